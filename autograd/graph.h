@@ -1,0 +1,187 @@
+/* graph.h - the inside of the tape: nodes (tensors), records (applied ops), scopes, parameters.
+ *
+ * Nodes and records live in memory that the tape recycles but never returns before it is freed, so
+ * a stale handle can always be recognised: node->gen differs from the handle's, or node->live is
+ * false. Buffers are reference counted: a live node owns one reference, a record one for each input
+ * or output that it saved for backward. */
+#ifndef TP_GRAPH_H
+#define TP_GRAPH_H
+
+#include <tapegrad/params.h>
+#include <tapegrad/tape.h>
+#include <tapegrad/tensor.h>
+
+#include "tensor/backend.h"
+#include "tensor/shape.h"
+
+#define TP_NO_REC (-1)
+
+typedef struct tp_node tp_node;
+struct tp_node {
+    uint64_t gen;
+    tp_tape *tape;     /* owner, or NULL: a parameter       */
+    tp_params *params; /* owner of a parameter, else NULL   */
+    tp_buf *buf;       /* NULL: borrowed (parameters, gradients) */
+    tp_view view;
+    tp_buf *grad_buf; /* gradient of a tape tensor; NULL: none yet */
+    tp_view grad;     /* of a parameter: its place in the gradient block */
+    int64_t rec;      /* record that made it, or TP_NO_REC */
+    const char *died_in;
+    bool live, kept, wants_grad, input, carried;
+    /* parameters only */
+    bool frozen, buffer, has_grad, fresh; /* fresh: got a gradient in the running backward */
+    int index, pending;                   /* pending: uses on tapes not yet walked */
+};
+
+/* What tp_checkpoint runs again. */
+typedef struct tp_replay {
+    tp_fn f;
+    tp_fn_n fn;
+    const void *self;
+    uint64_t offset, seed;
+    bool train;
+    tp_dtype compute;
+    int nparams;
+    tp_node **params; /* read by the first run */
+} tp_replay;
+
+/* One applied op. Arrays have nx and ny elements and live in the tape's arena. */
+typedef struct tp_rec {
+    const tp_op *op; /* NULL: a checkpoint */
+    const void *attr;
+    tp_rng rng;
+    tp_dtype real;
+    bool train, view, done;
+    int nx, ny, visible;
+    tp_node **x, **y;   /* x: NULL if absent; y: visible outputs */
+    tp_view *xv, *yv;   /* data NULL if not saved */
+    tp_buf **xbuf, **ybuf;
+    uint64_t *version;  /* of the parameters among x */
+    tp_replay *replay;
+    const char *path, *file;
+    int line;
+} tp_rec;
+
+typedef struct tp_arena_chunk {
+    struct tp_arena_chunk *next;
+    size_t size, used;
+    /* data follows, 64-byte aligned */
+} tp_arena_chunk;
+
+typedef struct tp_scope {
+    const char *path;
+    size_t first; /* index into open[] of the first tensor made inside */
+} tp_scope;
+
+typedef struct tp_nodes { /* a growing array of node pointers */
+    tp_node **at;
+    size_t n, cap;
+} tp_nodes;
+
+/* While a checkpointed function runs for the first time. */
+typedef struct tp_watch {
+    struct tp_watch *outer;
+    tp_nodes params;
+    uint64_t born; /* tensors with a smaller gen came from outside */
+    int nx;
+    tp_node *const *x;
+} tp_watch;
+
+struct tp_tape {
+    tp_device *dev;
+    tp_err err;
+    bool born_failed, train, recording, check_finite, replaying;
+    tp_dtype compute;
+    uint64_t seed, offset, next_gen;
+    int64_t ops; /* applied since reset */
+    const char *file;
+    int line;
+    tp_scope *scopes;
+    size_t nscopes, scopes_cap;
+    tp_nodes open;    /* live tensors by age: scopes are ranges of it      */
+    tp_nodes used;    /* every node handed out since reset (not carried)   */
+    tp_nodes spare;   /* recycled nodes                                    */
+    tp_nodes carried; /* live carried nodes                                */
+    tp_nodes retired; /* replaced carried nodes, valid until reset         */
+    tp_nodes chunks;  /* node memory, in arrays                            */
+    tp_rec **recs;
+    int64_t nrecs, recs_cap;
+    tp_arena_chunk *arena, *arena_first;
+    tp_params *reads[16]; /* parameter sets read since reset */
+    int nreads;
+    tp_watch *watch;
+};
+
+/* One parameter set. Values and gradients are blocks in which each parameter starts at a multiple
+ * of 256 bytes, in order of declaration; buffers have memory of their own. */
+typedef struct tp_entry {
+    char *name;
+    tp_node *node;
+    tp_init init;
+    const char *alias_of; /* a second name */
+    size_t at;            /* byte offset in the blocks */
+    tp_buf *own;          /* buffers */
+    void *content;        /* initial content of a buffer, until completion */
+} tp_entry;
+
+struct tp_params {
+    tp_device *dev;
+    tp_err err;
+    bool born_failed, complete;
+    tp_dtype dtype;
+    uint64_t seed, version, next_gen;
+    tp_entry *entries;
+    int n, cap;
+    char **strings; /* interned paths */
+    int nstrings, strings_cap;
+    char path[1024];
+    size_t marks[64]; /* path lengths to return to */
+    int depth;
+    tp_init_rule rule;
+    void *rule_env;
+    tp_buf *values, *grads, *shadow; /* shadow: bf16 copy, same layout in elements */
+    size_t block_bytes, shadow_bytes;
+    uint64_t shadow_version;
+    int64_t backwards; /* completed since the last step */
+    tp_err grad_err;   /* a failed backward poisoned the gradients */
+    tp_node *norm;     /* scalar of tp_clip_grad_norm */
+    tp_buf *norm_buf;
+    tp_grad_hook hook;
+    void *hook_env;
+};
+
+#define TP_FAILED ((tp_tensor){ NULL, 1 })
+
+/* tape.c */
+tp_node *tp__node_new(tp_tape *T);           /* live, in the innermost scope; NULL: tape failed */
+void *tp__arena(tp_tape *T, size_t bytes);   /* zeroed; NULL: tape failed */
+tp_tensor tp__handle(const tp_node *n);
+tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
+void tp__where(const tp_tape *T, char *text, size_t size); /* "\n  at file:line, in path, op n" */
+/* The node behind a handle, or NULL with the tape failed; `what` names it in the message. */
+tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what);
+bool tp__nodes_push(tp_nodes *a, tp_node *n);
+void tp__release(tp_tape *T, tp_node *n, const char *where); /* ends a node's life */
+void tp__note_read(tp_tape *T, tp_params *P);
+tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: tape failed with the text */
+
+/* apply.c */
+tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
+bool tp__push_rec(tp_tape *T, tp_rec *r);
+tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v); /* node owning one reference of buf */
+
+/* backward.c */
+bool tp__walk(tp_tape *T, int64_t from, int64_t to); /* records from-1 down to `to` */
+/* Adds g (same size) into the gradient of n. */
+bool tp__add_grad(tp_tape *T, tp_node *n, const tp_view *g, tp_buf *owner);
+
+/* checkpoint.c */
+bool tp__replay_backward(tp_tape *T, tp_rec *r);
+
+/* params.c */
+bool tp__params_complete(tp_params *P);
+bool tp__params_grads(tp_params *P);             /* makes the gradient block                 */
+const void *tp__params_shadow(tp_params *P, const tp_node *n); /* bf16 values, NULL: failed   */
+void tp__params_touch(tp_params *P);             /* values changed: raises the version       */
+
+#endif

@@ -1,0 +1,16 @@
+# Warnings, sanitizers and reproducible file names for one target.
+function(tp_warnings target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+    -Wstrict-prototypes -Wmissing-prototypes -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  if(TAPEGRAD_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(TAPEGRAD_NATIVE)
+    target_compile_options(${target} PRIVATE -march=native)
+  endif()
+  if(TAPEGRAD_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${TAPEGRAD_SANITIZE}
+      -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g)
+    target_link_options(${target} PUBLIC -fsanitize=${TAPEGRAD_SANITIZE})
+  endif()
+endfunction()

@@ -1,0 +1,95 @@
+/* base.h - version, dtypes, shapes and error codes: what every other header needs. */
+#ifndef TAPEGRAD_BASE_H
+#define TAPEGRAD_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TP_VERSION_MAJOR 0
+#define TP_VERSION_MINOR 1
+#define TP_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define TP_API __attribute__((visibility("default")))
+#define TP_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define TP_API
+#define TP_PRINTF(fmt, args)
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "0.1.0", the version of the library that is linked. */
+TP_API const char *tp_version(void);
+
+/* Error codes: name, and the words that begin an explanation of it. */
+#define TP_CODES(X)                                                                                \
+    X(OK, "no error")                                                                              \
+    X(E_SHAPE, "shapes do not fit")                                                                \
+    X(E_DTYPE, "dtype not accepted")                                                               \
+    X(E_DEVICE, "wrong or missing device")                                                         \
+    X(E_VALUE, "argument out of range")                                                            \
+    X(E_STATE, "call not allowed in this state")                                                   \
+    X(E_MEMORY, "out of memory")                                                                   \
+    X(E_CUDA, "CUDA error")                                                                        \
+    X(E_IO, "file error")                                                                          \
+    X(E_NOKERNEL, "op has no kernel for this device")                                              \
+    X(E_NOGRAD, "op has no gradient")                                                              \
+    X(E_NONFINITE, "NaN or infinity")                                                              \
+    X(E_BUG, "broken invariant inside the library")
+
+typedef enum tp_code {
+#define TP_CODE_ENUM(name, text) TP_##name,
+    TP_CODES(TP_CODE_ENUM)
+#undef TP_CODE_ENUM
+} tp_code;
+
+/* "TP_E_SHAPE" and "shapes do not fit"; never NULL. */
+TP_API const char *tp_code_name(tp_code code);
+TP_API const char *tp_code_text(tp_code code);
+
+/* Element types. Integers are indices and masks only; f16 exists in files (converted on load). */
+typedef enum tp_dtype { TP_F32, TP_F64, TP_BF16, TP_I32, TP_I64, TP_U8, TP_NDTYPES } tp_dtype;
+
+TP_API size_t tp_dtype_size(tp_dtype dt);      /* bytes of one element */
+TP_API const char *tp_dtype_name(tp_dtype dt); /* "f32", "f64", "bf16", "i32", "i64", "u8" */
+static inline bool tp_is_float(tp_dtype dt) { return dt <= TP_BF16; }
+
+/* A shape: dim[0] varies slowest. Size 0 is legal everywhere; ndim 0 is a scalar. */
+#define TP_MAX_DIMS 8
+typedef struct tp_shape {
+    int ndim;
+    int64_t dim[TP_MAX_DIMS];
+} tp_shape;
+
+/* TP_SHAPE(16, 1024, 512); TP_SCALAR has no axes and one element. */
+#define TP_SHAPE(...)                                                                              \
+    ((tp_shape){ (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), { __VA_ARGS__ } })
+#define TP_SCALAR ((tp_shape){ 0, { 0 } })
+
+typedef struct tp_device tp_device; /* memory, stream, BLAS, threads: one per CPU or GPU */
+typedef struct tp_params tp_params; /* named parameters and buffers: one per model       */
+typedef struct tp_tape tp_tape;     /* results of ops, recorded graph, mode, error       */
+typedef struct tp_optim tp_optim;   /* moments and update rule over a tp_params          */
+
+/* A tensor is a value: pass, copy and forget it; its memory belongs to a tape or a tp_params.
+ * Use after its release is an error, never a crash (until the tape itself is freed). */
+typedef struct tp_tensor {
+    struct tp_node *node;
+    uint64_t gen;
+} tp_tensor;
+
+#ifdef __cplusplus
+#define TP_NONE (tp_tensor{ nullptr, 0 })
+#else
+#define TP_NONE ((tp_tensor){ NULL, 0 }) /* "absent": an optional input not given */
+#endif
+static inline bool tp_given(tp_tensor x) { return x.node != NULL; }
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,82 @@
+/* data.h - readers of training data (own library). */
+#ifndef TAPEGRAD_DATA_H
+#define TAPEGRAD_DATA_H
+
+#include <tapegrad/tapegrad.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- text as token ids: enwik8, text8 or any file (specification, section 7) ---- */
+
+/* The dictionary belongs to the model: ids 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, then symbols by
+ * descending count, then fillers up to a multiple of 8. */
+typedef enum tp_text_style {
+    TP_TEXT_AUTO,   /* text8 if only a-z and blanks occur, else enwik8                      */
+    TP_TEXT_ENWIK8, /* bytes; newline becomes </s>                                          */
+    TP_TEXT_TEXT8,  /* characters a-z and blank ("_"); one </s> at the end of a split       */
+    TP_TEXT_BYTES   /* token id = byte value, V = 256; no specials                          */
+} tp_text_style;
+typedef struct tp_vocab {
+    tp_text_style style;
+    int64_t size;        /* V */
+    int16_t symbol[512]; /* id -> byte, -1: special or filler */
+    int16_t id[256];     /* byte -> id (unknown bytes: 3)     */
+    int64_t count[512];  /* occurrences in the training split */
+} tp_vocab;
+
+/* "enwik8:32,101,..." and back: how a checkpoint stores it. parse: false if s is malformed. */
+TP_API bool tp_vocab_print(const tp_vocab *v, char *buf, size_t size);
+TP_API bool tp_vocab_parse(tp_vocab *v, const char *s);
+/* Builds the dictionary from a training split of n bytes. */
+TP_API void tp_vocab_build(tp_vocab *v, tp_text_style style, const uint8_t *train, int64_t n);
+
+/* A text in memory, split in train, valid and test. */
+typedef enum tp_split { TP_TRAIN, TP_VALID, TP_TEST } tp_split;
+typedef struct tp_text tp_text;
+typedef struct tp_text_opts {
+    tp_text_style style;
+    const tp_vocab *vocab;  /* of a checkpoint; NULL: built from the training split                  */
+    double valid, test;     /* fractions; both 0: 5 million bytes each of a 100 million byte file, 0.05
+                               each of any other (train is what remains)                              */
+    int64_t limit;          /* read at most that many bytes; 0: all                                    */
+} tp_text_opts;
+
+/* Reads a plain file or .gz .xz .zip .zst .bz2 (libarchive; a plain file is memory-mapped). Never
+ * NULL: tp_text_why says what is wrong (missing, empty, truncated archive, too short ...). */
+TP_API tp_text *tp_text_open(const char *path, const tp_text_opts *o);
+/* The same over bytes in memory, which are copied. */
+TP_API tp_text *tp_text_from(const uint8_t *bytes, int64_t n, const tp_text_opts *o);
+TP_API void tp_text_close(tp_text *X);
+TP_API bool tp_text_ok(const tp_text *X);
+TP_API const char *tp_text_why(const tp_text *X);
+TP_API const tp_vocab *tp_text_vocab(const tp_text *X);
+TP_API int64_t tp_text_bytes(const tp_text *X, tp_split s);          /* bytes of a split        */
+TP_API const int16_t *tp_text_ids(const tp_text *X, tp_split s, int64_t *n); /* token ids       */
+
+/* Batches of contiguous streams (the official layout): the ids are cut in blocks of `tokens`, and
+ * stream b of `batch` gets the b-th run of consecutive blocks; the rest is dropped. all_targets: the
+ * target of a segment's last position is the next token, else -1 (not counted). Position wraps
+ * around at the end (a new epoch). */
+typedef struct tp_bytes_opts {
+    int64_t batch, tokens;
+    bool all_targets;
+} tp_bytes_opts;
+typedef struct tp_bytes tp_bytes;
+TP_API tp_bytes *tp_bytes_new(const tp_text *X, tp_split s, const tp_bytes_opts *o); /* never NULL */
+TP_API void tp_bytes_free(tp_bytes *S);
+TP_API bool tp_bytes_ok(const tp_bytes *S);
+TP_API const char *tp_bytes_why(const tp_bytes *S);
+TP_API int64_t tp_bytes_steps(const tp_bytes *S);    /* steps an epoch                    */
+TP_API int64_t tp_bytes_position(const tp_bytes *S); /* steps taken; saved in checkpoints */
+TP_API void tp_bytes_seek(tp_bytes *S, int64_t position);
+/* Next batch on T: x [B,M] ids, y [B,M] targets, both TP_I32. A failed reader fails T. */
+TP_API void tp_bytes_next(tp_bytes *S, tp_tape *T, tp_tensor *x, tp_tensor *y);
+/* Host form of the same: ids and targets [B*M]; false at a failed reader. */
+TP_API bool tp_bytes_next_host(tp_bytes *S, int32_t *x, int32_t *y);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,61 @@
+/* device.h - where tensors live and ops run. */
+#ifndef TAPEGRAD_DEVICE_H
+#define TAPEGRAD_DEVICE_H
+
+#include <tapegrad/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Instruction sets of the CPU kernels. One binary holds all that its architecture has. */
+typedef enum tp_isa { TP_ISA_AUTO, TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 } tp_isa;
+
+typedef struct tp_device_opts {
+    int threads;        /* 0: OMP_NUM_THREADS, else the cores of this process               */
+    tp_isa isa;         /* TP_ISA_AUTO: the best that this machine runs                     */
+    size_t cache_limit; /* bytes of freed memory kept for reuse; 0: no limit                */
+    size_t fail_at;     /* tests: the n-th backend allocation (from 1) fails; 0: never      */
+} tp_device_opts;
+
+typedef struct tp_stats {
+    size_t live_bytes;   /* in use now                                   */
+    size_t cached_bytes; /* freed, kept for reuse                        */
+    size_t peak_bytes;   /* largest live_bytes since open or tp_device_reset_peak */
+    uint64_t allocs;     /* allocations asked of the backend             */
+    uint64_t launches;   /* op kernels run, forward and backward         */
+    uint64_t syncs;      /* calls that waited for the device             */
+    int threads;
+    const char *isa;     /* "base", "avx2", "avx512"                     */
+} tp_stats;
+
+/* Opens a device: "cpu" ("cuda", "cuda:1" in builds with CUDA). o may be NULL. Never returns NULL:
+ * a device that could not be opened is a failed object, tp_device_why says why, and whatever is
+ * made on it fails with that text. Opening the CPU sets OpenBLAS to one thread, process-wide:
+ * tapegrad splits the work itself. */
+TP_API tp_device *tp_device_open(const char *name, const tp_device_opts *o);
+
+/* Frees the device. Everything made on it must have been freed before. D may be failed. */
+TP_API void tp_device_close(tp_device *D);
+
+/* Waits until all queued work is done. Synchronises. */
+TP_API void tp_device_sync(tp_device *D);
+
+/* Returns cached memory to the system. */
+TP_API void tp_device_trim(tp_device *D);
+
+TP_API tp_stats tp_device_stats(const tp_device *D);
+TP_API void tp_device_reset_peak(tp_device *D);
+
+/* Empty string while the device is usable, else why it is not. */
+TP_API const char *tp_device_why(const tp_device *D);
+TP_API bool tp_device_ok(const tp_device *D);
+TP_API const char *tp_device_name(const tp_device *D); /* "cpu", "cuda:0" */
+
+/* 1 for "cpu"; later also the GPUs: how many devices of the kind can be opened. */
+TP_API bool tp_isa_runs(tp_isa isa); /* does this machine run the instruction set? */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,70 @@
+/* file.h - safetensors files: reading with every offset checked, writing that is never half done. */
+#ifndef TAPEGRAD_FILE_H
+#define TAPEGRAD_FILE_H
+
+#include <tapegrad/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tp_file tp_file;
+typedef struct tp_writer tp_writer;
+
+/* Dtypes that files may hold beyond tp_dtype are read as `stored` and converted on request. */
+typedef struct tp_file_tensor {
+    const char *name;
+    const char *stored; /* "F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL", ... */
+    tp_shape shape;
+    int64_t numel;
+    size_t bytes;
+} tp_file_tensor;
+
+/* Opens and checks a safetensors file: header length, JSON, names (no duplicates), dtypes, shapes,
+ * offsets (in range, no overlap, no gap). Never NULL; a bad file is a failed object whose text says
+ * what is wrong and where. Tensors are memory-mapped, so opening costs only the header. */
+TP_API tp_file *tp_file_open(const char *path);
+TP_API void tp_file_close(tp_file *F);
+TP_API bool tp_file_ok(const tp_file *F);
+TP_API const char *tp_file_why(const tp_file *F);
+TP_API const char *tp_file_path(const tp_file *F);
+
+TP_API int tp_file_count(const tp_file *F);                           /* tensors, by offset     */
+TP_API const tp_file_tensor *tp_file_at(const tp_file *F, int i);     /* NULL outside the range */
+TP_API const tp_file_tensor *tp_file_find(const tp_file *F, const char *name);
+TP_API const void *tp_file_data(const tp_file *F, const tp_file_tensor *t); /* stored bytes     */
+
+/* The string metadata. at: i-th pair, false at the end. */
+TP_API const char *tp_file_meta(const tp_file *F, const char *key); /* NULL if absent */
+TP_API bool tp_file_meta_at(const tp_file *F, int i, const char **key, const char **value);
+
+/* A metadata number: false (and F failed, naming the key) if present but not exactly one number;
+ * true and *x untouched if absent. NaN and infinity are refused. */
+TP_API bool tp_file_int(tp_file *F, const char *key, int64_t *x);
+TP_API bool tp_file_num(tp_file *F, const char *key, double *x);
+
+/* Copies a tensor to host (numel elements of dt). Floating dtypes convert among each other and
+ * integers (BOOL too) among each other, with a range check; anything else fails F. */
+TP_API bool tp_file_read(tp_file *F, const tp_file_tensor *t, tp_dtype dt, void *host);
+
+/* A writer collects tensors (host memory, borrowed until commit) and metadata. Never NULL. */
+TP_API tp_writer *tp_writer_new(const char *path);
+TP_API void tp_writer_meta(tp_writer *W, const char *key, const char *value);
+TP_API void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value);
+TP_API void tp_writer_meta_num(tp_writer *W, const char *key, double value); /* exact round trip */
+
+/* Adds a tensor. host must stay valid until tp_writer_commit, unless copy. */
+TP_API void tp_writer_add(tp_writer *W, const char *name, tp_dtype dt, tp_shape s,
+                          const void *host, bool copy);
+
+/* Writes path.tmp-PID, syncs it, renames it over path and syncs the folder. On any error the former
+ * file is untouched, the temporary one removed, and tp_writer_why says what and where. */
+TP_API bool tp_writer_commit(tp_writer *W);
+TP_API bool tp_writer_ok(const tp_writer *W);
+TP_API const char *tp_writer_why(const tp_writer *W);
+TP_API void tp_writer_free(tp_writer *W);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

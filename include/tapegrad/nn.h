@@ -1,0 +1,121 @@
+/* nn.h - modules: structs of parameter handles and numbers.
+ *
+ * NAME_init declares parameters under a name; NAME_forward runs in one scope with the module's
+ * path. Modules own nothing, need no free and may be copied. Default initialisation is PyTorch's;
+ * a model's own rule (tp_params_init_rule) may override it. */
+#ifndef TAPEGRAD_NN_H
+#define TAPEGRAD_NN_H
+
+#include <tapegrad/base.h>
+#include <tapegrad/ops.h>
+#include <tapegrad/params.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* y = x w^T + b: "weight" [out,in], "bias" [out]. */
+typedef struct tp_linear_m {
+    const char *path;
+    tp_tensor weight, bias; /* bias TP_NONE without */
+} tp_linear_m;
+TP_API void tp_linear_init(tp_params *P, tp_linear_m *m, const char *name, int64_t in, int64_t out,
+                           bool bias);
+TP_API tp_tensor tp_linear_forward(tp_tape *T, const tp_linear_m *m, tp_tensor x); /* [...,in] */
+TP_API tp_tensor tp_linear_act(tp_tape *T, const tp_linear_m *m, tp_tensor x, tp_act act);
+
+/* Table of n rows: "weight" [n,dim], N(0,1). */
+typedef struct tp_embedding_m {
+    const char *path;
+    tp_tensor weight;
+} tp_embedding_m;
+TP_API void tp_embedding_init(tp_params *P, tp_embedding_m *m, const char *name, int64_t n,
+                              int64_t dim);
+TP_API tp_tensor tp_embedding_forward(tp_tape *T, const tp_embedding_m *m, tp_tensor ids,
+                                      double scale);
+
+/* "weight", "bias" [dim]; 1 and 0. */
+typedef struct tp_layernorm_m {
+    const char *path;
+    tp_tensor weight, bias;
+    double eps;
+} tp_layernorm_m;
+TP_API void tp_layernorm_init(tp_params *P, tp_layernorm_m *m, const char *name, int64_t dim,
+                              double eps);
+TP_API tp_tensor tp_layernorm_forward(tp_tape *T, const tp_layernorm_m *m, tp_tensor x);
+
+/* Two norms for two kinds of keys and values (Transformer-LS, DualLN): NAME_win over local rows,
+ * NAME_dproj over compressed ones, each over all heads together and shared by keys and values. */
+typedef struct tp_dualln_m {
+    tp_layernorm_m local, global;
+} tp_dualln_m;
+TP_API void tp_dualln_init(tp_params *P, tp_dualln_m *m, const char *local, const char *global,
+                           int64_t dim, double eps);
+
+/* Feed-forward: fc2(dropout(act(fc1 x))), then dropout. fc1 and fc2 are full names below the
+ * enclosing prefix ("ff.fc1", "CoreNet.0"). With a residual, residual + the whole in one pass. */
+typedef struct tp_mlp_m {
+    const char *path;
+    tp_linear_m fc1, fc2;
+    tp_act act;
+    double dropout;
+} tp_mlp_m;
+TP_API void tp_mlp_init(tp_params *P, tp_mlp_m *m, const char *fc1, const char *fc2, int64_t dim,
+                        int64_t hidden, tp_act act, double dropout);
+TP_API tp_tensor tp_mlp_forward(tp_tape *T, const tp_mlp_m *m, tp_tensor x, tp_tensor residual);
+
+/* Multi-head self-attention with packed projections "q_proj", "k_proj", "v_proj", "out_proj". */
+typedef struct tp_mha_m {
+    const char *path;
+    tp_linear_m q, k, v, out;
+    tp_attn_cfg cfg;
+} tp_mha_m;
+TP_API void tp_mha_init(tp_params *P, tp_mha_m *m, const char *name, int64_t dim, bool bias,
+                        tp_attn_cfg cfg);
+TP_API tp_tensor tp_mha_forward(tp_tape *T, const tp_mha_m *m, tp_tensor x, tp_tensor mask);
+
+/* Long-short attention of the language model; names as in the official checkpoints. */
+typedef struct tp_ls_attn_m {
+    const char *path;
+    tp_ls_cfg cfg;
+    tp_linear_m proj_query, proj_key, proj_val, proj_out, dconv_1, r_net, r_net_chunk;
+    tp_dualln_m dual_ln; /* dual_ln_win, dual_ln_dproj */
+    tp_tensor r_w_bias, r_r_bias;
+} tp_ls_attn_m;
+
+/* Sinusoid tables by increasing distance, clamped as cfg says: pos_win [w,dim] (segment: 2w),
+ * pos_cmp [(L+M)/l*r,dim]; valid: real rows of the cache (masked), ignored otherwise. */
+typedef struct tp_ls_context {
+    tp_tensor pos_win, pos_cmp;
+    int64_t valid;
+} tp_ls_context;
+
+/* use_bias: biases of proj_query, proj_key, proj_val, proj_out. Configurations that the
+ * specification forbids fail P with one clear message. */
+TP_API void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t dim,
+                            bool use_bias, tp_ls_cfg cfg);
+
+/* h [B,M,dim], cache [B,L,dim] (normalised already) -> [B,M,dim], before dropout and residual. */
+TP_API tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
+                                    tp_ls_context ctx);
+
+/* pe(p) = [sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) ..], angles in double. Row i is position i,
+ * at most clamp if clamp > 0. inv_freq: n frequencies. out: rows x 2n. */
+TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t clamp, double *out);
+
+#ifndef TP_NO_SITE
+/* clang-format off */
+#define tp_linear_forward(T, ...)    tp_linear_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_linear_act(T, ...)        tp_linear_act(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_embedding_forward(T, ...) tp_embedding_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_layernorm_forward(T, ...) tp_layernorm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_mlp_forward(T, ...)       tp_mlp_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_mha_forward(T, ...)       tp_mha_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_ls_attn_forward(T, ...)   tp_ls_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+/* clang-format on */
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

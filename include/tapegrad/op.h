@@ -1,0 +1,128 @@
+/* op.h - for writing ops. Not part of tapegrad.h; unstable until 1.0.
+ *
+ * An op is one constant tp_op: a shape rule, kernels for each backend, what backward reads, and
+ * inputs for the gradient test. The tape calls them; nothing is registered anywhere. */
+#ifndef TAPEGRAD_OP_H
+#define TAPEGRAD_OP_H
+
+#include <tapegrad/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TP_MAX_INPUTS 16
+#define TP_MAX_OUTPUTS 16
+
+enum { TP_CPU, TP_CUDA, TP_NBACKENDS };
+
+/* Dense row-major data as a kernel sees it. */
+typedef struct tp_view {
+    void *data;
+    tp_dtype dtype;
+    int ndim; /* -1: an optional input that was not given */
+    int64_t dim[TP_MAX_DIMS], numel;
+} tp_view;
+
+static inline bool tp_absent(const tp_view *v) { return v->ndim < 0; }
+
+/* The random numbers of one op: word e mod 4 of philox(key = seed, counter = (offset, e/4)). */
+typedef struct tp_rng {
+    uint64_t seed, offset;
+} tp_rng;
+
+/* What a kernel sees, forward and backward. A NULL data pointer means: not saved (x, y) or not
+ * wanted (dx). Gradients dy of visible outputs always have data; of hidden outputs never. */
+typedef struct tp_call {
+    tp_device *dev;
+    const void *attr;
+    tp_rng rng;
+    bool train;
+    int nx, ny;
+    tp_dtype real;     /* TP_F32 or TP_F64: the type of all floating data of this call */
+    const tp_view *x;  /* inputs                                                       */
+    tp_view *y;        /* outputs; visible ones first, then hidden ones                */
+    const tp_view *dy; /* backward: gradients of the outputs, [ny]                     */
+    tp_view *dx;       /* backward: to be written, [nx]                                */
+    uint32_t add;      /* backward: bit i = add to dx[i] (TP_ACCUMULATES only)         */
+    void *work;        /* scratch of the size that the op's work() asked, 64-byte aligned */
+    bool replay;       /* second run by tp_checkpoint: no side effects (batch statistics) */
+    char *why;         /* a kernel that fails may write its reason here, TP_WHY bytes     */
+} tp_call;
+
+#define TP_WHY 256
+
+typedef tp_code (*tp_kernel)(const tp_call *c);
+
+/* What a shape rule sees: inputs (shapes, dtypes; no data) and the outputs to describe. */
+typedef struct tp_infer {
+    tp_tape *T;
+    const void *attr;
+    int nx, ny;
+    const tp_view *x;
+    tp_view *y;
+    bool train, backward; /* work(): asked for the backward kernel          */
+    int64_t view_at; /* shape(): >= 0 makes y[0] a view of x[0] from that element, and no kernel
+                        runs forward; -1 (as it arrives): a result of its own              */
+} tp_infer;
+
+/* One set of inputs for the gradient test (f64, finite differences). An input with ndim 0 is
+ * absent. below[i] > 0: input i holds integers in [0, below). fill: own values. */
+typedef struct tp_gradcase {
+    const char *name; /* NULL ends the table */
+    tp_shape in[TP_MAX_INPUTS];
+    const void *attr;
+    int64_t below[TP_MAX_INPUTS];
+    void (*fill)(int i, tp_view *x); /* x arrives filled by the default rule */
+} tp_gradcase;
+
+#define TP_SAVE_X(i) (1u << (i))
+#define TP_SAVE_Y(i) (1u << (16 + (i)))
+
+enum {
+    TP_RANDOM = 1,             /* takes one offset of the random stream              */
+    TP_ACCUMULATES = 2,        /* backward can add to dx (c->add)                    */
+    TP_NOT_DIFFERENTIABLE = 4, /* results never want a gradient                      */
+    TP_COMPUTES = 8            /* floating inputs are brought to the compute dtype   */
+};
+
+typedef struct tp_op {
+    const char *name, *doc; /* docs/ops.md is made from these */
+    int nx, ny;             /* -1: varies with the call       */
+    size_t attr_size;       /* attributes are copied into the tape */
+    uint32_t saves;         /* exactly what backward reads    */
+    uint32_t optional;      /* bit i: input i may be TP_NONE  */
+    unsigned flags;
+    tp_code (*shape)(tp_infer *q);                     /* checks; result shapes and dtypes */
+    size_t (*work)(const tp_infer *q, int threads);    /* scratch bytes; NULL: none        */
+    tp_kernel forward[TP_NBACKENDS], backward[TP_NBACKENDS];
+    const tp_gradcase *cases;
+} tp_op;
+
+/* Fails the op from its shape rule; op name, inputs and place are added to the text. */
+TP_API tp_code tp_fail(tp_infer *q, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
+
+/* Applies op to x[0..nx): checks, allocates, runs, records. The first ny outputs are visible and go
+ * to y (which may be NULL if ny is 1); the rest are hidden, kept for backward only. Optional inputs
+ * not given are TP_NONE. Returns the first output. */
+TP_API tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx,
+                            const tp_tensor *x, int ny, tp_tensor *y);
+
+/* tp_apply(T, &op, &attr, x, w) */
+#define tp_apply(T, op, attr, ...)                                                                 \
+    tp_apply_n(T, op, attr, (int)(sizeof((tp_tensor[]){ __VA_ARGS__ }) / sizeof(tp_tensor)),       \
+               (const tp_tensor[]){ __VA_ARGS__ }, 1, NULL)
+
+/* Element access in any dtype, for simple kernels: slow, but right. Inside tapegrad's own CPU
+ * kernels bf16 never appears (the tape widens it). */
+TP_API double tp_ld(const tp_view *v, int64_t i);
+TP_API void tp_st(const tp_view *v, int64_t i, double x);
+
+/* Finite-difference check of every case of an op on a CPU tape in f64. Returns true if all pass;
+ * else writes what failed to text. The library's own test is made of this. */
+TP_API bool tp_gradcheck(const tp_op *op, char *text, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,300 @@
+/* ops.h - every op: what it computes, shapes, and a prototype.
+ *
+ * Letters: B batch, N tokens (queries), S tokens attended to, C channels, H heads, D head size,
+ * l chunk length, r rank. "..." stands for any leading axes. Every op checks its arguments before
+ * anything is allocated; a failed op returns a failed tensor and the tape keeps the text. No op
+ * synchronises. Results belong to the tape. Every op has a gradient unless it says otherwise.
+ * Axes may be negative (from the end). Integer tensors are TP_I32, TP_I64; masks TP_U8, 1 = true.
+ */
+#ifndef TAPEGRAD_OPS_H
+#define TAPEGRAD_OPS_H
+
+#include <tapegrad/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- elementwise, two operands: b broadcasts into a (aligned right, each size equal or 1) ---- */
+TP_API tp_tensor tp_add(tp_tape *T, tp_tensor a, tp_tensor b); /* a + b */
+TP_API tp_tensor tp_sub(tp_tape *T, tp_tensor a, tp_tensor b); /* a - b */
+TP_API tp_tensor tp_mul(tp_tape *T, tp_tensor a, tp_tensor b); /* a b   */
+TP_API tp_tensor tp_div(tp_tape *T, tp_tensor a, tp_tensor b); /* a / b */
+
+/* ---- elementwise, one operand ---- */
+TP_API tp_tensor tp_scale(tp_tape *T, tp_tensor x, double k); /* k x */
+TP_API tp_tensor tp_neg(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_exp(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_log(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_sqrt(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_square(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_abs(tp_tape *T, tp_tensor x); /* gradient 0 at 0 */
+TP_API tp_tensor tp_relu(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_gelu(tp_tape *T, tp_tensor x);       /* x/2 (1 + erf(x/sqrt 2))        */
+TP_API tp_tensor tp_gelu_tanh(tp_tape *T, tp_tensor x);  /* the tanh approximation of it   */
+TP_API tp_tensor tp_quick_gelu(tp_tape *T, tp_tensor x); /* x sigmoid(1.702 x)             */
+TP_API tp_tensor tp_hardswish(tp_tape *T, tp_tensor x);  /* x clamp(x + 3, 0, 6) / 6       */
+TP_API tp_tensor tp_silu(tp_tape *T, tp_tensor x);       /* x sigmoid(x)                   */
+TP_API tp_tensor tp_sigmoid(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_tanh(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_clamp(tp_tape *T, tp_tensor x, double lo, double hi); /* gradient inside only */
+TP_API tp_tensor tp_cast(tp_tape *T, tp_tensor x, tp_dtype dt); /* between floating dtypes */
+
+/* mask ? a : b; mask is TP_U8, all three of one shape. */
+TP_API tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_tensor a, tp_tensor b);
+
+/* ---- reductions: over one axis, which disappears, or over all (TP_ALL), giving a scalar ---- */
+#define TP_ALL INT32_MIN
+TP_API tp_tensor tp_sum(tp_tape *T, tp_tensor x, int axis);
+TP_API tp_tensor tp_mean(tp_tape *T, tp_tensor x, int axis);
+TP_API tp_tensor tp_max(tp_tape *T, tp_tensor x, int axis);    /* gradient to the first maximum */
+TP_API tp_tensor tp_argmax(tp_tape *T, tp_tensor x, int axis); /* TP_I64, first maximum; no gradient */
+TP_API tp_tensor tp_logsumexp(tp_tape *T, tp_tensor x, int axis);
+
+/* ---- shape ---- */
+TP_API tp_tensor tp_reshape(tp_tape *T, tp_tensor x, tp_shape s); /* a view; one size may be -1 */
+TP_API tp_tensor tp_permute(tp_tape *T, tp_tensor x, tp_shape order); /* y axis i = x axis order[i] */
+
+/* count indices from start along axis; a view where all axes before it have size 1. */
+TP_API tp_tensor tp_slice(tp_tape *T, tp_tensor x, int axis, int64_t start, int64_t count);
+
+/* tp_concat(T, axis, a, b, ...): up to TP_MAX_INPUTS tensors, equal but for that axis. */
+TP_API tp_tensor tp_concat_n(tp_tape *T, int axis, int n, const tp_tensor *x);
+
+/* n equal parts along axis, written to y. */
+TP_API void tp_split(tp_tape *T, tp_tensor x, int axis, int n, tp_tensor *y);
+
+/* tp_stack(T, axis, a, b, ...): equal shapes; a new axis of size n. */
+TP_API tp_tensor tp_stack_n(tp_tape *T, int axis, int n, const tp_tensor *x);
+
+/* Repeats axes of size 1 to s; missing leading axes are added. */
+TP_API tp_tensor tp_expand(tp_tape *T, tp_tensor x, tp_shape s);
+
+/* before and after elements of `value` around axis. */
+TP_API tp_tensor tp_pad(tp_tape *T, tp_tensor x, int axis, int64_t before, int64_t after,
+                        double value);
+TP_API tp_tensor tp_roll(tp_tape *T, tp_tensor x, int axis, int64_t shift); /* cyclic, as torch.roll */
+
+/* ---- index ---- */
+
+/* scale * table[ids]: table [V,C], ids integer [...] in [0, V) -> [...,C]. An id out of range fails
+ * on the CPU. The gradient touches only the rows used when it can add. */
+TP_API tp_tensor tp_embedding(tp_tape *T, tp_tensor table, tp_tensor ids, double scale);
+
+/* y[i][j][k] = x[i][index[i][j][k]][k] for axis 1 (torch.gather): index has x's rank and, but for
+ * axis, at most its sizes. */
+TP_API tp_tensor tp_gather(tp_tape *T, tp_tensor x, int axis, tp_tensor index);
+
+/* x with src added at index along axis (torch.scatter_add), src and index of one shape. */
+TP_API tp_tensor tp_scatter_add(tp_tape *T, tp_tensor x, int axis, tp_tensor index, tp_tensor src);
+
+/* ids [...] -> [...,n] of dtype dt, 1 at the id. No gradient. */
+TP_API tp_tensor tp_one_hot(tp_tape *T, tp_tensor ids, int64_t n, tp_dtype dt);
+
+/* ---- linear algebra ---- */
+
+/* a [...,M,K] b [...,K,N] -> [...,M,N]; leading axes equal, or b has none. ta, tb: the last two axes
+ * of that operand are transposed ([...,K,M], [...,N,K]). */
+TP_API tp_tensor tp_matmul(tp_tape *T, tp_tensor a, tp_tensor b);
+TP_API tp_tensor tp_matmul_t(tp_tape *T, tp_tensor a, bool ta, tp_tensor b, bool tb);
+
+typedef enum tp_act { TP_ACT_NONE, TP_ACT_RELU, TP_ACT_GELU, TP_ACT_QUICK_GELU } tp_act;
+
+/* act(x w^T + b): x [...,K], w [N,K], b [N] or TP_NONE -> [...,N]. Bias and activation are applied
+ * while the product is in cache. */
+TP_API tp_tensor tp_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act);
+
+/* ---- norms and softmax ---- */
+
+/* Over the last axis, biased variance: x [...,C], w, b [C] or TP_NONE. Saves x and two numbers a
+ * row. (Ba, Kiros, Hinton 2016.) */
+TP_API tp_tensor tp_layernorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
+TP_API tp_tensor tp_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, double eps);
+
+/* Channels last: x [...,C]; w, b [C] or TP_NONE; mean, var: buffers [C] of P, updated in training
+ * mode with the unbiased variance (new = (1-momentum) old + momentum batch) and used in eval. */
+TP_API tp_tensor tp_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_tensor mean,
+                              tp_tensor var, double momentum, double eps);
+TP_API tp_tensor tp_softmax(tp_tape *T, tp_tensor x);     /* over the last axis */
+TP_API tp_tensor tp_log_softmax(tp_tape *T, tp_tensor x); /* over the last axis */
+
+/* ---- random: identity unless training; survivors are scaled by 1/(1-p); 0 <= p < 1 ---- */
+TP_API tp_tensor tp_dropout(tp_tape *T, tp_tensor x, double p);
+TP_API tp_tensor tp_drop_path(tp_tape *T, tp_tensor x, double p); /* whole samples of axis 0 */
+
+/* residual + dropout(x + b): one pass; x, residual [...,C], b [C] or TP_NONE. The mask equals that of
+ * tp_dropout at the same offset. */
+TP_API tp_tensor tp_dropout_add(tp_tape *T, tp_tensor x, tp_tensor b, tp_tensor residual, double p);
+
+/* ---- convolution: activations channels last, weights in PyTorch's layout ---- */
+typedef struct tp_conv_cfg {
+    int64_t stride, pad, dilation; /* of both spatial axes; 0 means 1, 0, 1 */
+} tp_conv_cfg;
+/* x [B,N,C], w [C,1,K], b [C] or TP_NONE */
+TP_API tp_tensor tp_depthwise_conv1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
+                                     tp_conv_cfg cfg);
+/* x [B,H,W,C], w [C,1,KH,KW], b [C] or TP_NONE */
+TP_API tp_tensor tp_depthwise_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
+                                     tp_conv_cfg cfg);
+
+/* ---- attention: tiled; nothing of size N*S is held. Heads are packed: [B,N,H*D] ---- */
+typedef struct tp_attn_cfg {
+    int heads;
+    bool causal;        /* query i sees keys j <= i + S - N                            */
+    double scale;       /* of q k; 0 means 1/sqrt(D)                                   */
+    double dropout;     /* on the probabilities, when training                         */
+    int64_t max_span;   /* tp_rel_attention, > 0: each query sees at most that many keys,
+                           itself included (Transformer-XL's same_length)              */
+} tp_attn_cfg;
+
+/* softmax(scale q k^T + bias) v: q [B,N,H*D], k, v [B,S,H*D]; mask TP_U8 [B,S] (1 = visible) or
+ * TP_NONE; bias [H,N,S] or [B,H,N,S] or TP_NONE. A query that sees nothing gives zeros. Saves inputs,
+ * output and the log-sum-exp. (Vaswani et al. 2017; tiling after Dao et al. 2022.) */
+TP_API tp_tensor tp_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor mask,
+                              tp_tensor bias, tp_attn_cfg cfg);
+
+/* Transformer-XL: causal, S = memory + N, distance d = i + S - N - j >= 0, logit
+ * scale ((q_i + r_w) k_j + (q_i + r_r) pos_d).  pos [S,H*D] by increasing distance; r_w, r_r [H,D].
+ * (Dai et al. 2019, Appendix B.) */
+TP_API tp_tensor tp_rel_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor pos,
+                                  tp_tensor r_w, tp_tensor r_r, tp_attn_cfg cfg);
+
+/* Dynamic projection: head slice i of output row c*r+j is sum_s p[s] x[c*l+s], with
+ * p = softmax over the l tokens of chunk c of scores[., i*r+j].
+ * x [B,N,H*D], scores [B,N,H*r], N a multiple of l -> [B,(N/l)*r,H*D].
+ * (Zhu et al. 2021, Transformer-LS, equation 3.) */
+TP_API tp_tensor tp_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, int heads, int chunk,
+                                  int rank);
+
+/* Long-short attention of the language model (Zhu et al. 2021, equation 6; official computation).
+ * Geometry: N queries follow a cache of which the last Wc rows are in k_win, v_win (Wc <= window;
+ * the cache proper may be longer) and Cc = nc/r - floor(N/l) whole chunks are in k_cmp, v_cmp. */
+typedef struct tp_ls_cfg {
+    int heads, chunk, rank, window;
+    int clamp, chunk_clamp; /* largest distance looked up in pos_win, pos_cmp; <= 0: off       */
+    double dropout;         /* after the output projection (module), not on probabilities      */
+    /* options beside the official behaviour (all false): */
+    bool masked;        /* empty cache rows are invisible instead of phantom tokens           */
+    bool segment;       /* query t sees the window before its own segment of w tokens too     */
+    bool ln_local;      /* module: DualLN's local norm before the dynamic projection          */
+    bool project_first; /* module: cached rows are projected before they are compressed       */
+} tp_ls_cfg;
+
+typedef struct tp_ls_in {
+    tp_tensor q;                /* [B,N,H*D] unscaled; the op scales by 1/sqrt(D)               */
+    tp_tensor k_win, v_win;     /* [B,Wc+N,H*D] normalised, oldest first                        */
+    tp_tensor k_cmp, v_cmp;     /* [B,nc,H*D] normalised, oldest first, or TP_NONE if nc is 0   */
+    tp_tensor pos_win;          /* [w,H*D] row = distance (segment: [2w,H*D])                   */
+    tp_tensor pos_cmp;          /* [>=nc,H*D] row = rho, 0 the vector just before; TP_NONE if nc is 0 */
+    tp_tensor r_w, r_r;         /* [1,H,1,1,D], [1,H,1,D] or [H,D]: H*D elements                */
+    int64_t cache, valid;       /* masked: rows of the cache, and how many of them (the last) are real */
+} tp_ls_in;
+
+/* One softmax over window and chunk vectors; -> [B,N,H*D]. Query t sees window rows of distance
+ * 0..w-1 and the vectors of chunks c < Cc + t/l. Saves inputs, output and log-sum-exp. N need not be
+ * a multiple of l: the last, partial chunk has no vector yet and nobody could see it. */
+TP_API tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg);
+
+/* ---- losses: f32 (f64 if the input is) ---- */
+typedef enum tp_reduction {
+    TP_MEAN,     /* over the counted rows                                      */
+    TP_MEAN_ALL, /* sum over counted rows divided by all rows                  */
+    TP_SUM,
+    TP_EACH      /* no reduction: one loss a row (or element)                  */
+} tp_reduction;
+
+/* logits [...,V]. target: integer [...] (negative: not counted) or probabilities [...,V].
+ * smoothing e: target (1-e) + e/V. Probabilities are never materialised. */
+TP_API tp_tensor tp_cross_entropy(tp_tape *T, tp_tensor logits, tp_tensor target, tp_reduction r);
+TP_API tp_tensor tp_cross_entropy_smooth(tp_tape *T, tp_tensor logits, tp_tensor target,
+                                         double smoothing, tp_reduction r);
+/* Elementwise; x and target of one floating shape; no gradient to target. */
+TP_API tp_tensor tp_bce_logits(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);
+/* Sigmoid focal loss (Lin et al. 2017): alpha_t (1-p_t)^gamma bce; alpha < 0: no alpha factor. */
+TP_API tp_tensor tp_focal(tp_tape *T, tp_tensor x, tp_tensor target, double alpha, double gamma,
+                          tp_reduction r);
+/* beta > 0: d^2/(2 beta) if |d| < beta, else |d| - beta/2; beta 0: |d|. */
+TP_API tp_tensor tp_smooth_l1(tp_tape *T, tp_tensor x, tp_tensor target, double beta,
+                              tp_reduction r);
+TP_API tp_tensor tp_mse(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);
+
+#define TP_TENSORS(...)                                                                            \
+    (int)(sizeof((tp_tensor[]){ __VA_ARGS__ }) / sizeof(tp_tensor)), (const tp_tensor[])           \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define tp_concat(T, axis, ...) tp_concat_n(T, axis, TP_TENSORS(__VA_ARGS__))
+#define tp_stack(T, axis, ...)  tp_stack_n(T, axis, TP_TENSORS(__VA_ARGS__))
+
+#ifndef TP_NO_SITE
+/* clang-format off */
+#define tp_add(T, ...)                  tp_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_sub(T, ...)                  tp_sub(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_mul(T, ...)                  tp_mul(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_div(T, ...)                  tp_div(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_scale(T, ...)                tp_scale(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_neg(T, ...)                  tp_neg(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_exp(T, ...)                  tp_exp(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_log(T, ...)                  tp_log(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_sqrt(T, ...)                 tp_sqrt(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_square(T, ...)               tp_square(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_abs(T, ...)                  tp_abs(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_relu(T, ...)                 tp_relu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_gelu(T, ...)                 tp_gelu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_gelu_tanh(T, ...)            tp_gelu_tanh(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_quick_gelu(T, ...)           tp_quick_gelu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_hardswish(T, ...)            tp_hardswish(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_silu(T, ...)                 tp_silu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_sigmoid(T, ...)              tp_sigmoid(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_tanh(T, ...)                 tp_tanh(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_clamp(T, ...)                tp_clamp(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_cast(T, ...)                 tp_cast(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_where(T, ...)                tp_where(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_sum(T, ...)                  tp_sum(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_mean(T, ...)                 tp_mean(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_max(T, ...)                  tp_max(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_argmax(T, ...)               tp_argmax(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_logsumexp(T, ...)            tp_logsumexp(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_reshape(T, ...)              tp_reshape(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_permute(T, ...)              tp_permute(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_slice(T, ...)                tp_slice(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_concat_n(T, ...)             tp_concat_n(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_split(T, ...)                tp_split(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_stack_n(T, ...)              tp_stack_n(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_expand(T, ...)               tp_expand(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_pad(T, ...)                  tp_pad(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_roll(T, ...)                 tp_roll(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_embedding(T, ...)            tp_embedding(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_gather(T, ...)               tp_gather(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_scatter_add(T, ...)          tp_scatter_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_one_hot(T, ...)              tp_one_hot(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_matmul(T, ...)               tp_matmul(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_matmul_t(T, ...)             tp_matmul_t(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_linear(T, ...)               tp_linear(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_layernorm(T, ...)            tp_layernorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_rmsnorm(T, ...)              tp_rmsnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_batchnorm(T, ...)            tp_batchnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_softmax(T, ...)              tp_softmax(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_log_softmax(T, ...)          tp_log_softmax(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_dropout(T, ...)              tp_dropout(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_drop_path(T, ...)            tp_drop_path(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_dropout_add(T, ...)          tp_dropout_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_depthwise_conv1d(T, ...)     tp_depthwise_conv1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_depthwise_conv2d(T, ...)     tp_depthwise_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_attention(T, ...)            tp_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_rel_attention(T, ...)        tp_rel_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_chunk_project(T, ...)        tp_chunk_project(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_ls_attention(T, ...)         tp_ls_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_cross_entropy(T, ...)        tp_cross_entropy(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_cross_entropy_smooth(T, ...) tp_cross_entropy_smooth(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_bce_logits(T, ...)           tp_bce_logits(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_focal(T, ...)                tp_focal(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_smooth_l1(T, ...)            tp_smooth_l1(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_mse(T, ...)                  tp_mse(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+/* clang-format on */
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

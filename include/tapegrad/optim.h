@@ -1,0 +1,91 @@
+/* optim.h - optimisers, learning-rate schedules and weight averaging over a tp_params. */
+#ifndef TAPEGRAD_OPTIM_H
+#define TAPEGRAD_OPTIM_H
+
+#include <tapegrad/base.h>
+#include <tapegrad/file.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a recipe decides for each parameter by name: its factors on learning rate and weight decay.
+ * Called once for each parameter when the optimiser is made. */
+typedef struct tp_factors {
+    double lr, decay;
+} tp_factors;
+typedef tp_factors (*tp_factor_rule)(const char *name, tp_shape s, void *env);
+
+typedef struct tp_sgd_opts {
+    double momentum, weight_decay; /* decay is added to the gradient */
+    bool nesterov;
+    tp_factor_rule factors; /* NULL: 1 and 1 */
+    void *env;
+} tp_sgd_opts;
+
+/* Adam and AdamW. Zero betas and eps mean 0.9, 0.999 and 1e-8. */
+typedef struct tp_adam_opts {
+    double beta1, beta2, eps, weight_decay;
+    bool raw_eps;     /* eps on the uncorrected sqrt(v) (fairseq; language model, ViL)        */
+    bool decay_after; /* decoupled decay applied to the updated parameter (ViL)              */
+    tp_factor_rule factors;
+    void *env;
+} tp_adam_opts;
+typedef tp_adam_opts tp_adamw_opts;
+
+/* Never NULL; failed if P is. o may be NULL. Moments live on P's device, in P's dtype.
+ *   SGD:    g += wd p;  u = momentum u + g;  p -= lr u  (nesterov: p -= lr (g + momentum u))
+ *   Adam:   g += wd p, then the update below without decay
+ *   AdamW:  p -= lr wd p;  m, v moments;  p -= lr m^ / (sqrt(v^) + eps),  ^ bias-corrected
+ *           raw_eps: p -= lr sqrt(1-b2^n)/(1-b1^n) m / (sqrt(v) + eps)
+ * Parameters without a gradient since the last step and frozen ones are not touched. */
+TP_API tp_optim *tp_sgd_new(tp_params *P, const tp_sgd_opts *o);
+TP_API tp_optim *tp_adam_new(tp_params *P, const tp_adam_opts *o);
+TP_API tp_optim *tp_adamw_new(tp_params *P, const tp_adamw_opts *o);
+TP_API void tp_optim_free(tp_optim *O);
+
+/* One update with the gradients now in P, which are cleared; true if it happened. Fails, changing
+ * nothing, if no backward completed since the last step or the last one failed. */
+TP_API bool tp_step(tp_optim *O, double lr);
+
+/* Multiplies gradients by k inside the next tp_step (mean over accumulated micro-batches). */
+TP_API void tp_grad_scale(tp_optim *O, double k);
+
+TP_API int64_t tp_updates(const tp_optim *O); /* steps made */
+TP_API bool tp_optim_ok(const tp_optim *O);
+TP_API const char *tp_optim_why(const tp_optim *O);
+
+/* Moments and update count under "optim." in a training checkpoint. */
+TP_API bool tp_optim_write(tp_optim *O, tp_writer *W);
+TP_API bool tp_optim_read(tp_optim *O, tp_file *F);
+
+/* Exponential moving average of the values: e = decay e + (1 - decay) p at each update. swap
+ * exchanges averages and values (for evaluation; swap back before training on). */
+typedef struct tp_ema tp_ema;
+TP_API tp_ema *tp_ema_new(tp_params *P, double decay); /* never NULL */
+TP_API void tp_ema_update(tp_ema *E);
+TP_API void tp_ema_swap(tp_ema *E);
+TP_API void tp_ema_free(tp_ema *E);
+TP_API bool tp_ema_ok(const tp_ema *E);
+TP_API const char *tp_ema_why(const tp_ema *E);
+TP_API bool tp_ema_write(tp_ema *E, tp_writer *W); /* "ema.*" */
+TP_API bool tp_ema_read(tp_ema *E, tp_file *F);
+
+/* Schedules: the rate of the update after u completed ones (u = 0 for the first). All warm up
+ * linearly over `warmup` updates, lr * (u+1)/warmup; warmup 0: none. */
+TP_API double tp_lr_constant(int64_t u, int64_t warmup, double lr);
+/* from lr after the warm-up to end at u = total - 1 (and beyond) */
+TP_API double tp_lr_linear(int64_t u, int64_t warmup, int64_t total, double lr, double end);
+/* end + (lr-end)/2 (1 + cos(pi (u-warmup)/(total-warmup))) */
+TP_API double tp_lr_cosine(int64_t u, int64_t warmup, int64_t total, double lr, double end);
+/* lr * factor^floor((u-warmup)/every) */
+TP_API double tp_lr_step(int64_t u, int64_t warmup, int64_t every, double factor, double lr);
+/* PyTorch's OneCycleLR, cosine, two phases: rises from lr/div over pct of total, falls to
+ * lr/div/final_div. Usual values: pct 0.3, div 25, final_div 1e4. */
+TP_API double tp_lr_onecycle(int64_t u, int64_t total, double lr, double pct, double div,
+                             double final_div);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,48 @@
+/* tensor.h - making tensors from host memory, reading them back, asking their shape. */
+#ifndef TAPEGRAD_TENSOR_H
+#define TAPEGRAD_TENSOR_H
+
+#include <tapegrad/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A constant with the bytes at host (row-major, dtype dt), which are copied before the call
+ * returns. host may be NULL only for an empty tensor. Owned by T. */
+TP_API tp_tensor tp_from(tp_tape *T, tp_dtype dt, tp_shape s, const void *host);
+
+/* The same for an input that wants a gradient (floating dtypes only): see tp_grad. */
+TP_API tp_tensor tp_input(tp_tape *T, tp_dtype dt, tp_shape s, const void *host);
+
+/* A constant with every element set to value (converted to dt). */
+TP_API tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value);
+
+/* The only element of x, NaN if T has failed. x may be a result, a parameter or a norm returned by
+ * tp_clip_grad_norm. Synchronises. */
+TP_API double tp_item(tp_tape *T, tp_tensor x);
+
+/* Copies x (numel * dtype size = bytes exactly) to host. False (and T failed) if it cannot.
+ * Synchronises. */
+TP_API bool tp_read(tp_tape *T, tp_tensor x, void *host, size_t bytes);
+
+/* Shape questions work on any live handle, without a tape. Of a failed or stale tensor every size
+ * is 1 and ndim is 0, so that user code never divides by zero. Negative axes count from the end. */
+TP_API int tp_ndim(tp_tensor x);
+TP_API int64_t tp_dim(tp_tensor x, int axis);
+TP_API int64_t tp_numel(tp_tensor x);
+TP_API tp_dtype tp_dtype_of(tp_tensor x);
+TP_API tp_shape tp_shape_of(tp_tensor x);
+
+#ifndef TP_NO_SITE
+#define tp_from(T, ...)  tp_from(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_input(T, ...) tp_input(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_full(T, ...)  tp_full(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_item(T, ...)  tp_item(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_read(T, ...)  tp_read(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

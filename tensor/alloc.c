@@ -1,0 +1,277 @@
+/* alloc.c - the caching allocator, one per device, over any backend's alloc and free.
+ *
+ * Memory comes from the backend in slabs and is handed out in blocks. Sizes are rounded to 512 B
+ * below 1 MiB, to 2 MiB above. A request takes the smallest free block that wastes at most 1/8, else
+ * splits a larger one of a slab below 64 MiB, else gets a slab of its own (small requests: shared
+ * slabs of 2 MiB). Freed neighbours merge. All work of a device is on one stream, so reuse needs no
+ * events. When the backend has no memory, cached slabs are returned and the request is tried again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/backend.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define SPLIT_BELOW (64 * MIB)
+
+struct tp_slab {
+    tp_slab *next;
+    char *base;
+    size_t size;
+    tp_block *first;
+};
+
+void tp__heap_init(tp_heap *h, const tp_device_opts *o)
+{
+    *h = (tp_heap){ .limit = o->cache_limit, .fail_at = o->fail_at };
+    pthread_mutex_init(&h->lock, NULL);
+}
+
+/* Index of the first idle block of at least `size`. */
+static size_t idle_find(const tp_heap *h, size_t size)
+{
+    size_t lo = 0, hi = h->nidle;
+    while (lo < hi) {
+        const size_t mid = (lo + hi) / 2;
+        if (h->idle[mid]->size < size)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static void idle_add(tp_heap *h, tp_block *b)
+{
+    const size_t i = idle_find(h, b->size);
+    memmove(h->idle + i + 1, h->idle + i, (h->nidle - i) * sizeof *h->idle);
+    h->idle[i] = b;
+    h->nidle++;
+    b->free = true;
+    h->cached += b->size;
+}
+
+static void idle_remove(tp_heap *h, tp_block *b)
+{
+    size_t i = idle_find(h, b->size);
+    while (h->idle[i] != b) i++;
+    h->nidle--;
+    memmove(h->idle + i, h->idle + i + 1, (h->nidle - i) * sizeof *h->idle);
+    b->free = false;
+    h->cached -= b->size;
+}
+
+/* Every block may become idle, so the idle list grows as blocks are made: freeing never fails. */
+static tp_block *block_new(tp_heap *h, tp_slab *s, size_t at, size_t size)
+{
+    if (h->nblocks == h->idle_cap) {
+        const size_t cap = h->idle_cap ? 2 * h->idle_cap : 64;
+        tp_block **p = realloc(h->idle, cap * sizeof *p);
+        if (!p) return NULL;
+        h->idle = p;
+        h->idle_cap = cap;
+    }
+    tp_block *b = calloc(1, sizeof *b);
+    if (!b) return NULL;
+    *b = (tp_block){ .slab = s, .at = at, .size = size };
+    h->nblocks++;
+    return b;
+}
+
+static void block_drop(tp_heap *h, tp_block *b)
+{
+    if (b) h->nblocks--;
+    free(b);
+}
+
+/* Returns an entirely free slab to the backend. */
+static void slab_drop(tp_device *D, tp_slab *s)
+{
+    tp_slab **at = &D->heap.slabs;
+    while (*at != s) at = &(*at)->next;
+    *at = s->next;
+    idle_remove(&D->heap, s->first);
+    D->be->free(D, s->base, s->size);
+    block_drop(&D->heap, s->first);
+    free(s);
+}
+
+static void trim_locked(tp_device *D, size_t keep)
+{
+    for (tp_slab *s = D->heap.slabs, *next; s; s = next) {
+        next = s->next;
+        if (D->heap.cached <= keep) return;
+        if (s->first->free && !s->first->next) slab_drop(D, s);
+    }
+}
+
+static tp_block *slab_new(tp_device *D, size_t size)
+{
+    tp_heap *h = &D->heap;
+    h->allocs++;
+    if (h->fail_at && h->allocs == h->fail_at) return NULL;
+    tp_slab *s = calloc(1, sizeof *s);
+    tp_block *b = s ? block_new(h, s, 0, size) : NULL;
+    void *base = b ? D->be->alloc(D, size) : NULL;
+    if (!base) {
+        block_drop(h, b);
+        free(s);
+        return NULL;
+    }
+    *s = (tp_slab){ .next = h->slabs, .base = base, .size = size, .first = b };
+    h->slabs = s;
+    return b;
+}
+
+/* Cuts b (not idle) to size; the rest becomes idle. Without memory for that, b stays whole. */
+static void block_split(tp_heap *h, tp_block *b, size_t size)
+{
+    tp_block *rest = block_new(h, b->slab, b->at + size, b->size - size);
+    if (!rest) return;
+    b->size = size;
+    rest->prev = b;
+    rest->next = b->next;
+    if (rest->next) rest->next->prev = rest;
+    b->next = rest;
+    idle_add(h, rest);
+}
+
+static tp_block *take(tp_device *D, size_t size)
+{
+    tp_heap *h = &D->heap;
+    for (size_t i = idle_find(h, size); i < h->nidle; i++) {
+        tp_block *b = h->idle[i];
+        const bool close = b->size - size <= size / 8;
+        if (!close && b->slab->size >= SPLIT_BELOW) continue;
+        if (!close && size >= MIB && b->slab->size <= 2 * MIB) continue;
+        idle_remove(h, b);
+        if (!close) block_split(h, b, size);
+        return b;
+    }
+    const size_t slab = size < MIB ? 2 * MIB : size;
+    tp_block *b = slab_new(D, slab);
+    if (!b) {
+        trim_locked(D, 0);
+        b = slab_new(D, slab);
+    }
+    if (b && b->size > size) block_split(h, b, size);
+    return b;
+}
+
+/* a takes over its right neighbour b; neither is idle. */
+static void absorb(tp_heap *h, tp_block *a, tp_block *b)
+{
+    a->size += b->size;
+    a->next = b->next;
+    if (a->next) a->next->prev = a;
+    block_drop(h, b);
+}
+
+static void give(tp_device *D, tp_block *b)
+{
+    tp_heap *h = &D->heap;
+    tp_block *left = b->prev, *right = b->next;
+    if (right && right->free) {
+        idle_remove(h, right);
+        absorb(h, b, right);
+    }
+    if (left && left->free) {
+        idle_remove(h, left);
+        absorb(h, left, b);
+        b = left;
+    }
+    idle_add(h, b);
+    if (h->limit && h->cached > h->limit) trim_locked(D, h->limit);
+}
+
+tp_buf *tp__buf_new(tp_device *D, size_t bytes)
+{
+    tp_buf *buf = calloc(1, sizeof *buf);
+    if (!buf) return NULL;
+    *buf = (tp_buf){ .dev = D, .bytes = bytes, .refs = 1 };
+    if (bytes == 0) return buf;
+    const size_t unit = bytes < MIB ? 512 : 2 * MIB;
+    if (bytes > SIZE_MAX / 2) {
+        free(buf);
+        return NULL;
+    }
+    const size_t size = (bytes + unit - 1) / unit * unit;
+    tp_heap *h = &D->heap;
+    pthread_mutex_lock(&h->lock);
+    tp_block *b = take(D, size);
+    if (b) {
+        h->live += b->size;
+        if (h->live > h->peak) h->peak = h->live;
+    }
+    pthread_mutex_unlock(&h->lock);
+    if (!b) {
+        free(buf);
+        return NULL;
+    }
+    buf->block = b;
+    buf->data = b->slab->base + b->at;
+    return buf;
+}
+
+tp_buf *tp__buf_ref(tp_buf *b)
+{
+    if (b) b->refs++;
+    return b;
+}
+
+void tp__buf_unref(tp_buf *b)
+{
+    if (!b || --b->refs > 0) return;
+    if (b->block) {
+        tp_heap *h = &b->dev->heap;
+        pthread_mutex_lock(&h->lock);
+        h->live -= b->block->size;
+        give(b->dev, b->block);
+        pthread_mutex_unlock(&h->lock);
+    }
+    free(b);
+}
+
+void tp__heap_trim(tp_device *D)
+{
+    pthread_mutex_lock(&D->heap.lock);
+    trim_locked(D, 0);
+    pthread_mutex_unlock(&D->heap.lock);
+}
+
+void tp__heap_free(tp_device *D)
+{
+    tp_heap *h = &D->heap;
+    for (tp_slab *s = h->slabs, *next; s; s = next) {
+        next = s->next;
+        for (tp_block *b = s->first, *n; b; b = n) {
+            n = b->next;
+            free(b);
+        }
+        D->be->free(D, s->base, s->size);
+        free(s);
+    }
+    free(h->idle);
+    pthread_mutex_destroy(&h->lock);
+}
+
+static void print_bytes(char *text, size_t size, const char *what, size_t bytes)
+{
+    if (bytes >= 1024 * MIB)
+        tp__append(text, size, "%s%.2f GiB", what, (double)bytes / (1024.0 * (double)MIB));
+    else if (bytes >= MIB)
+        tp__append(text, size, "%s%.1f MiB", what, (double)bytes / (double)MIB);
+    else
+        tp__append(text, size, "%s%.1f KiB", what, (double)bytes / (double)KIB);
+}
+
+void tp__heap_text(tp_device *D, size_t request, char *text, size_t size)
+{
+    const tp_heap *h = &D->heap;
+    print_bytes(text, size, "requested ", request);
+    print_bytes(text, size, ", live ", h->live);
+    print_bytes(text, size, ", cached ", h->cached);
+    print_bytes(text, size, ", peak ", h->peak);
+}

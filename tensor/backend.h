@@ -1,0 +1,82 @@
+/* backend.h - what a device provides, its memory, and reference-counted buffers. */
+#ifndef TP_BACKEND_H
+#define TP_BACKEND_H
+
+#include <pthread.h>
+#include <tapegrad/device.h>
+#include <tapegrad/op.h>
+
+#include "tensor/error.h"
+
+/* One backend: how to get memory and move bytes. Offsets and sizes are in bytes. */
+typedef struct tp_backend {
+    int kind; /* TP_CPU, TP_CUDA */
+    void *(*alloc)(tp_device *D, size_t bytes); /* NULL: no memory */
+    void (*free)(tp_device *D, void *p, size_t bytes);
+    void (*upload)(tp_device *D, void *dst, const void *host, size_t bytes);
+    void (*download)(tp_device *D, void *host, const void *src, size_t bytes); /* synchronises */
+    void (*copy)(tp_device *D, void *dst, const void *src, size_t bytes);
+    void (*zero)(tp_device *D, void *dst, size_t bytes);
+    void (*sync)(tp_device *D);
+} tp_backend;
+
+typedef struct tp_slab tp_slab;
+typedef struct tp_block { /* a piece of a slab, free or in use */
+    tp_slab *slab;
+    size_t at, size;
+    bool free;
+    struct tp_block *prev, *next; /* neighbours in the slab */
+} tp_block;
+
+typedef struct tp_heap {
+    pthread_mutex_t lock;
+    tp_slab *slabs;
+    tp_block **idle; /* free blocks by (size, age) */
+    size_t nidle, idle_cap, nblocks;
+    size_t live, cached, peak, limit;
+    uint64_t allocs, fail_at;
+} tp_heap;
+
+struct tp_device {
+    const tp_backend *be; /* NULL: the device never opened */
+    char name[16];
+    int threads;
+    tp_isa isa;
+    tp_heap heap;
+    uint64_t launches, syncs;
+    tp_err err;
+};
+
+/* Device memory; refs counts owners. Freed memory goes back to the device's heap. */
+typedef struct tp_buf {
+    tp_device *dev;
+    tp_block *block; /* NULL for an empty buffer */
+    void *data;
+    size_t bytes;
+    int refs;
+} tp_buf;
+
+/* A buffer with one owner, or NULL without memory (see tp__heap_text). 64-byte aligned, not
+ * cleared. bytes may be 0. */
+tp_buf *tp__buf_new(tp_device *D, size_t bytes);
+tp_buf *tp__buf_ref(tp_buf *b);
+void tp__buf_unref(tp_buf *b); /* NULL: nothing */
+
+void tp__heap_init(tp_heap *h, const tp_device_opts *o);
+void tp__heap_free(tp_device *D); /* all slabs; blocks in use become invalid */
+void tp__heap_trim(tp_device *D);
+/* "requested 2.0 GiB, live ..., cached ..., peak ..." */
+void tp__heap_text(tp_device *D, size_t request, char *text, size_t size);
+
+/* Splits [0,n) into chunks of `grain` and runs body on them, on D's threads. What body computes for
+ * an index must not depend on the chunk: then results do not depend on the number of threads. */
+typedef void (*tp_body)(const void *ctx, int64_t begin, int64_t end, int thread);
+void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, const void *ctx);
+
+/* The threads that OpenMP would use here. */
+int tp__max_threads(void);
+
+extern const tp_backend tp__cpu_backend;
+void tp__blas_single_thread(void);
+
+#endif

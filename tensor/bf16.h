@@ -1,0 +1,24 @@
+/* bf16.h - bfloat16 is the upper half of a float; rounding is to nearest even, NaN stays NaN. */
+#ifndef TP_BF16_H
+#define TP_BF16_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float tp__from_bf16(uint16_t h)
+{
+    const uint32_t u = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static inline uint16_t tp__to_bf16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u); /* quiet NaN */
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+
+#endif

@@ -1,0 +1,160 @@
+/* device.c - opening and closing devices, and the CPU backend. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/backend.h"
+
+static void *cpu_alloc(tp_device *D, size_t bytes)
+{
+    (void)D;
+    void *p = NULL;
+    return posix_memalign(&p, 64, bytes) ? NULL : p;
+}
+
+static void cpu_free(tp_device *D, void *p, size_t bytes)
+{
+    (void)D;
+    (void)bytes;
+    free(p);
+}
+
+static void cpu_upload(tp_device *D, void *dst, const void *host, size_t bytes)
+{
+    (void)D;
+    if (bytes) memcpy(dst, host, bytes);
+}
+
+static void cpu_copy(tp_device *D, void *dst, const void *src, size_t bytes)
+{
+    (void)D;
+    if (bytes) memcpy(dst, src, bytes);
+}
+
+static void cpu_zero(tp_device *D, void *dst, size_t bytes)
+{
+    (void)D;
+    if (bytes) memset(dst, 0, bytes);
+}
+
+static void cpu_sync(tp_device *D) { (void)D; }
+
+const tp_backend tp__cpu_backend = {
+    .kind = TP_CPU,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .upload = cpu_upload,
+    .download = cpu_upload,
+    .copy = cpu_copy,
+    .zero = cpu_zero,
+    .sync = cpu_sync,
+};
+
+bool tp_isa_runs(tp_isa isa)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (isa == TP_ISA_AVX2) return avx2;
+    if (isa == TP_ISA_AVX512)
+        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+    if (isa == TP_ISA_AVX2 || isa == TP_ISA_AVX512) return false;
+#endif
+    return isa == TP_ISA_AUTO || isa == TP_ISA_BASE;
+}
+
+static const char *isa_name(tp_isa isa)
+{
+    return isa == TP_ISA_AVX512 ? "avx512" : isa == TP_ISA_AVX2 ? "avx2" : "base";
+}
+
+static tp_isa best_isa(void)
+{
+    return tp_isa_runs(TP_ISA_AVX512) ? TP_ISA_AVX512
+           : tp_isa_runs(TP_ISA_AVX2) ? TP_ISA_AVX2
+                                      : TP_ISA_BASE;
+}
+
+static void open_cpu(tp_device *D, const tp_device_opts *o)
+{
+    snprintf(D->name, sizeof D->name, "cpu");
+    if (o->threads < 0 || o->threads > 1024) {
+        tp__err(&D->err, TP_E_VALUE, "device cpu: threads must be 0 (automatic) to 1024, not %d",
+                o->threads);
+        return;
+    }
+    if (!tp_isa_runs(o->isa)) {
+        tp__err(&D->err, TP_E_DEVICE, "device cpu: this processor does not run %s kernels",
+                isa_name(o->isa));
+        return;
+    }
+    D->isa = o->isa == TP_ISA_AUTO ? best_isa() : o->isa;
+    D->threads = o->threads ? o->threads : tp__max_threads();
+    tp__heap_init(&D->heap, o);
+    tp__blas_single_thread();
+    D->be = &tp__cpu_backend;
+}
+
+/* What a constructor returns when not even the object itself could be allocated. */
+static tp_device no_memory = {
+    .name = "none",
+    .err = { TP_E_MEMORY, "device: out of memory for the device object itself" },
+};
+
+tp_device *tp_device_open(const char *name, const tp_device_opts *o)
+{
+    static const tp_device_opts defaults = { 0 };
+    tp_device *D = calloc(1, sizeof *D);
+    if (!D) return &no_memory;
+    if (!o) o = &defaults;
+    if (name && strcmp(name, "cpu") == 0)
+        open_cpu(D, o);
+    else if (name && strncmp(name, "cuda", 4) == 0)
+        tp__err(&D->err, TP_E_DEVICE, "device %.32s: this build of tapegrad has no CUDA; use cpu",
+                name);
+    else
+        tp__err(&D->err, TP_E_VALUE, "device '%.32s' is unknown; devices are cpu, cuda, cuda:1",
+                name ? name : "(null)");
+    return D;
+}
+
+void tp_device_close(tp_device *D)
+{
+    if (!D || D == &no_memory) return;
+    if (D->be) tp__heap_free(D);
+    free(D);
+}
+
+void tp_device_sync(tp_device *D)
+{
+    if (!D->be) return;
+    D->syncs++;
+    D->be->sync(D);
+}
+
+void tp_device_trim(tp_device *D)
+{
+    if (D->be) tp__heap_trim(D);
+}
+
+tp_stats tp_device_stats(const tp_device *D)
+{
+    const tp_heap *h = &D->heap;
+    return (tp_stats){
+        .live_bytes = h->live,
+        .cached_bytes = h->cached,
+        .peak_bytes = h->peak,
+        .allocs = h->allocs,
+        .launches = D->launches,
+        .syncs = D->syncs,
+        .threads = D->threads,
+        .isa = isa_name(D->isa),
+    };
+}
+
+void tp_device_reset_peak(tp_device *D) { D->heap.peak = D->heap.live; }
+const char *tp_device_why(const tp_device *D) { return D->err.text; }
+bool tp_device_ok(const tp_device *D) { return D->err.code == TP_OK; }
+const char *tp_device_name(const tp_device *D) { return D->name; }

@@ -1,0 +1,101 @@
+/* kernel.h - what CPU kernel files include: views, the device, the parallel loop, GEMM, dispatch.
+ *
+ * Each tensor/cpu/cpu_NAME.c is compiled once for each instruction set (TP_ISA is base, avx2 or
+ * avx512) and includes itself once for each real type through cpu_each_real.h. Its layout:
+ *
+ *     #ifndef real
+ *     #include "tensor/kernel.h"
+ *     #define TP_FILE "tensor/cpu/cpu_NAME.c"
+ *     #include "tensor/cpu/cpu_each_real.h"
+ *     TP_CPU_KERNEL(NAME_fwd)
+ *     TP_CPU_KERNEL(NAME_bwd)
+ *     #else
+ *     static tp_code R(NAME_fwd)(const tp_call *c) { ... real ... }
+ *     static tp_code R(NAME_bwd)(const tp_call *c) { ... }
+ *     #endif
+ *
+ * The base object also holds the symbol tp_cpu_NAME_fwd that the op names; it chooses by the
+ * device's isa. Everything shared through headers here is static inline, so that no wide copy of a
+ * helper ends up in baseline code. */
+#ifndef TP_KERNEL_H
+#define TP_KERNEL_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#include <tapegrad/op.h>
+
+#include "tensor/backend.h"
+#include "tensor/rng.h"
+
+#define TP_CAT2(a, b) a##_##b
+#define TP_CAT(a, b)  TP_CAT2(a, b)
+
+#ifndef TP_ISA
+#define TP_ISA base
+#endif
+
+#define TP_KERNEL_FN(name) TP_CAT(tp_cpu_##name, TP_ISA)
+
+#define TP_BY_REAL(name)                                                                           \
+    tp_code TP_KERNEL_FN(name)(const tp_call *c);                                                  \
+    tp_code TP_KERNEL_FN(name)(const tp_call *c)                                                   \
+    {                                                                                              \
+        return c->real == TP_F64 ? name##_f64(c) : name##_f32(c);                                  \
+    }
+
+#if !defined(TP_ISA_DISPATCH) /* a wide copy: no public symbol */
+#define TP_CPU_KERNEL(name) TP_BY_REAL(name)
+#elif defined(__x86_64__)
+#define TP_CPU_KERNEL(name)                                                                        \
+    TP_BY_REAL(name)                                                                               \
+    tp_code tp_cpu_##name##_avx2(const tp_call *c);                                                \
+    tp_code tp_cpu_##name##_avx512(const tp_call *c);                                              \
+    tp_code tp_cpu_##name(const tp_call *c);                                                       \
+    tp_code tp_cpu_##name(const tp_call *c)                                                        \
+    {                                                                                              \
+        return c->dev->isa == TP_ISA_AVX512 ? tp_cpu_##name##_avx512(c)                            \
+               : c->dev->isa == TP_ISA_AVX2 ? tp_cpu_##name##_avx2(c)                              \
+                                            : tp_cpu_##name##_base(c);                             \
+    }
+#else
+#define TP_CPU_KERNEL(name)                                                                        \
+    TP_BY_REAL(name)                                                                               \
+    tp_code tp_cpu_##name(const tp_call *c);                                                       \
+    tp_code tp_cpu_##name(const tp_call *c) { return tp_cpu_##name##_base(c); }
+#endif
+
+/* Elements of a fixed reduction block: sums over blocks of this size are added in order. */
+#define TP_BLOCK 4096
+
+/* The parallel loop with the call itself as context. */
+typedef void (*tp_call_body)(const tp_call *c, int64_t begin, int64_t end, int thread);
+typedef struct tp_call_loop {
+    const tp_call *c;
+    tp_call_body body;
+} tp_call_loop;
+
+static inline void tp__call_loop(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const tp_call_loop *l = ctx;
+    l->body(l->c, begin, end, thread);
+}
+
+static inline void tp__for(const tp_call *c, int64_t n, int64_t grain, tp_call_body body)
+{
+    const tp_call_loop l = { c, body };
+    tp__parallel(c->dev, n, grain, tp__call_loop, &l);
+}
+
+/* C = alpha op(A) op(B) + beta C, row-major, op(A) m x k, op(B) k x n, on the calling thread. f32 or
+ * f64 by `real`. Any size may be 0. */
+void tp__gemm(tp_dtype real, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
+              const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c,
+              int64_t ldc);
+
+/* The same split over D's threads in tiles that depend on the shape only. */
+void tp__gemm_parallel(const tp_device *D, tp_dtype real, bool ta, bool tb, int64_t m, int64_t n,
+                       int64_t k, double alpha, const void *a, int64_t lda, const void *b,
+                       int64_t ldb, double beta, void *c, int64_t ldc);
+
+#endif
