@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define TP_MAX_INPUTS 16
+#define TP_MAX_INPUTS  16
 #define TP_MAX_OUTPUTS 16
 
 enum { TP_CPU, TP_CUDA, TP_NBACKENDS };
@@ -24,7 +24,10 @@ typedef struct tp_view {
     int64_t dim[TP_MAX_DIMS], numel;
 } tp_view;
 
-static inline bool tp_absent(const tp_view *v) { return v->ndim < 0; }
+static inline bool tp_absent(const tp_view *v)
+{
+    return v->ndim < 0;
+}
 
 /* The random numbers of one op: word e mod 4 of philox(key = seed, counter = (offset, e/4)). */
 typedef struct tp_rng {
@@ -67,13 +70,15 @@ typedef struct tp_infer {
 } tp_infer;
 
 /* One set of inputs for the gradient test (f64, finite differences). An input with ndim 0 is
- * absent. below[i] > 0: input i holds integers in [0, below). fill: own values. */
+ * absent. Floating inputs arrive with magnitudes in [0.05, 1.05), both signs. */
 typedef struct tp_gradcase {
     const char *name; /* NULL ends the table */
     tp_shape in[TP_MAX_INPUTS];
     const void *attr;
-    int64_t below[TP_MAX_INPUTS];
-    void (*fill)(int i, tp_view *x); /* x arrives filled by the default rule */
+    int64_t below[TP_MAX_INPUTS];    /* > 0: input i is TP_I64, in [0, below)           */
+    uint32_t masks;                  /* bit i: input i is TP_U8, 0 or 1                 */
+    int ny;                          /* visible outputs; 0: one                         */
+    void (*fill)(int i, tp_view *x); /* own values; x arrives filled by the rules above */
 } tp_gradcase;
 
 #define TP_SAVE_X(i) (1u << (i))
@@ -92,9 +97,10 @@ typedef struct tp_op {
     size_t attr_size;       /* attributes are copied into the tape */
     uint32_t saves;         /* exactly what backward reads    */
     uint32_t optional;      /* bit i: input i may be TP_NONE  */
+    uint32_t constant;      /* bit i: input i never gets a gradient (targets, statistics) */
     unsigned flags;
-    tp_code (*shape)(tp_infer *q);                     /* checks; result shapes and dtypes */
-    size_t (*work)(const tp_infer *q, int threads);    /* scratch bytes; NULL: none        */
+    tp_code (*shape)(tp_infer *q);                  /* checks; result shapes and dtypes */
+    size_t (*work)(const tp_infer *q, int threads); /* scratch bytes; NULL: none        */
     tp_kernel forward[TP_NBACKENDS], backward[TP_NBACKENDS];
     const tp_gradcase *cases;
 } tp_op;
@@ -118,9 +124,12 @@ TP_API tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int n
 TP_API double tp_ld(const tp_view *v, int64_t i);
 TP_API void tp_st(const tp_view *v, int64_t i, double x);
 
-/* Finite-difference check of every case of an op on a CPU tape in f64. Returns true if all pass;
- * else writes what failed to text. The library's own test is made of this. */
-TP_API bool tp_gradcheck(const tp_op *op, char *text, size_t size);
+/* Checks every case of an op on D (NULL: a CPU device of its own) in f64, in training and in eval
+ * mode: results and gradients are finite, gradients agree with central differences to 1e-6 of the
+ * largest one, also when only one input wants its gradient and when a gradient is added to an
+ * earlier one. Random ops draw the same numbers in every evaluation. Ops without gradient are only
+ * run. Returns true if all pass; else the first failure is written to text. */
+TP_API bool tp_gradcheck(const tp_op *op, tp_device *D, char *text, size_t size);
 
 #ifdef __cplusplus
 }
