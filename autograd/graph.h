@@ -30,7 +30,7 @@ struct tp_node {
     bool live, kept, wants_grad, input, carried;
     /* parameters only */
     bool frozen, buffer, has_grad, fresh; /* fresh: got a gradient in the running backward */
-    int index, pending;                   /* pending: uses on tapes not yet walked */
+    int index, pending; /* pending: uses that the running backward has not passed (for hooks) */
 };
 
 /* What tp_checkpoint runs again. */
@@ -53,10 +53,10 @@ typedef struct tp_rec {
     tp_dtype real;
     bool train, view, done;
     int nx, ny, visible;
-    tp_node **x, **y;   /* x: NULL if absent; y: visible outputs */
-    tp_view *xv, *yv;   /* data NULL if not saved */
+    tp_node **x, **y; /* x: NULL if absent; y: visible outputs */
+    tp_view *xv, *yv; /* data NULL if not saved */
     tp_buf **xbuf, **ybuf;
-    uint64_t *version;  /* of the parameters among x */
+    uint64_t *version; /* of the parameters among x */
     tp_replay *replay;
     const char *path, *file;
     int line;
@@ -153,35 +153,38 @@ struct tp_params {
 #define TP_FAILED ((tp_tensor){ NULL, 1 })
 
 /* tape.c */
-tp_node *tp__node_new(tp_tape *T);           /* live, in the innermost scope; NULL: tape failed */
-void *tp__arena(tp_tape *T, size_t bytes);   /* zeroed; NULL: tape failed */
+tp_node *tp__node_new(tp_tape *T);         /* live, in the innermost scope; NULL: tape failed */
+void *tp__arena(tp_tape *T, size_t bytes); /* zeroed; NULL: tape failed */
 tp_tensor tp__handle(const tp_node *n);
 tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 void tp__where(const tp_tape *T, char *text, size_t size); /* "\n  at file:line, in path, op n" */
 /* The node behind a handle, or NULL with the tape failed; `what` names it in the message. */
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what);
 bool tp__nodes_push(tp_nodes *a, tp_node *n);
-void tp__release(tp_tape *T, tp_node *n, const char *where); /* ends a node's life */
+void tp__release(tp_node *n, const char *where); /* ends a node's life in that scope     */
+void tp__recs_drop(tp_tape *T, int64_t from);    /* truncates the records to `from`      */
 void tp__note_read(tp_tape *T, tp_params *P);
 tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: tape failed with the text */
 
 /* apply.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
 bool tp__push_rec(tp_tape *T, tp_rec *r);
-tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v); /* node owning one reference of buf */
+tp_tensor tp__wrap(tp_tape *T, tp_buf *buf,
+                   const tp_view *v); /* node owning one reference of buf */
 
 /* backward.c */
 bool tp__walk(tp_tape *T, int64_t from, int64_t to); /* records from-1 down to `to` */
-/* Adds g (same size) into the gradient of n. */
-bool tp__add_grad(tp_tape *T, tp_node *n, const tp_view *g, tp_buf *owner);
+void tp__rec_release(tp_rec *r);                     /* drops what a record saved   */
+/* Adds the buffer g (of n's size and dtype) into n's gradient; takes over g's reference. */
+bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g);
 
 /* checkpoint.c */
 bool tp__replay_backward(tp_tape *T, tp_rec *r);
 
 /* params.c */
 bool tp__params_complete(tp_params *P);
-bool tp__params_grads(tp_params *P);             /* makes the gradient block                 */
+bool tp__params_grads(tp_params *P); /* makes the gradient block                 */
 const void *tp__params_shadow(tp_params *P, const tp_node *n); /* bf16 values, NULL: failed   */
-void tp__params_touch(tp_params *P);             /* values changed: raises the version       */
+void tp__params_touch(tp_params *P); /* values changed: raises the version       */
 
 #endif

@@ -1,10 +1,11 @@
 /* alloc.c - the caching allocator, one per device, over any backend's alloc and free.
  *
  * Memory comes from the backend in slabs and is handed out in blocks. Sizes are rounded to 512 B
- * below 1 MiB, to 2 MiB above. A request takes the smallest free block that wastes at most 1/8, else
- * splits a larger one of a slab below 64 MiB, else gets a slab of its own (small requests: shared
- * slabs of 2 MiB). Freed neighbours merge. All work of a device is on one stream, so reuse needs no
- * events. When the backend has no memory, cached slabs are returned and the request is tried again.
+ * below 1 MiB, to 2 MiB above. A request takes the smallest free block that wastes at most 1/8,
+ * else splits a larger one of a slab below 64 MiB, else gets a slab of its own (small requests:
+ * shared slabs of 2 MiB). Freed neighbours merge. All work of a device is on one stream, so reuse
+ * needs no events. When the backend has no memory, cached slabs are returned and the request is
+ * tried again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@
 
 #include "tensor/backend.h"
 
-#define KIB ((size_t)1 << 10)
-#define MIB ((size_t)1 << 20)
+#define KIB         ((size_t)1 << 10)
+#define MIB         ((size_t)1 << 20)
 #define SPLIT_BELOW (64 * MIB)
 
 struct tp_slab {

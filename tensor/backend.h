@@ -10,7 +10,7 @@
 
 /* One backend: how to get memory and move bytes. Offsets and sizes are in bytes. */
 typedef struct tp_backend {
-    int kind; /* TP_CPU, TP_CUDA */
+    int kind;                                   /* TP_CPU, TP_CUDA */
     void *(*alloc)(tp_device *D, size_t bytes); /* NULL: no memory */
     void (*free)(tp_device *D, void *p, size_t bytes);
     void (*upload)(tp_device *D, void *dst, const void *host, size_t bytes);

@@ -37,7 +37,10 @@ static void cpu_zero(tp_device *D, void *dst, size_t bytes)
     if (bytes) memset(dst, 0, bytes);
 }
 
-static void cpu_sync(tp_device *D) { (void)D; }
+static void cpu_sync(tp_device *D)
+{
+    (void)D;
+}
 
 const tp_backend tp__cpu_backend = {
     .kind = TP_CPU,
@@ -154,7 +157,19 @@ tp_stats tp_device_stats(const tp_device *D)
     };
 }
 
-void tp_device_reset_peak(tp_device *D) { D->heap.peak = D->heap.live; }
-const char *tp_device_why(const tp_device *D) { return D->err.text; }
-bool tp_device_ok(const tp_device *D) { return D->err.code == TP_OK; }
-const char *tp_device_name(const tp_device *D) { return D->name; }
+void tp_device_reset_peak(tp_device *D)
+{
+    D->heap.peak = D->heap.live;
+}
+const char *tp_device_why(const tp_device *D)
+{
+    return D->err.text;
+}
+bool tp_device_ok(const tp_device *D)
+{
+    return D->err.code == TP_OK;
+}
+const char *tp_device_name(const tp_device *D)
+{
+    return D->name;
+}

@@ -15,7 +15,8 @@ const char *tp_version(void)
 const char *tp_code_name(tp_code code)
 {
     switch (code) {
-#define X(name, text) case TP_##name: return "TP_" #name;
+#define X(name, text)                                                                              \
+    case TP_##name: return "TP_" #name;
         TP_CODES(X)
 #undef X
     }
@@ -25,7 +26,8 @@ const char *tp_code_name(tp_code code)
 const char *tp_code_text(tp_code code)
 {
     switch (code) {
-#define X(name, text) case TP_##name: return text;
+#define X(name, text)                                                                              \
+    case TP_##name: return text;
         TP_CODES(X)
 #undef X
     }

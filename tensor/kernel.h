@@ -62,7 +62,10 @@
 #define TP_CPU_KERNEL(name)                                                                        \
     TP_BY_REAL(name)                                                                               \
     tp_code tp_cpu_##name(const tp_call *c);                                                       \
-    tp_code tp_cpu_##name(const tp_call *c) { return tp_cpu_##name##_base(c); }
+    tp_code tp_cpu_##name(const tp_call *c)                                                        \
+    {                                                                                              \
+        return tp_cpu_##name##_base(c);                                                            \
+    }
 #endif
 
 /* Elements of a fixed reduction block: sums over blocks of this size are added in order. */
@@ -87,8 +90,8 @@ static inline void tp__for(const tp_call *c, int64_t n, int64_t grain, tp_call_b
     tp__parallel(c->dev, n, grain, tp__call_loop, &l);
 }
 
-/* C = alpha op(A) op(B) + beta C, row-major, op(A) m x k, op(B) k x n, on the calling thread. f32 or
- * f64 by `real`. Any size may be 0. */
+/* C = alpha op(A) op(B) + beta C, row-major, op(A) m x k, op(B) k x n, on the calling thread. f32
+ * or f64 by `real`. Any size may be 0. */
 void tp__gemm(tp_dtype real, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
               const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c,
               int64_t ldc);

@@ -20,7 +20,10 @@ void __tsan_release(void *);
 #define __tsan_release(p) ((void)(p))
 #endif
 
-int tp__max_threads(void) { return omp_get_max_threads(); }
+int tp__max_threads(void)
+{
+    return omp_get_max_threads();
+}
 
 void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, const void *ctx)
 {

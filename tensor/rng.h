@@ -41,10 +41,16 @@ TP_HD static inline uint32_t tp__word(uint64_t seed, uint64_t offset, uint64_t e
 }
 
 /* Uniform in [0,1) with 24 bits: exact in float, the same on every device. */
-TP_HD static inline float tp__uniform(uint32_t w) { return (float)(w >> 8) * 0x1p-24f; }
+TP_HD static inline float tp__uniform(uint32_t w)
+{
+    return (float)(w >> 8) * 0x1p-24f;
+}
 
 /* An element is kept with probability 1-p (0 <= p < 1) iff its word is at least this. */
-TP_HD static inline uint32_t tp__drop_below(double p) { return (uint32_t)(p * 4294967296.0); }
+TP_HD static inline uint32_t tp__drop_below(double p)
+{
+    return (uint32_t)(p * 4294967296.0);
+}
 
 /* Host only: FNV-1a of a string, and element e of a standard normal stream (Box-Muller, double). */
 uint64_t tp__fnv1a(const char *s);

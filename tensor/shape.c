@@ -12,9 +12,18 @@ static const struct {
     [TP_I32] = { "i32", 4 }, [TP_I64] = { "i64", 8 }, [TP_U8] = { "u8", 1 },
 };
 
-static bool known(tp_dtype dt) { return (unsigned)dt < TP_NDTYPES; }
-size_t tp_dtype_size(tp_dtype dt) { return known(dt) ? dtypes[dt].size : 0; }
-const char *tp_dtype_name(tp_dtype dt) { return known(dt) ? dtypes[dt].name : "?"; }
+static bool known(tp_dtype dt)
+{
+    return (unsigned)dt < TP_NDTYPES;
+}
+size_t tp_dtype_size(tp_dtype dt)
+{
+    return known(dt) ? dtypes[dt].size : 0;
+}
+const char *tp_dtype_name(tp_dtype dt)
+{
+    return known(dt) ? dtypes[dt].name : "?";
+}
 
 bool tp__numel(const tp_shape *s, int64_t *numel)
 {
@@ -32,8 +41,14 @@ bool tp__numel(const tp_shape *s, int64_t *numel)
     return true;
 }
 
-bool tp__size_mul(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
-bool tp__size_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+bool tp__size_mul(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+bool tp__size_add(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
 
 tp_view tp__view(tp_dtype dt, const tp_shape *s, void *data)
 {
@@ -90,8 +105,7 @@ void tp__axis_split(const tp_view *v, int axis, int64_t *outer, int64_t *dim, in
 void tp__print_shape(char *text, size_t size, int ndim, const int64_t *dim)
 {
     tp__append(text, size, "[");
-    for (int i = 0; i < ndim; i++)
-        tp__append(text, size, i ? ",%lld" : "%lld", (long long)dim[i]);
+    for (int i = 0; i < ndim; i++) tp__append(text, size, i ? ",%lld" : "%lld", (long long)dim[i]);
     tp__append(text, size, "]");
 }
 

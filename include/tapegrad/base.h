@@ -11,7 +11,7 @@
 #define TP_VERSION_PATCH 0
 
 #if defined(__GNUC__)
-#define TP_API __attribute__((visibility("default")))
+#define TP_API               __attribute__((visibility("default")))
 #define TP_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #else
 #define TP_API
@@ -56,7 +56,10 @@ typedef enum tp_dtype { TP_F32, TP_F64, TP_BF16, TP_I32, TP_I64, TP_U8, TP_NDTYP
 
 TP_API size_t tp_dtype_size(tp_dtype dt);      /* bytes of one element */
 TP_API const char *tp_dtype_name(tp_dtype dt); /* "f32", "f64", "bf16", "i32", "i64", "u8" */
-static inline bool tp_is_float(tp_dtype dt) { return dt <= TP_BF16; }
+static inline bool tp_is_float(tp_dtype dt)
+{
+    return dt <= TP_BF16;
+}
 
 /* A shape: dim[0] varies slowest. Size 0 is legal everywhere; ndim 0 is a scalar. */
 #define TP_MAX_DIMS 8
@@ -87,7 +90,10 @@ typedef struct tp_tensor {
 #else
 #define TP_NONE ((tp_tensor){ NULL, 0 }) /* "absent": an optional input not given */
 #endif
-static inline bool tp_given(tp_tensor x) { return x.node != NULL; }
+static inline bool tp_given(tp_tensor x)
+{
+    return x.node != NULL;
+}
 
 #ifdef __cplusplus
 }

@@ -37,10 +37,10 @@ typedef enum tp_split { TP_TRAIN, TP_VALID, TP_TEST } tp_split;
 typedef struct tp_text tp_text;
 typedef struct tp_text_opts {
     tp_text_style style;
-    const tp_vocab *vocab;  /* of a checkpoint; NULL: built from the training split                  */
-    double valid, test;     /* fractions; both 0: 5 million bytes each of a 100 million byte file, 0.05
-                               each of any other (train is what remains)                              */
-    int64_t limit;          /* read at most that many bytes; 0: all                                    */
+    const tp_vocab *vocab; /* of a checkpoint; NULL: built from the training split */
+    double valid, test; /* fractions; both 0: 5 million bytes each of a 100 million byte file, 0.05
+                           each of any other (train is what remains)                              */
+    int64_t limit; /* read at most that many bytes; 0: all                                    */
 } tp_text_opts;
 
 /* Reads a plain file or .gz .xz .zip .zst .bz2 (libarchive; a plain file is memory-mapped). Never
@@ -52,19 +52,20 @@ TP_API void tp_text_close(tp_text *X);
 TP_API bool tp_text_ok(const tp_text *X);
 TP_API const char *tp_text_why(const tp_text *X);
 TP_API const tp_vocab *tp_text_vocab(const tp_text *X);
-TP_API int64_t tp_text_bytes(const tp_text *X, tp_split s);          /* bytes of a split        */
+TP_API int64_t tp_text_bytes(const tp_text *X, tp_split s); /* bytes of a split        */
 TP_API const int16_t *tp_text_ids(const tp_text *X, tp_split s, int64_t *n); /* token ids       */
 
 /* Batches of contiguous streams (the official layout): the ids are cut in blocks of `tokens`, and
- * stream b of `batch` gets the b-th run of consecutive blocks; the rest is dropped. all_targets: the
- * target of a segment's last position is the next token, else -1 (not counted). Position wraps
+ * stream b of `batch` gets the b-th run of consecutive blocks; the rest is dropped. all_targets:
+ * the target of a segment's last position is the next token, else -1 (not counted). Position wraps
  * around at the end (a new epoch). */
 typedef struct tp_bytes_opts {
     int64_t batch, tokens;
     bool all_targets;
 } tp_bytes_opts;
 typedef struct tp_bytes tp_bytes;
-TP_API tp_bytes *tp_bytes_new(const tp_text *X, tp_split s, const tp_bytes_opts *o); /* never NULL */
+TP_API tp_bytes *tp_bytes_new(const tp_text *X, tp_split s,
+                              const tp_bytes_opts *o); /* never NULL */
 TP_API void tp_bytes_free(tp_bytes *S);
 TP_API bool tp_bytes_ok(const tp_bytes *S);
 TP_API const char *tp_bytes_why(const tp_bytes *S);

@@ -26,7 +26,7 @@ typedef struct tp_stats {
     uint64_t launches;   /* op kernels run, forward and backward         */
     uint64_t syncs;      /* calls that waited for the device             */
     int threads;
-    const char *isa;     /* "base", "avx2", "avx512"                     */
+    const char *isa; /* "base", "avx2", "avx512"                     */
 } tp_stats;
 
 /* Opens a device: "cpu" ("cuda", "cuda:1" in builds with CUDA). o may be NULL. Never returns NULL:

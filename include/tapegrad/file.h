@@ -1,4 +1,5 @@
-/* file.h - safetensors files: reading with every offset checked, writing that is never half done. */
+/* file.h - safetensors files: reading with every offset checked, writing that is never half done.
+ */
 #ifndef TAPEGRAD_FILE_H
 #define TAPEGRAD_FILE_H
 
@@ -29,8 +30,8 @@ TP_API bool tp_file_ok(const tp_file *F);
 TP_API const char *tp_file_why(const tp_file *F);
 TP_API const char *tp_file_path(const tp_file *F);
 
-TP_API int tp_file_count(const tp_file *F);                           /* tensors, by offset     */
-TP_API const tp_file_tensor *tp_file_at(const tp_file *F, int i);     /* NULL outside the range */
+TP_API int tp_file_count(const tp_file *F);                       /* tensors, by offset     */
+TP_API const tp_file_tensor *tp_file_at(const tp_file *F, int i); /* NULL outside the range */
 TP_API const tp_file_tensor *tp_file_find(const tp_file *F, const char *name);
 TP_API const void *tp_file_data(const tp_file *F, const tp_file_tensor *t); /* stored bytes     */
 
@@ -54,8 +55,8 @@ TP_API void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value);
 TP_API void tp_writer_meta_num(tp_writer *W, const char *key, double value); /* exact round trip */
 
 /* Adds a tensor. host must stay valid until tp_writer_commit, unless copy. */
-TP_API void tp_writer_add(tp_writer *W, const char *name, tp_dtype dt, tp_shape s,
-                          const void *host, bool copy);
+TP_API void tp_writer_add(tp_writer *W, const char *name, tp_dtype dt, tp_shape s, const void *host,
+                          bool copy);
 
 /* Writes path.tmp-PID, syncs it, renames it over path and syncs the folder. On any error the former
  * file is untouched, the temporary one removed, and tp_writer_why says what and where. */

@@ -11,14 +11,18 @@ extern "C" {
 #define TP_LM_MAX_LAYERS 128
 
 /* What a training step recomputes instead of storing. */
-typedef enum tp_recompute { TP_RECOMPUTE_NONE, TP_RECOMPUTE_ATTENTION, TP_RECOMPUTE_BLOCK } tp_recompute;
+typedef enum tp_recompute {
+    TP_RECOMPUTE_NONE,
+    TP_RECOMPUTE_ATTENTION,
+    TP_RECOMPUTE_BLOCK
+} tp_recompute;
 
 /* ---- Transformer-LS language model (Zhu et al. 2021; official autoregressive code) ---- */
 typedef struct tp_lm_cfg {
     int64_t vocab, dim, hidden; /* V, d, F */
     int layers;
-    int64_t mem_len;            /* cache rows, L */
-    tp_ls_cfg ls;               /* heads, chunk, rank, window, options; ls.dropout = dropout */
+    int64_t mem_len; /* cache rows, L */
+    tp_ls_cfg ls;    /* heads, chunk, rank, window, options; ls.dropout = dropout */
     bool use_bias, pre_ln, gelu;
     double dropout, emb_dropout;
     tp_recompute recompute;
@@ -45,7 +49,8 @@ TP_API tp_tensor tp_ls_block_forward(tp_tape *T, const tp_ls_block *m, tp_tensor
 typedef struct tp_lm {
     const char *path;
     tp_lm_cfg cfg;
-    tp_tensor in_emb, out_bias, inv_freq; /* in_emb.weight = out_emb.weight, out_emb.bias, pos_emb.inv_freq */
+    tp_tensor in_emb, out_bias,
+        inv_freq; /* in_emb.weight = out_emb.weight, out_emb.bias, pos_emb.inv_freq */
     tp_ls_block layer[TP_LM_MAX_LAYERS];
 } tp_lm;
 
@@ -67,7 +72,8 @@ TP_API tp_tensor tp_lm_forward(tp_tape *T, const tp_lm *m, tp_lm_state *s, tp_te
 /* Empties all slots: the next forward starts new streams (of any batch size). */
 TP_API void tp_lm_state_clear(tp_tape *T, tp_lm_state *s);
 
-/* The caches under "state." in a training checkpoint; after reading, the state continues exactly. */
+/* The caches under "state." in a training checkpoint; after reading, the state continues exactly.
+ */
 TP_API bool tp_lm_state_write(tp_tape *T, const tp_lm *m, const tp_lm_state *s, tp_writer *W);
 TP_API bool tp_lm_state_read(tp_tape *T, const tp_lm *m, tp_lm_state *s, tp_file *F);
 
@@ -82,7 +88,8 @@ TP_API const char *tp_lm_cfg_check(const tp_lm_cfg *cfg, char *buf, size_t size)
  * rounding, to running all tokens so far in segments of `segment` from a fresh state (specification
  * 4.5): chunk vectors are made as chunks complete, the cache is refreshed at segment ends. */
 typedef struct tp_lm_decoder tp_lm_decoder;
-TP_API tp_lm_decoder *tp_lm_decoder_new(tp_tape *T, const tp_lm *m, int64_t segment); /* never NULL */
+TP_API tp_lm_decoder *tp_lm_decoder_new(tp_tape *T, const tp_lm *m,
+                                        int64_t segment); /* never NULL */
 /* Feeds one token; host logits [V] of the next one. False: the tape has failed. */
 TP_API bool tp_lm_decode(tp_lm_decoder *d, int64_t token, float *logits);
 TP_API void tp_lm_decoder_free(tp_lm_decoder *d);
@@ -92,7 +99,7 @@ typedef struct tp_txl_cfg {
     int64_t vocab, dim, hidden, d_head;
     int layers, heads;
     int64_t mem_len;
-    int64_t clamp;      /* largest distance looked up; <= 0: off */
+    int64_t clamp; /* largest distance looked up; <= 0: off */
     bool pre_ln, same_length;
     double dropout, att_dropout;
     tp_recompute recompute;
@@ -133,21 +140,23 @@ TP_API tp_tensor tp_txl_attn_forward(tp_tape *T, const tp_txl *m, const tp_txl_l
 
 /* ---- every model of the library, for tp-models, tp-parity and benchmarks ---- */
 typedef struct tp_flops {
-    double macs;        /* multiply-adds of the convolutions and products        */
-    double norm;        /* elements that pass a LayerNorm                        */
-    double batchnorm;   /* elements that pass a BatchNorm                        */
+    double macs;      /* multiply-adds of the convolutions and products        */
+    double norm;      /* elements that pass a LayerNorm                        */
+    double batchnorm; /* elements that pass a BatchNorm                        */
 } tp_flops;
 typedef struct tp_model_info {
-    const char *name, *family, *input; /* "ls_lm-small-enwik8", "Transformer-LS LM", "2048 tokens, cache 2048" */
-    double paper_params, paper_flops;  /* as the paper prints them; 0: not stated   */
-    int norm_cost;                     /* FLOPs counted an element of LayerNorm     */
-    void (*declare)(tp_params *P);     /* declares its parameters                   */
-    tp_flops (*flops)(void);           /* forward, one sample of `input`            */
+    const char *name, *family,
+        *input; /* "ls_lm-small-enwik8", "Transformer-LS LM", "2048 tokens, cache 2048" */
+    double paper_params, paper_flops;      /* as the paper prints them; 0: not stated   */
+    int norm_cost;                         /* FLOPs counted an element of LayerNorm     */
+    void (*declare)(tp_params *P);         /* declares its parameters                   */
+    tp_flops (*flops)(void);               /* forward, one sample of `input`            */
     double (*activations)(bool recompute); /* bytes kept for backward, one sample, f32 */
 } tp_model_info;
 TP_API const tp_model_info *tp_model_at(int i); /* NULL past the last */
 
-/* Closed form of the specification (section 9): multiply-adds of one forward pass of one segment. */
+/* Closed form of the specification (section 9): multiply-adds of one forward pass of one segment.
+ */
 TP_API tp_flops tp_lm_flops(const tp_lm_cfg *cfg, int64_t tokens, int64_t cache);
 TP_API tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory);
 

@@ -101,7 +101,8 @@ TP_API tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor
 
 /* pe(p) = [sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) ..], angles in double. Row i is position i,
  * at most clamp if clamp > 0. inv_freq: n frequencies. out: rows x 2n. */
-TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t clamp, double *out);
+TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t clamp,
+                        double *out);
 
 #ifndef TP_NO_SITE
 /* clang-format off */

@@ -47,13 +47,15 @@ TP_API tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_tensor a, tp_tensor b);
 #define TP_ALL INT32_MIN
 TP_API tp_tensor tp_sum(tp_tape *T, tp_tensor x, int axis);
 TP_API tp_tensor tp_mean(tp_tape *T, tp_tensor x, int axis);
-TP_API tp_tensor tp_max(tp_tape *T, tp_tensor x, int axis);    /* gradient to the first maximum */
-TP_API tp_tensor tp_argmax(tp_tape *T, tp_tensor x, int axis); /* TP_I64, first maximum; no gradient */
+TP_API tp_tensor tp_max(tp_tape *T, tp_tensor x, int axis); /* gradient to the first maximum */
+TP_API tp_tensor tp_argmax(tp_tape *T, tp_tensor x,
+                           int axis); /* TP_I64, first maximum; no gradient */
 TP_API tp_tensor tp_logsumexp(tp_tape *T, tp_tensor x, int axis);
 
 /* ---- shape ---- */
 TP_API tp_tensor tp_reshape(tp_tape *T, tp_tensor x, tp_shape s); /* a view; one size may be -1 */
-TP_API tp_tensor tp_permute(tp_tape *T, tp_tensor x, tp_shape order); /* y axis i = x axis order[i] */
+TP_API tp_tensor tp_permute(tp_tape *T, tp_tensor x,
+                            tp_shape order); /* y axis i = x axis order[i] */
 
 /* count indices from start along axis; a view where all axes before it have size 1. */
 TP_API tp_tensor tp_slice(tp_tape *T, tp_tensor x, int axis, int64_t start, int64_t count);
@@ -73,7 +75,8 @@ TP_API tp_tensor tp_expand(tp_tape *T, tp_tensor x, tp_shape s);
 /* before and after elements of `value` around axis. */
 TP_API tp_tensor tp_pad(tp_tape *T, tp_tensor x, int axis, int64_t before, int64_t after,
                         double value);
-TP_API tp_tensor tp_roll(tp_tape *T, tp_tensor x, int axis, int64_t shift); /* cyclic, as torch.roll */
+TP_API tp_tensor tp_roll(tp_tape *T, tp_tensor x, int axis,
+                         int64_t shift); /* cyclic, as torch.roll */
 
 /* ---- index ---- */
 
@@ -93,8 +96,8 @@ TP_API tp_tensor tp_one_hot(tp_tape *T, tp_tensor ids, int64_t n, tp_dtype dt);
 
 /* ---- linear algebra ---- */
 
-/* a [...,M,K] b [...,K,N] -> [...,M,N]; leading axes equal, or b has none. ta, tb: the last two axes
- * of that operand are transposed ([...,K,M], [...,N,K]). */
+/* a [...,M,K] b [...,K,N] -> [...,M,N]; leading axes equal, or b has none. ta, tb: the last two
+ * axes of that operand are transposed ([...,K,M], [...,N,K]). */
 TP_API tp_tensor tp_matmul(tp_tape *T, tp_tensor a, tp_tensor b);
 TP_API tp_tensor tp_matmul_t(tp_tape *T, tp_tensor a, bool ta, tp_tensor b, bool tb);
 
@@ -122,8 +125,8 @@ TP_API tp_tensor tp_log_softmax(tp_tape *T, tp_tensor x); /* over the last axis 
 TP_API tp_tensor tp_dropout(tp_tape *T, tp_tensor x, double p);
 TP_API tp_tensor tp_drop_path(tp_tape *T, tp_tensor x, double p); /* whole samples of axis 0 */
 
-/* residual + dropout(x + b): one pass; x, residual [...,C], b [C] or TP_NONE. The mask equals that of
- * tp_dropout at the same offset. */
+/* residual + dropout(x + b): one pass; x, residual [...,C], b [C] or TP_NONE. The mask equals that
+ * of tp_dropout at the same offset. */
 TP_API tp_tensor tp_dropout_add(tp_tape *T, tp_tensor x, tp_tensor b, tp_tensor residual, double p);
 
 /* ---- convolution: activations channels last, weights in PyTorch's layout ---- */
@@ -140,16 +143,16 @@ TP_API tp_tensor tp_depthwise_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_te
 /* ---- attention: tiled; nothing of size N*S is held. Heads are packed: [B,N,H*D] ---- */
 typedef struct tp_attn_cfg {
     int heads;
-    bool causal;        /* query i sees keys j <= i + S - N                            */
-    double scale;       /* of q k; 0 means 1/sqrt(D)                                   */
-    double dropout;     /* on the probabilities, when training                         */
-    int64_t max_span;   /* tp_rel_attention, > 0: each query sees at most that many keys,
-                           itself included (Transformer-XL's same_length)              */
+    bool causal;      /* query i sees keys j <= i + S - N                            */
+    double scale;     /* of q k; 0 means 1/sqrt(D)                                   */
+    double dropout;   /* on the probabilities, when training                         */
+    int64_t max_span; /* tp_rel_attention, > 0: each query sees at most that many keys,
+                         itself included (Transformer-XL's same_length)              */
 } tp_attn_cfg;
 
 /* softmax(scale q k^T + bias) v: q [B,N,H*D], k, v [B,S,H*D]; mask TP_U8 [B,S] (1 = visible) or
- * TP_NONE; bias [H,N,S] or [B,H,N,S] or TP_NONE. A query that sees nothing gives zeros. Saves inputs,
- * output and the log-sum-exp. (Vaswani et al. 2017; tiling after Dao et al. 2022.) */
+ * TP_NONE; bias [H,N,S] or [B,H,N,S] or TP_NONE. A query that sees nothing gives zeros. Saves
+ * inputs, output and the log-sum-exp. (Vaswani et al. 2017; tiling after Dao et al. 2022.) */
 TP_API tp_tensor tp_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor mask,
                               tp_tensor bias, tp_attn_cfg cfg);
 
@@ -181,18 +184,18 @@ typedef struct tp_ls_cfg {
 } tp_ls_cfg;
 
 typedef struct tp_ls_in {
-    tp_tensor q;                /* [B,N,H*D] unscaled; the op scales by 1/sqrt(D)               */
-    tp_tensor k_win, v_win;     /* [B,Wc+N,H*D] normalised, oldest first                        */
-    tp_tensor k_cmp, v_cmp;     /* [B,nc,H*D] normalised, oldest first, or TP_NONE if nc is 0   */
-    tp_tensor pos_win;          /* [w,H*D] row = distance (segment: [2w,H*D])                   */
-    tp_tensor pos_cmp;          /* [>=nc,H*D] row = rho, 0 the vector just before; TP_NONE if nc is 0 */
-    tp_tensor r_w, r_r;         /* [1,H,1,1,D], [1,H,1,D] or [H,D]: H*D elements                */
-    int64_t cache, valid;       /* masked: rows of the cache, and how many of them (the last) are real */
+    tp_tensor q;            /* [B,N,H*D] unscaled; the op scales by 1/sqrt(D)               */
+    tp_tensor k_win, v_win; /* [B,Wc+N,H*D] normalised, oldest first                        */
+    tp_tensor k_cmp, v_cmp; /* [B,nc,H*D] normalised, oldest first, or TP_NONE if nc is 0   */
+    tp_tensor pos_win;      /* [w,H*D] row = distance (segment: [2w,H*D])                   */
+    tp_tensor pos_cmp;      /* [>=nc,H*D] row = rho, 0 the vector just before; TP_NONE if nc is 0 */
+    tp_tensor r_w, r_r;     /* [1,H,1,1,D], [1,H,1,D] or [H,D]: H*D elements                */
+    int64_t cache, valid; /* masked: rows of the cache, and how many of them (the last) are real */
 } tp_ls_in;
 
 /* One softmax over window and chunk vectors; -> [B,N,H*D]. Query t sees window rows of distance
- * 0..w-1 and the vectors of chunks c < Cc + t/l. Saves inputs, output and log-sum-exp. N need not be
- * a multiple of l: the last, partial chunk has no vector yet and nobody could see it. */
+ * 0..w-1 and the vectors of chunks c < Cc + t/l. Saves inputs, output and log-sum-exp. N need not
+ * be a multiple of l: the last, partial chunk has no vector yet and nobody could see it. */
 TP_API tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg);
 
 /* ---- losses: f32 (f64 if the input is) ---- */
@@ -200,7 +203,7 @@ typedef enum tp_reduction {
     TP_MEAN,     /* over the counted rows                                      */
     TP_MEAN_ALL, /* sum over counted rows divided by all rows                  */
     TP_SUM,
-    TP_EACH      /* no reduction: one loss a row (or element)                  */
+    TP_EACH /* no reduction: one loss a row (or element)                  */
 } tp_reduction;
 
 /* logits [...,V]. target: integer [...] (negative: not counted) or probabilities [...,V].

@@ -101,14 +101,15 @@ typedef void (*tp_grad_hook)(void *env, tp_params *P, tp_tensor p, const char *n
                              int64_t backwards);
 TP_API void tp_on_grad(tp_params *P, tp_grad_hook fn, void *env);
 
-/* Weights as safetensors: written beside, synced, renamed. Synchronise. False: see tp_params_why. */
+/* Weights as safetensors: written beside, synced, renamed. Synchronise. False: see tp_params_why.
+ */
 TP_API bool tp_save(tp_params *P, const char *file);
 
 typedef struct tp_load_opts {
-    bool partial;             /* missing, extra and misshapen tensors are left alone, not an error */
-    bool convert;             /* accept other floating dtypes and convert                          */
-    const char *strip;        /* prefix removed from names in the file, where present              */
-    const char *(*rename)(const char *name, void *env); /* NULL result: skip this tensor           */
+    bool partial;      /* missing, extra and misshapen tensors are left alone, not an error */
+    bool convert;      /* accept other floating dtypes and convert                          */
+    const char *strip; /* prefix removed from names in the file, where present              */
+    const char *(*rename)(const char *name, void *env); /* NULL result: skip this tensor */
     void *env;
 } tp_load_opts;
 

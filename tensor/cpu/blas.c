@@ -1,8 +1,8 @@
 /* blas.c - matrix products; the only file that includes cblas.h.
  *
- * OpenBLAS runs single-threaded: its own pool was slower than our split on every shape measured, and
- * fights with OpenMP for cores. The tiles of the parallel product follow from the shape alone, so the
- * bits do not depend on the number of threads. */
+ * OpenBLAS runs single-threaded: its own pool was slower than our split on every shape measured,
+ * and fights with OpenMP for cores. The tiles of the parallel product follow from the shape alone,
+ * so the bits do not depend on the number of threads. */
 #include <cblas.h>
 #include <limits.h>
 
@@ -20,7 +20,8 @@ void tp__gemm(tp_dtype real, bool ta, bool tb, int64_t m, int64_t n, int64_t k, 
               int64_t ldc)
 {
     if (m == 0 || n == 0) return;
-    const CBLAS_TRANSPOSE opa = ta ? CblasTrans : CblasNoTrans, opb = tb ? CblasTrans : CblasNoTrans;
+    const CBLAS_TRANSPOSE opa = ta ? CblasTrans : CblasNoTrans,
+                          opb = tb ? CblasTrans : CblasNoTrans;
     const blasint ild = (blasint)(lda > 0 ? lda : 1), jld = (blasint)(ldb > 0 ? ldb : 1);
     if (real == TP_F64)
         cblas_dgemm(CblasRowMajor, opa, opb, (blasint)m, (blasint)n, (blasint)k, alpha, a, ild, b,
@@ -55,7 +56,8 @@ static void gemm_tiles(const void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Tiles of at least ~8 M multiply-adds, at most 512 rows; columns are cut only when rows are few. */
+/* Tiles of at least ~8 M multiply-adds, at most 512 rows; columns are cut only when rows are few.
+ */
 void tp__gemm_parallel(const tp_device *D, tp_dtype real, bool ta, bool tb, int64_t m, int64_t n,
                        int64_t k, double alpha, const void *a, int64_t lda, const void *b,
                        int64_t ldb, double beta, void *c, int64_t ldc)
@@ -72,7 +74,8 @@ void tp__gemm_parallel(const tp_device *D, tp_dtype real, bool ta, bool tb, int6
     if (cols < 1) cols = 1;
     const int64_t tile_m = ((m + rows - 1) / rows + 15) / 16 * 16;
     const int64_t tile_n = ((n + cols - 1) / cols + 15) / 16 * 16;
-    gemm_job g = { real,  ta,     tb,     m, n, k, lda, ldb, ldc, tile_m, tile_n, (n + tile_n - 1) / tile_n,
-                   alpha, beta, a, b, c };
+    gemm_job g = { real,  ta,   tb,  m,      n,      k,
+                   lda,   ldb,  ldc, tile_m, tile_n, (n + tile_n - 1) / tile_n,
+                   alpha, beta, a,   b,      c };
     tp__parallel(D, (m + tile_m - 1) / tile_m * g.tiles_n, 1, gemm_tiles, &g);
 }

@@ -2,10 +2,10 @@
  * dtype; r_exp and friends are the functions of vmath.h for the type. No include guard. */
 #include "tensor/cpu/vmath.h"
 
-#define real  float
-#define REAL  TP_F32
-#define R(f)  f##_f32
-#define RC(x) x##f
+#define real   float
+#define REAL   TP_F32
+#define R(f)   f##_f32
+#define RC(x)  x##f
 #define r_exp  tp__expf
 #define r_log  tp__logf
 #define r_tanh tp__tanhf
@@ -24,10 +24,10 @@
 #undef r_sqrt
 #undef r_abs
 
-#define real  double
-#define REAL  TP_F64
-#define R(f)  f##_f64
-#define RC(x) x
+#define real   double
+#define REAL   TP_F64
+#define R(f)   f##_f64
+#define RC(x)  x
 #define r_exp  exp
 #define r_log  log
 #define r_tanh tanh

@@ -1,7 +1,8 @@
 /* vmath.h - exp, log, tanh and erf in float as straight-line code that compilers vectorise.
  *
  * libm calls in a loop cost 6 to 17 times more. NaN and infinity keep their meaning; accuracy is
- * tested over the whole range (tests/test_vmath.c). Double uses libm: it is for tests, not speed. */
+ * tested over the whole range (tests/test_vmath.c). Double uses libm: it is for tests, not speed.
+ */
 #ifndef TP_VMATH_H
 #define TP_VMATH_H
 
@@ -41,8 +42,8 @@ static inline float tp__expf(float x)
     p = p * r + 1.0f;
     const int32_t e = (int32_t)(tp__float_bits(t) << 9) >> 9; /* n, sign-extended */
     const int32_t e0 = e >> 1, e1 = e - e0;
-    const float y = p * tp__bits_float((uint32_t)(e0 + 127) << 23) *
-                    tp__bits_float((uint32_t)(e1 + 127) << 23);
+    const float y =
+        p * tp__bits_float((uint32_t)(e0 + 127) << 23) * tp__bits_float((uint32_t)(e1 + 127) << 23);
     return x != x ? x : y;
 }
 

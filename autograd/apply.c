@@ -1,0 +1,488 @@
+/* apply.c - applying an op: check, infer shapes, allocate, run, record. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <tapegrad/ops.h>
+
+#include "autograd/graph.h"
+#include "tensor/bf16.h"
+
+/* One application in progress. */
+typedef struct frame {
+    const tp_op *op;
+    int nx, ny, visible;
+    tp_node *x[TP_MAX_INPUTS]; /* NULL: absent */
+    tp_view xv[TP_MAX_INPUTS], yv[TP_MAX_OUTPUTS];
+    tp_buf *ybuf[TP_MAX_OUTPUTS];
+    tp_buf *work;
+    bool view;
+} frame;
+
+/* ---- errors that name the op --------------------------------------------------------------- */
+
+static void describe_inputs(tp_tape *T, const tp_infer *q)
+{
+    char *text = T->err.text;
+    const size_t size = sizeof T->err.text;
+    for (int i = 0; i < q->nx; i++) {
+        tp__append(text, size, i == 0 ? "\n  inputs " : ", ");
+        tp__print_view(text, size, &q->x[i]);
+    }
+    tp__where(T, text, size);
+}
+
+tp_code tp_fail(tp_infer *q, tp_code code, const char *fmt, ...)
+{
+    tp_tape *T = q->T;
+    if (T->err.code != TP_OK) return T->err.code;
+    va_list ap;
+    va_start(ap, fmt);
+    tp__verr(&T->err, code, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+/* Puts "name: " before a text that a shape rule or a kernel left. */
+static void prefix_error(tp_tape *T, const char *name)
+{
+    char rest[TP_TEXT];
+    memcpy(rest, T->err.text, sizeof rest);
+    T->err.text[0] = 0;
+    tp__append(T->err.text, sizeof T->err.text, "%s: %s", name, rest);
+}
+
+/* ---- running a kernel ----------------------------------------------------------------------- */
+
+/* Memory of a bf16 CPU run: every bf16 view gets an f32 stand-in. */
+typedef struct stand_in {
+    tp_view *view;  /* the call's view, now f32 */
+    void *original; /* its bf16 data            */
+    tp_buf *buf;
+    bool in, out;
+} stand_in;
+
+#define MAX_STAND_INS (2 * (TP_MAX_INPUTS + TP_MAX_OUTPUTS))
+
+static void widen_data(float *to, const uint16_t *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = tp__from_bf16(from[i]);
+}
+
+static void round_data(uint16_t *to, const float *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = tp__to_bf16(from[i]);
+}
+
+static bool widen(tp_tape *T, tp_view *views, int n, bool in, bool out, stand_in *s, int *ns,
+                  const char *name)
+{
+    for (int i = 0; i < n; i++) {
+        tp_view *v = &views[i];
+        if (tp_absent(v) || v->dtype != TP_BF16) continue;
+        v->dtype = TP_F32;
+        if (!v->data) continue;
+        tp_buf *b = tp__alloc(T, (size_t)v->numel * sizeof(float), name);
+        if (!b) return false;
+        s[(*ns)++] = (stand_in){ v, v->data, b, in, out };
+        if (in) widen_data(b->data, v->data, v->numel);
+        v->data = b->data;
+    }
+    return true;
+}
+
+/* Runs a CPU kernel whose call holds bf16 views: in f32, rounded to nearest even. */
+static tp_code run_widened(tp_tape *T, const tp_call *c, tp_kernel k, bool backward,
+                           const char *name)
+{
+    tp_view x[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS], dy[TP_MAX_OUTPUTS], dx[TP_MAX_INPUTS];
+    stand_in s[MAX_STAND_INS];
+    int n = 0;
+    tp_call w = *c;
+    memcpy(x, c->x, (size_t)c->nx * sizeof *x);
+    memcpy(y, c->y, (size_t)c->ny * sizeof *y);
+    w.x = x;
+    w.y = y;
+    bool ok = widen(T, x, c->nx, true, false, s, &n, name) &&
+              widen(T, y, c->ny, backward, !backward, s, &n, name);
+    if (ok && backward) {
+        memcpy(dy, c->dy, (size_t)c->ny * sizeof *dy);
+        memcpy(dx, c->dx, (size_t)c->nx * sizeof *dx);
+        w.dy = dy;
+        w.dx = dx;
+        ok = widen(T, dy, c->ny, true, false, s, &n, name) &&
+             widen(T, dx, c->nx, c->add != 0, true, s, &n, name);
+    }
+    const tp_code code = ok ? k(&w) : T->err.code;
+    for (int i = 0; i < n; i++) {
+        if (code == TP_OK && s[i].out) round_data(s[i].original, s[i].view->data, s[i].view->numel);
+        tp__buf_unref(s[i].buf);
+    }
+    return code;
+}
+
+static bool has_bf16(const tp_view *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!tp_absent(&v[i]) && v[i].dtype == TP_BF16) return true;
+    return false;
+}
+
+tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name)
+{
+    char why[TP_WHY] = "";
+    tp_call run = *c;
+    run.why = why;
+    T->dev->launches++;
+    const bool bf16 = has_bf16(c->x, c->nx) || has_bf16(c->y, c->ny) ||
+                      (backward && (has_bf16(c->dy, c->ny) || has_bf16(c->dx, c->nx)));
+    const tp_code code =
+        bf16 && T->dev->be->kind == TP_CPU ? run_widened(T, &run, k, backward, name) : k(&run);
+    if (code != TP_OK)
+        tp__fail(T, code, "%s%s: %s", name, backward ? " (backward)" : "",
+                 *why ? why : tp_code_text(code));
+    return code;
+}
+
+/* ---- inputs ------------------------------------------------------------------------------- */
+
+static void set_absent(tp_view *v)
+{
+    *v = (tp_view){ .ndim = -1 };
+}
+
+/* A tensor that came from outside a checkpointed function must not lose its gradient there. */
+static bool watch_input(tp_tape *T, const tp_op *op, int i, tp_node *n)
+{
+    if (!T->watch) return true;
+    if (n->params) {
+        for (tp_watch *w = T->watch; w; w = w->outer) {
+            bool known = n->buffer;
+            for (size_t k = 0; k < w->params.n && !known; k++) known = w->params.at[k] == n;
+            if (!known && !tp__nodes_push(&w->params, n)) {
+                tp__fail(T, TP_E_MEMORY, "tp_checkpoint: out of host memory");
+                return false;
+            }
+        }
+        return true;
+    }
+    if (!n->wants_grad || n->gen >= T->watch->born) return true;
+    tp__fail(T, TP_E_NOGRAD,
+             "%s: input %d wants a gradient and reaches a checkpointed function from outside; pass "
+             "it as an argument of tp_checkpoint_n, or tp_detach it",
+             op->name, i);
+    return false;
+}
+
+static bool take_inputs(tp_tape *T, frame *f, const tp_tensor *x)
+{
+    for (int i = 0; i < f->nx; i++) {
+        if (!x[i].node && x[i].gen == 0 && (f->op->optional >> i & 1u)) {
+            f->x[i] = NULL;
+            set_absent(&f->xv[i]);
+            continue;
+        }
+        char what[64] = "";
+        tp__append(what, sizeof what, "%.40s: input %d", f->op->name, i);
+        tp_node *n = tp__node(T, x[i], what);
+        if (!n || !watch_input(T, f->op, i, n)) return false;
+        if (n->params) tp__note_read(T, n->params);
+        f->x[i] = n;
+        f->xv[i] = n->view;
+    }
+    return true;
+}
+
+/* Ops of the matmul class read the tape's compute dtype: parameters through P's bf16 shadow,
+ * tensors by a recorded cast. */
+static bool bring_to_compute(tp_tape *T, frame *f, tp_tensor *x)
+{
+    for (int i = 0; i < f->nx; i++) {
+        tp_node *n = f->x[i];
+        if (!n || !tp_is_float(n->view.dtype) || n->view.dtype == T->compute) continue;
+        if (n->params) {
+            if (T->compute != TP_BF16 || n->view.dtype != TP_F32) continue; /* check_dtypes tells */
+            f->xv[i].data = (void *)(uintptr_t)tp__params_shadow(n->params, n);
+            f->xv[i].dtype = TP_BF16;
+            if (!f->xv[i].data && n->view.numel) {
+                tp__fail(T, n->params->err.code, "%s", n->params->err.text);
+                return false;
+            }
+            continue;
+        }
+        if (T->compute == TP_F64 || n->view.dtype == TP_F64) continue;
+        x[i] = tp_cast(T, x[i], T->compute);
+        n = tp__node(T, x[i], f->op->name);
+        if (!n) return false;
+        f->x[i] = n;
+        f->xv[i] = n->view;
+    }
+    return true;
+}
+
+/* All floating inputs of one dtype; norms may read f32 parameters beside bf16 activations. */
+static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
+{
+    tp_dtype first = TP_NDTYPES;
+    *real = TP_F32;
+    for (int i = 0; i < f->nx; i++) {
+        if (!f->x[i] || !tp_is_float(f->xv[i].dtype)) continue;
+        const tp_dtype dt = f->xv[i].dtype;
+        if (dt == TP_F64) *real = TP_F64;
+        if (first == TP_NDTYPES) {
+            first = dt;
+        } else if (dt != first && !(first == TP_BF16 && dt == TP_F32 && f->x[i]->params)) {
+            tp_fail(q, TP_E_DTYPE,
+                    "inputs mix %s and %s; convert with tp_cast (a %s tape wants parameters "
+                    "opened as %s)",
+                    tp_dtype_name(first), tp_dtype_name(dt), tp_dtype_name(q->T->compute),
+                    q->T->compute == TP_F64 ? "f64" : "f32");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- outputs ------------------------------------------------------------------------------ */
+
+static bool check_output(tp_infer *q, tp_view *y)
+{
+    const tp_shape s = tp__view_shape(y);
+    if (y->ndim < 0 || !tp__numel(&s, &y->numel)) {
+        tp_fail(q, TP_E_SHAPE, "the result is too large or has too many axes");
+        return false;
+    }
+    return true;
+}
+
+static bool make_outputs(tp_tape *T, frame *f, int64_t view_at)
+{
+    if (view_at >= 0) {
+        f->view = true;
+        f->yv[0].data =
+            f->xv[0].numel || f->yv[0].numel
+                ? (char *)f->xv[0].data + (size_t)view_at * tp_dtype_size(f->xv[0].dtype)
+                : NULL;
+        f->ybuf[0] = tp__buf_ref(f->x[0]->buf);
+        return true;
+    }
+    for (int i = 0; i < f->ny; i++) {
+        f->ybuf[i] = tp__alloc(T, tp__view_bytes(&f->yv[i]), f->op->name);
+        if (!f->ybuf[i]) return false;
+        f->yv[i].data = f->ybuf[i]->data;
+    }
+    return true;
+}
+
+static void drop_outputs(frame *f)
+{
+    for (int i = 0; i < f->ny; i++) tp__buf_unref(f->ybuf[i]);
+    tp__buf_unref(f->work);
+}
+
+static bool check_finite(tp_tape *T, const frame *f)
+{
+    for (int i = 0; i < f->visible; i++) {
+        const tp_view *v = &f->yv[i];
+        if (!tp_is_float(v->dtype)) continue;
+        const size_t bytes = tp__view_bytes(v);
+        tp_view host = *v;
+        if (T->dev->be->kind != TP_CPU) {
+            host.data = malloc(bytes ? bytes : 1);
+            if (!host.data) return true;
+            T->dev->syncs++;
+            T->dev->be->download(T->dev, host.data, v->data, bytes);
+        }
+        int64_t at = 0;
+        while (at < v->numel && tp_ld(&host, at) - tp_ld(&host, at) == 0.0) at++;
+        const double bad = at < v->numel ? tp_ld(&host, at) : 0.0;
+        if (host.data != v->data) free(host.data);
+        if (at < v->numel) {
+            tp__fail(T, TP_E_NONFINITE, "%s: element %lld of the result is %s", f->op->name,
+                     (long long)at, bad != bad ? "NaN" : "infinite");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- recording ---------------------------------------------------------------------------- */
+
+bool tp__push_rec(tp_tape *T, tp_rec *r)
+{
+    if (T->nrecs == T->recs_cap) {
+        const int64_t cap = T->recs_cap ? 2 * T->recs_cap : 256;
+        tp_rec **p = realloc(T->recs, (size_t)cap * sizeof *p);
+        if (!p) {
+            tp__fail(T, TP_E_MEMORY, "tape: out of host memory for its bookkeeping");
+            return false;
+        }
+        T->recs = p;
+        T->recs_cap = cap;
+    }
+    r->path = T->nscopes ? T->scopes[T->nscopes - 1].path : NULL;
+    r->file = T->file;
+    r->line = T->line;
+    T->recs[T->nrecs++] = r;
+    return true;
+}
+
+static bool any_wants_grad(const frame *f)
+{
+    for (int i = 0; i < f->nx; i++)
+        if (f->x[i] && f->x[i]->wants_grad) return true;
+    return false;
+}
+
+static void *copy_of(tp_tape *T, const void *p, size_t bytes)
+{
+    void *c = tp__arena(T, bytes ? bytes : 1);
+    if (c && bytes) memcpy(c, p, bytes);
+    return c;
+}
+
+/* Stores what backward will need. The record owns references of the saved buffers only. */
+static bool record(tp_tape *T, frame *f, const tp_call *c)
+{
+    tp_rec *r = tp__arena(T, sizeof *r);
+    const size_t nx = (size_t)f->nx, ny = (size_t)f->ny;
+    if (!r) return false;
+    *r = (tp_rec){
+        .op = f->op,
+        .attr = copy_of(T, c->attr, c->attr ? f->op->attr_size : 0),
+        .rng = c->rng,
+        .real = c->real,
+        .train = c->train,
+        .view = f->view,
+        .nx = f->nx,
+        .ny = f->ny,
+        .visible = f->visible,
+        .x = copy_of(T, f->x, nx * sizeof *f->x),
+        .y = tp__arena(T, ny * sizeof *r->y),
+        .xv = copy_of(T, f->xv, nx * sizeof *f->xv),
+        .yv = copy_of(T, f->yv, ny * sizeof *f->yv),
+        .xbuf = tp__arena(T, nx * sizeof *r->xbuf),
+        .ybuf = tp__arena(T, ny * sizeof *r->ybuf),
+        .version = tp__arena(T, nx * sizeof *r->version),
+    };
+    if (T->err.code != TP_OK || !tp__push_rec(T, r)) return false;
+    for (int i = 0; i < f->nx; i++) {
+        if (f->x[i] && f->x[i]->params) r->version[i] = f->x[i]->params->version;
+        if (f->x[i] && (f->op->saves & TP_SAVE_X(i)))
+            r->xbuf[i] = tp__buf_ref(f->x[i]->buf);
+        else
+            r->xv[i].data = NULL;
+    }
+    for (int i = 0; i < f->ny; i++) {
+        if (f->op->saves & TP_SAVE_Y(i))
+            r->ybuf[i] = tp__buf_ref(f->ybuf[i]);
+        else
+            r->yv[i].data = NULL;
+    }
+    return true;
+}
+
+/* Makes the visible nodes; outputs' references move into them, hidden ones are dropped. */
+static bool publish(tp_tape *T, frame *f, bool recorded, tp_tensor *y)
+{
+    tp_rec *r = recorded ? T->recs[T->nrecs - 1] : NULL;
+    bool ok = true;
+    for (int i = 0; i < f->visible; i++) {
+        y[i] = tp__wrap(T, f->ybuf[i], &f->yv[i]);
+        f->ybuf[i] = NULL;
+        tp_node *n = y[i].node;
+        if (!n) {
+            ok = false;
+        } else if (r) {
+            n->wants_grad = tp_is_float(n->view.dtype);
+            n->rec = T->nrecs - 1;
+            r->y[i] = n;
+        }
+    }
+    return ok;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static tp_tensor all_failed(int ny, tp_tensor *y)
+{
+    for (int i = 0; y && i < ny; i++) y[i] = TP_FAILED;
+    return TP_FAILED;
+}
+
+/* Is backward possible where it will be wanted? */
+static bool check_gradient(tp_tape *T, const frame *f, bool wants)
+{
+    if (!wants || (f->op->flags & TP_NOT_DIFFERENTIABLE)) return true;
+    if (f->op->backward[T->dev->be->kind]) return true;
+    tp__fail(T, TP_E_NOGRAD, "%s: an input wants a gradient, but the op has no backward on %s",
+             f->op->name, T->dev->name);
+    return false;
+}
+
+static bool infer(tp_tape *T, frame *f, tp_infer *q, tp_dtype *real)
+{
+    const tp_code code = check_dtypes(q, f, real) ? f->op->shape(q) : T->err.code;
+    bool ok = code == TP_OK && T->err.code == TP_OK;
+    for (int i = 0; ok && i < f->ny; i++) ok = check_output(q, &f->yv[i]);
+    if (ok) return true;
+    if (T->err.code == TP_OK)
+        tp__err(&T->err, code == TP_OK ? TP_E_BUG : code, "%s", tp_code_text(code));
+    prefix_error(T, f->op->name);
+    describe_inputs(T, q);
+    return false;
+}
+
+static bool execute(tp_tape *T, frame *f, tp_infer *q, tp_call *c)
+{
+    if (!make_outputs(T, f, q->view_at)) return false;
+    if (f->view) return true;
+    const tp_kernel k = f->op->forward[T->dev->be->kind];
+    if (!k) {
+        tp__fail(T, TP_E_NOKERNEL, "%s: no kernel for %s", f->op->name, T->dev->name);
+        return false;
+    }
+    const size_t work = f->op->work ? f->op->work(q, T->dev->threads) : 0;
+    if (work) {
+        f->work = tp__alloc(T, work, f->op->name);
+        if (!f->work) return false;
+        c->work = f->work->data;
+    }
+    if (f->op->flags & TP_RANDOM) T->offset++;
+    return tp__run(T, c, k, false, f->op->name) == TP_OK &&
+           (!T->check_finite || check_finite(T, f));
+}
+
+tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, const tp_tensor *x,
+                     int ny, tp_tensor *y)
+{
+    tp_tensor one[TP_MAX_OUTPUTS], in[TP_MAX_INPUTS];
+    if (T->err.code != TP_OK) return all_failed(ny, y);
+    T->ops++;
+    frame f = { .op = op, .nx = nx, .ny = op->ny < 0 ? ny : op->ny, .visible = ny };
+    if (nx < 0 || nx > TP_MAX_INPUTS || ny < 1 || f.ny > TP_MAX_OUTPUTS || ny > f.ny ||
+        (op->nx >= 0 && nx != op->nx)) {
+        tp__fail(T, TP_E_VALUE, "%s: called with %d inputs and %d outputs (at most %d each)",
+                 op->name, nx, ny, TP_MAX_INPUTS);
+        return all_failed(ny, y);
+    }
+    memcpy(in, x, (size_t)nx * sizeof *in);
+    if (!take_inputs(T, &f, in) || ((op->flags & TP_COMPUTES) && !bring_to_compute(T, &f, in)))
+        return all_failed(ny, y);
+
+    tp_infer q = { T, attr, nx, f.ny, f.xv, f.yv, T->train, false, -1 };
+    tp_call c = { .dev = T->dev,
+                  .attr = attr,
+                  .rng = { T->seed, T->offset },
+                  .train = T->train,
+                  .nx = nx,
+                  .ny = f.ny,
+                  .x = f.xv,
+                  .y = f.yv,
+                  .replay = T->replaying };
+    const bool wants = T->recording && any_wants_grad(&f);
+    const bool keep = wants && !(op->flags & TP_NOT_DIFFERENTIABLE);
+    bool ok = infer(T, &f, &q, &c.real) && check_gradient(T, &f, wants) && execute(T, &f, &q, &c) &&
+              (!keep || record(T, &f, &c)) && publish(T, &f, keep, y ? y : one);
+    drop_outputs(&f);
+    return ok ? (y ? y : one)[0] : all_failed(ny, y);
+}

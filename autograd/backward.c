@@ -1,0 +1,370 @@
+/* backward.c - the reverse pass: walks the records from the loss back, releases as it goes.
+ *
+ * The first contribution to a gradient is written by the kernel itself, later ones are added: by
+ * the kernel where the op can (TP_ACCUMULATES), else through a temporary. */
+#include <string.h>
+
+#include "autograd/graph.h"
+#include "autograd/ops/op_inner.h"
+
+TP_KERNEL(accumulate);
+static const tp_kernel accumulate[TP_NBACKENDS] = TP_KERNELS(accumulate);
+
+void tp__rec_release(tp_rec *r)
+{
+    for (int i = 0; i < r->nx; i++) {
+        tp__buf_unref(r->xbuf[i]);
+        r->xbuf[i] = NULL;
+    }
+    for (int i = 0; i < r->ny; i++) {
+        tp__buf_unref(r->ybuf[i]);
+        r->ybuf[i] = NULL;
+    }
+}
+
+/* ---- gradients of nodes --------------------------------------------------------------------- */
+
+static bool has_grad(const tp_node *n)
+{
+    return n->params ? n->has_grad : n->grad_buf != NULL;
+}
+
+static void set_tape_grad(tp_node *n, tp_buf *g)
+{
+    n->grad_buf = g;
+    n->grad = n->view;
+    n->grad.data = g->data;
+}
+
+/* to += from, elementwise. */
+static bool add_views(tp_tape *T, const tp_view *to, const tp_view *from)
+{
+    tp_view dx = *to;
+    const tp_call c = { .dev = T->dev,
+                        .nx = 1,
+                        .real = to->dtype == TP_F64 ? TP_F64 : TP_F32,
+                        .x = from,
+                        .dx = &dx,
+                        .add = 1 };
+    return tp__run(T, &c, accumulate[T->dev->be->kind], true, "accumulate") == TP_OK;
+}
+
+bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
+{
+    if (!n->params && !n->grad_buf && g->refs == 1) {
+        set_tape_grad(n, g);
+        return true;
+    }
+    bool ok = true;
+    tp_view from = n->view;
+    from.data = g->data;
+    if (!n->params && !n->grad_buf) {
+        tp_buf *own = tp__alloc(T, tp__view_bytes(&n->view), "backward");
+        ok = own != NULL;
+        if (own) {
+            T->dev->be->copy(T->dev, own->data, g->data, g->bytes);
+            set_tape_grad(n, own);
+        }
+    } else {
+        if (n->params) ok = tp__params_grads(n->params);
+        if (ok && has_grad(n))
+            ok = add_views(T, &n->grad, &from);
+        else if (ok)
+            T->dev->be->copy(T->dev, n->grad.data, g->data, tp__view_bytes(&n->view));
+        if (ok && n->params) n->has_grad = n->fresh = true;
+    }
+    tp__buf_unref(g);
+    if (!ok && n->params && T->err.code == TP_OK)
+        tp__fail(T, n->params->err.code, "%s", n->params->err.text);
+    return ok;
+}
+
+/* ---- one record -------------------------------------------------------------------------------
+ */
+
+/* Where the gradients of a record's inputs go while its kernel runs. */
+typedef struct sinks {
+    tp_view dx[TP_MAX_INPUTS];
+    tp_buf *temp[TP_MAX_INPUTS]; /* to be added afterwards */
+    uint32_t add;
+} sinks;
+
+/* Does an earlier input of the record write the same gradient in this call? */
+static bool claimed(const tp_rec *r, int i)
+{
+    for (int k = 0; k < i; k++)
+        if (r->x[k] == r->x[i]) return true;
+    return false;
+}
+
+static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
+{
+    tp_node *n = r->x[i];
+    s->dx[i] = (tp_view){ .ndim = -1 };
+    if (!n) return true;
+    s->dx[i] = n->view;
+    s->dx[i].data = NULL;
+    if (!n->wants_grad || !tp_is_float(n->view.dtype)) return true;
+    if (n->params && !tp__params_grads(n->params)) {
+        tp__fail(T, n->params->err.code, "%s", n->params->err.text);
+        return false;
+    }
+    const bool taken = claimed(r, i);
+    if (!taken && (n->params || n->grad_buf) && (!has_grad(n) || (r->op->flags & TP_ACCUMULATES))) {
+        if (has_grad(n)) s->add |= 1u << i;
+        s->dx[i].data = n->grad.data;
+        return true;
+    }
+    tp_buf *b = tp__alloc(T, tp__view_bytes(&n->view), r->op->name);
+    if (!b) return false;
+    s->dx[i].data = b->data;
+    s->temp[i] = b;
+    return true;
+}
+
+/* Hands what the kernel wrote to the nodes. */
+static bool close_sinks(tp_tape *T, const tp_rec *r, sinks *s, bool ok)
+{
+    for (int i = 0; i < r->nx; i++) {
+        tp_node *n = r->x[i];
+        if (s->temp[i]) {
+            if (ok)
+                ok = tp__add_grad(T, n, s->temp[i]);
+            else
+                tp__buf_unref(s->temp[i]);
+        } else if (ok && n && n->params && s->dx[i].data) {
+            n->has_grad = n->fresh = true;
+        }
+    }
+    return ok;
+}
+
+/* Gradients of the visible outputs; an output that nothing used gets zeros. */
+static bool gather_dy(tp_tape *T, const tp_rec *r, tp_view *dy, tp_buf **zeros)
+{
+    for (int k = 0; k < r->ny; k++) {
+        dy[k] = r->yv[k];
+        dy[k].data = NULL;
+        if (k >= r->visible) continue;
+        tp_node *n = r->y[k];
+        if (n && n->grad_buf) {
+            dy[k] = n->grad;
+            continue;
+        }
+        const size_t bytes = tp__view_bytes(&r->yv[k]);
+        zeros[k] = tp__alloc(T, bytes, r->op->name);
+        if (!zeros[k]) return false;
+        T->dev->be->zero(T->dev, zeros[k]->data, bytes);
+        dy[k].data = zeros[k]->data;
+    }
+    return true;
+}
+
+static bool versions_match(tp_tape *T, const tp_rec *r)
+{
+    for (int i = 0; i < r->nx; i++)
+        if (r->x[i] && r->x[i]->params && r->version[i] != r->x[i]->params->version) {
+            tp__fail(T, TP_E_STATE,
+                     "%s (backward): the parameters have changed since the forward pass (tp_step, "
+                     "tp_load or tp_ema_swap came between)",
+                     r->op->name);
+            return false;
+        }
+    return true;
+}
+
+static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy)
+{
+    sinks s = { .add = 0 };
+    bool ok = versions_match(T, r);
+    for (int i = 0; ok && i < r->nx; i++) ok = open_sink(T, r, i, &s);
+    tp_infer q = { T, r->attr, r->nx, r->ny, r->xv, r->yv, r->train, true, -1 };
+    const size_t work = ok && r->op->work ? r->op->work(&q, T->dev->threads) : 0;
+    tp_buf *scratch = work ? tp__alloc(T, work, r->op->name) : NULL;
+    if (work && !scratch) ok = false;
+    if (ok) {
+        const tp_call c = { .dev = T->dev,
+                            .attr = r->attr,
+                            .rng = r->rng,
+                            .train = r->train,
+                            .nx = r->nx,
+                            .ny = r->ny,
+                            .real = r->real,
+                            .x = r->xv,
+                            .y = r->yv,
+                            .dy = dy,
+                            .dx = s.dx,
+                            .add = s.add,
+                            .work = scratch ? scratch->data : NULL,
+                            .replay = T->replaying };
+        ok = tp__run(T, &c, r->op->backward[T->dev->be->kind], true, r->op->name) == TP_OK;
+    }
+    tp__buf_unref(scratch);
+    return close_sinks(T, r, &s, ok);
+}
+
+/* A reshape only renames the gradient of its result. */
+static bool pass_through(tp_tape *T, tp_rec *r)
+{
+    tp_node *x = r->x[0], *y = r->y[0];
+    if (!x->wants_grad) return true;
+    tp_buf *g = tp__buf_ref(y->grad_buf);
+    if (!y->kept) { /* not asked for: x may take the buffer itself */
+        tp__buf_unref(y->grad_buf);
+        y->grad_buf = NULL;
+    }
+    return tp__add_grad(T, x, g);
+}
+
+static bool reached(const tp_rec *r)
+{
+    for (int k = 0; k < r->visible; k++)
+        if (r->y[k] && r->y[k]->grad_buf) return true;
+    return false;
+}
+
+static void release_output_grads(tp_rec *r)
+{
+    for (int k = 0; k < r->visible; k++) {
+        tp_node *n = r->y[k];
+        if (!n || n->kept) continue;
+        tp__buf_unref(n->grad_buf);
+        n->grad_buf = NULL;
+    }
+}
+
+static bool backward_record(tp_tape *T, tp_rec *r)
+{
+    if (r->done) {
+        tp__fail(T, TP_E_STATE,
+                 "tp_backward: %s was differentiated before; a second backward over the same "
+                 "results is not possible",
+                 r->op ? r->op->name : "tp_checkpoint");
+        return false;
+    }
+    r->done = true;
+    bool ok;
+    if (r->replay) {
+        ok = tp__replay_backward(T, r);
+    } else if (r->view && r->xv[0].numel == r->yv[0].numel) {
+        ok = versions_match(T, r) && pass_through(T, r);
+    } else {
+        tp_view dy[TP_MAX_OUTPUTS];
+        tp_buf *zeros[TP_MAX_OUTPUTS] = { NULL };
+        ok = gather_dy(T, r, dy, zeros) && run_record(T, r, dy);
+        for (int k = 0; k < r->ny; k++) tp__buf_unref(zeros[k]);
+    }
+    release_output_grads(r);
+    tp__rec_release(r);
+    return ok;
+}
+
+/* ---- hooks: a parameter's gradient is final after its last use ---------------------------------
+ */
+
+typedef void (*use_fn)(tp_node *param);
+
+static void each_use(const tp_rec *r, use_fn f)
+{
+    for (int i = 0; i < r->nx; i++)
+        if (r->x[i] && r->x[i]->params) f(r->x[i]);
+    for (int i = 0; r->replay && i < r->replay->nparams; i++) f(r->replay->params[i]);
+}
+
+static void no_uses(tp_node *p)
+{
+    p->pending = 0;
+}
+static void one_use(tp_node *p)
+{
+    p->pending++;
+}
+
+static void passed_use(tp_node *p)
+{
+    tp_params *P = p->params;
+    if (--p->pending > 0 || !p->fresh || !P->hook) return;
+    p->fresh = false;
+    P->hook(P->hook_env, P, tp__handle(p), P->entries[p->index].name, P->backwards + 1);
+}
+
+static bool any_hook(const tp_tape *T)
+{
+    for (int i = 0; i < T->nreads; i++)
+        if (T->reads[i]->hook) return true;
+    return false;
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------
+ */
+
+bool tp__walk(tp_tape *T, int64_t from, int64_t to)
+{
+    const bool hooks = !T->replaying && any_hook(T);
+    for (int64_t i = to; hooks && i < from; i++) each_use(T->recs[i], no_uses);
+    for (int64_t i = to; hooks && i < from; i++) each_use(T->recs[i], one_use);
+    for (int64_t i = from - 1; i >= to; i--) {
+        tp_rec *r = T->recs[i]; /* a replay may move T->recs, not the record */
+        if (reached(r) && !backward_record(T, r)) return false;
+        if (hooks) each_use(r, passed_use);
+    }
+    return true;
+}
+
+static void poison(tp_tape *T)
+{
+    for (int i = 0; i < T->nreads; i++)
+        tp__err(&T->reads[i]->grad_err, T->err.code, "%s", T->err.text);
+}
+
+static bool seed_loss(tp_tape *T, tp_tensor loss)
+{
+    tp_node *n = tp__node(T, loss, "tp_backward: loss");
+    if (!n) return false;
+    if (n->view.numel != 1 || !tp_is_float(n->view.dtype)) {
+        tp__fail(T, TP_E_SHAPE,
+                 "tp_backward: the loss must be one floating number; it has %lld "
+                 "elements of %s (reduce it first)",
+                 (long long)n->view.numel, tp_dtype_name(n->view.dtype));
+        return false;
+    }
+    if (!n->wants_grad || n->params) {
+        tp__fail(T, TP_E_NOGRAD,
+                 "tp_backward: the loss depends on no parameter or input that "
+                 "wants a gradient (is recording off, or everything frozen or "
+                 "detached?)");
+        return false;
+    }
+    tp_buf *g = tp__alloc(T, tp_dtype_size(n->view.dtype), "tp_backward");
+    if (!g) return false;
+    uint64_t raw = 0;
+    const tp_view one = { .data = &raw, .dtype = n->view.dtype, .numel = 1 };
+    tp_st(&one, 0, 1.0);
+    T->dev->be->upload(T->dev, g->data, &raw, g->bytes);
+    if (n->rec != TP_NO_REC && T->recs[n->rec]->done) {
+        tp__buf_unref(g);
+        tp__fail(T, TP_E_STATE, "tp_backward: this loss was differentiated before");
+        return false;
+    }
+    return tp__add_grad(T, n, g);
+}
+
+void tp_backward(tp_tape *T, tp_tensor loss)
+{
+    if (T->err.code != TP_OK || !seed_loss(T, loss) || !tp__walk(T, T->nrecs, 0)) {
+        poison(T);
+        return;
+    }
+    for (int i = 0; i < T->nreads; i++) T->reads[i]->backwards++;
+}
+
+tp_tensor tp_grad(tp_tape *T, tp_tensor x)
+{
+    tp_node *n = tp__node(T, x, "tp_grad");
+    if (!n) return TP_FAILED;
+    if (!has_grad(n))
+        return tp__fail(T, TP_E_STATE,
+                        "tp_grad: no gradient here; it exists after tp_backward for parameters, "
+                        "for inputs and for tensors that were kept with tp_keep before");
+    return tp__wrap(T, n->params ? NULL : tp__buf_ref(n->grad_buf), &n->grad);
+}
