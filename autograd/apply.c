@@ -329,7 +329,7 @@ bool tp__push_rec(tp_tape *T, tp_rec *r)
 static bool any_wants_grad(const frame *f)
 {
     for (int i = 0; i < f->nx; i++)
-        if (f->x[i] && f->x[i]->wants_grad) return true;
+        if (f->x[i] && f->x[i]->wants_grad && !(f->op->constant >> i & 1u)) return true;
     return false;
 }
 

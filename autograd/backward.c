@@ -104,7 +104,7 @@ static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
     if (!n) return true;
     s->dx[i] = n->view;
     s->dx[i].data = NULL;
-    if (!n->wants_grad || !tp_is_float(n->view.dtype)) return true;
+    if (!n->wants_grad || !tp_is_float(n->view.dtype) || (r->op->constant >> i & 1u)) return true;
     if (n->params && !tp__params_grads(n->params)) {
         tp__fail(T, n->params->err.code, "%s", n->params->err.text);
         return false;

@@ -1,0 +1,340 @@
+/* gradcheck.c - checks the gradients of an op against central differences, in f64.
+ *
+ * The outputs y are reduced to L = sum w y with fixed random weights w, so that one backward gives
+ * all dL/dx and the outputs of an op are checked together. They are compared with
+ *
+ *     (L(x + h d) - L(x - h d)) / 2h      h = 1e-6 max(1, |x|)
+ *
+ * for each unit vector d where an input has at most 64 elements, else for three random d of +-1.
+ * The difference is taken output by output: outputs that did not change add no rounding error. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/device.h>
+#include <tapegrad/op.h>
+#include <tapegrad/tape.h>
+#include <tapegrad/tensor.h>
+
+#include "tensor/rng.h"
+#include "tensor/shape.h"
+
+#define SEED       7
+#define FULL       64   /* elements of an input up to which each is probed     */
+#define DIRECTIONS 3    /* above that                                          */
+#define STEP       1e-6 /* h                                                   */
+#define RELATIVE   1e-6 /* tolerance: of the largest gradient of the input     */
+#define ROUNDING   1e-9 /* and of the largest output, for what h makes of eps  */
+#define SAME       1e-9 /* between gradients that were got in two ways         */
+
+/* ---- the loss ---------------------------------------------------------------------------------
+ */
+
+/* +-[0.5, 1.5), for element e of all outputs one behind the other. */
+static double weight(int64_t e)
+{
+    const uint32_t w = tp__word(SEED, 1, (uint64_t)e);
+    return (w & 1 ? 1.0 : -1.0) * (0.5 + (double)tp__uniform(w));
+}
+
+/* The attribute is the number of outputs; inputs beyond it are those of further applications. */
+static tp_code probe_shape(tp_infer *q)
+{
+    q->y[0] = (tp_view){ .dtype = TP_F64 };
+    return TP_OK;
+}
+
+static tp_code probe_forward(const tp_call *c)
+{
+    const int outputs = *(const int *)c->attr;
+    double sum = 0.0;
+    int64_t at = 0;
+    for (int i = 0; i < c->nx; i++) {
+        if (i % outputs == 0) at = 0;
+        for (int64_t e = 0; e < c->x[i].numel; e++) sum += weight(at++) * tp_ld(&c->x[i], e);
+    }
+    tp_st(&c->y[0], 0, sum);
+    return TP_OK;
+}
+
+static tp_code probe_backward(const tp_call *c)
+{
+    const int outputs = *(const int *)c->attr;
+    int64_t at = 0;
+    for (int i = 0; i < c->nx; i++) {
+        if (i % outputs == 0) at = 0;
+        for (int64_t e = 0; e < c->x[i].numel; e++, at++)
+            if (c->dx[i].data) tp_st(&c->dx[i], e, tp_ld(&c->dy[0], 0) * weight(at));
+    }
+    return TP_OK;
+}
+
+static const tp_op probe = {
+    .name = "gradcheck",
+    .nx = -1,
+    .ny = 1,
+    .attr_size = sizeof(int),
+    .shape = probe_shape,
+    .forward = { [TP_CPU] = probe_forward },
+    .backward = { [TP_CPU] = probe_backward },
+};
+
+/* ---- one case ---------------------------------------------------------------------------------
+ */
+
+typedef struct check {
+    tp_tape *T;
+    const tp_op *op;
+    const tp_gradcase *k;
+    bool train;
+    int nx, ny;
+    tp_view x[TP_MAX_INPUTS];     /* in host memory; ndim -1: absent               */
+    double *grad[TP_MAX_INPUTS];  /* of the inputs in `wanted`                     */
+    double *other[TP_MAX_INPUTS]; /* the same, got in another way                  */
+    double *saved;                /* the values of an input that is being moved    */
+    double *above, *below;        /* the outputs at x + h d and x - h d            */
+    int64_t outputs;              /* their number                                  */
+    uint32_t wanted;
+    void *blocks[3 * TP_MAX_INPUTS + 3]; /* all memory of the case */
+    int nblocks;
+    char *text;
+    size_t size;
+} check;
+
+static bool fail(const check *c, const char *fmt, ...) TP_PRINTF(2, 3);
+static bool fail(const check *c, const char *fmt, ...)
+{
+    char why[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    snprintf(c->text, c->size, "%s, case '%s' (%s): %s", c->op->name, c->k->name,
+             c->train ? "training" : "eval", why);
+    return false;
+}
+
+static bool tape_ok(const check *c)
+{
+    return tp_ok(c->T) || fail(c, "%s", tp_why(c->T));
+}
+
+/* Zeros; a few bytes more, so that empty arrays have memory too. */
+static void *array(check *c, int64_t n, size_t size)
+{
+    return c->blocks[c->nblocks++] = calloc((size_t)n + 1, size);
+}
+
+/* Puts the inputs on the emptied tape; bit i of wants: input i wants its gradient. */
+static void place(const check *c, uint32_t wants, tp_tensor *x)
+{
+    tp_reset(c->T);
+    for (int i = 0; i < c->nx; i++) {
+        const tp_view *v = &c->x[i];
+        if (tp_absent(v))
+            x[i] = TP_NONE;
+        else
+            x[i] =
+                (wants >> i & 1u ? tp_input : tp_from)(c->T, v->dtype, tp__view_shape(v), v->data);
+    }
+}
+
+/* Applies the op, with the same random numbers each time. Returns the number of floating outputs,
+ * which are the first of y then. */
+static int apply(const check *c, const tp_tensor *x, tp_tensor *y)
+{
+    int n = 0;
+    tp_set_random_state(c->T, SEED, 0);
+    tp_apply_n(c->T, c->op, c->k->attr, c->nx, x, c->ny, y);
+    for (int i = 0; i < c->ny; i++)
+        if (tp_is_float(tp_dtype_of(y[i]))) y[n++] = y[i];
+    return n;
+}
+
+/* The outputs at the present inputs to out, if given, and their number to c->outputs. */
+static bool evaluate(check *c, double *out)
+{
+    tp_tensor x[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS];
+    tp_record(c->T, false);
+    place(c, 0, x);
+    const int n = apply(c, x, y);
+    c->outputs = 0;
+    for (int i = 0; i < n; i++) {
+        const int64_t size = tp_numel(y[i]);
+        if (out) tp_read(c->T, y[i], out + c->outputs, (size_t)size * sizeof *out);
+        c->outputs += size;
+    }
+    tp_record(c->T, true);
+    return tape_ok(c);
+}
+
+/* The gradients of L by the inputs in wants, where the op is applied `times` times to the same
+ * inputs: all contributions but one are added to an earlier one. */
+static bool backward(check *c, uint32_t wants, int times, double *const *grad)
+{
+    tp_tensor x[TP_MAX_INPUTS], y[2 * TP_MAX_OUTPUTS];
+    int n = 0;
+    place(c, wants, x);
+    for (int t = 0; t < times; t++) n = apply(c, x, y + t * n);
+    tp_backward(c->T, tp_apply_n(c->T, &probe, &n, times * n, y, 1, NULL));
+    for (int i = 0; i < c->nx; i++)
+        if (wants >> i & 1u)
+            tp_read(c->T, tp_grad(c->T, x[i]), grad[i], (size_t)c->x[i].numel * sizeof(double));
+    return tape_ok(c);
+}
+
+static double largest(const double *v, int64_t n)
+{
+    double most = 0.0;
+    for (int64_t e = 0; e < n; e++) most = fmax(most, fabs(v[e]));
+    return most;
+}
+
+static bool all_finite(const double *v, int64_t n)
+{
+    int64_t e = 0;
+    while (e < n && isfinite(v[e])) e++;
+    return e == n;
+}
+
+/* Element e of direction d for an input of n elements. */
+static double direction(int64_t n, int64_t d, int64_t e)
+{
+    if (n <= FULL) return d == e ? 1.0 : 0.0;
+    return tp__word(SEED, (uint64_t)(2 + d), (uint64_t)e) & 1 ? 1.0 : -1.0;
+}
+
+static bool check_direction(check *c, int i, int64_t d)
+{
+    const int64_t n = c->x[i].numel;
+    const double *g = c->grad[i];
+    double *x = c->x[i].data, analytic = 0.0, numeric = 0.0, norm = 0.0;
+
+    memcpy(c->saved, x, (size_t)n * sizeof *x);
+    const double h = STEP * fmax(1.0, largest(x, n));
+    for (int64_t e = 0; e < n; e++) x[e] = c->saved[e] + h * direction(n, d, e);
+    bool ok = evaluate(c, c->above);
+    for (int64_t e = 0; e < n; e++) x[e] = c->saved[e] - h * direction(n, d, e);
+    ok = ok && evaluate(c, c->below);
+    memcpy(x, c->saved, (size_t)n * sizeof *x);
+    if (!ok) return false;
+
+    for (int64_t e = 0; e < c->outputs; e++) numeric += weight(e) * (c->above[e] - c->below[e]);
+    numeric /= 2.0 * h;
+    for (int64_t e = 0; e < n; e++) {
+        analytic += g[e] * direction(n, d, e);
+        norm += g[e] * g[e];
+    }
+    const double scale = n <= FULL ? largest(g, n) : sqrt(norm);
+    const double most = RELATIVE * scale + ROUNDING * (1.0 + largest(c->above, c->outputs));
+    if (fabs(analytic - numeric) <= most) return true;
+    return fail(c, "input %d, %s %lld: backward gives %.12g, differences give %.12g", i,
+                n <= FULL ? "element" : "direction", (long long)d, analytic, numeric);
+}
+
+/* Is `other` equal to `times` gradients of input i? */
+static bool check_same(const check *c, int i, int times, const char *when)
+{
+    const double scale = 1.0 + largest(c->grad[i], c->x[i].numel);
+    for (int64_t e = 0; e < c->x[i].numel; e++)
+        if (!(fabs(c->other[i][e] - times * c->grad[i][e]) <= SAME * scale))
+            return fail(c, "input %d, element %lld: the gradient %s is %.12g instead of %.12g", i,
+                        (long long)e, when, c->other[i][e], times * c->grad[i][e]);
+    return true;
+}
+
+static bool check_gradients(check *c)
+{
+    bool ok = backward(c, c->wanted, 1, c->grad);
+    for (int i = 0; ok && i < c->nx; i++) {
+        if (!(c->wanted >> i & 1u)) continue;
+        const int64_t n = c->x[i].numel, probes = n <= FULL ? n : DIRECTIONS;
+        if (!all_finite(c->grad[i], n)) return fail(c, "the gradient of input %d is not finite", i);
+        for (int64_t d = 0; ok && d < probes; d++) ok = check_direction(c, i, d);
+    }
+    for (int i = 0; ok && i < c->nx; i++)
+        if (c->wanted >> i & 1u)
+            ok = backward(c, 1u << i, 1, c->other) && check_same(c, i, 1, "wanted alone");
+    if (2 * c->ny > TP_MAX_INPUTS) return ok;
+    ok = ok && backward(c, c->wanted, 2, c->other);
+    for (int i = 0; ok && i < c->nx; i++)
+        if (c->wanted >> i & 1u) ok = check_same(c, i, 2, "of two applications");
+    return ok;
+}
+
+/* ---- inputs -----------------------------------------------------------------------------------
+ */
+
+/* Magnitudes keep away from 0, where many ops have a kink or a pole. */
+static void fill_by_rule(const tp_gradcase *k, int i, tp_view *v)
+{
+    for (int64_t e = 0; e < v->numel; e++) {
+        const uint32_t w = tp__word(SEED, (uint64_t)i + 100, (uint64_t)e);
+        if (v->dtype == TP_U8)
+            tp_st(v, e, w >> 31);
+        else if (v->dtype == TP_I64)
+            tp_st(v, e, (double)((uint64_t)w * (uint64_t)k->below[i] >> 32));
+        else
+            tp_st(v, e, (w & 1 ? 1.0 : -1.0) * (0.05 + (double)tp__uniform(w)));
+    }
+}
+
+static bool make_input(check *c, int i)
+{
+    const tp_gradcase *k = c->k;
+    if (k->in[i].ndim == 0) {
+        c->x[i] = (tp_view){ .ndim = -1 };
+        return true;
+    }
+    const tp_dtype dt = k->masks >> i & 1u ? TP_U8 : k->below[i] > 0 ? TP_I64 : TP_F64;
+    c->x[i] = tp__view(dt, &k->in[i], NULL);
+    c->x[i].data = array(c, c->x[i].numel, sizeof(double));
+    c->grad[i] = array(c, c->x[i].numel, sizeof(double));
+    c->other[i] = array(c, c->x[i].numel, sizeof(double));
+    if (!c->x[i].data || !c->grad[i] || !c->other[i]) return fail(c, "out of memory");
+    fill_by_rule(k, i, &c->x[i]);
+    if (k->fill) k->fill(i, &c->x[i]);
+    if (dt == TP_F64 && !(c->op->constant >> i & 1u)) c->wanted |= 1u << i;
+    return true;
+}
+
+static bool run_case(check *c)
+{
+    int64_t most = 0;
+    c->nx = c->op->nx;
+    if (c->nx < 0) /* varies: up to the last one given */
+        for (c->nx = TP_MAX_INPUTS; c->nx > 0 && c->k->in[c->nx - 1].ndim == 0;) c->nx--;
+    c->ny = c->k->ny > 0 ? c->k->ny : 1;
+    for (int i = 0; i < c->nx; i++) {
+        if (!make_input(c, i)) return false;
+        if (!tp_absent(&c->x[i]) && c->x[i].numel > most) most = c->x[i].numel;
+    }
+    tp_train(c->T, c->train);
+    if (!evaluate(c, NULL)) return false;
+    c->saved = array(c, most, sizeof(double));
+    c->above = array(c, c->outputs, sizeof(double));
+    c->below = array(c, c->outputs, sizeof(double));
+    if (!c->saved || !c->above || !c->below) return fail(c, "out of memory");
+    if (!evaluate(c, c->above)) return false;
+    if (!all_finite(c->above, c->outputs)) return fail(c, "a result is not finite");
+    return (c->op->flags & TP_NOT_DIFFERENTIABLE) || check_gradients(c);
+}
+
+bool tp_gradcheck(const tp_op *op, tp_device *D, char *text, size_t size)
+{
+    tp_device *own = D ? NULL : tp_device_open("cpu", NULL);
+    tp_tape *T = tp_tape_new(D ? D : own, &(tp_tape_opts){ .compute = TP_F64 });
+    bool ok = op->cases || (op->flags & TP_NOT_DIFFERENTIABLE);
+    snprintf(text, size, "%s%s", op->name,
+             ok ? "" : ": differentiable, but without gradient cases");
+    for (const tp_gradcase *k = op->cases; ok && k && k->name; k++)
+        for (int train = 0; ok && train < 2; train++) {
+            check c = { .T = T, .op = op, .k = k, .train = train, .text = text, .size = size };
+            ok = run_case(&c);
+            while (c.nblocks) free(c.blocks[--c.nblocks]);
+        }
+    tp_tape_free(T);
+    tp_device_close(own);
+    return ok;
+}
