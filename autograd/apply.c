@@ -165,7 +165,7 @@ static bool watch_input(tp_tape *T, const tp_op *op, int i, tp_node *n)
         }
         return true;
     }
-    if (!n->wants_grad || n->gen >= T->watch->born) return true;
+    if (!n->wants_grad || n->gen >= T->watch->born || (op->constant >> i & 1u)) return true;
     tp__fail(T, TP_E_NOGRAD,
              "%s: input %d wants a gradient and reaches a checkpointed function from outside; pass "
              "it as an argument of tp_checkpoint_n, or tp_detach it",

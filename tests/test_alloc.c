@@ -1,0 +1,119 @@
+/* test_alloc.c - the caching allocator: reuse, splitting, merging, limits, failure. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <tapegrad/tapegrad.h>
+
+#include "tensor/backend.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+Test(alloc, sizes_are_rounded_and_aligned)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    const struct {
+        size_t ask, get;
+    } cases[] = { { 1, 512 },       { 512, 512 },     { 513, 1024 },
+                  { MIB - 1, MIB }, { MIB, 2 * MIB }, { 3 * MIB, 4 * MIB } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tp_buf *b = tp__buf_new(D, cases[i].ask);
+        cr_assert(b);
+        cr_expect_eq((uintptr_t)b->data % 64, 0);
+        cr_expect_eq(tp_device_stats(D).live_bytes, cases[i].get, "%zu", cases[i].ask);
+        tp__buf_unref(b);
+        cr_expect_eq(tp_device_stats(D).live_bytes, 0);
+    }
+    tp_buf *empty = tp__buf_new(D, 0);
+    cr_expect(empty && !empty->data);
+    tp__buf_unref(empty);
+    tp_device_close(D);
+}
+
+Test(alloc, freed_memory_is_reused_split_and_merged)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_buf *b = tp__buf_new(D, 32 * MIB);
+    void *where = b->data;
+    const uint64_t before = tp_device_stats(D).allocs;
+    tp__buf_unref(b);
+    tp_buf *parts[4];
+    for (int i = 0; i < 4; i++) parts[i] = tp__buf_new(D, 8 * MIB);
+    cr_expect_eq(tp_device_stats(D).allocs, before, "four parts come from the freed 32 MiB");
+    cr_expect_eq(tp_device_stats(D).cached_bytes, 0);
+    const int order[4] = { 1, 3, 2, 0 };
+    for (int i = 0; i < 4; i++) tp__buf_unref(parts[order[i]]);
+    b = tp__buf_new(D, 32 * MIB);
+    cr_expect_eq(b->data, where, "the parts merged again");
+    cr_expect_eq(tp_device_stats(D).allocs, before);
+    tp__buf_unref(b);
+    tp_device_trim(D);
+    cr_expect_eq(tp_device_stats(D).cached_bytes, 0);
+    tp_device_close(D);
+}
+
+Test(alloc, large_slabs_are_never_split)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp__buf_unref(tp__buf_new(D, 64 * MIB));
+    tp_buf *small = tp__buf_new(D, 8 * MIB);
+    cr_expect_eq(tp_device_stats(D).cached_bytes, 64 * MIB);
+    tp_buf *near = tp__buf_new(D, 60 * MIB);
+    cr_expect_eq(tp_device_stats(D).cached_bytes, 0, "60 of 64 MiB wastes less than an eighth");
+    tp__buf_unref(near);
+    tp__buf_unref(small);
+    tp_device_close(D);
+}
+
+Test(alloc, cache_limit_returns_memory)
+{
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .cache_limit = 10 * MIB });
+    tp_buf *a = tp__buf_new(D, 8 * MIB), *b = tp__buf_new(D, 8 * MIB);
+    tp__buf_unref(a);
+    cr_expect_eq(tp_device_stats(D).cached_bytes, 8 * MIB);
+    tp__buf_unref(b);
+    cr_expect(tp_device_stats(D).cached_bytes <= 10 * MIB);
+    tp_device_close(D);
+}
+
+/* A long random sequence: blocks never overlap, everything comes back. */
+Test(alloc, random_sequence)
+{
+    enum { N = 64 };
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_buf *held[N] = { NULL };
+    uint32_t state = 1;
+    for (int step = 0; step < 4000; step++) {
+        state = state * 1664525u + 1013904223u;
+        const int i = (int)(state >> 8) % N;
+        if (held[i]) {
+            unsigned char *p = held[i]->data;
+            cr_assert_eq(p[0], i);
+            cr_assert_eq(p[held[i]->bytes - 1], i);
+            tp__buf_unref(held[i]);
+            held[i] = NULL;
+            continue;
+        }
+        const size_t bytes =
+            state % 7 == 0 ? (state >> 10) % (5 * MIB) + 1 : (state >> 12) % (64 * KIB) + 1;
+        held[i] = tp__buf_new(D, bytes);
+        cr_assert(held[i]);
+        ((unsigned char *)held[i]->data)[0] = (unsigned char)i;
+        ((unsigned char *)held[i]->data)[bytes - 1] = (unsigned char)i;
+    }
+    for (int i = 0; i < N; i++) tp__buf_unref(held[i]);
+    cr_expect_eq(tp_device_stats(D).live_bytes, 0);
+    tp_device_trim(D);
+    cr_expect_eq(tp_device_stats(D).cached_bytes, 0, "all blocks merged back into whole slabs");
+    tp_device_close(D);
+}
+
+Test(alloc, failure_trims_and_tries_again)
+{
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .fail_at = 2 });
+    tp__buf_unref(tp__buf_new(D, 128 * MIB));
+    tp_buf *b = tp__buf_new(D, 4 * MIB);
+    cr_expect(b, "the second try succeeds");
+    cr_expect_eq(tp_device_stats(D).cached_bytes, 0, "the cache was given back first");
+    tp__buf_unref(b);
+    tp_device_close(D);
+}

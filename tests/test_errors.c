@@ -1,0 +1,224 @@
+/* test_errors.c - the exact text of errors, one of every code that the core can raise on a CPU. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+#include <tapegrad/op.h>
+#include <tapegrad/tapegrad.h>
+
+static tp_tape *open_tape(tp_device **D)
+{
+    *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2 });
+    return tp_tape_new(*D, NULL);
+}
+
+static void close_tape(tp_device *D, tp_tape *T)
+{
+    tp_tape_free(T);
+    tp_device_close(D);
+}
+
+Test(errors, op_inputs_place_and_path)
+{
+    tp_device *D;
+    tp_tape *T = open_tape(&D);
+    tp_enter(T, "model");
+    tp_enter(T, "layers.3.attn");
+    const tp_tensor a = tp_full(T, TP_F32, TP_SHAPE(32, 16), 1.0);
+    const tp_tensor b = tp_full(T, TP_F32, TP_SHAPE(64, 64), 1.0);
+#line 27 "examples/train.c"
+    const tp_tensor y = tp_matmul(T, a, b);
+#line 34 "tests/test_errors.c"
+    cr_expect_str_eq(tp_why(T),
+                     "matmul: inner sizes differ: 16 and 64\n"
+                     "  inputs f32[32,16], f32[64,64]\n"
+                     "  at examples/train.c:27, in model > layers.3.attn, op 1 of this "
+                     "tape",
+                     "%s", tp_why(T));
+    cr_expect_eq(tp_code_of(T), TP_E_SHAPE);
+    /* failed tensors pass through; the first text stays */
+    cr_expect_eq(tp_numel(y), 1);
+    cr_expect_eq(tp_dim(y, 5), 1);
+    cr_expect(isnan(tp_item(T, tp_sum(T, tp_add(T, y, b), TP_ALL))));
+    tp_backward(T, y);
+    cr_expect(strstr(tp_why(T), "inner sizes differ"));
+    tp_reset(T);
+    cr_expect(!tp_ok(T), "reset keeps the error");
+    tp_clear(T);
+    cr_expect(tp_ok(T));
+    close_tape(D, T);
+}
+
+/* Each case leaves its error on T. */
+static void bad_dtype(tp_tape *T)
+{
+    tp_add(T, tp_full(T, TP_F32, TP_SHAPE(2), 0), tp_full(T, TP_F64, TP_SHAPE(2), 0));
+}
+static void broadcast_into_b(tp_tape *T)
+{
+    tp_add(T, tp_full(T, TP_F32, TP_SHAPE(5), 0), tp_full(T, TP_F32, TP_SHAPE(5, 1), 0));
+}
+static void missing(tp_tape *T)
+{
+    tp_add(T, tp_full(T, TP_F32, TP_SHAPE(5), 0), TP_NONE);
+}
+static void negative_size(tp_tape *T)
+{
+    tp_full(T, TP_F32, TP_SHAPE(5, -1), 0);
+}
+static void overflow(tp_tape *T)
+{
+    tp_from(T, TP_F32, TP_SHAPE(INT64_C(1) << 40, INT64_C(1) << 40), NULL);
+}
+static void huge(tp_tape *T)
+{
+    tp_full(T, TP_F32, TP_SHAPE(INT64_C(1) << 55), 0);
+}
+static void null_host(tp_tape *T)
+{
+    tp_from(T, TP_F32, TP_SHAPE(2), NULL);
+}
+static void integer_input(tp_tape *T)
+{
+    tp_input(T, TP_I32, TP_SHAPE(1), &(int32_t){ 1 });
+}
+static void item_of_two(tp_tape *T)
+{
+    tp_item(T, tp_full(T, TP_F32, TP_SHAPE(2), 0));
+}
+static void raised(tp_tape *T)
+{
+    tp_raise(T, TP_E_IO, "reader: %s is gone", "corpus.txt");
+}
+
+static const struct {
+    const char *name;
+    void (*run)(tp_tape *T);
+    tp_code code;
+    const char *part;
+} cases[] = {
+    { "mixed dtypes", bad_dtype, TP_E_DTYPE, "add: inputs mix f32 and f64; convert with tp_cast" },
+    { "b has more axes", broadcast_into_b, TP_E_SHAPE, "inputs f32[5], f32[5,1]" },
+    { "missing input", missing, TP_E_VALUE, "add: input 1: is missing (TP_NONE)" },
+    { "negative size", negative_size, TP_E_SHAPE, "tp_full: impossible shape [5,-1] of 2 axes" },
+    { "overflow", overflow, TP_E_SHAPE, "tp_from: impossible shape [1099511627776,1099511627776]" },
+    { "no memory", huge, TP_E_MEMORY, "tp_full: out of memory on cpu: requested 134217728.00 GiB" },
+    { "NULL host", null_host, TP_E_VALUE, "tp_from: host data is NULL" },
+    { "integer input", integer_input, TP_E_DTYPE, "tp_input: i32 tensors have no gradient" },
+    { "item of two", item_of_two, TP_E_SHAPE, "tp_item: wants one element, the tensor has 2" },
+    { "raised", raised, TP_E_IO, "reader: corpus.txt is gone" },
+};
+
+Test(errors, table)
+{
+    tp_device *D;
+    tp_tape *T = open_tape(&D);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cases[i].run(T);
+        cr_expect_eq(tp_code_of(T), cases[i].code, "%s: %s", cases[i].name,
+                     tp_code_name(tp_code_of(T)));
+        cr_expect(strstr(tp_why(T), cases[i].part), "%s: %s", cases[i].name, tp_why(T));
+        tp_clear(T);
+        tp_reset(T);
+    }
+    close_tape(D, T);
+}
+
+static tp_code same_shape(tp_infer *q)
+{
+    q->y[0] = q->x[0];
+    return TP_OK;
+}
+static tp_code copy_kernel(const tp_call *c)
+{
+    memcpy(c->y[0].data, c->x[0].data, (size_t)c->x[0].numel * tp_dtype_size(c->x[0].dtype));
+    return TP_OK;
+}
+static tp_code failing_kernel(const tp_call *c)
+{
+    strcpy(c->why, "the kernel says no");
+    return TP_E_VALUE;
+}
+static const tp_op forward_only = { .name = "forward_only",
+                                    .nx = 1,
+                                    .ny = 1,
+                                    .shape = same_shape,
+                                    .forward = { [TP_CPU] = copy_kernel } };
+static const tp_op no_kernel = { .name = "no_kernel", .nx = 1, .ny = 1, .shape = same_shape };
+static const tp_op refuses = { .name = "refuses",
+                               .nx = 1,
+                               .ny = 1,
+                               .shape = same_shape,
+                               .forward = { [TP_CPU] = failing_kernel } };
+
+Test(errors, ops_without_gradient_kernel_or_success)
+{
+    tp_device *D;
+    tp_tape *T = open_tape(&D);
+    const float x = 1.0f;
+    tp_apply(T, &forward_only, NULL, tp_input(T, TP_F32, TP_SHAPE(1), &x));
+    cr_expect_eq(tp_code_of(T), TP_E_NOGRAD);
+    cr_expect(strstr(tp_why(T), "forward_only: an input wants a gradient, but the op has no "
+                                "backward on cpu"),
+              "%s", tp_why(T));
+    tp_clear(T);
+    tp_apply(T, &forward_only, NULL, tp_from(T, TP_F32, TP_SHAPE(1), &x));
+    cr_expect(tp_ok(T), "without a wanted gradient it runs");
+    tp_apply(T, &no_kernel, NULL, tp_from(T, TP_F32, TP_SHAPE(1), &x));
+    cr_expect_eq(tp_code_of(T), TP_E_NOKERNEL);
+    tp_clear(T);
+    tp_apply(T, &refuses, NULL, tp_from(T, TP_F32, TP_SHAPE(1), &x));
+    cr_expect_eq(tp_code_of(T), TP_E_VALUE);
+    cr_expect(strstr(tp_why(T), "refuses: the kernel says no"), "%s", tp_why(T));
+    tp_clear(T);
+    tp_apply(T, &forward_only, NULL, tp_full(T, TP_F32, TP_SHAPE(1), 1),
+             tp_full(T, TP_F32, TP_SHAPE(1), 1));
+    cr_expect_eq(tp_code_of(T), TP_E_VALUE, "two inputs for an op of one");
+    close_tape(D, T);
+}
+
+Test(errors, check_finite_names_the_op)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .check_finite = true });
+    const float x[3] = { 1.0f, 0.0f, -1.0f };
+    const tp_tensor a = tp_from(T, TP_F32, TP_SHAPE(3), x);
+    tp_exp(T, a);
+    cr_expect(tp_ok(T));
+    tp_log(T, a);
+    cr_expect_eq(tp_code_of(T), TP_E_NONFINITE);
+    cr_expect(strstr(tp_why(T), "log: element 1 of the result is infinite"), "%s", tp_why(T));
+    close_tape(D, T);
+}
+
+Test(errors, failed_objects_pass_their_text_on)
+{
+    tp_device *D = tp_device_open("tpu", NULL);
+    tp_params *P = tp_params_new(D, NULL);
+    tp_tape *T = tp_tape_new(D, NULL);
+    const char *text = "device 'tpu' is unknown; devices are cpu, cuda, cuda:1";
+    cr_expect_str_eq(tp_device_why(D), text);
+    cr_expect_str_eq(tp_params_why(P), text);
+    cr_expect_str_eq(tp_why(T), text);
+    const tp_tensor w = tp_param(P, "w", TP_SHAPE(2), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
+    tp_enter(T, "scope");
+    tp_backward(T, tp_leave(T, tp_add(T, w, w)));
+    tp_clear(T);
+    cr_expect(!tp_ok(T), "a failed birth cannot be forgotten");
+    tp_reset(T);
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+    D = tp_device_open("cuda:1", NULL);
+    cr_expect_eq(tp_device_ok(D), false);
+    cr_expect(strstr(tp_device_why(D), "cuda:1"), "%s", tp_device_why(D));
+    tp_device_close(D);
+}
+
+Test(errors, codes_have_names_and_texts)
+{
+    for (int c = TP_OK; c <= TP_E_BUG; c++) {
+        cr_expect(strncmp(tp_code_name((tp_code)c), "TP_", 3) == 0);
+        cr_expect(strlen(tp_code_text((tp_code)c)) > 5);
+    }
+    cr_expect_str_eq(tp_code_name(TP_E_NOGRAD), "TP_E_NOGRAD");
+}

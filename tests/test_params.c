@@ -1,0 +1,162 @@
+/* test_params.c - the parameter store: names, ties, freezing, initial values, misuse. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+#include <tapegrad/tapegrad.h>
+
+static const tp_init zero = { TP_INIT_ZERO, 0, 0 };
+
+Test(params, names_ties_counts_and_iteration)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_params *P = tp_params_new(D, NULL);
+    const char *path = tp_push(P, "layers.3");
+    cr_expect_str_eq(path, "layers.3");
+    const char *inner = tp_push(P, "attn");
+    cr_expect_str_eq(inner, "layers.3.attn");
+    const tp_tensor w = tp_param(P, "weight", TP_SHAPE(3, 5), zero, 0);
+    tp_pop(P);
+    cr_expect_eq(tp_push(P, "attn"), inner, "paths are interned");
+    tp_pop(P);
+    tp_param(P, "bias", TP_SHAPE(7), zero, TP_FROZEN);
+    tp_buffer(P, "seen", TP_I64, TP_SHAPE(1), &(int64_t){ 42 });
+    tp_pop(P);
+    tp_tie(P, "out.weight", w);
+    cr_expect(tp_params_ok(P), "%s", tp_params_why(P));
+    cr_expect_eq(tp_params_count(P), 22);
+    const char *names[] = { "layers.3.attn.weight", "layers.3.bias", "layers.3.seen",
+                            "out.weight" };
+    int n = 0;
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it); n++) {
+        cr_assert(n < 4);
+        cr_expect_str_eq(it.name, names[n]);
+        cr_expect_eq(it.alias_of != NULL, n == 3);
+        cr_expect_eq(it.buffer, n == 2);
+        cr_expect_eq(it.frozen, n == 1);
+    }
+    cr_expect_eq(n, 4);
+    cr_expect(tp_find(P, "out.weight").node == w.node);
+    cr_expect(!tp_given(tp_find(P, "nothing")));
+    int64_t seen = 0;
+    cr_expect(tp_param_get(P, tp_find(P, "layers.3.seen"), TP_I64, &seen, sizeof seen));
+    cr_expect_eq(seen, 42);
+    cr_expect_eq(tp_freeze(P, "layers.3.attn", true), 1);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+static void moments(const float *x, int n, double *mean, double *dev)
+{
+    double s = 0, q = 0;
+    for (int i = 0; i < n; i++) s += (double)x[i];
+    *mean = s / n;
+    for (int i = 0; i < n; i++) q += ((double)x[i] - *mean) * ((double)x[i] - *mean);
+    *dev = sqrt(q / n);
+}
+
+static tp_init halve(const char *name, tp_shape s, tp_init dflt, void *env)
+{
+    (void)s;
+    (void)env;
+    return strcmp(name, "ruled") == 0 ? (tp_init){ TP_INIT_CONST, 0.5, 0 } : dflt;
+}
+
+Test(params, initial_values)
+{
+    enum { N = 20000 };
+    static float a[N], b[N];
+    double mean, dev;
+    tp_device *D = tp_device_open("cpu", NULL);
+    for (int order = 0; order < 2; order++) {
+        tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 7 });
+        tp_params_init_rule(P, halve, NULL);
+        if (order) tp_param(P, "other", TP_SHAPE(3), zero, 0);
+        const tp_tensor n =
+            tp_param(P, "n", TP_SHAPE(N), (tp_init){ TP_INIT_NORMAL, 0.02, 1.0 }, 0);
+        const tp_tensor u = tp_param(P, "u", TP_SHAPE(N), (tp_init){ TP_INIT_UNIFORM, 2.0, 0 }, 0);
+        const tp_tensor t = tp_param(P, "t", TP_SHAPE(N), (tp_init){ TP_INIT_TRUNC, 1.0, 0 }, 0);
+        const tp_tensor r = tp_param(P, "ruled", TP_SHAPE(2), zero, 0);
+        cr_assert(tp_param_get(P, n, TP_F32, order ? b : a, sizeof a), "%s", tp_params_why(P));
+        if (order) {
+            cr_expect_arr_eq(a, b, sizeof a, "values do not depend on the order of declaration");
+            moments(b, N, &mean, &dev);
+            cr_expect_float_eq(mean, 1.0, 1e-3);
+            cr_expect_float_eq(dev, 0.02, 5e-4);
+            tp_param_get(P, u, TP_F32, b, sizeof b);
+            moments(b, N, &mean, &dev);
+            cr_expect_float_eq(mean, 0.0, 0.03);
+            cr_expect_float_eq(dev, 2.0 / sqrt(3.0), 0.02);
+            tp_param_get(P, t, TP_F32, b, sizeof b);
+            for (int i = 0; i < N; i++) cr_assert(fabsf(b[i]) <= 2.0f);
+            tp_param_get(P, r, TP_F32, b, 2 * sizeof *b);
+            cr_expect_eq(b[1], 0.5f, "the model's rule wins");
+        }
+        tp_params_free(P);
+    }
+    tp_device_close(D);
+}
+
+static void twice(tp_params *P)
+{
+    tp_param(P, "w", TP_SHAPE(1), zero, 0);
+    tp_param(P, "w", TP_SHAPE(1), zero, 0);
+}
+static void late(tp_params *P)
+{
+    float x;
+    tp_param_get(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, &x, sizeof x);
+    tp_param(P, "v", TP_SHAPE(1), zero, 0);
+}
+static void pop_only(tp_params *P)
+{
+    tp_pop(P);
+}
+static void foreign(tp_params *P)
+{
+    tp_tie(P, "x", TP_NONE);
+}
+static void wrong_size(tp_params *P)
+{
+    float x[2];
+    tp_param_get(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, x, sizeof x);
+}
+static void no_gradient(tp_params *P)
+{
+    float x;
+    tp_param_get_grad(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, &x, sizeof x);
+}
+static void unpopped(tp_params *P)
+{
+    float x;
+    tp_push(P, "block");
+    tp_param_get(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, &x, sizeof x);
+}
+static void deep_names(tp_params *P)
+{
+    for (int i = 0; i < 100; i++) tp_push(P, "deeper");
+}
+
+Test(params, misuse)
+{
+    const struct {
+        void (*run)(tp_params *P);
+        const char *part;
+    } cases[] = {
+        { twice, "tp_param 'w': this name exists already" },
+        { late, "tp_param 'v': the parameters are in use already" },
+        { pop_only, "tp_pop: without a matching tp_push" },
+        { foreign, "tp_tie: not a parameter of this set" },
+        { wrong_size, "parameter 'w': 8 bytes given, it has 4 as f32" },
+        { no_gradient, "parameter 'w' has no gradient" },
+        { unpopped, "'block' was pushed and never popped" },
+        { deep_names, "tp_push: names nest too deep" },
+    };
+    tp_device *D = tp_device_open("cpu", NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tp_params *P = tp_params_new(D, NULL);
+        cases[i].run(P);
+        cr_expect(strstr(tp_params_why(P), cases[i].part), "%zu: %s", i, tp_params_why(P));
+        tp_params_free(P);
+    }
+    tp_device_close(D);
+}

@@ -1,0 +1,349 @@
+/* test_tape.c - scopes, stale handles, carry, release, checkpoint, hooks, memory counts. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+#include <tapegrad/op.h>
+#include <tapegrad/tapegrad.h>
+
+/* A small model's worth of objects. */
+typedef struct world {
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T;
+    tp_tensor w; /* [4,4] */
+} world;
+
+static world begin(void)
+{
+    world s;
+    s.D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2 });
+    s.P = tp_params_new(s.D, &(tp_params_opts){ .seed = 3, .dtype = TP_F64 });
+    s.w = tp_param(s.P, "w", TP_SHAPE(4, 4), (tp_init){ TP_INIT_NORMAL, 0.5, 0.0 }, 0);
+    s.T = tp_tape_new(s.D, &(tp_tape_opts){ .seed = 1, .compute = TP_F64, .train = true });
+    return s;
+}
+
+static void end(world *s)
+{
+    tp_tape_free(s->T);
+    tp_params_free(s->P);
+    cr_expect_eq(tp_device_stats(s->D).live_bytes, 0, "freeing everything returns all memory");
+    tp_device_close(s->D);
+}
+
+static tp_tensor input(tp_tape *T)
+{
+    double x[8];
+    for (int i = 0; i < 8; i++) x[i] = 0.25 * i - 0.8;
+    return tp_input(T, TP_F64, TP_SHAPE(2, 4), x);
+}
+
+/* x -> tanh(x w), a layer in a scope */
+static tp_tensor layer(tp_tape *T, const void *self, tp_tensor x)
+{
+    tp_enter(T, "layer");
+    const tp_tensor w = *(const tp_tensor *)self;
+    return tp_leave(T, tp_tanh(T, tp_matmul(T, x, w)));
+}
+
+/* ... with dropout, so that the random offset matters */
+static tp_tensor noisy(tp_tape *T, const void *self, tp_tensor x)
+{
+    tp_enter(T, "noisy");
+    return tp_leave(T, tp_dropout(T, layer(T, self, tp_dropout(T, x, 0.25)), 0.5));
+}
+
+Test(tape, gradients_reach_inputs_kept_and_parameters)
+{
+    world s = begin();
+    const tp_tensor x = input(s.T);
+    const tp_tensor y = tp_keep(s.T, layer(s.T, &s.w, x));
+    tp_backward(s.T, tp_sum(s.T, y, TP_ALL));
+    double gy[8], gx[8], gw[16];
+    cr_expect(tp_read(s.T, tp_grad(s.T, y), gy, sizeof gy), "%s", tp_why(s.T));
+    cr_expect(tp_read(s.T, tp_grad(s.T, x), gx, sizeof gx), "%s", tp_why(s.T));
+    cr_expect(tp_read(s.T, tp_grad(s.T, s.w), gw, sizeof gw), "%s", tp_why(s.T));
+    for (int i = 0; i < 8; i++) cr_expect_eq(gy[i], 1.0);
+    double w[16];
+    tp_param_get(s.P, s.w, TP_F64, w, sizeof w);
+    double z = 0.0, xv[8];
+    tp_read(s.T, x, xv, sizeof xv);
+    for (int k = 0; k < 4; k++) z += xv[k] * w[4 * k];
+    double dx = 0.0;
+    for (int j = 0; j < 4; j++) {
+        double zj = 0.0;
+        for (int k = 0; k < 4; k++) zj += xv[k] * w[4 * k + j];
+        dx += (1.0 - tanh(zj) * tanh(zj)) * w[j];
+    }
+    cr_expect_float_eq(gx[0], dx, 1e-12);
+    end(&s);
+}
+
+Test(tape, scopes_release_all_but_results_and_kept)
+{
+    world s = begin();
+    tp_tensor kept, inner;
+    tp_record(s.T, false);
+    const tp_tensor x = input(s.T);
+    const size_t before = tp_device_stats(s.D).live_bytes;
+    tp_enter(s.T, "outer");
+    inner = tp_scale(s.T, x, 2.0);
+    kept = tp_keep(s.T, tp_scale(s.T, x, 3.0));
+    const tp_tensor y = tp_leave(s.T, tp_add(s.T, inner, kept));
+    cr_expect_eq(tp_device_stats(s.D).live_bytes - before, 2 * 512, "y and kept are alive");
+    cr_expect_eq(tp_numel(inner), 1, "a stale handle has numel 1");
+    tp_add(s.T, y, kept);
+    cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
+    tp_add(s.T, y, inner);
+    cr_expect_eq(tp_code_of(s.T), TP_E_STATE);
+    cr_expect(strstr(tp_why(s.T), "scope 'outer'"), "%s", tp_why(s.T));
+    tp_clear(s.T);
+    tp_reset(s.T);
+    tp_neg(s.T, y);
+    cr_expect(strstr(tp_why(s.T), "earlier tp_reset"), "%s", tp_why(s.T));
+    end(&s);
+}
+
+Test(tape, carry_survives_reset_and_old_content_one_more)
+{
+    world s = begin();
+    tp_tensor slot = TP_NONE;
+    tp_carry(s.T, &slot, input(s.T));
+    for (int i = 0; i < 5; i++) {
+        tp_reset(s.T);
+        const tp_tensor old = slot;
+        tp_carry(s.T, &slot, tp_scale(s.T, slot, 2.0));
+        tp_add(s.T, old, slot); /* the former content is still valid */
+        cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
+    }
+    double v[8];
+    cr_expect(tp_read(s.T, slot, v, sizeof v));
+    cr_expect_float_eq(v[0], -0.8 * 32.0, 1e-12);
+    const tp_tensor before = slot;
+    tp_raise(s.T, TP_E_VALUE, "planted");
+    tp_carry(s.T, &slot, TP_NONE);
+    cr_expect(slot.node == before.node, "a failed tape leaves the slot");
+    tp_clear(s.T);
+    tp_carry(s.T, &slot, TP_NONE);
+    cr_expect(!tp_given(slot));
+    end(&s);
+}
+
+Test(tape, write_rows_changes_a_carried_tensor_in_place)
+{
+    world s = begin();
+    tp_tensor slot = TP_NONE;
+    tp_carry(s.T, &slot, input(s.T));
+    const double row[4] = { 9, 8, 7, 6 };
+    tp_write_rows(s.T, slot, 1, tp_from(s.T, TP_F64, TP_SHAPE(1, 4), row));
+    cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "refused while recording");
+    tp_clear(s.T);
+    tp_record(s.T, false);
+    tp_write_rows(s.T, slot, 1, tp_from(s.T, TP_F64, TP_SHAPE(1, 4), row));
+    double v[8];
+    cr_expect(tp_read(s.T, slot, v, sizeof v), "%s", tp_why(s.T));
+    cr_expect_eq(v[0], -0.8);
+    cr_expect_arr_eq(v + 4, row, sizeof row);
+    tp_write_rows(s.T, slot, 2, tp_from(s.T, TP_F64, TP_SHAPE(1, 4), row));
+    cr_expect_eq(tp_code_of(s.T), TP_E_SHAPE, "past the end");
+    end(&s);
+}
+
+/* Gradients of a two-layer chain with and without checkpoints. */
+static void chain(tp_fn f, int checkpointed, double *gw, double *gx)
+{
+    world s = begin();
+    const tp_tensor x = input(s.T);
+    tp_tensor y = x;
+    for (int i = 0; i < 2; i++) y = checkpointed ? tp_checkpoint(s.T, f, &s.w, y) : f(s.T, &s.w, y);
+    tp_backward(s.T, tp_sum(s.T, tp_square(s.T, y), TP_ALL));
+    cr_expect(tp_param_get_grad(s.P, s.w, TP_F64, gw, 16 * sizeof *gw), "%s", tp_why(s.T));
+    cr_expect(tp_read(s.T, tp_grad(s.T, x), gx, 8 * sizeof *gx), "%s", tp_why(s.T));
+    end(&s);
+}
+
+Test(tape, checkpoint_gives_the_same_bits)
+{
+    const tp_fn fns[] = { layer, noisy };
+    for (int i = 0; i < 2; i++) {
+        double w0[16], w1[16], x0[8], x1[8];
+        chain(fns[i], 0, w0, x0);
+        chain(fns[i], 1, w1, x1);
+        cr_expect_arr_eq(w0, w1, sizeof w0, "parameter gradients, function %d", i);
+        cr_expect_arr_eq(x0, x1, sizeof x0, "input gradients, function %d", i);
+    }
+}
+
+typedef struct outside {
+    tp_tensor w, leak;
+} outside;
+
+static tp_tensor leaky(tp_tape *T, const void *self, tp_tensor x)
+{
+    const outside *o = self;
+    return tp_add(T, tp_matmul(T, x, o->w), o->leak);
+}
+
+Test(tape, checkpoint_refuses_gradients_from_outside)
+{
+    world s = begin();
+    outside o = { s.w, tp_scale(s.T, input(s.T), 2.0) };
+    tp_checkpoint(s.T, leaky, &o, input(s.T));
+    cr_expect_eq(tp_code_of(s.T), TP_E_NOGRAD, "%s", tp_why(s.T));
+    cr_expect(strstr(tp_why(s.T), "tp_checkpoint_n"), "%s", tp_why(s.T));
+    end(&s);
+}
+
+static tp_tensor deep(tp_tape *T, const world *s, int n, bool scoped)
+{
+    tp_tensor y = tp_from(T, TP_F64, TP_SHAPE(1024, 4), (double[4096]){ 0.5 });
+    for (int i = 0; i < n; i++) y = scoped ? tp_checkpoint(T, layer, &s->w, y) : layer(T, &s->w, y);
+    return tp_sum(T, y, TP_ALL);
+}
+
+Test(tape, memory_after_backward_and_with_checkpoints)
+{
+    world s = begin();
+    tp_device_reset_peak(s.D);
+    tp_tensor loss = deep(s.T, &s, 8, false);
+    const size_t stored = tp_device_stats(s.D).live_bytes;
+    tp_backward(s.T, loss);
+    cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
+    const size_t after = tp_device_stats(s.D).live_bytes;
+    cr_expect(after < stored / 4, "backward releases: %zu of %zu left", after, stored);
+    tp_grad_clear(s.P);
+    tp_reset(s.T);
+    loss = deep(s.T, &s, 8, true);
+    const size_t lean = tp_device_stats(s.D).live_bytes;
+    cr_expect(lean < stored, "checkpoints store less: %zu against %zu", lean, stored);
+    tp_backward(s.T, loss);
+    cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
+    end(&s);
+}
+
+Test(tape, gradients_accumulate_over_backwards)
+{
+    world s = begin();
+    double once[16], twice[16];
+    tp_backward(s.T, tp_sum(s.T, layer(s.T, &s.w, input(s.T)), TP_ALL));
+    tp_param_get_grad(s.P, s.w, TP_F64, once, sizeof once);
+    tp_reset(s.T);
+    tp_backward(s.T, tp_sum(s.T, layer(s.T, &s.w, input(s.T)), TP_ALL));
+    tp_param_get_grad(s.P, s.w, TP_F64, twice, sizeof twice);
+    for (int i = 0; i < 16; i++) cr_expect_float_eq(twice[i], 2.0 * once[i], 1e-14);
+    end(&s);
+}
+
+Test(tape, one_tensor_used_twice_by_one_op)
+{
+    world s = begin();
+    const tp_tensor x = input(s.T);
+    tp_backward(s.T, tp_sum(s.T, tp_mul(s.T, x, x), TP_ALL));
+    double g[8], v[8];
+    tp_read(s.T, tp_grad(s.T, x), g, sizeof g);
+    tp_read(s.T, x, v, sizeof v);
+    for (int i = 0; i < 8; i++) cr_expect_float_eq(g[i], 2.0 * v[i], 1e-14);
+    end(&s);
+}
+
+Test(tape, reshape_shares_and_returns_gradients)
+{
+    world s = begin();
+    const tp_tensor x = input(s.T), y = tp_keep(s.T, tp_reshape(s.T, x, TP_SHAPE(4, -1)));
+    cr_expect_eq(tp_dim(y, 1), 2);
+    const tp_tensor z = tp_add(s.T, tp_square(s.T, y), y);
+    tp_backward(s.T, tp_add(s.T, tp_sum(s.T, z, TP_ALL), tp_sum(s.T, x, TP_ALL)));
+    double gx[8], gy[8], v[8];
+    cr_expect(tp_read(s.T, tp_grad(s.T, x), gx, sizeof gx), "%s", tp_why(s.T));
+    cr_expect(tp_read(s.T, tp_grad(s.T, y), gy, sizeof gy), "%s", tp_why(s.T));
+    tp_read(s.T, x, v, sizeof v);
+    for (int i = 0; i < 8; i++) {
+        cr_expect_float_eq(gy[i], 2.0 * v[i] + 1.0, 1e-14);
+        cr_expect_float_eq(gx[i], 2.0 * v[i] + 2.0, 1e-14, "the kept gradient is not shared");
+    }
+    end(&s);
+}
+
+Test(tape, misuse_is_reported)
+{
+    world s = begin();
+    tp_tensor loss = tp_sum(s.T, layer(s.T, &s.w, input(s.T)), TP_ALL);
+    tp_backward(s.T, loss);
+    tp_backward(s.T, loss);
+    cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "second backward: %s", tp_why(s.T));
+    tp_clear(s.T);
+    tp_reset(s.T);
+    tp_backward(s.T, input(s.T));
+    cr_expect_eq(tp_code_of(s.T), TP_E_SHAPE, "loss of 8 elements");
+    tp_clear(s.T);
+    tp_record(s.T, false);
+    tp_backward(s.T, tp_sum(s.T, layer(s.T, &s.w, input(s.T)), TP_ALL));
+    cr_expect_eq(tp_code_of(s.T), TP_E_NOGRAD, "recording was off");
+    tp_record(s.T, true);
+    tp_clear(s.T);
+    tp_grad(s.T, tp_tanh(s.T, input(s.T)));
+    cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "no gradient yet");
+    tp_clear(s.T);
+    tp_tape *other = tp_tape_new(s.D, NULL);
+    tp_neg(other, input(s.T));
+    cr_expect_eq(tp_code_of(other), TP_E_STATE, "tensor of another tape");
+    tp_tape_free(other);
+    tp_leave(s.T, TP_NONE);
+    cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "no open scope");
+    tp_clear(s.T);
+    loss = tp_sum(s.T, layer(s.T, &s.w, input(s.T)), TP_ALL);
+    double w[16] = { 0 };
+    tp_param_set(s.P, s.w, TP_F64, w, sizeof w);
+    tp_backward(s.T, loss);
+    cr_expect(strstr(tp_why(s.T), "have changed since"), "%s", tp_why(s.T));
+    end(&s);
+}
+
+static void count_hook(void *env, tp_params *P, tp_tensor p, const char *name, int64_t backwards)
+{
+    int *calls = env;
+    double g[16];
+    cr_expect_str_eq(name, "w");
+    cr_expect_eq(backwards, 1);
+    cr_expect(tp_param_get_grad(P, p, TP_F64, g, sizeof g));
+    calls[0]++;
+    calls[1] = g[0] != 0.0;
+}
+
+Test(tape, hook_fires_once_after_the_last_use)
+{
+    for (int checkpointed = 0; checkpointed < 2; checkpointed++) {
+        world s = begin();
+        int calls[2] = { 0, 0 };
+        tp_on_grad(s.P, count_hook, calls);
+        tp_tensor y = input(s.T);
+        for (int i = 0; i < 3; i++)
+            y = checkpointed ? tp_checkpoint(s.T, layer, &s.w, y) : layer(s.T, &s.w, y);
+        tp_backward(s.T, tp_sum(s.T, y, TP_ALL));
+        cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
+        cr_expect_eq(calls[0], 1, "called %d times", calls[0]);
+        cr_expect_eq(calls[1], 1);
+        end(&s);
+    }
+}
+
+Test(tape, bf16_computes_in_f32_and_rounds)
+{
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2 });
+    tp_params *P = tp_params_new(D, NULL);
+    const tp_tensor w = tp_param(P, "w", TP_SHAPE(3, 3), (tp_init){ TP_INIT_CONST, 1.01, 0 }, 0);
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_BF16 });
+    const float ones[3] = { 1, 1, 1 };
+    const tp_tensor y = tp_matmul(T, tp_input(T, TP_F32, TP_SHAPE(1, 3), ones), w);
+    cr_expect_eq(tp_dtype_of(y), TP_BF16, "%s", tp_why(T));
+    tp_backward(T, tp_sum(T, y, TP_ALL));
+    float g[9];
+    cr_expect(tp_param_get_grad(P, w, TP_F32, g, sizeof g), "%s %s", tp_why(T), tp_params_why(P));
+    for (int i = 0; i < 9; i++) cr_expect_eq(g[i], 1.0f);
+    uint16_t raw[3];
+    tp_read(T, y, raw, sizeof raw);
+    cr_expect_eq(raw[0], 0x4042, "3 x bf16(1.01) = 3.0234, rounded: %04x", raw[0]);
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+}
