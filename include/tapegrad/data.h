@@ -21,19 +21,20 @@ typedef enum tp_text_style {
 typedef struct tp_vocab {
     tp_text_style style;
     int64_t size;        /* V */
-    int16_t symbol[512]; /* id -> byte, -1: special or filler */
+    int16_t symbol[512]; /* id -> byte, -1: special or filler (text8's "_" is byte 32) */
     int16_t id[256];     /* byte -> id (unknown bytes: 3)     */
     int64_t count[512];  /* occurrences in the training split */
 } tp_vocab;
 
-/* "enwik8:32,101,..." and back: how a checkpoint stores it. parse: false if s is malformed. */
+/* "enwik8:32,101,..." and back (without counts): how a checkpoint stores it. print: false if buf is
+ * too small (2048 always do); parse: false if s is malformed. */
 TP_API bool tp_vocab_print(const tp_vocab *v, char *buf, size_t size);
 TP_API bool tp_vocab_parse(tp_vocab *v, const char *s);
 /* Builds the dictionary from a training split of n bytes. */
 TP_API void tp_vocab_build(tp_vocab *v, tp_text_style style, const uint8_t *train, int64_t n);
 
 /* A text in memory, split in train, valid and test. */
-typedef enum tp_split { TP_TRAIN, TP_VALID, TP_TEST } tp_split;
+typedef enum tp_part { TP_TRAIN, TP_VALID, TP_TEST } tp_part;
 typedef struct tp_text tp_text;
 typedef struct tp_text_opts {
     tp_text_style style;
@@ -52,8 +53,8 @@ TP_API void tp_text_close(tp_text *X);
 TP_API bool tp_text_ok(const tp_text *X);
 TP_API const char *tp_text_why(const tp_text *X);
 TP_API const tp_vocab *tp_text_vocab(const tp_text *X);
-TP_API int64_t tp_text_bytes(const tp_text *X, tp_split s); /* bytes of a split        */
-TP_API const int16_t *tp_text_ids(const tp_text *X, tp_split s, int64_t *n); /* token ids       */
+TP_API int64_t tp_text_bytes(const tp_text *X, tp_part s);
+TP_API const int16_t *tp_text_ids(const tp_text *X, tp_part s, int64_t *n); /* token ids */
 
 /* Batches of contiguous streams (the official layout): the ids are cut in blocks of `tokens`, and
  * stream b of `batch` gets the b-th run of consecutive blocks; the rest is dropped. all_targets:
@@ -64,8 +65,7 @@ typedef struct tp_bytes_opts {
     bool all_targets;
 } tp_bytes_opts;
 typedef struct tp_bytes tp_bytes;
-TP_API tp_bytes *tp_bytes_new(const tp_text *X, tp_split s,
-                              const tp_bytes_opts *o); /* never NULL */
+TP_API tp_bytes *tp_bytes_new(const tp_text *X, tp_part s, const tp_bytes_opts *o); /* never NULL */
 TP_API void tp_bytes_free(tp_bytes *S);
 TP_API bool tp_bytes_ok(const tp_bytes *S);
 TP_API const char *tp_bytes_why(const tp_bytes *S);

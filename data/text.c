@@ -1,0 +1,127 @@
+/* text.c - a text as token ids, cut into training, validation and test part.
+ *
+ *     | train: what remains | valid: 5 % | test: 5 % |      of 10^8 bytes: 90, 5 and 5 million
+ *
+ * All ids are made when the text is opened: two bytes a token, and the file is closed again before
+ * training begins, so that changing it later does no harm. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "data/load.h"
+#include "data/vocab.h"
+#include <tapegrad/data.h>
+
+enum { SPLITS = 3, END_OF_LINE = 2, WHY = 1024 };
+
+struct tp_text {
+    tp_vocab vocab;
+    int64_t bytes[SPLITS], length[SPLITS];
+    int16_t *ids[SPLITS];
+    char why[WHY];
+};
+
+static tp_text no_memory = { .why = "text: out of memory" };
+
+static bool encode(tp_text *X, tp_part s, const uint8_t *text)
+{
+    const tp_vocab *v = &X->vocab;
+    int64_t n = X->bytes[s];
+    if (v->style == TP_TEXT_TEXT8) tp__strip_blanks(&text, &n);
+    int16_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
+    if (!ids) return false;
+    for (int64_t i = 0; i < n; i++) ids[i] = v->id[text[i]];
+    X->ids[s] = ids;
+    X->length[s] = n;
+    if (v->style != TP_TEXT_BYTES && n > 0 && text[n - 1] != '\n')
+        ids[X->length[s]++] = END_OF_LINE;
+    return true;
+}
+
+static void fill(tp_text *X, const char *name, const uint8_t *bytes, int64_t n,
+                 const tp_text_opts *o)
+{
+    double valid = o->valid, test = o->test;
+    if (valid == 0 && test == 0) valid = test = 0.05;
+    if (!(valid >= 0 && test >= 0 && valid + test < 1)) {
+        snprintf(X->why, WHY,
+                 "text %s: validation and test fractions %g and %g leave no training text", name,
+                 valid, test);
+        return;
+    }
+    X->bytes[TP_VALID] = llround(valid * (double)n);
+    X->bytes[TP_TEST] = llround(test * (double)n);
+    X->bytes[TP_TRAIN] = n - X->bytes[TP_VALID] - X->bytes[TP_TEST];
+    if (o->vocab)
+        X->vocab = *o->vocab;
+    else
+        tp_vocab_build(&X->vocab, o->style, bytes, X->bytes[TP_TRAIN]);
+    for (int s = 0; s < SPLITS; s++) {
+        if (!encode(X, (tp_part)s, bytes)) {
+            snprintf(X->why, WHY, "text %s: no memory for the token ids of %lld bytes", name,
+                     (long long)n);
+            return;
+        }
+        bytes += X->bytes[s];
+    }
+}
+
+tp_text *tp_text_open(const char *path, const tp_text_opts *o)
+{
+    static const tp_text_opts defaults = { 0 };
+    tp_text *X = calloc(1, sizeof *X);
+    tp_blob b;
+    char why[WHY / 2];
+    if (!X) return &no_memory;
+    if (!o) o = &defaults;
+    if (tp__blob_load(&b, path, o->limit > 0 ? (size_t)o->limit : 0, why, sizeof why))
+        fill(X, path, b.bytes, (int64_t)b.size, o);
+    else
+        snprintf(X->why, WHY, "text %.480s: %s", path, why);
+    tp__blob_free(&b);
+    return X;
+}
+
+tp_text *tp_text_from(const uint8_t *bytes, int64_t n, const tp_text_opts *o)
+{
+    static const tp_text_opts defaults = { 0 };
+    tp_text *X = calloc(1, sizeof *X);
+    if (!X) return &no_memory;
+    if (!o) o = &defaults;
+    if (o->limit > 0 && n > o->limit) n = o->limit;
+    if (n > 0)
+        fill(X, "in memory", bytes, n, o);
+    else
+        snprintf(X->why, WHY, "text in memory: is empty");
+    return X;
+}
+
+void tp_text_close(tp_text *X)
+{
+    if (!X || X == &no_memory) return;
+    for (int s = 0; s < SPLITS; s++) free(X->ids[s]);
+    free(X);
+}
+
+bool tp_text_ok(const tp_text *X)
+{
+    return !X->why[0];
+}
+const char *tp_text_why(const tp_text *X)
+{
+    return X->why;
+}
+const tp_vocab *tp_text_vocab(const tp_text *X)
+{
+    return &X->vocab;
+}
+int64_t tp_text_bytes(const tp_text *X, tp_part s)
+{
+    return X->bytes[s];
+}
+
+const int16_t *tp_text_ids(const tp_text *X, tp_part s, int64_t *n)
+{
+    *n = X->length[s];
+    return X->ids[s];
+}

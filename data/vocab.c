@@ -1,0 +1,159 @@
+/* vocab.c - the dictionary of a language model over bytes: which token stands for which byte.
+ *
+ *     0 <s>   1 <pad>   2 </s>   3 <unk>   4.. symbols by falling count   fillers to 8 k
+ *
+ * Ties are broken by the byte-wise order of the symbols' names, as the official dictionaries do:
+ * the name of a byte is its decimal number ("10" < "9"), in text8 the character itself with "_" for
+ * the blank. Newline is no symbol; it is the end-of-line token. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/vocab.h"
+#include <tapegrad/data.h>
+
+enum { END = 2, UNKNOWN = 3, SPECIALS = 4 };
+
+typedef struct symbol {
+    int64_t count;
+    uint8_t byte;
+    char name[4];
+} symbol;
+
+static const char *const style_names[] = {
+    [TP_TEXT_AUTO] = "auto",
+    [TP_TEXT_ENWIK8] = "enwik8",
+    [TP_TEXT_TEXT8] = "text8",
+    [TP_TEXT_BYTES] = "bytes",
+};
+
+static int by_count_then_name(const void *pa, const void *pb)
+{
+    const symbol *a = pa, *b = pb;
+    if (a->count != b->count) return a->count < b->count ? 1 : -1;
+    return strcmp(a->name, b->name);
+}
+
+static void start(tp_vocab *v, tp_text_style style)
+{
+    *v = (tp_vocab){ .style = style, .size = style == TP_TEXT_BYTES ? 256 : SPECIALS };
+    for (int i = 0; i < 512; i++)
+        v->symbol[i] = (int16_t)(style == TP_TEXT_BYTES && i < 256 ? i : -1);
+    for (int b = 0; b < 256; b++) v->id[b] = (int16_t)(style == TP_TEXT_BYTES ? b : UNKNOWN);
+    if (style != TP_TEXT_BYTES) v->id['\n'] = END;
+}
+
+/* Gives the next id to a byte; false if it has one. */
+static bool add(tp_vocab *v, int byte)
+{
+    if (v->id[byte] != UNKNOWN) return false;
+    v->symbol[v->size] = (int16_t)byte;
+    v->id[byte] = (int16_t)v->size++;
+    if (v->style == TP_TEXT_TEXT8 && byte == ' ') v->id['_'] = v->id[' '];
+    return true;
+}
+
+static void finish(tp_vocab *v)
+{
+    v->size = (v->size + 7) / 8 * 8;
+}
+
+static bool looks_like_text8(const int64_t count[256])
+{
+    for (int b = 0; b < 256; b++)
+        if (count[b] && b != ' ' && (b < 'a' || b > 'z')) return false;
+    return true;
+}
+
+static bool blank(uint8_t c)
+{
+    return c == ' ' || c == '\n';
+}
+
+void tp__strip_blanks(const uint8_t **text, int64_t *n)
+{
+    while (*n > 0 && blank((*text)[0])) (*text)++, (*n)--;
+    while (*n > 0 && blank((*text)[*n - 1])) (*n)--;
+}
+
+static void count_bytes(int64_t count[256], const uint8_t *text, int64_t n)
+{
+    memset(count, 0, 256 * sizeof *count);
+    for (int64_t i = 0; i < n; i++) count[text[i]]++;
+}
+
+/* The symbols of the text in the order of their ids; returns how many. */
+static size_t rank(symbol found[256], tp_text_style style, const int64_t count[256])
+{
+    size_t kinds = 0;
+    for (int b = 0; b < 256; b++) {
+        if (!count[b] || b == '\n') continue;
+        symbol *s = &found[kinds++];
+        *s = (symbol){ .count = count[b], .byte = (uint8_t)b };
+        if (style == TP_TEXT_TEXT8)
+            s->name[0] = (char)(b == ' ' ? '_' : b);
+        else
+            snprintf(s->name, sizeof s->name, "%d", s->byte);
+    }
+    qsort(found, kinds, sizeof found[0], by_count_then_name);
+    return kinds;
+}
+
+void tp_vocab_build(tp_vocab *v, tp_text_style style, const uint8_t *train, int64_t n)
+{
+    int64_t count[256];
+    symbol found[256];
+    count_bytes(count, train, n);
+    if (style == TP_TEXT_AUTO) style = looks_like_text8(count) ? TP_TEXT_TEXT8 : TP_TEXT_ENWIK8;
+    start(v, style);
+    if (style == TP_TEXT_BYTES) {
+        memcpy(v->count, count, sizeof count);
+        return;
+    }
+    if (style == TP_TEXT_TEXT8) {
+        tp__strip_blanks(&train, &n);
+        count_bytes(count, train, n);
+        count[' '] += count['_'];
+        count['_'] = 0;
+    }
+    const size_t kinds = rank(found, style, count);
+    for (size_t i = 0; i < kinds; i++) {
+        v->count[v->size] = found[i].count;
+        add(v, found[i].byte);
+    }
+    finish(v);
+}
+
+bool tp_vocab_print(const tp_vocab *v, char *buf, size_t size)
+{
+    int n = snprintf(buf, size, "%s:", style_names[v->style]);
+    if (v->style != TP_TEXT_BYTES)
+        for (int i = SPECIALS; i < v->size && v->symbol[i] >= 0 && n >= 0 && (size_t)n < size; i++)
+            n += snprintf(buf + n, size - (size_t)n, "%s%d", i > SPECIALS ? "," : "", v->symbol[i]);
+    return n >= 0 && (size_t)n < size;
+}
+
+bool tp_vocab_parse(tp_vocab *v, const char *s)
+{
+    int style = TP_TEXT_ENWIK8;
+    size_t k = 0;
+    for (; style <= TP_TEXT_BYTES; style++) {
+        k = strlen(style_names[style]);
+        if (strncmp(s, style_names[style], k) == 0 && s[k] == ':') break;
+    }
+    if (style > TP_TEXT_BYTES) return false;
+    start(v, (tp_text_style)style);
+    s += k + 1;
+    if (style == TP_TEXT_BYTES) return *s == '\0';
+    while (*s) {
+        char *end;
+        if (*s < '0' || *s > '9') return false;
+        const long byte = strtol(s, &end, 10);
+        if (byte > 255 || !add(v, (int)byte)) return false;
+        if (*end == ',' && !end[1]) return false;
+        if (*end && *end != ',') return false;
+        s = *end ? end + 1 : end;
+    }
+    finish(v);
+    return true;
+}
