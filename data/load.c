@@ -4,7 +4,7 @@
  * The format is told by its first bytes, not by the name, so that a renamed file still opens; a
  * name that promises compression which the bytes do not show is an error, because training on the
  * packed bytes of a damaged file would otherwise go unnoticed. */
-#include "data/load.h"
+#include "load.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -22,11 +22,17 @@ static const struct packing {
     const char *name, *suffix;
     size_t length;
     uint8_t magic[6];
+    int filter; /* what libarchive calls it; none: zip */
+    int (*support)(struct archive *);
+    /* clang-format off */
 } packings[] = {
-    { "gzip", ".gz", 2, { 0x1f, 0x8b } },      { "xz", ".xz", 6, { 0xfd, '7', 'z', 'X', 'Z', 0 } },
-    { "zip", ".zip", 4, { 'P', 'K', 3, 4 } },  { "zstd", ".zst", 4, { 0x28, 0xb5, 0x2f, 0xfd } },
-    { "bzip2", ".bz2", 3, { 'B', 'Z', 'h' } },
+    { "gzip",  ".gz",  2, { 0x1f, 0x8b }, ARCHIVE_FILTER_GZIP, archive_read_support_filter_gzip },
+    { "xz",    ".xz",  6, { 0xfd, '7', 'z', 'X', 'Z', 0 }, ARCHIVE_FILTER_XZ, archive_read_support_filter_xz },
+    { "zip",   ".zip", 4, { 'P', 'K', 3, 4 }, ARCHIVE_FILTER_NONE, archive_read_support_format_zip },
+    { "zstd",  ".zst", 4, { 0x28, 0xb5, 0x2f, 0xfd }, ARCHIVE_FILTER_ZSTD, archive_read_support_filter_zstd },
+    { "bzip2", ".bz2", 3, { 'B', 'Z', 'h' }, ARCHIVE_FILTER_BZIP2, archive_read_support_filter_bzip2 },
 };
+/* clang-format on */
 enum { PACKINGS = sizeof packings / sizeof packings[0] };
 
 static const struct packing *packing_of(const tp_blob *b)
@@ -116,29 +122,31 @@ static bool map_or_read(tp_blob *b, const char *path, char *why, size_t why_size
     return done;
 }
 
-/* The entry's content up to limit; a second entry is refused by the caller. */
+static bool damaged(struct archive *a, size_t used, char *why, size_t why_size)
+{
+    const char *reason = archive_error_string(a);
+    snprintf(why, why_size, "is damaged or cut off after %zu unpacked bytes (%s)", used,
+             reason ? reason : "no reason given");
+    return false;
+}
+
+/* The content of the current entry, up to limit. */
 static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, char *why, size_t why_size)
 {
     uint8_t *buffer = NULL;
     size_t capacity = 0, used = 0;
-    bool done = false;
-    while (!done) {
+    la_ssize_t got = 1;
+    while (got > 0) {
         if (!grow(&buffer, &capacity, used)) {
             snprintf(why, why_size, "no memory for more than %zu unpacked bytes", used);
             break;
         }
         const size_t room = capacity - used < limit - used ? capacity - used : limit - used;
-        const la_ssize_t got = room ? archive_read_data(a, buffer + used, room) : 0;
-        if (got < 0) {
-            snprintf(why, why_size, "is damaged or cut off after %zu unpacked bytes (%s)", used,
-                     archive_error_string(a) ? archive_error_string(a) : "no reason given");
-            break;
-        }
-        used += (size_t)got;
-        done = got == 0;
+        got = room ? archive_read_data(a, buffer + used, room) : 0;
+        if (got > 0) used += (size_t)got;
     }
     *out = (tp_blob){ .bytes = buffer, .size = used, .heap = buffer };
-    return done;
+    return got < 0 ? damaged(a, used, why, why_size) : got == 0;
 }
 
 /* Steps to the next regular file of a zip, or to the only entry of the other formats. */
@@ -151,34 +159,36 @@ static int next_file(struct archive *a)
     return r;
 }
 
+/* Leaves *out empty where the archive holds nothing. A broken header could pass as text of the raw
+ * format, so the filter must be the one that the first bytes announced. */
+static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
+                       const struct packing *p, size_t limit, char *why, size_t why_size)
+{
+    p->support(a);
+    if (p->filter != ARCHIVE_FILTER_NONE) {
+        archive_read_support_format_raw(a);
+        archive_read_support_format_empty(a);
+    }
+    int r = archive_read_open_memory(a, packed->bytes, packed->size);
+    if (r == ARCHIVE_OK) r = next_file(a);
+    if (r == ARCHIVE_EOF && archive_filter_code(a, 0) == p->filter) return true;
+    if (r != ARCHIVE_OK || archive_filter_code(a, 0) != p->filter)
+        return damaged(a, 0, why, why_size);
+    if (!unpack_entry(out, a, limit ? limit : SIZE_MAX, why, why_size)) return false;
+    if (next_file(a) != ARCHIVE_OK) return true;
+    snprintf(why, why_size, "holds several files; unpack the one that is meant");
+    return false;
+}
+
 static bool unpack(tp_blob *b, const struct packing *p, size_t limit, char *why, size_t why_size)
 {
     struct archive *a = archive_read_new();
     tp_blob out = { 0 };
-    bool done = false;
     if (!a) {
         snprintf(why, why_size, "no memory to unpack it");
         return false;
     }
-    archive_read_support_filter_gzip(a);
-    archive_read_support_filter_xz(a);
-    archive_read_support_filter_zstd(a);
-    archive_read_support_filter_bzip2(a);
-    archive_read_support_format_zip(a);
-    archive_read_support_format_raw(a);
-    int r = archive_read_open_memory(a, b->bytes, b->size);
-    if (r == ARCHIVE_OK) r = next_file(a);
-    if (r == ARCHIVE_EOF)
-        snprintf(why, why_size, "is a %s archive without a file in it", p->name);
-    else if (r != ARCHIVE_OK)
-        snprintf(why, why_size, "is a damaged or cut off %s file (%s)", p->name,
-                 archive_error_string(a) ? archive_error_string(a) : "no reason given");
-    else
-        done = unpack_entry(&out, a, limit ? limit : SIZE_MAX, why, why_size);
-    if (done && strcmp(p->name, "zip") == 0 && next_file(a) == ARCHIVE_OK) {
-        snprintf(why, why_size, "holds several files; unpack the one that is meant");
-        done = false;
-    }
+    const bool done = unpack_all(&out, a, b, p, limit, why, why_size);
     archive_read_free(a);
     tp__blob_free(b);
     *b = out;

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "data/load.h"
-#include "data/vocab.h"
+#include "load.h"
+#include "vocab.h"
 #include <tapegrad/data.h>
 
 enum { SPLITS = 3, END_OF_LINE = 2, WHY = 1024 };

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/vocab.h"
+#include "vocab.h"
 #include <tapegrad/data.h>
 
 enum { END = 2, UNKNOWN = 3, SPECIALS = 4 };

@@ -1,0 +1,530 @@
+/* test_data.c - texts, dictionaries and batches: the rules of the specification on texts small
+ * enough to check by eye, every archive format, and every error text. */
+#include <archive.h>
+#include <archive_entry.h>
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tapegrad/data.h>
+
+static char folder[] = "/tmp/tapegrad-data-XXXXXX";
+
+static void make_folder(void)
+{
+    cr_assert(mkdtemp(folder));
+}
+
+static void remove_folder(void)
+{
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert(system(command) == 0);
+}
+
+static const char *in_folder(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void put(const char *name, const void *bytes, size_t size)
+{
+    FILE *f = fopen(in_folder(name), "wb");
+    cr_assert(f && fwrite(bytes, 1, size, f) == size && fclose(f) == 0);
+}
+
+static size_t get(const char *name, char *bytes, size_t size)
+{
+    FILE *f = fopen(in_folder(name), "rb");
+    cr_assert(f);
+    const size_t n = fread(bytes, 1, size, f);
+    fclose(f);
+    return n;
+}
+
+/* ---- dictionaries ---- */
+
+static const struct {
+    const char *name, *train;
+    tp_text_style style;
+    const char *printed;
+    int64_t size;
+} vocabs[] = {
+    /* 'a' 97 and 'c' 99 tie, so do 10 names of one digit less; "100" sorts before "97" */
+    { "ties in string order", "bbbaaccd\n\n", TP_TEXT_ENWIK8, "enwik8:98,97,99,100", 8 },
+    { "decimal names, not numbers", "\x09\x0b\x64\x63", TP_TEXT_ENWIK8, "enwik8:100,11,9,99", 8 },
+    { "four symbols fill eight", "abcd", TP_TEXT_ENWIK8, "enwik8:100,97,98,99", 8 },
+    { "five need sixteen", "abcde", TP_TEXT_ENWIK8, "enwik8:100,101,97,98,99", 16 },
+    { "auto: letters and blanks", "a bb", TP_TEXT_AUTO, "text8:98,32,97", 8 },
+    { "auto: a capital", "a Bb", TP_TEXT_AUTO, "enwik8:32,66,97,98", 8 },
+    { "auto: a newline", "ab\n", TP_TEXT_AUTO, "enwik8:97,98", 8 },
+    { "blanks at the ends do not count", "  b aab  ", TP_TEXT_TEXT8, "text8:97,98,32", 8 },
+    { "underscore is the blank", "a_b_a", TP_TEXT_TEXT8, "text8:32,97,98", 8 },
+    { "only newlines", "\n\n", TP_TEXT_ENWIK8, "enwik8:", 8 },
+    { "bytes", "ab", TP_TEXT_BYTES, "bytes:", 256 },
+};
+
+Test(data, vocab_build_and_print)
+{
+    for (size_t i = 0; i < sizeof vocabs / sizeof vocabs[0]; i++) {
+        tp_vocab v, w;
+        char text[2048] = "";
+        const char *name = vocabs[i].name;
+        tp_vocab_build(&v, vocabs[i].style, (const uint8_t *)vocabs[i].train,
+                       (int64_t)strlen(vocabs[i].train));
+        cr_expect(tp_vocab_print(&v, text, sizeof text), "%s", name);
+        cr_expect_str_eq(text, vocabs[i].printed, "%s: %s", name, text);
+        cr_expect_eq(v.size, vocabs[i].size, "%s: %lld", name, (long long)v.size);
+        cr_expect(tp_vocab_parse(&w, text), "%s", name);
+        cr_expect(w.style == v.style && w.size == v.size, "%s", name);
+        cr_expect_arr_eq(w.id, v.id, sizeof v.id, "%s", name);
+        cr_expect_arr_eq(w.symbol, v.symbol, sizeof v.symbol, "%s", name);
+        for (int b = 0; b < 256; b++)
+            if (v.id[b] > 3 && !(v.style == TP_TEXT_TEXT8 && b == '_'))
+                cr_expect_eq(v.symbol[v.id[b]], b, "%s: byte %d", name, b);
+    }
+}
+
+Test(data, vocab_ids_and_counts)
+{
+    tp_vocab v;
+    tp_vocab_build(&v, TP_TEXT_ENWIK8, (const uint8_t *)"bab\n", 4);
+    cr_expect_eq(v.id['\n'], 2);
+    cr_expect_eq(v.id['b'], 4);
+    cr_expect_eq(v.id['a'], 5);
+    cr_expect_eq(v.id['z'], 3);
+    cr_expect(v.count[2] == 0 && v.count[4] == 2 && v.count[5] == 1);
+    uint8_t all[256];
+    for (int b = 0; b < 256; b++) all[b] = (uint8_t)b;
+    tp_vocab_build(&v, TP_TEXT_ENWIK8, all, 256);
+    cr_expect_eq(v.size, 264, "4 + 255 symbols");
+    char text[2048], small[16];
+    cr_expect(tp_vocab_print(&v, text, sizeof text));
+    cr_expect(tp_vocab_parse(&v, text));
+    cr_expect_not(tp_vocab_print(&v, small, sizeof small), "too small a buffer");
+}
+
+Test(data, vocab_parse_refuses)
+{
+    static const char *const bad[] = {
+        "",           "enwik8",        "latin1:32",
+        "enwik8:256", "enwik8:-1",     "enwik8:32,",
+        "enwik8:,32", "enwik8:32,,33", "enwik8:32,32",
+        "enwik8:10",  "enwik8:x",      "enwik8:32 33",
+        "bytes:32",   "text8:32,95",   "enwik8:99999999999999999999",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tp_vocab v;
+        cr_expect_not(tp_vocab_parse(&v, bad[i]), "'%s'", bad[i]);
+    }
+}
+
+/* ---- texts ---- */
+
+/* Ids as symbols: '|' for </s>, '?' for <unk>. */
+static void expect_ids(const tp_text *X, tp_part s, const char *want, const char *name)
+{
+    int64_t n;
+    const int16_t *ids = tp_text_ids(X, s, &n);
+    const tp_vocab *v = tp_text_vocab(X);
+    char got[256] = "";
+    cr_assert(n < (int64_t)sizeof got);
+    for (int64_t i = 0; i < n; i++)
+        got[i] = ids[i] == 2 ? '|' : ids[i] == 3 ? '?' : (char)v->symbol[ids[i]];
+    cr_expect_str_eq(got, want, "%s: part %d is '%s'", name, (int)s, got);
+}
+
+static const struct {
+    const char *name, *text;
+    tp_text_opts opts;
+    const char *train, *valid, *test;
+} texts[] = {
+    { "newlines end lines",
+      "ab\ncab\nbc",
+      { .valid = 2. / 9, .test = 2. / 9 },
+      "ab|ca|",
+      "b|",
+      "bc|" },
+    { "unknown bytes", "abcaXabYba", { .valid = 0.4, .test = 0.1 }, "abcaX|", "ab?b|", "a|" },
+    { "no test part", "abcabcabca", { .valid = 0.3 }, "abcabca|", "bca|", "" },
+    { "text8 splits are stripped",
+      " ab ba  ab ",
+      { .valid = 4. / 11, .test = 3. / 11 },
+      "ab|",
+      "ba|",
+      "ab|" },
+    { "bytes end with nothing",
+      "ab\nabababa",
+      { .style = TP_TEXT_BYTES, .valid = 0.2, .test = 0.2 },
+      "ab\naba",
+      "ba",
+      "ba" },
+    { "limit",
+      "abcdefghij????",
+      { .valid = 0.2, .test = 0.2, .limit = 10 },
+      "abcdef|",
+      "??|",
+      "??|" },
+};
+
+Test(data, text_splits)
+{
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const char *name = texts[i].name;
+        const int64_t n = (int64_t)strlen(texts[i].text);
+        tp_text *X = tp_text_from((const uint8_t *)texts[i].text, n, &texts[i].opts);
+        cr_expect(tp_text_ok(X), "%s: %s", name, tp_text_why(X));
+        expect_ids(X, TP_TRAIN, texts[i].train, name);
+        expect_ids(X, TP_VALID, texts[i].valid, name);
+        expect_ids(X, TP_TEST, texts[i].test, name);
+        tp_text_close(X);
+    }
+}
+
+/* The default: 90 / 5 / 5 per cent, which of a full-size file are 90, 5 and 5 million bytes. */
+Test(data, text_default_fractions)
+{
+    static const struct {
+        int64_t all, train, part;
+    } sizes[] = { { 100000000, 90000000, 5000000 }, { 1000, 900, 50 }, { 10, 8, 1 }, { 3, 3, 0 } };
+    uint8_t *bytes = malloc((size_t)sizes[0].all);
+    cr_assert(bytes);
+    memset(bytes, 'a', (size_t)sizes[0].all);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        tp_text *X = tp_text_from(bytes, sizes[i].all, NULL);
+        cr_expect_eq(tp_text_bytes(X, TP_TRAIN), sizes[i].train);
+        cr_expect_eq(tp_text_bytes(X, TP_VALID), sizes[i].part);
+        cr_expect_eq(tp_text_bytes(X, TP_TEST), sizes[i].part);
+        tp_text_close(X);
+    }
+    free(bytes);
+}
+
+/* A checkpoint's dictionary is used as it is, whatever the text. */
+Test(data, text_given_vocab)
+{
+    tp_vocab v;
+    cr_assert(tp_vocab_parse(&v, "enwik8:98,97"));
+    tp_text *X = tp_text_from((const uint8_t *)"aaaaaaabcc", 10,
+                              &(tp_text_opts){ .vocab = &v, .valid = 0.3 });
+    expect_ids(X, TP_TRAIN, "aaaaaaa|", "given dictionary");
+    expect_ids(X, TP_VALID, "b??|", "given dictionary");
+    cr_expect_eq(tp_text_vocab(X)->id['b'], 4);
+    tp_text_close(X);
+}
+
+/* ---- files ---- */
+
+static void fill_text(char *text, size_t n)
+{
+    uint32_t z = 1;
+    for (size_t i = 0; i < n; i++) {
+        z = z * 1664525u + 1013904223u;
+        text[i] = "etaoin shrdlu\nABC.,"[(z >> 24) % 19];
+    }
+}
+
+typedef int (*filter_fn)(struct archive *);
+static const struct {
+    const char *name;
+    filter_fn filter; /* NULL: zip */
+} formats[] = {
+    { "text.gz", archive_write_add_filter_gzip },
+    { "text.xz", archive_write_add_filter_xz },
+    { "text.zst", archive_write_add_filter_zstd },
+    { "text.bz2", archive_write_add_filter_bzip2 },
+    { "text.zip", NULL },
+};
+enum { FORMATS = sizeof formats / sizeof formats[0] };
+
+static void pack(int i, const char *name, const char *text, size_t n, int files)
+{
+    struct archive *a = archive_write_new();
+    if (formats[i].filter) {
+        cr_assert(formats[i].filter(a) == ARCHIVE_OK);
+        cr_assert(archive_write_set_format_raw(a) == ARCHIVE_OK);
+    } else {
+        cr_assert(archive_write_set_format_zip(a) == ARCHIVE_OK);
+    }
+    cr_assert(archive_write_open_filename(a, in_folder(name)) == ARCHIVE_OK);
+    for (int k = 0; k < files; k++) {
+        struct archive_entry *e = archive_entry_new();
+        char entry[16];
+        snprintf(entry, sizeof entry, "text%d", k);
+        archive_entry_set_pathname(e, entry);
+        archive_entry_set_filetype(e, AE_IFREG);
+        archive_entry_set_perm(e, 0644);
+        archive_entry_set_size(e, (la_int64_t)n);
+        cr_assert(archive_write_header(a, e) == ARCHIVE_OK);
+        cr_assert(archive_write_data(a, text, n) == (la_ssize_t)n);
+        archive_entry_free(e);
+    }
+    cr_assert(archive_write_close(a) == ARCHIVE_OK);
+    archive_write_free(a);
+}
+
+/* Every format gives the ids of the plain file, under its own name and any other. */
+Test(data, archives, .init = make_folder, .fini = remove_folder)
+{
+    enum { N = 200000 };
+    static char text[N];
+    fill_text(text, N);
+    put("plain", text, N);
+    tp_text *plain = tp_text_open(in_folder("plain"), NULL);
+    cr_assert(tp_text_ok(plain), "%s", tp_text_why(plain));
+    for (int i = 0; i < 2 * FORMATS; i++) {
+        const char *name = i < FORMATS ? formats[i].name : "renamed.txt";
+        pack(i % FORMATS, name, text, N, 1);
+        tp_text *X = tp_text_open(in_folder(name), NULL);
+        cr_expect(tp_text_ok(X), "%s: %s", formats[i % FORMATS].name, tp_text_why(X));
+        for (int s = TP_TRAIN; s <= TP_TEST; s++) {
+            int64_t n, m;
+            const int16_t *a = tp_text_ids(X, (tp_part)s, &n);
+            const int16_t *b = tp_text_ids(plain, (tp_part)s, &m);
+            cr_expect(n == m && memcmp(a, b, (size_t)n * sizeof *a) == 0, "%s: part %d",
+                      formats[i % FORMATS].name, s);
+        }
+        tp_text_close(X);
+    }
+    tp_text_close(plain);
+}
+
+Test(data, limit_of_an_archive, .init = make_folder, .fini = remove_folder)
+{
+    pack(0, "a.gz", "aaaaaaaabb", 10, 1);
+    tp_text *X = tp_text_open(in_folder("a.gz"), &(tp_text_opts){ .limit = 8 });
+    cr_expect_eq(
+        tp_text_bytes(X, TP_TRAIN) + tp_text_bytes(X, TP_VALID) + tp_text_bytes(X, TP_TEST), 8);
+    tp_text_close(X);
+}
+
+Test(data, pipe, .init = make_folder, .fini = remove_folder)
+{
+    char command[256];
+    cr_assert(mkfifo(in_folder("pipe"), 0600) == 0);
+    snprintf(command, sizeof command, "head -c 100000 /dev/zero | tr '\\000' a > %s/pipe &",
+             folder);
+    cr_assert(system(command) == 0);
+    tp_text *X = tp_text_open(in_folder("pipe"), NULL);
+    cr_expect(tp_text_ok(X), "%s", tp_text_why(X));
+    cr_expect_eq(tp_text_bytes(X, TP_TRAIN), 90000);
+    tp_text_close(X);
+}
+
+static void expect_why(const char *name, const char *want)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s", in_folder(name));
+    tp_text *X = tp_text_open(path, NULL);
+    const char *why = tp_text_why(X);
+    const size_t skip = strlen("text ") + strlen(path) + strlen(": ");
+    cr_expect_not(tp_text_ok(X), "%s", name);
+    cr_expect(strlen(why) > skip && strncmp(why + skip, want, strlen(want)) == 0, "%s: %s", name,
+              why);
+    int64_t n = 1;
+    tp_text_ids(X, TP_TRAIN, &n);
+    cr_expect_eq(n, 0, "%s: a failed text has no ids", name);
+    tp_text_close(X);
+}
+
+Test(data, file_errors, .init = make_folder, .fini = remove_folder)
+{
+    enum { N = 300000 };
+    static char text[N], packed[N];
+    fill_text(text, N);
+    put("empty", "", 0);
+    put("empty.gz", "", 0);
+    put("words.gz", "just text", 9);
+    put("head.gz", "\x1f\x8b\x08", 3);
+    expect_why("missing", "cannot be opened: No such file or directory");
+    expect_why(".", "is a folder; a file is wanted");
+    expect_why("empty", "is empty");
+    expect_why("empty.gz", "is empty");
+    expect_why("words.gz", "is named .gz but is not a gzip file");
+    expect_why("head.gz", "is damaged or cut off after 0 unpacked bytes (");
+    pack(0, "nothing.gz", "", 0, 1);
+    expect_why("nothing.gz", "is empty");
+    pack(4, "none.zip", "", 0, 0);
+    expect_why("none.zip", "is named .zip but is not a zip file");
+    pack(4, "two.zip", "ab", 2, 2);
+    expect_why("two.zip", "holds several files; unpack the one that is meant");
+    for (int i = 0; i < FORMATS; i++) {
+        pack(i, formats[i].name, text, N, 1);
+        const size_t n = get(formats[i].name, packed, N);
+        put(formats[i].name, packed, n / 2);
+        expect_why(formats[i].name, "is damaged or cut off after ");
+    }
+}
+
+Test(data, unreadable_file, .init = make_folder, .fini = remove_folder)
+{
+    if (geteuid() == 0) cr_skip_test("root reads every file");
+    put("locked", "text", 4);
+    cr_assert(chmod(in_folder("locked"), 0) == 0);
+    expect_why("locked", "cannot be opened: Permission denied");
+}
+
+Test(data, text_option_errors)
+{
+    static const struct {
+        double valid, test;
+        const char *why;
+    } bad[] = {
+        { 0.5, 0.5,
+          "text in memory: validation and test fractions 0.5 and 0.5 leave no training text" },
+        { -0.1, 0,
+          "text in memory: validation and test fractions -0.1 and 0 leave no training text" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tp_text *X = tp_text_from((const uint8_t *)"abc", 3,
+                                  &(tp_text_opts){ .valid = bad[i].valid, .test = bad[i].test });
+        cr_expect_str_eq(tp_text_why(X), bad[i].why);
+        tp_text_close(X);
+    }
+    tp_text *X = tp_text_from(NULL, 0, NULL);
+    cr_expect_str_eq(tp_text_why(X), "text in memory: is empty");
+    tp_text_close(X);
+}
+
+/* ---- batches: over the ids 0 1 2 ... 9 of a text in bytes ---- */
+
+static tp_text *digits(int n)
+{
+    uint8_t bytes[64];
+    for (int i = 0; i < n; i++) bytes[i] = (uint8_t)i;
+    return tp_text_from(bytes, n, &(tp_text_opts){ .style = TP_TEXT_BYTES, .valid = 1e-9 });
+}
+
+static const struct {
+    const char *name;
+    int n, batch, tokens, all, steps;
+    int32_t x[3][6], y[3][6]; /* the first steps, then the wrap around */
+} batches[] = {
+    { "two streams, one block dropped",
+      20,
+      2,
+      3,
+      0,
+      3,
+      { { 0, 1, 2, 9, 10, 11 }, { 3, 4, 5, 12, 13, 14 }, { 6, 7, 8, 15, 16, 17 } },
+      { { 1, 2, -1, 10, 11, -1 }, { 4, 5, -1, 13, 14, -1 }, { 7, 8, -1, 16, 17, -1 } } },
+    { "all targets",
+      20,
+      2,
+      3,
+      1,
+      3,
+      { { 0, 1, 2, 9, 10, 11 }, { 3, 4, 5, 12, 13, 14 }, { 6, 7, 8, 15, 16, 17 } },
+      { { 1, 2, 3, 10, 11, 12 }, { 4, 5, 6, 13, 14, 15 }, { 7, 8, 9, 16, 17, 18 } } },
+    { "the last block is short",
+      17,
+      2,
+      3,
+      1,
+      3,
+      { { 0, 1, 2, 9, 10, 11 }, { 3, 4, 5, 12, 13, 14 }, { 6, 7, 8, 15, 16, 1 } },
+      { { 1, 2, 3, 10, 11, 12 }, { 4, 5, 6, 13, 14, 15 }, { 7, 8, 9, 16, -1, -1 } } },
+    { "wraps around",
+      4,
+      1,
+      2,
+      1,
+      2,
+      { { 0, 1 }, { 2, 3 }, { 0, 1 } },
+      { { 1, 2 }, { 3, -1 }, { 1, 2 } } },
+};
+
+Test(data, batches_of_streams)
+{
+    for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
+        const char *name = batches[i].name;
+        const size_t size = (size_t)(batches[i].batch * batches[i].tokens) * sizeof(int32_t);
+        int32_t x[6], y[6];
+        tp_text *X = digits(batches[i].n);
+        tp_bytes *S = tp_bytes_new(X, TP_TRAIN,
+                                   &(tp_bytes_opts){ .batch = batches[i].batch,
+                                                     .tokens = batches[i].tokens,
+                                                     .all_targets = batches[i].all });
+        cr_assert(tp_bytes_ok(S), "%s: %s", name, tp_bytes_why(S));
+        cr_expect_eq(tp_bytes_steps(S), batches[i].steps, "%s", name);
+        for (int step = 0; step < 3; step++) {
+            cr_expect_eq(tp_bytes_position(S), step, "%s", name);
+            cr_expect(tp_bytes_next_host(S, x, y), "%s", name);
+            cr_expect_arr_eq(x, batches[i].x[step], size, "%s: step %d", name, step);
+            cr_expect_arr_eq(y, batches[i].y[step], size, "%s: targets of step %d", name, step);
+        }
+        tp_bytes_seek(S, 1);
+        tp_bytes_next_host(S, x, y);
+        cr_expect_arr_eq(x, batches[i].x[1], size, "%s: after a seek", name);
+        tp_bytes_seek(S, batches[i].steps * 1000000007LL);
+        tp_bytes_next_host(S, x, y);
+        cr_expect_arr_eq(x, batches[i].x[0], size, "%s: after a long seek", name);
+        tp_bytes_free(S);
+        tp_text_close(X);
+    }
+}
+
+Test(data, batches_on_a_tape)
+{
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2 });
+    tp_tape *T = tp_tape_new(D, NULL);
+    tp_text *X = digits(20);
+    tp_bytes *S =
+        tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ .batch = 2, .tokens = 3, .all_targets = true });
+    tp_tensor x, y;
+    int32_t got[6];
+    tp_bytes_next(S, T, &x, &y);
+    cr_expect(tp_dim(x, 0) == 2 && tp_dim(x, 1) == 3 && tp_dtype_of(y) == TP_I32);
+    cr_expect(tp_read(T, x, got, sizeof got), "%s", tp_why(T));
+    cr_expect_arr_eq(got, batches[1].x[0], sizeof got);
+    cr_expect(tp_read(T, y, got, sizeof got), "%s", tp_why(T));
+    cr_expect_arr_eq(got, batches[1].y[0], sizeof got);
+    tp_bytes_free(S);
+    S = tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ .batch = 0, .tokens = 3 });
+    tp_bytes_next(S, T, &x, &y);
+    cr_expect(strstr(tp_why(T), "batches: 0 streams of 3 tokens are out of range"), "%s",
+              tp_why(T));
+    tp_bytes_free(S);
+    tp_text_close(X);
+    tp_tape_free(T);
+    tp_device_close(D);
+}
+
+Test(data, batch_errors)
+{
+    static const struct {
+        int n;
+        int64_t batch, tokens;
+        const char *why;
+    } bad[] = {
+        { 20, 0, 3, "batches: 0 streams of 3 tokens are out of range" },
+        { 20, 1, 0, "batches: 1 streams of 0 tokens are out of range" },
+        { 20, INT64_MAX, 2, "batches: 9223372036854775807 streams of 2 tokens are out of range" },
+        { 20, 3, 10,
+          "batches: the training text has 20 tokens, too few for 3 streams of 10: give a longer "
+          "text, fewer streams or shorter segments" },
+        { 1, 1, 1,
+          "batches: the training text has 1 tokens, too few for 1 streams of 1: give a longer "
+          "text, fewer streams or shorter segments" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        int32_t x[4], y[4];
+        tp_text *X = digits(bad[i].n);
+        tp_bytes *S = tp_bytes_new(
+            X, TP_TRAIN, &(tp_bytes_opts){ .batch = bad[i].batch, .tokens = bad[i].tokens });
+        cr_expect_str_eq(tp_bytes_why(S), bad[i].why);
+        cr_expect_not(tp_bytes_next_host(S, x, y));
+        tp_bytes_free(S);
+        tp_text_close(X);
+    }
+    tp_text *X = tp_text_from(NULL, 0, NULL);
+    tp_bytes *S = tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ .batch = 1, .tokens = 1 });
+    cr_expect_str_eq(tp_bytes_why(S), "text in memory: is empty", "a failed text's reason is kept");
+    tp_bytes_free(S);
+    tp_text_close(X);
+}
