@@ -1,0 +1,135 @@
+/* cpu_linear.c - Y = act(Z), Z = X W^T + b, and its gradient.
+ *
+ *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
+ *
+ * Bias and activation are applied to each tile of the product by the thread that made it, while it
+ * is in cache. Hidden output: Z for the GELUs, one byte an element (Z > 0) for ReLU, nothing else.
+ */
+#ifndef real
+
+#include "tensor/kernel.h"
+#include "tensor/linalg.h"
+
+#define TP_FILE "tensor/cpu/cpu_linear.c"
+#include "tensor/cpu/cpu_each_real.h"
+TP_CPU_KERNEL(linear_fwd)
+TP_CPU_KERNEL(linear_bwd)
+
+#else
+
+#include "tensor/cpu/activation.h"
+#include "tensor/row_blocks.h"
+
+static tp_act R(act_of)(const tp_call *c)
+{
+    return ((const tp__linear_attr *)c->attr)->act;
+}
+
+/* Bias and activation of the n elements from column j on, which begin at element `at` of Z. */
+static void R(finish_row)(const tp_call *c, int64_t at, int64_t j, int64_t n)
+{
+    const tp_act act = R(act_of)(c);
+    const real *b = c->x[2].data;
+    real *y = (real *)c->y[0].data + at;
+    real *z = tp__keeps_z(act) ? (real *)c->y[1].data + at : y;
+    if (b)
+        for (int64_t i = 0; i < n; i++) z[i] += b[j + i];
+    if (act == TP_ACT_RELU) {
+        uint8_t *positive = (uint8_t *)c->y[1].data + at;
+        for (int64_t i = 0; i < n; i++) positive[i] = z[i] > 0;
+        for (int64_t i = 0; i < n; i++) y[i] = R(tp__relu)(z[i]);
+    } else if (act == TP_ACT_GELU) {
+        for (int64_t i = 0; i < n; i++) y[i] = R(tp__gelu)(z[i]);
+    } else if (act == TP_ACT_QUICK_GELU) {
+        for (int64_t i = 0; i < n; i++) y[i] = R(tp__quick_gelu)(z[i]);
+    }
+}
+
+static void R(finish_tile)(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n)
+{
+    const tp_call *c = ctx;
+    const int64_t N = c->x[1].dim[0];
+    for (int64_t r = i; r < i + m; r++) R(finish_row)(c, r * N + j, j, n);
+}
+
+static int64_t R(rows_of)(const tp_call *c)
+{
+    const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
+    return N > 0 ? c->y[0].numel / N : K > 0 ? c->x[0].numel / K : 0;
+}
+
+static tp_code R(linear_fwd)(const tp_call *c)
+{
+    const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
+    /* clang-format off */
+    tp__gemm_batch(c->dev, &(tp_gemm){
+        .dtype = REAL, .m = R(rows_of)(c), .n = N, .k = K, .alpha = 1.0, .batch = 1,
+        .a = c->x[0].data, .lda = K,
+        .b = c->x[1].data, .ldb = K, .tb = true,
+        .c = c->y[tp__keeps_z(R(act_of)(c))].data, .ldc = N,
+        .done = R(finish_tile), .ctx = c });
+    /* clang-format on */
+    return TP_OK;
+}
+
+/* c->work: dZ [rows,N] if there is an activation, then the partial sums of db [blocks,N]. */
+static real *R(dz_of)(const tp_call *c)
+{
+    return R(act_of)(c) == TP_ACT_NONE ? c->dy[0].data : c->work;
+}
+
+static real *R(db_parts)(const tp_call *c)
+{
+    return (real *)c->work + (R(act_of)(c) == TP_ACT_NONE ? 0 : c->dy[0].numel);
+}
+
+static void R(dz_row)(const tp_call *c, int64_t at, int64_t n)
+{
+    const real *dy = (const real *)c->dy[0].data + at;
+    real *dz = R(dz_of)(c) + at;
+    if (R(act_of)(c) == TP_ACT_RELU) {
+        const uint8_t *positive = (const uint8_t *)c->y[1].data + at;
+        for (int64_t i = 0; i < n; i++) dz[i] = positive[i] ? dy[i] : 0;
+    } else if (R(act_of)(c) == TP_ACT_GELU) {
+        const real *z = (const real *)c->y[1].data + at;
+        for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * R(tp__gelu_grad)(z[i]);
+    } else if (R(act_of)(c) == TP_ACT_QUICK_GELU) {
+        const real *z = (const real *)c->y[1].data + at;
+        for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * R(tp__quick_gelu_grad)(z[i]);
+    }
+}
+
+static void R(dz_blocks)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const int64_t N = c->x[1].dim[0], rows = R(rows_of)(c), size = tp__block_rows(rows);
+    (void)thread;
+    for (int64_t k = begin; k < end; k++) {
+        real *part = c->dx[2].data ? R(db_parts)(c) + k * N : NULL;
+        if (part) memset(part, 0, (size_t)N * sizeof *part);
+        for (int64_t r = k * size; r < rows && r < (k + 1) * size; r++) {
+            const real *dz = R(dz_of)(c) + r * N;
+            R(dz_row)(c, r * N, N);
+            if (part)
+                for (int64_t i = 0; i < N; i++) part[i] += dz[i];
+        }
+    }
+}
+
+static tp_code R(linear_bwd)(const tp_call *c)
+{
+    const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1], rows = R(rows_of)(c);
+    const int64_t blocks = tp__row_blocks(rows);
+    const real *dz = R(dz_of)(c);
+    if (c->dx[2].data || R(act_of)(c) != TP_ACT_NONE) tp__for(c, blocks, 1, R(dz_blocks));
+    if (c->dx[0].data)
+        tp__gemm_parallel(c->dev, REAL, false, false, rows, K, N, 1.0, dz, N, c->x[1].data, K,
+                          c->add & 1u, c->dx[0].data, K);
+    if (c->dx[1].data)
+        tp__gemm_parallel(c->dev, REAL, true, false, N, K, rows, 1.0, dz, N, c->x[0].data, K,
+                          c->add >> 1 & 1u, c->dx[1].data, K);
+    if (c->dx[2].data)
+        R(tp__add_blocks)(c->dx[2].data, c->add >> 2 & 1u, N, R(db_parts)(c), blocks, N);
+    return TP_OK;
+}
+
+#endif

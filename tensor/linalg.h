@@ -1,0 +1,21 @@
+/* linalg.h - what matmul and linear share with their kernels. */
+#ifndef TP_LINALG_H
+#define TP_LINALG_H
+
+#include <tapegrad/ops.h>
+
+typedef struct tp__matmul_attr {
+    bool ta, tb; /* the last two axes of that operand are transposed */
+} tp__matmul_attr;
+
+typedef struct tp__linear_attr {
+    tp_act act;
+} tp__linear_attr;
+
+/* Does backward need the pre-activation itself? */
+static inline bool tp__keeps_z(tp_act act)
+{
+    return act == TP_ACT_GELU || act == TP_ACT_QUICK_GELU;
+}
+
+#endif
