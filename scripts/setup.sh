@@ -1,0 +1,70 @@
+# setup.sh - sourced by the other scripts: finds or installs what a build needs, configures, builds.
+#
+#   need WHAT:PACKAGE ...    installs the Debian packages whose tool, library or file is missing
+#   configure PRESET ...     makes build/PRESET ready; further arguments go to CMake
+#   build PRESET TARGET ...  builds; quick when there is nothing to do
+set -euo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() { printf '%s\n' "$*" >&2; }
+die() {
+    say "$*"
+    exit 1
+}
+
+have() {
+    case $1 in
+    pc-*) pkg-config --exists "${1#pc-}" 2>/dev/null ;;
+    file-*) [ -e "${1#file-}" ] ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+    esac
+}
+
+# One entry: what to look for, a colon, the package that brings it.
+need() {
+    local missing="" entry
+    for entry in "$@"; do
+        have "${entry%%:*}" || missing="$missing ${entry#*:}"
+    done
+    [ -z "$missing" ] && return
+    local as=""
+    if [ "$(id -u)" != 0 ]; then
+        command -v sudo >/dev/null 2>&1 || die "These packages are missing:$missing. Ask an administrator to run: apt-get install$missing"
+        as=sudo
+    fi
+    command -v apt-get >/dev/null 2>&1 || die "These packages are missing:$missing. This system has no apt-get; install them with its own package manager, then run this again."
+    say "Installing$missing"
+    { $as apt-get update -qq && $as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing; } >/tmp/tapegrad-apt.$$ 2>&1 || {
+        tail -n 3 /tmp/tapegrad-apt.$$ >&2
+        rm -f /tmp/tapegrad-apt.$$
+        die "Could not install$missing. Is the network reachable? Install them by hand, then run this again."
+    }
+    rm -f /tmp/tapegrad-apt.$$
+}
+
+BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libarchive:libarchive-dev git:git"
+TEST_NEEDS="pc-criterion:libcriterion-dev"
+PLOT_NEEDS="gnuplot:gnuplot-nox"
+
+# A build folder build/PRESET; further arguments are CMake's.
+configure() {
+    local preset=$1 log=/tmp/tapegrad-cmake.$$
+    shift
+    cd "$ROOT"
+    cmake --preset "$preset" -G Ninja "$@" >"$log" 2>&1 || {
+        cat "$log" >&2
+        rm -f "$log"
+        die "The build could not be configured; the lines above say why."
+    }
+    rm -f "$log"
+}
+
+configured() { [ -f "$ROOT/build/$1/build.ninja" ]; }
+
+# Builds the named targets, or everything.
+build() {
+    local preset=$1
+    shift
+    cd "$ROOT"
+    cmake --build --preset "$preset" ${1+--target "$@"}
+}

@@ -1,0 +1,113 @@
+/* test_layers.c - the tree keeps its own rules: who includes whom, unique file names, sizes, what
+ * the library must never call, and that an installed copy serves a consumer by CMake and by
+ * pkg-config. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The lines that a shell command prints in the source folder; prints them if there are any. */
+static int lines(const char *command)
+{
+    char full[4096], line[512];
+    int n = 0;
+    snprintf(full, sizeof full, "cd '%s' && { %s ; }", TP_SOURCE_DIR, command);
+    FILE *p = popen(full, "r");
+    cr_assert(p);
+    while (fgets(line, sizeof line, p)) {
+        if (n++ < 20) fprintf(stderr, "  %s", line);
+    }
+    pclose(p);
+    return n;
+}
+
+Test(layers, includes)
+{
+    const struct {
+        const char *rule, *folders, *forbidden;
+    } rules[] = {
+        { "tensor knows nothing of gradients", "tensor", "\"(autograd|nn|models|data|cuda)/" },
+        { "autograd does not look right", "autograd", "\"(nn|models|data|cuda)/" },
+        { "nn does not look right", "nn", "\"(models|data|cuda)/" },
+        { "models, data and programs use public headers", "models data examples bench tools",
+          "\"(tensor|autograd|nn|cuda)/" },
+        { "cblas.h is included by blas.c alone", "autograd nn models data examples tools bench",
+          "cblas.h" },
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        char command[512];
+        snprintf(command, sizeof command, "grep -rnE '#include .*%s' --include='*.[ch]' %s",
+                 rules[i].forbidden, rules[i].folders);
+        cr_expect_eq(lines(command), 0, "%s", rules[i].rule);
+    }
+    cr_expect_eq(lines("grep -rln 'cblas.h' tensor | grep -v 'tensor/cpu/blas.c'"), 0, "cblas.h");
+    cr_expect_eq(
+        lines("grep -rlnE '#pragma omp (parallel|for)|<omp.h>' --include='*.[ch]' . | grep -v "
+              "-e './build/' -e tensor/parallel.c -e tests/test_layers.c"),
+        0, "OpenMP threads are started in parallel.c only");
+}
+
+Test(layers, the_library_never_ends_the_process_nor_prints)
+{
+    cr_expect_eq(lines("grep -rnwE '(abort|exit|_exit|assert|printf|puts|perror) *\\(' "
+                       "--include='*.[ch]' tensor autograd nn models data include | "
+                       "grep -vE 'TP_PRINTF|format\\(printf'"),
+                 0, "no abort, exit, assert or printing");
+    cr_expect_eq(lines("grep -rnw getenv --include='*.[ch]' tensor autograd nn models data"), 0,
+                 "no environment variables");
+}
+
+Test(layers, files)
+{
+    cr_expect_eq(lines("git ls-files '*.c' '*.h' | xargs -n1 basename | sort | uniq -d"), 0,
+                 "file names are unique in the tree");
+    cr_expect_eq(lines("git ls-files '*.c' '*.h' '*.sh' '*.cmake' | xargs wc -l | "
+                       "awk '$2 != \"total\" && $1 > 800'"),
+                 0, "no file above 800 lines");
+    cr_expect_eq(
+        lines("git ls-files '*.c' '*.h' | while read f; do head -c 2 $f | grep -q '/\\*' || "
+              "echo $f; done"),
+        0, "every file begins with a comment");
+}
+
+static int run(const char *command)
+{
+    return system(command);
+}
+
+Test(layers, exported_symbols, .timeout = 600)
+{
+    char command[2048];
+    snprintf(command, sizeof command,
+             "cd '%s' && cmake -S . -B '%s/shared' -G Ninja -DBUILD_SHARED_LIBS=ON "
+             "-DTAPEGRAD_TESTS=OFF -DTAPEGRAD_EXAMPLES=OFF -DTAPEGRAD_BENCH=OFF "
+             "-DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX='%s/consumer/prefix' >/dev/null && "
+             "cmake --build '%s/shared' >/dev/null && cmake --install '%s/shared' >/dev/null",
+             TP_SOURCE_DIR, TP_BUILD_DIR, TP_BUILD_DIR, TP_BUILD_DIR, TP_BUILD_DIR);
+    cr_assert_eq(run(command), 0, "the shared build installs");
+    snprintf(command, sizeof command,
+             "nm -D --defined-only '%s'/shared/lib*.so | awk 'NF==3 {print $3}' | "
+             "grep -vE '^tp_[a-z]' ",
+             TP_BUILD_DIR);
+    cr_expect_eq(lines(command), 0, "only tp_ names are exported");
+    snprintf(command, sizeof command,
+             "nm -D --defined-only '%s'/shared/lib*.so | awk 'NF==3 {print $3}' | "
+             "grep -E '^tp_(_|cpu_|op_)' ",
+             TP_BUILD_DIR);
+    cr_expect_eq(lines(command), 0, "no internal names are exported");
+
+    /* a consumer by CMake and one by pkg-config, against that installation */
+    snprintf(command, sizeof command,
+             "cmake -S '%s/tests/consumer' -B '%s/consumer/build' -G Ninja "
+             "-DCMAKE_PREFIX_PATH='%s/consumer/prefix' >/dev/null && "
+             "cmake --build '%s/consumer/build' >/dev/null && '%s/consumer/build/consumer'",
+             TP_SOURCE_DIR, TP_BUILD_DIR, TP_BUILD_DIR, TP_BUILD_DIR, TP_BUILD_DIR);
+    cr_expect_eq(run(command), 0, "a consumer builds with find_package");
+    snprintf(command, sizeof command,
+             "cd '%s/consumer' && PKG_CONFIG_PATH=$(dirname $(find prefix -name tapegrad.pc)) && "
+             "export PKG_CONFIG_PATH && cc -std=c17 '%s/tests/consumer/main.c' -o by_pkg_config "
+             "$(pkg-config --cflags --libs tapegrad) -Wl,-rpath,$(dirname $PKG_CONFIG_PATH) && "
+             "./by_pkg_config",
+             TP_BUILD_DIR, TP_SOURCE_DIR);
+    cr_expect_eq(run(command), 0, "a consumer builds with pkg-config");
+}
