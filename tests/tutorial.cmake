@@ -1,0 +1,11 @@
+# The programs of docs/tutorial.md, cut out of it, are built and run as tests.
+set(TUTORIAL ${PROJECT_SOURCE_DIR}/docs/tutorial.md)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${TUTORIAL})
+execute_process(COMMAND awk -v out=${CMAKE_CURRENT_BINARY_DIR}
+  "/^```c$/ { n++; on = 1; file = out \"/tutorial_\" n \".c\"; printf \"\" > file; next }
+   /^```$/ { on = 0 } on { print > file } END { print n }" ${TUTORIAL}
+  OUTPUT_VARIABLE programs OUTPUT_STRIP_TRAILING_WHITESPACE)
+foreach(i RANGE 1 ${programs})
+  tp_program(tutorial_${i} ${CMAKE_CURRENT_BINARY_DIR}/tutorial_${i}.c)
+  add_test(NAME tutorial_${i} COMMAND tutorial_${i} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+endforeach()
