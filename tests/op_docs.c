@@ -1,0 +1,68 @@
+/* op_docs.c - writes docs/ops.md from the table of ops, or checks that the file is up to date.
+ *
+ *     op_docs                prints it
+ *     op_docs --check FILE   exit status 1 if FILE differs */
+#include <stdio.h>
+#include <string.h>
+#include <tapegrad/op.h>
+
+extern const tp_op *const tp_op_table[];
+
+#define SIZE (1 << 16)
+
+static void count(char *text, const char *what, int n)
+{
+    char *end = text + strlen(text);
+    if (n < 0)
+        sprintf(end, "any number of %ss", what);
+    else
+        sprintf(end, "%d %s%s", n, what, n == 1 ? "" : "s");
+}
+
+static void describe(char *text, const tp_op *op)
+{
+    sprintf(text + strlen(text), "| `%s` | %s | ", op->name, op->doc ? op->doc : "");
+    count(text, "input", op->nx);
+    strcat(text, ", ");
+    count(text, "output", op->ny);
+    strcat(text, " |");
+    const struct {
+        unsigned flag;
+        const char *text;
+    } notes[] = {
+        { TP_RANDOM, " random" },
+        { TP_NOT_DIFFERENTIABLE, " no gradient" },
+        { TP_COMPUTES, " compute dtype" },
+        { TP_ACCUMULATES, " adds" },
+    };
+    for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
+        if (op->flags & notes[i].flag) strcat(text, notes[i].text);
+    strcat(text, " |\n");
+}
+
+static int check(const char *text, const char *file)
+{
+    static char old[SIZE];
+    FILE *f = fopen(file, "rb");
+    const size_t n = f ? fread(old, 1, sizeof old - 1, f) : 0;
+    if (f) fclose(f);
+    old[n] = 0;
+    if (strcmp(old, text) == 0) return 0;
+    fprintf(stderr, "%s is not up to date: run op_docs > docs/ops.md\n", file);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    static char text[SIZE];
+    strcpy(text,
+           "# Ops\n\n"
+           "Made from the op table by `op_docs`. Prototypes and shapes: `include/tapegrad/ops.h`.\n"
+           "Outputs count hidden ones, which only backward reads. *compute dtype*: inputs are\n"
+           "brought to the tape's; *adds*: backward can add to a gradient, which saves a pass.\n\n"
+           "| op | what | inputs, outputs | notes |\n|---|---|---|---|\n");
+    for (const tp_op *const *op = tp_op_table; *op; op++) describe(text, *op);
+    if (argc == 3 && strcmp(argv[1], "--check") == 0) return check(text, argv[2]);
+    fputs(text, stdout);
+    return 0;
+}
