@@ -23,6 +23,24 @@ static inline tp_code tp__like_x(tp_infer *q)
     return TP_OK;
 }
 
+/* Fails unless every input that was given is floating. */
+static inline tp_code tp__expect_float(tp_infer *q)
+{
+    for (int i = 0; i < q->nx; i++)
+        if (!tp_absent(&q->x[i]) && !tp_is_float(q->x[i].dtype))
+            return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
+    return TP_OK;
+}
+
+/* Fails unless the inputs from the second on are [n] or absent; names[i] is input i's. */
+static inline tp_code tp__expect_vectors(tp_infer *q, const char *const *names, int64_t n)
+{
+    for (int i = 1; i < q->nx; i++)
+        if (!tp_absent(&q->x[i]) && (q->x[i].ndim != 1 || q->x[i].dim[0] != n))
+            return tp_fail(q, TP_E_SHAPE, "%s must be [%lld]", names[i], (long long)n);
+    return TP_OK;
+}
+
 /* The dtype of sums over data of dtype dt: f32 for bf16. */
 static inline tp_dtype tp__sum_dtype(tp_dtype dt)
 {

@@ -14,9 +14,7 @@ static tp_code linear_shape(tp_infer *q)
 
     if (act < TP_ACT_NONE || act > TP_ACT_QUICK_GELU)
         return tp_fail(q, TP_E_VALUE, "unknown activation %d", (int)act);
-    if (!tp_is_float(x->dtype) || !tp_is_float(w->dtype) ||
-        (!tp_absent(b) && !tp_is_float(b->dtype)))
-        return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
+    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (w->ndim != 2) return tp_fail(q, TP_E_SHAPE, "w must be [outputs,inputs]");
     if (x->ndim < 1) return tp_fail(q, TP_E_SHAPE, "x needs one axis or more");
     if (x->dim[x->ndim - 1] != w->dim[1])

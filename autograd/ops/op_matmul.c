@@ -13,8 +13,7 @@ static tp_code matmul_shape(tp_infer *q)
     const tp_view *a = &q->x[0], *b = &q->x[1];
     const int na = a->ndim, nb = b->ndim;
 
-    if (!tp_is_float(a->dtype) || !tp_is_float(b->dtype))
-        return tp_fail(q, TP_E_DTYPE, "operands must be floating point");
+    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (na < 2 || nb < 2) return tp_fail(q, TP_E_SHAPE, "operands need two axes or more");
     for (int i = 0; i < na || i < nb; i++)
         if ((i < na && a->dim[i] > INT32_MAX) || (i < nb && b->dim[i] > INT32_MAX))

@@ -1,0 +1,45 @@
+/* rownorm.h - what layer norm and RMS norm share: shape rule, scratch, kernels. */
+#ifndef TP_ROWNORM_H
+#define TP_ROWNORM_H
+
+#include <math.h>
+
+#include "autograd/ops/op_inner.h"
+#include "tensor/norms.h"
+#include "tensor/row_blocks.h"
+
+TP_KERNEL(rownorm_fwd);
+TP_KERNEL(rownorm_bwd);
+
+/* x [...,C], w [C], b [C]; the hidden output holds two numbers a row. */
+static inline tp_code tp__rownorm_shape(tp_infer *q)
+{
+    static const char *const names[] = { "x", "w", "b" };
+    const double eps = ((const tp__rownorm_attr *)q->attr)->eps;
+    const tp_view *x = &q->x[0];
+    const int64_t n = x->ndim > 0 ? x->dim[x->ndim - 1] : 0;
+
+    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
+    if (x->ndim < 1) return tp_fail(q, TP_E_SHAPE, "x needs one axis or more");
+    if (tp__expect_vectors(q, names, n) != TP_OK) return TP_E_SHAPE;
+    if (!(eps >= 0.0 && eps < INFINITY)) return tp_fail(q, TP_E_VALUE, "eps must be 0 or more");
+    q->y[0] = *x;
+    q->y[1] = (tp_view){ .dtype = tp__sum_dtype(x->dtype), .ndim = 2 };
+    q->y[1].dim[0] = n > 0 ? x->numel / n : 0;
+    q->y[1].dim[1] = 2;
+    return TP_OK;
+}
+
+/* Backward: for each block of rows its sums for dw and db. */
+static inline size_t tp__rownorm_work(const tp_infer *q, int threads)
+{
+    const tp_view *stats = &q->y[1];
+    (void)threads;
+    bool params = false;
+    for (int i = 1; i < q->nx; i++) params |= !tp_absent(&q->x[i]);
+    if (!q->backward || !params) return 0;
+    const int64_t n = q->x[0].dim[q->x[0].ndim - 1];
+    return (size_t)(tp__row_blocks(stats->dim[0]) * 2 * n) * tp_dtype_size(stats->dtype);
+}
+
+#endif

@@ -1,0 +1,16 @@
+/* norms.h - what the normalisations share with their kernels: attributes. */
+#ifndef TP_NORMS_H
+#define TP_NORMS_H
+
+#include <stdbool.h>
+
+typedef struct tp__rownorm_attr {
+    double eps;
+    bool centre; /* layer norm; RMS norm does not subtract the mean */
+} tp__rownorm_attr;
+
+typedef struct tp__batchnorm_attr {
+    double momentum, eps;
+} tp__batchnorm_attr;
+
+#endif
