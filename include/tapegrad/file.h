@@ -18,7 +18,7 @@ typedef struct tp_file_tensor {
     const char *stored; /* "F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL", ... */
     tp_shape shape;
     int64_t numel;
-    size_t bytes;
+    size_t offset, bytes; /* of its stored form in the data of the file */
 } tp_file_tensor;
 
 /* Opens and checks a safetensors file: header length, JSON, names (no duplicates), dtypes, shapes,
@@ -33,7 +33,10 @@ TP_API const char *tp_file_path(const tp_file *F);
 TP_API int tp_file_count(const tp_file *F);                       /* tensors, by offset     */
 TP_API const tp_file_tensor *tp_file_at(const tp_file *F, int i); /* NULL outside the range */
 TP_API const tp_file_tensor *tp_file_find(const tp_file *F, const char *name);
-TP_API const void *tp_file_data(const tp_file *F, const tp_file_tensor *t); /* stored bytes     */
+
+/* The stored bytes of a tensor of F. They may lie at any address: copy them before use as numbers.
+ */
+TP_API const void *tp_file_data(const tp_file *F, const tp_file_tensor *t);
 
 /* The string metadata. at: i-th pair, false at the end. */
 TP_API const char *tp_file_meta(const tp_file *F, const char *key); /* NULL if absent */
@@ -44,11 +47,18 @@ TP_API bool tp_file_meta_at(const tp_file *F, int i, const char **key, const cha
 TP_API bool tp_file_int(tp_file *F, const char *key, int64_t *x);
 TP_API bool tp_file_num(tp_file *F, const char *key, double *x);
 
-/* Copies a tensor to host (numel elements of dt). Floating dtypes convert among each other and
- * integers (BOOL too) among each other, with a range check; anything else fails F. */
+/* Copies a tensor to host (numel elements of dt). F16, BF16, F32 and F64 convert among each other,
+ * integers and BOOL (0 or 1) among each other with a range check; anything else fails F, and so
+ * does t == NULL (a name that tp_file_find did not find). */
 TP_API bool tp_file_read(tp_file *F, const tp_file_tensor *t, tp_dtype dt, void *host);
 
-/* A writer collects tensors (host memory, borrowed until commit) and metadata. Never NULL. */
+/* The same for elements first to first+n-1 in row-major order: large tensors piece by piece. */
+TP_API bool tp_file_read_part(tp_file *F, const tp_file_tensor *t, int64_t first, int64_t n,
+                              tp_dtype dt, void *host);
+
+/* A writer collects tensors (host memory, borrowed until commit) and metadata. Never NULL. Like
+ * other objects it keeps its first error; a name or key given twice is one. In the file tensors are
+ * ordered by the size of their elements, so that all are aligned, and then as they were added. */
 TP_API tp_writer *tp_writer_new(const char *path);
 TP_API void tp_writer_meta(tp_writer *W, const char *key, const char *value);
 TP_API void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value);
@@ -59,7 +69,9 @@ TP_API void tp_writer_add(tp_writer *W, const char *name, tp_dtype dt, tp_shape 
                           bool copy);
 
 /* Writes path.tmp-PID, syncs it, renames it over path and syncs the folder. On any error the former
- * file is untouched, the temporary one removed, and tp_writer_why says what and where. */
+ * file is untouched, the temporary one removed, and tp_writer_why says what and where (only where
+ * syncing the folder fails, the new file is in place, and the text says so). Once only: the writer
+ * is to be freed afterwards. Synchronises if values of a device were added. */
 TP_API bool tp_writer_commit(tp_writer *W);
 TP_API bool tp_writer_ok(const tp_writer *W);
 TP_API const char *tp_writer_why(const tp_writer *W);

@@ -1,0 +1,361 @@
+/* file.c - opening safetensors files: every length, name, dtype, shape and offset of the header is
+ * checked before anything of the file is used, so that a damaged or hostile file is an error text,
+ * never a read outside the map. Layout: file_inner.h.
+ *
+ * The file is mapped, its data read on demand; a writer that renames a new file over the path (as
+ * ours does) leaves the mapped one whole. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tensor/file_inner.h"
+
+#define AGAIN "; the file is damaged: copy, download or write it again"
+#define OTHER "; this is no safetensors file, or its beginning is damaged"
+
+struct tp_file {
+    tp_err err;
+    char *path;
+    unsigned char *map;
+    const unsigned char *data; /* first byte after the header */
+    size_t size, data_size;
+    json_t *root, *meta; /* names and metadata are strings of these */
+    int n;
+    tp_file_tensor *at, **by_name;
+};
+
+static tp_file no_memory = {
+    .err = { TP_E_MEMORY, "file: out of memory for the file object itself" },
+};
+
+void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...)
+{
+    if (F->err.code != TP_OK) return;
+    char text[TP_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    tp__err(&F->err, code, "%.1000s: %s", F->path, text);
+}
+
+#define bad(F, ...) tp__file_fail(F, TP_E_IO, __VA_ARGS__)
+
+/* ---- the file as bytes ---- */
+
+static void map_file(tp_file *F)
+{
+    struct stat st;
+    const int fd = open(F->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
+    if (fd < 0) {
+        bad(F, "cannot be opened (%s); check the path and its permissions", strerror(errno));
+        return;
+    }
+    if (fstat(fd, &st) != 0)
+        bad(F, "cannot be examined (%s)", strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        bad(F, "is not a regular file; give the path of a safetensors file");
+    else if (st.st_size < 8)
+        bad(F, "has %lld bytes, too few for the 8 of the header length" AGAIN,
+            (long long)st.st_size);
+    else {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED)
+            bad(F, "cannot be mapped into memory (%s)", strerror(errno));
+        else {
+            F->map = p;
+            F->size = (size_t)st.st_size;
+        }
+    }
+    close(fd);
+}
+
+/* The JSON text: its length, or 0 with F failed. */
+static size_t header_length(tp_file *F)
+{
+    uint64_t n;
+    memcpy(&n, F->map, sizeof n);
+    if (n == 0)
+        bad(F, "the header length (bytes 0 to 7) is 0" OTHER);
+    else if (n > F->size - 8)
+        bad(F, "the header length (bytes 0 to 7) is %llu, but only %llu bytes follow" OTHER,
+            (unsigned long long)n, (unsigned long long)(F->size - 8));
+    else if (n > TP_FILE_HEADER_MAX)
+        bad(F, "the header length (bytes 0 to 7) is %llu, more than the %d allowed" OTHER,
+            (unsigned long long)n, TP_FILE_HEADER_MAX);
+    else if (F->map[8] != '{')
+        bad(F, "the header does not begin with '{' but with byte 0x%02x, at offset 8" OTHER,
+            F->map[8]);
+    return tp_file_ok(F) ? (size_t)n : 0;
+}
+
+/* ---- the header as JSON ---- */
+
+static void check_meta(tp_file *F)
+{
+    const char *key;
+    json_t *value;
+    if (F->meta && !json_is_object(F->meta)) bad(F, "__metadata__ is not a JSON object" AGAIN);
+    json_object_foreach(F->meta, key, value)
+    {
+        if (!json_is_string(value)) bad(F, "metadata '%.200s' is not a string" AGAIN, key);
+    }
+}
+
+static bool natural(const json_t *j, uint64_t *x)
+{
+    *x = (uint64_t)json_integer_value(j);
+    return json_is_integer(j) && json_integer_value(j) >= 0;
+}
+
+static bool parse_shape(tp_file *F, const json_t *j, tp_file_tensor *t)
+{
+    const size_t n = json_array_size(j);
+    if (!json_is_array(j)) {
+        bad(F, "tensor '%.200s' has no shape" AGAIN, t->name);
+        return false;
+    }
+    if (n > TP_MAX_DIMS) {
+        bad(F, "tensor '%.200s' has %zu axes; at most %d are supported", t->name, n, TP_MAX_DIMS);
+        return false;
+    }
+    t->shape.ndim = (int)n;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t dim;
+        if (!natural(json_array_get(j, i), &dim)) {
+            bad(F, "axis %zu of tensor '%.200s' is not a whole number from 0 on" AGAIN, i, t->name);
+            return false;
+        }
+        t->shape.dim[i] = (int64_t)dim;
+    }
+    if (!tp__numel(&t->shape, &t->numel)) {
+        bad(F, "the shape of tensor '%.200s' has more elements than can be counted" AGAIN, t->name);
+        return false;
+    }
+    return true;
+}
+
+static bool parse_offsets(tp_file *F, const json_t *j, size_t element, tp_file_tensor *t)
+{
+    uint64_t begin, end;
+    char shape[256] = "";
+    if (json_array_size(j) != 2 || !natural(json_array_get(j, 0), &begin) ||
+        !natural(json_array_get(j, 1), &end)) {
+        bad(F, "tensor '%.200s' has no pair of data_offsets" AGAIN, t->name);
+        return false;
+    }
+    if (begin > end || end > F->data_size) {
+        bad(F, "tensor '%.200s' lies at offsets %llu to %llu of %llu bytes of data%s", t->name,
+            (unsigned long long)begin, (unsigned long long)end, (unsigned long long)F->data_size,
+            begin > end ? AGAIN : "; the file is cut off: copy, download or write it again");
+        return false;
+    }
+    t->offset = (size_t)begin;
+    if (!tp__size_mul((size_t)t->numel, element, &t->bytes) || t->bytes != (size_t)(end - begin)) {
+        tp__print_shape(shape, sizeof shape, t->shape.ndim, t->shape.dim);
+        bad(F, "tensor '%.200s' is %s%s but its offsets %llu to %llu hold %llu bytes" AGAIN,
+            t->name, t->stored, shape, (unsigned long long)begin, (unsigned long long)end,
+            (unsigned long long)(end - begin));
+        return false;
+    }
+    return true;
+}
+
+static bool parse_tensor(tp_file *F, const char *name, const json_t *j, tp_file_tensor *t)
+{
+    const char *dtype = json_string_value(json_object_get(j, "dtype"));
+    const tp_stored *s = dtype ? tp__stored(dtype) : NULL;
+    *t = (tp_file_tensor){ .name = name, .stored = s ? s->name : NULL };
+    if (!dtype)
+        bad(F, "tensor '%.200s' has no dtype" AGAIN, name);
+    else if (!s)
+        bad(F, "tensor '%.200s' has the unknown dtype '%.32s'; convert it to F32 or BF16", name,
+            dtype);
+    return s && parse_shape(F, json_object_get(j, "shape"), t) &&
+           parse_offsets(F, json_object_get(j, "data_offsets"), s->size, t);
+}
+
+static bool parse_header(tp_file *F, size_t length)
+{
+    json_error_t e;
+    F->root = json_loadb((const char *)F->map + 8, length, JSON_REJECT_DUPLICATES, &e);
+    if (!F->root) {
+        bad(F, "the header is not valid JSON at offset %d: %s" AGAIN, e.position + 8, e.text);
+        return false;
+    }
+    F->meta = json_object_get(F->root, "__metadata__");
+    check_meta(F);
+    const size_t count = json_object_size(F->root) - (F->meta != NULL);
+    F->at = calloc(count + 1, sizeof *F->at);
+    F->by_name = calloc(count + 1, sizeof *F->by_name);
+    if (!F->at || !F->by_name) {
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for the list of %zu tensors", count);
+        return false;
+    }
+    const char *name;
+    json_t *j;
+    json_object_foreach(F->root, name, j)
+    {
+        if (j != F->meta && tp_file_ok(F)) parse_tensor(F, name, j, &F->at[F->n++]);
+    }
+    return tp_file_ok(F);
+}
+
+/* ---- order ---- */
+
+static int by_offset(const void *pa, const void *pb)
+{
+    const tp_file_tensor *a = pa, *b = pb;
+    if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(tp_file_tensor *const *)a)->name, (*(tp_file_tensor *const *)b)->name);
+}
+
+/* Sorts the tensors and checks that they fill the data without gap or overlap. */
+static void check_order(tp_file *F)
+{
+    size_t end = 0;
+    qsort(F->at, (size_t)F->n, sizeof *F->at, by_offset);
+    for (int i = 0; i < F->n; i++) {
+        const tp_file_tensor *t = &F->at[i];
+        if (t->offset < end)
+            bad(F, "tensors '%.200s' and '%.200s' overlap at offset %zu of the data" AGAIN,
+                F->at[i - 1].name, t->name, t->offset);
+        if (t->offset > end)
+            bad(F,
+                "offsets %zu to %zu of the data, before tensor '%.200s', belong to no tensor" AGAIN,
+                end, t->offset, t->name);
+        end = t->offset + t->bytes;
+        F->by_name[i] = &F->at[i];
+    }
+    if (end != F->data_size)
+        bad(F, "offsets %zu to %zu, the end of the data, belong to no tensor" AGAIN, end,
+            F->data_size);
+    qsort(F->by_name, (size_t)F->n, sizeof(tp_file_tensor *), by_name);
+}
+
+/* ---- public ---- */
+
+tp_file *tp_file_open(const char *path)
+{
+    tp_file *F = calloc(1, sizeof *F);
+    char *copy = F ? strdup(path ? path : "") : NULL;
+    if (!copy) {
+        free(F);
+        return &no_memory;
+    }
+    F->path = copy;
+    map_file(F);
+    const size_t header = tp_file_ok(F) ? header_length(F) : 0;
+    if (!header) return F;
+    F->data = F->map + 8 + header;
+    F->data_size = F->size - 8 - header;
+    if (parse_header(F, header)) check_order(F);
+    if (!tp_file_ok(F)) { /* nothing of it may be used */
+        F->n = 0;
+        F->meta = NULL;
+    }
+    return F;
+}
+
+void tp_file_close(tp_file *F)
+{
+    if (!F || F == &no_memory) return;
+    if (F->map) munmap(F->map, F->size);
+    json_decref(F->root);
+    free(F->at);
+    free(F->by_name);
+    free(F->path);
+    free(F);
+}
+
+bool tp_file_ok(const tp_file *F)
+{
+    return F->err.code == TP_OK;
+}
+const char *tp_file_why(const tp_file *F)
+{
+    return F->err.text;
+}
+const char *tp_file_path(const tp_file *F)
+{
+    return F->path ? F->path : "";
+}
+int tp_file_count(const tp_file *F)
+{
+    return F->n;
+}
+
+const tp_file_tensor *tp_file_at(const tp_file *F, int i)
+{
+    return i >= 0 && i < F->n ? &F->at[i] : NULL;
+}
+
+const tp_file_tensor *tp_file_find(const tp_file *F, const char *name)
+{
+    tp_file_tensor key = { .name = name }, *p = &key;
+    if (F->n == 0) return NULL;
+    tp_file_tensor **found = bsearch(&p, F->by_name, (size_t)F->n, sizeof p, by_name);
+    return found ? *found : NULL;
+}
+
+const void *tp_file_data(const tp_file *F, const tp_file_tensor *t)
+{
+    return F->data + t->offset;
+}
+
+const char *tp_file_meta(const tp_file *F, const char *key)
+{
+    return json_string_value(json_object_get(F->meta, key));
+}
+
+bool tp_file_meta_at(const tp_file *F, int i, const char **key, const char **value)
+{
+    void *it = i < 0 ? NULL : json_object_iter(F->meta);
+    while (it && i-- > 0) it = json_object_iter_next(F->meta, it);
+    if (!it) return false;
+    *key = json_object_iter_key(it);
+    *value = json_string_value(json_object_iter_value(it));
+    return true;
+}
+
+/* JSON reads numbers the same in every locale, which strtod does not. */
+static json_t *number(tp_file *F, const char *key, const char *text, const char *what, size_t flags)
+{
+    json_t *j = json_loads(text, JSON_DECODE_ANY | flags, NULL);
+    if (flags ? json_is_real(j) : json_is_integer(j)) return j;
+    json_decref(j);
+    tp__file_fail(F, TP_E_VALUE, "metadata '%.200s' is '%.100s', which is not %s", key, text, what);
+    return NULL;
+}
+
+bool tp_file_int(tp_file *F, const char *key, int64_t *x)
+{
+    const char *text = tp_file_meta(F, key);
+    if (!tp_file_ok(F) || !text) return tp_file_ok(F);
+    json_t *j = number(F, key, text, "one whole number", 0);
+    if (j) *x = json_integer_value(j);
+    json_decref(j);
+    return tp_file_ok(F);
+}
+
+bool tp_file_num(tp_file *F, const char *key, double *x)
+{
+    const char *text = tp_file_meta(F, key);
+    if (!tp_file_ok(F) || !text) return tp_file_ok(F);
+    json_t *j = number(F, key, text, "one finite number", JSON_DECODE_INT_AS_REAL);
+    if (j) *x = json_real_value(j);
+    json_decref(j);
+    return tp_file_ok(F);
+}

@@ -1,0 +1,388 @@
+/* file_write.c - writing safetensors files so that a reader finds the old file or the new one,
+ * whole, whatever happens in between: everything goes to PATH.tmp-PID, which is synced and renamed
+ * over PATH, then the folder is synced. Layout: file_inner.h.
+ *
+ * Tensors are written from where they are; device memory passes through one bounded buffer. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tensor/backend.h"
+#include "tensor/file_inner.h"
+
+#define CHUNK ((size_t)1 << 20)
+
+typedef struct item {
+    char *name;
+    tp_view view;
+    size_t bytes, begin;
+    int order;      /* of being added    */
+    tp_device *dev; /* NULL: host memory */
+    void *own;      /* a copy            */
+} item;
+
+struct tp_writer {
+    tp_err err;
+    char *path;
+    json_t *meta;
+    item *items;
+    int n, cap;
+    bool committed;
+};
+
+static tp_writer no_memory = {
+    .err = { TP_E_MEMORY, "file: out of memory for the writer object itself" },
+};
+
+static void fail(tp_writer *W, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
+static void fail(tp_writer *W, tp_code code, const char *fmt, ...)
+{
+    if (W->err.code != TP_OK) return;
+    char text[TP_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    tp__err(&W->err, code, "%.1000s cannot be written: %s", W->path, text);
+}
+
+static void no_host_memory(tp_writer *W)
+{
+    fail(W, TP_E_MEMORY, "out of host memory");
+}
+
+/* ---- collecting ---- */
+
+tp_writer *tp_writer_new(const char *path)
+{
+    tp_writer *W = calloc(1, sizeof *W);
+    char *copy = W ? strdup(path ? path : "") : NULL;
+    json_t *meta = copy ? json_object() : NULL;
+    if (!meta) {
+        free(copy);
+        free(W);
+        return &no_memory;
+    }
+    W->path = copy;
+    W->meta = meta;
+    return W;
+}
+
+void tp_writer_free(tp_writer *W)
+{
+    if (!W || W == &no_memory) return;
+    for (int i = 0; i < W->n; i++) {
+        free(W->items[i].name);
+        free(W->items[i].own);
+    }
+    free(W->items);
+    json_decref(W->meta);
+    free(W->path);
+    free(W);
+}
+
+bool tp_writer_ok(const tp_writer *W)
+{
+    return W->err.code == TP_OK;
+}
+const char *tp_writer_why(const tp_writer *W)
+{
+    return W->err.text;
+}
+
+void tp__writer_fail(tp_writer *W, const tp_err *e)
+{
+    fail(W, e->code, "%s", e->text);
+}
+
+void tp_writer_meta(tp_writer *W, const char *key, const char *value)
+{
+    if (!tp_writer_ok(W)) return;
+    if (json_object_get(W->meta, key))
+        fail(W, TP_E_VALUE, "metadata '%.200s' is given twice", key);
+    else if (json_object_set_new(W->meta, key, json_string(value)) != 0)
+        fail(W, TP_E_VALUE, "metadata '%.200s' is not UTF-8 text (or memory is exhausted)", key);
+}
+
+void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    tp_writer_meta(W, key, text);
+}
+
+/* The shortest of 15 to 17 digits that gives the same bits again, in the form of JSON. */
+void tp_writer_meta_num(tp_writer *W, const char *key, double value)
+{
+    json_t *j = json_real(value);
+    if (!j) {
+        fail(W, TP_E_VALUE, "metadata '%.200s' is not a finite number", key);
+        return;
+    }
+    bool same = false;
+    for (size_t digits = 15; digits <= 17 && !same; digits++) {
+        char *text = json_dumps(j, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        json_t *back = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+        same = json_real_value(back) == value;
+        if (same) tp_writer_meta(W, key, text);
+        json_decref(back);
+        free(text);
+    }
+    json_decref(j);
+    if (!same) no_host_memory(W);
+}
+
+static bool check(tp_writer *W, const char *name, const tp_shape *s, tp_dtype dt, const void *host)
+{
+    int64_t numel;
+    size_t bytes;
+    json_t *text = json_string(name);
+    if (!text || strcmp(name, "__metadata__") == 0)
+        fail(W, TP_E_VALUE, "'%.200s' cannot be the name of a tensor; use other UTF-8 text", name);
+    else if ((unsigned)dt >= TP_NDTYPES)
+        fail(W, TP_E_DTYPE, "tensor '%.200s' has no valid dtype", name);
+    else if (!tp__numel(s, &numel) || !tp__size_mul((size_t)numel, tp_dtype_size(dt), &bytes))
+        fail(W, TP_E_SHAPE, "tensor '%.200s' has no valid shape", name);
+    else if (!host && numel > 0)
+        fail(W, TP_E_VALUE, "tensor '%.200s' has no data", name);
+    json_decref(text);
+    return tp_writer_ok(W);
+}
+
+/* A new item, or NULL with W failed. */
+static item *add(tp_writer *W, const char *name, const tp_view *v)
+{
+    if (W->n == W->cap) {
+        const int cap = W->cap ? 2 * W->cap : 64;
+        item *p = realloc(W->items, (size_t)cap * sizeof *p);
+        if (!p) {
+            no_host_memory(W);
+            return NULL;
+        }
+        W->items = p;
+        W->cap = cap;
+    }
+    item *t = &W->items[W->n];
+    *t = (item){ .name = strdup(name), .view = *v, .bytes = tp__view_bytes(v), .order = W->n };
+    if (!t->name) {
+        no_host_memory(W);
+        return NULL;
+    }
+    W->n++;
+    return t;
+}
+
+void tp_writer_add(tp_writer *W, const char *name, tp_dtype dt, tp_shape s, const void *host,
+                   bool copy)
+{
+    if (!tp_writer_ok(W) || !check(W, name, &s, dt, host)) return;
+    const tp_view v = tp__view(dt, &s, (void *)host);
+    item *t = add(W, name, &v);
+    if (!t || !copy || t->bytes == 0) return;
+    t->own = malloc(t->bytes);
+    if (!t->own)
+        no_host_memory(W);
+    else
+        t->view.data = memcpy(t->own, host, t->bytes);
+}
+
+void tp__writer_add_device(tp_writer *W, const char *name, tp_device *D, const tp_view *v)
+{
+    const tp_shape s = tp__view_shape(v);
+    if (!tp_writer_ok(W) || !check(W, name, &s, v->dtype, v->data)) return;
+    item *t = add(W, name, v);
+    if (t && D->be->kind != TP_CPU) t->dev = D; /* memory of the CPU is host memory */
+}
+
+/* ---- the header ---- */
+
+static int by_place(const void *pa, const void *pb)
+{
+    const item *a = pa, *b = pb;
+    const size_t ea = tp_dtype_size(a->view.dtype), eb = tp_dtype_size(b->view.dtype);
+    return ea != eb ? (ea < eb ? 1 : -1) : a->order - b->order;
+}
+
+/* Gives every tensor its place: wide elements first, so that all are aligned without gaps. */
+static void place(tp_writer *W)
+{
+    size_t at = 0;
+    if (W->n) qsort(W->items, (size_t)W->n, sizeof *W->items, by_place);
+    for (int i = 0; i < W->n; i++) {
+        W->items[i].begin = at;
+        at += W->items[i].bytes;
+    }
+}
+
+/* NULL without memory. */
+static json_t *describe(const item *t)
+{
+    json_t *shape = json_array();
+    bool ok = shape != NULL;
+    for (int i = 0; ok && i < t->view.ndim; i++)
+        ok = json_array_append_new(shape, json_integer(t->view.dim[i])) == 0;
+    if (!ok) {
+        json_decref(shape);
+        return NULL;
+    }
+    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", tp__stored_as(t->view.dtype)->name, "shape",
+                     shape, "data_offsets", (json_int_t)t->begin,
+                     (json_int_t)(t->begin + t->bytes));
+}
+
+/* The JSON text, or NULL with W failed. */
+static char *header(tp_writer *W)
+{
+    json_t *root = json_object();
+    if (json_object_size(W->meta) && json_object_set(root, "__metadata__", W->meta) != 0)
+        no_host_memory(W);
+    for (int i = 0; i < W->n; i++) {
+        const item *t = &W->items[i];
+        if (json_object_get(root, t->name))
+            fail(W, TP_E_VALUE, "tensor '%.200s' is given twice", t->name);
+        else if (json_object_set_new(root, t->name, describe(t)) != 0)
+            no_host_memory(W);
+    }
+    char *text = tp_writer_ok(W) ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    if (!text)
+        no_host_memory(W);
+    else if (strlen(text) > TP_FILE_HEADER_MAX - 8)
+        fail(W, TP_E_VALUE, "its header would exceed %d bytes; write several files",
+             TP_FILE_HEADER_MAX);
+    return text;
+}
+
+/* ---- the file ---- */
+
+static const char *advice(int error)
+{
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return "make room on the disk";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "make the folder writable or choose another";
+    case ENOENT:
+    case ENOTDIR: return "create the folder first";
+    case EISDIR: return "choose a path that is no folder";
+    default: return "check the disk";
+    }
+}
+
+static void io_failed(tp_writer *W, const char *step, const char *path)
+{
+    const int error = errno;
+    fail(W, TP_E_IO, "%s %.900s failed (%s); %s, the former file is untouched", step, path,
+         strerror(error), advice(error));
+}
+
+static bool put(int fd, const void *data, size_t bytes)
+{
+    for (const char *p = data; bytes > 0;) {
+        const ssize_t n = write(fd, p, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return false;
+        p += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+static bool put_header(int fd, const char *text)
+{
+    static const char blanks[] = "        ";
+    const size_t length = strlen(text), padding = (8 - length % 8) % 8;
+    const uint64_t total = length + padding;
+    return put(fd, &total, sizeof total) && put(fd, text, length) && put(fd, blanks, padding);
+}
+
+static bool put_item(int fd, const item *t, void *buffer)
+{
+    if (!t->dev) return put(fd, t->view.data, t->bytes);
+    bool ok = true;
+    for (size_t at = 0; ok && at < t->bytes; at += CHUNK) {
+        const size_t n = t->bytes - at < CHUNK ? t->bytes - at : CHUNK;
+        t->dev->be->download(t->dev, buffer, (const char *)t->view.data + at, n);
+        ok = put(fd, buffer, n);
+    }
+    return ok;
+}
+
+/* A leftover of a killed process with our number is in the way only of us. */
+static int create(const char *path)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+    const int fd = open(path, flags, 0666);
+    if (fd >= 0 || errno != EEXIST || unlink(path) != 0) return fd;
+    return open(path, flags, 0666);
+}
+
+/* Makes the rename itself durable. Some file systems cannot sync folders and need not. */
+static bool sync_folder(const char *path, char *folder)
+{
+    strcpy(folder, path);
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        strcpy(folder, ".");
+    else
+        slash[slash == folder] = '\0';
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return errno == EACCES;
+    const bool ok = fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP;
+    close(fd);
+    return ok;
+}
+
+static void write_file(tp_writer *W, const char *text, char *temporary, void *buffer)
+{
+    const int fd = create(temporary);
+    if (fd < 0) {
+        io_failed(W, "creating", temporary);
+        return;
+    }
+    bool ok = put_header(fd, text);
+    for (int i = 0; ok && i < W->n; i++) ok = put_item(fd, &W->items[i], buffer);
+    if (!ok)
+        io_failed(W, "writing", temporary);
+    else if (fsync(fd) != 0)
+        io_failed(W, "syncing", temporary);
+    if (close(fd) != 0) io_failed(W, "closing", temporary);
+    if (tp_writer_ok(W) && rename(temporary, W->path) != 0) io_failed(W, "renaming", temporary);
+    if (!tp_writer_ok(W))
+        unlink(temporary);
+    else if (!sync_folder(W->path, temporary))
+        fail(W, TP_E_IO,
+             "syncing folder %.900s failed (%s); the new file is in place, but may not "
+             "survive a power failure",
+             temporary, strerror(errno));
+}
+
+bool tp_writer_commit(tp_writer *W)
+{
+    if (!tp_writer_ok(W)) return false;
+    if (W->committed) {
+        fail(W, TP_E_STATE, "this writer was committed before; make a new one");
+        return false;
+    }
+    W->committed = true;
+    place(W);
+    char *text = header(W);
+    const size_t size = strlen(W->path) + 32;
+    char *temporary = malloc(size);
+    void *buffer = malloc(CHUNK);
+    if (!temporary || !buffer) no_host_memory(W);
+    if (tp_writer_ok(W)) {
+        snprintf(temporary, size, "%s.tmp-%ld", W->path, (long)getpid());
+        write_file(W, text, temporary, buffer);
+    }
+    free(buffer);
+    free(temporary);
+    free(text);
+    return tp_writer_ok(W);
+}
