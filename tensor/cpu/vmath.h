@@ -12,14 +12,17 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float tp__bits_float(uint32_t u)
+/* For what must be inlined into a loop for the loop to vectorise. */
+#define TP_INLINE static inline __attribute__((always_inline))
+
+TP_INLINE float tp__bits_float(uint32_t u)
 {
     float f;
     memcpy(&f, &u, sizeof f);
     return f;
 }
 
-static inline uint32_t tp__float_bits(float f)
+TP_INLINE uint32_t tp__float_bits(float f)
 {
     uint32_t u;
     memcpy(&u, &f, sizeof u);
@@ -28,7 +31,7 @@ static inline uint32_t tp__float_bits(float f)
 
 /* exp(x) = 2^n e^r with |r| <= ln2/2; the factor 2^n in two steps, for subnormal results. The
  * comparisons are written so that NaN passes through. */
-static inline float tp__expf(float x)
+TP_INLINE float tp__expf(float x)
 {
     float z = x < -104.0f ? -104.0f : x; /* e^-104 rounds to 0, e^89 overflows to infinity */
     z = z > 89.0f ? 89.0f : z;
@@ -49,7 +52,7 @@ static inline float tp__expf(float x)
 }
 
 /* log(x) = k ln2 + log(1 + f) with sqrt(1/2) <= 1 + f < sqrt(2). */
-static inline float tp__logf(float x)
+TP_INLINE float tp__logf(float x)
 {
     const uint32_t sqrt_half = 0x3f3504f3u;
     const float tiny = 0x1p-126f;
@@ -73,7 +76,7 @@ static inline float tp__logf(float x)
 }
 
 /* An odd polynomial for |x| < 0.55, beyond it 1 - 2 / (e^(2|x|) + 1). */
-static inline float tp__tanhf(float x)
+TP_INLINE float tp__tanhf(float x)
 {
     const float a = fabsf(x), s = x * x;
     const float large = 1.0f - 2.0f / (tp__expf(2.0f * a) + 1.0f);
@@ -87,7 +90,7 @@ static inline float tp__tanhf(float x)
 }
 
 /* An odd polynomial for |x| < 15/16, beyond it 1 - e^-q(|x|); from 4 on the result is 1. */
-static inline float tp__erff(float x)
+TP_INLINE float tp__erff(float x)
 {
     const float a = fabsf(x), s = x * x;
     float p = -0x1.36ae98p-11f; /* erf(x) / x - 1 */

@@ -1,0 +1,78 @@
+/* broadcast.h - how a smaller operand b lies in a larger one a, for elementwise ops, expand and
+ * sums.
+ *
+ * Axes are aligned right. Neighbouring axes that b has in full, or that all repeat b, are merged;
+ * the last merged axis is the row: n consecutive elements of a that meet either n consecutive
+ * elements of b or a single one. Equal shapes are one row, a trailing vector is one row repeated, a
+ * scalar one element repeated.
+ *
+ * A loop over elements [i, end) of a goes piece by piece, a piece being part of one row:
+ *
+ *     for (tp_piece s = tp__piece(&p, i, end); s.n > 0; s = tp__piece(&p, s.a + s.n, end))
+ *         ... a[s.a + k] meets b[p.one ? s.b : s.b + k], k < s.n ...
+ */
+#ifndef TP_BROADCAST_H
+#define TP_BROADCAST_H
+
+#include <tapegrad/op.h>
+
+/* Some axes in order: item i of `count` lies at tp__axes_at(i). */
+typedef struct tp_axes {
+    int n;
+    int64_t count, dim[TP_MAX_DIMS], stride[TP_MAX_DIMS];
+} tp_axes;
+
+static inline int64_t tp__axes_at(const tp_axes *x, int64_t i)
+{
+    int64_t at = 0;
+    for (int k = x->n - 1; k > 0; k--) {
+        at += i % x->dim[k] * x->stride[k];
+        i /= x->dim[k];
+    }
+    return x->n > 0 ? at + i * x->stride[0] : 0;
+}
+
+typedef struct tp_bcast {
+    int64_t n;     /* elements of a in a row                                  */
+    bool one;      /* a row meets one element of b, not n                     */
+    tp_axes rows;  /* rows of a: where the row of b begins, in elements of b  */
+    tp_axes kept;  /* rows of b: where the first row of a begins that meets it */
+    tp_axes again; /* from that row of a to all others that meet it           */
+} tp_bcast;
+
+/* b must broadcast into a (tp__broadcasts). Only shapes are read. */
+tp_bcast tp__bcast(const tp_view *a, const tp_view *b);
+
+typedef struct tp_piece {
+    int64_t a, b, n;
+} tp_piece;
+
+static inline tp_piece tp__piece(const tp_bcast *p, int64_t i, int64_t end)
+{
+    if (i >= end) return (tp_piece){ .n = 0 };
+    const int64_t row = i / p->n, at = i - row * p->n;
+    const int64_t left = p->n - at, b = tp__axes_at(&p->rows, row);
+    return (tp_piece){ i, p->one ? b : b + at, left < end - i ? left : end - i };
+}
+
+/* How sums over what meets each element of b are cut, by the shapes alone: the `spans` stretches of
+ * a that meet a row of b are summed in `blocks` blocks, whose sums are added in order. */
+typedef struct tp_fold {
+    tp_bcast p;
+    int64_t width;         /* elements of a row that one task sums                   */
+    int64_t pieces;        /* of a row, of `width` elements, the last one shorter    */
+    int64_t spans;         /* stretches of a that meet one row of b (one: pieces count) */
+    int64_t blocks, block; /* blocks of `block` spans; block sums need scratch if blocks > 1 */
+    int64_t nb;            /* elements of b */
+} tp_fold;
+
+tp_fold tp__fold(const tp_view *a, const tp_view *b);
+
+/* Bytes of scratch for sums of data of dtype dt. */
+size_t tp__fold_work(const tp_view *a, const tp_view *b, tp_dtype dt);
+
+/* The view b of x with the sizes of one axis, or of all axes for TP_ALL, replaced by 1: what sums
+ * over that axis broadcast from. */
+tp_view tp__reduced(const tp_view *x, int axis);
+
+#endif

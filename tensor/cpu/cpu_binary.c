@@ -1,0 +1,163 @@
+/* cpu_binary.c - add, sub, mul, div with b broadcast into a: memory-bound loops over pieces of
+ * rows.
+ *
+ *     y = f(a, b);   da = dy df/da,   db = sum of dy df/db over what meets each b
+ *
+ * The sums of db are folded (fold.h) without a temporary of the size of a. */
+#ifndef real
+
+#include "tensor/broadcast.h"
+#include "tensor/kernel.h"
+
+#define GRAIN (4 * TP_BLOCK)
+
+#define TP_FILE "tensor/cpu/cpu_binary.c"
+#include "tensor/cpu/cpu_each_real.h"
+
+TP_CPU_KERNEL(add_fwd)
+TP_CPU_KERNEL(sub_fwd)
+TP_CPU_KERNEL(mul_fwd)
+TP_CPU_KERNEL(div_fwd)
+TP_CPU_KERNEL(add_bwd)
+TP_CPU_KERNEL(sub_bwd)
+TP_CPU_KERNEL(mul_bwd)
+TP_CPU_KERNEL(div_bwd)
+
+#else
+
+#include "tensor/cpu/fold.h"
+
+typedef real (*R(function))(real a, real b);
+
+TP_INLINE real R(add)(real a, real b)
+{
+    return a + b;
+}
+TP_INLINE real R(sub)(real a, real b)
+{
+    return a - b;
+}
+TP_INLINE real R(mul)(real a, real b)
+{
+    return a * b;
+}
+TP_INLINE real R(div)(real a, real b)
+{
+    return a / b;
+}
+
+/* out = f(a, b) for elements [i, end) of a. Inlined where f is known, so that the loops vectorise.
+ */
+TP_INLINE void R(map)(R(function) f, const tp_view *a_view, const tp_view *b_view,
+                      tp_view *out_view, int64_t i, int64_t end)
+{
+    const tp_bcast p = tp__bcast(a_view, b_view);
+    for (tp_piece s = tp__piece(&p, i, end); s.n > 0; s = tp__piece(&p, s.a + s.n, end)) {
+        const real *a = (const real *)a_view->data + s.a, *b = (const real *)b_view->data + s.b;
+        real *restrict out = (real *)out_view->data + s.a;
+        if (p.one) {
+            const real k = b[0];
+            for (int64_t j = 0; j < s.n; j++) out[j] = f(a[j], k);
+        } else {
+            for (int64_t j = 0; j < s.n; j++) out[j] = f(a[j], b[j]);
+        }
+    }
+}
+
+/* ---- forward, and da: the gradient dy takes the place of a ---- */
+
+#define RANGE(name, f, a, b, out)                                                                  \
+    static void R(name)(const tp_call *c, int64_t begin, int64_t end, int thread)                  \
+    {                                                                                              \
+        (void)thread;                                                                              \
+        R(map)(R(f), &c->a, &c->b, &c->out, begin, end);                                           \
+    }
+
+RANGE(add_range, add, x[0], x[1], y[0])
+RANGE(sub_range, sub, x[0], x[1], y[0])
+RANGE(mul_range, mul, x[0], x[1], y[0])
+RANGE(div_range, div, x[0], x[1], y[0])
+RANGE(mul_da, mul, dy[0], x[1], dx[0])
+RANGE(div_da, div, dy[0], x[1], dx[0])
+#undef RANGE
+
+static void R(copy_da)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const real *dy = c->dy[0].data;
+    real *da = c->dx[0].data;
+    (void)thread;
+    memcpy(da + begin, dy + begin, (size_t)(end - begin) * sizeof *da);
+}
+
+static tp_code R(each)(const tp_call *c, tp_call_body body)
+{
+    tp__for(c, c->x[0].numel, GRAIN, body);
+    return TP_OK;
+}
+
+static tp_code R(add_fwd)(const tp_call *c)
+{
+    return R(each)(c, R(add_range));
+}
+static tp_code R(sub_fwd)(const tp_call *c)
+{
+    return R(each)(c, R(sub_range));
+}
+static tp_code R(mul_fwd)(const tp_call *c)
+{
+    return R(each)(c, R(mul_range));
+}
+static tp_code R(div_fwd)(const tp_call *c)
+{
+    return R(each)(c, R(div_range));
+}
+
+/* ---- db: first the sum, then what all terms share ---- */
+
+static void R(sub_db)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    real *db = c->dx[1].data;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) db[i] = -db[i];
+}
+
+static void R(div_db)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const real *b = c->x[1].data;
+    real *db = c->dx[1].data;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) db[i] = -db[i] / b[i] / b[i];
+}
+
+/* factor: what dy is multiplied by before it is summed, or NULL. */
+static tp_code R(backward)(const tp_call *c, tp_call_body da, const real *factor, tp_call_body db)
+{
+    if (c->dx[0].data) tp__for(c, c->x[0].numel, GRAIN, da);
+    if (c->dx[1].data) {
+        R(fold)(c, &c->x[0], &c->x[1], c->dy[0].data, factor, c->dx[1].data);
+        if (db) tp__for(c, c->x[1].numel, GRAIN, db);
+    }
+    return TP_OK;
+}
+
+static tp_code R(add_bwd)(const tp_call *c)
+{
+    return R(backward)(c, R(copy_da), NULL, NULL);
+}
+
+static tp_code R(sub_bwd)(const tp_call *c)
+{
+    return R(backward)(c, R(copy_da), NULL, R(sub_db));
+}
+
+static tp_code R(mul_bwd)(const tp_call *c)
+{
+    return R(backward)(c, R(mul_da), c->x[0].data, NULL);
+}
+
+static tp_code R(div_bwd)(const tp_call *c)
+{
+    return R(backward)(c, R(div_da), c->x[0].data, R(div_db));
+}
+
+#endif

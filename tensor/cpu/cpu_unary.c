@@ -1,0 +1,203 @@
+/* cpu_unary.c - elementwise functions of one operand: memory-bound loops with the function inlined.
+ *
+ *     y = f(x);   dx = dy f'   with f' computed from what the op saved, x or y
+ *
+ * To add one: two lines in the table below, its name in FUNCTIONS, and its tp_op in op_unary.c. */
+#ifndef real
+
+#include "tensor/elementwise.h"
+#include "tensor/kernel.h"
+
+#define GRAIN (4 * TP_BLOCK)
+
+/* clang-format off */
+/* Kernels f_fwd and f_bwd are made of the functions f and f_slope. */
+#define FUNCTIONS(X)                                                                               \
+    X(exp) X(log) X(sqrt) X(square) X(abs) X(relu) X(gelu) X(gelu_tanh) X(quick_gelu)              \
+    X(hardswish) X(silu) X(sigmoid) X(tanh)
+/* clang-format on */
+
+#define TP_FILE "tensor/cpu/cpu_unary.c"
+#include "tensor/cpu/cpu_each_real.h"
+
+#define BOTH(f) TP_CPU_KERNEL(f##_fwd) TP_CPU_KERNEL(f##_bwd)
+FUNCTIONS(BOTH)
+BOTH(scale)
+BOTH(clamp)
+
+#else
+
+/* The logistic function, and the derivative of x s(k x) with s = s(k x) and d = d(k x)/dx. */
+TP_INLINE real R(logistic)(real x)
+{
+    return 1 / (1 + r_exp(-x));
+}
+
+TP_INLINE real R(gated_slope)(real x, real s, real d)
+{
+    return s + x * d * s * (1 - s);
+}
+
+/* The tanh approximation x/2 (1 + tanh u) is x s(2u), which keeps small results exact. */
+TP_INLINE real R(gelu_2u)(real x)
+{
+    return RC(1.5957691216057308) * (x + RC(0.044715) * x * x * x); /* 2 sqrt(2/pi) */
+}
+
+TP_INLINE real R(gelu_2u_slope)(real x)
+{
+    return RC(1.5957691216057308) * (1 + RC(0.134145) * x * x);
+}
+
+TP_INLINE real R(normal_cdf)(real x)
+{
+    return RC(0.5) * (1 + r_erf(x * RC(0.70710678118654752)));
+}
+
+TP_INLINE real R(normal_density)(real x)
+{
+    return RC(0.39894228040143268) * r_exp(RC(-0.5) * x * x); /* 1/sqrt(2 pi) */
+}
+
+/* The table. A slope reads x or y, as its parameter says; comparisons let NaN through. */
+/* clang-format off */
+TP_INLINE real R(exp)(real x)              { return r_exp(x); }
+TP_INLINE real R(exp_slope)(real y)        { return y; }
+TP_INLINE real R(log)(real x)              { return r_log(x); }
+TP_INLINE real R(log_slope)(real x)        { return 1 / x; }
+TP_INLINE real R(sqrt)(real x)             { return r_sqrt(x); }
+TP_INLINE real R(sqrt_slope)(real y)       { return RC(0.5) / y; }
+TP_INLINE real R(square)(real x)           { return x * x; }
+TP_INLINE real R(square_slope)(real x)     { return 2 * x; }
+TP_INLINE real R(abs)(real x)              { return r_abs(x); }
+TP_INLINE real R(abs_slope)(real x)        { return (real)((x > 0) - (x < 0)); }
+TP_INLINE real R(relu)(real x)             { return x < 0 ? 0 : x; }
+TP_INLINE real R(relu_slope)(real y)       { return y > 0 ? 1 : 0; }
+TP_INLINE real R(gelu)(real x)             { return x * R(normal_cdf)(x); }
+TP_INLINE real R(gelu_slope)(real x)       { return R(normal_cdf)(x) + x * R(normal_density)(x); }
+TP_INLINE real R(gelu_tanh)(real x)        { return x * R(logistic)(R(gelu_2u)(x)); }
+TP_INLINE real R(gelu_tanh_slope)(real x)  { return R(gated_slope)(x, R(logistic)(R(gelu_2u)(x)), R(gelu_2u_slope)(x)); }
+TP_INLINE real R(quick_gelu)(real x)       { return x * R(logistic)(RC(1.702) * x); }
+TP_INLINE real R(quick_gelu_slope)(real x) { return R(gated_slope)(x, R(logistic)(RC(1.702) * x), RC(1.702)); }
+TP_INLINE real R(hardswish)(real x)        { return x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6; }
+TP_INLINE real R(hardswish_slope)(real x)  { return x < -3 ? 0 : x > 3 ? 1 : (2 * x + 3) / 6; }
+TP_INLINE real R(silu)(real x)             { return x * R(logistic)(x); }
+TP_INLINE real R(silu_slope)(real x)       { return R(gated_slope)(x, R(logistic)(x), 1); }
+TP_INLINE real R(sigmoid)(real x)          { return R(logistic)(x); }
+TP_INLINE real R(sigmoid_slope)(real y)    { return y * (1 - y); }
+TP_INLINE real R(tanh)(real x)             { return r_tanh(x); }
+TP_INLINE real R(tanh_slope)(real y)       { return 1 - y * y; }
+/* clang-format on */
+
+/* The loops over elements [begin, end), inlined where f is known, so that they vectorise. */
+TP_INLINE void R(map)(real (*f)(real), const tp_call *c, int64_t begin, int64_t end)
+{
+    const real *restrict x = c->x[0].data;
+    real *restrict y = c->y[0].data;
+    for (int64_t i = begin; i < end; i++) y[i] = f(x[i]);
+}
+
+TP_INLINE void R(pull)(real (*slope)(real), const tp_call *c, int64_t begin, int64_t end)
+{
+    const real *restrict saved = c->x[0].data ? c->x[0].data : c->y[0].data;
+    const real *restrict dy = c->dy[0].data;
+    real *restrict dx = c->dx[0].data;
+    for (int64_t i = begin; i < end; i++) dx[i] = dy[i] * slope(saved[i]);
+}
+
+static tp_code R(forward)(const tp_call *c, tp_call_body body)
+{
+    tp__for(c, c->x[0].numel, GRAIN, body);
+    return TP_OK;
+}
+
+static tp_code R(backward)(const tp_call *c, tp_call_body body)
+{
+    if (c->dx[0].data) tp__for(c, c->x[0].numel, GRAIN, body);
+    return TP_OK;
+}
+
+#define KERNELS(f)                                                                                 \
+    static void R(f##_map)(const tp_call *c, int64_t begin, int64_t end, int thread)               \
+    {                                                                                              \
+        (void)thread;                                                                              \
+        R(map)(R(f), c, begin, end);                                                               \
+    }                                                                                              \
+    static void R(f##_pull)(const tp_call *c, int64_t begin, int64_t end, int thread)              \
+    {                                                                                              \
+        (void)thread;                                                                              \
+        R(pull)(R(f##_slope), c, begin, end);                                                      \
+    }                                                                                              \
+    static tp_code R(f##_fwd)(const tp_call *c)                                                    \
+    {                                                                                              \
+        return R(forward)(c, R(f##_map));                                                          \
+    }                                                                                              \
+    static tp_code R(f##_bwd)(const tp_call *c)                                                    \
+    {                                                                                              \
+        return R(backward)(c, R(f##_pull));                                                        \
+    }
+
+FUNCTIONS(KERNELS)
+#undef KERNELS
+
+/* ---- functions with constants ---- */
+
+static void R(scale_map)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const real *restrict x = c->x[0].data;
+    real *restrict y = c->y[0].data;
+    const real k = (real)((const tp_unary_attr *)c->attr)->a;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) y[i] = k * x[i];
+}
+
+static void R(scale_pull)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const real *restrict dy = c->dy[0].data;
+    real *restrict dx = c->dx[0].data;
+    const real k = (real)((const tp_unary_attr *)c->attr)->a;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) dx[i] = k * dy[i];
+}
+
+static void R(clamp_map)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp_unary_attr *k = c->attr;
+    const real *restrict x = c->x[0].data;
+    real *restrict y = c->y[0].data;
+    const real lo = (real)k->a, hi = (real)k->b;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) y[i] = x[i] < lo ? lo : x[i] > hi ? hi : x[i];
+}
+
+static void R(clamp_pull)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp_unary_attr *k = c->attr;
+    const real *restrict x = c->x[0].data, *restrict dy = c->dy[0].data;
+    real *restrict dx = c->dx[0].data;
+    const real lo = (real)k->a, hi = (real)k->b;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        const real slope = (x[i] < lo) | (x[i] > hi) ? 0 : 1;
+        dx[i] = dy[i] * slope;
+    }
+}
+
+static tp_code R(scale_fwd)(const tp_call *c)
+{
+    return R(forward)(c, R(scale_map));
+}
+static tp_code R(scale_bwd)(const tp_call *c)
+{
+    return R(backward)(c, R(scale_pull));
+}
+static tp_code R(clamp_fwd)(const tp_call *c)
+{
+    return R(forward)(c, R(clamp_map));
+}
+static tp_code R(clamp_bwd)(const tp_call *c)
+{
+    return R(backward)(c, R(clamp_pull));
+}
+
+#endif

@@ -1,0 +1,94 @@
+/* fold.h - sums over what meets each element of a broadcast operand: out[b] = sum x[a] or x[a]
+ * w[a].
+ *
+ * The opposite of a broadcast: gradients of small operands, sum and mean. Cut as tensor/broadcast.h
+ * says, so the bits do not depend on the number of threads, and nothing of the size of a is made.
+ * Included by kernel files where real is defined; no include guard. */
+
+typedef struct R(fold_job) {
+    const tp_fold *f;
+    const real *x, *w; /* w: NULL, or factors beside x */
+    real *out;         /* [blocks][nb] */
+} R(fold_job);
+
+static inline real R(fold_dot)(const real *x, const real *w, int64_t n)
+{
+    real s = 0;
+    if (w) {
+#pragma omp simd reduction(+ : s)
+        for (int64_t i = 0; i < n; i++) s += x[i] * w[i];
+    } else {
+#pragma omp simd reduction(+ : s)
+        for (int64_t i = 0; i < n; i++) s += x[i];
+    }
+    return s;
+}
+
+static inline void R(fold_add)(real *restrict to, const real *x, const real *w, int64_t n)
+{
+    if (w)
+        for (int64_t i = 0; i < n; i++) to[i] += x[i] * w[i];
+    else
+        for (int64_t i = 0; i < n; i++) to[i] += x[i];
+}
+
+/* One element of b, where rows of a meet single elements: spans are pieces of rows. */
+static inline real R(fold_one)(const R(fold_job) * job, int64_t at, int64_t first, int64_t last)
+{
+    const tp_fold *f = job->f;
+    double sum = 0.0;
+    for (int64_t s = first; s < last; s++) {
+        const int64_t piece = s % f->pieces * f->width, left = f->p.n - piece;
+        const int64_t i = at + tp__axes_at(&f->p.again, s / f->pieces) + piece;
+        const int64_t n = left < f->width ? left : f->width;
+        sum += (double)R(fold_dot)(job->x + i, job->w ? job->w + i : NULL, n);
+    }
+    return (real)sum;
+}
+
+/* n neighbouring elements of b, side by side: spans are rows. */
+static inline void R(fold_columns)(const R(fold_job) * job, int64_t at, int64_t first, int64_t last,
+                                   real *to, int64_t n)
+{
+    memset(to, 0, (size_t)n * sizeof *to);
+    for (int64_t s = first; s < last; s++) {
+        const int64_t i = at + tp__axes_at(&job->f->p.again, s);
+        R(fold_add)(to, job->x + i, job->w ? job->w + i : NULL, n);
+    }
+}
+
+/* A task is one block of spans for one element, or for one piece of a row, of b. */
+static inline void R(fold_tasks)(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const R(fold_job) *job = ctx;
+    const tp_fold *f = job->f;
+    const tp_bcast *p = &f->p;
+    const int64_t pieces = p->one ? 1 : f->pieces;
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        const int64_t j = t % pieces * f->width, row = t / pieces % p->kept.count;
+        const int64_t block = t / pieces / p->kept.count, first = block * f->block;
+        const int64_t last = first + f->block < f->spans ? first + f->block : f->spans;
+        const int64_t at = tp__axes_at(&p->kept, row);
+        real *out = job->out + block * f->nb;
+        if (p->one)
+            out[row] = R(fold_one)(job, at, first, last);
+        else
+            R(fold_columns)
+            (job, at + j, first, last, out + row * p->n + j,
+             p->n - j < f->width ? p->n - j : f->width);
+    }
+}
+
+/* x and w lie over shape a, out over shape b; only the shapes of a and b are read. */
+static inline void R(fold)(const tp_call *c, const tp_view *a, const tp_view *b, const real *x,
+                           const real *w, real *out)
+{
+    const tp_fold f = tp__fold(a, b);
+    const R(fold_job) job = { &f, x, w, f.blocks > 1 ? c->work : out };
+    const int64_t tasks = f.blocks * f.p.kept.count * (f.p.one ? 1 : f.pieces);
+    tp__parallel(c->dev, tasks, 4 * TP_BLOCK / (f.width * f.block + 1), R(fold_tasks), &job);
+    if (f.blocks == 1) return;
+    memset(out, 0, (size_t)f.nb * sizeof *out);
+    for (int64_t k = 0; k < f.blocks; k++) R(fold_add)(out, job.out + k * f.nb, NULL, f.nb);
+}
