@@ -409,10 +409,11 @@ static tp_tensor all_failed(int ny, tp_tensor *y)
     return TP_FAILED;
 }
 
-/* Is backward possible where it will be wanted? */
-static bool check_gradient(tp_tape *T, const frame *f, bool wants)
+/* Is backward possible where it will be wanted? A view of all elements needs no kernel for it. */
+static bool check_gradient(tp_tape *T, const frame *f, int64_t view_at, bool wants)
 {
     if (!wants || (f->op->flags & TP_NOT_DIFFERENTIABLE)) return true;
+    if (view_at >= 0 && f->xv[0].numel == f->yv[0].numel) return true;
     if (f->op->backward[T->dev->be->kind]) return true;
     tp__fail(T, TP_E_NOGRAD, "%s: an input wants a gradient, but the op has no backward on %s",
              f->op->name, T->dev->name);
@@ -481,8 +482,9 @@ tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, cons
                   .replay = T->replaying };
     const bool wants = T->recording && any_wants_grad(&f);
     const bool keep = wants && !(op->flags & TP_NOT_DIFFERENTIABLE);
-    bool ok = infer(T, &f, &q, &c.real) && check_gradient(T, &f, wants) && execute(T, &f, &q, &c) &&
-              (!keep || record(T, &f, &c)) && publish(T, &f, keep, y ? y : one);
+    bool ok = infer(T, &f, &q, &c.real) && check_gradient(T, &f, q.view_at, wants) &&
+              execute(T, &f, &q, &c) && (!keep || record(T, &f, &c)) &&
+              publish(T, &f, keep, y ? y : one);
     drop_outputs(&f);
     return ok ? (y ? y : one)[0] : all_failed(ny, y);
 }

@@ -44,11 +44,17 @@
         return c->real == TP_F64 ? name##_f64(c) : name##_f32(c);                                  \
     }
 
+#define TP_UNTYPED(name)                                                                           \
+    tp_code TP_KERNEL_FN(name)(const tp_call *c);                                                  \
+    tp_code TP_KERNEL_FN(name)(const tp_call *c)                                                   \
+    {                                                                                              \
+        return name(c);                                                                            \
+    }
+
 #if !defined(TP_ISA_DISPATCH) /* a wide copy: no public symbol */
-#define TP_CPU_KERNEL(name) TP_BY_REAL(name)
+#define TP_BY_ISA(name)
 #elif defined(__x86_64__)
-#define TP_CPU_KERNEL(name)                                                                        \
-    TP_BY_REAL(name)                                                                               \
+#define TP_BY_ISA(name)                                                                            \
     tp_code tp_cpu_##name##_avx2(const tp_call *c);                                                \
     tp_code tp_cpu_##name##_avx512(const tp_call *c);                                              \
     tp_code tp_cpu_##name(const tp_call *c);                                                       \
@@ -59,14 +65,19 @@
                                             : tp_cpu_##name##_base(c);                             \
     }
 #else
-#define TP_CPU_KERNEL(name)                                                                        \
-    TP_BY_REAL(name)                                                                               \
+#define TP_BY_ISA(name)                                                                            \
     tp_code tp_cpu_##name(const tp_call *c);                                                       \
     tp_code tp_cpu_##name(const tp_call *c)                                                        \
     {                                                                                              \
         return tp_cpu_##name##_base(c);                                                            \
     }
 #endif
+
+#define TP_CPU_KERNEL(name) TP_BY_REAL(name) TP_BY_ISA(name)
+
+/* For kernels that look at dtypes themselves or only move bytes: one function `name`, no template.
+ */
+#define TP_CPU_KERNEL_UNTYPED(name) TP_UNTYPED(name) TP_BY_ISA(name)
 
 /* Elements of a fixed reduction block: sums over blocks of this size are added in order. */
 #define TP_BLOCK 4096

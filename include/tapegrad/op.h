@@ -66,7 +66,8 @@ typedef struct tp_infer {
     tp_view *y;
     bool train, backward; /* work(): asked for the backward kernel          */
     int64_t view_at; /* shape(): >= 0 makes y[0] a view of x[0] from that element, and no kernel
-                        runs forward; -1 (as it arrives): a result of its own              */
+                        runs forward, nor backward if it is a view of all elements; -1 (as it
+                        arrives): a result of its own                                      */
 } tp_infer;
 
 /* One set of inputs for the gradient test (f64, finite differences). An input with ndim 0 is
