@@ -52,4 +52,12 @@ static inline bool tp__is_index(tp_dtype dt)
     return dt == TP_I32 || dt == TP_I64;
 }
 
+/* The axis counted from the front, or -1 with the op failed. */
+static inline int tp__check_axis(tp_infer *q, int ndim, int axis)
+{
+    const int k = tp__axis(ndim, axis);
+    if (k < 0) tp_fail(q, TP_E_SHAPE, "axis %d is out of range for %d axes", axis, ndim);
+    return k;
+}
+
 #endif

@@ -1,0 +1,167 @@
+/* cpu_permute.c - axes in another order: copies of whole runs, or transposes of tiles.
+ *
+ * Axes that stay neighbours are merged first. If the last axis of y is the last of x, rows are
+ * copied. Else y's last axis and the one that is contiguous in x span matrices that are transposed
+ * in tiles small enough for both sides to stay in the L1 cache; the other axes count the matrices.
+ * Elements are only moved, so dtypes matter by their size alone. */
+#include "tensor/broadcast.h"
+#include "tensor/kernel.h"
+
+#define TILE  32
+#define GRAIN (8 * TP_BLOCK) /* elements */
+
+/* y as merged axes: dim, and the stride of each in x (from) and in y (to). */
+typedef struct plan {
+    int n;
+    int64_t dim[TP_MAX_DIMS], from[TP_MAX_DIMS], to[TP_MAX_DIMS];
+} plan;
+
+/* order[i] is the axis of x that becomes axis i of y. */
+static plan merge(const tp_view *x, const int *order)
+{
+    plan p = { .n = 0 };
+    int64_t stride[TP_MAX_DIMS], step = 1;
+    for (int k = x->ndim - 1; k >= 0; k--) {
+        stride[k] = step;
+        step *= x->dim[k];
+    }
+    for (int i = 0; i < x->ndim; i++) {
+        const int k = order[i];
+        if (x->dim[k] == 1) continue;
+        if (p.n > 0 && p.from[p.n - 1] == x->dim[k] * stride[k]) {
+            p.dim[p.n - 1] *= x->dim[k];
+            p.from[p.n - 1] = stride[k];
+        } else {
+            p.dim[p.n] = x->dim[k];
+            p.from[p.n++] = stride[k];
+        }
+    }
+    if (p.n == 0) p = (plan){ .n = 1, .dim = { 1 }, .from = { 1 } };
+    step = 1;
+    for (int k = p.n - 1; k >= 0; k--) {
+        p.to[k] = step;
+        step *= p.dim[k];
+    }
+    return p;
+}
+
+/* All axes but two; strides of x in `from`, of y in `to`. */
+static void others(const plan *p, int skip1, int skip2, tp_axes *from, tp_axes *to)
+{
+    *from = *to = (tp_axes){ .count = 1 };
+    for (int k = 0; k < p->n; k++) {
+        if (k == skip1 || k == skip2) continue;
+        from->dim[from->n] = to->dim[from->n] = p->dim[k];
+        from->stride[from->n] = p->from[k];
+        to->stride[from->n] = p->to[k];
+        from->count *= p->dim[k];
+        to->n = ++from->n;
+    }
+    to->count = from->count;
+}
+
+typedef struct job {
+    const char *x;
+    char *y;
+    size_t size;
+    tp_axes from, to;              /* of rows or matrices */
+    int64_t rows, columns;         /* of a matrix in y; rows are contiguous in x */
+    int64_t row_step, column_step; /* in y and in x */
+    int64_t strips;                /* of TILE rows in a matrix */
+} job;
+
+static void copy_rows(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const job *j = ctx;
+    const size_t bytes = (size_t)j->columns * j->size;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        memcpy(j->y + (size_t)i * bytes, j->x + (size_t)tp__axes_at(&j->from, i) * j->size, bytes);
+}
+
+/* One tile: y[r * row_step + c] = x[r + c * column_step], r < m, c < n. */
+#define DEFINE_TILE(name, type)                                                                    \
+    static void name(const job *j, const void *from, void *to, int64_t m, int64_t n)               \
+    {                                                                                              \
+        const type *restrict x = from;                                                             \
+        type *restrict y = to;                                                                     \
+        for (int64_t r = 0; r < m; r++)                                                            \
+            for (int64_t c = 0; c < n; c++)                                                        \
+                memcpy(&y[r * j->row_step + c], &x[r + c * j->column_step], sizeof(type));         \
+    }
+DEFINE_TILE(tile1, uint8_t)
+DEFINE_TILE(tile4, uint32_t)
+DEFINE_TILE(tile8, uint64_t)
+
+static void transpose_strips(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const job *j = ctx;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t r = i % j->strips * TILE, matrix = i / j->strips;
+        const int64_t m = j->rows - r < TILE ? j->rows - r : TILE;
+        const int64_t x = tp__axes_at(&j->from, matrix) + r;
+        const int64_t y = tp__axes_at(&j->to, matrix) + r * j->row_step;
+        for (int64_t c = 0; c < j->columns; c += TILE) {
+            const int64_t n = j->columns - c < TILE ? j->columns - c : TILE;
+            const char *from = j->x + (size_t)(x + c * j->column_step) * j->size;
+            char *to = j->y + (size_t)(y + c) * j->size;
+            if (j->size == 4)
+                tile4(j, from, to, m, n);
+            else if (j->size == 8)
+                tile8(j, from, to, m, n);
+            else
+                tile1(j, from, to, m, n);
+        }
+    }
+}
+
+static void permute(const tp_device *D, const tp_view *x, const tp_view *y, const int *order)
+{
+    if (x->numel == 0) return;
+    const plan p = merge(x, order);
+    const int last = p.n - 1;
+    job j = { .x = x->data, .y = y->data, .size = tp_dtype_size(x->dtype), .columns = p.dim[last] };
+    if (p.from[last] == 1) {
+        others(&p, last, last, &j.from, &j.to);
+        tp__parallel(D, j.from.count, GRAIN / j.columns, copy_rows, &j);
+        return;
+    }
+    int row = 0; /* the axis that is contiguous in x */
+    while (p.from[row] != 1) row++;
+    others(&p, row, last, &j.from, &j.to);
+    j.rows = p.dim[row];
+    j.row_step = p.to[row];
+    j.column_step = p.from[last];
+    j.strips = (j.rows + TILE - 1) / TILE;
+    tp__parallel(D, j.from.count * j.strips, GRAIN / (TILE * j.columns), transpose_strips, &j);
+}
+
+/* The axes of c->attr, a tp_shape, and of its inverse. */
+static void orders(const tp_call *c, int *order, int *inverse)
+{
+    const tp_shape *s = c->attr;
+    for (int i = 0; i < s->ndim; i++) {
+        order[i] = (int)(s->dim[i] < 0 ? s->dim[i] + s->ndim : s->dim[i]);
+        inverse[order[i]] = i;
+    }
+}
+
+static tp_code permute_fwd(const tp_call *c)
+{
+    int order[TP_MAX_DIMS], inverse[TP_MAX_DIMS];
+    orders(c, order, inverse);
+    permute(c->dev, &c->x[0], &c->y[0], order);
+    return TP_OK;
+}
+
+static tp_code permute_bwd(const tp_call *c)
+{
+    int order[TP_MAX_DIMS], inverse[TP_MAX_DIMS];
+    orders(c, order, inverse);
+    if (c->dx[0].data) permute(c->dev, &c->dy[0], &c->dx[0], inverse);
+    return TP_OK;
+}
+
+TP_CPU_KERNEL_UNTYPED(permute_fwd)
+TP_CPU_KERNEL_UNTYPED(permute_bwd)
