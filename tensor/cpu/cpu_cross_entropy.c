@@ -1,0 +1,184 @@
+/* cpu_cross_entropy.c - fused log-softmax and cross entropy, rows of V logits x.
+ *
+ *     q_j  = (1-e) t_j + e/V           t the target, one-hot or given, e the smoothing
+ *     loss = sum_j q_j (lse - x_j)     lse = log sum_j exp(x_j), saved
+ *     dx_j = g (exp(x_j - lse) sum_k q_k - q_j)
+ *
+ * Rows are independent. Their losses are added in f64 in order; rows not counted have loss 0. */
+#ifndef real
+#include <stdio.h>
+
+#include "tensor/index.h"
+#include "tensor/kernel.h"
+#include "tensor/loss.h"
+
+/* Rows that count: all but those with a negative index target. */
+static int64_t counted(const tp_view *target, int64_t rows)
+{
+    int64_t n = 0;
+    if (tp_is_float(target->dtype)) return rows;
+    for (int64_t r = 0; r < rows; r++) n += tp__index(target, r) >= 0;
+    return n;
+}
+
+/* What the sum over rows is divided by; 1 also where no row counts: then the loss is 0. */
+static double divisor(const tp_call *c, int64_t rows)
+{
+    const tp_reduction reduction = ((const tp__cross_entropy_attr *)c->attr)->reduction;
+    const int64_t n = reduction == TP_MEAN       ? counted(&c->x[1], rows)
+                      : reduction == TP_MEAN_ALL ? rows
+                                                 : 1;
+    return n > 0 ? (double)n : 1.0;
+}
+
+static tp_code check_targets(const tp_call *c, int64_t V)
+{
+    const tp_view *target = &c->x[1];
+    if (tp_is_float(target->dtype)) return TP_OK;
+    const int64_t bad = tp__first_outside(target, INT64_MIN, V);
+    if (bad < 0) return TP_OK;
+    snprintf(c->why, TP_WHY, "target %lld in row %lld, but there are %lld classes",
+             (long long)tp__index(target, bad), (long long)bad, (long long)V);
+    return TP_E_VALUE;
+}
+
+#define TP_FILE "tensor/cpu/cpu_cross_entropy.c"
+#include "tensor/cpu/cpu_each_real.h"
+TP_CPU_KERNEL(cross_entropy_fwd)
+TP_CPU_KERNEL(cross_entropy_bwd)
+#else
+
+static real R(log_sum_exp)(const real *x, int64_t V)
+{
+    real most = -(real)INFINITY, sum = 0;
+#pragma omp simd reduction(max : most)
+    for (int64_t j = 0; j < V; j++) most = x[j] > most ? x[j] : most;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < V; j++) sum += r_exp(x[j] - most);
+    return most + r_log(sum);
+}
+
+/* sum_j (lse - x_j) */
+static real R(all_surprises)(const real *x, int64_t V, real lse)
+{
+    real sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < V; j++) sum += lse - x[j];
+    return sum;
+}
+
+/* sum_j t_j (lse - x_j) */
+static real R(surprise)(const real *x, const real *t, int64_t V, real lse)
+{
+    real sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < V; j++) sum += t[j] * (lse - x[j]);
+    return sum;
+}
+
+static real R(sum_of)(const real *t, int64_t V)
+{
+    real sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < V; j++) sum += t[j];
+    return sum;
+}
+
+/* ---- forward ----------------------------------------------------------------------------------
+ */
+
+static real R(row_loss)(const tp_call *c, const real *x, int64_t r, int64_t V, real lse)
+{
+    const real e = (real)((const tp__cross_entropy_attr *)c->attr)->smoothing;
+    const tp_view *target = &c->x[1];
+    const real hit = tp_is_float(target->dtype)
+                         ? R(surprise)(x, (const real *)target->data + r * V, V, lse)
+                         : lse - x[tp__index(target, r)];
+    if (e == 0) return hit;
+    return (RC(1.0) - e) * hit + e / (real)V * R(all_surprises)(x, V, lse);
+}
+
+static void R(loss_rows)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp_view *logits = &c->x[0], *target = &c->x[1];
+    const bool each = ((const tp__cross_entropy_attr *)c->attr)->reduction == TP_EACH;
+    const int64_t V = logits->dim[logits->ndim - 1];
+    real *lse = c->y[1].data;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const bool counts = tp_is_float(target->dtype) || tp__index(target, r) >= 0;
+        const real *x = (const real *)logits->data + r * V;
+        lse[r] = counts ? R(log_sum_exp)(x, V) : 0;
+        const real loss = counts ? R(row_loss)(c, x, r, V, lse[r]) : 0;
+        if (each)
+            ((real *)c->y[0].data)[r] = loss;
+        else
+            ((double *)c->work)[r] = (double)loss;
+    }
+}
+
+static tp_code R(cross_entropy_fwd)(const tp_call *c)
+{
+    const tp_view *logits = &c->x[0];
+    const int64_t V = logits->dim[logits->ndim - 1], rows = c->y[1].numel;
+    const tp_code code = check_targets(c, V);
+    const double *loss = c->work;
+    double sum = 0.0;
+
+    if (code != TP_OK) return code;
+    tp__for(c, rows, 1 + 2 * TP_BLOCK / V, R(loss_rows));
+    if (((const tp__cross_entropy_attr *)c->attr)->reduction == TP_EACH) return TP_OK;
+    for (int64_t r = 0; r < rows; r++) sum += loss[r];
+    *(real *)c->y[0].data = (real)(sum / divisor(c, rows));
+    return TP_OK;
+}
+
+/* ---- backward ---------------------------------------------------------------------------------
+ */
+
+/* g: the gradient of the row's loss. */
+static void R(row_slopes)(const tp_call *c, int64_t r, int64_t V, real g)
+{
+    const tp_view *target = &c->x[1];
+    const real e = (real)((const tp__cross_entropy_attr *)c->attr)->smoothing;
+    const real *restrict x = (const real *)c->x[0].data + r * V;
+    const real lse = ((const real *)c->y[1].data)[r], hit = g * (RC(1.0) - e);
+    const real rest = g * (e / (real)V);
+    real *restrict dx = (real *)c->dx[0].data + r * V;
+
+    if (tp_is_float(target->dtype)) {
+        const real *restrict t = (const real *)target->data + r * V;
+        const real total = hit * R(sum_of)(t, V) + g * e;
+        for (int64_t j = 0; j < V; j++) dx[j] = total * r_exp(x[j] - lse) - hit * t[j] - rest;
+    } else {
+        for (int64_t j = 0; j < V; j++) dx[j] = g * r_exp(x[j] - lse) - rest;
+        dx[tp__index(target, r)] -= hit;
+    }
+}
+
+static void R(slope_rows)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp_view *logits = &c->x[0], *target = &c->x[1];
+    const int64_t V = logits->dim[logits->ndim - 1];
+    const bool each = ((const tp__cross_entropy_attr *)c->attr)->reduction == TP_EACH;
+    const real *dy = c->dy[0].data;
+    const real shared = each ? 0 : *dy * *(const real *)c->work;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++)
+        if (tp_is_float(target->dtype) || tp__index(target, r) >= 0)
+            R(row_slopes)(c, r, V, each ? dy[r] : shared);
+        else
+            memset((real *)c->dx[0].data + r * V, 0, (size_t)V * sizeof(real));
+}
+
+static tp_code R(cross_entropy_bwd)(const tp_call *c)
+{
+    const tp_view *logits = &c->x[0];
+    const int64_t V = logits->dim[logits->ndim - 1], rows = c->y[1].numel;
+
+    *(real *)c->work = (real)(1.0 / divisor(c, rows));
+    if (c->dx[0].data) tp__for(c, rows, 1 + 2 * TP_BLOCK / V, R(slope_rows));
+    return TP_OK;
+}
+
+#endif
