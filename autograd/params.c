@@ -67,6 +67,14 @@ const char *tp_params_why(const tp_params *P)
     return P->err.text;
 }
 
+void tp_params_raise(tp_params *P, tp_code code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    tp__verr(&P->err, code == TP_OK ? TP_E_BUG : code, fmt, ap);
+    va_end(ap);
+}
+
 /* ---- names ------------------------------------------------------------------------------------
  */
 

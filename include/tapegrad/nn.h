@@ -64,7 +64,7 @@ TP_API void tp_mlp_init(tp_params *P, tp_mlp_m *m, const char *fc1, const char *
                         int64_t hidden, tp_act act, double dropout);
 TP_API tp_tensor tp_mlp_forward(tp_tape *T, const tp_mlp_m *m, tp_tensor x, tp_tensor residual);
 
-/* Multi-head self-attention with packed projections "q_proj", "k_proj", "v_proj", "out_proj". */
+/* Multi-head self-attention: "q_proj", "k_proj", "v_proj", "out_proj". */
 typedef struct tp_mha_m {
     const char *path;
     tp_linear_m q, k, v, out;
@@ -72,6 +72,7 @@ typedef struct tp_mha_m {
 } tp_mha_m;
 TP_API void tp_mha_init(tp_params *P, tp_mha_m *m, const char *name, int64_t dim, bool bias,
                         tp_attn_cfg cfg);
+/* x [B,N,dim], mask u8 [B,N] (1 = visible) or TP_NONE -> [B,N,dim] */
 TP_API tp_tensor tp_mha_forward(tp_tape *T, const tp_mha_m *m, tp_tensor x, tp_tensor mask);
 
 /* Long-short attention of the language model; names as in the official checkpoints. */
@@ -83,24 +84,41 @@ typedef struct tp_ls_attn_m {
     tp_tensor r_w_bias, r_r_bias;
 } tp_ls_attn_m;
 
-/* Sinusoid tables by increasing distance, clamped as cfg says: pos_win [w,dim] (segment: 2w),
- * pos_cmp [(L+M)/l*r,dim]; valid: real rows of the cache (masked), ignored otherwise. */
+/* NULL if cfg is possible at width dim, else buf, holding a sentence that says what is wrong. */
+TP_API const char *tp_ls_cfg_check(const tp_ls_cfg *cfg, int64_t dim, char *buf, size_t size);
+
+/* use_bias: biases of proj_query, proj_key, proj_val, proj_out. An impossible cfg fails P. */
+TP_API void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t dim,
+                            bool use_bias, tp_ls_cfg cfg);
+
+/* Sinusoid tables by increasing distance, clamped already: pos_win [w,dim] (segment: [2w,dim]),
+ * pos_cmp [(L+M)/l*r,dim]. valid (masked only): how many rows of the cache, the last ones, are
+ * real. */
 typedef struct tp_ls_context {
     tp_tensor pos_win, pos_cmp;
     int64_t valid;
 } tp_ls_context;
 
-/* use_bias: biases of proj_query, proj_key, proj_val, proj_out. Configurations that the
- * specification forbids fail P with one clear message. */
-TP_API void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t dim,
-                            bool use_bias, tp_ls_cfg cfg);
-
-/* h [B,M,dim], cache [B,L,dim] (normalised already) -> [B,M,dim], before dropout and residual. */
+/* h [B,M,dim], cache [B,L,dim], both normalised already -> [B,M,dim], before dropout and residual.
+ * M and L are multiples of the chunk; M is at most the window or a multiple of it; L is at least
+ * the window unless cfg.masked. */
 TP_API tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
                                     tp_ls_context ctx);
 
-/* pe(p) = [sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) ..], angles in double. Row i is position i,
- * at most clamp if clamp > 0. inv_freq: n frequencies. out: rows x 2n. */
+/* The halves of it that a decoder needs. rows: keys and values of x [B,N,dim] as the window sees
+ * them (*window, normalised) and as compression of the running segment reads them (the result).
+ * compress: normalised keys and values [B,(N/l)*r,dim] of the chunks of x, from such rows of it, or
+ * with rows NULL from x itself, as for a cache. */
+typedef struct tp_kv {
+    tp_tensor k, v;
+} tp_kv;
+TP_API tp_kv tp_ls_attn_rows(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, tp_kv *window);
+TP_API tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const tp_kv *rows);
+
+/* Sinusoidal relative positions, pe(p) = [sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) ..], angles in
+ * double. Row i of out [rows,2n] is position i, at most clamp if clamp > 0. Usual frequencies:
+ * w_k = 10000^(-k/n). */
+TP_API void tp_frequencies(int64_t n, double *inv_freq);
 TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t clamp,
                         double *out);
 
@@ -113,6 +131,8 @@ TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t
 #define tp_mlp_forward(T, ...)       tp_mlp_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_mha_forward(T, ...)       tp_mha_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attn_forward(T, ...)   tp_ls_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_ls_attn_rows(T, ...)      tp_ls_attn_rows(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_ls_attn_compress(T, ...)  tp_ls_attn_compress(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */
 #endif
 

@@ -45,6 +45,9 @@ TP_API void tp_params_free(tp_params *P);
 TP_API bool tp_params_ok(const tp_params *P);
 TP_API const char *tp_params_why(const tp_params *P); /* "" if ok */
 
+/* Fails P, unless it has failed already: for modules and models that refuse a configuration. */
+TP_API void tp_params_raise(tp_params *P, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
+
 /* Enters a name prefix; returns the full path, interned, to be stored as the module's scope name.
  * An empty name adds nothing but must be popped too. */
 TP_API const char *tp_push(tp_params *P, const char *name);

@@ -1,0 +1,16 @@
+/* embedding.c - a table of rows looked up by id. Default initialisation N(0, 1), as PyTorch's. */
+#include <tapegrad/nn.h>
+#include <tapegrad/tape.h>
+
+void tp_embedding_init(tp_params *P, tp_embedding_m *m, const char *name, int64_t n, int64_t dim)
+{
+    m->path = tp_push(P, name);
+    m->weight = tp_param(P, "weight", TP_SHAPE(n, dim), (tp_init){ TP_INIT_NORMAL, 1.0, 0.0 }, 0);
+    tp_pop(P);
+}
+
+tp_tensor tp_embedding_forward(tp_tape *T, const tp_embedding_m *m, tp_tensor ids, double scale)
+{
+    tp_enter(T, m->path);
+    return tp_leave(T, tp_embedding(T, m->weight, ids, scale));
+}

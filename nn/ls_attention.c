@@ -1,0 +1,163 @@
+/* ls_attention.c - long-short attention of the language model (Transformer-LS, sections 3.1-3.3).
+ *
+ * Each token attends, under one softmax, to a window of projected rows and to `rank` dynamic
+ * projections of every chunk before its own. Rows are the cache followed by the segment:
+ *
+ *     window   K = proj_key(x) of the last w cached rows and the segment, normalised
+ *     segment  project, then compress: chunk_project(K)
+ *     cache    compress, then project: proj_key(chunk_project(x)); or as the segment
+ * (project_first)
+ *
+ * Cached and new rows of the window are projected in one product; their parts are views when the
+ * batch has one row, else copies. The two orders of compression differ as soon as there are two
+ * heads: a dense projection mixes slices that were weighted by different heads. */
+#include <stdio.h>
+#include <tapegrad/nn.h>
+#include <tapegrad/tape.h>
+#include <tapegrad/tensor.h>
+
+const char *tp_ls_cfg_check(const tp_ls_cfg *c, int64_t dim, char *buf, size_t size)
+{
+    const long long d = (long long)dim;
+
+    buf[0] = '\0';
+    if (c->heads < 1 || dim < 1 || dim % c->heads)
+        snprintf(buf, size, "the width %lld does not divide into %d heads", d, c->heads);
+    else if (dim % 2)
+        snprintf(buf, size, "the width %lld is odd: sinusoidal positions come in pairs", d);
+    else if (c->window < 1)
+        snprintf(buf, size, "the window must hold at least one token, not %d", c->window);
+    else if (c->chunk < 1)
+        snprintf(buf, size, "the chunk length must be at least 1, not %d", c->chunk);
+    else if (c->rank < 1)
+        snprintf(buf, size, "the chunk rank must be at least 1, not %d", c->rank);
+    else if (!(c->dropout >= 0.0 && c->dropout < 1.0))
+        snprintf(buf, size, "dropout must be in [0,1), not %g", c->dropout);
+    return buf[0] ? buf : NULL;
+}
+
+void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t dim, bool use_bias,
+                     tp_ls_cfg cfg)
+{
+    char why[128];
+
+    if (tp_ls_cfg_check(&cfg, dim, why, sizeof why)) {
+        tp_params_raise(P, TP_E_VALUE, "long-short attention %s: %s", name, why);
+        cfg.heads = 1; /* P has failed; nothing below may divide by zero */
+    }
+    const int64_t H = cfg.heads, D = dim / H;
+    const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };
+
+    m->path = tp_push(P, name);
+    m->cfg = cfg;
+    tp_linear_init(P, &m->proj_query, "proj_query", dim, dim, use_bias);
+    tp_linear_init(P, &m->proj_key, "proj_key", dim, dim, use_bias);
+    tp_linear_init(P, &m->proj_val, "proj_val", dim, dim, use_bias);
+    tp_linear_init(P, &m->proj_out, "proj_out", dim, dim, use_bias);
+    tp_linear_init(P, &m->dconv_1, "dconv_1", dim, H * cfg.rank, true);
+    tp_linear_init(P, &m->r_net, "r_net", dim, dim, false);
+    tp_linear_init(P, &m->r_net_chunk, "r_net_chunk", dim, dim, true);
+    tp_dualln_init(P, &m->dual_ln, "dual_ln_win", "dual_ln_dproj", dim, 1e-5);
+    m->r_w_bias = tp_param(P, "r_w_bias", TP_SHAPE(1, H, 1, 1, D), normal, 0);
+    m->r_r_bias = tp_param(P, "r_r_bias", TP_SHAPE(1, H, 1, D), normal, 0);
+    tp_pop(P);
+}
+
+static tp_kv slice_rows(tp_tape *T, tp_kv x, int64_t start, int64_t count)
+{
+    return (tp_kv){ tp_slice(T, x.k, 1, start, count), tp_slice(T, x.v, 1, start, count) };
+}
+
+static tp_kv norm_rows(tp_tape *T, const tp_layernorm_m *m, tp_kv x)
+{
+    return (tp_kv){ tp_layernorm_forward(T, m, x.k), tp_layernorm_forward(T, m, x.v) };
+}
+
+tp_kv tp_ls_attn_rows(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, tp_kv *window)
+{
+    const tp_kv raw = { tp_linear_forward(T, &m->proj_key, x),
+                        tp_linear_forward(T, &m->proj_val, x) };
+
+    *window = norm_rows(T, &m->dual_ln.local, raw);
+    return m->cfg.ln_local ? *window : raw;
+}
+
+tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const tp_kv *rows)
+{
+    const tp_ls_cfg *c = &m->cfg;
+    const tp_tensor z = tp_linear_forward(T, &m->dconv_1, x);
+    tp_kv y;
+
+    if (rows) {
+        y.k = tp_chunk_project(T, rows->k, z, c->heads, c->chunk, c->rank);
+        y.v = tp_chunk_project(T, rows->v, z, c->heads, c->chunk, c->rank);
+    } else {
+        const tp_tensor old = tp_chunk_project(T, x, z, c->heads, c->chunk, c->rank);
+        y.k = tp_linear_forward(T, &m->proj_key, old);
+        y.v = tp_linear_forward(T, &m->proj_val, old);
+    }
+    return norm_rows(T, &m->dual_ln.global, y);
+}
+
+/* The official code's requirements on a segment of M rows after a cache of L. */
+static void check_geometry(tp_tape *T, const tp_ls_cfg *c, int64_t M, int64_t L)
+{
+    const long long m = (long long)M, l = (long long)L;
+
+    if (M % c->chunk)
+        tp_raise(T, TP_E_SHAPE, "a segment of %lld rows is no multiple of the chunk length %d", m,
+                 c->chunk);
+    else if (L % c->chunk)
+        tp_raise(T, TP_E_SHAPE, "a cache of %lld rows is no multiple of the chunk length %d", l,
+                 c->chunk);
+    else if (M > c->window && M % c->window)
+        tp_raise(T, TP_E_SHAPE,
+                 "a segment of %lld rows is longer than the window of %d rows and "
+                 "no multiple of it: pad it",
+                 m, c->window);
+    else if (L < c->window && !c->masked)
+        tp_raise(T, TP_E_SHAPE,
+                 "a cache of %lld rows is shorter than the window of %d rows: "
+                 "lengthen it, or set the option masked",
+                 l, c->window);
+}
+
+tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
+                             tp_ls_context ctx)
+{
+    tp_enter(T, m->path);
+    const int64_t M = tp_dim(h, 1), L = tp_dim(cache, 1);
+    const int64_t near = L < m->cfg.window ? L : m->cfg.window; /* cached rows of the window */
+    const int64_t old = m->cfg.project_first ? L : near;        /* cached rows that are projected */
+    check_geometry(T, &m->cfg, M, L);
+
+    const tp_tensor x = tp_concat(T, 1, tp_slice(T, cache, 1, L - old, old), h);
+    tp_kv window, rows = tp_ls_attn_rows(T, m, x, &window), cmp;
+    window = slice_rows(T, window, old - near, near + M);
+    if (m->cfg.project_first) {
+        cmp = tp_ls_attn_compress(T, m, x, &rows);
+    } else {
+        rows = slice_rows(T, rows, old, M);
+        const tp_kv before = tp_ls_attn_compress(T, m, cache, NULL);
+        const tp_kv now = tp_ls_attn_compress(T, m, h, &rows);
+        cmp.k = tp_concat(T, 1, before.k, now.k);
+        cmp.v = tp_concat(T, 1, before.v, now.v);
+    }
+
+    tp_ls_cfg op = m->cfg;
+    op.clamp = op.chunk_clamp = 0; /* the tables are clamped already */
+    const tp_ls_in in = {
+        .q = tp_linear_forward(T, &m->proj_query, h),
+        .k_win = window.k,
+        .v_win = window.v,
+        .k_cmp = cmp.k,
+        .v_cmp = cmp.v,
+        .pos_win = tp_linear_forward(T, &m->r_net, ctx.pos_win),
+        .pos_cmp = tp_linear_forward(T, &m->r_net_chunk, ctx.pos_cmp),
+        .r_w = m->r_w_bias,
+        .r_r = m->r_r_bias,
+        .cache = L,
+        .valid = ctx.valid,
+    };
+    return tp_leave(T, tp_linear_forward(T, &m->proj_out, tp_ls_attention(T, in, op)));
+}

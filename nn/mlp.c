@@ -1,0 +1,27 @@
+/* mlp.c - the feed-forward part of a Transformer layer, its two passes over the wide activation
+ * fused into the products: bias and activation into fc1, bias, dropout and residual after fc2. */
+#include <tapegrad/nn.h>
+#include <tapegrad/tape.h>
+
+void tp_mlp_init(tp_params *P, tp_mlp_m *m, const char *fc1, const char *fc2, int64_t dim,
+                 int64_t hidden, tp_act act, double dropout)
+{
+    m->path = tp_push(P, "");
+    tp_linear_init(P, &m->fc1, fc1, dim, hidden, true);
+    tp_linear_init(P, &m->fc2, fc2, hidden, dim, true);
+    m->act = act;
+    m->dropout = dropout;
+    tp_pop(P);
+}
+
+tp_tensor tp_mlp_forward(tp_tape *T, const tp_mlp_m *m, tp_tensor x, tp_tensor residual)
+{
+    tp_enter(T, m->path);
+    const tp_tensor wide = tp_dropout(T, tp_linear_act(T, &m->fc1, x, m->act), m->dropout);
+
+    if (!tp_given(residual))
+        return tp_leave(T, tp_dropout(T, tp_linear_forward(T, &m->fc2, wide), m->dropout));
+
+    const tp_tensor y = tp_linear(T, wide, m->fc2.weight, TP_NONE, TP_ACT_NONE);
+    return tp_leave(T, tp_dropout_add(T, y, m->fc2.bias, residual, m->dropout));
+}
