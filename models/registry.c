@@ -1,0 +1,96 @@
+/* registry.c - every model of the library by name: a family gives three functions of a variant, and
+ * a line a variant says what the paper prints for it. */
+#include <tapegrad/models.h>
+
+/* ---- Transformer-LS language model ------------------------------------------------------------
+ */
+
+enum { TINY, SMALL, LARGE };
+enum { ENWIK8 = 208, TEXT8 = 32 };
+
+/* variant: size * 1000 + vocabulary. A sample is one segment of the first training phase. */
+static tp_lm_cfg lm_cfg(int variant)
+{
+    const int64_t vocab = variant % 1000;
+    switch (variant / 1000) {
+    case TINY: return tp_lm_tiny(vocab);
+    case SMALL: return tp_lm_small(vocab);
+    default: return tp_lm_large(vocab);
+    }
+}
+
+static void lm_declare(tp_params *P, int variant)
+{
+    tp_lm m;
+    tp_lm_init(P, &m, "", lm_cfg(variant));
+}
+
+static tp_flops lm_flops(int variant)
+{
+    const tp_lm_cfg c = lm_cfg(variant);
+    return tp_lm_flops(&c, c.mem_len, c.mem_len);
+}
+
+static double lm_activations(int variant, bool recompute)
+{
+    tp_lm_cfg c = lm_cfg(variant);
+    c.recompute = recompute ? TP_RECOMPUTE_BLOCK : TP_RECOMPUTE_NONE;
+    return tp_lm_activations(&c, c.mem_len, c.mem_len);
+}
+
+/* ---- Transformer-XL ---------------------------------------------------------------------------
+ */
+
+enum { BASE, XL_LARGE };
+enum { XL_ENWIK8 = 204, XL_TEXT8 = 27 };
+
+static tp_txl_cfg txl_cfg(int variant)
+{
+    return variant / 1000 == BASE ? tp_txl_base(variant % 1000) : tp_txl_large(variant % 1000);
+}
+
+static void txl_declare(tp_params *P, int variant)
+{
+    tp_txl m;
+    tp_txl_init(P, &m, "", txl_cfg(variant));
+}
+
+static tp_flops txl_flops(int variant)
+{
+    const tp_txl_cfg c = txl_cfg(variant);
+    return tp_txl_flops(&c, c.mem_len, c.mem_len);
+}
+
+static double txl_activations(int variant, bool recompute)
+{
+    tp_txl_cfg c = txl_cfg(variant);
+    c.recompute = recompute ? TP_RECOMPUTE_BLOCK : TP_RECOMPUTE_NONE;
+    return tp_txl_activations(&c, c.mem_len, c.mem_len);
+}
+
+/* ---- the table --------------------------------------------------------------------------------
+ */
+
+#define LM(size, vocab)  size * 1000 + vocab, lm_declare, lm_flops, lm_activations
+#define TXL(size, vocab) size * 1000 + vocab, txl_declare, txl_flops, txl_activations
+
+/* name, family, input, the paper's parameters and FLOPs, FLOPs a LayerNorm element, variant. */
+/* clang-format off */
+static const tp_model_info models[] = {
+    { "ls_lm-tiny-enwik8",  "Transformer-LS LM", "256 tokens, cache 256",   0,     0, 5, LM(TINY, ENWIK8) },
+    { "ls_lm-tiny-text8",   "Transformer-LS LM", "256 tokens, cache 256",   0,     0, 5, LM(TINY, TEXT8) },
+    { "ls_lm-small-enwik8", "Transformer-LS LM", "2048 tokens, cache 2048", 44e6,  0, 5, LM(SMALL, ENWIK8) },
+    { "ls_lm-small-text8",  "Transformer-LS LM", "2048 tokens, cache 2048", 44e6,  0, 5, LM(SMALL, TEXT8) },
+    { "ls_lm-large-enwik8", "Transformer-LS LM", "2048 tokens, cache 2048", 110e6, 0, 5, LM(LARGE, ENWIK8) },
+    { "ls_lm-large-text8",  "Transformer-LS LM", "2048 tokens, cache 2048", 0,     0, 5, LM(LARGE, TEXT8) },
+    { "txl-base-enwik8",    "Transformer-XL",    "512 tokens, memory 512",  41e6,  0, 5, TXL(BASE, XL_ENWIK8) },
+    { "txl-base-text8",     "Transformer-XL",    "512 tokens, memory 512",  0,     0, 5, TXL(BASE, XL_TEXT8) },
+    { "txl-large-enwik8",   "Transformer-XL",    "768 tokens, memory 768",  277e6, 0, 5, TXL(XL_LARGE, XL_ENWIK8) },
+};
+/* clang-format on */
+
+const tp_model_info *tp_model_at(int i)
+{
+    const int n = sizeof models / sizeof models[0];
+    return i >= 0 && i < n ? &models[i] : NULL;
+}
