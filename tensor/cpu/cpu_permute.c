@@ -20,7 +20,7 @@ typedef struct plan {
 static plan merge(const tp_view *x, const int *order)
 {
     plan p = { .n = 0 };
-    int64_t stride[TP_MAX_DIMS], step = 1;
+    int64_t stride[TP_MAX_DIMS] = { 0 }, step = 1;
     for (int k = x->ndim - 1; k >= 0; k--) {
         stride[k] = step;
         step *= x->dim[k];

@@ -71,12 +71,12 @@ static inline void R(fold_tasks)(const void *ctx, int64_t begin, int64_t end, in
         const int64_t last = first + f->block < f->spans ? first + f->block : f->spans;
         const int64_t at = tp__axes_at(&p->kept, row);
         real *out = job->out + block * f->nb;
-        if (p->one)
+        if (p->one) {
             out[row] = R(fold_one)(job, at, first, last);
-        else
-            R(fold_columns)
-            (job, at + j, first, last, out + row * p->n + j,
-             p->n - j < f->width ? p->n - j : f->width);
+        } else {
+            const int64_t n = p->n - j < f->width ? p->n - j : f->width;
+            R(fold_columns)(job, at + j, first, last, out + row * p->n + j, n);
+        }
     }
 }
 
