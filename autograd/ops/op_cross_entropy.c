@@ -2,7 +2,7 @@
  *
  *     loss = sum_j q_j (lse - x_j)     q = (1-e) target + e/V     lse = log sum_j exp(x_j)
  *
- * Saves logits, targets and one lse a row; probabilities are never stored. Index targets are
+ * Saves logits, targets and two numbers a row; probabilities are never stored. Index targets are
  * checked by the kernel, when their values are there. */
 #include "autograd/ops/loss_inner.h"
 #include "tensor/error.h"
@@ -43,7 +43,9 @@ static tp_code cross_entropy_shape(tp_infer *q)
     rows.ndim--;
     if (a->reduction == TP_EACH) q->y[0] = rows;
     q->y[0].dtype = rows.dtype;
-    q->y[1] = rows; /* lse */
+    q->y[1] = (tp_view){ .dtype = rows.dtype,
+                         .ndim = 2,
+                         .dim = { logits->numel / logits->dim[logits->ndim - 1], 2 } };
     const tp_code code = check_target(q);
     return code == TP_OK ? tp__check_reduction(q, a->reduction) : code;
 }
@@ -52,7 +54,7 @@ static tp_code cross_entropy_shape(tp_infer *q)
 static size_t cross_entropy_work(const tp_infer *q, int threads)
 {
     (void)threads;
-    return (size_t)(q->backward ? 1 : q->y[1].numel) * sizeof(double);
+    return (size_t)(q->backward ? 1 : q->y[1].dim[0]) * sizeof(double);
 }
 
 /* Index targets with some rows not counted; probabilities that do not add up to 1. */
@@ -87,7 +89,7 @@ const tp_op tp_op_cross_entropy = {
     .name = "cross_entropy",
     .doc = "-sum_j q_j log_softmax(logits)_j, q the smoothed target, reduced",
     .nx = 2, /* logits, target */
-    .ny = 2, /* loss, and lse for backward */
+    .ny = 2, /* loss, and max and log of the sum of each row for backward */
     .attr_size = sizeof(tp__cross_entropy_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
     .constant = 1u << 1,

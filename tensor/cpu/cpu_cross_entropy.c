@@ -1,10 +1,12 @@
 /* cpu_cross_entropy.c - fused log-softmax and cross entropy, rows of V logits x.
  *
- *     q_j  = (1-e) t_j + e/V           t the target, one-hot or given, e the smoothing
- *     loss = sum_j q_j (lse - x_j)     lse = log sum_j exp(x_j), saved
- *     dx_j = g (exp(x_j - lse) sum_k q_k - q_j)
+ *     q_j  = (1-e) t_j + e/V        t the target, one-hot or given, e the smoothing
+ *     z_j  = m + s - x_j            m = max_j x_j, s = log sum_j exp(x_j - m)
+ *     loss = sum_j q_j z_j
+ *     dx_j = g (exp(-z_j) sum_k q_k - q_j)
  *
- * Rows are independent. Their losses are added in f64 in order; rows not counted have loss 0. */
+ * m and s of each row are saved, not their sum: so large logits cost no digits of the result. Rows
+ * are independent. Their losses are added in f64 in order; rows not counted have loss 0. */
 #ifndef real
 #include <stdio.h>
 
@@ -48,31 +50,36 @@ TP_CPU_KERNEL(cross_entropy_fwd)
 TP_CPU_KERNEL(cross_entropy_bwd)
 #else
 
-static real R(log_sum_exp)(const real *x, int64_t V)
+/* m and s of a row. */
+typedef struct R(lse) {
+    real m, s;
+} R(lse);
+
+static R(lse) R(lse_of)(const real *x, int64_t V)
 {
-    real most = -(real)INFINITY, sum = 0;
-#pragma omp simd reduction(max : most)
-    for (int64_t j = 0; j < V; j++) most = x[j] > most ? x[j] : most;
+    real m = -(real)INFINITY, sum = 0;
+#pragma omp simd reduction(max : m)
+    for (int64_t j = 0; j < V; j++) m = x[j] > m ? x[j] : m;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < V; j++) sum += r_exp(x[j] - most);
-    return most + r_log(sum);
+    for (int64_t j = 0; j < V; j++) sum += r_exp(x[j] - m);
+    return (R(lse)){ m, r_log(sum) };
 }
 
-/* sum_j (lse - x_j) */
-static real R(all_surprises)(const real *x, int64_t V, real lse)
+/* sum_j z_j */
+static real R(sum_z)(const real *x, int64_t V, R(lse) l)
 {
     real sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < V; j++) sum += lse - x[j];
+    for (int64_t j = 0; j < V; j++) sum += l.s - (x[j] - l.m);
     return sum;
 }
 
-/* sum_j t_j (lse - x_j) */
-static real R(surprise)(const real *x, const real *t, int64_t V, real lse)
+/* sum_j t_j z_j */
+static real R(dot_z)(const real *x, const real *t, int64_t V, R(lse) l)
 {
     real sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < V; j++) sum += t[j] * (lse - x[j]);
+    for (int64_t j = 0; j < V; j++) sum += t[j] * (l.s - (x[j] - l.m));
     return sum;
 }
 
@@ -87,15 +94,15 @@ static real R(sum_of)(const real *t, int64_t V)
 /* ---- forward ----------------------------------------------------------------------------------
  */
 
-static real R(row_loss)(const tp_call *c, const real *x, int64_t r, int64_t V, real lse)
+static real R(row_loss)(const tp_call *c, const real *x, int64_t r, int64_t V, R(lse) l)
 {
     const real e = (real)((const tp__cross_entropy_attr *)c->attr)->smoothing;
     const tp_view *target = &c->x[1];
     const real hit = tp_is_float(target->dtype)
-                         ? R(surprise)(x, (const real *)target->data + r * V, V, lse)
-                         : lse - x[tp__index(target, r)];
+                         ? R(dot_z)(x, (const real *)target->data + r * V, V, l)
+                         : l.s - (x[tp__index(target, r)] - l.m);
     if (e == 0) return hit;
-    return (RC(1.0) - e) * hit + e / (real)V * R(all_surprises)(x, V, lse);
+    return (RC(1.0) - e) * hit + e / (real)V * R(sum_z)(x, V, l);
 }
 
 static void R(loss_rows)(const tp_call *c, int64_t begin, int64_t end, int thread)
@@ -103,13 +110,16 @@ static void R(loss_rows)(const tp_call *c, int64_t begin, int64_t end, int threa
     const tp_view *logits = &c->x[0], *target = &c->x[1];
     const bool each = ((const tp__cross_entropy_attr *)c->attr)->reduction == TP_EACH;
     const int64_t V = logits->dim[logits->ndim - 1];
-    real *lse = c->y[1].data;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
-        const bool counts = tp_is_float(target->dtype) || tp__index(target, r) >= 0;
         const real *x = (const real *)logits->data + r * V;
-        lse[r] = counts ? R(log_sum_exp)(x, V) : 0;
-        const real loss = counts ? R(row_loss)(c, x, r, V, lse[r]) : 0;
+        R(lse) *l = (R(lse) *)c->y[1].data + r;
+        real loss = 0;
+        *l = (R(lse)){ 0, 0 };
+        if (tp_is_float(target->dtype) || tp__index(target, r) >= 0) {
+            *l = R(lse_of)(x, V);
+            loss = R(row_loss)(c, x, r, V, *l);
+        }
         if (each)
             ((real *)c->y[0].data)[r] = loss;
         else
@@ -120,7 +130,7 @@ static void R(loss_rows)(const tp_call *c, int64_t begin, int64_t end, int threa
 static tp_code R(cross_entropy_fwd)(const tp_call *c)
 {
     const tp_view *logits = &c->x[0];
-    const int64_t V = logits->dim[logits->ndim - 1], rows = c->y[1].numel;
+    const int64_t V = logits->dim[logits->ndim - 1], rows = c->y[1].dim[0];
     const tp_code code = check_targets(c, V);
     const double *loss = c->work;
     double sum = 0.0;
@@ -142,16 +152,17 @@ static void R(row_slopes)(const tp_call *c, int64_t r, int64_t V, real g)
     const tp_view *target = &c->x[1];
     const real e = (real)((const tp__cross_entropy_attr *)c->attr)->smoothing;
     const real *restrict x = (const real *)c->x[0].data + r * V;
-    const real lse = ((const real *)c->y[1].data)[r], hit = g * (RC(1.0) - e);
-    const real rest = g * (e / (real)V);
+    const R(lse) l = ((const R(lse) *)c->y[1].data)[r];
+    const real hit = g * (RC(1.0) - e), rest = g * (e / (real)V);
     real *restrict dx = (real *)c->dx[0].data + r * V;
 
     if (tp_is_float(target->dtype)) {
         const real *restrict t = (const real *)target->data + r * V;
         const real total = hit * R(sum_of)(t, V) + g * e;
-        for (int64_t j = 0; j < V; j++) dx[j] = total * r_exp(x[j] - lse) - hit * t[j] - rest;
+        for (int64_t j = 0; j < V; j++)
+            dx[j] = total * r_exp((x[j] - l.m) - l.s) - hit * t[j] - rest;
     } else {
-        for (int64_t j = 0; j < V; j++) dx[j] = g * r_exp(x[j] - lse) - rest;
+        for (int64_t j = 0; j < V; j++) dx[j] = g * r_exp((x[j] - l.m) - l.s) - rest;
         dx[tp__index(target, r)] -= hit;
     }
 }
@@ -174,7 +185,7 @@ static void R(slope_rows)(const tp_call *c, int64_t begin, int64_t end, int thre
 static tp_code R(cross_entropy_bwd)(const tp_call *c)
 {
     const tp_view *logits = &c->x[0];
-    const int64_t V = logits->dim[logits->ndim - 1], rows = c->y[1].numel;
+    const int64_t V = logits->dim[logits->ndim - 1], rows = c->y[1].dim[0];
 
     *(real *)c->work = (real)(1.0 / divisor(c, rows));
     if (c->dx[0].data) tp__for(c, rows, 1 + 2 * TP_BLOCK / V, R(slope_rows));

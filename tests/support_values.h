@@ -1,0 +1,22 @@
+/* support_values.h - test data as doubles: random values, tensors of any dtype from them and back,
+ * and how far results are from what they should be. */
+#ifndef SUPPORT_VALUES_H
+#define SUPPORT_VALUES_H
+
+#include <tapegrad/tapegrad.h>
+
+/* Uniform in [-1,1), a function of seed and place. */
+void values_random(double *x, int64_t n, uint64_t seed);
+
+/* A tensor with these values converted to dt: a constant, or an input that wants a gradient. */
+tp_tensor values_constant(tp_tape *T, tp_dtype dt, tp_shape s, const double *x);
+tp_tensor values_input(tp_tape *T, tp_dtype dt, tp_shape s, const double *x);
+
+/* All elements of x, of any dtype; NaN if the tape fails. */
+void values_read(tp_tape *T, tp_tensor x, double *out);
+
+/* The largest |a[i] - b[i]|, relative to the largest |b[i]| or to scale if that is more. Infinite
+ * if a NaN meets a number. */
+double values_error(const double *a, const double *b, int64_t n, double scale);
+
+#endif
