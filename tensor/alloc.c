@@ -26,7 +26,7 @@ struct tp_slab {
 
 void tp__heap_init(tp_heap *h, const tp_device_opts *o)
 {
-    *h = (tp_heap){ .limit = o->cache_limit, .fail_at = o->fail_at };
+    *h = (tp_heap){ .limit = o->cache_limit, .fail_at = o->fail_at, .fail_count = o->fail_count };
     pthread_mutex_init(&h->lock, NULL);
 }
 
@@ -112,7 +112,8 @@ static tp_block *slab_new(tp_device *D, size_t size)
 {
     tp_heap *h = &D->heap;
     h->allocs++;
-    if (h->fail_at && h->allocs == h->fail_at) return NULL;
+    if (h->fail_at && h->allocs >= h->fail_at && h->allocs - h->fail_at < h->fail_count)
+        return NULL;
     tp_slab *s = calloc(1, sizeof *s);
     tp_block *b = s ? block_new(h, s, 0, size) : NULL;
     void *base = b ? D->be->alloc(D, size) : NULL;

@@ -34,7 +34,7 @@ typedef struct tp_heap {
     tp_block **idle; /* free blocks by (size, age) */
     size_t nidle, idle_cap, nblocks;
     size_t live, cached, peak, limit;
-    uint64_t allocs, fail_at;
+    uint64_t allocs, fail_at, fail_count;
 } tp_heap;
 
 struct tp_device {

@@ -109,7 +109,7 @@ Test(alloc, random_sequence)
 
 Test(alloc, failure_trims_and_tries_again)
 {
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .fail_at = 2 });
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .fail_at = 2, .fail_count = 1 });
     tp__buf_unref(tp__buf_new(D, 128 * MIB));
     tp_buf *b = tp__buf_new(D, 4 * MIB);
     cr_expect(b, "the second try succeeds");

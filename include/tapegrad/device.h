@@ -15,7 +15,8 @@ typedef struct tp_device_opts {
     int threads;        /* 0: OMP_NUM_THREADS, else the cores of this process               */
     tp_isa isa;         /* TP_ISA_AUTO: the best that this machine runs                     */
     size_t cache_limit; /* bytes of freed memory kept for reuse; 0: no limit                */
-    size_t fail_at;     /* tests: the n-th backend allocation (from 1) fails; 0: never      */
+    size_t fail_at; /* tests: backend allocations fail_at .. fail_at + fail_count - 1 (from 1)  */
+    size_t fail_count; /* fail; a request makes two, the second after returning the cache */
 } tp_device_opts;
 
 typedef struct tp_stats {
