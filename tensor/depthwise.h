@@ -1,0 +1,59 @@
+/* depthwise.h - geometry of depthwise convolutions, for their shape rule, scratch and kernels.
+ *
+ * Tap k of an axis joins output o with input i = o stride - pad + k dilation. One axis is two axes
+ * of which the first has one row and one tap. */
+#ifndef TP_DEPTHWISE_H
+#define TP_DEPTHWISE_H
+
+#include <tapegrad/op.h>
+#include <tapegrad/ops.h>
+
+typedef struct tp__conv_axis {
+    int64_t in, out, taps, stride, pad, dilation;
+} tp__conv_axis;
+
+typedef struct tp__conv {
+    int64_t batch, channels;
+    tp__conv_axis h, w;
+} tp__conv;
+
+/* Outputs of an axis; none if the kernel does not fit. */
+static inline int64_t tp__conv_out(const tp__conv_axis *a)
+{
+    const int64_t room = a->in + 2 * a->pad - a->dilation * (a->taps - 1) - 1;
+    return room < 0 ? 0 : room / a->stride + 1;
+}
+
+/* x [B,N,C] and w [C,1,K], or x [B,H,W,C] and w [C,1,KH,KW]. */
+static inline tp__conv tp__conv_of(const tp_conv_cfg *cfg, const tp_view *x, const tp_view *w)
+{
+    const bool flat = x->ndim == 3;
+    tp__conv g = { .batch = x->dim[0], .channels = w->dim[0] };
+    g.w = (tp__conv_axis){ .in = x->dim[x->ndim - 2],
+                           .taps = w->dim[w->ndim - 1],
+                           .stride = cfg->stride,
+                           .pad = cfg->pad,
+                           .dilation = cfg->dilation };
+    g.h = g.w;
+    g.h.in = x->dim[1];
+    g.h.taps = w->dim[2];
+    if (flat) g.h = (tp__conv_axis){ .in = 1, .taps = 1, .stride = 1, .dilation = 1 };
+    g.h.out = tp__conv_out(&g.h);
+    g.w.out = tp__conv_out(&g.w);
+    return g;
+}
+
+/* One piece of work: positions of a row, about 4 K elements. */
+static inline int64_t tp__conv_segment(const tp__conv *g)
+{
+    return g->channels > 0 && g->channels < 4096 ? 4096 / g->channels : 1;
+}
+
+/* Pieces of all rows of a batch of images of h x w positions. */
+static inline int64_t tp__conv_pieces(const tp__conv *g, int64_t h, int64_t w)
+{
+    const int64_t n = tp__conv_segment(g);
+    return g->batch * h * ((w + n - 1) / n);
+}
+
+#endif
