@@ -1,0 +1,120 @@
+/* cpu_chunk_project.c - the dynamic projection of chunks, one pass over x.
+ *
+ * A task is one chunk of l rows: its l H r weights are made in the thread's scratch [l][H r],
+ * column by column of the scores, then the rows of x, in cache since they were touched once, are
+ * summed. */
+#ifndef real
+
+#include "tensor/kernel.h"
+#include "tensor/ls_attention.h"
+
+#define GRAIN 4 /* chunks a task: 16 rows of 512 floats are 32 KB */
+
+#define TP_FILE "tensor/cpu/cpu_chunk_project.c"
+#include "tensor/cpu/cpu_each_real.h"
+
+TP_CPU_KERNEL(chunk_project_fwd)
+TP_CPU_KERNEL(chunk_project_bwd)
+
+#else
+
+/* p[s][k] = softmax over s of z[s][k], k < n = H r. max and sum are scratch [n]. */
+static void R(chunk_softmax)(const real *z, int64_t l, int64_t n, real *p, real *max, real *sum)
+{
+    memcpy(max, z, (size_t)n * sizeof *z);
+    for (int64_t s = 1; s < l; s++)
+        for (int64_t k = 0; k < n; k++) max[k] = z[s * n + k] > max[k] ? z[s * n + k] : max[k];
+    memset(sum, 0, (size_t)n * sizeof *sum);
+    for (int64_t s = 0; s < l; s++)
+        for (int64_t k = 0; k < n; k++) {
+            p[s * n + k] = r_exp(z[s * n + k] - max[k]);
+            sum[k] += p[s * n + k];
+        }
+    for (int64_t k = 0; k < n; k++) sum[k] = RC(1.0) / sum[k];
+    for (int64_t s = 0; s < l; s++)
+        for (int64_t k = 0; k < n; k++) p[s * n + k] *= sum[k];
+}
+
+static void R(chunk_forward)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp__chunk_attr *a = c->attr;
+    const int64_t l = a->chunk, r = a->rank, H = a->heads, n = H * r, C = c->x[0].dim[2], D = C / H;
+    real *p = (real *)c->work + (size_t)thread * tp__chunk_scratch(a), *max = p + l * n;
+    for (int64_t t = begin; t < end; t++) {
+        const real *x = (const real *)c->x[0].data + t * l * C;
+        real *y = (real *)c->y[0].data + t * r * C;
+        R(chunk_softmax)((const real *)c->x[1].data + t * l * n, l, n, p, max, max + n);
+        memset(y, 0, (size_t)(r * C) * sizeof *y);
+        for (int64_t s = 0; s < l; s++)
+            for (int64_t i = 0; i < H; i++)
+                for (int64_t j = 0; j < r; j++) {
+                    const real w = p[s * n + i * r + j], *xs = x + s * C + i * D;
+                    real *yj = y + j * C + i * D;
+                    for (int64_t d = 0; d < D; d++) yj[d] += w * xs[d];
+                }
+    }
+}
+
+static tp_code R(chunk_project_fwd)(const tp_call *c)
+{
+    const tp__chunk_attr *a = c->attr;
+    tp__for(c, c->x[0].dim[0] * (c->x[0].dim[1] / a->chunk), GRAIN, R(chunk_forward));
+    return TP_OK;
+}
+
+/* g[s][i r + j] = dy[j] x[s] over head i; dx[s] = sum_j p dy[j]. Either result may be NULL. */
+static void R(chunk_products)(const tp__chunk_attr *a, int64_t C, const real *x, const real *dy,
+                              const real *p, real *g, real *dx)
+{
+    const int64_t r = a->rank, H = a->heads, n = H * r, D = C / H;
+    for (int64_t s = 0; s < a->chunk; s++) {
+        if (dx) memset(dx + s * C, 0, (size_t)C * sizeof *dx);
+        for (int64_t i = 0; i < H; i++)
+            for (int64_t j = 0; j < r; j++) {
+                const real *dyj = dy + j * C + i * D, *xs = x + s * C + i * D;
+                const real w = p[s * n + i * r + j];
+                real dot = 0;
+#pragma omp simd reduction(+ : dot)
+                for (int64_t d = 0; d < D; d++) dot += dyj[d] * xs[d];
+                g[s * n + i * r + j] = dot;
+                if (!dx) continue;
+                real *dxs = dx + s * C + i * D;
+                for (int64_t d = 0; d < D; d++) dxs[d] += w * dyj[d];
+            }
+    }
+}
+
+/* dz = p (g - sum_s p g), the gradient of the softmax of each column. */
+static void R(chunk_scores_grad)(int64_t l, int64_t n, const real *p, const real *g, real *sum,
+                                 real *dz)
+{
+    memset(sum, 0, (size_t)n * sizeof *sum);
+    for (int64_t s = 0; s < l; s++)
+        for (int64_t k = 0; k < n; k++) sum[k] += p[s * n + k] * g[s * n + k];
+    for (int64_t s = 0; s < l; s++)
+        for (int64_t k = 0; k < n; k++) dz[s * n + k] = p[s * n + k] * (g[s * n + k] - sum[k]);
+}
+
+static void R(chunk_backward)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp__chunk_attr *a = c->attr;
+    const int64_t l = a->chunk, n = a->heads * a->rank, C = c->x[0].dim[2];
+    real *p = (real *)c->work + (size_t)thread * tp__chunk_scratch(a), *g = p + l * n;
+    real *max = g + l * n, *dx = c->dx[0].data, *dz = c->dx[1].data;
+    for (int64_t t = begin; t < end; t++) {
+        R(chunk_softmax)((const real *)c->x[1].data + t * l * n, l, n, p, max, max + n);
+        R(chunk_products)
+        (a, C, (const real *)c->x[0].data + t * l * C,
+         (const real *)c->dy[0].data + t * a->rank * C, p, g, dx ? dx + t * l * C : NULL);
+        if (dz) R(chunk_scores_grad)(l, n, p, g, max, dz + t * l * n);
+    }
+}
+
+static tp_code R(chunk_project_bwd)(const tp_call *c)
+{
+    const tp__chunk_attr *a = c->attr;
+    tp__for(c, c->x[0].dim[0] * (c->x[0].dim[1] / a->chunk), GRAIN, R(chunk_backward));
+    return TP_OK;
+}
+
+#endif
