@@ -115,8 +115,12 @@ static void R(forward_pieces)(const tp_call *c, int64_t begin, int64_t end, int 
         const piece p = piece_of(&g, t, g.h.out, g.w.out);
         const real *x = (const real *)c->x[0].data + p.image * g.h.in * g.w.in * C;
         real *y = (real *)c->y[0].data + p.image * g.h.out * g.w.out * C;
-        for (int64_t o = p.row * g.w.out + p.from; o < p.row * g.w.out + p.to; o++)
-            for (int64_t i = 0; i < C; i++) y[o * C + i] = bias ? bias[i] : 0;
+        for (int64_t o = p.row * g.w.out + p.from; o < p.row * g.w.out + p.to; o++) {
+            if (bias)
+                memcpy(y + o * C, bias, (size_t)C * sizeof *y);
+            else
+                memset(y + o * C, 0, (size_t)C * sizeof *y);
+        }
         R(gather_piece)(&g, false, &p, x, c->work, y);
     }
 }
