@@ -66,8 +66,8 @@ static void R(transpose)(int64_t C, int64_t taps, const real *from, real *to)
 /* to[i] += sum over taps of from[partner][i] w[tap][i] for n <= WIDE channels of one position. The
  * newest data are fetched two positions ahead: loads this far apart hide little latency themselves
  * (512 channels: three times faster). */
-static inline void R(gather)(const tp__conv *g, bool back, int64_t row, int64_t col, int64_t n,
-                             const real *from, const real *w, real *to)
+TP_INLINE void R(gather)(const tp__conv *g, bool back, int64_t row, int64_t col, int64_t n,
+                         const real *from, const real *w, real *to)
 {
     const int64_t C = g->channels, width = back ? g->w.out : g->w.in;
     const int64_t newest = back ? 0 : g->w.taps - 1; /* the tap that reads what none has read */
@@ -149,8 +149,8 @@ static void R(dx_pieces)(const tp_call *c, int64_t begin, int64_t end, int threa
 }
 
 /* to[i] += sum over the outputs of a piece of dy[o][i] x[partner of tap (kh, kw)][i]. */
-static inline void R(correlate)(const tp__conv *g, const piece *p, int64_t kh, int64_t kw,
-                                int64_t n, const real *dy, const real *x, real *to)
+TP_INLINE void R(correlate)(const tp__conv *g, const piece *p, int64_t kh, int64_t kw, int64_t n,
+                            const real *dy, const real *x, real *to)
 {
     const int64_t C = g->channels, h = partner(&g->h, false, p->row, kh);
     real sum[WIDE];

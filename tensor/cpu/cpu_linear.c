@@ -37,11 +37,11 @@ static void R(finish_row)(const tp_call *c, int64_t at, int64_t j, int64_t n)
     if (act == TP_ACT_RELU) {
         uint8_t *positive = (uint8_t *)c->y[1].data + at;
         for (int64_t i = 0; i < n; i++) positive[i] = z[i] > 0;
-        for (int64_t i = 0; i < n; i++) y[i] = R(tp__relu)(z[i]);
+        for (int64_t i = 0; i < n; i++) y[i] = R(relu)(z[i]);
     } else if (act == TP_ACT_GELU) {
-        for (int64_t i = 0; i < n; i++) y[i] = R(tp__gelu)(z[i]);
+        for (int64_t i = 0; i < n; i++) y[i] = R(gelu)(z[i]);
     } else if (act == TP_ACT_QUICK_GELU) {
-        for (int64_t i = 0; i < n; i++) y[i] = R(tp__quick_gelu)(z[i]);
+        for (int64_t i = 0; i < n; i++) y[i] = R(quick_gelu)(z[i]);
     }
 }
 
@@ -92,10 +92,10 @@ static void R(dz_row)(const tp_call *c, int64_t at, int64_t n)
         for (int64_t i = 0; i < n; i++) dz[i] = positive[i] ? dy[i] : 0;
     } else if (R(act_of)(c) == TP_ACT_GELU) {
         const real *z = (const real *)c->y[1].data + at;
-        for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * R(tp__gelu_grad)(z[i]);
+        for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * R(gelu_slope)(z[i]);
     } else if (R(act_of)(c) == TP_ACT_QUICK_GELU) {
         const real *z = (const real *)c->y[1].data + at;
-        for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * R(tp__quick_gelu_grad)(z[i]);
+        for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * R(quick_gelu_slope)(z[i]);
     }
 }
 

@@ -27,16 +27,7 @@ BOTH(clamp)
 
 #else
 
-/* The logistic function, and the derivative of x s(k x) with s = s(k x) and d = d(k x)/dx. */
-TP_INLINE real R(logistic)(real x)
-{
-    return 1 / (1 + r_exp(-x));
-}
-
-TP_INLINE real R(gated_slope)(real x, real s, real d)
-{
-    return s + x * d * s * (1 - s);
-}
+#include "tensor/cpu/activation.h"
 
 /* The tanh approximation x/2 (1 + tanh u) is x s(2u), which keeps small results exact. */
 TP_INLINE real R(gelu_2u)(real x)
@@ -49,17 +40,8 @@ TP_INLINE real R(gelu_2u_slope)(real x)
     return RC(1.5957691216057308) * (1 + RC(0.134145) * x * x);
 }
 
-TP_INLINE real R(normal_cdf)(real x)
-{
-    return RC(0.5) * (1 + r_erf(x * RC(0.70710678118654752)));
-}
-
-TP_INLINE real R(normal_density)(real x)
-{
-    return RC(0.39894228040143268) * r_exp(RC(-0.5) * x * x); /* 1/sqrt(2 pi) */
-}
-
-/* The table. A slope reads x or y, as its parameter says; comparisons let NaN through. */
+/* The table, beside activation.h. A slope reads x or y, as its parameter says; comparisons let NaN
+ * through. */
 /* clang-format off */
 TP_INLINE real R(exp)(real x)              { return r_exp(x); }
 TP_INLINE real R(exp_slope)(real y)        { return y; }
@@ -71,14 +53,8 @@ TP_INLINE real R(square)(real x)           { return x * x; }
 TP_INLINE real R(square_slope)(real x)     { return 2 * x; }
 TP_INLINE real R(abs)(real x)              { return r_abs(x); }
 TP_INLINE real R(abs_slope)(real x)        { return (real)((x > 0) - (x < 0)); }
-TP_INLINE real R(relu)(real x)             { return x < 0 ? 0 : x; }
-TP_INLINE real R(relu_slope)(real y)       { return y > 0 ? 1 : 0; }
-TP_INLINE real R(gelu)(real x)             { return x * R(normal_cdf)(x); }
-TP_INLINE real R(gelu_slope)(real x)       { return R(normal_cdf)(x) + x * R(normal_density)(x); }
 TP_INLINE real R(gelu_tanh)(real x)        { return x * R(logistic)(R(gelu_2u)(x)); }
 TP_INLINE real R(gelu_tanh_slope)(real x)  { return R(gated_slope)(x, R(logistic)(R(gelu_2u)(x)), R(gelu_2u_slope)(x)); }
-TP_INLINE real R(quick_gelu)(real x)       { return x * R(logistic)(RC(1.702) * x); }
-TP_INLINE real R(quick_gelu_slope)(real x) { return R(gated_slope)(x, R(logistic)(RC(1.702) * x), RC(1.702)); }
 TP_INLINE real R(hardswish)(real x)        { return x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6; }
 TP_INLINE real R(hardswish_slope)(real x)  { return x < -3 ? 0 : x > 3 ? 1 : (2 * x + 3) / 6; }
 TP_INLINE real R(silu)(real x)             { return x * R(logistic)(x); }
