@@ -1,0 +1,384 @@
+/* test_ls_attention.c - long-short attention and the dynamic projection against plain ops
+ * (ref_ls.c): values and all gradients, on every instruction set, in f32 and f64; bits on any
+ * number of threads; memory in proportion to the tokens; messages. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/tapegrad.h>
+
+#include "ref_ls.h"
+#include "support_values.h"
+
+static const tp_isa isas[] = { TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 };
+
+typedef struct world {
+    tp_device *D;
+    tp_tape *T;
+} world;
+
+static world begin(tp_isa isa, int threads, tp_dtype compute)
+{
+    world s;
+    s.D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads, .isa = isa });
+    s.T = tp_tape_new(s.D, &(tp_tape_opts){ .compute = compute });
+    return s;
+}
+
+static void end(world *s)
+{
+    tp_tape_free(s->T);
+    tp_device_close(s->D);
+}
+
+/* ---- cases --------------------------------------------------------------------------------------
+ */
+
+/* N queries, Wc window rows and Cc chunks before them, heads of size D. */
+typedef struct ls_case {
+    const char *name;
+    int64_t B, N, Wc, Cc, D;
+    tp_ls_cfg cfg;
+    int64_t cache, valid;
+} ls_case;
+
+#define CFG(H, l, r, w) .cfg.heads = H, .cfg.chunk = l, .cfg.rank = r, .cfg.window = w
+
+/* clang-format off */
+static const ls_case cases[] = {
+    { "as the official model", 1, 128, 32, 8, 16, CFG(2, 16, 1, 32) },
+    { "head 64, three tiles", 1, 150, 40, 5, 64, CFG(1, 16, 1, 40) },
+    { "head 128", 1, 40, 20, 4, 128, CFG(1, 8, 1, 20) },
+    { "head 80, in two column blocks", 1, 40, 20, 4, 80, CFG(2, 8, 1, 20) },
+    { "head 4, batch 2, rank 3", 2, 70, 17, 6, 4, CFG(3, 5, 3, 17) },
+    { "head 33, odd window and chunk", 1, 83, 21, 11, 33, CFG(3, 7, 2, 21) },
+    { "head 1", 1, 20, 4, 2, 1, CFG(2, 4, 1, 4) },
+    { "batch 9: no stripes", 9, 70, 9, 3, 8, CFG(1, 8, 1, 9) },
+    { "stripes", 1, 400, 24, 10, 8, CFG(1, 16, 1, 24) },
+    { "stripes, segment", 2, 300, 24, 10, 8, CFG(1, 16, 1, 24), .cfg.segment = true },
+    { "stripes, masked", 1, 290, 24, 3, 8, CFG(1, 16, 2, 24), .cfg.masked = true, .cache = 50, .valid = 30 },
+    { "fewer queries than the window", 2, 12, 30, 10, 16, CFG(2, 4, 1, 30) },
+    { "window of one", 1, 70, 0, 2, 8, CFG(2, 4, 1, 1) },
+    { "window of one chunk", 1, 64, 16, 4, 16, CFG(2, 16, 1, 16) },
+    { "one row less than the window", 1, 37, 18, 3, 16, CFG(2, 4, 1, 19) },
+    { "window shorter than a chunk", 1, 48, 5, 2, 8, CFG(2, 16, 2, 5) },
+    { "chunks of one token", 1, 66, 7, 5, 8, CFG(2, 1, 1, 7) },
+    { "part of a chunk at the end", 2, 75, 20, 3, 8, CFG(2, 16, 3, 20) },
+    { "no vectors", 1, 15, 20, 0, 8, CFG(2, 16, 1, 20) },
+    { "clamped", 1, 90, 30, 7, 8, CFG(2, 8, 2, 30), .cfg.clamp = 11, .cfg.chunk_clamp = 9 },
+    { "clamped beyond the end", 1, 40, 30, 7, 8, CFG(2, 8, 2, 30), .cfg.clamp = 99, .cfg.chunk_clamp = 99 },
+    { "clamped to one row", 1, 40, 30, 7, 8, CFG(2, 8, 2, 30), .cfg.clamp = 1, .cfg.chunk_clamp = 1 },
+    { "no cache", 1, 96, 0, 0, 16, CFG(2, 8, 1, 40), .cfg.masked = true, .cache = 0, .valid = 0 },
+    { "no cache, window longer than all", 1, 50, 0, 0, 16, CFG(2, 8, 1, 500), .cfg.masked = true, .cache = 0, .valid = 0 },
+    { "short cache, all of it real", 1, 96, 16, 2, 16, CFG(2, 8, 2, 40), .cfg.masked = true, .cache = 16, .valid = 16 },
+    { "part of a cache", 2, 70, 40, 8, 8, CFG(2, 8, 2, 40), .cfg.masked = true, .cache = 64, .valid = 21 },
+    { "a cache with nothing real", 1, 70, 40, 8, 8, CFG(2, 8, 1, 40), .cfg.masked = true, .cache = 64, .valid = 0 },
+    { "long cache, all of it real", 1, 30, 10, 20, 8, CFG(2, 4, 1, 10), .cfg.masked = true, .cache = 80, .valid = 80 },
+    { "segment", 1, 130, 30, 9, 16, CFG(2, 10, 1, 30), .cfg.segment = true },
+    { "segment, tiles across segments", 1, 150, 50, 2, 8, CFG(1, 50, 2, 50), .cfg.segment = true, .cfg.clamp = 60 },
+    { "segment, masked", 2, 75, 20, 5, 8, CFG(2, 5, 1, 20), .cfg.segment = true, .cfg.masked = true, .cache = 25, .valid = 12 },
+    { "one query", 2, 1, 50, 9, 32, CFG(2, 16, 1, 50) },
+    { "one query, growing window", 1, 1, 13, 3, 64, CFG(2, 16, 2, 50), .cfg.masked = true, .cache = 13, .valid = 13 },
+};
+/* clang-format on */
+
+enum { CASES = sizeof cases / sizeof *cases, INPUTS = 9 };
+
+static void shapes(const ls_case *k, tp_shape *s)
+{
+    const int64_t C = k->cfg.heads * k->D, S = k->Wc + k->N;
+    const int64_t nc = (k->Cc + k->N / k->cfg.chunk) * k->cfg.rank;
+    const int64_t span = k->cfg.segment ? 2 * k->cfg.window : k->cfg.window;
+    const tp_shape all[INPUTS] = {
+        TP_SHAPE(k->B, k->N, C),
+        TP_SHAPE(k->B, S, C),
+        TP_SHAPE(k->B, S, C),
+        TP_SHAPE(k->B, nc, C),
+        TP_SHAPE(k->B, nc, C),
+        TP_SHAPE(span, C),
+        TP_SHAPE(nc + k->N % 3, C),
+        TP_SHAPE(k->cfg.heads, k->D),
+        TP_SHAPE(1, k->cfg.heads, 1, k->D),
+    };
+    memcpy(s, all, sizeof all);
+}
+
+static int64_t count(tp_shape s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s.ndim; i++) n *= s.dim[i];
+    return n;
+}
+
+typedef tp_tensor (*attention)(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg);
+
+static tp_tensor fused(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg)
+{
+    return tp_ls_attention(T, in, cfg);
+}
+
+/* The result (out[INPUTS]) and the gradient of sum(result * probe) for each input. */
+static bool run(world *s, attention f, const ls_case *k, tp_dtype dt, double *const *x,
+                const double *probe, double *const *out)
+{
+    tp_shape shape[INPUTS];
+    tp_tensor in[INPUTS];
+    shapes(k, shape);
+    tp_reset(s->T);
+    for (int i = 0; i < INPUTS; i++) in[i] = values_input(s->T, dt, shape[i], x[i]);
+    const bool cmp = shape[3].dim[1] > 0;
+    const tp_tensor y =
+        f(s->T,
+          (tp_ls_in){ in[0], in[1], in[2], cmp ? in[3] : TP_NONE, cmp ? in[4] : TP_NONE, in[5],
+                      cmp ? in[6] : TP_NONE, in[7], in[8], k->cache, k->valid },
+          k->cfg);
+    values_read(s->T, y, out[INPUTS]);
+    tp_backward(s->T,
+                tp_sum(s->T, tp_mul(s->T, y, values_constant(s->T, dt, shape[0], probe)), TP_ALL));
+    for (int i = 0; i < INPUTS; i++)
+        if (cmp || (i != 3 && i != 4 && i != 6)) values_read(s->T, tp_grad(s->T, in[i]), out[i]);
+    cr_expect(tp_ok(s->T), "%s: %s", k->name, tp_why(s->T));
+    return tp_ok(s->T);
+}
+
+/* Room for inputs, probe, and results of two runs. */
+typedef struct store {
+    double *x[INPUTS], *probe, *a[INPUTS + 1], *b[INPUTS + 1];
+    int64_t n[INPUTS + 1];
+} store;
+
+static store fill(const ls_case *k)
+{
+    tp_shape s[INPUTS];
+    store d;
+    shapes(k, s);
+    for (int i = 0; i <= INPUTS; i++) {
+        const int64_t n = d.n[i] = count(s[i < INPUTS ? i : 0]);
+        d.a[i] = calloc((size_t)n + 1, sizeof(double));
+        d.b[i] = calloc((size_t)n + 1, sizeof(double));
+        double *x = calloc((size_t)n + 1, sizeof(double));
+        values_random(x, n, (uint64_t)(7 + i));
+        for (int64_t j = 0; j < n; j++) x[j] = (double)(float)x[j]; /* the same for f32 and f64 */
+        if (i < INPUTS)
+            d.x[i] = x;
+        else
+            d.probe = x;
+    }
+    return d;
+}
+
+static void empty(store *d)
+{
+    for (int i = 0; i <= INPUTS; i++) {
+        free(d->a[i]);
+        free(d->b[i]);
+        if (i < INPUTS) free(d->x[i]);
+    }
+    free(d->probe);
+}
+
+static const char *const names[INPUTS + 1] = { "dq",       "dk_win",   "dv_win", "dk_cmp", "dv_cmp",
+                                               "dpos_win", "dpos_cmp", "dr_w",   "dr_r",   "y" };
+
+static void compare_all(tp_isa isa, tp_dtype dt, double limit)
+{
+    if (!tp_isa_runs(isa)) return;
+    world s = begin(isa, 2, dt), ref = begin(isa, 2, TP_F64);
+    for (int c = 0; c < CASES; c++) {
+        const ls_case *k = &cases[c];
+        store d = fill(k);
+        if (run(&s, fused, k, dt, d.x, d.probe, d.a) &&
+            run(&ref, ref_ls_attention, k, TP_F64, d.x, d.probe, d.b))
+            for (int i = 0; i <= INPUTS; i++) {
+                const double e = values_error(d.a[i], d.b[i], d.n[i], 0.1);
+                cr_expect(e < limit, "%s, %s, %s: %s is off by %.2g", k->name,
+                          tp_device_stats(s.D).isa, tp_dtype_name(dt), names[i], e);
+            }
+        empty(&d);
+    }
+    end(&ref);
+    end(&s);
+}
+
+Test(ls_attention, f64_equals_plain_ops)
+{
+    for (int i = 0; i < 3; i++) compare_all(isas[i], TP_F64, 1e-12);
+}
+
+Test(ls_attention, f32_equals_plain_ops)
+{
+    for (int i = 0; i < 3; i++) compare_all(isas[i], TP_F32, 5e-6);
+}
+
+Test(ls_attention, bits_do_not_depend_on_threads)
+{
+    for (int c = 0; c < CASES; c++) {
+        store d = fill(&cases[c]);
+        world one = begin(TP_ISA_AUTO, 1, TP_F32), many = begin(TP_ISA_AUTO, 5, TP_F32);
+        if (run(&one, fused, &cases[c], TP_F32, d.x, d.probe, d.a) &&
+            run(&many, fused, &cases[c], TP_F32, d.x, d.probe, d.b))
+            for (int i = 0; i <= INPUTS; i++)
+                cr_expect(memcmp(d.a[i], d.b[i], (size_t)d.n[i] * sizeof(double)) == 0,
+                          "%s: %s differs between 1 and 5 threads", cases[c].name, names[i]);
+        end(&many);
+        end(&one);
+        empty(&d);
+    }
+}
+
+/* Large logits: the softmax is taken against the largest, over window and vectors together. */
+Test(ls_attention, large_logits)
+{
+    const ls_case *k = &cases[0];
+    world s = begin(TP_ISA_AUTO, 2, TP_F32), ref = begin(TP_ISA_AUTO, 2, TP_F64);
+    store d = fill(k);
+    for (int64_t j = 0; j < d.n[0]; j++) d.x[0][j] *= 1024.0;
+    if (run(&s, fused, k, TP_F32, d.x, d.probe, d.a) &&
+        run(&ref, ref_ls_attention, k, TP_F64, d.x, d.probe, d.b)) {
+        const double e = values_error(d.a[INPUTS], d.b[INPUTS], d.n[INPUTS], 0.0);
+        cr_expect(e < 1e-3, "y is off by %.2g", e);
+    }
+    empty(&d);
+    end(&ref);
+    end(&s);
+}
+
+/* ---- memory -------------------------------------------------------------------------------------
+ */
+
+/* Peak bytes a token of forward and backward. */
+static double bytes_per_token(int64_t N)
+{
+    const ls_case k = { "memory", 1, N, 32, N / 16, 8, CFG(2, 16, 1, 32) };
+    world s = begin(TP_ISA_AUTO, 2, TP_F32);
+    store d = fill(&k);
+    run(&s, fused, &k, TP_F32, d.x, d.probe, d.a);
+    const double bytes = (double)tp_device_stats(s.D).peak_bytes;
+    empty(&d);
+    end(&s);
+    return bytes / (double)N;
+}
+
+/* Probabilities, or queries x keys of anything, would show: 8 KB and 64 KB a token. The allocator
+ * rounds large blocks up, so the figures are not quite equal. */
+Test(ls_attention, memory_is_linear)
+{
+    const double few = bytes_per_token(1024), many = bytes_per_token(8192);
+    cr_expect(many < 1.25 * few, "%.0f bytes a token at 1024 tokens, %.0f at 8192", few, many);
+}
+
+/* ---- dynamic projection -------------------------------------------------------------------------
+ */
+
+typedef struct chunk_case {
+    int64_t B, N, D;
+    int heads, chunk, rank;
+} chunk_case;
+
+static const chunk_case chunk_cases[] = {
+    { 1, 64, 16, 2, 16, 1 }, { 2, 35, 5, 3, 7, 3 },  { 3, 12, 1, 4, 1, 2 },
+    { 1, 40, 64, 1, 40, 4 }, { 2, 18, 33, 3, 9, 1 }, { 2, 0, 4, 2, 4, 1 },
+};
+
+typedef tp_tensor (*projection)(tp_tape *T, tp_tensor x, tp_tensor z, int heads, int chunk,
+                                int rank);
+
+static tp_tensor fused_project(tp_tape *T, tp_tensor x, tp_tensor z, int heads, int chunk, int rank)
+{
+    return tp_chunk_project(T, x, z, heads, chunk, rank);
+}
+
+/* y, dx and dz of sum(y * y), one behind the other. */
+static void run_chunk(world *s, projection f, const chunk_case *k, tp_dtype dt, double *out)
+{
+    const tp_shape sx = TP_SHAPE(k->B, k->N, k->heads * k->D);
+    const tp_shape sz = TP_SHAPE(k->B, k->N, (int64_t)k->heads * k->rank);
+    double *x = calloc((size_t)count(sx) + 1, sizeof *x),
+           *z = calloc((size_t)count(sz) + 1, sizeof *z);
+    values_random(x, count(sx), 1);
+    values_random(z, count(sz), 2);
+    for (int64_t i = 0; i < count(sz); i++) z[i] *= 4.0;
+    tp_reset(s->T);
+    const tp_tensor tx = values_input(s->T, dt, sx, x), tz = values_input(s->T, dt, sz, z);
+    const tp_tensor y = f(s->T, tx, tz, k->heads, k->chunk, k->rank);
+    values_read(s->T, y, out);
+    tp_backward(s->T, tp_sum(s->T, tp_square(s->T, y), TP_ALL));
+    values_read(s->T, tp_grad(s->T, tx), out + tp_numel(y));
+    values_read(s->T, tp_grad(s->T, tz), out + tp_numel(y) + count(sx));
+    cr_expect(tp_ok(s->T), "%s", tp_why(s->T));
+    free(x);
+    free(z);
+}
+
+Test(chunk_project, equals_plain_ops)
+{
+    for (int c = 0; c < (int)(sizeof chunk_cases / sizeof *chunk_cases); c++)
+        for (int i = 0; i < 6; i++) {
+            const chunk_case *k = &chunk_cases[c];
+            const tp_dtype dt = i < 3 ? TP_F64 : TP_F32;
+            if (!tp_isa_runs(isas[i % 3])) continue;
+            const int64_t C = k->heads * k->D, rows = k->N / k->chunk * k->rank;
+            const int64_t n = k->B * (rows * C + k->N * (C + k->heads * k->rank));
+            double *a = calloc((size_t)n + 1, sizeof *a), *b = calloc((size_t)n + 1, sizeof *b);
+            world s = begin(isas[i % 3], 2, dt), ref = begin(isas[i % 3], 2, TP_F64);
+            run_chunk(&s, fused_project, k, dt, a);
+            run_chunk(&ref, ref_chunk_project, k, TP_F64, b);
+            const double e = values_error(a, b, n, 0.1);
+            cr_expect(e < (dt == TP_F64 ? 1e-13 : 2e-6), "case %d, %s, %s: off by %.2g", c,
+                      tp_device_stats(s.D).isa, tp_dtype_name(dt), e);
+            end(&ref);
+            end(&s);
+            free(a);
+            free(b);
+        }
+}
+
+/* ---- messages -----------------------------------------------------------------------------------
+ */
+
+/* Applies a case with one size changed and expects a text. */
+typedef struct mistake {
+    int input, axis; /* -1: none */
+    int64_t size;
+    ls_case k;
+    const char *text;
+} mistake;
+
+#define GOOD 1, 8, 6, 2, 4
+
+/* clang-format off */
+static const mistake mistakes[] = {
+    { 1, 1, 7, { "", GOOD, CFG(2, 4, 1, 6) }, "k_win and v_win must both be [B,Wc+N,H*D]" },
+    { -1, 0, 0, { "", 1, 8, 7, 2, 4, CFG(2, 4, 1, 6) }, "k_win has 15 rows for 8 queries: between 0 and 6 (the window) may come before them" },
+    { -1, 0, 0, { "", 1, 8, 3, 2, 4, CFG(2, 4, 1, 6) }, "a window of 6 needs 5 rows before the queries, k_win has 3; the option masked does without" },
+    { -1, 0, 0, { "", 1, 8, 5, 2, 4, CFG(2, 4, 1, 6), .cfg.segment = true }, "a window of 6 needs 6 rows before the queries" },
+    { 5, 0, 5, { "", GOOD, CFG(2, 4, 1, 6) }, "pos_win must be [6,H*D]" },
+    { 6, 0, 3, { "", GOOD, CFG(2, 4, 1, 6) }, "pos_cmp must be [n,H*D], n at least 4" },
+    { 4, 1, 3, { "", GOOD, CFG(2, 4, 1, 6) }, "k_cmp and v_cmp must both be [B,nc,H*D], or both absent" },
+    { -1, 0, 0, { "", 1, 8, 6, -1, 4, CFG(2, 4, 1, 6) }, "the queries' own 2 chunks have 2 vectors, k_cmp has 1" },
+    { 7, 1, 3, { "", GOOD, CFG(2, 4, 1, 6) }, "r_w and r_r must have H*D = 8 elements" },
+    { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 6), .cfg.masked = true, .cache = 8, .valid = 9 }, "valid, 9, must be between 0 and cache, 8" },
+    { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 6), .cfg.masked = true, .cache = 5, .valid = 5 }, "a cache of 5 rows cannot have 6 in the window" },
+};
+/* clang-format on */
+
+Test(ls_attention, messages)
+{
+    world s = begin(TP_ISA_AUTO, 1, TP_F32);
+    for (int m = 0; m < (int)(sizeof mistakes / sizeof *mistakes); m++) {
+        const mistake *e = &mistakes[m];
+        tp_shape shape[INPUTS];
+        tp_tensor x[INPUTS];
+        shapes(&e->k, shape);
+        if (e->input >= 0) shape[e->input].dim[e->axis] = e->size;
+        tp_reset(s.T);
+        for (int i = 0; i < INPUTS; i++) x[i] = tp_full(s.T, TP_F32, shape[i], 0.5);
+        tp_ls_attention(s.T,
+                        (tp_ls_in){ x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8],
+                                    e->k.cache, e->k.valid },
+                        e->k.cfg);
+        cr_expect(strstr(tp_why(s.T), e->text), "mistake %d: %s", m, tp_why(s.T));
+        tp_clear(s.T);
+    }
+    end(&s);
+}
