@@ -19,6 +19,11 @@
 #define AGAIN "; the file is damaged: copy, download or write it again"
 #define OTHER "; this is no safetensors file, or its beginning is damaged"
 
+typedef struct entry { /* of the index by name */
+    const char *name;
+    const tp_file_tensor *tensor;
+} entry;
+
 struct tp_file {
     tp_err err;
     char *path;
@@ -27,7 +32,8 @@ struct tp_file {
     size_t size, data_size;
     json_t *root, *meta; /* names and metadata are strings of these */
     int n;
-    tp_file_tensor *at, **by_name;
+    tp_file_tensor *at; /* by offset */
+    entry *by_name;
 };
 
 static tp_file no_memory = {
@@ -219,7 +225,7 @@ static int by_offset(const void *pa, const void *pb)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp((*(tp_file_tensor *const *)a)->name, (*(tp_file_tensor *const *)b)->name);
+    return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
 }
 
 /* Sorts the tensors and checks that they fill the data without gap or overlap. */
@@ -237,12 +243,12 @@ static void check_order(tp_file *F)
                 "offsets %zu to %zu of the data, before tensor '%.200s', belong to no tensor" AGAIN,
                 end, t->offset, t->name);
         end = t->offset + t->bytes;
-        F->by_name[i] = &F->at[i];
+        F->by_name[i] = (entry){ t->name, t };
     }
     if (end != F->data_size)
         bad(F, "offsets %zu to %zu, the end of the data, belong to no tensor" AGAIN, end,
             F->data_size);
-    qsort(F->by_name, (size_t)F->n, sizeof(tp_file_tensor *), by_name);
+    qsort(F->by_name, (size_t)F->n, sizeof *F->by_name, by_name);
 }
 
 /* ---- public ---- */
@@ -304,10 +310,10 @@ const tp_file_tensor *tp_file_at(const tp_file *F, int i)
 
 const tp_file_tensor *tp_file_find(const tp_file *F, const char *name)
 {
-    tp_file_tensor key = { .name = name }, *p = &key;
     if (F->n == 0) return NULL;
-    tp_file_tensor **found = bsearch(&p, F->by_name, (size_t)F->n, sizeof p, by_name);
-    return found ? *found : NULL;
+    const entry key = { name, NULL };
+    const entry *found = bsearch(&key, F->by_name, (size_t)F->n, sizeof key, by_name);
+    return found ? found->tensor : NULL;
 }
 
 const void *tp_file_data(const tp_file *F, const tp_file_tensor *t)

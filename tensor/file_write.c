@@ -229,9 +229,9 @@ static json_t *describe(const item *t)
         json_decref(shape);
         return NULL;
     }
+    const json_int_t begin = (json_int_t)t->begin, bytes = (json_int_t)t->bytes;
     return json_pack("{s:s, s:o, s:[I,I]}", "dtype", tp__stored_as(t->view.dtype)->name, "shape",
-                     shape, "data_offsets", (json_int_t)t->begin,
-                     (json_int_t)(t->begin + t->bytes));
+                     shape, "data_offsets", begin, begin + bytes);
 }
 
 /* The JSON text, or NULL with W failed. */

@@ -28,7 +28,7 @@ static void write_raw(const char *path, uint64_t length, const char *json, const
     const size_t n = strlen(json);
     if (length == 0) length = n;
     memcpy(raw, &length, 8);
-    memcpy(raw + 8, json, n);
+    memcpy(raw + 8, json, n + 1);
     if (data)
         memcpy(raw + 8 + n, data, bytes);
     else

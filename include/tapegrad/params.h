@@ -117,11 +117,14 @@ typedef struct tp_load_opts {
 } tp_load_opts;
 
 /* Loads weights by name. Unless partial, all differences of names, shapes and dtypes are reported
- * in one message and nothing is changed. o may be NULL. */
+ * in one message and nothing is changed. A tied parameter may have any of its names in the file, or
+ * several with equal content. Of a training checkpoint the tensors "optim.*", "ema.*" and "state.*"
+ * are passed over. Partial loading of a file without any fitting tensor fails. o may be NULL. */
 TP_API bool tp_load(tp_params *P, const char *file, const tp_load_opts *o);
 
 /* The same from an open file and into an open writer, under a name prefix ("" for none): pieces of
- * a training checkpoint. */
+ * a training checkpoint. Names without the prefix are not looked at. Values are read when the
+ * writer is committed: until then P must live and be as it is to be saved. */
 TP_API bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_opts *o);
 TP_API bool tp_params_write(tp_params *P, tp_writer *W, const char *prefix);
 

@@ -1,0 +1,57 @@
+/* safetensors.c - the values of a parameter set in and out of files. A parameter with several names
+ * is one tensor; its other names are metadata. */
+#include "autograd/graph.h"
+#include "nn/slots.h"
+#include "tensor/file_inner.h"
+
+static tp_slots slots_of(tp_params *P)
+{
+    tp_slots S = { 0 };
+    for (int i = 0; i < P->n; i++) {
+        const tp_entry *e = &P->entries[i];
+        tp__slots_add(&S, P->dev, "", e->name, &e->node->view, e->node->index);
+    }
+    return S;
+}
+
+bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_opts *o)
+{
+    if (!tp__params_complete(P)) return false;
+    tp_slots S = slots_of(P);
+    const bool ok = tp__slots_read(&S, F, prefix, o, "parameters", &P->err);
+    if (ok) tp__params_touch(P);
+    tp__slots_free(&S);
+    return ok;
+}
+
+bool tp_params_write(tp_params *P, tp_writer *W, const char *prefix)
+{
+    if (!tp__params_complete(P)) {
+        tp__writer_fail(W, &P->err);
+        return false;
+    }
+    tp_slots S = slots_of(P);
+    tp__slots_write(&S, W, prefix);
+    tp__slots_free(&S);
+    return tp_writer_ok(W);
+}
+
+bool tp_load(tp_params *P, const char *file, const tp_load_opts *o)
+{
+    if (!tp__params_complete(P)) return false;
+    tp_file *F = tp_file_open(file);
+    const bool ok = tp_params_read(P, F, "", o);
+    tp_file_close(F);
+    return ok;
+}
+
+bool tp_save(tp_params *P, const char *file)
+{
+    if (!tp__params_complete(P)) return false;
+    tp_writer *W = tp_writer_new(file);
+    tp_writer_meta(W, "format", "pt"); /* PyTorch's names and layout: its loaders ask for this */
+    const bool ok = tp_params_write(P, W, "") && tp_writer_commit(W);
+    if (!ok) tp__err(&P->err, TP_E_IO, "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    return ok;
+}

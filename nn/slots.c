@@ -1,0 +1,280 @@
+/* slots.c - named memory in and out of safetensors files.
+ *
+ * Reading has two parts: match, which compares names, shapes and dtypes and collects all
+ * differences in one text, and load, which cannot fail any more. Tensors of another dtype are
+ * converted in bounded pieces. */
+#include "nn/slots.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/file_inner.h"
+
+#define SHOWN 10   /* differences printed in full */
+#define PIECE 4096 /* elements converted at a time */
+
+/* ---- the list ---- */
+
+static char *joined(const char *a, const char *b)
+{
+    const size_t size = strlen(a) + strlen(b) + 1;
+    char *s = malloc(size);
+    if (s) snprintf(s, size, "%s%s", a, b);
+    return s;
+}
+
+void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *name,
+                   const tp_view *v, int same)
+{
+    if (S->n == S->cap) {
+        const int cap = S->cap ? 2 * S->cap : 64;
+        tp_slot *p = realloc(S->at, (size_t)cap * sizeof *p);
+        S->no_memory = S->no_memory || !p;
+        if (!p) return;
+        S->at = p;
+        S->cap = cap;
+    }
+    char *full = joined(prefix, name);
+    S->no_memory = S->no_memory || !full;
+    if (!full) return;
+    S->at[S->n] = (tp_slot){ full, *v, dev, same < 0 ? S->n : same };
+    S->n++;
+}
+
+void tp__slots_free(tp_slots *S)
+{
+    for (int i = 0; i < S->n; i++) free(S->at[i].name);
+    free(S->at);
+    *S = (tp_slots){ 0 };
+}
+
+/* ---- writing ---- */
+
+void tp__slots_write(const tp_slots *S, tp_writer *W, const char *prefix)
+{
+    static const tp_err no_memory = { TP_E_MEMORY, "out of host memory" };
+    if (S->no_memory) tp__writer_fail(W, &no_memory);
+    for (int i = 0; i < S->n; i++) {
+        const tp_slot *s = &S->at[i];
+        const char *first = s->same == i ? "" : S->at[s->same].name;
+        char *name = joined(prefix, s->name), *key = name ? joined("alias.", name) : NULL;
+        char *value = key ? joined(prefix, first) : NULL;
+        if (!value)
+            tp__writer_fail(W, &no_memory);
+        else if (s->same != i)
+            tp_writer_meta(W, key, value);
+        else if (s->dev)
+            tp__writer_add_device(W, name, s->dev, &s->view);
+        else
+            tp_writer_add(W, name, s->view.dtype, tp__view_shape(&s->view), s->view.data, false);
+        free(value);
+        free(key);
+        free(name);
+    }
+}
+
+/* ---- differences ---- */
+
+typedef enum kind { MISSING, UNKNOWN, SHAPE, DTYPE, VALUES, KINDS } kind;
+
+static const char *const kinds[KINDS] = {
+    [MISSING] = "missing",        [UNKNOWN] = "unknown",  [SHAPE] = "of another shape",
+    [DTYPE] = "of another dtype", [VALUES] = "ambiguous",
+};
+
+typedef struct match { /* what the file has for a slot with memory of its own */
+    const tp_file_tensor *t;
+} match;
+
+typedef struct reading {
+    const tp_slots *S;
+    tp_file *F;
+    const char *prefix;
+    const tp_load_opts *o;
+    match *from; /* by slot */
+    int count[KINDS], differences;
+    char text[1600];
+} reading;
+
+static void differ(reading *r, kind k, const char *fmt, ...) TP_PRINTF(3, 4);
+static void differ(reading *r, kind k, const char *fmt, ...)
+{
+    char line[512];
+    va_list ap;
+    r->count[k]++;
+    if (r->differences++ >= SHOWN) return;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    tp__append(r->text, sizeof r->text, "\n  %s", line);
+}
+
+static bool fits(const reading *r, const char *what, tp_err *e)
+{
+    if (r->differences == 0) return true;
+    char counts[160] = "";
+    for (int k = 0; k < KINDS; k++)
+        if (r->count[k])
+            tp__append(counts, sizeof counts, "%s%d %s", *counts ? ", " : "", r->count[k],
+                       kinds[k]);
+    tp__err(e, TP_E_IO, "%.200s does not fit these %s: %s%s", tp_file_path(r->F), what, counts,
+            r->text);
+    if (r->differences > SHOWN)
+        tp__append(e->text, sizeof e->text, "\n  and %d more", r->differences - SHOWN);
+    return false;
+}
+
+/* ---- matching ---- */
+
+static bool begins(const char *s, const char *prefix)
+{
+    return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+/* The name that a tensor of the file has here; NULL: not for us. */
+static const char *local_name(const reading *r, const char *name)
+{
+    if (!begins(name, r->prefix)) return NULL;
+    name += strlen(r->prefix);
+    if (r->o->strip && begins(name, r->o->strip)) name += strlen(r->o->strip);
+    return r->o->rename ? r->o->rename(name, r->o->env) : name;
+}
+
+/* Does the tensor belong to another part of a training checkpoint? */
+static bool other_part(const reading *r, const char *name)
+{
+    return *r->prefix == 0 &&
+           (begins(name, "optim.") || begins(name, "ema.") || begins(name, "state."));
+}
+
+static const tp_slot *find(const tp_slots *S, const char *name)
+{
+    for (int i = 0; i < S->n; i++)
+        if (strcmp(S->at[i].name, name) == 0) return &S->at[i];
+    return NULL;
+}
+
+static bool equal(const tp_file *F, const tp_file_tensor *a, const tp_file_tensor *b)
+{
+    return a->stored == b->stored && a->bytes == b->bytes && a->shape.ndim == b->shape.ndim &&
+           memcmp(a->shape.dim, b->shape.dim, sizeof a->shape.dim) == 0 &&
+           memcmp(tp_file_data(F, a), tp_file_data(F, b), a->bytes) == 0;
+}
+
+/* Tensor t of the file under one of its names. An alias nobody asks for takes nothing away. */
+static void offer(reading *r, const char *name, const tp_file_tensor *t, bool alias)
+{
+    const char *local = local_name(r, name);
+    const tp_slot *s = local ? find(r->S, local) : NULL;
+    if (!s) {
+        if (!local || alias || r->o->partial || other_part(r, name)) return;
+        char shape[256] = "";
+        tp__print_shape(shape, sizeof shape, t->shape.ndim, t->shape.dim);
+        differ(r, UNKNOWN, "unknown: %.120s %s%s", name, t->stored, shape);
+        return;
+    }
+    match *from = &r->from[s->same];
+    if (!from->t)
+        from->t = t;
+    else if (from->t != t && !equal(r->F, from->t, t))
+        differ(r, VALUES, "ambiguous: %.120s and %.120s are one here, but differ in the file",
+               from->t->name, t->name);
+}
+
+static void offer_all(reading *r)
+{
+    const char *key, *value;
+    for (int i = 0; i < tp_file_count(r->F); i++) {
+        const tp_file_tensor *t = tp_file_at(r->F, i);
+        offer(r, t->name, t, false);
+    }
+    for (int i = 0; tp_file_meta_at(r->F, i, &key, &value); i++) {
+        const tp_file_tensor *t = begins(key, "alias.") ? tp_file_find(r->F, value) : NULL;
+        if (t) offer(r, key + strlen("alias."), t, true);
+    }
+}
+
+/* Compares what was found for a slot with what it wants. */
+static void compare(reading *r, const tp_slot *s, match *from)
+{
+    const tp_file_tensor *t = from->t;
+    char here[256] = "", there[256] = "";
+    if (!t) {
+        tp__print_view(here, sizeof here, &s->view);
+        if (!r->o->partial) differ(r, MISSING, "missing: %.120s %s", s->name, here);
+        return;
+    }
+    const tp_view v = tp__view(s->view.dtype, &t->shape, NULL);
+    if (!tp__same_shape(&v, &s->view)) {
+        tp__print_shape(here, sizeof here, s->view.ndim, s->view.dim);
+        tp__print_shape(there, sizeof there, v.ndim, v.dim);
+        from->t = NULL;
+        if (!r->o->partial)
+            differ(r, SHAPE, "shape: %.120s is %s in the file, %s here", s->name, there, here);
+        return;
+    }
+    const tp_stored *stored = tp__stored(t->stored);
+    const bool floats = stored->kind == TP_STORED_FLOAT && tp_is_float(s->view.dtype);
+    if (stored->dt != s->view.dtype && !(floats && r->o->convert))
+        differ(r, DTYPE, "dtype: %.120s is %s in the file, %s here%s", s->name, t->stored,
+               tp_dtype_name(s->view.dtype), floats ? " (convert allows that)" : "");
+}
+
+/* ---- loading ---- */
+
+static void store(const tp_slot *s, int64_t first, const void *host, size_t bytes)
+{
+    char *to = (char *)s->view.data + (size_t)first * tp_dtype_size(s->view.dtype);
+    if (s->dev)
+        s->dev->be->upload(s->dev, to, host, bytes);
+    else
+        memcpy(to, host, bytes);
+}
+
+static void load(tp_file *F, const tp_slot *s, const tp_file_tensor *t)
+{
+    double piece[PIECE];
+    const size_t size = tp_dtype_size(s->view.dtype);
+    if (tp__stored(t->stored)->dt == s->view.dtype) {
+        if (t->bytes) store(s, 0, tp_file_data(F, t), t->bytes);
+        return;
+    }
+    for (int64_t at = 0; at < t->numel; at += PIECE) {
+        const int64_t n = t->numel - at < PIECE ? t->numel - at : PIECE;
+        tp_file_read_part(F, t, at, n, s->view.dtype, piece);
+        store(s, at, piece, (size_t)n * size);
+    }
+}
+
+bool tp__slots_read(const tp_slots *S, tp_file *F, const char *prefix, const tp_load_opts *o,
+                    const char *what, tp_err *e)
+{
+    static const tp_load_opts defaults = { 0 };
+    reading r = { .S = S, .F = F, .prefix = prefix, .o = o ? o : &defaults };
+    if (!tp_file_ok(F)) {
+        tp__err(e, TP_E_IO, "%s", tp_file_why(F));
+        return false;
+    }
+    r.from = S->no_memory ? NULL : calloc((size_t)S->n + 1, sizeof *r.from);
+    if (!r.from) {
+        tp__err(e, TP_E_MEMORY, "%.200s: out of host memory while reading", tp_file_path(F));
+        return false;
+    }
+    bool any = S->n == 0;
+    offer_all(&r);
+    for (int i = 0; i < S->n; i++) {
+        if (S->at[i].same == i) compare(&r, &S->at[i], &r.from[i]);
+        any = any || r.from[i].t;
+    }
+    bool ok = fits(&r, what, e);
+    if (ok && !any) {
+        tp__err(e, TP_E_IO, "%.200s has no tensor in common with these %s; check names and prefix",
+                tp_file_path(F), what);
+        ok = false;
+    }
+    for (int i = 0; ok && i < S->n; i++)
+        if (r.from[i].t) load(F, &S->at[i], r.from[i].t);
+    free(r.from);
+    return ok;
+}

@@ -1,0 +1,39 @@
+/* slots.h - named memory in and out of safetensors files: what parameters, moments and averages
+ * have in common. */
+#ifndef TP_SLOTS_H
+#define TP_SLOTS_H
+
+#include <tapegrad/file.h>
+#include <tapegrad/params.h>
+
+#include "tensor/backend.h"
+#include "tensor/error.h"
+
+typedef struct tp_slot {
+    char *name;
+    tp_view view;
+    tp_device *dev; /* NULL: host memory                                          */
+    int same;       /* index of the slot whose memory this is: its own, or that of
+                       the first name if this is a tied second one                */
+} tp_slot;
+
+typedef struct tp_slots {
+    tp_slot *at;
+    int n, cap;
+    bool no_memory; /* some slot could not be added: reading and writing fail */
+} tp_slots;
+
+/* Adds `prefix` + `name`. same < 0: memory of its own. */
+void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *name,
+                   const tp_view *v, int same);
+void tp__slots_free(tp_slots *S);
+
+/* Loads every slot from the tensor `prefix` + name of F, as tp_params_read describes. Either all of
+ * it, or nothing is changed and *e says all that differs; `what` names the slots ("parameters"). */
+bool tp__slots_read(const tp_slots *S, tp_file *F, const char *prefix, const tp_load_opts *o,
+                    const char *what, tp_err *e);
+
+/* Adds the slots to W, tied names as metadata: "alias.SECOND" = "FIRST", both with the prefix. */
+void tp__slots_write(const tp_slots *S, tp_writer *W, const char *prefix);
+
+#endif
