@@ -38,29 +38,35 @@ typedef tp_adam_opts tp_adamw_opts;
  *   Adam:   g += wd p, then the update below without decay
  *   AdamW:  p -= lr wd p;  m, v moments;  p -= lr m^ / (sqrt(v^) + eps),  ^ bias-corrected
  *           raw_eps: p -= lr sqrt(1-b2^n)/(1-b1^n) m / (sqrt(v) + eps)
- * Parameters without a gradient since the last step and frozen ones are not touched. */
+ * n counts the updates of each parameter by itself. Parameters without a gradient since the last
+ * step and frozen ones are not touched. */
 TP_API tp_optim *tp_sgd_new(tp_params *P, const tp_sgd_opts *o);
 TP_API tp_optim *tp_adam_new(tp_params *P, const tp_adam_opts *o);
 TP_API tp_optim *tp_adamw_new(tp_params *P, const tp_adamw_opts *o);
 TP_API void tp_optim_free(tp_optim *O);
 
 /* One update with the gradients now in P, which are cleared; true if it happened. Fails, changing
- * nothing, if no backward completed since the last step or the last one failed. */
+ * nothing, if no backward completed since the last step or the last one failed; unlike other errors
+ * this one goes away with the next step that succeeds (see tp_grad_clear). */
 TP_API bool tp_step(tp_optim *O, double lr);
 
-/* Multiplies gradients by k inside the next tp_step (mean over accumulated micro-batches). */
+/* Multiplies gradients by k inside the next tp_step (mean over accumulated micro-batches). A clip
+ * before that sees the gradients without k: clip to max / k. */
 TP_API void tp_grad_scale(tp_optim *O, double k);
 
 TP_API int64_t tp_updates(const tp_optim *O); /* steps made */
 TP_API bool tp_optim_ok(const tp_optim *O);
 TP_API const char *tp_optim_why(const tp_optim *O);
 
-/* Moments and update count under "optim." in a training checkpoint. */
+/* Moments and update counts under "optim." in a training checkpoint; the memory is read when the
+ * writer is committed. Reading wants the same kind of optimiser over the same parameters, or
+ * changes nothing; options and factors stay those of O. */
 TP_API bool tp_optim_write(tp_optim *O, tp_writer *W);
 TP_API bool tp_optim_read(tp_optim *O, tp_file *F);
 
-/* Exponential moving average of the values: e = decay e + (1 - decay) p at each update. swap
- * exchanges averages and values (for evaluation; swap back before training on). */
+/* Exponential moving average of the values: e = decay e + (1 - decay) p at each update, from the
+ * values at tp_ema_new on. Buffers are not averaged. swap exchanges averages and values (for
+ * evaluation; swap back before training on: update, write and read fail until then). */
 typedef struct tp_ema tp_ema;
 TP_API tp_ema *tp_ema_new(tp_params *P, double decay); /* never NULL */
 TP_API void tp_ema_update(tp_ema *E);

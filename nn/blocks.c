@@ -1,0 +1,70 @@
+/* blocks.c - state in the layout of a parameter set's blocks, and kernels over it. */
+#include "nn/blocks.h"
+
+tp_buf *tp__block_new(const tp_params *P, const char *what, tp_err *e)
+{
+    tp_buf *b = tp__buf_new(P->dev, P->block_bytes);
+    if (b) {
+        P->dev->be->zero(P->dev, b->data, P->block_bytes);
+        return b;
+    }
+    char text[512] = "";
+    tp__heap_text(P->dev, P->block_bytes, text, sizeof text);
+    tp__err(e, TP_E_MEMORY, "%s: out of memory on %s: %s", what, P->dev->name, text);
+    return NULL;
+}
+
+tp_view tp__block_view(const tp_params *P, const tp_buf *b)
+{
+    const int64_t n = (int64_t)(P->block_bytes / tp_dtype_size(P->dtype));
+    return tp__view(P->dtype, &TP_SHAPE(n), b ? b->data : NULL);
+}
+
+tp_view tp__block_part(const tp_buf *b, const tp_entry *e)
+{
+    tp_view v = e->node->view;
+    v.data = b->data ? (char *)b->data + e->at : NULL;
+    return v;
+}
+
+tp_segment *tp__segments_add(tp_segments *s, const tp_params *P, const tp_entry *e)
+{
+    const int64_t numel = e->node->view.numel;
+    if (numel == 0) return NULL;
+    tp_segment *g = &s->at[s->n++];
+    *g = (tp_segment){ .at = (int64_t)(e->at / tp_dtype_size(P->dtype)),
+                       .numel = numel,
+                       .block = s->blocks };
+    s->blocks += (numel + TP_BLOCK - 1) / TP_BLOCK;
+    return g;
+}
+
+bool tp__blocks_run(const tp_params *P, const tp_kernel kernels[TP_NBACKENDS], const void *attr,
+                    int nx, const tp_view *x, int ny, tp_view *y, void *work, tp_err *e)
+{
+    char why[TP_WHY] = "";
+    const tp_kernel k = kernels[P->dev->be->kind];
+    const tp_call c = { .dev = P->dev,
+                        .attr = attr,
+                        .nx = nx,
+                        .ny = ny,
+                        .real = P->dtype,
+                        .x = x,
+                        .y = y,
+                        .work = work,
+                        .why = why };
+    P->dev->launches++;
+    const tp_code code = k ? k(&c) : TP_E_NOKERNEL;
+    if (code != TP_OK) tp__err(e, code, "%s on %s", *why ? why : tp_code_text(code), P->dev->name);
+    return code == TP_OK;
+}
+
+void tp__block_slots(tp_slots *S, const tp_params *P, const char *prefix, const tp_buf *b)
+{
+    for (int i = 0; i < P->n; i++) {
+        const tp_entry *e = &P->entries[i];
+        if (!tp__in_block(e)) continue;
+        const tp_view v = tp__block_part(b, e);
+        tp__slots_add(S, P->dev, prefix, e->name, &v, -1);
+    }
+}

@@ -1,0 +1,284 @@
+/* optim.c - SGD, Adam and AdamW over the flat blocks of a parameter set.
+ *
+ * A step is one kernel over the segments of all parameters that got a gradient. Each parameter
+ * counts its own updates, so that one thawed late has the bias correction of a beginner (as in
+ * PyTorch). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/optim.h>
+
+#include "nn/blocks.h"
+#include "tensor/file_inner.h"
+
+TP_KERNEL(sgd_step);
+TP_KERNEL(adam_step);
+static const tp_kernel sgd_kernel[TP_NBACKENDS] = TP_KERNELS(sgd_step);
+static const tp_kernel adam_kernel[TP_NBACKENDS] = TP_KERNELS(adam_step);
+
+typedef enum kind { SGD, ADAM, ADAMW } kind;
+static const char *const kinds[] = { "sgd", "adam", "adamw" };
+
+typedef struct weight { /* a parameter and what the recipe decides for it */
+    const tp_entry *entry;
+    tp_factors factors;
+    int64_t updates;
+} weight;
+
+struct tp_optim {
+    tp_err err;      /* of making and reading: stays        */
+    tp_err step_err; /* of the last step: the next may help */
+    tp_params *P;
+    kind kind;
+    double weight_decay, momentum, beta1, beta2, eps;
+    bool nesterov, raw_eps, decay_after;
+    weight *weights;
+    int n;
+    tp_segments s;          /* of the step being made, room for n */
+    tp_buf *first, *second; /* SGD: u (if momentum); Adam: m, v */
+    int64_t updates;
+    double scale; /* of the gradients in the next step */
+};
+
+static tp_optim no_memory = {
+    .err = { TP_E_MEMORY, "optimiser: out of memory for the object itself" },
+};
+
+/* ---- making ---- */
+
+static void take_weights(tp_optim *O, tp_factor_rule rule, void *env)
+{
+    const tp_params *P = O->P;
+    for (int i = 0; i < P->n; i++) {
+        const tp_entry *e = &P->entries[i];
+        if (!tp__in_block(e)) continue;
+        weight *w = &O->weights[O->n++];
+        *w = (weight){ e, { 1.0, 1.0 }, 0 };
+        if (rule) w->factors = rule(e->name, tp__view_shape(&e->node->view), env);
+        if (!isfinite(w->factors.lr) || !isfinite(w->factors.decay))
+            tp__err(&O->err, TP_E_VALUE, "%s: the factors of '%.200s' are %g and %g",
+                    kinds[O->kind], e->name, w->factors.lr, w->factors.decay);
+    }
+}
+
+/* Fails unless low <= x < high. */
+static void check(tp_optim *O, const char *name, double x, double high)
+{
+    if (!(x >= 0.0 && x < high))
+        tp__err(&O->err, TP_E_VALUE, "%s: %s must be in [0, %g), not %g", kinds[O->kind], name,
+                high, x);
+}
+
+/* An optimiser with its options taken over and `states` blocks of moments. */
+static tp_optim *make(const tp_optim *options, tp_params *P, tp_factor_rule rule, void *env,
+                      int states)
+{
+    tp_optim *O = malloc(sizeof *O);
+    if (!O) return &no_memory;
+    *O = *options;
+    O->P = P;
+    O->scale = 1.0;
+    if (!tp__params_complete(P)) {
+        tp__err(&O->err, P->err.code, "%s", P->err.text);
+        return O;
+    }
+    check(O, "weight_decay", O->weight_decay, HUGE_VAL);
+    check(O, "momentum", O->momentum, 1.0);
+    check(O, "beta1", O->beta1, 1.0);
+    check(O, "beta2", O->beta2, 1.0);
+    check(O, "eps", O->eps, HUGE_VAL);
+    if (O->nesterov && O->momentum == 0.0)
+        tp__err(&O->err, TP_E_VALUE, "sgd: nesterov needs a momentum");
+    O->weights = calloc((size_t)P->n + 1, sizeof *O->weights);
+    O->s.at = calloc((size_t)P->n + 1, sizeof *O->s.at);
+    if (!O->weights || !O->s.at) {
+        tp__err(&O->err, TP_E_MEMORY, "%s: out of host memory", kinds[O->kind]);
+        return O;
+    }
+    take_weights(O, rule, env);
+    if (states > 0) O->first = tp__block_new(P, kinds[O->kind], &O->err);
+    if (states > 1) O->second = tp__block_new(P, kinds[O->kind], &O->err);
+    return O;
+}
+
+tp_optim *tp_sgd_new(tp_params *P, const tp_sgd_opts *o)
+{
+    static const tp_sgd_opts defaults = { 0 };
+    if (!o) o = &defaults;
+    const tp_optim options = { .kind = SGD,
+                               .weight_decay = o->weight_decay,
+                               .momentum = o->momentum,
+                               .nesterov = o->nesterov };
+    return make(&options, P, o->factors, o->env, o->momentum != 0.0);
+}
+
+static tp_optim *make_adam(tp_params *P, const tp_adam_opts *o, kind k)
+{
+    static const tp_adam_opts defaults = { 0 };
+    if (!o) o = &defaults;
+    const tp_optim options = { .kind = k,
+                               .weight_decay = o->weight_decay,
+                               .beta1 = o->beta1 != 0.0 ? o->beta1 : 0.9,
+                               .beta2 = o->beta2 != 0.0 ? o->beta2 : 0.999,
+                               .eps = o->eps != 0.0 ? o->eps : 1e-8,
+                               .raw_eps = o->raw_eps,
+                               .decay_after = o->decay_after };
+    return make(&options, P, o->factors, o->env, 2);
+}
+
+tp_optim *tp_adam_new(tp_params *P, const tp_adam_opts *o)
+{
+    return make_adam(P, o, ADAM);
+}
+tp_optim *tp_adamw_new(tp_params *P, const tp_adamw_opts *o)
+{
+    return make_adam(P, o, ADAMW);
+}
+
+void tp_optim_free(tp_optim *O)
+{
+    if (!O || O == &no_memory) return;
+    tp__buf_unref(O->first);
+    tp__buf_unref(O->second);
+    free(O->weights);
+    free(O->s.at);
+    free(O);
+}
+
+bool tp_optim_ok(const tp_optim *O)
+{
+    return O->err.code == TP_OK && O->step_err.code == TP_OK;
+}
+
+const char *tp_optim_why(const tp_optim *O)
+{
+    return O->err.code != TP_OK ? O->err.text : O->step_err.text;
+}
+
+int64_t tp_updates(const tp_optim *O)
+{
+    return O->updates;
+}
+
+void tp_grad_scale(tp_optim *O, double k)
+{
+    if (O != &no_memory) O->scale = k;
+}
+
+/* ---- a step ---- */
+
+/* The numbers of one parameter in this step, w->updates counting it already. */
+static void set_numbers(const tp_optim *O, const weight *w, double lr, tp_segment *g)
+{
+    const double rate = lr * w->factors.lr, decay = O->weight_decay * w->factors.decay;
+    g->rate = rate;
+    g->l2 = O->kind == ADAMW ? 0.0 : decay;
+    if (O->kind == SGD) return;
+    const double n = (double)w->updates;
+    const double c1 = 1.0 - pow(O->beta1, n), c2 = sqrt(1.0 - pow(O->beta2, n));
+    g->rate = O->raw_eps ? rate * c2 / c1 : rate / c1;
+    g->root = O->raw_eps ? 1.0 : 1.0 / c2;
+    if (O->kind == ADAMW && O->decay_after) g->after = rate * decay;
+    if (O->kind == ADAMW && !O->decay_after) g->before = rate * decay;
+}
+
+static void plan(tp_optim *O, double lr)
+{
+    O->s.n = O->s.blocks = 0;
+    for (int i = 0; i < O->n; i++) {
+        weight *w = &O->weights[i];
+        if (!w->entry->node->has_grad || w->entry->node->frozen) continue;
+        w->updates++;
+        tp_segment *g = tp__segments_add(&O->s, O->P, w->entry);
+        if (g) set_numbers(O, w, lr, g);
+    }
+}
+
+static bool run(tp_optim *O)
+{
+    const tp_params *P = O->P;
+    const tp_view g = tp__block_view(P, P->grads);
+    tp_view y[3] = { tp__block_view(P, P->values), tp__block_view(P, O->first),
+                     tp__block_view(P, O->second) };
+    const tp_sgd_attr sgd = { O->s, O->scale, O->momentum, O->nesterov };
+    const tp_adam_attr adam = { O->s, O->scale, O->beta1, O->beta2, O->eps };
+    if (O->kind == SGD) return tp__blocks_run(P, sgd_kernel, &sgd, 1, &g, 2, y, NULL, &O->step_err);
+    return tp__blocks_run(P, adam_kernel, &adam, 1, &g, 3, y, NULL, &O->step_err);
+}
+
+bool tp_step(tp_optim *O, double lr)
+{
+    if (O->err.code != TP_OK) return false;
+    tp_params *P = O->P;
+    tp_err *e = &O->step_err;
+    *e = (tp_err){ 0 };
+    if (P->err.code != TP_OK)
+        tp__err(e, P->err.code, "%s", P->err.text);
+    else if (P->grad_err.code != TP_OK)
+        tp__err(e, P->grad_err.code, "%s", P->grad_err.text);
+    else if (P->backwards == 0)
+        tp__err(e, TP_E_STATE, "tp_step: no tp_backward has completed since the last step");
+    else if (!isfinite(lr) || !isfinite(O->scale))
+        tp__err(e, TP_E_VALUE, "tp_step: learning rate %g and gradient scale %g must be finite", lr,
+                O->scale);
+    if (e->code != TP_OK) return false;
+    plan(O, lr);
+    if (!run(O)) return false;
+    O->updates++;
+    O->scale = 1.0;
+    tp__params_touch(P);
+    tp_grad_clear(P);
+    return true;
+}
+
+/* ---- files ---- */
+
+/* Everything that the next step depends on: moments, and the updates of each parameter. */
+static tp_slots slots_of(tp_optim *O)
+{
+    const bool adam = O->kind != SGD;
+    tp_slots S = { 0 };
+    if (O->first) tp__block_slots(&S, O->P, adam ? "m." : "u.", O->first);
+    if (O->second) tp__block_slots(&S, O->P, "v.", O->second);
+    for (int i = 0; adam && i < O->n; i++) {
+        weight *w = &O->weights[i];
+        const tp_view v = tp__view(TP_I64, &TP_SCALAR, &w->updates);
+        tp__slots_add(&S, NULL, "updates.", w->entry->name, &v, -1);
+    }
+    return S;
+}
+
+bool tp_optim_write(tp_optim *O, tp_writer *W)
+{
+    if (O->err.code != TP_OK) {
+        tp__writer_fail(W, &O->err);
+        return false;
+    }
+    tp_writer_meta(W, "optim.kind", kinds[O->kind]);
+    tp_writer_meta_int(W, "optim.updates", O->updates);
+    tp_slots S = slots_of(O);
+    tp__slots_write(&S, W, "optim.");
+    tp__slots_free(&S);
+    return tp_writer_ok(W);
+}
+
+bool tp_optim_read(tp_optim *O, tp_file *F)
+{
+    if (O->err.code != TP_OK) return false;
+    const char *k = tp_file_meta(F, "optim.kind");
+    int64_t updates = -1;
+    if (!tp_file_int(F, "optim.updates", &updates))
+        tp__err(&O->err, TP_E_IO, "%s", tp_file_why(F));
+    else if (!k || updates < 0)
+        tp__err(&O->err, TP_E_IO, "%.200s holds no optimiser (metadata optim.kind, optim.updates)",
+                tp_file_path(F));
+    else if (strcmp(k, kinds[O->kind]) != 0)
+        tp__err(&O->err, TP_E_IO, "%.200s holds the optimiser '%.32s', this one is '%s'",
+                tp_file_path(F), k, kinds[O->kind]);
+    if (O->err.code != TP_OK) return false;
+    tp_slots S = slots_of(O);
+    const bool ok = tp__slots_read(&S, F, "optim.", NULL, "moments", &O->err);
+    if (ok) O->updates = updates;
+    tp__slots_free(&S);
+    return ok;
+}

@@ -1,0 +1,51 @@
+/* schedule.c - learning rates as functions of u, the number of updates already made. */
+#include <math.h>
+#include <tapegrad/optim.h>
+
+static const double pi = 3.14159265358979323846;
+
+/* From a (x = 0) to b (x >= 1) along half a cosine. */
+static double half_cosine(double a, double b, double x)
+{
+    return x >= 1.0 ? b : b + 0.5 * (a - b) * (1.0 + cos(pi * x));
+}
+
+static double warm(int64_t u, int64_t warmup, double lr)
+{
+    return lr * (double)(u + 1) / (double)warmup;
+}
+
+double tp_lr_constant(int64_t u, int64_t warmup, double lr)
+{
+    return u < warmup ? warm(u, warmup, lr) : lr;
+}
+
+double tp_lr_linear(int64_t u, int64_t warmup, int64_t total, double lr, double end)
+{
+    if (u < warmup) return warm(u, warmup, lr);
+    if (u >= total - 1) return end;
+    return lr + (end - lr) * (double)(u - warmup) / (double)(total - 1 - warmup);
+}
+
+double tp_lr_cosine(int64_t u, int64_t warmup, int64_t total, double lr, double end)
+{
+    if (u < warmup) return warm(u, warmup, lr);
+    if (u >= total) return end;
+    return half_cosine(lr, end, (double)(u - warmup) / (double)(total - warmup));
+}
+
+double tp_lr_step(int64_t u, int64_t warmup, int64_t every, double factor, double lr)
+{
+    if (u < warmup) return warm(u, warmup, lr);
+    const int64_t drops = every < 1 ? 0 : (u - warmup) / every;
+    return lr * pow(factor, (double)drops);
+}
+
+double tp_lr_onecycle(int64_t u, int64_t total, double lr, double pct, double div, double final_div)
+{
+    const double start = lr / div, end = start / final_div;
+    const double at = (double)u, peak = pct * (double)total - 1.0, last = (double)total - 1.0;
+    if (at >= last) return pct < 1.0 ? end : lr;
+    if (at <= peak) return peak > 0.0 ? half_cosine(start, lr, at / peak) : lr;
+    return half_cosine(lr, end, (at - peak) / (last - peak));
+}

@@ -1,0 +1,13 @@
+/* support_weigh.h - gradients on demand: a loss whose gradient of each tensor is what the test
+ * wants.
+ *
+ *     weigh(x0, w0, x1, w1, ...) = sum_i sum(xi * wi)       d/dxi = wi */
+#ifndef TP_SUPPORT_WEIGH_H
+#define TP_SUPPORT_WEIGH_H
+
+#include <tapegrad/tapegrad.h>
+
+/* Runs a backward after which the gradients of p[i] have grown by g[i] (numel values in double). */
+void give_grads(tp_tape *T, int n, const tp_tensor *p, double *const *g);
+
+#endif

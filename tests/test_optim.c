@@ -1,0 +1,477 @@
+/* test_optim.c - every form of every optimiser against plain loops in double, what a step may and
+ * may not do, and that a saved optimiser continues with the same bits. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/tapegrad.h>
+
+#include "support_folder.h"
+#include "support_weigh.h"
+#include "tensor/backend.h"
+
+/* ---- a set of parameters: several blocks, exactly one, one element, none ---- */
+
+enum { N = 5, STEPS = 6, LARGEST = 70 * 130 };
+
+static const struct {
+    const char *name;
+    tp_shape shape;
+    int64_t numel;
+} params[N] = {
+    { "wide.weight", { 2, { 70, 130 } }, LARGEST }, /* two full blocks and a rest */
+    { "block.bias", { 1, { 4096 } }, 4096 },
+    { "one", { 0, { 0 } }, 1 },
+    { "empty", { 2, { 0, 3 } }, 0 },
+    { "late.weight", { 1, { 33 } }, 33 },
+};
+
+typedef struct world {
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T;
+    tp_tensor p[N];
+} world;
+
+static world make_world(tp_dtype dt, int threads)
+{
+    world w;
+    w.D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads });
+    w.P = tp_params_new(w.D, &(tp_params_opts){ .seed = 5, .dtype = dt });
+    w.T = tp_tape_new(w.D, &(tp_tape_opts){ .compute = dt });
+    tp_buffer(w.P, "seen", TP_I64, TP_SHAPE(1), NULL);
+    for (int i = 0; i < N; i++)
+        w.p[i] =
+            tp_param(w.P, params[i].name, params[i].shape, (tp_init){ TP_INIT_NORMAL, 0.5, 0 }, 0);
+    tp_tie(w.P, "tied", w.p[0]);
+    return w;
+}
+
+static void free_world(world *w)
+{
+    tp_tape_free(w->T);
+    tp_params_free(w->P);
+    tp_device_close(w->D);
+}
+
+static void get(const world *w, int i, double *host)
+{
+    cr_assert(tp_param_get(w->P, w->p[i], TP_F64, host, (size_t)params[i].numel * sizeof *host),
+              "%s", tp_params_why(w->P));
+}
+
+/* A gradient with 8 significant bits: the same in float and double. */
+static void gradient(int step, int i, double *g)
+{
+    for (int64_t k = 0; k < params[i].numel; k++)
+        g[k] = (double)((k * 37 + step * 101 + i * 53 + k * k % 11) % 255 - 127) / 256.0;
+}
+
+/* ---- plain loops ---- */
+
+typedef enum rule { SGD, ADAM, ADAMW } rule;
+
+typedef struct form {
+    const char *name;
+    rule rule;
+    tp_sgd_opts sgd;
+    tp_adam_opts adam;
+} form;
+
+static tp_factors some_factors(const char *name, tp_shape s, void *env)
+{
+    (void)env;
+    if (s.ndim == 1 && strcmp(name, "block.bias") == 0) return (tp_factors){ 1.0, 0.0 };
+    return strncmp(name, "wide.", 5) == 0 ? (tp_factors){ 0.25, 2.0 } : (tp_factors){ 1.0, 1.0 };
+}
+
+static const form forms[] = {
+    { .name = "sgd", .rule = SGD },
+    { .name = "sgd decay", .rule = SGD, .sgd = { .weight_decay = 0.1 } },
+    { .name = "sgd momentum", .rule = SGD, .sgd = { .momentum = 0.9, .weight_decay = 0.1 } },
+    { .name = "sgd nesterov", .rule = SGD, .sgd = { .momentum = 0.8, .nesterov = true } },
+    { .name = "sgd factors",
+      .rule = SGD,
+      .sgd = { .momentum = 0.9, .weight_decay = 0.2, .factors = some_factors } },
+    { .name = "adam", .rule = ADAM },
+    { .name = "adam decay",
+      .rule = ADAM,
+      .adam = { .weight_decay = 0.1, .factors = some_factors } },
+    { .name = "adam raw eps", .rule = ADAM, .adam = { .raw_eps = true, .eps = 1e-2 } },
+    { .name = "adamw", .rule = ADAMW, .adam = { .weight_decay = 0.1 } },
+    { .name = "adamw betas", .rule = ADAMW, .adam = { .beta1 = 0.8, .beta2 = 0.9, .eps = 1e-2 } },
+    { .name = "adamw raw eps", .rule = ADAMW, .adam = { .weight_decay = 0.1, .raw_eps = true } },
+    { .name = "adamw decay after",
+      .rule = ADAMW,
+      .adam = { .weight_decay = 0.3, .raw_eps = true, .decay_after = true } },
+    { .name = "adamw factors",
+      .rule = ADAMW,
+      .adam = { .weight_decay = 0.3, .factors = some_factors } },
+};
+
+static tp_optim *make_optim(tp_params *P, const form *f)
+{
+    return f->rule == SGD    ? tp_sgd_new(P, &f->sgd)
+           : f->rule == ADAM ? tp_adam_new(P, &f->adam)
+                             : tp_adamw_new(P, &f->adam);
+}
+
+typedef struct plain { /* one parameter: values, moments, updates made */
+    double p[LARGEST], m[LARGEST], v[LARGEST];
+    int updates;
+} plain;
+
+static void plain_sgd(const tp_sgd_opts *o, plain *s, int64_t n, const double *grad, double lr,
+                      double wd)
+{
+    for (int64_t k = 0; k < n; k++) {
+        const double g = grad[k] + wd * s->p[k];
+        s->m[k] = o->momentum * s->m[k] + g;
+        s->p[k] -= lr * (o->nesterov ? g + o->momentum * s->m[k] : s->m[k]);
+    }
+}
+
+static void plain_adam(const tp_adam_opts *o, bool decoupled, plain *s, int64_t n,
+                       const double *grad, double lr, double wd)
+{
+    const double b1 = o->beta1 != 0.0 ? o->beta1 : 0.9, b2 = o->beta2 != 0.0 ? o->beta2 : 0.999;
+    const double eps = o->eps != 0.0 ? o->eps : 1e-8;
+    const double c1 = 1.0 - pow(b1, s->updates), c2 = 1.0 - pow(b2, s->updates);
+    for (int64_t k = 0; k < n; k++) {
+        const double g = grad[k] + (decoupled ? 0.0 : wd * s->p[k]);
+        s->m[k] = b1 * s->m[k] + (1.0 - b1) * g;
+        s->v[k] = b2 * s->v[k] + (1.0 - b2) * g * g;
+        if (decoupled && !o->decay_after) s->p[k] -= lr * wd * s->p[k];
+        if (o->raw_eps)
+            s->p[k] -= lr * sqrt(c2) / c1 * s->m[k] / (sqrt(s->v[k]) + eps);
+        else
+            s->p[k] -= lr * (s->m[k] / c1) / (sqrt(s->v[k] / c2) + eps);
+        if (decoupled && o->decay_after) s->p[k] -= lr * wd * s->p[k];
+    }
+}
+
+static void plain_step(const form *f, plain *s, int i, const double *grad, double lr)
+{
+    const tp_factor_rule r = f->rule == SGD ? f->sgd.factors : f->adam.factors;
+    const tp_factors c = r ? r(params[i].name, params[i].shape, NULL) : (tp_factors){ 1.0, 1.0 };
+    s->updates++;
+    if (f->rule == SGD)
+        plain_sgd(&f->sgd, s, params[i].numel, grad, lr * c.lr, f->sgd.weight_decay * c.decay);
+    else
+        plain_adam(&f->adam, f->rule == ADAMW, s, params[i].numel, grad, lr * c.lr,
+                   f->adam.weight_decay * c.decay);
+}
+
+/* Which parameters step `step` reaches: "one" is frozen in step 2, "late" comes from step 3 on. */
+static bool reached(int step, int i)
+{
+    return !(i == 2 && step == 2) && !(i == 4 && step < 3);
+}
+
+/* Step 4 has two backwards and the scale 1/2: the mean of two gradients. */
+static void run_step(const world *w, tp_optim *O, int step, double lr)
+{
+    static double g[N][LARGEST];
+    tp_tensor p[N];
+    double *at[N];
+    tp_freeze(w->P, "one", step == 2);
+    for (int pass = 0; pass <= (step == 4); pass++) {
+        int n = 0;
+        for (int i = 0; i < N; i++) {
+            if (i != 2 && !reached(step, i)) continue; /* the frozen one takes part */
+            gradient(step + 50 * pass, i, g[i]);
+            p[n] = w->p[i];
+            at[n++] = g[i];
+        }
+        give_grads(w->T, n, p, at);
+    }
+    if (step == 4) tp_grad_scale(O, 0.5);
+    cr_assert(tp_ok(w->T), "%s", tp_why(w->T));
+    cr_expect(tp_step(O, lr), "%s", tp_optim_why(O));
+}
+
+static void plain_run(const form *f, plain *s, int i)
+{
+    static double g[LARGEST], h[LARGEST];
+    for (int step = 0; step < STEPS; step++) {
+        if (!reached(step, i)) continue;
+        gradient(step, i, g);
+        if (step == 4) {
+            gradient(step + 50, i, h);
+            for (int64_t k = 0; k < params[i].numel; k++) g[k] = 0.5 * (g[k] + h[k]);
+        }
+        plain_step(f, s, i, g, 0.05 / (step + 1));
+    }
+}
+
+Test(optim, every_form_against_plain_loops, .timeout = 120)
+{
+    static plain s[N];
+    static double now[LARGEST];
+    for (size_t c = 0; c < 2 * sizeof forms / sizeof *forms; c++) {
+        const form *f = &forms[c / 2];
+        const tp_dtype dt = c % 2 ? TP_F64 : TP_F32;
+        const double limit = c % 2 ? 1e-13 : 2e-6;
+        world w = make_world(dt, 2);
+        tp_optim *O = make_optim(w.P, f);
+        memset(s, 0, sizeof s);
+        for (int i = 0; i < N; i++) get(&w, i, s[i].p);
+        for (int step = 0; step < STEPS; step++) run_step(&w, O, step, 0.05 / (step + 1));
+        cr_expect_eq(tp_updates(O), STEPS);
+        for (int i = 0; i < N; i++) {
+            double worst = 0.0;
+            plain_run(f, &s[i], i);
+            get(&w, i, now);
+            for (int64_t k = 0; k < params[i].numel; k++)
+                worst = fmax(worst, fabs(now[k] - s[i].p[k]));
+            cr_expect(worst <= limit, "%s, %s: %s is off by %g", f->name, tp_dtype_name(dt),
+                      params[i].name, worst);
+        }
+        tp_optim_free(O);
+        free_world(&w);
+    }
+}
+
+Test(optim, bits_do_not_depend_on_threads)
+{
+    static double a[LARGEST], b[LARGEST];
+    world one = make_world(TP_F32, 1), many = make_world(TP_F32, 7);
+    tp_optim *O1 = make_optim(one.P, &forms[8]), *O7 = make_optim(many.P, &forms[8]);
+    for (int step = 0; step < STEPS; step++) {
+        run_step(&one, O1, step, 0.05);
+        run_step(&many, O7, step, 0.05);
+    }
+    for (int i = 0; i < N; i++) {
+        get(&one, i, a);
+        get(&many, i, b);
+        cr_expect_arr_eq(a, b, (size_t)params[i].numel * sizeof *a, "%s differs", params[i].name);
+    }
+    tp_optim_free(O1);
+    tp_optim_free(O7);
+    free_world(&one);
+    free_world(&many);
+}
+
+/* ---- what a step may do ---- */
+
+Test(optim, a_step_without_gradients_fails_and_the_next_may_succeed)
+{
+    static double before[LARGEST], after[LARGEST];
+    world w = make_world(TP_F32, 1);
+    tp_optim *O = tp_adamw_new(w.P, NULL);
+    get(&w, 0, before);
+    cr_expect(!tp_step(O, 0.1));
+    cr_expect(!tp_optim_ok(O));
+    cr_expect_str_eq(tp_optim_why(O), "tp_step: no tp_backward has completed since the last step");
+    get(&w, 0, after);
+    cr_expect_arr_eq(before, after, sizeof before, "the values changed");
+    cr_expect_eq(tp_updates(O), 0);
+    run_step(&w, O, 0, 0.1);
+    cr_expect(tp_optim_ok(O), "%s", tp_optim_why(O));
+    get(&w, 0, after);
+    cr_expect_neq(before[0], after[0], "nothing changed");
+    cr_expect(!tp_step(O, 0.1), "the gradients were used before");
+    tp_optim_free(O);
+    free_world(&w);
+}
+
+Test(optim, a_failed_backward_marks_the_gradients)
+{
+    static double before[LARGEST], after[LARGEST];
+    static double g[LARGEST];
+    double *at = g;
+    world w = make_world(TP_F32, 1);
+    tp_optim *O = tp_sgd_new(w.P, NULL);
+    get(&w, 0, before);
+    give_grads(w.T, 1, w.p, &at);
+    tp_from(w.T, TP_F32, TP_SHAPE(-1), g); /* fails the tape */
+    tp_backward(w.T, TP_NONE);
+    cr_expect(!tp_step(O, 0.1));
+    cr_expect_str_eq(tp_optim_why(O), tp_why(w.T), "the text is the tape's");
+    tp_clear(w.T);
+    cr_expect(!tp_step(O, 0.1), "the mark stays");
+    get(&w, 0, after);
+    cr_expect_arr_eq(before, after, sizeof before, "the values changed");
+    tp_grad_clear(w.P);
+    gradient(0, 0, g);
+    give_grads(w.T, 1, w.p, &at);
+    cr_expect(tp_step(O, 0.1), "%s", tp_optim_why(O));
+    tp_optim_free(O);
+    free_world(&w);
+}
+
+Test(optim, bad_numbers_and_failed_parameters)
+{
+    static double g[LARGEST];
+    double *at = g;
+    world w = make_world(TP_F32, 1);
+    const struct {
+        tp_optim *O;
+        const char *why;
+    } cases[] = {
+        { tp_sgd_new(w.P, &(tp_sgd_opts){ .momentum = 1.0 }),
+          "sgd: momentum must be in [0, 1), not 1" },
+        { tp_sgd_new(w.P, &(tp_sgd_opts){ .nesterov = true }), "sgd: nesterov needs a momentum" },
+        { tp_adam_new(w.P, &(tp_adam_opts){ .beta1 = -0.5 }),
+          "adam: beta1 must be in [0, 1), not -0.5" },
+        { tp_adamw_new(w.P, &(tp_adamw_opts){ .weight_decay = NAN }),
+          "adamw: weight_decay must be in [0, inf), not nan" },
+    };
+    give_grads(w.T, 1, w.p, &at);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_expect_str_eq(tp_optim_why(cases[i].O), cases[i].why, "%s", tp_optim_why(cases[i].O));
+        cr_expect(!tp_step(cases[i].O, 0.1));
+        tp_optim_free(cases[i].O);
+    }
+    tp_optim *O = tp_sgd_new(w.P, NULL);
+    cr_expect(!tp_step(O, INFINITY));
+    cr_expect(tp_step(O, 0.1), "%s", tp_optim_why(O));
+    tp_param(w.P, "too late", TP_SHAPE(1), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
+    tp_optim *failed = tp_adam_new(w.P, NULL);
+    cr_expect_str_eq(tp_optim_why(failed), tp_params_why(w.P));
+    cr_expect(!tp_step(O, 0.1));
+    cr_expect_str_eq(tp_optim_why(O), tp_params_why(w.P));
+    tp_optim_free(failed);
+    tp_optim_free(O);
+    free_world(&w);
+}
+
+static int allocations_left;
+
+static void *limited_alloc(tp_device *D, size_t bytes)
+{
+    return allocations_left-- > 0 ? tp__cpu_backend.alloc(D, bytes) : NULL;
+}
+
+/* Memory ends after n allocations, for all n: an error text, no crash, no leak. */
+Test(optim, out_of_device_memory)
+{
+    tp_backend limited = tp__cpu_backend;
+    limited.alloc = limited_alloc;
+    for (int n = 0; n < 6; n++) { /* values; moments; average */
+        static const char *const text = "adam: out of memory on cpu: requested 4.0 MiB";
+        tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+        tp_params *P = tp_params_new(D, NULL);
+        D->be = &limited;
+        allocations_left = n;
+        tp_param(P, "large", TP_SHAPE(1 << 20), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
+        tp_optim *O = tp_adam_new(P, NULL);
+        tp_ema *E = tp_ema_new(P, 0.9);
+        cr_expect_eq(tp_params_ok(P), n >= 1, "%s", tp_params_why(P));
+        cr_expect_eq(tp_optim_ok(O), n >= 3, "%s", tp_optim_why(O));
+        cr_expect_eq(tp_ema_ok(E), n >= 4, "%s", tp_ema_why(E));
+        if (n == 1 || n == 2)
+            cr_expect_eq(strncmp(tp_optim_why(O), text, strlen(text)), 0, "%s", tp_optim_why(O));
+        tp_ema_swap(E); /* wants a megabyte for the exchange */
+        cr_expect_eq(tp_ema_ok(E), n >= 5, "%s", tp_ema_why(E));
+        tp_ema_free(E);
+        tp_optim_free(O);
+        tp_params_free(P);
+        tp_device_close(D);
+    }
+}
+
+/* ---- files ---- */
+
+TestSuite(optim_files, .init = make_folder, .fini = remove_folder);
+
+static void save(const world *w, tp_optim *O, tp_ema *E, const char *path)
+{
+    tp_writer *W = tp_writer_new(path);
+    cr_expect(tp_params_write(w->P, W, ""));
+    cr_expect(tp_optim_write(O, W), "%s", tp_optim_why(O));
+    cr_expect(tp_ema_write(E, W), "%s", tp_ema_why(E));
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+}
+
+Test(optim_files, stopping_and_continuing_gives_the_same_bits)
+{
+    static const int which[] = { 0, 2, 6, 11 };
+    static double a[LARGEST], b[LARGEST];
+    for (size_t c = 0; c < sizeof which / sizeof *which; c++) {
+        const form *f = &forms[which[c]];
+        const char *path = in_folder("last.safetensors");
+        world w = make_world(TP_F32, 2), again = make_world(TP_F32, 2);
+        tp_optim *O = make_optim(w.P, f), *O2 = make_optim(again.P, f);
+        tp_ema *E = tp_ema_new(w.P, 0.9), *E2 = tp_ema_new(again.P, 0.9);
+        for (int step = 0; step < STEPS; step++) {
+            if (step == 4) {
+                save(&w, O, E, path);
+                tp_file *F = tp_file_open(path);
+                cr_assert(tp_params_read(again.P, F, "", NULL), "%s", tp_params_why(again.P));
+                cr_assert(tp_optim_read(O2, F), "%s", tp_optim_why(O2));
+                cr_assert(tp_ema_read(E2, F), "%s", tp_ema_why(E2));
+                cr_expect_eq(tp_updates(O2), 4);
+                tp_file_close(F);
+            }
+            run_step(&w, O, step, 0.05);
+            tp_ema_update(E);
+            if (step < 4) continue;
+            run_step(&again, O2, step, 0.05);
+            tp_ema_update(E2);
+        }
+        for (int pass = 0; pass < 2; pass++) { /* the values, then the averages */
+            for (int i = 0; i < N; i++) {
+                get(&w, i, a);
+                get(&again, i, b);
+                cr_expect_arr_eq(a, b, (size_t)params[i].numel * sizeof *a, "%s: %s differs",
+                                 f->name, params[i].name);
+            }
+            tp_ema_swap(E);
+            tp_ema_swap(E2);
+        }
+        tp_ema_free(E);
+        tp_ema_free(E2);
+        tp_optim_free(O);
+        tp_optim_free(O2);
+        free_world(&w);
+        free_world(&again);
+    }
+}
+
+Test(optim_files, a_file_that_does_not_fit_changes_nothing)
+{
+    static double a[LARGEST], b[LARGEST];
+    const char *path = in_folder("last.safetensors"), *weights = in_folder("weights.safetensors");
+    char why[1200];
+    world w = make_world(TP_F32, 1);
+    tp_optim *O = tp_adam_new(w.P, NULL), *other = tp_adamw_new(w.P, NULL);
+    tp_ema *E = tp_ema_new(w.P, 0.9);
+    run_step(&w, O, 0, 0.1);
+    save(&w, O, E, path);
+    cr_assert(tp_save(w.P, weights));
+    tp_file *F = tp_file_open(path), *plain_file = tp_file_open(weights);
+
+    cr_expect(!tp_optim_read(other, F));
+    snprintf(why, sizeof why, "%s holds the optimiser 'adam', this one is 'adamw'", path);
+    cr_expect_str_eq(tp_optim_why(other), why);
+    cr_expect(!tp_optim_read(O, plain_file));
+    snprintf(why, sizeof why, "%s holds no optimiser (metadata optim.kind, optim.updates)",
+             weights);
+    cr_expect_str_eq(tp_optim_why(O), why);
+    tp_optim_free(other);
+    tp_optim_free(O);
+
+    tp_params *P = tp_params_new(w.D, NULL); /* another model */
+    tp_param(P, "one", TP_SHAPE(2), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
+    tp_param(P, "two", TP_SHAPE(2), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
+    O = tp_adam_new(P, NULL);
+    cr_expect(!tp_optim_read(O, F));
+    snprintf(why, sizeof why,
+             "%s does not fit these moments: 3 missing, 12 unknown, 2 of another shape", path);
+    cr_expect_eq(strncmp(tp_optim_why(O), why, strlen(why)), 0, "%s", tp_optim_why(O));
+    cr_expect_eq(tp_updates(O), 0);
+
+    get(&w, 0, a);
+    cr_expect(!tp_ema_read(E, plain_file));
+    get(&w, 0, b);
+    cr_expect_arr_eq(a, b, sizeof a);
+    tp_file_close(F);
+    tp_file_close(plain_file);
+    tp_ema_free(E);
+    tp_optim_free(O);
+    tp_params_free(P);
+    free_world(&w);
+}

@@ -1,0 +1,268 @@
+/* test_training_tools.c - clipping, weight averaging and learning-rate schedules against closed
+ * forms. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/tapegrad.h>
+
+#include "support_weigh.h"
+
+static const tp_init ones = { TP_INIT_CONST, 1.0, 0 };
+
+/* ---- clipping ---- */
+
+enum { WIDE = 3 * 4096 + 17 };
+
+typedef struct world {
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T;
+    tp_tensor wide, few, frozen, unused;
+} world;
+
+static world make_world(tp_dtype dt, int threads)
+{
+    world w;
+    w.D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads });
+    w.P = tp_params_new(w.D, &(tp_params_opts){ .dtype = dt });
+    w.T = tp_tape_new(w.D, &(tp_tape_opts){ .compute = dt });
+    w.wide = tp_param(w.P, "wide", TP_SHAPE(WIDE), ones, 0);
+    w.few = tp_param(w.P, "few", TP_SHAPE(2, 2), ones, 0);
+    w.frozen = tp_param(w.P, "frozen", TP_SHAPE(100), ones, TP_FROZEN);
+    w.unused = tp_param(w.P, "unused", TP_SHAPE(100), ones, 0);
+    tp_tie(w.P, "tied", w.wide); /* counted once */
+    return w;
+}
+
+static void free_world(world *w)
+{
+    tp_tape_free(w->T);
+    tp_params_free(w->P);
+    tp_device_close(w->D);
+}
+
+/* Gradients of which the common norm is returned, times `size`. */
+static double give(const world *w, double size)
+{
+    static double wide[WIDE], few[4], frozen[100];
+    const tp_tensor p[] = { w->wide, w->few, w->frozen };
+    double *g[] = { wide, few, frozen };
+    double sum = 0.0;
+    for (int k = 0; k < WIDE; k++) {
+        wide[k] = size * (k * 29 % 64 - 32);
+        sum += wide[k] * wide[k];
+    }
+    for (int k = 0; k < 4; k++) {
+        few[k] = size * 1000.0 * k;
+        sum += few[k] * few[k];
+    }
+    for (int k = 0; k < 100; k++) frozen[k] = 1e9;
+    give_grads(w->T, 3, p, g);
+    return sqrt(sum);
+}
+
+static void expect_grads(const world *w, double size, double factor, double limit, const char *name)
+{
+    static double wide[WIDE];
+    double few[4];
+    cr_assert(tp_param_get_grad(w->P, w->wide, TP_F64, wide, sizeof wide), "%s",
+              tp_params_why(w->P));
+    cr_assert(tp_param_get_grad(w->P, w->few, TP_F64, few, sizeof few));
+    for (int k = 0; k < WIDE; k++) {
+        const double g = factor * size * (k * 29 % 64 - 32);
+        if (fabs(wide[k] - g) > limit * size * factor * 32.0) {
+            cr_expect(false, "%s: element %d is %g, not %g", name, k, wide[k], g);
+            break;
+        }
+    }
+    for (int k = 0; k < 4; k++)
+        cr_expect_float_eq(few[k], factor * size * 1000.0 * k, limit * factor * size * 3000.0, "%s",
+                           name);
+}
+
+Test(clip, norm_and_scaling)
+{
+    static const struct {
+        const char *name;
+        double size, max; /* max in units of the norm */
+    } cases[] = {
+        { "measure only", 0.5, 0.0 },   { "below", 0.5, 1.5 },
+        { "above", 0.5, 0.25 },         { "tiny norm: the 1e-6 counts", 0x1p-30, 0.5 },
+        { "large squares", 1e30, 0.5 }, { "negative", 1.0, -1.0 },
+    };
+    for (size_t c = 0; c < 2 * sizeof cases / sizeof *cases; c++) {
+        const tp_dtype dt = c % 2 ? TP_F64 : TP_F32;
+        const double limit = c % 2 ? 1e-14 : 2e-7, size = cases[c / 2].size;
+        world w = make_world(dt, 2);
+        const double norm = give(&w, size), max = cases[c / 2].max * norm;
+        const double factor = max > 0.0 ? fmin(1.0, max / (norm + 1e-6)) : 1.0;
+        const tp_tensor t = tp_clip_grad_norm(w.P, max);
+        const double got = tp_item(w.T, t);
+        cr_expect_float_eq(got, norm, limit * norm, "%s: norm %g, not %g (%s)", cases[c / 2].name,
+                           got, norm, tp_params_why(w.P));
+        expect_grads(&w, size, factor, limit, cases[c / 2].name);
+        free_world(&w);
+    }
+}
+
+Test(clip, bits_do_not_depend_on_threads)
+{
+    double norm[2];
+    for (int i = 0; i < 2; i++) {
+        world w = make_world(TP_F32, i ? 7 : 1);
+        give(&w, 1.1);
+        norm[i] = tp_item(w.T, tp_clip_grad_norm(w.P, 1.0));
+        free_world(&w);
+    }
+    cr_expect_eq(norm[0], norm[1]);
+}
+
+Test(clip, nan_stays_visible)
+{
+    double g[4] = { 1.0, NAN, 2.0, 3.0 };
+    double *at = g;
+    world w = make_world(TP_F32, 1);
+    give_grads(w.T, 1, &w.few, &at);
+    cr_expect(isnan(tp_item(w.T, tp_clip_grad_norm(w.P, 10.0))));
+    cr_assert(tp_param_get_grad(w.P, w.few, TP_F64, g, sizeof g));
+    for (int i = 0; i < 4; i++) cr_expect(isnan(g[i]), "element %d passes for sound", i);
+    free_world(&w);
+}
+
+Test(clip, without_gradients_and_twice)
+{
+    world w = make_world(TP_F32, 1);
+    const tp_tensor before = tp_clip_grad_norm(w.P, 1.0);
+    cr_expect_eq(tp_item(w.T, before), 0.0, "%s", tp_why(w.T));
+    const double norm = give(&w, 1.0);
+    const tp_tensor now = tp_clip_grad_norm(w.P, 1.0);
+    cr_expect_float_eq(tp_item(w.T, now), norm, 1e-6 * norm);
+    cr_expect_float_eq(tp_item(w.T, tp_clip_grad_norm(w.P, 0.0)), 1.0, 1e-6);
+    cr_expect(isnan(tp_item(w.T, before)) && !tp_ok(w.T), "an old norm is a stale tensor");
+    free_world(&w);
+}
+
+/* ---- averages ---- */
+
+static void set(const world *w, double x)
+{
+    static double v[WIDE];
+    for (int k = 0; k < WIDE; k++) v[k] = x + k % 8;
+    cr_assert(tp_param_set(w->P, w->wide, TP_F64, v, sizeof v), "%s", tp_params_why(w->P));
+}
+
+static double first(const world *w, tp_tensor p)
+{
+    static double v[WIDE];
+    cr_assert(tp_param_get(w->P, p, TP_F64, v, (size_t)tp_numel(p) * sizeof *v));
+    return v[0];
+}
+
+Test(ema, averages_and_swapping)
+{
+    world w = make_world(TP_F64, 2);
+    set(&w, 0.0);
+    tp_ema *E = tp_ema_new(w.P, 0.75);
+    double e = 0.0;
+    for (int step = 1; step <= 5; step++) {
+        set(&w, step);
+        tp_ema_update(E);
+        e = 0.75 * e + 0.25 * step;
+    }
+    tp_ema_swap(E);
+    cr_expect_float_eq(first(&w, w.wide), e, 1e-15, "%s", tp_ema_why(E));
+    cr_expect_eq(first(&w, w.frozen), 1.0, "what does not change is its own average, exactly");
+    tp_ema_swap(E);
+    cr_expect_eq(first(&w, w.wide), 5.0);
+    cr_expect(tp_ema_ok(E), "%s", tp_ema_why(E));
+    tp_ema_free(E);
+    free_world(&w);
+}
+
+Test(ema, swapped_averages_are_not_updated)
+{
+    world w = make_world(TP_F32, 1);
+    tp_ema *E = tp_ema_new(w.P, 0.5);
+    tp_ema_swap(E);
+    tp_ema_update(E);
+    cr_expect_str_eq(tp_ema_why(E), "tp_ema_update: the parameters hold the averages; call "
+                                    "tp_ema_swap before to put the values back");
+    tp_ema_free(E);
+    E = tp_ema_new(w.P, 1.0);
+    cr_expect_str_eq(tp_ema_why(E), "ema: decay must be in [0,1), not 1");
+    tp_ema_update(E);
+    tp_ema_swap(E);
+    cr_expect_eq(first(&w, w.wide), 1.0, "a failed average leaves the values alone");
+    tp_ema_free(E);
+    free_world(&w);
+}
+
+/* A graph recorded before a swap has read other values: an error, not a wrong gradient. */
+Test(ema, swap_between_forward_and_backward)
+{
+    world w = make_world(TP_F32, 1);
+    tp_ema *E = tp_ema_new(w.P, 0.5);
+    const tp_tensor x = tp_scale(w.T, w.few, 2.0);
+    tp_ema_swap(E);
+    tp_backward(w.T, tp_mse(w.T, x, tp_full(w.T, TP_F32, TP_SHAPE(2, 2), 0.0), TP_MEAN_ALL));
+    cr_expect_eq(tp_code_of(w.T), TP_E_STATE, "%s", tp_why(w.T));
+    tp_ema_free(E);
+    free_world(&w);
+}
+
+/* ---- schedules ---- */
+
+typedef struct rate {
+    const char *name;
+    double is, should;
+} rate;
+
+Test(schedule, closed_forms)
+{
+    const double pi = acos(-1.0);
+    const rate rates[] = {
+        { "constant, first of a warm-up", tp_lr_constant(0, 4, 0.8), 0.2 },
+        { "constant, last of a warm-up", tp_lr_constant(3, 4, 0.8), 0.8 },
+        { "constant, after", tp_lr_constant(4, 4, 0.8), 0.8 },
+        { "constant, far", tp_lr_constant(INT64_MAX - 1, 4, 0.8), 0.8 },
+        { "constant, no warm-up", tp_lr_constant(0, 0, 0.8), 0.8 },
+        { "linear, warm-up", tp_lr_linear(1, 4, 15, 0.8, 0.1), 0.4 },
+        { "linear, top", tp_lr_linear(4, 4, 15, 0.8, 0.1), 0.8 },
+        { "linear, half way", tp_lr_linear(9, 4, 15, 0.8, 0.1), 0.45 },
+        { "linear, last", tp_lr_linear(14, 4, 15, 0.8, 0.1), 0.1 },
+        { "linear, beyond", tp_lr_linear(99, 4, 15, 0.8, 0.1), 0.1 },
+        { "linear, only warm-up", tp_lr_linear(4, 4, 4, 0.8, 0.1), 0.1 },
+        { "cosine, warm-up", tp_lr_cosine(0, 2, 12, 0.8, 0.1), 0.4 },
+        { "cosine, top", tp_lr_cosine(2, 2, 12, 0.8, 0.1), 0.8 },
+        { "cosine, half way", tp_lr_cosine(7, 2, 12, 0.8, 0.1), 0.45 },
+        { "cosine, last", tp_lr_cosine(11, 2, 12, 0.8, 0.1), 0.1 + 0.35 * (1 + cos(0.9 * pi)) },
+        { "cosine, beyond", tp_lr_cosine(12, 2, 12, 0.8, 0.1), 0.1 },
+        { "cosine to zero, no warm-up", tp_lr_cosine(5, 0, 20, 0.005, 0.0),
+          0.0025 * (1 + cos(pi / 4)) },
+        { "step, warm-up", tp_lr_step(0, 2, 3, 0.1, 0.8), 0.4 },
+        { "step, first", tp_lr_step(4, 2, 3, 0.1, 0.8), 0.8 },
+        { "step, second", tp_lr_step(5, 2, 3, 0.1, 0.8), 0.08 },
+        { "step, third", tp_lr_step(8, 2, 3, 0.1, 0.8), 0.008 },
+        { "step, never", tp_lr_step(8, 2, 0, 0.1, 0.8), 0.8 },
+        /* pct * total - 1 = 2 is the top, 9 the last */
+        { "onecycle, first", tp_lr_onecycle(0, 10, 0.1, 0.3, 25, 1e4), 0.004 },
+        { "onecycle, rising", tp_lr_onecycle(1, 10, 0.1, 0.3, 25, 1e4), 0.052 },
+        { "onecycle, top", tp_lr_onecycle(2, 10, 0.1, 0.3, 25, 1e4), 0.1 },
+        { "onecycle, falling", tp_lr_onecycle(4, 10, 0.1, 0.3, 25, 1e4),
+          4e-7 + 0.5 * (0.1 - 4e-7) * (1 + cos(2 * pi / 7)) },
+        { "onecycle, last", tp_lr_onecycle(9, 10, 0.1, 0.3, 25, 1e4), 4e-7 },
+        { "onecycle, beyond", tp_lr_onecycle(10, 10, 0.1, 0.3, 25, 1e4), 4e-7 },
+        /* the top lies between two updates: 0.25 * 10 - 1 = 1.5 */
+        { "onecycle, before a broken top", tp_lr_onecycle(1, 10, 0.1, 0.25, 25, 1e4),
+          0.1 + 0.5 * (0.004 - 0.1) * (1 + cos(pi / 1.5)) },
+        { "onecycle, after a broken top", tp_lr_onecycle(2, 10, 0.1, 0.25, 25, 1e4),
+          4e-7 + 0.5 * (0.1 - 4e-7) * (1 + cos(pi * 0.5 / 7.5)) },
+        { "onecycle, top at once", tp_lr_onecycle(0, 10, 0.1, 0.1, 25, 1e4), 0.1 },
+        { "onecycle, only rising", tp_lr_onecycle(9, 10, 0.1, 1.0, 25, 1e4), 0.1 },
+        { "onecycle, one update", tp_lr_onecycle(0, 1, 0.1, 0.3, 25, 1e4), 4e-7 },
+    };
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+        cr_expect(fabs(rates[i].is - rates[i].should) <= 1e-15 + 1e-14 * rates[i].should,
+                  "%s: %.17g, not %.17g", rates[i].name, rates[i].is, rates[i].should);
+}
