@@ -1,0 +1,194 @@
+/* tp-inspect.c - what is in a safetensors file: metadata, tensors, and a look at their values. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <tapegrad/file.h>
+
+static const char help[] =
+    "NAME\n"
+    "    tp-inspect - list the tensors and the metadata of safetensors files\n"
+    "\n"
+    "SYNOPSIS\n"
+    "    tp-inspect [--names | --meta] FILE...\n"
+    "\n"
+    "DESCRIPTION\n"
+    "    Checks each FILE and prints its metadata, then one line for each tensor in the order of "
+    "the\n"
+    "    data: name, dtype, shape, least, largest and mean value of the finite elements, and the\n"
+    "    numbers of elements that are NaN and infinite, if there are any. Tensors of dtypes that "
+    "have\n"
+    "    no value here (8-bit floats, complex, U64) and empty ones show none. The last line sums "
+    "up.\n"
+    "    Values are read in pieces: memory does not grow with the file.\n"
+    "\n"
+    "OPTIONS\n"
+    "    --names   only the names of the tensors, one a line\n"
+    "    --meta    only the metadata, KEY = VALUE a line\n"
+    "    --help    this text\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    0  every file is sound\n"
+    "    1  some file is missing or damaged; standard error says which, where and what to do\n"
+    "    2  wrong usage\n"
+    "\n"
+    "EXAMPLES\n"
+    "    tp-inspect best.safetensors\n"
+    "    tp-inspect --names best.safetensors | grep bias\n";
+
+/* Text of a file may hold anything; what a terminal would obey is shown as \xNN. */
+static void print_text(const char *s, int width)
+{
+    int n = 0;
+    for (; *s; s++) {
+        const unsigned char c = (unsigned char)*s;
+        if (c < 0x20 || c == 0x7f)
+            n += printf("\\x%02x", c);
+        else
+            n += putchar(c) >= 0 && (c & 0xc0) != 0x80; /* columns of UTF-8 */
+    }
+    printf("%*s", n < width ? width - n : 0, "");
+}
+
+static void print_meta(const tp_file *F)
+{
+    const char *key, *value;
+    for (int i = 0; tp_file_meta_at(F, i, &key, &value); i++) {
+        print_text(key, 0);
+        printf(" = ");
+        print_text(value, 0);
+        printf("\n");
+    }
+}
+
+typedef struct summary {
+    double low, high, sum;
+    int64_t finite, nan, infinite;
+} summary;
+
+static void add(summary *s, double x)
+{
+    if (isnan(x))
+        s->nan++;
+    else if (isinf(x))
+        s->infinite++;
+    else {
+        s->low = s->finite ? fmin(s->low, x) : x;
+        s->high = s->finite ? fmax(s->high, x) : x;
+        s->sum += x;
+        s->finite++;
+    }
+}
+
+typedef enum kind { FLOAT, INTEGER, OPAQUE } kind;
+
+static kind kind_of(const char *stored)
+{
+    static const char *const floats[] = { "F64", "F32", "F16", "BF16" };
+    static const char *const integers[] = { "I64", "I32", "I16", "I8", "U32", "U16", "U8", "BOOL" };
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (strcmp(stored, floats[i]) == 0) return FLOAT;
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        if (strcmp(stored, integers[i]) == 0) return INTEGER;
+    return OPAQUE;
+}
+
+static summary summarise(tp_file *F, const tp_file_tensor *t)
+{
+    enum { PIECE = 4096 };
+    double floats[PIECE];
+    int64_t integers[PIECE];
+    summary s = { 0 };
+    const kind k = kind_of(t->stored);
+    for (int64_t at = 0; k != OPAQUE && at < t->numel; at += PIECE) {
+        const int64_t n = t->numel - at < PIECE ? t->numel - at : PIECE;
+        if (k == FLOAT)
+            tp_file_read_part(F, t, at, n, TP_F64, floats);
+        else
+            tp_file_read_part(F, t, at, n, TP_I64, integers);
+        for (int64_t i = 0; i < n; i++) add(&s, k == FLOAT ? floats[i] : (double)integers[i]);
+    }
+    return s;
+}
+
+static void print_tensor(tp_file *F, const tp_file_tensor *t, int width)
+{
+    char shape[256] = "[";
+    const summary s = summarise(F, t);
+    for (int i = 0; i < t->shape.ndim; i++) {
+        const size_t n = strlen(shape);
+        snprintf(shape + n, sizeof shape - n, "%s%lld", i ? "," : "", (long long)t->shape.dim[i]);
+    }
+    print_text(t->name, width);
+    printf("  %-7s %s]", t->stored, shape);
+    printf("%*s", (int)(strlen(shape) < 16 ? 16 - strlen(shape) : 0), "");
+    if (s.finite) printf(" %12.5g %12.5g %12.5g", s.low, s.high, s.sum / (double)s.finite);
+    if (s.nan) printf("  %lld NaN", (long long)s.nan);
+    if (s.infinite) printf("  %lld infinite", (long long)s.infinite);
+    printf("\n");
+}
+
+static void print_tensors(tp_file *F)
+{
+    int width = 4;
+    int64_t elements = 0;
+    size_t bytes = 0;
+    for (int i = 0; i < tp_file_count(F); i++) {
+        const int n = (int)strlen(tp_file_at(F, i)->name);
+        width = n > width && n <= 60 ? n : width;
+    }
+    printf("%-*s  %-7s %-17s %12s %12s %12s\n", width, "name", "dtype", "shape", "min", "max",
+           "mean");
+    for (int i = 0; i < tp_file_count(F); i++) {
+        const tp_file_tensor *t = tp_file_at(F, i);
+        print_tensor(F, t, width);
+        elements += t->numel;
+        bytes += t->bytes;
+    }
+    printf("%d tensors, %lld elements, %llu bytes\n", tp_file_count(F), (long long)elements,
+           (unsigned long long)bytes);
+}
+
+typedef enum mode { ALL, NAMES, META } mode;
+
+static bool inspect(const char *path, mode m, bool title)
+{
+    tp_file *F = tp_file_open(path);
+    const bool ok = tp_file_ok(F);
+    if (ok && title && m == ALL) printf("%s\n", path);
+    if (ok && m != NAMES) print_meta(F);
+    if (ok && m == ALL) print_tensors(F);
+    for (int i = 0; ok && m == NAMES && i < tp_file_count(F); i++) {
+        print_text(tp_file_at(F, i)->name, 0);
+        printf("\n");
+    }
+    if (!ok) fprintf(stderr, "tp-inspect: %s\n", tp_file_why(F));
+    tp_file_close(F);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    mode m = ALL;
+    int first = 1;
+    for (; first < argc && strncmp(argv[first], "--", 2) == 0; first++) {
+        if (strcmp(argv[first], "--help") == 0) {
+            fputs(help, stdout);
+            return 0;
+        }
+        if (strcmp(argv[first], "--names") == 0)
+            m = NAMES;
+        else if (strcmp(argv[first], "--meta") == 0)
+            m = META;
+        else {
+            fprintf(stderr, "tp-inspect: unknown option %s; see tp-inspect --help\n", argv[first]);
+            return 2;
+        }
+    }
+    if (first == argc) {
+        fprintf(stderr, "tp-inspect: no file given; see tp-inspect --help\n");
+        return 2;
+    }
+    bool ok = true;
+    for (int i = first; i < argc; i++) ok = inspect(argv[i], m, argc - first > 1) && ok;
+    return ok ? 0 : 1;
+}
