@@ -79,15 +79,20 @@ static void copy_rows(const void *ctx, int64_t begin, int64_t end, int thread)
         memcpy(j->y + (size_t)i * bytes, j->x + (size_t)tp__axes_at(&j->from, i) * j->size, bytes);
 }
 
-/* One tile: y[r * row_step + c] = x[r + c * column_step], r < m, c < n. */
+/* One tile: y[r * row_step + c] = x[r + c * column_step], r < m, c < n. It goes through a buffer,
+ * so that x and y are touched a whole run at a time: with steps that are powers of two, the runs of
+ * a tile fall into few sets of the cache, and what was touched element by element would be evicted.
+ */
 #define DEFINE_TILE(name, type)                                                                    \
     static void name(const job *j, const void *from, void *to, int64_t m, int64_t n)               \
     {                                                                                              \
-        const type *restrict x = from;                                                             \
-        type *restrict y = to;                                                                     \
+        const type *x = from;                                                                      \
+        type *y = to, tile[TILE][TILE + 1];                                                        \
+        for (int64_t c = 0; c < n; c++)                                                            \
+            for (int64_t r = 0; r < m; r++)                                                        \
+                memcpy(&tile[r][c], &x[r + c * j->column_step], sizeof(type));                     \
         for (int64_t r = 0; r < m; r++)                                                            \
-            for (int64_t c = 0; c < n; c++)                                                        \
-                memcpy(&y[r * j->row_step + c], &x[r + c * j->column_step], sizeof(type));         \
+            memcpy(&y[r * j->row_step], tile[r], (size_t)n * sizeof(type));                        \
     }
 DEFINE_TILE(tile1, uint8_t)
 DEFINE_TILE(tile4, uint32_t)
