@@ -8,7 +8,7 @@
  *
  * A loop over elements [i, end) of a goes piece by piece, a piece being part of one row:
  *
- *     for (tp_piece s = tp__piece(&p, i, end); s.n > 0; s = tp__piece(&p, s.a + s.n, end))
+ *     for (tp_piece s = tp__piece(&p, i, end); s.n > 0; tp__next(&p, &s, end))
  *         ... a[s.a + k] meets b[p.one ? s.b : s.b + k], k < s.n ...
  */
 #ifndef TP_BROADCAST_H
@@ -44,7 +44,8 @@ typedef struct tp_bcast {
 tp_bcast tp__bcast(const tp_view *a, const tp_view *b);
 
 typedef struct tp_piece {
-    int64_t a, b, n;
+    int64_t a, b, n; /* elements [a, a+n) of a meet b alone or [b, b+n) */
+    int64_t row;
 } tp_piece;
 
 static inline tp_piece tp__piece(const tp_bcast *p, int64_t i, int64_t end)
@@ -52,7 +53,14 @@ static inline tp_piece tp__piece(const tp_bcast *p, int64_t i, int64_t end)
     if (i >= end) return (tp_piece){ .n = 0 };
     const int64_t row = i / p->n, at = i - row * p->n;
     const int64_t left = p->n - at, b = tp__axes_at(&p->rows, row);
-    return (tp_piece){ i, p->one ? b : b + at, left < end - i ? left : end - i };
+    return (tp_piece){ i, p->one ? b : b + at, left < end - i ? left : end - i, row };
+}
+
+static inline void tp__next(const tp_bcast *p, tp_piece *s, int64_t end)
+{
+    s->a += s->n;
+    s->b = tp__axes_at(&p->rows, ++s->row);
+    s->n = p->n < end - s->a ? p->n : end - s->a;
 }
 
 /* How sums over what meets each element of b are cut, by the shapes alone: the `spans` stretches of

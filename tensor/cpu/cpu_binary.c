@@ -52,7 +52,7 @@ TP_INLINE void R(map)(R(function) f, const tp_view *a_view, const tp_view *b_vie
                       tp_view *out_view, int64_t i, int64_t end)
 {
     const tp_bcast p = tp__bcast(a_view, b_view);
-    for (tp_piece s = tp__piece(&p, i, end); s.n > 0; s = tp__piece(&p, s.a + s.n, end)) {
+    for (tp_piece s = tp__piece(&p, i, end); s.n > 0; tp__next(&p, &s, end)) {
         const real *a = (const real *)a_view->data + s.a, *b = (const real *)b_view->data + s.b;
         real *restrict out = (real *)out_view->data + s.a;
         if (p.one) {

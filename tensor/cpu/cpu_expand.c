@@ -15,7 +15,7 @@ static void expand(const tp_call *c, int64_t begin, int64_t end, int thread)
     const int64_t size = (int64_t)tp_dtype_size(c->x[0].dtype);
     const tp_bcast p = tp__bcast(&c->y[0], &c->x[0]);
     (void)thread;
-    for (tp_piece s = tp__piece(&p, begin, end); s.n > 0; s = tp__piece(&p, s.a + s.n, end)) {
+    for (tp_piece s = tp__piece(&p, begin, end); s.n > 0; tp__next(&p, &s, end)) {
         if (p.one)
             tp__repeat(y + s.a * size, x + s.b * size, size, s.n);
         else

@@ -109,7 +109,7 @@ TP_INLINE void R(spread)(const tp_call *c, real k, int64_t begin, int64_t end)
 {
     const tp_view b = reduced(c);
     const tp_bcast p = tp__bcast(&c->x[0], &b);
-    for (tp_piece s = tp__piece(&p, begin, end); s.n > 0; s = tp__piece(&p, s.a + s.n, end)) {
+    for (tp_piece s = tp__piece(&p, begin, end); s.n > 0; tp__next(&p, &s, end)) {
         const real *restrict dy = (const real *)c->dy[0].data + s.b;
         real *restrict dx = (real *)c->dx[0].data + s.a;
         if (p.one) {
@@ -300,7 +300,7 @@ static void R(logsumexp_dx)(const tp_call *c, int64_t begin, int64_t end, int th
     const tp_view b = reduced(c);
     const tp_bcast p = tp__bcast(&c->x[0], &b);
     (void)thread;
-    for (tp_piece s = tp__piece(&p, begin, end); s.n > 0; s = tp__piece(&p, s.a + s.n, end)) {
+    for (tp_piece s = tp__piece(&p, begin, end); s.n > 0; tp__next(&p, &s, end)) {
         const real *restrict x = (const real *)c->x[0].data + s.a;
         const real *restrict y = (const real *)c->y[0].data + s.b;
         const real *restrict dy = (const real *)c->dy[0].data + s.b;
