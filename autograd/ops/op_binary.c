@@ -22,9 +22,8 @@ static tp_code binary_shape(tp_infer *q)
         const int64_t na = a->dim[a->ndim - i], nb = b->dim[b->ndim - i];
         if (nb != na && nb != 1)
             return tp_fail(q, TP_E_SHAPE,
-                           "b does not broadcast into a: sizes of axis %d are %lld "
-                           "and %lld",
-                           -i, (long long)na, (long long)nb);
+                           "sizes of axis %d are %lld and %lld: b does not broadcast into a", -i,
+                           (long long)na, (long long)nb);
     }
     q->y[0] = *a;
     return TP_OK;

@@ -1,0 +1,477 @@
+/* test_elementwise.c - elementwise ops against libm and loops in double: values and large broadcast
+ * gradients in f32 and f64, special values, bf16, casts, mistakes, empty tensors. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/tapegrad.h>
+
+#include "support_loops.h"
+#include "support_values.h"
+
+static tp_device *D;
+static tp_tape *T;
+
+static void open_all(void)
+{
+    D = tp_device_open("cpu", &(tp_device_opts){ .threads = 3 });
+    T = tp_tape_new(D, NULL);
+}
+
+static void close_all(void)
+{
+    cr_expect(tp_ok(T), "%s", tp_why(T));
+    tp_tape_free(T);
+    cr_expect_eq(tp_device_stats(D).live_bytes, 0);
+    tp_device_close(D);
+}
+
+/* Reads n elements; false if x is not what it should be. */
+static bool get_values(tp_tape *t, tp_tensor x, int64_t n, double *v)
+{
+    if (!tp_ok(t) || tp_numel(x) != n) return false;
+    values_read(t, x, v);
+    return tp_ok(t);
+}
+
+TestSuite(elementwise, .init = open_all, .fini = close_all);
+
+/* ---- functions of one operand ---- */
+
+static double gelu(double x)
+{
+    return x / 2 * (1 + erf(x / sqrt(2.0)));
+}
+static double gelu_tanh(double x)
+{
+    return x / 2 * (1 + tanh(sqrt(2 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
+}
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+static double quick_gelu(double x)
+{
+    return x * sigmoid(1.702 * x);
+}
+static double silu(double x)
+{
+    return x * sigmoid(x);
+}
+static double hardswish(double x)
+{
+    return x * fmin(fmax(x + 3, 0), 6) / 6;
+}
+static double square(double x)
+{
+    return x * x;
+}
+static double relu(double x)
+{
+    return fmax(x, 0);
+}
+static double neg(double x)
+{
+    return -x;
+}
+
+static const struct {
+    const char *name;
+    tp_tensor (*op)(tp_tape *T, tp_tensor x);
+    double (*exact)(double x);
+    double from, to;
+} unary[] = {
+    { "neg", tp_neg, neg, -9, 9 },
+    { "exp", tp_exp, exp, -9, 9 },
+    { "log", tp_log, log, 0, 9 },
+    { "sqrt", tp_sqrt, sqrt, 0, 9 },
+    { "square", tp_square, square, -9, 9 },
+    { "abs", tp_abs, fabs, -9, 9 },
+    { "relu", tp_relu, relu, -9, 9 },
+    { "gelu", tp_gelu, gelu, -9, 9 },
+    { "gelu_tanh", tp_gelu_tanh, gelu_tanh, -9, 9 },
+    { "quick_gelu", tp_quick_gelu, quick_gelu, -9, 9 },
+    { "hardswish", tp_hardswish, hardswish, -9, 9 },
+    { "silu", tp_silu, silu, -9, 9 },
+    { "sigmoid", tp_sigmoid, sigmoid, -9, 9 },
+    { "tanh", tp_tanh, tanh, -9, 9 },
+};
+
+/* Values, and gradients as differences of the exact function, on more than one parallel chunk. */
+Test(elementwise, unary)
+{
+    enum { N = 40003 };
+    static double x[N], y[N], g[N];
+    for (size_t i = 0; i < sizeof unary / sizeof *unary; i++)
+        for (int f64 = 0; f64 < 2; f64++) {
+            const tp_dtype dt = f64 ? TP_F64 : TP_F32;
+            const double range = unary[i].to - unary[i].from;
+            tp_reset(T);
+            values_random(x, N, i);
+            for (int e = 0; e < N; e++) /* floats, so that both dtypes see the same; never 0 */
+                x[e] = (float)(unary[i].from + range * (0.50001 + 0.5 * x[e]));
+            const tp_tensor in = values_input(T, dt, TP_SHAPE(N), x);
+            const tp_tensor out = unary[i].op(T, in);
+            tp_backward(T, tp_sum(T, out, TP_ALL));
+            cr_expect(get_values(T, out, N, y) && get_values(T, tp_grad(T, in), N, g));
+            double value = 0.0, slope = 0.0;
+            for (int e = 0; e < N; e++) {
+                const double want = unary[i].exact(x[e]), size = fabs(want) + fabs(x[e]);
+                const double h = 1e-6 * fmax(fabs(x[e]), 0.01);
+                const double d = (unary[i].exact(x[e] + h) - unary[i].exact(x[e] - h)) / (2 * h);
+                const bool kink = fabs(fabs(x[e]) - 3) < 1e-4; /* of hardswish */
+                value = fmax(value, fabs(y[e] - want) / size);
+                slope = fmax(slope, kink ? 0 : fabs(g[e] - d) / (1 + fabs(d)));
+            }
+            cr_expect_lt(value, f64 ? 4e-16 : 3e-7, "%s: %g", unary[i].name, value);
+            cr_expect_lt(slope, f64 ? 1e-7 : 1e-6, "gradient of %s: %g", unary[i].name, slope);
+        }
+}
+
+Test(elementwise, constants)
+{
+    const double x[] = { -2, -0.5, 0, 0.5, 2 };
+    double y[5], g[5];
+    const tp_tensor in = values_input(T, TP_F64, TP_SHAPE(5), x);
+    const tp_tensor scaled = tp_scale(T, in, -3), cut = tp_clamp(T, in, -0.5, 1);
+    tp_backward(T, tp_sum(T, tp_add(T, scaled, cut), TP_ALL));
+    cr_expect(get_values(T, scaled, 5, y));
+    for (int e = 0; e < 5; e++) cr_expect_eq(y[e], -3 * x[e]);
+    cr_expect(get_values(T, cut, 5, y));
+    for (int e = 0; e < 5; e++) cr_expect_eq(y[e], fmin(fmax(x[e], -0.5), 1));
+    cr_expect(get_values(T, tp_grad(T, in), 5, g));
+    const double slope[] = { -3, -2, -2, -2, -3 };
+    for (int e = 0; e < 5; e++) cr_expect_eq(g[e], slope[e], "gradient at %g is %g", x[e], g[e]);
+}
+
+/* ---- two operands ---- */
+
+static const struct {
+    const char *name;
+    tp_tensor (*op)(tp_tape *T, tp_tensor a, tp_tensor b);
+    int index;
+} binary[] = {
+    { "add", tp_add, 0 }, { "sub", tp_sub, 1 }, { "mul", tp_mul, 2 }, { "div", tp_div, 3 }
+};
+
+static double apply(int op, double a, double b)
+{
+    return op == 0 ? a + b : op == 1 ? a - b : op == 2 ? a * b : a / b;
+}
+static double slope_a(int op, double b)
+{
+    return op < 2 ? 1 : op == 2 ? b : 1 / b;
+}
+static double slope_b(int op, double a, double b)
+{
+    return op == 0 ? 1 : op == 1 ? -1 : op == 2 ? a : -a / (b * b);
+}
+
+/* Shapes that cut the sums of db in blocks, pieces and columns, and leave remainders. */
+static const struct {
+    tp_shape a, b;
+} broadcasts[] = {
+    { { 0, { 0 } }, { 0, { 0 } } },
+    { { 2, { 3, 5 } }, { 0, { 0 } } },
+    { { 1, { 50001 } }, { 1, { 50001 } } },
+    { { 1, { 50001 } }, { 1, { 1 } } },
+    { { 2, { 301, 703 } }, { 1, { 703 } } },
+    { { 2, { 20011, 3 } }, { 1, { 3 } } },
+    { { 2, { 7, 9001 } }, { 2, { 7, 1 } } },
+    { { 2, { 9001, 7 } }, { 2, { 9001, 1 } } },
+    { { 3, { 33, 2, 1501 } }, { 3, { 1, 2, 1501 } } },
+    { { 3, { 33, 2, 1501 } }, { 2, { 2, 1 } } },
+    { { 3, { 5, 129, 130 } }, { 3, { 5, 1, 130 } } },
+    { { 4, { 3, 41, 2, 301 } }, { 4, { 3, 1, 2, 1 } } },
+    { { 4, { 13, 3, 21, 31 } }, { 4, { 1, 3, 1, 31 } } },
+    { { 8, { 2, 3, 2, 3, 2, 3, 2, 3 } }, { 8, { 1, 3, 1, 3, 1, 3, 1, 3 } } },
+    { { 8, { 2, 3, 2, 3, 2, 3, 2, 3 } }, { 7, { 3, 1, 3, 1, 3, 1, 3 } } },
+    { { 2, { 3, 0 } }, { 2, { 3, 1 } } },
+    { { 2, { 0, 3 } }, { 1, { 3 } } },
+};
+
+/* The element of b that meets element e of a. */
+static int64_t meets(tp_shape a, tp_shape b, int64_t e)
+{
+    int64_t index[TP_MAX_DIMS];
+    index_of(a, e, index);
+    for (int i = 0; i < b.ndim; i++) {
+        const int64_t k = index[a.ndim - b.ndim + i];
+        index[i] = b.dim[i] == 1 ? 0 : k; /* i is not above a.ndim - b.ndim + i */
+    }
+    return element_at(b, index);
+}
+
+static void sample_all(double *v, int64_t n, uint64_t seed, bool away_from_zero)
+{
+    values_random(v, n, seed);
+    for (int64_t e = 0; e < n; e++)
+        v[e] = (float)(away_from_zero ? copysign(0.5 + fabs(v[e]), v[e]) : v[e]);
+}
+
+static void check_broadcast(int op, tp_shape sa, tp_shape sb, tp_dtype dt)
+{
+    const int64_t na = elements(sa), nb = elements(sb);
+    const size_t size = (size_t)(na + nb + 1) * sizeof(double);
+    double *a = malloc(size), *b = a + na, *dy = malloc(size), *y = malloc(size), *g = malloc(size);
+    double *db = calloc((size_t)nb + 1, sizeof *db), *mass = calloc((size_t)nb + 1, sizeof *mass);
+    sample_all(a, na, 1, false);
+    sample_all(b, nb, 2, true);
+    sample_all(dy, na, 3, false);
+    tp_reset(T);
+    const tp_tensor ta = values_input(T, dt, sa, a), tb = values_input(T, dt, sb, b);
+    const tp_tensor ty = binary[op].op(T, ta, tb);
+    tp_backward(T, tp_sum(T, tp_mul(T, ty, values_constant(T, dt, sa, dy)), TP_ALL));
+    cr_expect(get_values(T, ty, na, y) && get_values(T, tp_grad(T, ta), na, g) &&
+              get_values(T, tp_grad(T, tb), nb, g + na));
+    const double eps = dt == TP_F64 ? 1e-15 : 4e-7;
+    double value = 0.0, da = 0.0, sum = 0.0;
+    for (int64_t e = 0; e < na; e++) {
+        const int64_t k = meets(sa, sb, e);
+        const double term = dy[e] * slope_b(op, a[e], b[k]);
+        value = fmax(value, fabs(y[e] - apply(op, a[e], b[k])));
+        da = fmax(da, fabs(g[e] - dy[e] * slope_a(op, b[k])));
+        db[k] += term;
+        mass[k] += fabs(term);
+    }
+    for (int64_t k = 0; k < nb; k++) sum = fmax(sum, fabs(g[na + k] - db[k]) / (mass[k] + 1.0));
+    cr_expect_lt(value, 4 * eps, "%s: value off by %g", binary[op].name, value);
+    cr_expect_lt(da, 4 * eps, "%s: da off by %g", binary[op].name, da);
+    cr_expect_lt(sum, 4 * eps, "%s: db off by %g", binary[op].name, sum);
+    free(a), free(dy), free(y), free(g), free(db), free(mass);
+}
+
+Test(elementwise, broadcasts)
+{
+    for (size_t i = 0; i < sizeof broadcasts / sizeof *broadcasts; i++)
+        for (int op = 0; op < 4; op++) {
+            check_broadcast(op, broadcasts[i].a, broadcasts[i].b, TP_F64);
+            check_broadcast(op, broadcasts[i].a, broadcasts[i].b, TP_F32);
+            cr_expect(tp_ok(T), "broadcast %zu, %s: %s", i, binary[op].name, tp_why(T));
+        }
+}
+
+/* The bits must not depend on the number of threads. */
+Test(elementwise, sums_do_not_depend_on_threads)
+{
+    enum { N = 301 * 703 };
+    static double a[N], b[703], db[2][703], total[2];
+    sample_all(a, N, 1, false);
+    sample_all(b, 703, 2, true);
+    for (int run = 0; run < 2; run++) {
+        tp_device *own = tp_device_open("cpu", &(tp_device_opts){ .threads = run ? 7 : 1 });
+        tp_tape *t = tp_tape_new(own, NULL);
+        const tp_tensor ta = values_constant(t, TP_F32, TP_SHAPE(301, 703), a);
+        const tp_tensor tb = values_input(t, TP_F32, TP_SHAPE(703), b);
+        const tp_tensor loss = tp_sum(t, tp_div(t, ta, tb), TP_ALL);
+        tp_backward(t, loss);
+        total[run] = tp_item(t, loss);
+        cr_expect(get_values(t, tp_grad(t, tb), 703, db[run]));
+        tp_tape_free(t);
+        tp_device_close(own);
+    }
+    cr_expect_eq(total[0], total[1]);
+    cr_expect_arr_eq(db[0], db[1], sizeof db[0]);
+}
+
+/* ---- where, cast, bf16 ---- */
+
+Test(elementwise, where)
+{
+    enum { N = 20001 };
+    static double a[N], b[N], mask[N], y[N], ga[N], gb[N];
+    for (int f64 = 0; f64 < 2; f64++) {
+        const tp_dtype dt = f64 ? TP_F64 : TP_F32;
+        sample_all(a, N, 1, false);
+        sample_all(b, N, 2, false);
+        values_random(mask, N, 3);
+        for (int e = 0; e < N; e++) mask[e] = mask[e] > 0 ? (e % 2 ? 1 : 255) : 0;
+        a[0] = NAN; /* where it is not taken it must not show */
+        mask[0] = 0;
+        tp_reset(T);
+        const tp_tensor ta = values_input(T, dt, TP_SHAPE(N), a),
+                        tb = values_input(T, dt, TP_SHAPE(N), b);
+        const tp_tensor ty = tp_where(T, values_constant(T, TP_U8, TP_SHAPE(N), mask), ta, tb);
+        tp_backward(T, tp_sum(T, ty, TP_ALL));
+        cr_expect(get_values(T, ty, N, y) && get_values(T, tp_grad(T, ta), N, ga) &&
+                  get_values(T, tp_grad(T, tb), N, gb));
+        int wrong = 0;
+        for (int e = 0; e < N; e++)
+            wrong += y[e] != (mask[e] != 0 ? a[e] : b[e]) || ga[e] != (mask[e] != 0) ||
+                     gb[e] != (mask[e] == 0);
+        cr_expect_eq(wrong, 0, "%d elements are wrong", wrong);
+    }
+}
+
+Test(elementwise, cast)
+{
+    const tp_dtype dtypes[] = { TP_F32, TP_F64, TP_BF16 };
+    /* exact in f64, rounded to even in f32 and bf16 */
+    const double x[] = {
+        1.0, 1.0 + 0x1p-8, 1.0 + 3 * 0x1p-8, -1.0 - 0x1p-9, 1.0 + 0x1p-24, INFINITY
+    };
+    const double f32[] = { 1.0, 1.0 + 0x1p-8, 1.0 + 3 * 0x1p-8, -1.0 - 0x1p-9, 1.0, INFINITY };
+    const double bf16[] = { 1.0, 1.0, 1.0 + 0x1p-6, -1.0, 1.0, INFINITY };
+    for (int from = 0; from < 3; from++)
+        for (int to = 0; to < 3; to++) {
+            double y[6], g[6];
+            tp_reset(T);
+            const tp_tensor in = values_input(T, dtypes[from], TP_SHAPE(2, 3), x);
+            const tp_tensor out = tp_cast(T, in, dtypes[to]);
+            tp_backward(T, tp_sum(T, tp_scale(T, out, 1.0 + 0x1p-7), TP_ALL));
+            cr_expect_eq(tp_dtype_of(out), dtypes[to]);
+            cr_expect_eq(tp_dtype_of(tp_grad(T, in)), dtypes[from]);
+            cr_expect(get_values(T, out, 6, y) && get_values(T, tp_grad(T, in), 6, g));
+            const bool rounded = from == 2 || to == 2;
+            const double *want = rounded ? bf16 : from == 1 && to == 1 ? x : f32;
+            for (int e = 0; e < 6; e++) {
+                cr_expect_eq(y[e], want[e], "%s to %s: %a", tp_dtype_name(dtypes[from]),
+                             tp_dtype_name(dtypes[to]), y[e]);
+                cr_expect_eq(g[e], 1.0 + 0x1p-7);
+            }
+        }
+}
+
+Test(elementwise, bf16_is_rounded_once)
+{
+    const double x[] = { 1.0, -3.0, 0.15625 }, b[] = { 0x1p-8, 1.0, 0.0078125 };
+    double y[3];
+    cr_expect(get_values(T,
+                         tp_add(T, values_constant(T, TP_BF16, TP_SHAPE(3), x),
+                                values_constant(T, TP_BF16, TP_SHAPE(3), b)),
+                         3, y));
+    cr_expect_eq(y[0], 1.0, "a tie goes to even");
+    cr_expect_eq(y[1], -2.0);
+    cr_expect_eq(y[2], 0.1640625);
+    const tp_tensor s = tp_square(T, values_constant(T, TP_BF16, TP_SHAPE(3), x));
+    cr_expect_eq(tp_dtype_of(s), TP_BF16);
+    cr_expect(get_values(T, s, 3, y));
+    cr_expect_eq(y[2], 0.0244140625);
+}
+
+/* ---- special values ---- */
+
+static tp_tensor cut(tp_tape *t, tp_tensor x)
+{
+    return tp_clamp(t, x, -1, 1);
+}
+
+Test(elementwise, special_values)
+{
+    const struct {
+        const char *name;
+        tp_tensor (*op)(tp_tape *T, tp_tensor x);
+        double x, y, slope;
+    } table[] = {
+        { "abs of 0", tp_abs, 0.0, 0.0, 0.0 },
+        { "abs of -infinity", tp_abs, -INFINITY, INFINITY, -1.0 },
+        { "relu of 0", tp_relu, 0.0, 0.0, 0.0 },
+        { "relu of NaN", tp_relu, NAN, NAN, 0.0 },
+        { "relu of infinity", tp_relu, INFINITY, INFINITY, 1.0 },
+        { "clamp of NaN", cut, NAN, NAN, 1.0 },
+        { "clamp at its bound", cut, 1.0, 1.0, 1.0 },
+        { "clamp of infinity", cut, INFINITY, 1.0, 0.0 },
+        { "sqrt of -1", tp_sqrt, -1.0, NAN, NAN },
+        { "sqrt of 0", tp_sqrt, 0.0, 0.0, INFINITY },
+        { "log of 0", tp_log, 0.0, -INFINITY, INFINITY },
+        { "log of -1", tp_log, -1.0, NAN, -1.0 },
+        { "exp of -infinity", tp_exp, -INFINITY, 0.0, 0.0 },
+        { "exp of 1000", tp_exp, 1000.0, INFINITY, INFINITY },
+        { "sigmoid of -infinity", tp_sigmoid, -INFINITY, 0.0, 0.0 },
+        { "sigmoid of -1000", tp_sigmoid, -1000.0, 0.0, 0.0 },
+        { "sigmoid of infinity", tp_sigmoid, INFINITY, 1.0, 0.0 },
+        { "sigmoid of NaN", tp_sigmoid, NAN, NAN, NAN },
+        { "tanh of infinity", tp_tanh, INFINITY, 1.0, 0.0 },
+        { "tanh of NaN", tp_tanh, NAN, NAN, NAN },
+        { "gelu of 100", tp_gelu, 100.0, 100.0, 1.0 },
+        { "gelu of -100", tp_gelu, -100.0, 0.0, 0.0 },
+        { "gelu of NaN", tp_gelu, NAN, NAN, NAN },
+        { "gelu_tanh of -100", tp_gelu_tanh, -100.0, 0.0, 0.0 },
+        { "silu of -1000", tp_silu, -1000.0, 0.0, 0.0 },
+        { "silu of 1000", tp_silu, 1000.0, 1000.0, 1.0 },
+        { "hardswish of -3", tp_hardswish, -3.0, 0.0, -0.5 },
+        { "hardswish of -infinity", tp_hardswish, -INFINITY, 0.0, 0.0 },
+        { "hardswish of NaN", tp_hardswish, NAN, NAN, NAN },
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        for (int f64 = 0; f64 < 2; f64++) {
+            double x[37], y[37], g[37]; /* in a vector and in the remainder of the loop */
+            for (int e = 0; e < 37; e++) x[e] = table[i].x;
+            tp_reset(T);
+            const tp_tensor in = values_input(T, f64 ? TP_F64 : TP_F32, TP_SHAPE(37), x);
+            const tp_tensor out = table[i].op(T, in);
+            tp_backward(T, tp_sum(T, out, TP_ALL));
+            cr_expect(get_values(T, out, 37, y) && get_values(T, tp_grad(T, in), 37, g));
+            for (int e = 0; e < 37; e++) {
+                const double vy = table[i].y, vg = table[i].slope;
+                cr_expect(isnan(vy) ? isnan(y[e]) : y[e] == vy, "%s is %g", table[i].name, y[e]);
+                cr_expect(isnan(vg) ? isnan(g[e]) : g[e] == vg, "gradient of %s is %g",
+                          table[i].name, g[e]);
+            }
+        }
+}
+
+Test(elementwise, division_by_zero)
+{
+    const double a[] = { 1, -1, 0 }, b[] = { 0, 0, 0 };
+    double y[3];
+    cr_expect(get_values(T,
+                         tp_div(T, values_constant(T, TP_F32, TP_SHAPE(3), a),
+                                values_constant(T, TP_F32, TP_SHAPE(3), b)),
+                         3, y));
+    cr_expect(y[0] == INFINITY && y[1] == -INFINITY && isnan(y[2]));
+}
+
+/* ---- mistakes and empty tensors ---- */
+
+Test(elementwise, mistakes)
+{
+    const tp_tensor i = tp_full(T, TP_I64, TP_SHAPE(2), 1),
+                    x = tp_full(T, TP_F32, TP_SHAPE(2, 3), 1);
+    const tp_tensor m = tp_full(T, TP_U8, TP_SHAPE(2, 3), 1);
+    tp_exp(T, i);
+    cr_expect(failed_with(T, "exp: input must be floating point\n  inputs i64[2]\n  at "));
+    tp_add(T, x, tp_full(T, TP_F32, TP_SHAPE(1, 2, 3), 1));
+    cr_expect(
+        failed_with(T, "add: b has more axes than a, 3 and 2\n  inputs f32[2,3], f32[1,2,3]"));
+    tp_mul(T, x, tp_full(T, TP_F32, TP_SHAPE(2, 2), 1));
+    cr_expect(failed_with(T, "mul: sizes of axis -1 are 3 and 2: b does not broadcast into a\n"));
+    tp_sub(T, m, m);
+    cr_expect(failed_with(T, "sub: both operands must be floating point\n"));
+    tp_div(T, x, tp_full(T, TP_F64, TP_SHAPE(2, 3), 1));
+    cr_expect(failed_with(T, "div: inputs mix f32 and f64"));
+    tp_clamp(T, x, 1, -1);
+    cr_expect(failed_with(T, "clamp: bounds must be ordered: 1 and -1\n"));
+    tp_clamp(T, x, 0, NAN);
+    cr_expect(failed_with(T, "clamp: bounds must be ordered: 0 and nan\n"));
+    tp_cast(T, i, TP_F32);
+    cr_expect(failed_with(T, "cast: only floating dtypes are converted, not i64 to f32\n"));
+    tp_cast(T, x, TP_U8);
+    cr_expect(failed_with(T, "cast: only floating dtypes are converted, not f32 to u8\n"));
+    tp_cast(T, x, (tp_dtype)99);
+    cr_expect(failed_with(T, "cast: only floating dtypes are converted, not f32 to ?\n"));
+    tp_where(T, x, x, x);
+    cr_expect(failed_with(T, "where: the mask must be u8, not f32\n"));
+    tp_where(T, m, m, m);
+    cr_expect(failed_with(T, "where: a and b must be of one floating dtype\n"));
+    tp_where(T, tp_full(T, TP_U8, TP_SHAPE(3), 1), x, x);
+    cr_expect(failed_with(T, "where: mask, a and b must have one shape\n"));
+}
+
+Test(elementwise, empty)
+{
+    const tp_shape s = TP_SHAPE(0, 5);
+    const tp_tensor x = values_input(T, TP_F32, s, NULL);
+    const tp_tensor b = tp_input(T, TP_F32, TP_SHAPE(5), (const float[]){ 1, 2, 3, 4, 5 });
+    tp_tensor y = tp_div(T, tp_mul(T, tp_sub(T, tp_add(T, x, b), b), b), b);
+    for (size_t i = 0; i < sizeof unary / sizeof *unary; i++) y = unary[i].op(T, y);
+    y = tp_clamp(T, tp_scale(T, y, 2), 0, 1);
+    y = tp_where(T, tp_full(T, TP_U8, s, 1), y, x);
+    y = tp_cast(T, tp_cast(T, y, TP_BF16), TP_F32);
+    tp_backward(T, tp_sum(T, y, TP_ALL));
+    double g[5];
+    cr_expect(get_values(T, tp_grad(T, b), 5, g));
+    for (int e = 0; e < 5; e++) cr_expect_eq(g[e], 0.0);
+    cr_expect_eq(tp_numel(y), 0);
+    cr_expect_eq(tp_dim(y, 1), 5);
+}

@@ -1,0 +1,170 @@
+/* test_vmath.c - the float functions of tensor/cpu/vmath.h against libm in double: over all
+ * exponents, as compiled here and as compiled into the kernels of every instruction set of this
+ * machine. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <tapegrad/tapegrad.h>
+
+#include "tensor/cpu/vmath.h"
+
+#define CHUNK (1 << 18)
+#define STEP  2039 /* of the bit patterns: 4000 floats for each exponent and sign */
+
+/* Units in the last place of a float near `scale`; overflow counts as 2^128. */
+static double ulps(float got, double want, double scale)
+{
+    if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0.0 : INFINITY;
+    const double limit = 0x1p128;
+    const double a = fmax(-limit, fmin(limit, (double)got)), b = fmax(-limit, fmin(limit, want));
+    int exponent = -125; /* of subnormals and zero */
+    if (scale != 0.0) frexp(fmin(fabs(scale), limit / 2), &exponent);
+    return fabs(a - b) / ldexp(1.0, (exponent < -125 ? -125 : exponent) - 24);
+}
+
+static double gelu(double x)
+{
+    return x == -INFINITY ? NAN : x * 0.5 * erfc(-x * 0.70710678118654752);
+}
+
+static double silu(double x)
+{
+    return x == -INFINITY ? NAN : x / (1.0 + exp(-x));
+}
+
+/* The functions, of one float and of CHUNK floats. */
+#define OVER_ARRAY(name)                                                                           \
+    static float name##_one(float x)                                                               \
+    {                                                                                              \
+        return tp__##name##f(x);                                                                   \
+    }                                                                                              \
+    static void name##_array(const float *x, float *y)                                             \
+    {                                                                                              \
+        for (int i = 0; i < CHUNK; i++) y[i] = tp__##name##f(x[i]);                                \
+    }
+OVER_ARRAY(exp)
+OVER_ARRAY(log)
+OVER_ARRAY(tanh)
+OVER_ARRAY(erf)
+
+typedef struct function {
+    const char *name;
+    void (*array)(const float *x, float *y);
+    tp_tensor (*op)(tp_tape *T, tp_tensor x);
+    double (*exact)(double x);
+    double limit;
+    bool of_x; /* the limit is in units of x, which loses less than the result */
+} function;
+
+static const function functions[] = {
+    { "exp", exp_array, tp_exp, exp, 1.0, false },
+    { "log", log_array, tp_log, log, 1.0, false },
+    { "tanh", tanh_array, tp_tanh, tanh, 1.5, false },
+    { "erf", erf_array, NULL, erf, 1.5, false },
+    { "gelu", NULL, tp_gelu, gelu, 2.0, true },
+    { "silu", NULL, tp_silu, silu, 2.0, true },
+};
+#define FUNCTIONS (int)(sizeof functions / sizeof *functions)
+
+/* Compares f on the CHUNK * STEP bit patterns that all sweeps together cover. T: NULL or the tape
+ * whose kernels compute. */
+static void sweep(const function *f, tp_tape *T, const char *where)
+{
+    static float x[CHUNK], y[CHUNK];
+    double worst = 0.0;
+    float at = 0.0f;
+    for (uint64_t bits = 0; bits < UINT64_C(1) << 32;) {
+        for (int i = 0; i < CHUNK; i++, bits += STEP) x[i] = tp__bits_float((uint32_t)bits);
+        if (T) {
+            tp_reset(T);
+            tp_read(T, f->op(T, tp_from(T, TP_F32, TP_SHAPE(CHUNK), x)), y, sizeof y);
+        } else {
+            f->array(x, y);
+        }
+        for (int i = 0; i < CHUNK; i++) {
+            const double want = f->exact((double)x[i]);
+            const double error = ulps(y[i], want, f->of_x ? (double)x[i] : want);
+            if (error > worst) worst = error, at = x[i];
+        }
+    }
+    cr_expect(worst <= f->limit, "%s (%s): %.3f ulp at %a", f->name, where, worst, (double)at);
+}
+
+Test(vmath, accuracy_as_compiled_here)
+{
+    for (int i = 0; i < FUNCTIONS; i++)
+        if (functions[i].array) sweep(&functions[i], NULL, "inline");
+}
+
+static void sweep_kernels(tp_isa isa)
+{
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2, .isa = isa });
+    tp_tape *T = tp_tape_new(D, NULL);
+    for (int i = 0; i < FUNCTIONS; i++)
+        if (functions[i].op) sweep(&functions[i], T, tp_device_stats(D).isa);
+    cr_expect(tp_ok(T), "%s", tp_why(T));
+    tp_tape_free(T);
+    tp_device_close(D);
+}
+
+Test(vmath, accuracy_base)
+{
+    sweep_kernels(TP_ISA_BASE);
+}
+
+Test(vmath, accuracy_avx2)
+{
+    if (!tp_isa_runs(TP_ISA_AVX2)) cr_skip_test("this machine does not run avx2 kernels");
+    sweep_kernels(TP_ISA_AVX2);
+}
+
+Test(vmath, accuracy_avx512)
+{
+    if (!tp_isa_runs(TP_ISA_AVX512)) cr_skip_test("this machine does not run avx512 kernels");
+    sweep_kernels(TP_ISA_AVX512);
+}
+
+/* Values that must be exact, with the sign of zero. */
+Test(vmath, special_values)
+{
+    const float least = 0x1p-149f, most = 0x1.fffffep127f;
+    const struct {
+        const char *what;
+        float (*f)(float);
+        float x, want;
+    } table[] = {
+        { "exp(0)", exp_one, 0.0f, 1.0f },
+        { "exp(-0)", exp_one, -0.0f, 1.0f },
+        { "exp(inf)", exp_one, INFINITY, INFINITY },
+        { "exp(-inf)", exp_one, -INFINITY, 0.0f },
+        { "exp(NaN)", exp_one, NAN, NAN },
+        { "exp of the most", exp_one, most, INFINITY },
+        { "exp of minus the most", exp_one, -most, 0.0f },
+        { "exp(89)", exp_one, 89.0f, INFINITY },
+        { "exp(-104)", exp_one, -104.0f, 0.0f },
+        { "log(1)", log_one, 1.0f, 0.0f },
+        { "log(0)", log_one, 0.0f, -INFINITY },
+        { "log(-0)", log_one, -0.0f, -INFINITY },
+        { "log(-1)", log_one, -1.0f, NAN },
+        { "log(-inf)", log_one, -INFINITY, NAN },
+        { "log(inf)", log_one, INFINITY, INFINITY },
+        { "log(NaN)", log_one, NAN, NAN },
+        { "log of minus the least", log_one, -least, NAN },
+        { "tanh(0)", tanh_one, 0.0f, 0.0f },
+        { "tanh(-0)", tanh_one, -0.0f, -0.0f },
+        { "tanh(inf)", tanh_one, INFINITY, 1.0f },
+        { "tanh(-inf)", tanh_one, -INFINITY, -1.0f },
+        { "tanh(NaN)", tanh_one, NAN, NAN },
+        { "tanh of the least", tanh_one, least, least },
+        { "erf(0)", erf_one, 0.0f, 0.0f },
+        { "erf(-0)", erf_one, -0.0f, -0.0f },
+        { "erf(inf)", erf_one, INFINITY, 1.0f },
+        { "erf(-inf)", erf_one, -INFINITY, -1.0f },
+        { "erf(NaN)", erf_one, NAN, NAN },
+        { "erf of minus the least", erf_one, -least, -least },
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const float got = table[i].f(table[i].x), want = table[i].want;
+        const bool same = isnan(want) ? isnan(got) : got == want && !signbit(got) == !signbit(want);
+        cr_expect(same, "%s is %a, not %a", table[i].what, (double)got, (double)want);
+    }
+}
