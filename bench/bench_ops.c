@@ -1,0 +1,280 @@
+/* bench_ops.c - time of single ops, forward and backward, as JSON lines.
+ *
+ *     bench_ops [--threads n] [--isa base|avx2|avx512] [--filter text]
+ *
+ * The first line is a 1024^3 f32 product split by rows over the threads, each calling
+ * single-threaded OpenBLAS: "utilisation" of all others is their rate over its rate in the same
+ * run. FLOPs are those the result needs (for ls_attention by the closed form: visible vectors and
+ * the band), so that work done twice earns nothing; backward counts twice forward. "ms" is the
+ * median of the repetitions, rates are of the best. Ops bound by memory report bytes they must move
+ * instead. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/op.h>
+#include <tapegrad/tapegrad.h>
+#include <time.h>
+
+enum { MAX_IN = 9, MAX_REPS = 200, MIN_REPS = 7 };
+#define SECONDS 0.5 /* of each case and direction */
+
+typedef struct input {
+    tp_shape shape;
+    int64_t below; /* > 0: integers in [0, below) */
+} input;
+
+typedef struct bench_case {
+    const char *op, *shape;
+    tp_tensor (*apply)(tp_tape *T, const tp_tensor *x, const struct bench_case *k);
+    double mflop, mbyte; /* forward, millions; 0: does not apply */
+    tp_ls_cfg cfg;       /* attention and projection             */
+    input in[MAX_IN];
+} bench_case;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- an op that ends the graph: its backward notes when the one of the timed op begins
+ * ----------- */
+
+static double backward_began;
+
+static tp_code end_shape(tp_infer *q)
+{
+    q->y[0] = (tp_view){ .dtype = TP_F32 };
+    return TP_OK;
+}
+
+static tp_code end_forward(const tp_call *c)
+{
+    *(float *)c->y[0].data = 0.0f;
+    return TP_OK;
+}
+
+static tp_code end_backward(const tp_call *c)
+{
+    float *g = c->dx[0].data;
+    for (int64_t i = 0; i < c->dx[0].numel; i++) g[i] = 1e-3f * (float)(i % 17 - 8);
+    backward_began = now();
+    return TP_OK;
+}
+
+static const tp_op end_op = { .name = "end",
+                              .nx = 1,
+                              .ny = 1,
+                              .shape = end_shape,
+                              .forward = { [TP_CPU] = end_forward },
+                              .backward = { [TP_CPU] = end_backward } };
+
+/* ---- cases --------------------------------------------------------------------------------------
+ */
+
+static tp_tensor matmul(tp_tape *T, const tp_tensor *x, const bench_case *k)
+{
+    (void)k;
+    return tp_matmul(T, x[0], x[1]);
+}
+
+static tp_tensor linear(tp_tape *T, const tp_tensor *x, const bench_case *k)
+{
+    (void)k;
+    return tp_linear(T, x[0], x[1], x[2], TP_ACT_NONE);
+}
+
+static tp_tensor gelu_linear(tp_tape *T, const tp_tensor *x, const bench_case *k)
+{
+    (void)k;
+    return tp_linear(T, x[0], x[1], x[2], TP_ACT_GELU);
+}
+
+static tp_tensor layernorm(tp_tape *T, const tp_tensor *x, const bench_case *k)
+{
+    (void)k;
+    return tp_layernorm(T, x[0], x[1], x[2], 1e-5);
+}
+
+static tp_tensor cross_entropy(tp_tape *T, const tp_tensor *x, const bench_case *k)
+{
+    (void)k;
+    return tp_cross_entropy(T, x[0], x[1], TP_MEAN);
+}
+
+static tp_tensor chunk_project(tp_tape *T, const tp_tensor *x, const bench_case *k)
+{
+    return tp_chunk_project(T, x[0], x[1], k->cfg.heads, k->cfg.chunk, k->cfg.rank);
+}
+
+static tp_tensor ls_attention(tp_tape *T, const tp_tensor *x, const bench_case *k)
+{
+    return tp_ls_attention(
+        T, (tp_ls_in){ x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], 0, 0 }, k->cfg);
+}
+
+/* N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1: 3 N w d MACs
+ * for the window, 3 N n d for the n vectors that a query sees in the mean. */
+#define LS_CASE(N)                                                                                 \
+    .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512 },                                  \
+    .mflop = 6e-6 * N * 512.0 * (512.0 + N / 16.0 + (N / 16.0 - 1.0) / 2.0),                       \
+    .in = {                                                                                        \
+        { { 3, { 1, N, 512 } }, 0 },       { { 3, { 1, 512 + N, 512 } }, 0 },                      \
+        { { 3, { 1, 512 + N, 512 } }, 0 }, { { 3, { 1, N / 8, 512 } }, 0 },                        \
+        { { 3, { 1, N / 8, 512 } }, 0 },   { { 2, { 512, 512 } }, 0 },                             \
+        { { 2, { N / 8, 512 } }, 0 },      { { 2, { 8, 64 } }, 0 },                                \
+        { { 2, { 8, 64 } }, 0 },                                                                   \
+    }
+
+#define LINEAR_CASE(K, N)                                                                          \
+    .mflop = 2e-6 * 2048.0 * K * N,                                                                \
+    .in = { { { 2, { 2048, K } }, 0 }, { { 2, { N, K } }, 0 }, { { 1, { N } }, 0 } }
+
+/* clang-format off */
+static const bench_case cases[] = {
+    { "sgemm", "1024x1024x1024", matmul, .mflop = 2e-6 * 1024.0 * 1024.0 * 1024.0,
+      .in = { { { 2, { 1024, 1024 } }, 0 }, { { 2, { 1024, 1024 } }, 0 } } },
+    { "linear", "2048x512->512", linear, LINEAR_CASE(512, 512) },
+    { "linear", "2048x2048->512", linear, LINEAR_CASE(2048, 512) },
+    { "linear_gelu", "2048x512->2048", gelu_linear, LINEAR_CASE(512, 2048) },
+    { "layernorm", "2048x512", layernorm, .mbyte = 8e-6 * 2048 * 512,
+      .in = { { { 2, { 2048, 512 } }, 0 }, { { 1, { 512 } }, 0 }, { { 1, { 512 } }, 0 } } },
+    { "cross_entropy", "2048x208", cross_entropy, .mbyte = 4e-6 * 2048 * 208,
+      .in = { { { 2, { 2048, 208 } }, 0 }, { { 1, { 2048 } }, 208 } } },
+    { "chunk_project", "2048x512 l16 r1", chunk_project, .mbyte = 4e-6 * 2048 * 512,
+      .cfg = { .heads = 8, .chunk = 16, .rank = 1 },
+      .in = { { { 3, { 1, 2048, 512 } }, 0 }, { { 3, { 1, 2048, 8 } }, 0 } } },
+    { "ls_attention", "2048+2048 d512 h8 w512 l16 r1", ls_attention, LS_CASE(2048) },
+    { "ls_attention", "8192+8192 d512 h8 w512 l16 r1", ls_attention, LS_CASE(8192) },
+};
+/* clang-format on */
+
+/* ---- measuring ----------------------------------------------------------------------------------
+ */
+
+static int64_t count(tp_shape s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s.ndim; i++) n *= s.dim[i];
+    return n;
+}
+
+/* The case's inputs on the tape, from a linear congruence. */
+static void place(tp_tape *T, const bench_case *k, tp_tensor *x)
+{
+    uint32_t seed = 1;
+    for (int i = 0; i < MAX_IN && k->in[i].shape.ndim > 0; i++) {
+        const int64_t n = count(k->in[i].shape), below = k->in[i].below;
+        void *host = malloc((size_t)n * sizeof(int64_t));
+        if (!host) exit(1);
+        for (int64_t j = 0; j < n; j++) {
+            seed = seed * 1664525u + 1013904223u;
+            if (below > 0)
+                ((int64_t *)host)[j] = (int64_t)(seed >> 8) % below;
+            else
+                ((float *)host)[j] = (float)(seed >> 8) * 0x1p-23f - 1.0f;
+        }
+        x[i] = below > 0 ? tp_from(T, TP_I64, k->in[i].shape, host)
+                         : tp_input(T, TP_F32, k->in[i].shape, host);
+        free(host);
+    }
+}
+
+/* Seconds of one forward and one backward. */
+static void step(tp_tape *T, const bench_case *k, double *forward, double *backward)
+{
+    tp_tensor x[MAX_IN] = { TP_NONE };
+    tp_reset(T);
+    place(T, k, x);
+    const double t = now();
+    const tp_tensor y = k->apply(T, x, k);
+    *forward = now() - t;
+    tp_backward(T, tp_apply(T, &end_op, NULL, y));
+    *backward = now() - backward_began;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* One line; sgemm: MFLOP a second of the first case, or 0. Returns this case's rate. */
+static double report(const bench_case *k, const char *direction, double times, double *seconds,
+                     int n, const tp_stats *stats, double sgemm)
+{
+    qsort(seconds, (size_t)n, sizeof *seconds, by_time);
+    const double rate = times * k->mflop / seconds[0];
+    printf("{\"op\": \"%s\", \"direction\": \"%s\", \"shape\": \"%s\", \"threads\": %d, "
+           "\"isa\": \"%s\", \"ms\": %.4f, \"best_ms\": %.4f",
+           k->op, direction, k->shape, stats->threads, stats->isa, 1e3 * seconds[n / 2],
+           1e3 * seconds[0]);
+    if (k->mflop > 0.0) printf(", \"gflops\": %.1f", 1e-3 * rate);
+    if (k->mflop > 0.0 && sgemm > 0.0) printf(", \"utilisation\": %.3f", rate / sgemm);
+    if (k->mbyte > 0.0) printf(", \"gbytes_per_s\": %.1f", 1e-3 * times * k->mbyte / seconds[0]);
+    printf("}\n");
+    fflush(stdout);
+    return rate;
+}
+
+static double measure(tp_tape *T, const bench_case *k, double sgemm)
+{
+    static double forward[MAX_REPS], backward[MAX_REPS];
+    const tp_stats stats = tp_device_stats(tp_device_of(T));
+    double total = 0.0;
+    int n = 0;
+    step(T, k, forward, backward); /* the first run pays for memory and caches */
+    for (; n < MAX_REPS && (n < MIN_REPS || total < 2.0 * SECONDS) && tp_ok(T); n++) {
+        step(T, k, &forward[n], &backward[n]);
+        total += forward[n] + backward[n];
+    }
+    if (!tp_ok(T)) return 0.0;
+    const double rate = report(k, "forward", 1.0, forward, n, &stats, sgemm);
+    report(k, "backward", 2.0, backward, n, &stats, sgemm > 0.0 ? sgemm : rate);
+    return rate;
+}
+
+/* ---- arguments ----------------------------------------------------------------------------------
+ */
+
+static tp_isa isa_of(const char *name)
+{
+    return strcmp(name, "base") == 0     ? TP_ISA_BASE
+           : strcmp(name, "avx2") == 0   ? TP_ISA_AVX2
+           : strcmp(name, "avx512") == 0 ? TP_ISA_AVX512
+                                         : TP_ISA_AUTO;
+}
+
+int main(int argc, char **argv)
+{
+    tp_device_opts opts = { 0 };
+    const char *filter = "";
+    for (int i = 1; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--threads") == 0) {
+            opts.threads = atoi(value);
+        } else if (strcmp(argv[i], "--isa") == 0) {
+            opts.isa = isa_of(value);
+        } else if (strcmp(argv[i], "--filter") == 0) {
+            filter = value;
+        } else {
+            fprintf(stderr, "usage: bench_ops [--threads n] [--isa base|avx2|avx512] "
+                            "[--filter text]\n");
+            return 2;
+        }
+    }
+    tp_device *D = tp_device_open("cpu", &opts);
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
+    double sgemm = 0.0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (i == 0)
+            sgemm = measure(T, &cases[i], 0.0);
+        else if (strstr(cases[i].op, filter) || strstr(cases[i].shape, filter))
+            measure(T, &cases[i], sgemm);
+    if (!tp_ok(T)) fprintf(stderr, "%s\n", tp_why(T));
+    const int status = tp_ok(T) ? 0 : 1;
+    tp_tape_free(T);
+    tp_device_close(D);
+    return status;
+}
