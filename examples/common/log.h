@@ -1,0 +1,27 @@
+/* log.h - log.jsonl: one JSON object a line, one line a report. */
+#ifndef LOG_H
+#define LOG_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct run_log {
+    FILE *file;
+    char path[4096];
+    char why[4400]; /* empty while all is well */
+} run_log;
+
+/* Opens the log for reports after step `keep`: earlier ones stay, later ones (of a run that was
+ * killed after its last checkpoint) go, as will be the case with a line cut short. */
+bool log_open(run_log *L, const char *path, int64_t keep);
+
+/* Appends the object, which must have a "step", and hands it to the file system. Takes it over. */
+bool log_write(run_log *L, json_t *object);
+void log_close(run_log *L);
+
+/* A JSON number; null where JSON has none (NaN, infinity). */
+json_t *log_number(double x);
+
+#endif

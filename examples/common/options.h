@@ -1,0 +1,85 @@
+/* options.h - command-line flags as one table a program, which parses, documents, prints and
+ * compares them. Settings are a plain struct; a row of the table names one of its members. */
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef enum option_kind {
+    OPT_END,     /* the last row                                  */
+    OPT_HEADING, /* name is a heading of the help                 */
+    OPT_BOOL,    /* bool: --name and --no-name                    */
+    OPT_INT,     /* int64_t                                       */
+    OPT_NUM,     /* double                                        */
+    OPT_TEXT,    /* char *, owned by the settings; NULL: not given */
+    OPT_CHOICE   /* int: position in value, "one|two|three"       */
+} option_kind;
+
+typedef struct option {
+    const char *name; /* without dashes */
+    option_kind kind;
+    size_t at;         /* offsetof(settings, member)                */
+    double min, max;   /* OPT_INT, OPT_NUM                          */
+    const char *value; /* how the help calls the value; the choices */
+    const char *help;
+    unsigned tags; /* the program's own marks */
+} option;
+
+#define OPT_BIG 9.0e18 /* max: no upper bound worth printing */
+enum { OPT_MAX = 128 };
+
+typedef struct program {
+    const char *name;     /* "enwik8 train"               */
+    const char *summary;  /* a line without a full stop   */
+    const char *synopsis; /* what follows the name        */
+    const char *about;    /* paragraphs, wrapped          */
+    const option *table;
+    const char *more; /* further sections, printed as they are; may be NULL */
+} program;
+
+enum { OPTIONS_RUN = -1 }; /* parsed: go on */
+
+/* Reads argv[0..argc-1] into settings; given[i] (OPT_MAX of them, may be NULL) tells which rows
+ * were named. Returns OPTIONS_RUN, or the exit status: 0 after --help, 2 after a message on stderr.
+ */
+int options_parse(const program *p, int argc, char **argv, void *settings, bool *given);
+
+/* One value from text, and back. set: false with the reason in why. */
+bool option_set(const option *o, void *settings, const char *text, char *why, size_t size);
+void option_get(const option *o, const void *settings, char *text, size_t size);
+
+void options_copy(const option *table, void *to,
+                  const void *from); /* a struct assignment besides */
+void options_free(const option *table, void *settings);
+json_t *options_json(const option *table, const void *settings);
+void options_help(const program *p, const void *defaults, FILE *out);
+
+/* Flags that every example has; members of a struct `c` inside the settings type S. */
+typedef struct common_settings {
+    char *data, *device, *run_dir;
+    int dtype; /* of tp_dtype: f32, f64, bf16 */
+    int64_t threads, seed, steps, batch, checkpoint_every, eval_every, log_every;
+    double lr;
+    bool resume;
+} common_settings;
+
+/* clang-format off */
+#define OPTION_DATA(S, tag) \
+    { "data", OPT_TEXT, offsetof(S, c.data), 0, 0, "FILE", \
+      "The text: enwik8, text8 or any file, plain or packed with gzip, xz, zip, zstd or bzip2.", tag }
+#define OPTION_RUN_DIR(S, tag) \
+    { "run-dir", OPT_TEXT, offsetof(S, c.run_dir), 0, 0, "DIR", \
+      "The run's folder: last.safetensors, best.safetensors, log.jsonl, config.json.", tag }
+#define OPTIONS_MACHINE(S, dtype_tag) \
+    { "device", OPT_TEXT, offsetof(S, c.device), 0, 0, "NAME", "cpu, cuda or cuda:1.", 0 }, \
+    { "dtype", OPT_CHOICE, offsetof(S, c.dtype), 0, 0, "f32|f64|bf16", \
+      "What products are computed in; f64 keeps the weights in f64 too (CPU only).", dtype_tag }, \
+    { "threads", OPT_INT, offsetof(S, c.threads), 0, 1024, "N", \
+      "CPU threads; 0: OMP_NUM_THREADS, or every core. Results do not depend on it.", 0 }
+/* clang-format on */
+
+#endif

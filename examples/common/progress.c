@@ -1,0 +1,78 @@
+/* progress.c - the progress line: step, loss, bits per character, tokens a second, memory, ETA. */
+#include "progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void progress_start(progress *p, int64_t first, int64_t last, double limit)
+{
+    *p = (progress){
+        .terminal = isatty(STDOUT_FILENO),
+        .first = first,
+        .last = last,
+        .began = seconds_now(),
+        .limit = limit,
+    };
+}
+
+/* Seconds to the last step at the mean speed so far, or to the time limit if that comes first. */
+static double remaining(const progress *p, int64_t step, double now)
+{
+    const double passed = now - p->began;
+    double left = passed / (double)(step - p->first) * (double)(p->last - step);
+    if (p->limit > 0 && p->limit - passed < left) left = p->limit - passed;
+    return left > 0 ? left : 0;
+}
+
+static void print_time(char *text, size_t size, double seconds)
+{
+    const long long s = (long long)(seconds + 0.5);
+    if (s >= 86400)
+        snprintf(text, size, "%lldd%02lldh", s / 86400, s % 86400 / 3600);
+    else if (s >= 3600)
+        snprintf(text, size, "%lld:%02lld:%02lld", s / 3600, s % 3600 / 60, s % 60);
+    else
+        snprintf(text, size, "%lld:%02lld", s / 60, s % 60);
+}
+
+void progress_step(progress *p, const progress_state *s, bool report)
+{
+    const double now = seconds_now();
+    char eta[32];
+    if (!report && (!p->terminal || now - p->drawn < 0.2)) return;
+    print_time(eta, sizeof eta, remaining(p, s->step, now));
+    printf("%sstep %lld/%lld  loss %.4f  bpc %.4f  %.0f tokens/s  %.0f MB  ETA %s%s",
+           p->terminal ? "\r\033[K" : "", (long long)s->step, (long long)p->last, s->loss, s->bpc,
+           s->tokens_per_s, (double)s->memory / 1e6, eta, p->terminal ? "" : "\n");
+    fflush(stdout);
+    p->drawn = now;
+    p->shown = p->terminal;
+}
+
+void progress_say(progress *p, const char *fmt, ...)
+{
+    va_list ap;
+    if (p->shown) printf("\r\033[K");
+    va_start(ap, fmt);
+    vprintf(fmt, ap);
+    va_end(ap);
+    printf("\n");
+    fflush(stdout);
+    p->shown = false;
+}
+
+void progress_end(progress *p)
+{
+    if (p->shown) printf("\n");
+    fflush(stdout);
+    p->shown = false;
+}

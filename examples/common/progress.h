@@ -1,0 +1,35 @@
+/* progress.h - what a program says while it trains: one line that is rewritten on a terminal, one
+ * line a report elsewhere. */
+#ifndef PROGRESS_H
+#define PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct progress {
+    bool terminal, shown; /* shown: an unfinished line is on the terminal */
+    int64_t first, last;  /* steps                                        */
+    double began, drawn, limit;
+} progress;
+
+typedef struct progress_state {
+    int64_t step;
+    double loss, bpc, tokens_per_s;
+    size_t memory; /* bytes */
+} progress_state;
+
+double seconds_now(void); /* of a clock that never jumps */
+
+/* Steps first+1 .. last follow; limit > 0: no more than that many seconds. */
+void progress_start(progress *p, int64_t first, int64_t last, double limit);
+
+/* After a step. On a terminal the line is redrawn a few times a second; elsewhere only a report
+ * prints. */
+void progress_step(progress *p, const progress_state *s, bool report);
+
+/* A message on a line of its own, above the progress line. */
+void progress_say(progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void progress_end(progress *p);
+
+#endif
