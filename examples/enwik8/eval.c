@@ -1,0 +1,192 @@
+/* eval.c - `enwik8 eval`: bits per character of held-out text by one of several protocols. */
+#include <progress.h>
+#include <run.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "lm_file.h"
+#include "protocol.h"
+
+typedef struct eval_settings {
+    common_settings c;
+    char *checkpoint;
+    int protocol, split;
+    int64_t segment, context, step, limit, clamp, chunk_clamp;
+    bool same_length;
+} eval_settings;
+
+enum { STREAM, OFFICIAL, WINDOWS, FAST };
+
+#define AT(field) offsetof(eval_settings, field)
+
+/* clang-format off */
+static const option table[] = {
+    { "MODEL AND TEXT", OPT_HEADING, 0, 0, 0, NULL, NULL, 0 },
+    { "checkpoint", OPT_TEXT, AT(checkpoint), 0, 0, "FILE",
+      "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there is none.", 0 },
+    OPTION_RUN_DIR(eval_settings, 0),
+    OPTION_DATA(eval_settings, 0),
+    { "split", OPT_CHOICE, AT(split), 0, 0, "train|valid|test", "The part of the text that is scored.", 0 },
+    { "limit", OPT_INT, AT(limit), 0, OPT_BIG, "N", "Score only the first N tokens; 0: all.", 0 },
+    { "PROTOCOL", OPT_HEADING, 0, 0, 0, NULL, NULL, 0 },
+    { "protocol", OPT_CHOICE, AT(protocol), 0, 0, "stream|official|windows|fast",
+      "stream: one pass in short segments with a long cache. official: the same, but the first token "
+      "of each segment is not scored, as in the official script. windows: the paper's text, "
+      "overlapping windows of `context` tokens that move by `step`; context / step times the work. "
+      "fast: one pass with the segments and the cache of training.", 0 },
+    { "segment", OPT_INT, AT(segment), 0, 16777216, "N",
+      "Tokens that run at once; 0: 256 (stream, official), those of training (windows, fast).", 0 },
+    { "context", OPT_INT, AT(context), 0, 16777216, "N",
+      "Rows of the cache, and tokens of a window; 0: 32768, that of training if fast.", 0 },
+    { "step", OPT_INT, AT(step), 1, 16777216, "N", "Tokens that each window scores.", 0 },
+    { "clamp", OPT_INT, AT(clamp), -1, 16777216, "N",
+      "Largest distance told apart; 0: all are; -1: as in training.", 0 },
+    { "chunk-clamp", OPT_INT, AT(chunk_clamp), -1, 16777216, "N", "The same for chunks (ls).", 0 },
+    { "same-length", OPT_BOOL, AT(same_length), 0, 0, NULL,
+      "Every query sees exactly `context` tokens (txl).", 0 },
+    { "MACHINE", OPT_HEADING, 0, 0, 0, NULL, NULL, 0 },
+    OPTIONS_MACHINE(eval_settings, 0),
+    { 0 },
+};
+/* clang-format on */
+
+static const program manual = {
+    .name = "enwik8 eval",
+    .summary = "measures bits per character of a trained model",
+    .synopsis = "--data FILE [--run-dir DIR | --checkpoint FILE] [flag ...]",
+    .about =
+        "Runs the model of a checkpoint over one part of the text and prints bits per character "
+        "and tokens per second. The model's dictionary comes from the checkpoint. The text is "
+        "split as in training: 90 % training, 5 % validation, 5 % test.",
+    .table = table,
+    .more = "EXIT STATUS\n"
+            "    0 measured; 1 an error; 2 a bad flag\n\n"
+            "EXAMPLES\n"
+            "    enwik8 eval --data enwik8.zip --run-dir runs/phase3\n"
+            "    enwik8 eval --data enwik8.zip --run-dir runs/phase3 --protocol windows\n"
+            "    enwik8 eval --data text8.zip --run-dir runs/xl --context 2100 --segment 80 \\\n"
+            "        --clamp 820 --same-length                (Transformer-XL's protocol)\n",
+};
+
+/* Geometry of the protocol: what was not given comes from the protocol or from training. */
+static protocol choose(const eval_settings *s, lm_file *f)
+{
+    const bool fast = s->protocol == FAST;
+    const bool trained = fast || s->protocol == WINDOWS;
+    const protocol p = {
+        .kind = s->protocol == WINDOWS    ? PROTOCOL_WINDOWS
+                : s->protocol == OFFICIAL ? PROTOCOL_OFFICIAL
+                                          : PROTOCOL_STREAM,
+        .segment = s->segment ? s->segment
+                   : trained  ? f->segment
+                              : 256,
+        .context = s->context ? s->context
+                   : fast     ? model_mem_len(&f->cfg)
+                              : 32768,
+        .step = s->step,
+    };
+    model_set_mem_len(&f->cfg, p.context);
+    if (s->clamp >= 0) f->cfg.txl.clamp = f->cfg.ls.ls.clamp = (int)s->clamp;
+    if (s->chunk_clamp >= 0) f->cfg.ls.ls.chunk_clamp = (int)s->chunk_clamp;
+    if (s->same_length) f->cfg.txl.same_length = true;
+    return p;
+}
+
+typedef struct ticker {
+    double began, drawn;
+    int64_t last;
+} ticker;
+
+static bool tick(void *env, const score *s)
+{
+    ticker *t = env;
+    const double now = seconds_now();
+    if (isatty(STDERR_FILENO) && now - t->drawn > 0.2) {
+        fprintf(stderr, "\r\033[K%lld/%lld tokens  %.4f bpc  %.0f tokens/s", (long long)s->tokens,
+                (long long)t->last, score_bpc(s), (double)s->tokens / (now - t->began));
+        t->drawn = now;
+    }
+    return !run_stop_signal();
+}
+
+static bool fail(lm_file *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool fail(lm_file *f, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(f->why, sizeof f->why, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+static const char *const part_names[] = { "training", "validation", "test" };
+
+static bool fits(lm_file *f, const protocol *p, const char *part, int64_t n)
+{
+    const int64_t least = p->kind == PROTOCOL_WINDOWS ? p->step + 1 : 2;
+    const int chunk = f->cfg.ls.ls.chunk;
+    if (n < least)
+        return fail(f, "the %s text has %lld tokens; at least %lld are needed", part, (long long)n,
+                    (long long)least);
+    if (p->kind == PROTOCOL_WINDOWS && p->step > p->context)
+        return fail(f, "--step %lld is longer than the windows (--context %lld)",
+                    (long long)p->step, (long long)p->context);
+    if (f->cfg.kind == MODEL_LS && p->segment % chunk != 0)
+        return fail(f, "--segment %lld is no multiple of the model's chunk of %d",
+                    (long long)p->segment, chunk);
+    return true;
+}
+
+static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)
+{
+    const char *part = part_names[s->split];
+    int64_t n;
+    const int16_t *ids = tp_text_ids(text, (tp_part)s->split, &n);
+    const protocol p = choose(s, f);
+    if (s->limit > 0 && n > s->limit + 1) n = s->limit + 1;
+    if (!fits(f, &p, part, n) || !lm_file_load(f, &s->c)) return false;
+    run_catch_signals();
+    ticker t = { .began = seconds_now(), .last = n - 1 };
+    const score sum = protocol_run(&p, f->T, f->m, ids, n, tick, &t);
+    if (t.drawn > 0) fprintf(stderr, "\r\033[K");
+    if (!tp_ok(f->T)) return fail(f, "%s", tp_why(f->T));
+    printf("%s text, %s%lld tokens: %.4f bpc, %.0f tokens/s\n", part,
+           run_stop_signal() ? "stopped after " : "", (long long)sum.tokens, score_bpc(&sum),
+           (double)sum.tokens / (seconds_now() - t.began));
+    return true;
+}
+
+static bool run(const eval_settings *s, lm_file *f)
+{
+    if (!s->c.data) return fail(f, "--data FILE is needed: the text that the model was trained on");
+    if (!lm_file_open(f, s->checkpoint, s->c.run_dir)) return false;
+    tp_text *text = tp_text_open(s->c.data, &(tp_text_opts){ .vocab = &f->vocab });
+    const bool done = tp_text_ok(text) ? evaluate(s, f, text) : fail(f, "%s", tp_text_why(text));
+    tp_text_close(text);
+    return done;
+}
+
+int eval_main(int argc, char **argv)
+{
+    static lm_file f;
+    eval_settings s = {
+        .c = { .device = strdup("cpu"), .run_dir = strdup("runs/enwik8") },
+        .split = TP_TEST,
+        .step = 512,
+        .clamp = -1,
+        .chunk_clamp = -1,
+    };
+    int status = options_parse(&manual, argc, argv, &s, NULL);
+    if (status == OPTIONS_RUN) {
+        status = run(&s, &f) ? 0 : 1;
+        if (status) fprintf(stderr, "%s: %s\n", manual.name, f.why);
+        if (!status && run_stop_signal()) status = 128 + run_stop_signal();
+        lm_file_close(&f);
+    }
+    options_free(table, &s);
+    return status;
+}

@@ -1,0 +1,228 @@
+/* generate.c - `enwik8 generate`: continues a prompt, a token at a time, as a stream.
+ *
+ * Transformer-LS decodes incrementally (tp_lm_decoder); Transformer-XL runs segments of one token.
+ * Memory is constant, so a length of 0 goes on until it is interrupted. */
+#include <errno.h>
+#include <progress.h>
+#include <run.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "lm_file.h"
+#include "sampling.h"
+
+typedef struct generate_settings {
+    common_settings c;
+    char *checkpoint, *prompt, *prompt_file;
+    int64_t length, top_k, segment, context;
+    double temperature, top_p;
+    bool echo;
+} generate_settings;
+
+#define AT(field) offsetof(generate_settings, field)
+
+/* clang-format off */
+static const option table[] = {
+    { "MODEL", OPT_HEADING, 0, 0, 0, NULL, NULL, 0 },
+    { "checkpoint", OPT_TEXT, AT(checkpoint), 0, 0, "FILE",
+      "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there is none.", 0 },
+    OPTION_RUN_DIR(generate_settings, 0),
+    { "segment", OPT_INT, AT(segment), 0, 16777216, "N",
+      "Tokens after which the cache moves on (ls); 0: those of training.", 0 },
+    { "context", OPT_INT, AT(context), 0, 16777216, "N", "Rows of the cache; 0: those of training.", 0 },
+    { "TEXT", OPT_HEADING, 0, 0, 0, NULL, NULL, 0 },
+    { "prompt", OPT_TEXT, AT(prompt), 0, 0, "TEXT", "The beginning to continue.", 0 },
+    { "prompt-file", OPT_TEXT, AT(prompt_file), 0, 0, "FILE",
+      "A file with the beginning; - is the standard input.", 0 },
+    { "echo", OPT_BOOL, AT(echo), 0, 0, NULL, "Print the prompt first.", 0 },
+    { "length", OPT_INT, AT(length), 0, OPT_BIG, "N", "Tokens to generate; 0: until interrupted.", 0 },
+    { "SAMPLING", OPT_HEADING, 0, 0, 0, NULL, NULL, 0 },
+    { "temperature", OPT_NUM, AT(temperature), 0, 1000, "X",
+      "Below 1 favours likely tokens; 0 always takes the most likely.", 0 },
+    { "top-k", OPT_INT, AT(top_k), 0, OPT_BIG, "N", "Only among the N most likely tokens; 0: all.", 0 },
+    { "top-p", OPT_NUM, AT(top_p), 0, 1, "X",
+      "Only among the most likely tokens that together have probability X.", 0 },
+    { "seed", OPT_INT, AT(c.seed), 0, OPT_BIG, "N", "The same seed gives the same text.", 0 },
+    { "MACHINE", OPT_HEADING, 0, 0, 0, NULL, NULL, 0 },
+    OPTIONS_MACHINE(generate_settings, 0),
+    { 0 },
+};
+/* clang-format on */
+
+static const program manual = {
+    .name = "enwik8 generate",
+    .summary = "lets a trained model continue a text",
+    .synopsis = "[--run-dir DIR | --checkpoint FILE] [--prompt TEXT] [flag ...]",
+    .about = "Feeds the prompt to the model of a checkpoint and prints what it predicts, token by "
+             "token, on the standard output. Without a prompt it begins at the start of a line.",
+    .table = table,
+    .more =
+        "EXIT STATUS\n"
+        "    0 done; 1 an error; 2 a bad flag; 130, 143 stopped by SIGINT, SIGTERM\n\n"
+        "EXAMPLES\n"
+        "    enwik8 generate --run-dir runs/phase3 --prompt 'The long ' --temperature 0.8\n"
+        "    head -c 2000 book.txt | enwik8 generate --prompt-file - --length 500 --top-p 0.9\n",
+};
+
+static bool fail(lm_file *f, const char *what, const char *why)
+{
+    snprintf(f->why, sizeof f->why, "%.2000s: %.2000s", what, why);
+    return false;
+}
+
+/* ---- prompt ---- */
+
+static uint8_t *read_stream(FILE *in, int64_t *n)
+{
+    size_t capacity = 4096, used = 0, got;
+    uint8_t *text = malloc(capacity);
+    while (text && (got = fread(text + used, 1, capacity - used, in)) > 0) {
+        used += got;
+        if (used < capacity) continue;
+        uint8_t *larger = realloc(text, capacity *= 2);
+        if (!larger) free(text);
+        text = larger;
+    }
+    *n = (int64_t)used;
+    return text;
+}
+
+static uint8_t *read_prompt(lm_file *f, const generate_settings *s, int64_t *n)
+{
+    uint8_t *text = NULL;
+    if (s->prompt && s->prompt_file) {
+        fail(f, "--prompt", "goes not with --prompt-file");
+    } else if (s->prompt_file && strcmp(s->prompt_file, "-") != 0) {
+        FILE *in = fopen(s->prompt_file, "rb");
+        text = in ? read_stream(in, n) : NULL;
+        if (!in || ferror(in)) {
+            fail(f, s->prompt_file, strerror(errno));
+            free(text);
+            text = NULL;
+        }
+        if (in) fclose(in);
+    } else if (s->prompt_file) {
+        text = read_stream(stdin, n);
+    } else {
+        *n = s->prompt ? (int64_t)strlen(s->prompt) : 0;
+        text = (uint8_t *)strdup(s->prompt ? s->prompt : "");
+    }
+    if (!text && !f->why[0]) fail(f, "prompt", "out of memory");
+    return text;
+}
+
+/* ---- decoding ---- */
+
+typedef struct decoder {
+    lm_file *f;
+    tp_lm_decoder *ls;
+    tp_txl_state txl;
+    float *logits;
+} decoder;
+
+static bool feed(decoder *d, int64_t token)
+{
+    lm_file *f = d->f;
+    if (d->ls) return tp_lm_decode(d->ls, token, d->logits) || fail(f, "decoding", tp_why(f->T));
+    const int32_t id = (int32_t)token;
+    tp_reset(f->T);
+    const tp_tensor x = tp_from(f->T, TP_I32, TP_SHAPE(1, 1), &id);
+    const tp_tensor z = tp_cast(f->T, tp_txl_forward(f->T, &f->m->txl, &d->txl, x), TP_F32);
+    return tp_read(f->T, z, d->logits, (size_t)f->vocab.size * sizeof *d->logits) ||
+           fail(f, "decoding", tp_why(f->T));
+}
+
+/* Bytes, and the end of a line, which is a newline; nothing else is ever printed. */
+static bool *printable(const tp_vocab *v)
+{
+    bool *allowed = calloc((size_t)v->size, sizeof *allowed);
+    for (int64_t i = 0; allowed && i < v->size; i++)
+        allowed[i] = v->symbol[i] >= 0 || i == v->id['\n'];
+    return allowed;
+}
+
+static void print_token(const tp_vocab *v, int64_t id)
+{
+    putchar(v->symbol[id] >= 0 ? v->symbol[id] : '\n');
+    fflush(stdout);
+}
+
+static bool decode(decoder *d, const generate_settings *s, const bool *allowed,
+                   const uint8_t *prompt, int64_t n)
+{
+    const tp_vocab *v = &d->f->vocab;
+    sampler random = { s->temperature, s->top_k, s->top_p, (uint64_t)s->c.seed };
+    int64_t unknown = 0;
+    if (s->echo) fwrite(prompt, 1, (size_t)n, stdout), fflush(stdout);
+    if (n == 0 && !feed(d, v->id['\n'])) return false;
+    for (int64_t i = 0; i < n && !run_stop_signal(); i++) {
+        unknown += v->style != TP_TEXT_BYTES && v->id[prompt[i]] == 3;
+        if (!feed(d, v->id[prompt[i]])) return false;
+    }
+    if (unknown)
+        fprintf(stderr, "%s: %lld bytes of the prompt are not in the model's dictionary\n",
+                manual.name, (long long)unknown);
+    for (int64_t i = 0; (s->length == 0 || i < s->length) && !run_stop_signal(); i++) {
+        const int64_t id = sample(&random, d->logits, allowed, v->size);
+        if (id < 0) return fail(d->f, d->f->path, "the model's output is not a number");
+        print_token(v, id);
+        if (ferror(stdout)) return fail(d->f, "standard output", strerror(errno));
+        if (i + 1 != s->length && !feed(d, id)) return false;
+    }
+    putchar('\n');
+    return true;
+}
+
+static bool generate(lm_file *f, const generate_settings *s, const uint8_t *prompt, int64_t n)
+{
+    decoder d = { .f = f };
+    bool *allowed = printable(&f->vocab);
+    if (s->context > 0) model_set_mem_len(&f->cfg, s->context);
+    if (!lm_file_load(f, &s->c)) {
+        free(allowed);
+        return false;
+    }
+    d.logits = malloc((size_t)f->vocab.size * sizeof *d.logits);
+    if (f->cfg.kind == MODEL_LS)
+        d.ls = tp_lm_decoder_new(f->T, &f->m->ls, s->segment ? s->segment : f->segment);
+    run_catch_signals();
+    const bool done = allowed && d.logits ? decode(&d, s, allowed, prompt, n)
+                                          : fail(f, "generation", "out of memory");
+    tp_lm_decoder_free(d.ls);
+    free(d.logits);
+    free(allowed);
+    return done;
+}
+
+static bool run(lm_file *f, const generate_settings *s)
+{
+    int64_t n = 0;
+    if (!lm_file_open(f, s->checkpoint, s->c.run_dir)) return false;
+    uint8_t *prompt = read_prompt(f, s, &n);
+    const bool done = prompt && generate(f, s, prompt, n);
+    free(prompt);
+    return done;
+}
+
+int generate_main(int argc, char **argv)
+{
+    static lm_file f;
+    generate_settings s = {
+        .c = { .device = strdup("cpu"), .run_dir = strdup("runs/enwik8"), .seed = 1 },
+        .echo = true,
+        .length = 500,
+        .temperature = 1,
+        .top_p = 1,
+    };
+    int status = options_parse(&manual, argc, argv, &s, NULL);
+    if (status == OPTIONS_RUN) {
+        status = run(&f, &s) ? 0 : 1;
+        if (status) fprintf(stderr, "%s: %s\n", manual.name, f.why);
+        if (!status && run_stop_signal()) status = 128 + run_stop_signal();
+        lm_file_close(&f);
+    }
+    options_free(table, &s);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* lm_file.h - a trained model out of a checkpoint, ready to run. */
+#ifndef LM_FILE_H
+#define LM_FILE_H
+
+#include <options.h>
+#include <tapegrad/data.h>
+#include <tapegrad/tapegrad.h>
+
+#include "lm_model.h"
+
+typedef struct lm_file {
+    char path[4200];
+    tp_vocab vocab;
+    model_cfg cfg;
+    int64_t segment; /* tokens of a training segment */
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T; /* not recording */
+    language_model *m;
+    char why[4096];
+} lm_file;
+
+/* Finds the checkpoint (the file; else best or last.safetensors of the run's folder) and reads what
+ * it says about the model. */
+bool lm_file_open(lm_file *f, const char *checkpoint, const char *run_dir);
+
+/* Loads the weights into a model of f->cfg, which may have been changed where weights do not depend
+ * on it (mem_len, clamps). */
+bool lm_file_load(lm_file *f, const common_settings *c);
+void lm_file_close(lm_file *f);
+
+#endif

@@ -1,0 +1,108 @@
+/* protocol.c - evaluation: the official streaming script, its complete form, and the paper's
+ * windows.
+ *
+ *     stream:    |--segment--|--segment--|--seg..      caches slide along, from zero rows
+ *     windows:   |------context------|step|            for each end e = step, 2 step, ...: the
+ * tokens
+ *                     |------context------|step|       e-context .. e-1 run from scratch, and the
+ *                                                      last `step` predictions count
+ *
+ * Windows cost context / step times the work of a stream. */
+#include "protocol.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <tapegrad/tapegrad.h>
+
+typedef struct evaluation {
+    const protocol *p;
+    tp_tape *T;
+    const language_model *m;
+    model_state *state;
+    const int16_t *ids;
+    int64_t n;
+    int32_t *x, *y; /* a segment */
+    score sum;
+    score_fn seen;
+    void *env;
+} evaluation;
+
+double score_bpc(const score *s)
+{
+    return s->tokens ? s->nll / (double)s->tokens / log(2.0) : (double)NAN;
+}
+
+/* Runs tokens at .. at+M-1 and scores those whose target lies in first .. n-1. A segment cut short
+ * by the end of the text is filled up: nothing that is scored can see what follows it. */
+static bool run_segment(evaluation *e, int64_t at, int64_t M, int64_t first, int64_t end)
+{
+    tp_tape *T = e->T;
+    int64_t counted = 0;
+    for (int64_t t = 0; t < M; t++) {
+        const int64_t i = at + t;
+        const bool scored = i + 1 >= first && i + 1 < end;
+        e->x[t] = i < e->n ? e->ids[i] : 0;
+        e->y[t] = scored ? e->ids[i + 1] : -1;
+        counted += scored;
+    }
+    tp_reset(T);
+    const tp_tensor x = tp_from(T, TP_I32, TP_SHAPE(1, M), e->x);
+    const tp_tensor logits = model_forward(T, e->m, e->state, x);
+    if (counted > 0) {
+        const tp_tensor y = tp_from(T, TP_I32, TP_SHAPE(1, M), e->y);
+        e->sum.nll += tp_item(T, tp_cross_entropy(T, logits, y, TP_SUM));
+        e->sum.tokens += counted;
+    }
+    return tp_ok(T) && (!e->seen || e->seen(e->env, &e->sum));
+}
+
+static void run_stream(evaluation *e)
+{
+    const int64_t M = e->p->segment;
+    const bool official = e->p->kind == PROTOCOL_OFFICIAL;
+    for (int64_t at = 0; at + 1 < e->n; at += M) {
+        int64_t end = at + M + (official ? 0 : 1);
+        if (end > e->n) end = e->n;
+        if (!run_segment(e, at, M, at + 1, end)) break;
+    }
+}
+
+static bool run_window(evaluation *e, int64_t begin, int64_t end)
+{
+    const int64_t M = e->p->segment, first = end - e->p->step + 1;
+    model_state_clear(e->T, e->m, e->state);
+    for (int64_t at = begin; at < end; at += M)
+        if (!run_segment(e, at, end - at < M ? end - at : M, first, end + 1)) return false;
+    return true;
+}
+
+static void run_windows(evaluation *e)
+{
+    const int64_t C = e->p->context, S = e->p->step;
+    for (int64_t end = S; end < e->n; end += S)
+        if (!run_window(e, end > C ? end - C : 0, end)) break;
+}
+
+score protocol_run(const protocol *p, tp_tape *T, const language_model *m, const int16_t *ids,
+                   int64_t n, score_fn seen, void *env)
+{
+    model_state state = { 0 };
+    evaluation e = { .p = p, .T = T, .m = m, .state = &state, .ids = ids, .n = n };
+    e.x = malloc((size_t)p->segment * sizeof *e.x);
+    e.y = malloc((size_t)p->segment * sizeof *e.y);
+    e.seen = seen;
+    e.env = env;
+    tp_train(T, false);
+    tp_record(T, false);
+    if (!e.x || !e.y)
+        tp_raise(T, TP_E_MEMORY, "evaluation: no memory for segments of %lld tokens",
+                 (long long)p->segment);
+    else if (p->kind == PROTOCOL_WINDOWS)
+        run_windows(&e);
+    else
+        run_stream(&e);
+    model_state_clear(T, m, &state);
+    free(e.x);
+    free(e.y);
+    return e.sum;
+}

@@ -1,0 +1,300 @@
+/* train.c - the training loop of `enwik8 train`: truncated back-propagation over contiguous
+ * streams.
+ *
+ *     update = `accumulation` consecutive segments of every stream, gradients averaged
+ *     every so often: a report, a validation, a checkpoint
+ *
+ * A loss that is no number stops the run before anything is overwritten. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+#include "trainer.h"
+
+/* Since the last report. */
+typedef struct tally {
+    double loss, nll, began;
+    int64_t segments, counted, tokens;
+} tally;
+
+static double rate_of(const settings *s, int64_t u)
+{
+    const double lr = s->c.lr, end = s->lr_end;
+    switch ((schedule)s->schedule) {
+    case SCHEDULE_LINEAR: return tp_lr_linear(u, s->warmup, s->c.steps, lr, end);
+    case SCHEDULE_COSINE: return tp_lr_cosine(u, s->warmup, s->c.steps, lr, end);
+    case SCHEDULE_STEP: return tp_lr_step(u, s->warmup, s->lr_every, s->lr_factor, lr);
+    case SCHEDULE_ONECYCLE: return tp_lr_onecycle(u, s->c.steps, lr, 0.3, 25, 1e4);
+    case SCHEDULE_CONSTANT: break;
+    }
+    return tp_lr_constant(u, s->warmup, lr);
+}
+
+static int64_t count_targets(const int32_t *y, int64_t n)
+{
+    int64_t counted = 0;
+    for (int64_t i = 0; i < n; i++) counted += y[i] >= 0;
+    return counted;
+}
+
+static bool lost(trainer *t, const char *what, double x)
+{
+    if (t->saved < 0)
+        return trainer_fail(t,
+                            "the %s is %g at update %lld; try a lower --lr, a longer --warmup or "
+                            "--clip",
+                            what, x, (long long)t->update + 1);
+    return trainer_fail(t,
+                        "the %s is %g at update %lld; %s still holds update %lld: begin another "
+                        "run from it (--init) with a lower --lr, a longer --warmup or --clip",
+                        what, x, (long long)t->update + 1, t->run.last, (long long)t->saved);
+}
+
+static bool run_segment(trainer *t, tally *sum)
+{
+    const settings *s = &t->s;
+    const int64_t cells = s->c.batch * s->tokens, k = s->accumulation;
+    const tp_shape shape = TP_SHAPE(s->c.batch, s->tokens);
+    tp_tape *T = t->T;
+    tp_reset(T);
+    tp_bytes_next_host(t->reader, t->x, t->y);
+    const tp_tensor x = tp_from(T, TP_I32, shape, t->x), y = tp_from(T, TP_I32, shape, t->y);
+    const tp_tensor loss = tp_cross_entropy(T, model_forward(T, t->m, &t->mem, x), y, TP_MEAN_ALL);
+    tp_backward(T, k > 1 ? tp_scale(T, loss, 1.0 / (double)k) : loss);
+    const double mean = tp_item(T, loss);
+    if (!tp_ok(T)) return trainer_fail(t, "%s", tp_why(T));
+    if (!isfinite(mean)) return lost(t, "loss", mean);
+    sum->loss += mean;
+    sum->nll += mean * (double)cells;
+    sum->counted += count_targets(t->y, cells);
+    sum->tokens += cells;
+    sum->segments++;
+    return true;
+}
+
+/* One update; *norm is the gradient's, readable until the next. */
+static bool update(trainer *t, tally *sum, tp_tensor *norm)
+{
+    for (int64_t k = 0; k < t->s.accumulation; k++)
+        if (!run_segment(t, sum)) return false;
+    *norm = tp_clip_grad_norm(t->P, t->s.clip);
+    if (!tp_step(t->O, rate_of(&t->s, t->update))) return trainer_fail(t, "%s", tp_optim_why(t->O));
+    if (t->ema) tp_ema_update(t->ema);
+    t->update++;
+    return true;
+}
+
+/* ---- validation ---- */
+
+/* Bits per character of the validation text in as many streams as training has, every token scored.
+ * False if a signal or an error ended it early. */
+static bool measure(trainer *t, double *bpc)
+{
+    const settings *s = &t->s;
+    int64_t n, counted = 0;
+    tp_text_ids(t->text, TP_VALID, &n);
+    const int64_t M = s->tokens, blocks = n > 1 ? (n - 1) / M + 1 : 1;
+    const int64_t B = s->c.batch < blocks ? s->c.batch : blocks;
+    tp_bytes *V = tp_bytes_new(t->text, TP_VALID,
+                               &(tp_bytes_opts){ .batch = B, .tokens = M, .all_targets = true });
+    if (!tp_bytes_ok(V)) trainer_fail(t, "%s", tp_bytes_why(V));
+    int64_t steps = t->why[0] ? 0 : tp_bytes_steps(V);
+    if (s->eval_tokens > 0 && steps > (s->eval_tokens - 1) / (B * M) + 1)
+        steps = (s->eval_tokens - 1) / (B * M) + 1;
+    model_state state = { 0 };
+    double nll = 0;
+    for (int64_t i = 0; i < steps && !run_stop_signal() && tp_ok(t->E); i++) {
+        tp_reset(t->E);
+        tp_bytes_next_host(V, t->x, t->y);
+        const tp_tensor x = tp_from(t->E, TP_I32, TP_SHAPE(B, M), t->x);
+        const tp_tensor y = tp_from(t->E, TP_I32, TP_SHAPE(B, M), t->y);
+        const tp_tensor logits = model_forward(t->E, t->m, &state, x);
+        nll += tp_item(t->E, tp_cross_entropy(t->E, logits, y, TP_SUM));
+        counted += count_targets(t->y, B * M);
+    }
+    model_state_clear(t->E, t->m, &state);
+    tp_reset(t->E);
+    tp_bytes_free(V);
+    if (!tp_ok(t->E)) trainer_fail(t, "%s", tp_why(t->E));
+    *bpc = nll / (double)counted / log(2.0);
+    return !t->why[0] && !run_stop_signal();
+}
+
+/* Validates, with the averaged weights if there are any, and keeps the best. */
+static bool validate(trainer *t, double *bpc)
+{
+    if (t->ema) tp_ema_swap(t->ema);
+    const bool done = measure(t, bpc);
+    const bool best = done && *bpc < t->best;
+    if (best && trainer_save_best(t, *bpc)) t->best = *bpc;
+    if (t->ema) tp_ema_swap(t->ema);
+    if (done)
+        progress_say(&t->bar, "step %lld  validation %.4f bpc%s", (long long)t->update, *bpc,
+                     best ? "  (best)" : "");
+    return done;
+}
+
+/* ---- reports ---- */
+
+static progress_state state_of(const trainer *t, const tally *sum)
+{
+    return (progress_state){
+        .step = t->update,
+        .loss = sum->loss / (double)sum->segments,
+        .bpc = sum->nll / (double)sum->counted / log(2.0),
+        .tokens_per_s = (double)sum->tokens / (seconds_now() - sum->began),
+        .memory = tp_device_stats(t->D).peak_bytes,
+    };
+}
+
+static bool report(trainer *t, const progress_state *now, double norm, double valid)
+{
+    json_t *line =
+        json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:I}", "step", (json_int_t)now->step, "loss",
+                  log_number(now->loss), "bpc", log_number(now->bpc), "lr",
+                  log_number(rate_of(&t->s, t->update - 1)), "grad_norm", log_number(norm),
+                  "tokens_per_s", log_number(now->tokens_per_s), "memory", (json_int_t)now->memory);
+    if (!isnan(valid)) json_object_set_new(line, "valid_bpc", log_number(valid));
+    return log_write(&t->log, line) || trainer_fail(t, "%s", t->log.why);
+}
+
+static bool due(int64_t every, int64_t update)
+{
+    return every > 0 && update % every == 0;
+}
+
+/* What follows an update; `last`: there is no next. */
+static bool after_update(trainer *t, tally *sum, tp_tensor norm, bool last)
+{
+    const settings *s = &t->s;
+    const bool saving = due(s->c.checkpoint_every, t->update) || last;
+    const bool validating = !run_stop_signal() && (due(s->c.eval_every, t->update) || last);
+    const bool reporting = due(s->c.log_every, t->update) || validating;
+    const progress_state now = state_of(t, sum);
+    const double paused = seconds_now();
+    double valid = (double)NAN, size = 0;
+    if (reporting || saving) {
+        size = tp_item(t->T, norm);
+        if (!tp_ok(t->T)) return trainer_fail(t, "%s", tp_why(t->T));
+        if (!isfinite(size)) return lost(t, "gradient's norm", size);
+    }
+    progress_step(&t->bar, &now, reporting);
+    if (saving && !trainer_save(t)) return false;
+    if (validating) validate(t, &valid);
+    if (reporting && !t->why[0]) report(t, &now, size, valid);
+    if (reporting) *sum = (tally){ 0 };
+    sum->began = reporting ? seconds_now() : sum->began + seconds_now() - paused;
+    return !t->why[0];
+}
+
+/* ---- the program ---- */
+
+static void introduce(trainer *t)
+{
+    const settings *s = &t->s;
+    const tp_stats machine = tp_device_stats(t->D);
+    progress_say(&t->bar, "%s: %lld layers, width %lld, %lld parameters",
+                 s->model == MODEL_TXL ? "Transformer-XL" : "Transformer-LS", (long long)s->layers,
+                 (long long)s->dim, (long long)tp_params_count(t->P));
+    progress_say(
+        &t->bar, "%s: %lld + %lld + %lld bytes for training, validation and test, %lld tokens",
+        s->c.data, (long long)tp_text_bytes(t->text, TP_TRAIN),
+        (long long)tp_text_bytes(t->text, TP_VALID), (long long)tp_text_bytes(t->text, TP_TEST),
+        (long long)tp_text_vocab(t->text)->size);
+    progress_say(
+        &t->bar,
+        "%s, %d threads, %s kernels; %lld streams of %lld tokens, cache %lld; run folder %s",
+        tp_device_name(t->D), machine.threads, machine.isa, (long long)s->c.batch,
+        (long long)s->tokens, (long long)s->mem_len, t->run.path);
+    if (t->update > 0) progress_say(&t->bar, "resumed after update %lld", (long long)t->update);
+}
+
+static void train(trainer *t)
+{
+    const settings *s = &t->s;
+    const double began = seconds_now();
+    tally sum = { .began = began };
+    tp_tensor norm = TP_NONE;
+    bool last = false;
+    while (!last && update(t, &sum, &norm)) {
+        const bool late = s->time > 0 && seconds_now() - began >= s->time;
+        last = t->update >= s->c.steps || late || run_stop_signal() != 0;
+        if (!after_update(t, &sum, norm, last)) return;
+        if (!last && run_stop_signal()) /* it came during the validation */
+            last = true, trainer_save(t);
+    }
+}
+
+static void say_goodbye(trainer *t)
+{
+    const char *stopped = run_stop_signal() == SIGINT    ? "stopped by SIGINT"
+                          : run_stop_signal() == SIGTERM ? "stopped by SIGTERM"
+                                                         : "time is up";
+    progress_end(&t->bar);
+    if (t->update >= t->s.c.steps)
+        printf("Done: %lld updates; best validation %.4f bpc: %s\n", (long long)t->update, t->best,
+               t->run.best);
+    else
+        printf("%s after update %lld, checkpoint written. Continue with: enwik8 train --resume "
+               "--run-dir %s\n",
+               stopped, (long long)t->update, t->run.path);
+}
+
+static const program manual = {
+    .name = "enwik8 train",
+    .summary = "trains a language model on bytes of text",
+    .synopsis = "--data FILE [--preset tiny|small|large] [--phase 1|2|3] [flag ...]\n"
+                "    enwik8 train --resume [--run-dir DIR] [--steps N] [flag ...]",
+    .about =
+        "Trains Transformer-LS (or Transformer-XL) to predict the next byte, on enwik8, text8 or "
+        "any "
+        "other text: 90 % of the file for training, 5 % each for validation and test. Streams of "
+        "text advance side by side, segment by segment, with a cache of what came before.\n\n"
+        "A preset sets every hyper-parameter, flags override it. The presets small and large have "
+        "the paper's three phases; each begins with the weights of the one before (--init) and "
+        "twice "
+        "the segment length. Defaults shown below are those of the preset tiny.\n\n"
+        "SIGINT and SIGTERM end the run after the current update with a checkpoint; --resume "
+        "continues it with the same bits as if it had never stopped. Every checkpoint is written "
+        "beside the last one and renamed, so a killed run keeps the last complete one.",
+    .table = train_options,
+    .more =
+        "FILES\n"
+        "    last.safetensors  everything the next update depends on\n"
+        "    best.safetensors  weights with the best validation, model and dictionary\n"
+        "    log.jsonl         a JSON object a report: step, loss (nats), bpc, lr, grad_norm,\n"
+        "                      tokens_per_s, memory (peak bytes), valid_bpc after a validation\n"
+        "    config.json       all settings\n"
+        "    lock              held while a process works in the folder\n\n"
+        "EXIT STATUS\n"
+        "    0 done, or time is up; 1 an error; 2 a bad flag; 130, 143 stopped by SIGINT, "
+        "SIGTERM\n\n"
+        "EXAMPLES\n"
+        "    enwik8 train --data enwik8.zip --preset small --run-dir runs/phase1\n"
+        "    enwik8 train --data enwik8.zip --preset small --phase 2 --run-dir runs/phase2 \\\n"
+        "        --init runs/phase1/last.safetensors\n"
+        "    enwik8 train --data novel.txt --time 600 --run-dir runs/novel\n",
+};
+
+int train_main(int argc, char **argv)
+{
+    static trainer t;
+    int status = trainer_open(&t, &manual, argc, argv);
+    if (status == OPTIONS_RUN) {
+        run_catch_signals();
+        progress_start(&t.bar, t.update, t.s.c.steps, t.s.time);
+        introduce(&t);
+        if (t.update < t.s.c.steps) train(&t);
+        if (t.why[0]) {
+            progress_end(&t.bar);
+            fprintf(stderr, "%s: %s\n", manual.name, t.why);
+        } else {
+            say_goodbye(&t);
+        }
+        status = t.why[0] ? 1 : run_stop_signal() ? 128 + run_stop_signal() : 0;
+    }
+    trainer_close(&t);
+    return status;
+}

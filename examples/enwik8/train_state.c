@@ -1,0 +1,127 @@
+/* train_state.c - the two files of a run, and what a checkpoint must hold so that stopping and
+ * resuming gives the bits of never stopping:
+ *
+ *     weights, moments (optim.*), averages (ema.*), caches (state.*)          as tensors
+ *     settings (train.*), model, dictionary, update, random state, position   as metadata */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer.h"
+
+static void write_settings(tp_writer *W, const settings *s)
+{
+    for (const option *o = train_options; o->kind != OPT_END; o++) {
+        char key[80], value[4200];
+        if (!o->tags) continue;
+        snprintf(key, sizeof key, "train.%s", o->name);
+        option_get(o, s, value, sizeof value);
+        tp_writer_meta(W, key, value);
+    }
+}
+
+bool settings_read(settings *s, const tp_file *F, char *why, size_t size)
+{
+    for (const option *o = train_options; o->kind != OPT_END; o++) {
+        char key[80], reason[256];
+        if (!o->tags) continue;
+        snprintf(key, sizeof key, "train.%s", o->name);
+        const char *value = tp_file_meta(F, key);
+        if (!value) {
+            snprintf(why, size, "%s is no training checkpoint: it lacks '%s'", tp_file_path(F),
+                     key);
+            return false;
+        }
+        if (!option_set(o, s, value, reason, sizeof reason)) {
+            snprintf(why, size, "%s: '%s': %s", tp_file_path(F), key, reason);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What evaluation and generation need besides the weights. */
+static void write_model(tp_writer *W, const trainer *t)
+{
+    char vocab[2048];
+    tp_vocab_print(tp_text_vocab(t->text), vocab, sizeof vocab);
+    model_cfg_write(&t->cfg, W);
+    tp_writer_meta(W, "vocab", vocab);
+    tp_writer_meta_int(W, "segment", t->s.tokens);
+    tp_writer_meta_int(W, "update", t->update);
+    tp_params_write(t->P, W, "");
+}
+
+static bool commit(trainer *t, tp_writer *W)
+{
+    if (!tp_params_ok(t->P)) trainer_fail(t, "%s", tp_params_why(t->P));
+    if (!tp_ok(t->T)) trainer_fail(t, "%s", tp_why(t->T));
+    if (!t->why[0] && !tp_writer_commit(W)) trainer_fail(t, "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    return !t->why[0];
+}
+
+bool trainer_save(trainer *t)
+{
+    tp_writer *W = tp_writer_new(t->run.last);
+    uint64_t seed, offset;
+    char hash[24];
+    write_model(W, t);
+    write_settings(W, &t->s);
+    tp_random_state(t->T, &seed, &offset);
+    tp_writer_meta_int(W, "random_seed", (int64_t)seed);
+    tp_writer_meta_int(W, "random_offset", (int64_t)offset);
+    tp_writer_meta_int(W, "position", tp_bytes_position(t->reader));
+    snprintf(hash, sizeof hash, "%016" PRIx64, t->text_hash);
+    tp_writer_meta(W, "text_hash", hash);
+    tp_optim_write(t->O, W);
+    if (t->ema) tp_ema_write(t->ema, W);
+    model_state_write(t->T, t->m, &t->mem, W);
+    if (!commit(t, W)) return false;
+    t->saved = t->update;
+    return true;
+}
+
+bool trainer_save_best(trainer *t, double bpc)
+{
+    tp_writer *W = tp_writer_new(t->run.best);
+    write_model(W, t);
+    tp_writer_meta_num(W, "valid_bpc", bpc);
+    return commit(t, W);
+}
+
+double trainer_best_so_far(const char *path)
+{
+    double bpc = (double)INFINITY;
+    tp_file *F = tp_file_open(path);
+    if (tp_file_ok(F)) tp_file_num(F, "valid_bpc", &bpc);
+    tp_file_close(F);
+    return bpc;
+}
+
+bool trainer_load(trainer *t, tp_file *F)
+{
+    int64_t seed = 0, offset = 0, position = 0, update = 0;
+    char hash[24];
+    const char *found = tp_file_meta(F, "text_hash");
+    snprintf(hash, sizeof hash, "%016" PRIx64, t->text_hash);
+    if (!found || strcmp(found, hash) != 0)
+        return trainer_fail(
+            t,
+            "%s: the text %s is not the one that this run was trained on; give that "
+            "one with --data",
+            t->run.last, t->s.c.data);
+    if (!tp_file_int(F, "random_seed", &seed) || !tp_file_int(F, "random_offset", &offset) ||
+        !tp_file_int(F, "position", &position) || !tp_file_int(F, "update", &update))
+        return trainer_fail(t, "%s", tp_file_why(F));
+    if (!model_read_weights(t->P, F)) return trainer_fail(t, "%s", tp_params_why(t->P));
+    if (!tp_optim_read(t->O, F)) return trainer_fail(t, "%s", tp_optim_why(t->O));
+    if (t->ema && !tp_ema_read(t->ema, F)) return trainer_fail(t, "%s", tp_ema_why(t->ema));
+    if (!model_state_read(t->T, t->m, &t->mem, F)) return trainer_fail(t, "%s", tp_why(t->T));
+    tp_set_random_state(t->T, (uint64_t)seed, (uint64_t)offset);
+    tp_bytes_seek(t->reader, position);
+    t->update = t->saved = update;
+    return true;
+}

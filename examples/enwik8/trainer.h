@@ -1,0 +1,60 @@
+/* trainer.h - everything a training run holds, and its two files. */
+#ifndef TRAINER_H
+#define TRAINER_H
+
+#include <log.h>
+#include <progress.h>
+#include <run.h>
+#include <tapegrad/data.h>
+#include <tapegrad/tapegrad.h>
+
+#include "lm_model.h"
+#include "settings.h"
+
+enum { TRAINER_WHY = 6000 };
+
+typedef struct trainer {
+    settings s;
+    run_dir run;
+    run_log log;
+    progress bar;
+
+    tp_text *text;
+    uint64_t text_hash; /* of the training ids: a resumed run must see the same */
+    tp_bytes *reader;
+    int32_t *x, *y; /* [B,M] */
+
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T, *E; /* training and evaluation */
+    tp_optim *O;
+    tp_ema *ema; /* NULL without */
+    language_model *m;
+    model_cfg cfg;
+    model_state mem;
+
+    int64_t update, saved; /* updates made; update of the last checkpoint, -1: none */
+    double best;           /* bits per character of best.safetensors; infinity: none */
+    char why[TRAINER_WHY];
+} trainer;
+
+/* Builds all of it from argv (flags only). Returns OPTIONS_RUN or an exit status, the message
+ * printed. Close in either case. */
+int trainer_open(trainer *t, const program *p, int argc, char **argv);
+void trainer_close(trainer *t);
+
+/* Notes the first reason why training cannot go on; always false. */
+bool trainer_fail(trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* train_state.c. last.safetensors: all that the next step depends on. */
+bool trainer_save(trainer *t);
+bool trainer_load(trainer *t, tp_file *F); /* into a built trainer */
+
+/* best.safetensors: weights, configuration, dictionary, and the score. */
+bool trainer_save_best(trainer *t, double bpc);
+double trainer_best_so_far(const char *path); /* infinity if there is none */
+
+/* The settings that a checkpoint was trained with. */
+bool settings_read(settings *s, const tp_file *F, char *why, size_t size);
+
+#endif

@@ -1,0 +1,545 @@
+/* test_enwik8.c - the program enwik8 as a user runs it, on a small made-up text: stopping and
+ * resuming by every means gives the same bits, files survive kills and full disks, every bad input
+ * is one clear message, evaluation and generation do what they say. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <tapegrad/file.h>
+
+#define ENWIK8 TP_BIN_DIR "/enwik8"
+#define SMALL                                                                                      \
+    "--threads 1 --layers 2 --dim 32 --hidden 48 --heads 2 --chunk 8 --window 16 --tokens 32 "     \
+    "--mem-len 32 --batch 2 --warmup 4 --eval-tokens 200 "
+
+static char folder[] = "/tmp/tapegrad-enwik8-XXXXXX";
+
+/* Words of a few syllables in lines, so that there is something to learn. */
+static void make_text(const char *name, int bytes)
+{
+    static const char *const word[] = {
+        "the ", "river ", "stone ", "of ", "mill\n", "and ", "old "
+    };
+    FILE *f = fopen(name, "w");
+    uint32_t z = 7;
+    cr_assert(f);
+    for (int n = 0; n < bytes;) {
+        z = z * 1664525u + 1013904223u;
+        n += fprintf(f, "%s", word[(z >> 16) % 7]);
+    }
+    fclose(f);
+}
+
+static void begin(void)
+{
+    cr_assert(mkdtemp(folder) && chdir(folder) == 0);
+    make_text("text", 20000);
+    setenv("OMP_WAIT_POLICY", "passive", 1); /* spinning threads starve a busy machine */
+}
+
+static void end(void)
+{
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    cr_assert(system(command) == 0);
+}
+
+TestSuite(enwik8, .init = begin, .fini = end, .timeout = 300);
+
+/* What a command printed, and how it ended. */
+static char out[20000], err[20000];
+
+static void slurp(const char *name, char *text, size_t size)
+{
+    FILE *f = fopen(name, "r");
+    const size_t n = f ? fread(text, 1, size - 1, f) : 0;
+    text[n] = '\0';
+    if (f) fclose(f);
+}
+
+/* Runs `enwik8 args` through the shell; returns its exit status. */
+static int enwik8(const char *args)
+{
+    char command[4096];
+    snprintf(command, sizeof command, "%s %s >out 2>err", ENWIK8, args);
+    const int status = system(command);
+    slurp("out", out, sizeof out);
+    slurp("err", err, sizeof err);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void succeed(const char *args)
+{
+    const int status = enwik8(args);
+    cr_assert(status == 0, "enwik8 %s: status %d\n%s", args, status, err);
+}
+
+static bool same_bytes(const char *a, const char *b)
+{
+    char command[256];
+    snprintf(command, sizeof command, "cmp -s %s %s", a, b);
+    return system(command) == 0;
+}
+
+static void nap(double seconds)
+{
+    const struct timespec t = { .tv_sec = (time_t)seconds,
+                                .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9) };
+    nanosleep(&t, NULL);
+}
+
+/* Starts `enwik8 args` (words without quotes), its output discarded. */
+static pid_t start(const char *args)
+{
+    char text[1024], *words[80] = { (char *)(uintptr_t)ENWIK8 };
+    int n = 1;
+    snprintf(text, sizeof text, "%s", args);
+    for (char *w = strtok(text, " "); w && n < 79; w = strtok(NULL, " ")) words[n++] = w;
+    const pid_t child = fork();
+    if (child == 0) {
+        const int null = open("/dev/null", O_WRONLY);
+        dup2(null, STDOUT_FILENO);
+        dup2(null, STDERR_FILENO);
+        execv(ENWIK8, words);
+        _exit(127);
+    }
+    cr_assert(child > 0);
+    return child;
+}
+
+/* Waits until the log of a run has so many lines. */
+static void await_reports(const char *log, int lines)
+{
+    for (int i = 0; i < 20000; i++) {
+        slurp(log, out, sizeof out);
+        int n = 0;
+        for (const char *s = out; *s; s++) n += *s == '\n';
+        if (n >= lines) return;
+        nap(0.002);
+    }
+    cr_assert_fail("%s never had %d reports", log, lines);
+}
+
+static int64_t update_in(const char *path)
+{
+    int64_t update = -1;
+    tp_file *F = tp_file_open(path);
+    cr_expect(tp_file_ok(F), "%s", tp_file_why(F));
+    tp_file_int(F, "update", &update);
+    tp_file_close(F);
+    return update;
+}
+
+/* ---- resuming ---- */
+
+/* Stopped after 5 updates and resumed on 2 threads: the bits of 12 updates without a stop. */
+Test(enwik8, resume_is_exact)
+{
+    static const struct {
+        const char *name, *flags;
+    } runs[] = {
+        { "dropout, averages, clipping",
+          "--dropout 0.1 --emb-dropout 0.1 --ema 0.9 --clip 0.5 --recompute block" },
+        { "accumulation, masked cache",
+          "--accumulation 2 --masked --mem-len 96 --targets official" },
+        { "momentum, steps of the rate",
+          "--optimizer sgd --momentum 0.9 --nesterov --schedule step "
+          "--lr-every 3 --style bytes" },
+        { "Transformer-XL", "--model txl --schedule constant --dropout 0.1 --att-dropout 0.1" },
+        { "double precision", "--dtype f64 --recompute attention" },
+        { "bf16", "--dtype bf16" },
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        char args[1024];
+        const char *rest = "--data text --eval-every 4 --log-every 3";
+        snprintf(args, sizeof args, "train " SMALL "%s %s --steps 12 --run-dir a --overwrite", rest,
+                 runs[i].flags);
+        succeed(args);
+        snprintf(args, sizeof args, "train " SMALL "%s %s --steps 5 --run-dir b --overwrite", rest,
+                 runs[i].flags);
+        succeed(args);
+        cr_expect_eq(update_in("b/last.safetensors"), 5, "%s", runs[i].name);
+        succeed("train --resume --steps 12 --run-dir b --threads 2");
+        cr_expect_eq(update_in("b/last.safetensors"), 12, "%s", runs[i].name);
+        cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"), "%s", runs[i].name);
+    }
+}
+
+/* Whatever the signal interrupts, the rest of the run follows as if nothing had happened. */
+Test(enwik8, signals_then_resume)
+{
+    static const int signals[] = { SIGTERM, SIGINT };
+    const char *flags =
+        "train " SMALL "--data text --steps 300 --log-every 1 --eval-every 7 --checkpoint-every 50";
+    char args[1024];
+    snprintf(args, sizeof args, "%s --run-dir straight", flags);
+    succeed(args);
+    for (int i = 0; i < 2; i++) {
+        int status;
+        cr_assert(system("rm -rf stopped") == 0);
+        snprintf(args, sizeof args, "%s --run-dir stopped", flags);
+        const pid_t child = start(args);
+        await_reports("stopped/log.jsonl", 5);
+        kill(child, signals[i]);
+        waitpid(child, &status, 0);
+        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 128 + signals[i], "status %d",
+                  status);
+        const int64_t update = update_in("stopped/last.safetensors");
+        cr_expect(update >= 5 && update < 300, "stopped after update %lld", (long long)update);
+        succeed("train --resume --run-dir stopped");
+        cr_expect(same_bytes("straight/last.safetensors", "stopped/last.safetensors"));
+    }
+}
+
+/* Killed at any moment, even while it writes: the last complete checkpoint loads, what the kill
+ * left lying is cleared away, and the resumed run comes to the same end. */
+Test(enwik8, kills_leave_a_checkpoint)
+{
+    const char *flags =
+        "train " SMALL "--data text --steps 150 --log-every 1 --eval-every 10 --checkpoint-every 1";
+    char args[1024];
+    snprintf(args, sizeof args, "%s --run-dir straight", flags);
+    succeed(args);
+    snprintf(args, sizeof args, "%s --run-dir killed", flags);
+    for (int i = 0; i < 4; i++) {
+        int status;
+        const pid_t child = start(i == 0 ? args : "train --resume --run-dir killed");
+        await_reports("killed/log.jsonl", 5 + 20 * i);
+        nap(0.0007 * i);
+        kill(child, SIGKILL);
+        waitpid(child, &status, 0);
+        cr_expect(WIFSIGNALED(status), "round %d: it ended before it was killed", i);
+        cr_expect(update_in("killed/last.safetensors") > 0, "round %d", i);
+    }
+    FILE *left = fopen("killed/last.safetensors.tmp-1", "w");
+    cr_assert(left);
+    fclose(left);
+    succeed("train --resume --run-dir killed");
+    cr_expect(same_bytes("straight/last.safetensors", "killed/last.safetensors"));
+    cr_expect(access("killed/last.safetensors.tmp-1", F_OK) != 0);
+    cr_expect(system("test $(wc -l < straight/log.jsonl) -ge $(wc -l < killed/log.jsonl)") == 0,
+              "no report twice");
+}
+
+Test(enwik8, time_limit_and_more_steps)
+{
+    succeed("train " SMALL "--data text --steps 1000000 --time 0.3 --run-dir a");
+    cr_expect(strstr(out, "time is up after update "), "%s", out);
+    const int64_t update = update_in("a/last.safetensors");
+    cr_expect(update > 0);
+    char args[128];
+    snprintf(args, sizeof args, "train --resume --run-dir a --steps %lld", (long long)update);
+    succeed(args);
+    cr_expect(strstr(out, "Done: "), "nothing is left to do: %s", out);
+    snprintf(args, sizeof args, "train --resume --run-dir a --steps %lld", (long long)update + 2);
+    succeed(args);
+    cr_expect_eq(update_in("a/last.safetensors"), update + 2);
+}
+
+/* ---- phases ---- */
+
+Test(enwik8, next_phase_starts_from_weights)
+{
+    succeed("train " SMALL "--data text --steps 3 --run-dir one");
+    succeed("train " SMALL "--data text --steps 1 --run-dir two --init one/best.safetensors "
+            "--tokens 64 --mem-len 64 --lr 1e-9");
+    cr_expect_eq(update_in("two/last.safetensors"), 1);
+    tp_file *a = tp_file_open("one/best.safetensors"), *b = tp_file_open("two/best.safetensors");
+    float x[32], y[32];
+    const tp_file_tensor *t = tp_file_find(a, "layers.0.norm1.weight");
+    cr_assert(t && t->numel == 32 && tp_file_read(a, t, TP_F32, x));
+    cr_assert(tp_file_read(b, tp_file_find(b, "layers.0.norm1.weight"), TP_F32, y));
+    for (int i = 0; i < 32; i++) cr_expect_float_eq(x[i], y[i], 1e-6f);
+    tp_file_close(a);
+    tp_file_close(b);
+}
+
+/* ---- bad input ---- */
+
+static void expect_refusal(const char *args, int status, const char *message)
+{
+    const int got = enwik8(args);
+    cr_expect_eq(got, status, "enwik8 %s: status %d\n%s", args, got, err);
+    cr_expect(strstr(err, message), "enwik8 %s:\n%s", args, err);
+}
+
+Test(enwik8, bad_flags)
+{
+    static const struct {
+        const char *args, *message;
+    } bad[] = {
+        { "", "'enwik8 COMMAND --help' is the manual" },
+        { "trian", "enwik8: 'trian' is no command" },
+        { "train --layrs 3", "enwik8 train: --layrs: unknown flag; did you mean --layers?\n" },
+        { "train --qqqqqqqqqqqq 3", "enwik8 train: --qqqqqqqqqqqq: unknown flag\nTry" },
+        { "train --no-layers", "--no-layers: unknown flag" },
+        { "train data", "'data' is not a flag; flags begin with --" },
+        { "train --layers", "--layers: a value is missing" },
+        { "train --layers --dim 4", "--layers: a value is missing" },
+        { "train --layers=", "--layers: '' is not a whole number" },
+        { "train --layers 3x", "--layers: '3x' is not a whole number" },
+        { "train --layers 0", "--layers: 0 is out of range (1 to 128)" },
+        { "train --layers 99999999999999999999", "is out of range (1 to 128)" },
+        { "train --steps 0", "--steps: 0 is out of range (at least 1)" },
+        { "train --lr 1e-4q", "--lr: '1e-4q' is not a number" },
+        { "train --lr nan", "--lr: nan is out of range (0 to 1000)" },
+        { "train --dropout 1", "--dropout: 1 is out of range (0 to 0.99)" },
+        { "train --model gpt", "--model: 'gpt' is none of ls|txl" },
+        { "train --resume=yes", "--resume: takes no value" },
+        { "eval --protocol quick", "--protocol: 'quick' is none of stream|official|windows|fast" },
+        { "generate --top-p 1.5", "--top-p: 1.5 is out of range (0 to 1)" },
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        expect_refusal(bad[i].args, 2, bad[i].message);
+}
+
+Test(enwik8, bad_input)
+{
+    static const struct {
+        const char *args, *message;
+    } bad[] = {
+        { "train", "enwik8 train: --data FILE is needed" },
+        { "train --data missing", "/missing: cannot be opened: No such file or directory" },
+        { "train --data empty", "/empty: is empty" },
+        { "train --data words.gz", "/words.gz: is named .gz but is not a gzip file" },
+        { "train --data .", "is a folder" },
+        { "train --data short", "too few for 8 streams of 256" },
+        { "train --data text --phase 2", "--phase 2: this preset has one phase only" },
+        { "train --data text --dim 30 --heads 4", "impossible model: " },
+        { "train --data text --chunk 16 --mem-len 40", "impossible model: " },
+        { "train --data text --window 512", "shorter than the window" },
+        { "train --data text --tokens 100", "--tokens 100 is no multiple of --chunk 16" },
+        { "train --data text --device cuda", "device cuda" },
+        { "train --data text --device tpu", "device 'tpu' is unknown" },
+        { "train --data text --run-dir empty/x", "run folder empty/x: cannot be made" },
+        { "train --data text --run-dir /proc/self/x", "run folder /proc/self/x: cannot be made" },
+        { "train --resume --run-dir fresh", "cannot resume: " },
+        { "train --data text --run-dir run", "run folder run holds a run already" },
+        { "train --resume --run-dir run --lr 7 --layers 3 --steps 9",
+          "--layers 3 (checkpoint: 2), --lr 7 (checkpoint: 0.001)" },
+        { "train --resume --run-dir run --data other",
+          "is not the one that this run was trained on" },
+        { "train --resume --run-dir run --overwrite", "--resume continues a run" },
+        { "train --data text --init text --run-dir fresh", "text" },
+        { "train " SMALL
+          "--data text --init run/best.safetensors --run-dir fresh --layers 3 --window 8",
+          "holds another model: --layers 3 (checkpoint: 2), --window 8 (checkpoint: 16)" },
+        { "train " SMALL "--data text --init run/best.safetensors --run-dir fresh --model txl",
+          "holds another model: --model txl (checkpoint: ls)" },
+        { "train --resume --run-dir cut", "cannot resume: " },
+        { "train --resume --run-dir weights", "it lacks 'train." },
+        { "eval --run-dir run", "--data FILE is needed" },
+        { "eval --data text --run-dir fresh", "fresh/last.safetensors" },
+        { "eval --data text --checkpoint text", "text" },
+        { "eval --data text --checkpoint cut/last.safetensors", "cut/last.safetensors" },
+        { "eval --data text --run-dir run --segment 12", "--segment 12 is no multiple" },
+        { "eval --data text --run-dir run --context 12", "impossible model: " },
+        { "eval --data text --run-dir run --context 64 --protocol windows --step 4096",
+          "at least 4097" },
+        { "eval --data text --run-dir run --context 64 --protocol windows --step 65",
+          "--step 65 is longer than the windows (--context 64)" },
+        { "generate --checkpoint missing", "missing" },
+        { "generate --run-dir run --prompt a --prompt-file b", "goes not with" },
+        { "generate --run-dir run --prompt-file missing", "missing: No such file" },
+        { "generate --run-dir run --length 10 >/dev/full 2>err; exit $? #", "standard output" },
+    };
+    succeed("train " SMALL "--data text --steps 2 --run-dir run");
+    cr_assert(system("touch empty; echo words > words.gz; head -c 300 text > short;"
+                     "sed s/river/brook/ text > other; mkdir cut weights;"
+                     "head -c 3000 run/last.safetensors > cut/last.safetensors;"
+                     "cp run/best.safetensors weights/last.safetensors; cp -r run before") == 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        expect_refusal(bad[i].args, 1, bad[i].message);
+    cr_expect(system("cmp before/last.safetensors run/last.safetensors &&"
+                     "cmp before/best.safetensors run/best.safetensors &&"
+                     "cmp before/log.jsonl run/log.jsonl") == 0,
+              "nothing was written over");
+}
+
+Test(enwik8, one_process_a_folder)
+{
+    succeed("train " SMALL "--data text --steps 1 --run-dir run");
+    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    const int lock = open("run/lock", O_RDWR);
+    char message[128];
+    cr_assert(lock >= 0 && fcntl(lock, F_SETLK, &all) == 0);
+    snprintf(message, sizeof message, "run folder run: is in use by process %ld", (long)getpid());
+    expect_refusal("train --resume --steps 2 --run-dir run", 1, message);
+    expect_refusal("train --data text --overwrite --run-dir run", 1, message);
+    close(lock);
+    succeed("train --resume --steps 2 --run-dir run");
+}
+
+/* A file that cannot grow stands for a full disk: the checkpoint before it stays. */
+Test(enwik8, full_disk)
+{
+    succeed("train " SMALL "--data text --steps 2 --run-dir run");
+    cr_assert(system("cp run/last.safetensors before") == 0);
+    const int status = system("trap '' XFSZ; ulimit -f 8; exec " ENWIK8
+                              " train --resume --steps 4 --run-dir run >/dev/null 2>err");
+    slurp("err", err, sizeof err);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %d", status);
+    cr_expect(strstr(err, "run/last.safetensors") && strstr(err, "File too large"), "%s", err);
+    cr_expect(same_bytes("before", "run/last.safetensors"));
+    cr_expect(system("ls run/*.tmp-* 2>/dev/null") != 0, "no temporary file is left");
+    succeed("train --resume --steps 4 --run-dir run");
+}
+
+Test(enwik8, unwritable_folder)
+{
+    if (geteuid() == 0) cr_skip_test("root may write everywhere");
+    cr_assert(mkdir("run", 0555) == 0);
+    expect_refusal("train --data text --run-dir run", 1, "run folder run: cannot be written");
+}
+
+/* A rate that blows the weights up: the run stops by itself and keeps what was good. */
+Test(enwik8, loss_that_is_no_number)
+{
+    expect_refusal("train " SMALL "--data text --steps 50 --optimizer sgd --lr 1000 --warmup 0 "
+                   "--checkpoint-every 1 --run-dir run --momentum 0.99",
+                   1, "at update ");
+    cr_expect(strstr(err, " is ") && strstr(err, "nan") &&
+                  strstr(err, "run/last.safetensors still"),
+              "%s", err);
+    cr_expect(update_in("run/last.safetensors") >= 1);
+}
+
+/* ---- evaluation and generation ---- */
+
+static double bpc_printed(int64_t *tokens)
+{
+    long long n = 0;
+    double bpc = 0;
+    const char *s = strstr(out, "text, ");
+    cr_assert(s && sscanf(s, "text, %lld tokens: %lf bpc", &n, &bpc) == 2, "%s", out);
+    *tokens = n;
+    return bpc;
+}
+
+Test(enwik8, eval_protocols)
+{
+    static const struct {
+        const char *flags;
+        int64_t tokens;
+    } cases[] = {
+        { "--protocol stream --segment 64 --context 128 --limit 500", 500 },
+        { "--protocol official --segment 64 --context 128 --limit 500", 500 - 7 },
+        { "--protocol windows --segment 32 --context 128 --step 64 --limit 500", 448 },
+        { "--protocol fast --limit 500", 500 },
+        { "--protocol stream --segment 32 --context 32 --limit 500", 500 }, /* as fast */
+        { "--protocol windows --segment 32 --context 96 --step 50 --limit 500", 500 },
+        { "--protocol fast --split valid", 1000 },
+    };
+    double bpc[sizeof cases / sizeof cases[0]];
+    succeed("train " SMALL "--data text --steps 40 --run-dir run --lr 0.01 --eval-tokens 0");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char args[512];
+        int64_t tokens;
+        snprintf(args, sizeof args, "eval --data text --run-dir run --threads 1 %s",
+                 cases[i].flags);
+        succeed(args);
+        bpc[i] = bpc_printed(&tokens);
+        cr_expect_eq(tokens, cases[i].tokens, "%s: %lld", cases[i].flags, (long long)tokens);
+        cr_expect(bpc[i] > 1 && bpc[i] < 5, "%s: %f", cases[i].flags, bpc[i]);
+    }
+    cr_expect_eq(bpc[3], bpc[4], "fast is a stream with the geometry of training");
+    cr_expect_float_eq(bpc[0], bpc[2], 0.2);
+    cr_expect(strstr(out, "validation text"));
+}
+
+static void generate(const char *flags, char *text, size_t size)
+{
+    char args[512];
+    snprintf(args, sizeof args, "generate --run-dir run --threads 1 --length 60 %s", flags);
+    succeed(args);
+    snprintf(text, size, "%.*s", (int)size - 1, out);
+}
+
+Test(enwik8, generation)
+{
+    char a[200], b[200];
+    succeed("train " SMALL "--data text --steps 40 --run-dir run --lr 0.01");
+    generate("--prompt 'the old '", a, sizeof a);
+    cr_expect(strncmp(a, "the old ", 8) == 0 && strlen(a) == 8 + 60 + 1, "'%s'", a);
+    generate("--prompt 'the old ' --seed 1", b, sizeof b);
+    cr_expect_str_eq(a, b, "the same seed");
+    generate("--prompt 'the old ' --seed 2", b, sizeof b);
+    cr_expect_str_neq(a, b, "another seed");
+    generate("--prompt 'the old ' --temperature 0", a, sizeof a);
+    generate("--prompt 'the old ' --top-k 1 --seed 5", b, sizeof b);
+    cr_expect_str_eq(a, b, "one candidate is the best one");
+    generate("--prompt 'the old ' --top-p 0 --seed 6", b, sizeof b);
+    cr_expect_str_eq(a, b, "so is the head of the distribution");
+    cr_assert(system("printf 'the old ' > prompt") == 0);
+    generate("--prompt-file - --temperature 0 <prompt", b, sizeof b);
+    cr_expect_str_eq(a, b, "prompt from the standard input");
+    generate("--prompt-file prompt --temperature 0", b, sizeof b);
+    cr_expect_str_eq(a, b, "prompt from a file");
+    generate("--prompt 'the old ' --temperature 0 --no-echo", b, sizeof b);
+    cr_expect_str_eq(a + 8, b, "without the prompt");
+    generate("", b, sizeof b);
+    cr_expect_eq(strlen(b), 61, "without a prompt: '%s'", b);
+    generate("--prompt 'Q9'", b, sizeof b);
+    cr_expect(strstr(err, "2 bytes of the prompt are not in the model's dictionary"), "%s", err);
+}
+
+Test(enwik8, generation_by_transformer_xl)
+{
+    char a[200], b[200];
+    succeed("train " SMALL "--data text --model txl --steps 4 --run-dir run");
+    generate("--prompt 'the ' --temperature 0.5", a, sizeof a);
+    generate("--prompt 'the ' --temperature 0.5", b, sizeof b);
+    cr_expect(strlen(a) == 65 && strcmp(a, b) == 0, "'%s'", a);
+}
+
+/* ---- manuals and records ---- */
+
+Test(enwik8, manuals)
+{
+    static const char *const common[] = {
+        "--preset",    "--data",   "--device", "--dtype",    "--threads",          "--seed",
+        "--steps",     "--batch",  "--lr",     "--run-dir",  "--checkpoint-every", "--eval-every",
+        "--log-every", "--resume", "NAME\n",   "SYNOPSIS\n", "EXIT STATUS\n"
+    };
+    succeed("train --help");
+    for (size_t i = 0; i < sizeof common / sizeof common[0]; i++)
+        cr_expect(strstr(out, common[i]), "%s", common[i]);
+    succeed("eval --help");
+    cr_expect(strstr(out, "--protocol stream|official|windows|fast"));
+    succeed("generate --help");
+    cr_expect(strstr(out, "--temperature X"));
+    succeed("--help");
+    succeed("--version");
+}
+
+Test(enwik8, log_and_config)
+{
+    succeed("train " SMALL "--data text --steps 6 --log-every 2 --eval-every 4 --run-dir run");
+    slurp("run/log.jsonl", out, sizeof out);
+    static const char *const lines[] = { "{\"step\":2,\"loss\":", "{\"step\":4,\"loss\":",
+                                         "{\"step\":6,\"loss\":" };
+    static const char *const keys[] = { "\"bpc\":", "\"lr\":", "\"grad_norm\":",
+                                        "\"tokens_per_s\":", "\"memory\":" };
+    const char *line = out;
+    for (int i = 0; i < 3; i++) {
+        const char *next = strchr(line, '\n');
+        cr_assert(next && strncmp(line, lines[i], strlen(lines[i])) == 0, "%s", line);
+        for (int k = 0; k < 5; k++) {
+            const char *key = strstr(line, keys[k]);
+            cr_expect(key && key < next, "%s: %s", keys[k], line);
+        }
+        const char *valid = strstr(line, "\"valid_bpc\":");
+        cr_expect_eq(valid && valid<next, i> 0, "line %d", i);
+        line = next + 1;
+    }
+    cr_expect_str_eq(line, "");
+    slurp("run/config.json", out, sizeof out);
+    cr_expect(strstr(out, "\"layers\": 2") && strstr(out, "\"optimizer\": \"adamw\""), "%s", out);
+}
