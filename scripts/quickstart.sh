@@ -48,6 +48,7 @@ fi
 
 budget=(--time 120)
 [ -n "$steps" ] && budget=(--steps "$steps")
+[ "$run" = runs/quickstart ] && budget+=(--overwrite) # no other run is ever begun anew
 bin=build/release/bin
 $bin/enwik8 train --preset tiny --data "$data" --run-dir "$run" "${budget[@]}"
 $bin/enwik8 eval --run-dir "$run" --data "$data" --split test --protocol stream --limit 20000
