@@ -12,14 +12,14 @@ static double least(double a, double b)
 /* Sizes that the formulas use, as doubles. */
 typedef struct ls_sizes {
     double M, L, d, F, H, V, N;
-    double r;     /* vectors a chunk                          */
-    double near;  /* cached rows of the window                */
-    double rows;  /* rows projected to keys and values        */
-    double keys;  /* mean rows that a window shows            */
-    double old;   /* vectors of the cache                     */
-    double all;   /* vectors of cache and segment             */
-    double seen;  /* mean vectors that a query sees           */
-    double table; /* rows of the window's position table      */
+    double r;     /* vectors a chunk                     */
+    double near;  /* cached rows of the window           */
+    double rows;  /* rows projected to keys and values   */
+    double keys;  /* mean rows that a window shows       */
+    double old;   /* vectors of the cache                */
+    double all;   /* vectors of cache and segment        */
+    double seen;  /* mean vectors that a query sees      */
+    double table; /* rows of the window's position table */
 } ls_sizes;
 
 static ls_sizes ls_sizes_of(const tp_lm_cfg *c, int64_t tokens, int64_t cache)
@@ -79,4 +79,53 @@ tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory)
         .macs = cfg->layers * layer + M * d * (double)cfg->vocab,
         .norm = cfg->layers * ((cfg->pre_ln ? S : M) + M) * d,
     };
+}
+
+/* ---- activations, in values --------------------------------------------------------------------
+ */
+
+/* What the ops of the attention save: normalised cache; rows joined, projected and normalised;
+ * scores; vectors before and after their norm; queries, tables, result and log-sum-exp. */
+static double ls_attention_values(const tp_lm_cfg *c, const ls_sizes *s)
+{
+    const bool first = c->ls.project_first;
+    const double cache = c->pre_ln && !first ? s->L : 0.0;
+    const double raw = first ? 2.0 * s->all : 2.0 * s->all + s->old;
+    const double wide = cache + 5.0 * s->rows + raw + 2.0 * s->all + 2.0 * s->M + s->table + s->all;
+    const double statistics =
+        (c->pre_ln ? 2.0 * s->L : 0.0) + 4.0 * s->rows + 4.0 * s->all + s->M * s->H;
+    return wide * s->d + (s->M + s->L) * s->H * s->r + statistics;
+}
+
+/* Of the activation between fc1 and fc2: its input (ReLU: the sign, a byte), and its result. */
+static double feed_forward_values(double M, double F, bool gelu)
+{
+    return (gelu ? 2.0 : 1.25) * M * F;
+}
+
+double tp_lm_activations(const tp_lm_cfg *cfg, int64_t tokens, int64_t cache)
+{
+    const ls_sizes s = ls_sizes_of(cfg, tokens, cache);
+    const double ends = s.M * (s.d + s.V), input = s.M * s.d;
+    double layer = input;
+
+    if (cfg->recompute != TP_RECOMPUTE_BLOCK)
+        layer += 3.0 * s.M * s.d + 4.0 * s.M + feed_forward_values(s.M, s.F, cfg->gelu);
+    if (cfg->recompute == TP_RECOMPUTE_NONE) layer += ls_attention_values(cfg, &s);
+    return 4.0 * (s.N * layer + ends);
+}
+
+double tp_txl_activations(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory)
+{
+    const double M = (double)tokens, S = (double)(tokens + memory), d = (double)cfg->dim;
+    const double a = (double)(cfg->heads * cfg->d_head), ends = M * (d + (double)cfg->vocab);
+    const double joined = cfg->pre_ln ? 2.0 * S * d + 2.0 * S : S * d;
+    const double attention = joined + (2.0 * M + 3.0 * S) * a + M * cfg->heads;
+    double layer = M * d;
+
+    if (cfg->recompute != TP_RECOMPUTE_BLOCK)
+        layer += (cfg->pre_ln ? 2.0 : 3.0) * M * d + 4.0 * M +
+                 feed_forward_values(M, (double)cfg->hidden, false);
+    if (cfg->recompute == TP_RECOMPUTE_NONE) layer += attention;
+    return 4.0 * (cfg->layers * layer + ends);
 }

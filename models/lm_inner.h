@@ -31,7 +31,7 @@ bool tp__lm_slots_read(tp_tape *T, const char *name, int n, tp_tensor *slot, int
 
 void tp__lm_slots_clear(tp_tape *T, int n, tp_tensor *slot);
 
-/* What follows the attention in a block: a [B,M,d] its residual, y [B,M,d] its output. */
-tp_tensor tp__ls_block_finish(tp_tape *T, const tp_ls_block *m, tp_tensor a, tp_tensor y);
+/* What follows the attention in a block: b [B,M,d] is its output with the residual -> [B,M,d]. */
+tp_tensor tp__ls_block_finish(tp_tape *T, const tp_ls_block *m, tp_tensor b);
 
 #endif

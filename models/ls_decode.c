@@ -254,8 +254,8 @@ static tp_tensor attend(tp_lm_decoder *d, const tp_ls_attn_m *m, const layer_sta
         .pos_cmp = nc ? s->pos_cmp : TP_NONE,
         .r_w = m->r_w_bias,
         .r_r = m->r_r_bias,
-        .cache = shown - 1,
-        .valid = shown - 1,
+        .cache = d->cached + d->t,
+        .valid = d->cached + d->t,
     };
     return tp_linear_forward(T, &m->proj_out, tp_ls_attention(T, in, op));
 }
@@ -267,7 +267,7 @@ static tp_tensor run_layer(tp_lm_decoder *d, int i, tp_tensor h)
     tp_enter(T, b->path);
     const tp_tensor a = b->pre_ln ? tp_layernorm_forward(T, &b->norm1, h) : h;
     const tp_tensor y = attend(d, &b->attn, &d->layer[i], a);
-    return tp_leave(T, tp__ls_block_finish(T, b, a, y));
+    return tp_leave(T, tp__ls_block_finish(T, b, tp_add(T, y, a)));
 }
 
 /* Moves the rows that the next window needs to the front of full buffers. */

@@ -30,21 +30,22 @@ void tp_ls_block_init(tp_params *P, tp_ls_block *m, const char *name, const tp_l
     tp_pop(P);
 }
 
-/* x: a [B,M,d] (normalised if pre_ln), the raw cache [B,L,d], both tables. */
+/* x: a [B,M,d] (normalised if pre_ln), the raw cache [B,L,d], both tables -> a + attn(a). The
+ * residual is inside, so that the gradient of a is summed in the same order if this is recomputed.
+ */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
     const tp_ls_block *m = self;
     const tp_tensor cache = m->pre_ln ? tp_layernorm_forward(T, &m->norm1, x[1]) : x[1];
     const tp_ls_context ctx = { x[2], x[3], tp_dim(cache, 1) };
+    const tp_tensor y = tp_ls_attn_forward(T, &m->attn, x[0], cache, ctx);
     (void)nx;
-    return tp_ls_attn_forward(T, &m->attn, x[0], cache, ctx);
+    return tp_dropout_add(T, y, TP_NONE, x[0], m->attn.cfg.dropout);
 }
 
-tp_tensor tp__ls_block_finish(tp_tape *T, const tp_ls_block *m, tp_tensor a, tp_tensor y)
+tp_tensor tp__ls_block_finish(tp_tape *T, const tp_ls_block *m, tp_tensor b)
 {
-    const tp_layernorm_m *first = m->pre_ln ? &m->norm2 : &m->norm1;
-    const tp_tensor b = tp_dropout_add(T, y, TP_NONE, a, m->attn.cfg.dropout);
-    const tp_tensor b2 = tp_layernorm_forward(T, first, b);
+    const tp_tensor b2 = tp_layernorm_forward(T, m->pre_ln ? &m->norm2 : &m->norm1, b);
     const tp_tensor h = tp_mlp_forward(T, &m->ff, b2, b2);
     return m->pre_ln ? h : tp_layernorm_forward(T, &m->norm2, h);
 }
@@ -56,10 +57,10 @@ static tp_tensor run_block(tp_tape *T, const void *self, int nx, const tp_tensor
     tp_enter(T, m->path);
     const tp_tensor a = m->pre_ln ? tp_layernorm_forward(T, &m->norm1, x[0]) : x[0];
     const tp_tensor in[] = { a, x[1], x[2], x[3] };
-    const tp_tensor y = m->recompute == TP_RECOMPUTE_ATTENTION
+    const tp_tensor b = m->recompute == TP_RECOMPUTE_ATTENTION
                             ? tp_checkpoint_n(T, attend, m, nx, in)
                             : attend(T, m, nx, in);
-    return tp_leave(T, tp__ls_block_finish(T, m, a, y));
+    return tp_leave(T, tp__ls_block_finish(T, m, b));
 }
 
 tp_tensor tp_ls_block_forward(tp_tape *T, const tp_ls_block *m, tp_tensor h, tp_tensor cache,

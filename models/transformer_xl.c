@@ -44,7 +44,7 @@ static tp_tensor project(tp_tape *T, const tp_txl_attn *m, tp_tensor x, int part
     return tp_linear(T, x, tp_slice(T, m->qkv_net, 0, part * rows, rows), TP_NONE, TP_ACT_NONE);
 }
 
-/* x: w [B,N,d], mem [B,L,d], pos [L+N,d] -> [B,N,d], before dropout and residual. */
+/* x: w [B,N,d], mem [B,L,d], pos [L+N,d] -> w + attn(w) [B,N,d]. */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
     const tp_txl_attn *m = self;
@@ -57,8 +57,9 @@ static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x
     }
     const tp_tensor q = project(T, m, w, 0), k = project(T, m, all, 1), v = project(T, m, all, 2);
     const tp_tensor pos = tp_linear_forward(T, &m->r_net, x[2]);
-    const tp_tensor y = tp_rel_attention(T, q, k, v, pos, m->r_w_bias, m->r_r_bias, m->cfg);
-    return tp_linear_forward(T, &m->o_net, y);
+    tp_tensor y = tp_rel_attention(T, q, k, v, pos, m->r_w_bias, m->r_r_bias, m->cfg);
+    y = tp_linear_forward(T, &m->o_net, y);
+    return tp_dropout_add(T, y, TP_NONE, x[0], m->dropout);
 }
 
 tp_tensor tp_txl_attn_forward(tp_tape *T, const tp_txl_attn *m, tp_tensor w, tp_tensor mem,
@@ -66,9 +67,8 @@ tp_tensor tp_txl_attn_forward(tp_tape *T, const tp_txl_attn *m, tp_tensor w, tp_
 {
     const tp_tensor x[] = { w, mem, pos };
     tp_enter(T, m->path);
-    tp_tensor y = m->recompute == TP_RECOMPUTE_ATTENTION ? tp_checkpoint_n(T, attend, m, 3, x)
-                                                         : attend(T, m, 3, x);
-    y = tp_dropout_add(T, y, TP_NONE, w, m->dropout);
+    const tp_tensor y = m->recompute == TP_RECOMPUTE_ATTENTION ? tp_checkpoint_n(T, attend, m, 3, x)
+                                                               : attend(T, m, 3, x);
     return tp_leave(T, m->pre_ln ? y : tp_layernorm_forward(T, &m->norm, y));
 }
 
