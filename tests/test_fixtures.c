@@ -1,0 +1,73 @@
+/* test_fixtures.c - the reference cases, by the table of tp-parity.
+ *
+ * They are looked for in $TAPEGRAD_FIXTURES, in ../shared/fixtures beside the source folder, and
+ * last in tests/fixtures, the selection that the project keeps. Full-size models run when
+ * TAPEGRAD_FULL is set: they want 3 GB and a minute. */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "parity.h"
+
+static bool is_folder(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+/* The folder with the cases of an area, in path; the test is skipped if there is none. */
+static void find_area(const char *area, char *path, size_t size)
+{
+    const char *roots[] = { getenv("TAPEGRAD_FIXTURES"), TP_SOURCE_DIR "/../shared/fixtures",
+                            TP_SOURCE_DIR "/tests/fixtures" };
+    for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) {
+        if (!roots[i]) continue;
+        snprintf(path, size, "%s/%s", roots[i], area);
+        if (is_folder(path)) return;
+    }
+    cr_skip_test("no reference cases: set TAPEGRAD_FIXTURES to their folder");
+}
+
+static bool is_case(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && strcmp(dot, ".safetensors") == 0;
+}
+
+static void run_area(const char *area, tp_dtype real)
+{
+    char folder[512], path[1024];
+    struct dirent **entries;
+    int cases = 0;
+
+    find_area(area, folder, sizeof folder);
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2 });
+    const bool large = getenv("TAPEGRAD_FULL") && real == TP_F32;
+    const int n = scandir(folder, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        parity p;
+        if (is_case(entries[i]->d_name)) {
+            snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+            const int result = parity_run(&p, path, D, real, large, NULL);
+            cr_expect(result <= 0, "%s in %s: %s", path, tp_dtype_name(real), p.why);
+            cases += result == 0;
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    tp_device_close(D);
+    cr_expect(cases > 0, "%s holds no case that could be run", folder);
+}
+
+Test(fixtures, lm_f64)
+{
+    run_area("lm", TP_F64);
+}
+
+Test(fixtures, lm_f32)
+{
+    run_area("lm", TP_F32);
+}
