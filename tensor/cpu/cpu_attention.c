@@ -231,13 +231,11 @@ static tp_code R(run_forward)(const tp_call *c, bool positions)
     return TP_OK;
 }
 
-/* Sums the parts of the gradients of r_w (which = 0) and r_r (1) in the order of stripes. */
+/* Adds the parts of the gradient of r_w (which = 0) or r_r (1) to it, in the order of stripes. */
 static void R(sum_parts)(const attn *a, int which, real *to)
 {
     const int64_t d = a->g.dim, nq = a->g.cut.nq;
-    if (!to) return;
-    memset(to, 0, (size_t)(a->g.heads * d) * sizeof(real));
-    for (int64_t p = 0; p < a->g.heads * nq; p++)
+    for (int64_t p = 0; to && p < a->g.heads * nq; p++)
         for (int64_t x = 0; x < d; x++) to[p / nq * d + x] += a->dr[(2 * p + which) * d + x];
 }
 
@@ -253,6 +251,7 @@ static tp_code R(run_backward)(const tp_call *c, bool positions)
     attn a = R(prepare)(c, positions, true);
     const tp_attn *g = &a.g;
     const int64_t groups = g->heads * (g->shared ? 1 : g->batch);
+    const int64_t parts = tp__attn_elements(g, 0); /* of the gradients of r_w and r_r */
     a.dout = c->dy[0].data;
     a.dq = c->dx[0].data;
     a.dk = c->dx[1].data;
@@ -261,9 +260,9 @@ static tp_code R(run_backward)(const tp_call *c, bool positions)
     a.dbias = positions ? NULL : c->dx[4].data;
     for (int i = 0; i < c->nx; i++)
         if (c->dx[i].data) tp__parallel(c->dev, c->dx[i].numel, 1 << 18, R(zero), &c->dx[i]);
-    if (positions && (c->dx[4].data || c->dx[5].data)) {
+    if (parts > 0 && (c->dx[4].data || c->dx[5].data)) {
         a.dr = a.work + c->dev->threads * g->at.total;
-        memset(a.dr, 0, (size_t)(g->heads * g->cut.nq * 2 * g->dim) * sizeof(real));
+        memset(a.dr, 0, (size_t)parts * sizeof(real));
     }
     for (a.phase = 0; a.phase < g->cut.phases; a.phase++)
         tp__parallel(c->dev, groups * g->cut.nk, 1, R(backward_tasks), &a);
