@@ -90,6 +90,12 @@ static bool widen(tp_tape *T, tp_view *views, int n, bool in, bool out, stand_in
     return true;
 }
 
+/* Ops without inputs and sums of gradients have no list to copy. */
+static void copy_views(tp_view *to, const tp_view *from, int n)
+{
+    if (n > 0) memcpy(to, from, (size_t)n * sizeof *to);
+}
+
 /* Runs a CPU kernel whose call holds bf16 views: in f32, rounded to nearest even. */
 static tp_code run_widened(tp_tape *T, const tp_call *c, tp_kernel k, bool backward,
                            const char *name)
@@ -98,15 +104,15 @@ static tp_code run_widened(tp_tape *T, const tp_call *c, tp_kernel k, bool backw
     stand_in s[MAX_STAND_INS];
     int n = 0;
     tp_call w = *c;
-    memcpy(x, c->x, (size_t)c->nx * sizeof *x);
-    memcpy(y, c->y, (size_t)c->ny * sizeof *y);
+    copy_views(x, c->x, c->nx);
+    copy_views(y, c->y, c->ny);
     w.x = x;
     w.y = y;
     bool ok = widen(T, x, c->nx, true, false, s, &n, name) &&
               widen(T, y, c->ny, backward, !backward, s, &n, name);
     if (ok && backward) {
-        memcpy(dy, c->dy, (size_t)c->ny * sizeof *dy);
-        memcpy(dx, c->dx, (size_t)c->nx * sizeof *dx);
+        copy_views(dy, c->dy, c->ny);
+        copy_views(dx, c->dx, c->nx);
         w.dy = dy;
         w.dx = dx;
         ok = widen(T, dy, c->ny, true, false, s, &n, name) &&
