@@ -9,12 +9,18 @@ enum {
     FOLD_ROW = 4096,        /* longest stretch summed in one go       */
     FOLD_COLUMNS = 1024,    /* columns that a task sums side by side  */
     FOLD_SCRATCH = 1 << 16, /* most elements of all block sums        */
-    FOLD_BLOCK = 1 << 14    /* fewest elements of a in a block        */
+    FOLD_BLOCK = 1 << 14,   /* fewest elements of a in a block ...    */
+    FOLD_TERMS = 1 << 8     /* but no more terms than that in a float */
 };
 
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 /* Appends an axis before those there: axes are met from the last to the first. */
@@ -64,8 +70,9 @@ tp_fold tp__fold(const tp_view *a, const tp_view *b)
     f.spans = f.p.again.count * (f.p.one ? f.pieces : 1);
     f.nb = f.p.kept.count * (f.p.one ? 1 : f.p.n);
     const int64_t na = f.p.n * f.p.rows.count;
-    f.blocks = least(f.spans, least(na / FOLD_BLOCK, f.nb ? FOLD_SCRATCH / f.nb : 1));
-    if (f.blocks < 1) f.blocks = 1;
+    f.blocks = most(na / FOLD_BLOCK, f.p.one ? 1 : f.spans / FOLD_TERMS);
+    f.blocks = least(f.blocks, least(f.spans, f.nb ? FOLD_SCRATCH / f.nb : 1));
+    f.blocks = most(f.blocks, 1);
     f.block = (f.spans + f.blocks - 1) / f.blocks;
     if (f.block > 0) f.blocks = (f.spans + f.block - 1) / f.block;
     return f;

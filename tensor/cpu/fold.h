@@ -11,17 +11,23 @@ typedef struct R(fold_job) {
     real *out;         /* [blocks][nb] */
 } R(fold_job);
 
-static inline real R(fold_dot)(const real *x, const real *w, int64_t n)
+/* In short runs, whose sums are added in double: a float has few digits for thousands of terms. */
+static inline double R(fold_dot)(const real *x, const real *w, int64_t n)
 {
-    real s = 0;
-    if (w) {
+    double sum = 0.0;
+    for (int64_t begin = 0; begin < n; begin += 512) {
+        const int64_t end = begin + 512 < n ? begin + 512 : n;
+        real s = 0;
+        if (w) {
 #pragma omp simd reduction(+ : s)
-        for (int64_t i = 0; i < n; i++) s += x[i] * w[i];
-    } else {
+            for (int64_t i = begin; i < end; i++) s += x[i] * w[i];
+        } else {
 #pragma omp simd reduction(+ : s)
-        for (int64_t i = 0; i < n; i++) s += x[i];
+            for (int64_t i = begin; i < end; i++) s += x[i];
+        }
+        sum += (double)s;
     }
-    return s;
+    return sum;
 }
 
 static inline void R(fold_add)(real *restrict to, const real *x, const real *w, int64_t n)
@@ -41,7 +47,7 @@ static inline real R(fold_one)(const R(fold_job) * job, int64_t at, int64_t firs
         const int64_t piece = s % f->pieces * f->width, left = f->p.n - piece;
         const int64_t i = at + tp__axes_at(&f->p.again, s / f->pieces) + piece;
         const int64_t n = left < f->width ? left : f->width;
-        sum += (double)R(fold_dot)(job->x + i, job->w ? job->w + i : NULL, n);
+        sum += R(fold_dot)(job->x + i, job->w ? job->w + i : NULL, n);
     }
     return (real)sum;
 }
@@ -89,6 +95,9 @@ static inline void R(fold)(const tp_call *c, const tp_view *a, const tp_view *b,
     const int64_t tasks = f.blocks * f.p.kept.count * (f.p.one ? 1 : f.pieces);
     tp__parallel(c->dev, tasks, 4 * TP_BLOCK / (f.width * f.block + 1), R(fold_tasks), &job);
     if (f.blocks == 1) return;
-    memset(out, 0, (size_t)f.nb * sizeof *out);
-    for (int64_t k = 0; k < f.blocks; k++) R(fold_add)(out, job.out + k * f.nb, NULL, f.nb);
+    for (int64_t i = 0; i < f.nb; i++) {
+        double sum = 0.0;
+        for (int64_t k = 0; k < f.blocks; k++) sum += (double)job.out[k * f.nb + i];
+        out[i] = (real)sum;
+    }
 }

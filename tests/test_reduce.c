@@ -1,0 +1,233 @@
+/* test_reduce.c - sum, mean, max, argmax, logsumexp against loops in double: values and gradients
+ * over shapes that are cut in many ways, special values, mistakes, empty tensors. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/tapegrad.h>
+
+#include "support_loops.h"
+#include "support_values.h"
+
+static tp_device *D;
+static tp_tape *T;
+
+static void open_all(void)
+{
+    D = tp_device_open("cpu", &(tp_device_opts){ .threads = 3 });
+    T = tp_tape_new(D, NULL);
+}
+
+static void close_all(void)
+{
+    cr_expect(tp_ok(T), "%s", tp_why(T));
+    tp_tape_free(T);
+    cr_expect_eq(tp_device_stats(D).live_bytes, 0);
+    tp_device_close(D);
+}
+
+TestSuite(reduce, .init = open_all, .fini = close_all);
+
+enum { SUM, MEAN, MAX, LOGSUMEXP, ARGMAX, KINDS };
+static const struct {
+    const char *name;
+    tp_tensor (*op)(tp_tape *T, tp_tensor x, int axis);
+} kinds[] = { [SUM] = { "sum", tp_sum },
+              [MEAN] = { "mean", tp_mean },
+              [MAX] = { "max", tp_max },
+              [LOGSUMEXP] = { "logsumexp", tp_logsumexp },
+              [ARGMAX] = { "argmax", tp_argmax } };
+
+static const struct {
+    tp_shape s;
+    int axis;
+} table[] = {
+    { { 0, { 0 } }, TP_ALL },        { { 1, { 7 } }, 0 },           { { 1, { 100003 } }, 0 },
+    { { 2, { 301, 703 } }, TP_ALL }, { { 2, { 301, 703 } }, 0 },    { { 2, { 301, 703 } }, 1 },
+    { { 2, { 3, 9001 } }, -1 },      { { 2, { 30001, 3 } }, 0 },    { { 2, { 30001, 3 } }, 1 },
+    { { 3, { 13, 47, 301 } }, 1 },   { { 3, { 2, 5, 40000 } }, 1 }, { { 3, { 5, 1, 3 } }, 1 },
+    { { 4, { 3, 4, 5, 6 } }, -3 },
+};
+
+/* Result and gradient of reduction `kind` of n elements, `step` apart, for the gradient dy. */
+static double expected(int kind, const double *x, int64_t n, int64_t step, double dy, double *dx)
+{
+    double sum = 0.0, scaled = 0.0;
+    int64_t most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += x[i * step];
+        if (x[i * step] > x[most * step]) most = i;
+    }
+    for (int64_t i = 0; i < n; i++) scaled += exp(x[i * step] - x[most * step]);
+    const double logsumexp = x[most * step] + log(scaled);
+    for (int64_t i = 0; i < n; i++)
+        dx[i * step] = dy * (kind == SUM         ? 1.0
+                             : kind == MEAN      ? 1.0 / (double)n
+                             : kind == LOGSUMEXP ? exp(x[i * step] - logsumexp)
+                                                 : i == most);
+    return kind == SUM         ? sum
+           : kind == MEAN      ? sum / (double)n
+           : kind == MAX       ? x[most * step]
+           : kind == LOGSUMEXP ? logsumexp
+                               : (double)most;
+}
+
+static void check(int kind, size_t i, tp_dtype dt)
+{
+    const tp_shape s = table[i].s;
+    const int64_t numel = elements(s);
+    const int axis = table[i].axis == TP_ALL ? -1 : (table[i].axis + s.ndim) % s.ndim;
+    int64_t n = axis < 0 ? numel : s.dim[axis], inner = 1;
+    for (int k = axis + 1; axis >= 0 && k < s.ndim; k++) inner *= s.dim[k];
+    const int64_t results = numel / n;
+    const size_t bytes = (size_t)numel * sizeof(double);
+    double *x = malloc(bytes), *want = malloc(bytes), *g = malloc(bytes);
+    double *y = malloc(bytes), *dy = malloc(bytes), *result = malloc(bytes);
+
+    values_random(x, numel, i);
+    /* few values, so that maxima repeat and the first one matters */
+    for (int64_t e = 0; e < numel; e++) x[e] = kind == MAX ? floor(x[e] * 20) / 4 : (float)x[e] * 4;
+    values_random(dy, results, 99);
+    for (int64_t e = 0; e < results; e++) {
+        const int64_t at = e / inner * n * inner + e % inner;
+        result[e] = expected(kind, x + at, n, inner, dy[e], want + at);
+    }
+    tp_reset(T);
+    const tp_tensor tx = values_input(T, dt, s, x), ty = kinds[kind].op(T, tx, table[i].axis);
+    cr_assert_eq(tp_numel(ty), results, "%s", tp_why(T));
+    cr_expect_eq(tp_ndim(ty), axis < 0 ? 0 : s.ndim - 1);
+    values_read(T, ty, y);
+    const double limit = dt == TP_F64 ? 1e-13 : 2e-6;
+    double off = values_error(y, result, results, 0.0);
+    cr_expect(off <= limit, "%s, %zu, %s: off by %g", kinds[kind].name, i, tp_dtype_name(dt), off);
+    if (kind != ARGMAX) {
+        const tp_tensor t = values_constant(T, dt, tp_shape_of(ty), dy);
+        tp_backward(T, tp_sum(T, tp_mul(T, ty, t), TP_ALL));
+        values_read(T, tp_grad(T, tx), g);
+        off = values_error(g, want, numel, 0.0);
+        cr_expect(off <= limit, "gradient of %s, %zu, %s: off by %g", kinds[kind].name, i,
+                  tp_dtype_name(dt), off);
+    }
+    free(x), free(want), free(g), free(y), free(dy), free(result);
+}
+
+Test(reduce, values_and_gradients)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            check(kind, i, TP_F64);
+            check(kind, i, TP_F32);
+        }
+}
+
+/* Sums of many numbers of one sign keep their digits, and sums of bf16 are f32. */
+Test(reduce, precision)
+{
+    enum { N = 1 << 22 };
+    const double one = (double)0.1f, most = 6e-6 * one;
+    const tp_tensor x = tp_full(T, TP_F32, TP_SHAPE(N), 0.1);
+    cr_expect_float_eq(tp_item(T, tp_mean(T, x, TP_ALL)), one, most);
+    for (int64_t columns = 4; columns < N; columns *= 16) {
+        const tp_tensor m = tp_reshape(T, x, TP_SHAPE(-1, columns));
+        for (int axis = 0; axis < 2; axis++) {
+            const tp_tensor mean = tp_mean(T, m, axis);
+            cr_expect_float_eq(tp_item(T, tp_slice(T, mean, 0, 0, 1)), one, most, "%d columns",
+                               (int)columns);
+        }
+    }
+    cr_expect_float_eq(tp_item(T, tp_logsumexp(T, x, 0)), one + log(N), 2e-6);
+    const tp_tensor h = tp_full(T, TP_BF16, TP_SHAPE(1000), 1.0);
+    const tp_tensor sum = tp_sum(T, h, 0);
+    cr_expect_eq(tp_dtype_of(sum), TP_F32);
+    cr_expect_eq(tp_item(T, sum), 1000.0);
+    cr_expect_eq(tp_dtype_of(tp_max(T, h, 0)), TP_BF16);
+}
+
+Test(reduce, special_values)
+{
+    const double inf = INFINITY;
+    const struct {
+        const char *name;
+        double x[3], max, logsumexp;
+        int argmax;
+    } special[] = {
+        { "plain", { 1, 3, 2 }, 3, 3 + log(1 + exp(-1.0) + exp(-2.0)), 1 },
+        { "the first of two", { 3, 1, 3 }, 3, 3 + log(2 + exp(-2.0)), 0 },
+        { "large", { 1000, 999, -1e30 }, 1000, 1000 + log(1 + exp(-1.0)), 0 },
+        { "NaN first", { NAN, 3, 2 }, NAN, NAN, 0 },
+        { "NaN in the middle", { 1, NAN, inf }, NAN, NAN, 1 },
+        { "two NaN", { 1, NAN, NAN }, NAN, NAN, 1 },
+        { "infinity", { 1, inf, 2 }, inf, inf, 1 },
+        { "nothing finite", { -inf, -inf, -inf }, -inf, -inf, 0 },
+        { "one finite", { -inf, 0.5, -inf }, 0.5, 0.5, 1 },
+    };
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        for (int columns = 1; columns <= 17; columns += 16)
+            for (int f64 = 0; f64 < 2; f64++) {
+                double x[3 * 17], y[17];
+                const char *name = special[i].name;
+                for (int e = 0; e < 3 * columns; e++) x[e] = special[i].x[e / columns];
+                tp_reset(T);
+                const tp_tensor t =
+                    values_constant(T, f64 ? TP_F64 : TP_F32, TP_SHAPE(3, columns), x);
+                values_read(T, tp_max(T, t, 0), y);
+                double off = values_error(y, &special[i].max, 1, 0);
+                cr_expect(off == 0, "max, %s: %g", name, y[0]);
+                values_read(T, tp_argmax(T, t, 0), y);
+                cr_expect_eq(y[columns - 1], special[i].argmax, "argmax, %s: %g", name, y[0]);
+                values_read(T, tp_logsumexp(T, t, 0), y);
+                off = values_error(y + columns - 1, &special[i].logsumexp, 1, 0);
+                cr_expect(off < 1e-6, "logsumexp, %s: %g", name, y[0]);
+            }
+}
+
+/* A masked row, all -infinity, must not spoil the gradients of others. */
+Test(reduce, logsumexp_of_nothing_has_gradient_zero)
+{
+    const double x[] = { -INFINITY, -INFINITY, 1.0, -INFINITY };
+    for (int axis = 0; axis < 2; axis++) {
+        double g[4];
+        tp_reset(T);
+        tp_tensor in = values_input(T, TP_F32, TP_SHAPE(2, 2), x), t = in;
+        if (axis == 0) t = tp_permute(T, in, TP_SHAPE(1, 0));
+        tp_backward(T, tp_sum(T, tp_logsumexp(T, t, axis), TP_ALL));
+        values_read(T, tp_grad(T, in), g);
+        for (int e = 0; e < 4; e++) cr_expect_eq(g[e], e == 2, "axis %d: %g", axis, g[e]);
+    }
+}
+
+Test(reduce, mistakes)
+{
+    const tp_tensor x = tp_full(T, TP_F32, TP_SHAPE(2, 3), 1);
+    tp_sum(T, x, 2);
+    cr_expect(failed_with(T, "sum: axis 2 is out of range for 2 axes\n  inputs f32[2,3]\n"));
+    tp_mean(T, x, -3);
+    cr_expect(failed_with(T, "mean: axis -3 is out of range for 2 axes\n"));
+    tp_logsumexp(T, tp_full(T, TP_I64, TP_SHAPE(2), 1), 0);
+    cr_expect(failed_with(T, "logsumexp: input must be floating point\n"));
+    tp_max(T, tp_full(T, TP_F32, TP_SHAPE(3, 0), 1), 1);
+    cr_expect(failed_with(T, "max: nothing has no maximum: the axis has size 0\n"));
+    tp_argmax(T, tp_full(T, TP_F32, TP_SHAPE(0), 1), TP_ALL);
+    cr_expect(failed_with(T, "argmax: nothing has no maximum: the axis has size 0\n"));
+    tp_max(T, tp_full(T, TP_F32, TP_SCALAR, 1), 0);
+    cr_expect(failed_with(T, "max: axis 0 is out of range for 0 axes\n"));
+}
+
+Test(reduce, empty)
+{
+    double y[3];
+    const tp_tensor x = tp_input(T, TP_F32, TP_SHAPE(0, 3), NULL);
+    values_read(T, tp_sum(T, x, 0), y);
+    for (int e = 0; e < 3; e++) cr_expect_eq(y[e], 0.0);
+    values_read(T, tp_mean(T, x, 0), y);
+    for (int e = 0; e < 3; e++) cr_expect(isnan(y[e]));
+    values_read(T, tp_logsumexp(T, x, 0), y);
+    for (int e = 0; e < 3; e++) cr_expect_eq(y[e], -INFINITY);
+    cr_expect_eq(tp_item(T, tp_sum(T, x, TP_ALL)), 0.0);
+    tp_tensor sum = tp_sum(T, tp_max(T, x, 1), TP_ALL);
+    sum = tp_add(T, sum, tp_sum(T, tp_mean(T, x, 1), 0));
+    sum = tp_add(T, sum, tp_sum(T, tp_logsumexp(T, x, -1), 0));
+    cr_expect_eq(tp_numel(tp_argmax(T, x, 1)), 0);
+    tp_backward(T, sum);
+    cr_expect_eq(tp_numel(tp_grad(T, x)), 0);
+}
