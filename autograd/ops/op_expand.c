@@ -14,9 +14,11 @@ static tp_code expand_shape(tp_infer *q)
     q->y[0] = (tp_view){ .dtype = x->dtype, .ndim = s->ndim };
     for (int i = 0; i < s->ndim; i++) {
         const int k = i - (s->ndim - x->ndim);
-        if (s->dim[i] < 0 || (k >= 0 && x->dim[k] != 1 && x->dim[k] != s->dim[i]))
+        if (k < 0 && s->dim[i] < 0)
+            return tp_fail(q, TP_E_SHAPE, "a new axis cannot have size %lld", (long long)s->dim[i]);
+        if (k >= 0 && x->dim[k] != s->dim[i] && (x->dim[k] != 1 || s->dim[i] < 0))
             return tp_fail(q, TP_E_SHAPE, "size %lld of axis %d cannot become %lld",
-                           (long long)(k >= 0 ? x->dim[k] : 1), k, (long long)s->dim[i]);
+                           (long long)x->dim[k], k, (long long)s->dim[i]);
         q->y[0].dim[i] = s->dim[i];
     }
     return TP_OK;
