@@ -51,7 +51,8 @@ static tp_tensor attend(tp_tape *T, tp_tensor logits, tp_tensor v, const uint8_t
 
 static double scale_of(tp_attn_cfg cfg, tp_tensor q)
 {
-    return cfg.scale != 0.0 ? cfg.scale : 1.0 / sqrt((double)(tp_dim(q, 2) / cfg.heads));
+    const int64_t size = tp_dim(q, 2) / cfg.heads;
+    return cfg.scale != 0.0 ? cfg.scale : 1.0 / sqrt((double)size);
 }
 
 tp_tensor ref_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, const uint8_t *mask,

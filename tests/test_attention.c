@@ -300,8 +300,8 @@ Test(attention, takes_memory_linear_in_the_tokens)
 typedef struct mistake {
     tp_shape q, k, v, mask, bias;
     tp_attn_cfg cfg;
-    tp_code code;
     const char *text;
+    tp_code code;
     tp_dtype mask_type; /* TP_F32, which is 0, stands for TP_U8 */
 } mistake;
 
