@@ -152,19 +152,23 @@ struct tp_params {
 
 #define TP_FAILED ((tp_tensor){ NULL, 1 })
 
-/* tape.c */
+/* nodes.c */
+void tp__no_host_memory(tp_tape *T);
+tp_node *tp__node_take(tp_tape *T);        /* live, in no scope; NULL: tape failed         */
 tp_node *tp__node_new(tp_tape *T);         /* live, in the innermost scope; NULL: tape failed */
 void *tp__arena(tp_tape *T, size_t bytes); /* zeroed; NULL: tape failed */
+bool tp__nodes_push(tp_nodes *a, tp_node *n);
+tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: tape failed with the text */
+void tp__release(tp_node *n, const char *where); /* ends a node's life in that scope */
+
+/* tape.c */
 tp_tensor tp__handle(const tp_node *n);
 tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 void tp__where(const tp_tape *T, char *text, size_t size); /* "\n  at file:line, in path, op n" */
 /* The node behind a handle, or NULL with the tape failed; `what` names it in the message. */
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what);
-bool tp__nodes_push(tp_nodes *a, tp_node *n);
-void tp__release(tp_node *n, const char *where); /* ends a node's life in that scope     */
-void tp__recs_drop(tp_tape *T, int64_t from);    /* truncates the records to `from`      */
+void tp__recs_drop(tp_tape *T, int64_t from); /* truncates the records to `from`      */
 void tp__note_read(tp_tape *T, tp_params *P);
-tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: tape failed with the text */
 
 /* apply.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
@@ -182,6 +186,10 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g);
 bool tp__replay_backward(tp_tape *T, tp_rec *r);
 
 /* params.c */
+void tp__params_no_memory(tp_params *P);
+tp_entry *tp__entry(tp_params *P, tp_tensor p, const char *what); /* NULL: not P's, P failed */
+
+/* params_store.c */
 bool tp__params_complete(tp_params *P);
 bool tp__params_grads(tp_params *P); /* makes the gradient block                 */
 const void *tp__params_shadow(tp_params *P, const tp_node *n); /* bf16 values, NULL: failed   */

@@ -1,14 +1,9 @@
-/* params.c - the parameter store: declaration, layout in one block, access, gradients' state. */
-#include <math.h>
+/* params.c - named parameters: declaration, ties, freezing, iteration, the state of gradients. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "autograd/graph.h"
-#include "tensor/bf16.h"
-#include "tensor/rng.h"
-
-#define ALIGN ((size_t)256) /* of each parameter in the blocks, bytes */
 
 static tp_params no_memory = {
     .err = { TP_E_MEMORY, "params: out of memory for the object itself" },
@@ -75,10 +70,9 @@ void tp_params_raise(tp_params *P, tp_code code, const char *fmt, ...)
     va_end(ap);
 }
 
-/* ---- names ------------------------------------------------------------------------------------
- */
+/* ---- names ------------------------------------------------------------------------------- */
 
-static void no_host_memory(tp_params *P)
+void tp__params_no_memory(tp_params *P)
 {
     tp__err(&P->err, TP_E_MEMORY, "params: out of host memory");
 }
@@ -121,7 +115,7 @@ const char *tp_push(tp_params *P, const char *name)
     P->marks[P->depth++] = strlen(P->path);
     memcpy(P->path, path, strlen(path) + 1);
     const char *s = intern(P, path);
-    if (!s) no_host_memory(P);
+    if (!s) tp__params_no_memory(P);
     return s ? s : "";
 }
 
@@ -140,8 +134,7 @@ void tp_params_init_rule(tp_params *P, tp_init_rule rule, void *env)
     P->rule_env = env;
 }
 
-/* ---- declaration ------------------------------------------------------------------------------
- */
+/* ---- declaration ------------------------------------------------------------------------- */
 
 static tp_entry *find(const tp_params *P, const char *name)
 {
@@ -174,7 +167,7 @@ static tp_entry *declare(tp_params *P, const char *name)
         const int cap = P->cap ? 2 * P->cap : 64;
         tp_entry *p = realloc(P->entries, (size_t)cap * sizeof *p);
         if (!p) {
-            no_host_memory(P);
+            tp__params_no_memory(P);
             return NULL;
         }
         P->entries = p;
@@ -183,7 +176,7 @@ static tp_entry *declare(tp_params *P, const char *name)
     tp_entry *e = &P->entries[P->n];
     *e = (tp_entry){ .name = malloc(strlen(full) + 1) };
     if (!e->name) {
-        no_host_memory(P);
+        tp__params_no_memory(P);
         return NULL;
     }
     memcpy(e->name, full, strlen(full) + 1);
@@ -199,7 +192,7 @@ static tp_tensor declare_node(tp_params *P, tp_entry *e, tp_dtype dt, tp_shape s
     tp_node *n = fits ? calloc(1, sizeof *n) : NULL;
     if (!n) {
         if (fits)
-            no_host_memory(P);
+            tp__params_no_memory(P);
         else
             tp__err(&P->err, TP_E_SHAPE, "tp_param '%s': impossible shape", e->name);
         free(e->name);
@@ -238,13 +231,13 @@ tp_tensor tp_buffer(tp_params *P, const char *name, tp_dtype dt, tp_shape s, con
         if (e->content)
             memcpy(e->content, host, bytes);
         else
-            no_host_memory(P);
+            tp__params_no_memory(P);
     }
     return t;
 }
 
 /* The entry of one of P's own parameters, or NULL with P failed. */
-static tp_entry *entry_of(tp_params *P, tp_tensor p, const char *what)
+tp_entry *tp__entry(tp_params *P, tp_tensor p, const char *what)
 {
     if (P->err.code != TP_OK) return NULL;
     if (p.node && p.node->params == P && p.node != P->norm && p.node->gen == p.gen)
@@ -255,7 +248,7 @@ static tp_entry *entry_of(tp_params *P, tp_tensor p, const char *what)
 
 void tp_tie(tp_params *P, const char *name, tp_tensor same)
 {
-    const tp_entry *of = entry_of(P, same, "tp_tie");
+    const tp_entry *of = tp__entry(P, same, "tp_tie");
     const char *target = of ? of->name : NULL;
     tp_node *node = of ? of->node : NULL;
     tp_entry *e = of ? declare(P, name) : NULL;
@@ -309,236 +302,7 @@ int64_t tp_params_count(const tp_params *P)
     return n;
 }
 
-/* ---- completion: layout and initial values
- * ------------------------------------------------------- */
-
-static double draw(const tp_init *init, uint64_t key, uint64_t e)
-{
-    switch (init->kind) {
-    case TP_INIT_CONST: return init->a;
-    case TP_INIT_NORMAL: return init->b + init->a * tp__normal(key, 0, e);
-    case TP_INIT_UNIFORM: return init->a * (2.0 * (double)tp__uniform(tp__word(key, 0, e)) - 1.0);
-    case TP_INIT_TRUNC: {
-        double x = tp__normal(key, 0, e);
-        for (uint64_t again = 1; fabs(x) > 2.0; again++) x = tp__normal(key, again, e);
-        return init->b + init->a * x;
-    }
-    case TP_INIT_ZERO: break;
-    }
-    return 0.0;
-}
-
-static bool lay_out(tp_params *P)
-{
-    size_t at = 0;
-    const size_t size = tp_dtype_size(P->dtype);
-    for (int i = 0; i < P->n; i++) {
-        tp_entry *e = &P->entries[i];
-        if (e->alias_of || e->node->buffer) continue;
-        e->at = at;
-        const size_t bytes = (size_t)e->node->view.numel * size;
-        if (!tp__size_add(at, (bytes + ALIGN - 1) / ALIGN * ALIGN, &at)) return false;
-    }
-    P->block_bytes = at;
-    return true;
-}
-
-static bool fill(tp_params *P, const tp_entry *e)
-{
-    tp_view host = e->node->view;
-    const size_t bytes = tp__view_bytes(&host);
-    if (bytes == 0) return true;
-    if (e->content || (e->init.kind == TP_INIT_ZERO)) {
-        if (e->content)
-            P->dev->be->upload(P->dev, e->node->view.data, e->content, bytes);
-        else
-            P->dev->be->zero(P->dev, e->node->view.data, bytes);
-        return true;
-    }
-    host.data = malloc(bytes);
-    if (!host.data) return false;
-    const uint64_t key = P->seed ^ tp__fnv1a(e->name);
-    for (int64_t i = 0; i < host.numel; i++) tp_st(&host, i, draw(&e->init, key, (uint64_t)i));
-    P->dev->be->upload(P->dev, e->node->view.data, host.data, bytes);
-    free(host.data);
-    return true;
-}
-
-static bool no_device_memory(tp_params *P, const char *what, size_t bytes)
-{
-    char text[512] = "";
-    tp__heap_text(P->dev, bytes, text, sizeof text);
-    tp__err(&P->err, TP_E_MEMORY, "params: out of memory on %s for %s: %s", P->dev->name, what,
-            text);
-    return false;
-}
-
-/* The padding between parameters must be zero: norms and updates run over the whole block. */
-static tp_buf *zero_block(tp_params *P, size_t bytes)
-{
-    tp_buf *b = tp__buf_new(P->dev, bytes);
-    if (b) P->dev->be->zero(P->dev, b->data, bytes);
-    return b;
-}
-
-bool tp__params_complete(tp_params *P)
-{
-    if (P->err.code != TP_OK) return false;
-    if (P->complete) return true;
-    if (P->depth) {
-        tp__err(&P->err, TP_E_STATE, "params: '%s' was pushed and never popped", P->path);
-        return false;
-    }
-    if (!lay_out(P) || !(P->values = zero_block(P, P->block_bytes)))
-        return no_device_memory(P, "the values", P->block_bytes);
-    for (int i = 0; i < P->n; i++) {
-        tp_entry *e = &P->entries[i];
-        if (e->alias_of) continue;
-        if (e->node->buffer) {
-            e->own = tp__buf_new(P->dev, tp__view_bytes(&e->node->view));
-            if (!e->own) return no_device_memory(P, e->name, tp__view_bytes(&e->node->view));
-            e->node->view.data = e->own->data;
-        } else if (P->values->data) {
-            e->node->view.data = (char *)P->values->data + e->at;
-        }
-        if (!fill(P, e)) {
-            no_host_memory(P);
-            return false;
-        }
-        free(e->content);
-        e->content = NULL;
-    }
-    P->complete = true;
-    return true;
-}
-
-bool tp__params_grads(tp_params *P)
-{
-    if (P->grads) return true;
-    if (!tp__params_complete(P)) return false;
-    P->grads = zero_block(P, P->block_bytes);
-    if (!P->grads) return no_device_memory(P, "the gradients", P->block_bytes);
-    for (int i = 0; i < P->n; i++) {
-        const tp_entry *e = &P->entries[i];
-        if (e->alias_of || e->node->buffer) continue;
-        e->node->grad = e->node->view;
-        if (P->grads->data) e->node->grad.data = (char *)P->grads->data + e->at;
-    }
-    return true;
-}
-
-void tp__params_touch(tp_params *P)
-{
-    P->version++;
-}
-
-/* ---- the bf16 shadow
- * ----------------------------------------------------------------------------- */
-
-static void round_block(const void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const tp_params *P = ctx;
-    const float *from = P->values->data;
-    uint16_t *to = P->shadow->data;
-    (void)thread;
-    for (int64_t i = begin; i < end; i++) to[i] = tp__to_bf16(from[i]);
-}
-
-const void *tp__params_shadow(tp_params *P, const tp_node *n)
-{
-    const tp_entry *e = &P->entries[n->index];
-    if (n->buffer || !tp__params_complete(P)) {
-        tp__err(&P->err, TP_E_DTYPE, "params: buffer '%s' cannot be read in bf16", e->name);
-        return NULL;
-    }
-    if (!P->shadow) {
-        P->shadow = tp__buf_new(P->dev, P->block_bytes / 2);
-        if (!P->shadow) {
-            no_device_memory(P, "the bf16 copy", P->block_bytes / 2);
-            return NULL;
-        }
-    }
-    if (P->shadow_version != P->version) {
-        tp__parallel(P->dev, (int64_t)(P->block_bytes / sizeof(float)), 1 << 16, round_block, P);
-        P->shadow_version = P->version;
-    }
-    return P->shadow->data ? (const char *)P->shadow->data + e->at / 2 : NULL;
-}
-
-/* ---- values and gradients on the host
- * -------------------------------------------------------------- */
-
-static bool convert(const tp_view *to, const tp_view *from)
-{
-    if (to->dtype != from->dtype && !(tp_is_float(to->dtype) && tp_is_float(from->dtype)))
-        return false;
-    if (to->dtype == from->dtype)
-        memcpy(to->data, from->data, tp__view_bytes(from));
-    else
-        for (int64_t i = 0; i < from->numel; i++) tp_st(to, i, tp_ld(from, i));
-    return true;
-}
-
-/* Moves a view of device memory to (get) or from host memory of dtype dt. */
-static bool transfer(tp_params *P, const char *name, const tp_view *v, tp_dtype dt, void *host,
-                     size_t bytes, bool get)
-{
-    tp_view h = *v, raw = *v;
-    h.dtype = dt;
-    h.data = host;
-    if (bytes != tp__view_bytes(&h)) {
-        tp__err(&P->err, TP_E_SHAPE, "parameter '%s': %zu bytes given, it has %zu as %s", name,
-                bytes, tp__view_bytes(&h), tp_dtype_name(dt));
-        return false;
-    }
-    if (bytes == 0) return true;
-    raw.data = malloc(tp__view_bytes(v));
-    if (!raw.data) {
-        no_host_memory(P);
-        return false;
-    }
-    P->dev->syncs++;
-    bool ok;
-    if (get) {
-        P->dev->be->download(P->dev, raw.data, v->data, tp__view_bytes(v));
-        ok = convert(&h, &raw);
-    } else {
-        ok = convert(&raw, &h);
-        if (ok) P->dev->be->upload(P->dev, v->data, raw.data, tp__view_bytes(v));
-    }
-    free(raw.data);
-    if (!ok)
-        tp__err(&P->err, TP_E_DTYPE, "parameter '%s': %s does not convert to %s", name,
-                tp_dtype_name(get ? v->dtype : dt), tp_dtype_name(get ? dt : v->dtype));
-    return ok;
-}
-
-bool tp_param_get(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes)
-{
-    const tp_entry *e = entry_of(P, p, "tp_param_get");
-    return e && tp__params_complete(P) &&
-           transfer(P, e->name, &e->node->view, dt, host, bytes, true);
-}
-
-bool tp_param_set(tp_params *P, tp_tensor p, tp_dtype dt, const void *host, size_t bytes)
-{
-    const tp_entry *e = entry_of(P, p, "tp_param_set");
-    if (!e || !tp__params_complete(P)) return false;
-    tp__params_touch(P);
-    return transfer(P, e->name, &e->node->view, dt, (void *)(uintptr_t)host, bytes, false);
-}
-
-bool tp_param_get_grad(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes)
-{
-    const tp_entry *e = entry_of(P, p, "tp_param_get_grad");
-    if (!e) return false;
-    if (!e->node->has_grad) {
-        tp__err(&P->err, TP_E_STATE, "parameter '%s' has no gradient: no backward reached it",
-                e->name);
-        return false;
-    }
-    return transfer(P, e->name, &e->node->grad, dt, host, bytes, true);
-}
+/* ---- the state of gradients -------------------------------------------------------------- */
 
 void tp_grad_clear(tp_params *P)
 {

@@ -1,21 +1,18 @@
-/* tape.c - the tape: nodes and handles, scopes, reset, carried tensors, and the sticky error. */
+/* tape.c - the tape: its life, the sticky error, handles and scopes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "autograd/graph.h"
 
-#define NODES_A_CHUNK 256
-#define ARENA_CHUNK   ((size_t)64 << 10)
-#define ARENA_HEAD    64 /* room of a chunk's header, keeps data aligned */
-#define FIRST_GEN     2  /* 0 is TP_NONE, 1 is TP_FAILED */
+#define FIRST_GEN 2 /* 0 is TP_NONE, 1 is TP_FAILED */
 
 static tp_tape no_memory = {
     .err = { TP_E_MEMORY, "tape: out of memory for the tape object itself" },
     .born_failed = true,
 };
 
-/* ---- errors -------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------ */
 
 void tp__where(const tp_tape *T, char *text, size_t size)
 {
@@ -79,119 +76,7 @@ tp_tape *tp_at(tp_tape *T, const char *file, int line)
     return T;
 }
 
-/* ---- memory: node pointers, nodes, arena ------------------------------------------------------
- */
-
-bool tp__nodes_push(tp_nodes *a, tp_node *n)
-{
-    if (a->n == a->cap) {
-        const size_t cap = a->cap ? 2 * a->cap : 64;
-        tp_node **p = realloc(a->at, cap * sizeof *p);
-        if (!p) return false;
-        a->at = p;
-        a->cap = cap;
-    }
-    a->at[a->n++] = n;
-    return true;
-}
-
-static void no_host_memory(tp_tape *T)
-{
-    tp__fail(T, TP_E_MEMORY, "tape: out of host memory for its bookkeeping");
-}
-
-static bool grow_spare(tp_tape *T)
-{
-    tp_node *chunk = calloc(NODES_A_CHUNK, sizeof *chunk);
-    if (!chunk || !tp__nodes_push(&T->chunks, chunk)) {
-        free(chunk);
-        return false;
-    }
-    for (int i = NODES_A_CHUNK - 1; i >= 0; i--)
-        if (!tp__nodes_push(&T->spare, chunk + i)) return T->spare.n > 0;
-    return true;
-}
-
-/* A live node that belongs to no scope yet. */
-static tp_node *node_take(tp_tape *T)
-{
-    if (T->spare.n == 0 && !grow_spare(T)) {
-        no_host_memory(T);
-        return NULL;
-    }
-    tp_node *n = T->spare.at[--T->spare.n];
-    *n = (tp_node){ .gen = T->next_gen++, .tape = T, .rec = TP_NO_REC, .live = true };
-    return n;
-}
-
-tp_node *tp__node_new(tp_tape *T)
-{
-    tp_node *n = node_take(T);
-    if (!n) return NULL;
-    if (!tp__nodes_push(&T->used, n)) {
-        T->spare.n++; /* still there: nothing was written over it */
-        n->live = false;
-        no_host_memory(T);
-        return NULL;
-    }
-    if (!tp__nodes_push(&T->open, n)) {
-        n->live = false; /* recycled at reset */
-        no_host_memory(T);
-        return NULL;
-    }
-    return n;
-}
-
-void tp__release(tp_node *n, const char *where)
-{
-    n->live = n->kept = false;
-    n->died_in = where;
-    tp__buf_unref(n->buf);
-    n->buf = NULL;
-    n->view.data = NULL;
-}
-
-void *tp__arena(tp_tape *T, size_t bytes)
-{
-    bytes = (bytes + 15) / 16 * 16;
-    while (T->arena && T->arena->size - T->arena->used < bytes && T->arena->next) {
-        T->arena = T->arena->next;
-        T->arena->used = 0;
-    }
-    if (!T->arena || T->arena->size - T->arena->used < bytes) {
-        const size_t size = bytes > ARENA_CHUNK ? bytes : ARENA_CHUNK;
-        tp_arena_chunk *c = malloc(ARENA_HEAD + size);
-        if (!c) {
-            no_host_memory(T);
-            return NULL;
-        }
-        *c = (tp_arena_chunk){ .size = size };
-        if (T->arena)
-            T->arena->next = c;
-        else
-            T->arena_first = c;
-        T->arena = c;
-    }
-    void *p = (char *)T->arena + ARENA_HEAD + T->arena->used;
-    T->arena->used += bytes;
-    memset(p, 0, bytes);
-    return p;
-}
-
-tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what)
-{
-    tp_buf *b = tp__buf_new(T->dev, bytes);
-    if (!b && T->err.code == TP_OK) {
-        char text[512] = "";
-        tp__heap_text(T->dev, bytes, text, sizeof text);
-        tp__fail(T, TP_E_MEMORY,
-                 "%s: out of memory on %s: %s; lower the batch or the sequence, or recompute more",
-                 what, T->dev->name, text);
-    }
-    return b;
-}
-
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- life -------------------------------------------------------------------------------- */
 
 tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o)
 {
@@ -305,7 +190,7 @@ void tp_set_random_state(tp_tape *T, uint64_t seed, uint64_t offset)
     T->offset = offset;
 }
 
-/* ---- handles ------------------------------------------------------------------------------- */
+/* ---- handles ----------------------------------------------------------------------------- */
 
 tp_tensor tp__handle(const tp_node *n)
 {
@@ -353,7 +238,7 @@ void tp__note_read(tp_tape *T, tp_params *P)
     if (T->nreads < (int)(sizeof T->reads / sizeof *T->reads)) T->reads[T->nreads++] = P;
 }
 
-/* ---- scopes -------------------------------------------------------------------------------- */
+/* ---- scopes ------------------------------------------------------------------------------ */
 
 void tp_enter(tp_tape *T, const char *path)
 {
@@ -362,7 +247,7 @@ void tp_enter(tp_tape *T, const char *path)
         const size_t cap = T->scopes_cap ? 2 * T->scopes_cap : 32;
         tp_scope *s = realloc(T->scopes, cap * sizeof *s);
         if (!s) {
-            no_host_memory(T);
+            tp__no_host_memory(T);
             return;
         }
         T->scopes = s;
@@ -417,96 +302,4 @@ tp_tensor tp_detach(tp_tape *T, tp_tensor x)
     if (!n) return TP_FAILED;
     if (n->params) tp__note_read(T, n->params);
     return tp__wrap(T, tp__buf_ref(n->buf), &n->view);
-}
-
-/* ---- carried tensors ---------------------------------------------------------------------------
- */
-
-/* The carried node of a slot, or NULL if the slot is empty. */
-static tp_node *slot_node(const tp_tape *T, const tp_tensor *slot)
-{
-    tp_node *n = slot->node;
-    return n && n->gen == slot->gen && n->carried && n->tape == T ? n : NULL;
-}
-
-/* Moves a carried node to those that the next reset recycles. */
-static void retire(tp_tape *T, tp_node *n)
-{
-    for (size_t i = 0; i < T->carried.n; i++)
-        if (T->carried.at[i] == n) {
-            T->carried.at[i] = T->carried.at[--T->carried.n];
-            break;
-        }
-    n->carried = false;
-    if (!tp__nodes_push(&T->retired, n)) no_host_memory(T);
-}
-
-tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
-{
-    if (T->err.code != TP_OK || T->replaying) return *slot;
-    tp_node *old = slot_node(T, slot);
-    if (!old && slot->node) {
-        tp__fail(T, TP_E_STATE,
-                 "tp_carry: the slot holds no tensor carried by this tape; start "
-                 "with an empty (zero) slot");
-        return *slot;
-    }
-    if (!tp_given(x)) {
-        if (old) retire(T, old);
-        return *slot = TP_NONE;
-    }
-    const tp_node *n = tp__node(T, x, "tp_carry");
-    if (!n) return *slot;
-    if (n->params) {
-        tp__fail(T, TP_E_VALUE, "tp_carry: a parameter cannot be carried");
-        return *slot;
-    }
-    tp_node *c = node_take(T);
-    if (!c) return *slot;
-    c->buf = tp__buf_ref(n->buf);
-    c->view = n->view;
-    c->carried = true;
-    if (!tp__nodes_push(&T->carried, c)) {
-        tp__buf_unref(c->buf);
-        c->gen = 0;
-        T->spare.n++;
-        no_host_memory(T);
-        return *slot;
-    }
-    if (old) retire(T, old);
-    return *slot = tp__handle(c);
-}
-
-static int64_t row_elements(const tp_view *v)
-{
-    int64_t n = 1;
-    for (int i = 1; i < v->ndim; i++) n *= v->dim[i];
-    return n;
-}
-
-void tp_write_rows(tp_tape *T, tp_tensor dst, int64_t row, tp_tensor src)
-{
-    tp_node *d = tp__node(T, dst, "tp_write_rows: destination");
-    tp_node *s = d ? tp__node(T, src, "tp_write_rows: source") : NULL;
-    if (!s) return;
-    const tp_view *dv = &d->view, *sv = &s->view;
-    if (!d->carried || T->recording) {
-        tp__fail(T, TP_E_STATE,
-                 "tp_write_rows: writes only carried tensors, and only while "
-                 "recording is off");
-        return;
-    }
-    bool fits = dv->dtype == sv->dtype && dv->ndim == sv->ndim && dv->ndim > 0;
-    for (int i = 1; fits && i < dv->ndim; i++) fits = dv->dim[i] == sv->dim[i];
-    if (!fits || row < 0 || sv->dim[0] > dv->dim[0] - row) {
-        char text[256] = "";
-        tp__print_view(text, sizeof text, sv);
-        tp__append(text, sizeof text, " at row %lld of ", (long long)row);
-        tp__print_view(text, sizeof text, dv);
-        tp__fail(T, TP_E_SHAPE, "tp_write_rows: does not fit: %s", text);
-        return;
-    }
-    const size_t one = (size_t)row_elements(dv) * tp_dtype_size(dv->dtype);
-    T->dev->be->copy(T->dev, (char *)dv->data + (size_t)row * one, sv->data,
-                     (size_t)sv->dim[0] * one);
 }

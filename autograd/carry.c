@@ -1,0 +1,91 @@
+/* carry.c - tensors that survive resets: recurrent memory, and the buffers of decoders. */
+#include "autograd/graph.h"
+
+/* The carried node of a slot, or NULL if the slot is empty. */
+static tp_node *slot_node(const tp_tape *T, const tp_tensor *slot)
+{
+    tp_node *n = slot->node;
+    return n && n->gen == slot->gen && n->carried && n->tape == T ? n : NULL;
+}
+
+/* Moves a carried node to those that the next reset recycles. */
+static void retire(tp_tape *T, tp_node *n)
+{
+    for (size_t i = 0; i < T->carried.n; i++)
+        if (T->carried.at[i] == n) {
+            T->carried.at[i] = T->carried.at[--T->carried.n];
+            break;
+        }
+    n->carried = false;
+    if (!tp__nodes_push(&T->retired, n)) tp__no_host_memory(T);
+}
+
+tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
+{
+    if (T->err.code != TP_OK || T->replaying) return *slot;
+    tp_node *old = slot_node(T, slot);
+    if (!old && slot->node) {
+        tp__fail(T, TP_E_STATE,
+                 "tp_carry: the slot holds no tensor carried by this tape; start "
+                 "with an empty (zero) slot");
+        return *slot;
+    }
+    if (!tp_given(x)) {
+        if (old) retire(T, old);
+        return *slot = TP_NONE;
+    }
+    const tp_node *n = tp__node(T, x, "tp_carry");
+    if (!n) return *slot;
+    if (n->params) {
+        tp__fail(T, TP_E_VALUE, "tp_carry: a parameter cannot be carried");
+        return *slot;
+    }
+    tp_node *c = tp__node_take(T);
+    if (!c) return *slot;
+    c->buf = tp__buf_ref(n->buf);
+    c->view = n->view;
+    c->carried = true;
+    if (!tp__nodes_push(&T->carried, c)) {
+        tp__buf_unref(c->buf);
+        c->gen = 0;
+        T->spare.n++;
+        tp__no_host_memory(T);
+        return *slot;
+    }
+    if (old) retire(T, old);
+    return *slot = tp__handle(c);
+}
+
+static int64_t row_elements(const tp_view *v)
+{
+    int64_t n = 1;
+    for (int i = 1; i < v->ndim; i++) n *= v->dim[i];
+    return n;
+}
+
+void tp_write_rows(tp_tape *T, tp_tensor dst, int64_t row, tp_tensor src)
+{
+    tp_node *d = tp__node(T, dst, "tp_write_rows: destination");
+    tp_node *s = d ? tp__node(T, src, "tp_write_rows: source") : NULL;
+    if (!s) return;
+    const tp_view *dv = &d->view, *sv = &s->view;
+    if (!d->carried || T->recording) {
+        tp__fail(T, TP_E_STATE,
+                 "tp_write_rows: writes only carried tensors, and only while "
+                 "recording is off");
+        return;
+    }
+    bool fits = dv->dtype == sv->dtype && dv->ndim == sv->ndim && dv->ndim > 0;
+    for (int i = 1; fits && i < dv->ndim; i++) fits = dv->dim[i] == sv->dim[i];
+    if (!fits || row < 0 || sv->dim[0] > dv->dim[0] - row) {
+        char text[256] = "";
+        tp__print_view(text, sizeof text, sv);
+        tp__append(text, sizeof text, " at row %lld of ", (long long)row);
+        tp__print_view(text, sizeof text, dv);
+        tp__fail(T, TP_E_SHAPE, "tp_write_rows: does not fit: %s", text);
+        return;
+    }
+    const size_t one = (size_t)row_elements(dv) * tp_dtype_size(dv->dtype);
+    T->dev->be->copy(T->dev, (char *)dv->data + (size_t)row * one, sv->data,
+                     (size_t)sv->dim[0] * one);
+}

@@ -1,0 +1,118 @@
+/* nodes.c - the tape's own memory: nodes, which are recycled, and the arena of records. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "autograd/graph.h"
+
+#define NODES_A_CHUNK 256
+#define ARENA_CHUNK   ((size_t)64 << 10)
+#define ARENA_HEAD    64 /* room of a chunk's header, keeps data aligned */
+
+bool tp__nodes_push(tp_nodes *a, tp_node *n)
+{
+    if (a->n == a->cap) {
+        const size_t cap = a->cap ? 2 * a->cap : 64;
+        tp_node **p = realloc(a->at, cap * sizeof *p);
+        if (!p) return false;
+        a->at = p;
+        a->cap = cap;
+    }
+    a->at[a->n++] = n;
+    return true;
+}
+
+void tp__no_host_memory(tp_tape *T)
+{
+    tp__fail(T, TP_E_MEMORY, "tape: out of host memory for its bookkeeping");
+}
+
+static bool grow_spare(tp_tape *T)
+{
+    tp_node *chunk = calloc(NODES_A_CHUNK, sizeof *chunk);
+    if (!chunk || !tp__nodes_push(&T->chunks, chunk)) {
+        free(chunk);
+        return false;
+    }
+    for (int i = NODES_A_CHUNK - 1; i >= 0; i--)
+        if (!tp__nodes_push(&T->spare, chunk + i)) return T->spare.n > 0;
+    return true;
+}
+
+/* A live node that belongs to no scope yet. */
+tp_node *tp__node_take(tp_tape *T)
+{
+    if (T->spare.n == 0 && !grow_spare(T)) {
+        tp__no_host_memory(T);
+        return NULL;
+    }
+    tp_node *n = T->spare.at[--T->spare.n];
+    *n = (tp_node){ .gen = T->next_gen++, .tape = T, .rec = TP_NO_REC, .live = true };
+    return n;
+}
+
+tp_node *tp__node_new(tp_tape *T)
+{
+    tp_node *n = tp__node_take(T);
+    if (!n) return NULL;
+    if (!tp__nodes_push(&T->used, n)) {
+        T->spare.n++; /* still there: nothing was written over it */
+        n->live = false;
+        tp__no_host_memory(T);
+        return NULL;
+    }
+    if (!tp__nodes_push(&T->open, n)) {
+        n->live = false; /* recycled at reset */
+        tp__no_host_memory(T);
+        return NULL;
+    }
+    return n;
+}
+
+void tp__release(tp_node *n, const char *where)
+{
+    n->live = n->kept = false;
+    n->died_in = where;
+    tp__buf_unref(n->buf);
+    n->buf = NULL;
+    n->view.data = NULL;
+}
+
+void *tp__arena(tp_tape *T, size_t bytes)
+{
+    bytes = (bytes + 15) / 16 * 16;
+    while (T->arena && T->arena->size - T->arena->used < bytes && T->arena->next) {
+        T->arena = T->arena->next;
+        T->arena->used = 0;
+    }
+    if (!T->arena || T->arena->size - T->arena->used < bytes) {
+        const size_t size = bytes > ARENA_CHUNK ? bytes : ARENA_CHUNK;
+        tp_arena_chunk *c = malloc(ARENA_HEAD + size);
+        if (!c) {
+            tp__no_host_memory(T);
+            return NULL;
+        }
+        *c = (tp_arena_chunk){ .size = size };
+        if (T->arena)
+            T->arena->next = c;
+        else
+            T->arena_first = c;
+        T->arena = c;
+    }
+    void *p = (char *)T->arena + ARENA_HEAD + T->arena->used;
+    T->arena->used += bytes;
+    memset(p, 0, bytes);
+    return p;
+}
+
+tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what)
+{
+    tp_buf *b = tp__buf_new(T->dev, bytes);
+    if (!b && T->err.code == TP_OK) {
+        char text[512] = "";
+        tp__heap_text(T->dev, bytes, text, sizeof text);
+        tp__fail(T, TP_E_MEMORY,
+                 "%s: out of memory on %s: %s; lower the batch or the sequence, or recompute more",
+                 what, T->dev->name, text);
+    }
+    return b;
+}
