@@ -36,8 +36,7 @@ struct tp_lm_decoder {
 
 static tp_lm_decoder no_memory;
 
-/* ---- pairs of carried buffers -----------------------------------------------------------------
- */
+/* ---- pairs of carried buffers --------------------------------------------------------------- */
 
 static tp_tensor flat(tp_tape *T, tp_tensor x) /* [..,d] -> [n,d] */
 {
@@ -81,8 +80,7 @@ static tp_kv repeat_kv(tp_tape *T, tp_kv x, int64_t times)
     return (tp_kv){ tp_expand(T, x.k, s), tp_expand(T, x.v, s) };
 }
 
-/* ---- geometry ---------------------------------------------------------------------------------
- */
+/* ---- geometry ------------------------------------------------------------------------------- */
 
 /* Vectors of n rows. */
 static int64_t vectors(const tp_lm_decoder *d, int64_t n)
@@ -107,8 +105,7 @@ static int64_t visible(const tp_lm_decoder *d)
     return (before < most ? before : most) + own;
 }
 
-/* ---- life -------------------------------------------------------------------------------------
- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 static void begin(tp_lm_decoder *d)
 {
@@ -188,16 +185,21 @@ tp_lm_decoder *tp_lm_decoder_new(tp_tape *T, const tp_lm *m, int64_t segment)
     return d;
 }
 
+static void drop_kv(tp_tape *T, tp_kv *slot)
+{
+    tp__lm_slots_clear(T, 1, &slot->k);
+    tp__lm_slots_clear(T, 1, &slot->v);
+}
+
 void tp_lm_decoder_free(tp_lm_decoder *d)
 {
     if (!d || d == &no_memory) return;
     for (int i = 0; i < d->m->cfg.layers; i++) {
         layer_state *s = &d->layer[i];
-        tp_kv *pairs[] = { &s->win, &s->rows, &s->cmp, &s->next };
-        for (size_t j = 0; j < sizeof pairs / sizeof *pairs; j++) {
-            tp__lm_slots_clear(d->T, 1, &pairs[j]->k);
-            tp__lm_slots_clear(d->T, 1, &pairs[j]->v);
-        }
+        drop_kv(d->T, &s->win);
+        drop_kv(d->T, &s->rows);
+        drop_kv(d->T, &s->cmp);
+        drop_kv(d->T, &s->next);
         tp__lm_slots_clear(d->T, 1, &s->x);
         tp__lm_slots_clear(d->T, 1, &s->pos_win);
         tp__lm_slots_clear(d->T, 1, &s->pos_cmp);
@@ -205,8 +207,7 @@ void tp_lm_decoder_free(tp_lm_decoder *d)
     free(d);
 }
 
-/* ---- a token -----------------------------------------------------------------------------------
- */
+/* ---- a token -------------------------------------------------------------------------------- */
 
 /* The running chunk is whole: its vectors by both rules. */
 static void complete_chunk(tp_lm_decoder *d, const tp_ls_attn_m *m, const layer_state *s)

@@ -8,19 +8,19 @@
 
 #define ZERO_LIMIT 1e-5 /* absolute, for gradients that are zero in theory */
 
-static const parity_kind *const tables[] = { parity_lm_kinds };
+static const parity_kind *const tables[] = { parity_lm_kinds, NULL };
 
-/* ---- account ----------------------------------------------------------------------------------
- */
+/* ---- account -------------------------------------------------------------------------------- */
 
 void par_fail(parity *p, const char *fmt, ...)
 {
-    va_list ap;
-    if (p->failed) return;
-    p->failed = true;
-    va_start(ap, fmt);
-    vsnprintf(p->why, sizeof p->why, fmt, ap);
-    va_end(ap);
+    if (!p->failed) {
+        va_list ap;
+        p->failed = true;
+        va_start(ap, fmt);
+        vsnprintf(p->why, sizeof p->why, fmt, ap);
+        va_end(ap);
+    }
 }
 
 bool par_ok(parity *p, const tp_tape *T, const tp_params *P)
@@ -33,8 +33,8 @@ bool par_ok(parity *p, const tp_tape *T, const tp_params *P)
 
 static const parity_kind *find_kind(const char *name)
 {
-    for (size_t i = 0; name && i < sizeof tables / sizeof *tables; i++)
-        for (const parity_kind *k = tables[i]; k->kind; k++)
+    for (const parity_kind *const *t = tables; name && *t; t++)
+        for (const parity_kind *k = *t; k->kind; k++)
             if (strcmp(k->kind, name) == 0) return k;
     return NULL;
 }
@@ -78,8 +78,7 @@ int parity_run(parity *p, const char *path, tp_device *D, tp_dtype real, bool la
     return result;
 }
 
-/* ---- metadata ---------------------------------------------------------------------------------
- */
+/* ---- metadata ------------------------------------------------------------------------------- */
 
 int64_t par_int(parity *p, const char *key, int64_t dflt)
 {
@@ -121,8 +120,7 @@ int par_list(parity *p, const char *key, int max, double *x)
     return n;
 }
 
-/* ---- tensors ----------------------------------------------------------------------------------
- */
+/* ---- tensors -------------------------------------------------------------------------------- */
 
 bool par_has(parity *p, const char *name)
 {
@@ -198,8 +196,7 @@ tp_tensor par_input(parity *p, tp_tape *T, const char *name)
     return upload(p, T, name, true);
 }
 
-/* ---- parameters -------------------------------------------------------------------------------
- */
+/* ---- parameters ----------------------------------------------------------------------------- */
 
 tp_params *par_params_new(parity *p)
 {
@@ -280,8 +277,7 @@ void par_load(parity *p, tp_params *P)
     par_ok(p, NULL, P);
 }
 
-/* ---- comparing --------------------------------------------------------------------------------
- */
+/* ---- comparing ------------------------------------------------------------------------------ */
 
 double par_limit(const parity *p, par_class c)
 {

@@ -7,8 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- models -----------------------------------------------------------------------------------
- */
+/* ---- models --------------------------------------------------------------------------------- */
 
 tp_ls_cfg lm_ls_cfg(parity *p)
 {
@@ -115,8 +114,7 @@ void lm_clear(lm_case *c)
         tp_lm_state_clear(c->T, &c->ls_state);
 }
 
-/* ---- models over segments ---------------------------------------------------------------------
- */
+/* ---- models over segments ------------------------------------------------------------------- */
 
 static void check_caches(parity *p, lm_case *c, const char *ls, const char *xl)
 {
@@ -169,8 +167,7 @@ static void run_txl_model(parity *p)
     run_model(p, true);
 }
 
-/* ---- evaluation protocols ---------------------------------------------------------------------
- */
+/* ---- evaluation protocols ------------------------------------------------------------------- */
 
 typedef struct stream {
     parity *p;
@@ -250,9 +247,11 @@ static void run_evaluation(parity *p)
     double *scored = calloc((size_t)s.n + 1, sizeof *scored);
     int64_t *counted = calloc((size_t)s.n + 1, sizeof *counted);
 
-    if (!nll || !scored || !counted) par_fail(p, "out of memory");
-    if (s.T < 1) par_fail(p, "T must be positive");
-    if (!p->failed) {
+    if (!nll || !scored || !counted) {
+        par_fail(p, "out of memory");
+    } else if (s.T < 1) {
+        par_fail(p, "T must be positive");
+    } else if (!p->failed) {
         tp_record(c->T, false);
         check_streaming(&s, nll, counted);
         check_windows(&s, nll, scored);
@@ -264,8 +263,7 @@ static void run_evaluation(parity *p)
     lm_close(c);
 }
 
-/* ---- full size --------------------------------------------------------------------------------
- */
+/* ---- full size ------------------------------------------------------------------------------ */
 
 /* Columns first .. first+n-1 of the case's token matrix [B,width]. */
 static tp_tensor filled_tokens(parity *p, tp_tape *T, int64_t first, int64_t n)

@@ -14,12 +14,15 @@ static tp_text *open_text(parity *p)
     uint8_t *bytes = malloc((size_t)n + 1);
     tp_text_opts o = { .style = par_is(p, "style", "text8") ? TP_TEXT_TEXT8 : TP_TEXT_ENWIK8 };
 
-    if (!bytes) par_fail(p, "out of memory");
-    for (int64_t i = 0; i < n && !p->failed; i++)
-        bytes[i] = (uint8_t)(i < a ? train[i] : valid[i - a]);
-    o.valid = n ? (double)(n - a) / (double)n : 0.0;
-    tp_text *X = p->failed ? NULL : tp_text_from(bytes, n, &o);
-    if (X && !tp_text_ok(X)) par_fail(p, "%s", tp_text_why(X));
+    tp_text *X = NULL;
+    if (!bytes) {
+        par_fail(p, "out of memory");
+    } else if (train && valid) {
+        for (int64_t i = 0; i < n; i++) bytes[i] = (uint8_t)(i < a ? train[i] : valid[i - a]);
+        o.valid = n ? (double)(n - a) / (double)n : 0.0;
+        X = tp_text_from(bytes, n, &o);
+        if (!tp_text_ok(X)) par_fail(p, "%s", tp_text_why(X));
+    }
     free(bytes);
     free(valid);
     free(train);
@@ -60,33 +63,33 @@ static void check_cells(parity *p, const char *name, const int32_t *x, int64_t n
     free(wide);
 }
 
-/* All steps of an epoch; with only_last the cells of the last one that hold text. */
+/* All batches of an epoch, or of its last step the cells that hold text. */
 static void check_batches(parity *p, const tp_text *X, tp_part part, int64_t B, bool only_last)
 {
     const int64_t T = par_int(p, "T", 1);
     tp_bytes *S = tp_bytes_new(X, part, &(tp_bytes_opts){ .batch = B, .tokens = T });
-    const int64_t steps = tp_bytes_ok(S) ? tp_bytes_steps(S) : 0, cells = B * T * (steps + 1);
-    int32_t *x = malloc((size_t)cells * sizeof *x), *y = malloc((size_t)cells * sizeof *y);
-    int64_t n, length;
+    const int64_t steps = tp_bytes_ok(S) ? tp_bytes_steps(S) : 0, cells = B * T;
+    int32_t *x = calloc((size_t)(cells * steps) + 1, sizeof *x);
+    int32_t *y = calloc((size_t)(cells * steps) + 1, sizeof *y);
+    const bool room = x && y;
+    int64_t length;
 
-    if (!x || !y) par_fail(p, "out of memory");
-    for (int64_t s = 0; s < steps && !p->failed; s++)
-        tp_bytes_next_host(S, x + s * B * T, y + s * B * T);
-    if (!tp_bytes_ok(S)) par_fail(p, "%s", tp_bytes_why(S));
     tp_text_ids(X, part, &length);
-    if (p->failed) {
-        n = 0;
-    } else if (only_last) {
-        n = length - (steps - 1) * T;
-        if (steps != par_int(p, "valid_steps_B1", steps))
-            par_fail(p, "%lld steps", (long long)steps);
-        check_cells(p, "output.valid_last_batch", x + (steps - 1) * T, n);
-        check_cells(p, "output.valid_last_target", y + (steps - 1) * T, n);
+    if (!room) {
+        par_fail(p, "out of memory");
     } else {
-        n = steps * B * T;
-        if (steps != par_int(p, "train_steps", steps)) par_fail(p, "%lld steps", (long long)steps);
-        check_cells(p, "output.train_batches", x, n);
-        check_cells(p, "output.train_targets", y, n);
+        for (int64_t s = 0; s < steps; s++) tp_bytes_next_host(S, x + s * cells, y + s * cells);
+        if (!tp_bytes_ok(S)) par_fail(p, "%s", tp_bytes_why(S));
+        if (steps != par_int(p, only_last ? "valid_steps_B1" : "train_steps", steps))
+            par_fail(p, "an epoch has %lld steps", (long long)steps);
+    }
+    if (room && !p->failed && only_last) {
+        const int64_t from = (steps - 1) * cells, n = length - from;
+        check_cells(p, "output.valid_last_batch", x + from, n);
+        check_cells(p, "output.valid_last_target", y + from, n);
+    } else if (room && !p->failed) {
+        check_cells(p, "output.train_batches", x, cells * steps);
+        check_cells(p, "output.train_targets", y, cells * steps);
     }
     free(y);
     free(x);

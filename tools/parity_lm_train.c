@@ -147,8 +147,9 @@ static void run_trace(parity *p, bool xl)
     if (t.B < 1 || t.T < 1 || t.freq < 1 || t.updates < 1) par_fail(p, "a trace without updates");
 
     double *room = p->failed ? NULL : malloc((size_t)(t.updates * (t.freq + 2)) * sizeof *room);
-    if (!room) par_fail(p, "out of memory");
-    if (!p->failed) {
+    if (!room) {
+        par_fail(p, "out of memory");
+    } else {
         t.loss = room;
         t.norm = room + t.updates * t.freq;
         t.rate = t.norm + t.updates;
