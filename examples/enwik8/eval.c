@@ -128,17 +128,13 @@ static const char *const part_names[] = { "training", "validation", "test" };
 static bool fits(lm_file *f, const protocol *p, const char *part, int64_t n)
 {
     const int64_t least = p->kind == PROTOCOL_WINDOWS ? p->step + 1 : 2;
-    const int chunk = f->cfg.ls.ls.chunk;
     if (n < least)
         return fail(f, "the %s text has %lld tokens; at least %lld are needed", part, (long long)n,
                     (long long)least);
     if (p->kind == PROTOCOL_WINDOWS && p->step > p->context)
         return fail(f, "--step %lld is longer than the windows (--context %lld)",
                     (long long)p->step, (long long)p->context);
-    if (f->cfg.kind == MODEL_LS && p->segment % chunk != 0)
-        return fail(f, "--segment %lld is no multiple of the model's chunk of %d",
-                    (long long)p->segment, chunk);
-    return true;
+    return model_segment_check(&f->cfg, "--segment", p->segment, f->why, sizeof f->why);
 }
 
 static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)

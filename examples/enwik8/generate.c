@@ -179,14 +179,15 @@ static bool generate(lm_file *f, const generate_settings *s, const uint8_t *prom
 {
     decoder d = { .f = f };
     bool *allowed = printable(&f->vocab);
+    const int64_t segment = s->segment ? s->segment : f->segment;
     if (s->context > 0) model_set_mem_len(&f->cfg, s->context);
-    if (!lm_file_load(f, &s->c)) {
+    if (!model_segment_check(&f->cfg, "--segment", segment, f->why, sizeof f->why) ||
+        !lm_file_load(f, &s->c)) {
         free(allowed);
         return false;
     }
     d.logits = malloc((size_t)f->vocab.size * sizeof *d.logits);
-    if (f->cfg.kind == MODEL_LS)
-        d.ls = tp_lm_decoder_new(f->T, &f->m->ls, s->segment ? s->segment : f->segment);
+    if (f->cfg.kind == MODEL_LS) d.ls = tp_lm_decoder_new(f->T, &f->m->ls, segment);
     run_catch_signals();
     const bool done = allowed && d.logits ? decode(&d, s, allowed, prompt, n)
                                           : fail(f, "generation", "out of memory");

@@ -19,10 +19,9 @@ static bool fail(lm_file *f, const char *fmt, ...)
 
 static bool read_header(lm_file *f, tp_file *F)
 {
-    char why[512];
+    char why[2048];
     const char *vocab = tp_file_meta(F, "vocab");
-    if (!tp_file_ok(F)) return fail(f, "%s", tp_file_why(F));
-    if (!model_cfg_read(&f->cfg, F, why, sizeof why)) return fail(f, "%s: %s", f->path, why);
+    if (!model_cfg_read(&f->cfg, F, why, sizeof why)) return fail(f, "%s", why);
     if (!vocab || !tp_vocab_parse(&f->vocab, vocab))
         return fail(f, "%s: the dictionary ('vocab') is %s", f->path,
                     vocab ? "malformed" : "missing");

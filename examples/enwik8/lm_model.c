@@ -1,6 +1,7 @@
 /* lm_model.c - Transformer-LS and Transformer-XL behind one face. */
 #include "lm_model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 model_cfg model_cfg_from(const settings *s, int64_t vocab)
@@ -84,6 +85,20 @@ bool model_cfg_check(const model_cfg *c, char *why, size_t size)
                                   : tp_lm_cfg_check(&c->ls, why, size));
 }
 
+bool model_segment_check(const model_cfg *c, const char *flag, int64_t tokens, char *why,
+                         size_t size)
+{
+    const tp_ls_cfg *ls = &c->ls.ls;
+    why[0] = '\0';
+    if (c->kind == MODEL_LS && tokens % ls->chunk != 0)
+        snprintf(why, size, "%s %lld is no multiple of the chunk of %d", flag, (long long)tokens,
+                 ls->chunk);
+    else if (c->kind == MODEL_LS && tokens > ls->window && tokens % ls->window != 0)
+        snprintf(why, size, "%s %lld is longer than the window of %d and no multiple of it", flag,
+                 (long long)tokens, ls->window);
+    return !why[0];
+}
+
 void model_cfg_write(const model_cfg *c, tp_writer *W)
 {
     if (c->kind == MODEL_TXL)
@@ -95,10 +110,17 @@ void model_cfg_write(const model_cfg *c, tp_writer *W)
 bool model_cfg_read(model_cfg *c, tp_file *F, char *why, size_t size)
 {
     const char *model = tp_file_meta(F, "model");
+    char reason[512];
     *c = (model_cfg){ .kind = MODEL_LS };
-    if (!model || strcmp(model, "transformer-xl") != 0) return tp_lm_cfg_read(&c->ls, F, why, size);
-    c->kind = MODEL_TXL;
-    return tp_txl_cfg_read(&c->txl, F, why, size);
+    if (model && strcmp(model, "transformer-xl") == 0) c->kind = MODEL_TXL;
+    if (c->kind == MODEL_TXL ? tp_txl_cfg_read(&c->txl, F, reason, sizeof reason)
+                             : tp_lm_cfg_read(&c->ls, F, reason, sizeof reason))
+        return true;
+    if (tp_file_ok(F))
+        snprintf(why, size, "%s: %s", tp_file_path(F), reason);
+    else
+        snprintf(why, size, "%s", tp_file_why(F));
+    return false;
 }
 
 int64_t model_mem_len(const model_cfg *c)

@@ -26,7 +26,11 @@ typedef struct model_state {
 model_cfg model_cfg_from(const settings *s, int64_t vocab);
 void model_cfg_into(const model_cfg *c, settings *s); /* the TAG_MODEL members of s */
 bool model_cfg_check(const model_cfg *c, char *why, size_t size);
+/* Can it run in segments of so many tokens? `flag` is what the user would change. */
+bool model_segment_check(const model_cfg *c, const char *flag, int64_t tokens, char *why,
+                         size_t size);
 void model_cfg_write(const model_cfg *c, tp_writer *W);
+/* False with the whole sentence in why. */
 bool model_cfg_read(model_cfg *c, tp_file *F, char *why, size_t size);
 
 int64_t model_mem_len(const model_cfg *c);

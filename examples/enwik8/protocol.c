@@ -32,11 +32,13 @@ double score_bpc(const score *s)
     return s->tokens ? s->nll / (double)s->tokens / log(2.0) : (double)NAN;
 }
 
-/* Runs tokens at .. at+M-1 and scores those whose target lies in first .. n-1. A segment cut short
- * by the end of the text is filled up: nothing that is scored can see what follows it. */
-static bool run_segment(evaluation *e, int64_t at, int64_t M, int64_t first, int64_t end)
+/* Runs the segment that begins at `at` and scores the targets first .. end-1 in it. It is always a
+ * whole segment, filled up behind the end of the text: nothing that is scored can see what follows.
+ */
+static bool run_segment(evaluation *e, int64_t at, int64_t first, int64_t end)
 {
     tp_tape *T = e->T;
+    const int64_t M = e->p->segment;
     int64_t counted = 0;
     for (int64_t t = 0; t < M; t++) {
         const int64_t i = at + t;
@@ -63,7 +65,7 @@ static void run_stream(evaluation *e)
     for (int64_t at = 0; at + 1 < e->n; at += M) {
         int64_t end = at + M + (official ? 0 : 1);
         if (end > e->n) end = e->n;
-        if (!run_segment(e, at, M, at + 1, end)) break;
+        if (!run_segment(e, at, at + 1, end)) break;
     }
 }
 
@@ -72,7 +74,7 @@ static bool run_window(evaluation *e, int64_t begin, int64_t end)
     const int64_t M = e->p->segment, first = end - e->p->step + 1;
     model_state_clear(e->T, e->m, e->state);
     for (int64_t at = begin; at < end; at += M)
-        if (!run_segment(e, at, end - at < M ? end - at : M, first, end + 1)) return false;
+        if (!run_segment(e, at, first, end + 1)) return false;
     return true;
 }
 

@@ -76,8 +76,8 @@ bool trainer_save(trainer *t)
     tp_writer_meta_int(W, "position", tp_bytes_position(t->reader));
     snprintf(hash, sizeof hash, "%016" PRIx64, t->text_hash);
     tp_writer_meta(W, "text_hash", hash);
-    tp_optim_write(t->O, W);
-    if (t->ema) tp_ema_write(t->ema, W);
+    if (!tp_optim_write(t->O, W)) trainer_fail(t, "%s", tp_optim_why(t->O));
+    if (t->ema && !tp_ema_write(t->ema, W)) trainer_fail(t, "%s", tp_ema_why(t->ema));
     model_state_write(t->T, t->m, &t->mem, W);
     if (!commit(t, W)) return false;
     t->saved = t->update;
@@ -101,9 +101,17 @@ double trainer_best_so_far(const char *path)
     return bpc;
 }
 
+static bool read_count(trainer *t, tp_file *F, const char *key, int64_t *x)
+{
+    *x = -1;
+    if (!tp_file_int(F, key, x)) return trainer_fail(t, "%s", tp_file_why(F));
+    return *x >= 0 || trainer_fail(t, "%s: '%s' is %s", t->run.last, key,
+                                   tp_file_meta(F, key) ? "negative" : "missing");
+}
+
 bool trainer_load(trainer *t, tp_file *F)
 {
-    int64_t seed = 0, offset = 0, position = 0, update = 0;
+    int64_t seed, offset, position, update;
     char hash[24];
     const char *found = tp_file_meta(F, "text_hash");
     snprintf(hash, sizeof hash, "%016" PRIx64, t->text_hash);
@@ -113,9 +121,9 @@ bool trainer_load(trainer *t, tp_file *F)
             "%s: the text %s is not the one that this run was trained on; give that "
             "one with --data",
             t->run.last, t->s.c.data);
-    if (!tp_file_int(F, "random_seed", &seed) || !tp_file_int(F, "random_offset", &offset) ||
-        !tp_file_int(F, "position", &position) || !tp_file_int(F, "update", &update))
-        return trainer_fail(t, "%s", tp_file_why(F));
+    if (!read_count(t, F, "random_seed", &seed) || !read_count(t, F, "random_offset", &offset) ||
+        !read_count(t, F, "position", &position) || !read_count(t, F, "update", &update))
+        return false;
     if (!model_read_weights(t->P, F)) return trainer_fail(t, "%s", tp_params_why(t->P));
     if (!tp_optim_read(t->O, F)) return trainer_fail(t, "%s", tp_optim_why(t->O));
     if (t->ema && !tp_ema_read(t->ema, F)) return trainer_fail(t, "%s", tp_ema_why(t->ema));

@@ -142,13 +142,12 @@ static bool build(trainer *t, const tp_vocab *vocab)
 {
     const settings *s = &t->s;
     char why[512];
-    if (s->model == MODEL_LS && s->tokens % s->chunk != 0)
-        return trainer_fail(t, "--tokens %lld is no multiple of --chunk %lld", (long long)s->tokens,
-                            (long long)s->chunk);
     if (!open_text(t, vocab)) return false;
     t->cfg = model_cfg_from(s, tp_text_vocab(t->text)->size);
     if (!model_cfg_check(&t->cfg, why, sizeof why))
         return trainer_fail(t, "impossible model: %s", why);
+    if (!model_segment_check(&t->cfg, "--tokens", s->tokens, why, sizeof why))
+        return trainer_fail(t, "%s", why);
 
     const tp_dtype dtype = (tp_dtype)s->c.dtype;
     t->D = tp_device_open(s->c.device, &(tp_device_opts){ .threads = (int)s->c.threads });
@@ -186,9 +185,7 @@ static bool init_from(trainer *t, tp_file *F, tp_vocab *vocab)
     char why[2048];
     model_cfg theirs;
     settings there = t->s; /* compared, not owned */
-    if (!tp_file_ok(F)) return trainer_fail(t, "%s", tp_file_why(F));
-    if (!model_cfg_read(&theirs, F, why, sizeof why))
-        return trainer_fail(t, "%s: %s", tp_file_path(F), why);
+    if (!model_cfg_read(&theirs, F, why, sizeof why)) return trainer_fail(t, "%s", why);
     model_cfg_into(&theirs, &there);
     if (settings_differ(&t->s, &there, TAG_MODEL, NULL, why, sizeof why))
         return trainer_fail(t, "%s holds another model: %s", tp_file_path(F), why);
