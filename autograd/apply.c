@@ -448,9 +448,8 @@ static bool execute(tp_tape *T, frame *f, tp_infer *q, tp_call *c)
         tp__fail(T, TP_E_NOKERNEL, "%s: no kernel for %s", f->op->name, T->dev->name);
         return false;
     }
-    const size_t work = f->op->work ? f->op->work(q, T->dev->threads) : 0;
-    if (work) {
-        f->work = tp__alloc(T, work, f->op->name);
+    if (f->op->work) {
+        f->work = tp__alloc(T, f->op->work(q, T->dev->threads), f->op->name);
         if (!f->work) return false;
         c->work = f->work->data;
     }

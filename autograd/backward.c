@@ -178,9 +178,11 @@ static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy)
     bool ok = versions_match(T, r);
     for (int i = 0; ok && i < r->nx; i++) ok = open_sink(T, r, i, &s);
     tp_infer q = { T, r->attr, r->nx, r->ny, r->xv, r->yv, r->train, true, -1 };
-    const size_t work = ok && r->op->work ? r->op->work(&q, T->dev->threads) : 0;
-    tp_buf *scratch = work ? tp__alloc(T, work, r->op->name) : NULL;
-    if (work && !scratch) ok = false;
+    tp_buf *scratch = NULL;
+    if (ok && r->op->work) {
+        scratch = tp__alloc(T, r->op->work(&q, T->dev->threads), r->op->name);
+        ok = scratch != NULL;
+    }
     if (ok) {
         const tp_call c = { .dev = T->dev,
                             .attr = r->attr,

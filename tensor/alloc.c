@@ -188,11 +188,14 @@ static void give(tp_device *D, tp_block *b)
     if (h->limit && h->cached > h->limit) trim_locked(D, h->limit);
 }
 
+/* Where empty buffers are: to a kernel NULL means "not wanted", and memcpy must not be given it. */
+static _Alignas(64) char nothing[1];
+
 tp_buf *tp__buf_new(tp_device *D, size_t bytes)
 {
     tp_buf *buf = calloc(1, sizeof *buf);
     if (!buf) return NULL;
-    *buf = (tp_buf){ .dev = D, .bytes = bytes, .refs = 1 };
+    *buf = (tp_buf){ .dev = D, .data = nothing, .bytes = bytes, .refs = 1 };
     if (bytes == 0) return buf;
     const size_t unit = bytes < MIB ? 512 : 2 * MIB;
     if (bytes > SIZE_MAX / 2) {

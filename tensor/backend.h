@@ -51,7 +51,7 @@ struct tp_device {
 typedef struct tp_buf {
     tp_device *dev;
     tp_block *block; /* NULL for an empty buffer */
-    void *data;
+    void *data;      /* never NULL */
     size_t bytes;
     int refs;
 } tp_buf;

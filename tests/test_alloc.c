@@ -24,7 +24,7 @@ Test(alloc, sizes_are_rounded_and_aligned)
         cr_expect_eq(tp_device_stats(D).live_bytes, 0);
     }
     tp_buf *empty = tp__buf_new(D, 0);
-    cr_expect(empty && !empty->data);
+    cr_expect(empty && empty->data && !empty->block);
     tp__buf_unref(empty);
     tp_device_close(D);
 }
