@@ -31,7 +31,7 @@ static void end(world *s)
 
 static double tolerance(tp_dtype dt)
 {
-    return dt == TP_F32 ? 2e-6 : 1e-13;
+    return dt == TP_F32 ? 1e-5 : 1e-12;
 }
 
 /* What n row losses become and the gradient of each. weight: the gradient of an unreduced loss. */
