@@ -154,7 +154,7 @@ static void R(clamp_pull)(const tp_call *c, int64_t begin, int64_t end, int thre
     const real lo = (real)k->a, hi = (real)k->b;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
-        const real slope = (x[i] < lo) | (x[i] > hi) ? 0 : 1;
+        const real slope = ((x[i] < lo) | (x[i] > hi)) ? 0 : 1;
         dx[i] = dy[i] * slope;
     }
 }
