@@ -100,26 +100,27 @@ tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const 
 }
 
 /* The official code's requirements on a segment of M rows after a cache of L. */
-static void check_geometry(tp_tape *T, const tp_ls_cfg *c, int64_t M, int64_t L)
+static void check_geometry(tp_tape *T, const tp_ls_attn_m *a, int64_t M, int64_t L)
 {
+    const tp_ls_cfg *c = &a->cfg;
     const long long m = (long long)M, l = (long long)L;
 
     if (M % c->chunk)
-        tp_raise(T, TP_E_SHAPE, "a segment of %lld rows is no multiple of the chunk length %d", m,
-                 c->chunk);
+        tp_raise(T, TP_E_SHAPE, "%s: a segment of %lld rows is no multiple of the chunk length %d",
+                 a->path, m, c->chunk);
     else if (L % c->chunk)
-        tp_raise(T, TP_E_SHAPE, "a cache of %lld rows is no multiple of the chunk length %d", l,
-                 c->chunk);
+        tp_raise(T, TP_E_SHAPE, "%s: a cache of %lld rows is no multiple of the chunk length %d",
+                 a->path, l, c->chunk);
     else if (M > c->window && M % c->window)
         tp_raise(T, TP_E_SHAPE,
-                 "a segment of %lld rows is longer than the window of %d rows and "
-                 "no multiple of it: pad it",
-                 m, c->window);
+                 "%s: a segment of %lld rows is longer than the window of %d rows and no multiple "
+                 "of it: pad it",
+                 a->path, m, c->window);
     else if (L < c->window && !c->masked)
         tp_raise(T, TP_E_SHAPE,
-                 "a cache of %lld rows is shorter than the window of %d rows: "
-                 "lengthen it, or set the option masked",
-                 l, c->window);
+                 "%s: a cache of %lld rows is shorter than the window of %d rows: lengthen it, or "
+                 "set the option masked",
+                 a->path, l, c->window);
 }
 
 tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
@@ -129,7 +130,7 @@ tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_
     const int64_t M = tp_dim(h, 1), L = tp_dim(cache, 1);
     const int64_t near = L < m->cfg.window ? L : m->cfg.window; /* cached rows of the window */
     const int64_t old = m->cfg.project_first ? L : near;        /* cached rows that are projected */
-    check_geometry(T, &m->cfg, M, L);
+    check_geometry(T, m, M, L);
 
     const tp_tensor x = tp_concat(T, 1, tp_slice(T, cache, 1, L - old, old), h);
     tp_kv window, rows = tp_ls_attn_rows(T, m, x, &window), cmp;

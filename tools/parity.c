@@ -358,6 +358,15 @@ void par_check_one(parity *p, const char *name, double got, double limit)
     compare(p, name, &got, 1, limit, true);
 }
 
+void par_check_zeros(parity *p, const char *name)
+{
+    const tp_file_tensor *t = tp_file_find(p->F, name);
+    double *zero = calloc((size_t)(t ? t->numel : 0) + 1, sizeof *zero);
+    if (!zero) par_fail(p, "%s: out of memory", name);
+    if (zero && t) par_check(p, name, zero, t->numel, ZERO_LIMIT);
+    free(zero);
+}
+
 void par_check_integers(parity *p, const char *name, const int64_t *got, int64_t n)
 {
     tp_shape s;

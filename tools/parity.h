@@ -79,6 +79,7 @@ void par_check(parity *p, const char *name, const double *got, int64_t n, double
 void par_check_abs(parity *p, const char *name, const double *got, int64_t n, double limit);
 void par_check_one(parity *p, const char *name, double got, double limit);
 void par_check_integers(parity *p, const char *name, const int64_t *got, int64_t n);
+void par_check_zeros(parity *p, const char *name);
 void par_check_tensor(parity *p, tp_tape *T, const char *name, tp_tensor x);
 /* "grad.input.NAME", if the file has it, against the gradient of x. */
 void par_check_input_grad(parity *p, tp_tape *T, const char *name, tp_tensor x);

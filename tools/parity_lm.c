@@ -116,10 +116,16 @@ void lm_clear(lm_case *c)
 
 /* ---- models over segments ------------------------------------------------------------------- */
 
+/* A cache that nothing has been put in is compared with zeros. */
 static void check_caches(parity *p, lm_case *c, const char *ls, const char *xl)
 {
-    for (int i = 0; i < c->ncache && !p->failed; i++)
-        par_check_tensor(p, c->T, par_name(c->xl ? xl : ls, i), c->cache[i]);
+    for (int i = 0; i < c->ncache && !p->failed; i++) {
+        const char *name = par_name(c->xl ? xl : ls, i);
+        if (tp_given(c->cache[i]))
+            par_check_tensor(p, c->T, name, c->cache[i]);
+        else if (par_has(p, name))
+            par_check_zeros(p, name);
+    }
 }
 
 /* Losses and, of the last segment, everything else. */
@@ -131,7 +137,7 @@ static void run_segment(parity *p, lm_case *c, int64_t k, bool last, bool differ
     const tp_tensor x = par_tensor(p, T, par_name("input.tokens.", k));
     const tp_tensor y = par_tensor(p, T, par_name("input.targets.", k));
 
-    if (last && k > 0) check_caches(p, c, "output.cache_in.", "output.mems_in.");
+    if (last) check_caches(p, c, "output.cache_in.", "output.mems_in.");
     const tp_tensor logits = lm_forward(c, x);
     par_check_tensor(p, T, par_name("output.nll.", k), tp_cross_entropy(T, logits, y, TP_EACH));
     if (last) {
@@ -228,7 +234,8 @@ static void check_windows(const stream *s, double *nll, double *scored)
     const int64_t window = par_int(p, "window_tokens", 32768),
                   step = par_int(p, "window_step", 512);
     int64_t n = 0;
-    for (int64_t end = step; step > 0 && end < s->n && !p->failed; end += step) {
+    if (step < 1 || step > window) par_fail(p, "window_step must be from 1 to window_tokens");
+    for (int64_t end = step; end < s->n && !p->failed; end += step) {
         const int64_t begin = end > window ? end - window : 0;
         run_stream(s, begin, end, nll);
         for (int64_t i = end - step; i < end; i++) scored[n++] = nll[i - begin];
@@ -273,13 +280,12 @@ static tp_tensor filled_tokens(parity *p, tp_tape *T, int64_t first, int64_t n)
     const uint64_t hash = par_hash(name ? name : "input");
     const double V = (double)par_int(p, "vocab_size", 208);
     par_list(p, "input_shape", 2, shape);
+    if (n < 1 || !(shape[0] >= 1.0 && shape[0] < 1e6 && shape[1] < 1e9) ||
+        shape[1] < (double)(first + n))
+        return tp_raise(T, TP_E_VALUE, "input_shape or the segment's length cannot be");
     const int64_t B = (int64_t)shape[0], width = (int64_t)shape[1];
-    int64_t *id = malloc((size_t)(B * n + 1) * sizeof *id);
-
-    if (!id || first + n > width) {
-        free(id);
-        return tp_raise(T, TP_E_VALUE, id ? "input_shape is too short" : "out of memory");
-    }
+    int64_t *id = malloc((size_t)(B * n) * sizeof *id);
+    if (!id) return tp_raise(T, TP_E_MEMORY, "out of memory");
     for (int64_t b = 0; b < B; b++)
         for (int64_t i = 0; i < n; i++)
             id[b * n + i] = (int64_t)floor(V * par_uniform(hash, b * width + first + i));

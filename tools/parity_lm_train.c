@@ -144,7 +144,9 @@ static void run_trace(parity *p, bool xl)
                 .total = par_int(p, "max_step", par_int(p, "updates", 0)) };
     t.byte = par_integers(p, "input.bytes", &s);
     t.n = s.dim[0];
-    if (t.B < 1 || t.T < 1 || t.freq < 1 || t.updates < 1) par_fail(p, "a trace without updates");
+    const int64_t sizes[] = { t.B, t.T, t.freq, t.updates, t.stream };
+    for (int i = 0; i < 5; i++)
+        if (sizes[i] < 1 || sizes[i] > t.n) par_fail(p, "B, T, updates or stream_bytes cannot be");
 
     double *room = p->failed ? NULL : malloc((size_t)(t.updates * (t.freq + 2)) * sizeof *room);
     if (!room) {
