@@ -56,4 +56,16 @@ static inline int64_t tp__conv_pieces(const tp__conv *g, int64_t h, int64_t w)
     return g->batch * h * ((w + n - 1) / n);
 }
 
+/* Sums over pieces are formed in at most 128 blocks of so many pieces, and those added in order. */
+static inline int64_t tp__conv_block(int64_t pieces)
+{
+    return pieces > 128 ? (pieces + 127) / 128 : 1;
+}
+
+static inline int64_t tp__conv_blocks(int64_t pieces)
+{
+    const int64_t n = tp__conv_block(pieces);
+    return (pieces + n - 1) / n;
+}
+
 #endif

@@ -5,7 +5,6 @@
  * Weights are in PyTorch's layout, [C,1,K] and [C,1,KH,KW]. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/depthwise.h"
-#include "tensor/row_blocks.h"
 
 #define MOST INT32_MAX /* of stride, pad, dilation and sizes: no product overflows */
 
@@ -58,7 +57,7 @@ static size_t conv_work(const tp_infer *q, int threads)
 {
     const tp__conv g = tp__conv_of(q->attr, &q->x[0], &q->x[1]);
     const int64_t taps = g.h.taps * g.w.taps;
-    const int64_t blocks = tp__row_blocks(tp__conv_pieces(&g, g.h.out, g.w.out));
+    const int64_t blocks = tp__conv_blocks(tp__conv_pieces(&g, g.h.out, g.w.out));
     (void)threads;
     const int64_t rows = taps + (q->backward ? (blocks + 1) * (taps + 1) : 0);
     return (size_t)(rows * g.channels) * tp_dtype_size(tp__sum_dtype(q->x[0].dtype));

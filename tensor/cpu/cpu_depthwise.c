@@ -193,7 +193,7 @@ static void R(dw_blocks)(const tp_call *c, int64_t begin, int64_t end, int threa
 {
     const tp__conv g = R(conv_of)(c);
     const int64_t C = g.channels, taps = g.h.taps * g.w.taps;
-    const int64_t pieces = tp__conv_pieces(&g, g.h.out, g.w.out), size = tp__block_rows(pieces);
+    const int64_t pieces = tp__conv_pieces(&g, g.h.out, g.w.out), size = tp__conv_block(pieces);
     (void)thread;
     for (int64_t k = begin; k < end; k++) {
         real *dw = R(block_sums)(c, &g, k);
@@ -210,7 +210,7 @@ static void R(dw_blocks)(const tp_call *c, int64_t begin, int64_t end, int threa
 static void R(dw_db)(const tp_call *c, const tp__conv *g)
 {
     const int64_t C = g->channels, taps = g->h.taps * g->w.taps;
-    const int64_t blocks = tp__row_blocks(tp__conv_pieces(g, g->h.out, g->w.out));
+    const int64_t blocks = tp__conv_blocks(tp__conv_pieces(g, g->h.out, g->w.out));
     const bool add_w = c->add >> 1 & 1u, add_b = c->add >> 2 & 1u;
     real *sums = R(block_sums)(c, g, -1), *dw = c->dx[1].data, *db = c->dx[2].data;
     tp__for(c, blocks, 1, R(dw_blocks));

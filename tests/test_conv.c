@@ -1,0 +1,186 @@
+/* test_conv.c - depthwise convolutions against naive loops in f64, on every instruction set: values
+ * and gradients for strides, pads, dilations and channel counts around the kernels' blocks; empty
+ * sizes, bf16, equal bits on any number of threads, messages. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support_trial.h"
+#include "support_values.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+typedef struct layer {
+    const char *name;
+    tp_shape x, w, b; /* [B,N,C], [C,1,K] or [B,H,W,C], [C,1,KH,KW] */
+    tp_conv_cfg cfg;
+} layer;
+
+static tp_tensor convolve(tp_tape *T, const tp_tensor *x, const void *env)
+{
+    const layer *l = env;
+    return (l->x.ndim == 3 ? tp_depthwise_conv1d : tp_depthwise_conv2d)(T, x[0], x[1], x[2],
+                                                                        l->cfg);
+}
+
+static const layer layers[] = {
+    { "plain", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 3 } }, { 0, 0, 0 } },
+    { "same size", { 3, { 1, 40, 64 } }, { 3, { 64, 1, 5 } }, { 1, { 64 } }, { 1, 2, 1 } },
+    { "no bias", { 3, { 2, 12, 33 } }, { 3, { 33, 1, 4 } }, { 0 }, { 1, 1, 1 } },
+    { "stride", { 3, { 2, 31, 97 } }, { 3, { 97, 1, 3 } }, { 1, { 97 } }, { 2, 1, 1 } },
+    { "stride skips", { 3, { 1, 20, 5 } }, { 3, { 5, 1, 2 } }, { 1, { 5 } }, { 4, 0, 1 } },
+    { "dilation", { 3, { 1, 30, 130 } }, { 3, { 130, 1, 3 } }, { 1, { 130 } }, { 1, 4, 4 } },
+    { "pad over the edge", { 3, { 1, 3, 2 } }, { 3, { 2, 1, 3 } }, { 1, { 2 } }, { 1, 5, 1 } },
+    { "many pieces", { 3, { 3, 2500, 6 } }, { 3, { 6, 1, 7 } }, { 1, { 6 } }, { 1, 3, 1 } },
+    { "3x3", { 4, { 2, 7, 9, 32 } }, { 4, { 32, 1, 3, 3 } }, { 1, { 32 } }, { 1, 1, 1 } },
+    { "3x3, stride", { 4, { 2, 9, 8, 96 } }, { 4, { 96, 1, 3, 3 } }, { 1, { 96 } }, { 2, 1, 1 } },
+    { "2x5", { 4, { 1, 6, 11, 3 } }, { 4, { 3, 1, 2, 5 } }, { 0 }, { 1, 2, 1 } },
+    { "all", { 4, { 1, 14, 13, 17 } }, { 4, { 17, 1, 3, 2 } }, { 1, { 17 } }, { 3, 2, 2 } },
+    { "many channels", { 4, { 1, 3, 3, 5000 } }, { 4, { 5000, 1, 3, 3 } }, { 0 }, { 1, 1, 1 } },
+    { "no images", { 4, { 0, 3, 3, 2 } }, { 4, { 2, 1, 3, 3 } }, { 1, { 2 } }, { 1, 1, 1 } },
+    { "no tokens", { 3, { 2, 0, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 3 } }, { 1, 0, 1 } },
+    { "no channels", { 3, { 2, 5, 0 } }, { 3, { 0, 1, 3 } }, { 1, { 0 } }, { 1, 1, 1 } },
+};
+
+static int64_t count(const tp_shape *s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s->ndim; i++) n *= s->dim[i];
+    return n;
+}
+
+/* Adds to y, dx, dw, db what one output element takes and gives. */
+static void naive_output(const layer *l, const trial_result *r, int64_t b, int64_t oh, int64_t ow,
+                         int64_t at, double *y, double *dx[3])
+{
+    const bool flat = l->x.ndim == 3;
+    const int64_t stride = l->cfg.stride ? l->cfg.stride : 1;
+    const int64_t dilation = l->cfg.dilation ? l->cfg.dilation : 1;
+    const int64_t C = l->w.dim[0], KW = l->w.dim[l->w.ndim - 1], KH = flat ? 1 : l->w.dim[2];
+    const int64_t W = l->x.dim[l->x.ndim - 2], H = flat ? 1 : l->x.dim[1];
+    for (int64_t c = 0; c < C; c++) {
+        const double dy = r->dy[at + c];
+        if (r->x[2]) {
+            y[at + c] += r->x[2][c];
+            dx[2][c] += dy;
+        }
+        for (int64_t k = 0; k < KH * KW; k++) {
+            const int64_t ih = flat ? 0 : oh * stride - l->cfg.pad + k / KW * dilation;
+            const int64_t iw = ow * stride - l->cfg.pad + k % KW * dilation;
+            if (ih < 0 || ih >= H || iw < 0 || iw >= W) continue;
+            const int64_t i = ((b * H + ih) * W + iw) * C + c, v = c * KH * KW + k;
+            y[at + c] += r->x[0][i] * r->x[1][v];
+            dx[0][i] += dy * r->x[1][v];
+            dx[1][v] += dy * r->x[0][i];
+        }
+    }
+}
+
+static void naive(const layer *l, const trial_result *r, double *y, double *dx[3])
+{
+    const tp_shape *s = &r->shape;
+    const int64_t C = l->w.dim[0], OW = s->dim[s->ndim - 2], OH = s->ndim == 3 ? 1 : s->dim[1];
+    for (int64_t o = 0; C > 0 && o < r->ny / C; o++)
+        naive_output(l, r, o / OW / OH, o / OW % OH, o % OW, o * C, y, dx);
+}
+
+static void check(const layer *l, tp_dtype dt, tp_dtype compute, tp_isa isa, double tol)
+{
+    const trial t = { convolve,           l,         .in = { l->x, l->w, l->b }, .dtype = dt,
+                      .compute = compute, .isa = isa };
+    trial_result r = trial_run(&t);
+    cr_expect_str_empty(r.why, "%s: %s", l->name, r.why);
+    double *y = calloc((size_t)r.ny + 1, sizeof *y), *dx[3];
+    for (int i = 0; i < 3; i++) dx[i] = calloc((size_t)count(&t.in[i]) + 1, sizeof *dx[i]);
+    naive(l, &r, y, dx);
+    cr_expect_lt(values_error(r.y, y, r.ny, 0), tol, "%s: y, isa %d", l->name, (int)isa);
+    for (int i = 0; i < 3; i++) {
+        if (r.dx[i])
+            cr_expect_lt(values_error(r.dx[i], dx[i], count(&t.in[i]), 0), tol,
+                         "%s: gradient %d, isa %d", l->name, i, (int)isa);
+        free(dx[i]);
+    }
+    free(y);
+    trial_free(&r);
+}
+
+Test(conv, values_and_gradients)
+{
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++)
+        for (size_t i = 0; tp_isa_runs(isa) && i < COUNT(layers); i++) {
+            check(&layers[i], TP_F32, TP_F32, isa, 2e-6);
+            check(&layers[i], TP_F64, TP_F64, isa, 1e-13);
+        }
+}
+
+Test(conv, bf16)
+{
+    check(&layers[1], TP_F32, TP_BF16, TP_ISA_AUTO, 2e-2);
+    check(&layers[9], TP_F32, TP_BF16, TP_ISA_AUTO, 2e-2);
+}
+
+Test(conv, output_sizes)
+{
+    static const struct {
+        layer l;
+        tp_shape y;
+    } cases[] = {
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 0, 0, 0 } }, { 3, { 2, 7, 3 } } },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 2, 1, 2 } }, { 3, { 2, 4, 3 } } },
+        { { "", { 3, { 2, 0, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 1, 0, 1 } }, { 3, { 2, 0, 3 } } },
+        { { "", { 3, { 2, 0, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 1, 2, 1 } }, { 3, { 2, 2, 3 } } },
+        { { "", { 4, { 1, 8, 9, 2 } }, { 4, { 2, 1, 3, 5 } }, { 0 }, { 2, 1, 1 } },
+          { 4, { 1, 4, 4, 2 } } },
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const layer *l = &cases[i].l;
+        const trial t = { convolve, l, .in = { l->x, l->w } };
+        trial_result r = trial_run(&t);
+        cr_expect_eq(r.shape.ndim, cases[i].y.ndim, "case %zu", i);
+        for (int k = 0; k < r.shape.ndim; k++)
+            cr_expect_eq(r.shape.dim[k], cases[i].y.dim[k], "case %zu, axis %d", i, k);
+        trial_free(&r);
+    }
+}
+
+Test(conv, threads_do_not_change_bits)
+{
+    for (size_t i = 0; i < COUNT(layers); i++) {
+        const trial t = { convolve, &layers[i], .in = { layers[i].x, layers[i].w, layers[i].b } };
+        cr_expect(trial_same_on_threads(&t), "%s", layers[i].name);
+    }
+}
+
+Test(conv, messages)
+{
+    static const struct {
+        layer l;
+        const char *text;
+    } cases[] = {
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 4, 1, 3 } }, { 0 }, { 0, 0, 0 } },
+          "depthwise_conv1d: w must be [3,1,K]\n  inputs f32[2,9,3], f32[4,1,3], none\n" },
+        { { "", { 4, { 2, 9, 9, 3 } }, { 4, { 3, 2, 3, 3 } }, { 0 }, { 0, 0, 0 } },
+          "depthwise_conv2d: w must be [3,1,KH,KW]\n" },
+        { { "", { 4, { 2, 9, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 0, 0, 0 } },
+          "depthwise_conv2d: w must be [3,1,KH,KW]\n" },
+        { { "", { 2, { 9, 3 } }, { 4, { 3, 1, 3, 3 } }, { 0 }, { 0, 0, 0 } },
+          "depthwise_conv2d: x must be [B,H,W,C]\n" },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 2 } }, { 0, 0, 0 } },
+          "depthwise_conv1d: b must be [3]\n" },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { -1, 0, 0 } },
+          "depthwise_conv1d: stride cannot be -1\n" },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 1, -2, 0 } },
+          "depthwise_conv1d: pad cannot be -2\n" },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 1, 0, -3 } },
+          "depthwise_conv1d: dilation cannot be -3\n" },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 0 } }, { 0 }, { 0, 0, 0 } },
+          "depthwise_conv1d: kernel sizes must be 1 or more, all sizes below 2^31\n" },
+        { { "", { 4, { 2, 9, 4, 3 } }, { 4, { 3, 1, 3, 3 } }, { 0 }, { 1, 1, 4 } },
+          "depthwise_conv2d: kernel spans 9, axis 2 with its pad only 6\n" },
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const layer *l = &cases[i].l;
+        const trial t = { convolve, l, .in = { l->x, l->w, l->b } };
+        cr_expect(trial_fails(&t, cases[i].text), "case %zu", i);
+    }
+}
