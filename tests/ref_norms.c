@@ -1,0 +1,68 @@
+/* ref_norms.c - see the header. */
+#include "ref_norms.h"
+
+/* [...] to [...,1]. */
+static tp_tensor column(tp_tape *T, tp_tensor x)
+{
+    tp_shape s = tp_shape_of(x);
+    s.dim[s.ndim++] = 1;
+    return tp_reshape(T, x, s);
+}
+
+/* y w + b. */
+static tp_tensor affine(tp_tape *T, tp_tensor y, tp_tensor w, tp_tensor b)
+{
+    if (tp_given(w)) y = tp_mul(T, y, w);
+    return tp_given(b) ? tp_add(T, y, b) : y;
+}
+
+/* sqrt(m + eps). */
+static tp_tensor deviation(tp_tape *T, tp_tensor m, double eps)
+{
+    return tp_sqrt(T, tp_add(T, m, tp_full(T, tp_dtype_of(m), TP_SCALAR, eps)));
+}
+
+tp_tensor ref_layernorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps)
+{
+    const tp_tensor d = tp_sub(T, x, column(T, tp_mean(T, x, -1)));
+    const tp_tensor var = column(T, tp_mean(T, tp_square(T, d), -1));
+    return affine(T, tp_div(T, d, deviation(T, var, eps)), w, b);
+}
+
+tp_tensor ref_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, double eps)
+{
+    const tp_tensor m = column(T, tp_mean(T, tp_square(T, x), -1));
+    return affine(T, tp_div(T, x, deviation(T, m, eps)), w, TP_NONE);
+}
+
+tp_tensor ref_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps)
+{
+    const tp_tensor d = tp_sub(T, x, tp_mean(T, x, 0));
+    const tp_tensor var = tp_mean(T, tp_square(T, d), 0);
+    return affine(T, tp_div(T, d, deviation(T, var, eps)), w, b);
+}
+
+tp_tensor ref_softmax(tp_tape *T, tp_tensor x)
+{
+    const tp_tensor e = tp_exp(T, tp_sub(T, x, tp_detach(T, column(T, tp_max(T, x, -1)))));
+    return tp_div(T, e, column(T, tp_sum(T, e, -1)));
+}
+
+tp_tensor ref_log_softmax(tp_tape *T, tp_tensor x)
+{
+    return tp_sub(T, x, column(T, tp_logsumexp(T, x, -1)));
+}
+
+tp_tensor ref_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act)
+{
+    const int64_t R = tp_dim(x, 0), N = tp_dim(w, 0), K = tp_dim(x, 1);
+    const tp_tensor rows = tp_expand(T, tp_reshape(T, x, TP_SHAPE(R, 1, K)), TP_SHAPE(R, N, K));
+    const tp_tensor z = affine(T, tp_sum(T, tp_mul(T, rows, w), -1), TP_NONE, b);
+    switch (act) {
+    case TP_ACT_RELU: return tp_relu(T, z);
+    case TP_ACT_GELU: return tp_gelu(T, z);
+    case TP_ACT_QUICK_GELU: return tp_quick_gelu(T, z);
+    case TP_ACT_NONE: break;
+    }
+    return z;
+}

@@ -1,0 +1,19 @@
+/* ref_norms.h - fused ops composed of simple ones: what they are, at many times the memory. */
+#ifndef REF_NORMS_H
+#define REF_NORMS_H
+
+#include <tapegrad/tapegrad.h>
+
+/* The arguments of tp_layernorm and so on; x [...,C]. */
+tp_tensor ref_layernorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
+tp_tensor ref_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, double eps);
+tp_tensor ref_softmax(tp_tape *T, tp_tensor x);
+tp_tensor ref_log_softmax(tp_tape *T, tp_tensor x);
+
+/* Batch statistics, as in training; x [R,C]. */
+tp_tensor ref_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
+
+/* x [R,K]; the products x[r,k] w[n,k] are all held. */
+tp_tensor ref_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act);
+
+#endif
