@@ -107,6 +107,7 @@ static tp_code R(batchnorm_fwd)(const tp_call *c)
     const int64_t C = R(channels)(c);
     const real eps = (real)((const tp__batchnorm_attr *)c->attr)->eps;
     real *m = c->y[1].data, *s = c->y[2].data;
+    if (C == 0) return TP_OK;
     if (c->train) {
         R(bn_batch_stats)(c, m, s);
     } else {
@@ -162,6 +163,7 @@ static tp_code R(batchnorm_bwd)(const tp_call *c)
     const int64_t C = R(channels)(c), rows = R(bn_rows)(c), blocks = tp__row_blocks(rows);
     const real scale = c->train && rows > 0 ? 1 / (real)rows : 0;
     real *sums = c->work;
+    if (C == 0) return TP_OK;
     tp__for(c, blocks, 1, R(bn_sum_blocks));
     R(tp__add_blocks)(sums, false, 2 * C, sums + 2 * C, blocks, 2 * C);
     if (c->dx[1].data) memcpy(c->dx[1].data, sums, (size_t)C * sizeof *sums);

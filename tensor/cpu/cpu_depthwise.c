@@ -128,6 +128,7 @@ static void R(forward_pieces)(const tp_call *c, int64_t begin, int64_t end, int 
 static tp_code R(depthwise_fwd)(const tp_call *c)
 {
     const tp__conv g = R(conv_of)(c);
+    if (g.channels == 0) return TP_OK;
     R(transpose)(g.channels, g.h.taps * g.w.taps, c->x[1].data, c->work);
     tp__for(c, tp__conv_pieces(&g, g.h.out, g.w.out), 2, R(forward_pieces));
     return TP_OK;
@@ -224,6 +225,7 @@ static void R(dw_db)(const tp_call *c, const tp__conv *g)
 static tp_code R(depthwise_bwd)(const tp_call *c)
 {
     const tp__conv g = R(conv_of)(c);
+    if (g.channels == 0) return TP_OK;
     if (c->dx[0].data) {
         R(transpose)(g.channels, g.h.taps * g.w.taps, c->x[1].data, c->work);
         tp__for(c, tp__conv_pieces(&g, g.h.in, g.w.in), 2, R(dx_pieces));
