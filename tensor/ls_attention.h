@@ -125,6 +125,46 @@ static inline int64_t tp__ls_end_vec(const tp__ls_dims *g, int64_t t)
     return (g->Cc + t / g->l) * g->r;
 }
 
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+/* Queries t0 .. t0+n-1. Column c of the scores is window row base + c. */
+typedef struct tp__ls_tile {
+    int64_t t0, n, base;
+    int64_t reach; /* the most window rows that a query sees; query i's end at column reach + i */
+    int64_t cols, vecs; /* ends of what the last query sees */
+} tp__ls_tile;
+
+/* The most window rows seen by one of `rows` queries from t. */
+static inline int64_t tp__ls_reach(const tp__ls_dims *g, int64_t t, int64_t rows)
+{
+    int64_t most = 0;
+    for (; rows > 0; rows--, t++) most = tp__ls_max(most, g->Wc + t + 1 - tp__ls_first_row(g, t));
+    return most;
+}
+
+static inline tp__ls_tile tp__ls_tile_at(const tp__ls_dims *g, int64_t t0, int64_t end)
+{
+    const int64_t n = tp__ls_min(LS_TILE, end - t0), reach = tp__ls_reach(g, t0, n);
+    return (tp__ls_tile){ .t0 = t0,
+                          .n = n,
+                          .base = g->Wc + t0 + 1 - reach,
+                          .reach = reach,
+                          .cols = reach + n - 1,
+                          .vecs = tp__ls_end_vec(g, t0 + n - 1) };
+}
+
+/* The first column that query i sees. */
+static inline int64_t tp__ls_first_col(const tp__ls_dims *g, const tp__ls_tile *t, int64_t i)
+{
+    return tp__ls_first_row(g, t->t0 + i) - t->base;
+}
+
+/* The end of the queries that belong to the chunk of query i. */
+static inline int64_t tp__ls_chunk_end(const tp__ls_dims *g, const tp__ls_tile *t, int64_t i)
+{
+    return tp__ls_min(t->n, ((t->t0 + i) / g->l + 1) * g->l - t->t0);
+}
+
 /* ---- scratch --------------------------------------------------------------------------------- */
 
 /* Arrays of a thread: name, rows, elements a row. A t at the end of a name: transposed. */

@@ -356,7 +356,7 @@ static const mistake mistakes[] = {
     { 6, 0, 3, { "", GOOD, CFG(2, 4, 1, 6) }, "pos_cmp must be [n,H*D], n at least 4" },
     { 4, 1, 3, { "", GOOD, CFG(2, 4, 1, 6) }, "k_cmp and v_cmp must both be [B,nc,H*D], or both absent" },
     { -1, 0, 0, { "", 1, 8, 6, -1, 4, CFG(2, 4, 1, 6) }, "the queries' own 2 chunks have 2 vectors, k_cmp has 1" },
-    { 7, 1, 3, { "", GOOD, CFG(2, 4, 1, 6) }, "r_w and r_r must have H*D = 8 elements" },
+    { 7, 1, 3, { "", GOOD, CFG(2, 4, 1, 6) }, "r_w and r_r must be [H,D], [1,H,1,D] or [1,H,1,1,D]" },
     { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 6), .cfg.masked = true, .cache = 8, .valid = 9 }, "valid, 9, must be between 0 and cache, 8" },
     { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 6), .cfg.masked = true, .cache = 5, .valid = 5 }, "a cache of 5 rows cannot have 6 in the window" },
 };

@@ -19,6 +19,13 @@ static bool is_rows(const tp_infer *q, int i, int64_t rows, bool batch)
            v->dim[v->ndim - 1] == x->dim[2] && (!batch || v->dim[0] == x->dim[0]);
 }
 
+/* [H,D], or with axes of size 1 as in the checkpoints: [1,H,1,D], [1,H,1,1,D]. */
+static bool is_bias(const tp_view *v, int64_t width, int64_t heads)
+{
+    return v->numel == width && (v->ndim == 2 || v->ndim == 4 || v->ndim == 5) &&
+           v->dim[v->ndim - 1] == width / heads;
+}
+
 static tp_code check_window(tp_infer *q, const tp__ls_attr *a)
 {
     const tp_view *x = &q->x[LS_Q], *k = &q->x[LS_K_WIN];
@@ -87,9 +94,9 @@ static tp_code ls_shape(tp_infer *q)
     if (x->dim[2] % a->heads != 0)
         return tp_fail(q, TP_E_SHAPE, "width %lld is not a multiple of %lld heads",
                        (long long)x->dim[2], (long long)a->heads);
-    if (q->x[LS_R_W].numel != x->dim[2] || q->x[LS_R_R].numel != x->dim[2])
-        return tp_fail(q, TP_E_SHAPE, "r_w and r_r must have H*D = %lld elements",
-                       (long long)x->dim[2]);
+    if (!is_bias(&q->x[LS_R_W], x->dim[2], a->heads) ||
+        !is_bias(&q->x[LS_R_R], x->dim[2], a->heads))
+        return tp_fail(q, TP_E_SHAPE, "r_w and r_r must be [H,D], [1,H,1,D] or [1,H,1,1,D]");
     const tp_code code = check_window(q, a);
     if (code != TP_OK) return code;
     q->y[0] = *x;

@@ -39,16 +39,21 @@
 #define LS_HOLD(v) (void)0
 #endif
 
+/* Types that depend on `real`. */
+#define ls_vec     R(ls_vec)
+#define ls_any     R(ls_any)
+#define ls_product R(ls_product)
+
 enum { LS_ADD = 1, LS_PAIR = 2, LS_TRANSPOSED = 4, LS_TWICE = 8 };
 #endif
 
 #define LANES ((int64_t)(LS_VECTOR / sizeof(real)))
 
-typedef real R(ls_vec) __attribute__((vector_size(LS_VECTOR)));
-typedef R(ls_vec) R(ls_any) __attribute__((aligned(sizeof(real)), may_alias));
+typedef real ls_vec __attribute__((vector_size(LS_VECTOR)));
+typedef ls_vec ls_any __attribute__((aligned(sizeof(real)), may_alias));
 
 /* c is rows x cols, k runs to depth. LS_TRANSPOSED: a is [depth][rows]. */
-typedef struct R(ls_product) {
+typedef struct ls_product {
     int64_t rows, cols, depth;
     const real *a;
     int64_t lda;
@@ -59,57 +64,60 @@ typedef struct R(ls_product) {
     real *c;
     int64_t ldc;
     real *c2; /* LS_TWICE: the product is added to c and c2 */
-} R(ls_product);
+} ls_product;
 
-LS_INLINE R(ls_vec) R(ls_load)(const real *p)
+LS_INLINE ls_vec R(ls_load)(const real *p)
 {
-    return *(const R(ls_any) *)p;
+    return *(const ls_any *)p;
 }
-LS_INLINE void R(ls_store)(real *p, R(ls_vec) v)
+
+LS_INLINE void R(ls_store)(real *p, ls_vec v)
 {
-    *(R(ls_any) *)p = v;
-}
-LS_INLINE void R(ls_accumulate)(real *p, R(ls_vec) v)
-{
-    *(R(ls_any) *)p += v;
+    *(ls_any *)p = v;
 }
 
 /* `rows` rows of c from i, n vectors of columns from j; rows, n and how are constants. */
-LS_INLINE void R(ls_block)(const R(ls_product) * p, int64_t i, int64_t j, int rows, int n, int how)
+/* clang-format off */
+LS_INLINE void R(ls_block)(const ls_product *p, int64_t i, int64_t j, int rows, int n, int how)
 {
     const int64_t row = how & LS_TRANSPOSED ? 1 : p->lda, next = how & LS_TRANSPOSED ? p->lda : 1;
     const int64_t ldb = p->ldb, ldb2 = p->ldb2, ldc = p->ldc, depth = p->depth;
     const real *a = p->a + i * row, *b = p->b + j, *b2 = how & LS_PAIR ? p->b2 + j : NULL;
-    R(ls_vec) sum[LS_ROWS][LS_VECTORS];
-    LS_UNROLL for (int y = 0; y < LS_ROWS; y++) LS_UNROLL for (int x = 0; x < LS_VECTORS; x++)
-        sum[y][x] = (R(ls_vec)){ 0 };
+    ls_vec sum[LS_ROWS][LS_VECTORS];
+    LS_UNROLL
+    for (int y = 0; y < LS_ROWS; y++)
+        LS_UNROLL
+        for (int x = 0; x < LS_VECTORS; x++) sum[y][x] = (ls_vec){ 0 };
     for (int64_t k = 0; k < depth; k++) {
-        R(ls_vec) line[LS_VECTORS];
-        LS_UNROLL for (int x = 0; x < LS_VECTORS; x++)
-        {
+        ls_vec line[LS_VECTORS];
+        LS_UNROLL
+        for (int x = 0; x < LS_VECTORS; x++) {
             if (x >= n) continue;
             line[x] = R(ls_load)(b + k * ldb + x * LANES);
             if (how & LS_PAIR) line[x] += R(ls_load)(b2 + k * ldb2 + x * LANES);
             LS_HOLD(line[x]);
         }
-        LS_UNROLL for (int y = 0; y < LS_ROWS; y++)
-            LS_UNROLL for (int x = 0; x < LS_VECTORS; x++) if (y < rows && x < n) sum[y][x] +=
-            a[y * row + k * next] * line[x];
+        LS_UNROLL
+        for (int y = 0; y < LS_ROWS; y++)
+            LS_UNROLL
+            for (int x = 0; x < LS_VECTORS; x++)
+                if (y < rows && x < n) sum[y][x] += a[y * row + k * next] * line[x];
     }
-    LS_UNROLL for (int y = 0; y < LS_ROWS; y++) LS_UNROLL for (int x = 0; x < LS_VECTORS; x++)
-    {
-        if (y >= rows || x >= n) continue;
-        const int64_t at = (i + y) * ldc + j + x * LANES;
-        if (how & LS_ADD)
-            R(ls_accumulate)(p->c + at, sum[y][x]);
-        else
-            R(ls_store)(p->c + at, sum[y][x]);
-        if (how & LS_TWICE) R(ls_accumulate)(p->c2 + at, sum[y][x]);
-    }
+    LS_UNROLL
+    for (int y = 0; y < LS_ROWS; y++)
+        LS_UNROLL
+        for (int x = 0; x < LS_VECTORS; x++) {
+            if (y >= rows || x >= n) continue;
+            const int64_t at = (i + y) * ldc + j + x * LANES;
+            const ls_vec old = how & LS_ADD ? R(ls_load)(p->c + at) : (ls_vec){ 0 };
+            R(ls_store)(p->c + at, old + sum[y][x]);
+            if (how & LS_TWICE) R(ls_store)(p->c2 + at, R(ls_load)(p->c2 + at) + sum[y][x]);
+        }
 }
+/* clang-format on */
 
 /* All columns of `rows` rows. */
-LS_INLINE void R(ls_rows)(const R(ls_product) * p, int64_t i, int rows, int how)
+LS_INLINE void R(ls_rows)(const ls_product *p, int64_t i, int rows, int how)
 {
     int64_t j = 0;
     for (; j + (LS_VECTORS - 1) * LANES < p->cols; j += LS_VECTORS * LANES)
@@ -122,31 +130,39 @@ LS_INLINE void R(ls_rows)(const R(ls_product) * p, int64_t i, int rows, int how)
         R(ls_block)(p, i, j, rows, 1, how);
 }
 
-LS_INLINE void R(ls_multiply)(const R(ls_product) * p, int how)
+LS_INLINE void R(ls_multiply)(const ls_product *p, int how)
 {
     int64_t i = 0;
     for (; i + 4 < p->rows; i += LS_ROWS) R(ls_rows)(p, i, LS_ROWS, how);
     if (i < p->rows) R(ls_rows)(p, i, 4, how);
 }
 
-/* c = a b;  c += a b;  c = a (b + b2);  c += aT b;  the same to c2. */
-static void R(ls_set)(const R(ls_product) * p)
+/* c = a b */
+static void R(ls_set)(const ls_product *p)
 {
     R(ls_multiply)(p, 0);
 }
-static void R(ls_add)(const R(ls_product) * p)
+
+/* c += a b */
+static void R(ls_add)(const ls_product *p)
 {
     R(ls_multiply)(p, LS_ADD);
 }
-static void R(ls_set_pair)(const R(ls_product) * p)
+
+/* c = a (b + b2) */
+static void R(ls_set_pair)(const ls_product *p)
 {
     R(ls_multiply)(p, LS_PAIR);
 }
-static void R(ls_add_t)(const R(ls_product) * p)
+
+/* c += aT b */
+static void R(ls_add_t)(const ls_product *p)
 {
     R(ls_multiply)(p, LS_ADD | LS_TRANSPOSED);
 }
-static void R(ls_add_t_twice)(const R(ls_product) * p)
+
+/* c += aT b and c2 += aT b */
+static void R(ls_add_t_twice)(const ls_product *p)
 {
     R(ls_multiply)(p, LS_ADD | LS_TRANSPOSED | LS_TWICE);
 }
