@@ -51,7 +51,7 @@ budget=(--time 120)
 [ "$run" = runs/quickstart ] && budget+=(--overwrite) # no other run is ever begun anew
 bin=build/release/bin
 $bin/enwik8 train --preset tiny --data "$data" --run-dir "$run" "${budget[@]}"
-$bin/enwik8 eval --run-dir "$run" --data "$data" --split test --protocol stream --limit 20000
+$bin/enwik8 eval --run-dir "$run" --data "$data" --protocol windows --context 2048 --step 512 --limit 20000
 say ""
 say "A sample of what it has learned:"
 $bin/enwik8 generate --run-dir "$run" --prompt "The " --length 400 --temperature 0.8 --top-k 40

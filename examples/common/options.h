@@ -22,11 +22,11 @@ typedef enum option_kind {
 typedef struct option {
     const char *name; /* without dashes */
     option_kind kind;
+    unsigned tags;     /* the program's own marks                   */
     size_t at;         /* offsetof(settings, member)                */
     double min, max;   /* OPT_INT, OPT_NUM                          */
     const char *value; /* how the help calls the value; the choices */
     const char *help;
-    unsigned tags; /* the program's own marks */
 } option;
 
 #define OPT_BIG 9.0e18 /* max: no upper bound worth printing */
@@ -69,17 +69,17 @@ typedef struct common_settings {
 
 /* clang-format off */
 #define OPTION_DATA(S, tag) \
-    { "data", OPT_TEXT, offsetof(S, c.data), 0, 0, "FILE", \
-      "The text: enwik8, text8 or any file, plain or packed with gzip, xz, zip, zstd or bzip2.", tag }
+    { "data", OPT_TEXT, tag, offsetof(S, c.data), 0, 0, "FILE", \
+      "The text: enwik8, text8 or any file, plain or packed with gzip, xz, zip, zstd or bzip2." }
 #define OPTION_RUN_DIR(S, tag) \
-    { "run-dir", OPT_TEXT, offsetof(S, c.run_dir), 0, 0, "DIR", \
-      "The run's folder: last.safetensors, best.safetensors, log.jsonl, config.json.", tag }
+    { "run-dir", OPT_TEXT, tag, offsetof(S, c.run_dir), 0, 0, "DIR", \
+      "The run's folder: last.safetensors, best.safetensors, log.jsonl, config.json." }
 #define OPTIONS_MACHINE(S, dtype_tag) \
-    { "device", OPT_TEXT, offsetof(S, c.device), 0, 0, "NAME", "cpu, cuda or cuda:1.", 0 }, \
-    { "dtype", OPT_CHOICE, offsetof(S, c.dtype), 0, 0, "f32|f64|bf16", \
-      "What products are computed in; f64 keeps the weights in f64 too (CPU only).", dtype_tag }, \
-    { "threads", OPT_INT, offsetof(S, c.threads), 0, 1024, "N", \
-      "CPU threads; 0: OMP_NUM_THREADS, or every core. Results do not depend on it.", 0 }
+    { "device", OPT_TEXT, 0, offsetof(S, c.device), 0, 0, "NAME", "cpu, cuda or cuda:1." }, \
+    { "dtype", OPT_CHOICE, dtype_tag, offsetof(S, c.dtype), 0, 0, "f32|f64|bf16", \
+      "What products are computed in; f64 keeps the weights in f64 too (CPU only)." }, \
+    { "threads", OPT_INT, 0, offsetof(S, c.threads), 0, 1024, "N", \
+      "CPU threads; 0: OMP_NUM_THREADS, or every core. Results do not depend on it." }
 /* clang-format on */
 
 #endif

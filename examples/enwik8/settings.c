@@ -7,12 +7,12 @@
 
 /* clang-format off */
 #define AT(field)                             offsetof(settings, field)
-#define HEADING(name)                         { name, OPT_HEADING, 0, 0, 0, NULL, NULL, 0 }
-#define FLAG(name, field, tag, help)          { name, OPT_BOOL, AT(field), 0, 0, NULL, help, tag }
-#define INT(name, field, lo, hi, tag, help)   { name, OPT_INT, AT(field), lo, hi, "N", help, tag }
-#define NUM(name, field, lo, hi, tag, help)   { name, OPT_NUM, AT(field), lo, hi, "X", help, tag }
-#define TEXT(name, field, what, tag, help)    { name, OPT_TEXT, AT(field), 0, 0, what, help, tag }
-#define CHOICE(name, field, which, tag, help) { name, OPT_CHOICE, AT(field), 0, 0, which, help, tag }
+#define HEADING(name)                         { name, OPT_HEADING, 0, 0, 0, 0, NULL, NULL }
+#define FLAG(name, field, tag, help)          { name, OPT_BOOL, tag, AT(field), 0, 0, NULL, help }
+#define INT(name, field, lo, hi, tag, help)   { name, OPT_INT, tag, AT(field), lo, hi, "N", help }
+#define NUM(name, field, lo, hi, tag, help)   { name, OPT_NUM, tag, AT(field), lo, hi, "X", help }
+#define TEXT(name, field, what, tag, help)    { name, OPT_TEXT, tag, AT(field), 0, 0, what, help }
+#define CHOICE(name, field, which, tag, help) { name, OPT_CHOICE, tag, AT(field), 0, 0, which, help }
 /* clang-format on */
 
 const option train_options[] = {
