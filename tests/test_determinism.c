@@ -5,6 +5,7 @@
 #include <string.h>
 #include <tapegrad/models.h>
 
+#include "support_loops.h"
 #include "support_values.h"
 
 #define MAX_IN 9
@@ -243,13 +244,6 @@ static const op_case cases[] = {
     { "mse", mse, 1, 0, { { 1, { 70001 } }, { 1, { 70001 } } } },
 };
 /* clang-format on */
-
-static int64_t elements(tp_shape s)
-{
-    int64_t n = 1;
-    for (int i = 0; i < s.ndim; i++) n *= s.dim[i];
-    return n;
-}
 
 static tp_tensor make_input(tp_tape *T, const op_case *c, int i)
 {
