@@ -304,7 +304,7 @@ Test(shape_ops, concat)
         for (tp_dtype dt = 0; dt < TP_NDTYPES; dt++) {
             static double v[20000], back[20000], g[20000];
             const bool differentiable = dt == TP_F32 || dt == TP_F64;
-            tp_tensor part[4];
+            tp_tensor part[4] = { TP_NONE };
             tp_reset(T);
             for (int k = 0; k < joins[i].n; k++) {
                 const int64_t n = elements(joins[i].part[k]);

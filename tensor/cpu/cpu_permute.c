@@ -154,7 +154,7 @@ static void orders(const tp_call *c, int *order, int *inverse)
 
 static tp_code permute_fwd(const tp_call *c)
 {
-    int order[TP_MAX_DIMS], inverse[TP_MAX_DIMS];
+    int order[TP_MAX_DIMS] = { 0 }, inverse[TP_MAX_DIMS] = { 0 };
     orders(c, order, inverse);
     permute(c->dev, &c->x[0], &c->y[0], order);
     return TP_OK;
@@ -162,7 +162,7 @@ static tp_code permute_fwd(const tp_call *c)
 
 static tp_code permute_bwd(const tp_call *c)
 {
-    int order[TP_MAX_DIMS], inverse[TP_MAX_DIMS];
+    int order[TP_MAX_DIMS] = { 0 }, inverse[TP_MAX_DIMS] = { 0 };
     orders(c, order, inverse);
     if (c->dx[0].data) permute(c->dev, &c->dy[0], &c->dx[0], inverse);
     return TP_OK;

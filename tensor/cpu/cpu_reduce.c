@@ -86,7 +86,8 @@ static tp_code R(sum_fwd)(const tp_call *c)
 /* Terms of one mean. */
 static real R(terms)(const tp_call *c)
 {
-    return c->y[0].numel ? (real)(c->x[0].numel / c->y[0].numel) : 1;
+    const int64_t results = c->y[0].numel, n = results ? c->x[0].numel / results : 1;
+    return (real)n;
 }
 
 static void R(divide)(const tp_call *c, int64_t begin, int64_t end, int thread)
