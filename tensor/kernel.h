@@ -107,29 +107,25 @@ void tp__gemm(tp_dtype real, bool ta, bool tb, int64_t m, int64_t n, int64_t k, 
               const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c,
               int64_t ldc);
 
-/* The same split over D's threads in tiles that depend on the shape only. */
-void tp__gemm_parallel(const tp_device *D, tp_dtype real, bool ta, bool tb, int64_t m, int64_t n,
-                       int64_t k, double alpha, const void *a, int64_t lda, const void *b,
-                       int64_t ldb, double beta, void *c, int64_t ldc);
-
 /* Told of each finished tile of C, rows [i, i+m) and columns [j, j+n), on the thread that made it
  * and while it is in cache. */
 typedef void (*tp_tile_done)(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n);
 
-/* `batch` products, also split over D's threads. step_x: elements from one product's X to the next
- * one's; 0 means all share it, and a shared C gets the sum of the products, added in order. */
+/* C = or += op(A) op(B), `batch` times. step_x: elements from one product's X to the next one's; 0
+ * means all share it, and a shared C gets the sum of the products, added in order. */
 typedef struct tp_gemm {
     tp_dtype dtype; /* TP_F32 or TP_F64 */
-    bool ta, tb;
     int64_t m, n, k;
-    double alpha, beta;
     const void *a, *b;
     void *c;
+    bool ta, tb, add;
     int64_t lda, ldb, ldc;
     int64_t batch, step_a, step_b, step_c;
     tp_tile_done done; /* or NULL; for one product or a sum */
     const void *ctx;
 } tp_gemm;
-void tp__gemm_batch(const tp_device *D, const tp_gemm *g);
+
+/* Splits the work over D's threads, in tiles that depend on the shape only. */
+void tp__gemm_parallel(const tp_device *D, const tp_gemm *g);
 
 #endif

@@ -59,10 +59,12 @@ static int64_t ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
 }
+
 static int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
+
 static int64_t max(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -109,40 +111,18 @@ static void gemm_tiles(const void *ctx, int64_t begin, int64_t end, int thread)
         const int64_t at_b = p * g->step_b + (g->tb ? j * g->ldb : j);
         char *c = (char *)g->c + (p * g->step_c + i * g->ldc + j) * size;
         for (int64_t q = 0; q < s->sums; q++)
-            tp__gemm(g->dtype, g->ta, g->tb, m, n, g->k, g->alpha,
+            tp__gemm(g->dtype, g->ta, g->tb, m, n, g->k, 1.0,
                      (const char *)g->a + (at_a + q * g->step_a) * size, g->lda,
-                     (const char *)g->b + (at_b + q * g->step_b) * size, g->ldb,
-                     q == 0 ? g->beta : 1.0, c, g->ldc);
+                     (const char *)g->b + (at_b + q * g->step_b) * size, g->ldb, g->add || q > 0, c,
+                     g->ldc);
         if (g->done) g->done(g->ctx, i, j, m, n);
     }
 }
 
-void tp__gemm_batch(const tp_device *D, const tp_gemm *g)
+void tp__gemm_parallel(const tp_device *D, const tp_gemm *g)
 {
     if (g->m == 0 || g->n == 0) return;
     const gemm_job s = split(g);
     const double work = (double)s.tile_m * (double)s.tile_n * (double)max(s.g.k * s.sums, 1);
     tp__parallel(D, s.products * s.tiles_m * s.tiles_n, (int64_t)(MIN_WORK / work), gemm_tiles, &s);
-}
-
-void tp__gemm_parallel(const tp_device *D, tp_dtype real, bool ta, bool tb, int64_t m, int64_t n,
-                       int64_t k, double alpha, const void *a, int64_t lda, const void *b,
-                       int64_t ldb, double beta, void *c, int64_t ldc)
-{
-    const tp_gemm g = { .dtype = real,
-                        .ta = ta,
-                        .tb = tb,
-                        .m = m,
-                        .n = n,
-                        .k = k,
-                        .alpha = alpha,
-                        .beta = beta,
-                        .a = a,
-                        .b = b,
-                        .c = c,
-                        .lda = lda,
-                        .ldb = ldb,
-                        .ldc = ldc,
-                        .batch = 1 };
-    tp__gemm_batch(D, &g);
 }

@@ -62,8 +62,8 @@ static tp_code R(linear_fwd)(const tp_call *c)
 {
     const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
     /* clang-format off */
-    tp__gemm_batch(c->dev, &(tp_gemm){
-        .dtype = REAL, .m = R(rows_of)(c), .n = N, .k = K, .alpha = 1.0, .batch = 1,
+    tp__gemm_parallel(c->dev, &(tp_gemm){
+        .dtype = REAL, .m = R(rows_of)(c), .n = N, .k = K, .batch = 1,
         .a = c->x[0].data, .lda = K,
         .b = c->x[1].data, .ldb = K, .tb = true,
         .c = c->y[tp__keeps_z(R(act_of)(c))].data, .ldc = N,
@@ -115,18 +115,25 @@ static void R(dz_blocks)(const tp_call *c, int64_t begin, int64_t end, int threa
     }
 }
 
+/* dX = dZ W (to = 0) or dW = dZ^T X (to = 1). */
+static void R(dz_product)(const tp_call *c, int to, int64_t m, int64_t k)
+{
+    const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
+    /* clang-format off */
+    tp__gemm_parallel(c->dev, &(tp_gemm){
+        .dtype = REAL, .m = m, .n = K, .k = k, .batch = 1, .add = c->add >> to & 1u,
+        .a = R(dz_of)(c), .lda = N, .ta = to == 1,
+        .b = c->x[1 - to].data, .ldb = K,
+        .c = c->dx[to].data, .ldc = K });
+    /* clang-format on */
+}
+
 static tp_code R(linear_bwd)(const tp_call *c)
 {
-    const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1], rows = R(rows_of)(c);
-    const int64_t blocks = tp__row_blocks(rows);
-    const real *dz = R(dz_of)(c);
+    const int64_t N = c->x[1].dim[0], rows = R(rows_of)(c), blocks = tp__row_blocks(rows);
     if (c->dx[2].data || R(act_of)(c) != TP_ACT_NONE) tp__for(c, blocks, 1, R(dz_blocks));
-    if (c->dx[0].data)
-        tp__gemm_parallel(c->dev, REAL, false, false, rows, K, N, 1.0, dz, N, c->x[1].data, K,
-                          c->add & 1u, c->dx[0].data, K);
-    if (c->dx[1].data)
-        tp__gemm_parallel(c->dev, REAL, true, false, N, K, rows, 1.0, dz, N, c->x[0].data, K,
-                          c->add >> 1 & 1u, c->dx[1].data, K);
+    if (c->dx[0].data) R(dz_product)(c, 0, rows, N);
+    if (c->dx[1].data) R(dz_product)(c, 1, N, rows);
     if (c->dx[2].data)
         R(tp__add_blocks)(c->dx[2].data, c->add >> 2 & 1u, N, R(db_parts)(c), blocks, N);
     return TP_OK;

@@ -3,7 +3,7 @@
  *     dA = dY B^T,  dB = A^T dY;   stored transposed:  dA^T = B dY^T,  dB^T = dY^T A
  *
  * All rows of A make one product if B has no leading axes and A is not stored transposed; if A is,
- * dB is a sum over the batch. The work is done in tp__gemm_batch, so that one object serves both
+ * dB is a sum over the batch. The work is done in tp__gemm_parallel, so that one object serves both
  * types and all instruction sets. */
 #include "tensor/kernel.h"
 
@@ -52,8 +52,8 @@ static void product(const tp_call *c, int64_t batch, int64_t m, int64_t n, int64
                     operand b, const tp_view *to, int64_t step, bool add)
 {
     /* clang-format off */
-    tp__gemm_batch(c->dev, &(tp_gemm){
-        .dtype = c->real, .m = m, .n = n, .k = k, .batch = batch, .alpha = 1.0, .beta = add,
+    tp__gemm_parallel(c->dev, &(tp_gemm){
+        .dtype = c->real, .m = m, .n = n, .k = k, .batch = batch, .add = add,
         .a = a.data, .ta = a.transposed, .lda = a.ld, .step_a = a.step,
         .b = b.data, .tb = b.transposed, .ldb = b.ld, .step_b = b.step,
         .c = to->data, .ldc = n, .step_c = step });
