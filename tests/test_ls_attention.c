@@ -210,6 +210,11 @@ Test(ls_attention, f32_equals_plain_ops)
     for (int i = 0; i < 3; i++) compare_all(isas[i], TP_F32, 5e-6);
 }
 
+Test(ls_attention, bf16_is_close_to_plain_ops)
+{
+    compare_all(TP_ISA_AUTO, TP_BF16, 3e-2);
+}
+
 Test(ls_attention, bits_do_not_depend_on_threads)
 {
     for (int c = 0; c < CASES; c++) {
