@@ -50,6 +50,7 @@ budget=(--time 120)
 [ -n "$steps" ] && budget=(--steps "$steps")
 [ "$run" = runs/quickstart ] && budget+=(--overwrite) # no other run is ever begun anew
 bin=build/release/bin
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # threads that spin while they wait are slow on a busy machine
 $bin/enwik8 train --preset tiny --data "$data" --run-dir "$run" "${budget[@]}"
 $bin/enwik8 eval --run-dir "$run" --data "$data" --protocol windows --context 2048 --step 512 --limit 20000
 say ""

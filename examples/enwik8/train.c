@@ -39,17 +39,18 @@ static int64_t count_targets(const int32_t *y, int64_t n)
     return counted;
 }
 
-static bool lost(trainer *t, const char *what, double x)
+/* Training has come to a value that is no number in the course of an update. */
+static bool lost(trainer *t, const char *what, double x, int64_t at)
 {
     if (t->saved < 0)
         return trainer_fail(t,
                             "the %s is %g at update %lld; try a lower --lr, a longer --warmup or "
                             "--clip",
-                            what, x, (long long)t->update + 1);
+                            what, x, (long long)at);
     return trainer_fail(t,
                         "the %s is %g at update %lld; %s still holds update %lld: begin another "
                         "run from it (--init) with a lower --lr, a longer --warmup or --clip",
-                        what, x, (long long)t->update + 1, t->run.last, (long long)t->saved);
+                        what, x, (long long)at, t->run.last, (long long)t->saved);
 }
 
 static bool run_segment(trainer *t, tally *sum)
@@ -65,7 +66,7 @@ static bool run_segment(trainer *t, tally *sum)
     tp_backward(T, k > 1 ? tp_scale(T, loss, 1.0 / (double)k) : loss);
     const double mean = tp_item(T, loss);
     if (!tp_ok(T)) return trainer_fail(t, "%s", tp_why(T));
-    if (!isfinite(mean)) return lost(t, "loss", mean);
+    if (!isfinite(mean)) return lost(t, "loss", mean, t->update + 1);
     sum->loss += mean;
     sum->nll += mean * (double)cells;
     sum->counted += count_targets(t->y, cells);
@@ -178,7 +179,7 @@ static bool after_update(trainer *t, tally *sum, tp_tensor norm, bool last)
     if (reporting || saving) {
         size = tp_item(t->T, norm);
         if (!tp_ok(t->T)) return trainer_fail(t, "%s", tp_why(t->T));
-        if (!isfinite(size)) return lost(t, "gradient's norm", size);
+        if (!isfinite(size)) return lost(t, "gradient's norm", size, t->update);
     }
     progress_step(&t->bar, &now, reporting);
     if (saving && !trainer_save(t)) return false;
