@@ -370,7 +370,9 @@ static bool record(tp_tape *T, frame *f, const tp_call *c)
         .ybuf = tp__arena(T, ny * sizeof *r->ybuf),
         .version = tp__arena(T, nx * sizeof *r->version),
     };
-    if (T->err.code != TP_OK || !tp__push_rec(T, r)) return false;
+    const bool whole =
+        r->attr && r->x && r->y && r->xv && r->yv && r->xbuf && r->ybuf && r->version;
+    if (!whole || !tp__push_rec(T, r)) return false;
     for (int i = 0; i < f->nx; i++) {
         if (f->x[i] && f->x[i]->params) r->version[i] = f->x[i]->params->version;
         if (f->x[i] && (f->op->saves & TP_SAVE_X(i)))

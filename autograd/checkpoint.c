@@ -10,7 +10,8 @@
 
 static tp_tensor call(tp_tape *T, const tp_replay *p, int nx, const tp_tensor *x)
 {
-    return p->fn ? p->fn(T, p->self, nx, x) : p->f(T, p->self, x[0]);
+    if (p->fn) return p->fn(T, p->self, nx, x);
+    return p->f && nx == 1 ? p->f(T, p->self, x[0]) : TP_FAILED;
 }
 
 /* The first run: no recording, but note which parameters are read. */

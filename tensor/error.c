@@ -36,6 +36,9 @@ const char *tp_code_text(tp_code code)
 
 tp_code tp__verr(tp_err *e, tp_code code, const char *fmt, va_list ap)
 {
+#ifdef TAPEGRAD_ASSERTS
+    if (code == TP_E_BUG) __builtin_trap();
+#endif
     if (e->code == TP_OK) {
         e->code = code;
         vsnprintf(e->text, sizeof e->text, fmt, ap);
