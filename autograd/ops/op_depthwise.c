@@ -31,9 +31,10 @@ static tp_code conv_shape(tp_infer *q, int axes)
         if (w->dim[i + 1] < 1 || w->dim[i + 1] > MOST || x->dim[i] > MOST)
             return tp_fail(q, TP_E_SHAPE, "kernel sizes must be 1 or more, all sizes below 2^31");
         const int64_t span = cfg->dilation * (w->dim[i + 1] - 1) + 1;
-        if (x->dim[i] > 0 && span > x->dim[i] + 2 * cfg->pad)
+        const int64_t room = x->dim[i] + 2 * cfg->pad;
+        if (x->dim[i] > 0 && span > room)
             return tp_fail(q, TP_E_SHAPE, "kernel spans %lld, axis %d with its pad only %lld",
-                           (long long)span, i, (long long)(x->dim[i] + 2 * cfg->pad));
+                           (long long)span, i, (long long)room);
     }
     const tp__conv g = tp__conv_of(cfg, x, w);
     q->y[0] = *x;
