@@ -157,7 +157,7 @@ static store fill(const ls_case *k)
         d.a[i] = calloc((size_t)n + 1, sizeof(double));
         d.b[i] = calloc((size_t)n + 1, sizeof(double));
         double *x = calloc((size_t)n + 1, sizeof(double));
-        values_random(x, n, (uint64_t)(7 + i));
+        values_random(x, n, 7u + (uint64_t)i);
         for (int64_t j = 0; j < n; j++) x[j] = (double)(float)x[j]; /* the same for f32 and f64 */
         if (i < INPUTS)
             d.x[i] = x;

@@ -24,10 +24,11 @@ static tp_code chunk_shape(tp_infer *q)
     if (x->dim[2] % a->heads != 0)
         return tp_fail(q, TP_E_SHAPE, "width %lld is not a multiple of %lld heads",
                        (long long)x->dim[2], (long long)a->heads);
-    if (s->dim[2] != a->heads * a->rank)
+    const int64_t columns = a->heads * a->rank;
+    if (s->dim[2] != columns)
         return tp_fail(q, TP_E_SHAPE, "scores have width %lld, %lld heads of rank %lld want %lld",
                        (long long)s->dim[2], (long long)a->heads, (long long)a->rank,
-                       (long long)(a->heads * a->rank));
+                       (long long)columns);
     if (x->dim[1] % a->chunk != 0)
         return tp_fail(q, TP_E_SHAPE, "%lld tokens are not a multiple of the chunk, %lld",
                        (long long)x->dim[1], (long long)a->chunk);
@@ -40,6 +41,7 @@ static tp_code chunk_shape(tp_infer *q)
 
 static size_t chunk_work(const tp_infer *q, int threads)
 {
+    if (q->x[1].numel == 0) return 0;
     return (size_t)threads * tp__chunk_scratch(q->attr) * tp_dtype_size(TP_F64);
 }
 

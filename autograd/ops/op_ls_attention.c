@@ -60,11 +60,11 @@ static tp_code check_chunks(tp_infer *q, const tp__ls_attr *a)
     if (nc % a->rank != 0)
         return tp_fail(q, TP_E_SHAPE, "%lld chunk vectors are not a multiple of the rank, %lld",
                        (long long)nc, (long long)a->rank);
-    const int64_t chunks = q->x[LS_Q].dim[1] / a->chunk;
-    if (nc / a->rank < chunks)
+    const int64_t chunks = q->x[LS_Q].dim[1] / a->chunk, own = chunks * a->rank;
+    if (nc < own)
         return tp_fail(q, TP_E_SHAPE,
                        "the queries' own %lld chunks have %lld vectors, k_cmp has %lld",
-                       (long long)chunks, (long long)(chunks * a->rank), (long long)nc);
+                       (long long)chunks, (long long)own, (long long)nc);
     const int64_t rows = tp_absent(pos) || pos->ndim != 2 ? 0 : pos->dim[0];
     if (rows < nc || (!tp_absent(pos) && !is_rows(q, LS_POS_CMP, rows, false)))
         return tp_fail(q, TP_E_SHAPE, "pos_cmp must be [n,H*D], n at least %lld", (long long)nc);
