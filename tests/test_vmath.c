@@ -56,10 +56,10 @@ typedef struct function {
 } function;
 
 static const function functions[] = {
-    { "exp", exp_array, tp_exp, exp, 1.0, false },
-    { "log", log_array, tp_log, log, 1.0, false },
+    { "exp", exp_array, tp_exp, exp, 1.02, false },
+    { "log", log_array, tp_log, log, 0.9, false },
     { "tanh", tanh_array, tp_tanh, tanh, 1.5, false },
-    { "erf", erf_array, NULL, erf, 1.5, false },
+    { "erf", erf_array, NULL, erf, 1.3, false },
     { "gelu", NULL, tp_gelu, gelu, 2.0, true },
     { "silu", NULL, tp_silu, silu, 2.0, true },
 };
