@@ -1,0 +1,169 @@
+/* bench_models.c - time and memory of training steps of whole models, as JSON lines.
+ *
+ *     bench_models [--preset tiny|small|large] [--tokens n] [--batch n] [--steps n] [--threads n]
+ *                  [--recompute none|attention|block]
+ *
+ * A step is forward, cross entropy, backward and AdamW on random tokens; the cache has as many rows
+ * as the segment. "utilisation" is the rate of the FLOPs that the specification's closed form
+ * counts (backward twice forward, recomputation not counted) over the rate of a 1024^3 f32 product,
+ * cut by rows over the same threads, each calling single-threaded OpenBLAS, in the same run. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <tapegrad/models.h>
+#include <time.h>
+
+enum { MAX_STEPS = 1000, PRODUCTS = 40 };
+
+typedef struct settings {
+    const char *preset, *recompute;
+    int tokens, batch, steps, threads;
+} settings;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Best rate of a 1024^3 product, FLOP/s. */
+static double product_rate(tp_device *D)
+{
+    const double flop = 2.0 * 1024.0 * 1024.0 * 1024.0;
+    tp_tape *T = tp_tape_new(D, NULL);
+    double best = 1e9;
+    for (int i = 0; i < PRODUCTS; i++) {
+        tp_reset(T);
+        const tp_tensor a = tp_full(T, TP_F32, TP_SHAPE(1024, 1024), 0.7);
+        const double start = now();
+        tp_matmul(T, a, a);
+        const double seconds = now() - start;
+        if (seconds < best) best = seconds;
+    }
+    tp_tape_free(T);
+    return flop / best;
+}
+
+static uint32_t state = 1;
+
+/* [batch,tokens] of symbols in [4,vocab). */
+static tp_tensor random_tokens(tp_tape *T, int64_t batch, int64_t tokens, int64_t vocab)
+{
+    const int64_t n = batch * tokens;
+    int32_t *id = malloc((size_t)n * sizeof *id);
+    if (!id) return tp_raise(T, TP_E_MEMORY, "no memory for %lld tokens", (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        id[i] = 4 + (int32_t)((state >> 8) % (uint32_t)(vocab - 4));
+    }
+    const tp_tensor x = tp_from(T, TP_I32, TP_SHAPE(batch, tokens), id);
+    free(id);
+    return x;
+}
+
+static tp_lm_cfg configuration(const settings *s)
+{
+    tp_lm_cfg c = strcmp(s->preset, "tiny") == 0    ? tp_lm_tiny(208)
+                  : strcmp(s->preset, "large") == 0 ? tp_lm_large(208)
+                                                    : tp_lm_small(208);
+    c.mem_len = s->tokens;
+    c.recompute = strcmp(s->recompute, "block") == 0       ? TP_RECOMPUTE_BLOCK
+                  : strcmp(s->recompute, "attention") == 0 ? TP_RECOMPUTE_ATTENTION
+                                                           : TP_RECOMPUTE_NONE;
+    return c;
+}
+
+static void report(const settings *s, const tp_lm_cfg *c, tp_device *D, double seconds, double rate)
+{
+    const double macs = tp_lm_flops(c, s->tokens, c->mem_len).macs;
+    const double flop = 3.0 * 2.0 * macs * s->batch;
+    const tp_stats stats = tp_device_stats(D);
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    printf("{\"model\": \"ls_lm-%s\", \"tokens\": %d, \"batch\": %d, \"recompute\": \"%s\", "
+           "\"threads\": %d, \"isa\": \"%s\", \"seconds\": %.4f, \"tokens_per_s\": %.1f, "
+           "\"gflops\": %.1f, \"sgemm_gflops\": %.1f, \"utilisation\": %.3f, "
+           "\"device_peak_mb\": %.0f, \"process_peak_mb\": %.0f}\n",
+           s->preset, s->tokens, s->batch, s->recompute, stats.threads, stats.isa, seconds,
+           s->tokens * s->batch / seconds, flop / seconds * 1e-9, rate * 1e-9,
+           flop / seconds / rate, (double)stats.peak_bytes / 1048576.0,
+           (double)use.ru_maxrss / 1024.0);
+}
+
+static int run(const settings *s)
+{
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = s->threads });
+    const double rate = product_rate(D);
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .seed = 1, .train = true });
+    const tp_lm_cfg cfg = configuration(s);
+    tp_lm *m = malloc(sizeof *m);
+    static tp_lm_state caches;
+    static double seconds[MAX_STEPS];
+    if (!m) return 1;
+    tp_lm_init(P, m, "", cfg);
+    tp_optim *O = tp_adamw_new(P, &(tp_adamw_opts){ .weight_decay = 0.01, .raw_eps = true });
+
+    for (int u = -1; u < s->steps && tp_ok(T); u++) { /* the first one warms up */
+        const double start = now();
+        tp_reset(T);
+        const tp_tensor x = random_tokens(T, s->batch, s->tokens, cfg.vocab);
+        const tp_tensor y = random_tokens(T, s->batch, s->tokens, cfg.vocab);
+        const tp_tensor loss = tp_cross_entropy(T, tp_lm_forward(T, m, &caches, x), y, TP_MEAN);
+        tp_backward(T, loss);
+        tp_step(O, 1e-4);
+        if (u >= 0) seconds[u] = now() - start;
+    }
+    qsort(seconds, (size_t)s->steps, sizeof *seconds, by_size);
+    if (tp_ok(T))
+        report(s, &cfg, D, seconds[s->steps / 2], rate);
+    else
+        fprintf(stderr, "%s\n", tp_why(T));
+    const int status = !tp_ok(T);
+    tp_optim_free(O);
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+    free(m);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    settings s = { .preset = "small", .recompute = "none", .tokens = 2048, .batch = 1, .steps = 5 };
+    for (int i = 1; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--preset") == 0) {
+            s.preset = value;
+        } else if (strcmp(argv[i], "--recompute") == 0) {
+            s.recompute = value;
+        } else if (strcmp(argv[i], "--tokens") == 0) {
+            s.tokens = atoi(value);
+        } else if (strcmp(argv[i], "--batch") == 0) {
+            s.batch = atoi(value);
+        } else if (strcmp(argv[i], "--steps") == 0) {
+            s.steps = atoi(value);
+        } else if (strcmp(argv[i], "--threads") == 0) {
+            s.threads = atoi(value);
+        } else {
+            fprintf(stderr, "usage: bench_models [--preset tiny|small|large] [--tokens n] "
+                            "[--batch n] [--steps n] [--threads n] "
+                            "[--recompute none|attention|block]\n");
+            return 2;
+        }
+    }
+    if (s.steps < 1 || s.steps > MAX_STEPS || s.tokens < 1 || s.batch < 1) {
+        fprintf(stderr, "bench_models: --steps must be 1 to %d, --tokens and --batch positive\n",
+                MAX_STEPS);
+        return 2;
+    }
+    return run(&s);
+}
