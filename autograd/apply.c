@@ -18,7 +18,7 @@ typedef struct frame {
     bool view;
 } frame;
 
-/* ---- errors that name the op ------------------------------------------------------------- */
+/* ---- errors that name the op ---- */
 
 static void describe_inputs(tp_tape *T, const tp_infer *q)
 {
@@ -51,7 +51,7 @@ static void prefix_error(tp_tape *T, const char *name)
     tp__append(T->err.text, sizeof T->err.text, "%s: %s", name, rest);
 }
 
-/* ---- running a kernel -------------------------------------------------------------------- */
+/* ---- running a kernel ---- */
 
 /* Memory of a bf16 CPU run: every bf16 view gets an f32 stand-in. */
 typedef struct stand_in {
@@ -149,7 +149,7 @@ tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const 
     return code;
 }
 
-/* ---- inputs ------------------------------------------------------------------------------ */
+/* ---- inputs ---- */
 
 static void set_absent(tp_view *v)
 {
@@ -248,7 +248,7 @@ static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
     return true;
 }
 
-/* ---- outputs ----------------------------------------------------------------------------- */
+/* ---- outputs ---- */
 
 static bool check_output(tp_infer *q, tp_view *y)
 {
@@ -311,7 +311,7 @@ static bool check_finite(tp_tape *T, const frame *f)
     return true;
 }
 
-/* ---- recording --------------------------------------------------------------------------- */
+/* ---- recording ---- */
 
 bool tp__push_rec(tp_tape *T, tp_rec *r)
 {
@@ -409,7 +409,7 @@ static bool publish(tp_tape *T, frame *f, bool recorded, tp_tensor *y)
     return ok;
 }
 
-/* ---- the whole --------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
 static tp_tensor all_failed(int ny, tp_tensor *y)
 {

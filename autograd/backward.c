@@ -22,7 +22,7 @@ void tp__rec_release(tp_rec *r)
     }
 }
 
-/* ---- gradients of nodes ------------------------------------------------------------------ */
+/* ---- gradients of nodes ---- */
 
 static bool has_grad(const tp_node *n)
 {
@@ -79,7 +79,7 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
     return ok;
 }
 
-/* ---- one record -------------------------------------------------------------------------- */
+/* ---- one record ---- */
 
 /* Where the gradients of a record's inputs go while its kernel runs. */
 typedef struct sinks {
@@ -260,7 +260,7 @@ static bool backward_record(tp_tape *T, tp_rec *r)
     return ok;
 }
 
-/* ---- hooks: a parameter's gradient is final after its last use --------------------------- */
+/* ---- hooks: a parameter's gradient is final after its last use ---- */
 
 typedef void (*use_fn)(tp_node *param);
 
@@ -295,7 +295,7 @@ static bool any_hook(const tp_tape *T)
     return false;
 }
 
-/* ---- the walk ---------------------------------------------------------------------------- */
+/* ---- the walk ---- */
 
 bool tp__walk(tp_tape *T, int64_t from, int64_t to)
 {

@@ -118,7 +118,7 @@ tp_tensor tp_checkpoint_n(tp_tape *T, tp_fn_n f, const void *self, int nx, const
     return run(T, p, nx, x);
 }
 
-/* ---- backward ---------------------------------------------------------------------------- */
+/* ---- backward ---- */
 
 /* What the replay changes on the tape and must put back. */
 typedef struct saved {

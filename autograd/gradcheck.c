@@ -28,7 +28,7 @@
 #define ROUNDING   1e-9 /* and of the largest output, for what h makes of eps  */
 #define SAME       1e-9 /* between gradients that were got in two ways         */
 
-/* ---- the loss ---------------------------------------------------------------------------- */
+/* ---- the loss ---- */
 
 /* +-[0.5, 1.5), for element e of all outputs one behind the other. */
 static double weight(int64_t e)
@@ -79,7 +79,7 @@ static const tp_op probe = {
     .backward = { [TP_CPU] = probe_backward },
 };
 
-/* ---- one case ---------------------------------------------------------------------------- */
+/* ---- one case ---- */
 
 typedef struct check {
     tp_tape *T;
@@ -261,7 +261,7 @@ static bool check_gradients(check *c)
     return ok;
 }
 
-/* ---- inputs ------------------------------------------------------------------------------ */
+/* ---- inputs ---- */
 
 /* Magnitudes keep away from 0, where many ops have a kink or a pole. */
 static void fill_by_rule(const tp_gradcase *k, int i, tp_view *v)

@@ -70,7 +70,7 @@ void tp_params_raise(tp_params *P, tp_code code, const char *fmt, ...)
     va_end(ap);
 }
 
-/* ---- names ------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 void tp__params_no_memory(tp_params *P)
 {
@@ -134,7 +134,7 @@ void tp_params_init_rule(tp_params *P, tp_init_rule rule, void *env)
     P->rule_env = env;
 }
 
-/* ---- declaration ------------------------------------------------------------------------- */
+/* ---- declaration ---- */
 
 static tp_entry *find(const tp_params *P, const char *name)
 {
@@ -302,7 +302,7 @@ int64_t tp_params_count(const tp_params *P)
     return n;
 }
 
-/* ---- the state of gradients -------------------------------------------------------------- */
+/* ---- the state of gradients ---- */
 
 void tp_grad_clear(tp_params *P)
 {

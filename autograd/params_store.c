@@ -10,8 +10,7 @@
 
 #define ALIGN ((size_t)256) /* of each parameter in the blocks, bytes */
 
-/* ---- completion: layout and initial values
- * ------------------------------------------------------- */
+/* ---- completion: layout and initial values * ---- */
 
 static double draw(const tp_init *init, uint64_t key, uint64_t e)
 {
@@ -133,8 +132,7 @@ void tp__params_touch(tp_params *P)
     P->version++;
 }
 
-/* ---- the bf16 shadow
- * ----------------------------------------------------------------------------- */
+/* ---- the bf16 shadow * ---- */
 
 static void round_block(const void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -166,8 +164,7 @@ const void *tp__params_shadow(tp_params *P, const tp_node *n)
     return P->shadow->data ? (const char *)P->shadow->data + e->at / 2 : NULL;
 }
 
-/* ---- values and gradients on the host
- * -------------------------------------------------------------- */
+/* ---- values and gradients on the host * ---- */
 
 static bool convert(const tp_view *to, const tp_view *from)
 {

@@ -12,7 +12,7 @@ static tp_tape no_memory = {
     .born_failed = true,
 };
 
-/* ---- errors ------------------------------------------------------------------------------ */
+/* ---- errors ---- */
 
 void tp__where(const tp_tape *T, char *text, size_t size)
 {
@@ -76,7 +76,7 @@ tp_tape *tp_at(tp_tape *T, const char *file, int line)
     return T;
 }
 
-/* ---- life -------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o)
 {
@@ -190,7 +190,7 @@ void tp_set_random_state(tp_tape *T, uint64_t seed, uint64_t offset)
     T->offset = offset;
 }
 
-/* ---- handles ----------------------------------------------------------------------------- */
+/* ---- handles ---- */
 
 tp_tensor tp__handle(const tp_node *n)
 {
@@ -238,7 +238,7 @@ void tp__note_read(tp_tape *T, tp_params *P)
     if (T->nreads < (int)(sizeof T->reads / sizeof *T->reads)) T->reads[T->nreads++] = P;
 }
 
-/* ---- scopes ------------------------------------------------------------------------------ */
+/* ---- scopes ---- */
 
 void tp_enter(tp_tape *T, const char *path)
 {

@@ -38,8 +38,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- an op that ends the graph: its backward notes when the one of the timed op begins
- * ----------- */
+/* ---- an op that ends the graph: its backward notes when the one of the timed op begins * ---- */
 
 static double backward_began;
 
@@ -70,8 +69,7 @@ static const tp_op end_op = { .name = "end",
                               .forward = { [TP_CPU] = end_forward },
                               .backward = { [TP_CPU] = end_backward } };
 
-/* ---- cases --------------------------------------------------------------------------------------
- */
+/* ---- cases ---- */
 
 static tp_tensor matmul(tp_tape *T, const tp_tensor *x, const bench_case *k)
 {
@@ -150,8 +148,7 @@ static const bench_case cases[] = {
 };
 /* clang-format on */
 
-/* ---- measuring ----------------------------------------------------------------------------------
- */
+/* ---- measuring ---- */
 
 static int64_t count(tp_shape s)
 {
@@ -235,8 +232,7 @@ static double measure(tp_tape *T, const bench_case *k, double sgemm)
     return rate;
 }
 
-/* ---- arguments ----------------------------------------------------------------------------------
- */
+/* ---- arguments ---- */
 
 static tp_isa isa_of(const char *name)
 {

@@ -90,8 +90,7 @@ void tp__lm_remember(tp_tape *T, tp_tensor *slot, tp_tensor old, tp_tensor h, in
     tp_carry(T, slot, x);
 }
 
-/* ---- memories as a whole, and in checkpoints
- * ---------------------------------------------------------------- */
+/* ---- memories as a whole, and in checkpoints * ---- */
 
 bool tp__lm_slots_write(tp_tape *T, const char *name, int n, const tp_tensor *slot, tp_writer *W)
 {

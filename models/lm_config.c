@@ -8,7 +8,7 @@
 
 #include <tapegrad/models.h>
 
-/* ---- presets -------------------------------------------------------------------------------- */
+/* ---- presets ---- */
 
 tp_lm_cfg tp_lm_tiny(int64_t vocab)
 {
@@ -73,7 +73,7 @@ tp_txl_cfg tp_txl_large(int64_t vocab)
                          .att_dropout = 0.15 };
 }
 
-/* ---- checks --------------------------------------------------------------------------------- */
+/* ---- checks ---- */
 
 static bool is_rate(double p)
 {
@@ -133,7 +133,7 @@ const char *tp_txl_cfg_check(const tp_txl_cfg *c, char *buf, size_t size)
     return buf[0] ? buf : NULL;
 }
 
-/* ---- metadata ------------------------------------------------------------------------------- */
+/* ---- metadata ---- */
 
 typedef enum kind { LONG, INT, RATE, FLAG, WORD } kind;
 

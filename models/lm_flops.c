@@ -81,7 +81,7 @@ tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory)
     };
 }
 
-/* ---- activations, in values ----------------------------------------------------------------- */
+/* ---- activations, in values ---- */
 
 /* What the ops of the attention save: normalised cache; rows joined, projected and normalised;
  * scores; vectors before and after their norm; queries, tables, result and log-sum-exp. */

@@ -36,7 +36,7 @@ struct tp_lm_decoder {
 
 static tp_lm_decoder no_memory;
 
-/* ---- pairs of carried buffers --------------------------------------------------------------- */
+/* ---- pairs of carried buffers ---- */
 
 static tp_tensor flat(tp_tape *T, tp_tensor x) /* [..,d] -> [n,d] */
 {
@@ -80,7 +80,7 @@ static tp_kv repeat_kv(tp_tape *T, tp_kv x, int64_t times)
     return (tp_kv){ tp_expand(T, x.k, s), tp_expand(T, x.v, s) };
 }
 
-/* ---- geometry ------------------------------------------------------------------------------- */
+/* ---- geometry ---- */
 
 /* Vectors of n rows. */
 static int64_t vectors(const tp_lm_decoder *d, int64_t n)
@@ -105,7 +105,7 @@ static int64_t visible(const tp_lm_decoder *d)
     return (before < most ? before : most) + own;
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static void begin(tp_lm_decoder *d)
 {
@@ -207,7 +207,7 @@ void tp_lm_decoder_free(tp_lm_decoder *d)
     free(d);
 }
 
-/* ---- a token -------------------------------------------------------------------------------- */
+/* ---- a token ---- */
 
 /* The running chunk is whole: its vectors by both rules. */
 static void complete_chunk(tp_lm_decoder *d, const tp_ls_attn_m *m, const layer_state *s)

@@ -12,7 +12,7 @@
 
 #include "lm_inner.h"
 
-/* ---- block ---------------------------------------------------------------------------------- */
+/* ---- block ---- */
 
 void tp_ls_block_init(tp_params *P, tp_ls_block *m, const char *name, const tp_lm_cfg *cfg)
 {
@@ -71,7 +71,7 @@ tp_tensor tp_ls_block_forward(tp_tape *T, const tp_ls_block *m, tp_tensor h, tp_
                                               : run_block(T, m, 4, x);
 }
 
-/* ---- model ---------------------------------------------------------------------------------- */
+/* ---- model ---- */
 
 void tp_lm_init(tp_params *P, tp_lm *m, const char *name, tp_lm_cfg cfg)
 {
@@ -149,7 +149,7 @@ tp_tensor tp_lm_forward(tp_tape *T, const tp_lm *m, tp_lm_state *s, tp_tensor to
     return tp_leave(T, tp_linear(T, h, m->in_emb, m->out_bias, TP_ACT_NONE));
 }
 
-/* ---- state ---------------------------------------------------------------------------------- */
+/* ---- state ---- */
 
 void tp_lm_state_clear(tp_tape *T, tp_lm_state *s)
 {

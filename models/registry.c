@@ -2,7 +2,7 @@
  * a line a variant says what the paper prints for it. */
 #include <tapegrad/models.h>
 
-/* ---- Transformer-LS language model ---------------------------------------------------------- */
+/* ---- Transformer-LS language model ---- */
 
 enum { TINY, SMALL, LARGE };
 enum { ENWIK8 = 208, TEXT8 = 32 };
@@ -37,7 +37,7 @@ static double lm_activations(int variant, bool recompute)
     return tp_lm_activations(&c, c.mem_len, c.mem_len);
 }
 
-/* ---- Transformer-XL ------------------------------------------------------------------------- */
+/* ---- Transformer-XL ---- */
 
 enum { BASE, XL_LARGE };
 enum { XL_ENWIK8 = 204, XL_TEXT8 = 27 };
@@ -66,7 +66,7 @@ static double txl_activations(int variant, bool recompute)
     return tp_txl_activations(&c, c.mem_len, c.mem_len);
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
+/* ---- the table ---- */
 
 #define LM(size, vocab)  size * 1000 + vocab, lm_declare, lm_flops, lm_activations
 #define TXL(size, vocab) size * 1000 + vocab, txl_declare, txl_flops, txl_activations

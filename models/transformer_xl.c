@@ -12,7 +12,7 @@
 
 #include "lm_inner.h"
 
-/* ---- layer ---------------------------------------------------------------------------------- */
+/* ---- layer ---- */
 
 void tp_txl_attn_init(tp_params *P, tp_txl_attn *m, const char *name, const tp_txl_cfg *cfg,
                       tp_tensor r_w_bias, tp_tensor r_r_bias)
@@ -97,7 +97,7 @@ static tp_tensor run_layer(tp_tape *T, const void *self, int nx, const tp_tensor
     return tp_leave(T, pre ? y : tp_layernorm_forward(T, &m->ff_norm, y));
 }
 
-/* ---- model ---------------------------------------------------------------------------------- */
+/* ---- model ---- */
 
 void tp_txl_init(tp_params *P, tp_txl *m, const char *name, tp_txl_cfg cfg)
 {
@@ -155,7 +155,7 @@ tp_tensor tp_txl_forward(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_tensor
     return tp_leave(T, tp_linear(T, h, m->emb, m->out_bias, TP_ACT_NONE));
 }
 
-/* ---- state ---------------------------------------------------------------------------------- */
+/* ---- state ---- */
 
 void tp_txl_state_clear(tp_tape *T, tp_txl_state *s)
 {

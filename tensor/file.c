@@ -53,7 +53,7 @@ void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...)
 
 #define bad(F, ...) tp__file_fail(F, TP_E_IO, __VA_ARGS__)
 
-/* ---- the file as bytes ------------------------------------------------------------------- */
+/* ---- the file as bytes ---- */
 
 static void map_file(tp_file *F)
 {
@@ -101,7 +101,7 @@ static size_t header_length(tp_file *F)
     return tp_file_ok(F) ? (size_t)n : 0;
 }
 
-/* ---- the header as JSON ------------------------------------------------------------------ */
+/* ---- the header as JSON ---- */
 
 static void check_meta(tp_file *F)
 {
@@ -213,7 +213,7 @@ static bool parse_header(tp_file *F, size_t length)
     return tp_file_ok(F);
 }
 
-/* ---- order ------------------------------------------------------------------------------- */
+/* ---- order ---- */
 
 static int by_offset(const void *pa, const void *pb)
 {
@@ -251,7 +251,7 @@ static void check_order(tp_file *F)
     qsort(F->by_name, (size_t)F->n, sizeof *F->by_name, by_name);
 }
 
-/* ---- public ------------------------------------------------------------------------------ */
+/* ---- public ---- */
 
 tp_file *tp_file_open(const char *path)
 {

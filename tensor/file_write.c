@@ -55,7 +55,7 @@ static void no_host_memory(tp_writer *W)
     fail(W, TP_E_MEMORY, "out of host memory");
 }
 
-/* ---- collecting -------------------------------------------------------------------------- */
+/* ---- collecting ---- */
 
 tp_writer *tp_writer_new(const char *path)
 {
@@ -198,7 +198,7 @@ void tp__writer_add_device(tp_writer *W, const char *name, tp_device *D, const t
     if (t && D->be->kind != TP_CPU) t->dev = D; /* memory of the CPU is host memory */
 }
 
-/* ---- the header -------------------------------------------------------------------------- */
+/* ---- the header ---- */
 
 static int by_place(const void *pa, const void *pb)
 {
@@ -257,7 +257,7 @@ static char *header(tp_writer *W)
     return text;
 }
 
-/* ---- the file ---------------------------------------------------------------------------- */
+/* ---- the file ---- */
 
 static const char *advice(int error)
 {

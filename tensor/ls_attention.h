@@ -23,7 +23,7 @@
 #define LS_SLACK 16 /* rows and columns that register kernels may touch beyond the end      */
 #define LS_TASKS 8  /* fewer heads in the batch than this: queries are cut in stripes       */
 
-/* ---- dynamic projection ---------------------------------------------------------------------- */
+/* ---- dynamic projection ---- */
 
 typedef struct tp__chunk_attr {
     int64_t heads, chunk, rank;
@@ -35,7 +35,7 @@ static inline size_t tp__chunk_scratch(const tp__chunk_attr *a)
     return (size_t)((2 * a->chunk + 2) * a->heads * a->rank + 15) / 16 * 16;
 }
 
-/* ---- attention: attributes and geometry ------------------------------------------------------ */
+/* ---- attention: attributes and geometry ---- */
 
 typedef struct tp__ls_attr {
     int64_t heads, chunk, rank, window, clamp, chunk_clamp, cache, valid;
@@ -125,7 +125,7 @@ static inline int64_t tp__ls_end_vec(const tp__ls_dims *g, int64_t t)
     return (g->Cc + t / g->l) * g->r;
 }
 
-/* ---- tiles ----------------------------------------------------------------------------------- */
+/* ---- tiles ---- */
 
 /* Queries t0 .. t0+n-1. Column c of the scores is window row base + c. */
 typedef struct tp__ls_tile {
@@ -165,7 +165,7 @@ static inline int64_t tp__ls_chunk_end(const tp__ls_dims *g, const tp__ls_tile *
     return tp__ls_min(t->n, ((t->t0 + i) / g->l + 1) * g->l - t->t0);
 }
 
-/* ---- scratch --------------------------------------------------------------------------------- */
+/* ---- scratch ---- */
 
 /* Arrays of a thread: name, rows, elements a row. A t at the end of a name: transposed. */
 /* clang-format off */

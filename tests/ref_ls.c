@@ -26,7 +26,7 @@ tp_tensor ref_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, int heads
                       TP_SHAPE(B, C * rank, heads * D));
 }
 
-/* ---- who sees what --------------------------------------------------------------------------- */
+/* ---- who sees what ---- */
 
 typedef struct geometry {
     int64_t B, H, N, Wc, Cc, nc;

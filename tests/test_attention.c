@@ -294,8 +294,7 @@ Test(attention, takes_memory_linear_in_the_tokens)
     }
 }
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages ---- */
 
 typedef struct mistake {
     tp_shape q, k, v, mask, bias;

@@ -10,8 +10,7 @@
 
 #define MAX_IN 9
 
-/* ---- ops: y = f(x), x of the shapes in the table ----------------------------------------------
- */
+/* ---- ops: y = f(x), x of the shapes in the table ---- */
 
 static tp_tensor linear(tp_tape *T, const tp_tensor *x)
 {
@@ -319,8 +318,7 @@ Test(determinism, ops)
     }
 }
 
-/* ---- a training run ---------------------------------------------------------------------------
- */
+/* ---- a training run ---- */
 
 enum { VOCAB = 31, BATCH = 2, TOKENS = 64, STEPS = 3 };
 

@@ -34,8 +34,7 @@ Test(gradcheck, every_op_avx512)
     check_all(TP_ISA_AVX512);
 }
 
-/* ---- ops with planted mistakes: y0 = a^2 b, y1 = 3 a -------------------------------------------
- */
+/* ---- ops with planted mistakes: y0 = a^2 b, y1 = 3 a ---- */
 
 typedef enum mistake {
     NONE,

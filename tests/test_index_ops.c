@@ -98,8 +98,7 @@ Test(index_ops, embedding_adds_gradients)
     end(&s);
 }
 
-/* ---- gather and scatter_add: x [4,5,6], an index that is larger along the axis, else smaller ---
- */
+/* ---- gather and scatter_add: x [4,5,6], index larger along the axis, else smaller ---- */
 
 enum { D0 = 4, D1 = 5, D2 = 6, MOST = 4 * 5 * 20 };
 

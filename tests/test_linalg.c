@@ -31,7 +31,7 @@ static int64_t count(const tp_shape *s)
     return n;
 }
 
-/* ---- matmul -------------------------------------------------------------------------------- */
+/* ---- matmul ---- */
 
 typedef struct product {
     const char *name;
@@ -119,7 +119,7 @@ Test(linalg, matmul)
         for (size_t k = 0; k < COUNT(dtypes); k++) check_matmul(&products[i], dtypes[k]);
 }
 
-/* ---- linear -------------------------------------------------------------------------------- */
+/* ---- linear ---- */
 
 typedef struct layer {
     const char *name;
@@ -244,7 +244,7 @@ Test(linalg, nan_and_infinity_pass_through_relu)
     trial_free(&r);
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
+/* ---- messages ---- */
 
 Test(linalg, matmul_messages)
 {

@@ -59,8 +59,7 @@ static void run(world *s, tp_tensor x, tp_tensor loss, const double *weight, dou
     values_read(s->T, tp_grad(s->T, x), dx);
 }
 
-/* ---- cross entropy ----------------------------------------------------------------------------
- */
+/* ---- cross entropy ---- */
 
 enum { ROWS = 37, MAX_V = 300 };
 
@@ -197,8 +196,7 @@ Test(losses, cross_entropy_of_extreme_logits)
     end(&s);
 }
 
-/* ---- elementwise losses -----------------------------------------------------------------------
- */
+/* ---- elementwise losses ---- */
 
 enum { POINTS = 9001 }; /* more than two blocks */
 
@@ -372,8 +370,7 @@ Test(losses, extreme_logits)
     end(&s);
 }
 
-/* ---- dtypes and messages ----------------------------------------------------------------------
- */
+/* ---- dtypes and messages ---- */
 
 Test(losses, bf16_gives_f32)
 {

@@ -31,8 +31,7 @@ static void end(world *s)
     tp_device_close(s->D);
 }
 
-/* ---- cases --------------------------------------------------------------------------------------
- */
+/* ---- cases ---- */
 
 /* N queries, Wc window rows and Cc chunks before them, heads of size D. */
 typedef struct ls_case {
@@ -248,8 +247,7 @@ Test(ls_attention, large_logits)
     end(&s);
 }
 
-/* ---- memory -------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 /* Peak bytes a token of forward and backward. */
 static double bytes_per_token(int64_t N)
@@ -272,8 +270,7 @@ Test(ls_attention, memory_is_linear)
     cr_expect(many < 1.25 * few, "%.0f bytes a token at 1024 tokens, %.0f at 8192", few, many);
 }
 
-/* ---- dynamic projection -------------------------------------------------------------------------
- */
+/* ---- dynamic projection ---- */
 
 typedef struct chunk_case {
     int64_t B, N, D;
@@ -338,8 +335,7 @@ Test(chunk_project, equals_plain_ops)
         }
 }
 
-/* ---- messages -----------------------------------------------------------------------------------
- */
+/* ---- messages ---- */
 
 /* Applies a case with one size changed and expects a text. */
 typedef struct mistake {

@@ -9,7 +9,7 @@
 
 #include "support_folder.h"
 
-/* ---- counts and names ----------------------------------------------------------------------- */
+/* ---- counts and names ---- */
 
 static const tp_model_info *find(const char *name)
 {
@@ -147,7 +147,7 @@ Test(models, names_and_shapes)
     tp_device_close(dev);
 }
 
-/* ---- initialisation ------------------------------------------------------------------------- */
+/* ---- initialisation ---- */
 
 static void fill_tokens(int32_t *x, int n, int vocab)
 {
@@ -184,7 +184,7 @@ Test(models, first_loss)
     tp_device_close(D);
 }
 
-/* ---- cost ----------------------------------------------------------------------------------- */
+/* ---- cost ---- */
 
 /* Forward MFLOP a token (2 a multiply-add), as the specification's section 9 tabulates them. */
 Test(models, flops)
@@ -283,7 +283,7 @@ Test(models, activation_memory)
     tp_device_close(D);
 }
 
-/* ---- configurations ------------------------------------------------------------------------- */
+/* ---- configurations ---- */
 
 Test(models, impossible_configurations)
 {
@@ -455,7 +455,7 @@ Test(models, bf16_follows_f32)
                   "%s: %g in bf16, %g in f32", what[i], half[i], full[i]);
 }
 
-/* ---- segments, caches, state ---------------------------------------------------------------- */
+/* ---- segments, caches, state ---- */
 
 typedef struct rig {
     tp_device *D;

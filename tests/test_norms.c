@@ -174,8 +174,7 @@ Test(norms, softmax_of_extreme_rows)
     }
 }
 
-/* ---- running statistics of batch norm ----------------------------------------------------------
- */
+/* ---- running statistics of batch norm ---- */
 
 enum { B_ROWS = 50, B_N = 3 };
 
@@ -224,8 +223,7 @@ Test(norms, running_statistics)
     check_running("eval", normalise, false);
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------
- */
+/* ---- shapes ---- */
 
 static const setting all[] = { { LAYER, 1e-5, 0 },
                                { RMS, 1e-5, 0 },

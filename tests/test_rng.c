@@ -123,8 +123,7 @@ Test(rng, curand)
     destroy(generator);
 }
 
-/* ---- masks ------------------------------------------------------------------------------------
- */
+/* ---- masks ---- */
 
 typedef struct world {
     tp_device *D;

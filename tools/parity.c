@@ -10,7 +10,7 @@
 
 static const parity_kind *const tables[] = { parity_lm_kinds, NULL };
 
-/* ---- account -------------------------------------------------------------------------------- */
+/* ---- account ---- */
 
 void par_fail(parity *p, const char *fmt, ...)
 {
@@ -78,7 +78,7 @@ int parity_run(parity *p, const char *path, tp_device *D, tp_dtype real, bool la
     return result;
 }
 
-/* ---- metadata ------------------------------------------------------------------------------- */
+/* ---- metadata ---- */
 
 int64_t par_int(parity *p, const char *key, int64_t dflt)
 {
@@ -120,7 +120,7 @@ int par_list(parity *p, const char *key, int max, double *x)
     return n;
 }
 
-/* ---- tensors -------------------------------------------------------------------------------- */
+/* ---- tensors ---- */
 
 bool par_has(parity *p, const char *name)
 {
@@ -196,7 +196,7 @@ tp_tensor par_input(parity *p, tp_tape *T, const char *name)
     return upload(p, T, name, true);
 }
 
-/* ---- parameters ----------------------------------------------------------------------------- */
+/* ---- parameters ---- */
 
 tp_params *par_params_new(parity *p)
 {
@@ -277,7 +277,7 @@ void par_load(parity *p, tp_params *P)
     par_ok(p, NULL, P);
 }
 
-/* ---- comparing ------------------------------------------------------------------------------ */
+/* ---- comparing ---- */
 
 double par_limit(const parity *p, par_class c)
 {

@@ -40,7 +40,7 @@ void par_fail(parity *p, const char *fmt, ...) TP_PRINTF(2, 3);
 /* The same with the error of a tape, a parameter set or the file, if there is one. True: none. */
 bool par_ok(parity *p, const tp_tape *T, const tp_params *P);
 
-/* ---- metadata: absent keys have the given default ------------------------------------------- */
+/* ---- metadata: absent keys have the given default ---- */
 int64_t par_int(parity *p, const char *key, int64_t dflt);
 double par_num(parity *p, const char *key, double dflt);
 bool par_is(parity *p, const char *key, const char *word); /* key = word */
@@ -48,7 +48,7 @@ bool par_is(parity *p, const char *key, const char *word); /* key = word */
 int par_list(parity *p, const char *key, int max, double *x);
 bool par_train(parity *p); /* mode is not eval */
 
-/* ---- tensors of the file -------------------------------------------------------------------- */
+/* ---- tensors of the file ---- */
 bool par_has(parity *p, const char *name);
 /* Names with a number: "output.nll.3". The result lives until the next call but three. */
 const char *par_name(const char *stem, int64_t i);
@@ -67,8 +67,8 @@ void par_load(parity *p, tp_params *P);
 uint64_t par_hash(const char *name);
 double par_uniform(uint64_t hash, int64_t i);
 
-/* ---- comparing: relative to the largest magnitude of the reference, within the limits of the
- * cases' README; tensors of zeros and those named in `zero_grads` absolutely ------------------- */
+/* ---- comparing ---- relative to the largest magnitude of the reference, within the limits of the
+ * cases' README; tensors of zeros and those named in `zero_grads` absolutely. */
 typedef enum par_class { PAR_OUTPUT, PAR_GRADIENT } par_class;
 double par_limit(const parity *p, par_class c);
 

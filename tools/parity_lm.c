@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- models --------------------------------------------------------------------------------- */
+/* ---- models ---- */
 
 tp_ls_cfg lm_ls_cfg(parity *p)
 {
@@ -114,7 +114,7 @@ void lm_clear(lm_case *c)
         tp_lm_state_clear(c->T, &c->ls_state);
 }
 
-/* ---- models over segments ------------------------------------------------------------------- */
+/* ---- models over segments ---- */
 
 /* A cache that nothing has been put in is compared with zeros. */
 static void check_caches(parity *p, lm_case *c, const char *ls, const char *xl)
@@ -173,7 +173,7 @@ static void run_txl_model(parity *p)
     run_model(p, true);
 }
 
-/* ---- evaluation protocols ------------------------------------------------------------------- */
+/* ---- evaluation protocols ---- */
 
 typedef struct stream {
     parity *p;
@@ -270,7 +270,7 @@ static void run_evaluation(parity *p)
     lm_close(c);
 }
 
-/* ---- full size ------------------------------------------------------------------------------ */
+/* ---- full size ---- */
 
 /* Columns first .. first+n-1 of the case's token matrix [B,width]. */
 static tp_tensor filled_tokens(parity *p, tp_tape *T, int64_t first, int64_t n)

@@ -52,8 +52,7 @@ tp_tensor tp_dropout(tp_tape *T, tp_tensor x, double p)
     return tp_apply(T, &tp_op_dropout, &p, x);
 }
 
-/* ---- residual + dropout(x + b) ----------------------------------------------------------------
- */
+/* ---- residual + dropout(x + b) ---- */
 
 static tp_code add_shape(tp_infer *q)
 {

@@ -68,8 +68,7 @@ tp_tensor tp_gather(tp_tape *T, tp_tensor x, int axis, tp_tensor index)
     return tp_apply(T, &tp_op_gather, &axis, x, index);
 }
 
-/* ---- scatter_add ------------------------------------------------------------------------------
- */
+/* ---- scatter_add ---- */
 
 static tp_code scatter_add_shape(tp_infer *q)
 {

@@ -17,7 +17,7 @@ typedef enum tp_recompute {
     TP_RECOMPUTE_BLOCK
 } tp_recompute;
 
-/* ---- Transformer-LS language model (Zhu et al. 2021; official autoregressive code) ---------- */
+/* ---- Transformer-LS language model (Zhu et al. 2021; official autoregressive code) ---- */
 typedef struct tp_lm_cfg {
     int64_t vocab, dim, hidden; /* V, d, F */
     int layers;
@@ -102,7 +102,7 @@ TP_API tp_lm_decoder *tp_lm_decoder_new(tp_tape *T, const tp_lm *m, int64_t segm
 TP_API bool tp_lm_decode(tp_lm_decoder *d, int64_t token, float *logits);
 TP_API void tp_lm_decoder_free(tp_lm_decoder *d); /* before its tape */
 
-/* ---- Transformer-XL (Dai et al. 2019), the baseline ----------------------------------------- */
+/* ---- Transformer-XL (Dai et al. 2019), the baseline ---- */
 typedef struct tp_txl_cfg {
     int64_t vocab, dim, hidden, d_head;
     int layers, heads;
@@ -161,7 +161,7 @@ TP_API void tp_txl_state_clear(tp_tape *T, tp_txl_state *s);
 TP_API bool tp_txl_state_write(tp_tape *T, const tp_txl *m, const tp_txl_state *s, tp_writer *W);
 TP_API bool tp_txl_state_read(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_file *F);
 
-/* ---- cost: closed forms, one forward pass of one row of the batch --------------------------- */
+/* ---- cost: closed forms, one forward pass of one row of the batch ---- */
 typedef struct tp_flops {
     double macs;      /* multiply-adds of the products and convolutions */
     double norm;      /* elements that pass a LayerNorm                 */
@@ -176,7 +176,7 @@ TP_API tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memo
 TP_API double tp_lm_activations(const tp_lm_cfg *cfg, int64_t tokens, int64_t cache);
 TP_API double tp_txl_activations(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory);
 
-/* ---- every model of the library, for tp-models, tp-parity and benchmarks -------------------- */
+/* ---- every model of the library, for tp-models, tp-parity and benchmarks ---- */
 typedef struct tp_model_info {
     const char *name, *family, *input; /* "ls_lm-small-enwik8", ..., "2048 tokens, cache 2048" */
     double paper_params, paper_flops;  /* as the paper prints them; 0: not stated              */

@@ -91,8 +91,7 @@ static real R(sum_of)(const real *t, int64_t V)
     return sum;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward ---- */
 
 static real R(row_loss)(const tp_call *c, const real *x, int64_t r, int64_t V, R(lse) l)
 {
@@ -143,8 +142,7 @@ static tp_code R(cross_entropy_fwd)(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- backward ---------------------------------------------------------------------------------
- */
+/* ---- backward ---- */
 
 /* g: the gradient of the row's loss. */
 static void R(row_slopes)(const tp_call *c, int64_t r, int64_t V, real g)

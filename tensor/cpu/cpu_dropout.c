@@ -37,8 +37,7 @@ static inline const uint32_t *R(mask_at)(R(mask) * m, int64_t e, int64_t *n)
     return m->words.w;
 }
 
-/* ---- dropout ----------------------------------------------------------------------------------
- */
+/* ---- dropout ---- */
 
 static void R(drop)(const tp_call *c, const real *x, real *y, int64_t begin, int64_t end)
 {
@@ -74,8 +73,7 @@ static tp_code R(dropout_bwd)(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- residual + dropout(x + b) ----------------------------------------------------------------
- */
+/* ---- residual + dropout(x + b) ---- */
 
 /* n elements of one row. */
 static inline void R(add_piece)(int64_t n, const uint32_t *restrict w, const R(mask) * m,

@@ -26,7 +26,7 @@ TP_CPU_KERNEL(ls_attention_bwd)
 #include "tensor/cpu/ls_products.h"
 #include "tensor/cpu/ls_tiles.h"
 
-/* ---- forward ------------------------------------------------------------------------------- */
+/* ---- forward ---- */
 
 /* o = p V over the vectors and the band. */
 static void R(ls_values)(const ls_task *k, const tp__ls_tile *t)
@@ -97,7 +97,7 @@ static tp_code R(ls_attention_fwd)(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- backward ------------------------------------------------------------------------------ */
+/* ---- backward ---- */
 
 /* ds = dO V^T over band and vectors. */
 static void R(ls_probability_grad)(const ls_task *k, const tp__ls_tile *t)
@@ -303,7 +303,7 @@ static void R(ls_backward)(const tp_call *c, int64_t begin, int64_t end, int thr
     }
 }
 
-/* ---- sums over tasks ----------------------------------------------------------------------- */
+/* ---- sums over tasks ---- */
 
 /* dx = 0; like the next two, nothing if the gradient is not wanted. */
 static void R(ls_zero_rows)(const ls_task *k, const tp_view *dx)

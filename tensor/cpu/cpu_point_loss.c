@@ -68,8 +68,7 @@ TP_INLINE R(point) R(mse)(real x, real t, const tp__point_loss_attr *a)
     return (R(point)){ d * d, RC(2.0) * d };
 }
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward ---- */
 
 /* Elements [begin, end): to y, or their sum. */
 TP_INLINE double R(losses)(const tp_call *c, int64_t begin, int64_t end, R(point_fn) f)
@@ -117,8 +116,7 @@ static tp_code R(point_loss_fwd)(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- backward ---------------------------------------------------------------------------------
- */
+/* ---- backward ---- */
 
 TP_INLINE void R(slopes)(const tp_call *c, int64_t begin, int64_t end, R(point_fn) f)
 {

@@ -5,7 +5,7 @@
 #define ls_span R(ls_span)
 #endif
 
-/* ---- a task -------------------------------------------------------------------------------- */
+/* ---- a task ---- */
 
 typedef struct ls_task {
     const tp_call *c;
@@ -60,7 +60,7 @@ static void R(ls_add_row)(real *restrict to, const real *restrict from, int64_t 
     for (int64_t d = 0; d < D; d++) to[d] += from[d];
 }
 
-/* ---- packing ------------------------------------------------------------------------------- */
+/* ---- packing ---- */
 
 static void R(ls_copy_row)(real *to, const real *from, int64_t D, int64_t pad)
 {
@@ -149,7 +149,7 @@ static void R(ls_queries)(const ls_task *k, const tp__ls_tile *t)
     }
 }
 
-/* ---- scores -------------------------------------------------------------------------------- */
+/* ---- scores ---- */
 
 /* s = a K^T over the band, or added to it; K as packed by ls_transpose. */
 static void R(ls_band_scores)(const ls_task *k, const tp__ls_tile *t, const real *a, const real *kt,
@@ -222,7 +222,7 @@ static void R(ls_scores)(const ls_task *k, const tp__ls_tile *t)
     R(ls_chunk_scores)(k, t);
 }
 
-/* ---- rows of scores ------------------------------------------------------------------------ */
+/* ---- rows of scores ---- */
 
 /* What a query sees of a row of scores, n rounded up to LS_ALIGN so that loops have no rest. */
 typedef struct ls_span {
