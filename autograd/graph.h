@@ -170,11 +170,14 @@ tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what);
 void tp__recs_drop(tp_tape *T, int64_t from); /* truncates the records to `from`      */
 void tp__note_read(tp_tape *T, tp_params *P);
 
-/* apply.c */
+/* run_kernel.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
+
+/* apply.c */
 bool tp__push_rec(tp_tape *T, tp_rec *r);
-tp_tensor tp__wrap(tp_tape *T, tp_buf *buf,
-                   const tp_view *v); /* node owning one reference of buf */
+
+/* tensor.c */
+tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v); /* takes over a reference of buf */
 
 /* backward.c */
 bool tp__walk(tp_tape *T, int64_t from, int64_t to); /* records from-1 down to `to` */

@@ -31,6 +31,5 @@ done
 need $BUILD_NEEDS $TEST_NEEDS $PLOT_NEEDS
 configure "$preset" -DTAPEGRAD_TESTS=ON
 build "$preset"
-export TAPEGRAD_DEVICE=$device
 # Test programs start two jobs of their own, so CTest runs them one after another.
 ctest --test-dir "build/$preset" --output-on-failure --no-tests=error ${args[@]+"${args[@]}"}

@@ -1,0 +1,102 @@
+/* run_kernel.c - running one kernel. On the CPU bf16 is widened to f32 and rounded here, so that
+ * kernels see float and double only. */
+#include <string.h>
+
+#include "autograd/graph.h"
+#include "tensor/bf16.h"
+
+/* Memory of a bf16 CPU run: every bf16 view gets an f32 stand-in. */
+typedef struct stand_in {
+    tp_view *view;  /* the call's view, now f32 */
+    void *original; /* its bf16 data            */
+    tp_buf *buf;
+    bool in, out;
+} stand_in;
+
+#define MAX_STAND_INS (2 * (TP_MAX_INPUTS + TP_MAX_OUTPUTS))
+
+static void widen_data(float *to, const uint16_t *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = tp__from_bf16(from[i]);
+}
+
+static void round_data(uint16_t *to, const float *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = tp__to_bf16(from[i]);
+}
+
+static bool widen(tp_tape *T, tp_view *views, int n, bool in, bool out, stand_in *s, int *ns,
+                  const char *name)
+{
+    for (int i = 0; i < n; i++) {
+        tp_view *v = &views[i];
+        if (tp_absent(v) || v->dtype != TP_BF16) continue;
+        v->dtype = TP_F32;
+        if (!v->data) continue;
+        tp_buf *b = tp__alloc(T, (size_t)v->numel * sizeof(float), name);
+        if (!b) return false;
+        s[(*ns)++] = (stand_in){ v, v->data, b, in, out };
+        if (in) widen_data(b->data, v->data, v->numel);
+        v->data = b->data;
+    }
+    return true;
+}
+
+/* Ops without inputs and sums of gradients have no list to copy. */
+static void copy_views(tp_view *to, const tp_view *from, int n)
+{
+    if (n > 0) memcpy(to, from, (size_t)n * sizeof *to);
+}
+
+/* Runs a CPU kernel whose call holds bf16 views: in f32, rounded to nearest even. */
+static tp_code run_widened(tp_tape *T, const tp_call *c, tp_kernel k, bool backward,
+                           const char *name)
+{
+    tp_view x[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS], dy[TP_MAX_OUTPUTS], dx[TP_MAX_INPUTS];
+    stand_in s[MAX_STAND_INS];
+    int n = 0;
+    tp_call w = *c;
+    copy_views(x, c->x, c->nx);
+    copy_views(y, c->y, c->ny);
+    w.x = x;
+    w.y = y;
+    bool ok = widen(T, x, c->nx, true, false, s, &n, name) &&
+              widen(T, y, c->ny, backward, !backward, s, &n, name);
+    if (ok && backward) {
+        copy_views(dy, c->dy, c->ny);
+        copy_views(dx, c->dx, c->nx);
+        w.dy = dy;
+        w.dx = dx;
+        ok = widen(T, dy, c->ny, true, false, s, &n, name) &&
+             widen(T, dx, c->nx, c->add != 0, true, s, &n, name);
+    }
+    const tp_code code = ok ? k(&w) : T->err.code;
+    for (int i = 0; i < n; i++) {
+        if (code == TP_OK && s[i].out) round_data(s[i].original, s[i].view->data, s[i].view->numel);
+        tp__buf_unref(s[i].buf);
+    }
+    return code;
+}
+
+static bool has_bf16(const tp_view *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!tp_absent(&v[i]) && v[i].dtype == TP_BF16) return true;
+    return false;
+}
+
+tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name)
+{
+    char why[TP_WHY] = "";
+    tp_call run = *c;
+    run.why = why;
+    T->dev->launches++;
+    const bool bf16 = has_bf16(c->x, c->nx) || has_bf16(c->y, c->ny) ||
+                      (backward && (has_bf16(c->dy, c->ny) || has_bf16(c->dx, c->nx)));
+    const tp_code code =
+        bf16 && T->dev->be->kind == TP_CPU ? run_widened(T, &run, k, backward, name) : k(&run);
+    if (code != TP_OK)
+        tp__fail(T, code, "%s%s: %s", name, backward ? " (backward)" : "",
+                 *why ? why : tp_code_text(code));
+    return code;
+}
