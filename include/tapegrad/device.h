@@ -53,8 +53,8 @@ TP_API const char *tp_device_why(const tp_device *D);
 TP_API bool tp_device_ok(const tp_device *D);
 TP_API const char *tp_device_name(const tp_device *D); /* "cpu", "cuda:0" */
 
-/* 1 for "cpu"; later also the GPUs: how many devices of the kind can be opened. */
-TP_API bool tp_isa_runs(tp_isa isa); /* does this machine run the instruction set? */
+/* Does this machine run the instruction set? */
+TP_API bool tp_isa_runs(tp_isa isa);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,88 @@
+/* test_modules.c - modules against the ops they are made of, their names, and the tape's mode. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <tapegrad/tapegrad.h>
+
+enum { B = 2, N = 5, C = 8, HEADS = 2 };
+
+/* Largest difference of two tensors of the same size, in f64. */
+static double difference(tp_tape *T, tp_tensor a, tp_tensor b)
+{
+    return tp_item(T, tp_max(T, tp_abs(T, tp_sub(T, a, b)), TP_ALL));
+}
+
+static tp_tensor values(tp_tape *T)
+{
+    double x[B * N * C];
+    for (int i = 0; i < B * N * C; i++) x[i] = sin(0.7 * i + 0.2);
+    return tp_from(T, TP_F64, TP_SHAPE(B, N, C), x);
+}
+
+Test(modules, self_attention_is_its_projections_and_the_op)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 4, .dtype = TP_F64 });
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_F64 });
+    const tp_attn_cfg cfg = { .heads = HEADS, .causal = true };
+    const uint8_t seen[B * N] = { 1, 1, 1, 1, 1, 1, 1, 1, 0, 0 };
+    tp_mha_m m;
+    tp_mha_init(P, &m, "attn", C, true, cfg);
+    cr_expect_eq(tp_params_count(P), 4 * (C * C + C));
+    const char *names[] = { "attn.q_proj.weight", "attn.k_proj.bias", "attn.v_proj.weight",
+                            "attn.out_proj.bias" };
+    for (int i = 0; i < 4; i++) cr_expect(tp_given(tp_find(P, names[i])), "%s", names[i]);
+
+    const tp_tensor x = values(T), mask = tp_from(T, TP_U8, TP_SHAPE(B, N), seen);
+    const tp_tensor y = tp_mha_forward(T, &m, x, mask);
+    const tp_tensor q = tp_linear(T, x, m.q.weight, m.q.bias, TP_ACT_NONE);
+    const tp_tensor k = tp_linear(T, x, m.k.weight, m.k.bias, TP_ACT_NONE);
+    const tp_tensor v = tp_linear(T, x, m.v.weight, m.v.bias, TP_ACT_NONE);
+    const tp_tensor a = tp_attention(T, q, k, v, mask, TP_NONE, cfg);
+    const tp_tensor z = tp_linear(T, a, m.out.weight, m.out.bias, TP_ACT_NONE);
+    cr_expect_leq(difference(T, y, z), 1e-14, "%s", tp_why(T));
+
+    tp_backward(T, tp_sum(T, tp_square(T, y), TP_ALL));
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);)
+        cr_expect(it.has_grad, "%s has a gradient", it.name);
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+Test(modules, embedding_reads_rows_of_its_table)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 4, .dtype = TP_F64 });
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_F64 });
+    tp_embedding_m m;
+    tp_embedding_init(P, &m, "emb", 7, C);
+    const int32_t ids[3] = { 6, 0, 6 };
+    const tp_tensor y = tp_embedding_forward(T, &m, tp_from(T, TP_I32, TP_SHAPE(3), ids), 2.0);
+    double table[7 * C], rows[3 * C];
+    cr_assert(tp_read(T, tp_find(P, "emb.weight"), table, sizeof table), "%s", tp_why(T));
+    cr_assert(tp_read(T, y, rows, sizeof rows), "%s", tp_why(T));
+    for (int i = 0; i < 3 * C; i++) cr_expect_eq(rows[i], 2.0 * table[ids[i / C] * C + i % C]);
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+Test(modules, mode_and_synchronisation)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_tape *T = tp_tape_new(D, NULL);
+    cr_expect(!tp_is_training(T));
+    const tp_tensor x = tp_full(T, TP_F32, TP_SHAPE(1000), 1.0);
+    cr_expect_eq(tp_item(T, tp_mean(T, tp_dropout(T, x, 0.5), TP_ALL)), 1.0, "identity in eval");
+    tp_train(T, true);
+    cr_expect(tp_is_training(T));
+    const double kept = tp_item(T, tp_mean(T, tp_dropout(T, x, 0.5), TP_ALL));
+    cr_expect(kept != 1.0 && fabs(kept - 1.0) < 0.2, "%g", kept);
+    const uint64_t before = tp_device_stats(D).syncs;
+    tp_exp(T, x);
+    cr_expect_eq(tp_device_stats(D).syncs, before, "ops do not synchronise");
+    tp_device_sync(D);
+    cr_expect_eq(tp_device_stats(D).syncs, before + 1);
+    tp_tape_free(T);
+    tp_device_close(D);
+}
