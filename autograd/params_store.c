@@ -47,7 +47,7 @@ static bool fill(tp_params *P, const tp_entry *e)
 {
     tp_view host = e->node->view;
     const size_t bytes = tp__view_bytes(&host);
-    if (bytes == 0) return true;
+    if (bytes == 0 || P->dev->dry) return true;
     if (e->content || (e->init.kind == TP_INIT_ZERO)) {
         if (e->content)
             P->dev->be->upload(P->dev, e->node->view.data, e->content, bytes);
@@ -158,7 +158,9 @@ const void *tp__params_shadow(tp_params *P, const tp_node *n)
         }
     }
     if (P->shadow_version != P->version) {
-        tp__parallel(P->dev, (int64_t)(P->block_bytes / sizeof(float)), 1 << 16, round_block, P);
+        if (!P->dev->dry)
+            tp__parallel(P->dev, (int64_t)(P->block_bytes / sizeof(float)), 1 << 16, round_block,
+                         P);
         P->shadow_version = P->version;
     }
     return P->shadow->data ? (const char *)P->shadow->data + e->at / 2 : NULL;

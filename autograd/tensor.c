@@ -78,6 +78,7 @@ tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value)
         T->dev->be->zero(T->dev, n->view.data, bytes);
         return tp__handle(n);
     }
+    if (T->dev->dry) return tp__handle(n);
     tp_view host = n->view;
     host.data = bytes ? malloc(bytes) : NULL;
     if (bytes && !host.data) return tp__fail(T, TP_E_MEMORY, "tp_full: out of host memory");

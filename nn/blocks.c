@@ -54,7 +54,7 @@ bool tp__blocks_run(const tp_params *P, const tp_kernel kernels[TP_NBACKENDS], c
                         .work = work,
                         .why = why };
     P->dev->launches++;
-    const tp_code code = k ? k(&c) : TP_E_NOKERNEL;
+    const tp_code code = !k ? TP_E_NOKERNEL : P->dev->dry ? TP_OK : k(&c);
     if (code != TP_OK) tp__err(e, code, "%s on %s", *why ? why : tp_code_text(code), P->dev->name);
     return code == TP_OK;
 }

@@ -209,6 +209,7 @@ tp_buf *tp__buf_new(tp_device *D, size_t bytes)
     if (b) {
         h->live += b->size;
         if (h->live > h->peak) h->peak = h->live;
+        if (h->live + h->cached > h->held_peak) h->held_peak = h->live + h->cached;
     }
     pthread_mutex_unlock(&h->lock);
     if (!b) {

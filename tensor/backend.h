@@ -33,7 +33,7 @@ typedef struct tp_heap {
     tp_slab *slabs;
     tp_block **idle; /* free blocks by (size, age) */
     size_t nidle, idle_cap, nblocks;
-    size_t live, cached, peak, limit;
+    size_t live, cached, peak, held_peak, limit;
     uint64_t allocs, fail_at, fail_count;
 } tp_heap;
 
@@ -42,6 +42,7 @@ struct tp_device {
     char name[16];
     int threads;
     tp_isa isa;
+    bool dry; /* memory is counted, never touched; whoever runs a kernel asks first */
     tp_heap heap;
     uint64_t launches, syncs;
     tp_err err;
@@ -76,7 +77,7 @@ void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, co
 /* The threads that OpenMP would use here. */
 int tp__max_threads(void);
 
-extern const tp_backend tp__cpu_backend;
+extern const tp_backend tp__cpu_backend, tp__dry_backend;
 void tp__blas_single_thread(void);
 
 #endif

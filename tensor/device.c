@@ -82,7 +82,7 @@ static tp_isa best_isa(void)
 
 static void open_cpu(tp_device *D, const tp_device_opts *o)
 {
-    snprintf(D->name, sizeof D->name, "cpu");
+    snprintf(D->name, sizeof D->name, o->dry ? "cpu (dry)" : "cpu");
     if (o->threads < 0 || o->threads > 1024) {
         tp__err(&D->err, TP_E_VALUE, "device cpu: threads must be 0 (automatic) to 1024, not %d",
                 o->threads);
@@ -97,7 +97,8 @@ static void open_cpu(tp_device *D, const tp_device_opts *o)
     D->threads = o->threads ? o->threads : tp__max_threads();
     tp__heap_init(&D->heap, o);
     tp__blas_single_thread();
-    D->be = &tp__cpu_backend;
+    D->dry = o->dry;
+    D->be = o->dry ? &tp__dry_backend : &tp__cpu_backend;
 }
 
 /* What a constructor returns when not even the object itself could be allocated. */
@@ -149,6 +150,7 @@ tp_stats tp_device_stats(const tp_device *D)
         .live_bytes = h->live,
         .cached_bytes = h->cached,
         .peak_bytes = h->peak,
+        .held_peak_bytes = h->held_peak,
         .allocs = h->allocs,
         .launches = D->launches,
         .syncs = D->syncs,
@@ -160,6 +162,7 @@ tp_stats tp_device_stats(const tp_device *D)
 void tp_device_reset_peak(tp_device *D)
 {
     D->heap.peak = D->heap.live;
+    D->heap.held_peak = D->heap.live + D->heap.cached;
 }
 const char *tp_device_why(const tp_device *D)
 {

@@ -193,6 +193,7 @@ void tp_writer_add(tp_writer *W, const char *name, tp_dtype dt, tp_shape s, cons
 void tp__writer_add_device(tp_writer *W, const char *name, tp_device *D, const tp_view *v)
 {
     const tp_shape s = tp__view_shape(v);
+    if (D->dry) fail(W, TP_E_STATE, "'%.200s' lives on a dry device, which holds no values", name);
     if (!tp_writer_ok(W) || !check(W, name, &s, v->dtype, v->data)) return;
     item *t = add(W, name, v);
     if (t && D->be->kind != TP_CPU) t->dev = D; /* memory of the CPU is host memory */

@@ -17,15 +17,17 @@ typedef struct tp_device_opts {
     size_t cache_limit; /* bytes of freed memory kept for reuse; 0: no limit                */
     size_t fail_at; /* tests: backend allocations fail_at .. fail_at + fail_count - 1 (from 1)  */
     size_t fail_count; /* fail; a request makes two, the second after returning the cache */
+    bool dry;          /* count, do not compute: see tp_device_open */
 } tp_device_opts;
 
 typedef struct tp_stats {
-    size_t live_bytes;   /* in use now                                   */
-    size_t cached_bytes; /* freed, kept for reuse                        */
-    size_t peak_bytes;   /* largest live_bytes since open or tp_device_reset_peak */
-    uint64_t allocs;     /* allocations asked of the backend             */
-    uint64_t launches;   /* op kernels run, forward and backward         */
-    uint64_t syncs;      /* calls that waited for the device             */
+    size_t live_bytes;      /* in use now                                   */
+    size_t cached_bytes;    /* freed, kept for reuse                        */
+    size_t peak_bytes;      /* largest live_bytes since open or tp_device_reset_peak */
+    size_t held_peak_bytes; /* largest live + cached: what the process had from the system */
+    uint64_t allocs;        /* allocations asked of the backend             */
+    uint64_t launches;      /* op kernels run, forward and backward         */
+    uint64_t syncs;         /* calls that waited for the device             */
     int threads;
     const char *isa; /* "base", "avx2", "avx512"                     */
 } tp_stats;
@@ -33,7 +35,19 @@ typedef struct tp_stats {
 /* Opens a device: "cpu" ("cuda", "cuda:1" in builds with CUDA). o may be NULL. Never returns NULL:
  * a device that could not be opened is a failed object, tp_device_why says why, and whatever is
  * made on it fails with that text. Opening the CPU sets OpenBLAS to one thread, process-wide:
- * tapegrad splits the work itself. */
+ * tapegrad splits the work itself.
+ *
+ * A dry device (CPU only) tells what a program would need before it is run: the same calls, the
+ * same shapes and errors, the same statistics to the byte, but no kernel runs and no memory is
+ * touched, however much is asked for. All values are undefined, and zero where the host reads them
+ * (tp_item, tp_read, tp_param_get); checks of values (tp_tape_opts.check_finite, indices in range)
+ * do not take place, and nothing can be saved. A step takes milliseconds:
+ *
+ *     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
+ *     ... build the model and take two steps on D, as ever ...
+ *     size_t peak = tp_device_stats(D).peak_bytes;
+ *
+ * Give it the threads of the real device: some kernels want scratch memory for each. */
 TP_API tp_device *tp_device_open(const char *name, const tp_device_opts *o);
 
 /* Frees the device. Everything made on it must have been freed before. D may be failed. */

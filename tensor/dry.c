@@ -1,0 +1,61 @@
+/* dry.c - the memory of a dry CPU device: address ranges that nothing may touch.
+ *
+ * A dry device answers "how much memory would this take": the caching allocator works as always, so
+ * its statistics are those of a real run, but a slab is a reserved range without pages, kernels are
+ * skipped, and what is read back is zero. A kernel that runs nevertheless faults at once. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tensor/backend.h"
+
+static void *reserve(tp_device *D, size_t bytes)
+{
+    (void)D;
+    void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void release(tp_device *D, void *p, size_t bytes)
+{
+    (void)D;
+    munmap(p, bytes);
+}
+
+static void drop(tp_device *D, void *dst, const void *src, size_t bytes)
+{
+    (void)D;
+    (void)dst;
+    (void)src;
+    (void)bytes;
+}
+
+static void read_zeros(tp_device *D, void *host, const void *src, size_t bytes)
+{
+    (void)D;
+    (void)src;
+    if (bytes) memset(host, 0, bytes);
+}
+
+static void skip_zero(tp_device *D, void *dst, size_t bytes)
+{
+    (void)D;
+    (void)dst;
+    (void)bytes;
+}
+
+static void skip_sync(tp_device *D)
+{
+    (void)D;
+}
+
+const tp_backend tp__dry_backend = {
+    .kind = TP_CPU,
+    .alloc = reserve,
+    .free = release,
+    .upload = drop,
+    .download = read_zeros,
+    .copy = drop,
+    .zero = skip_zero,
+    .sync = skip_sync,
+};
