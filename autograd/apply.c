@@ -108,10 +108,11 @@ static bool bring_to_compute(tp_tape *T, frame *f, tp_tensor *x)
         if (!n || !tp_is_float(n->view.dtype) || n->view.dtype == T->compute) continue;
         if (n->params) {
             if (T->compute != TP_BF16 || n->view.dtype != TP_F32) continue; /* check_dtypes tells */
-            f->xv[i].data = (void *)(uintptr_t)tp__params_shadow(n->params, n);
+            tp_err e = { 0 };
+            f->xv[i].data = (void *)(uintptr_t)tp__params_shadow(n->params, n, &e);
             f->xv[i].dtype = TP_BF16;
-            if (!f->xv[i].data && n->view.numel) {
-                tp__fail(T, n->params->err.code, "%s", n->params->err.text);
+            if (e.code != TP_OK) {
+                tp__fail(T, e.code, "%s", e.text);
                 return false;
             }
             continue;

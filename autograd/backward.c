@@ -49,6 +49,16 @@ static bool add_views(tp_tape *T, const tp_view *to, const tp_view *from)
     return tp__run(T, &c, accumulate[T->dev->be->kind], true, "accumulate") == TP_OK;
 }
 
+/* Is there room for the gradients of P? */
+static bool grads_ready(tp_tape *T, tp_params *P)
+{
+    if (P->grads) return true;
+    tp_err e = { 0 };
+    const bool ok = tp__params_grads(P, &e);
+    if (!ok) tp__fail(T, e.code, "%s", e.text);
+    return ok;
+}
+
 bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
 {
     if (!n->params && !n->grad_buf && g->refs == 1) {
@@ -66,7 +76,7 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
             set_tape_grad(n, own);
         }
     } else {
-        if (n->params) ok = tp__params_grads(n->params);
+        if (n->params) ok = grads_ready(T, n->params);
         if (ok && has_grad(n))
             ok = add_views(T, &n->grad, &from);
         else if (ok)
@@ -74,8 +84,6 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
         if (ok && n->params) n->has_grad = n->fresh = true;
     }
     tp__buf_unref(g);
-    if (!ok && n->params && T->err.code == TP_OK)
-        tp__fail(T, n->params->err.code, "%s", n->params->err.text);
     return ok;
 }
 
@@ -104,10 +112,7 @@ static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
     s->dx[i] = n->view;
     s->dx[i].data = NULL;
     if (!n->wants_grad || !tp_is_float(n->view.dtype) || (r->op->constant >> i & 1u)) return true;
-    if (n->params && !tp__params_grads(n->params)) {
-        tp__fail(T, n->params->err.code, "%s", n->params->err.text);
-        return false;
-    }
+    if (n->params && !grads_ready(T, n->params)) return false;
     const bool taken = claimed(r, i);
     if (!taken && (n->params || n->grad_buf) && (!has_grad(n) || (r->op->flags & TP_ACCUMULATES))) {
         if (has_grad(n)) s->add |= 1u << i;

@@ -8,16 +8,28 @@ static tp_node *slot_node(const tp_tape *T, const tp_tensor *slot)
     return n && n->gen == slot->gen && n->carried && n->tape == T ? n : NULL;
 }
 
-/* Moves a carried node to those that the next reset recycles. */
-static void retire(tp_tape *T, tp_node *n)
+/* Moves a carried node to those that the next reset recycles; without memory it stays carried. */
+static bool retire(tp_tape *T, tp_node *n)
 {
+    if (!tp__nodes_push(&T->retired, n)) {
+        tp__no_host_memory(T);
+        return false;
+    }
     for (size_t i = 0; i < T->carried.n; i++)
         if (T->carried.at[i] == n) {
             T->carried.at[i] = T->carried.at[--T->carried.n];
             break;
         }
     n->carried = false;
-    if (!tp__nodes_push(&T->retired, n)) tp__no_host_memory(T);
+    return true;
+}
+
+/* Takes back the node taken last, which is in no list. */
+static void give_back(tp_tape *T, tp_node *n)
+{
+    tp__buf_unref(n->buf);
+    n->gen = 0;
+    T->spare.n++;
 }
 
 tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
@@ -31,8 +43,8 @@ tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
         return *slot;
     }
     if (!tp_given(x)) {
-        if (old) retire(T, old);
-        return *slot = TP_NONE;
+        if (!old || retire(T, old)) *slot = TP_NONE;
+        return *slot;
     }
     const tp_node *n = tp__node(T, x, "tp_carry");
     if (!n) return *slot;
@@ -46,13 +58,15 @@ tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
     c->view = n->view;
     c->carried = true;
     if (!tp__nodes_push(&T->carried, c)) {
-        tp__buf_unref(c->buf);
-        c->gen = 0;
-        T->spare.n++;
+        give_back(T, c);
         tp__no_host_memory(T);
         return *slot;
     }
-    if (old) retire(T, old);
+    if (old && !retire(T, old)) {
+        T->carried.n--;
+        give_back(T, c);
+        return *slot;
+    }
     return *slot = tp__handle(c);
 }
 

@@ -194,8 +194,10 @@ tp_entry *tp__entry(tp_params *P, tp_tensor p, const char *what); /* NULL: not P
 
 /* params_store.c */
 bool tp__params_complete(tp_params *P);
-bool tp__params_grads(tp_params *P); /* makes the gradient block                 */
-const void *tp__params_shadow(tp_params *P, const tp_node *n); /* bf16 values, NULL: failed   */
+/* The gradient block, and bf16 values. A failure is told in *error and does not last: P is whole.
+ */
+bool tp__params_grads(tp_params *P, tp_err *error);
+const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error);
 void tp__params_touch(tp_params *P); /* values changed: raises the version       */
 
 #endif

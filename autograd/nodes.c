@@ -8,15 +8,21 @@
 #define ARENA_CHUNK   ((size_t)64 << 10)
 #define ARENA_HEAD    64 /* room of a chunk's header, keeps data aligned */
 
+static bool reserve(tp_nodes *a, size_t wanted)
+{
+    if (wanted <= a->cap) return true;
+    size_t cap = a->cap ? 2 * a->cap : 64;
+    if (cap < wanted) cap = wanted;
+    tp_node **p = realloc(a->at, cap * sizeof *p);
+    if (!p) return false;
+    a->at = p;
+    a->cap = cap;
+    return true;
+}
+
 bool tp__nodes_push(tp_nodes *a, tp_node *n)
 {
-    if (a->n == a->cap) {
-        const size_t cap = a->cap ? 2 * a->cap : 64;
-        tp_node **p = realloc(a->at, cap * sizeof *p);
-        if (!p) return false;
-        a->at = p;
-        a->cap = cap;
-    }
+    if (!reserve(a, a->n + 1)) return false;
     a->at[a->n++] = n;
     return true;
 }
@@ -26,15 +32,16 @@ void tp__no_host_memory(tp_tape *T)
     tp__fail(T, TP_E_MEMORY, "tape: out of host memory for its bookkeeping");
 }
 
+/* The spare list gets room for every node there is, so that recycling never fails. */
 static bool grow_spare(tp_tape *T)
 {
+    if (!reserve(&T->spare, (T->chunks.n + 1) * NODES_A_CHUNK)) return false;
     tp_node *chunk = calloc(NODES_A_CHUNK, sizeof *chunk);
     if (!chunk || !tp__nodes_push(&T->chunks, chunk)) {
         free(chunk);
         return false;
     }
-    for (int i = NODES_A_CHUNK - 1; i >= 0; i--)
-        if (!tp__nodes_push(&T->spare, chunk + i)) return T->spare.n > 0;
+    for (int i = NODES_A_CHUNK - 1; i >= 0; i--) tp__nodes_push(&T->spare, chunk + i);
     return true;
 }
 

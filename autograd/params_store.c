@@ -64,12 +64,11 @@ static bool fill(tp_params *P, const tp_entry *e)
     return true;
 }
 
-static bool no_device_memory(tp_params *P, const char *what, size_t bytes)
+static bool no_device_memory(const tp_params *P, const char *what, size_t bytes, tp_err *e)
 {
     char text[512] = "";
     tp__heap_text(P->dev, bytes, text, sizeof text);
-    tp__err(&P->err, TP_E_MEMORY, "params: out of memory on %s for %s: %s", P->dev->name, what,
-            text);
+    tp__err(e, TP_E_MEMORY, "params: out of memory on %s for %s: %s", P->dev->name, what, text);
     return false;
 }
 
@@ -90,13 +89,14 @@ bool tp__params_complete(tp_params *P)
         return false;
     }
     if (!lay_out(P) || !(P->values = zero_block(P, P->block_bytes)))
-        return no_device_memory(P, "the values", P->block_bytes);
+        return no_device_memory(P, "the values", P->block_bytes, &P->err);
     for (int i = 0; i < P->n; i++) {
         tp_entry *e = &P->entries[i];
         if (e->alias_of) continue;
         if (e->node->buffer) {
             e->own = tp__buf_new(P->dev, tp__view_bytes(&e->node->view));
-            if (!e->own) return no_device_memory(P, e->name, tp__view_bytes(&e->node->view));
+            if (!e->own)
+                return no_device_memory(P, e->name, tp__view_bytes(&e->node->view), &P->err);
             e->node->view.data = e->own->data;
         } else if (P->values->data) {
             e->node->view.data = (char *)P->values->data + e->at;
@@ -112,12 +112,19 @@ bool tp__params_complete(tp_params *P)
     return true;
 }
 
-bool tp__params_grads(tp_params *P)
+static bool complete_or(tp_params *P, tp_err *e)
+{
+    if (tp__params_complete(P)) return true;
+    tp__err(e, P->err.code, "%s", P->err.text);
+    return false;
+}
+
+bool tp__params_grads(tp_params *P, tp_err *error)
 {
     if (P->grads) return true;
-    if (!tp__params_complete(P)) return false;
+    if (!complete_or(P, error)) return false;
     P->grads = zero_block(P, P->block_bytes);
-    if (!P->grads) return no_device_memory(P, "the gradients", P->block_bytes);
+    if (!P->grads) return no_device_memory(P, "the gradients", P->block_bytes, error);
     for (int i = 0; i < P->n; i++) {
         const tp_entry *e = &P->entries[i];
         if (e->alias_of || e->node->buffer) continue;
@@ -143,17 +150,18 @@ static void round_block(const void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) to[i] = tp__to_bf16(from[i]);
 }
 
-const void *tp__params_shadow(tp_params *P, const tp_node *n)
+const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error)
 {
     const tp_entry *e = &P->entries[n->index];
-    if (n->buffer || !tp__params_complete(P)) {
-        tp__err(&P->err, TP_E_DTYPE, "params: buffer '%s' cannot be read in bf16", e->name);
+    if (!complete_or(P, error)) return NULL;
+    if (n->buffer) {
+        tp__err(error, TP_E_DTYPE, "params: buffer '%s' cannot be read in bf16", e->name);
         return NULL;
     }
     if (!P->shadow) {
         P->shadow = tp__buf_new(P->dev, P->block_bytes / 2);
         if (!P->shadow) {
-            no_device_memory(P, "the bf16 copy", P->block_bytes / 2);
+            no_device_memory(P, "the bf16 copy", P->block_bytes / 2, error);
             return NULL;
         }
     }

@@ -115,7 +115,7 @@ static void node_recycle(tp_tape *T, tp_node *n)
     tp__buf_unref(n->grad_buf);
     n->grad_buf = NULL;
     n->gen = 0;
-    tp__nodes_push(&T->spare, n); /* has room: it came from there */
+    tp__nodes_push(&T->spare, n); /* has room for all */
 }
 
 void tp_reset(tp_tape *T)

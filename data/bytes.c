@@ -55,7 +55,7 @@ tp_bytes *tp_bytes_new(const tp_text *X, tp_part s, const tp_bytes_opts *o)
     S->x = malloc(cells * sizeof *S->x);
     S->y = malloc(cells * sizeof *S->y);
     if (!S->x || !S->y)
-        snprintf(S->why, WHY, "batches: no memory for %lld streams of %lld tokens",
+        snprintf(S->why, WHY, "batches: out of memory for %lld streams of %lld tokens",
                  (long long)S->batch, (long long)S->tokens);
     return S;
 }

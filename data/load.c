@@ -80,7 +80,7 @@ static bool read_all(tp_blob *b, int fd, char *why, size_t why_size)
     ssize_t got = 1;
     while (got != 0) {
         if (!grow(&buffer, &capacity, used)) {
-            snprintf(why, why_size, "no memory for more than %zu bytes", used);
+            snprintf(why, why_size, "out of memory for more than %zu bytes", used);
             break;
         }
         got = read(fd, buffer + used, capacity - used);
@@ -138,7 +138,7 @@ static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, char *wh
     la_ssize_t got = 1;
     while (got > 0) {
         if (!grow(&buffer, &capacity, used)) {
-            snprintf(why, why_size, "no memory for more than %zu unpacked bytes", used);
+            snprintf(why, why_size, "out of memory for more than %zu unpacked bytes", used);
             break;
         }
         const size_t room = capacity - used < limit - used ? capacity - used : limit - used;
@@ -185,7 +185,7 @@ static bool unpack(tp_blob *b, const struct packing *p, size_t limit, char *why,
     struct archive *a = archive_read_new();
     tp_blob out = { 0 };
     if (!a) {
-        snprintf(why, why_size, "no memory to unpack it");
+        snprintf(why, why_size, "out of memory to unpack it");
         return false;
     }
     const bool done = unpack_all(&out, a, b, p, limit, why, why_size);

@@ -58,7 +58,7 @@ static void fill(tp_text *X, const char *name, const uint8_t *bytes, int64_t n,
         tp_vocab_build(&X->vocab, o->style, bytes, X->bytes[TP_TRAIN]);
     for (int s = 0; s < SPLITS; s++) {
         if (!encode(X, (tp_part)s, bytes)) {
-            snprintf(X->why, WHY, "text %s: no memory for the token ids of %lld bytes", name,
+            snprintf(X->why, WHY, "text %s: out of memory for the token ids of %lld bytes", name,
                      (long long)n);
             return;
         }

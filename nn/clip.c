@@ -1,7 +1,7 @@
 /* clip.c - the common norm of all gradients, and their scaling to a largest norm.
  *
  * Norm and comparison stay on the device: nothing waits. The norm is a scalar of the parameter set,
- * renewed by each call. */
+ * renewed by each call. A failure is the gradients', not the set's: tp_step refuses them. */
 #include <stdlib.h>
 
 #include "nn/blocks.h"
@@ -37,12 +37,12 @@ tp_tensor tp_clip_grad_norm(tp_params *P, double max)
     tp_buf *work = tp__buf_new(P->dev, (size_t)a.s.blocks * sizeof(double));
     tp_node *n = norm_node(P);
     bool ok = a.s.at && work && n;
-    if (!ok) tp__err(&P->err, TP_E_MEMORY, "tp_clip_grad_norm: out of memory");
+    tp_err *e = &P->grad_err;
+    if (!ok) tp__err(e, TP_E_MEMORY, "tp_clip_grad_norm: out of memory on %s", P->dev->name);
     if (ok) {
         tp_view g = tp__block_view(P, P->grads);
-        ok =
-            tp__blocks_run(P, norm_kernel, &a, 1, &g, 1, &n->view, work->data, &P->err) &&
-            (!(max > 0.0) || tp__blocks_run(P, clip_kernel, &a, 1, &n->view, 1, &g, NULL, &P->err));
+        ok = tp__blocks_run(P, norm_kernel, &a, 1, &g, 1, &n->view, work->data, e) &&
+             (!(max > 0.0) || tp__blocks_run(P, clip_kernel, &a, 1, &n->view, 1, &g, NULL, e));
     }
     tp__buf_unref(work);
     free(a.s.at);

@@ -18,7 +18,7 @@ struct tp_ema {
     tp_params *P;
     double decay;
     bool swapped;
-    tp_buf *averages;
+    tp_buf *averages, *chunk; /* chunk: what a swap passes through; made early, so none can fail */
     tp_segments s;
 };
 
@@ -43,6 +43,8 @@ tp_ema *tp_ema_new(tp_params *P, double decay)
     for (int i = 0; E->s.at && i < P->n; i++)
         if (tp__in_block(&P->entries[i])) tp__segments_add(&E->s, P, &P->entries[i]);
     E->averages = tp__block_new(P, "ema", &E->err);
+    E->chunk = tp__buf_new(P->dev, P->block_bytes < CHUNK ? P->block_bytes : CHUNK);
+    if (!E->chunk) tp__err(&E->err, TP_E_MEMORY, "ema: out of memory on %s", P->dev->name);
     if (E->averages) P->dev->be->copy(P->dev, E->averages->data, P->values->data, P->block_bytes);
     return E;
 }
@@ -51,6 +53,7 @@ void tp_ema_free(tp_ema *E)
 {
     if (!E || E == &no_memory) return;
     tp__buf_unref(E->averages);
+    tp__buf_unref(E->chunk);
     free(E->s.at);
     free(E);
 }
@@ -91,19 +94,14 @@ void tp_ema_swap(tp_ema *E)
     if (E->err.code != TP_OK) return;
     tp_device *D = E->P->dev;
     const size_t bytes = E->P->block_bytes;
-    tp_buf *chunk = tp__buf_new(D, CHUNK);
-    if (!chunk) {
-        tp__err(&E->err, TP_E_MEMORY, "tp_ema_swap: out of memory on %s", D->name);
-        return;
-    }
+    void *chunk = E->chunk->data;
     for (size_t at = 0; at < bytes; at += CHUNK) {
         const size_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
         char *p = (char *)E->P->values->data + at, *e = (char *)E->averages->data + at;
-        D->be->copy(D, chunk->data, p, n);
+        D->be->copy(D, chunk, p, n);
         D->be->copy(D, p, e, n);
-        D->be->copy(D, e, chunk->data, n);
+        D->be->copy(D, e, chunk, n);
     }
-    tp__buf_unref(chunk);
     tp__params_touch(E->P);
     E->swapped = !E->swapped;
 }

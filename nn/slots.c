@@ -54,7 +54,10 @@ void tp__slots_free(tp_slots *S)
 void tp__slots_write(const tp_slots *S, tp_writer *W, const char *prefix)
 {
     static const tp_err no_memory = { TP_E_MEMORY, "out of host memory" };
-    if (S->no_memory) tp__writer_fail(W, &no_memory);
+    if (S->no_memory) { /* the list has holes */
+        tp__writer_fail(W, &no_memory);
+        return;
+    }
     for (int i = 0; i < S->n; i++) {
         const tp_slot *s = &S->at[i];
         const char *first = s->same == i ? "" : S->at[s->same].name;

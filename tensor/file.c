@@ -101,7 +101,39 @@ static size_t header_length(tp_file *F)
     return tp_file_ok(F) ? (size_t)n : 0;
 }
 
-/* ---- the header as JSON ---- */
+/* ---- JSON ---- */
+
+typedef struct source {
+    const char *at;
+    size_t left;
+    bool starved; /* there was no memory */
+} source;
+
+/* Feeds jansson byte by byte: without memory its lexer drops letters and goes on, which only errno
+ * tells, and only until the next number. */
+static size_t feed(void *to, size_t room, void *data)
+{
+    source *s = data;
+    s->starved = s->starved || errno == ENOMEM;
+    if (s->left == 0 || room == 0 || s->starved) return 0;
+    *(char *)to = *s->at++;
+    s->left--;
+    return 1;
+}
+
+/* NULL with *e filled, or with F failed if memory is short. */
+static json_t *parse(tp_file *F, const char *text, size_t length, size_t flags, json_error_t *e)
+{
+    source s = { text, length, false };
+    errno = 0;
+    json_t *j = json_load_callback(feed, &s, flags, e);
+    if (!s.starved && (j || errno != ENOMEM)) return j;
+    json_decref(j);
+    tp__file_fail(F, TP_E_MEMORY, "out of host memory while reading the header");
+    return NULL;
+}
+
+/* ---- the header ---- */
 
 static void check_meta(tp_file *F)
 {
@@ -190,7 +222,7 @@ static bool parse_tensor(tp_file *F, const char *name, const json_t *j, tp_file_
 static bool parse_header(tp_file *F, size_t length)
 {
     json_error_t e;
-    F->root = json_loadb((const char *)F->map + 8, length, JSON_REJECT_DUPLICATES, &e);
+    F->root = parse(F, (const char *)F->map + 8, length, JSON_REJECT_DUPLICATES, &e);
     if (!F->root) {
         bad(F, "the header is not valid JSON at offset %d: %s" AGAIN, e.position + 8, e.text);
         return false;
@@ -339,7 +371,7 @@ bool tp_file_meta_at(const tp_file *F, int i, const char **key, const char **val
 /* JSON reads numbers the same in every locale, which strtod does not. */
 static json_t *number(tp_file *F, const char *key, const char *text, const char *what, size_t flags)
 {
-    json_t *j = json_loads(text, JSON_DECODE_ANY | flags, NULL);
+    json_t *j = parse(F, text, strlen(text), JSON_DECODE_ANY | flags, NULL);
     if (flags ? json_is_real(j) : json_is_integer(j)) return j;
     json_decref(j);
     tp__file_fail(F, TP_E_VALUE, "metadata '%.200s' is '%.100s', which is not %s", key, text, what);

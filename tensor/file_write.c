@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,10 +103,13 @@ void tp__writer_fail(tp_writer *W, const tp_err *e)
 void tp_writer_meta(tp_writer *W, const char *key, const char *value)
 {
     if (!tp_writer_ok(W)) return;
+    errno = 0; /* jansson does not tell why it failed, malloc does */
     if (json_object_get(W->meta, key))
         fail(W, TP_E_VALUE, "metadata '%.200s' is given twice", key);
-    else if (json_object_set_new(W->meta, key, json_string(value)) != 0)
-        fail(W, TP_E_VALUE, "metadata '%.200s' is not UTF-8 text (or memory is exhausted)", key);
+    else if (json_object_set_new(W->meta, key, json_string(value)) != 0 && errno == ENOMEM)
+        no_host_memory(W);
+    else if (!json_object_get(W->meta, key))
+        fail(W, TP_E_VALUE, "metadata '%.200s' is not UTF-8 text", key);
 }
 
 void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value)
@@ -118,12 +122,12 @@ void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value)
 /* The shortest of 15 to 17 digits that gives the same bits again, in the form of JSON. */
 void tp_writer_meta_num(tp_writer *W, const char *key, double value)
 {
-    json_t *j = json_real(value);
-    if (!j) {
+    if (!isfinite(value)) {
         fail(W, TP_E_VALUE, "metadata '%.200s' is not a finite number", key);
         return;
     }
-    bool same = false;
+    json_t *j = json_real(value);
+    bool same = false; /* stays so without memory */
     for (size_t digits = 15; digits <= 17 && !same; digits++) {
         char *text = json_dumps(j, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
         json_t *back = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
@@ -140,8 +144,11 @@ static bool check(tp_writer *W, const char *name, const tp_shape *s, tp_dtype dt
 {
     int64_t numel;
     size_t bytes;
+    errno = 0;
     json_t *text = json_string(name);
-    if (!text || strcmp(name, "__metadata__") == 0)
+    if (!text && errno == ENOMEM)
+        no_host_memory(W);
+    else if (!text || strcmp(name, "__metadata__") == 0)
         fail(W, TP_E_VALUE, "'%.200s' cannot be the name of a tensor; use other UTF-8 text", name);
     else if ((unsigned)dt >= TP_NDTYPES)
         fail(W, TP_E_DTYPE, "tensor '%.200s' has no valid dtype", name);
@@ -238,6 +245,7 @@ static json_t *describe(const item *t)
 /* The JSON text, or NULL with W failed. */
 static char *header(tp_writer *W)
 {
+    errno = 0; /* without memory jansson may drop letters and go on; malloc tells */
     json_t *root = json_object();
     if (json_object_size(W->meta) && json_object_set(root, "__metadata__", W->meta) != 0)
         no_host_memory(W);
@@ -249,10 +257,9 @@ static char *header(tp_writer *W)
             no_host_memory(W);
     }
     char *text = tp_writer_ok(W) ? json_dumps(root, JSON_COMPACT) : NULL;
+    if (!text || errno == ENOMEM) no_host_memory(W);
     json_decref(root);
-    if (!text)
-        no_host_memory(W);
-    else if (strlen(text) > TP_FILE_HEADER_MAX - 8)
+    if (tp_writer_ok(W) && strlen(text) > TP_FILE_HEADER_MAX - 8)
         fail(W, TP_E_VALUE, "its header would exceed %d bytes; write several files",
              TP_FILE_HEADER_MAX);
     return text;

@@ -64,7 +64,7 @@ static const struct {
 } mistakes[] = {
     { name_twice, "tensor 'a' is given twice" },
     { key_twice, "metadata 'k' is given twice" },
-    { bad_key, "metadata 'k' is not UTF-8 text (or memory is exhausted)" },
+    { bad_key, "metadata 'k' is not UTF-8 text" },
     { bad_number, "metadata 'k' is not a finite number" },
     { bad_name, "'\xff' cannot be the name of a tensor; use other UTF-8 text" },
     { meta_name, "'__metadata__' cannot be the name of a tensor; use other UTF-8 text" },

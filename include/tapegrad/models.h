@@ -66,7 +66,8 @@ typedef struct tp_lm {
 
 /* The carried caches of one group of streams: one slot a layer, beside the position tables of the
  * last geometry. `{ 0 }` starts the streams: from mem_len zero rows, as the official code, or with
- * ls.masked from none, growing to mem_len. Training and validation own separate states. */
+ * ls.masked from none, growing to mem_len. Training and validation own separate states. A forward
+ * that fails may have advanced some layers and not others: clear the state, or read a saved one. */
 typedef struct tp_lm_state {
     tp_tensor cache[TP_LM_MAX_LAYERS];
     tp_tensor pos_win, pos_cmp;

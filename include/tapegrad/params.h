@@ -90,12 +90,13 @@ TP_API bool tp_param_get(tp_params *P, tp_tensor p, tp_dtype dt, void *host, siz
 TP_API bool tp_param_set(tp_params *P, tp_tensor p, tp_dtype dt, const void *host, size_t bytes);
 TP_API bool tp_param_get_grad(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes);
 
-/* Drops all gradients, and the mark that a failed backward left on them. */
+/* Drops all gradients, and the mark that a failed backward or clipping left on them. */
 TP_API void tp_grad_clear(tp_params *P);
 
 /* Scales all gradients by min(1, max / (norm + 1e-6)), norm being their common L2 norm (tied
  * parameters counted once). max <= 0: only measures. The norm stays readable as the returned
- * scalar, owned by P, until the next call; no synchronisation. */
+ * scalar, owned by P, until the next call; no synchronisation. Without memory the result is a
+ * failed tensor, and tp_step refuses these gradients until tp_grad_clear. */
 TP_API tp_tensor tp_clip_grad_norm(tp_params *P, double max);
 
 /* Called when a parameter's gradient of a backward is final (after its last use on the tape), in
