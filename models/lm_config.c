@@ -172,6 +172,7 @@ static const member ls_members[] = {
     LS_WORD("window", ls.segment, "token", "segment"),
     LS_WORD("dproj_input", ls.ln_local, "raw", "ln_local"),
     LS_WORD("cache_dproj", ls.project_first, "compress_first", "project_first"),
+    LS_WORD("dual_ln", ls.no_dual_ln, "on", "off"),
     { 0 },
 };
 

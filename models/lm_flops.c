@@ -12,14 +12,15 @@ static double least(double a, double b)
 /* Sizes that the formulas use, as doubles. */
 typedef struct ls_sizes {
     double M, L, d, F, H, V, N;
-    double r;     /* vectors a chunk                     */
-    double near;  /* cached rows of the window           */
-    double rows;  /* rows projected to keys and values   */
-    double keys;  /* mean rows that a window shows       */
-    double old;   /* vectors of the cache                */
-    double all;   /* vectors of cache and segment        */
-    double seen;  /* mean vectors that a query sees      */
-    double table; /* rows of the window's position table */
+    double r;             /* vectors a chunk                     */
+    double near;          /* cached rows of the window           */
+    double rows;          /* rows projected to keys and values   */
+    double keys;          /* mean rows that a window shows       */
+    double old;           /* vectors of the cache                */
+    double all;           /* vectors of cache and segment        */
+    double seen;          /* mean vectors that a query sees      */
+    double table;         /* rows of the window's position table */
+    double local, global; /* rows and vectors that are normalised, each as key and as value */
 } ls_sizes;
 
 static ls_sizes ls_sizes_of(const tp_lm_cfg *c, int64_t tokens, int64_t cache)
@@ -34,12 +35,14 @@ static ls_sizes ls_sizes_of(const tp_lm_cfg *c, int64_t tokens, int64_t cache)
                    .N = c->layers,
                    .r = c->ls.rank };
     s.near = least(w, s.L);
-    s.rows = s.M + (c->ls.project_first ? s.L : s.near);
+    s.rows = s.M + (c->ls.project_first && s.r > 0.0 ? s.L : s.near);
     s.keys = c->ls.segment ? w + (least(w, s.M) + 1.0) / 2.0 : w;
     s.old = s.L / l * s.r;
     s.all = (s.L + s.M) / l * s.r;
     s.seen = s.old + s.r * (s.M / l - 1.0) / 2.0;
     s.table = c->ls.segment ? 2.0 * w : w;
+    s.local = !c->ls.no_dual_ln && (w > 0.0 || c->ls.ln_local) ? s.rows : 0.0;
+    s.global = c->ls.no_dual_ln ? 0.0 : s.all;
     return s;
 }
 
@@ -56,7 +59,8 @@ tp_flops tp_lm_flops(const tp_lm_cfg *cfg, int64_t tokens, int64_t cache)
     const double attention = 3.0 * s.M * (s.keys + s.seen) * d;
     const double tables = (s.table + s.all) * dd;
     const double feed_forward = 2.0 * s.M * d * s.F;
-    const double normed = (cfg->pre_ln ? 2.0 * s.M + s.L : 2.0 * s.M) + 2.0 * s.rows + 2.0 * s.all;
+    const double normed =
+        (cfg->pre_ln ? 2.0 * s.M + s.L : 2.0 * s.M) + 2.0 * s.local + 2.0 * s.global;
 
     return (tp_flops){
         .macs =
@@ -88,11 +92,12 @@ tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory)
 static double ls_attention_values(const tp_lm_cfg *c, const ls_sizes *s)
 {
     const bool first = c->ls.project_first;
-    const double cache = c->pre_ln && !first ? s->L : 0.0;
+    const double cache = c->pre_ln && !first && s->r > 0.0 ? s->L : 0.0;
     const double raw = first ? 2.0 * s->all : 2.0 * s->all + s->old;
-    const double wide = cache + 5.0 * s->rows + raw + 2.0 * s->all + 2.0 * s->M + s->table + s->all;
+    const double wide = cache + 3.0 * s->rows + 2.0 * s->local + raw + 2.0 * s->global +
+                        2.0 * s->M + s->table + s->all;
     const double statistics =
-        (c->pre_ln ? 2.0 * s->L : 0.0) + 4.0 * s->rows + 4.0 * s->all + s->M * s->H;
+        (c->pre_ln ? 2.0 * s->L : 0.0) + 4.0 * s->local + 4.0 * s->global + s->M * s->H;
     return wide * s->d + (s->M + s->L) * s->H * s->r + statistics;
 }
 

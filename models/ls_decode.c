@@ -9,6 +9,7 @@
  *     cmp [(L+M)/l r,d]    vectors of the cache, then of the segment's whole chunks
  *     next [M/l r,d]       vectors of the same chunks by the cache's rule
  *
+ * (win is absent without a window, cmp and next with rank 0).
  * A chunk that completes gives both kinds of vectors; at the segment's end `next` replaces the
  * segment's vectors and the oldest ones are dropped. No hidden rows of the cache are kept: its rows
  * matter only through these. The op sees one query in token mode with exactly the rows that are
@@ -95,10 +96,11 @@ static int64_t span(const tp_ls_cfg *c)
     return c->segment ? 2 * (int64_t)c->window : c->window;
 }
 
-/* Rows that the window of the current token shows, itself included. */
+/* Rows that the window of the current token shows, itself included; 0 without a window. */
 static int64_t visible(const tp_lm_decoder *d)
 {
     const int64_t w = d->m->cfg.ls.window;
+    if (w == 0) return 0;
     const int64_t own = d->m->cfg.ls.segment ? d->t % w + 1 : 1;
     const int64_t before = d->cached + d->t + 1 - own;
     const int64_t most = d->m->cfg.ls.segment ? w : w - 1;
@@ -129,19 +131,21 @@ static void start_layer(tp_lm_decoder *d, int i, tp_tensor pos_win, tp_tensor po
     const tp_tensor x = b->pre_ln ? tp_layernorm_forward(T, &b->norm1, zero) : zero;
     tp_kv win;
     const tp_kv rows = tp_ls_attn_rows(T, &b->attn, x, &win);
-    const tp_kv cmp = tp_ls_attn_compress(T, &b->attn, x, c->project_first ? &rows : NULL);
 
     carry_rows(T, &s->x, c->chunk, x);
     carry_kv(T, &s->rows, c->chunk, rows.k);
-    carry_kv(T, &s->win, 2 * span(c), win.k);
-    carry_kv(T, &s->cmp, vectors(d, d->m->cfg.mem_len + d->segment), cmp.k);
-    carry_kv(T, &s->next, vectors(d, d->segment), cmp.k);
-    tp_carry(T, &s->pos_win, tp_linear_forward(T, &b->attn.r_net, pos_win));
-    tp_carry(T, &s->pos_cmp, tp_linear_forward(T, &b->attn.r_net_chunk, pos_cmp));
-    if (d->cached) {
+    if (c->window > 0) {
         const tp_kv one = { tp_slice(T, win.k, 1, 0, 1), tp_slice(T, win.v, 1, 0, 1) };
-        write_kv(T, s->win, 0, repeat_kv(T, one, d->in_win));
-        write_kv(T, s->cmp, 0, repeat_kv(T, cmp, d->cached / c->chunk));
+        carry_kv(T, &s->win, 2 * span(c), win.k);
+        tp_carry(T, &s->pos_win, tp_linear_forward(T, &b->attn.r_net, pos_win));
+        if (d->cached) write_kv(T, s->win, 0, repeat_kv(T, one, d->in_win));
+    }
+    if (c->rank > 0) {
+        const tp_kv cmp = tp_ls_attn_compress(T, &b->attn, x, c->project_first ? &rows : NULL);
+        carry_kv(T, &s->cmp, vectors(d, d->m->cfg.mem_len + d->segment), cmp.k);
+        carry_kv(T, &s->next, vectors(d, d->segment), cmp.k);
+        tp_carry(T, &s->pos_cmp, tp_linear_forward(T, &b->attn.r_net_chunk, pos_cmp));
+        if (d->cached) write_kv(T, s->cmp, 0, repeat_kv(T, cmp, d->cached / c->chunk));
     }
     tp_leave(T, TP_NONE);
 }
@@ -152,7 +156,8 @@ static void check_segment(tp_tape *T, const tp_lm *m, int64_t segment)
 
     if (!tp_params_ok(m->params))
         tp_raise(T, TP_E_STATE, "%s", tp_params_why(m->params));
-    else if (segment < 1 || segment % c->chunk || (segment > c->window && segment % c->window))
+    else if (segment < 1 || segment % c->chunk ||
+             (c->window > 0 && segment > c->window && segment % c->window))
         tp_raise(T, TP_E_VALUE,
                  "decoding in segments of %lld tokens: the length must be a multiple of the chunk "
                  "length %d, and of the window of %d rows where it is longer",
@@ -230,16 +235,17 @@ static tp_tensor attend(tp_lm_decoder *d, const tp_ls_attn_m *m, const layer_sta
     tp_kv win;
     const tp_kv rows = tp_ls_attn_rows(T, m, x, &win);
 
-    write_kv(T, s->win, d->in_win, win);
+    if (m->cfg.window > 0) write_kv(T, s->win, d->in_win, win);
     write_kv(T, s->rows, d->t % l, rows);
     tp_write_rows(T, s->x, d->t % l, flat(T, x));
-    if ((d->t + 1) % l == 0) complete_chunk(d, m, s);
+    if (m->cfg.rank > 0 && (d->t + 1) % l == 0) complete_chunk(d, m, s);
 
     /* The op takes a whole chunk of queries for one whose vectors are given, though not visible:
      * with chunks of one token that is this query's own. */
     const int64_t nc = vectors(d, d->cached) + vectors(d, d->t) + vectors(d, 1);
-    const tp_kv near = read_kv(T, s->win, d->in_win + 1 - shown, shown);
-    const tp_kv far = nc ? read_kv(T, s->cmp, 0, nc) : (tp_kv){ TP_NONE, TP_NONE };
+    const tp_kv none = { TP_NONE, TP_NONE };
+    const tp_kv near = shown ? read_kv(T, s->win, d->in_win + 1 - shown, shown) : none;
+    const tp_kv far = nc ? read_kv(T, s->cmp, 0, nc) : none;
     const tp_ls_cfg op = { .heads = m->cfg.heads,
                            .chunk = m->cfg.chunk,
                            .rank = m->cfg.rank,
@@ -275,7 +281,7 @@ static tp_tensor run_layer(tp_lm_decoder *d, int i, tp_tensor h)
 static void slide_windows(tp_lm_decoder *d)
 {
     const int64_t s = span(&d->m->cfg.ls), kept = s - 1;
-    if (d->in_win < 2 * s) return;
+    if (s == 0 || d->in_win < 2 * s) return;
     for (int i = 0; i < d->m->cfg.layers; i++) {
         const tp_kv win = d->layer[i].win;
         write_kv(d->T, win, 0, read_kv(d->T, win, d->in_win - kept, kept));
@@ -290,7 +296,7 @@ static void complete_segment(tp_lm_decoder *d)
     const int64_t fresh = d->segment < mem ? d->segment : mem;
     const int64_t cached = all < mem ? all : mem, kept = cached - fresh;
 
-    for (int i = 0; i < d->m->cfg.layers; i++) {
+    for (int i = 0; d->m->cfg.ls.rank > 0 && i < d->m->cfg.layers; i++) {
         const layer_state *s = &d->layer[i];
         const tp_kv old = read_kv(d->T, s->cmp, vectors(d, d->cached - kept), vectors(d, kept));
         const tp_kv next =

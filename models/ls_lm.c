@@ -105,7 +105,7 @@ static int64_t gcd(int64_t a, int64_t b)
 static tp_tensor pad_tokens(tp_tape *T, const tp_ls_cfg *c, tp_tensor tokens)
 {
     const int64_t B = tp_dim(tokens, 0), M = tp_dim(tokens, 1);
-    const int64_t unit = c->window / gcd(c->window, c->chunk) * c->chunk;
+    const int64_t l = c->chunk, unit = c->window ? c->window / gcd(c->window, l) * l : l;
 
     if (M % c->chunk == 0) return tokens;
     const tp_shape rest = TP_SHAPE(B, unit - M % unit);

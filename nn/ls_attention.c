@@ -10,7 +10,10 @@
  *
  * Cached and new rows of the window are projected in one product; their parts are views when the
  * batch has one row, else copies. The two orders of compression differ as soon as there are two
- * heads: a dense projection mixes slices that were weighted by different heads. */
+ * heads: a dense projection mixes slices that were weighted by different heads.
+ *
+ * Ablations: rank 0 leaves the window alone, window 0 the projections; without DualLN keys and
+ * values are used as projected. What they do not use is not created. */
 #include <stdio.h>
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>
@@ -25,12 +28,16 @@ const char *tp_ls_cfg_check(const tp_ls_cfg *c, int64_t dim, char *buf, size_t s
         snprintf(buf, size, "the width %lld does not divide into %d heads", d, c->heads);
     else if (dim % 2)
         snprintf(buf, size, "the width %lld is odd: sinusoidal positions come in pairs", d);
-    else if (c->window < 1)
-        snprintf(buf, size, "the window must hold at least one token, not %d", c->window);
+    else if (c->window < 0)
+        snprintf(buf, size, "the window cannot hold %d tokens", c->window);
     else if (c->chunk < 1)
         snprintf(buf, size, "the chunk length must be at least 1, not %d", c->chunk);
-    else if (c->rank < 1)
-        snprintf(buf, size, "the chunk rank must be at least 1, not %d", c->rank);
+    else if (c->rank < 0)
+        snprintf(buf, size, "the chunk rank must be at least 0, not %d", c->rank);
+    else if (c->window == 0 && c->rank == 0)
+        snprintf(buf, size, "neither a window nor projected vectors: a token would see nothing");
+    else if (c->window == 0 && c->segment)
+        snprintf(buf, size, "a segment-wise window needs a window");
     else if (!(c->dropout >= 0.0 && c->dropout < 1.0))
         snprintf(buf, size, "dropout must be in [0,1), not %g", c->dropout);
     return buf[0] ? buf : NULL;
@@ -48,18 +55,22 @@ void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t di
     const int64_t H = cfg.heads, D = dim / H;
     const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };
 
-    m->path = tp_push(P, name);
-    m->cfg = cfg;
+    *m = (tp_ls_attn_m){ .path = tp_push(P, name), .cfg = cfg };
     tp_linear_init(P, &m->proj_query, "proj_query", dim, dim, use_bias);
     tp_linear_init(P, &m->proj_key, "proj_key", dim, dim, use_bias);
     tp_linear_init(P, &m->proj_val, "proj_val", dim, dim, use_bias);
     tp_linear_init(P, &m->proj_out, "proj_out", dim, dim, use_bias);
-    tp_linear_init(P, &m->dconv_1, "dconv_1", dim, H * cfg.rank, true);
-    tp_linear_init(P, &m->r_net, "r_net", dim, dim, false);
-    tp_linear_init(P, &m->r_net_chunk, "r_net_chunk", dim, dim, true);
-    tp_dualln_init(P, &m->dual_ln, "dual_ln_win", "dual_ln_dproj", dim, 1e-5);
-    m->r_w_bias = tp_param(P, "r_w_bias", TP_SHAPE(1, H, 1, 1, D), normal, 0);
-    m->r_r_bias = tp_param(P, "r_r_bias", TP_SHAPE(1, H, 1, D), normal, 0);
+    if (cfg.rank > 0) tp_linear_init(P, &m->dconv_1, "dconv_1", dim, H * cfg.rank, true);
+    if (cfg.window > 0) tp_linear_init(P, &m->r_net, "r_net", dim, dim, false);
+    if (cfg.rank > 0) tp_linear_init(P, &m->r_net_chunk, "r_net_chunk", dim, dim, true);
+    if (!cfg.no_dual_ln && (cfg.window > 0 || cfg.ln_local))
+        tp_layernorm_init(P, &m->dual_ln.local, "dual_ln_win", dim, 1e-5);
+    if (!cfg.no_dual_ln && cfg.rank > 0)
+        tp_layernorm_init(P, &m->dual_ln.global, "dual_ln_dproj", dim, 1e-5);
+    if (cfg.window > 0) {
+        m->r_w_bias = tp_param(P, "r_w_bias", TP_SHAPE(1, H, 1, 1, D), normal, 0);
+        m->r_r_bias = tp_param(P, "r_r_bias", TP_SHAPE(1, H, 1, D), normal, 0);
+    }
     tp_pop(P);
 }
 
@@ -68,8 +79,10 @@ static tp_kv slice_rows(tp_tape *T, tp_kv x, int64_t start, int64_t count)
     return (tp_kv){ tp_slice(T, x.k, 1, start, count), tp_slice(T, x.v, 1, start, count) };
 }
 
+/* A norm that was not created is the identity. */
 static tp_kv norm_rows(tp_tape *T, const tp_layernorm_m *m, tp_kv x)
 {
+    if (!tp_given(m->weight)) return x;
     return (tp_kv){ tp_layernorm_forward(T, m, x.k), tp_layernorm_forward(T, m, x.v) };
 }
 
@@ -111,7 +124,7 @@ static void check_geometry(tp_tape *T, const tp_ls_attn_m *a, int64_t M, int64_t
     else if (L % c->chunk)
         tp_raise(T, TP_E_SHAPE, "%s: a cache of %lld rows is no multiple of the chunk length %d",
                  a->path, l, c->chunk);
-    else if (M > c->window && M % c->window)
+    else if (c->window > 0 && M > c->window && M % c->window)
         tp_raise(T, TP_E_SHAPE,
                  "%s: a segment of %lld rows is longer than the window of %d rows and no multiple "
                  "of it: pad it",
@@ -123,27 +136,34 @@ static void check_geometry(tp_tape *T, const tp_ls_attn_m *a, int64_t M, int64_t
                  a->path, l, c->window);
 }
 
+/* Vectors of the cache, then of the segment h. rows: keys and values of all rows that are
+ * projected, the last ones those of h. */
+static tp_kv compress_all(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
+                          tp_tensor x, tp_kv rows)
+{
+    if (m->cfg.project_first) return tp_ls_attn_compress(T, m, x, &rows);
+    const int64_t M = tp_dim(h, 1);
+    const tp_kv own = slice_rows(T, rows, tp_dim(x, 1) - M, M);
+    const tp_kv before = tp_ls_attn_compress(T, m, cache, NULL);
+    const tp_kv now = tp_ls_attn_compress(T, m, h, &own);
+    return (tp_kv){ tp_concat(T, 1, before.k, now.k), tp_concat(T, 1, before.v, now.v) };
+}
+
 tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
                              tp_ls_context ctx)
 {
     tp_enter(T, m->path);
     const int64_t M = tp_dim(h, 1), L = tp_dim(cache, 1);
+    const bool wide = m->cfg.window > 0, far = m->cfg.rank > 0;
     const int64_t near = L < m->cfg.window ? L : m->cfg.window; /* cached rows of the window */
-    const int64_t old = m->cfg.project_first ? L : near;        /* cached rows that are projected */
+    const int64_t old = far && m->cfg.project_first ? L : near; /* cached rows projected */
     check_geometry(T, m, M, L);
 
     const tp_tensor x = tp_concat(T, 1, tp_slice(T, cache, 1, L - old, old), h);
-    tp_kv window, rows = tp_ls_attn_rows(T, m, x, &window), cmp;
-    window = slice_rows(T, window, old - near, near + M);
-    if (m->cfg.project_first) {
-        cmp = tp_ls_attn_compress(T, m, x, &rows);
-    } else {
-        rows = slice_rows(T, rows, old, M);
-        const tp_kv before = tp_ls_attn_compress(T, m, cache, NULL);
-        const tp_kv now = tp_ls_attn_compress(T, m, h, &rows);
-        cmp.k = tp_concat(T, 1, before.k, now.k);
-        cmp.v = tp_concat(T, 1, before.v, now.v);
-    }
+    tp_kv window, cmp = { TP_NONE, TP_NONE };
+    const tp_kv rows = tp_ls_attn_rows(T, m, x, &window);
+    window = wide ? slice_rows(T, window, old - near, near + M) : cmp;
+    if (far) cmp = compress_all(T, m, h, cache, x, rows);
 
     tp_ls_cfg op = m->cfg;
     op.clamp = op.chunk_clamp = 0; /* the tables are clamped already */
@@ -153,8 +173,8 @@ tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_
         .v_win = window.v,
         .k_cmp = cmp.k,
         .v_cmp = cmp.v,
-        .pos_win = tp_linear_forward(T, &m->r_net, ctx.pos_win),
-        .pos_cmp = tp_linear_forward(T, &m->r_net_chunk, ctx.pos_cmp),
+        .pos_win = wide ? tp_linear_forward(T, &m->r_net, ctx.pos_win) : TP_NONE,
+        .pos_cmp = far ? tp_linear_forward(T, &m->r_net_chunk, ctx.pos_cmp) : TP_NONE,
         .r_w = m->r_w_bias,
         .r_r = m->r_r_bias,
         .cache = L,

@@ -12,7 +12,8 @@
  *
  * A tile is up to LS_TILE queries. Its window scores are S[i][c], c = key row - base. Query i's
  * band ends before column U + i; seen from S with leading dimension ld + 1 all bands are one dense
- * matrix whose U columns are table rows, although S was written for keys. */
+ * matrix whose U columns are table rows, although S was written for keys. Without a window (w = 0)
+ * U is 0 and all bands are empty; with rank 0 there are no vectors. */
 #ifndef TP_LS_ATTENTION_H
 #define TP_LS_ATTENTION_H
 
@@ -93,14 +94,14 @@ static inline tp__ls_dims tp__ls_geometry(const tp_view *x, const tp__ls_attr *a
         .l = a->chunk,
         .r = a->rank,
         .span = a->segment ? 2 * a->window : a->window,
-        .Wc = x[LS_K_WIN].dim[1] - x[LS_Q].dim[1],
+        .Wc = a->window ? x[LS_K_WIN].dim[1] - x[LS_Q].dim[1] : 0,
         .nc = tp_absent(&x[LS_K_CMP]) ? 0 : x[LS_K_CMP].dim[1],
         .clamp = a->clamp > 0 ? a->clamp : INT64_MAX,
         .chunk_clamp = a->chunk_clamp > 0 ? a->chunk_clamp : INT64_MAX,
         .segment = a->segment,
     };
     g.pad = tp__ls_up(g.D, LS_ALIGN);
-    g.Cc = g.nc / g.r - g.N / g.l;
+    g.Cc = g.r ? g.nc / g.r - g.N / g.l : 0;
     if (a->masked) {
         g.first = tp__ls_max(0, g.Wc - a->valid);
         g.first_vec = tp__ls_min((a->cache - a->valid + g.l - 1) / g.l, g.Cc) * g.r;
@@ -149,7 +150,7 @@ static inline tp__ls_tile tp__ls_tile_at(const tp__ls_dims *g, int64_t t0, int64
                           .n = n,
                           .base = g->Wc + t0 + 1 - reach,
                           .reach = reach,
-                          .cols = reach + n - 1,
+                          .cols = reach ? reach + n - 1 : 0,
                           .vecs = tp__ls_end_vec(g, t0 + n - 1) };
 }
 
@@ -157,6 +158,12 @@ static inline tp__ls_tile tp__ls_tile_at(const tp__ls_dims *g, int64_t t0, int64
 static inline int64_t tp__ls_first_col(const tp__ls_dims *g, const tp__ls_tile *t, int64_t i)
 {
     return tp__ls_first_row(g, t->t0 + i) - t->base;
+}
+
+/* The columns that `rows` queries from i see, the first of which is `first`. */
+static inline int64_t tp__ls_band(const tp__ls_tile *t, int64_t i, int64_t rows, int64_t first)
+{
+    return t->reach ? t->reach + i + rows - 1 - first : 0;
 }
 
 /* The end of the queries that belong to the chunk of query i. */
@@ -228,7 +235,7 @@ static inline int64_t tp__ls_ld(int64_t n)
 
 static inline tp__ls_scratch tp__ls_layout(const tp__ls_dims *g, bool backward)
 {
-    const int64_t keys = g->Wc + g->N, rows = tp__ls_min(keys, g->stripe + g->span);
+    const int64_t keys = g->w ? g->Wc + g->N : 0, rows = tp__ls_min(keys, g->stripe + g->span);
     const int64_t ld_win = tp__ls_ld(rows), ld_cmp = tp__ls_ld(g->nc), ld_pos = tp__ls_ld(g->span);
     const int64_t ld_s = tp__ls_ld(tp__ls_min(keys, g->span) + LS_TILE), pad = g->pad;
     const int64_t win = rows + LS_SLACK, cmp = g->nc + LS_SLACK, pos = g->span + LS_SLACK;

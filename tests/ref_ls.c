@@ -80,6 +80,18 @@ static tp_tensor logits(tp_tape *T, const geometry *g, tp_tensor qc, tp_tensor q
     return y;
 }
 
+/* 1 for queries that see a vector at least, else 0: [1,1,N,1]. */
+static tp_tensor seeing(tp_tape *T, const geometry *g)
+{
+    double *seen = calloc((size_t)g->N + 1, sizeof *seen);
+    for (int64_t t = 0; t < g->N; t++)
+        for (int64_t v = 0; v < g->nc; v++)
+            if (chunk_row(g, t, v) >= 0) seen[t] = 1.0;
+    const tp_tensor y = tp_from(T, TP_F64, TP_SHAPE(1, 1, g->N, 1), seen);
+    free(seen);
+    return y;
+}
+
 tp_tensor ref_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg)
 {
     const int64_t H = cfg.heads, N = tp_dim(in.q, 1), D = tp_dim(in.q, 2) / H;
@@ -87,21 +99,27 @@ tp_tensor ref_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg)
     const geometry g = { .B = tp_dim(in.q, 0),
                          .H = H,
                          .N = N,
-                         .Wc = tp_dim(in.k_win, 1) - N,
-                         .Cc = nc / cfg.rank - N / cfg.chunk,
+                         .Wc = cfg.window ? tp_dim(in.k_win, 1) - N : 0,
+                         .Cc = cfg.rank ? nc / cfg.rank - N / cfg.chunk : 0,
                          .nc = nc,
                          .in = &in,
                          .cfg = &cfg };
     const tp_tensor q = split_heads(T, tp_scale(T, in.q, 1.0 / sqrt((double)D)), H);
-    const tp_tensor qw = tp_add(T, q, tp_reshape(T, in.r_w, TP_SHAPE(H, 1, D)));
-    const tp_tensor qr = tp_add(T, q, tp_reshape(T, in.r_r, TP_SHAPE(H, 1, D)));
-    tp_tensor v = split_heads(T, in.v_win, H);
-    tp_tensor e = logits(T, &g, qw, qr, split_heads(T, in.k_win, H), in.pos_win, window_row);
-    if (nc > 0) {
-        const tp_tensor k = split_heads(T, in.k_cmp, H);
-        e = tp_concat(T, 3, e, logits(T, &g, q, q, k, in.pos_cmp, chunk_row));
-        v = tp_concat(T, 2, v, split_heads(T, in.v_cmp, H));
+    tp_tensor e = TP_NONE, v = TP_NONE;
+    if (cfg.window > 0) {
+        const tp_tensor qw = tp_add(T, q, tp_reshape(T, in.r_w, TP_SHAPE(H, 1, D)));
+        const tp_tensor qr = tp_add(T, q, tp_reshape(T, in.r_r, TP_SHAPE(H, 1, D)));
+        e = logits(T, &g, qw, qr, split_heads(T, in.k_win, H), in.pos_win, window_row);
+        v = split_heads(T, in.v_win, H);
     }
-    const tp_tensor y = tp_matmul(T, tp_softmax(T, e), v); /* [B,H,N,D] */
+    if (nc > 0) {
+        const tp_tensor k = split_heads(T, in.k_cmp, H), far = split_heads(T, in.v_cmp, H);
+        const tp_tensor a = logits(T, &g, q, q, k, in.pos_cmp, chunk_row);
+        e = tp_given(e) ? tp_concat(T, 3, e, a) : a;
+        v = tp_given(v) ? tp_concat(T, 2, v, far) : far;
+    }
+    if (!tp_given(e)) return tp_scale(T, in.q, 0.0);
+    tp_tensor y = tp_matmul(T, tp_softmax(T, e), v); /* [B,H,N,D] */
+    if (cfg.window == 0) y = tp_mul(T, y, seeing(T, &g));
     return tp_reshape(T, tp_permute(T, y, TP_SHAPE(0, 2, 1, 3)), TP_SHAPE(g.B, N, H * D));
 }

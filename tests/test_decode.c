@@ -34,6 +34,12 @@ static const decode_case cases[] = {
     { "masked, cache shorter than the window", 8, 8, { .heads = 2, .chunk = 4, .rank = 1, .window = 16, .masked = true }, false, false },
     { "masked, no cache", 8, 0, { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = true }, false, false },
     { "masked, chunks of one token", 5, 10, { .heads = 2, .chunk = 1, .rank = 1, .window = 5, .masked = true }, false, false },
+    { "window only", 8, 16, { .heads = 2, .chunk = 4, .rank = 0, .window = 8 }, false, false },
+    { "window only, masked, project first", 8, 8, { .heads = 2, .chunk = 4, .rank = 0, .window = 8, .masked = true, .project_first = true }, false, true },
+    { "projection only", 8, 16, { .heads = 2, .chunk = 4, .rank = 2, .window = 0 }, false, false },
+    { "projection only, masked", 8, 8, { .heads = 2, .chunk = 4, .rank = 1, .window = 0, .masked = true }, false, true },
+    { "projection only, local norm", 8, 8, { .heads = 2, .chunk = 4, .rank = 1, .window = 0, .ln_local = true }, false, false },
+    { "no DualLN", 8, 16, { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .no_dual_ln = true }, false, false },
     { "the paper's op", 16, 24, { .heads = 3, .chunk = 4, .rank = 2, .window = 8, .masked = true, .segment = true,
                                   .ln_local = true, .project_first = true }, false, false },
 };

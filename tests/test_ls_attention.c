@@ -76,6 +76,15 @@ static const ls_case cases[] = {
     { "segment", 1, 130, 30, 9, 16, CFG(2, 10, 1, 30), .cfg.segment = true },
     { "segment, tiles across segments", 1, 150, 50, 2, 8, CFG(1, 50, 2, 50), .cfg.segment = true, .cfg.clamp = 60 },
     { "segment, masked", 2, 75, 20, 5, 8, CFG(2, 5, 1, 20), .cfg.segment = true, .cfg.masked = true, .cache = 25, .valid = 12 },
+    { "rank 0", 2, 83, 21, 0, 33, CFG(3, 7, 0, 21) },
+    { "rank 0, stripes", 1, 400, 24, 0, 8, CFG(1, 16, 0, 24) },
+    { "rank 0, no cache, segment", 1, 70, 0, 0, 8, CFG(2, 8, 0, 20), .cfg.segment = true, .cfg.masked = true },
+    { "no window", 2, 150, 0, 5, 16, CFG(2, 16, 1, 0) },
+    { "no window, stripes", 1, 400, 0, 3, 8, CFG(1, 16, 2, 0), .cfg.chunk_clamp = 9 },
+    { "no window, no cache: a chunk sees nothing", 2, 75, 0, 0, 33, CFG(2, 16, 3, 0), .cfg.masked = true },
+    { "no window, part of a cache", 1, 40, 0, 8, 8, CFG(2, 8, 2, 0), .cfg.masked = true, .cache = 64, .valid = 21 },
+    { "no window, nothing at all", 1, 7, 0, 0, 8, CFG(2, 8, 1, 0), .cfg.masked = true },
+    { "no window, one query", 2, 1, 0, 9, 32, CFG(2, 16, 1, 0) },
     { "one query", 2, 1, 50, 9, 32, CFG(2, 16, 1, 50) },
     { "one query, growing window", 1, 1, 13, 3, 64, CFG(2, 16, 2, 50), .cfg.masked = true, .cache = 13, .valid = 13 },
 };
@@ -85,7 +94,7 @@ enum { CASES = sizeof cases / sizeof *cases, INPUTS = 9 };
 
 static void shapes(const ls_case *k, tp_shape *s)
 {
-    const int64_t C = k->cfg.heads * k->D, S = k->Wc + k->N;
+    const int64_t C = k->cfg.heads * k->D, S = k->cfg.window ? k->Wc + k->N : 0;
     const int64_t nc = (k->Cc + k->N / k->cfg.chunk) * k->cfg.rank;
     const int64_t span = k->cfg.segment ? 2 * k->cfg.window : k->cfg.window;
     const tp_shape all[INPUTS] = {
@@ -96,8 +105,8 @@ static void shapes(const ls_case *k, tp_shape *s)
         TP_SHAPE(k->B, nc, C),
         TP_SHAPE(span, C),
         TP_SHAPE(nc + k->N % 3, C),
-        TP_SHAPE(k->cfg.heads, k->D),
-        TP_SHAPE(1, k->cfg.heads, 1, k->D),
+        TP_SHAPE(k->cfg.window ? k->cfg.heads : 0, k->D),
+        TP_SHAPE(1, k->cfg.window ? k->cfg.heads : 0, 1, k->D),
     };
     memcpy(s, all, sizeof all);
 }
@@ -107,6 +116,14 @@ static int64_t count(tp_shape s)
     int64_t n = 1;
     for (int i = 0; i < s.ndim; i++) n *= s.dim[i];
     return n;
+}
+
+/* Is input i there? 3, 4 and 6 belong to the vectors, 0 is q, all others belong to the window. */
+static bool given(const ls_case *k, int i)
+{
+    const bool vectors = i == 3 || i == 4 || i == 6;
+    if (vectors) return (k->Cc + k->N / k->cfg.chunk) * k->cfg.rank > 0;
+    return i == 0 || k->cfg.window > 0;
 }
 
 typedef tp_tensor (*attention)(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg);
@@ -125,17 +142,17 @@ static bool run(world *s, attention f, const ls_case *k, tp_dtype dt, double *co
     shapes(k, shape);
     tp_reset(s->T);
     for (int i = 0; i < INPUTS; i++) in[i] = values_input(s->T, dt, shape[i], x[i]);
-    const bool cmp = shape[3].dim[1] > 0;
-    const tp_tensor y =
-        f(s->T,
-          (tp_ls_in){ in[0], in[1], in[2], cmp ? in[3] : TP_NONE, cmp ? in[4] : TP_NONE, in[5],
-                      cmp ? in[6] : TP_NONE, in[7], in[8], k->cache, k->valid },
-          k->cfg);
+    for (int i = 0; i < INPUTS; i++)
+        if (!given(k, i)) in[i] = TP_NONE;
+    const tp_tensor y = f(s->T,
+                          (tp_ls_in){ in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7], in[8],
+                                      k->cache, k->valid },
+                          k->cfg);
     values_read(s->T, y, out[INPUTS]);
     tp_backward(s->T,
                 tp_sum(s->T, tp_mul(s->T, y, values_constant(s->T, dt, shape[0], probe)), TP_ALL));
     for (int i = 0; i < INPUTS; i++)
-        if (cmp || (i != 3 && i != 4 && i != 6)) values_read(s->T, tp_grad(s->T, in[i]), out[i]);
+        if (given(k, i)) values_read(s->T, tp_grad(s->T, in[i]), out[i]);
     cr_expect(tp_ok(s->T), "%s: %s", k->name, tp_why(s->T));
     return tp_ok(s->T);
 }
@@ -359,6 +376,9 @@ static const mistake mistakes[] = {
     { -1, 0, 0, { "", 1, 8, 6, -1, 4, CFG(2, 4, 1, 6) }, "the queries' own 2 chunks have 2 vectors, k_cmp has 1" },
     { 7, 1, 3, { "", GOOD, CFG(2, 4, 1, 6) }, "r_w and r_r must be [H,D], [1,H,1,D] or [1,H,1,1,D]" },
     { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 6), .cfg.masked = true, .cache = 8, .valid = 9 }, "valid, 9, must be between 0 and cache, 8" },
+    { -1, 0, 0, { "", GOOD, CFG(2, 4, 0, 6) }, "with rank 0 k_cmp, v_cmp and pos_cmp must be absent" },
+    { 5, 0, 6, { "", GOOD, CFG(2, 4, 1, 0) }, "without a window k_win, v_win, pos_win, r_w and r_r must be absent" },
+    { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 0), .cfg.segment = true }, "segment: a window of 0 has no segments" },
     { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 6), .cfg.masked = true, .cache = 5, .valid = 5 }, "a cache of 5 rows cannot have 6 in the window" },
 };
 /* clang-format on */
@@ -373,7 +393,8 @@ Test(ls_attention, messages)
         shapes(&e->k, shape);
         if (e->input >= 0) shape[e->input].dim[e->axis] = e->size;
         tp_reset(s.T);
-        for (int i = 0; i < INPUTS; i++) x[i] = tp_full(s.T, TP_F32, shape[i], 0.5);
+        for (int i = 0; i < INPUTS; i++)
+            x[i] = count(shape[i]) ? tp_full(s.T, TP_F32, shape[i], 0.5) : TP_NONE;
         tp_ls_attention(s.T,
                         (tp_ls_in){ x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8],
                                     e->k.cache, e->k.valid },

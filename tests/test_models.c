@@ -147,8 +147,6 @@ Test(models, names_and_shapes)
     tp_device_close(dev);
 }
 
-/* ---- initialisation ---- */
-
 static void fill_tokens(int32_t *x, int n, int vocab)
 {
     uint32_t state = 12345;
@@ -157,6 +155,74 @@ static void fill_tokens(int32_t *x, int n, int vocab)
         x[i] = (int32_t)((state >> 8) % (uint32_t)vocab);
     }
 }
+
+/* What an ablation does not use is not there; what is there gets a gradient. */
+Test(models, ablations)
+{
+    enum { M = 32 };
+    static const struct {
+        const char *name;
+        tp_ls_cfg ls; /* options beside rank 2, window 8 */
+        const char *absent[8];
+    } rows[] = {
+        { "all", { .rank = 2, .window = 8 }, { NULL } },
+        { "window only",
+          { .rank = 0, .window = 8 },
+          { "dconv_1.weight", "dconv_1.bias", "r_net_chunk.weight", "r_net_chunk.bias",
+            "dual_ln_dproj.weight", "dual_ln_dproj.bias" } },
+        { "projection only",
+          { .rank = 2, .window = 0 },
+          { "r_net.weight", "r_w_bias", "r_r_bias", "dual_ln_win.weight", "dual_ln_win.bias" } },
+        { "projection only, masked, local norm",
+          { .rank = 2, .window = 0, .masked = true, .ln_local = true },
+          { "r_net.weight", "r_w_bias", "r_r_bias" } },
+        { "no DualLN",
+          { .rank = 2, .window = 8, .no_dual_ln = true },
+          { "dual_ln_win.weight", "dual_ln_win.bias", "dual_ln_dproj.weight",
+            "dual_ln_dproj.bias" } },
+    };
+    static tp_lm lm;
+    int32_t x[M + 1];
+    fill_tokens(x, M + 1, 11);
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tp_params *P = tp_params_new(D, NULL), *all = tp_params_new(D, NULL);
+        tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
+        tp_lm_state s = { 0 };
+        tp_lm_cfg c = { .vocab = 11, .dim = 16, .hidden = 8, .layers = 1, .mem_len = M };
+        c.ls = (tp_ls_cfg){ .heads = 2, .chunk = 4, .rank = 2, .window = 8 };
+        tp_lm_init(all, &lm, "", c);
+        c.ls = rows[i].ls;
+        c.ls.heads = 2;
+        c.ls.chunk = 4;
+        tp_lm_init(P, &lm, "", c);
+        int64_t missing = 0;
+        for (int k = 0; k < 8 && rows[i].absent[k]; k++) {
+            char name[64];
+            snprintf(name, sizeof name, "layers.0.attn.%s", rows[i].absent[k]);
+            cr_expect(!tp_given(tp_find(P, name)), "%s: %s", rows[i].name, name);
+            missing += tp_numel(tp_find(all, name));
+        }
+        cr_expect_eq(tp_params_count(P), tp_params_count(all) - missing, "%s", rows[i].name);
+        for (int k = 0; k < 2; k++) {
+            tp_reset(T);
+            const tp_tensor in = tp_from(T, TP_I32, TP_SHAPE(1, M), x);
+            const tp_tensor out = tp_from(T, TP_I32, TP_SHAPE(1, M), x + 1);
+            tp_backward(T, tp_cross_entropy(T, tp_lm_forward(T, &lm, &s, in), out, TP_MEAN));
+        }
+        cr_expect(tp_ok(T), "%s: %s", rows[i].name, tp_why(T));
+        for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+            if (it.buffer || it.alias_of) continue;
+            cr_expect(it.has_grad, "%s: %s has no gradient", rows[i].name, it.name);
+        }
+        tp_tape_free(T);
+        tp_params_free(all);
+        tp_params_free(P);
+    }
+    tp_device_close(D);
+}
+
+/* ---- initialisation ---- */
 
 /* The untrained model predicts the current token again: well above ln 208 = 5.34. */
 Test(models, first_loss)
@@ -246,19 +312,28 @@ Test(models, activation_memory)
     const struct {
         bool pre_ln, project_first, gelu;
         tp_recompute recompute;
+        tp_ls_cfg ls; /* rank and window, if given; options */
     } rows[] = {
-        { true, false, true, TP_RECOMPUTE_NONE },   { true, true, true, TP_RECOMPUTE_NONE },
-        { false, false, false, TP_RECOMPUTE_NONE }, { true, false, true, TP_RECOMPUTE_ATTENTION },
-        { true, false, true, TP_RECOMPUTE_BLOCK },
+        { true, false, true, TP_RECOMPUTE_NONE, { 0 } },
+        { true, true, true, TP_RECOMPUTE_NONE, { 0 } },
+        { false, false, false, TP_RECOMPUTE_NONE, { 0 } },
+        { true, false, true, TP_RECOMPUTE_ATTENTION, { 0 } },
+        { true, false, true, TP_RECOMPUTE_BLOCK, { 0 } },
+        { true, false, true, TP_RECOMPUTE_NONE, { .rank = 0, .window = 64 } },
+        { true, true, true, TP_RECOMPUTE_NONE, { .rank = 0, .window = 64 } },
+        { true, false, true, TP_RECOMPUTE_NONE, { .rank = 2, .window = 0 } },
+        { true, false, true, TP_RECOMPUTE_NONE, { .rank = 2, .ln_local = true } },
+        { true, false, true, TP_RECOMPUTE_NONE, { .rank = 1, .window = 64, .no_dual_ln = true } },
+        { true, true, true, TP_RECOMPUTE_NONE, { .rank = 1, .window = 64, .no_dual_ln = true } },
     };
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        tp_lm_cfg c = { .vocab = 64,
-                        .dim = 128,
-                        .hidden = 512,
-                        .layers = 4,
-                        .mem_len = 256,
-                        .ls = { .heads = 4, .chunk = 16, .rank = 1, .window = 64 } };
+        tp_lm_cfg c = {
+            .vocab = 64, .dim = 128, .hidden = 512, .layers = 4, .mem_len = 256, .ls = rows[i].ls
+        };
+        if (c.ls.rank == 0 && c.ls.window == 0) c.ls.rank = 1, c.ls.window = 64;
+        c.ls.heads = 4;
+        c.ls.chunk = 16;
         c.pre_ln = rows[i].pre_ln;
         c.gelu = rows[i].gelu;
         c.ls.project_first = rows[i].project_first;
@@ -298,8 +373,9 @@ Test(models, impossible_configurations)
         { "does not divide into 0 heads", 0, 16, 1, 64, 128, 256, 208, 4, 0 },
         { "is odd", 1, 16, 1, 64, 127, 256, 208, 4, 0 },
         { "chunk length must be", 4, 0, 1, 64, 128, 256, 208, 4, 0 },
-        { "chunk rank must be", 4, 16, 0, 64, 128, 256, 208, 4, 0 },
-        { "window must hold", 4, 16, 1, 0, 128, 256, 208, 4, 0 },
+        { "chunk rank must be", 4, 16, -1, 64, 128, 256, 208, 4, 0 },
+        { "window cannot hold -1", 4, 16, 1, -1, 128, 256, 208, 4, 0 },
+        { "would see nothing", 4, 16, 0, 0, 128, 256, 208, 4, 0 },
         { "16 does not divide the cache of 250", 4, 16, 1, 64, 128, 250, 208, 4, 0 },
         { "32 rows is shorter than the window of 64", 4, 16, 1, 64, 128, 32, 208, 4, 0 },
         { "unless empty caches are masked", 4, 16, 1, 64, 128, 0, 208, 4, 0 },

@@ -11,6 +11,10 @@
 TP_KERNEL(ls_attention_fwd);
 TP_KERNEL(ls_attention_bwd);
 
+/* The inputs that belong to the window, and to the vectors. */
+#define LS_WINDOW (1u << LS_K_WIN | 1u << LS_V_WIN | 1u << LS_POS_WIN | 1u << LS_R_W | 1u << LS_R_R)
+#define LS_CHUNKS (1u << LS_K_CMP | 1u << LS_V_CMP | 1u << LS_POS_CMP)
+
 /* Is x[i] [rows,width], or [B,rows,width] where q has its batch? */
 static bool is_rows(const tp_infer *q, int i, int64_t rows, bool batch)
 {
@@ -29,6 +33,17 @@ static bool is_bias(const tp_view *v, int64_t width, int64_t heads)
 static tp_code check_window(tp_infer *q, const tp__ls_attr *a)
 {
     const tp_view *x = &q->x[LS_Q], *k = &q->x[LS_K_WIN];
+    if (a->window == 0) {
+        for (int i = 0; i < LS_NX; i++)
+            if ((1u << i & LS_WINDOW) && !tp_absent(&q->x[i]))
+                return tp_fail(
+                    q, TP_E_VALUE,
+                    "without a window k_win, v_win, pos_win, r_w and r_r must be absent");
+        return TP_OK;
+    }
+    if (!is_bias(&q->x[LS_R_W], x->dim[2], a->heads) ||
+        !is_bias(&q->x[LS_R_R], x->dim[2], a->heads))
+        return tp_fail(q, TP_E_SHAPE, "r_w and r_r must be [H,D], [1,H,1,D] or [1,H,1,1,D]");
     const int64_t rows = k->ndim == 3 ? k->dim[1] : 0, Wc = rows - x->dim[1];
     if (!is_rows(q, LS_K_WIN, rows, true) || !is_rows(q, LS_V_WIN, rows, true))
         return tp_fail(q, TP_E_SHAPE, "k_win and v_win must both be [B,Wc+N,H*D]");
@@ -57,6 +72,10 @@ static tp_code check_chunks(tp_infer *q, const tp__ls_attr *a)
     if (absent != tp_absent(&q->x[LS_V_CMP]) ||
         (!absent && (!is_rows(q, LS_K_CMP, nc, true) || !is_rows(q, LS_V_CMP, nc, true))))
         return tp_fail(q, TP_E_SHAPE, "k_cmp and v_cmp must both be [B,nc,H*D], or both absent");
+    if (a->rank == 0)
+        return absent && tp_absent(pos)
+                   ? TP_OK
+                   : tp_fail(q, TP_E_VALUE, "with rank 0 k_cmp, v_cmp and pos_cmp must be absent");
     if (nc % a->rank != 0)
         return tp_fail(q, TP_E_SHAPE, "%lld chunk vectors are not a multiple of the rank, %lld",
                        (long long)nc, (long long)a->rank);
@@ -72,7 +91,7 @@ static tp_code check_chunks(tp_infer *q, const tp__ls_attr *a)
     if (a->valid < 0 || a->valid > a->cache)
         return tp_fail(q, TP_E_VALUE, "valid, %lld, must be between 0 and cache, %lld",
                        (long long)a->valid, (long long)a->cache);
-    const int64_t Wc = q->x[LS_K_WIN].dim[1] - q->x[LS_Q].dim[1];
+    const int64_t Wc = a->window ? q->x[LS_K_WIN].dim[1] - q->x[LS_Q].dim[1] : 0;
     if (Wc > a->cache)
         return tp_fail(q, TP_E_VALUE, "a cache of %lld rows cannot have %lld in the window",
                        (long long)a->cache, (long long)Wc);
@@ -86,17 +105,18 @@ static tp_code ls_shape(tp_infer *q)
     for (int i = 0; i < q->nx; i++)
         if (!tp_absent(&q->x[i]) && !tp_is_float(q->x[i].dtype))
             return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
-    if (a->heads < 1 || a->chunk < 1 || a->rank < 1 || a->window < 1)
-        return tp_fail(
-            q, TP_E_VALUE, "heads, chunk, rank and window must be positive: %lld, %lld, %lld, %lld",
-            (long long)a->heads, (long long)a->chunk, (long long)a->rank, (long long)a->window);
+    if (a->heads < 1 || a->chunk < 1 || a->rank < 0 || a->window < 0)
+        return tp_fail(q, TP_E_VALUE,
+                       "heads and chunk must be positive, rank and window not negative: %lld, "
+                       "%lld, %lld, %lld",
+                       (long long)a->heads, (long long)a->chunk, (long long)a->rank,
+                       (long long)a->window);
+    if (a->segment && a->window == 0)
+        return tp_fail(q, TP_E_VALUE, "segment: a window of 0 has no segments");
     if (x->ndim != 3) return tp_fail(q, TP_E_SHAPE, "q must be [B,N,H*D]");
     if (x->dim[2] % a->heads != 0)
         return tp_fail(q, TP_E_SHAPE, "width %lld is not a multiple of %lld heads",
                        (long long)x->dim[2], (long long)a->heads);
-    if (!is_bias(&q->x[LS_R_W], x->dim[2], a->heads) ||
-        !is_bias(&q->x[LS_R_R], x->dim[2], a->heads))
-        return tp_fail(q, TP_E_SHAPE, "r_w and r_r must be [H,D], [1,H,1,D] or [1,H,1,1,D]");
     const tp_code code = check_window(q, a);
     if (code != TP_OK) return code;
     q->y[0] = *x;
@@ -125,6 +145,13 @@ static size_t ls_work(const tp_infer *q, int threads)
             { (nc) ? 3 : 0, { B, nc, (H) * (D) } }, { 2, { span, (H) * (D) } },                    \
             { (nc) ? 2 : 0, { nc, (H) * (D) } }, { 2, { H, D } }, { 2, { H, D } },                 \
     }
+/* The same without a window. */
+#define NO_WINDOW(B, N, nc, H, D)                                                                  \
+    {                                                                                              \
+        { 3, { B, N, (H) * (D) } }, { 0 }, { 0 }, { (nc) ? 3 : 0, { B, nc, (H) * (D) } },          \
+            { (nc) ? 3 : 0, { B, nc, (H) * (D) } }, { 0 }, { (nc) ? 2 : 0, { nc, (H) * (D) } },    \
+            { 0 }, { 0 },                                                                          \
+    }
 #define LS(...) (&(const tp__ls_attr){ __VA_ARGS__ })
 
 /* clang-format off */
@@ -152,6 +179,16 @@ static const tp_gradcase ls_cases[] = {
       .attr = LS(.heads = 1, .chunk = 4, .rank = 2, .window = 3) },
     { "no queries", .in = INPUTS(1, 0, 3, 2, 3, 1, 4),
       .attr = LS(.heads = 1, .chunk = 4, .rank = 1, .window = 3) },
+    { "rank 0", .in = INPUTS(2, 9, 4, 0, 5, 2, 3),
+      .attr = LS(.heads = 2, .chunk = 3, .window = 5) },
+    { "rank 0, no cache", .in = INPUTS(1, 5, 0, 0, 3, 1, 4),
+      .attr = LS(.heads = 1, .chunk = 2, .window = 3, .masked = true) },
+    { "no window", .in = NO_WINDOW(2, 8, 6, 2, 3),
+      .attr = LS(.heads = 2, .chunk = 4, .rank = 2, .masked = true, .cache = 4, .valid = 4) },
+    { "no window, some see nothing", .in = NO_WINDOW(1, 9, 3, 2, 3),
+      .attr = LS(.heads = 2, .chunk = 3, .rank = 1, .masked = true) },
+    { "no window, nobody sees anything", .in = NO_WINDOW(1, 3, 0, 1, 4),
+      .attr = LS(.heads = 1, .chunk = 4, .rank = 1, .masked = true) },
     { "two stripes, three tiles", .in = INPUTS(1, 150, 9, 20, 9, 1, 2),
       .attr = LS(.heads = 1, .chunk = 16, .rank = 2, .window = 9) },
     { NULL },
@@ -165,7 +202,7 @@ const tp_op tp_op_ls_attention = {
     .ny = 2, /* y, and the log-sum-exp for backward */
     .attr_size = sizeof(tp__ls_attr),
     .saves = ((1u << LS_NX) - 1) | TP_SAVE_Y(0) | TP_SAVE_Y(1),
-    .optional = 1u << LS_K_CMP | 1u << LS_V_CMP | 1u << LS_POS_CMP,
+    .optional = LS_WINDOW | LS_CHUNKS,
     .flags = TP_COMPUTES,
     .shape = ls_shape,
     .work = ls_work,

@@ -22,7 +22,8 @@ model_cfg model_cfg_from(const settings *s, int64_t vocab)
                         .masked = s->masked,
                         .segment = s->segment_window,
                         .ln_local = s->ln_local,
-                        .project_first = s->project_first },
+                        .project_first = s->project_first,
+                        .no_dual_ln = !s->dual_ln },
                 .use_bias = s->bias,
                 .pre_ln = s->pre_ln,
                 .gelu = s->gelu,
@@ -77,6 +78,7 @@ void model_cfg_into(const model_cfg *c, settings *s)
     s->segment_window = m->ls.segment;
     s->ln_local = m->ls.ln_local;
     s->project_first = m->ls.project_first;
+    s->dual_ln = !m->ls.no_dual_ln;
 }
 
 bool model_cfg_check(const model_cfg *c, char *why, size_t size)
@@ -93,7 +95,8 @@ bool model_segment_check(const model_cfg *c, const char *flag, int64_t tokens, c
     if (c->kind == MODEL_LS && tokens % ls->chunk != 0)
         snprintf(why, size, "%s %lld is no multiple of the chunk of %d", flag, (long long)tokens,
                  ls->chunk);
-    else if (c->kind == MODEL_LS && tokens > ls->window && tokens % ls->window != 0)
+    else if (c->kind == MODEL_LS && ls->window > 0 && tokens > ls->window &&
+             tokens % ls->window != 0)
         snprintf(why, size, "%s %lld is longer than the window of %d and no multiple of it", flag,
                  (long long)tokens, ls->window);
     return !why[0];

@@ -45,8 +45,14 @@ const option train_options[] = {
     INT("heads", heads, 1, 1024, TAG_MODEL, "Attention heads."),
     INT("d-head", d_head, 1, 65536, TAG_MODEL, "Width of a head (txl; in ls it is dim / heads)."),
     INT("chunk", chunk, 1, 65536, TAG_MODEL, "Tokens that a projected vector summarises (ls)."),
-    INT("rank", rank, 1, 1024, TAG_MODEL, "Projected vectors of a chunk (ls)."),
-    INT("window", window, 1, 1048576, TAG_MODEL, "Tokens that attention sees one by one (ls)."),
+    INT("rank", rank, 0, 1024, TAG_MODEL,
+        "Projected vectors of a chunk; 0: none, the window alone (ls)."),
+    INT("window", window, 0, 1048576, TAG_MODEL,
+        "Tokens that attention sees one by one; 0: none, only projected vectors of the chunks "
+        "before a token's own (ls)."),
+    FLAG("dual-ln", dual_ln, TAG_MODEL,
+         "Norms of their own for keys and values of the window and of the projections; off: "
+         "neither (ls)."),
     INT("mem-len", mem_len, 0, 16777216, TAG_SAVED, "Rows of the cache of earlier segments."),
     INT("clamp", clamp, 0, 16777216, TAG_SAVED, "Largest distance told apart; 0: all are."),
     INT("chunk-clamp", chunk_clamp, 0, 16777216, TAG_SAVED,

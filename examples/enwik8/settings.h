@@ -29,7 +29,7 @@ typedef struct settings {
 
     int64_t layers, dim, hidden, heads, d_head, chunk, rank, window, mem_len;
     int64_t clamp, chunk_clamp;
-    bool bias, pre_ln, gelu, masked, segment_window, ln_local, project_first, same_length;
+    bool bias, pre_ln, gelu, masked, segment_window, ln_local, project_first, dual_ln, same_length;
 
     int64_t tokens, accumulation, warmup, lr_every;
     int targets, schedule, optimizer, recompute;

@@ -42,6 +42,7 @@ static bool start_settings(settings *s, int model, int which, int64_t phase, cha
         .rank = 1,
         .window = 64,
         .d_head = 64,
+        .dual_ln = true,
     };
     return settings_preset(s, why, size);
 }

@@ -75,12 +75,13 @@ TP_API void tp_mha_init(tp_params *P, tp_mha_m *m, const char *name, int64_t dim
 /* x [B,N,dim], mask u8 [B,N] (1 = visible) or TP_NONE -> [B,N,dim] */
 TP_API tp_tensor tp_mha_forward(tp_tape *T, const tp_mha_m *m, tp_tensor x, tp_tensor mask);
 
-/* Long-short attention of the language model; names as in the official checkpoints. */
+/* Long-short attention of the language model; names as in the official checkpoints. Parameters that
+ * a configuration does not use (rank 0, window 0, no_dual_ln) are not created. */
 typedef struct tp_ls_attn_m {
     const char *path;
     tp_ls_cfg cfg;
     tp_linear_m proj_query, proj_key, proj_val, proj_out, dconv_1, r_net, r_net_chunk;
-    tp_dualln_m dual_ln; /* dual_ln_win, dual_ln_dproj */
+    tp_dualln_m dual_ln; /* dual_ln_win, dual_ln_dproj; each may be absent */
     tp_tensor r_w_bias, r_r_bias;
 } tp_ls_attn_m;
 

@@ -173,7 +173,9 @@ TP_API tp_tensor tp_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, int
  * Geometry: N queries follow a cache of which the last Wc rows are in k_win, v_win (Wc <= window;
  * the cache proper may be longer) and Cc = nc/r - floor(N/l) whole chunks are in k_cmp, v_cmp. */
 typedef struct tp_ls_cfg {
-    int heads, chunk, rank, window;
+    int heads, chunk;
+    int rank;               /* 0: only the window; k_cmp, v_cmp, pos_cmp are absent            */
+    int window;             /* 0: only the vectors; k_win, v_win, pos_win, r_w, r_r are absent */
     int clamp, chunk_clamp; /* largest distance looked up in pos_win, pos_cmp; <= 0: off       */
     double dropout;         /* after the output projection (module), not on probabilities      */
     /* options beside the official behaviour (all false): */
@@ -181,6 +183,7 @@ typedef struct tp_ls_cfg {
     bool segment;       /* query t sees the window before its own segment of w tokens too     */
     bool ln_local;      /* module: DualLN's local norm before the dynamic projection          */
     bool project_first; /* module: cached rows are projected before they are compressed       */
+    bool no_dual_ln;    /* module: neither norm, keys and values are as projected             */
 } tp_ls_cfg;
 
 typedef struct tp_ls_in {
@@ -195,7 +198,8 @@ typedef struct tp_ls_in {
 
 /* One softmax over window and chunk vectors; -> [B,N,H*D]. Query t sees window rows of distance
  * 0..w-1 and the vectors of chunks c < Cc + t/l. Saves inputs, output and log-sum-exp. N need not
- * be a multiple of l: the last, partial chunk has no vector yet and nobody could see it. */
+ * be a multiple of l: the last, partial chunk has no vector yet and nobody could see it. A query
+ * that sees nothing (no window, no real chunk before its own) gives zeros. */
 TP_API tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg);
 
 /* ---- losses: f32 (f64 if the input is) ---- */

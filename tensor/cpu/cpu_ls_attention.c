@@ -9,7 +9,8 @@
  * two-pass softmax does. Only the band and the visible vectors are multiplied; geometry and the
  * tables' order are explained in tensor/ls_attention.h. Backward makes the scores again from the
  * log-sum-exp. Tasks share no result: what several of them contribute to is left in partial sums
- * and added in order, so that the number of threads does not matter. */
+ * and added in order, so that the number of threads does not matter. A query that sees nothing, as
+ * can be without a window, gives zeros. */
 #ifndef real
 
 #include "tensor/kernel.h"
@@ -44,7 +45,7 @@ static void R(ls_values)(const ls_task *k, const tp__ls_tile *t)
                          .c = k->o + i * g->pad,
                          .ldc = g->pad };
         R(ls_set)(&p);
-        p.depth = t->reach + i + rows - 1 - first;
+        p.depth = tp__ls_band(t, i, rows, first);
         p.a = k->s + i * k->a->ld_s + first;
         p.lda = k->a->ld_s;
         p.b = k->v + (t->base + first - k->row0) * g->pad;
@@ -63,11 +64,11 @@ static void R(ls_forward_tile)(const ls_task *k, const tp__ls_tile *t)
         const ls_span sc = R(ls_vec_row)(k, t, i, k->sc, -INFINITY);
         const real most = R(ls_largest)(s, R(ls_largest)(sc, -INFINITY));
         sum[i] = R(ls_exp)(s, most) + R(ls_exp)(sc, most);
-        lse[i] = most + r_log(sum[i]);
+        lse[i] = sum[i] > 0 ? most + r_log(sum[i]) : 0; /* 0: it sees nothing */
     }
     R(ls_values)(k, t);
     for (int64_t i = 0; i < t->n; i++) {
-        const real *o = k->o + i * g->pad, f = RC(1.0) / sum[i];
+        const real *o = k->o + i * g->pad, f = sum[i] > 0 ? RC(1.0) / sum[i] : 0;
         real *y = R(ls_at)(k, &k->c->y[0], t->t0 + i);
         for (int64_t d = 0; d < g->D; d++) y[d] = f * o[d];
     }
@@ -80,7 +81,7 @@ static void R(ls_forward)(const tp_call *c, int64_t begin, int64_t end, int thre
     for (int64_t index = begin; index < end; index++) {
         const ls_task k = R(ls_task_at)(c, &g, &a, index, thread);
         R(ls_pack)(&k);
-        R(ls_pack_rows)(&k, R(ls_at)(&k, &c->x[LS_V_WIN], k.row0), g.Wc + k.end - k.row0, k.v);
+        if (g.w > 0) R(ls_pack_rows)(&k, R(ls_at)(&k, &c->x[LS_V_WIN], k.row0), k.rows, k.v);
         if (g.nc > 0) R(ls_pack_rows)(&k, R(ls_at)(&k, &c->x[LS_V_CMP], 0), g.nc, k.vc);
         for (int64_t t0 = k.begin; t0 < k.end; t0 += LS_TILE) {
             const tp__ls_tile t = tp__ls_tile_at(&g, t0, k.end);
@@ -216,7 +217,7 @@ static void R(ls_query_grads)(const ls_task *k, const tp__ls_tile *t)
         const int64_t reach = tp__ls_reach(g, t->t0 + i, rows);
         ls_product p = { .rows = rows,
                          .cols = g->pad,
-                         .depth = t->reach + i + rows - 1 - first,
+                         .depth = tp__ls_band(t, i, rows, first),
                          .a = k->ds + i * k->a->ld_s + first,
                          .lda = k->a->ld_s,
                          .b = k->k + (t->base + first - k->row0) * g->pad,
@@ -283,16 +284,18 @@ static void R(ls_backward)(const tp_call *c, int64_t begin, int64_t end, int thr
     const tp__ls_scratch a = tp__ls_layout(&g, true);
     for (int64_t index = begin; index < end; index++) {
         const ls_task k = R(ls_task_at)(c, &g, &a, index, thread);
-        const int64_t rows = g.Wc + k.end - k.row0;
         R(ls_pack)(&k);
-        R(ls_pack_rows)(&k, R(ls_at)(&k, &c->x[LS_K_WIN], k.row0), rows, k.k);
-        R(ls_transpose)(R(ls_at)(&k, &c->x[LS_V_WIN], k.row0), g.width, rows, g.D, k.vt, a.ld_win);
+        if (g.w > 0) {
+            const real *v = R(ls_at)(&k, &c->x[LS_V_WIN], k.row0);
+            R(ls_pack_rows)(&k, R(ls_at)(&k, &c->x[LS_K_WIN], k.row0), k.rows, k.k);
+            R(ls_transpose)(v, g.width, k.rows, g.D, k.vt, a.ld_win);
+        }
         if (g.nc > 0) {
             R(ls_pack_rows)(&k, R(ls_at)(&k, &c->x[LS_K_CMP], 0), g.nc, k.kc);
             R(ls_transpose)(R(ls_at)(&k, &c->x[LS_V_CMP], 0), g.width, g.nc, g.D, k.vct, a.ld_cmp);
         }
-        memset(k.dk, 0, (size_t)(rows * g.pad) * sizeof(real));
-        memset(k.dv, 0, (size_t)(rows * g.pad) * sizeof(real));
+        memset(k.dk, 0, (size_t)(k.rows * g.pad) * sizeof(real));
+        memset(k.dv, 0, (size_t)(k.rows * g.pad) * sizeof(real));
         memset(k.head_k, 0, (size_t)a.partial * sizeof(real));
         for (int64_t t0 = k.begin; t0 < k.end; t0 += LS_TILE) {
             const tp__ls_tile t = tp__ls_tile_at(&g, t0, k.end);

@@ -12,7 +12,7 @@ typedef struct ls_task {
     const tp__ls_dims *g;
     const tp__ls_scratch *a;
     int64_t b, h, begin, end; /* batch row, head, queries */
-    int64_t row0;             /* window row of packed row 0 */
+    int64_t row0, rows;       /* window row of packed row 0, packed rows */
 #define X(name, rows, ld) real *name;
     LS_AREAS(X)
     LS_BACKWARD_AREAS(X)
@@ -31,6 +31,7 @@ static ls_task R(ls_task_at)(const tp_call *c, const tp__ls_dims *g, const tp__l
     k.begin = s * g->stripe;
     k.end = tp__ls_min(g->N, k.begin + g->stripe);
     k.row0 = tp__ls_first_row(g, k.begin);
+    k.rows = g->w ? g->Wc + k.end - k.row0 : 0;
 #define X(name, rows, ld) k.name = own + a->name;
     LS_AREAS(X)
     LS_BACKWARD_AREAS(X)
@@ -110,10 +111,12 @@ static void R(ls_pack)(const ls_task *k)
 {
     const tp__ls_dims *g = k->g;
     const tp_view *x = k->c->x;
-    const int64_t rows = g->Wc + k->end - k->row0;
-    R(ls_transpose)(R(ls_at)(k, &x[LS_K_WIN], k->row0), g->width, rows, g->D, k->kt, k->a->ld_win);
-    R(ls_pack_table)(k, &x[LS_POS_WIN], g->span, g->clamp, k->rw);
-    R(ls_transpose)(k->rw, g->pad, g->span, g->D, k->rwt, k->a->ld_pos);
+    if (g->w > 0) {
+        const real *keys = R(ls_at)(k, &x[LS_K_WIN], k->row0);
+        R(ls_transpose)(keys, g->width, k->rows, g->D, k->kt, k->a->ld_win);
+        R(ls_pack_table)(k, &x[LS_POS_WIN], g->span, g->clamp, k->rw);
+        R(ls_transpose)(k->rw, g->pad, g->span, g->D, k->rwt, k->a->ld_pos);
+    }
     if (g->nc == 0) return;
     R(ls_transpose)(R(ls_at)(k, &x[LS_K_CMP], 0), g->width, g->nc, g->D, k->kct, k->a->ld_cmp);
     R(ls_pack_table)(k, &x[LS_POS_CMP], g->nc, g->chunk_clamp, k->rc);
@@ -125,11 +128,15 @@ static real R(ls_scale)(int64_t D)
     return RC(1.0) / r_sqrt((real)D);
 }
 
-/* qs = scale q, qw = qs + r_w, qr = qs + r_r. */
+/* qs = scale q, qw = qs + r_w, qr = qs + r_r; without a window, and so biases, only the first. */
 static void R(ls_query)(int64_t D, real scale, const real *restrict q, const real *restrict r_w,
                         const real *restrict r_r, real *restrict qs, real *restrict qw,
                         real *restrict qr)
 {
+    if (!r_w) {
+        for (int64_t d = 0; d < D; d++) qs[d] = scale * q[d];
+        return;
+    }
     for (int64_t d = 0; d < D; d++) {
         qs[d] = scale * q[d];
         qw[d] = scale * q[d] + r_w[d];
@@ -141,10 +148,13 @@ static void R(ls_query)(int64_t D, real scale, const real *restrict q, const rea
 static void R(ls_queries)(const ls_task *k, const tp__ls_tile *t)
 {
     const int64_t D = k->g->D, pad = k->g->pad;
-    const real *r_w = R(ls_at)(k, &k->c->x[LS_R_W], 0), *r_r = R(ls_at)(k, &k->c->x[LS_R_R], 0);
+    const tp_view *x = k->c->x;
+    const bool biased = k->g->w > 0;
+    const real *r_w = biased ? R(ls_at)(k, &x[LS_R_W], 0) : NULL;
+    const real *r_r = biased ? R(ls_at)(k, &x[LS_R_R], 0) : NULL;
     const real scale = R(ls_scale)(D);
     for (int64_t i = 0, at = 0; i < t->n; i++, at += pad) {
-        const real *q = R(ls_at)(k, &k->c->x[LS_Q], t->t0 + i);
+        const real *q = R(ls_at)(k, &x[LS_Q], t->t0 + i);
         R(ls_query)(D, scale, q, r_w, r_r, k->qs + at, k->qw + at, k->qr + at);
     }
 }
@@ -159,7 +169,7 @@ static void R(ls_band_scores)(const ls_task *k, const tp__ls_tile *t, const real
     for (int64_t i = 0; i < t->n; i += LS_ROWS) {
         const int64_t rows = tp__ls_min(LS_ROWS, t->n - i), first = tp__ls_first_col(g, t, i);
         const ls_product p = { .rows = rows,
-                               .cols = t->reach + i + rows - 1 - first,
+                               .cols = tp__ls_band(t, i, rows, first),
                                .depth = g->D,
                                .a = a + i * g->pad,
                                .lda = g->pad,
