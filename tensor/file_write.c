@@ -279,6 +279,7 @@ static const char *advice(int error)
     case ENOENT:
     case ENOTDIR: return "create the folder first";
     case EISDIR: return "choose a path that is no folder";
+    case ENAMETOOLONG: return "choose a shorter name";
     default: return "check the disk";
     }
 }
@@ -366,9 +367,9 @@ static void write_file(tp_writer *W, const char *text, char *temporary, void *bu
         unlink(temporary);
     else if (!sync_folder(W->path, temporary))
         fail(W, TP_E_IO,
-             "syncing folder %.900s failed (%s); the new file is in place, but may not "
+             "syncing folder %.900s failed (%s); %s, the new file is in place, but may not "
              "survive a power failure",
-             temporary, strerror(errno));
+             temporary, strerror(errno), advice(errno));
 }
 
 bool tp_writer_commit(tp_writer *W)

@@ -1,6 +1,6 @@
 /* test_enwik8.c - the program enwik8 as a user runs it, on a small made-up text: stopping and
- * resuming by every means gives the same bits, files survive kills and full disks, every bad input
- * is one clear message, evaluation and generation do what they say. */
+ * resuming gives the same bits, every bad input is one clear message, evaluation and generation do
+ * what they say. What kills and full disks do: test_kill.c, test_faults.c. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,128 +14,9 @@
 
 #include <tapegrad/file.h>
 
-#define ENWIK8 TP_BIN_DIR "/enwik8"
-#define SMALL                                                                                      \
-    "--threads 1 --layers 2 --dim 32 --hidden 48 --heads 2 --chunk 8 --window 16 --tokens 32 "     \
-    "--mem-len 32 --batch 2 --warmup 4 --eval-tokens 200 "
+#include "support_enwik8.h"
 
-static char folder[] = "/tmp/tapegrad-enwik8-XXXXXX";
-
-/* Words of a few syllables in lines, so that there is something to learn. */
-static void make_text(const char *name, int bytes)
-{
-    static const char *const word[] = {
-        "the ", "river ", "stone ", "of ", "mill\n", "and ", "old "
-    };
-    FILE *f = fopen(name, "w");
-    uint32_t z = 7;
-    cr_assert(f);
-    for (int n = 0; n < bytes;) {
-        z = z * 1664525u + 1013904223u;
-        n += fprintf(f, "%s", word[(z >> 16) % 7]);
-    }
-    fclose(f);
-}
-
-static void begin(void)
-{
-    cr_assert(mkdtemp(folder) && chdir(folder) == 0);
-    make_text("text", 20000);
-    setenv("OMP_WAIT_POLICY", "passive", 1); /* spinning threads starve a busy machine */
-}
-
-static void end(void)
-{
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    cr_assert(system(command) == 0);
-}
-
-TestSuite(enwik8, .init = begin, .fini = end, .timeout = 300);
-
-/* What a command printed, and how it ended. */
-static char out[20000], err[20000];
-
-static void slurp(const char *name, char *text, size_t size)
-{
-    FILE *f = fopen(name, "r");
-    const size_t n = f ? fread(text, 1, size - 1, f) : 0;
-    text[n] = '\0';
-    if (f) fclose(f);
-}
-
-/* Runs `enwik8 args` through the shell; returns its exit status. */
-static int enwik8(const char *args)
-{
-    char command[4096];
-    snprintf(command, sizeof command, "%s %s >out 2>err", ENWIK8, args);
-    const int status = system(command);
-    slurp("out", out, sizeof out);
-    slurp("err", err, sizeof err);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void succeed(const char *args)
-{
-    const int status = enwik8(args);
-    cr_assert(status == 0, "enwik8 %s: status %d\n%s", args, status, err);
-}
-
-static bool same_bytes(const char *a, const char *b)
-{
-    char command[256];
-    snprintf(command, sizeof command, "cmp -s %s %s", a, b);
-    return system(command) == 0;
-}
-
-static void nap(double seconds)
-{
-    const struct timespec t = { .tv_sec = (time_t)seconds,
-                                .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9) };
-    nanosleep(&t, NULL);
-}
-
-/* Starts `enwik8 args` (words without quotes), its output discarded. */
-static pid_t start(const char *args)
-{
-    char text[1024], name[] = ENWIK8, *words[80] = { name };
-    int n = 1;
-    snprintf(text, sizeof text, "%s", args);
-    for (char *w = strtok(text, " "); w && n < 79; w = strtok(NULL, " ")) words[n++] = w;
-    const pid_t child = fork();
-    if (child == 0) {
-        const int null = open("/dev/null", O_WRONLY);
-        dup2(null, STDOUT_FILENO);
-        dup2(null, STDERR_FILENO);
-        execv(name, words);
-        _exit(127);
-    }
-    cr_assert(child > 0);
-    return child;
-}
-
-/* Waits until the log of a run has so many lines. */
-static void await_reports(const char *log, int lines)
-{
-    for (int i = 0; i < 20000; i++) {
-        slurp(log, out, sizeof out);
-        int n = 0;
-        for (const char *s = out; *s; s++) n += *s == '\n';
-        if (n >= lines) return;
-        nap(0.002);
-    }
-    cr_assert_fail("%s never had %d reports", log, lines);
-}
-
-static int64_t update_in(const char *path)
-{
-    int64_t update = -1;
-    tp_file *F = tp_file_open(path);
-    cr_expect(tp_file_ok(F), "%s", tp_file_why(F));
-    tp_file_int(F, "update", &update);
-    tp_file_close(F);
-    return update;
-}
+TestSuite(enwik8, .init = enwik8_begin, .fini = enwik8_end, .timeout = 300);
 
 /* ---- resuming ---- */
 
@@ -175,13 +56,13 @@ Test(enwik8, resume_is_exact)
 /* Whatever the signal interrupts, the rest of the run follows as if nothing had happened. */
 Test(enwik8, signals_then_resume)
 {
-    static const int signals[] = { SIGTERM, SIGINT };
+    static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
     const char *flags =
         "train " SMALL "--data text --steps 300 --log-every 1 --eval-every 7 --checkpoint-every 50";
     char args[1024];
     snprintf(args, sizeof args, "%s --run-dir straight", flags);
     succeed(args);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         int status;
         cr_assert(system("rm -rf stopped") == 0);
         snprintf(args, sizeof args, "%s --run-dir stopped", flags);
@@ -196,36 +77,6 @@ Test(enwik8, signals_then_resume)
         succeed("train --resume --run-dir stopped");
         cr_expect(same_bytes("straight/last.safetensors", "stopped/last.safetensors"));
     }
-}
-
-/* Killed at any moment, even while it writes: the last complete checkpoint loads, what the kill
- * left lying is cleared away, and the resumed run comes to the same end. */
-Test(enwik8, kills_leave_a_checkpoint)
-{
-    const char *flags =
-        "train " SMALL "--data text --steps 150 --log-every 1 --eval-every 10 --checkpoint-every 1";
-    char args[1024];
-    snprintf(args, sizeof args, "%s --run-dir straight", flags);
-    succeed(args);
-    snprintf(args, sizeof args, "%s --run-dir killed", flags);
-    for (int i = 0; i < 4; i++) {
-        int status;
-        const pid_t child = start(i == 0 ? args : "train --resume --run-dir killed");
-        await_reports("killed/log.jsonl", 5 + 20 * i);
-        nap(0.0007 * i);
-        kill(child, SIGKILL);
-        waitpid(child, &status, 0);
-        cr_expect(WIFSIGNALED(status), "round %d: it ended before it was killed", i);
-        cr_expect(update_in("killed/last.safetensors") > 0, "round %d", i);
-    }
-    FILE *left = fopen("killed/last.safetensors.tmp-1", "w");
-    cr_assert(left);
-    fclose(left);
-    succeed("train --resume --run-dir killed");
-    cr_expect(same_bytes("straight/last.safetensors", "killed/last.safetensors"));
-    cr_expect(access("killed/last.safetensors.tmp-1", F_OK) != 0);
-    cr_expect(system("test $(wc -l < straight/log.jsonl) -ge $(wc -l < killed/log.jsonl)") == 0,
-              "no report twice");
 }
 
 Test(enwik8, time_limit_and_more_steps)
@@ -262,13 +113,6 @@ Test(enwik8, next_phase_starts_from_weights)
 }
 
 /* ---- bad input ---- */
-
-static void expect_refusal(const char *args, int status, const char *message)
-{
-    const int got = enwik8(args);
-    cr_expect_eq(got, status, "enwik8 %s: status %d\n%s", args, got, err);
-    cr_expect(strstr(err, message), "enwik8 %s:\n%s", args, err);
-}
 
 Test(enwik8, bad_flags)
 {
@@ -366,51 +210,15 @@ Test(enwik8, bad_input)
               "nothing was written over");
 }
 
-Test(enwik8, one_process_a_folder)
-{
-    succeed("train " SMALL "--data text --steps 1 --run-dir run");
-    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-    const int lock = open("run/lock", O_RDWR);
-    char message[128];
-    cr_assert(lock >= 0 && fcntl(lock, F_SETLK, &all) == 0);
-    snprintf(message, sizeof message, "run folder run: is in use by process %ld", (long)getpid());
-    expect_refusal("train --resume --steps 2 --run-dir run", 1, message);
-    expect_refusal("train --data text --overwrite --run-dir run", 1, message);
-    close(lock);
-    succeed("train --resume --steps 2 --run-dir run");
-}
-
-/* A file that cannot grow stands for a full disk: the checkpoint before it stays. */
-Test(enwik8, full_disk)
-{
-    succeed("train " SMALL "--data text --steps 2 --run-dir run");
-    cr_assert(system("cp run/last.safetensors before") == 0);
-    const int status = system("trap '' XFSZ; ulimit -f 8; exec " ENWIK8
-                              " train --resume --steps 4 --run-dir run >/dev/null 2>err");
-    slurp("err", err, sizeof err);
-    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %d", status);
-    cr_expect(strstr(err, "run/last.safetensors") && strstr(err, "File too large"), "%s", err);
-    cr_expect(same_bytes("before", "run/last.safetensors"));
-    cr_expect(system("ls run/*.tmp-* 2>/dev/null") != 0, "no temporary file is left");
-    succeed("train --resume --steps 4 --run-dir run");
-}
-
-Test(enwik8, unwritable_folder)
-{
-    if (geteuid() == 0) cr_skip_test("root may write everywhere");
-    cr_assert(mkdir("run", 0555) == 0);
-    expect_refusal("train --data text --run-dir run", 1, "run folder run: cannot be written");
-}
-
 /* A rate that blows the weights up: the run stops by itself and keeps what was good. */
 Test(enwik8, loss_that_is_no_number)
 {
     expect_refusal("train " SMALL "--data text --steps 50 --optimizer sgd --lr 1000 --warmup 0 "
                    "--checkpoint-every 1 --run-dir run --momentum 0.99",
                    1, "at update ");
-    cr_expect(strstr(err, " is ") && strstr(err, "nan") &&
-                  strstr(err, "run/last.safetensors still"),
-              "%s", err);
+    cr_expect(strstr(errors, " is ") && strstr(errors, "nan") &&
+                  strstr(errors, "run/last.safetensors still"),
+              "%s", errors);
     cr_expect(update_in("run/last.safetensors") >= 1);
 }
 
@@ -490,7 +298,8 @@ Test(enwik8, generation)
     generate("", b, sizeof b);
     cr_expect_eq(strlen(b), 61, "without a prompt: '%s'", b);
     generate("--prompt 'Q9'", b, sizeof b);
-    cr_expect(strstr(err, "2 bytes of the prompt are not in the model's dictionary"), "%s", err);
+    cr_expect(strstr(errors, "2 bytes of the prompt are not in the model's dictionary"), "%s",
+              errors);
 }
 
 Test(enwik8, generation_by_transformer_xl)

@@ -153,6 +153,9 @@ Test(files_write, former_file_survives_errors)
     expect_failure(gone, "creating", "No such file or directory); create the folder first");
     expect_failure(below, "creating", "Not a directory); create the folder first");
     expect_failure(taken, "renaming", "Is a directory); choose a path that is no folder");
+    char name[256] = "";
+    memset(name, 'n', 250); /* a name of the most bytes leaves no room for the temporary one */
+    expect_failure(in_folder(name), "creating", "File name too long); choose a shorter name");
     cr_expect_eq(files_in_folder(), 2, "a temporary file is left");
 }
 

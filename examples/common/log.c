@@ -3,64 +3,105 @@
 #include "log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "replace.h"
 
 static bool fail(run_log *L, const char *what)
 {
-    snprintf(L->why, sizeof L->why, "log %s: %s: %s", L->path, what, strerror(errno));
+    const int error = errno;
+    snprintf(L->why, sizeof L->why, "log %s: %s: %s; %s, then continue with --resume", L->path,
+             what, strerror(error), remedy(error));
     return false;
 }
 
-static bool kept(const char *line, int64_t keep)
+static bool kept(const char *line, size_t length, int64_t keep)
 {
-    json_t *object = json_loads(line, 0, NULL);
+    json_t *object = json_loadb(line, length, 0, NULL);
     const json_t *step = json_object_get(object, "step");
     const bool yes = json_is_integer(step) && json_integer_value(step) <= keep;
     json_decref(object);
     return yes;
 }
 
-/* Copies the lines that stay to the new file. */
-static void copy_kept(FILE *to, const char *path, int64_t keep)
+/* The whole file, empty if there is none; NULL with errno set. */
+static char *read_all(const char *path, size_t *bytes)
 {
-    FILE *from = fopen(path, "r");
-    char line[8192];
-    if (!from) return;
-    while (fgets(line, sizeof line, from))
-        if (strchr(line, '\n') && kept(line, keep)) fputs(line, to);
-    fclose(from);
+    size_t capacity = 1 << 16;
+    char *text = malloc(capacity);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? (errno == ENOENT ? 0 : -1) : 1;
+    *bytes = 0;
+    while (text && got > 0) {
+        got = read(fd, text + *bytes, capacity - *bytes);
+        if (got > 0) *bytes += (size_t)got;
+        if (*bytes < capacity) continue;
+        char *larger = realloc(text, capacity *= 2);
+        if (!larger) free(text);
+        text = larger;
+    }
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    if (got < 0) free(text);
+    errno = error;
+    return got < 0 ? NULL : text;
+}
+
+/* Moves the lines that stay to the front; returns how many bytes they are. */
+static size_t filter(char *text, size_t bytes, int64_t keep)
+{
+    size_t used = 0;
+    for (char *line = text, *end = text + bytes, *next; line < end; line = next) {
+        char *newline = memchr(line, '\n', (size_t)(end - line));
+        if (!newline) break;
+        next = newline + 1;
+        const size_t length = (size_t)(next - line);
+        if (!kept(line, length, keep)) continue;
+        memmove(text + used, line, length);
+        used += length;
+    }
+    return used;
 }
 
 bool log_open(run_log *L, const char *path, int64_t keep)
 {
-    char fresh[4200];
-    *L = (run_log){ 0 };
+    size_t bytes = 0;
+    *L = (run_log){ .fd = -1 };
     snprintf(L->path, sizeof L->path, "%s", path);
-    snprintf(fresh, sizeof fresh, "%s.new", path);
-    L->file = fopen(fresh, "w");
-    if (!L->file) return fail(L, "cannot be written");
-    if (keep > 0) copy_kept(L->file, path, keep);
-    if (fflush(L->file) != 0 || rename(fresh, path) != 0) return fail(L, "cannot be written");
-    return true;
+    char *text = read_all(path, &bytes);
+    if (!text) return fail(L, "cannot be read");
+    const bool done = replace_file(path, text, keep > 0 ? filter(text, bytes, keep) : 0);
+    const int error = errno;
+    free(text);
+    errno = error;
+    if (done) L->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    return L->fd >= 0 || fail(L, "cannot be written");
 }
 
 bool log_write(run_log *L, json_t *object)
 {
     char *line = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
-    if (L->why[0] || !line) return false;
-    const bool done =
-        fputs(line, L->file) >= 0 && fputc('\n', L->file) != EOF && fflush(L->file) == 0;
+    if (L->why[0]) return false;
+    const size_t length = line ? strlen(line) : 0;
+    errno = ENOMEM;
+    if (line) line[length] = '\n'; /* in the place of the terminator: one write for one line */
+    const bool done = line && write_all(L->fd, line, length + 1);
+    const int error = errno;
     free(line);
+    errno = error;
     return done || fail(L, "cannot be written");
 }
 
 void log_close(run_log *L)
 {
-    if (L->file) fclose(L->file);
-    L->file = NULL;
+    if (L->fd >= 0) close(L->fd);
+    L->fd = -1;
 }
 
 json_t *log_number(double x)

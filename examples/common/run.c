@@ -6,13 +6,18 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "replace.h"
+
 static bool fail(run_dir *R, const char *what)
 {
-    snprintf(R->why, sizeof R->why, "run folder %s: %s: %s", R->path, what, strerror(errno));
+    const int error = errno;
+    snprintf(R->why, sizeof R->why, "run folder %s: %s: %s; %s", R->path, what, strerror(error),
+             remedy(error));
     return false;
 }
 
@@ -46,12 +51,18 @@ static bool lock(run_dir *R)
     return false;
 }
 
-/* Removes what a killed process was writing: FILE.tmp-PID. The folder is ours alone by now. */
+static bool is_leftover(const char *name)
+{
+    return strstr(name, ".safetensors.tmp-") || strcmp(name, "log.jsonl.new") == 0 ||
+           strcmp(name, "config.json.new") == 0;
+}
+
+/* Removes what a killed process was writing. The folder is ours alone by now. */
 static void clear_leftovers(const run_dir *R)
 {
     DIR *folder = opendir(R->path);
     for (const struct dirent *e; folder && (e = readdir(folder));)
-        if (strstr(e->d_name, ".safetensors.tmp-")) unlinkat(dirfd(folder), e->d_name, 0);
+        if (is_leftover(e->d_name)) unlinkat(dirfd(folder), e->d_name, 0);
     if (folder) closedir(folder);
 }
 
@@ -69,6 +80,7 @@ bool run_open(run_dir *R, const char *path)
     snprintf(R->best, sizeof R->best, "%s/best.safetensors", R->path);
     snprintf(R->log, sizeof R->log, "%s/log.jsonl", R->path);
     snprintf(R->config, sizeof R->config, "%s/config.json", R->path);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error to report, not a kill */
     if (!make_folders(R->path)) return fail(R, "cannot be made");
     if (!lock(R)) return false;
     clear_leftovers(R);
@@ -81,14 +93,25 @@ void run_close(run_dir *R)
     R->lock = -1;
 }
 
+bool run_vanished(const run_dir *R)
+{
+    char path[RUN_PATH + 32];
+    struct stat there, ours;
+    snprintf(path, sizeof path, "%s/lock", R->path);
+    return stat(path, &there) != 0 || fstat(R->lock, &ours) != 0 || there.st_ino != ours.st_ino ||
+           there.st_dev != ours.st_dev;
+}
+
 bool run_write_config(run_dir *R, json_t *config)
 {
-    char fresh[RUN_PATH + 64];
-    snprintf(fresh, sizeof fresh, "%s.new", R->config);
-    const int failed = json_dump_file(config, fresh, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    char *text = json_dumps(config, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     json_decref(config);
-    if (failed || rename(fresh, R->config) != 0) return fail(R, "config.json cannot be written");
-    return true;
+    errno = ENOMEM;
+    const bool done = text && replace_file(R->config, text, strlen(text));
+    const int error = errno;
+    free(text);
+    errno = error;
+    return done || fail(R, "config.json cannot be written");
 }
 
 static volatile sig_atomic_t stop_signal;
@@ -104,6 +127,9 @@ void run_catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    struct sigaction before;
+    sigaction(SIGHUP, NULL, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL); /* nohup ignores it */
 }
 
 int run_stop_signal(void)

@@ -19,10 +19,13 @@ typedef struct run_dir {
 bool run_open(run_dir *R, const char *path);
 void run_close(run_dir *R);
 
+/* Somebody removed, moved or replaced the folder since it was locked. */
+bool run_vanished(const run_dir *R);
+
 /* Writes config.json beside, then renames it. Takes the object over. */
 bool run_write_config(run_dir *R, json_t *config);
 
-/* From here on SIGINT and SIGTERM only note that they came; a second one kills. */
+/* From here on SIGINT, SIGTERM and SIGHUP only note that they came; a second one kills. */
 void run_catch_signals(void);
 int run_stop_signal(void); /* the signal that came, or 0 */
 

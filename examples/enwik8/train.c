@@ -2,9 +2,11 @@
  * streams.
  *
  *     update = `accumulation` consecutive segments of every stream, gradients averaged
- *     every so often: a report, a validation, a checkpoint
+ *     every so often: a validation, a report, a checkpoint
  *
- * A loss that is no number stops the run before anything is overwritten. */
+ * The checkpoint comes last: what a kill before it loses is done again by the resumed run, so log,
+ * best and last checkpoint always tell the same story. A loss that is no number stops the run
+ * before anything is overwritten. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,12 +14,6 @@
 
 #include "commands.h"
 #include "trainer.h"
-
-/* Since the last report. */
-typedef struct tally {
-    double loss, nll, began;
-    int64_t segments, counted, tokens;
-} tally;
 
 static double rate_of(const settings *s, int64_t u)
 {
@@ -53,9 +49,10 @@ static bool lost(trainer *t, const char *what, double x, int64_t at)
                         what, x, (long long)at, t->run.last, (long long)t->saved);
 }
 
-static bool run_segment(trainer *t, tally *sum)
+static bool run_segment(trainer *t)
 {
     const settings *s = &t->s;
+    tally *sum = &t->sum;
     const int64_t cells = s->c.batch * s->tokens, k = s->accumulation;
     const tp_shape shape = TP_SHAPE(s->c.batch, s->tokens);
     tp_tape *T = t->T;
@@ -76,10 +73,10 @@ static bool run_segment(trainer *t, tally *sum)
 }
 
 /* One update; *norm is the gradient's, readable until the next. */
-static bool update(trainer *t, tally *sum, tp_tensor *norm)
+static bool update(trainer *t, tp_tensor *norm)
 {
     for (int64_t k = 0; k < t->s.accumulation; k++)
-        if (!run_segment(t, sum)) return false;
+        if (!run_segment(t)) return false;
     *norm = tp_clip_grad_norm(t->P, t->s.clip);
     if (!tp_step(t->O, rate_of(&t->s, t->update))) return trainer_fail(t, "%s", tp_optim_why(t->O));
     if (t->ema) tp_ema_update(t->ema);
@@ -139,8 +136,9 @@ static bool validate(trainer *t, double *bpc)
 
 /* ---- reports ---- */
 
-static progress_state state_of(const trainer *t, const tally *sum)
+static progress_state state_of(const trainer *t)
 {
+    const tally *sum = &t->sum;
     return (progress_state){
         .step = t->update,
         .loss = sum->loss / (double)sum->segments,
@@ -166,28 +164,41 @@ static bool due(int64_t every, int64_t update)
     return every > 0 && update % every == 0;
 }
 
+/* What an update leaves in the run's folder, in this order (see above). */
+typedef struct duties {
+    bool validate, report, save;
+} duties;
+
+static bool write_files(trainer *t, const progress_state *now, double norm, duties todo)
+{
+    double valid = (double)NAN;
+    if ((todo.report || todo.save) && run_vanished(&t->run)) return false;
+    if (todo.validate) validate(t, &valid);
+    if (todo.report && !t->why[0] && report(t, now, norm, valid)) t->sum = (tally){ 0 };
+    return !t->why[0] && (!todo.save || trainer_save(t));
+}
+
 /* What follows an update; `last`: there is no next. */
-static bool after_update(trainer *t, tally *sum, tp_tensor norm, bool last)
+static bool after_update(trainer *t, tp_tensor norm, bool last)
 {
     const settings *s = &t->s;
-    const bool saving = due(s->c.checkpoint_every, t->update) || last;
     const bool validating = !run_stop_signal() && (due(s->c.eval_every, t->update) || last);
-    const bool reporting = due(s->c.log_every, t->update) || validating;
-    const progress_state now = state_of(t, sum);
+    const duties todo = { .validate = validating,
+                          .report = due(s->c.log_every, t->update) || validating,
+                          .save = due(s->c.checkpoint_every, t->update) || last };
+    const progress_state now = state_of(t);
     const double paused = seconds_now();
-    double valid = (double)NAN, size = 0;
-    if (reporting || saving) {
+    double size = 0;
+    if (todo.report || todo.save) {
         size = tp_item(t->T, norm);
         if (!tp_ok(t->T)) return trainer_fail(t, "%s", tp_why(t->T));
         if (!isfinite(size)) return lost(t, "gradient's norm", size, t->update);
     }
-    progress_step(&t->bar, &now, reporting);
-    if (saving && !trainer_save(t)) return false;
-    if (validating) validate(t, &valid);
-    if (reporting && !t->why[0]) report(t, &now, size, valid);
-    if (reporting) *sum = (tally){ 0 };
-    sum->began = reporting ? seconds_now() : sum->began + seconds_now() - paused;
-    return !t->why[0];
+    progress_step(&t->bar, &now, todo.report);
+    const bool done = write_files(t, &now, size, todo);
+    if (!done && run_vanished(&t->run)) trainer_rescue(t);
+    t->sum.began = todo.report ? seconds_now() : t->sum.began + seconds_now() - paused;
+    return done;
 }
 
 /* ---- the program ---- */
@@ -216,13 +227,13 @@ static void train(trainer *t)
 {
     const settings *s = &t->s;
     const double began = seconds_now();
-    tally sum = { .began = began };
+    t->sum.began = began;
     tp_tensor norm = TP_NONE;
     bool last = false;
-    while (!last && update(t, &sum, &norm)) {
+    while (!last && update(t, &norm)) {
         const bool late = s->time > 0 && seconds_now() - began >= s->time;
         last = t->update >= s->c.steps || late || run_stop_signal() != 0;
-        if (!after_update(t, &sum, norm, last)) return;
+        if (!after_update(t, norm, last)) return;
         if (!last && run_stop_signal()) /* it came during the validation */
             last = true, trainer_save(t);
     }
@@ -232,6 +243,7 @@ static void say_goodbye(trainer *t)
 {
     const char *stopped = run_stop_signal() == SIGINT    ? "stopped by SIGINT"
                           : run_stop_signal() == SIGTERM ? "stopped by SIGTERM"
+                          : run_stop_signal() == SIGHUP  ? "stopped by SIGHUP"
                                                          : "time is up";
     progress_end(&t->bar);
     if (t->update >= t->s.c.steps)
@@ -257,7 +269,8 @@ static const program manual = {
         "the paper's three phases; each begins with the weights of the one before (--init) and "
         "twice "
         "the segment length. Defaults shown below are those of the preset tiny.\n\n"
-        "SIGINT and SIGTERM end the run after the current update with a checkpoint; --resume "
+        "SIGINT, SIGTERM and SIGHUP end the run after the current update with a checkpoint; "
+        "--resume "
         "continues it with the same bits as if it had never stopped. Every checkpoint is written "
         "beside the last one and renamed, so a killed run keeps the last complete one.",
     .table = train_options,
@@ -270,8 +283,8 @@ static const program manual = {
         "    config.json       all settings\n"
         "    lock              held while a process works in the folder\n\n"
         "EXIT STATUS\n"
-        "    0 done, or time is up; 1 an error; 2 a bad flag; 130, 143 stopped by SIGINT, "
-        "SIGTERM\n\n"
+        "    0 done, or time is up; 1 an error; 2 a bad flag; 129, 130, 143 stopped by "
+        "SIGHUP, SIGINT, SIGTERM\n\n"
         "EXAMPLES\n"
         "    enwik8 train --data enwik8.zip --preset small --run-dir runs/phase1\n"
         "    enwik8 train --data enwik8.zip --preset small --phase 2 --run-dir runs/phase2 \\\n"

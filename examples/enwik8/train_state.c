@@ -2,7 +2,8 @@
  * resuming gives the bits of never stopping:
  *
  *     weights, moments (optim.*), averages (ema.*), caches (state.*)          as tensors
- *     settings (train.*), model, dictionary, update, random state, position   as metadata */
+ *     settings (train.*), model, dictionary, update, random state, position,
+ *     sums since the last report (sum.*)                                      as metadata */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -54,6 +55,22 @@ static void write_model(tp_writer *W, const trainer *t)
     tp_params_write(t->P, W, "");
 }
 
+/* So that the next report covers what it would have covered without a stop. */
+static void write_tally(tp_writer *W, const tally *sum)
+{
+    tp_writer_meta_num(W, "sum.loss", sum->loss);
+    tp_writer_meta_num(W, "sum.nll", sum->nll);
+    tp_writer_meta_int(W, "sum.segments", sum->segments);
+    tp_writer_meta_int(W, "sum.counted", sum->counted);
+}
+
+static bool read_tally(tally *sum, tp_file *F)
+{
+    return tp_file_num(F, "sum.loss", &sum->loss) && tp_file_num(F, "sum.nll", &sum->nll) &&
+           tp_file_int(F, "sum.segments", &sum->segments) &&
+           tp_file_int(F, "sum.counted", &sum->counted);
+}
+
 static bool commit(trainer *t, tp_writer *W)
 {
     if (!tp_params_ok(t->P)) trainer_fail(t, "%s", tp_params_why(t->P));
@@ -76,6 +93,7 @@ bool trainer_save(trainer *t)
     tp_writer_meta_int(W, "position", tp_bytes_position(t->reader));
     snprintf(hash, sizeof hash, "%016" PRIx64, t->text_hash);
     tp_writer_meta(W, "text_hash", hash);
+    write_tally(W, &t->sum);
     if (!tp_optim_write(t->O, W)) trainer_fail(t, "%s", tp_optim_why(t->O));
     if (t->ema && !tp_ema_write(t->ema, W)) trainer_fail(t, "%s", tp_ema_why(t->ema));
     model_state_write(t->T, t->m, &t->mem, W);
@@ -124,6 +142,7 @@ bool trainer_load(trainer *t, tp_file *F)
     if (!read_count(t, F, "random_seed", &seed) || !read_count(t, F, "random_offset", &offset) ||
         !read_count(t, F, "position", &position) || !read_count(t, F, "update", &update))
         return false;
+    if (!read_tally(&t->sum, F)) return trainer_fail(t, "%s", tp_file_why(F));
     if (!model_read_weights(t->P, F)) return trainer_fail(t, "%s", tp_params_why(t->P));
     if (!tp_optim_read(t->O, F)) return trainer_fail(t, "%s", tp_optim_why(t->O));
     if (t->ema && !tp_ema_read(t->ema, F)) return trainer_fail(t, "%s", tp_ema_why(t->ema));

@@ -5,6 +5,7 @@
  * its course may differ from them. */
 #include "trainer.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -210,8 +211,6 @@ static bool open_fresh(trainer *t)
     } else if (!build(t, NULL)) {
         return false;
     }
-    remove(t->run.last);
-    remove(t->run.best);
     t->best = (double)INFINITY;
     t->saved = -1;
     return true;
@@ -234,6 +233,17 @@ static bool open_resumed(trainer *t, const settings *asked, const bool *given)
     return done;
 }
 
+/* The files of the run that this one is begun over. */
+static bool discard_former(trainer *t)
+{
+    const char *const former[] = { t->run.last, t->run.best };
+    for (int i = 0; i < 2; i++)
+        if (remove(former[i]) != 0 && errno != ENOENT)
+            return trainer_fail(t, "%s cannot be removed: %s; choose another --run-dir", former[i],
+                                strerror(errno));
+    return true;
+}
+
 static json_t *config(const trainer *t)
 {
     json_t *c = json_object();
@@ -250,7 +260,7 @@ int trainer_open(trainer *t, const program *p, int argc, char **argv)
     settings asked;
     bool given[OPT_MAX];
     char why[512] = "";
-    *t = (trainer){ .run = { .lock = -1 } };
+    *t = (trainer){ .run = { .lock = -1 }, .log = { .fd = -1 } };
     start_settings(&asked, MODEL_LS, PRESET_TINY, 1, why, sizeof why);
     int status = options_parse(p, argc, argv, &asked, given);
     if (status == OPTIONS_RUN) {
@@ -262,9 +272,10 @@ int trainer_open(trainer *t, const program *p, int argc, char **argv)
             open_resumed(t, &asked, given);
         else if (options_parse(p, argc, argv, &t->s, NULL) == OPTIONS_RUN)
             open_fresh(t);
+        if (!t->why[0] && !run_write_config(&t->run, config(t))) trainer_fail(t, "%s", t->run.why);
+        if (!t->why[0] && !asked.c.resume) discard_former(t);
         if (!t->why[0] && !log_open(&t->log, t->run.log, t->update))
             trainer_fail(t, "%s", t->log.why);
-        if (!t->why[0] && !run_write_config(&t->run, config(t))) trainer_fail(t, "%s", t->run.why);
         if (t->why[0]) {
             fprintf(stderr, "%s: %s\n", p->name, t->why);
             status = 1;
@@ -272,6 +283,29 @@ int trainer_open(trainer *t, const program *p, int argc, char **argv)
     }
     options_free(train_options, &asked);
     return status;
+}
+
+void trainer_rescue(trainer *t)
+{
+    char path[RUN_PATH];
+    snprintf(path, sizeof path, "%s", t->run.path);
+    t->why[0] = '\0';
+    log_close(&t->log);
+    run_close(&t->run);
+    if (!run_open(&t->run, path)) {
+        trainer_fail(t, "the run folder was removed while in use, and cannot be made again: %s",
+                     t->run.why);
+    } else if (access(t->run.last, F_OK) == 0) {
+        trainer_fail(t,
+                     "run folder %s was replaced while in use, and holds another run; update "
+                     "%lld is lost",
+                     path, (long long)t->update);
+    } else if (trainer_save(t)) {
+        trainer_fail(t,
+                     "run folder %s was removed while in use; it is made again with a "
+                     "checkpoint of update %lld: continue with --resume",
+                     path, (long long)t->update);
+    }
 }
 
 void trainer_close(trainer *t)

@@ -13,6 +13,12 @@
 
 enum { TRAINER_WHY = 6000 };
 
+/* Since the last report. */
+typedef struct tally {
+    double loss, nll, began;
+    int64_t segments, counted, tokens;
+} tally;
+
 typedef struct trainer {
     settings s;
     run_dir run;
@@ -33,6 +39,7 @@ typedef struct trainer {
     model_cfg cfg;
     model_state mem;
 
+    tally sum;
     int64_t update, saved; /* updates made; update of the last checkpoint, -1: none */
     double best;           /* bits per character of best.safetensors; infinity: none */
     char why[TRAINER_WHY];
@@ -45,6 +52,10 @@ void trainer_close(trainer *t);
 
 /* Notes the first reason why training cannot go on; always false. */
 bool trainer_fail(trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* For a folder that was removed under the run: makes it again with a checkpoint in it, and fails
+ * with that message. */
+void trainer_rescue(trainer *t);
 
 /* train_state.c. last.safetensors: all that the next step depends on. */
 bool trainer_save(trainer *t);

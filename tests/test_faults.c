@@ -1,0 +1,264 @@
+/* test_faults.c - training on disks that are full, broken, read-only or taken away: no checkpoint
+ * is lost, the message says what, where and what to do, and the resumed run has the bits of one
+ * that nothing happened to (docs/faults.md). */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support_enwik8.h"
+
+#define EVERY  "--log-every 1 --eval-every 2 --checkpoint-every 1 "
+#define RESUME "train --resume --steps 6 --run-dir run"
+
+/* `straight` has 6 updates; `base` is the same run after 2. */
+static void begin(void)
+{
+    enwik8_begin();
+    succeed("train " SMALL EVERY "--data text --steps 6 --run-dir straight");
+    succeed("train " SMALL EVERY "--data text --steps 2 --run-dir base");
+}
+
+TestSuite(faults, .init = begin, .fini = enwik8_end, .timeout = 300);
+
+static bool shell(const char *command)
+{
+    return system(command) == 0;
+}
+
+/* The log without what depends on the clock. */
+static bool same_log(const char *a, const char *b)
+{
+    char command[400];
+    snprintf(command, sizeof command,
+             "for f in %s %s; do sed 's/\"tokens_per_s[^,]*,\"memory\":[0-9]*//' $f > $f.cmp; done;"
+             "cmp %s.cmp %s.cmp; s=$?; rm -f %s.cmp %s.cmp; exit $s",
+             a, b, a, b, a, b);
+    return shell(command);
+}
+
+/* After a fault: there is a whole checkpoint, nothing else is left, and it leads to the same end.
+ */
+static void expect_recovery(const char *name)
+{
+    const int64_t update = update_in("run/last.safetensors");
+    cr_expect(update >= 2, "%s: update %lld", name, (long long)update);
+    cr_expect(!shell("ls run | grep -q -e tmp- -e new"), "%s: a temporary file is left", name);
+    const int status = enwik8(RESUME);
+    cr_expect_eq(status, 0, "%s: resuming: %s", name, errors);
+    cr_expect(same_bytes("straight/last.safetensors", "run/last.safetensors"), "%s: last", name);
+    cr_expect(same_bytes("straight/best.safetensors", "run/best.safetensors"), "%s: best", name);
+    cr_expect(same_log("straight/log.jsonl", "run/log.jsonl"), "%s: log", name);
+}
+
+static void expect_message(const char *name, int status, const char *const *parts, int n)
+{
+    cr_expect_eq(status, 1, "%s: status %d\n%s", name, status, errors);
+    for (int i = 0; i < n; i++)
+        cr_expect(strstr(errors, parts[i]), "%s: no '%s' in: %s", name, parts[i], errors);
+}
+
+/* ---- system calls that fail ---- */
+
+#define ROOM  "make room on the disk"
+#define CHECK "check the disk"
+
+Test(faults, system_calls)
+{
+    static const struct {
+        const char *call;
+        int nth, error;
+        const char *part, *file, *advice; /* the last two: in the message */
+    } cases[] = {
+        { "open", 1, ENOSPC, "/last.safetensors.tmp-", "run/last.safetensors", ROOM },
+        { "open", 1, EROFS, "/best.safetensors.tmp-", "run/best.safetensors", "writable" },
+        { "open", 1, ENOSPC, "run/log.jsonl.new$", "log run/log.jsonl", ROOM },
+        { "open", 1, EACCES, "run/log.jsonl$", "log run/log.jsonl", "writable" },
+        { "open", 1, EDQUOT, "run/config.json.new$", "config.json", ROOM },
+        { "open", 1, EROFS, "run/lock$", "run folder run", "writable" },
+        { "write", 1, ENOSPC, "/last.safetensors.tmp-", "run/last.safetensors", ROOM },
+        { "write", 9, ENOSPC, "/last.safetensors.tmp-", "run/last.safetensors", ROOM },
+        { "write", 200, EIO, "/last.safetensors.tmp-", "run/last.safetensors", CHECK },
+        { "write", 5, ENOSPC, "/best.safetensors.tmp-", "run/best.safetensors", ROOM },
+        { "write", 1, ENOSPC, "run/log.jsonl$", "log run/log.jsonl", ROOM },
+        { "write", 3, EDQUOT, "run/log.jsonl$", "log run/log.jsonl", ROOM },
+        { "write", 1, ENOSPC, "run/log.jsonl.new$", "log run/log.jsonl", ROOM },
+        { "write", 1, ENOSPC, "run/config.json.new$", "config.json", ROOM },
+        { "fsync", 2, ENOSPC, "/last.safetensors.tmp-", "run/last.safetensors", ROOM },
+        { "fsync", 1, EIO, "/best.safetensors.tmp-", "run/best.safetensors", CHECK },
+        { "fsync", 1, EIO, "/run$", "syncing folder run", CHECK },
+        { "fsync", 1, EIO, "run/log.jsonl.new$", "log run/log.jsonl", CHECK },
+        { "fsync", 1, ENOSPC, "run/config.json.new$", "config.json", ROOM },
+        { "close", 1, EDQUOT, "/last.safetensors.tmp-", "run/last.safetensors", ROOM },
+        { "close", 1, EIO, "/best.safetensors.tmp-", "run/best.safetensors", CHECK },
+        { "close", 1, EIO, "run/log.jsonl.new$", "log run/log.jsonl", CHECK },
+        { "close", 1, ENOSPC, "run/config.json.new$", "config.json", ROOM },
+        { "rename", 2, ENOSPC, "run/last.safetensors$", "run/last.safetensors", ROOM },
+        { "rename", 1, EIO, "run/best.safetensors$", "run/best.safetensors", CHECK },
+        { "rename", 1, ENOSPC, "run/log.jsonl$", "log run/log.jsonl", ROOM },
+        { "rename", 1, EROFS, "run/config.json$", "config.json", "writable" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char prefix[512], name[128];
+        snprintf(name, sizeof name, "%s %d of %s", cases[i].call, cases[i].nth, cases[i].part);
+        snprintf(prefix, sizeof prefix,
+                 "ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0 LD_PRELOAD=%s "
+                 "FAULT='%s %d %d %s'",
+                 TP_FAULT_CALLS, cases[i].call, cases[i].nth, cases[i].error, cases[i].part);
+        cr_assert(shell("rm -rf run; cp -r base run"));
+        const int status = enwik8_under(prefix, RESUME);
+        const char *const parts[] = { cases[i].file, strerror(cases[i].error), cases[i].advice };
+        expect_message(name, status, parts, 3);
+        expect_recovery(name);
+    }
+}
+
+/* ---- disks ---- */
+
+/* A file that cannot grow: the program is not killed by the signal that comes with it. */
+Test(faults, limit_of_file_size)
+{
+    cr_assert(shell("cp -r base run"));
+    const int status = enwik8_under("ulimit -f 16; exec", RESUME);
+    expect_message("ulimit", status,
+                   (const char *const[]){ "run/", "File too large", "make room on the disk" }, 3);
+    expect_recovery("ulimit");
+}
+
+static bool may_mount(void)
+{
+    return shell("unshare -rm sh -c 'mkdir -p m && mount -t tmpfs none m' 2>/dev/null");
+}
+
+/* A file system of its own holds the run, with so much room left; what it has at the end is kept.
+ */
+Test(faults, full_disk)
+{
+    static const int rooms[] = { 0, 4, 8, 16, 32, 64, 96, 128, 160 }; /* KiB */
+    if (!may_mount()) cr_skip_test("this user cannot mount file systems (unshare -rm)");
+    for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
+        char prefix[600], name[32];
+        snprintf(name, sizeof name, "%d KiB left", rooms[i]);
+        snprintf(
+            prefix, sizeof prefix,
+            "rm -rf run; mkdir run; unshare -rm sh -c '"
+            "mount -t tmpfs -o size=2m none run; cp base/* run; head -c %dk /dev/zero >run/room;"
+            "cat /dev/zero >run/filler 2>/dev/null; rm run/room; \"$@\"; s=$?; rm run/filler;"
+            "mkdir after; cp run/* after; exit $s' sh",
+            rooms[i]);
+        const int status = enwik8_under(prefix, RESUME);
+        expect_message(name, status,
+                       (const char *const[]){ "run", "No space left on device", ROOM }, 3);
+        cr_assert(shell("rm -rf run; mv after run"));
+        expect_recovery(name);
+    }
+}
+
+Test(faults, read_only_folder)
+{
+    if (!may_mount()) cr_skip_test("this user cannot mount file systems (unshare -rm)");
+    cr_assert(shell("cp -r base run"));
+    const int status = enwik8_under("unshare -rm sh -c 'mount --bind run run;"
+                                    "mount -o remount,bind,ro run; exec \"$@\"' sh",
+                                    RESUME);
+    expect_message("read-only", status,
+                   (const char *const[]){ "run folder run", "Read-only", "choose another" }, 3);
+    expect_recovery("read-only");
+}
+
+/* Nobody reads what the program says: it trains on. */
+Test(faults, full_output)
+{
+    cr_assert(shell("cp -r base run"));
+    cr_assert(shell(TP_BIN_DIR "/enwik8 " RESUME " >/dev/full"));
+    expect_recovery("/dev/full");
+}
+
+/* ---- folders ---- */
+
+/* Whatever happens to the folder while a run of 200 updates is in it. */
+static int run_while(const char *command)
+{
+    int status;
+    const pid_t child = start("train " SMALL "--data text --steps 200 --log-every 1 "
+                              "--eval-every 0 --checkpoint-every 40 --run-dir run");
+    await_reports("run/log.jsonl", 5);
+    kill(child, SIGSTOP);
+    const bool done = shell(command);
+    kill(child, SIGCONT);
+    cr_assert(done, "%s", command);
+    waitpid(child, &status, 0);
+    slurp("err", errors, sizeof errors);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+Test(faults, vanished_folder)
+{
+    static const char *const ways[] = { "rm -rf run", "mv run elsewhere" };
+    succeed("train " SMALL "--data text --steps 200 --log-every 1 --eval-every 0 "
+            "--checkpoint-every 40 --run-dir long");
+    for (int i = 0; i < 2; i++) {
+        cr_assert(shell("rm -rf run elsewhere"));
+        const int status = run_while(ways[i]);
+        expect_message(ways[i], status,
+                       (const char *const[]){ "run folder run was removed", "made again",
+                                              "continue with --resume" },
+                       3);
+        cr_expect(update_in("run/last.safetensors") > 0, "%s", ways[i]);
+        succeed("train --resume --run-dir run");
+        cr_expect(same_bytes("long/last.safetensors", "run/last.safetensors"), "%s", ways[i]);
+    }
+}
+
+/* Another run came into its place: it is left alone. */
+Test(faults, replaced_folder)
+{
+    const int status = run_while("mv run elsewhere; cp -r base run");
+    expect_message("replaced", status, (const char *const[]){ "run folder run was replaced" }, 1);
+    cr_expect(same_bytes("base/last.safetensors", "run/last.safetensors"));
+    cr_expect(same_bytes("base/log.jsonl", "run/log.jsonl"));
+}
+
+/* The second process is refused, whatever it wants; a file of a dead one is in nobody's way. */
+Test(faults, one_process_a_folder)
+{
+    char message[128];
+    int status;
+    const pid_t first = start("train " SMALL "--data text --steps 1000000 --log-every 1 "
+                              "--checkpoint-every 1 --run-dir run");
+    await_reports("run/log.jsonl", 3);
+    snprintf(message, sizeof message, "run folder run: is in use by process %ld; wait for it",
+             (long)first);
+    expect_refusal(RESUME, 1, message);
+    expect_refusal("train --data text --overwrite --run-dir run", 1, message);
+    kill(first, SIGKILL);
+    waitpid(first, &status, 0);
+    cr_expect(WIFSIGNALED(status), "the first one goes on");
+    const int64_t update = update_in("run/last.safetensors");
+    char args[128];
+    snprintf(args, sizeof args, "train --resume --run-dir run --steps %lld", (long long)update + 2);
+    succeed(args);
+    cr_expect_eq(update_in("run/last.safetensors"), update + 2);
+}
+
+/* A log cut in a line, with lines of the future or of nonsense, is mended by the next start. */
+Test(faults, damaged_log)
+{
+    static const char *const damages[] = {
+        "printf '{\"step\":3,\"lo' >>run/log.jsonl",
+        "tail -n 1 straight/log.jsonl >>run/log.jsonl",
+        "printf 'nonsense\\n{}\\n[1]\\n' >>run/log.jsonl",
+        "printf '{\"step\":3,\"loss\":1,\"bpc\":\\0\\0\\0\\0\\n' >>run/log.jsonl",
+        "head -c 100000 /dev/zero >>run/log.jsonl",
+    };
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        cr_assert(shell("rm -rf run; cp -r base run") && shell(damages[i]));
+        expect_recovery(damages[i]);
+    }
+}
