@@ -1,12 +1,14 @@
 /* bench_models.c - time and memory of training steps of whole models, as JSON lines.
  *
  *     bench_models [--preset tiny|small|large] [--tokens n] [--batch n] [--steps n] [--threads n]
- *                  [--recompute none|attention|block]
+ *                  [--recompute none|attention|block] [--generate yes]
  *
  * A step is forward, cross entropy, backward and AdamW on random tokens; the cache has as many rows
  * as the segment. "utilisation" is the rate of the FLOPs that the specification's closed form
  * counts (backward twice forward, recomputation not counted) over the rate of a 1024^3 f32 product,
- * cut by rows over the same threads, each calling single-threaded OpenBLAS, in the same run. */
+ * cut by rows over the same threads, each calling single-threaded OpenBLAS, in the same run.
+ * --generate decodes token after token, as a sampler does, and reports the time of one after 1K,
+ * 16K and 64K tokens, the median of 200. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +16,12 @@
 #include <tapegrad/models.h>
 #include <time.h>
 
-enum { MAX_STEPS = 1000, PRODUCTS = 40 };
+enum { MAX_STEPS = 1000, PRODUCTS = 40, DECODED = 200, VOCAB = 208 };
 
 typedef struct settings {
     const char *preset, *recompute;
     int tokens, batch, steps, threads;
+    bool generate;
 } settings;
 
 static double now(void)
@@ -71,9 +74,9 @@ static tp_tensor random_tokens(tp_tape *T, int64_t batch, int64_t tokens, int64_
 
 static tp_lm_cfg configuration(const settings *s)
 {
-    tp_lm_cfg c = strcmp(s->preset, "tiny") == 0    ? tp_lm_tiny(208)
-                  : strcmp(s->preset, "large") == 0 ? tp_lm_large(208)
-                                                    : tp_lm_small(208);
+    tp_lm_cfg c = strcmp(s->preset, "tiny") == 0    ? tp_lm_tiny(VOCAB)
+                  : strcmp(s->preset, "large") == 0 ? tp_lm_large(VOCAB)
+                                                    : tp_lm_small(VOCAB);
     c.mem_len = s->tokens;
     c.recompute = strcmp(s->recompute, "block") == 0       ? TP_RECOMPUTE_BLOCK
                   : strcmp(s->recompute, "attention") == 0 ? TP_RECOMPUTE_ATTENTION
@@ -81,21 +84,25 @@ static tp_lm_cfg configuration(const settings *s)
     return c;
 }
 
+static double process_peak_mb(void)
+{
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return (double)use.ru_maxrss / 1024.0;
+}
+
 static void report(const settings *s, const tp_lm_cfg *c, tp_device *D, double seconds, double rate)
 {
     const double macs = tp_lm_flops(c, s->tokens, c->mem_len).macs;
     const double flop = 3.0 * 2.0 * macs * s->batch;
     const tp_stats stats = tp_device_stats(D);
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
     printf("{\"model\": \"ls_lm-%s\", \"tokens\": %d, \"batch\": %d, \"recompute\": \"%s\", "
            "\"threads\": %d, \"isa\": \"%s\", \"seconds\": %.4f, \"tokens_per_s\": %.1f, "
            "\"gflops\": %.1f, \"sgemm_gflops\": %.1f, \"utilisation\": %.3f, "
            "\"device_peak_mb\": %.0f, \"process_peak_mb\": %.0f}\n",
            s->preset, s->tokens, s->batch, s->recompute, stats.threads, stats.isa, seconds,
            s->tokens * s->batch / seconds, flop / seconds * 1e-9, rate * 1e-9,
-           flop / seconds / rate, (double)stats.peak_bytes / 1048576.0,
-           (double)use.ru_maxrss / 1024.0);
+           flop / seconds / rate, (double)stats.peak_bytes / 1048576.0, process_peak_mb());
 }
 
 static int run(const settings *s)
@@ -136,6 +143,45 @@ static int run(const settings *s)
     return status;
 }
 
+/* Median time of a token among the DECODED that follow 1K, 16K and 64K tokens of context. */
+static int generate(const settings *s)
+{
+    static const int64_t contexts[] = { 1024, 16384, 65536 };
+    static double seconds[DECODED];
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = s->threads });
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
+    tp_tape *T = tp_tape_new(D, NULL);
+    const tp_lm_cfg cfg = configuration(s);
+    tp_lm *m = malloc(sizeof *m);
+    static float logits[VOCAB];
+    if (!m) return 1;
+    tp_lm_init(P, m, "", cfg);
+    tp_lm_decoder *d = tp_lm_decoder_new(T, m, s->tokens);
+    int64_t t = 0;
+    for (size_t i = 0; i < sizeof contexts / sizeof *contexts && tp_ok(T); i++) {
+        for (; t < contexts[i]; t++) tp_lm_decode(d, 4 + t * 7 % (VOCAB - 4), NULL);
+        for (int u = 0; u < DECODED; u++, t++) {
+            const double start = now();
+            tp_lm_decode(d, 4 + t * 7 % (VOCAB - 4), logits);
+            seconds[u] = now() - start;
+        }
+        qsort(seconds, DECODED, sizeof *seconds, by_size);
+        printf("{\"model\": \"ls_lm-%s\", \"context\": %lld, \"threads\": %d, "
+               "\"ms_a_token\": %.4f, \"process_peak_mb\": %.0f}\n",
+               s->preset, (long long)contexts[i], tp_device_stats(D).threads,
+               1e3 * seconds[DECODED / 2], process_peak_mb());
+        fflush(stdout);
+    }
+    if (!tp_ok(T)) fprintf(stderr, "%s\n", tp_why(T));
+    const int status = !tp_ok(T);
+    tp_lm_decoder_free(d);
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+    free(m);
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     settings s = { .preset = "small", .recompute = "none", .tokens = 2048, .batch = 1, .steps = 5 };
@@ -153,10 +199,12 @@ int main(int argc, char **argv)
             s.steps = atoi(value);
         } else if (strcmp(argv[i], "--threads") == 0) {
             s.threads = atoi(value);
+        } else if (strcmp(argv[i], "--generate") == 0) {
+            s.generate = strcmp(value, "yes") == 0;
         } else {
             fprintf(stderr, "usage: bench_models [--preset tiny|small|large] [--tokens n] "
                             "[--batch n] [--steps n] [--threads n] "
-                            "[--recompute none|attention|block]\n");
+                            "[--recompute none|attention|block] [--generate yes]\n");
             return 2;
         }
     }
@@ -165,5 +213,5 @@ int main(int argc, char **argv)
                 MAX_STEPS);
         return 2;
     }
-    return run(&s);
+    return s.generate ? generate(&s) : run(&s);
 }

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# bench.sh - measures training steps and single ops beside PyTorch, and prints tables.
+#
+#   scripts/bench.sh                  a few minutes; Transformer-LS small, 2048 tokens after 2048
+#   scripts/bench.sh --quick          half a minute: 512 after 512, few repetitions
+#   scripts/bench.sh --long           also 8192 after 8192, contexts up to 64K, and decoding
+#   scripts/bench.sh --threads N      default: all cores
+#   scripts/bench.sh --python PATH    the Python whose PyTorch is the peer (default python3)
+#   scripts/bench.sh --install-torch  puts PyTorch into build/bench-venv and uses it
+#
+# tapegrad and PyTorch take turns in the same run; a figure is the median of its rounds. The JSON
+# lines stay in build/bench/. Without PyTorch only our own figures are printed.
+source "$(dirname "$0")/setup.sh"
+
+mode=normal
+threads=$(nproc)
+python=""
+while [ $# -gt 0 ]; do
+    case $1 in
+    --quick | --long) mode=${1#--} ;;
+    --threads | --python)
+        [ $# -gt 1 ] || die "$1 needs a value; see scripts/bench.sh --help"
+        case $1 in
+        --threads) threads=$2 ;;
+        --python) python=$(command -v "$2") || die "There is no program $2; give the path of a Python with PyTorch." ;;
+        esac
+        shift
+        ;;
+    --install-torch) python=install ;;
+    -h | --help)
+        sed -n '2,12s/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
+    *) die "Unknown argument $1; see scripts/bench.sh --help" ;;
+    esac
+    shift
+done
+
+need $BUILD_NEEDS
+cd "$ROOT"
+configure release -DTAPEGRAD_BENCH=ON
+build release bench_ops bench_models >&2
+bin=build/release/bin
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # threads that spin while they wait are slow on a busy machine
+
+venv=build/bench-venv
+if [ "$python" = install ]; then
+    [ -x $venv/bin/pip ] || python3 -m venv $venv || die "No environment could be made in $venv; apt-get install python3-venv, or give --python PATH."
+    $venv/bin/pip install -q torch numpy >&2 || die "PyTorch could not be installed into $venv; the lines above say why."
+    python=$venv/bin/python
+elif [ -z "$python" ]; then
+    python=python3
+    [ -x $venv/bin/python ] && python=$venv/bin/python
+fi
+peer=yes
+"$python" -c 'import torch' 2>/dev/null || {
+    peer=no
+    say "$python has no PyTorch: only tapegrad is measured. Give --python PATH, or run scripts/bench.sh --install-torch once."
+}
+
+case $mode in
+quick) tokens=512 rounds=1 steps=1 seconds=0.05 ;;
+*) tokens=2048 rounds=3 steps=3 seconds=0.5 ;;
+esac
+
+out=build/bench/$(date +%Y%m%d-%H%M%S).jsonl
+mkdir -p build/bench
+: >"$out"
+
+# A round of training steps of `small` with $1 tokens after a cache of as many.
+steps_of() {
+    local recompute
+    for recompute in none attention block; do
+        $bin/bench_models --tokens "$1" --steps $steps --threads "$threads" --recompute $recompute
+        if [ $peer = yes ] && [ $recompute = none ]; then
+            "$python" bench/peers/ls_lm_pytorch.py --bench --tokens "$1" --steps $steps --threads "$threads"
+        fi
+    done >>"$out"
+}
+
+for ((round = 0; round < rounds; round++)); do
+    say "round $((round + 1)) of $rounds"
+    steps_of $tokens
+    $bin/bench_ops --threads "$threads" --seconds $seconds >>"$out"
+    if [ $peer = yes ]; then
+        "$python" bench/peers/sdpa_pytorch.py --threads "$threads" --seconds $seconds >>"$out"
+    fi
+done
+if [ $mode = long ]; then
+    say "long contexts"
+    rounds=1
+    steps_of 8192
+    $bin/bench_ops --threads "$threads" --filter tokens --long yes >>"$out"
+    $bin/bench_models --threads "$threads" --generate yes >>"$out"
+fi
+
+# The tables: one row for each thing measured, medians over its lines.
+awk -f "$ROOT/scripts/bench_tables.awk" "$out"
+say ""
+say "JSON lines: $out"
