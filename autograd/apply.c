@@ -187,32 +187,6 @@ static void drop_outputs(frame *f)
     tp__buf_unref(f->work);
 }
 
-static bool check_finite(tp_tape *T, const frame *f)
-{
-    for (int i = 0; i < f->visible; i++) {
-        const tp_view *v = &f->yv[i];
-        if (!tp_is_float(v->dtype)) continue;
-        const size_t bytes = tp__view_bytes(v);
-        tp_view host = *v;
-        if (T->dev->be->kind != TP_CPU) {
-            host.data = malloc(bytes ? bytes : 1);
-            if (!host.data) return true;
-            T->dev->syncs++;
-            T->dev->be->download(T->dev, host.data, v->data, bytes);
-        }
-        int64_t at = 0;
-        while (at < v->numel && tp_ld(&host, at) - tp_ld(&host, at) == 0.0) at++;
-        const double bad = at < v->numel ? tp_ld(&host, at) : 0.0;
-        if (host.data != v->data) free(host.data);
-        if (at < v->numel) {
-            tp__fail(T, TP_E_NONFINITE, "%s: element %lld of the result is %s", f->op->name,
-                     (long long)at, bad != bad ? "NaN" : "infinite");
-            return false;
-        }
-    }
-    return true;
-}
-
 /* ---- recording ---- */
 
 bool tp__push_rec(tp_tape *T, tp_rec *r)
@@ -359,7 +333,7 @@ static bool execute(tp_tape *T, frame *f, tp_infer *q, tp_call *c)
     }
     if (f->op->flags & TP_RANDOM) T->offset++;
     return tp__run(T, c, k, false, f->op->name) == TP_OK &&
-           (!T->check_finite || T->dev->dry || check_finite(T, f));
+           (!T->check_finite || tp__check_results(T, f->op->name, f->nx, f->xv, f->visible, f->yv));
 }
 
 tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, const tp_tensor *x,

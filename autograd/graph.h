@@ -173,6 +173,11 @@ void tp__note_read(tp_tape *T, tp_params *P);
 /* run_kernel.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
 
+/* finite.c: false if an element is not finite; T has failed then */
+bool tp__check_results(tp_tape *T, const char *name, int nx, const tp_view *x, int ny,
+                       const tp_view *y);
+bool tp__check_gradients(tp_tape *T, const tp_rec *r, const tp_view *dy, const tp_view *dx);
+
 /* apply.c */
 bool tp__push_rec(tp_tape *T, tp_rec *r);
 

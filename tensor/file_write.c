@@ -32,7 +32,7 @@ struct tp_writer {
     json_t *meta;
     item *items;
     int n, cap;
-    bool committed;
+    bool committed, finite; /* finite: NaN and infinity are refused */
 };
 
 static tp_writer no_memory = {
@@ -93,6 +93,16 @@ bool tp_writer_ok(const tp_writer *W)
 const char *tp_writer_why(const tp_writer *W)
 {
     return W->err.text;
+}
+
+tp_code tp_writer_code(const tp_writer *W)
+{
+    return W->err.code;
+}
+
+void tp_writer_finite(tp_writer *W)
+{
+    if (W != &no_memory) W->finite = true;
 }
 
 void tp__writer_fail(tp_writer *W, const tp_err *e)
@@ -311,14 +321,33 @@ static bool put_header(int fd, const char *text)
     return put(fd, &total, sizeof total) && put(fd, text, length) && put(fd, blanks, padding);
 }
 
-static bool put_item(int fd, const item *t, void *buffer)
+/* Fails W if the part of t from byte `at` on, found at data, holds what it refuses. */
+static bool accept(tp_writer *W, const item *t, size_t at, const void *data, size_t bytes)
 {
-    if (!t->dev) return put(fd, t->view.data, t->bytes);
+    const size_t size = tp_dtype_size(t->view.dtype);
+    const tp_view part = { .dtype = t->view.dtype,
+                           .data = (void *)(uintptr_t)data,
+                           .numel = (int64_t)(bytes / size) };
+    if (!W->finite || !tp_is_float(part.dtype)) return true;
+    for (int64_t i = 0; i < part.numel; i++) {
+        const double x = tp_ld(&part, i);
+        if (isfinite(x)) continue;
+        fail(W, TP_E_NONFINITE,
+             "element %lld of tensor '%.200s' is %s; the former file is untouched",
+             (long long)(at / size) + (long long)i, t->name, isnan(x) ? "NaN" : "infinite");
+        return false;
+    }
+    return true;
+}
+
+static bool put_item(tp_writer *W, int fd, const item *t, void *buffer)
+{
+    if (!t->dev) return accept(W, t, 0, t->view.data, t->bytes) && put(fd, t->view.data, t->bytes);
     bool ok = true;
     for (size_t at = 0; ok && at < t->bytes; at += CHUNK) {
         const size_t n = t->bytes - at < CHUNK ? t->bytes - at : CHUNK;
         t->dev->be->download(t->dev, buffer, (const char *)t->view.data + at, n);
-        ok = put(fd, buffer, n);
+        ok = accept(W, t, at, buffer, n) && put(fd, buffer, n);
     }
     return ok;
 }
@@ -356,7 +385,7 @@ static void write_file(tp_writer *W, const char *text, char *temporary, void *bu
         return;
     }
     bool ok = put_header(fd, text);
-    for (int i = 0; ok && i < W->n; i++) ok = put_item(fd, &W->items[i], buffer);
+    for (int i = 0; ok && i < W->n; i++) ok = put_item(W, fd, &W->items[i], buffer);
     if (!ok)
         io_failed(W, "writing", temporary);
     else if (fsync(fd) != 0)

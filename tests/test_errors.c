@@ -176,20 +176,6 @@ Test(errors, ops_without_gradient_kernel_or_success)
     close_tape(D, T);
 }
 
-Test(errors, check_finite_names_the_op)
-{
-    tp_device *D = tp_device_open("cpu", NULL);
-    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .check_finite = true });
-    const float x[3] = { 1.0f, 0.0f, -1.0f };
-    const tp_tensor a = tp_from(T, TP_F32, TP_SHAPE(3), x);
-    tp_exp(T, a);
-    cr_expect(tp_ok(T));
-    tp_log(T, a);
-    cr_expect_eq(tp_code_of(T), TP_E_NONFINITE);
-    cr_expect(strstr(tp_why(T), "log: element 1 of the result is infinite"), "%s", tp_why(T));
-    close_tape(D, T);
-}
-
 Test(errors, failed_objects_pass_their_text_on)
 {
     tp_device *D = tp_device_open("tpu", NULL);

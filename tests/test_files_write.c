@@ -57,6 +57,13 @@ static void no_dtype(tp_writer *W)
 {
     tp_writer_add(W, "a", TP_NDTYPES, TP_SHAPE(1), "x", false);
 }
+static void not_finite(tp_writer *W)
+{
+    static const float good[2] = { 1, 2 }, bad[3] = { 1, INFINITY, NAN };
+    tp_writer_finite(W);
+    tp_writer_add(W, "good", TP_F32, TP_SHAPE(2), good, false);
+    tp_writer_add(W, "bad", TP_F32, TP_SHAPE(3), bad, false);
+}
 
 static const struct {
     mistake make;
@@ -71,6 +78,7 @@ static const struct {
     { no_data, "tensor 'a' has no data" },
     { no_shape, "tensor 'a' has no valid shape" },
     { no_dtype, "tensor 'a' has no valid dtype" },
+    { not_finite, "element 1 of tensor 'bad' is infinite; the former file is untouched" },
 };
 
 Test(files_write, mistakes_of_the_writer)

@@ -220,7 +220,7 @@ Test(oom, training_step, .timeout = 300)
 {
     for (int i = 0; i < TRAININGS; i++) {
         training like = undisturbed(i);
-        for_every_n(like.name, train, &like, 200);
+        for_every_n(like.name, train, &like, 100);
     }
 }
 

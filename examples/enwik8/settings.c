@@ -112,6 +112,9 @@ const option train_options[] = {
         "Updates between checkpoints; 0: only at the end."),
     HEADING("MACHINE"),
     OPTIONS_MACHINE(settings, TAG_SAVED),
+    FLAG("check-finite", check_finite, 0,
+         "Look for NaN and infinity in every result and gradient, and name the op that made the "
+         "first one. Slow; changes no result."),
     { 0 },
 };
 

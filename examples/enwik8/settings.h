@@ -20,7 +20,7 @@ typedef enum schedule {
 
 typedef struct settings {
     common_settings c;
-    bool overwrite;
+    bool overwrite, check_finite;
     char *init;
     int style; /* tp_text_style */
 

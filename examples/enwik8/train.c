@@ -38,15 +38,9 @@ static int64_t count_targets(const int32_t *y, int64_t n)
 /* Training has come to a value that is no number in the course of an update. */
 static bool lost(trainer *t, const char *what, double x, int64_t at)
 {
-    if (t->saved < 0)
-        return trainer_fail(t,
-                            "the %s is %g at update %lld; try a lower --lr, a longer --warmup or "
-                            "--clip",
-                            what, x, (long long)at);
-    return trainer_fail(t,
-                        "the %s is %g at update %lld; %s still holds update %lld: begin another "
-                        "run from it (--init) with a lower --lr, a longer --warmup or --clip",
-                        what, x, (long long)at, t->run.last, (long long)t->saved);
+    char why[200];
+    snprintf(why, sizeof why, "the %s is %g at update %lld", what, x, (long long)at);
+    return trainer_lost(t, why);
 }
 
 static bool run_segment(trainer *t)
@@ -62,6 +56,7 @@ static bool run_segment(trainer *t)
     const tp_tensor loss = tp_cross_entropy(T, model_forward(T, t->m, &t->mem, x), y, TP_MEAN_ALL);
     tp_backward(T, k > 1 ? tp_scale(T, loss, 1.0 / (double)k) : loss);
     const double mean = tp_item(T, loss);
+    if (tp_code_of(T) == TP_E_NONFINITE) return trainer_lost(t, tp_why(T));
     if (!tp_ok(T)) return trainer_fail(t, "%s", tp_why(T));
     if (!isfinite(mean)) return lost(t, "loss", mean, t->update + 1);
     sum->loss += mean;
@@ -80,6 +75,7 @@ static bool update(trainer *t, tp_tensor *norm)
     *norm = tp_clip_grad_norm(t->P, t->s.clip);
     if (!tp_step(t->O, rate_of(&t->s, t->update))) return trainer_fail(t, "%s", tp_optim_why(t->O));
     if (t->ema) tp_ema_update(t->ema);
+    if (t->ema && !tp_ema_ok(t->ema)) return trainer_fail(t, "%s", tp_ema_why(t->ema));
     t->update++;
     return true;
 }
@@ -272,7 +268,9 @@ static const program manual = {
         "SIGINT, SIGTERM and SIGHUP end the run after the current update with a checkpoint; "
         "--resume "
         "continues it with the same bits as if it had never stopped. Every checkpoint is written "
-        "beside the last one and renamed, so a killed run keeps the last complete one.",
+        "beside the last one and renamed, so a killed run keeps the last complete one.\n\n"
+        "A loss, gradient or weight that is NaN or infinite ends the run with status 1 before it "
+        "overwrites last.safetensors: that file stays the last good one.",
     .table = train_options,
     .more =
         "FILES\n"

@@ -75,7 +75,12 @@ static bool commit(trainer *t, tp_writer *W)
 {
     if (!tp_params_ok(t->P)) trainer_fail(t, "%s", tp_params_why(t->P));
     if (!tp_ok(t->T)) trainer_fail(t, "%s", tp_why(t->T));
-    if (!t->why[0] && !tp_writer_commit(W)) trainer_fail(t, "%s", tp_writer_why(W));
+    if (!t->why[0] && !tp_writer_commit(W)) {
+        if (tp_writer_code(W) == TP_E_NONFINITE)
+            trainer_lost(t, tp_writer_why(W));
+        else
+            trainer_fail(t, "%s", tp_writer_why(W));
+    }
     tp_writer_free(W);
     return !t->why[0];
 }
@@ -83,6 +88,7 @@ static bool commit(trainer *t, tp_writer *W)
 bool trainer_save(trainer *t)
 {
     tp_writer *W = tp_writer_new(t->run.last);
+    tp_writer_finite(W);
     uint64_t seed, offset;
     char hash[24];
     write_model(W, t);

@@ -22,6 +22,17 @@ bool trainer_fail(trainer *t, const char *fmt, ...)
     return false;
 }
 
+bool trainer_lost(trainer *t, const char *why)
+{
+    static const char advice[] = "a lower --lr, a longer --warmup or a smaller --clip";
+    const char *search = t->s.check_finite ? "" : "; --check-finite names the op (slow)";
+    if (t->saved < 0) return trainer_fail(t, "%s\nTry %s%s.", why, advice, search);
+    return trainer_fail(t,
+                        "%s\n%s still holds update %lld: begin another run from it with --init and "
+                        "%s%s.",
+                        why, t->run.last, (long long)t->saved, advice, search);
+}
+
 /* ---- settings ---- */
 
 /* What no preset decides, then what this one does. */
@@ -155,8 +166,10 @@ static bool build(trainer *t, const tp_vocab *vocab)
     t->D = tp_device_open(s->c.device, &(tp_device_opts){ .threads = (int)s->c.threads });
     t->P = tp_params_new(t->D, &(tp_params_opts){ .seed = (uint64_t)s->c.seed,
                                                   .dtype = dtype == TP_F64 ? TP_F64 : TP_F32 });
-    t->T = tp_tape_new(
-        t->D, &(tp_tape_opts){ .seed = (uint64_t)s->c.seed, .compute = dtype, .train = true });
+    t->T = tp_tape_new(t->D, &(tp_tape_opts){ .seed = (uint64_t)s->c.seed,
+                                              .compute = dtype,
+                                              .train = true,
+                                              .check_finite = s->check_finite });
     t->E = tp_tape_new(t->D, &(tp_tape_opts){ .compute = dtype });
     t->m = calloc(1, sizeof *t->m);
     if (!t->m) return trainer_fail(t, "out of memory");

@@ -53,6 +53,9 @@ void trainer_close(trainer *t);
 /* Notes the first reason why training cannot go on; always false. */
 bool trainer_fail(trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same for a run that came to NaN or infinity: why, and what to do about it. */
+bool trainer_lost(trainer *t, const char *why);
+
 /* For a folder that was removed under the run: makes it again with a checkpoint in it, and fails
  * with that message. */
 void trainer_rescue(trainer *t);

@@ -68,6 +68,10 @@ TP_API void tp_writer_meta_num(tp_writer *W, const char *key, double value); /* 
 TP_API void tp_writer_add(tp_writer *W, const char *name, tp_dtype dt, tp_shape s, const void *host,
                           bool copy);
 
+/* From here on NaN and infinity are errors (TP_E_NONFINITE) that commit finds: the former file
+ * stays what it was, so that a run which diverges keeps its last good checkpoint. */
+TP_API void tp_writer_finite(tp_writer *W);
+
 /* Writes path.tmp-PID, syncs it, renames it over path and syncs the folder. On any error the former
  * file is untouched, the temporary one removed, and tp_writer_why says what and where (only where
  * syncing the folder fails, the new file is in place, and the text says so). Once only: the writer
@@ -75,6 +79,7 @@ TP_API void tp_writer_add(tp_writer *W, const char *name, tp_dtype dt, tp_shape 
 TP_API bool tp_writer_commit(tp_writer *W);
 TP_API bool tp_writer_ok(const tp_writer *W);
 TP_API const char *tp_writer_why(const tp_writer *W);
+TP_API tp_code tp_writer_code(const tp_writer *W);
 TP_API void tp_writer_free(tp_writer *W);
 
 #ifdef __cplusplus

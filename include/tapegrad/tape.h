@@ -18,7 +18,8 @@ typedef struct tp_tape_opts {
     tp_dtype compute;  /* of matmul, linear, convolution, attention: TP_F32 (default),
                           TP_BF16 (f32 accumulation), TP_F64 (wants TP_F64 parameters)   */
     bool train;        /* dropout, drop path, batch statistics                           */
-    bool check_finite; /* fail at the first op that produces NaN or infinity (slow)      */
+    bool check_finite; /* fail at the first op whose result, or in backward whose gradient of
+                          an input, holds NaN or infinity: names op, element and place (slow)  */
 } tp_tape_opts;
 
 /* A function that tp_checkpoint can run again: the forward of a module. */
