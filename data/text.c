@@ -2,11 +2,13 @@
  *
  *     | train: what remains | valid: 5 % | test: 5 % |      of 10^8 bytes: 90, 5 and 5 million
  *
- * All ids are made when the text is opened: two bytes a token, and the file is closed again before
- * training begins, so that changing it later does no harm. */
+ * Extra text goes behind the training part. All ids are made when the text is opened: two bytes a
+ * token, and the file is closed again before training begins, so that changing it later does no
+ * harm. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "load.h"
 #include "vocab.h"
@@ -38,6 +40,42 @@ static bool encode(tp_text *X, tp_part s, const uint8_t *text)
     return true;
 }
 
+/* A copy of the training bytes with those of the file behind them; NULL if that failed. */
+static uint8_t *extend(tp_text *X, const uint8_t *train, const char *path)
+{
+    const size_t n = (size_t)X->bytes[TP_TRAIN];
+    tp_blob b;
+    char why[WHY / 2];
+    uint8_t *both = NULL;
+    if (!tp__blob_load(&b, path, 0, why, sizeof why)) {
+        snprintf(X->why, WHY, "text %.480s: %s", path, why);
+    } else if (!(both = malloc(n + b.size + 1))) {
+        snprintf(X->why, WHY, "text %.480s: out of memory for %zu bytes", path, n + b.size);
+    } else {
+        memcpy(both, train, n);
+        memcpy(both + n, b.bytes, b.size);
+        X->bytes[TP_TRAIN] += (int64_t)b.size;
+    }
+    tp__blob_free(&b);
+    return both;
+}
+
+/* Ids of the three parts, the dictionary from the first unless one is given. */
+static void encode_all(tp_text *X, const char *name, const uint8_t *const part[SPLITS],
+                       const tp_text_opts *o)
+{
+    if (o->vocab)
+        X->vocab = *o->vocab;
+    else
+        tp_vocab_build(&X->vocab, o->style, part[TP_TRAIN], X->bytes[TP_TRAIN]);
+    for (int s = 0; s < SPLITS; s++)
+        if (!encode(X, (tp_part)s, part[s])) {
+            snprintf(X->why, WHY, "text %s: out of memory for the token ids of %lld bytes", name,
+                     (long long)X->bytes[s]);
+            return;
+        }
+}
+
 static void fill(tp_text *X, const char *name, const uint8_t *bytes, int64_t n,
                  const tp_text_opts *o)
 {
@@ -52,18 +90,12 @@ static void fill(tp_text *X, const char *name, const uint8_t *bytes, int64_t n,
     X->bytes[TP_VALID] = llround(valid * (double)n);
     X->bytes[TP_TEST] = llround(test * (double)n);
     X->bytes[TP_TRAIN] = n - X->bytes[TP_VALID] - X->bytes[TP_TEST];
-    if (o->vocab)
-        X->vocab = *o->vocab;
-    else
-        tp_vocab_build(&X->vocab, o->style, bytes, X->bytes[TP_TRAIN]);
-    for (int s = 0; s < SPLITS; s++) {
-        if (!encode(X, (tp_part)s, bytes)) {
-            snprintf(X->why, WHY, "text %s: out of memory for the token ids of %lld bytes", name,
-                     (long long)n);
-            return;
-        }
-        bytes += X->bytes[s];
-    }
+    const uint8_t *valid_bytes = bytes + X->bytes[TP_TRAIN];
+    const uint8_t *part[SPLITS] = { bytes, valid_bytes, valid_bytes + X->bytes[TP_VALID] };
+    uint8_t *both = o->extra ? extend(X, bytes, o->extra) : NULL;
+    if (both) part[TP_TRAIN] = both;
+    if (!X->why[0]) encode_all(X, name, part, o);
+    free(both);
 }
 
 tp_text *tp_text_open(const char *path, const tp_text_opts *o)

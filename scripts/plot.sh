@@ -4,7 +4,10 @@
 #   scripts/plot.sh RUN...              draws RUN/log.jsonl of each into (first RUN)/curve.png
 #   scripts/plot.sh -o FILE.png RUN...  into FILE.png
 #
-# Bits per character over updates: thin lines are training, thick ones with dots validation.
+#   --x steps|tokens|seconds      what runs to the right: updates, tokens seen, seconds of training
+#   --y valid_bpc|bpc|loss        one curve a run; without it training (thin) and validation (thick)
+#
+# A RUN may be written NAME=FOLDER to choose its name in the legend.
 set -euo pipefail
 die() {
     echo "plot.sh: $*" >&2
@@ -12,6 +15,8 @@ die() {
 }
 
 picture=""
+x=steps
+y=""
 runs=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -20,8 +25,22 @@ while [ $# -gt 0 ]; do
         picture=$2
         shift
         ;;
+    --x)
+        case ${2:-} in
+        steps | tokens | seconds) x=$2 ;;
+        *) die "--x is steps, tokens or seconds, not '${2:-}'" ;;
+        esac
+        shift
+        ;;
+    --y)
+        case ${2:-} in
+        valid_bpc | bpc | loss) y=$2 ;;
+        *) die "--y is valid_bpc, bpc or loss, not '${2:-}'" ;;
+        esac
+        shift
+        ;;
     -h | --help)
-        sed -n '2,7s/^# \{0,1\}//p' "$0"
+        sed -n '2,10s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     -*) die "unknown argument $1; see scripts/plot.sh --help" ;;
@@ -31,38 +50,56 @@ while [ $# -gt 0 ]; do
 done
 [ ${#runs[@]} -gt 0 ] || die "give the folder of a run; see scripts/plot.sh --help"
 command -v gnuplot >/dev/null || die "gnuplot is missing: apt-get install gnuplot-nox"
-picture=${picture:-${runs[0]}/curve.png}
+picture=${picture:-${runs[0]#*=}/curve.png}
 
-# "step value" of the reports that have the key.
+# "x value" of the reports that have both keys.
 column() {
-    awk -v key="\"$2\":" '{
-        if (split($0, a, "\"step\":") < 2 || split($0, b, key) < 2) next
+    awk -v at="\"${x/steps/step}\":" -v key="\"$2\":" '{
+        if (split($0, a, at) < 2 || split($0, b, key) < 2) next
         split(b[2], value, /[,}]/)
         if (value[1] != "null") print a[2] + 0, value[1]
     }' "$1"
 }
 
+# Draws column $1 of run $2, whose log is $3, named $4, with the style $5.
+curves=""
+curve() {
+    column "$3" "$1" >"$tmp/$1$2"
+    [ -s "$tmp/$1$2" ] || return 1
+    curves+="${curves:+, }'$tmp/$1$2' with $5 lc $2 title '$4'"
+}
+
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-curves=""
+thin="lines lw 1"
+thick="linespoints lw 3 pt 7 ps 0.8"
 n=0
 for run in "${runs[@]}"; do
-    [ -r "$run/log.jsonl" ] || die "$run/log.jsonl cannot be read: is $run the folder of a run?"
+    folder=${run#*=}
+    log=$folder/log.jsonl
+    [ -r "$log" ] || die "$log cannot be read: is $folder the folder of a run?"
     n=$((n + 1))
-    column "$run/log.jsonl" bpc >"$tmp/train$n"
-    column "$run/log.jsonl" valid_bpc >"$tmp/valid$n"
-    [ -s "$tmp/train$n" ] || die "$run/log.jsonl holds no report yet"
-    title=$(printf '%s' "$(basename "$run")" | tr -d "'\"\\\\")
-    curves+="${curves:+, }'$tmp/train$n' with lines lc $n lw 1 title '$title, training'"
-    [ -s "$tmp/valid$n" ] &&
-        curves+=", '$tmp/valid$n' with linespoints lc $n lw 3 pt 7 ps 0.8 title '$title, validation'"
+    title=$(basename "${run%%=*}" | tr -d "'\"\\\\")
+    if [ -n "$y" ]; then
+        curve "$y" $n "$log" "$title" "$([ "$y" = valid_bpc ] && echo "$thick" || echo "$thin")" ||
+            die "$log holds no report with $y and $x yet"
+    else
+        curve bpc $n "$log" "$title, training" "$thin" || die "$log holds no report yet"
+        curve valid_bpc $n "$log" "$title, validation" "$thick" || true
+    fi
 done
+case $x in
+steps) across=updates ;;
+tokens) across="tokens seen" ;;
+seconds) across="seconds of training" ;;
+esac
+[ "$y" = loss ] && up="loss, nats" || up="bits per character"
 
 gnuplot <<GNUPLOT || die "gnuplot could not draw $picture"
 set terminal pngcairo size 1000,640 noenhanced font "sans,11"
 set output '$tmp/curve.png'
-set xlabel "updates"
-set ylabel "bits per character"
+set xlabel "$across"
+set ylabel "$up"
 set grid lt 1 lw 0.5 lc rgb "#e0e0e0"
 set key outside below horizontal samplen 3 width 2
 set bmargin 6

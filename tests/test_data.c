@@ -294,6 +294,31 @@ Test(data, archives, .init = make_folder, .fini = remove_folder)
     tp_text_close(plain);
 }
 
+/* Extra text is part of the training split and of the dictionary, not of the other splits. */
+Test(data, extra_text, .init = make_folder, .fini = remove_folder)
+{
+    static const char text[] = "aaaabbbbaaaabbbbaabb";
+    int64_t n;
+    put("more", "cccccccccc#", 11);
+    tp_text *X =
+        tp_text_from((const uint8_t *)text, 20,
+                     &(tp_text_opts){ .valid = 0.2, .test = 0.2, .extra = in_folder("more") });
+    cr_assert(tp_text_ok(X), "%s", tp_text_why(X));
+    cr_expect_eq(tp_text_bytes(X, TP_TRAIN), 12 + 11);
+    cr_expect_eq(tp_text_bytes(X, TP_VALID), 4);
+    const tp_vocab *v = tp_text_vocab(X);
+    cr_expect(v->id['c'] == 4 && v->id['a'] == 5 && v->id['b'] == 6 && v->id['#'] == 7);
+    const int16_t *ids = tp_text_ids(X, TP_TRAIN, &n);
+    cr_expect(n == 24 && ids[11] == 5 && ids[12] == 4 && ids[22] == 7 && ids[23] == 2);
+    ids = tp_text_ids(X, TP_VALID, &n);
+    cr_expect(n == 5 && ids[0] == 6 && ids[4] == 2);
+    tp_text_close(X);
+
+    X = tp_text_from((const uint8_t *)text, 20, &(tp_text_opts){ .extra = in_folder("none") });
+    cr_expect(!tp_text_ok(X) && strstr(tp_text_why(X), "none: "), "%s", tp_text_why(X));
+    tp_text_close(X);
+}
+
 Test(data, limit_of_an_archive, .init = make_folder, .fini = remove_folder)
 {
     pack(0, "a.gz", "aaaaaaaabb", 10, 1);

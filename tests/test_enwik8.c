@@ -370,14 +370,45 @@ Test(enwik8, manuals)
     succeed("--version");
 }
 
+/* Extra text changes training alone: dictionary and ids, not what is validated; a resumed run keeps
+ * it. The seconds of a log go on where they were. */
+Test(enwik8, extra_text)
+{
+    cr_assert(system("head -c 3000 text > more") == 0);
+    cr_assert(system("echo '#' >> more; gzip -c more > more.gz") == 0);
+    succeed("train " SMALL "--data text --extra more.gz --steps 3 --log-every 1 --run-dir run");
+    cr_expect(strstr(out, "/text and /") && strstr(out, "/more.gz: 21"), "%s", out);
+    cr_expect(strstr(out, " + 1000 + 1000 bytes for training, validation and test"), "%s", out);
+    succeed("eval --data text --run-dir run --protocol fast");
+    cr_expect(strstr(out, "test text, 9"), "%s", out);
+    succeed("train --resume --run-dir run --steps 5");
+    slurp("run/log.jsonl", out, sizeof out);
+    double passed = 0;
+    int lines = 0;
+    for (const char *s = out; (s = strstr(s, "\"seconds\":")); lines++) {
+        const double x = strtod(s += 10, NULL);
+        cr_expect(x > passed, "%g seconds after %g", x, passed);
+        passed = x;
+    }
+    cr_expect_eq(lines, 5);
+    tp_file *F = tp_file_open("run/last.safetensors");
+    cr_expect(strstr(tp_file_meta(F, "vocab"), ",35"), "%s", tp_file_meta(F, "vocab"));
+    tp_file_close(F);
+    expect_refusal("train --resume --run-dir run --steps 7 --extra text", 1,
+                   "is not the one that this run was trained on");
+    expect_refusal("train " SMALL "--data text --extra none --run-dir other", 1, "none: ");
+}
+
 Test(enwik8, log_and_config)
 {
     succeed("train " SMALL "--data text --steps 6 --log-every 2 --eval-every 4 --run-dir run");
     slurp("run/log.jsonl", out, sizeof out);
-    static const char *const lines[] = { "{\"step\":2,\"loss\":", "{\"step\":4,\"loss\":",
-                                         "{\"step\":6,\"loss\":" };
+    static const char *const lines[] = { "{\"step\":2,\"tokens\":128,\"seconds\":",
+                                         "{\"step\":4,\"tokens\":256,\"seconds\":",
+                                         "{\"step\":6,\"tokens\":384,\"seconds\":" };
     static const char *const keys[] = { "\"bpc\":", "\"lr\":", "\"grad_norm\":",
                                         "\"tokens_per_s\":", "\"memory\":" };
+    double seconds = 0;
     const char *line = out;
     for (int i = 0; i < 3; i++) {
         const char *next = strchr(line, '\n');
@@ -386,6 +417,9 @@ Test(enwik8, log_and_config)
             const char *key = strstr(line, keys[k]);
             cr_expect(key && key < next, "%s: %s", keys[k], line);
         }
+        const double passed = strtod(line + strlen(lines[i]), NULL);
+        cr_expect(passed > seconds, "%g seconds after %g", passed, seconds);
+        seconds = passed;
         const char *valid = strstr(line, "\"valid_bpc\":");
         cr_expect_eq(valid && valid<next, i> 0, "line %d", i);
         line = next + 1;

@@ -20,12 +20,14 @@ static bool fail(run_log *L, const char *what)
     return false;
 }
 
-static bool kept(const char *line, size_t length, int64_t keep)
+/* Does the line stay? Then it is the last one that does, so far. */
+static bool kept(run_log *L, const char *line, size_t length, int64_t keep)
 {
     json_t *object = json_loadb(line, length, 0, NULL);
     const json_t *step = json_object_get(object, "step");
     const bool yes = json_is_integer(step) && json_integer_value(step) <= keep;
-    json_decref(object);
+    json_decref(yes ? L->last : object);
+    if (yes) L->last = object;
     return yes;
 }
 
@@ -53,7 +55,7 @@ static char *read_all(const char *path, size_t *bytes)
 }
 
 /* Moves the lines that stay to the front; returns how many bytes they are. */
-static size_t filter(char *text, size_t bytes, int64_t keep)
+static size_t filter(run_log *L, char *text, size_t bytes, int64_t keep)
 {
     size_t used = 0;
     for (char *line = text, *end = text + bytes, *next; line < end; line = next) {
@@ -61,7 +63,7 @@ static size_t filter(char *text, size_t bytes, int64_t keep)
         if (!newline) break;
         next = newline + 1;
         const size_t length = (size_t)(next - line);
-        if (!kept(line, length, keep)) continue;
+        if (!kept(L, line, length, keep)) continue;
         memmove(text + used, line, length);
         used += length;
     }
@@ -75,12 +77,17 @@ bool log_open(run_log *L, const char *path, int64_t keep)
     snprintf(L->path, sizeof L->path, "%s", path);
     char *text = read_all(path, &bytes);
     if (!text) return fail(L, "cannot be read");
-    const bool done = replace_file(path, text, keep > 0 ? filter(text, bytes, keep) : 0);
+    const bool done = replace_file(path, text, keep > 0 ? filter(L, text, bytes, keep) : 0);
     const int error = errno;
     free(text);
     errno = error;
     if (done) L->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     return L->fd >= 0 || fail(L, "cannot be written");
+}
+
+double log_last(const run_log *L, const char *key)
+{
+    return json_number_value(json_object_get(L->last, key));
 }
 
 bool log_write(run_log *L, json_t *object)
@@ -101,7 +108,9 @@ bool log_write(run_log *L, json_t *object)
 void log_close(run_log *L)
 {
     if (L->fd >= 0) close(L->fd);
+    json_decref(L->last);
     L->fd = -1;
+    L->last = NULL;
 }
 
 json_t *log_number(double x)

@@ -18,6 +18,9 @@
 const option train_options[] = {
     HEADING("DATA AND RUN"),
     OPTION_DATA(settings, TAG_FREE),
+    TEXT("extra", extra, "FILE", TAG_FREE,
+         "More text for training, behind the training part of --data; validation and test stay as "
+         "they are. The dictionary counts it too."),
     CHOICE("style", style, "auto|enwik8|text8|bytes", TAG_SAVED,
            "How bytes become tokens. enwik8: newline ends a line, other bytes by frequency. text8: "
            "letters and blanks. bytes: token = byte. auto: text8 if the text has only a-z and "

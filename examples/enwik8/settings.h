@@ -21,7 +21,7 @@ typedef enum schedule {
 typedef struct settings {
     common_settings c;
     bool overwrite, check_finite;
-    char *init;
+    char *init, *extra;
     int style; /* tp_text_style */
 
     int preset, model;

@@ -144,10 +144,17 @@ static progress_state state_of(const trainer *t)
     };
 }
 
+/* In all updates so far. */
+static int64_t tokens_seen(const trainer *t)
+{
+    return t->update * t->s.accumulation * t->s.c.batch * t->s.tokens;
+}
+
 static bool report(trainer *t, const progress_state *now, double norm, double valid)
 {
     json_t *line =
-        json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:I}", "step", (json_int_t)now->step, "loss",
+        json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "step", (json_int_t)now->step,
+                  "tokens", (json_int_t)tokens_seen(t), "seconds", log_number(t->seconds), "loss",
                   log_number(now->loss), "bpc", log_number(now->bpc), "lr",
                   log_number(rate_of(&t->s, t->update - 1)), "grad_norm", log_number(norm),
                   "tokens_per_s", log_number(now->tokens_per_s), "memory", (json_int_t)now->memory);
@@ -185,6 +192,7 @@ static bool after_update(trainer *t, tp_tensor norm, bool last)
     const progress_state now = state_of(t);
     const double paused = seconds_now();
     double size = 0;
+    t->seconds += paused - t->sum.going;
     if (todo.report || todo.save) {
         size = tp_item(t->T, norm);
         if (!tp_ok(t->T)) return trainer_fail(t, "%s", tp_why(t->T));
@@ -193,7 +201,9 @@ static bool after_update(trainer *t, tp_tensor norm, bool last)
     progress_step(&t->bar, &now, todo.report);
     const bool done = write_files(t, &now, size, todo);
     if (!done && run_vanished(&t->run)) trainer_rescue(t);
-    t->sum.began = todo.report ? seconds_now() : t->sum.began + seconds_now() - paused;
+    const double going = seconds_now();
+    t->sum.began = todo.report ? going : t->sum.began + going - paused;
+    t->sum.going = going;
     return done;
 }
 
@@ -207,10 +217,10 @@ static void introduce(trainer *t)
                  s->model == MODEL_TXL ? "Transformer-XL" : "Transformer-LS", (long long)s->layers,
                  (long long)s->dim, (long long)tp_params_count(t->P));
     progress_say(
-        &t->bar, "%s: %lld + %lld + %lld bytes for training, validation and test, %lld tokens",
-        s->c.data, (long long)tp_text_bytes(t->text, TP_TRAIN),
-        (long long)tp_text_bytes(t->text, TP_VALID), (long long)tp_text_bytes(t->text, TP_TEST),
-        (long long)tp_text_vocab(t->text)->size);
+        &t->bar, "%s%s%s: %lld + %lld + %lld bytes for training, validation and test, %lld tokens",
+        s->c.data, s->extra && *s->extra ? " and " : "", s->extra ? s->extra : "",
+        (long long)tp_text_bytes(t->text, TP_TRAIN), (long long)tp_text_bytes(t->text, TP_VALID),
+        (long long)tp_text_bytes(t->text, TP_TEST), (long long)tp_text_vocab(t->text)->size);
     progress_say(
         &t->bar,
         "%s, %d threads, %s kernels; %lld streams of %lld tokens, cache %lld; run folder %s",
@@ -223,7 +233,7 @@ static void train(trainer *t)
 {
     const settings *s = &t->s;
     const double began = seconds_now();
-    t->sum.began = began;
+    t->sum.began = t->sum.going = began;
     tp_tensor norm = TP_NONE;
     bool last = false;
     while (!last && update(t, &norm)) {
@@ -276,8 +286,10 @@ static const program manual = {
         "FILES\n"
         "    last.safetensors  everything the next update depends on\n"
         "    best.safetensors  weights with the best validation, model and dictionary\n"
-        "    log.jsonl         a JSON object a report: step, loss (nats), bpc, lr, grad_norm,\n"
-        "                      tokens_per_s, memory (peak bytes), valid_bpc after a validation\n"
+        "    log.jsonl         a JSON object a report: step, tokens (seen so far), seconds (of\n"
+        "                      training, without validations and checkpoints), loss (nats), bpc,\n"
+        "                      lr, grad_norm, tokens_per_s, memory (peak bytes), valid_bpc after\n"
+        "                      a validation\n"
         "    config.json       all settings\n"
         "    lock              held while a process works in the folder\n\n"
         "EXIT STATUS\n"

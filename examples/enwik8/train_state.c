@@ -143,7 +143,7 @@ bool trainer_load(trainer *t, tp_file *F)
         return trainer_fail(
             t,
             "%s: the text %s is not the one that this run was trained on; give that "
-            "one with --data",
+            "one with --data (and --extra)",
             t->run.last, t->s.c.data);
     if (!read_count(t, F, "random_seed", &seed) || !read_count(t, F, "random_offset", &offset) ||
         !read_count(t, F, "position", &position) || !read_count(t, F, "update", &update))

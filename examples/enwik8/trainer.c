@@ -114,9 +114,12 @@ static bool open_text(trainer *t, const tp_vocab *vocab)
     settings *s = &t->s;
     int64_t n;
     make_absolute(&s->c.data);
+    if (s->extra && *s->extra) make_absolute(&s->extra);
     if (!s->c.data) return trainer_fail(t, "--data FILE is needed: enwik8, text8 or any text");
     t->text = tp_text_open(s->c.data,
-                           &(tp_text_opts){ .style = (tp_text_style)s->style, .vocab = vocab });
+                           &(tp_text_opts){ .style = (tp_text_style)s->style,
+                                            .vocab = vocab,
+                                            .extra = s->extra && *s->extra ? s->extra : NULL });
     if (!tp_text_ok(t->text)) return trainer_fail(t, "%s", tp_text_why(t->text));
     const int16_t *ids = tp_text_ids(t->text, TP_TRAIN, &n);
     t->text_hash = hash_ids(ids, n);
@@ -289,6 +292,7 @@ int trainer_open(trainer *t, const program *p, int argc, char **argv)
         if (!t->why[0] && !asked.c.resume) discard_former(t);
         if (!t->why[0] && !log_open(&t->log, t->run.log, t->update))
             trainer_fail(t, "%s", t->log.why);
+        t->seconds = log_last(&t->log, "seconds");
         if (t->why[0]) {
             fprintf(stderr, "%s: %s\n", p->name, t->why);
             status = 1;

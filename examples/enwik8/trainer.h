@@ -16,6 +16,7 @@ enum { TRAINER_WHY = 6000 };
 /* Since the last report. */
 typedef struct tally {
     double loss, nll, began;
+    double going; /* when training last went on after a pause */
     int64_t segments, counted, tokens;
 } tally;
 
@@ -41,6 +42,7 @@ typedef struct trainer {
 
     tally sum;
     int64_t update, saved; /* updates made; update of the last checkpoint, -1: none */
+    double seconds;        /* spent on them, this process's and earlier ones' */
     double best;           /* bits per character of best.safetensors; infinity: none */
     char why[TRAINER_WHY];
 } trainer;

@@ -41,7 +41,8 @@ typedef struct tp_text_opts {
     const tp_vocab *vocab; /* of a checkpoint; NULL: built from the training split */
     double valid, test; /* fractions; both 0: 5 million bytes each of a 100 million byte file, 0.05
                            each of any other (train is what remains)                              */
-    int64_t limit; /* read at most that many bytes; 0: all                                    */
+    int64_t limit;     /* read at most that many bytes; 0: all                                    */
+    const char *extra; /* a file that is appended to the training split as it is, or NULL      */
 } tp_text_opts;
 
 /* Reads a plain file or .gz .xz .zip .zst .bz2 (libarchive; a plain file is memory-mapped). Never
