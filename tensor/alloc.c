@@ -20,7 +20,7 @@
 struct tp_slab {
     tp_slab *next;
     char *base;
-    size_t size;
+    size_t size, held; /* held: pages beyond were never touched, so the system has not given them */
     tp_block *first;
 };
 
@@ -93,6 +93,7 @@ static void slab_drop(tp_device *D, tp_slab *s)
     tp_slab **at = &D->heap.slabs;
     while (*at != s) at = &(*at)->next;
     *at = s->next;
+    D->heap.held -= s->held;
     idle_remove(&D->heap, s->first);
     D->be->free(D, s->base, s->size);
     block_drop(&D->heap, s->first);
@@ -191,6 +192,15 @@ static void give(tp_device *D, tp_block *b)
 /* Where empty buffers are: to a kernel NULL means "not wanted", and memcpy must not be given it. */
 static _Alignas(64) char nothing[1];
 
+static void hold(tp_heap *h, const tp_block *b, size_t bytes)
+{
+    const size_t end = b->at + bytes;
+    if (end <= b->slab->held) return;
+    h->held += end - b->slab->held;
+    b->slab->held = end;
+    if (h->held > h->held_peak) h->held_peak = h->held;
+}
+
 tp_buf *tp__buf_new(tp_device *D, size_t bytes)
 {
     tp_buf *buf = calloc(1, sizeof *buf);
@@ -209,7 +219,7 @@ tp_buf *tp__buf_new(tp_device *D, size_t bytes)
     if (b) {
         h->live += b->size;
         if (h->live > h->peak) h->peak = h->live;
-        if (h->live + h->cached > h->held_peak) h->held_peak = h->live + h->cached;
+        hold(h, b, bytes);
     }
     pthread_mutex_unlock(&h->lock);
     if (!b) {

@@ -33,7 +33,8 @@ typedef struct tp_heap {
     tp_slab *slabs;
     tp_block **idle; /* free blocks by (size, age) */
     size_t nidle, idle_cap, nblocks;
-    size_t live, cached, peak, held_peak, limit;
+    size_t live, cached, peak, limit;
+    size_t held, held_peak; /* bytes of slabs up to the end of what was ever handed out */
     uint64_t allocs, fail_at, fail_count;
 } tp_heap;
 

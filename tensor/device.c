@@ -162,7 +162,7 @@ tp_stats tp_device_stats(const tp_device *D)
 void tp_device_reset_peak(tp_device *D)
 {
     D->heap.peak = D->heap.live;
-    D->heap.held_peak = D->heap.live + D->heap.cached;
+    D->heap.held_peak = D->heap.held;
 }
 const char *tp_device_why(const tp_device *D)
 {

@@ -1,11 +1,16 @@
-/* test_plan.c - what a dry device predicts is what the run then uses, to the byte. */
+/* test_plan.c - what a dry device predicts is what the run then uses, to the byte, and
+ * what `enwik8 train` forecasts is what it uses. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <tapegrad/models.h>
+
+#include "support_enwik8.h"
 
 enum { VOCAB = 19, UPDATES = 4, MAX_CELLS = 4096 };
 
@@ -165,7 +170,7 @@ Test(plan, a_dry_device_counts_as_a_real_one)
         cr_expect_eq(dry.cached_bytes, real.cached_bytes, "%s: cached", name);
         cr_expect_eq(dry.allocs, real.allocs, "%s: allocations", name);
         cr_expect_eq(dry.launches, real.launches, "%s: kernels", name);
-        cr_expect(real.peak_bytes > 0 && real.held_peak_bytes >= real.peak_bytes, "%s", name);
+        cr_expect(real.peak_bytes > 0 && real.held_peak_bytes > real.peak_bytes / 2, "%s", name);
     }
 }
 
@@ -202,4 +207,65 @@ Test(plan, a_dry_device_saves_nothing)
     tp_writer_free(W);
     tp_params_free(P);
     tp_device_close(D);
+}
+
+/* ---- the program ---- */
+
+/* The number behind the last `what` in what the program printed, -1 if there is none. */
+static double number_after(const char *what)
+{
+    const char *at = NULL;
+    for (const char *s = out; (s = strstr(s, what)) != NULL; s++) at = s + strlen(what);
+    return at ? strtod(at, NULL) : -1;
+}
+
+#define MIDDLE                                                                                     \
+    "train --data text --layers 2 --dim 96 --heads 3 --hidden 384 --tokens 256 --mem-len 256 "     \
+    "--batch 6 --eval-tokens 3000 "
+
+/* A run of six updates, each validated, its own forecast and the plan of the same flags. */
+Test(plan, a_run_uses_what_was_planned, .init = enwik8_begin, .fini = enwik8_end, .timeout = 300)
+{
+    static const char *const flags[] = { "", "--recompute block --ema 0.9 --accumulation 2",
+                                         "--model txl --d-head 32 --recompute attention" };
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        char args[512];
+        snprintf(args, sizeof args, MIDDLE "%s --steps 6 --eval-every 1 --log-every 1 --overwrite",
+                 flags[i]);
+        succeed(args);
+        const double said = number_after("a step will take "), whole = number_after("the process ");
+        slurp("runs/enwik8/log.jsonl", out, sizeof out);
+        const double used = number_after("\"memory\":") / 1e6;
+        cr_expect(fabs(said - used) < 0.02 * used, "%s: %g MB were forecast, %g used", args, said,
+                  used);
+        snprintf(args, sizeof args, MIDDLE "%s --plan --steps 6 --run-dir none", flags[i]);
+        succeed(args);
+        cr_expect(access("none", F_OK) != 0, "%s: a plan makes no folder", args);
+        const char *row = strstr(out, "peak of a step"), *columns = strstr(out, "--recompute");
+        cr_assert(row && columns, "%s", out);
+        double peak[3] = { 0 };
+        sscanf(row, "peak of a step %lf %lf %lf", &peak[0], &peak[1], &peak[2]);
+        const int chosen = strstr(flags[i], "block") ? 2 : strstr(flags[i], "attention") ? 1 : 0;
+        static const char *const marks[] = { "*none", "*attention", "*block" };
+        cr_expect(strstr(columns, marks[chosen]), "%s: %s", args, out);
+        cr_expect(fabs(peak[chosen] - used) < 0.02 * used, "%s: %g MB planned, %g used", args,
+                  peak[chosen], used);
+        cr_expect(peak[0] > peak[1] && peak[1] > peak[2], "%s: %s", args, out);
+        cr_expect(strstr(out, "Time here: about "), "%s: %s", args, out);
+        cr_expect(whole > 0.5 * said, "%s: process %g, device %g", args, whole, said);
+    }
+    expect_refusal("train --data text --plan --resume", 1, "leave out --resume");
+}
+
+/* The memory of the process, as the system counts it. */
+Test(plan, the_process_is_planned, .init = enwik8_begin, .fini = enwik8_end, .timeout = 300)
+{
+#ifdef __SANITIZE_ADDRESS__
+    cr_skip_test("the address sanitizer has memory of its own");
+#endif
+    struct rusage use;
+    succeed(MIDDLE "--steps 4");
+    getrusage(RUSAGE_CHILDREN, &use);
+    const double said = number_after("the process "), used = (double)use.ru_maxrss * 1024 / 1e6;
+    cr_expect(fabs(said - used) < 0.1 * used, "%g MB were forecast, %g used", said, used);
 }

@@ -33,7 +33,7 @@ static double remaining(const progress *p, int64_t step, double now)
     return left > 0 ? left : 0;
 }
 
-static void print_time(char *text, size_t size, double seconds)
+void print_time(char *text, size_t size, double seconds)
 {
     const long long s = (long long)(seconds + 0.5);
     if (s >= 86400)

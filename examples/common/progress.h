@@ -21,6 +21,9 @@ typedef struct progress_state {
 
 double seconds_now(void); /* of a clock that never jumps */
 
+/* "12:05", "3:20:00", "2d07h". */
+void print_time(char *text, size_t size, double seconds);
+
 /* Steps first+1 .. last follow; limit > 0: no more than that many seconds. */
 void progress_start(progress *p, int64_t first, int64_t last, double limit);
 

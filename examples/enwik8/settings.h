@@ -20,7 +20,7 @@ typedef enum schedule {
 
 typedef struct settings {
     common_settings c;
-    bool overwrite, check_finite;
+    bool overwrite, plan, check_finite;
     char *init, *extra;
     int style; /* tp_text_style */
 

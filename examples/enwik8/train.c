@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "plan.h"
 #include "trainer.h"
 
 static double rate_of(const settings *s, int64_t u)
@@ -80,11 +81,18 @@ static bool update(trainer *t, tp_tensor *norm)
     return true;
 }
 
+bool train_updates(trainer *t, int64_t updates)
+{
+    tp_tensor norm;
+    for (int64_t u = 0; u < updates; u++)
+        if (!update(t, &norm)) return false;
+    return true;
+}
+
 /* ---- validation ---- */
 
-/* Bits per character of the validation text in as many streams as training has, every token scored.
- * False if a signal or an error ended it early. */
-static bool measure(trainer *t, double *bpc)
+/* Over the validation text in as many streams as training has, every token scored. */
+bool train_measure(trainer *t, double *bpc)
 {
     const settings *s = &t->s;
     int64_t n, counted = 0;
@@ -120,7 +128,7 @@ static bool measure(trainer *t, double *bpc)
 static bool validate(trainer *t, double *bpc)
 {
     if (t->ema) tp_ema_swap(t->ema);
-    const bool done = measure(t, bpc);
+    const bool done = train_measure(t, bpc);
     const bool best = done && *bpc < t->best;
     if (best && trainer_save_best(t, *bpc)) t->best = *bpc;
     if (t->ema) tp_ema_swap(t->ema);
@@ -306,10 +314,13 @@ int train_main(int argc, char **argv)
 {
     static trainer t;
     int status = trainer_open(&t, &manual, argc, argv);
-    if (status == OPTIONS_RUN) {
+    if (status == OPTIONS_RUN && t.s.plan) {
+        status = plan_main(&t);
+    } else if (status == OPTIONS_RUN) {
         run_catch_signals();
         progress_start(&t.bar, t.update, t.s.c.steps, t.s.time);
         introduce(&t);
+        plan_announce(&t);
         if (t.update < t.s.c.steps) train(&t);
         if (t.why[0]) {
             progress_end(&t.bar);

@@ -164,9 +164,15 @@ static bool build(trainer *t, const tp_vocab *vocab)
         return trainer_fail(t, "impossible model: %s", why);
     if (!model_segment_check(&t->cfg, "--tokens", s->tokens, why, sizeof why))
         return trainer_fail(t, "%s", why);
+    return s->plan || trainer_build(t, false);
+}
 
+bool trainer_build(trainer *t, bool dry)
+{
+    const settings *s = &t->s;
     const tp_dtype dtype = (tp_dtype)s->c.dtype;
-    t->D = tp_device_open(s->c.device, &(tp_device_opts){ .threads = (int)s->c.threads });
+    t->D =
+        tp_device_open(s->c.device, &(tp_device_opts){ .threads = (int)s->c.threads, .dry = dry });
     t->P = tp_params_new(t->D, &(tp_params_opts){ .seed = (uint64_t)s->c.seed,
                                                   .dtype = dtype == TP_F64 ? TP_F64 : TP_F32 });
     t->T = tp_tape_new(t->D, &(tp_tape_opts){ .seed = (uint64_t)s->c.seed,
@@ -197,7 +203,7 @@ static bool read_vocab(trainer *t, const tp_file *F, tp_vocab *v)
                         text ? "malformed" : "missing");
 }
 
-/* The weights of --init, which must mean the same in this model. */
+/* The weights of --init, which must mean the same in this model (a plan does without them). */
 static bool init_from(trainer *t, tp_file *F, tp_vocab *vocab)
 {
     char why[2048];
@@ -208,7 +214,18 @@ static bool init_from(trainer *t, tp_file *F, tp_vocab *vocab)
     if (settings_differ(&t->s, &there, TAG_MODEL, NULL, why, sizeof why))
         return trainer_fail(t, "%s holds another model: %s", tp_file_path(F), why);
     if (!read_vocab(t, F, vocab) || !build(t, vocab)) return false;
+    if (t->s.plan) return true;
     return model_read_weights(t->P, F) || trainer_fail(t, "%s", tp_params_why(t->P));
+}
+
+static bool begin_from(trainer *t)
+{
+    tp_vocab vocab;
+    if (!t->s.init) return build(t, NULL);
+    tp_file *F = tp_file_open(t->s.init);
+    const bool done = init_from(t, F, &vocab);
+    tp_file_close(F);
+    return done;
 }
 
 static bool open_fresh(trainer *t)
@@ -218,15 +235,7 @@ static bool open_fresh(trainer *t)
                             "run folder %s holds a run already: continue it with --resume, choose "
                             "another --run-dir, or begin anew with --overwrite",
                             t->run.path);
-    if (t->s.init) {
-        tp_vocab vocab;
-        tp_file *F = tp_file_open(t->s.init);
-        const bool done = init_from(t, F, &vocab);
-        tp_file_close(F);
-        if (!done) return false;
-    } else if (!build(t, NULL)) {
-        return false;
-    }
+    if (!begin_from(t)) return false;
     t->best = (double)INFINITY;
     t->saved = -1;
     return true;
@@ -249,6 +258,17 @@ static bool open_resumed(trainer *t, const settings *asked, const bool *given)
     return done;
 }
 
+static json_t *config(const trainer *t)
+{
+    json_t *c = json_object();
+    json_object_set_new(c, "program", json_string("enwik8"));
+    json_object_set_new(c, "version", json_string(tp_version()));
+    json_object_set_new(c, "parameters", json_integer(tp_params_count(t->P)));
+    json_object_set_new(c, "vocabulary", json_integer(tp_text_vocab(t->text)->size));
+    json_object_set_new(c, "settings", options_json(train_options, &t->s));
+    return c;
+}
+
 /* The files of the run that this one is begun over. */
 static bool discard_former(trainer *t)
 {
@@ -260,15 +280,23 @@ static bool discard_former(trainer *t)
     return true;
 }
 
-static json_t *config(const trainer *t)
+/* Puts the folder of a run that is built in order. */
+static bool begin_files(trainer *t, bool resumed)
 {
-    json_t *c = json_object();
-    json_object_set_new(c, "program", json_string("enwik8"));
-    json_object_set_new(c, "version", json_string(tp_version()));
-    json_object_set_new(c, "parameters", json_integer(tp_params_count(t->P)));
-    json_object_set_new(c, "vocabulary", json_integer(tp_text_vocab(t->text)->size));
-    json_object_set_new(c, "settings", options_json(train_options, &t->s));
-    return c;
+    if (!run_write_config(&t->run, config(t))) return trainer_fail(t, "%s", t->run.why);
+    if (!resumed && !discard_former(t)) return false;
+    if (!log_open(&t->log, t->run.log, t->update)) return trainer_fail(t, "%s", t->log.why);
+    t->seconds = log_last(&t->log, "seconds");
+    return true;
+}
+
+/* No run folder is touched. */
+static bool open_planned(trainer *t)
+{
+    if (t->s.c.resume)
+        return trainer_fail(t, "--plan describes a run from its beginning: leave out --resume and "
+                               "give the flags of the run");
+    return begin_from(t);
 }
 
 int trainer_open(trainer *t, const program *p, int argc, char **argv)
@@ -282,17 +310,15 @@ int trainer_open(trainer *t, const program *p, int argc, char **argv)
     if (status == OPTIONS_RUN) {
         if (!start_settings(&t->s, asked.model, asked.preset, asked.phase, why, sizeof why))
             trainer_fail(t, "%s", why);
-        else if (!run_open(&t->run, asked.c.run_dir))
+        else if (asked.plan) {
+            if (options_parse(p, argc, argv, &t->s, NULL) == OPTIONS_RUN) open_planned(t);
+        } else if (!run_open(&t->run, asked.c.run_dir))
             trainer_fail(t, "%s", t->run.why);
         else if (asked.c.resume)
             open_resumed(t, &asked, given);
         else if (options_parse(p, argc, argv, &t->s, NULL) == OPTIONS_RUN)
             open_fresh(t);
-        if (!t->why[0] && !run_write_config(&t->run, config(t))) trainer_fail(t, "%s", t->run.why);
-        if (!t->why[0] && !asked.c.resume) discard_former(t);
-        if (!t->why[0] && !log_open(&t->log, t->run.log, t->update))
-            trainer_fail(t, "%s", t->log.why);
-        t->seconds = log_last(&t->log, "seconds");
+        if (!t->why[0] && !t->s.plan) begin_files(t, asked.c.resume);
         if (t->why[0]) {
             fprintf(stderr, "%s: %s\n", p->name, t->why);
             status = 1;

@@ -52,6 +52,15 @@ typedef struct trainer {
 int trainer_open(trainer *t, const program *p, int argc, char **argv);
 void trainer_close(trainer *t);
 
+/* The part of a run that lives on a device, out of t->s and t->cfg; dry: on one that only counts
+ * memory. */
+bool trainer_build(trainer *t, bool dry);
+
+/* train.c: so many updates; and the bits per character of the validation text, false if a signal or
+ * an error ended it early. */
+bool train_updates(trainer *t, int64_t updates);
+bool train_measure(trainer *t, double *bpc);
+
 /* Notes the first reason why training cannot go on; always false. */
 bool trainer_fail(trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

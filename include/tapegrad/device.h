@@ -24,7 +24,8 @@ typedef struct tp_stats {
     size_t live_bytes;      /* in use now                                   */
     size_t cached_bytes;    /* freed, kept for reuse                        */
     size_t peak_bytes;      /* largest live_bytes since open or tp_device_reset_peak */
-    size_t held_peak_bytes; /* largest live + cached: what the process had from the system */
+    size_t held_peak_bytes; /* the same of live and cached, without what was never handed out: the
+                               memory that the process had from the system */
     uint64_t allocs;        /* allocations asked of the backend             */
     uint64_t launches;      /* op kernels run, forward and backward         */
     uint64_t syncs;         /* calls that waited for the device             */
