@@ -5,8 +5,9 @@
  *
  * A step is forward, cross entropy, backward and AdamW on random tokens; the cache has as many rows
  * as the segment. "utilisation" is the rate of the FLOPs that the specification's closed form
- * counts (backward twice forward, recomputation not counted) over the rate of a 1024^3 f32 product,
- * cut by rows over the same threads, each calling single-threaded OpenBLAS, in the same run.
+ * counts (backward twice forward, recomputation not counted) over "sgemm_gflops", the rate of a
+ * 1024^3 f32 product by OpenBLAS over the same threads, in the same run (blas_rate.h);
+ * "matmul_gflops" is the rate of tapegrad's own.
  * --generate decodes token after token, as a sampler does, and reports the time of one after 1K,
  * 16K and 64K tokens, the median of 200. */
 #include <stdio.h>
@@ -15,6 +16,8 @@
 #include <sys/resource.h>
 #include <tapegrad/models.h>
 #include <time.h>
+
+#include "blas_rate.h"
 
 enum { MAX_STEPS = 1000, PRODUCTS = 40, DECODED = 200, VOCAB = 208 };
 
@@ -37,8 +40,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Best rate of a 1024^3 product, FLOP/s. */
-static double product_rate(tp_device *D)
+/* Best rate of tp_matmul on 1024^3, FLOP/s. */
+static double matmul_rate(tp_device *D)
 {
     const double flop = 2.0 * 1024.0 * 1024.0 * 1024.0;
     tp_tape *T = tp_tape_new(D, NULL);
@@ -91,24 +94,27 @@ static double process_peak_mb(void)
     return (double)use.ru_maxrss / 1024.0;
 }
 
-static void report(const settings *s, const tp_lm_cfg *c, tp_device *D, double seconds, double rate)
+static void report(const settings *s, const tp_lm_cfg *c, tp_device *D, double seconds, double blas,
+                   double matmul)
 {
     const double macs = tp_lm_flops(c, s->tokens, c->mem_len).macs;
     const double flop = 3.0 * 2.0 * macs * s->batch;
     const tp_stats stats = tp_device_stats(D);
-    printf("{\"model\": \"ls_lm-%s\", \"tokens\": %d, \"batch\": %d, \"recompute\": \"%s\", "
-           "\"threads\": %d, \"isa\": \"%s\", \"seconds\": %.4f, \"tokens_per_s\": %.1f, "
-           "\"gflops\": %.1f, \"sgemm_gflops\": %.1f, \"utilisation\": %.3f, "
-           "\"device_peak_mb\": %.0f, \"process_peak_mb\": %.0f}\n",
-           s->preset, s->tokens, s->batch, s->recompute, stats.threads, stats.isa, seconds,
-           s->tokens * s->batch / seconds, flop / seconds * 1e-9, rate * 1e-9,
-           flop / seconds / rate, (double)stats.peak_bytes / 1048576.0, process_peak_mb());
+    printf(
+        "{\"model\": \"ls_lm-%s\", \"tokens\": %d, \"batch\": %d, \"recompute\": \"%s\", "
+        "\"threads\": %d, \"isa\": \"%s\", \"seconds\": %.4f, \"tokens_per_s\": %.1f, "
+        "\"gflops\": %.1f, \"sgemm_gflops\": %.1f, \"matmul_gflops\": %.1f, \"utilisation\": %.3f, "
+        "\"device_peak_mb\": %.0f, \"process_peak_mb\": %.0f}\n",
+        s->preset, s->tokens, s->batch, s->recompute, stats.threads, stats.isa, seconds,
+        s->tokens * s->batch / seconds, flop / seconds * 1e-9, blas * 1e-9, matmul * 1e-9,
+        flop / seconds / blas, (double)stats.peak_bytes / 1048576.0, process_peak_mb());
 }
 
 static int run(const settings *s)
 {
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = s->threads });
-    const double rate = product_rate(D);
+    const double blas = blas_rate(tp_device_stats(D).threads, CLOCK_MONOTONIC);
+    const double matmul = matmul_rate(D);
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .seed = 1, .train = true });
     const tp_lm_cfg cfg = configuration(s);
@@ -131,7 +137,7 @@ static int run(const settings *s)
     }
     qsort(seconds, (size_t)s->steps, sizeof *seconds, by_size);
     if (tp_ok(T))
-        report(s, &cfg, D, seconds[s->steps / 2], rate);
+        report(s, &cfg, D, seconds[s->steps / 2], blas, matmul);
     else
         fprintf(stderr, "%s\n", tp_why(T));
     const int status = !tp_ok(T);

@@ -3,22 +3,24 @@
  *     bench_ops [--threads n] [--isa base|avx2|avx512] [--filter text] [--seconds s] [--long yes]
  *               [--clock wall|cpu]
  *
- * The first line is a 1024^3 f32 product split by rows over the threads, each calling
- * single-threaded OpenBLAS, the second a pass over more memory than the caches hold: "utilisation"
- * of all others is their rate over one of these two in the same run. FLOPs are those the result
- * needs (for ls_attention by the closed form: visible vectors and the band), so that work done
- * twice earns nothing; ops bound by memory count the bytes they must move. Backward counts twice
- * forward. "ms" is the median of the repetitions, rates are of the best. The growing contexts (from
- * 16K tokens on with --long yes only) compare their time with the closed form, extrapolated from
- * the first of them. "mb" is the device memory of inputs, results, gradients, all that is saved in
- * between, and scratch. --clock cpu counts processor time of all threads: with one thread, a fair
- * figure on a busy machine. */
+ * "utilisation" is a rate over one of two of the same run: "sgemm_gflops" of the first line, a
+ * 1024^3 f32 product split by rows over the threads, each calling single-threaded OpenBLAS
+ * (blas_rate.h), or that of the case "copy", a pass over more memory than the caches hold. FLOPs
+ * are those the result needs (for ls_attention by the closed form: visible vectors and the band),
+ * so that work done twice earns nothing; ops bound by memory count the bytes they must move.
+ * Backward counts twice forward. "ms" is the median of the repetitions, rates are of the best. The
+ * growing contexts (from 16K tokens on with --long yes only) compare their time with the closed
+ * form, extrapolated from the first of them. "mb" is the device memory of inputs, results,
+ * gradients, all that is saved in between, and scratch. --clock cpu counts processor time of all
+ * threads: with one thread, a fair figure on a busy machine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/op.h>
 #include <tapegrad/tapegrad.h>
 #include <time.h>
+
+#include "blas_rate.h"
 
 enum { MAX_IN = 9, MAX_REPS = 400, MIN_REPS = 2, LONG_CONTEXT = 16384 };
 
@@ -177,7 +179,7 @@ static tp_tensor ls_attention(tp_tape *T, const tp_tensor *x, const bench_case *
 
 /* clang-format off */
 static const bench_case cases[] = {
-    { "sgemm", "1024x1024x1024", matmul, .mflop = 2e-6 * 1024.0 * 1024.0 * 1024.0,
+    { "matmul", "1024x1024x1024", matmul, .mflop = 2e-6 * 1024.0 * 1024.0 * 1024.0,
       .in = { { { 2, { 1024, 1024 } }, 0 }, { { 2, { 1024, 1024 } }, 0 } } },
     { "copy", "y = 2x, 64 MB", copy, .mbyte = 8e-6 * 16777216.0,
       .in = { { { 1, { 16777216 } }, 0 } } },
@@ -254,7 +256,7 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What the machine does in this run: MFLOP and MB a second of the first two cases; 0: unknown. */
+/* What the machine does in this run: MFLOP of OpenBLAS and MB of "copy" a second; 0: unknown. */
 typedef struct rates {
     double products, copies;
 } rates;
@@ -313,8 +315,9 @@ static int run(const settings *s)
 {
     tp_device *D = tp_device_open("cpu", &s->device);
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
-    rates machine = { 0.0, 0.0 };
-    machine.products = measure(T, &cases[0], s->seconds, &machine);
+    rates machine = { 1e-6 * blas_rate(tp_device_stats(D).threads, timer), 0.0 };
+    printf("{\"sgemm_gflops\": %.1f}\n", 1e-3 * machine.products);
+    measure(T, &cases[0], s->seconds, &machine);
     machine.copies = measure(T, &cases[1], s->seconds, &machine);
     for (size_t i = 2; i < sizeof cases / sizeof *cases; i++)
         if (wanted(&cases[i], s)) measure(T, &cases[i], s->seconds, &machine);

@@ -2,7 +2,10 @@
 #ifndef TP_LINALG_H
 #define TP_LINALG_H
 
+#include <tapegrad/op.h>
 #include <tapegrad/ops.h>
+
+#include "tensor/gemm.h"
 
 typedef struct tp__matmul_attr {
     bool ta, tb; /* the last two axes of that operand are transposed */
@@ -16,6 +19,17 @@ typedef struct tp__linear_attr {
 static inline bool tp__keeps_z(tp_act act)
 {
     return act == TP_ACT_GELU || act == TP_ACT_QUICK_GELU;
+}
+
+/* Bytes of workspace for the products of op(a) and op(b), rows of a as one matrix, and of their
+ * gradients. real: what the kernels compute in. */
+static inline size_t tp__product_work(tp_dtype real, const tp_view *a, const tp_view *b,
+                                      int threads)
+{
+    const int64_t width = a->dim[a->ndim - 1];
+    int64_t size = width > 0 ? a->numel / width : 0;
+    for (int i = b->ndim - 2; i < b->ndim; i++) size = b->dim[i] > size ? b->dim[i] : size;
+    return (size_t)threads * tp__gemm_scratch(real, width > size ? width : size);
 }
 
 #endif

@@ -33,16 +33,17 @@ static tp_code linear_shape(tp_infer *q)
     return TP_OK;
 }
 
-/* Backward: dZ unless it is dY, partial sums of db. */
+/* The products'; backward also dZ unless it is dY, and partial sums of db. */
 static size_t linear_work(const tp_infer *q, int threads)
 {
-    (void)threads;
-    if (!q->backward) return 0;
     const tp_view *y = &q->y[0];
+    const tp_dtype real = tp__sum_dtype(y->dtype);
+    const size_t products = tp__product_work(real, &q->x[0], &q->x[1], threads);
+    if (!q->backward) return products;
     const int64_t N = q->x[1].dim[0], rows = N > 0 ? y->numel / N : 0;
     const int64_t dz = ((const tp__linear_attr *)q->attr)->act == TP_ACT_NONE ? 0 : y->numel;
     const int64_t parts = tp_absent(&q->x[2]) ? 0 : tp__row_blocks(rows) * N;
-    return (size_t)(dz + parts) * tp_dtype_size(tp__sum_dtype(y->dtype));
+    return products + (size_t)(dz + parts) * tp_dtype_size(real);
 }
 
 #define ACT(a)                                                                                     \

@@ -36,6 +36,11 @@ static tp_code matmul_shape(tp_infer *q)
     return TP_OK;
 }
 
+static size_t matmul_work(const tp_infer *q, int threads)
+{
+    return tp__product_work(tp__sum_dtype(q->x[0].dtype), &q->x[0], &q->x[1], threads);
+}
+
 #define PLAIN                                                                                      \
     .attr = &(tp__matmul_attr)                                                                     \
     {                                                                                              \
@@ -88,6 +93,7 @@ const tp_op tp_op_matmul = {
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = matmul_shape,
+    .work = matmul_work,
     .forward = TP_KERNELS(matmul_fwd),
     .backward = TP_KERNELS(matmul_bwd),
     .cases = matmul_cases,

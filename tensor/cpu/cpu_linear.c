@@ -66,21 +66,28 @@ static tp_code R(linear_fwd)(const tp_call *c)
         .dtype = REAL, .m = R(rows_of)(c), .n = N, .k = K, .batch = 1,
         .a = c->x[0].data, .lda = K,
         .b = c->x[1].data, .ldb = K, .tb = true,
-        .c = c->y[tp__keeps_z(R(act_of)(c))].data, .ldc = N,
+        .c = c->y[tp__keeps_z(R(act_of)(c))].data, .ldc = N, .work = c->work,
         .done = R(finish_tile), .ctx = c });
     /* clang-format on */
     return TP_OK;
 }
 
-/* c->work: dZ [rows,N] if there is an activation, then the partial sums of db [blocks,N]. */
+/* c->work: what the products need, then dZ [rows,N] if there is an activation, then the partial
+ * sums of db [blocks,N]. */
+static real *R(own_work)(const tp_call *c)
+{
+    const size_t products = tp__product_work(REAL, &c->x[0], &c->x[1], c->dev->threads);
+    return (real *)((char *)c->work + products);
+}
+
 static real *R(dz_of)(const tp_call *c)
 {
-    return R(act_of)(c) == TP_ACT_NONE ? c->dy[0].data : c->work;
+    return R(act_of)(c) == TP_ACT_NONE ? c->dy[0].data : R(own_work)(c);
 }
 
 static real *R(db_parts)(const tp_call *c)
 {
-    return (real *)c->work + (R(act_of)(c) == TP_ACT_NONE ? 0 : c->dy[0].numel);
+    return R(own_work)(c) + (R(act_of)(c) == TP_ACT_NONE ? 0 : c->dy[0].numel);
 }
 
 static void R(dz_row)(const tp_call *c, int64_t at, int64_t n)
@@ -124,7 +131,7 @@ static void R(dz_product)(const tp_call *c, int to, int64_t m, int64_t k)
         .dtype = REAL, .m = m, .n = K, .k = k, .batch = 1, .add = c->add >> to & 1u,
         .a = R(dz_of)(c), .lda = N, .ta = to == 1,
         .b = c->x[1 - to].data, .ldb = K,
-        .c = c->dx[to].data, .ldc = K });
+        .c = c->dx[to].data, .ldc = K, .work = c->work });
     /* clang-format on */
 }
 

@@ -56,7 +56,7 @@ static void product(const tp_call *c, int64_t batch, int64_t m, int64_t n, int64
         .dtype = c->real, .m = m, .n = n, .k = k, .batch = batch, .add = add,
         .a = a.data, .ta = a.transposed, .lda = a.ld, .step_a = a.step,
         .b = b.data, .tb = b.transposed, .ldb = b.ld, .step_b = b.step,
-        .c = to->data, .ldc = n, .step_c = step });
+        .c = to->data, .ldc = n, .step_c = step, .work = c->work });
     /* clang-format on */
 }
 

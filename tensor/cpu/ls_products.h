@@ -11,33 +11,11 @@
  *
  * Sums are arrays of constant size in completely unrolled loops; otherwise they would live in
  * memory. Included by cpu_ls_attention.c for each real type. */
+#include "tensor/cpu/vector.h"
+
 #ifndef LS_ROWS
-#if defined(__AVX512F__)
-#define LS_VECTOR  64 /* bytes           */
-#define LS_VECTORS 4  /* columns of sums */
-#elif defined(__AVX__)
-#define LS_VECTOR  32
-#define LS_VECTORS 2
-#else
-#define LS_VECTOR  16
-#define LS_VECTORS 2
-#endif
-#define LS_ROWS 6 /* of sums; 4 for the last rows, and for the rows of a chunk of 16 */
-
-#ifdef __clang__
-#define LS_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define LS_UNROLL _Pragma("GCC unroll 8")
-#endif
-#define LS_INLINE static inline __attribute__((always_inline))
-
-/* Keeps gcc from folding the load of b into each multiplication, which reads it again and again:
- * with AVX2 the loads then are the limit, at 0.65 of the speed. */
-#if defined(__AVX__) && !defined(__AVX512F__)
-#define LS_HOLD(v) __asm__("" : "+x"(v))
-#else
-#define LS_HOLD(v) (void)0
-#endif
+#define LS_ROWS    6                         /* of sums; 4 for the last ones of a chunk of 16 */
+#define LS_VECTORS (TP_VECTOR == 64 ? 4 : 2) /* columns of sums                              */
 
 /* Types that depend on `real`. */
 #define ls_vec     R(ls_vec)
@@ -47,9 +25,9 @@
 enum { LS_ADD = 1, LS_PAIR = 2, LS_TRANSPOSED = 4, LS_TWICE = 8 };
 #endif
 
-#define LANES ((int64_t)(LS_VECTOR / sizeof(real)))
+#define LANES ((int64_t)(TP_VECTOR / sizeof(real)))
 
-typedef real ls_vec __attribute__((vector_size(LS_VECTOR)));
+typedef real ls_vec __attribute__((vector_size(TP_VECTOR)));
 typedef ls_vec ls_any __attribute__((aligned(sizeof(real)), may_alias));
 
 /* c is rows x cols, k runs to depth. LS_TRANSPOSED: a is [depth][rows]. */
@@ -66,46 +44,46 @@ typedef struct ls_product {
     real *c2; /* LS_TWICE: the product is added to c and c2 */
 } ls_product;
 
-LS_INLINE ls_vec R(ls_load)(const real *p)
+TP_INLINE ls_vec R(ls_load)(const real *p)
 {
     return *(const ls_any *)p;
 }
 
-LS_INLINE void R(ls_store)(real *p, ls_vec v)
+TP_INLINE void R(ls_store)(real *p, ls_vec v)
 {
     *(ls_any *)p = v;
 }
 
 /* `rows` rows of c from i, n vectors of columns from j; rows, n and how are constants. */
 /* clang-format off */
-LS_INLINE void R(ls_block)(const ls_product *p, int64_t i, int64_t j, int rows, int n, int how)
+TP_INLINE void R(ls_block)(const ls_product *p, int64_t i, int64_t j, int rows, int n, int how)
 {
     const int64_t row = how & LS_TRANSPOSED ? 1 : p->lda, next = how & LS_TRANSPOSED ? p->lda : 1;
     const int64_t ldb = p->ldb, ldb2 = p->ldb2, ldc = p->ldc, depth = p->depth;
     const real *a = p->a + i * row, *b = p->b + j, *b2 = how & LS_PAIR ? p->b2 + j : NULL;
     ls_vec sum[LS_ROWS][LS_VECTORS];
-    LS_UNROLL
+    TP_UNROLL
     for (int y = 0; y < LS_ROWS; y++)
-        LS_UNROLL
+        TP_UNROLL
         for (int x = 0; x < LS_VECTORS; x++) sum[y][x] = (ls_vec){ 0 };
     for (int64_t k = 0; k < depth; k++) {
         ls_vec line[LS_VECTORS];
-        LS_UNROLL
+        TP_UNROLL
         for (int x = 0; x < LS_VECTORS; x++) {
             if (x >= n) continue;
             line[x] = R(ls_load)(b + k * ldb + x * LANES);
             if (how & LS_PAIR) line[x] += R(ls_load)(b2 + k * ldb2 + x * LANES);
-            LS_HOLD(line[x]);
+            TP_HOLD(line[x]);
         }
-        LS_UNROLL
+        TP_UNROLL
         for (int y = 0; y < LS_ROWS; y++)
-            LS_UNROLL
+            TP_UNROLL
             for (int x = 0; x < LS_VECTORS; x++)
                 if (y < rows && x < n) sum[y][x] += a[y * row + k * next] * line[x];
     }
-    LS_UNROLL
+    TP_UNROLL
     for (int y = 0; y < LS_ROWS; y++)
-        LS_UNROLL
+        TP_UNROLL
         for (int x = 0; x < LS_VECTORS; x++) {
             if (y >= rows || x >= n) continue;
             const int64_t at = (i + y) * ldc + j + x * LANES;
@@ -117,7 +95,7 @@ LS_INLINE void R(ls_block)(const ls_product *p, int64_t i, int64_t j, int rows, 
 /* clang-format on */
 
 /* All columns of `rows` rows. */
-LS_INLINE void R(ls_rows)(const ls_product *p, int64_t i, int rows, int how)
+TP_INLINE void R(ls_rows)(const ls_product *p, int64_t i, int rows, int how)
 {
     int64_t j = 0;
     for (; j + (LS_VECTORS - 1) * LANES < p->cols; j += LS_VECTORS * LANES)
@@ -130,7 +108,7 @@ LS_INLINE void R(ls_rows)(const ls_product *p, int64_t i, int rows, int how)
         R(ls_block)(p, i, j, rows, 1, how);
 }
 
-LS_INLINE void R(ls_multiply)(const ls_product *p, int how)
+TP_INLINE void R(ls_multiply)(const ls_product *p, int how)
 {
     int64_t i = 0;
     for (; i + 4 < p->rows; i += LS_ROWS) R(ls_rows)(p, i, LS_ROWS, how);

@@ -1,0 +1,264 @@
+/* cpu_gemm.c - a tile of a matrix product, summed in registers.
+ *
+ * B is packed block by block, TP_GEMM_DEPTH rows of TP_GEMM_COLS bytes, into panels [k][SUM_COLS]
+ * that stay in L2. Each strip of SUM_ROWS rows of A passes over all panels of the block while it is
+ * in L1; A is read where it lies, since the kernel wants its elements one by one, and turned into
+ * rows of k first where it is stored transposed. The sum over k is the same whatever rows and
+ * columns a tile has, so a product has the same bits however it is cut.
+ *
+ * Only the wide instruction sets have it: at the baseline OpenBLAS, which looks at the processor
+ * itself, is faster. */
+#include "tensor/kernel.h"
+
+#ifndef TP_ISA_DISPATCH
+#ifndef real
+
+#include "tensor/cpu/vector.h"
+#include "tensor/gemm.h"
+
+#define SUM_ROWS    6
+#define SUM_VECTORS (TP_VECTOR / 16) /* across, of each row: 4 of 64 bytes, 2 of 32 */
+
+/* The two halves of a0 b0 a1 b1 ... */
+#define LOW_16(a, b)                                                                               \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define HIGH_16(a, b)                                                                              \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define LOW_8(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define HIGH_8(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define LOW_4(a, b)  __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define HIGH_4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#if TP_VECTOR == 64
+#define LOW_f32  LOW_16
+#define HIGH_f32 HIGH_16
+#define LOW_f64  LOW_8
+#define HIGH_f64 HIGH_8
+#else
+#define LOW_f32  LOW_8
+#define HIGH_f32 HIGH_8
+#define LOW_f64  LOW_4
+#define HIGH_f64 HIGH_4
+#endif
+
+/* Types that depend on `real`. */
+#define vec R(vec)
+#define any R(any)
+
+static int64_t min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+#define TP_FILE "tensor/cpu/cpu_gemm.c"
+#include "tensor/cpu/cpu_each_real.h"
+
+void TP_KERNEL_FN(gemm_tile)(tp_dtype real_type, const tp_gemm_tile *t);
+void TP_KERNEL_FN(gemm_tile)(tp_dtype real_type, const tp_gemm_tile *t)
+{
+    if (real_type == TP_F64)
+        gemm_tile_f64(t);
+    else
+        gemm_tile_f32(t);
+}
+
+#else
+
+#define LANES    ((int64_t)(TP_VECTOR / sizeof(real)))
+#define SUM_COLS (SUM_VECTORS * LANES)
+
+typedef real vec __attribute__((vector_size(TP_VECTOR)));
+typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
+
+/* ---- packing ---- */
+
+/* to[c][r] = from[r][c] for LANES rows and columns: as often as LANES can be halved, the rows of
+ * the first half are interleaved with those of the second. */
+TP_INLINE void R(transpose_square)(const real *from, int64_t ld, real *to, int64_t ldt)
+{
+    enum { W = TP_VECTOR / sizeof(real) };
+    vec x[W], y[W];
+    TP_UNROLL
+    for (int i = 0; i < W; i++) x[i] = *(const any *)(from + i * ld);
+    TP_UNROLL
+    for (int s = 1; s < W; s *= 2) {
+        TP_UNROLL
+        for (int i = 0; i < W / 2; i++) {
+            y[2 * i] = R(LOW)(x[i], x[i + W / 2]);
+            y[2 * i + 1] = R(HIGH)(x[i], x[i + W / 2]);
+        }
+        TP_UNROLL
+        for (int i = 0; i < W; i++) x[i] = y[i];
+    }
+    TP_UNROLL
+    for (int i = 0; i < W; i++) *(any *)(to + i * ldt) = x[i];
+}
+
+/* to[c][r] = from[r][c] */
+static void R(transpose)(const real *from, int64_t ld, int64_t rows, int64_t cols, real *to,
+                         int64_t ldt)
+{
+    const int64_t whole_rows = rows / LANES * LANES, whole_cols = cols / LANES * LANES;
+    for (int64_t r = 0; r < whole_rows; r += LANES)
+        for (int64_t c = 0; c < whole_cols; c += LANES)
+            R(transpose_square)(from + r * ld + c, ld, to + c * ldt + r, ldt);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = r < whole_rows ? whole_cols : 0; c < cols; c++)
+            to[c * ldt + r] = from[r * ld + c];
+}
+
+/* The panel of n <= SUM_COLS columns that begins with element b; zeros up to a whole vector. */
+static void R(pack_panel)(const tp_gemm_tile *t, const real *b, int64_t depth, int64_t n, real *to)
+{
+    const int64_t whole = (n + LANES - 1) / LANES * LANES;
+    for (int64_t k = 0; k < depth && n < whole; k++)
+        *(vec *)(to + k * SUM_COLS + whole - LANES) = (vec){ 0 };
+    if (t->tb)
+        R(transpose)(b, t->ldb, n, depth, to, SUM_COLS);
+    else if (n == SUM_COLS)
+        for (int64_t k = 0; k < depth; k++)
+            memcpy(to + k * SUM_COLS, b + k * t->ldb, SUM_COLS * sizeof *to);
+    else
+        for (int64_t k = 0; k < depth; k++)
+            memcpy(to + k * SUM_COLS, b + k * t->ldb, (size_t)n * sizeof *to);
+}
+
+static void R(pack)(const tp_gemm_tile *t, const real *b, int64_t depth, int64_t n, real *to)
+{
+    for (int64_t j = 0; j < n; j += SUM_COLS) R(pack_panel)
+    (t, b + j * (t->tb ? t->ldb : 1), depth, min(n - j, SUM_COLS), to + j * depth);
+}
+
+/* ---- sums ---- */
+
+/* What the strips of a block share. */
+#define block    R(block)
+typedef struct block {
+    int64_t n, depth, lda, ldc;
+    const real *b; /* panels */
+    bool add;
+} block;
+
+/* Stores the first n lanes of v. */
+TP_INLINE void R(put)(real *to, vec v, int64_t n, bool add)
+{
+    if (n < LANES) {
+        for (int64_t i = 0; i < n; i++) to[i] = add ? to[i] + v[i] : v[i];
+        return;
+    }
+    if (add) v += *(const any *)to;
+    *(any *)to = v;
+}
+
+/* `rows` rows of c by n vectors, the last one with `last` columns; rows and n are constants. */
+/* clang-format off */
+TP_INLINE void R(sum)(const block *s, const real *a, const real *b, real *c, int64_t last, int rows,
+                      int n)
+{
+    const int64_t lda = s->lda, ldc = s->ldc, depth = s->depth;
+    vec sum[SUM_ROWS][SUM_VECTORS];
+    TP_UNROLL
+    for (int y = 0; y < SUM_ROWS; y++)
+        TP_UNROLL
+        for (int x = 0; x < SUM_VECTORS; x++) sum[y][x] = (vec){ 0 };
+    for (int64_t k = 0; k < depth; k++) {
+        vec line[SUM_VECTORS];
+        TP_UNROLL
+        for (int x = 0; x < SUM_VECTORS; x++) {
+            if (x >= n) continue;
+            line[x] = *(const vec *)(b + k * SUM_COLS + x * LANES);
+            TP_HOLD(line[x]);
+        }
+        TP_UNROLL
+        for (int y = 0; y < SUM_ROWS; y++)
+            TP_UNROLL
+            for (int x = 0; x < SUM_VECTORS; x++)
+                if (y < rows && x < n) sum[y][x] += a[y * lda + k] * line[x];
+    }
+    TP_UNROLL
+    for (int y = 0; y < SUM_ROWS; y++)
+        TP_UNROLL
+        for (int x = 0; x < SUM_VECTORS; x++)
+            if (y < rows && x < n)
+                R(put)(c + y * ldc + x * LANES, sum[y][x], x == n - 1 ? last : LANES, s->add);
+}
+/* clang-format on */
+
+/* `rows` rows of c. */
+TP_INLINE void R(strip)(const block *s, const real *a, real *c, int rows)
+{
+    int64_t j = 0;
+    for (; j + SUM_COLS <= s->n; j += SUM_COLS)
+        R(sum)(s, a, s->b + j * s->depth, c + j, LANES, rows, SUM_VECTORS);
+    const real *b = s->b + j * s->depth;
+    const int64_t rest = s->n - j;
+    if (SUM_VECTORS > 2 && rest > 3 * LANES)
+        R(sum)(s, a, b, c + j, rest - 3 * LANES, rows, 4);
+    else if (SUM_VECTORS > 2 && rest > 2 * LANES)
+        R(sum)(s, a, b, c + j, rest - 2 * LANES, rows, 3);
+    else if (rest > LANES)
+        R(sum)(s, a, b, c + j, rest - LANES, rows, 2);
+    else if (rest > 0)
+        R(sum)(s, a, b, c + j, rest, rows, 1);
+}
+
+static void R(strips)(const block *s, int64_t m, const real *a, real *c)
+{
+    int64_t i = 0;
+    for (; i + SUM_ROWS <= m; i += SUM_ROWS) R(strip)(s, a + i * s->lda, c + i * s->ldc, SUM_ROWS);
+    if (m - i >= 4) {
+        R(strip)(s, a + i * s->lda, c + i * s->ldc, 4);
+        i += 4;
+    }
+    if (m - i >= 2) {
+        R(strip)(s, a + i * s->lda, c + i * s->ldc, 2);
+        i += 2;
+    }
+    if (i < m) R(strip)(s, a + i * s->lda, c + i * s->ldc, 1);
+}
+
+/* The columns of c by one block of B, rows k to k + depth, which is packed already. a: column k of
+ * op(A); turned: memory for its rows. */
+static void R(rows)(const tp_gemm_tile *t, block *s, const real *a, real *c, real *turned)
+{
+    if (!t->ta) {
+        s->lda = t->lda;
+        R(strips)(s, t->m, a, c);
+        return;
+    }
+    const int64_t most = (int64_t)(TP_GEMM_ROWS / sizeof(real));
+    s->lda = s->depth + (int64_t)(TP_GEMM_PAD / sizeof(real));
+    for (int64_t i = 0; i < t->m; i += most) {
+        const int64_t m = min(t->m - i, most);
+        R(transpose)(a + i, t->lda, s->depth, m, turned, s->lda);
+        R(strips)(s, m, turned, c + i * t->ldc);
+    }
+}
+
+/* Blocks of equal depth. A sum of nothing has one block of depth 0. */
+static void R(gemm_tile)(const tp_gemm_tile *t)
+{
+    const int64_t cols = (int64_t)(TP_GEMM_COLS / sizeof(real));
+    const int64_t blocks = t->k > 0 ? (t->k + TP_GEMM_DEPTH - 1) / TP_GEMM_DEPTH : 1;
+    const int64_t depth = (t->k + blocks - 1) / blocks;
+    for (int64_t j = 0; j < t->n; j += cols)
+        for (int64_t q = 0; q < blocks; q++) {
+            const int64_t k = q * depth;
+            block s = { .n = min(t->n - j, cols),
+                        .depth = min(t->k - k, depth),
+                        .ldc = t->ldc,
+                        .b = t->work,
+                        .add = t->add || q > 0 };
+            real *turned = (real *)t->work + depth * ((s.n + SUM_COLS - 1) / SUM_COLS * SUM_COLS);
+            const real *b = (const real *)t->b + (t->tb ? j * t->ldb + k : k * t->ldb + j);
+            const real *a = (const real *)t->a + (t->ta ? k * t->lda : k);
+            R(pack)(t, b, s.depth, s.n, t->work);
+            R(rows)(t, &s, a, (real *)t->c + j, turned);
+        }
+}
+
+#undef LANES
+#undef SUM_COLS
+#undef block
+
+#endif
+#endif

@@ -1,0 +1,252 @@
+/* test_gemm.c - the parallel matrix product against a plain loop in double: every form, type and
+ * instruction set, sizes around the edges of blocks, sums of products, batches, NaN and infinity,
+ * and memory that must not be read or written. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support_values.h"
+#include "tensor/gemm.h"
+#include "tensor/kernel.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+enum { PAD = 3, THREADS = 2 }; /* elements between rows */
+
+typedef struct sizes {
+    const char *name;
+    int64_t m, n, k, batch;
+    bool sum; /* the batch is added into one C */
+} sizes;
+
+static const sizes cases[] = {
+    { "one", 1, 1, 1, 1, false },
+    { "one row", 1, 70, 300, 1, false },
+    { "one column", 70, 1, 300, 1, false },
+    { "a few columns", 70, 7, 20, 1, false },
+    { "two rows", 2, 65, 33, 1, false },
+    { "less than a block of sums", 5, 9, 3, 1, false },
+    { "a block of sums", 6, 64, 16, 1, false },
+    { "one more", 7, 65, 17, 1, false },
+    { "rest of 4 and 1, of 3 vectors", 11, 47, 31, 1, false },
+    { "rest of 2 and 1, of 2 vectors", 9, 31, 1, 1, false },
+    { "two blocks of depth", 13, 33, 257, 1, false },
+    { "three, unequal", 20, 40, 700, 1, false },
+    { "columns beyond a block", 49, 259, 40, 1, false },
+    { "rows beyond a turned block", 199, 24, 50, 1, false },
+    { "many tiles", 530, 300, 70, 1, false },
+    { "columns cut", 50, 1000, 90, 1, false },
+    { "batch", 17, 19, 23, 5, false },
+    { "large batch", 130, 140, 60, 3, false },
+    { "sum", 17, 19, 23, 5, true },
+    { "sum of large ones", 100, 130, 300, 3, true },
+    { "nothing to sum", 5, 20, 0, 1, false },
+    { "no rows", 0, 20, 5, 1, false },
+    { "no columns", 5, 0, 5, 1, false },
+    { "empty sum", 5, 20, 4, 0, true },
+};
+
+/* One matrix of the product: rows with PAD elements of NaN between them. */
+typedef struct matrix {
+    int64_t rows, cols, ld, step;
+    double *value; /* what is stored, as double */
+    void *data;    /* in the type of the case   */
+} matrix;
+
+static double get(tp_dtype real, const void *data, int64_t i)
+{
+    return real == TP_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+static void set(tp_dtype real, void *data, int64_t i, double x)
+{
+    if (real == TP_F64)
+        ((double *)data)[i] = x;
+    else
+        ((float *)data)[i] = (float)x;
+}
+
+static matrix make(tp_dtype real, int64_t rows, int64_t cols, int64_t count, uint64_t seed)
+{
+    matrix x = { .rows = rows, .cols = cols, .ld = cols + PAD, .step = rows * (cols + PAD) };
+    const int64_t n = x.step * count;
+    x.value = malloc((size_t)(n + 1) * sizeof(double));
+    x.data = malloc((size_t)(n + 1) * sizeof(double));
+    values_random(x.value, n, seed);
+    for (int64_t i = 0; i < n; i++) {
+        if (i % x.ld >= cols) x.value[i] = NAN;
+        set(real, x.data, i, x.value[i]);
+    }
+    return x;
+}
+
+static void release(matrix *x)
+{
+    free(x->value);
+    free(x->data);
+}
+
+static double at(const matrix *x, int64_t q, int64_t i, int64_t j, bool transposed)
+{
+    return x->value[q * x->step + (transposed ? j * x->ld + i : i * x->ld + j)];
+}
+
+/* c->value becomes what the product should be. */
+static void expected(const tp_gemm *g, const matrix *a, const matrix *b, matrix *c)
+{
+    const int64_t results = g->step_c ? g->batch : 1, sums = g->step_c ? 1 : g->batch;
+    for (int64_t p = 0; p < results; p++)
+        for (int64_t i = 0; i < g->m; i++)
+            for (int64_t j = 0; j < g->n; j++) {
+                double *to = c->value + p * c->step + i * c->ld + j, sum = g->add ? *to : 0.0;
+                for (int64_t q = p; q < p + sums; q++)
+                    for (int64_t k = 0; k < g->k; k++)
+                        sum += at(a, q, i, k, g->ta) * at(b, q, k, j, g->tb);
+                *to = sum;
+            }
+}
+
+static void check(tp_device *D, const sizes *s, tp_dtype real, int form)
+{
+    const bool ta = form & 1, tb = form & 2, add = form & 4;
+    matrix a = make(real, ta ? s->k : s->m, ta ? s->m : s->k, s->batch, 1);
+    matrix b = make(real, tb ? s->n : s->k, tb ? s->k : s->n, s->batch, 2);
+    const int64_t results = s->sum ? 1 : s->batch;
+    matrix c = make(real, s->m, s->n, results, 3);
+    const int64_t n = c.step * results;
+    /* clang-format off */
+    tp_gemm g = { .dtype = real, .m = s->m, .n = s->n, .k = s->k, .ta = ta, .tb = tb, .add = add,
+                  .a = a.data, .lda = a.ld, .step_a = a.step,
+                  .b = b.data, .ldb = b.ld, .step_b = b.step,
+                  .c = c.data, .ldc = c.ld, .step_c = s->sum ? 0 : c.step, .batch = s->batch };
+    /* clang-format on */
+    g.work = aligned_alloc(64, THREADS * tp__gemm_scratch(real, s->n > s->k ? s->n : s->k));
+    for (int64_t i = 0; !add && i < n; i++) set(real, c.data, i, NAN); /* must not be read */
+    tp__gemm_parallel(D, &g);
+    expected(&g, &a, &b, &c);
+    double worst = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        const double got = get(real, c.data, i);
+        if (i % c.ld >= s->n)
+            cr_expect(isnan(got), "%s, form %d: writes beside C", s->name, form);
+        else
+            worst = fabs(got - c.value[i]) <= worst ? worst : fabs(got - c.value[i]);
+    }
+    const double terms = (double)(s->k * (s->sum ? s->batch : 1) + 1);
+    cr_expect_leq(worst, (real == TP_F64 ? 1e-15 : 5e-7) * terms, "%s, form %d, f%d, %s: %g off",
+                  s->name, form, real == TP_F64 ? 64 : 32, tp_device_stats(D).isa, worst);
+    free(g.work);
+    release(&a);
+    release(&b);
+    release(&c);
+}
+
+Test(gemm, every_form)
+{
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
+        if (!tp_isa_runs(isa)) continue;
+        tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = THREADS, .isa = isa });
+        for (size_t i = 0; i < COUNT(cases); i++)
+            for (int form = 0; form < 8; form++) {
+                check(D, &cases[i], TP_F32, form);
+                check(D, &cases[i], TP_F64, form);
+            }
+        tp_device_close(D);
+    }
+}
+
+/* One infinite element of A and one NaN of B reach exactly their row and their column, for every
+ * place of a block. */
+static void check_special(tp_device *D, bool ta, bool tb)
+{
+    enum { M = 13, N = 39, K = 19 };
+    static float a[M * K], b[K * N], c[M * N];
+    void *work = aligned_alloc(64, THREADS * tp__gemm_scratch(TP_F32, N));
+    for (int e = 0; e < M; e++) {
+        const int row = e, col = 3 * e, k = e;
+        for (int i = 0; i < M * K; i++) a[i] = 1.0f;
+        for (int i = 0; i < K * N; i++) b[i] = 1.0f;
+        a[ta ? k * M + row : row * K + k] = INFINITY;
+        b[tb ? col * K + k : k * N + col] = NAN;
+        tp__gemm_parallel(D, &(tp_gemm){ .dtype = TP_F32,
+                                         .m = M,
+                                         .n = N,
+                                         .k = K,
+                                         .batch = 1,
+                                         .ta = ta,
+                                         .tb = tb,
+                                         .a = a,
+                                         .lda = ta ? M : K,
+                                         .b = b,
+                                         .ldb = tb ? K : N,
+                                         .c = c,
+                                         .ldc = N,
+                                         .work = work });
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < N; j++) {
+                const float y = c[i * N + j];
+                cr_expect(j == col   ? isnan(y)
+                          : i == row ? isinf(y)
+                                     : y == (float)K,
+                          "row %d, column %d of %d, %d: %g", i, j, row, col, (double)y);
+            }
+    }
+    free(work);
+}
+
+Test(gemm, nan_and_infinity)
+{
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
+        if (!tp_isa_runs(isa)) continue;
+        tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = THREADS, .isa = isa });
+        for (int form = 0; form < 4; form++) check_special(D, form & 1, form & 2);
+        tp_device_close(D);
+    }
+}
+
+/* ---- tiles ---- */
+
+enum { TOLD_M = 700, TOLD_N = 530 };
+static uint8_t told[TOLD_M * TOLD_N];
+
+static void tell(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n)
+{
+    const float *c = ctx;
+    for (int64_t y = i; y < i + m; y++)
+        for (int64_t x = j; x < j + n; x++)
+            if (c[y * TOLD_N + x] == 8.0f) told[y * TOLD_N + x]++;
+}
+
+/* Every element is told of once, when it is finished. */
+Test(gemm, tiles_are_told_of)
+{
+    static float a[TOLD_M * 4], b[4 * TOLD_N], c[TOLD_M * TOLD_N];
+    for (int i = 0; i < TOLD_M * 4; i++) a[i] = 2.0f;
+    for (int i = 0; i < 4 * TOLD_N; i++) b[i] = 1.0f;
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
+        if (!tp_isa_runs(isa)) continue;
+        tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = THREADS, .isa = isa });
+        void *work = aligned_alloc(64, THREADS * tp__gemm_scratch(TP_F32, TOLD_N));
+        memset(told, 0, sizeof told);
+        tp__gemm_parallel(D, &(tp_gemm){ .dtype = TP_F32,
+                                         .m = TOLD_M,
+                                         .n = TOLD_N,
+                                         .k = 4,
+                                         .batch = 1,
+                                         .a = a,
+                                         .lda = 4,
+                                         .b = b,
+                                         .ldb = TOLD_N,
+                                         .c = c,
+                                         .ldc = TOLD_N,
+                                         .work = work,
+                                         .done = tell,
+                                         .ctx = c });
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < (int64_t)sizeof told; i++) wrong += told[i] != 1;
+        cr_expect_eq(wrong, 0, "instruction set %d: %lld elements", (int)isa, (long long)wrong);
+        free(work);
+        tp_device_close(D);
+    }
+}
