@@ -428,3 +428,39 @@ Test(enwik8, log_and_config)
     slurp("run/config.json", out, sizeof out);
     cr_expect(strstr(out, "\"layers\": 2") && strstr(out, "\"optimizer\": \"adamw\""), "%s", out);
 }
+
+/* The comparison of variants: one row each, and at the number of updates that the slowest made its
+ * reading is its last validation. What is complete is not trained again. */
+Test(enwik8, comparison)
+{
+    static const char command[] =
+        TP_SOURCE_DIR "/examples/enwik8/compare.sh --bin " TP_BIN_DIR "/enwik8 --data text "
+                      "--run-dir all --seconds 0.2 --variants 'ls window-only txl' -- " SMALL
+                      "--log-every 20 --eval-every 20 >table 2>errors";
+    static const char *const names[] = { "ls", "window-only", "txl" };
+    static char table[20000];
+    cr_assert(system(command) == 0);
+    slurp("table", table, sizeof table);
+    long long steps[3], least = 0;
+    double after[3], tested;
+    for (int i = 0; i < 3; i++) {
+        char start[40];
+        snprintf(start, sizeof start, "\n| %s | ", names[i]);
+        const char *row = strstr(table, start);
+        cr_assert(row && sscanf(row + strlen(start), "%*d | %*d | %lld | %*f | %lf | %lf",
+                                &steps[i], &after[i], &tested) == 3,
+                  "%s in\n%s", names[i], table);
+        cr_expect(tested > 0 && tested < 7, "%g", tested);
+        if (i == 0 || steps[i] < steps[least]) least = i;
+    }
+    char log[40];
+    snprintf(log, sizeof log, "all/%s/log.jsonl", names[least]);
+    slurp(log, out, sizeof out);
+    double last = 0;
+    for (const char *s = out; (s = strstr(s, "\"valid_bpc\":"));) last = strtod(s += 12, NULL);
+    cr_expect_float_eq(after[least], last, 6e-5);
+    slurp("all/txl/log.jsonl", errors, sizeof errors);
+    cr_assert(system(command) == 0);
+    slurp("all/txl/log.jsonl", out, sizeof out);
+    cr_expect_str_eq(out, errors);
+}
