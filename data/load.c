@@ -159,11 +159,49 @@ static int next_file(struct archive *a)
     return r;
 }
 
+/* Whether the first block of an .xz file names a dictionary above 256 MiB, four times that of xz
+ * -9: liblzma reserves it before it has seen any data. The 12 bytes of the stream's header are
+ * followed by the block's: length, flags, sizes if the flags say so, and filters as id, length,
+ * properties. */
+static bool immodest_xz(const tp_blob *b)
+{
+    enum { LZMA2 = 0x21, LARGEST = 32 /* 2^(32 / 2 + 12) */ };
+    if (b->size < 14) return false;
+    const uint8_t flags = b->bytes[13];
+    const size_t end = 12 + 4 * ((size_t)b->bytes[12] + 1);
+    size_t at = 14;
+    if (b->size < end) return false;
+    for (int sizes = (flags >> 6 & 1) + (flags >> 7); sizes > 0; sizes--)
+        while (at < end && b->bytes[at++] & 0x80) {
+        }
+    for (int left = (flags & 3) + 1; left > 0 && at + 2 < end; left--) {
+        if (b->bytes[at] == LZMA2 && b->bytes[at + 2] > LARGEST) return true;
+        at += 2 + (size_t)b->bytes[at + 1];
+    }
+    return false;
+}
+
+/* The other methods of zip reserve as much memory as the file asks for, up to 4 GiB. */
+static bool modest(struct archive *a, char *why, size_t why_size)
+{
+    static const char *const methods[] = { "(uncompressed)", "(deflation)", "(bzip)" };
+    const char *name = archive_format_name(a); /* "ZIP 2.0 (deflation)" */
+    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
+        if (name && strstr(name, methods[i])) return true;
+    snprintf(why, why_size, "is packed as %s; pack it with deflate, gzip, xz, zstd or bzip2",
+             name ? name : "an unknown kind of zip");
+    return false;
+}
+
 /* Leaves *out empty where the archive holds nothing. A broken header could pass as text of the raw
  * format, so the filter must be the one that the first bytes announced. */
 static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
                        const struct packing *p, size_t limit, char *why, size_t why_size)
 {
+    if (p->filter == ARCHIVE_FILTER_XZ && immodest_xz(packed)) {
+        snprintf(why, why_size, "asks for a dictionary above 256 MiB; pack it again, with xz -9");
+        return false;
+    }
     p->support(a);
     if (p->filter != ARCHIVE_FILTER_NONE) {
         archive_read_support_format_raw(a);
@@ -174,6 +212,7 @@ static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
     if (r == ARCHIVE_EOF && archive_filter_code(a, 0) == p->filter) return true;
     if (r != ARCHIVE_OK || archive_filter_code(a, 0) != p->filter)
         return damaged(a, 0, why, why_size);
+    if (p->filter == ARCHIVE_FILTER_NONE && !modest(a, why, why_size)) return false;
     if (!unpack_entry(out, a, limit ? limit : SIZE_MAX, why, why_size)) return false;
     if (next_file(a) != ARCHIVE_OK) return true;
     snprintf(why, why_size, "holds several files; unpack the one that is meant");

@@ -80,13 +80,25 @@ static bool is_rate(double p)
     return p >= 0.0 && p < 1.0;
 }
 
-/* What both models need; buf stays empty if all is well. */
-static void check_common(int64_t vocab, int64_t hidden, int layers, char *buf, size_t size)
+/* Sizes come from files: products of three and sums of products must not overflow. */
+static bool is_size(int64_t n)
 {
-    if (vocab < 1)
+    return n >= 1 && n <= TP_LM_MAX_SIZE;
+}
+
+/* What both models need; buf stays empty if all is well. */
+static void check_common(int64_t vocab, int64_t dim, int64_t hidden, int layers, int64_t mem_len,
+                         char *buf, size_t size)
+{
+    if (!is_size(vocab))
         snprintf(buf, size, "the vocabulary has %lld entries", (long long)vocab);
-    else if (hidden < 1)
+    else if (!is_size(dim))
+        snprintf(buf, size, "the width is %lld", (long long)dim);
+    else if (!is_size(hidden))
         snprintf(buf, size, "the feed-forward width is %lld", (long long)hidden);
+    else if (mem_len > TP_LM_MAX_SIZE)
+        snprintf(buf, size, "a memory of %lld rows: at most %d are possible", (long long)mem_len,
+                 TP_LM_MAX_SIZE);
     else if (layers < 1 || layers > TP_LM_MAX_LAYERS)
         snprintf(buf, size, "%d layers: 1 to %d are possible", layers, TP_LM_MAX_LAYERS);
 }
@@ -97,9 +109,13 @@ const char *tp_lm_cfg_check(const tp_lm_cfg *c, char *buf, size_t size)
     const long long L = (long long)c->mem_len;
 
     if (tp_ls_cfg_check(ls, c->dim, buf, size)) return buf;
-    check_common(c->vocab, c->hidden, c->layers, buf, size);
+    check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, buf, size);
     if (buf[0]) return buf;
-    if (c->mem_len < (ls->masked ? 0 : 1))
+    if (ls->window > TP_LM_MAX_SIZE || ls->chunk > TP_LM_MAX_SIZE ||
+        (int64_t)ls->heads * ls->rank > TP_LM_MAX_SIZE)
+        snprintf(buf, size, "a window of %d, chunks of %d and %d heads of rank %d: at most %d",
+                 ls->window, ls->chunk, ls->heads, ls->rank, TP_LM_MAX_SIZE);
+    else if (c->mem_len < (ls->masked ? 0 : 1))
         snprintf(buf, size, "a cache of %lld rows: the model needs one%s", L,
                  c->mem_len == 0 ? " unless empty caches are masked" : "");
     else if (c->mem_len % ls->chunk)
@@ -118,12 +134,12 @@ const char *tp_lm_cfg_check(const tp_lm_cfg *c, char *buf, size_t size)
 const char *tp_txl_cfg_check(const tp_txl_cfg *c, char *buf, size_t size)
 {
     buf[0] = '\0';
-    check_common(c->vocab, c->hidden, c->layers, buf, size);
+    check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, buf, size);
     if (buf[0]) return buf;
     if (c->dim < 2 || c->dim % 2)
         snprintf(buf, size, "the width %lld is not even: sinusoidal positions come in pairs",
                  (long long)c->dim);
-    else if (c->heads < 1 || c->d_head < 1)
+    else if (c->heads < 1 || !is_size(c->d_head) || !is_size(c->heads * c->d_head))
         snprintf(buf, size, "%d heads of width %lld", c->heads, (long long)c->d_head);
     else if (c->mem_len < 0 || (c->same_length && c->mem_len == 0))
         snprintf(buf, size, "a memory of %lld rows%s", (long long)c->mem_len,

@@ -1,5 +1,7 @@
 /* safetensors.c - the values of a parameter set in and out of files. A parameter with several names
  * is one tensor; its other names are metadata. */
+#include <stdlib.h>
+
 #include "autograd/graph.h"
 #include "nn/slots.h"
 #include "tensor/file_inner.h"
@@ -14,12 +16,20 @@ static tp_slots slots_of(tp_params *P)
     return S;
 }
 
+/* Compares before anything is allocated: a file that names a model larger than the machine is
+ * refused for the tensors that it lacks. */
 bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_opts *o)
 {
-    if (!tp__params_complete(P)) return false;
+    if (P->err.code != TP_OK) return false;
     tp_slots S = slots_of(P);
-    const bool ok = tp__slots_read(&S, F, prefix, o, "parameters", &P->err);
-    if (ok) tp__params_touch(P);
+    const tp_file_tensor **from = tp__slots_match(&S, F, prefix, o, "parameters", &P->err);
+    const bool ok = from && tp__params_complete(P);
+    if (ok) {
+        for (int i = 0; i < S.n; i++) S.at[i].view = P->entries[i].node->view;
+        tp__slots_load(&S, F, from);
+        tp__params_touch(P);
+    }
+    free(from);
     tp__slots_free(&S);
     return ok;
 }
@@ -38,7 +48,6 @@ bool tp_params_write(tp_params *P, tp_writer *W, const char *prefix)
 
 bool tp_load(tp_params *P, const char *file, const tp_load_opts *o)
 {
-    if (!tp__params_complete(P)) return false;
     tp_file *F = tp_file_open(file);
     const bool ok = tp_params_read(P, F, "", o);
     tp_file_close(F);

@@ -86,16 +86,12 @@ static const char *const kinds[KINDS] = {
     [DTYPE] = "of another dtype", [VALUES] = "ambiguous",
 };
 
-typedef struct match { /* what the file has for a slot with memory of its own */
-    const tp_file_tensor *t;
-} match;
-
 typedef struct reading {
     const tp_slots *S;
     tp_file *F;
     const char *prefix;
     const tp_load_opts *o;
-    match *from; /* by slot */
+    const tp_file_tensor **from; /* by slot, for those with memory of their own */
     int count[KINDS], differences;
     char text[1600];
 } reading;
@@ -177,12 +173,12 @@ static void offer(reading *r, const char *name, const tp_file_tensor *t, bool al
         differ(r, UNKNOWN, "unknown: %.120s %s%s", name, t->stored, shape);
         return;
     }
-    match *from = &r->from[s->same];
-    if (!from->t)
-        from->t = t;
-    else if (from->t != t && !equal(r->F, from->t, t))
+    const tp_file_tensor **from = &r->from[s->same];
+    if (!*from)
+        *from = t;
+    else if (*from != t && !equal(r->F, *from, t))
         differ(r, VALUES, "ambiguous: %.120s and %.120s are one here, but differ in the file",
-               from->t->name, t->name);
+               (*from)->name, t->name);
 }
 
 static void offer_all(reading *r)
@@ -199,9 +195,9 @@ static void offer_all(reading *r)
 }
 
 /* Compares what was found for a slot with what it wants. */
-static void compare(reading *r, const tp_slot *s, match *from)
+static void compare(reading *r, const tp_slot *s, const tp_file_tensor **from)
 {
-    const tp_file_tensor *t = from->t;
+    const tp_file_tensor *t = *from;
     char here[256] = "", there[256] = "";
     if (!t) {
         tp__print_view(here, sizeof here, &s->view);
@@ -212,7 +208,7 @@ static void compare(reading *r, const tp_slot *s, match *from)
     if (!tp__same_shape(&v, &s->view)) {
         tp__print_shape(here, sizeof here, s->view.ndim, s->view.dim);
         tp__print_shape(there, sizeof there, v.ndim, v.dim);
-        from->t = NULL;
+        *from = NULL;
         if (!r->o->partial)
             differ(r, SHAPE, "shape: %.120s is %s in the file, %s here", s->name, there, here);
         return;
@@ -222,6 +218,35 @@ static void compare(reading *r, const tp_slot *s, match *from)
     if (stored->dt != s->view.dtype && !(floats && r->o->convert))
         differ(r, DTYPE, "dtype: %.120s is %s in the file, %s here%s", s->name, t->stored,
                tp_dtype_name(s->view.dtype), floats ? " (convert allows that)" : "");
+}
+
+const tp_file_tensor **tp__slots_match(const tp_slots *S, tp_file *F, const char *prefix,
+                                       const tp_load_opts *o, const char *what, tp_err *e)
+{
+    static const tp_load_opts defaults = { 0 };
+    reading r = { .S = S, .F = F, .prefix = prefix, .o = o ? o : &defaults };
+    if (!tp_file_ok(F)) {
+        tp__err(e, TP_E_IO, "%s", tp_file_why(F));
+        return NULL;
+    }
+    r.from = S->no_memory ? NULL : calloc((size_t)S->n + 1, sizeof *r.from);
+    if (!r.from) {
+        tp__err(e, TP_E_MEMORY, "%.200s: out of host memory while reading", tp_file_path(F));
+        return NULL;
+    }
+    bool any = S->n == 0;
+    offer_all(&r);
+    for (int i = 0; i < S->n; i++) {
+        if (S->at[i].same == i) compare(&r, &S->at[i], &r.from[i]);
+        any = any || r.from[i];
+    }
+    const bool ok = fits(&r, what, e);
+    if (ok && any) return r.from;
+    if (ok)
+        tp__err(e, TP_E_IO, "%.200s has no tensor in common with these %s; check names and prefix",
+                tp_file_path(F), what);
+    free(r.from);
+    return NULL;
 }
 
 /* ---- loading ---- */
@@ -250,34 +275,18 @@ static void load(tp_file *F, const tp_slot *s, const tp_file_tensor *t)
     }
 }
 
+void tp__slots_load(const tp_slots *S, tp_file *F, const tp_file_tensor *const *from)
+{
+    for (int i = 0; i < S->n; i++)
+        if (from[i]) load(F, &S->at[i], from[i]);
+}
+
 bool tp__slots_read(const tp_slots *S, tp_file *F, const char *prefix, const tp_load_opts *o,
                     const char *what, tp_err *e)
 {
-    static const tp_load_opts defaults = { 0 };
-    reading r = { .S = S, .F = F, .prefix = prefix, .o = o ? o : &defaults };
-    if (!tp_file_ok(F)) {
-        tp__err(e, TP_E_IO, "%s", tp_file_why(F));
-        return false;
-    }
-    r.from = S->no_memory ? NULL : calloc((size_t)S->n + 1, sizeof *r.from);
-    if (!r.from) {
-        tp__err(e, TP_E_MEMORY, "%.200s: out of host memory while reading", tp_file_path(F));
-        return false;
-    }
-    bool any = S->n == 0;
-    offer_all(&r);
-    for (int i = 0; i < S->n; i++) {
-        if (S->at[i].same == i) compare(&r, &S->at[i], &r.from[i]);
-        any = any || r.from[i].t;
-    }
-    bool ok = fits(&r, what, e);
-    if (ok && !any) {
-        tp__err(e, TP_E_IO, "%.200s has no tensor in common with these %s; check names and prefix",
-                tp_file_path(F), what);
-        ok = false;
-    }
-    for (int i = 0; ok && i < S->n; i++)
-        if (r.from[i].t) load(F, &S->at[i], r.from[i].t);
-    free(r.from);
+    const tp_file_tensor **from = tp__slots_match(S, F, prefix, o, what, e);
+    const bool ok = from != NULL;
+    if (ok) tp__slots_load(S, F, from);
+    free(from);
     return ok;
 }

@@ -33,6 +33,12 @@ void tp__slots_free(tp_slots *S);
 bool tp__slots_read(const tp_slots *S, tp_file *F, const char *prefix, const tp_load_opts *o,
                     const char *what, tp_err *e);
 
+/* The two halves of it. match: the file's tensor for each slot that has memory of its own (NULL:
+ * none), to be freed, or NULL with *e set; it looks at shapes only, so views need no memory yet. */
+const tp_file_tensor **tp__slots_match(const tp_slots *S, tp_file *F, const char *prefix,
+                                       const tp_load_opts *o, const char *what, tp_err *e);
+void tp__slots_load(const tp_slots *S, tp_file *F, const tp_file_tensor *const *from);
+
 /* Adds the slots to W, tied names as metadata: "alias.SECOND" = "FIRST", both with the prefix. */
 void tp__slots_write(const tp_slots *S, tp_writer *W, const char *prefix);
 

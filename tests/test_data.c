@@ -357,6 +357,22 @@ static void expect_why(const char *name, const char *want)
     tp_text_close(X);
 }
 
+/* Another method in the local header and in the directory of a zip with one file. */
+static void relabel_zip(const char *name, char method)
+{
+    static char packed[4096];
+    const size_t n = get(name, packed, sizeof packed);
+    for (size_t i = 0; i + 10 < n; i++) {
+        if (memcmp(packed + i, "PK\3\4", 4) == 0) packed[i + 8] = method;
+        if (memcmp(packed + i, "PK\1\2", 4) == 0) packed[i + 10] = method;
+    }
+    put(name, packed, n);
+}
+
+/* The two headers of an .xz file whose only block wants a dictionary of 4 GiB. */
+static const char xz_4g[] = "\xfd\x37zXZ\0\0\0\xff\x12\xd9\x41"
+                            "\x02\0\x21\x01\x28\0\0\0\0\0\0\0";
+
 Test(data, file_errors, .init = make_folder, .fini = remove_folder)
 {
     enum { N = 300000 };
@@ -378,6 +394,12 @@ Test(data, file_errors, .init = make_folder, .fini = remove_folder)
     expect_why("none.zip", "is named .zip but is not a zip file");
     pack(4, "two.zip", "ab", 2, 2);
     expect_why("two.zip", "holds several files; unpack the one that is meant");
+    pack(4, "lzma.zip", text, 100, 1);
+    relabel_zip("lzma.zip", 14);
+    expect_why("lzma.zip",
+               "is packed as ZIP 2.0 (lzma); pack it with deflate, gzip, xz, zstd or bzip2");
+    put("large.xz", xz_4g, sizeof xz_4g - 1);
+    expect_why("large.xz", "asks for a dictionary above 256 MiB; pack it again, with xz -9");
     for (int i = 0; i < FORMATS; i++) {
         pack(i, formats[i].name, text, N, 1);
         const size_t n = get(formats[i].name, packed, N);

@@ -380,6 +380,11 @@ Test(models, impossible_configurations)
         { "32 rows is shorter than the window of 64", 4, 16, 1, 64, 128, 32, 208, 4, 0 },
         { "unless empty caches are masked", 4, 16, 1, 64, 128, 0, 208, 4, 0 },
         { "cache of -16 rows", 4, 16, 1, 64, 128, -16, 208, 4, 0 },
+        { "the width is 4611686018427387904", 1, 16, 1, 64, INT64_MAX / 2 + 1, 256, 208, 4, 0 },
+        { "memory of 33554432 rows", 4, 16, 1, 64, 128, 1 << 25, 208, 4, 0 },
+        { "heads of rank 2147483647", 4, 16, INT32_MAX, 64, 128, 256, 208, 4, 0 },
+        { "chunks of 33554432", 4, 1 << 25, 1, 64, 128, 256, 208, 4, 0 },
+        { "vocabulary has 16777217", 4, 16, 1, 64, 128, 256, (1 << 24) + 1, 4, 0 },
         { "vocabulary has 0", 4, 16, 1, 64, 128, 256, 0, 4, 0 },
         { "0 layers", 4, 16, 1, 64, 128, 256, 208, 0, 0 },
         { "129 layers", 4, 16, 1, 64, 128, 256, 208, 129, 0 },
@@ -405,6 +410,32 @@ Test(models, impossible_configurations)
         tp_params_free(P);
     }
     tp_device_close(D);
+}
+
+/* Sizes whose products would not fit. */
+Test(models, impossible_sizes_of_transformer_xl)
+{
+    const struct {
+        const char *text;
+        int64_t dim, hidden, d_head;
+        int heads;
+    } rows[] = {
+        { "the width is 4611686018427387904", INT64_MAX / 2 + 1, 512, 64, 8 },
+        { "feed-forward width is 9223372036854775807", 512, INT64_MAX, 64, 8 },
+        { "2147483647 heads of width 8589934592", 512, 512, INT64_C(1) << 33, INT32_MAX },
+        { "2147483647 heads of width 64", 512, 512, 64, INT32_MAX },
+    };
+    char why[256];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tp_txl_cfg c = tp_txl_base(208);
+        c.dim = rows[i].dim;
+        c.hidden = rows[i].hidden;
+        c.d_head = rows[i].d_head;
+        c.heads = rows[i].heads;
+        const char *found = tp_txl_cfg_check(&c, why, sizeof why);
+        cr_expect(found && strstr(found, rows[i].text), "'%s' has no '%s'", found ? found : "",
+                  rows[i].text);
+    }
 }
 
 static const char *one_file(void)

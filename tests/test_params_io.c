@@ -386,6 +386,27 @@ Test(params_io, failed_files_and_failed_parameters)
     tp_device_close(D);
 }
 
+/* A configuration out of a file can name a model of any size: it takes memory only once the file is
+ * seen to hold it. */
+Test(params_io, a_load_that_does_not_fit_takes_no_memory)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_params *P = make(D, 1, TP_F32), *Q = tp_params_new(D, NULL);
+    cr_assert(tp_save(P, in_folder("small")), "%s", tp_params_why(P));
+    tp_params_free(P);
+    tp_device_trim(D);
+    tp_device_reset_peak(D);
+    tp_param(Q, "norm.bias", TP_SHAPE(1 << 24, 1 << 22), normal, 0);
+    cr_expect(!tp_load(Q, in_folder("small"), &(tp_load_opts){ 0 }));
+    cr_expect(
+        strstr(tp_params_why(Q), "shape: norm.bias is [3] in the file, [16777216,4194304] here"),
+        "%s", tp_params_why(Q));
+    cr_expect_eq(tp_device_stats(D).peak_bytes, 0, "%zu bytes were taken",
+                 tp_device_stats(D).peak_bytes);
+    tp_params_free(Q);
+    tp_device_close(D);
+}
+
 /* Loading raises the version: a graph that read the old values cannot run backward. */
 Test(params_io, loading_between_forward_and_backward)
 {

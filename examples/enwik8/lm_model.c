@@ -59,7 +59,7 @@ static void txl_into(const tp_txl_cfg *c, settings *s)
 void model_cfg_into(const model_cfg *c, settings *s)
 {
     const tp_lm_cfg *m = &c->ls;
-    s->model = c->kind;
+    s->model = (int)c->kind;
     if (c->kind == MODEL_TXL) {
         txl_into(&c->txl, s);
         return;

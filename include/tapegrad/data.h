@@ -46,7 +46,8 @@ typedef struct tp_text_opts {
 } tp_text_opts;
 
 /* Reads a plain file or .gz .xz .zip .zst .bz2 (libarchive; a plain file is memory-mapped). Never
- * NULL: tp_text_why says what is wrong (missing, empty, truncated archive, too short ...). */
+ * NULL: tp_text_why says what is wrong (missing, empty, truncated archive, too short ...). A few
+ * bytes can unpack to any length: give a limit where the file is not trusted. */
 TP_API tp_text *tp_text_open(const char *path, const tp_text_opts *o);
 /* The same over bytes in memory, which are copied. */
 TP_API tp_text *tp_text_from(const uint8_t *bytes, int64_t n, const tp_text_opts *o);

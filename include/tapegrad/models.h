@@ -9,6 +9,8 @@ extern "C" {
 #endif
 
 #define TP_LM_MAX_LAYERS 128
+#define TP_LM_MAX_SIZE                                                                             \
+    (1 << 24) /* of a vocabulary, width, memory, window, chunk ...: products fit */
 
 /* What a training step recomputes in backward instead of storing it. Gradients are the same. */
 typedef enum tp_recompute {

@@ -1,0 +1,24 @@
+/* fuzz.h - what the fuzzers share. Each fuzz_NAME.c defines LLVMFuzzerTestOneInput; the replay test
+ * links all of them under the names of their files. */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
+int fuzz_safetensors(const uint8_t *input, size_t size);
+int fuzz_data(const uint8_t *input, size_t size);
+int fuzz_config(const uint8_t *input, size_t size);
+
+/* A path under which these bytes can be opened, until the next call: a file in memory. */
+const char *fuzz_path(const void *bytes, size_t size);
+
+/* Ends the process with the text if what must hold does not: for a fuzzer that is a crash. */
+void fuzz_demand(bool holds, const char *text);
+
+/* The common ways of an error object: it is good and says nothing, or it is bad and says why. */
+void fuzz_demand_reason(bool ok, const char *why);
+
+#endif

@@ -1,0 +1,191 @@
+/* fuzz_config.c - the configuration of a run, as text. The first letter says what the lines are:
+ *
+ *     a    arguments of `enwik8 train`
+ *     m    "key=value" each: metadata of a checkpoint
+ *
+ * Arguments go through the table of options, the presets and the model's checks; metadata through
+ * the readers of settings and model configurations, and into loading a model, which must refuse
+ * sizes that the file does not hold before it takes memory for them. What must hold besides: a
+ * setting that is printed reads back as itself, and an accepted configuration stays accepted. */
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lm_file.h"
+#include "trainer.h"
+
+enum { ARGUMENTS = 64, WHY = 4096 };
+
+static const program train = {
+    .name = "train", .summary = "", .synopsis = "", .about = "", .table = train_options
+};
+
+/* Every setting printed and read back is the same setting. */
+static void print_and_read(const settings *s)
+{
+    settings back = { 0 };
+    char text[WHY], again[WHY], why[WHY];
+    for (const option *o = train_options; o->kind != OPT_END; o++) {
+        if (o->kind == OPT_HEADING) continue;
+        option_get(o, s, text, sizeof text);
+        /* A text that is not given is not stored; defaults that no flag set may be out of range. */
+        if (!option_set(o, &back, text, why, sizeof why)) continue;
+        option_get(o, &back, again, sizeof again);
+        fuzz_demand(strcmp(text, again) == 0, "a setting reads back");
+    }
+    options_free(train_options, &back);
+}
+
+/* Wider models only take longer: a table of frequencies is made for each. */
+static bool is_quick(const model_cfg *cfg)
+{
+    return (cfg->kind == MODEL_TXL ? cfg->txl.dim : cfg->ls.dim) <= 1 << 16;
+}
+
+/* Declaring a model takes no memory for its values. */
+static void declare(tp_device *D, const model_cfg *cfg)
+{
+    char why[WHY];
+    language_model *m = calloc(1, sizeof *m);
+    tp_params *P = tp_params_new(D, NULL);
+    if (m && is_quick(cfg) && model_cfg_check(cfg, why, sizeof why)) {
+        model_init(P, m, cfg);
+        fuzz_demand_reason(tp_params_ok(P), tp_params_why(P));
+        fuzz_demand(!tp_params_ok(P) || tp_params_count(P) > 0, "a model has parameters");
+    }
+    tp_params_free(P);
+    free(m);
+}
+
+/* ---- arguments ---- */
+
+static void arguments(tp_device *D, char *text)
+{
+    char *argv[ARGUMENTS], why[WHY];
+    int argc = 0;
+    settings s = { .phase = 1 }, copy;
+    bool given[OPT_MAX];
+    if (!settings_preset(&s, why, sizeof why)) return;
+    for (char *word = strtok(text, "\n"); word && argc < ARGUMENTS; word = strtok(NULL, "\n"))
+        argv[argc++] = word;
+    const int status = options_parse(&train, argc, argv, &s, given);
+    fuzz_demand(status == OPTIONS_RUN || status == 0 || status == 2, "parsing has three ends");
+    if (status == OPTIONS_RUN) {
+        print_and_read(&s);
+        json_decref(options_json(train_options, &s));
+        copy = s;
+        options_copy(train_options, &copy, &s);
+        fuzz_demand(!settings_differ(&s, &copy, ~0u, NULL, why, sizeof why), "a copy is equal");
+        const model_cfg cfg = model_cfg_from(&s, 208);
+        declare(D, &cfg);
+        settings_preset(&copy, why, sizeof why);
+        settings_differ(&s, &copy, ~0u, given, why, sizeof why);
+        options_free(train_options, &copy);
+    }
+    options_free(train_options, &s);
+}
+
+/* ---- metadata ---- */
+
+/* A safetensors file without tensors, its metadata the lines of the text. */
+static const char *metadata_file(char *text)
+{
+    json_t *meta = json_object();
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        char *value = strchr(line, '=');
+        if (!value) continue;
+        *value++ = '\0';
+        json_object_set_new(meta, line, json_string(value)); /* no UTF-8: left out */
+    }
+    json_t *root = json_pack("{s:o}", "__metadata__", meta);
+    char *header = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    if (!header) return NULL;
+    const uint64_t length = strlen(header);
+    char *file = malloc(8 + (size_t)length);
+    const char *path = NULL;
+    if (file) {
+        memcpy(file, &length, 8);
+        memcpy(file + 8, header, (size_t)length);
+        path = fuzz_path(file, 8 + (size_t)length);
+    }
+    free(file);
+    free(header);
+    return path;
+}
+
+static void read_settings(const char *path)
+{
+    settings s = { 0 };
+    char why[WHY] = "";
+    tp_file *F = tp_file_open(path);
+    const bool done = tp_file_ok(F) && settings_read(&s, F, why, sizeof why);
+    fuzz_demand(done || !tp_file_ok(F) || why[0], "refused settings have a reason");
+    if (done) print_and_read(&s);
+    options_free(train_options, &s);
+    tp_file_close(F);
+}
+
+static void read_model(tp_device *D, const char *path)
+{
+    model_cfg cfg;
+    char why[WHY] = "";
+    tp_file *F = tp_file_open(path);
+    const bool done = model_cfg_read(&cfg, F, why, sizeof why);
+    fuzz_demand_reason(done, why);
+    if (done) {
+        fuzz_demand(model_cfg_check(&cfg, why, sizeof why), "what was read is possible");
+        if (cfg.kind == MODEL_TXL)
+            tp_txl_flops(&cfg.txl, cfg.txl.mem_len, cfg.txl.mem_len);
+        else
+            tp_lm_flops(&cfg.ls, cfg.ls.mem_len, cfg.ls.mem_len);
+        declare(D, &cfg);
+    }
+    tp_file_close(F);
+}
+
+/* The file holds no tensor: whatever model it names, loading it is refused. */
+static void load_model(const char *path)
+{
+    static char cpu[] = "cpu";
+    const common_settings c = { .device = cpu, .dtype = TP_F32, .threads = 1 };
+    static lm_file f;
+    if (lm_file_open(&f, path, NULL)) {
+        fuzz_demand(!is_quick(&f.cfg) || !lm_file_load(&f, &c), "missing weights are refused");
+        lm_file_close(&f);
+    }
+    fuzz_demand(f.why[0] || !is_quick(&f.cfg), "a refused file has a reason");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
+{
+    static tp_device *D;
+    static FILE *nowhere;
+    if (!D) D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    if (!nowhere) nowhere = fopen("/dev/null", "w");
+    char *text = malloc(size + 1);
+    if (!text || !size || !nowhere) {
+        free(text);
+        return 0;
+    }
+    memcpy(text, input, size);
+    text[size] = '\0';
+    if (text[0] == 'a') {
+        FILE *const out = stdout, *const err = stderr;
+        stdout = stderr = nowhere; /* help and refusals */
+        arguments(D, text + 1);
+        stdout = out;
+        stderr = err;
+    } else if (text[0] == 'm') {
+        const char *path = metadata_file(text + 1);
+        if (path) {
+            read_settings(path);
+            read_model(D, path);
+            load_model(path);
+        }
+    }
+    free(text);
+    return 0;
+}

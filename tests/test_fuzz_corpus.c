@@ -1,0 +1,48 @@
+/* test_fuzz_corpus.c - replays every file of tests/fuzz/corpus through the function that the fuzzer
+ * of its folder calls: inputs that once broke something, and those that reach every corner. A
+ * broken demand or a bad access ends the test's process. */
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <stdio.h>
+
+#include "fuzz/fuzz.h"
+
+enum { LARGEST = 1 << 16 };
+
+static int replay(const char *name, int (*target)(const uint8_t *, size_t))
+{
+    static uint8_t input[LARGEST];
+    char path[1024];
+    int files = 0;
+    snprintf(path, sizeof path, "%s/tests/fuzz/corpus/%s", TP_SOURCE_DIR, name);
+    DIR *d = opendir(path);
+    cr_assert(d, "%s cannot be opened", path);
+    for (const struct dirent *e; (e = readdir(d));) {
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/tests/fuzz/corpus/%s/%s", TP_SOURCE_DIR, name, e->d_name);
+        FILE *f = fopen(path, "rb");
+        cr_assert(f, "%s cannot be opened", path);
+        const size_t n = fread(input, 1, sizeof input, f);
+        fclose(f);
+        cr_expect(n < sizeof input, "%s is larger than the fuzzer's inputs", path);
+        cr_expect_eq(target(input, n), 0, "%s", path);
+        files++;
+    }
+    closedir(d);
+    return files;
+}
+
+Test(fuzz_corpus, safetensors)
+{
+    cr_expect_geq(replay("safetensors", fuzz_safetensors), 20, "the corpus is there");
+}
+
+Test(fuzz_corpus, data)
+{
+    cr_expect_geq(replay("data", fuzz_data), 20, "the corpus is there");
+}
+
+Test(fuzz_corpus, config)
+{
+    cr_expect_geq(replay("config", fuzz_config), 20, "the corpus is there");
+}
