@@ -166,7 +166,10 @@ void plan_announce(trainer *t)
 {
     forecast m, less;
     char why[TRAINER_WHY];
-    if (!forecast_memory(t, t->s.recompute, &m, why, sizeof why)) return;
+    if (!forecast_memory(t, t->s.recompute, &m, why, sizeof why)) {
+        progress_say(&t->bar, "warning: the memory of a step cannot be forecast: %s", why);
+        return;
+    }
     const size_t free_now = memory_available(), now = resident_now();
     progress_say(&t->bar, "a step will take %.0f MB at its peak, the process %.0f MB", mb(m.peak),
                  mb(m.process));
