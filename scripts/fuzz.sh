@@ -23,7 +23,8 @@ if [ $# -gt 1 ]; then
     [ -f "$ROOT/tests/fuzz/fuzz_$2.c" ] || die "There is no fuzzer '$2'; there are safetensors, data and config."
 fi
 
-need $BUILD_NEEDS clang:clang file-/usr/lib/llvm-14/lib/libomp.so:libomp-dev
+need $BUILD_NEEDS clang:clang file-/usr/lib/llvm-14/lib/libomp.so:libomp-dev \
+    "file-/usr/lib/clang/14/lib/linux/libclang_rt.fuzzer-$(uname -m).a:libclang-rt-14-dev"
 configure fuzz
 build fuzz
 
