@@ -127,7 +127,7 @@ typedef struct tp_entry {
 struct tp_params {
     tp_device *dev;
     tp_err err;
-    bool born_failed, complete;
+    bool born_failed, complete, blank;
     tp_dtype dtype;
     uint64_t seed, version, next_gen;
     tp_entry *entries;

@@ -19,6 +19,7 @@ tp_params *tp_params_new(tp_device *D, const tp_params_opts *o)
     P->dev = D;
     P->dtype = o->dtype;
     P->seed = o->seed;
+    P->blank = o->blank;
     P->version = 1;
     P->next_gen = 2;
     if (D->err.code != TP_OK)

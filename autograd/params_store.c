@@ -28,6 +28,21 @@ static double draw(const tp_init *init, uint64_t key, uint64_t e)
     return 0.0;
 }
 
+/* Normal values come in pairs: half the logarithms and roots. */
+static void draw_all(tp_view *host, const tp_init *init, uint64_t key)
+{
+    if (init->kind != TP_INIT_NORMAL) {
+        for (int64_t i = 0; i < host->numel; i++) tp_st(host, i, draw(init, key, (uint64_t)i));
+        return;
+    }
+    for (int64_t i = 0; i < host->numel; i += 2) {
+        double z[2];
+        tp__normal_pair(key, 0, (uint64_t)i / 2, z);
+        tp_st(host, i, init->b + init->a * z[0]);
+        if (i + 1 < host->numel) tp_st(host, i + 1, init->b + init->a * z[1]);
+    }
+}
+
 static bool lay_out(tp_params *P)
 {
     size_t at = 0;
@@ -48,7 +63,8 @@ static bool fill(tp_params *P, const tp_entry *e)
     tp_view host = e->node->view;
     const size_t bytes = tp__view_bytes(&host);
     if (bytes == 0 || P->dev->dry) return true;
-    if (e->content || (e->init.kind == TP_INIT_ZERO)) {
+    const bool zero = e->init.kind == TP_INIT_ZERO || (P->blank && e->init.kind != TP_INIT_CONST);
+    if (e->content || zero) {
         if (e->content)
             P->dev->be->upload(P->dev, e->node->view.data, e->content, bytes);
         else
@@ -58,7 +74,7 @@ static bool fill(tp_params *P, const tp_entry *e)
     host.data = malloc(bytes);
     if (!host.data) return false;
     const uint64_t key = P->seed ^ tp__fnv1a(e->name);
-    for (int64_t i = 0; i < host.numel; i++) tp_st(&host, i, draw(&e->init, key, (uint64_t)i));
+    draw_all(&host, &e->init, key);
     P->dev->be->upload(P->dev, e->node->view.data, host.data, bytes);
     free(host.data);
     return true;

@@ -96,6 +96,29 @@ Test(params, initial_values)
     tp_device_close(D);
 }
 
+Test(params, blank_values)
+{
+    static const struct {
+        const char *name;
+        tp_init init;
+        float expect;
+    } cases[] = { { "normal", { TP_INIT_NORMAL, 1.0, 3.0 }, 0 },
+                  { "uniform", { TP_INIT_UNIFORM, 1.0, 0 }, 0 },
+                  { "truncated", { TP_INIT_TRUNC, 1.0, 3.0 }, 0 },
+                  { "constant", { TP_INIT_CONST, 0.5, 0 }, 0.5f } };
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 7, .blank = true });
+    tp_tensor w[4];
+    for (int i = 0; i < 4; i++) w[i] = tp_param(P, cases[i].name, TP_SHAPE(3), cases[i].init, 0);
+    for (int i = 0; i < 4; i++) {
+        float x[3];
+        cr_assert(tp_param_get(P, w[i], TP_F32, x, sizeof x), "%s", tp_params_why(P));
+        for (int k = 0; k < 3; k++) cr_expect_eq(x[k], cases[i].expect, "%s", cases[i].name);
+    }
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
 static void twice(tp_params *P)
 {
     tp_param(P, "w", TP_SHAPE(1), zero, 0);

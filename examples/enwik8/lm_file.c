@@ -58,7 +58,8 @@ bool lm_file_load(lm_file *f, const common_settings *c)
     const tp_dtype dtype = (tp_dtype)c->dtype;
     if (!model_cfg_check(&f->cfg, why, sizeof why)) return fail(f, "impossible model: %s", why);
     f->D = tp_device_open(c->device, &(tp_device_opts){ .threads = (int)c->threads });
-    f->P = tp_params_new(f->D, &(tp_params_opts){ .dtype = dtype == TP_F64 ? TP_F64 : TP_F32 });
+    f->P = tp_params_new(
+        f->D, &(tp_params_opts){ .dtype = dtype == TP_F64 ? TP_F64 : TP_F32, .blank = true });
     f->T = tp_tape_new(f->D, &(tp_tape_opts){ .compute = dtype });
     f->m = calloc(1, sizeof *f->m);
     if (!f->m) return fail(f, "out of memory");

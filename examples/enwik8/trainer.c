@@ -174,7 +174,8 @@ bool trainer_build(trainer *t, bool dry)
     t->D =
         tp_device_open(s->c.device, &(tp_device_opts){ .threads = (int)s->c.threads, .dry = dry });
     t->P = tp_params_new(t->D, &(tp_params_opts){ .seed = (uint64_t)s->c.seed,
-                                                  .dtype = dtype == TP_F64 ? TP_F64 : TP_F32 });
+                                                  .dtype = dtype == TP_F64 ? TP_F64 : TP_F32,
+                                                  .blank = s->c.resume || s->init });
     t->T = tp_tape_new(t->D, &(tp_tape_opts){ .seed = (uint64_t)s->c.seed,
                                               .compute = dtype,
                                               .train = true,

@@ -35,6 +35,7 @@ typedef tp_init (*tp_init_rule)(const char *name, tp_shape s, tp_init dflt, void
 typedef struct tp_params_opts {
     uint64_t seed;
     tp_dtype dtype; /* of values and gradients: TP_F32 (default) or TP_F64 (CPU) */
+    bool blank;     /* zeros where random values would be drawn: for weights about to be loaded */
 } tp_params_opts;
 
 enum { TP_FROZEN = 1, TP_BUFFER = 2 }; /* tp_param flags */
