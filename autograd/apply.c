@@ -353,7 +353,7 @@ tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, cons
     if (!take_inputs(T, &f, in) || ((op->flags & TP_COMPUTES) && !bring_to_compute(T, &f, in)))
         return all_failed(ny, y);
 
-    tp_infer q = { T, attr, nx, f.ny, f.xv, f.yv, T->train, false, -1 };
+    tp_infer q = { T, attr, nx, f.ny, f.xv, f.yv, T->train, false, -1, T->dev->be->kind };
     tp_call c = { .dev = T->dev,
                   .attr = attr,
                   .rng = { T->seed, T->offset },

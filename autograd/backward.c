@@ -182,7 +182,7 @@ static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy)
     sinks s = { .add = 0 };
     bool ok = versions_match(T, r);
     for (int i = 0; ok && i < r->nx; i++) ok = open_sink(T, r, i, &s);
-    tp_infer q = { T, r->attr, r->nx, r->ny, r->xv, r->yv, r->train, true, -1 };
+    tp_infer q = { T, r->attr, r->nx, r->ny, r->xv, r->yv, r->train, true, -1, T->dev->be->kind };
     tp_buf *scratch = NULL;
     if (ok && r->op->work) {
         scratch = tp__alloc(T, r->op->work(&q, T->dev->threads), r->op->name);

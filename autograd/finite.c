@@ -17,8 +17,10 @@ static int64_t find(tp_tape *T, const tp_view *v, double *bad)
     if (T->dev->be->kind != TP_CPU) {
         host.data = malloc(bytes ? bytes : 1);
         if (!host.data) return -1;
-        T->dev->syncs++;
-        T->dev->be->download(T->dev, host.data, v->data, bytes);
+        if (!tp__download(T, host.data, v->data, bytes)) {
+            free(host.data);
+            return -1;
+        }
     }
     int64_t at = 0;
     while (at < v->numel && isfinite(tp_ld(&host, at))) at++;

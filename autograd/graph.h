@@ -172,6 +172,9 @@ void tp__note_read(tp_tape *T, tp_params *P);
 
 /* run_kernel.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
+tp_code tp__device_failed(tp_tape *T); /* fails the tape with its device's text */
+/* Waits for the device; false with the tape failed if that brings up an error. */
+bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes);
 
 /* finite.c: false if an element is not finite; T has failed then */
 bool tp__check_results(tp_tape *T, const char *name, int nx, const tp_view *x, int ny,

@@ -5,8 +5,12 @@
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "autograd/ops/op_inner.h"
 #include "tensor/bf16.h"
 #include "tensor/rng.h"
+
+TP_KERNEL(cast_fwd);
+static const tp_kernel cast[TP_NBACKENDS] = TP_KERNELS(cast_fwd);
 
 #define ALIGN ((size_t)256) /* of each parameter in the blocks, bytes */
 
@@ -166,6 +170,25 @@ static void round_block(const void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) to[i] = tp__to_bf16(from[i]);
 }
 
+/* On the CPU without the detour that its kernels take for bf16. */
+static bool round_values(tp_params *P, tp_err *error)
+{
+    const int64_t n = (int64_t)(P->block_bytes / sizeof(float));
+    if (P->dev->be->kind == TP_CPU) {
+        tp__parallel(P->dev, n, 1 << 16, round_block, P);
+        return true;
+    }
+    char why[TP_WHY] = "";
+    const tp_view x = tp__view(TP_F32, &TP_SHAPE(n), P->values->data);
+    tp_view y = tp__view(TP_BF16, &TP_SHAPE(n), P->shadow->data);
+    const tp_call c = {
+        .dev = P->dev, .nx = 1, .ny = 1, .real = TP_F32, .x = &x, .y = &y, .why = why
+    };
+    const tp_code code = cast[P->dev->be->kind](&c);
+    if (code != TP_OK) tp__err(error, code, "params: the bf16 copy: %s", why);
+    return code == TP_OK;
+}
+
 const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error)
 {
     const tp_entry *e = &P->entries[n->index];
@@ -182,9 +205,7 @@ const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error)
         }
     }
     if (P->shadow_version != P->version) {
-        if (!P->dev->dry)
-            tp__parallel(P->dev, (int64_t)(P->block_bytes / sizeof(float)), 1 << 16, round_block,
-                         P);
+        if (!P->dev->dry && !round_values(P, error)) return NULL;
         P->shadow_version = P->version;
     }
     return P->shadow->data ? (const char *)P->shadow->data + e->at / 2 : NULL;

@@ -93,11 +93,25 @@ static tp_code skip(const tp_call *c)
     return TP_OK;
 }
 
+tp_code tp__device_failed(tp_tape *T)
+{
+    tp__fail(T, T->dev->err.code, "%s", T->dev->err.text);
+    return T->dev->err.code;
+}
+
+bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes)
+{
+    T->dev->syncs++;
+    T->dev->be->download(T->dev, host, from, bytes);
+    return T->dev->err.code == TP_OK || tp__device_failed(T) == TP_OK;
+}
+
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name)
 {
     char why[TP_WHY] = "";
     tp_call run = *c;
     run.why = why;
+    if (T->dev->err.code != TP_OK) return tp__device_failed(T);
     T->dev->launches++;
     const bool bf16 = has_bf16(c->x, c->nx) || has_bf16(c->y, c->ny) ||
                       (backward && (has_bf16(c->dy, c->ny) || has_bf16(c->dx, c->nx)));
@@ -107,5 +121,7 @@ tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const 
     if (code != TP_OK)
         tp__fail(T, code, "%s%s: %s", name, backward ? " (backward)" : "",
                  *why ? why : tp_code_text(code));
+    else if (T->dev->be->ran && T->dev->be->ran(T->dev, name, backward) != TP_OK)
+        return tp__device_failed(T);
     return code;
 }

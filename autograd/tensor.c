@@ -100,8 +100,7 @@ double tp_item(tp_tape *T, tp_tensor x)
     uint64_t raw[2];
     tp_view host = n->view;
     host.data = raw;
-    T->dev->syncs++;
-    T->dev->be->download(T->dev, raw, n->view.data, tp__view_bytes(&n->view));
+    if (!tp__download(T, raw, n->view.data, tp__view_bytes(&n->view))) return (double)NAN;
     return tp_ld(&host, 0);
 }
 
@@ -114,9 +113,7 @@ bool tp_read(tp_tape *T, tp_tensor x, void *host, size_t bytes)
                  tp__view_bytes(&n->view), bytes);
         return false;
     }
-    T->dev->syncs++;
-    T->dev->be->download(T->dev, host, n->view.data, bytes);
-    return true;
+    return tp__download(T, host, n->view.data, bytes);
 }
 
 static const tp_node *peek(tp_tensor x)

@@ -54,7 +54,12 @@ bool tp__blocks_run(const tp_params *P, const tp_kernel kernels[TP_NBACKENDS], c
                         .work = work,
                         .why = why };
     P->dev->launches++;
-    const tp_code code = !k ? TP_E_NOKERNEL : P->dev->dry ? TP_OK : k(&c);
+    tp_code code = !k ? TP_E_NOKERNEL : P->dev->dry ? TP_OK : k(&c);
+    if (code == TP_OK && P->dev->be->ran) code = P->dev->be->ran(P->dev, "parameter update", false);
+    if (code == TP_OK && P->dev->err.code != TP_OK) {
+        tp__err(e, P->dev->err.code, "%s", P->dev->err.text);
+        return false;
+    }
     if (code != TP_OK) tp__err(e, code, "%s on %s", *why ? why : tp_code_text(code), P->dev->name);
     return code == TP_OK;
 }

@@ -26,7 +26,10 @@ struct tp_slab {
 
 void tp__heap_init(tp_heap *h, const tp_device_opts *o)
 {
-    *h = (tp_heap){ .limit = o->cache_limit, .fail_at = o->fail_at, .fail_count = o->fail_count };
+    *h = (tp_heap){ .limit = o->cache_limit,
+                    .fail_at = o->fail_at,
+                    .fail_count = o->fail_count,
+                    .exact = o->exact };
     pthread_mutex_init(&h->lock, NULL);
 }
 
@@ -144,6 +147,7 @@ static void block_split(tp_heap *h, tp_block *b, size_t size)
 static tp_block *take(tp_device *D, size_t size)
 {
     tp_heap *h = &D->heap;
+    if (h->exact) return slab_new(D, size);
     for (size_t i = idle_find(h, size); i < h->nidle; i++) {
         tp_block *b = h->idle[i];
         const bool close = b->size - size <= size / 8;
@@ -186,6 +190,7 @@ static void give(tp_device *D, tp_block *b)
         b = left;
     }
     idle_add(h, b);
+    if (h->exact) trim_locked(D, 0);
     if (h->limit && h->cached > h->limit) trim_locked(D, h->limit);
 }
 
@@ -207,13 +212,13 @@ tp_buf *tp__buf_new(tp_device *D, size_t bytes)
     if (!buf) return NULL;
     *buf = (tp_buf){ .dev = D, .data = nothing, .bytes = bytes, .refs = 1 };
     if (bytes == 0) return buf;
-    const size_t unit = bytes < MIB ? 512 : 2 * MIB;
+    tp_heap *h = &D->heap;
+    const size_t unit = h->exact ? 1 : bytes < MIB ? 512 : 2 * MIB;
     if (bytes > SIZE_MAX / 2) {
         free(buf);
         return NULL;
     }
     const size_t size = (bytes + unit - 1) / unit * unit;
-    tp_heap *h = &D->heap;
     pthread_mutex_lock(&h->lock);
     tp_block *b = take(D, size);
     if (b) {

@@ -18,6 +18,10 @@ typedef struct tp_backend {
     void (*copy)(tp_device *D, void *dst, const void *src, size_t bytes);
     void (*zero)(tp_device *D, void *dst, size_t bytes);
     void (*sync)(tp_device *D);
+    /* The rest may be NULL. After each op: its name, for errors that are found later. */
+    tp_code (*ran)(tp_device *D, const char *op, bool backward);
+    void (*close)(tp_device *D);  /* before the heap's memory is returned */
+    void (*forget)(tp_device *D); /* after that                           */
 } tp_backend;
 
 typedef struct tp_slab tp_slab;
@@ -36,6 +40,7 @@ typedef struct tp_heap {
     size_t live, cached, peak, limit;
     size_t held, held_peak; /* bytes of slabs up to the end of what was ever handed out */
     uint64_t allocs, fail_at, fail_count;
+    bool exact; /* no cache, no rounding */
 } tp_heap;
 
 struct tp_device {
@@ -46,6 +51,7 @@ struct tp_device {
     bool dry; /* memory is counted, never touched; whoever runs a kernel asks first */
     tp_heap heap;
     uint64_t launches, syncs;
+    void *gpu; /* of the CUDA backend */
     tp_err err;
 };
 
@@ -79,6 +85,8 @@ void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, co
 int tp__max_threads(void);
 
 extern const tp_backend tp__cpu_backend, tp__dry_backend;
+/* cuda/: opens card `index` for D, or fails D. */
+void tp__cuda_open(tp_device *D, int index, const tp_device_opts *o);
 void tp__blas_single_thread(void);
 
 #endif

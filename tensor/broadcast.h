@@ -16,6 +16,10 @@
 
 #include <tapegrad/op.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Some axes in order: item i of `count` lies at tp__axes_at(i). */
 typedef struct tp_axes {
     int n;
@@ -48,6 +52,7 @@ typedef struct tp_piece {
     int64_t row;
 } tp_piece;
 
+#ifndef __cplusplus /* loops of CPU kernels */
 static inline tp_piece tp__piece(const tp_bcast *p, int64_t i, int64_t end)
 {
     if (i >= end) return (tp_piece){ .n = 0 };
@@ -62,6 +67,7 @@ static inline void tp__next(const tp_bcast *p, tp_piece *s, int64_t end)
     s->b = tp__axes_at(&p->rows, ++s->row);
     s->n = p->n < end - s->a ? p->n : end - s->a;
 }
+#endif
 
 /* How sums over what meets each element of b are cut, by the shapes alone: the `spans` stretches of
  * a that meet a row of b are summed in `blocks` blocks, whose sums are added in order. */
@@ -82,5 +88,9 @@ size_t tp__fold_work(const tp_view *a, const tp_view *b, tp_dtype dt);
 /* The view b of x with the sizes of one axis, or of all axes for TP_ALL, replaced by 1: what sums
  * over that axis broadcast from. */
 tp_view tp__reduced(const tp_view *x, int axis);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -107,6 +107,28 @@ static tp_device no_memory = {
     .err = { TP_E_MEMORY, "device: out of memory for the device object itself" },
 };
 
+#ifdef TP_HAVE_CUDA
+/* "cuda" or "cuda:N". */
+static void open_cuda(tp_device *D, const char *name, const tp_device_opts *o)
+{
+    const char *at = name[4] == ':' ? name + 5 : "0";
+    char *end = NULL;
+    const long index = strtol(at, &end, 10);
+    if ((name[4] && name[4] != ':') || *at < '0' || *at > '9' || *end || index > 999)
+        tp__err(&D->err, TP_E_VALUE, "device '%.32s' is unknown; devices are cpu, cuda, cuda:1",
+                name);
+    else
+        tp__cuda_open(D, (int)index, o);
+}
+#else
+static void open_cuda(tp_device *D, const char *name, const tp_device_opts *o)
+{
+    (void)o;
+    tp__err(&D->err, TP_E_DEVICE, "device %.32s: this build of tapegrad has no CUDA; use cpu",
+            name);
+}
+#endif
+
 tp_device *tp_device_open(const char *name, const tp_device_opts *o)
 {
     static const tp_device_opts defaults = { 0 };
@@ -116,8 +138,7 @@ tp_device *tp_device_open(const char *name, const tp_device_opts *o)
     if (name && strcmp(name, "cpu") == 0)
         open_cpu(D, o);
     else if (name && strncmp(name, "cuda", 4) == 0)
-        tp__err(&D->err, TP_E_DEVICE, "device %.32s: this build of tapegrad has no CUDA; use cpu",
-                name);
+        open_cuda(D, name, o);
     else
         tp__err(&D->err, TP_E_VALUE, "device '%.32s' is unknown; devices are cpu, cuda, cuda:1",
                 name ? name : "(null)");
@@ -127,7 +148,11 @@ tp_device *tp_device_open(const char *name, const tp_device_opts *o)
 void tp_device_close(tp_device *D)
 {
     if (!D || D == &no_memory) return;
-    if (D->be) tp__heap_free(D);
+    if (D->be) {
+        if (D->be->close) D->be->close(D);
+        tp__heap_free(D);
+        if (D->be->forget) D->be->forget(D);
+    }
     free(D);
 }
 
@@ -155,7 +180,7 @@ tp_stats tp_device_stats(const tp_device *D)
         .launches = D->launches,
         .syncs = D->syncs,
         .threads = D->threads,
-        .isa = isa_name(D->isa),
+        .isa = D->be && D->be->kind == TP_CUDA ? "cuda" : isa_name(D->isa),
     };
 }
 

@@ -27,6 +27,7 @@
 
 #include "tensor/backend.h"
 #include "tensor/rng.h"
+#include "tensor/segments.h"
 
 #define TP_CAT2(a, b) a##_##b
 #define TP_CAT(a, b)  TP_CAT2(a, b)
@@ -78,9 +79,6 @@
 /* For kernels that look at dtypes themselves or only move bytes: one function `name`, no template.
  */
 #define TP_CPU_KERNEL_UNTYPED(name) TP_UNTYPED(name) TP_BY_ISA(name)
-
-/* Elements of a fixed reduction block: sums over blocks of this size are added in order. */
-#define TP_BLOCK 4096
 
 /* The parallel loop with the call itself as context. */
 typedef void (*tp_call_body)(const tp_call *c, int64_t begin, int64_t end, int thread);

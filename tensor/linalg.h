@@ -6,6 +6,7 @@
 #include <tapegrad/ops.h>
 
 #include "tensor/gemm.h"
+#include "tensor/host_device.h"
 
 typedef struct tp__matmul_attr {
     bool ta, tb; /* the last two axes of that operand are transposed */
@@ -16,7 +17,7 @@ typedef struct tp__linear_attr {
 } tp__linear_attr;
 
 /* Does backward need the pre-activation itself? */
-static inline bool tp__keeps_z(tp_act act)
+TP_HD static inline bool tp__keeps_z(tp_act act)
 {
     return act == TP_ACT_GELU || act == TP_ACT_QUICK_GELU;
 }

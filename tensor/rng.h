@@ -5,13 +5,7 @@
 #ifndef TP_RNG_H
 #define TP_RNG_H
 
-#include <stdint.h>
-
-#ifdef __CUDACC__
-#define TP_HD __host__ __device__
-#else
-#define TP_HD
-#endif
+#include "tensor/host_device.h"
 
 typedef struct tp_philox {
     uint32_t w[4];
@@ -32,7 +26,8 @@ TP_HD static inline tp_philox tp__philox(uint64_t seed, uint64_t offset, uint64_
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    return (tp_philox){ { c0, c1, c2, c3 } };
+    const tp_philox r = { { c0, c1, c2, c3 } };
+    return r;
 }
 
 TP_HD static inline uint32_t tp__word(uint64_t seed, uint64_t offset, uint64_t e)

@@ -7,9 +7,13 @@
 #ifndef TP_SEGMENTS_H
 #define TP_SEGMENTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "tensor/kernel.h"
+#include "tensor/host_device.h"
+
+/* Elements of a fixed reduction block: sums over blocks of this size are added in order. */
+#define TP_BLOCK 4096
 
 typedef struct tp_segment {
     int64_t at, numel; /* first element in the blocks; elements, at least one */
@@ -49,17 +53,8 @@ typedef struct tp_segments_attr {
     double number;
 } tp_segments_attr;
 
-/* The loop over all blocks of a call: body gets the segment, the block's number, its first element
- * and its length. Every attr of these kernels begins with its tp_segments. */
-typedef void (*tp_block_body)(const tp_call *c, const tp_segment *s, int64_t block, int64_t at,
-                              int64_t n);
-typedef struct tp_block_loop {
-    const tp_call *c;
-    tp_block_body body;
-} tp_block_loop;
-
 /* The last segment that begins at or before a block. */
-static inline const tp_segment *tp__segment(const tp_segments *s, int64_t block)
+TP_HD static inline const tp_segment *tp__segment(const tp_segments *s, int64_t block)
 {
     int64_t lo = 0, hi = s->n - 1;
     while (lo < hi) {
@@ -70,23 +65,6 @@ static inline const tp_segment *tp__segment(const tp_segments *s, int64_t block)
             hi = mid - 1;
     }
     return &s->at[lo];
-}
-
-static inline void tp__block_loop(const void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const tp_block_loop *l = ctx;
-    (void)thread;
-    for (int64_t b = begin; b < end; b++) {
-        const tp_segment *s = tp__segment(l->c->attr, b);
-        const int64_t done = (b - s->block) * TP_BLOCK, left = s->numel - done;
-        l->body(l->c, s, b, s->at + done, left < TP_BLOCK ? left : TP_BLOCK);
-    }
-}
-
-static inline void tp__for_blocks(const tp_call *c, tp_block_body body)
-{
-    const tp_block_loop l = { c, body };
-    tp__parallel(c->dev, ((const tp_segments *)c->attr)->blocks, 16, tp__block_loop, &l);
 }
 
 #endif

@@ -4,6 +4,10 @@
 
 #include <tapegrad/op.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Elements of s; false if an axis is negative, there are too many, or the product overflows. */
 bool tp__numel(const tp_shape *s, int64_t *numel);
 
@@ -29,5 +33,9 @@ void tp__axis_split(const tp_view *v, int axis, int64_t *outer, int64_t *dim, in
 /* Appends "[2,3]" and "f32[2,3]". */
 void tp__print_shape(char *text, size_t size, int ndim, const int64_t *dim);
 void tp__print_view(char *text, size_t size, const tp_view *v);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -86,8 +86,8 @@ const tp_op tp_op_batchnorm = {
     .constant = 1u << 3 | 1u << 4,
     .shape = batchnorm_shape,
     .work = batchnorm_work,
-    .forward = TP_KERNELS(batchnorm_fwd),
-    .backward = TP_KERNELS(batchnorm_bwd),
+    .forward = TP_CPU_KERNELS(batchnorm_fwd),
+    .backward = TP_CPU_KERNELS(batchnorm_bwd),
     .cases = batchnorm_cases,
 };
 

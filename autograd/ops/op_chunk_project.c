@@ -75,8 +75,8 @@ const tp_op tp_op_chunk_project = {
     .flags = TP_COMPUTES,
     .shape = chunk_shape,
     .work = chunk_work,
-    .forward = TP_KERNELS(chunk_project_fwd),
-    .backward = TP_KERNELS(chunk_project_bwd),
+    .forward = TP_CPU_KERNELS(chunk_project_fwd),
+    .backward = TP_CPU_KERNELS(chunk_project_bwd),
     .cases = chunk_cases,
 };
 

@@ -112,8 +112,8 @@ const tp_op tp_op_concat = {
     .ny = 1,
     .attr_size = sizeof(tp_axis_attr),
     .shape = concat_shape,
-    .forward = TP_KERNELS(concat_fwd),
-    .backward = TP_KERNELS(concat_bwd),
+    .forward = TP_CPU_KERNELS(concat_fwd),
+    .backward = TP_CPU_KERNELS(concat_bwd),
     .cases = concat_cases,
 };
 
@@ -124,8 +124,8 @@ const tp_op tp_op_stack = {
     .ny = 1,
     .attr_size = sizeof(tp_axis_attr),
     .shape = stack_shape,
-    .forward = TP_KERNELS(concat_fwd),
-    .backward = TP_KERNELS(concat_bwd),
+    .forward = TP_CPU_KERNELS(concat_fwd),
+    .backward = TP_CPU_KERNELS(concat_bwd),
     .cases = stack_cases,
 };
 
@@ -136,8 +136,8 @@ const tp_op tp_op_split = {
     .ny = -1,
     .attr_size = sizeof(tp_axis_attr),
     .shape = split_shape,
-    .forward = TP_KERNELS(split_fwd),
-    .backward = TP_KERNELS(split_bwd),
+    .forward = TP_CPU_KERNELS(split_fwd),
+    .backward = TP_CPU_KERNELS(split_bwd),
     .cases = split_cases,
 };
 

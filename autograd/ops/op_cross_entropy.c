@@ -95,8 +95,8 @@ const tp_op tp_op_cross_entropy = {
     .constant = 1u << 1,
     .shape = cross_entropy_shape,
     .work = cross_entropy_work,
-    .forward = TP_KERNELS(cross_entropy_fwd),
-    .backward = TP_KERNELS(cross_entropy_bwd),
+    .forward = TP_CPU_KERNELS(cross_entropy_fwd),
+    .backward = TP_CPU_KERNELS(cross_entropy_bwd),
     .cases = cross_entropy_cases,
 };
 

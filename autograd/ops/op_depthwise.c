@@ -117,8 +117,8 @@ const tp_op tp_op_depthwise_conv1d = {
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv1d_shape,
     .work = conv_work,
-    .forward = TP_KERNELS(depthwise_fwd),
-    .backward = TP_KERNELS(depthwise_bwd),
+    .forward = TP_CPU_KERNELS(depthwise_fwd),
+    .backward = TP_CPU_KERNELS(depthwise_bwd),
     .cases = conv1d_cases,
 };
 
@@ -133,8 +133,8 @@ const tp_op tp_op_depthwise_conv2d = {
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv2d_shape,
     .work = conv_work,
-    .forward = TP_KERNELS(depthwise_fwd),
-    .backward = TP_KERNELS(depthwise_bwd),
+    .forward = TP_CPU_KERNELS(depthwise_fwd),
+    .backward = TP_CPU_KERNELS(depthwise_bwd),
     .cases = conv2d_cases,
 };
 

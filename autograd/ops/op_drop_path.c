@@ -31,8 +31,8 @@ const tp_op tp_op_drop_path = {
     .attr_size = sizeof(double),
     .flags = TP_RANDOM,
     .shape = drop_path_shape,
-    .forward = TP_KERNELS(drop_path_fwd),
-    .backward = TP_KERNELS(drop_path_bwd),
+    .forward = TP_CPU_KERNELS(drop_path_fwd),
+    .backward = TP_CPU_KERNELS(drop_path_bwd),
     .cases = drop_path_cases,
 };
 

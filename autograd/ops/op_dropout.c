@@ -42,8 +42,8 @@ const tp_op tp_op_dropout = {
     .attr_size = sizeof(double),
     .flags = TP_RANDOM,
     .shape = dropout_shape,
-    .forward = TP_KERNELS(dropout_fwd),
-    .backward = TP_KERNELS(dropout_bwd),
+    .forward = TP_CPU_KERNELS(dropout_fwd),
+    .backward = TP_CPU_KERNELS(dropout_bwd),
     .cases = dropout_cases,
 };
 
@@ -99,8 +99,8 @@ const tp_op tp_op_dropout_add = {
     .flags = TP_RANDOM,
     .shape = add_shape,
     .work = add_work,
-    .forward = TP_KERNELS(dropout_add_fwd),
-    .backward = TP_KERNELS(dropout_add_bwd),
+    .forward = TP_CPU_KERNELS(dropout_add_fwd),
+    .backward = TP_CPU_KERNELS(dropout_add_bwd),
     .cases = add_cases,
 };
 

@@ -41,8 +41,8 @@ const tp_op tp_op_embedding = {
     .saves = TP_SAVE_X(1),
     .flags = TP_ACCUMULATES,
     .shape = embedding_shape,
-    .forward = TP_KERNELS(embedding_fwd),
-    .backward = TP_KERNELS(embedding_bwd),
+    .forward = TP_CPU_KERNELS(embedding_fwd),
+    .backward = TP_CPU_KERNELS(embedding_bwd),
     .cases = embedding_cases,
 };
 

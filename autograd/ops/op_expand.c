@@ -49,8 +49,8 @@ const tp_op tp_op_expand = {
     .attr_size = sizeof(tp_shape),
     .shape = expand_shape,
     .work = expand_work,
-    .forward = TP_KERNELS(expand_fwd),
-    .backward = TP_KERNELS(expand_bwd),
+    .forward = TP_CPU_KERNELS(expand_fwd),
+    .backward = TP_CPU_KERNELS(expand_bwd),
     .cases = expand_cases,
 };
 

@@ -58,8 +58,8 @@ const tp_op tp_op_gather = {
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),
     .shape = gather_shape,
-    .forward = TP_KERNELS(gather_fwd),
-    .backward = TP_KERNELS(gather_bwd),
+    .forward = TP_CPU_KERNELS(gather_fwd),
+    .backward = TP_CPU_KERNELS(gather_bwd),
     .cases = gather_cases,
 };
 
@@ -97,8 +97,8 @@ const tp_op tp_op_scatter_add = {
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),
     .shape = scatter_add_shape,
-    .forward = TP_KERNELS(scatter_add_fwd),
-    .backward = TP_KERNELS(scatter_add_bwd),
+    .forward = TP_CPU_KERNELS(scatter_add_fwd),
+    .backward = TP_CPU_KERNELS(scatter_add_bwd),
     .cases = scatter_add_cases,
 };
 

@@ -8,12 +8,23 @@
 #include "tensor/shape.h"
 
 /* TP_KERNEL(softmax_fwd); declares the kernels, TP_KERNELS(softmax_fwd) is their table. A missing
- * kernel is a link error. */
-#define TP_KERNEL(name) tp_code tp_cpu_##name(const tp_call *c)
-#define TP_KERNELS(name)                                                                           \
+ * kernel is a link error. An op whose CUDA kernel is not written yet says TP_CPU_KERNELS instead:
+ * on a CUDA device it fails with TP_E_NOKERNEL. */
+#define TP_KERNEL(name)                                                                            \
+    tp_code tp_cpu_##name(const tp_call *c);                                                       \
+    tp_code tp_cuda_##name(const tp_call *c)
+#define TP_CPU_KERNELS(name)                                                                       \
     {                                                                                              \
         [TP_CPU] = tp_cpu_##name                                                                   \
     }
+#ifdef TP_HAVE_CUDA
+#define TP_KERNELS(name)                                                                           \
+    {                                                                                              \
+        [TP_CPU] = tp_cpu_##name, [TP_CUDA] = tp_cuda_##name                                       \
+    }
+#else
+#define TP_KERNELS(name) TP_CPU_KERNELS(name)
+#endif
 
 /* y[0] has the shape and dtype of x[0], which must be floating. */
 static inline tp_code tp__like_x(tp_infer *q)

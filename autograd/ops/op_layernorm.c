@@ -34,8 +34,8 @@ const tp_op tp_op_layernorm = {
     .optional = 1u << 1 | 1u << 2,
     .shape = tp__rownorm_shape,
     .work = tp__rownorm_work,
-    .forward = TP_KERNELS(rownorm_fwd),
-    .backward = TP_KERNELS(rownorm_bwd),
+    .forward = TP_CPU_KERNELS(rownorm_fwd),
+    .backward = TP_CPU_KERNELS(rownorm_bwd),
     .cases = layernorm_cases,
 };
 

@@ -4,6 +4,7 @@
  *
  * One op instead of three: bias and activation cost no pass over memory of their own. */
 #include "autograd/ops/op_inner.h"
+#include "tensor/broadcast.h"
 #include "tensor/linalg.h"
 #include "tensor/row_blocks.h"
 
@@ -42,8 +43,11 @@ static size_t linear_work(const tp_infer *q, int threads)
     if (!q->backward) return products;
     const int64_t N = q->x[1].dim[0], rows = N > 0 ? y->numel / N : 0;
     const int64_t dz = ((const tp__linear_attr *)q->attr)->act == TP_ACT_NONE ? 0 : y->numel;
-    const int64_t parts = tp_absent(&q->x[2]) ? 0 : tp__row_blocks(rows) * N;
-    return products + (size_t)(dz + parts) * tp_dtype_size(real);
+    const size_t size = tp_dtype_size(real);
+    const size_t sums = tp_absent(&q->x[2])    ? 0
+                        : q->device == TP_CUDA ? tp__fold_work(y, &q->x[2], y->dtype)
+                                               : (size_t)(tp__row_blocks(rows) * N) * size;
+    return (q->device == TP_CUDA ? 0 : products) + (size_t)dz * size + sums;
 }
 
 #define ACT(a)                                                                                     \

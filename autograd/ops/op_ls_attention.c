@@ -206,8 +206,8 @@ const tp_op tp_op_ls_attention = {
     .flags = TP_COMPUTES,
     .shape = ls_shape,
     .work = ls_work,
-    .forward = TP_KERNELS(ls_attention_fwd),
-    .backward = TP_KERNELS(ls_attention_bwd),
+    .forward = TP_CPU_KERNELS(ls_attention_fwd),
+    .backward = TP_CPU_KERNELS(ls_attention_bwd),
     .cases = ls_cases,
 };
 

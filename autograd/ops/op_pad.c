@@ -51,8 +51,8 @@ const tp_op tp_op_pad = {
     .ny = 1,
     .attr_size = sizeof(tp_pad_attr),
     .shape = pad_shape,
-    .forward = TP_KERNELS(pad_fwd),
-    .backward = TP_KERNELS(pad_bwd),
+    .forward = TP_CPU_KERNELS(pad_fwd),
+    .backward = TP_CPU_KERNELS(pad_bwd),
     .cases = pad_cases,
 };
 

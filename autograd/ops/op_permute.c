@@ -50,8 +50,8 @@ const tp_op tp_op_permute = {
     .ny = 1,
     .attr_size = sizeof(tp_shape),
     .shape = permute_shape,
-    .forward = TP_KERNELS(permute_fwd),
-    .backward = TP_KERNELS(permute_bwd),
+    .forward = TP_CPU_KERNELS(permute_fwd),
+    .backward = TP_CPU_KERNELS(permute_bwd),
     .cases = permute_cases,
 };
 

@@ -31,8 +31,8 @@ const tp_op tp_op_rmsnorm = {
     .optional = 1u << 1,
     .shape = tp__rownorm_shape,
     .work = tp__rownorm_work,
-    .forward = TP_KERNELS(rownorm_fwd),
-    .backward = TP_KERNELS(rownorm_bwd),
+    .forward = TP_CPU_KERNELS(rownorm_fwd),
+    .backward = TP_CPU_KERNELS(rownorm_bwd),
     .cases = rmsnorm_cases,
 };
 

@@ -29,8 +29,8 @@ const tp_op tp_op_roll = {
     .ny = 1,
     .attr_size = sizeof(tp_roll_attr),
     .shape = roll_shape,
-    .forward = TP_KERNELS(roll_fwd),
-    .backward = TP_KERNELS(roll_bwd),
+    .forward = TP_CPU_KERNELS(roll_fwd),
+    .backward = TP_CPU_KERNELS(roll_bwd),
     .cases = roll_cases,
 };
 

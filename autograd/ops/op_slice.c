@@ -42,8 +42,8 @@ const tp_op tp_op_slice = {
     .attr_size = sizeof(tp_slice_attr),
     .flags = TP_ACCUMULATES,
     .shape = slice_shape,
-    .forward = TP_KERNELS(slice_fwd),
-    .backward = TP_KERNELS(slice_bwd),
+    .forward = TP_CPU_KERNELS(slice_fwd),
+    .backward = TP_CPU_KERNELS(slice_bwd),
     .cases = slice_cases,
 };
 

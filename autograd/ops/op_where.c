@@ -31,8 +31,8 @@ const tp_op tp_op_where = {
     .ny = 1,
     .saves = TP_SAVE_X(0),
     .shape = where_shape,
-    .forward = TP_KERNELS(where_fwd),
-    .backward = TP_KERNELS(where_bwd),
+    .forward = TP_CPU_KERNELS(where_fwd),
+    .backward = TP_CPU_KERNELS(where_bwd),
     .cases = where_cases,
 };
 

@@ -18,6 +18,10 @@ typedef struct tp_device_opts {
     size_t fail_at; /* tests: backend allocations fail_at .. fail_at + fail_count - 1 (from 1)  */
     size_t fail_count; /* fail; a request makes two, the second after returning the cache */
     bool dry;          /* count, do not compute: see tp_device_open */
+    bool exact; /* tests: every buffer is an allocation of its own size, returned when freed, so  */
+                /* that memory checkers see each access past its end                          */
+    bool tf32;  /* CUDA: products of f32 with ten-bit mantissas                               */
+    bool debug_sync; /* CUDA: waits after each op, so that a fault names its op                */
 } tp_device_opts;
 
 typedef struct tp_stats {
@@ -30,13 +34,13 @@ typedef struct tp_stats {
     uint64_t launches;      /* op kernels run, forward and backward         */
     uint64_t syncs;         /* calls that waited for the device             */
     int threads;
-    const char *isa; /* "base", "avx2", "avx512"                     */
+    const char *isa; /* "base", "avx2", "avx512"; "cuda"             */
 } tp_stats;
 
-/* Opens a device: "cpu" ("cuda", "cuda:1" in builds with CUDA). o may be NULL. Never returns NULL:
- * a device that could not be opened is a failed object, tp_device_why says why, and whatever is
- * made on it fails with that text. Opening the CPU sets OpenBLAS to one thread, process-wide:
- * tapegrad splits the work itself.
+/* Opens a device: "cpu"; "cuda", "cuda:1" in builds with CUDA, which work on machines without too.
+ * o may be NULL. Never returns NULL: a device that could not be opened is a failed object,
+ * tp_device_why says why, and whatever is made on it fails with that text. Opening the CPU sets
+ * OpenBLAS to one thread, process-wide: tapegrad splits the work itself.
  *
  * A dry device (CPU only) tells what a program would need before it is run: the same calls, the
  * same shapes and errors, the same statistics to the byte, but no kernel runs and no memory is

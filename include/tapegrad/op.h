@@ -68,6 +68,7 @@ typedef struct tp_infer {
     int64_t view_at; /* shape(): >= 0 makes y[0] a view of x[0] from that element, and no kernel
                         runs forward, nor backward if it is a view of all elements; -1 (as it
                         arrives): a result of its own                                      */
+    int device;      /* work(): TP_CPU or TP_CUDA */
 } tp_infer;
 
 /* One set of inputs for the gradient test (f64, finite differences). An input with ndim 0 is

@@ -9,47 +9,11 @@
 
 #ifdef TP_ISA_DISPATCH
 
-#include "tensor/linalg.h"
-
-typedef struct operand { /* of every product of the batch */
-    const void *data;
-    bool transposed;
-    int64_t ld, step; /* elements from row to row and from matrix to matrix, 0: only one */
-} operand;
-
-typedef struct sizes { /* A is m x k, B is k x n */
-    int64_t batch, m, n, k;
-    operand a, b;
-} sizes;
-
-static sizes sizes_of(const tp_call *c)
-{
-    const tp__matmul_attr *at = c->attr;
-    const tp_view *b = &c->x[1], *y = &c->y[0];
-    const bool one_b = b->ndim == 2;
-    sizes s = { .batch = 1,
-                .m = y->dim[y->ndim - 2],
-                .n = y->dim[y->ndim - 1],
-                .k = b->dim[b->ndim - (at->tb ? 1 : 2)] };
-    for (int i = 0; i < y->ndim - 2; i++) s.batch *= y->dim[i];
-    if (one_b && !at->ta) {
-        s.m *= s.batch;
-        s.batch = 1;
-    }
-    s.a = (operand){ c->x[0].data, at->ta, at->ta ? s.m : s.k, s.m * s.k };
-    s.b = (operand){ c->x[1].data, at->tb, at->tb ? s.k : s.n, one_b ? 0 : s.k * s.n };
-    return s;
-}
-
-static operand transpose(operand x)
-{
-    x.transposed = !x.transposed;
-    return x;
-}
+#include "tensor/matmul_sizes.h"
 
 /* C[m,n] = or += a b, a has k columns; step: from one C to the next, 0: their sum. */
-static void product(const tp_call *c, int64_t batch, int64_t m, int64_t n, int64_t k, operand a,
-                    operand b, const tp_view *to, int64_t step, bool add)
+static void product(const tp_call *c, int64_t batch, int64_t m, int64_t n, int64_t k, tp_operand a,
+                    tp_operand b, const tp_view *to, int64_t step, bool add)
 {
     /* clang-format off */
     tp__gemm_parallel(c->dev, &(tp_gemm){
@@ -63,7 +27,7 @@ static void product(const tp_call *c, int64_t batch, int64_t m, int64_t n, int64
 tp_code tp_cpu_matmul_fwd(const tp_call *c);
 tp_code tp_cpu_matmul_fwd(const tp_call *c)
 {
-    const sizes s = sizes_of(c);
+    const tp_matmul_sizes s = tp__matmul_sizes(c);
     product(c, s.batch, s.m, s.n, s.k, s.a, s.b, &c->y[0], s.m * s.n, false);
     return TP_OK;
 }
@@ -71,18 +35,18 @@ tp_code tp_cpu_matmul_fwd(const tp_call *c)
 tp_code tp_cpu_matmul_bwd(const tp_call *c);
 tp_code tp_cpu_matmul_bwd(const tp_call *c)
 {
-    const sizes s = sizes_of(c);
-    const operand dy = { c->dy[0].data, false, s.n, s.m * s.n };
+    const tp_matmul_sizes s = tp__matmul_sizes(c);
+    const tp_operand dy = { c->dy[0].data, false, s.n, s.m * s.n };
     const tp_view *da = &c->dx[0], *db = &c->dx[1];
     const bool add_a = c->add & 1u, add_b = c->add >> 1 & 1u;
     if (da->data && !s.a.transposed)
-        product(c, s.batch, s.m, s.k, s.n, dy, transpose(s.b), da, s.a.step, add_a);
+        product(c, s.batch, s.m, s.k, s.n, dy, tp__transposed(s.b), da, s.a.step, add_a);
     else if (da->data)
-        product(c, s.batch, s.k, s.m, s.n, s.b, transpose(dy), da, s.a.step, add_a);
+        product(c, s.batch, s.k, s.m, s.n, s.b, tp__transposed(dy), da, s.a.step, add_a);
     if (db->data && !s.b.transposed)
-        product(c, s.batch, s.k, s.n, s.m, transpose(s.a), dy, db, s.b.step, add_b);
+        product(c, s.batch, s.k, s.n, s.m, tp__transposed(s.a), dy, db, s.b.step, add_b);
     else if (db->data)
-        product(c, s.batch, s.n, s.k, s.m, transpose(dy), s.a, db, s.b.step, add_b);
+        product(c, s.batch, s.n, s.k, s.m, tp__transposed(dy), s.a, db, s.b.step, add_b);
     return TP_OK;
 }
 

@@ -4,7 +4,7 @@
  * All are bound by memory: one pass, every array read and written once. Sums of squares are in
  * double, so that no float gradient overflows; those of the blocks are added in order. */
 #ifndef real
-#include "tensor/segments.h"
+#include "tensor/cpu/segment_loop.h"
 #define TP_FILE "tensor/cpu/cpu_optim.c"
 #include "tensor/cpu/cpu_each_real.h"
 TP_CPU_KERNEL(sgd_step)
