@@ -7,7 +7,7 @@
 source "$(dirname "$0")/setup.sh"
 need clang-format:clang-format
 cd "$ROOT"
-files=$(git ls-files '*.c' '*.h')
+files=$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
 clang-format --dry-run -Werror $files
 say "clang-format: clean"
 [ "${1:-}" = --format ] && exit 0

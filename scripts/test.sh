@@ -3,7 +3,8 @@
 #
 #   scripts/test.sh                 Release build
 #   scripts/test.sh --sanitize      AddressSanitizer and UndefinedBehaviorSanitizer
-#   scripts/test.sh --device cpu    the device that the tests run on (cuda where a build has it)
+#   scripts/test.sh --device cuda   the tests of the CUDA device: on the card if there is one, else on
+#                                   its emulation
 #   scripts/test.sh -R NAME         further arguments go to ctest: here, only matching tests
 source "$(dirname "$0")/setup.sh"
 
@@ -14,22 +15,37 @@ while [ $# -gt 0 ]; do
     case $1 in
     --sanitize) preset=asan ;;
     --device)
-        [ $# -gt 1 ] || die "--device needs a value: cpu"
+        [ $# -gt 1 ] || die "--device needs a value: cpu or cuda"
         device=$2
         shift
         ;;
     -h | --help)
-        sed -n '2,8s/^# \{0,1\}//p' "$0"
+        sed -n '2,9s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     *) args+=("$1") ;;
     esac
     shift
 done
-[ "$device" = cpu ] || die "This build of tapegrad has no device '$device'; use --device cpu."
+case $device in
+cpu) ;;
+cuda)
+    if command -v nvidia-smi >/dev/null 2>&1; then
+        preset=cuda
+    else
+        [ $preset = asan ] && preset=emulate-asan || preset=emulate
+    fi
+    args+=(-R 'test_(cuda|emulation)')
+    ;;
+*) die "There is no device '$device'; use --device cpu or cuda." ;;
+esac
 
 need $BUILD_NEEDS $TEST_NEEDS $PLOT_NEEDS
 configure "$preset" -DTAPEGRAD_TESTS=ON
-build "$preset"
+if [ "$device" = cuda ]; then
+    build "$preset" test_cuda test_emulation
+else
+    build "$preset"
+fi
 # Test programs start two jobs of their own, so CTest runs them one after another.
 ctest --test-dir "build/$preset" --output-on-failure --no-tests=error ${args[@]+"${args[@]}"}

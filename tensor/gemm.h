@@ -30,10 +30,10 @@ typedef struct tp_gemm_tile {
 static inline size_t tp__gemm_scratch(tp_dtype real, int64_t size)
 {
     const size_t bytes = tp_dtype_size(real);
-    const size_t depth = size < TP_GEMM_DEPTH ? (size_t)size : TP_GEMM_DEPTH;
+    const size_t depth = size < TP_GEMM_DEPTH ? (size_t)size : (size_t)TP_GEMM_DEPTH;
     const size_t row = ((size_t)size * bytes + TP_GEMM_PANEL - 1) / TP_GEMM_PANEL * TP_GEMM_PANEL;
     const size_t a = TP_GEMM_ROWS / bytes * (depth * bytes + TP_GEMM_PAD);
-    return (depth * (row < TP_GEMM_COLS ? row : TP_GEMM_COLS) + a + 63) / 64 * 64;
+    return (depth * (row < TP_GEMM_COLS ? row : (size_t)TP_GEMM_COLS) + a + 63) / 64 * 64;
 }
 
 #endif

@@ -31,12 +31,16 @@ Test(layers, includes)
         { "nn does not look right", "nn", "\"(models|data|cuda)/" },
         { "models, data and programs use public headers", "models data examples bench tools",
           "\"(tensor|autograd|nn|cuda)/" },
+        { "cuda does not look right", "cuda", "\"(autograd|nn|models|data)/" },
+        { "CUDA stays in its folder", "tensor autograd nn models data include",
+          "<(cuda|cublas|curand)" },
         { "cblas.h is included by blas.c alone", "autograd nn models data examples tools",
           "cblas.h" },
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         char command[512];
-        snprintf(command, sizeof command, "grep -rnE '#include .*%s' --include='*.[ch]' %s",
+        snprintf(command, sizeof command,
+                 "grep -rnE '#include .*%s' --include='*.[ch]' --include='*.cu*' %s",
                  rules[i].forbidden, rules[i].folders);
         cr_expect_eq(lines(command), 0, "%s", rules[i].rule);
     }
@@ -49,25 +53,28 @@ Test(layers, includes)
 
 Test(layers, the_library_never_ends_the_process_nor_prints)
 {
-    cr_expect_eq(lines("grep -rnwE '(abort|exit|_exit|assert|printf|puts|perror) *\\(' "
-                       "--include='*.[ch]' tensor autograd nn models data include | "
-                       "grep -vE 'TP_PRINTF|format\\(printf'"),
-                 0, "no abort, exit, assert or printing");
-    cr_expect_eq(lines("grep -rnw getenv --include='*.[ch]' tensor autograd nn models data"), 0,
-                 "no environment variables");
+    cr_expect_eq(
+        lines("grep -rnwE '(abort|exit|_exit|assert|printf|puts|perror) *\\(' "
+              "--include='*.[ch]' --include='*.cu*' tensor autograd cuda nn models data include | "
+              "grep -vE 'TP_PRINTF|format\\(printf'"),
+        0, "no abort, exit, assert or printing");
+    cr_expect_eq(lines("grep -rnw getenv --include='*.[ch]' tensor autograd cuda nn models data"),
+                 0, "no environment variables");
 }
 
 Test(layers, files)
 {
-    cr_expect_eq(lines("git ls-files '*.c' '*.h' | xargs -n1 basename | sort | uniq -d"), 0,
-                 "file names are unique in the tree");
-    cr_expect_eq(lines("git ls-files '*.c' '*.h' '*.sh' '*.cmake' | xargs wc -l | "
-                       "awk '$2 != \"total\" && $1 > 800'"),
-                 0, "no file above 800 lines");
+    cr_expect_eq(lines("git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | xargs -n1 basename | "
+                       "sort | uniq -d"),
+                 0, "file names are unique in the tree");
     cr_expect_eq(
-        lines("git ls-files '*.c' '*.h' | while read f; do head -c 2 $f | grep -q '/\\*' || "
-              "echo $f; done"),
-        0, "every file begins with a comment");
+        lines("git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.sh' '*.cmake' | xargs wc -l | "
+              "awk '$2 != \"total\" && $1 > 800'"),
+        0, "no file above 800 lines");
+    cr_expect_eq(lines("git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | while read f; do head -c "
+                       "2 $f | grep -q '/\\*' || "
+                       "echo $f; done"),
+                 0, "every file begins with a comment");
 }
 
 static int run(const char *command)

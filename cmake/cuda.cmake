@@ -1,0 +1,82 @@
+# The CUDA backend, for a card (TAPEGRAD_CUDA) or compiled for the host (TAPEGRAD_CUDA_EMULATION, a
+# test tool: tests/cuda_emulation). Adds it to the target tapegrad.
+set(TAPEGRAD_CUDA OFF CACHE STRING "CUDA backend: AUTO, ON or OFF (until every op has its kernel)")
+set_property(CACHE TAPEGRAD_CUDA PROPERTY STRINGS AUTO ON OFF)
+option(TAPEGRAD_CUDA_EMULATION "Run CUDA kernels on the host, for tests" OFF)
+
+file(GLOB CUDA_C_SOURCES CONFIGURE_DEPENDS cuda/*.c)
+file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS cuda/*.cu)
+set(TP_CUDA_STATE "no CUDA (TAPEGRAD_CUDA=OFF)")
+
+if(TAPEGRAD_CUDA_EMULATION)
+  enable_language(CXX)
+  set(TP_CUDA_STATE "CUDA emulated on the host")
+  set(emulation ${PROJECT_SOURCE_DIR}/tests/cuda_emulation)
+  list(APPEND CUDA_KERNELS ${emulation}/emulated_device.cpp)
+  set(emulation_flags -xc++ -std=c++17 -O1 -ffp-contract=fast -fno-strict-aliasing -Wall -Wextra
+    -Wno-unknown-pragmas $<$<BOOL:${TAPEGRAD_WERROR}>:-Werror>)
+  if(TAPEGRAD_SANITIZE)
+    list(APPEND emulation_flags -fsanitize=${TAPEGRAD_SANITIZE} -fno-sanitize-recover=undefined
+      -fno-omit-frame-pointer -g)
+  endif()
+  # Adds kernels, compiled for the host, to a target.
+  function(tp_emulated_kernels target)
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX)
+    add_library(${target}_kernels OBJECT ${ARGN})
+    target_compile_options(${target}_kernels PRIVATE ${emulation_flags})
+    target_compile_definitions(${target}_kernels PRIVATE TP_NO_SITE)
+    target_include_directories(${target}_kernels PRIVATE ${PROJECT_SOURCE_DIR}
+      ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/tests
+      ${PROJECT_SOURCE_DIR}/tests/cuda_emulation)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_kernels>)
+  endfunction()
+  tp_emulated_kernels(tapegrad ${CUDA_KERNELS})
+  # Found by the same dlopen as the real one, by the path that programs carry.
+  add_library(emulated_cublas SHARED ${emulation}/emulated_cublas.c)
+  target_include_directories(emulated_cublas PRIVATE ${emulation} ${PROJECT_SOURCE_DIR})
+  target_link_libraries(emulated_cublas PRIVATE PkgConfig::OPENBLAS)
+  tp_warnings(emulated_cublas)
+  set_target_properties(emulated_cublas PROPERTIES C_VISIBILITY_PRESET default
+    OUTPUT_NAME cublas SOVERSION 13 VERSION 13
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/cuda_emulation)
+  add_dependencies(tapegrad emulated_cublas)
+  set(CMAKE_BUILD_RPATH ${PROJECT_BINARY_DIR}/cuda_emulation)
+  add_link_options(-Wl,--disable-new-dtags)
+  set(cuda_includes ${emulation})
+elseif(NOT TAPEGRAD_CUDA STREQUAL "OFF")
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES) # 8.0 code also serves 8.6 and 8.9, PTX of 9.0 later ones
+    set(CMAKE_CUDA_ARCHITECTURES "80-real;90")
+  endif()
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    set(TP_CUDA_STATE "CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
+    add_library(tapegrad_kernels OBJECT ${CUDA_KERNELS})
+    set_target_properties(tapegrad_kernels PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON
+      CUDA_RUNTIME_LIBRARY Static CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
+    target_compile_options(tapegrad_kernels PRIVATE -Xcompiler=-Wall,-Wextra
+      $<$<BOOL:${TAPEGRAD_WERROR}>:-Werror=all-warnings>)
+    target_compile_definitions(tapegrad_kernels PRIVATE TP_NO_SITE)
+    target_include_directories(tapegrad_kernels PRIVATE ${PROJECT_SOURCE_DIR}
+      ${PROJECT_SOURCE_DIR}/include)
+    target_sources(tapegrad PRIVATE $<TARGET_OBJECTS:tapegrad_kernels>)
+    set_target_properties(tapegrad PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}"
+      CUDA_RUNTIME_LIBRARY Static)
+    # The libraries of the toolkit are loaded when a device opens, never linked.
+    target_link_libraries(tapegrad PRIVATE CUDA::cudart_static)
+    set(cuda_includes ${CUDAToolkit_INCLUDE_DIRS})
+  elseif(TAPEGRAD_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "nvcc not found: install the CUDA toolkit, or -DTAPEGRAD_CUDA=OFF")
+  else()
+    set(TP_CUDA_STATE "no CUDA (nvcc not found)")
+  endif()
+endif()
+
+if(TARGET tapegrad_kernels)
+  target_sources(tapegrad PRIVATE ${CUDA_C_SOURCES})
+  target_include_directories(tapegrad SYSTEM PRIVATE ${cuda_includes})
+  target_compile_definitions(tapegrad PRIVATE TP_HAVE_CUDA)
+  target_link_libraries(tapegrad PRIVATE ${CMAKE_DL_LIBS})
+endif()

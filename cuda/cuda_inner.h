@@ -1,0 +1,55 @@
+/* cuda_inner.h - what the CUDA backend shares: the device's state, launches, tables, products. */
+#ifndef TP_CUDA_INNER_H
+#define TP_CUDA_INNER_H
+
+#include <cuda_runtime_api.h>
+#include <tapegrad/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+cudaStream_t tp__cuda_stream(const tp_device *D);
+int tp__cuda_processors(const tp_device *D); /* multiprocessors of the card */
+
+/* TP_OK, or TP_E_CUDA with c->why set: what cudaGetLastError says after a launch. */
+tp_code tp__cuda_launched(const tp_call *c);
+
+/* Queued behind the kernels launched so far. */
+tp_code tp__cuda_copy(const tp_call *c, void *to, const void *from, size_t bytes);
+tp_code tp__cuda_zero(const tp_call *c, void *to, size_t bytes);
+
+/* A copy in device memory of a table in host memory, for the kernels launched next: valid for the
+ * work queued until the next call. NULL with c->why set: no memory. */
+void *tp__cuda_table(const tp_call *c, const void *host, size_t bytes);
+
+/* A failure of a kernel in its call: writes c->why, returns the code. */
+tp_code tp__cuda_fail(const tp_call *c, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
+
+/* C = or += op(A) op(B), `batch` times, row-major: op(A) m x k, op(B) k x n. a and b have one
+ * dtype, f32 or bf16, c the same or f32; sums are in f32. step_x: elements from one matrix to the
+ * next, 0: one for all. A shared C is not possible: sum over the batch by a longer k. */
+typedef struct tp_cuda_gemm {
+    int64_t m, n, k;
+    const void *a, *b;
+    void *c;
+    tp_dtype type, type_c;
+    bool ta, tb, add;
+    int64_t lda, ldb, ldc;
+    int64_t batch, step_a, step_b, step_c;
+} tp_cuda_gemm;
+
+tp_code tp__cuda_gemm(const tp_call *c, const tp_cuda_gemm *g);
+
+/* cuda_blas.c: the library, loaded when a device opens. */
+typedef struct tp_cuda_blas tp_cuda_blas;
+/* NULL with the reason in text. */
+tp_cuda_blas *tp__cuda_blas_open(cudaStream_t s, char *text, size_t size);
+void tp__cuda_blas_close(tp_cuda_blas *b);
+tp_cuda_blas *tp__cuda_blas(const tp_device *D);
+bool tp__cuda_tf32(const tp_device *D);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

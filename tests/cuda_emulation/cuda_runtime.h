@@ -1,0 +1,210 @@
+/* cuda_runtime.h - CUDA's device language for a host compiler: what kernels use of it.
+ *
+ * A kernel is an ordinary function; each thread of a block runs it on a fiber
+ * (emulated_device.cpp). Everything that waits for other threads goes through emulated_barrier or
+ * emulated_exchange. Built-in functions keep CUDA's names; those that wrap PTX are named
+ * emulated_*. */
+#ifndef EMULATED_CUDA_RUNTIME_H
+#define EMULATED_CUDA_RUNTIME_H
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "cuda_runtime_api.h"
+
+#define __host__
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+
+struct uint3 {
+    unsigned x, y, z;
+};
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+constexpr int warpSize = 32;
+
+using std::max;
+using std::min;
+
+/* ---- the scheduler ---- */
+
+typedef void (*emulated_body)(const void *env);
+void emulated_run(dim3 grid, dim3 block, size_t shared, emulated_body body, const void *env);
+
+/* Waits for all threads of the block; then every thread may read what others wrote. */
+void emulated_barrier();
+/* Waits for all lanes of the warp; the 32 values given, readable until the lane's next call. */
+const uint64_t *emulated_exchange(unsigned mask, uint64_t value);
+unsigned emulated_lane();
+/* Shared memory of this block under a key, poisoned when first asked for. */
+void *emulated_shared(const void *key, size_t bytes);
+void *emulated_dynamic_shared();
+/* Asynchronous copies of this thread happen when waited for, not before. */
+void emulated_copy(void *to, const void *from, size_t bytes);
+void emulated_commit();
+void emulated_wait(int groups_left);
+
+template <class... P, class... A>
+void emulated_launch(dim3 grid, dim3 block, size_t shared, void (*kernel)(P...), A... args)
+{
+    const auto call = [&] { kernel(args...); };
+    emulated_run(
+        grid, block, shared, [](const void *env) { (*static_cast<decltype(&call)>(env))(); },
+        &call);
+}
+
+/* ---- barriers and warp collectives ---- */
+
+inline void __syncthreads()
+{
+    emulated_barrier();
+}
+inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    emulated_exchange(mask, 0);
+}
+inline void __threadfence() {}
+
+template <class T> uint64_t emulated_bits(T v)
+{
+    static_assert(sizeof(T) <= 8, "at most 8 bytes");
+    uint64_t u = 0;
+    std::memcpy(&u, &v, sizeof v);
+    return u;
+}
+template <class T> T emulated_value(uint64_t u)
+{
+    T v;
+    std::memcpy(&v, &u, sizeof v);
+    return v;
+}
+
+template <class T> T __shfl_sync(unsigned mask, T v, int lane, int width = 32)
+{
+    const unsigned first = emulated_lane() / unsigned(width) * unsigned(width);
+    return emulated_value<T>(
+        emulated_exchange(mask, emulated_bits(v))[first + unsigned(lane) % unsigned(width)]);
+}
+template <class T> T __shfl_xor_sync(unsigned mask, T v, int other, int width = 32)
+{
+    const unsigned me = emulated_lane(), from = me ^ unsigned(other);
+    const uint64_t *all = emulated_exchange(mask, emulated_bits(v));
+    return emulated_value<T>(all[from / unsigned(width) > me / unsigned(width) ? me : from]);
+}
+template <class T> T __shfl_down_sync(unsigned mask, T v, unsigned by, int width = 32)
+{
+    const unsigned me = emulated_lane(), from = me + by;
+    const uint64_t *all = emulated_exchange(mask, emulated_bits(v));
+    return emulated_value<T>(all[from / unsigned(width) == me / unsigned(width) ? from : me]);
+}
+template <class T> T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = 32)
+{
+    const unsigned me = emulated_lane();
+    const uint64_t *all = emulated_exchange(mask, emulated_bits(v));
+    return emulated_value<T>(all[me % unsigned(width) >= by ? me - by : me]);
+}
+inline unsigned __ballot_sync(unsigned mask, int yes)
+{
+    const uint64_t *all = emulated_exchange(mask, yes != 0);
+    unsigned bits = 0;
+    for (unsigned i = 0; i < 32; i++) bits |= unsigned(all[i]) << i;
+    return bits;
+}
+inline int __any_sync(unsigned mask, int yes)
+{
+    return __ballot_sync(mask, yes) != 0;
+}
+inline int __all_sync(unsigned mask, int yes)
+{
+    return __ballot_sync(mask, yes) == 0xffffffffu;
+}
+
+/* ---- integers, bits, mathematics ---- */
+
+template <class T, class V> T atomicAdd(T *at, V v)
+{
+    static_assert(std::is_integral<T>::value, "float atomics would make results depend on order");
+    const T old = *at;
+    *at = T(old + T(v));
+    return old;
+}
+template <class T, class V> T atomicMax(T *at, V v)
+{
+    const T old = *at;
+    *at = std::max(old, T(v));
+    return old;
+}
+template <class T, class V, class W> T atomicCAS(T *at, V expected, W v)
+{
+    const T old = *at;
+    if (old == T(expected)) *at = T(v);
+    return old;
+}
+inline int __popc(unsigned u)
+{
+    return __builtin_popcount(u);
+}
+inline int __ffs(int u)
+{
+    return __builtin_ffs(u);
+}
+inline int __clz(int u)
+{
+    return u ? __builtin_clz(unsigned(u)) : 32;
+}
+inline unsigned __float_as_uint(float x)
+{
+    return emulated_value<unsigned>(emulated_bits(x));
+}
+inline float __uint_as_float(unsigned u)
+{
+    return emulated_value<float>(u);
+}
+inline float rsqrtf(float x)
+{
+    return 1.0f / std::sqrt(x);
+}
+inline float __expf(float x)
+{
+    return std::exp(x);
+}
+inline float __fdividef(float a, float b)
+{
+    return a / b;
+}
+template <class T> T __ldg(const T *p)
+{
+    return *p;
+}
+
+/* ---- tensor cores: fragments as in the PTX manual ---- */
+
+/* D[16,8] = A[16,16] B[16,8] + C in bf16, and with k = 8 in tf32. */
+void emulated_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4]);
+void emulated_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4]);
+/* Four 8 x 8 matrices of 16-bit elements, lane l giving row l % 8 of matrix l / 8. */
+void emulated_ldmatrix(uint32_t r[4], const void *row, bool transposed);
+
+#endif

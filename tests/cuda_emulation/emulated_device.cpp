@@ -1,0 +1,610 @@
+/* emulated_device.cpp - blocks one after another, the threads of a block as fibers.
+ *
+ * A fiber runs threads of the block one by one, in the chosen order; a thread that waits keeps the
+ * fiber it is on, and the next thread gets another. So kernels without barriers run on one fiber
+ * without a switch. Whoever waits for what can never come is a deadlock: the launch fails, as a
+ * card would hang. */
+#include "cuda_runtime.h"
+#include "emulation.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <ucontext.h>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(p, n)                ((void)(p), (void)(n))
+#define ASAN_UNPOISON_MEMORY_REGION(p, n)              ((void)(p), (void)(n))
+#define __sanitizer_start_switch_fiber(save, base, n)  ((void)(save), (void)(base), (void)(n))
+#define __sanitizer_finish_switch_fiber(save, base, n) ((void)(save), (void)(base), (void)(n))
+#endif
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+extern "C" {
+emulation_settings emulation = { FORWARD, 1, cudaSuccess,     cudaSuccess,
+                                 13000,   9, size_t(1) << 30, cudaSuccess };
+}
+
+namespace
+{
+
+constexpr size_t STACK = 256 << 10;
+constexpr int POISON = 0xff; /* NaN in every floating type, -1 in integers */
+
+/* ---- device memory ---- */
+
+std::map<char *, size_t> allocations;
+size_t in_use;
+int inside; /* device memory is out of bounds for the host between launches and copies */
+cudaError_t last_error;
+
+void enter()
+{
+    if (inside++ == 0)
+        for (const auto &a : allocations) ASAN_UNPOISON_MEMORY_REGION(a.first, a.second);
+}
+
+void leave()
+{
+    if (--inside == 0)
+        for (const auto &a : allocations) ASAN_POISON_MEMORY_REGION(a.first, a.second);
+}
+
+void *poisoned(size_t bytes)
+{
+    void *p = nullptr;
+    if (posix_memalign(&p, 256, bytes ? bytes : 1)) return nullptr;
+    std::memset(p, POISON, bytes);
+    return p;
+}
+
+/* ---- fibers ---- */
+
+struct Fiber {
+    ucontext_t at;
+    char *stack;
+    void *fake; /* of the address sanitizer */
+};
+
+enum State { NEW, READY, AT_BARRIER, AT_WARP, DONE };
+
+struct Copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+    int group;
+};
+
+struct Thread {
+    State state = NEW;
+    Fiber *fiber = nullptr;
+    int groups = 0; /* of asynchronous copies, committed */
+    std::vector<Copy> copies;
+};
+
+struct Warp {
+    uint64_t slot[2][32];
+    int arrived[2] = { 0, 0 }, round[32] = { 0 };
+};
+
+struct Block {
+    emulated_body body;
+    const void *env;
+    std::vector<Thread> threads;
+    std::vector<Warp> warps;
+    std::vector<int> order;
+    size_t next = 0; /* in order: the thread after the one that runs */
+    int now = 0;
+    std::map<const void *, void *> shared;
+    size_t dynamic_bytes = 0;
+};
+
+Block *B;
+std::vector<Fiber *> idle;
+/* All of them, also those of blocks that hang; never destroyed, so no leak. */
+std::vector<Fiber *> &made = *new std::vector<Fiber *>();
+Fiber scheduler;
+const void *scheduler_stack;
+size_t scheduler_size;
+uint64_t started;
+
+void select_thread(int i)
+{
+    const unsigned u = unsigned(i);
+    B->now = i;
+    threadIdx = { u % blockDim.x, u / blockDim.x % blockDim.y, u / blockDim.x / blockDim.y };
+}
+
+/* The body of every fiber: runs new threads until the next in order is not a new one. */
+void fiber_main()
+{
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
+    for (;;) {
+        Fiber *me = B->threads[size_t(B->now)].fiber;
+        started++;
+        B->body(B->env);
+        B->threads[size_t(B->now)].state = DONE;
+        if (B->next < B->order.size()) {
+            Thread &t = B->threads[size_t(B->order[B->next])];
+            if (t.state == NEW) {
+                t.fiber = me;
+                select_thread(B->order[B->next++]);
+                continue;
+            }
+        }
+        idle.push_back(me);
+        __sanitizer_start_switch_fiber(&me->fake, scheduler_stack, scheduler_size);
+        swapcontext(&me->at, &scheduler.at);
+        __sanitizer_finish_switch_fiber(me->fake, &scheduler_stack, &scheduler_size);
+    }
+}
+
+Fiber *take_fiber()
+{
+    if (!idle.empty()) {
+        Fiber *f = idle.back();
+        idle.pop_back();
+        return f;
+    }
+    Fiber *f = new Fiber();
+    made.push_back(f);
+    f->stack = static_cast<char *>(std::malloc(STACK));
+    getcontext(&f->at);
+    f->at.uc_stack.ss_sp = f->stack;
+    f->at.uc_stack.ss_size = STACK;
+    f->at.uc_link = nullptr;
+    makecontext(&f->at, fiber_main, 0);
+    return f;
+}
+
+void resume(int i)
+{
+    Thread &t = B->threads[size_t(i)];
+    if (t.state == NEW) t.fiber = take_fiber();
+    select_thread(i);
+    __sanitizer_start_switch_fiber(&scheduler.fake, t.fiber->stack, STACK);
+    swapcontext(&scheduler.at, &t.fiber->at);
+    __sanitizer_finish_switch_fiber(scheduler.fake, nullptr, nullptr);
+}
+
+void suspend(State s)
+{
+    const int me = B->now;
+    Thread &t = B->threads[size_t(me)];
+    t.state = s;
+    __sanitizer_start_switch_fiber(&t.fiber->fake, scheduler_stack, scheduler_size);
+    swapcontext(&t.fiber->at, &scheduler.at);
+    __sanitizer_finish_switch_fiber(t.fiber->fake, &scheduler_stack, &scheduler_size);
+    t.state = READY; /* it runs; only the scheduler reads this */
+}
+
+/* ---- a block ---- */
+
+void set_order(std::vector<int> &order, int n)
+{
+    uint64_t s = emulation.seed * 2654435761u + 1;
+    order.resize(size_t(n));
+    for (int i = 0; i < n; i++) order[size_t(i)] = emulation.order == BACKWARD ? n - 1 - i : i;
+    for (int i = n - 1; emulation.order == SHUFFLED && i > 0; i--) {
+        s = s * 6364136223846793005u + 1442695040888963407u;
+        std::swap(order[size_t(i)], order[size_t(s >> 33) % size_t(i + 1)]);
+    }
+}
+
+int count(State s)
+{
+    int n = 0;
+    for (const Thread &t : B->threads) n += t.state == s;
+    return n;
+}
+
+/* False: some threads wait for others that never come. */
+bool run_threads()
+{
+    const int n = int(B->threads.size());
+    for (;;) {
+        bool moved = false;
+        for (B->next = 0; B->next < B->order.size();) {
+            const int i = B->order[B->next++];
+            const State s = B->threads[size_t(i)].state;
+            if (s != NEW && s != READY) continue;
+            resume(i);
+            moved = true;
+        }
+        if (count(DONE) == n) return true;
+        if (count(AT_BARRIER) == n) {
+            for (Thread &t : B->threads) t.state = READY;
+            moved = true;
+        }
+        if (!moved) {
+            std::fprintf(stderr,
+                         "emulation: block %u,%u,%u: %d threads wait at a barrier, %d in a warp, "
+                         "%d have ended\n",
+                         blockIdx.x, blockIdx.y, blockIdx.z, count(AT_BARRIER), count(AT_WARP),
+                         count(DONE));
+            return false;
+        }
+    }
+}
+
+bool run_block(Block &b, int threads)
+{
+    B = &b;
+    b.threads.assign(size_t(threads), Thread());
+    b.warps.assign(size_t(threads / 32), Warp());
+    const bool ok = run_threads();
+    for (const auto &s : b.shared) std::free(s.second);
+    b.shared.clear();
+    B = nullptr;
+    return ok;
+}
+
+cudaError_t copy_bytes(void *to, const void *from, size_t bytes)
+{
+    enter();
+    if (bytes) std::memmove(to, from, bytes);
+    leave();
+    return cudaSuccess;
+}
+
+CUstream_st stream = { enter, leave };
+
+cudaError_t waited()
+{
+    const cudaError_t e = emulation.async;
+    emulation.async = cudaSuccess;
+    return e;
+}
+
+} // namespace
+
+/* ---- what kernels call ---- */
+
+void emulated_run(dim3 grid, dim3 block, size_t shared, emulated_body body, const void *env)
+{
+    const unsigned n = block.x * block.y * block.z;
+    if (n == 0 || n > 1024 || n % 32 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
+        grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535 || shared > (227u << 10)) {
+        last_error = cudaErrorInvalidConfiguration;
+        return;
+    }
+    Block b;
+    b.body = body;
+    b.env = env;
+    b.dynamic_bytes = shared;
+    set_order(b.order, int(n));
+    gridDim = grid;
+    blockDim = block;
+    enter();
+    bool ok = true;
+    for (unsigned z = 0; ok && z < grid.z; z++)
+        for (unsigned y = 0; ok && y < grid.y; y++)
+            for (unsigned x = 0; ok && x < grid.x; x++) {
+                blockIdx = { x, y, z };
+                ok = run_block(b, int(n));
+            }
+    leave();
+    if (!ok) last_error = cudaErrorLaunchFailure;
+}
+
+void emulated_barrier()
+{
+    suspend(AT_BARRIER);
+}
+
+unsigned emulated_lane()
+{
+    return unsigned(B->now) % 32;
+}
+
+const uint64_t *emulated_exchange(unsigned mask, uint64_t value)
+{
+    const size_t first = size_t(B->now) / 32 * 32;
+    Warp &w = B->warps[first / 32];
+    const unsigned lane = emulated_lane();
+    const int g = w.round[lane]++ & 1;
+    w.slot[g][lane] = value;
+    if (mask != 0xffffffffu) {
+        std::fprintf(stderr, "emulation: a warp collective with mask %08x; only whole warps\n",
+                     mask);
+        std::abort();
+    }
+    if (++w.arrived[g] < 32) {
+        suspend(AT_WARP);
+    } else {
+        w.arrived[g] = 0;
+        for (size_t i = first; i < first + 32; i++)
+            if (B->threads[i].state == AT_WARP) B->threads[i].state = READY;
+    }
+    return w.slot[g];
+}
+
+void *emulated_shared(const void *key, size_t bytes)
+{
+    void *&p = B->shared[key];
+    if (!p) p = poisoned(bytes);
+    return p;
+}
+
+void *emulated_dynamic_shared()
+{
+    return emulated_shared(nullptr, B->dynamic_bytes);
+}
+
+void emulated_copy(void *to, const void *from, size_t bytes)
+{
+    Thread &t = B->threads[size_t(B->now)];
+    t.copies.push_back({ to, from, bytes, t.groups });
+}
+
+void emulated_commit()
+{
+    B->threads[size_t(B->now)].groups++;
+}
+
+void emulated_wait(int groups_left)
+{
+    Thread &t = B->threads[size_t(B->now)];
+    std::vector<Copy> later;
+    for (const Copy &c : t.copies) {
+        if (c.group < t.groups - groups_left)
+            std::memcpy(c.to, c.from, c.bytes);
+        else
+            later.push_back(c);
+    }
+    t.copies = later;
+}
+
+/* ---- tensor cores ---- */
+
+namespace
+{
+
+float low(uint64_t pair)
+{
+    return emulated_value<float>(uint64_t(uint32_t(pair) << 16));
+}
+float high(uint64_t pair)
+{
+    return emulated_value<float>(uint64_t(uint32_t(pair) & 0xffff0000u));
+}
+
+/* The words of all lanes: all[lane][k]. */
+void gather(uint32_t all[32][6], const uint32_t a[4], const uint32_t b[2])
+{
+    const uint32_t w[6] = { a[0], a[1], a[2], a[3], b[0], b[1] };
+    for (int k = 0; k < 6; k++) {
+        const uint64_t *words = emulated_exchange(0xffffffffu, w[k]);
+        for (int l = 0; l < 32; l++) all[l][k] = uint32_t(words[l]);
+    }
+}
+
+} // namespace
+
+void emulated_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4])
+{
+    uint32_t all[32][6];
+    gather(all, a, b);
+    const int g = int(emulated_lane()) / 4, t = int(emulated_lane()) % 4;
+    for (int i = 0; i < 4; i++) {
+        const int row = g, half = i / 2, col = 2 * t + i % 2;
+        float sum = 0.0f;
+        for (int k = 0; k < 8; k++) { /* pairs of k: words half and half + 2 of lane row, k % 4 */
+            const uint32_t x = all[row * 4 + k % 4][half + 2 * (k / 4)];
+            const uint32_t y = all[col * 4 + k % 4][4 + k / 4];
+            sum += low(x) * low(y) + high(x) * high(y);
+        }
+        d[i] = c[i] + sum;
+    }
+}
+
+void emulated_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4])
+{
+    uint32_t all[32][6];
+    gather(all, a, b);
+    const int g = int(emulated_lane()) / 4, t = int(emulated_lane()) % 4;
+    const auto tf32 = [](uint32_t u) { return __uint_as_float(u & 0xffffe000u); };
+    for (int i = 0; i < 4; i++) {
+        const int half = i / 2, col = 2 * t + i % 2;
+        float sum = 0.0f;
+        for (int k = 0; k < 8; k++)
+            sum += tf32(all[g * 4 + k % 4][half + 2 * (k / 4)]) *
+                   tf32(all[col * 4 + k % 4][4 + k / 4]);
+        d[i] = c[i] + sum;
+    }
+}
+
+void emulated_ldmatrix(uint32_t r[4], const void *row, bool transposed)
+{
+    const unsigned lane = emulated_lane();
+    const uint64_t *rows = emulated_exchange(0xffffffffu, emulated_bits(row));
+    for (unsigned m = 0; m < 4; m++) {
+        uint16_t e[2];
+        for (unsigned i = 0; i < 2; i++) {
+            const unsigned across = 2 * (lane % 4) + i, along = lane / 4;
+            const unsigned from = transposed ? across : along, at = transposed ? along : across;
+            e[i] = emulated_value<const uint16_t *>(rows[8 * m + from])[at];
+        }
+        r[m] = uint32_t(e[0]) | uint32_t(e[1]) << 16;
+    }
+    emulated_exchange(0xffffffffu, 0); /* nobody overwrites what others still read */
+}
+
+/* ---- the runtime ---- */
+
+extern "C" {
+
+uint64_t emulation_threads(void)
+{
+    return started;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    *n = emulation.open_error ? 0 : 1;
+    return emulation.open_error;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = emulation.driver;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
+{
+    *p = cudaDeviceProp();
+    std::snprintf(p->name, sizeof p->name, "emulated device");
+    p->totalGlobalMem = emulation.memory;
+    p->sharedMemPerBlockOptin = 227 << 10;
+    p->major = emulation.major;
+    p->multiProcessorCount = 2; /* few, so that grid-stride loops go round */
+    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    return device == 0 ? emulation.set_error : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
+{
+    *total = emulation.memory;
+    *free = emulation.memory > in_use ? emulation.memory - in_use : 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **p, size_t bytes)
+{
+    *p =
+        bytes <= emulation.memory && in_use <= emulation.memory - bytes ? poisoned(bytes) : nullptr;
+    if (!*p) return last_error = cudaErrorMemoryAllocation;
+    allocations[static_cast<char *>(*p)] = bytes;
+    in_use += bytes;
+    if (!inside) ASAN_POISON_MEMORY_REGION(*p, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p)
+{
+    const auto a = allocations.find(static_cast<char *>(p));
+    if (a == allocations.end()) return p ? cudaErrorInvalidValue : cudaSuccess;
+    in_use -= a->second;
+    ASAN_UNPOISON_MEMORY_REGION(p, a->second);
+    allocations.erase(a);
+    std::free(p);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void **p, size_t bytes)
+{
+    *p = std::malloc(bytes);
+    return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaFreeHost(void *p)
+{
+    std::free(p);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t s)
+{
+    (void)kind;
+    (void)s;
+    return copy_bytes(to, from, bytes);
+}
+
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
+{
+    (void)s;
+    enter();
+    std::memset(to, byte, bytes);
+    leave();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
+{
+    (void)flags;
+    *s = &stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+    (void)s;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+    (void)s;
+    return waited();
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
+{
+    (void)s;
+    (void)e;
+    (void)flags;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
+{
+    (void)flags;
+    *e = nullptr;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+    (void)e;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+    (void)e;
+    (void)s;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t e)
+{
+    (void)e;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    const cudaError_t e = last_error;
+    last_error = cudaSuccess;
+    return e;
+}
+
+const char *cudaGetErrorName(cudaError_t e)
+{
+    return e == cudaErrorLaunchFailure          ? "cudaErrorLaunchFailure"
+           : e == cudaErrorMemoryAllocation     ? "cudaErrorMemoryAllocation"
+           : e == cudaErrorInvalidConfiguration ? "cudaErrorInvalidConfiguration"
+           : e == cudaErrorDevicesUnavailable   ? "cudaErrorDevicesUnavailable"
+           : e == cudaErrorInsufficientDriver   ? "cudaErrorInsufficientDriver"
+                                                : "cudaError";
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+    return e == cudaErrorLaunchFailure          ? "unspecified launch failure"
+           : e == cudaErrorMemoryAllocation     ? "out of memory"
+           : e == cudaErrorInvalidConfiguration ? "invalid configuration argument"
+                                                : "emulated error";
+}
+}

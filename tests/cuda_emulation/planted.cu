@@ -1,0 +1,73 @@
+/* planted.cu - kernels with mistakes, to prove that the emulation finds them: y = x reversed within
+ * blocks of 64 elements. The kernel without a mistake is their measure. */
+#include "cuda_emulation/planted.h"
+
+#include "cuda/kernel.cuh"
+
+enum { BLOCK = 64 };
+
+__global__ void reverse_kernel(planted mistake, int64_t n, const float *x, float *y)
+{
+    TP_SHARED(float, part, [BLOCK]);
+    const int64_t first = (int64_t)blockIdx.x * BLOCK;
+    const int t = threadIdx.x, m = (int)min((int64_t)BLOCK, n - first);
+    if (t < m) part[mistake == PAST_SHARED && t == BLOCK - 1 ? BLOCK : t] = x[first + t];
+    if (mistake == BARRIER_IN_BRANCH ? t < m : mistake != MISSING_BARRIER) __syncthreads();
+    const bool skip = (mistake == UNWRITTEN && first + t == 5) ||
+                      (mistake == WRONG_TAIL && first + t >= n / 4 * 4);
+    if (t < m && !skip) y[first + t] = part[m - 1 - t];
+    if (mistake == PAST_THE_END && first + t == n - 1) y[n] = 0.0f;
+}
+
+/* Lane 0 misses the sum: a collective that not all lanes reach. */
+__global__ void warp_kernel(planted mistake, float *y)
+{
+    float v = (float)threadIdx.x;
+    if (mistake != LANE_MISSING || threadIdx.x > 0) v = tp_warp<tp_sum_of>(v);
+    y[threadIdx.x] = v;
+}
+
+/* A copy to shared memory that is used before it has arrived. */
+__global__ void copy_kernel(planted mistake, const float *x, float *y)
+{
+    TP_SHARED(float, part, [128]);
+    tp_copy_async(part + 4 * threadIdx.x, x + 4 * threadIdx.x);
+    tp_copy_commit();
+    if (mistake != NOT_WAITED) tp_copy_wait<0>();
+    __syncthreads();
+    for (int i = threadIdx.x; i < 128; i += 32) y[i] = part[127 - i];
+}
+
+/* D = A B for A [16,16], B [8,16] transposed, by the tensor core wrapper. */
+__global__ void mma_kernel(const float *x, float *y)
+{
+    TP_SHARED(bf16, a, [16][16]);
+    const int lane = threadIdx.x, g = lane / 4, t = lane % 4;
+    for (int i = lane; i < 256; i += 32) tp_put(&a[i / 16][i % 16], x[i]);
+    __syncwarp();
+    uint32_t fa[4], fb[2];
+    float d[4], zero[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+    tp_ldmatrix(fa, &a[lane % 16][lane / 16 * 8]);
+    for (int i = 0; i < 2; i++) {
+        bf16 pair[2];
+        tp_put(pair, x[256 + g * 16 + 8 * i + 2 * t]);
+        tp_put(pair + 1, x[256 + g * 16 + 8 * i + 2 * t + 1]);
+        memcpy(fb + i, pair, 4);
+    }
+    tp_mma_bf16(d, fa, fb, zero);
+    for (int i = 0; i < 4; i++) y[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
+}
+
+extern "C" tp_code planted_run(const tp_call *c, planted mistake)
+{
+    const float *x = tp_in<float>(&c->x[0]);
+    float *y = tp_out<float>(&c->y[0]);
+    const int64_t n = c->x[0].numel;
+    if (mistake == WARP || mistake == LANE_MISSING)
+        return tp_launch(c, warp_kernel, 1, 32, 0, mistake, y);
+    if (mistake == COPY || mistake == NOT_WAITED)
+        return tp_launch(c, copy_kernel, 1, 32, 0, mistake, x, y);
+    if (mistake == MMA) return tp_launch(c, mma_kernel, 1, 32, 0, x, y);
+    return tp_launch(c, reverse_kernel, (unsigned)((n + BLOCK - 1) / BLOCK), BLOCK, 0, mistake, n,
+                     x, y);
+}

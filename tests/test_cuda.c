@@ -1,0 +1,295 @@
+/* test_cuda.c - every op on the CUDA device, f32 and bf16, against the CPU in f64: results and
+ * gradients of all cases of its gradient test. On the emulated device also in several orders of
+ * threads, which must not matter. Without a CUDA device the tests are skipped. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/op.h>
+#include <tapegrad/tapegrad.h>
+
+#include "support_device.h"
+#include "support_values.h"
+#include "tensor/bf16.h"
+#include "tensor/rng.h"
+#include "tensor/shape.h"
+
+extern const tp_op *const tp_op_table[];
+
+#define ROOM 4096 /* elements of all results and gradients of a case */
+
+/* What a case gives: all floating outputs and gradients one behind the other, and the others. */
+typedef struct answer {
+    double v[ROOM];
+    int64_t n;
+    int64_t integers[ROOM], ni;
+    char why[2048];
+} answer;
+
+static int inputs_of(const tp_op *op, const tp_gradcase *k)
+{
+    int n = op->nx;
+    if (n < 0)
+        for (n = TP_MAX_INPUTS; n > 0 && k->in[n - 1].ndim == 0;) n--;
+    return n;
+}
+
+/* Input i in f64 (or as integers), exact in bf16, so that all devices see the same numbers. */
+static tp_view host_input(const tp_gradcase *k, int i)
+{
+    const tp_dtype dt = k->masks >> i & 1u ? TP_U8 : k->below[i] > 0 ? TP_I64 : TP_F64;
+    tp_view v = tp__view(dt, &k->in[i], NULL);
+    v.data = calloc((size_t)v.numel + 1, sizeof(double));
+    for (int64_t e = 0; e < v.numel; e++) {
+        const uint32_t w = tp__word(7, (uint64_t)i + 100, (uint64_t)e);
+        if (dt == TP_U8)
+            tp_st(&v, e, w >> 31);
+        else if (dt == TP_I64)
+            tp_st(&v, e, (double)((uint64_t)w * (uint64_t)k->below[i] >> 32));
+        else
+            tp_st(&v, e, (w & 1 ? 1.0 : -1.0) * (0.05 + (double)tp__uniform(w)));
+    }
+    if (k->fill) k->fill(i, &v);
+    for (int64_t e = 0; dt == TP_F64 && e < v.numel; e++)
+        tp_st(&v, e, (double)tp__from_bf16(tp__to_bf16((float)tp_ld(&v, e))));
+    return v;
+}
+
+/* Numbers of a magnitude from 1/2 to 1, exact in bf16: the gradient of the result. */
+static tp_tensor weights(tp_tape *T, tp_tensor y, int output)
+{
+    const int64_t n = tp_numel(y);
+    double *w = calloc((size_t)n + 1, sizeof *w);
+    for (int64_t e = 0; e < n; e++) {
+        const uint32_t r = tp__word(8, (uint64_t)output, (uint64_t)e);
+        w[e] = (r & 1 ? 1.0 : -1.0) * (double)(64 + (r >> 8) % 64) / 128.0;
+    }
+    const tp_tensor t = values_constant(T, tp_dtype_of(y), tp_shape_of(y), w);
+    free(w);
+    return t;
+}
+
+static void take(answer *a, tp_tape *T, tp_tensor x)
+{
+    const int64_t n = tp_numel(x);
+    cr_assert(a->n + n <= ROOM && a->ni + n <= ROOM, "ROOM is too small");
+    if (tp_is_float(tp_dtype_of(x))) {
+        values_read(T, x, a->v + a->n);
+        a->n += n;
+    } else if (tp_dtype_of(x) == TP_I64) {
+        tp_read(T, x, a->integers + a->ni, (size_t)n * sizeof *a->integers);
+        a->ni += n;
+    }
+}
+
+static void apply(tp_tape *T, const tp_op *op, const tp_gradcase *k, tp_dtype dt, answer *a)
+{
+    const int nx = inputs_of(op, k), ny = k->ny > 0 ? k->ny : 1;
+    tp_tensor x[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS], loss = TP_NONE;
+    for (int i = 0; i < nx; i++) {
+        x[i] = TP_NONE;
+        if (k->in[i].ndim == 0) continue;
+        tp_view v = host_input(k, i);
+        if (v.dtype != TP_F64)
+            x[i] = tp_from(T, v.dtype, k->in[i], v.data);
+        else if (op->constant >> i & 1u)
+            x[i] = values_constant(T, dt, k->in[i], v.data);
+        else
+            x[i] = values_input(T, dt, k->in[i], v.data);
+        free(v.data);
+    }
+    tp_apply_n(T, op, k->attr, nx, x, ny, y);
+    for (int i = 0; i < ny && tp_ok(T); i++) take(a, T, y[i]);
+    if (op->flags & TP_NOT_DIFFERENTIABLE) return;
+    for (int i = 0; i < ny && tp_ok(T); i++) {
+        if (!tp_is_float(tp_dtype_of(y[i]))) continue;
+        const tp_tensor part = tp_sum(T, tp_mul(T, y[i], weights(T, y[i], i)), TP_ALL);
+        loss = tp_given(loss) ? tp_add(T, loss, part) : part;
+    }
+    tp_backward(T, loss);
+    for (int i = 0; i < nx && tp_ok(T); i++)
+        if (tp_given(x[i]) && tp_is_float(tp_dtype_of(x[i])) && !(op->constant >> i & 1u))
+            take(a, T, tp_grad(T, x[i]));
+}
+
+static void run(tp_device *D, const tp_op *op, const tp_gradcase *k, bool train, tp_dtype dt,
+                answer *a)
+{
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = dt, .train = train, .seed = 7 });
+    a->n = a->ni = 0;
+    apply(T, op, k, dt, a);
+    snprintf(a->why, sizeof a->why, "%s", tp_why(T));
+    tp_tape_free(T);
+}
+
+static bool has_kernels(const tp_op *op)
+{
+    return op->forward[TP_CUDA] || (!op->forward[TP_CPU] && !op->backward[TP_CPU]);
+}
+
+static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp_gradcase *k,
+                       bool train, tp_dtype dt)
+{
+    static answer exact, got, again;
+    const char *name = tp_dtype_name(dt);
+    run(cpu, op, k, train, TP_F64, &exact);
+    run(gpu, op, k, train, dt, &got);
+    cr_expect_str_empty(exact.why, "%s, case '%s': %s", op->name, k->name, exact.why);
+    cr_expect_str_empty(got.why, "%s %s, case '%s': %s", op->name, name, k->name, got.why);
+    if (*exact.why || *got.why) return;
+    const double error = values_error(got.v, exact.v, exact.n, 1e-3);
+    cr_expect(got.n == exact.n && error <= (dt == TP_BF16 ? 2e-2 : 1e-5),
+              "%s %s, case '%s', %s: error %.3g", op->name, name, k->name,
+              train ? "training" : "eval", error);
+    cr_expect(got.ni == exact.ni &&
+                  memcmp(got.integers, exact.integers, (size_t)got.ni * sizeof(int64_t)) == 0,
+              "%s %s, case '%s': indices differ", op->name, name, k->name);
+    for (int order = 1; device_set_order(order); order++) {
+        run(gpu, op, k, train, dt, &again);
+        cr_expect(memcmp(again.v, got.v, (size_t)got.n * sizeof(double)) == 0,
+                  "%s %s, case '%s': order %d of threads gives other bits", op->name, name, k->name,
+                  order);
+    }
+    device_set_order(0);
+}
+
+static void check_all(tp_dtype dt)
+{
+    tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    tp_device *gpu = device_cuda();
+    int missing = 0;
+    cr_assert(tp_device_ok(gpu), "%s", tp_device_why(gpu));
+    for (const tp_op *const *op = tp_op_table; *op; op++) {
+        if (strcmp((*op)->name, "cast") == 0) continue; /* its case is to f64 */
+        if (!has_kernels(*op)) {
+            fprintf(stderr, "%s%s", missing++ ? " " : "without CUDA kernels: ", (*op)->name);
+            continue;
+        }
+        for (const tp_gradcase *k = (*op)->cases; k && k->name; k++)
+            for (int train = 0; train < 2; train++) check_case(cpu, gpu, *op, k, train, dt);
+    }
+    if (missing) fprintf(stderr, "\n");
+    cr_expect_eq(tp_device_stats(gpu).live_bytes, 0, "memory is returned");
+    tp_device_close(gpu);
+    tp_device_close(cpu);
+}
+
+Test(cuda, every_op_f32, .timeout = 600)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    check_all(TP_F32);
+}
+
+Test(cuda, every_op_bf16, .timeout = 600)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    check_all(TP_BF16);
+}
+
+/* ---- training: parameters, bf16 copy, clipping, AdamW, SGD, averaging ---- */
+
+enum { STEPS = 5, IN = 7, HIDDEN = 9, OUT = 5, ROWS = 6, PARAMS = 4 };
+
+typedef struct net {
+    tp_params *P;
+    tp_tape *T;
+    tp_optim *O;
+    tp_ema *E;
+    tp_tensor p[PARAMS]; /* w1 [HIDDEN,IN], b1, w2 [OUT,HIDDEN], b2 */
+} net;
+
+static net make_net(tp_device *D, tp_dtype params, tp_dtype compute, bool sgd)
+{
+    net m = { .P = tp_params_new(D, &(tp_params_opts){ .seed = 3, .dtype = params }) };
+    const tp_init draw = { TP_INIT_NORMAL, 0.5, 0.0 };
+    m.p[0] = tp_param(m.P, "w1", TP_SHAPE(HIDDEN, IN), draw, 0);
+    m.p[1] = tp_param(m.P, "b1", TP_SHAPE(HIDDEN), draw, 0);
+    m.p[2] = tp_param(m.P, "w2", TP_SHAPE(OUT, HIDDEN), draw, 0);
+    m.p[3] = tp_param(m.P, "b2", TP_SHAPE(OUT), draw, 0);
+    m.T = tp_tape_new(D, &(tp_tape_opts){ .compute = compute, .train = true });
+    m.O = sgd ? tp_sgd_new(m.P, &(tp_sgd_opts){ .momentum = 0.9, .weight_decay = 0.01 })
+              : tp_adamw_new(m.P, &(tp_adamw_opts){ .weight_decay = 0.01 });
+    m.E = tp_ema_new(m.P, 0.9);
+    return m;
+}
+
+static void free_net(net *m)
+{
+    tp_ema_free(m->E);
+    tp_optim_free(m->O);
+    tp_tape_free(m->T);
+    tp_params_free(m->P);
+}
+
+static tp_tensor step(net *m, tp_dtype dt, uint64_t seed)
+{
+    double x[ROWS * IN];
+    tp_reset(m->T);
+    values_random(x, ROWS * IN, seed);
+    tp_tensor h = values_constant(m->T, dt, TP_SHAPE(ROWS, IN), x);
+    h = tp_linear(m->T, h, m->p[0], m->p[1], TP_ACT_GELU);
+    h = tp_log_softmax(m->T, tp_linear(m->T, h, m->p[2], m->p[3], TP_ACT_NONE));
+    const tp_tensor loss = tp_mean(m->T, tp_square(m->T, h), TP_ALL);
+    tp_backward(m->T, loss);
+    tp_clip_grad_norm(m->P, 0.1);
+    tp_step(m->O, 0.01);
+    tp_ema_update(m->E);
+    return loss;
+}
+
+/* All parameters after some steps, then their averages. */
+static void train(tp_device *D, tp_dtype params, tp_dtype compute, bool sgd, answer *a)
+{
+    net m = make_net(D, params, compute, sgd);
+    for (int i = 0; i < STEPS; i++) step(&m, compute, 50 + (uint64_t)i);
+    a->n = a->ni = 0;
+    for (int swapped = 0; swapped < 2; swapped++) {
+        for (int k = 0; k < PARAMS; k++) {
+            const int64_t n = tp_numel(m.p[k]);
+            tp_param_get(m.P, m.p[k], TP_F64, a->v + a->n, (size_t)n * sizeof(double));
+            a->n += n;
+        }
+        tp_ema_swap(m.E);
+    }
+    cr_expect(tp_ok(m.T) && tp_optim_ok(m.O) && tp_ema_ok(m.E), "%s %s %s", tp_why(m.T),
+              tp_optim_why(m.O), tp_ema_why(m.E));
+    free_net(&m);
+}
+
+Test(cuda, training, .timeout = 600)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    static answer exact, got;
+    tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    tp_device *gpu = device_cuda();
+    for (int sgd = 0; sgd < 2; sgd++) {
+        train(cpu, TP_F64, TP_F64, sgd, &exact);
+        train(gpu, TP_F32, TP_F32, sgd, &got);
+        double error = values_error(got.v, exact.v, exact.n, 0.0);
+        cr_expect(error <= 1e-5, "f32, %s: error %.3g", sgd ? "sgd" : "adamw", error);
+        train(gpu, TP_F32, TP_BF16, sgd, &got);
+        error = values_error(got.v, exact.v, exact.n, 0.0);
+        cr_expect(error <= 2e-2, "bf16, %s: error %.3g", sgd ? "sgd" : "adamw", error);
+    }
+    cr_expect_eq(tp_device_stats(gpu).live_bytes, 0, "memory is returned");
+    tp_device_close(gpu);
+    tp_device_close(cpu);
+}
+
+Test(cuda, a_steady_step_does_not_wait)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    tp_device *D = tp_device_open("cuda", NULL);
+    net m = make_net(D, TP_F32, TP_BF16, false);
+    for (int i = 0; i < 2; i++) step(&m, TP_BF16, 1);
+    const tp_stats before = tp_device_stats(D);
+    const tp_tensor loss = step(&m, TP_BF16, 2);
+    const tp_stats after = tp_device_stats(D);
+    cr_expect_eq(after.syncs, before.syncs, "waits: %d", (int)(after.syncs - before.syncs));
+    cr_expect(after.launches > before.launches);
+    cr_expect(isfinite(tp_item(m.T, loss)), "%s", tp_why(m.T));
+    cr_expect_eq(tp_device_stats(D).syncs, after.syncs + 1, "tp_item waits");
+    free_net(&m);
+    tp_device_close(D);
+}
