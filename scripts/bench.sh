@@ -22,7 +22,10 @@ while [ $# -gt 0 ]; do
         [ $# -gt 1 ] || die "$1 needs a value; see scripts/bench.sh --help"
         case $1 in
         --threads) threads=$2 ;;
-        --python) python=$(command -v "$2") || die "There is no program $2; give the path of a Python with PyTorch." ;;
+        --python)
+            python=$(command -v "$2") || die "There is no program $2; give the path of a Python with PyTorch."
+            [[ $python == /* ]] || python=$PWD/$python
+            ;;
         esac
         shift
         ;;
@@ -88,7 +91,6 @@ for ((round = 0; round < rounds; round++)); do
 done
 if [ $mode = long ]; then
     say "long contexts"
-    rounds=1
     steps_of 8192
     $bin/bench_ops --threads "$threads" --filter tokens --long yes >>"$out"
     $bin/bench_models --threads "$threads" --generate yes >>"$out"

@@ -2,7 +2,7 @@
 # check-compilers.sh - what the main build does not cover: clang, every public header alone as C17 and
 # C++17, a cross compilation of the library for ARM64, and the parallel loop under ThreadSanitizer.
 source "$(dirname "$0")/setup.sh"
-need $BUILD_NEEDS clang:clang g++:g++ aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu
+need $BUILD_NEEDS $CLANG_NEEDS g++:g++ aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu
 cd "$ROOT"
 out=build/compilers
 mkdir -p "$out"

@@ -18,13 +18,13 @@ case ${1:-} in
     ;;
 esac
 seconds=${1:-60}
+[[ $seconds =~ ^([1-9][0-9]*|merge)$ ]] || die "'$seconds' is no number of seconds; see scripts/fuzz.sh --help"
 if [ $# -gt 1 ]; then
     names=("$2")
     [ -f "$ROOT/tests/fuzz/fuzz_$2.c" ] || die "There is no fuzzer '$2'; there are safetensors, data and config."
 fi
 
-need $BUILD_NEEDS clang:clang file-/usr/lib/llvm-14/lib/libomp.so:libomp-dev \
-    "file-/usr/lib/clang/14/lib/linux/libclang_rt.fuzzer-$(uname -m).a:libclang-rt-14-dev"
+need $BUILD_NEEDS $CLANG_NEEDS
 configure fuzz
 build fuzz
 
@@ -45,7 +45,9 @@ fi
 
 # As many at a time as there are cores, so that all of it takes the time that was asked for.
 waves=$(((${#names[@]} + $(nproc) - 1) / $(nproc)))
-export each=$((seconds / waves)) crashes limits
+each=$((seconds / waves))
+[ "$each" -gt 0 ] || each=1 # 0 would be for ever
+export each crashes limits
 one() {
     mkdir -p "build/fuzz/corpus/$1"
     "build/fuzz/bin/fuzz_$1" $limits -max_total_time="$each" -print_final_stats=1 -artifact_prefix="$crashes/$1-" \

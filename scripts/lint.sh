@@ -5,6 +5,14 @@
 #   scripts/lint.sh            everything
 #   scripts/lint.sh --format   the format only
 source "$(dirname "$0")/setup.sh"
+case ${1:-} in
+"" | --format) ;;
+-h | --help)
+    sed -n '2,6s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+*) die "Unknown argument $1; see scripts/lint.sh --help" ;;
+esac
 need clang-format:clang-format
 cd "$ROOT"
 files=$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
@@ -12,7 +20,7 @@ clang-format --dry-run -Werror $files
 say "clang-format: clean"
 [ "${1:-}" = --format ] && exit 0
 
-need $BUILD_NEEDS $TEST_NEEDS clang-tidy:clang-tidy file-/usr/lib/llvm-14/lib/libomp.so:libomp-dev
+need $BUILD_NEEDS $TEST_NEEDS $CLANG_NEEDS clang-tidy:clang-tidy python3:python3
 configure release -DTAPEGRAD_TESTS=ON -DTAPEGRAD_BENCH=ON
 # The wide copies of a kernel file are the same source: one entry a file is enough.
 python3 - <<'P'

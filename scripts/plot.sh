@@ -84,7 +84,7 @@ for run in "${runs[@]}"; do
         curve "$y" $n "$log" "$title" "$([ "$y" = valid_bpc ] && echo "$thick" || echo "$thin")" ||
             die "$log holds no report with $y and $x yet"
     else
-        curve bpc $n "$log" "$title, training" "$thin" || die "$log holds no report yet"
+        curve bpc $n "$log" "$title, training" "$thin" || die "$log holds no report with bpc and $x yet"
         curve valid_bpc $n "$log" "$title, validation" "$thick" || true
     fi
 done

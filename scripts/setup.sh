@@ -45,13 +45,17 @@ need() {
 BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libarchive:libarchive-dev git:git"
 TEST_NEEDS="pc-criterion:libcriterion-dev"
 PLOT_NEEDS="gnuplot:gnuplot-nox"
+# clang with LLVM's OpenMP, sanitizers and fuzzer.
+CLANG_NEEDS="clang:clang file-/usr/lib/llvm-14/lib/libomp.so:libomp-dev file-/usr/lib/clang/14/lib/linux/libclang_rt.fuzzer-$(uname -m).a:libclang-rt-14-dev"
 
-# A build folder build/PRESET; further arguments are CMake's.
+# A build folder build/PRESET; further arguments are CMake's. New ones are Ninja's, one that was made by
+# hand keeps its generator.
 configure() {
-    local preset=$1 log=/tmp/tapegrad-cmake.$$
+    local preset=$1 log=/tmp/tapegrad-cmake.$$ generator="-G Ninja"
     shift
     cd "$ROOT"
-    cmake --preset "$preset" -G Ninja "$@" >"$log" 2>&1 || {
+    [ ! -f "build/$preset/CMakeCache.txt" ] || generator=""
+    cmake --preset "$preset" $generator "$@" >"$log" 2>&1 || {
         cat "$log" >&2
         rm -f "$log"
         die "The build could not be configured; the lines above say why."
@@ -59,12 +63,12 @@ configure() {
     rm -f "$log"
 }
 
-configured() { [ -f "$ROOT/build/$1/build.ninja" ]; }
+configured() { [ -f "$ROOT/build/$1/build.ninja" ] || [ -f "$ROOT/build/$1/Makefile" ]; }
 
 # Builds the named targets, or everything.
 build() {
     local preset=$1
     shift
     cd "$ROOT"
-    cmake --build --preset "$preset" ${1+--target "$@"}
+    cmake --build --preset "$preset" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" ${1+--target "$@"}
 }

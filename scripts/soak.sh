@@ -22,7 +22,7 @@ while [ $# -gt 0 ]; do
         case $1 in
         --steps) steps=$2 ;;
         --kills) kills=$2 ;;
-        --run-dir) run=$2 ;;
+        --run-dir) run=$(realpath -m "$2") ;;
         esac
         shift
         ;;
@@ -34,14 +34,17 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ "$steps" -ge 200 ] || die "--steps $steps: at least 200"
+[[ $steps =~ ^[1-9][0-9]*$ && $steps -ge 200 ]] || die "--steps $steps: a number, at least 200"
+[[ $kills =~ ^[0-9]+$ ]] || die "--kills $kills is no number"
 
+need $BUILD_NEEDS $TEST_NEEDS python3:python3
 cd "$ROOT"
+configure release -DTAPEGRAD_TESTS=ON
+build release enwik8 test_kill >&2
 bin=build/release/bin
-[ -x $bin/enwik8 ] || die "$bin/enwik8 is missing; build it first"
 export OMP_WAIT_POLICY=passive
-rm -rf "$run"
 mkdir -p "$run"
+rm -rf "$run"/{long,threads1,threads2,threads8}
 git ls-files -z -- '*.c' '*.h' '*.md' | xargs -0 cat >"$run/text"
 
 # Batch 2 of 64 tokens: the tiny model as it is, with short steps.

@@ -41,6 +41,7 @@ cuda)
 esac
 
 need $BUILD_NEEDS $TEST_NEEDS $PLOT_NEEDS
+[ "$device" = cpu ] || need g++:g++ # kernels are C++
 configure "$preset" -DTAPEGRAD_TESTS=ON
 if [ "$device" = cuda ]; then
     build "$preset" test_cuda test_emulation
