@@ -60,8 +60,9 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$data" ] && [ -n "$folder" ] || die "--data FILE and --run-dir DIR are needed; see --help"
 [ -x "$bin" ] || die "$bin is missing: build the target enwik8, or name the program with --bin"
-[[ $seconds =~ ^[0-9]*\.?[0-9]+$ ]] || die "--seconds $seconds is no number"
+[[ $seconds =~ ^[0-9]*\.?[0-9]+$ && $seconds =~ [1-9] ]] || die "--seconds $seconds is no time"
 [[ $jobs =~ ^[1-9][0-9]*$ ]] || die "--jobs $jobs is no number of jobs"
+[ -n "${variants// /}" ] || die "--variants names none; see --help"
 mkdir -p "$folder"
 
 flags_of() {
@@ -105,6 +106,7 @@ train() {
     local flags=(--preset "$preset" --data "$data" ${extra:+--extra "$extra"} --threads "$threads"
         --time "$time" --steps 1000000000 --schedule constant "$@" ${more[@]+"${more[@]}"})
     [ "$(cat "$run/compared" 2>/dev/null)" = "${flags[*]}" ] && return
+    rm -f "$run/compared"
     "$bin" train --run-dir "$run" --overwrite "${flags[@]}" >"$run.out" 2>&1 &
     local pid=$!
     trap 'kill $pid 2>/dev/null' TERM
