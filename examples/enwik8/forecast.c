@@ -4,37 +4,40 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include <string.h>
 
 enum { MOST_UPDATES = 16 };
 
 /* ---- this process and its machine ---- */
 
-size_t resident_now(void)
+/* The bytes behind a name in one of the kernel's tables, which has them in kB; 0: not there. */
+static size_t bytes_in(const char *table, const char *name)
 {
-    unsigned long long total = 0, pages = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    const bool found = f && fscanf(f, "%llu %llu", &total, &pages) == 2;
+    char line[128];
+    unsigned long long kib = 0;
+    const size_t length = strlen(name);
+    FILE *f = fopen(table, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, name, length) == 0 && sscanf(line + length, ": %llu kB", &kib) == 1)
+            break;
     if (f) fclose(f);
-    return found ? (size_t)pages * (size_t)sysconf(_SC_PAGESIZE) : 0;
+    return (size_t)kib * 1024;
 }
 
+size_t resident_now(void)
+{
+    return bytes_in("/proc/self/status", "VmRSS");
+}
+
+/* Not that of getrusage, which counts what the program had that started this one. */
 static size_t resident_peak(void)
 {
-    struct rusage use;
-    return getrusage(RUSAGE_SELF, &use) ? 0 : (size_t)use.ru_maxrss * 1024;
+    return bytes_in("/proc/self/status", "VmHWM");
 }
 
 size_t memory_available(void)
 {
-    char line[128];
-    unsigned long long kib = 0;
-    FILE *f = fopen("/proc/meminfo", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
-    if (f) fclose(f);
-    return (size_t)kib * 1024;
+    return bytes_in("/proc/meminfo", "MemAvailable");
 }
 
 /* ---- parts of a run ---- */
