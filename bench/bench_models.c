@@ -7,7 +7,8 @@
  * as the segment. "utilisation" is the rate of the FLOPs that the specification's closed form
  * counts (backward twice forward, recomputation not counted) over "sgemm_gflops", the rate of a
  * 1024^3 f32 product by OpenBLAS over the same threads, in the same run (blas_rate.h);
- * "matmul_gflops" is the rate of tapegrad's own.
+ * "matmul_gflops" is the rate of tapegrad's own. "predicted_mb" is what a dry device said before of
+ * "device_peak_mb".
  * --generate decodes token after token, as a sampler does, and reports the time of one after 1K,
  * 16K and 64K tokens, the median of 200. */
 #include <stdio.h>
@@ -75,6 +76,11 @@ static tp_tensor random_tokens(tp_tape *T, int64_t batch, int64_t tokens, int64_
     return x;
 }
 
+static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
+{
+    return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
+}
+
 static tp_lm_cfg configuration(const settings *s)
 {
     tp_lm_cfg c = strcmp(s->preset, "tiny") == 0    ? tp_lm_tiny(VOCAB)
@@ -95,7 +101,7 @@ static double process_peak_mb(void)
 }
 
 static void report(const settings *s, const tp_lm_cfg *c, tp_device *D, double seconds, double blas,
-                   double matmul)
+                   double matmul, double predicted)
 {
     const double macs = tp_lm_flops(c, s->tokens, c->mem_len).macs;
     const double flop = 3.0 * 2.0 * macs * s->batch;
@@ -104,49 +110,67 @@ static void report(const settings *s, const tp_lm_cfg *c, tp_device *D, double s
         "{\"model\": \"ls_lm-%s\", \"tokens\": %d, \"batch\": %d, \"recompute\": \"%s\", "
         "\"threads\": %d, \"isa\": \"%s\", \"seconds\": %.4f, \"tokens_per_s\": %.1f, "
         "\"gflops\": %.1f, \"sgemm_gflops\": %.1f, \"matmul_gflops\": %.1f, \"utilisation\": %.3f, "
-        "\"device_peak_mb\": %.0f, \"process_peak_mb\": %.0f}\n",
+        "\"device_peak_mb\": %.0f, \"predicted_mb\": %.0f, \"process_peak_mb\": %.0f}\n",
         s->preset, s->tokens, s->batch, s->recompute, stats.threads, stats.isa, seconds,
         s->tokens * s->batch / seconds, flop / seconds * 1e-9, blas * 1e-9, matmul * 1e-9,
-        flop / seconds / blas, (double)stats.peak_bytes / 1048576.0, process_peak_mb());
+        flop / seconds / blas, (double)stats.peak_bytes / 1048576.0, predicted, process_peak_mb());
 }
 
-static int run(const settings *s)
+/* Steps on a device; false with the reason printed. */
+static bool train(tp_device *D, const settings *s, const tp_lm_cfg *cfg, double *seconds)
 {
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = s->threads });
-    const double blas = blas_rate(tp_device_stats(D).threads, CLOCK_MONOTONIC);
-    const double matmul = matmul_rate(D);
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .seed = 1, .train = true });
-    const tp_lm_cfg cfg = configuration(s);
     tp_lm *m = malloc(sizeof *m);
     static tp_lm_state caches;
-    static double seconds[MAX_STEPS];
-    if (!m) return 1;
-    tp_lm_init(P, m, "", cfg);
+    if (!m) exit(1);
+    caches = (tp_lm_state){ 0 };
+    tp_lm_init(P, m, "", *cfg);
     tp_optim *O = tp_adamw_new(P, &(tp_adamw_opts){ .weight_decay = 0.01, .raw_eps = true });
 
     for (int u = -1; u < s->steps && tp_ok(T); u++) { /* the first one warms up */
         const double start = now();
         tp_reset(T);
-        const tp_tensor x = random_tokens(T, s->batch, s->tokens, cfg.vocab);
-        const tp_tensor y = random_tokens(T, s->batch, s->tokens, cfg.vocab);
+        const tp_tensor x = random_tokens(T, s->batch, s->tokens, cfg->vocab);
+        const tp_tensor y = random_tokens(T, s->batch, s->tokens, cfg->vocab);
         const tp_tensor loss = tp_cross_entropy(T, tp_lm_forward(T, m, &caches, x), y, TP_MEAN);
         tp_backward(T, loss);
         tp_step(O, 1e-4);
         if (u >= 0) seconds[u] = now() - start;
     }
-    qsort(seconds, (size_t)s->steps, sizeof *seconds, by_size);
-    if (tp_ok(T))
-        report(s, &cfg, D, seconds[s->steps / 2], blas, matmul);
-    else
-        fprintf(stderr, "%s\n", tp_why(T));
-    const int status = !tp_ok(T);
+    const bool done = tp_ok(T);
+    if (!done) fprintf(stderr, "%s\n", tp_why(T));
     tp_optim_free(O);
     tp_tape_free(T);
     tp_params_free(P);
-    tp_device_close(D);
     free(m);
-    return status;
+    return done;
+}
+
+/* The peak that a dry device forecasts for the same steps; 0 if they fail. */
+static double predicted_mb(const settings *s, const tp_lm_cfg *cfg)
+{
+    static double unused[MAX_STEPS];
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = s->threads, .dry = true });
+    const bool done = train(D, s, cfg, unused);
+    const tp_stats stats = tp_device_stats(D);
+    tp_device_close(D);
+    return done ? (double)stats.peak_bytes / 1048576.0 : 0;
+}
+
+static int run(const settings *s)
+{
+    const tp_lm_cfg cfg = configuration(s);
+    const double predicted = predicted_mb(s, &cfg);
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = s->threads });
+    const double blas = blas_rate(tp_device_stats(D).threads, CLOCK_MONOTONIC);
+    const double matmul = matmul_rate(D);
+    static double seconds[MAX_STEPS];
+    const bool done = train(D, s, &cfg, seconds);
+    qsort(seconds, (size_t)s->steps, sizeof *seconds, by_size);
+    if (done) report(s, &cfg, D, seconds[s->steps / 2], blas, matmul, predicted);
+    tp_device_close(D);
+    return !done;
 }
 
 /* Median time of a token among the DECODED that follow 1K, 16K and 64K tokens of context. */
@@ -217,6 +241,13 @@ int main(int argc, char **argv)
     if (s.steps < 1 || s.steps > MAX_STEPS || s.tokens < 1 || s.batch < 1) {
         fprintf(stderr, "bench_models: --steps must be 1 to %d, --tokens and --batch positive\n",
                 MAX_STEPS);
+        return 2;
+    }
+    if (!is_one_of(s.preset, "tiny", "small", "large") ||
+        !is_one_of(s.recompute, "none", "attention", "block")) {
+        fprintf(stderr,
+                "bench_models: --preset is tiny, small or large, --recompute none, attention "
+                "or block\n");
         return 2;
     }
     return s.generate ? generate(&s) : run(&s);
