@@ -32,6 +32,7 @@ void await_reports(const char *log, int lines);
 
 void slurp(const char *name, char *text, size_t size);
 bool same_bytes(const char *a, const char *b);
+bool same_log(const char *a, const char *b); /* but for what depends on clock and memory */
 void nap(double seconds);
 int64_t update_in(const char *checkpoint);
 

@@ -16,7 +16,7 @@
 
 #include "support_enwik8.h"
 
-TestSuite(enwik8, .init = enwik8_begin, .fini = enwik8_end, .timeout = 300);
+TestSuite(enwik8, .init = enwik8_begin, .fini = enwik8_end, .timeout = 900);
 
 /* ---- resuming ---- */
 
@@ -442,13 +442,14 @@ Test(enwik8, comparison)
     cr_assert(system(command) == 0);
     slurp("table", table, sizeof table);
     long long steps[3], least = 0;
-    double after[3], tested;
+    char after[3][32]; /* "-" where a faster variant had no validation by then */
+    double tested;
     for (int i = 0; i < 3; i++) {
         char start[40];
         snprintf(start, sizeof start, "\n| %s | ", names[i]);
         const char *row = strstr(table, start);
-        cr_assert(row && sscanf(row + strlen(start), "%*d | %*d | %lld | %*f | %lf | %lf",
-                                &steps[i], &after[i], &tested) == 3,
+        cr_assert(row && sscanf(row + strlen(start), "%*d | %*d | %lld | %*s | %31s | %lf",
+                                &steps[i], after[i], &tested) == 3,
                   "%s in\n%s", names[i], table);
         cr_expect(tested > 0 && tested < 7, "%g", tested);
         if (i == 0 || steps[i] < steps[least]) least = i;
@@ -458,7 +459,7 @@ Test(enwik8, comparison)
     slurp(log, out, sizeof out);
     double last = 0;
     for (const char *s = out; (s = strstr(s, "\"valid_bpc\":"));) last = strtod(s += 12, NULL);
-    cr_expect_float_eq(after[least], last, 6e-5);
+    cr_expect_float_eq(strtod(after[least], NULL), last, 6e-5, "%s, not %g", after[least], last);
     slurp("all/txl/log.jsonl", errors, sizeof errors);
     cr_assert(system(command) == 0);
     slurp("all/txl/log.jsonl", out, sizeof out);

@@ -210,13 +210,13 @@ static void train(void *env, try *t)
     world_close(&w);
 }
 
-Test(oom, making_a_model, .timeout = 300)
+Test(oom, making_a_model, .timeout = 900)
 {
     training like = undisturbed(0);
     for_every_n("make", make, &like, 100);
 }
 
-Test(oom, training_step, .timeout = 300)
+Test(oom, training_step, .timeout = 900)
 {
     for (int i = 0; i < TRAININGS; i++) {
         training like = undisturbed(i);
@@ -327,7 +327,7 @@ static void load_fresh(void *env, try *t)
     world_close(&w);
 }
 
-Test(oom, checkpoints, .timeout = 300)
+Test(oom, checkpoints, .timeout = 900)
 {
     static saving s;
     char why[2048];
@@ -377,7 +377,7 @@ static void decode(void *env, try *t)
     if (t->ok) cr_expect_arr_eq(first, again, sizeof first, "decode, allocation %zu", t->n);
 }
 
-Test(oom, decoding, .timeout = 300)
+Test(oom, decoding, .timeout = 900)
 {
     static world w;
     malloc_fail(0, 0);
@@ -420,7 +420,7 @@ static void read_text(void *env, try *t)
     if (t->ok) cr_expect_eq(hash[0], hash[1], "text, allocation %zu: other ids", t->n);
 }
 
-Test(oom, texts, .timeout = 300)
+Test(oom, texts, .timeout = 900)
 {
     make_folder();
     FILE *f = fopen(in_folder("text"), "w");
@@ -486,7 +486,7 @@ static bool net_step(net *m)
     return tp_step(m->O, 1e-3) && tp_ok(m->T);
 }
 
-Test(oom, device_memory, .timeout = 120)
+Test(oom, device_memory, .timeout = 900)
 {
     int failures = 0;
     for (size_t n = 1; n < 200; n++) {

@@ -224,7 +224,7 @@ static double number_after(const char *what)
     "--batch 6 --eval-tokens 3000 "
 
 /* A run of six updates, each validated, its own forecast and the plan of the same flags. */
-Test(plan, a_run_uses_what_was_planned, .init = enwik8_begin, .fini = enwik8_end, .timeout = 300)
+Test(plan, a_run_uses_what_was_planned, .init = enwik8_begin, .fini = enwik8_end, .timeout = 900)
 {
     static const char *const flags[] = { "", "--recompute block --ema 0.9 --accumulation 2",
                                          "--model txl --d-head 32 --recompute attention" };
@@ -258,7 +258,7 @@ Test(plan, a_run_uses_what_was_planned, .init = enwik8_begin, .fini = enwik8_end
 }
 
 /* The memory of the process, as the system counts it. */
-Test(plan, the_process_is_planned, .init = enwik8_begin, .fini = enwik8_end, .timeout = 300)
+Test(plan, the_process_is_planned, .init = enwik8_begin, .fini = enwik8_end, .timeout = 900)
 {
 #ifdef __SANITIZE_ADDRESS__
     cr_skip_test("the address sanitizer has memory of its own");
