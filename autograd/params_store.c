@@ -242,20 +242,16 @@ static bool transfer(tp_params *P, const char *name, const tp_view *v, tp_dtype 
         tp__params_no_memory(P);
         return false;
     }
-    P->dev->syncs++;
-    bool ok;
-    if (get) {
-        P->dev->be->download(P->dev, raw.data, v->data, tp__view_bytes(v));
-        ok = convert(&h, &raw);
-    } else {
-        ok = convert(&raw, &h);
-        if (ok) P->dev->be->upload(P->dev, v->data, raw.data, tp__view_bytes(v));
-    }
+    bool ok = !get || tp__device_read(P->dev, raw.data, v->data, tp__view_bytes(v));
+    ok = ok && (get ? convert(&h, &raw) : convert(&raw, &h));
+    if (ok && !get) P->dev->be->upload(P->dev, v->data, raw.data, tp__view_bytes(v));
     free(raw.data);
-    if (!ok)
+    if (P->dev->err.code != TP_OK)
+        tp__err(&P->err, P->dev->err.code, "parameter '%s': %s", name, P->dev->err.text);
+    else if (!ok)
         tp__err(&P->err, TP_E_DTYPE, "parameter '%s': %s does not convert to %s", name,
                 tp_dtype_name(get ? v->dtype : dt), tp_dtype_name(get ? dt : v->dtype));
-    return ok;
+    return P->err.code == TP_OK;
 }
 
 bool tp_param_get(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes)

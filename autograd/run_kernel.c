@@ -101,9 +101,9 @@ tp_code tp__device_failed(tp_tape *T)
 
 bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes)
 {
-    T->dev->syncs++;
-    T->dev->be->download(T->dev, host, from, bytes);
-    return T->dev->err.code == TP_OK || tp__device_failed(T) == TP_OK;
+    if (tp__device_read(T->dev, host, from, bytes)) return true;
+    tp__device_failed(T);
+    return false;
 }
 
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name)

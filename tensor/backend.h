@@ -84,6 +84,9 @@ void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, co
 /* The threads that OpenMP would use here. */
 int tp__max_threads(void);
 
+/* Device memory into host memory, which waits; false: D has failed, and host holds nothing. */
+bool tp__device_read(tp_device *D, void *host, const void *from, size_t bytes);
+
 extern const tp_backend tp__cpu_backend, tp__dry_backend;
 /* cuda/: opens card `index` for D, or fails D. */
 void tp__cuda_open(tp_device *D, int index, const tp_device_opts *o);

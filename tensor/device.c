@@ -156,11 +156,19 @@ void tp_device_close(tp_device *D)
     free(D);
 }
 
-void tp_device_sync(tp_device *D)
+bool tp_device_sync(tp_device *D)
 {
-    if (!D->be) return;
+    if (!D->be) return false;
     D->syncs++;
     D->be->sync(D);
+    return tp_device_ok(D);
+}
+
+bool tp__device_read(tp_device *D, void *host, const void *from, size_t bytes)
+{
+    D->syncs++;
+    D->be->download(D, host, from, bytes);
+    return tp_device_ok(D);
 }
 
 void tp_device_trim(tp_device *D)

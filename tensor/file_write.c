@@ -346,7 +346,11 @@ static bool put_item(tp_writer *W, int fd, const item *t, void *buffer)
     bool ok = true;
     for (size_t at = 0; ok && at < t->bytes; at += CHUNK) {
         const size_t n = t->bytes - at < CHUNK ? t->bytes - at : CHUNK;
-        t->dev->be->download(t->dev, buffer, (const char *)t->view.data + at, n);
+        if (!tp__device_read(t->dev, buffer, (const char *)t->view.data + at, n)) {
+            fail(W, t->dev->err.code, "tensor '%.200s': %s; the former file is untouched", t->name,
+                 t->dev->err.text);
+            return false;
+        }
         ok = accept(W, t, at, buffer, n) && put(fd, buffer, n);
     }
     return ok;

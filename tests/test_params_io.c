@@ -8,6 +8,7 @@
 #include <tapegrad/tapegrad.h>
 
 #include "support_folder.h"
+#include "tensor/backend.h"
 
 TestSuite(params_io, .init = make_folder, .fini = remove_folder);
 
@@ -421,5 +422,92 @@ Test(params_io, loading_between_forward_and_backward)
     cr_expect_eq(tp_code_of(T), TP_E_STATE, "%s", tp_why(T));
     tp_tape_free(T);
     tp_params_free(P);
+    tp_device_close(D);
+}
+
+/* ---- a device that fails while it is read ---- */
+
+static int reads_left;
+
+/* Fails for good as a card does: what it leaves in host memory is garbage. */
+static void failing_read(tp_device *D, void *host, const void *from, size_t bytes)
+{
+    if (bytes) memcpy(host, from, bytes);
+    if (reads_left-- > 0) return;
+    if (bytes) memset(host, 0x55, bytes);
+    tp__err(&D->err, TP_E_CUDA, "device cuda:0: illegal address");
+}
+
+static void failing_sync(tp_device *D)
+{
+    failing_read(D, NULL, NULL, 0);
+}
+
+static bool saves(tp_params *P)
+{
+    return tp_save(P, in_folder("model"));
+}
+
+static bool gets(tp_params *P)
+{
+    float v[3];
+    return tp_param_get(P, tp_find(P, "norm.bias"), TP_F32, v, sizeof v);
+}
+
+static const struct {
+    const char *name;
+    bool (*act)(tp_params *P);
+    int reads; /* that go well before; in_emb, norm.bias, table, seen, running_mean are five */
+    bool ok;
+} late_faults[] = {
+    { "save, first read", saves, 0, false }, { "save, last read", saves, 4, false },
+    { "save, after it", saves, 5, true },    { "get", gets, 0, false },
+    { "get, after it", gets, 1, true },
+};
+
+Test(params_io, a_device_that_fails_while_it_is_read)
+{
+    static double before[VALUES], after[VALUES];
+    for (size_t i = 0; i < sizeof late_faults / sizeof *late_faults; i++) {
+        const char *name = late_faults[i].name;
+        tp_device *D = tp_device_open("cpu", NULL), *other = tp_device_open("cpu", NULL);
+        const tp_backend *cpu = D->be;
+        tp_backend card = *cpu;
+        tp_params *P = make(D, 1, TP_F32), *Q = make(other, 2, TP_F32);
+        card.kind = TP_CUDA;
+        card.download = failing_read;
+        cr_assert(saves(P), "%s: %s", name, tp_params_why(P));
+        values(P, before);
+
+        D->be = &card;
+        reads_left = late_faults[i].reads;
+        cr_expect_eq(late_faults[i].act(P), late_faults[i].ok, "%s", name);
+        cr_expect_eq(strstr(tp_params_why(P), "illegal address") != NULL, !late_faults[i].ok,
+                     "%s: '%s'", name, tp_params_why(P));
+        D->be = cpu;
+
+        cr_expect(tp_load(Q, in_folder("model"), NULL), "%s: %s", name, tp_params_why(Q));
+        values(Q, after);
+        cr_expect_arr_eq(before, after, sizeof before, "%s: the file is what it was", name);
+        cr_expect_eq(files_in_folder(), 1, "%s: no temporary file stays", name);
+        tp_params_free(P);
+        tp_params_free(Q);
+        tp_device_close(D);
+        tp_device_close(other);
+    }
+}
+
+Test(params_io, a_device_that_fails_while_it_is_waited_for)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    const tp_backend *cpu = D->be;
+    tp_backend card = *cpu;
+    card.sync = failing_sync;
+    D->be = &card;
+    reads_left = 1;
+    cr_expect(tp_device_sync(D), "%s", tp_device_why(D));
+    cr_expect(!tp_device_sync(D));
+    cr_expect_str_eq(tp_device_why(D), "device cuda:0: illegal address");
+    D->be = cpu;
     tp_device_close(D);
 }

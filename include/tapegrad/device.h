@@ -58,8 +58,9 @@ TP_API tp_device *tp_device_open(const char *name, const tp_device_opts *o);
 /* Frees the device. Everything made on it must have been freed before. D may be failed. */
 TP_API void tp_device_close(tp_device *D);
 
-/* Waits until all queued work is done. Synchronises. */
-TP_API void tp_device_sync(tp_device *D);
+/* Waits until all queued work is done. Synchronises. False: the device has failed, by that work or
+ * before; tp_device_why says how. */
+TP_API bool tp_device_sync(tp_device *D);
 
 /* Returns cached memory to the system. */
 TP_API void tp_device_trim(tp_device *D);
