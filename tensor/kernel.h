@@ -119,7 +119,7 @@ typedef struct tp_gemm {
     bool ta, tb, add;
     int64_t lda, ldb, ldc;
     int64_t batch, step_a, step_b, step_c;
-    void *work;        /* of tp__gemm_scratch(dtype, n or k or more) bytes for each thread */
+    void *work;        /* of tp__gemm_scratch(dtype, max(n, k) or more) bytes for each thread */
     tp_tile_done done; /* or NULL; for one product or a sum */
     const void *ctx;
 } tp_gemm;

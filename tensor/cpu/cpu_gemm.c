@@ -16,8 +16,10 @@
 #include "tensor/cpu/vector.h"
 #include "tensor/gemm.h"
 
-#define SUM_ROWS    6
+#define SUM_ROWS    TP_GEMM_STRIP
 #define SUM_VECTORS (TP_VECTOR / 16) /* across, of each row: 4 of 64 bytes, 2 of 32 */
+_Static_assert(TP_GEMM_PANEL % (SUM_VECTORS * TP_VECTOR) == 0, "tp__gemm_scratch has no room");
+_Static_assert(TP_GEMM_COLS % TP_GEMM_PANEL == 0, "blocks must be whole panels");
 
 /* The two halves of a0 b0 a1 b1 ... */
 #define LOW_16(a, b)                                                                               \

@@ -18,7 +18,6 @@
 #define OWN_ROWS     512 /* of a tile at most                          */
 #define OWN_MIN_ROWS 48  /* of a tile, where rows are cut              */
 #define OWN_MIN_COLS 8   /* of a product: fewer are OpenBLAS's         */
-#define STRIP        6   /* rows that the kernels take at a time       */
 
 #define BLAS_ROWS 256 /* of a tile at most */
 
@@ -72,7 +71,7 @@ static void cut_for_kernel(gemm_job *s, int64_t want)
     s->tile_n = min(g->n, TP_GEMM_COLS / (int64_t)tp_dtype_size(g->dtype));
     const int64_t rows = ceil_div(want, ceil_div(g->n, s->tile_n));
     const int64_t tiles = max(min(rows, g->m / OWN_MIN_ROWS), max(ceil_div(g->m, OWN_ROWS), 1));
-    s->tile_m = ceil_div(ceil_div(g->m, tiles), STRIP) * STRIP;
+    s->tile_m = ceil_div(ceil_div(g->m, tiles), TP_GEMM_STRIP) * TP_GEMM_STRIP;
     if (tiles * ceil_div(g->n, s->tile_n) < want) s->tile_n = min(s->tile_n, MIN_COLS);
 }
 

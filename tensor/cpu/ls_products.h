@@ -9,8 +9,7 @@
  * for all rows of a. Blocks are whole: up to LS_ROWS - 1 rows and a vector less one of columns
  * beyond the end of c are computed too, in memory that the caller keeps as slack.
  *
- * Sums are arrays of constant size in completely unrolled loops; otherwise they would live in
- * memory. Included by cpu_ls_attention.c for each real type. */
+ * Included by cpu_ls_attention.c for each real type. */
 #include "tensor/cpu/vector.h"
 
 #ifndef LS_ROWS
