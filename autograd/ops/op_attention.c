@@ -81,7 +81,7 @@ static const tp_gradcase attention_cases[] = {
     { "all", .in = { QKV(2, 4, 5, 4), { 2, { 2, 5 } }, { 3, { 2, 4, 5 } } },
       .attr = CFG(2, .causal = true, .dropout = 0.3), .masks = 1 << 3, .fill = fill_mask },
     { "no keys", .in = { QKV(2, 3, 0, 4) }, .attr = CFG(2) },
-    { NULL },
+    { 0 },
 };
 /* clang-format on */
 #undef QKV

@@ -69,7 +69,7 @@ static const tp_gradcase batchnorm_cases[] = {
     { "several blocks", .in = { { 2, { 70, 2 } }, C(2), C(2), C(2), C(2) }, ATTR(0.1, 1e-5) },
     { "no rows", .in = { { 2, { 0, 2 } }, C(2), C(2), C(2), C(2) }, ATTR(0.1, 1e-5) },
     { "no channels", .in = { { 2, { 2, 0 } }, C(0), C(0), C(0), C(0) }, ATTR(0.1, 1e-5) },
-    { NULL },
+    { 0 },
 };
 
 TP_KERNEL(batchnorm_fwd);

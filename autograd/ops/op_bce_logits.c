@@ -10,7 +10,7 @@ static const tp_gradcase bce_cases[] = {
       .attr = &(tp__point_loss_attr){ .loss = TP_LOSS_BCE, .reduction = TP_SUM } },
     { "each", .in = { { 2, { 3, 5 } }, { 2, { 3, 5 } } },
       .attr = &(tp__point_loss_attr){ .loss = TP_LOSS_BCE, .reduction = TP_EACH } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_bce_logits = {

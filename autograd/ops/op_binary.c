@@ -47,7 +47,7 @@ static const tp_gradcase binary_cases[] = {
     { "axes in turn", .in = { { 5, { 2, 3, 2, 2, 3 } }, { 5, { 1, 3, 1, 2, 1 } } } },
     { "axes in turn, last kept", .in = { { 4, { 2, 3, 2, 3 } }, { 4, { 2, 1, 2, 1 } } } },
     { "empty", .in = { { 2, { 0, 4 } }, { 1, { 4 } } } },
-    { NULL },
+    { 0 },
 };
 
 #define BINARY(op, text, reads)                                                                    \

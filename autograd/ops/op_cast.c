@@ -19,7 +19,7 @@ static tp_code cast_shape(tp_infer *q)
 
 static const tp_gradcase cast_cases[] = {
     { "to its own dtype", .in = { { 2, { 3, 5 } } }, .attr = &(tp_dtype){ TP_F64 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_cast = {

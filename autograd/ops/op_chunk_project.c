@@ -62,7 +62,7 @@ static const tp_gradcase chunk_cases[] = {
     { "one token a chunk", .in = SHAPES(1, 3, 4, 2), .attr = &(tp__chunk_attr){ 1, 1, 2 } },
     { "wide head", .in = SHAPES(1, 6, 37, 1), .attr = &(tp__chunk_attr){ 1, 3, 1 } },
     { "no tokens", .in = SHAPES(2, 0, 6, 2), .attr = &(tp__chunk_attr){ 2, 4, 1 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_chunk_project = {

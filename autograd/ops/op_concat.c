@@ -87,7 +87,7 @@ static const tp_gradcase concat_cases[] = {
     { "last axis, one part empty", .in = { { 2, { 3, 2 } }, { 2, { 3, 0 } }, { 2, { 3, 5 } } },
       .attr = &(tp_axis_attr){ -1 } },
     { "one tensor", .in = { { 2, { 3, 2 } } }, .attr = &(tp_axis_attr){ 1 } },
-    { NULL },
+    { 0 },
 };
 
 static const tp_gradcase stack_cases[] = {
@@ -95,14 +95,14 @@ static const tp_gradcase stack_cases[] = {
       .attr = &(tp_axis_attr){ 0 } },
     { "new last axis", .in = { { 2, { 2, 3 } }, { 2, { 2, 3 } } }, .attr = &(tp_axis_attr){ -1 } },
     { "between", .in = { { 2, { 4, 3 } }, { 2, { 4, 3 } } }, .attr = &(tp_axis_attr){ 1 } },
-    { NULL },
+    { 0 },
 };
 
 static const tp_gradcase split_cases[] = {
     { "leading axis", .in = { { 2, { 6, 2 } } }, .attr = &(tp_axis_attr){ 0 }, .ny = 3 },
     { "last axis", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_axis_attr){ -1 }, .ny = 2 },
     { "one part", .in = { { 2, { 3, 2 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 1 },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_concat = {

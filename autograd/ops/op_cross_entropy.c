@@ -82,7 +82,7 @@ static const tp_gradcase cross_entropy_cases[] = {
       .attr = &(tp__cross_entropy_attr){ 0.2, TP_EACH } },
     { "one row", .in = { { 1, { 6 } }, { 1, { 6 } } }, .fill = fill,
       .attr = &(tp__cross_entropy_attr){ 0.0, TP_SUM } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_cross_entropy = {

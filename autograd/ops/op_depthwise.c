@@ -84,7 +84,7 @@ static const tp_gradcase conv1d_cases[] = {
     { "no images", .in = { { 3, { 0, 4, 3 } }, { 3, { 3, 1, 2 } }, { 1, { 3 } } }, CFG(1, 0, 1) },
     { "no tokens", .in = { { 3, { 2, 0, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 3 } } }, CFG(1, 1, 1) },
     { "no channels", .in = { { 3, { 2, 4, 0 } }, { 3, { 0, 1, 2 } }, { 1, { 0 } } }, CFG(1, 0, 1) },
-    { NULL },
+    { 0 },
 };
 
 static const tp_gradcase conv2d_cases[] = {
@@ -100,7 +100,7 @@ static const tp_gradcase conv2d_cases[] = {
       CFG(2, 2, 2) },
     { "no rows", .in = { { 4, { 2, 0, 3, 2 } }, { 4, { 2, 1, 3, 3 } }, { 1, { 2 } } },
       CFG(1, 1, 1) },
-    { NULL },
+    { 0 },
 };
 
 TP_KERNEL(depthwise_fwd);

@@ -20,7 +20,7 @@ static const tp_gradcase drop_path_cases[] = {
     { "scalars", .in = { { 1, { 9 } } }, .attr = &(double){ 0.3 } },
     { "maps", .in = { { 4, { 5, 2, 3, 3 } } }, .attr = &(double){ 0.6 } },
     { "p 0", .in = { { 2, { 3, 4 } } }, .attr = &(double){ 0.0 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_drop_path = {

@@ -31,7 +31,7 @@ static const tp_gradcase dropout_cases[] = {
     { "vector", .in = { { 1, { 7 } } }, .attr = &(double){ 0.3 } },
     { "many", .in = { { 3, { 3, 37, 5 } } }, .attr = &(double){ 0.75 } },
     { "p 0", .in = { { 2, { 3, 4 } } }, .attr = &(double){ 0.0 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_dropout = {
@@ -86,7 +86,7 @@ static const tp_gradcase add_cases[] = {
       .attr = &(double){ 0.25 } },
     { "long rows", .in = { { 2, { 2, 301 } }, { 1, { 301 } }, { 2, { 2, 301 } } },
       .attr = &(double){ 0.5 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_dropout_add = {

@@ -29,7 +29,7 @@ static const tp_gradcase embedding_cases[] = {
       .below = { 0, 9 } },
     { "no ids", .in = { { 2, { 3, 2 } }, { 1, { 0 } } }, .attr = &(double){ 1.0 },
       .below = { 0, 3 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_embedding = {

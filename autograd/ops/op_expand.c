@@ -38,7 +38,7 @@ static const tp_gradcase expand_cases[] = {
     { "middle axis", .in = { { 3, { 2, 1, 3 } } }, .attr = &(tp_shape){ 3, { 2, 4, 3 } } },
     { "nothing repeated", .in = { { 2, { 2, 3 } } }, .attr = &(tp_shape){ 2, { 2, 3 } } },
     { "no times", .in = { { 2, { 1, 3 } } }, .attr = &(tp_shape){ 2, { 0, 3 } } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_expand = {

@@ -30,7 +30,7 @@ static const tp_gradcase focal_cases[] = {
       .attr = &(tp__point_loss_attr){ TP_LOSS_FOCAL, TP_EACH, -1.0, 0.5, 0.0 } },
     { "gamma 0", .in = { { 1, { 100 } }, { 1, { 100 } } }, .fill = fill,
       .attr = &(tp__point_loss_attr){ TP_LOSS_FOCAL, TP_SUM, 0.25, 0.0, 0.0 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_focal = {

@@ -47,7 +47,7 @@ static const tp_gradcase gather_cases[] = {
       .below = { 0, 5 } },
     { "empty index", .in = { { 2, { 3, 5 } }, { 2, { 3, 0 } } }, .attr = &(int){ 1 },
       .below = { 0, 5 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_gather = {
@@ -86,7 +86,7 @@ static const tp_gradcase scatter_add_cases[] = {
       .below = { 0, 4 } },
     { "last axis", .in = { { 2, { 3, 5 } }, { 2, { 3, 2 } }, { 2, { 3, 2 } } },
       .attr = &(int){ -1 }, .below = { 0, 5 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_scatter_add = {

@@ -21,7 +21,7 @@ static const tp_gradcase layernorm_cases[] = {
     { "several blocks", .in = { { 2, { 70, 3 } }, { 1, { 3 } }, { 1, { 3 } } }, EPS(0.1) },
     { "no rows", .in = { { 2, { 0, 3 } }, { 1, { 3 } }, { 1, { 3 } } }, EPS(1e-5) },
     { "no channels", .in = { { 2, { 3, 0 } }, { 1, { 0 } }, { 1, { 0 } } }, EPS(1e-5) },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_layernorm = {

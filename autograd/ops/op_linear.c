@@ -71,7 +71,7 @@ static const tp_gradcase linear_cases[] = {
       ACT(TP_ACT_GELU) },
     { "no rows", .in = { { 2, { 0, 2 } }, { 2, { 3, 2 } }, { 1, { 3 } } }, ACT(TP_ACT_GELU) },
     { "no inputs", .in = { { 2, { 2, 0 } }, { 2, { 3, 0 } }, { 1, { 3 } } }, ACT(TP_ACT_GELU) },
-    { NULL },
+    { 0 },
 };
 
 TP_KERNEL(linear_fwd);

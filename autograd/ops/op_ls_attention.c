@@ -191,7 +191,7 @@ static const tp_gradcase ls_cases[] = {
       .attr = LS(.heads = 1, .chunk = 4, .rank = 1, .masked = true) },
     { "two stripes, three tiles", .in = INPUTS(1, 150, 9, 20, 9, 1, 2),
       .attr = LS(.heads = 1, .chunk = 16, .rank = 2, .window = 9) },
-    { NULL },
+    { 0 },
 };
 /* clang-format on */
 

@@ -78,7 +78,7 @@ static const tp_gradcase matmul_cases[] = {
     { "one b, both transposed", .in = { { 3, { 3, 4, 2 } }, { 2, { 3, 4 } } }, BOTH },
     { "nothing to sum", .in = { { 2, { 3, 0 } }, { 2, { 0, 2 } } }, PLAIN },
     { "empty batch, b shared", .in = { { 3, { 0, 4, 2 } }, { 2, { 4, 3 } } }, TRANS_A },
-    { NULL },
+    { 0 },
 };
 
 TP_KERNEL(matmul_fwd);

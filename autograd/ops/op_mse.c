@@ -8,7 +8,7 @@ static const tp_gradcase mse_cases[] = {
       .attr = &(tp__point_loss_attr){ .loss = TP_LOSS_MSE, .reduction = TP_SUM } },
     { "each", .in = { { 2, { 3, 5 } }, { 2, { 3, 5 } } },
       .attr = &(tp__point_loss_attr){ .loss = TP_LOSS_MSE, .reduction = TP_EACH } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_mse = {

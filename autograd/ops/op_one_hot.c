@@ -46,7 +46,7 @@ static tp_code one_hot_forward(const tp_call *c)
 
 static const tp_gradcase one_hot_cases[] = {
     { "two axes", .in = { { 2, { 3, 4 } } }, .attr = &(one_hot_attr){ 5, TP_F64 }, .below = { 5 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_one_hot = {

@@ -41,7 +41,7 @@ static const tp_gradcase pad_cases[] = {
     { "last axis", .in = { { 2, { 3, 5 } } }, .attr = &(tp_pad_attr){ -1, 3, 0, -1.0 } },
     { "by nothing", .in = { { 2, { 3, 5 } } }, .attr = &(tp_pad_attr){ 1, 0, 0, 7.0 } },
     { "nothing", .in = { { 2, { 3, 0 } } }, .attr = &(tp_pad_attr){ 1, 1, 1, 7.0 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_pad = {

@@ -40,7 +40,7 @@ static const tp_gradcase permute_cases[] = {
     { "larger than a tile", .in = { { 2, { 35, 67 } } }, .attr = &(tp_shape){ 2, { 1, 0 } } },
     { "a view", .in = { { 3, { 3, 1, 4 } } }, .attr = &(tp_shape){ 3, { 1, 0, 2 } } },
     { "empty", .in = { { 3, { 2, 0, 4 } } }, .attr = &(tp_shape){ 3, { 2, 1, 0 } } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_permute = {

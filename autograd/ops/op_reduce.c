@@ -74,7 +74,7 @@ static const tp_gradcase reduce_cases[] = {
     { "axis of one", .in = { { 2, { 3, 1 } } }, .attr = &(tp_axis_attr){ 1 } },
     { "all", .in = { { 3, { 2, 3, 5 } } }, .attr = &(tp_axis_attr){ TP_ALL } },
     { "no rows", .in = { { 2, { 0, 5 } } }, .attr = &(tp_axis_attr){ 1 } },
-    { NULL },
+    { 0 },
 };
 
 /* clang-format off */

@@ -54,7 +54,7 @@ static const tp_gradcase rel_attention_cases[] = {
     { "span of one", .in = { INPUTS(1, 3, 4, 1, 2) }, .attr = CFG(1, .max_span = 1) },
     { "dropout", .in = { INPUTS(2, 4, 6, 2, 2) }, .attr = CFG(2, .dropout = 0.3) },
     { "no queries", .in = { INPUTS(1, 0, 3, 2, 2) }, .attr = CFG(2) },
-    { NULL },
+    { 0 },
 };
 /* clang-format on */
 #undef INPUTS

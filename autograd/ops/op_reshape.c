@@ -50,7 +50,7 @@ static const tp_gradcase reshape_cases[] = {
       .attr = &(tp_shape){ 3, { 2, -1, 5 } } },
     { "to a scalar", .in = { { 2, { 1, 1 } } }, .attr = &(tp_shape){ 0, { 0 } } },
     { "empty", .in = { { 2, { 0, 3 } } }, .attr = &(tp_shape){ 3, { 2, 0, 7 } } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_reshape = {

@@ -18,7 +18,7 @@ static const tp_gradcase rmsnorm_cases[] = {
     { "one channel", .in = { { 2, { 3, 1 } }, { 1, { 1 } } }, EPS(0.1) },
     { "several blocks", .in = { { 2, { 70, 3 } }, { 1, { 3 } } }, EPS(0.1) },
     { "no rows", .in = { { 2, { 0, 3 } }, { 1, { 3 } } }, EPS(1e-5) },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_rmsnorm = {

@@ -19,7 +19,7 @@ static const tp_gradcase roll_cases[] = {
     { "more than once around", .in = { { 2, { 4, 3 } } }, .attr = &(tp_roll_attr){ 0, 11 } },
     { "by nothing", .in = { { 2, { 4, 3 } } }, .attr = &(tp_roll_attr){ 0, -4 } },
     { "empty", .in = { { 2, { 4, 0 } } }, .attr = &(tp_roll_attr){ 1, 1 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_roll = {

@@ -31,7 +31,7 @@ static const tp_gradcase slice_cases[] = {
     { "first indices", .in = { { 2, { 3, 7 } } }, .attr = &(tp_slice_attr){ 1, 0, 2 } },
     { "all of an axis", .in = { { 2, { 3, 7 } } }, .attr = &(tp_slice_attr){ 1, 0, 7 } },
     { "nothing", .in = { { 2, { 3, 7 } } }, .attr = &(tp_slice_attr){ 1, 7, 0 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_slice = {

@@ -18,7 +18,7 @@ static const tp_gradcase smooth_l1_cases[] = {
       .attr = &(tp__point_loss_attr){ TP_LOSS_SMOOTH_L1, TP_EACH, 0.0, 0.0, 0.0 } },
     { "sum", .in = { { 1, { 100 } }, { 1, { 100 } } },
       .attr = &(tp__point_loss_attr){ TP_LOSS_SMOOTH_L1, TP_SUM, 0.0, 0.0, 1.0 } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_smooth_l1 = {

@@ -19,7 +19,7 @@ static const tp_gradcase softmax_cases[] = {
     { "wide", .in = { { 2, { 2, 70 } } } },
     { "no rows", .in = { { 2, { 0, 3 } } } },
     { "no classes", .in = { { 2, { 3, 0 } } } },
-    { NULL },
+    { 0 },
 };
 
 TP_KERNEL(softmax_fwd);

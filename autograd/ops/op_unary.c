@@ -21,7 +21,7 @@ BOTH(quick_gelu); BOTH(hardswish); BOTH(silu); BOTH(sigmoid); BOTH(tanh); BOTH(s
         { "vector", .in = { { 1, { 7 } } }, .fill = fill_with },                                   \
         { "odd sizes", .in = { { 3, { 3, 5, 7 } } }, .fill = fill_with },                          \
         { "empty", .in = { { 2, { 0, 3 } } }, .fill = fill_with },                                 \
-        { NULL },                                                                                  \
+        { 0 },                                                                                     \
     }
 /* clang-format on */
 
@@ -95,18 +95,18 @@ static const tp_gradcase scale_cases[] = {
     { "half", .in = { { 2, { 3, 5 } } }, .attr = &(tp_unary_attr){ .a = 0.5 } },
     { "negative", .in = { { 1, { 7 } } }, .attr = &(tp_unary_attr){ .a = -3.0 } },
     { "zero", .in = { { 1, { 7 } } }, .attr = &(tp_unary_attr){ .a = 0.0 } },
-    { NULL },
+    { 0 },
 };
 
 static const tp_gradcase neg_cases[] = {
     { "matrix", .in = { { 2, { 3, 5 } } }, .attr = &(tp_unary_attr){ .a = -1.0 } },
-    { NULL },
+    { 0 },
 };
 
 static const tp_gradcase clamp_cases[] = {
     { "both sides", .in = { { 2, { 9, 5 } } }, .attr = &(tp_unary_attr){ -0.3, 0.5 } },
     { "below only", .in = { { 1, { 17 } } }, .attr = &(tp_unary_attr){ 0.0, INFINITY } },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_scale = {

@@ -21,7 +21,7 @@ static const tp_gradcase where_cases[] = {
     { "vector", .in = { { 1, { 7 } }, { 1, { 7 } }, { 1, { 7 } } }, .masks = 1 },
     { "odd sizes", .in = { { 2, { 5, 9 } }, { 2, { 5, 9 } }, { 2, { 5, 9 } } }, .masks = 1 },
     { "empty", .in = { { 2, { 5, 0 } }, { 2, { 5, 0 } }, { 2, { 5, 0 } } }, .masks = 1 },
-    { NULL },
+    { 0 },
 };
 
 const tp_op tp_op_where = {
