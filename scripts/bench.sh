@@ -5,6 +5,7 @@
 #   scripts/bench.sh --quick          half a minute: 512 after 512, few repetitions
 #   scripts/bench.sh --long           also 8192 after 8192, contexts up to 64K, and decoding
 #   scripts/bench.sh --threads N      default: all cores
+#   scripts/bench.sh --rounds N       default: 3; quick 1
 #   scripts/bench.sh --python PATH    the Python whose PyTorch is the peer (default python3)
 #   scripts/bench.sh --install-torch  puts PyTorch into build/bench-venv and uses it
 #
@@ -14,14 +15,16 @@ source "$(dirname "$0")/setup.sh"
 
 mode=normal
 threads=$(nproc)
+rounds=""
 python=""
 while [ $# -gt 0 ]; do
     case $1 in
     --quick | --long) mode=${1#--} ;;
-    --threads | --python)
+    --threads | --python | --rounds)
         [ $# -gt 1 ] || die "$1 needs a value; see scripts/bench.sh --help"
         case $1 in
         --threads) threads=$2 ;;
+        --rounds) rounds=$2 ;;
         --python)
             python=$(command -v "$2") || die "There is no program $2; give the path of a Python with PyTorch."
             [[ $python == /* ]] || python=$PWD/$python
@@ -31,13 +34,15 @@ while [ $# -gt 0 ]; do
         ;;
     --install-torch) python=install ;;
     -h | --help)
-        sed -n '2,12s/^# \{0,1\}//p' "$0"
+        sed -n '2,13s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     *) die "Unknown argument $1; see scripts/bench.sh --help" ;;
     esac
     shift
 done
+
+[[ ${rounds:-1} =~ ^[1-9][0-9]*$ ]] || die "--rounds $rounds is no number of rounds"
 
 need $BUILD_NEEDS
 cd "$ROOT"
@@ -62,8 +67,8 @@ peer=yes
 }
 
 case $mode in
-quick) tokens=512 rounds=1 steps=1 seconds=0.05 ;;
-*) tokens=2048 rounds=3 steps=3 seconds=0.5 ;;
+quick) tokens=512 rounds=${rounds:-1} steps=1 seconds=0.05 ;;
+*) tokens=2048 rounds=${rounds:-3} steps=3 seconds=0.5 ;;
 esac
 
 out=build/bench/$(date +%Y%m%d-%H%M%S).jsonl

@@ -260,10 +260,10 @@ def bench(args):
         loss.backward()
         optimiser.step()
         times.append(time.perf_counter() - start)
-    best = sorted(times[1:])[len(times[1:]) // 2]
+    median = sorted(times[1:])[len(times[1:]) // 2]
     print(json.dumps({
         "peer": f"PyTorch {torch.__version__}", "model": "ls_lm-small", "tokens": args.tokens, "batch": args.batch,
-        "threads": args.threads, "seconds": best, "tokens_per_s": args.batch * args.tokens / best,
+        "threads": args.threads, "seconds": median, "tokens_per_s": args.batch * args.tokens / median,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }))
 
