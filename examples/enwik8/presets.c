@@ -1,4 +1,5 @@
-/* presets.c - the recipes: a tiny model for a first run, and the papers' launch scripts.
+/* presets.c - the recipes: a tiny model for a first run, one for half an hour, and the papers'
+ * launch scripts.
  *
  * Transformer-LS (Appendix D and the scripts; where they disagree, Appendix D's batch and the
  * scripts' rates): three phases that double the segment and halve the rate; text8 trains at twice
@@ -15,8 +16,9 @@ typedef struct recipe {
 } recipe;
 
 /* [preset][phase - 1]; steps 0: there is no such phase. */
-static const recipe ls_recipes[3][3] = {
+static const recipe ls_recipes[4][3] = {
     [PRESET_TINY] = { { 256, 10000, 50, 8, 3e-3, 0.0, 0.01, 10, 100, 16384, 100 } },
+    [PRESET_MINI] = { { 128, 7000, 200, 16, 2.5e-3, 0.0, 0.01, 50, 500, 0, 500 } },
     [PRESET_SMALL] = { { 2048, 430000, 10000, 32, 2.5e-4, 0.2, 0.01, 100, 1000, 0, 1000 },
                        { 4096, 50000, 5000, 32, 1.25e-4, 0.2, 0.01, 100, 1000, 0, 1000 },
                        { 8192, 50000, 5000, 16, 6.25e-5, 0.2, 0.01, 100, 1000, 0, 1000 } },
@@ -25,8 +27,9 @@ static const recipe ls_recipes[3][3] = {
                        { 8192, 50000, 5000, 16, 6.25e-5, 0.4, 0.1, 100, 1000, 0, 1000 } },
 };
 
-static const recipe txl_recipes[3] = {
+static const recipe txl_recipes[4] = {
     [PRESET_TINY] = { 256, 10000, 50, 8, 1e-3, 0.0, 0.0, 10, 100, 16384, 100 },
+    [PRESET_MINI] = { 128, 7000, 200, 16, 2e-3, 0.0, 0.0, 50, 500, 0, 500 },
     [PRESET_SMALL] = { 512, 400000, 0, 22, 2.5e-4, 0.1, 0.0, 100, 4000, 0, 4000 },
     [PRESET_LARGE] = { 768, 400000, 4000, 64, 2.5e-4, 0.15, 0.0, 100, 4000, 0, 4000 },
 };
@@ -42,14 +45,27 @@ static const recipe *find(const settings *s)
 double preset_lr(const settings *s, bool text8)
 {
     const recipe *r = find(s);
-    return r->lr * (text8 && s->model == MODEL_LS ? 2 : 1);
+    return r->lr * (text8 && s->model == MODEL_LS && s->preset >= PRESET_SMALL ? 2 : 1);
+}
+
+/* mini: many short streams, so that an update sees many places of the text. With few long ones the
+ * model follows what it is just reading, and other text loses by it. */
+static tp_lm_cfg ls_model(int which)
+{
+    if (which == PRESET_LARGE) return tp_lm_large(0);
+    if (which == PRESET_SMALL) return tp_lm_small(0);
+    tp_lm_cfg c = tp_lm_tiny(0);
+    if (which == PRESET_MINI) {
+        c.layers = 5;
+        c.dim = 192;
+        c.hidden = 768;
+    }
+    return c;
 }
 
 static void fill_ls(settings *s)
 {
-    const tp_lm_cfg c = s->preset == PRESET_TINY    ? tp_lm_tiny(0)
-                        : s->preset == PRESET_SMALL ? tp_lm_small(0)
-                                                    : tp_lm_large(0);
+    const tp_lm_cfg c = ls_model(s->preset);
     s->layers = c.layers;
     s->dim = c.dim;
     s->hidden = c.hidden;
@@ -66,8 +82,8 @@ static void fill_ls(settings *s)
 static void fill_txl(settings *s)
 {
     tp_txl_cfg c = s->preset == PRESET_LARGE ? tp_txl_large(0) : tp_txl_base(0);
-    if (s->preset == PRESET_TINY) { /* as wide and deep as the tiny Transformer-LS */
-        const tp_lm_cfg t = tp_lm_tiny(0);
+    if (s->preset < PRESET_SMALL) { /* as wide and deep as Transformer-LS */
+        const tp_lm_cfg t = ls_model(s->preset);
         c.layers = t.layers;
         c.dim = t.dim;
         c.hidden = t.hidden;
@@ -80,7 +96,7 @@ static void fill_txl(settings *s)
     s->heads = c.heads;
     s->d_head = c.d_head;
     s->pre_ln = c.pre_ln;
-    s->att_dropout = s->preset == PRESET_TINY ? 0 : c.att_dropout;
+    s->att_dropout = s->preset < PRESET_SMALL ? 0 : c.att_dropout;
     s->optimizer = OPTIMIZER_ADAM;
     s->schedule = SCHEDULE_COSINE;
     s->clip = 0.25;
@@ -98,6 +114,12 @@ bool settings_preset(settings *s, char *why, size_t size)
     else
         fill_ls(s);
     s->tokens = s->mem_len = r->tokens;
+    if (s->preset == PRESET_MINI) {
+        s->mem_len = 2 * r->tokens;
+        s->schedule = SCHEDULE_COSINE;
+        s->lr_end = 2e-5;
+        s->clip = s->model == MODEL_LS ? 1 : s->clip;
+    }
     s->c.steps = r->steps;
     s->warmup = r->warmup;
     s->c.batch = r->batch;

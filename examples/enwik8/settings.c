@@ -39,9 +39,11 @@ const option train_options[] = {
         "Begin with the weights and the dictionary of this checkpoint: how a phase starts from the "
         "one before. Optimiser, schedule and data position start afresh."),
     HEADING("PRESETS"),
-    CHOICE("preset", preset, "tiny|small|large", TAG_SAVED,
-           "Sets everything below; other flags override. small and large: the paper's 44M and 110M "
-           "models. tiny: for a first run on any machine."),
+    CHOICE(
+        "preset", preset, "tiny|mini|small|large", TAG_SAVED,
+        "Sets everything below; other flags override. small and large: the paper's 44M and 110M "
+        "models. tiny: for a first run on any machine. mini: the best that a few megabytes of text "
+        "and half an hour on two cores give."),
     INT("phase", phase, 1, 3, TAG_SAVED,
         "Phase of the paper's training: segments of 2048, 4096, 8192 tokens."),
     CHOICE("model", model, "ls|txl", TAG_MODEL, "Transformer-LS, or the baseline Transformer-XL."),

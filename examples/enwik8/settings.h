@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 typedef enum model_kind { MODEL_LS, MODEL_TXL } model_kind;
-typedef enum preset { PRESET_TINY, PRESET_SMALL, PRESET_LARGE } preset;
+typedef enum preset { PRESET_TINY, PRESET_MINI, PRESET_SMALL, PRESET_LARGE } preset;
 typedef enum targets { TARGETS_ALL, TARGETS_OFFICIAL } targets;
 typedef enum optimizer { OPTIMIZER_ADAMW, OPTIMIZER_ADAM, OPTIMIZER_SGD } optimizer;
 typedef enum schedule {

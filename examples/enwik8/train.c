@@ -272,7 +272,7 @@ static void say_goodbye(trainer *t)
 static const program manual = {
     .name = "enwik8 train",
     .summary = "trains a language model on bytes of text",
-    .synopsis = "--data FILE [--preset tiny|small|large] [--phase 1|2|3] [flag ...]\n"
+    .synopsis = "--data FILE [--preset tiny|mini|small|large] [--phase 1|2|3] [flag ...]\n"
                 "    enwik8 train --resume [--run-dir DIR] [--steps N] [flag ...]",
     .about =
         "Trains Transformer-LS (or Transformer-XL) to predict the next byte, on enwik8, text8 or "
