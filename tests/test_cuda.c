@@ -1,6 +1,8 @@
 /* test_cuda.c - every op on the CUDA device, f32 and bf16, against the CPU in f64: results and
  * gradients of all cases of its gradient test. On the emulated device also in several orders of
- * threads, which must not matter. Without a CUDA device the tests are skipped. */
+ * threads, which must not matter. Without a CUDA device the tests are skipped.
+ *
+ *     TAPEGRAD_OP=softmax build/emulate/bin/test_cuda --filter 'cuda/every*'     one op only */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -158,9 +160,11 @@ static void check_all(tp_dtype dt)
 {
     tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
     tp_device *gpu = device_cuda();
+    const char *only = getenv("TAPEGRAD_OP");
     int missing = 0;
     cr_assert(tp_device_ok(gpu), "%s", tp_device_why(gpu));
     for (const tp_op *const *op = tp_op_table; *op; op++) {
+        if (only && strcmp((*op)->name, only) != 0) continue;
         if (strcmp((*op)->name, "cast") == 0) continue; /* its case is to f64 */
         if (!has_kernels(*op)) {
             fprintf(stderr, "%s%s", missing++ ? " " : "without CUDA kernels: ", (*op)->name);
