@@ -184,7 +184,9 @@ static bool round_values(tp_params *P, tp_err *error)
     const tp_call c = {
         .dev = P->dev, .nx = 1, .ny = 1, .real = TP_F32, .x = &x, .y = &y, .why = why
     };
-    const tp_code code = cast[P->dev->be->kind](&c);
+    tp__op_begins(P->dev);
+    tp_code code = cast[P->dev->be->kind](&c);
+    if (code == TP_OK) code = tp__op_ends(P->dev, "bf16 copy", false);
     if (code != TP_OK) tp__err(error, code, "params: the bf16 copy: %s", why);
     return code == TP_OK;
 }

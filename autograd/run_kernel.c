@@ -112,16 +112,16 @@ tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const 
     tp_call run = *c;
     run.why = why;
     if (T->dev->err.code != TP_OK) return tp__device_failed(T);
-    T->dev->launches++;
     const bool bf16 = has_bf16(c->x, c->nx) || has_bf16(c->y, c->ny) ||
                       (backward && (has_bf16(c->dy, c->ny) || has_bf16(c->dx, c->nx)));
     if (T->dev->dry) k = skip;
+    tp__op_begins(T->dev);
     const tp_code code =
         bf16 && T->dev->be->kind == TP_CPU ? run_widened(T, &run, k, backward, name) : k(&run);
     if (code != TP_OK)
         tp__fail(T, code, "%s%s: %s", name, backward ? " (backward)" : "",
                  *why ? why : tp_code_text(code));
-    else if (T->dev->be->ran && T->dev->be->ran(T->dev, name, backward) != TP_OK)
+    else if (tp__op_ends(T->dev, name, backward) != TP_OK)
         return tp__device_failed(T);
     return code;
 }

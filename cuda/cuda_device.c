@@ -28,7 +28,8 @@ typedef struct tp_cuda {
     char *ring; /* pinned */
     cudaEvent_t passed[RING_PIECES];
     int piece;
-    void *table; /* of tp__cuda_table */
+    tp_cuda_marks *marks; /* NULL: no profile */
+    void *table;          /* of tp__cuda_table */
     size_t table_bytes;
     char recent[RECENT][NAME];
     uint64_t ops;
@@ -130,6 +131,18 @@ static void cuda_free(tp_device *D, void *p, size_t bytes)
     check(D, "returning memory", cudaFree(p));
 }
 
+/* ---- profile ---- */
+
+static void cuda_mark(tp_device *D, int line)
+{
+    check(D, "profile", tp__cuda_marks_add(cuda_of(D)->marks, D, line));
+}
+
+static void cuda_read_marks(tp_device *D)
+{
+    check(D, "profile", tp__cuda_marks_read(cuda_of(D)->marks, D));
+}
+
 /* ---- copies ---- */
 
 static cudaError_t upload_piece(tp_cuda *g, char *to, const char *host, size_t bytes)
@@ -213,6 +226,7 @@ static void cuda_close(tp_device *D)
     if (!g) return;
     if (g->stream) cudaStreamSynchronize(g->stream);
     if (g->table) cudaFree(g->table);
+    tp__cuda_marks_free(g->marks);
     tp__cuda_blas_close(g->blas);
     for (int i = 0; i < RING_PIECES; i++)
         if (g->passed[i]) cudaEventDestroy(g->passed[i]);
@@ -238,6 +252,8 @@ static const tp_backend backend = {
     .zero = cuda_zero,
     .sync = cuda_sync,
     .ran = cuda_ran,
+    .mark = cuda_mark,
+    .read_marks = cuda_read_marks,
     .close = cuda_close,
     .forget = cuda_forget,
 };
@@ -295,8 +311,8 @@ static bool check_card(tp_device *D, int index)
     return true;
 }
 
-/* Streams, pinned memory, cuBLAS. */
-static bool make_tools(tp_device *D)
+/* Streams, pinned memory, events, cuBLAS. */
+static bool make_tools(tp_device *D, bool profile)
 {
     tp_cuda *g = cuda_of(D);
     char why[512] = "";
@@ -305,6 +321,7 @@ static bool make_tools(tp_device *D)
     if (e == cudaSuccess) e = cudaMallocHost((void **)&g->ring, RING_PIECES * RING_PIECE);
     for (int i = 0; i < RING_PIECES && e == cudaSuccess; i++)
         e = cudaEventCreateWithFlags(&g->passed[i], cudaEventDisableTiming);
+    if (e == cudaSuccess && profile) e = tp__cuda_marks_new(&g->marks);
     if (e == cudaErrorMemoryAllocation) {
         cudaMemGetInfo(&left, &total);
         tp__err(&D->err, TP_E_MEMORY,
@@ -331,7 +348,7 @@ void tp__cuda_open(tp_device *D, int index, const tp_device_opts *o)
         return;
     }
     *cuda_of(D) = (tp_cuda){ .index = index, .tf32 = o->tf32, .debug_sync = o->debug_sync };
-    if (!check_card(D, index) || !make_tools(D)) {
+    if (!check_card(D, index) || !make_tools(D, o->profile)) {
         cuda_close(D);
         cuda_forget(D);
         return;

@@ -41,6 +41,13 @@ typedef struct tp_cuda_gemm {
 
 tp_code tp__cuda_gemm(const tp_call *c, const tp_cuda_gemm *g);
 
+/* cuda_marks.c: pairs of events around ops, for the profile. */
+typedef struct tp_cuda_marks tp_cuda_marks;
+cudaError_t tp__cuda_marks_new(tp_cuda_marks **m);
+void tp__cuda_marks_free(tp_cuda_marks *m); /* NULL: nothing */
+cudaError_t tp__cuda_marks_add(tp_cuda_marks *m, tp_device *D, int line);
+cudaError_t tp__cuda_marks_read(tp_cuda_marks *m, tp_device *D);
+
 /* cuda_blas.c: the library, loaded when a device opens. */
 typedef struct tp_cuda_blas tp_cuda_blas;
 /* NULL with the reason in text. */

@@ -39,11 +39,11 @@ tp_segment *tp__segments_add(tp_segments *s, const tp_params *P, const tp_entry 
     return g;
 }
 
-bool tp__blocks_run(const tp_params *P, const tp_kernel kernels[TP_NBACKENDS], const void *attr,
-                    int nx, const tp_view *x, int ny, tp_view *y, void *work, tp_err *e)
+bool tp__blocks_run(const tp_params *P, const tp_block_kernel *op, const void *attr, int nx,
+                    const tp_view *x, int ny, tp_view *y, void *work, tp_err *e)
 {
     char why[TP_WHY] = "";
-    const tp_kernel k = kernels[P->dev->be->kind];
+    const tp_kernel k = op->kernel[P->dev->be->kind];
     const tp_call c = { .dev = P->dev,
                         .attr = attr,
                         .nx = nx,
@@ -53,9 +53,9 @@ bool tp__blocks_run(const tp_params *P, const tp_kernel kernels[TP_NBACKENDS], c
                         .y = y,
                         .work = work,
                         .why = why };
-    P->dev->launches++;
+    tp__op_begins(P->dev);
     tp_code code = !k ? TP_E_NOKERNEL : P->dev->dry ? TP_OK : k(&c);
-    if (code == TP_OK && P->dev->be->ran) code = P->dev->be->ran(P->dev, "parameter update", false);
+    if (code == TP_OK) code = tp__op_ends(P->dev, op->name, false);
     if (code == TP_OK && P->dev->err.code != TP_OK) {
         tp__err(e, P->dev->err.code, "%s", P->dev->err.text);
         return false;

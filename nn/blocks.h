@@ -27,10 +27,16 @@ tp_view tp__block_part(const tp_buf *b, const tp_entry *e);
  */
 tp_segment *tp__segments_add(tp_segments *s, const tp_params *P, const tp_entry *e);
 
+/* A kernel over blocks, and what messages and profiles call it. */
+typedef struct tp_block_kernel {
+    const char *name;
+    tp_kernel kernel[TP_NBACKENDS];
+} tp_block_kernel;
+
 /* Runs a kernel over blocks: x and y as segments.h describes. False with *e set if there is none
  * for P's device. */
-bool tp__blocks_run(const tp_params *P, const tp_kernel kernels[TP_NBACKENDS], const void *attr,
-                    int nx, const tp_view *x, int ny, tp_view *y, void *work, tp_err *e);
+bool tp__blocks_run(const tp_params *P, const tp_block_kernel *op, const void *attr, int nx,
+                    const tp_view *x, int ny, tp_view *y, void *work, tp_err *e);
 
 /* Adds a slot for the part of each parameter in b: `prefix` + its name. */
 void tp__block_slots(tp_slots *S, const tp_params *P, const char *prefix, const tp_buf *b);

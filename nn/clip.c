@@ -8,8 +8,8 @@
 
 TP_KERNEL(grad_norm);
 TP_KERNEL(grad_clip);
-static const tp_kernel norm_kernel[TP_NBACKENDS] = TP_KERNELS(grad_norm);
-static const tp_kernel clip_kernel[TP_NBACKENDS] = TP_KERNELS(grad_clip);
+static const tp_block_kernel norm_kernel = { "grad_norm", TP_KERNELS(grad_norm) };
+static const tp_block_kernel clip_kernel = { "grad_clip", TP_KERNELS(grad_clip) };
 
 /* The node of the norm, made by the first call; NULL without memory. */
 static tp_node *norm_node(tp_params *P)
@@ -41,8 +41,8 @@ tp_tensor tp_clip_grad_norm(tp_params *P, double max)
     if (!ok) tp__err(e, TP_E_MEMORY, "tp_clip_grad_norm: out of memory on %s", P->dev->name);
     if (ok) {
         tp_view g = tp__block_view(P, P->grads);
-        ok = tp__blocks_run(P, norm_kernel, &a, 1, &g, 1, &n->view, work->data, e) &&
-             (!(max > 0.0) || tp__blocks_run(P, clip_kernel, &a, 1, &n->view, 1, &g, NULL, e));
+        ok = tp__blocks_run(P, &norm_kernel, &a, 1, &g, 1, &n->view, work->data, e) &&
+             (!(max > 0.0) || tp__blocks_run(P, &clip_kernel, &a, 1, &n->view, 1, &g, NULL, e));
     }
     tp__buf_unref(work);
     free(a.s.at);

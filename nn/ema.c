@@ -11,7 +11,7 @@
 #define CHUNK ((size_t)1 << 20) /* bytes exchanged at a time */
 
 TP_KERNEL(ema_step);
-static const tp_kernel ema_kernel[TP_NBACKENDS] = TP_KERNELS(ema_step);
+static const tp_block_kernel ema_kernel = { "ema", TP_KERNELS(ema_step) };
 
 struct tp_ema {
     tp_err err;
@@ -86,7 +86,7 @@ void tp_ema_update(tp_ema *E)
     const tp_segments_attr a = { E->s, 1.0 - E->decay };
     const tp_view p = tp__block_view(E->P, E->P->values);
     tp_view e = tp__block_view(E->P, E->averages);
-    tp__blocks_run(E->P, ema_kernel, &a, 1, &p, 1, &e, NULL, &E->err);
+    tp__blocks_run(E->P, &ema_kernel, &a, 1, &p, 1, &e, NULL, &E->err);
 }
 
 void tp_ema_swap(tp_ema *E)

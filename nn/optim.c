@@ -13,8 +13,8 @@
 
 TP_KERNEL(sgd_step);
 TP_KERNEL(adam_step);
-static const tp_kernel sgd_kernel[TP_NBACKENDS] = TP_KERNELS(sgd_step);
-static const tp_kernel adam_kernel[TP_NBACKENDS] = TP_KERNELS(adam_step);
+static const tp_block_kernel sgd_kernel = { "sgd", TP_KERNELS(sgd_step) };
+static const tp_block_kernel adam_kernel = { "adam", TP_KERNELS(adam_step) };
 
 typedef enum kind { SGD, ADAM, ADAMW } kind;
 static const char *const kinds[] = { "sgd", "adam", "adamw" };
@@ -202,8 +202,9 @@ static bool run(tp_optim *O)
                      tp__block_view(P, O->second) };
     const tp_sgd_attr sgd = { O->s, O->scale, O->momentum, O->nesterov };
     const tp_adam_attr adam = { O->s, O->scale, O->beta1, O->beta2, O->eps };
-    if (O->kind == SGD) return tp__blocks_run(P, sgd_kernel, &sgd, 1, &g, 2, y, NULL, &O->step_err);
-    return tp__blocks_run(P, adam_kernel, &adam, 1, &g, 3, y, NULL, &O->step_err);
+    if (O->kind == SGD)
+        return tp__blocks_run(P, &sgd_kernel, &sgd, 1, &g, 2, y, NULL, &O->step_err);
+    return tp__blocks_run(P, &adam_kernel, &adam, 1, &g, 3, y, NULL, &O->step_err);
 }
 
 bool tp_step(tp_optim *O, double lr)

@@ -20,6 +20,10 @@ typedef struct tp_backend {
     void (*sync)(tp_device *D);
     /* The rest may be NULL. After each op: its name, for errors that are found later. */
     tp_code (*ran)(tp_device *D, const char *op, bool backward);
+    /* Profiling, if the CPU's clock does not do: marks the place in the queue where an op begins
+     * (-1) or where the one of a line of the profile ends; adds what all marks say, which waits. */
+    void (*mark)(tp_device *D, int line);
+    void (*read_marks)(tp_device *D);
     void (*close)(tp_device *D);  /* before the heap's memory is returned */
     void (*forget)(tp_device *D); /* after that                           */
 } tp_backend;
@@ -43,6 +47,14 @@ typedef struct tp_heap {
     bool exact; /* no cache, no rounding */
 } tp_heap;
 
+/* What tp_device_profile returns, in the making (profile.c). */
+typedef struct tp_profile {
+    bool on;
+    double began; /* the op that is running */
+    int n, cap;
+    tp_op_time *at;
+} tp_profile;
+
 struct tp_device {
     const tp_backend *be; /* NULL: the device never opened */
     char name[16];
@@ -51,6 +63,7 @@ struct tp_device {
     bool dry; /* memory is counted, never touched; whoever runs a kernel asks first */
     tp_heap heap;
     uint64_t launches, syncs;
+    tp_profile profile;
     void *gpu; /* of the CUDA backend */
     tp_err err;
 };
@@ -83,6 +96,13 @@ void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, co
 
 /* The threads that OpenMP would use here. */
 int tp__max_threads(void);
+
+/* Around every kernel: counts it, times it if asked to. Ended with a code of its own: it may find
+ * that the device has failed. op must live as long as D. */
+void tp__op_begins(tp_device *D);
+tp_code tp__op_ends(tp_device *D, const char *op, bool backward);
+void tp__profile_add(tp_device *D, int line, double seconds);
+void tp__profile_free(tp_device *D);
 
 /* Device memory into host memory, which waits; false: D has failed, and host holds nothing. */
 bool tp__device_read(tp_device *D, void *host, const void *from, size_t bytes);

@@ -142,12 +142,14 @@ tp_device *tp_device_open(const char *name, const tp_device_opts *o)
     else
         tp__err(&D->err, TP_E_VALUE, "device '%.32s' is unknown; devices are cpu, cuda, cuda:1",
                 name ? name : "(null)");
+    D->profile.on = o->profile;
     return D;
 }
 
 void tp_device_close(tp_device *D)
 {
     if (!D || D == &no_memory) return;
+    tp__profile_free(D);
     if (D->be) {
         if (D->be->close) D->be->close(D);
         tp__heap_free(D);

@@ -124,6 +124,7 @@ const option train_options[] = {
     FLAG("check-finite", check_finite, 0,
          "Look for NaN and infinity in every result and gradient, and name the op that made the "
          "first one. Slow; changes no result."),
+    FLAG("profile", profile, 0, "At the end, print the time that each op took."),
     { 0 },
 };
 

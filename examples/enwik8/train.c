@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "op_times.h"
 #include "plan.h"
 #include "trainer.h"
 
@@ -244,6 +245,7 @@ static void train(trainer *t)
     t->sum.began = t->sum.going = began;
     tp_tensor norm = TP_NONE;
     bool last = false;
+    tp_device_reset_profile(t->D); /* of what opening the run has cost */
     while (!last && update(t, &norm)) {
         const bool late = s->time > 0 && seconds_now() - began >= s->time;
         last = t->update >= s->c.steps || late || run_stop_signal() != 0;
@@ -318,6 +320,7 @@ int train_main(int argc, char **argv)
         status = plan_main(&t);
     } else if (status == OPTIONS_RUN) {
         run_catch_signals();
+        const double began = seconds_now();
         progress_start(&t.bar, t.update, t.s.c.steps, t.s.time);
         introduce(&t);
         plan_announce(&t);
@@ -328,6 +331,7 @@ int train_main(int argc, char **argv)
         } else {
             say_goodbye(&t);
         }
+        if (t.s.profile && t.D) op_times_print(t.D, seconds_now() - began);
         status = t.why[0] ? 1 : run_stop_signal() ? 128 + run_stop_signal() : 0;
     }
     trainer_close(&t);

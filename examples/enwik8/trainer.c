@@ -171,8 +171,9 @@ bool trainer_build(trainer *t, bool dry)
 {
     const settings *s = &t->s;
     const tp_dtype dtype = (tp_dtype)s->c.dtype;
-    t->D =
-        tp_device_open(s->c.device, &(tp_device_opts){ .threads = (int)s->c.threads, .dry = dry });
+    t->D = tp_device_open(
+        s->c.device,
+        &(tp_device_opts){ .threads = (int)s->c.threads, .dry = dry, .profile = s->profile });
     t->P = tp_params_new(t->D, &(tp_params_opts){ .seed = (uint64_t)s->c.seed,
                                                   .dtype = dtype == TP_F64 ? TP_F64 : TP_F32,
                                                   .blank = s->c.resume || s->init });

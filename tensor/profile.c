@@ -1,0 +1,97 @@
+/* profile.c - the time of each op: a clock around every kernel, a line for each op and direction.
+ *
+ * The CPU is read at once. A CUDA device marks begin and end in its stream and is read later, when
+ * its marks are used up or the table is asked for, so that measuring does not wait for each op. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tensor/backend.h"
+
+enum { FIRST_LINES = 64 };
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The line of an op, made if need be; -1: no memory for it, and the op is not counted. Names are
+ * compared as text, since ops of several libraries may share one. */
+static int line_of(tp_profile *p, const char *op, bool backward)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->at[i].backward == backward && strcmp(p->at[i].op, op) == 0) return i;
+    if (p->n == p->cap) {
+        const int cap = p->cap ? 2 * p->cap : FIRST_LINES;
+        tp_op_time *more = realloc(p->at, (size_t)cap * sizeof *more);
+        if (!more) return -1;
+        p->at = more;
+        p->cap = cap;
+    }
+    p->at[p->n] = (tp_op_time){ .op = op, .backward = backward };
+    return p->n++;
+}
+
+void tp__profile_add(tp_device *D, int line, double seconds)
+{
+    D->profile.at[line].calls++;
+    D->profile.at[line].seconds += seconds;
+}
+
+void tp__op_begins(tp_device *D)
+{
+    D->launches++;
+    if (!D->profile.on) return;
+    if (D->be->mark)
+        D->be->mark(D, -1);
+    else
+        D->profile.began = seconds_now();
+}
+
+tp_code tp__op_ends(tp_device *D, const char *op, bool backward)
+{
+    if (D->profile.on) {
+        const double now = seconds_now();
+        const int line = line_of(&D->profile, op, backward);
+        if (line >= 0 && D->be->mark)
+            D->be->mark(D, line);
+        else if (line >= 0)
+            tp__profile_add(D, line, now - D->profile.began);
+    }
+    return D->be->ran ? D->be->ran(D, op, backward) : TP_OK;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const double x = ((const tp_op_time *)a)->seconds, y = ((const tp_op_time *)b)->seconds;
+    return (x < y) - (x > y);
+}
+
+int tp_device_profile(tp_device *D, tp_op_time *list, int n)
+{
+    if (!D->be || !D->profile.on) return 0;
+    if (D->be->read_marks) {
+        D->syncs++;
+        D->be->read_marks(D);
+    }
+    qsort(D->profile.at, (size_t)D->profile.n, sizeof *list, by_time);
+    if (n > D->profile.n) n = D->profile.n;
+    if (n > 0) memcpy(list, D->profile.at, (size_t)n * sizeof *list);
+    return D->profile.n;
+}
+
+void tp_device_reset_profile(tp_device *D)
+{
+    if (D->be && D->profile.on && D->be->read_marks) {
+        D->syncs++;
+        D->be->read_marks(D);
+    }
+    D->profile.n = 0;
+}
+
+void tp__profile_free(tp_device *D)
+{
+    free(D->profile.at);
+}
