@@ -37,6 +37,16 @@ static inline const uint32_t *R(mask_at)(R(mask) * m, int64_t e, int64_t *n)
     return m->words.w;
 }
 
+/* Asks for the elements of x[0..end) that follow the next group of words from e on. While words are
+ * made nothing is read, and the processor's own prefetching stops: without this the loop waits for
+ * memory, and a dropout of 16 MB takes three times as long. */
+static inline void R(fetch_next)(const real *x, int64_t e, int64_t end)
+{
+    const int64_t from = e + TP_PHILOX_WORDS, stop = from + TP_PHILOX_WORDS;
+    for (int64_t i = from; i < (stop < end ? stop : end); i += 64 / (int64_t)sizeof *x)
+        __builtin_prefetch(x + i);
+}
+
 /* ---- dropout ---- */
 
 static void R(drop)(const tp_call *c, const real *x, real *y, int64_t begin, int64_t end)
@@ -44,6 +54,7 @@ static void R(drop)(const tp_call *c, const real *x, real *y, int64_t begin, int
     R(mask) m = R(mask_of)(c);
     for (int64_t e = begin, n; e < end; e += n) {
         n = end - e;
+        R(fetch_next)(x, e, end);
         const uint32_t *w = R(mask_at)(&m, e, &n);
         for (int64_t i = 0; i < n; i++) y[e + i] = w[i] >= m.below ? x[e + i] * m.scale : RC(0.0);
     }
@@ -99,6 +110,8 @@ static void R(dropout_add_rows)(const tp_call *c, int64_t begin, int64_t end, in
         for (int64_t j = 0, n; j < C; j += n) {
             const int64_t e = r * C + j;
             n = C - j;
+            R(fetch_next)(x, e, end * C);
+            R(fetch_next)(residual, e, end * C);
             const uint32_t *w = R(mask_at)(&m, e, &n);
             R(add_piece)(n, w, &m, x + e, b ? b + j : NULL, residual + e, y + e);
         }
@@ -140,6 +153,7 @@ static void R(dropout_add_blocks)(const tp_call *c, int64_t begin, int64_t end, 
             for (int64_t j = 0, n; j < C; j += n) {
                 const int64_t e = r * C + j;
                 n = C - j;
+                R(fetch_next)(dy, e, last * C);
                 const uint32_t *w = R(mask_at)(&m, e, &n);
                 R(grad_piece)(n, w, &m, dy + e, dx ? dx + e : NULL, db ? db + j : NULL);
             }
