@@ -1,7 +1,8 @@
 /* bench_models.c - time and memory of training steps of whole models, as JSON lines.
  *
  *     bench_models [--preset tiny|small|large] [--tokens n] [--batch n] [--steps n] [--threads n]
- *                  [--recompute none|attention|block] [--generate yes]
+ *                  [--recompute none|attention|block] [--generate yes] [--device cpu|cuda]
+ *                  [--dtype f32|bf16]
  *
  * A step is forward, cross entropy, backward and AdamW on random tokens; the cache has as many rows
  * as the segment. "utilisation" is the rate of the FLOPs that the specification's closed form
@@ -9,6 +10,11 @@
  * 1024^3 f32 product by OpenBLAS over the same threads, in the same run (blas_rate.h);
  * "matmul_gflops" is the rate of tapegrad's own. "predicted_mb" is what a dry device said before of
  * "device_peak_mb".
+ *
+ * On CUDA the steps follow each other without a wait, as in training; "matmul_gflops" is the rate
+ * of a product of 8192^3 in --dtype, of which "utilisation" is a share, and "kernel_seconds" what
+ * the kernels of a step take by the card's clock, measured in steps of their own (0 on the CPU).
+ *
  * --generate decodes token after token, as a sampler does, and reports the time of one after 1K,
  * 16K and 64K tokens, the median of 200. */
 #include <stdio.h>
@@ -20,13 +26,19 @@
 
 #include "blas_rate.h"
 
-enum { MAX_STEPS = 1000, PRODUCTS = 40, DECODED = 200, VOCAB = 208 };
+enum { MAX_STEPS = 1000, WARM_UP = 2, PRODUCTS = 40, DECODED = 200, VOCAB = 208, LINES = 256 };
 
 typedef struct settings {
-    const char *preset, *recompute;
+    const char *preset, *recompute, *device;
+    tp_dtype dtype;
     int tokens, batch, steps, threads;
     bool generate;
 } settings;
+
+static bool on_cuda(const settings *s)
+{
+    return strncmp(s->device, "cuda", 4) == 0;
+}
 
 static double now(void)
 {
@@ -41,21 +53,26 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Best rate of tp_matmul on 1024^3, FLOP/s. */
-static double matmul_rate(tp_device *D)
+/* Best rate of tp_matmul on n^3, FLOP/s. */
+static double matmul_rate(tp_device *D, tp_dtype dt, int64_t n)
 {
-    const double flop = 2.0 * 1024.0 * 1024.0 * 1024.0;
-    tp_tape *T = tp_tape_new(D, NULL);
+    const double flop = 2.0 * (double)n * (double)n * (double)n;
+    tp_params *P = tp_params_new(D, NULL); /* random: zeros are quicker on a card */
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = dt });
+    const tp_init draw = { TP_INIT_UNIFORM, 1.0, 0.0 };
+    const tp_tensor a = tp_param(P, "a", TP_SHAPE(n, n), draw, TP_FROZEN);
     double best = 1e9;
     for (int i = 0; i < PRODUCTS; i++) {
         tp_reset(T);
-        const tp_tensor a = tp_full(T, TP_F32, TP_SHAPE(1024, 1024), 0.7);
+        tp_device_sync(D);
         const double start = now();
         tp_matmul(T, a, a);
+        tp_device_sync(D);
         const double seconds = now() - start;
         if (seconds < best) best = seconds;
     }
     tp_tape_free(T);
+    tp_params_free(P);
     return flop / best;
 }
 
@@ -100,27 +117,37 @@ static double process_peak_mb(void)
     return (double)use.ru_maxrss / 1024.0;
 }
 
-static void report(const settings *s, const tp_lm_cfg *c, tp_device *D, double seconds, double blas,
-                   double matmul, double predicted)
+/* FLOP/s of the machine: by OpenBLAS (0: on CUDA) and by tp_matmul. */
+typedef struct rates {
+    double blas, matmul;
+} rates;
+
+static void report(const settings *s, const tp_lm_cfg *c, tp_device *D, double seconds,
+                   double kernels, const rates *machine, double predicted)
 {
+    const double best = machine->blas > 0.0 ? machine->blas : machine->matmul;
     const double macs = tp_lm_flops(c, s->tokens, c->mem_len).macs;
     const double flop = 3.0 * 2.0 * macs * s->batch;
     const tp_stats stats = tp_device_stats(D);
     printf(
-        "{\"model\": \"ls_lm-%s\", \"tokens\": %d, \"batch\": %d, \"recompute\": \"%s\", "
+        "{\"model\": \"ls_lm-%s\", \"dtype\": \"%s\", \"tokens\": %d, \"batch\": %d, "
+        "\"recompute\": \"%s\", "
         "\"threads\": %d, \"isa\": \"%s\", \"seconds\": %.4f, \"tokens_per_s\": %.1f, "
         "\"gflops\": %.1f, \"sgemm_gflops\": %.1f, \"matmul_gflops\": %.1f, \"utilisation\": %.3f, "
-        "\"device_peak_mb\": %.0f, \"predicted_mb\": %.0f, \"process_peak_mb\": %.0f}\n",
-        s->preset, s->tokens, s->batch, s->recompute, stats.threads, stats.isa, seconds,
-        s->tokens * s->batch / seconds, flop / seconds * 1e-9, blas * 1e-9, matmul * 1e-9,
-        flop / seconds / blas, (double)stats.peak_bytes / 1048576.0, predicted, process_peak_mb());
+        "\"kernel_seconds\": %.5f, \"device_peak_mb\": %.0f, \"predicted_mb\": %.0f, "
+        "\"process_peak_mb\": %.0f}\n",
+        s->preset, tp_dtype_name(s->dtype), s->tokens, s->batch, s->recompute, stats.threads,
+        stats.isa, seconds, s->tokens * s->batch / seconds, flop / seconds * 1e-9,
+        machine->blas * 1e-9, machine->matmul * 1e-9, flop / seconds / best, kernels,
+        (double)stats.peak_bytes / 1048576.0, predicted, process_peak_mb());
 }
 
-/* Steps on a device; false with the reason printed. */
+/* Steps on a device, the time of each, which on CUDA is a share of all of them: there the host is
+ * ahead, and waiting would not be training. False with the reason printed. */
 static bool train(tp_device *D, const settings *s, const tp_lm_cfg *cfg, double *seconds)
 {
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
-    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .seed = 1, .train = true });
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .seed = 1, .compute = s->dtype, .train = true });
     tp_lm *m = malloc(sizeof *m);
     static tp_lm_state caches;
     if (!m) exit(1);
@@ -128,8 +155,14 @@ static bool train(tp_device *D, const settings *s, const tp_lm_cfg *cfg, double 
     tp_lm_init(P, m, "", *cfg);
     tp_optim *O = tp_adamw_new(P, &(tp_adamw_opts){ .weight_decay = 0.01, .raw_eps = true });
 
-    for (int u = -1; u < s->steps && tp_ok(T); u++) { /* the first one warms up */
+    double began = 0.0;
+    for (int u = -WARM_UP; u < s->steps && tp_ok(T); u++) {
         const double start = now();
+        if (u == 0) {
+            tp_device_sync(D);
+            tp_device_reset_profile(D);
+            began = now();
+        }
         tp_reset(T);
         const tp_tensor x = random_tokens(T, s->batch, s->tokens, cfg->vocab);
         const tp_tensor y = random_tokens(T, s->batch, s->tokens, cfg->vocab);
@@ -138,6 +171,8 @@ static bool train(tp_device *D, const settings *s, const tp_lm_cfg *cfg, double 
         tp_step(O, 1e-4);
         if (u >= 0) seconds[u] = now() - start;
     }
+    if (tp_device_sync(D) && on_cuda(s))
+        for (int u = 0; u < s->steps; u++) seconds[u] = (now() - began) / s->steps;
     const bool done = tp_ok(T);
     if (!done) fprintf(stderr, "%s\n", tp_why(T));
     tp_optim_free(O);
@@ -158,17 +193,38 @@ static double predicted_mb(const settings *s, const tp_lm_cfg *cfg)
     return done ? (double)stats.peak_bytes / 1048576.0 : 0;
 }
 
+/* What the kernels of a step take, in steps of their own, since measuring takes time too. */
+static double kernel_seconds(const settings *s, const tp_lm_cfg *cfg)
+{
+    static double unused[MAX_STEPS];
+    tp_op_time line[LINES];
+    const tp_device_opts o = { .threads = s->threads, .profile = true };
+    tp_device *D = tp_device_open(s->device, &o);
+    double sum = 0.0;
+    if (train(D, s, cfg, unused)) {
+        const int n = tp_device_profile(D, line, LINES);
+        for (int i = 0; i < n && i < LINES; i++) sum += line[i].seconds / s->steps;
+    }
+    tp_device_close(D);
+    return sum;
+}
+
 static int run(const settings *s)
 {
     const tp_lm_cfg cfg = configuration(s);
-    const double predicted = predicted_mb(s, &cfg);
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = s->threads });
-    const double blas = blas_rate(tp_device_stats(D).threads, CLOCK_MONOTONIC);
-    const double matmul = matmul_rate(D);
+    const double predicted = on_cuda(s) ? 0.0 : predicted_mb(s, &cfg);
+    const double kernels = on_cuda(s) ? kernel_seconds(s, &cfg) : 0.0;
+    tp_device *D = tp_device_open(s->device, &(tp_device_opts){ .threads = s->threads });
+    const rates machine = {
+        on_cuda(s) ? 0.0 : blas_rate(tp_device_stats(D).threads, CLOCK_MONOTONIC),
+        matmul_rate(D, s->dtype, on_cuda(s) ? 8192 : 1024),
+    };
     static double seconds[MAX_STEPS];
+    tp_device_trim(D);
+    tp_device_reset_peak(D);
     const bool done = train(D, s, &cfg, seconds);
     qsort(seconds, (size_t)s->steps, sizeof *seconds, by_size);
-    if (done) report(s, &cfg, D, seconds[s->steps / 2], blas, matmul, predicted);
+    if (done) report(s, &cfg, D, seconds[s->steps / 2], kernels, &machine, predicted);
     tp_device_close(D);
     return !done;
 }
@@ -178,9 +234,9 @@ static int generate(const settings *s)
 {
     static const int64_t contexts[] = { 1024, 16384, 65536 };
     static double seconds[DECODED];
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = s->threads });
+    tp_device *D = tp_device_open(s->device, &(tp_device_opts){ .threads = s->threads });
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
-    tp_tape *T = tp_tape_new(D, NULL);
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = s->dtype });
     const tp_lm_cfg cfg = configuration(s);
     tp_lm *m = malloc(sizeof *m);
     static float logits[VOCAB];
@@ -214,7 +270,13 @@ static int generate(const settings *s)
 
 int main(int argc, char **argv)
 {
-    settings s = { .preset = "small", .recompute = "none", .tokens = 2048, .batch = 1, .steps = 5 };
+    settings s = { .preset = "small",
+                   .recompute = "none",
+                   .device = "cpu",
+                   .dtype = TP_F32,
+                   .tokens = 2048,
+                   .batch = 1,
+                   .steps = 5 };
     for (int i = 1; i < argc; i += 2) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--preset") == 0) {
@@ -229,12 +291,17 @@ int main(int argc, char **argv)
             s.steps = atoi(value);
         } else if (strcmp(argv[i], "--threads") == 0) {
             s.threads = atoi(value);
+        } else if (strcmp(argv[i], "--device") == 0) {
+            s.device = value;
+        } else if (strcmp(argv[i], "--dtype") == 0) {
+            s.dtype = strcmp(value, "bf16") == 0 ? TP_BF16 : TP_F32;
         } else if (strcmp(argv[i], "--generate") == 0) {
             s.generate = strcmp(value, "yes") == 0;
         } else {
             fprintf(stderr, "usage: bench_models [--preset tiny|small|large] [--tokens n] "
                             "[--batch n] [--steps n] [--threads n] "
-                            "[--recompute none|attention|block] [--generate yes]\n");
+                            "[--recompute none|attention|block] [--generate yes] "
+                            "[--device cpu|cuda] [--dtype f32|bf16]\n");
             return 2;
         }
     }

@@ -1,7 +1,7 @@
 /* bench_ops.c - time of single ops, forward and backward, as JSON lines.
  *
  *     bench_ops [--threads n] [--isa base|avx2|avx512] [--filter text] [--seconds s] [--long yes]
- *               [--clock wall|cpu]
+ *               [--clock wall|cpu] [--device cpu|cuda] [--dtype f32|bf16]
  *
  * "utilisation" is a rate over one of two of the same run: "sgemm_gflops" of the first line, a
  * 1024^3 f32 product split by rows over the threads, each calling single-threaded OpenBLAS
@@ -12,7 +12,10 @@
  * growing contexts (from 16K tokens on with --long yes only) compare their time with the closed
  * form, extrapolated from the first of them. "mb" is the device memory of inputs, results,
  * gradients, all that is saved in between, and scratch. --clock cpu counts processor time of all
- * threads: with one thread, a fair figure on a busy machine. */
+ * threads: with one thread, a fair figure on a busy machine.
+ *
+ * On CUDA there are cases of another size, and times are those of the op's kernels by the card's
+ * clock (tp_device_profile); the two rates are those of "matmul" and "copy" there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,30 +24,17 @@
 #include <time.h>
 
 #include "blas_rate.h"
+#include "op_cases.h"
 
-enum { MAX_IN = 9, MAX_REPS = 400, MIN_REPS = 2, LONG_CONTEXT = 16384 };
+enum { LINES = 64, MAX_REPS = 400, MIN_REPS = 2, LONG_CONTEXT = 16384 };
 
 typedef struct settings {
     tp_device_opts device;
-    const char *filter;
+    const char *filter, *device_name;
+    tp_dtype dtype;
     double seconds; /* of each case and direction */
     bool run_long;
 } settings;
-
-typedef struct input {
-    tp_shape shape;
-    int64_t below; /* > 0: integers in [0, below) */
-} input;
-
-typedef struct bench_case {
-    const char *op, *shape;
-    tp_tensor (*apply)(tp_tape *T, const tp_tensor *x, const struct bench_case *k);
-    double mflop, mbyte; /* forward, millions; 0: does not apply */
-    tp_ls_cfg cfg;       /* attention and projection             */
-    bool causal;         /* attention                            */
-    int64_t tokens;      /* > 0: one of the growing contexts     */
-    input in[MAX_IN];
-} bench_case;
 
 static clockid_t timer = CLOCK_MONOTONIC;
 
@@ -86,126 +76,6 @@ static const tp_op end_op = { .name = "end",
                               .forward = { [TP_CPU] = end_forward },
                               .backward = { [TP_CPU] = end_backward } };
 
-/* ---- cases ---- */
-
-static tp_tensor matmul(tp_tape *T, const tp_tensor *x, const bench_case *k)
-{
-    (void)k;
-    return tp_matmul(T, x[0], x[1]);
-}
-
-static tp_tensor linear(tp_tape *T, const tp_tensor *x, const bench_case *k)
-{
-    (void)k;
-    return tp_linear(T, x[0], x[1], x[2], TP_ACT_NONE);
-}
-
-static tp_tensor gelu_linear(tp_tape *T, const tp_tensor *x, const bench_case *k)
-{
-    (void)k;
-    return tp_linear(T, x[0], x[1], x[2], TP_ACT_GELU);
-}
-
-static tp_tensor copy(tp_tape *T, const tp_tensor *x, const bench_case *k)
-{
-    (void)k;
-    return tp_scale(T, x[0], 2.0);
-}
-
-static tp_tensor layernorm(tp_tape *T, const tp_tensor *x, const bench_case *k)
-{
-    (void)k;
-    return tp_layernorm(T, x[0], x[1], x[2], 1e-5);
-}
-
-static tp_tensor cross_entropy(tp_tape *T, const tp_tensor *x, const bench_case *k)
-{
-    (void)k;
-    return tp_cross_entropy(T, x[0], x[1], TP_MEAN);
-}
-
-static tp_tensor chunk_project(tp_tape *T, const tp_tensor *x, const bench_case *k)
-{
-    return tp_chunk_project(T, x[0], x[1], k->cfg.heads, k->cfg.chunk, k->cfg.rank);
-}
-
-static tp_tensor attention(tp_tape *T, const tp_tensor *x, const bench_case *k)
-{
-    return tp_attention(T, x[0], x[1], x[2], TP_NONE, TP_NONE,
-                        (tp_attn_cfg){ .heads = k->cfg.heads, .causal = k->causal });
-}
-
-static tp_tensor ls_attention(tp_tape *T, const tp_tensor *x, const bench_case *k)
-{
-    return tp_ls_attention(
-        T, (tp_ls_in){ x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], 0, 0 }, k->cfg);
-}
-
-/* N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1: 3 N w d MACs
- * for the window, 3 N n d for the n vectors that a query sees in the mean. */
-#define LS_CASE(N)                                                                                 \
-    .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512 },                                  \
-    .mflop = 6e-6 * N * 512.0 * (512.0 + N / 16.0 + (N / 16.0 - 1.0) / 2.0),                       \
-    .in = {                                                                                        \
-        { { 3, { 1, N, 512 } }, 0 },       { { 3, { 1, 512 + N, 512 } }, 0 },                      \
-        { { 3, { 1, 512 + N, 512 } }, 0 }, { { 3, { 1, N / 8, 512 } }, 0 },                        \
-        { { 3, { 1, N / 8, 512 } }, 0 },   { { 2, { 512, 512 } }, 0 },                             \
-        { { 2, { N / 8, 512 } }, 0 },      { { 2, { 8, 64 } }, 0 },                                \
-        { { 2, { 8, 64 } }, 0 },                                                                   \
-    }
-
-/* N tokens from the start of a text: no cache, so that the last query sees N / 16 vectors. */
-#define LS_CONTEXT(N)                                                                              \
-    .tokens = N, .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512, .masked = true },     \
-    .mflop = 6e-6 * 512.0 * (N * 512.0 - 512.0 * 511.0 / 2.0 + N * (N / 16.0 - 1.0) / 2.0),        \
-    .in = {                                                                                        \
-        { { 3, { 1, N, 512 } }, 0 },      { { 3, { 1, N, 512 } }, 0 },                             \
-        { { 3, { 1, N, 512 } }, 0 },      { { 3, { 1, N / 16, 512 } }, 0 },                        \
-        { { 3, { 1, N / 16, 512 } }, 0 }, { { 2, { 512, 512 } }, 0 },                              \
-        { { 2, { N / 16, 512 } }, 0 },    { { 2, { 8, 64 } }, 0 },                                 \
-        { { 2, { 8, 64 } }, 0 },                                                                   \
-    }
-
-/* N tokens, 8 heads of 64, each seeing all (share 1) or half of them. */
-#define ATTENTION_CASE(N, SHARE)                                                                   \
-    .cfg = { .heads = 8 }, .causal = (SHARE) < 1.0, .mflop = 4e-6 * N * 512.0 * N * (SHARE),       \
-    .in = { { { 3, { 1, N, 512 } }, 0 },                                                           \
-            { { 3, { 1, N, 512 } }, 0 },                                                           \
-            { { 3, { 1, N, 512 } }, 0 } }
-
-#define LINEAR_CASE(K, N)                                                                          \
-    .mflop = 2e-6 * 2048.0 * K * N,                                                                \
-    .in = { { { 2, { 2048, K } }, 0 }, { { 2, { N, K } }, 0 }, { { 1, { N } }, 0 } }
-
-/* clang-format off */
-static const bench_case cases[] = {
-    { "matmul", "1024x1024x1024", matmul, .mflop = 2e-6 * 1024.0 * 1024.0 * 1024.0,
-      .in = { { { 2, { 1024, 1024 } }, 0 }, { { 2, { 1024, 1024 } }, 0 } } },
-    { "copy", "y = 2x, 64 MB", copy, .mbyte = 8e-6 * 16777216.0,
-      .in = { { { 1, { 16777216 } }, 0 } } },
-    { "linear", "2048x512->512", linear, LINEAR_CASE(512, 512) },
-    { "linear", "2048x2048->512", linear, LINEAR_CASE(2048, 512) },
-    { "linear_gelu", "2048x512->2048", gelu_linear, LINEAR_CASE(512, 2048) },
-    { "layernorm", "2048x512", layernorm, .mbyte = 8e-6 * 2048 * 512,
-      .in = { { { 2, { 2048, 512 } }, 0 }, { { 1, { 512 } }, 0 }, { { 1, { 512 } }, 0 } } },
-    { "cross_entropy", "2048x208", cross_entropy, .mbyte = 4e-6 * 2048 * 208,
-      .in = { { { 2, { 2048, 208 } }, 0 }, { { 1, { 2048 } }, 208 } } },
-    { "chunk_project", "2048x512 l16 r1", chunk_project, .mbyte = 4e-6 * 2048 * 512,
-      .cfg = { .heads = 8, .chunk = 16, .rank = 1 },
-      .in = { { { 3, { 1, 2048, 512 } }, 0 }, { { 3, { 1, 2048, 8 } }, 0 } } },
-    { "ls_attention", "2048+2048 d512 h8 w512 l16 r1", ls_attention, LS_CASE(2048) },
-    { "ls_attention", "8192+8192 d512 h8 w512 l16 r1", ls_attention, LS_CASE(8192) },
-    { "ls_attention", "2K tokens", ls_attention, LS_CONTEXT(2048) },
-    { "ls_attention", "4K tokens", ls_attention, LS_CONTEXT(4096) },
-    { "ls_attention", "8K tokens", ls_attention, LS_CONTEXT(8192) },
-    { "ls_attention", "16K tokens", ls_attention, LS_CONTEXT(16384) },
-    { "ls_attention", "32K tokens", ls_attention, LS_CONTEXT(32768) },
-    { "ls_attention", "64K tokens", ls_attention, LS_CONTEXT(65536) },
-    { "attention", "4096 d512 h8", attention, ATTENTION_CASE(4096, 1.0) },
-    { "attention", "4096 d512 h8 causal", attention, ATTENTION_CASE(4096, 4097.0 / 8192.0) },
-};
-/* clang-format on */
-
 /* ---- measuring ---- */
 
 static int64_t count(tp_shape s)
@@ -215,39 +85,110 @@ static int64_t count(tp_shape s)
     return n;
 }
 
-/* The case's inputs on the tape, from a linear congruence. */
-static void place(tp_tape *T, const bench_case *k, tp_tensor *x)
+/* Host memory for an input, from a linear congruence: int64_t below k->in[i].below, or floats. */
+static void *numbers(const op_case *k, int i, uint32_t *seed)
 {
-    uint32_t seed = 1;
-    for (int i = 0; i < MAX_IN && k->in[i].shape.ndim > 0; i++) {
-        const int64_t n = count(k->in[i].shape), below = k->in[i].below;
-        void *host = malloc((size_t)n * sizeof(int64_t));
-        if (!host) exit(1);
-        for (int64_t j = 0; j < n; j++) {
-            seed = seed * 1664525u + 1013904223u;
-            if (below > 0)
-                ((int64_t *)host)[j] = (int64_t)(seed >> 8) % below;
-            else
-                ((float *)host)[j] = (float)(seed >> 8) * 0x1p-23f - 1.0f;
-        }
-        x[i] = below > 0 ? tp_from(T, TP_I64, k->in[i].shape, host)
-                         : tp_input(T, TP_F32, k->in[i].shape, host);
-        free(host);
+    const int64_t n = count(k->in[i].shape), below = k->in[i].below;
+    void *host = malloc((size_t)n * (below > 0 ? sizeof(int64_t) : sizeof(float)));
+    if (!host) exit(1);
+    for (int64_t j = 0; j < n; j++) {
+        *seed = *seed * 1664525u + 1013904223u;
+        if (below > 0)
+            ((int64_t *)host)[j] = (int64_t)(*seed >> 8) % below;
+        else
+            ((float *)host)[j] = (float)(*seed >> 8) * 0x1p-23f - 1.0f;
     }
+    return host;
 }
 
-/* Seconds of one forward and one backward. */
-static void step(tp_tape *T, const bench_case *k, double *forward, double *backward)
+static int inputs_of(const op_case *k)
 {
-    tp_tensor x[MAX_IN] = { TP_NONE };
+    int n = 0;
+    while (n < OP_MAX_IN && k->in[n].shape.ndim > 0) n++;
+    return n;
+}
+
+/* Seconds of one forward and one backward on the CPU. */
+static void step(tp_tape *T, const op_case *k, double *forward, double *backward)
+{
+    tp_tensor x[OP_MAX_IN] = { TP_NONE };
+    uint32_t seed = 1;
     tp_reset(T);
     tp_device_reset_peak(tp_device_of(T));
-    place(T, k, x);
+    for (int i = 0; i < inputs_of(k); i++) {
+        void *host = numbers(k, i, &seed);
+        x[i] = k->in[i].below > 0 ? tp_from(T, TP_I64, k->in[i].shape, host)
+                                  : tp_input(T, TP_F32, k->in[i].shape, host);
+        free(host);
+    }
     const double t = now();
     const tp_tensor y = k->apply(T, x, k);
     *forward = now() - t;
     tp_backward(T, tp_apply(T, &end_op, NULL, y));
     *backward = now() - backward_began;
+}
+
+/* ---- the same on CUDA: inputs stay on the card, times are the profile's ---- */
+
+typedef struct card_inputs {
+    tp_params *P; /* floats */
+    tp_tensor at[OP_MAX_IN];
+} card_inputs;
+
+static void place(tp_tape *T, const op_case *k, card_inputs *in)
+{
+    uint32_t seed = 1;
+    in->P = tp_params_new(tp_device_of(T), &(tp_params_opts){ .blank = true });
+    for (int i = 0; i < inputs_of(k); i++) {
+        char name[16];
+        snprintf(name, sizeof name, "x%d", i);
+        in->at[i] =
+            k->in[i].below > 0 ? TP_NONE : tp_param(in->P, name, k->in[i].shape, (tp_init){ 0 }, 0);
+    }
+    for (int i = 0; i < inputs_of(k); i++) {
+        void *host = numbers(k, i, &seed);
+        const size_t n = (size_t)count(k->in[i].shape);
+        if (k->in[i].below > 0)
+            tp_carry(T, &in->at[i], tp_from(T, TP_I64, k->in[i].shape, host));
+        else
+            tp_param_set(in->P, in->at[i], TP_F32, host, n * sizeof(float));
+        free(host);
+    }
+}
+
+static void release(tp_tape *T, const op_case *k, card_inputs *in)
+{
+    tp_reset(T);
+    for (int i = 0; i < inputs_of(k); i++)
+        if (k->in[i].below > 0) tp_carry(T, &in->at[i], TP_NONE);
+    tp_params_free(in->P);
+}
+
+static void card_step(tp_tape *T, const op_case *k, card_inputs *in, tp_dtype dt, double *forward,
+                      double *backward)
+{
+    tp_op_time f[LINES], b[LINES];
+    tp_device *D = tp_device_of(T);
+    tp_tensor x[OP_MAX_IN];
+    tp_reset(T);
+    tp_grad_clear(in->P);
+    for (int i = 0; i < inputs_of(k); i++)
+        x[i] = k->in[i].below > 0 || dt == TP_F32 || k->f32 >> i & 1u ? in->at[i]
+                                                                      : tp_cast(T, in->at[i], dt);
+    tp_device_reset_peak(D);
+    tp_device_reset_profile(D);
+    const tp_tensor y = k->apply(T, x, k);
+    const int nf = tp_device_profile(D, f, LINES);
+    tp_tensor loss = tp_numel(y) == 1 ? y : tp_sum(T, tp_square(T, y), TP_ALL);
+    tp_device_reset_profile(D);
+    tp_backward(T, loss);
+    const int nb = tp_device_profile(D, b, LINES);
+    *forward = *backward = 0.0;
+    for (int i = 0; i < nf; i++) {
+        *forward += f[i].seconds;
+        for (int j = 0; j < nb; j++)
+            if (strcmp(f[i].op, b[j].op) == 0) *backward += b[j].seconds;
+    }
 }
 
 static int by_time(const void *a, const void *b)
@@ -256,19 +197,23 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What the machine does in this run: MFLOP of OpenBLAS and MB of "copy" a second; 0: unknown. */
+/* What the machine does in this run: MFLOP of OpenBLAS (CUDA: of "matmul") and MB of "copy" a
+ * second; 0: unknown. */
 typedef struct rates {
     double products, copies;
 } rates;
 
 /* One line. Returns this case's rate, of FLOPs if it counts them, else of bytes. */
-static double report(const bench_case *k, bool backward, double *seconds, int n,
+static double report(const op_case *k, tp_dtype dt, bool backward, double *seconds, int n,
                      const tp_stats *stats, const rates *machine)
 {
     static double first_rate[2]; /* of the first of the growing contexts, by direction */
     const bool bytes = k->mflop == 0.0;
     qsort(seconds, (size_t)n, sizeof *seconds, by_time);
-    const double rate = (backward ? 2.0 : 1.0) * (bytes ? k->mbyte : k->mflop) / seconds[0];
+    const double share = (double)tp_dtype_size(dt) / 4.0; /* of the bytes of f32 */
+    const double size = bytes ? share * k->mbyte : k->mflop;
+    const double size_back = k->mbyte_back > 0.0 ? share * k->mbyte_back : 2.0 * size;
+    const double rate = (backward ? size_back : size) / seconds[0];
     const double best = bytes ? machine->copies : machine->products;
     printf("{\"op\": \"%s\", \"direction\": \"%s\", \"shape\": \"%s\", \"threads\": %d, "
            "\"isa\": \"%s\", \"ms\": %.4f, \"best_ms\": %.4f, \"%s\": %.1f, \"mb\": %.1f",
@@ -287,24 +232,34 @@ static double report(const bench_case *k, bool backward, double *seconds, int n,
 }
 
 /* Returns the forward rate. */
-static double measure(tp_tape *T, const bench_case *k, double budget, const rates *machine)
+static double measure(tp_tape *T, const op_case *k, const settings *s, const rates *machine)
 {
     static double forward[MAX_REPS], backward[MAX_REPS];
+    const bool card = k->cuda;
     double total = 0.0;
-    int n = 0;
-    step(T, k, forward, backward); /* the first run pays for memory and caches */
-    for (; n < MAX_REPS && (n < MIN_REPS || total < 2.0 * budget) && tp_ok(T); n++) {
-        step(T, k, &forward[n], &backward[n]);
-        total += forward[n] + backward[n];
+    card_inputs in;
+    if (card) place(T, k, &in);
+    int n = -1; /* the first run pays for memory and caches */
+    for (; n < MAX_REPS && (n < MIN_REPS || total < 2.0 * s->seconds) && tp_ok(T); n++) {
+        double f = 0.0, b = 0.0;
+        if (card)
+            card_step(T, k, &in, s->dtype, &f, &b);
+        else
+            step(T, k, &f, &b);
+        if (n < 0) continue;
+        forward[n] = f;
+        backward[n] = b;
+        total += f + b;
     }
-    if (!tp_ok(T)) return 0.0;
     const tp_stats stats = tp_device_stats(tp_device_of(T));
-    const double rate = report(k, false, forward, n, &stats, machine);
-    report(k, true, backward, n, &stats, machine);
+    if (card) release(T, k, &in);
+    if (!tp_ok(T)) return 0.0;
+    const double rate = report(k, s->dtype, false, forward, n, &stats, machine);
+    report(k, s->dtype, true, backward, n, &stats, machine);
     return rate;
 }
 
-static bool wanted(const bench_case *k, const settings *s)
+static bool wanted(const op_case *k, const settings *s)
 {
     char name[128];
     snprintf(name, sizeof name, "%s %s", k->op, k->shape);
@@ -313,14 +268,21 @@ static bool wanted(const bench_case *k, const settings *s)
 
 static int run(const settings *s)
 {
-    tp_device *D = tp_device_open("cpu", &s->device);
-    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
-    rates machine = { 1e-6 * blas_rate(tp_device_stats(D).threads, timer), 0.0 };
-    printf("{\"sgemm_gflops\": %.1f}\n", 1e-3 * machine.products);
-    measure(T, &cases[0], s->seconds, &machine);
-    machine.copies = measure(T, &cases[1], s->seconds, &machine);
-    for (size_t i = 2; i < sizeof cases / sizeof *cases; i++)
-        if (wanted(&cases[i], s)) measure(T, &cases[i], s->seconds, &machine);
+    tp_device *D = tp_device_open(s->device_name, &s->device);
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true, .compute = s->dtype });
+    const bool cuda = strncmp(s->device_name, "cuda", 4) == 0;
+    rates machine = { 0.0, 0.0 };
+    int place = 0; /* among the cases of the device */
+    if (!cuda) {
+        machine.products = 1e-6 * blas_rate(tp_device_stats(D).threads, timer);
+        printf("{\"sgemm_gflops\": %.1f}\n", 1e-3 * machine.products);
+    }
+    for (const op_case *k = op_cases; k->op; k++) {
+        if (k->cuda != cuda) continue;
+        const double rate = ++place > 2 && !wanted(k, s) ? 0.0 : measure(T, k, s, &machine);
+        if (place == 1 && cuda) machine.products = rate;
+        if (place == 2) machine.copies = rate;
+    }
     if (!tp_ok(T)) fprintf(stderr, "%s\n", tp_why(T));
     const int status = tp_ok(T) ? 0 : 1;
     tp_tape_free(T);
@@ -340,7 +302,7 @@ static tp_isa isa_of(const char *name)
 
 int main(int argc, char **argv)
 {
-    settings s = { .filter = "", .seconds = 0.5 };
+    settings s = { .filter = "", .device_name = "cpu", .dtype = TP_F32, .seconds = 0.5 };
     for (int i = 1; i < argc; i += 2) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--threads") == 0) {
@@ -353,13 +315,23 @@ int main(int argc, char **argv)
             s.seconds = atof(value);
         } else if (strcmp(argv[i], "--long") == 0) {
             s.run_long = strcmp(value, "yes") == 0;
+        } else if (strcmp(argv[i], "--device") == 0) {
+            s.device_name = value;
+            s.device.profile = strncmp(value, "cuda", 4) == 0;
+        } else if (strcmp(argv[i], "--dtype") == 0) {
+            s.dtype = strcmp(value, "bf16") == 0 ? TP_BF16 : TP_F32;
         } else if (strcmp(argv[i], "--clock") == 0) {
             timer = strcmp(value, "cpu") == 0 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
         } else {
             fprintf(stderr, "usage: bench_ops [--threads n] [--isa base|avx2|avx512] "
-                            "[--filter text] [--seconds s] [--long yes] [--clock wall|cpu]\n");
+                            "[--filter text] [--seconds s] [--long yes] [--clock wall|cpu] "
+                            "[--device cpu|cuda] [--dtype f32|bf16]\n");
             return 2;
         }
+    }
+    if (s.dtype == TP_BF16 && !s.device.profile) {
+        fprintf(stderr, "bench_ops: --dtype bf16 wants --device cuda\n");
+        return 2;
     }
     return run(&s);
 }

@@ -1,0 +1,210 @@
+/* op_cases.c - the table of bench_ops. FLOPs and bytes are what the result needs, in f32. */
+#include "op_cases.h"
+
+static tp_tensor matmul(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_matmul(T, x[0], x[1]);
+}
+
+static tp_tensor linear(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_linear(T, x[0], x[1], x[2], TP_ACT_NONE);
+}
+
+static tp_tensor gelu_linear(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_linear(T, x[0], x[1], x[2], TP_ACT_GELU);
+}
+
+static tp_tensor copy(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_scale(T, x[0], 2.0);
+}
+
+static tp_tensor layernorm(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_layernorm(T, x[0], x[1], x[2], 1e-5);
+}
+
+static tp_tensor softmax(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_softmax(T, x[0]);
+}
+
+static tp_tensor dropout_add(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_dropout_add(T, x[0], TP_NONE, x[1], 0.2);
+}
+
+static tp_tensor embedding(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_embedding(T, x[0], x[1], 1.0);
+}
+
+static tp_tensor swap_middle(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_permute(T, x[0], TP_SHAPE(0, 2, 1, 3));
+}
+
+static tp_tensor depthwise(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_depthwise_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = 1 });
+}
+
+static tp_tensor cross_entropy(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_cross_entropy(T, x[0], x[1], TP_MEAN);
+}
+
+static tp_tensor chunk_project(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_chunk_project(T, x[0], x[1], k->cfg.heads, k->cfg.chunk, k->cfg.rank);
+}
+
+static tp_tensor attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_attention(T, x[0], x[1], x[2], TP_NONE, TP_NONE,
+                        (tp_attn_cfg){ .heads = k->cfg.heads, .causal = k->causal });
+}
+
+static tp_tensor ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_ls_attention(
+        T, (tp_ls_in){ x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], 0, 0 }, k->cfg);
+}
+
+/* N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1: 3 N w d MACs
+ * for the window, 3 N n d for the n vectors that a query sees in the mean. */
+#define LS_CASE(N)                                                                                 \
+    .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512 },                                  \
+    .mflop = 6e-6 * N * 512.0 * (512.0 + N / 16.0 + (N / 16.0 - 1.0) / 2.0),                       \
+    .in = {                                                                                        \
+        { { 3, { 1, N, 512 } }, 0 },       { { 3, { 1, 512 + N, 512 } }, 0 },                      \
+        { { 3, { 1, 512 + N, 512 } }, 0 }, { { 3, { 1, N / 8, 512 } }, 0 },                        \
+        { { 3, { 1, N / 8, 512 } }, 0 },   { { 2, { 512, 512 } }, 0 },                             \
+        { { 2, { N / 8, 512 } }, 0 },      { { 2, { 8, 64 } }, 0 },                                \
+        { { 2, { 8, 64 } }, 0 },                                                                   \
+    }
+
+/* N tokens from the start of a text: no cache, so that the last query sees N / 16 vectors. */
+#define LS_CONTEXT(N)                                                                              \
+    .tokens = N, .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512, .masked = true },     \
+    .mflop = 6e-6 * 512.0 * (N * 512.0 - 512.0 * 511.0 / 2.0 + N * (N / 16.0 - 1.0) / 2.0),        \
+    .in = {                                                                                        \
+        { { 3, { 1, N, 512 } }, 0 },      { { 3, { 1, N, 512 } }, 0 },                             \
+        { { 3, { 1, N, 512 } }, 0 },      { { 3, { 1, N / 16, 512 } }, 0 },                        \
+        { { 3, { 1, N / 16, 512 } }, 0 }, { { 2, { 512, 512 } }, 0 },                              \
+        { { 2, { N / 16, 512 } }, 0 },    { { 2, { 8, 64 } }, 0 },                                 \
+        { { 2, { 8, 64 } }, 0 },                                                                   \
+    }
+
+/* N tokens, 8 heads of 64, each seeing all (share 1) or half of them. */
+#define ATTENTION_CASE(N, SHARE)                                                                   \
+    .cfg = { .heads = 8 }, .causal = (SHARE) < 1.0, .mflop = 4e-6 * N * 512.0 * N * (SHARE),       \
+    .in = { { { 3, { 1, N, 512 } }, 0 },                                                           \
+            { { 3, { 1, N, 512 } }, 0 },                                                           \
+            { { 3, { 1, N, 512 } }, 0 } }
+
+#define LINEAR_CASE(K, N)                                                                          \
+    .mflop = 2e-6 * 2048.0 * K * N,                                                                \
+    .in = { { { 2, { 2048, K } }, 0 }, { { 2, { N, K } }, 0 }, { { 1, { N } }, 0 } }
+
+/* The same on a card: B texts of N tokens after as many. */
+#define LS_CUDA(B, N)                                                                              \
+    .cuda = true, .f32 = 0x1e0, .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512 },      \
+    .mflop = 6e-6 * B * N * 512.0 * (512.0 + N / 16.0 + (N / 16.0 - 1.0) / 2.0),                   \
+    .in = {                                                                                        \
+        { { 3, { B, N, 512 } }, 0 },       { { 3, { B, 512 + N, 512 } }, 0 },                      \
+        { { 3, { B, 512 + N, 512 } }, 0 }, { { 3, { B, N / 8, 512 } }, 0 },                        \
+        { { 3, { B, N / 8, 512 } }, 0 },   { { 2, { 512, 512 } }, 0 },                             \
+        { { 2, { N / 8, 512 } }, 0 },      { { 2, { 8, 64 } }, 0 },                                \
+        { { 2, { 8, 64 } }, 0 },                                                                   \
+    }
+
+#define ATTENTION_CUDA(B, N, SHARE)                                                                \
+    .cuda = true, .cfg = { .heads = 8 }, .causal = (SHARE) < 1.0,                                  \
+    .mflop = 4e-6 * B * N * 512.0 * N * (SHARE),                                                   \
+    .in = { { { 3, { B, N, 512 } }, 0 },                                                           \
+            { { 3, { B, N, 512 } }, 0 },                                                           \
+            { { 3, { B, N, 512 } }, 0 } }
+
+#define ROWS 65536 /* tokens of a batch on a card */
+
+/* clang-format off */
+const op_case op_cases[] = {
+    { "matmul", "1024x1024x1024", matmul, .mflop = 2e-6 * 1024.0 * 1024.0 * 1024.0,
+      .in = { { { 2, { 1024, 1024 } }, 0 }, { { 2, { 1024, 1024 } }, 0 } } },
+    { "copy", "y = 2x, 64 MB", copy, .mbyte = 8e-6 * 16777216.0,
+      .in = { { { 1, { 16777216 } }, 0 } } },
+    { "linear", "2048x512->512", linear, LINEAR_CASE(512, 512) },
+    { "linear", "2048x2048->512", linear, LINEAR_CASE(2048, 512) },
+    { "linear_gelu", "2048x512->2048", gelu_linear, LINEAR_CASE(512, 2048) },
+    { "layernorm", "2048x512", layernorm, .mbyte = 8e-6 * 2048 * 512,
+      .in = { { { 2, { 2048, 512 } }, 0 }, { { 1, { 512 } }, 0 }, { { 1, { 512 } }, 0 } } },
+    { "cross_entropy", "2048x208", cross_entropy, .mbyte = 4e-6 * 2048 * 208,
+      .in = { { { 2, { 2048, 208 } }, 0 }, { { 1, { 2048 } }, 208 } } },
+    { "chunk_project", "2048x512 l16 r1", chunk_project, .mbyte = 4e-6 * 2048 * 512,
+      .cfg = { .heads = 8, .chunk = 16, .rank = 1 },
+      .in = { { { 3, { 1, 2048, 512 } }, 0 }, { { 3, { 1, 2048, 8 } }, 0 } } },
+    { "ls_attention", "2048+2048 d512 h8 w512 l16 r1", ls_attention, LS_CASE(2048) },
+    { "ls_attention", "8192+8192 d512 h8 w512 l16 r1", ls_attention, LS_CASE(8192) },
+    { "ls_attention", "2K tokens", ls_attention, LS_CONTEXT(2048) },
+    { "ls_attention", "4K tokens", ls_attention, LS_CONTEXT(4096) },
+    { "ls_attention", "8K tokens", ls_attention, LS_CONTEXT(8192) },
+    { "ls_attention", "16K tokens", ls_attention, LS_CONTEXT(16384) },
+    { "ls_attention", "32K tokens", ls_attention, LS_CONTEXT(32768) },
+    { "ls_attention", "64K tokens", ls_attention, LS_CONTEXT(65536) },
+    { "attention", "4096 d512 h8", attention, ATTENTION_CASE(4096, 1.0) },
+    { "attention", "4096 d512 h8 causal", attention, ATTENTION_CASE(4096, 4097.0 / 8192.0) },
+    { "matmul", "8192x8192x8192", matmul, .cuda = true, .mflop = 2e-6 * 8192.0 * 8192.0 * 8192.0,
+      .in = { { { 2, { 8192, 8192 } }, 0 }, { { 2, { 8192, 8192 } }, 0 } } },
+    { "copy", "y = 2x, 128M elements", copy, .cuda = true, .mbyte = 8e-6 * 134217728.0, .mbyte_back = 8e-6 * 134217728.0,
+      .in = { { { 1, { 134217728 } }, 0 } } },
+    { "linear", "65536x512->512", linear, .cuda = true, .mflop = 2e-6 * ROWS * 512.0 * 512.0,
+      .in = { { { 2, { ROWS, 512 } }, 0 }, { { 2, { 512, 512 } }, 0 }, { { 1, { 512 } }, 0 } } },
+    { "linear", "65536x2048->512", linear, .cuda = true, .mflop = 2e-6 * ROWS * 2048.0 * 512.0,
+      .in = { { { 2, { ROWS, 2048 } }, 0 }, { { 2, { 512, 2048 } }, 0 }, { { 1, { 512 } }, 0 } } },
+    { "linear_gelu", "65536x512->2048", gelu_linear, .cuda = true,
+      .mflop = 2e-6 * ROWS * 512.0 * 2048.0,
+      .in = { { { 2, { ROWS, 512 } }, 0 }, { { 2, { 2048, 512 } }, 0 }, { { 1, { 2048 } }, 0 } } },
+    { "softmax", "65536x512", softmax, .cuda = true, .mbyte = 8e-6 * ROWS * 512, .mbyte_back = 12e-6 * ROWS * 512,
+      .in = { { { 2, { ROWS, 512 } }, 0 } } },
+    { "layernorm", "65536x512", layernorm, .cuda = true, .f32 = 6, .mbyte = 8e-6 * ROWS * 512, .mbyte_back = 12e-6 * ROWS * 512,
+      .in = { { { 2, { ROWS, 512 } }, 0 }, { { 1, { 512 } }, 0 }, { { 1, { 512 } }, 0 } } },
+    { "dropout_add", "65536x512", dropout_add, .cuda = true, .mbyte = 12e-6 * ROWS * 512, .mbyte_back = 8e-6 * ROWS * 512,
+      .in = { { { 2, { ROWS, 512 } }, 0 }, { { 2, { ROWS, 512 } }, 0 } } },
+    { "cross_entropy", "65536x208", cross_entropy, .cuda = true, .mbyte = 4e-6 * ROWS * 208,
+      .in = { { { 2, { ROWS, 208 } }, 0 }, { { 1, { ROWS } }, 208 } } },
+    { "cross_entropy", "8192x50265", cross_entropy, .cuda = true, .mbyte = 4e-6 * 8192 * 50265,
+      .in = { { { 2, { 8192, 50265 } }, 0 }, { { 1, { 8192 } }, 50265 } } },
+    { "embedding", "65536 of 208x512", embedding, .cuda = true, .f32 = 1, .mbyte = 4e-6 * ROWS * 512,
+      .mbyte_back = 4e-6 * ROWS * 512,
+      .in = { { { 2, { 208, 512 } }, 0 }, { { 1, { ROWS } }, 208 } } },
+    { "permute", "8x8192x8x64 to 0213", swap_middle, .cuda = true, .mbyte = 8e-6 * ROWS * 512, .mbyte_back = 8e-6 * ROWS * 512,
+      .in = { { { 4, { 8, 8192, 8, 64 } }, 0 } } },
+    { "chunk_project", "8x8192x512 l16 r1", chunk_project, .cuda = true, .mbyte = 4e-6 * ROWS * 512,
+      .cfg = { .heads = 8, .chunk = 16, .rank = 1 },
+      .in = { { { 3, { 8, 8192, 512 } }, 0 }, { { 3, { 8, 8192, 8 } }, 0 } } },
+    { "depthwise_conv2d", "64x56x56x96 k3", depthwise, .cuda = true,
+      .mbyte = 8e-6 * 64 * 56 * 56 * 96, .mbyte_back = 12e-6 * 64 * 56 * 56 * 96,
+      .in = { { { 4, { 64, 56, 56, 96 } }, 0 }, { { 4, { 96, 1, 3, 3 } }, 0 } } },
+    { "ls_attention", "1x2048+2048 d512 h8 w512 l16 r1", ls_attention, LS_CUDA(1, 2048) },
+    { "ls_attention", "8x2048+2048 d512 h8 w512 l16 r1", ls_attention, LS_CUDA(8, 2048) },
+    { "ls_attention", "1x8192+8192 d512 h8 w512 l16 r1", ls_attention, LS_CUDA(1, 8192) },
+    { "ls_attention", "8x8192+8192 d512 h8 w512 l16 r1", ls_attention, LS_CUDA(8, 8192) },
+    { "attention", "8x4096 d512 h8", attention, ATTENTION_CUDA(8, 4096, 1.0) },
+    { "attention", "8x4096 d512 h8 causal", attention, ATTENTION_CUDA(8, 4096, 4097.0 / 8192.0) },
+    { 0 },
+};
+/* clang-format on */

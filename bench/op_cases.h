@@ -1,0 +1,31 @@
+/* op_cases.h - what bench_ops measures: ops, shapes, and what their results need. */
+#ifndef OP_CASES_H
+#define OP_CASES_H
+
+#include <tapegrad/tapegrad.h>
+
+enum { OP_MAX_IN = 9 };
+
+typedef struct op_input {
+    tp_shape shape;
+    int64_t below; /* > 0: integers in [0, below) */
+} op_input;
+
+typedef struct op_case {
+    const char *op, *shape;
+    tp_tensor (*apply)(tp_tape *T, const tp_tensor *x, const struct op_case *k);
+    double mflop, mbyte; /* forward, millions; 0: does not apply */
+    double mbyte_back;   /* 0: twice those of forward            */
+    tp_ls_cfg cfg;       /* attention and projection             */
+    bool causal;         /* attention                            */
+    int64_t tokens;      /* > 0: one of the growing contexts     */
+    bool cuda;           /* of the size for a card               */
+    unsigned f32;        /* bit i: input i is f32 whatever --dtype is */
+    op_input in[OP_MAX_IN];
+} op_case;
+
+/* The first two of each kind, of the CPU and of CUDA, are a product and a copy: they tell what the
+ * machine can do. A case without op ends the list. */
+extern const op_case op_cases[];
+
+#endif
