@@ -44,7 +44,8 @@ if(TAPEGRAD_CUDA_EMULATION)
   add_link_options(-Wl,--disable-new-dtags)
   set(cuda_includes ${emulation})
 elseif(NOT TAPEGRAD_CUDA STREQUAL "OFF")
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES) # 8.0 code also serves 8.6 and 8.9, PTX of 9.0 later ones
+  # Code of 8.0 also serves 8.6 and 8.9, PTX of 9.0 later ones.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES "80-real;90")
   endif()
   include(CheckLanguage)

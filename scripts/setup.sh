@@ -42,6 +42,9 @@ need() {
     rm -f /tmp/tapegrad-apt.$$
 }
 
+# Prints where nvcc is: $CUDACXX, the path, or where the toolkit installs itself. False without one.
+find_nvcc() { command -v "${CUDACXX:-nvcc}" || command -v /usr/local/cuda/bin/nvcc; }
+
 BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libarchive:libarchive-dev git:git"
 TEST_NEEDS="pc-criterion:libcriterion-dev"
 PLOT_NEEDS="gnuplot:gnuplot-nox"

@@ -1,6 +1,8 @@
 /* support_device.c - see the header. */
 #include "support_device.h"
 
+#include <dlfcn.h>
+
 #ifdef TP_EMULATION
 #include "cuda_emulation/emulation.h"
 #endif
@@ -16,6 +18,19 @@ bool device_has_cuda(void)
     const bool ok = tp_device_ok(D);
     tp_device_close(D);
     return ok;
+}
+
+const char *device_cuda_missing(void)
+{
+#ifdef TP_EMULATION
+    return NULL;
+#elif defined TP_HAVE_CUDA
+    return dlopen("libcuda.so.1", RTLD_LAZY)
+               ? NULL
+               : "device cuda:0: this machine has no NVIDIA driver (libcuda.so.1); use cpu";
+#else
+    return "device cuda: this build of tapegrad has no CUDA; use cpu";
+#endif
 }
 
 bool device_set_order(int order)

@@ -7,6 +7,8 @@
 
 /* Is there a card, or its emulation? */
 bool device_has_cuda(void);
+/* What opening it says where there is neither driver nor emulation; else NULL. */
+const char *device_cuda_missing(void);
 /* Opens it, each buffer an allocation of its own, which is poisoned by the emulation. */
 tp_device *device_cuda(void);
 

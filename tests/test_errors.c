@@ -5,6 +5,8 @@
 #include <tapegrad/op.h>
 #include <tapegrad/tapegrad.h>
 
+#include "support_device.h"
+
 static tp_tape *open_tape(tp_device **D)
 {
     *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2 });
@@ -197,6 +199,16 @@ Test(errors, failed_objects_pass_their_text_on)
     D = tp_device_open("cuda:1", NULL);
     cr_expect_eq(tp_device_ok(D), false);
     cr_expect(strstr(tp_device_why(D), "cuda:1"), "%s", tp_device_why(D));
+    tp_device_close(D);
+}
+
+Test(errors, no_card_is_one_sentence)
+{
+    const char *text = device_cuda_missing();
+    if (!text) cr_skip_test("there is a card, or the emulation of one");
+    tp_device *D = tp_device_open("cuda", NULL);
+    cr_expect_str_eq(tp_device_why(D), text);
+    cr_expect_eq(tp_device_ok(D), false);
     tp_device_close(D);
 }
 

@@ -35,6 +35,7 @@ namespace
 {
 
 constexpr size_t STACK = 256 << 10;
+constexpr size_t SHARED = 99 << 10; /* of a block: 8.6 and 8.9 have the least */
 constexpr int POISON = 0xff; /* NaN in every floating type, -1 in integers */
 
 /* ---- device memory ---- */
@@ -270,7 +271,7 @@ void emulated_run(dim3 grid, dim3 block, size_t shared, emulated_body body, cons
 {
     const unsigned n = block.x * block.y * block.z;
     if (n == 0 || n > 1024 || n % 32 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
-        grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535 || shared > (227u << 10)) {
+        grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535 || shared > SHARED) {
         last_error = cudaErrorInvalidConfiguration;
         return;
     }
@@ -462,7 +463,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     *p = cudaDeviceProp();
     std::snprintf(p->name, sizeof p->name, "emulated device");
     p->totalGlobalMem = emulation.memory;
-    p->sharedMemPerBlockOptin = 227 << 10;
+    p->sharedMemPerBlockOptin = SHARED;
     p->major = emulation.major;
     p->multiProcessorCount = 2; /* few, so that grid-stride loops go round */
     return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;

@@ -1,0 +1,39 @@
+# kernel_report.awk - reads the logs of scripts/kernel-report.sh, of each file that of sm_80, then that of
+# sm_90. Prints for each kernel, separated by tabs: file, mangled name, threads, and for both
+# architectures registers, shared bytes, spilled bytes and blocks of a multiprocessor.
+
+function least(a, b) { return a < b ? a : b }
+
+# A warp takes registers in pieces of 256, warps come by fours, a block takes 1 KiB of shared memory
+# for itself.
+function resident(arch, threads, registers, shared,    warps, by_registers, memory)
+{
+    warps = threads / 32
+    by_registers = int(65536 / (int((registers + 7) / 8) * 256) / 4) * 4
+    memory = arch == "sm_80" ? 164 * 1024 : 228 * 1024
+    return least(32, least(int(least(64, by_registers) / warps), int(memory / (shared + 1024))))
+}
+
+FNR == 1 {
+    n = split(FILENAME, part, "/")
+    arch = part[n - 1]
+    file = "cuda/" part[n]
+    sub(/log$/, "cu", file)
+}
+/^\.visible \.entry/ { name = $3; sub(/\(.*/, "", name); threads[name] = 1024 }
+/^\.maxntid/ { gsub(",", ""); threads[name] = $2 * $3 * $4 }
+/Compiling entry function/ { split($0, quoted, "'"); name = quoted[2] }
+/bytes stack frame/ { match($0, /[0-9]+ bytes spill stores/); spills = substr($0, RSTART) + 0 }
+/: Used [0-9]+ registers/ {
+    shared = match($0, /[0-9]+ bytes smem/) ? substr($0, RSTART) + 0 : 0
+    registers = $5
+    row = registers " " shared " " spills " " resident(arch, threads[name], registers, shared)
+    if (arch == "sm_80") {
+        first[name] = row
+    } else {
+        split(first[name] " " row, v, " ")
+        printf "%s\t%s\t%d", file, name, threads[name]
+        for (i = 1; i <= 4; i++) printf "\t%d\t%d", v[i], v[4 + i]
+        print ""
+    }
+}
