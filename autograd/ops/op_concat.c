@@ -87,6 +87,9 @@ static const tp_gradcase concat_cases[] = {
     { "last axis, one part empty", .in = { { 2, { 3, 2 } }, { 2, { 3, 0 } }, { 2, { 3, 5 } } },
       .attr = &(tp_axis_attr){ -1 } },
     { "one tensor", .in = { { 2, { 3, 2 } } }, .attr = &(tp_axis_attr){ 1 } },
+    { "whole packs", .in = { { 2, { 3, 8 } }, { 2, { 3, 24 } } }, .attr = &(tp_axis_attr){ 1 } },
+    { "pieces of packs", .in = { { 2, { 3, 11 } }, { 2, { 3, 1 } }, { 2, { 3, 21 } } },
+      .attr = &(tp_axis_attr){ 1 } },
     { 0 },
 };
 
@@ -95,6 +98,8 @@ static const tp_gradcase stack_cases[] = {
       .attr = &(tp_axis_attr){ 0 } },
     { "new last axis", .in = { { 2, { 2, 3 } }, { 2, { 2, 3 } } }, .attr = &(tp_axis_attr){ -1 } },
     { "between", .in = { { 2, { 4, 3 } }, { 2, { 4, 3 } } }, .attr = &(tp_axis_attr){ 1 } },
+    { "pieces of packs", .in = { { 2, { 2, 13 } }, { 2, { 2, 13 } } },
+      .attr = &(tp_axis_attr){ 1 } },
     { 0 },
 };
 
@@ -102,6 +107,8 @@ static const tp_gradcase split_cases[] = {
     { "leading axis", .in = { { 2, { 6, 2 } } }, .attr = &(tp_axis_attr){ 0 }, .ny = 3 },
     { "last axis", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_axis_attr){ -1 }, .ny = 2 },
     { "one part", .in = { { 2, { 3, 2 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 1 },
+    { "whole packs", .in = { { 2, { 3, 16 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 2 },
+    { "pieces of packs", .in = { { 2, { 3, 33 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 3 },
     { 0 },
 };
 
@@ -112,8 +119,8 @@ const tp_op tp_op_concat = {
     .ny = 1,
     .attr_size = sizeof(tp_axis_attr),
     .shape = concat_shape,
-    .forward = TP_CPU_KERNELS(concat_fwd),
-    .backward = TP_CPU_KERNELS(concat_bwd),
+    .forward = TP_KERNELS(concat_fwd),
+    .backward = TP_KERNELS(concat_bwd),
     .cases = concat_cases,
 };
 
@@ -124,8 +131,8 @@ const tp_op tp_op_stack = {
     .ny = 1,
     .attr_size = sizeof(tp_axis_attr),
     .shape = stack_shape,
-    .forward = TP_CPU_KERNELS(concat_fwd),
-    .backward = TP_CPU_KERNELS(concat_bwd),
+    .forward = TP_KERNELS(concat_fwd),
+    .backward = TP_KERNELS(concat_bwd),
     .cases = stack_cases,
 };
 
@@ -136,8 +143,8 @@ const tp_op tp_op_split = {
     .ny = -1,
     .attr_size = sizeof(tp_axis_attr),
     .shape = split_shape,
-    .forward = TP_CPU_KERNELS(split_fwd),
-    .backward = TP_CPU_KERNELS(split_bwd),
+    .forward = TP_KERNELS(split_fwd),
+    .backward = TP_KERNELS(split_bwd),
     .cases = split_cases,
 };
 

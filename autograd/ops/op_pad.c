@@ -41,6 +41,8 @@ static const tp_gradcase pad_cases[] = {
     { "last axis", .in = { { 2, { 3, 5 } } }, .attr = &(tp_pad_attr){ -1, 3, 0, -1.0 } },
     { "by nothing", .in = { { 2, { 3, 5 } } }, .attr = &(tp_pad_attr){ 1, 0, 0, 7.0 } },
     { "nothing", .in = { { 2, { 3, 0 } } }, .attr = &(tp_pad_attr){ 1, 1, 1, 7.0 } },
+    { "by whole packs", .in = { { 2, { 3, 16 } } }, .attr = &(tp_pad_attr){ 1, 8, 16, 1.5 } },
+    { "by pieces of packs", .in = { { 2, { 3, 19 } } }, .attr = &(tp_pad_attr){ 1, 5, 9, 1.5 } },
     { 0 },
 };
 
@@ -51,8 +53,8 @@ const tp_op tp_op_pad = {
     .ny = 1,
     .attr_size = sizeof(tp_pad_attr),
     .shape = pad_shape,
-    .forward = TP_CPU_KERNELS(pad_fwd),
-    .backward = TP_CPU_KERNELS(pad_bwd),
+    .forward = TP_KERNELS(pad_fwd),
+    .backward = TP_KERNELS(pad_bwd),
     .cases = pad_cases,
 };
 

@@ -19,6 +19,8 @@ static const tp_gradcase roll_cases[] = {
     { "more than once around", .in = { { 2, { 4, 3 } } }, .attr = &(tp_roll_attr){ 0, 11 } },
     { "by nothing", .in = { { 2, { 4, 3 } } }, .attr = &(tp_roll_attr){ 0, -4 } },
     { "empty", .in = { { 2, { 4, 0 } } }, .attr = &(tp_roll_attr){ 1, 1 } },
+    { "by whole packs", .in = { { 2, { 3, 24 } } }, .attr = &(tp_roll_attr){ 1, 8 } },
+    { "by pieces of packs", .in = { { 2, { 3, 31 } } }, .attr = &(tp_roll_attr){ 1, -12 } },
     { 0 },
 };
 
@@ -29,8 +31,8 @@ const tp_op tp_op_roll = {
     .ny = 1,
     .attr_size = sizeof(tp_roll_attr),
     .shape = roll_shape,
-    .forward = TP_CPU_KERNELS(roll_fwd),
-    .backward = TP_CPU_KERNELS(roll_bwd),
+    .forward = TP_KERNELS(roll_fwd),
+    .backward = TP_KERNELS(roll_bwd),
     .cases = roll_cases,
 };
 

@@ -31,6 +31,9 @@ static const tp_gradcase slice_cases[] = {
     { "first indices", .in = { { 2, { 3, 7 } } }, .attr = &(tp_slice_attr){ 1, 0, 2 } },
     { "all of an axis", .in = { { 2, { 3, 7 } } }, .attr = &(tp_slice_attr){ 1, 0, 7 } },
     { "nothing", .in = { { 2, { 3, 7 } } }, .attr = &(tp_slice_attr){ 1, 7, 0 } },
+    { "whole packs", .in = { { 2, { 3, 32 } } }, .attr = &(tp_slice_attr){ 1, 8, 16 } },
+    { "half packs", .in = { { 2, { 3, 22 } } }, .attr = &(tp_slice_attr){ 1, 2, 18 } },
+    { "pieces of packs", .in = { { 2, { 3, 37 } } }, .attr = &(tp_slice_attr){ 1, 5, 19 } },
     { 0 },
 };
 
@@ -42,8 +45,8 @@ const tp_op tp_op_slice = {
     .attr_size = sizeof(tp_slice_attr),
     .flags = TP_ACCUMULATES,
     .shape = slice_shape,
-    .forward = TP_CPU_KERNELS(slice_fwd),
-    .backward = TP_CPU_KERNELS(slice_bwd),
+    .forward = TP_KERNELS(slice_fwd),
+    .backward = TP_KERNELS(slice_bwd),
     .cases = slice_cases,
 };
 

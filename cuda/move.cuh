@@ -1,0 +1,89 @@
+/* move.cuh - for kernels that only move elements: words as wide as sizes and places allow, and
+ * quick division by sizes that a launch knows.
+ *
+ * Elements count by their size alone, so one kernel serves all dtypes: it is made for words of 1 to
+ * 16 bytes, and the host chooses the widest of which everything is a multiple. */
+#ifndef TP_MOVE_CUH
+#define TP_MOVE_CUH
+
+#include "cuda/kernel.cuh"
+
+/* ---- words ---- */
+
+/* The widest word, up to 16 bytes, of which all these numbers of bytes and addresses are multiples.
+ */
+template <class... T> static inline int tp_widest(T... bytes)
+{
+    const uint64_t all = ((uint64_t)bytes | ... | 16);
+    return (int)(all & (0 - all));
+}
+
+/* f of a word of that many bytes:
+ *     return tp_with_word(bytes, [&](auto w) { using W = decltype(w); ... }); */
+template <class F> static tp_code tp_with_word(int bytes, F f)
+{
+    return bytes == 16  ? f(uint4())
+           : bytes == 8 ? f(uint2())
+           : bytes == 4 ? f(uint32_t())
+           : bytes == 2 ? f(uint16_t())
+                        : f(uint8_t());
+}
+
+/* ---- division ---- */
+
+/* i / d for i below 2^31 is a product and a shift: m is 2^32 (2^s / d - 1) rounded up, with 2^s the
+ * power of two that d does not exceed. */
+struct tp_divisor {
+    int64_t d;
+    uint32_t m, s;
+};
+
+static inline tp_divisor tp_by(int64_t d)
+{
+    tp_divisor by = { d, 0, 31 }; /* of a d from 2^31 on, all such quotients are 0 */
+    if (d < 1 || d >> 31) return by;
+    for (by.s = 0; (int64_t)1 << by.s < d;) by.s++;
+    by.m = (uint32_t)(((((uint64_t)1 << by.s) - (uint64_t)d) << 32) / (uint64_t)d + 1);
+    return by;
+}
+
+static __device__ inline int64_t tp_over(const tp_divisor &by, int64_t i)
+{
+    if (i >> 31) return (int64_t)((uint64_t)i / (uint64_t)by.d);
+    const uint32_t u = (uint32_t)i;
+    return ((uint32_t)((uint64_t)u * by.m >> 32) + u) >> by.s;
+}
+
+/* ---- axes ---- */
+
+/* tp_axes with divisors, strides counted in words. */
+struct tp_places {
+    int n;
+    tp_divisor by[TP_MAX_DIMS];
+    int64_t stride[TP_MAX_DIMS];
+};
+
+static inline tp_places tp_places_of(const tp_axes &x, int64_t elements_a_word)
+{
+    tp_places p = {};
+    p.n = x.n;
+    for (int k = 0; k < x.n; k++) {
+        p.by[k] = tp_by(x.dim[k]);
+        p.stride[k] = x.stride[k] / elements_a_word;
+    }
+    return p;
+}
+
+/* Where item i lies. */
+static __device__ inline int64_t tp_place(const tp_places &x, int64_t i)
+{
+    int64_t at = 0;
+    for (int k = x.n - 1; k > 0; k--) {
+        const int64_t rest = tp_over(x.by[k], i);
+        at += (i - rest * x.by[k].d) * x.stride[k];
+        i = rest;
+    }
+    return x.n > 0 ? at + i * x.stride[0] : 0;
+}
+
+#endif

@@ -1,0 +1,152 @@
+/* test_cuda_moves.c - ops that only move elements, on the CUDA device in every dtype: the same
+ * values as on the CPU. Sizes of whole packs, of pieces of packs, and of other widths of words. */
+#include <criterion/criterion.h>
+#include <string.h>
+#include <tapegrad/tapegrad.h>
+
+#include "support_device.h"
+#include "support_values.h"
+
+#define ROOM 16384 /* elements of a result */
+
+static tp_tensor slice_middle(tp_tape *T, tp_tensor x)
+{
+    return tp_slice(T, x, 1, 1, tp_shape_of(x).dim[1] - 2);
+}
+static tp_tensor slice_last(tp_tape *T, tp_tensor x)
+{
+    return tp_slice(T, x, 2, 3, tp_shape_of(x).dim[2] - 4);
+}
+static tp_tensor pad_middle(tp_tape *T, tp_tensor x)
+{
+    return tp_pad(T, x, 1, 2, 1, 3.0);
+}
+static tp_tensor pad_last(tp_tape *T, tp_tensor x)
+{
+    return tp_pad(T, x, 2, 1, 6, 200.0);
+}
+static tp_tensor roll_middle(tp_tape *T, tp_tensor x)
+{
+    return tp_roll(T, x, 1, -1);
+}
+static tp_tensor roll_last(tp_tape *T, tp_tensor x)
+{
+    return tp_roll(T, x, 2, 5);
+}
+static tp_tensor concat_last(tp_tape *T, tp_tensor x)
+{
+    return tp_concat(T, 2, x, tp_slice(T, x, 2, 1, 3), x);
+}
+static tp_tensor concat_first(tp_tape *T, tp_tensor x)
+{
+    return tp_concat(T, 0, tp_slice(T, x, 0, 1, 1), x);
+}
+static tp_tensor stack_last(tp_tape *T, tp_tensor x)
+{
+    return tp_stack(T, 3, x, tp_roll(T, x, 0, 1), x);
+}
+static tp_tensor split_middle(tp_tape *T, tp_tensor x)
+{
+    tp_tensor y[2];
+    tp_split(T, x, 1, 2, y);
+    return tp_concat(T, 2, y[1], y[0]);
+}
+
+static const struct move {
+    const char *name;
+    tp_tensor (*of)(tp_tape *T, tp_tensor x);
+} moves[] = {
+    { "slice of the middle axis", slice_middle },
+    { "slice of the last axis", slice_last },
+    { "pad of the middle axis", pad_middle },
+    { "pad of the last axis", pad_last },
+    { "roll of the middle axis", roll_middle },
+    { "roll of the last axis", roll_last },
+    { "concat of the last axis", concat_last },
+    { "concat of the first axis, one part a view", concat_first },
+    { "stack on a new last axis", stack_last },
+    { "split of the middle axis", split_middle },
+};
+
+static const tp_shape shapes[] = {
+    { 3, { 3, 4, 32 } }, { 3, { 2, 4, 18 } }, { 3, { 2, 6, 35 } },  { 3, { 2, 4, 5 } },
+    { 3, { 2, 4, 67 } }, { 3, { 2, 68, 4 } }, { 3, { 3, 4, 130 } },
+};
+
+static const tp_dtype dtypes[] = { TP_U8, TP_I32, TP_I64, TP_BF16, TP_F32 };
+
+#define COUNT(a) (int)(sizeof(a) / sizeof *(a))
+
+/* The result on D of x = 0, 1, 2, ... mod 251, numbers that every dtype holds. */
+static int64_t result(tp_device *D, const struct move *m, tp_dtype dt, tp_shape s, double *y)
+{
+    static double x[ROOM];
+    tp_tape *T = tp_tape_new(D, NULL);
+    for (int64_t i = 0; i < ROOM; i++) x[i] = (double)(i % 251);
+    const tp_tensor r = m->of(T, values_constant(T, dt, s, x));
+    const int64_t n = tp_numel(r);
+    cr_assert(n <= ROOM, "ROOM is too small");
+    values_read(T, r, y);
+    cr_expect(tp_ok(T), "%s of %s: %s", m->name, tp_dtype_name(dt), tp_why(T));
+    tp_tape_free(T);
+    return n;
+}
+
+static void check(tp_device *cpu, tp_device *gpu, const struct move *m, tp_dtype dt, tp_shape s)
+{
+    static double expected[ROOM], got[ROOM];
+    const int64_t n = result(cpu, m, dt, s, expected), size = n * (int64_t)sizeof *got;
+    for (int order = 0; order == 0 || device_set_order(order); order++) {
+        const int64_t count = result(gpu, m, dt, s, got);
+        cr_expect(count == n && memcmp(got, expected, (size_t)size) == 0,
+                  "%s, %s[%d,%d,%d], order %d of threads: values differ", m->name,
+                  tp_dtype_name(dt), (int)s.dim[0], (int)s.dim[1], (int)s.dim[2], order);
+    }
+    device_set_order(0);
+}
+
+Test(cuda_moves, every_dtype, .timeout = 600)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 }), *gpu = device_cuda();
+    for (int m = 0; m < COUNT(moves); m++)
+        for (int s = 0; s < COUNT(shapes); s++)
+            for (int d = 0; d < COUNT(dtypes); d++)
+                check(cpu, gpu, &moves[m], dtypes[d], shapes[s]);
+    tp_device_close(gpu);
+    tp_device_close(cpu);
+}
+
+/* Two slices of x that overlap: the second is added to the gradient of the first. */
+static void slices_of(tp_device *D, tp_dtype dt, int64_t width, int64_t start, double *gradient)
+{
+    double v[3 * 64];
+    tp_tape *T = tp_tape_new(D, NULL);
+    values_random(v, 3 * 64, 4);
+    const tp_tensor x = values_input(T, dt, TP_SHAPE(3, 64), v);
+    const tp_tensor a = tp_slice(T, x, 1, start, width), b = tp_slice(T, x, 1, 64 - width, width);
+    tp_backward(T, tp_sum(T, tp_mul(T, a, b), TP_ALL));
+    values_read(T, tp_grad(T, x), gradient);
+    cr_expect(tp_ok(T), "%s", tp_why(T));
+    tp_tape_free(T);
+}
+
+Test(cuda_moves, slices_add_to_a_gradient)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    static const struct {
+        int64_t width, start;
+    } cases[] = { { 48, 8 }, { 41, 16 }, { 64, 0 }, { 48, 3 } };
+    tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 }), *gpu = device_cuda();
+    for (int i = 0; i < COUNT(cases); i++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            double expected[3 * 64], got[3 * 64];
+            const tp_dtype dt = bf16 ? TP_BF16 : TP_F32;
+            slices_of(cpu, dt, cases[i].width, cases[i].start, expected);
+            slices_of(gpu, dt, cases[i].width, cases[i].start, got);
+            cr_expect(memcmp(got, expected, sizeof got) == 0, "%s, %d from %d on: gradients differ",
+                      tp_dtype_name(dt), (int)cases[i].width, (int)cases[i].start);
+        }
+    tp_device_close(gpu);
+    tp_device_close(cpu);
+}
