@@ -91,7 +91,7 @@ for ((round = 0; round < rounds; round++)); do
     steps_of $tokens
     $bin/bench_ops --threads "$threads" --seconds $seconds >>"$out"
     if [ $peer = yes ]; then
-        "$python" bench/peers/sdpa_pytorch.py --threads "$threads" --seconds $seconds >>"$out"
+        "$python" bench/peers/ops_pytorch.py --threads "$threads" --seconds $seconds >>"$out"
     fi
 done
 if [ $mode = long ]; then

@@ -1,5 +1,6 @@
-# bench_tables.awk - turns the JSON lines of bench.sh into Markdown tables, medians over the lines of
-# one row. A line holds names and numbers only, no nested objects.
+# bench_tables.awk - turns the JSON lines of bench.sh and gpu-report.sh into Markdown tables, medians
+# over the lines of one row. A line holds names and numbers only, no nested objects. Each peer has
+# columns of its own.
 
 # The value of a key in the line at hand, without quotes; empty if it is not there.
 function get(key,    rest) {
@@ -50,54 +51,95 @@ function keep_all(row, keys,    i, n, list) {
     for (i = 1; i <= n; i++) keep(row, list[i])
 }
 
-/"peer"/ { peer = get("peer") }
-/"peer"/ && /"model"/ { keep_all("peer step" SUBSEP get("model") get("tokens"), "tokens_per_s peak_mb"); next }
-/"peer"/ { keep("peer op" SUBSEP get("op") get("shape") get("direction"), "ms"); next }
+# Names by which lines of ours and of peers meet.
+function dtype_name() { return get("dtype") == "bf16" ? ", bf16" : "" }
+function step_name() { return get("model") ", " (get("batch") > 1 ? get("batch") " x " : "") get("tokens") " tokens" dtype_name() }
+function op_name() { return get("op") " " get("shape") ", " get("direction") dtype_name() }
+
+# The key of a peer's row; peers are numbered as they come.
+function peer_row(name,    peer) {
+    peer = get("peer")
+    if (!(peer in peer_number)) {
+        peer_number[peer] = ++peers
+        peer_name[peers] = peer
+    }
+    return "peer" SUBSEP name SUBSEP peer_number[peer]
+}
+
+/"peer"/ && /"model"/ { keep_all(peer_row(step_name()), "tokens_per_s peak_mb"); next }
+/"peer"/ { keep(peer_row(op_name()), "ms"); next }
 /"context"/ {
-    keep_all(row_of("decoding", get("model") " after " get("context") " tokens"), "ms_a_token process_peak_mb")
+    keep_all(row_of("decoding", get("model") " after " get("context") " tokens" dtype_name()), "ms_a_token process_peak_mb")
     next
 }
 /"model"/ {
-    row = row_of("step", get("model") ", " get("tokens") " tokens, recompute " get("recompute"))
-    peer_row[row] = "peer step" SUBSEP get("model") get("tokens")
-    keep_all(row, "tokens_per_s process_peak_mb device_peak_mb predicted_mb utilisation sgemm_gflops")
+    row = row_of("step", step_name() ", recompute " get("recompute"))
+    meets[row] = step_name()
+    on_card[row] = get("isa") == "cuda"
+    keep_all(row, "tokens_per_s process_peak_mb device_peak_mb predicted_mb utilisation sgemm_gflops matmul_gflops seconds kernel_seconds")
     next
 }
 /"op"/ {
-    row = row_of("op", get("op") " " get("shape") ", " get("direction"))
-    peer_row[row] = "peer op" SUBSEP get("op") get("shape") get("direction")
+    row = row_of("op", op_name())
+    meets[row] = op_name()
     keep_all(row, "ms gflops gbytes_per_s utilisation mb time_to_closed_form bytes_a_token")
 }
 
+# For each peer: its figure, and ours over it (or its over ours: times as fast).
+function peer_columns(row, ours, key, inverse, format,    p, theirs, text) {
+    for (p = 1; p <= peers; p++) {
+        theirs = median("peer" SUBSEP meets[row] SUBSEP p, key)
+        text = text sprintf(" %s | %s |", show(format, theirs), inverse ? ratio(theirs, ours) : ratio(ours, theirs))
+    }
+    return text
+}
+
+function peer_heads(what, compared,    p, text) {
+    for (p = 1; p <= peers; p++) text = text sprintf(" %s%s | %s |", what, p > 1 ? " (" p ")" : "", compared)
+    return text
+}
+
+function line(columns,    i, text) {
+    text = "|"
+    for (i = 1; i <= columns; i++) text = text "---|"
+    return text
+}
+
 END {
-    print "Peer: " (peer == "" ? "none" : peer)
-    print "\n| training step | tapegrad tokens/s | peer | ratio | utilisation | of GFLOP/s | memory MB | peer | ratio | device MB | predicted |"
-    print "|---|---|---|---|---|---|---|---|---|---|---|"
+    for (p = 1; p <= peers; p++) print "Peer" (peers > 1 ? " (" p ")" : "") ": " peer_name[p]
+    if (!peers) print "Peer: none"
+    if (rows["step"]) {
+        print "\n| training step | tapegrad tokens/s |" peer_heads("peer", "ratio") " utilisation | of GFLOP/s | memory MB |" peer_heads("peer MB", "ratio") " device MB | predicted | time over kernels |"
+        print line(8 + 4 * peers)
+    }
     for (i = 1; i <= rows["step"]; i++) {
         row = "step" SUBSEP label["step", i]
-        other = peer_row[row]
-        ours = median(row, "tokens_per_s"); theirs = median(other, "tokens_per_s")
-        memory = median(row, "process_peak_mb"); their_memory = median(other, "peak_mb")
-        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", label["step", i],
-            show("%.0f", ours), show("%.0f", theirs), ratio(ours, theirs),
-            show("%.2f", median(row, "utilisation")), show("%.0f", median(row, "sgemm_gflops")),
-            show("%.0f", memory), show("%.0f", their_memory), ratio(memory, their_memory),
-            show("%.0f", median(row, "device_peak_mb")), show("%.0f", median(row, "predicted_mb"))
+        ours = median(row, "tokens_per_s")
+        memory = median(row, on_card[row] ? "device_peak_mb" : "process_peak_mb")
+        rate = median(row, on_card[row] ? "matmul_gflops" : "sgemm_gflops")
+        kernels = median(row, "kernel_seconds")
+        printf "| %s | %s |%s %s | %s | %s |%s %s | %s | %s |\n", label["step", i], show("%.0f", ours),
+            peer_columns(row, ours, "tokens_per_s", 0, "%.0f"), show("%.2f", median(row, "utilisation")),
+            show("%.0f", rate), show("%.0f", memory), peer_columns(row, memory, "peak_mb", 0, "%.0f"),
+            show("%.0f", median(row, "device_peak_mb")), show("%.0f", median(row, "predicted_mb")),
+            ratio(median(row, "seconds"), kernels)
     }
-    print "\n| op | ms | GFLOP/s | GB/s | utilisation | peer ms | times as fast | MB | time to closed form | bytes a token |"
-    print "|---|---|---|---|---|---|---|---|---|---|"
+    if (rows["op"]) {
+        print "\n| op | ms | GFLOP/s | GB/s | utilisation |" peer_heads("peer ms", "times as fast") " MB | time to closed form | bytes a token |"
+        print line(8 + 2 * peers)
+    }
     for (i = 1; i <= rows["op"]; i++) {
         row = "op" SUBSEP label["op", i]
-        ours = median(row, "ms"); theirs = median(peer_row[row], "ms")
-        printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", label["op", i], ms(ours),
+        ours = median(row, "ms")
+        printf "| %s | %s | %s | %s | %s |%s %s | %s | %s |\n", label["op", i], ms(ours),
             show("%.0f", median(row, "gflops")), show("%.0f", median(row, "gbytes_per_s")),
-            show("%.2f", median(row, "utilisation")), ms(theirs), ratio(theirs, ours),
+            show("%.2f", median(row, "utilisation")), peer_columns(row, ours, "ms", 1, "%.3g"),
             show("%.1f", median(row, "mb")), show("%.2f", median(row, "time_to_closed_form")),
             show("%.0f", median(row, "bytes_a_token"))
     }
     if (!rows["decoding"]) exit
     print "\n| decoding | ms a token | memory MB |"
-    print "|---|---|---|"
+    print line(3)
     for (i = 1; i <= rows["decoding"]; i++) {
         row = "decoding" SUBSEP label["decoding", i]
         printf "| %s | %s | %s |\n", label["decoding", i], ms(median(row, "ms_a_token")),

@@ -29,6 +29,9 @@ def sinusoid(positions, dim, clamp=-1):
     return torch.cat([angle.sin(), angle.cos()], dim=1)
 
 
+WARM_UP = 2  # steps before the measured ones
+
+
 class LSAttention(nn.Module):
     """h [B,M,d], cache [B,L,d], both normalised -> [B,M,d]."""
 
@@ -243,28 +246,41 @@ def check(folder):
 def bench(args):
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    model = LanguageModel(dict(config({}), layers=args.layers, mem_len=args.tokens, dropout=args.dropout))
+    cuda = args.device != "cpu"
+    model = LanguageModel(dict(config({}), layers=args.layers, mem_len=args.tokens, dropout=args.dropout)).to(args.device)
     model.train()
     for p in model.parameters():
         if p.dim() > 1:
             nn.init.normal_(p, 0.0, 0.02)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=cuda)
+    run = torch.compile(model) if args.compile else model
     caches, times = None, []
-    for _ in range(args.steps + 1):
-        x = torch.randint(4, 208, (args.batch, args.tokens))
-        y = torch.randint(4, 208, (args.batch, args.tokens))
-        start = time.perf_counter()
-        logits, caches = model(x, caches)
-        loss = F.cross_entropy(logits.view(-1, 208), y.view(-1))
+    for step in range(WARM_UP + args.steps):
+        if cuda and step == WARM_UP:
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+        x = torch.randint(4, 208, (args.batch, args.tokens), device=args.device)
+        y = torch.randint(4, 208, (args.batch, args.tokens), device=args.device)
+        times.append(time.perf_counter())
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.dtype == "bf16"):
+            logits, caches = run(x, caches)
+            loss = F.cross_entropy(logits.view(-1, 208).float(), y.view(-1))
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()
-        times.append(time.perf_counter() - start)
-    median = sorted(times[1:])[len(times[1:]) // 2]
+        if not cuda:  # the time of this step; on a card the host is ahead, as in training
+            times[-1] = time.perf_counter() - times[-1]
+    if cuda:
+        torch.cuda.synchronize()
+        seconds = (time.perf_counter() - times[WARM_UP]) / args.steps
+        peak = torch.cuda.max_memory_allocated() / 2**20
+    else:
+        seconds = sorted(times[WARM_UP:])[args.steps // 2]
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({
-        "peer": f"PyTorch {torch.__version__}", "model": "ls_lm-small", "tokens": args.tokens, "batch": args.batch,
-        "threads": args.threads, "seconds": median, "tokens_per_s": args.batch * args.tokens / median,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peer": f"PyTorch {torch.__version__}" + (", compiled" if args.compile else ""), "model": "ls_lm-small",
+        "dtype": args.dtype, "tokens": args.tokens, "batch": args.batch, "threads": args.threads, "seconds": seconds,
+        "tokens_per_s": args.batch * args.tokens / seconds, "peak_mb": peak,
     }))
 
 
@@ -278,6 +294,9 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--steps", type=int, default=3)
     p.add_argument("--dropout", type=float, default=0.2)
+    p.add_argument("--device", default="cpu")
+    p.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16 by torch.autocast")
+    p.add_argument("--compile", action="store_true", help="through torch.compile")
     args = p.parse_args()
     if args.check:
         check(args.check)

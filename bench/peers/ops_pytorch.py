@@ -1,0 +1,124 @@
+"""Times PyTorch's ops as bench_ops times ours: the same names and shapes, one JSON line for each direction.
+
+    ops_pytorch.py [--device cpu|cuda] [--dtype f32|bf16] [--compile] [--filter text]
+                   [--threads n] [--clock wall|cpu] [--seconds s]
+
+On the CPU only attention (scaled_dot_product_attention, which gets [B,heads,tokens,64] views of packed
+[B,tokens,512] tensors, as a model calls it); on CUDA also what surrounds it, timed by the card's events.
+--compile passes everything but attention through torch.compile.
+"""
+import argparse
+import json
+import time
+
+import torch
+import torch.nn.functional as F
+
+HEADS, WIDTH, ROWS = 8, 512, 65536
+
+
+def attention(causal):
+    def apply(*inputs):
+        q, k, v = (x.view(x.shape[0], x.shape[1], HEADS, WIDTH // HEADS).transpose(1, 2) for x in inputs)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        return y.transpose(1, 2)  # as the projection that follows sees it
+    return apply
+
+
+def depthwise(x, w):
+    return F.conv2d(x.permute(0, 3, 1, 2), w, padding=1, groups=w.shape[0]).permute(0, 2, 3, 1)
+
+
+def cases(device):
+    """(op, shape, function, shapes of the inputs; an int n: [ROWS] integers below n)"""
+    if device == "cpu":
+        return [("attention", "4096 d512 h8" + (" causal" if c else ""), attention(c), [(1, 4096, WIDTH)] * 3)
+                for c in (False, True)]
+    rows = (ROWS, WIDTH)
+    return [
+        ("matmul", "8192x8192x8192", torch.matmul, [(8192, 8192)] * 2),
+        ("copy", "y = 2x, 128M elements", lambda x: x * 2.0, [(134217728,)]),
+        ("linear", "65536x512->512", F.linear, [rows, (512, 512), (512,)]),
+        ("linear", "65536x2048->512", F.linear, [(ROWS, 2048), (512, 2048), (512,)]),
+        ("linear_gelu", "65536x512->2048", lambda x, w, b: F.gelu(F.linear(x, w, b)), [rows, (2048, 512), (2048,)]),
+        ("softmax", "65536x512", lambda x: x.softmax(-1), [rows]),
+        ("layernorm", "65536x512", lambda x, w, b: F.layer_norm(x, (WIDTH,), w, b), [rows, (WIDTH,), (WIDTH,)]),
+        ("dropout_add", "65536x512", lambda x, r: r + F.dropout(x, 0.2), [rows, rows]),
+        ("cross_entropy", "65536x208", lambda x, t: F.cross_entropy(x.float(), t), [(ROWS, 208), 208]),
+        ("embedding", "65536 of 208x512", lambda w, t: F.embedding(t, w), [(208, WIDTH), 208]),
+        ("permute", "8x8192x8x64 to 0213", lambda x: x.transpose(1, 2).contiguous(), [(8, 8192, 8, 64)]),
+        ("depthwise_conv2d", "64x56x56x96 k3", depthwise, [(64, 56, 56, 96), (96, 1, 3, 3)]),
+        ("attention", "8x4096 d512 h8", attention(False), [(8, 4096, WIDTH)] * 3),
+        ("attention", "8x4096 d512 h8 causal", attention(True), [(8, 4096, WIDTH)] * 3),
+    ]
+
+
+class HostClock:
+    def __init__(self, processor):
+        self.now = time.process_time if processor else time.perf_counter
+
+    def seconds(self, work):
+        start = self.now()
+        result = work()
+        return result, self.now() - start
+
+
+class CardClock:
+    def seconds(self, work):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        result = work()
+        end.record()
+        torch.cuda.synchronize()
+        return result, 1e-3 * begin.elapsed_time(end)
+
+
+def make(shape, args):
+    if isinstance(shape, int):
+        return torch.randint(0, shape, (ROWS,), device=args.device)
+    dtype = torch.bfloat16 if args.dtype == "bf16" else torch.float32
+    return (torch.rand(shape, device=args.device) * 2 - 1).to(dtype).requires_grad_()
+
+
+def measure(op, name, apply, shapes, args, clock):
+    if args.compile and op != "attention":
+        apply = torch.compile(apply)
+    inputs = [make(s, args) for s in shapes]
+    probe, times = None, []
+    while len(times) < 4 or sum(map(sum, times)) < 2 * args.seconds:
+        y, forward = clock.seconds(lambda: apply(*inputs))
+        if probe is None:
+            probe = torch.rand_like(y) - 0.5
+        _, backward = clock.seconds(lambda: y.backward(probe))
+        for x in inputs:
+            x.grad = None
+        times.append((forward, backward))
+    for direction, seconds in zip(("forward", "backward"), map(sorted, zip(*times[2:]))):
+        print(json.dumps({
+            "peer": f"PyTorch {torch.__version__}" + (", compiled" if args.compile else ""), "op": op,
+            "direction": direction, "shape": name, "device": args.device, "dtype": args.dtype,
+            "threads": args.threads, "ms": round(1e3 * seconds[len(seconds) // 2], 4),
+            "best_ms": round(1e3 * seconds[0], 4),
+        }), flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--device", default="cpu")
+    p.add_argument("--dtype", choices=("f32", "bf16"), default="f32")
+    p.add_argument("--compile", action="store_true")
+    p.add_argument("--filter", default="", help="only ops whose name and shape contain this")
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    p.add_argument("--seconds", type=float, default=0.5, help="of each case and direction")
+    args = p.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(1)
+    clock = HostClock(args.clock == "cpu") if args.device == "cpu" else CardClock()
+    for op, name, apply, shapes in cases(args.device):
+        if args.filter in f"{op} {name}":
+            measure(op, name, apply, shapes, args, clock)
+
+
+if __name__ == "__main__":
+    main()
