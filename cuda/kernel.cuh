@@ -125,10 +125,11 @@ template <class S, int N = (int)(16 / sizeof(S))> struct tp_pack {
     S at[N];
 };
 
-/* Words that a pack is moved in: of 16 bytes, or 8 for half a pack. */
+/* Words that a pack is moved in: the widest, up to 16 bytes, of which it is a multiple. */
 template <class P> struct tp_word {
-    static_assert(sizeof(P) % 8 == 0, "packs are multiples of 8 bytes");
-    typedef typename std::conditional<sizeof(P) % 16 == 0, uint4, uint2>::type type;
+    template <int BYTES, class Word, class Else>
+    using pick = typename std::conditional<sizeof(P) % BYTES == 0, Word, Else>::type;
+    typedef pick<16, uint4, pick<8, uint2, pick<4, uint32_t, uint16_t>>> type;
     static constexpr int n = (int)(sizeof(P) / sizeof(type));
 };
 

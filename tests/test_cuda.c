@@ -19,7 +19,7 @@
 
 extern const tp_op *const tp_op_table[];
 
-#define ROOM 4096 /* elements of all results and gradients of a case */
+#define ROOM 65536 /* elements of all results and gradients of a case */
 
 /* What a case gives: all floating outputs and gradients one behind the other, and the others. */
 typedef struct answer {

@@ -17,6 +17,8 @@ static const tp_gradcase rmsnorm_cases[] = {
     { "large eps", .in = { { 1, { 7 } }, { 1, { 7 } } }, EPS(0.5) },
     { "one channel", .in = { { 2, { 3, 1 } }, { 1, { 1 } } }, EPS(0.1) },
     { "several blocks", .in = { { 2, { 70, 3 } }, { 1, { 3 } } }, EPS(0.1) },
+    { "a warp", .in = { { 2, { 17, 96 } }, { 1, { 96 } } }, EPS(0.1) },
+    { "a long row", .in = { { 2, { 2, 8200 } }, { 1, { 8200 } } }, EPS(0.1) },
     { "no rows", .in = { { 2, { 0, 3 } }, { 1, { 3 } } }, EPS(1e-5) },
     { 0 },
 };
@@ -31,8 +33,8 @@ const tp_op tp_op_rmsnorm = {
     .optional = 1u << 1,
     .shape = tp__rownorm_shape,
     .work = tp__rownorm_work,
-    .forward = TP_CPU_KERNELS(rownorm_fwd),
-    .backward = TP_CPU_KERNELS(rownorm_bwd),
+    .forward = TP_KERNELS(rownorm_fwd),
+    .backward = TP_KERNELS(rownorm_bwd),
     .cases = rmsnorm_cases,
 };
 
