@@ -17,9 +17,8 @@
 #ifndef TP_LS_ATTENTION_H
 #define TP_LS_ATTENTION_H
 
-#include <tapegrad/op.h>
+#include "tensor/ls_plan.h"
 
-#define LS_TILE  64 /* queries a tile                                                       */
 #define LS_ALIGN 16 /* elements: sizes in scratch are multiples, whatever the vector length */
 #define LS_SLACK 16 /* rows and columns that register kernels may touch beyond the end      */
 #define LS_TASKS 8  /* fewer heads in the batch than this: queries are cut in stripes       */
@@ -36,25 +35,7 @@ static inline size_t tp__chunk_scratch(const tp__chunk_attr *a)
     return (size_t)((2 * a->chunk + 2) * a->heads * a->rank + 15) / 16 * 16;
 }
 
-/* ---- attention: attributes and geometry ---- */
-
-typedef struct tp__ls_attr {
-    int64_t heads, chunk, rank, window, clamp, chunk_clamp, cache, valid;
-    bool masked, segment;
-} tp__ls_attr;
-
-enum {
-    LS_Q,
-    LS_K_WIN,
-    LS_V_WIN,
-    LS_K_CMP,
-    LS_V_CMP,
-    LS_POS_WIN,
-    LS_POS_CMP,
-    LS_R_W,
-    LS_R_R,
-    LS_NX
-};
+/* ---- attention: geometry ---- */
 
 typedef struct tp__ls_dims {
     int64_t B, N, H, D, width; /* q [B,N,width], width = H D                            */

@@ -8,6 +8,7 @@
 #include <tapegrad/tapegrad.h>
 
 #include "ref_ls.h"
+#include "support_device.h"
 #include "support_values.h"
 
 static const tp_isa isas[] = { TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 };
@@ -17,12 +18,15 @@ typedef struct world {
     tp_tape *T;
 } world;
 
+static world begin_on(tp_device *D, tp_dtype compute)
+{
+    return (world){ D, tp_tape_new(D, &(tp_tape_opts){ .compute = compute }) };
+}
+
 static world begin(tp_isa isa, int threads, tp_dtype compute)
 {
-    world s;
-    s.D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads, .isa = isa });
-    s.T = tp_tape_new(s.D, &(tp_tape_opts){ .compute = compute });
-    return s;
+    return begin_on(tp_device_open("cpu", &(tp_device_opts){ .threads = threads, .isa = isa }),
+                    compute);
 }
 
 static void end(world *s)
@@ -196,10 +200,9 @@ static void empty(store *d)
 static const char *const names[INPUTS + 1] = { "dq",       "dk_win",   "dv_win", "dk_cmp", "dv_cmp",
                                                "dpos_win", "dpos_cmp", "dr_w",   "dr_r",   "y" };
 
-static void compare_all(tp_isa isa, tp_dtype dt, double limit)
+static void compare_all(world s, tp_dtype dt, double limit)
 {
-    if (!tp_isa_runs(isa)) return;
-    world s = begin(isa, 2, dt), ref = begin(isa, 2, TP_F64);
+    world ref = begin(TP_ISA_AUTO, 2, TP_F64);
     for (int c = 0; c < CASES; c++) {
         const ls_case *k = &cases[c];
         store d = fill(k);
@@ -218,17 +221,31 @@ static void compare_all(tp_isa isa, tp_dtype dt, double limit)
 
 Test(ls_attention, f64_equals_plain_ops)
 {
-    for (int i = 0; i < 3; i++) compare_all(isas[i], TP_F64, 1e-12);
+    for (int i = 0; i < 3; i++)
+        if (tp_isa_runs(isas[i])) compare_all(begin(isas[i], 2, TP_F64), TP_F64, 1e-12);
 }
 
 Test(ls_attention, f32_equals_plain_ops)
 {
-    for (int i = 0; i < 3; i++) compare_all(isas[i], TP_F32, 5e-6);
+    for (int i = 0; i < 3; i++)
+        if (tp_isa_runs(isas[i])) compare_all(begin(isas[i], 2, TP_F32), TP_F32, 5e-6);
 }
 
 Test(ls_attention, bf16_is_close_to_plain_ops)
 {
-    compare_all(TP_ISA_AUTO, TP_BF16, 3e-2);
+    compare_all(begin(TP_ISA_AUTO, 2, TP_BF16), TP_BF16, 3e-2);
+}
+
+Test(ls_attention, cuda_f32_equals_plain_ops, .timeout = 600)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    compare_all(begin_on(device_cuda(), TP_F32), TP_F32, 5e-6);
+}
+
+Test(ls_attention, cuda_bf16_is_close_to_plain_ops, .timeout = 600)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    compare_all(begin_on(device_cuda(), TP_BF16), TP_BF16, 3e-2);
 }
 
 Test(ls_attention, bits_do_not_depend_on_threads)

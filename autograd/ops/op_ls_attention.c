@@ -128,6 +128,8 @@ static tp_code ls_shape(tp_infer *q)
 
 static size_t ls_work(const tp_infer *q, int threads)
 {
+    if (q->device == TP_CUDA)
+        return (size_t)tp__ls_plan_of(q->x, q->attr, q->backward).total * sizeof(float);
     if (q->y[0].numel == 0) return 0;
     const tp__ls_dims g = tp__ls_geometry(q->x, q->attr);
     const tp__ls_scratch a = tp__ls_layout(&g, q->backward);
@@ -191,6 +193,12 @@ static const tp_gradcase ls_cases[] = {
       .attr = LS(.heads = 1, .chunk = 4, .rank = 1, .masked = true) },
     { "two stripes, three tiles", .in = INPUTS(1, 150, 9, 20, 9, 1, 2),
       .attr = LS(.heads = 1, .chunk = 16, .rank = 2, .window = 9) },
+    { "rank 3, two tiles, no cache", .in = INPUTS(1, 70, 0, 12, 21, 1, 4),
+      .attr = LS(.heads = 1, .chunk = 16, .rank = 3, .window = 21, .masked = true) },
+    { "more vectors than queries", .in = INPUTS(1, 67, 3, 204, 3, 1, 2),
+      .attr = LS(.heads = 1, .chunk = 4, .rank = 12, .window = 3) },
+    { "head 66", .in = INPUTS(1, 5, 3, 3, 3, 1, 66),
+      .attr = LS(.heads = 1, .chunk = 3, .rank = 1, .window = 3) },
     { 0 },
 };
 /* clang-format on */
@@ -206,8 +214,8 @@ const tp_op tp_op_ls_attention = {
     .flags = TP_COMPUTES,
     .shape = ls_shape,
     .work = ls_work,
-    .forward = TP_CPU_KERNELS(ls_attention_fwd),
-    .backward = TP_CPU_KERNELS(ls_attention_bwd),
+    .forward = TP_KERNELS(ls_attention_fwd),
+    .backward = TP_KERNELS(ls_attention_bwd),
     .cases = ls_cases,
 };
 
