@@ -18,15 +18,18 @@ template <class... T> static inline int tp_widest(T... bytes)
     return (int)(all & (0 - all));
 }
 
-/* f of a word of that many bytes:
+/* f of an element of that many bytes, or of a word, which may have 16:
  *     return tp_with_word(bytes, [&](auto w) { using W = decltype(w); ... }); */
-template <class F> static tp_code tp_with_word(int bytes, F f)
+template <class F> static tp_code tp_with_element(int bytes, F f)
 {
-    return bytes == 16  ? f(uint4())
-           : bytes == 8 ? f(uint2())
+    return bytes == 8   ? f(uint2())
            : bytes == 4 ? f(uint32_t())
            : bytes == 2 ? f(uint16_t())
                         : f(uint8_t());
+}
+template <class F> static tp_code tp_with_word(int bytes, F f)
+{
+    return bytes == 16 ? f(uint4()) : tp_with_element(bytes, f);
 }
 
 /* ---- division ---- */

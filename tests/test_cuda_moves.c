@@ -7,7 +7,7 @@
 #include "support_device.h"
 #include "support_values.h"
 
-#define ROOM 16384 /* elements of a result */
+#define ROOM 32768 /* elements of a result */
 
 static tp_tensor slice_middle(tp_tape *T, tp_tensor x)
 {
@@ -51,6 +51,25 @@ static tp_tensor split_middle(tp_tape *T, tp_tensor x)
     tp_split(T, x, 1, 2, y);
     return tp_concat(T, 2, y[1], y[0]);
 }
+static tp_tensor swap_last(tp_tape *T, tp_tensor x)
+{
+    return tp_permute(T, x, TP_SHAPE(0, 2, 1));
+}
+static tp_tensor swap_first(tp_tape *T, tp_tensor x)
+{
+    return tp_permute(T, x, TP_SHAPE(1, 0, 2));
+}
+static tp_tensor swap_ends(tp_tape *T, tp_tensor x)
+{
+    return tp_permute(T, x, TP_SHAPE(2, 1, 0));
+}
+static tp_tensor swap_piece(tp_tape *T, tp_tensor x) /* which is not aligned */
+{
+    const tp_shape s = tp_shape_of(x);
+    const int64_t n = tp_numel(x);
+    const tp_tensor row = tp_slice(T, tp_reshape(T, x, TP_SHAPE(n)), 0, 3, n - s.dim[2]);
+    return tp_permute(T, tp_reshape(T, row, TP_SHAPE(-1, s.dim[2])), TP_SHAPE(1, 0));
+}
 
 static const struct move {
     const char *name;
@@ -66,11 +85,16 @@ static const struct move {
     { "concat of the first axis, one part a view", concat_first },
     { "stack on a new last axis", stack_last },
     { "split of the middle axis", split_middle },
+    { "the last two axes swapped", swap_last },
+    { "the first two axes swapped", swap_first },
+    { "the first and the last axis swapped", swap_ends },
+    { "a transposed piece", swap_piece },
 };
 
 static const tp_shape shapes[] = {
-    { 3, { 3, 4, 32 } }, { 3, { 2, 4, 18 } }, { 3, { 2, 6, 35 } },  { 3, { 2, 4, 5 } },
-    { 3, { 2, 4, 67 } }, { 3, { 2, 68, 4 } }, { 3, { 3, 4, 130 } },
+    { 3, { 3, 4, 32 } },  { 3, { 2, 4, 18 } },   { 3, { 2, 6, 35 } },  { 3, { 2, 4, 5 } },
+    { 3, { 2, 4, 67 } },  { 3, { 2, 68, 4 } },   { 3, { 3, 4, 130 } }, { 3, { 2, 132, 36 } },
+    { 3, { 2, 70, 68 } }, { 3, { 11, 12, 10 } },
 };
 
 static const tp_dtype dtypes[] = { TP_U8, TP_I32, TP_I64, TP_BF16, TP_F32 };
