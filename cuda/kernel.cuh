@@ -251,7 +251,7 @@ template <class Op, class T> static __device__ inline T tp_block(T v)
     return v;
 }
 
-/* ---- PTX: asynchronous copies and tensor cores ---- */
+/* ---- PTX: asynchronous copies, tensor cores, 2^x ---- */
 
 /* 16 bytes from device to shared memory, both aligned; arrived after commit and wait<n>, which
  * leaves the last n groups of this thread in flight. Other threads see them after a barrier. */
@@ -262,6 +262,20 @@ static __device__ inline void tp_copy_async(void *shared, const void *from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 #else
     emulated_copy(shared, from, 16);
+#endif
+}
+
+/* The same, or 16 zero bytes if not `ok`; then `from` is not read. */
+static __device__ inline void tp_copy_async_if(bool ok, void *shared, const void *from)
+{
+#ifdef __CUDACC__
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(ok ? 16 : 0)
+                 : "memory");
+#else
+    static const uint4 zeros = { 0, 0, 0, 0 };
+    emulated_copy(shared, ok ? from : &zeros, 16);
 #endif
 }
 
@@ -309,6 +323,30 @@ static __device__ inline void tp_ldmatrix_t(uint32_t r[4], const void *row)
                  : "memory");
 #else
     emulated_ldmatrix(r, row, true);
+#endif
+}
+
+/* Two floats as bf16, rounded to nearest: `low` in the low half. */
+static __device__ inline uint32_t tp_pack_bf16(float low, float high)
+{
+#ifdef __CUDACC__
+    uint32_t u;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    return u;
+#else
+    return (uint32_t)__float2bfloat16_rn(low).bits | (uint32_t)__float2bfloat16_rn(high).bits << 16;
+#endif
+}
+
+/* 2^x, to 2 ulp; results below 2^-126 are 0. */
+static __device__ inline float tp_exp2(float x)
+{
+#ifdef __CUDACC__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return exp2f(x);
 #endif
 }
 

@@ -1,0 +1,37 @@
+/* skew.cuh - accumulators of mma whose rows are shifted by their own number: the way from products
+ * with a table of distances to logits of keys, and back, without memory.
+ *
+ *     tp_skew     S[i][c] = G[i][c - i]        tp_unskew     G[i][u] = S[i][u + i]
+ *
+ * for rows i of 0 .. 7, over blocks of 8 columns. A row lies in the four lanes of a quad, two
+ * columns a lane, and its shift is lane / 4: one shuffle and two selects a value. Rows 8 .. 15 of
+ * an accumulator, its second half, are shifted by one whole block more: the caller takes other
+ * blocks. */
+#ifndef TP_SKEW_CUH
+#define TP_SKEW_CUH
+
+#include "cuda/kernel.cuh"
+
+/* out = block b of S, from x = block b of G and y = block b - 1. */
+static __device__ inline void tp_skew(float out[2], const float x[2], const float y[2])
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    const float v0 = 2 * q + g < 8 ? x[0] : y[0], v1 = 2 * q + 1 + g < 8 ? x[1] : y[1];
+    const int first = lane - q + (q - (g + g % 2) / 2 + 4) % 4;
+    const int second = lane - q + (q - (g - g % 2) / 2 + 4) % 4;
+    out[0] = __shfl_sync(0xffffffffu, g % 2 ? v1 : v0, first);
+    out[1] = __shfl_sync(0xffffffffu, g % 2 ? v0 : v1, second);
+}
+
+/* out = block b of G, from x = block b of S and y = block b + 1. */
+static __device__ inline void tp_unskew(float out[2], const float x[2], const float y[2])
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    const float v0 = 2 * q >= g ? x[0] : y[0], v1 = 2 * q + 1 >= g ? x[1] : y[1];
+    const int first = lane - q + (q + (g - g % 2) / 2) % 4;
+    const int second = lane - q + (q + (g + g % 2) / 2) % 4;
+    out[0] = __shfl_sync(0xffffffffu, g % 2 ? v1 : v0, first);
+    out[1] = __shfl_sync(0xffffffffu, g % 2 ? v0 : v1, second);
+}
+
+#endif

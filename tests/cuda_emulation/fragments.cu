@@ -1,0 +1,68 @@
+/* fragments.cu - what kernels do with fragments of tensor cores, alone, for tests/test_fragments.c.
+ */
+#include "cuda_emulation/fragments.h"
+
+#include "cuda/skew.cuh"
+
+/* Block b of the accumulators of x [16,40]. */
+static __device__ void load_block(float d[4], const float *x, int b)
+{
+    const int lane = threadIdx.x % 32;
+    for (int i = 0; i < 4; i++)
+        d[i] = x[(lane / 4 + i / 2 * 8) * 40 + 8 * b + lane % 4 * 2 + i % 2];
+}
+
+__global__ void skew_kernel(bool back, const float *x, float *y)
+{
+    const int lane = threadIdx.x % 32;
+    float g[5][4], out[4];
+    for (int b = 0; b < 5; b++) load_block(g[b], x, b);
+    for (int b = 0; b < 3; b++) {
+        if (back) {
+            tp_unskew(out, g[b], g[b + 1]);
+            tp_unskew(out + 2, g[b + 1] + 2, g[b + 2] + 2);
+        } else {
+            tp_skew(out, g[b + 2], g[b + 1]);
+            tp_skew(out + 2, g[b + 1] + 2, g[b] + 2);
+        }
+        for (int i = 0; i < 4; i++)
+            y[(lane / 4 + i / 2 * 8) * 24 + 8 * b + lane % 4 * 2 + i % 2] = out[i];
+    }
+}
+
+/* The fragments of x^T as mma's A. */
+__global__ void transposed_kernel(const float *x, float *y)
+{
+    TP_SHARED(bf16, tile, [16][16]);
+    const int lane = threadIdx.x % 32, m = lane / 8;
+    for (int i = lane; i < 256; i += 32) tp_put(&tile[i / 16][i % 16], x[i]);
+    __syncwarp();
+    uint32_t a[4];
+    tp_ldmatrix_t(a, &tile[lane % 8 + m / 2 * 8][m % 2 * 8]);
+    for (int k = 0; k < 4; k++) {
+        bf16 pair[2];
+        memcpy(pair, a + k, 4);
+        const int row = lane / 4 + k % 2 * 8, col = lane % 4 * 2 + k / 2 * 8;
+        y[row * 16 + col] = tp_float(pair[0]);
+        y[row * 16 + col + 1] = tp_float(pair[1]);
+    }
+}
+
+__global__ void shuffle_kernel(const float *x, float *y)
+{
+    const int lane = threadIdx.x % 32;
+    y[lane] = __shfl_down_sync(0xffffffffu, x[lane], 3);
+    y[32 + lane] = __shfl_up_sync(0xffffffffu, x[lane], 5);
+    y[64 + lane] = (float)(__ballot_sync(0xffffffffu, x[lane] > 16.0f) >> 16);
+    y[96 + lane] = (float)__any_sync(0xffffffffu, x[lane] > 31.5f);
+    y[128 + lane] = (float)__all_sync(0xffffffffu, x[lane] > 1.5f);
+}
+
+extern "C" tp_code fragments_run(const tp_call *c, fragment what)
+{
+    const float *x = tp_in<float>(&c->x[0]);
+    float *y = tp_out<float>(&c->y[0]);
+    if (what == TRANSPOSED) return tp_launch(c, transposed_kernel, 1, 32, 0, x, y);
+    if (what == SHUFFLES) return tp_launch(c, shuffle_kernel, 1, 32, 0, x, y);
+    return tp_launch(c, skew_kernel, 1, 32, 0, what == UNSKEW, x, y);
+}

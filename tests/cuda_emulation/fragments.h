@@ -1,0 +1,20 @@
+/* fragments.h - the kernels of fragments.cu, each one warp on matrices of floats. */
+#ifndef FRAGMENTS_H
+#define FRAGMENTS_H
+
+#include <tapegrad/op.h>
+
+typedef enum fragment {
+    SKEW,       /* x [16,40] -> y [16,24]: y[i][c] = x[i][16 + c - i]   */
+    UNSKEW,     /* x [16,40] -> y [16,24]: y[i][u] = x[i][u + i]        */
+    TRANSPOSED, /* x [16,16] -> y [16,16]: y = x^T through ldmatrix     */
+    SHUFFLES    /* y [5,32]: x of lane + 3, lane - 5, a ballot, any, all */
+} fragment;
+
+#ifdef __cplusplus
+extern "C"
+#endif
+    tp_code
+    fragments_run(const tp_call *c, fragment what);
+
+#endif
