@@ -23,19 +23,7 @@
 #define LS_SLACK 16 /* rows and columns that register kernels may touch beyond the end      */
 #define LS_TASKS 8  /* fewer heads in the batch than this: queries are cut in stripes       */
 
-/* ---- dynamic projection ---- */
-
-typedef struct tp__chunk_attr {
-    int64_t heads, chunk, rank;
-} tp__chunk_attr;
-
-/* Elements of scratch a thread needs: p, its gradient, two rows. */
-static inline size_t tp__chunk_scratch(const tp__chunk_attr *a)
-{
-    return (size_t)((2 * a->chunk + 2) * a->heads * a->rank + 15) / 16 * 16;
-}
-
-/* ---- attention: geometry ---- */
+/* ---- geometry ---- */
 
 typedef struct tp__ls_dims {
     int64_t B, N, H, D, width; /* q [B,N,width], width = H D                            */

@@ -5,7 +5,7 @@
  *
  * Backward recomputes p, which is cheaper than reading it back. */
 #include "autograd/ops/op_inner.h"
-#include "tensor/ls_attention.h"
+#include "tensor/chunk_project.h"
 
 TP_KERNEL(chunk_project_fwd);
 TP_KERNEL(chunk_project_bwd);
@@ -39,9 +39,12 @@ static tp_code chunk_shape(tp_infer *q)
     return TP_OK;
 }
 
+/* On a card p and its gradient as floats; backward asks for both. */
 static size_t chunk_work(const tp_infer *q, int threads)
 {
     if (q->x[1].numel == 0) return 0;
+    if (q->device == TP_CUDA)
+        return (size_t)q->x[1].numel * (q->backward ? 2 : 1) * tp_dtype_size(TP_F32);
     return (size_t)threads * tp__chunk_scratch(q->attr) * tp_dtype_size(TP_F64);
 }
 
@@ -61,6 +64,10 @@ static const tp_gradcase chunk_cases[] = {
     { "rank 3, odd chunk", .in = SHAPES(1, 10, 6, 9), .attr = &(tp__chunk_attr){ 3, 5, 3 } },
     { "one token a chunk", .in = SHAPES(1, 3, 4, 2), .attr = &(tp__chunk_attr){ 1, 1, 2 } },
     { "wide head", .in = SHAPES(1, 6, 37, 1), .attr = &(tp__chunk_attr){ 1, 3, 1 } },
+    { "packs", .in = SHAPES(1, 6, 32, 4), .attr = &(tp__chunk_attr){ 2, 3, 2 } },
+    { "five tokens of 64", .in = SHAPES(2, 5, 64, 1), .attr = &(tp__chunk_attr){ 1, 5, 1 } },
+    { "nine tokens of 128", .in = SHAPES(1, 9, 128, 3), .attr = &(tp__chunk_attr){ 1, 9, 3 } },
+    { "long chunk", .in = SHAPES(1, 70, 4, 2), .attr = &(tp__chunk_attr){ 2, 70, 1 } },
     { "no tokens", .in = SHAPES(2, 0, 6, 2), .attr = &(tp__chunk_attr){ 2, 4, 1 } },
     { 0 },
 };
@@ -75,8 +82,8 @@ const tp_op tp_op_chunk_project = {
     .flags = TP_COMPUTES,
     .shape = chunk_shape,
     .work = chunk_work,
-    .forward = TP_CPU_KERNELS(chunk_project_fwd),
-    .backward = TP_CPU_KERNELS(chunk_project_bwd),
+    .forward = TP_KERNELS(chunk_project_fwd),
+    .backward = TP_KERNELS(chunk_project_bwd),
     .cases = chunk_cases,
 };
 

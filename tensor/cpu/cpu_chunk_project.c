@@ -5,8 +5,8 @@
  * summed. */
 #ifndef real
 
+#include "tensor/chunk_project.h"
 #include "tensor/kernel.h"
-#include "tensor/ls_attention.h"
 
 #define GRAIN 4 /* chunks a task: 16 rows of 512 floats are 32 KB */
 
