@@ -28,16 +28,21 @@ static inline int64_t tp__conv_out(const tp__conv_axis *a)
 static inline tp__conv tp__conv_of(const tp_conv_cfg *cfg, const tp_view *x, const tp_view *w)
 {
     const bool flat = x->ndim == 3;
-    tp__conv g = { .batch = x->dim[0], .channels = w->dim[0] };
-    g.w = (tp__conv_axis){ .in = x->dim[x->ndim - 2],
-                           .taps = w->dim[w->ndim - 1],
-                           .stride = cfg->stride,
-                           .pad = cfg->pad,
-                           .dilation = cfg->dilation };
+    tp__conv g;
+    g.batch = x->dim[0];
+    g.channels = w->dim[0];
+    g.w.in = x->dim[x->ndim - 2];
+    g.w.taps = w->dim[w->ndim - 1];
+    g.w.stride = cfg->stride;
+    g.w.pad = cfg->pad;
+    g.w.dilation = cfg->dilation;
     g.h = g.w;
-    g.h.in = x->dim[1];
-    g.h.taps = w->dim[2];
-    if (flat) g.h = (tp__conv_axis){ .in = 1, .taps = 1, .stride = 1, .dilation = 1 };
+    g.h.in = flat ? 1 : x->dim[1];
+    g.h.taps = flat ? 1 : w->dim[2];
+    if (flat) {
+        g.h.stride = g.h.dilation = 1;
+        g.h.pad = 0;
+    }
     g.h.out = tp__conv_out(&g.h);
     g.w.out = tp__conv_out(&g.w);
     return g;
@@ -66,6 +71,19 @@ static inline int64_t tp__conv_blocks(int64_t pieces)
 {
     const int64_t n = tp__conv_block(pieces);
     return (pieces + n - 1) / n;
+}
+
+/* On a card dw and db are summed in at most 256 strips of at least 64 outputs. */
+static inline int64_t tp__conv_strip(const tp__conv *g)
+{
+    const int64_t outputs = g->batch * g->h.out * g->w.out;
+    return outputs > 64 * 256 ? (outputs + 255) / 256 : 64;
+}
+
+static inline int64_t tp__conv_strips(const tp__conv *g)
+{
+    const int64_t n = tp__conv_strip(g);
+    return (g->batch * g->h.out * g->w.out + n - 1) / n;
 }
 
 #endif

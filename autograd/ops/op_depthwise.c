@@ -53,14 +53,17 @@ static tp_code conv2d_shape(tp_infer *q)
     return conv_shape(q, 2);
 }
 
-/* Weights [taps,C]; backward also sums for dw and db [taps+1,C], in all and of each block. */
+/* Weights [taps,C]; backward also sums for dw and db [taps+1,C], of each block, on the CPU in all.
+ */
 static size_t conv_work(const tp_infer *q, int threads)
 {
     const tp__conv g = tp__conv_of(q->attr, &q->x[0], &q->x[1]);
     const int64_t taps = g.h.taps * g.w.taps;
-    const int64_t blocks = tp__conv_blocks(tp__conv_pieces(&g, g.h.out, g.w.out));
+    const int64_t sums = q->device == TP_CUDA
+                             ? tp__conv_strips(&g)
+                             : tp__conv_blocks(tp__conv_pieces(&g, g.h.out, g.w.out)) + 1;
     (void)threads;
-    const int64_t rows = taps + (q->backward ? (blocks + 1) * (taps + 1) : 0);
+    const int64_t rows = taps + (q->backward ? sums * (taps + 1) : 0);
     return (size_t)(rows * g.channels) * tp_dtype_size(tp__sum_dtype(q->x[0].dtype));
 }
 
@@ -81,6 +84,10 @@ static const tp_gradcase conv1d_cases[] = {
     { "all three", .in = { { 3, { 2, 9, 1 } }, { 3, { 1, 1, 4 } }, { 1, { 1 } } }, CFG(2, 3, 2) },
     { "wide pad", .in = { { 3, { 1, 2, 2 } }, { 3, { 2, 1, 2 } }, { 1, { 2 } } }, CFG(1, 4, 1) },
     { "one tap", .in = { { 3, { 1, 4, 3 } }, { 3, { 3, 1, 1 } }, { 1, { 3 } } }, CFG(1, 0, 1) },
+    { "packs", .in = { { 3, { 2, 5, 8 } }, { 3, { 8, 1, 3 } }, { 1, { 8 } } }, CFG(1, 1, 1) },
+    { "33 packs", .in = { { 3, { 1, 3, 132 } }, { 3, { 132, 1, 2 } } }, CFG(1, 0, 1) },
+    { "33 channels", .in = { { 3, { 1, 4, 33 } }, { 3, { 33, 1, 2 } } }, CFG(1, 1, 2) },
+    { "65 outputs", .in = { { 3, { 1, 65, 4 } }, { 3, { 4, 1, 3 } }, { 1, { 4 } } }, CFG(1, 1, 1) },
     { "no images", .in = { { 3, { 0, 4, 3 } }, { 3, { 3, 1, 2 } }, { 1, { 3 } } }, CFG(1, 0, 1) },
     { "no tokens", .in = { { 3, { 2, 0, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 3 } } }, CFG(1, 1, 1) },
     { "no channels", .in = { { 3, { 2, 4, 0 } }, { 3, { 0, 1, 2 } }, { 1, { 0 } } }, CFG(1, 0, 1) },
@@ -98,6 +105,8 @@ static const tp_gradcase conv2d_cases[] = {
       CFG(1, 1, 2) },
     { "all three", .in = { { 4, { 2, 6, 5, 2 } }, { 4, { 2, 1, 2, 3 } }, { 1, { 2 } } },
       CFG(2, 2, 2) },
+    { "packs", .in = { { 4, { 2, 4, 7, 4 } }, { 4, { 4, 1, 3, 3 } }, { 1, { 4 } } }, CFG(1, 1, 1) },
+    { "packs, stride", .in = { { 4, { 1, 5, 7, 8 } }, { 4, { 8, 1, 3, 3 } } }, CFG(2, 1, 1) },
     { "no rows", .in = { { 4, { 2, 0, 3, 2 } }, { 4, { 2, 1, 3, 3 } }, { 1, { 2 } } },
       CFG(1, 1, 1) },
     { 0 },
@@ -117,8 +126,8 @@ const tp_op tp_op_depthwise_conv1d = {
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv1d_shape,
     .work = conv_work,
-    .forward = TP_CPU_KERNELS(depthwise_fwd),
-    .backward = TP_CPU_KERNELS(depthwise_bwd),
+    .forward = TP_KERNELS(depthwise_fwd),
+    .backward = TP_KERNELS(depthwise_bwd),
     .cases = conv1d_cases,
 };
 
@@ -133,8 +142,8 @@ const tp_op tp_op_depthwise_conv2d = {
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv2d_shape,
     .work = conv_work,
-    .forward = TP_CPU_KERNELS(depthwise_fwd),
-    .backward = TP_CPU_KERNELS(depthwise_bwd),
+    .forward = TP_KERNELS(depthwise_fwd),
+    .backward = TP_KERNELS(depthwise_bwd),
     .cases = conv2d_cases,
 };
 
