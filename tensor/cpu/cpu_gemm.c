@@ -18,6 +18,7 @@
 
 #define SUM_ROWS    TP_GEMM_STRIP
 #define SUM_VECTORS (TP_VECTOR / 16) /* across, of each row: 4 of 64 bytes, 2 of 32 */
+#define ROWS_AHEAD  8                /* of B, asked for before they are copied */
 _Static_assert(TP_GEMM_PANEL % (SUM_VECTORS * TP_VECTOR) == 0, "tp__gemm_scratch has no room");
 _Static_assert(TP_GEMM_COLS % TP_GEMM_PANEL == 0, "blocks must be whole panels");
 
@@ -67,6 +68,7 @@ void TP_KERNEL_FN(gemm_tile)(tp_dtype real_type, const tp_gemm_tile *t)
 
 #define LANES    ((int64_t)(TP_VECTOR / sizeof(real)))
 #define SUM_COLS (SUM_VECTORS * LANES)
+#define LINE     ((int64_t)(64 / sizeof(real))) /* of the cache */
 
 typedef real vec __attribute__((vector_size(TP_VECTOR)));
 typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
@@ -108,26 +110,29 @@ static void R(transpose)(const real *from, int64_t ld, int64_t rows, int64_t col
             to[c * ldt + r] = from[r * ld + c];
 }
 
-/* The panel of n <= SUM_COLS columns that begins with element b; zeros up to a whole vector. */
-static void R(pack_panel)(const tp_gemm_tile *t, const real *b, int64_t depth, int64_t n, real *to)
-{
-    const int64_t whole = (n + LANES - 1) / LANES * LANES;
-    for (int64_t k = 0; k < depth && n < whole; k++)
-        *(vec *)(to + k * SUM_COLS + whole - LANES) = (vec){ 0 };
-    if (t->tb)
-        R(transpose)(b, t->ldb, n, depth, to, SUM_COLS);
-    else if (n == SUM_COLS)
-        for (int64_t k = 0; k < depth; k++)
-            memcpy(to + k * SUM_COLS, b + k * t->ldb, SUM_COLS * sizeof *to);
-    else
-        for (int64_t k = 0; k < depth; k++)
-            memcpy(to + k * SUM_COLS, b + k * t->ldb, (size_t)n * sizeof *to);
-}
-
+/* Panels of the n columns that begin with element b; zeros up to a whole vector. Rows of B are
+ * copied to all panels, not panel after panel: memory likes long pieces. */
 static void R(pack)(const tp_gemm_tile *t, const real *b, int64_t depth, int64_t n, real *to)
 {
-    for (int64_t j = 0; j < n; j += SUM_COLS) R(pack_panel)
-    (t, b + j * (t->tb ? t->ldb : 1), depth, min(n - j, SUM_COLS), to + j * depth);
+    const int64_t whole = (n + LANES - 1) / LANES * LANES;
+    if (n < whole) {
+        real *last = to + n / SUM_COLS * SUM_COLS * depth + (whole - LANES) % SUM_COLS;
+        for (int64_t k = 0; k < depth; k++) *(vec *)(last + k * SUM_COLS) = (vec){ 0 };
+    }
+    for (int64_t j = 0; j < n && t->tb; j += SUM_COLS) {
+        const int64_t cols = min(n - j, SUM_COLS);
+        R(transpose)(b + j * t->ldb, t->ldb, cols, depth, to + j * depth, SUM_COLS);
+    }
+    for (int64_t k = 0; k < depth && !t->tb; k++) {
+        const real *row = b + k * t->ldb;
+        const int64_t ahead = min(ROWS_AHEAD, depth - 1 - k) * t->ldb;
+        real *at = to + k * SUM_COLS;
+        int64_t j = 0;
+        for (int64_t i = 0; i < n; i += LINE) __builtin_prefetch(row + ahead + i);
+        for (; j + SUM_COLS <= n; j += SUM_COLS, at += depth * SUM_COLS)
+            memcpy(at, row + j, SUM_COLS * sizeof *at);
+        if (j < n) memcpy(at, row + j, (size_t)(n - j) * sizeof *at);
+    }
 }
 
 /* ---- sums ---- */
@@ -162,6 +167,11 @@ TP_INLINE void R(sum)(const block *s, const real *a, const real *b, real *c, int
     for (int y = 0; y < SUM_ROWS; y++)
         TP_UNROLL
         for (int x = 0; x < SUM_VECTORS; x++) sum[y][x] = (vec){ 0 };
+    TP_UNROLL
+    for (int y = 0; y < SUM_ROWS; y++) /* C comes while the sums are made */
+        TP_UNROLL
+        for (int x = 0; x < SUM_VECTORS; x++)
+            if (y < rows && x < n) __builtin_prefetch(c + y * ldc + x * LANES, 1);
     for (int64_t k = 0; k < depth; k++) {
         vec line[SUM_VECTORS];
         TP_UNROLL
@@ -185,12 +195,24 @@ TP_INLINE void R(sum)(const block *s, const real *a, const real *b, real *c, int
 }
 /* clang-format on */
 
-/* `rows` rows of c. */
-TP_INLINE void R(strip)(const block *s, const real *a, real *c, int rows)
+/* Asks for the part of the strip `next` of A that falls to the panel from column j on, so that all
+ * of it is there when its turn comes: each of its rows is a page of its own, and too short for the
+ * processor's own prefetching. */
+TP_INLINE void R(fetch)(const block *s, const real *next, int64_t j)
+{
+    const int64_t begin = j * s->depth / s->n, end = (j + SUM_COLS) * s->depth / s->n;
+    for (int64_t y = 0; y < SUM_ROWS; y++)
+        for (int64_t k = begin; k < end; k += LINE) __builtin_prefetch(next + y * s->lda + k);
+}
+
+/* `rows` rows of c. next: the strip of A to come, or NULL. */
+TP_INLINE void R(strip)(const block *s, const real *a, const real *next, real *c, int rows)
 {
     int64_t j = 0;
-    for (; j + SUM_COLS <= s->n; j += SUM_COLS)
+    for (; j + SUM_COLS <= s->n; j += SUM_COLS) {
+        if (next) R(fetch)(s, next, j);
         R(sum)(s, a, s->b + j * s->depth, c + j, LANES, rows, SUM_VECTORS);
+    }
     const real *b = s->b + j * s->depth;
     const int64_t rest = s->n - j;
     if (SUM_VECTORS > 2 && rest > 3 * LANES)
@@ -206,16 +228,20 @@ TP_INLINE void R(strip)(const block *s, const real *a, real *c, int rows)
 static void R(strips)(const block *s, int64_t m, const real *a, real *c)
 {
     int64_t i = 0;
-    for (; i + SUM_ROWS <= m; i += SUM_ROWS) R(strip)(s, a + i * s->lda, c + i * s->ldc, SUM_ROWS);
+    for (; i + SUM_ROWS <= m; i += SUM_ROWS) {
+        const real *here = a + i * s->lda;
+        const real *next = i + 2 * SUM_ROWS <= m ? here + SUM_ROWS * s->lda : NULL;
+        R(strip)(s, here, next, c + i * s->ldc, SUM_ROWS);
+    }
     if (m - i >= 4) {
-        R(strip)(s, a + i * s->lda, c + i * s->ldc, 4);
+        R(strip)(s, a + i * s->lda, NULL, c + i * s->ldc, 4);
         i += 4;
     }
     if (m - i >= 2) {
-        R(strip)(s, a + i * s->lda, c + i * s->ldc, 2);
+        R(strip)(s, a + i * s->lda, NULL, c + i * s->ldc, 2);
         i += 2;
     }
-    if (i < m) R(strip)(s, a + i * s->lda, c + i * s->ldc, 1);
+    if (i < m) R(strip)(s, a + i * s->lda, NULL, c + i * s->ldc, 1);
 }
 
 /* The columns of c by one block of B, rows k to k + depth, which is packed already. a: column k of
@@ -260,6 +286,7 @@ static void R(gemm_tile)(const tp_gemm_tile *t)
 
 #undef LANES
 #undef SUM_COLS
+#undef LINE
 #undef block
 
 #endif
