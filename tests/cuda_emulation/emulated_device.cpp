@@ -36,7 +36,7 @@ namespace
 
 constexpr size_t STACK = 256 << 10;
 constexpr size_t SHARED = 99 << 10; /* of a block: 8.6 and 8.9 have the least */
-constexpr int POISON = 0xff; /* NaN in every floating type, -1 in integers */
+constexpr int POISON = 0xff;        /* NaN in every floating type, -1 in integers */
 
 /* ---- device memory ---- */
 
