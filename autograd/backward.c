@@ -342,10 +342,7 @@ static bool seed_loss(tp_tape *T, tp_tensor loss)
     }
     tp_buf *g = tp__alloc(T, tp_dtype_size(n->view.dtype), "tp_backward");
     if (!g) return false;
-    uint64_t raw = 0;
-    const tp_view one = { .data = &raw, .dtype = n->view.dtype, .numel = 1 };
-    tp_st(&one, 0, 1.0);
-    T->dev->be->upload(T->dev, g->data, &raw, g->bytes);
+    tp__fill(T->dev, &(tp_view){ .data = g->data, .dtype = n->view.dtype, .numel = 1 }, 1.0);
     if (n->rec != TP_NO_REC && T->recs[n->rec]->done) {
         tp__buf_unref(g);
         tp__fail(T, TP_E_STATE, "tp_backward: this loss was differentiated before");

@@ -19,7 +19,6 @@ static const tp_kernel cast[TP_NBACKENDS] = TP_KERNELS(cast_fwd);
 static double draw(const tp_init *init, uint64_t key, uint64_t e)
 {
     switch (init->kind) {
-    case TP_INIT_CONST: return init->a;
     case TP_INIT_NORMAL: return init->b + init->a * tp__normal(key, 0, e);
     case TP_INIT_UNIFORM: return init->a * (2.0 * (double)tp__uniform(tp__word(key, 0, e)) - 1.0);
     case TP_INIT_TRUNC: {
@@ -27,7 +26,8 @@ static double draw(const tp_init *init, uint64_t key, uint64_t e)
         for (uint64_t again = 1; fabs(x) > 2.0; again++) x = tp__normal(key, again, e);
         return init->b + init->a * x;
     }
-    case TP_INIT_ZERO: break;
+    case TP_INIT_CONST:
+    case TP_INIT_ZERO: break; /* filled, not drawn */
     }
     return 0.0;
 }
@@ -67,12 +67,13 @@ static bool fill(tp_params *P, const tp_entry *e)
     tp_view host = e->node->view;
     const size_t bytes = tp__view_bytes(&host);
     if (bytes == 0 || P->dev->dry) return true;
-    const bool zero = e->init.kind == TP_INIT_ZERO || (P->blank && e->init.kind != TP_INIT_CONST);
-    if (e->content || zero) {
-        if (e->content)
-            P->dev->be->upload(P->dev, e->node->view.data, e->content, bytes);
-        else
-            P->dev->be->zero(P->dev, e->node->view.data, bytes);
+    const bool constant = e->init.kind == TP_INIT_CONST;
+    if (e->content) {
+        P->dev->be->upload(P->dev, e->node->view.data, e->content, bytes);
+        return true;
+    }
+    if (constant || e->init.kind == TP_INIT_ZERO || P->blank) {
+        tp__fill(P->dev, &e->node->view, constant ? e->init.a : 0.0);
         return true;
     }
     host.data = malloc(bytes);

@@ -73,18 +73,7 @@ tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value)
 {
     tp_node *n = make(T, "tp_full", dt, s);
     if (!n) return TP_FAILED;
-    const size_t bytes = tp__view_bytes(&n->view);
-    if (value == 0.0 && !signbit(value)) {
-        T->dev->be->zero(T->dev, n->view.data, bytes);
-        return tp__handle(n);
-    }
-    if (T->dev->dry) return tp__handle(n);
-    tp_view host = n->view;
-    host.data = bytes ? malloc(bytes) : NULL;
-    if (bytes && !host.data) return tp__fail(T, TP_E_MEMORY, "tp_full: out of host memory");
-    for (int64_t i = 0; i < host.numel; i++) tp_st(&host, i, value);
-    T->dev->be->upload(T->dev, n->view.data, host.data, bytes);
-    free(host.data);
+    tp__fill(T->dev, &n->view, value);
     return tp__handle(n);
 }
 

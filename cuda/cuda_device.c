@@ -184,6 +184,14 @@ static void cuda_zero(tp_device *D, void *to, size_t bytes)
     if (bytes) check(D, "clearing", cudaMemsetAsync(to, 0, bytes, cuda_of(D)->stream));
 }
 
+static void cuda_fill(tp_device *D, void *to, size_t bytes, const void *value)
+{
+    char why[TP_WHY] = "";
+    const tp_call c = { .dev = D, .why = why };
+    if (tp__cuda_fill(&c, to, bytes, value) != TP_OK)
+        tp__err(&D->err, TP_E_CUDA, "device %s: filling: %s", D->name, why);
+}
+
 static void cuda_sync(tp_device *D)
 {
     check(D, "waiting", cudaStreamSynchronize(cuda_of(D)->stream));
@@ -250,6 +258,7 @@ static const tp_backend backend = {
     .download = cuda_download,
     .copy = cuda_copy,
     .zero = cuda_zero,
+    .fill = cuda_fill,
     .sync = cuda_sync,
     .ran = cuda_ran,
     .mark = cuda_mark,

@@ -18,6 +18,8 @@ tp_code tp__cuda_launched(const tp_call *c);
 /* Queued behind the kernels launched so far. */
 tp_code tp__cuda_copy(const tp_call *c, void *to, const void *from, size_t bytes);
 tp_code tp__cuda_zero(const tp_call *c, void *to, size_t bytes);
+/* Writes the 16 bytes at value, on the host, over and over; `to` is aligned to 16 bytes. */
+tp_code tp__cuda_fill(const tp_call *c, void *to, size_t bytes, const void *value);
 
 /* A copy in device memory of a table in host memory, for the kernels launched next: valid for the
  * work queued until the next call. NULL with c->why set: no memory. */

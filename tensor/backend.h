@@ -17,6 +17,7 @@ typedef struct tp_backend {
     void (*download)(tp_device *D, void *host, const void *src, size_t bytes); /* synchronises */
     void (*copy)(tp_device *D, void *dst, const void *src, size_t bytes);
     void (*zero)(tp_device *D, void *dst, size_t bytes);
+    void (*fill)(tp_device *D, void *dst, size_t bytes, const void *value); /* 16 bytes, repeated */
     void (*sync)(tp_device *D);
     /* The rest may be NULL. After each op: its name, for errors that are found later. */
     tp_code (*ran)(tp_device *D, const char *op, bool backward);
@@ -103,6 +104,9 @@ void tp__op_begins(tp_device *D);
 tp_code tp__op_ends(tp_device *D, const char *op, bool backward);
 void tp__profile_add(tp_device *D, int line, double seconds);
 void tp__profile_free(tp_device *D);
+
+/* Every element of a whole buffer becomes x, converted to its dtype. */
+void tp__fill(tp_device *D, const tp_view *v, double x);
 
 /* Device memory into host memory, which waits; false: D has failed, and host holds nothing. */
 bool tp__device_read(tp_device *D, void *host, const void *from, size_t bytes);

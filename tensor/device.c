@@ -37,6 +37,14 @@ static void cpu_zero(tp_device *D, void *dst, size_t bytes)
     if (bytes) memset(dst, 0, bytes);
 }
 
+static void cpu_fill(tp_device *D, void *dst, size_t bytes, const void *value)
+{
+    char *to = dst;
+    (void)D;
+    for (; bytes >= 16; bytes -= 16, to += 16) memcpy(to, value, 16);
+    if (bytes) memcpy(to, value, bytes);
+}
+
 static void cpu_sync(tp_device *D)
 {
     (void)D;
@@ -50,6 +58,7 @@ const tp_backend tp__cpu_backend = {
     .download = cpu_upload,
     .copy = cpu_copy,
     .zero = cpu_zero,
+    .fill = cpu_fill,
     .sync = cpu_sync,
 };
 
@@ -164,6 +173,21 @@ bool tp_device_sync(tp_device *D)
     D->syncs++;
     D->be->sync(D);
     return tp_device_ok(D);
+}
+
+void tp__fill(tp_device *D, const tp_view *v, double x)
+{
+    static const char zero[16];
+    char value[16];
+    const size_t size = tp_dtype_size(v->dtype), bytes = (size_t)v->numel * size;
+    const tp_view all = { .data = value,
+                          .dtype = v->dtype,
+                          .numel = (int64_t)(sizeof value / size) };
+    for (int64_t i = 0; i < all.numel; i++) tp_st(&all, i, x);
+    if (memcmp(value, zero, sizeof zero) == 0)
+        D->be->zero(D, v->data, bytes);
+    else
+        D->be->fill(D, v->data, bytes, value);
 }
 
 bool tp__device_read(tp_device *D, void *host, const void *from, size_t bytes)

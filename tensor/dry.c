@@ -44,6 +44,12 @@ static void skip_zero(tp_device *D, void *dst, size_t bytes)
     (void)bytes;
 }
 
+static void skip_fill(tp_device *D, void *dst, size_t bytes, const void *value)
+{
+    (void)value;
+    skip_zero(D, dst, bytes);
+}
+
 static void skip_sync(tp_device *D)
 {
     (void)D;
@@ -57,5 +63,6 @@ const tp_backend tp__dry_backend = {
     .download = read_zeros,
     .copy = drop,
     .zero = skip_zero,
+    .fill = skip_fill,
     .sync = skip_sync,
 };
