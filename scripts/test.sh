@@ -3,8 +3,8 @@
 #
 #   scripts/test.sh                 Release build
 #   scripts/test.sh --sanitize      AddressSanitizer and UndefinedBehaviorSanitizer
-#   scripts/test.sh --device cuda   the tests of the CUDA device: on the card if there is one, else on
-#                                   its emulation
+#   scripts/test.sh --device cuda   the tests that run on any device (tests/CMakeLists.txt lists them) on
+#                                   CUDA: on the card if there is one, else on its emulation
 #   scripts/test.sh -R NAME         further arguments go to ctest: here, only matching tests
 source "$(dirname "$0")/setup.sh"
 
@@ -35,7 +35,8 @@ cuda)
     else
         [ $preset = asan ] && preset=emulate-asan || preset=emulate
     fi
-    args+=(-R 'test_(cuda|emulation)')
+    export TAPEGRAD_DEVICE=cuda
+    args+=(-L device)
     ;;
 *) die "There is no device '$device'; use --device cpu or cuda." ;;
 esac
@@ -43,10 +44,10 @@ esac
 need $BUILD_NEEDS $TEST_NEEDS $PLOT_NEEDS
 [ "$device" = cpu ] || need g++:g++ # kernels are C++
 configure "$preset" -DTAPEGRAD_TESTS=ON
-if [ "$device" = cuda ]; then
-    build "$preset" test_cuda test_emulation
-else
+if [ "$device" = cpu ]; then
     build "$preset"
+else
+    build "$preset" device_tests
 fi
 # Test programs start two jobs of their own, so CTest runs them one after another.
 ctest --test-dir "build/$preset" --output-on-failure --no-tests=error ${args[@]+"${args[@]}"}

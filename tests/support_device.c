@@ -2,10 +2,38 @@
 #include "support_device.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
 
 #ifdef TP_EMULATION
 #include "cuda_emulation/emulation.h"
 #endif
+
+static const char *device_name(void)
+{
+    const char *name = getenv("TAPEGRAD_DEVICE");
+    return name && *name ? name : "cpu";
+}
+
+tp_device *device_open(const tp_device_opts *o)
+{
+    return tp_device_open(device_name(), o);
+}
+
+bool device_is_cuda(void)
+{
+    return strncmp(device_name(), "cuda", 4) == 0;
+}
+
+tp_dtype device_real(void)
+{
+    return device_is_cuda() ? TP_F32 : TP_F64;
+}
+
+double device_limit(double f64, double f32)
+{
+    return device_is_cuda() ? f32 : f64;
+}
 
 tp_device *device_cuda(void)
 {

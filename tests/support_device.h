@@ -1,9 +1,16 @@
-/* support_device.h - the CUDA device that tests run on: a card or its emulation. */
+/* support_device.h - the device that tests run on: the CPU, a card, or a card's emulation. */
 #ifndef SUPPORT_DEVICE_H
 #define SUPPORT_DEVICE_H
 
 #include <stdbool.h>
 #include <tapegrad/device.h>
+
+/* The device of the suite: cpu, or what the environment variable TAPEGRAD_DEVICE names. */
+tp_device *device_open(const tp_device_opts *o);
+bool device_is_cuda(void);
+/* The most exact dtype that it computes in, TP_F64 or TP_F32, and the limit that goes with it. */
+tp_dtype device_real(void);
+double device_limit(double f64, double f32);
 
 /* Is there a card, or its emulation? */
 bool device_has_cuda(void);

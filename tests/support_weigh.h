@@ -1,7 +1,7 @@
 /* support_weigh.h - gradients on demand: a loss whose gradient of each tensor is what the test
  * wants.
  *
- *     weigh(x0, w0, x1, w1, ...) = sum_i sum(xi * wi)       d/dxi = wi */
+ *     loss = sum_i sum(pi * gi)       d/dpi = gi */
 #ifndef TP_SUPPORT_WEIGH_H
 #define TP_SUPPORT_WEIGH_H
 

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <tapegrad/tapegrad.h>
 
+#include "support_device.h"
+
 typedef tp_tensor (*function)(tp_tape *T, tp_tensor x);
 
 static tp_tensor logarithm(tp_tape *T, tp_tensor x)
@@ -81,7 +83,7 @@ Test(finite, the_op_is_named)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int on = 0; on <= 1; on++) {
-            tp_device *D = tp_device_open("cpu", NULL);
+            tp_device *D = device_open(NULL);
             tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .check_finite = on });
             const tp_tensor x = tp_input(T, TP_F32, TP_SHAPE(3), cases[i].x);
             tp_backward(T, tp_sum(T, cases[i].f(T, x), TP_ALL));

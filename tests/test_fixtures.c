@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "support_device.h"
+
 #include "parity.h"
 
 static bool is_folder(const char *path)
@@ -55,7 +57,7 @@ static void run_area(const char *area, tp_dtype real)
     int cases = 0;
 
     find_area(area, folder, sizeof folder);
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2 });
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
     const bool large = real == TP_F32 && is_affordable();
     const int n = scandir(folder, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {

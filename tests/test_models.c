@@ -7,6 +7,7 @@
 #include <string.h>
 #include <tapegrad/models.h>
 
+#include "support_device.h"
 #include "support_folder.h"
 
 /* ---- counts and names ---- */
@@ -29,7 +30,7 @@ Test(models, parameter_counts)
         { "txl-base-enwik8", 41055436 },     { "txl-base-text8", 40964635 },
         { "txl-large-enwik8", 277231820 },
     };
-    tp_device *D = tp_device_open("cpu", NULL);
+    tp_device *D = device_open(NULL);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         const tp_model_info *m = find(counts[i].name);
         cr_assert(m, "%s", counts[i].name);
@@ -122,7 +123,7 @@ Test(models, names_and_shapes)
     };
     static tp_lm lm;
     static tp_txl txl;
-    tp_device *dev = tp_device_open("cpu", NULL);
+    tp_device *dev = device_open(NULL);
     tp_params *P = tp_params_new(dev, NULL), *Q = tp_params_new(dev, NULL);
     tp_lm_init(P, &lm, "",
                (tp_lm_cfg){ .vocab = V,
@@ -184,7 +185,7 @@ Test(models, ablations)
     static tp_lm lm;
     int32_t x[M + 1];
     fill_tokens(x, M + 1, 11);
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tp_params *P = tp_params_new(D, NULL), *all = tp_params_new(D, NULL);
         tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
@@ -230,7 +231,7 @@ Test(models, first_loss)
     enum { M = 512, V = 208 };
     static tp_lm lm;
     int32_t x[M + 1];
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2 });
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     tp_tape *T = tp_tape_new(D, NULL);
     tp_lm_state s = { 0 };
@@ -326,7 +327,7 @@ Test(models, activation_memory)
         { true, false, true, TP_RECOMPUTE_NONE, { .rank = 1, .window = 64, .no_dual_ln = true } },
         { true, true, true, TP_RECOMPUTE_NONE, { .rank = 1, .window = 64, .no_dual_ln = true } },
     };
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tp_lm_cfg c = {
             .vocab = 64, .dim = 128, .hidden = 512, .layers = 4, .mem_len = 256, .ls = rows[i].ls
@@ -392,7 +393,7 @@ Test(models, impossible_configurations)
         { "dropout must be in [0,1)", 4, 16, 1, 64, 128, 256, 208, 4, (double)NAN },
     };
     static tp_lm lm;
-    tp_device *D = tp_device_open("cpu", NULL);
+    tp_device *D = device_open(NULL);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tp_lm_cfg c = tp_lm_tiny(rows[i].vocab);
         c.dim = rows[i].dim;
@@ -524,7 +525,7 @@ static void train_in(tp_dtype compute, double out[3])
     int32_t x[3 * M + 1];
     float logits[V];
     tp_lm_state s = { 0 };
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 4 });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = compute, .train = true });
     tp_lm_cfg c = tp_lm_tiny(V);
@@ -573,7 +574,7 @@ typedef struct rig {
 
 static void open_rig(rig *r, bool masked)
 {
-    r->D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    r->D = device_open(&(tp_device_opts){ .threads = 1 });
     r->P = tp_params_new(r->D, &(tp_params_opts){ .seed = 2 });
     r->T = tp_tape_new(r->D, NULL);
     tp_lm_init(

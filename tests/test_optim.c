@@ -7,6 +7,7 @@
 #include <string.h>
 #include <tapegrad/tapegrad.h>
 
+#include "support_device.h"
 #include "support_folder.h"
 #include "support_weigh.h"
 #include "tensor/backend.h"
@@ -37,7 +38,7 @@ typedef struct world {
 static world make_world(tp_dtype dt, int threads)
 {
     world w;
-    w.D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads });
+    w.D = device_open(&(tp_device_opts){ .threads = threads });
     w.P = tp_params_new(w.D, &(tp_params_opts){ .seed = 5, .dtype = dt });
     w.T = tp_tape_new(w.D, &(tp_tape_opts){ .compute = dt });
     tp_buffer(w.P, "seen", TP_I64, TP_SHAPE(1), NULL);
@@ -213,6 +214,7 @@ Test(optim, every_form_against_plain_loops, .timeout = 120)
         const form *f = &forms[c / 2];
         const tp_dtype dt = c % 2 ? TP_F64 : TP_F32;
         const double limit = c % 2 ? 1e-13 : 2e-6;
+        if (dt == TP_F64 && device_is_cuda()) continue;
         world w = make_world(dt, 2);
         tp_optim *O = make_optim(w.P, f);
         memset(s, 0, sizeof s);

@@ -4,11 +4,13 @@
 #include <string.h>
 #include <tapegrad/tapegrad.h>
 
+#include "support_device.h"
+
 static const tp_init zero = { TP_INIT_ZERO, 0, 0 };
 
 Test(params, names_ties_counts_and_iteration)
 {
-    tp_device *D = tp_device_open("cpu", NULL);
+    tp_device *D = device_open(NULL);
     tp_params *P = tp_params_new(D, NULL);
     const char *path = tp_push(P, "layers.3");
     cr_expect_str_eq(path, "layers.3");
@@ -66,7 +68,7 @@ Test(params, initial_values)
     enum { N = 20000 };
     static float a[N], b[N];
     double mean, dev;
-    tp_device *D = tp_device_open("cpu", NULL);
+    tp_device *D = device_open(NULL);
     for (int order = 0; order < 2; order++) {
         tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 7 });
         tp_params_init_rule(P, halve, NULL);
@@ -106,7 +108,7 @@ Test(params, blank_values)
                   { "uniform", { TP_INIT_UNIFORM, 1.0, 0 }, 0 },
                   { "truncated", { TP_INIT_TRUNC, 1.0, 3.0 }, 0 },
                   { "constant", { TP_INIT_CONST, 0.5, 0 }, 0.5f } };
-    tp_device *D = tp_device_open("cpu", NULL);
+    tp_device *D = device_open(NULL);
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 7, .blank = true });
     tp_tensor w[4];
     for (int i = 0; i < 4; i++) w[i] = tp_param(P, cases[i].name, TP_SHAPE(3), cases[i].init, 0);
@@ -174,7 +176,7 @@ Test(params, misuse)
         { unpopped, "'block' was pushed and never popped" },
         { deep_names, "tp_push: names nest too deep" },
     };
-    tp_device *D = tp_device_open("cpu", NULL);
+    tp_device *D = device_open(NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tp_params *P = tp_params_new(D, NULL);
         cases[i].run(P);

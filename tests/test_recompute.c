@@ -5,6 +5,8 @@
 #include <string.h>
 #include <tapegrad/models.h>
 
+#include "support_device.h"
+
 enum { B = 2, M = 32, SEGMENTS = 3 };
 
 static const tp_recompute modes[] = { TP_RECOMPUTE_NONE, TP_RECOMPUTE_ATTENTION,
@@ -50,7 +52,7 @@ static run train(bool xl, tp_recompute mode)
     static int32_t ids[B * (M * SEGMENTS + 1)];
     static model m;
     run r = { 0 };
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 2 });
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 3 });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .seed = 5, .train = true });
 
