@@ -70,6 +70,26 @@ static tp_tensor swap_piece(tp_tape *T, tp_tensor x) /* which is not aligned */
     const tp_tensor row = tp_slice(T, tp_reshape(T, x, TP_SHAPE(n)), 0, 3, n - s.dim[2]);
     return tp_permute(T, tp_reshape(T, row, TP_SHAPE(-1, s.dim[2])), TP_SHAPE(1, 0));
 }
+static tp_tensor expand_first(tp_tape *T, tp_tensor x)
+{
+    const tp_shape s = tp_shape_of(x);
+    return tp_expand(T, x, TP_SHAPE(2, s.dim[0], s.dim[1], s.dim[2]));
+}
+static tp_tensor expand_middle(tp_tape *T, tp_tensor x)
+{
+    const tp_shape s = tp_shape_of(x);
+    return tp_expand(T, tp_slice(T, x, 1, 1, 1), TP_SHAPE(s.dim[0], 3, s.dim[2]));
+}
+static tp_tensor expand_last(tp_tape *T, tp_tensor x)
+{
+    const tp_shape s = tp_shape_of(x);
+    return tp_expand(T, tp_slice(T, x, 2, 1, 1), TP_SHAPE(s.dim[0], s.dim[1], 29));
+}
+static tp_tensor expand_piece(tp_tape *T, tp_tensor x) /* which is not aligned */
+{
+    const tp_tensor row = tp_slice(T, tp_reshape(T, x, TP_SHAPE(tp_numel(x))), 0, 1, 32);
+    return tp_expand(T, row, TP_SHAPE(5, 32));
+}
 
 static const struct move {
     const char *name;
@@ -89,6 +109,10 @@ static const struct move {
     { "the first two axes swapped", swap_first },
     { "the first and the last axis swapped", swap_ends },
     { "a transposed piece", swap_piece },
+    { "expand by a leading axis", expand_first },
+    { "expand of the middle axis", expand_middle },
+    { "expand of the last axis", expand_last },
+    { "an expanded piece", expand_piece },
 };
 
 static const tp_shape shapes[] = {

@@ -38,6 +38,10 @@ static const tp_gradcase expand_cases[] = {
     { "middle axis", .in = { { 3, { 2, 1, 3 } } }, .attr = &(tp_shape){ 3, { 2, 4, 3 } } },
     { "nothing repeated", .in = { { 2, { 2, 3 } } }, .attr = &(tp_shape){ 2, { 2, 3 } } },
     { "no times", .in = { { 2, { 1, 3 } } }, .attr = &(tp_shape){ 2, { 0, 3 } } },
+    { "rows of whole packs", .in = { { 3, { 2, 1, 16 } } },
+      .attr = &(tp_shape){ 3, { 2, 3, 16 } } },
+    { "rows of pieces of packs", .in = { { 2, { 1, 19 } } }, .attr = &(tp_shape){ 2, { 5, 19 } } },
+    { "packs of one element", .in = { { 2, { 3, 1 } } }, .attr = &(tp_shape){ 2, { 3, 37 } } },
     { 0 },
 };
 
@@ -49,8 +53,8 @@ const tp_op tp_op_expand = {
     .attr_size = sizeof(tp_shape),
     .shape = expand_shape,
     .work = expand_work,
-    .forward = TP_CPU_KERNELS(expand_fwd),
-    .backward = TP_CPU_KERNELS(expand_bwd),
+    .forward = TP_KERNELS(expand_fwd),
+    .backward = TP_KERNELS(expand_bwd),
     .cases = expand_cases,
 };
 

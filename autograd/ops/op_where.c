@@ -21,6 +21,8 @@ static const tp_gradcase where_cases[] = {
     { "vector", .in = { { 1, { 7 } }, { 1, { 7 } }, { 1, { 7 } } }, .masks = 1 },
     { "odd sizes", .in = { { 2, { 5, 9 } }, { 2, { 5, 9 } }, { 2, { 5, 9 } } }, .masks = 1 },
     { "empty", .in = { { 2, { 5, 0 } }, { 2, { 5, 0 } }, { 2, { 5, 0 } } }, .masks = 1 },
+    { "whole packs", .in = { { 1, { 16 } }, { 1, { 16 } }, { 1, { 16 } } }, .masks = 1 },
+    { "packs and a tail", .in = { { 1, { 43 } }, { 1, { 43 } }, { 1, { 43 } } }, .masks = 1 },
     { 0 },
 };
 
@@ -31,8 +33,8 @@ const tp_op tp_op_where = {
     .ny = 1,
     .saves = TP_SAVE_X(0),
     .shape = where_shape,
-    .forward = TP_CPU_KERNELS(where_fwd),
-    .backward = TP_CPU_KERNELS(where_bwd),
+    .forward = TP_KERNELS(where_fwd),
+    .backward = TP_KERNELS(where_bwd),
     .cases = where_cases,
 };
 
