@@ -8,24 +8,18 @@
  * block of rows (columns.cuh), which adds 1 byte an element, mostly in cache. Rows of more than
  * 8192 elements are read again instead, by kernels of their own. */
 #include "cuda/columns.cuh"
+#include "cuda/row_param.cuh"
 #include "tensor/norms.h"
 
 struct stats {
     float m, s;
 };
 
-/* w or b: f32 or bf16 or, where `at` is NULL, all `none`. */
-struct param {
-    const void *at;
-    bool half;
-    float none;
-};
-
 struct rownorm {
     int64_t rows, n;
     float eps;
     bool centre;
-    param w, b;
+    tp_row_param w, b;
 };
 
 /* How a row is spread: each of LANES threads holds E elements in packs of N. */
@@ -33,19 +27,6 @@ template <int N_, int E_, int LANES_> struct spread {
     static constexpr int N = N_, E = E_, LANES = LANES_, PACKS = E / N;
     static constexpr int THREADS = LANES > 128 ? LANES : 128, GROUPS = THREADS / LANES;
 };
-
-template <int N> static __device__ inline void take(float v[N], const param &p, int64_t i)
-{
-    if (p.at && p.half) {
-        const tp_pack<bf16, N> h = tp_load_n<bf16, N>(static_cast<const bf16 *>(p.at) + i);
-        for (int k = 0; k < N; k++) v[k] = tp_float(h.at[k]);
-    } else if (p.at) {
-        const tp_pack<float, N> f = tp_load_n<float, N>(static_cast<const float *>(p.at) + i);
-        for (int k = 0; k < N; k++) v[k] = f.at[k];
-    } else {
-        for (int k = 0; k < N; k++) v[k] = p.none;
-    }
-}
 
 /* The first column of pack p of this thread. */
 template <class C> static __device__ inline int column(int p)
@@ -121,8 +102,8 @@ __global__ void __launch_bounds__(C::THREADS) norm_kernel(rownorm k, const S *x,
         for (int p = 0; p < C::PACKS; p++) {
             float w[C::N], b[C::N];
             if (column<C>(p) >= n) continue;
-            take<C::N>(w, k.w, column<C>(p));
-            take<C::N>(b, k.b, column<C>(p));
+            tp_take<C::N>(w, k.w, column<C>(p));
+            tp_take<C::N>(b, k.b, column<C>(p));
             for (int e = 0; e < C::N; e++)
                 tp_put(&v.at[p].at[e], (tp_float(v.at[p].at[e]) - s.m) * s.s * w[e] + b[e]);
         }
@@ -148,7 +129,7 @@ static __device__ inline void pull_row(const rownorm &k, int n, stats t, packs<S
     for (int p = 0; p < C::PACKS; p++) {
         float w[C::N];
         if (column<C>(p) >= n) continue;
-        take<C::N>(w, k.w, column<C>(p));
+        tp_take<C::N>(w, k.w, column<C>(p));
         for (int e = 0; e < C::N; e++) {
             const float d = tp_float(dy.at[p].at[e]), h = (tp_float(x.at[p].at[e]) - t.m) * t.s;
             sums.dw[p * C::N + e] += d * h;
@@ -163,7 +144,7 @@ static __device__ inline void pull_row(const rownorm &k, int n, stats t, packs<S
     for (int p = 0; p < C::PACKS; p++) {
         float w[C::N];
         if (column<C>(p) >= n) continue;
-        take<C::N>(w, k.w, column<C>(p));
+        tp_take<C::N>(w, k.w, column<C>(p));
         for (int e = 0; e < C::N; e++) {
             const float h = (tp_float(x.at[p].at[e]) - t.m) * t.s;
             tp_put(&x.at[p].at[e], t.s * (tp_float(dy.at[p].at[e]) * w[e] - g0 - h * g1));
@@ -232,8 +213,8 @@ __global__ void __launch_bounds__(1024) long_norm_kernel(rownorm k, const S *x, 
             v += (tp_float(row[i]) - m) * (tp_float(row[i]) - m);
         const float s = 1.0f / sqrtf(tp_block<tp_sum_of>(v) / (float)k.n + k.eps);
         for (int64_t i = threadIdx.x; i < k.n; i += blockDim.x) {
-            take<1>(w, k.w, i);
-            take<1>(b, k.b, i);
+            tp_take<1>(w, k.w, i);
+            tp_take<1>(b, k.b, i);
             tp_put(y + r * k.n + i, (tp_float(row[i]) - m) * s * w[0] + b[0]);
         }
         if (threadIdx.x == 0) t[r] = { m, s };
@@ -248,7 +229,7 @@ __global__ void __launch_bounds__(1024)
         const stats s = t[r];
         float g0 = 0.0f, g1 = 0.0f, w[1];
         for (int64_t i = threadIdx.x; i < k.n; i += blockDim.x) {
-            take<1>(w, k.w, i);
+            tp_take<1>(w, k.w, i);
             const float g = tp_float(dy[r * k.n + i]) * w[0];
             g0 += g;
             g1 += g * (tp_float(x[r * k.n + i]) - s.m) * s.s;
@@ -256,7 +237,7 @@ __global__ void __launch_bounds__(1024)
         g0 = k.centre ? tp_block<tp_sum_of>(g0) / (float)k.n : 0.0f;
         g1 = tp_block<tp_sum_of>(g1) / (float)k.n;
         for (int64_t i = threadIdx.x; i < k.n; i += blockDim.x) {
-            take<1>(w, k.w, i);
+            tp_take<1>(w, k.w, i);
             const float h = (tp_float(x[r * k.n + i]) - s.m) * s.s;
             tp_put(dx + r * k.n + i, s.s * (tp_float(dy[r * k.n + i]) * w[0] - g0 - h * g1));
         }
@@ -283,12 +264,6 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 /* ---- launchers ---- */
 
-static param param_of(const tp_call *c, int i, float none)
-{
-    if (i >= c->nx || tp_absent(&c->x[i])) return { NULL, false, none };
-    return { c->x[i].data, c->x[i].dtype == TP_BF16, none };
-}
-
 static rownorm rownorm_of(const tp_call *c)
 {
     const tp__rownorm_attr *a = static_cast<const tp__rownorm_attr *>(c->attr);
@@ -297,8 +272,8 @@ static rownorm rownorm_of(const tp_call *c)
     k.n = c->x[0].dim[c->x[0].ndim - 1];
     k.eps = (float)a->eps;
     k.centre = a->centre;
-    k.w = param_of(c, 1, 1.0f);
-    k.b = param_of(c, 2, 0.0f);
+    k.w = tp_row_param_of(c, 1, 1.0f);
+    k.b = tp_row_param_of(c, 2, 0.0f);
     return k;
 }
 

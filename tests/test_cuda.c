@@ -85,16 +85,46 @@ static void take(answer *a, tp_tape *T, tp_tensor x)
     }
 }
 
-static void apply(tp_tape *T, const tp_op *op, const tp_gradcase *k, tp_dtype dt, answer *a)
+/* Ops that are also checked with f32 parameters beside bf16 data. */
+static const char *const mixing[] = { "layernorm", "rmsnorm", "batchnorm", "dropout_add", NULL };
+
+static bool mixes(const tp_op *op)
+{
+    int i = 0;
+    while (mixing[i] && strcmp(mixing[i], op->name) != 0) i++;
+    return mixing[i] != NULL;
+}
+
+/* Is input i an f32 parameter? The statistics of batchnorm always are beside bf16 data. */
+static bool is_parameter(const tp_op *op, int i, tp_dtype dt, bool mixed)
+{
+    const bool statistics = strcmp(op->name, "batchnorm") == 0 && op->constant >> i & 1u;
+    return dt == TP_BF16 && (statistics || (mixed && i > 0));
+}
+
+static tp_tensor parameter(tp_params *P, const tp_op *op, const tp_gradcase *k, int i)
+{
+    const tp_init zero = { TP_INIT_ZERO, 0.0, 0.0 };
+    char name[16];
+    snprintf(name, sizeof name, "p%d", i);
+    return tp_param(P, name, k->in[i], zero, op->constant >> i & 1u ? TP_BUFFER : 0);
+}
+
+static void apply(tp_tape *T, tp_params *P, const tp_op *op, const tp_gradcase *k, tp_dtype dt,
+                  bool mixed, answer *a)
 {
     const int nx = inputs_of(op, k), ny = k->ny > 0 ? k->ny : 1;
     tp_tensor x[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS], loss = TP_NONE;
+    for (int i = 0; i < nx; i++) /* all are declared before one is used */
+        x[i] =
+            k->in[i].ndim > 0 && is_parameter(op, i, dt, mixed) ? parameter(P, op, k, i) : TP_NONE;
     for (int i = 0; i < nx; i++) {
-        x[i] = TP_NONE;
         if (k->in[i].ndim == 0) continue;
         tp_view v = host_input(k, i);
         if (v.dtype != TP_F64)
             x[i] = tp_from(T, v.dtype, k->in[i], v.data);
+        else if (is_parameter(op, i, dt, mixed))
+            tp_param_set(P, x[i], TP_F64, v.data, (size_t)v.numel * sizeof(double));
         else if (op->constant >> i & 1u)
             x[i] = values_constant(T, dt, k->in[i], v.data);
         else
@@ -116,13 +146,15 @@ static void apply(tp_tape *T, const tp_op *op, const tp_gradcase *k, tp_dtype dt
 }
 
 static void run(tp_device *D, const tp_op *op, const tp_gradcase *k, bool train, tp_dtype dt,
-                answer *a)
+                bool mixed, answer *a)
 {
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = dt, .train = train, .seed = 7 });
+    tp_params *P = tp_params_new(D, NULL);
     a->n = a->ni = 0;
-    apply(T, op, k, dt, a);
-    snprintf(a->why, sizeof a->why, "%s", tp_why(T));
+    apply(T, P, op, k, dt, mixed, a);
+    snprintf(a->why, sizeof a->why, "%s%s", tp_why(T), tp_params_why(P));
     tp_tape_free(T);
+    tp_params_free(P);
 }
 
 static bool has_kernels(const tp_op *op)
@@ -131,12 +163,12 @@ static bool has_kernels(const tp_op *op)
 }
 
 static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp_gradcase *k,
-                       bool train, tp_dtype dt)
+                       bool train, tp_dtype dt, bool mixed)
 {
     static answer exact, got, again;
-    const char *name = tp_dtype_name(dt);
-    run(cpu, op, k, train, TP_F64, &exact);
-    run(gpu, op, k, train, dt, &got);
+    const char *name = mixed ? "bf16 with f32 parameters" : tp_dtype_name(dt);
+    run(cpu, op, k, train, TP_F64, false, &exact);
+    run(gpu, op, k, train, dt, mixed, &got);
     cr_expect_str_empty(exact.why, "%s, case '%s': %s", op->name, k->name, exact.why);
     cr_expect_str_empty(got.why, "%s %s, case '%s': %s", op->name, name, k->name, got.why);
     if (*exact.why || *got.why) return;
@@ -148,7 +180,7 @@ static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp
                   memcmp(got.integers, exact.integers, (size_t)got.ni * sizeof(int64_t)) == 0,
               "%s %s, case '%s': indices differ", op->name, name, k->name);
     for (int order = 1; device_set_order(order); order++) {
-        run(gpu, op, k, train, dt, &again);
+        run(gpu, op, k, train, dt, mixed, &again);
         cr_expect(memcmp(again.v, got.v, (size_t)got.n * sizeof(double)) == 0,
                   "%s %s, case '%s': order %d of threads gives other bits", op->name, name, k->name,
                   order);
@@ -156,7 +188,8 @@ static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp
     device_set_order(0);
 }
 
-static void check_all(tp_dtype dt)
+/* mixed: only ops that mix, their parameters in f32. */
+static void check_all(tp_dtype dt, bool mixed)
 {
     tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
     tp_device *gpu = device_cuda();
@@ -166,12 +199,13 @@ static void check_all(tp_dtype dt)
     for (const tp_op *const *op = tp_op_table; *op; op++) {
         if (only && strcmp((*op)->name, only) != 0) continue;
         if (strcmp((*op)->name, "cast") == 0) continue; /* its case is to f64 */
+        if (mixed && !mixes(*op)) continue;
         if (!has_kernels(*op)) {
             fprintf(stderr, "%s%s", missing++ ? " " : "without CUDA kernels: ", (*op)->name);
             continue;
         }
         for (const tp_gradcase *k = (*op)->cases; k && k->name; k++)
-            for (int train = 0; train < 2; train++) check_case(cpu, gpu, *op, k, train, dt);
+            for (int train = 0; train < 2; train++) check_case(cpu, gpu, *op, k, train, dt, mixed);
     }
     if (missing) fprintf(stderr, "\n");
     cr_expect_eq(tp_device_stats(gpu).live_bytes, 0, "memory is returned");
@@ -182,13 +216,19 @@ static void check_all(tp_dtype dt)
 Test(cuda, every_op_f32, .timeout = 600)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
-    check_all(TP_F32);
+    check_all(TP_F32, false);
 }
 
 Test(cuda, every_op_bf16, .timeout = 600)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
-    check_all(TP_BF16);
+    check_all(TP_BF16, false);
+}
+
+Test(cuda, every_op_bf16_with_f32_parameters, .timeout = 600)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    check_all(TP_BF16, true);
 }
 
 /* ---- training: parameters, bf16 copy, clipping, AdamW, SGD, averaging ---- */

@@ -19,6 +19,8 @@ static tp_code drop_path_shape(tp_infer *q)
 static const tp_gradcase drop_path_cases[] = {
     { "scalars", .in = { { 1, { 9 } } }, .attr = &(double){ 0.3 } },
     { "maps", .in = { { 4, { 5, 2, 3, 3 } } }, .attr = &(double){ 0.6 } },
+    { "packs", .in = { { 3, { 6, 3, 8 } } }, .attr = &(double){ 0.5 } },
+    { "several blocks", .in = { { 2, { 5, 1001 } } }, .attr = &(double){ 0.5 } },
     { "p 0", .in = { { 2, { 3, 4 } } }, .attr = &(double){ 0.0 } },
     { 0 },
 };
@@ -31,8 +33,8 @@ const tp_op tp_op_drop_path = {
     .attr_size = sizeof(double),
     .flags = TP_RANDOM,
     .shape = drop_path_shape,
-    .forward = TP_CPU_KERNELS(drop_path_fwd),
-    .backward = TP_CPU_KERNELS(drop_path_bwd),
+    .forward = TP_KERNELS(drop_path_fwd),
+    .backward = TP_KERNELS(drop_path_bwd),
     .cases = drop_path_cases,
 };
 

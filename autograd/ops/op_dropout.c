@@ -31,6 +31,8 @@ static const tp_gradcase dropout_cases[] = {
     { "vector", .in = { { 1, { 7 } } }, .attr = &(double){ 0.3 } },
     { "many", .in = { { 3, { 3, 37, 5 } } }, .attr = &(double){ 0.75 } },
     { "p 0", .in = { { 2, { 3, 4 } } }, .attr = &(double){ 0.0 } },
+    { "whole packs", .in = { { 2, { 5, 16 } } }, .attr = &(double){ 0.5 } },
+    { "one more than two blocks", .in = { { 1, { 4097 } } }, .attr = &(double){ 0.5 } },
     { 0 },
 };
 
@@ -42,8 +44,8 @@ const tp_op tp_op_dropout = {
     .attr_size = sizeof(double),
     .flags = TP_RANDOM,
     .shape = dropout_shape,
-    .forward = TP_CPU_KERNELS(dropout_fwd),
-    .backward = TP_CPU_KERNELS(dropout_bwd),
+    .forward = TP_KERNELS(dropout_fwd),
+    .backward = TP_KERNELS(dropout_bwd),
     .cases = dropout_cases,
 };
 
@@ -75,7 +77,9 @@ static size_t add_work(const tp_infer *q, int threads)
     const tp_view *x = &q->x[0], *b = &q->x[1];
     (void)threads;
     if (!q->backward || tp_absent(b) || b->dim[0] == 0) return 0;
-    return (size_t)(tp__row_blocks(x->numel / b->dim[0]) * b->dim[0]) * sizeof(double);
+    const int64_t C = b->dim[0], rows = x->numel / C;
+    if (q->device == TP_CUDA) return (size_t)(tp__card_row_blocks(rows) * C) * sizeof(float);
+    return (size_t)(tp__row_blocks(rows) * C) * sizeof(double);
 }
 
 static const tp_gradcase add_cases[] = {
@@ -86,6 +90,12 @@ static const tp_gradcase add_cases[] = {
       .attr = &(double){ 0.25 } },
     { "long rows", .in = { { 2, { 2, 301 } }, { 1, { 301 } }, { 2, { 2, 301 } } },
       .attr = &(double){ 0.5 } },
+    { "packs", .in = { { 2, { 21, 24 } }, { 1, { 24 } }, { 2, { 21, 24 } } },
+      .attr = &(double){ 0.5 } },
+    { "half packs", .in = { { 2, { 3, 300 } }, { 1, { 300 } }, { 2, { 3, 300 } } },
+      .attr = &(double){ 0.1 } },
+    { "no rows", .in = { { 2, { 0, 3 } }, { 1, { 3 } }, { 2, { 0, 3 } } },
+      .attr = &(double){ 0.1 } },
     { 0 },
 };
 
@@ -99,8 +109,8 @@ const tp_op tp_op_dropout_add = {
     .flags = TP_RANDOM,
     .shape = add_shape,
     .work = add_work,
-    .forward = TP_CPU_KERNELS(dropout_add_fwd),
-    .backward = TP_CPU_KERNELS(dropout_add_bwd),
+    .forward = TP_KERNELS(dropout_add_fwd),
+    .backward = TP_KERNELS(dropout_add_bwd),
     .cases = add_cases,
 };
 
