@@ -251,6 +251,17 @@ template <class Op, class T> static __device__ inline T tp_block(T v)
     return v;
 }
 
+/* Over LANES neighbouring threads: 32 or fewer, a power of two, or the block. */
+template <class Op, int LANES, class T> static __device__ inline T tp_group(T v)
+{
+    if constexpr (LANES > 32) {
+        return tp_block<Op>(v);
+    } else {
+        for (int d = LANES / 2; d > 0; d >>= 1) v = Op::join(v, __shfl_xor_sync(0xffffffffu, v, d));
+        return v;
+    }
+}
+
 /* ---- PTX: asynchronous copies, tensor cores, 2^x ---- */
 
 /* 16 bytes from device to shared memory, both aligned; arrived after commit and wait<n>, which
