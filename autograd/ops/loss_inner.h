@@ -40,6 +40,6 @@ static inline size_t tp__point_loss_work(const tp_infer *q, int threads)
 #define TP_POINT_LOSS                                                                              \
     .nx = 2, .ny = 1, .attr_size = sizeof(tp__point_loss_attr),                                    \
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .constant = 1u << 1, .work = tp__point_loss_work,        \
-    .forward = TP_CPU_KERNELS(point_loss_fwd), .backward = TP_CPU_KERNELS(point_loss_bwd)
+    .forward = TP_KERNELS(point_loss_fwd), .backward = TP_KERNELS(point_loss_bwd)
 
 #endif

@@ -8,6 +8,8 @@ static const tp_gradcase mse_cases[] = {
       .attr = &(tp__point_loss_attr){ .loss = TP_LOSS_MSE, .reduction = TP_SUM } },
     { "each", .in = { { 2, { 3, 5 } }, { 2, { 3, 5 } } },
       .attr = &(tp__point_loss_attr){ .loss = TP_LOSS_MSE, .reduction = TP_EACH } },
+    { "two blocks and part of a pack", .in = { { 1, { 4099 } }, { 1, { 4099 } } },
+      .attr = &(tp__point_loss_attr){ .loss = TP_LOSS_MSE, .reduction = TP_MEAN } },
     { 0 },
 };
 
