@@ -1,4 +1,6 @@
 /* carry.c - tensors that survive resets: recurrent memory, and the buffers of decoders. */
+#include <tapegrad/capture.h>
+
 #include "autograd/graph.h"
 
 /* The carried node of a slot, or NULL if the slot is empty. */
@@ -43,6 +45,7 @@ tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
         return *slot;
     }
     if (!tp_given(x)) {
+        if (old && T->moving) tp__carry_note(T, old, NULL);
         if (!old || retire(T, old)) *slot = TP_NONE;
         return *slot;
     }
@@ -62,12 +65,25 @@ tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
         tp__no_host_memory(T);
         return *slot;
     }
+    if (T->moving && !tp__carry_note(T, old, c)) tp__no_host_memory(T);
     if (old && !retire(T, old)) {
         T->carried.n--;
         give_back(T, c);
         return *slot;
     }
     return *slot = tp__handle(c);
+}
+
+tp_tensor tp_feed(tp_tape *T, tp_tensor *slot, tp_dtype dt, tp_shape s, const void *host)
+{
+    const tp_node *n = T->err.code == TP_OK ? slot_node(T, slot) : NULL;
+    const tp_view v = tp__view(dt, &s, NULL);
+    bool same = n && host && n->view.dtype == dt && n->view.ndim == s.ndim;
+    for (int i = 0; same && i < s.ndim; i++) same = n->view.dim[i] == s.dim[i];
+    if (!same) return tp_carry(T, slot, tp_from(T, dt, s, host));
+    T->dev->be->upload(T->dev, n->view.data, host, tp__view_bytes(&v));
+    if (T->dev->err.code != TP_OK) tp__device_failed(T);
+    return *slot;
 }
 
 static int64_t row_elements(const tp_view *v)

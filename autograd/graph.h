@@ -87,6 +87,14 @@ typedef struct tp_watch {
     tp_node *const *x;
 } tp_watch;
 
+/* A carried tensor that a recorded step has replaced (capture.c): `now` goes back to buf. */
+typedef struct tp_move {
+    tp_buf *buf;
+    tp_view view;
+    tp_node *now;
+    tp_buf *taken;
+} tp_move;
+
 struct tp_tape {
     tp_device *dev;
     tp_err err;
@@ -110,6 +118,9 @@ struct tp_tape {
     tp_params *reads[16]; /* parameter sets read since reset */
     int nreads;
     tp_watch *watch;
+    bool moving, unsteady; /* a step is recorded; one slot was filled or emptied by it */
+    tp_move *moves;
+    int nmoves, moves_cap;
 };
 
 /* One parameter set. Values and gradients are blocks in which each parameter starts at a multiple
@@ -180,6 +191,10 @@ bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes);
 bool tp__check_results(tp_tape *T, const char *name, int nx, const tp_view *x, int ny,
                        const tp_view *y);
 bool tp__check_gradients(tp_tape *T, const tp_rec *r, const tp_view *dy, const tp_view *dx);
+
+/* capture.c: a slot's tensor is replaced in a recorded step; NULL: there was none, is none. False:
+ * no memory. */
+bool tp__carry_note(tp_tape *T, const tp_node *old, tp_node *now);
 
 /* apply.c */
 bool tp__push_rec(tp_tape *T, tp_rec *r);

@@ -101,6 +101,12 @@ tp_code tp__device_failed(tp_tape *T)
 
 bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes)
 {
+    if (T->dev->capturing) {
+        tp__fail(T, TP_E_STATE,
+                 "nothing can be read between tp_capture_begin and tp_capture_end: the step has "
+                 "not run yet");
+        return false;
+    }
     if (tp__device_read(T->dev, host, from, bytes)) return true;
     tp__device_failed(T);
     return false;

@@ -147,6 +147,7 @@ void tp_tape_free(tp_tape *T)
     tp_nodes *all[] = { &T->open, &T->used, &T->spare, &T->carried, &T->retired, &T->chunks };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->at);
     free(T->scopes);
+    free(T->moves);
     free(T->recs);
     free(T);
 }

@@ -12,7 +12,7 @@ if(TAPEGRAD_CUDA_EMULATION)
   enable_language(CXX)
   set(TP_CUDA_STATE "CUDA emulated on the host")
   set(emulation ${PROJECT_SOURCE_DIR}/tests/cuda_emulation)
-  list(APPEND CUDA_KERNELS ${emulation}/emulated_device.cpp)
+  list(APPEND CUDA_KERNELS ${emulation}/emulated_device.cpp ${emulation}/emulated_graph.cpp)
   set(emulation_flags -xc++ -std=c++17 -O1 -ffp-contract=fast -fno-strict-aliasing -Wall -Wextra
     -Wno-unknown-pragmas $<$<BOOL:${TAPEGRAD_WERROR}>:-Werror>)
   if(TAPEGRAD_SANITIZE)

@@ -29,6 +29,7 @@ typedef struct tp_cuda {
     cudaEvent_t passed[RING_PIECES];
     int piece;
     tp_cuda_marks *marks; /* NULL: no profile */
+    tp_cuda_graph *graph; /* the step that is being recorded, or NULL */
     void *table;          /* of tp__cuda_table */
     size_t table_bytes;
     char recent[RECENT][NAME];
@@ -47,6 +48,10 @@ cudaStream_t tp__cuda_stream(const tp_device *D)
 int tp__cuda_processors(const tp_device *D)
 {
     return cuda_of(D)->processors;
+}
+const uint64_t *tp__cuda_advance(const tp_device *D)
+{
+    return D->capturing;
 }
 tp_cuda_blas *tp__cuda_blas(const tp_device *D)
 {
@@ -159,9 +164,18 @@ static cudaError_t upload_piece(tp_cuda *g, char *to, const char *host, size_t b
 
 static void cuda_upload(tp_device *D, void *to, const void *host, size_t bytes)
 {
+    tp_cuda *g = cuda_of(D);
+    if (g->graph) { /* the copy is made when the recording runs */
+        void *kept = tp__cuda_graph_keep(g->graph, bytes, true);
+        if (kept && bytes) memcpy(kept, host, bytes);
+        check(D, "upload",
+              kept ? cudaMemcpyAsync(to, kept, bytes, cudaMemcpyHostToDevice, g->stream)
+                   : cudaErrorMemoryAllocation);
+        return;
+    }
     for (size_t at = 0; at < bytes; at += RING_PIECE) {
         const size_t n = bytes - at < RING_PIECE ? bytes - at : RING_PIECE;
-        check(D, "upload", upload_piece(cuda_of(D), (char *)to + at, (const char *)host + at, n));
+        check(D, "upload", upload_piece(g, (char *)to + at, (const char *)host + at, n));
     }
 }
 
@@ -212,6 +226,14 @@ tp_code tp__cuda_zero(const tp_call *c, void *to, size_t bytes)
 void *tp__cuda_table(const tp_call *c, const void *host, size_t bytes)
 {
     tp_cuda *g = cuda_of(c->dev);
+    if (g->graph) {
+        void *kept = tp__cuda_graph_keep(g->graph, bytes, false);
+        if (kept)
+            cuda_upload(c->dev, kept, host, bytes);
+        else
+            tp__cuda_fail(c, TP_E_MEMORY, "no memory for a table of %zu bytes", bytes);
+        return kept;
+    }
     if (g->table_bytes < bytes) {
         if (g->table) cuda_free(c->dev, g->table, g->table_bytes);
         g->table_bytes = 2 * bytes;
@@ -224,6 +246,40 @@ void *tp__cuda_table(const tp_call *c, const void *host, size_t bytes)
     }
     cuda_upload(c->dev, g->table, host, bytes);
     return g->table;
+}
+
+/* ---- recorded steps ---- */
+
+static bool cuda_capture_begin(tp_device *D)
+{
+    tp_cuda *g = cuda_of(D);
+    if (!g->debug_sync) g->graph = tp__cuda_graph_begin(g->stream);
+    return g->graph != NULL;
+}
+
+static void *cuda_capture_end(tp_device *D)
+{
+    tp_cuda *g = cuda_of(D);
+    tp_cuda_graph *graph = g->graph;
+    const cudaError_t e = tp__cuda_graph_end(graph, g->stream);
+    g->graph = NULL;
+    if (e == cudaSuccess) return graph;
+    tp__cuda_graph_free(graph);
+    fault(D, "recording a step", e);
+    return NULL;
+}
+
+static void cuda_graph_launch(tp_device *D, void *graph)
+{
+    check(D, "a recorded step", tp__cuda_graph_launch(graph, cuda_of(D)->stream));
+}
+
+/* The card may still be running it. */
+static void cuda_graph_free(tp_device *D, void *graph)
+{
+    D->syncs++;
+    check(D, "waiting", cudaStreamSynchronize(cuda_of(D)->stream));
+    tp__cuda_graph_free(graph);
 }
 
 /* ---- opening and closing ---- */
@@ -263,6 +319,10 @@ static const tp_backend backend = {
     .ran = cuda_ran,
     .mark = cuda_mark,
     .read_marks = cuda_read_marks,
+    .capture_begin = cuda_capture_begin,
+    .capture_end = cuda_capture_end,
+    .graph_launch = cuda_graph_launch,
+    .graph_free = cuda_graph_free,
     .close = cuda_close,
     .forget = cuda_forget,
 };

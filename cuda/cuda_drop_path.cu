@@ -24,7 +24,7 @@ template <class S> static tp_code drop_samples(const tp_call *c, const S *x, S *
     constexpr int N = (int)(16 / sizeof(S));
     const tp_view *v = &c->x[0];
     if (!y || v->numel == 0) return TP_OK;
-    const tp_mask m = tp_mask_of(c->rng, *static_cast<const double *>(c->attr));
+    const tp_mask m = tp_mask_of(c, *static_cast<const double *>(c->attr));
     const int64_t n = v->numel, size = n / v->dim[0];
     if (size % N == 0 && tp_aligned(x, y))
         return tp_launch(c, drop_path_kernel<S, N>, tp_grid(c, n / N), TP_THREADS, 0, m, n, size, x,

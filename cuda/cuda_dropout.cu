@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(TP_THREADS)
 /* Everything is kept unless training. */
 static tp_mask mask_of(const tp_call *c)
 {
-    return tp_mask_of(c->rng, c->train ? *static_cast<const double *>(c->attr) : 0.0);
+    return tp_mask_of(c, c->train ? *static_cast<const double *>(c->attr) : 0.0);
 }
 
 template <class S> static tp_code drop(const tp_call *c, const S *x, S *y)

@@ -10,7 +10,8 @@ extern "C" {
 #endif
 
 cudaStream_t tp__cuda_stream(const tp_device *D);
-int tp__cuda_processors(const tp_device *D); /* multiprocessors of the card */
+int tp__cuda_processors(const tp_device *D);          /* multiprocessors of the card */
+const uint64_t *tp__cuda_advance(const tp_device *D); /* see tp_random */
 
 /* TP_OK, or TP_E_CUDA with c->why set: what cudaGetLastError says after a launch. */
 tp_code tp__cuda_launched(const tp_call *c);
@@ -49,6 +50,15 @@ cudaError_t tp__cuda_marks_new(tp_cuda_marks **m);
 void tp__cuda_marks_free(tp_cuda_marks *m); /* NULL: nothing */
 cudaError_t tp__cuda_marks_add(tp_cuda_marks *m, tp_device *D, int line);
 cudaError_t tp__cuda_marks_read(tp_cuda_marks *m, tp_device *D);
+
+/* cuda_graph.c: a recorded step, and the memory that it reads when it runs. */
+typedef struct tp_cuda_graph tp_cuda_graph;
+tp_cuda_graph *tp__cuda_graph_begin(cudaStream_t s); /* NULL: the stream cannot be recorded */
+cudaError_t tp__cuda_graph_end(tp_cuda_graph *g, cudaStream_t s);
+cudaError_t tp__cuda_graph_launch(const tp_cuda_graph *g, cudaStream_t s);
+void tp__cuda_graph_free(tp_cuda_graph *g);
+/* Memory of the host (pinned) or of the device that lives as long as g; NULL: none. */
+void *tp__cuda_graph_keep(tp_cuda_graph *g, size_t bytes, bool host);
 
 /* cuda_blas.c: the library, loaded when a device opens. */
 typedef struct tp_cuda_blas tp_cuda_blas;

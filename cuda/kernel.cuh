@@ -201,6 +201,26 @@ static __device__ inline int64_t tp_meets(const tp_bcast &p, int64_t e)
     return p.one ? b : b + e - row * p.n;
 }
 
+/* ---- random numbers: those of the CPU ---- */
+
+/* The stream of an op. A recorded step runs later than it was recorded: *advance says by how many
+ * random ops the stream has moved on since; NULL: it runs now. */
+struct tp_random {
+    uint64_t seed, offset;
+    const uint64_t *advance;
+};
+
+static inline tp_random tp_random_of(const tp_call *c)
+{
+    return { c->rng.seed, c->rng.offset, tp__cuda_advance(c->dev) };
+}
+
+/* Words 4 block .. 4 block + 3 of the op. */
+static __device__ inline tp_philox tp_random_block(const tp_random &r, uint64_t block)
+{
+    return tp__philox(r.seed, r.offset + (r.advance ? *r.advance : 0), block);
+}
+
 /* ---- shared memory: TP_SHARED(float, tile, [32][33]); dynamic: TP_SHARED_REST(float, tile); ----
  */
 

@@ -7,14 +7,14 @@
 #include "cuda/kernel.cuh"
 
 struct tp_mask {
-    tp_rng rng;
+    tp_random random;
     uint32_t below; /* 0: everything is kept, no words are drawn */
     float scale;
 };
 
-static inline tp_mask tp_mask_of(tp_rng rng, double p)
+static inline tp_mask tp_mask_of(const tp_call *c, double p)
 {
-    return { rng, tp__drop_below(p), (float)(1.0 / (1.0 - p)) };
+    return { tp_random_of(c), tp__drop_below(p), (float)(1.0 / (1.0 - p)) };
 }
 
 /* The words of elements e .. e + N: one element, or blocks of four of which e begins one. */
@@ -26,11 +26,11 @@ template <int N> struct tp_words {
         for (int k = 0; k < N; k++) w[k] = 0;
         if (m.below == 0) return;
         if constexpr (N == 1) { /* no index that varies: the words stay in registers */
-            const tp_philox p = tp__philox(m.rng.seed, m.rng.offset, (uint64_t)e / 4);
+            const tp_philox p = tp_random_block(m.random, (uint64_t)e / 4);
             w[0] = e & 2 ? (e & 1 ? p.w[3] : p.w[2]) : (e & 1 ? p.w[1] : p.w[0]);
         } else {
             for (int q = 0; q < N / 4; q++) {
-                const tp_philox p = tp__philox(m.rng.seed, m.rng.offset, (uint64_t)(e / 4 + q));
+                const tp_philox p = tp_random_block(m.random, (uint64_t)(e / 4 + q));
                 for (int k = 0; k < 4; k++) w[4 * q + k] = p.w[k];
             }
         }

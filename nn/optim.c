@@ -217,6 +217,9 @@ bool tp_step(tp_optim *O, double lr)
         tp__err(e, P->err.code, "%s", P->err.text);
     else if (P->grad_err.code != TP_OK)
         tp__err(e, P->grad_err.code, "%s", P->grad_err.text);
+    else if (P->dev->capturing)
+        tp__err(e, TP_E_STATE,
+                "tp_step: must stand after tp_capture_end, not inside the captured step");
     else if (P->backwards == 0)
         tp__err(e, TP_E_STATE, "tp_step: no tp_backward has completed since the last step");
     else if (!isfinite(lr) || !isfinite(O->scale))

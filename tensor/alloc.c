@@ -22,6 +22,7 @@ struct tp_slab {
     char *base;
     size_t size, held; /* held: pages beyond were never touched, so the system has not given them */
     tp_block *first;
+    int owner; /* 0: everybody */
 };
 
 void tp__heap_init(tp_heap *h, const tp_device_opts *o)
@@ -108,7 +109,7 @@ static void trim_locked(tp_device *D, size_t keep)
     for (tp_slab *s = D->heap.slabs, *next; s; s = next) {
         next = s->next;
         if (D->heap.cached <= keep) return;
-        if (s->first->free && !s->first->next) slab_drop(D, s);
+        if (s->first->free && !s->first->next && !s->owner) slab_drop(D, s);
     }
 }
 
@@ -126,7 +127,7 @@ static tp_block *slab_new(tp_device *D, size_t size)
         free(s);
         return NULL;
     }
-    *s = (tp_slab){ .next = h->slabs, .base = base, .size = size, .first = b };
+    *s = (tp_slab){ .next = h->slabs, .base = base, .size = size, .first = b, .owner = h->owner };
     h->slabs = s;
     return b;
 }
@@ -150,6 +151,7 @@ static tp_block *take(tp_device *D, size_t size)
     if (h->exact) return slab_new(D, size);
     for (size_t i = idle_find(h, size); i < h->nidle; i++) {
         tp_block *b = h->idle[i];
+        if (b->slab->owner != h->owner) continue;
         const bool close = b->size - size <= size / 8;
         if (!close && b->slab->size >= SPLIT_BELOW) continue;
         if (!close && size >= MIB && b->slab->size <= 2 * MIB) continue;
@@ -260,6 +262,26 @@ void tp__heap_trim(tp_device *D)
     pthread_mutex_lock(&D->heap.lock);
     trim_locked(D, 0);
     pthread_mutex_unlock(&D->heap.lock);
+}
+
+int tp__heap_own(tp_device *D)
+{
+    return D->heap.owner = ++D->heap.owners;
+}
+
+void tp__heap_own_nothing(tp_device *D)
+{
+    D->heap.owner = 0;
+}
+
+void tp__heap_release(tp_device *D, int owner)
+{
+    tp_heap *h = &D->heap;
+    pthread_mutex_lock(&h->lock);
+    for (tp_slab *s = h->slabs; s; s = s->next)
+        if (s->owner == owner) s->owner = 0;
+    if (h->exact) trim_locked(D, 0);
+    pthread_mutex_unlock(&h->lock);
 }
 
 void tp__heap_free(tp_device *D)

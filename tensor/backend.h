@@ -25,6 +25,12 @@ typedef struct tp_backend {
      * (-1) or where the one of a line of the profile ends; adds what all marks say, which waits. */
     void (*mark)(tp_device *D, int line);
     void (*read_marks)(tp_device *D);
+    /* Recorded steps (autograd/capture.c). Between begin and end, work is queued nowhere but in the
+     * recording, which is run by launch. begin may refuse; end fails the device, or returns it. */
+    bool (*capture_begin)(tp_device *D);
+    void *(*capture_end)(tp_device *D);
+    void (*graph_launch)(tp_device *D, void *graph);
+    void (*graph_free)(tp_device *D, void *graph);
     void (*close)(tp_device *D);  /* before the heap's memory is returned */
     void (*forget)(tp_device *D); /* after that                           */
 } tp_backend;
@@ -45,7 +51,8 @@ typedef struct tp_heap {
     size_t live, cached, peak, limit;
     size_t held, held_peak; /* bytes of slabs up to the end of what was ever handed out */
     uint64_t allocs, fail_at, fail_count;
-    bool exact; /* no cache, no rounding */
+    bool exact;        /* no cache, no rounding */
+    int owner, owners; /* of the slabs in use now, and the last one given */
 } tp_heap;
 
 /* What tp_device_profile returns, in the making (profile.c). */
@@ -65,7 +72,9 @@ struct tp_device {
     tp_heap heap;
     uint64_t launches, syncs;
     tp_profile profile;
-    void *gpu; /* of the CUDA backend */
+    const uint64_t *capturing; /* a step is recorded: how far the random stream has advanced when it
+                                  runs, in device memory */
+    void *gpu;                 /* of the CUDA backend */
     tp_err err;
 };
 
@@ -87,6 +96,11 @@ void tp__buf_unref(tp_buf *b); /* NULL: nothing */
 void tp__heap_init(tp_heap *h, const tp_device_opts *o);
 void tp__heap_free(tp_device *D); /* all slabs; blocks in use become invalid */
 void tp__heap_trim(tp_device *D);
+/* From here on memory comes from slabs of a new owner, whose number is returned; freed blocks of
+ * its are given to nobody else, nor returned, until it releases them. */
+int tp__heap_own(tp_device *D);
+void tp__heap_own_nothing(tp_device *D);
+void tp__heap_release(tp_device *D, int owner);
 /* "requested 2.0 GiB, live ..., cached ..., peak ..." */
 void tp__heap_text(tp_device *D, size_t request, char *text, size_t size);
 

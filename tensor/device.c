@@ -169,7 +169,7 @@ void tp_device_close(tp_device *D)
 
 bool tp_device_sync(tp_device *D)
 {
-    if (!D->be) return false;
+    if (!D->be || D->capturing) return false;
     D->syncs++;
     D->be->sync(D);
     return tp_device_ok(D);

@@ -3,6 +3,7 @@
 #define TAPEGRAD_H
 
 #include <tapegrad/base.h>
+#include <tapegrad/capture.h>
 #include <tapegrad/device.h>
 #include <tapegrad/file.h>
 #include <tapegrad/nn.h>

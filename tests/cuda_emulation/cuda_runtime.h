@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 
 #include "cuda_runtime_api.h"
 
@@ -66,13 +67,20 @@ void emulated_copy(void *to, const void *from, size_t bytes);
 void emulated_commit();
 void emulated_wait(int groups_left);
 
+/* Work of the stream: runs now, or is kept if the stream is recorded (emulated_graph.cpp). */
+void emulated_queue(std::function<void()> work);
+int emulated_record(void (*work)(const void *args), const void *args, size_t bytes);
+bool emulated_recording();
+
 template <class... P, class... A>
 void emulated_launch(dim3 grid, dim3 block, size_t shared, void (*kernel)(P...), A... args)
 {
-    const auto call = [&] { kernel(args...); };
-    emulated_run(
-        grid, block, shared, [](const void *env) { (*static_cast<decltype(&call)>(env))(); },
-        &call);
+    emulated_queue([=] {
+        const auto call = [&] { kernel(args...); };
+        emulated_run(
+            grid, block, shared, [](const void *env) { (*static_cast<decltype(&call)>(env))(); },
+            &call);
+    });
 }
 
 /* ---- barriers and warp collectives ---- */

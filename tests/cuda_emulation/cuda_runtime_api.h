@@ -24,6 +24,7 @@ typedef enum cudaError {
     cudaErrorInvalidDevice = 101,
     cudaErrorNoKernelImageForDevice = 209,
     cudaErrorNotReady = 600,
+    cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorLaunchFailure = 719
 } cudaError_t;
 
@@ -36,12 +37,21 @@ enum cudaMemcpyKind {
 
 enum { cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2 };
 
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal,
+    cudaStreamCaptureModeThreadLocal,
+    cudaStreamCaptureModeRelaxed
+};
+
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
-/* What the emulated libraries need to touch device memory. */
+/* What the emulated libraries need: device memory is touched between enter and leave; work queued
+ * while the stream is recorded is handed to `record`, which copies args and says whether it did. */
 typedef struct CUstream_st {
     void (*enter)(void), (*leave)(void);
+    int (*record)(void (*work)(const void *args), const void *args, size_t bytes);
 } * cudaStream_t;
+typedef struct CUgraph_st *cudaGraph_t, *cudaGraphExec_t;
 typedef struct CUevent_st {
     double seconds; /* when it was recorded */
 } * cudaEvent_t;
@@ -73,6 +83,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t e);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t cudaEventSynchronize(cudaEvent_t e);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorName(cudaError_t e);
 const char *cudaGetErrorString(cudaError_t e);

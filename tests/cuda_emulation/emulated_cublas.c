@@ -78,39 +78,77 @@ static int most(int a, int b)
     return a > b ? a : b;
 }
 
+/* A call, to be carried out now or when the recording runs that it became part of. */
+typedef struct call {
+    cudaStream_t stream;
+    cublasOperation_t ta, tb;
+    int m, n, k, lda, ldb, ldc, batch;
+    float scale, keep;
+    const void *a, *b;
+    void *c;
+    cudaDataType type, type_c;
+    long long step_a, step_b, step_c;
+} call;
+
+static void run(const void *args)
+{
+    const call *g = args;
+    const size_t m = (size_t)g->m, n = (size_t)g->n, k = (size_t)g->k;
+    float *pa = malloc((m * k + 1) * sizeof *pa);
+    float *pb = malloc((k * n + 1) * sizeof *pb);
+    float *pc = calloc(m * n + 1, sizeof *pc);
+    g->stream->enter();
+    for (int i = 0; i < g->batch; i++) {
+        const matrix to = at(g->c, g->type_c, g->ldc, g->step_c, i);
+        pack(pa, at(g->a, g->type, g->lda, g->step_a, i), g->ta, g->m, g->k);
+        pack(pb, at(g->b, g->type, g->ldb, g->step_b, i), g->tb, g->k, g->n);
+        if (m && n && k)
+            cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, g->m, g->n, g->k, 1.0f, pa, g->m,
+                        pb, g->k, 0.0f, pc, g->m);
+        for (int col = 0; col < g->n; col++)
+            for (int row = 0; row < g->m; row++) {
+                const float old = g->keep != 0.0f ? g->keep * get(to, row, col) : 0.0f;
+                put(to, row, col, old + g->scale * pc[(size_t)col * m + (size_t)row]);
+            }
+    }
+    g->stream->leave();
+    free(pa);
+    free(pb);
+    free(pc);
+}
+
 cublasStatus_t cublasGemmStridedBatchedEx(
     cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
     const void *alpha, const void *a, cudaDataType type_a, int lda, long long step_a, const void *b,
     cudaDataType type_b, int ldb, long long step_b, const void *beta, void *c, cudaDataType type_c,
     int ldc, long long step_c, int batch, cublasComputeType_t compute, cublasGemmAlgo_t algo)
 {
-    const float scale = *(const float *)alpha, keep = *(const float *)beta;
     (void)compute;
     (void)algo;
     if (m < 0 || n < 0 || k < 0 || batch < 0 || ldc < most(1, m) ||
         lda < most(1, ta == CUBLAS_OP_N ? m : k) || ldb < most(1, tb == CUBLAS_OP_N ? k : n) ||
         type_a != type_b || (type_a == CUDA_R_32F && type_c != CUDA_R_32F))
         return CUBLAS_STATUS_INVALID_VALUE;
-    float *pa = malloc(((size_t)m * (size_t)k + 1) * sizeof *pa);
-    float *pb = malloc(((size_t)k * (size_t)n + 1) * sizeof *pb);
-    float *pc = calloc((size_t)m * (size_t)n + 1, sizeof *pc);
-    h->stream->enter();
-    for (int i = 0; i < batch; i++) {
-        const matrix to = at(c, type_c, ldc, step_c, i);
-        pack(pa, at(a, type_a, lda, step_a, i), ta, m, k);
-        pack(pb, at(b, type_b, ldb, step_b, i), tb, k, n);
-        if (m && n && k)
-            cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1.0f, pa, m, pb, k,
-                        0.0f, pc, m);
-        for (int col = 0; col < n; col++)
-            for (int row = 0; row < m; row++) {
-                const float old = keep != 0.0f ? keep * get(to, row, col) : 0.0f;
-                put(to, row, col, old + scale * pc[(size_t)col * (size_t)m + (size_t)row]);
-            }
-    }
-    h->stream->leave();
-    free(pa);
-    free(pb);
-    free(pc);
+    const call g = { .stream = h->stream,
+                     .ta = ta,
+                     .tb = tb,
+                     .m = m,
+                     .n = n,
+                     .k = k,
+                     .lda = lda,
+                     .ldb = ldb,
+                     .ldc = ldc,
+                     .batch = batch,
+                     .scale = *(const float *)alpha,
+                     .keep = *(const float *)beta,
+                     .a = a,
+                     .b = b,
+                     .c = c,
+                     .type = type_a,
+                     .type_c = type_c,
+                     .step_a = step_a,
+                     .step_b = step_b,
+                     .step_c = step_c };
+    if (!h->stream->record(run, &g, sizeof g)) run(&g);
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -246,18 +246,18 @@ bool run_block(Block &b, int threads)
     return ok;
 }
 
-cudaError_t copy_bytes(void *to, const void *from, size_t bytes)
+void copy_bytes(void *to, const void *from, size_t bytes)
 {
     enter();
     if (bytes) std::memmove(to, from, bytes);
     leave();
-    return cudaSuccess;
 }
 
-CUstream_st stream = { enter, leave };
+CUstream_st stream = { enter, leave, emulated_record };
 
 cudaError_t waited()
 {
+    if (emulated_recording()) return cudaErrorStreamCaptureUnsupported;
     const cudaError_t e = emulation.async;
     emulation.async = cudaSuccess;
     return e;
@@ -518,17 +518,21 @@ cudaError_t cudaFreeHost(void *p)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t s)
 {
-    (void)kind;
     (void)s;
-    return copy_bytes(to, from, bytes);
+    if (kind == cudaMemcpyDeviceToHost && emulated_recording())
+        return cudaErrorStreamCaptureUnsupported; /* tapegrad never does */
+    emulated_queue([=] { copy_bytes(to, from, bytes); });
+    return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
 {
     (void)s;
-    enter();
-    std::memset(to, byte, bytes);
-    leave();
+    emulated_queue([=] {
+        enter();
+        std::memset(to, byte, bytes);
+        leave();
+    });
     return cudaSuccess;
 }
 

@@ -1,0 +1,315 @@
+/* capture.c - recorded steps: what the host must keep in step with a recording on the device.
+ *
+ * A recording is made of kernels with fixed arguments, so everything else stays where it was:
+ * - memory that a recorded step uses belongs to the recording (tp_heap.owner) until that is freed;
+ * - a carried tensor that the step replaced is copied back to where it was, at the step's end;
+ * - random ops read a number in device memory, by which the stream has advanced since;
+ * - the host's marks (gradients present, bf16 copy valid) are set as the recorded step left them.
+ */
+#include <stdlib.h>
+#include <tapegrad/capture.h>
+
+#include "autograd/graph.h"
+
+enum { WARM_UP = 2, MAX_SETS = 16 };
+
+/* A parameter set that the recorded step used. */
+typedef struct set {
+    tp_params *P;
+    bool *had, *has; /* gradients before and after, by entry */
+    int64_t backwards;
+    bool shadow;
+} set;
+
+struct tp_capture {
+    tp_tape *T;
+    int plain;                       /* steps run as ever since the last recording was tried */
+    bool recording;                  /* between begin and end */
+    void *graph;                     /* NULL: none yet        */
+    int owner;                       /* of its memory         */
+    tp_buf *advance;                 /* of the random stream, one uint64_t on the device */
+    uint64_t offset, draws, kernels; /* where the stream stood, and what a step takes of it */
+    int64_t launches;
+    set sets[MAX_SETS];
+    int nsets;
+};
+
+static tp_capture no_memory;
+
+tp_capture *tp_capture_new(tp_tape *T)
+{
+    tp_capture *C = calloc(1, sizeof *C);
+    if (C)
+        C->T = T;
+    else
+        tp__no_host_memory(T);
+    return C ? C : &no_memory;
+}
+
+int64_t tp_capture_launches(const tp_capture *C)
+{
+    return C->launches;
+}
+
+/* ---- parameter sets ---- */
+
+static void forget_sets(tp_capture *C)
+{
+    for (int i = 0; i < C->nsets; i++) {
+        free(C->sets[i].had);
+        free(C->sets[i].has);
+    }
+    C->nsets = 0;
+}
+
+static void note_grads(const tp_params *P, bool *flags)
+{
+    for (int i = 0; i < P->n; i++) flags[i] = P->entries[i].node->has_grad;
+}
+
+static bool grads_stand_as(const tp_params *P, const bool *flags)
+{
+    for (int i = 0; i < P->n; i++)
+        if (flags[i] != P->entries[i].node->has_grad) return false;
+    return true;
+}
+
+/* Remembers the sets that the last step read. Their bf16 copies count as stale, so that the
+ * recorded step makes them. False: no memory, or a hook that a recording would not call. */
+static bool note_sets(tp_capture *C)
+{
+    forget_sets(C);
+    for (int i = 0; i < C->T->nreads; i++) {
+        tp_params *P = C->T->reads[i];
+        set *s = &C->sets[C->nsets++];
+        *s = (set){ .P = P,
+                    .had = calloc((size_t)P->n + 1, sizeof *s->had),
+                    .has = calloc((size_t)P->n + 1, sizeof *s->has),
+                    .backwards = P->backwards };
+        if (!s->had || !s->has || P->hook) return false;
+        note_grads(P, s->had);
+        P->shadow_version = P->version - 1;
+    }
+    return true;
+}
+
+static void note_results(tp_capture *C)
+{
+    for (int i = 0; i < C->nsets; i++) {
+        set *s = &C->sets[i];
+        note_grads(s->P, s->has);
+        s->backwards = s->P->backwards - s->backwards;
+        s->shadow = s->P->shadow && s->P->shadow_version == s->P->version;
+    }
+}
+
+static bool sets_stand(const tp_capture *C)
+{
+    for (int i = 0; i < C->nsets; i++) {
+        const tp_params *P = C->sets[i].P;
+        if (P->hook || P->grad_err.code != TP_OK || !grads_stand_as(P, C->sets[i].had))
+            return false;
+    }
+    return true;
+}
+
+static void advance_sets(tp_capture *C)
+{
+    for (int i = 0; i < C->nsets; i++) {
+        const set *s = &C->sets[i];
+        for (int k = 0; k < s->P->n; k++) s->P->entries[k].node->has_grad = s->has[k];
+        s->P->backwards += s->backwards;
+        if (s->shadow) s->P->shadow_version = s->P->version;
+    }
+}
+
+/* Did the step read those sets only? */
+static bool sets_are_all(const tp_capture *C)
+{
+    for (int i = 0; i < C->T->nreads; i++) {
+        bool known = false;
+        for (int k = 0; k < C->nsets; k++) known = known || C->sets[k].P == C->T->reads[i];
+        if (!known) return false;
+    }
+    return true;
+}
+
+/* ---- carried tensors ---- */
+
+bool tp__carry_note(tp_tape *T, const tp_node *old, tp_node *now)
+{
+    if (!old || !now) {
+        T->unsteady = true;
+        return true;
+    }
+    for (int i = 0; i < T->nmoves; i++)
+        if (T->moves[i].now == old) {
+            T->moves[i].now = now;
+            return true;
+        }
+    if (T->nmoves == T->moves_cap) {
+        const int cap = T->moves_cap ? 2 * T->moves_cap : 32;
+        tp_move *more = realloc(T->moves, (size_t)cap * sizeof *more);
+        if (!more) return false;
+        T->moves = more;
+        T->moves_cap = cap;
+    }
+    T->moves[T->nmoves++] =
+        (tp_move){ .buf = tp__buf_ref(old->buf), .view = old->view, .now = now };
+    return true;
+}
+
+static bool same_view(const tp_view *a, const tp_view *b)
+{
+    bool same = a->dtype == b->dtype && a->ndim == b->ndim;
+    for (int i = 0; same && i < a->ndim; i++) same = a->dim[i] == b->dim[i];
+    return same;
+}
+
+/* Makes a carried tensor what it was before the step. */
+static void put_back(const tp_move *m)
+{
+    tp__buf_unref(m->now->buf);
+    m->now->buf = tp__buf_ref(m->buf);
+    m->now->view = m->view;
+}
+
+/* Copies what the step carried to where the former contents are. All are read before the first is
+ * written, since one slot may have taken over another's memory. False: a slot was filled, emptied
+ * or has another shape now (nothing was done), or no memory (the tape has failed). */
+static bool move_back(tp_tape *T)
+{
+    const tp_backend *be = T->dev->be;
+    if (T->unsteady) return false;
+    for (int i = 0; i < T->nmoves; i++)
+        if (!same_view(&T->moves[i].view, &T->moves[i].now->view)) return false;
+    for (int i = 0; i < T->nmoves; i++) {
+        tp_move *m = &T->moves[i];
+        const size_t bytes = tp__view_bytes(&m->view);
+        if (!m->taken) m->taken = tp__alloc(T, bytes, "tp_capture_end");
+        if (!m->taken) return false;
+        be->copy(T->dev, m->taken->data, m->now->view.data, bytes);
+    }
+    for (int i = 0; i < T->nmoves; i++) {
+        tp_move *m = &T->moves[i];
+        be->copy(T->dev, m->view.data, m->taken->data, tp__view_bytes(&m->view));
+        put_back(m);
+    }
+    return true;
+}
+
+static void forget_moves(tp_tape *T)
+{
+    for (int i = 0; i < T->nmoves; i++) {
+        tp__buf_unref(T->moves[i].buf);
+        tp__buf_unref(T->moves[i].taken);
+    }
+    T->nmoves = 0;
+}
+
+/* ---- steps ---- */
+
+/* Can the steps of this tape be recorded at all? */
+static bool can_record(const tp_tape *T)
+{
+    return T->err.code == TP_OK && T->dev->be && T->dev->be->capture_begin && !T->check_finite &&
+           !T->dev->profile.on && !T->dev->capturing;
+}
+
+static void forget(tp_capture *C)
+{
+    tp_device *D = C->T->dev;
+    if (C->graph) D->be->graph_free(D, C->graph);
+    C->graph = NULL;
+    if (C->owner) tp__heap_release(D, C->owner);
+    C->owner = 0;
+    tp__buf_unref(C->advance);
+    C->advance = NULL;
+    forget_sets(C);
+    C->plain = 0;
+}
+
+static bool start_recording(tp_capture *C)
+{
+    tp_tape *T = C->T;
+    tp_device *D = T->dev;
+    forget(C);
+    const bool noted = note_sets(C);
+    tp_reset(T);
+    C->advance = tp__buf_new(D, sizeof(uint64_t));
+    if (!noted || !C->advance) return false;
+    D->be->zero(D, C->advance->data, sizeof(uint64_t));
+    tp__heap_trim(D); /* the recording will have its own */
+    if (!D->be->capture_begin(D)) return false;
+    C->owner = tp__heap_own(D);
+    D->capturing = C->advance->data;
+    C->offset = T->offset;
+    C->kernels = D->launches;
+    C->recording = T->moving = true;
+    T->unsteady = false;
+    return true;
+}
+
+static bool launch(tp_capture *C)
+{
+    tp_tape *T = C->T;
+    tp_device *D = T->dev;
+    const uint64_t advance = T->offset - C->offset;
+    D->be->upload(D, C->advance->data, &advance, sizeof advance);
+    D->be->graph_launch(D, C->graph);
+    if (D->err.code != TP_OK) {
+        tp__device_failed(T);
+        return false;
+    }
+    T->offset += C->draws;
+    D->launches += C->kernels;
+    C->launches++;
+    return true;
+}
+
+bool tp_capture_begin(tp_capture *C)
+{
+    tp_tape *T = C->T;
+    if (!T) return true; /* the tape has failed */
+    if (C->graph && can_record(T) && sets_stand(C)) {
+        if (launch(C)) advance_sets(C);
+        return false;
+    }
+    if (C->graph || C->plain < WARM_UP || !can_record(T) || !start_recording(C)) tp_reset(T);
+    return true;
+}
+
+void tp_capture_end(tp_capture *C)
+{
+    tp_tape *T = C->T;
+    if (!T || !C->recording) {
+        C->plain++;
+        return;
+    }
+    tp_device *D = T->dev;
+    const bool fixed = T->err.code == TP_OK && sets_are_all(C) && move_back(T);
+    const bool failed = T->err.code != TP_OK; /* then it will not run */
+    for (int i = 0; failed && i < T->nmoves; i++) put_back(&T->moves[i]);
+    forget_moves(T);
+    C->recording = T->moving = false;
+    D->capturing = NULL;
+    tp__heap_own_nothing(D);
+    C->graph = D->be->capture_end(D);
+    C->draws = T->offset - C->offset;
+    C->kernels = D->launches - C->kernels;
+    note_results(C);
+    if (C->graph && !failed) {
+        T->offset = C->offset; /* launch() goes the way again, and counts it */
+        D->launches -= C->kernels;
+        launch(C);
+    }
+    if (!C->graph && D->err.code != TP_OK) tp__device_failed(T);
+    if (failed || !fixed) forget(C);
+}
+
+void tp_capture_free(tp_capture *C)
+{
+    if (!C || C == &no_memory) return;
+    forget(C);
+    free(C);
+}

@@ -1,0 +1,230 @@
+/* test_capture.c - recorded steps: the same bits as steps that run as ever, with dropout, carried
+ * tensors and changing data and learning rates; what may not be recorded runs as ever. On the CPU,
+ * where nothing is recorded, and on a CUDA device if there is one. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/tapegrad.h>
+
+#include "support_device.h"
+#include "support_values.h"
+
+enum { STEPS = 9, ROWS = 5, IN = 6, HIDDEN = 8, EAGER = 2 }; /* EAGER: before the recording */
+
+typedef struct net {
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T, *other;
+    tp_optim *O;
+    tp_capture *C;
+    tp_tensor w, v, x, memory, older;
+} net;
+
+static net make(const char *device, bool capture)
+{
+    net m = { .D = tp_device_open(device, &(tp_device_opts){ .threads = 1 }) };
+    const tp_init draw = { TP_INIT_NORMAL, 0.5, 0.0 };
+    m.P = tp_params_new(m.D, &(tp_params_opts){ .seed = 3 });
+    m.w = tp_param(m.P, "w", TP_SHAPE(HIDDEN, IN), draw, 0);
+    m.v = tp_param(m.P, "v", TP_SHAPE(HIDDEN, HIDDEN), draw, 0);
+    m.T = tp_tape_new(m.D, &(tp_tape_opts){ .seed = 5, .train = true });
+    m.other = tp_tape_new(m.D, NULL);
+    m.O = tp_adamw_new(m.P, NULL);
+    m.C = capture ? tp_capture_new(m.T) : NULL;
+    m.x = m.memory = m.older = TP_NONE;
+    return m;
+}
+
+static void destroy(net *m)
+{
+    cr_expect(tp_ok(m->T) && tp_ok(m->other) && tp_optim_ok(m->O), "%s%s%s", tp_why(m->T),
+              tp_why(m->other), tp_optim_why(m->O));
+    tp_capture_free(m->C);
+    tp_optim_free(m->O);
+    tp_tape_free(m->other);
+    tp_tape_free(m->T);
+    tp_params_free(m->P);
+    cr_expect_eq(tp_device_stats(m->D).live_bytes, 0, "memory is returned");
+    tp_device_close(m->D);
+}
+
+static void feed(net *m, int step)
+{
+    double x[ROWS * IN];
+    float f[ROWS * IN];
+    values_random(x, ROWS * IN, 100 + (uint64_t)step);
+    for (int i = 0; i < ROWS * IN; i++) f[i] = (float)x[i];
+    tp_feed(m->T, &m->x, TP_F32, TP_SHAPE(ROWS, IN), f);
+}
+
+/* h = dropout(gelu(x w^T) + memory v^T), and two slots: the last h, and the one before it, whose
+ * memory the first takes over. */
+static tp_tensor forward(net *m)
+{
+    tp_tensor h = tp_gelu(m->T, tp_linear(m->T, m->x, m->w, TP_NONE, TP_ACT_NONE));
+    if (tp_given(m->older)) h = tp_add(m->T, h, tp_scale(m->T, m->older, 0.5));
+    h = tp_add(m->T, h, tp_linear(m->T, m->memory, m->v, TP_NONE, TP_ACT_NONE));
+    h = tp_dropout(m->T, h, 0.3);
+    tp_carry(m->T, &m->older, m->memory);
+    tp_carry(m->T, &m->memory, h);
+    return tp_mean(m->T, tp_square(m->T, h), TP_ALL);
+}
+
+/* A step; returns its loss. */
+static double step(net *m, int i)
+{
+    static tp_tensor loss;
+    if (i == 0) {
+        loss = TP_NONE;
+        tp_carry(m->T, &m->memory, tp_full(m->T, TP_F32, TP_SHAPE(ROWS, HIDDEN), 0.25));
+        tp_carry(m->T, &m->older, tp_full(m->T, TP_F32, TP_SHAPE(ROWS, HIDDEN), 0.5));
+    }
+    feed(m, i);
+    if (!m->C) tp_reset(m->T);
+    if (!m->C || tp_capture_begin(m->C)) {
+        loss = forward(m);
+        tp_backward(m->T, loss);
+        if (m->C) tp_capture_end(m->C);
+    }
+    const double value = tp_item(m->T, loss);
+    tp_clip_grad_norm(m->P, 0.5);
+    tp_step(m->O, 0.01 * (1 + i % 3));
+    return value;
+}
+
+/* Work of others between the steps, which must not touch the recording's memory. */
+static void disturb(net *m)
+{
+    tp_reset(m->other);
+    tp_tensor h = tp_full(m->other, TP_F32, TP_SHAPE(HIDDEN, IN), 3.0);
+    for (int i = 0; i < 4; i++) h = tp_add(m->other, h, m->w);
+    cr_expect(isfinite(tp_item(m->other, tp_sum(m->other, h, TP_ALL))));
+}
+
+typedef struct answer {
+    double loss[STEPS];
+    float w[HIDDEN * IN], v[HIDDEN * HIDDEN], memory[ROWS * HIDDEN];
+} answer;
+
+static void read_all(net *m, answer *a)
+{
+    tp_param_get(m->P, m->w, TP_F32, a->w, sizeof a->w);
+    tp_param_get(m->P, m->v, TP_F32, a->v, sizeof a->v);
+    tp_read(m->T, m->memory, a->memory, sizeof a->memory);
+}
+
+static void run(const char *device, bool capture, answer *a, int64_t *launches)
+{
+    net m = make(device, capture);
+    memset(a, 0, sizeof *a);
+    for (int i = 0; i < STEPS; i++) {
+        a->loss[i] = step(&m, i);
+        disturb(&m);
+    }
+    read_all(&m, a);
+    if (capture) *launches = tp_capture_launches(m.C);
+    destroy(&m);
+}
+
+static void same_bits(const char *device, int64_t expected)
+{
+    static answer plain, captured;
+    int64_t launches = 0;
+    run(device, false, &plain, NULL);
+    run(device, true, &captured, &launches);
+    cr_expect_eq(launches, expected, "%s: %d launches", device, (int)launches);
+    for (int i = 0; i < STEPS; i++)
+        cr_expect(captured.loss[i] == plain.loss[i], "%s: step %d: loss %.9g, without %.9g", device,
+                  i, captured.loss[i], plain.loss[i]);
+    cr_expect(memcmp(&captured, &plain, sizeof plain) == 0, "%s: other bits", device);
+}
+
+Test(capture, changes_no_bit)
+{
+    same_bits("cpu", 0);
+    if (device_has_cuda()) same_bits("cuda", STEPS - EAGER);
+}
+
+/* A parameter with a gradient already: the recording, made without, would overwrite it. */
+Test(capture, leaves_accumulation_alone)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    float grad[2][HIDDEN * IN];
+    for (int capture = 0; capture < 2; capture++) {
+        net m = make("cuda", capture);
+        for (int i = 0; i < 4; i++) step(&m, i);
+        for (int i = 0; i < 2; i++) { /* without tp_step in between */
+            feed(&m, i);
+            if (!capture) tp_reset(m.T);
+            if (!capture || tp_capture_begin(m.C)) {
+                tp_backward(m.T, forward(&m));
+                if (capture) tp_capture_end(m.C);
+            }
+        }
+        tp_param_get_grad(m.P, m.w, TP_F32, grad[capture], sizeof *grad);
+        if (capture)
+            cr_expect_eq(tp_capture_launches(m.C), 3, "two steps and the first of the pair");
+        destroy(&m);
+    }
+    cr_expect(memcmp(grad[0], grad[1], sizeof *grad) == 0);
+}
+
+/* Shapes of carried tensors grow in the first steps: nothing is recorded until they stay. */
+Test(capture, waits_until_carried_tensors_keep_their_shape)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    double sum[2] = { 0 };
+    for (int capture = 0; capture < 2; capture++) {
+        net m = make("cuda", capture);
+        for (int i = 0; i < 14; i++) {
+            feed(&m, i);
+            if (!capture) tp_reset(m.T);
+            if (!capture || tp_capture_begin(m.C)) {
+                tp_tensor all = tp_given(m.memory)
+                                    ? tp_concat_n(m.T, 0, 2, (tp_tensor[]){ m.memory, m.x })
+                                    : m.x;
+                const int64_t rows = tp_shape_of(all).dim[0];
+                if (rows > 4 * ROWS) all = tp_slice(m.T, all, 0, rows - 4 * ROWS, 4 * ROWS);
+                tp_carry(m.T, &m.memory, all);
+                if (capture) tp_capture_end(m.C);
+            }
+            tp_reset(m.other);
+            sum[capture] += (i + 1) * tp_item(m.T, tp_sum(m.T, m.memory, TP_ALL));
+        }
+        if (capture) cr_expect_gt(tp_capture_launches(m.C), 5, "it is recorded in the end");
+        destroy(&m);
+    }
+    cr_expect_eq(sum[0], sum[1], "%.17g, %.17g", sum[0], sum[1]);
+}
+
+Test(capture, refuses_an_optimiser_inside)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    net m = make("cuda", true);
+    for (int i = 0; i < EAGER; i++) step(&m, i);
+    feed(&m, EAGER);
+    cr_assert(tp_capture_begin(m.C));
+    tp_backward(m.T, forward(&m));
+    cr_expect(!tp_step(m.O, 0.1) && strstr(tp_optim_why(m.O), "tp_capture_end"), "%s",
+              tp_optim_why(m.O));
+    tp_capture_end(m.C);
+    cr_expect(tp_step(m.O, 0.1), "%s", tp_optim_why(m.O));
+    destroy(&m);
+}
+
+Test(capture, refuses_to_read_inside)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    net m = make("cuda", true);
+    for (int i = 0; i < EAGER; i++) step(&m, i);
+    feed(&m, EAGER);
+    cr_assert(tp_capture_begin(m.C));
+    tp_item(m.T, forward(&m));
+    cr_expect(strstr(tp_why(m.T), "tp_capture_begin"), "%s", tp_why(m.T));
+    cr_expect(!tp_device_sync(m.D), "waiting inside");
+    tp_capture_end(m.C);
+    tp_clear(m.T);
+    cr_expect(isfinite(step(&m, EAGER)), "the next step works: %s", tp_why(m.T));
+    destroy(&m);
+}
