@@ -231,6 +231,51 @@ Test(cuda, every_op_bf16_with_f32_parameters, .timeout = 600)
     check_all(TP_BF16, true);
 }
 
+/* ---- embedding: more rows than gradient cases have, so that ids are sorted by three digits ----
+ */
+
+enum { VOCABULARY = 70000, WIDTH = 4, TOKENS = 3000 };
+
+/* Two tokens that differ in the last digit alone are two thirds of a list, in turns; the second
+ * list adds to the gradient of the first. */
+static void embed(tp_device *D, tp_dtype dt, double *grad)
+{
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = dt, .train = true });
+    double *table = calloc((size_t)VOCABULARY * WIDTH, sizeof *table);
+    const tp_tensor w = values_input(T, dt, TP_SHAPE(VOCABULARY, WIDTH), table);
+    tp_tensor loss = TP_NONE;
+    for (int k = 0; k < 2; k++) {
+        int32_t ids[TOKENS];
+        for (int i = 0; i < TOKENS; i++)
+            ids[i] = i % 3 == 0   ? 1
+                     : i % 3 == 1 ? 65537
+                                  : (int32_t)(tp__word(9, (uint64_t)k, (uint64_t)i) % VOCABULARY);
+        const tp_tensor list = tp_from(T, TP_I32, TP_SHAPE(TOKENS), ids);
+        const tp_tensor y = tp_embedding(T, w, list, 0.5);
+        const tp_tensor part = tp_sum(T, tp_mul(T, y, weights(T, y, k)), TP_ALL);
+        loss = k > 0 ? tp_add(T, loss, part) : part;
+    }
+    tp_backward(T, loss);
+    values_read(T, tp_grad(T, w), grad);
+    cr_expect(tp_ok(T), "%s", tp_why(T));
+    free(table);
+    tp_tape_free(T);
+}
+
+Test(cuda, an_embedding_of_many_rows, .timeout = 600)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    static double exact[VOCABULARY * WIDTH], got[VOCABULARY * WIDTH];
+    tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    tp_device *gpu = device_cuda();
+    embed(cpu, TP_F64, exact);
+    embed(gpu, TP_F32, got);
+    const double error = values_error(got, exact, VOCABULARY * WIDTH, 1e-3);
+    cr_expect(error <= 1e-5, "f32: error %.3g", error);
+    tp_device_close(gpu);
+    tp_device_close(cpu);
+}
+
 /* ---- training: parameters, bf16 copy, clipping, AdamW, SGD, averaging ---- */
 
 enum { STEPS = 5, IN = 7, HIDDEN = 9, OUT = 5, ROWS = 6, PARAMS = 4 };

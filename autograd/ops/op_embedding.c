@@ -2,6 +2,7 @@
  *
  * Ids are checked by the kernel, when their values are there. */
 #include "autograd/ops/op_inner.h"
+#include "tensor/embedding.h"
 
 TP_KERNEL(embedding_fwd);
 TP_KERNEL(embedding_bwd);
@@ -22,11 +23,24 @@ static tp_code embedding_shape(tp_infer *q)
     return TP_OK;
 }
 
+static size_t embedding_work(const tp_infer *q, int threads)
+{
+    (void)threads;
+    if (!q->backward || q->device != TP_CUDA) return 0;
+    return tp__embedding_work(q->x[1].numel, q->x[0].dim[1]);
+}
+
 static const tp_gradcase embedding_cases[] = {
     { "repeated ids", .in = { { 2, { 3, 5 } }, { 2, { 4, 2 } } }, .attr = &(double){ 1.0 },
       .below = { 0, 3 } },
     { "scaled", .in = { { 2, { 9, 130 } }, { 1, { 5 } } }, .attr = &(double){ -2.5 },
       .below = { 0, 9 } },
+    { "two tiles of ids, two digits", .in = { { 2, { 300, 1 } }, { 1, { 2100 } } },
+      .attr = &(double){ 1.0 }, .below = { 0, 300 } },
+    { "tokens across many runs", .in = { { 2, { 3, 8 } }, { 1, { 1500 } } },
+      .attr = &(double){ 0.5 }, .below = { 0, 3 } },
+    { "one token, more columns than a block adds", .in = { { 2, { 1, 136 } }, { 1, { 70 } } },
+      .attr = &(double){ 1.0 }, .below = { 0, 1 } },
     { "no ids", .in = { { 2, { 3, 2 } }, { 1, { 0 } } }, .attr = &(double){ 1.0 },
       .below = { 0, 3 } },
     { 0 },
@@ -41,8 +55,9 @@ const tp_op tp_op_embedding = {
     .saves = TP_SAVE_X(1),
     .flags = TP_ACCUMULATES,
     .shape = embedding_shape,
-    .forward = TP_CPU_KERNELS(embedding_fwd),
-    .backward = TP_CPU_KERNELS(embedding_bwd),
+    .work = embedding_work,
+    .forward = TP_KERNELS(embedding_fwd),
+    .backward = TP_KERNELS(embedding_bwd),
     .cases = embedding_cases,
 };
 
