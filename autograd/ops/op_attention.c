@@ -99,8 +99,8 @@ const tp_op tp_op_attention = {
     .flags = TP_RANDOM | TP_COMPUTES,
     .shape = attention_shape,
     .work = attention_work,
-    .forward = TP_CPU_KERNELS(attention_fwd),
-    .backward = TP_CPU_KERNELS(attention_bwd),
+    .forward = TP_KERNELS(attention_fwd),
+    .backward = TP_KERNELS(attention_bwd),
     .cases = attention_cases,
 };
 

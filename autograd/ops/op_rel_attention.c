@@ -71,8 +71,8 @@ const tp_op tp_op_rel_attention = {
     .flags = TP_RANDOM | TP_COMPUTES,
     .shape = rel_attention_shape,
     .work = rel_attention_work,
-    .forward = TP_CPU_KERNELS(rel_attention_fwd),
-    .backward = TP_CPU_KERNELS(rel_attention_bwd),
+    .forward = TP_KERNELS(rel_attention_fwd),
+    .backward = TP_KERNELS(rel_attention_bwd),
     .cases = rel_attention_cases,
 };
 
