@@ -9,7 +9,8 @@
  * counts (backward twice forward, recomputation not counted) over "sgemm_gflops", the rate of a
  * 1024^3 f32 product by OpenBLAS over the same threads, in the same run (blas_rate.h);
  * "matmul_gflops" is the rate of tapegrad's own. "predicted_mb" is what a dry device said before of
- * "device_peak_mb".
+ * "device_peak_mb". --clock cpu counts processor time of all threads: with one thread, a fair
+ * figure on a busy machine.
  *
  * On CUDA the steps follow each other without a wait, as in training; "matmul_gflops" is the rate
  * of a product of 8192^3 in --dtype, of which "utilisation" is a share, and "kernel_seconds" what
@@ -40,10 +41,12 @@ static bool on_cuda(const settings *s)
     return strncmp(s->device, "cuda", 4) == 0;
 }
 
+static clockid_t timer = CLOCK_MONOTONIC;
+
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(timer, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -216,7 +219,7 @@ static int run(const settings *s)
     const double kernels = on_cuda(s) ? kernel_seconds(s, &cfg) : 0.0;
     tp_device *D = tp_device_open(s->device, &(tp_device_opts){ .threads = s->threads });
     const rates machine = {
-        on_cuda(s) ? 0.0 : blas_rate(tp_device_stats(D).threads, CLOCK_MONOTONIC),
+        on_cuda(s) ? 0.0 : blas_rate(tp_device_stats(D).threads, timer),
         matmul_rate(D, s->dtype, on_cuda(s) ? 8192 : 1024),
     };
     static double seconds[MAX_STEPS];
@@ -295,6 +298,8 @@ int main(int argc, char **argv)
             s.device = value;
         } else if (strcmp(argv[i], "--dtype") == 0) {
             s.dtype = strcmp(value, "bf16") == 0 ? TP_BF16 : TP_F32;
+        } else if (strcmp(argv[i], "--clock") == 0) {
+            timer = strcmp(value, "cpu") == 0 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
         } else if (strcmp(argv[i], "--generate") == 0) {
             s.generate = strcmp(value, "yes") == 0;
         } else {
