@@ -22,27 +22,6 @@
 _Static_assert(TP_GEMM_PANEL % (SUM_VECTORS * TP_VECTOR) == 0, "tp__gemm_scratch has no room");
 _Static_assert(TP_GEMM_COLS % TP_GEMM_PANEL == 0, "blocks must be whole panels");
 
-/* The two halves of a0 b0 a1 b1 ... */
-#define LOW_16(a, b)                                                                               \
-    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define HIGH_16(a, b)                                                                              \
-    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#define LOW_8(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define HIGH_8(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#define LOW_4(a, b)  __builtin_shufflevector(a, b, 0, 4, 1, 5)
-#define HIGH_4(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
-#if TP_VECTOR == 64
-#define LOW_f32  LOW_16
-#define HIGH_f32 HIGH_16
-#define LOW_f64  LOW_8
-#define HIGH_f64 HIGH_8
-#else
-#define LOW_f32  LOW_8
-#define HIGH_f32 HIGH_8
-#define LOW_f64  LOW_4
-#define HIGH_f64 HIGH_4
-#endif
-
 /* Types that depend on `real`. */
 #define vec R(vec)
 #define any R(any)
@@ -73,42 +52,9 @@ void TP_KERNEL_FN(gemm_tile)(tp_dtype real_type, const tp_gemm_tile *t)
 typedef real vec __attribute__((vector_size(TP_VECTOR)));
 typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
 
+#include "tensor/cpu/transpose.h"
+
 /* ---- packing ---- */
-
-/* to[c][r] = from[r][c] for LANES rows and columns: as often as LANES can be halved, the rows of
- * the first half are interleaved with those of the second. */
-TP_INLINE void R(transpose_square)(const real *from, int64_t ld, real *to, int64_t ldt)
-{
-    enum { W = TP_VECTOR / sizeof(real) };
-    vec x[W], y[W];
-    TP_UNROLL
-    for (int i = 0; i < W; i++) x[i] = *(const any *)(from + i * ld);
-    TP_UNROLL
-    for (int s = 1; s < W; s *= 2) {
-        TP_UNROLL
-        for (int i = 0; i < W / 2; i++) {
-            y[2 * i] = R(LOW)(x[i], x[i + W / 2]);
-            y[2 * i + 1] = R(HIGH)(x[i], x[i + W / 2]);
-        }
-        TP_UNROLL
-        for (int i = 0; i < W; i++) x[i] = y[i];
-    }
-    TP_UNROLL
-    for (int i = 0; i < W; i++) *(any *)(to + i * ldt) = x[i];
-}
-
-/* to[c][r] = from[r][c] */
-static void R(transpose)(const real *from, int64_t ld, int64_t rows, int64_t cols, real *to,
-                         int64_t ldt)
-{
-    const int64_t whole_rows = rows / LANES * LANES, whole_cols = cols / LANES * LANES;
-    for (int64_t r = 0; r < whole_rows; r += LANES)
-        for (int64_t c = 0; c < whole_cols; c += LANES)
-            R(transpose_square)(from + r * ld + c, ld, to + c * ldt + r, ldt);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = r < whole_rows ? whole_cols : 0; c < cols; c++)
-            to[c * ldt + r] = from[r * ld + c];
-}
 
 /* Panels of the n columns that begin with element b; zeros up to a whole vector. Rows of B are
  * copied to all panels, not panel after panel: memory likes long pieces. */
@@ -138,7 +84,7 @@ static void R(pack)(const tp_gemm_tile *t, const real *b, int64_t depth, int64_t
 /* ---- sums ---- */
 
 /* What the strips of a block share. */
-#define block    R(block)
+#define block R(block)
 typedef struct block {
     int64_t n, depth, lda, ldc;
     const real *b; /* panels */

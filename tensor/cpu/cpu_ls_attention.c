@@ -288,11 +288,11 @@ static void R(ls_backward)(const tp_call *c, int64_t begin, int64_t end, int thr
         if (g.w > 0) {
             const real *v = R(ls_at)(&k, &c->x[LS_V_WIN], k.row0);
             R(ls_pack_rows)(&k, R(ls_at)(&k, &c->x[LS_K_WIN], k.row0), k.rows, k.k);
-            R(ls_transpose)(v, g.width, k.rows, g.D, k.vt, a.ld_win);
+            R(transpose)(v, g.width, k.rows, g.D, k.vt, a.ld_win);
         }
         if (g.nc > 0) {
             R(ls_pack_rows)(&k, R(ls_at)(&k, &c->x[LS_K_CMP], 0), g.nc, k.kc);
-            R(ls_transpose)(R(ls_at)(&k, &c->x[LS_V_CMP], 0), g.width, g.nc, g.D, k.vct, a.ld_cmp);
+            R(transpose)(R(ls_at)(&k, &c->x[LS_V_CMP], 0), g.width, g.nc, g.D, k.vct, a.ld_cmp);
         }
         memset(k.dk, 0, (size_t)(k.rows * g.pad) * sizeof(real));
         memset(k.dv, 0, (size_t)(k.rows * g.pad) * sizeof(real));

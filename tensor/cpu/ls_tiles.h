@@ -1,5 +1,7 @@
 /* ls_tiles.h - long-short attention, what both directions share: the task and its memory, packing,
  * scores of a tile, rows of scores. Included by cpu_ls_attention.c for each real type. */
+#include "tensor/cpu/transpose.h"
+
 #ifndef ls_task
 #define ls_task R(ls_task) /* types that depend on `real` */
 #define ls_span R(ls_span)
@@ -86,26 +88,6 @@ static void R(ls_pack_table)(const ls_task *k, const tp_view *table, int64_t row
     }
 }
 
-/* to[d][i] = from[i][d]; from has a leading dimension of `width`. Four rows at a time are twice as
- * fast as one. */
-static void R(ls_transpose)(const real *restrict from, int64_t width, int64_t rows, int64_t D,
-                            real *restrict to, int64_t ld)
-{
-    int64_t i = 0;
-    for (; i + 4 <= rows; i += 4)
-        for (int64_t d = 0; d < D; d++) {
-            const real *f = from + i * width + d;
-            const real a = f[0], b = f[width], c = f[2 * width], e = f[3 * width];
-            real *t = to + d * ld + i;
-            t[0] = a;
-            t[1] = b;
-            t[2] = c;
-            t[3] = e;
-        }
-    for (; i < rows; i++)
-        for (int64_t d = 0; d < D; d++) to[d * ld + i] = from[i * width + d];
-}
-
 /* What both directions read. */
 static void R(ls_pack)(const ls_task *k)
 {
@@ -113,14 +95,14 @@ static void R(ls_pack)(const ls_task *k)
     const tp_view *x = k->c->x;
     if (g->w > 0) {
         const real *keys = R(ls_at)(k, &x[LS_K_WIN], k->row0);
-        R(ls_transpose)(keys, g->width, k->rows, g->D, k->kt, k->a->ld_win);
+        R(transpose)(keys, g->width, k->rows, g->D, k->kt, k->a->ld_win);
         R(ls_pack_table)(k, &x[LS_POS_WIN], g->span, g->clamp, k->rw);
-        R(ls_transpose)(k->rw, g->pad, g->span, g->D, k->rwt, k->a->ld_pos);
+        R(transpose)(k->rw, g->pad, g->span, g->D, k->rwt, k->a->ld_pos);
     }
     if (g->nc == 0) return;
-    R(ls_transpose)(R(ls_at)(k, &x[LS_K_CMP], 0), g->width, g->nc, g->D, k->kct, k->a->ld_cmp);
+    R(transpose)(R(ls_at)(k, &x[LS_K_CMP], 0), g->width, g->nc, g->D, k->kct, k->a->ld_cmp);
     R(ls_pack_table)(k, &x[LS_POS_CMP], g->nc, g->chunk_clamp, k->rc);
-    R(ls_transpose)(k->rc, g->pad, g->nc, g->D, k->rct, k->a->ld_cmp);
+    R(transpose)(k->rc, g->pad, g->nc, g->D, k->rct, k->a->ld_cmp);
 }
 
 static real R(ls_scale)(int64_t D)
@@ -161,7 +143,7 @@ static void R(ls_queries)(const ls_task *k, const tp__ls_tile *t)
 
 /* ---- scores ---- */
 
-/* s = a K^T over the band, or added to it; K as packed by ls_transpose. */
+/* s = a K^T over the band, or added to it; K as packed by ls_pack. */
 static void R(ls_band_scores)(const ls_task *k, const tp__ls_tile *t, const real *a, const real *kt,
                               real *s, void (*product)(const ls_product *))
 {
