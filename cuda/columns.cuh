@@ -3,7 +3,8 @@
  * Blocks of rows are those of tensor/row_blocks.h for a card, cut by the number of rows alone, so
  * that bits do not depend on the grid. A block of threads writes the part of a block of rows to
  * c->work, [blocks][ld] floats; the kernel here adds the parts: few bytes, soon read again, so they
- * mostly stay in the second cache. */
+ * mostly stay in the second cache. Where rows need not be whole, a block of threads has a tile: 8
+ * packs side by side, 32 rows at a time. */
 #ifndef TP_COLUMNS_CUH
 #define TP_COLUMNS_CUH
 
@@ -34,16 +35,78 @@ __global__ void __launch_bounds__(1024)
     }
 }
 
+static inline int tp_part_threads(int64_t blocks)
+{
+    return 32 * (int)max((int64_t)1, min(blocks, (int64_t)32));
+}
+
 /* to[i] = sum over blocks of part[block * ld + i], i < n. */
 static tp_code tp_add_parts(const tp_call *c, int64_t n, int64_t blocks, int64_t ld,
                             const float *part, const tp_view *to)
 {
-    const int warps = (int)max((int64_t)1, min(blocks, (int64_t)32));
     return tp_with_type(c, to->dtype, [&](auto s) {
         typedef decltype(s) Out;
-        return tp_launch(c, tp_add_parts_kernel<Out>, tp_grid(c, n, 32), 32 * warps, 0, n, blocks,
-                         ld, part, tp_out<Out>(to));
+        return tp_launch(c, tp_add_parts_kernel<Out>, tp_grid(c, n, 32), tp_part_threads(blocks), 0,
+                         n, blocks, ld, part, tp_out<Out>(to));
     });
+}
+
+/* ---- tiles ---- */
+
+struct tp_matrix {
+    int64_t rows, C, size; /* `size` rows a tile */
+};
+
+static inline tp_matrix tp_matrix_of(const tp_view *x, int64_t C)
+{
+    const int64_t rows = C > 0 ? x->numel / C : 0;
+    return { rows, C, tp__card_block_rows(rows, TP_TILE_ROWS) };
+}
+
+enum { TP_TILE_LANES = 8, TP_TILE_GROUPS = TP_THREADS / TP_TILE_LANES };
+
+/* Tile t of a in columns of packs of N: this thread's columns j .. j + N, its rows first, first +
+ * TP_TILE_GROUPS, ... below last, all of them below last if the thread has columns. */
+template <int N> struct tp_tile {
+    int64_t block, left, j, first, last;
+
+    __device__ tp_tile(const tp_matrix &a, int64_t t)
+    {
+        const int64_t across = (a.C + TP_TILE_LANES * N - 1) / (TP_TILE_LANES * N);
+        block = tp_div(t, across);
+        left = (t - block * across) * TP_TILE_LANES * N;
+        j = left + (int64_t)(threadIdx.x % TP_TILE_LANES) * N;
+        first = block * a.size + threadIdx.x / TP_TILE_LANES;
+        last = j < a.C ? min((block + 1) * a.size, a.rows) : 0;
+    }
+};
+
+static __host__ __device__ inline int64_t tp_tiles(const tp_matrix &a, int N)
+{
+    const int64_t width = (int64_t)TP_TILE_LANES * N;
+    return (a.rows + a.size - 1) / a.size * ((a.C + width - 1) / width);
+}
+
+struct tp_plus {
+    __device__ float operator()(float a, float b) const { return a + b; }
+};
+
+/* Joins what the groups have for each column of the tile, in order: out(column, joined). All
+ * threads of the block take part. */
+template <int N, class T, class Join, class Out>
+static __device__ inline void tp_join_groups(const tp_matrix &a, const tp_tile<N> &tile,
+                                             const T (&v)[N], Join join, Out out)
+{
+    TP_SHARED(T, all, [TP_TILE_GROUPS][N][TP_TILE_LANES]);
+    const int lane = threadIdx.x % TP_TILE_LANES, k = threadIdx.x / TP_TILE_LANES;
+    for (int e = 0; e < N; e++) all[k][e][lane] = v[e];
+    __syncthreads();
+    if (k < N && tile.left + lane * N + k < a.C) {
+        T sum = all[0][k][lane];
+        for (int g = 1; g < TP_TILE_GROUPS; g++) sum = join(sum, all[g][k][lane]);
+        out(tile.left + lane * N + k, sum);
+    }
+    __syncthreads();
 }
 
 #endif

@@ -102,7 +102,6 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* The last axis of x; a whole number of rows. */
 static int64_t columns_of(const tp_call *c)
 {
     return c->x[0].dim[c->x[0].ndim - 1];
@@ -121,29 +120,26 @@ template <class S> static tp_code dropout_add_fwd(const tp_call *c)
     });
 }
 
-/* A thread takes N columns of a block of `size` rows, AT_ONCE rows of which are on their way
- * together. dx, dr and part, [blocks][C], may be NULL. */
-enum { AT_ONCE = 4 };
+enum { AT_ONCE = 4 }; /* rows that a thread reads together */
 
+/* By tiles. dx, dr and part, [blocks][C], may be NULL. */
 template <class S, class R, int N>
 __global__ void __launch_bounds__(TP_THREADS)
-    drop_add_pull(tp_mask m, int64_t rows, int64_t C, int64_t size, const S *dy, S *dx, R *dr,
-                  float *part)
+    drop_add_pull(tp_mask m, tp_matrix a, const S *dy, S *dx, R *dr, float *part)
 {
-    const int64_t packs = C / N;
-    TP_EACH (t, (rows + size - 1) / size * packs) {
-        const int64_t b = tp_div(t, packs), j = (t - b * packs) * N;
-        const int64_t last = min((b + 1) * size, rows);
-        tp_pack<float, N> sum = {};
-        for (int64_t first = b * size; first < last; first += AT_ONCE) {
+    TP_EACH_BLOCK (t, tp_tiles(a, N)) {
+        const tp_tile<N> tile(a, t);
+        float sum[N] = {};
+        for (int64_t r = tile.first; r < tile.last; r += AT_ONCE * TP_TILE_GROUPS) {
             tp_pack<S, N> g[AT_ONCE];
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++)
-                if (first + i < last) g[i] = tp_load_n<S, N>(dy + (first + i) * C + j);
+                if (r + i * TP_TILE_GROUPS < tile.last)
+                    g[i] = tp_load_n<S, N>(dy + (r + i * TP_TILE_GROUPS) * a.C + tile.j);
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++) {
-                const int64_t e = (first + i) * C + j;
-                if (first + i >= last) break;
+                const int64_t e = (r + i * TP_TILE_GROUPS) * a.C + tile.j;
+                if (r + i * TP_TILE_GROUPS >= tile.last) break;
                 if (dr) {
                     tp_pack<R, N> copy;
                     for (int k = 0; k < N; k++) tp_put(&copy.at[k], tp_float(g[i].at[k]));
@@ -152,22 +148,22 @@ __global__ void __launch_bounds__(TP_THREADS)
                 const tp_words<N> w(m, e);
                 for (int k = 0; k < N; k++) {
                     const float v = w.drop(m, k, tp_float(g[i].at[k]));
-                    sum.at[k] += v;
+                    sum[k] += v;
                     tp_put(&g[i].at[k], v);
                 }
                 if (dx) tp_store(dx + e, g[i]);
             }
         }
-        if (part) tp_store(part + b * C + j, sum);
+        float *to = part ? part + tile.block * a.C : NULL;
+        if (to) tp_join_groups<N>(a, tile, sum, tp_plus(), [=](int64_t i, float v) { to[i] = v; });
     }
 }
 
-template <class S, class R, int N> static tp_code add_pull(const tp_call *c, R *dr, float *part)
+template <class S, class R, int N>
+static tp_code add_pull(const tp_call *c, const tp_matrix &a, float *part)
 {
-    const int64_t C = columns_of(c), rows = C ? c->x[0].numel / C : 0;
-    const int64_t items = tp__card_row_blocks(rows) * (C / N);
-    return tp_launch(c, drop_add_pull<S, R, N>, tp_grid(c, items), TP_THREADS, 0, mask_of(c), rows,
-                     C, tp__card_block_rows(rows), tp_in<S>(&c->dy[0]), tp_out<S>(&c->dx[0]), dr,
+    return tp_launch(c, drop_add_pull<S, R, N>, tp_grid(c, tp_tiles(a, N), 1), TP_THREADS, 0,
+                     mask_of(c), a, tp_in<S>(&c->dy[0]), tp_out<S>(&c->dx[0]), tp_out<R>(&c->dx[2]),
                      part);
 }
 
@@ -175,17 +171,15 @@ template <class S, class R, int N> static tp_code add_pull(const tp_call *c, R *
 template <class S> static tp_code dropout_add_bwd(const tp_call *c)
 {
     constexpr int N = (int)(16 / sizeof(S));
-    const int64_t C = columns_of(c), rows = C ? c->x[0].numel / C : 0;
-    const bool packed =
-        C % N == 0 && tp_aligned(c->dy[0].data, c->dx[0].data, (const void *)c->dx[2].data);
+    const tp_matrix a = tp_matrix_of(&c->x[0], columns_of(c));
+    const bool packed = a.C % N == 0 && tp_aligned(c->dy[0].data, c->dx[0].data, c->dx[2].data);
     float *part = c->dx[1].data ? static_cast<float *>(c->work) : NULL;
     const tp_code code = tp_with_type(c, c->x[2].dtype, [&](auto r) {
         typedef decltype(r) R;
-        R *dr = tp_out<R>(&c->dx[2]);
-        return packed ? add_pull<S, R, N>(c, dr, part) : add_pull<S, R, 1>(c, dr, part);
+        return packed ? add_pull<S, R, N>(c, a, part) : add_pull<S, R, 1>(c, a, part);
     });
     if (code != TP_OK || !part) return code;
-    return tp_add_parts(c, C, tp__card_row_blocks(rows), C, part, &c->dx[1]);
+    return tp_add_parts(c, a.C, tp__card_row_blocks(a.rows, TP_TILE_ROWS), a.C, part, &c->dx[1]);
 }
 
 TP_CUDA_KERNEL(dropout_fwd)

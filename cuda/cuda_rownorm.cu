@@ -319,7 +319,7 @@ static tp_code pull(const tp_call *c, const rownorm &k, int64_t size, S *dx, flo
 {
     const S *x = tp_in<S>(&c->x[0]), *dy = tp_in<S>(&c->dy[0]);
     const stats *t = tp_in<stats>(&c->y[1]);
-    const int64_t blocks = tp__card_row_blocks(k.rows);
+    const int64_t blocks = tp__card_row_blocks(k.rows, TP_WHOLE_ROWS);
     if (k.n > HELD) {
         const tp_code code = part ? tp_launch(c, long_norm_sums<S>, tp_grid(c, blocks * k.n),
                                               TP_THREADS, 0, k, size, x, dy, t, part)
@@ -339,10 +339,11 @@ static tp_code pull(const tp_call *c, const rownorm &k, int64_t size, S *dx, flo
 template <class S> static tp_code rownorm_bwd(const tp_call *c)
 {
     const rownorm k = rownorm_of(c);
-    const int64_t blocks = tp__card_row_blocks(k.rows);
+    const int64_t blocks = tp__card_row_blocks(k.rows, TP_WHOLE_ROWS);
     const bool params = c->dx[1].data || (c->nx > 2 && c->dx[2].data);
     float *part = params ? static_cast<float *>(c->work) : NULL;
-    tp_code code = pull<S>(c, k, tp__card_block_rows(k.rows), tp_out<S>(&c->dx[0]), part);
+    tp_code code =
+        pull<S>(c, k, tp__card_block_rows(k.rows, TP_WHOLE_ROWS), tp_out<S>(&c->dx[0]), part);
     if (code == TP_OK && c->dx[1].data)
         code = tp_add_parts(c, k.n, blocks, 2 * k.n, part, &c->dx[1]);
     if (code == TP_OK && c->nx > 2 && c->dx[2].data)

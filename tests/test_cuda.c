@@ -133,6 +133,8 @@ static void apply(tp_tape *T, tp_params *P, const tp_op *op, const tp_gradcase *
     }
     tp_apply_n(T, op, k->attr, nx, x, ny, y);
     for (int i = 0; i < ny && tp_ok(T); i++) take(a, T, y[i]);
+    for (int i = 0; i < nx && tp_ok(T); i++) /* batch norm moves its statistics */
+        if (tp_given(x[i]) && op->constant >> i & 1u) take(a, T, x[i]);
     if (op->flags & TP_NOT_DIFFERENTIABLE) return;
     for (int i = 0; i < ny && tp_ok(T); i++) {
         if (!tp_is_float(tp_dtype_of(y[i]))) continue;

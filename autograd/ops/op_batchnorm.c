@@ -39,7 +39,9 @@ static tp_code batchnorm_shape(tp_infer *q)
 
 static size_t batchnorm_work(const tp_infer *q, int threads)
 {
-    const int64_t C = q->x[3].dim[0], blocks = tp__row_blocks(C > 0 ? q->x[0].numel / C : 0);
+    const int64_t C = q->x[3].dim[0], rows = C > 0 ? q->x[0].numel / C : 0;
+    const int64_t blocks =
+        q->device == TP_CUDA ? tp__card_row_blocks(rows, TP_TILE_ROWS) : tp__row_blocks(rows);
     (void)threads;
     if (!q->backward && !q->train) return 0;
     return (size_t)((blocks + 1) * 2 * C) * tp_dtype_size(q->x[3].dtype);
@@ -67,6 +69,9 @@ static const tp_gradcase batchnorm_cases[] = {
     { "plain", .in = { { 4, { 2, 2, 2, 3 } }, { 0 }, { 0 }, C(3), C(3) }, ATTR(1.0, 0.5) },
     { "one channel", .in = { { 2, { 5, 1 } }, C(1), C(1), C(1), C(1) }, ATTR(0.1, 1e-5) },
     { "several blocks", .in = { { 2, { 70, 2 } }, C(2), C(2), C(2), C(2) }, ATTR(0.1, 1e-5) },
+    { "packs", .in = { { 2, { 9, 24 } }, C(24), C(24), C(24), C(24) }, ATTR(0.1, 1e-2) },
+    { "all rows of a tile", .in = { { 2, { 259, 3 } }, C(3), C(3), C(3), C(3) }, ATTR(0.1, 1e-2) },
+    { "several tiles", .in = { { 2, { 300, 72 } }, C(72), C(72), C(72), C(72) }, ATTR(0.1, 1e-2) },
     { "no rows", .in = { { 2, { 0, 2 } }, C(2), C(2), C(2), C(2) }, ATTR(0.1, 1e-5) },
     { "no channels", .in = { { 2, { 2, 0 } }, C(0), C(0), C(0), C(0) }, ATTR(0.1, 1e-5) },
     { 0 },
@@ -86,8 +91,8 @@ const tp_op tp_op_batchnorm = {
     .constant = 1u << 3 | 1u << 4,
     .shape = batchnorm_shape,
     .work = batchnorm_work,
-    .forward = TP_CPU_KERNELS(batchnorm_fwd),
-    .backward = TP_CPU_KERNELS(batchnorm_bwd),
+    .forward = TP_KERNELS(batchnorm_fwd),
+    .backward = TP_KERNELS(batchnorm_bwd),
     .cases = batchnorm_cases,
 };
 

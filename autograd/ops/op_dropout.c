@@ -78,7 +78,8 @@ static size_t add_work(const tp_infer *q, int threads)
     (void)threads;
     if (!q->backward || tp_absent(b) || b->dim[0] == 0) return 0;
     const int64_t C = b->dim[0], rows = x->numel / C;
-    if (q->device == TP_CUDA) return (size_t)(tp__card_row_blocks(rows) * C) * sizeof(float);
+    if (q->device == TP_CUDA)
+        return (size_t)(tp__card_row_blocks(rows, TP_TILE_ROWS) * C) * sizeof(float);
     return (size_t)(tp__row_blocks(rows) * C) * sizeof(double);
 }
 
@@ -93,6 +94,8 @@ static const tp_gradcase add_cases[] = {
     { "packs", .in = { { 2, { 21, 24 } }, { 1, { 24 } }, { 2, { 21, 24 } } },
       .attr = &(double){ 0.5 } },
     { "half packs", .in = { { 2, { 3, 300 } }, { 1, { 300 } }, { 2, { 3, 300 } } },
+      .attr = &(double){ 0.1 } },
+    { "two tiles each way", .in = { { 2, { 259, 72 } }, { 1, { 72 } }, { 2, { 259, 72 } } },
       .attr = &(double){ 0.1 } },
     { "no rows", .in = { { 2, { 0, 3 } }, { 1, { 3 } }, { 2, { 0, 3 } } },
       .attr = &(double){ 0.1 } },

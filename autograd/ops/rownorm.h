@@ -39,8 +39,9 @@ static inline size_t tp__rownorm_work(const tp_infer *q, int threads)
     for (int i = 1; i < q->nx; i++) params |= !tp_absent(&q->x[i]);
     if (!q->backward || !params) return 0;
     const int64_t n = q->x[0].dim[q->x[0].ndim - 1];
-    const int64_t rows = stats->dim[0],
-                  blocks = q->device == TP_CUDA ? tp__card_row_blocks(rows) : tp__row_blocks(rows);
+    const int64_t rows = stats->dim[0], blocks = q->device == TP_CUDA
+                                                     ? tp__card_row_blocks(rows, TP_WHOLE_ROWS)
+                                                     : tp__row_blocks(rows);
     return (size_t)(blocks * 2 * n) * tp_dtype_size(stats->dtype);
 }
 
