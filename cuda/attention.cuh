@@ -26,7 +26,7 @@ template <class S> struct attn {
     bool causal;
     float scale, keep_scale;
     uint32_t drop_below; /* 0: no dropout */
-    tp_rng rng;
+    tp_random random;
     int64_t bias_batch; /* elements of bias a batch row; 0: one for all */
     const S *q, *k, *v, *pos, *r_w, *r_r, *bias, *dout;
     const uint8_t *mask;
@@ -62,7 +62,7 @@ template <class S> static attn<S> attn_problem(const tp_call *c, bool positions)
     const bool drop = c->train && cfg->dropout > 0.0;
     p.keep_scale = drop ? (float)(1.0 / (1.0 - cfg->dropout)) : 1.0f;
     p.drop_below = drop ? tp__drop_below(cfg->dropout) : 0;
-    p.rng = c->rng;
+    p.random = tp_random_of(c);
     p.q = tp_in<S>(&c->x[0]);
     p.k = tp_in<S>(&c->x[1]);
     p.v = tp_in<S>(&c->x[2]);
@@ -120,7 +120,7 @@ struct attn_dropout {
     {
         if (e >> 2 != block) {
             block = e >> 2;
-            words = tp__philox(p.rng.seed, p.rng.offset, (uint64_t)block);
+            words = tp_random_block(p.random, (uint64_t)block);
         }
         const uint32_t even = e & 2 ? words.w[2] : words.w[0];
         const uint32_t odd = e & 2 ? words.w[3] : words.w[1];
