@@ -2,7 +2,7 @@
  *
  *     bench_models [--preset tiny|small|large] [--tokens n] [--batch n] [--steps n] [--threads n]
  *                  [--recompute none|attention|block] [--generate yes] [--device cpu|cuda]
- *                  [--dtype f32|bf16]
+ *                  [--dtype f32|bf16] [--graph yes]
  *
  * A step is forward, cross entropy, backward and AdamW on random tokens; the cache has as many rows
  * as the segment. "utilisation" is the rate of the FLOPs that the specification's closed form
@@ -15,6 +15,7 @@
  * On CUDA the steps follow each other without a wait, as in training; "matmul_gflops" is the rate
  * of a product of 8192^3 in --dtype, of which "utilisation" is a share, and "kernel_seconds" what
  * the kernels of a step take by the card's clock, measured in steps of their own (0 on the CPU).
+ * --graph launches forward and backward as one recording (tp_capture).
  *
  * --generate decodes token after token, as a sampler does, and reports the time of one after 1K,
  * 16K and 64K tokens, the median of 200. */
@@ -27,13 +28,13 @@
 
 #include "blas_rate.h"
 
-enum { MAX_STEPS = 1000, WARM_UP = 2, PRODUCTS = 40, DECODED = 200, VOCAB = 208, LINES = 256 };
+enum { MAX_STEPS = 1000, PRODUCTS = 40, DECODED = 200, VOCAB = 208, LINES = 256 };
 
 typedef struct settings {
     const char *preset, *recompute, *device;
     tp_dtype dtype;
     int tokens, batch, steps, threads;
-    bool generate;
+    bool generate, graph;
 } settings;
 
 static bool on_cuda(const settings *s)
@@ -81,19 +82,21 @@ static double matmul_rate(tp_device *D, tp_dtype dt, int64_t n)
 
 static uint32_t state = 1;
 
-/* [batch,tokens] of symbols in [4,vocab). */
-static tp_tensor random_tokens(tp_tape *T, int64_t batch, int64_t tokens, int64_t vocab)
+/* [batch,tokens] of symbols in [4,vocab), into a slot. */
+static void random_tokens(tp_tape *T, tp_tensor *slot, int64_t batch, int64_t tokens, int64_t vocab)
 {
     const int64_t n = batch * tokens;
     int32_t *id = malloc((size_t)n * sizeof *id);
-    if (!id) return tp_raise(T, TP_E_MEMORY, "no memory for %lld tokens", (long long)n);
+    if (!id) {
+        tp_raise(T, TP_E_MEMORY, "no memory for %lld tokens", (long long)n);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         state = state * 1664525u + 1013904223u;
         id[i] = 4 + (int32_t)((state >> 8) % (uint32_t)(vocab - 4));
     }
-    const tp_tensor x = tp_from(T, TP_I32, TP_SHAPE(batch, tokens), id);
+    tp_feed(T, slot, TP_I32, TP_SHAPE(batch, tokens), id);
     free(id);
-    return x;
 }
 
 static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
@@ -135,12 +138,13 @@ static void report(const settings *s, const tp_lm_cfg *c, tp_device *D, double s
     printf(
         "{\"model\": \"ls_lm-%s\", \"dtype\": \"%s\", \"tokens\": %d, \"batch\": %d, "
         "\"recompute\": \"%s\", "
-        "\"threads\": %d, \"isa\": \"%s\", \"seconds\": %.4f, \"tokens_per_s\": %.1f, "
+        "\"graph\": %d, \"threads\": %d, \"isa\": \"%s\", \"seconds\": %.4f, \"tokens_per_s\": "
+        "%.1f, "
         "\"gflops\": %.1f, \"sgemm_gflops\": %.1f, \"matmul_gflops\": %.1f, \"utilisation\": %.3f, "
         "\"kernel_seconds\": %.5f, \"device_peak_mb\": %.0f, \"predicted_mb\": %.0f, "
         "\"process_peak_mb\": %.0f}\n",
-        s->preset, tp_dtype_name(s->dtype), s->tokens, s->batch, s->recompute, stats.threads,
-        stats.isa, seconds, s->tokens * s->batch / seconds, flop / seconds * 1e-9,
+        s->preset, tp_dtype_name(s->dtype), s->tokens, s->batch, s->recompute, s->graph,
+        stats.threads, stats.isa, seconds, s->tokens * s->batch / seconds, flop / seconds * 1e-9,
         machine->blas * 1e-9, machine->matmul * 1e-9, flop / seconds / best, kernels,
         (double)stats.peak_bytes / 1048576.0, predicted, process_peak_mb());
 }
@@ -158,19 +162,24 @@ static bool train(tp_device *D, const settings *s, const tp_lm_cfg *cfg, double 
     tp_lm_init(P, m, "", *cfg);
     tp_optim *O = tp_adamw_new(P, &(tp_adamw_opts){ .weight_decay = 0.01, .raw_eps = true });
 
+    tp_capture *C = tp_capture_new(T);
+    tp_tensor x = TP_NONE, y = TP_NONE;
     double began = 0.0;
-    for (int u = -WARM_UP; u < s->steps && tp_ok(T); u++) {
+    for (int u = on_cuda(s) ? -4 : -1; u < s->steps && tp_ok(T); u++) { /* the first warm up */
         const double start = now();
         if (u == 0) {
             tp_device_sync(D);
             tp_device_reset_profile(D);
             began = now();
         }
-        tp_reset(T);
-        const tp_tensor x = random_tokens(T, s->batch, s->tokens, cfg->vocab);
-        const tp_tensor y = random_tokens(T, s->batch, s->tokens, cfg->vocab);
-        const tp_tensor loss = tp_cross_entropy(T, tp_lm_forward(T, m, &caches, x), y, TP_MEAN);
-        tp_backward(T, loss);
+        random_tokens(T, &x, s->batch, s->tokens, cfg->vocab);
+        random_tokens(T, &y, s->batch, s->tokens, cfg->vocab);
+        if (!s->graph) tp_reset(T);
+        if (!s->graph || tp_capture_begin(C)) {
+            const tp_tensor logits = tp_lm_forward(T, m, &caches, x);
+            tp_backward(T, tp_cross_entropy(T, logits, y, TP_MEAN));
+            if (s->graph) tp_capture_end(C);
+        }
         tp_step(O, 1e-4);
         if (u >= 0) seconds[u] = now() - start;
     }
@@ -178,6 +187,7 @@ static bool train(tp_device *D, const settings *s, const tp_lm_cfg *cfg, double 
         for (int u = 0; u < s->steps; u++) seconds[u] = (now() - began) / s->steps;
     const bool done = tp_ok(T);
     if (!done) fprintf(stderr, "%s\n", tp_why(T));
+    tp_capture_free(C);
     tp_optim_free(O);
     tp_tape_free(T);
     tp_params_free(P);
@@ -300,13 +310,15 @@ int main(int argc, char **argv)
             s.dtype = strcmp(value, "bf16") == 0 ? TP_BF16 : TP_F32;
         } else if (strcmp(argv[i], "--clock") == 0) {
             timer = strcmp(value, "cpu") == 0 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+        } else if (strcmp(argv[i], "--graph") == 0) {
+            s.graph = strcmp(value, "yes") == 0;
         } else if (strcmp(argv[i], "--generate") == 0) {
             s.generate = strcmp(value, "yes") == 0;
         } else {
             fprintf(stderr, "usage: bench_models [--preset tiny|small|large] [--tokens n] "
                             "[--batch n] [--steps n] [--threads n] "
                             "[--recompute none|attention|block] [--generate yes] "
-                            "[--device cpu|cuda] [--dtype f32|bf16]\n");
+                            "[--device cpu|cuda] [--dtype f32|bf16] [--graph yes]\n");
             return 2;
         }
     }

@@ -73,7 +73,7 @@ function peer_row(name,    peer) {
     next
 }
 /"model"/ {
-    row = row_of("step", step_name() ", recompute " get("recompute"))
+    row = row_of("step", step_name() (get("graph") == 1 ? ", graph" : "") ", recompute " get("recompute"))
     meets[row] = step_name()
     on_card[row] = get("isa") == "cuda"
     keep_all(row, "tokens_per_s process_peak_mb device_peak_mb predicted_mb utilisation sgemm_gflops matmul_gflops seconds kernel_seconds")
