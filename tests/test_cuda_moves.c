@@ -198,3 +198,64 @@ Test(cuda_moves, slices_add_to_a_gradient)
     tp_device_close(gpu);
     tp_device_close(cpu);
 }
+
+/* scatter_add along the last axis and the gradient of a gather, both from one index that meets each
+ * place many times: result, gradient. */
+enum { LINES = 3, SIZE = 70, LENGTH = 501 };
+
+static void sums_on(tp_device *D, tp_dtype dt, bool wide, double *out)
+{
+    static double x[LINES * SIZE], src[LINES * LENGTH], places[LINES * LENGTH];
+    tp_tape *T = tp_tape_new(D, NULL);
+    values_random(x, LINES * SIZE, 1);
+    values_random(src, LINES * LENGTH, 2);
+    for (int i = 0; i < LINES * LENGTH; i++) places[i] = i * i % 1009 % SIZE;
+    const tp_tensor index =
+        values_constant(T, wide ? TP_I64 : TP_I32, TP_SHAPE(LINES, LENGTH), places);
+    const tp_tensor a = values_input(T, dt, TP_SHAPE(LINES, SIZE), x);
+    const tp_tensor b = values_constant(T, dt, TP_SHAPE(LINES, LENGTH), src);
+    values_read(T, tp_scatter_add(T, tp_detach(T, a), 1, index, b), out);
+    tp_backward(T, tp_sum(T, tp_mul(T, tp_gather(T, a, 1, index), b), TP_ALL));
+    values_read(T, tp_grad(T, a), out + LINES * SIZE);
+    cr_expect(tp_ok(T), "%s", tp_why(T));
+    tp_tape_free(T);
+}
+
+Test(cuda_moves, sums_have_the_bits_of_the_cpu)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 }), *gpu = device_cuda();
+    for (int i = 0; i < 4; i++) {
+        static double expected[2 * LINES * SIZE], got[2 * LINES * SIZE];
+        const tp_dtype dt = i & 1 ? TP_BF16 : TP_F32;
+        sums_on(cpu, dt, i & 2, expected);
+        sums_on(gpu, dt, i & 2, got);
+        cr_expect(memcmp(got, expected, sizeof got) == 0, "%s, %s index: sums differ",
+                  tp_dtype_name(dt), i & 2 ? "i64" : "i32");
+    }
+    tp_device_close(gpu);
+    tp_device_close(cpu);
+}
+
+/* Rows of whole packs, of pieces of packs, and shorter than one. */
+Test(cuda_moves, one_hot)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    static const int64_t widths[] = { 16, 11, 3 };
+    tp_device *gpu = device_cuda();
+    for (int i = 0; i < 4 * COUNT(widths); i++) {
+        const tp_dtype dt = i & 1 ? TP_BF16 : TP_F32, index = i & 2 ? TP_I64 : TP_I32;
+        const int64_t n = widths[i / 4];
+        double ids[7], y[7 * 16];
+        tp_tape *T = tp_tape_new(gpu, NULL);
+        for (int k = 0; k < 7; k++) ids[k] = (double)(k * k % n);
+        values_read(T, tp_one_hot(T, values_constant(T, index, TP_SHAPE(7), ids), n, dt), y);
+        cr_expect(tp_ok(T), "%s", tp_why(T));
+        for (int64_t e = 0; e < 7 * n; e++)
+            cr_expect(y[e] == (e % n == (int64_t)ids[e / n]),
+                      "%s, ids in %s, n %d: element %d is %g", tp_dtype_name(dt),
+                      tp_dtype_name(index), (int)n, (int)e, y[e]);
+        tp_tape_free(T);
+    }
+    tp_device_close(gpu);
+}

@@ -45,6 +45,12 @@ static const tp_gradcase gather_cases[] = {
       .attr = &(int){ 1 }, .below = { 0, 4 } },
     { "last axis", .in = { { 2, { 3, 5 } }, { 2, { 3, 2 } } }, .attr = &(int){ -1 },
       .below = { 0, 5 } },
+    { "more places than a thread has", .in = { { 2, { 2, 70 } }, { 2, { 2, 13 } } },
+      .attr = &(int){ 1 }, .below = { 0, 70 } },
+    { "the same, side by side", .in = { { 3, { 1, 37, 3 } }, { 3, { 1, 17, 2 } } },
+      .attr = &(int){ 1 }, .below = { 0, 37 } },
+    { "one row of several", .in = { { 3, { 2, 2, 5 } }, { 3, { 1, 2, 9 } } }, .attr = &(int){ 2 },
+      .below = { 0, 5 } },
     { "empty index", .in = { { 2, { 3, 5 } }, { 2, { 3, 0 } } }, .attr = &(int){ 1 },
       .below = { 0, 5 } },
     { 0 },
@@ -58,8 +64,8 @@ const tp_op tp_op_gather = {
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),
     .shape = gather_shape,
-    .forward = TP_CPU_KERNELS(gather_fwd),
-    .backward = TP_CPU_KERNELS(gather_bwd),
+    .forward = TP_KERNELS(gather_fwd),
+    .backward = TP_KERNELS(gather_bwd),
     .cases = gather_cases,
 };
 
@@ -86,6 +92,9 @@ static const tp_gradcase scatter_add_cases[] = {
       .below = { 0, 4 } },
     { "last axis", .in = { { 2, { 3, 5 } }, { 2, { 3, 2 } }, { 2, { 3, 2 } } },
       .attr = &(int){ -1 }, .below = { 0, 5 } },
+    { "more places than a thread has",
+      .in = { { 2, { 2, 70 } }, { 2, { 2, 13 } }, { 2, { 2, 13 } } }, .attr = &(int){ 1 },
+      .below = { 0, 70 } },
     { 0 },
 };
 
@@ -97,8 +106,8 @@ const tp_op tp_op_scatter_add = {
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),
     .shape = scatter_add_shape,
-    .forward = TP_CPU_KERNELS(scatter_add_fwd),
-    .backward = TP_CPU_KERNELS(scatter_add_bwd),
+    .forward = TP_KERNELS(scatter_add_fwd),
+    .backward = TP_KERNELS(scatter_add_bwd),
     .cases = scatter_add_cases,
 };
 

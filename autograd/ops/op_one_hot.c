@@ -1,10 +1,12 @@
-/* op_one_hot.c - y[...,j] = 1 where j is the id, else 0. For targets, not for speed: one kernel for
- * every floating dtype. */
+/* op_one_hot.c - y[...,j] = 1 where j is the id, else 0. For targets, not for speed: one CPU
+ * kernel for every floating dtype. */
 #include <string.h>
 
 #include "autograd/ops/op_inner.h"
 #include "tensor/error.h"
 #include "tensor/index.h"
+
+TP_KERNEL(one_hot_fwd);
 
 typedef struct one_hot_attr {
     int64_t n;
@@ -29,7 +31,7 @@ static tp_code one_hot_shape(tp_infer *q)
     return TP_OK;
 }
 
-static tp_code one_hot_forward(const tp_call *c)
+tp_code tp_cpu_one_hot_fwd(const tp_call *c)
 {
     const tp_view *ids = &c->x[0], *y = &c->y[0];
     const int64_t n = ((const one_hot_attr *)c->attr)->n, bad = tp__first_outside(ids, 0, n);
@@ -57,7 +59,7 @@ const tp_op tp_op_one_hot = {
     .attr_size = sizeof(one_hot_attr),
     .flags = TP_NOT_DIFFERENTIABLE,
     .shape = one_hot_shape,
-    .forward = { [TP_CPU] = one_hot_forward },
+    .forward = TP_KERNELS(one_hot_fwd),
     .cases = one_hot_cases,
 };
 
