@@ -199,7 +199,8 @@ static bool train(tp_device *D, const settings *s, const tp_lm_cfg *cfg, double 
 static double predicted_mb(const settings *s, const tp_lm_cfg *cfg)
 {
     static double unused[MAX_STEPS];
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = s->threads, .dry = true });
+    tp_device *D =
+        tp_device_open(s->device, &(tp_device_opts){ .threads = s->threads, .dry = true });
     const bool done = train(D, s, cfg, unused);
     const tp_stats stats = tp_device_stats(D);
     tp_device_close(D);
@@ -225,7 +226,7 @@ static double kernel_seconds(const settings *s, const tp_lm_cfg *cfg)
 static int run(const settings *s)
 {
     const tp_lm_cfg cfg = configuration(s);
-    const double predicted = on_cuda(s) ? 0.0 : predicted_mb(s, &cfg);
+    const double predicted = predicted_mb(s, &cfg);
     const double kernels = on_cuda(s) ? kernel_seconds(s, &cfg) : 0.0;
     tp_device *D = tp_device_open(s->device, &(tp_device_opts){ .threads = s->threads });
     const rates machine = {

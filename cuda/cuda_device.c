@@ -409,7 +409,14 @@ static bool make_tools(tp_device *D, bool profile)
 
 void tp__cuda_open(tp_device *D, int index, const tp_device_opts *o)
 {
-    snprintf(D->name, sizeof D->name, "cuda:%d", index);
+    snprintf(D->name, sizeof D->name, "cuda:%d%s", index, o->dry ? " (dry)" : "");
+    if (o->dry) { /* needs no card */
+        D->threads = 1;
+        D->dry = true;
+        tp__heap_init(&D->heap, o);
+        D->be = &tp__dry_backend[TP_CUDA];
+        return;
+    }
     if (!find_card(D, index)) return;
     D->gpu = calloc(1, sizeof(tp_cuda));
     if (!D->gpu) {

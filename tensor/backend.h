@@ -125,7 +125,7 @@ void tp__fill(tp_device *D, const tp_view *v, double x);
 /* Device memory into host memory, which waits; false: D has failed, and host holds nothing. */
 bool tp__device_read(tp_device *D, void *host, const void *from, size_t bytes);
 
-extern const tp_backend tp__cpu_backend, tp__dry_backend;
+extern const tp_backend tp__cpu_backend, tp__dry_backend[TP_NBACKENDS];
 /* cuda/: opens card `index` for D, or fails D. */
 void tp__cuda_open(tp_device *D, int index, const tp_device_opts *o);
 void tp__blas_single_thread(void);

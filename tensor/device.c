@@ -107,7 +107,7 @@ static void open_cpu(tp_device *D, const tp_device_opts *o)
     tp__heap_init(&D->heap, o);
     tp__blas_single_thread();
     D->dry = o->dry;
-    D->be = o->dry ? &tp__dry_backend : &tp__cpu_backend;
+    D->be = o->dry ? &tp__dry_backend[TP_CPU] : &tp__cpu_backend;
 }
 
 /* What a constructor returns when not even the object itself could be allocated. */

@@ -1,4 +1,4 @@
-/* dry.c - the memory of a dry CPU device: address ranges that nothing may touch.
+/* dry.c - the memory of a dry device: address ranges that nothing may touch.
  *
  * A dry device answers "how much memory would this take": the caching allocator works as always, so
  * its statistics are those of a real run, but a slab is a reserved range without pages, kernels are
@@ -55,14 +55,12 @@ static void skip_sync(tp_device *D)
     (void)D;
 }
 
-const tp_backend tp__dry_backend = {
-    .kind = TP_CPU,
-    .alloc = reserve,
-    .free = release,
-    .upload = drop,
-    .download = read_zeros,
-    .copy = drop,
-    .zero = skip_zero,
-    .fill = skip_fill,
-    .sync = skip_sync,
+#define DRY(of)                                                                                    \
+    {                                                                                              \
+        .kind = of, .alloc = reserve, .free = release, .upload = drop, .download = read_zeros,     \
+        .copy = drop, .zero = skip_zero, .fill = skip_fill, .sync = skip_sync                      \
+    }
+
+const tp_backend tp__dry_backend[TP_NBACKENDS] = {
+    [TP_CPU] = DRY(TP_CPU), [TP_CUDA] = DRY(TP_CUDA)
 };

@@ -8,22 +8,20 @@
 #include "tensor/shape.h"
 
 /* TP_KERNEL(softmax_fwd); declares the kernels, TP_KERNELS(softmax_fwd) is their table. A missing
- * kernel is a link error. An op whose CUDA kernel is not written yet says TP_CPU_KERNELS instead:
- * on a CUDA device it fails with TP_E_NOKERNEL. */
+ * kernel is a link error. */
 #define TP_KERNEL(name)                                                                            \
     tp_code tp_cpu_##name(const tp_call *c);                                                       \
     tp_code tp_cuda_##name(const tp_call *c)
-#define TP_CPU_KERNELS(name)                                                                       \
-    {                                                                                              \
-        [TP_CPU] = tp_cpu_##name                                                                   \
-    }
 #ifdef TP_HAVE_CUDA
 #define TP_KERNELS(name)                                                                           \
     {                                                                                              \
         [TP_CPU] = tp_cpu_##name, [TP_CUDA] = tp_cuda_##name                                       \
     }
 #else
-#define TP_KERNELS(name) TP_CPU_KERNELS(name)
+#define TP_KERNELS(name)                                                                           \
+    {                                                                                              \
+        [TP_CPU] = tp_cpu_##name                                                                   \
+    }
 #endif
 
 /* y[0] has the shape and dtype of x[0], which must be floating. */

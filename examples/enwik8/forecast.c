@@ -63,6 +63,7 @@ void part_end(trainer *r)
     tp_bytes_free(r->reader);
     tp_ema_free(r->ema);
     tp_optim_free(r->O);
+    tp_capture_free(r->C);
     tp_tape_free(r->T);
     tp_tape_free(r->E);
     tp_params_free(r->P);

@@ -69,8 +69,9 @@ static bool time_update(const trainer *t, const settings *s, double *seconds, ch
 {
     trainer r;
     bool done = part_begin(&r, t, s, false) && train_updates(&r, WARM_UP);
+    done = done && tp_device_sync(r.D);
     const double start = seconds_now();
-    done = done && train_updates(&r, 1);
+    done = done && train_updates(&r, 1) && tp_device_sync(r.D);
     *seconds = seconds_now() - start;
     snprintf(why, size, "%s", r.why);
     part_end(&r);
@@ -171,6 +172,10 @@ void plan_announce(trainer *t)
         return;
     }
     const size_t free_now = memory_available(), now = resident_now();
+    if (t->on_card) {
+        progress_say(&t->bar, "a step will take %.0f MB of the card at its peak", mb(m.peak));
+        return;
+    }
     progress_say(&t->bar, "a step will take %.0f MB at its peak, the process %.0f MB", mb(m.peak),
                  mb(m.process));
     if (!free_now || m.process <= free_now + now) return;

@@ -20,7 +20,7 @@ typedef enum schedule {
 
 typedef struct settings {
     common_settings c;
-    bool overwrite, plan, check_finite, profile;
+    bool overwrite, plan, check_finite, profile, graph;
     char *init, *extra;
     int style; /* tp_text_style */
 

@@ -45,28 +45,73 @@ static bool lost(trainer *t, const char *what, double x, int64_t at)
     return trainer_lost(t, why);
 }
 
+static bool tape_failed(trainer *t)
+{
+    const tp_tape *T = t->T;
+    if (tp_code_of(T) == TP_E_NONFINITE) return !trainer_lost(t, tp_why(T));
+    return !tp_ok(T) && !trainer_fail(t, "%s", tp_why(T));
+}
+
+/* The sum of pending losses, in the dtype of losses: zero in the beginning. */
+static void clear_losses(trainer *t)
+{
+    static const double zero = 0.0; /* zero bytes in f32 too */
+    tp_feed(t->T, &t->losses, t->s.c.dtype == TP_F64 ? TP_F64 : TP_F32, TP_SCALAR, &zero);
+}
+
+/* `at`: the update that the losses belong to. */
+static bool collect(trainer *t, int64_t at)
+{
+    tally *sum = &t->sum;
+    if (sum->pending == 0) return true;
+    const double losses = tp_item(t->T, t->losses);
+    clear_losses(t);
+    if (tape_failed(t)) return false;
+    if (!isfinite(losses)) return lost(t, "loss", losses, at);
+    sum->loss += losses;
+    sum->nll += losses * (double)(t->s.c.batch * t->s.tokens);
+    sum->segments += sum->pending;
+    sum->pending = 0;
+    return true;
+}
+
+bool train_collect(trainer *t)
+{
+    return collect(t, t->update);
+}
+
+/* Forward and backward of a segment, and its mean loss added to the others'. */
+static void step_segment(trainer *t)
+{
+    tp_tape *T = t->T;
+    const int64_t k = t->s.accumulation;
+    const tp_tensor logits = model_forward(T, t->m, &t->mem, t->in);
+    const tp_tensor loss = tp_cross_entropy(T, logits, t->target, TP_MEAN_ALL);
+    tp_backward(T, k > 1 ? tp_scale(T, loss, 1.0 / (double)k) : loss);
+    tp_carry(T, &t->losses, tp_add(T, t->losses, tp_detach(T, loss)));
+}
+
+/* On the CPU the loss is read at once. A card would have to wait in each step until the host has
+ * read it and queued the next, so there it is read when a report or a checkpoint is due. */
 static bool run_segment(trainer *t)
 {
     const settings *s = &t->s;
-    tally *sum = &t->sum;
-    const int64_t cells = s->c.batch * s->tokens, k = s->accumulation;
+    const int64_t cells = s->c.batch * s->tokens;
     const tp_shape shape = TP_SHAPE(s->c.batch, s->tokens);
-    tp_tape *T = t->T;
-    tp_reset(T);
     tp_bytes_next_host(t->reader, t->x, t->y);
-    const tp_tensor x = tp_from(T, TP_I32, shape, t->x), y = tp_from(T, TP_I32, shape, t->y);
-    const tp_tensor loss = tp_cross_entropy(T, model_forward(T, t->m, &t->mem, x), y, TP_MEAN_ALL);
-    tp_backward(T, k > 1 ? tp_scale(T, loss, 1.0 / (double)k) : loss);
-    const double mean = tp_item(T, loss);
-    if (tp_code_of(T) == TP_E_NONFINITE) return trainer_lost(t, tp_why(T));
-    if (!tp_ok(T)) return trainer_fail(t, "%s", tp_why(T));
-    if (!isfinite(mean)) return lost(t, "loss", mean, t->update + 1);
-    sum->loss += mean;
-    sum->nll += mean * (double)cells;
-    sum->counted += count_targets(t->y, cells);
-    sum->tokens += cells;
-    sum->segments++;
-    return true;
+    tp_feed(t->T, &t->in, TP_I32, shape, t->x);
+    tp_feed(t->T, &t->target, TP_I32, shape, t->y);
+    if (!tp_given(t->losses)) clear_losses(t);
+    if (!t->C) tp_reset(t->T);
+    if (!t->C || tp_capture_begin(t->C)) {
+        step_segment(t);
+        if (t->C) tp_capture_end(t->C);
+    }
+    if (tape_failed(t)) return false;
+    t->sum.counted += count_targets(t->y, cells);
+    t->sum.tokens += cells;
+    t->sum.pending++;
+    return t->on_card || collect(t, t->update + 1);
 }
 
 /* One update; *norm is the gradient's, readable until the next. */
@@ -198,6 +243,7 @@ static bool after_update(trainer *t, tp_tensor norm, bool last)
     const duties todo = { .validate = validating,
                           .report = due(s->c.log_every, t->update) || validating,
                           .save = due(s->c.checkpoint_every, t->update) || last };
+    if ((todo.report || todo.save) && !train_collect(t)) return false;
     const progress_state now = state_of(t);
     const double paused = seconds_now();
     double size = 0;

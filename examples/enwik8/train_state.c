@@ -87,6 +87,7 @@ static bool commit(trainer *t, tp_writer *W)
 
 bool trainer_save(trainer *t)
 {
+    if (!train_collect(t)) return false;
     tp_writer *W = tp_writer_new(t->run.last);
     tp_writer_finite(W);
     uint64_t seed, offset;

@@ -182,6 +182,8 @@ bool trainer_build(trainer *t, bool dry)
                                               .train = true,
                                               .check_finite = s->check_finite });
     t->E = tp_tape_new(t->D, &(tp_tape_opts){ .compute = dtype });
+    t->on_card = strncmp(s->c.device, "cuda", 4) == 0;
+    if (s->graph) t->C = tp_capture_new(t->T);
     t->m = calloc(1, sizeof *t->m);
     if (!t->m) return trainer_fail(t, "out of memory");
     tp_record(t->E, false);
@@ -360,6 +362,7 @@ void trainer_close(trainer *t)
     tp_text_close(t->text);
     tp_ema_free(t->ema);
     tp_optim_free(t->O);
+    tp_capture_free(t->C);
     tp_tape_free(t->T);
     tp_tape_free(t->E);
     tp_params_free(t->P);

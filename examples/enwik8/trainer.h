@@ -13,11 +13,11 @@
 
 enum { TRAINER_WHY = 6000 };
 
-/* Since the last report. */
+/* Since the last report. The losses of `pending` segments are still on the device (train.c). */
 typedef struct tally {
     double loss, nll, began;
     double going; /* when training last went on after a pause */
-    int64_t segments, counted, tokens;
+    int64_t segments, counted, tokens, pending;
 } tally;
 
 typedef struct trainer {
@@ -39,6 +39,9 @@ typedef struct trainer {
     language_model *m;
     model_cfg cfg;
     model_state mem;
+    bool on_card;
+    tp_capture *C;                /* NULL without --graph */
+    tp_tensor in, target, losses; /* slots: tokens [B,M] twice, the sum of the pending losses */
 
     tally sum;
     int64_t update, saved; /* updates made; update of the last checkpoint, -1: none */
@@ -60,6 +63,10 @@ bool trainer_build(trainer *t, bool dry);
  * an error ended it early. */
 bool train_updates(trainer *t, int64_t updates);
 bool train_measure(trainer *t, double *bpc);
+
+/* train.c: reads the losses that are still on the device; false, with the reason, if they are no
+ * numbers. */
+bool train_collect(trainer *t);
 
 /* Notes the first reason why training cannot go on; always false. */
 bool trainer_fail(trainer *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -43,7 +43,7 @@ typedef struct tp_stats {
  * tp_device_why says why, and whatever is made on it fails with that text. Opening the CPU sets
  * OpenBLAS to one thread, process-wide: tapegrad splits the work itself.
  *
- * A dry device (CPU only) tells what a program would need before it is run: the same calls, the
+ * A dry device tells what a program would need before it is run: the same calls, the
  * same shapes and errors, the same statistics to the byte, but no kernel runs and no memory is
  * touched, however much is asked for. All values are undefined, and zero where the host reads them
  * (tp_item, tp_read, tp_param_get); checks of values (tp_tape_opts.check_finite, indices in range)
@@ -53,7 +53,8 @@ typedef struct tp_stats {
  *     ... build the model and take two steps on D, as ever ...
  *     size_t peak = tp_device_stats(D).peak_bytes;
  *
- * Give it the threads of the real device: some kernels want scratch memory for each. */
+ * Give it the threads of the real device: some kernels want scratch memory for each. A dry "cuda"
+ * needs no card; what the card's own libraries take (some hundred MB) is not counted. */
 TP_API tp_device *tp_device_open(const char *name, const tp_device_opts *o);
 
 /* Frees the device. Everything made on it must have been freed before. D may be failed. */
