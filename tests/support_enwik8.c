@@ -113,6 +113,16 @@ void await_reports(const char *log, int lines)
     cr_assert_fail("%s never had %d reports", log, lines);
 }
 
+double bpc_printed(int64_t *tokens)
+{
+    long long n = 0;
+    double bpc = 0;
+    const char *s = strstr(out, "text, ");
+    cr_assert(s && sscanf(s, "text, %lld tokens: %lf bpc", &n, &bpc) == 2, "%s", out);
+    *tokens = n;
+    return bpc;
+}
+
 bool same_bytes(const char *a, const char *b)
 {
     char command[256];

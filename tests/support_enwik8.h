@@ -30,6 +30,8 @@ void expect_refusal(const char *args, int status, const char *message);
 pid_t start(const char *args);
 void await_reports(const char *log, int lines);
 
+double bpc_printed(int64_t *tokens); /* by eval, and of how many tokens */
+
 void slurp(const char *name, char *text, size_t size);
 bool same_bytes(const char *a, const char *b);
 bool same_log(const char *a, const char *b); /* but for what depends on clock and memory */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/models.h>
 #include <tapegrad/op.h>
 #include <tapegrad/tapegrad.h>
 
@@ -378,5 +379,52 @@ Test(cuda, a_steady_step_does_not_wait)
     cr_expect(isfinite(tp_item(m.T, loss)), "%s", tp_why(m.T));
     cr_expect_eq(tp_device_stats(D).syncs, after.syncs + 1, "tp_item waits");
     free_net(&m);
+    tp_device_close(D);
+}
+
+enum { LETTERS = 19, SEGMENT = 32, WARM = 4, CHECKED = 2 };
+
+/* One update of a Transformer-LS as enwik8 makes it; the loss. */
+static tp_tensor lm_step(tp_tape *T, tp_params *P, tp_optim *O, const tp_lm *lm, tp_lm_state *s,
+                         int k)
+{
+    int32_t ids[SEGMENT + 1];
+    for (int i = 0; i <= SEGMENT; i++) ids[i] = (k * SEGMENT + i) * i % LETTERS;
+    tp_reset(T);
+    const tp_tensor x = tp_from(T, TP_I32, TP_SHAPE(1, SEGMENT), ids);
+    const tp_tensor y = tp_from(T, TP_I32, TP_SHAPE(1, SEGMENT), ids + 1);
+    const tp_tensor loss = tp_cross_entropy(T, tp_lm_forward(T, lm, s, x), y, TP_MEAN);
+    tp_backward(T, loss);
+    tp_clip_grad_norm(P, 0.25);
+    tp_step(O, 1e-3);
+    return loss;
+}
+
+Test(cuda, a_step_of_a_language_model_does_not_wait)
+{
+    static tp_lm lm;
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    tp_device *D = tp_device_open("cuda", NULL);
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 3 });
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_BF16, .train = true });
+    tp_lm_cfg c = tp_lm_tiny(LETTERS);
+    tp_lm_state s = { 0 };
+    tp_tensor loss = TP_NONE;
+    uint64_t before = 0;
+    c.layers = 2;
+    c.dropout = c.emb_dropout = 0.1;
+    c.recompute = TP_RECOMPUTE_BLOCK;
+    tp_lm_init(P, &lm, "", c);
+    tp_optim *O = tp_adamw_new(P, NULL);
+    for (int k = 0; k < WARM + CHECKED; k++) {
+        if (k == WARM) before = tp_device_stats(D).syncs;
+        loss = lm_step(T, P, O, &lm, &s, k);
+    }
+    cr_expect_eq(tp_device_stats(D).syncs, before, "waits: %d",
+                 (int)(tp_device_stats(D).syncs - before));
+    cr_expect(isfinite(tp_item(T, loss)), "%s %s", tp_why(T), tp_optim_why(O));
+    tp_optim_free(O);
+    tp_tape_free(T);
+    tp_params_free(P);
     tp_device_close(D);
 }

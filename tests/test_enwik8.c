@@ -263,16 +263,6 @@ Test(enwik8, loss_that_is_no_number)
 
 /* ---- evaluation and generation ---- */
 
-static double bpc_printed(int64_t *tokens)
-{
-    long long n = 0;
-    double bpc = 0;
-    const char *s = strstr(out, "text, ");
-    cr_assert(s && sscanf(s, "text, %lld tokens: %lf bpc", &n, &bpc) == 2, "%s", out);
-    *tokens = n;
-    return bpc;
-}
-
 Test(enwik8, eval_protocols)
 {
     static const struct {
