@@ -7,6 +7,7 @@
  * and key (6 D with positions) at f32 rate are the limit; keys and values are read once for 64
  * queries. Heads wider than 64 compute their logits once for each 64 columns. */
 #include "cuda/attention_f32.cuh"
+#include "cuda/attention_mma.cuh"
 
 /* Folds the logits s of a tile into the running maximum and sum; s become probabilities, to be
  * divided by the sum. */
@@ -73,6 +74,8 @@ __global__ void __launch_bounds__(AT_THREADS) attention_kernel(attn<S> p, int sl
 template <bool POSITIONS, class S> static tp_code forward(const tp_call *c)
 {
     const attn<S> p = attn_problem<S>(c, POSITIONS);
+    if constexpr (std::is_same<S, bf16>::value)
+        if (am_serves(p)) return tp__attention_mma_fwd(c, p);
     const int slabs = max(attn_tiles(p.dim, AT), 1), tiles = attn_tiles(p.queries, AT);
     return tp_launch(c, attention_kernel<POSITIONS, S>,
                      (unsigned)(slabs * p.heads * p.batch * tiles), AT_THREADS,

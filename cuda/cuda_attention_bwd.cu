@@ -8,6 +8,7 @@
  * the bias. Sums over the batch go through parts in c->work, added in order. 16 D multiply-adds a
  * query and key for dQ, dK and dV at f32 rate are the limit. */
 #include "cuda/attention_f32.cuh"
+#include "cuda/attention_mma.cuh"
 
 template <class S> __global__ void __launch_bounds__(TP_THREADS) delta_kernel(attn<S> p)
 {
@@ -209,6 +210,23 @@ template <class S> static void place_work(const tp_call *c, attn<S> &p, bool pos
     p.splits = (int)at.splits;
 }
 
+/* dq, with the parts of dr_w and dr_r, dk and dv. */
+template <bool POSITIONS, class S>
+static tp_code pull_inputs(const tp_call *c, const attn<S> &p, int64_t slabs)
+{
+    const int64_t heads = slabs * p.heads * p.batch;
+    if constexpr (std::is_same<S, bf16>::value)
+        if (am_serves(p)) return tp__attention_mma_bwd(c, p);
+    tp_code code = TP_OK;
+    if (p.dq.to || p.dr)
+        code = launch(c, query_pull<POSITIONS, S>, heads * attn_tiles(p.queries, AT), POSITIONS, p,
+                      slabs);
+    if (code == TP_OK && (p.dk.to || p.dv.to))
+        code = launch(c, key_pull<POSITIONS, false, S>, heads * attn_tiles(p.keys, AT), POSITIONS,
+                      p, slabs);
+    return code;
+}
+
 template <bool POSITIONS, class S> static tp_code backward(const tp_call *c)
 {
     attn<S> p = attn_problem<S>(c, POSITIONS);
@@ -223,11 +241,7 @@ template <bool POSITIONS, class S> static tp_code backward(const tp_call *c)
     tp_code code = tp_launch(c, delta_kernel<S>,
                              tp_grid(c, (int64_t)p.batch * p.queries * p.heads, TP_THREADS / 32),
                              TP_THREADS, 0, p);
-    if (code == TP_OK && (p.dq.to || p.dr))
-        code = launch(c, query_pull<POSITIONS, S>, heads * p.batch * rows, POSITIONS, p, slabs);
-    if (code == TP_OK && (p.dk.to || p.dv.to))
-        code = launch(c, key_pull<POSITIONS, false, S>, heads * p.batch * columns, POSITIONS, p,
-                      slabs);
+    if (code == TP_OK) code = pull_inputs<POSITIONS>(c, p, slabs);
     if (code == TP_OK && p.dbias.to)
         code = launch(c, bias_pull<S>, p.heads * (p.bias_batch ? p.batch : 1) * rows * columns,
                       false, p, columns);

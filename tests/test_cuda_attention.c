@@ -25,6 +25,8 @@ typedef struct problem {
 #define SIZES(b, n, s, h, d) .B = b, .N = n, .S = s, .H = h, .D = d
 static const problem table[] = {
     { "one tile", SIZES(1, 16, 16, 2, 16) },
+    { "blocks of 128 queries", SIZES(1, 140, 40, 2, 64) },
+    { "several heads, causal", SIZES(2, 50, 70, 2, 16), .cfg = { .causal = true } },
     { "one row more", SIZES(1, 17, 65, 1, 16) },
     { "tiles less one", SIZES(1, 63, 127, 1, 16) },
     { "heads of 32, tails", SIZES(1, 40, 100, 2, 32) },

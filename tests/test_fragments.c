@@ -10,13 +10,13 @@
 #include "tensor/backend.h"
 #include "tensor/shape.h"
 
-/* Runs a kernel on x = 1 .. n. */
+/* Runs a kernel on x = 1 .. n; tiles on small numbers, so that their products are exact. */
 static void run(fragment what, int64_t n, int64_t ny, float *y)
 {
     tp_device *D = device_cuda();
-    float x[640];
+    float x[960];
     char why[TP_WHY] = "";
-    for (int64_t i = 0; i < n; i++) x[i] = (float)(i + 1);
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(what == TILES ? i * 7 % 5 - 2 : i + 1);
     tp_buf *from = tp__buf_new(D, (size_t)n * sizeof *x), *to = tp__buf_new(D, (size_t)ny * 4);
     D->be->upload(D, from->data, x, from->bytes);
     const tp_view in = tp__view(TP_F32, &TP_SHAPE(n), from->data);
@@ -43,6 +43,30 @@ Test(fragments, rows_are_shifted_and_back)
             for (int u = 0; u < 24; u++)
                 cr_expect_eq(y[i * 24 + u], (float)(i * 40 + u + i + 1),
                              "unskew: row %d, column %d, order %d", i, u, order);
+    }
+}
+
+Test(fragments, tiles_multiply)
+{
+    static float y[256 + 16 * 64 + 480];
+    float x[24][64] = { { 0 } };
+    for (int i = 0; i < 24 * 40; i++) x[i / 40][i % 40] = (float)(i * 7 % 5 - 2);
+    for (int order = 0; device_set_order(order); order++) {
+        run(TILES, 960, 256 + 16 * 64 + 480, y);
+        for (int i = 0; i < 16; i++) {
+            float z[16] = { 0 };
+            for (int j = 0; i < 12 && j < 12; j++)
+                for (int k = 0; k < 40; k++) z[j] += x[i][k] * x[12 + j][k];
+            for (int j = 0; j < 16; j++)
+                cr_expect_eq(y[i * 16 + j], z[j], "A B^T: row %d, column %d, order %d", i, j,
+                             order);
+            for (int k = 0; k < 64; k++) {
+                float sum = 0.0f;
+                for (int j = 0; j < 12; j++) sum += z[j] * x[12 + j][k];
+                cr_expect_eq(y[256 + i * 64 + k], sum, "Z B: row %d, column %d, order %d", i, k,
+                             order);
+            }
+        }
     }
 }
 

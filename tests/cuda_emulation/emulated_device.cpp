@@ -93,6 +93,7 @@ struct Thread {
 
 struct Warp {
     uint64_t slot[2][32];
+    uint32_t words[2][32][6]; /* fragments of the round, beside the slots */
     int arrived[2] = { 0, 0 }, round[32] = { 0 };
 };
 
@@ -388,22 +389,22 @@ float high(uint64_t pair)
     return emulated_value<float>(uint64_t(uint32_t(pair) & 0xffff0000u));
 }
 
-/* The words of all lanes: all[lane][k]. */
-void gather(uint32_t all[32][6], const uint32_t a[4], const uint32_t b[2])
+/* The words of all lanes: all[lane][k], in one round. */
+const uint32_t (*gather(const uint32_t a[4], const uint32_t b[2]))[6]
 {
-    const uint32_t w[6] = { a[0], a[1], a[2], a[3], b[0], b[1] };
-    for (int k = 0; k < 6; k++) {
-        const uint64_t *words = emulated_exchange(0xffffffffu, w[k]);
-        for (int l = 0; l < 32; l++) all[l][k] = uint32_t(words[l]);
-    }
+    Warp &w = B->warps[size_t(B->now) / 32];
+    const unsigned lane = emulated_lane();
+    const int g = w.round[lane] & 1;
+    for (int k = 0; k < 6; k++) w.words[g][lane][k] = k < 4 ? a[k] : b[k - 4];
+    emulated_exchange(0xffffffffu, 0);
+    return w.words[g];
 }
 
 } // namespace
 
 void emulated_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4])
 {
-    uint32_t all[32][6];
-    gather(all, a, b);
+    const uint32_t(*all)[6] = gather(a, b);
     const int g = int(emulated_lane()) / 4, t = int(emulated_lane()) % 4;
     for (int i = 0; i < 4; i++) {
         const int row = g, half = i / 2, col = 2 * t + i % 2;
@@ -419,8 +420,7 @@ void emulated_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2], con
 
 void emulated_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4])
 {
-    uint32_t all[32][6];
-    gather(all, a, b);
+    const uint32_t(*all)[6] = gather(a, b);
     const int g = int(emulated_lane()) / 4, t = int(emulated_lane()) % 4;
     const auto tf32 = [](uint32_t u) { return __uint_as_float(u & 0xffffe000u); };
     for (int i = 0; i < 4; i++) {

@@ -3,6 +3,7 @@
 #include "cuda_emulation/fragments.h"
 
 #include "cuda/skew.cuh"
+#include "cuda/tiles.cuh"
 
 /* Block b of the accumulators of x [16,40]. */
 static __device__ void load_block(float d[4], const float *x, int b)
@@ -48,6 +49,45 @@ __global__ void transposed_kernel(const float *x, float *y)
     }
 }
 
+__global__ void narrow_kernel(int n, const float *x, bf16 *y)
+{
+    for (int i = threadIdx.x; i < n; i += 32) tp_put(y + i, x[i]);
+}
+
+/* A and B are copied by two warps, the first one multiplies. */
+__global__ void tiles_kernel(const bf16 *x, float *y)
+{
+    constexpr int COLS = 64;
+    TP_SHARED(uint4, room, [2 * 16 * COLS / 8]);
+    bf16 *const a = reinterpret_cast<bf16 *>(room), *const b = a + 16 * COLS;
+    const int lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;
+    tp_tile_copy<COLS, 16, 64>(a, x, 0, 12, 40, 40);
+    tp_tile_copy<COLS, 16, 64>(b, x + 12 * 40, 0, 12, 40, 40);
+    tp_copy_commit();
+    tp_copy_wait<0>();
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    float z[2][4] = {}, out[COLS / 8][4] = {};
+    for (int k = 0; k < COLS / 16; k++) {
+        uint32_t fa[4], fb[4];
+        tp_frag_a<COLS>(fa, a, 0, k);
+        tp_frag_b<COLS>(fb, b, 0, k);
+        for (int n = 0; n < 2; n++) tp_mma_bf16(z[n], fa, fb + 2 * n, z[n]);
+    }
+    uint32_t fz[4];
+    tp_frag_of(fz, z[0], z[1]);
+    for (int n = 0; n < COLS / 16; n++) {
+        uint32_t fb[4];
+        tp_frag_bt<COLS>(fb, b, 0, n);
+        for (int k = 0; k < 2; k++) tp_mma_bf16(out[2 * n + k], fz, fb + 2 * k, out[2 * n + k]);
+    }
+    for (int i = 0; i < 4; i++) {
+        const int r = row + i / 2 * 8, c = column + i % 2;
+        for (int n = 0; n < 2; n++) y[r * 16 + 8 * n + c] = z[n][i];
+        for (int n = 0; n < COLS / 8; n++) y[256 + r * COLS + 8 * n + c] = out[n][i];
+    }
+}
+
 __global__ void shuffle_kernel(const float *x, float *y)
 {
     const int lane = threadIdx.x % 32;
@@ -63,6 +103,11 @@ extern "C" tp_code fragments_run(const tp_call *c, fragment what)
     const float *x = tp_in<float>(&c->x[0]);
     float *y = tp_out<float>(&c->y[0]);
     if (what == TRANSPOSED) return tp_launch(c, transposed_kernel, 1, 32, 0, x, y);
+    if (what == TILES) { /* bf16 behind the results */
+        bf16 *narrow = reinterpret_cast<bf16 *>(y + 256 + 16 * 64);
+        const tp_code code = tp_launch(c, narrow_kernel, 1, 32, 0, 2 * 12 * 40, x, narrow);
+        return code == TP_OK ? tp_launch(c, tiles_kernel, 1, 64, 0, narrow, y) : code;
+    }
     if (what == SHUFFLES) return tp_launch(c, shuffle_kernel, 1, 32, 0, x, y);
     return tp_launch(c, skew_kernel, 1, 32, 0, what == UNSKEW, x, y);
 }

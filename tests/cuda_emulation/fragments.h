@@ -8,6 +8,8 @@ typedef enum fragment {
     SKEW,       /* x [16,40] -> y [16,24]: y[i][c] = x[i][16 + c - i]   */
     UNSKEW,     /* x [16,40] -> y [16,24]: y[i][u] = x[i][u + i]        */
     TRANSPOSED, /* x [16,16] -> y [16,16]: y = x^T through ldmatrix     */
+    TILES,      /* x: A, B [12,40] -> y: Z = A B^T [16,16] through tiles of 64
+                   columns with zeros around, then Z B [16,64]            */
     SHUFFLES    /* y [5,32]: x of lane + 3, lane - 5, a ballot, any, all */
 } fragment;
 

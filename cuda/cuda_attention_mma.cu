@@ -1,0 +1,191 @@
+/* cuda_attention_mma.cu - full attention forward on tensor cores, bf16.
+ *
+ * A warp holds 32 queries (16 of heads over 64, or of few of them): their results and running
+ * maxima stay in registers, keys and values pass through shared memory, 32 at a time, the next in
+ * flight. Reads keys and values once for 128 (64) queries. A step of 32 queries and 32 keys of 64
+ * columns is 64 mma, 16 ldmatrix, 32 2^x and one barrier. Its budget is 330 instructions where
+ * nothing is hidden, dropped or rescaled: bound by mma and 2^x, not by issue. */
+#include "cuda/attention_mma.cuh"
+
+constexpr int N = AM_STEP / 8;
+
+/* Logits of 16 rows become probabilities, to be divided by the sum; top: unscaled. */
+template <int COLS>
+static __device__ inline void fold_step(float s[N][4], float o[COLS / 8][4], float top[2],
+                                        float sum[2], float c)
+{
+    bool moved = false;
+    float next[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float most = top[half];
+#pragma unroll
+        for (int n = 0; n < N; n++) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        next[half] = tp_quad<tp_max_of>(most);
+        moved = moved || next[half] > top[half];
+    }
+    if (__any_sync(0xffffffffu, moved)) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const float fade = tp_exp2(c * (top[half] - next[half]));
+            top[half] = next[half];
+            sum[half] *= fade;
+#pragma unroll
+            for (int n = 0; n < COLS / 8; n++) {
+                o[n][2 * half] *= fade;
+                o[n][2 * half + 1] *= fade;
+            }
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            s[n][e] = tp_exp2(c * s[n][e] - c * top[e / 2]);
+            sum[e / 2] += s[n][e];
+        }
+}
+
+/* The state of the 16 * ROWS queries of a warp. */
+template <int COLS, int ROWS> struct queries {
+    uint32_t q[ROWS][COLS / 16][4];
+    float o[ROWS][COLS / 8][4], top[ROWS][2], sum[ROWS][2];
+};
+
+template <int COLS, int ROWS>
+static __device__ inline void step(const attn<bf16> &p, const am_block &at, queries<COLS, ROWS> &w,
+                                   int i, int j, const bf16 *keys, const bf16 *values)
+{
+    const int lane = (int)threadIdx.x % 32, row = i + lane / 4, column = j + lane % 4 * 2;
+    const bool edge =
+        p.mask || p.bias || j + AM_STEP > p.keys || (p.causal && j + AM_STEP - 1 > i + p.ahead);
+    float s[ROWS][N][4];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) am_clear<N>(s[r]);
+#pragma unroll
+    for (int k = 0; k < COLS / 16; k++)
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[4];
+            tp_frag_b<COLS>(b, keys, 8 * n, k);
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                tp_mma_bf16(s[r][n], w.q[r][k], b, s[r][n]);
+                tp_mma_bf16(s[r][n + 1], w.q[r][k], b + 2, s[r][n + 1]);
+            }
+        }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        if (edge) am_mask<false, N>(p, at, row + 16 * r, column, s[r]);
+        fold_step<COLS>(s[r], w.o[r], w.top[r], w.sum[r], p.scale * AM_LOG2E);
+        am_drop<N>(p, s[r], am_dropped<false, N>(p, at, row + 16 * r, column));
+    }
+#pragma unroll
+    for (int k = 0; k < N / 2; k++) {
+        uint32_t a[ROWS][4];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) tp_frag_of(a[r], s[r][2 * k], s[r][2 * k + 1]);
+#pragma unroll
+        for (int n = 0; n < COLS / 16; n++) {
+            uint32_t b[4];
+            tp_frag_bt<COLS>(b, values, 16 * k, n);
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                tp_mma_bf16(w.o[r][2 * n], a[r], b, w.o[r][2 * n]);
+                tp_mma_bf16(w.o[r][2 * n + 1], a[r], b + 2, w.o[r][2 * n + 1]);
+            }
+        }
+    }
+}
+
+template <int COLS, int ROWS>
+static __device__ inline void finish(const attn<bf16> &p, const am_block &at,
+                                     const queries<COLS, ROWS> &w, int i)
+{
+    const int lane = (int)threadIdx.x % 32;
+    const attn_sink<bf16> out = { p.out, false };
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        float k[2];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int row = i + 16 * r + lane / 4 + 8 * half;
+            const float sum = tp_quad<tp_sum_of>(w.sum[r][half]);
+            k[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
+            if (row < p.queries && lane % 4 == 0)
+                p.lse[attn_row(p, at.b, at.h, row)] =
+                    sum == 0.0f ? 0.0f : p.scale * w.top[r][half] + logf(sum);
+        }
+        am_store<COLS>(p, out, at, p.queries, i + 16 * r, k, w.o[r]);
+    }
+}
+
+template <int COLS, int ROWS>
+__global__ void __launch_bounds__(AM_THREADS, 2) attention_mma_kernel(attn<bf16> p)
+{
+    constexpr int BLOCK = 16 * ROWS * AM_WARPS, TILE = AM_STEP * COLS;
+    TP_SHARED_REST(bf16, room);
+    bf16 *const ring = room + BLOCK * COLS; /* keys and values of two steps */
+    const am_block at(p.heads, p.batch);
+    const int first = (attn_tiles(p.queries, BLOCK) - 1 - at.tile) * BLOCK; /* longest first */
+    const int i = first + (int)threadIdx.x / 32 * 16 * ROWS;
+    const int end = attn_end_key(p, min(first + BLOCK, p.queries) - 1);
+    const int64_t head = (int64_t)at.b * p.keys * p.width + at.h * p.dim;
+    queries<COLS, ROWS> w;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        am_clear<COLS / 8>(w.o[r]);
+        w.top[r][0] = w.top[r][1] = -1e30f; /* finite: a step may hide everything */
+        w.sum[r][0] = w.sum[r][1] = 0.0f;
+    }
+    const auto fetch = [&](int j, bf16 *to) {
+        tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to, p.k + head, j, p.keys, p.dim, p.width);
+        tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to + TILE, p.v + head, j, p.keys, p.dim, p.width);
+    };
+    if (end > 0) {
+        const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
+        tp_tile_copy<COLS, BLOCK, AM_THREADS>(room, p.q + rows, first, p.queries, p.dim, p.width);
+        fetch(0, ring);
+        tp_copy_commit();
+    }
+    bf16 *now = ring, *other = ring + 2 * TILE;
+    for (int j = 0; j < end; j += AM_STEP) {
+        tp_copy_wait<0>();
+        __syncthreads();
+        if (j + AM_STEP < end) fetch(j + AM_STEP, other);
+        tp_copy_commit();
+        if (j == 0)
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int k = 0; k < COLS / 16; k++)
+                    tp_frag_a<COLS>(w.q[r][k], room, i - first + 16 * r, k);
+        if (i < p.queries && (!p.causal || j < i + 16 * ROWS + p.ahead))
+            step(p, at, w, i, j, now, now + TILE);
+        bf16 *const swap = now;
+        now = other;
+        other = swap;
+    }
+    finish(p, at, w, i);
+}
+
+template <int COLS, int ROWS> static tp_code launch(const tp_call *c, const attn<bf16> &p)
+{
+    constexpr int BLOCK = 16 * ROWS * AM_WARPS;
+    return tp_launch(c, attention_mma_kernel<COLS, ROWS>,
+                     (unsigned)(attn_tiles(p.queries, BLOCK) * p.batch * p.heads), AM_THREADS,
+                     (size_t)(BLOCK + 4 * AM_STEP) * COLS * sizeof(bf16), p);
+}
+
+/* A row is computed alike in both sizes of blocks: the smaller one serves where the larger would
+ * leave multiprocessors without work. */
+tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p)
+{
+    const int large = attn_tiles(p.queries, 32 * AM_WARPS) * p.batch * p.heads;
+    const bool few = large < 2 * tp__cuda_processors(c->dev);
+    return am_by_columns(p, [&](auto columns) {
+        constexpr int COLS = decltype(columns)::value;
+        return COLS == 128 || few ? launch<COLS, 1>(c, p) : launch < COLS,
+               COLS == 128 ? 1 : 2 > (c, p);
+    });
+}
