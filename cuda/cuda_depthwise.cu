@@ -3,11 +3,16 @@
  *     y[o,c] = b[c] + sum over taps k of x[i,c] w[k,c]      i the input that tap k joins with o
  *     dx[i,c] = sum dy[o,c] w[k,c]     dw[k,c] = sum dy[o,c] x[i,c]     db[c] = sum dy[o,c]
  *
- * A thread takes four channels of one position, or one where four do not divide them. Sums for dw
- * and db are formed in strips of outputs, cut by the shapes alone, and those added in order.
+ * Three taps wide, one or three high, stride and dilation 1: a thread takes four channels of runs
+ * of four outputs, one below the other, with its weights in registers. A row that the taps of the
+ * next outputs read again comes from L1. Any other: a thread takes a position and four channels, or
+ * one. dx at stride 1 is a convolution of dy with the taps reversed.
+ *
+ * Sums for dw and db are formed in strips of outputs, cut by the shapes alone, and those added in
+ * order.
  *
  * Bytes an element in bf16 at stride 1: 4 forward, 4 for dx, 4 for dw; 2 operations a tap each.
- * Bound by memory, if each element comes from it once and by cache for the other taps. */
+ * Bound by memory; in bf16 with nine taps the issue of instructions is near. */
 #include "cuda/kernel.cuh"
 #include "tensor/depthwise.h"
 
@@ -102,6 +107,93 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
+enum { RUN = 4, BAND = 8 }; /* outputs that are formed at once; rows that a thread goes down */
+
+/* The same with KH x 3 taps at stride and dilation 1; g is turned round for dx, and the taps run
+ * backwards. */
+template <bool BACK, int KH, class S, class Y>
+__global__ void __launch_bounds__(TP_THREADS, 2)
+    run_kernel(tp__conv g, const S *from, const float *w, const S *base, bool add, Y *to)
+{
+    const int64_t C = g.channels, packs = C / 4, runs = (g.w.out + RUN - 1) / RUN;
+    const int64_t bands = (g.h.out + BAND - 1) / BAND;
+    TP_EACH (e, g.batch * bands * runs * packs) {
+        const int64_t at = tp_div(e, packs), c = (e - at * packs) * 4;
+        const conv_place o(at, bands, runs);
+        const int64_t last = min((o.row + 1) * BAND, g.h.out), col = o.col * RUN;
+        const int left = (int)(col - g.w.pad), width = (int)g.w.in; /* of what the run reads */
+        float k[KH * 3][4], first[4] = {};
+        for (int i = 0; i < KH * 3; i++) pull<4>(k[i], w + (BACK ? KH * 3 - 1 - i : i) * C + c);
+        if (base) pull<4>(first, base + c);
+        for (int64_t row = o.row * BAND; row < last; row++) {
+            Y *const y = to + ((o.image * g.h.out + row) * g.w.out + col) * C + c;
+            float sum[RUN][4];
+#pragma unroll
+            for (int t = 0; t < RUN; t++)
+                for (int i = 0; i < 4; i++) sum[t][i] = first[i];
+#pragma unroll
+            for (int kh = 0; kh < KH; kh++) {
+                const int64_t h = row - g.h.pad + kh;
+                if (h < 0 || h >= g.h.in) continue;
+                const S *const x = from + ((o.image * g.h.in + h) * g.w.in + left) * C + c;
+#pragma unroll
+                for (int u = 0; u < RUN + 2; u++) {
+                    float v[4] = {};
+                    if (left + u >= 0 && left + u < width) pull<4>(v, x + u * C);
+#pragma unroll
+                    for (int t = 0; t < RUN; t++)
+                        for (int i = 0; i < 4 && u >= t && u < t + 3; i++)
+                            sum[t][i] += v[i] * k[kh * 3 + (u - t + 3) % 3][i];
+                }
+            }
+#pragma unroll
+            for (int t = 0; t < RUN; t++) {
+                if (col + t >= g.w.out) continue;
+                if (add) {
+                    float old[4];
+                    pull<4>(old, y + t * C);
+                    for (int i = 0; i < 4; i++) sum[t][i] += old[i];
+                }
+                push<4>(y + t * C, sum[t]);
+            }
+        }
+    }
+}
+
+/* Are there kernels for runs of this one? They count positions of a row in 32 bits. */
+static bool in_runs(const tp__conv &g)
+{
+    return g.w.in < 1 << 30 && g.w.pad < 1 << 30 && g.w.taps == 3 &&
+           (g.h.taps == 1 || g.h.taps == 3) && g.w.stride == 1 && g.h.stride == 1 &&
+           g.w.dilation == 1 && g.h.dilation == 1 && g.channels % 4 == 0;
+}
+
+/* The axis of the convolution that makes dx of dy. */
+static tp__conv_axis turned(const tp__conv_axis &a)
+{
+    tp__conv_axis b = a;
+    b.in = a.out;
+    b.out = a.in;
+    b.pad = a.taps - 1 - a.pad;
+    return b;
+}
+
+template <bool BACK, class S, class Y>
+static tp_code gather_runs(const tp_call *c, const tp__conv &g, const S *from, const S *base,
+                           bool add, Y *to)
+{
+    tp__conv v = g;
+    if (BACK) {
+        v.h = turned(g.h);
+        v.w = turned(g.w);
+    }
+    const int64_t n =
+        v.batch * ((v.h.out + BAND - 1) / BAND) * ((v.w.out + RUN - 1) / RUN) * (v.channels / 4);
+    return tp_launch(c, g.h.taps == 1 ? run_kernel<BACK, 1, S, Y> : run_kernel<BACK, 3, S, Y>,
+                     tp_grid(c, n), TP_THREADS, 0, v, from, static_cast<const float *>(c->work),
+                     base, add, to);
+}
+
 template <bool BACK, class S, class Y>
 static tp_code gather(const tp_call *c, const tp__conv &g, const S *from, const S *base, bool add,
                       Y *to)
@@ -112,7 +204,9 @@ static tp_code gather(const tp_call *c, const tp__conv &g, const S *from, const 
     const tp_code code = tp_launch(c, taps_first<S>, tp_grid(c, g.channels * taps), TP_THREADS, 0,
                                    g.channels, taps, tp_in<S>(&c->x[1]), w);
     if (code != TP_OK) return code;
-    if (g.channels % 4 == 0 && tp_aligned(from, base, to))
+    const bool aligned = tp_aligned(from, base, to);
+    if (in_runs(g) && aligned) return gather_runs<BACK>(c, g, from, base, add, to);
+    if (g.channels % 4 == 0 && aligned)
         return tp_launch(c, gather_kernel<BACK, 4, S, Y>, tp_grid(c, n / 4), TP_THREADS, 0, g, from,
                          w, base, add, to);
     return tp_launch(c, gather_kernel<BACK, 1, S, Y>, tp_grid(c, n), TP_THREADS, 0, g, from, w,
@@ -121,23 +215,47 @@ static tp_code gather(const tp_call *c, const tp__conv &g, const S *from, const 
 
 /* ---- dw and db ---- */
 
-/* A block takes a strip of outputs and 32 packs of channels. Its threads are lanes over packs and
- * groups over outputs, which are added at the end. part [strips,taps + 1,C]; the last is db. */
-template <int N, class S>
-__global__ void __launch_bounds__(TP_THREADS)
-    taps_kernel(tp__conv g, int64_t strips, int64_t size, const S *x, const S *dy, float *part)
+/* Blocks take strips of outputs and `lanes` packs of channels. Threads are lanes over packs and
+ * groups over outputs, which are added in order at the end. */
+typedef struct strip_cut {
+    int64_t strips, size, slices;
+    int lanes;
+} strip_cut;
+
+/* Puts down the sums of a block for one tap: part [strips,taps + 1,C], at a row of C. */
+template <int N>
+static __device__ inline void put_sums(int lanes, const float sum[N], int64_t slice, int64_t C,
+                                       float *part)
 {
     TP_SHARED(float, sums, [TP_THREADS * N]);
+    const int width = lanes * N;
+    const int64_t c = slice * width + threadIdx.x;
+    for (int i = 0; i < N; i++) sums[threadIdx.x * N + i] = sum[i];
+    __syncthreads();
+    if ((int)threadIdx.x < width && c < C) {
+        float all = 0.0f;
+        for (int at = threadIdx.x; at < TP_THREADS * N; at += width) all += sums[at];
+        part[c] = all;
+    }
+    __syncthreads();
+}
+
+/* Any taps, one after the other; the last one is db. */
+template <int N, class S>
+__global__ void __launch_bounds__(TP_THREADS, 4)
+    taps_kernel(tp__conv g, strip_cut cut, const S *x, const S *dy, float *part)
+{
     const int64_t C = g.channels, taps = g.h.taps * g.w.taps, outputs = g.batch * g.h.out * g.w.out;
-    const int64_t slices = (C / N + 31) / 32;
-    const int lane = threadIdx.x % 32, group = threadIdx.x / 32, groups = blockDim.x / 32;
-    TP_EACH_BLOCK (b, strips * slices) {
-        const int64_t strip = tp_div(b, slices), pack = (b - strip * slices) * 32 + lane;
-        const int64_t last = min((strip + 1) * size, outputs), c = pack * N;
+    const int lane = threadIdx.x % cut.lanes, group = threadIdx.x / cut.lanes;
+    TP_EACH_BLOCK (b, cut.strips * cut.slices) {
+        const int64_t strip = tp_div(b, cut.slices), slice = b - strip * cut.slices;
+        const int64_t last = min((strip + 1) * cut.size, outputs);
+        const int64_t c = (slice * cut.lanes + lane) * N;
         for (int64_t k = 0; k <= taps; k++) {
             const int64_t kh = tp_div(k, g.w.taps), kw = k - kh * g.w.taps;
             float sum[N] = {}, a[N], v[N];
-            for (int64_t at = strip * size + group; at < last && c < C; at += groups) {
+            for (int64_t at = strip * cut.size + group; at < last && c < C;
+                 at += TP_THREADS / cut.lanes) {
                 pull<N>(a, dy + at * C + c);
                 for (int i = 0; i < N; i++) v[i] = 1.0f;
                 if (k < taps) {
@@ -149,31 +267,73 @@ __global__ void __launch_bounds__(TP_THREADS)
                 }
                 for (int i = 0; i < N; i++) sum[i] += a[i] * v[i];
             }
-            for (int i = 0; i < N; i++) sums[threadIdx.x * N + i] = sum[i];
-            __syncthreads();
-            const int64_t to = (b - strip * slices) * 32 * N + threadIdx.x;
-            if (threadIdx.x < 32 * N && to < C) {
-                float all = 0.0f;
-                for (int q = 0; q < groups; q++) all += sums[q * 32 * N + threadIdx.x];
-                part[(strip * (taps + 1) + k) * C + to] = all;
-            }
-            __syncthreads();
+            put_sums<N>(cut.lanes, sum, slice, C, part + (strip * (taps + 1) + k) * C);
         }
     }
 }
 
-/* out[c][k] of `taps` rows of part, from row `first`: the sum over strips. */
+/* KH x 3 taps at stride and dilation 1, all of them in registers; strips are of runs. */
+template <int KH, class S>
+__global__ void __launch_bounds__(TP_THREADS, 2)
+    run_pull(tp__conv g, strip_cut cut, const S *x, const S *dy, float *part)
+{
+    const int64_t C = g.channels, runs = (g.w.out + RUN - 1) / RUN;
+    const int lane = threadIdx.x % cut.lanes, group = threadIdx.x / cut.lanes;
+    TP_EACH_BLOCK (b, cut.strips * cut.slices) {
+        const int64_t strip = tp_div(b, cut.slices), slice = b - strip * cut.slices;
+        const int64_t last = min((strip + 1) * cut.size, g.batch * g.h.out * runs);
+        const int64_t c = (slice * cut.lanes + lane) * 4;
+        float sum[KH * 3 + 1][4] = {};
+        for (int64_t at = strip * cut.size + group; at < last && c < C;
+             at += TP_THREADS / cut.lanes) {
+            const conv_place o(at, g.h.out, runs);
+            const int64_t col = o.col * RUN;
+            const int left = (int)(col - g.w.pad), width = (int)g.w.in;
+            const S *const a = dy + ((o.image * g.h.out + o.row) * g.w.out + col) * C + c;
+            float d[RUN][4] = {};
+#pragma unroll
+            for (int t = 0; t < RUN; t++) {
+                if (col + t < g.w.out) pull<4>(d[t], a + t * C);
+                for (int i = 0; i < 4; i++) sum[KH * 3][i] += d[t][i];
+            }
+#pragma unroll
+            for (int kh = 0; kh < KH; kh++) {
+                const int64_t h = o.row - g.h.pad + kh;
+                if (h < 0 || h >= g.h.in) continue;
+                const S *const from = x + ((o.image * g.h.in + h) * g.w.in + left) * C + c;
+#pragma unroll
+                for (int u = 0; u < RUN + 2; u++) {
+                    float v[4] = {};
+                    if (left + u >= 0 && left + u < width) pull<4>(v, from + u * C);
+#pragma unroll
+                    for (int t = 0; t < RUN; t++)
+                        for (int i = 0; i < 4 && u >= t && u < t + 3; i++)
+                            sum[kh * 3 + (u - t + 3) % 3][i] += d[t][i] * v[i];
+                }
+            }
+        }
+#pragma unroll
+        for (int k = 0; k <= KH * 3; k++)
+            put_sums<4>(cut.lanes, sum[k], slice, C, part + (strip * (KH * 3 + 1) + k) * C);
+    }
+}
+
+/* out[c][k] of `taps` rows of part, from row `first`: a warp sums over the strips. */
 template <class D>
 __global__ void __launch_bounds__(TP_THREADS)
     finish_taps(int64_t C, int64_t strips, int64_t rows, int64_t first, int64_t taps, bool add,
                 const float *part, D *out)
 {
-    TP_EACH (e, C * taps) {
+    const int64_t warps = (int64_t)gridDim.x * blockDim.x / 32;
+    int64_t e = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    for (; e < C * taps; e += warps) {
         const int64_t k = tp_div(e, C), c = e - k * C;
         double sum = 0.0;
-        for (int64_t s = 0; s < strips; s++) sum += (double)part[(s * rows + first + k) * C + c];
+        for (int64_t s = threadIdx.x % 32; s < strips; s += 32)
+            sum += (double)part[(s * rows + first + k) * C + c];
+        sum = tp_warp<tp_sum_of>(sum);
         D *to = out + c * taps + k;
-        tp_put(to, add ? tp_float(*to) + (float)sum : (float)sum);
+        if (threadIdx.x % 32 == 0) tp_put(to, add ? tp_float(*to) + (float)sum : (float)sum);
     }
 }
 
@@ -185,23 +345,39 @@ static tp_code finish(const tp_call *c, int input, int64_t first, int64_t taps, 
     if (!c->dx[input].data) return TP_OK;
     return tp_with_type(c, c->dx[input].dtype, [&](auto d) {
         typedef decltype(d) D;
-        return tp_launch(c, finish_taps<D>, tp_grid(c, C * taps), TP_THREADS, 0, C, strips, rows,
-                         first, taps, (c->add >> input & 1u) != 0, part, tp_out<D>(&c->dx[input]));
+        return tp_launch(c, finish_taps<D>, tp_grid(c, C * taps, TP_THREADS / 32), TP_THREADS, 0, C,
+                         strips, rows, first, taps, (c->add >> input & 1u) != 0, part,
+                         tp_out<D>(&c->dx[input]));
     });
+}
+
+/* Lanes: a power of two, so that a block is a whole number of groups. */
+static strip_cut cut_of(const tp__conv &g, int64_t packs, int64_t items)
+{
+    strip_cut cut = { tp__conv_strips(&g), 0, 0, 1 };
+    while (cut.lanes < 32 && cut.lanes < packs) cut.lanes *= 2;
+    cut.slices = (packs + cut.lanes - 1) / cut.lanes;
+    if (cut.strips > 0) cut.size = (items + cut.strips - 1) / cut.strips;
+    return cut;
 }
 
 template <class S> static tp_code sums_of_taps(const tp_call *c, const tp__conv &g)
 {
-    const int64_t taps = g.h.taps * g.w.taps, C = g.channels;
-    const int64_t strips = tp__conv_strips(&g), size = tp__conv_strip(&g);
+    const int64_t taps = g.h.taps * g.w.taps, C = g.channels, lines = g.batch * g.h.out;
     const S *x = tp_in<S>(&c->x[0]), *dy = tp_in<S>(&c->dy[0]);
     float *part = static_cast<float *>(c->work) + taps * C;
-    const bool four = C % 4 == 0 && tp_aligned(x, dy);
-    const int64_t blocks = strips * ((C / (four ? 4 : 1) + 31) / 32);
-    tp_code code = tp_launch(c, four ? taps_kernel<4, S> : taps_kernel<1, S>, tp_grid(c, blocks, 1),
-                             TP_THREADS, 0, g, strips, size, x, dy, part);
-    if (code == TP_OK) code = finish(c, 1, 0, taps, taps + 1, strips, part);
-    if (code == TP_OK) code = finish(c, 2, taps, 1, taps + 1, strips, part);
+    const bool aligned = tp_aligned(x, dy), four = C % 4 == 0 && aligned;
+    const bool runs = in_runs(g) && aligned;
+    const strip_cut cut =
+        cut_of(g, C / (four ? 4 : 1), lines * (runs ? (g.w.out + RUN - 1) / RUN : g.w.out));
+    tp_code code =
+        tp_launch(c,
+                  runs   ? g.h.taps == 1 ? run_pull<1, S> : run_pull<3, S>
+                    : four ? taps_kernel<4, S>
+                         : taps_kernel<1, S>,
+                  tp_grid(c, cut.strips * cut.slices, 1), TP_THREADS, 0, g, cut, x, dy, part);
+    if (code == TP_OK) code = finish(c, 1, 0, taps, taps + 1, cut.strips, part);
+    if (code == TP_OK) code = finish(c, 2, taps, 1, taps + 1, cut.strips, part);
     return code;
 }
 
