@@ -43,6 +43,7 @@ static tp_cuda *cuda_of(const tp_device *D)
 
 cudaStream_t tp__cuda_stream(const tp_device *D)
 {
+    cudaSetDevice(cuda_of(D)->index); /* the thread may use several cards */
     return cuda_of(D)->stream;
 }
 int tp__cuda_processors(const tp_device *D)

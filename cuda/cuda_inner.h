@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-cudaStream_t tp__cuda_stream(const tp_device *D);
-int tp__cuda_processors(const tp_device *D);          /* multiprocessors of the card */
+cudaStream_t tp__cuda_stream(const tp_device *D); /* for a launch: makes its card the current one */
+int tp__cuda_processors(const tp_device *D);      /* multiprocessors of the card */
 const uint64_t *tp__cuda_advance(const tp_device *D); /* see tp_random */
 
 /* TP_OK, or TP_E_CUDA with c->why set: what cudaGetLastError says after a launch. */
