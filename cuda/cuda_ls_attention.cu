@@ -4,12 +4,14 @@
  * 64 columns, with one running maximum and sum for both (cuda/ls_plain.cuh). Reads keys and values
  * once a tile of queries, which the cache serves; 6 D operations a visible pair in float arithmetic
  * are the limit. Saves the log-sum-exp. A query that sees nothing gives zeros, and 0. */
-#include "cuda/ls_plain.cuh"
+#include "cuda/ls_mma_fwd.cuh"
 
 /* What a thread keeps of its four queries: largest logit, sum, four columns of the output. */
 struct ls_online {
     float most[4], sum[4], o[4][4];
 };
+
+enum { LS_FEW_QUERIES = 32768 }; /* of all heads: 256 blocks of 128 */
 
 /* Over the 16 threads that share queries. */
 template <class Op> static __device__ inline float ls_over_row(float v)
@@ -93,18 +95,45 @@ __global__ void __launch_bounds__(LS_THREADS, 1)
     }
 }
 
+template <class S> static tp_code ls_forward_plain(const tp_call *c, const ls_call<S> &p)
+{
+    const int tiles = (int)ls_tiles(p.N), pieces = (int)ls_tiles(p.D);
+    const auto kernel =
+        ls_vector_way(p) == LS_SAME ? ls_forward_kernel<LS_SAME, S> : ls_forward_kernel<LS_ANY, S>;
+    return tp_launch(c, kernel, (unsigned)((int64_t)tiles * p.B * p.H * pieces), LS_THREADS,
+                     2 * LS_SQUARE * sizeof(float), p, tiles, pieces, tp_out<S>(&c->y[0]),
+                     tp_out<float>(&c->y[1]));
+}
+
+template <int D, int MT> static tp_code ls_forward_tensor(const tp_call *c, const ls_call<bf16> &p)
+{
+    const int queries = ls_forward_shape<D, MT, 4>::QUERIES, tiles = (p.N + queries - 1) / queries;
+    return tp_launch(c, ls_forward_mma<D, MT, 4>, (unsigned)((int64_t)tiles * p.B * p.H), 128,
+                     ls_forward_shared<D, MT, 4>(p), p, tiles, tp_out<bf16>(&c->y[0]),
+                     tp_out<float>(&c->y[1]));
+}
+
+static tp_code ls_forward(const tp_call *c, const ls_call<float> &p)
+{
+    return ls_forward_plain(c, p);
+}
+
+/* Two blocks of 16 queries a warp read each key once for both; with one, twice as many blocks fill
+ * the card. Which depends on the shapes alone, as bits must not depend on the card. */
+static tp_code ls_forward(const tp_call *c, const ls_call<bf16> &p)
+{
+    const bool few = p.D == 64 && (int64_t)p.B * p.H * p.N < LS_FEW_QUERIES;
+    if (!ls_serves(p, few ? 64 : 128)) return ls_forward_plain(c, p);
+    if (p.D == 64) return few ? ls_forward_tensor<64, 1>(c, p) : ls_forward_tensor<64, 2>(c, p);
+    return ls_forward_tensor<32, 2>(c, p);
+}
+
 template <class S> static tp_code ls_attention_fwd(const tp_call *c)
 {
     if (c->y[0].numel == 0) return TP_OK;
     const ls_call<S> p = ls_call_of<S>(c, false);
-    const int tiles = (int)ls_tiles(p.N), pieces = (int)ls_tiles(p.D);
-    const auto kernel =
-        ls_vector_way(p) == LS_SAME ? ls_forward_kernel<LS_SAME, S> : ls_forward_kernel<LS_ANY, S>;
     const tp_code code = ls_bias_logits(c, p);
-    if (code != TP_OK) return code;
-    return tp_launch(c, kernel, (unsigned)((int64_t)tiles * p.B * p.H * pieces), LS_THREADS,
-                     2 * LS_SQUARE * sizeof(float), p, tiles, pieces, tp_out<S>(&c->y[0]),
-                     tp_out<float>(&c->y[1]));
+    return code == TP_OK ? ls_forward(c, p) : code;
 }
 
 TP_CUDA_KERNEL(ls_attention_fwd)
