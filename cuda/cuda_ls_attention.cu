@@ -1,9 +1,11 @@
 /* cuda_ls_attention.cu - long-short attention, forward: one softmax over window and chunk vectors.
  *
- * A block owns 64 queries of a head and walks the band of its window, then its vectors, in tiles of
- * 64 columns, with one running maximum and sum for both (cuda/ls_plain.cuh). Reads keys and values
- * once a tile of queries, which the cache serves; 6 D operations a visible pair in float arithmetic
- * are the limit. Saves the log-sum-exp. A query that sees nothing gives zeros, and 0. */
+ * bf16 with heads of 64 and 32 goes to tensor cores (cuda/ls_mma_fwd.cuh), all else to the kernel
+ * of this file: a block owns 64 queries of a head and walks the band of its window, then its
+ * vectors, in tiles of 64 columns, with one running maximum and sum for both (cuda/ls_plain.cuh).
+ * Reads keys and values once a tile of queries, which the cache serves; 6 D operations a visible
+ * pair in float arithmetic are the limit. Saves the log-sum-exp. A query that sees nothing gives
+ * zeros, and 0. */
 #include "cuda/ls_mma_fwd.cuh"
 
 /* What a thread keeps of its four queries: largest logit, sum, four columns of the output. */
@@ -123,7 +125,7 @@ static tp_code ls_forward(const tp_call *c, const ls_call<float> &p)
 static tp_code ls_forward(const tp_call *c, const ls_call<bf16> &p)
 {
     const bool few = p.D == 64 && (int64_t)p.B * p.H * p.N < LS_FEW_QUERIES;
-    if (!ls_serves(p, few ? 64 : 128)) return ls_forward_plain(c, p);
+    if (!ls_serves(p, few ? 64 : 128, LS_STEP)) return ls_forward_plain(c, p);
     if (p.D == 64) return few ? ls_forward_tensor<64, 1>(c, p) : ls_forward_tensor<64, 2>(c, p);
     return ls_forward_tensor<32, 2>(c, p);
 }

@@ -5,37 +5,14 @@
  *
  *     queries      dq = dS (K + R)                            a tile of queries walks its columns
  *     keys         dK = dS^T (q + r_w), dV = P^T dy, c        a tile of keys walks its queries
- *     distances    dR = dS^T (q + r_r), e                     the same with keys and table
- * exchanged biases       dr_w = sum of c K, dr_r = sum of e R
+ *     distances    dR = dS^T (q + r_r), e                     keys and table change places
+ *     biases       dr_w = sum of c K, dr_r = sum of e R
  *
  * where c and e are the sums of dS over queries. Sums for the tables, which all batch rows share,
- * are cut into fixed runs of queries and added in order. 10 D operations a visible pair for each
- * of the first three, in float arithmetic, are the limit (cuda/ls_plain.cuh). */
-#include "cuda/ls_plain.cuh"
-
-/* A gradient, in the type of its view. */
-struct ls_out {
-    void *at;
-    bool wide;
-};
-
-static ls_out ls_out_of(const tp_view *v)
-{
-    return { v->data, v->dtype == TP_F32 };
-}
-
-static __device__ inline void ls_put(const ls_out &o, int64_t i, float v)
-{
-    if (o.wide)
-        static_cast<float *>(o.at)[i] = v;
-    else
-        tp_put(static_cast<bf16 *>(o.at) + i, v);
-}
-
-template <class S> struct ls_pull {
-    const S *dy;
-    const float *lse, *delta;
-};
+ * are cut into fixed runs of queries and added in order. Products of the first three, 10 D
+ * operations a visible pair each, are the limit: on tensor cores (cuda/ls_mma_bwd.cuh) or in float
+ * arithmetic (cuda/ls_plain.cuh). */
+#include "cuda/ls_mma_bwd.cuh"
 
 /* delta[(b H + h) N + t], a warp each. */
 template <class S>
@@ -163,39 +140,21 @@ __global__ void __launch_bounds__(LS_THREADS, 1)
 
 /* ---- keys, distances ---- */
 
-/* A tile of columns, and where its sums go. */
-struct ls_columns {
-    int part, tiles, pieces, splits;
-    ls_out dx, dv;
-    float *sum; /* c or e, or NULL */
-};
-
-/* Block: (piece of the head, split or batch row, head, tile of columns). TABLE: columns are
- * distances and the sums are those of a split; else keys, of a batch row. */
 template <bool TABLE, ls_way WAY, class S>
 __global__ void __launch_bounds__(LS_THREADS, 1)
     ls_column_kernel(ls_call<S> p, ls_pull<S> g, ls_columns o)
 {
     TP_SHARED_REST(float, pool);
     float *rows = pool, *ps = pool + LS_SQUARE, *dss = ps + LS_SQUARE;
-    const int64_t item = tp_div(blockIdx.x, o.pieces), column = tp_div(item, o.splits);
-    const int d0 = (int)(blockIdx.x - item * o.pieces) * LS_TILE;
-    const int split = (int)(item - column * o.splits);
-    const int h = (int)(column % p.H), c0 = (int)(column / p.H) * LS_TILE;
-    const int n = TABLE ? p.distances[o.part] : p.keys[o.part];
-    const int64_t all = TABLE ? (int64_t)p.B * o.tiles : o.tiles;
-    const int64_t begin = TABLE ? all * split / o.splits : 0;
-    const int64_t end = TABLE ? all * (split + 1) / o.splits : all;
+    const ls_column c = ls_column_of<TABLE>(p, o);
+    const int h = c.h, c0 = c.c0, d0 = c.piece * LS_TILE;
     const S *bias = o.part == LS_VECTOR_PART ? NULL : (TABLE ? p.r_r : p.r_w) + h * p.D;
     float dx[4][4], dv[4][4], sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     ls_zero(dx);
     ls_zero(dv);
-    for (int64_t m = begin; m < end; m++) {
-        const int b = TABLE ? (int)(m / o.tiles) : split;
-        const int t0 = (int)(TABLE ? m % o.tiles : m) * LS_TILE;
-        const int first = ls_first(p, o.part, t0);
+    for (int64_t m = c.begin; (m = ls_next_tile<TABLE>(p, o, c, m)) < c.end; m++) {
+        const int b = ls_batch_of<TABLE>(o, c, m), t0 = ls_query_of<TABLE>(o, m);
         const ls_tile t = ls_tile_of(p, o.part, t0, c0);
-        if (TABLE ? t.last - first < c0 : t.last < c0 || first >= c0 + LS_TILE) continue;
         const ls_rows<S> q = ls_queries(p, p.q, b, h), dy = ls_queries(p, g.dy, b, h),
                          k = ls_keys(p, p.k[o.part], o.part, b, h),
                          v = ls_keys(p, p.v[o.part], o.part, b, h), r = ls_table(p, o.part, h);
@@ -226,16 +185,17 @@ __global__ void __launch_bounds__(LS_THREADS, 1)
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int row = c0 + ls_row() + i;
-        if (row >= n) continue;
-        const int64_t at = ((int64_t)split * n + row) * p.width + (int64_t)h * p.D;
+        if (row >= c.n) continue;
+        const int64_t at = ((int64_t)c.split * c.n + row) * p.width + (int64_t)h * p.D;
 #pragma unroll
-        for (int c = 0; c < 4; c++) {
-            const int d = d0 + ls_col() + c;
+        for (int j = 0; j < 4; j++) {
+            const int d = d0 + ls_col() + j;
             if (d >= p.D) continue;
-            if (o.dx.at) ls_put(o.dx, at + d, dx[i][c]);
-            if (!TABLE && o.dv.at) ls_put(o.dv, at + d, dv[i][c]);
+            if (o.dx.at) ls_put(o.dx, at + d, dx[i][j]);
+            if (!TABLE && o.dv.at) ls_put(o.dv, at + d, dv[i][j]);
         }
-        if (o.sum && d0 == 0 && ls_col() == 0) o.sum[((int64_t)split * p.H + h) * n + row] = sum[i];
+        if (o.sum && d0 == 0 && ls_col() == 0)
+            o.sum[((int64_t)c.split * p.H + h) * c.n + row] = sum[i];
     }
 }
 
@@ -293,18 +253,50 @@ __global__ void __launch_bounds__(TP_THREADS)
 static const ls_out NOWHERE = { NULL, true };
 
 template <bool TABLE, class S>
+static tp_code ls_launch_plain_columns(const tp_call *c, const ls_call<S> &p, const ls_pull<S> &g,
+                                       ls_columns o, int64_t blocks)
+{
+    const auto kernel = o.part == LS_WINDOW_PART      ? ls_column_kernel<TABLE, LS_DIAGONAL, S>
+                        : ls_vector_way(p) == LS_SAME ? ls_column_kernel<TABLE, LS_SAME, S>
+                                                      : ls_column_kernel<TABLE, LS_ANY, S>;
+    o.pieces = (int)ls_tiles(p.D);
+    return tp_launch(c, kernel, (unsigned)(blocks * o.pieces), LS_THREADS,
+                     3 * LS_SQUARE * sizeof(float), p, g, o);
+}
+
+template <bool TABLE>
+static tp_code ls_launch_blocks(const tp_call *c, const ls_call<float> &p, const ls_pull<float> &g,
+                                const ls_columns &o, int64_t blocks)
+{
+    return ls_launch_plain_columns<TABLE>(c, p, g, o, blocks);
+}
+
+template <bool TABLE, int D>
+static tp_code ls_launch_mma_columns(const tp_call *c, const ls_call<bf16> &p,
+                                     const ls_pull<bf16> &g, const ls_columns &o, int64_t blocks)
+{
+    const auto kernel =
+        o.part == LS_WINDOW_PART ? ls_column_mma<D, TABLE, true> : ls_column_mma<D, TABLE, false>;
+    return tp_launch(c, kernel, (unsigned)blocks, LS_MMA_THREADS,
+                     sizeof(ls_column_shared<D, TABLE>), p, g, o);
+}
+
+template <bool TABLE>
+static tp_code ls_launch_blocks(const tp_call *c, const ls_call<bf16> &p, const ls_pull<bf16> &g,
+                                const ls_columns &o, int64_t blocks)
+{
+    if (!ls_pulls(p, g.dy)) return ls_launch_plain_columns<TABLE>(c, p, g, o, blocks);
+    if (p.D == 64) return ls_launch_mma_columns<TABLE, 64>(c, p, g, o, blocks);
+    return ls_launch_mma_columns<TABLE, 32>(c, p, g, o, blocks);
+}
+
+template <bool TABLE, class S>
 static tp_code ls_launch_columns(const tp_call *c, const ls_call<S> &p, const ls_pull<S> &g,
                                  int part, ls_out dx, ls_out dv, float *sum)
 {
-    const ls_columns o = {
-        part, (int)ls_tiles(p.N), (int)ls_tiles(p.D), TABLE ? p.splits[part] : p.B, dx, dv, sum
-    };
+    const ls_columns o = { part, (int)ls_tiles(p.N), 1, TABLE ? p.splits[part] : p.B, dx, dv, sum };
     const int64_t tiles = ls_tiles(TABLE ? p.distances[part] : p.keys[part]);
-    const auto kernel = part == LS_WINDOW_PART        ? ls_column_kernel<TABLE, LS_DIAGONAL, S>
-                        : ls_vector_way(p) == LS_SAME ? ls_column_kernel<TABLE, LS_SAME, S>
-                                                      : ls_column_kernel<TABLE, LS_ANY, S>;
-    return tp_launch(c, kernel, (unsigned)(tiles * p.H * o.splits * o.pieces), LS_THREADS,
-                     3 * LS_SQUARE * sizeof(float), p, g, o);
+    return ls_launch_blocks<TABLE>(c, p, g, o, tiles * p.H * o.splits);
 }
 
 template <class S>
@@ -366,15 +358,34 @@ static tp_code ls_launch_vectors(const tp_call *c, const ls_call<S> &p, const ls
 }
 
 template <class S>
-static tp_code ls_launch_queries(const tp_call *c, const ls_call<S> &p, const ls_pull<S> &g)
+static tp_code ls_launch_plain_queries(const tp_call *c, const ls_call<S> &p, const ls_pull<S> &g)
 {
     const int tiles = (int)ls_tiles(p.N), pieces = (int)ls_tiles(p.D);
     const auto kernel =
         ls_vector_way(p) == LS_SAME ? ls_query_kernel<LS_SAME, S> : ls_query_kernel<LS_ANY, S>;
-    if (!c->dx[LS_Q].data) return TP_OK;
     return tp_launch(c, kernel, (unsigned)((int64_t)tiles * p.B * p.H * pieces), LS_THREADS,
                      (2 * LS_SQUARE + LS_SKEW * LS_LINE) * sizeof(float), p, g, tiles, pieces,
                      ls_out_of(&c->dx[LS_Q]));
+}
+
+static tp_code ls_launch_queries(const tp_call *c, const ls_call<float> &p, const ls_pull<float> &g)
+{
+    return ls_launch_plain_queries(c, p, g);
+}
+
+template <int D>
+static tp_code ls_launch_mma_queries(const tp_call *c, const ls_call<bf16> &p,
+                                     const ls_pull<bf16> &g)
+{
+    const int tiles = (int)ls_tiles(p.N);
+    return tp_launch(c, ls_query_mma<D>, (unsigned)((int64_t)tiles * p.B * p.H), LS_MMA_THREADS,
+                     2 * sizeof(ls_query_stage<D>), p, g, tiles, ls_out_of(&c->dx[LS_Q]));
+}
+
+static tp_code ls_launch_queries(const tp_call *c, const ls_call<bf16> &p, const ls_pull<bf16> &g)
+{
+    if (!ls_pulls(p, g.dy)) return ls_launch_plain_queries(c, p, g);
+    return p.D == 64 ? ls_launch_mma_queries<64>(c, p, g) : ls_launch_mma_queries<32>(c, p, g);
 }
 
 template <class S> static tp_code ls_attention_bwd(const tp_call *c)
@@ -386,7 +397,7 @@ template <class S> static tp_code ls_attention_bwd(const tp_call *c)
     if (code == TP_OK)
         code = tp_launch(c, ls_delta_kernel<S>, tp_grid(c, items, TP_THREADS / 32), TP_THREADS, 0,
                          p, items, tp_in<S>(&c->y[0]), g.dy, p.work + p.delta);
-    if (code == TP_OK) code = ls_launch_queries(c, p, g);
+    if (code == TP_OK && c->dx[LS_Q].data) code = ls_launch_queries(c, p, g);
     if (code == TP_OK) code = ls_launch_window(c, p, g);
     return code == TP_OK ? ls_launch_vectors(c, p, g) : code;
 }
