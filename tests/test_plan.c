@@ -10,6 +10,7 @@
 
 #include <tapegrad/models.h>
 
+#include "support_device.h"
 #include "support_enwik8.h"
 
 enum { VOCAB = 19, UPDATES = 4, MAX_CELLS = 4096 };
@@ -117,9 +118,9 @@ static tp_tensor loss_of(tp_tape *T, model *m, const recipe *r, bool eval)
 }
 
 /* A short training run, and what the device says of it. */
-static tp_stats train(const recipe *r, bool dry)
+static tp_stats train(const recipe *r, const char *device, bool dry)
 {
-    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = r->threads, .dry = dry });
+    tp_device *D = tp_device_open(device, &(tp_device_opts){ .threads = r->threads, .dry = dry });
     const tp_dtype weights = r->dtype == TP_F64 ? TP_F64 : TP_F32;
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 3, .dtype = weights });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .seed = 5, .train = true, .compute = r->dtype });
@@ -157,21 +158,32 @@ static tp_stats train(const recipe *r, bool dry)
     return s;
 }
 
+static void compare(const recipe *r, const char *device)
+{
+    const char *name = r->name;
+    const tp_stats dry = train(r, device, true), real = train(r, device, false);
+    cr_expect_eq(dry.peak_bytes, real.peak_bytes, "%s, %s: peak %zu, predicted %zu", device, name,
+                 real.peak_bytes, dry.peak_bytes);
+    cr_expect_eq(dry.held_peak_bytes, real.held_peak_bytes, "%s, %s: held %zu, predicted %zu",
+                 device, name, real.held_peak_bytes, dry.held_peak_bytes);
+    cr_expect_eq(dry.live_bytes, real.live_bytes, "%s, %s: live", device, name);
+    cr_expect_eq(dry.cached_bytes, real.cached_bytes, "%s, %s: cached", device, name);
+    cr_expect_eq(dry.allocs, real.allocs, "%s, %s: allocations", device, name);
+    cr_expect_eq(dry.launches, real.launches, "%s, %s: kernels", device, name);
+    cr_expect(real.peak_bytes > 0 && real.held_peak_bytes > real.peak_bytes / 2, "%s", name);
+}
+
 Test(plan, a_dry_device_counts_as_a_real_one)
 {
-    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
-        const char *name = recipes[i].name;
-        const tp_stats dry = train(&recipes[i], true), real = train(&recipes[i], false);
-        cr_expect_eq(dry.peak_bytes, real.peak_bytes, "%s: peak %zu, predicted %zu", name,
-                     real.peak_bytes, dry.peak_bytes);
-        cr_expect_eq(dry.held_peak_bytes, real.held_peak_bytes, "%s: held %zu, predicted %zu", name,
-                     real.held_peak_bytes, dry.held_peak_bytes);
-        cr_expect_eq(dry.live_bytes, real.live_bytes, "%s: live", name);
-        cr_expect_eq(dry.cached_bytes, real.cached_bytes, "%s: cached", name);
-        cr_expect_eq(dry.allocs, real.allocs, "%s: allocations", name);
-        cr_expect_eq(dry.launches, real.launches, "%s: kernels", name);
-        cr_expect(real.peak_bytes > 0 && real.held_peak_bytes > real.peak_bytes / 2, "%s", name);
-    }
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) compare(&recipes[i], "cpu");
+}
+
+Test(plan, a_dry_card_counts_as_a_real_one, .timeout = 600)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+        if (recipes[i].dtype == TP_BF16 || (recipes[i].recompute && recipes[i].dtype == TP_F32))
+            compare(&recipes[i], "cuda");
 }
 
 /* Far more than any machine has: nothing is touched, errors of shape are as always. */
