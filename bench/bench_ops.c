@@ -215,11 +215,12 @@ static double report(const op_case *k, tp_dtype dt, bool backward, double *secon
     const double size_back = k->mbyte_back > 0.0 ? share * k->mbyte_back : 2.0 * size;
     const double rate = (backward ? size_back : size) / seconds[0];
     const double best = bytes ? machine->copies : machine->products;
-    printf("{\"op\": \"%s\", \"direction\": \"%s\", \"shape\": \"%s\", \"dtype\": \"%s\", \"threads\": %d, "
+    printf("{\"op\": \"%s\", \"direction\": \"%s\", \"shape\": \"%s\", \"dtype\": \"%s\", "
+           "\"threads\": %d, "
            "\"isa\": \"%s\", \"ms\": %.4f, \"best_ms\": %.4f, \"%s\": %.1f, \"mb\": %.1f",
-           k->op, backward ? "backward" : "forward", k->shape, tp_dtype_name(dt), stats->threads, stats->isa,
-           1e3 * seconds[n / 2], 1e3 * seconds[0], bytes ? "gbytes_per_s" : "gflops", 1e-3 * rate,
-           (double)stats->peak_bytes / 1048576.0);
+           k->op, backward ? "backward" : "forward", k->shape, tp_dtype_name(dt), stats->threads,
+           stats->isa, 1e3 * seconds[n / 2], 1e3 * seconds[0], bytes ? "gbytes_per_s" : "gflops",
+           1e-3 * rate, (double)stats->peak_bytes / 1048576.0);
     if (best > 0.0) printf(", \"utilisation\": %.3f", rate / best);
     if (k->tokens > 0) {
         if (first_rate[backward] == 0.0) first_rate[backward] = rate;
