@@ -1,6 +1,6 @@
 # The CUDA backend, for a card (TAPEGRAD_CUDA) or compiled for the host (TAPEGRAD_CUDA_EMULATION, a
 # test tool: tests/cuda_emulation). Adds it to the target tapegrad.
-set(TAPEGRAD_CUDA OFF CACHE STRING "CUDA backend: AUTO, ON or OFF (until every op has its kernel)")
+set(TAPEGRAD_CUDA AUTO CACHE STRING "CUDA backend: AUTO (if nvcc is found), ON or OFF")
 set_property(CACHE TAPEGRAD_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(TAPEGRAD_CUDA_EMULATION "Run CUDA kernels on the host, for tests" OFF)
 

@@ -88,7 +88,7 @@ Test(layers, exported_symbols, .timeout = 600)
 {
     char command[2048];
     snprintf(command, sizeof command,
-             "cd '%s' && cmake -S . -B '%s/shared' -DBUILD_SHARED_LIBS=ON "
+             "cd '%s' && cmake -S . -B '%s/shared' -DBUILD_SHARED_LIBS=ON -DTAPEGRAD_CUDA=OFF "
              "-DTAPEGRAD_TESTS=OFF -DTAPEGRAD_EXAMPLES=OFF -DTAPEGRAD_BENCH=OFF "
              "-DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX='%s/consumer/prefix' >/dev/null && "
              "cmake --build '%s/shared' -j 2 >/dev/null && cmake --install '%s/shared' >/dev/null",
