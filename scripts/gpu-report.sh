@@ -41,8 +41,20 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-if [ -d "$here/libexec" ]; then # an archive
+# Programs of an archive get its loader and libraries by their absolute paths, so once in each place.
+settle() {
+    local name loader=$here/lib/ld-linux-x86-64.so.2
+    [ "$(cat "$here/lib/place" 2>/dev/null)" != "$here" ] || return 0
+    for name in "$bin"/*; do
+        [ "$name" = "$bin/patchelf" ] || "$loader" --library-path "$here/lib" "$bin/patchelf" \
+            --set-interpreter "$loader" --force-rpath --set-rpath "$here/lib" "$name"
+    done
+    echo "$here" >"$here/lib/place"
+}
+
+if [ -d "$here/lib" ]; then # an archive
     bin=$here/bin peer_dir=$here/peers tables=$here/bench_tables.awk
+    settle
 else
     source "$here/setup.sh"
     CUDACXX=$(find_nvcc) || die "nvcc is not installed; build an archive elsewhere by scripts/pack.sh."
@@ -63,9 +75,9 @@ export OMP_WAIT_POLICY=passive
 
 # cuBLAS: where the loader looks, a toolkit, or PyTorch's wheels.
 find_cublas() {
-    local dir site
+    local dir site paths=${LD_LIBRARY_PATH:-}
     site=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
-    for dir in ${LD_LIBRARY_PATH//:/ } /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib \
+    for dir in ${paths//:/ } /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib \
         "$site/cu13/lib" "$site/cublas/lib" /usr/lib/x86_64-linux-gnu /usr/lib64; do
         if compgen -G "$dir/libcublas.so*" >/dev/null; then
             echo "$dir"

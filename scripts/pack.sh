@@ -19,7 +19,7 @@ file=${1:-$ROOT/build/tapegrad-gpu.tar.xz}
 
 CUDACXX=$(find_nvcc) || die "nvcc is not installed: there are no kernels to pack."
 export CUDACXX
-need $BUILD_NEEDS $TEST_NEEDS g++:g++ xz:xz-utils
+need $BUILD_NEEDS $TEST_NEEDS g++:g++ xz:xz-utils patchelf:patchelf
 programs=(enwik8 tp-models tp-parity bench_ops bench_models)
 # Those that need neither the source tree nor other programs.
 tests=(test_capture test_cuda test_cuda_moves test_decode test_ls_attention test_models test_optim test_profile test_refs test_tape)
@@ -29,28 +29,21 @@ build cuda "${programs[@]}" "${tests[@]}" >&2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 to=$work/tapegrad-gpu
-mkdir -p "$to"/{bin,lib,libexec,peers}
+mkdir -p "$to"/{bin,lib,peers}
 
 # The libraries of a program, with the loader, but for those of the driver and of CUDA.
 libraries() { ldd "$1" | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }'; }
 
+# patchelf goes with them: gpu-report.sh makes the programs use this loader, wherever the archive lies.
+cp "$(command -v patchelf)" "$to/bin/"
 for name in "${programs[@]}" "${tests[@]}"; do
-    cp "$ROOT/build/cuda/bin/$name" "$to/libexec/"
-    strip "$to/libexec/$name"
-    libraries "$to/libexec/$name"
+    strip -o "$to/bin/$name" "$ROOT/build/cuda/bin/$name"
+done
+for name in patchelf "${programs[@]}" "${tests[@]}"; do
+    libraries "$to/bin/$name"
 done | sort -u | xargs -I{} cp -L {} "$to/lib/"
 cp "$ROOT"/scripts/{gpu-report.sh,bench_tables.awk} "$ROOT/LICENSE" "$to/"
 cp "$ROOT"/bench/peers/*.py "$to/peers/"
-
-# A program runs with the loader and the libraries that came with it; CUDA's are looked for as ever.
-for name in "${programs[@]}" "${tests[@]}"; do
-    cat >"$to/bin/$name" <<'EOF'
-#!/bin/sh
-here=$(cd "$(dirname "$0")/.." && pwd)
-exec "$here/lib/ld-linux-x86-64.so.2" --library-path "$here/lib:$LD_LIBRARY_PATH" "$here/libexec/$(basename "$0")" "$@"
-EOF
-    chmod +x "$to/bin/$name"
-done
 
 mkdir -p "$(dirname "$file")"
 tar -C "$work" -cf - tapegrad-gpu | xz -T0 --lzma2=preset=6,dict=64MiB >"$file.part"
