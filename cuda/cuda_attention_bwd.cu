@@ -43,7 +43,7 @@ static __device__ inline void sum_rows(const float acc[4][4], float *room, float
 
 /* The owner of 64 queries: dq, and its part of dr_w and dr_r. */
 template <bool POSITIONS, class S>
-__global__ void __launch_bounds__(AT_THREADS) query_pull(attn<S> p, int slabs)
+__global__ void __launch_bounds__(AT_THREADS, 1) query_pull(attn<S> p, int slabs)
 {
     TP_SHARED_REST(float, turned);
     float *const stage = turned + AT_FLOATS;
@@ -100,7 +100,7 @@ static __device__ inline void add_by_column(float acc[4][4], const float tile[4]
 
 /* The owner of 64 keys: dk and dv. The owner of 64 distances: dpos of some rows of the batch. */
 template <bool POSITIONS, bool DISTANCES, class S>
-__global__ void __launch_bounds__(AT_THREADS) key_pull(attn<S> p, int slabs)
+__global__ void __launch_bounds__(AT_THREADS, 1) key_pull(attn<S> p, int slabs)
 {
     TP_SHARED_REST(float, kept);
     float *const stage = kept + AT_FLOATS;
