@@ -34,7 +34,7 @@ xargs -0 -a "$out/sources" -P "$(nproc)" -I{} sh -c \
 say "clang: the library compiles without warnings"
 
 # LLVM's OpenMP tells ThreadSanitizer (through libarcher) what its barriers order; GCC's does not.
-clang $inner -g -O1 -fsanitize=thread -fopenmp tests/tsan_parallel.c tensor/parallel.c tensor/device.c tensor/dry.c \
+clang $inner -g -O1 -fsanitize=thread -fopenmp tests/tsan_parallel.c tensor/parallel.c tensor/device.c tensor/dry.c tensor/profile.c \
     tensor/alloc.c tensor/error.c tensor/shape.c tensor/cpu/blas.c -o "$out/tsan_parallel" \
     $(pkg-config --cflags --libs openblas) -lpthread -lm
 TSAN_OPTIONS="halt_on_error=1 ignore_noninstrumented_modules=1" "$out/tsan_parallel"
