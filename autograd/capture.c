@@ -2,9 +2,13 @@
  *
  * A recording is made of kernels with fixed arguments, so everything else stays where it was:
  * - memory that a recorded step uses belongs to the recording (tp_heap.owner) until that is freed;
- * - a carried tensor that the step replaced is copied back to where it was, at the step's end;
+ * - a carried tensor that a step replaced is copied back to where it was, at the step's end,
+ * whether the step was recorded or ran as ever between launches;
  * - random ops read a number in device memory, by which the stream has advanced since;
  * - the host's marks (gradients present, bf16 copy valid) are set as the recorded step left them.
+ *
+ * A recording is forgotten when a step has to run as ever: results, and what slots hold, would be
+ * elsewhere from then on, and the caller's tensors with them.
  */
 #include <stdlib.h>
 #include <tapegrad/capture.h>
@@ -12,6 +16,12 @@
 #include "autograd/graph.h"
 
 enum { WARM_UP = 2, MAX_SETS = 16 };
+
+/* What the tape must be like for its recording to do what a step would do. */
+typedef struct mode {
+    uint64_t seed, epoch;
+    bool train, recording;
+} mode;
 
 /* A parameter set that the recorded step used. */
 typedef struct set {
@@ -23,8 +33,9 @@ typedef struct set {
 
 struct tp_capture {
     tp_tape *T;
-    int plain;                       /* steps run as ever since the last recording was tried */
-    bool recording;                  /* between begin and end */
+    int plain;      /* steps run as ever since the last recording was tried */
+    bool recording; /* between begin and end */
+    mode mode;
     void *graph;                     /* NULL: none yet        */
     int owner;                       /* of its memory         */
     tp_buf *advance;                 /* of the random stream, one uint64_t on the device */
@@ -138,6 +149,10 @@ static bool sets_are_all(const tp_capture *C)
 
 bool tp__carry_note(tp_tape *T, const tp_node *old, tp_node *now)
 {
+    if (!T->moving) {
+        T->epoch++;
+        return true;
+    }
     if (!old || !now) {
         T->unsteady = true;
         return true;
@@ -229,6 +244,19 @@ static void forget(tp_capture *C)
     C->plain = 0;
 }
 
+static mode mode_of(const tp_tape *T)
+{
+    return (mode){ T->seed, T->epoch, T->train, T->recording };
+}
+
+/* Would the recording do what this step would do? */
+static bool stands(const tp_capture *C)
+{
+    const mode was = C->mode, now = mode_of(C->T);
+    return can_record(C->T) && sets_stand(C) && was.seed == now.seed && was.epoch == now.epoch &&
+           was.train == now.train && was.recording == now.recording;
+}
+
 static bool start_recording(tp_capture *C)
 {
     tp_tape *T = C->T;
@@ -245,8 +273,8 @@ static bool start_recording(tp_capture *C)
     D->capturing = C->advance->data;
     C->offset = T->offset;
     C->kernels = D->launches;
+    C->mode = mode_of(T);
     C->recording = T->moving = true;
-    T->unsteady = false;
     return true;
 }
 
@@ -271,11 +299,12 @@ bool tp_capture_begin(tp_capture *C)
 {
     tp_tape *T = C->T;
     if (!T) return true; /* the tape has failed */
-    if (C->graph && can_record(T) && sets_stand(C)) {
+    if (C->graph && !stands(C)) forget(C);
+    if (C->graph) {
         if (launch(C)) advance_sets(C);
         return false;
     }
-    if (C->graph || C->plain < WARM_UP || !can_record(T) || !start_recording(C)) tp_reset(T);
+    if (C->plain < WARM_UP || !can_record(T) || !start_recording(C)) tp_reset(T);
     return true;
 }
 
@@ -291,7 +320,7 @@ void tp_capture_end(tp_capture *C)
     const bool failed = T->err.code != TP_OK; /* then it will not run */
     for (int i = 0; failed && i < T->nmoves; i++) put_back(&T->moves[i]);
     forget_moves(T);
-    C->recording = T->moving = false;
+    C->recording = T->moving = T->unsteady = false;
     D->capturing = NULL;
     tp__heap_own_nothing(D);
     C->graph = D->be->capture_end(D);

@@ -45,7 +45,7 @@ tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
         return *slot;
     }
     if (!tp_given(x)) {
-        if (old && T->moving) tp__carry_note(T, old, NULL);
+        if (old) tp__carry_note(T, old, NULL);
         if (!old || retire(T, old)) *slot = TP_NONE;
         return *slot;
     }
@@ -65,7 +65,7 @@ tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
         tp__no_host_memory(T);
         return *slot;
     }
-    if (T->moving && !tp__carry_note(T, old, c)) tp__no_host_memory(T);
+    if (!tp__carry_note(T, old, c)) tp__no_host_memory(T);
     if (old && !retire(T, old)) {
         T->carried.n--;
         give_back(T, c);

@@ -119,6 +119,7 @@ struct tp_tape {
     int nreads;
     tp_watch *watch;
     bool moving, unsteady; /* a step is recorded; one slot was filled or emptied by it */
+    uint64_t epoch; /* grows when results end, or a slot gets other memory, outside a recording */
     tp_move *moves;
     int nmoves, moves_cap;
 };
@@ -192,8 +193,7 @@ bool tp__check_results(tp_tape *T, const char *name, int nx, const tp_view *x, i
                        const tp_view *y);
 bool tp__check_gradients(tp_tape *T, const tp_rec *r, const tp_view *dy, const tp_view *dx);
 
-/* capture.c: a slot's tensor is replaced in a recorded step; NULL: there was none, is none. False:
- * no memory. */
+/* capture.c: a slot's tensor is replaced; NULL: there was none, is none. False: no memory. */
 bool tp__carry_note(tp_tape *T, const tp_node *old, tp_node *now);
 
 /* apply.c */

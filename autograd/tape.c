@@ -129,6 +129,7 @@ void tp_reset(tp_tape *T)
     T->nscopes = 0;
     T->nreads = 0;
     T->ops = 0;
+    T->epoch++;
     T->watch = NULL;
     T->arena = T->arena_first;
     if (T->arena) T->arena->used = 0;

@@ -150,6 +150,7 @@ Test(capture, changes_no_bit)
 Test(capture, leaves_accumulation_alone)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    static answer a[2];
     float grad[2][HIDDEN * IN];
     for (int capture = 0; capture < 2; capture++) {
         net m = make("cuda", capture);
@@ -165,9 +166,70 @@ Test(capture, leaves_accumulation_alone)
         tp_param_get_grad(m.P, m.w, TP_F32, grad[capture], sizeof *grad);
         if (capture)
             cr_expect_eq(tp_capture_launches(m.C), 3, "two steps and the first of the pair");
+        for (int i = 4; i < STEPS; i++) a[capture].loss[i] = step(&m, i);
+        if (capture)
+            cr_expect_eq(tp_capture_launches(m.C), 3 + STEPS - 5, "recorded anew after one more");
+        read_all(&m, &a[capture]);
         destroy(&m);
     }
     cr_expect(memcmp(grad[0], grad[1], sizeof *grad) == 0);
+    for (int i = 4; i < STEPS; i++)
+        cr_expect(a[0].loss[i] == a[1].loss[i], "step %d: %.9g, recorded %.9g", i, a[0].loss[i],
+                  a[1].loss[i]);
+    cr_expect(memcmp(&a[0], &a[1], sizeof *a) == 0, "other bits");
+}
+
+/* What a program may change between two steps. */
+typedef enum change {
+    OTHER_DATA,
+    OTHER_MEMORY,
+    NO_MEMORY,
+    OTHER_SEED,
+    OTHER_PLACE,
+    EVALUATION
+} change;
+
+static void make_change(net *m, change what)
+{
+    static const float zeros[2 * ROWS * IN];
+    tp_reset(m->T);
+    switch (what) {
+    case OTHER_DATA: tp_feed(m->T, &m->x, TP_F32, TP_SHAPE(2 * ROWS, IN), zeros); break;
+    case OTHER_MEMORY:
+        tp_carry(m->T, &m->memory, tp_full(m->T, TP_F32, TP_SHAPE(ROWS, HIDDEN), -0.5));
+        break;
+    case NO_MEMORY: tp_carry(m->T, &m->older, TP_NONE); break;
+    case OTHER_SEED: tp_set_random_state(m->T, 99, 0); break;
+    case OTHER_PLACE: tp_set_random_state(m->T, 5, 4000); break;
+    case EVALUATION: tp_train(m->T, !tp_is_training(m->T)); break;
+    }
+}
+
+Test(capture, notices_what_has_changed)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    static const char *const names[] = { "data",   "memory",  "no memory",
+                                         "a seed", "a place", "evaluation" };
+    for (change what = OTHER_DATA; what <= EVALUATION; what++) {
+        static answer a[2];
+        memset(a, 0, sizeof a);
+        for (int capture = 0; capture < 2; capture++) {
+            net m = make("cuda", capture);
+            for (int i = 0; i < STEPS; i++) {
+                if (i == 4 || i == 5) make_change(&m, what);
+                a[capture].loss[i] = step(&m, i);
+            }
+            read_all(&m, &a[capture]);
+            if (capture)
+                cr_expect_geq(tp_capture_launches(m.C), 4, "%s: recorded before and after",
+                              names[what]);
+            destroy(&m);
+        }
+        for (int i = 0; i < STEPS; i++)
+            cr_expect(a[0].loss[i] == a[1].loss[i], "%s: step %d: %.9g, recorded %.9g", names[what],
+                      i, a[0].loss[i], a[1].loss[i]);
+        cr_expect(memcmp(&a[0], &a[1], sizeof *a) == 0, "%s: other bits", names[what]);
+    }
 }
 
 /* Shapes of carried tensors grow in the first steps: nothing is recorded until they stay. */

@@ -126,7 +126,7 @@ const option train_options[] = {
          "first one. Slow; changes no result."),
     FLAG("graph", graph, 0,
          "CUDA: launch forward and backward as one recorded graph: small models gain, results stay "
-         "the same."),
+         "the same. No effect with --accumulation."),
     FLAG("profile", profile, 0, "At the end, print the time that each op took."),
     { 0 },
 };

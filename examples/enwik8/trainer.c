@@ -183,7 +183,7 @@ bool trainer_build(trainer *t, bool dry)
                                               .check_finite = s->check_finite });
     t->E = tp_tape_new(t->D, &(tp_tape_opts){ .compute = dtype });
     t->on_card = strncmp(s->c.device, "cuda", 4) == 0;
-    if (s->graph) t->C = tp_capture_new(t->T);
+    if (s->graph && s->accumulation == 1) t->C = tp_capture_new(t->T);
     t->m = calloc(1, sizeof *t->m);
     if (!t->m) return trainer_fail(t, "out of memory");
     tp_record(t->E, false);

@@ -37,7 +37,7 @@ TP_API void tp_capture_free(tp_capture *C);
 
 /* Resets the tape. True: the caller runs the step and ends it with tp_capture_end, even if it
  * fails, and does nothing else with the device in between. False: the step was launched; the
- * tensors of the recorded step hold its results (so only these two functions may reset the tape).
+ * tensors of the recorded step hold its results.
  *
  * What the host decides inside a recorded step stays as it was: shapes, branches, data from
  * tp_from. So data come in by tp_feed, and tp_step stands outside. Reading (tp_item, tp_read)
@@ -47,7 +47,10 @@ TP_API void tp_capture_free(tp_capture *C);
  *
  * Steps run as ever where a recording would not do the same: on the CPU, with
  * tp_tape_opts.check_finite, with the device options profile and debug_sync, with a gradient hook
- * (tp_on_grad), and when gradients stand otherwise than before the recorded step (accumulation). */
+ * (tp_on_grad). A recording is also forgotten, and made anew after two steps, when something has
+ * changed since: the tape was reset elsewhere or has another seed or mode, a slot got other memory
+ * (tp_feed of another shape), or gradients stand otherwise than before the recorded step. So where
+ * gradients are accumulated over several batches, all of them belong between begin and end. */
 TP_API bool tp_capture_begin(tp_capture *C);
 TP_API void tp_capture_end(tp_capture *C);
 
