@@ -20,12 +20,12 @@ done
 say "headers: each compiles alone, C17 (gcc, clang) and C++17"
 
 # The library itself needs OpenBLAS's and jansson's headers only, which do not depend on the machine.
-includes="$(pkg-config --cflags openblas jansson libarchive)"
+includes="$(pkg-config --cflags openblas jansson libarchive libjpeg libpng)"
 for f in tensor/*.c tensor/cpu/*.c autograd/*.c autograd/ops/*.c nn/*.c models/*.c data/*.c; do
     printf '%s\0' "$f"
 done >"$out/sources"
 mkdir -p "$out/cross"
-cp /usr/include/jansson*.h "$out/cross/"
+cp /usr/include/jansson*.h /usr/include/*/jconfig.h "$out/cross/"
 xargs -0 -a "$out/sources" -P "$(nproc)" -I{} sh -c \
     "aarch64-linux-gnu-gcc $inner -O2 -fopenmp -fopenmp-simd -DTP_ISA_DISPATCH $warn $includes -I$out/cross -c {} -o $out/cross/\$(basename {}).o"
 say "aarch64: the library compiles"

@@ -45,7 +45,7 @@ need() {
 # Prints where nvcc is: $CUDACXX, the path, or where the toolkit installs itself. False without one.
 find_nvcc() { command -v "${CUDACXX:-nvcc}" || command -v /usr/local/cuda/bin/nvcc; }
 
-BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libarchive:libarchive-dev git:git"
+BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libarchive:libarchive-dev pc-libjpeg:libjpeg-dev pc-libpng:libpng-dev git:git"
 TEST_NEEDS="pc-criterion:libcriterion-dev"
 PLOT_NEEDS="gnuplot:gnuplot-nox"
 # clang with LLVM's OpenMP, sanitizers and fuzzer.

@@ -1,0 +1,123 @@
+/* image.h - pictures: decoding, and the pixel operations of the papers' training recipes, equal to
+ * Pillow 9.4's bit for bit. Part of the data library; pipelines over them: augment.h. */
+#ifndef TAPEGRAD_IMAGE_H
+#define TAPEGRAD_IMAGE_H
+
+#include <tapegrad/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* 8-bit RGB. Begin with { 0 }, end with tp_image_free; in between any function may write a picture
+ * of any size into it, and memory is only taken where the former one was smaller. What fails leaves
+ * it empty (0 x 0) with the reason in why; functions that are given an empty picture fail for the
+ * same reason. Nothing is shared between pictures: each thread has its own. */
+typedef struct tp_image {
+    int64_t width, height;
+    uint8_t *rgb; /* [H,W,3]                          */
+    size_t room;  /* bytes that rgb has place for     */
+    char why[512];
+} tp_image;
+
+/* width x height pixels from column x, row y. */
+typedef struct tp_box {
+    int64_t x, y, width, height;
+} tp_box;
+
+TP_API void tp_image_free(tp_image *p);
+TP_API bool tp_image_ok(const tp_image *p); /* not empty */
+
+/* Makes p a picture of that size whose pixels are yet to be written, or a copy. */
+TP_API bool tp_image_new(tp_image *p, int64_t width, int64_t height);
+TP_API bool tp_image_copy(tp_image *p, const tp_image *from);
+
+/* ---- decoding ---- */
+
+typedef struct tp_image_opts {
+    int64_t max_pixels; /* larger pictures are refused before memory is taken; 0: 100 million   */
+    int shrink;         /* JPEG at 1/2, 1/4 or 1/8 of its size (rounded up), much faster; 0: 1  */
+    tp_box box;  /* only these pixels, which saves time; width 0: all. As stored, at full size; with
+                    shrink it is rounded outwards                                                */
+    bool orient; /* turn it as its EXIF data say, after the box was cut; papers' pipelines do not */
+    bool strict; /* a file that is cut off is an error; else what could be read is kept         */
+} tp_image_opts;
+
+/* Decodes JPEG (baseline, progressive, arithmetic; grey, YCbCr, RGB, CMYK, YCCK) or PNG (any kind),
+ * told apart by their first bytes. Colour profiles and transparency are ignored; 16 bits lose the
+ * lower 8. o may be NULL. */
+TP_API bool tp_image_decode(tp_image *p, const void *bytes, size_t n, const tp_image_opts *o);
+TP_API bool tp_image_read(tp_image *p, const char *path, const tp_image_opts *o);
+
+/* The size alone, before a box is chosen: false if these are no picture, which tp_image_decode then
+ * explains. */
+TP_API bool tp_image_size(const void *bytes, size_t n, int64_t *width, int64_t *height);
+
+/* Writes a PNG beside the path, syncs and renames it. False with the reason in p->why; the pixels
+ * stay. */
+TP_API bool tp_image_write(tp_image *p, const char *path);
+
+/* ---- geometry ---- */
+
+typedef enum tp_filter { TP_BICUBIC, TP_BILINEAR } tp_filter;
+
+/* Resizes a box (NULL: all) to width x height with antialiasing: as cropping first, so pixels
+ * outside the box have no influence. out and in differ. */
+TP_API bool tp_image_resize(tp_image *out, const tp_image *in, const tp_box *box, int64_t width,
+                            int64_t height, tp_filter filter);
+
+/* Copies a box. What lies outside the picture is filled with a colour (NULL: black). */
+TP_API bool tp_image_crop(tp_image *out, const tp_image *in, tp_box box, const uint8_t fill[3]);
+TP_API tp_box tp_image_centre(const tp_image *in, int64_t width, int64_t height);
+
+TP_API void tp_image_flip(tp_image *p); /* left and right change places */
+
+/* Pixel (x, y) of out is what in has at (m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]), in the
+ * coordinates of pixel corners; outside: fill. Same size. rotation: by degrees, counter-clockwise,
+ * about the centre. */
+TP_API bool tp_image_affine(tp_image *out, const tp_image *in, const double m[6], tp_filter filter,
+                            const uint8_t fill[3]);
+TP_API void tp_image_rotation(const tp_image *in, double degrees, double m[6]);
+
+/* ---- the 15 operations of RandAugment ---- */
+
+#define TP_PIXEL_OPS(X)                                                                            \
+    X(AUTO_CONTRAST, "AutoContrast") /* each channel over the full range   */                      \
+    X(EQUALIZE, "Equalize")          /* each channel's histogram flat      */                      \
+    X(INVERT, "Invert")                                                                            \
+    X(ROTATE, "Rotate")             /* degrees, counter-clockwise         */                       \
+    X(POSTERIZE, "Posterize")       /* bits that are kept, 0 to 8         */                       \
+    X(SOLARIZE, "Solarize")         /* inverts values from that on        */                       \
+    X(SOLARIZE_ADD, "SolarizeAdd")  /* added to values below 128          */                       \
+    X(COLOR, "Color")               /* factor: 0 grey, 1 unchanged        */                       \
+    X(CONTRAST, "Contrast")         /* factor: 0 the mean grey            */                       \
+    X(BRIGHTNESS, "Brightness")     /* factor: 0 black                    */                       \
+    X(SHARPNESS, "Sharpness")       /* factor: 0 smooth                   */                       \
+    X(SHEAR_X, "ShearX")            /* columns a row                      */                       \
+    X(SHEAR_Y, "ShearY")            /* rows a column                      */                       \
+    X(TRANSLATE_X, "TranslateXRel") /* fraction of the width              */                       \
+    X(TRANSLATE_Y, "TranslateYRel") /* fraction of the height             */
+
+typedef enum tp_pixel_op {
+#define TP_PIXEL_OP_ENUM(name, text) TP_PIXEL_##name,
+    TP_PIXEL_OPS(TP_PIXEL_OP_ENUM)
+#undef TP_PIXEL_OP_ENUM
+        TP_NPIXEL_OPS
+} tp_pixel_op;
+
+TP_API const char *tp_pixel_op_name(tp_pixel_op op);
+
+/* Applies one to p. Geometric ones are bicubic and fill with that colour; work is scratch, whose
+ * memory changes places with p's. */
+TP_API bool tp_image_apply(tp_image *p, tp_pixel_op op, double argument, const uint8_t fill[3],
+                           tp_image *work);
+
+/* ---- numbers ---- */
+
+/* (value / 255 - mean) / std in float32, into out [H,W,3]. */
+TP_API void tp_image_floats(const tp_image *p, const float mean[3], const float std[3], float *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,74 @@
+/* random.c - streams of random numbers on Philox: the words of (key, index, epoch), one after the
+ * other. */
+#include <tapegrad/random.h>
+
+#include <math.h>
+
+#include "tensor/rng.h"
+
+/* Blocks count below the epoch: 2^31 blocks of four words an epoch. */
+enum { EPOCH = 33 };
+
+tp_random tp_random_stream(uint64_t seed, const char *purpose, uint64_t index, uint64_t epoch)
+{
+    return (tp_random){ seed ^ tp__fnv1a(purpose), index, epoch << EPOCH };
+}
+
+uint32_t tp_random_word(tp_random *r)
+{
+    return tp__word(r->key, r->index, r->next++);
+}
+
+double tp_random_uniform(tp_random *r)
+{
+    const uint64_t high = tp_random_word(r) >> 6, low = tp_random_word(r) >> 5;
+    return (double)(high << 27 | low) * 0x1p-53;
+}
+
+double tp_random_between(tp_random *r, double lo, double hi)
+{
+    return lo + (hi - lo) * tp_random_uniform(r);
+}
+
+/* A multiple of n out of 64 bits: the bias is below n / 2^64. */
+int64_t tp_random_below(tp_random *r, int64_t n)
+{
+    const uint64_t x = (uint64_t)tp_random_word(r) << 32 | tp_random_word(r);
+    return n < 1 ? 0 : (int64_t)(x % (uint64_t)n);
+}
+
+double tp_random_normal(tp_random *r)
+{
+    double u = 1 - tp_random_uniform(r); /* (0, 1] */
+    return sqrt(-2 * log(u)) * cos(6.283185307179586 * tp_random_uniform(r));
+}
+
+/* Marsaglia and Tsang; shapes below 1 by the power of a uniform number. */
+static double log_gamma_value(tp_random *r, double a)
+{
+    const double boost = a < 1 ? log(1 - tp_random_uniform(r)) / a : 0;
+    const double d = (a < 1 ? a + 1 : a) - 1.0 / 3, c = 1 / sqrt(9 * d);
+    for (;;) {
+        const double x = tp_random_normal(r), v = pow(1 + c * x, 3);
+        const double u = 1 - tp_random_uniform(r);
+        if (v > 0 && log(u) < 0.5 * x * x + d - d * v + d * log(v)) return log(d * v) + boost;
+    }
+}
+
+/* X / (X + Y) of gamma values, whose logarithms do not underflow for small a and b. */
+double tp_random_beta(tp_random *r, double a, double b)
+{
+    const double x = log_gamma_value(r, a), y = log_gamma_value(r, b);
+    return 1 / (1 + exp(y - x));
+}
+
+void tp_random_normals(tp_random *r, float *out, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 2) {
+        const float u = ((float)(tp_random_word(r) >> 8) + 0.5F) * 0x1p-24F;
+        const float angle = 6.2831853F * (float)(tp_random_word(r) >> 8) * 0x1p-24F;
+        const float radius = sqrtf(-2 * logf(u));
+        out[i] = radius * cosf(angle);
+        if (i + 1 < n) out[i + 1] = radius * sinf(angle);
+    }
+}
