@@ -31,10 +31,11 @@ template <class S> struct attn {
     const S *q, *k, *v, *pos, *r_w, *r_r, *bias, *dout;
     const uint8_t *mask;
     S *out;
-    float *lse;   /* [B,H,N]                                                    */
-    float *delta; /* [B,H,N]: rowsum(dO * O)                                    */
-    float *dr;    /* [B * query tiles][2][H*D]: parts of dr_w and dr_r, or NULL */
-    float *dpos;  /* [splits][S][H*D]: parts of dpos                            */
+    float *lse;    /* [B,H,N]                                                    */
+    float *biases; /* [B+1,H,S], bf16: r_w k, then r_r pos                       */
+    float *delta;  /* [B,H,N]: rowsum(dO * O)                                    */
+    float *dr;     /* [B * query tiles][2][H*D]: parts of dr_w and dr_r, or NULL */
+    float *dpos;   /* [splits][S][H*D]: parts of dpos                            */
     int splits;
     attn_sink<S> dq, dk, dv, dbias;
 };

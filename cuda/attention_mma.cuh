@@ -17,12 +17,17 @@ constexpr int AM_STEP = 32; /* columns of a step */
 tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
 tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
 
+/* With relative positions; the first also makes p.biases, which the others read. */
+tp_code tp__rel_attention_mma_biases(const tp_call *c, const attn<bf16> &p);
+tp_code tp__rel_attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
+tp_code tp__rel_attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
+
 /* Heads of multiples of 8 up to 128 are padded with zeros to 32, 64 or 128 columns. A scale that is
  * not positive would turn maxima into minima. */
 static inline bool am_serves(const attn<bf16> &p)
 {
-    return !p.pos && p.dim % 8 == 0 && p.dim > 0 && p.dim <= 128 && p.scale > 1e-6f &&
-           tp_aligned(p.q, p.k, p.v, p.out, p.dout);
+    return p.dim % 8 == 0 && p.dim > 0 && p.dim <= 128 && p.scale > 1e-6f &&
+           tp_aligned(p.q, p.k, p.v, p.pos, p.out, p.dout);
 }
 /* f(COLS) for the columns that the head needs. */
 template <class F> static tp_code am_by_columns(const attn<bf16> &p, F f)
@@ -47,7 +52,7 @@ struct am_block {
 static __device__ inline bool am_sees(const attn<bf16> &p, int b, int i, int j)
 {
     return i < p.queries && j < p.keys && (!p.causal || j <= i + p.ahead) &&
-           (!p.mask || p.mask[(int64_t)b * p.keys + j]);
+           (!p.span || j > i + p.ahead - p.span) && (!p.mask || p.mask[(int64_t)b * p.keys + j]);
 }
 
 /* -inf for what is not seen, and the bias. TURNED: rows are keys. */

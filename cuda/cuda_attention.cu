@@ -73,9 +73,11 @@ __global__ void __launch_bounds__(AT_THREADS) attention_kernel(attn<S> p, int sl
 
 template <bool POSITIONS, class S> static tp_code forward(const tp_call *c)
 {
-    const attn<S> p = attn_problem<S>(c, POSITIONS);
+    attn<S> p = attn_problem<S>(c, POSITIONS);
+    p.biases = static_cast<float *>(c->work);
     if constexpr (std::is_same<S, bf16>::value)
-        if (am_serves(p)) return tp__attention_mma_fwd(c, p);
+        if (am_serves(p))
+            return POSITIONS ? tp__rel_attention_mma_fwd(c, p) : tp__attention_mma_fwd(c, p);
     const int slabs = max(attn_tiles(p.dim, AT), 1), tiles = attn_tiles(p.queries, AT);
     return tp_launch(c, attention_kernel<POSITIONS, S>,
                      (unsigned)(slabs * p.heads * p.batch * tiles), AT_THREADS,

@@ -202,8 +202,9 @@ template <class S> static tp_code pull_parts(const tp_call *c, const attn<S> &p,
 template <class S> static void place_work(const tp_call *c, attn<S> &p, bool positions)
 {
     const tp_attn_card at =
-        tp__attn_card(c->x, static_cast<const tp_attn_cfg *>(c->attr), positions);
+        tp__attn_card(c->x, static_cast<const tp_attn_cfg *>(c->attr), positions, true);
     float *work = static_cast<float *>(c->work);
+    p.biases = work + at.bias;
     p.delta = work + at.delta;
     p.dr = positions && (c->dx[4].data || c->dx[5].data) ? work + at.dr : NULL;
     p.dpos = positions && c->dx[3].data ? work + at.dpos : NULL;
@@ -216,7 +217,7 @@ static tp_code pull_inputs(const tp_call *c, const attn<S> &p, int64_t slabs)
 {
     const int64_t heads = slabs * p.heads * p.batch;
     if constexpr (std::is_same<S, bf16>::value)
-        if (am_serves(p)) return tp__attention_mma_bwd(c, p);
+        if (!POSITIONS && am_serves(p)) return tp__attention_mma_bwd(c, p);
     tp_code code = TP_OK;
     if (p.dq.to || p.dr)
         code = launch(c, query_pull<POSITIONS, S>, heads * attn_tiles(p.queries, AT), POSITIONS, p,

@@ -5,67 +5,22 @@
  * flight. Reads keys and values once for 128 (64) queries. A step of 32 queries and 32 keys of 64
  * columns is 64 mma, 16 ldmatrix, 32 2^x and one barrier. Its budget is 330 instructions where
  * nothing is hidden, dropped or rescaled: bound by mma and 2^x, not by issue. */
-#include "cuda/attention_mma.cuh"
-
-constexpr int N = AM_STEP / 8;
-
-/* Logits of 16 rows become probabilities, to be divided by the sum; top: unscaled. */
-template <int COLS>
-static __device__ inline void fold_step(float s[N][4], float o[COLS / 8][4], float top[2],
-                                        float sum[2], float c)
-{
-    bool moved = false;
-    float next[2];
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float most = top[half];
-#pragma unroll
-        for (int n = 0; n < N; n++) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-        next[half] = tp_quad<tp_max_of>(most);
-        moved = moved || next[half] > top[half];
-    }
-    if (__any_sync(0xffffffffu, moved)) {
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const float fade = tp_exp2(c * (top[half] - next[half]));
-            top[half] = next[half];
-            sum[half] *= fade;
-#pragma unroll
-            for (int n = 0; n < COLS / 8; n++) {
-                o[n][2 * half] *= fade;
-                o[n][2 * half + 1] *= fade;
-            }
-        }
-    }
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) {
-            s[n][e] = tp_exp2(c * s[n][e] - c * top[e / 2]);
-            sum[e / 2] += s[n][e];
-        }
-}
-
-/* The state of the 16 * ROWS queries of a warp. */
-template <int COLS, int ROWS> struct queries {
-    uint32_t q[ROWS][COLS / 16][4];
-    float o[ROWS][COLS / 8][4], top[ROWS][2], sum[ROWS][2];
-};
+#include "cuda/attention_mma_fwd.cuh"
 
 template <int COLS, int ROWS>
-static __device__ inline void step(const attn<bf16> &p, const am_block &at, queries<COLS, ROWS> &w,
-                                   int i, int j, const bf16 *keys, const bf16 *values)
+static __device__ inline void step(const attn<bf16> &p, const am_block &at,
+                                   am_queries<COLS, ROWS> &w, int i, int j, const bf16 *keys,
+                                   const bf16 *values)
 {
-    const int lane = (int)threadIdx.x % 32, row = i + lane / 4, column = j + lane % 4 * 2;
     const bool edge =
         p.mask || p.bias || j + AM_STEP > p.keys || (p.causal && j + AM_STEP - 1 > i + p.ahead);
-    float s[ROWS][N][4];
+    float s[ROWS][AM_N][4];
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) am_clear<N>(s[r]);
+    for (int r = 0; r < ROWS; r++) am_clear<AM_N>(s[r]);
 #pragma unroll
     for (int k = 0; k < COLS / 16; k++)
 #pragma unroll
-        for (int n = 0; n < N; n += 2) {
+        for (int n = 0; n < AM_N; n += 2) {
             uint32_t b[4];
             tp_frag_b<COLS>(b, keys, 8 * n, k);
 #pragma unroll
@@ -74,50 +29,7 @@ static __device__ inline void step(const attn<bf16> &p, const am_block &at, quer
                 tp_mma_bf16(s[r][n + 1], w.q[r][k], b + 2, s[r][n + 1]);
             }
         }
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        if (edge) am_mask<false, N>(p, at, row + 16 * r, column, s[r]);
-        fold_step<COLS>(s[r], w.o[r], w.top[r], w.sum[r], p.scale * AM_LOG2E);
-        am_drop<N>(p, s[r], am_dropped<false, N>(p, at, row + 16 * r, column));
-    }
-#pragma unroll
-    for (int k = 0; k < N / 2; k++) {
-        uint32_t a[ROWS][4];
-#pragma unroll
-        for (int r = 0; r < ROWS; r++) tp_frag_of(a[r], s[r][2 * k], s[r][2 * k + 1]);
-#pragma unroll
-        for (int n = 0; n < COLS / 16; n++) {
-            uint32_t b[4];
-            tp_frag_bt<COLS>(b, values, 16 * k, n);
-#pragma unroll
-            for (int r = 0; r < ROWS; r++) {
-                tp_mma_bf16(w.o[r][2 * n], a[r], b, w.o[r][2 * n]);
-                tp_mma_bf16(w.o[r][2 * n + 1], a[r], b + 2, w.o[r][2 * n + 1]);
-            }
-        }
-    }
-}
-
-template <int COLS, int ROWS>
-static __device__ inline void finish(const attn<bf16> &p, const am_block &at,
-                                     const queries<COLS, ROWS> &w, int i)
-{
-    const int lane = (int)threadIdx.x % 32;
-    const attn_sink<bf16> out = { p.out, false };
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        float k[2];
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int row = i + 16 * r + lane / 4 + 8 * half;
-            const float sum = tp_quad<tp_sum_of>(w.sum[r][half]);
-            k[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
-            if (row < p.queries && lane % 4 == 0)
-                p.lse[attn_row(p, at.b, at.h, row)] =
-                    sum == 0.0f ? 0.0f : p.scale * w.top[r][half] + logf(sum);
-        }
-        am_store<COLS>(p, out, at, p.queries, i + 16 * r, k, w.o[r]);
-    }
+    am_values<COLS, ROWS>(p, at, w, s, i, j, edge, values);
 }
 
 template <int COLS, int ROWS>
@@ -131,13 +43,8 @@ __global__ void __launch_bounds__(AM_THREADS, 2) attention_mma_kernel(attn<bf16>
     const int i = first + (int)threadIdx.x / 32 * 16 * ROWS;
     const int end = attn_end_key(p, min(first + BLOCK, p.queries) - 1);
     const int64_t head = (int64_t)at.b * p.keys * p.width + at.h * p.dim;
-    queries<COLS, ROWS> w;
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        am_clear<COLS / 8>(w.o[r]);
-        w.top[r][0] = w.top[r][1] = -1e30f; /* finite: a step may hide everything */
-        w.sum[r][0] = w.sum[r][1] = 0.0f;
-    }
+    am_queries<COLS, ROWS> w;
+    w.clear();
     const auto fetch = [&](int j, bf16 *to) {
         tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to, p.k + head, j, p.keys, p.dim, p.width);
         tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to + TILE, p.v + head, j, p.keys, p.dim, p.width);
@@ -166,7 +73,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) attention_mma_kernel(attn<bf16>
         now = other;
         other = swap;
     }
-    finish(p, at, w, i);
+    am_finish(p, at, w, i);
 }
 
 template <int COLS, int ROWS> static tp_code launch(const tp_call *c, const attn<bf16> &p)

@@ -118,32 +118,6 @@ static __device__ inline void ls_copy_rows(bf16 *tile, int to, const ls_rows<bf1
     }
 }
 
-/* Two blocks of G follow those that are kept; 16 columns of S begin as their shift. */
-template <int MT>
-static __device__ inline void ls_roll(float s[MT][2][4], float kept[MT][2 * MT][4],
-                                      float g[MT][2][4])
-{
-#pragma unroll
-    for (int m = 0; m < MT; m++) {
-        float all[2 * MT + 2][4]; /* block m's rows are 16 m further down: 2 m blocks back */
-#pragma unroll
-        for (int b = 0; b < 2 * MT + 2; b++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                all[b][i] = b < 2 * MT ? kept[m][b][i] : g[m][b - 2 * MT][i];
-#pragma unroll
-        for (int n = 0; n < 2; n++) {
-            const int b = 2 * MT + n - 2 * m;
-            tp_skew(s[m][n], all[b], all[b - 1]);
-            tp_skew(s[m][n] + 2, all[b - 1] + 2, all[b - 2] + 2);
-        }
-#pragma unroll
-        for (int b = 0; b < 2 * MT; b++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) kept[m][b][i] = all[b + 2][i];
-    }
-}
-
 /* Are there kernels for this call? Queries of 16 rows must share their chunk, and what `queries` of
  * them need of the table beyond what one needs must be at most `lines` rows. */
 static inline bool ls_serves(const ls_call<float> &, int, int)

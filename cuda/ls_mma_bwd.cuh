@@ -61,7 +61,7 @@ static __device__ inline void ls_skewed_product(float c[8][4], const uint32_t a[
         ls_multiply_rows<D, 1>(x, a, from + 16 * k * D, at);
         if (WINDOW) {
             float s[1][2][4];
-            ls_roll<1>(s, kept, x);
+            tp_roll<1>(s, kept, x);
 #pragma unroll
             for (int n = 0; n < 2 && k > 0; n++)
 #pragma unroll

@@ -191,7 +191,7 @@ static __device__ inline void ls_window_steps(const ls_call<bf16> &p, int T, int
 #pragma unroll
                     for (int i = 0; i < 4; i++) g[m][n][i] = bp[16 * c + 8 * n + i % 2];
             ls_multiply_rows<D, MT>(g, w.q, table + (j % 2 * LS_STEP + 16 * c) * D, at_columns);
-            ls_roll<MT>(x, kept, g);
+            tp_roll<MT>(x, kept, g);
 #pragma unroll
             for (int m = 0; m < MT; m++)
 #pragma unroll

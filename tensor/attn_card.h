@@ -1,5 +1,5 @@
-/* attn_card.h - the work of attention's backward on a card: for the op files, which ask for it, and
- * the CUDA kernels, which use it. */
+/* attn_card.h - the work of attention on a card: for the op files, which ask for it, and the CUDA
+ * kernels, which use it. */
 #ifndef TP_ATTN_CARD_H
 #define TP_ATTN_CARD_H
 
@@ -8,6 +8,7 @@
 
 /* Where the pieces begin, in floats. */
 typedef struct tp_attn_card {
+    int64_t bias;   /* bf16: [B+1,H,S]: r_w k, then r_r pos; all that forward has               */
     int64_t delta;  /* [B,H,N]: rowsum(dO * O)                                                  */
     int64_t dr;     /* [B * tiles of 64 queries][2][H*D]: parts of the gradients of r_w and r_r */
     int64_t dpos;   /* [splits][S][H*D]: parts of the gradient of pos                           */
@@ -15,14 +16,16 @@ typedef struct tp_attn_card {
     int64_t total;
 } tp_attn_card;
 
-static inline tp_attn_card tp__attn_card(const tp_view *x, const tp_attn_cfg *cfg, bool positions)
+static inline tp_attn_card tp__attn_card(const tp_view *x, const tp_attn_cfg *cfg, bool positions,
+                                         bool backward)
 {
     const int64_t batch = x[0].dim[0], n = x[0].dim[1], s = x[1].dim[1], width = x[0].dim[2];
     const int64_t tiles = (s + 63) / 64 * cfg->heads;
     const int64_t splits = tiles > 0 ? (512 + tiles - 1) / tiles : 1;
-    tp_attn_card w = { 0, batch * cfg->heads * n, 0, 1, 0 };
-    w.total = w.dpos = w.dr;
-    if (!positions) return w;
+    tp_attn_card w = { 0, 0, 0, 0, 1, 0 };
+    if (positions && x[0].dtype == TP_BF16) w.delta = (batch + 1) * cfg->heads * s;
+    w.total = w.dpos = w.dr = w.delta + (backward ? batch * cfg->heads * n : 0);
+    if (!positions || !backward) return w;
     w.dpos += batch * ((n + 63) / 64) * 2 * width;
     w.splits = splits < batch ? splits : batch > 0 ? batch : 1;
     w.total = w.dpos + w.splits * s * width;

@@ -54,8 +54,7 @@ static inline tp_code tp__attn_infer(tp_infer *q)
 static inline size_t tp__attn_work(const tp_infer *q, int threads, bool positions)
 {
     if (q->device == TP_CUDA)
-        return q->backward ? (size_t)tp__attn_card(q->x, q->attr, positions).total * sizeof(float)
-                           : 0;
+        return (size_t)tp__attn_card(q->x, q->attr, positions, q->backward).total * sizeof(float);
     const tp_attn a = tp__attn(q->x, q->attr, positions, q->backward);
     const size_t size = q->x[0].dtype == TP_F64 ? sizeof(double) : sizeof(float);
     return (size_t)tp__attn_elements(&a, threads) * size;

@@ -52,6 +52,8 @@ static const tp_gradcase rel_attention_cases[] = {
     { "one query, a scale", .in = { INPUTS(1, 1, 6, 1, 4) }, .attr = CFG(1, .scale = 0.8) },
     { "limited span", .in = { INPUTS(2, 5, 7, 1, 3) }, .attr = CFG(1, .max_span = 3) },
     { "span of one", .in = { INPUTS(1, 3, 4, 1, 2) }, .attr = CFG(1, .max_span = 1) },
+    { "heads of 8, two steps", .in = { INPUTS(2, 3, 35, 1, 8) }, .attr = CFG(1) },
+    { "heads of 40", .in = { INPUTS(1, 2, 4, 1, 40) }, .attr = CFG(1) },
     { "dropout", .in = { INPUTS(2, 4, 6, 2, 2) }, .attr = CFG(2, .dropout = 0.3) },
     { "no queries", .in = { INPUTS(1, 0, 3, 2, 2) }, .attr = CFG(2) },
     { 0 },
