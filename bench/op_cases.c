@@ -61,6 +61,12 @@ static tp_tensor depthwise(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_depthwise_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = 1 });
 }
 
+static tp_tensor conv(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_conv2d(T, x[0], x[1], TP_NONE, &(tp_conv2d_opts){ .pad = { 1, 1 } });
+}
+
 static tp_tensor cross_entropy(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
@@ -120,6 +126,11 @@ static tp_tensor ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
     .mflop = 2e-6 * 2048.0 * K * N,                                                                \
     .in = { { { 2, { 2048, K } }, 0 }, { { 2, { N, K } }, 0 }, { { 1, { N } }, 0 } }
 
+/* B images of N x N, 3 x 3 taps, C channels to C. */
+#define CONV_CASE(B, N, C)                                                                         \
+    .mflop = 18e-6 * B * N * N * C * C,                                                            \
+    .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { C, C, 3, 3 } }, 0 } }
+
 /* The same on a card: B texts of N tokens after as many. */
 #define LS_CUDA(B, N)                                                                              \
     .cuda = true, .f32 = 0x1e0, .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512 },      \
@@ -167,6 +178,9 @@ const op_case op_cases[] = {
     { "ls_attention", "64K tokens", ls_attention, LS_CONTEXT(65536) },
     { "attention", "4096 d512 h8", attention, ATTENTION_CASE(4096, 1.0) },
     { "attention", "4096 d512 h8 causal", attention, ATTENTION_CASE(4096, 4097.0 / 8192.0) },
+    { "conv2d", "8x56x56x64 k3", conv, CONV_CASE(8, 56, 64) },
+    { "conv2d", "8x28x28x128 k3", conv, CONV_CASE(8, 28, 128) },
+    { "conv2d", "8x14x14x256 k3", conv, CONV_CASE(8, 14, 256) },
     { "matmul", "8192x8192x8192", matmul, .cuda = true, .mflop = 2e-6 * 8192.0 * 8192.0 * 8192.0,
       .in = { { { 2, { 8192, 8192 } }, 0 }, { { 2, { 8192, 8192 } }, 0 } } },
     { "copy", "y = 2x, 128M elements", copy, .cuda = true, .mbyte = 8e-6 * 134217728.0, .mbyte_back = 8e-6 * 134217728.0,
@@ -199,6 +213,8 @@ const op_case op_cases[] = {
     { "depthwise_conv2d", "64x56x56x96 k3", depthwise, .cuda = true,
       .mbyte = 8e-6 * 64 * 56 * 56 * 96, .mbyte_back = 12e-6 * 64 * 56 * 56 * 96,
       .in = { { { 4, { 64, 56, 56, 96 } }, 0 }, { { 4, { 96, 1, 3, 3 } }, 0 } } },
+    { "conv2d", "64x56x56x64 k3", conv, .cuda = true, CONV_CASE(64, 56, 64) },
+    { "conv2d", "64x14x14x256 k3", conv, .cuda = true, CONV_CASE(64, 14, 256) },
     { "ls_attention", "1x2048+2048 d512 h8 w512 l16 r1", ls_attention, LS_CUDA(1, 2048) },
     { "ls_attention", "8x2048+2048 d512 h8 w512 l16 r1", ls_attention, LS_CUDA(8, 2048) },
     { "ls_attention", "1x8192+8192 d512 h8 w512 l16 r1", ls_attention, LS_CUDA(1, 8192) },

@@ -129,6 +129,11 @@ static tp_tensor depthwise_2d(tp_tape *T, const tp_tensor *x)
     return tp_depthwise_conv2d(T, x[0], x[1], x[2], (tp_conv_cfg){ .stride = 2, .pad = 1 });
 }
 
+static tp_tensor conv_2d(tp_tape *T, const tp_tensor *x)
+{
+    return tp_conv2d(T, x[0], x[1], x[2], &(tp_conv2d_opts){ .stride = { 2, 2 }, .pad = { 1, 1 } });
+}
+
 static tp_tensor attention(tp_tape *T, const tp_tensor *x)
 {
     return tp_attention(T, x[0], x[1], x[2], TP_NONE, x[3],
@@ -223,6 +228,8 @@ static const op_case cases[] = {
       { { 3, { 4, 200, 67 } }, { 3, { 67, 1, 3 } }, { 1, { 67 } } } },
     { "depthwise_conv2d", depthwise_2d, 3, 0,
       { { 4, { 3, 33, 20, 67 } }, { 4, { 67, 1, 3, 3 } }, { 1, { 67 } } } },
+    { "conv2d", conv_2d, 3, 0,
+      { { 4, { 3, 33, 20, 35 } }, { 4, { 67, 35, 3, 3 } }, { 1, { 67 } } } },
     { "attention", attention, 4, 0,
       { { 3, { 2, 300, 32 } }, { 3, { 2, 700, 32 } }, { 3, { 2, 700, 32 } },
         { 3, { 2, 300, 700 } } } },

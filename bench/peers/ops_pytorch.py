@@ -4,7 +4,8 @@
                    [--threads n] [--clock wall|cpu] [--seconds s]
 
 On the CPU only attention (scaled_dot_product_attention, which gets [B,heads,tokens,64] views of packed
-[B,tokens,512] tensors, as a model calls it); on CUDA also what surrounds it, timed by the card's events.
+[B,tokens,512] tensors, as a model calls it) and convolution (channels_last); on CUDA also what surrounds
+them, timed by the card's events.
 --compile passes everything but attention through torch.compile.
 """
 import argparse
@@ -29,11 +30,22 @@ def depthwise(x, w):
     return F.conv2d(x.permute(0, 3, 1, 2), w, padding=1, groups=w.shape[0]).permute(0, 2, 3, 1)
 
 
+def conv(x, w):
+    """As a model in channels_last calls it; w comes in its layout from the optimiser."""
+    w = w.contiguous(memory_format=torch.channels_last)
+    return F.conv2d(x.permute(0, 3, 1, 2), w, padding=1).permute(0, 2, 3, 1)
+
+
+def conv_case(batch, size, channels):
+    return ("conv2d", f"{batch}x{size}x{size}x{channels} k3", conv,
+            [(batch, size, size, channels), (channels, channels, 3, 3)])
+
+
 def cases(device):
     """(op, shape, function, shapes of the inputs; an int n: [ROWS] integers below n)"""
     if device == "cpu":
         return [("attention", "4096 d512 h8" + (" causal" if c else ""), attention(c), [(1, 4096, WIDTH)] * 3)
-                for c in (False, True)]
+                for c in (False, True)] + [conv_case(8, 56, 64), conv_case(8, 28, 128), conv_case(8, 14, 256)]
     rows = (ROWS, WIDTH)
     return [
         ("matmul", "8192x8192x8192", torch.matmul, [(8192, 8192)] * 2),
@@ -48,6 +60,8 @@ def cases(device):
         ("embedding", "65536 of 208x512", lambda w, t: F.embedding(t, w), [(208, WIDTH), 208]),
         ("permute", "8x8192x8x64 to 0213", lambda x: x.transpose(1, 2).contiguous(), [(8, 8192, 8, 64)]),
         ("depthwise_conv2d", "64x56x56x96 k3", depthwise, [(64, 56, 56, 96), (96, 1, 3, 3)]),
+        conv_case(64, 56, 64),
+        conv_case(64, 14, 256),
         ("attention", "8x4096 d512 h8", attention(False), [(8, 4096, WIDTH)] * 3),
         ("attention", "8x4096 d512 h8 causal", attention(True), [(8, 4096, WIDTH)] * 3),
     ]

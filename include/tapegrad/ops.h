@@ -140,6 +140,16 @@ TP_API tp_tensor tp_depthwise_conv1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_te
 TP_API tp_tensor tp_depthwise_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
                                      tp_conv_cfg cfg);
 
+typedef struct tp_conv2d_opts {
+    int64_t stride[2], pad[2], dilation[2]; /* of rows and columns; 0 means 1, 0, 1 */
+    int64_t groups;                         /* 0 means 1                            */
+} tp_conv2d_opts;
+/* x [B,H,W,Ci], w [Co,Ci/groups,KH,KW], b [Co] or TP_NONE -> [B,Ho,Wo,Co] with
+ * Ho = floor((H + 2 pad - dilation (KH - 1) - 1) / stride) + 1. o may be NULL: all defaults. With
+ * one input and one output a group it is tp_depthwise_conv2d. */
+TP_API tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
+                           const tp_conv2d_opts *o);
+
 /* ---- attention: tiled; nothing of size N*S is held. Heads are packed: [B,N,H*D] ---- */
 typedef struct tp_attn_cfg {
     int heads;
@@ -288,6 +298,7 @@ TP_API tp_tensor tp_mse(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction 
 #define tp_dropout_add(T, ...)          tp_dropout_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_depthwise_conv1d(T, ...)     tp_depthwise_conv1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_depthwise_conv2d(T, ...)     tp_depthwise_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_conv2d(T, ...)               tp_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_attention(T, ...)            tp_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_rel_attention(T, ...)        tp_rel_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_chunk_project(T, ...)        tp_chunk_project(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

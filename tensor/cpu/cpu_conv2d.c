@@ -1,0 +1,418 @@
+/* cpu_conv2d.c - convolutions of channels-last images, and their gradients, as matrix products.
+ *
+ *     Y = X' W' + b     dX = dY' W''     dW = dY^T X'     db = sum of the rows of dY
+ *
+ * X' has a row for each output, of what its taps read; dY' the same for each input (conv2d.h).
+ * Neither exists as a whole: a task gathers some columns of a tile of rows, which stay in L2, and
+ * adds their product with the weights, laid out for it once in each call. 1 x 1 convolutions are
+ * products of X as it lies. */
+#ifndef real
+
+#include "tensor/conv2d_cut.h"
+#include "tensor/kernel.h"
+
+/* Positions of a tile: images, rows and columns from `first` on. */
+typedef struct tile {
+    int64_t first[3], size[3], positions;
+} tile;
+
+static tile tile_of(const tp__conv2d_pass *p, const tp__conv2d_cut *t, int64_t i)
+{
+    const int64_t most[3] = { p->batch, p->axis[0].count, p->axis[1].count };
+    const int64_t step[3] = { t->images, t->rows, t->cols };
+    tile a = { .positions = 1 };
+    for (int k = 2; k >= 0; k--) {
+        a.first[k] = i % t->tiles[k] * step[k];
+        a.size[k] = most[k] - a.first[k] < step[k] ? most[k] - a.first[k] : step[k];
+        a.positions *= a.size[k];
+        i /= t->tiles[k];
+    }
+    return a;
+}
+
+/* Element of the image where a tile's position (image, row, column) is made. */
+static int64_t made_at(const tp__conv2d_pass *p, int64_t image, int64_t row, int64_t col)
+{
+    const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
+    const int64_t at = (image * h->to + h->at + row * h->step) * w->to + w->at + col * w->step;
+    return at * p->groups * p->to;
+}
+
+/* Multiply-adds that a task should have. */
+#define MIN_WORK 1.0e6
+
+static int64_t grain_of(double work)
+{
+    return work < MIN_WORK ? (int64_t)(MIN_WORK / (work + 1.0)) : 1;
+}
+
+#if !defined(TP_ISA_DISPATCH)
+void TP_KERNEL_FN(gemm_tile)(tp_dtype real_type, const tp_gemm_tile *t);
+#endif
+
+#define TP_FILE "tensor/cpu/cpu_conv2d.c"
+#include "tensor/cpu/cpu_each_real.h"
+TP_CPU_KERNEL(conv2d_fwd)
+TP_CPU_KERNEL(conv2d_bwd)
+
+#else
+
+#include "tensor/row_blocks.h"
+
+static void R(multiply)(const tp_gemm_tile *t)
+{
+#ifdef TP_ISA_DISPATCH
+    tp__gemm(REAL, t->ta, t->tb, t->m, t->n, t->k, 1.0, t->a, t->lda, t->b, t->ldb, t->add, t->c,
+             t->ldc);
+#else
+    TP_KERNEL_FN(gemm_tile)(REAL, t);
+#endif
+}
+
+/* ---- gathering ---- */
+
+/* What the taps of a row read: `taps` pieces of n channels, `hop` positions apart, from position
+ * `at` of a row of w. */
+static void R(gather_line)(const tp__conv2d_pass *p, const real *row, int64_t at, real *to)
+{
+    const tp__conv2d_span *w = &p->axis[1];
+    const int64_t n = p->from, pitch = p->groups * n, step = w->hop * pitch;
+    int64_t t = 0, end = w->taps;
+    for (; t < end && at + t * w->hop < 0; t++) memset(to + t * n, 0, (size_t)n * sizeof *to);
+    for (; end > t && at + (end - 1) * w->hop >= w->size; end--)
+        memset(to + (end - 1) * n, 0, (size_t)n * sizeof *to);
+    row += at * pitch + t * step;
+    if (step == n && end > t)
+        memcpy(to + t * n, row, (size_t)((end - t) * n) * sizeof *to);
+    else
+        for (; t < end; t++, row += step) memcpy(to + t * n, row, (size_t)n * sizeof *to);
+}
+
+/* What rows of taps [first, last) read for the positions of a tile: [positions][taps][channels]. */
+static void R(gather_tile)(const tp__conv2d_pass *p, const tile *a, int64_t first, int64_t last,
+                           const real *from, real *to)
+{
+    const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
+    const int64_t line = w->taps * p->from, pitch = w->size * p->groups * p->from;
+    for (int64_t b = a->first[0]; b < a->first[0] + a->size[0]; b++)
+        for (int64_t j = a->first[1]; j < a->first[1] + a->size[1]; j++)
+            for (int64_t i = a->first[2]; i < a->first[2] + a->size[2]; i++)
+                for (int64_t t = first; t < last; t++, to += line) {
+                    const int64_t row = h->from + j * h->move + t * h->hop;
+                    if (row >= 0 && row < h->size) R(gather_line)
+                    (p, from + (b * h->size + row) * pitch, w->from + i * w->move, to);
+                    else memset(to, 0, (size_t)line * sizeof *to);
+                }
+}
+
+/* ---- a pass ---- */
+
+typedef struct R(pass_job) {
+    tp__conv2d_pass p;
+    tp__conv2d_cut t;
+    const real *from, *w; /* w [groups][taps][from][to] */
+    const real *bias;     /* or NULL                    */
+    real *to;
+    bool add;
+    char *scratch; /* of all threads */
+    size_t thread; /* bytes of one   */
+} R(pass_job);
+
+/* Channels j .. j + n of the positions of a tile, by way of `sums` where they do not lie together.
+ */
+static void R(put_tile)(const R(pass_job) * s, const tile *a, int64_t channel, int64_t n,
+                        const real *sums)
+{
+    for (int64_t b = 0; b < a->size[0]; b++)
+        for (int64_t j = 0; j < a->size[1]; j++)
+            for (int64_t i = 0; i < a->size[2]; i++, sums += n) {
+                real *to = s->to + channel +
+                           made_at(&s->p, a->first[0] + b, a->first[1] + j, a->first[2] + i);
+                if (s->add)
+                    for (int64_t k = 0; k < n; k++) to[k] += sums[k];
+                else
+                    memcpy(to, sums, (size_t)n * sizeof *to);
+            }
+}
+
+static void R(pass_task)(const R(pass_job) * s, const tile *a, int64_t group, int64_t j, int64_t n,
+                         char *scratch)
+{
+    const tp__conv2d_pass *p = &s->p;
+    const int64_t taps = p->axis[0].taps, line = p->axis[1].taps * p->from, Co = p->groups * p->to;
+    const bool dense = tp__conv2d_dense(p);
+    real *gathered = (real *)scratch, *sums = gathered + tp__conv2d_gathered(&s->t);
+    real *to = dense ? s->to + made_at(p, a->first[0], a->first[1], a->first[2]) + group * p->to + j
+                     : sums;
+    tp_gemm_tile t = { .m = a->positions, .n = n, .a = gathered, .ldb = p->to, .c = to };
+    t.ldc = dense ? Co : n;
+    t.add = (dense && s->add) || s->bias;
+    t.work = p->back ? sums + tp__conv2d_whole(s->t.positions * s->t.width) : sums;
+    for (int64_t r = 0; s->bias && r < a->positions; r++)
+        memcpy(to + r * Co, s->bias + group * p->to + j, (size_t)n * sizeof *to);
+    for (int64_t first = 0; first < taps; first += s->t.lines, t.add = true) {
+        const int64_t last = first + s->t.lines < taps ? first + s->t.lines : taps;
+        R(gather_tile)(p, a, first, last, s->from + group * p->from, gathered);
+        t.k = t.lda = (last - first) * line;
+        t.b = s->w + (group * taps + first) * line * p->to + j;
+        R(multiply)(&t);
+    }
+    if (!dense) R(put_tile)(s, a, group * p->to + j, n, sums);
+}
+
+/* A task is some channels of a group, of a tile. */
+static void R(pass_tasks)(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const R(pass_job) *s = ctx;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t j = i % s->t.widths * s->t.width, left = s->p.to - j;
+        const int64_t group = i / s->t.widths % s->p.groups;
+        const tile a = tile_of(&s->p, &s->t, i / s->t.widths / s->p.groups);
+        R(pass_task)
+        (s, &a, group, j, left < s->t.width ? left : s->t.width,
+         s->scratch + (size_t)thread * s->thread);
+    }
+}
+
+static void R(run_pass)(const tp_call *c, const R(pass_job) * s)
+{
+    const double work = (double)s->t.positions * (double)s->t.width *
+                        (double)(s->p.axis[0].taps * s->p.axis[1].taps * s->p.from);
+    tp__parallel(c->dev, s->t.count * s->p.groups * s->t.widths, grain_of(work), R(pass_tasks), s);
+}
+
+/* ---- weights ---- */
+
+typedef struct R(weight_job) {
+    const tp__conv2d *g;
+    const tp__conv2d_pass *p;
+    const real *w; /* [co][ci of a group][taps] */
+    real *to;      /* [groups][taps][from][to]  */
+} R(weight_job);
+
+/* Rows (group, row of taps, tap) of what a pass wants. */
+static void R(lay_taps)(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const R(weight_job) *s = ctx;
+    const tp__conv2d_pass *p = s->p;
+    const int64_t taps = s->g->axis[0].taps * s->g->axis[1].taps, n = s->g->ci / p->groups;
+    const int64_t high = p->axis[0].taps, wide = p->axis[1].taps;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t h = p->axis[0].tap + i / wide % high * p->axis[0].next;
+        const int64_t w = p->axis[1].tap + i % wide * p->axis[1].next;
+        const int64_t first = i / wide / high * (s->g->co / p->groups);
+        const real *from = s->w + first * n * taps + h * s->g->axis[1].taps + w;
+        real *to = s->to + i * p->from * p->to;
+        for (int64_t a = 0; a < p->from; a++)
+            for (int64_t b = 0; b < p->to; b++)
+                *to++ = p->back ? from[(a * n + b) * taps] : from[(b * n + a) * taps];
+    }
+}
+
+static void R(lay_weights)(const tp_call *c, const tp__conv2d *g, const tp__conv2d_pass *p,
+                           real *to)
+{
+    const R(weight_job) s = { g, p, c->x[1].data, to };
+    tp__parallel(c->dev, p->groups * p->axis[0].taps * p->axis[1].taps, 1, R(lay_taps), &s);
+}
+
+/* ---- forward ---- */
+
+static tp__conv2d R(conv_of)(const tp_call *c)
+{
+    return tp__conv2d_of(c->attr, &c->x[0], &c->x[1]);
+}
+
+static void R(add_bias)(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n)
+{
+    const tp_call *c = ctx;
+    const int64_t Co = c->x[1].dim[0];
+    const real *b = c->x[2].data;
+    for (int64_t r = i; b && r < i + m; r++) {
+        real *y = (real *)c->y[0].data + r * Co;
+        for (int64_t k = j; k < j + n; k++) y[k] += b[k];
+    }
+}
+
+static tp_code R(conv2d_fwd)(const tp_call *c)
+{
+    const tp__conv2d g = R(conv_of)(c);
+    const tp__conv2d_room room = tp__conv2d_room_of(REAL, &g, false, c->dev->threads);
+    if (c->y[0].numel == 0) return TP_OK;
+    if (tp__conv2d_is_product(&g)) {
+        /* clang-format off */
+        tp__gemm_parallel(c->dev, &(tp_gemm){
+            .dtype = REAL, .m = c->y[0].numel / g.co, .n = g.co, .k = g.ci, .batch = 1,
+            .a = c->x[0].data, .lda = g.ci, .b = c->x[1].data, .ldb = g.ci, .tb = true,
+            .c = c->y[0].data, .ldc = g.co, .work = c->work, .done = R(add_bias), .ctx = c });
+        /* clang-format on */
+        return TP_OK;
+    }
+    R(pass_job)
+    s = { .p = tp__conv2d_forward(&g),
+          .from = c->x[0].data,
+          .w = c->work,
+          .bias = c->x[2].data,
+          .to = c->y[0].data,
+          .scratch = (char *)c->work + room.threads,
+          .thread = room.thread };
+    s.t = tp__conv2d_cut_of(&s.p);
+    R(lay_weights)(c, &g, &s.p, c->work);
+    R(run_pass)(c, &s);
+    return TP_OK;
+}
+
+/* ---- backward ---- */
+
+static void R(dx)(const tp_call *c, const tp__conv2d *g, const tp__conv2d_room *room)
+{
+    const bool add = c->add & 1u;
+    real *w = c->work;
+    bool bare = false; /* does a position meet no tap? */
+    for (int64_t k = 0; k < tp__conv2d_phases(g); k++) {
+        const tp__conv2d_pass p = tp__conv2d_backward(g, k);
+        bare |= tp__conv2d_weights(&p) == 0;
+    }
+    if (bare && !add) memset(c->dx[0].data, 0, (size_t)c->dx[0].numel * sizeof(real));
+    for (int64_t k = 0; k < tp__conv2d_phases(g); k++) {
+        R(pass_job)
+        s = { .p = tp__conv2d_backward(g, k),
+              .from = c->dy[0].data,
+              .w = w,
+              .to = c->dx[0].data,
+              .add = add,
+              .scratch = (char *)c->work + room->threads,
+              .thread = room->thread };
+        if (tp__conv2d_weights(&s.p) == 0) continue;
+        s.t = tp__conv2d_cut_of(&s.p);
+        R(lay_weights)(c, g, &s.p, w);
+        R(run_pass)(c, &s);
+        w += tp__conv2d_weights(&s.p);
+    }
+}
+
+typedef struct R(dw_job) {
+    tp__conv2d_pass p;
+    tp__conv2d_cut t;
+    int64_t part; /* tiles of a part */
+    const real *x, *dy;
+    real *parts; /* [parts][co][taps][ci of a group] */
+    char *scratch;
+    size_t thread;
+} R(dw_job);
+
+/* A task is one part of the columns of dW that one chunk of taps gives, for one group. */
+static void R(dw_tasks)(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const R(dw_job) *s = ctx;
+    const tp__conv2d_pass *p = &s->p;
+    const int64_t high = p->axis[0].taps, line = p->axis[1].taps * p->from, Co = p->groups * p->to;
+    real *gathered = (real *)(s->scratch + (size_t)thread * s->thread);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t first = i % s->t.chunks * s->t.lines, group = i / s->t.chunks % p->groups;
+        const int64_t last = first + s->t.lines < high ? first + s->t.lines : high;
+        const int64_t part = i / s->t.chunks / p->groups, tiles = (part + 1) * s->part;
+        tp_gemm_tile t = { .ta = true, .m = p->to, .lda = Co, .b = gathered };
+        t.n = t.ldb = (last - first) * line;
+        t.ldc = high * line;
+        t.c = s->parts + (part * Co + group * p->to) * t.ldc + first * line;
+        t.work = gathered + tp__conv2d_gathered(&s->t);
+        for (int64_t k = part * s->part; k < s->t.count && k < tiles; k++, t.add = true) {
+            const tile a = tile_of(p, &s->t, k);
+            R(gather_tile)(p, &a, first, last, s->x + group * p->from, gathered);
+            t.k = a.positions;
+            t.a = s->dy + made_at(p, a.first[0], a.first[1], a.first[2]) + group * p->to;
+            R(multiply)(&t);
+        }
+    }
+}
+
+/* dw[o][i][tap] = or += the sum of the parts [o][tap][i], for outputs o. */
+static void R(dw_rows)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp__conv2d g = R(conv_of)(c);
+    const tp__conv2d_pass p = tp__conv2d_forward(&g);
+    const tp__conv2d_cut cut = tp__conv2d_cut_of(&p);
+    const tp__conv2d_room room = tp__conv2d_room_of(REAL, &g, true, c->dev->threads);
+    const int64_t parts = tp__conv2d_parts(&p, &cut), taps = p.axis[0].taps * p.axis[1].taps;
+    const int64_t n = taps * p.from;
+    real *all = (real *)((char *)c->work + room.dw);
+    (void)thread;
+    for (int64_t o = begin; o < end; o++) {
+        real *sum = all + o * n, *dw = (real *)c->dx[1].data + o * n;
+        if (parts == 0 && !(c->add >> 1 & 1u)) memset(dw, 0, (size_t)n * sizeof *dw);
+        for (int64_t k = 1; k < parts; k++)
+            for (int64_t i = 0; i < n; i++) sum[i] += all[(k * g.co + o) * n + i];
+        for (int64_t i = 0; parts > 0 && i < p.from; i++)
+            for (int64_t k = 0; k < taps; k++) {
+                real *to = dw + i * taps + k;
+                *to = (c->add >> 1 & 1u ? *to : 0) + sum[k * p.from + i];
+            }
+    }
+}
+
+static void R(dw)(const tp_call *c, const tp__conv2d *g, const tp__conv2d_room *room)
+{
+    R(dw_job)
+    s = { .p = tp__conv2d_forward(g),
+          .x = c->x[0].data,
+          .dy = c->dy[0].data,
+          .parts = (real *)((char *)c->work + room->dw),
+          .scratch = (char *)c->work + room->threads,
+          .thread = room->thread };
+    s.t = tp__conv2d_cut_of(&s.p);
+    s.part = tp__conv2d_part(&s.p, &s.t);
+    const int64_t tasks = tp__conv2d_parts(&s.p, &s.t) * s.p.groups * s.t.chunks;
+    const double work = (double)(s.part * s.t.positions) * (double)(s.t.depth * s.p.to);
+    tp__parallel(c->dev, tasks, grain_of(work), R(dw_tasks), &s);
+    tp__for(c, g->co, 4, R(dw_rows));
+}
+
+/* dX = dY W (to = 0) or dW = dY^T X (to = 1), of a 1 x 1 convolution. */
+static void R(product)(const tp_call *c, const tp__conv2d *g, int to)
+{
+    const int64_t rows = g->batch * g->axis[0].out * g->axis[1].out;
+    /* clang-format off */
+    tp__gemm_parallel(c->dev, &(tp_gemm){
+        .dtype = REAL, .m = to ? g->co : rows, .n = g->ci, .k = to ? rows : g->co, .batch = 1,
+        .a = c->dy[0].data, .lda = g->co, .ta = to == 1,
+        .b = c->x[1 - to].data, .ldb = g->ci, .add = c->add >> to & 1u,
+        .c = c->dx[to].data, .ldc = g->ci, .work = c->work });
+    /* clang-format on */
+}
+
+static void R(db_blocks)(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp__conv2d g = R(conv_of)(c);
+    const int64_t rows = g.batch * g.axis[0].out * g.axis[1].out, size = tp__block_rows(rows);
+    const tp__conv2d_room room = tp__conv2d_room_of(REAL, &g, true, c->dev->threads);
+    (void)thread;
+    for (int64_t k = begin; k < end; k++) {
+        real *part = (real *)((char *)c->work + room.db) + k * g.co;
+        memset(part, 0, (size_t)g.co * sizeof *part);
+        for (int64_t r = k * size; r < rows && r < (k + 1) * size; r++) {
+            const real *dy = (const real *)c->dy[0].data + r * g.co;
+            for (int64_t i = 0; i < g.co; i++) part[i] += dy[i];
+        }
+    }
+}
+
+static tp_code R(conv2d_bwd)(const tp_call *c)
+{
+    const tp__conv2d g = R(conv_of)(c);
+    const tp__conv2d_room room = tp__conv2d_room_of(REAL, &g, true, c->dev->threads);
+    const int64_t blocks = tp__row_blocks(g.batch * g.axis[0].out * g.axis[1].out);
+    const bool product = tp__conv2d_is_product(&g);
+    if (c->dx[0].data && product) R(product)(c, &g, 0);
+    if (c->dx[0].data && !product) R(dx)(c, &g, &room);
+    if (c->dx[1].data && product) R(product)(c, &g, 1);
+    if (c->dx[1].data && !product) R(dw)(c, &g, &room);
+    if (!c->dx[2].data) return TP_OK;
+    tp__for(c, blocks, 1, R(db_blocks));
+    R(tp__add_blocks)
+    (c->dx[2].data, c->add >> 2 & 1u, g.co, (real *)((char *)c->work + room.db), blocks, g.co);
+    return TP_OK;
+}
+
+#endif
