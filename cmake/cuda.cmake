@@ -31,15 +31,18 @@ if(TAPEGRAD_CUDA_EMULATION)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_kernels>)
   endfunction()
   tp_emulated_kernels(tapegrad ${CUDA_KERNELS})
-  # Found by the same dlopen as the real one, by the path that programs carry.
-  add_library(emulated_cublas SHARED ${emulation}/emulated_cublas.c)
-  target_include_directories(emulated_cublas PRIVATE ${emulation} ${PROJECT_SOURCE_DIR})
-  target_link_libraries(emulated_cublas PRIVATE PkgConfig::OPENBLAS)
-  tp_warnings(emulated_cublas)
-  set_target_properties(emulated_cublas PROPERTIES C_VISIBILITY_PRESET default
-    OUTPUT_NAME cublas SOVERSION 13 VERSION 13
-    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/cuda_emulation)
-  add_dependencies(tapegrad emulated_cublas)
+  # Found by the same dlopen as the real ones, by the path that programs carry.
+  foreach(name cublas cublasLt)
+    string(TOLOWER emulated_${name} library)
+    add_library(${library} SHARED ${emulation}/${library}.c ${emulation}/emulated_gemm.c)
+    target_include_directories(${library} PRIVATE ${emulation} ${PROJECT_SOURCE_DIR})
+    target_link_libraries(${library} PRIVATE PkgConfig::OPENBLAS)
+    tp_warnings(${library})
+    set_target_properties(${library} PROPERTIES C_VISIBILITY_PRESET default
+      OUTPUT_NAME ${name} SOVERSION 13 VERSION 13
+      LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/cuda_emulation)
+    add_dependencies(tapegrad ${library})
+  endforeach()
   set(CMAKE_BUILD_RPATH ${PROJECT_BINARY_DIR}/cuda_emulation)
   add_link_options(-Wl,--disable-new-dtags)
   set(cuda_includes ${emulation})

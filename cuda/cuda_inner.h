@@ -31,7 +31,11 @@ tp_code tp__cuda_fail(const tp_call *c, tp_code code, const char *fmt, ...) TP_P
 
 /* C = or += op(A) op(B), `batch` times, row-major: op(A) m x k, op(B) k x n. a and b have one
  * dtype, f32 or bf16, c the same or f32; sums are in f32. step_x: elements from one matrix to the
- * next, 0: one for all. A shared C is not possible: sum over the batch by a longer k. */
+ * next, 0: one for all. A shared C is not possible: sum over the batch by a longer k.
+ *
+ * Of a single product, one of two things may be asked for beside C: a bias added to every row, or
+ * the sums over k of op(A), which are written, never added. If they cannot be part of the product,
+ * it is made without them: then `fused` is false and they are left to the caller. */
 typedef struct tp_cuda_gemm {
     int64_t m, n, k;
     const void *a, *b;
@@ -40,9 +44,12 @@ typedef struct tp_cuda_gemm {
     bool ta, tb, add;
     int64_t lda, ldb, ldc;
     int64_t batch, step_a, step_b, step_c;
+    const void *bias; /* [n] of type_c, or NULL */
+    void *sums;       /* [m] of type_c, or NULL */
+    bool fused;       /* set: bias or sums are done */
 } tp_cuda_gemm;
 
-tp_code tp__cuda_gemm(const tp_call *c, const tp_cuda_gemm *g);
+tp_code tp__cuda_gemm(const tp_call *c, tp_cuda_gemm *g);
 
 /* cuda_marks.c: pairs of events around ops, for the profile. */
 typedef struct tp_cuda_marks tp_cuda_marks;
@@ -60,7 +67,7 @@ void tp__cuda_graph_free(tp_cuda_graph *g);
 /* Memory of the host (pinned) or of the device that lives as long as g; NULL: none. */
 void *tp__cuda_graph_keep(tp_cuda_graph *g, size_t bytes, bool host);
 
-/* cuda_blas.c: the library, loaded when a device opens. */
+/* cuda_blas.c: the libraries, loaded when a device opens. */
 typedef struct tp_cuda_blas tp_cuda_blas;
 /* NULL with the reason in text. */
 tp_cuda_blas *tp__cuda_blas_open(cudaStream_t s, char *text, size_t size);

@@ -2,9 +2,10 @@
  *
  *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
  *
- * Bias and activation are one pass over the product: 4 bytes an element of Y in bf16 (6 with a
- * saved Z), small beside the product's 2 K operations. Hidden output: Z for the GELUs, one byte an
- * element (Z > 0) for ReLU. */
+ * The bias is added in the product, and db is summed in that of dW; where cuBLASLt cannot, or db is
+ * added to a gradient, they are passes of their own. So are activations: 4 bytes an element of Y in
+ * bf16 (3 for ReLU), 6 backward, small beside the product's 2 K operations. Hidden output: Z for
+ * the GELUs, one byte an element (Z > 0) for ReLU. */
 #include "cuda/activation.cuh"
 #include "cuda/fold.cuh"
 #include "cuda/map.cuh"
@@ -15,25 +16,29 @@ static tp_act act_of(const tp_call *c)
     return static_cast<const tp__linear_attr *>(c->attr)->act;
 }
 
-/* z has the product; all of z, y and positive may be NULL but what the activation needs. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
-    finish_kernel(tp_act act, int64_t numel, int64_t n, const S *b, S *z, S *y, uint8_t *positive)
+    bias_kernel(int64_t numel, int64_t n, const S *b, S *z)
 {
-    TP_EACH (i, numel) {
-        float v = tp_float(z[i]);
-        if (b) v += tp_float(b[i - tp_div(i, n) * n]);
-        if (tp__keeps_z(act) || act == TP_ACT_NONE) tp_put(z + i, v);
-        if (act == TP_ACT_RELU) {
-            positive[i] = v > 0.0f;
-            tp_put(y + i, tp_relu_f(v));
-        } else if (act == TP_ACT_GELU) {
-            tp_put(y + i, tp_gelu_f(v));
-        } else if (act == TP_ACT_QUICK_GELU) {
-            tp_put(y + i, tp_quick_gelu_f(v));
-        }
+    TP_EACH (i, numel) tp_put(z + i, tp_float(z[i]) + tp_float(b[i - tp_div(i, n) * n]));
+}
+
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS) relu_kernel(int64_t n, S *y, uint8_t *positive)
+{
+    TP_EACH (i, n) {
+        const float z = tp_float(y[i]);
+        positive[i] = z > 0.0f;
+        tp_put(y + i, tp_relu_f(z));
     }
 }
+
+struct gelu_value {
+    __device__ float operator()(float z) const { return tp_gelu_f(z); }
+};
+struct quick_gelu_value {
+    __device__ float operator()(float z) const { return tp_quick_gelu_f(z); }
+};
 
 static int64_t rows_of(const tp_call *c)
 {
@@ -54,11 +59,24 @@ static tp_cuda_gemm gemm(tp_dtype type, int64_t m, int64_t n, int64_t k)
     return g;
 }
 
+template <class S> static tp_code activate(const tp_call *c, const S *z, S *y)
+{
+    const int64_t n = c->y[0].numel;
+    switch (act_of(c)) {
+    case TP_ACT_RELU:
+        return tp_launch(c, relu_kernel<S>, tp_grid(c, n), TP_THREADS, 0, n, y,
+                         tp_out<uint8_t>(&c->y[1]));
+    case TP_ACT_GELU: return tp_map(c, n, gelu_value(), y, z);
+    case TP_ACT_QUICK_GELU: return tp_map(c, n, quick_gelu_value(), y, z);
+    default: return TP_OK;
+    }
+}
+
 template <class S> static tp_code linear_fwd(const tp_call *c)
 {
     const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1], numel = c->y[0].numel;
-    const tp_act act = act_of(c);
-    S *y = tp_out<S>(&c->y[0]), *z = tp__keeps_z(act) ? tp_out<S>(&c->y[1]) : y;
+    S *y = tp_out<S>(&c->y[0]), *z = tp__keeps_z(act_of(c)) ? tp_out<S>(&c->y[1]) : y;
+    const S *b = tp_absent(&c->x[2]) ? NULL : tp_in<S>(&c->x[2]);
     tp_cuda_gemm g = gemm(c->x[0].dtype, rows_of(c), N, K);
     g.a = c->x[0].data;
     g.lda = K;
@@ -66,30 +84,38 @@ template <class S> static tp_code linear_fwd(const tp_call *c)
     g.ldb = K;
     g.tb = true;
     g.c = z;
+    g.bias = b;
     tp_code code = tp__cuda_gemm(c, &g);
-    if (code != TP_OK || (tp_absent(&c->x[2]) && act == TP_ACT_NONE)) return code;
-    return tp_launch(c, finish_kernel<S>, tp_grid(c, numel), TP_THREADS, 0, act, numel, N,
-                     tp_absent(&c->x[2]) ? (const S *)NULL : tp_in<S>(&c->x[2]), z, y,
-                     act == TP_ACT_RELU ? tp_out<uint8_t>(&c->y[1]) : (uint8_t *)NULL);
+    if (code == TP_OK && b && !g.fused)
+        code = tp_launch(c, bias_kernel<S>, tp_grid(c, numel), TP_THREADS, 0, numel, N, b, z);
+    return code == TP_OK ? activate<S>(c, z, y) : code;
 }
 
 /* ---- backward ---- */
 
-template <class S>
-__global__ void __launch_bounds__(TP_THREADS)
-    dz_kernel(tp_act act, int64_t n, const S *dy, const S *z, const uint8_t *positive, S *dz)
+struct relu_pull {
+    __device__ float operator()(float dy, float positive) const { return dy * positive; }
+};
+struct gelu_pull {
+    __device__ float operator()(float dy, float z) const { return dy * tp_gelu_slope(z); }
+};
+struct quick_gelu_pull {
+    __device__ float operator()(float dy, float z) const { return dy * tp_quick_gelu_slope(z); }
+};
+
+template <class S> static tp_code pull(const tp_call *c, S *dz)
 {
-    TP_EACH (i, n) {
-        const float slope = act == TP_ACT_RELU   ? (float)positive[i]
-                            : act == TP_ACT_GELU ? tp_gelu_slope(tp_float(z[i]))
-                                                 : tp_quick_gelu_slope(tp_float(z[i]));
-        tp_put(dz + i, tp_float(dy[i]) * slope);
+    const int64_t n = c->dy[0].numel;
+    const S *dy = tp_in<S>(&c->dy[0]);
+    switch (act_of(c)) {
+    case TP_ACT_RELU: return tp_map(c, n, relu_pull(), dz, dy, tp_in<uint8_t>(&c->y[1]));
+    case TP_ACT_GELU: return tp_map(c, n, gelu_pull(), dz, dy, tp_in<S>(&c->y[1]));
+    default: return tp_map(c, n, quick_gelu_pull(), dz, dy, tp_in<S>(&c->y[1]));
     }
 }
 
 /* dX = dZ W (to = 0) or dW = dZ^T X (to = 1). */
-template <class S>
-static tp_code dz_product(const tp_call *c, const S *dz, int to, int64_t m, int64_t k)
+static tp_cuda_gemm dz_product(const tp_call *c, const void *dz, int to, int64_t m, int64_t k)
 {
     const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
     tp_cuda_gemm g = gemm(c->x[0].dtype, m, K, k);
@@ -101,7 +127,7 @@ static tp_code dz_product(const tp_call *c, const S *dz, int to, int64_t m, int6
     g.c = c->dx[to].data;
     g.type_c = c->dx[to].dtype;
     g.add = c->add >> to & 1u;
-    return tp__cuda_gemm(c, &g);
+    return g;
 }
 
 template <class S> static tp_code dz_sum(const tp_call *c, const S *dz, void *work)
@@ -118,22 +144,28 @@ template <class S> static tp_code dz_sum(const tp_call *c, const S *dz, void *wo
 template <class S> static tp_code linear_bwd(const tp_call *c)
 {
     const int64_t N = c->x[1].dim[0], rows = rows_of(c), n = c->dy[0].numel;
-    const tp_act act = act_of(c);
+    const tp_view *dw = &c->dx[1], *db = &c->dx[2];
     const S *dz = tp_in<S>(&c->dy[0]);
     float *work = static_cast<float *>(c->work);
+    bool summed = !db->data;
     tp_code code = TP_OK;
-    if (act != TP_ACT_NONE) {
+    if (act_of(c) != TP_ACT_NONE) {
         S *to = reinterpret_cast<S *>(work);
         work += n;
-        code = tp_launch(c, dz_kernel<S>, tp_grid(c, n), TP_THREADS, 0, act, n, dz,
-                         tp__keeps_z(act) ? tp_in<S>(&c->y[1]) : (const S *)NULL,
-                         act == TP_ACT_RELU ? tp_in<uint8_t>(&c->y[1]) : (const uint8_t *)NULL, to);
+        code = pull<S>(c, to);
         dz = to;
     }
-    if (code == TP_OK && c->dx[0].data) code = dz_product(c, dz, 0, rows, N);
-    if (code == TP_OK && c->dx[1].data) code = dz_product(c, dz, 1, N, rows);
-    if (code == TP_OK && c->dx[2].data) code = dz_sum(c, dz, work);
-    return code;
+    if (code == TP_OK && c->dx[0].data) {
+        tp_cuda_gemm g = dz_product(c, dz, 0, rows, N);
+        code = tp__cuda_gemm(c, &g);
+    }
+    if (code == TP_OK && dw->data) {
+        tp_cuda_gemm g = dz_product(c, dz, 1, N, rows);
+        if (db->dtype == dw->dtype && !(c->add >> 2 & 1u)) g.sums = db->data;
+        code = tp__cuda_gemm(c, &g);
+        summed = summed || g.fused;
+    }
+    return code == TP_OK && !summed ? dz_sum(c, dz, work) : code;
 }
 
 TP_CUDA_KERNEL(linear_fwd)

@@ -1,6 +1,7 @@
 /* cuda_matmul.c - Y = A B for every index of the leading axes, and its gradient, by cuBLAS; the
  * products are those of tensor/cpu/cpu_matmul.c. A sum over the batch (the gradient of a shared B
- * beside a transposed A) is made product by product, in order. */
+ * beside a transposed A) is made product by product, in order: A's columns of one matrix do not
+ * continue in the next, so no leading dimension makes it one longer product. */
 #include "cuda/cuda_inner.h"
 #include "tensor/linalg.h"
 #include "tensor/matmul_sizes.h"

@@ -18,7 +18,7 @@ typedef struct net {
     tp_tape *T, *other;
     tp_optim *O;
     tp_capture *C;
-    tp_tensor w, v, x, memory, older;
+    tp_tensor w, v, b, x, memory, older;
 } net;
 
 static net make(const char *device, bool capture)
@@ -28,6 +28,7 @@ static net make(const char *device, bool capture)
     m.P = tp_params_new(m.D, &(tp_params_opts){ .seed = 3 });
     m.w = tp_param(m.P, "w", TP_SHAPE(HIDDEN, IN), draw, 0);
     m.v = tp_param(m.P, "v", TP_SHAPE(HIDDEN, HIDDEN), draw, 0);
+    m.b = tp_param(m.P, "b", TP_SHAPE(HIDDEN), draw, 0);
     m.T = tp_tape_new(m.D, &(tp_tape_opts){ .seed = 5, .train = true });
     m.other = tp_tape_new(m.D, NULL);
     m.O = tp_adamw_new(m.P, NULL);
@@ -58,11 +59,11 @@ static void feed(net *m, int step)
     tp_feed(m->T, &m->x, TP_F32, TP_SHAPE(ROWS, IN), f);
 }
 
-/* h = dropout(gelu(x w^T) + memory v^T), and two slots: the last h, and the one before it, whose
- * memory the first takes over. */
+/* h = dropout(gelu(x w^T + b) + memory v^T), and two slots: the last h, and the one before it,
+ * whose memory the first takes over. */
 static tp_tensor forward(net *m)
 {
-    tp_tensor h = tp_gelu(m->T, tp_linear(m->T, m->x, m->w, TP_NONE, TP_ACT_NONE));
+    tp_tensor h = tp_gelu(m->T, tp_linear(m->T, m->x, m->w, m->b, TP_ACT_NONE));
     if (tp_given(m->older)) h = tp_add(m->T, h, tp_scale(m->T, m->older, 0.5));
     h = tp_add(m->T, h, tp_linear(m->T, m->memory, m->v, TP_NONE, TP_ACT_NONE));
     h = tp_dropout(m->T, h, 0.3);
