@@ -9,8 +9,7 @@
 #include "image_inner.h"
 #include "load.h"
 
-/* Behind the pixels, so that the last one may be read as four bytes. */
-enum { SLACK = 16, DEFAULT_PIXELS = 100000000, LARGEST_SIDE = 1 << 24, LARGEST_FILE = 1 << 30 };
+enum { DEFAULT_PIXELS = 100000000, LARGEST_SIDE = 1 << 24, LARGEST_FILE = 1 << 30 };
 
 bool tp__image_fail(tp_image *p, const char *fmt, ...)
 {
@@ -38,7 +37,7 @@ bool tp_image_new(tp_image *p, int64_t width, int64_t height)
     if (width < 1 || height < 1 || width > LARGEST_SIDE || height > LARGEST_SIDE)
         return tp__image_fail(p, "a picture of %lld x %lld pixels cannot be made", (long long)width,
                               (long long)height);
-    const size_t bytes = (size_t)width * (size_t)height * TP_RGB + SLACK;
+    const size_t bytes = (size_t)width * (size_t)height * TP_RGB + TP_SLACK;
     if (!p->rgb || bytes > p->room) {
         free(p->rgb);
         p->rgb = malloc(bytes);
@@ -46,7 +45,7 @@ bool tp_image_new(tp_image *p, int64_t width, int64_t height)
         if (!p->rgb)
             return tp__image_fail(p, "out of memory for a picture of %lld x %lld pixels",
                                   (long long)width, (long long)height);
-        memset(p->rgb + bytes - SLACK, 0, SLACK);
+        memset(p->rgb + bytes - TP_SLACK, 0, TP_SLACK);
     }
     p->width = width;
     p->height = height;

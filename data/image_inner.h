@@ -6,6 +6,35 @@
 
 enum { TP_RGB = 3 };
 
+/* Where the processor allows it, pixel loops run in a copy compiled for AVX2: the same operations
+ * in the same order, so the same bits. TP_WIDE(name, (parameters), (arguments)) makes the function
+ * `name` out of `name_body`, which is always inlined. */
+#define TP_BODY static inline __attribute__((always_inline)) void
+#if defined(__x86_64__)
+#define TP_WIDE(name, parameters, arguments)                                                       \
+    __attribute__((target("avx2"))) static void name##_avx2 parameters                             \
+    {                                                                                              \
+        name##_body arguments;                                                                     \
+    }                                                                                              \
+    static void name parameters                                                                    \
+    {                                                                                              \
+        if (__builtin_cpu_supports("avx2"))                                                        \
+            name##_avx2 arguments;                                                                 \
+        else                                                                                       \
+            name##_body arguments;                                                                 \
+    }
+#else
+#define TP_WIDE(name, parameters, arguments)                                                       \
+    static void name parameters                                                                    \
+    {                                                                                              \
+        name##_body arguments;                                                                     \
+    }
+#endif
+
+/* Bytes behind the pixels of every picture: the last one may be read and written as four bytes, the
+ * end of the last row as a whole vector. */
+enum { TP_SLACK = 16 };
+
 /* Empties p with a reason; returns false. */
 bool tp__image_fail(tp_image *p, const char *fmt, ...) TP_PRINTF(2, 3);
 

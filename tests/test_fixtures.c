@@ -1,38 +1,17 @@
 /* test_fixtures.c - the reference cases, by the table of tp-parity.
  *
- * They are looked for in $TAPEGRAD_FIXTURES, in ../shared/fixtures beside the source folder, and
- * last in tests/fixtures, the selection that the project keeps. Full-size models take half a minute
- * of processor time in an optimised build, and run there unless TAPEGRAD_FULL is 0; they want ten
- * times that elsewhere, and run if TAPEGRAD_FULL is 1. */
+ * Full-size models take half a minute of processor time in an optimised build, and run there unless
+ * TAPEGRAD_FULL is 0; they want ten times that elsewhere, and run if TAPEGRAD_FULL is 1. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "support_device.h"
+#include "support_fixtures.h"
 
 #include "parity.h"
-
-static bool is_folder(const char *path)
-{
-    struct stat s;
-    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
-}
-
-/* The folder with the cases of an area, in path; the test is skipped if there is none. */
-static void find_area(const char *area, char *path, size_t size)
-{
-    const char *roots[] = { getenv("TAPEGRAD_FIXTURES"), TP_SOURCE_DIR "/../shared/fixtures",
-                            TP_SOURCE_DIR "/tests/fixtures" };
-    for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) {
-        if (!roots[i]) continue;
-        snprintf(path, size, "%s/%s", roots[i], area);
-        if (is_folder(path)) return;
-    }
-    cr_skip_test("no reference cases: set TAPEGRAD_FIXTURES to their folder");
-}
 
 static bool is_case(const char *name)
 {
@@ -56,7 +35,7 @@ static void run_area(const char *area, tp_dtype real)
     struct dirent **entries;
     int cases = 0;
 
-    find_area(area, folder, sizeof folder);
+    fixture_find(area, folder, sizeof folder);
     tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
     const bool large = real == TP_F32 && is_affordable();
     const int n = scandir(folder, &entries, NULL, alphasort);

@@ -1,0 +1,19 @@
+/* support_fixtures.c - finding the reference cases. */
+#include "support_fixtures.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+void fixture_find(const char *name, char *path, size_t size)
+{
+    const char *roots[] = { getenv("TAPEGRAD_FIXTURES"), TP_SOURCE_DIR "/../shared/fixtures",
+                            TP_SOURCE_DIR "/tests/fixtures" };
+    for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) {
+        if (!roots[i]) continue;
+        snprintf(path, size, "%s/%s", roots[i], name);
+        if (access(path, R_OK) == 0) return;
+    }
+    cr_skip_test("no reference case %s: set TAPEGRAD_FIXTURES to their folder", name);
+}

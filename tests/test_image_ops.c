@@ -1,0 +1,311 @@
+/* test_image_ops.c - pixel operations against pictures that Pillow 9.4 made, bit for bit, and by
+ * their own rules on pictures made here. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <tapegrad/file.h>
+#include <tapegrad/image.h>
+
+#include "support_fixtures.h"
+
+static const uint8_t fill[3] = { 124, 116, 104 };
+static const float mean[3] = { 0.485F, 0.456F, 0.406F }, std[3] = { 0.229F, 0.224F, 0.225F };
+
+/* ---- reference cases ---- */
+
+static tp_file *open_case(const char *name)
+{
+    char path[1024];
+    fixture_find(name, path, sizeof path);
+    tp_file *F = tp_file_open(path);
+    cr_assert(tp_file_ok(F), "%s", tp_file_why(F));
+    return F;
+}
+
+static void read_picture(tp_file *F, const char *name, tp_image *p)
+{
+    const tp_file_tensor *t = tp_file_find(F, name);
+    cr_assert(t && t->shape.ndim == 3 && t->shape.dim[2] == 3, "%s", name);
+    cr_assert(tp_image_new(p, t->shape.dim[1], t->shape.dim[0]));
+    cr_assert(tp_file_read(F, t, TP_U8, p->rgb), "%s", tp_file_why(F));
+}
+
+static void expect_same(const tp_image *got, const tp_image *want, const char *name)
+{
+    int64_t wrong = 0;
+    cr_assert(got->width == want->width && got->height == want->height, "%s: %lld x %lld %s", name,
+              (long long)got->width, (long long)got->height, got->why);
+    for (int64_t i = 0; i < got->width * got->height * 3; i++) wrong += got->rgb[i] != want->rgb[i];
+    cr_expect_eq(wrong, 0, "%s: %lld values differ", name, (long long)wrong);
+}
+
+/* What a name in a file begins with, and the operation that is meant. */
+static const struct {
+    const char *name;
+    tp_pixel_op op;
+} prefixes[] = {
+    { "autocontrast", TP_PIXEL_AUTO_CONTRAST },
+    { "equalize", TP_PIXEL_EQUALIZE },
+    { "invert", TP_PIXEL_INVERT },
+    { "rotate_bilinear", TP_NPIXEL_OPS },
+    { "rotate", TP_PIXEL_ROTATE },
+    { "posterize", TP_PIXEL_POSTERIZE },
+    { "solarize_add", TP_PIXEL_SOLARIZE_ADD },
+    { "solarizeadd", TP_PIXEL_SOLARIZE_ADD },
+    { "solarize", TP_PIXEL_SOLARIZE },
+    { "color", TP_PIXEL_COLOR },
+    { "contrast", TP_PIXEL_CONTRAST },
+    { "brightness", TP_PIXEL_BRIGHTNESS },
+    { "sharpness", TP_PIXEL_SHARPNESS },
+    { "shear_x", TP_PIXEL_SHEAR_X },
+    { "shearx", TP_PIXEL_SHEAR_X },
+    { "shear_y", TP_PIXEL_SHEAR_Y },
+    { "sheary", TP_PIXEL_SHEAR_Y },
+    { "translate_x", TP_PIXEL_TRANSLATE_X },
+    { "translatex", TP_PIXEL_TRANSLATE_X },
+    { "translate_y", TP_PIXEL_TRANSLATE_Y },
+    { "translatey", TP_PIXEL_TRANSLATE_Y },
+};
+
+static tp_pixel_op meant(const char *name)
+{
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncasecmp(name, prefixes[i].name, strlen(prefixes[i].name)) == 0)
+            return prefixes[i].op;
+    return TP_NPIXEL_OPS;
+}
+
+/* Every output of the file that one of the 15 operations makes. */
+static int run_operations(tp_file *F)
+{
+    tp_image in = { 0 }, p = { 0 }, want = { 0 }, work = { 0 };
+    int n = 0;
+    const char *key, *argument;
+    read_picture(F, "input.image", &in);
+    for (int i = 0; tp_file_meta_at(F, i, &key, &argument); i++) {
+        char output[128];
+        if (strncmp(key, "arg.", 4) != 0 || meant(key + 4) == TP_NPIXEL_OPS) continue;
+        snprintf(output, sizeof output, "output.%s", key + 4);
+        read_picture(F, output, &want);
+        cr_assert(tp_image_copy(&p, &in));
+        cr_assert(tp_image_apply(&p, meant(key + 4), strtod(argument, NULL), fill, &work));
+        expect_same(&p, &want, key);
+        n++;
+    }
+    tp_image_free(&in);
+    tp_image_free(&p);
+    tp_image_free(&want);
+    tp_image_free(&work);
+    return n;
+}
+
+static void expect_resized(tp_file *F, const char *output, const tp_box *box, tp_filter filter)
+{
+    tp_image in = { 0 }, p = { 0 }, want = { 0 };
+    read_picture(F, "input.image", &in);
+    read_picture(F, output, &want);
+    cr_assert(tp_image_resize(&p, &in, box, want.width, want.height, filter), "%s", p.why);
+    expect_same(&p, &want, output);
+    tp_image_free(&in);
+    tp_image_free(&p);
+    tp_image_free(&want);
+}
+
+Test(image_ops, lsla_cases)
+{
+    tp_file *F = open_case("lsla/aug_image_ops.safetensors");
+    cr_expect_eq(run_operations(F), 26);
+    expect_resized(F, "output.resize", NULL, TP_BICUBIC);
+    expect_resized(F, "output.crop_resize", &(tp_box){ 5, 3, 20, 16 }, TP_BICUBIC);
+    tp_file_close(F);
+}
+
+static void expect_rotated(tp_file *F, const char *output, double degrees)
+{
+    tp_image in = { 0 }, p = { 0 }, want = { 0 };
+    double m[6];
+    read_picture(F, "input.image", &in);
+    read_picture(F, output, &want);
+    tp_image_rotation(&in, degrees, m);
+    cr_assert(tp_image_affine(&p, &in, m, TP_BILINEAR, fill), "%s", p.why);
+    expect_same(&p, &want, output);
+    tp_image_free(&in);
+    tp_image_free(&p);
+    tp_image_free(&want);
+}
+
+/* Shorter edge to 27, centre 24 x 24, as floats; the case is channels first. */
+static void expect_eval(tp_file *F)
+{
+    enum { S = 24 };
+    static float want[3 * S * S], got[S * S * 3];
+    tp_image in = { 0 }, p = { 0 }, part = { 0 };
+    read_picture(F, "input.image", &in);
+    cr_assert(tp_file_read(F, tp_file_find(F, "output.eval_transform_24"), TP_F32, want));
+    const int64_t width = 27 * in.width / in.height; /* 57 x 44 */
+    cr_assert(tp_image_resize(&p, &in, NULL, width, 27, TP_BICUBIC), "%s", p.why);
+    cr_assert(tp_image_crop(&part, &p, tp_image_centre(&p, S, S), NULL), "%s", part.why);
+    tp_image_floats(&part, mean, std, got);
+    int wrong = 0;
+    for (int i = 0; i < S * S * 3; i++) wrong += got[i] != want[i % 3 * S * S + i / 3];
+    cr_expect_eq(wrong, 0, "%d of the evaluation transform's values differ", wrong);
+    tp_image_free(&in);
+    tp_image_free(&p);
+    tp_image_free(&part);
+}
+
+Test(image_ops, baseline_cases)
+{
+    static const struct {
+        const char *output;
+        tp_filter filter;
+    } sizes[] = {
+        { "output.resize_bilinear_29x22", TP_BILINEAR },
+        { "output.resize_bilinear_66x48", TP_BILINEAR },
+        { "output.resize_bilinear_57x39", TP_BILINEAR },
+        { "output.resize_bicubic_29x22", TP_BICUBIC },
+        { "output.resize_bicubic_66x48", TP_BICUBIC },
+        { "output.resize_bicubic_57x39", TP_BICUBIC },
+    };
+    tp_file *F = open_case("image_baselines/augment_ops.safetensors");
+    const int n = run_operations(F);
+    cr_expect_eq(n, 48, "%d operations", n);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        expect_resized(F, sizes[i].output, NULL, sizes[i].filter);
+    expect_resized(F, "output.resized_crop", &(tp_box){ 5, 3, 46, 35 }, TP_BICUBIC);
+    expect_rotated(F, "output.rotate_bilinear", 21.5);
+    expect_eval(F);
+    tp_file_close(F);
+}
+
+/* ---- pictures made here ---- */
+
+static void make(tp_image *p, int64_t width, int64_t height)
+{
+    cr_assert(tp_image_new(p, width, height));
+    for (int64_t i = 0; i < width * height * 3; i++) p->rgb[i] = (uint8_t)(i * i * 31 + i * 7);
+}
+
+/* Sizes around those of vectors, and 1. */
+static const int64_t sides[] = { 1, 2, 3, 5, 15, 16, 17, 33 };
+enum { SIDES = sizeof sides / sizeof *sides };
+
+Test(image_ops, arguments_that_change_nothing)
+{
+    static const struct {
+        tp_pixel_op op;
+        double argument;
+    } still[] = {
+        { TP_PIXEL_ROTATE, 0 },      { TP_PIXEL_ROTATE, 360 },     { TP_PIXEL_POSTERIZE, 8 },
+        { TP_PIXEL_SOLARIZE, 256 },  { TP_PIXEL_SOLARIZE_ADD, 0 }, { TP_PIXEL_COLOR, 1 },
+        { TP_PIXEL_CONTRAST, 1 },    { TP_PIXEL_BRIGHTNESS, 1 },   { TP_PIXEL_SHARPNESS, 1 },
+        { TP_PIXEL_SHEAR_X, 0 },     { TP_PIXEL_SHEAR_Y, 0 },      { TP_PIXEL_TRANSLATE_X, 0 },
+        { TP_PIXEL_TRANSLATE_Y, 0 },
+    };
+    tp_image in = { 0 }, p = { 0 }, work = { 0 };
+    for (int i = 0; i < SIDES * SIDES; i++) {
+        make(&in, sides[i / SIDES], sides[i % SIDES]);
+        for (size_t k = 0; k < sizeof still / sizeof *still; k++) {
+            cr_assert(tp_image_copy(&p, &in));
+            cr_assert(tp_image_apply(&p, still[k].op, still[k].argument, fill, &work));
+            expect_same(&p, &in, tp_pixel_op_name(still[k].op));
+        }
+    }
+    tp_image_free(&in);
+    tp_image_free(&p);
+    tp_image_free(&work);
+}
+
+/* A constant picture stays constant whatever its size becomes, and values lie between. */
+Test(image_ops, resizing_keeps_a_constant)
+{
+    tp_image in = { 0 }, p = { 0 };
+    for (int i = 0; i < SIDES * SIDES * SIDES; i++) {
+        const int64_t width = sides[i % SIDES], height = sides[i / SIDES % SIDES];
+        cr_assert(tp_image_new(&in, sides[i / SIDES / SIDES], 19));
+        memset(in.rgb, 200, (size_t)(in.width * 19 * 3));
+        for (int f = TP_BICUBIC; f <= TP_BILINEAR; f++) {
+            cr_assert(tp_image_resize(&p, &in, NULL, width, height, (tp_filter)f));
+            for (int64_t k = 0; k < width * height * 3; k++)
+                cr_assert_eq(p.rgb[k], 200, "%lld x 19 to %lld x %lld", (long long)in.width,
+                             (long long)width, (long long)height);
+        }
+    }
+    tp_image_free(&in);
+    tp_image_free(&p);
+}
+
+Test(image_ops, crop_and_centre)
+{
+    static const struct {
+        int64_t width, height, want_width, want_height;
+        tp_box box;
+    } centres[] = {
+        { 10, 8, 4, 4, { 3, 2, 4, 4 } },
+        { 11, 9, 4, 4, { 4, 2, 4, 4 } }, /* 3.5 and 2.5 go to the even side */
+        { 4, 4, 4, 4, { 0, 0, 4, 4 } },
+        { 4, 3, 8, 8, { -2, -2, 8, 8 } },
+    };
+    tp_image in = { 0 }, p = { 0 };
+    for (size_t i = 0; i < sizeof centres / sizeof *centres; i++) {
+        make(&in, centres[i].width, centres[i].height);
+        const tp_box b = tp_image_centre(&in, centres[i].want_width, centres[i].want_height);
+        cr_expect(memcmp(&b, &centres[i].box, sizeof b) == 0, "case %zu: (%lld, %lld)", i,
+                  (long long)b.x, (long long)b.y);
+    }
+    static const tp_box boxes[] = { { 0, 0, 7, 5 },  { 2, 1, 3, 2 },    { -3, -2, 20, 16 },
+                                    { 5, 3, 9, 1 },  { -4, 0, 4, 4 },   { 7, 5, 2, 2 },
+                                    { 0, -9, 7, 5 }, { -100, 2, 95, 1 } };
+    make(&in, 7, 5);
+    for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++) {
+        const tp_box b = boxes[i];
+        cr_assert(tp_image_crop(&p, &in, b, fill));
+        for (int64_t k = 0; k < b.width * b.height * 3; k++) {
+            const int64_t x = b.x + k / 3 % b.width, y = b.y + k / 3 / b.width;
+            const bool inside = x >= 0 && x < 7 && y >= 0 && y < 5;
+            cr_assert_eq(p.rgb[k], inside ? in.rgb[(y * 7 + x) * 3 + k % 3] : fill[k % 3],
+                         "box %zu, value %lld", i, (long long)k);
+        }
+    }
+    tp_image_free(&in);
+    tp_image_free(&p);
+}
+
+Test(image_ops, flip)
+{
+    tp_image in = { 0 }, p = { 0 };
+    for (int i = 0; i < SIDES; i++) {
+        make(&in, sides[i], 3);
+        cr_assert(tp_image_copy(&p, &in));
+        tp_image_flip(&p);
+        for (int64_t k = 0; k < 9 * sides[i]; k++) {
+            const int64_t x = k / 3 % sides[i], row = k / 3 / sides[i];
+            cr_assert_eq(p.rgb[k], in.rgb[(row * sides[i] + sides[i] - 1 - x) * 3 + k % 3]);
+        }
+    }
+    tp_image_free(&in);
+    tp_image_free(&p);
+}
+
+Test(image_ops, errors)
+{
+    tp_image none = { 0 }, p = { 0 }, in = { 0 }, work = { 0 };
+    make(&in, 6, 4);
+    cr_expect_not(tp_image_decode(&none, "?", 1, NULL));
+    cr_expect_not(tp_image_resize(&p, &none, NULL, 3, 3, TP_BICUBIC));
+    cr_expect_str_eq(p.why, none.why);
+    cr_expect_not(tp_image_apply(&none, TP_PIXEL_INVERT, 0, fill, &work));
+    cr_expect_not(tp_image_resize(&p, &in, &(tp_box){ 2, 0, 5, 4 }, 3, 3, TP_BICUBIC));
+    cr_expect_str_eq(p.why,
+                     "the box of 5 x 4 pixels from (2, 0) leaves the picture, which is 6 x 4");
+    cr_expect_not(tp_image_resize(&p, &in, NULL, 0, 3, TP_BICUBIC));
+    cr_expect_str_eq(p.why, "a picture of 0 x 3 pixels cannot be made");
+    cr_expect_not(tp_image_crop(&p, &in, (tp_box){ 0, 0, 0, 2 }, fill));
+    tp_image_free(&in);
+    tp_image_free(&p);
+    tp_image_free(&work);
+}
