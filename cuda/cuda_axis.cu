@@ -89,7 +89,7 @@ static uint4 repeated(tp_dtype dt, double value)
 static tp_code write_rows(const tp_call *c, const tp_view *y, const rows &r, double value)
 {
     const int64_t size = (int64_t)tp_dtype_size(y->dtype);
-    int bytes = tp_widest(r.columns * size);
+    int bytes = tp_widest(r.columns * size, (uintptr_t)y->data);
     plan p = { r, {}, repeated(y->dtype, value) };
     for (int k = 0; k < r.parts; k++) {
         const piece &a = r.part[k];

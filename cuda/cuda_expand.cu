@@ -45,7 +45,8 @@ static tp_code expand_fwd(const tp_call *c)
     const tp_view *x = &c->x[0], *y = &c->y[0];
     const int64_t size = (int64_t)tp_dtype_size(x->dtype);
     const tp_bcast b = tp__bcast(y, x);
-    const int bytes = b.one ? (int)size : tp_widest(b.n * size, (uintptr_t)x->data);
+    const int bytes =
+        b.one ? (int)size : tp_widest(b.n * size, (uintptr_t)x->data, (uintptr_t)y->data);
     const int64_t elements = bytes / size, n = y->numel / elements;
     const plan p = { tp_places_of(b.rows, elements), tp_by(b.n / elements), b.one };
     return tp_with_word(bytes, [&](auto w) {

@@ -68,15 +68,18 @@ template <class F> static tp_code tp_with_type(const tp_call *c, tp_dtype dt, F 
 
 enum { TP_THREADS = 256 }; /* of a block, where nothing speaks for another number */
 
-/* Queues a kernel. An empty grid does nothing. */
+/* Queues a kernel. An empty grid does nothing. Shared memory that is sized here and that which the
+ * kernel declares may be 48 KiB together unless more is asked for: nobody knows the kernel's part,
+ * so it is asked for early. */
 template <class... P, class... A>
 static tp_code tp_launch(const tp_call *c, void (*kernel)(P...), dim3 grid, int threads,
                          size_t shared, A... args)
 {
+    static_assert((sizeof(P) + ... + 0) <= 4096, "older drivers pass no more to a kernel");
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return TP_OK;
-#ifdef __CUDACC__
-    if (shared > (size_t)(48 << 10))
+    if (shared > (size_t)(24 << 10))
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+#ifdef __CUDACC__
     kernel<<<grid, threads, shared, tp__cuda_stream(c->dev)>>>(static_cast<P>(args)...);
 #else
     emulated_launch(grid, dim3((unsigned)threads), shared, kernel, static_cast<P>(args)...);

@@ -1,5 +1,6 @@
 /* test_cuda.c - every op on the CUDA device, f32 and bf16, against the CPU in f64: results and
- * gradients of all cases of its gradient test. On the emulated device also in several orders of
+ * gradients of all cases of its gradient test, and again where the op is used twice, on inputs that
+ * are not aligned, so that gradients are added. On the emulated device also in several orders of
  * threads, which must not matter. Without a CUDA device the tests are skipped.
  *
  *     TAPEGRAD_OP=softmax build/emulate/bin/test_cuda --filter 'cuda/every*'     one op only */
@@ -21,6 +22,13 @@
 extern const tp_op *const tp_op_table[];
 
 #define ROOM 65536 /* elements of all results and gradients of a case */
+
+/* How a case is run: in which dtype, with parameters in f32 beside bf16 or not; and whether the op
+ * is used twice, on inputs that begin one element after others. */
+typedef struct trial {
+    tp_dtype dt;
+    bool mixed, train, twice;
+} trial;
 
 /* What a case gives: all floating outputs and gradients one behind the other, and the others. */
 typedef struct answer {
@@ -111,50 +119,87 @@ static tp_tensor parameter(tp_params *P, const tp_op *op, const tp_gradcase *k, 
     return tp_param(P, name, k->in[i], zero, op->constant >> i & 1u ? TP_BUFFER : 0);
 }
 
-static void apply(tp_tape *T, tp_params *P, const tp_op *op, const tp_gradcase *k, tp_dtype dt,
-                  bool mixed, answer *a)
+/* The data of v as an input that is not aligned: all but the first element of a longer one. */
+static tp_tensor piece(tp_tape *T, const tp_view *v, tp_dtype dt, tp_shape shape)
 {
-    const int nx = inputs_of(op, k), ny = k->ny > 0 ? k->ny : 1;
-    tp_tensor x[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS], loss = TP_NONE;
-    for (int i = 0; i < nx; i++) /* all are declared before one is used */
-        x[i] =
-            k->in[i].ndim > 0 && is_parameter(op, i, dt, mixed) ? parameter(P, op, k, i) : TP_NONE;
-    for (int i = 0; i < nx; i++) {
-        if (k->in[i].ndim == 0) continue;
-        tp_view v = host_input(k, i);
-        if (v.dtype != TP_F64)
-            x[i] = tp_from(T, v.dtype, k->in[i], v.data);
-        else if (is_parameter(op, i, dt, mixed))
-            tp_param_set(P, x[i], TP_F64, v.data, (size_t)v.numel * sizeof(double));
-        else if (op->constant >> i & 1u)
-            x[i] = values_constant(T, dt, k->in[i], v.data);
-        else
-            x[i] = values_input(T, dt, k->in[i], v.data);
-        free(v.data);
-    }
-    tp_apply_n(T, op, k->attr, nx, x, ny, y);
-    for (int i = 0; i < ny && tp_ok(T); i++) take(a, T, y[i]);
-    for (int i = 0; i < nx && tp_ok(T); i++) /* batch norm moves its statistics */
-        if (tp_given(x[i]) && op->constant >> i & 1u) take(a, T, x[i]);
-    if (op->flags & TP_NOT_DIFFERENTIABLE) return;
-    for (int i = 0; i < ny && tp_ok(T); i++) {
+    const size_t size = tp_dtype_size(v->dtype), bytes = (size_t)v->numel * size;
+    const tp_shape longer = TP_SHAPE(v->numel + 1);
+    char *data = calloc(1, bytes + size);
+    memcpy(data + size, v->data, bytes);
+    const tp_tensor whole = v->dtype == TP_F64 ? values_input(T, dt, longer, (double *)data)
+                                               : tp_from(T, v->dtype, longer, data);
+    const tp_tensor x = tp_reshape(T, tp_slice(T, whole, 0, 1, v->numel), shape);
+    free(data);
+    if (v->dtype == TP_F64) tp_keep(T, x);
+    return x;
+}
+
+static tp_tensor input(tp_tape *T, const tp_op *op, const tp_gradcase *k, int i, trial t)
+{
+    tp_view v = host_input(k, i);
+    const bool constant = op->constant >> i & 1u;
+    const tp_tensor x = t.twice && !constant ? piece(T, &v, t.dt, k->in[i])
+                        : v.dtype != TP_F64  ? tp_from(T, v.dtype, k->in[i], v.data)
+                        : constant           ? values_constant(T, t.dt, k->in[i], v.data)
+                                             : values_input(T, t.dt, k->in[i], v.data);
+    free(v.data);
+    return x;
+}
+
+static void set_parameter(tp_params *P, const tp_gradcase *k, int i, tp_tensor p)
+{
+    tp_view v = host_input(k, i);
+    tp_param_set(P, p, TP_F64, v.data, (size_t)v.numel * sizeof(double));
+    free(v.data);
+}
+
+/* y = op(x), its results to a unless NULL; the loss, or TP_NONE. */
+static tp_tensor loss_of(tp_tape *T, const tp_op *op, const tp_gradcase *k, const tp_tensor *x,
+                         answer *a)
+{
+    const int ny = k->ny > 0 ? k->ny : 1;
+    tp_tensor y[TP_MAX_OUTPUTS], loss = TP_NONE;
+    tp_apply_n(T, op, k->attr, inputs_of(op, k), x, ny, y);
+    for (int i = 0; a && i < ny && tp_ok(T); i++) take(a, T, y[i]);
+    for (int i = 0; i < ny && tp_ok(T) && !(op->flags & TP_NOT_DIFFERENTIABLE); i++) {
         if (!tp_is_float(tp_dtype_of(y[i]))) continue;
         const tp_tensor part = tp_sum(T, tp_mul(T, y[i], weights(T, y[i], i)), TP_ALL);
         loss = tp_given(loss) ? tp_add(T, loss, part) : part;
     }
+    return loss;
+}
+
+static void apply(tp_tape *T, tp_params *P, const tp_op *op, const tp_gradcase *k, trial t,
+                  answer *a)
+{
+    const int nx = inputs_of(op, k);
+    tp_tensor x[TP_MAX_INPUTS];
+    for (int i = 0; i < nx; i++) /* all are declared before one is used */
+        x[i] = k->in[i].ndim > 0 && is_parameter(op, i, t.dt, t.mixed) ? parameter(P, op, k, i)
+                                                                       : TP_NONE;
+    for (int i = 0; i < nx; i++) {
+        if (tp_given(x[i]))
+            set_parameter(P, k, i, x[i]);
+        else if (k->in[i].ndim > 0)
+            x[i] = input(T, op, k, i, t);
+    }
+    tp_tensor loss = loss_of(T, op, k, x, a);
+    if (t.twice) loss = tp_add(T, loss, loss_of(T, op, k, x, NULL));
+    for (int i = 0; i < nx && tp_ok(T); i++) /* batch norm moves its statistics */
+        if (tp_given(x[i]) && op->constant >> i & 1u) take(a, T, x[i]);
+    if (op->flags & TP_NOT_DIFFERENTIABLE) return;
     tp_backward(T, loss);
     for (int i = 0; i < nx && tp_ok(T); i++)
         if (tp_given(x[i]) && tp_is_float(tp_dtype_of(x[i])) && !(op->constant >> i & 1u))
             take(a, T, tp_grad(T, x[i]));
 }
 
-static void run(tp_device *D, const tp_op *op, const tp_gradcase *k, bool train, tp_dtype dt,
-                bool mixed, answer *a)
+static void run(tp_device *D, const tp_op *op, const tp_gradcase *k, trial t, answer *a)
 {
-    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = dt, .train = train, .seed = 7 });
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = t.dt, .train = t.train, .seed = 7 });
     tp_params *P = tp_params_new(D, NULL);
     a->n = a->ni = 0;
-    apply(T, P, op, k, dt, mixed, a);
+    apply(T, P, op, k, t, a);
     snprintf(a->why, sizeof a->why, "%s%s", tp_why(T), tp_params_why(P));
     tp_tape_free(T);
     tp_params_free(P);
@@ -166,27 +211,28 @@ static bool has_kernels(const tp_op *op)
 }
 
 static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp_gradcase *k,
-                       bool train, tp_dtype dt, bool mixed)
+                       trial t)
 {
     static answer exact, got, again;
-    const char *name = mixed ? "bf16 with f32 parameters" : tp_dtype_name(dt);
-    run(cpu, op, k, train, TP_F64, false, &exact);
-    run(gpu, op, k, train, dt, mixed, &got);
-    cr_expect_str_empty(exact.why, "%s, case '%s': %s", op->name, k->name, exact.why);
-    cr_expect_str_empty(got.why, "%s %s, case '%s': %s", op->name, name, k->name, got.why);
+    char name[200];
+    snprintf(name, sizeof name, "%s %s%s, case '%s', %s%s", op->name, tp_dtype_name(t.dt),
+             t.mixed ? " with f32 parameters" : "", k->name, t.train ? "training" : "eval",
+             t.twice ? ", used twice" : "");
+    run(cpu, op, k, (trial){ TP_F64, false, t.train, t.twice }, &exact);
+    run(gpu, op, k, t, &got);
+    cr_expect_str_empty(exact.why, "%s, on the CPU: %s", name, exact.why);
+    cr_expect_str_empty(got.why, "%s: %s", name, got.why);
     if (*exact.why || *got.why) return;
     const double error = values_error(got.v, exact.v, exact.n, 1e-3);
-    cr_expect(got.n == exact.n && error <= (dt == TP_BF16 ? 2e-2 : 1e-5),
-              "%s %s, case '%s', %s: error %.3g", op->name, name, k->name,
-              train ? "training" : "eval", error);
+    cr_expect(got.n == exact.n && error <= (t.dt == TP_BF16 ? 2e-2 : 1e-5), "%s: error %.3g", name,
+              error);
     cr_expect(got.ni == exact.ni &&
                   memcmp(got.integers, exact.integers, (size_t)got.ni * sizeof(int64_t)) == 0,
-              "%s %s, case '%s': indices differ", op->name, name, k->name);
+              "%s: indices differ", name);
     for (int order = 1; device_set_order(order); order++) {
-        run(gpu, op, k, train, dt, mixed, &again);
+        run(gpu, op, k, t, &again);
         cr_expect(memcmp(again.v, got.v, (size_t)got.n * sizeof(double)) == 0,
-                  "%s %s, case '%s': order %d of threads gives other bits", op->name, name, k->name,
-                  order);
+                  "%s: order %d of threads gives other bits", name, order);
     }
     device_set_order(0);
 }
@@ -205,7 +251,9 @@ static void check_all(tp_dtype dt, bool mixed)
         if (mixed && !mixes(*op)) continue;
         cr_expect(has_kernels(*op), "%s has no CUDA kernels", (*op)->name);
         for (const tp_gradcase *k = (*op)->cases; k && k->name; k++)
-            for (int train = 0; train < 2; train++) check_case(cpu, gpu, *op, k, train, dt, mixed);
+            for (int way = 0; way < 3; way++)
+                if (way < 2 || !((*op)->flags & TP_NOT_DIFFERENTIABLE))
+                    check_case(cpu, gpu, *op, k, (trial){ dt, mixed, way > 0, way == 2 });
     }
     cr_expect_eq(tp_device_stats(gpu).live_bytes, 0, "memory is returned");
     tp_device_close(gpu);
@@ -228,6 +276,27 @@ Test(cuda, every_op_bf16_with_f32_parameters, .timeout = 600)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
     check_all(TP_BF16, true);
+}
+
+/* ---- rows as long as shared memory is without asking for more, and those that just exceed it: too
+ * long for finite differences ---- */
+
+Test(cuda, rows_that_fill_shared_memory, .timeout = 600)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    static const int64_t lengths[] = { 6144, 6145, 12288, 12289 };
+    tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    tp_device *gpu = device_cuda();
+    for (const tp_op *const *op = tp_op_table; *op; op++) {
+        if (strcmp((*op)->name, "softmax") != 0 && strcmp((*op)->name, "log_softmax") != 0)
+            continue;
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            const tp_gradcase k = { "a long row", .in = { { 2, { 1, lengths[i] } } } };
+            check_case(cpu, gpu, *op, &k, (trial){ TP_F32, false, true, false });
+        }
+    }
+    tp_device_close(gpu);
+    tp_device_close(cpu);
 }
 
 /* ---- embedding: more rows than gradient cases have, so that ids are sorted by three digits ----

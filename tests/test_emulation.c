@@ -1,5 +1,6 @@
 /* test_emulation.c - the emulation of CUDA finds planted mistakes: a missing barrier, accesses past
- * an end, unwritten outputs, wrong tails, waits that never end; and the CUDA device's own errors.
+ * an end, unwritten outputs, wrong tails, waits that never end, launches that a card refuses; and
+ * the CUDA device's own errors.
  */
 #include <criterion/criterion.h>
 
@@ -113,6 +114,26 @@ Test(emulation, finds_waits_without_end)
     cr_expect_eq(run(BARRIER_IN_BRANCH, 70, 70, y), TP_E_CUDA, "barrier in a branch");
     cr_expect_eq(run(LANE_MISSING, 32, 32, y), TP_E_CUDA, "a lane is missing");
     cr_expect_eq(run(REVERSE, 70, 70, y), TP_OK, "after that all is well");
+}
+
+/* In this order: what one launch has asked for holds for the next. */
+Test(emulation, finds_launches_that_a_card_refuses)
+{
+    static const struct {
+        planted mistake;
+        tp_code code;
+        const char *name;
+    } table[] = {
+        { NO_BLOCKS, TP_E_CUDA, "a grid of no blocks" },
+        { TOO_MANY_DOWN, TP_E_CUDA, "65536 blocks along y" },
+        { SHARED_NOT_ASKED, TP_E_CUDA, "49 KiB of shared memory, not asked for" },
+        { SHARED_FITS, TP_OK, "49 KiB of shared memory" },
+        { SHARED_TOO_MUCH, TP_E_CUDA, "100 KiB of shared memory" },
+    };
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
+        float y[MOST];
+        cr_expect_eq(run(table[k].mistake, 32, 32, y), table[k].code, "%s", table[k].name);
+    }
 }
 
 static void touch_from_the_host(void)

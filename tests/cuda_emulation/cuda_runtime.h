@@ -52,7 +52,9 @@ using std::min;
 /* ---- the scheduler ---- */
 
 typedef void (*emulated_body)(const void *env);
-void emulated_run(dim3 grid, dim3 block, size_t shared, emulated_body body, const void *env);
+/* kernel: whose attributes hold. */
+void emulated_run(const void *kernel, dim3 grid, dim3 block, size_t shared, emulated_body body,
+                  const void *env);
 
 /* Waits for all threads of the block; then every thread may read what others wrote. */
 void emulated_barrier();
@@ -78,9 +80,15 @@ void emulated_launch(dim3 grid, dim3 block, size_t shared, void (*kernel)(P...),
     emulated_queue([=] {
         const auto call = [&] { kernel(args...); };
         emulated_run(
-            grid, block, shared, [](const void *env) { (*static_cast<decltype(&call)>(env))(); },
-            &call);
+            reinterpret_cast<const void *>(kernel), grid, block, shared,
+            [](const void *env) { (*static_cast<decltype(&call)>(env))(); }, &call);
     });
+}
+
+template <class... P>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), enum cudaFuncAttribute what, int value)
+{
+    return cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel), what, value);
 }
 
 /* ---- barriers and warp collectives ---- */

@@ -35,13 +35,15 @@ namespace
 {
 
 constexpr size_t STACK = 256 << 10;
-constexpr size_t SHARED = 99 << 10; /* of a block: 8.6 and 8.9 have the least */
-constexpr int POISON = 0xff;        /* NaN in every floating type, -1 in integers */
+constexpr size_t SHARED = 99 << 10;  /* of a block: 8.6 and 8.9 have the least */
+constexpr size_t UNASKED = 48 << 10; /* without cudaFuncSetAttribute, and of declared arrays */
+constexpr int POISON = 0xff;         /* NaN in every floating type, -1 in integers */
 
 /* ---- device memory ---- */
 
 std::map<char *, size_t> allocations;
 size_t in_use;
+std::map<const void *, size_t> asked; /* dynamic shared memory that a kernel may have */
 int inside; /* device memory is out of bounds for the host between launches and copies */
 cudaError_t last_error;
 
@@ -106,7 +108,7 @@ struct Block {
     size_t next = 0; /* in order: the thread after the one that runs */
     int now = 0;
     std::map<const void *, void *> shared;
-    size_t dynamic_bytes = 0;
+    size_t dynamic_bytes = 0, declared_bytes = 0;
 };
 
 Block *B;
@@ -252,6 +254,7 @@ bool run_block(Block &b, int threads)
     B = &b;
     b.threads.assign(size_t(threads), Thread());
     b.warps.assign(size_t(threads / 32), Warp());
+    b.declared_bytes = 0;
     const bool ok = run_threads();
     for (const auto &s : b.shared) std::free(s.second);
     b.shared.clear();
@@ -280,7 +283,8 @@ cudaError_t waited()
 
 /* ---- what kernels call ---- */
 
-void emulated_run(dim3 grid, dim3 block, size_t shared, emulated_body body, const void *env)
+void emulated_run(const void *kernel, dim3 grid, dim3 block, size_t shared, emulated_body body,
+                  const void *env)
 {
     const unsigned n = block.x * block.y * block.z;
     if (n == 0 || n > 1024 || n % 32 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
@@ -304,6 +308,11 @@ void emulated_run(dim3 grid, dim3 block, size_t shared, emulated_body body, cons
                 ok = run_block(b, int(n));
             }
     leave();
+    const auto more = asked.find(kernel);
+    const bool fits =
+        b.declared_bytes <= UNASKED && b.declared_bytes + shared <= SHARED &&
+        (b.declared_bytes + shared <= UNASKED || (more != asked.end() && shared <= more->second));
+    if (!fits) last_error = cudaErrorInvalidValue;
     if (!ok) last_error = cudaErrorLaunchFailure;
 }
 
@@ -342,7 +351,10 @@ const uint64_t *emulated_exchange(unsigned mask, uint64_t value)
 void *emulated_shared(const void *key, size_t bytes)
 {
     void *&p = B->shared[key];
-    if (!p) p = poisoned(bytes);
+    if (!p) {
+        p = poisoned(bytes);
+        B->declared_bytes += key ? bytes : 0;
+    }
     return p;
 }
 
@@ -610,6 +622,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e)
     return cudaSuccess;
 }
 
+cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute what, int value)
+{
+    if (what != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || size_t(value) > SHARED)
+        return last_error = cudaErrorInvalidValue;
+    asked[kernel] = size_t(value);
+    return cudaSuccess;
+}
+
 cudaError_t cudaGetLastError(void)
 {
     const cudaError_t e = last_error;
@@ -622,6 +642,7 @@ const char *cudaGetErrorName(cudaError_t e)
     return e == cudaErrorLaunchFailure          ? "cudaErrorLaunchFailure"
            : e == cudaErrorMemoryAllocation     ? "cudaErrorMemoryAllocation"
            : e == cudaErrorInvalidConfiguration ? "cudaErrorInvalidConfiguration"
+           : e == cudaErrorInvalidValue         ? "cudaErrorInvalidValue"
            : e == cudaErrorDevicesUnavailable   ? "cudaErrorDevicesUnavailable"
            : e == cudaErrorInsufficientDriver   ? "cudaErrorInsufficientDriver"
                                                 : "cudaError";
@@ -632,6 +653,7 @@ const char *cudaGetErrorString(cudaError_t e)
     return e == cudaErrorLaunchFailure          ? "unspecified launch failure"
            : e == cudaErrorMemoryAllocation     ? "out of memory"
            : e == cudaErrorInvalidConfiguration ? "invalid configuration argument"
+           : e == cudaErrorInvalidValue         ? "invalid argument"
                                                 : "emulated error";
 }
 }

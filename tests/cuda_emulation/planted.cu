@@ -58,6 +58,22 @@ __global__ void mma_kernel(const float *x, float *y)
     for (int i = 0; i < 4; i++) y[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
 }
 
+/* Declares 1 KiB beside what the launch asks for. */
+__global__ void shared_kernel(float *y)
+{
+    TP_SHARED(float, part, [256]);
+    TP_SHARED_REST(float, rest);
+    part[threadIdx.x] = rest[threadIdx.x] = 0.0f;
+    y[threadIdx.x] = part[threadIdx.x] + rest[threadIdx.x];
+}
+
+/* A launch as the card gets it, without what tp_launch sees to. */
+static tp_code launch_alone(const tp_call *c, dim3 grid, size_t shared, float *y)
+{
+    emulated_launch(grid, dim3(32), shared, shared_kernel, y);
+    return tp__cuda_launched(c);
+}
+
 extern "C" tp_code planted_run(const tp_call *c, planted mistake)
 {
     const float *x = tp_in<float>(&c->x[0]);
@@ -68,6 +84,11 @@ extern "C" tp_code planted_run(const tp_call *c, planted mistake)
     if (mistake == COPY || mistake == NOT_WAITED)
         return tp_launch(c, copy_kernel, 1, 32, 0, mistake, x, y);
     if (mistake == MMA) return tp_launch(c, mma_kernel, 1, 32, 0, x, y);
+    if (mistake == NO_BLOCKS) return launch_alone(c, dim3(0), 1 << 10, y);
+    if (mistake == TOO_MANY_DOWN) return launch_alone(c, dim3(1, 65536), 1 << 10, y);
+    if (mistake == SHARED_NOT_ASKED) return launch_alone(c, dim3(1), 48 << 10, y);
+    if (mistake == SHARED_FITS || mistake == SHARED_TOO_MUCH)
+        return tp_launch(c, shared_kernel, 1, 32, (mistake == SHARED_FITS ? 48 : 99) << 10, y);
     return tp_launch(c, reverse_kernel, (unsigned)((n + BLOCK - 1) / BLOCK), BLOCK, 0, mistake, n,
                      x, y);
 }

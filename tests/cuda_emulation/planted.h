@@ -16,7 +16,12 @@ typedef enum planted {
     LANE_MISSING,
     COPY, /* y = x reversed, 128 elements */
     NOT_WAITED,
-    MMA /* y [16,8] = A B^T, x = A [16,16] and B [8,16] */
+    MMA,         /* y [16,8] = A B^T, x = A [16,16] and B [8,16] */
+    SHARED_FITS, /* y = 0, with 48 KiB of shared memory */
+    SHARED_NOT_ASKED,
+    SHARED_TOO_MUCH,
+    NO_BLOCKS,
+    TOO_MANY_DOWN
 } planted;
 
 #ifdef __cplusplus
