@@ -109,6 +109,29 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 enum { RUN = 4, BAND = 8 }; /* outputs that are formed at once; rows that a thread goes down */
 
+/* f(t, tap, x) where output t of a run meets four channels of x by a tap. x is the first image,
+ * `left` the column that the first tap of the first output joins. */
+template <int KH, class S, class F>
+static __device__ inline void each_meeting(const tp__conv &g, int64_t image, int64_t row, int left,
+                                           const S *x, F f)
+{
+    const int width = (int)g.w.in;
+#pragma unroll
+    for (int kh = 0; kh < KH; kh++) {
+        const int64_t h = row - g.h.pad + kh;
+        if (h < 0 || h >= g.h.in) continue;
+        const S *const from = x + ((image * g.h.in + h) * g.w.in + left) * g.channels;
+#pragma unroll
+        for (int u = 0; u < RUN + 2; u++) {
+            float v[4] = {};
+            if (left + u >= 0 && left + u < width) pull<4>(v, from + u * g.channels);
+#pragma unroll
+            for (int t = 0; t < RUN; t++)
+                if (u >= t && u < t + 3) f(t, kh * 3 + u - t, v);
+        }
+    }
+}
+
 /* The same with KH x 3 taps at stride and dilation 1; g is turned round for dx, and the taps run
  * backwards. */
 template <bool BACK, int KH, class S, class Y>
@@ -121,7 +144,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
         const int64_t at = tp_div(e, packs), c = (e - at * packs) * 4;
         const conv_place o(at, bands, runs);
         const int64_t last = min((o.row + 1) * BAND, g.h.out), col = o.col * RUN;
-        const int left = (int)(col - g.w.pad), width = (int)g.w.in; /* of what the run reads */
+        const int left = (int)(col - g.w.pad);
         float k[KH * 3][4], first[4] = {};
         for (int i = 0; i < KH * 3; i++) pull<4>(k[i], w + (BACK ? KH * 3 - 1 - i : i) * C + c);
         if (base) pull<4>(first, base + c);
@@ -131,21 +154,9 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
 #pragma unroll
             for (int t = 0; t < RUN; t++)
                 for (int i = 0; i < 4; i++) sum[t][i] = first[i];
-#pragma unroll
-            for (int kh = 0; kh < KH; kh++) {
-                const int64_t h = row - g.h.pad + kh;
-                if (h < 0 || h >= g.h.in) continue;
-                const S *const x = from + ((o.image * g.h.in + h) * g.w.in + left) * C + c;
-#pragma unroll
-                for (int u = 0; u < RUN + 2; u++) {
-                    float v[4] = {};
-                    if (left + u >= 0 && left + u < width) pull<4>(v, x + u * C);
-#pragma unroll
-                    for (int t = 0; t < RUN; t++)
-                        for (int i = 0; i < 4 && u >= t && u < t + 3; i++)
-                            sum[t][i] += v[i] * k[kh * 3 + (u - t + 3) % 3][i];
-                }
-            }
+            each_meeting<KH>(g, o.image, row, left, from + c, [&](int t, int tap, const float *v) {
+                for (int i = 0; i < 4; i++) sum[t][i] += v[i] * k[tap][i];
+            });
 #pragma unroll
             for (int t = 0; t < RUN; t++) {
                 if (col + t >= g.w.out) continue;
@@ -288,7 +299,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
              at += TP_THREADS / cut.lanes) {
             const conv_place o(at, g.h.out, runs);
             const int64_t col = o.col * RUN;
-            const int left = (int)(col - g.w.pad), width = (int)g.w.in;
+            const int left = (int)(col - g.w.pad);
             const S *const a = dy + ((o.image * g.h.out + o.row) * g.w.out + col) * C + c;
             float d[RUN][4] = {};
 #pragma unroll
@@ -296,21 +307,9 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
                 if (col + t < g.w.out) pull<4>(d[t], a + t * C);
                 for (int i = 0; i < 4; i++) sum[KH * 3][i] += d[t][i];
             }
-#pragma unroll
-            for (int kh = 0; kh < KH; kh++) {
-                const int64_t h = o.row - g.h.pad + kh;
-                if (h < 0 || h >= g.h.in) continue;
-                const S *const from = x + ((o.image * g.h.in + h) * g.w.in + left) * C + c;
-#pragma unroll
-                for (int u = 0; u < RUN + 2; u++) {
-                    float v[4] = {};
-                    if (left + u >= 0 && left + u < width) pull<4>(v, from + u * C);
-#pragma unroll
-                    for (int t = 0; t < RUN; t++)
-                        for (int i = 0; i < 4 && u >= t && u < t + 3; i++)
-                            sum[kh * 3 + (u - t + 3) % 3][i] += d[t][i] * v[i];
-                }
-            }
+            each_meeting<KH>(g, o.image, o.row, left, x + c, [&](int t, int tap, const float *v) {
+                for (int i = 0; i < 4; i++) sum[tap][i] += d[t][i] * v[i];
+            });
         }
 #pragma unroll
         for (int k = 0; k <= KH * 3; k++)

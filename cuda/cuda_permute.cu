@@ -9,62 +9,9 @@
  *
  * Each element is read and written once: bound by memory. Dtypes matter by their size alone. */
 #include "cuda/move.cuh"
+#include "tensor/permute_plan.h"
 
 enum { NARROW = 8 };
-
-/* y as merged axes: dim, and the stride of each in x (from) and in y (to). */
-struct plan {
-    int n;
-    int64_t dim[TP_MAX_DIMS], from[TP_MAX_DIMS], to[TP_MAX_DIMS];
-};
-
-/* order[i] is the axis of x that becomes axis i of y. */
-static plan merge(const tp_view *x, const int *order)
-{
-    plan p = {};
-    int64_t stride[TP_MAX_DIMS] = { 0 }, step = 1;
-    for (int k = x->ndim - 1; k >= 0; k--) {
-        stride[k] = step;
-        step *= x->dim[k];
-    }
-    for (int i = 0; i < x->ndim; i++) {
-        const int k = order[i];
-        if (x->dim[k] == 1) continue;
-        if (p.n > 0 && p.from[p.n - 1] == x->dim[k] * stride[k]) {
-            p.dim[p.n - 1] *= x->dim[k];
-            p.from[p.n - 1] = stride[k];
-        } else {
-            p.dim[p.n] = x->dim[k];
-            p.from[p.n++] = stride[k];
-        }
-    }
-    if (p.n == 0) {
-        p.n = 1;
-        p.dim[0] = p.from[0] = 1;
-    }
-    step = 1;
-    for (int k = p.n - 1; k >= 0; k--) {
-        p.to[k] = step;
-        step *= p.dim[k];
-    }
-    return p;
-}
-
-/* All axes but two; strides of x in `from`, of y in `to`. */
-static void others(const plan &p, int skip1, int skip2, tp_axes *from, tp_axes *to)
-{
-    *from = *to = tp_axes();
-    from->count = 1;
-    for (int k = 0; k < p.n; k++) {
-        if (k == skip1 || k == skip2) continue;
-        from->dim[from->n] = to->dim[from->n] = p.dim[k];
-        from->stride[from->n] = p.from[k];
-        to->stride[from->n] = p.to[k];
-        from->count *= p.dim[k];
-        to->n = ++from->n;
-    }
-    to->count = from->count;
-}
 
 /* ---- rows ---- */
 
@@ -78,12 +25,13 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-static tp_code copy(const tp_call *c, const tp_view *x, const tp_view *y, const plan &p)
+static tp_code copy(const tp_call *c, const tp_view *x, const tp_view *y, const tp_permute_plan &p)
 {
     const int64_t size = (int64_t)tp_dtype_size(x->dtype), columns = p.dim[p.n - 1];
     tp_axes from, to;
     const int bytes = tp_widest(columns * size, (uintptr_t)x->data, (uintptr_t)y->data);
-    others(p, p.n - 1, p.n - 1, &from, &to); /* their strides are multiples of columns */
+    tp__permute_others(&p, p.n - 1, p.n - 1, &from,
+                       &to); /* their strides are multiples of columns */
     const int64_t elements = bytes / size, n = x->numel / elements;
     return tp_with_word(bytes, [&](auto w) {
         typedef decltype(w) W;
@@ -210,7 +158,7 @@ static tp_code transpose(const tp_call *c, const matrices &m, const tp_view *x, 
 static tp_code permute(const tp_call *c, const tp_view *x, const tp_view *y, const int *order)
 {
     if (x->numel == 0) return TP_OK;
-    const plan p = merge(x, order);
+    const tp_permute_plan p = tp__permute_plan(x, order);
     const int64_t size = (int64_t)tp_dtype_size(x->dtype);
     const int last = p.n - 1;
     if (p.from[last] == 1) return copy(c, x, y, p);
@@ -218,7 +166,7 @@ static tp_code permute(const tp_call *c, const tp_view *x, const tp_view *y, con
     while (p.from[row] != 1) row++;
     tp_axes from, to;
     matrices m = {};
-    others(p, row, last, &from, &to);
+    tp__permute_others(&p, row, last, &from, &to);
     m.from = tp_places_of(from, 1);
     m.to = tp_places_of(to, 1);
     m.count = from.count;

@@ -56,17 +56,6 @@ template <class S, class C> struct packs {
     }
 };
 
-/* The sum over the threads of a row. */
-template <int LANES> static __device__ inline float row_sum(float v)
-{
-    if constexpr (LANES > 32) {
-        return tp_block<tp_sum_of>(v);
-    } else {
-        for (int d = LANES / 2; d > 0; d >>= 1) v += __shfl_xor_sync(0xffffffffu, v, d);
-        return v;
-    }
-}
-
 template <class S, class C>
 static __device__ inline stats stats_of(const packs<S, C> &x, const rownorm &k, int n)
 {
@@ -75,7 +64,7 @@ static __device__ inline stats stats_of(const packs<S, C> &x, const rownorm &k, 
 #pragma unroll
         for (int p = 0; p < C::PACKS; p++)
             for (int e = 0; e < C::N; e++) m += tp_float(x.at[p].at[e]);
-        m = row_sum<C::LANES>(m) / (float)k.n;
+        m = tp_group<tp_sum_of, C::LANES>(m) / (float)k.n;
     }
 #pragma unroll
     for (int p = 0; p < C::PACKS; p++) {
@@ -85,7 +74,7 @@ static __device__ inline stats stats_of(const packs<S, C> &x, const rownorm &k, 
             v += d * d;
         }
     }
-    return { m, 1.0f / sqrtf(row_sum<C::LANES>(v) / (float)k.n + k.eps) };
+    return { m, 1.0f / sqrtf(tp_group<tp_sum_of, C::LANES>(v) / (float)k.n + k.eps) };
 }
 
 /* A row past the last one, of a group that waits for the others of its warp, has n = 0. */
@@ -119,37 +108,38 @@ template <class C> struct column_sums {
     float dw[C::E], db[C::E];
 };
 
+/* f(pack, element, dy, w, h) of this thread's elements of a row, h = (x - m) s. */
+template <class S, class C, class F>
+static __device__ inline void each_element(const rownorm &k, int n, stats t, const packs<S, C> &x,
+                                           const packs<S, C> &dy, F f)
+{
+#pragma unroll
+    for (int p = 0; p < C::PACKS; p++) {
+        float w[C::N];
+        if (column<C>(p) >= n) continue;
+        tp_take<C::N>(w, k.w, column<C>(p));
+        for (int e = 0; e < C::N; e++)
+            f(p, e, tp_float(dy.at[p].at[e]), w[e], (tp_float(x.at[p].at[e]) - t.m) * t.s);
+    }
+}
+
 /* One row: adds to the sums, then overwrites x with dx. */
 template <class S, class C>
 static __device__ inline void pull_row(const rownorm &k, int n, stats t, packs<S, C> &x,
                                        const packs<S, C> &dy, column_sums<C> &sums)
 {
     float g0 = 0.0f, g1 = 0.0f; /* means of g = dy w and of g h */
-#pragma unroll
-    for (int p = 0; p < C::PACKS; p++) {
-        float w[C::N];
-        if (column<C>(p) >= n) continue;
-        tp_take<C::N>(w, k.w, column<C>(p));
-        for (int e = 0; e < C::N; e++) {
-            const float d = tp_float(dy.at[p].at[e]), h = (tp_float(x.at[p].at[e]) - t.m) * t.s;
-            sums.dw[p * C::N + e] += d * h;
-            sums.db[p * C::N + e] += d;
-            g0 += d * w[e];
-            g1 += d * w[e] * h;
-        }
-    }
-    g0 = k.centre ? row_sum<C::LANES>(g0) / (float)k.n : 0.0f;
-    g1 = row_sum<C::LANES>(g1) / (float)k.n;
-#pragma unroll
-    for (int p = 0; p < C::PACKS; p++) {
-        float w[C::N];
-        if (column<C>(p) >= n) continue;
-        tp_take<C::N>(w, k.w, column<C>(p));
-        for (int e = 0; e < C::N; e++) {
-            const float h = (tp_float(x.at[p].at[e]) - t.m) * t.s;
-            tp_put(&x.at[p].at[e], t.s * (tp_float(dy.at[p].at[e]) * w[e] - g0 - h * g1));
-        }
-    }
+    each_element(k, n, t, x, dy, [&](int p, int e, float d, float w, float h) {
+        sums.dw[p * C::N + e] += d * h;
+        sums.db[p * C::N + e] += d;
+        g0 += d * w;
+        g1 += d * w * h;
+    });
+    g0 = k.centre ? tp_group<tp_sum_of, C::LANES>(g0) / (float)k.n : 0.0f;
+    g1 = tp_group<tp_sum_of, C::LANES>(g1) / (float)k.n;
+    each_element(k, n, t, x, dy, [&](int p, int e, float d, float w, float h) {
+        tp_put(&x.at[p].at[e], t.s * (d * w - g0 - h * g1));
+    });
 }
 
 /* part[column] = the sum over the groups of the block. In shared memory element e of lane l of

@@ -4,61 +4,11 @@
  * copied. Else y's last axis and the one that is contiguous in x span matrices that are transposed
  * in tiles small enough for both sides to stay in the L1 cache; the other axes count the matrices.
  * Elements are only moved, so dtypes matter by their size alone. */
-#include "tensor/broadcast.h"
 #include "tensor/kernel.h"
+#include "tensor/permute_plan.h"
 
 #define TILE  32
 #define GRAIN (8 * TP_BLOCK) /* elements */
-
-/* y as merged axes: dim, and the stride of each in x (from) and in y (to). */
-typedef struct plan {
-    int n;
-    int64_t dim[TP_MAX_DIMS], from[TP_MAX_DIMS], to[TP_MAX_DIMS];
-} plan;
-
-/* order[i] is the axis of x that becomes axis i of y. */
-static plan merge(const tp_view *x, const int *order)
-{
-    plan p = { .n = 0 };
-    int64_t stride[TP_MAX_DIMS] = { 0 }, step = 1;
-    for (int k = x->ndim - 1; k >= 0; k--) {
-        stride[k] = step;
-        step *= x->dim[k];
-    }
-    for (int i = 0; i < x->ndim; i++) {
-        const int k = order[i];
-        if (x->dim[k] == 1) continue;
-        if (p.n > 0 && p.from[p.n - 1] == x->dim[k] * stride[k]) {
-            p.dim[p.n - 1] *= x->dim[k];
-            p.from[p.n - 1] = stride[k];
-        } else {
-            p.dim[p.n] = x->dim[k];
-            p.from[p.n++] = stride[k];
-        }
-    }
-    if (p.n == 0) p = (plan){ .n = 1, .dim = { 1 }, .from = { 1 } };
-    step = 1;
-    for (int k = p.n - 1; k >= 0; k--) {
-        p.to[k] = step;
-        step *= p.dim[k];
-    }
-    return p;
-}
-
-/* All axes but two; strides of x in `from`, of y in `to`. */
-static void others(const plan *p, int skip1, int skip2, tp_axes *from, tp_axes *to)
-{
-    *from = *to = (tp_axes){ .count = 1 };
-    for (int k = 0; k < p->n; k++) {
-        if (k == skip1 || k == skip2) continue;
-        from->dim[from->n] = to->dim[from->n] = p->dim[k];
-        from->stride[from->n] = p->from[k];
-        to->stride[from->n] = p->to[k];
-        from->count *= p->dim[k];
-        to->n = ++from->n;
-    }
-    to->count = from->count;
-}
 
 typedef struct job {
     const char *x;
@@ -124,17 +74,17 @@ static void transpose_strips(const void *ctx, int64_t begin, int64_t end, int th
 static void permute(const tp_device *D, const tp_view *x, const tp_view *y, const int *order)
 {
     if (x->numel == 0) return;
-    const plan p = merge(x, order);
+    const tp_permute_plan p = tp__permute_plan(x, order);
     const int last = p.n - 1;
     job j = { .x = x->data, .y = y->data, .size = tp_dtype_size(x->dtype), .columns = p.dim[last] };
     if (p.from[last] == 1) {
-        others(&p, last, last, &j.from, &j.to);
+        tp__permute_others(&p, last, last, &j.from, &j.to);
         tp__parallel(D, j.from.count, GRAIN / j.columns, copy_rows, &j);
         return;
     }
     int row = 0; /* the axis that is contiguous in x */
     while (p.from[row] != 1) row++;
-    others(&p, row, last, &j.from, &j.to);
+    tp__permute_others(&p, row, last, &j.from, &j.to);
     j.rows = p.dim[row];
     j.row_step = p.to[row];
     j.column_step = p.from[last];
