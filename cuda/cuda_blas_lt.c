@@ -3,9 +3,8 @@
  *
  * cuBLASLt is asked for its best algorithm once for each problem; descriptors and algorithm are
  * kept in a table of fixed size, so that a call sets one pointer and launches. Asking is the host's
- * work alone, so it may happen while a step is recorded. Partial sums are kept in f32 and reduced
- * in a step of their own, so results are deterministic, and a bias never meets a rounded product.
- */
+ * work alone, so it may happen while a step is recorded. A product that is split over k keeps its
+ * partial sums in f32 and adds them in a step of its own: deterministic, and rounded once. */
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>

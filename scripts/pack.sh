@@ -22,7 +22,7 @@ export CUDACXX
 need $BUILD_NEEDS $TEST_NEEDS g++:g++ xz:xz-utils patchelf:patchelf
 programs=(enwik8 tp-models tp-parity bench_ops bench_models)
 # Those that need neither the source tree nor other programs.
-tests=(test_capture test_cuda test_cuda_moves test_decode test_ls_attention test_models test_optim test_profile test_refs test_tape)
+tests=(test_capture test_cuda test_cuda_linear test_cuda_moves test_decode test_ls_attention test_models test_optim test_profile test_refs test_tape)
 configure cuda -DTAPEGRAD_TESTS=ON -DTAPEGRAD_EXAMPLES=ON -DTAPEGRAD_BENCH=ON
 build cuda "${programs[@]}" "${tests[@]}" >&2
 

@@ -121,6 +121,21 @@ Test(cuda_linear, biases)
     tp_device_close(cpu);
 }
 
+/* TF32 is for products of f32; those of bf16 are as ever. The numbers are exact in TF32 too. */
+Test(cuda_linear, tf32)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    tp_device *gpu = tp_device_open("cuda", &(tp_device_opts){ .tf32 = true });
+    uint64_t used[2];
+    layer l = { 6, 16, 24, 0, true, false, TP_ACT_NONE };
+    check(cpu, gpu, "tf32, bias", l, used);
+    l.bias = false;
+    check(cpu, gpu, "tf32, no bias", l, used);
+    tp_device_close(gpu);
+    tp_device_close(cpu);
+}
+
 /* Twice 400 problems with forward and backward each, more than are remembered. */
 Test(cuda_linear, many_problems)
 {
