@@ -1,18 +1,11 @@
 /* cuda_gather.cu - gather and scatter_add along an axis, each the backward of the other.
  *
  * The index is a set of lines along the axis; a line reads from, or adds to, one line of the larger
- * tensor. Reading takes a thread an element: 8 bytes of index, one read, one write; bound by
- * memory.
- *
- * Sums are made in the order of the line, in float, without atomics: the bits are those of the CPU.
- * A thread owns up to PLACES places of one line, every G-th, looks at the whole index of the line
- * and adds what falls on them in shared memory. So each result is written once, side by side with
- * those of other threads, and the index is read size / PLACES times, from cache: long lines are
- * bound by that, and few long lines into few places by the latency of one thread. */
-#include "cuda/move.cuh"
+ * tensor. Reading takes a thread an element: 8 bytes of index, one read, one write. Adding sorts
+ * the places that the index means (keyed_sums.cuh): a pass, of which there is one for each byte of
+ * the number of places, moves 24 bytes an element of the index. Bound by memory. */
+#include "cuda/keyed_sums.cuh"
 #include "tensor/shape.h"
-
-enum { PLACES = 32, AHEAD = 8 };
 
 static int axis_of(const tp_call *c)
 {
@@ -81,92 +74,25 @@ template <class S, class Y> static tp_code take(const tp_call *c, const S *from,
 
 /* ---- adding ---- */
 
-/* The larger tensor as [outer][size][inner]. Thread u of the inner << shift that share an outer has
- * line u % inner and its places u / inner, that + (1 << shift), ... */
-struct shares {
-    tp_divisor threads, inner;
-    int64_t outer, size;
-    int shift;
-    int64_t length, step; /* lines of the index */
-    int n;                /* axes but the one; strides and sizes of the index */
-    tp_divisor by[TP_MAX_DIMS];
-    int64_t stride[TP_MAX_DIMS], limit[TP_MAX_DIMS];
+/* The element of the larger tensor that index i means, or -1: it is out of range. */
+template <class I> struct place_of {
+    lines l;
+    const I *index;
+    __device__ int64_t operator()(int64_t i) const
+    {
+        const int64_t k = index[i];
+        return k >= 0 && k < l.size ? tp_place(l.begin, i) + k * l.step : -1;
+    }
 };
 
-static shares shares_of(const tp_call *c)
+/* to[index[i]] += from[i]; without `add` to is zeros. c->work: tp__keyed_sums_work(n, 1) bytes. */
+template <class V, class S> static tp_code put(const tp_call *c, bool add, const V *from, S *to)
 {
-    const tp_view *big = &c->x[0], *index = &c->x[1];
-    const int axis = axis_of(c);
-    int64_t inner, step = 1;
-    shares s = {};
-    tp__axis_split(big, axis, &s.outer, &s.size, &inner);
-    s.inner = tp_by(inner);
-    while (s.size > (int64_t)PLACES << s.shift) s.shift++;
-    s.threads = tp_by(inner << s.shift);
-    for (int d = index->ndim - 1; d >= 0; d--) { /* last axis first */
-        if (d == axis) {
-            s.length = index->dim[d];
-            s.step = step;
-        } else {
-            s.by[s.n] = tp_by(big->dim[d]);
-            s.stride[s.n] = step;
-            s.limit[s.n++] = index->dim[d];
-        }
-        step *= index->dim[d];
-    }
-    return s;
-}
-
-/* Where the index's line for a line of the larger tensor begins, or -1: it has none. */
-static __device__ inline int64_t line_at(const shares &s, int64_t line)
-{
-    int64_t at = 0;
-    for (int k = 0; k < s.n; k++) {
-        const int64_t rest = tp_over(s.by[k], line), i = line - rest * s.by[k].d;
-        if (i >= s.limit[k]) return -1;
-        at += i * s.stride[k];
-        line = rest;
-    }
-    return at;
-}
-
-/* to = old (NULL: 0), then to[index[i]] += from[i]. */
-template <class S, class V, class I>
-__global__ void __launch_bounds__(TP_THREADS)
-    put_kernel(shares s, const I *index, const V *from, const S *old, S *to)
-{
-    TP_SHARED(float, sums, [PLACES][TP_THREADS]);
-    const int me = threadIdx.x;
-    TP_EACH (t, s.outer * s.threads.d) {
-        const int64_t outer = tp_over(s.threads, t), u = t - outer * s.threads.d;
-        const int64_t first = tp_over(s.inner, u), line = u - first * s.inner.d;
-        const int64_t begin = line_at(s, outer * s.inner.d + line), group = (int64_t)1 << s.shift;
-        const int64_t at = outer * s.size * s.inner.d + u;
-        const int places = (int)((s.size - first + group - 1) >> s.shift);
-        for (int j = 0; j < places; j++)
-            sums[j][me] = old ? tp_float(old[at + j * s.threads.d]) : 0.0f;
-        for (int64_t i = 0; begin >= 0 && i < s.length; i += AHEAD) {
-            I k[AHEAD];
-#pragma unroll
-            for (int a = 0; a < AHEAD; a++)
-                k[a] = i + a < s.length ? index[begin + (i + a) * s.step] : I(-1);
-#pragma unroll
-            for (int a = 0; a < AHEAD; a++)
-                if (k[a] >= 0 && k[a] < s.size && (k[a] & (group - 1)) == first)
-                    sums[k[a] >> s.shift][me] += tp_float(from[begin + (i + a) * s.step]);
-        }
-        for (int j = 0; j < places; j++) tp_put(to + at + j * s.threads.d, sums[j][me]);
-    }
-}
-
-template <class S, class V> static tp_code put(const tp_call *c, const V *from, const S *old, S *to)
-{
-    const shares s = shares_of(c);
     return with_index(c, [&](auto index) {
         typedef
             typename std::remove_const<typename std::remove_pointer<decltype(index)>::type>::type I;
-        return tp_launch(c, put_kernel<S, V, I>, tp_grid(c, s.outer * s.threads.d), TP_THREADS, 0,
-                         s, index, from, old, to);
+        const place_of<I> places = { lines_of(c), index };
+        return tp_add_by_key(c, places, c->x[1].numel, c->x[0].numel, 1, 1.0f, add, from, to);
     });
 }
 
@@ -179,15 +105,21 @@ template <class S> static tp_code gather_fwd(const tp_call *c)
 
 template <class S> static tp_code gather_bwd(const tp_call *c)
 {
-    if (!c->dx[0].data) return TP_OK;
-    return put(c, tp_in<S>(&c->dy[0]), (const S *)NULL, tp_out<S>(&c->dx[0]));
+    const tp_view *dx = &c->dx[0];
+    if (!dx->data || dx->numel == 0) return TP_OK;
+    const tp_code code = tp__cuda_zero(c, dx->data, (size_t)dx->numel * sizeof(S));
+    return code == TP_OK ? put(c, false, tp_in<S>(&c->dy[0]), tp_out<S>(dx)) : code;
 }
 
 /* src may be of another floating dtype than x. */
 template <class S> static tp_code scatter_add_fwd(const tp_call *c)
 {
+    const tp_view *y = &c->y[0];
+    if (y->numel == 0) return TP_OK;
+    const tp_code code = tp__cuda_copy(c, y->data, c->x[0].data, (size_t)y->numel * sizeof(S));
+    if (code != TP_OK) return code;
     return tp_with_type(c, c->x[2].dtype, [&](auto v) {
-        return put(c, tp_in<decltype(v)>(&c->x[2]), tp_in<S>(&c->x[0]), tp_out<S>(&c->y[0]));
+        return put(c, true, tp_in<decltype(v)>(&c->x[2]), tp_out<S>(y));
     });
 }
 

@@ -221,17 +221,18 @@ static void sums_on(tp_device *D, tp_dtype dt, bool wide, double *out)
     tp_tape_free(T);
 }
 
-Test(cuda_moves, sums_have_the_bits_of_the_cpu)
+Test(cuda_moves, sums_over_places)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
     tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 }), *gpu = device_cuda();
     for (int i = 0; i < 4; i++) {
         static double expected[2 * LINES * SIZE], got[2 * LINES * SIZE];
         const tp_dtype dt = i & 1 ? TP_BF16 : TP_F32;
-        sums_on(cpu, dt, i & 2, expected);
+        sums_on(cpu, TP_F64, i & 2, expected);
         sums_on(gpu, dt, i & 2, got);
-        cr_expect(memcmp(got, expected, sizeof got) == 0, "%s, %s index: sums differ",
-                  tp_dtype_name(dt), i & 2 ? "i64" : "i32");
+        const double error = values_error(got, expected, 2 * LINES * SIZE, 0.0);
+        cr_expect(error <= (i & 1 ? 1e-2 : 1e-6), "%s, %s index: error %.3g", tp_dtype_name(dt),
+                  i & 2 ? "i64" : "i32", error);
     }
     tp_device_close(gpu);
     tp_device_close(cpu);

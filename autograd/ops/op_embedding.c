@@ -2,7 +2,7 @@
  *
  * Ids are checked by the kernel, when their values are there. */
 #include "autograd/ops/op_inner.h"
-#include "tensor/embedding.h"
+#include "tensor/keyed_sums.h"
 
 TP_KERNEL(embedding_fwd);
 TP_KERNEL(embedding_bwd);
@@ -27,7 +27,7 @@ static size_t embedding_work(const tp_infer *q, int threads)
 {
     (void)threads;
     if (!q->backward || q->device != TP_CUDA) return 0;
-    return tp__embedding_work(q->x[1].numel, q->x[0].dim[1]);
+    return tp__keyed_sums_work(q->x[1].numel, q->x[0].dim[1]);
 }
 
 static const tp_gradcase embedding_cases[] = {

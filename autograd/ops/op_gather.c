@@ -5,6 +5,7 @@
  *
  * Each is the other's gradient. Indices are checked by the kernel, when their values are there. */
 #include "autograd/ops/op_inner.h"
+#include "tensor/keyed_sums.h"
 
 TP_KERNEL(gather_fwd);
 TP_KERNEL(gather_bwd);
@@ -37,6 +38,18 @@ static tp_code gather_shape(tp_infer *q)
     return check_index(q);
 }
 
+/* A card sorts what is added: in gather's backward, in scatter_add's forward. */
+static size_t card_work(const tp_infer *q, bool adds)
+{
+    return adds && q->device == TP_CUDA ? tp__keyed_sums_work(q->x[1].numel, 1) : 0;
+}
+
+static size_t gather_work(const tp_infer *q, int threads)
+{
+    (void)threads;
+    return card_work(q, q->backward);
+}
+
 static const tp_gradcase gather_cases[] = {
     { "vector", .in = { { 1, { 4 } }, { 1, { 7 } } }, .attr = &(int){ 0 }, .below = { 0, 4 } },
     { "first axis", .in = { { 2, { 4, 3 } }, { 2, { 6, 3 } } }, .attr = &(int){ 0 },
@@ -45,10 +58,12 @@ static const tp_gradcase gather_cases[] = {
       .attr = &(int){ 1 }, .below = { 0, 4 } },
     { "last axis", .in = { { 2, { 3, 5 } }, { 2, { 3, 2 } } }, .attr = &(int){ -1 },
       .below = { 0, 5 } },
-    { "more places than a thread has", .in = { { 2, { 2, 70 } }, { 2, { 2, 13 } } },
-      .attr = &(int){ 1 }, .below = { 0, 70 } },
-    { "the same, side by side", .in = { { 3, { 1, 37, 3 } }, { 3, { 1, 17, 2 } } },
-      .attr = &(int){ 1 }, .below = { 0, 37 } },
+    { "two bytes of places", .in = { { 2, { 2, 170 } }, { 2, { 2, 13 } } }, .attr = &(int){ 1 },
+      .below = { 0, 170 } },
+    { "lines side by side", .in = { { 3, { 1, 37, 3 } }, { 3, { 1, 17, 2 } } }, .attr = &(int){ 1 },
+      .below = { 0, 37 } },
+    { "places across many runs, two tiles", .in = { { 2, { 2, 2 } }, { 2, { 2, 1100 } } },
+      .attr = &(int){ 1 }, .below = { 0, 2 } },
     { "one row of several", .in = { { 3, { 2, 2, 5 } }, { 3, { 1, 2, 9 } } }, .attr = &(int){ 2 },
       .below = { 0, 5 } },
     { "empty index", .in = { { 2, { 3, 5 } }, { 2, { 3, 0 } } }, .attr = &(int){ 1 },
@@ -64,6 +79,7 @@ const tp_op tp_op_gather = {
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),
     .shape = gather_shape,
+    .work = gather_work,
     .forward = TP_KERNELS(gather_fwd),
     .backward = TP_KERNELS(gather_bwd),
     .cases = gather_cases,
@@ -84,6 +100,12 @@ static tp_code scatter_add_shape(tp_infer *q)
     return check_index(q);
 }
 
+static size_t scatter_add_work(const tp_infer *q, int threads)
+{
+    (void)threads;
+    return card_work(q, !q->backward);
+}
+
 static const tp_gradcase scatter_add_cases[] = {
     { "vector", .in = { { 1, { 4 } }, { 1, { 7 } }, { 1, { 7 } } }, .attr = &(int){ 0 },
       .below = { 0, 4 } },
@@ -92,9 +114,12 @@ static const tp_gradcase scatter_add_cases[] = {
       .below = { 0, 4 } },
     { "last axis", .in = { { 2, { 3, 5 } }, { 2, { 3, 2 } }, { 2, { 3, 2 } } },
       .attr = &(int){ -1 }, .below = { 0, 5 } },
-    { "more places than a thread has",
-      .in = { { 2, { 2, 70 } }, { 2, { 2, 13 } }, { 2, { 2, 13 } } }, .attr = &(int){ 1 },
-      .below = { 0, 70 } },
+    { "two bytes of places", .in = { { 2, { 2, 170 } }, { 2, { 2, 13 } }, { 2, { 2, 13 } } },
+      .attr = &(int){ 1 }, .below = { 0, 170 } },
+    { "places across runs", .in = { { 1, { 2 } }, { 1, { 150 } }, { 1, { 150 } } },
+      .attr = &(int){ 0 }, .below = { 0, 2 } },
+    { "empty index", .in = { { 2, { 3, 5 } }, { 2, { 3, 0 } }, { 2, { 3, 0 } } },
+      .attr = &(int){ 1 }, .below = { 0, 5 } },
     { 0 },
 };
 
@@ -106,6 +131,7 @@ const tp_op tp_op_scatter_add = {
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),
     .shape = scatter_add_shape,
+    .work = scatter_add_work,
     .forward = TP_KERNELS(scatter_add_fwd),
     .backward = TP_KERNELS(scatter_add_bwd),
     .cases = scatter_add_cases,
