@@ -2,7 +2,7 @@
  *
  *     bench_models [--preset tiny|small|large] [--tokens n] [--batch n] [--steps n] [--threads n]
  *                  [--recompute none|attention|block] [--generate yes] [--device cpu|cuda]
- *                  [--dtype f32|bf16] [--graph yes]
+ *                  [--dtype f32|bf16] [--graph yes] [--clock wall|cpu] [--smoke yes]
  *
  * A step is forward, cross entropy, backward and AdamW on random tokens; the cache has as many rows
  * as the segment. "utilisation" is the rate of the FLOPs that the specification's closed form
@@ -14,8 +14,10 @@
  *
  * On CUDA the steps follow each other without a wait, as in training; "matmul_gflops" is the rate
  * of a product of 8192^3 in --dtype, of which "utilisation" is a share, and "kernel_seconds" what
- * the kernels of a step take by the card's clock, measured in steps of their own (0 on the CPU).
- * --graph launches forward and backward as one recording (tp_capture).
+ * the kernels of a step take by the card's clock (0 on the CPU), measured in steps of their own,
+ * each queued behind other work so that the card never waits for the host. --graph launches forward
+ * and backward as one recording (tp_capture). --smoke makes that product and that work small, to
+ * try the program: its figures say nothing.
  *
  * --generate decodes token after token, as a sampler does, and reports the time of one after 1K,
  * 16K and 64K tokens, the median of 200. */
@@ -29,12 +31,15 @@
 #include "blas_rate.h"
 
 enum { MAX_STEPS = 1000, PRODUCTS = 40, DECODED = 200, VOCAB = 208, LINES = 256 };
+/* The work before a step whose kernels are measured: maxima of so many elements (10 ms on a card),
+ * an op that the models do not have. */
+enum { MAXIMA = 32, ELEMENTS = 134217728, SMOKE_ELEMENTS = 1024 };
 
 typedef struct settings {
     const char *preset, *recompute, *device;
     tp_dtype dtype;
     int tokens, batch, steps, threads;
-    bool generate, graph;
+    bool generate, graph, smoke;
 } settings;
 
 static bool on_cuda(const settings *s)
@@ -138,20 +143,28 @@ static void report(const settings *s, const tp_lm_cfg *c, tp_device *D, double s
     printf(
         "{\"model\": \"ls_lm-%s\", \"dtype\": \"%s\", \"tokens\": %d, \"batch\": %d, "
         "\"recompute\": \"%s\", "
-        "\"graph\": %d, \"threads\": %d, \"isa\": \"%s\", \"seconds\": %.4f, \"tokens_per_s\": "
+        "\"graph\": %d, \"threads\": %d, \"isa\": \"%s\", \"seconds\": %.6f, \"tokens_per_s\": "
         "%.1f, "
         "\"gflops\": %.1f, \"sgemm_gflops\": %.1f, \"matmul_gflops\": %.1f, \"utilisation\": %.3f, "
-        "\"kernel_seconds\": %.5f, \"device_peak_mb\": %.0f, \"predicted_mb\": %.0f, "
-        "\"process_peak_mb\": %.0f}\n",
+        "\"kernel_seconds\": %.6f, \"device_peak_mb\": %.0f, \"predicted_mb\": %.0f, "
+        "\"process_peak_mb\": %.0f%s}\n",
         s->preset, tp_dtype_name(s->dtype), s->tokens, s->batch, s->recompute, s->graph,
         stats.threads, stats.isa, seconds, s->tokens * s->batch / seconds, flop / seconds * 1e-9,
         machine->blas * 1e-9, machine->matmul * 1e-9, flop / seconds / best, kernels,
-        (double)stats.peak_bytes / 1048576.0, predicted, process_peak_mb());
+        (double)stats.peak_bytes / 1048576.0, predicted, process_peak_mb(),
+        s->smoke ? ", \"smoke\": true" : "");
+    fflush(stdout);
+}
+
+static void work_ahead(tp_tape *T, tp_tensor x)
+{
+    for (int i = 0; tp_given(x) && i < MAXIMA; i++) tp_max(T, x, TP_ALL);
 }
 
 /* Steps on a device, the time of each, which on CUDA is a share of all of them: there the host is
  * ahead, and waiting would not be training. False with the reason printed. */
-static bool train(tp_device *D, const settings *s, const tp_lm_cfg *cfg, double *seconds)
+static bool train(tp_device *D, const settings *s, const tp_lm_cfg *cfg, tp_tensor ahead,
+                  double *seconds)
 {
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .seed = 1, .compute = s->dtype, .train = true });
@@ -160,12 +173,14 @@ static bool train(tp_device *D, const settings *s, const tp_lm_cfg *cfg, double 
     if (!m) exit(1);
     caches = (tp_lm_state){ 0 };
     tp_lm_init(P, m, "", *cfg);
+    if (!tp_params_ok(P)) tp_raise(T, TP_E_VALUE, "%s", tp_params_why(P));
     tp_optim *O = tp_adamw_new(P, &(tp_adamw_opts){ .weight_decay = 0.01, .raw_eps = true });
 
     tp_capture *C = tp_capture_new(T);
     tp_tensor x = TP_NONE, y = TP_NONE;
     double began = 0.0;
-    for (int u = on_cuda(s) ? -4 : -1; u < s->steps && tp_ok(T); u++) { /* the first warm up */
+    for (int u = on_cuda(s) && !s->smoke ? -4 : -1; u < s->steps && tp_ok(T);
+         u++) { /* the first warm up */
         const double start = now();
         if (u == 0) {
             tp_device_sync(D);
@@ -175,6 +190,7 @@ static bool train(tp_device *D, const settings *s, const tp_lm_cfg *cfg, double 
         random_tokens(T, &x, s->batch, s->tokens, cfg->vocab);
         random_tokens(T, &y, s->batch, s->tokens, cfg->vocab);
         if (!s->graph) tp_reset(T);
+        work_ahead(T, ahead);
         if (!s->graph || tp_capture_begin(C)) {
             const tp_tensor logits = tp_lm_forward(T, m, &caches, x);
             tp_backward(T, tp_cross_entropy(T, logits, y, TP_MEAN));
@@ -182,6 +198,8 @@ static bool train(tp_device *D, const settings *s, const tp_lm_cfg *cfg, double 
         }
         tp_step(O, 1e-4);
         if (u >= 0) seconds[u] = now() - start;
+        if (tp_given(ahead))
+            tp_device_profile(D, NULL, 0); /* waits, so that none is waited for later */
     }
     if (tp_device_sync(D) && on_cuda(s))
         for (int u = 0; u < s->steps; u++) seconds[u] = (now() - began) / s->steps;
@@ -201,7 +219,7 @@ static double predicted_mb(const settings *s, const tp_lm_cfg *cfg)
     static double unused[MAX_STEPS];
     tp_device *D =
         tp_device_open(s->device, &(tp_device_opts){ .threads = s->threads, .dry = true });
-    const bool done = train(D, s, cfg, unused);
+    const bool done = train(D, s, cfg, TP_NONE, unused);
     const tp_stats stats = tp_device_stats(D);
     tp_device_close(D);
     return done ? (double)stats.peak_bytes / 1048576.0 : 0;
@@ -213,12 +231,20 @@ static double kernel_seconds(const settings *s, const tp_lm_cfg *cfg)
     static double unused[MAX_STEPS];
     tp_op_time line[LINES];
     const tp_device_opts o = { .threads = s->threads, .profile = true };
+    settings plain = *s;
+    plain.graph = false; /* whose kernels have no times of their own */
     tp_device *D = tp_device_open(s->device, &o);
+    tp_params *P = tp_params_new(D, NULL);
+    const int64_t n = s->smoke ? SMOKE_ELEMENTS : ELEMENTS;
+    const tp_tensor x =
+        tp_param(P, "x", TP_SHAPE(n), (tp_init){ TP_INIT_ZERO, 0.0, 0.0 }, TP_FROZEN);
     double sum = 0.0;
-    if (train(D, s, cfg, unused)) {
-        const int n = tp_device_profile(D, line, LINES);
-        for (int i = 0; i < n && i < LINES; i++) sum += line[i].seconds / s->steps;
+    if (train(D, &plain, cfg, x, unused)) {
+        const int lines = tp_device_profile(D, line, LINES);
+        for (int i = 0; i < lines && i < LINES; i++)
+            if (strcmp(line[i].op, "max") != 0) sum += line[i].seconds / s->steps;
     }
+    tp_params_free(P);
     tp_device_close(D);
     return sum;
 }
@@ -229,14 +255,15 @@ static int run(const settings *s)
     const double predicted = predicted_mb(s, &cfg);
     const double kernels = on_cuda(s) ? kernel_seconds(s, &cfg) : 0.0;
     tp_device *D = tp_device_open(s->device, &(tp_device_opts){ .threads = s->threads });
+    const int64_t side = s->smoke ? 64 : on_cuda(s) ? 8192 : 1024;
     const rates machine = {
         on_cuda(s) ? 0.0 : blas_rate(tp_device_stats(D).threads, timer),
-        matmul_rate(D, s->dtype, on_cuda(s) ? 8192 : 1024),
+        matmul_rate(D, s->dtype, side),
     };
     static double seconds[MAX_STEPS];
     tp_device_trim(D);
     tp_device_reset_peak(D);
-    const bool done = train(D, s, &cfg, seconds);
+    const bool done = train(D, s, &cfg, TP_NONE, seconds);
     qsort(seconds, (size_t)s->steps, sizeof *seconds, by_size);
     if (done) report(s, &cfg, D, seconds[s->steps / 2], kernels, &machine, predicted);
     tp_device_close(D);
@@ -313,13 +340,16 @@ int main(int argc, char **argv)
             timer = strcmp(value, "cpu") == 0 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
         } else if (strcmp(argv[i], "--graph") == 0) {
             s.graph = strcmp(value, "yes") == 0;
+        } else if (strcmp(argv[i], "--smoke") == 0) {
+            s.smoke = strcmp(value, "yes") == 0;
         } else if (strcmp(argv[i], "--generate") == 0) {
             s.generate = strcmp(value, "yes") == 0;
         } else {
             fprintf(stderr, "usage: bench_models [--preset tiny|small|large] [--tokens n] "
                             "[--batch n] [--steps n] [--threads n] "
                             "[--recompute none|attention|block] [--generate yes] "
-                            "[--device cpu|cuda] [--dtype f32|bf16] [--graph yes]\n");
+                            "[--device cpu|cuda] [--dtype f32|bf16] [--graph yes] "
+                            "[--clock wall|cpu] [--smoke yes]\n");
             return 2;
         }
     }

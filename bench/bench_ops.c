@@ -1,7 +1,7 @@
 /* bench_ops.c - time of single ops, forward and backward, as JSON lines.
  *
  *     bench_ops [--threads n] [--isa base|avx2|avx512] [--filter text] [--seconds s] [--long yes]
- *               [--clock wall|cpu] [--device cpu|cuda] [--dtype f32|bf16]
+ *               [--clock wall|cpu] [--device cpu|cuda] [--dtype f32|bf16] [--smoke yes]
  *
  * "utilisation" is a rate over one of two of the same run: "sgemm_gflops" of the first line, a
  * 1024^3 f32 product split by rows over the threads, each calling single-threaded OpenBLAS
@@ -15,7 +15,8 @@
  * threads: with one thread, a fair figure on a busy machine.
  *
  * On CUDA there are cases of another size, and times are those of the op's kernels by the card's
- * clock (tp_device_profile); the two rates are those of "matmul" and "copy" there. */
+ * clock (tp_device_profile); the two rates are those of "matmul" and "copy" there. --smoke makes
+ * these cases small, to try the program: its figures say nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,16 +25,16 @@
 #include <time.h>
 
 #include "blas_rate.h"
-#include "op_cases.h"
+#include "card_steps.h"
 
-enum { LINES = 64, MAX_REPS = 400, MIN_REPS = 2, LONG_CONTEXT = 16384 };
+enum { MAX_REPS = 400, MIN_REPS = 2, LONG_CONTEXT = 16384, HEAD_START = 134217728, SHRINK = 4096 };
 
 typedef struct settings {
     tp_device_opts device;
     const char *filter, *device_name;
     tp_dtype dtype;
     double seconds; /* of each case and direction */
-    bool run_long;
+    bool run_long, cuda, smoke;
 } settings;
 
 static clockid_t timer = CLOCK_MONOTONIC;
@@ -78,36 +79,6 @@ static const tp_op end_op = { .name = "end",
 
 /* ---- measuring ---- */
 
-static int64_t count(tp_shape s)
-{
-    int64_t n = 1;
-    for (int i = 0; i < s.ndim; i++) n *= s.dim[i];
-    return n;
-}
-
-/* Host memory for an input, from a linear congruence: int64_t below k->in[i].below, or floats. */
-static void *numbers(const op_case *k, int i, uint32_t *seed)
-{
-    const int64_t n = count(k->in[i].shape), below = k->in[i].below;
-    void *host = malloc((size_t)n * (below > 0 ? sizeof(int64_t) : sizeof(float)));
-    if (!host) exit(1);
-    for (int64_t j = 0; j < n; j++) {
-        *seed = *seed * 1664525u + 1013904223u;
-        if (below > 0)
-            ((int64_t *)host)[j] = (int64_t)(*seed >> 8) % below;
-        else
-            ((float *)host)[j] = (float)(*seed >> 8) * 0x1p-23f - 1.0f;
-    }
-    return host;
-}
-
-static int inputs_of(const op_case *k)
-{
-    int n = 0;
-    while (n < OP_MAX_IN && k->in[n].shape.ndim > 0) n++;
-    return n;
-}
-
 /* Seconds of one forward and one backward on the CPU. */
 static void step(tp_tape *T, const op_case *k, double *forward, double *backward)
 {
@@ -115,8 +86,8 @@ static void step(tp_tape *T, const op_case *k, double *forward, double *backward
     uint32_t seed = 1;
     tp_reset(T);
     tp_device_reset_peak(tp_device_of(T));
-    for (int i = 0; i < inputs_of(k); i++) {
-        void *host = numbers(k, i, &seed);
+    for (int i = 0; i < op_inputs(k); i++) {
+        void *host = op_numbers(k, i, &seed);
         x[i] = k->in[i].below > 0 ? tp_from(T, TP_I64, k->in[i].shape, host)
                                   : tp_input(T, TP_F32, k->in[i].shape, host);
         free(host);
@@ -126,69 +97,6 @@ static void step(tp_tape *T, const op_case *k, double *forward, double *backward
     *forward = now() - t;
     tp_backward(T, tp_apply(T, &end_op, NULL, y));
     *backward = now() - backward_began;
-}
-
-/* ---- the same on CUDA: inputs stay on the card, times are the profile's ---- */
-
-typedef struct card_inputs {
-    tp_params *P; /* floats */
-    tp_tensor at[OP_MAX_IN];
-} card_inputs;
-
-static void place(tp_tape *T, const op_case *k, card_inputs *in)
-{
-    uint32_t seed = 1;
-    in->P = tp_params_new(tp_device_of(T), &(tp_params_opts){ .blank = true });
-    for (int i = 0; i < inputs_of(k); i++) {
-        char name[16];
-        snprintf(name, sizeof name, "x%d", i);
-        in->at[i] =
-            k->in[i].below > 0 ? TP_NONE : tp_param(in->P, name, k->in[i].shape, (tp_init){ 0 }, 0);
-    }
-    for (int i = 0; i < inputs_of(k); i++) {
-        void *host = numbers(k, i, &seed);
-        const size_t n = (size_t)count(k->in[i].shape);
-        if (k->in[i].below > 0)
-            tp_carry(T, &in->at[i], tp_from(T, TP_I64, k->in[i].shape, host));
-        else
-            tp_param_set(in->P, in->at[i], TP_F32, host, n * sizeof(float));
-        free(host);
-    }
-}
-
-static void release(tp_tape *T, const op_case *k, card_inputs *in)
-{
-    tp_reset(T);
-    for (int i = 0; i < inputs_of(k); i++)
-        if (k->in[i].below > 0) tp_carry(T, &in->at[i], TP_NONE);
-    tp_params_free(in->P);
-}
-
-static void card_step(tp_tape *T, const op_case *k, card_inputs *in, tp_dtype dt, double *forward,
-                      double *backward)
-{
-    tp_op_time f[LINES], b[LINES];
-    tp_device *D = tp_device_of(T);
-    tp_tensor x[OP_MAX_IN];
-    tp_reset(T);
-    tp_grad_clear(in->P);
-    for (int i = 0; i < inputs_of(k); i++)
-        x[i] = k->in[i].below > 0 || dt == TP_F32 || k->f32 >> i & 1u ? in->at[i]
-                                                                      : tp_cast(T, in->at[i], dt);
-    tp_device_reset_peak(D);
-    tp_device_reset_profile(D);
-    const tp_tensor y = k->apply(T, x, k);
-    const int nf = tp_device_profile(D, f, LINES);
-    tp_tensor loss = tp_numel(y) == 1 ? y : tp_sum(T, tp_square(T, y), TP_ALL);
-    tp_device_reset_profile(D);
-    tp_backward(T, loss);
-    const int nb = tp_device_profile(D, b, LINES);
-    *forward = *backward = 0.0;
-    for (int i = 0; i < nf; i++) {
-        *forward += f[i].seconds;
-        for (int j = 0; j < nb; j++)
-            if (strcmp(f[i].op, b[j].op) == 0) *backward += b[j].seconds;
-    }
 }
 
 static int by_time(const void *a, const void *b)
@@ -204,9 +112,10 @@ typedef struct rates {
 } rates;
 
 /* One line. Returns this case's rate, of FLOPs if it counts them, else of bytes. */
-static double report(const op_case *k, tp_dtype dt, bool backward, double *seconds, int n,
+static double report(const op_case *k, const settings *s, bool backward, double *seconds, int n,
                      const tp_stats *stats, const rates *machine)
 {
+    const tp_dtype dt = s->dtype;
     static double first_rate[2]; /* of the first of the growing contexts, by direction */
     const bool bytes = k->mflop == 0.0;
     qsort(seconds, (size_t)n, sizeof *seconds, by_time);
@@ -222,6 +131,7 @@ static double report(const op_case *k, tp_dtype dt, bool backward, double *secon
            stats->isa, 1e3 * seconds[n / 2], 1e3 * seconds[0], bytes ? "gbytes_per_s" : "gflops",
            1e-3 * rate, (double)stats->peak_bytes / 1048576.0);
     if (best > 0.0) printf(", \"utilisation\": %.3f", rate / best);
+    if (s->smoke) printf(", \"smoke\": true");
     if (k->tokens > 0) {
         if (first_rate[backward] == 0.0) first_rate[backward] = rate;
         printf(", \"time_to_closed_form\": %.3f, \"bytes_a_token\": %.0f",
@@ -232,19 +142,20 @@ static double report(const op_case *k, tp_dtype dt, bool backward, double *secon
     return rate;
 }
 
-/* Returns the forward rate. */
-static double measure(tp_tape *T, const op_case *k, const settings *s, const rates *machine)
+/* Returns the forward rate. h: of a card. */
+static double measure(tp_tape *T, const op_case *k, const settings *s, const head_start *h,
+                      const rates *machine)
 {
     static double forward[MAX_REPS], backward[MAX_REPS];
-    const bool card = k->cuda;
     double total = 0.0;
     card_inputs in;
-    if (card) place(T, k, &in);
+    if (s->cuda) card_place(T, k, &in);
     int n = -1; /* the first run pays for memory and caches */
-    for (; n < MAX_REPS && (n < MIN_REPS || total < 2.0 * s->seconds) && tp_ok(T); n++) {
+    const int least = s->smoke ? 1 : MIN_REPS;
+    for (; n < MAX_REPS && (n < least || total < 2.0 * s->seconds) && tp_ok(T); n++) {
         double f = 0.0, b = 0.0;
-        if (card)
-            card_step(T, k, &in, s->dtype, &f, &b);
+        if (s->cuda)
+            card_step(T, k, &in, h, s->dtype, &f, &b);
         else
             step(T, k, &f, &b);
         if (n < 0) continue;
@@ -252,11 +163,12 @@ static double measure(tp_tape *T, const op_case *k, const settings *s, const rat
         backward[n] = b;
         total += f + b;
     }
-    const tp_stats stats = tp_device_stats(tp_device_of(T));
-    if (card) release(T, k, &in);
+    tp_stats stats = tp_device_stats(tp_device_of(T));
+    if (s->cuda) stats.peak_bytes -= h->bytes;
+    if (s->cuda) card_release(T, k, &in);
     if (!tp_ok(T)) return 0.0;
-    const double rate = report(k, s->dtype, false, forward, n, &stats, machine);
-    report(k, s->dtype, true, backward, n, &stats, machine);
+    const double rate = report(k, s, false, forward, n, &stats, machine);
+    if (k->apply) report(k, s, true, backward, n, &stats, machine);
     return rate;
 }
 
@@ -264,6 +176,7 @@ static bool wanted(const op_case *k, const settings *s)
 {
     char name[128];
     snprintf(name, sizeof name, "%s %s", k->op, k->shape);
+    if (!k->apply && s->dtype != TP_F32) return false; /* parameters are f32 */
     return strstr(name, s->filter) && (k->tokens < LONG_CONTEXT || s->run_long);
 }
 
@@ -271,22 +184,25 @@ static int run(const settings *s)
 {
     tp_device *D = tp_device_open(s->device_name, &s->device);
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true, .compute = s->dtype });
-    const bool cuda = strncmp(s->device_name, "cuda", 4) == 0;
+    const op_case *cases = !s->cuda ? op_cases_cpu : s->smoke ? op_cases_smoke : op_cases_cuda;
     rates machine = { 0.0, 0.0 };
-    int place = 0; /* among the cases of the device */
-    if (!cuda) {
+    head_start h = { 0 };
+    if (s->cuda) {
+        h = head_start_new(D, s->smoke ? HEAD_START / SHRINK : HEAD_START);
+    } else {
         machine.products = 1e-6 * blas_rate(tp_device_stats(D).threads, timer);
         printf("{\"sgemm_gflops\": %.1f}\n", 1e-3 * machine.products);
     }
-    for (const op_case *k = op_cases; k->op; k++) {
-        if (k->cuda != cuda) continue;
-        const double rate = ++place > 2 && !wanted(k, s) ? 0.0 : measure(T, k, s, &machine);
-        if (place == 1 && cuda) machine.products = rate;
-        if (place == 2) machine.copies = rate;
+    for (int i = 0; cases[i].op && tp_ok(T); i++) {
+        const double rate =
+            i > 1 && !wanted(&cases[i], s) ? 0.0 : measure(T, &cases[i], s, &h, &machine);
+        if (i == 0 && s->cuda) machine.products = rate;
+        if (i == 1) machine.copies = rate;
     }
     if (!tp_ok(T)) fprintf(stderr, "%s\n", tp_why(T));
     const int status = tp_ok(T) ? 0 : 1;
     tp_tape_free(T);
+    head_start_free(&h);
     tp_device_close(D);
     return status;
 }
@@ -318,7 +234,9 @@ int main(int argc, char **argv)
             s.run_long = strcmp(value, "yes") == 0;
         } else if (strcmp(argv[i], "--device") == 0) {
             s.device_name = value;
-            s.device.profile = strncmp(value, "cuda", 4) == 0;
+            s.device.profile = s.cuda = strncmp(value, "cuda", 4) == 0;
+        } else if (strcmp(argv[i], "--smoke") == 0) {
+            s.smoke = strcmp(value, "yes") == 0;
         } else if (strcmp(argv[i], "--dtype") == 0) {
             s.dtype = strcmp(value, "bf16") == 0 ? TP_BF16 : TP_F32;
         } else if (strcmp(argv[i], "--clock") == 0) {
@@ -326,11 +244,11 @@ int main(int argc, char **argv)
         } else {
             fprintf(stderr, "usage: bench_ops [--threads n] [--isa base|avx2|avx512] "
                             "[--filter text] [--seconds s] [--long yes] [--clock wall|cpu] "
-                            "[--device cpu|cuda] [--dtype f32|bf16]\n");
+                            "[--device cpu|cuda] [--dtype f32|bf16] [--smoke yes]\n");
             return 2;
         }
     }
-    if (s.dtype == TP_BF16 && !s.device.profile) {
+    if (s.dtype == TP_BF16 && !s.cuda) {
         fprintf(stderr, "bench_ops: --dtype bf16 wants --device cuda\n");
         return 2;
     }

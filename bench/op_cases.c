@@ -1,5 +1,36 @@
-/* op_cases.c - the table of bench_ops. FLOPs and bytes are what the result needs, in f32. */
+/* op_cases.c - the tables of bench_ops. FLOPs and bytes are what the result needs, in f32. */
 #include "op_cases.h"
+
+#include <stdlib.h>
+
+int64_t op_numel(tp_shape s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s.ndim; i++) n *= s.dim[i];
+    return n;
+}
+
+int op_inputs(const op_case *k)
+{
+    int n = 0;
+    while (n < OP_MAX_IN && k->in[n].shape.ndim > 0) n++;
+    return n;
+}
+
+void *op_numbers(const op_case *k, int i, uint32_t *seed)
+{
+    const int64_t n = op_numel(k->in[i].shape), below = k->in[i].below;
+    void *host = malloc((size_t)n * (below > 0 ? sizeof(int64_t) : sizeof(float)));
+    if (!host) exit(1);
+    for (int64_t j = 0; j < n; j++) {
+        *seed = *seed * 1664525u + 1013904223u;
+        if (below > 0)
+            ((int64_t *)host)[j] = (int64_t)(*seed >> 8) % below;
+        else
+            ((float *)host)[j] = (float)(*seed >> 8) * 0x1p-23f - 1.0f;
+    }
+    return host;
+}
 
 static tp_tensor matmul(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
@@ -23,6 +54,18 @@ static tp_tensor copy(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
     return tp_scale(T, x[0], 2.0);
+}
+
+static tp_tensor mul(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_mul(T, x[0], x[1]);
+}
+
+static tp_tensor gelu(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_gelu(T, x[0]);
 }
 
 static tp_tensor layernorm(tp_tape *T, const tp_tensor *x, const op_case *k)
@@ -131,29 +174,8 @@ static tp_tensor ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
     .mflop = 18e-6 * B * N * N * C * C,                                                            \
     .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { C, C, 3, 3 } }, 0 } }
 
-/* The same on a card: B texts of N tokens after as many. */
-#define LS_CUDA(B, N)                                                                              \
-    .cuda = true, .f32 = 0x1e0, .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512 },      \
-    .mflop = 6e-6 * B * N * 512.0 * (512.0 + N / 16.0 + (N / 16.0 - 1.0) / 2.0),                   \
-    .in = {                                                                                        \
-        { { 3, { B, N, 512 } }, 0 },       { { 3, { B, 512 + N, 512 } }, 0 },                      \
-        { { 3, { B, 512 + N, 512 } }, 0 }, { { 3, { B, N / 8, 512 } }, 0 },                        \
-        { { 3, { B, N / 8, 512 } }, 0 },   { { 2, { 512, 512 } }, 0 },                             \
-        { { 2, { N / 8, 512 } }, 0 },      { { 2, { 8, 64 } }, 0 },                                \
-        { { 2, { 8, 64 } }, 0 },                                                                   \
-    }
-
-#define ATTENTION_CUDA(B, N, SHARE)                                                                \
-    .cuda = true, .cfg = { .heads = 8 }, .causal = (SHARE) < 1.0,                                  \
-    .mflop = 4e-6 * B * N * 512.0 * N * (SHARE),                                                   \
-    .in = { { { 3, { B, N, 512 } }, 0 },                                                           \
-            { { 3, { B, N, 512 } }, 0 },                                                           \
-            { { 3, { B, N, 512 } }, 0 } }
-
-#define ROWS 65536 /* tokens of a batch on a card */
-
 /* clang-format off */
-const op_case op_cases[] = {
+const op_case op_cases_cpu[] = {
     { "matmul", "1024x1024x1024", matmul, .mflop = 2e-6 * 1024.0 * 1024.0 * 1024.0,
       .in = { { { 2, { 1024, 1024 } }, 0 }, { { 2, { 1024, 1024 } }, 0 } } },
     { "copy", "y = 2x, 64 MB", copy, .mbyte = 8e-6 * 16777216.0,
@@ -181,46 +203,17 @@ const op_case op_cases[] = {
     { "conv2d", "8x56x56x64 k3", conv, CONV_CASE(8, 56, 64) },
     { "conv2d", "8x28x28x128 k3", conv, CONV_CASE(8, 28, 128) },
     { "conv2d", "8x14x14x256 k3", conv, CONV_CASE(8, 14, 256) },
-    { "matmul", "8192x8192x8192", matmul, .cuda = true, .mflop = 2e-6 * 8192.0 * 8192.0 * 8192.0,
-      .in = { { { 2, { 8192, 8192 } }, 0 }, { { 2, { 8192, 8192 } }, 0 } } },
-    { "copy", "y = 2x, 128M elements", copy, .cuda = true, .mbyte = 8e-6 * 134217728.0, .mbyte_back = 8e-6 * 134217728.0,
-      .in = { { { 1, { 134217728 } }, 0 } } },
-    { "linear", "65536x512->512", linear, .cuda = true, .mflop = 2e-6 * ROWS * 512.0 * 512.0,
-      .in = { { { 2, { ROWS, 512 } }, 0 }, { { 2, { 512, 512 } }, 0 }, { { 1, { 512 } }, 0 } } },
-    { "linear", "65536x2048->512", linear, .cuda = true, .mflop = 2e-6 * ROWS * 2048.0 * 512.0,
-      .in = { { { 2, { ROWS, 2048 } }, 0 }, { { 2, { 512, 2048 } }, 0 }, { { 1, { 512 } }, 0 } } },
-    { "linear_gelu", "65536x512->2048", gelu_linear, .cuda = true,
-      .mflop = 2e-6 * ROWS * 512.0 * 2048.0,
-      .in = { { { 2, { ROWS, 512 } }, 0 }, { { 2, { 2048, 512 } }, 0 }, { { 1, { 2048 } }, 0 } } },
-    { "softmax", "65536x512", softmax, .cuda = true, .mbyte = 8e-6 * ROWS * 512, .mbyte_back = 12e-6 * ROWS * 512,
-      .in = { { { 2, { ROWS, 512 } }, 0 } } },
-    { "layernorm", "65536x512", layernorm, .cuda = true, .f32 = 6, .mbyte = 8e-6 * ROWS * 512, .mbyte_back = 12e-6 * ROWS * 512,
-      .in = { { { 2, { ROWS, 512 } }, 0 }, { { 1, { 512 } }, 0 }, { { 1, { 512 } }, 0 } } },
-    { "dropout_add", "65536x512", dropout_add, .cuda = true, .mbyte = 12e-6 * ROWS * 512, .mbyte_back = 8e-6 * ROWS * 512,
-      .in = { { { 2, { ROWS, 512 } }, 0 }, { { 2, { ROWS, 512 } }, 0 } } },
-    { "cross_entropy", "65536x208", cross_entropy, .cuda = true, .mbyte = 4e-6 * ROWS * 208,
-      .in = { { { 2, { ROWS, 208 } }, 0 }, { { 1, { ROWS } }, 208 } } },
-    { "cross_entropy", "8192x50265", cross_entropy, .cuda = true, .mbyte = 4e-6 * 8192 * 50265,
-      .in = { { { 2, { 8192, 50265 } }, 0 }, { { 1, { 8192 } }, 50265 } } },
-    { "embedding", "65536 of 208x512", embedding, .cuda = true, .f32 = 1, .mbyte = 4e-6 * ROWS * 512,
-      .mbyte_back = 4e-6 * ROWS * 512,
-      .in = { { { 2, { 208, 512 } }, 0 }, { { 1, { ROWS } }, 208 } } },
-    { "permute", "8x8192x8x64 to 0213", swap_middle, .cuda = true, .mbyte = 8e-6 * ROWS * 512, .mbyte_back = 8e-6 * ROWS * 512,
-      .in = { { { 4, { 8, 8192, 8, 64 } }, 0 } } },
-    { "chunk_project", "8x8192x512 l16 r1", chunk_project, .cuda = true, .mbyte = 4e-6 * ROWS * 512,
-      .cfg = { .heads = 8, .chunk = 16, .rank = 1 },
-      .in = { { { 3, { 8, 8192, 512 } }, 0 }, { { 3, { 8, 8192, 8 } }, 0 } } },
-    { "depthwise_conv2d", "64x56x56x96 k3", depthwise, .cuda = true,
-      .mbyte = 8e-6 * 64 * 56 * 56 * 96, .mbyte_back = 12e-6 * 64 * 56 * 56 * 96,
-      .in = { { { 4, { 64, 56, 56, 96 } }, 0 }, { { 4, { 96, 1, 3, 3 } }, 0 } } },
-    { "conv2d", "64x56x56x64 k3", conv, .cuda = true, CONV_CASE(64, 56, 64) },
-    { "conv2d", "64x14x14x256 k3", conv, .cuda = true, CONV_CASE(64, 14, 256) },
-    { "ls_attention", "1x2048+2048 d512 h8 w512 l16 r1", ls_attention, LS_CUDA(1, 2048) },
-    { "ls_attention", "8x2048+2048 d512 h8 w512 l16 r1", ls_attention, LS_CUDA(8, 2048) },
-    { "ls_attention", "1x8192+8192 d512 h8 w512 l16 r1", ls_attention, LS_CUDA(1, 8192) },
-    { "ls_attention", "8x8192+8192 d512 h8 w512 l16 r1", ls_attention, LS_CUDA(8, 8192) },
-    { "attention", "8x4096 d512 h8", attention, ATTENTION_CUDA(8, 4096, 1.0) },
-    { "attention", "8x4096 d512 h8 causal", attention, ATTENTION_CUDA(8, 4096, 4097.0 / 8192.0) },
     { 0 },
 };
 /* clang-format on */
+
+#define SHRINK 1
+const op_case op_cases_cuda[] = {
+#include "op_cases_cuda.h"
+};
+
+#undef SHRINK
+#define SHRINK 64
+const op_case op_cases_smoke[] = {
+#include "op_cases_cuda.h"
+};

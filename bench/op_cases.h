@@ -11,6 +11,7 @@ typedef struct op_input {
     int64_t below; /* > 0: integers in [0, below) */
 } op_input;
 
+/* A case without function is an update by AdamW of its input. */
 typedef struct op_case {
     const char *op, *shape;
     tp_tensor (*apply)(tp_tape *T, const tp_tensor *x, const struct op_case *k);
@@ -19,13 +20,19 @@ typedef struct op_case {
     tp_ls_cfg cfg;       /* attention and projection             */
     bool causal;         /* attention                            */
     int64_t tokens;      /* > 0: one of the growing contexts     */
-    bool cuda;           /* of the size for a card               */
     unsigned f32;        /* bit i: input i is f32 whatever --dtype is */
     op_input in[OP_MAX_IN];
 } op_case;
 
-/* The first two of each kind, of the CPU and of CUDA, are a product and a copy: they tell what the
- * machine can do. A case without op ends the list. */
-extern const op_case op_cases[];
+/* The first two of each are a product and a copy: they tell what the machine can do. A case without
+ * name ends the list. Those of `smoke` are cases of a card made small. */
+extern const op_case op_cases_cpu[], op_cases_cuda[], op_cases_smoke[];
+
+int op_inputs(const op_case *k);
+int64_t op_numel(tp_shape s);
+
+/* Host memory for input i, the caller's, from a linear congruence: int64_t below `below`, or
+ * floats. */
+void *op_numbers(const op_case *k, int i, uint32_t *seed);
 
 #endif

@@ -66,8 +66,13 @@ function peer_row(name,    peer) {
     return "peer" SUBSEP name SUBSEP peer_number[peer]
 }
 
-/"peer"/ && /"model"/ { keep_all(peer_row(step_name()), "tokens_per_s peak_mb"); next }
-/"peer"/ { keep(peer_row(op_name()), "ms"); next }
+/"peer"/ && /"model"/ {
+    keep_all(peer_row(step_name()), "tokens_per_s peak_mb")
+    if (get("ran_batch") < get("batch"))
+        notes = notes get("peer") " had no memory for " step_name() ": its tokens/s are those of a batch of " get("ran_batch") ", its memory all there is.\n"
+    next
+}
+/"peer"/ { keep_all(peer_row(op_name()), "ms best_ms"); next }
 /"context"/ {
     keep_all(row_of("decoding", get("model") " after " get("context") " tokens" dtype_name()), "ms_a_token process_peak_mb")
     next
@@ -76,7 +81,7 @@ function peer_row(name,    peer) {
     row = row_of("step", step_name() (get("graph") == 1 ? ", graph" : "") ", recompute " get("recompute"))
     meets[row] = step_name()
     on_card[row] = get("isa") == "cuda"
-    keep_all(row, "tokens_per_s process_peak_mb device_peak_mb predicted_mb utilisation sgemm_gflops matmul_gflops seconds kernel_seconds")
+    keep_all(row, "tokens_per_s gflops process_peak_mb device_peak_mb predicted_mb utilisation sgemm_gflops matmul_gflops seconds kernel_seconds")
     next
 }
 /"op"/ {
@@ -94,8 +99,17 @@ function peer_columns(row, ours, key, inverse, format,    p, theirs, text) {
     return text
 }
 
+# Utilisation of each peer: the same FLOPs in its time.
+function peer_utilisation(row, ours, used,    p, theirs, text) {
+    for (p = 1; p <= peers; p++) {
+        theirs = median("peer" SUBSEP meets[row] SUBSEP p, "tokens_per_s")
+        text = text " " (ours == "" || ours == 0 || theirs == "" ? "" : sprintf("%.2f", used * theirs / ours)) " |"
+    }
+    return text
+}
+
 function peer_heads(what, compared,    p, text) {
-    for (p = 1; p <= peers; p++) text = text sprintf(" %s%s | %s |", what, p > 1 ? " (" p ")" : "", compared)
+    for (p = 1; p <= peers; p++) text = text sprintf(" %s%s |", what, p > 1 ? " (" p ")" : "") (compared ? " " compared " |" : "")
     return text
 }
 
@@ -109,8 +123,8 @@ END {
     for (p = 1; p <= peers; p++) print "Peer" (peers > 1 ? " (" p ")" : "") ": " peer_name[p]
     if (!peers) print "Peer: none"
     if (rows["step"]) {
-        print "\n| training step | tapegrad tokens/s |" peer_heads("peer", "ratio") " utilisation | of GFLOP/s | memory MB |" peer_heads("peer MB", "ratio") " device MB | predicted | time over kernels |"
-        print line(8 + 4 * peers)
+        print "\n| training step | tapegrad tokens/s |" peer_heads("peer", "ratio") " utilisation |" peer_heads("peer's") " of GFLOP/s | memory MB |" peer_heads("peer MB", "ratio") " device MB | predicted | time over kernels |"
+        print line(8 + 5 * peers)
     }
     for (i = 1; i <= rows["step"]; i++) {
         row = "step" SUBSEP label["step", i]
@@ -118,12 +132,14 @@ END {
         memory = median(row, on_card[row] ? "device_peak_mb" : "process_peak_mb")
         rate = median(row, on_card[row] ? "matmul_gflops" : "sgemm_gflops")
         kernels = median(row, "kernel_seconds")
-        printf "| %s | %s |%s %s | %s | %s |%s %s | %s | %s |\n", label["step", i], show("%.0f", ours),
-            peer_columns(row, ours, "tokens_per_s", 0, "%.0f"), show("%.2f", median(row, "utilisation")),
+        used = median(row, "utilisation")
+        printf "| %s | %s |%s %s |%s %s | %s |%s %s | %s | %s |\n", label["step", i], show("%.0f", ours),
+            peer_columns(row, ours, "tokens_per_s", 0, "%.0f"), show("%.2f", used), peer_utilisation(row, ours, used),
             show("%.0f", rate), show("%.0f", memory), peer_columns(row, memory, "peak_mb", 0, "%.0f"),
             show("%.0f", median(row, "device_peak_mb")), show("%.0f", median(row, "predicted_mb")),
             ratio(median(row, "seconds"), kernels)
     }
+    if (notes) printf "\n%s", notes
     if (rows["op"]) {
         print "\n| op | ms | GFLOP/s | GB/s | utilisation |" peer_heads("peer ms", "times as fast") " MB | time to closed form | bytes a token |"
         print line(8 + 2 * peers)
@@ -137,9 +153,10 @@ END {
             show("%.1f", median(row, "mb")), show("%.2f", median(row, "time_to_closed_form")),
             show("%.0f", median(row, "bytes_a_token"))
     }
-    if (!rows["decoding"]) exit
-    print "\n| decoding | ms a token | memory MB |"
-    print line(3)
+    if (rows["decoding"]) {
+        print "\n| decoding | ms a token | memory MB |"
+        print line(3)
+    }
     for (i = 1; i <= rows["decoding"]; i++) {
         row = "decoding" SUBSEP label["decoding", i]
         printf "| %s | %s | %s |\n", label["decoding", i], ms(median(row, "ms_a_token")),

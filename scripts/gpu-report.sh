@@ -1,181 +1,308 @@
 #!/usr/bin/env bash
 # gpu-report.sh - checks and measures tapegrad on this machine's NVIDIA card, and prints a report.
 #
-#   gpu-report.sh                  everything: about ten minutes
-#   gpu-report.sh --quick          tests, and the smallest models
-#   gpu-report.sh --no-tests       measures only
-#   gpu-report.sh --no-peers       without PyTorch, though python3 has it
+#   gpu-report.sh                  everything, in the order of the parts; half an hour
+#   gpu-report.sh --only PARTS     some parts, with commas: tests, sanitizer, ops, models, peers; or `report`,
+#                                  which needs no card: the report of what --add gives
+#   gpu-report.sh --minutes N      ends within N minutes; what there was no time for is named
+#   gpu-report.sh --add DIR        takes over what is in DIR, which an earlier run has left; may be repeated
+#   gpu-report.sh --out DIR        where the files go (default ./gpu-report)
 #   gpu-report.sh --python PATH    the Python whose PyTorch is the peer (default python3)
-#   gpu-report.sh --out DIR        where report.md, gpu-report.json and the logs go (default ./gpu-report)
+#   gpu-report.sh --preset NAME    in the source tree: the build (default cuda)
+#   gpu-report.sh --smoke          tiny shapes and one test: tries this script, its figures say nothing
 #
 # Runs from the source tree, where it builds, or from an archive made by pack.sh, where it needs neither a
-# compiler nor a network. Tests: each op in f32 and bf16 against f64 on the CPU, models, determinism, memory;
-# under compute-sanitizer too where it is installed. Measures: each op as a share of the card's rate of
-# products or copies, which are measured in the same run, and training steps, beside PyTorch (eager, and
-# through torch.compile). Status 0: every test has passed.
-set -euo pipefail
+# compiler nor a network. Parts: tests (each op in f32 and bf16 against f64 on the CPU, models, determinism,
+# memory), the same under compute-sanitizer, single ops as a share of the card's rate of products or copies,
+# training steps, and both in PyTorch (eager, and through torch.compile). Everything is in DIR as soon as it
+# is known: report.md, gpu-report.json, log.txt, and the lines they come from. Status 0: no test has failed.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-say() { printf '%s\n' "$*" >&2; }
-die() {
-    say "$*"
-    exit 1
-}
+source "$here/setup.sh"
 
-quick="" tests=yes peers=yes python=python3 out=$PWD/gpu-report
+all="tests sanitizer ops models peers"
+only="" minutes="" python=python3 out=$PWD/gpu-report preset=cuda smoke="" added=()
 while [ $# -gt 0 ]; do
     case $1 in
-    --quick) quick=yes ;;
-    --no-tests) tests="" ;;
-    --no-peers) peers="" ;;
-    --python | --out)
+    --smoke) smoke=yes ;;
+    --only | --minutes | --add | --out | --python | --preset)
         [ $# -gt 1 ] || die "$1 needs a value; see gpu-report.sh --help"
-        [ "$1" = --python ] && python=$2 || out=$2
+        case $1 in
+        --only) only="$only ${2//,/ }" ;;
+        --minutes) minutes=$2 ;;
+        --add) added+=("$(cd "$2" && pwd)") || die "There is no folder $2." ;;
+        --out) out=$2 ;;
+        --python) python=$2 ;;
+        --preset) preset=$2 ;;
+        esac
         shift
         ;;
     -h | --help)
-        sed -n '2,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        sed -n '2,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 0
         ;;
     *) die "Unknown argument $1; see gpu-report.sh --help" ;;
     esac
     shift
 done
+parts=${only:-$all}
+for part in $parts; do
+    [[ " $all report " == *" $part "* ]] || die "There is no part '$part'; see gpu-report.sh --help"
+done
+[[ ${minutes:-1} =~ ^[1-9][0-9]*$ ]] || die "--minutes $minutes is no number of minutes"
+ends=$((${minutes:-100000} * 60 - 10)) # of SECONDS; a report takes less than ten
 
-# Programs of an archive get its loader and libraries by their absolute paths, so once in each place.
-settle() {
-    local name loader=$here/lib/ld-linux-x86-64.so.2
-    [ "$(cat "$here/lib/place" 2>/dev/null)" != "$here" ] || return 0
-    for name in "$bin"/*; do
-        [ "$name" = "$bin/patchelf" ] || "$loader" --library-path "$here/lib" "$bin/patchelf" \
-            --set-interpreter "$loader" --force-rpath --set-rpath "$here/lib" "$name"
-    done
-    echo "$here" >"$here/lib/place"
-}
+wants() { [[ " $parts " == *" $1 "* ]]; }
 
-if [ -d "$here/lib" ]; then # an archive
-    bin=$here/bin peer_dir=$here/peers tables=$here/bench_tables.awk
-    settle
-else
-    source "$here/setup.sh"
-    CUDACXX=$(find_nvcc) || die "nvcc is not installed; build an archive elsewhere by scripts/pack.sh."
-    export CUDACXX
-    need $BUILD_NEEDS $TEST_NEEDS g++:g++
-    configure cuda -DTAPEGRAD_TESTS=ON -DTAPEGRAD_BENCH=ON
-    build cuda >&2
-    bin=$ROOT/build/cuda/bin peer_dir=$ROOT/bench/peers tables=$ROOT/scripts/bench_tables.awk
-fi
+# ---- files ----
+
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-lines=$out/measured.jsonl results=$out/tests.txt
-: >"$lines"
-: >"$results"
-export OMP_WAIT_POLICY=passive
+lines=$out/measured.jsonl results=$out/tests.txt notes=$out/notes.txt log=$out/log.txt
+for file in "$lines" "$results" "$notes" "$log"; do
+    for dir in ${added[@]+"${added[@]}"}; do
+        [ ! -e "$dir/${file##*/}" ] || cat "$dir/${file##*/}"
+    done >"$file.part"
+    mv "$file.part" "$file"
+done
+
+note() { echo "$*" | tee -a "$notes" >&2; }
+
+# Runs which were stopped have left half a line.
+whole_lines() { grep -a '^{.*}$' "$lines" || true; }
+# The last result of each test: name, ok or FAILED or stopped, seconds.
+last_results() { awk '{ at[$1] = $0; if (!($1 in seen)) name[++n] = $1; seen[$1] } END { for (i = 1; i <= n; i++) print at[name[i]] }' "$results"; }
+
+report() {
+    echo "# tapegrad on CUDA"
+    echo
+    whole_lines | sed -n 's/^{"card": "\(.*\)", "driver": "\(.*\)", "cublas": .*"date": "\(.*\)".*/\1, driver \2, \3./p'
+    if whole_lines | grep -q '"smoke": true'; then echo "Tiny shapes: the figures say nothing."; fi
+    if [ -s "$results" ]; then
+        printf '\n| test | result | seconds |\n|---|---|---|\n'
+        last_results | awk '{ printf "| %s | %s | %s |\n", $1, $2, $3 }'
+    fi
+    echo
+    whole_lines | awk -f "$tables/gpu_targets.awk" -f "$tables/bench_tables.awk"
+    [ ! -s "$notes" ] || printf '\n%s\n' "$(sed 's/^/* /' "$notes")"
+}
+json() {
+    printf '{"tests": ['
+    last_results | awk '{ printf "%s\n{\"name\": \"%s\", \"result\": \"%s\", \"seconds\": %s}", (NR > 1 ? "," : ""), $1, $2, $3 }'
+    printf '],\n"measured": ['
+    whole_lines | awk '{ printf "%s\n%s", (NR > 1 ? "," : ""), $0 }'
+    printf '],\n"notes": ['
+    sed 's/\\/\\\\/g; s/"/\\"/g' "$notes" | awk '{ printf "%s\n\"%s\"", (NR > 1 ? "," : ""), $0 }'
+    printf ']}\n'
+}
+# After each thing that is known.
+save() {
+    report >"$out/report.md.part" && mv "$out/report.md.part" "$out/report.md"
+    json >"$out/gpu-report.json.part" && mv "$out/gpu-report.json.part" "$out/gpu-report.json"
+}
+
+# Is there time for it? Less than a quarter of a minute is none.
+time_for() {
+    [ $((ends - SECONDS)) -ge 15 ] || {
+        note "no time for $1"
+        return 1
+    }
+}
+# Runs a command for so many seconds at most; its messages go to the log. 124 or 137: it was stopped.
+limited() {
+    local most=$1
+    shift
+    [ $((ends - SECONDS)) -ge "$most" ] || most=$((ends - SECONDS))
+    printf '\n=== %s\n' "$*" >>"$log"
+    timeout -k 5 "$most" "$@" 2>>"$log"
+}
+
+# ---- programs ----
+
+tables=$here
+finish() {
+    save
+    cat "$out/report.md"
+    say "
+In $out: report.md, gpu-report.json, log.txt"
+    failed=$(last_results | grep -c FAILED) || true
+    [ "$failed" = 0 ] || die "$failed tests failed; log.txt says why."
+    exit 0
+}
+[ "${parts// /}" != report ] || finish
+
+# The archive's programs run on the C library of this machine, or, where that is too old, on the archive's
+# own: loader and libraries by their absolute paths, so once in each place.
+settle() {
+    local name loader=$here/libc/ld-linux-x86-64.so.2
+    ! "$bin/tp-models" --help >/dev/null 2>&1 || return 0
+    for name in "$bin"/*; do
+        [ "$name" = "$bin/patchelf" ] || "$loader" --library-path "$here/libc:$here/lib" "$bin/patchelf" \
+            --set-interpreter "$loader" --force-rpath --set-rpath "$here/libc:$here/lib" "$name"
+    done
+    "$bin/tp-models" --help >/dev/null || die "The programs of the archive do not run on this machine."
+}
+
+if [ -d "$here/libc" ]; then # an archive
+    bin=$here/bin peer_dir=$here/peers tests=$(cat "$here/tests.txt")
+    export TAPEGRAD_FIXTURES=$here/fixtures
+    settle
+else
+    if [ "$preset" = cuda ]; then
+        CUDACXX=$(find_nvcc) || die "nvcc is not installed; build an archive elsewhere by scripts/pack.sh."
+        export CUDACXX
+    fi
+    need $BUILD_NEEDS $TEST_NEEDS g++:g++
+    configure "$preset" -DTAPEGRAD_TESTS=ON -DTAPEGRAD_BENCH=ON
+    tests=$(card_tests "$preset")
+    [ -z "$smoke" ] || tests=test_profile
+    build "$preset" bench_ops bench_models $tests >&2
+    bin=$ROOT/build/$preset/bin peer_dir=$ROOT/bench/peers
+    export TAPEGRAD_FIXTURES=$ROOT/tests/fixtures
+fi
+[ -z "$smoke" ] || tests=test_profile
+export OMP_WAIT_POLICY=passive PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
 
 # ---- the card ----
 
-# cuBLAS: where the loader looks, a toolkit, or PyTorch's wheels.
-find_cublas() {
-    local dir site paths=${LD_LIBRARY_PATH:-}
-    site=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
-    for dir in ${paths//:/ } /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib \
-        "$site/cu13/lib" "$site/cublas/lib" /usr/lib/x86_64-linux-gnu /usr/lib64; do
-        if compgen -G "$dir/libcublas.so*" >/dev/null; then
-            echo "$dir"
-            return
-        fi
-    done
-}
-cublas=$(find_cublas)
-[ -z "$cublas" ] || export LD_LIBRARY_PATH=$cublas${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+# The driver and cuBLAS: where the loader looks, a toolkit, or PyTorch's wheels.
+add_libraries() { export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$1; }
+ldconfig=$(command -v ldconfig || echo /sbin/ldconfig)
+is_known() { "$ldconfig" -p 2>/dev/null | grep -q "$1"; }
+for dir in /usr/local/nvidia/lib64 /usr/local/nvidia/lib /usr/lib/wsl/lib; do
+    is_known libcuda.so.1 || [ ! -e $dir/libcuda.so.1 ] || add_libraries $dir
+done
+site=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
+cublas="a folder of the loader"
+is_known libcublas.so || for dir in /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib "$site/cu13/lib" "$site/cublas/lib"; do
+    compgen -G "$dir/libcublas.so*" >/dev/null || continue
+    add_libraries "$dir"
+    cublas=$dir
+    break
+done
 
 query() { nvidia-smi --query-gpu="$1" --format=csv,noheader -i 0 2>/dev/null || echo unknown; }
-card=$(query name) driver=$(query driver_version)
-why=$("$bin/bench_models" --device cuda --preset tiny --tokens 256 --steps 1 2>&1 >/dev/null) || die "The card cannot be used: $why"
-say "card: $card, driver $driver, cuBLAS in ${cublas:-a folder of the loader}"
+small="--smoke yes --preset tiny --tokens 64 --batch 1 --steps 1"
+why=$("$bin/bench_models" --device cuda $small 2>&1 >/dev/null) || {
+    [[ $why != "device cuda"* ]] || die "The card cannot be used: ${why%%$'\n'*}"
+    note "bench_models fails: ${why%%$'\n'*}"
+}
+printf '{"card": "%s", "driver": "%s", "cublas": "%s", "smoke": %s, "date": "%s"}\n' "$(query name)" \
+    "$(query driver_version)" "$cublas" "$([ "$smoke" ] && echo true || echo false)" "$(date +%FT%T)" | tee -a "$lines" >&2
 
 # ---- tests ----
 
-failed=0
-# Runs one test program by a command, adds a line "name ok|FAILED seconds".
-check() {
-    local name=$1 began=$SECONDS said=ok
-    shift
-    "$@" >"$out/$name.log" 2>&1 || {
-        said=FAILED
-        failed=$((failed + 1))
-    }
-    printf '%s %s %d\n' "$name" "$said" $((SECONDS - began)) | tee -a "$results" >&2
+# Adds "NAME RESULT SECONDS": ok where the status is 0, `stopped` where time is over, else FAILED.
+result() {
+    local name=$1 status=$2 began=$3 stopped=$4 said=FAILED
+    case $status in
+    0) said=ok ;;
+    124 | 137) said=$stopped ;;
+    esac
+    [ $said = ok ] || tail -n 12 "$log" >&2
+    printf '%s %s %d\n' "$name" $said $((SECONDS - began)) | tee -a "$results" >&2
+    save
 }
-if [ "$tests" ]; then
-    export TAPEGRAD_DEVICE=cuda
-    for path in "$bin"/test_cuda "$bin"/test_cuda_* "$bin"/test_capture "$bin"/test_profile "$bin"/test_models \
-        "$bin"/test_decode "$bin"/test_ls_attention "$bin"/test_refs "$bin"/test_optim "$bin"/test_tape; do
-        [ ! -x "$path" ] || check "$(basename "$path")" "$path" --jobs 1
-    done
-    if command -v compute-sanitizer >/dev/null && [ -z "$quick" ]; then
-        for tool in memcheck racecheck; do
-            TAPEGRAD_OP=softmax check "$tool" compute-sanitizer --tool $tool --target-processes all --error-exitcode 1 \
-                "$bin/test_cuda" --jobs 1 --filter 'cuda/every*'
+check() {
+    local began=$SECONDS status=0
+    time_for "$1" || return 0
+    TAPEGRAD_DEVICE=cuda limited 300 "$bin/$1" --jobs 4 >>"$log" || status=$?
+    # A test that takes too long has failed, unless it was not given its time.
+    result "$1" $status "$began" "$([ $((ends - began)) -lt 300 ] && echo stopped || echo FAILED)"
+}
+if wants tests; then
+    for name in $tests; do check "$name"; done
+fi
+
+# ---- compute-sanitizer ----
+
+# A program under a tool: what it finds fails; what it has not found when time is over does not.
+sanitize() {
+    local tool=$1 began=$SECONDS status=0 size
+    time_for "$tool/$2" || return 0
+    size=$(stat -c %s "$log")
+    TAPEGRAD_DEVICE=cuda limited 120 compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 \
+        --print-limit 10 "$bin/$2" "${@:3}" >>"$log" || status=$?
+    tail -c +$((size + 1)) "$log" >"$log.part"
+    ! grep -aqE 'SUMMARY: [1-9]' "$log.part" || status=9
+    result "$tool/$2" $status "$began" stopped
+}
+if wants sanitizer; then
+    if ! command -v compute-sanitizer >/dev/null; then
+        note "compute-sanitizer is not installed: skipped"
+    elif ! limited 120 compute-sanitizer --tool memcheck "$bin/bench_models" --device cuda $small >"$out/sanitizer.part" 2>&1 ||
+        ! grep -aq 'ERROR SUMMARY' "$out/sanitizer.part"; then
+        note "compute-sanitizer does not work here: skipped ($(grep -a '=====' "$out/sanitizer.part" | sed -n 2p))"
+    else
+        for tool in memcheck racecheck synccheck; do
+            sanitize $tool bench_models --device cuda $small --dtype bf16
+            [ -z "$smoke" ] || continue
+            sanitize $tool test_cuda_attention --jobs 1
+            sanitize $tool test_ls_attention --jobs 1 --filter 'ls_attention/cuda*'
+            sanitize $tool test_cuda --jobs 1 --filter 'cuda/every_op_bf16'
         done
     fi
-    unset TAPEGRAD_DEVICE
+    cat "$out/sanitizer.part" >>"$log" 2>/dev/null || true
+    rm -f "$out/sanitizer.part" "$log.part"
 fi
 
 # ---- measures ----
 
-ours() { "$bin/$1" --device cuda "${@:2}" >>"$lines" 2>>"$out/errors.log" || say "$* failed: $(tail -n 1 "$out/errors.log")"; }
-peer() {
-    [ "$peers" ] || return 0
-    "$python" "$peer_dir/$1" --device cuda "${@:2}" >>"$lines" 2>>"$out/peers.log" || say "$* failed; see $out/peers.log"
+# A program whose lines are figures, for so many seconds at most.
+figures() {
+    local status=0
+    time_for "${*:2}" || return 0
+    limited "$@" | tee -a "$lines" >&2 || status=$?
+    case $status in
+    0) ;;
+    124 | 137) note "stopped after $1 s: ${*:2}" ;;
+    *) note "failed: ${*:2}: $(grep -av '^  at ' "$log" | tail -n 1)" ;;
+    esac
+    save
 }
-"$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || {
-    say "$python has no PyTorch that sees the card: only tapegrad is measured."
-    peers=""
-}
-
-# A training step of `small`: batch, tokens.
-model() {
-    ours bench_models --dtype bf16 --batch "$1" --tokens "$2" --steps 20
-    peer ls_lm_pytorch.py --bench --dtype bf16 --batch "$1" --tokens "$2" --steps 10
-    peer ls_lm_pytorch.py --bench --dtype bf16 --batch "$1" --tokens "$2" --steps 10 --compile
-}
-say "training steps"
-ours bench_models --dtype bf16 --preset tiny --tokens 256 --batch 8 --steps 50
-ours bench_models --dtype bf16 --preset tiny --tokens 256 --batch 8 --steps 50 --graph yes
-model 1 2048
-if [ -z "$quick" ]; then
-    model 8 2048
-    model 8 8192
-    ours bench_models --dtype bf16 --batch 8 --tokens 8192 --steps 10 --recompute block
-    ours bench_models --dtype f32 --batch 8 --tokens 2048 --steps 10
-    say "ops"
-    ours bench_ops --dtype bf16 --seconds 0.05
-    ours bench_ops --dtype f32 --seconds 0.05
-    peer ops_pytorch.py --dtype bf16 --seconds 0.05
-    peer ops_pytorch.py --dtype bf16 --seconds 0.05 --compile
+ops() { figures 240 "$bin/bench_ops" --device cuda --seconds 0.05 "$@"; }
+model() { figures 240 "$bin/bench_models" --device cuda --dtype bf16 "$@"; }
+if wants ops && [ "$smoke" ]; then
+    ops --smoke yes --dtype bf16 --filter layernorm
+    ops --smoke yes --dtype f32 --filter adamw
+elif wants ops; then
+    ops --dtype bf16
+    ops --dtype f32
+fi
+if wants models && [ "$smoke" ]; then
+    model $small
+    model $small --graph yes
+elif wants models; then
+    model --preset tiny --tokens 256 --batch 8 --steps 50
+    model --preset tiny --tokens 256 --batch 8 --steps 50 --graph yes
+    model --batch 8 --tokens 8192 --steps 10
+    model --batch 8 --tokens 2048 --steps 20
+    model --batch 1 --tokens 2048 --steps 20
+    model --batch 8 --tokens 8192 --steps 10 --recompute block
+    model --batch 8 --tokens 2048 --steps 10 --dtype f32
 fi
 
-# ---- the report ----
+# ---- PyTorch ----
 
-{
-    echo "# tapegrad on $card"
-    echo
-    echo "$(date +%F), driver $driver."
-    if [ -s "$results" ]; then
-        printf '\n| test | result | seconds |\n|---|---|---|\n'
-        awk '{ printf "| %s | %s | %s |\n", $1, $2, $3 }' "$results"
+peer() { figures 300 "$python" "$peer_dir/$1" --device "$peer_device" ${smoke:+--smoke} "${@:2}"; }
+has_torch() { "$python" -c "import torch; assert $1" 2>/dev/null; }
+if wants peers; then
+    export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True PYTHONUNBUFFERED=1
+    peer_device=cuda
+    if [ "$smoke" ] && has_torch True; then
+        peer_device=cpu
+        peer ls_lm_pytorch.py --bench --dtype bf16 --tokens 64 --steps 1
+        peer ops_pytorch.py --dtype bf16 --seconds 0.001 --filter layernorm
+    elif has_torch 'torch.cuda.is_available()'; then
+        for size in "8 8192" "8 2048" "1 2048"; do
+            for how in "" --compile; do
+                peer ls_lm_pytorch.py --bench --dtype bf16 --batch ${size% *} --tokens ${size#* } --steps 10 $how
+            done
+        done
+        peer ops_pytorch.py --dtype bf16 --seconds 0.05
+        peer ops_pytorch.py --dtype bf16 --seconds 0.05 --compile
+        peer ops_pytorch.py --dtype f32 --seconds 0.05 --filter adamw
+    else
+        note "$python has no PyTorch that sees the card: no peers"
     fi
-    echo
-    awk -f "$tables" "$lines"
-} >"$out/report.md"
-{
-    printf '{"date": "%s", "card": "%s", "driver": "%s",\n"tests": [' "$(date +%FT%T)" "$card" "$driver"
-    awk '{ printf "%s\n{\"name\": \"%s\", \"result\": \"%s\", \"seconds\": %s}", (NR > 1 ? "," : ""), $1, $2, $3 }' "$results"
-    printf '],\n"measured": ['
-    awk '{ printf "%s\n%s", (NR > 1 ? "," : ""), $0 }' "$lines"
-    printf ']}\n'
-} >"$out/gpu-report.json"
-cat "$out/report.md"
-say "
-$out/report.md, $out/gpu-report.json"
-[ $failed = 0 ] || die "$failed tests failed; their logs are in $out."
+fi
+finish

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# pack.sh - one archive that checks and measures tapegrad on another machine's NVIDIA card: programs, tests,
-# benchmarks and every library they need but CUDA's, the C library included, so that it runs on any recent
-# x86-64 Linux with an NVIDIA driver and cuBLAS (of a toolkit, or of PyTorch's wheels).
+# pack.sh - one archive that checks and measures tapegrad on another machine's NVIDIA card: programs, tests
+# (those of CTest's label `device` that need nothing else), their data, benchmarks and every library they
+# need but CUDA's, so that it runs on any x86-64 Linux with an NVIDIA driver and cuBLAS (of a toolkit, or of
+# PyTorch's wheels). The C library goes along for machines whose own is older than this one's.
 #
 #   scripts/pack.sh [FILE]    default: build/tapegrad-gpu.tar.xz
 #
@@ -9,7 +10,7 @@
 source "$(dirname "$0")/setup.sh"
 case ${1:-} in
 -h | --help)
-    sed -n '2,8s/^# \{0,1\}//p' "$0"
+    sed -n '2,9s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 esac
@@ -20,33 +21,49 @@ file=${1:-$ROOT/build/tapegrad-gpu.tar.xz}
 CUDACXX=$(find_nvcc) || die "nvcc is not installed: there are no kernels to pack."
 export CUDACXX
 need $BUILD_NEEDS $TEST_NEEDS g++:g++ xz:xz-utils patchelf:patchelf
-programs=(enwik8 tp-models tp-parity bench_ops bench_models)
-# Those that need neither the source tree nor other programs.
-tests=(test_capture test_cuda test_cuda_linear test_cuda_moves test_decode test_ls_attention test_models test_optim test_profile test_refs test_tape)
 configure cuda -DTAPEGRAD_TESTS=ON -DTAPEGRAD_EXAMPLES=ON -DTAPEGRAD_BENCH=ON
+programs=(enwik8 tp-models tp-parity bench_ops bench_models)
+mapfile -t tests < <(card_tests cuda)
+[ ${#tests[@]} -gt 0 ] || die "CTest names no tests of the label device."
 build cuda "${programs[@]}" "${tests[@]}" >&2
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 to=$work/tapegrad-gpu
-mkdir -p "$to"/{bin,lib,peers}
+mkdir -p "$to"/{bin,lib,libc,peers}
 
-# The libraries of a program, with the loader, but for those of the driver and of CUDA.
-libraries() { ldd "$1" | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }'; }
-
-# patchelf goes with them: gpu-report.sh makes the programs use this loader, wherever the archive lies.
+# patchelf goes with them: gpu-report.sh makes the programs use the archive's C library where it must.
 cp "$(command -v patchelf)" "$to/bin/"
 for name in "${programs[@]}" "${tests[@]}"; do
     strip -o "$to/bin/$name" "$ROOT/build/cuda/bin/$name"
 done
-for name in patchelf "${programs[@]}" "${tests[@]}"; do
-    libraries "$to/bin/$name"
-done | sort -u | xargs -I{} cp -L {} "$to/lib/"
-cp "$ROOT"/scripts/{gpu-report.sh,bench_tables.awk} "$ROOT/LICENSE" "$to/"
+printf '%s\n' "${tests[@]}" >"$to/tests.txt"
+
+# Every library of a program, with the loader. libdl, libpthread and librt, which are empty today, are what
+# the driver and cuBLAS ask for: with a C library of its own the archive must have them too.
+loader=$(patchelf --print-interpreter "$to/bin/patchelf")
+for name in "$to"/bin/*; do
+    ldd "$name" | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }'
+done | sort -u >"$work/libraries"
+libc=$(dirname "$(grep '/libc\.so\.6$' "$work/libraries")")
+ls "$libc"/lib{dl.so.2,pthread.so.0,rt.so.1} >>"$work/libraries"
+while read -r path; do
+    case ${path##*/} in
+    ld-linux* | lib[cm].so.6 | lib{dl,rt,pthread,resolv,util,anl,mvec}.so.*) cp -L "$path" "$to/libc/" ;;
+    *) cp -L "$path" "$to/lib/" ;;
+    esac
+done < <(sort -u "$work/libraries")
+[ -e "$to/libc/${loader##*/}" ] || die "The loader $loader is not among the libraries."
+for name in "${programs[@]}" "${tests[@]}"; do
+    patchelf --force-rpath --set-rpath '$ORIGIN/../lib' "$to/bin/$name"
+done
+
+cp "$ROOT"/scripts/{gpu-report.sh,setup.sh,bench_tables.awk,gpu_targets.awk} "$ROOT/LICENSE" "$to/"
 cp "$ROOT"/bench/peers/*.py "$to/peers/"
+cp -r "$ROOT/tests/fixtures" "$to/"
 
 mkdir -p "$(dirname "$file")"
-tar -C "$work" -cf - tapegrad-gpu | xz -T0 --lzma2=preset=6,dict=64MiB >"$file.part"
+tar -C "$work" -cf - tapegrad-gpu | xz -T0 --lzma2=preset=1,dict=64MiB >"$file.part"
 mv "$file.part" "$file"
 size=$(stat -c %s "$file")
 say "$file: $((size / 1000000)) MB"

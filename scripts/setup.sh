@@ -3,6 +3,7 @@
 #   need WHAT:PACKAGE ...    installs the Debian packages whose tool, library or file is missing
 #   configure PRESET ...     makes build/PRESET ready; further arguments go to CMake
 #   build PRESET TARGET ...  builds; quick when there is nothing to do
+#   card_tests PRESET        prints the tests that need a card and nothing else, of a configured build
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -75,3 +76,5 @@ build() {
     cd "$ROOT"
     cmake --build --preset "$preset" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" ${1+--target "$@"}
 }
+
+card_tests() { ctest --test-dir "$ROOT/build/$1" -N -L device -LE tree 2>/dev/null | sed -n 's/^ *Test *#[0-9]*: //p'; }

@@ -8,6 +8,7 @@ mask, one softmax over both.
     ls_lm_pytorch.py --bench [options]    time a training step; prints one JSON line
 """
 import argparse
+import gc
 import glob
 import json
 import math
@@ -243,24 +244,28 @@ def check(folder):
         print(f"{os.path.basename(path)}: {worst:.1e}")
 
 
-def bench(args):
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
+SMOKE = dict(dim=64, hidden=64, heads=2, window=32, layers=2)  # in place of `small`'s
+
+
+def steps(args, batch):
+    """Seconds of a step and peak MB with so many texts."""
     cuda = args.device != "cpu"
-    model = LanguageModel(dict(config({}), layers=args.layers, mem_len=args.tokens, dropout=args.dropout)).to(args.device)
+    sizes = dict(config({}), layers=args.layers, mem_len=args.tokens, dropout=args.dropout)
+    sizes.update(SMOKE if args.smoke else {})
+    model = LanguageModel(sizes).to(args.device)
     model.train()
     for p in model.parameters():
         if p.dim() > 1:
             nn.init.normal_(p, 0.0, 0.02)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=cuda)
-    run = torch.compile(model) if args.compile else model
+    run = torch.compile(model, dynamic=False) if args.compile else model
     caches, times = None, []
     for step in range(WARM_UP + args.steps):
         if cuda and step == WARM_UP:
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
-        x = torch.randint(4, 208, (args.batch, args.tokens), device=args.device)
-        y = torch.randint(4, 208, (args.batch, args.tokens), device=args.device)
+        x = torch.randint(4, 208, (batch, args.tokens), device=args.device)
+        y = torch.randint(4, 208, (batch, args.tokens), device=args.device)
         times.append(time.perf_counter())
         with torch.autocast(args.device, torch.bfloat16, enabled=args.dtype == "bf16"):
             logits, caches = run(x, caches)
@@ -272,16 +277,33 @@ def bench(args):
             times[-1] = time.perf_counter() - times[-1]
     if cuda:
         torch.cuda.synchronize()
-        seconds = (time.perf_counter() - times[WARM_UP]) / args.steps
-        peak = torch.cuda.max_memory_allocated() / 2**20
-    else:
-        seconds = sorted(times[WARM_UP:])[args.steps // 2]
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return (time.perf_counter() - times[WARM_UP]) / args.steps, torch.cuda.max_memory_allocated() / 2**20
+    return sorted(times[WARM_UP:])[args.steps // 2], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def bench(args):
+    """One JSON line. Where the card has no memory for the batch, it is halved until it has: tokens_per_s are
+    those of ran_batch, peak_mb is all that the card has, of which the batch wants more."""
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(1)
+    batch, room = args.batch, None
+    while True:
+        try:
+            seconds, peak = steps(args, batch)
+            break
+        except torch.OutOfMemoryError:
+            if batch == 1:
+                raise
+        batch //= 2
+        gc.collect()
+        torch.compiler.reset()
+        torch.cuda.empty_cache()
+        room = torch.cuda.get_device_properties(0).total_memory / 2**20
     print(json.dumps({
         "peer": f"PyTorch {torch.__version__}" + (", compiled" if args.compile else ""), "model": "ls_lm-small",
-        "dtype": args.dtype, "tokens": args.tokens, "batch": args.batch, "threads": args.threads, "seconds": seconds,
-        "tokens_per_s": args.batch * args.tokens / seconds, "peak_mb": peak,
-    }))
+        "dtype": args.dtype, "tokens": args.tokens, "batch": args.batch, "ran_batch": batch, "threads": args.threads,
+        "seconds": seconds, "tokens_per_s": batch * args.tokens / seconds, "peak_mb": room or peak, "smoke": args.smoke,
+    }), flush=True)
 
 
 def main():
@@ -297,6 +319,7 @@ def main():
     p.add_argument("--device", default="cpu")
     p.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16 by torch.autocast")
     p.add_argument("--compile", action="store_true", help="through torch.compile")
+    p.add_argument("--smoke", action="store_true", help="a small model: the figures say nothing")
     args = p.parse_args()
     if args.check:
         check(args.check)

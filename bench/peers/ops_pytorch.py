@@ -1,14 +1,16 @@
 """Times PyTorch's ops as bench_ops times ours: the same names and shapes, one JSON line for each direction.
 
     ops_pytorch.py [--device cpu|cuda] [--dtype f32|bf16] [--compile] [--filter text]
-                   [--threads n] [--clock wall|cpu] [--seconds s]
+                   [--threads n] [--clock wall|cpu] [--seconds s] [--smoke]
 
 On the CPU only attention (scaled_dot_product_attention, which gets [B,heads,tokens,64] views of packed
 [B,tokens,512] tensors, as a model calls it) and convolution (channels_last); on CUDA also what surrounds
-them, timed by the card's events.
---compile passes everything but attention through torch.compile.
+them, timed by the card's events, behind other work so that the card does not wait for the host. --compile
+passes everything but attention through torch.compile. --smoke: the cases of CUDA made small, on any device,
+to try this program.
 """
 import argparse
+import collections
 import json
 import time
 
@@ -16,6 +18,7 @@ import torch
 import torch.nn.functional as F
 
 HEADS, WIDTH, ROWS = 8, 512, 65536
+Ids = collections.namedtuple("Ids", "count below")
 
 
 def attention(causal):
@@ -36,34 +39,45 @@ def conv(x, w):
     return F.conv2d(x.permute(0, 3, 1, 2), w, padding=1).permute(0, 2, 3, 1)
 
 
-def conv_case(batch, size, channels):
+def conv_case(batch, size, channels, by=1):
     return ("conv2d", f"{batch}x{size}x{size}x{channels} k3", conv,
-            [(batch, size, size, channels), (channels, channels, 3, 3)])
+            [(max(batch // by, 1), size, size, channels), (channels, channels, 3, 3)])
 
 
-def cases(device):
-    """(op, shape, function, shapes of the inputs; an int n: [ROWS] integers below n)"""
-    if device == "cpu":
+def adamw(x):
+    """An update of x, whose gradient is there; it has no backward."""
+    return torch.optim.AdamW([x], lr=1e-3, fused=x.is_cuda)
+
+
+def cases(device, smoke):
+    """(op, shape, function, shapes of the inputs)"""
+    if device == "cpu" and not smoke:
         return [("attention", "4096 d512 h8" + (" causal" if c else ""), attention(c), [(1, 4096, WIDTH)] * 3)
                 for c in (False, True)] + [conv_case(8, 56, 64), conv_case(8, 28, 128), conv_case(8, 14, 256)]
-    rows = (ROWS, WIDTH)
+    by = 64 if smoke else 1
+    n, side, texts = ROWS // by, 8192 // by, 1 if smoke else 8
+    rows, long = (n, WIDTH), 134217728 // by // by
     return [
-        ("matmul", "8192x8192x8192", torch.matmul, [(8192, 8192)] * 2),
-        ("copy", "y = 2x, 128M elements", lambda x: x * 2.0, [(134217728,)]),
+        ("matmul", "8192x8192x8192", torch.matmul, [(side, side)] * 2),
+        ("copy", "y = 2x, 128M elements", lambda x: x * 2.0, [(long,)]),
         ("linear", "65536x512->512", F.linear, [rows, (512, 512), (512,)]),
-        ("linear", "65536x2048->512", F.linear, [(ROWS, 2048), (512, 2048), (512,)]),
+        ("linear", "65536x2048->512", F.linear, [(n, 2048), (512, 2048), (512,)]),
         ("linear_gelu", "65536x512->2048", lambda x, w, b: F.gelu(F.linear(x, w, b)), [rows, (2048, 512), (2048,)]),
+        ("mul", "65536x512", lambda x, y: x * y, [rows, rows]),
+        ("gelu", "65536x512", F.gelu, [rows]),
         ("softmax", "65536x512", lambda x: x.softmax(-1), [rows]),
         ("layernorm", "65536x512", lambda x, w, b: F.layer_norm(x, (WIDTH,), w, b), [rows, (WIDTH,), (WIDTH,)]),
         ("dropout_add", "65536x512", lambda x, r: r + F.dropout(x, 0.2), [rows, rows]),
-        ("cross_entropy", "65536x208", lambda x, t: F.cross_entropy(x.float(), t), [(ROWS, 208), 208]),
-        ("embedding", "65536 of 208x512", lambda w, t: F.embedding(t, w), [(208, WIDTH), 208]),
-        ("permute", "8x8192x8x64 to 0213", lambda x: x.transpose(1, 2).contiguous(), [(8, 8192, 8, 64)]),
-        ("depthwise_conv2d", "64x56x56x96 k3", depthwise, [(64, 56, 56, 96), (96, 1, 3, 3)]),
-        conv_case(64, 56, 64),
-        conv_case(64, 14, 256),
-        ("attention", "8x4096 d512 h8", attention(False), [(8, 4096, WIDTH)] * 3),
-        ("attention", "8x4096 d512 h8 causal", attention(True), [(8, 4096, WIDTH)] * 3),
+        ("cross_entropy", "65536x208", lambda x, t: F.cross_entropy(x.float(), t), [(n, 208), Ids(n, 208)]),
+        ("cross_entropy", "8192x50265", lambda x, t: F.cross_entropy(x.float(), t), [(side, 50265), Ids(side, 50265)]),
+        ("embedding", "65536 of 208x512", lambda w, t: F.embedding(t, w), [(208, WIDTH), Ids(n, 208)]),
+        ("permute", "8x8192x8x64 to 0213", lambda x: x.transpose(1, 2).contiguous(), [(8, side, 8, 64)]),
+        ("depthwise_conv2d", "64x56x56x96 k3", depthwise, [(max(64 // by, 1), 56, 56, 96), (96, 1, 3, 3)]),
+        conv_case(64, 56, 64, by),
+        conv_case(64, 14, 256, by),
+        ("adamw", "64M elements", adamw, [(long // 2,)]),
+        ("attention", "8x4096 d512 h8", attention(False), [(texts, 4096 // by, WIDTH)] * 3),
+        ("attention", "8x4096 d512 h8 causal", attention(True), [(texts, 4096 // by, WIDTH)] * 3),
     ]
 
 
@@ -78,8 +92,13 @@ class HostClock:
 
 
 class CardClock:
+    def __init__(self):
+        self.other = torch.zeros(134217728, device="cuda")
+
     def seconds(self, work):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        for _ in range(4):
+            self.other.max()
         begin.record()
         result = work()
         end.record()
@@ -88,18 +107,23 @@ class CardClock:
 
 
 def make(shape, args):
-    if isinstance(shape, int):
-        return torch.randint(0, shape, (ROWS,), device=args.device)
+    if isinstance(shape, Ids):
+        return torch.randint(0, shape.below, (shape.count,), device=args.device)
     dtype = torch.bfloat16 if args.dtype == "bf16" else torch.float32
     return (torch.rand(shape, device=args.device) * 2 - 1).to(dtype).requires_grad_()
 
 
-def measure(op, name, apply, shapes, args, clock):
-    if args.compile and op != "attention":
-        apply = torch.compile(apply)
+def directions(op, apply, shapes, args, clock):
+    """Seconds by direction, without those of the first two repetitions."""
     inputs = [make(s, args) for s in shapes]
+    if op == "adamw":
+        inputs[0].grad = torch.rand_like(inputs[0])
+        optimiser = apply(*inputs)
     probe, times = None, []
     while len(times) < 4 or sum(map(sum, times)) < 2 * args.seconds:
+        if op == "adamw":
+            times.append((clock.seconds(optimiser.step)[1],))
+            continue
         y, forward = clock.seconds(lambda: apply(*inputs))
         if probe is None:
             probe = torch.rand_like(y) - 0.5
@@ -107,12 +131,18 @@ def measure(op, name, apply, shapes, args, clock):
         for x in inputs:
             x.grad = None
         times.append((forward, backward))
-    for direction, seconds in zip(("forward", "backward"), map(sorted, zip(*times[2:]))):
+    return zip(("forward", "backward"), map(sorted, zip(*times[2:])))
+
+
+def measure(op, name, apply, shapes, args, clock):
+    if args.compile and op not in ("attention", "adamw"):
+        apply = torch.compile(apply)
+    for direction, seconds in directions(op, apply, shapes, args, clock):
         print(json.dumps({
             "peer": f"PyTorch {torch.__version__}" + (", compiled" if args.compile else ""), "op": op,
             "direction": direction, "shape": name, "device": args.device, "dtype": args.dtype,
             "threads": args.threads, "ms": round(1e3 * seconds[len(seconds) // 2], 4),
-            "best_ms": round(1e3 * seconds[0], 4),
+            "best_ms": round(1e3 * seconds[0], 4), "smoke": args.smoke,
         }), flush=True)
 
 
@@ -125,12 +155,13 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     p.add_argument("--seconds", type=float, default=0.5, help="of each case and direction")
+    p.add_argument("--smoke", action="store_true", help="small shapes: the figures say nothing")
     args = p.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     clock = HostClock(args.clock == "cpu") if args.device == "cpu" else CardClock()
-    for op, name, apply, shapes in cases(args.device):
-        if args.filter in f"{op} {name}":
+    for op, name, apply, shapes in cases(args.device, args.smoke):
+        if args.filter in f"{op} {name}" and (op != "adamw" or args.dtype == "f32"):
             measure(op, name, apply, shapes, args, clock)
 
 
