@@ -249,13 +249,14 @@ fi
 
 # A program whose lines are figures, for so many seconds at most.
 figures() {
-    local status=0
-    time_for "${*:2}" || return 0
+    local status=0 what=${*:2}
+    what=${what##"$bin/"}
+    time_for "$what" || return 0
     limited "$@" | tee -a "$lines" >&2 || status=$?
     case $status in
     0) ;;
-    124 | 137) note "stopped after $1 s: ${*:2}" ;;
-    *) note "failed: ${*:2}: $(grep -av '^  at ' "$log" | tail -n 1)" ;;
+    124 | 137) note "stopped after $1 s: $what" ;;
+    *) note "failed: $what: $(grep -av '^  at ' "$log" | tail -n 1)" ;;
     esac
     save
 }

@@ -49,7 +49,7 @@ libc=$(dirname "$(grep '/libc\.so\.6$' "$work/libraries")")
 ls "$libc"/lib{dl.so.2,pthread.so.0,rt.so.1} >>"$work/libraries"
 while read -r path; do
     case ${path##*/} in
-    ld-linux* | lib[cm].so.6 | lib{dl,rt,pthread,resolv,util,anl,mvec}.so.*) cp -L "$path" "$to/libc/" ;;
+    ld-linux* | lib[cm].so.6 | libdl.so.* | libpthread.so.* | librt.so.* | libresolv.so.* | libmvec.so.*) cp -L "$path" "$to/libc/" ;;
     *) cp -L "$path" "$to/lib/" ;;
     esac
 done < <(sort -u "$work/libraries")
