@@ -164,16 +164,17 @@ export OMP_WAIT_POLICY=passive PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/
 
 # ---- the card ----
 
+own_path=${LD_LIBRARY_PATH:-} # PyTorch brings libraries of its own
 # The driver and cuBLAS: where the loader looks, a toolkit, or PyTorch's wheels.
 add_libraries() { export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$1; }
 ldconfig=$(command -v ldconfig || echo /sbin/ldconfig)
-is_known() { "$ldconfig" -p 2>/dev/null | grep -q "$1"; }
+is_known() { "$ldconfig" -p 2>/dev/null | grep "$1" >/dev/null; }
 for dir in /usr/local/nvidia/lib64 /usr/local/nvidia/lib /usr/lib/wsl/lib; do
     is_known libcuda.so.1 || [ ! -e $dir/libcuda.so.1 ] || add_libraries $dir
 done
 site=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
 cublas="a folder of the loader"
-is_known libcublas.so || for dir in /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib "$site/cu13/lib" "$site/cublas/lib"; do
+is_known 'libcublas\.so\.1[23]' || for dir in /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib "$site/cu13/lib" "$site/cublas/lib"; do
     compgen -G "$dir/libcublas.so*" >/dev/null || continue
     add_libraries "$dir"
     cublas=$dir
@@ -287,7 +288,7 @@ fi
 peer() { figures 300 "$python" "$peer_dir/$1" --device "$peer_device" ${smoke:+--smoke} "${@:2}"; }
 has_torch() { "$python" -c "import torch; assert $1" 2>/dev/null; }
 if wants peers; then
-    export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True PYTHONUNBUFFERED=1
+    export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True PYTHONUNBUFFERED=1 LD_LIBRARY_PATH=$own_path
     peer_device=cuda
     if [ "$smoke" ] && has_torch True; then
         peer_device=cpu
