@@ -6,31 +6,6 @@
 
 enum { TP_RGB = 3 };
 
-/* Where the processor allows it, pixel loops run in a copy compiled for AVX2: the same operations
- * in the same order, so the same bits. TP_WIDE(name, (parameters), (arguments)) makes the function
- * `name` out of `name_body`, which is always inlined. */
-#define TP_BODY static inline __attribute__((always_inline)) void
-#if defined(__x86_64__)
-#define TP_WIDE(name, parameters, arguments)                                                       \
-    __attribute__((target("avx2"))) static void name##_avx2 parameters                             \
-    {                                                                                              \
-        name##_body arguments;                                                                     \
-    }                                                                                              \
-    static void name parameters                                                                    \
-    {                                                                                              \
-        if (__builtin_cpu_supports("avx2"))                                                        \
-            name##_avx2 arguments;                                                                 \
-        else                                                                                       \
-            name##_body arguments;                                                                 \
-    }
-#else
-#define TP_WIDE(name, parameters, arguments)                                                       \
-    static void name parameters                                                                    \
-    {                                                                                              \
-        name##_body arguments;                                                                     \
-    }
-#endif
-
 /* Bytes behind the pixels of every picture: the last one may be read and written as four bytes, the
  * end of the last row as a whole vector. */
 enum { TP_SLACK = 16 };
@@ -57,5 +32,9 @@ int tp__exif_orientation(const uint8_t *tiff, size_t n);
 
 /* Fails p if the box of o does not lie in a picture of that size; all of it if there is none. */
 bool tp__image_box(tp_image *p, const tp_image_opts *o, int64_t width, int64_t height, tp_box *box);
+
+/* tp_image_resize, but only a window of its result; in is not empty, box and window lie inside. */
+bool tp__image_resize(tp_image *out, const tp_image *in, tp_box box, int64_t width, int64_t height,
+                      tp_box window, tp_filter filter);
 
 #endif

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "image_inner.h"
+#include "image_loops.h"
 
 enum { VALUES = 256 };
 
@@ -94,32 +94,11 @@ static void by_value(tp_image *p, tp_pixel_op op, double argument)
 
 /* ---- blends ---- */
 
-static inline uint8_t blend(int poor, int value, float f)
-{
-    const float x = (float)poor + f * (float)(value - poor);
-    return (uint8_t)(x <= 0 ? 0 : x >= 255 ? 255 : x);
-}
-
-static inline int grey(const uint8_t *v)
-{
-    return (19595 * v[0] + 38470 * v[1] + 7471 * v[2] + (1 << 15)) >> 16;
-}
-
-static void with_grey(tp_image *p, float f)
-{
-    const int64_t n = p->width * p->height;
-    uint8_t *v = p->rgb;
-    for (int64_t i = 0; i < n; i++, v += TP_RGB) {
-        const int poor = grey(v);
-        for (int c = 0; c < TP_RGB; c++) v[c] = blend(poor, v[c], f);
-    }
-}
-
 static void with_constant(tp_image *p, int poor, float f)
 {
     table t;
     for (int v = 0; v < VALUES; v++)
-        for (int c = 0; c < TP_RGB; c++) t.of[c][v] = blend(poor, v, f);
+        for (int c = 0; c < TP_RGB; c++) t.of[c][v] = tp__blend(poor, v, f);
     look_up(p, &t);
 }
 
@@ -127,25 +106,9 @@ static int mean_grey(const tp_image *p)
 {
     const int64_t n = p->width * p->height;
     int64_t sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += grey(p->rgb + i * TP_RGB);
+    for (int64_t i = 0; i < n; i++) sum += tp__grey(p->rgb + i * TP_RGB);
     return (int)((double)sum / (double)n + 0.5);
 }
-
-/* One row away from the border: (1 1 1, 1 5 1, 1 1 1) / 13, which is never half way between two
- * whole numbers. n bytes from the second pixel on. */
-TP_BODY sharpen_body(uint8_t *to, const uint8_t *from, int64_t stride, int64_t n, float f)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const uint8_t *v = from + i;
-        int sum = 4 * v[0];
-        for (int64_t row = -stride; row <= stride; row += stride)
-            sum += v[row - TP_RGB] + v[row] + v[row + TP_RGB];
-        const uint16_t twice = (uint16_t)(2 * sum + 13);
-        to[i] = blend(twice / 26, v[0], f);
-    }
-}
-TP_WIDE(sharpen, (uint8_t * to, const uint8_t *from, int64_t stride, int64_t n, float f),
-        (to, from, stride, n, f))
 
 /* Border pixels are as smooth as they can be: blended with themselves. */
 static bool with_smooth(tp_image *out, const tp_image *in, float f)
@@ -153,8 +116,8 @@ static bool with_smooth(tp_image *out, const tp_image *in, float f)
     if (!tp_image_copy(out, in)) return false;
     const int64_t stride = in->width * TP_RGB;
     for (int64_t y = 1; y < in->height - 1; y++)
-        sharpen(out->rgb + y * stride + TP_RGB, in->rgb + y * stride + TP_RGB, stride,
-                stride - 2 * TP_RGB, f);
+        tp__loops()->sharpen(out->rgb + y * stride + TP_RGB, in->rgb + y * stride + TP_RGB, stride,
+                             stride - 2 * TP_RGB, f);
     return true;
 }
 
@@ -194,7 +157,7 @@ bool tp_image_apply(tp_image *p, tp_pixel_op op, double argument, const uint8_t 
     case TP_PIXEL_POSTERIZE:
     case TP_PIXEL_SOLARIZE:
     case TP_PIXEL_SOLARIZE_ADD: by_value(p, op, argument); return true;
-    case TP_PIXEL_COLOR: with_grey(p, f); return true;
+    case TP_PIXEL_COLOR: tp__loops()->colour(p->rgb, p->width * p->height, f); return true;
     case TP_PIXEL_CONTRAST: with_constant(p, mean_grey(p), f); return true;
     case TP_PIXEL_BRIGHTNESS: with_constant(p, 0, f); return true;
     case TP_PIXEL_SHARPNESS: return exchange(p, work, with_smooth(work, p, f));

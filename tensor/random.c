@@ -62,13 +62,20 @@ double tp_random_beta(tp_random *r, double a, double b)
     return 1 / (1 + exp(y - x));
 }
 
+/* Four values a block of words. */
 void tp_random_normals(tp_random *r, float *out, int64_t n)
 {
-    for (int64_t i = 0; i < n; i += 2) {
-        const float u = ((float)(tp_random_word(r) >> 8) + 0.5F) * 0x1p-24F;
-        const float angle = 6.2831853F * (float)(tp_random_word(r) >> 8) * 0x1p-24F;
-        const float radius = sqrtf(-2 * logf(u));
-        out[i] = radius * cosf(angle);
-        if (i + 1 < n) out[i + 1] = radius * sinf(angle);
+    r->next = (r->next + 3) / 4 * 4;
+    for (int64_t i = 0; i < n; i += 4, r->next += 4) {
+        const tp_philox b = tp__philox(r->key, r->index, r->next / 4);
+        float z[4];
+        for (int k = 0; k < 4; k += 2) {
+            const float u = ((float)(b.w[k] >> 8) + 0.5F) * 0x1p-24F;
+            const float angle = 6.2831853F * ((float)(b.w[k + 1] >> 8) * 0x1p-24F);
+            const float radius = sqrtf(-2 * logf(u));
+            z[k] = radius * cosf(angle);
+            z[k + 1] = radius * sinf(angle);
+        }
+        for (int k = 0; k < 4 && i + k < n; k++) out[i + k] = z[k];
     }
 }

@@ -10,6 +10,7 @@
 #include <tapegrad/file.h>
 #include <tapegrad/image.h>
 
+#include "data/image_loops.h"
 #include "support_fixtures.h"
 
 static const uint8_t fill[3] = { 124, 116, 104 };
@@ -237,6 +238,48 @@ Test(image_ops, resizing_keeps_a_constant)
     }
     tp_image_free(&in);
     tp_image_free(&p);
+}
+
+/* The loops for AVX2 write what those for the baseline write. */
+Test(image_ops, loops_of_both_kinds)
+{
+    enum { SIDE = 37, N = SIDE * 3 };
+    static uint8_t one[N + TP_SLACK], two[N + TP_SLACK];
+    int32_t first[SIDE], n[SIDE], weight[SIDE * 9];
+    const tp_loops *a = &tp__loops_base, *b = tp__loops();
+    if (a == b) cr_skip_test("this processor has the baseline alone");
+    tp_image in = { 0 }, p = { 0 }, q = { 0 };
+    make(&in, SIDE, SIDE);
+    for (int i = 0; i < SIDE; i++) {
+        first[i] = i < 28 ? i : 28;
+        n[i] = i % 10;
+        for (int k = 0; k < 9; k++) weight[i * 9 + k] = (k * 7919 + i * 104729) % 800000 - 200000;
+    }
+    const tp_axis axis = { SIDE, 9, 0, SIDE, first, n, weight };
+    for (int y = 1; y < SIDE - 1; y++) {
+        a->columns(one, in.rgb + y * N, &axis);
+        b->columns(two, in.rgb + y * N, &axis);
+        cr_expect_arr_eq(one, two, N, "columns of row %d", y);
+        a->row(one, in.rgb, N, N, &axis, y);
+        b->row(two, in.rgb, N, N, &axis, y);
+        cr_expect_arr_eq(one, two, N, "row %d", y);
+        a->sharpen(one, in.rgb + y * N + 3, N, N - 6, 0.3F * (float)y);
+        b->sharpen(two, in.rgb + y * N + 3, N, N - 6, 0.3F * (float)y);
+        cr_expect_arr_eq(one, two, N - 6, "sharpening row %d", y);
+    }
+    cr_assert(tp_image_copy(&p, &in) && tp_image_copy(&q, &in));
+    a->colour(p.rgb, SIDE * SIDE, 1.7F);
+    b->colour(q.rgb, SIDE * SIDE, 1.7F);
+    expect_same(&q, &p, "colour");
+    for (int f = TP_BICUBIC; f <= TP_BILINEAR; f++) {
+        const double m[6] = { 0.9, 0.3, -4, -0.2, 1.1, 2 };
+        a->affine(&p, &in, m, (tp_filter)f, fill);
+        b->affine(&q, &in, m, (tp_filter)f, fill);
+        expect_same(&q, &p, "affine");
+    }
+    tp_image_free(&in);
+    tp_image_free(&p);
+    tp_image_free(&q);
 }
 
 Test(image_ops, crop_and_centre)

@@ -28,7 +28,7 @@ TP_API int64_t tp_random_below(tp_random *r, int64_t n);             /* 0 ... n 
 TP_API double tp_random_normal(tp_random *r);                        /* mean 0, deviation 1       */
 TP_API double tp_random_beta(tp_random *r, double a, double b);      /* [0, 1]; a, b above 0      */
 
-/* n standard normal values, two for two words. */
+/* n standard normal values, four for every four words from the next multiple of four on. */
 TP_API void tp_random_normals(tp_random *r, float *out, int64_t n);
 
 #ifdef __cplusplus
