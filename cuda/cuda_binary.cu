@@ -22,7 +22,7 @@ struct quotient_of {
 /* Packs lie in one row of a, so one division finds the b of all their elements. */
 template <class F, class S, class B>
 __global__ void __launch_bounds__(TP_THREADS)
-    meet_kernel(tp_bcast p, int64_t n, int64_t packs, const S *a, const B *b, S *y)
+    meet_kernel(tp_meeting p, int64_t n, int64_t packs, const S *a, const B *b, S *y)
 {
     constexpr int N = (int)(16 / sizeof(S));
     TP_EACH (i, packs) {
@@ -49,8 +49,9 @@ static tp_code meet(const tp_call *c, const tp_view *a, const tp_view *y)
     if (p.rows.count == 1 && !p.one) /* one shape */
         return tp_map(c, n, F(), tp_out<S>(y), tp_in<S>(a), tp_in<B>(&c->x[1]));
     const bool whole = p.n % N == 0 && tp_aligned(a->data, y->data);
-    return tp_launch(c, meet_kernel<F, S, B>, tp_grid(c, whole ? n / N : n), TP_THREADS, 0, p, n,
-                     whole ? n / N : 0, tp_in<S>(a), tp_in<B>(&c->x[1]), tp_out<S>(y));
+    return tp_launch(c, meet_kernel<F, S, B>, tp_grid(c, whole ? n / N : n), TP_THREADS, 0,
+                     tp_meeting_of(p, 1), n, whole ? n / N : 0, tp_in<S>(a), tp_in<B>(&c->x[1]),
+                     tp_out<S>(y));
 }
 
 template <class F, class S> static tp_code forward(const tp_call *c)

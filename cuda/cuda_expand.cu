@@ -5,31 +5,17 @@
 #include "cuda/fold.cuh"
 #include "cuda/move.cuh"
 
-/* Rows of y, `columns` words each, where they meet rows of x or (one) single words. */
-struct plan {
-    tp_places rows;
-    tp_divisor columns;
-    bool one;
-};
-
-template <class W> static __device__ inline const W *met(const plan &p, int64_t i, const W *x)
-{
-    const int64_t row = tp_over(p.columns, i);
-    x += tp_place(p.rows, row);
-    return p.one ? x : x + i - row * p.columns.d;
-}
-
 template <class W>
 __global__ void __launch_bounds__(TP_THREADS)
-    expand_kernel(plan p, int64_t n, int64_t packs, const W *x, W *y)
+    expand_kernel(tp_meeting p, int64_t n, int64_t packs, const W *x, W *y)
 {
     constexpr int N = (int)(16 / sizeof(W));
     TP_EACH (i, packs) {
-        const int64_t left = p.columns.d - (i * N - tp_over(p.columns, i * N) * p.columns.d);
-        const W *from = met(p, i * N, x);
+        const int64_t left = p.n.d - (i * N - tp_over(p.n, i * N) * p.n.d);
+        const W *from = x + tp_meets(p, i * N);
         if (left < N) { /* of several rows */
 #pragma unroll 1
-            for (int k = 0; k < N; k++) y[i * N + k] = *met(p, i * N + k, x);
+            for (int k = 0; k < N; k++) y[i * N + k] = x[tp_meets(p, i * N + k)];
             continue;
         }
         tp_pack<W> v;
@@ -37,7 +23,7 @@ __global__ void __launch_bounds__(TP_THREADS)
         for (int k = 0; k < N; k++) v.at[k] = from[p.one ? 0 : k];
         tp_store(y + i * N, v);
     }
-    TP_EACH (i, n - packs * N) y[packs * N + i] = *met(p, packs * N + i, x);
+    TP_EACH (i, n - packs * N) y[packs * N + i] = x[tp_meets(p, packs * N + i)];
 }
 
 static tp_code expand_fwd(const tp_call *c)
@@ -48,7 +34,7 @@ static tp_code expand_fwd(const tp_call *c)
     const int bytes =
         b.one ? (int)size : tp_widest(b.n * size, (uintptr_t)x->data, (uintptr_t)y->data);
     const int64_t elements = bytes / size, n = y->numel / elements;
-    const plan p = { tp_places_of(b.rows, elements), tp_by(b.n / elements), b.one };
+    const tp_meeting p = tp_meeting_of(b, elements);
     return tp_with_word(bytes, [&](auto w) {
         typedef decltype(w) W;
         const int64_t N = (int64_t)(16 / sizeof(W)), packs = tp_aligned(y->data) ? n / N : 0;

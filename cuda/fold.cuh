@@ -8,7 +8,7 @@
 #ifndef TP_FOLD_CUH
 #define TP_FOLD_CUH
 
-#include "cuda/kernel.cuh"
+#include "cuda/move.cuh"
 
 /* Finishes: what becomes of a sum. */
 struct tp_as_it_is {
@@ -23,6 +23,20 @@ template <class Out> struct tp_add_to { /* added to what is there, or not */
     }
 };
 
+/* tp_fold with divisors. */
+struct tp_fold_plan {
+    int64_t blocks, block, spans, width;
+    tp_divisor nb, n, pieces;
+    tp_places kept, again;
+};
+
+static inline tp_fold_plan tp_fold_plan_of(const tp_fold &f)
+{
+    const tp_places kept = tp_places_of(f.p.kept, 1), again = tp_places_of(f.p.again, 1);
+    return { f.blocks,     f.block,         f.spans, f.width, tp_by(f.nb),
+             tp_by(f.p.n), tp_by(f.pieces), kept,    again };
+}
+
 template <class X, class W>
 static __device__ inline float tp_fold_term(const X *x, const W *w, int64_t i)
 {
@@ -32,17 +46,17 @@ static __device__ inline float tp_fold_term(const X *x, const W *w, int64_t i)
 /* Rows of a meet rows of b: a thread sums one column of one block of spans. */
 template <class X, class W, class Out, class F>
 __global__ void __launch_bounds__(TP_THREADS)
-    tp_fold_columns(tp_fold f, const X *x, const W *w, Out *out, F finish)
+    tp_fold_columns(tp_fold_plan f, const X *x, const W *w, Out *out, F finish)
 {
-    TP_EACH (t, f.blocks * f.nb) {
-        const int64_t block = tp_div(t, f.nb), i = t - block * f.nb, row = tp_div(i, f.p.n);
+    TP_EACH (t, f.blocks * f.nb.d) {
+        const int64_t block = tp_over(f.nb, t), i = t - block * f.nb.d, row = tp_over(f.n, i);
         const int64_t first = block * f.block, last = min(first + f.block, f.spans);
-        const int64_t at = tp_axes_at(f.p.kept, row) + i - row * f.p.n;
+        const int64_t at = tp_place(f.kept, row) + i - row * f.n.d;
         double sum = 0.0;
         for (int64_t s = first; s < last;) {
             const int64_t end = min(s + 64, last);
             float run = 0.0f;
-            for (; s < end; s++) run += tp_fold_term(x, w, at + tp_axes_at(f.p.again, s));
+            for (; s < end; s++) run += tp_fold_term(x, w, at + tp_place(f.again, s));
             sum += (double)run;
         }
         tp_put(out + t, finish((float)sum, i));
@@ -52,24 +66,24 @@ __global__ void __launch_bounds__(TP_THREADS)
 /* Rows of a meet single elements of b: a block of threads sums one block of spans. */
 template <class X, class W, class Out, class F>
 __global__ void __launch_bounds__(TP_THREADS)
-    tp_fold_ones(tp_fold f, const X *x, const W *w, Out *out, F finish)
+    tp_fold_ones(tp_fold_plan f, const X *x, const W *w, Out *out, F finish)
 {
-    TP_EACH_BLOCK (t, f.blocks * f.nb) {
-        const int64_t block = tp_div(t, f.nb), i = t - block * f.nb;
+    TP_EACH_BLOCK (t, f.blocks * f.nb.d) {
+        const int64_t block = tp_over(f.nb, t), i = t - block * f.nb.d;
         const int64_t first = block * f.block, last = min(first + f.block, f.spans);
-        const int64_t at = tp_axes_at(f.p.kept, i);
+        const int64_t at = tp_place(f.kept, i);
         double sum = 0.0;
-        if (f.pieces == 1) { /* short rows side by side */
-            for (int64_t e = threadIdx.x; e < (last - first) * f.p.n; e += blockDim.x) {
-                const int64_t s = tp_div(e, f.p.n);
-                const int64_t a = at + tp_axes_at(f.p.again, first + s) + e - s * f.p.n;
+        if (f.pieces.d == 1) { /* short rows side by side */
+            for (int64_t e = threadIdx.x; e < (last - first) * f.n.d; e += blockDim.x) {
+                const int64_t s = tp_over(f.n, e);
+                const int64_t a = at + tp_place(f.again, first + s) + e - s * f.n.d;
                 sum += (double)tp_fold_term(x, w, a);
             }
         } else {
             for (int64_t s = first; s < last; s++) {
-                const int64_t row = tp_div(s, f.pieces), piece = (s - row * f.pieces) * f.width;
-                const int64_t n = min(f.width, f.p.n - piece);
-                const int64_t a = at + tp_axes_at(f.p.again, row) + piece;
+                const int64_t row = tp_over(f.pieces, s), piece = (s - row * f.pieces.d) * f.width;
+                const int64_t n = min(f.width, f.n.d - piece);
+                const int64_t a = at + tp_place(f.again, row) + piece;
                 float run = 0.0f;
                 for (int64_t k = threadIdx.x; k < n; k += blockDim.x)
                     run += tp_fold_term(x, w, a + k);
@@ -97,10 +111,11 @@ static tp_code tp_fold_once(const tp_call *c, const tp_fold &f, const X *x, cons
                             F finish)
 {
     const int64_t n = f.blocks * f.nb;
+    const tp_fold_plan p = tp_fold_plan_of(f);
     if (!f.p.one)
-        return tp_launch(c, tp_fold_columns<X, W, Out, F>, tp_grid(c, n), TP_THREADS, 0, f, x, w,
+        return tp_launch(c, tp_fold_columns<X, W, Out, F>, tp_grid(c, n), TP_THREADS, 0, p, x, w,
                          out, finish);
-    return tp_launch(c, tp_fold_ones<X, W, Out, F>, tp_grid(c, n, 1), TP_THREADS, 0, f, x, w, out,
+    return tp_launch(c, tp_fold_ones<X, W, Out, F>, tp_grid(c, n, 1), TP_THREADS, 0, p, x, w, out,
                      finish);
 }
 

@@ -185,25 +185,6 @@ static __device__ inline int64_t tp_div(int64_t a, int64_t b)
     return (a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
 }
 
-/* Item i of some axes, as tp__axes_at. */
-static __device__ inline int64_t tp_axes_at(const tp_axes &x, int64_t i)
-{
-    int64_t at = 0;
-    for (int k = x.n - 1; k > 0; k--) {
-        const int64_t rest = tp_div(i, x.dim[k]);
-        at += (i - rest * x.dim[k]) * x.stride[k];
-        i = rest;
-    }
-    return x.n > 0 ? at + i * x.stride[0] : 0;
-}
-
-/* The element of b that element e of a meets (tensor/broadcast.h). */
-static __device__ inline int64_t tp_meets(const tp_bcast &p, int64_t e)
-{
-    const int64_t row = tp_div(e, p.n), b = tp_axes_at(p.rows, row);
-    return p.one ? b : b + e - row * p.n;
-}
-
 /* ---- random numbers: those of the CPU ---- */
 
 /* The stream of an op. A recorded step runs later than it was recorded: *advance says by how many

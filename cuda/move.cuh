@@ -34,25 +34,31 @@ template <class F> static tp_code tp_with_word(int bytes, F f)
 
 /* ---- division ---- */
 
-/* i / d for i below 2^31 is a product and a shift: m is 2^32 (2^s / d - 1) rounded up, with 2^s the
- * power of two that d does not exceed. */
+/* i / d is a product and a shift, which are many times quicker: m is 2^32 (2^s / d - 1) rounded up,
+ * with 2^s the power of two that d does not exceed, and wide the same with 2^64. */
 struct tp_divisor {
     int64_t d;
+    uint64_t wide;
     uint32_t m, s;
 };
 
 static inline tp_divisor tp_by(int64_t d)
 {
-    tp_divisor by = { d, 0, 31 }; /* of a d from 2^31 on, all such quotients are 0 */
-    if (d < 1 || d >> 31) return by;
-    for (by.s = 0; (int64_t)1 << by.s < d;) by.s++;
-    by.m = (uint32_t)(((((uint64_t)1 << by.s) - (uint64_t)d) << 32) / (uint64_t)d + 1);
+    __extension__ typedef unsigned __int128 u128;
+    tp_divisor by = { d, 0, 0, 0 };
+    if (d < 1) return by; /* of what is empty */
+    while ((uint64_t)1 << by.s < (uint64_t)d) by.s++;
+    const uint64_t rest = ((uint64_t)1 << by.s) - (uint64_t)d;
+    const uint64_t q = (uint64_t)(((u128)rest << 64) / (u128)d);
+    by.wide = q + 1;
+    by.m = (uint32_t)(q >> 32) + 1;
     return by;
 }
 
 static __device__ inline int64_t tp_over(const tp_divisor &by, int64_t i)
 {
-    if (i >> 31) return (int64_t)((uint64_t)i / (uint64_t)by.d);
+    if ((i | by.d) >> 31)
+        return (int64_t)((__umul64hi((uint64_t)i, by.wide) + (uint64_t)i) >> by.s);
     const uint32_t u = (uint32_t)i;
     return ((uint32_t)((uint64_t)u * by.m >> 32) + u) >> by.s;
 }
@@ -87,6 +93,25 @@ static __device__ inline int64_t tp_place(const tp_places &x, int64_t i)
         i = rest;
     }
     return x.n > 0 ? at + i * x.stride[0] : 0;
+}
+
+/* Where the elements, or words, of a broadcast meet the smaller operand (tensor/broadcast.h): rows
+ * of n of them meet rows of it, or (one) a single one. */
+struct tp_meeting {
+    tp_places rows;
+    tp_divisor n;
+    bool one;
+};
+
+static inline tp_meeting tp_meeting_of(const tp_bcast &b, int64_t elements_a_word)
+{
+    return { tp_places_of(b.rows, elements_a_word), tp_by(b.n / elements_a_word), b.one };
+}
+
+static __device__ inline int64_t tp_meets(const tp_meeting &p, int64_t e)
+{
+    const int64_t row = tp_over(p.n, e), b = tp_place(p.rows, row);
+    return p.one ? b : b + e - row * p.n.d;
 }
 
 #endif

@@ -84,6 +84,13 @@ Test(emulation, tensor_core)
         }
 }
 
+Test(emulation, quick_division)
+{
+    float y[MOST];
+    cr_assert_eq(run(DIVIDE, 32, 32, y), TP_OK);
+    for (int i = 0; i < 32; i++) cr_expect_eq(y[i], 0.0f, "lane %d: %g are wrong", i, (double)y[i]);
+}
+
 Test(emulation, finds_wrong_results)
 {
     static const struct {

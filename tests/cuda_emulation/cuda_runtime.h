@@ -190,6 +190,11 @@ inline int __clz(int u)
 {
     return u ? __builtin_clz(unsigned(u)) : 32;
 }
+inline uint64_t __umul64hi(uint64_t a, uint64_t b)
+{
+    __extension__ typedef unsigned __int128 u128;
+    return uint64_t((u128)a * b >> 64);
+}
 inline unsigned __float_as_uint(float x)
 {
     return emulated_value<unsigned>(emulated_bits(x));

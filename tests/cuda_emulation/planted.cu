@@ -2,7 +2,7 @@
  * blocks of 64 elements. The kernel without a mistake is their measure. */
 #include "cuda_emulation/planted.h"
 
-#include "cuda/kernel.cuh"
+#include "cuda/move.cuh"
 
 enum { BLOCK = 64 };
 
@@ -67,6 +67,29 @@ __global__ void shared_kernel(float *y)
     y[threadIdx.x] = part[threadIdx.x] + rest[threadIdx.x];
 }
 
+/* Adds to y how many quotients of the lane are wrong: of numbers at multiples of d, and of all
+ * sizes up to the largest. */
+__global__ void divide_kernel(tp_divisor by, float *y)
+{
+    const int64_t most = INT64_MAX, lane = threadIdx.x, k = most / by.d;
+    const int64_t some[] = { most >> lane,
+                             most >> lane >> 32,
+                             (k >> lane) * by.d,
+                             (k >> lane) * by.d - (k >> lane > 0),
+                             (k >> 32 >> lane) * by.d,
+                             (k >> 32 >> lane) * by.d + by.d - 1 };
+    for (const int64_t i : some) y[lane] += tp_over(by, i) != i / by.d;
+}
+
+static tp_code divide(const tp_call *c, float *y)
+{
+    tp_code code = tp__cuda_zero(c, y, 32 * sizeof *y);
+    for (int s = 0; s < 62; s++)
+        for (int64_t d = ((int64_t)1 << s) - 1; d <= ((int64_t)1 << s) + 1; d++)
+            if (d > 0 && code == TP_OK) code = tp_launch(c, divide_kernel, 1, 32, 0, tp_by(d), y);
+    return code;
+}
+
 /* A launch as the card gets it, without what tp_launch sees to. */
 static tp_code launch_alone(const tp_call *c, dim3 grid, size_t shared, float *y)
 {
@@ -84,6 +107,7 @@ extern "C" tp_code planted_run(const tp_call *c, planted mistake)
     if (mistake == COPY || mistake == NOT_WAITED)
         return tp_launch(c, copy_kernel, 1, 32, 0, mistake, x, y);
     if (mistake == MMA) return tp_launch(c, mma_kernel, 1, 32, 0, x, y);
+    if (mistake == DIVIDE) return divide(c, y);
     if (mistake == NO_BLOCKS) return launch_alone(c, dim3(0), 1 << 10, y);
     if (mistake == TOO_MANY_DOWN) return launch_alone(c, dim3(1, 65536), 1 << 10, y);
     if (mistake == SHARED_NOT_ASKED) return launch_alone(c, dim3(1), 48 << 10, y);

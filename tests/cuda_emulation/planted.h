@@ -17,6 +17,7 @@ typedef enum planted {
     COPY, /* y = x reversed, 128 elements */
     NOT_WAITED,
     MMA,         /* y [16,8] = A B^T, x = A [16,16] and B [8,16] */
+    DIVIDE,      /* y = how many of some quotients are wrong, for 32 elements */
     SHARED_FITS, /* y = 0, with 48 KiB of shared memory */
     SHARED_NOT_ASKED,
     SHARED_TOO_MUCH,
