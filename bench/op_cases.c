@@ -133,6 +133,17 @@ static tp_tensor ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
         T, (tp_ls_in){ x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], 0, 0 }, k->cfg);
 }
 
+static tp_tensor window_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    const tp_window_in in = { x[0], x[1], x[2], x[3], x[4], x[5], x[6] };
+    return tp_window_attention_2d(T, in, *(const tp_window_cfg *)k->map);
+}
+
+static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_lsla_attention(T, x[0], x[1], x[2], x[3], x[4], x[5], *(const tp_lsla_cfg *)k->map);
+}
+
 /* N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1: 3 N w d MACs
  * for the window, 3 N n d for the n vectors that a query sees in the mean. */
 #define LS_CASE(N)                                                                                 \
@@ -164,6 +175,42 @@ static tp_tensor ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
     .in = { { { 3, { 1, N, 512 } }, 0 },                                                           \
             { { 3, { 1, N, 512 } }, 0 },                                                           \
             { { 3, { 1, N, 512 } }, 0 } }
+
+/* Maps of S x S cells, B of them, width 32 H. ViL: chunks of 7 x 7 that see KEYS cells in the mean,
+ * one global token; ViL-LS: 8 low keys and 13 x 13 cells; LSLA: windows of 7 x 7. */
+#define MAP_QKV(B, N, H)                                                                           \
+    { { 3, { B, N, 32 * H } }, 0 }, { { 3, { B, N, 32 * H } }, 0 },                                \
+    {                                                                                              \
+        { 3, { B, N, 32 * H } }, 0                                                                 \
+    }
+#define VIL_CASE(B, S, H, KEYS)                                                                    \
+    .mflop = 4e-6 * B * S * S * 32.0 * H * (KEYS + 1),                                             \
+    .map =                                                                                         \
+        &(const tp_window_cfg){                                                                    \
+            .heads = H, .height = S, .width = S, .global = 1, .window = { 7, 7 }, .halo = { 7, 7 } \
+        },                                                                                         \
+    .in = { MAP_QKV(B, S * S + 1, H), { { 0 }, 0 }, { { 0 }, 0 }, { { 2, { 729, H } }, 0 } }
+#define VIL_LS_CASE(B, S, H, KEYS)                                                                 \
+    .mflop = 4e-6 * B * S * S * 32.0 * H * (KEYS + 9),                                             \
+    .map = &(const tp_window_cfg){ .heads = H,                                                     \
+                                   .height = S,                                                    \
+                                   .width = S,                                                     \
+                                   .global = 1,                                                    \
+                                   .window = { 7, 7 },                                             \
+                                   .halo = { 3, 3 },                                               \
+                                   .reach = { 9, 9 },                                              \
+                                   .stride = 13 },                                                 \
+    .in = { MAP_QKV(B, S * S + 1, H),                                                              \
+            { { 3, { B, 8, 32 * H } }, 0 },                                                        \
+            { { 3, { B, 8, 32 * H } }, 0 },                                                        \
+            { { 2, { 253, H } }, 0 } }
+#define LSLA_CASE(B, S, H)                                                                         \
+    .mflop = 4e-6 * B * S * S * 32.0 * H * 49,                                                     \
+    .map = &(const tp_lsla_cfg){ .heads = H, .height = S, .width = S, .window = 7, .shift = 3 },   \
+    .in = { MAP_QKV(B, S * S, H),                                                                  \
+            { { 2, { 49, 49 } }, 0 },                                                              \
+            { { 2, { 169, H } }, 0 },                                                              \
+            { { 2, { 169, H } }, 0 } }
 
 #define LINEAR_CASE(K, N)                                                                          \
     .mflop = 2e-6 * 2048.0 * K * N,                                                                \
@@ -203,6 +250,9 @@ const op_case op_cases_cpu[] = {
     { "conv2d", "8x56x56x64 k3", conv, CONV_CASE(8, 56, 64) },
     { "conv2d", "8x28x28x128 k3", conv, CONV_CASE(8, 28, 128) },
     { "conv2d", "8x14x14x256 k3", conv, CONV_CASE(8, 14, 256) },
+    { "window_attention", "ViL 8x56x56 h3", window_attention, VIL_CASE(8, 56, 3, 19.25 * 19.25) },
+    { "window_attention", "ViL-LS 8x56x56 h3", window_attention, VIL_LS_CASE(8, 56, 3, 12.25 * 12.25) },
+    { "lsla_attention", "8x56x56 h3", lsla_attention, LSLA_CASE(8, 56, 3) },
     { 0 },
 };
 /* clang-format on */

@@ -18,6 +18,7 @@ typedef struct op_case {
     double mflop, mbyte; /* forward, millions; 0: does not apply */
     double mbyte_back;   /* 0: twice those of forward            */
     tp_ls_cfg cfg;       /* attention and projection             */
+    const void *map;     /* the configuration of attention over maps */
     bool causal;         /* attention                            */
     int64_t tokens;      /* > 0: one of the growing contexts     */
     unsigned f32;        /* bit i: input i is f32 whatever --dtype is */

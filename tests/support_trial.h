@@ -5,7 +5,7 @@
 
 #include <tapegrad/tapegrad.h>
 
-#define TRIAL_INPUTS 6
+#define TRIAL_INPUTS 7
 
 typedef tp_tensor (*trial_fn)(tp_tape *T, const tp_tensor *x, const void *env);
 

@@ -212,6 +212,67 @@ typedef struct tp_ls_in {
  * that sees nothing (no window, no real chunk before its own) gives zeros. */
 TP_API tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg);
 
+/* ---- attention over maps of tokens ---- */
+typedef enum tp_edge {
+    TP_EDGE_MASK,  /* keys outside the map are invisible                                        */
+    TP_EDGE_EXACT, /* and so are those more than halo rows or columns away from the query       */
+    TP_EDGE_CYCLIC /* chunks wrap around. The last chunks are filled up with keys and values of
+                      zero, which are seen where wrapping reaches them (mask_wrapped: are not)  */
+} tp_edge;
+
+enum { TP_BLOCK_OWN = -1, TP_BLOCK_ALL = 0 }; /* tp_window_cfg.block; 1..8: own and one neighbour */
+
+typedef struct tp_window_cfg {
+    int heads;
+    int64_t height, width; /* of the map of tokens                                              */
+    int64_t global;        /* tokens in front of the map's                                      */
+    int64_t window[2]; /* rows and columns of a chunk of queries; { 0, 0 }: no keys of the map */
+    int64_t halo[2];   /* rows and columns around its chunk that a query sees, <= window    */
+    tp_edge edge;
+    int block;         /* 1..8: of the eight chunks around its own, row by row, a query sees one */
+    int64_t reach[2];  /* largest differences of position in the table; 0: window + halo - 1    */
+    int64_t stride;    /* of a difference of rows in the table; 0: 2 reach[1] + 1               */
+    bool mask_wrapped; /* TP_EDGE_CYCLIC                                                        */
+    double scale;      /* of q k; 0 means 1/sqrt(D)                                             */
+} tp_window_cfg;
+
+typedef struct tp_window_in {
+    tp_tensor q, k, v; /* [B,g+N,H*D], N = height * width row by row; global rows of q are unused */
+    tp_tensor low_k, low_v; /* [B,r,H*D] keys and values that every query sees, or TP_NONE       */
+    tp_tensor table;        /* [2 reach[0] stride + 2 reach[1] + 1,H] or TP_NONE: added to the logit
+                               of query (y,x) and key (u,v) is row
+                               (y - u + reach[0]) stride + x - v + reach[1]                      */
+    tp_tensor global_bias;  /* [H,g] or TP_NONE: added to the logits of the global keys          */
+} tp_window_in;
+
+/* One softmax over the low keys, the global tokens and the keys around the query's chunk
+ * -> [B,N,H*D]. Chunks are cut from row and column 0; the last ones may be smaller. Global rows'
+ * own attention is tp_attention's. Nothing of size N * keys is held; saves inputs, output and
+ * log-sum-exp.
+ *
+ * Vision Longformer (Zhang et al. 2021): halo = window w, block the random shift. Its full
+ * attention with relative bias: one window of the map's size, halo 0. Long-short attention of
+ * images (Zhu et al. 2021, section 4.3): halo w/2, low keys from the dynamic projection. */
+TP_API tp_tensor tp_window_attention_2d(tp_tape *T, tp_window_in in, tp_window_cfg cfg);
+
+typedef struct tp_lsla_cfg {
+    int heads;
+    int64_t height, width; /* of the map of tokens, both multiples of window                   */
+    int64_t window, shift; /* the map is rolled up and left by shift before it is cut           */
+    bool mask_outer;       /* shifted windows: no outer bias between tokens of two borders       */
+    double scale;          /* without a learned one; 0 means 1/sqrt(D)                          */
+} tp_lsla_cfg;
+
+/* Light self-limited attention, in each window of w x w tokens and each head:
+ * (softmax(E (q k^T) + inner + mask) + outer) v, E elementwise, the mask -100 between tokens of two
+ * borders of the map. q, k, v [B,N,H*D], N = height * width (the layer's input itself may be k and
+ * v); scale E [w*w,w*w], shared by the heads, or TP_NONE; inner and outer [(2w-1)^2,H] or TP_NONE,
+ * row (dy + w - 1)(2w - 1) + dx + w - 1 for the position of a query minus that of a key. Saves
+ * inputs and log-sum-exp. (ViT-LSLA, Hechen et al. 2022, equations 15-18 and Algorithm 1.) */
+TP_API tp_tensor tp_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v,
+                                   tp_tensor scale, tp_tensor inner, tp_tensor outer,
+                                   tp_lsla_cfg cfg);
+
 /* ---- losses: f32 (f64 if the input is) ---- */
 typedef enum tp_reduction {
     TP_MEAN,     /* over the counted rows                                      */
@@ -303,6 +364,8 @@ TP_API tp_tensor tp_mse(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction 
 #define tp_rel_attention(T, ...)        tp_rel_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_chunk_project(T, ...)        tp_chunk_project(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attention(T, ...)         tp_ls_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_window_attention_2d(T, ...) tp_window_attention_2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lsla_attention(T, ...) tp_lsla_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_cross_entropy(T, ...)        tp_cross_entropy(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_cross_entropy_smooth(T, ...) tp_cross_entropy_smooth(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_bce_logits(T, ...)           tp_bce_logits(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

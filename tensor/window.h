@@ -1,0 +1,208 @@
+/* window.h - attention over maps: which keys the queries of a chunk see, and the scratch memory.
+ * Shared by the op file and the kernels.
+ *
+ * The map is cut into chunks of queries. All queries of a chunk see the same keys: first the low
+ * ones and the global tokens, then the cells of one to nine rectangles of the map, row by row. A
+ * rectangle has a nominal place, by which positions are measured, and a source, which differs from
+ * it where a cyclic map wraps around.
+ *
+ * Backward adds to the gradients of keys that neighbouring chunks share. So chunks are cut into
+ * stripes of at least two rows of chunks, and of two neighbouring stripes one runs before the
+ * other: phase 0 are the even stripes, phase 1 the odd ones; on a cyclic map with an odd number of
+ * stripes the last one is a neighbour of the first, and phase 2. Everything that is shared more
+ * widely (low and global keys, tables) is summed for each stripe and added in order. The cut
+ * follows from the shapes alone, so that bits do not depend on the number of threads. */
+#ifndef TP_WINDOW_H
+#define TP_WINDOW_H
+
+#include <string.h>
+#include <tapegrad/op.h>
+#include <tapegrad/ops.h>
+
+#include "tensor/host_device.h"
+
+enum {
+    TP_WINDOW_QUERIES = 64, /* of a chunk at a time                    */
+    TP_WINDOW_TASKS = 16,   /* fewer heads in the batch: more stripes  */
+    TP_WINDOW_RECTS = 9
+};
+
+enum { WIN_Q, WIN_K, WIN_V, WIN_LOW_K, WIN_LOW_V, WIN_TABLE, WIN_GLOBAL_BIAS, WIN_NX };
+
+/* rows x cols cells, nominally from (y,x); cell (i,j) holds the key at (y+i+dy, x+j+dx) of the map,
+ * or zeros if that lies outside. */
+typedef struct tp_rect {
+    int64_t y, x, rows, cols, dy, dx;
+} tp_rect;
+
+typedef struct tp_window {
+    int64_t batch, heads, dim, width; /* B, H, D, C = H D                                    */
+    int64_t cells, tokens;            /* N, g + N                                            */
+    int64_t size[2], chunk[2], halo[2], chunks[2];
+    int64_t low, global, extra;     /* r, g, r + g                                         */
+    int64_t keys;                   /* most keys of a chunk, the extra ones included       */
+    int64_t reach[2], stride, rows; /* of the table of biases; 0 rows: none                */
+    bool local, exact, cyclic, mask_wrapped;
+    int block;
+    int64_t stripe, stripes, phases; /* rows of chunks of a stripe                          */
+} tp_window;
+
+/* Where the pieces of a thread's scratch begin, in elements. m: TP_WINDOW_QUERIES at most. */
+typedef struct tp_window_scratch {
+    int64_t m, ld;       /* queries of a piece; of score tiles                       */
+    int64_t scores;      /* [m][ld]                                                  */
+    int64_t q, out;      /* [m][D]: scaled queries; result, or their gradient        */
+    int64_t k, v;        /* [keys][D]                                                */
+    int64_t table;       /* [rows]: the head's, in reverse                           */
+    int64_t other, dout; /* backward: [m][ld] gradients of probabilities; [m][D]     */
+    int64_t dk, dv;      /* backward: [keys][D]                                      */
+    int64_t total;
+    int64_t partial; /* backward, of a task: dk, dv [extra][D]; [rows]; [g]      */
+} tp_window_scratch;
+
+TP_HD static inline int64_t tp__window_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+TP_HD static inline int64_t tp__window_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+TP_HD static inline int64_t tp__window_ceil(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static inline void tp__window_cut(tp_window *g)
+{
+    const int64_t groups = g->batch * g->heads, tasks = TP_WINDOW_TASKS;
+    const int64_t parts = groups > 0 && groups < tasks ? tasks / groups : 1;
+    g->stripe = tp__window_max(2, tp__window_ceil(g->chunks[0], parts));
+    g->stripes = tp__window_ceil(g->chunks[0], g->stripe);
+    g->phases = g->stripes < 2 ? 1 : g->cyclic && g->stripes % 2 ? 3 : 2;
+}
+
+/* The geometry of checked inputs. */
+static inline tp_window tp__window(const tp_view *x, const tp_window_cfg *cfg)
+{
+    const tp_view *q = &x[WIN_Q], *low = &x[WIN_LOW_K], *table = &x[WIN_TABLE];
+    tp_window g;
+    memset(&g, 0, sizeof g);
+    g.batch = q->dim[0];
+    g.heads = cfg->heads;
+    g.dim = q->dim[2] / cfg->heads;
+    g.width = q->dim[2];
+    g.cells = cfg->height * cfg->width;
+    g.tokens = q->dim[1];
+    g.size[0] = cfg->height;
+    g.size[1] = cfg->width;
+    g.low = low->ndim ? low->dim[1] : 0;
+    g.global = cfg->global;
+    g.rows = table->ndim ? table->dim[0] : 0;
+    g.local = cfg->window[0] > 0;
+    g.exact = cfg->edge == TP_EDGE_EXACT;
+    g.cyclic = cfg->edge == TP_EDGE_CYCLIC;
+    g.mask_wrapped = cfg->mask_wrapped;
+    g.block = cfg->block;
+    int64_t most = 1;
+    for (int i = 0; i < 2; i++) {
+        g.chunk[i] = g.local ? cfg->window[i] : tp__window_max(g.size[i], 1);
+        g.halo[i] = g.local && cfg->block != TP_BLOCK_OWN ? cfg->halo[i] : 0;
+        g.chunks[i] = tp__window_ceil(g.size[i], g.chunk[i]);
+        g.reach[i] = cfg->reach[i] ? cfg->reach[i] : cfg->window[i] + cfg->halo[i] - 1;
+        const int64_t span = g.chunk[i] + 2 * g.halo[i];
+        most *= g.cyclic ? span : tp__window_min(span, g.size[i]);
+    }
+    g.stride = cfg->stride ? cfg->stride : 2 * g.reach[1] + 1;
+    g.extra = g.low + g.global;
+    g.keys = g.extra + (g.local ? most : 0);
+    tp__window_cut(&g);
+    return g;
+}
+
+static inline int64_t tp__window_phase(const tp_window *g, int64_t stripe)
+{
+    return g->phases == 3 && stripe == g->stripes - 1 ? 2 : stripe % 2;
+}
+
+/* One axis of the rectangle of keys in block `step` (-1, 0, 1) of chunk `at`. */
+TP_HD static inline void tp__window_block(const tp_window *g, int axis, int64_t at, int64_t step,
+                                          int64_t *begin, int64_t *count, int64_t *shift)
+{
+    const int64_t size = g->size[axis], chunk = g->chunk[axis], n = g->chunks[axis];
+    const int64_t nominal = at + step, source = g->cyclic ? (nominal + n) % n : nominal;
+    *begin = nominal * chunk;
+    *shift = (source - nominal) * chunk;
+    *count = source < 0 || source >= n ? 0 : chunk;
+    if (nominal == n - 1 || (source == n - 1 && (g->mask_wrapped || !g->cyclic)))
+        *count = size - (n - 1) * chunk;
+}
+
+/* The rectangles of keys that the chunk in row cy and column cx sees; returns how many. None is
+ * empty. */
+TP_HD static inline int tp__window_rects(const tp_window *g, int64_t cy, int64_t cx,
+                                         tp_rect rect[TP_WINDOW_RECTS])
+{
+    const int64_t at[2] = { cy, cx };
+    int n = 0;
+    if (!g->local) return 0;
+    if (!g->cyclic && g->block <= 0) {
+        int64_t begin[2], end[2];
+        for (int i = 0; i < 2; i++) {
+            begin[i] = tp__window_max(0, at[i] * g->chunk[i] - g->halo[i]);
+            end[i] = tp__window_min(g->size[i], (at[i] + 1) * g->chunk[i] + g->halo[i]);
+        }
+        const tp_rect all = { begin[0], begin[1], end[0] - begin[0], end[1] - begin[1], 0, 0 };
+        rect[0] = all;
+        return 1;
+    }
+    /* The own block, then those around it, row by row. */
+    for (int b = 0; b < 9; b++) {
+        const int place = b == 0 ? 4 : b < 5 ? b - 1 : b;
+        tp_rect r;
+        if (b > 0 && (g->halo[0] == 0 || (g->block > 0 && b != g->block))) continue;
+        tp__window_block(g, 0, cy, place / 3 - 1, &r.y, &r.rows, &r.dy);
+        tp__window_block(g, 1, cx, place % 3 - 1, &r.x, &r.cols, &r.dx);
+        if (r.rows > 0 && r.cols > 0) rect[n++] = r;
+    }
+    return n;
+}
+
+static inline int64_t tp__window_take(int64_t *total, int64_t n)
+{
+    const int64_t at = *total;
+    *total += (n + 15) / 16 * 16;
+    return at;
+}
+
+static inline tp_window_scratch tp__window_layout(const tp_window *g, bool backward)
+{
+    const int64_t queries = g->chunk[0] * g->chunk[1];
+    tp_window_scratch w;
+    memset(&w, 0, sizeof w);
+    w.m = tp__window_min(TP_WINDOW_QUERIES, queries);
+    w.ld = (g->keys + 15) / 16 * 16;
+    if (w.ld / 16 % 2 == 0) w.ld += 16; /* kind to caches */
+    w.scores = tp__window_take(&w.total, w.m * w.ld);
+    w.q = tp__window_take(&w.total, w.m * g->dim);
+    w.out = tp__window_take(&w.total, w.m * g->dim);
+    w.k = tp__window_take(&w.total, g->keys * g->dim);
+    w.v = tp__window_take(&w.total, g->keys * g->dim);
+    w.table = tp__window_take(&w.total, g->rows);
+    if (!backward) return w;
+    w.other = tp__window_take(&w.total, w.m * w.ld);
+    w.dout = tp__window_take(&w.total, w.m * g->dim);
+    w.dk = tp__window_take(&w.total, g->keys * g->dim);
+    w.dv = tp__window_take(&w.total, g->keys * g->dim);
+    w.partial = 2 * g->extra * g->dim + g->rows + g->global;
+    return w;
+}
+
+/* Elements of scratch: each thread's, then those of all stripes of all heads. */
+static inline int64_t tp__window_elements(const tp_window *g, bool backward, int threads)
+{
+    const tp_window_scratch w = tp__window_layout(g, backward);
+    return threads * w.total + g->batch * g->heads * g->stripes * w.partial;
+}
+
+#endif
