@@ -13,4 +13,13 @@ typedef struct tp__batchnorm_attr {
     double momentum, eps;
 } tp__batchnorm_attr;
 
+typedef struct tp__instancenorm_attr {
+    double eps;
+} tp__instancenorm_attr;
+
+typedef struct tp__standardize_attr {
+    double eps;
+    bool biased; /* variance, and eps under the root */
+} tp__standardize_attr;
+
 #endif

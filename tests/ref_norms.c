@@ -42,6 +42,23 @@ tp_tensor ref_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, doubl
     return affine(T, tp_div(T, d, deviation(T, var, eps)), w, b);
 }
 
+tp_tensor ref_instancenorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps)
+{
+    const tp_tensor rows = tp_permute(T, x, TP_SHAPE(0, 2, 1)); /* [B,C,positions] */
+    const tp_tensor y = ref_layernorm(T, rows, TP_NONE, TP_NONE, eps);
+    return affine(T, tp_permute(T, y, TP_SHAPE(0, 2, 1)), w, b);
+}
+
+tp_tensor ref_weight_standardize(tp_tape *T, tp_tensor w, double eps, bool biased)
+{
+    const tp_tensor d = tp_sub(T, w, column(T, tp_mean(T, w, -1)));
+    const tp_tensor var = column(T, tp_mean(T, tp_square(T, d), -1));
+    const double n = (double)tp_dim(w, 1);
+    if (biased) return tp_div(T, d, deviation(T, var, eps));
+    const tp_tensor std = tp_sqrt(T, tp_scale(T, var, n / (n - 1.0)));
+    return tp_div(T, d, tp_add(T, std, tp_full(T, tp_dtype_of(w), TP_SCALAR, eps)));
+}
+
 tp_tensor ref_softmax(tp_tape *T, tp_tensor x)
 {
     const tp_tensor e = tp_exp(T, tp_sub(T, x, tp_detach(T, column(T, tp_max(T, x, -1)))));

@@ -13,6 +13,12 @@ tp_tensor ref_log_softmax(tp_tape *T, tp_tensor x);
 /* Batch statistics, as in training; x [R,C]. */
 tp_tensor ref_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
 
+/* x [B,positions,C]. */
+tp_tensor ref_instancenorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
+
+/* w [Co,n]. */
+tp_tensor ref_weight_standardize(tp_tape *T, tp_tensor w, double eps, bool biased);
+
 /* x [R,K]; the products x[r,k] w[n,k] are all held. */
 tp_tensor ref_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act);
 

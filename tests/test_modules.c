@@ -71,6 +71,44 @@ Test(modules, embedding_reads_rows_of_its_table)
     tp_device_close(D);
 }
 
+Test(modules, convolution_and_batch_norm_are_their_ops)
+{
+    tp_device *D = device_open(NULL);
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 4, .dtype = device_real() });
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = device_real(), .train = true });
+    const tp_conv2d_opts opts = { .stride = { 2, 1 }, .pad = { 1, 1 }, .groups = 2 };
+    tp_conv2d_m conv;
+    tp_batchnorm_m bn;
+    tp_conv2d_init(P, &conv, "proj.conv", C, 6, 3, true, &opts);
+    tp_batchnorm_init(P, &bn, "proj.bn", 6, 1e-5);
+    cr_expect_eq(tp_params_count(P), 6 * (C / 2) * 9 + 6 + 6 + 6, "buffers are not counted");
+    const char *names[] = { "proj.conv.weight",
+                            "proj.conv.bias",
+                            "proj.bn.weight",
+                            "proj.bn.bias",
+                            "proj.bn.running_mean",
+                            "proj.bn.running_var",
+                            "proj.bn.num_batches_tracked" };
+    for (int i = 0; i < 7; i++) cr_expect(tp_given(tp_find(P, names[i])), "%s", names[i]);
+    double w[6 * (C / 2) * 9], largest = 0.0;
+    values_read(T, conv.weight, w);
+    for (int i = 0; i < 6 * (C / 2) * 9; i++) largest = fmax(largest, fabs(w[i]));
+    cr_expect(largest <= 1.0 / 6.0 && largest > 0.9 / 6.0, "%g: fan-in is 36", largest);
+
+    const tp_tensor x = tp_reshape(T, values(T), TP_SHAPE(B, N, 1, C));
+    const tp_tensor y = tp_batchnorm_forward(T, &bn, tp_conv2d_forward(T, &conv, x));
+    const tp_tensor m = tp_full(T, device_real(), TP_SHAPE(6), 0.0);
+    const tp_tensor v = tp_full(T, device_real(), TP_SHAPE(6), 1.0);
+    const tp_tensor z = tp_conv2d(T, x, conv.weight, conv.bias, &opts);
+    const tp_tensor t = tp_batchnorm(T, z, bn.weight, bn.bias, m, v, 0.1, 1e-5);
+    cr_expect_leq(difference(T, y, t), device_limit(1e-14, 1e-6), "%s", tp_why(T));
+    cr_expect_leq(difference(T, bn.mean, m), device_limit(1e-14, 1e-6), "%s", tp_why(T));
+    cr_expect_leq(difference(T, bn.var, v), device_limit(1e-14, 1e-6), "%s", tp_why(T));
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
 Test(modules, mode_and_synchronisation)
 {
     tp_device *D = device_open(NULL);

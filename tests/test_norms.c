@@ -312,3 +312,61 @@ Test(norms, scalars_are_refused)
         cr_expect(trial_fails(&t, text));
     }
 }
+
+/* ---- instance norm and weight standardisation: values against tests/test_refs.c ---- */
+
+typedef struct option {
+    bool weights, biased;
+    double eps;
+} option;
+
+static tp_tensor apply_option(tp_tape *T, const tp_tensor *x, const void *env)
+{
+    const option *o = env;
+    return o->weights ? tp_weight_standardize(T, x[0], o->eps, o->biased)
+                      : tp_instancenorm(T, x[0], x[1], x[2], o->eps);
+}
+
+Test(norms, messages_of_instances_and_weights)
+{
+    static const struct {
+        option o;
+        tp_shape in[3];
+        const char *text;
+    } cases[] = {
+        { { false, false, 1e-5 },
+          { { 3, { 2, 3, 4 } }, { 1, { 3 } } },
+          "instancenorm: w must be [4]\n  inputs f32[2,3,4], f32[3], none\n" },
+        { { false, false, 1e-5 },
+          { { 3, { 2, 3, 4 } }, { 0 }, { 1, { 3 } } },
+          "instancenorm: b must be [4]\n" },
+        { { false, false, 1e-5 }, { { 1, { 4 } } }, "instancenorm: x must be [B,...,C]\n" },
+        { { false, false, -1.0 }, { { 2, { 3, 4 } } }, "instancenorm: eps must be 0 or more\n" },
+        { { true, false, 1e-5 }, { { 1, { 4 } } }, "weight_standardize: w must be [Co,...]\n" },
+        { { true, false, NAN },
+          { { 2, { 3, 4 } } },
+          "weight_standardize: eps must be 0 or more\n" },
+        { { true, false, 1e-5 },
+          { { 2, { 3, 1 } } },
+          "weight_standardize: an unbiased deviation needs two weights a channel or more\n" },
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        trial t = { .f = apply_option, .env = &cases[i].o };
+        memcpy(t.in, cases[i].in, sizeof cases[i].in);
+        cr_expect(trial_fails(&t, cases[i].text), "case %zu", i);
+    }
+}
+
+Test(norms, instances_on_threads)
+{
+    static const option o = { false, false, 1e-5 };
+    const trial t = { apply_option, &o, .in = { { 4, { 3, 20, 11, 70 } }, { 1, { 70 } } } };
+    cr_expect(trial_same_on_threads(&t));
+}
+
+Test(norms, weights_on_threads)
+{
+    static const option o = { true, false, 1e-5 };
+    const trial t = { apply_option, &o, .in = { { 4, { 90, 70, 3, 3 } } } };
+    cr_expect(trial_same_on_threads(&t));
+}

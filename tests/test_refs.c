@@ -44,6 +44,29 @@ static tp_tensor batchnorm_ref(tp_tape *T, const tp_tensor *x, const void *eps)
     return ref_batchnorm(T, x[0], x[1], x[2], *(const double *)eps);
 }
 
+static tp_tensor instancenorm(tp_tape *T, const tp_tensor *x, const void *eps)
+{
+    return tp_instancenorm(T, x[0], x[1], x[2], *(const double *)eps);
+}
+
+static tp_tensor instancenorm_ref(tp_tape *T, const tp_tensor *x, const void *eps)
+{
+    return ref_instancenorm(T, x[0], x[1], x[2], *(const double *)eps);
+}
+
+/* A negative eps stands for the biased variance with eps under the root. */
+static tp_tensor standardize(tp_tape *T, const tp_tensor *x, const void *eps)
+{
+    const double e = *(const double *)eps;
+    return tp_weight_standardize(T, x[0], e < 0.0 ? -e : e, e < 0.0);
+}
+
+static tp_tensor standardize_ref(tp_tape *T, const tp_tensor *x, const void *eps)
+{
+    const double e = *(const double *)eps;
+    return ref_weight_standardize(T, x[0], e < 0.0 ? -e : e, e < 0.0);
+}
+
 static tp_tensor softmax(tp_tape *T, const tp_tensor *x, const void *none)
 {
     (void)none;
@@ -111,6 +134,10 @@ static const struct {
     { "rmsnorm, plain", rmsnorm, rmsnorm_ref, EPS(0.1), { { 3, { 2, 9, 16 } } } },
     { "batchnorm", batchnorm, batchnorm_ref, EPS(1e-5), { { 2, { 90, 21 } }, V(21), V(21) } },
     { "batchnorm, plain", batchnorm, batchnorm_ref, EPS(0.1), { { 2, { 7, 3 } } } },
+    { "instancenorm", instancenorm, instancenorm_ref, EPS(1e-5), { { 3, { 2, 150, 37 } }, V(37), V(37) } },
+    { "instancenorm, plain", instancenorm, instancenorm_ref, EPS(0.1), { { 3, { 3, 7, 3 } } } },
+    { "weight_standardize", standardize, standardize_ref, EPS(1e-5), { { 2, { 20, 9 } } } },
+    { "weight_standardize, biased", standardize, standardize_ref, EPS(-1e-5), { { 2, { 5, 77 } } } },
     { "softmax", softmax, softmax_ref, NULL, { { 3, { 2, 9, 37 } } } },
     { "log_softmax", log_softmax, log_softmax_ref, NULL, { { 3, { 2, 9, 37 } } } },
     { "linear", linear, linear_ref, ACT(NONE), { { 2, { 20, 30 } }, { 2, { 17, 30 } }, V(17) } },

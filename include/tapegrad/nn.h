@@ -52,6 +52,31 @@ typedef struct tp_dualln_m {
 TP_API void tp_dualln_init(tp_params *P, tp_dualln_m *m, const char *local, const char *global,
                            int64_t dim, double eps);
 
+/* Batch norm by channel: "weight", "bias" [dim], 1 and 0; buffers "running_mean", "running_var"
+ * [dim], 0 and 1, and "num_batches_tracked", for PyTorch's files alone: nothing counts it up.
+ * PyTorch's momentum 0.1. */
+typedef struct tp_batchnorm_m {
+    const char *path;
+    tp_tensor weight, bias, mean, var, batches;
+    double momentum, eps;
+} tp_batchnorm_m;
+TP_API void tp_batchnorm_init(tp_params *P, tp_batchnorm_m *m, const char *name, int64_t dim,
+                              double eps);
+TP_API tp_tensor tp_batchnorm_forward(tp_tape *T, const tp_batchnorm_m *m,
+                                      tp_tensor x); /* [...,C] */
+
+/* Convolution of [B,H,W,in]: "weight" [out,in/groups,kh,kw], "bias" [out]; groups = in = out is a
+ * depthwise one. */
+typedef struct tp_conv2d_m {
+    const char *path;
+    tp_tensor weight, bias; /* bias TP_NONE without */
+    tp_conv2d_opts opts;
+} tp_conv2d_m;
+/* kernel: of both axes. opts may be NULL: all defaults. */
+TP_API void tp_conv2d_init(tp_params *P, tp_conv2d_m *m, const char *name, int64_t in, int64_t out,
+                           int64_t kernel, bool bias, const tp_conv2d_opts *opts);
+TP_API tp_tensor tp_conv2d_forward(tp_tape *T, const tp_conv2d_m *m, tp_tensor x);
+
 /* Feed-forward: fc2(dropout(act(fc1 x))), then dropout. fc1 and fc2 are full names below the
  * enclosing prefix ("ff.fc1", "CoreNet.0"). With a residual, residual + the whole in one pass. */
 typedef struct tp_mlp_m {
@@ -129,6 +154,8 @@ TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t
 #define tp_linear_act(T, ...)        tp_linear_act(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_embedding_forward(T, ...) tp_embedding_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_layernorm_forward(T, ...) tp_layernorm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_batchnorm_forward(T, ...) tp_batchnorm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_conv2d_forward(T, ...)    tp_conv2d_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_mlp_forward(T, ...)       tp_mlp_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_mha_forward(T, ...)       tp_mha_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attn_forward(T, ...)   tp_ls_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

@@ -118,6 +118,14 @@ TP_API tp_tensor tp_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, double eps);
  * mode with the unbiased variance (new = (1-momentum) old + momentum batch) and used in eval. */
 TP_API tp_tensor tp_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_tensor mean,
                               tp_tensor var, double momentum, double eps);
+
+/* Each image and channel of x [B,...,C] over all positions, biased variance; w, b [C] or TP_NONE.
+ */
+TP_API tp_tensor tp_instancenorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
+
+/* Weights w [Co,...] of each output channel: (w - mean) / (std + eps) with the unbiased deviation,
+ * or (w - mean) / sqrt(var + eps) with the biased variance. */
+TP_API tp_tensor tp_weight_standardize(tp_tape *T, tp_tensor w, double eps, bool biased);
 TP_API tp_tensor tp_softmax(tp_tape *T, tp_tensor x);     /* over the last axis */
 TP_API tp_tensor tp_log_softmax(tp_tape *T, tp_tensor x); /* over the last axis */
 
@@ -352,6 +360,8 @@ TP_API tp_tensor tp_mse(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction 
 #define tp_layernorm(T, ...)            tp_layernorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_rmsnorm(T, ...)              tp_rmsnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_batchnorm(T, ...)            tp_batchnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_instancenorm(T, ...)         tp_instancenorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_weight_standardize(T, ...)   tp_weight_standardize(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_softmax(T, ...)              tp_softmax(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_log_softmax(T, ...)          tp_log_softmax(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_dropout(T, ...)              tp_dropout(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
