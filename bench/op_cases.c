@@ -110,6 +110,37 @@ static tp_tensor conv(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_conv2d(T, x[0], x[1], TP_NONE, &(tp_conv2d_opts){ .pad = { 1, 1 } });
 }
 
+static tp_tensor max_pool(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_max_pool2d(
+        T, x[0], (tp_pool2d_opts){ .kernel = { 3, 3 }, .stride = { 2, 2 }, .pad = { 1, 1 } });
+}
+
+static tp_tensor avg_pool(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_avg_pool2d(T, x[0], (tp_pool2d_opts){ .kernel = { 2, 2 } });
+}
+
+static tp_tensor resize(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_interpolate(T, x[0], 112, 112, TP_BILINEAR, false);
+}
+
+static tp_tensor instancenorm(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_instancenorm(T, x[0], x[1], x[2], 1e-5);
+}
+
+static tp_tensor standardize(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_weight_standardize(T, x[0], 1e-5, false);
+}
+
 static tp_tensor cross_entropy(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
@@ -253,6 +284,16 @@ const op_case op_cases_cpu[] = {
     { "window_attention", "ViL 8x56x56 h3", window_attention, VIL_CASE(8, 56, 3, 19.25 * 19.25) },
     { "window_attention", "ViL-LS 8x56x56 h3", window_attention, VIL_LS_CASE(8, 56, 3, 12.25 * 12.25) },
     { "lsla_attention", "8x56x56 h3", lsla_attention, LSLA_CASE(8, 56, 3) },
+    { "max_pool2d", "8x112x112x64 k3 s2", max_pool, .mbyte = 5e-6 * 8 * 112 * 112 * 64,
+      .in = { { { 4, { 8, 112, 112, 64 } }, 0 } } },
+    { "avg_pool2d", "8x56x56x64 k2", avg_pool, .mbyte = 5e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "interpolate", "8x56x56x64 to 112x112", resize, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "instancenorm", "8x56x56x64", instancenorm, .mbyte = 8e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 }, { { 1, { 64 } }, 0 }, { { 1, { 64 } }, 0 } } },
+    { "weight_standardize", "256x256x3x3", standardize, .mbyte = 8e-6 * 256 * 256 * 9,
+      .in = { { { 4, { 256, 256, 3, 3 } }, 0 } } },
     { 0 },
 };
 /* clang-format on */

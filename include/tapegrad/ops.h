@@ -158,6 +158,21 @@ typedef struct tp_conv2d_opts {
 TP_API tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
                            const tp_conv2d_opts *o);
 
+typedef struct tp_pool2d_opts {
+    int64_t kernel[2], stride[2], pad[2]; /* of rows and columns; stride 0: the kernel */
+    bool ignore_pad; /* of an average: divided by the inputs that a window has */
+} tp_pool2d_opts;
+/* Windows of x [B,H,W,C] -> [B,Ho,Wo,C], Ho = floor((H + 2 pad - kernel) / stride) + 1, pad at most
+ * half of the kernel. The gradient of the largest goes to the first of it. */
+TP_API tp_tensor tp_max_pool2d(tp_tape *T, tp_tensor x, tp_pool2d_opts o);
+TP_API tp_tensor tp_avg_pool2d(tp_tape *T, tp_tensor x, tp_pool2d_opts o);
+
+/* x [B,H,W,C] -> [B,height,width,C], by PyTorch's rules without antialiasing; a sequence is H = 1.
+ * align_corners: the corners keep their places; else the edges. */
+typedef enum tp_interpolation { TP_BILINEAR, TP_BICUBIC } tp_interpolation;
+TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t width,
+                                tp_interpolation mode, bool align_corners);
+
 /* ---- attention: tiled; nothing of size N*S is held. Heads are packed: [B,N,H*D] ---- */
 typedef struct tp_attn_cfg {
     int heads;
@@ -370,6 +385,9 @@ TP_API tp_tensor tp_mse(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction 
 #define tp_depthwise_conv1d(T, ...)     tp_depthwise_conv1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_depthwise_conv2d(T, ...)     tp_depthwise_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_conv2d(T, ...)               tp_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_max_pool2d(T, ...)           tp_max_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_avg_pool2d(T, ...)           tp_avg_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_interpolate(T, ...)          tp_interpolate(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_attention(T, ...)            tp_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_rel_attention(T, ...)        tp_rel_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_chunk_project(T, ...)        tp_chunk_project(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
