@@ -17,7 +17,7 @@ constexpr int AM_STEP = 32; /* columns of a step */
 tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
 tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
 
-/* With relative positions; the first also makes p.biases, which the others read. */
+/* With relative positions. The first makes p.biases, for both of the others. */
 tp_code tp__rel_attention_mma_biases(const tp_call *c, const attn<bf16> &p);
 tp_code tp__rel_attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
 tp_code tp__rel_attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
@@ -51,12 +51,12 @@ struct am_block {
 
 static __device__ inline bool am_sees(const attn<bf16> &p, int b, int i, int j)
 {
-    return i < p.queries && j < p.keys && (!p.causal || j <= i + p.ahead) &&
+    return i < p.queries && j >= 0 && j < p.keys && (!p.causal || j <= i + p.ahead) &&
            (!p.span || j > i + p.ahead - p.span) && (!p.mask || p.mask[(int64_t)b * p.keys + j]);
 }
 
-/* -inf for what is not seen, and the bias. TURNED: rows are keys. */
-template <bool TURNED, int N>
+/* -inf for what is not seen, and the bias. TURNED: rows are keys, or (DISTANCES) distances. */
+template <bool TURNED, int N, bool DISTANCES = false>
 static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, int row, int column,
                                       float s[N][4])
 {
@@ -66,7 +66,7 @@ static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, i
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int r = row + e / 2 * 8, c = column + 8 * n + e % 2;
-            const int i = TURNED ? c : r, j = TURNED ? r : c;
+            const int i = TURNED ? c : r, j = DISTANCES ? c + p.ahead - r : TURNED ? r : c;
             if (!am_sees(p, at.b, i, j))
                 s[n][e] = -INFINITY;
             else if (p.bias)
@@ -78,7 +78,7 @@ static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, i
 }
 
 /* Bit 4 n + e: dropout takes element n, e. */
-template <bool TURNED, int N>
+template <bool TURNED, int N, bool DISTANCES = false>
 static __device__ inline uint32_t am_dropped(const attn<bf16> &p, const am_block &at, int row,
                                              int column)
 {
@@ -89,7 +89,7 @@ static __device__ inline uint32_t am_dropped(const attn<bf16> &p, const am_block
 #pragma unroll 1
     for (int k = 0; k < 4 * N; k++) {
         const int r = row + k / 2 % 2 * 8, c = column + k / 4 * 8 + k % 2;
-        const int64_t i = TURNED ? c : r, j = TURNED ? r : c;
+        const int64_t i = TURNED ? c : r, j = DISTANCES ? c + p.ahead - r : TURNED ? r : c;
         const int64_t e = (((int64_t)at.b * p.heads + at.h) * p.queries + i) * p.keys + j;
         bits |= (uint32_t)dropout.drops(p, e) << k;
     }

@@ -211,13 +211,14 @@ template <class S> static void place_work(const tp_call *c, attn<S> &p, bool pos
     p.splits = (int)at.splits;
 }
 
-/* dq, with the parts of dr_w and dr_r, dk and dv. */
+/* dq, with the parts of dr_w and dr_r, dk and dv, the parts of dpos. */
 template <bool POSITIONS, class S>
 static tp_code pull_inputs(const tp_call *c, const attn<S> &p, int64_t slabs)
 {
     const int64_t heads = slabs * p.heads * p.batch;
     if constexpr (std::is_same<S, bf16>::value)
-        if (!POSITIONS && am_serves(p)) return tp__attention_mma_bwd(c, p);
+        if (am_serves(p))
+            return POSITIONS ? tp__rel_attention_mma_bwd(c, p) : tp__attention_mma_bwd(c, p);
     tp_code code = TP_OK;
     if (p.dq.to || p.dr)
         code = launch(c, query_pull<POSITIONS, S>, heads * attn_tiles(p.queries, AT), POSITIONS, p,
@@ -225,13 +226,16 @@ static tp_code pull_inputs(const tp_call *c, const attn<S> &p, int64_t slabs)
     if (code == TP_OK && (p.dk.to || p.dv.to))
         code = launch(c, key_pull<POSITIONS, false, S>, heads * attn_tiles(p.keys, AT), POSITIONS,
                       p, slabs);
+    if (POSITIONS && code == TP_OK && p.dpos)
+        code = launch(c, key_pull<true, true, S>,
+                      slabs * p.heads * p.splits * attn_tiles(p.keys, AT), true, p, slabs);
     return code;
 }
 
 template <bool POSITIONS, class S> static tp_code backward(const tp_call *c)
 {
     attn<S> p = attn_problem<S>(c, POSITIONS);
-    const int64_t slabs = max(attn_tiles(p.dim, AT), 1), heads = slabs * p.heads;
+    const int64_t slabs = max(attn_tiles(p.dim, AT), 1);
     const int64_t rows = attn_tiles(p.queries, AT), columns = attn_tiles(p.keys, AT);
     place_work(c, p, POSITIONS);
     p.dout = tp_in<S>(&c->dy[0]);
@@ -246,8 +250,6 @@ template <bool POSITIONS, class S> static tp_code backward(const tp_call *c)
     if (code == TP_OK && p.dbias.to)
         code = launch(c, bias_pull<S>, p.heads * (p.bias_batch ? p.batch : 1) * rows * columns,
                       false, p, columns);
-    if (POSITIONS && code == TP_OK && p.dpos)
-        code = launch(c, key_pull<true, true, S>, heads * p.splits * columns, true, p, slabs);
     return POSITIONS && code == TP_OK ? pull_parts(c, p, p.batch * rows) : code;
 }
 

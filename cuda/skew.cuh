@@ -2,11 +2,12 @@
  * with a table of distances to logits of keys, and back, without memory.
  *
  *     tp_skew     S[i][c] = G[i][c - i]        tp_unskew     G[i][u] = S[i][u + i]
+ *     tp_lean     S[i][c] = G[c - i][c]
  *
  * for rows i of 0 .. 7, over blocks of 8 columns. A row lies in the four lanes of a quad, two
- * columns a lane, and its shift is lane / 4: one shuffle and two selects a value. Rows 8 .. 15 of
- * an accumulator, its second half, are shifted by one whole block more: the caller takes other
- * blocks. */
+ * columns a lane, and its shift is lane / 4: one shuffle and two selects a value; tp_lean moves
+ * values along columns, with one select. Rows 8 .. 15 of an accumulator, its second half, are
+ * shifted by one whole block more: the caller takes other blocks. */
 #ifndef TP_SKEW_CUH
 #define TP_SKEW_CUH
 
@@ -32,6 +33,17 @@ static __device__ inline void tp_unskew(float out[2], const float x[2], const fl
     const int second = lane - q + (q + (g + g % 2) / 2) % 4;
     out[0] = __shfl_sync(0xffffffffu, g % 2 ? v1 : v0, first);
     out[1] = __shfl_sync(0xffffffffu, g % 2 ? v0 : v1, second);
+}
+
+/* out = rows 0 .. 7 of S, from x = rows 0 .. 7 of G and y = the eight before. */
+static __device__ inline void tp_lean(float out[2], const float x[2], const float y[2])
+{
+    const int lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        const int c = 2 * q + e;
+        out[e] = __shfl_sync(0xffffffffu, g <= c ? x[e] : y[e], ((c - g) & 7) * 4 + q);
+    }
 }
 
 /* Two blocks of G follow those that are kept; 16 columns of S begin as their shift. */

@@ -56,6 +56,7 @@ static const problem table[] = {
     { "relative, blocks of 128", SIZES(1, 140, 233, 2, 64), .relative = true },
     { "relative, no memory", SIZES(2, 97, 97, 1, 32), .relative = true },
     { "relative, blocks of 128, span", SIZES(1, 150, 210, 2, 32), .relative = true, .cfg = { .max_span = 50 } },
+    { "relative, rows of the batch together", SIZES(3, 2, 5, 256, 8), .relative = true },
     { "relative, span", SIZES(2, 70, 140, 1, 16), .relative = true, .cfg = { .max_span = 65 } },
     { "relative, short span", SIZES(1, 70, 140, 1, 16), .relative = true, .cfg = { .max_span = 3 } },
     { "relative, dropout", SIZES(2, 35, 66, 1, 16), .relative = true, .cfg = { .dropout = 0.3 } },

@@ -43,6 +43,11 @@ Test(fragments, rows_are_shifted_and_back)
             for (int u = 0; u < 24; u++)
                 cr_expect_eq(y[i * 24 + u], (float)(i * 40 + u + i + 1),
                              "unskew: row %d, column %d, order %d", i, u, order);
+        run(LEAN, 192, 128, y);
+        for (int i = 0; i < 16; i++)
+            for (int c = 0; c < 8; c++)
+                cr_expect_eq(y[i * 8 + c], (float)((16 + c - i) * 8 + c + 1),
+                             "lean: row %d, column %d, order %d", i, c, order);
     }
 }
 

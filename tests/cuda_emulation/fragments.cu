@@ -31,6 +31,17 @@ __global__ void skew_kernel(bool back, const float *x, float *y)
     }
 }
 
+__global__ void lean_kernel(const float *x, float *y)
+{
+    const int lane = threadIdx.x % 32, column = lane % 4 * 2;
+    float g[3][2], out[4];
+    for (int b = 0; b < 3; b++)
+        for (int e = 0; e < 2; e++) g[b][e] = x[(8 * b + lane / 4) * 8 + column + e];
+    tp_lean(out, g[2], g[1]);
+    tp_lean(out + 2, g[1], g[0]);
+    for (int i = 0; i < 4; i++) y[(lane / 4 + i / 2 * 8) * 8 + column + i % 2] = out[i];
+}
+
 /* The fragments of x^T as mma's A. */
 __global__ void transposed_kernel(const float *x, float *y)
 {
@@ -102,6 +113,7 @@ extern "C" tp_code fragments_run(const tp_call *c, fragment what)
 {
     const float *x = tp_in<float>(&c->x[0]);
     float *y = tp_out<float>(&c->y[0]);
+    if (what == LEAN) return tp_launch(c, lean_kernel, 1, 32, 0, x, y);
     if (what == TRANSPOSED) return tp_launch(c, transposed_kernel, 1, 32, 0, x, y);
     if (what == TILES) { /* bf16 behind the results */
         bf16 *narrow = reinterpret_cast<bf16 *>(y + 256 + 16 * 64);

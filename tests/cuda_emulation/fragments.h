@@ -7,6 +7,7 @@
 typedef enum fragment {
     SKEW,       /* x [16,40] -> y [16,24]: y[i][c] = x[i][16 + c - i]   */
     UNSKEW,     /* x [16,40] -> y [16,24]: y[i][u] = x[i][u + i]        */
+    LEAN,       /* x [24,8] -> y [16,8]: y[i][c] = x[16 + c - i][c]     */
     TRANSPOSED, /* x [16,16] -> y [16,16]: y = x^T through ldmatrix     */
     TILES,      /* x: A, B [12,40] -> y: Z = A B^T [16,16] through tiles of 64
                    columns with zeros around, then Z B [16,64]            */
