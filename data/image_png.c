@@ -22,7 +22,8 @@ typedef struct reader {
         *scratch; /* the whole picture, where a box is wanted of an interlaced one; else a row */
     tp_image *p;
     tp_box box;
-    bool rows; /* reading them has begun */
+    size_t most; /* memory that is given in one piece */
+    bool rows;   /* reading them has begun            */
     jmp_buf escape;
     char why[200];
 } reader;
@@ -49,13 +50,27 @@ static void take(png_structp png, png_bytep to, size_t n)
     r->left -= n;
 }
 
+/* libpng asks for as much as a chunk claims to be long, whatever its limits. */
+static png_voidp give(png_structp png, png_alloc_size_t n)
+{
+    const reader *r = png_get_mem_ptr(png);
+    return n <= r->most ? malloc(n) : NULL;
+}
+
+static void give_back(png_structp png, png_voidp memory)
+{
+    (void)png;
+    free(memory);
+}
+
 static bool prepare(reader *r, tp_image *p, const uint8_t *bytes, size_t n)
 {
     memset(r, 0, sizeof *r);
     r->p = p;
     r->bytes = bytes;
     r->left = n;
-    r->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, r, leave, silent);
+    r->most = LARGEST_CHUNK;
+    r->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, leave, silent, r, give, give_back);
     r->info = r->png ? png_create_info_struct(r->png) : NULL;
     return r->info || tp__image_fail(p, "PNG: out of memory");
 }
@@ -103,6 +118,7 @@ static void start(reader *r, const tp_image_opts *o, int *orientation)
         longjmp(r->escape, 1);
     if (o->orient) *orientation = orientation_of(r);
     as_rgb(r);
+    r->most = SIZE_MAX; /* rows, which max_pixels limits */
     const bool whole = png_set_interlace_handling(r->png) > 1;
     png_read_update_info(r->png, r->info);
     if (png_get_rowbytes(r->png, r->info) != (size_t)width * TP_RGB)

@@ -1,19 +1,16 @@
-/* file_write.c - writing safetensors files so that a reader finds the old file or the new one,
- * whole, whatever happens in between: everything goes to PATH.tmp-PID, which is synced and renamed
- * over PATH, then the folder is synced. Layout: file_inner.h.
+/* file_write.c - writing safetensors files. Layout: file_inner.h.
  *
  * Tensors are written from where they are; device memory passes through one bounded buffer. */
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tensor/backend.h"
 #include "tensor/file_inner.h"
+#include "tensor/file_replace.h"
 
 #define CHUNK ((size_t)1 << 20)
 
@@ -277,48 +274,13 @@ static char *header(tp_writer *W)
 
 /* ---- the file ---- */
 
-static const char *advice(int error)
-{
-    switch (error) {
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG: return "make room on the disk";
-    case EACCES:
-    case EPERM:
-    case EROFS: return "make the folder writable or choose another";
-    case ENOENT:
-    case ENOTDIR: return "create the folder first";
-    case EISDIR: return "choose a path that is no folder";
-    case ENAMETOOLONG: return "choose a shorter name";
-    default: return "check the disk";
-    }
-}
-
-static void io_failed(tp_writer *W, const char *step, const char *path)
-{
-    const int error = errno;
-    fail(W, TP_E_IO, "%s %.900s failed (%s); %s, the former file is untouched", step, path,
-         strerror(error), advice(error));
-}
-
-static bool put(int fd, const void *data, size_t bytes)
-{
-    for (const char *p = data; bytes > 0;) {
-        const ssize_t n = write(fd, p, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return false;
-        p += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
 static bool put_header(int fd, const char *text)
 {
     static const char blanks[] = "        ";
     const size_t length = strlen(text), padding = (8 - length % 8) % 8;
     const uint64_t total = length + padding;
-    return put(fd, &total, sizeof total) && put(fd, text, length) && put(fd, blanks, padding);
+    return tp__file_put(fd, &total, sizeof total) && tp__file_put(fd, text, length) &&
+           tp__file_put(fd, blanks, padding);
 }
 
 /* Fails W if the part of t from byte `at` on, found at data, holds what it refuses. */
@@ -342,7 +304,8 @@ static bool accept(tp_writer *W, const item *t, size_t at, const void *data, siz
 
 static bool put_item(tp_writer *W, int fd, const item *t, void *buffer)
 {
-    if (!t->dev) return accept(W, t, 0, t->view.data, t->bytes) && put(fd, t->view.data, t->bytes);
+    if (!t->dev)
+        return accept(W, t, 0, t->view.data, t->bytes) && tp__file_put(fd, t->view.data, t->bytes);
     bool ok = true;
     for (size_t at = 0; ok && at < t->bytes; at += CHUNK) {
         const size_t n = t->bytes - at < CHUNK ? t->bytes - at : CHUNK;
@@ -351,58 +314,24 @@ static bool put_item(tp_writer *W, int fd, const item *t, void *buffer)
                  t->dev->err.text);
             return false;
         }
-        ok = accept(W, t, at, buffer, n) && put(fd, buffer, n);
+        ok = accept(W, t, at, buffer, n) && tp__file_put(fd, buffer, n);
     }
     return ok;
 }
 
-/* A leftover of a killed process with our number is in the way only of us. */
-static int create(const char *path)
-{
-    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-    const int fd = open(path, flags, 0666);
-    if (fd >= 0 || errno != EEXIST || unlink(path) != 0) return fd;
-    return open(path, flags, 0666);
-}
+typedef struct content {
+    tp_writer *writer;
+    char *header;
+    void *buffer;
+} content;
 
-/* Makes the rename itself durable. Some file systems cannot sync folders and need not. */
-static bool sync_folder(const char *path, char *folder)
+static bool put_content(int fd, void *env)
 {
-    strcpy(folder, path);
-    char *slash = strrchr(folder, '/');
-    if (!slash)
-        strcpy(folder, ".");
-    else
-        slash[slash == folder] = '\0';
-    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return errno == EACCES;
-    const bool ok = fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP;
-    close(fd);
+    const content *c = env;
+    bool ok = put_header(fd, c->header);
+    for (int i = 0; ok && i < c->writer->n; i++)
+        ok = put_item(c->writer, fd, &c->writer->items[i], c->buffer);
     return ok;
-}
-
-static void write_file(tp_writer *W, const char *text, char *temporary, void *buffer)
-{
-    const int fd = create(temporary);
-    if (fd < 0) {
-        io_failed(W, "creating", temporary);
-        return;
-    }
-    bool ok = put_header(fd, text);
-    for (int i = 0; ok && i < W->n; i++) ok = put_item(W, fd, &W->items[i], buffer);
-    if (!ok)
-        io_failed(W, "writing", temporary);
-    else if (fsync(fd) != 0)
-        io_failed(W, "syncing", temporary);
-    if (close(fd) != 0) io_failed(W, "closing", temporary);
-    if (tp_writer_ok(W) && rename(temporary, W->path) != 0) io_failed(W, "renaming", temporary);
-    if (!tp_writer_ok(W))
-        unlink(temporary);
-    else if (!sync_folder(W->path, temporary))
-        fail(W, TP_E_IO,
-             "syncing folder %.900s failed (%s); %s, the new file is in place, but may not "
-             "survive a power failure",
-             temporary, strerror(errno), advice(errno));
 }
 
 bool tp_writer_commit(tp_writer *W)
@@ -414,17 +343,10 @@ bool tp_writer_commit(tp_writer *W)
     }
     W->committed = true;
     place(W);
-    char *text = header(W);
-    const size_t size = strlen(W->path) + 32;
-    char *temporary = malloc(size);
-    void *buffer = malloc(CHUNK);
-    if (!temporary || !buffer) no_host_memory(W);
-    if (tp_writer_ok(W)) {
-        snprintf(temporary, size, "%s.tmp-%ld", W->path, (long)getpid());
-        write_file(W, text, temporary, buffer);
-    }
-    free(buffer);
-    free(temporary);
-    free(text);
+    content c = { .writer = W, .header = header(W), .buffer = malloc(CHUNK) };
+    if (!c.buffer) no_host_memory(W);
+    if (tp_writer_ok(W)) tp__file_replace(&W->err, W->path, put_content, &c);
+    free(c.buffer);
+    free(c.header);
     return tp_writer_ok(W);
 }

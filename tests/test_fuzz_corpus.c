@@ -46,3 +46,8 @@ Test(fuzz_corpus, config)
 {
     cr_expect_geq(replay("config", fuzz_config), 20, "the corpus is there");
 }
+
+Test(fuzz_corpus, image)
+{
+    cr_expect_geq(replay("image", fuzz_image), 20, "the corpus is there");
+}

@@ -377,6 +377,32 @@ Test(image, sizes_and_limits)
     tp_image_free(&p);
 }
 
+Test(image, writing, .init = make_folder, .fini = remove_folder)
+{
+    static const int64_t sizes[][2] = { { 1, 1 }, { 37, 29 }, { 640, 3 } };
+    tp_image p = { 0 }, back = { 0 };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int64_t W = sizes[i][0], n = W * sizes[i][1] * 3;
+        cr_assert(tp_image_new(&p, W, sizes[i][1]));
+        for (int64_t k = 0; k < n; k++)
+            p.rgb[k] = (uint8_t)value(k / 3 % W, k / 3 / W, (int)(k % 3));
+        cr_assert(tp_image_write(&p, in_folder("picture.png")), "%s", p.why);
+        cr_assert(tp_image_read(&back, in_folder("picture.png"), NULL), "%s", back.why);
+        cr_expect(back.width == W && back.height == sizes[i][1]);
+        cr_expect_arr_eq(back.rgb, p.rgb, (size_t)n, "%lld columns", (long long)W);
+    }
+    cr_expect_eq(files_in_folder(), 1, "nothing is left beside it");
+    cr_expect_not(tp_image_write(&p, in_folder("none/picture.png")));
+    cr_expect(strstr(p.why, "cannot be written: creating ") &&
+                  strstr(p.why, "create the folder first"),
+              "%s", p.why);
+    cr_expect(tp_image_ok(&p), "the pixels stay");
+    tp_image_free(&p);
+    cr_expect_not(tp_image_write(&p, in_folder("picture.png")));
+    cr_expect_str_eq(p.why, "an empty picture cannot be written");
+    tp_image_free(&back);
+}
+
 Test(image, errors, .init = make_folder, .fini = remove_folder)
 {
     tp_image p = { 0 }, copy = { 0 };

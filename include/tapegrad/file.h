@@ -82,6 +82,11 @@ TP_API const char *tp_writer_why(const tp_writer *W);
 TP_API tp_code tp_writer_code(const tp_writer *W);
 TP_API void tp_writer_free(tp_writer *W);
 
+/* Puts n bytes in the place of a file in the same way. False with the reason in why, and the former
+ * file untouched. */
+TP_API bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why,
+                            size_t why_size);
+
 #ifdef __cplusplus
 }
 #endif
