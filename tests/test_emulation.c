@@ -67,6 +67,8 @@ Test(emulation, correct_kernels_pass)
         for (int i = 0; i < 32; i++) cr_expect_eq(y[i], 496.0f, "lane %d", i);
         cr_expect_eq(run(COPY, 128, 128, y), TP_OK);
         cr_expect(reversed(y, 128, 128), "copy, order %d", order);
+        cr_expect_eq(run(ROUNDS, 128, 128, y), TP_OK);
+        cr_expect(reversed(y, 128, 64), "rounds, order %d", order);
     }
 }
 
@@ -108,6 +110,13 @@ Test(emulation, finds_wrong_results)
             cr_expect(!reversed(y, 127, 64), "%s is seen in order %d", table[k].name, order);
         }
     float y[MOST];
+    for (int order = FORWARD; order <= BACKWARD; order++) { /* one warp before the other */
+        device_set_order(order);
+        run(WARP_AHEAD, 128, 128, y);
+        cr_expect(!reversed(y, 128, 64), "a warp ahead of others is seen in order %d", order);
+        run(COPIED_EARLY, 128, 128, y);
+        cr_expect(!reversed(y, 128, 64), "a copy to a place in use is seen in order %d", order);
+    }
     device_set_order(0);
     run(UNWRITTEN, 127, 127, y);
     cr_expect(isnan(y[5]), "what is not written is NaN");
@@ -137,10 +146,10 @@ Test(emulation, finds_launches_that_a_card_refuses)
         { SHARED_FITS, TP_OK, "49 KiB of shared memory" },
         { SHARED_TOO_MUCH, TP_E_CUDA, "100 KiB of shared memory" },
     };
-    for (size_t k = 0; k < sizeof table / sizeof *table; k++) {
-        float y[MOST];
+    float y[MOST];
+    for (size_t k = 0; k < sizeof table / sizeof *table; k++)
         cr_expect_eq(run(table[k].mistake, 32, 32, y), table[k].code, "%s", table[k].name);
-    }
+    cr_expect_eq(run(MISALIGNED, 128, 128, y), TP_E_CUDA, "a copy that is not aligned");
 }
 
 static void touch_from_the_host(void)

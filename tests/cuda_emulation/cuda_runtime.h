@@ -64,7 +64,7 @@ unsigned emulated_lane();
 /* Shared memory of this block under a key, poisoned when first asked for. */
 void *emulated_shared(const void *key, size_t bytes);
 void *emulated_dynamic_shared();
-/* Asynchronous copies of this thread happen when waited for, not before. */
+/* Asynchronous copies of this thread happen when waited for; until then NaN is in their place. */
 void emulated_copy(void *to, const void *from, size_t bytes);
 void emulated_commit();
 void emulated_wait(int groups_left);

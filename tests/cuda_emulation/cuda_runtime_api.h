@@ -24,6 +24,7 @@ typedef enum cudaError {
     cudaErrorInvalidDevice = 101,
     cudaErrorNoKernelImageForDevice = 209,
     cudaErrorNotReady = 600,
+    cudaErrorMisalignedAddress = 716,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorLaunchFailure = 719
 } cudaError_t;

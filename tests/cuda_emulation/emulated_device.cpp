@@ -105,10 +105,11 @@ struct Block {
     std::vector<Thread> threads;
     std::vector<Warp> warps;
     std::vector<int> order;
-    size_t next = 0; /* in order: the thread after the one that runs */
+    size_t next = 0, end = 0; /* in order: the thread after the one that runs, the last of these */
     int now = 0;
     std::map<const void *, void *> shared;
     size_t dynamic_bytes = 0, declared_bytes = 0;
+    bool misaligned = false;
 };
 
 Block *B;
@@ -146,7 +147,7 @@ void fiber_main()
         started++;
         B->body(B->env);
         B->threads[size_t(B->now)].state = DONE;
-        if (B->next < B->order.size()) {
+        if (B->next < B->end) {
             Thread &t = B->threads[size_t(B->order[B->next])];
             if (t.state == NEW) {
                 t.fiber = me;
@@ -220,21 +221,34 @@ int count(State s)
     return n;
 }
 
-/* False: some threads wait for others that never come. */
-bool run_threads()
+/* Threads first .. end - 1 in order, as far as they get; false: nowhere. */
+bool run_some(size_t first, size_t end)
 {
-    const int n = int(B->threads.size());
-    for (;;) {
-        bool moved = false;
-        for (B->next = 0; B->next < B->order.size();) {
+    bool moved = false;
+    for (bool again = true; again;) {
+        again = false;
+        B->end = end;
+        for (B->next = first; B->next < end;) {
             const int i = B->order[B->next++];
             const State s = B->threads[size_t(i)].state;
             if (s != NEW && s != READY) continue;
             resume(i);
-            moved = true;
+            again = moved = true;
         }
-        if (count(DONE) == n) return true;
-        if (count(AT_BARRIER) == n) {
+    }
+    return moved;
+}
+
+/* False: some threads wait for others that never come. A warp runs up to the next barrier before
+ * another begins, so that it is as far ahead as it can be; if shuffled, all run side by side. */
+bool run_threads()
+{
+    const size_t n = B->threads.size(), step = emulation.order == SHUFFLED ? n : 32;
+    for (;;) {
+        bool moved = false;
+        for (size_t i = 0; i < n; i += step) moved = run_some(i, i + step) || moved;
+        if (count(DONE) == int(n)) return true;
+        if (count(AT_BARRIER) == int(n)) {
             for (Thread &t : B->threads) t.state = READY;
             moved = true;
         }
@@ -260,6 +274,11 @@ bool run_block(Block &b, int threads)
     b.shared.clear();
     B = nullptr;
     return ok;
+}
+
+void expect_aligned(const void *p)
+{
+    B->misaligned |= reinterpret_cast<uintptr_t>(p) % 16 != 0;
 }
 
 void copy_bytes(void *to, const void *from, size_t bytes)
@@ -313,6 +332,7 @@ void emulated_run(const void *kernel, dim3 grid, dim3 block, size_t shared, emul
         b.declared_bytes <= UNASKED && b.declared_bytes + shared <= SHARED &&
         (b.declared_bytes + shared <= UNASKED || (more != asked.end() && shared <= more->second));
     if (!fits) last_error = cudaErrorInvalidValue;
+    if (b.misaligned) last_error = cudaErrorMisalignedAddress;
     if (!ok) last_error = cudaErrorLaunchFailure;
 }
 
@@ -366,6 +386,9 @@ void *emulated_dynamic_shared()
 void emulated_copy(void *to, const void *from, size_t bytes)
 {
     Thread &t = B->threads[size_t(B->now)];
+    expect_aligned(to);
+    expect_aligned(from);
+    std::memset(to, POISON, bytes);
     t.copies.push_back({ to, from, bytes, t.groups });
 }
 
@@ -448,6 +471,7 @@ void emulated_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2], con
 void emulated_ldmatrix(uint32_t r[4], const void *row, bool transposed)
 {
     const unsigned lane = emulated_lane();
+    expect_aligned(row);
     const uint64_t *rows = emulated_exchange(0xffffffffu, emulated_bits(row));
     for (unsigned m = 0; m < 4; m++) {
         uint16_t e[2];
@@ -642,6 +666,7 @@ const char *cudaGetErrorName(cudaError_t e)
     return e == cudaErrorLaunchFailure          ? "cudaErrorLaunchFailure"
            : e == cudaErrorMemoryAllocation     ? "cudaErrorMemoryAllocation"
            : e == cudaErrorInvalidConfiguration ? "cudaErrorInvalidConfiguration"
+           : e == cudaErrorMisalignedAddress    ? "cudaErrorMisalignedAddress"
            : e == cudaErrorInvalidValue         ? "cudaErrorInvalidValue"
            : e == cudaErrorDevicesUnavailable   ? "cudaErrorDevicesUnavailable"
            : e == cudaErrorInsufficientDriver   ? "cudaErrorInsufficientDriver"
@@ -653,6 +678,7 @@ const char *cudaGetErrorString(cudaError_t e)
     return e == cudaErrorLaunchFailure          ? "unspecified launch failure"
            : e == cudaErrorMemoryAllocation     ? "out of memory"
            : e == cudaErrorInvalidConfiguration ? "invalid configuration argument"
+           : e == cudaErrorMisalignedAddress    ? "misaligned address"
            : e == cudaErrorInvalidValue         ? "invalid argument"
                                                 : "emulated error";
 }

@@ -31,11 +31,30 @@ __global__ void warp_kernel(planted mistake, float *y)
 __global__ void copy_kernel(planted mistake, const float *x, float *y)
 {
     TP_SHARED(float, part, [128]);
-    tp_copy_async(part + 4 * threadIdx.x, x + 4 * threadIdx.x);
+    tp_copy_async(part + 4 * threadIdx.x,
+                  x + 4 * threadIdx.x + (mistake == MISALIGNED && threadIdx.x == 0));
     tp_copy_commit();
     if (mistake != NOT_WAITED) tp_copy_wait<0>();
     __syncthreads();
     for (int i = threadIdx.x; i < 128; i += 32) y[i] = part[127 - i];
+}
+
+/* The second block is copied to where the first was. */
+__global__ void rounds_kernel(planted mistake, const float *x, float *y)
+{
+    TP_SHARED(float, part, [BLOCK]);
+    const int t = threadIdx.x, at = 32 * (t / 32) + 4 * (t % 8);
+    part[t] = x[t];
+    __syncthreads();
+    if (mistake == COPIED_EARLY) tp_copy_async(part + at, x + BLOCK + at);
+    y[t] = part[BLOCK - 1 - t];
+    __syncwarp();
+    if (mistake != WARP_AHEAD) __syncthreads();
+    if (mistake != COPIED_EARLY) tp_copy_async(part + at, x + BLOCK + at);
+    tp_copy_commit();
+    tp_copy_wait<0>();
+    __syncthreads();
+    y[BLOCK + t] = part[BLOCK - 1 - t];
 }
 
 /* D = A B for A [16,16], B [8,16] transposed, by the tensor core wrapper. */
@@ -104,7 +123,9 @@ extern "C" tp_code planted_run(const tp_call *c, planted mistake)
     const int64_t n = c->x[0].numel;
     if (mistake == WARP || mistake == LANE_MISSING)
         return tp_launch(c, warp_kernel, 1, 32, 0, mistake, y);
-    if (mistake == COPY || mistake == NOT_WAITED)
+    if (mistake == ROUNDS || mistake == WARP_AHEAD || mistake == COPIED_EARLY)
+        return tp_launch(c, rounds_kernel, 1, BLOCK, 0, mistake, x, y);
+    if (mistake == COPY || mistake == NOT_WAITED || mistake == MISALIGNED)
         return tp_launch(c, copy_kernel, 1, 32, 0, mistake, x, y);
     if (mistake == MMA) return tp_launch(c, mma_kernel, 1, 32, 0, x, y);
     if (mistake == DIVIDE) return divide(c, y);

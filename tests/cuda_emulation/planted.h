@@ -16,6 +16,10 @@ typedef enum planted {
     LANE_MISSING,
     COPY, /* y = x reversed, 128 elements */
     NOT_WAITED,
+    MISALIGNED,
+    ROUNDS, /* y = x reversed in blocks of 64, 128 elements */
+    WARP_AHEAD,
+    COPIED_EARLY,
     MMA,         /* y [16,8] = A B^T, x = A [16,16] and B [8,16] */
     DIVIDE,      /* y = how many of some quotients are wrong, for 32 elements */
     SHARED_FITS, /* y = 0, with 48 KiB of shared memory */
