@@ -27,7 +27,7 @@ tp_code tp__rel_attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
 static inline bool am_serves(const attn<bf16> &p)
 {
     return p.dim % 8 == 0 && p.dim > 0 && p.dim <= 128 && p.scale > 1e-6f &&
-           tp_aligned(p.q, p.k, p.v, p.pos, p.out, p.dout);
+           tp_aligned(p.q, p.k, p.v, p.pos, p.out, p.dout) && tp_aligned(p.dq.to, p.dk.to, p.dv.to);
 }
 /* f(COLS) for the columns that the head needs. */
 template <class F> static tp_code am_by_columns(const attn<bf16> &p, F f)

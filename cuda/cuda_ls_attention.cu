@@ -125,7 +125,8 @@ static tp_code ls_forward(const tp_call *c, const ls_call<float> &p)
 static tp_code ls_forward(const tp_call *c, const ls_call<bf16> &p)
 {
     const bool few = p.D == 64 && (int64_t)p.B * p.H * p.N < LS_FEW_QUERIES;
-    if (!ls_serves(p, few ? 64 : 128, LS_STEP)) return ls_forward_plain(c, p);
+    if (!tp_aligned(tp_out<bf16>(&c->y[0])) || !ls_serves(p, few ? 64 : 128, LS_STEP))
+        return ls_forward_plain(c, p);
     if (p.D == 64) return few ? ls_forward_tensor<64, 1>(c, p) : ls_forward_tensor<64, 2>(c, p);
     return ls_forward_tensor<32, 2>(c, p);
 }

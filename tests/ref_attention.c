@@ -94,3 +94,23 @@ tp_tensor ref_rel_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, t
     cfg.causal = true;
     return attend(T, s, v, NULL, cfg);
 }
+
+tp_shape ref_attention_input(const ref_attention_case *p, int i)
+{
+    const int64_t width = p->H * p->D;
+    if (i == 0) return TP_SHAPE(p->B, p->N, width);
+    if (i < 3) return TP_SHAPE(p->B, p->S, width);
+    if (p->relative) return i == 3 ? TP_SHAPE(p->S, width) : TP_SHAPE(p->H, p->D);
+    if (i == 3 && p->bias == 3) return TP_SHAPE(p->H, p->N, p->S);
+    if (i == 3 && p->bias == 4) return TP_SHAPE(p->B, p->H, p->N, p->S);
+    return TP_SCALAR;
+}
+
+uint8_t *ref_attention_mask(const ref_attention_case *p)
+{
+    if (p->mask == NO_MASK) return NULL;
+    uint8_t *m = malloc((size_t)(p->B * p->S) + 1);
+    for (int64_t e = 0; e < p->B * p->S; e++)
+        m[e] = e % 3 != 1 && (p->mask != BLIND || e < (p->B - 1) * p->S);
+    return m;
+}

@@ -1,6 +1,6 @@
-/* ref_attention.h - tp_attention and tp_rel_attention written out in plain ops. They hold
- * everything of size N * S and draw the same dropout mask from the same place in the random stream.
- */
+/* ref_attention.h - tp_attention and tp_rel_attention written out in plain ops, and what the tests
+ * of both say of a case. The plain ones hold everything of size N * S and draw the same dropout
+ * mask from the same place in the random stream. */
 #ifndef REF_ATTENTION_H
 #define REF_ATTENTION_H
 
@@ -12,5 +12,29 @@ tp_tensor ref_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, const
 
 tp_tensor ref_rel_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor pos,
                             tp_tensor r_w, tp_tensor r_r, tp_attn_cfg cfg);
+
+/* ---- cases ---- */
+
+typedef struct ref_attention_case {
+    const char *name;
+    int64_t B, N, S, H, D;
+    tp_attn_cfg cfg; /* heads are set from H */
+    bool relative;
+    enum { NO_MASK, THIRDS, BLIND } mask; /* keys hidden: none, one in three, and a whole row */
+    int bias;                             /* axes; 0: none                                    */
+    double size;                          /* of queries and keys; 0: 1                        */
+    double shift;   /* grows the logits: added to the first elements of queries and keys      */
+    bool params;    /* all inputs are f32 parameters                                          */
+    bool odd_place; /* all inputs begin one element after the beginning of a buffer           */
+} ref_attention_case;
+
+#define SIZES(b, n, s, h, d) .B = b, .N = n, .S = s, .H = h, .D = d
+
+/* Inputs: q, k, v; then bias, or pos, r_w, r_r. No axes: not given. */
+enum { REF_ATTENTION_INPUTS = 6 };
+tp_shape ref_attention_input(const ref_attention_case *p, int i);
+
+/* [B,S], to be freed; NULL: none. */
+uint8_t *ref_attention_mask(const ref_attention_case *p);
 
 #endif

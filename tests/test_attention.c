@@ -10,18 +10,10 @@
 #include "ref_attention.h"
 #include "support_values.h"
 
-typedef struct problem {
-    const char *name;
-    int64_t B, N, S, H, D;
-    tp_attn_cfg cfg; /* heads are set from H */
-    bool relative;
-    enum { NO_MASK, THIRDS, BLIND } mask; /* keys hidden: none, one in three, and a whole row */
-    int bias;                             /* axes; 0: none                                    */
-    double size;                          /* of queries and keys; 0: 1                        */
-} problem;
+typedef ref_attention_case problem;
 
 /* The result and the gradients of the inputs. */
-enum { MAX_INPUTS = 6, MAX_PARTS = MAX_INPUTS + 1 };
+enum { MAX_INPUTS = REF_ATTENTION_INPUTS, MAX_PARTS = MAX_INPUTS + 1 };
 typedef struct answer {
     int64_t numel[MAX_PARTS];
     double *part[MAX_PARTS]; /* NULL: there is no such input */
@@ -29,7 +21,6 @@ typedef struct answer {
 } answer;
 
 /* clang-format off */
-#define SIZES(b, n, s, h, d) .B = b, .N = n, .S = s, .H = h, .D = d
 static const problem table[] = {
     { "one tile", SIZES(2, 17, 23, 3, 8) },
     { "tiles of queries and keys", SIZES(1, 150, 1100, 2, 16) },
@@ -72,21 +63,9 @@ static const problem table[] = {
 /* clang-format on */
 enum { PROBLEMS = sizeof table / sizeof *table };
 
-/* The shape of input i; no axes: not given. */
-static tp_shape input_shape(const problem *p, int i)
-{
-    const int64_t width = p->H * p->D;
-    if (i == 0) return TP_SHAPE(p->B, p->N, width);
-    if (i < 3) return TP_SHAPE(p->B, p->S, width);
-    if (p->relative) return i == 3 ? TP_SHAPE(p->S, width) : TP_SHAPE(p->H, p->D);
-    if (i == 3 && p->bias == 3) return TP_SHAPE(p->H, p->N, p->S);
-    if (i == 3 && p->bias == 4) return TP_SHAPE(p->B, p->H, p->N, p->S);
-    return TP_SCALAR;
-}
-
 static tp_tensor input(const problem *p, tp_tape *T, tp_dtype dt, int i)
 {
-    const tp_shape s = input_shape(p, i);
+    const tp_shape s = ref_attention_input(p, i);
     int64_t n = 1;
     if (s.ndim == 0) return TP_NONE;
     for (int a = 0; a < s.ndim; a++) n *= s.dim[a];
@@ -98,14 +77,6 @@ static tp_tensor input(const problem *p, tp_tape *T, tp_dtype dt, int i)
     return t;
 }
 
-static uint8_t *new_mask(const problem *p)
-{
-    uint8_t *m = malloc((size_t)(p->B * p->S) + 1);
-    for (int64_t e = 0; e < p->B * p->S; e++)
-        m[e] = e % 3 != 1 && (p->mask != BLIND || e < (p->B - 1) * p->S);
-    return m;
-}
-
 static tp_tensor apply(const problem *p, tp_tape *T, bool plain, const tp_tensor *x)
 {
     tp_attn_cfg cfg = p->cfg;
@@ -113,7 +84,7 @@ static tp_tensor apply(const problem *p, tp_tape *T, bool plain, const tp_tensor
     if (p->relative)
         return (plain ? ref_rel_attention : tp_rel_attention)(T, x[0], x[1], x[2], x[3], x[4], x[5],
                                                               cfg);
-    uint8_t *mask = p->mask ? new_mask(p) : NULL;
+    uint8_t *mask = ref_attention_mask(p);
     tp_tensor y;
     if (plain) {
         y = ref_attention(T, x[0], x[1], x[2], mask, x[3], cfg);

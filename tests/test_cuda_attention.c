@@ -2,27 +2,19 @@
  * f64, where the kernels change their way: tails of tiles, several tiles, head sizes, the causal
  * edge, parameters as inputs. Results and gradients, f32 and bf16, several orders of threads. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
 
+#include "ref_attention.h"
 #include "support_device.h"
 #include "support_values.h"
 #include "tensor/bf16.h"
 
-typedef struct problem {
-    const char *name;
-    int64_t B, N, S, H, D;
-    tp_attn_cfg cfg; /* heads are set from H */
-    bool relative;
-    int mask;     /* 1: one key in three is hidden, 2: and the last row of the batch sees nothing */
-    int bias;     /* axes; 0: none                                                                */
-    bool params;  /* all inputs are f32 parameters                                                */
-    double shift; /* grows the logits: added to the queries' and keys' first elements             */
-} problem;
+typedef ref_attention_case problem;
 
 /* clang-format off */
-#define SIZES(b, n, s, h, d) .B = b, .N = n, .S = s, .H = h, .D = d
 static const problem table[] = {
     { "one tile", SIZES(1, 16, 16, 2, 16) },
     { "blocks of 128 queries", SIZES(1, 140, 40, 2, 64) },
@@ -40,11 +32,11 @@ static const problem table[] = {
     { "causal, tiles", SIZES(1, 130, 130, 1, 8), .cfg = { .causal = true } },
     { "causal, more keys", SIZES(1, 40, 150, 1, 16), .cfg = { .causal = true } },
     { "causal, blind queries", SIZES(1, 150, 70, 1, 16), .cfg = { .causal = true } },
-    { "mask, tails, a scale", SIZES(2, 30, 100, 1, 16), .mask = 2, .cfg = { .scale = 0.3 } },
+    { "mask, tails, a scale", SIZES(2, 30, 100, 1, 16), .mask = BLIND, .cfg = { .scale = 0.3 } },
     { "bias of all, dropout", SIZES(2, 40, 70, 2, 16), .bias = 3, .cfg = { .dropout = 0.3 } },
     { "bias of each, causal", SIZES(2, 70, 75, 1, 16), .bias = 4, .cfg = { .causal = true } },
     { "dropout, odd rows", SIZES(2, 35, 67, 1, 16), .cfg = { .dropout = 0.5 } },
-    { "all options", SIZES(2, 66, 67, 1, 16), .mask = 1, .bias = 3, .cfg = { .causal = true, .dropout = 0.4 } },
+    { "all options", SIZES(2, 66, 67, 1, 16), .mask = THIRDS, .bias = 3, .cfg = { .causal = true, .dropout = 0.4 } },
     { "parameters", SIZES(1, 18, 20, 1, 16), .bias = 3, .params = true },
     { "large logits", SIZES(1, 20, 140, 1, 16), .shift = 5.0 },
     { "relative, tails", SIZES(2, 30, 75, 1, 16), .relative = true },
@@ -61,10 +53,12 @@ static const problem table[] = {
     { "relative, short span", SIZES(1, 70, 140, 1, 16), .relative = true, .cfg = { .max_span = 3 } },
     { "relative, dropout", SIZES(2, 35, 66, 1, 16), .relative = true, .cfg = { .dropout = 0.3 } },
     { "relative, parameters", SIZES(1, 18, 20, 1, 16), .relative = true, .params = true },
+    { "an odd place", SIZES(1, 20, 40, 2, 32), .odd_place = true },
+    { "relative, odd place", SIZES(1, 20, 40, 1, 32), .odd_place = true, .relative = true },
     { "relative, large logits", SIZES(1, 20, 140, 1, 16), .relative = true, .shift = 5.0 },
 };
 /* clang-format on */
-enum { PROBLEMS = sizeof table / sizeof *table, INPUTS = 6 };
+enum { PROBLEMS = sizeof table / sizeof *table, INPUTS = REF_ATTENTION_INPUTS };
 
 /* The result, then the gradients of the inputs. */
 typedef struct answer {
@@ -77,18 +71,6 @@ static void drop(answer *a)
     for (int i = 0; i <= INPUTS; i++) free(a->v[i]);
 }
 
-/* The shape of input i of the op; no axes: not given. */
-static tp_shape input_shape(const problem *p, int i)
-{
-    const int64_t width = p->H * p->D;
-    if (i == 0) return TP_SHAPE(p->B, p->N, width);
-    if (i < 3) return TP_SHAPE(p->B, p->S, width);
-    if (p->relative) return i == 3 ? TP_SHAPE(p->S, width) : TP_SHAPE(p->H, p->D);
-    if (i == 4 && p->bias == 3) return TP_SHAPE(p->H, p->N, p->S);
-    if (i == 4 && p->bias == 4) return TP_SHAPE(p->B, p->H, p->N, p->S);
-    return TP_SCALAR;
-}
-
 static int64_t elements(tp_shape s)
 {
     int64_t n = s.ndim > 0 ? 1 : 0;
@@ -99,7 +81,7 @@ static int64_t elements(tp_shape s)
 /* Values of input i, exact in bf16, so that all devices see the same. */
 static double *values(const problem *p, int i)
 {
-    const int64_t n = elements(input_shape(p, i));
+    const int64_t n = elements(ref_attention_input(p, i));
     double *x = malloc((size_t)(n + 1) * sizeof *x);
     values_random(x, n, (uint64_t)i + 1);
     for (int64_t e = 0; e < n; e++) {
@@ -111,13 +93,23 @@ static double *values(const problem *p, int i)
 
 static tp_tensor mask(const problem *p, tp_tape *T)
 {
-    if (p->mask == 0) return TP_NONE;
-    uint8_t *m = malloc((size_t)(p->B * p->S) + 1);
-    for (int64_t e = 0; e < p->B * p->S; e++)
-        m[e] = e % 3 != 1 && (p->mask != 2 || e < (p->B - 1) * p->S);
-    const tp_tensor t = tp_from(T, TP_U8, TP_SHAPE(p->B, p->S), m);
+    uint8_t *m = ref_attention_mask(p);
+    const tp_tensor t = m ? tp_from(T, TP_U8, TP_SHAPE(p->B, p->S), m) : TP_NONE;
     free(m);
     return t;
+}
+
+/* An input; in an odd place, a view into a longer one that begins with a NaN. */
+static tp_tensor input(const problem *p, tp_tape *T, tp_dtype dt, tp_shape s, const double *v)
+{
+    const int64_t n = elements(s);
+    if (!p->odd_place) return values_input(T, dt, s, v);
+    double *longer = malloc((size_t)(n + 1) * sizeof *longer);
+    longer[0] = NAN;
+    memcpy(longer + 1, v, (size_t)n * sizeof *v);
+    const tp_tensor all = values_input(T, dt, TP_SHAPE(n + 1), longer);
+    free(longer);
+    return tp_keep(T, tp_reshape(T, tp_slice(T, all, 0, 1, n), s));
 }
 
 /* The inputs of the op in dt, or as parameters of P. */
@@ -126,16 +118,16 @@ static void inputs(const problem *p, tp_tape *T, tp_params *P, tp_dtype dt, tp_t
     static const char *const names[] = { "q", "k", "v", "pos", "r_w", "r_r" };
     const tp_init zero = { TP_INIT_ZERO, 0.0, 0.0 };
     for (int i = 0; i < INPUTS; i++) { /* all are declared before the first is used */
-        const tp_shape s = input_shape(p, i);
+        const tp_shape s = ref_attention_input(p, i);
         x[i] = p->params && s.ndim > 0 ? tp_param(P, names[i], s, zero, 0) : TP_NONE;
     }
     for (int i = 0; i < INPUTS; i++) {
-        const tp_shape s = input_shape(p, i);
+        const tp_shape s = ref_attention_input(p, i);
         double *v = values(p, i);
         if (tp_given(x[i]))
             tp_param_set(P, x[i], TP_F64, v, (size_t)elements(s) * sizeof *v);
         else if (s.ndim > 0)
-            x[i] = values_input(T, dt, s, v);
+            x[i] = input(p, T, dt, s, v);
         free(v);
     }
 }
@@ -150,18 +142,19 @@ static answer run(tp_device *D, const problem *p, tp_dtype dt)
     cfg.heads = (int)p->H;
     inputs(p, T, P, dt, x);
     y = p->relative ? tp_rel_attention(T, x[0], x[1], x[2], x[3], x[4], x[5], cfg)
-                    : tp_attention(T, x[0], x[1], x[2], mask(p, T), x[4], cfg);
-    a.n[0] = elements(input_shape(p, 0));
+                    : tp_attention(T, x[0], x[1], x[2], mask(p, T), x[3], cfg);
+    a.n[0] = elements(ref_attention_input(p, 0));
     a.v[0] = malloc((size_t)a.n[0] * sizeof(double));
     values_read(T, y, a.v[0]);
     double *w = malloc((size_t)a.n[0] * sizeof(double));
     values_random(w, a.n[0], 99);
     for (int64_t e = 0; e < a.n[0]; e++) w[e] = (double)tp__from_bf16(tp__to_bf16((float)w[e]));
-    tp_backward(T, tp_sum(T, tp_mul(T, y, values_constant(T, dt, input_shape(p, 0), w)), TP_ALL));
+    tp_backward(
+        T, tp_sum(T, tp_mul(T, y, values_constant(T, dt, ref_attention_input(p, 0), w)), TP_ALL));
     free(w);
     for (int i = 0; i < INPUTS; i++) {
         if (!tp_given(x[i])) continue;
-        a.n[1 + i] = elements(input_shape(p, i));
+        a.n[1 + i] = elements(ref_attention_input(p, i));
         a.v[1 + i] = malloc((size_t)a.n[1 + i] * sizeof(double));
         if (p->params)
             tp_param_get_grad(P, x[i], TP_F64, a.v[1 + i], (size_t)a.n[1 + i] * sizeof(double));
@@ -176,7 +169,7 @@ static answer run(tp_device *D, const problem *p, tp_dtype dt)
 
 static void compare(const problem *p, tp_dtype dt, const answer *got, const answer *exact)
 {
-    static const char *const parts[] = { "y", "dq", "dk", "dv", "dpos", "dr_w or dbias", "dr_r" };
+    static const char *const parts[] = { "y", "dq", "dk", "dv", "dpos or dbias", "dr_w", "dr_r" };
     for (int i = 0; i <= INPUTS; i++) {
         if (got->n[i] == 0) continue;
         const double error = values_error(got->v[i], exact->v[i], got->n[i], 1e-3);
