@@ -38,6 +38,8 @@ static int64_t made_at(const tp__conv2d_pass *p, int64_t image, int64_t row, int
     return at * p->groups * p->to;
 }
 
+#define AT_ONCE 4 /* input channels whose weights are laid out side by side */
+
 /* Multiply-adds that a task should have. */
 #define MIN_WORK 1.0e6
 
@@ -190,23 +192,33 @@ typedef struct R(weight_job) {
     real *to;      /* [groups][taps][from][to]  */
 } R(weight_job);
 
-/* Rows (group, row of taps, tap) of what a pass wants. */
-static void R(lay_taps)(const void *ctx, int64_t begin, int64_t end, int thread)
+/* Input channels [a, end) of a group. */
+static void R(lay_channels)(const R(weight_job) * s, int64_t group, int64_t a, int64_t end)
+{
+    const tp__conv2d_pass *p = s->p;
+    const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
+    const int64_t taps = s->g->axis[0].taps * s->g->axis[1].taps, n = s->g->ci / p->groups;
+    const real *from = s->w + group * (s->g->co / p->groups) * n * taps;
+    real *to = s->to + group * h->taps * w->taps * p->from * p->to;
+    for (int64_t b = 0; b < p->to; b++)
+        for (int64_t k = a; k < end; k++) {
+            const real *row = from + (p->back ? k * n + b : b * n + k) * taps;
+            real *put = to + k * p->to + b;
+            for (int64_t i = 0; i < h->taps; i++)
+                for (int64_t j = 0; j < w->taps; j++, put += p->from * p->to)
+                    *put = row[(h->tap + i * h->next) * s->g->axis[1].taps + w->tap + j * w->next];
+        }
+}
+
+/* A task is a few input channels: a row of each tap of each stays in cache while it fills. */
+static void R(lay_tasks)(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const R(weight_job) *s = ctx;
-    const tp__conv2d_pass *p = s->p;
-    const int64_t taps = s->g->axis[0].taps * s->g->axis[1].taps, n = s->g->ci / p->groups;
-    const int64_t high = p->axis[0].taps, wide = p->axis[1].taps;
+    const int64_t tasks = tp__ceil_div(s->p->from, AT_ONCE);
     (void)thread;
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t h = p->axis[0].tap + i / wide % high * p->axis[0].next;
-        const int64_t w = p->axis[1].tap + i % wide * p->axis[1].next;
-        const int64_t first = i / wide / high * (s->g->co / p->groups);
-        const real *from = s->w + first * n * taps + h * s->g->axis[1].taps + w;
-        real *to = s->to + i * p->from * p->to;
-        for (int64_t a = 0; a < p->from; a++)
-            for (int64_t b = 0; b < p->to; b++)
-                *to++ = p->back ? from[(a * n + b) * taps] : from[(b * n + a) * taps];
+    for (int64_t t = begin; t < end; t++) {
+        const int64_t a = t % tasks * AT_ONCE, last = a + AT_ONCE;
+        R(lay_channels)(s, t / tasks, a, last < s->p->from ? last : s->p->from);
     }
 }
 
@@ -214,7 +226,9 @@ static void R(lay_weights)(const tp_call *c, const tp__conv2d *g, const tp__conv
                            real *to)
 {
     const R(weight_job) s = { g, p, c->x[1].data, to };
-    tp__parallel(c->dev, p->groups * p->axis[0].taps * p->axis[1].taps, 1, R(lay_taps), &s);
+    const int64_t work = AT_ONCE * p->to * p->axis[0].taps * p->axis[1].taps;
+    tp__parallel(c->dev, p->groups * tp__ceil_div(p->from, AT_ONCE), 16384 / (work + 1),
+                 R(lay_tasks), &s);
 }
 
 /* ---- forward ---- */
