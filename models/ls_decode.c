@@ -311,7 +311,11 @@ bool tp_lm_decode(tp_lm_decoder *d, int64_t token, float *logits)
 {
     tp_tape *T = d->T;
     if (!T || !tp_ok(T)) return false;
-
+    if (token < 0 || token >= d->m->cfg.vocab) { /* a card would answer with NaN */
+        tp_raise(T, TP_E_VALUE, "token %lld is not in the vocabulary of %lld", (long long)token,
+                 (long long)d->m->cfg.vocab);
+        return false;
+    }
     begin(d);
     slide_windows(d);
     tp_enter(T, d->m->path);

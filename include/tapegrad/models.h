@@ -101,7 +101,8 @@ TP_API bool tp_lm_state_read(tp_tape *T, const tp_lm *m, tp_lm_state *s, tp_file
 typedef struct tp_lm_decoder tp_lm_decoder;
 TP_API tp_lm_decoder *tp_lm_decoder_new(tp_tape *T, const tp_lm *m, int64_t segment); /* not NULL */
 /* Feeds one token; logits: host room for the V logits of the next one, or NULL if they are not
- * needed. False: the tape has failed. Synchronises for the logits. */
+ * needed. False: the tape has failed; for a token that is not in the vocabulary nothing has
+ * changed, and after tp_clear others may follow. Synchronises for the logits. */
 TP_API bool tp_lm_decode(tp_lm_decoder *d, int64_t token, float *logits);
 TP_API void tp_lm_decoder_free(tp_lm_decoder *d); /* before its tape */
 
