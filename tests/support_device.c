@@ -25,6 +25,15 @@ bool device_is_cuda(void)
     return strncmp(device_name(), "cuda", 4) == 0;
 }
 
+bool device_is_emulated(void)
+{
+#ifdef TP_EMULATION
+    return device_is_cuda();
+#else
+    return false;
+#endif
+}
+
 tp_dtype device_real(void)
 {
     return device_is_cuda() ? TP_F32 : TP_F64;

@@ -8,6 +8,7 @@
 /* The device of the suite: cpu, or what the environment variable TAPEGRAD_DEVICE names. */
 tp_device *device_open(const tp_device_opts *o);
 bool device_is_cuda(void);
+bool device_is_emulated(void); /* a card's emulation, slower by far: tests do less */
 /* The most exact dtype that it computes in, TP_F64 or TP_F32, and the limit that goes with it. */
 tp_dtype device_real(void);
 double device_limit(double f64, double f32);

@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "support_device.h"
+
 void fixture_find(const char *name, char *path, size_t size)
 {
     const char *roots[] = { getenv("TAPEGRAD_FIXTURES"), TP_SOURCE_DIR "/../shared/fixtures",
                             TP_SOURCE_DIR "/tests/fixtures" };
     for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) {
-        if (!roots[i]) continue;
+        if (!roots[i] || (i == 1 && device_is_emulated())) continue;
         snprintf(path, size, "%s/%s", roots[i], name);
         if (access(path, R_OK) == 0) return;
     }

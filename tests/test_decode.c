@@ -125,7 +125,7 @@ static double tolerance(void)
  * state. */
 static int stride(void)
 {
-    return device_is_cuda() ? 16 : 1;
+    return device_is_emulated() ? 16 : 1;
 }
 
 static void check_case(const decode_case *c)

@@ -1,4 +1,4 @@
-/* test_fixtures.c - the reference cases, by the table of tp-parity.
+/* test_fixtures.c - the reference cases, by the table of tp-parity, on the device of the suite.
  *
  * Full-size models take half a minute of processor time in an optimised build, and run there unless
  * TAPEGRAD_FULL is 0; they want ten times that elsewhere, and run if TAPEGRAD_FULL is 1. */
@@ -29,7 +29,7 @@ static bool is_affordable(void)
 #endif
 }
 
-static void run_area(const char *area, tp_dtype real)
+static void run_area(const char *area, tp_dtype compute)
 {
     char folder[512], path[1024];
     struct dirent **entries;
@@ -37,14 +37,14 @@ static void run_area(const char *area, tp_dtype real)
 
     fixture_find(area, folder, sizeof folder);
     tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
-    const bool large = real == TP_F32 && is_affordable();
+    const bool large = compute == TP_F32 && is_affordable() && !device_is_emulated();
     const int n = scandir(folder, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         parity p;
         if (is_case(entries[i]->d_name)) {
             snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
-            const int result = parity_run(&p, path, D, real, large, NULL);
-            cr_expect(result <= 0, "%s in %s: %s", path, tp_dtype_name(real), p.why);
+            const int result = parity_run(&p, path, D, compute, large, NULL);
+            cr_expect(result <= 0, "%s in %s: %s", path, tp_dtype_name(compute), p.why);
             cases += result == 0;
         }
         free(entries[i]);
@@ -56,10 +56,16 @@ static void run_area(const char *area, tp_dtype real)
 
 Test(fixtures, lm_f64)
 {
+    if (device_is_cuda()) cr_skip_test("CUDA devices have no f64");
     run_area("lm", TP_F64);
 }
 
 Test(fixtures, lm_f32)
 {
     run_area("lm", TP_F32);
+}
+
+Test(fixtures, lm_bf16)
+{
+    run_area("lm", TP_BF16);
 }

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ZERO_LIMIT 1e-5 /* absolute, for gradients that are zero in theory */
-
 static const parity_kind *const tables[] = { parity_lm_kinds, NULL };
 
 /* ---- account ---- */
@@ -56,7 +54,7 @@ static int run_kind(parity *p, bool large)
                  name);
         return 1;
     }
-    if (kind->large && !large) return -1;
+    if ((kind->large && !large) || (kind->no_bf16 && p->compute == TP_BF16)) return -1;
     p->seen = calloc((size_t)tp_file_count(p->F) + 1, sizeof *p->seen);
     if (p->seen) {
         kind->run(p);
@@ -68,9 +66,10 @@ static int run_kind(parity *p, bool large)
     return p->failed ? 1 : 0;
 }
 
-int parity_run(parity *p, const char *path, tp_device *D, tp_dtype real, bool large, FILE *log)
+int parity_run(parity *p, const char *path, tp_device *D, tp_dtype compute, bool large, FILE *log)
 {
-    *p = (parity){ .F = tp_file_open(path), .D = D, .real = real, .log = log };
+    const tp_dtype real = compute == TP_F64 ? TP_F64 : TP_F32;
+    *p = (parity){ .F = tp_file_open(path), .D = D, .compute = compute, .real = real, .log = log };
     const int result = run_kind(p, large);
     tp_file_close(p->F);
     p->F = NULL;
@@ -177,7 +176,7 @@ static bool is_floating(const tp_file_tensor *t)
 static tp_tensor upload(parity *p, tp_tape *T, const char *name, bool input)
 {
     const tp_file_tensor *t = tp_file_find(p->F, name);
-    const tp_dtype dt = !t || is_floating(t) ? p->real : TP_I64;
+    const tp_dtype dt = !t || is_floating(t) ? p->compute : TP_I64;
     tp_shape s = TP_SCALAR;
     void *host = read_as(p, name, dt, &s);
     if (!host) return tp_raise(T, TP_E_IO, "%s", p->why);
@@ -194,6 +193,19 @@ tp_tensor par_tensor(parity *p, tp_tape *T, const char *name)
 tp_tensor par_input(parity *p, tp_tape *T, const char *name)
 {
     return upload(p, T, name, true);
+}
+
+tp_tensor par_matrix(parity *p, tp_tape *T, int64_t rows, int64_t columns, const double *x)
+{
+    const int64_t n = rows * columns;
+    if (p->real == TP_F64) return tp_from(T, TP_F64, TP_SHAPE(rows, columns), x);
+
+    float *f = malloc((size_t)(n + 1) * sizeof *f);
+    if (!f) return tp_raise(T, TP_E_MEMORY, "out of memory");
+    for (int64_t i = 0; i < n; i++) f[i] = (float)x[i];
+    const tp_tensor y = tp_from(T, TP_F32, TP_SHAPE(rows, columns), f);
+    free(f);
+    return y;
 }
 
 /* ---- parameters ---- */
@@ -281,8 +293,15 @@ void par_load(parity *p, tp_params *P)
 
 double par_limit(const parity *p, par_class c)
 {
-    if (p->real == TP_F64) return 1e-6;
+    if (p->compute == TP_F64) return 1e-6;
+    if (p->compute == TP_BF16) return c == PAR_OUTPUT ? 3e-2 : 1.5e-1;
     return c == PAR_OUTPUT ? 1e-4 : 1e-3;
+}
+
+/* Absolute, for what is zero in theory: rounding noise of the gradients around it. */
+static double zero_limit(const parity *p)
+{
+    return p->compute == TP_BF16 ? 3e-2 : 1e-5;
 }
 
 bool par_zero_in_theory(parity *p, const char *name)
@@ -320,6 +339,8 @@ static void compare(parity *p, const char *name, const double *got, int64_t n, d
 {
     tp_shape s;
     double *want = par_values(p, name, &s), largest = 0.0, error = 0.0;
+    const bool zero = is_zero_gradient(p, name);
+    const bool norms = p->compute == TP_BF16 && strncmp(name, "grad", 4) == 0 && !zero;
     int64_t numel = 1;
 
     if (!want) return;
@@ -331,14 +352,19 @@ static void compare(parity *p, const char *name, const double *got, int64_t n, d
     }
     for (int64_t i = 0; i < n; i++) {
         const double e = fabs(got[i] - want[i]), size = fabs(want[i]);
+        if (norms) {
+            error = hypot(error, e);
+            largest = hypot(largest, size);
+            continue;
+        }
         if (!(e <= error)) error = e; /* NaN stays */
         if (size > largest) largest = size;
     }
     free(want);
     if (!relative)
         judge(p, name, error, limit, false);
-    else if (largest == 0.0 || is_zero_gradient(p, name))
-        judge(p, name, error, ZERO_LIMIT, false);
+    else if (largest == 0.0 || zero)
+        judge(p, name, error, zero_limit(p), false);
     else
         judge(p, name, error / largest, limit, true);
 }
@@ -363,7 +389,7 @@ void par_check_zeros(parity *p, const char *name)
     const tp_file_tensor *t = tp_file_find(p->F, name);
     double *zero = calloc((size_t)(t ? t->numel : 0) + 1, sizeof *zero);
     if (!zero) par_fail(p, "%s: out of memory", name);
-    if (zero && t) par_check(p, name, zero, t->numel, ZERO_LIMIT);
+    if (zero && t) par_check(p, name, zero, t->numel, zero_limit(p));
     free(zero);
 }
 
@@ -385,6 +411,7 @@ void par_check_integers(parity *p, const char *name, const int64_t *got, int64_t
 /* x as doubles, to be freed; NULL: failed. */
 static double *download(parity *p, tp_tape *T, const char *name, tp_tensor x)
 {
+    if (tp_dtype_of(x) == TP_BF16) x = tp_cast(T, x, TP_F32);
     const int64_t n = tp_numel(x);
     const size_t size = tp_dtype_size(tp_dtype_of(x));
     double *out = malloc((size_t)(n + 1) * sizeof *out);

@@ -14,26 +14,29 @@
 typedef struct parity {
     tp_file *F;
     tp_device *D;
-    tp_dtype real; /* TP_F64 or TP_F32: of parameters and tape */
-    FILE *log;     /* every comparison is printed there; NULL: silent */
-    bool *seen;    /* of each tensor of F                             */
+    tp_dtype compute; /* of the tape: TP_F64, TP_F32 or TP_BF16             */
+    tp_dtype real;    /* of parameters and tables: f32 for bf16             */
+    FILE *log;        /* every comparison is printed there; NULL: silent    */
+    bool *seen;       /* of each tensor of F                                */
     bool failed;
     double worst;         /* largest relative error of the tensors compared so */
     char worst_name[128]; /* and whose it is                                   */
     char why[1024];       /* the first failure                                 */
 } parity;
 
-/* One kind of case. large: the model has full size; run it in f32 unless asked otherwise. */
+/* One kind of case. */
 typedef struct parity_kind {
     const char *kind; /* NULL ends a table */
     void (*run)(parity *p);
-    bool large;
+    bool large;   /* a model of full size: run it in f32 unless asked otherwise */
+    bool no_bf16; /* the cases' README has no limits for bf16                   */
 } parity_kind;
 extern const parity_kind parity_lm_kinds[];
 
 /* Runs one file in one precision. 0: it agrees; 1: it does not, see p->why; -1: not run, because it
- * is large and `large` is not set. The text fields and worst of *p are results. */
-int parity_run(parity *p, const char *path, tp_device *D, tp_dtype real, bool large, FILE *log);
+ * is large and `large` is not set, or is not for bf16. The text fields and worst of *p are results.
+ */
+int parity_run(parity *p, const char *path, tp_device *D, tp_dtype compute, bool large, FILE *log);
 
 /* Notes a failure; the first one is kept. */
 void par_fail(parity *p, const char *fmt, ...) TP_PRINTF(2, 3);
@@ -55,9 +58,11 @@ const char *par_name(const char *stem, int64_t i);
 /* Contents, to be freed; NULL: failed. shape may be NULL. */
 double *par_values(parity *p, const char *name, tp_shape *shape);
 int64_t *par_integers(parity *p, const char *name, tp_shape *shape);
-/* On a tape: floating tensors in p->real, integers as they are. input: wants a gradient. */
+/* On a tape: floating tensors in p->compute, integers as they are. input: wants a gradient. */
 tp_tensor par_tensor(parity *p, tp_tape *T, const char *name);
 tp_tensor par_input(parity *p, tp_tape *T, const char *name);
+/* A matrix in p->real, rounded on the host: not every device knows f64. */
+tp_tensor par_matrix(parity *p, tp_tape *T, int64_t rows, int64_t columns, const double *x);
 
 tp_params *par_params_new(parity *p);
 /* Every parameter and buffer of P from "param.*" and "buffer.*", and no other there; if the file
@@ -68,7 +73,9 @@ uint64_t par_hash(const char *name);
 double par_uniform(uint64_t hash, int64_t i);
 
 /* ---- comparing ---- relative to the largest magnitude of the reference, within the limits of the
- * cases' README; tensors of zeros and those named in `zero_grads` absolutely. */
+ * cases' README; tensors of zeros and those named in `zero_grads` absolutely. Gradients in bf16 are
+ * compared by their norms, with a limit of our own: rounding takes values over the kink of ReLU,
+ * which moves single elements far and norms by up to 1e-1, on the CPU as on a card. */
 typedef enum par_class { PAR_OUTPUT, PAR_GRADIENT } par_class;
 double par_limit(const parity *p, par_class c);
 

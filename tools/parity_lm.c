@@ -64,7 +64,7 @@ tp_txl_cfg lm_txl_cfg(parity *p)
 
 tp_tape *lm_tape(parity *p)
 {
-    return tp_tape_new(p->D, &(tp_tape_opts){ .compute = p->real, .train = par_train(p) });
+    return tp_tape_new(p->D, &(tp_tape_opts){ .compute = p->compute, .train = par_train(p) });
 }
 
 lm_case *lm_open(parity *p, bool xl)
@@ -358,17 +358,17 @@ static void run_txl_full(parity *p)
 }
 
 const parity_kind parity_lm_kinds[] = {
-    { "lm.attention", lm_run_attention, false },
-    { "lm.attention_options", lm_run_attention, false },
-    { "lm.block", lm_run_block, false },
-    { "lm.model", run_ls_model, false },
-    { "lm.evaluation", run_evaluation, false },
-    { "lm.full", run_ls_full, true },
-    { "lm.trace", lm_run_trace, false },
-    { "lm.data", lm_run_data, false },
-    { "lm.txl_attention", lm_run_txl_attention, false },
-    { "lm.txl_model", run_txl_model, false },
-    { "lm.txl_full", run_txl_full, true },
-    { "lm.txl_trace", lm_run_txl_trace, false },
-    { NULL, NULL, false },
+    { .kind = "lm.attention", .run = lm_run_attention },
+    { .kind = "lm.attention_options", .run = lm_run_attention },
+    { .kind = "lm.block", .run = lm_run_block },
+    { .kind = "lm.model", .run = run_ls_model },
+    { .kind = "lm.evaluation", .run = run_evaluation },
+    { .kind = "lm.full", .run = run_ls_full, .large = true },
+    { .kind = "lm.trace", .run = lm_run_trace, .no_bf16 = true },
+    { .kind = "lm.data", .run = lm_run_data },
+    { .kind = "lm.txl_attention", .run = lm_run_txl_attention },
+    { .kind = "lm.txl_model", .run = run_txl_model },
+    { .kind = "lm.txl_full", .run = run_txl_full, .large = true },
+    { .kind = "lm.txl_trace", .run = lm_run_txl_trace, .no_bf16 = true },
+    { .kind = NULL },
 };

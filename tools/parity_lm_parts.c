@@ -20,9 +20,9 @@ static tp_tensor positions(parity *p, tp_tape *T, const char *stored, int64_t ro
     for (int64_t i = 0; i < rows; i++)
         memcpy(turned + (rows - 1 - i) * 2 * n, table + i * 2 * n, (size_t)(2 * n) * sizeof *w);
     if (par_has(p, stored)) par_check(p, stored, turned, numel, par_limit(p, PAR_OUTPUT));
-    const tp_tensor x = tp_from(T, TP_F64, TP_SHAPE(rows, 2 * n), table);
+    const tp_tensor x = par_matrix(p, T, rows, 2 * n, table);
     free(w);
-    return p->real == TP_F64 ? x : tp_cast(T, x, p->real);
+    return x;
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -45,7 +45,7 @@ static tp_ls_context tables(parity *p, tp_tape *T, const tp_ls_cfg *c, int64_t M
 static tp_tensor memory(parity *p, tp_tape *T, const char *name, tp_tensor h)
 {
     if (par_has(p, name)) return par_input(p, T, name);
-    return tp_full(T, p->real, TP_SHAPE(tp_dim(h, 0), 0, tp_dim(h, 2)), 0.0);
+    return tp_full(T, p->compute, TP_SHAPE(tp_dim(h, 0), 0, tp_dim(h, 2)), 0.0);
 }
 
 /* Compares y, differentiates, compares all gradients. */

@@ -5,14 +5,17 @@
 #include "parity.h"
 
 static const char usage[] =
-    "usage: tp-parity [--f64] [--f32] [--device NAME] [--threads N] [--verbose] FILE...\n"
+    "usage: tp-parity [--f64] [--f32] [--bf16] [--device NAME] [--threads N] [--verbose] FILE...\n"
     "\n"
     "Runs each reference case (a safetensors file that says in its metadata what to run), "
     "compares\n"
     "every output, gradient and gradient norm in it, and prints the largest relative error.\n"
     "\n"
-    "  --f64 --f32    precisions to run; without either both, but full-size models in f32 alone\n"
-    "  --device NAME  where to run (cpu)\n"
+    "  --f64 --f32 --bf16\n"
+    "                 precisions to run; without any, f32 and on the CPU, which alone has it, "
+    "f64,\n"
+    "                 but full-size models in f32 alone\n"
+    "  --device NAME  where to run: cpu, cuda, cuda:1, ... (cpu)\n"
     "  --threads N    0: as many as there are cores (0)\n"
     "  --verbose      every comparison\n"
     "\n"
@@ -21,7 +24,7 @@ static const char usage[] =
     "that nothing was compared with, 2 for wrong usage.\n";
 
 typedef struct options {
-    bool f64, f32, verbose;
+    bool f64, f32, bf16, verbose;
     const char *device;
     int threads;
 } options;
@@ -31,6 +34,7 @@ static int take_option(options *o, int left, char **arg)
 {
     bool *flag = strcmp(arg[0], "--f64") == 0       ? &o->f64
                  : strcmp(arg[0], "--f32") == 0     ? &o->f32
+                 : strcmp(arg[0], "--bf16") == 0    ? &o->bf16
                  : strcmp(arg[0], "--verbose") == 0 ? &o->verbose
                                                     : NULL;
     if (flag) {
@@ -51,23 +55,24 @@ static int take_option(options *o, int left, char **arg)
 
 static bool run_file(const char *path, tp_device *D, const options *o)
 {
-    static const tp_dtype reals[] = { TP_F64, TP_F32 };
+    static const tp_dtype types[] = { TP_F64, TP_F32, TP_BF16 };
     const char *name = strrchr(path, '/');
-    const bool asked[] = { o->f64, o->f32 }, both = !o->f64 && !o->f32;
+    const bool asked[] = { o->f64, o->f32, o->bf16 }, any = o->f64 || o->f32 || o->bf16;
+    const bool usual[] = { !any && strcmp(o->device, "cpu") == 0, !any, false };
     char line[512] = "", why[1200] = "";
     size_t used = 0;
 
-    for (int i = 0; i < 2 && !*why; i++) {
+    for (int i = 0; i < 3 && !*why; i++) {
         parity p;
-        if (!both && !asked[i]) continue;
-        if (o->verbose) printf("%s in %s\n", path, tp_dtype_name(reals[i]));
-        const bool large = asked[i] || reals[i] == TP_F32;
-        const int result = parity_run(&p, path, D, reals[i], large, o->verbose ? stdout : NULL);
+        if (!asked[i] && !usual[i]) continue;
+        if (o->verbose) printf("%s in %s\n", path, tp_dtype_name(types[i]));
+        const bool large = asked[i] || types[i] == TP_F32;
+        const int result = parity_run(&p, path, D, types[i], large, o->verbose ? stdout : NULL);
         if (result > 0)
-            snprintf(why, sizeof why, "%s: %s", tp_dtype_name(reals[i]), p.why);
+            snprintf(why, sizeof why, "%s: %s", tp_dtype_name(types[i]), p.why);
         else if (result == 0)
             used += (size_t)snprintf(line + used, sizeof line - used, "  %s %.1e %s",
-                                     tp_dtype_name(reals[i]), p.worst, p.worst_name);
+                                     tp_dtype_name(types[i]), p.worst, p.worst_name);
     }
     printf("%s %-40s%s\n", *why ? "FAIL" : "ok  ", name ? name + 1 : path, *why ? "" : line);
     if (*why) printf("     %s\n", why);
