@@ -1,0 +1,163 @@
+/* test_models_config.c - configurations of the language models: impossible ones, and in files. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+#include <tapegrad/models.h>
+
+#include "support_device.h"
+#include "support_folder.h"
+
+Test(models, impossible_configurations)
+{
+    const struct {
+        const char *text;
+        int heads, chunk, rank, window;
+        int64_t dim, mem_len, vocab;
+        int layers;
+        double dropout;
+    } rows[] = {
+        { "does not divide into 5 heads", 5, 16, 1, 64, 128, 256, 208, 4, 0 },
+        { "does not divide into 0 heads", 0, 16, 1, 64, 128, 256, 208, 4, 0 },
+        { "is odd", 1, 16, 1, 64, 127, 256, 208, 4, 0 },
+        { "chunk length must be", 4, 0, 1, 64, 128, 256, 208, 4, 0 },
+        { "chunk rank must be", 4, 16, -1, 64, 128, 256, 208, 4, 0 },
+        { "window cannot hold -1", 4, 16, 1, -1, 128, 256, 208, 4, 0 },
+        { "would see nothing", 4, 16, 0, 0, 128, 256, 208, 4, 0 },
+        { "16 does not divide the cache of 250", 4, 16, 1, 64, 128, 250, 208, 4, 0 },
+        { "32 rows is shorter than the window of 64", 4, 16, 1, 64, 128, 32, 208, 4, 0 },
+        { "unless empty caches are masked", 4, 16, 1, 64, 128, 0, 208, 4, 0 },
+        { "cache of -16 rows", 4, 16, 1, 64, 128, -16, 208, 4, 0 },
+        { "the width is 4611686018427387904", 1, 16, 1, 64, INT64_MAX / 2 + 1, 256, 208, 4, 0 },
+        { "memory of 33554432 rows", 4, 16, 1, 64, 128, 1 << 25, 208, 4, 0 },
+        { "heads of rank 2147483647", 4, 16, INT32_MAX, 64, 128, 256, 208, 4, 0 },
+        { "chunks of 33554432", 4, 1 << 25, 1, 64, 128, 256, 208, 4, 0 },
+        { "vocabulary has 16777217", 4, 16, 1, 64, 128, 256, (1 << 24) + 1, 4, 0 },
+        { "vocabulary has 0", 4, 16, 1, 64, 128, 256, 0, 4, 0 },
+        { "0 layers", 4, 16, 1, 64, 128, 256, 208, 0, 0 },
+        { "129 layers", 4, 16, 1, 64, 128, 256, 208, 129, 0 },
+        { "dropout must be in [0,1)", 4, 16, 1, 64, 128, 256, 208, 4, 1.0 },
+        { "dropout must be in [0,1)", 4, 16, 1, 64, 128, 256, 208, 4, (double)NAN },
+    };
+    static tp_lm lm;
+    tp_device *D = device_open(NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tp_lm_cfg c = tp_lm_tiny(rows[i].vocab);
+        c.dim = rows[i].dim;
+        c.mem_len = rows[i].mem_len;
+        c.layers = rows[i].layers;
+        c.dropout = rows[i].dropout;
+        c.ls.heads = rows[i].heads;
+        c.ls.chunk = rows[i].chunk;
+        c.ls.rank = rows[i].rank;
+        c.ls.window = rows[i].window;
+        tp_params *P = tp_params_new(D, NULL);
+        tp_lm_init(P, &lm, "", c);
+        cr_expect(!tp_params_ok(P) && strstr(tp_params_why(P), rows[i].text), "'%s' has no '%s'",
+                  tp_params_why(P), rows[i].text);
+        tp_params_free(P);
+    }
+    tp_device_close(D);
+}
+
+/* Sizes whose products would not fit. */
+Test(models, impossible_sizes_of_transformer_xl)
+{
+    const struct {
+        const char *text;
+        int64_t dim, hidden, d_head;
+        int heads;
+    } rows[] = {
+        { "the width is 4611686018427387904", INT64_MAX / 2 + 1, 512, 64, 8 },
+        { "feed-forward width is 9223372036854775807", 512, INT64_MAX, 64, 8 },
+        { "2147483647 heads of width 8589934592", 512, 512, INT64_C(1) << 33, INT32_MAX },
+        { "2147483647 heads of width 64", 512, 512, 64, INT32_MAX },
+    };
+    char why[256];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tp_txl_cfg c = tp_txl_base(208);
+        c.dim = rows[i].dim;
+        c.hidden = rows[i].hidden;
+        c.d_head = rows[i].d_head;
+        c.heads = rows[i].heads;
+        const char *found = tp_txl_cfg_check(&c, why, sizeof why);
+        cr_expect(found && strstr(found, rows[i].text), "'%s' has no '%s'", found ? found : "",
+                  rows[i].text);
+    }
+}
+
+static const char *one_file(void)
+{
+    return in_folder("config.safetensors");
+}
+
+Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder)
+{
+    char why[256] = "";
+    tp_lm_cfg c = tp_lm_large(32), d;
+    tp_txl_cfg x = tp_txl_large(204), y;
+    c.ls.masked = c.ls.project_first = true;
+    c.ls.clamp = 7;
+    c.dropout = 0.1 + 0.2;
+    x.same_length = true;
+    x.clamp = 1000;
+
+    tp_writer *W = tp_writer_new(one_file());
+    tp_lm_cfg_write(&c, W);
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    tp_file *F = tp_file_open(one_file());
+    cr_expect(tp_lm_cfg_read(&d, F, why, sizeof why), "%s", why);
+    cr_expect(d.vocab == 32 && d.layers == 30 && d.dim == 512 && d.ls.clamp == 7 && d.pre_ln &&
+              d.gelu && !d.use_bias && d.ls.masked && d.ls.project_first && !d.ls.segment &&
+              !d.ls.ln_local && d.dropout == c.dropout && d.ls.window == 512);
+    cr_expect(!tp_txl_cfg_read(&y, F, why, sizeof why));
+    cr_expect(strstr(why, "'transformer-ls-lm', not 'transformer-xl'"), "%s", why);
+    tp_file_close(F);
+
+    W = tp_writer_new(one_file());
+    tp_txl_cfg_write(&x, W);
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    F = tp_file_open(one_file());
+    cr_expect(tp_txl_cfg_read(&y, F, why, sizeof why), "%s", why);
+    cr_expect(y.d_head == 128 && y.same_length && y.clamp == 1000 && y.att_dropout == 0.15);
+    tp_file_close(F);
+}
+
+Test(models, broken_configurations_in_files, .init = make_folder, .fini = remove_folder)
+{
+    const struct {
+        const char *key, *value, *text;
+    } rows[] = {
+        { "n_layer", "x", "n_layer" },
+        { "n_layer", "5000000000", "out of range" },
+        { "pre_ln", "2", "out of range" },
+        { "dropout", "nan", "dropout" },
+        { "window", "sideways", "neither 'token' nor 'segment'" },
+        { "chunk_size", "7", "7 does not divide" },
+        { "model", NULL, "no model configuration" },
+        { "n_head", NULL, "lacks 'n_head'" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char why[256] = "";
+        tp_lm_cfg c = tp_lm_tiny(208);
+        tp_writer *W = tp_writer_new(one_file()),
+                  *V = tp_writer_new(in_folder("changed.safetensors"));
+        tp_lm_cfg_write(&c, W);
+        cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+        tp_writer_free(W);
+        tp_file *F = tp_file_open(one_file());
+        const char *key, *value;
+        for (int k = 0; tp_file_meta_at(F, k, &key, &value); k++) {
+            const bool changed = strcmp(key, rows[i].key) == 0;
+            if (!changed || rows[i].value) tp_writer_meta(V, key, changed ? rows[i].value : value);
+        }
+        cr_assert(tp_writer_commit(V), "%s", tp_writer_why(V));
+        tp_writer_free(V);
+        tp_file_close(F);
+        F = tp_file_open(in_folder("changed.safetensors"));
+        cr_expect(!tp_lm_cfg_read(&c, F, why, sizeof why), "%s accepted", rows[i].key);
+        cr_expect(strstr(why, rows[i].text), "'%s' has no '%s'", why, rows[i].text);
+        tp_file_close(F);
+    }
+}
