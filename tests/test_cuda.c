@@ -174,7 +174,7 @@ static void apply(tp_tape *T, tp_params *P, const tp_op *op, const tp_gradcase *
                   answer *a)
 {
     const int nx = inputs_of(op, k);
-    tp_tensor x[TP_MAX_INPUTS];
+    tp_tensor x[TP_MAX_INPUTS] = { TP_NONE };
     for (int i = 0; i < nx; i++) /* all are declared before one is used */
         x[i] = k->in[i].ndim > 0 && is_parameter(op, i, t.dt, t.mixed) ? parameter(P, op, k, i)
                                                                        : TP_NONE;
