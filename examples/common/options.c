@@ -108,6 +108,7 @@ bool option_set(const option *o, void *settings, const char *text, char *why, si
     case OPT_CHOICE: return set_choice(o, at, text, why, size);
     case OPT_TEXT: return set_text(at, text, why, size);
     case OPT_END:
+    case OPT_WORDS:
     case OPT_HEADING: break;
     }
     return true;
@@ -117,6 +118,7 @@ void option_get(const option *o, const void *settings, char *text, size_t size)
 {
     const void *at = const_member(o, settings);
     const char *s = o->value;
+    text[0] = '\0';
     switch (o->kind) {
     case OPT_BOOL: snprintf(text, size, "%d", *(const bool *)at); break;
     case OPT_INT: snprintf(text, size, "%lld", (long long)*(const int64_t *)at); break;
@@ -134,6 +136,7 @@ void option_get(const option *o, const void *settings, char *text, size_t size)
         s = *(char *const *)at;
         snprintf(text, size, "%s", s ? s : "");
         break;
+    case OPT_WORDS:
     case OPT_END:
     case OPT_HEADING: break;
     }
@@ -175,6 +178,7 @@ json_t *options_json(const option *table, const void *settings)
             option_get(o, settings, text, sizeof text);
             value = json_string(text);
             break;
+        case OPT_WORDS:
         case OPT_HEADING:
         case OPT_END: continue;
         }
@@ -184,6 +188,11 @@ json_t *options_json(const option *table, const void *settings)
 }
 
 /* ---- the command line ---- */
+
+static bool is_flag(const option *o)
+{
+    return o->kind != OPT_HEADING && o->kind != OPT_WORDS;
+}
 
 /* Levenshtein distance, one row at a time; names are short. */
 static int distance(const char *a, const char *b)
@@ -210,7 +219,7 @@ static int unknown(const program *p, const char *name)
     const char *best = NULL;
     int least = 4; /* further away is no suggestion */
     for (const option *o = p->table; o->kind != OPT_END; o++)
-        if (o->kind != OPT_HEADING && distance(name, o->name) < least) {
+        if (is_flag(o) && distance(name, o->name) < least) {
             least = distance(name, o->name);
             best = o->name;
         }
@@ -232,7 +241,7 @@ static const option *find(const option *table, const char *name, bool *on)
     const char *positive = strncmp(name, "no-", 3) == 0 ? name + 3 : NULL;
     *on = true;
     for (const option *o = table; o->kind != OPT_END; o++) {
-        if (o->kind == OPT_HEADING) continue;
+        if (!is_flag(o)) continue;
         if (strcmp(o->name, name) == 0) return o;
         if (positive && o->kind == OPT_BOOL && strcmp(o->name, positive) == 0) {
             *on = false;
@@ -240,6 +249,19 @@ static const option *find(const option *table, const char *name, bool *on)
         }
     }
     return NULL;
+}
+
+/* Collects a word that is no flag at the front of argv, of which all up to it has been read. */
+static bool take_word(const program *p, char **argv, char *word, void *settings)
+{
+    for (const option *o = p->table; o->kind != OPT_END; o++)
+        if (o->kind == OPT_WORDS) {
+            words *all = member(o, settings);
+            all->at = argv;
+            argv[all->n++] = word;
+            return true;
+        }
+    return false;
 }
 
 int options_parse(const program *p, int argc, char **argv, void *settings, bool *given)
@@ -254,6 +276,7 @@ int options_parse(const program *p, int argc, char **argv, void *settings, bool 
         char name[64], why[512];
         const char *arg = argv[i], *equals = strchr(arg, '=');
         bool on;
+        if (strncmp(arg, "--", 2) != 0 && take_word(p, argv, argv[i], settings)) continue;
         if (strncmp(arg, "--", 2) != 0 || !arg[2]) {
             fprintf(stderr, "%s: '%s' is not a flag; flags begin with --\nTry '%s --help'.\n",
                     p->name, arg, p->name);
@@ -308,7 +331,9 @@ static void help_row(const option *o, const void *defaults, FILE *out)
     char value[256], range[80], text[1200];
     int n = snprintf(text, sizeof text, "%s", o->help);
     option_get(o, defaults, value, sizeof value);
-    if (o->kind == OPT_BOOL) {
+    if (o->kind == OPT_WORDS) {
+        fprintf(out, "    %s\n", o->value);
+    } else if (o->kind == OPT_BOOL) {
         fprintf(out, "    --%s, --no-%s\n", o->name, o->name);
         snprintf(value, sizeof value, "%s",
                  *(const bool *)const_member(o, defaults) ? "on" : "off");

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <tapegrad/file.h>
 
 typedef enum option_kind {
     OPT_END,     /* the last row                                  */
@@ -16,8 +17,14 @@ typedef enum option_kind {
     OPT_INT,     /* int64_t                                       */
     OPT_NUM,     /* double                                        */
     OPT_TEXT,    /* char *, owned by the settings; NULL: not given */
-    OPT_CHOICE   /* int: position in value, "one|two|three"       */
+    OPT_CHOICE,  /* int: position in value, "one|two|three"       */
+    OPT_WORDS    /* words: what is no flag; argv's                */
 } option_kind;
+
+typedef struct words {
+    int n;
+    char **at;
+} words;
 
 typedef struct option {
     const char *name; /* without dashes */
@@ -57,6 +64,14 @@ void options_copy(const option *table, void *to,
 void options_free(const option *table, void *settings);
 json_t *options_json(const option *table, const void *settings);
 void options_help(const program *p, const void *defaults, FILE *out);
+
+/* options_file.c: rows with tags in a checkpoint and back; false with the reason in why. differ:
+ * "--layers 4 (checkpoint: 12), ..." for the rows with one of the tags that differ and, if `given`
+ * is not NULL, were given; false if none does. */
+void options_write(const option *table, const void *settings, tp_writer *W);
+bool options_read(const option *table, void *settings, const tp_file *F, char *why, size_t size);
+bool options_differ(const option *table, const void *a, const void *b, unsigned tags,
+                    const bool *given, char *text, size_t size);
 
 /* Flags that every example has; members of a struct `c` inside the settings type S. */
 typedef struct common_settings {

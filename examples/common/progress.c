@@ -1,4 +1,4 @@
-/* progress.c - the progress line: step, loss, bits per character, tokens a second, memory, ETA. */
+/* progress.c - the progress line: step, what the program says of it, ETA. */
 #include "progress.h"
 
 #include <stdarg.h>
@@ -44,15 +44,14 @@ void print_time(char *text, size_t size, double seconds)
         snprintf(text, size, "%lld:%02lld", s / 60, s % 60);
 }
 
-void progress_step(progress *p, const progress_state *s, bool report)
+void progress_step(progress *p, int64_t step, bool report, const char *what)
 {
     const double now = seconds_now();
     char eta[32];
     if (!report && (!p->terminal || now - p->drawn < 0.2)) return;
-    print_time(eta, sizeof eta, remaining(p, s->step, now));
-    printf("%sstep %lld/%lld  loss %.4f  bpc %.4f  %.0f tokens/s  %.0f MB  ETA %s%s",
-           p->terminal ? "\r\033[K" : "", (long long)s->step, (long long)p->last, s->loss, s->bpc,
-           s->tokens_per_s, (double)s->memory / 1e6, eta, p->terminal ? "" : "\n");
+    print_time(eta, sizeof eta, remaining(p, step, now));
+    printf("%sstep %lld/%lld  %s  ETA %s%s", p->terminal ? "\r\033[K" : "", (long long)step,
+           (long long)p->last, what, eta, p->terminal ? "" : "\n");
     fflush(stdout);
     p->drawn = now;
     p->shown = p->terminal;

@@ -13,12 +13,6 @@ typedef struct progress {
     double began, drawn, limit;
 } progress;
 
-typedef struct progress_state {
-    int64_t step;
-    double loss, bpc, tokens_per_s;
-    size_t memory; /* bytes */
-} progress_state;
-
 double seconds_now(void); /* of a clock that never jumps */
 
 /* "12:05", "3:20:00", "2d07h". */
@@ -27,9 +21,9 @@ void print_time(char *text, size_t size, double seconds);
 /* Steps first+1 .. last follow; limit > 0: no more than that many seconds. */
 void progress_start(progress *p, int64_t first, int64_t last, double limit);
 
-/* After a step. On a terminal the line is redrawn a few times a second; elsewhere only a report
- * prints. */
-void progress_step(progress *p, const progress_state *s, bool report);
+/* After a step: "step 3/10  (what)  ETA 12:05". On a terminal the line is redrawn a few times a
+ * second; elsewhere only a report prints. */
+void progress_step(progress *p, int64_t step, bool report, const char *what);
 
 /* A message on a line of its own, above the progress line. */
 void progress_say(progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -114,6 +114,17 @@ bool run_write_config(run_dir *R, json_t *config)
     return done || fail(R, "config.json cannot be written");
 }
 
+void run_absolute(char **path)
+{
+    char here[RUN_PATH], full[2 * RUN_PATH];
+    if (!*path || (*path)[0] == '/' || !getcwd(here, sizeof here)) return;
+    snprintf(full, sizeof full, "%s/%s", here, *path);
+    char *copy = strdup(full);
+    if (!copy) return;
+    free(*path);
+    *path = copy;
+}
+
 static volatile sig_atomic_t stop_signal;
 
 static void note(int signal)

@@ -25,6 +25,10 @@ bool run_vanished(const run_dir *R);
 /* Writes config.json beside, then renames it. Takes the object over. */
 bool run_write_config(run_dir *R, json_t *config);
 
+/* Makes a path (allocated, or NULL) absolute, so that the run can be resumed from another folder.
+ */
+void run_absolute(char **path);
+
 /* From here on SIGINT, SIGTERM and SIGHUP only note that they came; a second one kills. */
 void run_catch_signals(void);
 int run_stop_signal(void); /* the signal that came, or 0 */

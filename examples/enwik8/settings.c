@@ -2,9 +2,6 @@
  * in checkpoints and config.json. */
 #include "settings.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* clang-format off */
 #define AT(field)                             offsetof(settings, field)
 #define HEADING(name)                         { name, OPT_HEADING, 0, 0, 0, 0, NULL, NULL }
@@ -130,21 +127,3 @@ const option train_options[] = {
     FLAG("profile", profile, 0, "At the end, print the time that each op took."),
     { 0 },
 };
-
-bool settings_differ(const settings *a, const settings *b, unsigned tags, const bool *given,
-                     char *text, size_t size)
-{
-    size_t n = 0;
-    text[0] = '\0';
-    for (const option *o = train_options; o->kind != OPT_END; o++) {
-        char here[512], there[512];
-        if (!(o->tags & tags) || (given && !given[o - train_options])) continue;
-        option_get(o, a, here, sizeof here);
-        option_get(o, b, there, sizeof there);
-        if (strcmp(here, there) == 0 || n >= size) continue;
-        const int k = snprintf(text + n, size - n, "%s--%s %s (checkpoint: %s)", n ? ", " : "",
-                               o->name, here, there);
-        n += k > 0 ? (size_t)k : 0;
-    }
-    return n > 0;
-}

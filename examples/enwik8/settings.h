@@ -55,9 +55,4 @@ extern const option train_options[];
 bool settings_preset(settings *s, char *why, size_t size);
 double preset_lr(const settings *s, bool text8);
 
-/* "--layers 4 (checkpoint: 12), ..." for the rows with one of the tags that differ and, if `given`
- * is not NULL, were given. False if none differs. */
-bool settings_differ(const settings *a, const settings *b, unsigned tags, const bool *given,
-                     char *text, size_t size);
-
 #endif

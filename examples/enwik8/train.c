@@ -186,10 +186,16 @@ static bool validate(trainer *t, double *bpc)
 
 /* ---- reports ---- */
 
-static progress_state state_of(const trainer *t)
+typedef struct step_state {
+    int64_t step;
+    double loss, bpc, tokens_per_s;
+    size_t memory; /* bytes */
+} step_state;
+
+static step_state state_of(const trainer *t)
 {
     const tally *sum = &t->sum;
-    return (progress_state){
+    return (step_state){
         .step = t->update,
         .loss = sum->loss / (double)sum->segments,
         .bpc = sum->nll / (double)sum->counted / log(2.0),
@@ -198,13 +204,21 @@ static progress_state state_of(const trainer *t)
     };
 }
 
+static void show(trainer *t, const step_state *now, bool report)
+{
+    char what[160];
+    snprintf(what, sizeof what, "loss %.4f  bpc %.4f  %.0f tokens/s  %.0f MB", now->loss, now->bpc,
+             now->tokens_per_s, (double)now->memory / 1e6);
+    progress_step(&t->bar, now->step, report, what);
+}
+
 /* In all updates so far. */
 static int64_t tokens_seen(const trainer *t)
 {
     return t->update * t->s.accumulation * t->s.c.batch * t->s.tokens;
 }
 
-static bool report(trainer *t, const progress_state *now, double norm, double valid)
+static bool report(trainer *t, const step_state *now, double norm, double valid)
 {
     json_t *line =
         json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "step", (json_int_t)now->step,
@@ -226,7 +240,7 @@ typedef struct duties {
     bool validate, report, save;
 } duties;
 
-static bool write_files(trainer *t, const progress_state *now, double norm, duties todo)
+static bool write_files(trainer *t, const step_state *now, double norm, duties todo)
 {
     double valid = (double)NAN;
     if ((todo.report || todo.save) && run_vanished(&t->run)) return false;
@@ -244,7 +258,7 @@ static bool after_update(trainer *t, tp_tensor norm, bool last)
                           .report = due(s->c.log_every, t->update) || validating,
                           .save = due(s->c.checkpoint_every, t->update) || last };
     if ((todo.report || todo.save) && !train_collect(t)) return false;
-    const progress_state now = state_of(t);
+    const step_state now = state_of(t);
     const double paused = seconds_now();
     double size = 0;
     t->seconds += paused - t->sum.going;
@@ -253,7 +267,7 @@ static bool after_update(trainer *t, tp_tensor norm, bool last)
         if (!tp_ok(t->T)) return trainer_fail(t, "%s", tp_why(t->T));
         if (!isfinite(size)) return lost(t, "gradient's norm", size, t->update);
     }
-    progress_step(&t->bar, &now, todo.report);
+    show(t, &now, todo.report);
     const bool done = write_files(t, &now, size, todo);
     if (!done && run_vanished(&t->run)) trainer_rescue(t);
     const double going = seconds_now();

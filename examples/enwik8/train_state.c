@@ -12,37 +12,6 @@
 
 #include "trainer.h"
 
-static void write_settings(tp_writer *W, const settings *s)
-{
-    for (const option *o = train_options; o->kind != OPT_END; o++) {
-        char key[80], value[4200];
-        if (!o->tags) continue;
-        snprintf(key, sizeof key, "train.%s", o->name);
-        option_get(o, s, value, sizeof value);
-        tp_writer_meta(W, key, value);
-    }
-}
-
-bool settings_read(settings *s, const tp_file *F, char *why, size_t size)
-{
-    for (const option *o = train_options; o->kind != OPT_END; o++) {
-        char key[80], reason[256];
-        if (!o->tags) continue;
-        snprintf(key, sizeof key, "train.%s", o->name);
-        const char *value = tp_file_meta(F, key);
-        if (!value) {
-            snprintf(why, size, "%s is no training checkpoint: it lacks '%s'", tp_file_path(F),
-                     key);
-            return false;
-        }
-        if (!option_set(o, s, value, reason, sizeof reason)) {
-            snprintf(why, size, "%s: '%s': %s", tp_file_path(F), key, reason);
-            return false;
-        }
-    }
-    return true;
-}
-
 /* What evaluation and generation need besides the weights. */
 static void write_model(tp_writer *W, const trainer *t)
 {
@@ -93,7 +62,7 @@ bool trainer_save(trainer *t)
     uint64_t seed, offset;
     char hash[24];
     write_model(W, t);
-    write_settings(W, &t->s);
+    options_write(train_options, &t->s, W);
     tp_random_state(t->T, &seed, &offset);
     tp_writer_meta_int(W, "random_seed", (int64_t)seed);
     tp_writer_meta_int(W, "random_offset", (int64_t)offset);

@@ -70,7 +70,8 @@ static bool steps_matter(const settings *s)
 static bool merge_resumed(trainer *t, const settings *asked, const bool *given)
 {
     char text[2048], why[512];
-    if (settings_differ(asked, &t->s, TAG_SAVED | TAG_MODEL, given, text, sizeof text))
+    if (options_differ(train_options, asked, &t->s, TAG_SAVED | TAG_MODEL, given, text,
+                       sizeof text))
         return trainer_fail(t,
                             "%s was trained with other settings: %s; leave these flags out, or "
                             "begin another run",
@@ -97,24 +98,12 @@ static uint64_t hash_ids(const int16_t *ids, int64_t n)
     return h;
 }
 
-/* So that the run can be resumed from another folder. */
-static void make_absolute(char **path)
-{
-    char here[RUN_PATH], full[2 * RUN_PATH];
-    if (!*path || (*path)[0] == '/' || !getcwd(here, sizeof here)) return;
-    snprintf(full, sizeof full, "%s/%s", here, *path);
-    char *copy = strdup(full);
-    if (!copy) return;
-    free(*path);
-    *path = copy;
-}
-
 static bool open_text(trainer *t, const tp_vocab *vocab)
 {
     settings *s = &t->s;
     int64_t n;
-    make_absolute(&s->c.data);
-    if (s->extra && *s->extra) make_absolute(&s->extra);
+    run_absolute(&s->c.data);
+    if (s->extra && *s->extra) run_absolute(&s->extra);
     if (!s->c.data) return trainer_fail(t, "--data FILE is needed: enwik8, text8 or any text");
     t->text = tp_text_open(s->c.data,
                            &(tp_text_opts){ .style = (tp_text_style)s->style,
@@ -215,7 +204,7 @@ static bool init_from(trainer *t, tp_file *F, tp_vocab *vocab)
     settings there = t->s; /* compared, not owned */
     if (!model_cfg_read(&theirs, F, why, sizeof why)) return trainer_fail(t, "%s", why);
     model_cfg_into(&theirs, &there);
-    if (settings_differ(&t->s, &there, TAG_MODEL, NULL, why, sizeof why))
+    if (options_differ(train_options, &t->s, &there, TAG_MODEL, NULL, why, sizeof why))
         return trainer_fail(t, "%s holds another model: %s", tp_file_path(F), why);
     if (!read_vocab(t, F, vocab) || !build(t, vocab)) return false;
     if (t->s.plan) return true;
@@ -254,7 +243,8 @@ static bool open_resumed(trainer *t, const settings *asked, const bool *given)
                                "--overwrite");
     tp_file *F = tp_file_open(t->run.last);
     bool done = tp_file_ok(F) || trainer_fail(t, "cannot resume: %s", tp_file_why(F));
-    if (done && !settings_read(&t->s, F, why, sizeof why)) done = trainer_fail(t, "%s", why);
+    if (done && !options_read(train_options, &t->s, F, why, sizeof why))
+        done = trainer_fail(t, "%s", why);
     done = done && merge_resumed(t, asked, given) && read_vocab(t, F, &vocab) && build(t, &vocab) &&
            trainer_load(t, F);
     tp_file_close(F);

@@ -86,7 +86,4 @@ bool trainer_load(trainer *t, tp_file *F); /* into a built trainer */
 bool trainer_save_best(trainer *t, double bpc);
 double trainer_best_so_far(const char *path); /* infinity if there is none */
 
-/* The settings that a checkpoint was trained with. */
-bool settings_read(settings *s, const tp_file *F, char *why, size_t size);
-
 #endif
