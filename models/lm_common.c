@@ -62,7 +62,7 @@ tp_tensor tp__lm_positions(tp_tape *T, tp_tensor *slot, int64_t rows, tp_tensor 
     return *slot;
 }
 
-void tp__lm_check_input(tp_tape *T, const tp_params *P, tp_tensor tokens, tp_tensor slot)
+bool tp__lm_check_input(tp_tape *T, const tp_params *P, tp_tensor tokens, tp_tensor slot)
 {
     const long long B = (long long)tp_dim(tokens, 0);
 
@@ -76,6 +76,7 @@ void tp__lm_check_input(tp_tape *T, const tp_params *P, tp_tensor tokens, tp_ten
                  "the memory holds %lld streams, the tokens are %lld: clear the state to start "
                  "others, or keep one state for each batch size",
                  (long long)tp_dim(slot, 0), B);
+    return tp_ok(T);
 }
 
 void tp__lm_remember(tp_tape *T, tp_tensor *slot, tp_tensor old, tp_tensor h, int64_t mem_len)

@@ -16,8 +16,9 @@ tp_tensor tp__lm_frequencies(tp_params *P, const char *name, int64_t dim);
 tp_tensor tp__lm_positions(tp_tape *T, tp_tensor *slot, int64_t rows, tp_tensor inv_freq,
                            int64_t clamp);
 
-/* Fails T unless tokens are [B,N], slot is empty or holds B streams, and P has not failed. */
-void tp__lm_check_input(tp_tape *T, const tp_params *P, tp_tensor tokens, tp_tensor slot);
+/* False: T has failed, since P has, tokens are not [B,N], or slot holds another number of streams.
+ */
+bool tp__lm_check_input(tp_tape *T, const tp_params *P, tp_tensor tokens, tp_tensor slot);
 
 /* The new memory of a layer: the last mem_len rows of concat(old, h), or all if there are fewer,
  * detached. Nothing is copied where h alone fills it exactly. */

@@ -124,7 +124,7 @@ tp_tensor tp_lm_forward(tp_tape *T, const tp_lm *m, tp_lm_state *s, tp_tensor to
     const tp_lm_cfg *c = &m->cfg;
     const tp_ls_cfg *ls = &c->ls;
     tp_enter(T, m->path);
-    tp__lm_check_input(T, m->params, tokens, s->cache[0]);
+    if (!tp__lm_check_input(T, m->params, tokens, s->cache[0])) return tp_leave(T, TP_NONE);
 
     tp_tensor h = embed(T, m, pad_tokens(T, ls, tokens));
     const int64_t B = tp_dim(h, 0), M = tp_dim(h, 1);

@@ -130,7 +130,7 @@ tp_tensor tp_txl_forward(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_tensor
 {
     const tp_txl_cfg *c = &m->cfg;
     tp_enter(T, m->path);
-    tp__lm_check_input(T, m->params, tokens, s->mem[0]);
+    if (!tp__lm_check_input(T, m->params, tokens, s->mem[0])) return tp_leave(T, TP_NONE);
 
     const int64_t B = tp_dim(tokens, 0), N = tp_dim(tokens, 1);
     tp_tensor h = tp_embedding(T, m->emb, tokens, sqrt((double)c->dim));
