@@ -126,7 +126,7 @@ static tp_tensor avg_pool(tp_tape *T, const tp_tensor *x, const op_case *k)
 static tp_tensor resize(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
-    return tp_interpolate(T, x[0], 112, 112, TP_BILINEAR, false);
+    return tp_interpolate(T, x[0], 112, 112, TP_INTERPOLATE_BILINEAR, false);
 }
 
 static tp_tensor instancenorm(tp_tape *T, const tp_tensor *x, const op_case *k)

@@ -40,7 +40,7 @@ static inline tp__resize tp__resize_of(const tp__interpolate_attr *at, const tp_
         tp__resize_axis *a = &g.axis[i];
         a->in = x->dim[1 + i];
         a->out = at->size[i];
-        a->taps = at->mode == TP_BICUBIC ? 4 : 2;
+        a->taps = at->mode == TP_INTERPOLATE_BICUBIC ? 4 : 2;
         a->align = at->align_corners;
         a->scale = !a->align    ? (double)a->in / (double)a->out
                    : a->out > 1 ? (double)(a->in - 1) / (double)(a->out - 1)

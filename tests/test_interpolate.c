@@ -19,19 +19,19 @@ typedef struct resize {
 
 /* clang-format off */
 static const resize cases[] = {
-    { 3, 4, 5, 6, TP_BILINEAR, false,
+    { 3, 4, 5, 6, TP_INTERPOLATE_BILINEAR, false,
       { -1.25, 0, 0.875, -0.625, -0.375, 0.25, -0.95, -0.2, 0.375, -0.325, -0.375, -0.25, -0.5, -0.5, -0.375, 0.125, -0.375, -1, 0.55, -0.2, -0.8, -0.2, -0.6, -1.15, 1.25, 0, -1.08333333, -0.416666667, -0.75, -1.25 } },
-    { 3, 4, 5, 6, TP_BILINEAR, true,
+    { 3, 4, 5, 6, TP_INTERPOLATE_BILINEAR, true,
       { -1.25, 0.25, 0.8, -0.55, -0.5, 0.25, -0.875, -0.125, 0.225, -0.225, -0.375, -0.375, -0.5, -0.5, -0.35, 0.1, -0.25, -1, 0.375, -0.375, -0.7, -0.175, -0.45, -1.125, 1.25, -0.25, -1.05, -0.45, -0.65, -1.25 } },
-    { 5, 4, 2, 3, TP_BILINEAR, false,
+    { 5, 4, 2, 3, TP_INTERPOLATE_BILINEAR, false,
       { -0.583333333, -0.0625, -0.583333333, 0.5625, -0.375, -0.0625 } },
-    { 3, 4, 4, 5, TP_BICUBIC, false,
+    { 3, 4, 4, 5, TP_INTERPOLATE_BICUBIC, false,
       { -1.46660919, 0.899848511, 0.260131836, -0.962709839, 0.426560364, -1.03393829, -0.0754352722, 0.179264069, -0.290102448, -0.544972382, 0.284426575, -0.763506531, -0.353401184, -0.0641348267, -1.31456714, 1.53838654, -0.668496674, -0.953990936, -0.447653839, -1.32760422 } },
-    { 3, 4, 4, 5, TP_BICUBIC, true,
+    { 3, 4, 4, 5, TP_INTERPOLATE_BICUBIC, true,
       { -1.25, 0.920898438, 0.2421875, -0.954101562, 0.25, -0.930555556, -0.0835503472, 0.168981481, -0.222583912, -0.578703704, 0.134259259, -0.811867043, -0.313512731, 0.0257342303, -1.21759259, 1.25, -0.7890625, -0.890625, -0.37109375, -1.25 } },
-    { 5, 4, 2, 3, TP_BICUBIC, false,
+    { 5, 4, 2, 3, TP_INTERPOLATE_BICUBIC, false,
       { -0.736123544, 0.141937256, -0.587774206, 0.61960517, -0.476074219, -0.00578138563 } },
-    { 1, 5, 1, 8, TP_BILINEAR, false,
+    { 1, 5, 1, 8, TP_INTERPOLATE_BILINEAR, false,
       { -1.25, -0.15625, 1.109375, -0.296875, -0.609375, 0.171875, -0.171875, -0.5 } },
 };
 /* clang-format on */
@@ -82,8 +82,8 @@ Test(interpolate, as_pytorch)
 
 Test(interpolate, threads_do_not_change_bits)
 {
-    static const resize sizes[] = { { 0, 0, 41, 23, TP_BILINEAR, false, { 0 } },
-                                    { 0, 0, 90, 70, TP_BICUBIC, true, { 0 } } };
+    static const resize sizes[] = { { 0, 0, 41, 23, TP_INTERPOLATE_BILINEAR, false, { 0 } },
+                                    { 0, 0, 90, 70, TP_INTERPOLATE_BICUBIC, true, { 0 } } };
     for (size_t i = 0; i < COUNT(sizes); i++) {
         const trial t = { apply, &sizes[i], .in = { { 4, { 3, 60, 50, 19 } } } };
         cr_expect(trial_same_on_threads(&t), "case %zu", i);
@@ -97,19 +97,19 @@ Test(interpolate, messages)
         tp_shape x;
         const char *text;
     } wrong[] = {
-        { { 0, 0, 0, 3, TP_BILINEAR, false, { 0 } },
+        { { 0, 0, 0, 3, TP_INTERPOLATE_BILINEAR, false, { 0 } },
           { 4, { 1, 3, 4, 2 } },
           "interpolate: size cannot be 0\n  inputs f32[1,3,4,2]\n" },
-        { { 0, 0, 3, -1, TP_BILINEAR, false, { 0 } },
+        { { 0, 0, 3, -1, TP_INTERPOLATE_BILINEAR, false, { 0 } },
           { 4, { 1, 3, 4, 2 } },
           "interpolate: size cannot be -1\n" },
         { { 0, 0, 3, 3, (tp_interpolation)7, false, { 0 } },
           { 4, { 1, 3, 4, 2 } },
           "interpolate: unknown mode 7\n" },
-        { { 0, 0, 3, 3, TP_BICUBIC, false, { 0 } },
+        { { 0, 0, 3, 3, TP_INTERPOLATE_BICUBIC, false, { 0 } },
           { 3, { 3, 4, 2 } },
           "interpolate: x must be [B,H,W,C]\n" },
-        { { 0, 0, 3, 3, TP_BICUBIC, false, { 0 } },
+        { { 0, 0, 3, 3, TP_INTERPOLATE_BICUBIC, false, { 0 } },
           { 4, { 1, 3, 0, 2 } },
           "interpolate: axis 2 must have 1 or more positions, below 2^31\n" },
     };

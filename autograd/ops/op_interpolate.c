@@ -11,7 +11,7 @@ static tp_code interpolate_shape(tp_infer *q)
     const tp__interpolate_attr *at = q->attr;
     const tp_view *x = &q->x[0];
     if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
-    if (at->mode != TP_BILINEAR && at->mode != TP_BICUBIC)
+    if (at->mode != TP_INTERPOLATE_BILINEAR && at->mode != TP_INTERPOLATE_BICUBIC)
         return tp_fail(q, TP_E_VALUE, "unknown mode %d", (int)at->mode);
     if (x->ndim != 4) return tp_fail(q, TP_E_SHAPE, "x must be [B,H,W,C]");
     for (int i = 0; i < 2; i++) {
@@ -43,24 +43,24 @@ static size_t interpolate_work(const tp_infer *q, int threads)
     }
 
 static const tp_gradcase interpolate_cases[] = {
-    { "larger", X(2, 3, 4, 2), SIZE(5, 7, TP_BILINEAR, false) },
-    { "smaller", X(1, 7, 9, 2), SIZE(3, 4, TP_BILINEAR, false) },
-    { "much smaller", X(1, 11, 13, 1), SIZE(2, 1, TP_BILINEAR, false) },
-    { "corners", X(1, 3, 4, 3), SIZE(6, 7, TP_BILINEAR, true) },
-    { "corners, smaller", X(1, 6, 7, 1), SIZE(3, 4, TP_BILINEAR, true) },
-    { "corners, to one", X(1, 3, 4, 2), SIZE(1, 1, TP_BILINEAR, true) },
-    { "same size", X(1, 3, 4, 2), SIZE(3, 4, TP_BILINEAR, false) },
-    { "one position", X(1, 1, 1, 2), SIZE(3, 2, TP_BILINEAR, false) },
-    { "a line", X(1, 1, 5, 3), SIZE(1, 9, TP_BILINEAR, false) },
-    { "cubic", X(2, 4, 5, 2), SIZE(7, 6, TP_BICUBIC, false) },
-    { "cubic, smaller", X(1, 9, 8, 1), SIZE(4, 3, TP_BICUBIC, false) },
-    { "cubic, corners", X(1, 4, 3, 2), SIZE(5, 8, TP_BICUBIC, true) },
-    { "cubic, two positions", X(1, 2, 1, 2), SIZE(5, 3, TP_BICUBIC, false) },
-    { "cubic, a line", X(1, 1, 6, 3), SIZE(1, 4, TP_BICUBIC, false) },
-    { "packs", X(1, 3, 2, 8), SIZE(4, 5, TP_BILINEAR, false) },
-    { "packs, cubic", X(1, 3, 4, 16), SIZE(5, 3, TP_BICUBIC, false) },
-    { "no images", X(0, 3, 4, 2), SIZE(5, 7, TP_BILINEAR, false) },
-    { "no channels", X(1, 3, 4, 0), SIZE(5, 7, TP_BICUBIC, false) },
+    { "larger", X(2, 3, 4, 2), SIZE(5, 7, TP_INTERPOLATE_BILINEAR, false) },
+    { "smaller", X(1, 7, 9, 2), SIZE(3, 4, TP_INTERPOLATE_BILINEAR, false) },
+    { "much smaller", X(1, 11, 13, 1), SIZE(2, 1, TP_INTERPOLATE_BILINEAR, false) },
+    { "corners", X(1, 3, 4, 3), SIZE(6, 7, TP_INTERPOLATE_BILINEAR, true) },
+    { "corners, smaller", X(1, 6, 7, 1), SIZE(3, 4, TP_INTERPOLATE_BILINEAR, true) },
+    { "corners, to one", X(1, 3, 4, 2), SIZE(1, 1, TP_INTERPOLATE_BILINEAR, true) },
+    { "same size", X(1, 3, 4, 2), SIZE(3, 4, TP_INTERPOLATE_BILINEAR, false) },
+    { "one position", X(1, 1, 1, 2), SIZE(3, 2, TP_INTERPOLATE_BILINEAR, false) },
+    { "a line", X(1, 1, 5, 3), SIZE(1, 9, TP_INTERPOLATE_BILINEAR, false) },
+    { "cubic", X(2, 4, 5, 2), SIZE(7, 6, TP_INTERPOLATE_BICUBIC, false) },
+    { "cubic, smaller", X(1, 9, 8, 1), SIZE(4, 3, TP_INTERPOLATE_BICUBIC, false) },
+    { "cubic, corners", X(1, 4, 3, 2), SIZE(5, 8, TP_INTERPOLATE_BICUBIC, true) },
+    { "cubic, two positions", X(1, 2, 1, 2), SIZE(5, 3, TP_INTERPOLATE_BICUBIC, false) },
+    { "cubic, a line", X(1, 1, 6, 3), SIZE(1, 4, TP_INTERPOLATE_BICUBIC, false) },
+    { "packs", X(1, 3, 2, 8), SIZE(4, 5, TP_INTERPOLATE_BILINEAR, false) },
+    { "packs, cubic", X(1, 3, 4, 16), SIZE(5, 3, TP_INTERPOLATE_BICUBIC, false) },
+    { "no images", X(0, 3, 4, 2), SIZE(5, 7, TP_INTERPOLATE_BILINEAR, false) },
+    { "no channels", X(1, 3, 4, 0), SIZE(5, 7, TP_INTERPOLATE_BICUBIC, false) },
     { 0 },
 };
 

@@ -169,7 +169,7 @@ TP_API tp_tensor tp_avg_pool2d(tp_tape *T, tp_tensor x, tp_pool2d_opts o);
 
 /* x [B,H,W,C] -> [B,height,width,C], by PyTorch's rules without antialiasing; a sequence is H = 1.
  * align_corners: the corners keep their places; else the edges. */
-typedef enum tp_interpolation { TP_BILINEAR, TP_BICUBIC } tp_interpolation;
+typedef enum tp_interpolation { TP_INTERPOLATE_BILINEAR, TP_INTERPOLATE_BICUBIC } tp_interpolation;
 TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t width,
                                 tp_interpolation mode, bool align_corners);
 
