@@ -1,8 +1,9 @@
 /* support_folder.c - a folder of its own for each test that writes files. */
+#define _XOPEN_SOURCE 700 /* nftw */
 #include "support_folder.h"
 
 #include <dirent.h>
-#include <stdbool.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,29 +21,27 @@ void make_folder(void)
     }
 }
 
-/* Calls remove on each entry if `drop`; returns how many there are. */
-static int each_entry(bool drop)
+int files_in_folder(void)
 {
     int n = 0;
     DIR *d = opendir(folder);
-    for (const struct dirent *e; d && (e = readdir(d));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        if (drop) remove(in_folder(e->d_name));
-        n++;
-    }
+    for (const struct dirent *e; d && (e = readdir(d));)
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
     if (d) closedir(d);
     return n;
 }
 
-int files_in_folder(void)
+static int drop(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
-    return each_entry(false);
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
 }
 
 void remove_folder(void)
 {
-    each_entry(true);
-    remove(folder);
+    nftw(folder, drop, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 const char *in_folder(const char *name)

@@ -5,7 +5,7 @@
 extern char folder[512];
 
 void make_folder(void);
-void remove_folder(void); /* and the files and empty folders in it */
+void remove_folder(void); /* and all that is in it */
 int files_in_folder(void);
 
 /* The path of a file in it; valid until the fourth call after this one. */

@@ -1,0 +1,64 @@
+/* pictures_inner.h - a set of pictures while it is filled by a layout. */
+#ifndef TP_PICTURES_INNER_H
+#define TP_PICTURES_INNER_H
+
+#include <tapegrad/pictures.h>
+
+enum { TP_PICTURES_WHY = 1024 };
+
+/* Where a picture is: a file, or from an offset of one (tar header, CIFAR record). */
+typedef struct tp_picture_item {
+    size_t path; /* in text */
+    int64_t offset;
+    int32_t label;
+} tp_picture_item;
+
+struct tp_pictures {
+    tp_layout layout;
+    tp_picture_item *item;
+    int64_t count, room;
+    char *text; /* all names, each with its NUL */
+    size_t used, text_room;
+    size_t *class_at; /* in text */
+    int classes, class_room;
+    tp_picture_source source; /* draw is NULL for files */
+    char why[TP_PICTURES_WHY];
+};
+
+/* What layouts call. All are false if the set has failed (out of memory, ...). */
+bool tp__pictures_fail(tp_pictures *X, const char *fmt, ...) TP_PRINTF(2, 3);
+size_t tp__pictures_text(tp_pictures *X, const char *s); /* keeps a copy of s; its place */
+bool tp__pictures_class(tp_pictures *X, const char *name);
+bool tp__pictures_item(tp_pictures *X, size_t path, int64_t offset, int32_t label);
+/* The label of a class, which must be one of them, or -1. Classes are sorted by name. */
+int32_t tp__pictures_label(const tp_pictures *X, const char *name);
+
+/* FOLDER/NAME in buf. */
+const char *tp__join(char *buf, size_t size, const char *folder, const char *name);
+bool tp__is_folder(const char *path);
+bool tp__is_file(const char *path);
+bool tp__is_picture(const char *name); /* .jpg, .jpeg, .png */
+
+/* The entries of a folder, sorted as bytes, without those that begin with a dot; folders (or, if
+ * not, files) only. Free each and the list. -1: it cannot be read. */
+int tp__entries(const char *path, bool folders, char ***names);
+void tp__entries_free(char **names, int n);
+
+/* Calls f for each line of a text file (packed ones too) without its end; empty lines are left out.
+ * Stops where f is false. */
+bool tp__each_line(tp_pictures *X, const char *path,
+                   bool (*f)(tp_pictures *X, char *line, void *env), void *env);
+
+/* One reader for each layout, in picture_lists.c and picture_folders.c, picture_shards.c. */
+void tp__read_folder(tp_pictures *X, const char *folder, tp_part part);
+void tp__read_imagenet(tp_pictures *X, const char *folder, tp_part part);
+void tp__read_ip102(tp_pictures *X, const char *folder, tp_part part);
+void tp__read_food101(tp_pictures *X, const char *folder, tp_part part);
+void tp__read_mini_imagenet(tp_pictures *X, const char *folder, tp_part part);
+void tp__read_cifar10(tp_pictures *X, const char *folder, tp_part part);
+void tp__read_shards(tp_pictures *X, const char *folder, tp_part part);
+
+/* The bytes of the entry whose header is at an offset of a tar file; to be freed. NULL: why. */
+void *tp__shard_entry(const char *path, int64_t offset, size_t *n, char *why, size_t size);
+
+#endif
