@@ -107,14 +107,6 @@ template <class S> static tp_code ls_forward_plain(const tp_call *c, const ls_ca
                      tp_out<float>(&c->y[1]));
 }
 
-template <int D, int MT> static tp_code ls_forward_tensor(const tp_call *c, const ls_call<bf16> &p)
-{
-    const int queries = ls_forward_shape<D, MT, 4>::QUERIES, tiles = (p.N + queries - 1) / queries;
-    return tp_launch(c, ls_forward_mma<D, MT, 4>, (unsigned)((int64_t)tiles * p.B * p.H), 128,
-                     ls_forward_shared<D, MT, 4>(p), p, tiles, tp_out<bf16>(&c->y[0]),
-                     tp_out<float>(&c->y[1]));
-}
-
 static tp_code ls_forward(const tp_call *c, const ls_call<float> &p)
 {
     return ls_forward_plain(c, p);

@@ -1,20 +1,14 @@
-/* ls_mma.cuh - long-short attention on tensor cores: bf16 tiles in shared memory, their fragments,
- * and when they serve.
+/* ls_mma.cuh - long-short attention on tensor cores: products with tiles (cuda/tiles.cuh), and when
+ * they serve.
  *
- * A row of D elements is D / 8 pieces of 16 bytes, which change places with the row, so that eight
- * rows of one column of pieces lie in different banks. A lane's place in a fragment is one offset;
- * steps of 16 in depth are an exclusive or, steps of 16 rows a constant. */
+ * A lane's place in a fragment is one offset; steps of 16 in depth are an exclusive or, steps of 16
+ * rows a constant. */
 #ifndef TP_LS_MMA_CUH
 #define TP_LS_MMA_CUH
 
 #include "cuda/ls_plain.cuh"
 #include "cuda/skew.cuh"
-
-/* Element of piece `piece` of row `row`. */
-template <int D> static __device__ inline int ls_piece(int row, int piece)
-{
-    return row * D + (piece ^ (D == 64 ? row & 7 : row >> 1 & 3)) * 8;
-}
+#include "cuda/tiles.cuh"
 
 static __device__ inline int ls_lane()
 {
@@ -30,12 +24,19 @@ static __device__ inline int ls_warp()
 template <int D> static __device__ inline int ls_at_columns(int row)
 {
     const int l = ls_lane();
-    return ls_piece<D>(row + l / 16 * 8 + l % 8, l / 8 % 2);
+    return tp_tile_at<D>(row + l / 16 * 8 + l % 8, l / 8 % 2);
 }
 template <int D> static __device__ inline int ls_at_depth(int row)
 {
     const int l = ls_lane();
-    return ls_piece<D>(row + l / 8 % 2 * 8 + l % 8, l / 16);
+    return tp_tile_at<D>(row + l % 16, l / 16);
+}
+
+/* Two blocks of 8 columns += a b. */
+static __device__ inline void ls_multiply(float c[2][4], const uint32_t a[4], const uint32_t b[4])
+{
+    tp_mma_bf16(c[0], a, b, c[0]);
+    tp_mma_bf16(c[1], a, b + 2, c[1]);
 }
 
 /* c[n] += a x^T for 16 rows of x as columns: `at` is ls_at_columns of the first. */
@@ -48,10 +49,7 @@ static __device__ inline void ls_multiply_rows(float c[MT][2][4], const uint32_t
         uint32_t b[4];
         tp_ldmatrix(b, tile + (at ^ k * 16));
 #pragma unroll
-        for (int m = 0; m < MT; m++) {
-            tp_mma_bf16(c[m][0], a[m][k], b, c[m][0]);
-            tp_mma_bf16(c[m][1], a[m][k], b + 2, c[m][1]);
-        }
+        for (int m = 0; m < MT; m++) ls_multiply(c[m], a[m][k], b);
     }
 }
 
@@ -65,20 +63,8 @@ static __device__ inline void ls_multiply_depth(float o[MT][D / 8][4], const uin
         uint32_t b[4];
         tp_ldmatrix_t(b, tile + (at ^ n * 16));
 #pragma unroll
-        for (int m = 0; m < MT; m++) {
-            tp_mma_bf16(o[m][2 * n], p[m], b, o[m][2 * n]);
-            tp_mma_bf16(o[m][2 * n + 1], p[m], b + 2, o[m][2 * n + 1]);
-        }
+        for (int m = 0; m < MT; m++) ls_multiply(o[m] + 2 * n, p[m], b);
     }
-}
-
-/* Two blocks of accumulators as A of a product over their 16 columns. */
-static __device__ inline void ls_pack(uint32_t p[4], const float x[4], const float y[4])
-{
-    p[0] = tp_pack_bf16(x[0], x[1]);
-    p[1] = tp_pack_bf16(x[2], x[3]);
-    p[2] = tp_pack_bf16(y[0], y[1]);
-    p[3] = tp_pack_bf16(y[2], y[3]);
 }
 
 /* 16 rows of one head from `row` as A, straight from memory; rows that are not there are zeros. */
@@ -108,7 +94,7 @@ static __device__ inline void ls_copy_rows(bf16 *tile, int to, const ls_rows<bf1
     constexpr int PIECES = D / 8, ROUND = THREADS / PIECES;
     static_assert(N % ROUND == 0 && ROUND % 8 == 0, "whole rounds, that keep the order of pieces");
     const int piece = (int)threadIdx.x % PIECES, line = (int)threadIdx.x / PIECES;
-    bf16 *const at = tile + to * D + ls_piece<D>(line, piece);
+    bf16 *const at = tile + to * D + tp_tile_at<D>(line, piece);
 #pragma unroll
     for (int i = 0; i < N / ROUND; i++) {
         const int r = row + STEP * (line + i * ROUND);

@@ -156,7 +156,7 @@ static __device__ inline void ls_query_products(float acc[1][D / 8][4], const ls
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         uint32_t a[1][4];
-        ls_pack(a[0], ds[2 * k], ds[2 * k + 1]);
+        tp_frag_of(a[0], ds[2 * k], ds[2 * k + 1]);
         ls_multiply_depth<D, 1>(acc, a, x.k + 16 * k * D, at);
         if (!WINDOW) ls_multiply_depth<D, 1>(acc, a, x.lines + 16 * k * D, shifted);
     }
@@ -171,7 +171,7 @@ static __device__ inline void ls_query_products(float acc[1][D / 8][4], const ls
             tp_unskew(g[n] + 2, (b >= 1 && b <= 8 ? ds[b - 1] : zero) + 2,
                       (b < 8 ? ds[b] : zero) + 2);
         }
-        ls_pack(a[0], g[0], g[1]);
+        tp_frag_of(a[0], g[0], g[1]);
         ls_multiply_depth<D, 1>(acc, a, x.lines + (w.lines + 16 * k) * D, at);
     }
 }
@@ -266,7 +266,7 @@ static __device__ inline void ls_put_tile(bf16 *to, const float x[8][4])
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             const uint32_t u = tp_pack_bf16(x[n][2 * e], x[n][2 * e + 1]);
-            memcpy(to + ls_piece<64>(row + 8 * e, n) + 2 * q, &u, 4);
+            memcpy(to + tp_tile_at<64>(row + 8 * e, n) + 2 * q, &u, 4);
         }
 }
 

@@ -49,6 +49,18 @@ template <int D, int MT> struct ls_warp_state {
     float o[MT][D / 8][4], most[MT][2], sum[MT][2];
 };
 
+/* 16 of the 32 columns of S. */
+template <int MT>
+static __device__ inline void ls_put_half(float s[MT][4][4], int half, const float x[MT][2][4])
+{
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) s[m][2 * half + n][i] = x[m][n][i];
+}
+
 /* S of 32 columns to probabilities, and their product with the values in rows at0, at1. */
 template <int D, int MT>
 static __device__ inline void ls_soft_values(ls_warp_state<D, MT> &w, float s[MT][4][4],
@@ -95,7 +107,7 @@ static __device__ inline void ls_soft_values(ls_warp_state<D, MT> &w, float s[MT
     for (int k = 0; k < 2; k++) {
         uint32_t p[MT][4];
 #pragma unroll
-        for (int m = 0; m < MT; m++) ls_pack(p[m], s[m][2 * k], s[m][2 * k + 1]);
+        for (int m = 0; m < MT; m++) tp_frag_of(p[m], s[m][2 * k], s[m][2 * k + 1]);
         ls_multiply_depth<D, MT>(w.o, p, values, k == 0 ? at0 : at1);
     }
 }
@@ -199,12 +211,7 @@ static __device__ inline void ls_window_steps(const ls_call<bf16> &p, int T, int
 #pragma unroll
                     for (int i = 0; i < 4; i++) x[m][n][i] += ap[16 * c + 8 * n + i % 2];
             ls_multiply_rows<D, MT>(x, w.q, ring + (c == 0 ? row0 : row1), at_columns);
-#pragma unroll
-            for (int m = 0; m < MT; m++)
-#pragma unroll
-                for (int n = 0; n < 2; n++)
-#pragma unroll
-                    for (int i = 0; i < 4; i++) s[m][2 * c + n][i] = x[m][n][i];
+            ls_put_half<MT>(s, c, x);
         }
         if (key < all_from || key + LS_STEP - 1 > p.Wc + t) ls_mask_window<MT>(p, s, t, key);
         ls_soft_values<D, MT>(w, s, scale2, values, row0 + at_depth, row1 + at_depth);
@@ -258,12 +265,7 @@ static __device__ inline void ls_vector_steps(const ls_call<bf16> &p, int T, int
                 ls_multiply_rows<D, 1>(x + m, w.q + m, table + (j % 2 * LINES + 16 * c) * D,
                                        at_table[m]);
             ls_multiply_rows<D, MT>(x, w.q, ring + row + 16 * c * D, at_columns);
-#pragma unroll
-            for (int m = 0; m < MT; m++)
-#pragma unroll
-                for (int n = 0; n < 2; n++)
-#pragma unroll
-                    for (int i = 0; i < 4; i++) s[m][2 * c + n][i] = x[m][n][i];
+            ls_put_half<MT>(s, c, x);
         }
 #pragma unroll
         for (int m = 0; m < MT; m++)
@@ -324,6 +326,14 @@ __global__ void __launch_bounds__(32 * WARPS)
                 lse[(int64_t)head * p.N + row] =
                     sum > 0.0f ? w.most[m][e] * p.scale + logf(sum) : 0.0f;
         }
+}
+
+template <int D, int MT> static tp_code ls_forward_tensor(const tp_call *c, const ls_call<bf16> &p)
+{
+    const int queries = ls_forward_shape<D, MT, 4>::QUERIES, tiles = (p.N + queries - 1) / queries;
+    return tp_launch(c, ls_forward_mma<D, MT, 4>, (unsigned)((int64_t)tiles * p.B * p.H), 128,
+                     ls_forward_shared<D, MT, 4>(p), p, tiles, tp_out<bf16>(&c->y[0]),
+                     tp_out<float>(&c->y[1]));
 }
 
 #endif

@@ -23,6 +23,22 @@ static int small(int64_t n)
     return (int)tp__ls_min(n, INT32_MAX);
 }
 
+tp__ls_attr tp__ls_attr_of(tp_ls_in in, tp_ls_cfg cfg)
+{
+    return (tp__ls_attr){
+        .heads = cfg.heads,
+        .chunk = cfg.chunk,
+        .rank = cfg.rank,
+        .window = cfg.window,
+        .clamp = cfg.clamp,
+        .chunk_clamp = cfg.chunk_clamp,
+        .cache = in.cache,
+        .valid = in.valid,
+        .masked = cfg.masked,
+        .segment = cfg.segment,
+    };
+}
+
 tp__ls_plan tp__ls_plan_of(const tp_view *x, const tp__ls_attr *attr, bool backward)
 {
     const tp__ls_dims g = tp__ls_geometry(x, attr);

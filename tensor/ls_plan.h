@@ -8,6 +8,7 @@
 #define TP_LS_PLAN_H
 
 #include <tapegrad/op.h>
+#include <tapegrad/ops.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -55,6 +56,7 @@ typedef struct tp__ls_plan {
     int64_t total;
 } tp__ls_plan;
 
+tp__ls_attr tp__ls_attr_of(tp_ls_in in, tp_ls_cfg cfg);
 tp__ls_plan tp__ls_plan_of(const tp_view *x, const tp__ls_attr *a, bool backward);
 
 #ifdef __cplusplus

@@ -7,10 +7,14 @@
 #include <string.h>
 #include <tapegrad/tapegrad.h>
 
+#ifdef TP_EMULATION
+#include "cuda_emulation/ls_wide.h"
+#endif
 #include "ref_ls.h"
 #include "support_device.h"
 #include "support_values.h"
 #include "tensor/bf16.h"
+#include "tensor/ls_plan.h"
 
 static const tp_isa isas[] = { TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 };
 
@@ -208,14 +212,15 @@ static void empty(store *d)
 static const char *const names[INPUTS + 1] = { "dq",       "dk_win",   "dv_win", "dk_cmp", "dv_cmp",
                                                "dpos_win", "dpos_cmp", "dr_w",   "dr_r",   "y" };
 
-/* Limits of the result and of gradients, parts of the largest value. */
-static void compare_all(world s, tp_dtype dt, double limit, double grad_limit)
+/* Limits of the result and of gradients, parts of the largest value. Of heads of D; 0: any. */
+static void compare(world s, attention f, int64_t D, tp_dtype dt, double limit, double grad_limit)
 {
     world ref = begin(TP_ISA_AUTO, 2, TP_F64);
     for (int c = 0; c < CASES; c++) {
         const ls_case *k = &cases[c];
+        if (D != 0 && k->D != D) continue;
         store d = fill(k);
-        if (run(&s, fused, k, dt, d.x, d.probe, d.a) &&
+        if (run(&s, f, k, dt, d.x, d.probe, d.a) &&
             run(&ref, ref_ls_attention, k, TP_F64, d.x, d.probe, d.b))
             for (int i = 0; i <= INPUTS; i++) {
                 const double e = values_error(d.a[i], d.b[i], d.n[i], 0.1);
@@ -226,6 +231,11 @@ static void compare_all(world s, tp_dtype dt, double limit, double grad_limit)
     }
     end(&ref);
     end(&s);
+}
+
+static void compare_all(world s, tp_dtype dt, double limit, double grad_limit)
+{
+    compare(s, fused, 0, dt, limit, grad_limit);
 }
 
 Test(ls_attention, f64_equals_plain_ops)
@@ -256,6 +266,28 @@ Test(ls_attention, cuda_bf16_is_close_to_plain_ops, .timeout = 600)
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
     compare_all(begin_on(device_cuda(), TP_BF16), TP_BF16, 5e-3, 2e-2);
 }
+
+#ifdef TP_EMULATION
+extern const tp_op tp_op_ls_attention;
+
+/* By the kernel that calls of many queries get. */
+static tp_tensor fused_wide(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg)
+{
+    static tp_op op;
+    const tp__ls_attr attr = tp__ls_attr_of(in, cfg);
+    op = tp_op_ls_attention;
+    op.forward[TP_CUDA] = ls_wide_forward;
+    return tp_apply(T, &op, &attr, in.q, in.k_win, in.v_win, in.k_cmp, in.v_cmp, in.pos_win,
+                    in.pos_cmp, in.r_w, in.r_r);
+}
+
+Test(ls_attention, cuda_blocks_of_128_queries, .timeout = 600)
+{
+    for (int order = 0; device_set_order(order); order++)
+        compare(begin_on(device_cuda(), TP_BF16), fused_wide, 64, TP_BF16, 5e-3, 2e-2);
+    device_set_order(0);
+}
+#endif
 
 Test(ls_attention, bits_do_not_depend_on_threads)
 {

@@ -221,18 +221,7 @@ const tp_op tp_op_ls_attention = {
 
 tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg)
 {
-    const tp__ls_attr attr = {
-        .heads = cfg.heads,
-        .chunk = cfg.chunk,
-        .rank = cfg.rank,
-        .window = cfg.window,
-        .clamp = cfg.clamp,
-        .chunk_clamp = cfg.chunk_clamp,
-        .cache = in.cache,
-        .valid = in.valid,
-        .masked = cfg.masked,
-        .segment = cfg.segment,
-    };
+    const tp__ls_attr attr = tp__ls_attr_of(in, cfg);
     return tp_apply(T, &tp_op_ls_attention, &attr, in.q, in.k_win, in.v_win, in.k_cmp, in.v_cmp,
                     in.pos_win, in.pos_cmp, in.r_w, in.r_r);
 }

@@ -1,0 +1,14 @@
+/* ls_wide.cu - the kernel of long-short attention with 32 queries a warp, which serves calls of
+ * 32768 queries and more, for calls of any size. */
+#include "cuda_emulation/ls_wide.h"
+
+#include "cuda/ls_mma_fwd.cuh"
+
+extern "C" tp_code ls_wide_forward(const tp_call *c)
+{
+    const ls_call<bf16> p = ls_call_of<bf16>(c, false);
+    if (c->x[0].dtype != TP_BF16 || p.D != 64 || !ls_serves(p, 128, LS_STEP))
+        return tp__cuda_fail(c, TP_E_VALUE, "not a call for 32 queries a warp");
+    const tp_code code = ls_bias_logits(c, p);
+    return code == TP_OK ? ls_forward_tensor<64, 2>(c, p) : code;
+}
