@@ -1,6 +1,7 @@
 /* registry.c - every model of the library by name: a family gives three functions of a variant, and
  * a line a variant says what the paper prints for it. */
 #include <tapegrad/models.h>
+#include <tapegrad/vision.h>
 
 /* ---- Transformer-LS language model ---- */
 
@@ -66,10 +67,59 @@ static double txl_activations(int variant, bool recompute)
     return tp_txl_activations(&c, c.mem_len, c.mem_len);
 }
 
+/* ---- ViT-LSLA ---- */
+
+enum { IP102 = 102, FOOD101 = 101, MINI_IMAGENET = 100 };
+
+/* Tables 1, 4 and 5, in the order of the lines below. */
+static const struct {
+    int classes;
+    tp_lsla_opts opts;
+} lsla_rows[] = {
+    { IP102, { 0 } },
+    { FOOD101, { 0 } },
+    { MINI_IMAGENET, { 0 } },
+    { IP102, { .variant = TP_LSLA_QXX_NP } },
+    { IP102, { .variant = TP_LSLA_QXV } },
+    { IP102, { .variant = TP_LSLA_QKV } },
+    { IP102, { .fixed_scale = true, .no_outer = true } },
+    { IP102, { .fixed_scale = true, .no_inner = true } },
+    { IP102, { .fixed_scale = true } },
+    { IP102, { .no_outer = true } },
+    { IP102, { .no_inner = true } },
+};
+
+static tp_vit_lsla_cfg lsla_cfg(int variant)
+{
+    tp_vit_lsla_cfg c = tp_vit_lsla_paper(lsla_rows[variant].classes);
+    c.attn = lsla_rows[variant].opts;
+    return c;
+}
+
+static void lsla_declare(tp_params *P, int variant)
+{
+    tp_vit_lsla m;
+    tp_vit_lsla_init(P, &m, "", lsla_cfg(variant));
+}
+
+static tp_flops lsla_flops(int variant)
+{
+    const tp_vit_lsla_cfg c = lsla_cfg(variant);
+    return tp_vit_lsla_flops(&c);
+}
+
+static double lsla_activations(int variant, bool recompute)
+{
+    tp_vit_lsla_cfg c = lsla_cfg(variant);
+    c.recompute = recompute ? TP_RECOMPUTE_BLOCK : TP_RECOMPUTE_NONE;
+    return tp_vit_lsla_activations(&c);
+}
+
 /* ---- the table ---- */
 
 #define LM(size, vocab)  size * 1000 + vocab, lm_declare, lm_flops, lm_activations
 #define TXL(size, vocab) size * 1000 + vocab, txl_declare, txl_flops, txl_activations
+#define LSLA(row)        row, lsla_declare, lsla_flops, lsla_activations
 
 /* name, family, input, the paper's parameters and FLOPs, FLOPs a LayerNorm element, variant. */
 /* clang-format off */
@@ -83,6 +133,17 @@ static const tp_model_info models[] = {
     { "txl-base-enwik8",    "Transformer-XL",    "512 tokens, memory 512",  41e6,  0, 5, TXL(BASE, XL_ENWIK8) },
     { "txl-base-text8",     "Transformer-XL",    "512 tokens, memory 512",  0,     0, 5, TXL(BASE, XL_TEXT8) },
     { "txl-large-enwik8",   "Transformer-XL",    "768 tokens, memory 768",  277e6, 0, 5, TXL(XL_LARGE, XL_ENWIK8) },
+    { "vit_lsla-ip102",       "ViT-LSLA", "224 x 224", 18.9e6, 3.5e9, 5, LSLA(0) },
+    { "vit_lsla-food101",     "ViT-LSLA", "224 x 224", 18.9e6, 3.5e9, 5, LSLA(1) },
+    { "vit_lsla-mini",        "ViT-LSLA", "224 x 224", 18.9e6, 3.5e9, 5, LSLA(2) },
+    { "vit_lsla-qxx_np",      "ViT-LSLA", "224 x 224", 16.4e6, 3.1e9, 5, LSLA(3) },
+    { "vit_lsla-qxv",         "ViT-LSLA", "224 x 224", 18.9e6, 3.5e9, 5, LSLA(4) },
+    { "vit_lsla-qkv",         "ViT-LSLA", "224 x 224", 24.0e6, 4.4e9, 5, LSLA(5) },
+    { "vit_lsla-fixed_inner", "ViT-LSLA", "224 x 224", 0,      0,     5, LSLA(6) },
+    { "vit_lsla-fixed_outer", "ViT-LSLA", "224 x 224", 0,      0,     5, LSLA(7) },
+    { "vit_lsla-fixed",       "ViT-LSLA", "224 x 224", 0,      0,     5, LSLA(8) },
+    { "vit_lsla-inner",       "ViT-LSLA", "224 x 224", 0,      0,     5, LSLA(9) },
+    { "vit_lsla-outer",       "ViT-LSLA", "224 x 224", 0,      0,     5, LSLA(10) },
 };
 /* clang-format on */
 

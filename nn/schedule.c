@@ -34,6 +34,15 @@ double tp_lr_cosine(int64_t u, int64_t warmup, int64_t total, double lr, double 
     return half_cosine(lr, end, (double)(u - warmup) / (double)(total - warmup));
 }
 
+double tp_lr_cosine_from(int64_t u, int64_t warmup, int64_t total, double start, double lr,
+                         double end)
+{
+    const int64_t t = u > 0 ? u - 1 : 0;
+    if (t < warmup) return start + (double)t * (lr - start) / (double)warmup;
+    if (t >= total) return end;
+    return half_cosine(lr, end, (double)(t - warmup) / (double)(total - warmup));
+}
+
 double tp_lr_step(int64_t u, int64_t warmup, int64_t every, double factor, double lr)
 {
     if (u < warmup) return warm(u, warmup, lr);

@@ -69,3 +69,19 @@ Test(fixtures, lm_bf16)
 {
     run_area("lm", TP_BF16);
 }
+
+Test(fixtures, lsla_f64)
+{
+    if (device_is_cuda()) cr_skip_test("CUDA devices have no f64");
+    run_area("lsla", TP_F64);
+}
+
+Test(fixtures, lsla_f32)
+{
+    run_area("lsla", TP_F32);
+}
+
+Test(fixtures, lsla_bf16)
+{
+    run_area("lsla", TP_BF16);
+}

@@ -84,6 +84,10 @@ TP_API double tp_lr_constant(int64_t u, int64_t warmup, double lr);
 TP_API double tp_lr_linear(int64_t u, int64_t warmup, int64_t total, double lr, double end);
 /* end + (lr-end)/2 (1 + cos(pi (u-warmup)/(total-warmup))) */
 TP_API double tp_lr_cosine(int64_t u, int64_t warmup, int64_t total, double lr, double end);
+/* Swin's and timm's: start + u' (lr-start)/warmup, then end + (lr-end)/2 (1 + cos(pi (u'-warmup)/
+ * (total-warmup))), with u' = u - 1, so that the first two updates have the rate start. */
+TP_API double tp_lr_cosine_from(int64_t u, int64_t warmup, int64_t total, double start, double lr,
+                                double end);
 /* lr * factor^floor((u-warmup)/every) */
 TP_API double tp_lr_step(int64_t u, int64_t warmup, int64_t every, double factor, double lr);
 /* PyTorch's OneCycleLR, cosine, two phases: rises from lr/div over pct of total, falls to

@@ -31,6 +31,10 @@ TP_API double tp_random_beta(tp_random *r, double a, double b);      /* [0, 1]; 
 /* n standard normal values, four for every four words from the next multiple of four on. */
 TP_API void tp_random_normals(tp_random *r, float *out, int64_t n);
 
+/* What NumPy's RandomState(seed).permutation(n) and, by it, pandas' sample make of 0 ... n - 1
+ * (n below 2^32): published splits of data sets are made so. */
+TP_API void tp_numpy_permutation(uint32_t seed, int64_t n, int64_t *order);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,14 @@
+/* parity_lsla.h - case kinds of ViT-LSLA's training recipe. */
+#ifndef PARITY_LSLA_H
+#define PARITY_LSLA_H
+
+#include <tapegrad/vision.h>
+
+#include "parity.h"
+
+void lsla_run_schedule(parity *p);
+void lsla_run_split(parity *p);
+void lsla_run_image_ops(parity *p);
+void lsla_run_mixing(parity *p);
+
+#endif
