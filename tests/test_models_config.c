@@ -54,6 +54,12 @@ Test(models, impossible_configurations)
         tp_lm_init(P, &lm, "", c);
         cr_expect(!tp_params_ok(P) && strstr(tp_params_why(P), rows[i].text), "'%s' has no '%s'",
                   tp_params_why(P), rows[i].text);
+        tp_tape *T = tp_tape_new(D, NULL);
+        tp_lm_state s = { 0 };
+        tp_lm_forward(T, &lm, &s, tp_from(T, TP_I32, TP_SHAPE(1, 2), (int32_t[]){ 0, 0 }));
+        cr_expect(strstr(tp_why(T), rows[i].text), "forward: '%s' has no '%s'", tp_why(T),
+                  rows[i].text);
+        tp_tape_free(T);
         tp_params_free(P);
     }
     tp_device_close(D);
