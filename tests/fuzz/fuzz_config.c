@@ -77,11 +77,12 @@ static void arguments(tp_device *D, char *text)
         json_decref(options_json(train_options, &s));
         copy = s;
         options_copy(train_options, &copy, &s);
-        fuzz_demand(!settings_differ(&s, &copy, ~0u, NULL, why, sizeof why), "a copy is equal");
+        fuzz_demand(!options_differ(train_options, &s, &copy, ~0u, NULL, why, sizeof why),
+                    "a copy is equal");
         const model_cfg cfg = model_cfg_from(&s, 208);
         declare(D, &cfg);
         settings_preset(&copy, why, sizeof why);
-        settings_differ(&s, &copy, ~0u, given, why, sizeof why);
+        options_differ(train_options, &s, &copy, ~0u, given, why, sizeof why);
         options_free(train_options, &copy);
     }
     options_free(train_options, &s);
@@ -121,7 +122,7 @@ static void read_settings(const char *path)
     settings s = { 0 };
     char why[WHY] = "";
     tp_file *F = tp_file_open(path);
-    const bool done = tp_file_ok(F) && settings_read(&s, F, why, sizeof why);
+    const bool done = tp_file_ok(F) && options_read(train_options, &s, F, why, sizeof why);
     fuzz_demand(done || !tp_file_ok(F) || why[0], "refused settings have a reason");
     if (done) print_and_read(&s);
     options_free(train_options, &s);
