@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "pictures_inner.h"
@@ -181,7 +182,9 @@ void *tp__shard_entry(const char *path, int64_t offset, size_t *n, char *why, si
     struct archive *a = open_tar(path, offset, &fd);
     void *bytes = NULL;
     *n = 0;
-    if (a && archive_read_next_header(a, &e) >= ARCHIVE_WARN && archive_entry_size(e) > 0) {
+    struct stat st;
+    if (a && fstat(fd, &st) == 0 && archive_read_next_header(a, &e) >= ARCHIVE_WARN &&
+        archive_entry_size(e) > 0 && archive_entry_size(e) < st.st_size - offset) {
         *n = (size_t)archive_entry_size(e);
         bytes = malloc(*n);
         if (bytes && archive_read_data(a, bytes, *n) != (la_ssize_t)*n) {

@@ -51,3 +51,8 @@ Test(fuzz_corpus, image)
 {
     cr_expect_geq(replay("image", fuzz_image), 20, "the corpus is there");
 }
+
+Test(fuzz_corpus, pictures)
+{
+    cr_expect_geq(replay("pictures", fuzz_pictures), 12, "the corpus is there");
+}
