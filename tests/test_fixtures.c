@@ -85,3 +85,19 @@ Test(fixtures, lsla_bf16)
 {
     run_area("lsla", TP_BF16);
 }
+
+Test(fixtures, cvt_f64)
+{
+    if (device_is_cuda()) cr_skip_test("CUDA devices have no f64");
+    run_area("cvt", TP_F64);
+}
+
+Test(fixtures, cvt_f32)
+{
+    run_area("cvt", TP_F32);
+}
+
+Test(fixtures, cvt_bf16)
+{
+    run_area("cvt", TP_BF16);
+}

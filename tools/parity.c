@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const parity_kind *const tables[] = { parity_lm_kinds, parity_lsla_kinds, NULL };
+static const parity_kind *const tables[] = { parity_lm_kinds, parity_lsla_kinds, parity_cvt_kinds,
+                                             NULL };
 
 /* ---- account ---- */
 

@@ -31,8 +31,7 @@ typedef struct parity_kind {
     bool large;   /* a model of full size: run it in f32 unless asked otherwise */
     bool no_bf16; /* the cases' README has no limits for bf16                   */
 } parity_kind;
-extern const parity_kind parity_lm_kinds[];
-extern const parity_kind parity_lsla_kinds[];
+extern const parity_kind parity_lm_kinds[], parity_lsla_kinds[], parity_cvt_kinds[];
 
 /* Runs one file in one precision. 0: it agrees; 1: it does not, see p->why; -1: not run, because it
  * is large and `large` is not set, or is not for bf16. The text fields and worst of *p are results.
