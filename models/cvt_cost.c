@@ -75,3 +75,47 @@ tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg, int64_t height, int64_t width)
     }
     return f;
 }
+
+/* ---- activations, in values ---- */
+
+/* What the attention of a block keeps beside its input: the map; each convolution's result before
+ * and after its batch norm; queries, keys and values; the result with its log-sum-exp. */
+static double full_values(const stage *z)
+{
+    const double inputs = z->N + 2.0 * z->M, linear = z->dense + 2.0 * z->dense_k;
+    return (z->N + inputs + linear + z->rows + 2.0 * z->keys + z->rows) * z->D + z->rows * z->heads;
+}
+
+/* Also keys and values before their norm, the scores of the dynamic projection behind its
+ * convolution, projected keys and values; what the class token attends to, and the joined result.
+ */
+static double long_short_values(const tp_cvt_cfg *c, const stage *z)
+{
+    const double norms = c->no_dual_ln ? 0.0 : 2.0, low = z->r + z->cls;
+    const double features = (1.0 + 6.0 + 3.0 + norms + 1.0 + 1.0) * z->N * z->D;
+    const double projected = (2.0 * low + norms * z->r) * z->D + norms * 2.0 * (z->N + z->r);
+    const double joined = z->cls * (3.0 * (z->N + 1.0) + 8.0) * z->D;
+    return features + z->N * z->heads * z->r + projected + joined + z->N * z->heads;
+}
+
+static double block_values(const tp_cvt_cfg *c, const stage *z)
+{
+    const double input = z->rows * z->D;
+    if (c->recompute == TP_RECOMPUTE_BLOCK) return input;
+    const double feed_forward = (2.0 + 8.0) * z->rows * z->D + 2.0 * z->rows;
+    if (c->recompute == TP_RECOMPUTE_ATTENTION) return input + feed_forward;
+    return input + feed_forward + 2.0 * z->rows +
+           (c->long_short ? long_short_values(c, z) : full_values(z));
+}
+
+double tp_cvt_activations(const tp_cvt_cfg *cfg, int64_t height, int64_t width)
+{
+    double n = (double)(3 * height * width + cfg->classes);
+
+    for (int s = 0; s < TP_CVT_STAGES; s++) {
+        const stage z = stage_of(cfg, s, &height, &width);
+        n += z.N * z.D + 2.0 * z.N + z.blocks * block_values(cfg, &z); /* embedding, blocks */
+        if (s < TP_CVT_STAGES - 1) n += z.N * z.D;                     /* the next one's input */
+    }
+    return 4.0 * n;
+}

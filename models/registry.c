@@ -115,11 +115,39 @@ static double lsla_activations(int variant, bool recompute)
     return tp_vit_lsla_activations(&c);
 }
 
+/* ---- CvT, CvT*, CvT*-LS ---- */
+
+/* variant: size * 100 + model. */
+static tp_cvt_cfg cvt_cfg(int variant)
+{
+    return tp_cvt_preset((tp_cvt_name)(variant % 100), variant / 100);
+}
+
+static void cvt_declare(tp_params *P, int variant)
+{
+    tp_cvt m;
+    tp_cvt_init(P, &m, "", cvt_cfg(variant));
+}
+
+static tp_flops cvt_flops(int variant)
+{
+    const tp_cvt_cfg c = cvt_cfg(variant);
+    return tp_cvt_flops(&c, variant / 100, variant / 100);
+}
+
+static double cvt_activations(int variant, bool recompute)
+{
+    tp_cvt_cfg c = cvt_cfg(variant);
+    c.recompute = recompute ? TP_RECOMPUTE_BLOCK : TP_RECOMPUTE_NONE;
+    return tp_cvt_activations(&c, variant / 100, variant / 100);
+}
+
 /* ---- the table ---- */
 
 #define LM(size, vocab)  size * 1000 + vocab, lm_declare, lm_flops, lm_activations
 #define TXL(size, vocab) size * 1000 + vocab, txl_declare, txl_flops, txl_activations
 #define LSLA(row)        row, lsla_declare, lsla_flops, lsla_activations
+#define CVT(name, size)  size * 100 + name, cvt_declare, cvt_flops, cvt_activations
 
 /* name, family, input, the paper's parameters and FLOPs, FLOPs a LayerNorm element, variant. */
 /* clang-format off */
@@ -144,6 +172,22 @@ static const tp_model_info models[] = {
     { "vit_lsla-fixed",       "ViT-LSLA", "224 x 224", 0,      0,     5, LSLA(8) },
     { "vit_lsla-inner",       "ViT-LSLA", "224 x 224", 0,      0,     5, LSLA(9) },
     { "vit_lsla-outer",       "ViT-LSLA", "224 x 224", 0,      0,     5, LSLA(10) },
+    { "cvt-13-224",       "CvT",     "224 x 224", 20e6,   4.5e9,  0, CVT(TP_CVT_13, 224) },
+    { "cvt-13-384",       "CvT",     "384 x 384", 20e6,   16.3e9, 0, CVT(TP_CVT_13, 384) },
+    { "cvt-21-224",       "CvT",     "224 x 224", 32e6,   7.1e9,  0, CVT(TP_CVT_21, 224) },
+    { "cvt-21-384",       "CvT",     "384 x 384", 32e6,   24.9e9, 0, CVT(TP_CVT_21, 384) },
+    { "cvt-w24-384",      "CvT",     "384 x 384", 277e6,  193.2e9, 0, CVT(TP_CVT_W24, 384) },
+    { "cvt_star-13-224",  "CvT*",    "224 x 224", 0,      6.7e9,  5, CVT(TP_CVT_STAR_13, 224) },
+    { "cvt_star-13-384",  "CvT*",    "384 x 384", 0,      31.9e9, 5, CVT(TP_CVT_STAR_13, 384) },
+    { "cvt_star-21-224",  "CvT*",    "224 x 224", 0,      10.1e9, 5, CVT(TP_CVT_STAR_21, 224) },
+    { "cvt_star-21-384",  "CvT*",    "384 x 384", 0,      45.0e9, 5, CVT(TP_CVT_STAR_21, 384) },
+    { "cvt_ls-13-224",    "CvT*-LS", "224 x 224", 20.3e6, 4.9e9,  5, CVT(TP_CVT_LS_13, 224) },
+    { "cvt_ls-13-384",    "CvT*-LS", "384 x 384", 20.3e6, 0,      5, CVT(TP_CVT_LS_13, 384) },
+    { "cvt_ls-17-224",    "CvT*-LS", "224 x 224", 23.7e6, 9.8e9,  5, CVT(TP_CVT_LS_17, 224) },
+    { "cvt_ls-21-224",    "CvT*-LS", "224 x 224", 32.1e6, 7.9e9,  5, CVT(TP_CVT_LS_21, 224) },
+    { "cvt_ls-21s-224",   "CvT*-LS", "224 x 224", 30.1e6, 11.3e9, 5, CVT(TP_CVT_LS_21S, 224) },
+    { "cvt_ls-21-384",    "CvT*-LS", "384 x 384", 32.1e6, 23.9e9, 5, CVT(TP_CVT_LS_21, 384) },
+    { "cvt_ls-21-448",    "CvT*-LS", "448 x 448", 32.1e6, 34.2e9, 5, CVT(TP_CVT_LS_21, 448) },
 };
 /* clang-format on */
 

@@ -43,6 +43,13 @@ double tp_lr_cosine_from(int64_t u, int64_t warmup, int64_t total, double start,
     return half_cosine(lr, end, (double)(t - warmup) / (double)(total - warmup));
 }
 
+double tp_lr_cosine_whole(int64_t t, int64_t warmup, int64_t total, double start, double lr,
+                          double end)
+{
+    if (t < warmup) return start + (double)t * (lr - start) / (double)warmup;
+    return half_cosine(lr, end, total > 0 ? (double)t / (double)total : 1.0);
+}
+
 double tp_lr_step(int64_t u, int64_t warmup, int64_t every, double factor, double lr)
 {
     if (u < warmup) return warm(u, warmup, lr);

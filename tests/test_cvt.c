@@ -58,6 +58,42 @@ Test(cvt, counts_and_costs)
     tp_device_close(D);
 }
 
+/* Bytes that a recorded forward pass of two images keeps for each, on a device that computes
+ * nothing: in parts of less than 1 MiB, since larger ones are rounded up to 2 MiB. */
+static double kept(tp_cvt_cfg cfg, int64_t H, int64_t W)
+{
+    static tp_cvt m;
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
+    tp_params *P = tp_params_new(D, NULL);
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
+    cfg.drop_path = 0.0;
+    tp_cvt_init(P, &m, "", cfg);
+    tp_cvt_forward(T, &m, tp_full(T, TP_F32, TP_SHAPE(2, H, W, 3), 0.0));
+    cr_assert(tp_ok(T), "%s", tp_why(T));
+    const size_t first = tp_device_stats(D).live_bytes;
+    tp_reset(T);
+    const double bytes = (double)(first - tp_device_stats(D).live_bytes) / 2.0;
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+    return bytes;
+}
+
+Test(cvt, activation_memory)
+{
+    const tp_cvt_name names[] = { TP_CVT_13, TP_CVT_STAR_13, TP_CVT_LS_13, TP_CVT_LS_21S };
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 5; k++) {
+            tp_cvt_cfg c = tp_cvt_preset(names[i], 224);
+            c.recompute = k < 3 ? (tp_recompute)k : TP_RECOMPUTE_NONE;
+            c.no_dual_ln = k == 3;
+            c.mean_pool = k == 4;
+            const double want = tp_cvt_activations(&c, 64, 48), got = kept(c, 64, 48);
+            cr_expect(fabs(got / want - 1.0) < 0.03, "model %d, row %d: %g bytes, closed form %g",
+                      i, k, got, want);
+        }
+}
+
 /* ---- a small model of each family ---- */
 
 static const tp_cvt_name families[] = { TP_CVT_13, TP_CVT_STAR_13, TP_CVT_LS_13 };

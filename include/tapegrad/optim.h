@@ -88,6 +88,10 @@ TP_API double tp_lr_cosine(int64_t u, int64_t warmup, int64_t total, double lr, 
  * (total-warmup))), with u' = u - 1, so that the first two updates have the rate start. */
 TP_API double tp_lr_cosine_from(int64_t u, int64_t warmup, int64_t total, double start, double lr,
                                 double end);
+/* start + t (lr-start)/warmup, then the cosine as if it had begun at 0: end + (lr-end)/2
+ * (1 + cos(pi t/total)). CvT counts t in epochs, ViL in updates. */
+TP_API double tp_lr_cosine_whole(int64_t t, int64_t warmup, int64_t total, double start, double lr,
+                                 double end);
 /* lr * factor^floor((u-warmup)/every) */
 TP_API double tp_lr_step(int64_t u, int64_t warmup, int64_t every, double factor, double lr);
 /* PyTorch's OneCycleLR, cosine, two phases: rises from lr/div over pct of total, falls to

@@ -262,8 +262,10 @@ TP_API tp_tensor tp_cvt_forward(tp_tape *T, const tp_cvt *m, tp_tensor images); 
  * 0.02). Call before training changes P. False: see tp_params_why. */
 TP_API bool tp_cvt_load(tp_params *P, const char *file);
 
-/* One image of height x width. */
+/* One image of height x width, and the bytes that a recorded forward pass in training mode keeps of
+ * it for backward, f32. */
 TP_API tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg, int64_t height, int64_t width);
+TP_API double tp_cvt_activations(const tp_cvt_cfg *cfg, int64_t height, int64_t width);
 
 #ifndef TP_NO_SITE
 /* clang-format off */
