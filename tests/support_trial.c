@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support_device.h"
 #include "support_values.h"
 
 static int64_t elements(const tp_shape *s)
@@ -54,11 +55,16 @@ static void run_on(tp_tape *T, const trial *t, trial_result *r)
         if (r->dx[i]) values_read(T, tp_grad(T, x[i]), r->dx[i]);
 }
 
+bool trial_can(tp_dtype dt, tp_isa isa)
+{
+    return device_is_cuda() ? dt != TP_F64 && isa <= TP_ISA_BASE : tp_isa_runs(isa);
+}
+
 trial_result trial_run(const trial *t)
 {
     trial_result r = { .ny = 0 };
-    tp_device *D = tp_device_open(
-        "cpu", &(tp_device_opts){ .threads = t->threads ? t->threads : 2, .isa = t->isa });
+    tp_device *D = device_open(&(tp_device_opts){
+        .threads = t->threads ? t->threads : 2, .isa = t->isa, .exact = device_is_emulated() });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = t->compute, .train = !t->eval });
     run_on(T, t, &r);
     snprintf(r.why, sizeof r.why, "%s", tp_why(T));
@@ -90,6 +96,7 @@ bool trial_same_on_threads(const trial *t)
     for (size_t k = 0; k < sizeof threads / sizeof *threads; k++) {
         trial now = *t;
         now.threads = threads[k];
+        if (!device_set_order((int)k) && device_is_emulated()) break; /* there is no other order */
         trial_result r = trial_run(&now);
         if (*r.why) fprintf(stderr, "%s\n", r.why);
         if (k > 0) {
@@ -101,6 +108,7 @@ bool trial_same_on_threads(const trial *t)
             first = r;
         }
     }
+    device_set_order(0);
     trial_free(&first);
     return same;
 }

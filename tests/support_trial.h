@@ -1,5 +1,5 @@
-/* support_trial.h - one run of a function of tensors: its result y and the gradients of sum(dy y).
- */
+/* support_trial.h - one run of a function of tensors on the device of the suite: its result y and
+ * the gradients of sum(dy y). */
 #ifndef SUPPORT_TRIAL_H
 #define SUPPORT_TRIAL_H
 
@@ -29,11 +29,16 @@ typedef struct trial_result {
     char why[2048];                             /* the tape's error, "" if none */
 } trial_result;
 
+/* Are there such runs? A card has no f64, and what it runs has nothing to do with the host's
+ * instructions: it stands in for the baseline. */
+bool trial_can(tp_dtype dt, tp_isa isa);
+
 /* The result, to be freed, also of a failed run. */
 trial_result trial_run(const trial *t);
 void trial_free(trial_result *r);
 
-/* Are y and all gradients of 1, 2, 3 and 5 threads equal, bit by bit? */
+/* Are y and all gradients of 1, 2, 3 and 5 threads equal, bit by bit? On CUDA: of several runs,
+ * under the emulation in each of its orders of threads. */
 bool trial_same_on_threads(const trial *t);
 
 /* Does the run fail with a text that begins so? */

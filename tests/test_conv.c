@@ -107,9 +107,9 @@ static void check(const layer *l, tp_dtype dt, tp_dtype compute, tp_isa isa, dou
 Test(conv, values_and_gradients)
 {
     for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++)
-        for (size_t i = 0; tp_isa_runs(isa) && i < COUNT(layers); i++) {
-            check(&layers[i], TP_F32, TP_F32, isa, 2e-6);
-            check(&layers[i], TP_F64, TP_F64, isa, 1e-13);
+        for (size_t i = 0; i < COUNT(layers); i++) {
+            if (trial_can(TP_F32, isa)) check(&layers[i], TP_F32, TP_F32, isa, 2e-6);
+            if (trial_can(TP_F64, isa)) check(&layers[i], TP_F64, TP_F64, isa, 1e-13);
         }
 }
 

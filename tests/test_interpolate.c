@@ -74,9 +74,9 @@ static void check(size_t i, tp_dtype dt, tp_isa isa, double tol)
 Test(interpolate, as_pytorch)
 {
     for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++)
-        for (size_t i = 0; tp_isa_runs(isa) && i < COUNT(cases); i++) {
-            check(i, TP_F32, isa, 2e-5);
-            check(i, TP_F64, isa, 1e-6);
+        for (size_t i = 0; i < COUNT(cases); i++) {
+            if (trial_can(TP_F32, isa)) check(i, TP_F32, isa, 2e-5);
+            if (trial_can(TP_F64, isa)) check(i, TP_F64, isa, 1e-6);
         }
 }
 

@@ -174,8 +174,8 @@ static void compare(size_t i, tp_dtype dt, tp_isa isa)
 Test(refs, fused_equals_composed)
 {
     for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++)
-        for (size_t i = 0; tp_isa_runs(isa) && i < COUNT(cases); i++) {
-            compare(i, TP_F64, isa);
-            compare(i, TP_F32, isa);
+        for (size_t i = 0; i < COUNT(cases); i++) {
+            if (trial_can(TP_F64, isa)) compare(i, TP_F64, isa);
+            if (trial_can(TP_F32, isa)) compare(i, TP_F32, isa);
         }
 }
