@@ -5,8 +5,12 @@
  * logits turned, so that keys are the rows and nothing is transposed through memory). A warp holds
  * 16 rows, 32 columns (16 for heads over 64) pass through shared memory at a time, the next in
  * flight. P and dS are rounded to bf16 for the products, sums are in f32. For heads of 64 a step of
- * 16 by 32 is 48 mma (dk, dv: 64), 24 (32) ldmatrix and 16 2^x a lane; the budget is 210 (320)
- * instructions where nothing is hidden or dropped: bound by mma and the reads of shared memory. */
+ * 16 by 32 is 48 mma (dk, dv: 64), 24 (32) ldmatrix and 16 2^x a lane; with 210 (320) instructions,
+ * where nothing is hidden or dropped, mma and the reads of shared memory would be the limit; today
+ *
+ *     budget: query_pull_mma<64> sm_90 275 instructions
+ *     budget: key_pull_mma<64> sm_90 330 instructions
+ */
 #include "cuda/attention_mma_bwd.cuh"
 
 /* The owner of 64 queries: dq. */

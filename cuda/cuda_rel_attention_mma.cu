@@ -6,7 +6,10 @@
  * that no product is computed twice. Before, one read of keys and table makes the bias logits.
  *
  * Reads keys, values and table once for 128 (64) queries. A step of 32 queries and 32 keys of 64
- * columns is 96 mma, 24 ldmatrix, 32 shuffles of the skew and 32 2^x: bound by mma and issue. */
+ * columns is 96 mma, 24 ldmatrix, 32 shuffles of the skew and 32 2^x: bound by mma and issue.
+ *
+ *     budget: rel_attention_mma_kernel<64, 2> sm_90 855 instructions
+ */
 #include "cuda/attention_mma_fwd.cuh"
 #include "cuda/attention_rel.cuh"
 

@@ -11,7 +11,12 @@
  *
  * Products a query and key: five for dq, six for dk and dv, six for dpos. The last two multiply 32
  * lines for 16 queries, of which half meet. For heads of 64 a step of 16 by 32 is 80, 96 and 96
- * mma, 40, 44 and 48 ldmatrix and 16 2^x a lane: bound by mma and the reads of shared memory. */
+ * mma, 40, 44 and 48 ldmatrix and 16 2^x a lane: bound by mma and the reads of shared memory.
+ *
+ *     budget: rel_query_pull_mma<64> sm_90 715 instructions
+ *     budget: rel_column_pull_mma<64, false> sm_90 830 instructions
+ *     budget: rel_column_pull_mma<64, true> sm_90 880 instructions
+ */
 #include "cuda/attention_mma_bwd.cuh"
 #include "cuda/attention_rel.cuh"
 

@@ -9,11 +9,15 @@
  *
  * Owners of columns need P and dS transposed: they go through shared memory in bf16. Sums over
  * queries are a product with ones. The next tile is copied while one is computed, if there is room.
-
  *
  * A tile of 16 x 64 of a warp (head 64) is 176 mma for dq, 172 for keys and 148 for distances of
- * the window, in 1790, 1820 and 2090 instructions: addresses and masks are half of them, and not
- * yet reduced. */
+ * the window. Instructions, of the four turns of the last products one:
+ *
+ *     budget: ls_query_mma<64> sm_90 1110 instructions
+ *     budget: ls_column_mma<64, false, true> sm_90 1020 instructions
+ *     budget: ls_column_mma<64, true, true> sm_90 1210 instructions
+ *
+ * Addresses and masks are half of them, and not yet reduced. */
 #ifndef TP_LS_MMA_BWD_CUH
 #define TP_LS_MMA_BWD_CUH
 

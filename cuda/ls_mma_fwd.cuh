@@ -11,8 +11,13 @@
  * Vectors follow in steps of 32: 16 queries share their chunk, so their table is a row offset. One
  * maximum and sum run through both; logits are kept divided by the scale, 2^x takes the product.
  *
- * Keys, values and tables come from the cache; a step of 32 x 32 of a warp (head 64) is 96 mma, and
- * its budget 690 instructions where no key is masked and no maximum moves, 540 for vectors. */
+ * Keys, values and tables come from the cache; a step of 32 x 32 of a warp (head 64) is 96 mma.
+ * Instructions of a window step where no key is masked and no maximum moves (620 by design):
+ *
+ *     budget: ls_forward_mma<64, 2, 4> sm_90 610 instructions
+ *     budget: ls_forward_mma<64, 1, 4> sm_90 390 instructions
+ *     budget: ls_forward_mma<32, 2, 4> sm_90 510 instructions
+ */
 #ifndef TP_LS_MMA_FWD_CUH
 #define TP_LS_MMA_FWD_CUH
 

@@ -1,6 +1,7 @@
 # kernel_report.awk - reads the logs of scripts/kernel-report.sh, of each file that of sm_80, then that of
 # sm_90. Prints for each kernel, separated by tabs: file, mangled name, threads, and for both
-# architectures registers, shared bytes, spilled bytes and blocks of a multiprocessor.
+# architectures registers, shared bytes, spilled bytes and blocks of a multiprocessor; then, of sm_90,
+# instructions and products of a step.
 
 function least(a, b) { return a < b ? a : b }
 
@@ -24,6 +25,7 @@ FNR == 1 {
 /^\.maxntid/ { gsub(",", ""); threads[name] = $2 * $3 * $4 }
 /Compiling entry function/ { split($0, quoted, "'"); name = quoted[2] }
 /bytes stack frame/ { match($0, /[0-9]+ bytes spill stores/); spills = substr($0, RSTART) + 0 }
+/^loop / { step[$2] = $3 "\t" $4 }
 /: Used [0-9]+ registers/ {
     shared = match($0, /[0-9]+ bytes smem/) ? substr($0, RSTART) + 0 : 0
     registers = $5
@@ -34,6 +36,6 @@ FNR == 1 {
         split(first[name] " " row, v, " ")
         printf "%s\t%s\t%d", file, name, threads[name]
         for (i = 1; i <= 4; i++) printf "\t%d\t%d", v[i], v[4 + i]
-        print ""
+        print "\t" (name in step ? step[name] : "0\t0")
     }
 }
