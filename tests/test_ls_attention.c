@@ -374,8 +374,9 @@ typedef struct chunk_case {
 } chunk_case;
 
 static const chunk_case chunk_cases[] = {
-    { 1, 64, 16, 2, 16, 1 }, { 2, 35, 5, 3, 7, 3 },  { 3, 12, 1, 4, 1, 2 },
-    { 1, 40, 64, 1, 40, 4 }, { 2, 18, 33, 3, 9, 1 }, { 2, 0, 4, 2, 4, 1 },
+    { 1, 64, 16, 2, 16, 1 }, { 2, 35, 5, 3, 7, 3 },    { 3, 12, 1, 4, 1, 2 },
+    { 1, 40, 64, 1, 40, 4 }, { 2, 18, 33, 3, 9, 1 },   { 2, 0, 4, 2, 4, 1 },
+    { 2, 98, 9, 3, 98, 5 },  { 1, 64, 16, 2, 32, 70 },
 };
 
 typedef tp_tensor (*projection)(tp_tape *T, tp_tensor x, tp_tensor z, int heads, int chunk,

@@ -68,6 +68,7 @@ static const tp_gradcase chunk_cases[] = {
     { "five tokens of 64", .in = SHAPES(2, 5, 64, 1), .attr = &(tp__chunk_attr){ 1, 5, 1 } },
     { "nine tokens of 128", .in = SHAPES(1, 9, 128, 3), .attr = &(tp__chunk_attr){ 1, 9, 3 } },
     { "long chunk", .in = SHAPES(1, 70, 4, 2), .attr = &(tp__chunk_attr){ 2, 70, 1 } },
+    { "many ranks", .in = SHAPES(2, 33, 6, 18), .attr = &(tp__chunk_attr){ 2, 33, 9 } },
     { "no tokens", .in = SHAPES(2, 0, 6, 2), .attr = &(tp__chunk_attr){ 2, 4, 1 } },
     { 0 },
 };

@@ -2,13 +2,24 @@
  *
  * A task is one chunk of l rows: its l H r weights are made in the thread's scratch [l][H r],
  * column by column of the scores, then the rows of x, in cache since they were touched once, are
- * summed. */
+ * summed. Long chunks of many ranks, such as whole images, are matrix products instead. */
 #ifndef real
 
 #include "tensor/chunk_project.h"
 #include "tensor/kernel.h"
 
-#define GRAIN 4 /* chunks a task: 16 rows of 512 floats are 32 KB */
+#define ROWS 64 /* of the chunks of a task: 16 rows of 512 floats are 32 KB */
+
+static int64_t grain(const tp__chunk_attr *a)
+{
+    return a->chunk < ROWS ? ROWS / a->chunk : 1;
+}
+
+/* Does a matrix product pay? */
+static bool is_product(const tp__chunk_attr *a)
+{
+    return a->chunk >= 32 && a->rank >= 4;
+}
 
 #define TP_FILE "tensor/cpu/cpu_chunk_project.c"
 #include "tensor/cpu/cpu_each_real.h"
@@ -35,30 +46,42 @@ static void R(chunk_softmax)(const real *z, int64_t l, int64_t n, real *p, real 
         for (int64_t k = 0; k < n; k++) p[s * n + k] *= sum[k];
 }
 
+/* y[j] = sum_s p[s][i r + j] x[s] over each head i. */
+static void R(chunk_sums)(const tp__chunk_attr *a, int64_t C, const real *x, const real *p, real *y)
+{
+    const int64_t l = a->chunk, r = a->rank, H = a->heads, n = H * r, D = C / H;
+    if (is_product(a)) {
+        for (int64_t i = 0; i < H; i++)
+            tp__gemm(REAL, true, false, r, D, l, 1.0, p + i * r, n, x + i * D, C, 0.0, y + i * D,
+                     C);
+        return;
+    }
+    memset(y, 0, (size_t)(r * C) * sizeof *y);
+    for (int64_t s = 0; s < l; s++)
+        for (int64_t i = 0; i < H; i++)
+            for (int64_t j = 0; j < r; j++) {
+                const real w = p[s * n + i * r + j], *xs = x + s * C + i * D;
+                real *yj = y + j * C + i * D;
+                for (int64_t d = 0; d < D; d++) yj[d] += w * xs[d];
+            }
+}
+
 static void R(chunk_forward)(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp__chunk_attr *a = c->attr;
-    const int64_t l = a->chunk, r = a->rank, H = a->heads, n = H * r, C = c->x[0].dim[2], D = C / H;
+    const int64_t l = a->chunk, n = a->heads * a->rank, C = c->x[0].dim[2];
     real *p = (real *)c->work + (size_t)thread * tp__chunk_scratch(a), *max = p + l * n;
     for (int64_t t = begin; t < end; t++) {
-        const real *x = (const real *)c->x[0].data + t * l * C;
-        real *y = (real *)c->y[0].data + t * r * C;
         R(chunk_softmax)((const real *)c->x[1].data + t * l * n, l, n, p, max, max + n);
-        memset(y, 0, (size_t)(r * C) * sizeof *y);
-        for (int64_t s = 0; s < l; s++)
-            for (int64_t i = 0; i < H; i++)
-                for (int64_t j = 0; j < r; j++) {
-                    const real w = p[s * n + i * r + j], *xs = x + s * C + i * D;
-                    real *yj = y + j * C + i * D;
-                    for (int64_t d = 0; d < D; d++) yj[d] += w * xs[d];
-                }
+        R(chunk_sums)
+        (a, C, (const real *)c->x[0].data + t * l * C, p, (real *)c->y[0].data + t * a->rank * C);
     }
 }
 
 static tp_code R(chunk_project_fwd)(const tp_call *c)
 {
     const tp__chunk_attr *a = c->attr;
-    tp__for(c, c->x[0].dim[0] * (c->x[0].dim[1] / a->chunk), GRAIN, R(chunk_forward));
+    tp__for(c, c->x[0].dim[0] * (c->x[0].dim[1] / a->chunk), grain(a), R(chunk_forward));
     return TP_OK;
 }
 
@@ -66,8 +89,16 @@ static tp_code R(chunk_project_fwd)(const tp_call *c)
 static void R(chunk_products)(const tp__chunk_attr *a, int64_t C, const real *x, const real *dy,
                               const real *p, real *g, real *dx)
 {
-    const int64_t r = a->rank, H = a->heads, n = H * r, D = C / H;
-    for (int64_t s = 0; s < a->chunk; s++) {
+    const int64_t l = a->chunk, r = a->rank, H = a->heads, n = H * r, D = C / H;
+    if (is_product(a)) {
+        for (int64_t i = 0; i < H; i++) {
+            const real *dyi = dy + i * D, *pi = p + i * r;
+            tp__gemm(REAL, false, true, l, r, D, 1.0, x + i * D, C, dyi, C, 0.0, g + i * r, n);
+            if (dx) tp__gemm(REAL, false, false, l, D, r, 1.0, pi, n, dyi, C, 0.0, dx + i * D, C);
+        }
+        return;
+    }
+    for (int64_t s = 0; s < l; s++) {
         if (dx) memset(dx + s * C, 0, (size_t)C * sizeof *dx);
         for (int64_t i = 0; i < H; i++)
             for (int64_t j = 0; j < r; j++) {
@@ -113,7 +144,7 @@ static void R(chunk_backward)(const tp_call *c, int64_t begin, int64_t end, int 
 static tp_code R(chunk_project_bwd)(const tp_call *c)
 {
     const tp__chunk_attr *a = c->attr;
-    tp__for(c, c->x[0].dim[0] * (c->x[0].dim[1] / a->chunk), GRAIN, R(chunk_backward));
+    tp__for(c, c->x[0].dim[0] * (c->x[0].dim[1] / a->chunk), grain(a), R(chunk_backward));
     return TP_OK;
 }
 
