@@ -4,8 +4,11 @@
 #   scripts/plot.sh RUN...              draws RUN/log.jsonl of each into (first RUN)/curve.png
 #   scripts/plot.sh -o FILE.png RUN...  into FILE.png
 #
-#   --x steps|tokens|seconds      what runs to the right: updates, tokens seen, seconds of training
-#   --y valid_bpc|bpc|loss        one curve a run; without it training (thin) and validation (thick)
+#   --x steps|tokens|epochs|seconds  what runs to the right: updates, tokens seen, epochs, seconds of
+#                                    training
+#   --y NAME                         one curve a run: valid_bpc, bpc or loss; of classifiers top1, top5,
+#                                    train_loss, test_loss or loss. Without it training (thin) and
+#                                    validation (thick); of classifiers top1
 #
 # A RUN may be written NAME=FOLDER to choose its name in the legend.
 set -euo pipefail
@@ -27,20 +30,20 @@ while [ $# -gt 0 ]; do
         ;;
     --x)
         case ${2:-} in
-        steps | tokens | seconds) x=$2 ;;
-        *) die "--x is steps, tokens or seconds, not '${2:-}'" ;;
+        steps | tokens | epochs | seconds) x=$2 ;;
+        *) die "--x is steps, tokens, epochs or seconds, not '${2:-}'" ;;
         esac
         shift
         ;;
     --y)
         case ${2:-} in
-        valid_bpc | bpc | loss) y=$2 ;;
-        *) die "--y is valid_bpc, bpc or loss, not '${2:-}'" ;;
+        valid_bpc | bpc | loss | top1 | top5 | train_loss | test_loss) y=$2 ;;
+        *) die "--y is valid_bpc, bpc, loss, top1, top5, train_loss or test_loss, not '${2:-}'" ;;
         esac
         shift
         ;;
     -h | --help)
-        sed -n '2,10s/^# \{0,1\}//p' "$0"
+        sed -n '2,13s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     -*) die "unknown argument $1; see scripts/plot.sh --help" ;;
@@ -52,9 +55,15 @@ done
 command -v gnuplot >/dev/null || die "gnuplot is missing: apt-get install gnuplot-nox"
 picture=${picture:-${runs[0]#*=}/curve.png}
 
+case $x in
+steps | epochs) at=${x%s} ;;
+*) at=$x ;;
+esac
+grep -qs '"top1":' "${runs[0]#*=}/log.jsonl" && y=${y:-top1}
+
 # "x value" of the reports that have both keys.
 column() {
-    awk -v at="\"${x/steps/step}\":" -v key="\"$2\":" '{
+    awk -v at="\"$at\":" -v key="\"$2\":" '{
         if (split($0, a, at) < 2 || split($0, b, key) < 2) next
         split(b[2], value, /[,}]/)
         if (value[1] != "null") print a[2] + 0, value[1]
@@ -81,7 +90,7 @@ for run in "${runs[@]}"; do
     n=$((n + 1))
     title=$(basename "${run%%=*}" | tr -d "'\"\\\\")
     if [ -n "$y" ]; then
-        curve "$y" $n "$log" "$title" "$([ "$y" = valid_bpc ] && echo "$thick" || echo "$thin")" ||
+        curve "$y" $n "$log" "$title" "$([[ $y = valid_bpc || $y = t* ]] && echo "$thick" || echo "$thin")" ||
             die "$log holds no report with $y and $x yet"
     else
         curve bpc $n "$log" "$title, training" "$thin" || die "$log holds no report with bpc and $x yet"
@@ -91,9 +100,14 @@ done
 case $x in
 steps) across=updates ;;
 tokens) across="tokens seen" ;;
+epochs) across=epochs ;;
 seconds) across="seconds of training" ;;
 esac
-[ "$y" = loss ] && up="loss, nats" || up="bits per character"
+case $y in
+*loss) up="$y, nats" ;;
+top*) up="$y of the validation, %" ;;
+*) up="bits per character" ;;
+esac
 
 gnuplot <<GNUPLOT || die "gnuplot could not draw $picture"
 set terminal pngcairo size 1000,640 noenhanced font "sans,11"

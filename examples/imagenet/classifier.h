@@ -1,0 +1,43 @@
+/* classifier.h - the models of the program behind one interface. */
+#ifndef CLASSIFIER_H
+#define CLASSIFIER_H
+
+#include <tapegrad/tapegrad.h>
+
+#include "convnet.h"
+
+typedef enum family { FAMILY_CONVNET } family;
+
+typedef struct classifier_cfg {
+    family kind;
+    int64_t size, classes; /* pictures of size x size */
+    convnet_cfg convnet;
+} classifier_cfg;
+
+typedef struct classifier {
+    classifier_cfg cfg;
+    convnet convnet;
+} classifier;
+
+const char *classifier_family(const classifier_cfg *c); /* "convnet" */
+
+/* Sets the size of pictures and the number of classes in all that depends on them. */
+void classifier_fit(classifier_cfg *c, int64_t size, int64_t classes);
+bool classifier_check(const classifier_cfg *c, char *why, size_t size);
+
+/* As metadata of a checkpoint and back; false with the reason in why. */
+void classifier_write(const classifier_cfg *c, tp_writer *W);
+bool classifier_read(classifier_cfg *c, tp_file *F, char *why, size_t size);
+
+void classifier_init(tp_params *P, classifier *m, const classifier_cfg *c);
+tp_tensor classifier_forward(tp_tape *T, const classifier *m, tp_tensor images); /* [B,classes] */
+
+/* The weights of a checkpoint of the same model; false: see tp_params_why. */
+bool classifier_weights(tp_params *P, tp_file *F);
+
+/* What loading a model for pictures of another size changes, in words; NULL: nothing. load does it;
+ * all but the size must agree. */
+const char *classifier_resizing(const classifier_cfg *c);
+bool classifier_load_resized(tp_params *P, const classifier_cfg *c, tp_file *F);
+
+#endif

@@ -1,0 +1,28 @@
+/* image_file.h - a trained classifier out of a checkpoint, ready to run. */
+#ifndef IMAGE_FILE_H
+#define IMAGE_FILE_H
+
+#include <options.h>
+#include <tapegrad/tapegrad.h>
+
+#include "classifier.h"
+
+typedef struct image_file {
+    char path[4200];
+    classifier_cfg cfg;
+    char *names; /* of the classes, one a line; NULL: none */
+    double crop_ratio;
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T; /* not recording */
+    classifier *m;
+    char why[4096];
+} image_file;
+
+/* Loads the checkpoint (the file; else best or last.safetensors of the run's folder), for pictures
+ * of another size if `size` is not 0. False with the reason in why; close in either case. */
+bool image_file_open(image_file *f, const char *checkpoint, const common_settings *c, int64_t size);
+bool image_file_fail(image_file *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void image_file_close(image_file *f);
+
+#endif

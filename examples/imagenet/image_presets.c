@@ -1,0 +1,143 @@
+/* image_presets.c - models by name, and recipes: how the papers' codes train, and a plain one for
+ * small sets and short runs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "image_settings.h"
+
+/* ---- recipes ---- */
+
+static const struct recipe {
+    const char *augment; /* of tp_augment_recipe */
+    int64_t epochs, batch;
+    double lr, warmup, warmup_factor, lr_end, weight_decay, drop_path, clip;
+    image_schedule schedule;
+    image_optimizer optimizer;
+    decay_groups decay;
+} recipes[] = {
+    [RECIPE_PLAIN] = { "finetune", 12, 64, 2e-3, 0.5, 0.01, 1e-5, 0.05, 0, 1, RATE_COSINE, BY_ADAMW,
+                       DECAY_MATRICES },
+    [RECIPE_VIL] = { "vil", 300, 1024, 1e-3, 5, 0.002, 1e-6, 0.1, 0.1, 0, RATE_VIL, BY_ADAMW_VIL,
+                     DECAY_VIL },
+    [RECIPE_VIL_LS] = { "vil-ls", 300, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.3, 0, RATE_VIL,
+                        BY_ADAMW_VIL, DECAY_VIL },
+    [RECIPE_CVT] = { "cvt", 300, 1024, 5e-4, 5, 0.002, 1e-5, 0.05, 0.1, 0, RATE_CVT, BY_ADAMW,
+                     DECAY_MATRICES },
+    [RECIPE_LSLA] = { "lsla", 300, 256, 2.5e-4, 20, 0.001, 2.5e-6, 0.05, 0.2, 5, RATE_LSLA,
+                      BY_ADAMW, DECAY_LSLA },
+    [RECIPE_FINETUNE] = { "finetune", 10, 512, 3e-2, 0.25, 0.002, 1e-6, 0, 0.1, 0, RATE_VIL, BY_QHM,
+                          DECAY_VIL },
+};
+
+static void take_augmentation(image_settings *s, const char *name)
+{
+    tp_augment a;
+    tp_augment_recipe(&a, name, s->size);
+    s->crop = (int)a.crop;
+    s->crop_ratio = a.crop_ratio;
+    s->area = a.area[0];
+    s->flip = a.flip;
+    s->ops = a.ops;
+    s->op_probability = a.op_probability;
+    s->magnitude = a.magnitude;
+    s->spread = a.spread;
+    s->erase = a.erase;
+    s->mix = a.mix.probability;
+    s->mixup = a.mix.mixup;
+    s->cutmix = a.mix.cutmix;
+    s->cut = a.mix.cut;
+    s->smoothing = a.mix.smoothing;
+}
+
+static void take_recipe(image_settings *s, int which)
+{
+    const struct recipe *r = &recipes[which];
+    s->recipe = which;
+    s->epochs = r->epochs;
+    s->c.batch = r->batch;
+    s->c.lr = 0;
+    s->warmup = r->warmup;
+    s->warmup_factor = r->warmup_factor;
+    s->lr_end = r->lr_end;
+    s->weight_decay = r->weight_decay;
+    s->drop_path = r->drop_path;
+    s->clip = r->clip;
+    s->schedule = r->schedule;
+    s->optimizer = r->optimizer;
+    s->decay = r->decay;
+    take_augmentation(s, r->augment);
+}
+
+double image_lr(const image_settings *s)
+{
+    const struct recipe *r = &recipes[s->recipe];
+    return r->lr * (double)(s->c.batch * s->accumulation) / (double)r->batch;
+}
+
+/* ---- models ---- */
+
+static void convnet_model(classifier_cfg *c)
+{
+    c->kind = FAMILY_CONVNET;
+    c->convnet.width = 32;
+}
+
+static void tiny_convnet(classifier_cfg *c)
+{
+    c->kind = FAMILY_CONVNET;
+    c->convnet.width = 16;
+}
+
+static const struct preset {
+    const char *name;
+    int64_t size;
+    image_recipe recipe;
+    void (*model)(classifier_cfg *c);
+} presets[] = {
+    { "tiny", 32, RECIPE_PLAIN, tiny_convnet },
+    { "convnet", 64, RECIPE_PLAIN, convnet_model },
+};
+enum { PRESETS = sizeof presets / sizeof presets[0] };
+
+static const struct preset *find(const char *name)
+{
+    for (int i = 0; i < PRESETS; i++)
+        if (strcmp(presets[i].name, name) == 0) return &presets[i];
+    return NULL;
+}
+
+static bool unknown(const char *name, char *why, size_t size)
+{
+    int n = snprintf(why, size, "--preset: '%s' is none of", name);
+    for (int i = 0; i < PRESETS && n > 0 && (size_t)n < size; i++)
+        n += snprintf(why + n, size - (size_t)n, "%s %s", i ? "," : "", presets[i].name);
+    return false;
+}
+
+bool image_preset(image_settings *s, const char *name, int recipe, char *why, size_t size)
+{
+    const struct preset *p = find(name);
+    if (!p) return unknown(name, why, size);
+    char *copy = strdup(name);
+    if (!copy) {
+        snprintf(why, size, "out of memory");
+        return false;
+    }
+    free(s->preset);
+    s->preset = copy;
+    s->size = p->size;
+    take_recipe(s, recipe < 0 ? (int)p->recipe : recipe);
+    return true;
+}
+
+bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, char *why,
+                 size_t size)
+{
+    const struct preset *p = find(s->preset);
+    *c = (classifier_cfg){ 0 };
+    if (!p) return unknown(s->preset, why, size);
+    p->model(c);
+    classifier_fit(c, s->size, classes);
+    return classifier_check(c, why, size);
+}

@@ -1,0 +1,119 @@
+/* predict.c - `imagenet predict`: the five likeliest classes of pictures. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "class_names.h"
+#include "image_commands.h"
+#include "image_file.h"
+#include "image_settings.h"
+#include "score.h"
+
+typedef struct predict_options {
+    common_settings c;
+    char *checkpoint;
+    words images;
+    int64_t size;
+} predict_options;
+
+#define AT(field) offsetof(predict_options, field)
+
+/* clang-format off */
+static const option table[] = {
+    { "MODEL AND PICTURES", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
+    { "IMAGE", OPT_WORDS, 0, AT(images), 0, 0, "IMAGE ...", "JPEG or PNG files." },
+    { "checkpoint", OPT_TEXT, 0, AT(checkpoint), 0, 0, "FILE",
+      "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there is none." },
+    OPTION_RUN_DIR(predict_options, 0),
+    { "size", OPT_INT, 0, AT(size), 0, 4096, "N",
+      "Pictures are size x size pixels; 0: as in training. Tables of the model are resized." },
+    { "MACHINE", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
+    OPTIONS_MACHINE(predict_options, 0),
+    { 0 },
+};
+/* clang-format on */
+
+static const program manual = {
+    .name = "imagenet predict",
+    .summary = "names what is on pictures",
+    .synopsis = "IMAGE ... [--run-dir DIR | --checkpoint FILE] [flag ...]",
+    .about = "Prints the five likeliest classes of each picture with their probabilities, as the "
+             "model of a checkpoint sees them. The picture is resized and its centre cut, as in "
+             "evaluation.",
+    .table = table,
+    .more = "EXIT STATUS\n"
+            "    0 all pictures named; 1 one cannot be read, or another error; 2 a bad flag\n\n"
+            "EXAMPLES\n"
+            "    imagenet predict cat.jpg dog.png --run-dir runs/convnet\n",
+};
+
+static void print_best(const image_file *f, const char *path, const float *logits)
+{
+    int32_t best[5];
+    double sum = 0;
+    score_top5(logits, f->cfg.classes, best);
+    for (int64_t c = 0; c < f->cfg.classes; c++) sum += exp((double)(logits[c] - logits[best[0]]));
+    printf("%s\n", path);
+    for (int k = 0; k < 5 && best[k] >= 0; k++) {
+        char name[256];
+        printf("    %6.2f %%  %s\n", 100 * exp((double)(logits[best[k]] - logits[best[0]])) / sum,
+               class_name(f->names, best[k], name, sizeof name));
+    }
+}
+
+/* One picture; x [size,size,3] and logits [classes] are scratch. */
+static bool predict(image_file *f, const char *path, tp_augment_work *w, float *x, float *logits)
+{
+    const tp_augment a = image_eval_pipeline(f->cfg.size, f->crop_ratio);
+    tp_image picture = { 0 };
+    tp_image_read(&picture, path, NULL);
+    const bool read = tp_augment_image(&a, w, &picture, (tp_example){ 0 }, x);
+    if (!read) image_file_fail(f, "%s", tp_image_ok(&picture) ? w->why : picture.why);
+    tp_image_free(&picture);
+    if (!read) return false;
+    tp_reset(f->T);
+    tp_tensor in = tp_from(f->T, TP_F32, TP_SHAPE(1, f->cfg.size, f->cfg.size, 3), x);
+    if (tp_compute_dtype(f->T) == TP_F64) in = tp_cast(f->T, in, TP_F64);
+    const tp_tensor z = tp_cast(f->T, classifier_forward(f->T, f->m, in), TP_F32);
+    if (!tp_read(f->T, z, logits, (size_t)f->cfg.classes * sizeof *logits))
+        return image_file_fail(f, "%s", tp_why(f->T));
+    print_best(f, path, logits);
+    return true;
+}
+
+static bool run(const predict_options *s, image_file *f)
+{
+    tp_augment_work w = { 0 };
+    if (s->images.n == 0)
+        return image_file_fail(f, "no picture is named: imagenet predict IMAGE ...");
+    if (!image_file_open(f, s->checkpoint, &s->c, s->size)) return false;
+    float *x = malloc((size_t)(f->cfg.size * f->cfg.size * 3) * sizeof *x);
+    float *logits = malloc((size_t)f->cfg.classes * sizeof *logits);
+    bool done = (x && logits) || image_file_fail(f, "out of memory");
+    for (int i = 0; x && logits && i < s->images.n; i++)
+        if (!predict(f, s->images.at[i], &w, x, logits)) {
+            fprintf(stderr, "%s: %s\n", manual.name, f->why);
+            f->why[0] = '\0';
+            done = false;
+            if (!tp_ok(f->T)) break;
+        }
+    free(x);
+    free(logits);
+    tp_augment_work_free(&w);
+    return done;
+}
+
+int predict_main(int argc, char **argv)
+{
+    static image_file f;
+    predict_options s = { .c = { .device = strdup("cpu"), .run_dir = strdup("runs/imagenet") } };
+    int status = options_parse(&manual, argc, argv, &s, NULL);
+    if (status == OPTIONS_RUN) {
+        status = run(&s, &f) ? 0 : 1;
+        if (f.why[0]) fprintf(stderr, "%s: %s\n", manual.name, f.why);
+        image_file_close(&f);
+    }
+    options_free(table, &s);
+    return status;
+}

@@ -1,0 +1,58 @@
+/* rates.c - learning rates and weight decay as the papers' codes have them.
+ *
+ * All warm up from a fraction of the rate, linearly; then half a cosine falls to the last rate.
+ * They differ in where the cosine begins, and in what they call now: see image_schedule. */
+#include <math.h>
+#include <string.h>
+
+#include "image_settings.h"
+
+double image_rate(const image_settings *s, int64_t u, int64_t U)
+{
+    const double lr = s->c.lr, total = (double)(s->epochs * U);
+    double warm = floor(s->warmup * (double)U), now = (double)u, begin = 0;
+    switch ((image_schedule)s->schedule) {
+    case RATE_CONSTANT: break;
+    case RATE_COSINE: begin = warm; break;
+    case RATE_VIL: break;
+    case RATE_CVT: now = (double)(u / U * U); break;
+    case RATE_LSLA:
+        begin = warm;
+        now = u > 0 ? now - 1 : 0;
+        break;
+    }
+    if (now < warm) return lr * (s->warmup_factor + (1 - s->warmup_factor) * now / warm);
+    if (s->schedule == RATE_CONSTANT || total <= begin) return lr;
+    const double turn = 3.141592653589793 * (now - begin) / (total - begin);
+    return s->lr_end + (lr - s->lr_end) * (1 + cos(turn)) / 2;
+}
+
+static bool contains_any(const char *name, const char *const *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strstr(name, parts[i])) return true;
+    return false;
+}
+
+static bool is_bias(const char *name)
+{
+    const size_t n = strlen(name);
+    return n >= 4 && strcmp(name + n - 4, "bias") == 0;
+}
+
+tp_factors image_factors(const char *name, tp_shape shape, void *settings)
+{
+    static const char *const vil[] = { "pos_embed",  "cls_token", "norm.weight",      "norm.bias",
+                                       "norm_embed", "head.bias", "relative_position" };
+    static const char *const lsla[] = { "relative_position_bias_table", "dynamic_scale" };
+    const image_settings *s = settings;
+    const bool vector = shape.ndim <= 1 || is_bias(name);
+    bool spared = false;
+    switch ((decay_groups)s->decay) {
+    case DECAY_ALL: break;
+    case DECAY_MATRICES: spared = vector || strstr(name, "cls_token"); break;
+    case DECAY_VIL: spared = contains_any(name, vil, sizeof vil / sizeof vil[0]); break;
+    case DECAY_LSLA: spared = vector || contains_any(name, lsla, 2); break;
+    }
+    return (tp_factors){ .lr = 1, .decay = spared ? 0 : 1 };
+}

@@ -1,0 +1,116 @@
+/* score.c - see the header. Pictures that cannot be read are left out. */
+#include "score.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void score_top5(const float *logits, int64_t classes, int32_t best[5])
+{
+    int found = 0;
+    for (int k = 0; k < 5; k++) best[k] = -1;
+    for (int32_t c = 0; c < classes; c++) {
+        int at = found;
+        while (at > 0 && logits[c] > logits[best[at - 1]]) at--;
+        if (at == 5) continue;
+        found += found < 5;
+        memmove(best + at + 1, best + at, (size_t)(found - at - 1) * sizeof *best);
+        best[at] = c;
+    }
+}
+
+static void count(score *s, const float *logits, int64_t classes, int32_t label)
+{
+    int32_t best[5];
+    score_top5(logits, classes, best);
+    s->count++;
+    s->top1 += best[0] == label;
+    for (int k = 0; k < 5; k++) s->top5 += best[k] == label;
+    s->confusion[label * classes + best[0]]++;
+}
+
+static bool fail(score *s, const char *why)
+{
+    snprintf(s->why, sizeof s->why, "%s", why);
+    return false;
+}
+
+static bool run_batch(score *s, tp_tape *T, const classifier *m, const tp_batch *b, float *logits)
+{
+    const int64_t C = m->cfg.classes, side = m->cfg.size;
+    tp_reset(T);
+    tp_tensor x = tp_from(T, TP_F32, TP_SHAPE(b->n, side, side, 3), b->x);
+    if (tp_compute_dtype(T) == TP_F64) x = tp_cast(T, x, TP_F64);
+    const tp_tensor y = tp_from(T, TP_I32, TP_SHAPE(b->n), b->label);
+    const tp_tensor z = classifier_forward(T, m, x);
+    s->loss += tp_item(T, tp_cross_entropy(T, z, y, TP_SUM));
+    if (!tp_read(T, tp_cast(T, z, TP_F32), logits, (size_t)(b->n * C) * sizeof *logits))
+        return fail(s, tp_why(T));
+    for (int64_t i = 0; i < b->n; i++) count(s, logits + i * C, C, b->label[i]);
+    return true;
+}
+
+static bool run_batches(score *s, tp_tape *T, const classifier *m, tp_loader *L,
+                        const score_opts *o)
+{
+    float *logits = malloc((size_t)(o->batch * m->cfg.classes) * sizeof *logits);
+    tp_batch b;
+    bool done = logits && s->confusion ? true : fail(s, "out of memory");
+    while (done && tp_loader_next(L, &b)) {
+        done = run_batch(s, T, m, &b, logits);
+        if (o->go_on && !o->go_on(o->env, s)) break;
+    }
+    tp_reset(T);
+    free(logits);
+    s->skipped = tp_loader_skipped(L);
+    if (done && !tp_loader_ok(L)) done = fail(s, tp_loader_why(L));
+    return done;
+}
+
+bool score_run(score *s, tp_tape *T, const classifier *m, const tp_pictures *X, const score_opts *o)
+{
+    const int64_t C = m->cfg.classes;
+    *s = (score){ .confusion = calloc((size_t)(C * C), sizeof *s->confusion) };
+    tp_loader *L = tp_loader_new(X, &(tp_loader_opts){ .augment = o->augment,
+                                                       .batch = o->batch,
+                                                       .threads = o->workers,
+                                                       .strict = o->strict,
+                                                       .bad = o->bad,
+                                                       .env = o->env });
+    bool done = run_batches(s, T, m, L, o);
+    tp_loader_free(L);
+    if (done && s->count == 0) done = fail(s, "none of the pictures could be read");
+    return done;
+}
+
+void score_free(score *s)
+{
+    free(s->confusion);
+    s->confusion = NULL;
+}
+
+bool score_draw(score *s, int64_t classes, const char *path)
+{
+    const int64_t cell = classes < 320 ? 640 / classes : 1, side = cell * classes;
+    tp_image p = { 0 };
+    if (tp_image_new(&p, side, side)) {
+        for (int64_t r = 0; r < classes; r++) {
+            int64_t sum = 0;
+            for (int64_t c = 0; c < classes; c++) sum += s->confusion[r * classes + c];
+            for (int64_t c = 0; c < classes; c++) {
+                const double share =
+                    (double)s->confusion[r * classes + c] / (double)(sum ? sum : 1);
+                const uint8_t colour[3] = { (uint8_t)(255 - 247 * share),
+                                            (uint8_t)(255 - 207 * share),
+                                            (uint8_t)(255 - 148 * share) };
+                for (int64_t y = 0; y < cell; y++)
+                    for (int64_t x = 0; x < cell; x++)
+                        memcpy(p.rgb + 3 * ((r * cell + y) * side + c * cell + x), colour, 3);
+            }
+        }
+        tp_image_write(&p, path);
+    }
+    if (p.why[0]) fail(s, p.why);
+    tp_image_free(&p);
+    return !s->why[0];
+}

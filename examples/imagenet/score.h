@@ -1,0 +1,39 @@
+/* score.h - how well a model names pictures: loss, top-1, top-5, confusion matrix. */
+#ifndef SCORE_H
+#define SCORE_H
+
+#include <tapegrad/pictures.h>
+
+#include "classifier.h"
+
+typedef struct score {
+    int64_t count, top1, top5, skipped;
+    double loss;        /* sum of the cross entropies              */
+    int64_t *confusion; /* [classes,classes]: label, what was said */
+    char why[1024];
+} score;
+
+typedef struct score_opts {
+    const tp_augment *augment;
+    int64_t batch;
+    int workers;
+    bool strict;
+    void (*bad)(void *env, const char *name, const char *why);
+    bool (*go_on)(void *env, const score *so_far); /* false: stop here; may be NULL */
+    void *env;
+} score_opts;
+
+/* Runs the model, which T does not record, over all pictures. False with the reason in why; free in
+ * either case. */
+bool score_run(score *s, tp_tape *T, const classifier *m, const tp_pictures *X,
+               const score_opts *o);
+void score_free(score *s);
+
+/* The five likeliest classes, best first (fewer classes: -1 behind them). */
+void score_top5(const float *logits, int64_t classes, int32_t best[5]);
+
+/* The matrix as a picture: rows are labels, columns what was said; the darker, the larger the share
+ * of the row. False with the reason in s->why. */
+bool score_draw(score *s, int64_t classes, const char *path);
+
+#endif

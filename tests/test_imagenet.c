@@ -1,0 +1,285 @@
+/* test_imagenet.c - the program imagenet as a user runs it, on shapes that it draws and on folders
+ * made of them: stopping and resuming gives the same bits, evaluation and prediction agree with
+ * training, every bad input is one clear message. */
+#include <criterion/criterion.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tapegrad/file.h>
+#include <tapegrad/image.h>
+
+#include "support_folder.h"
+
+#define IMAGENET TP_BIN_DIR "/imagenet"
+/* Updates of milliseconds. */
+#define SMALL "--threads 1 --shapes 80 --size 16 --batch 16 --epochs 3 --log-every 2 "
+
+static char out[40000], errors[20000];
+
+static void begin(void)
+{
+    make_folder();
+    cr_assert(chdir(folder) == 0);
+    setenv("OMP_WAIT_POLICY", "passive", 1); /* spinning threads starve a busy machine */
+}
+
+static void end(void)
+{
+    cr_assert(chdir("/") == 0);
+    remove_folder();
+}
+
+TestSuite(imagenet, .init = begin, .fini = end, .timeout = 600);
+
+static void slurp(const char *name, char *text, size_t size)
+{
+    FILE *f = fopen(name, "r");
+    const size_t n = f ? fread(text, 1, size - 1, f) : 0;
+    text[n] = '\0';
+    if (f) fclose(f);
+}
+
+static int imagenet(const char *args)
+{
+    char command[4096];
+    snprintf(command, sizeof command, "%s %s >out 2>err", IMAGENET, args);
+    const int status = system(command);
+    slurp("out", out, sizeof out);
+    slurp("err", errors, sizeof errors);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void succeed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void succeed(const char *fmt, ...)
+{
+    char args[2048];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(args, sizeof args, fmt, ap);
+    va_end(ap);
+    const int status = imagenet(args);
+    cr_assert(status == 0, "imagenet %s: status %d\n%s", args, status, errors);
+}
+
+static void expect_refusal(const char *args, int status, const char *message)
+{
+    const int got = imagenet(args);
+    cr_expect_eq(got, status, "imagenet %s: status %d\n%s", args, got, errors);
+    cr_expect(strstr(errors, message), "imagenet %s:\n%s", args, errors);
+}
+
+static bool same_bytes(const char *a, const char *b)
+{
+    char command[256];
+    snprintf(command, sizeof command, "cmp -s %s %s", a, b);
+    return system(command) == 0;
+}
+
+static int64_t update_in(const char *path)
+{
+    int64_t update = -1;
+    tp_file *F = tp_file_open(path);
+    cr_expect(tp_file_ok(F), "%s", tp_file_why(F));
+    tp_file_int(F, "update", &update);
+    tp_file_close(F);
+    return update;
+}
+
+/* A picture of one colour. */
+static void write_picture(const char *name, int red, int blue)
+{
+    tp_image p = { 0 };
+    cr_assert(tp_image_new(&p, 20, 16));
+    for (int i = 0; i < 20 * 16; i++) {
+        p.rgb[3 * i] = (uint8_t)red;
+        p.rgb[3 * i + 1] = 90;
+        p.rgb[3 * i + 2] = (uint8_t)blue;
+    }
+    cr_assert(tp_image_write(&p, name), "%s", p.why);
+    tp_image_free(&p);
+}
+
+/* NAME/{train,val}/{blue,red} with n and 4 pictures each. */
+static void make_colours(const char *name, int n)
+{
+    char path[200];
+    snprintf(path, sizeof path, "mkdir -p %s/train/blue %s/train/red %s/val/blue %s/val/red", name,
+             name, name, name);
+    cr_assert(system(path) == 0);
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < n + 4; i++) {
+            snprintf(path, sizeof path, "%s/%s/%s/%02d.png", name, i < n ? "train" : "val",
+                     k ? "red" : "blue", i);
+            write_picture(path, k ? 150 + i : i, k ? i : 150 + i);
+        }
+}
+
+/* ---- training ---- */
+
+/* Stopped after 4 updates, in the middle of an epoch of 5, and resumed with other threads: the bits
+ * of a run without a stop. */
+Test(imagenet, resume_is_exact)
+{
+    static const struct {
+        const char *name, *flags;
+    } runs[] = {
+        { "plain", "" },
+        { "mixing, averages", "--recipe lsla --ema 0.9" },
+        { "batches left over", "--recipe vil --accumulation 2 --batch 14 --repeats 2" },
+        { "momentum", "--recipe finetune --lr 0.1" },
+        { "bf16", "--recipe cvt --dtype bf16" },
+        { "f64", "--dtype f64 --optimizer adam --schedule constant" },
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        succeed("train " SMALL "%s --run-dir a --overwrite", runs[i].flags);
+        succeed("train " SMALL "%s --run-dir b --overwrite --steps 4", runs[i].flags);
+        cr_expect_eq(update_in("b/last.safetensors"), 4, "%s", runs[i].name);
+        cr_expect(strstr(out, "Continue with: imagenet train --resume"), "%s", out);
+        succeed("train --resume --run-dir b --threads 2 --workers 3");
+        cr_expect(update_in("b/last.safetensors") > 4, "%s", runs[i].name);
+        cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"), "%s", runs[i].name);
+    }
+}
+
+/* What a run leaves: the log has what the papers' figures need, the confusion matrix is a picture.
+ */
+Test(imagenet, files_of_a_run)
+{
+    int64_t width, height;
+    static const char *const keys[] = { "\"epoch\":3.0",  "\"lr\":",   "\"train_loss\":",
+                                        "\"test_loss\":", "\"top1\":", "\"top5\":" };
+    succeed("train " SMALL "--run-dir run");
+    cr_expect(strstr(out, "ETA ") && strstr(out, " images/s") && strstr(out, "waited "), "%s", out);
+    slurp("run/log.jsonl", out, sizeof out);
+    const char *line = strstr(out, "{\"step\":15,");
+    cr_assert(line, "%s", out);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        cr_expect(strstr(line, keys[i]), "%s in %s", keys[i], line);
+    slurp("run/confusion.png", out, sizeof out);
+    cr_expect(tp_image_size(out, sizeof out, &width, &height) && width == 640 && height == 640);
+    slurp("run/config.json", out, sizeof out);
+    cr_expect(strstr(out, "\"model\": \"convnet\"") && strstr(out, "\"preset\": \"tiny\""), "%s",
+              out);
+}
+
+/* Two colours are learned from a folder; evaluation finds what validation found, prediction names
+ * them. */
+Test(imagenet, folder_of_pictures)
+{
+    make_colours("set", 12);
+    succeed("train --data set --size 16 --batch 8 --epochs 8 --threads 1 --flip 0 --run-dir run");
+    cr_expect(strstr(out, "24 pictures for training, 8 for validation"), "%s", out);
+    cr_expect(strstr(out, "best top-1 100.00 %"), "%s", out);
+    succeed("eval --data set --run-dir run --by-class --confusion c.png");
+    cr_expect(strstr(out, "8 pictures: loss ") && strstr(out, "top-1 100.00 %") &&
+                  strstr(out, "red   "),
+              "%s", out);
+    succeed("predict set/val/red/12.png set/val/blue/13.png --run-dir run");
+    const char *second = strstr(out, "set/val/blue/13.png\n");
+    cr_assert(second && strncmp(out, "set/val/red/12.png\n", 19) == 0, "%s", out);
+    cr_expect(strstr(out, "%  red") < strstr(out, "%  blue"), "%s", out);
+    cr_expect(strstr(second, "%  blue") < strstr(second, "%  red"), "%s", out);
+    cr_expect_eq(imagenet("predict set/val/red/12.png gone.png --run-dir run"), 1);
+    cr_expect(strstr(out, "%  red") && strstr(errors, "gone.png"), "%s%s", out, errors);
+}
+
+/* A picture that cannot be read is named once and counted, or with --strict the end. */
+Test(imagenet, broken_picture)
+{
+    make_colours("set", 12);
+    cr_assert(system("echo no picture > set/train/red/03.png") == 0);
+    succeed("train --data set --size 16 --batch 8 --epochs 3 --threads 1 --run-dir run");
+    const char *named = strstr(out, "train/red/03.png");
+    cr_expect(named && !strstr(named + 1, "train/red/03.png"), "once: %s", out);
+    cr_expect(strstr(out, "1 pictures could not be read"), "%s", out);
+    expect_refusal("train --data set --size 16 --batch 8 --epochs 3 --strict --run-dir strict", 1,
+                   "train/red/03.png");
+}
+
+/* ---- weights of other runs ---- */
+
+Test(imagenet, init_with_another_head)
+{
+    make_colours("set", 12);
+    succeed("train " SMALL "--run-dir ten");
+    static const char two[] = "train --data set --size 16 --batch 8 --epochs 1 --threads 1 "
+                              "--overwrite --run-dir two --init ten/best.safetensors ";
+    char args[400];
+    expect_refusal(two, 1, "the head of ten/best.safetensors has 10 classes, the pictures have 2");
+    snprintf(args, sizeof args, "%s --head slice --lr 1e-9 --lr-end 0", two);
+    succeed("%s", args);
+    tp_file *a = tp_file_open("ten/best.safetensors"), *b = tp_file_open("two/last.safetensors");
+    float x[1280], y[1280];
+    const tp_file_tensor *t = tp_file_find(a, "head.weight"), *u = tp_file_find(b, "head.weight");
+    cr_assert(t && u && u->numel * 5 == t->numel && t->numel <= 1280);
+    cr_assert(tp_file_read(a, t, TP_F32, x) && tp_file_read(b, u, TP_F32, y));
+    for (int i = 0; i < u->numel; i++) cr_expect_float_eq(x[i], y[i], 1e-6f);
+    tp_file_close(a);
+    tp_file_close(b);
+    snprintf(args, sizeof args, "%s --head new", two);
+    succeed("%s", args);
+    expect_refusal("eval --data set --run-dir ten", 1, "was trained on other classes: class 0 is");
+}
+
+/* ---- bad input ---- */
+
+Test(imagenet, refusals)
+{
+    static const struct {
+        const char *args;
+        int status;
+        const char *message;
+    } bad[] = {
+        { "", 2, "'imagenet COMMAND --help' is the manual" },
+        { "trian", 2, "imagenet: 'trian' is no command" },
+        { "train --epoch 3", 2, "--epoch: unknown flag; did you mean --epochs?" },
+        { "train --recipe swin", 2, "--recipe: 'swin' is none of plain|vil|" },
+        { "train picture.png", 2, "'picture.png' is not a flag" },
+        { "train --preset resnet", 1, "--preset: 'resnet' is none of tiny, convnet" },
+        { "train --data missing", 1, "missing" },
+        { "train --data set --layout cifar10", 1, "set" },
+        { "train --shapes 10 --batch 64", 1, "10" },
+        { "train --shapes 80 --batch 32 --accumulation 9", 1, "too few for an update of 32 x 9" },
+        { "train --device tpu", 1, "device 'tpu' is unknown" },
+        { "train --run-dir run", 1, "run folder run holds a run already" },
+        { "train --resume --run-dir run --lr 7", 1, "--lr 7 (checkpoint: " },
+        { "train --resume --run-dir run --preset convnet", 1,
+          "--preset convnet (checkpoint: tiny)" },
+        { "train --resume --run-dir run --overwrite", 1, "--resume continues a run" },
+        { "train --resume --run-dir run --data set", 1, "does not hold the pictures that" },
+        { "train --resume --run-dir fresh", 1, "cannot resume: " },
+        { "train --init out --run-dir fresh", 1, "out" },
+        { "train " SMALL "--init run/last.safetensors --run-dir other --epochs 9 "
+          "--lr 1000 --clip 0 --optimizer sgd --warmup 0",
+          1, "is " },
+        { "eval --run-dir fresh", 1, "fresh/last.safetensors" },
+        { "eval --run-dir run --data set", 1, "was trained on other classes" },
+        { "predict --run-dir run", 1, "no picture is named" },
+        { "predict gone.png --run-dir run", 1, "gone.png" },
+        { "throughput --preset none", 1, "--preset: 'none' is none of" },
+    };
+    make_colours("set", 12);
+    succeed("train " SMALL "--epochs 1 --run-dir run");
+    cr_assert(system("cp -r run before") == 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        expect_refusal(bad[i].args, bad[i].status, bad[i].message);
+    cr_expect(same_bytes("before/last.safetensors", "run/last.safetensors"));
+    cr_expect(same_bytes("before/log.jsonl", "run/log.jsonl"));
+}
+
+Test(imagenet, manuals_and_throughput)
+{
+    static const char *const commands[] = { "train", "eval", "predict", "throughput" };
+    for (int i = 0; i < 4; i++) {
+        succeed("%s --help", commands[i]);
+        cr_expect(strstr(out, "NAME\n") && strstr(out, "EXIT STATUS\n"), "%s", commands[i]);
+    }
+    succeed("--version");
+    succeed("throughput --batch 2 --seconds 0.01 --threads 1");
+    cr_expect(strstr(out, "forward ") && strstr(out, "training ") && strstr(out, " images/s"), "%s",
+              out);
+}
