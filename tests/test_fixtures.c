@@ -101,3 +101,14 @@ Test(fixtures, cvt_bf16)
 {
     run_area("cvt", TP_BF16);
 }
+
+Test(fixtures, vil_f64)
+{
+    if (device_is_cuda()) cr_skip_test("CUDA devices have no f64");
+    run_area("vil", TP_F64);
+}
+
+Test(fixtures, vil_f32)
+{
+    run_area("vil", TP_F32);
+}

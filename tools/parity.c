@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const parity_kind *const tables[] = { parity_lm_kinds, parity_lsla_kinds, parity_cvt_kinds,
-                                             NULL };
+                                             parity_vil_kinds, NULL };
 
 /* ---- account ---- */
 
@@ -143,6 +143,12 @@ static const tp_file_tensor *take(parity *p, const char *name)
     for (int i = 0; t && i < tp_file_count(p->F); i++)
         if (tp_file_at(p->F, i) == t) p->seen[i] = true;
     return t;
+}
+
+void par_ignore(parity *p, const char *prefix)
+{
+    for (int i = 0; i < tp_file_count(p->F); i++)
+        if (strncmp(tp_file_at(p->F, i)->name, prefix, strlen(prefix)) == 0) p->seen[i] = true;
 }
 
 static void *read_as(parity *p, const char *name, tp_dtype dt, tp_shape *shape)
@@ -450,6 +456,7 @@ void par_check_input_grad(parity *p, tp_tape *T, const char *name, tp_tensor x)
     free(got);
 }
 
+/* A parameter that backward did not reach has a gradient of zeros. */
 static void check_grad(parity *p, tp_params *P, const tp_param_info *it)
 {
     char grad[256], norm[256];
@@ -459,8 +466,9 @@ static void check_grad(parity *p, tp_params *P, const tp_param_info *it)
     const bool whole = par_has(p, grad), sum = par_has(p, norm);
     if (!whole && !sum) return;
 
-    double *got = malloc((size_t)(n + 1) * sizeof *got), squares = 0.0;
-    if (!got || !tp_param_get_grad(P, it->tensor, TP_F64, got, (size_t)n * sizeof *got)) {
+    double *got = calloc((size_t)n + 1, sizeof *got), squares = 0.0;
+    if (!got ||
+        (it->has_grad && !tp_param_get_grad(P, it->tensor, TP_F64, got, (size_t)n * sizeof *got))) {
         par_ok(p, NULL, P);
         par_fail(p, "%s: out of memory", grad);
         free(got);

@@ -29,9 +29,10 @@ typedef struct parity_kind {
     const char *kind; /* NULL ends a table */
     void (*run)(parity *p);
     bool large;   /* a model of full size: run it in f32 unless asked otherwise */
-    bool no_bf16; /* the cases' README has no limits for bf16                   */
+    bool no_bf16; /* no limits for bf16, or a loss whose terms cancel            */
 } parity_kind;
-extern const parity_kind parity_lm_kinds[], parity_lsla_kinds[], parity_cvt_kinds[];
+extern const parity_kind parity_lm_kinds[], parity_lsla_kinds[], parity_cvt_kinds[],
+    parity_vil_kinds[];
 
 /* Runs one file in one precision. 0: it agrees; 1: it does not, see p->why; -1: not run, because it
  * is large and `large` is not set, or is not for bf16. The text fields and worst of *p are results.
@@ -53,6 +54,8 @@ bool par_train(parity *p); /* mode is not eval */
 
 /* ---- tensors of the file ---- */
 bool par_has(parity *p, const char *name);
+/* Tensors whose names begin so are not compared: the reference is known to be wrong there. */
+void par_ignore(parity *p, const char *prefix);
 /* Names with a number: "output.nll.3". The result lives until the next call but three. */
 const char *par_name(const char *stem, int64_t i);
 /* Contents, to be freed; NULL: failed. shape may be NULL. */
