@@ -50,8 +50,7 @@ template <class F> static tp_code update(const tp_call *c, F f)
 struct sgd {
     const float *g;
     float *p, *u; /* u: NULL without momentum */
-    float scale, momentum;
-    bool nesterov;
+    float scale, momentum, gain, of_g, of_u;
     struct numbers {
         float l2, rate;
     };
@@ -60,9 +59,9 @@ struct sgd {
     {
         float d = scale * g[i] + k.l2 * p[i];
         if (u) {
-            const float v = momentum * u[i] + d;
+            const float v = momentum * u[i] + gain * d;
             u[i] = v;
-            d = nesterov ? d + momentum * v : v;
+            d = of_g * d + of_u * v;
         }
         p[i] -= k.rate * d;
     }
@@ -72,7 +71,8 @@ static tp_code sgd_step(const tp_call *c)
 {
     const tp_sgd_attr *a = static_cast<const tp_sgd_attr *>(c->attr);
     const sgd f = { tp_in<float>(&c->x[0]), tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]),
-                    (float)a->scale,        (float)a->momentum,      a->nesterov };
+                    (float)a->scale,        (float)a->momentum,      (float)a->gain,
+                    (float)a->of_g,         (float)a->of_u };
     return update(c, f);
 }
 

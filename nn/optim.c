@@ -1,4 +1,4 @@
-/* optim.c - SGD, Adam and AdamW over the flat blocks of a parameter set.
+/* optim.c - SGD, QHM, Adam and AdamW over the flat blocks of a parameter set.
  *
  * A step is one kernel over the segments of all parameters that got a gradient. Each parameter
  * counts its own updates, so that one thawed late has the bias correction of a beginner (as in
@@ -16,8 +16,8 @@ TP_KERNEL(adam_step);
 static const tp_block_kernel sgd_kernel = { "sgd", TP_KERNELS(sgd_step) };
 static const tp_block_kernel adam_kernel = { "adam", TP_KERNELS(adam_step) };
 
-typedef enum kind { SGD, ADAM, ADAMW } kind;
-static const char *const kinds[] = { "sgd", "adam", "adamw" };
+typedef enum kind { SGD, QHM, ADAM, ADAMW } kind;
+static const char *const kinds[] = { "sgd", "qhm", "adam", "adamw" };
 
 typedef struct weight { /* a parameter and what the recipe decides for it */
     const tp_entry *entry;
@@ -31,7 +31,8 @@ struct tp_optim {
     tp_params *P;
     kind kind;
     double weight_decay, momentum, beta1, beta2, eps;
-    bool nesterov, raw_eps, decay_after;
+    double gain, of_g, of_u; /* SGD and QHM: of tp_sgd_attr */
+    bool raw_eps, decay_after;
     weight *weights;
     int n;
     tp_segments s;          /* of the step being made, room for n */
@@ -87,8 +88,6 @@ static tp_optim *make(const tp_optim *options, tp_params *P, tp_factor_rule rule
     check(O, "beta1", O->beta1, 1.0);
     check(O, "beta2", O->beta2, 1.0);
     check(O, "eps", O->eps, HUGE_VAL);
-    if (O->nesterov && O->momentum == 0.0)
-        tp__err(&O->err, TP_E_VALUE, "sgd: nesterov needs a momentum");
     O->weights = calloc((size_t)P->n + 1, sizeof *O->weights);
     O->s.at = calloc((size_t)P->n + 1, sizeof *O->s.at);
     if (!O->weights || !O->s.at) {
@@ -108,8 +107,29 @@ tp_optim *tp_sgd_new(tp_params *P, const tp_sgd_opts *o)
     const tp_optim options = { .kind = SGD,
                                .weight_decay = o->weight_decay,
                                .momentum = o->momentum,
-                               .nesterov = o->nesterov };
-    return make(&options, P, o->factors, o->env, o->momentum != 0.0);
+                               .gain = 1.0,
+                               .of_g = o->nesterov ? 1.0 : 0.0,
+                               .of_u = o->nesterov ? o->momentum : 1.0 };
+    tp_optim *O = make(&options, P, o->factors, o->env, o->momentum != 0.0);
+    if (o->nesterov && o->momentum == 0.0 && O != &no_memory)
+        tp__err(&O->err, TP_E_VALUE, "sgd: nesterov needs a momentum");
+    return O;
+}
+
+tp_optim *tp_qhm_new(tp_params *P, const tp_qhm_opts *o)
+{
+    static const tp_qhm_opts defaults = { .momentum = 0.9, .nu = 1.0 };
+    if (!o) o = &defaults;
+    const tp_optim options = { .kind = QHM,
+                               .weight_decay = o->weight_decay,
+                               .momentum = o->momentum,
+                               .gain = 1.0 - o->momentum,
+                               .of_g = 1.0 - o->nu,
+                               .of_u = o->nu };
+    tp_optim *O = make(&options, P, o->factors, o->env, o->momentum != 0.0);
+    if (!(o->nu >= 0.0 && o->nu <= 1.0) && O != &no_memory)
+        tp__err(&O->err, TP_E_VALUE, "qhm: nu must be in [0,1], not %g", o->nu);
+    return O;
 }
 
 static tp_optim *make_adam(tp_params *P, const tp_adam_opts *o, kind k)
@@ -173,7 +193,7 @@ static void set_numbers(const tp_optim *O, const weight *w, double lr, tp_segmen
     const double rate = lr * w->factors.lr, decay = O->weight_decay * w->factors.decay;
     g->rate = rate;
     g->l2 = O->kind == ADAMW ? 0.0 : decay;
-    if (O->kind == SGD) return;
+    if (O->kind == SGD || O->kind == QHM) return;
     const double n = (double)w->updates;
     const double c1 = 1.0 - pow(O->beta1, n), c2 = sqrt(1.0 - pow(O->beta2, n));
     g->rate = O->raw_eps ? rate * c2 / c1 : rate / c1;
@@ -200,9 +220,9 @@ static bool run(tp_optim *O)
     const tp_view g = tp__block_view(P, P->grads);
     tp_view y[3] = { tp__block_view(P, P->values), tp__block_view(P, O->first),
                      tp__block_view(P, O->second) };
-    const tp_sgd_attr sgd = { O->s, O->scale, O->momentum, O->nesterov };
+    const tp_sgd_attr sgd = { O->s, O->scale, O->momentum, O->gain, O->of_g, O->of_u };
     const tp_adam_attr adam = { O->s, O->scale, O->beta1, O->beta2, O->eps };
-    if (O->kind == SGD)
+    if (O->kind == SGD || O->kind == QHM)
         return tp__blocks_run(P, &sgd_kernel, &sgd, 1, &g, 2, y, NULL, &O->step_err);
     return tp__blocks_run(P, &adam_kernel, &adam, 1, &g, 3, y, NULL, &O->step_err);
 }
@@ -240,7 +260,7 @@ bool tp_step(tp_optim *O, double lr)
 /* Everything that the next step depends on: moments, and the updates of each parameter. */
 static tp_slots slots_of(tp_optim *O)
 {
-    const bool adam = O->kind != SGD;
+    const bool adam = O->kind == ADAM || O->kind == ADAMW;
     tp_slots S = { 0 };
     if (O->first) tp__block_slots(&S, O->P, adam ? "m." : "u.", O->first);
     if (O->second) tp__block_slots(&S, O->P, "v.", O->second);

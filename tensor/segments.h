@@ -29,12 +29,11 @@ typedef struct tp_segments {
     int64_t n, blocks;
 } tp_segments;
 
-/* sgd_step: x = { g }, y = { p, u }; u has no data if momentum is 0.
- *     g' = scale g + l2 p;  u = momentum u + g';  p -= rate (nesterov ? g' + momentum u : u) */
+/* sgd_step: x = { g }, y = { p, u }; u has no data if momentum is 0, and then p -= rate g'.
+ *     g' = scale g + l2 p;  u = momentum u + gain g';  p -= rate (of_g g' + of_u u) */
 typedef struct tp_sgd_attr {
     tp_segments s;
-    double scale, momentum;
-    bool nesterov;
+    double scale, momentum, gain, of_g, of_u;
 } tp_sgd_attr;
 
 /* adam_step: x = { g }, y = { p, m, v }.

@@ -71,12 +71,13 @@ static void gradient(int step, int i, double *g)
 
 /* ---- plain loops ---- */
 
-typedef enum rule { SGD, ADAM, ADAMW } rule;
+typedef enum rule { SGD, QHM, ADAM, ADAMW } rule;
 
 typedef struct form {
     const char *name;
     rule rule;
     tp_sgd_opts sgd;
+    tp_qhm_opts qhm;
     tp_adam_opts adam;
 } form;
 
@@ -95,6 +96,11 @@ static const form forms[] = {
     { .name = "sgd factors",
       .rule = SGD,
       .sgd = { .momentum = 0.9, .weight_decay = 0.2, .factors = some_factors } },
+    { .name = "qhm", .rule = QHM, .qhm = { .momentum = 0.9, .nu = 0.7, .weight_decay = 0.1 } },
+    { .name = "qhm damped", .rule = QHM, .qhm = { .momentum = 0.8, .nu = 1.0 } },
+    { .name = "qhm without momentum",
+      .rule = QHM,
+      .qhm = { .nu = 0.5, .weight_decay = 0.2, .factors = some_factors } },
     { .name = "adam", .rule = ADAM },
     { .name = "adam decay",
       .rule = ADAM,
@@ -114,6 +120,7 @@ static const form forms[] = {
 static tp_optim *make_optim(tp_params *P, const form *f)
 {
     return f->rule == SGD    ? tp_sgd_new(P, &f->sgd)
+           : f->rule == QHM  ? tp_qhm_new(P, &f->qhm)
            : f->rule == ADAM ? tp_adam_new(P, &f->adam)
                              : tp_adamw_new(P, &f->adam);
 }
@@ -130,6 +137,16 @@ static void plain_sgd(const tp_sgd_opts *o, plain *s, int64_t n, const double *g
         const double g = grad[k] + wd * s->p[k];
         s->m[k] = o->momentum * s->m[k] + g;
         s->p[k] -= lr * (o->nesterov ? g + o->momentum * s->m[k] : s->m[k]);
+    }
+}
+
+static void plain_qhm(const tp_qhm_opts *o, plain *s, int64_t n, const double *grad, double lr,
+                      double wd)
+{
+    for (int64_t k = 0; k < n; k++) {
+        const double g = grad[k] + wd * s->p[k];
+        s->m[k] = o->momentum * s->m[k] + (1.0 - o->momentum) * g;
+        s->p[k] -= lr * ((1.0 - o->nu) * g + o->nu * s->m[k]);
     }
 }
 
@@ -154,11 +171,15 @@ static void plain_adam(const tp_adam_opts *o, bool decoupled, plain *s, int64_t 
 
 static void plain_step(const form *f, plain *s, int i, const double *grad, double lr)
 {
-    const tp_factor_rule r = f->rule == SGD ? f->sgd.factors : f->adam.factors;
+    const tp_factor_rule r = f->rule == SGD   ? f->sgd.factors
+                             : f->rule == QHM ? f->qhm.factors
+                                              : f->adam.factors;
     const tp_factors c = r ? r(params[i].name, params[i].shape, NULL) : (tp_factors){ 1.0, 1.0 };
     s->updates++;
     if (f->rule == SGD)
         plain_sgd(&f->sgd, s, params[i].numel, grad, lr * c.lr, f->sgd.weight_decay * c.decay);
+    else if (f->rule == QHM)
+        plain_qhm(&f->qhm, s, params[i].numel, grad, lr * c.lr, f->qhm.weight_decay * c.decay);
     else
         plain_adam(&f->adam, f->rule == ADAMW, s, params[i].numel, grad, lr * c.lr,
                    f->adam.weight_decay * c.decay);
@@ -315,6 +336,7 @@ Test(optim, bad_numbers_and_failed_parameters)
         { tp_sgd_new(w.P, &(tp_sgd_opts){ .momentum = 1.0 }),
           "sgd: momentum must be in [0, 1), not 1" },
         { tp_sgd_new(w.P, &(tp_sgd_opts){ .nesterov = true }), "sgd: nesterov needs a momentum" },
+        { tp_qhm_new(w.P, &(tp_qhm_opts){ .nu = 1.5 }), "qhm: nu must be in [0,1], not 1.5" },
         { tp_adam_new(w.P, &(tp_adam_opts){ .beta1 = -0.5 }),
           "adam: beta1 must be in [0, 1), not -0.5" },
         { tp_adamw_new(w.P, &(tp_adamw_opts){ .weight_decay = NAN }),

@@ -23,6 +23,14 @@ typedef struct tp_sgd_opts {
     void *env;
 } tp_sgd_opts;
 
+/* Quasi-hyperbolic momentum (Ma, Yarats 2019): momentum in [0,1) averages gradients, nu in [0,1]
+ * says how much of a step is the average. nu 1: SGD with damped momentum (fine-tuning of ViL). */
+typedef struct tp_qhm_opts {
+    double momentum, nu, weight_decay; /* decay is added to the gradient */
+    tp_factor_rule factors;
+    void *env;
+} tp_qhm_opts;
+
 /* Adam and AdamW. Zero betas and eps mean 0.9, 0.999 and 1e-8. */
 typedef struct tp_adam_opts {
     double beta1, beta2, eps, weight_decay;
@@ -35,12 +43,14 @@ typedef tp_adam_opts tp_adamw_opts;
 
 /* Never NULL; failed if P is. o may be NULL. Moments live on P's device, in P's dtype.
  *   SGD:    g += wd p;  u = momentum u + g;  p -= lr u  (nesterov: p -= lr (g + momentum u))
+ *   QHM:    g += wd p;  u = momentum u + (1-momentum) g;  p -= lr ((1-nu) g + nu u)
  *   Adam:   g += wd p, then the update below without decay
  *   AdamW:  p -= lr wd p;  m, v moments;  p -= lr m^ / (sqrt(v^) + eps),  ^ bias-corrected
  *           raw_eps: p -= lr sqrt(1-b2^n)/(1-b1^n) m / (sqrt(v) + eps)
  * n counts the updates of each parameter by itself. Parameters without a gradient since the last
  * step and frozen ones are not touched. */
 TP_API tp_optim *tp_sgd_new(tp_params *P, const tp_sgd_opts *o);
+TP_API tp_optim *tp_qhm_new(tp_params *P, const tp_qhm_opts *o); /* NULL: momentum 0.9, nu 1 */
 TP_API tp_optim *tp_adam_new(tp_params *P, const tp_adam_opts *o);
 TP_API tp_optim *tp_adamw_new(tp_params *P, const tp_adamw_opts *o);
 TP_API void tp_optim_free(tp_optim *O);

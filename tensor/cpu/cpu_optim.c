@@ -28,10 +28,10 @@ static void R(sgd_block)(const tp_call *c, const tp_segment *s, int64_t block, i
         return;
     }
     real *restrict u = (real *)c->y[1].data + at;
-    const real of_g = a->nesterov ? RC(1.0) : RC(0.0), of_u = a->nesterov ? mu : RC(1.0);
+    const real gain = (real)a->gain, of_g = (real)a->of_g, of_u = (real)a->of_u;
     for (int64_t i = 0; i < n; i++) {
         const real d = scale * g[i] + l2 * p[i];
-        u[i] = mu * u[i] + d;
+        u[i] = mu * u[i] + gain * d;
         p[i] -= rate * (of_g * d + of_u * u[i]);
     }
 }
