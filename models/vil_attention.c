@@ -324,19 +324,23 @@ static void check_map(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const int64
                  (long long)m->map[0], (long long)m->map[1]);
 }
 
+/* What the last projection reads. */
+static tp_tensor context(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const int64_t size[2])
+{
+    switch (m->kind) {
+    case TP_VIL_LINFORMER: return linformer(T, m, x);
+    case TP_VIL_SRA: return reduced(T, m, x, size);
+    case TP_VIL_PERFORMER: return tp__vil_performer(T, m, x);
+    case TP_VIL_LS: return long_short(T, m, x, size);
+    default: return full(T, m, x, size);
+    }
+}
+
 tp_tensor tp_vil_attn_forward(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const int64_t size[2])
 {
-    tp_tensor y = TP_NONE;
     tp_enter(T, m->path);
     check_map(T, m, x, size);
-    switch (m->kind) {
-    case TP_VIL_WINDOW:
-    case TP_VIL_GLOBAL: return tp_leave(T, windows(T, m, x, size));
-    case TP_VIL_FULL: y = full(T, m, x, size); break;
-    case TP_VIL_LINFORMER: y = linformer(T, m, x); break;
-    case TP_VIL_SRA: y = reduced(T, m, x, size); break;
-    case TP_VIL_PERFORMER: y = tp__vil_performer(T, m, x); break;
-    case TP_VIL_LS: y = long_short(T, m, x, size); break;
-    }
-    return tp_leave(T, tp_linear_forward(T, &m->proj, y));
+    if (m->kind == TP_VIL_WINDOW || m->kind == TP_VIL_GLOBAL)
+        return tp_leave(T, windows(T, m, x, size));
+    return tp_leave(T, tp_linear_forward(T, &m->proj, context(T, m, x, size)));
 }

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const parity_kind *const tables[] = { parity_lm_kinds, parity_lsla_kinds, parity_cvt_kinds,
-                                             parity_vil_kinds, NULL };
+static const parity_kind *const tables[] = { parity_lm_kinds,        parity_lsla_kinds,
+                                             parity_cvt_kinds,       parity_vil_kinds,
+                                             parity_vil_train_kinds, NULL };
 
 /* ---- account ---- */
 

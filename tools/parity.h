@@ -32,7 +32,7 @@ typedef struct parity_kind {
     bool no_bf16; /* no limits for bf16, or a loss whose terms cancel            */
 } parity_kind;
 extern const parity_kind parity_lm_kinds[], parity_lsla_kinds[], parity_cvt_kinds[],
-    parity_vil_kinds[];
+    parity_vil_kinds[], parity_vil_train_kinds[];
 
 /* Runs one file in one precision. 0: it agrees; 1: it does not, see p->why; -1: not run, because it
  * is large and `large` is not set, or is not for bf16. The text fields and worst of *p are results.

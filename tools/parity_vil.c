@@ -71,7 +71,7 @@ static tp_vil_cfg part_cfg(parity *p, tp_vil_kind kind)
     return c;
 }
 
-tp_vil_cfg vil_model_cfg(parity *p)
+static tp_vil_cfg model_cfg(parity *p)
 {
     tp_vil_cfg c = options(p, kind_of(p));
     const char *arch = tp_file_meta(p->F, "arch");
@@ -297,7 +297,7 @@ static void run_model(parity *p)
     tp_tape *T = vil_tape(p);
     static tp_vil m;
 
-    tp_vil_init(P, &m, "", vil_model_cfg(p));
+    tp_vil_init(P, &m, "", model_cfg(p));
     if (par_ok(p, T, P)) check_count(p, P);
     set_shifts(p, m.block, m.blocks);
     par_load(p, P);
@@ -367,7 +367,7 @@ static void run_full(parity *p)
     static tp_vil m;
     tp_vil_out out[TP_VIL_MAX_STAGES];
 
-    tp_vil_init(P, &m, "", vil_model_cfg(p));
+    tp_vil_init(P, &m, "", model_cfg(p));
     if (par_ok(p, T, P)) check_count(p, P);
     par_load(p, P);
     fill_features(p, P);

@@ -6,7 +6,6 @@
 
 #include "parity.h"
 
-tp_vil_cfg vil_model_cfg(parity *p);
 tp_tape *vil_tape(parity *p);
 
 #endif

@@ -421,6 +421,17 @@ typedef struct tp_vil_out {
 TP_API tp_tensor tp_vil_trunk(tp_tape *T, const tp_vil *m, tp_tensor images, tp_vil_out *out);
 TP_API tp_tensor tp_vil_head(tp_tape *T, const tp_vil *m, tp_tensor tokens);
 
+/* Loads weights of the same model for another resolution or window, also the official ones: tables
+ * of positions are resized (bilinear), of a head with more classes the first rows are taken, other
+ * tensors of another shape keep their values. What the model has no counterpart for is passed over.
+ * Tables of maps that are not square need the file's own metadata; those of ViL-LS, whose entries
+ * collide, cannot be resized. False: see tp_params_why. */
+TP_API bool tp_vil_load(tp_params *P, const tp_vil *m, const char *file);
+
+/* That resizing: x [from0,from1,channels] -> y [to0,to1,channels]. */
+TP_API void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int64_t to[2],
+                          int64_t channels);
+
 /* What windows see in training from here on: see tp_vil_cfg.shift. */
 TP_API void tp_vil_set_shift(tp_vil *m, int shift);
 
