@@ -1,10 +1,10 @@
 /* cpu_window_attention.c - attention over maps; the geometry is in tensor/window.h.
  *
- * Forward: a task is a row of chunks of one head. For each chunk it gathers the keys and values
- * that all its queries see, and takes up to 64 queries at a time: one product makes their logits,
- * which stay in cache for a plain softmax, another the result. Backward: a task is a stripe of rows
- * of chunks of one head; it makes the probabilities again, adds four more products, and adds the
- * gradients of the gathered keys to the map's. */
+ * Forward: a task is a row of chunks of one head. It packs the keys and values that its queries see
+ * (window_tiles.h) and takes up to 64 queries at a time: register kernels make their logits, which
+ * stay in cache for a plain softmax, and the result. Backward: a task is a stripe of rows of chunks
+ * of one head; it makes the probabilities again, adds four more products, and sums the gradients of
+ * packed keys before they are added to the map's. */
 #ifndef real
 #include "tensor/kernel.h"
 #include "tensor/window.h"
@@ -14,150 +14,7 @@ TP_CPU_KERNEL(window_attention_fwd)
 TP_CPU_KERNEL(window_attention_bwd)
 #else
 
-#define win       R(win)
-#define win_chunk R(win_chunk)
-
-typedef struct win {
-    const tp_call *c;
-    tp_window g;
-    tp_window_scratch at;
-    real scale;
-    int64_t phase;
-} win;
-
-/* A chunk of one head, with the scratch of the thread; n keys. */
-typedef struct win_chunk {
-    const win *a;
-    int64_t b, h;
-    int64_t y, x, rows, cols; /* its queries */
-    int nrect;
-    tp_rect rect[TP_WINDOW_RECTS];
-    int64_t n;
-    real *scratch;
-    real *partial; /* backward: sums of the task */
-} win_chunk;
-
-/* The head's slice of a token of x [B,g+N,C], of y [B,N,C] (tokens = N), of low [B,r,C]. */
-static inline real *R(slice)(const win_chunk *t, const tp_view *x, int64_t tokens, int64_t token)
-{
-    const tp_window *g = &t->a->g;
-    return (real *)x->data + (t->b * tokens + token) * g->width + t->h * g->dim;
-}
-
-/* The token of cell (i,j) of a rectangle, or -1 if it lies outside the map. */
-static inline int64_t R(source)(const tp_window *g, const tp_rect *r, int64_t i, int64_t j)
-{
-    const int64_t y = r->y + i + r->dy, x = r->x + j + r->dx;
-    return y < g->size[0] && x < g->size[1] ? g->global + y * g->size[1] + x : -1;
-}
-
-/* to [n][D]: the low rows, the global ones, and the cells of the rectangles. */
-static void R(gather)(const win_chunk *t, const tp_view *low, const tp_view *x, real *to)
-{
-    const tp_window *g = &t->a->g;
-    const size_t bytes = (size_t)g->dim * sizeof(real);
-    for (int64_t i = 0; i < g->low; i++, to += g->dim)
-        memcpy(to, R(slice)(t, low, g->low, i), bytes);
-    for (int64_t i = 0; i < g->global; i++, to += g->dim)
-        memcpy(to, R(slice)(t, x, g->tokens, i), bytes);
-    for (int r = 0; r < t->nrect; r++)
-        for (int64_t i = 0; i < t->rect[r].rows; i++)
-            for (int64_t j = 0; j < t->rect[r].cols; j++, to += g->dim) {
-                const int64_t token = R(source)(g, &t->rect[r], i, j);
-                if (token < 0)
-                    memset(to, 0, bytes);
-                else
-                    memcpy(to, R(slice)(t, x, g->tokens, token), bytes);
-            }
-}
-
-/* The head's column of the table, last row first: biases of neighbouring keys are then neighbours
- * in the order of the keys. */
-static void R(load_table)(const win_chunk *t)
-{
-    const tp_window *g = &t->a->g;
-    const real *from = t->a->c->x[WIN_TABLE].data;
-    real *to = t->scratch + t->a->at.table;
-    for (int64_t i = 0; i < g->rows; i++) to[i] = from[(g->rows - 1 - i) * g->heads + t->h];
-}
-
-static void R(set_chunk)(win_chunk *t, int64_t cy, int64_t cx)
-{
-    const tp_window *g = &t->a->g;
-    t->y = cy * g->chunk[0];
-    t->x = cx * g->chunk[1];
-    t->rows = tp__window_min(g->chunk[0], g->size[0] - t->y);
-    t->cols = tp__window_min(g->chunk[1], g->size[1] - t->x);
-    t->nrect = tp__window_rects(g, cy, cx, t->rect);
-    t->n = g->extra;
-    for (int r = 0; r < t->nrect; r++) t->n += t->rect[r].rows * t->rect[r].cols;
-    R(gather)(t, &t->a->c->x[WIN_LOW_K], &t->a->c->x[WIN_K], t->scratch + t->a->at.k);
-    R(gather)(t, &t->a->c->x[WIN_LOW_V], &t->a->c->x[WIN_V], t->scratch + t->a->at.v);
-}
-
-/* The cell of query i of the chunk, as a number of the map. */
-static inline int64_t R(cell)(const win_chunk *t, int64_t i)
-{
-    return (t->y + i / t->cols) * t->a->g.size[1] + t->x + i % t->cols;
-}
-
-/* ---- one row of logits ---- */
-
-/* Where in the reversed table the biases of query (y,x) and the first key of row i of a rectangle
- * are. */
-static inline int64_t R(table_at)(const tp_window *g, const tp_rect *r, int64_t i, int64_t y,
-                                  int64_t x)
-{
-    return g->rows - 1 - ((y - r->y - i + g->reach[0]) * g->stride + x - r->x + g->reach[1]);
-}
-
-/* Hides what is too far from query (y,x). */
-static void R(hide_far)(const tp_window *g, const tp_rect *r, int64_t y, int64_t x, real *s)
-{
-    const int64_t first = tp__window_min(r->cols, tp__window_max(0, x - g->halo[1] - r->x));
-    const int64_t end = tp__window_min(r->cols, x + g->halo[1] + 1 - r->x);
-    for (int64_t i = 0; i < r->rows; i++, s += r->cols) {
-        const int64_t away = y - r->y - i;
-        const bool near = away <= g->halo[0] && -away <= g->halo[0];
-        for (int64_t j = 0; j < r->cols; j++)
-            if (!near || j < first || j >= end) s[j] = -(real)INFINITY;
-    }
-}
-
-/* Adds the biases of query i of the chunk to its logits s. */
-static void R(finish_logits)(const win_chunk *t, int64_t i, real *s)
-{
-    const tp_window *g = &t->a->g;
-    const int64_t y = t->y + i / t->cols, x = t->x + i % t->cols;
-    const real *bias = t->a->c->x[WIN_GLOBAL_BIAS].data, *table = t->scratch + t->a->at.table;
-    for (int64_t j = 0; bias && j < g->global; j++) s[g->low + j] += bias[t->h * g->global + j];
-    s += g->extra;
-    for (int r = 0; r < t->nrect; r++) {
-        const tp_rect *rect = &t->rect[r];
-        for (int64_t k = 0; g->rows && k < rect->rows; k++) {
-            const real *from = table + R(table_at)(g, rect, k, y, x);
-            real *to = s + k * rect->cols;
-            for (int64_t j = 0; j < rect->cols; j++) to[j] += from[j];
-        }
-        if (g->exact) R(hide_far)(g, rect, y, x, s);
-        s += rect->rows * rect->cols;
-    }
-}
-
-/* Logits of the m queries from i of the chunk; their scaled queries are kept. */
-static void R(logits)(const win_chunk *t, int64_t i, int64_t m)
-{
-    const win *a = t->a;
-    const int64_t d = a->g.dim;
-    real *q = t->scratch + a->at.q, *s = t->scratch + a->at.scores;
-    for (int64_t r = 0; r < m; r++) {
-        const real *from =
-            R(slice)(t, &a->c->x[WIN_Q], a->g.tokens, a->g.global + R(cell)(t, i + r));
-        for (int64_t x = 0; x < d; x++) q[r * d + x] = a->scale * from[x];
-    }
-    tp__gemm(REAL, false, true, m, t->n, d, 1.0, q, d, t->scratch + a->at.k, d, 0.0, s, a->at.ld);
-    for (int64_t r = 0; r < m; r++) R(finish_logits)(t, i + r, s + r * a->at.ld);
-}
+#include "tensor/cpu/window_tiles.h"
 
 /* ---- forward ---- */
 
@@ -179,20 +36,19 @@ static real R(exponentials)(real *s, int64_t n, real *top)
 static void R(forward_piece)(const win_chunk *t, int64_t i, int64_t m)
 {
     const win *a = t->a;
-    const int64_t d = a->g.dim, ld = a->at.ld;
+    const int64_t pad = a->at.pad, ld = a->at.ld;
     real *s = t->scratch + a->at.scores, *out = t->scratch + a->at.out, sum[TP_WINDOW_QUERIES];
     real *lse = (real *)a->c->y[1].data + (t->b * a->g.heads + t->h) * a->g.cells;
     R(logits)(t, i, m);
     for (int64_t r = 0; r < m; r++) {
         real top;
-        sum[r] = R(exponentials)(s + r * ld, t->n, &top);
+        sum[r] = R(exponentials)(s + r * ld, t->padded, &top);
         lse[R(cell)(t, i + r)] = top + r_log(sum[r]);
     }
-    tp__gemm(REAL, false, false, m, d, t->n, 1.0, s, ld, t->scratch + a->at.v, d, 0.0, out, d);
+    R(sum_keys)(t, m, s, t->scratch + a->at.v, out);
     for (int64_t r = 0; r < m; r++) {
         real *y = R(slice)(t, &a->c->y[0], a->g.cells, R(cell)(t, i + r));
-        const real k = 1 / sum[r];
-        for (int64_t x = 0; x < d; x++) y[x] = k * out[r * d + x];
+        R(scaled_row)(y, out + r * pad, a->g.dim, 1 / sum[r]);
     }
 }
 
@@ -206,7 +62,7 @@ static void R(forward_tasks)(const void *ctx, int64_t begin, int64_t end, int th
                         .b = head / g->heads,
                         .h = head % g->heads,
                         .scratch = (real *)a->c->work + thread * a->at.total };
-        R(load_table)(&t);
+        R(set_row)(&t, task % g->chunks[0]);
         for (int64_t cx = 0; cx < g->chunks[1]; cx++) {
             R(set_chunk)(&t, task % g->chunks[0], cx);
             const int64_t queries = t.rows * t.cols;
@@ -250,21 +106,21 @@ static void R(bias_gradients)(const win_chunk *t, int64_t i, const real *s)
 {
     const tp_window *g = &t->a->g;
     const int64_t y = t->y + i / t->cols, x = t->x + i % t->cols;
-    real *table = t->partial + 2 * g->extra * g->dim, *bias = table + g->rows;
+    real *bias = t->partial + 2 * g->extra * g->dim + g->rows;
     for (int64_t j = 0; j < g->global; j++) bias[j] += s[g->low + j];
     s += g->extra;
-    for (int r = 0; g->rows && r < t->nrect; r++)
-        for (int64_t k = 0; k < t->rect[r].rows; k++, s += t->rect[r].cols) {
-            real *to = table + R(table_at)(g, &t->rect[r], k, y, x);
-            for (int64_t j = 0; j < t->rect[r].cols; j++) to[j] += s[j];
-        }
+    for (int r = 0; g->rows && r < t->nrect; r++) {
+        const int64_t n = t->rect[r].rows * t->rect[r].cols;
+        R(add_row)(t->scratch + t->a->at.dtable + R(biases)(t, r, y, x), s, n);
+        s += n;
+    }
 }
 
 /* Gradients of the rows of a piece; its dO is copied. */
 static void R(gradient_rows)(const win_chunk *t, int64_t i, int64_t m)
 {
     const win *a = t->a;
-    const int64_t d = a->g.dim, ld = a->at.ld;
+    const int64_t d = a->g.dim, ld = a->at.ld, pad = a->at.pad;
     const real *lse = (const real *)a->c->y[1].data + (t->b * a->g.heads + t->h) * a->g.cells;
     real *s = t->scratch + a->at.scores, *dp = t->scratch + a->at.other;
     real *dout = t->scratch + a->at.dout, delta[TP_WINDOW_QUERIES];
@@ -275,62 +131,115 @@ static void R(gradient_rows)(const win_chunk *t, int64_t i, int64_t m)
         real sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t x = 0; x < d; x++) sum += dy[x] * y[x];
-        memcpy(dout + r * d, dy, (size_t)d * sizeof(real));
+        R(copy_row)(dout + r * pad, dy, d);
         delta[r] = sum;
     }
-    tp__gemm(REAL, false, true, m, t->n, d, 1.0, dout, d, t->scratch + a->at.v, d, 0.0, dp, ld);
+    R(times_keys)(t, m, dout, t->scratch + a->at.vt, dp);
     for (int64_t r = 0; r < m; r++) {
-        R(gradient_row)(t->n, lse[R(cell)(t, i + r)], delta[r], s + r * ld, dp + r * ld);
+        for (int64_t j = t->n; j < t->padded; j++) dp[r * ld + j] = 0;
+        R(gradient_row)(t->padded, lse[R(cell)(t, i + r)], delta[r], s + r * ld, dp + r * ld);
         R(bias_gradients)(t, i + r, s + r * ld);
     }
+}
+
+/* sums[key] += s^T x over the m queries of a piece. */
+static void R(add_gradients)(const win_chunk *t, int64_t m, const real *s, const real *x,
+                             real *sums)
+{
+    const tp_window_scratch *at = &t->a->at;
+    const int64_t extra = t->a->g.extra;
+    ls_product p = { .rows = t->n - extra,
+                     .cols = at->pad,
+                     .depth = m,
+                     .a = s + extra,
+                     .lda = at->ld,
+                     .b = x,
+                     .ldb = at->pad,
+                     .c = sums + t->key * at->pad,
+                     .ldc = at->pad };
+    R(ls_add_t)(&p);
+    p.rows = extra;
+    p.a = s;
+    p.c = sums;
+    R(ls_add_t)(&p);
 }
 
 static void R(backward_piece)(const win_chunk *t, int64_t i, int64_t m)
 {
     const win *a = t->a;
-    const int64_t d = a->g.dim, ld = a->at.ld;
-    const real *q = t->scratch + a->at.q, *dout = t->scratch + a->at.dout;
-    const real *s = t->scratch + a->at.scores, *p = t->scratch + a->at.other;
+    const real *s = t->scratch + a->at.scores;
     real *dq = t->scratch + a->at.out;
     R(logits)(t, i, m);
     R(gradient_rows)(t, i, m);
-    tp__gemm(REAL, true, false, t->n, d, m, 1.0, p, ld, dout, d, 1.0, t->scratch + a->at.dv, d);
-    tp__gemm(REAL, true, false, t->n, d, m, 1.0, s, ld, q, d, 1.0, t->scratch + a->at.dk, d);
+    R(add_gradients)
+    (t, m, t->scratch + a->at.other, t->scratch + a->at.dout, t->scratch + a->at.dv);
+    R(add_gradients)(t, m, s, t->scratch + a->at.q, t->scratch + a->at.dk);
     if (!a->c->dx[WIN_Q].data) return;
-    tp__gemm(REAL, false, false, m, d, t->n, a->scale, s, ld, t->scratch + a->at.k, d, 0.0, dq, d);
-    for (int64_t r = 0; r < m; r++)
-        memcpy(R(slice)(t, &a->c->dx[WIN_Q], a->g.tokens, a->g.global + R(cell)(t, i + r)),
-               dq + r * d, (size_t)d * sizeof(real));
+    R(sum_keys)(t, m, s, t->scratch + a->at.k, dq);
+    for (int64_t r = 0; r < m; r++) {
+        const int64_t token = a->g.global + R(cell)(t, i + r);
+        real *to = R(slice)(t, &a->c->dx[WIN_Q], a->g.tokens, token);
+        R(scaled_row)(to, dq + r * a->at.pad, a->g.dim, a->scale);
+    }
 }
 
-/* Adds the gradients of gathered rows to the map's and, of low and global rows, to the task's. */
-static void R(scatter)(const win_chunk *t, const real *from, real *extra, const tp_view *dx)
+/* Adds the gradients of packed cells to the map's. */
+static void R(scatter)(const win_chunk *t, const real *from, const tp_view *dx)
 {
     const tp_window *g = &t->a->g;
-    for (int64_t i = 0; i < g->extra * g->dim; i++) extra[i] += from[i];
-    from += g->extra * g->dim;
-    for (int r = 0; dx->data && r < t->nrect; r++)
-        for (int64_t i = 0; i < t->rect[r].rows; i++)
-            for (int64_t j = 0; j < t->rect[r].cols; j++, from += g->dim) {
+    const int64_t pad = t->a->at.pad;
+    if (!dx->data) return;
+    from += t->a->at.front * pad;
+    for (int r = 0; r < t->nrect; r++)
+        for (int64_t j = 0; j < t->rect[r].cols; j++)
+            for (int64_t i = 0; i < t->rect[r].rows; i++, from += pad) {
                 const int64_t token = R(source)(g, &t->rect[r], i, j);
-                if (token < 0) continue;
-                real *to = R(slice)(t, dx, g->tokens, token);
-                for (int64_t x = 0; x < g->dim; x++) to[x] += from[x];
+                if (token >= 0) R(add_row)(R(slice)(t, dx, g->tokens, token), from, g->dim);
             }
 }
 
-static void R(backward_chunk)(win_chunk *t, int64_t cy, int64_t cx)
+/* Sums over the rectangles begin. */
+static void R(begin_sums)(const win_chunk *t)
+{
+    const tp_window_scratch *at = &t->a->at;
+    const size_t bytes = (size_t)((at->packed - at->front) * at->pad) * sizeof(real);
+    memset(t->scratch + at->dk + at->front * at->pad, 0, bytes);
+    memset(t->scratch + at->dv + at->front * at->pad, 0, bytes);
+    memset(t->scratch + at->dtable, 0, (size_t)at->tables * sizeof(real));
+}
+
+static void R(end_sums)(const win_chunk *t)
 {
     const win *a = t->a;
-    real *dk = t->scratch + a->at.dk, *dv = t->scratch + a->at.dv;
-    R(set_chunk)(t, cy, cx);
-    const int64_t queries = t->rows * t->cols;
-    memset(dk, 0, (size_t)(t->n * a->g.dim) * sizeof(real));
-    memset(dv, 0, (size_t)(t->n * a->g.dim) * sizeof(real));
-    for (int64_t i = 0; i < queries; i += a->at.m)
-        R(backward_piece)(t, i, tp__window_min(a->at.m, queries - i));
-    R(scatter)(t, dk, t->partial, &a->c->dx[WIN_K]);
-    R(scatter)(t, dv, t->partial + a->g.extra * a->g.dim, &a->c->dx[WIN_V]);
+    R(scatter)(t, t->scratch + a->at.dk, &a->c->dx[WIN_K]);
+    R(scatter)(t, t->scratch + a->at.dv, &a->c->dx[WIN_V]);
+    for (int r = 0; a->g.rows && r < t->nrect; r++) R(fold_tables)(t, &t->run[r]);
+}
+
+static void R(backward_row)(win_chunk *t, int64_t cy)
+{
+    const tp_window *g = &t->a->g;
+    const bool banded = tp__window_banded(g);
+    R(set_row)(t, cy);
+    const win_chunk band = *t;
+    if (banded) R(begin_sums)(t);
+    for (int64_t cx = 0; cx < g->chunks[1]; cx++) {
+        R(set_chunk)(t, cy, cx);
+        const int64_t queries = t->rows * t->cols;
+        if (!banded) R(begin_sums)(t);
+        for (int64_t i = 0; i < queries; i += t->a->at.m)
+            R(backward_piece)(t, i, tp__window_min(t->a->at.m, queries - i));
+        if (!banded) R(end_sums)(t);
+    }
+    if (banded) R(end_sums)(&band);
+}
+
+/* The extra keys' sums, of a whole task, to those that are added over tasks. */
+static void R(store_extra)(const win_chunk *t, const real *from, real *to)
+{
+    const tp_window *g = &t->a->g;
+    for (int64_t i = 0; i < g->extra; i++)
+        R(copy_row)(to + i * g->dim, from + i * t->a->at.pad, g->dim);
 }
 
 /* The sums of stripe `task` (of all heads). */
@@ -351,11 +260,15 @@ static void R(backward_tasks)(const void *ctx, int64_t begin, int64_t end, int t
                         .h = head % g->heads,
                         .scratch = (real *)a->c->work + thread * a->at.total,
                         .partial = R(partial)(a, task) };
-        R(load_table)(&t);
-        memset(t.partial, 0, (size_t)a->at.partial * sizeof(real));
+        const tp_window_scratch *at = &a->at;
+        real *dk = t.scratch + at->dk, *dv = t.scratch + at->dv;
+        memset(t.partial, 0, (size_t)at->partial * sizeof(real));
+        memset(dk, 0, (size_t)(at->front * at->pad) * sizeof(real));
+        memset(dv, 0, (size_t)(at->front * at->pad) * sizeof(real));
         const int64_t stop = tp__window_min(g->chunks[0], (stripe + 1) * g->stripe);
-        for (int64_t cy = stripe * g->stripe; cy < stop; cy++)
-            for (int64_t cx = 0; cx < g->chunks[1]; cx++) R(backward_chunk)(&t, cy, cx);
+        for (int64_t cy = stripe * g->stripe; cy < stop; cy++) R(backward_row)(&t, cy);
+        R(store_extra)(&t, dk, t.partial);
+        R(store_extra)(&t, dv, t.partial + g->extra * g->dim);
     }
 }
 
@@ -392,8 +305,7 @@ static void R(sum_biases)(const void *ctx, int64_t begin, int64_t end, int threa
         for (int64_t i = 0; i < g->batch * g->stripes; i++) {
             const int64_t task = (i / g->stripes * g->heads + h) * g->stripes + i % g->stripes;
             const real *from = R(partial)(a, task) + 2 * g->extra * g->dim;
-            for (int64_t j = 0; table && j < g->rows; j++)
-                table[(g->rows - 1 - j) * g->heads + h] += from[j];
+            for (int64_t j = 0; table && j < g->rows; j++) table[j * g->heads + h] += from[j];
             from += g->rows;
             for (int64_t j = 0; bias && j < g->global; j++) bias[h * g->global + j] += from[j];
         }
@@ -420,6 +332,4 @@ static tp_code R(window_attention_bwd)(const tp_call *c)
     return TP_OK;
 }
 
-#undef win
-#undef win_chunk
 #endif

@@ -1,4 +1,4 @@
-/* ls_products.h - the matrix product of long-short attention on one tile, summed in registers.
+/* ls_products.h - the matrix product of attention in windows on one tile, summed in registers.
  *
  *     c[i][j] (+)= sum_k a[i][k] (b[k][j] + b2[k][j])      a may be stored transposed, b2 is
  * optional
@@ -9,7 +9,7 @@
  * for all rows of a. Blocks are whole: up to LS_ROWS - 1 rows and a vector less one of columns
  * beyond the end of c are computed too, in memory that the caller keeps as slack.
  *
- * Included by cpu_ls_attention.c for each real type. */
+ * Included by the kernels of long-short attention and of attention over maps for each real type. */
 #include "tensor/cpu/vector.h"
 
 #ifndef LS_ROWS
@@ -115,31 +115,31 @@ TP_INLINE void R(ls_multiply)(const ls_product *p, int how)
 }
 
 /* c = a b */
-static void R(ls_set)(const ls_product *p)
+static inline void R(ls_set)(const ls_product *p)
 {
     R(ls_multiply)(p, 0);
 }
 
 /* c += a b */
-static void R(ls_add)(const ls_product *p)
+static inline void R(ls_add)(const ls_product *p)
 {
     R(ls_multiply)(p, LS_ADD);
 }
 
 /* c = a (b + b2) */
-static void R(ls_set_pair)(const ls_product *p)
+static inline void R(ls_set_pair)(const ls_product *p)
 {
     R(ls_multiply)(p, LS_PAIR);
 }
 
 /* c += aT b */
-static void R(ls_add_t)(const ls_product *p)
+static inline void R(ls_add_t)(const ls_product *p)
 {
     R(ls_multiply)(p, LS_ADD | LS_TRANSPOSED);
 }
 
 /* c += aT b and c2 += aT b */
-static void R(ls_add_t_twice)(const ls_product *p)
+static inline void R(ls_add_t_twice)(const ls_product *p)
 {
     R(ls_multiply)(p, LS_ADD | LS_TRANSPOSED | LS_TWICE);
 }
