@@ -8,8 +8,8 @@
 constexpr int AM_N = AM_STEP / 8;
 
 /* Logits of 16 rows become probabilities, to be divided by the sum; top: unscaled. */
-template <int COLS>
-static __device__ inline void am_fold(float s[AM_N][4], float o[COLS / 8][4], float top[2],
+template <int COLS, int N = AM_N>
+static __device__ inline void am_fold(float s[N][4], float o[COLS / 8][4], float top[2],
                                       float sum[2], float c)
 {
     bool moved = false;
@@ -18,8 +18,7 @@ static __device__ inline void am_fold(float s[AM_N][4], float o[COLS / 8][4], fl
     for (int half = 0; half < 2; half++) {
         float most = top[half];
 #pragma unroll
-        for (int n = 0; n < AM_N; n++)
-            most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+        for (int n = 0; n < N; n++) most = fmaxf(most, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
         next[half] = tp_quad<tp_max_of>(most);
         moved = moved || next[half] > top[half];
     }
@@ -37,7 +36,7 @@ static __device__ inline void am_fold(float s[AM_N][4], float o[COLS / 8][4], fl
         }
     }
 #pragma unroll
-    for (int n = 0; n < AM_N; n++)
+    for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             s[n][e] = tp_exp2(c * s[n][e] - c * top[e / 2]);

@@ -1,5 +1,5 @@
-/* cuda_window_attention.cu - attention over maps by plain kernels in f32 (geometry:
- * tensor/window.h).
+/* cuda_window_attention.cu - attention over maps by plain kernels in f32, for what tensor cores do
+ * not serve (cuda_window_attention_mma.cu; geometry: tensor/window.h).
  *
  *     P = softmax(scale q k^T + bias)   y = P v   dS = P (dO v^T - rowsum(dO y))
  *     dq = scale dS k   dk = scale dS^T q   dv = P^T dO   dbias: sums of dS
@@ -9,20 +9,10 @@
  * Everything is computed again from the log-sum-exp, nothing is shared, no sum depends on the grid.
  * Operations a pair: 4 D forward, 16 D backward (and 4 D more with a table), at f32 rate; keys and
  * values come from the caches. */
-#include "cuda/attention.cuh"
-#include "tensor/window.h"
+#include "cuda/window.cuh"
 
 constexpr int WIN_COLUMNS = 8; /* of a lane: heads of up to 256 */
 constexpr int WIN_THREADS = 128;
-
-template <class S> struct win {
-    tp_window g;
-    float scale;
-    const S *q, *k, *v, *low_k, *low_v, *table, *bias, *dout;
-    S *out;
-    float *lse, *delta; /* [B,H,N] */
-    attn_sink<S> dq, dk, dv, dlow_k, dlow_v, dtable, dbias;
-};
 
 /* A query: its place on the map, and the keys that its chunk sees. */
 struct win_query {
@@ -318,29 +308,13 @@ static __device__ inline void win_pull_chunk(const win<S> &p, win_query *t, int6
     }
 }
 
-/* The first and the number of chunks (modulo all of them) with queries that may see row or column
- * `at`. */
-template <class S>
-static __device__ inline int64_t win_first_chunk(const win<S> &p, int axis, int64_t at,
-                                                 int64_t *count)
-{
-    const int64_t own = at / p.g.chunk[axis], n = p.g.chunks[axis];
-    if (p.g.cyclic) {
-        *count = min((int64_t)3, n);
-        return own + n - 1;
-    }
-    const int64_t first = max(own - 1, (int64_t)0);
-    *count = min(own + 1, n - 1) - first + 1;
-    return first;
-}
-
 template <class S>
 static __device__ inline void win_pull_cell(const win<S> &p, win_query *t, int64_t cell,
                                             win_sums *sums)
 {
     const int64_t y = tp_div(cell, p.g.size[1]), x = cell - y * p.g.size[1];
     int64_t down, across;
-    const int64_t cy = win_first_chunk(p, 0, y, &down), cx = win_first_chunk(p, 1, x, &across);
+    const int64_t cy = win_first_chunk(p.g, 0, y, &down), cx = win_first_chunk(p.g, 1, x, &across);
     for (int64_t i = 0; i < down; i++)
         for (int64_t j = 0; j < across; j++)
             win_pull_chunk(p, t, (cy + i) % p.g.chunks[0], (cx + j) % p.g.chunks[1], y, x, sums);
@@ -476,8 +450,23 @@ template <class S> static tp_code window_attention_fwd(const tp_call *c)
 {
     const win<S> p = win_problem<S>(c);
     const tp_code code = win_too_wide(c, p);
+    if constexpr (std::is_same<S, bf16>::value)
+        if (tp__window_mma_serves(p)) return tp__window_mma_fwd(c, p);
     return code == TP_OK ? win_launch(c, win_kernel<S>, p.g.batch * p.g.heads * p.g.cells, p)
                          : code;
+}
+
+template <class S> static tp_code win_pull_plain(const tp_call *c, const win<S> &p)
+{
+    tp_code code = TP_OK;
+    if (p.dq.to) code = win_launch(c, win_pull_queries<S>, p.g.batch * p.g.heads * p.g.cells, p);
+    if (code == TP_OK && (p.dk.to || p.dv.to || p.dlow_k.to || p.dlow_v.to))
+        code = win_launch(c, win_pull_keys<S>, p.g.batch * p.g.heads * (p.g.low + p.g.tokens), p);
+    if (code == TP_OK && p.dtable.to)
+        code = win_launch(c, win_pull_table<S>, p.g.rows * p.g.heads, p);
+    if (code == TP_OK && p.dbias.to)
+        code = win_launch(c, win_pull_bias<S>, p.g.heads * p.g.global, p);
+    return code;
 }
 
 template <class S> static tp_code window_attention_bwd(const tp_call *c)
@@ -493,17 +482,12 @@ template <class S> static tp_code window_attention_bwd(const tp_call *c)
     for (int i = 0; i < WIN_NX; i++) *sinks[i] = attn_sink_of<S>(&c->dx[i]);
     if (code == TP_OK)
         code = tp_launch(c, win_delta<S>, tp_grid(c, queries, WIN_THREADS), WIN_THREADS, 0, p);
-    if (code == TP_OK && p.dq.to) code = win_launch(c, win_pull_queries<S>, queries, p);
     if (code == TP_OK && p.dq.to)
         code = tp_launch(c, win_clear_queries<S>, tp_grid(c, p.g.batch * p.g.global * p.g.width),
                          WIN_THREADS, 0, p);
-    if (code == TP_OK && (p.dk.to || p.dv.to || p.dlow_k.to || p.dlow_v.to))
-        code = win_launch(c, win_pull_keys<S>, p.g.batch * p.g.heads * (p.g.low + p.g.tokens), p);
-    if (code == TP_OK && p.dtable.to)
-        code = win_launch(c, win_pull_table<S>, p.g.rows * p.g.heads, p);
-    if (code == TP_OK && p.dbias.to)
-        code = win_launch(c, win_pull_bias<S>, p.g.heads * p.g.global, p);
-    return code;
+    if constexpr (std::is_same<S, bf16>::value)
+        if (code == TP_OK && tp__window_mma_serves_bwd(p)) return tp__window_mma_bwd(c, p);
+    return code == TP_OK ? win_pull_plain(c, p) : code;
 }
 
 TP_CUDA_KERNEL(window_attention_fwd)

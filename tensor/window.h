@@ -26,7 +26,9 @@ enum {
     TP_WINDOW_TASKS = 16,   /* fewer heads in the batch: more stripes  */
     TP_WINDOW_RECTS = 9,
     TP_WINDOW_ALIGN = 16, /* elements: sizes in scratch are multiples, whatever the vector length */
-    TP_WINDOW_SLACK = 16  /* rows and columns that products may touch beyond the end */
+    TP_WINDOW_SLACK = 16, /* rows and columns that products may touch beyond the end */
+    TP_WINDOW_SLICES = 512, /* of all heads' tiles of queries, and cells of a span: for a card */
+    TP_WINDOW_SPAN = 512
 };
 
 enum { WIN_Q, WIN_K, WIN_V, WIN_LOW_K, WIN_LOW_V, WIN_TABLE, WIN_GLOBAL_BIAS, WIN_NX };
@@ -139,7 +141,9 @@ TP_HD static inline void tp__window_block(const tp_window *g, int axis, int64_t 
                                           int64_t *begin, int64_t *count, int64_t *shift)
 {
     const int64_t size = g->size[axis], chunk = g->chunk[axis], n = g->chunks[axis];
-    const int64_t nominal = at + step, source = g->cyclic ? (nominal + n) % n : nominal;
+    const int64_t nominal = at + step;
+    const int64_t wrapped = nominal < 0 ? nominal + n : nominal >= n ? nominal - n : nominal;
+    const int64_t source = g->cyclic ? wrapped : nominal;
     *begin = nominal * chunk;
     *shift = (source - nominal) * chunk;
     *count = source < 0 || source >= n ? 0 : chunk;
@@ -147,32 +151,37 @@ TP_HD static inline void tp__window_block(const tp_window *g, int axis, int64_t 
         *count = size - (n - 1) * chunk;
 }
 
+/* Rectangle b (one of nine, the own block first, then those around it row by row) of keys that the
+ * chunk in row cy and column cx sees; false: it is empty. */
+TP_HD static inline bool tp__window_rect(const tp_window *g, int64_t cy, int64_t cx, int b,
+                                         tp_rect *r)
+{
+    const int place = b == 0 ? 4 : b < 5 ? b - 1 : b;
+    const bool whole = !g->cyclic && g->block <= 0; /* one rectangle holds all blocks */
+    if (!g->local || (b > 0 && (whole || g->halo[0] == 0 || (g->block > 0 && b != g->block))))
+        return false;
+    if (whole) {
+        r->y = tp__window_max(0, cy * g->chunk[0] - g->halo[0]);
+        r->x = tp__window_max(0, cx * g->chunk[1] - g->halo[1]);
+        r->rows = tp__window_min(g->size[0], (cy + 1) * g->chunk[0] + g->halo[0]) - r->y;
+        r->cols = tp__window_min(g->size[1], (cx + 1) * g->chunk[1] + g->halo[1]) - r->x;
+        r->dy = r->dx = 0;
+    } else {
+        tp__window_block(g, 0, cy, place / 3 - 1, &r->y, &r->rows, &r->dy);
+        tp__window_block(g, 1, cx, place % 3 - 1, &r->x, &r->cols, &r->dx);
+    }
+    return r->rows > 0 && r->cols > 0;
+}
+
 /* The rectangles of keys that the chunk in row cy and column cx sees; returns how many. None is
  * empty. */
 TP_HD static inline int tp__window_rects(const tp_window *g, int64_t cy, int64_t cx,
                                          tp_rect rect[TP_WINDOW_RECTS])
 {
-    const int64_t at[2] = { cy, cx };
     int n = 0;
-    if (!g->local) return 0;
-    if (!g->cyclic && g->block <= 0) {
-        int64_t begin[2], end[2];
-        for (int i = 0; i < 2; i++) {
-            begin[i] = tp__window_max(0, at[i] * g->chunk[i] - g->halo[i]);
-            end[i] = tp__window_min(g->size[i], (at[i] + 1) * g->chunk[i] + g->halo[i]);
-        }
-        const tp_rect all = { begin[0], begin[1], end[0] - begin[0], end[1] - begin[1], 0, 0 };
-        rect[0] = all;
-        return 1;
-    }
-    /* The own block, then those around it, row by row. */
-    for (int b = 0; b < 9; b++) {
-        const int place = b == 0 ? 4 : b < 5 ? b - 1 : b;
+    for (int b = 0; b < TP_WINDOW_RECTS; b++) {
         tp_rect r;
-        if (b > 0 && (g->halo[0] == 0 || (g->block > 0 && b != g->block))) continue;
-        tp__window_block(g, 0, cy, place / 3 - 1, &r.y, &r.rows, &r.dy);
-        tp__window_block(g, 1, cx, place % 3 - 1, &r.x, &r.cols, &r.dx);
-        if (r.rows > 0 && r.cols > 0) rect[n++] = r;
+        if (tp__window_rect(g, cy, cx, b, &r)) rect[n++] = r;
     }
     return n;
 }
@@ -247,6 +256,35 @@ static inline tp_window_scratch tp__window_layout(const tp_window *g, bool backw
     w.dv = tp__window_take(&w.total, w.packed * w.pad);
     w.dtable = tp__window_take(&w.total, w.tables);
     w.partial = 2 * g->extra * g->dim + g->rows + g->global;
+    return w;
+}
+
+/* On a card, what backward sums up: gradients of biases in slices of the tiles of queries, those of
+ * low and global keys in slices of the map. Pieces of the work begin where it says, in floats. */
+typedef struct tp_window_card {
+    int64_t tiles, slices; /* of a chunk; of all chunks of the batch                             */
+    int64_t reach[2];      /* largest differences of positions                                   */
+    int64_t differences;   /* of positions, or 0: nothing depends on them                        */
+    int64_t biases;        /* those, global tokens, two constants; padded                        */
+    int64_t spans;         /* slices of the map                                                  */
+    int64_t table, keys;   /* [slices][H][biases]; [B][H][spans][extra][2][D]                    */
+    int64_t total;         /* before them: delta, [B,H,N]                                        */
+} tp_window_card;
+
+static inline tp_window_card tp__window_card(const tp_window *g)
+{
+    tp_window_card w;
+    for (int i = 0; i < 2; i++) w.reach[i] = g->chunk[i] + g->halo[i] - 1;
+    w.tiles = tp__window_ceil(g->chunk[0] * g->chunk[1], TP_WINDOW_QUERIES);
+    w.slices = tp__window_min(g->batch * g->chunks[0] * g->chunks[1] * w.tiles,
+                              tp__window_max(1, TP_WINDOW_SLICES / g->heads));
+    w.differences =
+        g->local && (g->rows || g->exact) ? (2 * w.reach[0] + 1) * (2 * w.reach[1] + 1) : 0;
+    w.biases = tp__window_ceil(w.differences + g->global + 2, 4) * 4;
+    w.spans = tp__window_ceil(g->cells, TP_WINDOW_SPAN);
+    w.table = g->batch * g->heads * g->cells;
+    w.keys = w.table + w.slices * g->heads * w.biases;
+    w.total = w.keys + g->batch * g->heads * w.spans * g->extra * 2 * g->dim;
     return w;
 }
 

@@ -106,8 +106,11 @@ static tp_code window_shape(tp_infer *q)
 static size_t window_work(const tp_infer *q, int threads)
 {
     const tp_window g = tp__window(q->x, q->attr);
-    if (q->device == TP_CUDA)
-        return q->backward ? (size_t)(g.batch * g.heads * g.cells) * sizeof(float) : 0;
+    if (q->device == TP_CUDA) {
+        const tp_window_card card = tp__window_card(&g);
+        const bool parts = q->x[WIN_Q].dtype == TP_BF16;
+        return q->backward ? (size_t)(parts ? card.total : card.table) * sizeof(float) : 0;
+    }
     const size_t size = q->x[WIN_Q].dtype == TP_F64 ? sizeof(double) : sizeof(float);
     return (size_t)tp__window_elements(&g, q->backward, threads) * size;
 }
@@ -169,6 +172,19 @@ static const tp_gradcase window_cases[] = {
                   .edge = TP_EDGE_CYCLIC) },
     { "more queries than a piece", .in = IN(1, 70, 2, 0, 19 * 13, 1, 0),
       .attr = CFG(.heads = 1, .height = 10, .width = 7, .window = { 10, 7 }) },
+    { "heads of 8, two tiles of queries and of keys", .in = IN(1, 73, 8, 0, 17 * 15, 1, 1),
+      .attr = CFG(.heads = 1, .height = 9, .width = 8, .global = 1, .window = { 9, 8 }) },
+    { "heads of 8, keys of all kinds", .in = IN(2, 26, 16, 3, 121, 2, 2),
+      .attr = CFG(.heads = 2, .height = 4, .width = 6, .global = 2, .window = { 3, 3 }, .halo = { 2, 2 },
+                  .reach = { 5, 5 }) },
+    { "heads of 8, exact", .in = IN(1, 30, 8, 0, 0, 1, 0),
+      .attr = CFG(.heads = 1, .height = 5, .width = 6, .window = { 2, 3 }, .halo = { 2, 2 },
+                  .edge = TP_EDGE_EXACT) },
+    { "heads of 8, cyclic", .in = IN(1, 36, 8, 0, 49, 1, 1),
+      .attr = CFG(.heads = 1, .height = 5, .width = 7, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 },
+                  .edge = TP_EDGE_CYCLIC) },
+    { "heads of 40, low and global keys only", .in = IN(1, 8, 40, 2, 0, 1, 2),
+      .attr = CFG(.heads = 1, .height = 2, .width = 3, .global = 2) },
     { "no batch", .in = IN(0, 4, 2, 0, 9, 1, 0),
       .attr = CFG(.heads = 1, .height = 2, .width = 2, .window = { 2, 2 }) },
     { "no map", .in = IN(1, 1, 2, 0, 9, 1, 1),
