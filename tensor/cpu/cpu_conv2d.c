@@ -96,6 +96,7 @@ static void R(gather_tile)(const tp__conv2d_pass *p, const tile *a, int64_t firs
 {
     const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
     const int64_t line = w->taps * p->from, pitch = w->size * p->groups * p->from;
+    if (line == 0) return; /* without channels there may be no map either */
     for (int64_t b = a->first[0]; b < a->first[0] + a->size[0]; b++)
         for (int64_t j = a->first[1]; j < a->first[1] + a->size[1]; j++)
             for (int64_t i = a->first[2]; i < a->first[2] + a->size[2]; i++)
