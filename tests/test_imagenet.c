@@ -133,6 +133,8 @@ Test(imagenet, resume_is_exact)
         { "momentum", "--recipe finetune --lr 0.1" },
         { "bf16", "--recipe cvt --dtype bf16" },
         { "f64", "--dtype f64 --optimizer adam --schedule constant" },
+        { "ViT-LSLA", "--preset lsla-small --drop-path 0.2 --recompute block" },
+        { "CvT*-LS", "--preset cvt-ls-small --drop-path 0.2" },
     };
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         succeed("train " SMALL "%s --run-dir a --overwrite", runs[i].flags);
@@ -223,6 +225,26 @@ Test(imagenet, init_with_another_head)
     snprintf(args, sizeof args, "%s --head new", two);
     succeed("%s", args);
     expect_refusal("eval --data set --run-dir ten", 1, "was trained on other classes: class 0 is");
+}
+
+/* Tables of positions follow the size of the pictures only if that is asked for. */
+Test(imagenet, init_at_another_resolution)
+{
+    static const char wider[] = "train --preset lsla-small --threads 1 --shapes 20 --batch 10 "
+                                "--epochs 1 --size 32 --overwrite --run-dir wide --init "
+                                "low/last.safetensors";
+    char args[400];
+    succeed("train --preset lsla-small --threads 1 --shapes 20 --batch 10 --epochs 1 --size 16 "
+            "--run-dir low");
+    expect_refusal(wider, 1, "was trained on pictures of 16 pixels, this run has 32: tables of");
+    snprintf(args, sizeof args, "%s --resize", wider);
+    succeed("%s", args);
+    snprintf(args, sizeof args, "%s --resize --preset lsla-qkv-small", wider);
+    expect_refusal(args, 1, "of other widths, depths or attention than --preset lsla-qkv-small");
+    snprintf(args, sizeof args, "%s --resize --preset cvt-small", wider);
+    expect_refusal(args, 1, "holds another model: vit-lsla, not cvt");
+    expect_refusal("train --preset lsla-small --size 24 --run-dir odd", 1, "impossible model: ");
+    succeed("eval --run-dir low --shapes 20 --size 32 --threads 1");
 }
 
 /* ---- bad input ---- */

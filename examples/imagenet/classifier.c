@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const families[] = { "convnet" };
+static const char *const families[] = { "convnet", "cvt", "vit-lsla" };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
 const char *classifier_family(const classifier_cfg *c)
@@ -16,12 +16,21 @@ void classifier_fit(classifier_cfg *c, int64_t size, int64_t classes)
 {
     c->size = size;
     c->classes = classes;
-    c->convnet.classes = classes;
+    c->convnet.classes = c->cvt.classes = c->lsla.classes = classes;
+    c->lsla.image[0] = c->lsla.image[1] = size;
+}
+
+void classifier_train_as(classifier_cfg *c, double drop_path, tp_recompute recompute)
+{
+    c->cvt.drop_path = c->lsla.drop_path = drop_path;
+    c->cvt.recompute = c->lsla.recompute = recompute;
 }
 
 bool classifier_check(const classifier_cfg *c, char *why, size_t size)
 {
     switch (c->kind) {
+    case FAMILY_CVT: return !tp_cvt_cfg_check(&c->cvt, why, size);
+    case FAMILY_LSLA: return !tp_vit_lsla_cfg_check(&c->lsla, why, size);
     case FAMILY_CONVNET: break;
     }
     if (c->convnet.width > 0 && c->convnet.width <= 4096) return true;
@@ -32,10 +41,12 @@ bool classifier_check(const classifier_cfg *c, char *why, size_t size)
 void classifier_write(const classifier_cfg *c, tp_writer *W)
 {
     tp_writer_meta(W, "classifier", families[c->kind]);
-    tp_writer_meta_int(W, "picture_size", c->size);
-    tp_writer_meta_int(W, "classes", c->classes);
+    tp_writer_meta_int(W, "classifier_size", c->size);
+    tp_writer_meta_int(W, "classifier_classes", c->classes);
     switch (c->kind) {
     case FAMILY_CONVNET: tp_writer_meta_int(W, "convnet_width", c->convnet.width); break;
+    case FAMILY_CVT: tp_cvt_cfg_write(&c->cvt, W); break;
+    case FAMILY_LSLA: tp_vit_lsla_cfg_write(&c->lsla, W); break;
     }
 }
 
@@ -55,26 +66,37 @@ static bool read_kind(classifier_cfg *c, tp_file *F, char *why, size_t size)
     return false;
 }
 
+static bool read_cfg(classifier_cfg *c, tp_file *F, char *why, size_t size)
+{
+    switch (c->kind) {
+    case FAMILY_CVT: return tp_cvt_cfg_read(&c->cvt, F, why, size);
+    case FAMILY_LSLA: return tp_vit_lsla_cfg_read(&c->lsla, F, why, size);
+    case FAMILY_CONVNET: break;
+    }
+    snprintf(why, size, "'convnet_width' is no number");
+    return tp_file_int(F, "convnet_width", &c->convnet.width);
+}
+
 bool classifier_read(classifier_cfg *c, tp_file *F, char *why, size_t size)
 {
     int64_t side = 0, classes = 0;
+    char reason[1024];
     *c = (classifier_cfg){ 0 };
     if (!read_kind(c, F, why, size)) return false;
-    bool done = tp_file_int(F, "picture_size", &side) && tp_file_int(F, "classes", &classes);
-    switch (c->kind) {
-    case FAMILY_CONVNET: done = done && tp_file_int(F, "convnet_width", &c->convnet.width); break;
-    }
-    if (!done) {
+    if (!tp_file_int(F, "classifier_size", &side) ||
+        !tp_file_int(F, "classifier_classes", &classes)) {
         snprintf(why, size, "%s", tp_file_why(F));
         return false;
     }
-    if (side < 1 || side > 1 << 14 || classes < 1 || classes > 1 << 20) {
-        snprintf(why, size, "%s: pictures of %lld pixels in %lld classes", tp_file_path(F),
-                 (long long)side, (long long)classes);
-        return false;
+    snprintf(reason, sizeof reason, "pictures of %lld pixels in %lld classes", (long long)side,
+             (long long)classes);
+    if (side >= 1 && side <= 1 << 14 && classes >= 1 && classes <= 1 << 20 &&
+        read_cfg(c, F, reason, sizeof reason)) {
+        classifier_fit(c, side, classes);
+        if (classifier_check(c, reason, sizeof reason)) return true;
     }
-    classifier_fit(c, side, classes);
-    return classifier_check(c, why, size);
+    snprintf(why, size, "%s: %s", tp_file_path(F), reason);
+    return false;
 }
 
 void classifier_init(tp_params *P, classifier *m, const classifier_cfg *c)
@@ -82,15 +104,45 @@ void classifier_init(tp_params *P, classifier *m, const classifier_cfg *c)
     m->cfg = *c;
     switch (c->kind) {
     case FAMILY_CONVNET: convnet_init(P, &m->convnet, "", c->convnet); break;
+    case FAMILY_CVT: tp_cvt_init(P, &m->cvt, "", c->cvt); break;
+    case FAMILY_LSLA: tp_vit_lsla_init(P, &m->lsla, "", c->lsla); break;
     }
 }
 
 tp_tensor classifier_forward(tp_tape *T, const classifier *m, tp_tensor images)
 {
     switch (m->cfg.kind) {
+    case FAMILY_CVT: return tp_cvt_forward(T, &m->cvt, images);
+    case FAMILY_LSLA: return tp_vit_lsla_forward(T, &m->lsla, images);
     case FAMILY_CONVNET: break;
     }
     return convnet_forward(T, &m->convnet, images);
+}
+
+/* ---- weights ---- */
+
+static bool same_ints(const int *a, const int *b, int n)
+{
+    return memcmp(a, b, (size_t)n * sizeof *a) == 0;
+}
+
+bool classifier_same(const classifier_cfg *a, const classifier_cfg *b)
+{
+    if (a->kind != b->kind) return false;
+    switch (a->kind) {
+    case FAMILY_CVT:
+        return memcmp(a->cvt.dim, b->cvt.dim, sizeof a->cvt.dim) == 0 &&
+               same_ints(a->cvt.blocks, b->cvt.blocks, TP_CVT_STAGES) &&
+               same_ints(a->cvt.heads, b->cvt.heads, TP_CVT_STAGES) &&
+               a->cvt.long_short == b->cvt.long_short && a->cvt.conv_bias == b->cvt.conv_bias;
+    case FAMILY_LSLA:
+        return a->lsla.dim == b->lsla.dim && a->lsla.stages == b->lsla.stages &&
+               same_ints(a->lsla.depths, b->lsla.depths, TP_VIT_MAX_STAGES) &&
+               same_ints(a->lsla.heads, b->lsla.heads, TP_VIT_MAX_STAGES) &&
+               a->lsla.attn.variant == b->lsla.attn.variant;
+    case FAMILY_CONVNET: break;
+    }
+    return a->convnet.width == b->convnet.width;
 }
 
 static const char *skip_training_state(const char *name, void *env)
@@ -108,6 +160,8 @@ bool classifier_weights(tp_params *P, tp_file *F)
 const char *classifier_resizing(const classifier_cfg *c)
 {
     switch (c->kind) {
+    case FAMILY_CVT: return "projections are repeated where the rank grows with the size";
+    case FAMILY_LSLA: return "tables of positions and scales are resized where windows differ";
     case FAMILY_CONVNET: break;
     }
     return NULL;
@@ -116,6 +170,8 @@ const char *classifier_resizing(const classifier_cfg *c)
 bool classifier_load_resized(tp_params *P, const classifier_cfg *c, tp_file *F)
 {
     switch (c->kind) {
+    case FAMILY_CVT: return tp_cvt_load(P, tp_file_path(F));
+    case FAMILY_LSLA: return tp_vit_lsla_load(P, tp_file_path(F));
     case FAMILY_CONVNET: break;
     }
     return classifier_weights(P, F);

@@ -2,27 +2,32 @@
 #ifndef CLASSIFIER_H
 #define CLASSIFIER_H
 
-#include <tapegrad/tapegrad.h>
+#include <tapegrad/vision.h>
 
 #include "convnet.h"
 
-typedef enum family { FAMILY_CONVNET } family;
+typedef enum family { FAMILY_CONVNET, FAMILY_CVT, FAMILY_LSLA } family;
 
 typedef struct classifier_cfg {
     family kind;
     int64_t size, classes; /* pictures of size x size */
-    convnet_cfg convnet;
+    convnet_cfg convnet;   /* of these, the kind's own */
+    tp_cvt_cfg cvt;
+    tp_vit_lsla_cfg lsla;
 } classifier_cfg;
 
 typedef struct classifier {
     classifier_cfg cfg;
     convnet convnet;
+    tp_cvt cvt;
+    tp_vit_lsla lsla;
 } classifier;
 
-const char *classifier_family(const classifier_cfg *c); /* "convnet" */
+const char *classifier_family(const classifier_cfg *c); /* "convnet", "cvt" or "vit-lsla" */
 
 /* Sets the size of pictures and the number of classes in all that depends on them. */
 void classifier_fit(classifier_cfg *c, int64_t size, int64_t classes);
+void classifier_train_as(classifier_cfg *c, double drop_path, tp_recompute recompute);
 bool classifier_check(const classifier_cfg *c, char *why, size_t size);
 
 /* As metadata of a checkpoint and back; false with the reason in why. */
@@ -31,6 +36,9 @@ bool classifier_read(classifier_cfg *c, tp_file *F, char *why, size_t size);
 
 void classifier_init(tp_params *P, classifier *m, const classifier_cfg *c);
 tp_tensor classifier_forward(tp_tape *T, const classifier *m, tp_tensor images); /* [B,classes] */
+
+/* Do two configurations mean the same weights, whatever sizes and classes? */
+bool classifier_same(const classifier_cfg *a, const classifier_cfg *b);
 
 /* The weights of a checkpoint of the same model; false: see tp_params_why. */
 bool classifier_weights(tp_params *P, tp_file *F);

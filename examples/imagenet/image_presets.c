@@ -77,26 +77,81 @@ double image_lr(const image_settings *s)
 
 /* ---- models ---- */
 
-static void convnet_model(classifier_cfg *c)
+static void convnet_of(classifier_cfg *c, int width)
 {
     c->kind = FAMILY_CONVNET;
-    c->convnet.width = 32;
+    c->convnet.width = width;
 }
 
-static void tiny_convnet(classifier_cfg *c)
+static void paper_cvt(classifier_cfg *c, int name)
 {
-    c->kind = FAMILY_CONVNET;
-    c->convnet.width = 16;
+    c->kind = FAMILY_CVT;
+    c->cvt = tp_cvt_preset((tp_cvt_name)name, c->size);
+}
+
+/* Three stages of 48 to 192 channels, with windows and ranks for maps of 16, 8 and 4 (64 x 64). */
+static void small_cvt(classifier_cfg *c, int long_short)
+{
+    c->kind = FAMILY_CVT;
+    c->cvt = (tp_cvt_cfg){ .kv_stride = 1,
+                           .dim = { 48, 96, 192 },
+                           .heads = { 1, 2, 4 },
+                           .blocks = { 1, 2, 4 },
+                           .long_short = long_short,
+                           .conv_bias = true,
+                           .class_std = 0.02 };
+    for (int i = 0; i < TP_CVT_STAGES && long_short; i++) {
+        c->cvt.rank[i] = 16 >> i;
+        c->cvt.window[i] = i > 0 ? 2 : 4;
+    }
+}
+
+static void paper_lsla(classifier_cfg *c, int unused)
+{
+    (void)unused;
+    c->kind = FAMILY_LSLA;
+    c->lsla = tp_vit_lsla_paper(1);
+}
+
+enum { LSLA, LSLA_QKV, LSLA_INNER, LSLA_FULL };
+
+/* full: one window as large as the map, softmax of queries and keys with a relative bias. */
+static void small_lsla(classifier_cfg *c, int which)
+{
+    c->kind = FAMILY_LSLA;
+    c->lsla = tp_vit_lsla_tiny(1);
+    if (which == LSLA_QKV) c->lsla.attn.variant = TP_LSLA_QKV;
+    if (which == LSLA_INNER) c->lsla.attn.no_outer = true;
+    if (which != LSLA_FULL) return;
+    c->lsla.window = c->size / 4;
+    c->lsla.attn = (tp_lsla_opts){ .variant = TP_LSLA_QKV, .fixed_scale = true, .no_outer = true };
 }
 
 static const struct preset {
     const char *name;
     int64_t size;
     image_recipe recipe;
-    void (*model)(classifier_cfg *c);
+    void (*model)(classifier_cfg *c, int which);
+    int which;
 } presets[] = {
-    { "tiny", 32, RECIPE_PLAIN, tiny_convnet },
-    { "convnet", 64, RECIPE_PLAIN, convnet_model },
+    { "tiny", 32, RECIPE_PLAIN, convnet_of, 16 },
+    { "convnet", 64, RECIPE_PLAIN, convnet_of, 32 },
+    { "cvt-small", 64, RECIPE_PLAIN, small_cvt, false },
+    { "cvt-ls-small", 64, RECIPE_PLAIN, small_cvt, true },
+    { "lsla-small", 64, RECIPE_PLAIN, small_lsla, LSLA },
+    { "lsla-qkv-small", 64, RECIPE_PLAIN, small_lsla, LSLA_QKV },
+    { "lsla-inner-small", 64, RECIPE_PLAIN, small_lsla, LSLA_INNER },
+    { "lsla-full-small", 64, RECIPE_PLAIN, small_lsla, LSLA_FULL },
+    { "cvt-13", 224, RECIPE_CVT, paper_cvt, TP_CVT_13 },
+    { "cvt-21", 224, RECIPE_CVT, paper_cvt, TP_CVT_21 },
+    { "cvt-w24", 224, RECIPE_CVT, paper_cvt, TP_CVT_W24 },
+    { "cvt-star-13", 224, RECIPE_CVT, paper_cvt, TP_CVT_STAR_13 },
+    { "cvt-star-21", 224, RECIPE_CVT, paper_cvt, TP_CVT_STAR_21 },
+    { "cvt-ls-13", 224, RECIPE_CVT, paper_cvt, TP_CVT_LS_13 },
+    { "cvt-ls-17", 224, RECIPE_CVT, paper_cvt, TP_CVT_LS_17 },
+    { "cvt-ls-21", 224, RECIPE_CVT, paper_cvt, TP_CVT_LS_21 },
+    { "cvt-ls-21s", 224, RECIPE_CVT, paper_cvt, TP_CVT_LS_21S },
+    { "vit-lsla", 224, RECIPE_LSLA, paper_lsla, 0 },
 };
 enum { PRESETS = sizeof presets / sizeof presets[0] };
 
@@ -135,9 +190,10 @@ bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, ch
                  size_t size)
 {
     const struct preset *p = find(s->preset);
-    *c = (classifier_cfg){ 0 };
+    *c = (classifier_cfg){ .size = s->size };
     if (!p) return unknown(s->preset, why, size);
-    p->model(c);
+    p->model(c, p->which);
     classifier_fit(c, s->size, classes);
+    classifier_train_as(c, s->drop_path, (tp_recompute)s->recompute);
     return classifier_check(c, why, size);
 }

@@ -105,7 +105,7 @@ static void measure(bench *b, const char *what, bool training, double seconds)
 
 static bool run(bench *b, const throughput_options *s, char *why, size_t size)
 {
-    image_settings model = { 0 };
+    image_settings model = { .accumulation = 1 };
     classifier_cfg cfg;
     bool done = image_preset(&model, s->preset, -1, why, size);
     if (s->size > 0) model.size = s->size;

@@ -64,7 +64,9 @@ static bool transfer(training *t, tp_file *F, classifier_cfg theirs)
     classifier *m = calloc(1, sizeof *m);
     const bool resized = theirs.size != t->cfg.size;
     bool done = m || training_fail(t, "out of memory");
-    classifier_fit(&theirs, t->cfg.size, theirs.classes);
+    const int64_t classes = theirs.classes;
+    theirs = t->cfg;
+    classifier_fit(&theirs, t->cfg.size, classes);
     if (done) classifier_init(Q, m, &theirs);
     if (done && !(resized ? classifier_load_resized(Q, &theirs, F) : classifier_weights(Q, F)))
         done = training_fail(t, "%s", tp_params_why(Q));
@@ -83,6 +85,10 @@ bool training_init(training *t)
     if (done && theirs.kind != t->cfg.kind)
         done = training_fail(t, "%s holds another model: %s, not %s", t->s.init,
                              classifier_family(&theirs), classifier_family(&t->cfg));
+    if (done && !classifier_same(&theirs, &t->cfg))
+        done =
+            training_fail(t, "%s holds a %s of other widths, depths or attention than --preset %s",
+                          t->s.init, classifier_family(&theirs), t->s.preset);
     done = done && check_size(t, &theirs) && check_head(t, &theirs) && transfer(t, F, theirs);
     tp_file_close(F);
     return done;
