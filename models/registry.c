@@ -3,6 +3,8 @@
 #include <tapegrad/models.h>
 #include <tapegrad/vision.h>
 
+#include "registry_inner.h"
+
 /* ---- Transformer-LS language model ---- */
 
 enum { TINY, SMALL, LARGE };
@@ -194,5 +196,6 @@ static const tp_model_info models[] = {
 const tp_model_info *tp_model_at(int i)
 {
     const int n = sizeof models / sizeof models[0];
+    if (i >= n && i - n < tp__vil_model_count) return &tp__vil_models[i - n];
     return i >= 0 && i < n ? &models[i] : NULL;
 }

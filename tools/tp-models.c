@@ -36,7 +36,7 @@ static void print_model(const tp_model_info *m, tp_device *D)
     const tp_flops f = m->flops(m->variant);
     const double flops = f.macs + m->norm_cost * f.norm + 2.0 * f.batchnorm;
 
-    printf("%-20s %-24s %12lld", m->name, m->input, (long long)tp_params_count(P));
+    printf("%-34s %-24s %12lld", m->name, m->input, (long long)tp_params_count(P));
     print_paper(m->paper_params, 1e6, 1);
     printf(" %9.2f", flops / 1e9);
     print_paper(m->paper_flops, 1e9, 2);
@@ -49,7 +49,7 @@ static int list(const char *prefix)
 {
     int n = 0;
     tp_device *D = tp_device_open("cpu", NULL);
-    printf("%-20s %-24s %12s %9s %9s %9s %9s %9s\n", "model", "input", "params", "paper, M",
+    printf("%-34s %-24s %12s %9s %9s %9s %9s %9s\n", "model", "input", "params", "paper, M",
            "GFLOPs", "paper", "MiB", "recompute");
     for (int i = 0; tp_model_at(i); i++)
         if (strncmp(tp_model_at(i)->name, prefix, strlen(prefix)) == 0) {

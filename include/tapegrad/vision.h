@@ -405,7 +405,7 @@ typedef struct tp_vil {
 
 /* Declares the model, initialised by the official rule: linear weights, tokens and tables
  * N(0, 0.02), convolutions and Linformer's mixtures PyTorch's default, biases 0, norms 1 and 0;
- * Performer's features by tp_vil_redraw. An impossible cfg fails P. */
+ * Performer's features N(0, 1) until tp_vil_redraw. An impossible cfg fails P. */
 TP_API void tp_vil_init(tp_params *P, tp_vil *m, const char *name, tp_vil_cfg cfg);
 
 /* images -> logits [B,classes]. Other sizes than the configured one are possible where no table or
@@ -431,6 +431,19 @@ TP_API bool tp_vil_load(tp_params *P, const tp_vil *m, const char *file);
 /* That resizing: x [from0,from1,channels] -> y [to0,to1,channels]. */
 TP_API void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int64_t to[2],
                           int64_t channels);
+
+/* One image of cfg.image. paper: by the rule that the figures of the ViL paper follow
+ * (vil_flops.c).
+ */
+TP_API tp_flops tp_vil_flops(const tp_vil_cfg *cfg, bool paper);
+/* Bytes that a recorded forward pass of it keeps for backward, f32, within a tenth; Performer's
+ * more roughly. */
+TP_API double tp_vil_activations(const tp_vil_cfg *cfg);
+
+/* New orthogonal random features for every Performer attention, those of the draw-th time.
+ * Upstream: before the first step, and before the forward pass that follows I + 1 ones of training
+ * since the last time, I = 1 + 5 epoch, epochs counted from 0 (detection: I = 1000). */
+TP_API bool tp_vil_redraw(tp_params *P, const tp_vil *m, uint64_t seed, uint64_t draw);
 
 /* What windows see in training from here on: see tp_vil_cfg.shift. */
 TP_API void tp_vil_set_shift(tp_vil *m, int shift);
