@@ -13,7 +13,9 @@
 
 #include "tensor/host_device.h"
 
-enum { TP_LSLA_SLICES = 16 }; /* of the windows of a head, at most: tasks and partial sums */
+/* Of the windows of a head, at most: tasks and partial sums; each has at least eight windows, since
+ * a task spreads out the head's biases. */
+enum { TP_LSLA_SLICES = 16 };
 
 enum { LSLA_Q, LSLA_K, LSLA_V, LSLA_SCALE, LSLA_INNER, LSLA_OUTER, LSLA_NX };
 
@@ -25,22 +27,30 @@ typedef struct tp_lsla {
     int64_t slices;                   /* of the windows of a head             */
 } tp_lsla;
 
-/* Where the pieces of a thread's scratch begin, in elements; matrices are [n][n]. */
+/* Where the pieces of a thread's scratch on the CPU begin, in elements. All matrices are
+ * [key][query], so that a softmax runs down columns: rows of `wide` queries, whole vectors, as are
+ * the `deep` columns of tokens. */
 typedef struct tp_lsla_scratch {
-    int64_t inner, outer;           /* the head's biases, spread out             */
-    int64_t q, k, v, out;           /* [n][D]                                    */
-    int64_t s, p;                   /* scores; probabilities                     */
-    int64_t dout, dp;               /* backward: [n][D]; of the probabilities    */
-    int64_t dscale, dinner, douter; /* backward: sums of the task                */
+    int64_t wide, deep;
+    int64_t scale, inner, outer;    /* [n][wide]: the head's, spread out                     */
+    int64_t q, k, v, out;           /* [wide][deep]                                          */
+    int64_t qt;                     /* [deep][wide]                                          */
+    int64_t region, lse, sum;       /* [wide]                                                */
+    int64_t minus, plus;            /* [n][wide]: biases of a window of several regions      */
+    int64_t s, p;                   /* [wide][wide]: scores; probabilities                   */
+    int64_t dout, doutt, dp;        /* backward: [wide][deep], [deep][wide]; of probabilities */
+    int64_t dk;                     /* [wide][deep]                                          */
+    int64_t dscale, dinner, douter; /* [n][wide]: sums of the task                           */
     int64_t total;
-    int64_t partial; /* backward, of a slice: [n][n], two tables  */
+    int64_t partial; /* backward, of a slice: [n][n] of the scale, two tables */
 } tp_lsla_scratch;
 
 static inline tp_lsla tp__lsla(const tp_view *x, const tp_lsla_cfg *cfg)
 {
     const tp_view *q = &x[LSLA_Q];
     const int64_t w = cfg->window;
-    const int64_t rows = q->dim[0] * (cfg->height / w);
+    const int64_t rows = q->dim[0] * (cfg->height / w), eighth = rows * (cfg->width / w) / 8;
+    const int64_t most = eighth < 1 ? 1 : eighth < rows ? eighth : rows;
     const tp_lsla g = { q->dim[0],
                         cfg->heads,
                         q->dim[2] / cfg->heads,
@@ -52,7 +62,7 @@ static inline tp_lsla tp__lsla(const tp_view *x, const tp_lsla_cfg *cfg)
                         (2 * w - 1) * (2 * w - 1),
                         cfg->height / w,
                         cfg->width / w,
-                        rows < TP_LSLA_SLICES ? rows : (int64_t)TP_LSLA_SLICES };
+                        most < TP_LSLA_SLICES ? most : (int64_t)TP_LSLA_SLICES };
     return g;
 }
 
@@ -77,25 +87,37 @@ TP_HD static inline int64_t tp__lsla_place(const tp_lsla *g, int64_t a, int64_t 
     return (a / w - b / w + w - 1) * (2 * w - 1) + a % w - b % w + w - 1;
 }
 
-static inline int64_t tp__lsla_take(int64_t *total, int64_t n)
+static inline int64_t tp__lsla_round(int64_t n)
 {
-    const int64_t at = *total;
-    *total += (n + 15) / 16 * 16;
-    return at;
+    return (n + 15) / 16 * 16;
 }
 
 static inline tp_lsla_scratch tp__lsla_layout(const tp_lsla *g, bool backward)
 {
-    const int64_t square = g->n * g->n, rows = g->n * g->dim;
     tp_lsla_scratch w;
     memset(&w, 0, sizeof w);
-    w.partial = backward ? square + 2 * g->table : 0;
-    int64_t *const pieces[] = { &w.inner, &w.outer, &w.s, &w.p, &w.q, &w.k, &w.v, &w.out };
-    int64_t *const more[] = { &w.dp, &w.dscale, &w.dinner, &w.douter };
-    for (int i = 0; i < 8; i++) *pieces[i] = tp__lsla_take(&w.total, i < 4 ? square : rows);
-    if (!backward) return w;
-    for (int i = 0; i < 4; i++) *more[i] = tp__lsla_take(&w.total, square);
-    w.dout = tp__lsla_take(&w.total, rows);
+    w.wide = tp__lsla_round(g->n);
+    w.deep = tp__lsla_round(g->dim);
+    const int64_t square = w.wide * w.wide, tokens = w.wide * w.deep;
+    const struct {
+        int64_t *at, size;
+        bool forward;
+    } pieces[] = {
+        { &w.scale, square, true },   { &w.inner, square, true },   { &w.outer, square, true },
+        { &w.q, tokens, true },       { &w.k, tokens, true },       { &w.v, tokens, true },
+        { &w.out, tokens, true },     { &w.qt, tokens, true },      { &w.region, w.wide, true },
+        { &w.lse, w.wide, true },     { &w.sum, w.wide, true },     { &w.minus, square, true },
+        { &w.plus, square, true },    { &w.s, square, true },       { &w.p, square, true },
+        { &w.dout, tokens, false },   { &w.doutt, tokens, false },  { &w.dp, square, false },
+        { &w.dk, tokens, false },     { &w.dscale, square, false }, { &w.dinner, square, false },
+        { &w.douter, square, false },
+    };
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
+        if (pieces[i].forward || backward) {
+            *pieces[i].at = w.total;
+            w.total += pieces[i].size;
+        }
+    w.partial = backward ? tp__lsla_round(g->n * g->n + 2 * g->table) : 0;
     return w;
 }
 

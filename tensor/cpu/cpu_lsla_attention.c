@@ -1,9 +1,11 @@
 /* cpu_lsla_attention.c - light self-limited attention; the geometry is in tensor/lsla.h.
  *
- * A task is a slice of the windows of one head. For each window it gathers the head's rows of q, k
- * and v, n x D each, and works on n x n matrices in cache: two products forward, five backward.
- * Sums over windows (scale and tables) are made for each slice and added in order, so that bits do
- * not depend on the number of threads. */
+ * A task is a slice of the windows of one head, whose biases it spreads out once. For each window
+ * it gathers the head's rows of q, k and v and works on matrices of keys by queries in cache: two
+ * products forward, five backward, and elementwise passes over rows of whole vectors between them,
+ * in which columns are softmaxes. Columns beyond the window's queries, and rows beyond its keys,
+ * are computed from zeros and not read. Sums over windows (scale and tables) are made for each
+ * slice and added in order, so that bits do not depend on the number of threads. */
 #ifndef real
 #include "tensor/kernel.h"
 #include "tensor/lsla.h"
@@ -13,6 +15,9 @@ TP_CPU_KERNEL(lsla_attention_fwd)
 TP_CPU_KERNEL(lsla_attention_bwd)
 #else
 
+#include "tensor/cpu/ls_products.h"
+#include "tensor/cpu/transpose.h"
+
 #define lsla     R(lsla)
 #define lsla_win R(lsla_win)
 
@@ -20,7 +25,9 @@ typedef struct lsla {
     const tp_call *c;
     tp_lsla g;
     tp_lsla_scratch at;
-    real scale; /* without a learned one */
+    real scale;       /* without a learned one                 */
+    bool shared;      /* keys and values are the same tensor   */
+    bool outer_apart; /* mask_outer                            */
 } lsla;
 
 /* A window of one head, with the scratch of the thread. */
@@ -31,138 +38,240 @@ typedef struct lsla_win {
     real *scratch;
 } lsla_win;
 
-/* Token i of the window, as a number of the map. */
-static inline int64_t R(lsla_at)(const lsla_win *t, int64_t i)
+/* ---- tokens ---- */
+
+/* Token (r,c) of the window, as a number of the map. */
+static inline int64_t R(lsla_at)(const lsla_win *t, int64_t r, int64_t c)
 {
     const tp_lsla *g = &t->a->g;
-    return tp__lsla_token(g, t->y + i / g->window, t->x + i % g->window);
+    const int64_t y = t->y + r + g->shift, x = t->x + c + g->shift;
+    return (y < g->size[0] ? y : y - g->size[0]) * g->size[1] +
+           (x < g->size[1] ? x : x - g->size[1]);
 }
 
-/* The head's slice of token i of the window in x [B,N,C]. */
-static inline real *R(lsla_slice)(const lsla_win *t, const tp_view *x, int64_t i)
+/* The head's slice of token (r,c) of the window in x [B,N,C]. */
+static inline real *R(lsla_slice)(const lsla_win *t, const tp_view *x, int64_t r, int64_t c)
 {
     const tp_lsla *g = &t->a->g;
-    const int64_t token = t->b * g->size[0] * g->size[1] + R(lsla_at)(t, i);
+    const int64_t token = t->b * g->size[0] * g->size[1] + R(lsla_at)(t, r, c);
     return (real *)x->data + token * g->width + t->h * g->dim;
+}
+
+TP_INLINE void R(lsla_copy)(const real *from, real *to, int64_t d)
+{
+    enum { W = TP_VECTOR / sizeof(real) };
+    int64_t i = 0;
+    for (; i + W <= d; i += W) R(ls_store)(to + i, R(ls_load)(from + i));
+    for (; i < d; i++) to[i] = from[i];
 }
 
 static void R(lsla_gather)(const lsla_win *t, const tp_view *x, real *to)
 {
-    const int64_t d = t->a->g.dim;
-    for (int64_t i = 0; i < t->a->g.n; i++)
-        memcpy(to + i * d, R(lsla_slice)(t, x, i), (size_t)d * sizeof(real));
+    const int64_t w = t->a->g.window;
+    for (int64_t r = 0; r < w; r++)
+        for (int64_t c = 0; c < w; c++, to += t->a->at.deep)
+            R(lsla_copy)(R(lsla_slice)(t, x, r, c), to, t->a->g.dim);
 }
 
 static void R(lsla_scatter)(const lsla_win *t, const real *from, const tp_view *x)
 {
-    const int64_t d = t->a->g.dim;
-    for (int64_t i = 0; i < t->a->g.n; i++)
-        memcpy(R(lsla_slice)(t, x, i), from + i * d, (size_t)d * sizeof(real));
+    const int64_t w = t->a->g.window;
+    for (int64_t r = 0; r < w; r++)
+        for (int64_t c = 0; c < w; c++, from += t->a->at.deep)
+            R(lsla_copy)(from, R(lsla_slice)(t, x, r, c), t->a->g.dim);
 }
 
-/* to[a][b] = the head's bias of query a and key b; zero without a table. */
+/* The log-sum-exps of the window's queries. */
+static real *R(lsla_sums)(const lsla_win *t)
+{
+    const tp_lsla *g = &t->a->g;
+    return (real *)t->a->c->y[1].data + (t->b * g->heads + t->h) * g->size[0] * g->size[1];
+}
+
+/* ---- a head ---- */
+
+/* to[b][a] = the head's bias of query a and key b; left alone without a table. */
 static void R(lsla_spread)(const lsla_win *t, const tp_view *table, real *to)
 {
     const tp_lsla *g = &t->a->g;
-    const int64_t w = g->window;
+    const int64_t w = g->window, wide = t->a->at.wide;
     const real *from = table->data;
-    for (int64_t a = 0; a < g->n; a++)
+    if (!from) return;
+    for (int64_t b = 0; b < g->n; b++)
         for (int64_t y = 0; y < w; y++) {
-            const int64_t first = tp__lsla_place(g, a, y * w);
-            for (int64_t x = 0; x < w; x++) *to++ = from ? from[(first - x) * g->heads + t->h] : 0;
+            const int64_t first = tp__lsla_place(g, y * w, b);
+            for (int64_t x = 0; x < w; x++)
+                to[b * wide + y * w + x] = from[(first + x) * g->heads + t->h];
         }
 }
 
-static void R(lsla_set_head)(lsla_win *t, int64_t h)
+/* to[b][a] = the scale of query a and key b, zero beyond them. */
+static void R(lsla_set_scale)(const lsla_win *t, real *to)
 {
-    t->h = h;
-    R(lsla_spread)(t, &t->a->c->x[LSLA_INNER], t->scratch + t->a->at.inner);
-    R(lsla_spread)(t, &t->a->c->x[LSLA_OUTER], t->scratch + t->a->at.outer);
+    const int64_t n = t->a->g.n, wide = t->a->at.wide;
+    const real *scale = t->a->c->x[LSLA_SCALE].data;
+    for (int64_t b = 0; b < n; b++)
+        for (int64_t a = 0; a < n; a++) to[b * wide + a] = scale ? scale[a * n + b] : t->a->scale;
 }
 
-/* Sets the window, and loads its rows of q, k and v. */
+/* What all windows of a task have in common; the rest is zero. */
+static void R(lsla_set_head)(lsla_win *t, int64_t h)
+{
+    const lsla *a = t->a;
+    t->h = h;
+    memset(t->scratch, 0, (size_t)a->at.total * sizeof(real));
+    R(lsla_set_scale)(t, t->scratch + a->at.scale);
+    R(lsla_spread)(t, &a->c->x[LSLA_INNER], t->scratch + a->at.inner);
+    R(lsla_spread)(t, &a->c->x[LSLA_OUTER], t->scratch + a->at.outer);
+}
+
+/* ---- a window ---- */
+
+/* The biases of a window of several regions: pairs of two regions have the inner one lowered by
+ * 100, and with mask_outer no outer one. */
+static void R(lsla_mask)(const lsla_win *t)
+{
+    const lsla *a = t->a;
+    const tp_lsla *g = &a->g;
+    const int64_t w = g->window, wide = a->at.wide;
+    real *region = t->scratch + a->at.region;
+    const real *inner = t->scratch + a->at.inner, *outer = t->scratch + a->at.outer;
+    real *minus = t->scratch + a->at.minus, *plus = t->scratch + a->at.plus;
+    for (int64_t i = 0; i < g->n; i++)
+        region[i] = (real)tp__lsla_region(g, t->y + i / w, t->x + i % w);
+    for (int64_t b = 0; b < g->n; b++) {
+        const real own = region[b];
+#pragma omp simd
+        for (int64_t q = 0; q < wide; q++) {
+            const int64_t i = b * wide + q;
+            minus[i] = region[q] == own ? inner[i] : inner[i] - 100;
+            plus[i] = region[q] == own || !a->outer_apart ? outer[i] : 0;
+        }
+    }
+}
+
+static const real *R(lsla_inner)(const lsla_win *t)
+{
+    return t->scratch + (t->mixed ? t->a->at.minus : t->a->at.inner);
+}
+
+static const real *R(lsla_outer)(const lsla_win *t)
+{
+    return t->scratch + (t->mixed ? t->a->at.plus : t->a->at.outer);
+}
+
+static const real *R(lsla_values)(const lsla_win *t)
+{
+    return t->scratch + (t->a->shared ? t->a->at.k : t->a->at.v);
+}
+
+/* c = aT b */
+static void R(lsla_set_t)(const ls_product *p)
+{
+    R(ls_multiply)(p, LS_TRANSPOSED);
+}
+
+/* m [n][wide] = x y^T by keys x and queries y, of which yt is the transpose. */
+static void R(lsla_scores)(const lsla_win *t, const real *x, const real *yt, real *m)
+{
+    const tp_lsla_scratch *at = &t->a->at;
+    const ls_product p = { .rows = t->a->g.n,
+                           .cols = t->a->g.n,
+                           .depth = t->a->g.dim,
+                           .a = x,
+                           .lda = at->deep,
+                           .b = yt,
+                           .ldb = at->wide,
+                           .c = m,
+                           .ldc = at->wide };
+    R(ls_set)(&p);
+}
+
+/* to [n][deep] = m x, m^T x or += m x. */
+static void R(lsla_tokens)(const lsla_win *t, const real *m, const real *x, real *to,
+                           void (*multiply)(const ls_product *p))
+{
+    const tp_lsla_scratch *at = &t->a->at;
+    const ls_product p = { .rows = t->a->g.n,
+                           .cols = t->a->g.dim,
+                           .depth = t->a->g.n,
+                           .a = m,
+                           .lda = at->wide,
+                           .b = x,
+                           .ldb = at->deep,
+                           .c = to,
+                           .ldc = at->deep };
+    multiply(&p);
+}
+
+/* Sets the window, loads its rows of q, k and v, and makes the scores. */
 static void R(lsla_set)(lsla_win *t, int64_t b, int64_t row, int64_t col)
 {
-    const tp_lsla *g = &t->a->g;
+    const lsla *a = t->a;
+    const tp_lsla *g = &a->g;
+    const tp_lsla_scratch *at = &a->at;
+    real *m = t->scratch;
     t->b = b;
     t->y = row * g->window;
     t->x = col * g->window;
     t->mixed = g->shift > 0 && (row == g->down - 1 || col == g->across - 1);
-    R(lsla_gather)(t, &t->a->c->x[LSLA_Q], t->scratch + t->a->at.q);
-    R(lsla_gather)(t, &t->a->c->x[LSLA_K], t->scratch + t->a->at.k);
-    R(lsla_gather)(t, &t->a->c->x[LSLA_V], t->scratch + t->a->at.v);
-}
-
-static inline int R(lsla_region)(const lsla_win *t, int64_t i)
-{
-    const tp_lsla *g = &t->a->g;
-    return tp__lsla_region(g, t->y + i / g->window, t->x + i % g->window);
-}
-
-/* Adds `what` to m[a][b] where query a must not see key b. */
-static void R(lsla_mask)(const lsla_win *t, int64_t a, real what, real *m)
-{
-    for (int64_t b = 0; t->mixed && b < t->a->g.n; b++)
-        if (R(lsla_region)(t, a) != R(lsla_region)(t, b)) m[b] += what;
-}
-
-/* s = q k^T, kept for the gradient of the scale; p = logits. */
-static void R(lsla_logits)(const lsla_win *t)
-{
-    const lsla *a = t->a;
-    const int64_t n = a->g.n, d = a->g.dim;
-    real *s = t->scratch + a->at.s, *p = t->scratch + a->at.p;
-    const real *scale = a->c->x[LSLA_SCALE].data, *inner = t->scratch + a->at.inner;
-    tp__gemm(REAL, false, true, n, n, d, 1.0, t->scratch + a->at.q, d, t->scratch + a->at.k, d, 0.0,
-             s, n);
-    if (scale)
-        for (int64_t i = 0; i < n * n; i++) p[i] = scale[i] * s[i] + inner[i];
-    else
-        for (int64_t i = 0; i < n * n; i++) p[i] = a->scale * s[i] + inner[i];
-    for (int64_t i = 0; i < n; i++) R(lsla_mask)(t, i, -100, p + i * n);
+    R(lsla_gather)(t, &a->c->x[LSLA_Q], m + at->q);
+    R(lsla_gather)(t, &a->c->x[LSLA_K], m + at->k);
+    if (!a->shared) R(lsla_gather)(t, &a->c->x[LSLA_V], m + at->v);
+    R(transpose)(m + at->q, at->deep, at->wide, at->deep, m + at->qt, at->wide);
+    R(lsla_scores)(t, m + at->k, m + at->qt, m + at->s);
+    if (t->mixed) R(lsla_mask)(t);
 }
 
 /* ---- forward ---- */
 
-/* p: logits become probabilities; returns the log-sum-exp. */
-static real R(lsla_softmax)(int64_t n, real *p)
+/* p = the weights of the values; the log-sum-exps go to their places. */
+static void R(lsla_softmax)(const lsla_win *t)
 {
-    real most = p[0], sum = 0;
-#pragma omp simd reduction(max : most)
-    for (int64_t j = 0; j < n; j++) most = p[j] > most ? p[j] : most;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < n; j++) {
-        p[j] = r_exp(p[j] - most);
-        sum += p[j];
+    const tp_lsla_scratch *at = &t->a->at;
+    const int64_t n = t->a->g.n, w = t->a->g.window, wide = at->wide;
+    const real *restrict s = t->scratch + at->s, *restrict scale = t->scratch + at->scale;
+    const real *restrict inner = R(lsla_inner)(t), *restrict outer = R(lsla_outer)(t);
+    real *restrict p = t->scratch + at->p, *restrict most = t->scratch + at->lse;
+    real *restrict sum = t->scratch + at->sum;
+#pragma omp simd
+    for (int64_t q = 0; q < wide; q++) {
+        most[q] = scale[q] * s[q] + inner[q];
+        sum[q] = 0;
     }
-    const real k = 1 / sum;
-    for (int64_t j = 0; j < n; j++) p[j] *= k;
-    return most + r_log(sum);
-}
-
-/* Adds the outer bias to the probabilities p of query a. */
-static void R(lsla_outer)(const lsla_win *t, int64_t a, real *p)
-{
-    const tp_lsla *g = &t->a->g;
-    const bool masked = t->mixed && ((const tp_lsla_cfg *)t->a->c->attr)->mask_outer;
-    const real *outer = t->scratch + t->a->at.outer + a * g->n;
-    for (int64_t b = 0; b < g->n; b++)
-        if (!masked || R(lsla_region)(t, a) == R(lsla_region)(t, b)) p[b] += outer[b];
+    for (int64_t i = 0; i < n * wide; i += wide) {
+#pragma omp simd
+        for (int64_t q = 0; q < wide; q++) {
+            p[i + q] = scale[i + q] * s[i + q] + inner[i + q];
+            most[q] = p[i + q] > most[q] ? p[i + q] : most[q];
+        }
+    }
+    for (int64_t i = 0; i < n * wide; i += wide) {
+#pragma omp simd
+        for (int64_t q = 0; q < wide; q++) {
+            p[i + q] = r_exp(p[i + q] - most[q]);
+            sum[q] += p[i + q];
+        }
+    }
+#pragma omp simd
+    for (int64_t q = 0; q < wide; q++) {
+        most[q] += r_log(sum[q]);
+        sum[q] = 1 / sum[q];
+    }
+    for (int64_t i = 0; i < n * wide; i += wide)
+#pragma omp simd
+        for (int64_t q = 0; q < wide; q++) p[i + q] = p[i + q] * sum[q] + outer[i + q];
+    real *lse = R(lsla_sums)(t);
+    for (int64_t r = 0; r < w; r++)
+        for (int64_t c = 0; c < w; c++) lse[R(lsla_at)(t, r, c)] = most[r * w + c];
 }
 
 static void R(lsla_forward)(const lsla_win *t)
 {
-    const lsla *a = t->a;
-    const int64_t n = a->g.n, d = a->g.dim;
-    real *p = t->scratch + a->at.p, *out = t->scratch + a->at.out;
-    real *lse = (real *)a->c->y[1].data + (t->b * a->g.heads + t->h) * a->g.size[0] * a->g.size[1];
-    R(lsla_logits)(t);
-    for (int64_t i = 0; i < n; i++) {
-        lse[R(lsla_at)(t, i)] = R(lsla_softmax)(n, p + i * n);
-        R(lsla_outer)(t, i, p + i * n);
-    }
-    tp__gemm(REAL, false, false, n, d, n, 1.0, p, n, t->scratch + a->at.v, d, 0.0, out, d);
-    R(lsla_scatter)(t, out, &a->c->y[0]);
+    real *p = t->scratch + t->a->at.p, *out = t->scratch + t->a->at.out;
+    R(lsla_softmax)(t);
+    R(lsla_tokens)(t, p, R(lsla_values)(t), out, R(lsla_set_t));
+    R(lsla_scatter)(t, out, &t->a->c->y[0]);
 }
 
 /* The windows of slice `task % slices` of head `task / slices`, one after the other. */
@@ -190,7 +299,12 @@ static lsla R(lsla_prepare)(const tp_call *c, bool backward)
     const tp_lsla_cfg *cfg = c->attr;
     const tp_lsla g = tp__lsla(c->x, cfg);
     const double scale = cfg->scale != 0 ? cfg->scale : g.dim ? 1 / sqrt((double)g.dim) : 1;
-    return (lsla){ .c = c, .g = g, .at = tp__lsla_layout(&g, backward), .scale = (real)scale };
+    return (lsla){ .c = c,
+                   .g = g,
+                   .at = tp__lsla_layout(&g, backward),
+                   .scale = (real)scale,
+                   .shared = c->x[LSLA_K].data == c->x[LSLA_V].data,
+                   .outer_apart = cfg->mask_outer };
 }
 
 static tp_code R(lsla_attention_fwd)(const tp_call *c)
@@ -203,69 +317,91 @@ static tp_code R(lsla_attention_fwd)(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* Of query a: p are its logits and dp the gradient of its weights. Gradients of scale and biases
- * are added to the task's sums; p becomes the weights, s the gradient of the scores. */
-static void R(lsla_gradient_row)(const lsla_win *t, int64_t a, real lse, real *p, real *s, real *dp)
-{
-    const lsla *k = t->a;
-    const int64_t n = k->g.n;
-    const real *scale = k->c->x[LSLA_SCALE].data;
-    real *dscale = t->scratch + k->at.dscale + a * n, *dinner = t->scratch + k->at.dinner + a * n;
-    real *douter = t->scratch + k->at.douter + a * n, delta = 0;
-#pragma omp simd reduction(+ : delta)
-    for (int64_t b = 0; b < n; b++) {
-        p[b] = r_exp(p[b] - lse);
-        delta += p[b] * dp[b];
-    }
-    const bool masked = t->mixed && ((const tp_lsla_cfg *)k->c->attr)->mask_outer;
-    for (int64_t b = 0; b < n; b++)
-        if (!masked || R(lsla_region)(t, a) == R(lsla_region)(t, b)) douter[b] += dp[b];
-    for (int64_t b = 0; b < n; b++) {
-        const real dz = p[b] * (dp[b] - delta);
-        dinner[b] += dz;
-        dscale[b] += dz * s[b];
-        s[b] = dz * (scale ? scale[a * n + b] : k->scale);
-    }
-    R(lsla_outer)(t, a, p);
-}
-
-/* x = f(gradients) of a window, if it is wanted. */
-static void R(lsla_product)(const lsla_win *t, int i, bool transposed, const real *m, const real *x)
+/* douter += dp, where the outer bias is seen. */
+static void R(lsla_outer_grad)(const lsla_win *t)
 {
     const lsla *a = t->a;
-    const int64_t n = a->g.n, d = a->g.dim;
-    real *out = t->scratch + a->at.out;
-    if (!a->c->dx[i].data) return;
-    tp__gemm(REAL, transposed, false, n, d, n, 1.0, m, n, x, d, 0.0, out, d);
-    R(lsla_scatter)(t, out, &a->c->dx[i]);
+    const int64_t n = a->g.n, wide = a->at.wide;
+    const bool some = t->mixed && a->outer_apart;
+    const real *dp = t->scratch + a->at.dp, *region = t->scratch + a->at.region;
+    real *douter = t->scratch + a->at.douter;
+    for (int64_t b = 0; b < n; b++, dp += wide, douter += wide) {
+        const real own = region[b];
+#pragma omp simd
+        for (int64_t q = 0; q < wide; q++) douter[q] += !some || region[q] == own ? dp[q] : 0;
+    }
+}
+
+/* dp is the gradient of the weights. Gradients of scale and biases are added to the task's sums; p
+ * becomes the weights, s the gradient of the scores. */
+static void R(lsla_softmax_grad)(const lsla_win *t)
+{
+    const tp_lsla_scratch *at = &t->a->at;
+    const int64_t n = t->a->g.n, w = t->a->g.window, wide = at->wide;
+    const real *restrict scale = t->scratch + at->scale, *restrict dp = t->scratch + at->dp;
+    const real *restrict inner = R(lsla_inner)(t), *restrict outer = R(lsla_outer)(t);
+    real *restrict p = t->scratch + at->p, *restrict s = t->scratch + at->s;
+    real *restrict lse = t->scratch + at->lse, *restrict delta = t->scratch + at->sum;
+    real *restrict dscale = t->scratch + at->dscale, *restrict dinner = t->scratch + at->dinner;
+    const real *sums = R(lsla_sums)(t);
+    for (int64_t r = 0; r < w; r++)
+        for (int64_t c = 0; c < w; c++) lse[r * w + c] = sums[R(lsla_at)(t, r, c)];
+#pragma omp simd
+    for (int64_t q = 0; q < wide; q++) delta[q] = 0;
+    for (int64_t i = 0; i < n * wide; i += wide) {
+#pragma omp simd
+        for (int64_t q = 0; q < wide; q++) {
+            p[i + q] = r_exp(scale[i + q] * s[i + q] + inner[i + q] - lse[q]);
+            delta[q] += p[i + q] * dp[i + q];
+        }
+    }
+    for (int64_t i = 0; i < n * wide; i += wide) {
+#pragma omp simd
+        for (int64_t q = 0; q < wide; q++) {
+            const real dz = p[i + q] * (dp[i + q] - delta[q]);
+            dinner[i + q] += dz;
+            dscale[i + q] += dz * s[i + q];
+            s[i + q] = dz * scale[i + q];
+            p[i + q] += outer[i + q];
+        }
+    }
 }
 
 static void R(lsla_backward)(const lsla_win *t)
 {
     const lsla *a = t->a;
-    const int64_t n = a->g.n, d = a->g.dim;
-    real *p = t->scratch + a->at.p, *s = t->scratch + a->at.s, *dp = t->scratch + a->at.dp;
-    real *dout = t->scratch + a->at.dout;
-    const real *lse =
-        (real *)a->c->y[1].data + (t->b * a->g.heads + t->h) * a->g.size[0] * a->g.size[1];
-    R(lsla_gather)(t, &a->c->dy[0], dout);
-    R(lsla_logits)(t);
-    tp__gemm(REAL, false, true, n, n, d, 1.0, dout, d, t->scratch + a->at.v, d, 0.0, dp, n);
-    for (int64_t i = 0; i < n; i++)
-        R(lsla_gradient_row)(t, i, lse[R(lsla_at)(t, i)], p + i * n, s + i * n, dp + i * n);
-    R(lsla_product)(t, LSLA_Q, false, s, t->scratch + a->at.k);
-    R(lsla_product)(t, LSLA_K, true, s, t->scratch + a->at.q);
-    R(lsla_product)(t, LSLA_V, true, p, dout);
+    const tp_lsla_scratch *at = &a->at;
+    const tp_view *dx = a->c->dx;
+    real *m = t->scratch;
+    R(lsla_gather)(t, &a->c->dy[0], m + at->dout);
+    R(transpose)(m + at->dout, at->deep, at->wide, at->deep, m + at->doutt, at->wide);
+    R(lsla_scores)(t, R(lsla_values)(t), m + at->doutt, m + at->dp);
+    if (dx[LSLA_OUTER].data) R(lsla_outer_grad)(t);
+    R(lsla_softmax_grad)(t);
+    if (dx[LSLA_Q].data) {
+        R(lsla_tokens)(t, m + at->s, m + at->k, m + at->out, R(lsla_set_t));
+        R(lsla_scatter)(t, m + at->out, &dx[LSLA_Q]);
+    }
+    if (dx[LSLA_K].data) {
+        R(lsla_tokens)(t, m + at->s, m + at->q, m + at->dk, R(ls_set));
+        R(lsla_scatter)(t, m + at->dk, &dx[LSLA_K]);
+    }
+    if (dx[LSLA_V].data) {
+        R(lsla_tokens)(t, m + at->p, m + at->dout, m + at->out, R(ls_set));
+        R(lsla_scatter)(t, m + at->out, &dx[LSLA_V]);
+    }
 }
 
-/* Adds matrix m of a head to its rows of a table. */
-static void R(lsla_fold)(const tp_lsla *g, const real *m, real *table)
+/* Adds matrix m [n][wide] of a head to its rows of a table. */
+static void R(lsla_fold)(const lsla *k, const real *m, real *table)
 {
+    const tp_lsla *g = &k->g;
     const int64_t w = g->window;
-    for (int64_t a = 0; a < g->n; a++)
-        for (int64_t y = 0; y < w; y++, m += w) {
-            real *to = table + tp__lsla_place(g, a, y * w);
-            for (int64_t x = 0; x < w; x++) to[-x] += m[x];
+    for (int64_t b = 0; b < g->n; b++)
+        for (int64_t y = 0; y < w; y++) {
+            const real *from = m + b * k->at.wide + y * w;
+            real *to = table + tp__lsla_place(g, y * w, b);
+            for (int64_t x = 0; x < w; x++) to[x] += from[x];
         }
 }
 
@@ -280,18 +416,17 @@ static void R(lsla_backward_tasks)(const void *ctx, int64_t begin, int64_t end, 
 {
     const lsla *a = ctx;
     const tp_lsla *g = &a->g;
-    const int64_t square = g->n * g->n;
+    const int64_t n = g->n;
     lsla_win t = { .a = a, .scratch = (real *)a->c->work + thread * a->at.total };
-    real *const sums[] = { t.scratch + a->at.dscale, t.scratch + a->at.dinner,
-                           t.scratch + a->at.douter };
     for (int64_t task = begin; task < end; task++) {
         real *partial = R(lsla_partial)(a, task / g->slices, task % g->slices);
-        for (int i = 0; i < 3; i++) memset(sums[i], 0, (size_t)square * sizeof(real));
+        const real *dscale = t.scratch + a->at.dscale;
         R(lsla_walk)(&t, task, R(lsla_backward));
-        memcpy(partial, sums[0], (size_t)square * sizeof(real));
-        memset(partial + square, 0, (size_t)(2 * g->table) * sizeof(real));
-        R(lsla_fold)(g, sums[1], partial + square);
-        R(lsla_fold)(g, sums[2], partial + square + g->table);
+        for (int64_t b = 0; b < n; b++)
+            memcpy(partial + b * n, dscale + b * a->at.wide, (size_t)n * sizeof(real));
+        memset(partial + n * n, 0, (size_t)(2 * g->table) * sizeof(real));
+        R(lsla_fold)(a, t.scratch + a->at.dinner, partial + n * n);
+        R(lsla_fold)(a, t.scratch + a->at.douter, partial + n * n + g->table);
     }
 }
 
@@ -299,12 +434,14 @@ static void R(lsla_backward_tasks)(const void *ctx, int64_t begin, int64_t end, 
 static void R(lsla_sum)(const lsla *a)
 {
     const tp_lsla *g = &a->g;
+    const int64_t n = g->n;
     real *scale = a->c->dx[LSLA_SCALE].data;
     for (int64_t h = 0; h < g->heads; h++)
         for (int64_t i = 0; i < g->slices; i++) {
             const real *from = R(lsla_partial)(a, h, i);
-            for (int64_t j = 0; scale && j < g->n * g->n; j++) scale[j] += from[j];
-            from += g->n * g->n;
+            for (int64_t q = 0; scale && q < n; q++)
+                for (int64_t k = 0; k < n; k++) scale[q * n + k] += from[k * n + q];
+            from += n * n;
             for (int x = LSLA_INNER; x <= LSLA_OUTER; x++, from += g->table) {
                 real *table = a->c->dx[x].data;
                 for (int64_t j = 0; table && j < g->table; j++) table[j * g->heads + h] += from[j];
