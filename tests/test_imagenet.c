@@ -134,6 +134,8 @@ Test(imagenet, resume_is_exact)
         { "bf16", "--recipe cvt --dtype bf16" },
         { "f64", "--dtype f64 --optimizer adam --schedule constant" },
         { "ViT-LSLA", "--preset lsla-small --drop-path 0.2 --recompute block" },
+        { "ViL", "--preset vil-small --drop-path 0.2 --random-shift 0.5" },
+        { "ViL-LS", "--preset vil-ls-small --recipe vil-ls" },
         { "CvT*-LS", "--preset cvt-ls-small --drop-path 0.2" },
     };
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {

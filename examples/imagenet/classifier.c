@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const families[] = { "convnet", "cvt", "vit-lsla" };
+static const char *const families[] = { "convnet", "cvt", "vit-lsla", "vil" };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
 const char *classifier_family(const classifier_cfg *c)
@@ -16,14 +16,14 @@ void classifier_fit(classifier_cfg *c, int64_t size, int64_t classes)
 {
     c->size = size;
     c->classes = classes;
-    c->convnet.classes = c->cvt.classes = c->lsla.classes = classes;
-    c->lsla.image[0] = c->lsla.image[1] = size;
+    c->convnet.classes = c->cvt.classes = c->lsla.classes = c->vil.classes = classes;
+    c->lsla.image[0] = c->lsla.image[1] = c->vil.image[0] = c->vil.image[1] = size;
 }
 
 void classifier_train_as(classifier_cfg *c, double drop_path, tp_recompute recompute)
 {
-    c->cvt.drop_path = c->lsla.drop_path = drop_path;
-    c->cvt.recompute = c->lsla.recompute = recompute;
+    c->cvt.drop_path = c->lsla.drop_path = c->vil.drop_path = drop_path;
+    c->cvt.recompute = c->lsla.recompute = c->vil.recompute = recompute;
 }
 
 bool classifier_check(const classifier_cfg *c, char *why, size_t size)
@@ -31,6 +31,7 @@ bool classifier_check(const classifier_cfg *c, char *why, size_t size)
     switch (c->kind) {
     case FAMILY_CVT: return !tp_cvt_cfg_check(&c->cvt, why, size);
     case FAMILY_LSLA: return !tp_vit_lsla_cfg_check(&c->lsla, why, size);
+    case FAMILY_VIL: return !tp_vil_cfg_check(&c->vil, why, size);
     case FAMILY_CONVNET: break;
     }
     if (c->convnet.width > 0 && c->convnet.width <= 4096) return true;
@@ -47,6 +48,7 @@ void classifier_write(const classifier_cfg *c, tp_writer *W)
     case FAMILY_CONVNET: tp_writer_meta_int(W, "convnet_width", c->convnet.width); break;
     case FAMILY_CVT: tp_cvt_cfg_write(&c->cvt, W); break;
     case FAMILY_LSLA: tp_vit_lsla_cfg_write(&c->lsla, W); break;
+    case FAMILY_VIL: tp_vil_cfg_write(&c->vil, W); break;
     }
 }
 
@@ -71,6 +73,7 @@ static bool read_cfg(classifier_cfg *c, tp_file *F, char *why, size_t size)
     switch (c->kind) {
     case FAMILY_CVT: return tp_cvt_cfg_read(&c->cvt, F, why, size);
     case FAMILY_LSLA: return tp_vit_lsla_cfg_read(&c->lsla, F, why, size);
+    case FAMILY_VIL: return tp_vil_cfg_read(&c->vil, F, why, size);
     case FAMILY_CONVNET: break;
     }
     snprintf(why, size, "'convnet_width' is no number");
@@ -106,6 +109,7 @@ void classifier_init(tp_params *P, classifier *m, const classifier_cfg *c)
     case FAMILY_CONVNET: convnet_init(P, &m->convnet, "", c->convnet); break;
     case FAMILY_CVT: tp_cvt_init(P, &m->cvt, "", c->cvt); break;
     case FAMILY_LSLA: tp_vit_lsla_init(P, &m->lsla, "", c->lsla); break;
+    case FAMILY_VIL: tp_vil_init(P, &m->vil, "", c->vil); break;
     }
 }
 
@@ -114,9 +118,15 @@ tp_tensor classifier_forward(tp_tape *T, const classifier *m, tp_tensor images)
     switch (m->cfg.kind) {
     case FAMILY_CVT: return tp_cvt_forward(T, &m->cvt, images);
     case FAMILY_LSLA: return tp_vit_lsla_forward(T, &m->lsla, images);
+    case FAMILY_VIL: return tp_vil_forward(T, &m->vil, images);
     case FAMILY_CONVNET: break;
     }
     return convnet_forward(T, &m->convnet, images);
+}
+
+void classifier_random_shift(classifier *m, bool on)
+{
+    if (m->cfg.kind == FAMILY_VIL) tp_vil_set_shift(&m->vil, on ? TP_VIL_SHIFT_RANDOM : 0);
 }
 
 /* ---- weights ---- */
@@ -124,6 +134,17 @@ tp_tensor classifier_forward(tp_tape *T, const classifier *m, tp_tensor images)
 static bool same_ints(const int *a, const int *b, int n)
 {
     return memcmp(a, b, (size_t)n * sizeof *a) == 0;
+}
+
+static bool same_stages(const tp_vil_cfg *a, const tp_vil_cfg *b)
+{
+    bool same = a->kind == b->kind && a->stages == b->stages;
+    for (int i = 0; i < a->stages && same; i++) {
+        const tp_vil_stage *x = &a->stage[i], *y = &b->stage[i];
+        same = x->dim == y->dim && x->heads == y->heads && x->blocks == y->blocks &&
+               x->patch == y->patch && x->dense == y->dense && x->absolute == y->absolute;
+    }
+    return same;
 }
 
 bool classifier_same(const classifier_cfg *a, const classifier_cfg *b)
@@ -140,6 +161,7 @@ bool classifier_same(const classifier_cfg *a, const classifier_cfg *b)
                same_ints(a->lsla.depths, b->lsla.depths, TP_VIT_MAX_STAGES) &&
                same_ints(a->lsla.heads, b->lsla.heads, TP_VIT_MAX_STAGES) &&
                a->lsla.attn.variant == b->lsla.attn.variant;
+    case FAMILY_VIL: return same_stages(&a->vil, &b->vil);
     case FAMILY_CONVNET: break;
     }
     return a->convnet.width == b->convnet.width;
@@ -161,15 +183,17 @@ const char *classifier_resizing(const classifier_cfg *c)
 {
     switch (c->kind) {
     case FAMILY_CVT: return "projections are repeated where the rank grows with the size";
+    case FAMILY_VIL: return "tables of positions are resized";
     case FAMILY_LSLA: return "tables of positions and scales are resized where windows differ";
     case FAMILY_CONVNET: break;
     }
     return NULL;
 }
 
-bool classifier_load_resized(tp_params *P, const classifier_cfg *c, tp_file *F)
+bool classifier_load_resized(tp_params *P, const classifier *m, tp_file *F)
 {
-    switch (c->kind) {
+    switch (m->cfg.kind) {
+    case FAMILY_VIL: return tp_vil_load(P, &m->vil, tp_file_path(F));
     case FAMILY_CVT: return tp_cvt_load(P, tp_file_path(F));
     case FAMILY_LSLA: return tp_vit_lsla_load(P, tp_file_path(F));
     case FAMILY_CONVNET: break;

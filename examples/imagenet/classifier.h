@@ -6,7 +6,7 @@
 
 #include "convnet.h"
 
-typedef enum family { FAMILY_CONVNET, FAMILY_CVT, FAMILY_LSLA } family;
+typedef enum family { FAMILY_CONVNET, FAMILY_CVT, FAMILY_LSLA, FAMILY_VIL } family;
 
 typedef struct classifier_cfg {
     family kind;
@@ -14,6 +14,7 @@ typedef struct classifier_cfg {
     convnet_cfg convnet;   /* of these, the kind's own */
     tp_cvt_cfg cvt;
     tp_vit_lsla_cfg lsla;
+    tp_vil_cfg vil;
 } classifier_cfg;
 
 typedef struct classifier {
@@ -21,9 +22,10 @@ typedef struct classifier {
     convnet convnet;
     tp_cvt cvt;
     tp_vit_lsla lsla;
+    tp_vil vil;
 } classifier;
 
-const char *classifier_family(const classifier_cfg *c); /* "convnet", "cvt" or "vit-lsla" */
+const char *classifier_family(const classifier_cfg *c); /* "convnet", "cvt", ... */
 
 /* Sets the size of pictures and the number of classes in all that depends on them. */
 void classifier_fit(classifier_cfg *c, int64_t size, int64_t classes);
@@ -37,6 +39,9 @@ bool classifier_read(classifier_cfg *c, tp_file *F, char *why, size_t size);
 void classifier_init(tp_params *P, classifier *m, const classifier_cfg *c);
 tp_tensor classifier_forward(tp_tape *T, const classifier *m, tp_tensor images); /* [B,classes] */
 
+/* ViL: windows see their own chunk and one neighbour, drawn at random, while training. */
+void classifier_random_shift(classifier *m, bool on);
+
 /* Do two configurations mean the same weights, whatever sizes and classes? */
 bool classifier_same(const classifier_cfg *a, const classifier_cfg *b);
 
@@ -46,6 +51,6 @@ bool classifier_weights(tp_params *P, tp_file *F);
 /* What loading a model for pictures of another size changes, in words; NULL: nothing. load does it;
  * all but the size must agree. */
 const char *classifier_resizing(const classifier_cfg *c);
-bool classifier_load_resized(tp_params *P, const classifier_cfg *c, tp_file *F);
+bool classifier_load_resized(tp_params *P, const classifier *m, tp_file *F);
 
 #endif

@@ -38,7 +38,7 @@ static bool load(image_file *f, tp_file *F, const common_settings *c, bool resiz
     if (!f->m) return image_file_fail(f, "out of memory");
     tp_record(f->T, false);
     classifier_init(f->P, f->m, &f->cfg);
-    if (!(resized ? classifier_load_resized(f->P, &f->cfg, F) : classifier_weights(f->P, F)))
+    if (!(resized ? classifier_load_resized(f->P, f->m, F) : classifier_weights(f->P, F)))
         return image_file_fail(f, "%s", tp_params_why(f->P));
     return tp_ok(f->T) || image_file_fail(f, "%s", tp_why(f->T));
 }

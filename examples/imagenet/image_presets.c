@@ -127,17 +127,34 @@ static void small_lsla(classifier_cfg *c, int which)
     c->lsla.attn = (tp_lsla_opts){ .variant = TP_LSLA_QKV, .fixed_scale = true, .no_outer = true };
 }
 
-static const struct preset {
+/* Three scales of 48 to 192 channels: maps of 16, 8 and 4 (64 x 64). */
+static void small_vil(classifier_cfg *c, int kind)
+{
+    char why[256];
+    c->kind = FAMILY_VIL;
+    c->vil.kind = (tp_vil_kind)kind;
+    tp_vil_parse(&c->vil,
+                 "l1,h1,d48,n1,s1,g1,p4,f4,a0,r8_l2,h2,d96,n2,s1,g1,p2,f2,a0,r8_"
+                 "l3,h4,d192,n4,s0,g0,p2,f2,a0",
+                 why, sizeof why);
+}
+
+typedef struct preset {
     const char *name;
     int64_t size;
     image_recipe recipe;
     void (*model)(classifier_cfg *c, int which);
     int which;
-} presets[] = {
+} preset;
+
+static const preset presets[] = {
     { "tiny", 32, RECIPE_PLAIN, convnet_of, 16 },
     { "convnet", 64, RECIPE_PLAIN, convnet_of, 32 },
     { "cvt-small", 64, RECIPE_PLAIN, small_cvt, false },
     { "cvt-ls-small", 64, RECIPE_PLAIN, small_cvt, true },
+    { "vil-small", 64, RECIPE_PLAIN, small_vil, TP_VIL_WINDOW },
+    { "vil-ls-small", 64, RECIPE_PLAIN, small_vil, TP_VIL_LS },
+    { "vil-full-small", 64, RECIPE_PLAIN, small_vil, TP_VIL_FULL },
     { "lsla-small", 64, RECIPE_PLAIN, small_lsla, LSLA },
     { "lsla-qkv-small", 64, RECIPE_PLAIN, small_lsla, LSLA_QKV },
     { "lsla-inner-small", 64, RECIPE_PLAIN, small_lsla, LSLA_INNER },
@@ -155,7 +172,7 @@ static const struct preset {
 };
 enum { PRESETS = sizeof presets / sizeof presets[0] };
 
-static const struct preset *find(const char *name)
+static const preset *find(const char *name)
 {
     for (int i = 0; i < PRESETS; i++)
         if (strcmp(presets[i].name, name) == 0) return &presets[i];
@@ -170,10 +187,18 @@ static bool unknown(const char *name, char *why, size_t size)
     return false;
 }
 
+/* A published model of Vision Longformer, by the name that the library has for it. */
+static bool published_vil(const char *name, tp_vil_cfg *vil)
+{
+    char why[256];
+    return strncmp(name, "vil-", 4) == 0 && tp_vil_preset(vil, name, why, sizeof why);
+}
+
 bool image_preset(image_settings *s, const char *name, int recipe, char *why, size_t size)
 {
-    const struct preset *p = find(name);
-    if (!p) return unknown(name, why, size);
+    const preset *p = find(name);
+    tp_vil_cfg vil;
+    if (!p && !published_vil(name, &vil)) return unknown(name, why, size);
     char *copy = strdup(name);
     if (!copy) {
         snprintf(why, size, "out of memory");
@@ -181,18 +206,23 @@ bool image_preset(image_settings *s, const char *name, int recipe, char *why, si
     }
     free(s->preset);
     s->preset = copy;
-    s->size = p->size;
-    take_recipe(s, recipe < 0 ? (int)p->recipe : recipe);
+    s->size = p ? p->size : vil.image[0];
+    const image_recipe own = p ? p->recipe : vil.kind == TP_VIL_LS ? RECIPE_VIL_LS : RECIPE_VIL;
+    take_recipe(s, recipe < 0 ? (int)own : recipe);
     return true;
 }
 
 bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, char *why,
                  size_t size)
 {
-    const struct preset *p = find(s->preset);
+    const preset *p = find(s->preset);
     *c = (classifier_cfg){ .size = s->size };
-    if (!p) return unknown(s->preset, why, size);
-    p->model(c, p->which);
+    if (p) {
+        p->model(c, p->which);
+    } else {
+        c->kind = FAMILY_VIL;
+        if (!published_vil(s->preset, &c->vil)) return unknown(s->preset, why, size);
+    }
     classifier_fit(c, s->size, classes);
     classifier_train_as(c, s->drop_path, (tp_recompute)s->recompute);
     return classifier_check(c, why, size);

@@ -49,6 +49,9 @@ const option image_options[] = {
     INT("size", size, 8, 4096, IMAGE_SAVED, "Pictures are size x size pixels."),
     NUM("drop-path", drop_path, 0, 0.99, IMAGE_SAVED,
         "Stochastic depth of the last block; rises linearly from 0."),
+    NUM("random-shift", random_shift, 0, 1, IMAGE_SAVED,
+        "ViL: for that fraction of the epochs windows see, beside their own chunk, one neighbour "
+        "drawn at random instead of all eight; 0.75 is usual."),
     CHOICE("recompute", recompute, "none|attention|block", IMAGE_SAVED,
            "What backward computes again instead of keeping it: less memory, more time."),
     HEADING("TRAINING"),

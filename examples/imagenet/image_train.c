@@ -95,6 +95,8 @@ static void next_epoch(training *t)
 static bool update(training *t, tp_tensor *norm)
 {
     const image_settings *s = &t->s;
+    const int64_t epoch = t->update / t->per_epoch;
+    classifier_random_shift(t->m, (double)epoch < s->random_shift * (double)s->epochs);
     for (int64_t k = 0; k < s->accumulation; k++)
         if (!run_batch(t)) return false;
     *norm = tp_clip_grad_norm(t->P, s->clip);
@@ -338,12 +340,17 @@ static const program manual = {
         "    tiny           a convolution net of 16 to 128 channels for 32 x 32 pictures\n"
         "    convnet        five convolutions of 32 to 256 channels, 64 x 64\n"
         "    cvt-small      CvT* with full attention; cvt-ls-small: with long-short attention\n"
+        "    vil-small      Vision Longformer with relative positions; vil-ls-small: with "
+        "long-short\n"
+        "                   attention; vil-full-small: with full attention\n"
         "    lsla-small     ViT-LSLA; lsla-qkv-small: with keys and values of their own;\n"
         "                   lsla-inner-small: without the outer bias; lsla-full-small: softmax\n"
         "                   attention over the whole map; all 64 x 64, smaller ones with --size "
         "32\n"
         "    cvt-13, cvt-21, cvt-w24, cvt-star-13, cvt-star-21, cvt-ls-13, cvt-ls-17, cvt-ls-21,\n"
-        "    cvt-ls-21s, vit-lsla: the papers' models, 224 x 224, with their recipes\n\n"
+        "    cvt-ls-21s, vit-lsla: the papers' models, 224 x 224, with their recipes; "
+        "vil-tiny-rpb\n"
+        "    and every other published model of Vision Longformer: vil-SHAPE-ATTENTION\n\n"
         "FILES\n"
         "    last.safetensors  everything the next update depends on\n"
         "    best.safetensors  weights with the best validation, model and class names\n"

@@ -68,7 +68,7 @@ static bool transfer(training *t, tp_file *F, classifier_cfg theirs)
     theirs = t->cfg;
     classifier_fit(&theirs, t->cfg.size, classes);
     if (done) classifier_init(Q, m, &theirs);
-    if (done && !(resized ? classifier_load_resized(Q, &theirs, F) : classifier_weights(Q, F)))
+    if (done && !(resized ? classifier_load_resized(Q, m, F) : classifier_weights(Q, F)))
         done = training_fail(t, "%s", tp_params_why(Q));
     for (tp_param_info it = { 0 }; done && tp_next_param(t->P, &it);) done = copy_values(t, Q, &it);
     tp_params_free(Q);
