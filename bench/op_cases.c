@@ -104,6 +104,12 @@ static tp_tensor depthwise(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_depthwise_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = 1 });
 }
 
+static tp_tensor depthwise_s2(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_depthwise_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = 1, .stride = 2 });
+}
+
 static tp_tensor conv(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
@@ -284,6 +290,24 @@ const op_case op_cases_cpu[] = {
     { "conv2d", "8x56x56x64 k3", conv, CONV_CASE(8, 56, 64) },
     { "conv2d", "8x28x28x128 k3", conv, CONV_CASE(8, 28, 128) },
     { "conv2d", "8x14x14x256 k3", conv, CONV_CASE(8, 14, 256) },
+    { "depthwise_conv2d", "8x56x56x64 k3", depthwise, .mbyte = 8e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 }, { { 4, { 64, 1, 3, 3 } }, 0 } } },
+    { "depthwise_conv2d", "8x56x56x64 k3 s2", depthwise_s2, .mbyte = 5e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 }, { { 4, { 64, 1, 3, 3 } }, 0 } } },
+    { "depthwise_conv2d", "8x14x14x384 k3", depthwise, .mbyte = 8e-6 * 8 * 14 * 14 * 384,
+      .in = { { { 4, { 8, 14, 14, 384 } }, 0 }, { { 4, { 384, 1, 3, 3 } }, 0 } } },
+    { "depthwise_conv2d", "8x14x14x384 k3 s2", depthwise_s2, .mbyte = 5e-6 * 8 * 14 * 14 * 384,
+      .in = { { { 4, { 8, 14, 14, 384 } }, 0 }, { { 4, { 384, 1, 3, 3 } }, 0 } } },
+    { "layernorm", "8x3137x48", layernorm, .mbyte = 8e-6 * 8 * 3137 * 48,
+      .in = { { { 3, { 8, 3137, 48 } }, 0 }, { { 1, { 48 } }, 0 }, { { 1, { 48 } }, 0 } } },
+    { "layernorm", "8x3137x96", layernorm, .mbyte = 8e-6 * 8 * 3137 * 96,
+      .in = { { { 3, { 8, 3137, 96 } }, 0 }, { { 1, { 96 } }, 0 }, { { 1, { 96 } }, 0 } } },
+    { "layernorm", "8x785x192", layernorm, .mbyte = 8e-6 * 8 * 785 * 192,
+      .in = { { { 3, { 8, 785, 192 } }, 0 }, { { 1, { 192 } }, 0 }, { { 1, { 192 } }, 0 } } },
+    { "layernorm", "8x196x384", layernorm, .mbyte = 8e-6 * 8 * 196 * 384,
+      .in = { { { 3, { 8, 196, 384 } }, 0 }, { { 1, { 384 } }, 0 }, { { 1, { 384 } }, 0 } } },
+    { "instancenorm", "8x14x14x384", instancenorm, .mbyte = 8e-6 * 8 * 14 * 14 * 384,
+      .in = { { { 4, { 8, 14, 14, 384 } }, 0 }, { { 1, { 384 } }, 0 }, { { 1, { 384 } }, 0 } } },
     { "window_attention", "ViL 8x56x56 h3", window_attention, VIL_CASE(8, 56, 3, 19.25 * 19.25) },
     { "window_attention", "ViL-LS 8x56x56 h3", window_attention, VIL_LS_CASE(8, 56, 3, 12.25 * 12.25) },
     { "lsla_attention", "8x56x56 h3", lsla_attention, LSLA_CASE(8, 56, 3) },
