@@ -9,22 +9,16 @@
 
 double image_rate(const image_settings *s, int64_t u, int64_t U)
 {
-    const double lr = s->c.lr, total = (double)(s->epochs * U);
-    double warm = floor(s->warmup * (double)U), now = (double)u, begin = 0;
+    const double lr = s->c.lr, start = s->warmup_factor * lr;
+    const int64_t total = s->epochs * U, warm = (int64_t)(s->warmup * (double)U);
     switch ((image_schedule)s->schedule) {
-    case RATE_CONSTANT: break;
-    case RATE_COSINE: begin = warm; break;
-    case RATE_VIL: break;
-    case RATE_CVT: now = (double)(u / U * U); break;
-    case RATE_LSLA:
-        begin = warm;
-        now = u > 0 ? now - 1 : 0;
-        break;
+    case RATE_CONSTANT: return tp_lr_cosine_from(u + 1, warm, total, start, lr, lr);
+    case RATE_VIL: return tp_lr_cosine_whole(u, warm, total, start, lr, s->lr_end);
+    case RATE_CVT: return tp_lr_cosine_whole(u / U * U, warm, total, start, lr, s->lr_end);
+    case RATE_LSLA: return tp_lr_cosine_from(u, warm, total, start, lr, s->lr_end);
+    case RATE_COSINE: break;
     }
-    if (now < warm) return lr * (s->warmup_factor + (1 - s->warmup_factor) * now / warm);
-    if (s->schedule == RATE_CONSTANT || total <= begin) return lr;
-    const double turn = 3.141592653589793 * (now - begin) / (total - begin);
-    return s->lr_end + (lr - s->lr_end) * (1 + cos(turn)) / 2;
+    return tp_lr_cosine_from(u + 1, warm, total, start, lr, s->lr_end);
 }
 
 static bool contains_any(const char *name, const char *const *parts, size_t n)
