@@ -108,6 +108,22 @@ static __device__ inline void am_drop(const attn<bf16> &p, float s[N][4], uint32
             s[n][e] = dropped >> (4 * n + e) & 1u ? 0.0f : p.keep_scale * s[n][e];
 }
 
+/* s += 16 rows, held as A operands, times the rows of a tile. */
+template <int COLS, int N>
+static __device__ inline void am_products(float s[N][4], const uint32_t a[COLS / 16][4],
+                                          const bf16 *tile)
+{
+#pragma unroll
+    for (int k = 0; k < COLS / 16; k++)
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[4];
+            tp_frag_b<COLS>(b, tile, 8 * n, k);
+            tp_mma_bf16(s[n], a[k], b, s[n]);
+            tp_mma_bf16(s[n + 1], a[k], b + 2, s[n + 1]);
+        }
+}
+
 /* o += s, rounded to bf16, times the rows of a tile. */
 template <int COLS, int N>
 static __device__ inline void am_mix(float o[COLS / 8][4], const float s[N][4], const bf16 *tile)

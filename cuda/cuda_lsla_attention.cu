@@ -1,4 +1,5 @@
-/* cuda_lsla_attention.cu - light self-limited attention by plain kernels in f32.
+/* cuda_lsla_attention.cu - light self-limited attention by plain kernels in f32: gradients, and
+ * forward where tensor cores do not serve (cuda_lsla_attention_mma.cu).
  *
  *     W = softmax(E (q k^T) + inner + mask) + outer      y = W v
  *
@@ -6,53 +7,9 @@
  * it holds keys and values in shared memory, and each warp a query. Forward 4 n D, backward 10 n D
  * operations a query and head of n = w w keys, at f32 rate outside of tensor cores; in between 16 D
  * bytes of bf16. Sums over windows (scale, tables) are those of the slices, added in order. */
-#include "cuda/attention.cuh"
-#include "tensor/lsla.h"
+#include "cuda/lsla.cuh"
 
 constexpr int LSLA_WARPS = 4;
-
-template <class S> struct lsla {
-    tp_lsla g;
-    float fixed; /* the scale if none is learned */
-    bool mask_outer;
-    const S *q, *k, *v, *scale, *inner, *outer, *dout;
-    S *out;
-    float *lse;  /* [B,H,N]                                                            */
-    float *work; /* [H][slices][5][n][n]: sums of scale, inner, outer; ds and W of a window */
-    attn_sink<S> dq, dk, dv;
-};
-
-/* A window of one head. */
-struct lsla_place {
-    int64_t b, y, x; /* where it begins in the rolled map */
-    int h;
-    bool mixed; /* it holds several regions */
-};
-
-template <class S>
-static __device__ inline lsla_place lsla_window(const lsla<S> &p, int64_t window, int h)
-{
-    const int64_t row = tp_div(window, p.g.across), b = tp_div(row, p.g.down);
-    const int64_t down = row - b * p.g.down, across = window - row * p.g.across;
-    const bool last = down == p.g.down - 1 || across == p.g.across - 1;
-    return { b, down * p.g.window, across * p.g.window, h, p.g.shift > 0 && last };
-}
-
-/* Where the head's slice of token i of the window begins in q, k, v and y. */
-template <class S>
-static __device__ inline int64_t lsla_at(const lsla<S> &p, const lsla_place &t, int i)
-{
-    const int w = (int)p.g.window;
-    const int64_t token = tp__lsla_token(&p.g, t.y + i / w, t.x + i % w);
-    return (t.b * p.g.size[0] * p.g.size[1] + token) * p.g.width + t.h * p.g.dim;
-}
-
-template <class S>
-static __device__ inline int lsla_region(const lsla<S> &p, const lsla_place &t, int i)
-{
-    const int w = (int)p.g.window;
-    return tp__lsla_region(&p.g, t.y + i / w, t.x + i % w);
-}
 
 template <class S>
 static __device__ inline bool lsla_apart(const lsla<S> &p, const lsla_place &t, int a, int b)
@@ -310,6 +267,8 @@ static tp_code lsla_too_large(const tp_call *c, size_t shared)
 template <class S> static tp_code lsla_attention_fwd(const tp_call *c)
 {
     const lsla<S> p = lsla_problem<S>(c);
+    if constexpr (std::is_same<S, bf16>::value)
+        if (tp__lsla_mma_serves(p)) return tp__lsla_mma_fwd(c, p);
     const size_t shared = lsla_shared(&p.g, 3, LSLA_WARPS);
     const int64_t blocks = p.g.batch * p.g.down * p.g.across * p.g.heads;
     const tp_code code = lsla_too_large(c, shared);

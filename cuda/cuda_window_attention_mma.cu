@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 4 : 3) window_mma_ker
         if (i < count) {
             float s[WM_N][4];
             wm_start<WM_N>(p, s, bias, place + j, part, j >= p.g.extra && j + WM_ROWS <= keys);
-            wm_products<COLS, WM_N>(s, w.q[0], now);
+            am_products<COLS, WM_N>(s, w.q[0], now);
             am_fold<COLS, WM_N>(s, w.o[0], w.top[0], w.sum[0], p.scale * AM_LOG2E);
             am_mix<COLS, WM_N>(w.o[0], s, now + TILE);
         }

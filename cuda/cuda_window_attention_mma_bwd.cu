@@ -122,9 +122,9 @@ static __device__ inline void wm_pull_tile(const wm &p, const wm_chunk &t, int f
             float s[WM_STEP_N][4], dp[WM_STEP_N][4];
             wm_start<WM_STEP_N>(p, s, m.bias, m.place + j, part,
                                 j >= p.g.extra && j + WM_STEP <= keys);
-            wm_products<COLS, WM_STEP_N>(s, q, now);
+            am_products<COLS, WM_STEP_N>(s, q, now);
             am_clear<WM_STEP_N>(dp);
-            wm_products<COLS, WM_STEP_N>(dp, dout, now + TILE);
+            am_products<COLS, WM_STEP_N>(dp, dout, now + TILE);
             wm_gradients<WM_STEP_N>(p, s, dp, [&](int, int e) { return of_row[e / 2]; });
             am_mix<COLS, WM_STEP_N>(dq, s, now);
             if (BIASES) wm_leave(m.stash + 16 * warp * WM_LD + j % WM_STASH, s);

@@ -162,9 +162,9 @@ static __device__ inline void wm_walk(const wm &p, int b, int h, const int *list
                 for (int e = 0; e < 4; e++)
                     s[m][e] = bias[base[e / 2].base +
                                    (of.part[8 * m + column + e % 2] & base[e / 2].mask)];
-            wm_products<COLS, WM_STEP_N>(s, w.k, now);
+            am_products<COLS, WM_STEP_N>(s, w.k, now);
             am_clear<WM_STEP_N>(dp);
-            wm_products<COLS, WM_STEP_N>(dp, w.v, now + TILE);
+            am_products<COLS, WM_STEP_N>(dp, w.v, now + TILE);
             wm_gradients<WM_STEP_N>(p, s, dp,
                                     [&](int m, int e) { return of.row[8 * m + column + e % 2]; });
             am_mix<COLS, WM_STEP_N>(w.dv, dp, now + TILE);

@@ -224,22 +224,6 @@ static __device__ inline void wm_start(const wm &p, float s[N][4], const float *
     }
 }
 
-/* s += 16 rows, held as A operands, times the rows of a tile. */
-template <int COLS, int N>
-static __device__ inline void wm_products(float s[N][4], const uint32_t a[COLS / 16][4],
-                                          const bf16 *tile)
-{
-#pragma unroll
-    for (int k = 0; k < COLS / 16; k++)
-#pragma unroll
-        for (int n = 0; n < N; n += 2) {
-            uint32_t b[4];
-            tp_frag_b<COLS>(b, tile, 8 * n, k);
-            tp_mma_bf16(s[n], a[k], b, s[n]);
-            tp_mma_bf16(s[n + 1], a[k], b + 2, s[n + 1]);
-        }
-}
-
 /* Sixteen rows of a head, times k, to two rows (the lane's; -1: none) of a tensor [...,H*D]. */
 template <int COLS>
 static __device__ inline void wm_store(const wm &p, const attn_sink<bf16> &to, int h,

@@ -12,7 +12,7 @@
 #include "support_values.h"
 #include "tensor/bf16.h"
 
-extern const tp_op tp_op_window_attention;
+extern const tp_op tp_op_window_attention, tp_op_lsla_attention;
 
 enum { INPUTS = 7, ROOM = 16384 }; /* elements of a tensor, at most */
 
@@ -29,6 +29,11 @@ typedef struct problem {
     .in = { { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } }, { (r) ? 3 : 0, { B, r, C } },  \
             { (r) ? 3 : 0, { B, r, C } }, { (rows) ? 2 : 0, { rows, h } }, { (g) ? 2 : 0, { h, g } } }
 #define WINDOW(...) .op = &tp_op_window_attention, .attr = &(const tp_window_cfg){ .heads = __VA_ARGS__ }
+/* q, k, v [B,N,C]; scale and tables of window w and h heads. */
+#define TABLES(B, N, C, w, h)                                                                      \
+    .in = { { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } }, { 2, { (w) * (w), (w) * (w) } }, \
+            { 2, { (2 * (w) - 1) * (2 * (w) - 1), h } }, { 2, { (2 * (w) - 1) * (2 * (w) - 1), h } } }
+#define LSLA(...) .op = &tp_op_lsla_attention, .attr = &(const tp_lsla_cfg){ .heads = __VA_ARGS__ }
 #define MAP(h, w) .height = h, .width = w
 #define SQUARE(w, s) .window = { w, w }, .halo = { s, s }
 
@@ -51,6 +56,11 @@ static const problem problems[] = {
     { "no window", WINDOW(2, MAP(9, 10), .global = 3), IN(1, 93, 64, 4, 0, 2, 3) },
     { "tiles of queries and keys, a scale", WINDOW(1, .height = 13, .width = 11, .window = { 13, 11 }, .scale = 0.4), IN(1, 143, 24, 0, 25 * 21, 1, 0) },
     { "a window of two sizes", WINDOW(1, .height = 11, .width = 14, .window = { 5, 9 }, .halo = { 2, 7 }), IN(1, 154, 40, 0, 13 * 31, 1, 0) },
+    { "windows of 7, shifted", LSLA(2, MAP(14, 7), .window = 7, .shift = 3), TABLES(1, 98, 64, 7, 2) },
+    { "windows of 8, shifted, masked", LSLA(1, MAP(8, 16), .window = 8, .shift = 4, .mask_outer = true), TABLES(1, 128, 64, 8, 1) },
+    { "windows of 4", LSLA(2, MAP(8, 12), .window = 4), TABLES(1, 96, 32, 4, 2) },
+    { "a fixed scale, no tables", LSLA(1, MAP(5, 10), .window = 5, .shift = 2), .in = { { 3, { 2, 50, 40 } }, { 3, { 2, 50, 40 } }, { 3, { 2, 50, 40 } } } },
+    { "windows of 9", LSLA(1, MAP(9, 9), .window = 9), TABLES(1, 81, 32, 9, 1) },
 };
 /* clang-format on */
 enum { PROBLEMS = sizeof problems / sizeof *problems };

@@ -102,6 +102,8 @@ static const tp_gradcase lsla_cases[] = {
     { "windows of one", .in = IN(2, 6, 4, 1, 2, 1, 1, 1), .attr = CFG(2, .height = 2, .width = 3, .window = 1) },
     { "more rows of windows than slices", .in = IN(3, 28, 2, 2, 1, 1, 1, 1),
       .attr = CFG(1, .height = 14, .width = 2, .window = 2, .shift = 1) },
+    { "heads of 8", .in = IN(1, 32, 16, 4, 2, 1, 1, 1),
+      .attr = CFG(2, .height = 8, .width = 4, .window = 4, .shift = 1, .mask_outer = true) },
     { "no batch", .in = IN(0, 4, 2, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
     { "no map", .in = IN(2, 0, 2, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 0, .window = 2) },
     { 0 },
