@@ -63,7 +63,59 @@ static double lsla_macs(void)
     return tp_vit_lsla_flops(&c).macs;
 }
 
+static tp_vil_cfg vil_tiny(void)
+{
+    char why[128];
+    tp_vil_cfg c = { 0 };
+    tp_vil_preset(&c, "vil-tiny-rpb", why, sizeof why);
+    return c;
+}
+
+static void *vil_make(tp_params *P, const settings *s)
+{
+    tp_vil *m = malloc(sizeof *m);
+    tp_vil_cfg c = vil_tiny();
+    c.drop_path = s->drop_path;
+    c.recompute = s->recompute;
+    if (m) tp_vil_init(P, m, "", c);
+    return m;
+}
+
+static tp_tensor vil_forward(tp_tape *T, const void *m, tp_tensor images)
+{
+    return tp_vil_forward(T, m, images);
+}
+
+static double vil_macs(void)
+{
+    const tp_vil_cfg c = vil_tiny();
+    return tp_vil_flops(&c, false).macs;
+}
+
+static void *cvt_make(tp_params *P, const settings *s)
+{
+    tp_cvt *m = malloc(sizeof *m);
+    tp_cvt_cfg c = tp_cvt_preset(TP_CVT_LS_13, 224);
+    c.drop_path = s->drop_path;
+    c.recompute = s->recompute;
+    if (m) tp_cvt_init(P, m, "", c);
+    return m;
+}
+
+static tp_tensor cvt_forward(tp_tape *T, const void *m, tp_tensor images)
+{
+    return tp_cvt_forward(T, m, images);
+}
+
+static double cvt_macs(void)
+{
+    const tp_cvt_cfg c = tp_cvt_preset(TP_CVT_LS_13, 224);
+    return tp_cvt_flops(&c, 224, 224).macs;
+}
+
 static const image_model models[] = {
+    { "vil-tiny", 224, 1000, vil_make, vil_forward, vil_macs },
+    { "cvt-ls-13", 224, 1000, cvt_make, cvt_forward, cvt_macs },
     { "vit_lsla", 224, 102, lsla_make, lsla_forward, lsla_macs },
 };
 
