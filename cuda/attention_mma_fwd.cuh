@@ -8,7 +8,7 @@
 constexpr int AM_N = AM_STEP / 8;
 
 /* Logits of 16 rows become probabilities, to be divided by the sum; top: unscaled. */
-template <int COLS, int N = AM_N>
+template <int COLS, int N>
 static __device__ inline void am_fold(float s[N][4], float o[COLS / 8][4], float top[2],
                                       float sum[2], float c)
 {
@@ -69,7 +69,7 @@ static __device__ inline void am_values(const attn<bf16> &p, const am_block &at,
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         if (edge) am_mask<false, AM_N>(p, at, row + 16 * r, column, s[r]);
-        am_fold<COLS>(s[r], w.o[r], w.top[r], w.sum[r], p.scale * AM_LOG2E);
+        am_fold<COLS, AM_N>(s[r], w.o[r], w.top[r], w.sum[r], p.scale * AM_LOG2E);
         am_drop<AM_N>(p, s[r], am_dropped<false, AM_N>(p, at, row + 16 * r, column));
     }
 #pragma unroll
