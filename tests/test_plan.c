@@ -173,8 +173,15 @@ static void compare(const recipe *r, const char *device)
     cr_expect(real.peak_bytes > 0 && real.held_peak_bytes > real.peak_bytes / 2, "%s", name);
 }
 
+/* What concerns the CPU alone is tested by the suite of the CPU. */
+static void skip_on_cuda(void)
+{
+    if (device_is_cuda()) cr_skip_test("runs on the CPU, whatever TAPEGRAD_DEVICE says");
+}
+
 Test(plan, a_dry_device_counts_as_a_real_one)
 {
+    skip_on_cuda();
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) compare(&recipes[i], "cpu");
 }
 
@@ -238,6 +245,7 @@ static double number_after(const char *what)
 /* A run of six updates, each validated, its own forecast and the plan of the same flags. */
 Test(plan, a_run_uses_what_was_planned, .init = enwik8_begin, .fini = enwik8_end, .timeout = 900)
 {
+    skip_on_cuda();
     static const char *const flags[] = { "", "--recompute block --ema 0.9 --accumulation 2",
                                          "--model txl --d-head 32 --recompute attention" };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
