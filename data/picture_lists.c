@@ -92,7 +92,7 @@ void tp__read_food101(tp_pictures *X, const char *folder, tp_part part)
     if (!tp__each_line(X, tp__join(path, sizeof path, folder, "meta/classes.txt"), add_class, NULL))
         return;
     sort_text = X->text; /* labels are places among the sorted names, not lines of the list */
-    qsort(X->class_at, (size_t)X->classes, sizeof *X->class_at, by_name);
+    if (X->classes) qsort(X->class_at, (size_t)X->classes, sizeof *X->class_at, by_name);
     tp__join(path, sizeof path, folder, part == TP_TRAIN ? "meta/train.txt" : "meta/test.txt");
     tp__each_line(X, path, food_line, images);
 }

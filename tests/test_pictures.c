@@ -143,6 +143,8 @@ Test(pictures, food101)
               buf);
     tp_pictures_close(X);
     expect_why("food", TP_LAYOUT_AUTO, TP_TEST, "'waffles/1.jpg' is not in a class");
+    write_text("food/meta/classes.txt", "\r\n");
+    expect_why("food", TP_LAYOUT_AUTO, TP_TRAIN, "'cheese_plate/7.jpg' is not in a class");
 }
 
 Test(pictures, mini_imagenet)
