@@ -103,11 +103,11 @@ static int border(int64_t i, int64_t size, int64_t w, int64_t shift)
 
 /* [windows of an image,1,n,n]: `apart` for pairs of tokens from two borders of the map, else
  * `together`. */
-static tp_tensor borders(tp_tape *T, const int64_t map[2], int64_t w, int64_t shift,
-                         double together, double apart)
+static tp_tensor borders(tp_tape *T, const int64_t map[2], int64_t w, int64_t shift, float together,
+                         float apart)
 {
     const int64_t n = w * w, across = map[1] / w, count = map[0] / w * across;
-    double *x = malloc((size_t)(count * n * n + 1) * sizeof *x);
+    float *x = malloc((size_t)(count * n * n + 1) * sizeof *x);
     if (!x) return tp_raise(T, TP_E_MEMORY, "mask of windows: out of host memory");
     for (int64_t e = 0; e < count * n * n; e++) {
         const int64_t y0 = e / (n * n) / across * w, x0 = e / (n * n) % across * w;
@@ -117,7 +117,7 @@ static tp_tensor borders(tp_tape *T, const int64_t map[2], int64_t w, int64_t sh
             border(x0 + a % w, map[1], w, shift) == border(x0 + b % w, map[1], w, shift);
         x[e] = shift == 0 || same ? together : apart;
     }
-    const tp_tensor y = tp_from(T, TP_F64, TP_SHAPE(count, 1, n, n), x);
+    const tp_tensor y = tp_from(T, TP_F32, TP_SHAPE(count, 1, n, n), x);
     free(x);
     return y;
 }
@@ -139,13 +139,13 @@ tp_lsla_maps tp_lsla_attn_maps(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x,
                                      : tp_scale(T, y.scores, 1.0 / sqrt((double)tp_dim(q, 3)));
     if (tp_given(m->inner)) z = tp_add(T, z, tp_cast(T, spread(T, m->inner, w), dt));
     z = tp_reshape(T, z, image);
-    z = tp_add(T, z, tp_cast(T, borders(T, map, w, shift, 0.0, -100.0), dt));
+    z = tp_add(T, z, tp_cast(T, borders(T, map, w, shift, 0.0f, -100.0f), dt));
     z = tp_softmax(T, z);
     y.before = tp_reshape(T, z, flat);
     if (tp_given(m->outer)) {
         tp_tensor outer = tp_cast(T, spread(T, m->outer, w), dt);
         if (m->opts.mask_outer) {
-            const tp_tensor seen = tp_cast(T, borders(T, map, w, shift, 1.0, 0.0), dt);
+            const tp_tensor seen = tp_cast(T, borders(T, map, w, shift, 1.0f, 0.0f), dt);
             outer = tp_mul(T, tp_expand(T, outer, TP_SHAPE(image.dim[1], H, n, n)), seen);
         }
         z = tp_add(T, z, outer);

@@ -242,10 +242,10 @@ static tp_tensor filled_images(parity *p, tp_tape *T)
     if (integers(p, "input_shape", 4, s) != 4 || !name)
         return tp_raise(T, TP_E_VALUE, "input_shape must have four sizes, input_fill a name");
     const int64_t n = (int64_t)s[0] * s[1] * s[2] * s[3];
-    double *x = malloc((size_t)(n + 1) * sizeof *x);
+    float *x = malloc((size_t)(n + 1) * sizeof *x);
     if (!x) return tp_raise(T, TP_E_MEMORY, "out of memory");
     for (int64_t i = 0; i < n; i++) x[i] = (float)(2.0 * par_uniform(par_hash(name), i) - 1.0);
-    const tp_tensor y = tp_from(T, TP_F64, TP_SHAPE(s[0], s[1], s[2], s[3]), x);
+    const tp_tensor y = tp_from(T, TP_F32, TP_SHAPE(s[0], s[1], s[2], s[3]), x);
     free(x);
     return tp_cast(T, y, p->compute);
 }
