@@ -2,6 +2,7 @@
  * made of them: stopping and resuming gives the same bits, evaluation and prediction agree with
  * training, every bad input is one clear message. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,6 +138,8 @@ Test(imagenet, resume_is_exact)
         { "ViL", "--preset vil-small --drop-path 0.2 --random-shift 0.5" },
         { "ViL-LS", "--preset vil-ls-small --recipe vil-ls" },
         { "CvT*-LS", "--preset cvt-ls-small --drop-path 0.2" },
+        { "Performer", "--preset vil-tiny-performer --size 32 --batch 16 --redraw-growth 1" },
+        { "QHM", "--optimizer qhm --nu 0.7 --lr 0.1" },
     };
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         succeed("train " SMALL "%s --run-dir a --overwrite", runs[i].flags);
@@ -147,6 +150,49 @@ Test(imagenet, resume_is_exact)
         cr_expect(update_in("b/last.safetensors") > 4, "%s", runs[i].name);
         cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"), "%s", runs[i].name);
     }
+}
+
+/* How far a tensor of two checkpoints differs, at most. */
+static double distance(const char *a, const char *b, const char *tensor)
+{
+    double most = 0;
+    tp_file *A = tp_file_open(a), *B = tp_file_open(b);
+    const tp_file_tensor *x = tp_file_find(A, tensor), *y = tp_file_find(B, tensor);
+    cr_assert(x && y && x->numel == y->numel, "%s: %s%s", tensor, tp_file_why(A), tp_file_why(B));
+    double *v = malloc(2 * (size_t)x->numel * sizeof *v);
+    cr_assert(v && tp_file_read(A, x, TP_F64, v) && tp_file_read(B, y, TP_F64, v + x->numel));
+    for (int64_t i = 0; i < x->numel; i++) most = fmax(most, fabs(v[i] - v[x->numel + i]));
+    free(v);
+    tp_file_close(A);
+    tp_file_close(B);
+    return most;
+}
+
+/* With nothing but the gradient in a step, QHM is SGD without momentum; with the average, not. */
+Test(imagenet, quasi_hyperbolic_momentum)
+{
+    static const char flags[] = "train " SMALL "--steps 5 --lr 0.1 --weight-decay 0.1";
+    succeed("%s --run-dir sgd --optimizer sgd --momentum 0", flags);
+    succeed("%s --run-dir none --optimizer qhm --nu 0", flags);
+    succeed("%s --run-dir qhm --optimizer qhm", flags);
+    cr_expect(distance("sgd/last.safetensors", "none/last.safetensors", "head.weight") < 1e-6);
+    cr_expect(distance("sgd/last.safetensors", "qhm/last.safetensors", "head.weight") > 1e-4);
+}
+
+/* Performer's features live as many batches as the flags say: here the second update of the first
+ * epoch sees new ones. */
+Test(imagenet, features_are_drawn_anew)
+{
+    static const char matrix[] = "layer1.1.attn.fast_attention.projection_matrix";
+    static const char flags[] = "train --preset vil-tiny-performer --threads 1 --shapes 40 "
+                                "--size 32 --batch 8 --steps";
+    succeed("%s 1 --run-dir first", flags);
+    succeed("%s 2 --run-dir second", flags);
+    succeed("%s 3 --run-dir third", flags);
+    succeed("%s 3 --run-dir never --redraw 0", flags);
+    cr_expect(distance("first/last.safetensors", "second/last.safetensors", matrix) > 0.1);
+    cr_expect_eq(distance("second/last.safetensors", "third/last.safetensors", matrix), 0);
+    cr_expect_eq(distance("first/last.safetensors", "never/last.safetensors", matrix), 0);
 }
 
 /* What a run leaves: the log has what the papers' figures need, the confusion matrix is a picture.

@@ -129,6 +129,11 @@ void classifier_random_shift(classifier *m, bool on)
     if (m->cfg.kind == FAMILY_VIL) tp_vil_set_shift(&m->vil, on ? TP_VIL_SHIFT_RANDOM : 0);
 }
 
+bool classifier_redraw(tp_params *P, const classifier *m, uint64_t seed, uint64_t draw)
+{
+    return m->cfg.kind == FAMILY_VIL ? tp_vil_redraw(P, &m->vil, seed, draw) : tp_params_ok(P);
+}
+
 /* ---- weights ---- */
 
 static bool same_ints(const int *a, const int *b, int n)

@@ -42,6 +42,10 @@ tp_tensor classifier_forward(tp_tape *T, const classifier *m, tp_tensor images);
 /* ViL: windows see their own chunk and one neighbour, drawn at random, while training. */
 void classifier_random_shift(classifier *m, bool on);
 
+/* Performer: new random features, those of that draw; nothing in other models. False: see
+ * tp_params_why. */
+bool classifier_redraw(tp_params *P, const classifier *m, uint64_t seed, uint64_t draw);
+
 /* Do two configurations mean the same weights, whatever sizes and classes? */
 bool classifier_same(const classifier_cfg *a, const classifier_cfg *b);
 

@@ -52,6 +52,10 @@ const option image_options[] = {
     NUM("random-shift", random_shift, 0, 1, IMAGE_SAVED,
         "ViL: for that fraction of the epochs windows see, beside their own chunk, one neighbour "
         "drawn at random instead of all eight; 0.75 is usual."),
+    INT("redraw", redraw, 0, OPT_BIG, IMAGE_SAVED,
+        "Performer: random features are drawn anew once they have served more than redraw + "
+        "redraw-growth x epoch batches, epochs counted from 0; 0: only before the first."),
+    INT("redraw-growth", redraw_growth, 0, OPT_BIG, IMAGE_SAVED, "... what each epoch adds."),
     CHOICE("recompute", recompute, "none|attention|block", IMAGE_SAVED,
            "What backward computes again instead of keeping it: less memory, more time."),
     HEADING("TRAINING"),
@@ -72,7 +76,8 @@ const option image_options[] = {
     NUM("lr-end", lr_end, 0, 1000, IMAGE_SAVED, "The rate at the end."),
     CHOICE("optimizer", optimizer, "adamw|adamw-vil|adam|sgd|qhm", IMAGE_SAVED,
            "adamw-vil: eps is added to the uncorrected root, and decay follows the update. qhm: "
-           "momentum to which a gradient adds (1 - momentum) times itself."),
+           "quasi-hyperbolic momentum, an average to which a gradient adds (1 - momentum) times "
+           "itself."),
     NUM("weight-decay", weight_decay, 0, 1000, IMAGE_SAVED, "Weight decay."),
     CHOICE("decay", decay, "all|matrices|vil|lsla", IMAGE_SAVED,
            "What decays. matrices: no vectors, biases and class tokens. vil: biases of layers too, "
@@ -82,6 +87,8 @@ const option image_options[] = {
     NUM("beta2", beta2, 0, 0.9999999, IMAGE_SAVED, "Decay of Adam's second moment."),
     NUM("eps", eps, 0, 1, IMAGE_SAVED, "Adam's epsilon."),
     NUM("momentum", momentum, 0, 0.999999, IMAGE_SAVED, "Momentum of sgd and qhm."),
+    NUM("nu", nu, 0, 1, IMAGE_SAVED,
+        "qhm: the average's share of a step; the rest is the gradient itself."),
     NUM("clip", clip, 0, OPT_BIG, IMAGE_SAVED, "Largest norm of the gradient; 0: no limit."),
     NUM("ema", ema, 0, 0.9999999, IMAGE_SAVED,
         "Decay of averaged weights, which validation and best.safetensors then use; 0: none."),

@@ -21,7 +21,7 @@ typedef enum image_optimizer {
     BY_ADAMW_VIL, /* eps on the uncorrected root, decay of the updated parameter */
     BY_ADAM,
     BY_SGD,
-    BY_QHM /* nu = 1: momentum whose gradients count 1 - momentum */
+    BY_QHM /* quasi-hyperbolic momentum */
 } image_optimizer;
 typedef enum image_schedule {
     RATE_CONSTANT,
@@ -41,9 +41,10 @@ typedef struct image_settings {
     int64_t shapes, size, workers;
 
     int64_t epochs, accumulation;
+    int64_t redraw, redraw_growth;
     int schedule, optimizer, decay, recompute;
     double warmup, warmup_factor, lr_end;
-    double weight_decay, beta1, beta2, eps, momentum, clip, ema, drop_path, random_shift;
+    double weight_decay, beta1, beta2, eps, momentum, nu, clip, ema, drop_path, random_shift;
 
     int crop;
     double crop_ratio, area, flip, op_probability, magnitude, spread, erase;

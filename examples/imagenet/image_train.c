@@ -59,15 +59,28 @@ bool training_collect(training *t)
     return collect(t, t->update);
 }
 
+/* Performer's features, drawn anew by the schedule of the official code. A draw is known by its
+ * batch, so a resumed run repeats it. */
+static bool renew_features(training *t, int64_t batch)
+{
+    const image_settings *s = &t->s;
+    const int64_t epoch = t->update / t->per_epoch;
+    if (s->redraw == 0 || t->served++ < s->redraw + s->redraw_growth * epoch) return true;
+    t->served = 0;
+    return classifier_redraw(t->P, t->m, (uint64_t)s->c.seed, (uint64_t)batch) ||
+           training_fail(t, "%s", tp_params_why(t->P));
+}
+
 /* Forward and backward of a batch. On the CPU the loss is read at once; a card would have to wait
  * for the host, so there it is read when a report or a checkpoint is due. */
-static bool run_batch(training *t)
+static bool run_batch(training *t, int64_t batch)
 {
     const int64_t k = t->s.accumulation, side = t->s.size;
     tp_tape *T = t->T;
     tp_batch b;
     if (!tp_loader_next(t->L, &b)) return training_fail(t, "%s", tp_loader_why(t->L));
     tp_reset(T);
+    if (!renew_features(t, batch)) return false;
     if (!tp_given(t->losses)) clear_losses(t);
     tp_tensor x = tp_from(T, TP_F32, TP_SHAPE(b.n, side, side, 3), b.x);
     tp_tensor y = tp_from(T, TP_F32, TP_SHAPE(b.n, t->cfg.classes), b.target);
@@ -98,10 +111,9 @@ static bool update(training *t, tp_tensor *norm)
     const int64_t epoch = t->update / t->per_epoch;
     classifier_random_shift(t->m, (double)epoch < s->random_shift * (double)s->epochs);
     for (int64_t k = 0; k < s->accumulation; k++)
-        if (!run_batch(t)) return false;
+        if (!run_batch(t, t->update * s->accumulation + k)) return false;
     *norm = tp_clip_grad_norm(t->P, s->clip);
-    const double damp = s->optimizer == BY_QHM ? 1 - s->momentum : 1;
-    if (!tp_step(t->O, damp * image_rate(s, t->update, t->per_epoch)))
+    if (!tp_step(t->O, image_rate(s, t->update, t->per_epoch)))
         return training_fail(t, "%s", tp_optim_why(t->O));
     if (t->ema) tp_ema_update(t->ema);
     if (t->ema && !tp_ema_ok(t->ema)) return training_fail(t, "%s", tp_ema_why(t->ema));

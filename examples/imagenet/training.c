@@ -57,6 +57,9 @@ static bool start_settings(image_settings *s, const char *preset, int recipe, ch
         .beta2 = 0.999,
         .eps = 1e-8,
         .momentum = 0.9,
+        .nu = 1,
+        .redraw = 1,
+        .redraw_growth = 5,
         .repeats = 1,
         .workers = 2,
     };
@@ -149,9 +152,14 @@ static tp_optim *new_optimizer(tp_params *P, image_settings *s)
     const tp_sgd_opts sgd = {
         .momentum = s->momentum, .weight_decay = s->weight_decay, .factors = image_factors, .env = s
     };
+    const tp_qhm_opts qhm = { .momentum = s->momentum,
+                              .nu = s->nu,
+                              .weight_decay = s->weight_decay,
+                              .factors = image_factors,
+                              .env = s };
     switch ((image_optimizer)s->optimizer) {
-    case BY_SGD:
-    case BY_QHM: return tp_sgd_new(P, &sgd);
+    case BY_SGD: return tp_sgd_new(P, &sgd);
+    case BY_QHM: return tp_qhm_new(P, &qhm);
     case BY_ADAM: return tp_adam_new(P, &adam);
     case BY_ADAMW:
     case BY_ADAMW_VIL: break;
@@ -178,6 +186,7 @@ static bool build_model(training *t)
     if (!t->m) return training_fail(t, "out of memory");
     tp_record(t->E, false);
     classifier_init(t->P, t->m, &t->cfg);
+    if (!s->c.resume) classifier_redraw(t->P, t->m, (uint64_t)s->c.seed, 0);
     if (s->init && !tp_params_ok(t->P)) return training_fail(t, "%s", tp_params_why(t->P));
     if (s->init && !training_init(t)) return false;
     t->O = new_optimizer(t->P, s);

@@ -53,6 +53,7 @@ typedef struct training {
     stopwatch watch;
     int64_t per_epoch;     /* updates */
     int64_t update, saved; /* updates made; update of the last checkpoint, -1: none */
+    int64_t served;        /* batches, by Performer's features: less one after the first draw */
     double seconds;        /* spent on them, this process's and earlier ones' */
     double best;           /* top-1 of best.safetensors; -1: none */
     char why[TRAINING_WHY];

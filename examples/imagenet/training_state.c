@@ -3,7 +3,8 @@
  *
  *     weights and buffers, moments (optim.*), averages (ema.*)                as tensors
  *     settings (train.*), model, class names, update (which is the place in the data too), random
- *     state, sums since the last report and the beginning of the epoch        as metadata */
+ *     state, age of Performer's features, sums since the last report and the
+ *     beginning of the epoch                                                  as metadata */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,6 +66,7 @@ bool training_save(training *t)
     tp_writer_meta_int(W, "random_offset", (int64_t)offset);
     snprintf(hash, sizeof hash, "%016" PRIx64, t->data_hash);
     tp_writer_meta(W, "data_hash", hash);
+    tp_writer_meta_int(W, "features_served", t->served);
     write_sums(W, &t->sum);
     if (!tp_optim_write(t->O, W)) training_fail(t, "%s", tp_optim_why(t->O));
     if (t->ema && !tp_ema_write(t->ema, W)) training_fail(t, "%s", tp_ema_why(t->ema));
@@ -112,6 +114,7 @@ bool training_load(training *t, tp_file *F)
     if (!read_count(t, F, "random_seed", &seed) || !read_count(t, F, "random_offset", &offset) ||
         !read_count(t, F, "update", &update))
         return false;
+    if (!read_count(t, F, "features_served", &t->served)) return false;
     if (!read_sums(&t->sum, F)) return training_fail(t, "%s", tp_file_why(F));
     if (!classifier_weights(t->P, F)) return training_fail(t, "%s", tp_params_why(t->P));
     if (!tp_optim_read(t->O, F)) return training_fail(t, "%s", tp_optim_why(t->O));
