@@ -168,6 +168,65 @@ static double distance(const char *a, const char *b, const char *tensor)
     return most;
 }
 
+static void read_tensor(const char *path, const char *name, double *x, int64_t n)
+{
+    tp_file *F = tp_file_open(path);
+    const tp_file_tensor *t = tp_file_find(F, name);
+    cr_assert(t && t->numel == n && tp_file_read(F, t, TP_F64, x), "%s: %s", name, tp_file_why(F));
+    tp_file_close(F);
+}
+
+/* The first update of adamw-vil by the specification: epsilon on the uncorrected root, decay of the
+ * updated parameter, none of the head's bias. */
+Test(imagenet, adamw_of_vil)
+{
+    enum { WEIGHTS = 1280, BIASES = 10 };
+    static const char flags[] = "train " SMALL "--recipe vil --warmup 0 --eps 0.01 --weight-decay "
+                                "0.5 --steps 1";
+    static const struct {
+        const char *name;
+        int64_t n;
+        double decay;
+    } tensors[] = { { "head.weight", WEIGHTS, 0.5 }, { "head.bias", BIASES, 0 } };
+    static double p[WEIGHTS], m[WEIGHTS], q[WEIGHTS];
+    const double lr = 0.1;
+    succeed("%s --lr 1e-12 --run-dir before", flags);
+    succeed("%s --lr 0.1 --run-dir after", flags);
+    for (int k = 0; k < 2; k++) {
+        char moment[64];
+        snprintf(moment, sizeof moment, "optim.m.%s", tensors[k].name);
+        read_tensor("before/last.safetensors", tensors[k].name, p, tensors[k].n);
+        read_tensor("after/last.safetensors", tensors[k].name, q, tensors[k].n);
+        read_tensor("after/last.safetensors", moment, m, tensors[k].n);
+        for (int64_t i = 0; i < tensors[k].n; i++) {
+            const double g = m[i] / 0.1, root = sqrt(0.001) * fabs(g);
+            const double x = p[i] - lr * sqrt(0.001) / 0.1 * m[i] / (root + 0.01);
+            cr_expect_float_eq(q[i], x - lr * tensors[k].decay * x, 1e-6, "%s %lld: %g, not %g",
+                               tensors[k].name, (long long)i, q[i], x - lr * tensors[k].decay * x);
+        }
+    }
+}
+
+/* The rates that the log has for the recipe vil: a warm-up of one epoch of 5 updates, then the
+ * cosine as if it had begun with the run. */
+Test(imagenet, rates_of_vil)
+{
+    succeed("train " SMALL "--recipe vil --batch 16 --epochs 3 --lr 0.01 --warmup 1 --log-every 1 "
+            "--run-dir run");
+    slurp("run/log.jsonl", out, sizeof out);
+    const char *at = out;
+    for (int i = 0; i < 15; i++) {
+        const double pi = 3.14159265358979323846;
+        const double rise = 0.01 * (0.002 * (1 - i / 5.0) + i / 5.0);
+        const double fall = 1e-6 + (0.01 - 1e-6) * (1 + cos(pi * i / 15)) / 2;
+        at = strstr(at, "\"lr\":");
+        cr_assert(at, "update %d: %s", i, out);
+        at += 5;
+        cr_expect_float_eq(strtod(at, NULL), i < 5 ? rise : fall, 1e-8, "update %d: %.9g", i,
+                           strtod(at, NULL));
+    }
+}
+
 /* With nothing but the gradient in a step, QHM is SGD without momentum; with the average, not. */
 Test(imagenet, quasi_hyperbolic_momentum)
 {
@@ -250,6 +309,29 @@ Test(imagenet, broken_picture)
                    "train/red/03.png");
 }
 
+/* A plan leaves no folder behind, and the memory that it forecasts is what a run takes. */
+Test(imagenet, plan)
+{
+    static const char flags[] = "train " SMALL "--preset lsla-small --size 32 --drop-path 0.1 "
+                                "--recompute attention --ema 0.9";
+    succeed("%s --plan --run-dir planned", flags);
+    cr_expect(access("planned", F_OK) != 0);
+    cr_expect(strstr(out, "lsla-small (vit-lsla): 1039458 parameters") &&
+                  strstr(out, "3 epochs of 5 updates of 1 x 16 pictures") &&
+                  strstr(out, "*attention") && strstr(out, "time here: about "),
+              "%s", out);
+    const char *row = strstr(out, "peak of a step");
+    double none, peak;
+    cr_assert(row && sscanf(row, "peak of a step %lf %lf", &none, &peak) == 2, "%s", out);
+    succeed("%s --run-dir run", flags);
+    slurp("run/log.jsonl", out, sizeof out);
+    const char *memory = strstr(out, "\"memory\":");
+    cr_assert(memory, "%s", out);
+    const double taken = strtod(memory + 9, NULL) / 1e6;
+    cr_expect(peak < none && fabs(peak - taken) < 0.02 * taken, "%g MB, a run took %g", peak,
+              taken);
+}
+
 /* ---- weights of other runs ---- */
 
 Test(imagenet, init_with_another_head)
@@ -320,6 +402,8 @@ Test(imagenet, refusals)
         { "train --resume --run-dir run --preset convnet", 1,
           "--preset convnet (checkpoint: tiny)" },
         { "train --resume --run-dir run --overwrite", 1, "--resume continues a run" },
+        { "train --resume --run-dir run --plan", 1, "--plan describes a run from its beginning" },
+        { "train --plan --preset lsla-small --size 24", 1, "impossible model: " },
         { "train --resume --run-dir run --data set", 1, "does not hold the pictures that" },
         { "train --resume --run-dir fresh", 1, "cannot resume: " },
         { "train --init out --run-dir fresh", 1, "out" },

@@ -124,6 +124,17 @@ tp_tensor classifier_forward(tp_tape *T, const classifier *m, tp_tensor images)
     return convnet_forward(T, &m->convnet, images);
 }
 
+double classifier_macs(const classifier_cfg *c)
+{
+    switch (c->kind) {
+    case FAMILY_CVT: return tp_cvt_flops(&c->cvt, c->size, c->size).macs;
+    case FAMILY_LSLA: return tp_vit_lsla_flops(&c->lsla).macs;
+    case FAMILY_VIL: return tp_vil_flops(&c->vil, false).macs;
+    case FAMILY_CONVNET: break;
+    }
+    return convnet_macs(c->convnet, c->size);
+}
+
 void classifier_random_shift(classifier *m, bool on)
 {
     if (m->cfg.kind == FAMILY_VIL) tp_vil_set_shift(&m->vil, on ? TP_VIL_SHIFT_RANDOM : 0);

@@ -39,6 +39,9 @@ bool classifier_read(classifier_cfg *c, tp_file *F, char *why, size_t size);
 void classifier_init(tp_params *P, classifier *m, const classifier_cfg *c);
 tp_tensor classifier_forward(tp_tape *T, const classifier *m, tp_tensor images); /* [B,classes] */
 
+/* Multiply-adds of a picture, forward. */
+double classifier_macs(const classifier_cfg *c);
+
 /* ViL: windows see their own chunk and one neighbour, drawn at random, while training. */
 void classifier_random_shift(classifier *m, bool on);
 

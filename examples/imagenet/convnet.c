@@ -31,3 +31,15 @@ tp_tensor convnet_forward(tp_tape *T, const convnet *m, tp_tensor images)
     x = tp_mean(T, tp_mean(T, x, 1), 1);
     return tp_leave(T, tp_linear_forward(T, &m->head, x));
 }
+
+double convnet_macs(convnet_cfg cfg, int64_t size)
+{
+    int64_t in = 3, out = cfg.width, side = size, macs = 0;
+    for (int i = 0; i < CONVNET_LAYERS; i++) {
+        if (i > 0) side = (side + 1) / 2;
+        macs += side * side * 9 * in * out;
+        in = out;
+        if (out < 8 * cfg.width) out *= 2;
+    }
+    return (double)(macs + in * cfg.classes);
+}

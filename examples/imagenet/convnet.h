@@ -22,5 +22,6 @@ void convnet_init(tp_params *P, convnet *m, const char *name, convnet_cfg cfg);
 
 /* [B,H,W,3] of any size -> [B,classes]. The first layer keeps the size, the others halve it. */
 tp_tensor convnet_forward(tp_tape *T, const convnet *m, tp_tensor images);
+double convnet_macs(convnet_cfg cfg, int64_t size); /* multiply-adds of a picture */
 
 #endif

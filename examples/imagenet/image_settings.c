@@ -26,6 +26,9 @@ const option image_options[] = {
          "Continue the run of the folder from last.safetensors, bit for bit as if it had never "
          "stopped. Flags that would change its course are refused."),
     FLAG("overwrite", overwrite, 0, "Begin anew in a folder that holds a run already."),
+    FLAG("plan", plan, 0,
+         "Train nothing: print the parameters, the memory of a step with and without "
+         "recomputation, its FLOPs and the time that a run would take here."),
     TEXT(
         "init", init, "FILE", 0,
         "Begin with the weights of this checkpoint of the same model; optimiser, schedule and data "

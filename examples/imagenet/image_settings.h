@@ -35,7 +35,7 @@ typedef enum new_head { HEAD_KEEP, HEAD_SLICE, HEAD_NEW } new_head;
 
 typedef struct image_settings {
     common_settings c;
-    bool overwrite, strict, profile, check_finite, resize;
+    bool overwrite, plan, strict, profile, check_finite, resize;
     char *preset, *init;
     int layout, recipe, head;
     int64_t shapes, size, workers;
@@ -81,5 +81,6 @@ tp_augment image_eval_pipeline(int64_t size, double crop_ratio);
 /* rates.c: the rate of the update after u, with U updates an epoch; what decays. */
 double image_rate(const image_settings *s, int64_t u, int64_t U);
 tp_factors image_factors(const char *name, tp_shape shape, void *settings);
+tp_optim *image_new_optimizer(tp_params *P, image_settings *s); /* s must outlive it */
 
 #endif

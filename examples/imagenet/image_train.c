@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "image_commands.h"
+#include "image_plan.h"
 #include "op_times.h"
 #include "training.h"
 
@@ -273,7 +274,7 @@ static bool after_update(training *t, tp_tensor norm, bool last)
 
 /* ---- the program ---- */
 
-static int64_t last_update(const training *t)
+int64_t training_last_update(const training *t)
 {
     const int64_t all = t->s.epochs * t->per_epoch, steps = t->s.c.steps;
     return steps > 0 && steps < all ? steps : all;
@@ -306,7 +307,7 @@ static void train(training *t)
     tp_device_reset_profile(t->D); /* of what opening the run has cost */
     while (!last && update(t, &norm)) {
         const bool late = t->s.time > 0 && seconds_now() - began >= t->s.time;
-        last = t->update >= last_update(t) || late || run_stop_signal() != 0;
+        last = t->update >= training_last_update(t) || late || run_stop_signal() != 0;
         if (!after_update(t, norm, last)) return;
         if (!last && run_stop_signal()) /* it came during the validation */
             last = true, training_save(t);
@@ -380,19 +381,22 @@ static const program manual = {
         "    SIGINT, SIGTERM\n\n"
         "EXAMPLES\n"
         "    imagenet train\n"
-        "    imagenet train --data imagenette2 --preset convnet --run-dir runs/convnet\n",
+        "    imagenet train --data imagenette2 --preset convnet --run-dir runs/convnet\n"
+        "    imagenet train --data imagenet --preset vil-tiny-rpb --plan\n",
 };
 
 int image_train_main(int argc, char **argv)
 {
     static training t;
     int status = training_open(&t, &manual, argc, argv);
-    if (status == OPTIONS_RUN) {
+    if (status == OPTIONS_RUN && t.s.plan) {
+        status = image_plan_main(&t);
+    } else if (status == OPTIONS_RUN) {
         run_catch_signals();
         const double began = seconds_now();
-        progress_start(&t.bar, t.update, last_update(&t), t.s.time);
+        progress_start(&t.bar, t.update, training_last_update(&t), t.s.time);
         introduce(&t);
-        if (t.update < last_update(&t)) train(&t);
+        if (t.update < training_last_update(&t)) train(&t);
         if (t.why[0]) {
             progress_end(&t.bar);
             fprintf(stderr, "%s: %s\n", manual.name, t.why);

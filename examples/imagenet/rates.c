@@ -1,4 +1,4 @@
-/* rates.c - learning rates and weight decay as the papers' codes have them.
+/* rates.c - learning rates, weight decay and optimisers as the papers' codes have them.
  *
  * All warm up from a fraction of the rate, linearly; then half a cosine falls to the last rate.
  * They differ in where the cosine begins, and in what they call now: see image_schedule. */
@@ -49,4 +49,33 @@ tp_factors image_factors(const char *name, tp_shape shape, void *settings)
     case DECAY_LSLA: spared = vector || contains_any(name, lsla, 2); break;
     }
     return (tp_factors){ .lr = 1, .decay = spared ? 0 : 1 };
+}
+
+tp_optim *image_new_optimizer(tp_params *P, image_settings *s)
+{
+    const bool vil = s->optimizer == BY_ADAMW_VIL;
+    const tp_adam_opts adam = { .beta1 = s->beta1,
+                                .beta2 = s->beta2,
+                                .eps = s->eps,
+                                .weight_decay = s->weight_decay,
+                                .raw_eps = vil,
+                                .decay_after = vil,
+                                .factors = image_factors,
+                                .env = s };
+    const tp_sgd_opts sgd = {
+        .momentum = s->momentum, .weight_decay = s->weight_decay, .factors = image_factors, .env = s
+    };
+    const tp_qhm_opts qhm = { .momentum = s->momentum,
+                              .nu = s->nu,
+                              .weight_decay = s->weight_decay,
+                              .factors = image_factors,
+                              .env = s };
+    switch ((image_optimizer)s->optimizer) {
+    case BY_SGD: return tp_sgd_new(P, &sgd);
+    case BY_QHM: return tp_qhm_new(P, &qhm);
+    case BY_ADAM: return tp_adam_new(P, &adam);
+    case BY_ADAMW:
+    case BY_ADAMW_VIL: break;
+    }
+    return tp_adamw_new(P, &adam);
 }

@@ -5,10 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/random.h>
 
 #include "image_commands.h"
-#include "image_settings.h"
+#include "probe.h"
 
 typedef struct throughput_options {
     common_settings c;
@@ -50,51 +49,20 @@ static const program manual = {
 
 enum { STEPS = 4096 };
 
-typedef struct bench {
-    tp_device *D;
-    tp_params *P;
-    tp_tape *T;
-    tp_optim *O;
-    classifier *m;
-    float *x;
-    int32_t *y;
-    int64_t batch;
-} bench;
-
-/* Seconds of one step. */
-static double step(bench *b, bool training)
-{
-    const int64_t side = b->m->cfg.size;
-    const double began = seconds_now();
-    tp_reset(b->T);
-    tp_tensor x = tp_from(b->T, TP_F32, TP_SHAPE(b->batch, side, side, 3), b->x);
-    if (tp_compute_dtype(b->T) == TP_F64) x = tp_cast(b->T, x, TP_F64);
-    const tp_tensor z = classifier_forward(b->T, b->m, x);
-    if (training) {
-        const tp_tensor y = tp_from(b->T, TP_I32, TP_SHAPE(b->batch), b->y);
-        tp_backward(b->T, tp_cross_entropy(b->T, z, y, TP_MEAN));
-        tp_step(b->O, 1e-6);
-    }
-    tp_device_sync(b->D);
-    return seconds_now() - began;
-}
-
 static int compare(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static void measure(bench *b, const char *what, bool training, double seconds)
+static void measure(probe *b, const char *what, bool training, double seconds)
 {
     static double time[STEPS];
     int n = 0;
-    tp_train(b->T, training);
-    tp_record(b->T, training);
     tp_device_reset_peak(b->D);
-    step(b, training);
+    probe_step(b, training);
     for (double passed = 0; n < STEPS && passed < seconds && tp_ok(b->T); n++)
-        passed += time[n] = step(b, training);
+        passed += time[n] = probe_step(b, training);
     if (n == 0) return;
     qsort(time, (size_t)n, sizeof time[0], compare);
     printf("%-9s %10.1f images/s  %9.2f ms a step  %8.1f MB  (median of %d)\n", what,
@@ -103,33 +71,18 @@ static void measure(bench *b, const char *what, bool training, double seconds)
     fflush(stdout);
 }
 
-static bool run(bench *b, const throughput_options *s, char *why, size_t size)
+static bool run(probe *b, const throughput_options *s, char *why, size_t size)
 {
     image_settings model = { .accumulation = 1 };
     classifier_cfg cfg;
     bool done = image_preset(&model, s->preset, -1, why, size);
     if (s->size > 0) model.size = s->size;
+    model.c = s->c;
     model.recompute = s->recompute;
-    done = done && image_model(&model, s->classes, &cfg, why, size);
+    done = done && image_model(&model, s->classes, &cfg, why, size) &&
+           probe_open(b, &cfg, &model, false, why, size);
     free(model.preset);
     if (!done) return false;
-    const int64_t n = s->c.batch * cfg.size * cfg.size * 3;
-    const tp_dtype dtype = (tp_dtype)s->c.dtype;
-    tp_random r = tp_random_stream(1, "throughput", 0, 0);
-    b->batch = s->c.batch;
-    b->D = tp_device_open(s->c.device, &(tp_device_opts){ .threads = (int)s->c.threads });
-    b->P = tp_params_new(b->D, &(tp_params_opts){ .dtype = dtype == TP_F64 ? TP_F64 : TP_F32 });
-    b->T = tp_tape_new(b->D, &(tp_tape_opts){ .compute = dtype });
-    b->m = calloc(1, sizeof *b->m);
-    b->x = malloc((size_t)n * sizeof *b->x);
-    b->y = calloc((size_t)b->batch, sizeof *b->y);
-    if (!b->m || !b->x || !b->y) {
-        snprintf(why, size, "out of memory");
-        return false;
-    }
-    tp_random_normals(&r, b->x, n);
-    classifier_init(b->P, b->m, &cfg);
-    b->O = tp_adamw_new(b->P, NULL);
     printf("%s, %lld x %lld pixels, batch %lld, %lld parameters, %s\n", s->preset,
            (long long)cfg.size, (long long)cfg.size, (long long)b->batch,
            (long long)tp_params_count(b->P), tp_device_name(b->D));
@@ -142,7 +95,7 @@ static bool run(bench *b, const throughput_options *s, char *why, size_t size)
 int throughput_main(int argc, char **argv)
 {
     char why[4096] = "";
-    bench b = { 0 };
+    probe b = { 0 };
     throughput_options s = {
         .c = { .device = strdup("cpu"), .run_dir = NULL, .batch = 32 },
         .preset = strdup("tiny"),
@@ -153,13 +106,7 @@ int throughput_main(int argc, char **argv)
     if (status == OPTIONS_RUN) {
         status = run(&b, &s, why, sizeof why) ? 0 : 1;
         if (status) fprintf(stderr, "%s: %s\n", manual.name, why);
-        tp_optim_free(b.O);
-        tp_tape_free(b.T);
-        tp_params_free(b.P);
-        tp_device_close(b.D);
-        free(b.m);
-        free(b.x);
-        free(b.y);
+        probe_close(&b);
     }
     options_free(table, &s);
     return status;

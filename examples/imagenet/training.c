@@ -123,6 +123,7 @@ static bool open_pictures(training *t)
                                                   .batch = s->c.batch,
                                                   .seed = (uint64_t)s->c.seed,
                                                   .threads = (int)s->workers,
+                                                  .ahead = BATCHES_AHEAD,
                                                   .repeats = (int)s->repeats,
                                                   .train = true,
                                                   .strict = s->strict,
@@ -136,35 +137,6 @@ static bool open_pictures(training *t)
                          "--accumulation)",
                          (long long)tp_pictures_count(t->X), (long long)s->c.batch,
                          (long long)s->accumulation);
-}
-
-static tp_optim *new_optimizer(tp_params *P, image_settings *s)
-{
-    const bool vil = s->optimizer == BY_ADAMW_VIL;
-    const tp_adam_opts adam = { .beta1 = s->beta1,
-                                .beta2 = s->beta2,
-                                .eps = s->eps,
-                                .weight_decay = s->weight_decay,
-                                .raw_eps = vil,
-                                .decay_after = vil,
-                                .factors = image_factors,
-                                .env = s };
-    const tp_sgd_opts sgd = {
-        .momentum = s->momentum, .weight_decay = s->weight_decay, .factors = image_factors, .env = s
-    };
-    const tp_qhm_opts qhm = { .momentum = s->momentum,
-                              .nu = s->nu,
-                              .weight_decay = s->weight_decay,
-                              .factors = image_factors,
-                              .env = s };
-    switch ((image_optimizer)s->optimizer) {
-    case BY_SGD: return tp_sgd_new(P, &sgd);
-    case BY_QHM: return tp_qhm_new(P, &qhm);
-    case BY_ADAM: return tp_adam_new(P, &adam);
-    case BY_ADAMW:
-    case BY_ADAMW_VIL: break;
-    }
-    return tp_adamw_new(P, &adam);
 }
 
 static bool build_model(training *t)
@@ -189,7 +161,7 @@ static bool build_model(training *t)
     if (!s->c.resume) classifier_redraw(t->P, t->m, (uint64_t)s->c.seed, 0);
     if (s->init && !tp_params_ok(t->P)) return training_fail(t, "%s", tp_params_why(t->P));
     if (s->init && !training_init(t)) return false;
-    t->O = new_optimizer(t->P, s);
+    t->O = image_new_optimizer(t->P, s);
     if (s->ema > 0) t->ema = tp_ema_new(t->P, s->ema);
     if (!tp_device_ok(t->D)) return training_fail(t, "%s", tp_device_why(t->D));
     if (!tp_params_ok(t->P)) return training_fail(t, "%s", tp_params_why(t->P));
@@ -210,7 +182,7 @@ static bool build(training *t)
         return training_fail(t,
                              "the pictures for validation have %d classes, those for training %d",
                              tp_pictures_classes(t->V), tp_pictures_classes(t->X));
-    return build_model(t);
+    return s->plan || build_model(t);
 }
 
 /* ---- two beginnings ---- */
@@ -224,6 +196,15 @@ static bool open_fresh(training *t)
                              t->run.path);
     t->best = -1;
     t->saved = -1;
+    return build(t);
+}
+
+/* No run folder is touched. */
+static bool open_planned(training *t)
+{
+    if (t->s.c.resume)
+        return training_fail(t, "--plan describes a run from its beginning: leave out --resume and "
+                                "give the flags of the run");
     return build(t);
 }
 
@@ -288,13 +269,15 @@ int training_open(training *t, const program *p, int argc, char **argv)
             if (strcmp(o->name, "recipe") == 0 && given[o - image_options]) recipe = asked.recipe;
         if (!start_settings(&t->s, asked.preset, recipe, why, sizeof why))
             training_fail(t, "%s", why);
-        else if (!run_open(&t->run, asked.c.run_dir))
+        else if (asked.plan) {
+            if (options_parse(p, argc, argv, &t->s, NULL) == OPTIONS_RUN) open_planned(t);
+        } else if (!run_open(&t->run, asked.c.run_dir))
             training_fail(t, "%s", t->run.why);
         else if (asked.c.resume)
             open_resumed(t, &asked, given);
         else if (options_parse(p, argc, argv, &t->s, NULL) == OPTIONS_RUN)
             open_fresh(t);
-        if (!t->why[0]) begin_files(t, asked.c.resume);
+        if (!t->why[0] && !t->s.plan) begin_files(t, asked.c.resume);
         if (t->why[0]) {
             fprintf(stderr, "%s: %s\n", p->name, t->why);
             status = 1;

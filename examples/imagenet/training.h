@@ -13,7 +13,7 @@
 #include "score.h"
 #include "shapes.h"
 
-enum { TRAINING_WHY = 6000 };
+enum { TRAINING_WHY = 6000, BATCHES_AHEAD = 4 };
 
 /* Losses, each the mean of a batch; those of `pending` batches are still on the device. */
 typedef struct loss_sums {
@@ -67,6 +67,9 @@ void training_close(training *t);
 /* image_train.c: reads the losses that are still on the device; false, with the reason, if they are
  * no numbers. */
 bool training_collect(training *t);
+
+/* The update that a run ends with, if no time is up before. */
+int64_t training_last_update(const training *t);
 
 /* Notes the first reason why training cannot go on; always false. lost: NaN or infinity, with what
  * to do about it. */

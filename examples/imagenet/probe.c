@@ -1,0 +1,65 @@
+/* probe.c - see the header. */
+#include "probe.h"
+
+#include <progress.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <tapegrad/random.h>
+
+bool probe_open(probe *b, const classifier_cfg *cfg, image_settings *s, bool dry, char *why,
+                size_t size)
+{
+    const tp_dtype dtype = (tp_dtype)s->c.dtype;
+    const int64_t n = s->c.batch * cfg->size * cfg->size * 3;
+    tp_random r = tp_random_stream(1, "probe", 0, 0);
+    *b = (probe){ .batch = s->c.batch };
+    b->D =
+        tp_device_open(s->c.device, &(tp_device_opts){ .threads = (int)s->c.threads, .dry = dry });
+    b->P = tp_params_new(b->D, &(tp_params_opts){ .dtype = dtype == TP_F64 ? TP_F64 : TP_F32 });
+    b->T = tp_tape_new(b->D, &(tp_tape_opts){ .compute = dtype });
+    b->m = calloc(1, sizeof *b->m);
+    b->x = calloc((size_t)n, sizeof *b->x);
+    b->y = calloc((size_t)b->batch, sizeof *b->y);
+    if (!b->m || !b->x || !b->y) {
+        snprintf(why, size, "out of memory");
+        return false;
+    }
+    if (!dry) tp_random_normals(&r, b->x, n);
+    classifier_init(b->P, b->m, cfg);
+    b->O = image_new_optimizer(b->P, s);
+    if (s->ema > 0) b->ema = tp_ema_new(b->P, s->ema);
+    snprintf(why, size, "%s", !tp_params_ok(b->P) ? tp_params_why(b->P) : tp_optim_why(b->O));
+    return tp_params_ok(b->P) && tp_optim_ok(b->O);
+}
+
+void probe_close(probe *b)
+{
+    tp_ema_free(b->ema);
+    tp_optim_free(b->O);
+    tp_tape_free(b->T);
+    tp_params_free(b->P);
+    tp_device_close(b->D);
+    free(b->m);
+    free(b->x);
+    free(b->y);
+}
+
+double probe_step(probe *b, bool training)
+{
+    const int64_t side = b->m->cfg.size;
+    const double began = seconds_now();
+    tp_train(b->T, training);
+    tp_record(b->T, training);
+    tp_reset(b->T);
+    tp_tensor x = tp_from(b->T, TP_F32, TP_SHAPE(b->batch, side, side, 3), b->x);
+    if (tp_compute_dtype(b->T) == TP_F64) x = tp_cast(b->T, x, TP_F64);
+    const tp_tensor z = classifier_forward(b->T, b->m, x);
+    if (training) {
+        const tp_tensor y = tp_from(b->T, TP_I32, TP_SHAPE(b->batch), b->y);
+        tp_backward(b->T, tp_cross_entropy(b->T, z, y, TP_MEAN));
+        tp_step(b->O, 1e-6);
+        if (b->ema) tp_ema_update(b->ema);
+    }
+    tp_device_sync(b->D);
+    return seconds_now() - began;
+}

@@ -1,0 +1,31 @@
+/* probe.h - training and evaluation steps on noise, to measure a model or to count its memory. */
+#ifndef PROBE_H
+#define PROBE_H
+
+#include <tapegrad/tapegrad.h>
+
+#include "classifier.h"
+#include "image_settings.h"
+
+typedef struct probe {
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T;
+    tp_optim *O;
+    tp_ema *ema; /* NULL without */
+    classifier *m;
+    float *x; /* [batch,size,size,3] */
+    int32_t *y;
+    int64_t batch;
+} probe;
+
+/* The model with the settings' batch, machine, optimiser and averages; s must outlive it. dry: it
+ * counts memory and computes nothing. False with the reason in why; close in either case. */
+bool probe_open(probe *b, const classifier_cfg *cfg, image_settings *s, bool dry, char *why,
+                size_t size);
+void probe_close(probe *b);
+
+/* Seconds of one step: forward, and in training backward and an update. Errors: tp_why(b->T). */
+double probe_step(probe *b, bool training);
+
+#endif
