@@ -32,6 +32,15 @@ static void training(tp_augment *a)
     a->mix = (tp_mix){ .probability = 1, .mixup = 0.8, .cutmix = 1, .cut = 0.5, .smoothing = 0.1 };
 }
 
+/* For small sets: most of the picture, and nothing but its frame changes. */
+static void small(tp_augment *a)
+{
+    a->crop = a->size > SMALL ? TP_CROP_RESIZED : TP_CROP_PADDED;
+    a->area[0] = 0.35;
+    a->flip = 0.5;
+    a->mix.smoothing = 0.1;
+}
+
 static void finetune(tp_augment *a)
 {
     a->crop = a->size > SMALL ? TP_CROP_RANDOM : TP_CROP_PADDED;
@@ -56,8 +65,8 @@ bool tp_augment_recipe(tp_augment *a, const char *name, int64_t size)
         const char *name;
         void (*set)(tp_augment *);
     } recipes[] = {
-        { "vil", training },      { "vil-ls", training }, { "cvt", training }, { "lsla", training },
-        { "finetune", finetune }, { "eval", eval },       { "none", none },
+        { "vil", training }, { "vil-ls", training },   { "cvt", training }, { "lsla", training },
+        { "small", small },  { "finetune", finetune }, { "eval", eval },    { "none", none },
     };
     *a = plain;
     a->size = size;

@@ -120,7 +120,8 @@ static void make(tp_image *p, int64_t width, int64_t height)
         p->rgb[i] = (uint8_t)(i % 3 * 60 + i / 3 % width * 3 + i / 3 / width * 5);
 }
 
-static const char *const recipes[] = { "vil", "vil-ls", "cvt", "lsla", "finetune", "eval", "none" };
+static const char *const recipes[] = { "vil",   "vil-ls",   "cvt",  "lsla",
+                                       "small", "finetune", "eval", "none" };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 static float *run(const tp_augment *a, tp_augment_work *w, const tp_image *in, tp_example e)

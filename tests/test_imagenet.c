@@ -389,7 +389,7 @@ Test(imagenet, refusals)
         { "", 2, "'imagenet COMMAND --help' is the manual" },
         { "trian", 2, "imagenet: 'trian' is no command" },
         { "train --epoch 3", 2, "--epoch: unknown flag; did you mean --epochs?" },
-        { "train --recipe swin", 2, "--recipe: 'swin' is none of plain|vil|" },
+        { "train --recipe swin", 2, "--recipe: 'swin' is none of plain|small|vil|" },
         { "train picture.png", 2, "'picture.png' is not a flag" },
         { "train --preset resnet", 1, "--preset: 'resnet' is none of tiny, convnet" },
         { "train --data missing", 1, "missing" },

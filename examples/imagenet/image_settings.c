@@ -45,9 +45,10 @@ const option image_options[] = {
     HEADING("PRESETS"),
     TEXT("preset", preset, "NAME", IMAGE_SAVED,
          "The model, its picture size and its recipe; see MODELS below."),
-    CHOICE("recipe", recipe, "plain|vil|vil-ls|cvt|lsla|finetune", IMAGE_SAVED,
+    CHOICE("recipe", recipe, "plain|small|vil|vil-ls|cvt|lsla|finetune", IMAGE_SAVED,
            "Everything under TRAINING and AUGMENTATION, as the paper of that name trains; flags "
-           "override. plain: small sets and short runs. finetune: at a higher resolution after "
+           "override. plain: small convolution nets. small: small models with attention. finetune: "
+           "at a higher resolution after "
            "pretraining, as the ViL paper does."),
     INT("size", size, 8, 4096, IMAGE_SAVED, "Pictures are size x size pixels."),
     NUM("drop-path", drop_path, 0, 0.99, IMAGE_SAVED,

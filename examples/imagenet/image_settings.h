@@ -10,6 +10,7 @@
 
 typedef enum image_recipe {
     RECIPE_PLAIN,
+    RECIPE_SMALL,
     RECIPE_VIL,
     RECIPE_VIL_LS,
     RECIPE_CVT,

@@ -54,6 +54,7 @@ typedef struct tp_augment {
 /* The recipe of that name for size x size pixels:
  *
  *     vil vil-ls cvt lsla   training: random resized crop, flip, RandAugment 9, erasing, mixing
+ *     small                 random resized crop of at least 0.35 of it, flip; smoothed labels
  *     finetune              random crop after resizing to size / 0.922, flip; smoothed labels
  *     eval                  centre crop after resizing to size / 0.875
  *     none                  resizing alone
