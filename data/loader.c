@@ -396,6 +396,16 @@ static slot *wait_for(tp_loader *L)
     return L->taken < L->scheduled && !L->why[0] ? s : NULL;
 }
 
+/* Without this a set of nothing but broken pictures would be read for ever. */
+static bool some_are_left(tp_loader *L)
+{
+    const int64_t count = tp_pictures_count(L->X);
+    if (L->skipped < count) return true;
+    if (!L->why[0])
+        snprintf(L->why, WHY, "none of the %lld pictures could be read", (long long)count);
+    return false;
+}
+
 bool tp_loader_next(tp_loader *L, tp_batch *b)
 {
     slot *s = NULL;
@@ -410,6 +420,7 @@ bool tp_loader_next(tp_loader *L, tp_batch *b)
         s = wait_for(L);
         more = s && s->n == 0; /* no picture of it could be read */
         if (more) L->taken++;
+        if (more && L->o.train && !some_are_left(L)) s = NULL, more = false;
     }
     L->holds = s != NULL;
     pthread_mutex_unlock(&L->lock);

@@ -46,6 +46,16 @@ static bool split_name(const char *name, char *key, size_t size, const char **re
     return true;
 }
 
+/* No picture may be left without a label: a set would shrink in silence. */
+static bool complete(tp_pictures *X, const char *path, const pending *p)
+{
+    return p->picture < 0 ||
+           tp__pictures_fail(X,
+                             "%s: the picture '%s' has no label: that is a number in a file %s.cls "
+                             "beside it, or a folder of its class",
+                             path, p->key, p->key);
+}
+
 /* Takes the pair if both halves are there. */
 static void take(tp_pictures *X, size_t path, pending *p)
 {
@@ -101,6 +111,7 @@ static void walk(tp_pictures *X, const char *path, bool *numbered, int32_t *larg
             !split_name(name, key, sizeof key, &rest))
             continue;
         if (strcmp(key, p.key) != 0) {
+            if (!complete(X, path, &p)) break;
             p = (pending){ .picture = -1, .label = -1 };
             snprintf(p.key, sizeof p.key, "%s", key);
         }
@@ -114,6 +125,7 @@ static void walk(tp_pictures *X, const char *path, bool *numbered, int32_t *larg
         }
         take(X, at, &p);
     }
+    complete(X, path, &p);
     archive_read_free(a);
     close(fd);
 }

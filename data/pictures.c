@@ -252,11 +252,35 @@ static tp_layout look(const char *folder)
     return TP_LAYOUT_FOLDER;
 }
 
+/* Why a folder that looks like no other layout has no pictures: they lie a level too high, or the
+ * set a level too low. */
+static void find_elsewhere(const char *folder, char *where, size_t size)
+{
+    char path[1024];
+    char **names;
+    int n = tp__entries(folder, false, &names);
+    for (int i = 0; i < n && !where[0]; i++)
+        if (tp__is_picture(names[i]))
+            snprintf(where, size, "; it has pictures itself, which belong into folders of classes");
+    if (n >= 0) tp__entries_free(names, n);
+    n = tp__entries(folder, true, &names);
+    for (int i = 0; i < n && !where[0]; i++) {
+        const tp_layout l = look(tp__join(path, sizeof path, folder, names[i]));
+        if (l != TP_LAYOUT_FOLDER || has(path, "train"))
+            snprintf(where, size, "; but '%s' in it looks like the layout '%s'", names[i],
+                     tp_layout_name(l));
+    }
+    if (n >= 0) tp__entries_free(names, n);
+}
+
 static void check(tp_pictures *X, const char *folder, tp_layout seen)
 {
-    if (!X->why[0] && X->count == 0)
-        tp__pictures_fail(X, "%s: no pictures (.jpg, .jpeg, .png) were found in the layout '%s'",
-                          folder, tp_layout_name(X->layout));
+    char where[400] = "";
+    if (!X->why[0] && X->count == 0) {
+        if (seen == TP_LAYOUT_FOLDER) find_elsewhere(folder, where, sizeof where);
+        tp__pictures_fail(X, "%s: no pictures (.jpg, .jpeg, .png) were found in the layout '%s'%s",
+                          folder, tp_layout_name(X->layout), where);
+    }
     if (!X->why[0] && X->classes < 2)
         tp__pictures_fail(X, "%s: all pictures are of one class, '%s'; at least two are needed",
                           folder, X->classes ? X->text + X->class_at[0] : "");

@@ -412,17 +412,66 @@ Test(imagenet, refusals)
           1, "is " },
         { "eval --run-dir fresh", 1, "fresh/last.safetensors" },
         { "eval --run-dir run --data set", 1, "was trained on other classes" },
+        { "eval --run-dir few", 1, "trained on other pictures, which --data names" },
+        { "eval --checkpoint cut", 1, "the file is cut off" },
+        { "train --init cut --run-dir fresh", 1, "the file is cut off" },
+        { "train --resume --run-dir half", 1, "cannot resume: half/last.safetensors" },
+        { "predict cut --run-dir run", 1, "picture cut: neither JPEG nor PNG" },
+        { "predict set --run-dir run", 1, "picture set: is a folder; a file is wanted" },
         { "predict --run-dir run", 1, "no picture is named" },
         { "predict gone.png --run-dir run", 1, "gone.png" },
         { "throughput --preset none", 1, "--preset: 'none' is none of" },
     };
     make_colours("set", 12);
     succeed("train " SMALL "--epochs 1 --run-dir run");
-    cr_assert(system("cp -r run before") == 0);
+    succeed("train --data set --size 16 --batch 8 --epochs 1 --threads 1 --run-dir few");
+    cr_assert(system("cp -r run before; head -c 90000 run/last.safetensors >cut; "
+                     "cp -r run half; cp cut half/last.safetensors") == 0);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         expect_refusal(bad[i].args, bad[i].status, bad[i].message);
     cr_expect(same_bytes("before/last.safetensors", "run/last.safetensors"));
     cr_expect(same_bytes("before/log.jsonl", "run/log.jsonl"));
+}
+
+/* Pictures of one pixel, and of one row as wide as JPEG has them, are pictures like others. */
+Test(imagenet, extreme_shapes)
+{
+    static const int64_t sides[][2] = { { 1, 1 }, { 65500, 1 }, { 1, 65500 } };
+    make_colours("set", 12);
+    for (int i = 0; i < 3; i++) {
+        char name[64];
+        tp_image p = { 0 };
+        cr_assert(tp_image_new(&p, sides[i][0], sides[i][1]));
+        memset(p.rgb, 90, (size_t)(sides[i][0] * sides[i][1] * 3));
+        snprintf(name, sizeof name, "set/train/red/%02d.png", i);
+        cr_assert(tp_image_write(&p, name), "%s", p.why);
+        snprintf(name, sizeof name, "set/val/red/%d.png", 12 + i);
+        cr_assert(tp_image_write(&p, name), "%s", p.why);
+        tp_image_free(&p);
+    }
+    succeed("train --data set --size 16 --batch 8 --epochs 1 --threads 1 --run-dir run");
+    cr_expect_not(strstr(out, "could not be read"), "%s", out);
+    succeed("train --data set --batch 8 --epochs 1 --threads 1 --crop resized --run-dir resized");
+    succeed("predict set/train/red/00.png set/train/red/01.png set/train/red/02.png --run-dir run");
+}
+
+/* Where no file may grow beyond 8 KiB, the update is lost, the last checkpoint not; with room again
+ * the run ends with the bits of one that had it all along. */
+Test(imagenet, full_disk)
+{
+    char command[1024];
+    succeed("train " SMALL "--run-dir a");
+    succeed("train " SMALL "--run-dir b --steps 4");
+    snprintf(command, sizeof command,
+             "(ulimit -f 8; trap '' XFSZ; %s train --resume --run-dir b >out 2>err)", IMAGENET);
+    const int status = system(command);
+    slurp("err", errors, sizeof errors);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %d", status);
+    cr_expect(strstr(errors, "b/best.safetensors") || strstr(errors, "b/last.safetensors"), "%s",
+              errors);
+    cr_expect_eq(update_in("b/last.safetensors"), 4);
+    succeed("train --resume --run-dir b");
+    cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"));
 }
 
 Test(imagenet, manuals_and_throughput)

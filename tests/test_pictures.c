@@ -266,6 +266,36 @@ Test(pictures, shards)
     tp_augment_work_free(&w);
 }
 
+/* A label that is missing, no number, or cut off with the file. */
+Test(pictures, broken_shards)
+{
+    static const struct {
+        const char *label, *why;
+        long cut;
+    } cases[] = {
+        { NULL, "the picture '0' has no label: that is a number in a file 0.cls", 0 },
+        { "dog", "the picture '0' has no label", 0 },
+        { "1", "s.tar is damaged or cut off: ", 700 },
+    };
+    uint8_t bytes[1 << 12];
+    make("shards");
+    write_picture("one.png", 9);
+    const size_t n = read_bytes("one.png", bytes, sizeof bytes);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *label = cases[i].label;
+        struct archive *t = archive_write_new();
+        archive_write_set_format_pax_restricted(t);
+        cr_assert(archive_write_open_filename(t, in_folder("shards/s.tar")) == ARCHIVE_OK);
+        add_entry(t, "0.png", bytes, n);
+        if (label) add_entry(t, "0.cls", label, strlen(label));
+        add_entry(t, "1.png", bytes, n);
+        add_entry(t, "1.cls", "1", 1);
+        archive_write_free(t);
+        if (cases[i].cut) cr_assert(truncate(in_folder("shards/s.tar"), cases[i].cut) == 0);
+        expect_why("shards", TP_LAYOUT_AUTO, TP_TRAIN, cases[i].why);
+    }
+}
+
 Test(pictures, says_what_is_wrong)
 {
     make("empty");
@@ -279,6 +309,13 @@ Test(pictures, says_what_is_wrong)
     expect_why("plain", TP_LAYOUT_CIFAR10, TP_TRAIN, "it looks like the layout 'ip102'");
     expect_why("nowhere", TP_LAYOUT_AUTO, TP_TRAIN, "No such file");
     expect_why("plain/train.txt", TP_LAYOUT_AUTO, TP_TRAIN, "is a file; a folder of pictures");
+    make("flat");
+    write_picture("flat/a.png", 1);
+    expect_why("flat", TP_LAYOUT_AUTO, TP_TRAIN, "it has pictures itself, which belong into");
+    make("deep");
+    make("deep/set");
+    make_classes("deep/set/train", 2, 0);
+    expect_why("deep", TP_LAYOUT_AUTO, TP_TRAIN, "but 'set' in it looks like the layout 'folder'");
     tp_layout l;
     cr_expect(tp_layout_find("food101", &l) && l == TP_LAYOUT_FOOD101);
     cr_expect_not(tp_layout_find("food", &l));
@@ -392,6 +429,31 @@ Test(pictures, broken_pictures_are_named_once)
     tp_loader_free(L);
     L = tp_loader_new(X, &(tp_loader_opts){ .augment = &a, .batch = 64, .train = true });
     cr_expect(strstr(tp_loader_why(L), "do not fill a batch of 64"), "%s", tp_loader_why(L));
+    tp_loader_free(L);
+    tp_pictures_close(X);
+}
+
+/* Training ends with a message instead of looking for a picture for ever. */
+Test(pictures, all_are_broken)
+{
+    char path[64];
+    make_classes("plain", 3, 0);
+    for (int k = 0; k < 6; k++) {
+        snprintf(path, sizeof path, "plain/%s/%02d.png", k % 2 ? "cat" : "dog", k / 2);
+        write_text(path, "no picture");
+    }
+    tp_pictures *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
+    trace t = { 0 };
+    tp_augment a;
+    tp_batch b;
+    cr_assert(tp_augment_recipe(&a, "eval", SIZE));
+    tp_loader *L = tp_loader_new(
+        X,
+        &(tp_loader_opts){ .augment = &a, .batch = 2, .train = true, .bad = note_bad, .env = &t });
+    cr_expect_not(tp_loader_next(L, &b));
+    cr_expect_str_eq(tp_loader_why(L), "none of the 6 pictures could be read");
+    cr_expect_eq(t.bad, 6);
+    cr_expect_not(tp_loader_next(L, &b), "nor ever after");
     tp_loader_free(L);
     tp_pictures_close(X);
 }

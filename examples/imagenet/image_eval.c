@@ -118,15 +118,16 @@ static void print_classes(const image_file *f, const score *v)
     }
 }
 
-static bool fits(image_file *f, const tp_pictures *X)
+static bool fits(image_file *f, const tp_pictures *X, const char *data)
 {
     char why[700];
     if (tp_pictures_classes(X) > f->cfg.classes)
         return image_file_fail(
             f,
             "the pictures have %d classes, the head of %s has %lld: this model was "
-            "trained on other pictures",
-            tp_pictures_classes(X), f->path, (long long)f->cfg.classes);
+            "trained on other pictures%s",
+            tp_pictures_classes(X), f->path, (long long)f->cfg.classes,
+            data ? "" : ", which --data names");
     return class_names_agree(f->names, X, why, sizeof why) ||
            image_file_fail(f, "%s was trained on other classes: %s", f->path, why);
 }
@@ -172,7 +173,7 @@ static bool run(const eval_options *s, image_file *f)
                          ? tp_pictures_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
                          : shapes_open(&drawn, s->shapes, f->cfg.size, (tp_part)s->split);
     bool done = tp_pictures_ok(X) || image_file_fail(f, "%s", tp_pictures_why(X));
-    done = done && fits(f, X) && evaluate(s, f, X);
+    done = done && fits(f, X, s->c.data) && evaluate(s, f, X);
     tp_pictures_close(X);
     return done;
 }
