@@ -336,6 +336,23 @@ static bool execute(tp_tape *T, frame *f, tp_infer *q, tp_call *c)
            (!T->check_finite || tp__check_results(T, f->op->name, f->nx, f->xv, f->visible, f->yv));
 }
 
+void tp_observe(tp_tape *T, tp_observer f, void *env)
+{
+    T->observer = f;
+    T->observer_env = env;
+}
+
+static void show(tp_tape *T, const frame *f, const void *attr, const tp_tensor *x,
+                 const tp_tensor *y)
+{
+    const tp_observer observer = T->observer;
+    const char *path = T->nscopes ? T->scopes[T->nscopes - 1].path : NULL;
+    const tp_seen s = { f->op, attr, path ? path : "", f->nx, f->visible, x, y };
+    T->observer = NULL;
+    observer(T->observer_env, T, &s);
+    T->observer = observer;
+}
+
 tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, const tp_tensor *x,
                      int ny, tp_tensor *y)
 {
@@ -369,5 +386,6 @@ tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, cons
               execute(T, &f, &q, &c) && (!keep || record(T, &f, &c)) &&
               publish(T, &f, keep, y ? y : one);
     drop_outputs(&f);
+    if (ok && T->observer && !T->replaying) show(T, &f, attr, in, y ? y : one);
     return ok ? (y ? y : one)[0] : all_failed(ny, y);
 }

@@ -7,6 +7,7 @@
 #ifndef TP_GRAPH_H
 #define TP_GRAPH_H
 
+#include <tapegrad/observe.h>
 #include <tapegrad/params.h>
 #include <tapegrad/tape.h>
 #include <tapegrad/tensor.h>
@@ -118,6 +119,8 @@ struct tp_tape {
     tp_params *reads[16]; /* parameter sets read since reset */
     int nreads;
     tp_watch *watch;
+    tp_observer observer; /* NULL: none */
+    void *observer_env;
     bool moving, unsteady; /* a step is recorded; one slot was filled or emptied by it */
     uint64_t epoch; /* grows when results end, or a slot gets other memory, outside a recording */
     tp_move *moves;

@@ -1,8 +1,9 @@
 /* test_tape.c - scopes, stale handles, carry, release, checkpoint, hooks, memory counts. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
-#include <tapegrad/op.h>
+#include <tapegrad/observe.h>
 #include <tapegrad/tapegrad.h>
 
 #include "support_device.h"
@@ -353,6 +354,44 @@ Test(tape, filled_tensors)
                 cr_expect_eq(wrong, 0, "%s, %d elements, %g: %s", tp_dtype_name(types[t]),
                              (int)sizes[i], values[v], tp_why(s.T));
             }
+    end(&s);
+}
+
+typedef struct notes {
+    int n, doubled;
+    char text[256];
+    double sum; /* of all that tanh made */
+} notes;
+
+static void note(void *env, tp_tape *T, const tp_seen *seen)
+{
+    notes *k = env;
+    const size_t used = strlen(k->text);
+    k->n++;
+    snprintf(k->text + used, sizeof k->text - used, "%s/%s(%d)->%d ", seen->path, seen->op->name,
+             seen->nx, seen->ny);
+    if (strcmp(seen->op->name, "tanh") != 0) return;
+    double y[8];
+    values_read(T, seen->y[0], y);
+    for (int i = 0; i < 8; i++) k->sum += y[i];
+    const tp_tensor twice = tp_scale(T, seen->y[0], 2.0); /* not seen itself */
+    k->doubled += tp_given(twice);
+}
+
+Test(tape, an_observer_sees_every_op_once)
+{
+    world s = begin();
+    notes k = { 0 };
+    tp_observe(s.T, note, &k);
+    const tp_tensor y = tp_checkpoint(s.T, layer, &s.w, input(s.T));
+    const tp_tensor sum = tp_sum(s.T, y, TP_ALL);
+    cr_expect_str_eq(k.text, "layer/matmul(2)->1 layer/tanh(1)->1 /sum(1)->1 ");
+    cr_expect(k.doubled == 1 && fabs(k.sum - tp_item(s.T, sum)) < 1e-5, "%g", k.sum);
+    tp_backward(s.T, sum);
+    cr_expect_eq(k.n, 3, "what backward runs again is not shown");
+    tp_observe(s.T, NULL, NULL);
+    tp_neg(s.T, sum);
+    cr_expect(k.n == 3 && tp_ok(s.T), "%s", tp_why(s.T));
     end(&s);
 }
 

@@ -21,7 +21,7 @@ static bool fail(run_dir *R, const char *what)
     return false;
 }
 
-static bool make_folders(const char *path)
+bool run_make_folders(const char *path)
 {
     char part[RUN_PATH];
     snprintf(part, sizeof part, "%s", path);
@@ -81,7 +81,7 @@ bool run_open(run_dir *R, const char *path)
     snprintf(R->log, sizeof R->log, "%s/log.jsonl", R->path);
     snprintf(R->config, sizeof R->config, "%s/config.json", R->path);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error to report, not a kill */
-    if (!make_folders(R->path)) return fail(R, "cannot be made");
+    if (!run_make_folders(R->path)) return fail(R, "cannot be made");
     if (!lock(R)) return false;
     clear_leftovers(R);
     return true;

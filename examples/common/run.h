@@ -22,6 +22,9 @@ void run_close(run_dir *R);
 /* Somebody removed, moved or replaced the folder since it was locked. */
 bool run_vanished(const run_dir *R);
 
+/* The folder with its parents, where they are not there yet. False with errno set. */
+bool run_make_folders(const char *path);
+
 /* Writes config.json beside, then renames it. Takes the object over. */
 bool run_write_config(run_dir *R, json_t *config);
 

@@ -13,6 +13,7 @@ static const struct command {
     { "eval", "measures loss and accuracy on held-out pictures", image_eval_main },
     { "predict", "names what is on pictures", predict_main },
     { "throughput", "measures how many pictures a second a model takes", throughput_main },
+    { "analyze", "draws what goes on inside a model, as the papers do", analyze_main },
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

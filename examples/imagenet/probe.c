@@ -63,3 +63,23 @@ double probe_step(probe *b, bool training)
     tp_device_sync(b->D);
     return seconds_now() - began;
 }
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+probe_time probe_measure(probe *b, bool training, double seconds)
+{
+    enum { STEPS = 4096 };
+    static double time[STEPS];
+    int n = 0;
+    tp_device_reset_peak(b->D);
+    probe_step(b, training);
+    for (double passed = 0; n < STEPS && passed < seconds && tp_ok(b->T); n++)
+        passed += time[n] = probe_step(b, training);
+    if (!tp_ok(b->T)) return (probe_time){ 0 };
+    qsort(time, (size_t)n, sizeof time[0], compare);
+    return (probe_time){ time[n / 2], (double)tp_device_stats(b->D).peak_bytes, n };
+}

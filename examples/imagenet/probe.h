@@ -28,4 +28,12 @@ void probe_close(probe *b);
 /* Seconds of one step: forward, and in training backward and an update. Errors: tp_why(b->T). */
 double probe_step(probe *b, bool training);
 
+/* Steps for so many seconds, after one that does not count. */
+typedef struct probe_time {
+    double seconds; /* of the median step                         */
+    double bytes;   /* of the device, at most                     */
+    int steps;      /* measured; 0: the tape has failed, see probe_step */
+} probe_time;
+probe_time probe_measure(probe *b, bool training, double seconds);
+
 #endif

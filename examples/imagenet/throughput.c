@@ -1,7 +1,5 @@
 /* throughput.c - `imagenet throughput`: pictures a second through a model, forward alone and in
  * training, and the memory that each takes. No pictures are read: pixels are noise. */
-#include <math.h>
-#include <progress.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,27 +45,12 @@ static const program manual = {
     .more = "EXIT STATUS\n    0 measured; 1 an error; 2 a bad flag\n",
 };
 
-enum { STEPS = 4096 };
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void measure(probe *b, const char *what, bool training, double seconds)
 {
-    static double time[STEPS];
-    int n = 0;
-    tp_device_reset_peak(b->D);
-    probe_step(b, training);
-    for (double passed = 0; n < STEPS && passed < seconds && tp_ok(b->T); n++)
-        passed += time[n] = probe_step(b, training);
-    if (n == 0) return;
-    qsort(time, (size_t)n, sizeof time[0], compare);
+    const probe_time t = probe_measure(b, training, seconds);
+    if (t.steps == 0) return;
     printf("%-9s %10.1f images/s  %9.2f ms a step  %8.1f MB  (median of %d)\n", what,
-           (double)b->batch / time[n / 2], 1e3 * time[n / 2],
-           (double)tp_device_stats(b->D).peak_bytes / 1e6, n);
+           (double)b->batch / t.seconds, 1e3 * t.seconds, t.bytes / 1e6, t.steps);
     fflush(stdout);
 }
 

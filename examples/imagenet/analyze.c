@@ -1,0 +1,201 @@
+/* analyze.c - `imagenet analyze`: pictures of what goes on inside a model. */
+#include <errno.h>
+#include <replace.h>
+#include <run.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "analyze.h"
+#include "image_commands.h"
+#include "image_settings.h"
+#include "shapes.h"
+
+enum { ALL, SIMILARITY, RESOLUTION };
+
+typedef struct analyze_options {
+    common_settings c;
+    words beside;
+    char *checkpoint, *preset, *out, *sizes;
+    int what, layout, split;
+    int64_t pictures, size, picture, block, query, window;
+    double seconds;
+} analyze_options;
+
+#define AT(field) offsetof(analyze_options, field)
+
+/* clang-format off */
+static const option table_of_flags[] = {
+    { "MODEL AND PICTURES", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
+    { "RUN", OPT_WORDS, 0, AT(beside), 0, 0, "RUN ...",
+      "Folders of further runs, whose curve of similarity is drawn beside." },
+    { "checkpoint", OPT_TEXT, 0, AT(checkpoint), 0, 0, "FILE",
+      "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there is none." },
+    OPTION_RUN_DIR(analyze_options, 0),
+    { "data", OPT_TEXT, 0, AT(c.data), 0, 0, "DIR",
+      "The folder of the pictures; without it the program draws shapes of ten kinds." },
+    { "layout", OPT_CHOICE, 0, AT(layout), 0, 0,
+      "auto|folder|imagenet|ip102|food101|miniimagenet|cifar10|shards",
+      "How the files lie below it; auto: what it looks like." },
+    { "split", OPT_CHOICE, 0, AT(split), 0, 0, "train|valid|test", "The part that pictures are drawn from." },
+    { "pictures", OPT_INT, 0, AT(pictures), 1, 4096, "N", "Pictures that numbers are averaged over." },
+    { "batch", OPT_INT, 0, AT(c.batch), 1, 65536, "N", "Pictures that run at once." },
+    { "size", OPT_INT, 0, AT(size), 0, 4096, "N",
+      "Pictures are size x size pixels; 0: as in training. Tables of the model are resized." },
+    { "DRAWING", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
+    { "what", OPT_CHOICE, 0, AT(what), 0, 0, "all|similarity|resolution",
+      "Which of the figures below; all: those of a trained model." },
+    { "out", OPT_TEXT, 0, AT(out), 0, 0, "DIR",
+      "The folder to write to; without it 'analysis' in that of the run." },
+    { "preset", OPT_TEXT, 0, AT(preset), 0, 0, "NAME,...", "resolution: the models; 'imagenet train --help' lists them." },
+    { "sizes", OPT_TEXT, 0, AT(sizes), 0, 0, "N,...", "resolution: pixels a side." },
+    { "seconds", OPT_NUM, 0, AT(seconds), 0.01, 3600, "X", "resolution: time of each measurement." },
+    { "MACHINE", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
+    OPTIONS_MACHINE(analyze_options, 0),
+    { 0 },
+};
+/* clang-format on */
+
+static const program manual = {
+    .name = "imagenet analyze",
+    .summary = "draws what goes on inside a model, as the papers do",
+    .synopsis = "[RUN ...] [--run-dir DIR | --checkpoint FILE] [--what FIGURE] [flag ...]",
+    .about =
+        "Runs the model of a checkpoint on some pictures, looks at the results of its ops, and "
+        "writes PNG files with the numbers beside them (FILE.tsv: columns with names, separated "
+        "by tabs). Curves are drawn by gnuplot.",
+    .table = table_of_flags,
+    .more = "FIGURES\n"
+            "    similarity  how alike the tokens of a picture are after each block: mean cosine "
+            "of all\n"
+            "                pairs, without class and global tokens (Zhu et al. 2021, Figure 6)\n"
+            "    resolution  time and memory of forward passes and training steps over the size of "
+            "the\n"
+            "                picture, of fresh models (their Figure 7)\n\n"
+            "EXIT STATUS\n"
+            "    0 drawn; 1 an error; 2 a bad flag\n\n"
+            "EXAMPLES\n"
+            "    imagenet analyze --data imagenette2 --run-dir runs/cvt-ls runs/cvt\n"
+            "    imagenet analyze --what resolution --preset cvt-ls-small,cvt-small --sizes "
+            "64,128,256\n",
+};
+
+/* ---- pictures ---- */
+
+static bool load_pictures(analysis *a, const analyze_options *s, const tp_pictures *X)
+{
+    const int64_t side = a->f.cfg.size, each = side * side * 3, most = tp_pictures_count(X);
+    const tp_augment as_tested = image_eval_pipeline(side, a->f.crop_ratio);
+    const int64_t n = s->pictures < most ? s->pictures : most;
+    tp_batch b;
+    a->x = malloc((size_t)(n * each) * sizeof *a->x);
+    if (!a->x) return analysis_fail(a, "out of memory");
+    /* train: in random order, so that all classes are among them. */
+    tp_loader *L = tp_loader_new(
+        X, &(tp_loader_opts){
+               .augment = &as_tested, .batch = 1, .seed = (uint64_t)s->c.seed, .train = true });
+    while (a->n < n && tp_loader_next(L, &b))
+        memcpy(a->x + each * a->n++, b.x, (size_t)each * sizeof *a->x);
+    const bool done = a->n == n || analysis_fail(a, "%s", tp_loader_why(L));
+    tp_loader_free(L);
+    return done;
+}
+
+static bool open_pictures(analysis *a, const analyze_options *s)
+{
+    shapes drawn;
+    tp_pictures *X = s->c.data
+                         ? tp_pictures_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
+                         : shapes_open(&drawn, s->pictures, a->f.cfg.size, (tp_part)s->split);
+    bool done = tp_pictures_ok(X) || analysis_fail(a, "%s", tp_pictures_why(X));
+    done = done && load_pictures(a, s, X);
+    tp_pictures_close(X);
+    return done;
+}
+
+/* ---- models ---- */
+
+static bool open_run(analysis *a, const analyze_options *s, const char *run)
+{
+    common_settings c = s->c;
+    c.run_dir = (char *)(uintptr_t)run;
+    const char *checkpoint = run == s->c.run_dir ? s->checkpoint : NULL;
+    if (!image_file_open(&a->f, checkpoint, &c, s->size)) return analysis_fail(a, "%s", a->f.why);
+    return open_pictures(a, s);
+}
+
+static void close_run(analysis *a)
+{
+    image_file_close(&a->f);
+    free(a->x);
+    a->f = (image_file){ 0 };
+    a->x = NULL;
+    a->n = 0;
+}
+
+static const char *name_of(const char *run)
+{
+    const char *slash = strrchr(run, '/');
+    return slash && slash[1] ? slash + 1 : run;
+}
+
+/* The curve of the open model beside those of further runs, which are opened in turn. */
+static bool draw_similarity(analysis *a, const analyze_options *s)
+{
+    enum { RUNS = 8 };
+    static depth d[RUNS];
+    curve c[RUNS];
+    const int n = s->beside.n + 1;
+    if (n > RUNS) return analysis_fail(a, "at most %d runs are drawn beside one", RUNS - 1);
+    for (int i = 0; i < n; i++) {
+        const char *run = i ? s->beside.at[i - 1] : s->c.run_dir;
+        if (i > 0) close_run(a);
+        if (i > 0 && !open_run(a, s, run)) return false;
+        if (!similarity_measure(a, &d[i]) || (i == 0 && !similarity_write(a, &d[i]))) return false;
+        c[i] = (curve){ name_of(run), (int)d[i].blocks, d[i].number, d[i].cosine };
+    }
+    analysis_curves(a, &(curves){ "block", "mean cosine of two tokens", false, n, c },
+                    "similarity.png");
+    return true;
+}
+
+static bool draw_model(analysis *a, const analyze_options *s)
+{
+    if (!open_run(a, s, s->c.run_dir)) return false;
+    return draw_similarity(a, s); /* the last one: other runs take the model's place */
+}
+
+static bool run(analysis *a, const analyze_options *s)
+{
+    char folder[4400];
+    snprintf(folder, sizeof folder, "%.4096s/analysis", s->c.run_dir);
+    a->out = s->out ? s->out : folder;
+    a->batch = s->c.batch;
+    if (s->what != RESOLUTION && !s->out && !s->checkpoint && access(s->c.run_dir, F_OK) != 0)
+        return analysis_fail(a, "%s: there is no such run", s->c.run_dir);
+    if (!run_make_folders(a->out))
+        return analysis_fail(a, "%s: %s; %s", a->out, strerror(errno), remedy(errno));
+    if (s->what != RESOLUTION) return draw_model(a, s);
+    return resolution_draw(a, &(resolution_opts){ s->preset, s->sizes, s->seconds, &s->c });
+}
+
+int analyze_main(int argc, char **argv)
+{
+    static analysis a;
+    analyze_options s = {
+        .c = { .device = strdup("cpu"), .run_dir = strdup("runs/imagenet"), .batch = 16 },
+        .preset = strdup("cvt-ls-small,cvt-small"),
+        .sizes = strdup("32,64,128"),
+        .split = TP_VALID,
+        .pictures = 64,
+        .seconds = 1,
+    };
+    int status = options_parse(&manual, argc, argv, &s, NULL);
+    if (status == OPTIONS_RUN) {
+        status = run(&a, &s) ? 0 : 1;
+        if (status) fprintf(stderr, "%s: %s\n", manual.name, a.why);
+        close_run(&a);
+    }
+    options_free(table_of_flags, &s);
+    return status;
+}
