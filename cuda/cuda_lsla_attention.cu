@@ -1,12 +1,14 @@
-/* cuda_lsla_attention.cu - light self-limited attention by plain kernels in f32: gradients, and
- * forward where tensor cores do not serve (cuda_lsla_attention_mma.cu).
+/* cuda_lsla_attention.cu - light self-limited attention by plain kernels in f32, where tensor cores
+ * do not serve (cuda_lsla_attention_mma.cu, cuda_lsla_attention_mma_bwd.cu), and the sums over
+ * windows of both.
  *
  *     W = softmax(E (q k^T) + inner + mask) + outer      y = W v
  *
  * One block takes one head of one window, or (backward) one after the other the windows of a slice:
  * it holds keys and values in shared memory, and each warp a query. Forward 4 n D, backward 10 n D
  * operations a query and head of n = w w keys, at f32 rate outside of tensor cores; in between 16 D
- * bytes of bf16. Sums over windows (scale, tables) are those of the slices, added in order. */
+ * bytes of bf16. Sums over windows (scale, tables) are those of the slices, added in order: reads
+ * 12 n n bytes a slice and head. */
 #include "cuda/lsla.cuh"
 
 constexpr int LSLA_WARPS = 4;
@@ -189,19 +191,32 @@ template <class S> __global__ void __launch_bounds__(32 * LSLA_WARPS) lsla_pull(
     }
 }
 
-/* dscale[e] = its sums over heads and slices. */
+/* The sums of all slices of a head replace those of its first slice. */
+template <class S> __global__ void __launch_bounds__(TP_THREADS) lsla_pull_slices(lsla<S> p)
+{
+    const int64_t sums = 3 * p.g.n * p.g.n, slice = 5 * p.g.n * p.g.n;
+    TP_EACH (e, p.g.heads * sums) {
+        const int64_t h = tp_div(e, sums);
+        float *const first = p.work + h * p.g.slices * slice + e - h * sums;
+        float sum = 0.0f;
+        for (int64_t i = 0; i < p.g.slices; i++) sum += first[i * slice];
+        *first = sum;
+    }
+}
+
+/* dscale[e] = its sums over heads. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS) lsla_pull_scale(lsla<S> p, attn_sink<S> dscale)
 {
     const int64_t square = p.g.n * p.g.n;
     TP_EACH (e, square) {
         float sum = 0.0f;
-        for (int64_t i = 0; i < p.g.heads * p.g.slices; i++) sum += p.work[i * 5 * square + e];
+        for (int64_t h = 0; h < p.g.heads; h++) sum += p.work[h * p.g.slices * 5 * square + e];
         dscale.put(e, sum);
     }
 }
 
-/* A table's gradient, row r of head h: over slices and the queries a that have a key at that place.
+/* A table's gradient, row r of head h: over the queries a that have a key at that place.
  * which: 1 inner, 2 outer. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
@@ -211,13 +226,11 @@ __global__ void __launch_bounds__(TP_THREADS)
     TP_EACH (e, p.g.table * p.g.heads) {
         const int64_t r = e / p.g.heads, h = e - r * p.g.heads;
         const int64_t dy = r / side - (w - 1), dx = r % side - (w - 1);
+        const float *const m = p.work + (h * p.g.slices * 5 + which) * n * n;
         float sum = 0.0f;
-        for (int64_t i = 0; i < p.g.slices; i++) {
-            const float *m = p.work + ((h * p.g.slices + i) * 5 + which) * n * n;
-            for (int64_t a = 0; a < n; a++) {
-                const int64_t y = a / w - dy, x = a % w - dx;
-                if (y >= 0 && y < w && x >= 0 && x < w) sum += m[a * n + y * w + x];
-            }
+        for (int64_t a = 0; a < n; a++) {
+            const int64_t y = a / w - dy, x = a % w - dx;
+            if (y >= 0 && y < w && x >= 0 && x < w) sum += m[a * n + y * w + x];
         }
         dtable.put(e, sum);
     }
@@ -235,6 +248,7 @@ template <class S> static lsla<S> lsla_problem(const tp_call *c)
     const tp_lsla_cfg *cfg = static_cast<const tp_lsla_cfg *>(c->attr);
     lsla<S> p = {};
     p.g = tp__lsla(c->x, cfg);
+    p.g.slices = tp__lsla_card_slices(&p.g);
     p.fixed = (float)(cfg->scale != 0.0 ? cfg->scale : p.g.dim ? 1.0 / sqrt((double)p.g.dim) : 1.0);
     p.mask_outer = cfg->mask_outer;
     p.q = tp_in<S>(&c->x[LSLA_Q]);
@@ -276,27 +290,37 @@ template <class S> static tp_code lsla_attention_fwd(const tp_call *c)
     return tp_launch(c, lsla_kernel<S>, tp_grid(c, blocks, 1), 32 * LSLA_WARPS, shared, p);
 }
 
+/* dq, dk, dv, and the sums of slices. */
+template <class S> static tp_code lsla_pull_windows(const tp_call *c, const lsla<S> &p)
+{
+    if constexpr (std::is_same<S, bf16>::value)
+        if (tp__lsla_mma_serves_bwd(p)) return tp__lsla_mma_bwd(c, p);
+    const size_t shared = lsla_shared(&p.g, 4, 0);
+    const tp_code code = lsla_too_large(c, shared);
+    if (code != TP_OK) return code;
+    return tp_launch(c, lsla_pull<S>, (unsigned)(p.g.heads * p.g.slices), 32 * LSLA_WARPS, shared,
+                     p);
+}
+
 template <class S> static tp_code lsla_attention_bwd(const tp_call *c)
 {
     lsla<S> p = lsla_problem<S>(c);
-    const size_t shared = lsla_shared(&p.g, 4, 0);
-    tp_code code = lsla_too_large(c, shared);
+    const tp_view *const dx = c->dx;
     p.dout = tp_in<S>(&c->dy[0]);
-    p.dq = attn_sink_of<S>(&c->dx[LSLA_Q]);
-    p.dk = attn_sink_of<S>(&c->dx[LSLA_K]);
-    p.dv = attn_sink_of<S>(&c->dx[LSLA_V]);
-    if (code == TP_OK)
-        code = tp_launch(c, lsla_pull<S>, (unsigned)(p.g.heads * p.g.slices), 32 * LSLA_WARPS,
-                         shared, p);
-    if (code == TP_OK && c->dx[LSLA_SCALE].data)
+    p.dq = attn_sink_of<S>(&dx[LSLA_Q]);
+    p.dk = attn_sink_of<S>(&dx[LSLA_K]);
+    p.dv = attn_sink_of<S>(&dx[LSLA_V]);
+    tp_code code = lsla_pull_windows(c, p);
+    if (code == TP_OK && (dx[LSLA_SCALE].data || dx[LSLA_INNER].data || dx[LSLA_OUTER].data))
+        code = tp_launch(c, lsla_pull_slices<S>, tp_grid(c, p.g.heads * 3 * p.g.n * p.g.n),
+                         TP_THREADS, 0, p);
+    if (code == TP_OK && dx[LSLA_SCALE].data)
         code = tp_launch(c, lsla_pull_scale<S>, tp_grid(c, p.g.n * p.g.n), TP_THREADS, 0, p,
-                         attn_sink_of<S>(&c->dx[LSLA_SCALE]));
-    for (int which = 1; which < 3 && code == TP_OK; which++) {
-        const tp_view *dx = &c->dx[LSLA_SCALE + which];
-        if (dx->data)
+                         attn_sink_of<S>(&dx[LSLA_SCALE]));
+    for (int which = 1; which < 3 && code == TP_OK; which++)
+        if (dx[LSLA_SCALE + which].data)
             code = tp_launch(c, lsla_pull_table<S>, tp_grid(c, p.g.table * p.g.heads), TP_THREADS,
-                             0, p, which, attn_sink_of<S>(dx));
-    }
+                             0, p, which, attn_sink_of<S>(&dx[LSLA_SCALE + which]));
     return code;
 }
 

@@ -49,8 +49,10 @@ static __device__ inline int lsla_region(const lsla<S> &p, const lsla_place &t, 
     return tp__lsla_region(&p.g, t.y + i / w, t.x + i % w);
 }
 
-/* On tensor cores: which calls they serve. */
+/* On tensor cores: which calls they serve. Backward leaves the sums of slices in p.work. */
 bool tp__lsla_mma_serves(const lsla<bf16> &p);
+bool tp__lsla_mma_serves_bwd(const lsla<bf16> &p);
 tp_code tp__lsla_mma_fwd(const tp_call *c, const lsla<bf16> &p);
+tp_code tp__lsla_mma_bwd(const tp_call *c, const lsla<bf16> &p);
 
 #endif

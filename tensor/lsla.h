@@ -66,6 +66,17 @@ static inline tp_lsla tp__lsla(const tp_view *x, const tp_lsla_cfg *cfg)
     return g;
 }
 
+/* The slices of a CUDA device: two blocks for each processor of a large card, with two windows at
+ * least, and sums of 16 MiB at most. */
+static inline int64_t tp__lsla_card_slices(const tp_lsla *g)
+{
+    const int64_t windows = g->batch * g->down * g->across, each = 5 * g->n * g->n * g->heads;
+    int64_t most = 264 / g->heads;
+    if (most > windows / 2) most = windows / 2;
+    if (most > (1 << 22) / each) most = (1 << 22) / each;
+    return most < 1 ? 1 : most;
+}
+
 /* The token of the map that stands at (y,x) of the rolled map. */
 TP_HD static inline int64_t tp__lsla_token(const tp_lsla *g, int64_t y, int64_t x)
 {

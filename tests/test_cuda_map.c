@@ -58,6 +58,8 @@ static const problem problems[] = {
     { "a window of two sizes", WINDOW(1, .height = 11, .width = 14, .window = { 5, 9 }, .halo = { 2, 7 }), IN(1, 154, 40, 0, 13 * 31, 1, 0) },
     { "windows of 7, shifted", LSLA(2, MAP(14, 7), .window = 7, .shift = 3), TABLES(1, 98, 64, 7, 2) },
     { "windows of 8, shifted, masked", LSLA(1, MAP(8, 16), .window = 8, .shift = 4, .mask_outer = true), TABLES(1, 128, 64, 8, 1) },
+    { "windows of 7, slices of two", LSLA(1, MAP(28, 14), .window = 7, .shift = 3), TABLES(1, 392, 32, 7, 1) },
+    { "windows of 6, parts of heads of 64", LSLA(1, MAP(12, 6), .window = 6, .shift = 2, .mask_outer = true), TABLES(2, 72, 40, 6, 1) },
     { "windows of 4", LSLA(2, MAP(8, 12), .window = 4), TABLES(1, 96, 32, 4, 2) },
     { "a fixed scale, no tables", LSLA(1, MAP(5, 10), .window = 5, .shift = 2), .in = { { 3, { 2, 50, 40 } }, { 3, { 2, 50, 40 } }, { 3, { 2, 50, 40 } } } },
     { "windows of 9", LSLA(1, MAP(9, 9), .window = 9), TABLES(1, 81, 32, 9, 1) },

@@ -68,7 +68,9 @@ static size_t lsla_work(const tp_infer *q, int threads)
 {
     const tp_lsla g = tp__lsla(q->x, q->attr);
     if (q->device == TP_CUDA)
-        return q->backward ? (size_t)(g.heads * g.slices * 5 * g.n * g.n) * sizeof(float) : 0;
+        return q->backward
+                   ? (size_t)(g.heads * tp__lsla_card_slices(&g) * 5 * g.n * g.n) * sizeof(float)
+                   : 0;
     const size_t size = q->x[LSLA_Q].dtype == TP_F64 ? sizeof(double) : sizeof(float);
     return (size_t)tp__lsla_elements(&g, q->backward, threads) * size;
 }
@@ -105,6 +107,7 @@ static const tp_gradcase lsla_cases[] = {
     { "heads of 8", .in = IN(1, 32, 16, 4, 2, 1, 1, 1),
       .attr = CFG(2, .height = 8, .width = 4, .window = 4, .shift = 1, .mask_outer = true) },
     { "no batch", .in = IN(0, 4, 2, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
+    { "no batch, heads of 8", .in = IN(0, 4, 8, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
     { "no map", .in = IN(2, 0, 2, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 0, .window = 2) },
     { 0 },
 };
