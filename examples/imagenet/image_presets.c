@@ -38,6 +38,7 @@ static void take_augmentation(image_settings *s, const char *name)
     tp_augment_recipe(&a, name, s->size);
     s->crop = (int)a.crop;
     s->crop_ratio = a.crop_ratio;
+    s->eval_crop_ratio = s->recipe == RECIPE_FINETUNE ? a.crop_ratio : 0.875;
     s->area = a.area[0];
     s->flip = a.flip;
     s->ops = a.ops;

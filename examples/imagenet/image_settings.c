@@ -102,9 +102,10 @@ const option image_options[] = {
            "How a picture becomes size x size pixels in training. none: resized. centre, random: a "
            "place after resizing to size / crop-ratio. resized: a box of random area and shape. "
            "padded: a place after padding by 4."),
-    NUM("crop-ratio", crop_ratio, 0.1, 1, IMAGE_SAVED,
-        "Of --crop random; evaluation takes the centre after resizing to size / 0.875, or with the "
-        "recipe finetune to size / this."),
+    NUM("crop-ratio", crop_ratio, 0.1, 1, IMAGE_SAVED, "Of --crop centre and random."),
+    NUM("eval-crop-ratio", eval_crop_ratio, 0.1, 1, IMAGE_SAVED,
+        "Evaluation takes the centre after resizing to size / this; 1 for pictures that show "
+        "nothing but their subject, as CIFAR-10's."),
     NUM("area", area, 0.001, 1, IMAGE_SAVED, "Least area of --crop resized."),
     NUM("flip", flip, 0, 1, IMAGE_SAVED, "Probability that left and right change places."),
     INT("ops", ops, 0, 15, IMAGE_SAVED, "RandAugment: operations a picture; 0: none."),
@@ -163,6 +164,6 @@ tp_augment image_eval_pipeline(int64_t size, double crop_ratio)
 {
     tp_augment a;
     tp_augment_recipe(&a, "eval", size);
-    if (crop_ratio > 0) a.crop_ratio = crop_ratio;
+    a.crop_ratio = crop_ratio;
     return a;
 }

@@ -48,7 +48,7 @@ typedef struct image_settings {
     double weight_decay, beta1, beta2, eps, momentum, nu, clip, ema, drop_path, random_shift;
 
     int crop;
-    double crop_ratio, area, flip, op_probability, magnitude, spread, erase;
+    double crop_ratio, eval_crop_ratio, area, flip, op_probability, magnitude, spread, erase;
     double mix, mixup, cutmix, cut, smoothing;
     int64_t ops, repeats;
     bool shrink;

@@ -136,8 +136,7 @@ static bool go_on(void *env, const score *so_far)
  * matrix. False if a signal or an error ended it early. */
 static bool validate(training *t, score *v)
 {
-    const tp_augment a =
-        image_eval_pipeline(t->s.size, t->s.recipe == RECIPE_FINETUNE ? t->s.crop_ratio : 0);
+    const tp_augment a = image_eval_pipeline(t->s.size, t->s.eval_crop_ratio);
     char path[RUN_PATH + 32];
     if (t->ema) tp_ema_swap(t->ema);
     bool done = score_run(v, t->E, t->m, t->V,

@@ -17,8 +17,7 @@ static void write_model(tp_writer *W, const training *t)
 {
     classifier_write(&t->cfg, W);
     class_names_write(W, t->X);
-    tp_writer_meta_num(W, "eval_crop_ratio",
-                       t->s.recipe == RECIPE_FINETUNE ? t->s.crop_ratio : 0.875);
+    tp_writer_meta_num(W, "eval_crop_ratio", t->s.eval_crop_ratio);
     tp_writer_meta_int(W, "update", t->update);
     tp_params_write(t->P, W, "");
 }
