@@ -140,6 +140,7 @@ tp_lsla_maps tp_lsla_attn_maps(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x,
     if (tp_given(m->inner)) z = tp_add(T, z, tp_cast(T, spread(T, m->inner, w), dt));
     z = tp_reshape(T, z, image);
     z = tp_add(T, z, tp_cast(T, borders(T, map, w, shift, 0.0f, -100.0f), dt));
+    y.logits = tp_reshape(T, z, flat);
     z = tp_softmax(T, z);
     y.before = tp_reshape(T, z, flat);
     if (tp_given(m->outer)) {
@@ -151,7 +152,7 @@ tp_lsla_maps tp_lsla_attn_maps(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x,
         z = tp_add(T, z, outer);
     }
     y.after = tp_reshape(T, z, flat);
-    const tp_tensor results[] = { y.scores, y.before, y.after };
-    tp_leave_n(T, 3, results);
+    const tp_tensor results[] = { y.scores, y.logits, y.before, y.after };
+    tp_leave_n(T, 4, results);
     return y;
 }

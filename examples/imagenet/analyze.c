@@ -11,15 +11,16 @@
 #include "image_settings.h"
 #include "shapes.h"
 
-enum { ALL, SIMILARITY, RESOLUTION };
+enum { ALL, SIMILARITY, NORMS, LSLA, BIAS, SPAN, RESOLUTION };
 
 typedef struct analyze_options {
     common_settings c;
     words beside;
     char *checkpoint, *preset, *out, *sizes;
-    int what, layout, split;
+    int what, layout, split, clock;
     int64_t pictures, size, picture, block, query, window;
-    double seconds;
+    double row, col, seconds;
+    bool fresh;
 } analyze_options;
 
 #define AT(field) offsetof(analyze_options, field)
@@ -43,13 +44,26 @@ static const option table_of_flags[] = {
     { "size", OPT_INT, 0, AT(size), 0, 4096, "N",
       "Pictures are size x size pixels; 0: as in training. Tables of the model are resized." },
     { "DRAWING", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    { "what", OPT_CHOICE, 0, AT(what), 0, 0, "all|similarity|resolution",
+    { "what", OPT_CHOICE, 0, AT(what), 0, 0, "all|similarity|norms|lsla|bias|span|resolution",
       "Which of the figures below; all: those of a trained model." },
     { "out", OPT_TEXT, 0, AT(out), 0, 0, "DIR",
-      "The folder to write to; without it 'analysis' in that of the run." },
-    { "preset", OPT_TEXT, 0, AT(preset), 0, 0, "NAME,...", "resolution: the models; 'imagenet train --help' lists them." },
+      "The folder to write to; without it 'analysis', in that of the run if there is one." },
+    { "picture", OPT_INT, 0, AT(picture), 0, 4095, "N", "span, lsla: which of the pictures, from 0." },
+    { "block", OPT_INT, 0, AT(block), -1, DEPTH_MAX, "N",
+      "span, bias, lsla: the block, from 0; -1: all, of lsla the first." },
+    { "row", OPT_NUM, 0, AT(row), 0, 0.9999, "X", "span: place of the token that attends, down the picture." },
+    { "col", OPT_NUM, 0, AT(col), 0, 0.9999, "X", "... and across it." },
+    { "window", OPT_INT, 0, AT(window), 0, OPT_BIG, "N", "lsla: the window, from 0." },
+    { "query", OPT_INT, 0, AT(query), -1, OPT_BIG, "N", "lsla: the token of the window, from 0; -1: the eighth." },
+    { "fresh", OPT_BOOL, 0, AT(fresh), 0, 0, NULL,
+      "The model of --preset with its initial weights instead of a run's." },
+    { "preset", OPT_TEXT, 0, AT(preset), 0, 0, "NAME,...",
+      "resolution: the models; 'imagenet train --help' lists them. One name with --fresh." },
+    { "seed", OPT_INT, 0, AT(c.seed), 0, OPT_BIG, "N", "Of the choice of pictures, and of --fresh weights." },
     { "sizes", OPT_TEXT, 0, AT(sizes), 0, 0, "N,...", "resolution: pixels a side." },
     { "seconds", OPT_NUM, 0, AT(seconds), 0.01, 3600, "X", "resolution: time of each measurement." },
+    { "clock", OPT_CHOICE, 0, AT(clock), 0, 0, "wall|cpu",
+      "resolution: time that passes, or that processors take, which a busy machine disturbs less." },
     { "MACHINE", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
     OPTIONS_MACHINE(analyze_options, 0),
     { 0 },
@@ -65,19 +79,34 @@ static const program manual = {
         "writes PNG files with the numbers beside them (FILE.tsv: columns with names, separated "
         "by tabs). Curves are drawn by gnuplot.",
     .table = table_of_flags,
-    .more = "FIGURES\n"
-            "    similarity  how alike the tokens of a picture are after each block: mean cosine "
-            "of all\n"
-            "                pairs, without class and global tokens (Zhu et al. 2021, Figure 6)\n"
-            "    resolution  time and memory of forward passes and training steps over the size of "
-            "the\n"
-            "                picture, of fresh models (their Figure 7)\n\n"
-            "EXIT STATUS\n"
-            "    0 drawn; 1 an error; 2 a bad flag\n\n"
-            "EXAMPLES\n"
-            "    imagenet analyze --data imagenette2 --run-dir runs/cvt-ls runs/cvt\n"
-            "    imagenet analyze --what resolution --preset cvt-ls-small,cvt-small --sizes "
-            "64,128,256\n",
+    .more =
+        "FIGURES\n"
+        "    similarity  how alike the tokens of a picture are after each block: mean cosine "
+        "of all\n"
+        "                pairs, without class and global tokens (Zhu et al. 2021, Figure 6)\n"
+        "    norms       mean norm of the window's keys and values over that of the projected "
+        "ones,\n"
+        "                without and with DualLN (their Figure 2): models with long-short "
+        "attention\n"
+        "    span        what a token attends to. A row a block: its window directly, the map "
+        "through\n"
+        "                the dynamic projection, both (means over heads), then both in each head\n"
+        "    bias        tables of relative positions. A row a table, a column a head; blue: above "
+        "0\n"
+        "    lsla        ViT-LSLA around a token of a window: dynamic scale, inner and outer "
+        "bias,\n"
+        "                weights before and after it (rows), on average and by heads (columns)\n"
+        "                (Hechen et al. 2022, Figures 3 and 4)\n"
+        "    resolution  time and memory of forward passes and training steps over the size of "
+        "the\n"
+        "                picture, of fresh models (Zhu et al., Figure 7)\n\n"
+        "EXIT STATUS\n"
+        "    0 drawn; 1 an error; 2 a bad flag\n\n"
+        "EXAMPLES\n"
+        "    imagenet analyze --data imagenette2 --run-dir runs/cvt-ls runs/cvt\n"
+        "    imagenet analyze --what norms --fresh --preset cvt-ls-13 --out norms\n"
+        "    imagenet analyze --what resolution --preset cvt-ls-small,cvt-small --sizes "
+        "64,128,256\n",
 };
 
 /* ---- pictures ---- */
@@ -115,12 +144,27 @@ static bool open_pictures(analysis *a, const analyze_options *s)
 
 /* ---- models ---- */
 
+static bool open_fresh(analysis *a, const analyze_options *s)
+{
+    image_settings model = { .accumulation = 1 };
+    classifier_cfg cfg;
+    char why[1024];
+    bool done = image_preset(&model, s->preset, -1, why, sizeof why);
+    if (s->size > 0) model.size = s->size;
+    done = done && image_model(&model, 10, &cfg, why, sizeof why);
+    free(model.preset);
+    if (!done) return analysis_fail(a, "%s", why);
+    return image_file_fresh(&a->f, &cfg, &s->c) || analysis_fail(a, "%s", a->f.why);
+}
+
 static bool open_run(analysis *a, const analyze_options *s, const char *run)
 {
     common_settings c = s->c;
     c.run_dir = (char *)(uintptr_t)run;
-    const char *checkpoint = run == s->c.run_dir ? s->checkpoint : NULL;
-    if (!image_file_open(&a->f, checkpoint, &c, s->size)) return analysis_fail(a, "%s", a->f.why);
+    const bool first = run == s->c.run_dir;
+    if (first && s->fresh) return open_fresh(a, s) && open_pictures(a, s);
+    if (!image_file_open(&a->f, first ? s->checkpoint : NULL, &c, s->size))
+        return analysis_fail(a, "%s", a->f.why);
     return open_pictures(a, s);
 }
 
@@ -152,7 +196,8 @@ static bool draw_similarity(analysis *a, const analyze_options *s)
         if (i > 0) close_run(a);
         if (i > 0 && !open_run(a, s, run)) return false;
         if (!similarity_measure(a, &d[i]) || (i == 0 && !similarity_write(a, &d[i]))) return false;
-        c[i] = (curve){ name_of(run), (int)d[i].blocks, d[i].number, d[i].cosine };
+        c[i] = (curve){ i == 0 && s->fresh ? s->preset : name_of(run), (int)d[i].blocks,
+                        d[i].number, d[i].cosine };
     }
     analysis_curves(a, &(curves){ "block", "mean cosine of two tokens", false, n, c },
                     "similarity.png");
@@ -161,22 +206,46 @@ static bool draw_similarity(analysis *a, const analyze_options *s)
 
 static bool draw_model(analysis *a, const analyze_options *s)
 {
-    if (!open_run(a, s, s->c.run_dir)) return false;
-    return draw_similarity(a, s); /* the last one: other runs take the model's place */
+    static const struct {
+        int what;
+        bool (*draw)(analysis *a);
+    } figures[] = {
+        { NORMS, norms_draw }, { LSLA, lsla_draw }, { BIAS, bias_draw }, { SPAN, span_draw }
+    };
+    bool done = open_run(a, s, s->c.run_dir);
+    if (done && s->picture >= a->n)
+        done =
+            analysis_fail(a, "--picture: there are %lld pictures, counted from 0", (long long)a->n);
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0] && done; i++)
+        if (s->what == ALL || s->what == figures[i].what) done = figures[i].draw(a);
+    if (s->what == ALL || s->what == SIMILARITY) /* other runs take the model's place */
+        done = done && draw_similarity(a, s);
+    return done;
 }
 
 static bool run(analysis *a, const analyze_options *s)
 {
     char folder[4400];
-    snprintf(folder, sizeof folder, "%.4096s/analysis", s->c.run_dir);
+    const bool of_run = s->what != RESOLUTION && !s->fresh;
+    snprintf(folder, sizeof folder, of_run ? "%.4096s/analysis" : "analysis", s->c.run_dir);
     a->out = s->out ? s->out : folder;
     a->batch = s->c.batch;
-    if (s->what != RESOLUTION && !s->out && !s->checkpoint && access(s->c.run_dir, F_OK) != 0)
+    a->named = s->what != ALL;
+    a->picture = s->picture;
+    a->block = s->block;
+    a->row = s->row;
+    a->col = s->col;
+    a->window = s->window;
+    a->query = s->query;
+    if (of_run && !s->checkpoint && access(s->c.run_dir, F_OK) != 0)
         return analysis_fail(a, "%s: there is no such run", s->c.run_dir);
+    if (s->fresh && !s->preset) return analysis_fail(a, "--fresh: name the model by --preset");
     if (!run_make_folders(a->out))
         return analysis_fail(a, "%s: %s; %s", a->out, strerror(errno), remedy(errno));
     if (s->what != RESOLUTION) return draw_model(a, s);
-    return resolution_draw(a, &(resolution_opts){ s->preset, s->sizes, s->seconds, &s->c });
+    const char *presets = s->preset ? s->preset : "cvt-ls-small,cvt-small";
+    return resolution_draw(
+        a, &(resolution_opts){ presets, s->sizes, s->seconds, s->clock == 1, &s->c });
 }
 
 int analyze_main(int argc, char **argv)
@@ -184,10 +253,13 @@ int analyze_main(int argc, char **argv)
     static analysis a;
     analyze_options s = {
         .c = { .device = strdup("cpu"), .run_dir = strdup("runs/imagenet"), .batch = 16 },
-        .preset = strdup("cvt-ls-small,cvt-small"),
         .sizes = strdup("32,64,128"),
         .split = TP_VALID,
         .pictures = 64,
+        .block = -1,
+        .query = -1,
+        .row = 0.5,
+        .col = 0.5,
         .seconds = 1,
     };
     int status = options_parse(&manual, argc, argv, &s, NULL);

@@ -65,6 +65,7 @@ static bool measure(analysis *a, measured *m, const resolution_opts *o, int64_t 
     probe_time forward = { 0 }, step = { 0 };
     bool done = open_model(&b, m->name, size, o->c, why, sizeof why);
     if (!done) analysis_fail(a, "%s at %lld pixels: %s", m->name, (long long)size, why);
+    b.cpu_time = o->cpu_time;
     if (done) forward = probe_measure(&b, false, o->seconds);
     if (forward.steps) step = probe_measure(&b, true, o->seconds);
     if (done && step.steps == 0)
@@ -99,18 +100,18 @@ bool resolution_draw(analysis *a, const resolution_opts *o)
     int64_t size[SIZES] = { 0 };
     int sizes = 0;
     const int n = split(o->presets, name, MODELS);
-    table t;
+    tsv t;
     if (n < 1)
         return analysis_fail(a, "--preset: '%s' is no list of 1 to %d presets", o->presets, MODELS);
     if (!read_sizes(a, o->sizes, size, &sizes) ||
-        !table_begin(&t, a, "preset\tsize\tbatch\tforward_ms\tforward_mb\tstep_ms\tstep_mb"))
+        !tsv_begin(&t, a, "preset\tsize\tbatch\tforward_ms\tforward_mb\tstep_ms\tstep_mb"))
         return false;
     bool done = true;
     for (int i = 0; i < n && done; i++) {
         memcpy(m[i].name, name[i], sizeof m[i].name);
         for (int k = 0; k < sizes && done; k++) done = measure(a, &m[i], o, size[k], t.f);
     }
-    if (!table_end(&t, a, "resolution.tsv")) return false;
+    if (!tsv_end(&t, a, "resolution.tsv")) return false;
     draw(a, m, n, offsetof(measured, forward), "forward, ms a picture", "resolution-forward.png");
     draw(a, m, n, offsetof(measured, step), "training step, ms a picture", "resolution-step.png");
     draw(a, m, n, offsetof(measured, bytes), "peak memory of a training step, MB",

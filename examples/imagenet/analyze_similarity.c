@@ -4,8 +4,6 @@
 #include <stdlib.h>
 
 #include "analyze.h"
-#include "host_array.h"
-#include "map_numbers.h"
 
 typedef struct sums {
     analysis *a;
@@ -47,9 +45,9 @@ bool similarity_measure(analysis *a, depth *d)
 
 bool similarity_write(analysis *a, const depth *d)
 {
-    table t;
-    if (!table_begin(&t, a, "block\ttokens\tcosine")) return false;
+    tsv t;
+    if (!tsv_begin(&t, a, "block\ttokens\tcosine")) return false;
     for (int64_t i = 0; i < d->blocks; i++)
         fprintf(t.f, "%lld\t%lld\t%.9g\n", (long long)i, (long long)d->tokens[i], d->cosine[i]);
-    return table_end(&t, a, "similarity.tsv");
+    return tsv_end(&t, a, "similarity.tsv");
 }

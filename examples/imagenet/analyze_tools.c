@@ -17,6 +17,14 @@ bool analysis_fail(analysis *a, const char *fmt, ...)
     return false;
 }
 
+bool analysis_none(analysis *a, const char *figure, const char *what)
+{
+    if (!a->named) return true;
+    if (a->block < 0) return analysis_fail(a, "%s: no block of the model has %s", figure, what);
+    return analysis_fail(a, "%s: block %lld of the model has no %s", figure, (long long)a->block,
+                         what);
+}
+
 /* ---- running ---- */
 
 bool analysis_ends_block(const tp_seen *s)
@@ -85,16 +93,16 @@ void analysis_path(const analysis *a, const char *name, char path[4400])
     snprintf(path, 4400, "%.4200s/%.100s", a->out, name);
 }
 
-bool table_begin(table *t, analysis *a, const char *columns)
+bool tsv_begin(tsv *t, analysis *a, const char *columns)
 {
-    *t = (table){ 0 };
+    *t = (tsv){ 0 };
     t->f = open_memstream(&t->text, &t->size);
     if (!t->f) return analysis_fail(a, "out of memory");
     fprintf(t->f, "%s\n", columns);
     return true;
 }
 
-bool table_end(table *t, analysis *a, const char *name)
+bool tsv_end(tsv *t, analysis *a, const char *name)
 {
     char path[4400];
     analysis_path(a, name, path);
@@ -118,4 +126,21 @@ void analysis_curves(const analysis *a, const curves *p, const char *name)
         printf("%s\n", path);
     else
         fprintf(stderr, "imagenet analyze: %s\n", why);
+}
+
+bool analysis_heat(analysis *a, const heat_map *at, int down, int across, const char *name)
+{
+    char path[4400], why[512];
+    analysis_path(a, name, path);
+    if (!heat_draw(at, down, across, path, why, sizeof why))
+        return analysis_fail(a, "%s: %s", path, why);
+    printf("%s\n", path);
+    return true;
+}
+
+double analysis_mean(const double *v, int64_t heads, int64_t n, int64_t i)
+{
+    double sum = 0;
+    for (int64_t h = 0; h < heads; h++) sum += v[h * n + i];
+    return sum / (double)heads;
 }

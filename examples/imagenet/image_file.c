@@ -27,19 +27,35 @@ static bool read_header(image_file *f, tp_file *F)
     return !names || f->names || image_file_fail(f, "out of memory");
 }
 
-static bool load(image_file *f, tp_file *F, const common_settings *c, bool resized)
+/* blank: weights are loaded next. */
+static bool build(image_file *f, const common_settings *c, bool blank)
 {
     const tp_dtype dtype = (tp_dtype)c->dtype;
     f->D = tp_device_open(c->device, &(tp_device_opts){ .threads = (int)c->threads });
-    f->P = tp_params_new(
-        f->D, &(tp_params_opts){ .dtype = dtype == TP_F64 ? TP_F64 : TP_F32, .blank = true });
+    f->P = tp_params_new(f->D, &(tp_params_opts){ .seed = (uint64_t)c->seed,
+                                                  .dtype = dtype == TP_F64 ? TP_F64 : TP_F32,
+                                                  .blank = blank });
     f->T = tp_tape_new(f->D, &(tp_tape_opts){ .compute = dtype });
     f->m = calloc(1, sizeof *f->m);
     if (!f->m) return image_file_fail(f, "out of memory");
     tp_record(f->T, false);
     classifier_init(f->P, f->m, &f->cfg);
+    return true;
+}
+
+static bool load(image_file *f, tp_file *F, const common_settings *c, bool resized)
+{
+    if (!build(f, c, true)) return false;
     if (!(resized ? classifier_load_resized(f->P, f->m, F) : classifier_weights(f->P, F)))
         return image_file_fail(f, "%s", tp_params_why(f->P));
+    return tp_ok(f->T) || image_file_fail(f, "%s", tp_why(f->T));
+}
+
+bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const common_settings *c)
+{
+    *f = (image_file){ .cfg = *cfg, .crop_ratio = 0.875 };
+    if (!build(f, c, false)) return false;
+    if (!tp_params_ok(f->P)) return image_file_fail(f, "%s", tp_params_why(f->P));
     return tp_ok(f->T) || image_file_fail(f, "%s", tp_why(f->T));
 }
 

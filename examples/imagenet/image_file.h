@@ -22,6 +22,8 @@ typedef struct image_file {
 /* Loads the checkpoint (the file; else best or last.safetensors of the run's folder), for pictures
  * of another size if `size` is not 0. False with the reason in why; close in either case. */
 bool image_file_open(image_file *f, const char *checkpoint, const common_settings *c, int64_t size);
+/* The model as it is initialised, by c->seed. */
+bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const common_settings *c);
 bool image_file_fail(image_file *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void image_file_close(image_file *f);
 

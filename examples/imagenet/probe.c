@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <tapegrad/random.h>
+#include <time.h>
 
 bool probe_open(probe *b, const classifier_cfg *cfg, image_settings *s, bool dry, char *why,
                 size_t size)
@@ -70,6 +71,16 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double timed_step(probe *b, bool training)
+{
+    struct timespec from, to;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+    const double passed = probe_step(b, training);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+    if (!b->cpu_time) return passed;
+    return (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
+}
+
 probe_time probe_measure(probe *b, bool training, double seconds)
 {
     enum { STEPS = 4096 };
@@ -78,7 +89,7 @@ probe_time probe_measure(probe *b, bool training, double seconds)
     tp_device_reset_peak(b->D);
     probe_step(b, training);
     for (double passed = 0; n < STEPS && passed < seconds && tp_ok(b->T); n++)
-        passed += time[n] = probe_step(b, training);
+        passed += time[n] = timed_step(b, training);
     if (!tp_ok(b->T)) return (probe_time){ 0 };
     qsort(time, (size_t)n, sizeof time[0], compare);
     return (probe_time){ time[n / 2], (double)tp_device_stats(b->D).peak_bytes, n };

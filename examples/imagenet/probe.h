@@ -17,6 +17,7 @@ typedef struct probe {
     float *x; /* [batch,size,size,3] */
     int32_t *y;
     int64_t batch;
+    bool cpu_time; /* probe_measure: time of the process on processors, not of the day */
 } probe;
 
 /* The model with the settings' batch, machine, optimiser and averages; s must outlive it. dry: it

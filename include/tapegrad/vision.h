@@ -42,10 +42,11 @@ TP_API void tp_lsla_attn_init(tp_params *P, tp_lsla_attn_m *m, const char *name,
 TP_API tp_tensor tp_lsla_attn_forward(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x,
                                       int64_t shift);
 
-/* What the attention computes on the way, [B*windows,heads,w^2,w^2], for figures: the scores, and
- * the weights before and after the outer bias. In plain ops, with gradients. */
+/* What the attention computes on the way, [B*windows,heads,w^2,w^2], for figures: the scores, the
+ * logits (scaled, with inner bias and mask), and the weights before and after the outer bias. In
+ * plain ops, with gradients. */
 typedef struct tp_lsla_maps {
-    tp_tensor scores, before, after;
+    tp_tensor scores, logits, before, after;
 } tp_lsla_maps;
 TP_API tp_lsla_maps tp_lsla_attn_maps(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x,
                                       int64_t shift);
