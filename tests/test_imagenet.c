@@ -12,6 +12,7 @@
 
 #include <tapegrad/file.h>
 #include <tapegrad/image.h>
+#include <tapegrad/vision.h>
 
 #include "support_folder.h"
 
@@ -375,6 +376,53 @@ Test(imagenet, init_at_another_resolution)
     expect_refusal(args, 1, "holds another model: vit-lsla, not cvt");
     expect_refusal("train --preset lsla-small --size 24 --run-dir odd", 1, "impossible model: ");
     succeed("eval --run-dir low --shapes 20 --size 32 --threads 1");
+}
+
+/* Tables of every kind through --init --resize: by the papers' rule, bilinear; what no size decides
+ * stays. */
+Test(imagenet, resized_tables)
+{
+    static const struct {
+        const char *preset, *tensor;
+        int64_t from[2], to[2], channels;
+    } cases[] = {
+        { "vil-small",
+          "layer1.1.attn.local_relative_position_bias_table",
+          { 15, 15 },
+          { 15, 15 },
+          1 },
+        { "vil-small", "layer3.1.attn.local_relative_position_bias_table", { 3, 3 }, { 7, 7 }, 4 },
+        { "vil-ls-small",
+          "layer3.1.attn.local_relative_position_bias_table",
+          { 3, 3 },
+          { 7, 7 },
+          4 },
+        { "vil-tiny-ape", "layer1.0.x_pos_embed", { 8, 1 }, { 16, 1 }, 24 },
+        { "cvt-ls-small", "stage2.blocks.0.attn.proj_p.weight", { 16, 1 }, { 16, 1 }, 192 },
+    };
+    static const char flags[] = "--threads 1 --shapes 10 --batch 2 --steps 1 --warmup 0 --lr 1e-12 "
+                                "--lr-end 0 --overwrite";
+    static double x[8192], y[8192], z[8192];
+    const char *made = "";
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int64_t *from = cases[i].from, *to = cases[i].to, c = cases[i].channels;
+        if (strcmp(made, cases[i].preset) != 0) {
+            succeed("train --preset %s --size 32 %s --run-dir low", cases[i].preset, flags);
+            succeed("train --preset %s --size 64 %s --run-dir high --init low/last.safetensors "
+                    "--resize",
+                    cases[i].preset, flags);
+        }
+        made = cases[i].preset;
+        read_tensor("low/last.safetensors", cases[i].tensor, x, from[0] * from[1] * c);
+        read_tensor("high/last.safetensors", cases[i].tensor, y, to[0] * to[1] * c);
+        tp_vil_resize(x, from, z, to, c);
+        for (int64_t k = 0; k < to[0] * to[1] * c; k++)
+            cr_assert_float_eq(y[k], z[k], 1e-6, "%s %s, %lld: %g, not %g", cases[i].preset,
+                               cases[i].tensor, (long long)k, y[k], z[k]);
+    }
+    succeed("train --preset vil-tiny-linformer --size 32 %s --run-dir low", flags);
+    expect_refusal("predict low/confusion.png --run-dir low --size 64", 1,
+                   "Linformer mixes the tokens of one size");
 }
 
 /* ---- bad input ---- */

@@ -195,11 +195,19 @@ bool classifier_weights(tp_params *P, tp_file *F)
                           &(tp_load_opts){ .convert = true, .rename = skip_training_state });
 }
 
+bool classifier_resizes_all(const classifier_cfg *c)
+{
+    return c->kind != FAMILY_VIL || c->vil.kind != TP_VIL_LINFORMER;
+}
+
 const char *classifier_resizing(const classifier_cfg *c)
 {
     switch (c->kind) {
     case FAMILY_CVT: return "projections are repeated where the rank grows with the size";
-    case FAMILY_VIL: return "tables of positions are resized";
+    case FAMILY_VIL:
+        return classifier_resizes_all(c)
+                   ? "tables of positions are resized"
+                   : "tables of positions are resized, mixtures of tokens begin anew";
     case FAMILY_LSLA: return "tables of positions and scales are resized where windows differ";
     case FAMILY_CONVNET: break;
     }

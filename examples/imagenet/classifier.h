@@ -58,6 +58,8 @@ bool classifier_weights(tp_params *P, tp_file *F);
 /* What loading a model for pictures of another size changes, in words; NULL: nothing. load does it;
  * all but the size must agree. */
 const char *classifier_resizing(const classifier_cfg *c);
+/* Are all of its weights resized? If not, some begin anew: training has to follow. */
+bool classifier_resizes_all(const classifier_cfg *c);
 bool classifier_load_resized(tp_params *P, const classifier *m, tp_file *F);
 
 #endif

@@ -77,6 +77,11 @@ bool image_file_open(image_file *f, const char *checkpoint, const common_setting
         classifier_fit(&f->cfg, size, f->cfg.classes);
         if (!classifier_check(&f->cfg, why, sizeof why))
             done = image_file_fail(f, "--size %lld: %s", (long long)size, why);
+        else if (!classifier_resizes_all(&f->cfg))
+            done = image_file_fail(f,
+                                   "--size %lld: Linformer mixes the tokens of one size; train at "
+                                   "this one with --init %s --resize",
+                                   (long long)size, f->path);
     }
     done = done && load(f, F, c, resized);
     tp_file_close(F);
