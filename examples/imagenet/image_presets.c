@@ -175,6 +175,11 @@ static const preset presets[] = {
 };
 enum { PRESETS = sizeof presets / sizeof presets[0] };
 
+const char *image_preset_name(int i)
+{
+    return i < PRESETS ? presets[i].name : NULL;
+}
+
 static const preset *find(const char *name)
 {
     for (int i = 0; i < PRESETS; i++)

@@ -68,6 +68,9 @@ extern const option image_options[];
  * why if there is no such preset. s->preset is set. */
 bool image_preset(image_settings *s, const char *name, int recipe, char *why, size_t size);
 
+/* The presets that have a name of their own, beside the published ViL; NULL past the last. */
+const char *image_preset_name(int i);
+
 /* The rate for a batch of that many pictures: the recipe's, in proportion to its own batch. */
 double image_lr(const image_settings *s);
 
