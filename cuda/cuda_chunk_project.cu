@@ -10,14 +10,11 @@
  * operations, 0.6 shuffles. Bound by memory. The sum of p g takes no other pass: all g
  * are at hand.
  *
+ * Long chunks of up to eight ranks are cut into spans (cuda_chunk_spans.cu).
+ *
  * Any others: p and g are floats in c->work, each element by a thread, each column of scores by a
  * block; several passes. */
-#include "cuda/kernel.cuh"
-#include "tensor/chunk_project.h"
-
-typedef struct chunk_geometry {
-    int64_t chunks, l, r, n, H, D, C; /* x [chunks,l,C], C = H D; z [chunks,l,n], n = H r */
-} chunk_geometry;
+#include "cuda/chunk_project.cuh"
 
 static chunk_geometry geometry_of(const tp_call *c)
 {
@@ -326,6 +323,7 @@ template <class S> static tp_code chunk_project_fwd(const tp_call *c)
 {
     const chunk_geometry g = geometry_of(c);
     const warp_plan w = plan_of<S>(g, tp_aligned(tp_in<S>(&c->x[0]), tp_in<S>(&c->y[0])));
+    if (w.steps == 0 && tp__chunk_spans_serve(g)) return tp__chunk_spans_fwd(c, g);
     return w.steps == 4   ? forward_warps<4, S>(c, g, w.lanes)
            : w.steps == 8 ? forward_warps<8, S>(c, g, w.lanes)
                           : forward_any<S>(c, g);
@@ -336,22 +334,17 @@ static tp_code backward(const tp_call *c, const chunk_geometry &g)
 {
     const warp_plan w =
         plan_of<S>(g, tp_aligned(tp_in<S>(&c->x[0]), tp_in<S>(&c->dy[0]), tp_in<X>(&c->dx[0])));
+    if (w.steps == 0 && tp__chunk_spans_serve(g)) return tp__chunk_spans_bwd(c, g);
     return w.steps == 4   ? backward_warps<4, S, X, Z>(c, g, w.lanes)
            : w.steps == 8 ? backward_warps<8, S, X, Z>(c, g, w.lanes)
                           : backward_any<S, X, Z>(c, g);
 }
 
-/* A gradient has the type of its tensor, or is f32 where that is a parameter's. */
-template <class S, class F> static tp_code with_gradient(const tp_view *dx, F f)
-{
-    return dx->dtype == TP_F32 ? f(float()) : f(S());
-}
-
 template <class S> static tp_code chunk_project_bwd(const tp_call *c)
 {
     const chunk_geometry g = geometry_of(c);
-    return with_gradient<S>(&c->dx[0], [&](auto x) {
-        return with_gradient<S>(
+    return chunk_with_gradient<S>(&c->dx[0], [&](auto x) {
+        return chunk_with_gradient<S>(
             &c->dx[1], [&](auto z) { return backward<S, decltype(x), decltype(z)>(c, g); });
     });
 }

@@ -39,12 +39,13 @@ static tp_code chunk_shape(tp_infer *q)
     return TP_OK;
 }
 
-/* On a card p and its gradient as floats; backward asks for both. */
 static size_t chunk_work(const tp_infer *q, int threads)
 {
     if (q->x[1].numel == 0) return 0;
     if (q->device == TP_CUDA)
-        return (size_t)q->x[1].numel * (q->backward ? 2 : 1) * tp_dtype_size(TP_F32);
+        return (size_t)tp__chunk_card_scratch(q->attr, q->x[0].dim[0] * q->x[0].dim[1],
+                                              q->x[0].dim[2], q->backward) *
+               tp_dtype_size(TP_F32);
     return (size_t)threads * tp__chunk_scratch(q->attr) * tp_dtype_size(TP_F64);
 }
 
@@ -68,6 +69,8 @@ static const tp_gradcase chunk_cases[] = {
     { "five tokens of 64", .in = SHAPES(2, 5, 64, 1), .attr = &(tp__chunk_attr){ 1, 5, 1 } },
     { "nine tokens of 128", .in = SHAPES(1, 9, 128, 3), .attr = &(tp__chunk_attr){ 1, 9, 3 } },
     { "long chunk", .in = SHAPES(1, 70, 4, 2), .attr = &(tp__chunk_attr){ 2, 70, 1 } },
+    { "spans, a head of two rounds", .in = SHAPES(1, 521, 36, 3),
+      .attr = &(tp__chunk_attr){ 1, 521, 3 } },
     { "many ranks", .in = SHAPES(2, 33, 6, 18), .attr = &(tp__chunk_attr){ 2, 33, 9 } },
     { "no tokens", .in = SHAPES(2, 0, 6, 2), .attr = &(tp__chunk_attr){ 2, 4, 1 } },
     { 0 },
