@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# bench.sh - measures training steps and single ops beside PyTorch, and prints tables.
+# bench.sh - measures training steps, single ops and the loading of pictures beside PyTorch, and
+# prints tables.
 #
 #   scripts/bench.sh                  a few minutes; Transformer-LS small, 2048 tokens after 2048
 #   scripts/bench.sh --quick          half a minute: 512 after 512, few repetitions
@@ -34,7 +35,7 @@ while [ $# -gt 0 ]; do
         ;;
     --install-torch) python=install ;;
     -h | --help)
-        sed -n '2,13s/^# \{0,1\}//p' "$0"
+        sed -n '2,15s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     *) die "Unknown argument $1; see scripts/bench.sh --help" ;;
@@ -47,7 +48,7 @@ done
 need $BUILD_NEEDS
 cd "$ROOT"
 configure release -DTAPEGRAD_BENCH=ON
-build release bench_ops bench_models >&2
+build release bench_ops bench_models bench_images bench_data >&2
 bin=build/release/bin
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # threads that spin while they wait are slow on a busy machine
 
@@ -67,8 +68,8 @@ peer=yes
 }
 
 case $mode in
-quick) tokens=512 rounds=${rounds:-1} steps=1 seconds=0.05 ;;
-*) tokens=2048 rounds=${rounds:-3} steps=3 seconds=0.5 ;;
+quick) tokens=512 rounds=${rounds:-1} steps=1 seconds=0.05 pictures=128 ;;
+*) tokens=2048 rounds=${rounds:-3} steps=3 seconds=0.5 pictures=1024 ;;
 esac
 
 out=build/bench/$(date +%Y%m%d-%H%M%S).jsonl
@@ -86,9 +87,28 @@ steps_of() {
     done >>"$out"
 }
 
+# A round of training steps of the image models, and of pictures prepared for them.
+images_of() {
+    local -A batch=([vil-tiny]=8 [cvt-ls-13]=4 [vit_lsla]=4)
+    local model script
+    for model in vil-tiny cvt-ls-13 vit_lsla; do
+        script="images_pytorch.py --bench $model"
+        [ $model = vit_lsla ] && script="vit_lsla_pytorch.py --bench"
+        $bin/bench_images --model $model --batch ${batch[$model]} --steps $steps --threads "$threads"
+        if [ $peer = yes ]; then
+            "$python" bench/peers/$script --batch ${batch[$model]} --steps $steps --threads "$threads"
+        fi
+    done >>"$out"
+    $bin/bench_data --folder build/bench/pictures --images $pictures >>"$out"
+    if "$python" -c 'import torchvision' 2>/dev/null; then
+        "$python" bench/peers/data_pytorch.py --folder build/bench/pictures --images $pictures >>"$out"
+    fi
+}
+
 for ((round = 0; round < rounds; round++)); do
     say "round $((round + 1)) of $rounds"
     steps_of $tokens
+    images_of
     $bin/bench_ops --threads "$threads" --seconds $seconds >>"$out"
     if [ $peer = yes ]; then
         "$python" bench/peers/ops_pytorch.py --threads "$threads" --seconds $seconds >>"$out"

@@ -66,6 +66,13 @@ function peer_row(name,    peer) {
     return "peer" SUBSEP name SUBSEP peer_number[peer]
 }
 
+/"images_per_s"/ {
+    name = get("data") != "" ? get("data") : get("model") ", " get("batch") " pictures, training step"
+    row = get("peer") != "" ? peer_row(name) : row_of("pictures", name)
+    meets[row] = name
+    keep_all(row, "images_per_s process_peak_mb peak_mb utilisation")
+    next
+}
 /"peer"/ && /"model"/ {
     keep_all(peer_row(step_name()), "tokens_per_s peak_mb")
     if (get("ran_batch") < get("batch"))
@@ -152,6 +159,18 @@ END {
             show("%.2f", median(row, "utilisation")), peer_columns(row, ours, "ms", 1, "%.3g"),
             show("%.1f", median(row, "mb")), show("%.2f", median(row, "time_to_closed_form")),
             show("%.0f", median(row, "bytes_a_token"))
+    }
+    if (rows["pictures"]) {
+        print "\n| pictures | tapegrad images/s |" peer_heads("peer", "ratio") " utilisation | memory MB |" peer_heads("peer MB", "ratio")
+        print line(4 + 4 * peers)
+    }
+    for (i = 1; i <= rows["pictures"]; i++) {
+        row = "pictures" SUBSEP label["pictures", i]
+        ours = median(row, "images_per_s")
+        memory = median(row, "process_peak_mb")
+        printf "| %s | %s |%s %s | %s |%s\n", label["pictures", i], ms(ours),
+            peer_columns(row, ours, "images_per_s", 0, "%.3g"), show("%.2f", median(row, "utilisation")),
+            show("%.0f", memory), peer_columns(row, memory, "peak_mb", 0, "%.0f")
     }
     if (rows["decoding"]) {
         print "\n| decoding | ms a token | memory MB |"

@@ -1,0 +1,163 @@
+/* bench_data.c - how many pictures a second the loader prepares: reading, decoding, augmentation,
+ * as JSON lines.
+ *
+ *     bench_data --folder DIR [--images n] [--threads n]
+ *
+ * The folder is filled with JPEG files if it is not there: "large" of 500 x 375 pixels and about
+ * 70 kB each, and "small" of 64 x 64. "images_per_s" is by processor time: what one core does.
+ * Cases are the lines of the table below. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <tapegrad/pictures.h>
+#include <time.h>
+
+#include <jpeglib.h>
+
+enum { FILES = 32, CLASSES = 2, BATCH = 16 };
+
+static const struct bench_case {
+    const char *name, *folder, *recipe;
+    int64_t size;
+    bool plain; /* crop and flip alone, no RandAugment, no erasing */
+} cases[] = {
+    { "224 from 500 x 375: evaluation", "large", "eval", 224, false },
+    { "224 from 500 x 375: crop, flip", "large", "vil", 224, true },
+    { "224 from 500 x 375: RandAugment, erasing too", "large", "vil", 224, false },
+    { "64 from 64 x 64: crop, flip", "small", "vil", 64, true },
+    { "64 from 64 x 64: RandAugment, erasing too", "small", "vil", 64, false },
+};
+
+/* ---- the pictures ---- */
+
+/* Waves and grain: about as hard to compress as a photograph. */
+static void draw_row(uint8_t *row, int width, int y, unsigned *state)
+{
+    for (int x = 0; x < width; x++)
+        for (int c = 0; c < 3; c++) {
+            *state = *state * 1664525u + 1013904223u;
+            const double wave = sin(0.031 * x + 0.017 * y * (c + 1)) + sin(0.11 * y - 0.05 * x);
+            row[3 * x + c] = (uint8_t)(128 + 45 * wave + (double)(*state >> 24) / 255 * 36 - 18);
+        }
+}
+
+static bool write_jpeg(const char *path, int width, int height, unsigned seed)
+{
+    struct jpeg_compress_struct j;
+    struct jpeg_error_mgr errors;
+    uint8_t row[3 * 500];
+    JSAMPROW rows[] = { row };
+    FILE *f = fopen(path, "wb");
+    if (!f) return false;
+    j.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&j);
+    jpeg_stdio_dest(&j, f);
+    j.image_width = (JDIMENSION)width;
+    j.image_height = (JDIMENSION)height;
+    j.input_components = 3;
+    j.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&j);
+    jpeg_set_quality(&j, 90, TRUE);
+    jpeg_start_compress(&j, TRUE);
+    for (int y = 0; y < height; y++) {
+        draw_row(row, width, y, &seed);
+        jpeg_write_scanlines(&j, rows, 1);
+    }
+    jpeg_finish_compress(&j);
+    jpeg_destroy_compress(&j);
+    return fclose(f) == 0;
+}
+
+/* FOLDER/{large,small}/{a,b}/NN.jpg; what is there stays. */
+static bool make_pictures(const char *folder)
+{
+    static const char *const sets[] = { "large", "small" };
+    char path[1024];
+    mkdir(folder, 0755);
+    for (int s = 0; s < 2; s++) {
+        snprintf(path, sizeof path, "%s/%s", folder, sets[s]);
+        mkdir(path, 0755);
+        for (int i = 0; i < FILES; i++) {
+            snprintf(path, sizeof path, "%s/%s/%c", folder, sets[s], 'a' + i % CLASSES);
+            mkdir(path, 0755);
+            snprintf(path, sizeof path, "%s/%s/%c/%02d.jpg", folder, sets[s], 'a' + i % CLASSES, i);
+            struct stat st;
+            if (stat(path, &st) == 0) continue;
+            if (!write_jpeg(path, s ? 64 : 500, s ? 64 : 375, (unsigned)i + 1)) {
+                fprintf(stderr, "bench_data: %s cannot be written\n", path);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* ---- measuring ---- */
+
+static double processor_time(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool measure(const struct bench_case *c, const char *folder, int images, int threads)
+{
+    char path[1024];
+    tp_augment a;
+    tp_batch b;
+    snprintf(path, sizeof path, "%s/%s", folder, c->folder);
+    tp_augment_recipe(&a, c->recipe, c->size);
+    a.mix = (tp_mix){ 0 };
+    if (c->plain) a.ops = 0, a.erase = 0;
+    tp_pictures *X = tp_pictures_open(path, TP_LAYOUT_FOLDER, TP_TRAIN);
+    tp_loader *L = tp_loader_new(
+        X, &(tp_loader_opts){
+               .augment = &a, .batch = BATCH, .threads = threads, .ahead = 1, .train = true });
+    double begun = 0;
+    int n = -BATCH; /* the first batch warms up */
+    while (n < images && tp_loader_next(L, &b)) {
+        n += BATCH;
+        if (n > 0) continue;
+        begun = processor_time();
+    }
+    const double seconds = processor_time() - begun;
+    const bool done = tp_loader_ok(L);
+    if (done)
+        printf("{\"data\": \"%s\", \"images\": %d, \"threads\": %d, \"images_per_s\": %.1f}\n",
+               c->name, n, threads, n / seconds);
+    else
+        fprintf(stderr, "bench_data: %s\n", tp_loader_why(L));
+    tp_loader_free(L);
+    tp_pictures_close(X);
+    return done;
+}
+
+int main(int argc, char **argv)
+{
+    const char *folder = NULL;
+    int images = 1024, threads = 1;
+    for (int i = 1; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--folder") == 0) {
+            folder = value;
+        } else if (strcmp(argv[i], "--images") == 0) {
+            images = atoi(value);
+        } else if (strcmp(argv[i], "--threads") == 0) {
+            threads = atoi(value);
+        } else {
+            folder = NULL;
+            break;
+        }
+    }
+    if (!folder || images < BATCH || threads < 1) {
+        fprintf(stderr, "usage: bench_data --folder DIR [--images n] [--threads n]\n");
+        return 2;
+    }
+    if (!make_pictures(folder)) return 1;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!measure(&cases[i], folder, images, threads)) return 1;
+    return 0;
+}
