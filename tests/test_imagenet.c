@@ -524,8 +524,8 @@ Test(imagenet, full_disk)
 
 Test(imagenet, manuals_and_throughput)
 {
-    static const char *const commands[] = { "train", "eval", "predict", "throughput" };
-    for (int i = 0; i < 4; i++) {
+    static const char *const commands[] = { "train", "eval", "predict", "throughput", "analyze" };
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         succeed("%s --help", commands[i]);
         cr_expect(strstr(out, "NAME\n") && strstr(out, "EXIT STATUS\n"), "%s", commands[i]);
     }

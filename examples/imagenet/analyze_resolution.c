@@ -112,9 +112,14 @@ bool resolution_draw(analysis *a, const resolution_opts *o)
         for (int k = 0; k < sizes && done; k++) done = measure(a, &m[i], o, size[k], t.f);
     }
     if (!tsv_end(&t, a, "resolution.tsv")) return false;
-    draw(a, m, n, offsetof(measured, forward), "forward, ms a picture", "resolution-forward.png");
-    draw(a, m, n, offsetof(measured, step), "training step, ms a picture", "resolution-step.png");
-    draw(a, m, n, offsetof(measured, bytes), "peak memory of a training step, MB",
+    int drawn = 0;
+    while (drawn < n && m[drawn].n > 0) drawn++;
+    if (drawn == 0) return done;
+    draw(a, m, drawn, offsetof(measured, forward), "forward, ms a picture",
+         "resolution-forward.png");
+    draw(a, m, drawn, offsetof(measured, step), "training step, ms a picture",
+         "resolution-step.png");
+    draw(a, m, drawn, offsetof(measured, bytes), "peak memory of a training step, MB",
          "resolution-memory.png");
     return done;
 }

@@ -24,6 +24,17 @@ static void set(FILE *f, const char *what, const char *value)
     fputc('\n', f);
 }
 
+/* With logarithms: a mark at each x of the first curve. */
+static void write_axes(FILE *f, const curves *p)
+{
+    fprintf(f, "set offsets graph 0.02, graph 0.02, graph 0.04, graph 0.04\n");
+    if (!p->logarithmic) return;
+    fprintf(f, "set logscale xy\nset autoscale fix\nset xtics (");
+    for (int i = 0; p->n > 0 && i < p->at[0].n; i++)
+        fprintf(f, "%s%.9g", i ? "," : "", p->at[0].x[i]);
+    fprintf(f, ")\n");
+}
+
 static void write_plot(FILE *f, const curves *p, const char *path)
 {
     static const char *const colours[] = { "#1f77b4", "#d62728", "#2ca02c",
@@ -33,11 +44,9 @@ static void write_plot(FILE *f, const curves *p, const char *path)
     set(f, "output", path);
     set(f, "xlabel", p->across);
     set(f, "ylabel", p->up);
-    fprintf(f,
-            "set grid lt 1 lw 0.5 lc rgb '#e0e0e0'\nset border 3\nset tics nomirror\n"
-            "set key outside below horizontal samplen 3 width 2\n"
-            "%s\n",
-            p->logarithmic ? "set logscale xy" : "set offsets graph 0.02, 0.02, 0.04, 0.04");
+    fprintf(f, "set grid lt 1 lw 0.5 lc rgb '#e0e0e0'\nset border 3\nset tics nomirror\n"
+               "set key outside below horizontal samplen 3 width 2\n");
+    write_axes(f, p);
     for (int i = 0; i < p->n; i++) {
         fprintf(f, "%s '-' with linespoints lw 2 pt %d ps 0.8 lc rgb '%s' dt %d title ",
                 i ? "," : "plot", i < 6 ? 7 : 5, colours[i % 6], i < 6 ? 1 : 2);
