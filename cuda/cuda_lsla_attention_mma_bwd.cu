@@ -17,31 +17,22 @@
  *     budget: lsla_pull_mma<32, 7> sm_90 930 instructions
  *     budget: lsla_pull_mma<64, 7> sm_90 1200 instructions
  */
-#include "cuda/attention_mma.cuh"
-#include "cuda/lsla.cuh"
+#include "cuda/lsla_mma.cuh"
 
 constexpr int LB_ROWS = 64;
 constexpr float LB_LN2 = 0.6931471805599453f;
 
-/* Shared memory of a block. The first three are [2 halves][4][threads]: of blocks of columns n and
- * n + 1 the two elements that a thread has in a row. */
+/* Shared memory of a block. */
 struct lb_room {
-    tp_pack<float> *scale, *inner, *outer; /* scale and inner times log2 e             */
-    bf16 *weights, *ds;                    /* [64 queries][LB_LD keys]                 */
-    bf16 *tiles;                           /* of a stage q, dy, k, v: [64][COLS + 8]   */
+    lsla_tables of_head;
+    bf16 *weights, *ds; /* [64 queries][LB_LD keys] */
+    bf16 *tiles;        /* of a stage q, dy, k, v: [64][COLS + 8] */
 };
 
 /* From row to row of tiles: ldmatrix reads different banks, and all addresses of a lane are one and
  * a constant. */
 constexpr int LB_LD = LB_ROWS + 8;
 template <int COLS> constexpr int lb_tile = LB_ROWS *(COLS + 8);
-
-constexpr int LB_TABLE = 8 * AM_THREADS;
-
-static __device__ inline float *lb_at(tp_pack<float> *table, int half, int n)
-{
-    return table[(4 * half + n / 2) * AM_THREADS + threadIdx.x].at;
-}
 
 /* The map in 32 bits; image: elements of one in q. */
 struct lb_map {
@@ -87,13 +78,12 @@ static __device__ inline int lb_cell(const lb_map &g, const lb_window &t, int to
 }
 
 /* What a thread keeps: tokens that it copies; queries (and keys) whose results are its own, their
- * log-sum-exps (base 2); bit 4 n + e: its pair n, e is apart in windows at the lower or right
- * border. */
+ * log-sum-exps (base 2). */
 template <int COLS> struct lb_thread {
     int copied[COLS / 16], own[2];
     int cell[2];
     float lse[2];
-    uint32_t apart_y, apart_x;
+    lsla_apart apart;
 };
 
 /* Of pairs of a query and a key: gradients of scale and inner times ln 2, and of the outer bias. */
@@ -101,40 +91,15 @@ template <int N> struct lb_sums {
     float scale[N][4], inner[N][4], outer[N][4];
 };
 
-static __device__ inline int lb_query(int e)
-{
-    return (int)threadIdx.x / 32 * 16 + (int)threadIdx.x % 32 / 4 + e / 2 * 8;
-}
-static __device__ inline int lb_key(int n, int e)
-{
-    return 8 * n + (int)threadIdx.x % 4 * 2 + e % 2;
-}
-
 template <int COLS>
 static __device__ inline void lb_start(const lsla<bf16> &p, int h, const lb_room &m,
                                        lb_thread<COLS> *t)
 {
-    const int n = (int)p.g.n, w = (int)p.g.window, heads = (int)p.g.heads;
-    const int edge = p.g.shift ? w - (int)p.g.shift : w;
-    t->apart_y = t->apart_x = 0;
     const int chunk = (int)threadIdx.x % (COLS / 8), row = (int)threadIdx.x / (COLS / 8);
     for (int i = 0; i < COLS / 16; i++)
         t->copied[i] = 8 * chunk < p.g.dim ? lb_token(p.g, row + i * (8 * AM_THREADS / COLS)) : -1;
-    for (int half = 0; half < 2; half++) t->own[half] = lb_token(p.g, lb_query(2 * half));
-#pragma unroll 1
-    for (int k = 0; k < 32; k++) {
-        const int half = k / 16, column = k % 16 / 2, e = 2 * half + k % 2;
-        const int a = lb_query(e), b = lb_key(column, e), i = k % 4;
-        const bool there = a < n && b < n;
-        const int64_t place = there ? tp__lsla_place(&p.g, a, b) * heads + h : 0;
-        const float scale = p.scale && there ? tp_float(p.scale[a * n + b]) : p.fixed;
-        const float inner = p.inner ? tp_float(p.inner[place]) : 0.0f;
-        lb_at(m.scale, half, column)[i] = there ? AM_LOG2E * scale : 0.0f;
-        lb_at(m.inner, half, column)[i] = there ? AM_LOG2E * inner : -INFINITY;
-        lb_at(m.outer, half, column)[i] = there && p.outer ? tp_float(p.outer[place]) : 0.0f;
-        t->apart_y |= (uint32_t)((a / w >= edge) != (b / w >= edge)) << (4 * column + e);
-        t->apart_x |= (uint32_t)((a % w >= edge) != (b % w >= edge)) << (4 * column + e);
-    }
+    for (int half = 0; half < 2; half++) t->own[half] = lb_token(p.g, lsla_query(2 * half));
+    t->apart = lsla_set_head(p, h, m.of_head);
 }
 
 /* Where the head's slice of the window's image begins. */
@@ -220,12 +185,12 @@ template <int N, bool HIDES>
 static __device__ inline void lb_outer(const lb_room &m, int half, uint32_t apart,
                                        const float a[N][2], const float dw[N][4], lb_sums<N> *sums)
 {
-    bf16 *const to = m.weights + lb_query(2 * half) * LB_LD + lb_key(0, 0);
+    bf16 *const to = m.weights + lsla_query(2 * half) * LB_LD + lsla_key(0, 0);
     tp_pack<float> outer;
 #pragma unroll
     for (int n = 0; n < N; n++) {
         float w[2];
-        if (n % 2 == 0) outer = tp_load(lb_at(m.outer, half, n));
+        if (n % 2 == 0) outer = tp_load(lsla_of(m.of_head.outer, half, n));
 #pragma unroll
         for (int e = 0; e < 2; e++) {
             const int k = 2 * half + e;
@@ -246,13 +211,13 @@ static __device__ inline void lb_weights(const lsla<bf16> &p, const lb_room &m, 
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        bf16 *const to = m.ds + lb_query(2 * half) * LB_LD + lb_key(0, 0);
+        bf16 *const to = m.ds + lsla_query(2 * half) * LB_LD + lsla_key(0, 0);
         float a[N][2], delta = 0.0f;
         tp_pack<float> scale, inner;
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            if (n % 2 == 0) scale = tp_load(lb_at(m.scale, half, n));
-            if (n % 2 == 0) inner = tp_load(lb_at(m.inner, half, n));
+            if (n % 2 == 0) scale = tp_load(lsla_of(m.of_head.scale, half, n));
+            if (n % 2 == 0) inner = tp_load(lsla_of(m.of_head.inner, half, n));
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 const int i = 2 * (n % 2) + e;
@@ -277,7 +242,7 @@ static __device__ inline void lb_weights(const lsla<bf16> &p, const lb_room &m, 
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float d[2];
-            if (n % 2 == 0) scale = tp_load(lb_at(m.scale, half, n));
+            if (n % 2 == 0) scale = tp_load(lsla_of(m.of_head.scale, half, n));
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 const int k = 2 * half + e;
@@ -358,7 +323,7 @@ static __device__ inline void lb_pull_window(const lsla<bf16> &p, const lb_map &
     bf16 *const q = tiles, *const dout = tiles + TILE, *const k = tiles + 2 * TILE;
     const bf16 *const v = p.v == p.k ? k : tiles + 3 * TILE;
     const bool low = t.y + g.window > g.down, right = t.x + g.window > g.across;
-    const uint32_t apart = (low ? own.apart_y : 0u) | (right ? own.apart_x : 0u);
+    const uint32_t apart = (low ? own.apart.y : 0u) | (right ? own.apart.x : 0u);
     const int64_t begin = lb_begin(p, g, h, t);
     float o[COLS / 8][4];
     {
@@ -386,7 +351,7 @@ static __device__ inline void lb_leave(const lsla<bf16> &p, const lb_sums<N> &su
     for (int k = 0; k < N; k++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int a = lb_query(e), b = lb_key(k, e);
+            const int a = lsla_query(e), b = lsla_key(k, e);
             if (a >= n || b >= n) continue;
             to[a * n + b] = AM_LOG2E * sums.scale[k][e];
             to[(n + a) * n + b] = AM_LOG2E * sums.inner[k][e];
@@ -402,10 +367,8 @@ __global__ void __launch_bounds__(AM_THREADS, 2) lsla_pull_mma(lsla<bf16> p, lb_
     const int slices = (int)p.g.slices, h = (int)blockIdx.x / slices;
     const int64_t windows = p.g.batch * p.g.down * p.g.across, slice = (int)blockIdx.x % slices;
     lb_room m;
-    m.scale = shared;
-    m.inner = m.scale + LB_TABLE;
-    m.outer = m.inner + LB_TABLE;
-    m.weights = reinterpret_cast<bf16 *>(m.outer + LB_TABLE);
+    m.of_head = { shared, shared + LSLA_TABLE, shared + 2 * LSLA_TABLE };
+    m.weights = reinterpret_cast<bf16 *>(shared + 3 * LSLA_TABLE);
     m.ds = m.weights + LB_ROWS * LB_LD;
     m.tiles = m.ds + LB_ROWS * LB_LD;
     for (int e = (int)threadIdx.x; e < 2 * LB_ROWS * LB_LD; e += AM_THREADS)
@@ -448,7 +411,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) lsla_pull_mma(lsla<bf16> p, lb_
 static size_t lb_shared(const lsla<bf16> &p, int stages)
 {
     const int columns = p.g.dim <= 32 ? 40 : 72, tiles = (p.v == p.k ? 3 : 4) * stages;
-    return 3 * LB_TABLE * sizeof(tp_pack<float>) +
+    return 3 * LSLA_TABLE * sizeof(tp_pack<float>) +
            (size_t)LB_ROWS * (2 * LB_LD + tiles * columns) * sizeof(bf16);
 }
 
