@@ -116,7 +116,8 @@ static double report(const op_case *k, const settings *s, bool backward, double 
                      const tp_stats *stats, const rates *machine)
 {
     const tp_dtype dt = s->dtype;
-    static double first_rate[2]; /* of the first of the growing contexts, by direction */
+    static double first_rate[2]; /* of the first of an op's growing contexts, by direction */
+    static const char *first_op = "";
     const bool bytes = k->mflop == 0.0;
     qsort(seconds, (size_t)n, sizeof *seconds, by_time);
     const double share = (double)tp_dtype_size(dt) / 4.0; /* of the bytes of f32 */
@@ -133,6 +134,8 @@ static double report(const op_case *k, const settings *s, bool backward, double 
     if (best > 0.0) printf(", \"utilisation\": %.3f", rate / best);
     if (s->smoke) printf(", \"smoke\": true");
     if (k->tokens > 0) {
+        if (strcmp(first_op, k->op) != 0) first_rate[0] = first_rate[1] = 0.0;
+        first_op = k->op;
         if (first_rate[backward] == 0.0) first_rate[backward] = rate;
         printf(", \"time_to_closed_form\": %.3f, \"bytes_a_token\": %.0f",
                first_rate[backward] / rate, (double)stats->peak_bytes / (double)k->tokens);

@@ -135,6 +135,18 @@ static tp_tensor resize(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_interpolate(T, x[0], 112, 112, TP_INTERPOLATE_BILINEAR, false);
 }
 
+static tp_tensor resize_bicubic(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_interpolate(T, x[0], 112, 112, TP_INTERPOLATE_BICUBIC, false);
+}
+
+static tp_tensor batchnorm(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_batchnorm(T, x[0], x[1], x[2], x[3], x[4], 0.1, 1e-5);
+}
+
 static tp_tensor instancenorm(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
@@ -258,6 +270,19 @@ static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k
     .mflop = 18e-6 * B * N * N * C * C,                                                            \
     .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { C, C, 3, 3 } }, 0 } }
 
+/* The same with C groups, BYTES moved for each element of the input. */
+#define DEPTHWISE_CASE(B, N, C, BYTES)                                                             \
+    .mbyte = (BYTES)*1e-6 * B * N * N * C,                                                         \
+    .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { C, 1, 3, 3 } }, 0 } }
+
+#define BATCHNORM_CASE(B, N, C)                                                                    \
+    .mbyte = 12e-6 * B * N * N * C, .mbyte_back = 20e-6 * B * N * N * C,                           \
+    .in = { { { 4, { B, N, N, C } }, 0 },                                                          \
+            { { 1, { C } }, 0 },                                                                   \
+            { { 1, { C } }, 0 },                                                                   \
+            { { 1, { C } }, 0 },                                                                   \
+            { { 1, { C } }, 0 } }
+
 /* clang-format off */
 const op_case op_cases_cpu[] = {
     { "matmul", "1024x1024x1024", matmul, .mflop = 2e-6 * 1024.0 * 1024.0 * 1024.0,
@@ -290,14 +315,15 @@ const op_case op_cases_cpu[] = {
     { "conv2d", "8x56x56x64 k3", conv, CONV_CASE(8, 56, 64) },
     { "conv2d", "8x28x28x128 k3", conv, CONV_CASE(8, 28, 128) },
     { "conv2d", "8x14x14x256 k3", conv, CONV_CASE(8, 14, 256) },
-    { "depthwise_conv2d", "8x56x56x64 k3", depthwise, .mbyte = 8e-6 * 8 * 56 * 56 * 64,
-      .in = { { { 4, { 8, 56, 56, 64 } }, 0 }, { { 4, { 64, 1, 3, 3 } }, 0 } } },
-    { "depthwise_conv2d", "8x56x56x64 k3 s2", depthwise_s2, .mbyte = 5e-6 * 8 * 56 * 56 * 64,
-      .in = { { { 4, { 8, 56, 56, 64 } }, 0 }, { { 4, { 64, 1, 3, 3 } }, 0 } } },
-    { "depthwise_conv2d", "8x14x14x384 k3", depthwise, .mbyte = 8e-6 * 8 * 14 * 14 * 384,
-      .in = { { { 4, { 8, 14, 14, 384 } }, 0 }, { { 4, { 384, 1, 3, 3 } }, 0 } } },
-    { "depthwise_conv2d", "8x14x14x384 k3 s2", depthwise_s2, .mbyte = 5e-6 * 8 * 14 * 14 * 384,
-      .in = { { { 4, { 8, 14, 14, 384 } }, 0 }, { { 4, { 384, 1, 3, 3 } }, 0 } } },
+    { "conv2d", "8x7x7x512 k3", conv, CONV_CASE(8, 7, 512) },
+    { "depthwise_conv2d", "8x56x56x64 k3", depthwise, DEPTHWISE_CASE(8, 56, 64, 8) },
+    { "depthwise_conv2d", "8x56x56x64 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 56, 64, 5) },
+    { "depthwise_conv2d", "8x28x28x192 k3", depthwise, DEPTHWISE_CASE(8, 28, 192, 8) },
+    { "depthwise_conv2d", "8x28x28x192 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 28, 192, 5) },
+    { "depthwise_conv2d", "8x14x14x384 k3", depthwise, DEPTHWISE_CASE(8, 14, 384, 8) },
+    { "depthwise_conv2d", "8x14x14x384 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 14, 384, 5) },
+    { "batchnorm", "8x56x56x64", batchnorm, BATCHNORM_CASE(8, 56, 64) },
+    { "batchnorm", "8x14x14x384", batchnorm, BATCHNORM_CASE(8, 14, 384) },
     { "layernorm", "8x3137x48", layernorm, .mbyte = 8e-6 * 8 * 3137 * 48,
       .in = { { { 3, { 8, 3137, 48 } }, 0 }, { { 1, { 48 } }, 0 }, { { 1, { 48 } }, 0 } } },
     { "layernorm", "8x3137x96", layernorm, .mbyte = 8e-6 * 8 * 3137 * 96,
@@ -310,12 +336,22 @@ const op_case op_cases_cpu[] = {
       .in = { { { 4, { 8, 14, 14, 384 } }, 0 }, { { 1, { 384 } }, 0 }, { { 1, { 384 } }, 0 } } },
     { "window_attention", "ViL 8x56x56 h3", window_attention, VIL_CASE(8, 56, 3, 19.25 * 19.25) },
     { "window_attention", "ViL-LS 8x56x56 h3", window_attention, VIL_LS_CASE(8, 56, 3, 12.25 * 12.25) },
+    { "window_attention", "ViL map of 56x56", window_attention, .tokens = 3137,
+      VIL_CASE(1, 56, 3, 19.25 * 19.25) },
+    { "window_attention", "ViL map of 112x112", window_attention, .tokens = 12545,
+      VIL_CASE(1, 112, 3, 20.125 * 20.125) },
+    { "window_attention", "ViL map of 224x224", window_attention, .tokens = 50177,
+      VIL_CASE(1, 224, 3, 20.5625 * 20.5625) },
+    { "window_attention", "ViL map of 448x448", window_attention, .tokens = 200705,
+      VIL_CASE(1, 448, 3, 20.78125 * 20.78125) },
     { "lsla_attention", "8x56x56 h3", lsla_attention, LSLA_CASE(8, 56, 3) },
     { "max_pool2d", "8x112x112x64 k3 s2", max_pool, .mbyte = 5e-6 * 8 * 112 * 112 * 64,
       .in = { { { 4, { 8, 112, 112, 64 } }, 0 } } },
     { "avg_pool2d", "8x56x56x64 k2", avg_pool, .mbyte = 5e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
     { "interpolate", "8x56x56x64 to 112x112", resize, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "interpolate", "8x56x56x64 to 112x112 bicubic", resize_bicubic, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
     { "instancenorm", "8x56x56x64", instancenorm, .mbyte = 8e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 }, { { 1, { 64 } }, 0 }, { { 1, { 64 } }, 0 } } },

@@ -1,16 +1,17 @@
 """Times PyTorch's ops as bench_ops times ours: the same names and shapes, one JSON line for each direction.
 
     ops_pytorch.py [--device cpu|cuda] [--dtype f32|bf16] [--compile] [--filter text]
-                   [--threads n] [--clock wall|cpu] [--seconds s] [--smoke]
+                   [--threads n] [--clock wall|cpu] [--seconds s] [--smoke] [--layout last|first]
 
 On the CPU only attention (scaled_dot_product_attention, which gets [B,heads,tokens,64] views of packed
-[B,tokens,512] tensors, as a model calls it) and convolution (channels_last); on CUDA also what surrounds
+[B,tokens,512] tensors, as a model calls it) and what image models need; on CUDA also what surrounds
 them, timed by the card's events, behind other work so that the card does not wait for the host. --compile
 passes everything but attention through torch.compile. --smoke: the cases of CUDA made small, on any device,
-to try this program.
+to try this program. --layout: where images and weights of convolutions have their channels in memory.
 """
 import argparse
 import collections
+import functools
 import json
 import time
 
@@ -19,6 +20,8 @@ import torch.nn.functional as F
 
 HEADS, WIDTH, ROWS = 8, 512, 65536
 Ids = collections.namedtuple("Ids", "count below")
+Map = collections.namedtuple("Map", "batch channels height width")
+LAYOUTS = {"last": torch.channels_last, "first": torch.contiguous_format}
 
 
 def attention(causal):
@@ -29,18 +32,23 @@ def attention(causal):
     return apply
 
 
-def depthwise(x, w):
-    return F.conv2d(x.permute(0, 3, 1, 2), w, padding=1, groups=w.shape[0]).permute(0, 2, 3, 1)
-
-
-def conv(x, w):
-    """As a model in channels_last has both in memory: w is [out,3,3,in] there."""
-    return F.conv2d(x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2), padding=1).permute(0, 2, 3, 1)
-
-
 def conv_case(batch, size, channels, by=1):
-    return ("conv2d", f"{batch}x{size}x{size}x{channels} k3", conv,
-            [(max(batch // by, 1), size, size, channels), (channels, 3, 3, channels)])
+    return ("conv2d", f"{batch}x{size}x{size}x{channels} k3", functools.partial(F.conv2d, padding=1),
+            [Map(max(batch // by, 1), channels, size, size), Map(channels, channels, 3, 3)])
+
+
+def depthwise_case(batch, size, channels, stride=1, by=1):
+    apply = functools.partial(F.conv2d, padding=1, stride=stride, groups=channels)
+    return ("depthwise_conv2d", f"{batch}x{size}x{size}x{channels} k3" + (" s2" if stride == 2 else ""), apply,
+            [Map(max(batch // by, 1), channels, size, size), Map(channels, 1, 3, 3)])
+
+
+def batch_norm(x, w, b):
+    return F.batch_norm(x, torch.zeros_like(w), torch.ones_like(w), w, b, training=True)
+
+
+def resize(mode):
+    return functools.partial(F.interpolate, size=(112, 112), mode=mode)
 
 
 def adamw(x):
@@ -52,7 +60,19 @@ def cases(device, smoke):
     """(op, shape, function, shapes of the inputs)"""
     if device == "cpu" and not smoke:
         return [("attention", "4096 d512 h8" + (" causal" if c else ""), attention(c), [(1, 4096, WIDTH)] * 3)
-                for c in (False, True)] + [conv_case(8, 56, 64), conv_case(8, 28, 128), conv_case(8, 14, 256)]
+                for c in (False, True)] + [
+            conv_case(8, 56, 64), conv_case(8, 28, 128), conv_case(8, 14, 256), conv_case(8, 7, 512),
+            depthwise_case(8, 56, 64), depthwise_case(8, 56, 64, 2), depthwise_case(8, 28, 192),
+            depthwise_case(8, 28, 192, 2), depthwise_case(8, 14, 384), depthwise_case(8, 14, 384, 2),
+            ("batchnorm", "8x56x56x64", batch_norm, [Map(8, 64, 56, 56), (64,), (64,)]),
+            ("batchnorm", "8x14x14x384", batch_norm, [Map(8, 384, 14, 14), (384,), (384,)]),
+            ("max_pool2d", "8x112x112x64 k3 s2", functools.partial(F.max_pool2d, kernel_size=3, stride=2, padding=1),
+             [Map(8, 64, 112, 112)]),
+            ("avg_pool2d", "8x56x56x64 k2", functools.partial(F.avg_pool2d, kernel_size=2), [Map(8, 64, 56, 56)]),
+            ("interpolate", "8x56x56x64 to 112x112", resize("bilinear"), [Map(8, 64, 56, 56)]),
+            ("interpolate", "8x56x56x64 to 112x112 bicubic", resize("bicubic"), [Map(8, 64, 56, 56)]),
+            ("instancenorm", "8x56x56x64", F.instance_norm, [Map(8, 64, 56, 56)]),
+        ]
     by = 64 if smoke else 1
     n, side, texts = ROWS // by, 8192 // by, 1 if smoke else 8
     rows, long = (n, WIDTH), 134217728 // by // by
@@ -71,7 +91,7 @@ def cases(device, smoke):
         ("cross_entropy", "8192x50265", lambda x, t: F.cross_entropy(x.float(), t), [(side, 50265), Ids(side, 50265)]),
         ("embedding", "65536 of 208x512", lambda w, t: F.embedding(t, w), [(208, WIDTH), Ids(n, 208)]),
         ("permute", "8x8192x8x64 to 0213", lambda x: x.transpose(1, 2).contiguous(), [(8, side, 8, 64)]),
-        ("depthwise_conv2d", "64x56x56x96 k3", depthwise, [(max(64 // by, 1), 56, 56, 96), (96, 1, 3, 3)]),
+        depthwise_case(64, 56, 96, 1, by),
         conv_case(64, 56, 64, by),
         conv_case(64, 14, 256, by),
         ("adamw", "64M elements", adamw, [(long // 2,)]),
@@ -109,7 +129,8 @@ def make(shape, args):
     if isinstance(shape, Ids):
         return torch.randint(0, shape.below, (shape.count,), device=args.device)
     dtype = torch.bfloat16 if args.dtype == "bf16" else torch.float32
-    return (torch.rand(shape, device=args.device) * 2 - 1).to(dtype).requires_grad_()
+    layout = LAYOUTS[args.layout] if isinstance(shape, Map) else torch.contiguous_format
+    return (torch.rand(tuple(shape), device=args.device) * 2 - 1).to(dtype, memory_format=layout).requires_grad_()
 
 
 def directions(op, apply, shapes, args, clock):
@@ -154,6 +175,7 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     p.add_argument("--seconds", type=float, default=0.5, help="of each case and direction")
+    p.add_argument("--layout", choices=LAYOUTS, default="last")
     p.add_argument("--smoke", action="store_true", help="small shapes: the figures say nothing")
     args = p.parse_args()
     torch.set_num_threads(args.threads)
