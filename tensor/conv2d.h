@@ -59,6 +59,23 @@ typedef struct tp__conv2d_pass {
     bool back;        /* reads dY            */
 } tp__conv2d_pass;
 
+/* Of the convolution itself. */
+static inline tp__conv2d_span tp__conv2d_straight(const tp__conv_axis *a)
+{
+    tp__conv2d_span s;
+    s.to = s.count = a->out;
+    s.at = 0;
+    s.step = 1;
+    s.size = a->in;
+    s.from = -a->pad;
+    s.move = a->stride;
+    s.taps = a->taps;
+    s.hop = a->dilation;
+    s.tap = 0;
+    s.next = 1;
+    return s;
+}
+
 static inline tp__conv2d_pass tp__conv2d_forward(const tp__conv2d *g)
 {
     tp__conv2d_pass p;
@@ -67,20 +84,7 @@ static inline tp__conv2d_pass tp__conv2d_forward(const tp__conv2d *g)
     p.from = g->ci / g->groups;
     p.to = g->co / g->groups;
     p.back = false;
-    for (int i = 0; i < 2; i++) {
-        const tp__conv_axis *a = &g->axis[i];
-        tp__conv2d_span *s = &p.axis[i];
-        s->to = s->count = a->out;
-        s->at = 0;
-        s->step = 1;
-        s->size = a->in;
-        s->from = -a->pad;
-        s->move = a->stride;
-        s->taps = a->taps;
-        s->hop = a->dilation;
-        s->tap = 0;
-        s->next = 1;
-    }
+    for (int i = 0; i < 2; i++) p.axis[i] = tp__conv2d_straight(&g->axis[i]);
     return p;
 }
 

@@ -59,9 +59,7 @@ static size_t conv_work(const tp_infer *q, int threads)
 {
     const tp__conv g = tp__conv_of(q->attr, &q->x[0], &q->x[1]);
     const int64_t taps = g.h.taps * g.w.taps;
-    const int64_t sums = q->device == TP_CUDA
-                             ? tp__conv_strips(&g)
-                             : tp__conv_blocks(tp__conv_pieces(&g, g.h.out, g.w.out)) + 1;
+    const int64_t sums = q->device == TP_CUDA ? tp__conv_strips(&g) : tp__conv_blocks(&g) + 1;
     (void)threads;
     const int64_t rows = taps + (q->backward ? sums * (taps + 1) : 0);
     return (size_t)(rows * g.channels) * tp_dtype_size(tp__sum_dtype(q->x[0].dtype));

@@ -3,27 +3,24 @@
  *     y[o,c] = b[c] + sum over taps k of x[i,c] w[k,c]      i the input that tap k joins with o
  *     dx[i,c] = sum dy[o,c] w[k,c]     dw[k,c] = sum dy[o,c] x[i,c]     db[c] = sum dy[o,c]
  *
- * Vectorised over channels, a block of which stays in registers while its sum is formed. Work is
- * cut into pieces of rows, of outputs for y and dw, of inputs for dx, so that each result has one
- * writer; dw and db are summed in fixed blocks of pieces. Weights are transposed to [taps,C] first.
- */
+ * dx is a convolution of dy for each remainder of a position by the stride (conv2d.h). A few
+ * columns and a few vectors of channels at a time are in registers: sums over all taps for y and
+ * dx, dy for dw. Only the columns at an edge ask which taps lie inside.
+ *
+ * Work is cut into pieces of rows, of outputs for y and dw, of inputs for dx, so that each result
+ * has one writer; dw and db are summed in fixed blocks of pieces. Weights are transposed to
+ * [taps,C] first. */
 #ifndef real
 
-#include "tensor/depthwise.h"
+#include "tensor/conv2d.h"
+#include "tensor/cpu/vector.h"
 #include "tensor/kernel.h"
 
-/* What tap k joins with position `at`: an input if `at` is an output, and the other way round where
- * `back`; -1 if nothing. */
-static inline int64_t partner(const tp__conv_axis *a, bool back, int64_t at, int64_t k)
-{
-    if (!back) {
-        const int64_t i = at * a->stride - a->pad + k * a->dilation;
-        return i < a->in ? i : -1;
-    }
-    const int64_t t = at + a->pad - k * a->dilation;
-    if (a->stride == 1 || t < 0) return t < a->out ? t : -1;
-    return t % a->stride == 0 && t / a->stride < a->out ? t / a->stride : -1;
-}
+#define VECTORS 4                /* of channels, in registers at a time */
+#define COLS    (TP_VECTOR / 16) /* columns                             */
+#define vec     R(vec)
+#define any     R(any)
+#define task    R(task)
 
 /* Positions [from, to) of a row of an image. */
 typedef struct piece {
@@ -38,9 +35,26 @@ static piece piece_of(const tp__conv *g, int64_t t, int64_t rows, int64_t width)
     return (piece){ t / segments / rows, t / segments % rows, from, to };
 }
 
-/* Channels of a block: four AVX-512 registers of floats; HALF serves 32, 96, ... channels. */
-#define WIDE 64
-#define HALF 32
+typedef struct range {
+    int64_t first, end;
+} range;
+
+/* The i of [0, n) for which at + i step is in [0, size). */
+static range inside(int64_t at, int64_t step, int64_t size, int64_t n)
+{
+    range r = { at < 0 ? (step - 1 - at) / step : 0, at < size ? (size - 1 - at) / step + 1 : 0 };
+    if (r.end > n) r.end = n;
+    if (r.first > r.end) r.first = r.end;
+    return r;
+}
+
+/* The positions of a span that lie in [from, to) of the image. */
+static range made_in(const tp__conv2d_span *s, int64_t from, int64_t to)
+{
+    const int64_t first = from > s->at ? (from - s->at + s->step - 1) / s->step : 0;
+    const int64_t end = to > s->at ? (to - s->at + s->step - 1) / s->step : 0;
+    return (range){ first, end < s->count ? end : s->count };
+}
 
 #define TP_FILE "tensor/cpu/cpu_depthwise.c"
 #include "tensor/cpu/cpu_each_real.h"
@@ -50,6 +64,195 @@ TP_CPU_KERNEL(depthwise_bwd)
 #else
 
 #include "tensor/row_blocks.h"
+
+#define LANES ((int64_t)(TP_VECTOR / sizeof(real)))
+
+typedef real vec __attribute__((vector_size(TP_VECTOR)));
+typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
+
+/* Columns of a row, and the taps that they meet; distances in elements. */
+typedef struct task {
+    int64_t channels;
+    int64_t lines, line, w_line; /* rows of taps; from one to the next in what is read, and in w */
+    int64_t taps, hop, w_hop;    /* those of each                                                */
+    int64_t move, step, begin;   /* from column to column in `from`, `to`, `start`               */
+    const real *from, *start;    /* start: what sums begin with, or NULL for 0                   */
+    real *w, *to;                /* sums: to is written. dw: w is, and to holds dy               */
+    real *db;                    /* NULL: sums                                                   */
+} task;
+
+/* ---- a few columns ---- */
+
+/* clang-format off */
+/* Asks for what the columns after these are the first to read. */
+TP_INLINE void R(fetch)(const task *t, int64_t c, int cols, int n)
+{
+    const real *x = t->from + c + (t->lines - 1) * t->line + (t->taps - 1) * t->hop;
+    TP_UNROLL
+    for (int y = 0; y < COLS; y++)
+        TP_UNROLL
+        for (int i = 0; i < VECTORS; i++)
+            if (y < cols && i < n) __builtin_prefetch(x + (cols + y) * t->move + i * LANES);
+}
+
+/* Sums of `cols` columns, for n vectors of channels from c on; cols and n are constants. */
+TP_INLINE void R(sum)(const task *t, int64_t c, int cols, int n)
+{
+    vec sum[COLS][VECTORS];
+    TP_UNROLL
+    for (int y = 0; y < COLS; y++)
+        TP_UNROLL
+        for (int i = 0; i < VECTORS; i++) {
+            sum[y][i] = (vec){ 0 };
+            if (y >= cols || i >= n || !t->start) continue;
+            sum[y][i] = *(const any *)(t->start + c + y * t->begin + i * LANES);
+        }
+    R(fetch)(t, c, cols, n);
+    for (int64_t l = 0; l < t->lines; l++)
+        for (int64_t k = 0; k < t->taps; k++) {
+            const real *x = t->from + c + l * t->line + k * t->hop;
+            const real *w = t->w + c + l * t->w_line + k * t->w_hop;
+            TP_UNROLL
+            for (int i = 0; i < VECTORS; i++) {
+                if (i >= n) continue;
+                vec a = *(const any *)(w + i * LANES);
+                TP_HOLD(a);
+                TP_UNROLL
+                for (int y = 0; y < COLS; y++)
+                    if (y < cols) sum[y][i] += a * *(const any *)(x + y * t->move + i * LANES);
+            }
+        }
+    TP_UNROLL
+    for (int y = 0; y < COLS; y++)
+        TP_UNROLL
+        for (int i = 0; i < VECTORS; i++)
+            if (y < cols && i < n) *(any *)(t->to + c + y * t->step + i * LANES) = sum[y][i];
+}
+
+/* What they add to dw and db. */
+TP_INLINE void R(correlate)(const task *t, int64_t c, int cols, int n)
+{
+    vec dy[COLS][VECTORS];
+    TP_UNROLL
+    for (int i = 0; i < VECTORS; i++) {
+        if (i >= n) continue;
+        vec sum = *(any *)(t->db + c + i * LANES);
+        TP_UNROLL
+        for (int y = 0; y < COLS; y++)
+            if (y < cols) sum += dy[y][i] = *(const any *)(t->to + c + y * t->step + i * LANES);
+        *(any *)(t->db + c + i * LANES) = sum;
+    }
+    for (int64_t l = 0; l < t->lines; l++)
+        for (int64_t k = 0; k < t->taps; k++) {
+            const real *x = t->from + c + l * t->line + k * t->hop;
+            real *dw = t->w + c + l * t->w_line + k * t->w_hop;
+            TP_UNROLL
+            for (int i = 0; i < VECTORS; i++) {
+                if (i >= n) continue;
+                vec sum = *(any *)(dw + i * LANES);
+                TP_UNROLL
+                for (int y = 0; y < COLS; y++)
+                    if (y < cols) sum += dy[y][i] * *(const any *)(x + y * t->move + i * LANES);
+                *(any *)(dw + i * LANES) = sum;
+            }
+        }
+}
+/* clang-format on */
+
+/* The channels from c on, which do not fill a vector, of one column. */
+static void R(rest)(const task *t, int64_t c)
+{
+    for (; c < t->channels; c++) {
+        real sum = t->start ? t->start[c] : 0;
+        if (t->db) t->db[c] += t->to[c];
+        for (int64_t l = 0; l < t->lines; l++)
+            for (int64_t k = 0; k < t->taps; k++) {
+                const real x = t->from[c + l * t->line + k * t->hop];
+                real *w = &t->w[c + l * t->w_line + k * t->w_hop];
+                if (t->db)
+                    *w += t->to[c] * x;
+                else
+                    sum += *w * x;
+            }
+        if (!t->db) t->to[c] = sum;
+    }
+}
+
+/* ---- a row ---- */
+
+static inline void R(advance)(task *t, int64_t cols)
+{
+    t->from += cols * t->move;
+    t->to += cols * t->step;
+    if (t->start) t->start += cols * t->begin;
+}
+
+/* All channels of the next columns; `cols`, their number, is a constant. */
+TP_INLINE void R(columns)(task *t, int cols)
+{
+    const int64_t C = t->channels, wide = C / (VECTORS * LANES) * (VECTORS * LANES);
+    int64_t c = 0;
+    for (; t->db && c < wide; c += VECTORS * LANES) R(correlate)(t, c, cols, VECTORS);
+    for (; c < wide; c += VECTORS * LANES) R(sum)(t, c, cols, VECTORS);
+    for (; t->db && c + LANES <= C; c += LANES) R(correlate)(t, c, cols, 1);
+    for (; c + LANES <= C; c += LANES) R(sum)(t, c, cols, 1);
+    for (int y = 0; y < cols; y++, R(advance)(t, 1))
+        if (c < C) R(rest)(t, c);
+}
+
+/* Columns `made` of span w. t: column 0, as if all taps of its row were inside. */
+static void R(run)(task t, const tp__conv2d_span *w, range made)
+{
+    const int64_t last = w->from + (w->taps - 1) * w->hop;
+    const range low = inside(w->from, w->move, w->size, w->count);
+    const range high = inside(last, w->move, w->size, w->count);
+    R(advance)(&t, made.first);
+    for (int64_t o = made.first; o < made.end;) {
+        const int64_t whole = (high.end < made.end ? high.end : made.end) - o;
+        if (o >= low.first && whole >= COLS) {
+            R(columns)(&t, COLS);
+            o += COLS;
+        } else if (o >= low.first && whole >= 1) {
+            R(columns)(&t, 1);
+            o++;
+        } else {
+            const range k = inside(w->from + o * w->move, w->hop, w->size, w->taps);
+            task edge = t;
+            edge.from += k.first * t.hop;
+            edge.w += k.first * t.w_hop;
+            edge.taps = k.end - k.first;
+            R(columns)(&edge, 1);
+            R(advance)(&t, 1);
+            o++;
+        }
+    }
+}
+
+/* The columns of span w that row j of span h makes in [from, to). What is read, written and begun
+ * with: images, of which t gives nothing but these and w. */
+static void R(run_row)(const tp__conv *g, const tp__conv2d_span *h, const tp__conv2d_span *w,
+                       int64_t j, range made, task t)
+{
+    const int64_t C = g->channels, at = h->from + j * h->move;
+    const range lines = inside(at, h->hop, h->size, h->taps);
+    const int64_t to = ((h->at + j * h->step) * w->to + w->at) * C;
+    t.channels = C;
+    t.lines = lines.end - lines.first;
+    t.line = h->hop * w->size * C;
+    t.w_line = h->next * g->w.taps * C;
+    t.taps = w->taps;
+    t.hop = w->hop * C;
+    t.w_hop = w->next * C;
+    t.move = w->move * C;
+    t.step = w->step * C;
+    t.from += ((at + lines.first * h->hop) * w->size + w->from) * C;
+    t.w += ((h->tap + lines.first * h->next) * g->w.taps + w->tap) * C;
+    t.to += to;
+    if (t.start && t.begin) t.start += to;
+    R(run)(t, w, made);
+}
+
+/* ---- forward ---- */
 
 static tp__conv R(conv_of)(const tp_call *c)
 {
@@ -63,65 +266,19 @@ static void R(transpose)(int64_t C, int64_t taps, const real *from, real *to)
         for (int64_t k = 0; k < taps; k++) to[k * C + c] = from[c * taps + k];
 }
 
-/* to[i] += sum over taps of from[partner][i] w[tap][i] for n <= WIDE channels of one position. The
- * newest data are fetched two positions ahead: loads this far apart hide little latency themselves
- * (512 channels: three times faster). */
-TP_INLINE void R(gather)(const tp__conv *g, bool back, int64_t row, int64_t col, int64_t n,
-                         const real *from, const real *w, real *to)
-{
-    const int64_t C = g->channels, width = back ? g->w.out : g->w.in;
-    const int64_t newest = back ? 0 : g->w.taps - 1; /* the tap that reads what none has read */
-    real sum[WIDE];
-    for (int64_t i = 0; i < n; i++) sum[i] = to[i];
-    for (int64_t kh = 0; kh < g->h.taps; kh++) {
-        const int64_t h = partner(&g->h, back, row, kh);
-        if (h < 0) continue;
-        for (int64_t kw = 0; kw < g->w.taps; kw++) {
-            const int64_t p = partner(&g->w, back, col, kw);
-            if (p < 0) continue;
-            const real *x = from + (h * width + p) * C, *v = w + (kh * g->w.taps + kw) * C;
-            if (kw == newest)
-                for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(x + 2 * C + i);
-#pragma omp simd
-            for (int64_t i = 0; i < n; i++) sum[i] += x[i] * v[i];
-        }
-    }
-    for (int64_t i = 0; i < n; i++) to[i] = sum[i];
-}
-
-/* The same for all channels of the positions of a piece; to and from are images. */
-static void R(gather_piece)(const tp__conv *g, bool back, const piece *p, const real *from,
-                            const real *w, real *to)
-{
-    const int64_t C = g->channels, width = back ? g->w.in : g->w.out;
-    for (int64_t col = p->from; col < p->to; col++) {
-        real *at = to + (p->row * width + col) * C;
-        int64_t i = 0;
-        for (; i + WIDE <= C; i += WIDE)
-            R(gather)(g, back, p->row, col, WIDE, from + i, w + i, at + i);
-        for (; i + HALF <= C; i += HALF)
-            R(gather)(g, back, p->row, col, HALF, from + i, w + i, at + i);
-        if (i < C) R(gather)(g, back, p->row, col, C - i, from + i, w + i, at + i);
-    }
-}
-
 static void R(forward_pieces)(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp__conv g = R(conv_of)(c);
-    const int64_t C = g.channels;
-    const real *bias = c->x[2].data;
+    const tp__conv2d_span h = tp__conv2d_straight(&g.h), w = tp__conv2d_straight(&g.w);
     (void)thread;
     for (int64_t t = begin; t < end; t++) {
-        const piece p = piece_of(&g, t, g.h.out, g.w.out);
-        const real *x = (const real *)c->x[0].data + p.image * g.h.in * g.w.in * C;
-        real *y = (real *)c->y[0].data + p.image * g.h.out * g.w.out * C;
-        for (int64_t o = p.row * g.w.out + p.from; o < p.row * g.w.out + p.to; o++) {
-            if (bias)
-                memcpy(y + o * C, bias, (size_t)C * sizeof *y);
-            else
-                memset(y + o * C, 0, (size_t)C * sizeof *y);
-        }
-        R(gather_piece)(&g, false, &p, x, c->work, y);
+        const piece p = piece_of(&g, t, h.to, w.to);
+        const task s = { .from =
+                             (const real *)c->x[0].data + p.image * h.size * w.size * g.channels,
+                         .start = c->x[2].data,
+                         .w = c->work,
+                         .to = (real *)c->y[0].data + p.image * h.to * w.to * g.channels };
+        R(run_row)(&g, &h, &w, p.row, (range){ p.from, p.to }, s);
     }
 }
 
@@ -130,41 +287,31 @@ static tp_code R(depthwise_fwd)(const tp_call *c)
     const tp__conv g = R(conv_of)(c);
     if (g.channels == 0) return TP_OK;
     R(transpose)(g.channels, g.h.taps * g.w.taps, c->x[1].data, c->work);
-    tp__for(c, tp__conv_pieces(&g, g.h.out, g.w.out), 2, R(forward_pieces));
+    tp__for(c, tp__conv_pieces(&g, g.h.out, g.w.out), 1, R(forward_pieces));
     return TP_OK;
 }
+
+/* ---- backward ---- */
 
 static void R(dx_pieces)(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp__conv g = R(conv_of)(c);
-    const int64_t C = g.channels;
     (void)thread;
     for (int64_t t = begin; t < end; t++) {
         const piece p = piece_of(&g, t, g.h.in, g.w.in);
-        const real *dy = (const real *)c->dy[0].data + p.image * g.h.out * g.w.out * C;
-        real *dx = (real *)c->dx[0].data + p.image * g.h.in * g.w.in * C;
-        real *first = dx + (p.row * g.w.in + p.from) * C;
-        if (!(c->add & 1u)) memset(first, 0, (size_t)((p.to - p.from) * C) * sizeof *dx);
-        R(gather_piece)(&g, true, &p, dy, c->work, dx);
+        const tp__conv2d_span h = tp__conv2d_phase(&g.h, p.row % g.h.stride);
+        real *dx = (real *)c->dx[0].data + p.image * g.h.in * g.w.in * g.channels;
+        for (int64_t f = 0; f < g.w.stride && f < g.w.in; f++) {
+            const tp__conv2d_span w = tp__conv2d_phase(&g.w, f);
+            const task s = { .from = (const real *)c->dy[0].data +
+                                     p.image * g.h.out * g.w.out * g.channels,
+                             .start = c->add & 1u ? dx : NULL,
+                             .begin = w.step * g.channels,
+                             .w = c->work,
+                             .to = dx };
+            R(run_row)(&g, &h, &w, p.row / g.h.stride, made_in(&w, p.from, p.to), s);
+        }
     }
-}
-
-/* to[i] += sum over the outputs of a piece of dy[o][i] x[partner of tap (kh, kw)][i]. */
-TP_INLINE void R(correlate)(const tp__conv *g, const piece *p, int64_t kh, int64_t kw, int64_t n,
-                            const real *dy, const real *x, real *to)
-{
-    const int64_t C = g->channels, h = partner(&g->h, false, p->row, kh);
-    real sum[WIDE];
-    if (h < 0) return;
-    for (int64_t i = 0; i < n; i++) sum[i] = to[i];
-    for (int64_t col = p->from; col < p->to; col++) {
-        const int64_t w = partner(&g->w, false, col, kw);
-        if (w < 0) continue;
-        const real *a = dy + (p->row * g->w.out + col) * C, *b = x + (h * g->w.in + w) * C;
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) sum[i] += a[i] * b[i];
-    }
-    for (int64_t i = 0; i < n; i++) to[i] = sum[i];
 }
 
 /* c->work in backward: weights [taps,C]; sums of dw and db [taps+1,C]; those of each block. */
@@ -174,44 +321,30 @@ static real *R(block_sums)(const tp_call *c, const tp__conv *g, int64_t block)
     return (real *)c->work + (taps + (block + 1) * (taps + 1)) * g->channels;
 }
 
-/* Adds what a piece contributes to dw and db. */
-static void R(sum_piece)(const tp__conv *g, const piece *p, const real *dy, const real *x, real *dw)
-{
-    const int64_t C = g->channels, taps = g->h.taps * g->w.taps;
-    for (int64_t o = p->row * g->w.out + p->from; o < p->row * g->w.out + p->to; o++)
-        for (int64_t i = 0; i < C; i++) dw[taps * C + i] += dy[o * C + i];
-    for (int64_t k = 0; k < taps; k++) {
-        const int64_t kh = k / g->w.taps, kw = k % g->w.taps;
-        real *to = dw + k * C;
-        int64_t i = 0;
-        for (; i + WIDE <= C; i += WIDE) R(correlate)(g, p, kh, kw, WIDE, dy + i, x + i, to + i);
-        for (; i + HALF <= C; i += HALF) R(correlate)(g, p, kh, kw, HALF, dy + i, x + i, to + i);
-        if (i < C) R(correlate)(g, p, kh, kw, C - i, dy + i, x + i, to + i);
-    }
-}
-
 static void R(dw_blocks)(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp__conv g = R(conv_of)(c);
-    const int64_t C = g.channels, taps = g.h.taps * g.w.taps;
-    const int64_t pieces = tp__conv_pieces(&g, g.h.out, g.w.out), size = tp__conv_block(pieces);
+    const tp__conv2d_span h = tp__conv2d_straight(&g.h), w = tp__conv2d_straight(&g.w);
+    const int64_t C = g.channels, taps = g.h.taps * g.w.taps, size = tp__conv_block(&g);
+    const int64_t pieces = tp__conv_pieces(&g, g.h.out, g.w.out);
     (void)thread;
     for (int64_t k = begin; k < end; k++) {
         real *dw = R(block_sums)(c, &g, k);
         memset(dw, 0, (size_t)((taps + 1) * C) * sizeof *dw);
         for (int64_t t = k * size; t < pieces && t < (k + 1) * size; t++) {
-            const piece p = piece_of(&g, t, g.h.out, g.w.out);
-            R(sum_piece)
-            (&g, &p, (const real *)c->dy[0].data + p.image * g.h.out * g.w.out * C,
-             (const real *)c->x[0].data + p.image * g.h.in * g.w.in * C, dw);
+            const piece p = piece_of(&g, t, h.to, w.to);
+            const task s = { .from = (const real *)c->x[0].data + p.image * h.size * w.size * C,
+                             .w = dw,
+                             .to = (real *)c->dy[0].data + p.image * h.to * w.to * C,
+                             .db = dw + taps * C };
+            R(run_row)(&g, &h, &w, p.row, (range){ p.from, p.to }, s);
         }
     }
 }
 
 static void R(dw_db)(const tp_call *c, const tp__conv *g)
 {
-    const int64_t C = g->channels, taps = g->h.taps * g->w.taps;
-    const int64_t blocks = tp__conv_blocks(tp__conv_pieces(g, g->h.out, g->w.out));
+    const int64_t C = g->channels, taps = g->h.taps * g->w.taps, blocks = tp__conv_blocks(g);
     const bool add_w = c->add >> 1 & 1u, add_b = c->add >> 2 & 1u;
     real *sums = R(block_sums)(c, g, -1), *dw = c->dx[1].data, *db = c->dx[2].data;
     tp__for(c, blocks, 1, R(dw_blocks));
@@ -228,10 +361,12 @@ static tp_code R(depthwise_bwd)(const tp_call *c)
     if (g.channels == 0) return TP_OK;
     if (c->dx[0].data) {
         R(transpose)(g.channels, g.h.taps * g.w.taps, c->x[1].data, c->work);
-        tp__for(c, tp__conv_pieces(&g, g.h.in, g.w.in), 2, R(dx_pieces));
+        tp__for(c, tp__conv_pieces(&g, g.h.in, g.w.in), 1, R(dx_pieces));
     }
     if (c->dx[1].data || c->dx[2].data) R(dw_db)(c, &g);
     return TP_OK;
 }
+
+#undef LANES
 
 #endif
