@@ -14,8 +14,10 @@
 enum {
     TP_CONV_TILE = 256,         /* positions of a tile, up to twice as many      */
     TP_CONV_DEPTH = 256,        /* inputs of a position that are gathered at once */
+    TP_CONV_LINE = 64,          /* of them at least, where they are read in place */
     TP_CONV_TASKS = 8,          /* of a pass, where the sizes give as many       */
     TP_CONV_WIDTH = 64,         /* channels of a task at least, where cut        */
+    TP_CONV_LAID = 16,          /* input channels whose weights are laid out at once */
     TP_CONV_PARTS = 16,         /* of the sums for dW at most                    */
     TP_CONV_PART_ROOM = 1 << 22 /* elements of all of them, beyond the first four */
 };
@@ -37,6 +39,7 @@ typedef struct tp__conv2d_cut {
     int64_t tiles[3], count;               /* along these axes; in all     */
     int64_t width, widths;                 /* channels of a task; such cuts */
     int64_t lines, chunks;                 /* rows of taps of a chunk       */
+    bool direct;                           /* chunks are lines that lie together in the image */
     int64_t depth;                         /* inputs of a position in a chunk */
 } tp__conv2d_cut;
 
@@ -56,7 +59,9 @@ static inline tp__conv2d_cut tp__conv2d_cut_of(const tp__conv2d_pass *p)
     t.width = tasks > 0 ? tp__ceil_div(p->to, tp__ceil_div(TP_CONV_TASKS, tasks)) : p->to;
     if (t.width < TP_CONV_WIDTH) t.width = TP_CONV_WIDTH;
     t.widths = tp__ceil_div(p->to, t.width);
-    t.lines = line > 0 ? TP_CONV_DEPTH / line : 0;
+    t.direct =
+        p->groups == 1 && (p->axis[1].hop == 1 || p->axis[1].taps == 1) && line >= TP_CONV_LINE;
+    t.lines = t.direct ? 1 : line > 0 ? TP_CONV_DEPTH / line : 0;
     if (t.lines > p->axis[0].taps) t.lines = p->axis[0].taps;
     if (t.lines < 1) t.lines = 1;
     t.chunks = tp__ceil_div(p->axis[0].taps, t.lines);
@@ -84,9 +89,26 @@ static inline int64_t tp__conv2d_whole(int64_t elements) /* cache lines, in elem
 
 /* Elements of a thread's scratch in a pass: what it gathers, a tile of results; then the product's
  * own. */
-static inline int64_t tp__conv2d_gathered(const tp__conv2d_cut *t)
+static inline int64_t tp__conv2d_gathered(tp_dtype real, const tp__conv2d_cut *t)
 {
-    return tp__conv2d_whole(t->positions * t->depth);
+    const int64_t rows = t->direct ? t->positions * (int64_t)sizeof(void *) : 0;
+    return tp__conv2d_whole(t->positions * t->depth) +
+           tp__conv2d_whole(rows / (int64_t)tp_dtype_size(real));
+}
+
+/* Where, in that, it notes where each position's inputs lie. */
+static inline const void **tp__conv2d_rows(tp_dtype real, const tp__conv2d_cut *t, char *scratch)
+{
+    const int64_t at = tp__conv2d_whole(t->positions * t->depth) * (int64_t)tp_dtype_size(real);
+    return (const void **)(void *)(scratch + at);
+}
+
+/* Elements of a pass's weights as its products take them. */
+static inline int64_t tp__conv2d_panels(tp_dtype real, const tp__conv2d_pass *p,
+                                        const tp__conv2d_cut *t)
+{
+    const int64_t depth = p->axis[0].taps * p->axis[1].taps * p->from;
+    return tp__gemm_panels(real, p->groups * t->widths * depth, t->width);
 }
 
 static inline size_t tp__conv2d_scratch(tp_dtype real, const tp__conv2d_pass *p,
@@ -95,7 +117,7 @@ static inline size_t tp__conv2d_scratch(tp_dtype real, const tp__conv2d_pass *p,
     const int64_t sums = p->back ? tp__conv2d_whole(t->positions * t->width) : 0;
     int64_t size = t->width > t->depth ? t->width : t->depth;
     if (t->positions > size) size = t->positions;
-    return (size_t)(tp__conv2d_gathered(t) + sums) * tp_dtype_size(real) +
+    return (size_t)(tp__conv2d_gathered(real, t) + sums) * tp_dtype_size(real) +
            tp__gemm_scratch(real, size);
 }
 
@@ -104,7 +126,10 @@ static inline size_t tp__conv2d_thread_work(tp_dtype real, const tp__conv2d *g, 
 {
     const tp__conv2d_pass f = tp__conv2d_forward(g);
     tp__conv2d_cut t = tp__conv2d_cut_of(&f);
+    const int64_t laid = TP_CONV_LAID * TP_CONV_WIDTH * g->axis[0].taps * g->axis[1].taps;
+    const size_t weights = (size_t)laid * tp_dtype_size(real);
     size_t most = tp__conv2d_scratch(real, &f, &t);
+    if (weights > most) most = weights;
     for (int64_t k = 0; backward && k < tp__conv2d_phases(g); k++) {
         const tp__conv2d_pass p = tp__conv2d_backward(g, k);
         t = tp__conv2d_cut_of(&p);
@@ -114,7 +139,20 @@ static inline size_t tp__conv2d_thread_work(tp_dtype real, const tp__conv2d *g, 
     return most;
 }
 
-/* The same where the convolution is a product of `rows` rows. */
+/* Bytes of a pass's packed weights: of the convolution, or of the passes of its gradient. */
+static inline size_t tp__conv2d_panel_work(tp_dtype real, const tp__conv2d *g, bool backward)
+{
+    int64_t most = 0;
+    for (int64_t k = 0; k < (backward ? tp__conv2d_phases(g) : 1); k++) {
+        const tp__conv2d_pass p = backward ? tp__conv2d_backward(g, k) : tp__conv2d_forward(g);
+        const tp__conv2d_cut t = tp__conv2d_cut_of(&p);
+        const int64_t n = tp__conv2d_panels(real, &p, &t);
+        if (n > most) most = n;
+    }
+    return (size_t)tp__conv2d_whole(most) * tp_dtype_size(real);
+}
+
+/* Scratch of one thread where the convolution is a product of `rows` rows. */
 static inline size_t tp__conv2d_product_work(tp_dtype real, const tp__conv2d *g, int64_t rows)
 {
     int64_t size = g->ci > g->co ? g->ci : g->co;
@@ -122,11 +160,11 @@ static inline size_t tp__conv2d_product_work(tp_dtype real, const tp__conv2d *g,
     return tp__gemm_scratch(real, size);
 }
 
-/* c->work: the weights of all passes, unless it is a product; scratch of each thread. In backward
- * then parts of dW, and of db by blocks of rows. */
+/* c->work: the weights of a pass, laid out and packed, unless it is a product; scratch of each
+ * thread. In backward then parts of dW, and of db by blocks of rows. */
 typedef struct tp__conv2d_room {
-    size_t thread;               /* bytes of a thread's scratch         */
-    size_t threads, dw, db, all; /* where these begin; bytes in all     */
+    size_t thread;                       /* bytes of a thread's scratch     */
+    size_t panels, threads, dw, db, all; /* where these begin; bytes in all */
 } tp__conv2d_room;
 
 static inline tp__conv2d_room tp__conv2d_room_of(tp_dtype real, const tp__conv2d *g, bool backward,
@@ -140,7 +178,8 @@ static inline tp__conv2d_room tp__conv2d_room_of(tp_dtype real, const tp__conv2d
     tp__conv2d_room r;
     r.thread = product ? tp__conv2d_product_work(real, g, rows)
                        : tp__conv2d_thread_work(real, g, backward);
-    r.threads = product ? 0 : (size_t)tp__conv2d_whole(n) * size;
+    r.panels = product ? 0 : (size_t)tp__conv2d_whole(n) * size;
+    r.threads = product ? 0 : r.panels + tp__conv2d_panel_work(real, g, backward);
     r.dw = r.db = r.all = r.threads + (size_t)threads * r.thread;
     if (!backward) return r;
     if (!product) r.db += (size_t)(tp__conv2d_parts(&f, &t) * n) * size;

@@ -24,8 +24,18 @@ typedef struct tp_gemm_tile {
     const void *a, *b;
     void *c;
     int64_t lda, ldb, ldc;
-    void *work; /* tp__gemm_scratch bytes, 64-byte aligned */
+    const void *const
+        *rows;          /* or NULL: where rows of A lie, instead of a; of B, with ta and not tb */
+    const void *panels; /* or NULL: B, packed before; instead of b                              */
+    void *work;         /* tp__gemm_scratch bytes, 64-byte aligned                              */
 } tp_gemm_tile;
+
+/* Elements of the panels of a B of k rows and n columns, at most. */
+static inline int64_t tp__gemm_panels(tp_dtype real, int64_t k, int64_t n)
+{
+    const int64_t cols = TP_GEMM_PANEL / (int64_t)tp_dtype_size(real);
+    return k * ((n + cols - 1) / cols * cols);
+}
 
 /* Bytes that one thread needs for products with at most `size` columns and terms of a sum. */
 static inline size_t tp__gemm_scratch(tp_dtype real, int64_t size)

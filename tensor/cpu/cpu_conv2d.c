@@ -3,8 +3,10 @@
  *     Y = X' W' + b     dX = dY' W''     dW = dY^T X'     db = sum of the rows of dY
  *
  * X' has a row for each output, of what its taps read; dY' the same for each input (conv2d.h).
- * Neither exists as a whole: a task gathers some columns of a tile of rows, which stay in L2, and
- * adds their product with the weights, laid out for it once in each call. 1 x 1 convolutions are
+ * Neither exists as a whole: a task takes some columns of a tile of rows and adds their product
+ * with the weights, laid out for it once in each call. What a row of taps reads often lies together
+ * in the image: then the product reads it there, and only lines over an edge are gathered, else all
+ * of them, into L2 (so at the baseline, where the product is OpenBLAS's). 1 x 1 convolutions are
  * products of X as it lies. */
 #ifndef real
 
@@ -38,8 +40,6 @@ static int64_t made_at(const tp__conv2d_pass *p, int64_t image, int64_t row, int
     return at * p->groups * p->to;
 }
 
-#define AT_ONCE 4 /* input channels whose weights are laid out side by side */
-
 /* Multiply-adds that a task should have. */
 #define MIN_WORK 1.0e6
 
@@ -50,6 +50,10 @@ static int64_t grain_of(double work)
 
 #if !defined(TP_ISA_DISPATCH)
 void TP_KERNEL_FN(gemm_tile)(tp_dtype real_type, const tp_gemm_tile *t);
+void TP_KERNEL_FN(gemm_pack)(tp_dtype real_type, const tp_gemm_tile *t, void *to);
+#define OWN_PRODUCT true
+#else
+#define OWN_PRODUCT false
 #endif
 
 #define TP_FILE "tensor/cpu/cpu_conv2d.c"
@@ -59,6 +63,7 @@ TP_CPU_KERNEL(conv2d_bwd)
 
 #else
 
+#include "tensor/cpu/transpose.h"
 #include "tensor/row_blocks.h"
 
 static void R(multiply)(const tp_gemm_tile *t)
@@ -68,6 +73,15 @@ static void R(multiply)(const tp_gemm_tile *t)
              t->ldc);
 #else
     TP_KERNEL_FN(gemm_tile)(REAL, t);
+#endif
+}
+
+static void R(pack)(const tp_gemm_tile *t, real *to)
+{
+#ifdef TP_ISA_DISPATCH
+    (void)t, (void)to;
+#else
+    TP_KERNEL_FN(gemm_pack)(REAL, t, to);
 #endif
 }
 
@@ -90,21 +104,29 @@ static void R(gather_line)(const tp__conv2d_pass *p, const real *row, int64_t at
         for (; t < end; t++, row += step) memcpy(to + t * n, row, (size_t)n * sizeof *to);
 }
 
-/* What rows of taps [first, last) read for the positions of a tile: [positions][taps][channels]. */
+/* What rows of taps [first, last) read for the positions of a tile: [positions][taps][channels].
+ * at: one row of taps, which is read where it lies if it lies together; where, for each position.
+ */
 static void R(gather_tile)(const tp__conv2d_pass *p, const tile *a, int64_t first, int64_t last,
-                           const real *from, real *to)
+                           const real *from, real *to, const void **at)
 {
     const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
-    const int64_t line = w->taps * p->from, pitch = w->size * p->groups * p->from;
+    const int64_t line = w->taps * p->from, step = p->groups * p->from, pitch = w->size * step;
     if (line == 0) return; /* without channels there may be no map either */
     for (int64_t b = a->first[0]; b < a->first[0] + a->size[0]; b++)
         for (int64_t j = a->first[1]; j < a->first[1] + a->size[1]; j++)
             for (int64_t i = a->first[2]; i < a->first[2] + a->size[2]; i++)
                 for (int64_t t = first; t < last; t++, to += line) {
                     const int64_t row = h->from + j * h->move + t * h->hop;
-                    if (row >= 0 && row < h->size) R(gather_line)
-                    (p, from + (b * h->size + row) * pitch, w->from + i * w->move, to);
-                    else memset(to, 0, (size_t)line * sizeof *to);
+                    const int64_t col = w->from + i * w->move;
+                    const real *lies = from + (b * h->size + row) * pitch;
+                    if (at) *at++ = to;
+                    if (row < 0 || row >= h->size)
+                        memset(to, 0, (size_t)line * sizeof *to);
+                    else if (at && col >= 0 && col + w->taps <= w->size)
+                        at[-1] = lies + col * step;
+                    else
+                        R(gather_line)(p, lies, col, to);
                 }
 }
 
@@ -113,8 +135,10 @@ static void R(gather_tile)(const tp__conv2d_pass *p, const tile *a, int64_t firs
 typedef struct R(pass_job) {
     tp__conv2d_pass p;
     tp__conv2d_cut t;
-    const real *from, *w; /* w [groups][taps][from][to] */
-    const real *bias;     /* or NULL                    */
+    const real *from;
+    real *w;          /* [groups][taps][from][to]                                    */
+    real *panels;     /* or NULL: w packed, [groups][channels of a task][chunks]     */
+    const real *bias; /* or NULL */
     real *to;
     bool add;
     char *scratch; /* of all threads */
@@ -138,16 +162,27 @@ static void R(put_tile)(const R(pass_job) * s, const tile *a, int64_t channel, i
             }
 }
 
+/* Where the panels begin that meet channels j.. of a group and rows of taps from `first` on. */
+static int64_t R(panel_at)(const R(pass_job) * s, int64_t group, int64_t j, int64_t first)
+{
+    const tp__conv2d_pass *p = &s->p;
+    const int64_t task = group * s->t.widths + j / s->t.width, line = p->axis[1].taps * p->from;
+    return tp__gemm_panels(REAL, (task * p->axis[0].taps + first) * line, s->t.width);
+}
+
 static void R(pass_task)(const R(pass_job) * s, const tile *a, int64_t group, int64_t j, int64_t n,
                          char *scratch)
 {
     const tp__conv2d_pass *p = &s->p;
     const int64_t taps = p->axis[0].taps, line = p->axis[1].taps * p->from, Co = p->groups * p->to;
     const bool dense = tp__conv2d_dense(p);
-    real *gathered = (real *)scratch, *sums = gathered + tp__conv2d_gathered(&s->t);
+    real *gathered = (real *)scratch, *sums = gathered + tp__conv2d_gathered(REAL, &s->t);
+    const void **at = OWN_PRODUCT && s->t.direct ? tp__conv2d_rows(REAL, &s->t, scratch) : NULL;
     real *to = dense ? s->to + made_at(p, a->first[0], a->first[1], a->first[2]) + group * p->to + j
                      : sums;
-    tp_gemm_tile t = { .m = a->positions, .n = n, .a = gathered, .ldb = p->to, .c = to };
+    tp_gemm_tile t = {
+        .m = a->positions, .n = n, .a = gathered, .ldb = p->to, .c = to, .rows = at
+    };
     t.ldc = dense ? Co : n;
     t.add = (dense && s->add) || s->bias;
     t.work = p->back ? sums + tp__conv2d_whole(s->t.positions * s->t.width) : sums;
@@ -155,9 +190,10 @@ static void R(pass_task)(const R(pass_job) * s, const tile *a, int64_t group, in
         memcpy(to + r * Co, s->bias + group * p->to + j, (size_t)n * sizeof *to);
     for (int64_t first = 0; first < taps; first += s->t.lines, t.add = true) {
         const int64_t last = first + s->t.lines < taps ? first + s->t.lines : taps;
-        R(gather_tile)(p, a, first, last, s->from + group * p->from, gathered);
+        R(gather_tile)(p, a, first, last, s->from + group * p->from, gathered, at);
         t.k = t.lda = (last - first) * line;
         t.b = s->w + (group * taps + first) * line * p->to + j;
+        t.panels = s->panels ? s->panels + R(panel_at)(s, group, j, first) : NULL;
         R(multiply)(&t);
     }
     if (!dense) R(put_tile)(s, a, group * p->to + j, n, sums);
@@ -188,48 +224,91 @@ static void R(run_pass)(const tp_call *c, const R(pass_job) * s)
 
 typedef struct R(weight_job) {
     const tp__conv2d *g;
-    const tp__conv2d_pass *p;
+    const R(pass_job) * pass;
     const real *w; /* [co][ci of a group][taps] */
-    real *to;      /* [groups][taps][from][to]  */
 } R(weight_job);
 
-/* Input channels [a, end) of a group. */
-static void R(lay_channels)(const R(weight_job) * s, int64_t group, int64_t a, int64_t end)
+/* The weights of input channels [a, end) and output channels b .. b + n of a group, of the pass:
+ * to [inputs][taps][n]. */
+static void R(turn)(const R(weight_job) * s, int64_t group, int64_t a, int64_t end, int64_t b,
+                    int64_t n, real *to)
 {
-    const tp__conv2d_pass *p = s->p;
-    const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
-    const int64_t taps = s->g->axis[0].taps * s->g->axis[1].taps, n = s->g->ci / p->groups;
-    const real *from = s->w + group * (s->g->co / p->groups) * n * taps;
-    real *to = s->to + group * h->taps * w->taps * p->from * p->to;
-    for (int64_t b = 0; b < p->to; b++)
-        for (int64_t k = a; k < end; k++) {
-            const real *row = from + (p->back ? k * n + b : b * n + k) * taps;
-            real *put = to + k * p->to + b;
-            for (int64_t i = 0; i < h->taps; i++)
-                for (int64_t j = 0; j < w->taps; j++, put += p->from * p->to)
-                    *put = row[(h->tap + i * h->next) * s->g->axis[1].taps + w->tap + j * w->next];
-        }
+    const tp__conv2d *g = s->g;
+    const int64_t taps = g->axis[0].taps * g->axis[1].taps, ci = g->ci / g->groups;
+    const real *w = s->w + group * (g->co / g->groups) * ci * taps;
+    if (!s->pass->p.back)
+        R(transpose)(w + (b * ci + a) * taps, ci * taps, n, (end - a) * taps, to, n);
+    else
+        for (int64_t k = a; k < end; k++, to += taps * n)
+            R(transpose)(w + (k * ci + b) * taps, taps, n, taps, to, n);
 }
 
-/* A task is a few input channels: a row of each tap of each stays in cache while it fills. */
-static void R(lay_tasks)(const void *ctx, int64_t begin, int64_t end, int thread)
+/* Input channels [a, end) of a group, all of whose taps lie in the same sets of the cache: hence
+ * pieces of many outputs, by way of scratch memory. */
+static void R(lay_channels)(const R(weight_job) * s, int64_t group, int64_t a, int64_t end,
+                            real *scratch)
 {
-    const R(weight_job) *s = ctx;
-    const int64_t tasks = tp__ceil_div(s->p->from, AT_ONCE);
-    (void)thread;
-    for (int64_t t = begin; t < end; t++) {
-        const int64_t a = t % tasks * AT_ONCE, last = a + AT_ONCE;
-        R(lay_channels)(s, t / tasks, a, last < s->p->from ? last : s->p->from);
+    const tp__conv2d_pass *p = &s->pass->p;
+    const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
+    const int64_t across = s->g->axis[1].taps, taps = s->g->axis[0].taps * across;
+    real *to = s->pass->w + group * h->taps * w->taps * p->from * p->to;
+    for (int64_t b = 0; b < p->to; b += TP_CONV_WIDTH) {
+        const int64_t n = p->to - b < TP_CONV_WIDTH ? p->to - b : TP_CONV_WIDTH;
+        R(turn)(s, group, a, end, b, n, scratch);
+        for (int64_t t = 0; t < h->taps * w->taps; t++) {
+            const int64_t row = h->tap + t / w->taps * h->next,
+                          col = w->tap + t % w->taps * w->next;
+            for (int64_t k = a; k < end; k++)
+                memcpy(to + (t * p->from + k) * p->to + b,
+                       scratch + ((k - a) * taps + row * across + col) * n, (size_t)n * sizeof *to);
+        }
     }
 }
 
-static void R(lay_weights)(const tp_call *c, const tp__conv2d *g, const tp__conv2d_pass *p,
-                           real *to)
+static void R(lay_tasks)(const void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const R(weight_job) s = { g, p, c->x[1].data, to };
-    const int64_t work = AT_ONCE * p->to * p->axis[0].taps * p->axis[1].taps;
-    tp__parallel(c->dev, p->groups * tp__ceil_div(p->from, AT_ONCE), 16384 / (work + 1),
+    const R(weight_job) *s = ctx;
+    const int64_t from = s->pass->p.from, tasks = tp__ceil_div(from, TP_CONV_LAID);
+    real *scratch = (real *)(s->pass->scratch + (size_t)thread * s->pass->thread);
+    for (int64_t t = begin; t < end; t++) {
+        const int64_t a = t % tasks * TP_CONV_LAID, last = a + TP_CONV_LAID;
+        R(lay_channels)(s, t / tasks, a, last < from ? last : from, scratch);
+    }
+}
+
+static void R(lay_weights)(const tp_call *c, const tp__conv2d *g, const R(pass_job) * pass)
+{
+    const R(weight_job) s = { g, pass, c->x[1].data };
+    const tp__conv2d_pass *p = &pass->p;
+    const int64_t work = TP_CONV_LAID * p->to * p->axis[0].taps * p->axis[1].taps;
+    tp__parallel(c->dev, p->groups * tp__ceil_div(p->from, TP_CONV_LAID), 16384 / (work + 1),
                  R(lay_tasks), &s);
+}
+
+/* A task is what one chunk of taps gives to the channels of a task of the pass. */
+static void R(pack_tasks)(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const R(pass_job) *s = ctx;
+    const tp__conv2d_pass *p = &s->p;
+    const int64_t taps = p->axis[0].taps, line = p->axis[1].taps * p->from;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t first = i % s->t.chunks * s->t.lines, j = i / s->t.chunks % s->t.widths;
+        const int64_t group = i / s->t.chunks / s->t.widths, at = j * s->t.width;
+        tp_gemm_tile t = { .b = s->w + (group * taps + first) * line * p->to + at, .ldb = p->to };
+        t.n = p->to - at < s->t.width ? p->to - at : s->t.width;
+        t.k = (taps - first < s->t.lines ? taps - first : s->t.lines) * line;
+        R(pack)(&t, s->panels + R(panel_at)(s, group, at, first));
+    }
+}
+
+/* The weights of a pass, as its products take them. */
+static void R(prepare)(const tp_call *c, const tp__conv2d *g, R(pass_job) * s, real *panels)
+{
+    R(lay_weights)(c, g, s);
+    if (!OWN_PRODUCT) return;
+    s->panels = panels;
+    tp__parallel(c->dev, s->p.groups * s->t.widths * s->t.chunks, 1, R(pack_tasks), s);
 }
 
 /* ---- forward ---- */
@@ -273,7 +352,7 @@ static tp_code R(conv2d_fwd)(const tp_call *c)
           .scratch = (char *)c->work + room.threads,
           .thread = room.thread };
     s.t = tp__conv2d_cut_of(&s.p);
-    R(lay_weights)(c, &g, &s.p, c->work);
+    R(prepare)(c, &g, &s, (real *)((char *)c->work + room.panels));
     R(run_pass)(c, &s);
     return TP_OK;
 }
@@ -283,7 +362,6 @@ static tp_code R(conv2d_fwd)(const tp_call *c)
 static void R(dx)(const tp_call *c, const tp__conv2d *g, const tp__conv2d_room *room)
 {
     const bool add = c->add & 1u;
-    real *w = c->work;
     bool bare = false; /* does a position meet no tap? */
     for (int64_t k = 0; k < tp__conv2d_phases(g); k++) {
         const tp__conv2d_pass p = tp__conv2d_backward(g, k);
@@ -294,16 +372,15 @@ static void R(dx)(const tp_call *c, const tp__conv2d *g, const tp__conv2d_room *
         R(pass_job)
         s = { .p = tp__conv2d_backward(g, k),
               .from = c->dy[0].data,
-              .w = w,
+              .w = c->work,
               .to = c->dx[0].data,
               .add = add,
               .scratch = (char *)c->work + room->threads,
               .thread = room->thread };
         if (tp__conv2d_weights(&s.p) == 0) continue;
         s.t = tp__conv2d_cut_of(&s.p);
-        R(lay_weights)(c, g, &s.p, w);
+        R(prepare)(c, g, &s, (real *)((char *)c->work + room->panels));
         R(run_pass)(c, &s);
-        w += tp__conv2d_weights(&s.p);
     }
 }
 
@@ -323,7 +400,9 @@ static void R(dw_tasks)(const void *ctx, int64_t begin, int64_t end, int thread)
     const R(dw_job) *s = ctx;
     const tp__conv2d_pass *p = &s->p;
     const int64_t high = p->axis[0].taps, line = p->axis[1].taps * p->from, Co = p->groups * p->to;
-    real *gathered = (real *)(s->scratch + (size_t)thread * s->thread);
+    char *scratch = s->scratch + (size_t)thread * s->thread;
+    real *gathered = (real *)scratch;
+    const void **at = OWN_PRODUCT && s->t.direct ? tp__conv2d_rows(REAL, &s->t, scratch) : NULL;
     for (int64_t i = begin; i < end; i++) {
         const int64_t first = i % s->t.chunks * s->t.lines, group = i / s->t.chunks % p->groups;
         const int64_t last = first + s->t.lines < high ? first + s->t.lines : high;
@@ -332,10 +411,11 @@ static void R(dw_tasks)(const void *ctx, int64_t begin, int64_t end, int thread)
         t.n = t.ldb = (last - first) * line;
         t.ldc = high * line;
         t.c = s->parts + (part * Co + group * p->to) * t.ldc + first * line;
-        t.work = gathered + tp__conv2d_gathered(&s->t);
+        t.work = gathered + tp__conv2d_gathered(REAL, &s->t);
+        t.rows = at;
         for (int64_t k = part * s->part; k < s->t.count && k < tiles; k++, t.add = true) {
             const tile a = tile_of(p, &s->t, k);
-            R(gather_tile)(p, &a, first, last, s->x + group * p->from, gathered);
+            R(gather_tile)(p, &a, first, last, s->x + group * p->from, gathered, at);
             t.k = a.positions;
             t.a = s->dy + made_at(p, a.first[0], a.first[1], a.first[2]) + group * p->to;
             R(multiply)(&t);

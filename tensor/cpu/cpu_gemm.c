@@ -4,7 +4,8 @@
  * that stay in L2. Each strip of SUM_ROWS rows of A passes over all panels of the block while it is
  * in L1; A is read where it lies, since the kernel wants its elements one by one, and turned into
  * rows of k first where it is stored transposed. The sum over k is the same whatever rows and
- * columns a tile has, so a product has the same bits however it is cut.
+ * columns a tile has, so a product has the same bits however it is cut. A B that many tiles need
+ * can be packed once; rows may lie anywhere, as those of convolutions do.
  *
  * Only the wide instruction sets have it: at the baseline OpenBLAS, which looks at the processor
  * itself, is faster. */
@@ -43,6 +44,15 @@ void TP_KERNEL_FN(gemm_tile)(tp_dtype real_type, const tp_gemm_tile *t)
         gemm_tile_f32(t);
 }
 
+void TP_KERNEL_FN(gemm_pack)(tp_dtype real_type, const tp_gemm_tile *t, void *to);
+void TP_KERNEL_FN(gemm_pack)(tp_dtype real_type, const tp_gemm_tile *t, void *to)
+{
+    if (real_type == TP_F64)
+        gemm_pack_f64(t, to);
+    else
+        gemm_pack_f32(t, to);
+}
+
 #else
 
 #define LANES    ((int64_t)(TP_VECTOR / sizeof(real)))
@@ -56,28 +66,33 @@ typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
 
 /* ---- packing ---- */
 
-/* Panels of the n columns that begin with element b; zeros up to a whole vector. Rows of B are
+/* Row k of B, from column j on. */
+static inline const real *R(row_of_b)(const tp_gemm_tile *t, int64_t k, int64_t j)
+{
+    return (t->ta && t->rows ? (const real *)t->rows[k] : (const real *)t->b + k * t->ldb) + j;
+}
+
+/* Panels of the block of B from row k and column j on; zeros up to a whole vector. Rows of B are
  * copied to all panels, not panel after panel: memory likes long pieces. */
-static void R(pack)(const tp_gemm_tile *t, const real *b, int64_t depth, int64_t n, real *to)
+static void R(pack)(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t depth, int64_t n, real *to)
 {
     const int64_t whole = (n + LANES - 1) / LANES * LANES;
     if (n < whole) {
         real *last = to + n / SUM_COLS * SUM_COLS * depth + (whole - LANES) % SUM_COLS;
-        for (int64_t k = 0; k < depth; k++) *(vec *)(last + k * SUM_COLS) = (vec){ 0 };
+        for (int64_t i = 0; i < depth; i++) *(vec *)(last + i * SUM_COLS) = (vec){ 0 };
     }
-    for (int64_t j = 0; j < n && t->tb; j += SUM_COLS) {
-        const int64_t cols = min(n - j, SUM_COLS);
-        R(transpose)(b + j * t->ldb, t->ldb, cols, depth, to + j * depth, SUM_COLS);
-    }
-    for (int64_t k = 0; k < depth && !t->tb; k++) {
-        const real *row = b + k * t->ldb;
-        const int64_t ahead = min(ROWS_AHEAD, depth - 1 - k) * t->ldb;
-        real *at = to + k * SUM_COLS;
-        int64_t j = 0;
-        for (int64_t i = 0; i < n; i += LINE) __builtin_prefetch(row + ahead + i);
-        for (; j + SUM_COLS <= n; j += SUM_COLS, at += depth * SUM_COLS)
-            memcpy(at, row + j, SUM_COLS * sizeof *at);
-        if (j < n) memcpy(at, row + j, (size_t)(n - j) * sizeof *at);
+    for (int64_t i = 0; i < n && t->tb; i += SUM_COLS) R(transpose)
+    ((const real *)t->b + (j + i) * t->ldb + k, t->ldb, min(n - i, SUM_COLS), depth, to + i * depth,
+     SUM_COLS);
+    for (int64_t l = 0; l < depth && !t->tb; l++) {
+        const real *row = R(row_of_b)(t, k + l, j);
+        const real *ahead = R(row_of_b)(t, k + l + min(ROWS_AHEAD, depth - 1 - l), j);
+        real *at = to + l * SUM_COLS;
+        int64_t i = 0;
+        for (int64_t x = 0; x < n; x += LINE) __builtin_prefetch(ahead + x);
+        for (; i + SUM_COLS <= n; i += SUM_COLS, at += depth * SUM_COLS)
+            memcpy(at, row + i, SUM_COLS * sizeof *at);
+        if (i < n) memcpy(at, row + i, (size_t)(n - i) * sizeof *at);
     }
 }
 
@@ -87,9 +102,21 @@ static void R(pack)(const tp_gemm_tile *t, const real *b, int64_t depth, int64_t
 #define block R(block)
 typedef struct block {
     int64_t n, depth, lda, ldc;
+    const real *a;
+    const void *const *rows; /* or NULL: from element `first` of them on, instead of a */
+    int64_t first;
     const real *b; /* panels */
     bool add;
 } block;
+
+/* The first n of SUM_ROWS rows of A from row i on. */
+TP_INLINE void R(strip_at)(const block *s, int64_t i, int n, const real **to)
+{
+    TP_UNROLL
+    for (int y = 0; y < SUM_ROWS; y++)
+        if (y < n)
+            to[y] = s->rows ? (const real *)s->rows[i + y] + s->first : s->a + (i + y) * s->lda;
+}
 
 /* Stores the first n lanes of v. */
 TP_INLINE void R(put)(real *to, vec v, int64_t n, bool add)
@@ -104,15 +131,18 @@ TP_INLINE void R(put)(real *to, vec v, int64_t n, bool add)
 
 /* `rows` rows of c by n vectors, the last one with `last` columns; rows and n are constants. */
 /* clang-format off */
-TP_INLINE void R(sum)(const block *s, const real *a, const real *b, real *c, int64_t last, int rows,
-                      int n)
+TP_INLINE void R(sum)(const block *s, const real *const *strip, const real *b, real *c, int64_t last,
+                      int rows, int n)
 {
-    const int64_t lda = s->lda, ldc = s->ldc, depth = s->depth;
+    const int64_t ldc = s->ldc, depth = s->depth;
+    const real *a[SUM_ROWS];
     vec sum[SUM_ROWS][SUM_VECTORS];
     TP_UNROLL
     for (int y = 0; y < SUM_ROWS; y++)
         TP_UNROLL
         for (int x = 0; x < SUM_VECTORS; x++) sum[y][x] = (vec){ 0 };
+    TP_UNROLL
+    for (int y = 0; y < SUM_ROWS; y++) a[y] = y < rows ? strip[y] : NULL;
     TP_UNROLL
     for (int y = 0; y < SUM_ROWS; y++) /* C comes while the sums are made */
         TP_UNROLL
@@ -130,7 +160,7 @@ TP_INLINE void R(sum)(const block *s, const real *a, const real *b, real *c, int
         for (int y = 0; y < SUM_ROWS; y++)
             TP_UNROLL
             for (int x = 0; x < SUM_VECTORS; x++)
-                if (y < rows && x < n) sum[y][x] += a[y * lda + k] * line[x];
+                if (y < rows && x < n) sum[y][x] += a[y][k] * line[x];
     }
     TP_UNROLL
     for (int y = 0; y < SUM_ROWS; y++)
@@ -144,19 +174,23 @@ TP_INLINE void R(sum)(const block *s, const real *a, const real *b, real *c, int
 /* Asks for the part of the strip `next` of A that falls to the panel from column j on, so that all
  * of it is there when its turn comes: each of its rows is a page of its own, and too short for the
  * processor's own prefetching. */
-TP_INLINE void R(fetch)(const block *s, const real *next, int64_t j)
+TP_INLINE void R(fetch)(const block *s, const real *const *next, int64_t j)
 {
     const int64_t begin = j * s->depth / s->n, end = (j + SUM_COLS) * s->depth / s->n;
     for (int64_t y = 0; y < SUM_ROWS; y++)
-        for (int64_t k = begin; k < end; k += LINE) __builtin_prefetch(next + y * s->lda + k);
+        for (int64_t k = begin; k < end; k += LINE) __builtin_prefetch(next[y] + k);
 }
 
-/* `rows` rows of c. next: the strip of A to come, or NULL. */
-TP_INLINE void R(strip)(const block *s, const real *a, const real *next, real *c, int rows)
+/* `rows` rows of c, which is a constant, from row i on. more: are there as many after them? */
+TP_INLINE void R(strip)(const block *s, int64_t i, real *c, int rows, bool more)
 {
+    const real *a[SUM_ROWS], *next[SUM_ROWS];
     int64_t j = 0;
+    c += i * s->ldc;
+    R(strip_at)(s, i, rows, a);
+    if (more) R(strip_at)(s, i + SUM_ROWS, SUM_ROWS, next);
     for (; j + SUM_COLS <= s->n; j += SUM_COLS) {
-        if (next) R(fetch)(s, next, j);
+        if (more) R(fetch)(s, next, j);
         R(sum)(s, a, s->b + j * s->depth, c + j, LANES, rows, SUM_VECTORS);
     }
     const real *b = s->b + j * s->depth;
@@ -171,62 +205,84 @@ TP_INLINE void R(strip)(const block *s, const real *a, const real *next, real *c
         R(sum)(s, a, b, c + j, rest, rows, 1);
 }
 
-static void R(strips)(const block *s, int64_t m, const real *a, real *c)
+static void R(strips)(const block *s, int64_t m, real *c)
 {
     int64_t i = 0;
-    for (; i + SUM_ROWS <= m; i += SUM_ROWS) {
-        const real *here = a + i * s->lda;
-        const real *next = i + 2 * SUM_ROWS <= m ? here + SUM_ROWS * s->lda : NULL;
-        R(strip)(s, here, next, c + i * s->ldc, SUM_ROWS);
-    }
+    for (; i + SUM_ROWS <= m; i += SUM_ROWS) R(strip)(s, i, c, SUM_ROWS, i + 2 * SUM_ROWS <= m);
     if (m - i >= 4) {
-        R(strip)(s, a + i * s->lda, NULL, c + i * s->ldc, 4);
+        R(strip)(s, i, c, 4, false);
         i += 4;
     }
     if (m - i >= 2) {
-        R(strip)(s, a + i * s->lda, NULL, c + i * s->ldc, 2);
+        R(strip)(s, i, c, 2, false);
         i += 2;
     }
-    if (i < m) R(strip)(s, a + i * s->lda, NULL, c + i * s->ldc, 1);
+    if (i < m) R(strip)(s, i, c, 1, false);
 }
 
-/* The columns of c by one block of B, rows k to k + depth, which is packed already. a: column k of
- * op(A); turned: memory for its rows. */
-static void R(rows)(const tp_gemm_tile *t, block *s, const real *a, real *c, real *turned)
+/* The columns of c by one block of B, which is packed, and columns of op(A) from k on. turned:
+ * memory for rows of these. */
+static void R(rows)(const tp_gemm_tile *t, block *s, int64_t k, real *c, real *turned)
 {
+    const real *a = t->a;
     if (!t->ta) {
+        s->a = t->rows ? NULL : a + k;
         s->lda = t->lda;
-        R(strips)(s, t->m, a, c);
+        s->rows = t->rows;
+        R(strips)(s, t->m, c);
         return;
     }
     const int64_t most = (int64_t)(TP_GEMM_ROWS / sizeof(real));
+    s->a = turned;
     s->lda = s->depth + (int64_t)(TP_GEMM_PAD / sizeof(real));
     for (int64_t i = 0; i < t->m; i += most) {
         const int64_t m = min(t->m - i, most);
-        R(transpose)(a + i, t->lda, s->depth, m, turned, s->lda);
-        R(strips)(s, m, turned, c + i * t->ldc);
+        R(transpose)(a + k * t->lda + i, t->lda, s->depth, m, turned, s->lda);
+        R(strips)(s, m, c + i * t->ldc);
     }
 }
 
+static int64_t R(panels_size)(int64_t depth, int64_t n)
+{
+    return depth * ((n + SUM_COLS - 1) / SUM_COLS * SUM_COLS);
+}
+
 /* Blocks of equal depth. A sum of nothing has one block of depth 0. */
+static int64_t R(blocks_of)(const tp_gemm_tile *t)
+{
+    return t->k > 0 ? (t->k + TP_GEMM_DEPTH - 1) / TP_GEMM_DEPTH : 1;
+}
+
 static void R(gemm_tile)(const tp_gemm_tile *t)
 {
-    const int64_t cols = (int64_t)(TP_GEMM_COLS / sizeof(real));
-    const int64_t blocks = t->k > 0 ? (t->k + TP_GEMM_DEPTH - 1) / TP_GEMM_DEPTH : 1;
+    const int64_t cols = (int64_t)(TP_GEMM_COLS / sizeof(real)), blocks = R(blocks_of)(t);
     const int64_t depth = (t->k + blocks - 1) / blocks;
+    const real *panels = t->panels;
     for (int64_t j = 0; j < t->n; j += cols)
         for (int64_t q = 0; q < blocks; q++) {
             const int64_t k = q * depth;
             block s = { .n = min(t->n - j, cols),
                         .depth = min(t->k - k, depth),
                         .ldc = t->ldc,
-                        .b = t->work,
+                        .first = k,
+                        .b = panels ? panels : t->work,
                         .add = t->add || q > 0 };
-            real *turned = (real *)t->work + depth * ((s.n + SUM_COLS - 1) / SUM_COLS * SUM_COLS);
-            const real *b = (const real *)t->b + (t->tb ? j * t->ldb + k : k * t->ldb + j);
-            const real *a = (const real *)t->a + (t->ta ? k * t->lda : k);
-            R(pack)(t, b, s.depth, s.n, t->work);
-            R(rows)(t, &s, a, (real *)t->c + j, turned);
+            const int64_t size = R(panels_size)(s.depth, s.n);
+            if (!panels) R(pack)(t, k, j, s.depth, s.n, t->work);
+            if (panels) panels += size;
+            R(rows)(t, &s, k, (real *)t->c + j, (real *)t->work + size);
+        }
+}
+
+static void R(gemm_pack)(const tp_gemm_tile *t, real *to)
+{
+    const int64_t cols = (int64_t)(TP_GEMM_COLS / sizeof(real)), blocks = R(blocks_of)(t);
+    const int64_t depth = (t->k + blocks - 1) / blocks;
+    for (int64_t j = 0; j < t->n; j += cols)
+        for (int64_t q = 0; q < blocks; q++) {
+            const int64_t k = q * depth, n = min(t->n - j, cols), rows = min(t->k - k, depth);
+            R(pack)(t, k, j, rows, n, to);
+            to += R(panels_size)(rows, n);
         }
 }
 
