@@ -3,10 +3,10 @@
  *     y[o,c] = b[c] + sum over taps k of x[i,c] w[k,c]      i the input that tap k joins with o
  *     dx[i,c] = sum dy[o,c] w[k,c]     dw[k,c] = sum dy[o,c] x[i,c]     db[c] = sum dy[o,c]
  *
- * Three taps wide, one or three high, stride and dilation 1: a thread takes four channels of runs
- * of four outputs, one below the other, with its weights in registers. A row that the taps of the
- * next outputs read again comes from L1. Any other: a thread takes a position and four channels, or
- * one. dx at stride 1 is a convolution of dy with the taps reversed.
+ * Three taps wide, one or three high, dilation 1, stride 1 or (but for dx) 2: a thread takes four
+ * channels of runs of four outputs, one below the other, with its weights in registers. A row that
+ * the taps of the next outputs read again comes from L1. Any other: a thread takes a position and
+ * four channels, or one. dx at stride 1 is a convolution of dy with the taps reversed.
  *
  * Sums for dw and db are formed in strips of outputs, cut by the shapes alone, and those added in
  * order.
@@ -110,31 +110,31 @@ __global__ void __launch_bounds__(TP_THREADS)
 enum { RUN = 4, BAND = 8 }; /* outputs that are formed at once; rows that a thread goes down */
 
 /* f(t, tap, x) where output t of a run meets four channels of x by a tap. x is the first image,
- * `left` the column that the first tap of the first output joins. */
-template <int KH, class S, class F>
+ * `left` the column that the first tap of the first output joins; the next output's is STRIDE
+ * further. */
+template <int KH, int STRIDE, class S, class F>
 static __device__ inline void each_meeting(const tp__conv &g, int64_t image, int64_t row, int left,
                                            const S *x, F f)
 {
     const int width = (int)g.w.in;
 #pragma unroll
     for (int kh = 0; kh < KH; kh++) {
-        const int64_t h = row - g.h.pad + kh;
+        const int64_t h = row * STRIDE - g.h.pad + kh;
         if (h < 0 || h >= g.h.in) continue;
         const S *const from = x + ((image * g.h.in + h) * g.w.in + left) * g.channels;
 #pragma unroll
-        for (int u = 0; u < RUN + 2; u++) {
+        for (int u = 0; u < (RUN - 1) * STRIDE + 3; u++) {
             float v[4] = {};
             if (left + u >= 0 && left + u < width) pull<4>(v, from + u * g.channels);
 #pragma unroll
             for (int t = 0; t < RUN; t++)
-                if (u >= t && u < t + 3) f(t, kh * 3 + u - t, v);
+                if (u >= t * STRIDE && u < t * STRIDE + 3) f(t, kh * 3 + u - t * STRIDE, v);
         }
     }
 }
 
-/* The same with KH x 3 taps at stride and dilation 1; g is turned round for dx, and the taps run
- * backwards. */
-template <bool BACK, int KH, class S, class Y>
+/* The same with KH x 3 taps at dilation 1; g is turned round for dx, and the taps run backwards. */
+template <bool BACK, int KH, int STRIDE, class S, class Y>
 __global__ void __launch_bounds__(TP_THREADS, 2)
     run_kernel(tp__conv g, const S *from, const float *w, const S *base, bool add, Y *to)
 {
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
         const int64_t at = tp_div(e, packs), c = (e - at * packs) * 4;
         const conv_place o(at, bands, runs);
         const int64_t last = min((o.row + 1) * BAND, g.h.out), col = o.col * RUN;
-        const int left = (int)(col - g.w.pad);
+        const int left = (int)(col * STRIDE - g.w.pad);
         float k[KH * 3][4], first[4] = {};
         for (int i = 0; i < KH * 3; i++) pull<4>(k[i], w + (BACK ? KH * 3 - 1 - i : i) * C + c);
         if (base) pull<4>(first, base + c);
@@ -154,9 +154,10 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
 #pragma unroll
             for (int t = 0; t < RUN; t++)
                 for (int i = 0; i < 4; i++) sum[t][i] = first[i];
-            each_meeting<KH>(g, o.image, row, left, from + c, [&](int t, int tap, const float *v) {
-                for (int i = 0; i < 4; i++) sum[t][i] += v[i] * k[tap][i];
-            });
+            each_meeting<KH, STRIDE>(g, o.image, row, left, from + c,
+                                     [&](int t, int tap, const float *v) {
+                                         for (int i = 0; i < 4; i++) sum[t][i] += v[i] * k[tap][i];
+                                     });
 #pragma unroll
             for (int t = 0; t < RUN; t++) {
                 if (col + t >= g.w.out) continue;
@@ -171,12 +172,14 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
     }
 }
 
-/* Are there kernels for runs of this one? They count positions of a row in 32 bits. */
+/* Are there kernels for runs of this one, of stride 1 or 2? They count positions of a row in 32
+ * bits. */
 static bool in_runs(const tp__conv &g)
 {
     return g.w.in < 1 << 30 && g.w.pad < 1 << 30 && g.w.taps == 3 &&
-           (g.h.taps == 1 || g.h.taps == 3) && g.w.stride == 1 && g.h.stride == 1 &&
-           g.w.dilation == 1 && g.h.dilation == 1 && g.channels % 4 == 0;
+           (g.h.taps == 1 || g.h.taps == 3) && g.w.stride <= 2 &&
+           (g.h.stride == g.w.stride || g.h.out == 1) && g.w.dilation == 1 && g.h.dilation == 1 &&
+           g.channels % 4 == 0;
 }
 
 /* The axis of the convolution that makes dx of dy. */
@@ -200,9 +203,12 @@ static tp_code gather_runs(const tp_call *c, const tp__conv &g, const S *from, c
     }
     const int64_t n =
         v.batch * ((v.h.out + BAND - 1) / BAND) * ((v.w.out + RUN - 1) / RUN) * (v.channels / 4);
-    return tp_launch(c, g.h.taps == 1 ? run_kernel<BACK, 1, S, Y> : run_kernel<BACK, 3, S, Y>,
-                     tp_grid(c, n), TP_THREADS, 0, v, from, static_cast<const float *>(c->work),
-                     base, add, to);
+    auto kernel = g.h.taps == 1 ? run_kernel<BACK, 1, 1, S, Y> : run_kernel<BACK, 3, 1, S, Y>;
+    if constexpr (!BACK)
+        if (g.w.stride == 2)
+            kernel = g.h.taps == 1 ? run_kernel<BACK, 1, 2, S, Y> : run_kernel<BACK, 3, 2, S, Y>;
+    return tp_launch(c, kernel, tp_grid(c, n), TP_THREADS, 0, v, from,
+                     static_cast<const float *>(c->work), base, add, to);
 }
 
 template <bool BACK, class S, class Y>
@@ -216,7 +222,8 @@ static tp_code gather(const tp_call *c, const tp__conv &g, const S *from, const 
                                    g.channels, taps, tp_in<S>(&c->x[1]), w);
     if (code != TP_OK) return code;
     const bool aligned = tp_aligned(from, base, to);
-    if (in_runs(g) && aligned) return gather_runs<BACK>(c, g, from, base, add, to);
+    if (in_runs(g) && aligned && (!BACK || g.w.stride == 1))
+        return gather_runs<BACK>(c, g, from, base, add, to);
     if (g.channels % 4 == 0 && aligned)
         return tp_launch(c, gather_kernel<BACK, 4, S, Y>, tp_grid(c, n / 4), TP_THREADS, 0, g, from,
                          w, base, add, to);
@@ -283,8 +290,8 @@ __global__ void __launch_bounds__(TP_THREADS, 4)
     }
 }
 
-/* KH x 3 taps at stride and dilation 1, all of them in registers; strips are of runs. */
-template <int KH, class S>
+/* KH x 3 taps at dilation 1, all of them in registers; strips are of runs. */
+template <int KH, int STRIDE, class S>
 __global__ void __launch_bounds__(TP_THREADS, 2)
     run_pull(tp__conv g, strip_cut cut, const S *x, const S *dy, float *part)
 {
@@ -299,7 +306,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
              at += TP_THREADS / cut.lanes) {
             const conv_place o(at, g.h.out, runs);
             const int64_t col = o.col * RUN;
-            const int left = (int)(col - g.w.pad);
+            const int left = (int)(col * STRIDE - g.w.pad);
             const S *const a = dy + ((o.image * g.h.out + o.row) * g.w.out + col) * C + c;
             float d[RUN][4] = {};
 #pragma unroll
@@ -307,9 +314,10 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
                 if (col + t < g.w.out) pull<4>(d[t], a + t * C);
                 for (int i = 0; i < 4; i++) sum[KH * 3][i] += d[t][i];
             }
-            each_meeting<KH>(g, o.image, o.row, left, x + c, [&](int t, int tap, const float *v) {
-                for (int i = 0; i < 4; i++) sum[tap][i] += d[t][i] * v[i];
-            });
+            each_meeting<KH, STRIDE>(g, o.image, o.row, left, x + c,
+                                     [&](int t, int tap, const float *v) {
+                                         for (int i = 0; i < 4; i++) sum[tap][i] += d[t][i] * v[i];
+                                     });
         }
 #pragma unroll
         for (int k = 0; k <= KH * 3; k++)
@@ -369,12 +377,11 @@ template <class S> static tp_code sums_of_taps(const tp_call *c, const tp__conv 
     const bool runs = in_runs(g) && aligned;
     const strip_cut cut =
         cut_of(g, C / (four ? 4 : 1), lines * (runs ? (g.w.out + RUN - 1) / RUN : g.w.out));
-    tp_code code =
-        tp_launch(c,
-                  runs   ? g.h.taps == 1 ? run_pull<1, S> : run_pull<3, S>
-                    : four ? taps_kernel<4, S>
-                         : taps_kernel<1, S>,
-                  tp_grid(c, cut.strips * cut.slices, 1), TP_THREADS, 0, g, cut, x, dy, part);
+    auto kernel = four ? taps_kernel<4, S> : taps_kernel<1, S>;
+    if (runs && g.w.stride == 1) kernel = g.h.taps == 1 ? run_pull<1, 1, S> : run_pull<3, 1, S>;
+    if (runs && g.w.stride == 2) kernel = g.h.taps == 1 ? run_pull<1, 2, S> : run_pull<3, 2, S>;
+    tp_code code = tp_launch(c, kernel, tp_grid(c, cut.strips * cut.slices, 1), TP_THREADS, 0, g,
+                             cut, x, dy, part);
     if (code == TP_OK) code = finish(c, 1, 0, taps, taps + 1, cut.strips, part);
     if (code == TP_OK) code = finish(c, 2, taps, 1, taps + 1, cut.strips, part);
     return code;
