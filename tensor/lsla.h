@@ -33,13 +33,13 @@ typedef struct tp_lsla {
 typedef struct tp_lsla_scratch {
     int64_t wide, deep;
     int64_t scale, inner, outer;    /* [n][wide]: the head's, spread out                     */
-    int64_t q, k, v, out;           /* [wide][deep]                                          */
+    int64_t q, k, v, out;           /* [wide][deep]: copies of heads that are no whole vectors */
     int64_t qt;                     /* [deep][wide]                                          */
+    int64_t row;                    /* [wide] of int64_t                                     */
     int64_t region, lse, sum;       /* [wide]                                                */
     int64_t minus, plus;            /* [n][wide]: biases of a window of several regions      */
     int64_t s, p;                   /* [wide][wide]: scores; probabilities                   */
     int64_t dout, doutt, dp;        /* backward: [wide][deep], [deep][wide]; of probabilities */
-    int64_t dk;                     /* [wide][deep]                                          */
     int64_t dscale, dinner, douter; /* [n][wide]: sums of the task                           */
     int64_t total;
     int64_t partial; /* backward, of a slice: [n][n] of the scale, two tables */
@@ -116,11 +116,11 @@ static inline tp_lsla_scratch tp__lsla_layout(const tp_lsla *g, bool backward)
     } pieces[] = {
         { &w.scale, square, true },   { &w.inner, square, true },   { &w.outer, square, true },
         { &w.q, tokens, true },       { &w.k, tokens, true },       { &w.v, tokens, true },
-        { &w.out, tokens, true },     { &w.qt, tokens, true },      { &w.region, w.wide, true },
-        { &w.lse, w.wide, true },     { &w.sum, w.wide, true },     { &w.minus, square, true },
-        { &w.plus, square, true },    { &w.s, square, true },       { &w.p, square, true },
-        { &w.dout, tokens, false },   { &w.doutt, tokens, false },  { &w.dp, square, false },
-        { &w.dk, tokens, false },     { &w.dscale, square, false }, { &w.dinner, square, false },
+        { &w.out, tokens, true },     { &w.qt, tokens, true },      { &w.row, 2 * w.wide, true },
+        { &w.region, w.wide, true },  { &w.lse, w.wide, true },     { &w.sum, w.wide, true },
+        { &w.minus, square, true },   { &w.plus, square, true },    { &w.s, square, true },
+        { &w.p, square, true },       { &w.dout, tokens, false },   { &w.doutt, tokens, false },
+        { &w.dp, square, false },     { &w.dscale, square, false }, { &w.dinner, square, false },
         { &w.douter, square, false },
     };
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)

@@ -106,6 +106,8 @@ static const tp_gradcase lsla_cases[] = {
       .attr = CFG(1, .height = 14, .width = 2, .window = 2, .shift = 1) },
     { "heads of 8", .in = IN(1, 32, 16, 4, 2, 1, 1, 1),
       .attr = CFG(2, .height = 8, .width = 4, .window = 4, .shift = 1, .mask_outer = true) },
+    { "whole heads, a row of keys left over", .in = IN(1, 18, 16, 3, 2, 1, 1, 1),
+      .attr = CFG(2, .height = 6, .width = 3, .window = 3, .shift = 1) },
     { "no batch", .in = IN(0, 4, 2, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
     { "no batch, heads of 8", .in = IN(0, 4, 8, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
     { "no map", .in = IN(2, 0, 2, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 0, .window = 2) },

@@ -1,11 +1,12 @@
 /* cpu_lsla_attention.c - light self-limited attention; the geometry is in tensor/lsla.h.
  *
  * A task is a slice of the windows of one head, whose biases it spreads out once. For each window
- * it gathers the head's rows of q, k and v and works on matrices of keys by queries in cache: two
- * products forward, five backward, and elementwise passes over rows of whole vectors between them,
- * in which columns are softmaxes. Columns beyond the window's queries, and rows beyond its keys,
- * are computed from zeros and not read. Sums over windows (scale and tables) are made for each
- * slice and added in order, so that bits do not depend on the number of threads. */
+ * it works on matrices of keys by queries in cache: two products forward, five backward, and
+ * elementwise passes over rows of whole vectors between them, in which columns are softmaxes.
+ * Products read and write tokens where they lie in the map, through a table of the places of a
+ * window's rows; only heads that are no whole vectors are copied. Columns beyond the window's
+ * queries are computed from zeros and not read. Sums over windows (scale and tables) are made for
+ * each slice and added in order, so that bits do not depend on the number of threads. */
 #ifndef real
 #include "tensor/kernel.h"
 #include "tensor/lsla.h"
@@ -26,7 +27,7 @@ typedef struct lsla {
     tp_lsla g;
     tp_lsla_scratch at;
     real scale;       /* without a learned one                 */
-    bool shared;      /* keys and values are the same tensor   */
+    bool in_place;    /* heads are whole vectors               */
     bool outer_apart; /* mask_outer                            */
 } lsla;
 
@@ -35,6 +36,8 @@ typedef struct lsla_win {
     const lsla *a;
     int64_t b, h, y, x; /* where it begins in the rolled map */
     bool mixed;         /* it holds several regions          */
+    const real *q, *k, *v;
+    int64_t *row; /* token i of q, k, v and all that has their shape begins at q + row[i] */
     real *scratch;
 } lsla_win;
 
@@ -49,12 +52,17 @@ static inline int64_t R(lsla_at)(const lsla_win *t, int64_t r, int64_t c)
            (x < g->size[1] ? x : x - g->size[1]);
 }
 
-/* The head's slice of token (r,c) of the window in x [B,N,C]. */
-static inline real *R(lsla_slice)(const lsla_win *t, const tp_view *x, int64_t r, int64_t c)
+/* The head's slice of the image's first token in x [B,N,C]. */
+static inline real *R(lsla_head)(const lsla_win *t, const tp_view *x)
 {
     const tp_lsla *g = &t->a->g;
-    const int64_t token = t->b * g->size[0] * g->size[1] + R(lsla_at)(t, r, c);
-    return (real *)x->data + token * g->width + t->h * g->dim;
+    return (real *)x->data + t->b * g->size[0] * g->size[1] * g->width + t->h * g->dim;
+}
+
+/* That of token (r,c) of the window. */
+static inline real *R(lsla_slice)(const lsla_win *t, const tp_view *x, int64_t r, int64_t c)
+{
+    return R(lsla_head)(t, x) + R(lsla_at)(t, r, c) * t->a->g.width;
 }
 
 TP_INLINE void R(lsla_copy)(const real *from, real *to, int64_t d)
@@ -65,20 +73,36 @@ TP_INLINE void R(lsla_copy)(const real *from, real *to, int64_t d)
     for (; i < d; i++) to[i] = from[i];
 }
 
-static void R(lsla_gather)(const lsla_win *t, const tp_view *x, real *to)
+/* The window's tokens of x, to be found through t->row: x itself, or a copy at `copy`. */
+static const real *R(lsla_read)(const lsla_win *t, const tp_view *x, int64_t copy)
 {
-    const int64_t w = t->a->g.window;
-    for (int64_t r = 0; r < w; r++)
-        for (int64_t c = 0; c < w; c++, to += t->a->at.deep)
-            R(lsla_copy)(R(lsla_slice)(t, x, r, c), to, t->a->g.dim);
+    const int64_t w = t->a->g.window, deep = t->a->at.deep;
+    real *to = t->scratch + copy;
+    if (t->a->in_place) return R(lsla_head)(t, x);
+    for (int64_t i = 0; i < t->a->g.n; i++)
+        R(lsla_copy)(R(lsla_slice)(t, x, i / w, i % w), to + i * deep, t->a->g.dim);
+    return to;
 }
 
-static void R(lsla_scatter)(const lsla_win *t, const real *from, const tp_view *x)
+/* The places of the window's tokens. */
+static void R(lsla_set_rows)(const lsla_win *t)
 {
-    const int64_t w = t->a->g.window;
-    for (int64_t r = 0; r < w; r++)
-        for (int64_t c = 0; c < w; c++, from += t->a->at.deep)
-            R(lsla_copy)(from, R(lsla_slice)(t, x, r, c), t->a->g.dim);
+    const tp_lsla *g = &t->a->g;
+    for (int64_t r = 0, i = 0; r < g->window; r++)
+        for (int64_t c = 0; c < g->window; c++, i++)
+            t->row[i] = t->a->in_place ? R(lsla_at)(t, r, c) * g->width : i * t->a->at.deep;
+}
+
+/* to [deep][wide] = the window's tokens x, transposed. */
+static void R(lsla_turn)(const lsla_win *t, const real *x, real *to)
+{
+    enum { W = TP_VECTOR / sizeof(real) };
+    const int64_t n = t->a->g.n, dim = t->a->g.dim, wide = t->a->at.wide, whole = n / W * W;
+    for (int64_t r = 0; r < whole; r += W)
+        for (int64_t c = 0; c < dim; c += W)
+            R(transpose_square)(x + c, t->row + r, 0, to + c * wide + r, wide);
+    for (int64_t r = whole; r < n; r++)
+        for (int64_t c = 0; c < dim; c++) to[c * wide + r] = x[t->row[r] + c];
 }
 
 /* The log-sum-exps of the window's queries. */
@@ -123,6 +147,7 @@ static void R(lsla_set_head)(lsla_win *t, int64_t h)
     R(lsla_set_scale)(t, t->scratch + a->at.scale);
     R(lsla_spread)(t, &a->c->x[LSLA_INNER], t->scratch + a->at.inner);
     R(lsla_spread)(t, &a->c->x[LSLA_OUTER], t->scratch + a->at.outer);
+    t->row = (int64_t *)(t->scratch + a->at.row);
 }
 
 /* ---- a window ---- */
@@ -133,19 +158,21 @@ static void R(lsla_mask)(const lsla_win *t)
 {
     const lsla *a = t->a;
     const tp_lsla *g = &a->g;
-    const int64_t w = g->window, wide = a->at.wide;
-    real *region = t->scratch + a->at.region;
-    const real *inner = t->scratch + a->at.inner, *outer = t->scratch + a->at.outer;
-    real *minus = t->scratch + a->at.minus, *plus = t->scratch + a->at.plus;
-    for (int64_t i = 0; i < g->n; i++)
+    const int64_t w = g->window, wide = a->at.wide, n = g->n;
+    const real unseen = a->outer_apart ? 0 : 1;
+    real *restrict region = t->scratch + a->at.region;
+    const real *restrict inner = t->scratch + a->at.inner, *restrict outer =
+                                                               t->scratch + a->at.outer;
+    real *restrict minus = t->scratch + a->at.minus, *restrict plus = t->scratch + a->at.plus;
+    for (int64_t i = 0; i < n; i++)
         region[i] = (real)tp__lsla_region(g, t->y + i / w, t->x + i % w);
-    for (int64_t b = 0; b < g->n; b++) {
-        const real own = region[b];
+    for (int64_t i = 0; i < n * wide; i += wide) {
+        const real own = region[i / wide];
 #pragma omp simd
         for (int64_t q = 0; q < wide; q++) {
-            const int64_t i = b * wide + q;
-            minus[i] = region[q] == own ? inner[i] : inner[i] - 100;
-            plus[i] = region[q] == own || !a->outer_apart ? outer[i] : 0;
+            const bool same = region[q] == own;
+            minus[i + q] = inner[i + q] - (same ? RC(0.0) : RC(100.0));
+            plus[i + q] = outer[i + q] * (same ? RC(1.0) : unseen);
         }
     }
 }
@@ -160,51 +187,71 @@ static const real *R(lsla_outer)(const lsla_win *t)
     return t->scratch + (t->mixed ? t->a->at.plus : t->a->at.outer);
 }
 
-static const real *R(lsla_values)(const lsla_win *t)
+/* All rows of a product, none beyond the last; how is a constant. */
+TP_INLINE void R(lsla_multiply)(const ls_product *p, int how)
 {
-    return t->scratch + (t->a->shared ? t->a->at.k : t->a->at.v);
+    int64_t i = 0;
+    for (; i + LS_ROWS <= p->rows; i += LS_ROWS) R(ls_rows)(p, i, LS_ROWS, how);
+    if (p->rows - i >= 4) {
+        R(ls_rows)(p, i, 4, how);
+        i += 4;
+    }
+    if (p->rows - i >= 2) {
+        R(ls_rows)(p, i, 2, how);
+        i += 2;
+    }
+    if (i < p->rows) R(ls_rows)(p, i, 1, how);
 }
 
-/* c = aT b */
-static void R(lsla_set_t)(const ls_product *p)
-{
-    R(ls_multiply)(p, LS_TRANSPOSED);
-}
-
-/* m [n][wide] = x y^T by keys x and queries y, of which yt is the transpose. */
+/* m [n][wide] = x y^T by the window's tokens x and y, of which yt is the transpose. */
 static void R(lsla_scores)(const lsla_win *t, const real *x, const real *yt, real *m)
 {
-    const tp_lsla_scratch *at = &t->a->at;
+    const int64_t wide = t->a->at.wide;
     const ls_product p = { .rows = t->a->g.n,
                            .cols = t->a->g.n,
                            .depth = t->a->g.dim,
                            .a = x,
-                           .lda = at->deep,
                            .b = yt,
-                           .ldb = at->wide,
+                           .ldb = wide,
                            .c = m,
-                           .ldc = at->wide };
-    R(ls_set)(&p);
+                           .ldc = wide,
+                           .at = t->row };
+    R(lsla_multiply)(&p, LS_A_AT);
 }
 
-/* to [n][deep] = m x, m^T x or += m x. */
-static void R(lsla_tokens)(const lsla_win *t, const real *m, const real *x, real *to,
-                           void (*multiply)(const ls_product *p))
+/* c = a b and c = aT b with tokens b and c. */
+static void R(lsla_sum)(const ls_product *p)
 {
-    const tp_lsla_scratch *at = &t->a->at;
-    const ls_product p = { .rows = t->a->g.n,
-                           .cols = t->a->g.dim,
-                           .depth = t->a->g.n,
-                           .a = m,
-                           .lda = at->wide,
-                           .b = x,
-                           .ldb = at->deep,
-                           .c = to,
-                           .ldc = at->deep };
-    multiply(&p);
+    R(lsla_multiply)(p, LS_B_AT | LS_C_AT);
 }
 
-/* Sets the window, loads its rows of q, k and v, and makes the scores. */
+static void R(lsla_sum_t)(const ls_product *p)
+{
+    R(lsla_multiply)(p, LS_TRANSPOSED | LS_B_AT | LS_C_AT);
+}
+
+/* The window's tokens of y = sums of its tokens x weighted by m [n][wide] or its transpose. */
+static void R(lsla_write)(const lsla_win *t, const real *m, const real *x, const tp_view *y,
+                          void (*sum)(const ls_product *p))
+{
+    const lsla *a = t->a;
+    const int64_t w = a->g.window;
+    const real *out = t->scratch + a->at.out;
+    const ls_product p = { .rows = a->g.n,
+                           .cols = a->g.dim,
+                           .depth = a->g.n,
+                           .a = m,
+                           .lda = a->at.wide,
+                           .b = x,
+                           .c = a->in_place ? R(lsla_head)(t, y) : t->scratch + a->at.out,
+                           .at = t->row };
+    if (!y->data) return;
+    sum(&p);
+    for (int64_t i = 0; !a->in_place && i < a->g.n; i++)
+        R(lsla_copy)(out + i * a->at.deep, R(lsla_slice)(t, y, i / w, i % w), a->g.dim);
+}
+
+/* Sets the window, finds its tokens of q, k and v, and makes the scores. */
 static void R(lsla_set)(lsla_win *t, int64_t b, int64_t row, int64_t col)
 {
     const lsla *a = t->a;
@@ -215,11 +262,12 @@ static void R(lsla_set)(lsla_win *t, int64_t b, int64_t row, int64_t col)
     t->y = row * g->window;
     t->x = col * g->window;
     t->mixed = g->shift > 0 && (row == g->down - 1 || col == g->across - 1);
-    R(lsla_gather)(t, &a->c->x[LSLA_Q], m + at->q);
-    R(lsla_gather)(t, &a->c->x[LSLA_K], m + at->k);
-    if (!a->shared) R(lsla_gather)(t, &a->c->x[LSLA_V], m + at->v);
-    R(transpose)(m + at->q, at->deep, at->wide, at->deep, m + at->qt, at->wide);
-    R(lsla_scores)(t, m + at->k, m + at->qt, m + at->s);
+    R(lsla_set_rows)(t);
+    t->q = R(lsla_read)(t, &a->c->x[LSLA_Q], at->q);
+    t->k = R(lsla_read)(t, &a->c->x[LSLA_K], at->k);
+    t->v = R(lsla_read)(t, &a->c->x[LSLA_V], at->v);
+    R(lsla_turn)(t, t->q, m + at->qt);
+    R(lsla_scores)(t, t->k, m + at->qt, m + at->s);
     if (t->mixed) R(lsla_mask)(t);
 }
 
@@ -268,10 +316,8 @@ static void R(lsla_softmax)(const lsla_win *t)
 
 static void R(lsla_forward)(const lsla_win *t)
 {
-    real *p = t->scratch + t->a->at.p, *out = t->scratch + t->a->at.out;
     R(lsla_softmax)(t);
-    R(lsla_tokens)(t, p, R(lsla_values)(t), out, R(lsla_set_t));
-    R(lsla_scatter)(t, out, &t->a->c->y[0]);
+    R(lsla_write)(t, t->scratch + t->a->at.p, t->v, &t->a->c->y[0], R(lsla_sum_t));
 }
 
 /* The windows of slice `task % slices` of head `task / slices`, one after the other. */
@@ -303,7 +349,7 @@ static lsla R(lsla_prepare)(const tp_call *c, bool backward)
                    .g = g,
                    .at = tp__lsla_layout(&g, backward),
                    .scale = (real)scale,
-                   .shared = c->x[LSLA_K].data == c->x[LSLA_V].data,
+                   .in_place = g.dim * (int64_t)sizeof(real) % TP_VECTOR == 0,
                    .outer_apart = cfg->mask_outer };
 }
 
@@ -322,13 +368,14 @@ static void R(lsla_outer_grad)(const lsla_win *t)
 {
     const lsla *a = t->a;
     const int64_t n = a->g.n, wide = a->at.wide;
-    const bool some = t->mixed && a->outer_apart;
-    const real *dp = t->scratch + a->at.dp, *region = t->scratch + a->at.region;
-    real *douter = t->scratch + a->at.douter;
-    for (int64_t b = 0; b < n; b++, dp += wide, douter += wide) {
-        const real own = region[b];
+    const real unseen = t->mixed && a->outer_apart ? 0 : 1;
+    const real *restrict dp = t->scratch + a->at.dp, *restrict region = t->scratch + a->at.region;
+    real *restrict douter = t->scratch + a->at.douter;
+    for (int64_t i = 0; i < n * wide; i += wide) {
+        const real own = region[i / wide];
 #pragma omp simd
-        for (int64_t q = 0; q < wide; q++) douter[q] += !some || region[q] == own ? dp[q] : 0;
+        for (int64_t q = 0; q < wide; q++)
+            douter[i + q] += (region[q] == own ? RC(1.0) : unseen) * dp[i + q];
     }
 }
 
@@ -369,27 +416,17 @@ static void R(lsla_softmax_grad)(const lsla_win *t)
 
 static void R(lsla_backward)(const lsla_win *t)
 {
-    const lsla *a = t->a;
-    const tp_lsla_scratch *at = &a->at;
-    const tp_view *dx = a->c->dx;
+    const tp_lsla_scratch *at = &t->a->at;
+    const tp_view *dx = t->a->c->dx;
     real *m = t->scratch;
-    R(lsla_gather)(t, &a->c->dy[0], m + at->dout);
-    R(transpose)(m + at->dout, at->deep, at->wide, at->deep, m + at->doutt, at->wide);
-    R(lsla_scores)(t, R(lsla_values)(t), m + at->doutt, m + at->dp);
+    const real *dout = R(lsla_read)(t, &t->a->c->dy[0], at->dout);
+    R(lsla_turn)(t, dout, m + at->doutt);
+    R(lsla_scores)(t, t->v, m + at->doutt, m + at->dp);
     if (dx[LSLA_OUTER].data) R(lsla_outer_grad)(t);
     R(lsla_softmax_grad)(t);
-    if (dx[LSLA_Q].data) {
-        R(lsla_tokens)(t, m + at->s, m + at->k, m + at->out, R(lsla_set_t));
-        R(lsla_scatter)(t, m + at->out, &dx[LSLA_Q]);
-    }
-    if (dx[LSLA_K].data) {
-        R(lsla_tokens)(t, m + at->s, m + at->q, m + at->dk, R(ls_set));
-        R(lsla_scatter)(t, m + at->dk, &dx[LSLA_K]);
-    }
-    if (dx[LSLA_V].data) {
-        R(lsla_tokens)(t, m + at->p, m + at->dout, m + at->out, R(ls_set));
-        R(lsla_scatter)(t, m + at->out, &dx[LSLA_V]);
-    }
+    R(lsla_write)(t, m + at->s, t->k, &dx[LSLA_Q], R(lsla_sum_t));
+    R(lsla_write)(t, m + at->s, t->q, &dx[LSLA_K], R(lsla_sum));
+    R(lsla_write)(t, m + at->p, dout, &dx[LSLA_V], R(lsla_sum));
 }
 
 /* Adds matrix m [n][wide] of a head to its rows of a table. */
@@ -431,7 +468,7 @@ static void R(lsla_backward_tasks)(const void *ctx, int64_t begin, int64_t end, 
 }
 
 /* Sums of the slices, in order. */
-static void R(lsla_sum)(const lsla *a)
+static void R(lsla_add_slices)(const lsla *a)
 {
     const tp_lsla *g = &a->g;
     const int64_t n = g->n;
@@ -456,7 +493,7 @@ static tp_code R(lsla_attention_bwd)(const tp_call *c)
         if (c->dx[i].data) memset(c->dx[i].data, 0, (size_t)c->dx[i].numel * sizeof(real));
     if (c->y[0].numel == 0) return TP_OK;
     tp__parallel(c->dev, a.g.heads * a.g.slices, 1, R(lsla_backward_tasks), &a);
-    R(lsla_sum)(&a);
+    R(lsla_add_slices)(&a);
     return TP_OK;
 }
 

@@ -7,7 +7,8 @@
  * operands in each call, runs at 60 to 70 % of its speed on large ones; this runs at 95 % of the
  * FMA limit. A block of c, as large as the registers hold, is summed over k: one row of b is loaded
  * for all rows of a. Blocks are whole: up to LS_ROWS - 1 rows and a vector less one of columns
- * beyond the end of c are computed too, in memory that the caller keeps as slack.
+ * beyond the end of c are computed too, in memory that the caller keeps as slack. Rows of an
+ * operand may lie anywhere: LS_A_AT, LS_B_AT and LS_C_AT take the places of theirs from a table.
  *
  * Included by the kernels of long-short attention and of attention over maps for each real type. */
 #include "tensor/cpu/vector.h"
@@ -21,7 +22,15 @@
 #define ls_any     R(ls_any)
 #define ls_product R(ls_product)
 
-enum { LS_ADD = 1, LS_PAIR = 2, LS_TRANSPOSED = 4, LS_TWICE = 8 };
+enum {
+    LS_ADD = 1,
+    LS_PAIR = 2,
+    LS_TRANSPOSED = 4,
+    LS_TWICE = 8,
+    LS_A_AT = 16, /* not with LS_TRANSPOSED */
+    LS_B_AT = 32,
+    LS_C_AT = 64
+};
 #endif
 
 #define LANES ((int64_t)(TP_VECTOR / sizeof(real)))
@@ -40,7 +49,8 @@ typedef struct ls_product {
     int64_t ldb2;
     real *c;
     int64_t ldc;
-    real *c2; /* LS_TWICE: the product is added to c and c2 */
+    real *c2;          /* LS_TWICE: the product is added to c and c2 */
+    const int64_t *at; /* LS_x_AT: row i of x begins at x + at[i]    */
 } ls_product;
 
 TP_INLINE ls_vec R(ls_load)(const real *p)
@@ -60,17 +70,22 @@ TP_INLINE void R(ls_block)(const ls_product *p, int64_t i, int64_t j, int rows, 
     const int64_t row = how & LS_TRANSPOSED ? 1 : p->lda, next = how & LS_TRANSPOSED ? p->lda : 1;
     const int64_t ldb = p->ldb, ldb2 = p->ldb2, ldc = p->ldc, depth = p->depth;
     const real *a = p->a + i * row, *b = p->b + j, *b2 = how & LS_PAIR ? p->b2 + j : NULL;
+    const real *a_at[LS_ROWS];
     ls_vec sum[LS_ROWS][LS_VECTORS];
     TP_UNROLL
     for (int y = 0; y < LS_ROWS; y++)
         TP_UNROLL
         for (int x = 0; x < LS_VECTORS; x++) sum[y][x] = (ls_vec){ 0 };
+    TP_UNROLL
+    for (int y = 0; y < LS_ROWS; y++)
+        if (how & LS_A_AT && y < rows) a_at[y] = p->a + p->at[i + y];
     for (int64_t k = 0; k < depth; k++) {
+        const real *from = b + (how & LS_B_AT ? p->at[k] : k * ldb);
         ls_vec line[LS_VECTORS];
         TP_UNROLL
         for (int x = 0; x < LS_VECTORS; x++) {
             if (x >= n) continue;
-            line[x] = R(ls_load)(b + k * ldb + x * LANES);
+            line[x] = R(ls_load)(from + x * LANES);
             if (how & LS_PAIR) line[x] += R(ls_load)(b2 + k * ldb2 + x * LANES);
             TP_HOLD(line[x]);
         }
@@ -78,14 +93,15 @@ TP_INLINE void R(ls_block)(const ls_product *p, int64_t i, int64_t j, int rows, 
         for (int y = 0; y < LS_ROWS; y++)
             TP_UNROLL
             for (int x = 0; x < LS_VECTORS; x++)
-                if (y < rows && x < n) sum[y][x] += a[y * row + k * next] * line[x];
+                if (y < rows && x < n)
+                    sum[y][x] += (how & LS_A_AT ? a_at[y][k] : a[y * row + k * next]) * line[x];
     }
     TP_UNROLL
     for (int y = 0; y < LS_ROWS; y++)
         TP_UNROLL
         for (int x = 0; x < LS_VECTORS; x++) {
             if (y >= rows || x >= n) continue;
-            const int64_t at = (i + y) * ldc + j + x * LANES;
+            const int64_t at = (how & LS_C_AT ? p->at[i + y] : (i + y) * ldc) + j + x * LANES;
             const ls_vec old = how & LS_ADD ? R(ls_load)(p->c + at) : (ls_vec){ 0 };
             R(ls_store)(p->c + at, old + sum[y][x]);
             if (how & LS_TWICE) R(ls_store)(p->c2 + at, R(ls_load)(p->c2 + at) + sum[y][x]);

@@ -37,15 +37,16 @@
 
 #endif
 
-/* A square. */
-TP_INLINE void R(transpose_square)(const real *from, int64_t ld, real *to, int64_t ldt)
+/* A square, of which row i begins at from + at[i], or from + i ld without a table. */
+TP_INLINE void R(transpose_square)(const real *from, const int64_t *at, int64_t ld, real *to,
+                                   int64_t ldt)
 {
     enum { W = TP_VECTOR / sizeof(real) };
     typedef real row __attribute__((vector_size(TP_VECTOR)));
     typedef row any_row __attribute__((aligned(sizeof(real)), may_alias));
     row x[W], y[W];
     TP_UNROLL
-    for (int i = 0; i < W; i++) x[i] = *(const any_row *)(from + i * ld);
+    for (int i = 0; i < W; i++) x[i] = *(const any_row *)(from + (at ? at[i] : i * ld));
     TP_UNROLL
     for (int s = 1; s < W; s *= 2) {
         TP_UNROLL
@@ -60,14 +61,14 @@ TP_INLINE void R(transpose_square)(const real *from, int64_t ld, real *to, int64
     for (int i = 0; i < W; i++) *(any_row *)(to + i * ldt) = x[i];
 }
 
-static void R(transpose)(const real *from, int64_t ld, int64_t rows, int64_t cols, real *to,
-                         int64_t ldt)
+static inline void R(transpose)(const real *from, int64_t ld, int64_t rows, int64_t cols, real *to,
+                                int64_t ldt)
 {
     const int64_t W = TP_VECTOR / (int64_t)sizeof(real);
     const int64_t whole_rows = rows / W * W, whole_cols = cols / W * W;
     for (int64_t r = 0; r < whole_rows; r += W)
         for (int64_t c = 0; c < whole_cols; c += W)
-            R(transpose_square)(from + r * ld + c, ld, to + c * ldt + r, ldt);
+            R(transpose_square)(from + r * ld + c, NULL, ld, to + c * ldt + r, ldt);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = r < whole_rows ? whole_cols : 0; c < cols; c++)
             to[c * ldt + r] = from[r * ld + c];
