@@ -255,3 +255,48 @@ Test(presets, small_ones_on_cuda)
         if (c.size < 224) compare_devices(image_preset_name(i));
     }
 }
+
+/* Each model with the values of its paper's table; a rate belongs to a batch of 1024 (cvt-13:
+ * 2048). */
+Test(presets, recipes)
+{
+    static const struct {
+        const char *preset;
+        int recipe;
+        int64_t epochs, batch, repeats;
+        double lr, weight_decay, drop_path;
+    } cases[] = {
+        { "vil-tiny-rpb", -1, 300, 1024, 1, 1e-3, 0.1, 0.1 },
+        { "vil-small-full", -1, 300, 1024, 1, 1e-3, 0.1, 0.1 },
+        { "vil-medium-rpb", -1, 300, 1024, 3, 8e-4, 0.1, 0.1 },
+        { "vil-base-ape", -1, 150, 1024, 3, 8e-4, 0.1, 0.1 },
+        { "vil-medium-ls", -1, 300, 1024, 1, 8e-4, 0.1, 0.3 },
+        { "vil-base-ls", -1, 300, 1024, 1, 8e-4, 0.1, 0.5 },
+        { "vil-medium-ls-384", -1, 300, 1024, 1, 8e-4, 0.1, 0.2 },
+        { "vil-base-rpb", RECIPE_VIL_21K, 90, 1024, 1, 5e-4, 0.1, 0.1 },
+        { "vil-base-rpb", RECIPE_FINETUNE, 10, 512, 1, 3e-2, 0, 0.1 },
+        { "cvt-13", -1, 300, 2048, 1, 2e-3, 0.05, 0.1 },
+        { "cvt-21", -1, 300, 2048, 1, 2e-3, 0.1, 0.1 },
+        { "cvt-ls-13", -1, 300, 1024, 1, 5e-4, 0.05, 0.1 },
+        { "vit-lsla", -1, 300, 256, 1, 2.5e-4, 0.05, 0.2 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *name = cases[i].preset;
+        char why[1024];
+        image_settings s = { .accumulation = 1, .repeats = 7 };
+        cr_assert(image_preset(&s, name, cases[i].recipe, why, sizeof why), "%s: %s", name, why);
+        cr_expect_eq(s.epochs, cases[i].epochs, "%s: %lld epochs", name, (long long)s.epochs);
+        cr_expect_eq(s.c.batch, cases[i].batch, "%s: batch %lld", name, (long long)s.c.batch);
+        cr_expect_eq(s.repeats, cases[i].repeats, "%s: %lld repeats", name, (long long)s.repeats);
+        cr_expect_float_eq(image_lr(&s), cases[i].lr, 1e-12, "%s: lr %g", name, image_lr(&s));
+        cr_expect_float_eq(s.weight_decay, cases[i].weight_decay, 1e-12, "%s: decay %g", name,
+                           s.weight_decay);
+        cr_expect_float_eq(s.drop_path, cases[i].drop_path, 1e-12, "%s: drop path %g", name,
+                           s.drop_path);
+        s.c.batch = 64;
+        s.accumulation = 2;
+        cr_expect_float_eq(image_lr(&s), cases[i].lr * 128 / (double)cases[i].batch, 1e-12,
+                           "%s: lr %g of 2 x 64", name, image_lr(&s));
+        free(s.preset);
+    }
+}

@@ -8,14 +8,16 @@
 
 /* ---- recipes ---- */
 
-static const struct recipe {
+struct recipe {
     const char *augment; /* of tp_augment_recipe */
     int64_t epochs, batch;
     double lr, warmup, warmup_factor, lr_end, weight_decay, drop_path, clip;
     image_schedule schedule;
     image_optimizer optimizer;
     decay_groups decay;
-} recipes[] = {
+};
+
+static const struct recipe recipes[] = {
     [RECIPE_PLAIN] = { "finetune", 12, 64, 2e-3, 0.5, 0.01, 1e-5, 0.05, 0, 1, RATE_COSINE, BY_ADAMW,
                        DECAY_MATRICES },
     [RECIPE_SMALL] = { "small", 30, 32, 5e-4, 1, 0.01, 1e-5, 0.05, 0, 1, RATE_COSINE, BY_ADAMW,
@@ -24,6 +26,8 @@ static const struct recipe {
                      DECAY_VIL },
     [RECIPE_VIL_LS] = { "vil-ls", 300, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.3, 0, RATE_VIL,
                         BY_ADAMW_VIL, DECAY_VIL },
+    [RECIPE_VIL_21K] = { "vil", 90, 1024, 5e-4, 5, 0.002, 1e-6, 0.1, 0.1, 0, RATE_VIL, BY_ADAMW_VIL,
+                         DECAY_VIL },
     [RECIPE_CVT] = { "cvt", 300, 1024, 5e-4, 5, 0.002, 1e-5, 0.05, 0.1, 0, RATE_CVT, BY_ADAMW,
                      DECAY_MATRICES },
     [RECIPE_LSLA] = { "lsla", 300, 256, 2.5e-4, 20, 0.001, 2.5e-6, 0.05, 0.2, 5, RATE_LSLA,
@@ -31,6 +35,41 @@ static const struct recipe {
     [RECIPE_FINETUNE] = { "finetune", 10, 512, 3e-2, 0.25, 0.002, 1e-6, 0, 0.1, 0, RATE_VIL, BY_QHM,
                           DECAY_VIL },
 };
+
+/* Where the papers train a model otherwise than their recipe's others: the first row of the recipe
+ * whose name the preset's begins with. */
+static const struct variant {
+    int of;
+    const char *preset;
+    int64_t epochs, batch, repeats;
+    double lr, weight_decay, drop_path;
+} variants[] = {
+    { RECIPE_VIL, "vil-medium-", 300, 1024, 3, 8e-4, 0.1, 0.1 },
+    { RECIPE_VIL, "vil-base-", 150, 1024, 3, 8e-4, 0.1, 0.1 },
+    { RECIPE_VIL_LS, "vil-medium-ls-384", 300, 1024, 1, 8e-4, 0.1, 0.2 },
+    { RECIPE_VIL_LS, "vil-base-", 300, 1024, 1, 8e-4, 0.1, 0.5 },
+    { RECIPE_CVT, "cvt-13", 300, 2048, 1, 2e-3, 0.05, 0.1 },
+    { RECIPE_CVT, "cvt-21", 300, 2048, 1, 2e-3, 0.1, 0.1 },
+    { RECIPE_CVT, "cvt-w24", 300, 2048, 1, 2e-3, 0.1, 0.1 },
+};
+
+static struct recipe recipe_of(int which, const char *preset, int64_t *repeats)
+{
+    struct recipe r = recipes[which];
+    *repeats = 1;
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        const struct variant *v = &variants[i];
+        if (v->of != which || strncmp(preset, v->preset, strlen(v->preset)) != 0) continue;
+        r.epochs = v->epochs;
+        r.batch = v->batch;
+        r.lr = v->lr;
+        r.weight_decay = v->weight_decay;
+        r.drop_path = v->drop_path;
+        *repeats = v->repeats;
+        break;
+    }
+    return r;
+}
 
 static void take_augmentation(image_settings *s, const char *name)
 {
@@ -55,27 +94,28 @@ static void take_augmentation(image_settings *s, const char *name)
 
 static void take_recipe(image_settings *s, int which)
 {
-    const struct recipe *r = &recipes[which];
+    const struct recipe r = recipe_of(which, s->preset, &s->repeats);
     s->recipe = which;
-    s->epochs = r->epochs;
-    s->c.batch = r->batch;
+    s->epochs = r.epochs;
+    s->c.batch = r.batch;
     s->c.lr = 0;
-    s->warmup = r->warmup;
-    s->warmup_factor = r->warmup_factor;
-    s->lr_end = r->lr_end;
-    s->weight_decay = r->weight_decay;
-    s->drop_path = r->drop_path;
-    s->clip = r->clip;
-    s->schedule = r->schedule;
-    s->optimizer = r->optimizer;
-    s->decay = r->decay;
-    take_augmentation(s, r->augment);
+    s->warmup = r.warmup;
+    s->warmup_factor = r.warmup_factor;
+    s->lr_end = r.lr_end;
+    s->weight_decay = r.weight_decay;
+    s->drop_path = r.drop_path;
+    s->clip = r.clip;
+    s->schedule = r.schedule;
+    s->optimizer = r.optimizer;
+    s->decay = r.decay;
+    take_augmentation(s, r.augment);
 }
 
 double image_lr(const image_settings *s)
 {
-    const struct recipe *r = &recipes[s->recipe];
-    return r->lr * (double)(s->c.batch * s->accumulation) / (double)r->batch;
+    int64_t repeats;
+    const struct recipe r = recipe_of(s->recipe, s->preset, &repeats);
+    return r.lr * (double)(s->c.batch * s->accumulation) / (double)r.batch;
 }
 
 /* ---- models ---- */

@@ -45,11 +45,11 @@ const option image_options[] = {
     HEADING("PRESETS"),
     TEXT("preset", preset, "NAME", IMAGE_SAVED,
          "The model, its picture size and its recipe; see MODELS below."),
-    CHOICE("recipe", recipe, "plain|small|vil|vil-ls|cvt|lsla|finetune", IMAGE_SAVED,
-           "Everything under TRAINING and AUGMENTATION, as the paper of that name trains; flags "
-           "override. plain: small convolution nets. small: small models with attention. finetune: "
-           "at a higher resolution after "
-           "pretraining, as the ViL paper does."),
+    CHOICE("recipe", recipe, "plain|small|vil|vil-ls|vil-21k|cvt|lsla|finetune", IMAGE_SAVED,
+           "Everything under TRAINING and AUGMENTATION, as the paper of that name trains the "
+           "preset; flags override. plain: small convolution nets. small: small models with "
+           "attention. vil-21k: pretraining on ImageNet-21K. finetune: at a higher resolution "
+           "after pretraining, as the ViL paper does."),
     INT("size", size, 8, 4096, IMAGE_SAVED, "Pictures are size x size pixels."),
     NUM("drop-path", drop_path, 0, 0.99, IMAGE_SAVED,
         "Stochastic depth of the last block; rises linearly from 0."),

@@ -13,6 +13,7 @@ typedef enum image_recipe {
     RECIPE_SMALL,
     RECIPE_VIL,
     RECIPE_VIL_LS,
+    RECIPE_VIL_21K,
     RECIPE_CVT,
     RECIPE_LSLA,
     RECIPE_FINETUNE
