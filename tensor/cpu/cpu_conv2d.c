@@ -97,8 +97,9 @@ static void R(gather_line)(const tp__conv2d_pass *p, const real *row, int64_t at
     for (; t < end && at + t * w->hop < 0; t++) memset(to + t * n, 0, (size_t)n * sizeof *to);
     for (; end > t && at + (end - 1) * w->hop >= w->size; end--)
         memset(to + (end - 1) * n, 0, (size_t)n * sizeof *to);
+    if (t == end) return;
     row += at * pitch + t * step;
-    if (step == n && end > t)
+    if (step == n)
         memcpy(to + t * n, row, (size_t)((end - t) * n) * sizeof *to);
     else
         for (; t < end; t++, row += step) memcpy(to + t * n, row, (size_t)n * sizeof *to);
@@ -119,11 +120,13 @@ static void R(gather_tile)(const tp__conv2d_pass *p, const tile *a, int64_t firs
                 for (int64_t t = first; t < last; t++, to += line) {
                     const int64_t row = h->from + j * h->move + t * h->hop;
                     const int64_t col = w->from + i * w->move;
-                    const real *lies = from + (b * h->size + row) * pitch;
                     if (at) *at++ = to;
-                    if (row < 0 || row >= h->size)
+                    if (row < 0 || row >= h->size) {
                         memset(to, 0, (size_t)line * sizeof *to);
-                    else if (at && col >= 0 && col + w->taps <= w->size)
+                        continue;
+                    }
+                    const real *lies = from + (b * h->size + row) * pitch;
+                    if (at && col >= 0 && col + w->taps <= w->size)
                         at[-1] = lies + col * step;
                     else
                         R(gather_line)(p, lies, col, to);
