@@ -22,8 +22,9 @@
 #include "tensor/host_device.h"
 
 enum {
-    TP_WINDOW_QUERIES = 64, /* of a chunk at a time                    */
-    TP_WINDOW_TASKS = 16,   /* fewer heads in the batch: more stripes  */
+    TP_WINDOW_QUERIES = 64,     /* of a chunk at a time                    */
+    TP_WINDOW_TASKS = 16,       /* fewer heads in the batch: more stripes  */
+    TP_WINDOW_PACKED = 1 << 16, /* elements of keys packed together, about: they stay in cache */
     TP_WINDOW_RECTS = 9,
     TP_WINDOW_ALIGN = 16, /* elements: sizes in scratch are multiples, whatever the vector length */
     TP_WINDOW_SLACK = 16, /* rows and columns that products may touch beyond the end */
@@ -49,12 +50,12 @@ typedef struct tp_window {
     bool local, exact, cyclic, mask_wrapped;
     int block;
     int64_t stripe, stripes, phases; /* rows of chunks of a stripe                          */
+    int64_t strip;                   /* chunks of a row of chunks whose keys are packed together */
 } tp_window;
 
 /* Where the pieces of a thread's scratch begin, in elements. A t at the end of a name: transposed.
  * Rows of D are rounded up to `pad`. Keys are packed with the extra ones first, those of the map
- * from `front` on: of a whole row of chunks where its chunks see cells of one band of the map, else
- * of one chunk. */
+ * from `front` on: those of a strip. */
 typedef struct tp_window_scratch {
     int64_t m, pad, ld;    /* queries of a piece at most; of rows; of score tiles         */
     int64_t front, packed; /* of packed keys                                              */
@@ -84,6 +85,18 @@ TP_HD static inline int64_t tp__window_ceil(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
+/* Do all chunks of a row of chunks see cells of one band of the map, and nothing else? */
+static inline bool tp__window_banded(const tp_window *g)
+{
+    return !g->cyclic && g->block <= 0;
+}
+
+/* Rows of the band. */
+static inline int64_t tp__window_band(const tp_window *g)
+{
+    return tp__window_min(g->chunk[0] + 2 * g->halo[0], g->size[0]);
+}
+
 static inline void tp__window_cut(tp_window *g)
 {
     const int64_t groups = g->batch * g->heads, tasks = TP_WINDOW_TASKS;
@@ -91,6 +104,8 @@ static inline void tp__window_cut(tp_window *g)
     g->stripe = tp__window_max(2, tp__window_ceil(g->chunks[0], parts));
     g->stripes = tp__window_ceil(g->chunks[0], g->stripe);
     g->phases = g->stripes < 2 ? 1 : g->cyclic && g->stripes % 2 ? 3 : 2;
+    const int64_t column = tp__window_band(g) * g->chunk[1] * tp__window_max(1, g->dim);
+    g->strip = tp__window_banded(g) ? tp__window_max(1, TP_WINDOW_PACKED / column) : 1;
 }
 
 /* The geometry of checked inputs. */
@@ -186,12 +201,6 @@ TP_HD static inline int tp__window_rects(const tp_window *g, int64_t cy, int64_t
     return n;
 }
 
-/* Do all chunks of a row of chunks see cells of one band of the map, and nothing else? */
-static inline bool tp__window_banded(const tp_window *g)
-{
-    return !g->cyclic && g->block <= 0;
-}
-
 /* The differences of places across, key less query, are in absolute value at most this. */
 static inline int64_t tp__window_across(const tp_window *g)
 {
@@ -202,9 +211,8 @@ static inline int64_t tp__window_across(const tp_window *g)
 static inline int64_t tp__window_biases(const tp_window *g)
 {
     const int64_t down = tp__window_min(g->chunk[0], g->size[0]);
-    const int64_t band = tp__window_min(g->chunk[0] + 2 * g->halo[0], g->size[0]);
     if (!g->local || (g->rows == 0 && !g->exact)) return 0;
-    if (tp__window_banded(g)) return down * band * (2 * tp__window_across(g) + 1);
+    if (tp__window_banded(g)) return down * tp__window_band(g) * (2 * tp__window_across(g) + 1);
     return TP_WINDOW_RECTS * down * g->chunk[0] * (2 * g->chunk[1] - 1);
 }
 
@@ -229,8 +237,8 @@ static inline int64_t tp__window_take(int64_t *total, int64_t n)
 static inline tp_window_scratch tp__window_layout(const tp_window *g, bool backward)
 {
     const int64_t queries = tp__window_min(g->chunk[0] * g->chunk[1], g->cells);
-    const int64_t band = tp__window_min(g->chunk[0] + 2 * g->halo[0], g->size[0]);
-    const int64_t cells = tp__window_banded(g) ? band * g->size[1] : g->keys - g->extra;
+    const int64_t across = tp__window_min(g->strip * g->chunk[1] + 2 * g->halo[1], g->size[1]);
+    const int64_t cells = tp__window_banded(g) ? tp__window_band(g) * across : g->keys - g->extra;
     tp_window_scratch w;
     memset(&w, 0, sizeof w);
     w.m = tp__window_min(TP_WINDOW_QUERIES, queries);

@@ -44,6 +44,7 @@ static const problem problems[] = {
     { "odd window, small halo", { .heads = 1, MAP(10, 7), WINDOW(3, 1), .scale = 0.3 }, 2, 5, 2, true, false },
     { "no window", { .heads = 2, MAP(5, 6), .global = 3 }, 2, 8, 4, false, true },
     { "many queries", { .heads = 1, .height = 13, .width = 11, .window = { 13, 11 }, .global = 1 }, 2, 8, 0, true, true },
+    { "strips of a row of chunks", { .heads = 1, MAP(2, 140), WINDOW(2, 1), .global = 1 }, 1, 256, 2, true, true },
     { "stripes", { .heads = 1, MAP(23, 3), WINDOW(2, 1), .global = 1 }, 1, 4, 2, true, true },
     { "stripes, cyclic", { .heads = 1, MAP(14, 4), WINDOW(2, 2), .edge = TP_EDGE_CYCLIC, .global = 1 }, 1, 4, 0, true, true },
 };

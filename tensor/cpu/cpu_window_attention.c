@@ -1,10 +1,10 @@
 /* cpu_window_attention.c - attention over maps; the geometry is in tensor/window.h.
  *
- * Forward: a task is a row of chunks of one head. It packs the keys and values that its queries see
- * (window_tiles.h) and takes up to 64 queries at a time: register kernels make their logits, which
- * stay in cache for a plain softmax, and the result. Backward: a task is a stripe of rows of chunks
- * of one head; it makes the probabilities again, adds four more products, and sums the gradients of
- * packed keys before they are added to the map's. */
+ * Forward: a task is a row of chunks of one head. It packs the keys and values that queries of a
+ * strip see (window_tiles.h) and takes up to 64 queries at a time: register kernels make their
+ * logits, which stay in cache for a plain softmax, and the result. Backward: a task is a stripe of
+ * rows of chunks of one head; it makes the probabilities again, adds four more products, and sums
+ * the gradients of packed keys before they are added to the map's. */
 #ifndef real
 #include "tensor/kernel.h"
 #include "tensor/window.h"
@@ -64,6 +64,7 @@ static void R(forward_tasks)(const void *ctx, int64_t begin, int64_t end, int th
                         .scratch = (real *)a->c->work + thread * a->at.total };
         R(set_row)(&t, task % g->chunks[0]);
         for (int64_t cx = 0; cx < g->chunks[1]; cx++) {
+            if (cx % g->strip == 0) R(set_strip)(&t, task % g->chunks[0], cx);
             R(set_chunk)(&t, task % g->chunks[0], cx);
             const int64_t queries = t.rows * t.cols;
             for (int64_t i = 0; i < queries; i += a->at.m)
@@ -198,40 +199,38 @@ static void R(scatter)(const win_chunk *t, const real *from, const tp_view *dx)
             }
 }
 
-/* Sums over the rectangles begin. */
-static void R(begin_sums)(const win_chunk *t)
+/* The strip from cx on, with the sums over its rectangles. */
+static void R(backward_strip)(win_chunk *t, int64_t cy, int64_t cx)
 {
+    const tp_window *g = &t->a->g;
     const tp_window_scratch *at = &t->a->at;
     const size_t bytes = (size_t)((at->packed - at->front) * at->pad) * sizeof(real);
+    const int64_t stop = tp__window_min(g->chunks[1], cx + g->strip);
+    R(set_strip)(t, cy, cx);
+    const win_chunk strip = *t;
     memset(t->scratch + at->dk + at->front * at->pad, 0, bytes);
     memset(t->scratch + at->dv + at->front * at->pad, 0, bytes);
-    memset(t->scratch + at->dtable, 0, (size_t)at->tables * sizeof(real));
-}
-
-static void R(end_sums)(const win_chunk *t)
-{
-    const win *a = t->a;
-    R(scatter)(t, t->scratch + a->at.dk, &a->c->dx[WIN_K]);
-    R(scatter)(t, t->scratch + a->at.dv, &a->c->dx[WIN_V]);
-    for (int r = 0; a->g.rows && r < t->nrect; r++) R(fold_tables)(t, &t->run[r]);
+    for (; cx < stop; cx++) {
+        R(set_chunk)(t, cy, cx);
+        const int64_t queries = t->rows * t->cols;
+        for (int64_t i = 0; i < queries; i += at->m)
+            R(backward_piece)(t, i, tp__window_min(at->m, queries - i));
+    }
+    R(scatter)(&strip, t->scratch + at->dk, &t->a->c->dx[WIN_K]);
+    R(scatter)(&strip, t->scratch + at->dv, &t->a->c->dx[WIN_V]);
 }
 
 static void R(backward_row)(win_chunk *t, int64_t cy)
 {
     const tp_window *g = &t->a->g;
-    const bool banded = tp__window_banded(g);
+    real *dtable = t->scratch + t->a->at.dtable;
     R(set_row)(t, cy);
-    const win_chunk band = *t;
-    if (banded) R(begin_sums)(t);
-    for (int64_t cx = 0; cx < g->chunks[1]; cx++) {
-        R(set_chunk)(t, cy, cx);
-        const int64_t queries = t->rows * t->cols;
-        if (!banded) R(begin_sums)(t);
-        for (int64_t i = 0; i < queries; i += t->a->at.m)
-            R(backward_piece)(t, i, tp__window_min(t->a->at.m, queries - i));
-        if (!banded) R(end_sums)(t);
+    for (int64_t cx = 0; cx < g->chunks[1]; cx += g->strip) {
+        const bool last = !R(later_strip)(t, cx + g->strip) || cx + g->strip >= g->chunks[1];
+        if (!R(later_strip)(t, cx)) memset(dtable, 0, (size_t)t->a->at.tables * sizeof(real));
+        R(backward_strip)(t, cy, cx);
+        for (int r = 0; last && g->rows && r < t->nrect; r++) R(fold_tables)(t, &t->run[r]);
     }
-    if (banded) R(end_sums)(&band);
 }
 
 /* The extra keys' sums, of a whole task, to those that are added over tasks. */

@@ -1,8 +1,9 @@
 /* window_tiles.h - attention over maps, what both directions share: the chunk and its memory,
  * packed keys, biases, logits. Included by cpu_window_attention.c for each real type.
  *
- * Cells of keys are packed column by column. Where a row of chunks sees one band of the map, the
- * band is packed once, and the keys of a chunk are a range of it that its neighbours share.
+ * Cells of keys are packed column by column, for a strip of chunks at a time. Where a row of chunks
+ * sees one band of the map, a strip is some chunks of it, and the keys of a chunk are a range of
+ * what is packed that its neighbours share; else it is one chunk.
  *
  * A table of biases is made for each row of queries of the chunk: for all differences of places
  * across, a column of keys. The biases of a query are then a range of it too. */
@@ -39,6 +40,7 @@ typedef struct win_chunk {
     tp_rect rect[TP_WINDOW_RECTS];
     win_run run[TP_WINDOW_RECTS];
     int64_t key, n, padded; /* padded: columns of scores that products read */
+    int64_t first;          /* packed column of a band                      */
     real *scratch;
     real *partial; /* backward: sums of the task */
 } win_chunk;
@@ -204,24 +206,11 @@ static void R(set_runs)(win_chunk *t)
 
 /* ---- chunks ---- */
 
-/* Keys and biases of the rectangles. */
-static void R(load)(win_chunk *t)
-{
-    R(pack)(t);
-    R(set_runs)(t);
-    for (int r = 0; R(biased)(t) && r < t->nrect; r++) R(make_tables)(t, &t->run[r]);
-}
-
 static void R(set_row)(win_chunk *t, int64_t cy)
 {
     const tp_window *g = &t->a->g;
     t->y = cy * g->chunk[0];
     t->rows = tp__window_min(g->chunk[0], g->size[0] - t->y);
-    if (!tp__window_banded(g)) return;
-    t->nrect = tp__window_rects(g, cy, 0, t->rect);
-    t->rect[0].x = 0;
-    t->rect[0].cols = g->size[1];
-    R(load)(t);
 }
 
 static void R(set_chunk)(win_chunk *t, int64_t cy, int64_t cx)
@@ -230,11 +219,32 @@ static void R(set_chunk)(win_chunk *t, int64_t cy, int64_t cx)
     t->x = cx * g->chunk[1];
     t->cols = tp__window_min(g->chunk[1], g->size[1] - t->x);
     t->nrect = tp__window_rects(g, cy, cx, t->rect);
-    if (!tp__window_banded(g)) R(load)(t);
     t->key = t->a->at.front;
-    if (tp__window_banded(g) && t->nrect > 0) t->key += t->rect[0].x * t->rect[0].rows;
+    if (tp__window_banded(g) && t->nrect > 0) t->key += (t->rect[0].x - t->first) * t->rect[0].rows;
     t->n = g->extra + R(packed_cells)(t);
     t->padded = tp__window_up(t->n + LS_ROWS);
+}
+
+/* Do the strip's biases serve the whole row of chunks? They are made with its first strip. */
+static bool R(later_strip)(const win_chunk *t, int64_t cx)
+{
+    return cx > 0 && tp__window_banded(&t->a->g);
+}
+
+/* Packs the keys of the strip of chunks from cx on; its rectangles are those of t then. */
+static void R(set_strip)(win_chunk *t, int64_t cy, int64_t cx)
+{
+    const tp_window *g = &t->a->g;
+    R(set_chunk)(t, cy, cx);
+    if (tp__window_banded(g) && t->nrect > 0) {
+        const int64_t end = (cx + g->strip) * g->chunk[1] + g->halo[1];
+        t->first = t->rect[0].x;
+        t->rect[0].cols = tp__window_min(g->size[1], end) - t->first;
+    }
+    R(pack)(t);
+    if (R(later_strip)(t, cx)) return;
+    R(set_runs)(t);
+    for (int r = 0; R(biased)(t) && r < t->nrect; r++) R(make_tables)(t, &t->run[r]);
 }
 
 /* The cell of query i of the chunk, as a number of the map. */
