@@ -116,7 +116,7 @@ set xlabel "$across"
 set ylabel "$up"
 set grid lt 1 lw 0.5 lc rgb "#e0e0e0"
 set key outside below horizontal samplen 3 width 2
-set bmargin 6
+set bmargin $((6 + n / 3))
 set border 3
 set tics nomirror
 set linetype 1 lc rgb "#1f77b4"
@@ -125,7 +125,10 @@ set linetype 3 lc rgb "#2ca02c"
 set linetype 4 lc rgb "#ff7f0e"
 set linetype 5 lc rgb "#9467bd"
 set linetype 6 lc rgb "#8c564b"
-set linetype cycle 6
+set linetype 7 lc rgb "#17becf"
+set linetype 8 lc rgb "#000000"
+set linetype 9 lc rgb "#bcbd22"
+set linetype cycle 9
 set offsets graph 0, 0, 0.02, 0.02
 plot $curves
 GNUPLOT
