@@ -104,8 +104,8 @@ const option image_options[] = {
            "padded: a place after padding by 4."),
     NUM("crop-ratio", crop_ratio, 0.1, 1, IMAGE_SAVED, "Of --crop centre and random."),
     NUM("eval-crop-ratio", eval_crop_ratio, 0.1, 1, IMAGE_SAVED,
-        "Evaluation takes the centre after resizing to size / this; 1 for pictures that show "
-        "nothing but their subject, as CIFAR-10's."),
+        "Evaluation takes the centre after resizing to size / this; 1 belongs to pictures that are "
+        "trained on whole."),
     NUM("area", area, 0.001, 1, IMAGE_SAVED, "Least area of --crop resized."),
     NUM("flip", flip, 0, 1, IMAGE_SAVED, "Probability that left and right change places."),
     INT("ops", ops, 0, 15, IMAGE_SAVED, "RandAugment: operations a picture; 0: none."),
