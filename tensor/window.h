@@ -104,8 +104,8 @@ static inline void tp__window_cut(tp_window *g)
     g->stripe = tp__window_max(2, tp__window_ceil(g->chunks[0], parts));
     g->stripes = tp__window_ceil(g->chunks[0], g->stripe);
     g->phases = g->stripes < 2 ? 1 : g->cyclic && g->stripes % 2 ? 3 : 2;
-    const int64_t column = tp__window_band(g) * g->chunk[1] * tp__window_max(1, g->dim);
-    g->strip = tp__window_banded(g) ? tp__window_max(1, TP_WINDOW_PACKED / column) : 1;
+    const int64_t chunk = tp__window_max(1, tp__window_band(g) * g->chunk[1] * g->dim);
+    g->strip = tp__window_banded(g) ? tp__window_max(1, TP_WINDOW_PACKED / chunk) : 1;
 }
 
 /* The geometry of checked inputs. */

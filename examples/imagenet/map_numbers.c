@@ -178,7 +178,7 @@ bool full_span(span *s, const host_array *q, const host_array *k, const host_arr
     const int64_t side = llround(sqrt((double)(S - front)));
     const double scale = cfg->scale != 0 ? cfg->scale : 1 / sqrt((double)D);
     if (!span_new(s, H, side, side) || side * side != S - front) return false;
-    double *z = malloc((size_t)S * sizeof *z);
+    double *z = calloc((size_t)S, sizeof *z);
     for (int64_t h = 0; h < H && z; h++) {
         for (int64_t j = 0; j < S; j++) {
             z[j] = scale * dot(q->v + query * C + h * D, k->v + j * C + h * D, D);
