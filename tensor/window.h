@@ -7,9 +7,10 @@
  * it where a cyclic map wraps around.
  *
  * Backward adds to the gradients of keys that neighbouring chunks share. So chunks are cut into
- * stripes of at least two rows of chunks, and of two neighbouring stripes one runs before the
- * other: phase 0 are the even stripes, phase 1 the odd ones; on a cyclic map with an odd number of
- * stripes the last one is a neighbour of the first, and phase 2. Everything that is shared more
+ * stripes, each of at least two rows of chunks (two stripes with one row between them would meet
+ * there), and of two neighbouring stripes one runs before the other: phase 0 are the even stripes,
+ * phase 1 the odd ones; on a cyclic map with an odd number of stripes the last one is a neighbour
+ * of the first, and phase 2. Everything that is shared more
  * widely (low and global keys, tables) is summed for each stripe and added in order. The cut
  * follows from the shapes alone, so that bits do not depend on the number of threads. */
 #ifndef TP_WINDOW_H
@@ -49,8 +50,8 @@ typedef struct tp_window {
     int64_t reach[2], stride, rows; /* of the table of biases; 0 rows: none                */
     bool local, exact, cyclic, mask_wrapped;
     int block;
-    int64_t stripe, stripes, phases; /* rows of chunks of a stripe                          */
-    int64_t strip;                   /* chunks of a row of chunks whose keys are packed together */
+    int64_t stripes, phases; /* of rows of chunks                                    */
+    int64_t strip;           /* chunks of a row of chunks whose keys are packed together */
 } tp_window;
 
 /* Where the pieces of a thread's scratch begin, in elements. A t at the end of a name: transposed.
@@ -101,8 +102,7 @@ static inline void tp__window_cut(tp_window *g)
 {
     const int64_t groups = g->batch * g->heads, tasks = TP_WINDOW_TASKS;
     const int64_t parts = groups > 0 && groups < tasks ? tasks / groups : 1;
-    g->stripe = tp__window_max(2, tp__window_ceil(g->chunks[0], parts));
-    g->stripes = tp__window_ceil(g->chunks[0], g->stripe);
+    g->stripes = tp__window_max(1, tp__window_min(parts, g->chunks[0] / 2));
     g->phases = g->stripes < 2 ? 1 : g->cyclic && g->stripes % 2 ? 3 : 2;
     const int64_t chunk = tp__window_max(1, tp__window_band(g) * g->chunk[1] * g->dim);
     g->strip = tp__window_banded(g) ? tp__window_max(1, TP_WINDOW_PACKED / chunk) : 1;
@@ -144,6 +144,12 @@ static inline tp_window tp__window(const tp_view *x, const tp_window_cfg *cfg)
     g.keys = g.extra + (g.local ? most : 0);
     tp__window_cut(&g);
     return g;
+}
+
+/* The first row of chunks of a stripe. */
+static inline int64_t tp__window_stripe(const tp_window *g, int64_t stripe)
+{
+    return stripe * g->chunks[0] / g->stripes;
 }
 
 static inline int64_t tp__window_phase(const tp_window *g, int64_t stripe)

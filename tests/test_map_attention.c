@@ -1,11 +1,12 @@
 /* test_map_attention.c - attention over maps (windows, light self-limited) against plain ops:
  * results and all gradients, in f64 and on every instruction set in f32; full attention as a
- * special case; threads; messages. */
+ * special case; threads and the stripes they take; messages. */
 #include <criterion/criterion.h>
 
 #include "ref_map.h"
 #include "support_trial.h"
 #include "support_values.h"
+#include "tensor/window.h"
 
 typedef struct problem {
     const char *name;
@@ -46,6 +47,7 @@ static const problem problems[] = {
     { "many queries", { .heads = 1, .height = 13, .width = 11, .window = { 13, 11 }, .global = 1 }, 2, 8, 0, true, true },
     { "strips of a row of chunks", { .heads = 1, MAP(2, 140), WINDOW(2, 1), .global = 1 }, 1, 256, 2, true, true },
     { "stripes", { .heads = 1, MAP(23, 3), WINDOW(2, 1), .global = 1 }, 1, 4, 2, true, true },
+    { "stripes, cyclic, an odd number", { .heads = 1, MAP(12, 4), WINDOW(2, 2), .edge = TP_EDGE_CYCLIC, .global = 1 }, 1, 4, 0, true, true },
     { "stripes, cyclic", { .heads = 1, MAP(14, 4), WINDOW(2, 2), .edge = TP_EDGE_CYCLIC, .global = 1 }, 1, 4, 0, true, true },
 };
 
@@ -177,6 +179,43 @@ Test(map_attention, threads_change_no_bit)
         t.dtype = t.compute = TP_F32;
         cr_expect(trial_same_on_threads(&t), "%s", windows[i].name);
     }
+}
+
+/* Rows of the map, whose gradients a stripe adds to: bit i for row i. */
+static uint64_t rows_of(const tp_window *g, int64_t stripe)
+{
+    uint64_t rows = 0;
+    for (int64_t cy = tp__window_stripe(g, stripe); cy < tp__window_stripe(g, stripe + 1); cy++) {
+        tp_rect rect[TP_WINDOW_RECTS];
+        const int n = tp__window_rects(g, cy, 0, rect);
+        for (int k = 0; k < n; k++)
+            for (int64_t i = 0; i < rect[k].rows; i++)
+                rows |= (uint64_t)1 << (rect[k].y + rect[k].dy + i);
+    }
+    return rows;
+}
+
+/* One cell a chunk, so that a row of chunks is a row of the map. */
+Test(map_attention, stripes_that_run_at_once_share_no_row)
+{
+    for (int64_t height = 1; height < 40; height++)
+        for (int64_t batch = 1; batch < 9; batch += 3)
+            for (int edge = 0; edge < 2; edge++) {
+                const tp_window_cfg cfg = { .heads = 1,
+                                            MAP(height, 1),
+                                            WINDOW(1, 1),
+                                            .edge = edge ? TP_EDGE_CYCLIC : TP_EDGE_EXACT };
+                const tp_view x[WIN_NX] = { { .ndim = 3, .dim = { batch, height, 1 } } };
+                const tp_window g = tp__window(x, &cfg);
+                uint64_t seen[3] = { 0 };
+                for (int64_t i = 0; i < g.stripes; i++) {
+                    const uint64_t rows = rows_of(&g, i);
+                    cr_expect_eq(seen[tp__window_phase(&g, i)] & rows, 0,
+                                 "%d rows, batch %d, edge %d, stripe %d of %d", (int)height,
+                                 (int)batch, edge, (int)i, (int)g.stripes);
+                    seen[tp__window_phase(&g, i)] |= rows;
+                }
+            }
 }
 
 /* Chunks that see the whole map: full attention. */

@@ -264,8 +264,8 @@ static void R(backward_tasks)(const void *ctx, int64_t begin, int64_t end, int t
         memset(t.partial, 0, (size_t)at->partial * sizeof(real));
         memset(dk, 0, (size_t)(at->front * at->pad) * sizeof(real));
         memset(dv, 0, (size_t)(at->front * at->pad) * sizeof(real));
-        const int64_t stop = tp__window_min(g->chunks[0], (stripe + 1) * g->stripe);
-        for (int64_t cy = stripe * g->stripe; cy < stop; cy++) R(backward_row)(&t, cy);
+        const int64_t stop = tp__window_stripe(g, stripe + 1);
+        for (int64_t cy = tp__window_stripe(g, stripe); cy < stop; cy++) R(backward_row)(&t, cy);
         R(store_extra)(&t, dk, t.partial);
         R(store_extra)(&t, dv, t.partial + g->extra * g->dim);
     }
