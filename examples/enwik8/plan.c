@@ -3,6 +3,7 @@
  * work the whole model's is. */
 #include "plan.h"
 
+#include <memory_table.h>
 #include <stdio.h>
 
 #include "forecast.h"
@@ -17,32 +18,17 @@ static double mb(size_t bytes)
     return (double)bytes / 1e6;
 }
 
-static void print_memory(const forecast m[3], int chosen)
+/* clang-format off */
+#define ROW(name, part) { name, { (double)m[0].part, (double)m[1].part, (double)m[2].part } }
+/* clang-format on */
+static void print_memory(const forecast m[MEMORY_WAYS], int way)
 {
-    static const struct {
-        const char *name;
-        size_t at;
-    } rows[] = {
-        { "weights", offsetof(forecast, weights) },
-        { "gradients", offsetof(forecast, gradients) },
-        { "optimizer", offsetof(forecast, optimizer) },
-        { "averages", offsetof(forecast, averages) },
-        { "caches", offsetof(forecast, caches) },
-        { "activations", offsetof(forecast, activations) },
-        { "peak of a step", offsetof(forecast, peak) },
-        { "whole process", offsetof(forecast, process) },
+    const memory_row rows[] = {
+        ROW("weights", weights),     ROW("gradients", gradients),   ROW("optimizer", optimizer),
+        ROW("averages", averages),   ROW("caches", caches),         ROW("activations", activations),
+        ROW("peak of a step", peak), ROW("whole process", process),
     };
-    static const char *const names[] = { "none", "attention", "block" };
-    char head[3][32];
-    for (int k = 0; k < 3; k++)
-        snprintf(head[k], sizeof head[k], "%s%s", k == chosen ? "*" : "", names[k]);
-    printf("%-24s%12s%12s%12s\n", "memory, MB; --recompute", head[0], head[1], head[2]);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        printf("%-24s", rows[i].name);
-        for (int k = 0; k < 3; k++)
-            printf("%12.1f", mb(*(const size_t *)((const char *)&m[k] + rows[i].at)));
-        printf("\n");
-    }
+    memory_table_print(rows, (int)(sizeof rows / sizeof *rows), way);
 }
 
 /* ---- work and time ---- */
@@ -146,11 +132,12 @@ static void print_duration(const trainer *t, double rate)
 
 int plan_main(const trainer *t)
 {
-    forecast m[3];
+    forecast m[MEMORY_WAYS];
     char why[TRAINER_WHY] = "";
     double rate;
     bool done = true;
-    for (int k = 0; done && k < 3; k++) done = forecast_memory(t, k, &m[k], why, sizeof why);
+    for (int k = 0; done && k < MEMORY_WAYS; k++)
+        done = forecast_memory(t, k, &m[k], why, sizeof why);
     if (done) {
         print_work(t);
         print_memory(m, t->s.recompute);

@@ -2,6 +2,7 @@
  * from real steps on noise with as many pictures as fit into half a second. */
 #include "image_plan.h"
 
+#include <memory_table.h>
 #include <progress.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,34 +51,21 @@ static bool count_memory(const training *t, int recompute, budget *m, char *why,
     return done;
 }
 
-static void print_memory(const budget m[3], int chosen)
+/* clang-format off */
+#define ROW(name, part) { name, { m[0].part, m[1].part, m[2].part } }
+/* clang-format on */
+static void print_memory(const budget m[MEMORY_WAYS], int way)
 {
-    static const struct {
-        const char *name;
-        size_t at;
-    } rows[] = {
-        { "weights", offsetof(budget, weights) },
-        { "gradients", offsetof(budget, weights) },
-        { "optimizer", offsetof(budget, optimizer) },
-        { "averages", offsetof(budget, averages) },
-        { "activations", offsetof(budget, activations) },
-        { "peak of a step", offsetof(budget, peak) },
-        { "pictures in advance", offsetof(budget, pictures) },
+    const memory_row rows[] = {
+        ROW("weights", weights),
+        ROW("gradients", weights),
+        ROW("optimizer", optimizer),
+        ROW("averages", averages),
+        ROW("activations", activations),
+        ROW("peak of a step", peak),
+        ROW("pictures in advance", pictures),
     };
-    static const char *const names[] = { "none", "attention", "block" };
-    char head[32];
-    printf("%-24s", "memory, MB; --recompute");
-    for (int k = 0; k < 3; k++) {
-        snprintf(head, sizeof head, "%s%s", k == chosen ? "*" : "", names[k]);
-        printf("%12s", head);
-    }
-    printf("\n");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        printf("%-24s", rows[i].name);
-        for (int k = 0; k < 3; k++)
-            printf("%12.1f", *(const double *)((const char *)&m[k] + rows[i].at) / 1e6);
-        printf("\n");
-    }
+    memory_table_print(rows, (int)(sizeof rows / sizeof *rows), way);
 }
 
 /* ---- work and time ---- */
@@ -177,12 +165,12 @@ static void print_duration(const training *t, double rate)
 
 int image_plan_main(const training *t)
 {
-    budget m[3];
+    budget m[MEMORY_WAYS];
     char why[TRAINING_WHY] = "";
     double rate = 0;
     bool done = print_model(t, why, sizeof why);
     if (done) print_recipe(t);
-    for (int k = 0; done && k < 3; k++) done = count_memory(t, k, &m[k], why, sizeof why);
+    for (int k = 0; done && k < MEMORY_WAYS; k++) done = count_memory(t, k, &m[k], why, sizeof why);
     if (done) print_memory(m, t->s.recompute);
     fflush(stdout);
     done = done && measure_rate(t, &rate, why, sizeof why);
