@@ -27,4 +27,15 @@ bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const common_set
 bool image_file_fail(image_file *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void image_file_close(image_file *f);
 
+/* Flags of the subcommands that run a trained model; members of the settings type S. */
+/* clang-format off */
+#define OPTIONS_TRAINED(S) \
+    { "checkpoint", OPT_TEXT, 0, offsetof(S, checkpoint), 0, 0, "FILE", \
+      "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there is none." }, \
+    OPTION_RUN_DIR(S, 0)
+#define OPTION_TRAINED_SIZE(S) \
+    { "size", OPT_INT, 0, offsetof(S, size), 0, 4096, "N", \
+      "Pictures are size x size pixels; 0: as in training. Tables of the model are resized." }
+/* clang-format on */
+
 #endif

@@ -14,10 +14,7 @@
 
 const option image_options[] = {
     HEADING("DATA AND RUN"),
-    TEXT("data", c.data, "DIR", IMAGE_FREE,
-         "The folder of the pictures; without it the program draws shapes of ten kinds."),
-    CHOICE("layout", layout, "auto|folder|imagenet|ip102|food101|miniimagenet|cifar10|shards",
-           IMAGE_SAVED, "How the files lie below it; auto: what it looks like."),
+    OPTIONS_PICTURES(image_settings, IMAGE_FREE, IMAGE_SAVED),
     INT("shapes", shapes, 10, 10000000, IMAGE_SAVED,
         "Shapes drawn for training, and a quarter of them for validation, where there is no "
         "--data."),

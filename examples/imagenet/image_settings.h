@@ -65,9 +65,19 @@ enum {
 
 extern const option image_options[];
 
-/* The preset's values, then those of the recipe (-1: the preset's own). False with the reason in
- * why if there is no such preset. s->preset is set. */
-bool image_preset(image_settings *s, const char *name, int recipe, char *why, size_t size);
+/* Flags that say which pictures, of every subcommand that reads them; members of S. */
+/* clang-format off */
+#define OPTIONS_PICTURES(S, data_tag, layout_tag) \
+    { "data", OPT_TEXT, data_tag, offsetof(S, c.data), 0, 0, "DIR", \
+      "The folder of the pictures; without it the program draws shapes of ten kinds." }, \
+    { "layout", OPT_CHOICE, layout_tag, offsetof(S, layout), 0, 0, \
+      "auto|folder|imagenet|ip102|food101|miniimagenet|cifar10|shards", \
+      "How the files lie below it; auto: what it looks like." }
+/* clang-format on */
+
+/* The preset's values, then those of recipe `which` (-1: the preset's own). False with the reason
+ * in why if there is no such preset. s->preset is set. */
+bool image_preset(image_settings *s, const char *name, int which, char *why, size_t size);
 
 /* The presets that have a name of their own, beside the published ViL; NULL past the last. */
 const char *image_preset_name(int i);

@@ -23,11 +23,8 @@ typedef struct predict_options {
 static const option table[] = {
     { "MODEL AND PICTURES", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
     { "IMAGE", OPT_WORDS, 0, AT(images), 0, 0, "IMAGE ...", "JPEG or PNG files." },
-    { "checkpoint", OPT_TEXT, 0, AT(checkpoint), 0, 0, "FILE",
-      "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there is none." },
-    OPTION_RUN_DIR(predict_options, 0),
-    { "size", OPT_INT, 0, AT(size), 0, 4096, "N",
-      "Pictures are size x size pixels; 0: as in training. Tables of the model are resized." },
+    OPTIONS_TRAINED(predict_options),
+    OPTION_TRAINED_SIZE(predict_options),
     { "MACHINE", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
     OPTIONS_MACHINE(predict_options, 0),
     { 0 },
