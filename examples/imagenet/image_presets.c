@@ -8,66 +8,51 @@
 
 /* ---- recipes ---- */
 
-struct recipe {
-    const char *augment; /* of tp_augment_recipe */
+typedef struct recipe {
+    image_recipe name;
+    const char *presets; /* those whose names begin so */
+    const char *augment; /* of tp_augment_recipe       */
     int64_t epochs, batch;
     double lr, warmup, warmup_factor, lr_end, weight_decay, drop_path, clip;
     image_schedule schedule;
     image_optimizer optimizer;
     decay_groups decay;
-};
+    int64_t repeats;
+} recipe;
 
-static const struct recipe recipes[] = {
-    [RECIPE_PLAIN] = { "finetune", 12, 64, 2e-3, 0.5, 0.01, 1e-5, 0.05, 0, 1, RATE_COSINE, BY_ADAMW,
-                       DECAY_MATRICES },
-    [RECIPE_SMALL] = { "small", 30, 32, 5e-4, 1, 0.01, 1e-5, 0.05, 0, 1, RATE_COSINE, BY_ADAMW,
-                       DECAY_MATRICES },
-    [RECIPE_VIL] = { "vil", 300, 1024, 1e-3, 5, 0.002, 1e-6, 0.1, 0.1, 0, RATE_VIL, BY_ADAMW_VIL,
-                     DECAY_VIL },
-    [RECIPE_VIL_LS] = { "vil-ls", 300, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.3, 0, RATE_VIL,
-                        BY_ADAMW_VIL, DECAY_VIL },
-    [RECIPE_VIL_21K] = { "vil", 90, 1024, 5e-4, 5, 0.002, 1e-6, 0.1, 0.1, 0, RATE_VIL, BY_ADAMW_VIL,
-                         DECAY_VIL },
-    [RECIPE_CVT] = { "cvt", 300, 1024, 5e-4, 5, 0.002, 1e-5, 0.05, 0.1, 0, RATE_CVT, BY_ADAMW,
-                     DECAY_MATRICES },
-    [RECIPE_LSLA] = { "lsla", 300, 256, 2.5e-4, 20, 0.001, 2.5e-6, 0.05, 0.2, 5, RATE_LSLA,
-                      BY_ADAMW, DECAY_LSLA },
-    [RECIPE_FINETUNE] = { "finetune", 10, 512, 3e-2, 0.25, 0.002, 1e-6, 0, 0.1, 0, RATE_VIL, BY_QHM,
-                          DECAY_VIL },
-};
+/* What rows of a paper have in common. */
+#define PLAIN    RATE_COSINE, BY_ADAMW, DECAY_MATRICES
+#define BY_VIL   RATE_VIL, BY_ADAMW_VIL, DECAY_VIL
+#define BY_CVT   RATE_CVT, BY_ADAMW, DECAY_MATRICES
+#define BY_LSLA  RATE_LSLA, BY_ADAMW, DECAY_LSLA
+#define FINETUNE RATE_VIL, BY_QHM, DECAY_VIL
 
-/* Where the papers train a model otherwise than their recipe's others: the first row of the recipe
- * whose name the preset's begins with. */
-static const struct variant {
-    int of;
-    const char *preset;
-    int64_t epochs, batch, repeats;
-    double lr, weight_decay, drop_path;
-} variants[] = {
-    { RECIPE_VIL, "vil-medium-", 300, 1024, 3, 8e-4, 0.1, 0.1 },
-    { RECIPE_VIL, "vil-base-", 150, 1024, 3, 8e-4, 0.1, 0.1 },
-    { RECIPE_VIL_LS, "vil-medium-ls-384", 300, 1024, 1, 8e-4, 0.1, 0.2 },
-    { RECIPE_VIL_LS, "vil-base-", 300, 1024, 1, 8e-4, 0.1, 0.5 },
-    { RECIPE_CVT, "cvt-13", 300, 2048, 1, 2e-3, 0.05, 0.1 },
-    { RECIPE_CVT, "cvt-21", 300, 2048, 1, 2e-3, 0.1, 0.1 },
-    { RECIPE_CVT, "cvt-w24", 300, 2048, 1, 2e-3, 0.1, 0.1 },
+/* The first row of a recipe that fits the preset: where the papers train some models otherwise,
+ * these come before the others. */
+/* clang-format off */
+static const recipe recipes[] = {
+    { RECIPE_PLAIN, "", "finetune", 12, 64, 2e-3, 0.5, 0.01, 1e-5, 0.05, 0, 1, PLAIN, 1 },
+    { RECIPE_SMALL, "", "small", 30, 32, 5e-4, 1, 0.01, 1e-5, 0.05, 0, 1, PLAIN, 1 },
+    { RECIPE_VIL, "vil-medium-", "vil", 300, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.1, 0, BY_VIL, 3 },
+    { RECIPE_VIL, "vil-base-", "vil", 150, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.1, 0, BY_VIL, 3 },
+    { RECIPE_VIL, "", "vil", 300, 1024, 1e-3, 5, 0.002, 1e-6, 0.1, 0.1, 0, BY_VIL, 1 },
+    { RECIPE_VIL_LS, "vil-medium-ls-384", "vil-ls", 300, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.2, 0, BY_VIL, 1 },
+    { RECIPE_VIL_LS, "vil-base-", "vil-ls", 300, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.5, 0, BY_VIL, 1 },
+    { RECIPE_VIL_LS, "", "vil-ls", 300, 1024, 8e-4, 5, 0.002, 1e-6, 0.1, 0.3, 0, BY_VIL, 1 },
+    { RECIPE_VIL_21K, "", "vil", 90, 1024, 5e-4, 5, 0.002, 1e-6, 0.1, 0.1, 0, BY_VIL, 1 },
+    { RECIPE_CVT, "cvt-13", "cvt", 300, 2048, 2e-3, 5, 0.002, 1e-5, 0.05, 0.1, 0, BY_CVT, 1 },
+    { RECIPE_CVT, "cvt-21", "cvt", 300, 2048, 2e-3, 5, 0.002, 1e-5, 0.1, 0.1, 0, BY_CVT, 1 },
+    { RECIPE_CVT, "cvt-w24", "cvt", 300, 2048, 2e-3, 5, 0.002, 1e-5, 0.1, 0.1, 0, BY_CVT, 1 },
+    { RECIPE_CVT, "", "cvt", 300, 1024, 5e-4, 5, 0.002, 1e-5, 0.05, 0.1, 0, BY_CVT, 1 },
+    { RECIPE_LSLA, "", "lsla", 300, 256, 2.5e-4, 20, 0.001, 2.5e-6, 0.05, 0.2, 5, BY_LSLA, 1 },
+    { RECIPE_FINETUNE, "", "finetune", 10, 512, 3e-2, 0.25, 0.002, 1e-6, 0, 0.1, 0, FINETUNE, 1 },
 };
+/* clang-format on */
 
-static struct recipe recipe_of(int which, const char *preset, int64_t *repeats)
+static const recipe *recipe_of(image_recipe name, const char *preset)
 {
-    struct recipe r = recipes[which];
-    *repeats = 1;
-    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
-        const struct variant *v = &variants[i];
-        if (v->of != which || strncmp(preset, v->preset, strlen(v->preset)) != 0) continue;
-        r.epochs = v->epochs;
-        r.batch = v->batch;
-        r.lr = v->lr;
-        r.weight_decay = v->weight_decay;
-        r.drop_path = v->drop_path;
-        *repeats = v->repeats;
-        break;
-    }
+    const recipe *r = recipes;
+    while (r->name != name || strncmp(preset, r->presets, strlen(r->presets)) != 0) r++;
     return r;
 }
 
@@ -92,30 +77,30 @@ static void take_augmentation(image_settings *s, const char *name)
     s->smoothing = a.mix.smoothing;
 }
 
-static void take_recipe(image_settings *s, int which)
+static void take_recipe(image_settings *s, image_recipe name)
 {
-    const struct recipe r = recipe_of(which, s->preset, &s->repeats);
-    s->recipe = which;
-    s->epochs = r.epochs;
-    s->c.batch = r.batch;
+    const recipe *r = recipe_of(name, s->preset);
+    s->recipe = (int)name;
+    s->epochs = r->epochs;
+    s->c.batch = r->batch;
     s->c.lr = 0;
-    s->warmup = r.warmup;
-    s->warmup_factor = r.warmup_factor;
-    s->lr_end = r.lr_end;
-    s->weight_decay = r.weight_decay;
-    s->drop_path = r.drop_path;
-    s->clip = r.clip;
-    s->schedule = r.schedule;
-    s->optimizer = r.optimizer;
-    s->decay = r.decay;
-    take_augmentation(s, r.augment);
+    s->warmup = r->warmup;
+    s->warmup_factor = r->warmup_factor;
+    s->lr_end = r->lr_end;
+    s->weight_decay = r->weight_decay;
+    s->drop_path = r->drop_path;
+    s->clip = r->clip;
+    s->schedule = r->schedule;
+    s->optimizer = r->optimizer;
+    s->decay = r->decay;
+    s->repeats = r->repeats;
+    take_augmentation(s, r->augment);
 }
 
 double image_lr(const image_settings *s)
 {
-    int64_t repeats;
-    const struct recipe r = recipe_of(s->recipe, s->preset, &repeats);
-    return r.lr * (double)(s->c.batch * s->accumulation) / (double)r.batch;
+    const recipe *r = recipe_of((image_recipe)s->recipe, s->preset);
+    return r->lr * (double)(s->c.batch * s->accumulation) / (double)r->batch;
 }
 
 /* ---- models ---- */
@@ -242,7 +227,7 @@ static bool published_vil(const char *name, tp_vil_cfg *vil)
     return strncmp(name, "vil-", 4) == 0 && tp_vil_preset(vil, name, why, sizeof why);
 }
 
-bool image_preset(image_settings *s, const char *name, int recipe, char *why, size_t size)
+bool image_preset(image_settings *s, const char *name, int which, char *why, size_t size)
 {
     const preset *p = find(name);
     tp_vil_cfg vil;
@@ -256,7 +241,7 @@ bool image_preset(image_settings *s, const char *name, int recipe, char *why, si
     s->preset = copy;
     s->size = p ? p->size : vil.image[0];
     const image_recipe own = p ? p->recipe : vil.kind == TP_VIL_LS ? RECIPE_VIL_LS : RECIPE_VIL;
-    take_recipe(s, recipe < 0 ? (int)own : recipe);
+    take_recipe(s, which < 0 ? own : (image_recipe)which);
     return true;
 }
 
