@@ -293,6 +293,8 @@ Test(presets, recipes)
                            s.weight_decay);
         cr_expect_float_eq(s.drop_path, cases[i].drop_path, 1e-12, "%s: drop path %g", name,
                            s.drop_path);
+        const tp_augment a = image_augment(&s);
+        cr_expect(a.ops == 0 || a.saturation == 0.4, "%s: jitter %g", name, a.saturation);
         s.c.batch = 64;
         s.accumulation = 2;
         cr_expect_float_eq(image_lr(&s), cases[i].lr * 128 / (double)cases[i].batch, 1e-12,

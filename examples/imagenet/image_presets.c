@@ -69,6 +69,7 @@ static void take_augmentation(image_settings *s, const char *name)
     s->op_probability = a.op_probability;
     s->magnitude = a.magnitude;
     s->spread = a.spread;
+    s->jitter = a.brightness;
     s->erase = a.erase;
     s->mix = a.mix.probability;
     s->mixup = a.mix.mixup;

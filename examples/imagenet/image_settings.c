@@ -109,6 +109,8 @@ const option image_options[] = {
     NUM("op-probability", op_probability, 0, 1, IMAGE_SAVED, "... and of each of them."),
     NUM("magnitude", magnitude, 0, 10, IMAGE_SAVED, "... their strength,"),
     NUM("spread", spread, 0, 10, IMAGE_SAVED, "... and its deviation."),
+    NUM("jitter", jitter, 0, 1, IMAGE_SAVED,
+        "Without RandAugment (--ops 0): brightness, contrast and saturation each times 1 +- X."),
     NUM("erase", erase, 0, 1, IMAGE_SAVED, "Probability that a box becomes noise."),
     NUM("mix", mix, 0, 1, IMAGE_SAVED, "Probability that a batch is mixed."),
     NUM("mixup", mixup, 0, 100, IMAGE_SAVED, "Mixup's alpha; 0: none."),
@@ -147,6 +149,7 @@ tp_augment image_augment(const image_settings *s)
     a.op_probability = s->op_probability;
     a.magnitude = s->magnitude;
     a.spread = s->spread;
+    a.brightness = a.contrast = a.saturation = s->jitter;
     a.erase = s->erase;
     a.shrink = s->shrink;
     a.mix = (tp_mix){ .probability = s->mix,

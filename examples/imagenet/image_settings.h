@@ -49,7 +49,8 @@ typedef struct image_settings {
     double weight_decay, beta1, beta2, eps, momentum, nu, clip, ema, drop_path, random_shift;
 
     int crop;
-    double crop_ratio, eval_crop_ratio, area, flip, op_probability, magnitude, spread, erase;
+    double crop_ratio, eval_crop_ratio, area, flip, op_probability, magnitude, spread, jitter,
+        erase;
     double mix, mixup, cutmix, cut, smoothing;
     int64_t ops, repeats;
     bool shrink;
