@@ -1,5 +1,5 @@
 /* vil_registry.c - the published Vision Longformers, with what the papers print for them: Tables 2,
- * 4, 5 and 14 of ViL, Table 5 of Transformer-LS. A variant is a line's number. */
+ * 4, 5, 11, 12 and 14 of ViL, Table 5 of Transformer-LS. A variant is a line's number. */
 #include "registry_inner.h"
 #include "vil_inner.h"
 
@@ -78,6 +78,17 @@ const tp_model_info tp__vil_models[] = {
     LS(104, "vil-medium-ls", "224 x 224", 39.8, 8.7),
     LS(105, "vil-base-ls", "224 x 224", 55.8, 13.4),
     LS(106, "vil-medium-ls-384", "384 x 384", 39.9, 28.7),
+    VIL(107, "vil-tiny-flat-full", "224 x 224", 0, 0),
+    VIL(108, "vil-small-flat-full", "224 x 224", 0, 4.6),
+    VIL(109, "vil-small-1-10-1-rpb", "224 x 224", 0, 0),
+    VIL(110, "vil-small-2-9-1-rpb", "224 x 224", 0, 0),
+    VIL(111, "vil-small-1-1-9-1-rpb", "224 x 224", 0, 0),
+    VIL(112, "vil-tiny-1-9-2-ape", "224 x 224", 0, 0),
+    VIL(113, "vil-tiny-2-8-2-ape", "224 x 224", 0, 0),
+    VIL(114, "vil-tiny-1-1-8-2-ape", "224 x 224", 0, 0),
+    VIL(115, "vil-small-1-9-2-ape", "224 x 224", 0, 0),
+    VIL(116, "vil-small-2-8-2-ape", "224 x 224", 0, 0),
+    VIL(117, "vil-small-1-1-8-2-ape", "224 x 224", 0, 0),
 };
 /* clang-format on */
 

@@ -115,16 +115,18 @@ Test(vil, other_models)
         int64_t params;
         double gigaflops; /* as tp-models prints them */
     } rows[] = {
-        { "vil-tiny-ape", 6707080, 1.3276 },        { "vil-tiny-rpb", 6719698, 1.3276 },
-        { "vil-small-ape", 24635752, 4.8611 },      { "vil-small-rpb", 24657328, 4.8611 },
-        { "vil-medium-ape", 39721192, 8.7008 },     { "vil-medium-rpb", 39782296, 8.7008 },
-        { "vil-base-ape", 55696360, 13.3695 },      { "vil-base-rpb", 55801384, 13.3695 },
-        { "vil-medium-wide-rpb", 39801208, 0 },     { "vil-base-wide-rpb", 79041948, 0 },
-        { "vil-swin-tiny-rpb", 28338352, 0 },       { "vil-swin-small-rpb", 49737328, 0 },
-        { "vil-medium-ape-384", 39736552, 28.406 }, { "vil-medium-rpb-384", 39930880, 28.406 },
-        { "vil-base-ape-384", 55711720, 43.698 },   { "vil-base-rpb-384", 56023792, 43.698 },
-        { "vil-medium-ls", 39799423, 8.721 },       { "vil-base-ls", 55834363, 13.395 },
-        { "vil-medium-ls-384", 39947653, 28.742 },
+        { "vil-tiny-ape", 6707080, 1.3276 },         { "vil-tiny-rpb", 6719698, 1.3276 },
+        { "vil-small-ape", 24635752, 4.8611 },       { "vil-small-rpb", 24657328, 4.8611 },
+        { "vil-medium-ape", 39721192, 8.7008 },      { "vil-medium-rpb", 39782296, 8.7008 },
+        { "vil-base-ape", 55696360, 13.3695 },       { "vil-base-rpb", 55801384, 13.3695 },
+        { "vil-medium-wide-rpb", 39801208, 0 },      { "vil-base-wide-rpb", 79041948, 0 },
+        { "vil-swin-tiny-rpb", 28338352, 0 },        { "vil-swin-small-rpb", 49737328, 0 },
+        { "vil-medium-ape-384", 39736552, 28.406 },  { "vil-medium-rpb-384", 39930880, 28.406 },
+        { "vil-base-ape-384", 55711720, 43.698 },    { "vil-base-rpb-384", 56023792, 43.698 },
+        { "vil-medium-ls", 39799423, 8.721 },        { "vil-base-ls", 55834363, 13.395 },
+        { "vil-medium-ls-384", 39947653, 28.742 },   { "vil-tiny-flat-full", 5682856, 0 },
+        { "vil-small-flat-full", 21981544, 4.574 },  { "vil-small-1-10-1-rpb", 27612088, 4.6735 },
+        { "vil-small-2-9-1-rpb", 26280292, 4.7118 }, { "vil-small-1-1-9-1-rpb", 25989124, 4.8229 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const tp_model_info *m = find(rows[i].name);

@@ -327,7 +327,8 @@ TP_API void tp_vil_notation(const tp_vil_cfg *cfg, char *buf, size_t size);
 
 /* A published model: "vil-SHAPE-ATTENTION", then "-384" for images of that side instead of 224.
  * SHAPE: tiny, small, medium, base, medium-wide, base-wide, swin-tiny, swin-small, or tiny or small
- * with 1-2-8-1, 1-1-9-1, 1-10-1, 2-9-1, 1-9-2, 2-8-2 blocks ("small-1-2-8-1").
+ * with 1-2-8-1, 1-1-9-1, 1-1-8-2, 1-10-1, 2-9-1, 1-9-2, 2-8-2 blocks ("small-1-2-8-1"), or as one
+ * stage of 12 blocks with patches of 16 pixels ("small-flat": "small-flat-full" is E-ViT).
  * ATTENTION: ape, rpb (ViL with absolute or relative positions), ls (ViL-LS), full, linformer,
  * sra64, sra32, global, performer, or partial-linformer, -sra32, -global, -performer. */
 TP_API bool tp_vil_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t size);
