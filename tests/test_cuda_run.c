@@ -9,7 +9,7 @@
 #include "support_device.h"
 #include "support_enwik8.h"
 
-TestSuite(cuda_run, .init = enwik8_begin, .fini = enwik8_end, .timeout = 900);
+TestSuite(cuda_run, .init = enwik8_begin, .fini = program_end, .timeout = 900);
 
 #define RUN "train " SMALL "--data text --eval-every 4 --log-every 1 --dropout 0.1 --lr 0.01 "
 
@@ -38,10 +38,8 @@ Test(cuda_run, follows_the_cpu)
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         double bpc[2];
         for (int cuda = 0; cuda < 2; cuda++) {
-            char args[1024];
-            snprintf(args, sizeof args, RUN "%s --steps 8 --run-dir run --overwrite --device %s",
-                     runs[i].flags, cuda ? "cuda" : "cpu");
-            succeed(args);
+            succeed(RUN "%s --steps 8 --run-dir run --overwrite --device %s", runs[i].flags,
+                    cuda ? "cuda" : "cpu");
             bpc[cuda] = last_of("run/log.jsonl", "valid_bpc");
         }
         cr_expect(fabs(bpc[0] - bpc[1]) < runs[i].limit, "%s: %g on the CPU, %g on CUDA",

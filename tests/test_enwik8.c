@@ -2,21 +2,18 @@
  * resuming gives the same bits, every bad input is one clear message, evaluation and generation do
  * what they say. What kills and full disks do: test_kill.c, test_faults.c. */
 #include <criterion/criterion.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <tapegrad/file.h>
 
 #include "support_enwik8.h"
 
-TestSuite(enwik8, .init = enwik8_begin, .fini = enwik8_end, .timeout = 900);
+TestSuite(enwik8, .init = enwik8_begin, .fini = program_end, .timeout = 900);
 
 /* ---- resuming ---- */
 
@@ -38,14 +35,9 @@ Test(enwik8, resume_is_exact)
         { "bf16", "--dtype bf16" },
     };
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
-        char args[1024];
         const char *rest = "--data text --eval-every 4 --log-every 3";
-        snprintf(args, sizeof args, "train " SMALL "%s %s --steps 12 --run-dir a --overwrite", rest,
-                 runs[i].flags);
-        succeed(args);
-        snprintf(args, sizeof args, "train " SMALL "%s %s --steps 5 --run-dir b --overwrite", rest,
-                 runs[i].flags);
-        succeed(args);
+        succeed("train " SMALL "%s %s --steps 12 --run-dir a --overwrite", rest, runs[i].flags);
+        succeed("train " SMALL "%s %s --steps 5 --run-dir b --overwrite", rest, runs[i].flags);
         cr_expect_eq(update_in("b/last.safetensors"), 5, "%s", runs[i].name);
         succeed("train --resume --steps 12 --run-dir b --threads 2");
         cr_expect_eq(update_in("b/last.safetensors"), 12, "%s", runs[i].name);
@@ -60,11 +52,10 @@ Test(enwik8, signals_then_resume)
     const char *flags =
         "train " SMALL "--data text --steps 300 --log-every 1 --eval-every 7 --checkpoint-every 50";
     char args[1024];
-    snprintf(args, sizeof args, "%s --run-dir straight", flags);
-    succeed(args);
+    succeed("%s --run-dir straight", flags);
     for (int i = 0; i < 3; i++) {
         int status;
-        cr_assert(system("rm -rf stopped") == 0);
+        cr_assert(shell("rm -rf stopped"));
         snprintf(args, sizeof args, "%s --run-dir stopped", flags);
         const pid_t child = start(args);
         await_reports("stopped/log.jsonl", 5);
@@ -85,12 +76,9 @@ Test(enwik8, time_limit_and_more_steps)
     cr_expect(strstr(out, "time is up after update "), "%s", out);
     const int64_t update = update_in("a/last.safetensors");
     cr_expect(update > 0);
-    char args[128];
-    snprintf(args, sizeof args, "train --resume --run-dir a --steps %lld", (long long)update);
-    succeed(args);
+    succeed("train --resume --run-dir a --steps %lld", (long long)update);
     cr_expect(strstr(out, "Done: "), "nothing is left to do: %s", out);
-    snprintf(args, sizeof args, "train --resume --run-dir a --steps %lld", (long long)update + 2);
-    succeed(args);
+    succeed("train --resume --run-dir a --steps %lld", (long long)update + 2);
     cr_expect_eq(update_in("a/last.safetensors"), update + 2);
 }
 
@@ -198,15 +186,15 @@ Test(enwik8, bad_input)
         { "generate --run-dir run --length 10 >/dev/full 2>err; exit $? #", "standard output" },
     };
     succeed("train " SMALL "--data text --steps 2 --run-dir run");
-    cr_assert(system("touch empty; echo words > words.gz; head -c 300 text > short;"
-                     "sed s/river/brook/ text > other; mkdir cut weights;"
-                     "head -c 3000 run/last.safetensors > cut/last.safetensors;"
-                     "cp run/best.safetensors weights/last.safetensors; cp -r run before") == 0);
+    cr_assert(shell("touch empty; echo words > words.gz; head -c 300 text > short;"
+                    "sed s/river/brook/ text > other; mkdir cut weights;"
+                    "head -c 3000 run/last.safetensors > cut/last.safetensors;"
+                    "cp run/best.safetensors weights/last.safetensors; cp -r run before"));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         expect_refusal(bad[i].args, 1, bad[i].message);
-    cr_expect(system("cmp before/last.safetensors run/last.safetensors &&"
-                     "cmp before/best.safetensors run/best.safetensors &&"
-                     "cmp before/log.jsonl run/log.jsonl") == 0,
+    cr_expect(shell("cmp before/last.safetensors run/last.safetensors &&"
+                    "cmp before/best.safetensors run/best.safetensors &&"
+                    "cmp before/log.jsonl run/log.jsonl"),
               "nothing was written over");
 }
 
@@ -252,7 +240,7 @@ Test(enwik8, loss_that_is_no_number)
         cr_expect(update_in("run/last.safetensors") >= 1 && all_finite("run/last.safetensors"),
                   "%s", runs[i].name);
     }
-    cr_assert(system("cp run/last.safetensors before") == 0);
+    cr_assert(shell("cp run/last.safetensors before"));
     expect_refusal("train --resume --run-dir run --lr 0.001", 1, "--lr 0.001 (checkpoint: ");
     cr_expect(same_bytes("before", "run/last.safetensors"));
     succeed("train " SMALL
@@ -280,11 +268,8 @@ Test(enwik8, eval_protocols)
     double bpc[sizeof cases / sizeof cases[0]];
     succeed("train " SMALL "--data text --steps 40 --run-dir run --lr 0.01 --eval-tokens 0");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char args[512];
         int64_t tokens;
-        snprintf(args, sizeof args, "eval --data text --run-dir run --threads 1 %s",
-                 cases[i].flags);
-        succeed(args);
+        succeed("eval --data text --run-dir run --threads 1 %s", cases[i].flags);
         bpc[i] = bpc_printed(&tokens);
         cr_expect_eq(tokens, cases[i].tokens, "%s: %lld", cases[i].flags, (long long)tokens);
         cr_expect(bpc[i] > 1 && bpc[i] < 5, "%s: %f", cases[i].flags, bpc[i]);
@@ -296,9 +281,7 @@ Test(enwik8, eval_protocols)
 
 static void generate(const char *flags, char *text, size_t size)
 {
-    char args[512];
-    snprintf(args, sizeof args, "generate --run-dir run --threads 1 --length 60 %s", flags);
-    succeed(args);
+    succeed("generate --run-dir run --threads 1 --length 60 %s", flags);
     snprintf(text, size, "%.*s", (int)size - 1, out);
 }
 
@@ -317,7 +300,7 @@ Test(enwik8, generation)
     cr_expect_str_eq(a, b, "one candidate is the best one");
     generate("--prompt 'the old ' --top-p 0 --seed 6", b, sizeof b);
     cr_expect_str_eq(a, b, "so is the head of the distribution");
-    cr_assert(system("printf 'the old ' > prompt") == 0);
+    cr_assert(shell("printf 'the old ' > prompt"));
     generate("--prompt-file - --temperature 0 <prompt", b, sizeof b);
     cr_expect_str_eq(a, b, "prompt from the standard input");
     generate("--prompt-file prompt --temperature 0", b, sizeof b);
@@ -364,8 +347,8 @@ Test(enwik8, manuals)
  * it. The seconds of a log go on where they were. */
 Test(enwik8, extra_text)
 {
-    cr_assert(system("head -c 3000 text > more") == 0);
-    cr_assert(system("echo '#' >> more; gzip -c more > more.gz") == 0);
+    cr_assert(shell("head -c 3000 text > more"));
+    cr_assert(shell("echo '#' >> more; gzip -c more > more.gz"));
     succeed("train " SMALL "--data text --extra more.gz --steps 3 --log-every 1 --run-dir run");
     cr_expect(strstr(out, "/text and /") && strstr(out, "/more.gz: 21"), "%s", out);
     cr_expect(strstr(out, " + 1000 + 1000 bytes for training, validation and test"), "%s", out);
@@ -429,7 +412,7 @@ Test(enwik8, comparison)
                       "--log-every 20 --eval-every 20 >table 2>errors";
     static const char *const names[] = { "ls", "window-only", "txl" };
     static char table[20000];
-    cr_assert(system(command) == 0);
+    cr_assert(shell(command));
     slurp("table", table, sizeof table);
     long long steps[3], least = 0;
     char after[3][32]; /* "-" where a faster variant had no validation by then */
@@ -451,7 +434,7 @@ Test(enwik8, comparison)
     for (const char *s = out; (s = strstr(s, "\"valid_bpc\":"));) last = strtod(s += 12, NULL);
     cr_expect_float_eq(strtod(after[least], NULL), last, 6e-5, "%s, not %g", after[least], last);
     slurp("all/txl/log.jsonl", errors, sizeof errors);
-    cr_assert(system(command) == 0);
+    cr_assert(shell(command));
     slurp("all/txl/log.jsonl", out, sizeof out);
     cr_expect_str_eq(out, errors);
 }

@@ -3,14 +3,10 @@
  * that nothing happened to (docs/faults.md). */
 #include <criterion/criterion.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "support_enwik8.h"
 
@@ -25,12 +21,7 @@ static void begin(void)
     succeed("train " SMALL EVERY "--data text --steps 2 --run-dir base");
 }
 
-TestSuite(faults, .init = begin, .fini = enwik8_end, .timeout = 900);
-
-static bool shell(const char *command)
-{
-    return system(command) == 0;
-}
+TestSuite(faults, .init = begin, .fini = program_end, .timeout = 900);
 
 /* After a fault: there is a whole checkpoint, nothing else is left, and it leads to the same end.
  */
@@ -39,7 +30,7 @@ static void expect_recovery(const char *name)
     const int64_t update = update_in("run/last.safetensors");
     cr_expect(update >= 2, "%s: update %lld", name, (long long)update);
     cr_expect(!shell("ls run | grep -q -e tmp- -e new"), "%s: a temporary file is left", name);
-    const int status = enwik8(RESUME);
+    const int status = run(RESUME);
     cr_expect_eq(status, 0, "%s: resuming: %s", name, errors);
     cr_expect(same_bytes("straight/last.safetensors", "run/last.safetensors"), "%s: last", name);
     cr_expect(same_bytes("straight/best.safetensors", "run/best.safetensors"), "%s: best", name);
@@ -101,7 +92,7 @@ Test(faults, system_calls)
                  "FAULT='%s %d %d %s'",
                  TP_FAULT_CALLS, cases[i].call, cases[i].nth, cases[i].error, cases[i].part);
         cr_assert(shell("rm -rf run; cp -r base run"));
-        const int status = enwik8_under(prefix, RESUME);
+        const int status = run_under(prefix, RESUME);
         const char *const parts[] = { cases[i].file, strerror(cases[i].error), cases[i].advice };
         expect_message(name, status, parts, 3);
         expect_recovery(name);
@@ -114,7 +105,7 @@ Test(faults, system_calls)
 Test(faults, limit_of_file_size)
 {
     cr_assert(shell("cp -r base run"));
-    const int status = enwik8_under("ulimit -f 16; exec", RESUME);
+    const int status = run_under("ulimit -f 16; exec", RESUME);
     expect_message("ulimit", status,
                    (const char *const[]){ "run/", "File too large", "make room on the disk" }, 3);
     expect_recovery("ulimit");
@@ -141,7 +132,7 @@ Test(faults, full_disk)
             "cat /dev/zero >run/filler 2>/dev/null; rm run/room; \"$@\"; s=$?; rm run/filler;"
             "mkdir after; cp run/* after; exit $s' sh",
             rooms[i]);
-        const int status = enwik8_under(prefix, RESUME);
+        const int status = run_under(prefix, RESUME);
         expect_message(name, status,
                        (const char *const[]){ "run", "No space left on device", ROOM }, 3);
         cr_assert(shell("rm -rf run; mv after run"));
@@ -153,9 +144,9 @@ Test(faults, read_only_folder)
 {
     if (!may_mount()) cr_skip_test("this user cannot mount file systems (unshare -rm)");
     cr_assert(shell("cp -r base run"));
-    const int status = enwik8_under("unshare -rm sh -c 'mount --bind run run;"
-                                    "mount -o remount,bind,ro run; exec \"$@\"' sh",
-                                    RESUME);
+    const int status = run_under("unshare -rm sh -c 'mount --bind run run;"
+                                 "mount -o remount,bind,ro run; exec \"$@\"' sh",
+                                 RESUME);
     expect_message("read-only", status,
                    (const char *const[]){ "run folder run", "Read-only", "choose another" }, 3);
     expect_recovery("read-only");
@@ -230,9 +221,7 @@ Test(faults, one_process_a_folder)
     waitpid(first, &status, 0);
     cr_expect(WIFSIGNALED(status), "the first one goes on");
     const int64_t update = update_in("run/last.safetensors");
-    char args[128];
-    snprintf(args, sizeof args, "train --resume --run-dir run --steps %lld", (long long)update + 2);
-    succeed(args);
+    succeed("train --resume --run-dir run --steps %lld", (long long)update + 2);
     cr_expect_eq(update_in("run/last.safetensors"), update + 2);
 }
 

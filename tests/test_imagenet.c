@@ -3,93 +3,26 @@
  * training, every bad input is one clear message. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <tapegrad/file.h>
 #include <tapegrad/image.h>
 #include <tapegrad/vision.h>
 
-#include "support_folder.h"
+#include "support_program.h"
 
-#define IMAGENET TP_BIN_DIR "/imagenet"
 /* Updates of milliseconds. */
 #define SMALL "--threads 1 --shapes 80 --size 16 --batch 16 --epochs 3 --log-every 2 "
 
-static char out[40000], errors[20000];
-
 static void begin(void)
 {
-    make_folder();
-    cr_assert(chdir(folder) == 0);
-    setenv("OMP_WAIT_POLICY", "passive", 1); /* spinning threads starve a busy machine */
+    program_begin("imagenet");
 }
 
-static void end(void)
-{
-    cr_assert(chdir("/") == 0);
-    remove_folder();
-}
-
-TestSuite(imagenet, .init = begin, .fini = end, .timeout = 600);
-
-static void slurp(const char *name, char *text, size_t size)
-{
-    FILE *f = fopen(name, "r");
-    const size_t n = f ? fread(text, 1, size - 1, f) : 0;
-    text[n] = '\0';
-    if (f) fclose(f);
-}
-
-static int imagenet(const char *args)
-{
-    char command[4096];
-    snprintf(command, sizeof command, "%s %s >out 2>err", IMAGENET, args);
-    const int status = system(command);
-    slurp("out", out, sizeof out);
-    slurp("err", errors, sizeof errors);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void succeed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static void succeed(const char *fmt, ...)
-{
-    char args[2048];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(args, sizeof args, fmt, ap);
-    va_end(ap);
-    const int status = imagenet(args);
-    cr_assert(status == 0, "imagenet %s: status %d\n%s", args, status, errors);
-}
-
-static void expect_refusal(const char *args, int status, const char *message)
-{
-    const int got = imagenet(args);
-    cr_expect_eq(got, status, "imagenet %s: status %d\n%s", args, got, errors);
-    cr_expect(strstr(errors, message), "imagenet %s:\n%s", args, errors);
-}
-
-static bool same_bytes(const char *a, const char *b)
-{
-    char command[256];
-    snprintf(command, sizeof command, "cmp -s %s %s", a, b);
-    return system(command) == 0;
-}
-
-static int64_t update_in(const char *path)
-{
-    int64_t update = -1;
-    tp_file *F = tp_file_open(path);
-    cr_expect(tp_file_ok(F), "%s", tp_file_why(F));
-    tp_file_int(F, "update", &update);
-    tp_file_close(F);
-    return update;
-}
+TestSuite(imagenet, .init = begin, .fini = program_end, .timeout = 600);
 
 /* A picture of one colour. */
 static void write_picture(const char *name, int red, int blue)
@@ -111,7 +44,7 @@ static void make_colours(const char *name, int n)
     char path[200];
     snprintf(path, sizeof path, "mkdir -p %s/train/blue %s/train/red %s/val/blue %s/val/red", name,
              name, name, name);
-    cr_assert(system(path) == 0);
+    cr_assert(shell(path));
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < n + 4; i++) {
             snprintf(path, sizeof path, "%s/%s/%s/%02d.png", name, i < n ? "train" : "val",
@@ -293,7 +226,7 @@ Test(imagenet, folder_of_pictures)
     cr_assert(second && strncmp(out, "set/val/red/12.png\n", 19) == 0, "%s", out);
     cr_expect(strstr(out, "%  red") < strstr(out, "%  blue"), "%s", out);
     cr_expect(strstr(second, "%  blue") < strstr(second, "%  red"), "%s", out);
-    cr_expect_eq(imagenet("predict set/val/red/12.png gone.png --run-dir run"), 1);
+    cr_expect_eq(run("predict set/val/red/12.png gone.png --run-dir run"), 1);
     cr_expect(strstr(out, "%  red") && strstr(errors, "gone.png"), "%s%s", out, errors);
 }
 
@@ -301,7 +234,7 @@ Test(imagenet, folder_of_pictures)
 Test(imagenet, broken_picture)
 {
     make_colours("set", 12);
-    cr_assert(system("echo no picture > set/train/red/03.png") == 0);
+    cr_assert(shell("echo no picture > set/train/red/03.png"));
     succeed("train --data set --size 16 --batch 8 --epochs 3 --threads 1 --run-dir run");
     const char *named = strstr(out, "train/red/03.png");
     cr_expect(named && !strstr(named + 1, "train/red/03.png"), "once: %s", out);
@@ -341,10 +274,8 @@ Test(imagenet, init_with_another_head)
     succeed("train " SMALL "--run-dir ten");
     static const char two[] = "train --data set --size 16 --batch 8 --epochs 1 --threads 1 "
                               "--overwrite --run-dir two --init ten/best.safetensors ";
-    char args[400];
     expect_refusal(two, 1, "the head of ten/best.safetensors has 10 classes, the pictures have 2");
-    snprintf(args, sizeof args, "%s --head slice --lr 1e-9 --lr-end 0", two);
-    succeed("%s", args);
+    succeed("%s --head slice --lr 1e-9 --lr-end 0", two);
     tp_file *a = tp_file_open("ten/best.safetensors"), *b = tp_file_open("two/last.safetensors");
     float x[1280], y[1280];
     const tp_file_tensor *t = tp_file_find(a, "head.weight"), *u = tp_file_find(b, "head.weight");
@@ -353,8 +284,7 @@ Test(imagenet, init_with_another_head)
     for (int i = 0; i < u->numel; i++) cr_expect_float_eq(x[i], y[i], 1e-6f);
     tp_file_close(a);
     tp_file_close(b);
-    snprintf(args, sizeof args, "%s --head new", two);
-    succeed("%s", args);
+    succeed("%s --head new", two);
     expect_refusal("eval --data set --run-dir ten", 1, "was trained on other classes: class 0 is");
 }
 
@@ -368,8 +298,7 @@ Test(imagenet, init_at_another_resolution)
     succeed("train --preset lsla-small --threads 1 --shapes 20 --batch 10 --epochs 1 --size 16 "
             "--run-dir low");
     expect_refusal(wider, 1, "was trained on pictures of 16 pixels, this run has 32: tables of");
-    snprintf(args, sizeof args, "%s --resize", wider);
-    succeed("%s", args);
+    succeed("%s --resize", wider);
     snprintf(args, sizeof args, "%s --resize --preset lsla-qkv-small", wider);
     expect_refusal(args, 1, "of other widths, depths or attention than --preset lsla-qkv-small");
     snprintf(args, sizeof args, "%s --resize --preset cvt-small", wider);
@@ -473,8 +402,8 @@ Test(imagenet, refusals)
     make_colours("set", 12);
     succeed("train " SMALL "--epochs 1 --run-dir run");
     succeed("train --data set --size 16 --batch 8 --epochs 1 --threads 1 --run-dir few");
-    cr_assert(system("cp -r run before; head -c 90000 run/last.safetensors >cut; "
-                     "cp -r run half; cp cut half/last.safetensors") == 0);
+    cr_assert(shell("cp -r run before; head -c 90000 run/last.safetensors >cut; "
+                    "cp -r run half; cp cut half/last.safetensors"));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         expect_refusal(bad[i].args, bad[i].status, bad[i].message);
     cr_expect(same_bytes("before/last.safetensors", "run/last.safetensors"));
@@ -507,14 +436,10 @@ Test(imagenet, extreme_shapes)
  * the run ends with the bits of one that had it all along. */
 Test(imagenet, full_disk)
 {
-    char command[1024];
     succeed("train " SMALL "--run-dir a");
     succeed("train " SMALL "--run-dir b --steps 4");
-    snprintf(command, sizeof command,
-             "(ulimit -f 8; trap '' XFSZ; %s train --resume --run-dir b >out 2>err)", IMAGENET);
-    const int status = system(command);
-    slurp("err", errors, sizeof errors);
-    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 1, "status %d", status);
+    const int status = run_under("ulimit -f 8; trap '' XFSZ;", "train --resume --run-dir b");
+    cr_expect_eq(status, 1, "status %d", status);
     cr_expect(strstr(errors, "b/best.safetensors") || strstr(errors, "b/last.safetensors"), "%s",
               errors);
     cr_expect_eq(update_in("b/last.safetensors"), 4);

@@ -243,7 +243,7 @@ static double number_after(const char *what)
     "--batch 6 --eval-tokens 3000 "
 
 /* A run of six updates, each validated, its own forecast and the plan of the same flags. */
-Test(plan, a_run_uses_what_was_planned, .init = enwik8_begin, .fini = enwik8_end, .timeout = 900)
+Test(plan, a_run_uses_what_was_planned, .init = enwik8_begin, .fini = program_end, .timeout = 900)
 {
     skip_on_cuda();
     static const char *const flags[] = { "", "--recompute block --ema 0.9 --accumulation 2",
@@ -252,14 +252,14 @@ Test(plan, a_run_uses_what_was_planned, .init = enwik8_begin, .fini = enwik8_end
         char args[512];
         snprintf(args, sizeof args, MIDDLE "%s --steps 6 --eval-every 1 --log-every 1 --overwrite",
                  flags[i]);
-        succeed(args);
+        succeed("%s", args);
         const double said = number_after("a step will take "), whole = number_after("the process ");
         slurp("runs/enwik8/log.jsonl", out, sizeof out);
         const double used = number_after("\"memory\":") / 1e6;
         cr_expect(fabs(said - used) < 0.02 * used, "%s: %g MB were forecast, %g used", args, said,
                   used);
         snprintf(args, sizeof args, MIDDLE "%s --plan --steps 6 --run-dir none", flags[i]);
-        succeed(args);
+        succeed("%s", args);
         cr_expect(access("none", F_OK) != 0, "%s: a plan makes no folder", args);
         const char *row = strstr(out, "peak of a step"), *columns = strstr(out, "--recompute");
         cr_assert(row && columns, "%s", out);
@@ -278,7 +278,7 @@ Test(plan, a_run_uses_what_was_planned, .init = enwik8_begin, .fini = enwik8_end
 }
 
 /* The memory of the process, as the system counts it. */
-Test(plan, the_process_is_planned, .init = enwik8_begin, .fini = enwik8_end, .timeout = 900)
+Test(plan, the_process_is_planned, .init = enwik8_begin, .fini = program_end, .timeout = 900)
 {
 #ifdef __SANITIZE_ADDRESS__
     cr_skip_test("the address sanitizer has memory of its own");

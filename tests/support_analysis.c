@@ -1,0 +1,52 @@
+/* support_analysis.c - a model for tests of `imagenet analyze`. */
+#include "support_analysis.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "image_settings.h"
+#include "support_values.h"
+
+enum { PICTURES = 3, SIDE = 32 };
+
+void analysis_begin_as(analysis *a, const char *preset, bool no_dual_ln)
+{
+    image_settings s = { .accumulation = 1 };
+    char why[256] = "";
+    const int64_t n = (int64_t)PICTURES * SIDE * SIDE * 3;
+    double *noise = malloc((size_t)n * sizeof *noise);
+    *a = (analysis){ .n = PICTURES, .batch = 2, .block = -1, .query = -1 };
+    cr_assert(image_preset(&s, preset, -1, why, sizeof why), "%s", why);
+    s.size = SIDE;
+    cr_assert(image_model(&s, 4, &a->f.cfg, why, sizeof why), "%s", why);
+    free(s.preset);
+    a->f.cfg.cvt.no_dual_ln = no_dual_ln;
+    a->f.D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    a->f.P = tp_params_new(a->f.D, &(tp_params_opts){ .seed = 5, .dtype = TP_F64 });
+    a->f.T = tp_tape_new(a->f.D, &(tp_tape_opts){ .compute = TP_F64 });
+    a->f.m = calloc(1, sizeof *a->f.m);
+    classifier_init(a->f.P, a->f.m, &a->f.cfg);
+    tp_record(a->f.T, false);
+    a->x = malloc((size_t)n * sizeof *a->x);
+    values_random(noise, n, 7);
+    for (int64_t i = 0; i < n; i++) a->x[i] = (float)noise[i];
+    free(noise);
+}
+
+void analysis_begin(analysis *a, const char *preset)
+{
+    analysis_begin_as(a, preset, false);
+}
+
+void analysis_end(analysis *a)
+{
+    free(a->x);
+    image_file_close(&a->f);
+}
+
+tp_tensor analysis_pictures(analysis *a)
+{
+    tp_tape *T = a->f.T;
+    tp_reset(T);
+    return tp_cast(T, tp_from(T, TP_F32, TP_SHAPE(a->n, SIDE, SIDE, 3), a->x), TP_F64);
+}

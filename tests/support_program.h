@@ -1,0 +1,35 @@
+/* support_program.h - the programs of examples/ as a user runs them, in a folder of its own. */
+#ifndef TP_SUPPORT_PROGRAM_H
+#define TP_SUPPORT_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Makes a folder and goes there. What follows runs the program of this name, enwik8 or imagenet;
+ * its threads do not spin while they wait: those starve a busy machine. */
+void program_begin(const char *name);
+void program_end(void); /* removes the folder */
+
+/* What a command printed. */
+extern char out[40000], errors[20000];
+
+/* Runs `PREFIX PROGRAM ARGS` through the shell; returns its exit status, -1 if a signal ended it.
+ * The prefix is for variables, limits and the like. */
+int run_under(const char *prefix, const char *args);
+int run(const char *args);
+void succeed(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* asserts status 0 */
+void expect_refusal(const char *args, int status, const char *message);
+
+/* Starts `PROGRAM ARGS` (words without quotes), its output discarded. */
+pid_t start(const char *args);
+void await_reports(const char *log, int lines);
+void nap(double seconds);
+
+void slurp(const char *name, char *text, size_t size);
+bool shell(const char *command); /* does it succeed? */
+bool same_bytes(const char *a, const char *b);
+int64_t update_in(const char *checkpoint);
+
+#endif
