@@ -124,7 +124,7 @@ typedef struct tp_gemm {
     const void *ctx;
 } tp_gemm;
 
-/* Splits the work over D's threads, in tiles that depend on the shape only. */
+/* Splits the work over D's threads; their number does not change bits. */
 void tp__gemm_parallel(const tp_device *D, const tp_gemm *g);
 
 #endif

@@ -207,6 +207,66 @@ Test(gemm, nan_and_infinity)
 
 /* ---- tiles ---- */
 
+/* The product of a case by a device of so many threads, with the kernels of `isa`. */
+static float *by_threads(const sizes *s, int form, tp_isa isa, int threads)
+{
+    const bool ta = form & 1, tb = form & 2;
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads, .isa = isa });
+    const int64_t n = s->n > s->k ? s->n : s->k;
+    void *work = aligned_alloc(64, (size_t)threads * tp__gemm_scratch(TP_F32, n));
+    float *a = calloc((size_t)(s->m * s->k), sizeof *a),
+          *b = calloc((size_t)(s->k * s->n), sizeof *b);
+    float *c = calloc((size_t)(s->m * s->n), sizeof *c);
+    for (int64_t i = 0; i < s->m * s->k; i++) a[i] = (float)(i % 1013) / 1009.0f - 0.4f;
+    for (int64_t i = 0; i < s->k * s->n; i++) b[i] = (float)(i % 919) / 911.0f - 0.6f;
+    tp__gemm_parallel(D, &(tp_gemm){ .dtype = TP_F32,
+                                     .m = s->m,
+                                     .n = s->n,
+                                     .k = s->k,
+                                     .batch = 1,
+                                     .ta = ta,
+                                     .tb = tb,
+                                     .a = a,
+                                     .lda = ta ? s->m : s->k,
+                                     .b = b,
+                                     .ldb = tb ? s->k : s->n,
+                                     .c = c,
+                                     .ldc = s->n,
+                                     .work = work });
+    free(a);
+    free(b);
+    free(work);
+    tp_device_close(D);
+    return c;
+}
+
+/* The number of threads changes the tiles, and nothing else. */
+Test(gemm, same_bits_for_any_threads)
+{
+    static const sizes wide[] = {
+        { "rows of one tile", 40, 330, 300, 1, false },
+        { "few rows, many columns", 7, 1100, 270, 1, false },
+        { "rows for two threads", 101, 130, 260, 1, false },
+        { "rows for all threads", 1039, 65, 70, 1, false },
+    };
+    const int threads[] = { 2, 3, 16 };
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
+        if (!tp_isa_runs(isa)) continue;
+        for (size_t i = 0; i < COUNT(wide); i++)
+            for (int form = 0; form < 4; form++) {
+                const size_t size = (size_t)(wide[i].m * wide[i].n) * sizeof(float);
+                float *one = by_threads(&wide[i], form, isa, 1);
+                for (size_t t = 0; t < COUNT(threads); t++) {
+                    float *many = by_threads(&wide[i], form, isa, threads[t]);
+                    cr_expect_eq(memcmp(one, many, size), 0, "%s, form %d, set %d: %d threads",
+                                 wide[i].name, form, (int)isa, threads[t]);
+                    free(many);
+                }
+                free(one);
+            }
+    }
+}
+
 enum { TOLD_M = 700, TOLD_N = 530 };
 static uint8_t told[TOLD_M * TOLD_N];
 

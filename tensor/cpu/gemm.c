@@ -1,25 +1,27 @@
 /* gemm.c - matrix products over many threads, tile by tile.
  *
- * Tiles follow from the shape alone, so the bits do not depend on the number of threads. A tile is
- * computed by the kernels of cpu_gemm.c or by OpenBLAS: at the baseline, and for one row (gemv) or
- * a few columns, where packing would not pay.
+ * A tile is computed by the kernels of cpu_gemm.c or by OpenBLAS: at the baseline, and for one row
+ * (gemv) or a few columns, where packing would not pay.
  *
  * The kernels pack the tile's piece of B, and of A where it is stored transposed: tiles have one
- * block of columns and as many rows as balance allows. OpenBLAS packs the whole of B for every
- * tile: against one large call on one thread, tiles of 256 rows keep 97-100 % of its rate, of 128
- * rows 94-96 %, of 64 rows 88-91 %; cutting columns below 512 costs another tenth. */
+ * block of columns and as many rows as can be, fewer only to give every thread its share. That
+ * follows the number of threads, which bits do not: the kernels' sums are the same however a
+ * product is cut. OpenBLAS's are not: its tiles follow from the shape alone. It packs the whole of
+ * B for every tile: against one large call on one thread, tiles of 256 rows keep 97-100 % of its
+ * rate, of 128 rows 94-96 %, of 64 rows 88-91 %; cutting columns below 512 costs another tenth. */
 #include "tensor/gemm.h"
 #include "tensor/kernel.h"
 
-#define TILES    8     /* of the whole batch, where the sizes give as many             */
 #define MIN_WORK 1.0e6 /* multiply-adds of a tile or chunk: 20 times an empty region's */
-#define MIN_COLS 128   /* of a tile, where columns are cut                             */
 
-#define OWN_ROWS     512 /* of a tile at most                          */
-#define OWN_MIN_ROWS 48  /* of a tile, where rows are cut              */
-#define OWN_MIN_COLS 8   /* of a product: fewer are OpenBLAS's         */
+#define OWN_TILES    2   /* of each of several threads, where sizes give as many */
+#define OWN_ROWS     512 /* of a tile at most                                    */
+#define OWN_MIN_ROWS 48  /* of a tile, where rows are cut                        */
+#define OWN_MIN_COLS 8   /* of a product: fewer are OpenBLAS's                   */
 
-#define BLAS_ROWS 256 /* of a tile at most */
+#define BLAS_TILES    8   /* of the whole batch, where sizes give as many */
+#define BLAS_ROWS     256 /* of a tile at most                            */
+#define BLAS_MIN_COLS 128 /* of a tile, where columns are cut             */
 
 typedef void (*tile_kernel)(tp_dtype real, const tp_gemm_tile *t);
 
@@ -64,15 +66,25 @@ typedef struct gemm_job {
     int64_t tile_m, tile_n, tiles_m, tiles_n; /* of each separate one                     */
 } gemm_job;
 
-/* Columns by blocks first: B then is packed once for each tile of rows. */
-static void cut_for_kernel(gemm_job *s, int64_t want)
+static int64_t round_up(int64_t a, int64_t unit)
+{
+    return ceil_div(a, unit) * unit;
+}
+
+/* Blocks of columns of equal size, and rows in equal tiles that the threads share evenly; smaller
+ * blocks where there are not enough rows. */
+static void cut_for_kernel(gemm_job *s, int64_t want, int threads)
 {
     const tp_gemm *g = &s->g;
-    s->tile_n = min(g->n, TP_GEMM_COLS / (int64_t)tp_dtype_size(g->dtype));
-    const int64_t rows = ceil_div(want, ceil_div(g->n, s->tile_n));
-    const int64_t tiles = max(min(rows, g->m / OWN_MIN_ROWS), max(ceil_div(g->m, OWN_ROWS), 1));
-    s->tile_m = ceil_div(ceil_div(g->m, tiles), TP_GEMM_STRIP) * TP_GEMM_STRIP;
-    if (tiles * ceil_div(g->n, s->tile_n) < want) s->tile_n = min(s->tile_n, MIN_COLS);
+    const int64_t size = (int64_t)tp_dtype_size(g->dtype), panel = TP_GEMM_PANEL / size;
+    const int64_t panels = ceil_div(g->n, panel), most = max(g->m / OWN_MIN_ROWS, 1);
+    const int64_t blocks =
+        max(ceil_div(g->n, TP_GEMM_COLS / size), ceil_div(min(want, threads), most));
+    s->tile_n = ceil_div(panels, min(blocks, panels)) * panel;
+    const int64_t across = ceil_div(g->n, s->tile_n);
+    int64_t tiles = max(ceil_div(want, across), ceil_div(g->m, OWN_ROWS));
+    while (tiles < most && tiles * across * s->products % threads != 0) tiles++;
+    s->tile_m = round_up(ceil_div(g->m, min(tiles, most)), TP_GEMM_STRIP);
 }
 
 /* Rows are cut first; columns only when that gives too few tiles. */
@@ -84,7 +96,7 @@ static void cut_for_blas(gemm_job *s, int64_t want)
     s->tile_n = g->n;
     const int64_t tiles = ceil_div(g->m, s->tile_m);
     if (tiles < want && tiles < 4)
-        s->tile_n = max(ceil_div(g->n, want / tiles * 16) * 16, MIN_COLS);
+        s->tile_n = max(ceil_div(g->n, want / tiles * 16) * 16, BLAS_MIN_COLS);
 }
 
 static gemm_job split(const tp_device *D, const tp_gemm *g)
@@ -97,9 +109,11 @@ static gemm_job split(const tp_device *D, const tp_gemm *g)
     }
     s.scratch = tp__gemm_scratch(g->dtype, max(g->n, g->k));
     const double work = (double)g->m * (double)g->n * (double)max(g->k * s.sums, 1);
-    const int64_t want = min(ceil_div(TILES, max(s.products, 1)), (int64_t)(work / MIN_WORK) + 1);
+    const int64_t own = D->threads > 1 ? OWN_TILES * D->threads : 1;
+    const int64_t tiles = ceil_div(s.kernel ? own : BLAS_TILES, max(s.products, 1));
+    const int64_t want = min(tiles, (int64_t)(work / MIN_WORK) + 1);
     if (s.kernel)
-        cut_for_kernel(&s, want);
+        cut_for_kernel(&s, want, want > 1 ? D->threads : 1);
     else
         cut_for_blas(&s, want);
     s.tiles_m = ceil_div(g->m, s.tile_m);
