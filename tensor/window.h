@@ -51,7 +51,7 @@ typedef struct tp_window {
     bool local, exact, cyclic, mask_wrapped;
     int block;
     int64_t stripes, phases; /* of rows of chunks                                    */
-    int64_t strip;           /* chunks of a row of chunks whose keys are packed together */
+    int64_t strip, strips;   /* chunks of a row of chunks whose keys are packed together */
 } tp_window;
 
 /* Where the pieces of a thread's scratch begin, in elements. A t at the end of a name: transposed.
@@ -106,6 +106,7 @@ static inline void tp__window_cut(tp_window *g)
     g->phases = g->stripes < 2 ? 1 : g->cyclic && g->stripes % 2 ? 3 : 2;
     const int64_t chunk = tp__window_max(1, tp__window_band(g) * g->chunk[1] * g->dim);
     g->strip = tp__window_banded(g) ? tp__window_max(1, TP_WINDOW_PACKED / chunk) : 1;
+    g->strips = tp__window_ceil(g->chunks[1], g->strip);
 }
 
 /* The geometry of checked inputs. */

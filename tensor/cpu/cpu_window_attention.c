@@ -1,10 +1,11 @@
 /* cpu_window_attention.c - attention over maps; the geometry is in tensor/window.h.
  *
- * Forward: a task is a row of chunks of one head. It packs the keys and values that queries of a
- * strip see (window_tiles.h) and takes up to 64 queries at a time: register kernels make their
+ * Forward: a task is a strip of chunks in a row of one head. It packs the keys and values that its
+ * queries see (window_tiles.h) and takes up to 64 queries at a time: register kernels make their
  * logits, which stay in cache for a plain softmax, and the result. Backward: a task is a stripe of
  * rows of chunks of one head; it makes the probabilities again, adds four more products, and sums
- * the gradients of packed keys before they are added to the map's. */
+ * the gradients of packed keys before they are added to the map's. Both go down the map strip by
+ * strip: two thirds of the rows that a strip packs are in cache from the one above it. */
 #ifndef real
 #include "tensor/kernel.h"
 #include "tensor/window.h"
@@ -57,15 +58,15 @@ static void R(forward_tasks)(const void *ctx, int64_t begin, int64_t end, int th
     const win *a = ctx;
     const tp_window *g = &a->g;
     for (int64_t task = begin; task < end; task++) {
-        const int64_t head = task / g->chunks[0];
+        const int64_t cy = task % g->chunks[0], strip = task / g->chunks[0];
+        const int64_t head = strip / g->strips, first = strip % g->strips * g->strip;
         win_chunk t = { .a = a,
                         .b = head / g->heads,
                         .h = head % g->heads,
                         .scratch = (real *)a->c->work + thread * a->at.total };
-        R(set_row)(&t, task % g->chunks[0]);
-        for (int64_t cx = 0; cx < g->chunks[1]; cx++) {
-            if (cx % g->strip == 0) R(set_strip)(&t, task % g->chunks[0], cx);
-            R(set_chunk)(&t, task % g->chunks[0], cx);
+        R(set_strip)(&t, cy, first);
+        for (int64_t cx = first; cx < tp__window_min(g->chunks[1], first + g->strip); cx++) {
+            R(set_chunk)(&t, cy, cx);
             const int64_t queries = t.rows * t.cols;
             for (int64_t i = 0; i < queries; i += a->at.m)
                 R(forward_piece)(&t, i, tp__window_min(a->at.m, queries - i));
@@ -85,7 +86,8 @@ static tp_code R(window_attention_fwd)(const tp_call *c)
 {
     const win a = R(prepare)(c, false);
     if (c->y[0].numel == 0) return TP_OK;
-    tp__parallel(c->dev, a.g.batch * a.g.heads * a.g.chunks[0], 1, R(forward_tasks), &a);
+    const int64_t tasks = a.g.batch * a.g.heads * a.g.strips * a.g.chunks[0];
+    tp__parallel(c->dev, tasks, 1, R(forward_tasks), &a);
     return TP_OK;
 }
 
@@ -210,6 +212,7 @@ static void R(backward_strip)(win_chunk *t, int64_t cy, int64_t cx)
     const win_chunk strip = *t;
     memset(t->scratch + at->dk + at->front * at->pad, 0, bytes);
     memset(t->scratch + at->dv + at->front * at->pad, 0, bytes);
+    memset(t->scratch + at->dtable, 0, (size_t)at->tables * sizeof(real));
     for (; cx < stop; cx++) {
         R(set_chunk)(t, cy, cx);
         const int64_t queries = t->rows * t->cols;
@@ -218,19 +221,7 @@ static void R(backward_strip)(win_chunk *t, int64_t cy, int64_t cx)
     }
     R(scatter)(&strip, t->scratch + at->dk, &t->a->c->dx[WIN_K]);
     R(scatter)(&strip, t->scratch + at->dv, &t->a->c->dx[WIN_V]);
-}
-
-static void R(backward_row)(win_chunk *t, int64_t cy)
-{
-    const tp_window *g = &t->a->g;
-    real *dtable = t->scratch + t->a->at.dtable;
-    R(set_row)(t, cy);
-    for (int64_t cx = 0; cx < g->chunks[1]; cx += g->strip) {
-        const bool last = !R(later_strip)(t, cx + g->strip) || cx + g->strip >= g->chunks[1];
-        if (!R(later_strip)(t, cx)) memset(dtable, 0, (size_t)t->a->at.tables * sizeof(real));
-        R(backward_strip)(t, cy, cx);
-        for (int r = 0; last && g->rows && r < t->nrect; r++) R(fold_tables)(t, &t->run[r]);
-    }
+    for (int r = 0; g->rows && r < t->nrect; r++) R(fold_tables)(t, &t->run[r]);
 }
 
 /* The extra keys' sums, of a whole task, to those that are added over tasks. */
@@ -265,7 +256,9 @@ static void R(backward_tasks)(const void *ctx, int64_t begin, int64_t end, int t
         memset(dk, 0, (size_t)(at->front * at->pad) * sizeof(real));
         memset(dv, 0, (size_t)(at->front * at->pad) * sizeof(real));
         const int64_t stop = tp__window_stripe(g, stripe + 1);
-        for (int64_t cy = tp__window_stripe(g, stripe); cy < stop; cy++) R(backward_row)(&t, cy);
+        for (int64_t cx = 0; cx < g->chunks[1]; cx += g->strip)
+            for (int64_t cy = tp__window_stripe(g, stripe); cy < stop; cy++)
+                R(backward_strip)(&t, cy, cx);
         R(store_extra)(&t, dk, t.partial);
         R(store_extra)(&t, dv, t.partial + g->extra * g->dim);
     }

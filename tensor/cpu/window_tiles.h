@@ -225,16 +225,11 @@ static void R(set_chunk)(win_chunk *t, int64_t cy, int64_t cx)
     t->padded = tp__window_up(t->n + LS_ROWS);
 }
 
-/* Do the strip's biases serve the whole row of chunks? They are made with its first strip. */
-static bool R(later_strip)(const win_chunk *t, int64_t cx)
-{
-    return cx > 0 && tp__window_banded(&t->a->g);
-}
-
 /* Packs the keys of the strip of chunks from cx on; its rectangles are those of t then. */
 static void R(set_strip)(win_chunk *t, int64_t cy, int64_t cx)
 {
     const tp_window *g = &t->a->g;
+    R(set_row)(t, cy);
     R(set_chunk)(t, cy, cx);
     if (tp__window_banded(g) && t->nrect > 0) {
         const int64_t end = (cx + g->strip) * g->chunk[1] + g->halo[1];
@@ -242,7 +237,6 @@ static void R(set_strip)(win_chunk *t, int64_t cy, int64_t cx)
         t->rect[0].cols = tp__window_min(g->size[1], end) - t->first;
     }
     R(pack)(t);
-    if (R(later_strip)(t, cx)) return;
     R(set_runs)(t);
     for (int r = 0; R(biased)(t) && r < t->nrect; r++) R(make_tables)(t, &t->run[r]);
 }
