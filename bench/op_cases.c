@@ -116,6 +116,13 @@ static tp_tensor conv(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_conv2d(T, x[0], x[1], TP_NONE, &(tp_conv2d_opts){ .pad = { 1, 1 } });
 }
 
+static tp_tensor conv_s2(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_conv2d(T, x[0], x[1], TP_NONE,
+                     &(tp_conv2d_opts){ .stride = { 2, 2 }, .pad = { 1, 1 } });
+}
+
 static tp_tensor max_pool(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
@@ -270,7 +277,12 @@ static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k
     .mflop = 18e-6 * B * N * N * C * C,                                                            \
     .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { C, C, 3, 3 } }, 0 } }
 
-/* The same with C groups, BYTES moved for each element of the input. */
+/* Every other position, and D channels. */
+#define HALVE_CASE(B, N, C, D)                                                                     \
+    .mflop = 4.5e-6 * B * N * N * C * D,                                                           \
+    .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { D, C, 3, 3 } }, 0 } }
+
+/* As CONV_CASE with C groups, BYTES moved for each element of the input. */
 #define DEPTHWISE_CASE(B, N, C, BYTES)                                                             \
     .mbyte = (BYTES)*1e-6 * B * N * N * C,                                                         \
     .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { C, 1, 3, 3 } }, 0 } }
@@ -316,6 +328,10 @@ const op_case op_cases_cpu[] = {
     { "conv2d", "8x28x28x128 k3", conv, CONV_CASE(8, 28, 128) },
     { "conv2d", "8x14x14x256 k3", conv, CONV_CASE(8, 14, 256) },
     { "conv2d", "8x7x7x512 k3", conv, CONV_CASE(8, 7, 512) },
+    { "conv2d", "4x224x224x3 to 48 k3 s2", conv_s2, HALVE_CASE(4, 224, 3, 48) },
+    { "conv2d", "4x56x56x96 to 192 k3 s2", conv_s2, HALVE_CASE(4, 56, 96, 192) },
+    { "conv2d", "4x28x28x192 to 384 k3 s2", conv_s2, HALVE_CASE(4, 28, 192, 384) },
+    { "conv2d", "4x14x14x384 to 768 k3 s2", conv_s2, HALVE_CASE(4, 14, 384, 768) },
     { "depthwise_conv2d", "8x56x56x64 k3", depthwise, DEPTHWISE_CASE(8, 56, 64, 8) },
     { "depthwise_conv2d", "8x56x56x64 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 56, 64, 5) },
     { "depthwise_conv2d", "8x28x28x192 k3", depthwise, DEPTHWISE_CASE(8, 28, 192, 8) },

@@ -231,51 +231,59 @@ typedef struct R(weight_job) {
     const real *w; /* [co][ci of a group][taps] */
 } R(weight_job);
 
-/* The weights of input channels [a, end) and output channels b .. b + n of a group, of the pass:
- * to [inputs][taps][n]. */
-static void R(turn)(const R(weight_job) * s, int64_t group, int64_t a, int64_t end, int64_t b,
-                    int64_t n, real *to)
+/* Which of the kernel's taps is tap t of the pass? */
+static int64_t R(tap_of)(const R(weight_job) * s, int64_t t)
 {
-    const tp__conv2d *g = s->g;
-    const int64_t taps = g->axis[0].taps * g->axis[1].taps, ci = g->ci / g->groups;
-    const real *w = s->w + group * (g->co / g->groups) * ci * taps;
-    if (!s->pass->p.back)
-        R(transpose)(w + (b * ci + a) * taps, ci * taps, n, (end - a) * taps, to, n);
-    else
-        for (int64_t k = a; k < end; k++, to += taps * n)
-            R(transpose)(w + (k * ci + b) * taps, taps, n, taps, to, n);
+    const tp__conv2d_span *h = &s->pass->p.axis[0], *w = &s->pass->p.axis[1];
+    return (h->tap + t / w->taps * h->next) * s->g->axis[1].taps + w->tap + t % w->taps * w->next;
 }
 
-/* Input channels [a, end) of a group, all of whose taps lie in the same sets of the cache: hence
- * pieces of many outputs, by way of scratch memory. */
-static void R(lay_channels)(const R(weight_job) * s, int64_t group, int64_t a, int64_t end,
-                            real *scratch)
+/* Input channels [a, end) of a group of the convolution, all of whose taps lie in the same sets of
+ * the cache: hence pieces of many outputs, by way of scratch memory. */
+static void R(lay_forward)(const R(weight_job) * s, const real *from, int64_t a, int64_t end,
+                           real *scratch, real *to)
 {
     const tp__conv2d_pass *p = &s->pass->p;
-    const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
-    const int64_t across = s->g->axis[1].taps, taps = s->g->axis[0].taps * across;
-    real *to = s->pass->w + group * h->taps * w->taps * p->from * p->to;
+    const int64_t taps = p->axis[0].taps * p->axis[1].taps, size = p->from * taps;
     for (int64_t b = 0; b < p->to; b += TP_CONV_WIDTH) {
         const int64_t n = p->to - b < TP_CONV_WIDTH ? p->to - b : TP_CONV_WIDTH;
-        R(turn)(s, group, a, end, b, n, scratch);
-        for (int64_t t = 0; t < h->taps * w->taps; t++) {
-            const int64_t row = h->tap + t / w->taps * h->next,
-                          col = w->tap + t % w->taps * w->next;
+        R(transpose)(from + b * size + a * taps, size, n, (end - a) * taps, scratch, n);
+        for (int64_t t = 0; t < taps; t++)
             for (int64_t k = a; k < end; k++)
-                memcpy(to + (t * p->from + k) * p->to + b,
-                       scratch + ((k - a) * taps + row * across + col) * n, (size_t)n * sizeof *to);
-        }
+                memcpy(to + (t * p->from + k) * p->to + b, scratch + ((k - a) * taps + t) * n,
+                       (size_t)n * sizeof *to);
     }
+}
+
+/* What a pass of dX reads, channels [a, end) of dY: of each the weights lie together. */
+static void R(lay_back)(const R(weight_job) * s, const real *from, int64_t a, int64_t end, real *to)
+{
+    const tp__conv2d_pass *p = &s->pass->p;
+    const int64_t taps = s->g->axis[0].taps * s->g->axis[1].taps;
+    for (int64_t k = a; k < end; k++)
+        for (int64_t t = 0; t < p->axis[0].taps * p->axis[1].taps; t++) {
+            const real *w = from + k * p->to * taps + R(tap_of)(s, t);
+            real *row = to + (t * p->from + k) * p->to;
+            for (int64_t i = 0; i < p->to; i++) row[i] = w[i * taps];
+        }
 }
 
 static void R(lay_tasks)(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const R(weight_job) *s = ctx;
-    const int64_t from = s->pass->p.from, tasks = tp__ceil_div(from, TP_CONV_LAID);
+    const tp__conv2d_pass *p = &s->pass->p;
+    const int64_t of_group = s->g->co / p->groups * (s->g->ci / p->groups);
+    const int64_t tasks = tp__ceil_div(p->from, TP_CONV_LAID), laid = tp__conv2d_weights(p);
     real *scratch = (real *)(s->pass->scratch + (size_t)thread * s->pass->thread);
-    for (int64_t t = begin; t < end; t++) {
-        const int64_t a = t % tasks * TP_CONV_LAID, last = a + TP_CONV_LAID;
-        R(lay_channels)(s, t / tasks, a, last < from ? last : from, scratch);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t group = i / tasks, a = i % tasks * TP_CONV_LAID;
+        const int64_t last = a + TP_CONV_LAID < p->from ? a + TP_CONV_LAID : p->from;
+        const real *from = s->w + group * of_group * s->g->axis[0].taps * s->g->axis[1].taps;
+        real *to = s->pass->w + group * (laid / p->groups);
+        if (p->back)
+            R(lay_back)(s, from, a, last, to);
+        else
+            R(lay_forward)(s, from, a, last, scratch, to);
     }
 }
 
@@ -442,11 +450,11 @@ static void R(dw_rows)(const tp_call *c, int64_t begin, int64_t end, int thread)
         if (parts == 0 && !(c->add >> 1 & 1u)) memset(dw, 0, (size_t)n * sizeof *dw);
         for (int64_t k = 1; k < parts; k++)
             for (int64_t i = 0; i < n; i++) sum[i] += all[(k * g.co + o) * n + i];
-        for (int64_t i = 0; parts > 0 && i < p.from; i++)
-            for (int64_t k = 0; k < taps; k++) {
-                real *to = dw + i * taps + k;
-                *to = (c->add >> 1 & 1u ? *to : 0) + sum[k * p.from + i];
-            }
+        for (int64_t k = 0; parts > 0 && k < taps; k++, sum += p.from)
+            if (c->add >> 1 & 1u)
+                for (int64_t i = 0; i < p.from; i++) dw[i * taps + k] += sum[i];
+            else
+                for (int64_t i = 0; i < p.from; i++) dw[i * taps + k] = sum[i];
     }
 }
 
