@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <tapegrad/vision.h>
+#include <tapegrad/cvt.h>
 
 /* ---- token embedding ---- */
 

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include <tapegrad/vision.h>
+#include <tapegrad/cvt.h>
 
 /* ---- parameters ---- */
 

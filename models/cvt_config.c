@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <tapegrad/vision.h>
+#include <tapegrad/cvt.h>
 
 #define STAGES   TP_CVT_STAGES
 #define MAX_SIZE (1 << 20) /* of widths, ranks, windows, classes: products fit */

@@ -1,6 +1,6 @@
 /* cvt_cost.c - multiply-adds and activation memory of CvT, CvT* and CvT*-LS in closed form, for one
  * image. Window scores count all (w + 2s)^2 keys, those outside the map too, as the paper does. */
-#include <tapegrad/vision.h>
+#include <tapegrad/cvt.h>
 
 /* Sizes of one stage, as doubles. */
 typedef struct stage {

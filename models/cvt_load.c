@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <tapegrad/vision.h>
+#include <tapegrad/cvt.h>
 
 static bool ends_in(const char *s, const char *end)
 {

@@ -8,7 +8,7 @@
  * the op holds nothing of their size. */
 #include <math.h>
 #include <stdlib.h>
-#include <tapegrad/vision.h>
+#include <tapegrad/vit_lsla.h>
 
 void tp_lsla_attn_init(tp_params *P, tp_lsla_attn_m *m, const char *name, int64_t dim, int heads,
                        int64_t window, tp_lsla_opts opts)

@@ -2,7 +2,7 @@
 #ifndef TP_VIL_INNER_H
 #define TP_VIL_INNER_H
 
-#include <tapegrad/vision.h>
+#include <tapegrad/vil.h>
 
 #define TP_VIL_TABLE "local_relative_position_bias_table"
 

@@ -2,7 +2,7 @@
 #ifndef TP_VIT_LSLA_INNER_H
 #define TP_VIT_LSLA_INNER_H
 
-#include <tapegrad/vision.h>
+#include <tapegrad/vit_lsla.h>
 
 /* A stage's map, channels, and the window that its parameters have. */
 typedef struct tp_lsla_stage {

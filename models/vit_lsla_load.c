@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/vision.h>
+#include <tapegrad/vit_lsla.h>
 
 /* Weights of the four samples around a place t in [0,1) after the second (a = -0.75). */
 static void cubic(double t, double weight[4])

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/vision.h>
+#include <tapegrad/vit_lsla.h>
 
 #include "support_device.h"
 #include "support_folder.h"

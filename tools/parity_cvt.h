@@ -2,7 +2,7 @@
 #ifndef PARITY_CVT_H
 #define PARITY_CVT_H
 
-#include <tapegrad/vision.h>
+#include <tapegrad/cvt.h>
 
 #include "parity.h"
 

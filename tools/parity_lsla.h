@@ -2,7 +2,7 @@
 #ifndef PARITY_LSLA_H
 #define PARITY_LSLA_H
 
-#include <tapegrad/vision.h>
+#include <tapegrad/vit_lsla.h>
 
 #include "parity.h"
 

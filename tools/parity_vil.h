@@ -2,7 +2,7 @@
 #ifndef PARITY_VIL_H
 #define PARITY_VIL_H
 
-#include <tapegrad/vision.h>
+#include <tapegrad/vil.h>
 
 #include "parity.h"
 
