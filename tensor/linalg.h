@@ -16,7 +16,7 @@ typedef struct tp__linear_attr {
     tp_act act;
 } tp__linear_attr;
 
-/* Does backward need the pre-activation itself? */
+/* Does backward need more of the pre-activation than its sign: itself, or the slope there? */
 TP_HD static inline bool tp__keeps_z(tp_act act)
 {
     return act == TP_ACT_GELU || act == TP_ACT_QUICK_GELU;

@@ -3,7 +3,7 @@
  * where the activation was x; comparisons let NaN through.
  *
  *     relu        max(x, 0), slope 0 at 0
- *     gelu        x/2 (1 + erf(x/sqrt 2))
+ *     gelu        x P(x), P the integral of the normal distribution up to x
  *     quick_gelu  x s(1.702 x), s the logistic function */
 
 TP_INLINE real R(logistic)(real x)
@@ -17,16 +17,6 @@ TP_INLINE real R(gated_slope)(real x, real s, real du)
     return s + x * du * s * (1 - s);
 }
 
-TP_INLINE real R(normal_cdf)(real x)
-{
-    return RC(0.5) * (1 + r_erf(x * RC(0.70710678118654752)));
-}
-
-TP_INLINE real R(normal_density)(real x)
-{
-    return RC(0.39894228040143268) * r_exp(RC(-0.5) * x * x); /* 1/sqrt(2 pi) */
-}
-
 TP_INLINE real R(relu)(real x)
 {
     return x < 0 ? 0 : x;
@@ -37,22 +27,44 @@ TP_INLINE real R(relu_slope)(real x)
     return x > 0 ? 1 : 0;
 }
 
+/* The value, and the slope beside it for what little that costs. */
+TP_INLINE real R(gelu_both)(real x, real *slope)
+{
+    real below;
+    const real density = r_gauss(x, &below);
+    *slope = below + x * density;
+    return x * below;
+}
+
+TP_INLINE real R(quick_gelu_both)(real x, real *slope)
+{
+    const real s = R(logistic)(RC(1.702) * x);
+    *slope = R(gated_slope)(x, s, RC(1.702));
+    return x * s;
+}
+
 TP_INLINE real R(gelu)(real x)
 {
-    return x * R(normal_cdf)(x);
+    real slope;
+    return R(gelu_both)(x, &slope);
 }
 
 TP_INLINE real R(gelu_slope)(real x)
 {
-    return R(normal_cdf)(x) + x * R(normal_density)(x);
+    real slope;
+    R(gelu_both)(x, &slope);
+    return slope;
 }
 
 TP_INLINE real R(quick_gelu)(real x)
 {
-    return x * R(logistic)(RC(1.702) * x);
+    real slope;
+    return R(quick_gelu_both)(x, &slope);
 }
 
 TP_INLINE real R(quick_gelu_slope)(real x)
 {
-    return R(gated_slope)(x, R(logistic)(RC(1.702) * x), RC(1.702));
+    real slope;
+    R(quick_gelu_both)(x, &slope);
+    return slope;
 }

@@ -3,7 +3,8 @@
  *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
  *
  * Bias and activation are applied to each tile of the product by the thread that made it, while it
- * is in cache. Hidden output: Z for the GELUs, one byte an element (Z > 0) for ReLU, nothing else.
+ * is in cache. Hidden output: act'(Z) for the GELUs, which falls off when act(Z) is made; one byte
+ * an element (Z > 0) for ReLU, nothing else.
  */
 #ifndef real
 
@@ -25,7 +26,8 @@ static tp_act R(act_of)(const tp_call *c)
     return ((const tp__linear_attr *)c->attr)->act;
 }
 
-/* Bias and activation of the n elements from column j on, which begin at element `at` of Z. */
+/* Bias and activation of the n elements from column j on, which begin at element `at` of Z. The
+ * GELUs' Z is where their slopes go. */
 static void R(finish_row)(const tp_call *c, int64_t at, int64_t j, int64_t n)
 {
     const tp_act act = R(act_of)(c);
@@ -39,9 +41,9 @@ static void R(finish_row)(const tp_call *c, int64_t at, int64_t j, int64_t n)
         for (int64_t i = 0; i < n; i++) positive[i] = z[i] > 0;
         for (int64_t i = 0; i < n; i++) y[i] = R(relu)(z[i]);
     } else if (act == TP_ACT_GELU) {
-        for (int64_t i = 0; i < n; i++) y[i] = R(gelu)(z[i]);
+        for (int64_t i = 0; i < n; i++) y[i] = R(gelu_both)(z[i], &z[i]);
     } else if (act == TP_ACT_QUICK_GELU) {
-        for (int64_t i = 0; i < n; i++) y[i] = R(quick_gelu)(z[i]);
+        for (int64_t i = 0; i < n; i++) y[i] = R(quick_gelu_both)(z[i], &z[i]);
     }
 }
 
@@ -97,12 +99,9 @@ static void R(dz_row)(const tp_call *c, int64_t at, int64_t n)
     if (R(act_of)(c) == TP_ACT_RELU) {
         const uint8_t *positive = (const uint8_t *)c->y[1].data + at;
         for (int64_t i = 0; i < n; i++) dz[i] = positive[i] ? dy[i] : 0;
-    } else if (R(act_of)(c) == TP_ACT_GELU) {
-        const real *z = (const real *)c->y[1].data + at;
-        for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * R(gelu_slope)(z[i]);
-    } else if (R(act_of)(c) == TP_ACT_QUICK_GELU) {
-        const real *z = (const real *)c->y[1].data + at;
-        for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * R(quick_gelu_slope)(z[i]);
+    } else if (tp__keeps_z(R(act_of)(c))) {
+        const real *slope = (const real *)c->y[1].data + at;
+        for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * slope[i];
     }
 }
 
