@@ -223,7 +223,7 @@ static void *copy_of(tp_tape *T, const void *p, size_t bytes)
 }
 
 /* Stores what backward will need. The record owns references of the saved buffers only. */
-static bool record(tp_tape *T, frame *f, const tp_call *c)
+static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
 {
     tp_rec *r = tp__arena(T, sizeof *r);
     const size_t nx = (size_t)f->nx, ny = (size_t)f->ny;
@@ -234,7 +234,7 @@ static bool record(tp_tape *T, frame *f, const tp_call *c)
         .rng = c->rng,
         .real = c->real,
         .train = c->train,
-        .view = f->view,
+        .passes = f->view && f->xv[0].numel == f->yv[0].numel ? 1 : passes,
         .nx = f->nx,
         .ny = f->ny,
         .visible = f->visible,
@@ -370,7 +370,7 @@ tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, cons
     if (!take_inputs(T, &f, in) || ((op->flags & TP_COMPUTES) && !bring_to_compute(T, &f, in)))
         return all_failed(ny, y);
 
-    tp_infer q = { T, attr, nx, f.ny, f.xv, f.yv, T->train, false, -1, T->dev->be->kind };
+    tp_infer q = { T, attr, nx, f.ny, f.xv, f.yv, T->train, false, -1, T->dev->be->kind, 0 };
     tp_call c = { .dev = T->dev,
                   .attr = attr,
                   .rng = { T->seed, T->offset },
@@ -383,7 +383,7 @@ tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, cons
     const bool wants = T->recording && any_wants_grad(&f);
     const bool keep = wants && !(op->flags & TP_NOT_DIFFERENTIABLE);
     bool ok = infer(T, &f, &q, &c.real) && check_gradient(T, &f, q.view_at, wants) &&
-              execute(T, &f, &q, &c) && (!keep || record(T, &f, &c)) &&
+              execute(T, &f, &q, &c) && (!keep || record(T, &f, &c, q.passes)) &&
               publish(T, &f, keep, y ? y : one);
     drop_outputs(&f);
     if (ok && T->observer && !T->replaying) show(T, &f, attr, in, y ? y : one);

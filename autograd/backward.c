@@ -1,7 +1,9 @@
 /* backward.c - the reverse pass: walks the records from the loss back, releases as it goes.
  *
  * The first contribution to a gradient is written by the kernel itself, later ones are added: by
- * the kernel where the op can (TP_ACCUMULATES), else through a temporary. */
+ * the kernel where the op can (TP_ACCUMULATES), else through a temporary. A gradient that is the
+ * result's own (tp_infer.passes) is handed on: its buffer then belongs to several nodes, and who
+ * adds to it makes one of their own. */
 #include <string.h>
 
 #include "autograd/graph.h"
@@ -59,29 +61,49 @@ static bool grads_ready(tp_tape *T, tp_params *P)
     return ok;
 }
 
+static bool add_to_parameter(tp_tape *T, tp_node *n, const tp_view *from)
+{
+    if (!grads_ready(T, n->params)) return false;
+    if (!has_grad(n))
+        T->dev->be->copy(T->dev, n->grad.data, from->data, tp__view_bytes(from));
+    else if (!add_views(T, &n->grad, from))
+        return false;
+    n->has_grad = n->fresh = true;
+    return true;
+}
+
+/* Does a gradient that is added to belong to this node alone? */
+static bool owns_grad(const tp_node *n)
+{
+    return n->params || n->grad_buf->refs == 1;
+}
+
+/* A copy of n's gradient, for n alone. */
+static bool take_copy(tp_tape *T, tp_node *n)
+{
+    tp_buf *own = tp__alloc(T, tp__view_bytes(&n->view), "backward");
+    if (!own) return false;
+    T->dev->be->copy(T->dev, own->data, n->grad.data, tp__view_bytes(&n->view));
+    tp__buf_unref(n->grad_buf);
+    set_tape_grad(n, own);
+    return true;
+}
+
 bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
 {
-    if (!n->params && !n->grad_buf && g->refs == 1) {
-        set_tape_grad(n, g);
-        return true;
-    }
     bool ok = true;
     tp_view from = n->view;
     from.data = g->data;
-    if (!n->params && !n->grad_buf) {
-        tp_buf *own = tp__alloc(T, tp__view_bytes(&n->view), "backward");
-        ok = own != NULL;
-        if (own) {
-            T->dev->be->copy(T->dev, own->data, g->data, g->bytes);
-            set_tape_grad(n, own);
-        }
+    if (n->params) {
+        ok = add_to_parameter(T, n, &from);
+    } else if (!n->grad_buf) {
+        set_tape_grad(n, tp__buf_ref(g));
+    } else if (!owns_grad(n) && g->refs == 1) { /* the sum takes the place of g */
+        ok = add_views(T, &from, &n->grad);
+        tp__buf_unref(n->grad_buf);
+        set_tape_grad(n, tp__buf_ref(g));
     } else {
-        if (n->params) ok = grads_ready(T, n->params);
-        if (ok && has_grad(n))
-            ok = add_views(T, &n->grad, &from);
-        else if (ok)
-            T->dev->be->copy(T->dev, n->grad.data, g->data, tp__view_bytes(&n->view));
-        if (ok && n->params) n->has_grad = n->fresh = true;
+        ok = (owns_grad(n) || take_copy(T, n)) && add_views(T, &n->grad, &from);
     }
     tp__buf_unref(g);
     return ok;
@@ -104,6 +126,13 @@ static bool claimed(const tp_rec *r, int i)
     return false;
 }
 
+/* Does input i want a gradient of this record? */
+static bool wants_grad(const tp_rec *r, int i)
+{
+    const tp_node *n = r->x[i];
+    return n && n->wants_grad && tp_is_float(n->view.dtype) && !(r->op->constant >> i & 1u);
+}
+
 static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
 {
     tp_node *n = r->x[i];
@@ -111,11 +140,11 @@ static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
     if (!n) return true;
     s->dx[i] = n->view;
     s->dx[i].data = NULL;
-    if (!n->wants_grad || !tp_is_float(n->view.dtype) || (r->op->constant >> i & 1u)) return true;
+    if (!wants_grad(r, i) || (r->passes >> i & 1u)) return true;
     if (n->params && !grads_ready(T, n->params)) return false;
-    const bool taken = claimed(r, i);
-    if (!taken && (n->params || n->grad_buf) && (!has_grad(n) || (r->op->flags & TP_ACCUMULATES))) {
-        if (has_grad(n)) s->add |= 1u << i;
+    const bool has = has_grad(n), adds = (r->op->flags & TP_ACCUMULATES) && has && owns_grad(n);
+    if (!claimed(r, i) && (adds || (n->params && !has))) {
+        if (has) s->add |= 1u << i;
         s->dx[i].data = n->grad.data;
         return true;
     }
@@ -126,7 +155,7 @@ static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
     return true;
 }
 
-/* Hands what the kernel wrote to the nodes. */
+/* Hands what the kernel wrote, and what passes by it, to the nodes. */
 static bool close_sinks(tp_tape *T, const tp_rec *r, sinks *s, bool ok)
 {
     for (int i = 0; i < r->nx; i++) {
@@ -136,6 +165,8 @@ static bool close_sinks(tp_tape *T, const tp_rec *r, sinks *s, bool ok)
                 ok = tp__add_grad(T, n, s->temp[i]);
             else
                 tp__buf_unref(s->temp[i]);
+        } else if (ok && (r->passes >> i & 1u) && wants_grad(r, i)) {
+            ok = tp__add_grad(T, n, tp__buf_ref(r->y[0]->grad_buf));
         } else if (ok && n && n->params && s->dx[i].data) {
             n->has_grad = n->fresh = true;
         }
@@ -164,6 +195,13 @@ static bool gather_dy(tp_tape *T, const tp_rec *r, tp_view *dy, tp_buf **zeros)
     return true;
 }
 
+static bool any_sink(const tp_rec *r, const sinks *s)
+{
+    for (int i = 0; i < r->nx; i++)
+        if (s->dx[i].data) return true;
+    return false;
+}
+
 static bool versions_match(tp_tape *T, const tp_rec *r)
 {
     for (int i = 0; i < r->nx; i++)
@@ -182,13 +220,15 @@ static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy)
     sinks s = { .add = 0 };
     bool ok = versions_match(T, r);
     for (int i = 0; ok && i < r->nx; i++) ok = open_sink(T, r, i, &s);
-    tp_infer q = { T, r->attr, r->nx, r->ny, r->xv, r->yv, r->train, true, -1, T->dev->be->kind };
+    tp_infer q = { T,  r->attr,          r->nx,    r->ny, r->xv, r->yv, r->train, true,
+                   -1, T->dev->be->kind, r->passes };
     tp_buf *scratch = NULL;
-    if (ok && r->op->work) {
+    const bool runs = ok && any_sink(r, &s);
+    if (runs && r->op->work) {
         scratch = tp__alloc(T, r->op->work(&q, T->dev->threads), r->op->name);
         ok = scratch != NULL;
     }
-    if (ok) {
+    if (ok && runs) {
         const tp_call c = { .dev = T->dev,
                             .attr = r->attr,
                             .rng = r->rng,
@@ -208,19 +248,6 @@ static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy)
     }
     tp__buf_unref(scratch);
     return close_sinks(T, r, &s, ok);
-}
-
-/* A reshape only renames the gradient of its result. */
-static bool pass_through(tp_tape *T, tp_rec *r)
-{
-    tp_node *x = r->x[0], *y = r->y[0];
-    if (!x->wants_grad) return true;
-    tp_buf *g = tp__buf_ref(y->grad_buf);
-    if (!y->kept) { /* not asked for: x may take the buffer itself */
-        tp__buf_unref(y->grad_buf);
-        y->grad_buf = NULL;
-    }
-    return tp__add_grad(T, x, g);
 }
 
 static bool reached(const tp_rec *r)
@@ -253,8 +280,6 @@ static bool backward_record(tp_tape *T, tp_rec *r)
     bool ok;
     if (r->replay) {
         ok = tp__replay_backward(T, r);
-    } else if (r->view && r->xv[0].numel == r->yv[0].numel) {
-        ok = versions_match(T, r) && pass_through(T, r);
     } else {
         tp_view dy[TP_MAX_OUTPUTS];
         tp_buf *zeros[TP_MAX_OUTPUTS] = { NULL };

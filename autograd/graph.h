@@ -52,7 +52,8 @@ typedef struct tp_rec {
     const void *attr;
     tp_rng rng;
     tp_dtype real;
-    bool train, view, done;
+    bool train, done;
+    uint32_t passes; /* bit i: x[i] has the gradient of y[0] */
     int nx, ny, visible;
     tp_node **x, **y; /* x: NULL if absent; y: visible outputs */
     tp_view *xv, *yv; /* data NULL if not saved */

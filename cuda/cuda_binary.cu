@@ -74,12 +74,6 @@ template <class B> struct by_square {
     }
 };
 
-template <class S> static tp_code copy_da(const tp_call *c)
-{
-    if (!c->dx[0].data || c->dx[0].numel == 0) return TP_OK;
-    return tp__cuda_copy(c, c->dx[0].data, c->dy[0].data, c->dx[0].numel * sizeof(S));
-}
-
 /* factor: what dy is multiplied by before it is summed, or NULL. */
 template <class S, class B, class F>
 static tp_code fold_db(const tp_call *c, const S *factor, F finish)
@@ -107,8 +101,7 @@ template <class S> static tp_code div_fwd(const tp_call *c)
 
 template <class S> static tp_code add_bwd(const tp_call *c)
 {
-    const tp_code code = copy_da<S>(c);
-    if (code != TP_OK || !c->dx[1].data) return code;
+    if (!c->dx[1].data) return TP_OK;
     return tp_with_type(c, c->dx[1].dtype, [&](auto b) {
         return fold_db<S, decltype(b)>(c, (const S *)NULL, tp_as_it_is());
     });
@@ -116,8 +109,7 @@ template <class S> static tp_code add_bwd(const tp_call *c)
 
 template <class S> static tp_code sub_bwd(const tp_call *c)
 {
-    const tp_code code = copy_da<S>(c);
-    if (code != TP_OK || !c->dx[1].data) return code;
+    if (!c->dx[1].data) return TP_OK;
     return tp_with_type(c, c->dx[1].dtype, [&](auto b) {
         return fold_db<S, decltype(b)>(c, (const S *)NULL, negative());
     });

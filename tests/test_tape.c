@@ -254,6 +254,40 @@ Test(tape, one_tensor_used_twice_by_one_op)
     end(&s);
 }
 
+/* A sum hands its gradient on to both operands; what one of them then gets must not reach others.
+ */
+Test(tape, gradients_handed_on_stay_apart)
+{
+    world s = begin();
+    const tp_tensor a = input(s.T), b = input(s.T);
+    const tp_tensor c = tp_keep(s.T, tp_add(s.T, a, b));
+    const tp_tensor d = tp_keep(s.T, tp_sub(s.T, c, tp_square(s.T, a)));
+    const tp_tensor e = tp_keep(s.T, tp_dropout_add(s.T, c, TP_NONE, d, 0.0));
+    tp_backward(s.T, tp_sum(s.T, tp_mul(s.T, tp_add(s.T, e, e), b), TP_ALL));
+    const struct {
+        const char *name;
+        tp_tensor x;
+        double of_b; /* its gradient is as many times b */
+    } cases[] = { { "e", e, 2.0 }, { "d", d, 2.0 }, { "c", c, 4.0 } };
+    double v[8], g[8];
+    values_read(s.T, b, v);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        values_read(s.T, tp_grad(s.T, cases[k].x), g);
+        for (int i = 0; i < 8; i++)
+            cr_expect_float_eq(g[i], cases[k].of_b * v[i], 1e-14, "%s: %s", cases[k].name,
+                               tp_why(s.T));
+    }
+    double ga[8], gb[8];
+    values_read(s.T, tp_grad(s.T, a), ga);
+    values_read(s.T, tp_grad(s.T, b), gb);
+    for (int i = 0; i < 8; i++) {
+        const double sum = 2.0 * (4.0 * v[i] - v[i] * v[i]); /* e + e */
+        cr_expect_float_eq(ga[i], 4.0 * v[i] - 4.0 * v[i] * v[i], 1e-14, "a: %g", ga[i]);
+        cr_expect_float_eq(gb[i], 4.0 * v[i] + sum, 1e-14, "b: %g", gb[i]);
+    }
+    end(&s);
+}
+
 Test(tape, reshape_shares_and_returns_gradients)
 {
     world s = begin();

@@ -29,6 +29,22 @@ static tp_code binary_shape(tp_infer *q)
     return TP_OK;
 }
 
+static tp_code add_shape(tp_infer *q)
+{
+    const tp_code code = binary_shape(q);
+    if (code != TP_OK) return code;
+    tp__pass_gradient(q, 0);
+    tp__pass_gradient(q, 1);
+    return TP_OK;
+}
+
+static tp_code sub_shape(tp_infer *q)
+{
+    const tp_code code = binary_shape(q);
+    if (code == TP_OK) tp__pass_gradient(q, 0);
+    return code;
+}
+
 /* Backward sums dy into db. */
 static size_t binary_work(const tp_infer *q, int threads)
 {
@@ -50,15 +66,17 @@ static const tp_gradcase binary_cases[] = {
     { 0 },
 };
 
-#define BINARY(op, text, reads)                                                                    \
-    .name = #op, .doc = text, .nx = 2, .ny = 1, .saves = reads, .shape = binary_shape,             \
+#define BOTH TP_SAVE_X(0) | TP_SAVE_X(1)
+#define BINARY(op, text, reads, rule)                                                              \
+    .name = #op, .doc = text, .nx = 2, .ny = 1, .saves = reads, .shape = rule,                     \
     .work = binary_work, .forward = TP_KERNELS(op##_fwd), .backward = TP_KERNELS(op##_bwd),        \
     .cases = binary_cases
 
-const tp_op tp_op_add = { BINARY(add, "a + b; b broadcasts into a", 0) };
-const tp_op tp_op_sub = { BINARY(sub, "a - b; b broadcasts into a", 0) };
-const tp_op tp_op_mul = { BINARY(mul, "a b; b broadcasts into a", TP_SAVE_X(0) | TP_SAVE_X(1)) };
-const tp_op tp_op_div = { BINARY(div, "a / b; b broadcasts into a", TP_SAVE_X(0) | TP_SAVE_X(1)) };
+const tp_op tp_op_add = { BINARY(add, "a + b; b broadcasts into a", 0, add_shape) };
+const tp_op tp_op_sub = { BINARY(sub, "a - b; b broadcasts into a", 0, sub_shape) };
+const tp_op tp_op_mul = { BINARY(mul, "a b; b broadcasts into a", BOTH, binary_shape) };
+const tp_op tp_op_div = { BINARY(div, "a / b; b broadcasts into a", BOTH, binary_shape) };
+#undef BOTH
 #undef BINARY
 
 tp_tensor tp_add(tp_tape *T, tp_tensor a, tp_tensor b)

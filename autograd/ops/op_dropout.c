@@ -68,7 +68,10 @@ static tp_code add_shape(tp_infer *q)
     if (!tp_absent(b) && (b->ndim != 1 || b->dim[0] != x->dim[x->ndim - 1]))
         return tp_fail(q, TP_E_SHAPE, "b must have one axis of size %lld, the last of x",
                        (long long)x->dim[x->ndim - 1]);
-    return tp__like_x(q);
+    if (tp__like_x(q) != TP_OK) return TP_E_DTYPE;
+    tp__pass_gradient(q, 2);
+    if (!q->train || *(const double *)q->attr == 0.0) tp__pass_gradient(q, 0);
+    return TP_OK;
 }
 
 /* Partial sums of the gradient of b. */

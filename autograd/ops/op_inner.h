@@ -32,6 +32,12 @@ static inline tp_code tp__like_x(tp_infer *q)
     return TP_OK;
 }
 
+/* Input i has the gradient of y[0] if both are alike; a parameter may be of another dtype. */
+static inline void tp__pass_gradient(tp_infer *q, int i)
+{
+    if (q->x[i].dtype == q->y[0].dtype && tp__same_shape(&q->x[i], &q->y[0])) q->passes |= 1u << i;
+}
+
 /* Fails unless every input that was given is floating. */
 static inline tp_code tp__expect_float(tp_infer *q)
 {

@@ -69,6 +69,8 @@ typedef struct tp_infer {
                         runs forward, nor backward if it is a view of all elements; -1 (as it
                         arrives): a result of its own                                      */
     int device;      /* work(): TP_CPU or TP_CUDA */
+    uint32_t passes; /* shape(): bit i = the gradient of x[i] is that of y[0], shape and dtype too:
+                        the tape hands it on, backward is not asked for it                 */
 } tp_infer;
 
 /* One set of inputs for the gradient test (f64, finite differences). An input with ndim 0 is

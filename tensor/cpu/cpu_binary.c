@@ -3,7 +3,8 @@
  *
  *     y = f(a, b);   da = dy df/da,   db = sum of dy df/db over what meets each b
  *
- * The sums of db are folded (fold.h) without a temporary of the size of a. */
+ * The sums of db are folded (fold.h) without a temporary of the size of a. Where da or db is dy,
+ * the tape hands it on. */
 #ifndef real
 
 #include "tensor/broadcast.h"
@@ -81,14 +82,6 @@ RANGE(mul_da, mul, dy[0], x[1], dx[0])
 RANGE(div_da, div, dy[0], x[1], dx[0])
 #undef RANGE
 
-static void R(copy_da)(const tp_call *c, int64_t begin, int64_t end, int thread)
-{
-    const real *dy = c->dy[0].data;
-    real *da = c->dx[0].data;
-    (void)thread;
-    memcpy(da + begin, dy + begin, (size_t)(end - begin) * sizeof *da);
-}
-
 static tp_code R(each)(const tp_call *c, tp_call_body body)
 {
     tp__for(c, c->x[0].numel, GRAIN, body);
@@ -129,10 +122,11 @@ static void R(div_db)(const tp_call *c, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) db[i] = -db[i] / b[i] / b[i];
 }
 
-/* factor: what dy is multiplied by before it is summed, or NULL. */
+/* da: or NULL, for ops that are not asked for it. factor: what dy is multiplied by before it is
+ * summed, or NULL. */
 static tp_code R(backward)(const tp_call *c, tp_call_body da, const real *factor, tp_call_body db)
 {
-    if (c->dx[0].data) tp__for(c, c->x[0].numel, GRAIN, da);
+    if (da && c->dx[0].data) tp__for(c, c->x[0].numel, GRAIN, da);
     if (c->dx[1].data) {
         R(fold)(c, &c->x[0], &c->x[1], c->dy[0].data, factor, c->dx[1].data);
         if (db) tp__for(c, c->x[1].numel, GRAIN, db);
@@ -142,12 +136,12 @@ static tp_code R(backward)(const tp_call *c, tp_call_body da, const real *factor
 
 static tp_code R(add_bwd)(const tp_call *c)
 {
-    return R(backward)(c, R(copy_da), NULL, NULL);
+    return R(backward)(c, NULL, NULL, NULL);
 }
 
 static tp_code R(sub_bwd)(const tp_call *c)
 {
-    return R(backward)(c, R(copy_da), NULL, R(sub_db));
+    return R(backward)(c, NULL, NULL, R(sub_db));
 }
 
 static tp_code R(mul_bwd)(const tp_call *c)
