@@ -17,7 +17,7 @@ if(TAPEGRAD_CUDA_EMULATION)
     -Wno-unknown-pragmas $<$<BOOL:${TAPEGRAD_WERROR}>:-Werror>)
   if(TAPEGRAD_SANITIZE)
     list(APPEND emulation_flags -fsanitize=${TAPEGRAD_SANITIZE} -fno-sanitize-recover=undefined
-      -fno-omit-frame-pointer -g)
+      ${TP_KERNEL_SANITIZE} -fno-omit-frame-pointer -g)
   endif()
   # Adds kernels, compiled for the host, to a target.
   function(tp_emulated_kernels target)
