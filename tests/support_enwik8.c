@@ -37,6 +37,14 @@ double bpc_printed(int64_t *tokens)
     return bpc;
 }
 
+void expect_resumed(const char *flags, const char *name)
+{
+    const long long end = update_in("run/last.safetensors") + 3;
+    succeed("train --resume --run-dir run --steps %lld", end);
+    succeed("%s --steps %lld --run-dir straight --overwrite", flags, end);
+    cr_expect(same_bytes("straight/last.safetensors", "run/last.safetensors"), "%s", name);
+}
+
 bool same_log(const char *a, const char *b)
 {
     char command[1024];

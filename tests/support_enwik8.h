@@ -13,6 +13,10 @@ void enwik8_begin(void); /* makes the folder, with `text`; program_end removes i
 
 double bpc_printed(int64_t *tokens); /* by eval, and of how many tokens */
 
+/* Resumes `run`, whose schedule knows no end, for 3 more updates, and expects the bits of a run
+ * that never stopped. FLAGS are what it was trained with, but for the steps and the folder. */
+void expect_resumed(const char *flags, const char *name);
+
 bool same_log(const char *a, const char *b); /* but for what depends on clock and memory */
 
 #endif

@@ -48,25 +48,25 @@ Test(enwik8, resume_is_exact)
 /* Whatever the signal interrupts, the rest of the run follows as if nothing had happened. */
 Test(enwik8, signals_then_resume)
 {
-    static const int signals[] = { SIGTERM, SIGINT, SIGHUP };
-    const char *flags =
-        "train " SMALL "--data text --steps 300 --log-every 1 --eval-every 7 --checkpoint-every 50";
+    static const struct {
+        int number;
+        const char *name;
+    } signals[] = { { SIGTERM, "SIGTERM" }, { SIGINT, "SIGINT" }, { SIGHUP, "SIGHUP" } };
+    static const char flags[] = "train " SMALL "--data text --schedule constant --log-every 1 "
+                                "--eval-every 7 --checkpoint-every 50";
     char args[1024];
-    succeed("%s --run-dir straight", flags);
+    snprintf(args, sizeof args, "%s --steps 1000000 --run-dir run --overwrite", flags);
     for (int i = 0; i < 3; i++) {
         int status;
-        cr_assert(shell("rm -rf stopped"));
-        snprintf(args, sizeof args, "%s --run-dir stopped", flags);
+        cr_assert(shell("rm -rf run"));
         const pid_t child = start(args);
-        await_reports("stopped/log.jsonl", 5);
-        kill(child, signals[i]);
+        await_reports("run/log.jsonl", 5);
+        kill(child, signals[i].number);
         waitpid(child, &status, 0);
-        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 128 + signals[i], "status %d",
-                  status);
-        const int64_t update = update_in("stopped/last.safetensors");
-        cr_expect(update >= 5 && update < 300, "stopped after update %lld", (long long)update);
-        succeed("train --resume --run-dir stopped");
-        cr_expect(same_bytes("straight/last.safetensors", "stopped/last.safetensors"));
+        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 128 + signals[i].number,
+                  "%s: status %d", signals[i].name, status);
+        cr_expect(update_in("run/last.safetensors") >= 5, "%s", signals[i].name);
+        expect_resumed(flags, signals[i].name);
     }
 }
 

@@ -87,27 +87,44 @@ static void release(matrix *x)
     free(x->data);
 }
 
-static double at(const matrix *x, int64_t q, int64_t i, int64_t j, bool transposed)
-{
-    return x->value[q * x->step + (transposed ? j * x->ld + i : i * x->ld + j)];
-}
-
 /* c->value becomes what the product should be. */
 static void expected(const tp_gemm *g, const matrix *a, const matrix *b, matrix *c)
 {
     const int64_t results = g->step_c ? g->batch : 1, sums = g->step_c ? 1 : g->batch;
+    const int64_t down = g->ta ? 1 : a->ld, along = g->ta ? a->ld : 1;  /* in A, by row and by k */
+    const int64_t deep = g->tb ? 1 : b->ld, across = g->tb ? b->ld : 1; /* in B, by k and column */
     for (int64_t p = 0; p < results; p++)
         for (int64_t i = 0; i < g->m; i++)
             for (int64_t j = 0; j < g->n; j++) {
                 double *to = c->value + p * c->step + i * c->ld + j, sum = g->add ? *to : 0.0;
-                for (int64_t q = p; q < p + sums; q++)
-                    for (int64_t k = 0; k < g->k; k++)
-                        sum += at(a, q, i, k, g->ta) * at(b, q, k, j, g->tb);
+                for (int64_t q = p; q < p + sums; q++) {
+                    const double *x = a->value + q * a->step + i * down;
+                    const double *y = b->value + q * b->step + j * across;
+                    for (int64_t k = 0; k < g->k; k++) sum += x[k * along] * y[k * deep];
+                }
                 *to = sum;
             }
 }
 
-static void check(tp_device *D, const sizes *s, tp_dtype real, int form)
+/* C on the device against c->value. */
+static void expect_product(tp_device *D, const sizes *s, tp_dtype real, int form, const matrix *c,
+                           int64_t n)
+{
+    double worst = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        const double got = get(real, c->data, i);
+        if (i % c->ld >= s->n)
+            cr_expect(isnan(got), "%s, form %d: writes beside C", s->name, form);
+        else
+            worst = fabs(got - c->value[i]) <= worst ? worst : fabs(got - c->value[i]);
+    }
+    const double terms = (double)(s->k * (s->sum ? s->batch : 1) + 1);
+    cr_expect_leq(worst, (real == TP_F64 ? 1e-15 : 5e-7) * terms, "%s, form %d, f%d, %s: %g off",
+                  s->name, form, real == TP_F64 ? 64 : 32, tp_device_stats(D).isa, worst);
+}
+
+/* One product, on devices of every instruction set. */
+static void check(tp_device *const *devices, const sizes *s, tp_dtype real, int form)
 {
     const bool ta = form & 1, tb = form & 2, add = form & 4;
     matrix a = make(real, ta ? s->k : s->m, ta ? s->m : s->k, s->batch, 1);
@@ -122,20 +139,16 @@ static void check(tp_device *D, const sizes *s, tp_dtype real, int form)
                   .c = c.data, .ldc = c.ld, .step_c = s->sum ? 0 : c.step, .batch = s->batch };
     /* clang-format on */
     g.work = aligned_alloc(64, THREADS * tp__gemm_scratch(real, s->n > s->k ? s->n : s->k));
-    for (int64_t i = 0; !add && i < n; i++) set(real, c.data, i, NAN); /* must not be read */
-    tp__gemm_parallel(D, &g);
+    double *before = malloc((size_t)(n + 1) * sizeof *before);
+    memcpy(before, c.value, (size_t)n * sizeof *before);
     expected(&g, &a, &b, &c);
-    double worst = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        const double got = get(real, c.data, i);
-        if (i % c.ld >= s->n)
-            cr_expect(isnan(got), "%s, form %d: writes beside C", s->name, form);
-        else
-            worst = fabs(got - c.value[i]) <= worst ? worst : fabs(got - c.value[i]);
+    for (int d = 0; devices[d]; d++) {
+        for (int64_t i = 0; i < n; i++) /* what is not added to must not be read */
+            set(real, c.data, i, add ? before[i] : (double)NAN);
+        tp__gemm_parallel(devices[d], &g);
+        expect_product(devices[d], s, real, form, &c, n);
     }
-    const double terms = (double)(s->k * (s->sum ? s->batch : 1) + 1);
-    cr_expect_leq(worst, (real == TP_F64 ? 1e-15 : 5e-7) * terms, "%s, form %d, f%d, %s: %g off",
-                  s->name, form, real == TP_F64 ? 64 : 32, tp_device_stats(D).isa, worst);
+    free(before);
     free(g.work);
     release(&a);
     release(&b);
@@ -144,16 +157,18 @@ static void check(tp_device *D, const sizes *s, tp_dtype real, int form)
 
 Test(gemm, every_form)
 {
-    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++) {
-        if (!tp_isa_runs(isa)) continue;
-        tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = THREADS, .isa = isa });
-        for (size_t i = 0; i < COUNT(cases); i++)
-            for (int form = 0; form < 8; form++) {
-                check(D, &cases[i], TP_F32, form);
-                check(D, &cases[i], TP_F64, form);
-            }
-        tp_device_close(D);
-    }
+    tp_device *devices[TP_ISA_AVX512 + 2] = { NULL };
+    int count = 0;
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++)
+        if (tp_isa_runs(isa))
+            devices[count++] =
+                tp_device_open("cpu", &(tp_device_opts){ .threads = THREADS, .isa = isa });
+    for (size_t i = 0; i < COUNT(cases); i++)
+        for (int form = 0; form < 8; form++) {
+            check(devices, &cases[i], TP_F32, form);
+            check(devices, &cases[i], TP_F64, form);
+        }
+    while (count > 0) tp_device_close(devices[--count]);
 }
 
 /* One infinite element of A and one NaN of B reach exactly their row and their column, for every
