@@ -151,7 +151,7 @@ static tp_tensor resize_bicubic(tp_tape *T, const tp_tensor *x, const op_case *k
 static tp_tensor batchnorm(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
-    return tp_batchnorm(T, x[0], x[1], x[2], x[3], x[4], 0.1, 1e-5);
+    return tp_batchnorm(T, x[0], x[1], x[2], x[3], x[4], TP_NONE, 0.1, 1e-5);
 }
 
 static tp_tensor instancenorm(tp_tape *T, const tp_tensor *x, const op_case *k)

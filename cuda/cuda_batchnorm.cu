@@ -17,6 +17,7 @@ static tp_matrix matrix_of(const tp_call *c)
 /* What becomes of the statistics of a channel. */
 struct running {
     float *mean, *var; /* NULL: they stay */
+    int64_t *batches;  /* counted with them, or NULL */
     float keep, eps;
 };
 
@@ -43,6 +44,7 @@ __global__ void __launch_bounds__(1024)
             if (to.mean && v.n > 1.0f) {
                 to.mean[i] = to.keep * to.mean[i] + (1.0f - to.keep) * v.m;
                 to.var[i] = to.keep * to.var[i] + (1.0f - to.keep) * (v.v / (v.n - 1.0f));
+                if (i == 0 && to.batches) ++*to.batches;
             }
         }
         __syncthreads();
@@ -69,7 +71,8 @@ template <class S, int N> static tp_code statistics(const tp_call *c, const tp_m
     if (!c->train)
         return tp_launch(c, running_kernel, tp_grid(c, a.C), TP_THREADS, 0, a.C, mean, var, eps, m,
                          s);
-    const running to = { c->replay ? NULL : mean, var, (float)(1.0 - at->momentum), eps };
+    int64_t *const batches = tp_absent(&c->x[5]) ? NULL : tp_out<int64_t>(&c->x[5]);
+    const running to = { c->replay ? NULL : mean, var, batches, (float)(1.0 - at->momentum), eps };
     const int64_t blocks = tp__card_row_blocks(a.rows, TP_TILE_ROWS);
     const tp_code code = tp_launch(c, tp_moments_kernel<S, N>, tp_grid(c, tp_tiles(a, N), 1),
                                    TP_THREADS, 0, a, tp_in<S>(&c->x[0]), part);

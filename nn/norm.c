@@ -43,6 +43,6 @@ void tp_batchnorm_init(tp_params *P, tp_batchnorm_m *m, const char *name, int64_
 tp_tensor tp_batchnorm_forward(tp_tape *T, const tp_batchnorm_m *m, tp_tensor x)
 {
     tp_enter(T, m->path);
-    return tp_leave(T,
-                    tp_batchnorm(T, x, m->weight, m->bias, m->mean, m->var, m->momentum, m->eps));
+    return tp_leave(T, tp_batchnorm(T, x, m->weight, m->bias, m->mean, m->var, m->batches,
+                                    m->momentum, m->eps));
 }

@@ -106,10 +106,10 @@ static bool mixes(const tp_op *op)
 }
 
 /* Is input i an f32 parameter? The statistics of batchnorm always are beside bf16 data. */
-static bool is_parameter(const tp_op *op, int i, tp_dtype dt, bool mixed)
+static bool is_parameter(const tp_op *op, const tp_gradcase *k, int i, tp_dtype dt, bool mixed)
 {
     const bool statistics = strcmp(op->name, "batchnorm") == 0 && op->constant >> i & 1u;
-    return dt == TP_BF16 && (statistics || (mixed && i > 0));
+    return dt == TP_BF16 && k->below[i] == 0 && (statistics || (mixed && i > 0));
 }
 
 static tp_tensor parameter(tp_params *P, const tp_op *op, const tp_gradcase *k, int i)
@@ -176,8 +176,8 @@ static void apply(tp_tape *T, tp_params *P, const tp_op *op, const tp_gradcase *
     const int nx = inputs_of(op, k);
     tp_tensor x[TP_MAX_INPUTS] = { TP_NONE };
     for (int i = 0; i < nx; i++) /* all are declared before one is used */
-        x[i] = k->in[i].ndim > 0 && is_parameter(op, i, t.dt, t.mixed) ? parameter(P, op, k, i)
-                                                                       : TP_NONE;
+        x[i] = k->in[i].ndim > 0 && is_parameter(op, k, i, t.dt, t.mixed) ? parameter(P, op, k, i)
+                                                                          : TP_NONE;
     for (int i = 0; i < nx; i++) {
         if (tp_given(x[i]))
             set_parameter(P, k, i, x[i]);

@@ -39,7 +39,8 @@ static tp_tensor rmsnorm(tp_tape *T, const tp_tensor *x)
 
 static tp_tensor batchnorm(tp_tape *T, const tp_tensor *x)
 {
-    return tp_batchnorm(T, x[0], x[1], x[2], tp_square(T, x[3]), tp_square(T, x[4]), 0.1, 1e-5);
+    return tp_batchnorm(T, x[0], x[1], x[2], tp_square(T, x[3]), tp_square(T, x[4]), TP_NONE, 0.1,
+                        1e-5);
 }
 
 static tp_tensor softmax(tp_tape *T, const tp_tensor *x)

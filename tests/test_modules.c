@@ -100,10 +100,13 @@ Test(modules, convolution_and_batch_norm_are_their_ops)
     const tp_tensor m = tp_full(T, device_real(), TP_SHAPE(6), 0.0);
     const tp_tensor v = tp_full(T, device_real(), TP_SHAPE(6), 1.0);
     const tp_tensor z = tp_conv2d(T, x, conv.weight, conv.bias, &opts);
-    const tp_tensor t = tp_batchnorm(T, z, bn.weight, bn.bias, m, v, 0.1, 1e-5);
+    const tp_tensor t = tp_batchnorm(T, z, bn.weight, bn.bias, m, v, TP_NONE, 0.1, 1e-5);
     cr_expect_leq(difference(T, y, t), device_limit(1e-14, 1e-6), "%s", tp_why(T));
     cr_expect_leq(difference(T, bn.mean, m), device_limit(1e-14, 1e-6), "%s", tp_why(T));
     cr_expect_leq(difference(T, bn.var, v), device_limit(1e-14, 1e-6), "%s", tp_why(T));
+    int64_t batches = 0;
+    tp_read(T, bn.batches, &batches, sizeof batches);
+    cr_expect_eq(batches, 1, "%s", tp_why(T));
     tp_tape_free(T);
     tp_params_free(P);
     tp_device_close(D);

@@ -30,7 +30,7 @@ static tp_tensor apply(tp_tape *T, const tp_tensor *x, const void *env)
     switch (s->kind) {
     case LAYER: return tp_layernorm(T, x[0], x[1], x[2], s->eps);
     case RMS: return tp_rmsnorm(T, x[0], x[1], s->eps);
-    case BATCH: return tp_batchnorm(T, x[0], x[1], x[2], x[3], x[4], s->momentum, s->eps);
+    case BATCH: return tp_batchnorm(T, x[0], x[1], x[2], x[3], x[4], TP_NONE, s->momentum, s->eps);
     case SOFTMAX: return tp_softmax(T, x[0]);
     case LOG_SOFTMAX: return tp_log_softmax(T, x[0]);
     }
@@ -181,13 +181,13 @@ Test(norms, softmax_of_extreme_rows)
 enum { B_ROWS = 50, B_N = 3 };
 
 typedef struct stats {
-    tp_tensor mean, var;
+    tp_tensor mean, var, batches;
 } stats;
 
 static tp_tensor normalise(tp_tape *T, const void *self, tp_tensor x)
 {
     const stats *s = self;
-    return tp_batchnorm(T, x, TP_NONE, TP_NONE, s->mean, s->var, 0.25, 1e-5);
+    return tp_batchnorm(T, x, TP_NONE, TP_NONE, s->mean, s->var, s->batches, 0.25, 1e-5);
 }
 
 static tp_tensor checkpointed(tp_tape *T, const void *self, tp_tensor x)
@@ -203,12 +203,16 @@ static void check_running(const char *name, tp_fn f, bool train)
     tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = device_real(), .train = train });
     const tp_shape n = TP_SHAPE(B_N);
-    const stats s = { tp_full(T, device_real(), n, 2.0), tp_full(T, device_real(), n, 3.0) };
+    const stats s = { tp_full(T, device_real(), n, 2.0), tp_full(T, device_real(), n, 3.0),
+                      tp_from(T, TP_I64, TP_SCALAR, &(int64_t){ 5 }) };
     const tp_tensor in = values_input(T, device_real(), TP_SHAPE(B_ROWS, B_N), x);
     tp_backward(T, tp_sum(T, f(T, &s, in), TP_ALL));
     values_read(T, s.mean, got[0]);
     values_read(T, s.var, got[1]);
+    int64_t count = 0;
+    tp_read(T, s.batches, &count, sizeof count);
     cr_expect(tp_ok(T), "%s", tp_why(T));
+    cr_expect_eq(count, train ? 6 : 5, "%s: %lld batches", name, (long long)count);
     for (int j = 0; j < B_N; j++) {
         moments(x + j, B_ROWS, B_N, &m, &v);
         v *= B_ROWS / (B_ROWS - 1.0);

@@ -35,8 +35,8 @@ static tp_tensor batchnorm(tp_tape *T, const tp_tensor *x, const void *eps)
 {
     const tp_shape s = TP_SHAPE(tp_dim(x[0], 1));
     const tp_dtype dt = tp_dtype_of(x[0]);
-    return tp_batchnorm(T, x[0], x[1], x[2], tp_full(T, dt, s, 0.0), tp_full(T, dt, s, 1.0), 0.1,
-                        *(const double *)eps);
+    return tp_batchnorm(T, x[0], x[1], x[2], tp_full(T, dt, s, 0.0), tp_full(T, dt, s, 1.0),
+                        TP_NONE, 0.1, *(const double *)eps);
 }
 
 static tp_tensor batchnorm_ref(tp_tape *T, const tp_tensor *x, const void *eps)

@@ -3,7 +3,8 @@
  *     y = (x - m) / sqrt(v + eps) * w + b      over all axes of x [...,C] but the last
  *
  * m and v are those of the batch in training and the buffers `mean` and `var` in eval. In training
- * the kernel moves the buffers, once: a replay by tp_checkpoint leaves them alone. */
+ * the kernel moves the buffers and counts `batches`, once: a replay by tp_checkpoint leaves them
+ * alone. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
@@ -16,14 +17,18 @@ static tp_code batchnorm_shape(tp_infer *q)
     const tp__batchnorm_attr *at = q->attr;
     const tp_view *x = &q->x[0];
 
-    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
+    tp_infer floats = *q; /* all inputs but the count */
+    floats.nx = 5;
+    if (tp__expect_float(&floats) != TP_OK) return TP_E_DTYPE;
     for (int i = 3; i < 5; i++)
         if (q->x[i].dtype != tp__sum_dtype(x->dtype))
             return tp_fail(q, TP_E_DTYPE, "%s must be %s", names[i],
                            tp_dtype_name(tp__sum_dtype(x->dtype)));
     if (x->ndim < 1) return tp_fail(q, TP_E_SHAPE, "x needs one axis or more");
     const int64_t C = x->dim[x->ndim - 1];
-    if (tp__expect_vectors(q, names, C) != TP_OK) return TP_E_SHAPE;
+    if (tp__expect_vectors(&floats, names, C) != TP_OK) return TP_E_SHAPE;
+    if (!tp_absent(&q->x[5]) && (q->x[5].dtype != TP_I64 || q->x[5].numel != 1))
+        return tp_fail(q, TP_E_SHAPE, "batches must be one number of dtype i64");
     if (!(at->eps >= 0.0 && at->eps < INFINITY))
         return tp_fail(q, TP_E_VALUE, "eps must be 0 or more");
     if (!(at->momentum >= 0.0 && at->momentum <= 1.0))
@@ -62,8 +67,10 @@ static void batchnorm_fill(int i, tp_view *x)
         }                                                                                          \
     }
 
+/* clang-format off */
 static const tp_gradcase batchnorm_cases[] = {
     { "w and b", .in = { { 2, { 6, 3 } }, C(3), C(3), C(3), C(3) }, ATTR(0.1, 1e-5) },
+    { "counted", .in = { { 2, { 6, 3 } }, C(3), C(3), C(3), C(3), C(1) }, ATTR(0.1, 1e-5), .below = { [5] = 9 } },
     { "w only", .in = { { 3, { 2, 3, 2 } }, C(2), { 0 }, C(2), C(2) }, ATTR(0.1, 1e-5) },
     { "b only", .in = { { 2, { 4, 3 } }, { 0 }, C(3), C(3), C(3) }, ATTR(0.0, 1e-3) },
     { "plain", .in = { { 4, { 2, 2, 2, 3 } }, { 0 }, { 0 }, C(3), C(3) }, ATTR(1.0, 0.5) },
@@ -76,6 +83,7 @@ static const tp_gradcase batchnorm_cases[] = {
     { "no channels", .in = { { 2, { 2, 0 } }, C(0), C(0), C(0), C(0) }, ATTR(0.1, 1e-5) },
     { 0 },
 };
+/* clang-format on */
 
 TP_KERNEL(batchnorm_fwd);
 TP_KERNEL(batchnorm_bwd);
@@ -83,12 +91,12 @@ TP_KERNEL(batchnorm_bwd);
 const tp_op tp_op_batchnorm = {
     .name = "batchnorm",
     .doc = "(x - m) / sqrt(v + eps) * w + b over all axes but the last; batch or running m, v",
-    .nx = 5, /* x, w, b, mean, var */
+    .nx = 6, /* x, w, b, mean, var, batches */
     .ny = 3, /* y, m, 1/sqrt(v + eps) */
     .attr_size = sizeof(tp__batchnorm_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1) | TP_SAVE_Y(2),
-    .optional = 1u << 1 | 1u << 2,
-    .constant = 1u << 3 | 1u << 4,
+    .optional = 1u << 1 | 1u << 2 | 1u << 5,
+    .constant = 1u << 3 | 1u << 4 | 1u << 5,
     .shape = batchnorm_shape,
     .work = batchnorm_work,
     .forward = TP_KERNELS(batchnorm_fwd),
@@ -97,8 +105,8 @@ const tp_op tp_op_batchnorm = {
 };
 
 tp_tensor tp_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_tensor mean,
-                       tp_tensor var, double momentum, double eps)
+                       tp_tensor var, tp_tensor batches, double momentum, double eps)
 {
     const tp__batchnorm_attr at = { momentum, eps };
-    return tp_apply(T, &tp_op_batchnorm, &at, x, w, b, mean, var);
+    return tp_apply(T, &tp_op_batchnorm, &at, x, w, b, mean, var, batches);
 }

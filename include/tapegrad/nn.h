@@ -53,8 +53,7 @@ TP_API void tp_dualln_init(tp_params *P, tp_dualln_m *m, const char *local, cons
                            int64_t dim, double eps);
 
 /* Batch norm by channel: "weight", "bias" [dim], 1 and 0; buffers "running_mean", "running_var"
- * [dim], 0 and 1, and "num_batches_tracked", for PyTorch's files alone: nothing counts it up.
- * PyTorch's momentum 0.1. */
+ * [dim], 0 and 1, and "num_batches_tracked", the batches of training. PyTorch's momentum 0.1. */
 typedef struct tp_batchnorm_m {
     const char *path;
     tp_tensor weight, bias, mean, var, batches;

@@ -115,9 +115,10 @@ TP_API tp_tensor tp_layernorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
 TP_API tp_tensor tp_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, double eps);
 
 /* Channels last: x [...,C]; w, b [C] or TP_NONE; mean, var: buffers [C] of P, updated in training
- * mode with the unbiased variance (new = (1-momentum) old + momentum batch) and used in eval. */
+ * mode with the unbiased variance (new = (1-momentum) old + momentum batch) and used in eval.
+ * batches: a buffer of one TP_I64 that is counted up when they are updated, or TP_NONE. */
 TP_API tp_tensor tp_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_tensor mean,
-                              tp_tensor var, double momentum, double eps);
+                              tp_tensor var, tp_tensor batches, double momentum, double eps);
 
 /* Each image and channel of x [B,...,C] over all positions, biased variance; w, b [C] or TP_NONE.
  */

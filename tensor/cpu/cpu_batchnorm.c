@@ -21,7 +21,7 @@ TP_CPU_KERNEL(batchnorm_bwd)
 
 #include "tensor/row_blocks.h"
 
-/* Inputs x, w, b, mean, var; hidden outputs 1 and 2 are m and s. */
+/* Inputs x, w, b, mean, var, batches; hidden outputs 1 and 2 are m and s. */
 static int64_t R(channels)(const tp_call *c)
 {
     return c->x[3].dim[0];
@@ -69,7 +69,8 @@ static void R(bn_merge_blocks)(const tp_call *c, real *m, real *v)
     }
 }
 
-/* Statistics of this batch; the running ones move towards them, the variance unbiased. */
+/* Statistics of this batch; the running ones move towards them, the variance unbiased, and the
+ * batch is counted. */
 static void R(bn_batch_stats)(const tp_call *c, real *m, real *var)
 {
     const int64_t C = R(channels)(c), rows = R(bn_rows)(c);
@@ -77,6 +78,7 @@ static void R(bn_batch_stats)(const tp_call *c, real *m, real *var)
     real *mean = c->x[3].data, *running = c->x[4].data;
     tp__for(c, tp__row_blocks(rows), 1, R(bn_stat_blocks));
     R(bn_merge_blocks)(c, m, var);
+    if (c->x[5].data && rows > 1 && !c->replay) ++*(int64_t *)c->x[5].data;
     for (int64_t i = 0; i < C && rows > 1; i++) {
         const real unbiased = var[i] / (real)(rows - 1);
         var[i] /= (real)rows;
