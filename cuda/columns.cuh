@@ -13,8 +13,8 @@
 
 /* A block adds 32 columns: warp w the parts w, w + warps, ..., the first warp what these give. */
 template <class Out>
-__global__ void __launch_bounds__(1024)
-    tp_add_parts_kernel(int64_t n, int64_t blocks, int64_t ld, const float *part, Out *out)
+__global__ void __launch_bounds__(1024) tp_add_parts_kernel(int64_t n, int64_t blocks, int64_t ld,
+                                                            const float *part, bool add, Out *out)
 {
     TP_SHARED(double, sum, [32][32]);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(1024)
         __syncthreads();
         if (warp == 0 && i < n) {
             for (int w = 1; w < warps; w++) v += sum[w][lane];
-            tp_put(out + i, (float)v);
+            tp_put(out + i, add ? tp_float(out[i]) + (float)v : (float)v);
         }
         __syncthreads();
     }
@@ -40,14 +40,15 @@ static inline int tp_part_threads(int64_t blocks)
     return 32 * (int)max((int64_t)1, min(blocks, (int64_t)32));
 }
 
-/* to[i] = sum over blocks of part[block * ld + i], i < n. */
+/* dx[input][i] = or += the sum over blocks of part[block * ld + i], i < n. */
 static tp_code tp_add_parts(const tp_call *c, int64_t n, int64_t blocks, int64_t ld,
-                            const float *part, const tp_view *to)
+                            const float *part, int input)
 {
-    return tp_with_type(c, to->dtype, [&](auto s) {
+    return tp_with_type(c, c->dx[input].dtype, [&](auto s) {
         typedef decltype(s) Out;
         return tp_launch(c, tp_add_parts_kernel<Out>, tp_grid(c, n, 32), tp_part_threads(blocks), 0,
-                         n, blocks, ld, part, tp_out<Out>(to));
+                         n, blocks, ld, part, (c->add >> input & 1u) != 0,
+                         tp_out<Out>(&c->dx[input]));
     });
 }
 

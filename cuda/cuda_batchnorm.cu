@@ -114,11 +114,11 @@ template <class S, int N> static tp_code pull(const tp_call *c, const tp_matrix 
                          stats, x, dy, part);
         if (code == TP_OK)
             code = tp_launch(c, tp_add_parts_kernel<float>, tp_grid(c, 2 * C, 32),
-                             tp_part_threads(blocks), 0, 2 * C, blocks, 2 * C, part, sums);
+                             tp_part_threads(blocks), 0, 2 * C, blocks, 2 * C, part, false, sums);
     }
     for (int i = 0; i < 2; i++)
         if (code == TP_OK && c->dx[1 + i].data)
-            code = tp_add_parts(c, C, 1, C, sums + i * C, &c->dx[1 + i]);
+            code = tp_add_parts(c, C, 1, C, sums + i * C, 1 + i);
     if (code != TP_OK || !c->dx[0].data) return code;
     return tp_launch(c, tp_channel_pull<S, N>, tp_grid(c, a.rows * C / N), TP_THREADS, 0, a,
                      c->train ? 1.0f / (float)a.rows : 0.0f, stats, tp_row_param_of(c, 1, 1.0f),

@@ -179,7 +179,7 @@ template <class S> static tp_code dropout_add_bwd(const tp_call *c)
         return packed ? add_pull<S, R, N>(c, a, part) : add_pull<S, R, 1>(c, a, part);
     });
     if (code != TP_OK || !part) return code;
-    return tp_add_parts(c, a.C, tp__card_row_blocks(a.rows, TP_TILE_ROWS), a.C, part, &c->dx[1]);
+    return tp_add_parts(c, a.C, tp__card_row_blocks(a.rows, TP_TILE_ROWS), a.C, part, 1);
 }
 
 TP_CUDA_KERNEL(dropout_fwd)

@@ -64,7 +64,7 @@ template <class S, int N> static tp_code pull(const tp_call *c, const tp_matrix 
                              a, stats, x, dy, sums);
     for (int i = 0; i < 2; i++)
         if (code == TP_OK && c->dx[1 + i].data)
-            code = tp_add_parts(c, a.C, a.rows / a.size, 2 * a.C, sums + i * a.C, &c->dx[1 + i]);
+            code = tp_add_parts(c, a.C, a.rows / a.size, 2 * a.C, sums + i * a.C, 1 + i);
     if (code != TP_OK || !c->dx[0].data) return code;
     return tp_launch(c, tp_channel_pull<S, N>, tp_grid(c, a.rows * a.C / N), TP_THREADS, 0, a,
                      1.0f / (float)a.size, stats, tp_row_param_of(c, 1, 1.0f), sums, sums + a.C, x,

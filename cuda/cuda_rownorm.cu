@@ -48,6 +48,16 @@ template <class S, class C> struct packs {
                 for (int k = 0; k < C::N; k++) tp_put(&at[p].at[k], 0.0f);
         }
     }
+    __device__ void add(const S *row, int n)
+    {
+#pragma unroll
+        for (int p = 0; p < C::PACKS; p++) {
+            if (column<C>(p) >= n) continue;
+            const tp_pack<S, C::N> was = tp_load_n<S, C::N>(row + column<C>(p));
+            for (int k = 0; k < C::N; k++)
+                tp_put(&at[p].at[k], tp_float(was.at[k]) + tp_float(at[p].at[k]));
+        }
+    }
     __device__ void store(S *row, int n) const
     {
 #pragma unroll
@@ -165,7 +175,8 @@ static __device__ inline void put_sums(const float (&sum)[C::E], int n, float *p
 /* dx and part, [blocks][2][n], may be NULL. */
 template <class S, class C>
 __global__ void __launch_bounds__(C::THREADS, 1)
-    norm_pull(rownorm k, int64_t size, const S *x, const S *dy, const stats *t, S *dx, float *part)
+    norm_pull(rownorm k, int64_t size, const S *x, const S *dy, const stats *t, bool add, S *dx,
+              float *part)
 {
     const int n = (int)k.n;
     TP_EACH_BLOCK (b, (k.rows + size - 1) / size) {
@@ -178,6 +189,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
             v.load(x + r * k.n, live ? n : 0);
             d.load(dy + r * k.n, live ? n : 0);
             pull_row(k, live ? n : 0, live ? t[r] : stats(), v, d, sums);
+            if (dx && add) v.add(dx + r * k.n, live ? n : 0);
             if (dx) v.store(dx + r * k.n, live ? n : 0);
         }
         if (part) {
@@ -213,7 +225,7 @@ __global__ void __launch_bounds__(1024) long_norm_kernel(rownorm k, const S *x, 
 
 template <class S>
 __global__ void __launch_bounds__(1024)
-    long_norm_pull(rownorm k, const S *x, const S *dy, const stats *t, S *dx)
+    long_norm_pull(rownorm k, const S *x, const S *dy, const stats *t, bool add, S *dx)
 {
     TP_EACH_BLOCK (r, k.rows) {
         const stats s = t[r];
@@ -229,7 +241,9 @@ __global__ void __launch_bounds__(1024)
         for (int64_t i = threadIdx.x; i < k.n; i += blockDim.x) {
             tp_take<1>(w, k.w, i);
             const float h = (tp_float(x[r * k.n + i]) - s.m) * s.s;
-            tp_put(dx + r * k.n + i, s.s * (tp_float(dy[r * k.n + i]) * w[0] - g0 - h * g1));
+            const float d = s.s * (tp_float(dy[r * k.n + i]) * w[0] - g0 - h * g1);
+            S *to = dx + r * k.n + i;
+            tp_put(to, add ? tp_float(*to) + d : d);
         }
     }
 }
@@ -309,19 +323,21 @@ static tp_code pull(const tp_call *c, const rownorm &k, int64_t size, S *dx, flo
 {
     const S *x = tp_in<S>(&c->x[0]), *dy = tp_in<S>(&c->dy[0]);
     const stats *t = tp_in<stats>(&c->y[1]);
+    const bool add = c->add & 1u;
     const int64_t blocks = tp__card_row_blocks(k.rows, TP_WHOLE_ROWS);
     if (k.n > HELD) {
         const tp_code code = part ? tp_launch(c, long_norm_sums<S>, tp_grid(c, blocks * k.n),
                                               TP_THREADS, 0, k, size, x, dy, t, part)
                                   : TP_OK;
         if (code != TP_OK || !dx) return code;
-        return tp_launch(c, long_norm_pull<S>, tp_grid(c, k.rows, 1), 1024, 0, k, x, dy, t, dx);
+        return tp_launch(c, long_norm_pull<S>, tp_grid(c, k.rows, 1), 1024, 0, k, x, dy, t, add,
+                         dx);
     }
     return with_packs<S>(tp_aligned(x, dy, tp_in<S>(&c->dx[0]), static_cast<const S *>(k.w.at)),
                          k.n, [&](auto s) {
                              typedef decltype(s) C;
                              return tp_launch(c, norm_pull<S, C>, tp_grid(c, blocks, 1), C::THREADS,
-                                              0, k, size, x, dy, t, dx, part);
+                                              0, k, size, x, dy, t, add, dx, part);
                          });
 }
 
@@ -334,10 +350,9 @@ template <class S> static tp_code rownorm_bwd(const tp_call *c)
     float *part = params ? static_cast<float *>(c->work) : NULL;
     tp_code code =
         pull<S>(c, k, tp__card_block_rows(k.rows, TP_WHOLE_ROWS), tp_out<S>(&c->dx[0]), part);
-    if (code == TP_OK && c->dx[1].data)
-        code = tp_add_parts(c, k.n, blocks, 2 * k.n, part, &c->dx[1]);
+    if (code == TP_OK && c->dx[1].data) code = tp_add_parts(c, k.n, blocks, 2 * k.n, part, 1);
     if (code == TP_OK && c->nx > 2 && c->dx[2].data)
-        code = tp_add_parts(c, k.n, blocks, 2 * k.n, part + k.n, &c->dx[2]);
+        code = tp_add_parts(c, k.n, blocks, 2 * k.n, part + k.n, 2);
     return code;
 }
 

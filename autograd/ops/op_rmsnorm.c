@@ -31,6 +31,7 @@ const tp_op tp_op_rmsnorm = {
     .attr_size = sizeof(tp__rownorm_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
     .optional = 1u << 1,
+    .flags = TP_ACCUMULATES,
     .shape = tp__rownorm_shape,
     .work = tp__rownorm_work,
     .forward = TP_KERNELS(rownorm_fwd),

@@ -75,22 +75,36 @@ static tp_code R(rownorm_fwd)(const tp_call *c)
     return TP_OK;
 }
 
-/* dx first holds g, unless that is dy. */
-static void R(rownorm_dx)(int64_t n, const real *x, const real *w, const real *dy, R(stats) t,
-                          bool centre, real *dx)
+/* dx = or += s (g - g0 - h g1) for one row; weighted and add are constants. */
+TP_INLINE void R(pull_row)(int64_t n, const real *x, const real *w, const real *dy, R(stats) t,
+                           bool centre, bool weighted, bool add, real *dx)
 {
-    const real *g = w ? dx : dy;
     real g0 = 0, g1 = 0; /* mean g, mean g h */
-    if (w)
-        for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * w[i];
 #pragma omp simd reduction(+ : g0, g1)
     for (int64_t i = 0; i < n; i++) {
-        g0 += g[i];
-        g1 += g[i] * ((x[i] - t.m) * t.s);
+        const real g = weighted ? dy[i] * w[i] : dy[i];
+        g0 += g;
+        g1 += g * ((x[i] - t.m) * t.s);
     }
     g0 = centre ? g0 / (real)n : 0;
     g1 = g1 / (real)n;
-    for (int64_t i = 0; i < n; i++) dx[i] = t.s * (g[i] - g0 - (x[i] - t.m) * t.s * g1);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        const real g = weighted ? dy[i] * w[i] : dy[i];
+        const real d = t.s * (g - g0 - (x[i] - t.m) * t.s * g1);
+        dx[i] = add ? dx[i] + d : d;
+    }
+}
+
+static void R(rownorm_dx)(int64_t n, const real *x, const real *w, const real *dy, R(stats) t,
+                          bool centre, bool add, real *dx)
+{
+    if (w && add)
+        R(pull_row)(n, x, w, dy, t, centre, true, true, dx);
+    else if (w)
+        R(pull_row)(n, x, w, dy, t, centre, true, false, dx);
+    else
+        R(pull_row)(n, x, w, dy, t, centre, false, add, dx);
 }
 
 /* Adds one row into the sums of dw and db. */
@@ -123,8 +137,8 @@ static void R(rownorm_blocks)(const tp_call *c, int64_t begin, int64_t end, int 
             const real *dy = (const real *)c->dy[0].data + r * n;
             const R(stats) t = ((const R(stats) *)c->y[1].data)[r];
             if (params) R(rownorm_dw_db)(n, x, dy, t, part, part + n);
-            if (c->dx[0].data)
-                R(rownorm_dx)(n, x, c->x[1].data, dy, t, centre, (real *)c->dx[0].data + r * n);
+            if (c->dx[0].data) R(rownorm_dx)
+            (n, x, c->x[1].data, dy, t, centre, c->add & 1u, (real *)c->dx[0].data + r * n);
         }
     }
 }
@@ -134,9 +148,9 @@ static tp_code R(rownorm_bwd)(const tp_call *c)
     const int64_t n = c->x[0].dim[c->x[0].ndim - 1], blocks = tp__row_blocks(c->y[1].numel / 2);
     const real *part = c->work;
     tp__for(c, blocks, 1, R(rownorm_blocks));
-    if (c->dx[1].data) R(tp__add_blocks)(c->dx[1].data, false, n, part, blocks, 2 * n);
+    if (c->dx[1].data) R(tp__add_blocks)(c->dx[1].data, c->add >> 1 & 1u, n, part, blocks, 2 * n);
     if (c->nx > 2 && c->dx[2].data)
-        R(tp__add_blocks)(c->dx[2].data, false, n, part + n, blocks, 2 * n);
+        R(tp__add_blocks)(c->dx[2].data, c->add >> 2 & 1u, n, part + n, blocks, 2 * n);
     return TP_OK;
 }
 
