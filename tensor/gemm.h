@@ -10,8 +10,8 @@
 
 enum {
     TP_GEMM_STRIP = 6,   /* rows that are summed at a time                             */
-    TP_GEMM_DEPTH = 256, /* k of a block: longer sums go through C                     */
-    TP_GEMM_COLS = 1024, /* bytes of a row of a block of B: 256 KB, which stay in L2   */
+    TP_GEMM_DEPTH = 384, /* k of a block: longer sums go through C                     */
+    TP_GEMM_COLS = 1024, /* bytes of a row of a block of B: 384 KB, which stay in L2   */
     TP_GEMM_ROWS = 384,  /* bytes of a column of a block of A, where A is transposed   */
     TP_GEMM_PANEL = 256, /* bytes that the columns of a block are rounded up to        */
     TP_GEMM_PAD = 64     /* bytes between rows of A^T: strides of 4 KB share a cache set */

@@ -31,8 +31,8 @@ static const sizes cases[] = {
     { "one more", 7, 65, 17, 1, false },
     { "rest of 4 and 1, of 3 vectors", 11, 47, 31, 1, false },
     { "rest of 2 and 1, of 2 vectors", 9, 31, 1, 1, false },
-    { "two blocks of depth", 13, 33, 257, 1, false },
-    { "three, unequal", 20, 40, 700, 1, false },
+    { "two blocks of depth", 13, 33, 385, 1, false },
+    { "three, unequal", 20, 40, 1000, 1, false },
     { "columns beyond a block", 49, 259, 40, 1, false },
     { "rows beyond a turned block", 199, 24, 50, 1, false },
     { "many tiles", 530, 300, 70, 1, false },
@@ -260,7 +260,7 @@ Test(gemm, same_bits_for_any_threads)
 {
     static const sizes wide[] = {
         { "rows of one tile", 40, 330, 300, 1, false },
-        { "few rows, many columns", 7, 1100, 270, 1, false },
+        { "few rows, many columns", 7, 1100, 390, 1, false },
         { "rows for two threads", 101, 130, 260, 1, false },
         { "rows for all threads", 1039, 65, 70, 1, false },
     };
