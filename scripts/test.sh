@@ -49,5 +49,6 @@ if [ "$device" = cpu ]; then
 else
     build "$preset" device_tests
 fi
-# Test programs start two jobs of their own, so CTest runs them one after another.
-ctest --test-dir "build/$preset" --output-on-failure --no-tests=error ${args[@]+"${args[@]}"}
+# Each program runs its tests one after another, CTest the programs side by side; on a card two.
+[ $preset = cuda ] && jobs=2 || jobs=$(nproc)
+ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure --no-tests=error ${args[@]+"${args[@]}"}
