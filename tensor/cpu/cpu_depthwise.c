@@ -18,6 +18,7 @@
 
 #define VECTORS 4                /* of channels, in registers at a time */
 #define COLS    (TP_VECTOR / 16) /* columns                             */
+#define NARROW  256              /* channels: the processor's own prefetching comes late */
 #define vec     R(vec)
 #define any     R(any)
 #define task    R(task)
@@ -84,15 +85,20 @@ typedef struct task {
 /* ---- a few columns ---- */
 
 /* clang-format off */
-/* Asks for what the columns after these are the first to read. */
-TP_INLINE void R(fetch)(const task *t, int64_t c, int cols, int n)
+/* Asks for the columns after these, which are at x and `step` apart. */
+TP_INLINE void R(fetch)(const real *x, int64_t step, int cols, int n)
 {
-    const real *x = t->from + c + (t->lines - 1) * t->line + (t->taps - 1) * t->hop;
     TP_UNROLL
     for (int y = 0; y < COLS; y++)
         TP_UNROLL
         for (int i = 0; i < VECTORS; i++)
-            if (y < cols && i < n) __builtin_prefetch(x + (cols + y) * t->move + i * LANES);
+            if (y < cols && i < n) __builtin_prefetch(x + (cols + y) * step + i * LANES);
+}
+
+/* What they are the first to read, channels from c on. */
+TP_INLINE const real *R(last_tap)(const task *t, int64_t c)
+{
+    return t->from + c + (t->lines - 1) * t->line + (t->taps - 1) * t->hop;
 }
 
 /* Sums of `cols` columns, for n vectors of channels from c on; cols and n are constants. */
@@ -107,7 +113,8 @@ TP_INLINE void R(sum)(const task *t, int64_t c, int cols, int n)
             if (y >= cols || i >= n || !t->start) continue;
             sum[y][i] = *(const any *)(t->start + c + y * t->begin + i * LANES);
         }
-    R(fetch)(t, c, cols, n);
+    R(fetch)(R(last_tap)(t, c), t->move, cols, n);
+    if (t->channels <= NARROW) R(fetch)(t->to + c, t->step, cols, n);
     for (int64_t l = 0; l < t->lines; l++)
         for (int64_t k = 0; k < t->taps; k++) {
             const real *x = t->from + c + l * t->line + k * t->hop;
@@ -133,6 +140,10 @@ TP_INLINE void R(sum)(const task *t, int64_t c, int cols, int n)
 TP_INLINE void R(correlate)(const task *t, int64_t c, int cols, int n)
 {
     vec dy[COLS][VECTORS];
+    if (t->channels <= NARROW) {
+        R(fetch)(R(last_tap)(t, c), t->move, cols, n);
+        R(fetch)(t->to + c, t->step, cols, n);
+    }
     TP_UNROLL
     for (int i = 0; i < VECTORS; i++) {
         if (i >= n) continue;
