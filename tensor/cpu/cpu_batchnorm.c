@@ -96,6 +96,11 @@ static void R(bn_normalise)(const tp_call *c, int64_t begin, int64_t end, int th
     for (int64_t r = begin; r < end; r++) {
         const real *x = (const real *)c->x[0].data + r * C;
         real *y = (real *)c->y[0].data + r * C;
+        if (w && b) { /* as mostly */
+#pragma omp simd
+            for (int64_t i = 0; i < C; i++) y[i] = (x[i] - m[i]) * s[i] * w[i] + b[i];
+            continue;
+        }
         for (int64_t i = 0; i < C; i++) y[i] = (x[i] - m[i]) * s[i];
         if (w)
             for (int64_t i = 0; i < C; i++) y[i] *= w[i];
@@ -153,10 +158,11 @@ static void R(bn_dx)(const tp_call *c, int64_t begin, int64_t end, int thread)
         const real *x = (const real *)c->x[0].data + r * C;
         const real *dy = (const real *)c->dy[0].data + r * C;
         real *dx = (real *)c->dx[0].data + r * C;
-        for (int64_t i = 0; i < C; i++)
-            dx[i] = s[i] * (dy[i] - mean_dy[i] - (x[i] - m[i]) * s[i] * mean_dyh[i]);
-        if (w)
-            for (int64_t i = 0; i < C; i++) dx[i] *= w[i];
+#pragma omp simd
+        for (int64_t i = 0; i < C; i++) {
+            const real d = s[i] * (dy[i] - mean_dy[i] - (x[i] - m[i]) * s[i] * mean_dyh[i]);
+            dx[i] = w ? d * w[i] : d;
+        }
     }
 }
 
