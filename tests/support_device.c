@@ -1,6 +1,7 @@
 /* support_device.c - see the header. */
 #include "support_device.h"
 
+#include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,11 @@ bool device_is_emulated(void)
 #else
     return false;
 #endif
+}
+
+void device_cpu_only(void)
+{
+    if (device_is_cuda()) cr_skip_test("runs on the CPU, whatever TAPEGRAD_DEVICE says");
 }
 
 tp_dtype device_real(void)

@@ -9,6 +9,8 @@
 tp_device *device_open(const tp_device_opts *o);
 bool device_is_cuda(void);
 bool device_is_emulated(void); /* a card's emulation, slower by far: tests do less */
+/* Skips a test of the CPU alone where the device is CUDA: the suite of the CPU has it. */
+void device_cpu_only(void);
 /* The most exact dtype that it computes in, TP_F64 or TP_F32, and the limit that goes with it. */
 tp_dtype device_real(void);
 double device_limit(double f64, double f32);

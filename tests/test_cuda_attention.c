@@ -17,7 +17,7 @@ typedef ref_attention_case problem;
 /* clang-format off */
 static const problem table[] = {
     { "one tile", SIZES(1, 16, 16, 2, 16) },
-    { "blocks of 128 queries", SIZES(1, 140, 40, 2, 64) },
+    { "blocks of 128 queries", SIZES(1, 140, 40, 1, 64) },
     { "several heads, causal", SIZES(2, 50, 70, 2, 16), .cfg = { .causal = true } },
     { "one row more", SIZES(1, 17, 65, 1, 16) },
     { "tiles less one", SIZES(1, 63, 127, 1, 16) },
@@ -45,9 +45,9 @@ static const problem table[] = {
     { "relative, heads of 72", SIZES(1, 20, 33, 1, 72), .relative = true },
     { "relative, heads of 40, memory", SIZES(2, 36, 167, 2, 40), .relative = true },
     { "relative, heads of 128", SIZES(1, 70, 150, 1, 128), .relative = true },
-    { "relative, blocks of 128", SIZES(1, 140, 233, 2, 64), .relative = true },
+    { "relative, blocks of 128", SIZES(1, 140, 233, 1, 64), .relative = true },
     { "relative, no memory", SIZES(2, 97, 97, 1, 32), .relative = true },
-    { "relative, blocks of 128, span", SIZES(1, 150, 210, 2, 32), .relative = true, .cfg = { .max_span = 50 } },
+    { "relative, blocks of 128, span", SIZES(1, 150, 210, 1, 32), .relative = true, .cfg = { .max_span = 50 } },
     { "relative, rows of the batch together", SIZES(3, 2, 5, 256, 8), .relative = true },
     { "relative, span", SIZES(2, 70, 140, 1, 16), .relative = true, .cfg = { .max_span = 65 } },
     { "relative, short span", SIZES(1, 70, 140, 1, 16), .relative = true, .cfg = { .max_span = 3 } },

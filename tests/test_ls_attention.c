@@ -240,18 +240,21 @@ static void compare_all(world s, tp_dtype dt, double limit, double grad_limit)
 
 Test(ls_attention, f64_equals_plain_ops)
 {
+    device_cpu_only();
     for (int i = 0; i < 3; i++)
         if (tp_isa_runs(isas[i])) compare_all(begin(isas[i], 2, TP_F64), TP_F64, 1e-12, 1e-12);
 }
 
 Test(ls_attention, f32_equals_plain_ops)
 {
+    device_cpu_only();
     for (int i = 0; i < 3; i++)
         if (tp_isa_runs(isas[i])) compare_all(begin(isas[i], 2, TP_F32), TP_F32, 5e-6, 5e-6);
 }
 
 Test(ls_attention, bf16_is_close_to_plain_ops)
 {
+    device_cpu_only();
     compare_all(begin(TP_ISA_AUTO, 2, TP_BF16), TP_BF16, 5e-3, 2e-2);
 }
 
@@ -291,6 +294,7 @@ Test(ls_attention, cuda_blocks_of_128_queries, .timeout = 600)
 
 Test(ls_attention, bits_do_not_depend_on_threads)
 {
+    device_cpu_only();
     for (int c = 0; c < CASES; c++) {
         store d = fill(&cases[c]);
         world one = begin(TP_ISA_AUTO, 1, TP_F32), many = begin(TP_ISA_AUTO, 5, TP_F32);
@@ -329,6 +333,7 @@ Test(ls_attention, cuda_bits_do_not_depend_on_the_order_of_threads, .timeout = 6
 /* Large logits: the softmax is taken against the largest, over window and vectors together. */
 Test(ls_attention, large_logits)
 {
+    device_cpu_only();
     const ls_case *k = &cases[0];
     world s = begin(TP_ISA_AUTO, 2, TP_F32), ref = begin(TP_ISA_AUTO, 2, TP_F64);
     store d = fill(k);
@@ -362,6 +367,7 @@ static double bytes_per_token(int64_t N)
  * rounds large blocks up, so the figures are not quite equal. */
 Test(ls_attention, memory_is_linear)
 {
+    device_cpu_only();
     const double few = bytes_per_token(1024), many = bytes_per_token(8192);
     cr_expect(many < 1.25 * few, "%.0f bytes a token at 1024 tokens, %.0f at 8192", few, many);
 }
@@ -411,6 +417,7 @@ static void run_chunk(world *s, projection f, const chunk_case *k, tp_dtype dt, 
 
 Test(chunk_project, equals_plain_ops)
 {
+    device_cpu_only();
     for (int c = 0; c < (int)(sizeof chunk_cases / sizeof *chunk_cases); c++)
         for (int i = 0; i < 6; i++) {
             const chunk_case *k = &chunk_cases[c];
@@ -465,6 +472,7 @@ static const mistake mistakes[] = {
 
 Test(ls_attention, messages)
 {
+    device_cpu_only();
     world s = begin(TP_ISA_AUTO, 1, TP_F32);
     for (int m = 0; m < (int)(sizeof mistakes / sizeof *mistakes); m++) {
         const mistake *e = &mistakes[m];
