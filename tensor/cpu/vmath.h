@@ -93,7 +93,7 @@ TP_INLINE float tp__tanhf(float x)
 /* The normal distribution's density at x, and in *below its integral up to there. Both come of one
  * g = e^(-x^2/2): the integral from |x| on is g times a slowly falling function, fitted with the
  * weight g. Its degree is even: far out, where the fit is rough, it stays positive. g needs neither
- * the range nor the last bits of tp__expf, by which a dense layer with GELU takes a tenth longer. */
+ * range nor last bits of tp__expf, with which a dense layer with GELU takes a tenth longer. */
 TP_INLINE float tp__gaussf(float x, float *below)
 {
     const float a = fabsf(x), t = a > 13.27f ? 13.27f : a; /* where g becomes 0 */
