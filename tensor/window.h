@@ -2,8 +2,8 @@
  * Shared by the op file and the kernels.
  *
  * The map is cut into chunks of queries. All queries of a chunk see the same keys: first the low
- * ones and the global tokens, then the cells of one to nine rectangles of the map. A rectangle has a
- * nominal place, by which positions are measured, and a source, which differs from it where a
+ * ones and the global tokens, then the cells of one to nine rectangles of the map. A rectangle has
+ * a nominal place, by which positions are measured, and a source, which differs from it where a
  * cyclic map wraps around.
  *
  * Backward adds to the gradients of keys that neighbouring chunks share. So chunks are cut into
