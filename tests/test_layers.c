@@ -26,15 +26,16 @@ Test(layers, includes)
     const struct {
         const char *rule, *folders, *forbidden;
     } rules[] = {
-        { "tensor knows nothing of gradients", "tensor", "\"(autograd|nn|models|data|cuda)/" },
-        { "autograd does not look right", "autograd", "\"(nn|models|data|cuda)/" },
-        { "nn does not look right", "nn", "\"(models|data|cuda)/" },
+        { "tensor knows nothing of gradients", "tensor", "\"(autograd|nn|train|models|data|cuda)/" },
+        { "autograd does not look right", "autograd", "\"(nn|train|models|data|cuda)/" },
+        { "nn does not look right", "nn", "\"(train|models|data|cuda)/" },
+        { "train does not look right", "train", "\"(models|data|cuda)/" },
         { "models, data and programs use public headers", "models data examples bench tools",
-          "\"(tensor|autograd|nn|cuda)/" },
-        { "cuda does not look right", "cuda", "\"(autograd|nn|models|data)/" },
-        { "CUDA stays in its folder", "tensor autograd nn models data include",
+          "\"(tensor|autograd|nn|train|cuda)/" },
+        { "cuda does not look right", "cuda", "\"(autograd|nn|train|models|data)/" },
+        { "CUDA stays in its folder", "tensor autograd nn train models data include",
           "<(cuda|cublas|curand)" },
-        { "cblas.h is included by blas.c alone", "autograd nn models data examples tools",
+        { "cblas.h is included by blas.c alone", "autograd nn train models data examples tools",
           "cblas.h" },
     };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
@@ -55,10 +56,10 @@ Test(layers, the_library_never_ends_the_process_nor_prints)
 {
     cr_expect_eq(
         lines("grep -rnwE '(abort|exit|_exit|assert|printf|puts|perror) *\\(' "
-              "--include='*.[ch]' --include='*.cu*' tensor autograd cuda nn models data include | "
+              "--include='*.[ch]' --include='*.cu*' tensor autograd cuda nn train models data include | "
               "grep -vE 'TP_PRINTF|format\\(printf'"),
         0, "no abort, exit, assert or printing");
-    cr_expect_eq(lines("grep -rnw getenv --include='*.[ch]' tensor autograd cuda nn models data"),
+    cr_expect_eq(lines("grep -rnw getenv --include='*.[ch]' tensor autograd cuda nn train models data"),
                  0, "no environment variables");
 }
 

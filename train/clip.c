@@ -4,7 +4,7 @@
  * renewed by each call. A failure is the gradients', not the set's: tp_step refuses them. */
 #include <stdlib.h>
 
-#include "nn/blocks.h"
+#include "train/blocks.h"
 
 TP_KERNEL(grad_norm);
 TP_KERNEL(grad_clip);

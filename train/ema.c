@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <tapegrad/optim.h>
 
-#include "nn/blocks.h"
+#include "train/blocks.h"
 #include "tensor/file_inner.h"
 
 #define CHUNK ((size_t)1 << 20) /* bytes exchanged at a time */

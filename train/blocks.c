@@ -1,5 +1,5 @@
 /* blocks.c - state in the layout of a parameter set's blocks, and kernels over it. */
-#include "nn/blocks.h"
+#include "train/blocks.h"
 
 tp_buf *tp__block_new(const tp_params *P, const char *what, tp_err *e)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <tapegrad/optim.h>
 
-#include "nn/blocks.h"
+#include "train/blocks.h"
 #include "tensor/file_inner.h"
 
 TP_KERNEL(sgd_step);
