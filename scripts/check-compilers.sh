@@ -21,7 +21,7 @@ say "headers: each compiles alone, C17 (gcc, clang) and C++17"
 
 # The library itself needs OpenBLAS's and jansson's headers only, which do not depend on the machine.
 includes="$(pkg-config --cflags openblas jansson libarchive libjpeg libpng)"
-for f in tensor/*.c tensor/cpu/*.c autograd/*.c autograd/ops/*.c nn/*.c train/*.c models/*.c data/*.c; do
+for f in tensor/*.c tensor/cpu/*.c autograd/*.c autograd/ops/*.c nn/*.c train/*.c train/engine/*.c models/*.c data/*.c; do
     printf '%s\0' "$f"
 done >"$out/sources"
 mkdir -p "$out/cross"

@@ -8,11 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <tapegrad/file.h>
 
-static const char *advice(int error)
+const char *tp_file_advice(int error)
 {
     switch (error) {
     case ENOSPC:
@@ -34,7 +35,7 @@ static void failed(tp_err *e, const char *path, const char *step, const char *fi
     const int error = errno;
     tp__err(e, TP_E_IO,
             "%.1000s cannot be written: %s %.900s failed (%s); %s, the former file is untouched",
-            path, step, file, strerror(error), advice(error));
+            path, step, file, strerror(error), tp_file_advice(error));
 }
 
 bool tp__file_put(int fd, const void *data, size_t bytes)
@@ -94,7 +95,7 @@ static void write_file(tp_err *e, const char *path, char *temporary,
         tp__err(e, TP_E_IO,
                 "%.1000s cannot be written: syncing folder %.900s failed (%s); %s, the new file is "
                 "in place, but may not survive a power failure",
-                path, temporary, strerror(errno), advice(errno));
+                path, temporary, strerror(errno), tp_file_advice(errno));
 }
 
 bool tp__file_replace(tp_err *e, const char *path, bool (*content)(int fd, void *env), void *env)
@@ -128,5 +129,33 @@ bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, s
     blob b = { bytes, n };
     const bool ok = tp__file_replace(&e, path, put_blob, &b);
     snprintf(why, why_size, "%s", e.text);
+    return ok;
+}
+
+/* ---- folders ---- */
+
+/* path is cut at each slash in turn, and whole again. */
+static bool make_parents(char *path)
+{
+    for (char *s = path + 1; *s; s++)
+        if (*s == '/') {
+            *s = '\0';
+            const bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
+            *s = '/';
+            if (!made) return false;
+        }
+    return mkdir(path, 0777) == 0 || errno == EEXIST;
+}
+
+bool tp_make_folders(const char *path, char *why, size_t why_size)
+{
+    char *copy = strdup(path);
+    errno = copy ? ENOENT : ENOMEM;
+    const bool ok = copy && *copy && make_parents(copy);
+    const int error = errno;
+    free(copy);
+    if (!ok)
+        snprintf(why, why_size, "%.1000s: cannot be made: %s; %s", path, strerror(error),
+                 tp_file_advice(error));
     return ok;
 }

@@ -11,7 +11,7 @@ enum { PICTURES = 3, SIDE = 32 };
 
 void analysis_begin_as(analysis *a, const char *preset, bool no_dual_ln)
 {
-    image_settings s = { .accumulation = 1 };
+    image_settings s = { .train = { .accumulation = 1 } };
     char why[256] = "";
     const int64_t n = (int64_t)PICTURES * SIDE * SIDE * 3;
     double *noise = malloc((size_t)n * sizeof *noise);

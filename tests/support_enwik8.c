@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Words of a few syllables in lines, so that there is something to learn. */
-static void make_text(const char *name, int bytes)
+/* There is something to learn in it. */
+void make_text(const char *name, int bytes)
 {
     static const char *const word[] = {
         "the ", "river ", "stone ", "of ", "mill\n", "and ", "old "
@@ -35,23 +35,4 @@ double bpc_printed(int64_t *tokens)
     cr_assert(s && sscanf(s, "text, %lld tokens: %lf bpc", &n, &bpc) == 2, "%s", out);
     *tokens = n;
     return bpc;
-}
-
-void expect_resumed(const char *flags, const char *name)
-{
-    const long long end = update_in("run/last.safetensors") + 3;
-    succeed("train --resume --run-dir run --steps %lld", end);
-    succeed("%s --steps %lld --run-dir straight --overwrite", flags, end);
-    cr_expect(same_bytes("straight/last.safetensors", "run/last.safetensors"), "%s", name);
-}
-
-bool same_log(const char *a, const char *b)
-{
-    char command[1024];
-    snprintf(command, sizeof command,
-             "test -s %s && for f in %s %s; do sed "
-             "'s/\"seconds[^,]*,//;s/\"tokens_per_s[^,]*,\"memory\":[0-9]*//' $f > $f.cmp; done;"
-             "cmp %s.cmp %s.cmp; s=$?; rm -f %s.cmp %s.cmp; exit $s",
-             a, a, b, a, b, a, b);
-    return shell(command);
 }

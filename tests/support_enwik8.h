@@ -9,14 +9,11 @@
     "--threads 1 --layers 2 --dim 32 --hidden 48 --heads 2 --chunk 8 --window 16 --tokens 32 "     \
     "--mem-len 32 --batch 2 --warmup 4 --eval-tokens 200 "
 
+/* A file of so many bytes: words of a few syllables in lines. */
+void make_text(const char *name, int bytes);
+
 void enwik8_begin(void); /* makes the folder, with `text`; program_end removes it */
 
 double bpc_printed(int64_t *tokens); /* by eval, and of how many tokens */
-
-/* Resumes `run`, whose schedule knows no end, for 3 more updates, and expects the bits of a run
- * that never stopped. FLAGS are what it was trained with, but for the steps and the folder. */
-void expect_resumed(const char *flags, const char *name);
-
-bool same_log(const char *a, const char *b); /* but for what depends on clock and memory */
 
 #endif

@@ -78,8 +78,7 @@ pid_t start(const char *args)
     for (char *w = strtok(text, " "); w && n < 79; w = strtok(NULL, " ")) words[n++] = w;
     const pid_t child = fork();
     if (child == 0) {
-        const int null = open("/dev/null", O_WRONLY);
-        dup2(null, STDOUT_FILENO);
+        dup2(open("out", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDOUT_FILENO);
         dup2(open("err", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDERR_FILENO);
         execv(path, words);
         _exit(127);

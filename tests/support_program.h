@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Makes a folder and goes there. What follows runs the program of this name, enwik8 or imagenet;
- * its threads do not spin while they wait: those starve a busy machine. */
+/* Makes a folder and goes there. What follows runs the program of this name; its
+ * threads do not spin while they wait: those starve a busy machine. */
 void program_begin(const char *name);
 void program_end(void); /* removes the folder */
 
@@ -22,7 +22,7 @@ int run(const char *args);
 void succeed(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* asserts status 0 */
 void expect_refusal(const char *args, int status, const char *message);
 
-/* Starts `PROGRAM ARGS` (words without quotes), its output discarded. */
+/* Starts `PROGRAM ARGS` (words without quotes); it prints into the files out and err. */
 pid_t start(const char *args);
 void await_reports(const char *log, int lines);
 void nap(double seconds);

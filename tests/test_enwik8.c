@@ -1,12 +1,10 @@
 /* test_enwik8.c - the program enwik8 as a user runs it, on a small made-up text: stopping and
  * resuming gives the same bits, every bad input is one clear message, evaluation and generation do
- * what they say. What kills and full disks do: test_kill.c, test_faults.c. */
+ * what they say. What signals, kills and full disks do: test_faults.c, test_kill.c. */
 #include <criterion/criterion.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <tapegrad/file.h>
@@ -42,31 +40,6 @@ Test(enwik8, resume_is_exact)
         succeed("train --resume --steps 12 --run-dir b --threads 2");
         cr_expect_eq(update_in("b/last.safetensors"), 12, "%s", runs[i].name);
         cr_expect(same_bytes("a/last.safetensors", "b/last.safetensors"), "%s", runs[i].name);
-    }
-}
-
-/* Whatever the signal interrupts, the rest of the run follows as if nothing had happened. */
-Test(enwik8, signals_then_resume)
-{
-    static const struct {
-        int number;
-        const char *name;
-    } signals[] = { { SIGTERM, "SIGTERM" }, { SIGINT, "SIGINT" }, { SIGHUP, "SIGHUP" } };
-    static const char flags[] = "train " SMALL "--data text --schedule constant --log-every 1 "
-                                "--eval-every 7 --checkpoint-every 50";
-    char args[1024];
-    snprintf(args, sizeof args, "%s --steps 1000000 --run-dir run --overwrite", flags);
-    for (int i = 0; i < 3; i++) {
-        int status;
-        cr_assert(shell("rm -rf run"));
-        const pid_t child = start(args);
-        await_reports("run/log.jsonl", 5);
-        kill(child, signals[i].number);
-        waitpid(child, &status, 0);
-        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 128 + signals[i].number,
-                  "%s: status %d", signals[i].name, status);
-        cr_expect(update_in("run/last.safetensors") >= 5, "%s", signals[i].name);
-        expect_resumed(flags, signals[i].name);
     }
 }
 

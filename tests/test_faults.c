@@ -1,6 +1,7 @@
-/* test_faults.c - training on disks that are full, broken, read-only or taken away: no checkpoint
- * is lost, the message says what, where and what to do, and the resumed run has the bits of one
- * that nothing happened to (docs/faults.md). */
+/* test_faults.c - training on disks that are full, broken, read-only or taken away, stopped at any
+ * moment: no checkpoint is lost, the message says what, where and what to do, and the resumed run
+ * has the bits of one that nothing happened to (docs/faults.md). Each test holds for every training
+ * program (support_runs.c). */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <signal.h>
@@ -8,28 +9,45 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "support_enwik8.h"
+#include "support_runs.h"
 
-#define EVERY  "--log-every 1 --eval-every 2 --checkpoint-every 1 "
+TestSuite(faults, .timeout = 1800);
+
 #define RESUME "train --resume --steps 6 --run-dir run"
 
+typedef void (*check)(const run_kind *k);
+
 /* `straight` has 6 updates; `base` is the same run after 2. */
-static void begin(void)
+static void for_each_program(check f)
 {
-    enwik8_begin();
-    succeed("train " SMALL EVERY "--data text --steps 6 --run-dir straight");
-    succeed("train " SMALL EVERY "--data text --steps 2 --run-dir base");
+    for (int i = 0; i < run_kind_count; i++) {
+        const run_kind *k = &run_kinds[i];
+        run_kind_begin(k);
+        succeed("%s %s --steps 6 --run-dir straight", k->train, k->often);
+        succeed("%s %s --steps 2 --run-dir base", k->train, k->often);
+        f(k);
+        program_end();
+    }
 }
 
-TestSuite(faults, .init = begin, .fini = program_end, .timeout = 900);
+/* A test of its own for each function of this file that is given a program. */
+#define FAULT(name)                                                                                \
+    static void name(const run_kind *k);                                                           \
+    Test(faults, name)                                                                             \
+    {                                                                                              \
+        for_each_program(name);                                                                    \
+    }                                                                                              \
+    static void name(const run_kind *k)
 
 /* After a fault: there is a whole checkpoint, nothing else is left, and it leads to the same end.
  */
-static void expect_recovery(const char *name)
+static void expect_recovery(const run_kind *k, const char *fault)
 {
+    char name[400];
+    snprintf(name, sizeof name, "%s, %s", k->program, fault);
     const int64_t update = update_in("run/last.safetensors");
     cr_expect(update >= 2, "%s: update %lld", name, (long long)update);
-    cr_expect(!shell("ls run | grep -q -e tmp- -e new"), "%s: a temporary file is left", name);
+    cr_expect(!shell("ls run | grep -q -e tmp-"), "%s: a temporary file is left", name);
     const int status = run(RESUME);
     cr_expect_eq(status, 0, "%s: resuming: %s", name, errors);
     cr_expect(same_bytes("straight/last.safetensors", "run/last.safetensors"), "%s: last", name);
@@ -49,7 +67,7 @@ static void expect_message(const char *name, int status, const char *const *part
 #define ROOM  "make room on the disk"
 #define CHECK "check the disk"
 
-Test(faults, system_calls)
+FAULT(system_calls)
 {
     static const struct {
         const char *call;
@@ -58,9 +76,9 @@ Test(faults, system_calls)
     } cases[] = {
         { "open", 1, ENOSPC, "/last.safetensors.tmp-", "run/last.safetensors", ROOM },
         { "open", 1, EROFS, "/best.safetensors.tmp-", "run/best.safetensors", "writable" },
-        { "open", 1, ENOSPC, "run/log.jsonl.new$", "log run/log.jsonl", ROOM },
+        { "open", 1, ENOSPC, "/log.jsonl.tmp-", "log run/log.jsonl", ROOM },
         { "open", 1, EACCES, "run/log.jsonl$", "log run/log.jsonl", "writable" },
-        { "open", 1, EDQUOT, "run/config.json.new$", "config.json", ROOM },
+        { "open", 1, EDQUOT, "/config.json.tmp-", "config.json", ROOM },
         { "open", 1, EROFS, "run/lock$", "run folder run", "writable" },
         { "write", 1, ENOSPC, "/last.safetensors.tmp-", "run/last.safetensors", ROOM },
         { "write", 9, ENOSPC, "/last.safetensors.tmp-", "run/last.safetensors", ROOM },
@@ -68,17 +86,17 @@ Test(faults, system_calls)
         { "write", 5, ENOSPC, "/best.safetensors.tmp-", "run/best.safetensors", ROOM },
         { "write", 1, ENOSPC, "run/log.jsonl$", "log run/log.jsonl", ROOM },
         { "write", 3, EDQUOT, "run/log.jsonl$", "log run/log.jsonl", ROOM },
-        { "write", 1, ENOSPC, "run/log.jsonl.new$", "log run/log.jsonl", ROOM },
-        { "write", 1, ENOSPC, "run/config.json.new$", "config.json", ROOM },
+        { "write", 1, ENOSPC, "/log.jsonl.tmp-", "log run/log.jsonl", ROOM },
+        { "write", 1, ENOSPC, "/config.json.tmp-", "config.json", ROOM },
         { "fsync", 2, ENOSPC, "/last.safetensors.tmp-", "run/last.safetensors", ROOM },
         { "fsync", 1, EIO, "/best.safetensors.tmp-", "run/best.safetensors", CHECK },
         { "fsync", 1, EIO, "/run$", "syncing folder run", CHECK },
-        { "fsync", 1, EIO, "run/log.jsonl.new$", "log run/log.jsonl", CHECK },
-        { "fsync", 1, ENOSPC, "run/config.json.new$", "config.json", ROOM },
+        { "fsync", 1, EIO, "/log.jsonl.tmp-", "log run/log.jsonl", CHECK },
+        { "fsync", 1, ENOSPC, "/config.json.tmp-", "config.json", ROOM },
         { "close", 1, EDQUOT, "/last.safetensors.tmp-", "run/last.safetensors", ROOM },
         { "close", 1, EIO, "/best.safetensors.tmp-", "run/best.safetensors", CHECK },
-        { "close", 1, EIO, "run/log.jsonl.new$", "log run/log.jsonl", CHECK },
-        { "close", 1, ENOSPC, "run/config.json.new$", "config.json", ROOM },
+        { "close", 1, EIO, "/log.jsonl.tmp-", "log run/log.jsonl", CHECK },
+        { "close", 1, ENOSPC, "/config.json.tmp-", "config.json", ROOM },
         { "rename", 2, ENOSPC, "run/last.safetensors$", "run/last.safetensors", ROOM },
         { "rename", 1, EIO, "run/best.safetensors$", "run/best.safetensors", CHECK },
         { "rename", 1, ENOSPC, "run/log.jsonl$", "log run/log.jsonl", ROOM },
@@ -95,40 +113,43 @@ Test(faults, system_calls)
         const int status = run_under(prefix, RESUME);
         const char *const parts[] = { cases[i].file, strerror(cases[i].error), cases[i].advice };
         expect_message(name, status, parts, 3);
-        expect_recovery(name);
+        expect_recovery(k, name);
     }
 }
 
 /* ---- disks ---- */
 
 /* A file that cannot grow: the program is not killed by the signal that comes with it. */
-Test(faults, limit_of_file_size)
+FAULT(limit_of_file_size)
 {
     cr_assert(shell("cp -r base run"));
     const int status = run_under("ulimit -f 16; exec", RESUME);
     expect_message("ulimit", status,
                    (const char *const[]){ "run/", "File too large", "make room on the disk" }, 3);
-    expect_recovery("ulimit");
+    expect_recovery(k, "ulimit");
 }
 
-static bool may_mount(void)
+/* Skips the test where this user may not. */
+static void need_mounts(void)
 {
-    return shell("unshare -rm sh -c 'mkdir -p m && mount -t tmpfs none m' 2>/dev/null");
+    if (shell("unshare -rm sh -c 'mkdir -p m && mount -t tmpfs none m' 2>/dev/null")) return;
+    program_end();
+    cr_skip_test("this user cannot mount file systems (unshare -rm)");
 }
 
 /* A file system of its own holds the run, with so much room left; what it has at the end is kept.
  */
-Test(faults, full_disk)
+FAULT(full_disk)
 {
     static const int rooms[] = { 0, 4, 8, 16, 32, 64, 96, 128, 160 }; /* KiB */
-    if (!may_mount()) cr_skip_test("this user cannot mount file systems (unshare -rm)");
+    need_mounts();
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
         char prefix[600], name[32];
         snprintf(name, sizeof name, "%d KiB left", rooms[i]);
         snprintf(
             prefix, sizeof prefix,
             "rm -rf run; mkdir run; unshare -rm sh -c '"
-            "mount -t tmpfs -o size=2m none run; cp base/* run; head -c %dk /dev/zero >run/room;"
+            "mount -t tmpfs -o size=16m none run; cp base/* run; head -c %dk /dev/zero >run/room;"
             "cat /dev/zero >run/filler 2>/dev/null; rm run/room; \"$@\"; s=$?; rm run/filler;"
             "mkdir after; cp run/* after; exit $s' sh",
             rooms[i]);
@@ -136,41 +157,41 @@ Test(faults, full_disk)
         expect_message(name, status,
                        (const char *const[]){ "run", "No space left on device", ROOM }, 3);
         cr_assert(shell("rm -rf run; mv after run"));
-        expect_recovery(name);
+        expect_recovery(k, name);
     }
 }
 
-Test(faults, read_only_folder)
+FAULT(read_only_folder)
 {
-    if (!may_mount()) cr_skip_test("this user cannot mount file systems (unshare -rm)");
+    need_mounts();
     cr_assert(shell("cp -r base run"));
     const int status = run_under("unshare -rm sh -c 'mount --bind run run;"
                                  "mount -o remount,bind,ro run; exec \"$@\"' sh",
                                  RESUME);
     expect_message("read-only", status,
                    (const char *const[]){ "run folder run", "Read-only", "choose another" }, 3);
-    expect_recovery("read-only");
+    expect_recovery(k, "read-only");
 }
 
 /* Nobody reads what the program says: it trains on. */
-Test(faults, full_output)
+FAULT(full_output)
 {
+    char command[600];
+    snprintf(command, sizeof command, TP_BIN_DIR "/%s " RESUME " >/dev/full", k->program);
     cr_assert(shell("cp -r base run"));
-    cr_assert(shell(TP_BIN_DIR "/enwik8 " RESUME " >/dev/full"));
-    expect_recovery("/dev/full");
+    cr_assert(shell(command));
+    expect_recovery(k, "/dev/full");
 }
 
 /* ---- folders ---- */
 
-#define LONG                                                                                       \
-    "train " SMALL "--data text --schedule constant --log-every 1 --eval-every 0 "                 \
-    "--checkpoint-every 40 "
-
 /* Whatever happens to the folder while a long run is in it. */
-static int run_while(const char *command)
+static int run_while(const run_kind *k, const char *command)
 {
     int status;
-    const pid_t child = start(LONG "--steps 1000000 --run-dir run");
+    char args[1024];
+    snprintf(args, sizeof args, "%s %s --steps 1000000 --run-dir run", k->train, k->seldom);
+    const pid_t child = start(args);
     await_reports("run/log.jsonl", 5);
     kill(child, SIGSTOP);
     const bool done = shell(command);
@@ -181,42 +202,43 @@ static int run_while(const char *command)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-Test(faults, vanished_folder)
+FAULT(vanished_folder)
 {
     static const char *const ways[] = { "rm -rf run", "mv run elsewhere" };
     for (int i = 0; i < 2; i++) {
         cr_assert(shell("rm -rf run elsewhere"));
-        const int status = run_while(ways[i]);
+        const int status = run_while(k, ways[i]);
         expect_message(ways[i], status,
                        (const char *const[]){ "run folder run was removed", "made again",
                                               "continue with --resume" },
                        3);
         cr_expect(update_in("run/last.safetensors") > 0, "%s", ways[i]);
-        expect_resumed(LONG, ways[i]);
+        expect_resumed(k, k->seldom, ways[i]);
     }
 }
 
 /* Another run came into its place: it is left alone. */
-Test(faults, replaced_folder)
+FAULT(replaced_folder)
 {
-    const int status = run_while("mv run elsewhere; cp -r base run");
+    const int status = run_while(k, "mv run elsewhere; cp -r base run");
     expect_message("replaced", status, (const char *const[]){ "run folder run was replaced" }, 1);
     cr_expect(same_bytes("base/last.safetensors", "run/last.safetensors"));
     cr_expect(same_bytes("base/log.jsonl", "run/log.jsonl"));
 }
 
 /* The second process is refused, whatever it wants; a file of a dead one is in nobody's way. */
-Test(faults, one_process_a_folder)
+FAULT(one_process_a_folder)
 {
-    char message[128];
+    char message[128], args[1024];
     int status;
-    const pid_t first = start("train " SMALL "--data text --steps 1000000 --log-every 1 "
-                              "--checkpoint-every 1 --run-dir run");
+    snprintf(args, sizeof args, "%s %s --steps 1000000 --run-dir run", k->train, k->often);
+    const pid_t first = start(args);
     await_reports("run/log.jsonl", 3);
     snprintf(message, sizeof message, "run folder run: is in use by process %ld; wait for it",
              (long)first);
     expect_refusal(RESUME, 1, message);
-    expect_refusal("train --data text --overwrite --run-dir run", 1, message);
+    snprintf(args, sizeof args, "%s --overwrite --steps 1 --run-dir run", k->train);
+    expect_refusal(args, 1, message);
     kill(first, SIGKILL);
     waitpid(first, &status, 0);
     cr_expect(WIFSIGNALED(status), "the first one goes on");
@@ -226,17 +248,31 @@ Test(faults, one_process_a_folder)
 }
 
 /* A log cut in a line, with lines of the future or of nonsense, is mended by the next start. */
-Test(faults, damaged_log)
+FAULT(damaged_log)
 {
     static const char *const damages[] = {
         "printf '{\"step\":3,\"lo' >>run/log.jsonl",
         "tail -n 1 straight/log.jsonl >>run/log.jsonl",
         "printf 'nonsense\\n{}\\n[1]\\n' >>run/log.jsonl",
-        "printf '{\"step\":3,\"loss\":1,\"bpc\":\\0\\0\\0\\0\\n' >>run/log.jsonl",
+        "printf '{\"step\":3,\"loss\":1,\"x\":\\0\\0\\0\\0\\n' >>run/log.jsonl",
         "head -c 100000 /dev/zero >>run/log.jsonl",
     };
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         cr_assert(shell("rm -rf run; cp -r base run") && shell(damages[i]));
-        expect_recovery(damages[i]);
+        expect_recovery(k, damages[i]);
     }
+}
+
+/* Only a file that is not there means that no model was the best so far. */
+FAULT(unreadable_best)
+{
+    cr_assert(shell("cp -r base run; head -c 100 base/best.safetensors >run/best.safetensors"));
+    const int status = run(RESUME);
+    expect_message(k->program, status,
+                   (const char *const[]){ "the best model so far cannot be read",
+                                          "run/best.safetensors", "move it away" },
+                   3);
+    cr_expect_eq(update_in("run/last.safetensors"), 2, "%s", k->program);
+    cr_assert(shell("cp base/best.safetensors run"));
+    expect_recovery(k, "unreadable best");
 }

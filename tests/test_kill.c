@@ -1,7 +1,8 @@
-/* test_kill.c - enwik8 killed with SIGKILL while it spends its time writing checkpoints: there is
- * always a whole one, nothing piles up in the folder, and the end is that of a run never killed.
+/* test_kill.c - training programs killed with SIGKILL while they spend their time writing
+ * checkpoints: there is always a whole one, nothing piles up in the folder, and the end is that of
+ * a run never killed.
  *
- *     KILLS=200 test_kill      so many kills, 20 otherwise
+ *     KILLS=200 test_kill      so many kills of each program, 15 otherwise
  *
  * Odd kills come after a random time, even ones at an event in the folder (a file made, written,
  * closed, renamed), so that each window between two system calls is met. */
@@ -18,9 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "support_enwik8.h"
+#include "support_runs.h"
 
-TestSuite(kill, .init = enwik8_begin, .fini = program_end, .timeout = 1800);
+TestSuite(kill, .timeout = 1800);
 
 static uint32_t state = 1;
 
@@ -80,24 +81,23 @@ static int count_files(const char *path, int *torn)
     *torn = 0;
     for (const struct dirent *e; d && (e = readdir(d));) {
         n += e->d_name[0] != '.';
-        *torn += strstr(e->d_name, ".tmp-") || strstr(e->d_name, ".new");
+        *torn += strstr(e->d_name, ".tmp-") != NULL;
     }
     if (d) closedir(d);
     return n;
 }
 
-static void expect_same_end(void)
+static void expect_same_end(const run_kind *k)
 {
     int torn;
-    cr_expect(same_bytes("straight/last.safetensors", "killed/last.safetensors"), "last");
-    cr_expect(same_bytes("straight/best.safetensors", "killed/best.safetensors"), "best");
-    cr_expect(same_log("straight/log.jsonl", "killed/log.jsonl"), "the log has each line once");
-    cr_expect_eq(count_files("killed", &torn), 5, "last, best, log, config and lock");
+    const char *name = k->program;
+    cr_expect(same_bytes("straight/last.safetensors", "killed/last.safetensors"), "%s: last", name);
+    cr_expect(same_bytes("straight/best.safetensors", "killed/best.safetensors"), "%s: best", name);
+    cr_expect(same_log("straight/log.jsonl", "killed/log.jsonl"), "%s: the log has each line once",
+              name);
+    cr_expect_eq(count_files("killed", &torn), k->files, "%s: last, best, log, config, lock ...",
+                 name);
 }
-
-#define FLAGS                                                                                      \
-    "train " SMALL "--data text --steps 150 --log-every 1 --eval-every 10 --checkpoint-every 1 "   \
-    "--ema 0.9 --dropout 0.1 --run-dir "
 
 /* Runs `args` until it is killed. False if it came to its end before. */
 static bool run_and_kill(const char *args, int round, int watch)
@@ -114,43 +114,62 @@ static bool run_and_kill(const char *args, int round, int watch)
     return false;
 }
 
-Test(kill, at_any_moment)
+/* The update of the checkpoint, which is not older than `before`; -1: there never was one. */
+static int64_t check_folder(const run_kind *k, int round, int64_t before, int *met)
 {
-    const char *asked = getenv("KILLS"), *again = "train --resume --run-dir killed";
-    const int kills = asked ? atoi(asked) : 20, watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    int done = 0, met = 0, ends = 0, torn;
+    int torn;
+    const int files = count_files("killed", &torn);
+    cr_expect(torn <= 1 && files - torn <= k->files, "%s, round %d: %d files, %d torn", k->program,
+              round, files, torn);
+    *met += torn;
+    const bool there = access("killed/last.safetensors", F_OK) == 0;
+    cr_assert(there || before < 0, "%s, round %d: the checkpoint is lost", k->program, round);
+    if (!there) return -1;
+    const int64_t now = update_in("killed/last.safetensors");
+    cr_assert(now >= before && now >= 1, "%s, round %d: update %lld after %lld", k->program, round,
+              (long long)now, (long long)before);
+    return now;
+}
+
+static void kill_often(const run_kind *k, int kills)
+{
+    const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    int done = 0, met = 0, ends = 0;
     int64_t update = -1; /* of the checkpoint */
-    succeed(FLAGS "straight");
+    char fresh[1024], again[128];
+    snprintf(fresh, sizeof fresh, "%s %s --ema 0.9 --steps %d --run-dir killed", k->train, k->often,
+             k->updates);
+    snprintf(again, sizeof again, "train --resume --steps %d --run-dir killed", k->updates);
+    succeed("%s %s --ema 0.9 --steps %d --run-dir straight", k->train, k->often, k->updates);
     const int tensors = tensors_in("straight/last.safetensors");
     cr_assert(mkdir("killed", 0777) == 0);
     cr_assert(watch >= 0 && inotify_add_watch(watch, "killed", IN_ALL_EVENTS) >= 0);
     for (int round = 0; done < kills; round++) {
-        const bool killed = run_and_kill(update < 0 ? FLAGS "killed" : again, round, watch);
-        if (!killed) {
-            expect_same_end();
+        if (run_and_kill(update < 0 ? fresh : again, round, watch)) {
+            update = check_folder(k, round, update, &met);
+            if (update >= 0) cr_assert_eq(tensors_in("killed/last.safetensors"), tensors);
+            done++;
+        } else {
+            expect_same_end(k);
             cr_assert(shell("rm -f killed/*"));
             update = -1;
             ends++;
-            continue;
         }
-        done++;
-        const int files = count_files("killed", &torn);
-        cr_expect(torn <= 1 && files - torn <= 5, "round %d: %d files, %d torn", round, files,
-                  torn);
-        met += torn;
-        const bool there = access("killed/last.safetensors", F_OK) == 0;
-        cr_assert(there || update < 0, "round %d: the checkpoint is lost", round);
-        if (!there) continue;
-        const int64_t now = update_in("killed/last.safetensors");
-        cr_assert(now >= update && now >= 1, "round %d: update %lld after %lld", round,
-                  (long long)now, (long long)update);
-        cr_assert_eq(tensors_in("killed/last.safetensors"), tensors, "round %d", round);
-        update = now;
     }
     close(watch);
-    succeed(update < 0 ? FLAGS "killed" : again);
-    expect_same_end();
-    cr_expect(met > 0, "no kill met a file half written");
-    cr_log_info("%d kills, %d of them with a file half written; %d runs to the end", done, met,
-                ends + 1);
+    succeed("%s", update < 0 ? fresh : again);
+    expect_same_end(k);
+    cr_expect(met > 0, "%s: no kill met a file half written", k->program);
+    cr_log_info("%s: %d kills, %d of them with a file half written; %d runs to the end", k->program,
+                done, met, ends + 1);
+}
+
+Test(kill, at_any_moment)
+{
+    const char *asked = getenv("KILLS");
+    for (int i = 0; i < run_kind_count; i++) {
+        run_kind_begin(&run_kinds[i]);
+        kill_often(&run_kinds[i], asked ? atoi(asked) : 15);
+        program_end();
+    }
 }

@@ -283,20 +283,22 @@ Test(presets, recipes)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *name = cases[i].preset;
         char why[1024];
-        image_settings s = { .accumulation = 1, .repeats = 7 };
+        image_settings s = { .train = { .accumulation = 1 }, .repeats = 7 };
         cr_assert(image_preset(&s, name, cases[i].recipe, why, sizeof why), "%s: %s", name, why);
-        cr_expect_eq(s.epochs, cases[i].epochs, "%s: %lld epochs", name, (long long)s.epochs);
-        cr_expect_eq(s.c.batch, cases[i].batch, "%s: batch %lld", name, (long long)s.c.batch);
+        cr_expect_eq(s.train.epochs, cases[i].epochs, "%s: %lld epochs", name,
+                     (long long)s.train.epochs);
+        cr_expect_eq(s.train.batch, cases[i].batch, "%s: batch %lld", name,
+                     (long long)s.train.batch);
         cr_expect_eq(s.repeats, cases[i].repeats, "%s: %lld repeats", name, (long long)s.repeats);
         cr_expect_float_eq(image_lr(&s), cases[i].lr, 1e-12, "%s: lr %g", name, image_lr(&s));
-        cr_expect_float_eq(s.weight_decay, cases[i].weight_decay, 1e-12, "%s: decay %g", name,
-                           s.weight_decay);
+        cr_expect_float_eq(s.train.weight_decay, cases[i].weight_decay, 1e-12, "%s: decay %g", name,
+                           s.train.weight_decay);
         cr_expect_float_eq(s.drop_path, cases[i].drop_path, 1e-12, "%s: drop path %g", name,
                            s.drop_path);
         const tp_augment a = image_augment(&s);
         cr_expect(a.ops == 0 || a.saturation == 0.4, "%s: jitter %g", name, a.saturation);
-        s.c.batch = 64;
-        s.accumulation = 2;
+        s.train.batch = 64;
+        s.train.accumulation = 2;
         cr_expect_float_eq(image_lr(&s), cases[i].lr * 128 / (double)cases[i].batch, 1e-12,
                            "%s: lr %g of 2 x 64", name, image_lr(&s));
         free(s.preset);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <tapegrad/optim.h>
 
-#include "train/blocks.h"
 #include "tensor/file_inner.h"
+#include "train/blocks.h"
 
 #define CHUNK ((size_t)1 << 20) /* bytes exchanged at a time */
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <tapegrad/optim.h>
 
-#include "train/blocks.h"
 #include "tensor/file_inner.h"
+#include "train/blocks.h"
 
 TP_KERNEL(sgd_step);
 TP_KERNEL(adam_step);

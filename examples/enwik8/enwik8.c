@@ -10,9 +10,9 @@ static const struct command {
     const char *name, *what;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    { "train", "trains a model on bytes of text, or goes on training it", train_main },
+    { "train", "trains a model on bytes of text, or resumes training", train_main },
     { "eval", "measures bits per character of held-out text", eval_main },
-    { "generate", "lets a trained model continue a text", generate_main },
+    { "generate", "generates text from a prompt", generate_main },
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

@@ -1,19 +1,16 @@
 /* eval.c - `enwik8 eval`: bits per character of held-out text by one of several protocols. */
-#include <progress.h>
-#include <run.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "commands.h"
 #include "lm_file.h"
 #include "protocol.h"
 
 typedef struct eval_settings {
-    common_settings c;
-    char *checkpoint;
+    tp_machine_opts machine; /* first: tp_machine_options */
+    char *run_dir, *data, *checkpoint;
     int protocol, split;
     int64_t segment, context, step, limit, clamp, chunk_clamp;
     bool same_length;
@@ -21,40 +18,42 @@ typedef struct eval_settings {
 
 enum { STREAM, OFFICIAL, WINDOWS, FAST };
 
-#define AT(field) offsetof(eval_settings, field)
+#define S eval_settings
 
-/* clang-format off */
-static const option table[] = {
-    { "MODEL AND TEXT", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    { "checkpoint", OPT_TEXT, 0, AT(checkpoint), 0, 0, "FILE",
-      "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there is none." },
-    OPTION_RUN_DIR(eval_settings, 0),
-    OPTION_DATA(eval_settings, 0),
-    { "split", OPT_CHOICE, 0, AT(split), 0, 0, "train|valid|test", "The part of the text that is scored." },
-    { "limit", OPT_INT, 0, AT(limit), 0, OPT_BIG, "N", "Score only the first N tokens; 0: all." },
-    { "PROTOCOL", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    { "protocol", OPT_CHOICE, 0, AT(protocol), 0, 0, "stream|official|windows|fast",
-      "stream: one pass in short segments with a long cache. official: the same, but the first token "
-      "of each segment is not scored, as in the official script. windows: the paper's text, "
-      "overlapping windows of `context` tokens that move by `step`; context / step times the work. "
-      "fast: one pass with the segments and the cache of training." },
-    { "segment", OPT_INT, 0, AT(segment), 0, 16777216, "N",
-      "Tokens that run at once; 0: 256 (stream, official), those of training (windows, fast)." },
-    { "context", OPT_INT, 0, AT(context), 0, 16777216, "N",
-      "Rows of the cache, and tokens of a window; 0: 32768, that of training if fast." },
-    { "step", OPT_INT, 0, AT(step), 1, 16777216, "N", "Tokens that each window scores." },
-    { "clamp", OPT_INT, 0, AT(clamp), -1, 16777216, "N",
-      "Largest distance told apart; 0: all are; -1: as in training." },
-    { "chunk-clamp", OPT_INT, 0, AT(chunk_clamp), -1, 16777216, "N", "The same for chunks (ls)." },
-    { "same-length", OPT_BOOL, 0, AT(same_length), 0, 0, NULL,
-      "Every query sees exactly `context` tokens (txl)." },
-    { "MACHINE", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    OPTIONS_MACHINE(eval_settings, 0),
+static const tp_option table[] = {
+    TP_HEADING("MODEL AND TEXT"),
+    TP_STRING("checkpoint", S, checkpoint, "FILE", 0,
+              "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there "
+              "is none."),
+    TP_STRING("run-dir", S, run_dir, "DIR", 0, "The folder of a run."),
+    TP_STRING("data", S, data, "FILE", 0, TEXT_FILE),
+    TP_CHOICE("split", S, split, "train|valid|test", 0, "The part of the text that is scored."),
+    TP_INT("limit", S, limit, 0, TP_BIG, 0, "Score only the first N tokens; 0: all."),
+    TP_HEADING("PROTOCOL"),
+    TP_CHOICE(
+        "protocol", S, protocol, "stream|official|windows|fast", 0,
+        "stream: one pass in short segments with a long cache. official: the same, but the first "
+        "token "
+        "of each segment is not scored, as in the official script. windows: the paper's text, "
+        "overlapping windows of `context` tokens that move by `step`; context / step times the "
+        "work. "
+        "fast: one pass with the segments and the cache of training."),
+    TP_INT(
+        "segment", S, segment, 0, 16777216, 0,
+        "Tokens that run at once; 0: 256 (stream, official), those of training (windows, fast)."),
+    TP_INT("context", S, context, 0, 16777216, 0,
+           "Rows of the cache, and tokens of a window; 0: 32768, that of training if fast."),
+    TP_INT("step", S, step, 1, 16777216, 0, "Tokens that each window scores."),
+    TP_INT("clamp", S, clamp, -1, 16777216, 0,
+           "Largest distance told apart; 0: all are; -1: as in training."),
+    TP_INT("chunk-clamp", S, chunk_clamp, -1, 16777216, 0, "The same for chunks (ls)."),
+    TP_FLAG("same-length", S, same_length, 0, "Every query sees exactly `context` tokens (txl)."),
+    TP_HEADING("MACHINE"),
+    TP_ROWS(tp_machine_options),
     { 0 },
 };
-/* clang-format on */
 
-static const program manual = {
+static const tp_command manual = {
     .name = "enwik8 eval",
     .summary = "measures bits per character of a trained model",
     .synopsis = "--data FILE [--run-dir DIR | --checkpoint FILE] [flag ...]",
@@ -96,21 +95,19 @@ static protocol choose(const eval_settings *s, lm_file *f)
     return p;
 }
 
-typedef struct ticker {
-    double began, drawn;
+typedef struct progress {
+    tp_ticker line;
     int64_t last;
-} ticker;
+} progress;
 
 static bool tick(void *env, const score *s)
 {
-    ticker *t = env;
-    const double now = seconds_now();
-    if (isatty(STDERR_FILENO) && now - t->drawn > 0.2) {
-        fprintf(stderr, "\r\033[K%lld/%lld tokens  %.4f bpc  %.0f tokens/s", (long long)s->tokens,
-                (long long)t->last, score_bpc(s), (double)s->tokens / (now - t->began));
-        t->drawn = now;
-    }
-    return !run_stop_signal();
+    progress *p = env;
+    if (tp_ticker_due(&p->line))
+        tp_ticker_draw(&p->line, "%lld/%lld tokens  %.4f bpc  %.0f tokens/s", (long long)s->tokens,
+                       (long long)p->last, score_bpc(s),
+                       (double)s->tokens / (tp_seconds() - p->line.began));
+    return !tp_stop_signal();
 }
 
 static bool fail(lm_file *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -144,23 +141,23 @@ static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)
     const int16_t *ids = tp_text_ids(text, (tp_part)s->split, &n);
     const protocol p = choose(s, f);
     if (s->limit > 0 && n > s->limit + 1) n = s->limit + 1;
-    if (!fits(f, &p, part, n) || !lm_file_load(f, &s->c)) return false;
-    run_catch_signals();
-    ticker t = { .began = seconds_now(), .last = n - 1 };
+    if (!fits(f, &p, part, n) || !lm_file_load(f, &s->machine)) return false;
+    tp_catch_signals();
+    progress t = { .line = tp_ticker_start(), .last = n - 1 };
     const score sum = protocol_run(&p, f->T, f->m, ids, n, tick, &t);
-    if (t.drawn > 0) fprintf(stderr, "\r\033[K");
+    tp_ticker_end(&t.line);
     if (!tp_ok(f->T)) return fail(f, "%s", tp_why(f->T));
     printf("%s text, %s%lld tokens: %.4f bpc, %.0f tokens/s\n", part,
-           run_stop_signal() ? "stopped after " : "", (long long)sum.tokens, score_bpc(&sum),
-           (double)sum.tokens / (seconds_now() - t.began));
+           tp_stop_signal() ? "stopped after " : "", (long long)sum.tokens, score_bpc(&sum),
+           (double)sum.tokens / (tp_seconds() - t.line.began));
     return true;
 }
 
 static bool run(const eval_settings *s, lm_file *f)
 {
-    if (!s->c.data) return fail(f, "--data FILE is needed: the text that the model was trained on");
-    if (!lm_file_open(f, s->checkpoint, s->c.run_dir)) return false;
-    tp_text *text = tp_text_open(s->c.data, &(tp_text_opts){ .vocab = &f->vocab });
+    if (!s->data) return fail(f, "--data FILE is needed: the text that the model was trained on");
+    if (!lm_file_open(f, s->checkpoint, s->run_dir)) return false;
+    tp_text *text = tp_text_open(s->data, &(tp_text_opts){ .vocab = &f->vocab });
     const bool done = tp_text_ok(text) ? evaluate(s, f, text) : fail(f, "%s", tp_text_why(text));
     tp_text_close(text);
     return done;
@@ -170,19 +167,20 @@ int eval_main(int argc, char **argv)
 {
     static lm_file f;
     eval_settings s = {
-        .c = { .device = strdup("cpu"), .run_dir = strdup("runs/enwik8") },
+        .machine = { .device = strdup("cpu") },
+        .run_dir = strdup("runs/enwik8"),
         .split = TP_TEST,
         .step = 512,
         .clamp = -1,
         .chunk_clamp = -1,
     };
-    int status = options_parse(&manual, argc, argv, &s, NULL);
-    if (status == OPTIONS_RUN) {
+    int status = tp_options_parse(&manual, argc, argv, &s, NULL);
+    if (status == TP_PARSED) {
         status = run(&s, &f) ? 0 : 1;
         if (status) fprintf(stderr, "%s: %s\n", manual.name, f.why);
-        if (!status && run_stop_signal()) status = 128 + run_stop_signal();
+        if (!status && tp_stop_signal()) status = 128 + tp_stop_signal();
         lm_file_close(&f);
     }
-    options_free(table, &s);
+    tp_options_free(table, &s);
     return status;
 }

@@ -3,8 +3,6 @@
  * Transformer-LS decodes incrementally (tp_lm_decoder); Transformer-XL runs segments of one token.
  * Memory is constant, so a length of 0 goes on until it is interrupted. */
 #include <errno.h>
-#include <progress.h>
-#include <run.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,46 +12,45 @@
 #include "sampling.h"
 
 typedef struct generate_settings {
-    common_settings c;
-    char *checkpoint, *prompt, *prompt_file;
-    int64_t length, top_k, segment, context;
+    tp_machine_opts machine; /* first: tp_machine_options */
+    char *run_dir, *checkpoint, *prompt, *prompt_file;
+    int64_t seed, length, top_k, segment, context;
     double temperature, top_p;
     bool echo;
 } generate_settings;
 
-#define AT(field) offsetof(generate_settings, field)
+#define S generate_settings
 
-/* clang-format off */
-static const option table[] = {
-    { "MODEL", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    { "checkpoint", OPT_TEXT, 0, AT(checkpoint), 0, 0, "FILE",
-      "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there is none." },
-    OPTION_RUN_DIR(generate_settings, 0),
-    { "segment", OPT_INT, 0, AT(segment), 0, 16777216, "N",
-      "Tokens after which the cache moves on (ls); 0: those of training." },
-    { "context", OPT_INT, 0, AT(context), 0, 16777216, "N", "Rows of the cache; 0: those of training." },
-    { "TEXT", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    { "prompt", OPT_TEXT, 0, AT(prompt), 0, 0, "TEXT", "The beginning to continue." },
-    { "prompt-file", OPT_TEXT, 0, AT(prompt_file), 0, 0, "FILE",
-      "A file with the beginning; - is the standard input." },
-    { "echo", OPT_BOOL, 0, AT(echo), 0, 0, NULL, "Print the prompt first." },
-    { "length", OPT_INT, 0, AT(length), 0, OPT_BIG, "N", "Tokens to generate; 0: until interrupted." },
-    { "SAMPLING", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    { "temperature", OPT_NUM, 0, AT(temperature), 0, 1000, "X",
-      "Below 1 favours likely tokens; 0 always takes the most likely." },
-    { "top-k", OPT_INT, 0, AT(top_k), 0, OPT_BIG, "N", "Only among the N most likely tokens; 0: all." },
-    { "top-p", OPT_NUM, 0, AT(top_p), 0, 1, "X",
-      "Only among the most likely tokens that together have probability X." },
-    { "seed", OPT_INT, 0, AT(c.seed), 0, OPT_BIG, "N", "The same seed gives the same text." },
-    { "MACHINE", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    OPTIONS_MACHINE(generate_settings, 0),
+static const tp_option table[] = {
+    TP_HEADING("MODEL"),
+    TP_STRING("checkpoint", S, checkpoint, "FILE", 0,
+              "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there "
+              "is none."),
+    TP_STRING("run-dir", S, run_dir, "DIR", 0, "The folder of a run."),
+    TP_INT("segment", S, segment, 0, 16777216, 0,
+           "Tokens after which the cache moves on (ls); 0: those of training."),
+    TP_INT("context", S, context, 0, 16777216, 0, "Rows of the cache; 0: those of training."),
+    TP_HEADING("TEXT"),
+    TP_STRING("prompt", S, prompt, "TEXT", 0, "The beginning to continue."),
+    TP_STRING("prompt-file", S, prompt_file, "FILE", 0,
+              "A file with the beginning; - is the standard input."),
+    TP_FLAG("echo", S, echo, 0, "Print the prompt first."),
+    TP_INT("length", S, length, 0, TP_BIG, 0, "Tokens to generate; 0: until interrupted."),
+    TP_HEADING("SAMPLING"),
+    TP_NUM("temperature", S, temperature, 0, 1000, 0,
+           "Below 1 favours likely tokens; 0 always takes the most likely."),
+    TP_INT("top-k", S, top_k, 0, TP_BIG, 0, "Only among the N most likely tokens; 0: all."),
+    TP_NUM("top-p", S, top_p, 0, 1, 0,
+           "Only among the most likely tokens that together have probability X."),
+    TP_INT("seed", S, seed, 0, TP_BIG, 0, "The same seed gives the same text."),
+    TP_HEADING("MACHINE"),
+    TP_ROWS(tp_machine_options),
     { 0 },
 };
-/* clang-format on */
 
-static const program manual = {
+static const tp_command manual = {
     .name = "enwik8 generate",
-    .summary = "lets a trained model continue a text",
+    .summary = "generates text from a prompt",
     .synopsis = "[--run-dir DIR | --checkpoint FILE] [--prompt TEXT] [flag ...]",
     .about = "Feeds the prompt to the model of a checkpoint and prints what it predicts, token by "
              "token, on the standard output. Without a prompt it begins at the start of a line.",
@@ -153,18 +150,18 @@ static bool decode(decoder *d, const generate_settings *s, const bool *allowed,
                    const uint8_t *prompt, int64_t n)
 {
     const tp_vocab *v = &d->f->vocab;
-    sampler random = { s->temperature, s->top_k, s->top_p, (uint64_t)s->c.seed };
+    sampler random = { s->temperature, s->top_k, s->top_p, (uint64_t)s->seed };
     int64_t unknown = 0;
     if (s->echo) fwrite(prompt, 1, (size_t)n, stdout), fflush(stdout);
     if (n == 0 && !feed(d, v->id['\n'])) return false;
-    for (int64_t i = 0; i < n && !run_stop_signal(); i++) {
+    for (int64_t i = 0; i < n && !tp_stop_signal(); i++) {
         unknown += v->style != TP_TEXT_BYTES && v->id[prompt[i]] == 3;
         if (!feed(d, v->id[prompt[i]])) return false;
     }
     if (unknown)
         fprintf(stderr, "%s: %lld bytes of the prompt are not in the model's dictionary\n",
                 manual.name, (long long)unknown);
-    for (int64_t i = 0; (s->length == 0 || i < s->length) && !run_stop_signal(); i++) {
+    for (int64_t i = 0; (s->length == 0 || i < s->length) && !tp_stop_signal(); i++) {
         const int64_t id = sample(&random, d->logits, allowed, v->size);
         if (id < 0) return fail(d->f, d->f->path, "the model's output is not a number");
         print_token(v, id);
@@ -182,13 +179,13 @@ static bool generate(lm_file *f, const generate_settings *s, const uint8_t *prom
     const int64_t segment = s->segment ? s->segment : f->segment;
     if (s->context > 0) model_set_mem_len(&f->cfg, s->context);
     if (!model_segment_check(&f->cfg, "--segment", segment, f->why, sizeof f->why) ||
-        !lm_file_load(f, &s->c)) {
+        !lm_file_load(f, &s->machine)) {
         free(allowed);
         return false;
     }
     d.logits = malloc((size_t)f->vocab.size * sizeof *d.logits);
     if (f->cfg.kind == MODEL_LS) d.ls = tp_lm_decoder_new(f->T, &f->m->ls, segment);
-    run_catch_signals();
+    tp_catch_signals();
     const bool done = allowed && d.logits ? decode(&d, s, allowed, prompt, n)
                                           : fail(f, "generation", "out of memory");
     tp_lm_decoder_free(d.ls);
@@ -200,7 +197,7 @@ static bool generate(lm_file *f, const generate_settings *s, const uint8_t *prom
 static bool run(lm_file *f, const generate_settings *s)
 {
     int64_t n = 0;
-    if (!lm_file_open(f, s->checkpoint, s->c.run_dir)) return false;
+    if (!lm_file_open(f, s->checkpoint, s->run_dir)) return false;
     uint8_t *prompt = read_prompt(f, s, &n);
     const bool done = prompt && generate(f, s, prompt, n);
     free(prompt);
@@ -211,19 +208,21 @@ int generate_main(int argc, char **argv)
 {
     static lm_file f;
     generate_settings s = {
-        .c = { .device = strdup("cpu"), .run_dir = strdup("runs/enwik8"), .seed = 1 },
+        .machine = { .device = strdup("cpu") },
+        .run_dir = strdup("runs/enwik8"),
+        .seed = 1,
         .echo = true,
         .length = 500,
         .temperature = 1,
         .top_p = 1,
     };
-    int status = options_parse(&manual, argc, argv, &s, NULL);
-    if (status == OPTIONS_RUN) {
+    int status = tp_options_parse(&manual, argc, argv, &s, NULL);
+    if (status == TP_PARSED) {
         status = run(&f, &s) ? 0 : 1;
         if (status) fprintf(stderr, "%s: %s\n", manual.name, f.why);
-        if (!status && run_stop_signal()) status = 128 + run_stop_signal();
+        if (!status && tp_stop_signal()) status = 128 + tp_stop_signal();
         lm_file_close(&f);
     }
-    options_free(table, &s);
+    tp_options_free(table, &s);
     return status;
 }

@@ -52,12 +52,12 @@ bool lm_file_open(lm_file *f, const char *checkpoint, const char *run_dir)
     return done;
 }
 
-bool lm_file_load(lm_file *f, const common_settings *c)
+bool lm_file_load(lm_file *f, const tp_machine_opts *o)
 {
     char why[512];
-    const tp_dtype dtype = (tp_dtype)c->dtype;
+    const tp_dtype dtype = (tp_dtype)o->dtype;
     if (!model_cfg_check(&f->cfg, why, sizeof why)) return fail(f, "impossible model: %s", why);
-    f->D = tp_device_open(c->device, &(tp_device_opts){ .threads = (int)c->threads });
+    f->D = tp_device_open(o->device, &(tp_device_opts){ .threads = (int)o->threads });
     f->P = tp_params_new(
         f->D, &(tp_params_opts){ .dtype = dtype == TP_F64 ? TP_F64 : TP_F32, .blank = true });
     f->T = tp_tape_new(f->D, &(tp_tape_opts){ .compute = dtype });

@@ -2,9 +2,8 @@
 #ifndef LM_FILE_H
 #define LM_FILE_H
 
-#include <options.h>
 #include <tapegrad/data.h>
-#include <tapegrad/tapegrad.h>
+#include <tapegrad/train.h>
 
 #include "lm_model.h"
 
@@ -26,7 +25,7 @@ bool lm_file_open(lm_file *f, const char *checkpoint, const char *run_dir);
 
 /* Loads the weights into a model of f->cfg, which may have been changed where weights do not depend
  * on it (mem_len, clamps). */
-bool lm_file_load(lm_file *f, const common_settings *c);
+bool lm_file_load(lm_file *f, const tp_machine_opts *o);
 void lm_file_close(lm_file *f);
 
 #endif

@@ -29,7 +29,7 @@ model_cfg model_cfg_from(const settings *s, int64_t vocab)
                 .gelu = s->gelu,
                 .dropout = s->dropout,
                 .emb_dropout = s->emb_dropout,
-                .recompute = (tp_recompute)s->recompute },
+                .recompute = (tp_recompute)s->train.recompute },
         .txl = { .vocab = vocab,
                  .dim = s->dim,
                  .hidden = s->hidden,
@@ -42,7 +42,7 @@ model_cfg model_cfg_from(const settings *s, int64_t vocab)
                  .same_length = s->same_length,
                  .dropout = s->dropout,
                  .att_dropout = s->att_dropout,
-                 .recompute = (tp_recompute)s->recompute },
+                 .recompute = (tp_recompute)s->train.recompute },
     };
 }
 

@@ -76,7 +76,7 @@ static void fill_ls(settings *s)
     s->window = c.ls.window;
     s->pre_ln = c.pre_ln;
     s->gelu = c.gelu;
-    s->optimizer = OPTIMIZER_ADAMW;
+    s->train.optimizer = TP_BY_ADAMW;
 }
 
 static void fill_txl(settings *s)
@@ -97,9 +97,9 @@ static void fill_txl(settings *s)
     s->d_head = c.d_head;
     s->pre_ln = c.pre_ln;
     s->att_dropout = s->preset < PRESET_SMALL ? 0 : c.att_dropout;
-    s->optimizer = OPTIMIZER_ADAM;
-    s->schedule = SCHEDULE_COSINE;
-    s->clip = 0.25;
+    s->train.optimizer = TP_BY_ADAM;
+    s->train.schedule = TP_RATE_COSINE;
+    s->train.clip = 0.25;
 }
 
 bool settings_preset(settings *s, char *why, size_t size)
@@ -116,19 +116,36 @@ bool settings_preset(settings *s, char *why, size_t size)
     s->tokens = s->mem_len = r->tokens;
     if (s->preset == PRESET_MINI) {
         s->mem_len = 2 * r->tokens;
-        s->schedule = SCHEDULE_COSINE;
-        s->lr_end = 2e-5;
-        s->clip = s->model == MODEL_LS ? 1 : s->clip;
+        s->train.schedule = TP_RATE_COSINE;
+        s->train.lr_end = 2e-5;
+        s->train.clip = s->model == MODEL_LS ? 1 : s->train.clip;
     }
-    s->c.steps = r->steps;
-    s->warmup = r->warmup;
-    s->c.batch = r->batch;
-    s->c.lr = 0;
+    s->train.steps = r->steps;
+    s->train.warmup = (double)r->warmup;
+    s->train.batch = r->batch;
+    s->train.lr = 0;
     s->dropout = s->emb_dropout = r->dropout;
-    s->weight_decay = r->weight_decay;
-    s->c.log_every = r->log_every;
-    s->c.eval_every = r->eval_every;
+    s->train.weight_decay = r->weight_decay;
+    s->train.log_every = r->log_every;
+    s->train.eval_every = r->eval_every;
     s->eval_tokens = r->eval_tokens;
-    s->c.checkpoint_every = r->checkpoint_every;
+    s->train.checkpoint_every = r->checkpoint_every;
     return true;
+}
+
+bool settings_start(settings *s, int model, int which, int64_t phase, char *why, size_t size)
+{
+    *s = (settings){
+        .train = tp_train_defaults("runs/enwik8"),
+        .model = model,
+        .preset = which,
+        .phase = phase,
+        .chunk = 16,
+        .rank = 1,
+        .window = 64,
+        .d_head = 64,
+        .dual_ln = true,
+    };
+    s->train.seed = 2;
+    return settings_preset(s, why, size);
 }

@@ -1,7 +1,4 @@
 /* analyze.c - `imagenet analyze`: pictures of what goes on inside a model. */
-#include <errno.h>
-#include <replace.h>
-#include <run.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,8 +11,8 @@
 enum { ALL, SIMILARITY, NORMS, LSLA, BIAS, SPAN, RESOLUTION };
 
 typedef struct analyze_options {
-    common_settings c;
-    words beside;
+    image_common c;
+    tp_words beside;
     char *checkpoint, *preset, *out, *sizes;
     int what, layout, split, clock;
     int64_t pictures, size, picture, block, query, window;
@@ -23,47 +20,47 @@ typedef struct analyze_options {
     bool fresh;
 } analyze_options;
 
-#define AT(field) offsetof(analyze_options, field)
+#define S analyze_options
 
-/* clang-format off */
-static const option table_of_flags[] = {
-    { "MODEL AND PICTURES", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    { "RUN", OPT_WORDS, 0, AT(beside), 0, 0, "RUN ...",
-      "Folders of further runs, whose curve of similarity is drawn beside." },
-    OPTIONS_TRAINED(analyze_options),
-    OPTIONS_PICTURES(analyze_options, 0, 0),
-    { "split", OPT_CHOICE, 0, AT(split), 0, 0, "train|valid|test", "The part that pictures are drawn from." },
-    { "pictures", OPT_INT, 0, AT(pictures), 1, 4096, "N", "Pictures that numbers are averaged over." },
-    { "batch", OPT_INT, 0, AT(c.batch), 1, 65536, "N", "Pictures that run at once." },
-    OPTION_TRAINED_SIZE(analyze_options),
-    { "DRAWING", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    { "what", OPT_CHOICE, 0, AT(what), 0, 0, "all|similarity|norms|lsla|bias|span|resolution",
-      "Which of the figures below; all: those of a trained model." },
-    { "out", OPT_TEXT, 0, AT(out), 0, 0, "DIR",
-      "The folder to write to; without it 'analysis', in that of the run if there is one." },
-    { "picture", OPT_INT, 0, AT(picture), 0, 4095, "N", "span, lsla: which of the pictures, from 0." },
-    { "block", OPT_INT, 0, AT(block), -1, DEPTH_MAX, "N",
-      "span, bias, lsla: the block, from 0; -1: all, of lsla the first." },
-    { "row", OPT_NUM, 0, AT(row), 0, 0.9999, "X", "span: place of the token that attends, down the picture." },
-    { "col", OPT_NUM, 0, AT(col), 0, 0.9999, "X", "... and across it." },
-    { "window", OPT_INT, 0, AT(window), 0, OPT_BIG, "N", "lsla: the window, from 0." },
-    { "query", OPT_INT, 0, AT(query), -1, OPT_BIG, "N", "lsla: the token of the window, from 0; -1: the eighth." },
-    { "fresh", OPT_BOOL, 0, AT(fresh), 0, 0, NULL,
-      "The model of --preset with its initial weights instead of a run's." },
-    { "preset", OPT_TEXT, 0, AT(preset), 0, 0, "NAME,...",
-      "resolution: the models; 'imagenet train --help' lists them. One name with --fresh." },
-    { "seed", OPT_INT, 0, AT(c.seed), 0, OPT_BIG, "N", "Of the choice of pictures, and of --fresh weights." },
-    { "sizes", OPT_TEXT, 0, AT(sizes), 0, 0, "N,...", "resolution: pixels a side." },
-    { "seconds", OPT_NUM, 0, AT(seconds), 0.01, 3600, "X", "resolution: time of each measurement." },
-    { "clock", OPT_CHOICE, 0, AT(clock), 0, 0, "wall|cpu",
-      "resolution: time that passes, or that processors take, which a busy machine disturbs less." },
-    { "MACHINE", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    OPTIONS_MACHINE(analyze_options, 0),
+static const tp_option table_of_flags[] = {
+    TP_HEADING("MODEL AND PICTURES"),
+    TP_ARGUMENTS(S, beside, "RUN ...",
+                 "Folders of further runs, whose curve of similarity is drawn beside."),
+    OPTIONS_TRAINED(S),
+    OPTIONS_IMAGES(S, c.data, 0, 0),
+    TP_CHOICE("split", S, split, "train|valid|test", 0, "The part that pictures are drawn from."),
+    TP_INT("pictures", S, pictures, 1, 4096, 0, "Pictures that numbers are averaged over."),
+    TP_INT("batch", S, c.batch, 1, 65536, 0, "Pictures that run at once."),
+    OPTION_TRAINED_SIZE(S),
+    TP_HEADING("DRAWING"),
+    TP_CHOICE("what", S, what, "all|similarity|norms|lsla|bias|span|resolution", 0,
+              "Which of the figures below; all: those of a trained model."),
+    TP_STRING("out", S, out, "DIR", 0,
+              "The folder to write to; without it 'analysis', in that of the run if there is one."),
+    TP_INT("picture", S, picture, 0, 4095, 0, "span, lsla: which of the pictures, from 0."),
+    TP_INT("block", S, block, -1, DEPTH_MAX, 0,
+           "span, bias, lsla: the block, from 0; -1: all, of lsla the first."),
+    TP_NUM("row", S, row, 0, 0.9999, 0, "span: place of the token that attends, down the picture."),
+    TP_NUM("col", S, col, 0, 0.9999, 0, "... and across it."),
+    TP_INT("window", S, window, 0, TP_BIG, 0, "lsla: the window, from 0."),
+    TP_INT("query", S, query, -1, TP_BIG, 0,
+           "lsla: the token of the window, from 0; -1: the eighth."),
+    TP_FLAG("fresh", S, fresh, 0,
+            "The model of --preset with its initial weights instead of a run's."),
+    TP_STRING("preset", S, preset, "NAME,...", 0,
+              "resolution: the models; 'imagenet train --help' lists them. One name with --fresh."),
+    TP_INT("seed", S, c.seed, 0, TP_BIG, 0, "Of the choice of pictures, and of --fresh weights."),
+    TP_STRING("sizes", S, sizes, "N,...", 0, "resolution: pixels a side."),
+    TP_NUM("seconds", S, seconds, 0.01, 3600, 0, "resolution: time of each measurement."),
+    TP_CHOICE("clock", S, clock, "wall|cpu", 0,
+              "resolution: time that passes, or that processors take, which a busy machine "
+              "disturbs less."),
+    TP_HEADING("MACHINE"),
+    TP_ROWS(tp_machine_options),
     { 0 },
 };
-/* clang-format on */
 
-static const program manual = {
+static const tp_command manual = {
     .name = "imagenet analyze",
     .summary = "draws what goes on inside a model, as the papers do",
     .synopsis = "[RUN ...] [--run-dir DIR | --checkpoint FILE] [--what FIGURE] [flag ...]",
@@ -139,7 +136,7 @@ static bool open_pictures(analysis *a, const analyze_options *s)
 
 static bool open_fresh(analysis *a, const analyze_options *s)
 {
-    image_settings model = { .accumulation = 1 };
+    image_settings model = { .train = { .accumulation = 1 } };
     classifier_cfg cfg;
     char why[1024];
     bool done = image_preset(&model, s->preset, -1, why, sizeof why);
@@ -152,7 +149,7 @@ static bool open_fresh(analysis *a, const analyze_options *s)
 
 static bool open_run(analysis *a, const analyze_options *s, const char *run)
 {
-    common_settings c = s->c;
+    image_common c = s->c;
     c.run_dir = (char *)(uintptr_t)run;
     const bool first = run == s->c.run_dir;
     if (first && s->fresh) return open_fresh(a, s) && open_pictures(a, s);
@@ -218,6 +215,7 @@ static bool draw_model(analysis *a, const analyze_options *s)
 
 static bool run(analysis *a, const analyze_options *s)
 {
+    char why[1200];
     char folder[4400];
     const bool of_run = s->what != RESOLUTION && !s->fresh;
     snprintf(folder, sizeof folder, of_run ? "%.4096s/analysis" : "analysis", s->c.run_dir);
@@ -233,8 +231,7 @@ static bool run(analysis *a, const analyze_options *s)
     if (of_run && !s->checkpoint && access(s->c.run_dir, F_OK) != 0)
         return analysis_fail(a, "%s: there is no such run", s->c.run_dir);
     if (s->fresh && !s->preset) return analysis_fail(a, "--fresh: name the model by --preset");
-    if (!run_make_folders(a->out))
-        return analysis_fail(a, "%s: %s; %s", a->out, strerror(errno), remedy(errno));
+    if (!tp_make_folders(a->out, why, sizeof why)) return analysis_fail(a, "%s", why);
     if (s->what != RESOLUTION) return draw_model(a, s);
     const char *presets = s->preset ? s->preset : "cvt-ls-small,cvt-small";
     return resolution_draw(
@@ -245,7 +242,9 @@ int analyze_main(int argc, char **argv)
 {
     static analysis a;
     analyze_options s = {
-        .c = { .device = strdup("cpu"), .run_dir = strdup("runs/imagenet"), .batch = 16 },
+        .c = { .machine = { .device = strdup("cpu") },
+               .run_dir = strdup("runs/imagenet"),
+               .batch = 16 },
         .sizes = strdup("32,64,128"),
         .split = TP_VALID,
         .pictures = 64,
@@ -255,12 +254,12 @@ int analyze_main(int argc, char **argv)
         .col = 0.5,
         .seconds = 1,
     };
-    int status = options_parse(&manual, argc, argv, &s, NULL);
-    if (status == OPTIONS_RUN) {
+    int status = tp_options_parse(&manual, argc, argv, &s, NULL);
+    if (status == TP_PARSED) {
         status = run(&a, &s) ? 0 : 1;
         if (status) fprintf(stderr, "%s: %s\n", manual.name, a.why);
         close_run(&a);
     }
-    options_free(table_of_flags, &s);
+    tp_options_free(table_of_flags, &s);
     return status;
 }

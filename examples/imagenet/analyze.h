@@ -114,7 +114,7 @@ typedef struct resolution_opts {
     const char *presets, *sizes;
     double seconds;
     bool cpu_time;
-    const common_settings *c;
+    const image_common *c;
 } resolution_opts;
 bool resolution_draw(analysis *a, const resolution_opts *o);
 

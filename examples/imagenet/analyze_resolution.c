@@ -44,14 +44,15 @@ static bool read_sizes(analysis *a, const char *list, int64_t size[SIZES], int *
     return *n > 0 || analysis_fail(a, "--sizes: '%s' is no list like 64,128,256", list);
 }
 
-static bool open_model(probe *b, const char *preset, int64_t size, const common_settings *c,
-                       char *why, size_t room)
+static bool open_model(probe *b, const char *preset, int64_t size, const image_common *c, char *why,
+                       size_t room)
 {
-    image_settings s = { .accumulation = 1 };
+    image_settings s = { .train = { .accumulation = 1 } };
     classifier_cfg cfg;
     bool done = image_preset(&s, preset, -1, why, room);
     s.size = size;
-    s.c = *c;
+    s.train.machine = c->machine;
+    s.train.batch = c->batch;
     done =
         done && image_model(&s, 10, &cfg, why, room) && probe_open(b, &cfg, &s, false, why, room);
     free(s.preset);

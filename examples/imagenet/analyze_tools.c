@@ -1,7 +1,5 @@
 /* analyze_tools.c - running the model under observation, and the files that figures are written to.
  */
-#include <errno.h>
-#include <replace.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,18 +102,17 @@ bool tsv_begin(tsv *t, analysis *a, const char *columns)
 
 bool tsv_end(tsv *t, analysis *a, const char *name)
 {
-    char path[4400];
+    char path[4400], why[4500];
     analysis_path(a, name, path);
     const bool whole = !ferror(t->f);
     if (fclose(t->f) != 0 || !whole) {
         free(t->text);
         return analysis_fail(a, "%s: out of memory", path);
     }
-    const bool done = replace_file(path, t->text, t->size);
-    const int error = errno;
+    const bool done = tp_file_replace(path, t->text, t->size, why, sizeof why);
     free(t->text);
     if (done) printf("%s\n", path);
-    return done || analysis_fail(a, "%s: %s; %s", path, strerror(error), remedy(error));
+    return done || analysis_fail(a, "%s", why);
 }
 
 void analysis_curves(const analysis *a, const curves *p, const char *name)

@@ -1,11 +1,8 @@
 /* image_eval.c - `imagenet eval`: loss and accuracy of a trained model on held-out pictures. */
 #include <math.h>
-#include <progress.h>
-#include <run.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "class_names.h"
 #include "image_commands.h"
@@ -15,7 +12,7 @@
 #include "shapes.h"
 
 typedef struct eval_options {
-    common_settings c;
+    image_common c;
     char *checkpoint, *confusion;
     int layout, split;
     int64_t size, shapes, workers;
@@ -23,34 +20,32 @@ typedef struct eval_options {
     bool strict, by_class;
 } eval_options;
 
-#define AT(field) offsetof(eval_options, field)
+#define S eval_options
 
-/* clang-format off */
-static const option table[] = {
-    { "MODEL AND PICTURES", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    OPTIONS_TRAINED(eval_options),
-    OPTIONS_PICTURES(eval_options, 0, 0),
-    { "shapes", OPT_INT, 0, AT(shapes), 1, 10000000, "N", "Shapes drawn, where there is no --data." },
-    { "split", OPT_CHOICE, 0, AT(split), 0, 0, "train|valid|test", "The part that is scored." },
-    OPTION_TRAINED_SIZE(eval_options),
-    { "crop-ratio", OPT_NUM, 0, AT(crop_ratio), 0, 1, "X",
-      "The centre is cut after resizing to size / crop-ratio; 0: as in training." },
-    { "batch", OPT_INT, 0, AT(c.batch), 1, 65536, "N", "Pictures that run at once." },
-    { "strict", OPT_BOOL, 0, AT(strict), 0, 0, NULL,
-      "A picture that cannot be read ends the evaluation; else it is named and left out." },
-    { "REPORT", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    { "confusion", OPT_TEXT, 0, AT(confusion), 0, 0, "FILE.png",
-      "Draw the confusion matrix: rows are classes, columns what was said." },
-    { "by-class", OPT_BOOL, 0, AT(by_class), 0, 0, NULL,
-      "Print each class with its top-1 and what it is mostly taken for instead." },
-    { "MACHINE", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    OPTIONS_MACHINE(eval_options, 0),
-    { "workers", OPT_INT, 0, AT(workers), 1, 256, "N", "Threads that prepare pictures." },
+static const tp_option table[] = {
+    TP_HEADING("MODEL AND PICTURES"),
+    OPTIONS_TRAINED(S),
+    OPTIONS_IMAGES(S, c.data, 0, 0),
+    TP_INT("shapes", S, shapes, 1, 10000000, 0, "Shapes drawn, where there is no --data."),
+    TP_CHOICE("split", S, split, "train|valid|test", 0, "The part that is scored."),
+    OPTION_TRAINED_SIZE(S),
+    TP_NUM("crop-ratio", S, crop_ratio, 0, 1, 0,
+           "The centre is cut after resizing to size / crop-ratio; 0: as in training."),
+    TP_INT("batch", S, c.batch, 1, 65536, 0, "Pictures that run at once."),
+    TP_FLAG("strict", S, strict, 0,
+            "A picture that cannot be read ends the evaluation; else it is named and left out."),
+    TP_HEADING("REPORT"),
+    TP_STRING("confusion", S, confusion, "FILE.png", 0,
+              "Draw the confusion matrix: rows are classes, columns what was said."),
+    TP_FLAG("by-class", S, by_class, 0,
+            "Print each class with its top-1 and what it is mostly taken for instead."),
+    TP_HEADING("MACHINE"),
+    TP_ROWS(tp_machine_options),
+    TP_INT("workers", S, workers, 1, 256, 0, "Threads that prepare pictures."),
     { 0 },
 };
-/* clang-format on */
 
-static const program manual = {
+static const tp_command manual = {
     .name = "imagenet eval",
     .summary = "measures loss and accuracy of a trained model",
     .synopsis = "[--data DIR] [--run-dir DIR | --checkpoint FILE] [flag ...]",
@@ -66,22 +61,20 @@ static const program manual = {
             "    imagenet eval --data imagenet --checkpoint vil-tiny.safetensors --size 256\n",
 };
 
-typedef struct ticker {
-    double began, drawn;
+typedef struct progress {
+    tp_ticker line;
     int64_t last;
-} ticker;
+} progress;
 
 static bool tick(void *env, const score *s)
 {
-    ticker *t = env;
-    const double now = seconds_now();
-    if (isatty(STDERR_FILENO) && now - t->drawn > 0.2) {
-        fprintf(stderr, "\r\033[K%lld/%lld pictures  top-1 %.2f %%  %.0f images/s",
-                (long long)s->count, (long long)t->last, 100.0 * (double)s->top1 / (double)s->count,
-                (double)s->count / (now - t->began));
-        t->drawn = now;
-    }
-    return !run_stop_signal();
+    progress *p = env;
+    if (tp_ticker_due(&p->line))
+        tp_ticker_draw(&p->line, "%lld/%lld pictures  top-1 %.2f %%  %.0f images/s",
+                       (long long)s->count, (long long)p->last,
+                       100.0 * (double)s->top1 / (double)s->count,
+                       (double)s->count / (tp_seconds() - p->line.began));
+    return !tp_stop_signal();
 }
 
 static void bad_picture(void *env, const char *name, const char *why)
@@ -129,9 +122,9 @@ static bool evaluate(const eval_options *s, image_file *f, const tp_pictures *X)
 {
     const double ratio = s->crop_ratio > 0 ? s->crop_ratio : f->crop_ratio;
     const tp_augment a = image_eval_pipeline(f->cfg.size, ratio);
-    ticker t = { .began = seconds_now(), .last = tp_pictures_count(X) };
+    progress t = { .line = tp_ticker_start(), .last = tp_pictures_count(X) };
     score v;
-    run_catch_signals();
+    tp_catch_signals();
     bool done = score_run(&v, f->T, f->m, X,
                           &(score_opts){ .augment = &a,
                                          .batch = s->c.batch,
@@ -140,14 +133,14 @@ static bool evaluate(const eval_options *s, image_file *f, const tp_pictures *X)
                                          .bad = bad_picture,
                                          .go_on = tick,
                                          .env = &t });
-    if (t.drawn > 0) fprintf(stderr, "\r\033[K");
+    tp_ticker_end(&t.line);
     if (!done) image_file_fail(f, "%s", v.why);
     if (done) {
         const double n = (double)v.count;
         printf("%s%lld pictures: loss %.4f, top-1 %.2f %%, top-5 %.2f %%, %.0f images/s",
-               run_stop_signal() ? "stopped after " : "", (long long)v.count, v.loss / n,
+               tp_stop_signal() ? "stopped after " : "", (long long)v.count, v.loss / n,
                100.0 * (double)v.top1 / n, 100.0 * (double)v.top5 / n,
-               n / (seconds_now() - t.began));
+               n / (tp_seconds() - t.line.began));
         if (v.skipped > 0) printf(", %lld could not be read", (long long)v.skipped);
         printf("\n");
         if (s->by_class) print_classes(f, &v);
@@ -175,18 +168,20 @@ int image_eval_main(int argc, char **argv)
 {
     static image_file f;
     eval_options s = {
-        .c = { .device = strdup("cpu"), .run_dir = strdup("runs/imagenet"), .batch = 64 },
+        .c = { .machine = { .device = strdup("cpu") },
+               .run_dir = strdup("runs/imagenet"),
+               .batch = 64 },
         .split = TP_VALID,
         .shapes = 500,
         .workers = 2,
     };
-    int status = options_parse(&manual, argc, argv, &s, NULL);
-    if (status == OPTIONS_RUN) {
+    int status = tp_options_parse(&manual, argc, argv, &s, NULL);
+    if (status == TP_PARSED) {
         status = run(&s, &f) ? 0 : 1;
         if (status) fprintf(stderr, "%s: %s\n", manual.name, f.why);
-        if (!status && run_stop_signal()) status = 128 + run_stop_signal();
+        if (!status && tp_stop_signal()) status = 128 + tp_stop_signal();
         image_file_close(&f);
     }
-    options_free(table, &s);
+    tp_options_free(table, &s);
     return status;
 }

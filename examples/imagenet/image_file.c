@@ -28,10 +28,11 @@ static bool read_header(image_file *f, tp_file *F)
 }
 
 /* blank: weights are loaded next. */
-static bool build(image_file *f, const common_settings *c, bool blank)
+static bool build(image_file *f, const image_common *c, bool blank)
 {
-    const tp_dtype dtype = (tp_dtype)c->dtype;
-    f->D = tp_device_open(c->device, &(tp_device_opts){ .threads = (int)c->threads });
+    const tp_dtype dtype = (tp_dtype)c->machine.dtype;
+    f->D =
+        tp_device_open(c->machine.device, &(tp_device_opts){ .threads = (int)c->machine.threads });
     f->P = tp_params_new(f->D, &(tp_params_opts){ .seed = (uint64_t)c->seed,
                                                   .dtype = dtype == TP_F64 ? TP_F64 : TP_F32,
                                                   .blank = blank });
@@ -43,7 +44,7 @@ static bool build(image_file *f, const common_settings *c, bool blank)
     return true;
 }
 
-static bool load(image_file *f, tp_file *F, const common_settings *c, bool resized)
+static bool load(image_file *f, tp_file *F, const image_common *c, bool resized)
 {
     if (!build(f, c, true)) return false;
     if (!(resized ? classifier_load_resized(f->P, f->m, F) : classifier_weights(f->P, F)))
@@ -51,7 +52,7 @@ static bool load(image_file *f, tp_file *F, const common_settings *c, bool resiz
     return tp_ok(f->T) || image_file_fail(f, "%s", tp_why(f->T));
 }
 
-bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const common_settings *c)
+bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const image_common *c)
 {
     *f = (image_file){ .cfg = *cfg, .crop_ratio = 0.875 };
     if (!build(f, c, false)) return false;
@@ -59,7 +60,7 @@ bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const common_set
     return tp_ok(f->T) || image_file_fail(f, "%s", tp_why(f->T));
 }
 
-bool image_file_open(image_file *f, const char *checkpoint, const common_settings *c, int64_t size)
+bool image_file_open(image_file *f, const char *checkpoint, const image_common *c, int64_t size)
 {
     *f = (image_file){ 0 };
     if (checkpoint) {

@@ -15,17 +15,17 @@ typedef struct recipe {
     int64_t epochs, batch;
     double lr, warmup, warmup_factor, lr_end, weight_decay, drop_path, clip;
     image_schedule schedule;
-    image_optimizer optimizer;
+    int optimizer; /* TP_BY_... */
     decay_groups decay;
     int64_t repeats;
 } recipe;
 
 /* What rows of a paper have in common. */
-#define PLAIN    RATE_COSINE, BY_ADAMW, DECAY_MATRICES
-#define BY_VIL   RATE_VIL, BY_ADAMW_VIL, DECAY_VIL
-#define BY_CVT   RATE_CVT, BY_ADAMW, DECAY_MATRICES
-#define BY_LSLA  RATE_LSLA, BY_ADAMW, DECAY_LSLA
-#define FINETUNE RATE_VIL, BY_QHM, DECAY_VIL
+#define PLAIN    RATE_COSINE, TP_BY_ADAMW, DECAY_MATRICES
+#define BY_VIL   RATE_VIL, TP_BY_ADAMW_VIL, DECAY_VIL
+#define BY_CVT   RATE_CVT, TP_BY_ADAMW, DECAY_MATRICES
+#define BY_LSLA  RATE_LSLA, TP_BY_ADAMW, DECAY_LSLA
+#define FINETUNE RATE_VIL, TP_BY_QHM, DECAY_VIL
 
 /* The first row of a recipe that fits the preset: where the papers train some models otherwise,
  * these come before the others. */
@@ -82,17 +82,17 @@ static void take_recipe(image_settings *s, image_recipe name)
 {
     const recipe *r = recipe_of(name, s->preset);
     s->recipe = (int)name;
-    s->epochs = r->epochs;
-    s->c.batch = r->batch;
-    s->c.lr = 0;
-    s->warmup = r->warmup;
+    s->train.epochs = r->epochs;
+    s->train.batch = r->batch;
+    s->train.lr = 0;
+    s->train.warmup = r->warmup;
     s->warmup_factor = r->warmup_factor;
-    s->lr_end = r->lr_end;
-    s->weight_decay = r->weight_decay;
+    s->train.lr_end = r->lr_end;
+    s->train.weight_decay = r->weight_decay;
     s->drop_path = r->drop_path;
-    s->clip = r->clip;
+    s->train.clip = r->clip;
     s->schedule = r->schedule;
-    s->optimizer = r->optimizer;
+    s->train.optimizer = r->optimizer;
     s->decay = r->decay;
     s->repeats = r->repeats;
     take_augmentation(s, r->augment);
@@ -101,7 +101,7 @@ static void take_recipe(image_settings *s, image_recipe name)
 double image_lr(const image_settings *s)
 {
     const recipe *r = recipe_of((image_recipe)s->recipe, s->preset);
-    return r->lr * (double)(s->c.batch * s->accumulation) / (double)r->batch;
+    return r->lr * (double)(s->train.batch * s->train.accumulation) / (double)r->batch;
 }
 
 /* ---- models ---- */
@@ -258,6 +258,19 @@ bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, ch
         if (!published_vil(s->preset, &c->vil)) return unknown(s->preset, why, size);
     }
     classifier_fit(c, s->size, classes);
-    classifier_train_as(c, s->drop_path, (tp_recompute)s->recompute);
+    classifier_train_as(c, s->drop_path, (tp_recompute)s->train.recompute);
     return classifier_check(c, why, size);
+}
+
+bool image_start(image_settings *s, const char *name, int which, char *why, size_t size)
+{
+    *s = (image_settings){
+        .train = tp_train_defaults("runs/imagenet"),
+        .shapes = 2000,
+        .redraw = 1,
+        .redraw_growth = 5,
+        .workers = 2,
+    };
+    s->train.seed = 0;
+    return image_preset(s, name, which, why, size);
 }

@@ -2,138 +2,105 @@
  * stored in checkpoints and config.json. */
 #include "image_settings.h"
 
-/* clang-format off */
-#define AT(field)                             offsetof(image_settings, field)
-#define HEADING(name)                         { name, OPT_HEADING, 0, 0, 0, 0, NULL, NULL }
-#define FLAG(name, field, tag, help)          { name, OPT_BOOL, tag, AT(field), 0, 0, NULL, help }
-#define INT(name, field, lo, hi, tag, help)   { name, OPT_INT, tag, AT(field), lo, hi, "N", help }
-#define NUM(name, field, lo, hi, tag, help)   { name, OPT_NUM, tag, AT(field), lo, hi, "X", help }
-#define TEXT(name, field, what, tag, help)    { name, OPT_TEXT, tag, AT(field), 0, 0, what, help }
-#define CHOICE(name, field, which, tag, help) { name, OPT_CHOICE, tag, AT(field), 0, 0, which, help }
-/* clang-format on */
+#define S image_settings
 
-const option image_options[] = {
-    HEADING("DATA AND RUN"),
-    OPTIONS_PICTURES(image_settings, IMAGE_FREE, IMAGE_SAVED),
-    INT("shapes", shapes, 10, 10000000, IMAGE_SAVED,
-        "Shapes drawn for training, and a quarter of them for validation, where there is no "
-        "--data."),
-    OPTION_RUN_DIR(image_settings, 0),
-    FLAG("resume", c.resume, 0,
-         "Continue the run of the folder from last.safetensors, bit for bit as if it had never "
-         "stopped. Flags that would change its course are refused."),
-    FLAG("overwrite", overwrite, 0, "Begin anew in a folder that holds a run already."),
-    FLAG("plan", plan, 0,
-         "Train nothing: print the parameters, the memory of a step with and without "
-         "recomputation, its FLOPs and the time that a run would take here."),
-    TEXT(
-        "init", init, "FILE", 0,
-        "Begin with the weights of this checkpoint of the same model; optimiser, schedule and data "
-        "position start afresh."),
-    CHOICE(
-        "head", head, "keep|slice|new", 0,
+const tp_option image_options[] = {
+    TP_HEADING("DATA AND RUN"),
+    OPTIONS_IMAGES(S, data, TP_FREE, TP_SAVED),
+    TP_INT("shapes", S, shapes, 10, 10000000, TP_SAVED,
+           "Shapes drawn for training, and a quarter of them for validation, where there is no "
+           "--data."),
+    TP_ROWS(tp_run_options),
+    TP_CHOICE(
+        "head", S, head, "keep|slice|new", 0,
         "What --init does where the numbers of classes differ. keep: nothing, that is an error. "
         "slice: the first rows of a larger head, as from ImageNet-21K to its first 1000 classes. "
         "new: a head with random weights."),
-    FLAG("resize", resize, 0,
-         "--init may be a checkpoint for pictures of another size: tables are resized."),
-    FLAG("strict", strict, IMAGE_FREE,
-         "A picture that cannot be read ends the run; else it is named, counted and replaced."),
-    HEADING("PRESETS"),
-    TEXT("preset", preset, "NAME", IMAGE_SAVED,
-         "The model, its picture size and its recipe; see MODELS below."),
-    CHOICE("recipe", recipe, "plain|small|vil|vil-ls|vil-21k|cvt|lsla|finetune", IMAGE_SAVED,
-           "Everything under TRAINING and AUGMENTATION, as the paper of that name trains the "
-           "preset; flags override. plain: small convolution nets. small: small models with "
-           "attention. vil-21k: pretraining on ImageNet-21K. finetune: at a higher resolution "
-           "after pretraining, as the ViL paper does."),
-    INT("size", size, 8, 4096, IMAGE_SAVED, "Pictures are size x size pixels."),
-    NUM("drop-path", drop_path, 0, 0.99, IMAGE_SAVED,
-        "Stochastic depth of the last block; rises linearly from 0."),
-    NUM("random-shift", random_shift, 0, 1, IMAGE_SAVED,
+    TP_FLAG("resize", S, resize, 0,
+            "--init may be a checkpoint for pictures of another size: tables are resized."),
+    TP_FLAG("strict", S, strict, TP_FREE,
+            "A picture that cannot be read ends the run; else it is named, counted and replaced."),
+    TP_HEADING("PRESETS"),
+    TP_STRING("preset", S, preset, "NAME", TP_SAVED,
+              "The model, its picture size and its recipe; see MODELS below."),
+    TP_CHOICE("recipe", S, recipe, "plain|small|vil|vil-ls|vil-21k|cvt|lsla|finetune", TP_SAVED,
+              "Everything under TRAINING and AUGMENTATION, as the paper of that name trains the "
+              "preset; flags override. plain: small convolution nets. small: small models with "
+              "attention. vil-21k: pretraining on ImageNet-21K. finetune: at a higher resolution "
+              "after pretraining, as the ViL paper does."),
+    TP_INT("size", S, size, 8, 4096, TP_SAVED, "Pictures are size x size pixels."),
+    TP_NUM("drop-path", S, drop_path, 0, 0.99, TP_SAVED,
+           "Stochastic depth of the last block; rises linearly from 0."),
+    TP_NUM(
+        "random-shift", S, random_shift, 0, 1, TP_SAVED,
         "ViL: for that fraction of the epochs windows see, beside their own chunk, one neighbour "
         "drawn at random instead of all eight; 0.75 is usual."),
-    INT("redraw", redraw, 0, OPT_BIG, IMAGE_SAVED,
-        "Performer: random features are drawn anew once they have served more than redraw + "
-        "redraw-growth x epoch batches, epochs counted from 0; 0: only before the first."),
-    INT("redraw-growth", redraw_growth, 0, OPT_BIG, IMAGE_SAVED, "... what each epoch adds."),
-    CHOICE("recompute", recompute, "none|attention|block", IMAGE_SAVED,
-           "What backward computes again instead of keeping it: less memory, more time."),
-    HEADING("TRAINING"),
-    INT("epochs", epochs, 1, 1000000, IMAGE_SAVED, "Passes over the pictures."),
-    INT("steps", c.steps, 0, OPT_BIG, 0, "Stop after that many updates in all; 0: at the end."),
-    NUM("time", time, 0, OPT_BIG, 0, "Stop after so many seconds, with a checkpoint; 0: never."),
-    INT("batch", c.batch, 2, 65536, IMAGE_SAVED, "Pictures that run at once."),
-    INT("accumulation", accumulation, 1, 65536, IMAGE_SAVED, "Batches in one update."),
-    NUM("lr", c.lr, 0, 1000, IMAGE_SAVED,
-        "Learning rate; 0: the preset's, in proportion to batch x accumulation."),
-    CHOICE(
-        "schedule", schedule, "constant|cosine|vil|cvt|lsla", IMAGE_SAVED,
-        "The rate after the warm-up. cosine: from there to the end. vil: a cosine over the whole "
-        "run of which the warm-up takes the place. cvt: the same, constant in an epoch. lsla: as "
-        "cosine, one update late."),
-    NUM("warmup", warmup, 0, 1000000, IMAGE_SAVED, "Epochs over which the rate rises."),
-    NUM("warmup-factor", warmup_factor, 0, 1, IMAGE_SAVED, "Fraction of the rate to begin with."),
-    NUM("lr-end", lr_end, 0, 1000, IMAGE_SAVED, "The rate at the end."),
-    CHOICE("optimizer", optimizer, "adamw|adamw-vil|adam|sgd|qhm", IMAGE_SAVED,
-           "adamw-vil: eps is added to the uncorrected root, and decay follows the update. qhm: "
-           "quasi-hyperbolic momentum, an average to which a gradient adds (1 - momentum) times "
-           "itself."),
-    NUM("weight-decay", weight_decay, 0, 1000, IMAGE_SAVED, "Weight decay."),
-    CHOICE("decay", decay, "all|matrices|vil|lsla", IMAGE_SAVED,
-           "What decays. matrices: no vectors, biases and class tokens. vil: biases of layers too, "
-           "but no norms, tokens, tables of positions and the head's bias. lsla: as matrices, and "
-           "no tables and dynamic scales."),
-    NUM("beta1", beta1, 0, 0.999999, IMAGE_SAVED, "Decay of Adam's first moment."),
-    NUM("beta2", beta2, 0, 0.9999999, IMAGE_SAVED, "Decay of Adam's second moment."),
-    NUM("eps", eps, 0, 1, IMAGE_SAVED, "Adam's epsilon."),
-    NUM("momentum", momentum, 0, 0.999999, IMAGE_SAVED, "Momentum of sgd and qhm."),
-    NUM("nu", nu, 0, 1, IMAGE_SAVED,
-        "qhm: the average's share of a step; the rest is the gradient itself."),
-    NUM("clip", clip, 0, OPT_BIG, IMAGE_SAVED, "Largest norm of the gradient; 0: no limit."),
-    NUM("ema", ema, 0, 0.9999999, IMAGE_SAVED,
-        "Decay of averaged weights, which validation and best.safetensors then use; 0: none."),
-    INT("seed", c.seed, 0, OPT_BIG, IMAGE_SAVED, "Of weights, order and augmentation."),
-    HEADING("AUGMENTATION"),
-    CHOICE("crop", crop, "none|centre|random|resized|padded", IMAGE_SAVED,
-           "How a picture becomes size x size pixels in training. none: resized. centre, random: a "
-           "place after resizing to size / crop-ratio. resized: a box of random area and shape. "
-           "padded: a place after padding by 4."),
-    NUM("crop-ratio", crop_ratio, 0.1, 1, IMAGE_SAVED, "Of --crop centre and random."),
-    NUM("eval-crop-ratio", eval_crop_ratio, 0.1, 1, IMAGE_SAVED,
+    TP_INT("redraw", S, redraw, 0, TP_BIG, TP_SAVED,
+           "Performer: random features are drawn anew once they have served more than redraw + "
+           "redraw-growth x epoch batches, epochs counted from 0; 0: only before the first."),
+    TP_INT("redraw-growth", S, redraw_growth, 0, TP_BIG, TP_SAVED, "... what each epoch adds."),
+    TP_CHOICE("recompute", S, train.recompute, "none|attention|block", TP_SAVED,
+              "What backward recomputes instead of keeping it: less memory, more time."),
+    TP_HEADING("TRAINING"),
+    TP_INT("epochs", S, train.epochs, 1, 1000000, TP_SAVED, "Passes over the images."),
+    TP_INT("steps", S, train.steps, 0, TP_BIG, 0,
+           "Stop after that many updates in all; 0: at the end."),
+    TP_INT("batch", S, train.batch, 2, 65536, TP_SAVED, "Images that run at once."),
+    TP_NUM("lr", S, train.lr, 0, 1000, TP_SAVED,
+           "Learning rate; 0: the preset's, in proportion to batch x accumulation."),
+    TP_NUM("warmup", S, train.warmup, 0, 1000000, TP_SAVED, "Epochs over which the rate rises."),
+    TP_NUM("warmup-factor", S, warmup_factor, 0, 1, TP_SAVED,
+           "Fraction of the rate to begin with."),
+    TP_CHOICE("schedule", S, schedule, "constant|cosine|vil|cvt|lsla|linear|step|onecycle",
+              TP_SAVED,
+              "The rate after the warm-up. cosine: from there to the end. vil: a cosine over the "
+              "whole run of which the warm-up takes the place. cvt: the same, constant in an "
+              "epoch. lsla: as cosine, one update late. linear, step and onecycle warm up from 0."),
+    TP_NUM("lr-end", S, train.lr_end, 0, 1000, TP_SAVED, "The rate at the end."),
+    TP_ROWS(tp_length_options),
+    TP_ROWS(tp_rate_options),
+    TP_ROWS(tp_optimizer_options),
+    TP_CHOICE("decay", S, decay, "all|matrices|vil|lsla", TP_SAVED,
+              "What decays. matrices: no vectors, biases and class tokens. vil: biases of layers "
+              "too, but no norms, tokens, tables of positions and the head's bias. lsla: as "
+              "matrices, and no tables and dynamic scales."),
+    TP_HEADING("AUGMENTATION"),
+    TP_CHOICE(
+        "crop", S, crop, "none|centre|random|resized|padded", TP_SAVED,
+        "How a picture becomes size x size pixels in training. none: resized. centre, random: a "
+        "place after resizing to size / crop-ratio. resized: a box of random area and shape. "
+        "padded: a place after padding by 4."),
+    TP_NUM("crop-ratio", S, crop_ratio, 0.1, 1, TP_SAVED, "Of --crop centre and random."),
+    TP_NUM(
+        "eval-crop-ratio", S, eval_crop_ratio, 0.1, 1, TP_SAVED,
         "Evaluation takes the centre after resizing to size / this; 1 belongs to pictures that are "
         "trained on whole."),
-    NUM("area", area, 0.001, 1, IMAGE_SAVED, "Least area of --crop resized."),
-    NUM("flip", flip, 0, 1, IMAGE_SAVED, "Probability that left and right change places."),
-    INT("ops", ops, 0, 15, IMAGE_SAVED, "RandAugment: operations a picture; 0: none."),
-    NUM("op-probability", op_probability, 0, 1, IMAGE_SAVED, "... and of each of them."),
-    NUM("magnitude", magnitude, 0, 10, IMAGE_SAVED, "... their strength,"),
-    NUM("spread", spread, 0, 10, IMAGE_SAVED, "... and its deviation."),
-    NUM("jitter", jitter, 0, 1, IMAGE_SAVED,
-        "Without RandAugment (--ops 0): brightness, contrast and saturation each times 1 +- X."),
-    NUM("erase", erase, 0, 1, IMAGE_SAVED, "Probability that a box becomes noise."),
-    NUM("mix", mix, 0, 1, IMAGE_SAVED, "Probability that a batch is mixed."),
-    NUM("mixup", mixup, 0, 100, IMAGE_SAVED, "Mixup's alpha; 0: none."),
-    NUM("cutmix", cutmix, 0, 100, IMAGE_SAVED, "Cutmix's alpha; 0: none."),
-    NUM("cut", cut, 0, 1, IMAGE_SAVED, "Probability of cutmix where both are on."),
-    NUM("smoothing", smoothing, 0, 0.99, IMAGE_SAVED, "Smoothing of the labels."),
-    INT("repeats", repeats, 1, 100, IMAGE_SAVED,
+    TP_NUM("area", S, area, 0.001, 1, TP_SAVED, "Least area of --crop resized."),
+    TP_NUM("flip", S, flip, 0, 1, TP_SAVED, "Probability that left and right change places."),
+    TP_INT("ops", S, ops, 0, 15, TP_SAVED, "RandAugment: operations a picture; 0: none."),
+    TP_NUM("op-probability", S, op_probability, 0, 1, TP_SAVED, "... and of each of them."),
+    TP_NUM("magnitude", S, magnitude, 0, 10, TP_SAVED, "... their strength,"),
+    TP_NUM("spread", S, spread, 0, 10, TP_SAVED, "... and its deviation."),
+    TP_NUM("jitter", S, jitter, 0, 1, TP_SAVED,
+           "Without RandAugment (--ops 0): brightness, contrast and saturation each times 1 +- X."),
+    TP_NUM("erase", S, erase, 0, 1, TP_SAVED, "Probability that a box becomes noise."),
+    TP_NUM("mix", S, mix, 0, 1, TP_SAVED, "Probability that a batch is mixed."),
+    TP_NUM("mixup", S, mixup, 0, 100, TP_SAVED, "Mixup's alpha; 0: none."),
+    TP_NUM("cutmix", S, cutmix, 0, 100, TP_SAVED, "Cutmix's alpha; 0: none."),
+    TP_NUM("cut", S, cut, 0, 1, TP_SAVED, "Probability of cutmix where both are on."),
+    TP_NUM("smoothing", S, smoothing, 0, 0.99, TP_SAVED, "Smoothing of the labels."),
+    TP_INT(
+        "repeats", S, repeats, 1, 100, TP_SAVED,
         "Repeated augmentation: each picture that often in a row, in epochs as long as without."),
-    FLAG("shrink", shrink, IMAGE_SAVED,
-         "Decode large JPEG files at 1/2 to 1/8: faster, slightly other pixels."),
-    HEADING("REPORTS AND CHECKPOINTS"),
-    INT("log-every", c.log_every, 1, OPT_BIG, IMAGE_FREE, "Updates between reports."),
-    INT("eval-every", c.eval_every, 0, OPT_BIG, IMAGE_FREE,
-        "Epochs between validations; 0: only at the end."),
-    INT("checkpoint-every", c.checkpoint_every, 0, OPT_BIG, IMAGE_FREE,
-        "Updates between checkpoints, beside those at the ends of epochs; 0: none."),
-    HEADING("MACHINE"),
-    OPTIONS_MACHINE(image_settings, IMAGE_SAVED),
-    INT("workers", workers, 1, 256, 0, "Threads that prepare pictures."),
-    FLAG("check-finite", check_finite, 0,
-         "Look for NaN and infinity in every result and gradient, and name the op that made the "
-         "first one. Slow; changes no result."),
-    FLAG("profile", profile, 0, "At the end, print the time that each op took."),
+    TP_FLAG("shrink", S, shrink, TP_SAVED,
+            "Decode large JPEG files at 1/2 to 1/8: faster, slightly other pixels."),
+    TP_HEADING("REPORTS AND CHECKPOINTS"),
+    TP_INT("eval-every", S, train.eval_every, 0, TP_BIG, TP_FREE,
+           "Epochs between validations; 0: only at the end."),
+    TP_ROWS(tp_report_options),
+    TP_HEADING("MACHINE"),
+    TP_INT("workers", S, workers, 1, 256, 0, "Threads that prepare images."),
+    TP_ROWS(tp_device_options),
     { 0 },
 };
 

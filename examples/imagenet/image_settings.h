@@ -3,8 +3,8 @@
 #ifndef IMAGE_SETTINGS_H
 #define IMAGE_SETTINGS_H
 
-#include <options.h>
 #include <tapegrad/pictures.h>
+#include <tapegrad/train.h>
 
 #include "classifier.h"
 
@@ -18,35 +18,29 @@ typedef enum image_recipe {
     RECIPE_LSLA,
     RECIPE_FINETUNE
 } image_recipe;
-typedef enum image_optimizer {
-    BY_ADAMW,
-    BY_ADAMW_VIL, /* eps on the uncorrected root, decay of the updated parameter */
-    BY_ADAM,
-    BY_SGD,
-    BY_QHM /* quasi-hyperbolic momentum */
-} image_optimizer;
 typedef enum image_schedule {
     RATE_CONSTANT,
     RATE_COSINE, /* begins after the warm-up                       */
     RATE_VIL,    /* begins with the run: the warm-up cuts it       */
     RATE_CVT,    /* the same, by epochs                            */
-    RATE_LSLA    /* after the warm-up, one update late             */
+    RATE_LSLA,   /* after the warm-up, one update late             */
+    RATE_LINEAR, /* these as in the engine                         */
+    RATE_STEP,
+    RATE_ONECYCLE
 } image_schedule;
 typedef enum decay_groups { DECAY_ALL, DECAY_MATRICES, DECAY_VIL, DECAY_LSLA } decay_groups;
 typedef enum new_head { HEAD_KEEP, HEAD_SLICE, HEAD_NEW } new_head;
 
 typedef struct image_settings {
-    common_settings c;
-    bool overwrite, plan, strict, profile, check_finite, resize;
-    char *preset, *init;
+    tp_train_opts train; /* first: the engine's; warmup counts epochs */
+    char *data, *preset;
+    bool strict, resize;
     int layout, recipe, head;
     int64_t shapes, size, workers;
 
-    int64_t epochs, accumulation;
     int64_t redraw, redraw_growth;
-    int schedule, optimizer, decay, recompute;
-    double warmup, warmup_factor, lr_end;
-    double weight_decay, beta1, beta2, eps, momentum, nu, clip, ema, drop_path, random_shift;
+    int schedule, decay; /* image_schedule, decay_groups */
+    double warmup_factor, drop_path, random_shift;
 
     int crop;
     double crop_ratio, eval_crop_ratio, area, flip, op_probability, magnitude, spread, jitter,
@@ -54,26 +48,25 @@ typedef struct image_settings {
     double mix, mixup, cutmix, cut, smoothing;
     int64_t ops, repeats;
     bool shrink;
-
-    double time;
 } image_settings;
 
-/* What a row of the table means for checkpoints. */
-enum {
-    IMAGE_SAVED = 1, /* part of last.safetensors: a resumed run keeps it */
-    IMAGE_FREE = 2   /* saved, but a resumed run may change it           */
-};
+extern const tp_option image_options[];
 
-extern const option image_options[];
+/* What the commands that run a trained model have in common, at the beginning of their settings. */
+typedef struct image_common {
+    tp_machine_opts machine;
+    char *run_dir, *data;
+    int64_t batch, seed;
+} image_common;
 
-/* Flags that say which pictures, of every subcommand that reads them; members of S. */
+/* Rows that say which images; at is the member of S for the folder. */
 /* clang-format off */
-#define OPTIONS_PICTURES(S, data_tag, layout_tag) \
-    { "data", OPT_TEXT, data_tag, offsetof(S, c.data), 0, 0, "DIR", \
-      "The folder of the pictures; without it the program draws shapes of ten kinds." }, \
-    { "layout", OPT_CHOICE, layout_tag, offsetof(S, layout), 0, 0, \
-      "auto|folder|imagenet|ip102|food101|miniimagenet|cifar10|shards", \
-      "How the files lie below it; auto: what it looks like." }
+#define OPTIONS_IMAGES(S, at, data_tag, layout_tag) \
+    TP_STRING("data", S, at, "DIR", data_tag, \
+              "The folder of the images; without it the program draws shapes of ten kinds."), \
+    TP_CHOICE("layout", S, layout, \
+              "auto|folder|imagenet|ip102|food101|miniimagenet|cifar10|shards", layout_tag, \
+              "How the files lie below it; auto: what it looks like.")
 /* clang-format on */
 
 /* The preset's values, then those of recipe `which` (-1: the preset's own). False with the reason
@@ -98,5 +91,8 @@ tp_augment image_eval_pipeline(int64_t size, double crop_ratio);
 double image_rate(const image_settings *s, int64_t u, int64_t U);
 tp_factors image_factors(const char *name, tp_shape shape, void *settings);
 tp_optim *image_new_optimizer(tp_params *P, image_settings *s); /* s must outlive it */
+
+/* What no preset decides, then what this one does (which: as in image_preset). */
+bool image_start(image_settings *s, const char *preset, int which, char *why, size_t size);
 
 #endif

@@ -11,27 +11,25 @@
 #include "score.h"
 
 typedef struct predict_options {
-    common_settings c;
+    image_common c;
     char *checkpoint;
-    words images;
+    tp_words images;
     int64_t size;
 } predict_options;
 
-#define AT(field) offsetof(predict_options, field)
+#define S predict_options
 
-/* clang-format off */
-static const option table[] = {
-    { "MODEL AND PICTURES", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    { "IMAGE", OPT_WORDS, 0, AT(images), 0, 0, "IMAGE ...", "JPEG or PNG files." },
-    OPTIONS_TRAINED(predict_options),
-    OPTION_TRAINED_SIZE(predict_options),
-    { "MACHINE", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    OPTIONS_MACHINE(predict_options, 0),
+static const tp_option table[] = {
+    TP_HEADING("MODEL AND PICTURES"),
+    TP_ARGUMENTS(S, images, "IMAGE ...", "JPEG or PNG files."),
+    OPTIONS_TRAINED(S),
+    OPTION_TRAINED_SIZE(S),
+    TP_HEADING("MACHINE"),
+    TP_ROWS(tp_machine_options),
     { 0 },
 };
-/* clang-format on */
 
-static const program manual = {
+static const tp_command manual = {
     .name = "imagenet predict",
     .summary = "names what is on pictures",
     .synopsis = "IMAGE ... [--run-dir DIR | --checkpoint FILE] [flag ...]",
@@ -104,13 +102,14 @@ static bool run(const predict_options *s, image_file *f)
 int predict_main(int argc, char **argv)
 {
     static image_file f;
-    predict_options s = { .c = { .device = strdup("cpu"), .run_dir = strdup("runs/imagenet") } };
-    int status = options_parse(&manual, argc, argv, &s, NULL);
-    if (status == OPTIONS_RUN) {
+    predict_options s = { .c = { .machine = { .device = strdup("cpu") },
+                                 .run_dir = strdup("runs/imagenet") } };
+    int status = tp_options_parse(&manual, argc, argv, &s, NULL);
+    if (status == TP_PARSED) {
         status = run(&s, &f) ? 0 : 1;
         if (f.why[0]) fprintf(stderr, "%s: %s\n", manual.name, f.why);
         image_file_close(&f);
     }
-    options_free(table, &s);
+    tp_options_free(table, &s);
     return status;
 }

@@ -1,7 +1,6 @@
 /* probe.c - see the header. */
 #include "probe.h"
 
-#include <progress.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <tapegrad/random.h>
@@ -10,12 +9,13 @@
 bool probe_open(probe *b, const classifier_cfg *cfg, image_settings *s, bool dry, char *why,
                 size_t size)
 {
-    const tp_dtype dtype = (tp_dtype)s->c.dtype;
-    const int64_t n = s->c.batch * cfg->size * cfg->size * 3;
+    const tp_dtype dtype = (tp_dtype)s->train.machine.dtype;
+    const int64_t n = s->train.batch * cfg->size * cfg->size * 3;
     tp_random r = tp_random_stream(1, "probe", 0, 0);
-    *b = (probe){ .batch = s->c.batch };
+    *b = (probe){ .batch = s->train.batch };
     b->D =
-        tp_device_open(s->c.device, &(tp_device_opts){ .threads = (int)s->c.threads, .dry = dry });
+        tp_device_open(s->train.machine.device,
+                       &(tp_device_opts){ .threads = (int)s->train.machine.threads, .dry = dry });
     b->P = tp_params_new(b->D, &(tp_params_opts){ .dtype = dtype == TP_F64 ? TP_F64 : TP_F32 });
     b->T = tp_tape_new(b->D, &(tp_tape_opts){ .compute = dtype });
     b->m = calloc(1, sizeof *b->m);
@@ -28,7 +28,7 @@ bool probe_open(probe *b, const classifier_cfg *cfg, image_settings *s, bool dry
     if (!dry) tp_random_normals(&r, b->x, n);
     classifier_init(b->P, b->m, cfg);
     b->O = image_new_optimizer(b->P, s);
-    if (s->ema > 0) b->ema = tp_ema_new(b->P, s->ema);
+    if (s->train.ema > 0) b->ema = tp_ema_new(b->P, s->train.ema);
     snprintf(why, size, "%s", !tp_params_ok(b->P) ? tp_params_why(b->P) : tp_optim_why(b->O));
     return tp_params_ok(b->P) && tp_optim_ok(b->O);
 }
@@ -48,7 +48,7 @@ void probe_close(probe *b)
 double probe_step(probe *b, bool training)
 {
     const int64_t side = b->m->cfg.size;
-    const double began = seconds_now();
+    const double began = tp_seconds();
     tp_train(b->T, training);
     tp_record(b->T, training);
     tp_reset(b->T);
@@ -62,7 +62,7 @@ double probe_step(probe *b, bool training)
         if (b->ema) tp_ema_update(b->ema);
     }
     tp_device_sync(b->D);
-    return seconds_now() - began;
+    return tp_seconds() - began;
 }
 
 static int compare(const void *a, const void *b)

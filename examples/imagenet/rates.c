@@ -1,7 +1,7 @@
 /* rates.c - learning rates, weight decay and optimisers as the papers' codes have them.
  *
- * All warm up from a fraction of the rate, linearly; then half a cosine falls to the last rate.
- * They differ in where the cosine begins, and in what they call now: see image_schedule. */
+ * The papers' warm up from a fraction of the rate, linearly; then half a cosine falls to the last
+ * rate. They differ in where the cosine begins, and in what they call now: see image_schedule. */
 #include <math.h>
 #include <string.h>
 
@@ -9,16 +9,19 @@
 
 double image_rate(const image_settings *s, int64_t u, int64_t U)
 {
-    const double lr = s->c.lr, start = s->warmup_factor * lr;
-    const int64_t total = s->epochs * U, warm = (int64_t)(s->warmup * (double)U);
+    const double lr = s->train.lr, start = s->warmup_factor * lr;
+    const int64_t total = s->train.epochs * U, warm = (int64_t)(s->train.warmup * (double)U);
     switch ((image_schedule)s->schedule) {
     case RATE_CONSTANT: return tp_lr_cosine_from(u + 1, warm, total, start, lr, lr);
-    case RATE_VIL: return tp_lr_cosine_whole(u, warm, total, start, lr, s->lr_end);
-    case RATE_CVT: return tp_lr_cosine_whole(u / U * U, warm, total, start, lr, s->lr_end);
-    case RATE_LSLA: return tp_lr_cosine_from(u, warm, total, start, lr, s->lr_end);
+    case RATE_VIL: return tp_lr_cosine_whole(u, warm, total, start, lr, s->train.lr_end);
+    case RATE_CVT: return tp_lr_cosine_whole(u / U * U, warm, total, start, lr, s->train.lr_end);
+    case RATE_LSLA: return tp_lr_cosine_from(u, warm, total, start, lr, s->train.lr_end);
+    case RATE_LINEAR: return tp_lr_linear(u, warm, total, lr, s->train.lr_end);
+    case RATE_STEP: return tp_lr_step(u, warm, s->train.lr_every, s->train.lr_factor, lr);
+    case RATE_ONECYCLE: return tp_lr_onecycle(u, total, lr, 0.3, 25, 1e4);
     case RATE_COSINE: break;
     }
-    return tp_lr_cosine_from(u + 1, warm, total, start, lr, s->lr_end);
+    return tp_lr_cosine_from(u + 1, warm, total, start, lr, s->train.lr_end);
 }
 
 static bool contains_any(const char *name, const char *const *parts, size_t n)
@@ -53,29 +56,5 @@ tp_factors image_factors(const char *name, tp_shape shape, void *settings)
 
 tp_optim *image_new_optimizer(tp_params *P, image_settings *s)
 {
-    const bool vil = s->optimizer == BY_ADAMW_VIL;
-    const tp_adam_opts adam = { .beta1 = s->beta1,
-                                .beta2 = s->beta2,
-                                .eps = s->eps,
-                                .weight_decay = s->weight_decay,
-                                .raw_eps = vil,
-                                .decay_after = vil,
-                                .factors = image_factors,
-                                .env = s };
-    const tp_sgd_opts sgd = {
-        .momentum = s->momentum, .weight_decay = s->weight_decay, .factors = image_factors, .env = s
-    };
-    const tp_qhm_opts qhm = { .momentum = s->momentum,
-                              .nu = s->nu,
-                              .weight_decay = s->weight_decay,
-                              .factors = image_factors,
-                              .env = s };
-    switch ((image_optimizer)s->optimizer) {
-    case BY_SGD: return tp_sgd_new(P, &sgd);
-    case BY_QHM: return tp_qhm_new(P, &qhm);
-    case BY_ADAM: return tp_adam_new(P, &adam);
-    case BY_ADAMW:
-    case BY_ADAMW_VIL: break;
-    }
-    return tp_adamw_new(P, &adam);
+    return tp_train_optimizer(P, &s->train, false, image_factors, s);
 }

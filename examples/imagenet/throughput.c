@@ -8,32 +8,30 @@
 #include "probe.h"
 
 typedef struct throughput_options {
-    common_settings c;
+    image_common c;
     char *preset;
     int64_t size, classes;
     int recompute;
     double seconds;
 } throughput_options;
 
-#define AT(field) offsetof(throughput_options, field)
+#define S throughput_options
 
-/* clang-format off */
-static const option table[] = {
-    { "MODEL", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    { "preset", OPT_TEXT, 0, AT(preset), 0, 0, "NAME", "The model; 'imagenet train --help' lists them." },
-    { "size", OPT_INT, 0, AT(size), 0, 4096, "N", "Pictures are size x size pixels; 0: the preset's." },
-    { "classes", OPT_INT, 0, AT(classes), 1, 1000000, "N", "Classes." },
-    { "batch", OPT_INT, 0, AT(c.batch), 1, 65536, "N", "Pictures that run at once." },
-    { "recompute", OPT_CHOICE, 0, AT(recompute), 0, 0, "none|attention|block",
-      "What backward computes again instead of keeping it." },
-    { "seconds", OPT_NUM, 0, AT(seconds), 0.01, 3600, "X", "Time of each of the two measurements." },
-    { "MACHINE", OPT_HEADING, 0, 0, 0, 0, NULL, NULL },
-    OPTIONS_MACHINE(throughput_options, 0),
+static const tp_option table[] = {
+    TP_HEADING("MODEL"),
+    TP_STRING("preset", S, preset, "NAME", 0, "The model; 'imagenet train --help' lists them."),
+    TP_INT("size", S, size, 0, 4096, 0, "Pictures are size x size pixels; 0: the preset's."),
+    TP_INT("classes", S, classes, 1, 1000000, 0, "Classes."),
+    TP_INT("batch", S, c.batch, 1, 65536, 0, "Pictures that run at once."),
+    TP_CHOICE("recompute", S, recompute, "none|attention|block", 0,
+              "What backward computes again instead of keeping it."),
+    TP_NUM("seconds", S, seconds, 0.01, 3600, 0, "Time of each of the two measurements."),
+    TP_HEADING("MACHINE"),
+    TP_ROWS(tp_machine_options),
     { 0 },
 };
-/* clang-format on */
 
-static const program manual = {
+static const tp_command manual = {
     .name = "imagenet throughput",
     .summary = "measures how many pictures a second a model takes",
     .synopsis = "[--preset NAME] [--batch N] [flag ...]",
@@ -56,12 +54,13 @@ static void measure(probe *b, const char *what, bool training, double seconds)
 
 static bool run(probe *b, const throughput_options *s, char *why, size_t size)
 {
-    image_settings model = { .accumulation = 1 };
+    image_settings model = { .train = { .accumulation = 1 } };
     classifier_cfg cfg;
     bool done = image_preset(&model, s->preset, -1, why, size);
     if (s->size > 0) model.size = s->size;
-    model.c = s->c;
-    model.recompute = s->recompute;
+    model.train.machine = s->c.machine;
+    model.train.batch = s->c.batch;
+    model.train.recompute = s->recompute;
     done = done && image_model(&model, s->classes, &cfg, why, size) &&
            probe_open(b, &cfg, &model, false, why, size);
     free(model.preset);
@@ -80,17 +79,17 @@ int throughput_main(int argc, char **argv)
     char why[4096] = "";
     probe b = { 0 };
     throughput_options s = {
-        .c = { .device = strdup("cpu"), .run_dir = NULL, .batch = 32 },
+        .c = { .machine = { .device = strdup("cpu") }, .run_dir = NULL, .batch = 32 },
         .preset = strdup("tiny"),
         .classes = 1000,
         .seconds = 3,
     };
-    int status = options_parse(&manual, argc, argv, &s, NULL);
-    if (status == OPTIONS_RUN) {
+    int status = tp_options_parse(&manual, argc, argv, &s, NULL);
+    if (status == TP_PARSED) {
         status = run(&b, &s, why, sizeof why) ? 0 : 1;
         if (status) fprintf(stderr, "%s: %s\n", manual.name, why);
         probe_close(&b);
     }
-    options_free(table, &s);
+    tp_options_free(table, &s);
     return status;
 }

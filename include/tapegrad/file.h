@@ -87,6 +87,12 @@ TP_API void tp_writer_free(tp_writer *W);
 TP_API bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why,
                             size_t why_size);
 
+/* Makes a folder and its parents, where they do not exist yet. False with the reason in why. */
+TP_API bool tp_make_folders(const char *path, char *why, size_t why_size);
+
+/* What a user can do about an error of a file (errno): "make room on the disk". */
+TP_API const char *tp_file_advice(int error);
+
 #ifdef __cplusplus
 }
 #endif

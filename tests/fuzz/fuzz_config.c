@@ -9,33 +9,36 @@
  * setting that is printed reads back as itself, and an accepted configuration stays accepted. */
 #include "fuzz.h"
 
+#include <jansson.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lm_file.h"
-#include "trainer.h"
 
 enum { ARGUMENTS = 64, WHY = 4096 };
 
-static const program train = {
+static const tp_command train = {
     .name = "train", .summary = "", .synopsis = "", .about = "", .table = train_options
 };
 
 /* Every setting printed and read back is the same setting. */
 static void print_and_read(const settings *s)
 {
+    const tp_option *row[TP_MAX_OPTIONS];
+    const int n = tp_options_list(train_options, row);
     settings back = { 0 };
     char text[WHY], again[WHY], why[WHY];
-    for (const option *o = train_options; o->kind != OPT_END; o++) {
-        if (o->kind == OPT_HEADING) continue;
-        option_get(o, s, text, sizeof text);
+    for (int i = 0; i < n; i++) {
+        if (row[i]->kind == TP_OPTION_HEADING) continue;
+        tp_option_get(row[i], s, text, sizeof text);
         /* A text that is not given is not stored; defaults that no flag set may be out of range. */
-        if (!option_set(o, &back, text, why, sizeof why)) continue;
-        option_get(o, &back, again, sizeof again);
+        if (!tp_option_set(row[i], &back, text, why, sizeof why)) continue;
+        tp_option_get(row[i], &back, again, sizeof again);
         fuzz_demand(strcmp(text, again) == 0, "a setting reads back");
     }
-    options_free(train_options, &back);
+    tp_options_free(train_options, &back);
 }
 
 /* Wider models only take longer: a table of frequencies is made for each. */
@@ -66,26 +69,25 @@ static void arguments(tp_device *D, char *text)
     char *argv[ARGUMENTS], why[WHY];
     int argc = 0;
     settings s = { .phase = 1 }, copy;
-    bool given[OPT_MAX];
+    tp_given_flags given;
     if (!settings_preset(&s, why, sizeof why)) return;
     for (char *word = strtok(text, "\n"); word && argc < ARGUMENTS; word = strtok(NULL, "\n"))
         argv[argc++] = word;
-    const int status = options_parse(&train, argc, argv, &s, given);
-    fuzz_demand(status == OPTIONS_RUN || status == 0 || status == 2, "parsing has three ends");
-    if (status == OPTIONS_RUN) {
+    const int status = tp_options_parse(&train, argc, argv, &s, &given);
+    fuzz_demand(status == TP_PARSED || status == 0 || status == 2, "parsing has three ends");
+    if (status == TP_PARSED) {
         print_and_read(&s);
-        json_decref(options_json(train_options, &s));
         copy = s;
-        options_copy(train_options, &copy, &s);
-        fuzz_demand(!options_differ(train_options, &s, &copy, ~0u, NULL, why, sizeof why),
+        tp_options_copy(train_options, &copy, &s);
+        fuzz_demand(!tp_options_differ(train_options, &s, &copy, ~0u, NULL, why, sizeof why),
                     "a copy is equal");
         const model_cfg cfg = model_cfg_from(&s, 208);
         declare(D, &cfg);
         settings_preset(&copy, why, sizeof why);
-        options_differ(train_options, &s, &copy, ~0u, given, why, sizeof why);
-        options_free(train_options, &copy);
+        tp_options_differ(train_options, &s, &copy, ~0u, &given, why, sizeof why);
+        tp_options_free(train_options, &copy);
     }
-    options_free(train_options, &s);
+    tp_options_free(train_options, &s);
 }
 
 /* ---- metadata ---- */
@@ -122,10 +124,10 @@ static void read_settings(const char *path)
     settings s = { 0 };
     char why[WHY] = "";
     tp_file *F = tp_file_open(path);
-    const bool done = tp_file_ok(F) && options_read(train_options, &s, F, why, sizeof why);
+    const bool done = tp_file_ok(F) && tp_options_read(train_options, &s, F, why, sizeof why);
     fuzz_demand(done || !tp_file_ok(F) || why[0], "refused settings have a reason");
     if (done) print_and_read(&s);
-    options_free(train_options, &s);
+    tp_options_free(train_options, &s);
     tp_file_close(F);
 }
 
@@ -151,10 +153,11 @@ static void read_model(tp_device *D, const char *path)
 static void load_model(const char *path)
 {
     static char cpu[] = "cpu";
-    const common_settings c = { .device = cpu, .dtype = TP_F32, .threads = 1 };
+    const tp_machine_opts machine = { .device = cpu, .dtype = TP_F32, .threads = 1 };
     static lm_file f;
     if (lm_file_open(&f, path, NULL)) {
-        fuzz_demand(!is_quick(&f.cfg) || !lm_file_load(&f, &c), "missing weights are refused");
+        fuzz_demand(!is_quick(&f.cfg) || !lm_file_load(&f, &machine),
+                    "missing weights are refused");
         lm_file_close(&f);
     }
     fuzz_demand(f.why[0] || !is_quick(&f.cfg), "a refused file has a reason");

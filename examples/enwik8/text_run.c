@@ -1,0 +1,362 @@
+/* text_run.c - a training run on bytes of text: truncated back-propagation over contiguous streams,
+ * an update being `accumulation` consecutive segments of every stream. */
+#include "text_run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+
+/* ---- data ---- */
+
+static uint64_t hash_ids(const int16_t *ids, int64_t n)
+{
+    uint64_t h = 0xcbf29ce484222325; /* FNV-1a, a token at a time */
+    for (int64_t i = 0; i < n; i++) h = (h ^ (uint64_t)(uint16_t)ids[i]) * 0x100000001b3;
+    return h;
+}
+
+static bool read_vocab(tp_run *R, const tp_file *from, tp_vocab *v)
+{
+    const char *text = tp_file_meta(from, "vocab");
+    if (text && tp_vocab_parse(v, text)) return true;
+    tp_run_fail(R, "%s: the dictionary ('vocab') is %s", tp_file_path(from),
+                text ? "malformed" : "missing");
+    return false;
+}
+
+/* The weights of --init must mean the same in this model. */
+static bool same_model(tp_run *R, tp_file *from)
+{
+    const settings *s = R->settings;
+    settings there = *s; /* compared, not owned */
+    model_cfg theirs;
+    char why[2048];
+    if (!model_cfg_read(&theirs, from, why, sizeof why)) {
+        tp_run_fail(R, "%s", why);
+        return false;
+    }
+    model_cfg_into(&theirs, &there);
+    if (!tp_options_differ(train_options, s, &there, TP_WEIGHTS, NULL, why, sizeof why))
+        return true;
+    tp_run_fail(R, "%s holds another model: %s", tp_file_path(from), why);
+    return false;
+}
+
+/* Segments of the training text, by the settings of the run. */
+static void open_reader(tp_run *R)
+{
+    const settings *s = R->settings;
+    text_run *t = R->state;
+    const size_t cells = (size_t)(s->train.batch * s->tokens);
+    t->reader = tp_bytes_new(t->text, TP_TRAIN,
+                             &(tp_bytes_opts){ .batch = s->train.batch,
+                                               .tokens = s->tokens,
+                                               .all_targets = s->targets == TARGETS_ALL });
+    t->x = malloc(cells * sizeof *t->x);
+    t->y = malloc(cells * sizeof *t->y);
+    if (!tp_bytes_ok(t->reader)) tp_run_fail(R, "%s", tp_bytes_why(t->reader));
+    if (!t->x || !t->y) tp_run_fail(R, "out of memory");
+    R->units = (int64_t)cells;
+}
+
+static void check_model(tp_run *R)
+{
+    const settings *s = R->settings;
+    text_run *t = R->state;
+    char why[512];
+    t->cfg = model_cfg_from(s, tp_text_vocab(t->text)->size);
+    if (!model_cfg_check(&t->cfg, why, sizeof why))
+        tp_run_fail(R, "impossible model: %s", why);
+    else if (!model_segment_check(&t->cfg, "--tokens", s->tokens, why, sizeof why))
+        tp_run_fail(R, "%s", why);
+}
+
+static void open_text(tp_run *R, tp_file *from)
+{
+    settings *s = R->settings;
+    text_run *t = R->state;
+    tp_vocab vocab;
+    int64_t n;
+    if (!s->data) {
+        tp_run_fail(R, "--data FILE is needed: enwik8, text8 or any text");
+        return;
+    }
+    if (from && !s->train.resume && !same_model(R, from)) return;
+    if (from && !read_vocab(R, from, &vocab)) return;
+    tp_absolute_path(&s->data);
+    tp_absolute_path(&s->extra);
+    t->text = tp_text_open(s->data, &(tp_text_opts){ .style = (tp_text_style)s->style,
+                                                     .vocab = from ? &vocab : NULL,
+                                                     .extra = s->extra });
+    if (!tp_text_ok(t->text)) {
+        tp_run_fail(R, "%s", tp_text_why(t->text));
+        return;
+    }
+    const int16_t *ids = tp_text_ids(t->text, TP_TRAIN, &n);
+    R->data_hash = hash_ids(ids, n);
+    if (s->train.lr == 0)
+        s->train.lr = preset_lr(s, tp_text_vocab(t->text)->style == TP_TEXT_TEXT8);
+    open_reader(R);
+    check_model(R);
+}
+
+static void share_text(tp_run *R, const tp_run *with)
+{
+    text_run *t = R->state;
+    t->text = ((const text_run *)with->state)->text;
+    t->shared = true;
+    open_reader(R);
+    check_model(R);
+}
+
+static void close_text(tp_run *R)
+{
+    text_run *t = R->state;
+    tp_bytes_free(t->reader);
+    if (!t->shared) tp_text_close(t->text);
+    free(t->m);
+    free(t->x);
+    free(t->y);
+}
+
+/* ---- model ---- */
+
+static void build(tp_run *R)
+{
+    text_run *t = R->state;
+    t->m = calloc(1, sizeof *t->m);
+    if (t->m)
+        model_init(R->P, t->m, &t->cfg);
+    else
+        tp_run_fail(R, "out of memory");
+}
+
+/* Transformer-LS as fairseq trained it. */
+static tp_optim *new_optimizer(tp_run *R)
+{
+    const settings *s = R->settings;
+    return tp_train_optimizer(R->P, &s->train, s->model == MODEL_LS, NULL, NULL);
+}
+
+/* ---- steps ---- */
+
+int64_t text_targets(const int32_t *y, int64_t n)
+{
+    int64_t counted = 0;
+    for (int64_t i = 0; i < n; i++) counted += y[i] >= 0;
+    return counted;
+}
+
+static void next_segment(tp_run *R)
+{
+    const settings *s = R->settings;
+    text_run *t = R->state;
+    const tp_shape shape = TP_SHAPE(s->train.batch, s->tokens);
+    tp_bytes_next_host(t->reader, t->x, t->y);
+    tp_feed(R->T, &t->in, TP_I32, shape, t->x);
+    tp_feed(R->T, &t->target, TP_I32, shape, t->y);
+    t->counted += text_targets(t->y, R->units);
+    t->segments++;
+}
+
+static tp_tensor segment_loss(tp_run *R)
+{
+    text_run *t = R->state;
+    const tp_tensor logits = model_forward(R->T, t->m, &t->mem, t->in);
+    return tp_cross_entropy(R->T, logits, t->target, TP_MEAN_ALL);
+}
+
+/* ---- words ---- */
+
+/* FLOPs of an update: backward is twice forward, recomputation is not counted. */
+static double flops_by(const settings *s, int64_t vocab)
+{
+    const model_cfg c = model_cfg_from(s, vocab);
+    const tp_flops f = c.kind == MODEL_TXL ? tp_txl_flops(&c.txl, s->tokens, s->mem_len)
+                                           : tp_lm_flops(&c.ls, s->tokens, s->mem_len);
+    return 6.0 * f.macs * (double)(s->train.batch * s->train.accumulation);
+}
+
+static double flops(const tp_run *R)
+{
+    return flops_by(R->settings, tp_text_vocab(((const text_run *)R->state)->text)->size);
+}
+
+static void describe(tp_run *R)
+{
+    const settings *s = R->settings;
+    const text_run *t = R->state;
+    const int64_t vocab = tp_text_vocab(t->text)->size;
+    tp_run_note_int(R, "vocabulary", vocab);
+    tp_run_say(R, "%s: %lld layers, width %lld; %lld parameters, %lld of them embeddings",
+               s->model == MODEL_TXL ? "Transformer-XL" : "Transformer-LS", (long long)s->layers,
+               (long long)s->dim, (long long)tp_params_count(R->P), (long long)(vocab * s->dim));
+    tp_run_say(R, "%s%s%s: %lld + %lld + %lld bytes for training, validation and test, %lld tokens",
+               s->data, s->extra ? " and " : "", s->extra ? s->extra : "",
+               (long long)tp_text_bytes(t->text, TP_TRAIN),
+               (long long)tp_text_bytes(t->text, TP_VALID),
+               (long long)tp_text_bytes(t->text, TP_TEST), (long long)vocab);
+    tp_run_say(R, "an update: %lld x %lld streams of %lld tokens after %lld cached, %.4g GFLOP",
+               (long long)s->train.accumulation, (long long)s->train.batch, (long long)s->tokens,
+               (long long)s->mem_len, flops(R) * 1e-9);
+}
+
+/* The loss is a mean over all cells, bits per character one over those that count. */
+static void report(tp_run *R, double loss, char *text, size_t size)
+{
+    const text_run *t = R->state;
+    const double nll = loss * (double)(t->segments * R->units);
+    const double bpc = nll / (double)t->counted / log(2.0);
+    snprintf(text, size, "bpc %.4f", bpc);
+    tp_run_note(R, "bpc", bpc);
+}
+
+static void begin_report(tp_run *R)
+{
+    text_run *t = R->state;
+    t->segments = t->counted = 0;
+}
+
+/* ---- checkpoints ---- */
+
+/* What evaluation and generation need besides the weights. */
+static void write_model(tp_run *R, tp_writer *W)
+{
+    const settings *s = R->settings;
+    const text_run *t = R->state;
+    char vocab[2048];
+    tp_vocab_print(tp_text_vocab(t->text), vocab, sizeof vocab);
+    model_cfg_write(&t->cfg, W);
+    tp_writer_meta(W, "vocab", vocab);
+    tp_writer_meta_int(W, "segment", s->tokens);
+}
+
+static void write_state(tp_run *R, tp_writer *W)
+{
+    const text_run *t = R->state;
+    tp_writer_meta_int(W, "position", tp_bytes_position(t->reader));
+    tp_writer_meta_int(W, "sum.segments", t->segments);
+    tp_writer_meta_int(W, "sum.counted", t->counted);
+    model_state_write(R->T, t->m, &t->mem, W);
+}
+
+static void read_state(tp_run *R, tp_file *F)
+{
+    text_run *t = R->state;
+    int64_t position = -1;
+    if (!tp_file_int(F, "position", &position) || !tp_file_int(F, "sum.segments", &t->segments) ||
+        !tp_file_int(F, "sum.counted", &t->counted))
+        return;
+    if (position < 0) {
+        tp_run_fail(R, "%s: 'position' is %s", tp_file_path(F),
+                    tp_file_meta(F, "position") ? "negative" : "missing");
+        return;
+    }
+    model_state_read(R->T, t->m, &t->mem, F);
+    tp_bytes_seek(t->reader, position);
+}
+
+/* ---- forecasts ---- */
+
+/* Until the caches are full. */
+static int64_t warm_updates(const tp_run *R)
+{
+    const settings *s = R->settings;
+    return s->mem_len / s->tokens + 2;
+}
+
+static const double TRIAL_FLOPS = 8e10;
+
+/* One layer; segment and cache are halved while a batch is too much work to try. A cache that grows
+ * is full after two updates then. */
+static void make_smaller(const tp_run *R, void *settings_of_trial)
+{
+    const int64_t vocab = tp_text_vocab(((const text_run *)R->state)->text)->size;
+    settings *s = settings_of_trial;
+    s->layers = 1;
+    while (flops_by(s, vocab) > TRIAL_FLOPS) {
+        char why[512];
+        settings h = *s;
+        h.tokens /= 2;
+        h.mem_len /= 2;
+        const model_cfg c = model_cfg_from(&h, vocab);
+        if (h.tokens < 2 || !model_cfg_check(&c, why, sizeof why) ||
+            !model_segment_check(&c, "--tokens", h.tokens, why, sizeof why))
+            break;
+        *s = h;
+    }
+    const bool grows = s->model == MODEL_TXL || s->masked;
+    if (grows && s->mem_len > 2 * s->tokens) s->mem_len = 2 * s->tokens;
+}
+
+/* ---- the program ---- */
+
+static bool settings_of(void *settings_of_run, const void *asked, const tp_given_flags *given,
+                        char *why, size_t size)
+{
+    const settings *a = asked;
+    (void)given;
+    return a ? settings_start(settings_of_run, a->model, a->preset, a->phase, why, size)
+             : settings_start(settings_of_run, MODEL_LS, PRESET_TINY, 1, why, size);
+}
+
+static const tp_training text_training = {
+    .command = {
+        .name = "enwik8 train",
+        .summary = "trains a language model on bytes of text",
+        .synopsis = "--data FILE [--preset tiny|mini|small|large] [--phase 1|2|3] [flag ...]\n"
+                    "    enwik8 train --resume [--run-dir DIR] [--steps N] [flag ...]",
+        .about =
+            "Trains Transformer-LS (or Transformer-XL) to predict the next byte, on enwik8, text8 "
+            "or any other text: 90 % of the file for training, 5 % each for validation and test. "
+            "Streams of text advance side by side, segment by segment, with a cache of what came "
+            "before.\n\n"
+            "A preset sets every hyper-parameter, flags override it. The presets small and large "
+            "have the paper's three phases; each begins with the weights of the one before "
+            "(--init) and twice the segment length. Defaults shown below are those of the preset "
+            "tiny.",
+        .table = train_options,
+        .more =
+            "LOG\n"
+            "    tokens (seen so far), bpc, tokens_per_s; valid_bpc after a validation\n\n"
+            "EXAMPLES\n"
+            "    enwik8 train --data enwik8.zip --preset small --run-dir runs/phase1\n"
+            "    enwik8 train --data enwik8.zip --preset small --phase 2 --run-dir runs/phase2 \\\n"
+            "        --init runs/phase1/last.safetensors\n"
+            "    enwik8 train --data novel.txt --time 600 --run-dir runs/novel\n",
+    },
+    .program = "enwik8",
+    .unit = "tokens",
+    .score = "valid_bpc",
+    .score_text = "validation %.4f bpc",
+    .other_data = "the text is not the one that this run was trained on; give that one with --data "
+                  "(and --extra)",
+    .settings_size = sizeof(settings),
+    .state_size = sizeof(text_run),
+    .settings_of = settings_of,
+    .open = open_text,
+    .share = share_text,
+    .build = build,
+    .optimizer = new_optimizer,
+    .next = next_segment,
+    .loss = segment_loss,
+    .validate = text_measure,
+    .describe = describe,
+    .report = report,
+    .after = begin_report,
+    .write_model = write_model,
+    .write = write_state,
+    .read = read_state,
+    .flops = flops,
+    .warm = warm_updates,
+    .smaller = make_smaller,
+    .close = close_text,
+};
+
+int train_main(int argc, char **argv)
+{
+    return tp_train_main(&text_training, argc, argv);
+}

@@ -1,0 +1,113 @@
+/* image_init.c - beginning with the weights of another run: of the same model, but perhaps for
+ * other classes or images of another size.
+ *
+ * The weights are loaded into a second model with the file's classes and this run's size; what both
+ * share is copied, and of the head what --head says. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "image_run.h"
+
+static bool fits_size(tp_run *R, const char *file, const classifier_cfg *theirs)
+{
+    const image_settings *s = R->settings;
+    const classifier_cfg *ours = &((const image_run *)R->state)->cfg;
+    const char *what = classifier_resizing(ours);
+    if (theirs->size == ours->size || !what || s->resize) return true;
+    tp_run_fail(R,
+                "%s was trained on pictures of %lld pixels, this run has %lld: %s. --resize does "
+                "that, --size %lld trains at the former size",
+                file, (long long)theirs->size, (long long)ours->size, what,
+                (long long)theirs->size);
+    return false;
+}
+
+static bool fits_head(tp_run *R, const char *file, const classifier_cfg *theirs)
+{
+    const image_settings *s = R->settings;
+    const long long there = theirs->classes, here = ((const image_run *)R->state)->cfg.classes;
+    if (there == here || s->head == HEAD_NEW || (s->head == HEAD_SLICE && there > here))
+        return true;
+    tp_run_fail(R,
+                "the head of %s has %lld classes, the pictures have %lld: --head new begins with a "
+                "new head%s",
+                file, there, here, there > here ? ", --head slice with its first rows" : "");
+    return false;
+}
+
+static int64_t elements(const tp_param_info *it)
+{
+    int64_t n = 1;
+    for (int i = 0; i < it->shape.ndim; i++) n *= it->shape.dim[i];
+    return n;
+}
+
+static bool find(const tp_params *P, const char *name, tp_param_info *it)
+{
+    *it = (tp_param_info){ 0 };
+    while (tp_next_param(P, it))
+        if (strcmp(it->name, name) == 0) return true;
+    return false;
+}
+
+/* What a parameter of both models takes over: all of it, or the first rows of the head's. */
+static void copy_values(tp_run *R, tp_params *from, const tp_param_info *it)
+{
+    const image_settings *s = R->settings;
+    const bool of_head = strncmp(it->name, "head.", 5) == 0;
+    tp_param_info there;
+    if (it->alias_of || (of_head && s->head == HEAD_NEW) || !find(from, it->name, &there)) return;
+    if (it->dtype != TP_F32 && it->dtype != TP_F64) return;
+    const size_t bytes = (size_t)elements(&there) * sizeof(double);
+    double *x = malloc(bytes);
+    if (!x)
+        tp_run_fail(R, "out of memory");
+    else if (!tp_param_get(from, there.tensor, TP_F64, x, bytes))
+        tp_run_fail(R, "%s", tp_params_why(from));
+    else
+        tp_param_set(R->P, it->tensor, TP_F64, x, (size_t)elements(it) * sizeof *x);
+    free(x);
+}
+
+static void transfer(tp_run *R, tp_file *F, const classifier_cfg *theirs)
+{
+    const image_settings *s = R->settings;
+    const image_run *t = R->state;
+    tp_params *Q = tp_params_new(R->D, &(tp_params_opts){ .seed = (uint64_t)s->train.seed });
+    classifier *m = calloc(1, sizeof *m);
+    classifier_cfg cfg = t->cfg;
+    classifier_fit(&cfg, t->cfg.size, theirs->classes);
+    if (!m) {
+        tp_run_fail(R, "out of memory");
+    } else {
+        classifier_init(Q, m, &cfg);
+        if (theirs->size != t->cfg.size)
+            classifier_load_resized(Q, m, F);
+        else
+            classifier_weights(Q, F);
+        if (!tp_params_ok(Q)) tp_run_fail(R, "%s", tp_params_why(Q));
+    }
+    for (tp_param_info it = { 0 }; tp_run_ok(R) && tp_next_param(R->P, &it);)
+        copy_values(R, Q, &it);
+    tp_params_free(Q);
+    free(m);
+}
+
+void image_init(tp_run *R, tp_file *from)
+{
+    const image_settings *s = R->settings;
+    const classifier_cfg *ours = &((const image_run *)R->state)->cfg;
+    const char *file = tp_file_path(from);
+    classifier_cfg theirs;
+    char why[2048];
+    if (!classifier_read(&theirs, from, why, sizeof why))
+        tp_run_fail(R, "%s", why);
+    else if (theirs.kind != ours->kind)
+        tp_run_fail(R, "%s holds another model: %s, not %s", file, classifier_family(&theirs),
+                    classifier_family(ours));
+    else if (!classifier_same(&theirs, ours))
+        tp_run_fail(R, "%s holds a %s of other widths, depths or attention than --preset %s", file,
+                    classifier_family(&theirs), s->preset);
+    else if (fits_size(R, file, &theirs) && fits_head(R, file, &theirs))
+        transfer(R, from, &theirs);
+}

@@ -1,0 +1,402 @@
+/* image_run.c - a training run on labelled images: an update is `accumulation` batches; an epoch
+ * ends with a validation, a report and a checkpoint. */
+#include "image_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/random.h>
+
+#include "class_names.h"
+#include "image_commands.h"
+
+/* ---- data ---- */
+
+static uint64_t hash_images(const tp_pictures *X)
+{
+    uint64_t h = 0xcbf29ce484222325; /* FNV-1a */
+    for (int64_t i = 0; i < tp_pictures_count(X); i++) {
+        char buf[512];
+        const char *name = tp_pictures_name(X, i, buf, sizeof buf), *base = strrchr(name, '/');
+        for (const char *c = base ? base : name; *c; c++)
+            h = (h ^ (uint64_t)(unsigned char)*c) * 0x100000001b3;
+        h = (h ^ (uint64_t)(uint32_t)tp_pictures_label(X, i)) * 0x100000001b3;
+    }
+    return h;
+}
+
+void image_unreadable(void *env, const char *name, const char *why)
+{
+    tp_run_say(env, "left out: %s: %s", name, why);
+}
+
+static tp_pictures *open_part(tp_run *R, tp_part part)
+{
+    const image_settings *s = R->settings;
+    image_run *t = R->state;
+    const bool train = part == TP_TRAIN;
+    tp_pictures *X = s->data ? tp_pictures_open(s->data, (tp_layout)s->layout, part)
+                             : shapes_open(&t->drawn[train ? 0 : 1],
+                                           train ? s->shapes : (s->shapes + 3) / 4, s->size, part);
+    if (!tp_pictures_ok(X)) tp_run_fail(R, "%s", tp_pictures_why(X));
+    return X;
+}
+
+static void open_loader(tp_run *R)
+{
+    const image_settings *s = R->settings;
+    image_run *t = R->state;
+    const tp_augment a = image_augment(s);
+    t->L = tp_loader_new(t->X, &(tp_loader_opts){ .augment = &a,
+                                                  .batch = s->train.batch,
+                                                  .seed = (uint64_t)s->train.seed,
+                                                  .threads = (int)s->workers,
+                                                  .ahead = BATCHES_AHEAD,
+                                                  .repeats = (int)s->repeats,
+                                                  .train = true,
+                                                  .strict = s->strict,
+                                                  .bad = image_unreadable,
+                                                  .env = R });
+    if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s", tp_loader_why(t->L));
+    R->batches = tp_loader_steps(t->L);
+    R->units = s->train.batch;
+    R->data_hash = hash_images(t->X);
+}
+
+/* The recorded step would repeat one draw of the shift. */
+static void check_flags(tp_run *R)
+{
+    const image_settings *s = R->settings;
+    if (s->train.graph && s->random_shift > 0)
+        tp_run_fail(R, "--graph goes not with --random-shift: a recorded step repeats its shift");
+}
+
+static void open_images(tp_run *R, tp_file *from)
+{
+    image_settings *s = R->settings;
+    image_run *t = R->state;
+    char why[1024];
+    (void)from;
+    check_flags(R);
+    if (s->train.lr == 0) s->train.lr = image_lr(s);
+    tp_absolute_path(&s->data);
+    t->X = open_part(R, TP_TRAIN);
+    t->V = open_part(R, TP_VALID);
+    if (!tp_run_ok(R)) return;
+    open_loader(R);
+    if (!image_model(s, tp_pictures_classes(t->X), &t->cfg, why, sizeof why))
+        tp_run_fail(R, "impossible model: %s", why);
+    else if (tp_pictures_classes(t->V) > t->cfg.classes)
+        tp_run_fail(R, "the images for validation have %d classes, those for training %d",
+                    tp_pictures_classes(t->V), tp_pictures_classes(t->X));
+}
+
+/* A trial runs on noise, of which the same batch serves all steps. */
+static void share_images(tp_run *R, const tp_run *with)
+{
+    const image_settings *s = R->settings;
+    const image_run *theirs = with->state;
+    image_run *t = R->state;
+    char why[1024];
+    tp_random r = tp_random_stream(1, "probe", 0, 0);
+    t->X = theirs->X;
+    t->V = theirs->V;
+    R->batches = with->batches;
+    R->units = s->train.batch;
+    if (!image_model(s, tp_pictures_classes(t->X), &t->cfg, why, sizeof why))
+        tp_run_fail(R, "impossible model: %s", why);
+    const int64_t pixels = s->train.batch * s->size * s->size * 3;
+    t->noise = calloc((size_t)(pixels + s->train.batch * t->cfg.classes), sizeof *t->noise);
+    if (!t->noise)
+        tp_run_fail(R, "out of memory");
+    else if (s->train.batch <= 64) /* more are only counted */
+        tp_random_normals(&r, t->noise, pixels);
+}
+
+static void close_images(tp_run *R)
+{
+    image_run *t = R->state;
+    if (!R->trial) {
+        tp_loader_free(t->L);
+        tp_pictures_close(t->X);
+        tp_pictures_close(t->V);
+    }
+    score_free(&t->score);
+    free(t->noise);
+    free(t->m);
+}
+
+/* ---- model ---- */
+
+static void build(tp_run *R)
+{
+    const image_settings *s = R->settings;
+    image_run *t = R->state;
+    t->m = calloc(1, sizeof *t->m);
+    if (!t->m) {
+        tp_run_fail(R, "out of memory");
+        return;
+    }
+    classifier_init(R->P, t->m, &t->cfg);
+    if (!s->train.resume) classifier_redraw(R->P, t->m, (uint64_t)s->train.seed, 0);
+}
+
+static tp_optim *new_optimizer(tp_run *R)
+{
+    return image_new_optimizer(R->P, R->settings);
+}
+
+static double rate(const tp_run *R, int64_t update)
+{
+    return image_rate(R->settings, update, R->per_epoch);
+}
+
+/* ---- steps ---- */
+
+/* Performer's features, drawn anew by the schedule of the official code. A draw is known by the
+ * number of its batch in the run, so a resumed run repeats it. */
+static void renew_features(tp_run *R)
+{
+    const image_settings *s = R->settings;
+    image_run *t = R->state;
+    const int64_t whole = R->epoch * R->per_epoch * s->train.accumulation;
+    if (s->redraw == 0 || t->served++ < s->redraw + s->redraw_growth * R->epoch) return;
+    t->served = 0;
+    classifier_redraw(R->P, t->m, (uint64_t)s->train.seed, (uint64_t)(whole + R->batch));
+}
+
+static void feed(tp_run *R, const float *x, const float *target)
+{
+    const image_settings *s = R->settings;
+    image_run *t = R->state;
+    tp_feed(R->T, &t->x, TP_F32, TP_SHAPE(R->units, s->size, s->size, 3), x);
+    tp_feed(R->T, &t->y, TP_F32, TP_SHAPE(R->units, t->cfg.classes), target);
+}
+
+static void begin_report(tp_run *R)
+{
+    image_run *t = R->state;
+    t->from = tp_seconds();
+    t->waited = tp_loader_waited(t->L);
+}
+
+static void next_batch(tp_run *R)
+{
+    const image_settings *s = R->settings;
+    image_run *t = R->state;
+    const double shifted = s->random_shift * (double)s->train.epochs;
+    tp_batch b;
+    if (t->from == 0 && t->L) begin_report(R);
+    classifier_random_shift(t->m, (double)R->epoch < shifted);
+    renew_features(R);
+    if (!t->L)
+        feed(R, t->noise, t->noise + R->units * s->size * s->size * 3);
+    else if (tp_loader_next(t->L, &b))
+        feed(R, b.x, b.target);
+    else
+        tp_run_fail(R, "%s", tp_loader_why(t->L));
+}
+
+static tp_tensor batch_loss(tp_run *R)
+{
+    const tp_dtype dtype = tp_compute_dtype(R->T);
+    const image_run *t = R->state;
+    tp_tensor x = t->x, y = t->y;
+    if (dtype == TP_F64) x = tp_cast(R->T, x, TP_F64);
+    if (dtype == TP_F64) y = tp_cast(R->T, y, TP_F64);
+    tp_tensor z = classifier_forward(R->T, t->m, x);
+    if (dtype == TP_BF16) z = tp_cast(R->T, z, TP_F32); /* as the targets are */
+    return tp_cross_entropy(R->T, z, y, TP_MEAN);
+}
+
+static void seek(tp_run *R)
+{
+    const image_run *t = R->state;
+    if (t->L) tp_loader_seek(t->L, R->epoch, R->batch);
+}
+
+/* ---- words ---- */
+
+/* Of an image: backward is twice forward, recomputation is not counted. */
+static double flops_of_image(const image_run *t)
+{
+    return 6.0 * classifier_macs(&t->cfg);
+}
+
+static double flops(const tp_run *R)
+{
+    const tp_train_opts *o = R->settings;
+    return flops_of_image(R->state) * (double)(o->batch * o->accumulation);
+}
+
+static const char *chosen(const image_settings *s, const char *flag, char *text, size_t size)
+{
+    tp_option_get(tp_option_find(image_options, flag), s, text, size);
+    return text;
+}
+
+static void describe(tp_run *R)
+{
+    const image_settings *s = R->settings;
+    const tp_train_opts *o = &s->train;
+    const image_run *t = R->state;
+    char recipe[32], optimizer[32], schedule[32];
+    tp_run_note_text(R, "model", classifier_family(&t->cfg));
+    tp_run_note_int(R, "classes", t->cfg.classes);
+    tp_run_say(R,
+               "%s (%s): %lld parameters, %lld classes, images of %lld x %lld, %.4g GFLOP each "
+               "forward",
+               s->preset, classifier_family(&t->cfg), (long long)tp_params_count(R->P),
+               (long long)t->cfg.classes, (long long)s->size, (long long)s->size,
+               flops_of_image(t) / 3e9);
+    tp_run_say(R, "%s: %lld pictures for training, %lld for validation",
+               s->data ? s->data : "shapes drawn by the program",
+               (long long)tp_pictures_count(t->X), (long long)tp_pictures_count(t->V));
+    tp_run_say(
+        R, "recipe %s: %s, rate %g by the schedule %s after %g epochs, decay %g, drop path %g",
+        chosen(s, "recipe", recipe, sizeof recipe),
+        chosen(s, "optimizer", optimizer, sizeof optimizer), o->lr,
+        chosen(s, "schedule", schedule, sizeof schedule), o->warmup, o->weight_decay, s->drop_path);
+    tp_run_say(R,
+               "%lld epochs of %lld updates of %lld x %lld pictures (accumulation x batch), %.4g "
+               "GFLOP an update",
+               (long long)o->epochs, (long long)R->per_epoch, (long long)o->accumulation,
+               (long long)o->batch, flops(R) * 1e-9);
+}
+
+/* waited: the share of the time that the device waited for images. */
+static void report(tp_run *R, double loss, char *text, size_t size)
+{
+    const image_run *t = R->state;
+    const double passed = tp_seconds() - t->from;
+    const double waited = (tp_loader_waited(t->L) - t->waited) / passed;
+    (void)loss;
+    snprintf(text, size, "waited %.0f %%", 100 * waited);
+    tp_run_note(R, "waited", waited);
+    tp_run_note_int(R, "skipped", tp_loader_skipped(t->L));
+}
+
+static void say_skipped(tp_run *R)
+{
+    const int64_t skipped = tp_loader_skipped(((const image_run *)R->state)->L);
+    if (skipped > 0)
+        tp_run_say(R, "%lld pictures could not be read and were left out", (long long)skipped);
+}
+
+/* ---- checkpoints ---- */
+
+/* What evaluation and prediction need. */
+static void write_model(tp_run *R, tp_writer *W)
+{
+    const image_settings *s = R->settings;
+    const image_run *t = R->state;
+    classifier_write(&t->cfg, W);
+    class_names_write(W, t->X);
+    tp_writer_meta_num(W, "eval_crop_ratio", s->eval_crop_ratio);
+}
+
+static void write_state(tp_run *R, tp_writer *W)
+{
+    tp_writer_meta_int(W, "features_served", ((const image_run *)R->state)->served);
+}
+
+static void read_state(tp_run *R, tp_file *F)
+{
+    image_run *t = R->state;
+    tp_file_int(F, "features_served", &t->served);
+    if (t->served < 0) tp_run_fail(R, "%s: 'features_served' is negative", tp_file_path(F));
+}
+
+/* ---- forecasts ---- */
+
+static double bytes_ahead(const tp_run *R)
+{
+    const image_settings *s = R->settings;
+    const int64_t values = s->size * s->size * 3 + ((const image_run *)R->state)->cfg.classes;
+    return 4.0 * BATCHES_AHEAD * (double)(s->train.batch * values);
+}
+
+/* ---- the program ---- */
+
+static bool settings_of(void *settings, const void *asked, const tp_given_flags *given, char *why,
+                        size_t size)
+{
+    const image_settings *a = asked;
+    const int recipe = a && tp_was_given(given, "recipe") ? a->recipe : -1;
+    return image_start(settings, a ? a->preset : "tiny", recipe, why, size);
+}
+
+static const tp_training image_training = {
+    .command = {
+        .name = "imagenet train",
+        .summary = "trains an image classifier",
+        .synopsis = "[--data DIR] [--preset NAME] [--recipe NAME] [flag ...]\n"
+                    "    imagenet train --resume [--run-dir DIR] [flag ...]",
+        .about =
+            "Trains a model to tell the classes of images apart: those of a folder in one of the "
+            "published layouts, or without --data shapes of ten kinds that the program draws.\n\n"
+            "A preset sets the model, its image size and a recipe; a recipe sets optimiser, "
+            "schedule and augmentation; flags override both. Defaults shown below are those of "
+            "the preset tiny.",
+        .table = image_options,
+        .more =
+            "MODELS\n"
+            "    tiny           a convolution net of 16 to 128 channels for 32 x 32 images\n"
+            "    convnet        five convolutions of 32 to 256 channels, 64 x 64\n"
+            "    cvt-small      CvT* with full attention; cvt-ls-small: with long-short attention\n"
+            "    vil-small      Vision Longformer with relative positions; vil-ls-small: with\n"
+            "                   long-short attention; vil-full-small: with full attention\n"
+            "    lsla-small     ViT-LSLA; lsla-qkv-small: with keys and values of their own;\n"
+            "                   lsla-inner-small: without the outer bias; lsla-full-small: softmax\n"
+            "                   attention over the whole map; all 64 x 64, smaller ones with\n"
+            "                   --size 32\n"
+            "    cvt-13, cvt-21, cvt-w24, cvt-star-13, cvt-star-21, cvt-ls-13, cvt-ls-17,\n"
+            "    cvt-ls-21, cvt-ls-21s, vit-lsla: the papers' models, 224 x 224, with their\n"
+            "    recipes; vil-tiny-rpb and every other published model of Vision Longformer:\n"
+            "    vil-SHAPE-ATTENTION\n\n"
+            "LOG\n"
+            "    images (seen so far), images_per_s, waited (share of the time that the device\n"
+            "    waited for images), skipped (unreadable ones); test_loss, top1, top5 after a\n"
+            "    validation, beside whose best confusion.png is drawn: rows are classes, columns\n"
+            "    what was said\n\n"
+            "EXAMPLES\n"
+            "    imagenet train\n"
+            "    imagenet train --data imagenette2 --preset convnet --run-dir runs/convnet\n"
+            "    imagenet train --data imagenet --preset vil-tiny-rpb --plan\n",
+    },
+    .program = "imagenet",
+    .unit = "images",
+    .score = "top1",
+    .score_text = "top-1 %.2f %%",
+    .higher = true,
+    .other_data = "--data does not hold the pictures that this run was trained on; give those",
+    .settings_size = sizeof(image_settings),
+    .state_size = sizeof(image_run),
+    .settings_of = settings_of,
+    .open = open_images,
+    .share = share_images,
+    .build = build,
+    .init = image_init,
+    .optimizer = new_optimizer,
+    .rate = rate,
+    .next = next_batch,
+    .loss = batch_loss,
+    .seek = seek,
+    .validate = image_validate,
+    .best = image_draw_best,
+    .describe = describe,
+    .report = report,
+    .after = begin_report,
+    .done = say_skipped,
+    .write_model = write_model,
+    .write = write_state,
+    .read = read_state,
+    .flops = flops,
+    .host_bytes = bytes_ahead,
+    .close = close_images,
+};
+
+int image_train_main(int argc, char **argv)
+{
+    return tp_train_main(&image_training, argc, argv);
+}

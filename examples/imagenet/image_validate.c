@@ -1,0 +1,44 @@
+/* image_validate.c - the validation of `imagenet train`: the whole validation set, centre crops. */
+#include <stdio.h>
+
+#include "image_run.h"
+#include "score.h"
+
+static bool go_on(void *env, const score *so_far)
+{
+    (void)so_far;
+    return !tp_run_stopped(env);
+}
+
+double image_validate(tp_run *R, char *text, size_t size)
+{
+    const image_settings *s = R->settings;
+    image_run *t = R->state;
+    const tp_augment a = image_eval_pipeline(s->size, s->eval_crop_ratio);
+    if (R->trial) return 0; /* forward alone takes less memory than a step */
+    score_free(&t->score);
+    if (!score_run(&t->score, R->E, t->m, t->V,
+                   &(score_opts){ .augment = &a,
+                                  .batch = s->train.batch,
+                                  .workers = (int)s->workers,
+                                  .strict = s->strict,
+                                  .bad = image_unreadable,
+                                  .go_on = go_on,
+                                  .env = R }))
+        tp_run_fail(R, "%s", t->score.why);
+    const double n = (double)t->score.count, top1 = 100.0 * (double)t->score.top1 / n;
+    const double top5 = 100.0 * (double)t->score.top5 / n, loss = t->score.loss / n;
+    snprintf(text, size, "loss %.4f  top-1 %.2f %%  top-5 %.2f %%", loss, top1, top5);
+    tp_run_note(R, "test_loss", loss);
+    tp_run_note(R, "top1", top1);
+    tp_run_note(R, "top5", top5);
+    return top1;
+}
+
+void image_draw_best(tp_run *R)
+{
+    char path[4200];
+    image_run *t = R->state;
+    tp_run_path(R, "confusion.png", path, sizeof path);
+    if (!score_draw(&t->score, t->cfg.classes, path)) tp_run_fail(R, "%s", t->score.why);
+}

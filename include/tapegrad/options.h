@@ -1,0 +1,129 @@
+/* options.h - the flags of a program as one table, which parses, documents, stores and compares
+ * them (train library).
+ *
+ * Settings are a plain struct; a row of the table names one of its members. Rows are written with
+ * the macros below:
+ *
+ *     static const tp_option options[] = {
+ *         TP_HEADING("MODEL"),
+ *         TP_INT("layers", settings, layers, 1, 128, TP_SAVED, "Layers."),
+ *         TP_ROWS(tp_machine_options),
+ *         { 0 },
+ *     };
+ */
+#ifndef TAPEGRAD_OPTIONS_H
+#define TAPEGRAD_OPTIONS_H
+
+#include <stdio.h>
+
+#include <tapegrad/file.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum tp_option_kind {
+    TP_OPTION_END,     /* the last row                                                    */
+    TP_OPTION_HEADING, /* name is a heading of the help                                   */
+    TP_OPTION_ROWS,    /* the rows of another table; those whose names came before are not */
+    TP_OPTION_BOOL,    /* bool: --name and --no-name                                      */
+    TP_OPTION_INT,     /* int64_t                                                         */
+    TP_OPTION_NUM,     /* double                                                          */
+    TP_OPTION_TEXT,    /* char *, owned by the settings; NULL: not given                  */
+    TP_OPTION_CHOICE,  /* int: position in value, "one|two|three"                         */
+    TP_OPTION_WORDS    /* tp_words: arguments that are not flags                          */
+} tp_option_kind;
+
+/* Arguments that are not flags; they belong to argv. */
+typedef struct tp_words {
+    int n;
+    char **at;
+} tp_words;
+
+/* What a row means for checkpoints (tags). */
+enum {
+    TP_SAVED = 1,  /* part of a training checkpoint: a resumed run keeps it          */
+    TP_FREE = 2,   /* saved, but a resumed run may change it                         */
+    TP_WEIGHTS = 4 /* saved, and decides what weights mean: --init wants it to agree */
+};
+
+typedef struct tp_option {
+    const char *name; /* without dashes */
+    tp_option_kind kind;
+    unsigned tags;
+    size_t at;         /* offsetof(settings, member)               */
+    double min, max;   /* TP_OPTION_INT, TP_OPTION_NUM             */
+    const char *value; /* what the help calls it; the choices      */
+    const char *help;  /* sentences; the help adds range and default */
+    const struct tp_option *rows;
+} tp_option;
+
+#define TP_BIG 9.0e18 /* max: no upper bound worth printing */
+enum { TP_MAX_OPTIONS = 192 };
+
+/* clang-format off */
+#define TP_HEADING(name)                            { name, TP_OPTION_HEADING, 0, 0, 0, 0, NULL, NULL, NULL }
+#define TP_ROWS(table)                              { "", TP_OPTION_ROWS, 0, 0, 0, 0, NULL, NULL, table }
+#define TP_FLAG(name, S, member, tags, help)        { name, TP_OPTION_BOOL, tags, offsetof(S, member), 0, 0, NULL, help, NULL }
+#define TP_INT(name, S, member, lo, hi, tags, help) { name, TP_OPTION_INT, tags, offsetof(S, member), lo, hi, "N", help, NULL }
+#define TP_NUM(name, S, member, lo, hi, tags, help) { name, TP_OPTION_NUM, tags, offsetof(S, member), lo, hi, "X", help, NULL }
+#define TP_STRING(name, S, member, what, tags, help) { name, TP_OPTION_TEXT, tags, offsetof(S, member), 0, 0, what, help, NULL }
+#define TP_CHOICE(name, S, member, words, tags, help) { name, TP_OPTION_CHOICE, tags, offsetof(S, member), 0, 0, words, help, NULL }
+#define TP_ARGUMENTS(S, member, what, help)         { "", TP_OPTION_WORDS, 0, offsetof(S, member), 0, 0, what, help, NULL }
+/* clang-format on */
+
+/* A command of a program: its manual and its table. */
+typedef struct tp_command {
+    const char *name;     /* "enwik8 train"                                              */
+    const char *summary;  /* a line without a full stop                                  */
+    const char *synopsis; /* what follows the name                                       */
+    const char *about;    /* paragraphs; the help wraps them                             */
+    const tp_option *table;
+    const char *more; /* further sections, printed as they are; may be NULL */
+} tp_command;
+
+/* The names of the flags that an argv held. */
+typedef struct tp_given_flags {
+    int n;
+    const char *name[TP_MAX_OPTIONS];
+} tp_given_flags;
+TP_API bool tp_was_given(const tp_given_flags *g, const char *name);
+
+enum { TP_PARSED = -1 }; /* the program goes on */
+
+/* Reads argv[0..argc-1], which holds flags only, into settings; given may be NULL. Returns
+ * TP_PARSED, or an exit status: 0 after printing the help, 2 after a message on stderr. */
+TP_API int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
+                            tp_given_flags *given);
+
+/* Prints the manual; the defaults are those of the settings. */
+TP_API void tp_options_help(const tp_command *c, const void *defaults, FILE *out);
+
+/* All rows of a table, those of its inner tables in their places; returns how many. */
+TP_API int tp_options_list(const tp_option *table, const tp_option *row[TP_MAX_OPTIONS]);
+TP_API const tp_option *tp_option_find(const tp_option *table, const char *name); /* or NULL */
+
+/* One value from text, and back. set: false with the reason in why. get: cut to the room. */
+TP_API bool tp_option_set(const tp_option *o, void *settings, const char *text, char *why,
+                          size_t size);
+TP_API void tp_option_get(const tp_option *o, const void *settings, char *text, size_t size);
+
+/* Texts of settings that a struct assignment has copied become copies of their own; and freed. */
+TP_API void tp_options_copy(const tp_option *table, void *to, const void *from);
+TP_API void tp_options_free(const tp_option *table, void *settings);
+
+/* Rows with tags as metadata "train.NAME" of a checkpoint, and back. A setting that the file does
+ * not hold, since it is older, keeps its value. read: false with the reason in why. */
+TP_API void tp_options_write(const tp_option *table, const void *settings, tp_writer *W);
+TP_API bool tp_options_read(const tp_option *table, void *settings, const tp_file *F, char *why,
+                            size_t size);
+
+/* "--layers 4 (checkpoint: 12), ...": rows with one of the tags that differ and, if given is not
+ * NULL, were given. False if none does. */
+TP_API bool tp_options_differ(const tp_option *table, const void *a, const void *b, unsigned tags,
+                              const tp_given_flags *given, char *text, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

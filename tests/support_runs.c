@@ -1,0 +1,81 @@
+/* support_runs.c - see the header. */
+#include "support_runs.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+#include "support_enwik8.h"
+#include "support_images.h"
+
+static void text_data(void)
+{
+    make_text("text", 20000);
+}
+
+static void image_data(void)
+{
+    make_colours("set", 8);
+}
+
+static void long_text_data(void)
+{
+    make_text("text", 600000);
+}
+
+/* The same few images under many names. */
+static void long_image_data(void)
+{
+    cr_assert(shell("for i in $(seq 100 700); do for c in red blue; do "
+                    "ln set/val/$c/08.png set/val/$c/$i.png; done; done"));
+}
+
+const run_kind run_kinds[] = {
+    { .program = "enwik8",
+      .make_data = text_data,
+      .train = "train " SMALL "--data text --schedule constant",
+      .often = "--log-every 1 --eval-every 2 --checkpoint-every 1",
+      .seldom = "--log-every 1 --eval-every 0 --checkpoint-every 40",
+      .make_long_data = long_text_data,
+      .slow_validation = "--eval-tokens 0",
+      .updates = 150,
+      .files = 5 },
+    { .program = "imagenet",
+      .make_data = image_data,
+      .train = "train --data set --threads 1 --size 16 --batch 8 --epochs 1000000 --flip 0 "
+               "--schedule constant --warmup 1 --lr 0.005 --workers 1",
+      .often = "--log-every 1 --checkpoint-every 1", /* epochs of two updates */
+      .seldom = "--log-every 1 --eval-every 0",
+      .make_long_data = long_image_data,
+      .slow_validation = "",
+      .updates = 40,
+      .files = 6 },
+};
+const int run_kind_count = sizeof run_kinds / sizeof *run_kinds;
+
+void run_kind_begin(const run_kind *k)
+{
+    program_begin(k->program);
+    k->make_data();
+}
+
+void expect_resumed(const run_kind *k, const char *flags, const char *name)
+{
+    const long long end = update_in("run/last.safetensors") + 3;
+    succeed("train --resume --run-dir run --steps %lld", end);
+    succeed("%s %s --steps %lld --run-dir straight --overwrite", k->train, flags, end);
+    cr_expect(same_bytes("straight/last.safetensors", "run/last.safetensors"), "%s: %s: last",
+              k->program, name);
+    cr_expect(same_bytes("straight/best.safetensors", "run/best.safetensors"), "%s: %s: best",
+              k->program, name);
+}
+
+bool same_log(const char *a, const char *b)
+{
+    char command[1024];
+    snprintf(command, sizeof command,
+             "test -s %s && for f in %s %s; do sed -E "
+             "'s/\"(seconds|waited|memory|[a-z]+_per_s)\":[^,}]*//g' $f > $f.cmp; done;"
+             "cmp %s.cmp %s.cmp; s=$?; rm -f %s.cmp %s.cmp; exit $s",
+             a, a, b, a, b, a, b);
+    return shell(command);
+}

@@ -1,0 +1,111 @@
+/* folder.c - the folder that a training run writes to: made, locked, and described by config.json.
+ */
+#include "folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <tapegrad/file.h>
+#include <unistd.h>
+
+static bool fail(tp_folder *R, const char *what)
+{
+    const int error = errno;
+    snprintf(R->why, sizeof R->why, "run folder %s: %s: %s; %s", R->path, what, strerror(error),
+             tp_file_advice(error));
+    return false;
+}
+
+static bool lock(tp_folder *R)
+{
+    char path[TP_PATH + 32];
+    struct flock all = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+    snprintf(path, sizeof path, "%s/lock", R->path);
+    R->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (R->lock < 0) return fail(R, "cannot be written");
+    if (fcntl(R->lock, F_SETLK, &all) == 0) return true;
+    if (errno != EACCES && errno != EAGAIN) return fail(R, "cannot be locked");
+    all.l_type = F_WRLCK;
+    if (fcntl(R->lock, F_GETLK, &all) != 0) all.l_pid = 0;
+    snprintf(R->why, sizeof R->why,
+             "run folder %s: is in use by process %ld; wait for it, or choose another --run-dir",
+             R->path, (long)all.l_pid);
+    return false;
+}
+
+/* Files that a killed process was writing: NAME.tmp-PID of our own names. */
+static bool is_leftover(const char *name)
+{
+    static const char *const ours[] = { "last.safetensors", "best.safetensors", "log.jsonl",
+                                        "config.json" };
+    const char *temporary = strstr(name, ".tmp-");
+    for (size_t i = 0; temporary && i < sizeof ours / sizeof *ours; i++)
+        if ((size_t)(temporary - name) == strlen(ours[i]) &&
+            strncmp(name, ours[i], strlen(ours[i])) == 0)
+            return true;
+    return false;
+}
+
+/* The folder is ours alone by now. */
+static void clear_leftovers(const tp_folder *R)
+{
+    DIR *folder = opendir(R->path);
+    for (const struct dirent *e; folder && (e = readdir(folder));)
+        if (is_leftover(e->d_name)) unlinkat(dirfd(folder), e->d_name, 0);
+    if (folder) closedir(folder);
+}
+
+bool tp__folder_open(tp_folder *R, const char *path)
+{
+    char why[1200];
+    *R = (tp_folder){ .lock = -1 };
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    if (n == 0 || n >= TP_PATH) {
+        snprintf(R->why, sizeof R->why, "run folder: the name is %s", n ? "too long" : "empty");
+        return false;
+    }
+    snprintf(R->path, sizeof R->path, "%.*s", (int)n, path);
+    snprintf(R->last, sizeof R->last, "%s/last.safetensors", R->path);
+    snprintf(R->best, sizeof R->best, "%s/best.safetensors", R->path);
+    snprintf(R->log, sizeof R->log, "%s/log.jsonl", R->path);
+    snprintf(R->config, sizeof R->config, "%s/config.json", R->path);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error to report, not a kill */
+    if (!tp_make_folders(R->path, why, sizeof why)) {
+        snprintf(R->why, sizeof R->why, "run folder %s", why);
+        return false;
+    }
+    if (!lock(R)) return false;
+    clear_leftovers(R);
+    return true;
+}
+
+void tp__folder_close(tp_folder *R)
+{
+    if (R->lock >= 0) close(R->lock);
+    R->lock = -1;
+}
+
+bool tp__folder_vanished(const tp_folder *R)
+{
+    char path[TP_PATH + 32];
+    struct stat there, ours;
+    snprintf(path, sizeof path, "%s/lock", R->path);
+    return stat(path, &there) != 0 || fstat(R->lock, &ours) != 0 || there.st_ino != ours.st_ino ||
+           there.st_dev != ours.st_dev;
+}
+
+bool tp__folder_config(tp_folder *R, json_t *config)
+{
+    char *text = json_dumps(config, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    json_decref(config);
+    const bool done = text && tp_file_replace(R->config, text, strlen(text), R->why, sizeof R->why);
+    if (!text) snprintf(R->why, sizeof R->why, "%s cannot be written: out of memory", R->config);
+    free(text);
+    return done;
+}

@@ -1,0 +1,135 @@
+/* log.c - a log of JSON lines that survives kills: whole lines only, and none from the future of
+ * the checkpoint that a run resumes from. */
+#include "log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/file.h>
+#include <unistd.h>
+
+static bool fail(tp_run_log *L, const char *what)
+{
+    const int error = errno;
+    snprintf(L->why, sizeof L->why, "log %s: %s: %s; %s, then continue with --resume", L->path,
+             what, strerror(error), tp_file_advice(error));
+    return false;
+}
+
+/* Does the line stay? Then it is the last one that does, so far. */
+static bool kept(tp_run_log *L, const char *line, size_t length, int64_t keep)
+{
+    json_t *object = json_loadb(line, length, 0, NULL);
+    const json_t *step = json_object_get(object, "step");
+    const bool yes = json_is_integer(step) && json_integer_value(step) <= keep;
+    json_decref(yes ? L->last : object);
+    if (yes) L->last = object;
+    return yes;
+}
+
+/* The whole file, empty if there is none; NULL with errno set. */
+static char *read_all(const char *path, size_t *bytes)
+{
+    size_t capacity = 1 << 16;
+    char *text = malloc(capacity);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? (errno == ENOENT ? 0 : -1) : 1;
+    *bytes = 0;
+    while (text && got > 0) {
+        got = read(fd, text + *bytes, capacity - *bytes);
+        if (got > 0) *bytes += (size_t)got;
+        if (*bytes < capacity) continue;
+        char *larger = realloc(text, capacity *= 2);
+        if (!larger) free(text);
+        text = larger;
+    }
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    if (got < 0) free(text);
+    errno = error;
+    return got < 0 ? NULL : text;
+}
+
+/* Moves the lines that stay to the front; returns how many bytes they are. */
+static size_t filter(tp_run_log *L, char *text, size_t bytes, int64_t keep)
+{
+    size_t used = 0;
+    for (char *line = text, *end = text + bytes, *next; line < end; line = next) {
+        char *newline = memchr(line, '\n', (size_t)(end - line));
+        if (!newline) break;
+        next = newline + 1;
+        const size_t length = (size_t)(next - line);
+        if (!kept(L, line, length, keep)) continue;
+        memmove(text + used, line, length);
+        used += length;
+    }
+    return used;
+}
+
+bool tp__log_open(tp_run_log *L, const char *path, int64_t keep)
+{
+    size_t bytes = 0;
+    char why[4600];
+    *L = (tp_run_log){ .fd = -1 };
+    snprintf(L->path, sizeof L->path, "%s", path);
+    char *text = read_all(path, &bytes);
+    if (!text) return fail(L, "cannot be read");
+    const size_t kept = keep > 0 ? filter(L, text, bytes, keep) : 0;
+    const bool done = tp_file_replace(path, text, kept, why, sizeof why);
+    free(text);
+    if (!done) {
+        snprintf(L->why, sizeof L->why, "log %s; then continue with --resume", why);
+        return false;
+    }
+    L->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    return L->fd >= 0 || fail(L, "cannot be written");
+}
+
+double tp__log_last(const tp_run_log *L, const char *key)
+{
+    return json_number_value(json_object_get(L->last, key));
+}
+
+/* All of it, whatever interrupts. False with errno set. */
+static bool write_all(int fd, const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        const ssize_t n = write(fd, text, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return false;
+        text += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+bool tp__log_write(tp_run_log *L, json_t *object)
+{
+    char *line = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(object);
+    if (L->why[0]) return false;
+    const size_t length = line ? strlen(line) : 0;
+    errno = ENOMEM;
+    if (line) line[length] = '\n'; /* in the place of the terminator: one write for one line */
+    const bool done = line && write_all(L->fd, line, length + 1);
+    const int error = errno;
+    free(line);
+    errno = error;
+    return done || fail(L, "cannot be written");
+}
+
+void tp__log_close(tp_run_log *L)
+{
+    if (L->fd >= 0) close(L->fd);
+    json_decref(L->last);
+    L->fd = -1;
+    L->last = NULL;
+}
+
+json_t *tp__log_number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}

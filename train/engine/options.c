@@ -1,0 +1,194 @@
+/* options.c - the rows of an option table, and one value as text and back.
+ *
+ * Text values are owned by the settings, so that they may come from argv, a preset or a checkpoint.
+ */
+#include "options_inner.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rows ---- */
+
+static bool is_listed(const tp_option *const *row, int n, const tp_option *o)
+{
+    for (int i = 0; i < n; i++)
+        if (row[i]->kind != TP_OPTION_HEADING && row[i]->kind != TP_OPTION_WORDS &&
+            strcmp(row[i]->name, o->name) == 0)
+            return true;
+    return false;
+}
+
+static int list(const tp_option *table, const tp_option **row, int n)
+{
+    for (const tp_option *o = table; o->kind != TP_OPTION_END && n < TP_MAX_OPTIONS; o++) {
+        const bool named = o->kind != TP_OPTION_HEADING && o->kind != TP_OPTION_WORDS;
+        if (o->kind == TP_OPTION_ROWS)
+            n = list(o->rows, row, n);
+        else if (!named || !is_listed(row, n, o))
+            row[n++] = o;
+    }
+    return n;
+}
+
+int tp_options_list(const tp_option *table, const tp_option *row[TP_MAX_OPTIONS])
+{
+    return list(table, row, 0);
+}
+
+bool tp__option_is_flag(const tp_option *o)
+{
+    return o->kind != TP_OPTION_HEADING && o->kind != TP_OPTION_WORDS;
+}
+
+const tp_option *tp_option_find(const tp_option *table, const char *name)
+{
+    const tp_option *row[TP_MAX_OPTIONS];
+    const int n = tp_options_list(table, row);
+    for (int i = 0; i < n; i++)
+        if (tp__option_is_flag(row[i]) && strcmp(row[i]->name, name) == 0) return row[i];
+    return NULL;
+}
+
+bool tp_was_given(const tp_given_flags *g, const char *name)
+{
+    for (int i = 0; i < g->n; i++)
+        if (strcmp(g->name[i], name) == 0) return true;
+    return false;
+}
+
+void *tp__option_member(const tp_option *o, void *settings)
+{
+    return (char *)settings + o->at;
+}
+
+const void *tp__option_value(const tp_option *o, const void *settings)
+{
+    return (const char *)settings + o->at;
+}
+
+/* ---- one value ---- */
+
+/* The bounds as words: "1 to 128", "at least 1". */
+void tp__option_range(const tp_option *o, char *text, size_t size)
+{
+    if (o->max >= TP_BIG)
+        snprintf(text, size, "at least %.10g", o->min);
+    else
+        snprintf(text, size, "%.10g to %.10g", o->min, o->max);
+}
+
+static bool check_range(const tp_option *o, double x, const char *text, char *why, size_t size)
+{
+    char range[80];
+    if (x >= o->min && x <= o->max) return true;
+    tp__option_range(o, range, sizeof range);
+    snprintf(why, size, "%s is out of range (%s)", text, range);
+    return false;
+}
+
+static bool set_int(const tp_option *o, int64_t *at, const char *text, char *why, size_t size)
+{
+    char *end;
+    errno = 0;
+    const long long x = strtoll(text, &end, 10);
+    if (end == text || *end || isspace((unsigned char)*text)) {
+        snprintf(why, size, "'%s' is not a whole number", text);
+        return false;
+    }
+    if (!check_range(o, errno == ERANGE ? HUGE_VAL : (double)x, text, why, size)) return false;
+    *at = x;
+    return true;
+}
+
+static bool set_num(const tp_option *o, double *at, const char *text, char *why, size_t size)
+{
+    char *end;
+    const double x = strtod(text, &end);
+    if (end == text || *end || isspace((unsigned char)*text)) {
+        snprintf(why, size, "'%s' is not a number", text);
+        return false;
+    }
+    if (!check_range(o, x, text, why, size)) return false;
+    *at = x;
+    return true;
+}
+
+static bool set_choice(const tp_option *o, int *at, const char *text, char *why, size_t size)
+{
+    const size_t n = strlen(text);
+    int i = 0;
+    for (const char *s = o->value; s; s = strchr(s, '|') ? strchr(s, '|') + 1 : NULL, i++)
+        if (n > 0 && strncmp(s, text, n) == 0 && (s[n] == '|' || s[n] == '\0')) {
+            *at = i;
+            return true;
+        }
+    snprintf(why, size, "'%s' is none of %s", text, o->value);
+    return false;
+}
+
+static bool set_text(char **at, const char *text, char *why, size_t size)
+{
+    char *copy = strdup(text);
+    if (!copy) {
+        snprintf(why, size, "out of memory");
+        return false;
+    }
+    free(*at);
+    *at = copy;
+    return true;
+}
+
+bool tp_option_set(const tp_option *o, void *settings, const char *text, char *why, size_t size)
+{
+    void *at = tp__option_member(o, settings);
+    switch (o->kind) {
+    case TP_OPTION_BOOL:
+        if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
+            snprintf(why, size, "'%s' is neither 0 nor 1", text);
+            return false;
+        }
+        *(bool *)at = *text == '1';
+        return true;
+    case TP_OPTION_INT: return set_int(o, at, text, why, size);
+    case TP_OPTION_NUM: return set_num(o, at, text, why, size);
+    case TP_OPTION_CHOICE: return set_choice(o, at, text, why, size);
+    case TP_OPTION_TEXT: return set_text(at, text, why, size);
+    case TP_OPTION_END:
+    case TP_OPTION_HEADING:
+    case TP_OPTION_ROWS:
+    case TP_OPTION_WORDS: break;
+    }
+    return true;
+}
+
+void tp_option_get(const tp_option *o, const void *settings, char *text, size_t size)
+{
+    const void *at = tp__option_value(o, settings);
+    const char *s = o->value;
+    text[0] = '\0';
+    switch (o->kind) {
+    case TP_OPTION_BOOL: snprintf(text, size, "%d", *(const bool *)at); break;
+    case TP_OPTION_INT: snprintf(text, size, "%lld", (long long)*(const int64_t *)at); break;
+    case TP_OPTION_NUM: /* the shortest form that reads back as the same number */
+        for (int digits = 6; digits <= 17; digits++) {
+            snprintf(text, size, "%.*g", digits, *(const double *)at);
+            if (strtod(text, NULL) == *(const double *)at) break;
+        }
+        break;
+    case TP_OPTION_CHOICE:
+        for (int i = *(const int *)at; i > 0; i--) s = strchr(s, '|') + 1;
+        snprintf(text, size, "%.*s", (int)strcspn(s, "|"), s);
+        break;
+    case TP_OPTION_TEXT:
+        s = *(char *const *)at;
+        snprintf(text, size, "%s", s ? s : "");
+        break;
+    case TP_OPTION_END:
+    case TP_OPTION_HEADING:
+    case TP_OPTION_ROWS:
+    case TP_OPTION_WORDS: break;
+    }
+}

@@ -1,0 +1,21 @@
+/* options_inner.h - what the files of the option tables share. */
+#ifndef TP_OPTIONS_INNER_H
+#define TP_OPTIONS_INNER_H
+
+#include <jansson.h>
+#include <tapegrad/options.h>
+
+/* Is it a row that a command line can name? */
+bool tp__option_is_flag(const tp_option *o);
+
+/* Where the row's value lies. */
+void *tp__option_member(const tp_option *o, void *settings);
+const void *tp__option_value(const tp_option *o, const void *settings);
+
+/* The bounds as words: "1 to 128", "at least 1". */
+void tp__option_range(const tp_option *o, char *text, size_t size);
+
+/* All flags as one JSON object: config.json. */
+json_t *tp__options_json(const tp_option *table, const void *settings);
+
+#endif

@@ -1,0 +1,190 @@
+/* options_parse.c - the command line into settings, and the manual, both from an option table. */
+#include "options_inner.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* ---- messages ---- */
+
+/* Levenshtein distance, one row at a time; names are short. */
+static int distance(const char *a, const char *b)
+{
+    int row[64];
+    const int n = (int)strlen(a), m = (int)strlen(b);
+    if (m >= 64 || n >= 64) return 64;
+    for (int j = 0; j <= m; j++) row[j] = j;
+    for (int i = 1; i <= n; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            const int swap = diagonal + (a[i - 1] != b[j - 1]);
+            const int shift = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = swap < shift ? swap : shift;
+        }
+    }
+    return row[m];
+}
+
+static int unknown(const tp_command *c, const char *name)
+{
+    const tp_option *row[TP_MAX_OPTIONS];
+    const char *best = NULL;
+    int least = 4; /* a name further away is no suggestion */
+    const int n = tp_options_list(c->table, row);
+    for (int i = 0; i < n; i++)
+        if (tp__option_is_flag(row[i]) && distance(name, row[i]->name) < least) {
+            least = distance(name, row[i]->name);
+            best = row[i]->name;
+        }
+    fprintf(stderr, "%s: --%s: unknown flag", c->name, name);
+    if (best) fprintf(stderr, "; did you mean --%s?", best);
+    fprintf(stderr, "\nTry '%s --help'.\n", c->name);
+    return 2;
+}
+
+static int refuse(const tp_command *c, const char *name, const char *why)
+{
+    fprintf(stderr, "%s: --%s: %s\nTry '%s --help'.\n", c->name, name, why, c->name);
+    return 2;
+}
+
+/* ---- parsing ---- */
+
+/* The row of a flag's name; "no-" before that of a boolean clears *on. */
+static const tp_option *find(const tp_option *table, const char *name, bool *on)
+{
+    const tp_option *o = tp_option_find(table, name);
+    *on = true;
+    if (o || strncmp(name, "no-", 3) != 0) return o;
+    o = tp_option_find(table, name + 3);
+    *on = false;
+    return o && o->kind == TP_OPTION_BOOL ? o : NULL;
+}
+
+/* Collects an argument that is no flag at the front of argv, whose beginning has been read. */
+static bool take_word(const tp_command *c, char **argv, char *word, void *settings)
+{
+    const tp_option *row[TP_MAX_OPTIONS];
+    const int n = tp_options_list(c->table, row);
+    for (int i = 0; i < n; i++)
+        if (row[i]->kind == TP_OPTION_WORDS) {
+            tp_words *all = tp__option_member(row[i], settings);
+            all->at = argv;
+            argv[all->n++] = word;
+            return true;
+        }
+    return false;
+}
+
+static int not_a_flag(const tp_command *c, const char *arg)
+{
+    fprintf(stderr, "%s: '%s' is not a flag; flags begin with --\nTry '%s --help'.\n", c->name, arg,
+            c->name);
+    return 2;
+}
+
+/* The flag at argv[*i] and its value, which may be argv[*i + 1]. */
+static int parse_flag(const tp_command *c, int argc, char **argv, int *i, void *settings,
+                      tp_given_flags *given)
+{
+    const char *arg = argv[*i] + 2, *equals = strchr(arg, '=');
+    char name[64], why[512];
+    bool on;
+    snprintf(name, sizeof name, "%.*s", (int)(equals ? equals - arg : (ptrdiff_t)strlen(arg)), arg);
+    const tp_option *o = find(c->table, name, &on);
+    if (!o) return unknown(c, name);
+    if (o->kind == TP_OPTION_BOOL) {
+        if (equals) return refuse(c, name, "takes no value");
+        *(bool *)tp__option_member(o, settings) = on;
+    } else {
+        const char *value = equals ? equals + 1 : *i + 1 < argc ? argv[++*i] : NULL;
+        if (!value || (!equals && strncmp(value, "--", 2) == 0))
+            return refuse(c, name, "a value is missing");
+        if (!tp_option_set(o, settings, value, why, sizeof why)) return refuse(c, name, why);
+    }
+    if (given && !tp_was_given(given, o->name)) given->name[given->n++] = o->name;
+    return TP_PARSED;
+}
+
+int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
+                     tp_given_flags *given)
+{
+    if (given) given->n = 0;
+    for (int i = 0; i < argc; i++) /* before any flag changes the defaults that it shows */
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            tp_options_help(c, settings, stdout);
+            return 0;
+        }
+    for (int i = 0; i < argc; i++) {
+        const bool dashes = strncmp(argv[i], "--", 2) == 0;
+        if (!dashes && take_word(c, argv, argv[i], settings)) continue;
+        if (!dashes || !argv[i][2]) return not_a_flag(c, argv[i]);
+        const int status = parse_flag(c, argc, argv, &i, settings, given);
+        if (status != TP_PARSED) return status;
+    }
+    return TP_PARSED;
+}
+
+/* ---- the manual ---- */
+
+/* Prints text in lines of at most 80 columns; '\n' begins a new line, "\n\n" a paragraph. */
+static void wrap(FILE *out, int indent, const char *text)
+{
+    int column = 0;
+    while (*text) {
+        const int word = (int)strcspn(text, " \n");
+        if (column > 0 && column + 1 + word > 80) {
+            fputc('\n', out);
+            column = 0;
+        }
+        if (column == 0 && word > 0)
+            column = fprintf(out, "%*s%.*s", indent, "", word, text);
+        else if (word > 0)
+            column += fprintf(out, " %.*s", word, text);
+        text += word;
+        if (*text == '\n') {
+            fputc('\n', out);
+            column = 0;
+        }
+        if (*text) text++;
+    }
+    if (column > 0) fputc('\n', out);
+}
+
+static void help_row(const tp_option *o, const void *defaults, FILE *out)
+{
+    char value[256], range[80], text[1200];
+    int n = snprintf(text, sizeof text, "%s", o->help);
+    tp_option_get(o, defaults, value, sizeof value);
+    if (o->kind == TP_OPTION_WORDS) {
+        fprintf(out, "    %s\n", o->value);
+    } else if (o->kind == TP_OPTION_BOOL) {
+        fprintf(out, "    --%s, --no-%s\n", o->name, o->name);
+        snprintf(value, sizeof value, "%s",
+                 *(const bool *)tp__option_value(o, defaults) ? "on" : "off");
+    } else {
+        fprintf(out, "    --%s %s\n", o->name, o->value);
+    }
+    if (o->kind == TP_OPTION_INT || o->kind == TP_OPTION_NUM) {
+        tp__option_range(o, range, sizeof range);
+        n += snprintf(text + n, sizeof text - (size_t)n, " Range: %s.", range);
+    }
+    if (value[0]) snprintf(text + n, sizeof text - (size_t)n, " Default: %s.", value);
+    wrap(out, 8, text);
+}
+
+void tp_options_help(const tp_command *c, const void *defaults, FILE *out)
+{
+    const tp_option *row[TP_MAX_OPTIONS];
+    const int n = tp_options_list(c->table, row);
+    fprintf(out, "NAME\n    %s - %s\n\nSYNOPSIS\n    %s %s\n\nDESCRIPTION\n", c->name, c->summary,
+            c->name, c->synopsis);
+    wrap(out, 4, c->about);
+    for (int i = 0; i < n; i++)
+        if (row[i]->kind == TP_OPTION_HEADING)
+            fprintf(out, "\n%s\n", row[i]->name);
+        else
+            help_row(row[i], defaults, out);
+    if (c->more) fprintf(out, "\n%s", c->more);
+}

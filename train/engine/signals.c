@@ -1,0 +1,82 @@
+/* signals.c - stopping on request, and small things that every command of a program needs. */
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/train.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- signals: the one thing that a process has only once ---- */
+
+static volatile sig_atomic_t stop_signal;
+
+static void note(int signal)
+{
+    stop_signal = signal;
+}
+
+void tp_catch_signals(void)
+{
+    struct sigaction action = { .sa_handler = note, .sa_flags = (int)(SA_RESETHAND | SA_RESTART) };
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    struct sigaction before;
+    sigaction(SIGHUP, NULL, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL); /* nohup ignores it */
+}
+
+int tp_stop_signal(void)
+{
+    return stop_signal;
+}
+
+/* ---- time ---- */
+
+double tp_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+tp_ticker tp_ticker_start(void)
+{
+    return (tp_ticker){ .began = tp_seconds() };
+}
+
+bool tp_ticker_due(tp_ticker *t)
+{
+    return isatty(STDERR_FILENO) && tp_seconds() - t->drawn > 0.2;
+}
+
+void tp_ticker_draw(tp_ticker *t, const char *fmt, ...)
+{
+    va_list ap;
+    fputs("\r\033[K", stderr);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    t->drawn = tp_seconds();
+}
+
+void tp_ticker_end(tp_ticker *t)
+{
+    if (t->drawn > 0) fputs("\r\033[K", stderr);
+    t->drawn = 0;
+}
+
+/* ---- paths ---- */
+
+void tp_absolute_path(char **path)
+{
+    char here[4096], full[8200];
+    if (!*path || (*path)[0] == '/' || !getcwd(here, sizeof here)) return;
+    snprintf(full, sizeof full, "%s/%s", here, *path);
+    char *copy = strdup(full);
+    if (!copy) return;
+    free(*path);
+    *path = copy;
+}

@@ -1,0 +1,127 @@
+/* train_forecast.c - the memory of a run before it begins: the run's own code takes a few steps on
+ * a dry device, which counts without computing. */
+#include "forecast.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_UPDATES = 16 };
+
+/* ---- this process and its machine ---- */
+
+/* The bytes behind a name in one of the kernel's tables, which has them in kB; 0: not there. */
+static size_t bytes_in(const char *table, const char *name)
+{
+    char line[128];
+    unsigned long long kib = 0;
+    const size_t length = strlen(name);
+    FILE *f = fopen(table, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, name, length) == 0 && sscanf(line + length, ": %llu kB", &kib) == 1)
+            break;
+    if (f) fclose(f);
+    return (size_t)kib * 1024;
+}
+
+size_t tp__run_memory_resident(void)
+{
+    return bytes_in("/proc/self/status", "VmRSS");
+}
+
+/* Not that of getrusage, which counts what the program had that started this one. */
+static size_t resident_peak(void)
+{
+    return bytes_in("/proc/self/status", "VmHWM");
+}
+
+size_t tp__run_memory_available(void)
+{
+    return bytes_in("/proc/meminfo", "MemAvailable");
+}
+
+/* ---- the forecast ---- */
+
+void *tp__run_settings_copy(const tp_trainer *r)
+{
+    void *copy = malloc(r->t->settings_size);
+    if (copy) memcpy(copy, r->run.settings, r->t->settings_size);
+    return copy;
+}
+
+static size_t moments_of(const tp_train_opts *o)
+{
+    const bool sums = o->optimizer == TP_BY_SGD || o->optimizer == TP_BY_QHM;
+    return !sums ? 2 : o->momentum > 0 ? 1 : 0;
+}
+
+/* Updates until memory is steady, a validation, and another update. */
+static bool rehearse(tp_trainer *trial)
+{
+    const tp_run *R = &trial->run;
+    const int64_t steady = trial->t->warm ? trial->t->warm(R) : 2;
+    const int64_t updates = steady < MOST_UPDATES ? steady : MOST_UPDATES;
+    char text[400];
+    tp_tensor norm;
+    for (int64_t u = 0; u < updates; u++)
+        if (!tp__run_update(trial, &norm)) return false;
+    trial->t->validate(&trial->run, text, sizeof text);
+    return tp__run_fine(trial) && tp__run_update(trial, &norm);
+}
+
+/* What the device held after building, `built`, is one block each for weights, moments and averages
+ * (and less than another that a swap passes through). */
+static void account(tp_trainer *trial, size_t built, tp_forecast *m)
+{
+    const tp_run *R = &trial->run;
+    const size_t averages = trial->ema ? 1 : 0, moments = moments_of(trial->o);
+    const double block = (double)(built / (1 + moments + averages));
+    const double rounded = trial->o->machine.dtype == TP_BF16 ? block / 2 : 0; /* for products */
+    const tp_stats stats = tp_device_stats(R->D);
+    tp_reset(R->T);
+    const double kept = (double)tp_device_stats(R->D).live_bytes;
+    const double carried = kept - (double)built - block - rounded;
+    *m = (tp_forecast){
+        .weights = block + rounded,
+        .gradients = block,
+        .optimizer = (double)moments * block,
+        .averages = (double)averages * block,
+        .state = carried > 0 ? carried : 0,
+        .peak = (double)stats.peak_bytes,
+        .ahead = trial->t->host_bytes ? trial->t->host_bytes(R) : 0,
+        .process = (double)stats.held_peak_bytes,
+    };
+    m->activations = m->peak - m->weights - m->gradients - m->optimizer - m->averages - m->state;
+}
+
+/* The process beside the device's memory. A checkpoint copies the state. The largest moment so far
+ * may have been reading the data. */
+static void add_process(const tp_trainer *r, tp_forecast *m)
+{
+    const size_t used = r->run.D ? tp_device_stats(r->run.D).held_peak_bytes : 0;
+    const size_t now = tp__run_memory_resident();
+    const double process =
+        m->process + m->state + m->ahead + (now > used ? (double)(now - used) : 0);
+    const double before = (double)resident_peak();
+    m->process = process > before ? process : before;
+}
+
+bool tp__run_forecast(const tp_trainer *r, int recompute, tp_forecast *m, char *why, size_t size)
+{
+    tp_trainer trial;
+    tp_train_opts *o = tp__run_settings_copy(r);
+    if (!o) {
+        snprintf(why, size, "out of memory");
+        return false;
+    }
+    o->recompute = recompute;
+    bool done = tp__run_trial_begin(&trial, r, o, true);
+    const size_t built = done ? tp_device_stats(trial.run.D).live_bytes : 0;
+    done = done && rehearse(&trial);
+    if (done) account(&trial, built, m);
+    snprintf(why, size, "%s", trial.why);
+    tp__run_trial_end(&trial);
+    free(o);
+    if (done) add_process(r, m);
+    return done;
+}

@@ -1,0 +1,139 @@
+/* train_main.c - the main function of training programs. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "op_times.h"
+#include "trainer.h"
+
+/* ---- the beginning ---- */
+
+static void introduce(tp_trainer *r)
+{
+    tp_run *R = &r->run;
+    const tp_stats machine = tp_device_stats(R->D);
+    tp_run_say(R, "%s, %d threads, %s kernels; %lld updates; run folder %s", tp_device_name(R->D),
+               machine.threads, machine.isa, (long long)r->last, r->folder.path);
+    if (R->update > 0) tp_run_say(R, "resumed after update %lld", (long long)R->update);
+}
+
+/* The folder belongs to the run from here on. */
+static bool begin(tp_trainer *r)
+{
+    tp_run *R = &r->run;
+    tp__progress_start(&r->bar, R->update, r->last, r->o->time, R->rank > 0);
+    r->notes = json_object();
+    r->t->describe(R);
+    const bool done = tp__run_fine(r) && (R->rank > 0 || tp__run_files(r));
+    json_decref(r->notes);
+    r->notes = NULL;
+    if (!done) return false;
+    introduce(r);
+    tp__run_announce(r);
+    return true;
+}
+
+/* ---- the loop ---- */
+
+static bool stopping(const tp_trainer *r)
+{
+    return tp__run_anywhere(r, tp_stop_signal() != 0);
+}
+
+static void train(tp_trainer *r)
+{
+    const double began = tp_seconds();
+    tp_tensor norm = TP_NONE;
+    bool last = false;
+    r->watch = (tp_stopwatch){ .began = began, .going = began };
+    tp_device_reset_profile(r->run.D); /* of what opening the run has cost */
+    if (r->unvalidated && !tp__run_finish_validation(r)) return;
+    if (r->unvalidated || r->run.update >= r->last) return;
+    while (!last && tp__run_update(r, &norm)) {
+        const bool late = r->o->time > 0 && tp_seconds() - began >= r->o->time, stop = stopping(r);
+        last = tp__run_anywhere(r, r->run.update >= r->last || late) || stop;
+        if (!tp__run_after_update(r, norm, last, stop)) return;
+        if (!last && stopping(r)) { /* the signal came meanwhile */
+            last = true;
+            if (r->saved < r->run.update) tp__run_save(r);
+        }
+    }
+}
+
+/* ---- the end ---- */
+
+/* Is there nothing left to do? Where epochs end a run, --steps may end it earlier. */
+static bool is_complete(const tp_trainer *r)
+{
+    const tp_run *R = &r->run;
+    const int64_t whole = r->o->epochs * R->per_epoch;
+    return R->update >= (whole > 0 ? whole : r->last) && !r->unvalidated;
+}
+
+static const char *reason(const tp_trainer *r)
+{
+    switch (tp_stop_signal()) {
+    case SIGINT: return "stopped by SIGINT";
+    case SIGTERM: return "stopped by SIGTERM";
+    case SIGHUP: return "stopped by SIGHUP";
+    default: return r->run.update >= r->last ? "stopped by --steps" : "time is up";
+    }
+}
+
+static void say_goodbye(const tp_trainer *r)
+{
+    const tp_run *R = &r->run;
+    if (is_complete(r)) {
+        printf("Done: %lld updates; best ", (long long)R->update);
+        printf(r->t->score_text, r->best);
+        printf(": %s\n", r->folder.best);
+        return;
+    }
+    printf("%s %s update %lld, checkpoint written. Continue with: %s --resume --run-dir %s\n",
+           reason(r), r->unvalidated ? "in the validation after" : "after", (long long)R->update,
+           r->command.name, r->folder.path);
+}
+
+static int finish(tp_trainer *r, double began)
+{
+    if (!r->why[0] && r->t->done) r->t->done(&r->run);
+    tp__progress_end(&r->bar);
+    if (r->why[0])
+        fprintf(stderr, "%s: %s\n", r->t->command.name, r->why);
+    else if (r->run.rank == 0)
+        say_goodbye(r);
+    if (r->o->profile && r->run.D && r->run.rank == 0)
+        tp__op_times_print(r->run.D, tp_seconds() - began);
+    return r->why[0] ? 1 : tp_stop_signal() ? 128 + tp_stop_signal() : 0;
+}
+
+int tp_train_main_with(const tp_training *t, const tp_peers *peers, int argc, char **argv)
+{
+    tp_trainer *r = malloc(sizeof *r);
+    int status = TP_PARSED;
+    if (!r) {
+        fprintf(stderr, "%s: out of memory\n", t->command.name);
+        return 1;
+    }
+    if (!tp__run_open(r, t, peers, argc, argv, &status)) {
+        if (r->why[0]) {
+            fprintf(stderr, "%s: %s\n", t->command.name, r->why);
+            status = 1;
+        }
+    } else if (r->o->plan) {
+        status = tp__run_plan(r);
+    } else {
+        const double began = tp_seconds();
+        tp_catch_signals();
+        if (begin(r)) train(r);
+        status = finish(r, began);
+    }
+    tp__run_close(r);
+    free(r);
+    return status;
+}
+
+int tp_train_main(const tp_training *t, int argc, char **argv)
+{
+    return tp_train_main_with(t, NULL, argc, argv);
+}

@@ -1,0 +1,342 @@
+/* train_open.c - opening a run: from presets and flags, or from the checkpoint of an earlier one.
+ *
+ * Flags are read twice: first to learn what presets depend on, the folder and whether to resume,
+ * then on top of the preset's values. A resumed run has the checkpoint's settings; only flags that
+ * do not change its course may differ from them. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "options_inner.h"
+#include "trainer.h"
+
+/* ---- settings ---- */
+
+/* The schedules whose shape depends on the number of updates: a resumed run cannot change it. */
+static bool steps_shape_the_rate(const tp_trainer *r)
+{
+    const int schedule = r->o->schedule;
+    return !r->t->rate && (schedule == TP_RATE_LINEAR || schedule == TP_RATE_COSINE ||
+                           schedule == TP_RATE_ONECYCLE);
+}
+
+/* Takes over the given flags that a resumed run may set; names those that it may not. */
+static bool merge(tp_trainer *r, const void *asked, const tp_given_flags *given)
+{
+    const tp_option *table = r->t->command.table;
+    const tp_train_opts *theirs = asked;
+    char text[2048], why[512];
+    if (tp_options_differ(table, asked, r->run.settings, TP_SAVED | TP_WEIGHTS, given, text,
+                          sizeof text))
+        return tp__run_fail(
+            r,
+            "%s was trained with other settings: %s; leave these flags out, or begin "
+            "another run",
+            r->folder.last, text);
+    if (tp_was_given(given, "steps") && steps_shape_the_rate(r) && theirs->steps != r->o->steps)
+        return tp__run_fail(r, "%s: its schedule ends at --steps %lld, which cannot be changed",
+                            r->folder.last, (long long)r->o->steps);
+    for (int i = 0; i < given->n; i++) {
+        const tp_option *o = tp_option_find(table, given->name[i]);
+        char value[4200];
+        tp_option_get(o, asked, value, sizeof value);
+        if (!tp_option_set(o, r->run.settings, value, why, sizeof why))
+            return tp__run_fail(r, "--%s: %s", o->name, why);
+    }
+    return true;
+}
+
+/* ---- devices, model, optimiser ---- */
+
+static void open_device(tp_trainer *r, bool dry, bool blank)
+{
+    const tp_train_opts *o = r->o;
+    const tp_dtype dtype = (tp_dtype)o->machine.dtype;
+    tp_run *R = &r->run;
+    R->D = tp_device_open(
+        o->machine.device,
+        &(tp_device_opts){ .threads = (int)o->machine.threads, .dry = dry, .profile = o->profile });
+    R->P = tp_params_new(R->D, &(tp_params_opts){ .seed = (uint64_t)o->seed,
+                                                  .dtype = dtype == TP_F64 ? TP_F64 : TP_F32,
+                                                  .blank = blank });
+    R->T = tp_tape_new(R->D, &(tp_tape_opts){ .seed = (uint64_t)(o->seed + R->rank),
+                                              .compute = dtype,
+                                              .train = true,
+                                              .check_finite = o->check_finite });
+    R->E = tp_tape_new(R->D, &(tp_tape_opts){ .compute = dtype });
+    tp_record(R->E, false);
+    r->on_card = strncmp(o->machine.device, "cuda", 4) == 0;
+}
+
+bool tp__run_build(tp_trainer *r, bool dry, bool blank)
+{
+    tp_run *R = &r->run;
+    open_device(r, dry, blank);
+    if (!tp__run_fine(r)) return false;
+    if (r->o->graph && r->o->accumulation == 1) r->C = tp_capture_new(R->T);
+    r->t->build(R);
+    return tp__run_fine(r);
+}
+
+/* After the weights of --init are in place. */
+static bool make_optimizer(tp_trainer *r)
+{
+    tp_run *R = &r->run;
+    r->O = r->t->optimizer ? r->t->optimizer(R) : tp_train_optimizer(R->P, r->o, false, NULL, NULL);
+    if (r->o->ema > 0) r->ema = tp_ema_new(R->P, r->o->ema);
+    return tp__run_fine(r);
+}
+
+static bool take_weights(tp_trainer *r, tp_file *from)
+{
+    if (r->t->init)
+        r->t->init(&r->run, from);
+    else
+        tp_params_read(r->run.P, from, "", &(tp_load_opts){ .convert = true });
+    return tp__run_fine(r);
+}
+
+/* ---- data ---- */
+
+/* What follows from the data: epochs, and the end of the run. */
+static bool measure_run(tp_trainer *r)
+{
+    const tp_train_opts *o = r->o;
+    tp_run *R = &r->run;
+    if (r->why[0]) return false;
+    R->per_epoch = R->batches / o->accumulation;
+    if (R->batches > 0 && R->per_epoch == 0)
+        return tp__run_fail(r,
+                            "the data are too few for an update of %lld x %lld %s (--batch x "
+                            "--accumulation)",
+                            (long long)o->batch, (long long)o->accumulation, r->t->unit);
+    const int64_t whole = o->epochs * R->per_epoch;
+    r->last = whole > 0 && (o->steps == 0 || whole < o->steps) ? whole : o->steps;
+    return r->last > 0 || tp__run_fail(r, "--steps N is needed%s: how many updates to make",
+                                       R->per_epoch > 0 ? ", or --epochs N" : "");
+}
+
+static bool open_data(tp_trainer *r, tp_file *from)
+{
+    r->t->open(&r->run, from);
+    return measure_run(r);
+}
+
+/* ---- beginnings ---- */
+
+static bool build_run(tp_trainer *r, tp_file *from, bool resumed)
+{
+    const bool whole = resumed || (from && !r->t->init); /* the file gives every weight */
+    return tp__run_build(r, false, whole) && (resumed || !from || take_weights(r, from)) &&
+           make_optimizer(r);
+}
+
+static bool begin_with(tp_trainer *r, tp_file *from)
+{
+    return open_data(r, from) && (r->o->plan || build_run(r, from, false));
+}
+
+/* No run folder is touched by a plan. */
+static bool open_fresh(tp_trainer *r)
+{
+    const char *init = r->o->init;
+    if (!r->o->plan && r->run.rank == 0 && access(r->folder.last, F_OK) == 0 && !r->o->overwrite)
+        return tp__run_fail(r,
+                            "run folder %s holds a run already: continue it with --resume, choose "
+                            "another --run-dir, or begin anew with --overwrite",
+                            r->folder.path);
+    r->saved = -1;
+    if (!init) return begin_with(r, NULL);
+    tp_file *from = tp_file_open(init);
+    const bool done =
+        tp_file_ok(from) ? begin_with(r, from) : tp__run_fail(r, "%s", tp_file_why(from));
+    tp_file_close(from);
+    return done;
+}
+
+static bool open_resumed(tp_trainer *r, const void *asked, const tp_given_flags *given)
+{
+    const tp_train_opts *theirs = asked;
+    char why[5000];
+    if (theirs->plan)
+        return tp__run_fail(
+            r, "--plan describes a run from its beginning: leave out --resume and give "
+               "the flags of the run");
+    if (theirs->init || theirs->overwrite)
+        return tp__run_fail(
+            r, "--resume continues a run: it goes with neither --init nor --overwrite");
+    tp_file *from = tp_file_open(r->folder.last);
+    bool done = tp_file_ok(from) || tp__run_fail(r, "cannot resume: %s", tp_file_why(from));
+    if (done && !tp_options_read(r->t->command.table, r->run.settings, from, why, sizeof why))
+        done = tp__run_fail(r, "%s", why);
+    done = done && merge(r, asked, given) && open_data(r, from) && build_run(r, from, true) &&
+           tp__run_load(r, from);
+    tp_file_close(from);
+    return done && tp__run_find_best(r);
+}
+
+/* The file of a run that this one is begun over. */
+static bool discard(tp_trainer *r, const char *former)
+{
+    return remove(former) == 0 || errno == ENOENT ||
+           tp__run_fail(r, "%s cannot be removed: %s; choose another --run-dir", former,
+                        strerror(errno));
+}
+
+static json_t *config(tp_trainer *r)
+{
+    json_t *c = json_object();
+    json_object_set_new(c, "program", json_string(r->t->program));
+    json_object_set_new(c, "version", json_string(tp_version()));
+    json_object_set_new(c, "parameters", json_integer(tp_params_count(r->run.P)));
+    json_object_update(c, r->notes);
+    json_object_set_new(c, "settings", tp__options_json(r->t->command.table, r->run.settings));
+    return c;
+}
+
+bool tp__run_files(tp_trainer *r)
+{
+    const bool resumed = r->o->resume;
+    const int64_t keep = r->unvalidated ? r->run.update - 1 : r->run.update;
+    if (!tp__folder_config(&r->folder, config(r))) return tp__run_fail(r, "%s", r->folder.why);
+    if (!resumed && (!discard(r, r->folder.last) || !discard(r, r->folder.best))) return false;
+    if (!tp__log_open(&r->log, r->folder.log, keep)) return tp__run_fail(r, "%s", r->log.why);
+    r->seconds = tp__log_last(&r->log, "seconds");
+    return true;
+}
+
+/* ---- the manual ---- */
+
+static const char every_run[] =
+    "SIGINT, SIGTERM and SIGHUP end the run after the current update with a checkpoint; --resume "
+    "continues it with the same bits as if it had never stopped. Every checkpoint is written "
+    "beside the last one and renamed, so a killed run keeps the last complete one.\n\n"
+    "A loss, gradient or weight that is NaN or infinite ends the run with status 1 before it "
+    "overwrites last.safetensors: that file stays the last good one.";
+
+static const char every_folder[] =
+    "FILES\n"
+    "    last.safetensors  everything the next update depends on\n"
+    "    best.safetensors  weights with the best validation, and what evaluation needs\n"
+    "    log.jsonl         a JSON object a report: step, seconds (of training, without\n"
+    "                      validations and checkpoints), loss, lr, grad_norm, memory (peak\n"
+    "                      bytes); where there are epochs epoch, and train_loss at their ends\n"
+    "    config.json       all settings\n"
+    "    lock              held while a process works in the folder\n\n"
+    "EXIT STATUS\n"
+    "    0 done, or time is up; 1 an error; 2 a bad flag; 129, 130, 143 stopped by SIGHUP,\n"
+    "    SIGINT, SIGTERM\n";
+
+static void complete_manual(tp_trainer *r)
+{
+    const tp_command *c = &r->t->command;
+    snprintf(r->about, sizeof r->about, "%s\n\n%s", c->about, every_run);
+    snprintf(r->more, sizeof r->more, "%s%s%s", every_folder, c->more ? "\n" : "",
+             c->more ? c->more : "");
+    r->command = *c;
+    r->command.about = r->about;
+    r->command.more = r->more;
+}
+
+/* ---- opening and closing ---- */
+
+static bool new_settings(tp_trainer *r, void **settings, const void *asked,
+                         const tp_given_flags *given)
+{
+    char why[1200] = "";
+    *settings = calloc(1, r->t->settings_size);
+    if (!*settings) return tp__run_fail(r, "out of memory");
+    return r->t->settings_of(*settings, asked, given, why, sizeof why) ||
+           tp__run_fail(r, "%s", why);
+}
+
+/* asked: what argv holds on top of the defaults. */
+static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
+                     const tp_given_flags *given)
+{
+    const tp_train_opts *theirs = asked;
+    if (!new_settings(r, &r->run.settings, asked, given)) return;
+    r->o = r->run.settings;
+    if (!theirs->plan && r->run.rank == 0 && !tp__folder_open(&r->folder, theirs->run_dir))
+        tp__run_fail(r, "%s", r->folder.why);
+    else if (theirs->resume)
+        open_resumed(r, asked, given);
+    else if (tp_options_parse(&r->command, argc, argv, r->run.settings, NULL) == TP_PARSED)
+        open_fresh(r);
+}
+
+bool tp__run_open(tp_trainer *r, const tp_training *t, const tp_peers *peers, int argc, char **argv,
+                  int *status)
+{
+    void *asked;
+    tp_given_flags given;
+    *r =
+        (tp_trainer){ .run = { .rank = peers ? peers->rank : 0, .ranks = peers ? peers->ranks : 1 },
+                      .t = t,
+                      .peers = peers,
+                      .folder = { .lock = -1 },
+                      .log = { .fd = -1 },
+                      .best = t->higher ? -(double)INFINITY : (double)INFINITY };
+    *status = TP_PARSED;
+    complete_manual(r);
+    r->run.state = calloc(1, t->state_size + 1);
+    if (!r->run.state) return tp__run_fail(r, "out of memory");
+    if (new_settings(r, &asked, NULL, NULL)) {
+        *status = tp_options_parse(&r->command, argc, argv, asked, &given);
+        if (*status == TP_PARSED) open_run(r, argc, argv, asked, &given);
+    }
+    if (asked) tp_options_free(t->command.table, asked);
+    free(asked);
+    return !r->why[0] && *status == TP_PARSED;
+}
+
+/* All that a run and a trial have of their own. */
+static void free_parts(tp_trainer *r)
+{
+    tp_run *R = &r->run;
+    r->t->close(R);
+    tp_ema_free(r->ema);
+    tp_optim_free(r->O);
+    tp_capture_free(r->C);
+    tp_tape_free(R->T);
+    tp_tape_free(R->E);
+    tp_params_free(R->P);
+    tp_device_close(R->D);
+    free(R->state);
+}
+
+void tp__run_close(tp_trainer *r)
+{
+    tp__log_close(&r->log);
+    json_decref(r->notes);
+    if (r->run.state) free_parts(r);
+    if (r->run.settings) tp_options_free(r->t->command.table, r->run.settings);
+    free(r->run.settings);
+    tp__folder_close(&r->folder);
+}
+
+bool tp__run_trial_begin(tp_trainer *trial, const tp_trainer *r, void *settings, bool dry)
+{
+    *trial = (tp_trainer){ .run = { .settings = settings, .ranks = 1, .trial = true },
+                           .t = r->t,
+                           .o = settings,
+                           .bar = { .silent = true },
+                           .folder = { .lock = -1 },
+                           .log = { .fd = -1 },
+                           .saved = -1 };
+    trial->run.state = calloc(1, r->t->state_size + 1);
+    if (!trial->run.state) return tp__run_fail(trial, "out of memory");
+    if (r->t->share)
+        r->t->share(&trial->run, &r->run);
+    else
+        r->t->open(&trial->run, NULL);
+    return measure_run(trial) && tp__run_build(trial, dry, false) && make_optimizer(trial);
+}
+
+void tp__run_trial_end(tp_trainer *trial)
+{
+    if (trial->run.state) free_parts(trial);
+}

@@ -1,0 +1,163 @@
+/* train_plan.c - what a run will take. Memory is forecast by counting; for the time, settings that
+ * are cheap to try take real steps, and the FLOPs of the closed form tell how many times their work
+ * the whole run's is. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "forecast.h"
+#include "memory_table.h"
+
+enum { WARM_UP = 2 };
+static const double PROBE_SECONDS = 0.5;
+
+/* ---- memory ---- */
+
+/* clang-format off */
+#define ROW(name, part) { name, { m[0].part, m[1].part, m[2].part } }
+/* clang-format on */
+static void print_memory(const tp_forecast m[TP_MEMORY_WAYS], int way)
+{
+    const tp_memory_row rows[] = {
+        ROW("weights", weights),     ROW("gradients", gradients),   ROW("optimizer", optimizer),
+        ROW("averages", averages),   ROW("carried state", state),   ROW("activations", activations),
+        ROW("peak of a step", peak), ROW("data in advance", ahead), ROW("whole process", process),
+    };
+    tp__memory_table_print(rows, (int)(sizeof rows / sizeof *rows), way);
+    printf("%-24s%12.1f\n", "available here", (double)tp__run_memory_available() / 1e6);
+    fflush(stdout);
+}
+
+/* ---- time ---- */
+
+static double flops_of(const tp_trainer *r)
+{
+    return r->t->flops ? r->t->flops(&r->run) : 0;
+}
+
+/* Seconds of an update by those settings, and its FLOPs. False with the reason in why. */
+static bool time_update(const tp_trainer *r, void *settings, double *seconds, double *flops,
+                        char *why, size_t size)
+{
+    tp_trainer trial;
+    tp_tensor norm;
+    bool done = tp__run_trial_begin(&trial, r, settings, false);
+    for (int u = 0; done && u < WARM_UP; u++) done = tp__run_update(&trial, &norm);
+    done = done && tp_device_sync(trial.run.D);
+    const double start = tp_seconds();
+    done = done && tp__run_update(&trial, &norm) && tp_device_sync(trial.run.D);
+    *seconds = tp_seconds() - start;
+    *flops = done ? flops_of(&trial) : 0;
+    snprintf(why, size, "%s", trial.why);
+    tp__run_trial_end(&trial);
+    return done;
+}
+
+/* FLOP/s: first by a batch of 2, then by one as large as fits into the time for it, with rates of
+ * zero: the same work, and no loss that goes astray. */
+static bool measure_rate(const tp_trainer *r, tp_train_opts *o, double *rate, char *why,
+                         size_t size)
+{
+    const int64_t whole = o->batch;
+    double seconds, flops;
+    o->accumulation = 1;
+    o->batch = whole < 2 ? whole : 2;
+    o->lr = o->lr_end = 0;
+    if (r->t->smaller) r->t->smaller(&r->run, o);
+    if (!time_update(r, o, &seconds, &flops, why, size)) return false;
+    const double more = (double)o->batch * PROBE_SECONDS / seconds;
+    if (more > (double)o->batch && whole > o->batch) {
+        o->batch = more < (double)whole ? (int64_t)more : whole;
+        if (!time_update(r, o, &seconds, &flops, why, size)) return false;
+    }
+    *rate = flops / seconds;
+    return true;
+}
+
+/* Seconds of an update: by its FLOPs, or where none are known by taking one. */
+static bool measure_update(const tp_trainer *r, double *seconds, double *rate, char *why,
+                           size_t size)
+{
+    void *settings = tp__run_settings_copy(r);
+    double flops = flops_of(r);
+    if (!settings) {
+        snprintf(why, size, "out of memory");
+        return false;
+    }
+    const bool done = flops > 0 ? measure_rate(r, settings, rate, why, size)
+                                : time_update(r, settings, seconds, &flops, why, size);
+    free(settings);
+    if (*rate > 0) *seconds = flops_of(r) / *rate;
+    return done;
+}
+
+static void print_time(const tp_trainer *r, double update, double rate)
+{
+    const double units = (double)(r->run.units * r->o->accumulation), limit = r->o->time;
+    const double all = update * (double)r->last;
+    const bool cut = limit > 0 && limit < all;
+    const double speed = units / update;
+    char whole[32], gflops[32] = "";
+    tp__print_time(whole, sizeof whole, cut ? limit : all);
+    if (rate > 0) snprintf(gflops, sizeof gflops, " (%.1f GFLOP/s)", rate * 1e-9);
+    printf("Time here: about %.3g s an update%s, %.*f %s/s; %s for %.0f updates without their "
+           "validations\n",
+           update, gflops, speed < 100 ? 2 : 0, speed, r->t->unit, whole,
+           cut ? limit / update : (double)r->last);
+}
+
+/* ---- the whole ---- */
+
+/* What the program says of the run; parameters are counted on a dry device. */
+static bool describe(const tp_trainer *r, char *why, size_t size)
+{
+    tp_trainer trial;
+    void *settings = tp__run_settings_copy(r);
+    const bool done = settings && tp__run_trial_begin(&trial, r, settings, true);
+    if (done) {
+        trial.bar.silent = false;
+        r->t->describe(&trial.run);
+    }
+    snprintf(why, size, "%s", settings ? trial.why : "out of memory");
+    if (settings) tp__run_trial_end(&trial);
+    free(settings);
+    return done;
+}
+
+int tp__run_plan(tp_trainer *r)
+{
+    tp_forecast m[TP_MEMORY_WAYS];
+    char why[sizeof r->why] = "";
+    double seconds = 0, rate = 0;
+    bool done = describe(r, why, sizeof why);
+    for (int k = 0; done && k < TP_MEMORY_WAYS; k++)
+        done = tp__run_forecast(r, k, &m[k], why, sizeof why);
+    if (done) print_memory(m, r->o->recompute);
+    done = done && measure_update(r, &seconds, &rate, why, sizeof why);
+    if (done) print_time(r, seconds, rate);
+    if (!done) fprintf(stderr, "%s --plan: %s\n", r->t->command.name, why);
+    return !done;
+}
+
+void tp__run_announce(tp_trainer *r)
+{
+    tp_run *R = &r->run;
+    tp_forecast m, less;
+    char why[sizeof r->why];
+    if (!tp__run_forecast(r, r->o->recompute, &m, why, sizeof why)) {
+        tp_run_say(R, "warning: the memory of a step cannot be forecast: %s", why);
+        return;
+    }
+    const double available = (double)tp__run_memory_available() + (double)tp__run_memory_resident();
+    if (r->on_card) {
+        tp_run_say(R, "a step will take %.0f MB of the GPU at its peak", m.peak / 1e6);
+        return;
+    }
+    tp_run_say(R, "a step will take %.0f MB at its peak, the process %.0f MB", m.peak / 1e6,
+               m.process / 1e6);
+    if (tp__run_memory_available() == 0 || m.process <= available) return;
+    if (!tp__run_forecast(r, 2, &less, why, sizeof why)) less = m;
+    tp_run_say(R,
+               "warning: this machine has %.0f MB left for it, so it will swap or be killed; "
+               "--recompute block takes %.0f MB, a smaller --batch with --accumulation less",
+               available / 1e6, less.process / 1e6);
+}

@@ -1,0 +1,267 @@
+/* train_report.c - what an update leaves in the run's folder, in this order: a validation with the
+ * best model, a line of the log, a checkpoint.
+ *
+ * The checkpoint comes last: what a kill before it loses is done again by the resumed run, so log,
+ * best and last checkpoint always tell the same story. A signal ends a validation; the checkpoint
+ * then says so, and the resumed run begins with that validation and the report that waits for it.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "trainer.h"
+
+bool tp__run_anywhere(const tp_trainer *r, bool here)
+{
+    return r->peers ? r->peers->any(r->peers->env, here) : here;
+}
+
+/* ---- what is due ---- */
+
+typedef struct duties {
+    bool validate, report, save, epoch_end;
+} duties;
+
+static bool due(int64_t every, int64_t n)
+{
+    return every > 0 && n % every == 0;
+}
+
+static duties duties_of(const tp_trainer *r, bool last)
+{
+    const tp_train_opts *o = r->o;
+    const tp_run *R = &r->run;
+    const bool end = R->per_epoch > 0 && R->update % R->per_epoch == 0;
+    const bool measure = R->per_epoch > 0 ? end && due(o->eval_every, R->update / R->per_epoch)
+                                          : due(o->eval_every, R->update);
+    return (duties){ .validate = measure || last,
+                     .report = due(o->log_every, R->update) || end || measure || last,
+                     .save = due(o->checkpoint_every, R->update) || end || last,
+                     .epoch_end = end };
+}
+
+/* ---- validation ---- */
+
+static void announce_score(tp_trainer *r, const char *text, bool best)
+{
+    const tp_run *R = &r->run;
+    const char *mark = best ? "  (best)" : "";
+    if (R->per_epoch > 0)
+        tp_run_say(&r->run, "epoch %g  validation %s%s", (double)R->update / (double)R->per_epoch,
+                   text, mark);
+    else
+        tp_run_say(&r->run, "step %lld  validation %s%s", (long long)R->update, text, mark);
+}
+
+/* With the averaged weights if there are any; keeps the best. False if a signal or an error ended
+ * it early. */
+static bool validate(tp_trainer *r)
+{
+    char text[400] = "";
+    if (r->ema) tp_ema_swap(r->ema);
+    const double score = r->t->validate(&r->run, text, sizeof text);
+    const bool stopped = tp_stop_signal() != 0 || !tp__run_fine(r);
+    const bool done = !tp__run_anywhere(r, stopped);
+    const bool best = done && (r->t->higher ? score > r->best : score < r->best);
+    if (best && tp__run_save_best(r, score)) {
+        r->best = score;
+        if (r->t->best && r->run.rank == 0) r->t->best(&r->run);
+    }
+    if (r->ema) tp_ema_swap(r->ema);
+    if (done) announce_score(r, text, best);
+    return done && tp__run_fine(r);
+}
+
+/* ---- reports ---- */
+
+/* What is known after an update. */
+typedef struct snapshot {
+    double loss, units_per_s;
+    size_t memory; /* bytes */
+} snapshot;
+
+/* Sums of all processes, in each of them but 0 forgotten. */
+static void gather_losses(tp_trainer *r)
+{
+    tp_tally *sum = &r->sum;
+    double x[] = { sum->report, sum->epoch, (double)sum->reported, (double)sum->of_epoch };
+    if (!r->peers) return;
+    r->peers->sum(r->peers->env, x, 4);
+    const bool keep = r->run.rank == 0;
+    *sum = keep ? (tp_tally){ x[0], x[1], (int64_t)x[2], (int64_t)x[3], sum->pending }
+                : (tp_tally){ .pending = sum->pending };
+}
+
+static snapshot take_snapshot(const tp_trainer *r)
+{
+    const double units = (double)(r->watch.updates * r->o->accumulation * r->run.units);
+    return (snapshot){
+        .loss = r->sum.report / (double)r->sum.reported,
+        .units_per_s = units * r->run.ranks / (tp_seconds() - r->watch.began),
+        .memory = tp_device_stats(r->run.D).peak_bytes,
+    };
+}
+
+static void show(tp_trainer *r, const snapshot *now, bool report)
+{
+    const tp_run *R = &r->run;
+    char own[200] = "", what[400];
+    int n = 0;
+    if (!report && r->sum.reported == 0) return; /* losses wait on the device */
+    if (r->t->report) r->t->report(&r->run, now->loss, own, sizeof own);
+    if (R->per_epoch > 0)
+        n = snprintf(what, sizeof what, "epoch %.2f  ", (double)R->update / (double)R->per_epoch);
+    snprintf(what + n, sizeof what - (size_t)n, "loss %.4f  %s%s%.0f %s/s  %.0f MB", now->loss, own,
+             own[0] ? "  " : "", now->units_per_s, r->t->unit, (double)now->memory / 1e6);
+    tp__progress_step(&r->bar, R->update, report, what);
+}
+
+static void set(json_t *line, const char *key, double x)
+{
+    json_object_set_new(line, key, tp__log_number(x));
+}
+
+/* One line of the log. validation: what its functions noted, or NULL. */
+static json_t *make_line(tp_trainer *r, const snapshot *now, bool epoch_end, json_t *validation)
+{
+    const tp_run *R = &r->run;
+    json_t *line = json_pack("{s:I}", "step", (json_int_t)R->update);
+    char text[200], key[64];
+    if (R->per_epoch > 0) set(line, "epoch", (double)R->update / (double)R->per_epoch);
+    json_object_set_new(line, r->t->unit,
+                        json_integer(R->update * r->o->accumulation * R->units * R->ranks));
+    set(line, "seconds", r->seconds);
+    set(line, "loss", now->loss);
+    r->notes = line;
+    if (r->t->report) r->t->report(&r->run, now->loss, text, sizeof text);
+    r->notes = NULL;
+    set(line, "lr", tp__run_rate(r, R->update - 1));
+    set(line, "grad_norm", r->norm);
+    snprintf(key, sizeof key, "%s_per_s", r->t->unit);
+    set(line, key, now->units_per_s);
+    json_object_set_new(line, "memory", json_integer((json_int_t)now->memory));
+    if (epoch_end) set(line, "train_loss", r->sum.epoch / (double)r->sum.of_epoch);
+    if (validation) json_object_update(line, validation);
+    return line;
+}
+
+static bool report(tp_trainer *r, const snapshot *now, bool epoch_end, json_t *validation)
+{
+    if (r->run.rank == 0 && !tp__log_write(&r->log, make_line(r, now, epoch_end, validation)))
+        return tp__run_fail(r, "%s", r->log.why);
+    r->sum.report = 0;
+    r->sum.reported = 0;
+    if (r->t->after) r->t->after(&r->run);
+    return true;
+}
+
+/* ---- all of it ---- */
+
+static bool write_files(tp_trainer *r, const snapshot *now, duties todo)
+{
+    json_t *validation = NULL;
+    if (todo.validate && !r->unvalidated) {
+        r->notes = json_object();
+        r->unvalidated = !validate(r);
+        validation = r->notes;
+        r->notes = NULL;
+    }
+    bool done = tp__run_fine(r);
+    if (done && todo.report && !r->unvalidated) done = report(r, now, todo.epoch_end, validation);
+    json_decref(validation);
+    if (done && todo.epoch_end && !r->unvalidated) {
+        r->sum.epoch = 0;
+        r->sum.of_epoch = 0;
+    }
+    return done && (!(todo.save || r->unvalidated) || tp__run_save(r));
+}
+
+/* A folder that was removed under the run is made again with a checkpoint in it; one in whose place
+ * another came is left alone. The run fails with that message. */
+static void rescue(tp_trainer *r)
+{
+    char path[TP_PATH];
+    snprintf(path, sizeof path, "%s", r->folder.path);
+    r->why[0] = '\0';
+    tp__log_close(&r->log);
+    tp__folder_close(&r->folder);
+    if (!tp__folder_open(&r->folder, path)) {
+        tp__run_fail(r, "the run folder was removed while in use, and cannot be made again: %s",
+                     r->folder.why);
+    } else if (access(r->folder.last, F_OK) == 0) {
+        tp__run_fail(
+            r,
+            "run folder %s was replaced while in use, and holds another run; update %lld is "
+            "lost",
+            path, (long long)r->run.update);
+    } else if (tp__run_save(r)) {
+        tp__run_fail(
+            r,
+            "run folder %s was removed while in use; it is made again with a checkpoint of "
+            "update %lld: continue with --resume",
+            path, (long long)r->run.update);
+    }
+}
+
+static bool vanished(const tp_trainer *r)
+{
+    return r->run.rank == 0 && tp__folder_vanished(&r->folder);
+}
+
+/* The folder is looked at before anything is written into it, and where that has failed. */
+static bool keep_files(tp_trainer *r, const snapshot *now, duties todo)
+{
+    const bool any = todo.validate || todo.report || todo.save;
+    const bool done = (!any || !vanished(r)) && write_files(r, now, todo);
+    if (!done && vanished(r)) rescue(r);
+    return done;
+}
+
+static bool read_norm(tp_trainer *r, tp_tensor norm)
+{
+    char why[200];
+    r->norm = tp_item(r->run.T, norm);
+    if (!tp__run_fine(r)) return false;
+    snprintf(why, sizeof why, "the gradient's norm is %g at update %lld", r->norm,
+             (long long)r->run.update);
+    return isfinite(r->norm) || tp__run_lost(r, why);
+}
+
+/* The clock stands still meanwhile, and begins anew after a report. */
+static void resume_clock(tp_trainer *r, double paused, bool reported)
+{
+    const double going = tp_seconds();
+    r->watch.began += going - paused;
+    r->watch.going = going;
+    if (reported) r->watch = (tp_stopwatch){ .began = going, .going = going };
+}
+
+bool tp__run_after_update(tp_trainer *r, tp_tensor norm, bool last, bool stop)
+{
+    duties todo = duties_of(r, last && (!stop || r->run.update >= r->last));
+    r->watch.updates++;
+    todo.save = todo.save || last;
+    if ((todo.report || todo.save) && !tp__run_collect(r, r->run.update)) return false;
+    if (todo.report || todo.save) gather_losses(r);
+    const snapshot now = take_snapshot(r);
+    const double paused = tp_seconds();
+    r->seconds += paused - r->watch.going;
+    if ((todo.report || todo.save) && !read_norm(r, norm)) return false;
+    r->unvalidated = todo.validate && stop;
+    show(r, &now, todo.report && !r->unvalidated);
+    const bool done = keep_files(r, &now, todo);
+    resume_clock(r, paused, todo.report && !r->unvalidated);
+    return done;
+}
+
+bool tp__run_finish_validation(tp_trainer *r)
+{
+    duties todo = duties_of(r, r->run.update >= r->last);
+    todo.validate = todo.report = todo.save = true;
+    r->unvalidated = false;
+    const snapshot now = take_snapshot(r);
+    const bool done = keep_files(r, &now, todo);
+    resume_clock(r, r->watch.going, true);
+    return done;
+}

@@ -1,0 +1,109 @@
+/* train_run.c - what the functions of a program call, and how a run fails. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "trainer.h"
+
+/* ---- failures ---- */
+
+static void vfail(tp_trainer *r, const char *fmt, va_list ap)
+{
+    if (!r->why[0]) vsnprintf(r->why, sizeof r->why, fmt, ap);
+}
+
+bool tp__run_fail(tp_trainer *r, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vfail(r, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+bool tp__run_lost(tp_trainer *r, const char *why)
+{
+    static const char advice[] = "a lower --lr, a longer --warmup or a smaller --clip";
+    const char *search = r->o->check_finite ? "" : "; --check-finite names the op (slow)";
+    if (r->saved < 0) return tp__run_fail(r, "%s\nTry %s%s.", why, advice, search);
+    return tp__run_fail(r,
+                        "%s\n%s still holds update %lld: begin another run from it with --init and "
+                        "%s%s.",
+                        why, r->folder.last, (long long)r->saved, advice, search);
+}
+
+static bool tape_fine(tp_trainer *r, const tp_tape *T)
+{
+    if (tp_code_of(T) == TP_E_NONFINITE) return tp__run_lost(r, tp_why(T));
+    return tp_ok(T) || tp__run_fail(r, "%s", tp_why(T));
+}
+
+bool tp__run_fine(tp_trainer *r)
+{
+    const tp_run *R = &r->run;
+    if (R->D && !tp_device_ok(R->D)) tp__run_fail(r, "%s", tp_device_why(R->D));
+    if (R->P && !tp_params_ok(R->P)) tp__run_fail(r, "%s", tp_params_why(R->P));
+    if (r->O && !tp_optim_ok(r->O)) tp__run_fail(r, "%s", tp_optim_why(r->O));
+    if (r->ema && !tp_ema_ok(r->ema)) tp__run_fail(r, "%s", tp_ema_why(r->ema));
+    if (R->T) tape_fine(r, R->T);
+    if (R->E) tape_fine(r, R->E);
+    return !r->why[0];
+}
+
+/* ---- of programs ---- */
+
+void tp_run_fail(tp_run *R, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vfail(tp__run_of(R), fmt, ap);
+    va_end(ap);
+}
+
+bool tp_run_ok(tp_run *R)
+{
+    return tp__run_fine(tp__run_of(R));
+}
+
+bool tp_run_stopped(tp_run *R)
+{
+    return tp_stop_signal() || !tp_run_ok(R);
+}
+
+void tp_run_say(tp_run *R, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    tp__progress_say(&tp__run_of(R)->bar, fmt, ap);
+    va_end(ap);
+}
+
+static void note(tp_run *R, const char *key, json_t *value)
+{
+    json_t *notes = tp__run_of(R)->notes;
+    if (notes)
+        json_object_set_new(notes, key, value);
+    else
+        json_decref(value);
+}
+
+void tp_run_note(tp_run *R, const char *key, double x)
+{
+    note(R, key, tp__log_number(x));
+}
+
+void tp_run_note_int(tp_run *R, const char *key, int64_t x)
+{
+    note(R, key, json_integer(x));
+}
+
+void tp_run_note_text(tp_run *R, const char *key, const char *text)
+{
+    note(R, key, json_string(text));
+}
+
+char *tp_run_path(const tp_run *R, const char *name, char *buf, size_t size)
+{
+    const tp_trainer *r = (const tp_trainer *)(const void *)R;
+    snprintf(buf, size, "%s/%s", r->folder.path, name);
+    return buf;
+}

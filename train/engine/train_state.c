@@ -1,0 +1,159 @@
+/* train_state.c - the two files of a run, and what a checkpoint must hold so that stopping and
+ * resuming gives the bits of never stopping:
+ *
+ *     weights and buffers, moments (optim.*), averages (ema.*), the program's state  as tensors
+ *     settings (train.*), what evaluation needs, update, random state, the hash of
+ *     the data, sums since the last report and the beginning of the epoch (sum.*)    as metadata */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "trainer.h"
+
+/* ---- writing ---- */
+
+static void write_model(tp_trainer *r, tp_writer *W)
+{
+    r->t->write_model(&r->run, W);
+    tp_writer_meta_int(W, "update", r->run.update);
+    tp_params_write(r->run.P, W, "");
+}
+
+/* So that the next report covers what it would have covered without a stop. */
+static void write_sums(const tp_trainer *r, tp_writer *W)
+{
+    tp_writer_meta_num(W, "sum.report", r->sum.report);
+    tp_writer_meta_num(W, "sum.epoch", r->sum.epoch);
+    tp_writer_meta_int(W, "sum.reported", r->sum.reported);
+    tp_writer_meta_int(W, "sum.of_epoch", r->sum.of_epoch);
+    if (!r->unvalidated) return;
+    tp_writer_meta_int(W, "unvalidated", 1);
+    tp_writer_meta_num(W, "grad_norm", r->norm);
+}
+
+static void write_place(const tp_trainer *r, tp_writer *W)
+{
+    uint64_t seed, offset;
+    char hash[24];
+    tp_random_state(r->run.T, &seed, &offset);
+    tp_writer_meta_int(W, "random_seed", (int64_t)seed);
+    tp_writer_meta_int(W, "random_offset", (int64_t)offset);
+    snprintf(hash, sizeof hash, "%016" PRIx64, r->run.data_hash);
+    tp_writer_meta(W, "data_hash", hash);
+}
+
+static bool commit(tp_trainer *r, tp_writer *W)
+{
+    if (tp__run_fine(r) && !tp_writer_commit(W)) {
+        if (tp_writer_code(W) == TP_E_NONFINITE)
+            tp__run_lost(r, tp_writer_why(W));
+        else
+            tp__run_fail(r, "%s", tp_writer_why(W));
+    }
+    tp_writer_free(W);
+    return !r->why[0];
+}
+
+bool tp__run_save(tp_trainer *r)
+{
+    if (!tp__run_collect(r, r->run.update)) return false;
+    if (r->run.rank > 0) return true;
+    tp_writer *W = tp_writer_new(r->folder.last);
+    tp_writer_finite(W);
+    write_model(r, W);
+    tp_options_write(r->t->command.table, r->run.settings, W);
+    write_place(r, W);
+    write_sums(r, W);
+    if (r->t->write) r->t->write(&r->run, W);
+    tp_optim_write(r->O, W);
+    if (r->ema) tp_ema_write(r->ema, W);
+    if (!commit(r, W)) return false;
+    r->saved = r->run.update;
+    return true;
+}
+
+bool tp__run_save_best(tp_trainer *r, double score)
+{
+    if (r->run.rank > 0) return true;
+    tp_writer *W = tp_writer_new(r->folder.best);
+    write_model(r, W);
+    tp_writer_meta_num(W, r->t->score, score);
+    return commit(r, W);
+}
+
+/* ---- reading ---- */
+
+/* Only a file that is not there means that there was no best one yet. */
+bool tp__run_find_best(tp_trainer *r)
+{
+    if (access(r->folder.best, F_OK) != 0 && errno == ENOENT) return true;
+    tp_file *F = tp_file_open(r->folder.best);
+    if (tp_file_ok(F)) tp_file_num(F, r->t->score, &r->best);
+    const bool done =
+        tp_file_ok(F) ||
+        tp__run_fail(r, "the best model so far cannot be read: %s; move it away to begin a new one",
+                     tp_file_why(F));
+    tp_file_close(F);
+    return done;
+}
+
+static bool read_count(tp_trainer *r, tp_file *F, const char *key, int64_t *x)
+{
+    *x = -1;
+    if (!tp_file_int(F, key, x)) return tp__run_fail(r, "%s", tp_file_why(F));
+    return *x >= 0 || tp__run_fail(r, "%s: '%s' is %s", r->folder.last, key,
+                                   tp_file_meta(F, key) ? "negative" : "missing");
+}
+
+/* Checkpoints of enwik8 from before the common engine call the sums otherwise. */
+static bool read_sums(tp_trainer *r, tp_file *F)
+{
+    tp_tally *sum = &r->sum;
+    int64_t unvalidated = 0;
+    const bool done = tp_file_num(F, "sum.loss", &sum->report) &&
+                      tp_file_int(F, "sum.segments", &sum->reported) &&
+                      tp_file_num(F, "sum.report", &sum->report) &&
+                      tp_file_int(F, "sum.reported", &sum->reported) &&
+                      tp_file_num(F, "sum.epoch", &sum->epoch) &&
+                      tp_file_int(F, "sum.of_epoch", &sum->of_epoch) &&
+                      tp_file_int(F, "unvalidated", &unvalidated) &&
+                      tp_file_num(F, "grad_norm", &r->norm);
+    r->unvalidated = unvalidated != 0;
+    if (r->run.rank > 0) *sum = (tp_tally){ 0 }; /* process 0 has the sums of all */
+    return done || tp__run_fail(r, "%s", tp_file_why(F));
+}
+
+/* Older checkpoints of enwik8 call the hash text_hash. */
+static bool check_data(tp_trainer *r, const tp_file *F)
+{
+    char hash[24];
+    const char *found = tp_file_meta(F, "data_hash");
+    if (!found) found = tp_file_meta(F, "text_hash");
+    snprintf(hash, sizeof hash, "%016" PRIx64, r->run.data_hash);
+    if (r->run.data_hash == 0 || (found && strcmp(found, hash) == 0)) return true;
+    return tp__run_fail(r, "%s: %s", r->folder.last,
+                        r->t->other_data ? r->t->other_data
+                                         : "the data are not those that this run was trained on");
+}
+
+bool tp__run_load(tp_trainer *r, tp_file *F)
+{
+    tp_run *R = &r->run;
+    int64_t seed, offset, update;
+    if (!check_data(r, F)) return false;
+    if (!read_count(r, F, "random_seed", &seed) || !read_count(r, F, "random_offset", &offset) ||
+        !read_count(r, F, "update", &update) || !read_sums(r, F))
+        return false;
+    if (!tp_params_read(R->P, F, "", &(tp_load_opts){ .convert = true })) return tp__run_fine(r);
+    if (!tp_optim_read(r->O, F) || (r->ema && !tp_ema_read(r->ema, F))) return tp__run_fine(r);
+    R->update = r->saved = update;
+    tp_set_random_state(R->T, (uint64_t)(seed + R->rank), (uint64_t)offset);
+    tp__run_place(r, 0);
+    if (r->t->read) r->t->read(R, F);
+    if (!tp_file_ok(F)) tp__run_fail(r, "%s", tp_file_why(F));
+    if (r->t->seek && tp__run_fine(r)) r->t->seek(R);
+    return tp__run_fine(r);
+}

@@ -1,0 +1,123 @@
+/* train_update.c - one update of a run.
+ *
+ *     update = `accumulation` batches, gradients averaged; clipping; the optimiser; the average
+ *
+ * A loss that is NaN or infinite ends the run before anything is overwritten. On the CPU it is read
+ * at once. A card would have to wait in each step until the host has read it and queued the next
+ * one, so there losses are summed on the device and read when a report or a checkpoint is due. */
+#include <math.h>
+#include <stdio.h>
+
+#include "trainer.h"
+
+/* ---- losses ---- */
+
+/* The sum of the pending losses, in the dtype of losses, begins at zero. */
+static void clear_losses(tp_trainer *r)
+{
+    static const double zero = 0.0; /* zero bytes in f32 too */
+    tp_feed(r->run.T, &r->losses, r->o->machine.dtype == TP_F64 ? TP_F64 : TP_F32, TP_SCALAR,
+            &zero);
+}
+
+bool tp__run_collect(tp_trainer *r, int64_t at)
+{
+    tp_tally *sum = &r->sum;
+    if (sum->pending == 0) return true;
+    const double losses = tp_item(r->run.T, r->losses);
+    clear_losses(r);
+    if (!tp__run_fine(r)) return false;
+    if (!isfinite(losses)) {
+        char why[200];
+        snprintf(why, sizeof why, "the loss is %g at update %lld", losses, (long long)at);
+        return tp__run_lost(r, why);
+    }
+    sum->report += losses;
+    sum->epoch += losses;
+    sum->reported += sum->pending;
+    sum->of_epoch += sum->pending;
+    sum->pending = 0;
+    return true;
+}
+
+/* ---- batches ---- */
+
+void tp__run_place(tp_trainer *r, int64_t batch)
+{
+    tp_run *R = &r->run;
+    const int64_t epoch = R->per_epoch > 0 ? R->update / R->per_epoch : 0;
+    R->epoch = epoch;
+    R->batch = (R->update - epoch * R->per_epoch) * r->o->accumulation + batch;
+}
+
+/* Forward and backward, and the loss added to the others. */
+static void differentiate(tp_trainer *r)
+{
+    tp_tape *T = r->run.T;
+    const int64_t k = r->o->accumulation;
+    const tp_tensor loss = r->t->loss(&r->run);
+    tp_backward(T, k > 1 ? tp_scale(T, loss, 1.0 / (double)k) : loss);
+    tp_carry(T, &r->losses, tp_add(T, r->losses, tp_detach(T, loss)));
+}
+
+static bool run_batch(tp_trainer *r)
+{
+    tp_tape *T = r->run.T;
+    r->t->next(&r->run);
+    if (!tp__run_fine(r)) return false;
+    if (!tp_given(r->losses)) clear_losses(r);
+    if (!r->C) tp_reset(T);
+    if (!r->C || tp_capture_begin(r->C)) {
+        differentiate(r);
+        if (r->C) tp_capture_end(r->C);
+    }
+    r->sum.pending++;
+    return tp__run_fine(r) && (r->on_card || tp__run_collect(r, r->run.update + 1));
+}
+
+static bool run_batches(tp_trainer *r)
+{
+    for (int64_t k = 0; k < r->o->accumulation; k++) {
+        tp__run_place(r, k);
+        if (!run_batch(r)) return false;
+    }
+    return true;
+}
+
+/* ---- several processes ---- */
+
+/* Gradients become the means over all processes. None waits for one that has failed. */
+static bool reduce(tp_trainer *r, bool fine)
+{
+    const tp_peers *p = r->peers;
+    if (!p) return fine;
+    if (p->any(p->env, !fine)) return fine && tp__run_fail(r, "another process of this run failed");
+    const bool done = p->reduce(p->env, r->run.P);
+    return done || (tp__run_fine(r) && tp__run_fail(r, "the gradients could not be exchanged"));
+}
+
+/* ---- the update ---- */
+
+/* Batches that are left over at the end of an epoch, too few for an update, are passed by. */
+static void begin_epoch(tp_trainer *r)
+{
+    tp__run_place(r, 0);
+    if (r->t->seek && r->run.batches % r->o->accumulation != 0) r->t->seek(&r->run);
+}
+
+double tp__run_rate(const tp_trainer *r, int64_t update)
+{
+    return r->t->rate ? r->t->rate(&r->run, update) : tp_train_rate(r->o, update, r->last);
+}
+
+bool tp__run_update(tp_trainer *r, tp_tensor *norm)
+{
+    tp_run *R = &r->run;
+    if (!reduce(r, run_batches(r))) return false;
+    *norm = tp_clip_grad_norm(R->P, r->o->clip);
+    if (!tp_step(r->O, tp__run_rate(r, R->update))) return tp__run_fine(r);
+    if (r->ema) tp_ema_update(r->ema);
+    R->update++;
+    if (R->per_epoch > 0 && R->update % R->per_epoch == 0) begin_epoch(r);
+    return tp__run_fine(r);
+}
