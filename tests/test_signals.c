@@ -88,7 +88,9 @@ static void stop_validation(const run_kind *k, int after)
     char name[64];
     bool met = false;
     snprintf(name, sizeof name, "%s, update %d", k->program, after + 1);
-    for (int i = 0; i < 60 && !met; i++) met = stop_in_validation(k, after, 0.004 * (i % 20));
+    double seconds = 0.004; /* longer and longer: builds with sanitizers take their time */
+    for (int i = 0; i < 60 && !met; i++, seconds = seconds < 4 ? 1.3 * seconds : 0.004)
+        met = stop_in_validation(k, after, seconds);
     cr_assert(met, "%s: no signal came during the validation", name);
     slurp("run/log.jsonl", out, sizeof out);
     char step[32];
