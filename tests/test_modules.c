@@ -52,6 +52,60 @@ Test(modules, self_attention_is_its_projections_and_the_op)
     tp_device_close(D);
 }
 
+/* A layer by its pieces, with the norms before or after. */
+static tp_tensor by_pieces(tp_tape *T, const tp_encoder_layer_m *m, tp_tensor x, tp_tensor mask)
+{
+    const bool after = m->cfg.norm_after;
+    tp_tensor h = after ? x : tp_layernorm_forward(T, &m->norm1, x);
+    x = tp_add(T, x, tp_mha_forward(T, &m->attention, h, mask));
+    if (after) x = tp_layernorm_forward(T, &m->norm1, x);
+    h = after ? x : tp_layernorm_forward(T, &m->norm2, x);
+    h = tp_relu(T, tp_linear_forward(T, &m->mlp.fc1, h));
+    x = tp_add(T, x, tp_linear_forward(T, &m->mlp.fc2, h));
+    return after ? tp_layernorm_forward(T, &m->norm2, x) : x;
+}
+
+Test(modules, encoder_layer_is_its_pieces)
+{
+    static const char *const names[] = { "e.self_attn.q_proj.weight",
+                                         "e.self_attn.out_proj.bias",
+                                         "e.self_attn_layer_norm.weight",
+                                         "e.fc1.weight",
+                                         "e.fc2.bias",
+                                         "e.final_layer_norm.bias" };
+    const uint8_t seen[B * N] = { 1, 1, 1, 1, 1, 1, 1, 1, 0, 0 };
+    for (int after = 0; after < 2; after++) {
+        tp_device *D = device_open(NULL);
+        tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 4, .dtype = device_real() });
+        tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = device_real() });
+        tp_encoder_layer_m m;
+        tp_encoder_layer_init(P, &m, "e",
+                              (tp_encoder_layer_cfg){ .dim = C,
+                                                      .hidden = 3 * C,
+                                                      .heads = HEADS,
+                                                      .act = TP_ACT_RELU,
+                                                      .dropout = 0.3,
+                                                      .attn_dropout = 0.3,
+                                                      .norm_after = after });
+        for (int i = 0; i < 6; i++) cr_expect(tp_given(tp_find(P, names[i])), "%s", names[i]);
+        cr_expect_eq(tp_params_count(P), 4 * (C * C + C) + 2 * 3 * C * C + 3 * C + C + 4 * C);
+        const tp_tensor x = values(T), mask = tp_from(T, TP_U8, TP_SHAPE(B, N), seen);
+        const tp_tensor y = tp_encoder_layer_forward(T, &m, x, mask);
+        cr_expect_leq(difference(T, y, by_pieces(T, &m, x, mask)), device_limit(1e-14, 2e-6), "%s",
+                      tp_why(T));
+        tp_train(T, true);
+        const tp_tensor z = tp_encoder_layer_forward(T, &m, x, mask);
+        cr_expect_gt(difference(T, y, z), 0.05, "dropout");
+        tp_backward(T, tp_sum(T, tp_square(T, z), TP_ALL));
+        for (tp_param_info it = { 0 }; tp_next_param(P, &it);)
+            cr_expect(it.has_grad, "%s has a gradient", it.name);
+        cr_expect(tp_ok(T), "%s", tp_why(T));
+        tp_tape_free(T);
+        tp_params_free(P);
+        tp_device_close(D);
+    }
+}
+
 Test(modules, embedding_reads_rows_of_its_table)
 {
     tp_device *D = device_open(NULL);

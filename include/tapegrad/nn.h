@@ -99,6 +99,30 @@ TP_API void tp_mha_init(tp_params *P, tp_mha_m *m, const char *name, int64_t dim
 /* x [B,N,dim], mask u8 [B,N] (1 = visible) or TP_NONE -> [B,N,dim] */
 TP_API tp_tensor tp_mha_forward(tp_tape *T, const tp_mha_m *m, tp_tensor x, tp_tensor mask);
 
+/* A layer of a transformer encoder (Vaswani et al. 2017): attention, then a feed-forward network,
+ * each added to its input. The layer norms stand before them, as in fairseq's normalize_before and
+ * in ViT, or after the sums, as in BERT and RoBERTa. "self_attn", "self_attn_layer_norm", "fc1",
+ * "fc2", "final_layer_norm": fairseq's names. */
+typedef struct tp_encoder_layer_cfg {
+    int64_t dim, hidden;
+    int heads;
+    tp_act act;
+    double dropout, attn_dropout; /* of both results and the hidden layer; of the probabilities */
+    bool norm_after;
+} tp_encoder_layer_cfg;
+typedef struct tp_encoder_layer_m {
+    const char *path;
+    tp_encoder_layer_cfg cfg;
+    tp_mha_m attention;
+    tp_mlp_m mlp;
+    tp_layernorm_m norm1, norm2;
+} tp_encoder_layer_m;
+TP_API void tp_encoder_layer_init(tp_params *P, tp_encoder_layer_m *m, const char *name,
+                                  tp_encoder_layer_cfg cfg);
+/* x [B,N,dim], mask u8 [B,N] (1 = visible) or TP_NONE -> [B,N,dim] */
+TP_API tp_tensor tp_encoder_layer_forward(tp_tape *T, const tp_encoder_layer_m *m, tp_tensor x,
+                                          tp_tensor mask);
+
 /* Long-short attention of the language model; names as in the official checkpoints. Parameters that
  * a configuration does not use (rank 0, window 0, no_dual_ln) are not created. */
 typedef struct tp_ls_attn_m {
@@ -157,6 +181,8 @@ TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t
 #define tp_conv2d_forward(T, ...)    tp_conv2d_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_mlp_forward(T, ...)       tp_mlp_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_mha_forward(T, ...)       tp_mha_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_encoder_layer_forward(T, ...)                                                           \
+    tp_encoder_layer_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attn_forward(T, ...)   tp_ls_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attn_rows(T, ...)      tp_ls_attn_rows(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attn_compress(T, ...)  tp_ls_attn_compress(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
