@@ -42,9 +42,10 @@ struct tp_loader {
     int64_t epoch, step;      /* that are scheduled next */
     int64_t *order, order_of; /* [length]: of that epoch */
     slot *ring;
-    int64_t scheduled, taken; /* batches, counted from the start */
-    bool holds;               /* the caller reads batch `taken` */
-    bool *broken;             /* [count]: it could not be read  */
+    int64_t scheduled, taken;      /* batches, counted from the start */
+    bool holds;                    /* the caller reads batch `taken` */
+    int64_t next_epoch, next_step; /* of the batch that tp_loader_next will give */
+    bool *broken;                  /* [count]: it could not be read  */
     notes notes;
     int64_t skipped;
     double waited;
@@ -369,10 +370,10 @@ int64_t tp_loader_skipped(const tp_loader *L)
 
 void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step)
 {
-    if (L->why[0]) return;
+    if (L->why[0] || (epoch == L->next_epoch && step == L->next_step)) return;
     join(L); /* what was prepared is not wanted */
-    L->epoch = epoch;
-    L->step = step;
+    L->epoch = L->next_epoch = epoch;
+    L->step = L->next_step = step;
     L->scheduled = L->taken = 0;
     L->holds = false;
     start(L);
@@ -427,5 +428,22 @@ bool tp_loader_next(tp_loader *L, tp_batch *b)
     report(L);
     if (!s) return false;
     *b = (tp_batch){ s->n, s->epoch, s->step, s->x, s->label, s->target, s->index };
+    const bool last = L->o.train && s->step + 1 == tp_loader_steps(L);
+    L->next_epoch = s->epoch + last;
+    L->next_step = last ? 0 : s->step + 1;
     return true;
+}
+
+int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step, tp_tensor to[2])
+{
+    const int64_t size = L->augment.size;
+    tp_batch b;
+    tp_loader_seek(L, epoch, step);
+    if (!tp_loader_next(L, &b)) {
+        if (L->why[0]) tp_raise(T, TP_E_IO, "%s", L->why);
+        return 0;
+    }
+    tp_feed(T, &to[0], TP_F32, TP_SHAPE(b.n, size, size, 3), b.x);
+    tp_feed(T, &to[1], TP_F32, TP_SHAPE(b.n, tp_pictures_classes(L->X)), b.target);
+    return tp_ok(T) ? b.n : 0;
 }

@@ -364,6 +364,18 @@ int32_t tp_pictures_label(const tp_pictures *X, int64_t i)
     return X->item[i].label;
 }
 
+uint64_t tp_pictures_hash(const tp_pictures *X)
+{
+    uint64_t h = TP_HASH;
+    for (int64_t i = 0; i < X->count; i++) {
+        char buf[512];
+        const char *name = tp_pictures_name(X, i, buf, sizeof buf), *base = strrchr(name, '/');
+        for (const char *c = base ? base : name; *c; c++) h = tp_hash(h, (unsigned char)*c);
+        h = tp_hash(h, (uint32_t)X->item[i].label);
+    }
+    return h;
+}
+
 const char *tp_pictures_name(const tp_pictures *X, int64_t i, char *buf, size_t size)
 {
     const tp_picture_item *it = &X->item[i];

@@ -13,6 +13,12 @@ typedef struct tp_picture_item {
     int32_t label;
 } tp_picture_item;
 
+/* Shapes that shapes.c draws. */
+typedef struct tp_shapes {
+    int64_t side; /* pixels */
+    tp_part part; /* parts have other pictures */
+} tp_shapes;
+
 struct tp_pictures {
     tp_layout layout;
     tp_picture_item *item;
@@ -22,6 +28,7 @@ struct tp_pictures {
     size_t *class_at; /* in text */
     int classes, class_room;
     tp_picture_source source; /* draw is NULL for files */
+    tp_shapes shapes;         /* env of tp_pictures_shapes' source */
     char why[TP_PICTURES_WHY];
 };
 

@@ -2,11 +2,12 @@
 #include "tensor/rng.h"
 
 #include <math.h>
+#include <tapegrad/random.h>
 
 uint64_t tp__fnv1a(const char *s)
 {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (; *s; s++) h = (h ^ (uint8_t)*s) * 0x100000001b3u;
+    uint64_t h = TP_HASH;
+    for (; *s; s++) h = tp_hash(h, (uint8_t)*s);
     return h;
 }
 

@@ -56,3 +56,8 @@ Test(fuzz_corpus, pictures)
 {
     cr_expect_geq(replay("pictures", fuzz_pictures), 12, "the corpus is there");
 }
+
+Test(fuzz_corpus, table)
+{
+    cr_expect_geq(replay("table", fuzz_table), 20, "the corpus is there");
+}

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <tapegrad/data.h>
 #include <tapegrad/models.h>
+#include <tapegrad/random.h>
 #include <unistd.h>
 
 #include "support_folder.h"
@@ -93,7 +94,7 @@ static bool step(world *w)
 /* A number that every value, average and moment goes into. */
 static uint64_t digest(world *w)
 {
-    uint64_t h = 0xcbf29ce484222325;
+    uint64_t h = TP_HASH;
     cr_assert(step(w), "%s", world_why(w)); /* moments show in the next values */
     for (int k = 0; k < 2; k++, tp_ema_swap(w->E))
         for (tp_param_info it = { 0 }; tp_next_param(w->P, &it);) {
@@ -103,7 +104,7 @@ static uint64_t digest(world *w)
             cr_assert(n <= 512 && tp_param_get(w->P, it.tensor, TP_F32, x, n * sizeof *x), "%s: %s",
                       it.name, tp_params_why(w->P));
             for (size_t i = 0; i < n * sizeof *x; i++)
-                h = (h ^ ((const unsigned char *)x)[i]) * 0x100000001b3;
+                h = tp_hash(h, ((const unsigned char *)x)[i]);
         }
     return h;
 }
@@ -391,11 +392,11 @@ Test(oom, decoding, .timeout = 900)
 
 static uint64_t hash_text(const tp_text *X)
 {
-    uint64_t h = 0xcbf29ce484222325;
+    uint64_t h = TP_HASH;
     for (int s = TP_TRAIN; s <= TP_TEST; s++) {
         int64_t n;
         const int16_t *ids = tp_text_ids(X, (tp_part)s, &n);
-        for (int64_t i = 0; i < n; i++) h = (h ^ (uint64_t)ids[i]) * 0x100000001b3;
+        for (int64_t i = 0; i < n; i++) h = tp_hash(h, (uint64_t)ids[i]);
     }
     return h;
 }
@@ -432,6 +433,44 @@ Test(oom, texts, .timeout = 900)
     cr_assert_eq(system(command), 0);
     for_every_n("text", read_text, (void *)(uintptr_t)in_folder("text"), 5);
     for_every_n("packed text", read_text, (void *)(uintptr_t)in_folder("text.gz"), 6);
+    remove_folder();
+}
+
+static void read_table(void *env, try *t)
+{
+    const tp_column columns[] = { { TP_I32, TP_SHAPE(8) }, { TP_I32, TP_SCALAR } };
+    uint64_t hash[2];
+    for (int k = 0; k < 2; k++) {
+        if (k == 0) malloc_fail(t->n, t->count);
+        tp_table *X = tp_table_open(env, &(tp_table_opts){ .columns = 2 });
+        tp_samples *S = tp_samples_new(2, columns, &(tp_samples_opts){ .batch = 4 });
+        for (int64_t i = 0; i < tp_table_rows(X); i++) {
+            int32_t bytes[8] = { 0 }, label = tp_table_label(X, i, 0);
+            const char *text = tp_table_cell(X, i, 1);
+            for (int c = 0; c < 8 && text[c]; c++) bytes[c] = text[c];
+            tp_samples_add(S, (const void *[]){ bytes, &label });
+        }
+        const bool ok = tp_table_ok(X) && tp_samples_ok(S);
+        const char *why = tp_table_ok(X) ? tp_samples_why(S) : tp_table_why(X);
+        if (k == 0)
+            end_try(t, ok, why);
+        else
+            cr_expect(ok, "table after allocation %zu: %s", t->n, why);
+        hash[k] = tp_samples_hash(S);
+        tp_samples_free(S);
+        tp_table_close(X);
+    }
+    if (t->ok) cr_expect_eq(hash[0], hash[1], "table, allocation %zu: other rows", t->n);
+}
+
+Test(oom, tables, .timeout = 900)
+{
+    make_folder();
+    FILE *f = fopen(in_folder("rows"), "w");
+    cr_assert(f);
+    for (int i = 0; i < 1000; i++) fprintf(f, "%c\trow %d\n", 'a' + i % 5, i);
+    fclose(f);
+    for_every_n("table", read_table, (void *)(uintptr_t)in_folder("rows"), 12);
     remove_folder();
 }
 

@@ -389,6 +389,87 @@ Test(pictures, batches_do_not_depend_on_threads)
     tp_pictures_close(X);
 }
 
+/* Going where it stands keeps what was prepared; feeding finds any batch. */
+Test(pictures, batches_are_fed_in_any_order)
+{
+    tp_augment a;
+    make_classes("plain", 11, 0);
+    cr_assert(tp_augment_recipe(&a, "small", SIZE));
+    tp_pictures *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
+    const tp_loader_opts o = { .augment = &a, .batch = 4, .train = true, .seed = 3 };
+    tp_loader *L = tp_loader_new(X, &o), *M = tp_loader_new(X, &o);
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_tape *T = tp_tape_new(D, NULL);
+    tp_tensor slot[2] = { TP_NONE, TP_NONE };
+    static const int order[] = { 0, 1, 2, 3, 4, 5, 6, 11, 12, 3, 4, 0 };
+    for (int i = 0; i < 12; i++) {
+        float x[4 * PIXELS], y[4 * 2];
+        tp_batch b;
+        const int64_t epoch = order[i] / 5, step = order[i] % 5;
+        tp_loader_seek(M, epoch, step);
+        cr_assert(tp_loader_next(M, &b) && b.epoch == epoch && b.step == step, "%d", i);
+        cr_assert_eq(tp_loader_feed(L, T, epoch, step, slot), 4, "%s", tp_why(T));
+        cr_assert(tp_read(T, slot[0], x, sizeof x) && tp_read(T, slot[1], y, sizeof y));
+        cr_expect(memcmp(x, b.x, sizeof x) == 0 && memcmp(y, b.target, sizeof y) == 0, "%d", i);
+    }
+    tp_loader_free(L);
+    tp_loader_free(M);
+    L = tp_loader_new(X, &(tp_loader_opts){ .augment = &a, .batch = 16 });
+    cr_expect_eq(tp_loader_feed(L, T, 0, 0, slot), 16);
+    cr_expect_eq(tp_loader_feed(L, T, 0, 1, slot), 4);
+    cr_expect_eq(tp_loader_feed(L, T, 0, 2, slot), 0);
+    cr_expect(tp_ok(T), "the end is no error");
+    tp_loader_free(L);
+    L = tp_loader_new(X, &(tp_loader_opts){ .augment = &a, .batch = 64, .train = true });
+    cr_expect_eq(tp_loader_feed(L, T, 0, 0, slot), 0);
+    cr_expect(strstr(tp_why(T), "do not fill a batch of 64"), "%s", tp_why(T));
+    tp_loader_free(L);
+    tp_tape_free(T);
+    tp_device_close(D);
+    tp_pictures_close(X);
+}
+
+Test(pictures, the_hash_tells_sets_apart)
+{
+    make_classes("plain", 11, 0);
+    make_classes("same", 11, 50);
+    tp_pictures *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
+    tp_pictures *Y = open_set("same", TP_LAYOUT_AUTO, TP_TRAIN);
+    tp_pictures *Z = open_set("plain", TP_LAYOUT_AUTO, TP_VALID);
+    cr_expect_eq(tp_pictures_hash(X), tp_pictures_hash(Y), "whatever the folder is called");
+    cr_expect_neq(tp_pictures_hash(X), tp_pictures_hash(Z));
+    tp_pictures_close(X);
+    tp_pictures_close(Y);
+    tp_pictures_close(Z);
+}
+
+Test(pictures, shapes_are_always_the_same)
+{
+    float a[3][PIXELS], b[PIXELS];
+    tp_augment none;
+    tp_augment_work w = { 0 };
+    cr_assert(tp_augment_recipe(&none, "none", SIZE));
+    tp_pictures *X = tp_pictures_shapes(25, SIZE, TP_TRAIN);
+    tp_pictures *Y = tp_pictures_shapes(30, SIZE, TP_TRAIN);
+    tp_pictures *Z = tp_pictures_shapes(25, SIZE, TP_VALID);
+    cr_assert(tp_pictures_count(X) == 25 && tp_pictures_classes(X) == 10);
+    cr_expect_eq(tp_pictures_label(X, 13), 3);
+    cr_expect_str_eq(tp_pictures_class(X, 3), "triangle");
+    cr_assert(tp_pictures_prepare(X, 13, &none, &w, (tp_example){ 0 }, a[0]), "%s", w.why);
+    cr_assert(tp_pictures_prepare(X, 3, &none, &w, (tp_example){ 0 }, a[1]), "%s", w.why);
+    cr_assert(tp_pictures_prepare(Z, 13, &none, &w, (tp_example){ 0 }, a[2]), "%s", w.why);
+    cr_assert(tp_pictures_prepare(Y, 13, &none, &w, (tp_example){ 0 }, b), "%s", w.why);
+    cr_expect(memcmp(a[0], b, sizeof b) == 0);
+    cr_expect(memcmp(a[0], a[1], sizeof b) != 0 && memcmp(a[0], a[2], sizeof b) != 0);
+    tp_augment_work_free(&w);
+    tp_pictures_close(X);
+    tp_pictures_close(Y);
+    tp_pictures_close(Z);
+    X = tp_pictures_shapes(0, SIZE, TP_TRAIN);
+    cr_expect_not(tp_pictures_ok(X));
+    tp_pictures_close(X);
+}
+
 Test(pictures, evaluation_ends)
 {
     make_classes("plain", 11, 0);

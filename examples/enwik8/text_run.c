@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/random.h>
 
 #include "commands.h"
 
@@ -13,8 +14,8 @@
 
 static uint64_t hash_ids(const int16_t *ids, int64_t n)
 {
-    uint64_t h = 0xcbf29ce484222325; /* FNV-1a, a token at a time */
-    for (int64_t i = 0; i < n; i++) h = (h ^ (uint64_t)(uint16_t)ids[i]) * 0x100000001b3;
+    uint64_t h = TP_HASH;
+    for (int64_t i = 0; i < n; i++) h = tp_hash(h, (uint16_t)ids[i]);
     return h;
 }
 

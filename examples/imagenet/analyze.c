@@ -6,7 +6,6 @@
 #include "analyze.h"
 #include "image_commands.h"
 #include "image_settings.h"
-#include "shapes.h"
 
 enum { ALL, SIMILARITY, NORMS, LSLA, BIAS, SPAN, RESOLUTION };
 
@@ -122,10 +121,9 @@ static bool load_pictures(analysis *a, const analyze_options *s, const tp_pictur
 
 static bool open_pictures(analysis *a, const analyze_options *s)
 {
-    shapes drawn;
     tp_pictures *X = s->c.data
                          ? tp_pictures_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
-                         : shapes_open(&drawn, s->pictures, a->f.cfg.size, (tp_part)s->split);
+                         : tp_pictures_shapes(s->pictures, a->f.cfg.size, (tp_part)s->split);
     bool done = tp_pictures_ok(X) || analysis_fail(a, "%s", tp_pictures_why(X));
     done = done && load_pictures(a, s, X);
     tp_pictures_close(X);

@@ -9,7 +9,6 @@
 #include "image_file.h"
 #include "image_settings.h"
 #include "score.h"
-#include "shapes.h"
 
 typedef struct eval_options {
     image_common c;
@@ -153,11 +152,10 @@ static bool evaluate(const eval_options *s, image_file *f, const tp_pictures *X)
 
 static bool run(const eval_options *s, image_file *f)
 {
-    shapes drawn;
     if (!image_file_open(f, s->checkpoint, &s->c, s->size)) return false;
     tp_pictures *X = s->c.data
                          ? tp_pictures_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
-                         : shapes_open(&drawn, s->shapes, f->cfg.size, (tp_part)s->split);
+                         : tp_pictures_shapes(s->shapes, f->cfg.size, (tp_part)s->split);
     bool done = tp_pictures_ok(X) || image_file_fail(f, "%s", tp_pictures_why(X));
     done = done && fits(f, X, s->c.data) && evaluate(s, f, X);
     tp_pictures_close(X);

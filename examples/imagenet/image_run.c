@@ -12,19 +12,6 @@
 
 /* ---- data ---- */
 
-static uint64_t hash_images(const tp_pictures *X)
-{
-    uint64_t h = 0xcbf29ce484222325; /* FNV-1a */
-    for (int64_t i = 0; i < tp_pictures_count(X); i++) {
-        char buf[512];
-        const char *name = tp_pictures_name(X, i, buf, sizeof buf), *base = strrchr(name, '/');
-        for (const char *c = base ? base : name; *c; c++)
-            h = (h ^ (uint64_t)(unsigned char)*c) * 0x100000001b3;
-        h = (h ^ (uint64_t)(uint32_t)tp_pictures_label(X, i)) * 0x100000001b3;
-    }
-    return h;
-}
-
 void image_unreadable(void *env, const char *name, const char *why)
 {
     tp_run_say(env, "left out: %s: %s", name, why);
@@ -33,11 +20,9 @@ void image_unreadable(void *env, const char *name, const char *why)
 static tp_pictures *open_part(tp_run *R, tp_part part)
 {
     const image_settings *s = R->settings;
-    image_run *t = R->state;
-    const bool train = part == TP_TRAIN;
+    const int64_t shapes = part == TP_TRAIN ? s->shapes : (s->shapes + 3) / 4;
     tp_pictures *X = s->data ? tp_pictures_open(s->data, (tp_layout)s->layout, part)
-                             : shapes_open(&t->drawn[train ? 0 : 1],
-                                           train ? s->shapes : (s->shapes + 3) / 4, s->size, part);
+                             : tp_pictures_shapes(shapes, s->size, part);
     if (!tp_pictures_ok(X)) tp_run_fail(R, "%s", tp_pictures_why(X));
     return X;
 }
@@ -60,7 +45,7 @@ static void open_loader(tp_run *R)
     if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s", tp_loader_why(t->L));
     R->batches = tp_loader_steps(t->L);
     R->units = s->train.batch;
-    R->data_hash = hash_images(t->X);
+    R->data_hash = tp_pictures_hash(t->X);
 }
 
 /* The recorded step would repeat one draw of the shift. */
@@ -189,6 +174,7 @@ static void next_batch(tp_run *R)
     if (t->from == 0 && t->L) begin_report(R);
     classifier_random_shift(t->m, (double)R->epoch < shifted);
     renew_features(R);
+    if (t->L) tp_loader_seek(t->L, R->epoch, R->batch);
     if (!t->L)
         feed(R, t->noise, t->noise + R->units * s->size * s->size * 3);
     else if (tp_loader_next(t->L, &b))
@@ -207,12 +193,6 @@ static tp_tensor batch_loss(tp_run *R)
     tp_tensor z = classifier_forward(R->T, t->m, x);
     if (dtype == TP_BF16) z = tp_cast(R->T, z, TP_F32); /* as the targets are */
     return tp_cross_entropy(R->T, z, y, TP_MEAN);
-}
-
-static void seek(tp_run *R)
-{
-    const image_run *t = R->state;
-    if (t->L) tp_loader_seek(t->L, R->epoch, R->batch);
 }
 
 /* ---- words ---- */
@@ -381,7 +361,6 @@ static const tp_training image_training = {
     .rate = rate,
     .next = next_batch,
     .loss = batch_loss,
-    .seek = seek,
     .validate = image_validate,
     .best = image_draw_best,
     .describe = describe,

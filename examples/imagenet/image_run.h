@@ -7,12 +7,10 @@
 #include "classifier.h"
 #include "image_settings.h"
 #include "score.h"
-#include "shapes.h"
 
 enum { BATCHES_AHEAD = 4 };
 
 typedef struct image_run {
-    shapes drawn[2];
     tp_pictures *X, *V; /* training and validation; those of another run for a trial */
     tp_loader *L;       /* NULL: a trial, whose images are noise                     */
 

@@ -39,8 +39,7 @@ const tp_option image_options[] = {
            "Performer: random features are drawn anew once they have served more than redraw + "
            "redraw-growth x epoch batches, epochs counted from 0; 0: only before the first."),
     TP_INT("redraw-growth", S, redraw_growth, 0, TP_BIG, TP_SAVED, "... what each epoch adds."),
-    TP_CHOICE("recompute", S, train.recompute, "none|attention|block", TP_SAVED,
-              "What backward recomputes instead of keeping it: less memory, more time."),
+    TP_ROWS(tp_recompute_options),
     TP_HEADING("TRAINING"),
     TP_INT("epochs", S, train.epochs, 1, 1000000, TP_SAVED, "Passes over the images."),
     TP_INT("steps", S, train.steps, 0, TP_BIG, 0,

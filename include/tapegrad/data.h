@@ -79,6 +79,76 @@ TP_API void tp_bytes_next(tp_bytes *S, tp_tape *T, tp_tensor *x, tp_tensor *y);
 /* Host form of the same: ids and targets [B*M]; false at a failed reader. */
 TP_API bool tp_bytes_next_host(tp_bytes *S, int32_t *x, int32_t *y);
 
+/* ---- tables: text files with a row a line, cells being separated by tabs or another byte ---- */
+
+typedef struct tp_table tp_table;
+typedef struct tp_table_opts {
+    int columns;    /* of every row: the last cell takes what remains of its line. 0: exactly as
+                       many as the first row has                                               */
+    char separator; /* 0: tab                                                                  */
+    bool header;    /* the first row names the columns and is none of the data                 */
+    int64_t limit;  /* read at most that many bytes; 0: all                                    */
+} tp_table_opts;
+
+/* Reads a plain file or a compressed one as tp_text_open does. There is no quoting; line ends may
+ * be CRLF, empty lines are left out. Never NULL: tp_table_why names file and line of what is wrong
+ * (too few cells, a zero byte, no rows ...). o may be NULL. */
+TP_API tp_table *tp_table_open(const char *path, const tp_table_opts *o);
+/* The same over bytes in memory, which are copied. */
+TP_API tp_table *tp_table_from(const char *bytes, size_t n, const tp_table_opts *o);
+TP_API void tp_table_close(tp_table *X);
+TP_API bool tp_table_ok(const tp_table *X);
+TP_API const char *tp_table_why(const tp_table *X);
+TP_API int64_t tp_table_rows(const tp_table *X); /* 0 of a failed one */
+TP_API int tp_table_columns(const tp_table *X);
+TP_API const char *tp_table_cell(const tp_table *X, int64_t row, int column); /* ends with a zero */
+TP_API const char *tp_table_heading(const tp_table *X, int column); /* NULL without a header */
+
+/* A column as labels: its distinct cells, in the order of their bytes, are numbered from 0. How
+ * many there are, that of a row, and its text. The first call of them numbers the column; without
+ * memory for it X fails, and these are 0 and "". */
+TP_API int tp_table_labels(tp_table *X, int column);
+TP_API int32_t tp_table_label(tp_table *X, int64_t row, int column);
+TP_API const char *tp_table_label_name(tp_table *X, int column, int label);
+
+/* ---- examples in memory, and batches of them ---- */
+
+/* One value of every example: { TP_I32, TP_SCALAR } is a label. */
+typedef struct tp_column {
+    tp_dtype dtype;
+    tp_shape shape;
+} tp_column;
+
+enum { TP_MAX_COLUMNS = 16 };
+typedef struct tp_samples_opts {
+    int64_t batch;
+    uint64_t seed;
+    int64_t hold_back; /* every so many-th example is for validation, 2 or more; 0: none */
+} tp_samples_opts;
+
+/* Each object owns a copy of its examples. Never NULL; errors stay with the object, and feeding
+ * from a failed one fails the tape. */
+typedef struct tp_samples tp_samples;
+TP_API tp_samples *tp_samples_new(int columns, const tp_column *column, const tp_samples_opts *o);
+TP_API void tp_samples_free(tp_samples *X);
+TP_API bool tp_samples_ok(const tp_samples *X);
+TP_API const char *tp_samples_why(const tp_samples *X);
+
+/* One example: value[c] are the bytes of column c. */
+TP_API void tp_samples_add(tp_samples *X, const void *const value[]);
+
+TP_API int64_t tp_samples_count(const tp_samples *X, tp_part part); /* TP_TEST: as TP_VALID */
+TP_API uint64_t tp_samples_hash(const tp_samples *X);               /* of all values so far */
+
+/* Batches of an epoch: TP_TRAIN has whole ones only, fewer examples than a batch fail X. */
+TP_API int64_t tp_samples_steps(tp_samples *X, tp_part part);
+
+/* A batch into slots of T (tp_feed), one a column, [n,...] each; returns n, 0 if there is no such
+ * step or T has failed. TP_TRAIN: shuffled anew for each epoch (below 2^31); else in order, the
+ * last batch being smaller. Depends on nothing that was fed before: a resumed run needs no more. */
+TP_API int64_t tp_samples_feed(tp_samples *X, tp_tape *T, tp_part part, int64_t epoch, int64_t step,
+                               tp_tensor slot[]);
+
 #ifdef __cplusplus
 }
 #endif

@@ -59,6 +59,11 @@ typedef struct tp_picture_source {
 } tp_picture_source;
 TP_API tp_pictures *tp_pictures_from(const tp_picture_source *s);
 
+/* As many of each of ten kinds of shapes and textures, at random places, sizes, angles and colours:
+ * something to classify where there are no data. Picture i of a part is always the same one; side:
+ * pixels. */
+TP_API tp_pictures *tp_pictures_shapes(int64_t count, int64_t side, tp_part part);
+
 TP_API void tp_pictures_close(tp_pictures *X);
 TP_API bool tp_pictures_ok(const tp_pictures *X);
 TP_API const char *tp_pictures_why(const tp_pictures *X);
@@ -67,6 +72,9 @@ TP_API int64_t tp_pictures_count(const tp_pictures *X);
 TP_API int tp_pictures_classes(const tp_pictures *X);
 TP_API const char *tp_pictures_class(const tp_pictures *X, int label); /* its name */
 TP_API int32_t tp_pictures_label(const tp_pictures *X, int64_t i);
+/* Of the names without their folders, and the labels: a run that goes on with other pictures can
+ * tell. */
+TP_API uint64_t tp_pictures_hash(const tp_pictures *X);
 /* The file of picture i, for messages; in buf where the name is made up. */
 TP_API const char *tp_pictures_name(const tp_pictures *X, int64_t i, char *buf, size_t size);
 
@@ -113,10 +121,15 @@ typedef struct tp_batch {
 
 /* The next batch; waits until it is ready. False: at the end (not train), or an error. */
 TP_API bool tp_loader_next(tp_loader *L, tp_batch *b);
-/* Continues with that batch of that epoch: what a resumed run needs. */
+/* Continues with that batch of that epoch: what a resumed run needs. Costs nothing where that batch
+ * is the next one anyway. */
 TP_API void tp_loader_seek(tp_loader *L, int64_t epoch, int64_t step);
-TP_API double tp_loader_waited(
-    const tp_loader *L); /* seconds, in tp_loader_next, since the start */
+/* Both, into slots of T (tp_feed): slot[0] images [n,size,size,3], slot[1] targets [n,classes],
+ * f32. Returns n; 0 at the end (not train), or with T failed. */
+TP_API int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step,
+                              tp_tensor slot[2]);
+/* Seconds spent waiting in tp_loader_next since the start. */
+TP_API double tp_loader_waited(const tp_loader *L);
 TP_API int64_t tp_loader_skipped(const tp_loader *L); /* pictures that could not be read */
 
 #ifdef __cplusplus

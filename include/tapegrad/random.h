@@ -31,6 +31,14 @@ TP_API double tp_random_beta(tp_random *r, double a, double b);      /* [0, 1]; 
 /* n standard normal values, four for every four words from the next multiple of four on. */
 TP_API void tp_random_normals(tp_random *r, float *out, int64_t n);
 
+/* FNV-1a: h is TP_HASH at first and then what the last call returned; a word is a byte, or a number
+ * taken as a whole. Names of streams are hashed so; data of a run may be (tp_run.data_hash). */
+#define TP_HASH 0xcbf29ce484222325u
+static inline uint64_t tp_hash(uint64_t h, uint64_t word)
+{
+    return (h ^ word) * 0x100000001b3u;
+}
+
 /* What NumPy's RandomState(seed).permutation(n) and, by it, pandas' sample make of 0 ... n - 1
  * (n below 2^32): published splits of data sets are made so. */
 TP_API void tp_numpy_permutation(uint32_t seed, int64_t n, int64_t *order);

@@ -62,6 +62,9 @@ extern TP_API const tp_option tp_optimizer_options[]; /* optimizer weight-decay 
 extern TP_API const tp_option tp_report_options[];    /* log-every eval-every checkpoint-every   */
 extern TP_API const tp_option tp_device_options[];    /* device dtype threads check-finite ...   */
 extern TP_API const tp_option tp_machine_options[];   /* device dtype threads; tp_machine_opts   */
+/* --recompute, for models that can: tp_train_opts.recompute is a tp_recompute. Not among
+ * tp_train_options. */
+extern TP_API const tp_option tp_recompute_options[];
 
 /* The optimiser that the options name; P's parameters, each with the factors of the rule (may be
  * NULL). raw_eps: Adam's eps as fairseq has it (optim.h). Never NULL. */
@@ -82,7 +85,7 @@ typedef struct tp_run {
 
     /* set by open and share: */
     int64_t batches;    /* of an epoch; 0: the data have no epochs                   */
-    int64_t units;      /* of a batch, for the speed: tokens, images                 */
+    int64_t units;      /* of a batch, for the speed: tokens, images; 0: --batch     */
     uint64_t data_hash; /* a resumed run must find the same; 0: is not checked       */
 
     int64_t per_epoch;    /* updates of an epoch; 0: none                              */
@@ -95,8 +98,9 @@ typedef struct tp_run {
 /* ---- a program ---- */
 
 typedef struct tp_training {
-    tp_command command;     /* the manual gets what is true of every run: signals, files, status */
-    const char *program;    /* in config.json: "enwik8"                                        */
+    tp_command command;     /* the manual gets what is true of every run: signals, files, status;
+                               synopsis NULL: flags, and how to resume                      */
+    const char *program;    /* in config.json: "enwik8"; NULL: command.name                    */
     const char *unit;       /* what tp_run.units counts: "tokens"                              */
     const char *score;      /* of a validation, metadata of best.safetensors: "valid_bpc"      */
     const char *score_text; /* a format with one %f: "validation %.4f bpc"                  */
@@ -104,12 +108,14 @@ typedef struct tp_training {
     const char *other_data; /* what a resumed run says of data with another hash: a sentence
                                that follows the checkpoint's name; NULL: a general one       */
     size_t settings_size, state_size;
+    const char *defaults; /* "--epochs 10 --ema 0.99": on top of tp_train_defaults, where
+                             settings_of is NULL                                         */
 
     /* Functions marked "may be NULL" have a default. */
 
     /* Fills settings, which are zero, with all that flags may change. asked: settings and names
      * that the command line gave, for presets; NULL for the defaults that the help shows. False
-     * with the reason in why. */
+     * with the reason in why. May be NULL: tp_train_defaults("runs/PROGRAM"), and defaults. */
     bool (*settings_of)(void *settings, const void *asked, const tp_given_flags *given, char *why,
                         size_t size);
 
@@ -128,22 +134,23 @@ typedef struct tp_training {
     tp_optim *(*optimizer)(tp_run *R);
     double (*rate)(const tp_run *R, int64_t update);
 
-    /* Brings the next batch, R->batch of R->epoch, into slots by tp_feed. */
+    /* Brings batch R->batch of R->epoch into slots by tp_feed. It mostly follows the one before,
+     * but not in a resumed run, nor after an epoch whose last batches were too few for an update.
+     */
     void (*next)(tp_run *R);
     /* The mean loss of that batch, a scalar of R->T. With --graph it is recorded: what it does
      * besides ops is done once. */
     tp_tensor (*loss)(tp_run *R);
-    /* The next batch will be R->batch of R->epoch, not the one that would follow: a run is resumed,
-     * or the last batches of an epoch were too few for an update; may be NULL. */
-    void (*seek)(tp_run *R);
 
-    /* Validates on R->E and returns the score; text: what the progress says of it. Ends early where
-     * tp_run_stopped. With --ema the parameters hold the averages. best: after a validation that
-     * was the best so far; may be NULL. */
+    /* Validates on R->E and returns the score, which the log gets; text: what the progress says of
+     * it, by score_text where it stays empty. Ends early where tp_run_stopped. With --ema the
+     * parameters hold the averages. best: after a validation that was the best so far; may be NULL.
+     */
     double (*validate)(tp_run *R, char *text, size_t size);
     void (*best)(tp_run *R);
 
-    /* Says what is trained on what (tp_run_say), and notes for config.json. */
+    /* Says what is trained on what (tp_run_say), and notes for config.json; may be NULL: the number
+     * of parameters. */
     void (*describe)(tp_run *R);
     /* What a report says beside the mean loss: text for the progress line (may stay empty), notes
      * for the log; may be NULL. after: the report is written, sums may begin anew; may be NULL. */
@@ -152,7 +159,8 @@ typedef struct tp_training {
     /* Says what is left to say when the run ends; may be NULL. */
     void (*done)(tp_run *R);
 
-    /* Metadata that evaluation needs, in best and last checkpoint: the model's configuration. */
+    /* Metadata that evaluation needs, in best and last checkpoint: the model's configuration; may
+     * be NULL. */
     void (*write_model)(tp_run *R, tp_writer *W);
     /* State of the program's own in the last checkpoint; may be NULL. read: after build. */
     void (*write)(tp_run *R, tp_writer *W);

@@ -8,6 +8,16 @@
 
 /* ---- the beginning ---- */
 
+void tp__run_describe(tp_trainer *r)
+{
+    tp_run *R = &r->run;
+    if (r->t->describe)
+        r->t->describe(R);
+    else
+        tp_run_say(R, "%lld parameters; %lld batches an epoch", (long long)tp_params_count(R->P),
+                   (long long)R->batches);
+}
+
 static void introduce(tp_trainer *r)
 {
     tp_run *R = &r->run;
@@ -23,7 +33,7 @@ static bool begin(tp_trainer *r)
     tp_run *R = &r->run;
     tp__progress_start(&r->bar, R->update, r->last, r->o->time, R->rank > 0);
     r->notes = json_object();
-    r->t->describe(R);
+    tp__run_describe(r);
     const bool done = tp__run_fine(r) && (R->rank > 0 || tp__run_files(r));
     json_decref(r->notes);
     r->notes = NULL;

@@ -13,42 +13,6 @@
 #include "options_inner.h"
 #include "trainer.h"
 
-/* ---- settings ---- */
-
-/* The schedules whose shape depends on the number of updates: a resumed run cannot change it. */
-static bool steps_shape_the_rate(const tp_trainer *r)
-{
-    const int schedule = r->o->schedule;
-    return !r->t->rate && (schedule == TP_RATE_LINEAR || schedule == TP_RATE_COSINE ||
-                           schedule == TP_RATE_ONECYCLE);
-}
-
-/* Takes over the given flags that a resumed run may set; names those that it may not. */
-static bool merge(tp_trainer *r, const void *asked, const tp_given_flags *given)
-{
-    const tp_option *table = r->t->command.table;
-    const tp_train_opts *theirs = asked;
-    char text[2048], why[512];
-    if (tp_options_differ(table, asked, r->run.settings, TP_SAVED | TP_WEIGHTS, given, text,
-                          sizeof text))
-        return tp__run_fail(
-            r,
-            "%s was trained with other settings: %s; leave these flags out, or begin "
-            "another run",
-            r->folder.last, text);
-    if (tp_was_given(given, "steps") && steps_shape_the_rate(r) && theirs->steps != r->o->steps)
-        return tp__run_fail(r, "%s: its schedule ends at --steps %lld, which cannot be changed",
-                            r->folder.last, (long long)r->o->steps);
-    for (int i = 0; i < given->n; i++) {
-        const tp_option *o = tp_option_find(table, given->name[i]);
-        char value[4200];
-        tp_option_get(o, asked, value, sizeof value);
-        if (!tp_option_set(o, r->run.settings, value, why, sizeof why))
-            return tp__run_fail(r, "--%s: %s", o->name, why);
-    }
-    return true;
-}
-
 /* ---- devices, model, optimiser ---- */
 
 static void open_device(tp_trainer *r, bool dry, bool blank)
@@ -107,6 +71,7 @@ static bool measure_run(tp_trainer *r)
     const tp_train_opts *o = r->o;
     tp_run *R = &r->run;
     if (r->why[0]) return false;
+    if (R->units == 0) R->units = o->batch;
     R->per_epoch = R->batches / o->accumulation;
     if (R->batches > 0 && R->per_epoch == 0)
         return tp__run_fail(r,
@@ -172,8 +137,8 @@ static bool open_resumed(tp_trainer *r, const void *asked, const tp_given_flags 
     bool done = tp_file_ok(from) || tp__run_fail(r, "cannot resume: %s", tp_file_why(from));
     if (done && !tp_options_read(r->t->command.table, r->run.settings, from, why, sizeof why))
         done = tp__run_fail(r, "%s", why);
-    done = done && merge(r, asked, given) && open_data(r, from) && build_run(r, from, true) &&
-           tp__run_load(r, from);
+    done = done && tp__run_merge(r, asked, given) && open_data(r, from) &&
+           build_run(r, from, true) && tp__run_load(r, from);
     tp_file_close(from);
     return done && tp__run_find_best(r);
 }
@@ -189,7 +154,7 @@ static bool discard(tp_trainer *r, const char *former)
 static json_t *config(tp_trainer *r)
 {
     json_t *c = json_object();
-    json_object_set_new(c, "program", json_string(r->t->program));
+    json_object_set_new(c, "program", json_string(tp__run_program(r->t)));
     json_object_set_new(c, "version", json_string(tp_version()));
     json_object_set_new(c, "parameters", json_integer(tp_params_count(r->run.P)));
     json_object_update(c, r->notes);
@@ -208,57 +173,14 @@ bool tp__run_files(tp_trainer *r)
     return true;
 }
 
-/* ---- the manual ---- */
-
-static const char every_run[] =
-    "SIGINT, SIGTERM and SIGHUP end the run after the current update with a checkpoint; --resume "
-    "continues it with the same bits as if it had never stopped. Every checkpoint is written "
-    "beside the last one and renamed, so a killed run keeps the last complete one.\n\n"
-    "A loss, gradient or weight that is NaN or infinite ends the run with status 1 before it "
-    "overwrites last.safetensors: that file stays the last good one.";
-
-static const char every_folder[] =
-    "FILES\n"
-    "    last.safetensors  everything the next update depends on\n"
-    "    best.safetensors  weights with the best validation, and what evaluation needs\n"
-    "    log.jsonl         a JSON object a report: step, seconds (of training, without\n"
-    "                      validations and checkpoints), loss, lr, grad_norm, memory (peak\n"
-    "                      bytes); where there are epochs epoch, and train_loss at their ends\n"
-    "    config.json       all settings\n"
-    "    lock              held while a process works in the folder\n\n"
-    "EXIT STATUS\n"
-    "    0 done, or time is up; 1 an error; 2 a bad flag; 129, 130, 143 stopped by SIGHUP,\n"
-    "    SIGINT, SIGTERM\n";
-
-static void complete_manual(tp_trainer *r)
-{
-    const tp_command *c = &r->t->command;
-    snprintf(r->about, sizeof r->about, "%s\n\n%s", c->about, every_run);
-    snprintf(r->more, sizeof r->more, "%s%s%s", every_folder, c->more ? "\n" : "",
-             c->more ? c->more : "");
-    r->command = *c;
-    r->command.about = r->about;
-    r->command.more = r->more;
-}
-
 /* ---- opening and closing ---- */
-
-static bool new_settings(tp_trainer *r, void **settings, const void *asked,
-                         const tp_given_flags *given)
-{
-    char why[1200] = "";
-    *settings = calloc(1, r->t->settings_size);
-    if (!*settings) return tp__run_fail(r, "out of memory");
-    return r->t->settings_of(*settings, asked, given, why, sizeof why) ||
-           tp__run_fail(r, "%s", why);
-}
 
 /* asked: what argv holds on top of the defaults. */
 static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
                      const tp_given_flags *given)
 {
     const tp_train_opts *theirs = asked;
-    if (!new_settings(r, &r->run.settings, asked, given)) return;
+    if (!tp__run_new_settings(r, &r->run.settings, asked, given)) return;
     r->o = r->run.settings;
     if (!theirs->plan && r->run.rank == 0 && !tp__folder_open(&r->folder, theirs->run_dir))
         tp__run_fail(r, "%s", r->folder.why);
@@ -281,10 +203,10 @@ bool tp__run_open(tp_trainer *r, const tp_training *t, const tp_peers *peers, in
                       .log = { .fd = -1 },
                       .best = t->higher ? -(double)INFINITY : (double)INFINITY };
     *status = TP_PARSED;
-    complete_manual(r);
+    tp__run_complete_manual(r);
     r->run.state = calloc(1, t->state_size + 1);
     if (!r->run.state) return tp__run_fail(r, "out of memory");
-    if (new_settings(r, &asked, NULL, NULL)) {
+    if (tp__run_new_settings(r, &asked, NULL, NULL)) {
         *status = tp_options_parse(&r->command, argc, argv, asked, &given);
         if (*status == TP_PARSED) open_run(r, argc, argv, asked, &given);
     }

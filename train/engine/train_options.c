@@ -35,8 +35,8 @@ const tp_option tp_run_options[] = {
             "stopped. Flags that would change its course are refused."),
     TP_FLAG("overwrite", O, overwrite, 0, "Begin anew in a folder that holds a run already."),
     TP_FLAG("plan", O, plan, 0,
-            "Train nothing: print the parameters, the memory of a step with and without "
-            "recomputation, its FLOPs and the time that a run would take here."),
+            "Train nothing: print the parameters, the memory of a step (for each value of "
+            "--recompute, where the program has it) and the time that a run would take here."),
     TP_STRING("init", O, init, "FILE", 0,
               "Begin with the weights of this checkpoint of the same model; optimiser, schedule "
               "and data position start afresh."),
@@ -52,6 +52,10 @@ const tp_option tp_length_options[] = {
     TP_INT("batch", O, batch, 1, 65536, TP_SAVED, "Examples that run at once."),
     TP_INT("accumulation", O, accumulation, 1, 65536, TP_SAVED, "Batches in one update."),
     TP_INT("seed", O, seed, 0, TP_BIG, TP_SAVED, "Of initial weights, order and dropout."),
+    { 0 },
+};
+
+const tp_option tp_recompute_options[] = {
     TP_CHOICE("recompute", O, recompute, "none|attention|block", TP_SAVED,
               "What backward recomputes instead of keeping it: less memory, more time."),
     { 0 },

@@ -5,24 +5,52 @@
 #include <stdlib.h>
 
 #include "forecast.h"
-#include "memory_table.h"
 
-enum { WARM_UP = 2 };
+enum { WARM_UP = 2, MAX_WAYS = 3 };
+static const char *const way_names[MAX_WAYS] = { "none", "attention", "block" };
 static const double PROBE_SECONDS = 0.5;
 
 /* ---- memory ---- */
 
+typedef struct memory_row {
+    const char *name;
+    double bytes[MAX_WAYS];
+} memory_row;
+
+/* The values of --recompute; 1: the program has no such flag. */
+static int ways_of(const tp_trainer *r)
+{
+    return tp_option_find(r->t->command.table, "recompute") ? MAX_WAYS : 1;
+}
+
+/* The way that the run would take is marked. */
+static void print_head(int ways, int way)
+{
+    char head[32];
+    printf("%-24s", ways > 1 ? "memory, MB; --recompute" : "memory, MB");
+    for (int k = 0; ways > 1 && k < ways; k++) {
+        snprintf(head, sizeof head, "%s%s", k == way ? "*" : "", way_names[k]);
+        printf("%12s", head);
+    }
+    printf("\n");
+}
+
 /* clang-format off */
 #define ROW(name, part) { name, { m[0].part, m[1].part, m[2].part } }
 /* clang-format on */
-static void print_memory(const tp_forecast m[TP_MEMORY_WAYS], int way)
+static void print_memory(const tp_forecast m[MAX_WAYS], int ways, int way)
 {
-    const tp_memory_row rows[] = {
+    const memory_row rows[] = {
         ROW("weights", weights),     ROW("gradients", gradients),   ROW("optimizer", optimizer),
         ROW("averages", averages),   ROW("carried state", state),   ROW("activations", activations),
         ROW("peak of a step", peak), ROW("data in advance", ahead), ROW("whole process", process),
     };
-    tp__memory_table_print(rows, (int)(sizeof rows / sizeof *rows), way);
+    print_head(ways, way);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        printf("%-24s", rows[i].name);
+        for (int k = 0; k < ways; k++) printf("%12.1f", rows[i].bytes[k] / 1e6);
+        printf("\n");
+    }
     printf("%-24s%12.1f\n", "available here", (double)tp__run_memory_available() / 1e6);
     fflush(stdout);
 }
@@ -44,8 +72,12 @@ static bool time_update(const tp_trainer *r, void *settings, double *seconds, do
     for (int u = 0; done && u < WARM_UP; u++) done = tp__run_update(&trial, &norm);
     done = done && tp_device_sync(trial.run.D);
     const double start = tp_seconds();
-    done = done && tp__run_update(&trial, &norm) && tp_device_sync(trial.run.D);
-    *seconds = tp_seconds() - start;
+    int64_t updates = 0;
+    for (double passed = 0; done && passed < PROBE_SECONDS / 2; updates++) {
+        done = tp__run_update(&trial, &norm) && tp_device_sync(trial.run.D);
+        passed = tp_seconds() - start;
+    }
+    *seconds = (tp_seconds() - start) / (double)updates;
     *flops = done ? flops_of(&trial) : 0;
     snprintf(why, size, "%s", trial.why);
     tp__run_trial_end(&trial);
@@ -115,7 +147,7 @@ static bool describe(const tp_trainer *r, char *why, size_t size)
     const bool done = settings && tp__run_trial_begin(&trial, r, settings, true);
     if (done) {
         trial.bar.silent = false;
-        r->t->describe(&trial.run);
+        tp__run_describe(&trial);
     }
     snprintf(why, size, "%s", settings ? trial.why : "out of memory");
     if (settings) tp__run_trial_end(&trial);
@@ -125,13 +157,13 @@ static bool describe(const tp_trainer *r, char *why, size_t size)
 
 int tp__run_plan(tp_trainer *r)
 {
-    tp_forecast m[TP_MEMORY_WAYS];
+    tp_forecast m[MAX_WAYS] = { 0 };
+    const int ways = ways_of(r);
     char why[sizeof r->why] = "";
     double seconds = 0, rate = 0;
     bool done = describe(r, why, sizeof why);
-    for (int k = 0; done && k < TP_MEMORY_WAYS; k++)
-        done = tp__run_forecast(r, k, &m[k], why, sizeof why);
-    if (done) print_memory(m, r->o->recompute);
+    for (int k = 0; done && k < ways; k++) done = tp__run_forecast(r, k, &m[k], why, sizeof why);
+    if (done) print_memory(m, ways, r->o->recompute);
     done = done && measure_update(r, &seconds, &rate, why, sizeof why);
     if (done) print_time(r, seconds, rate);
     if (!done) fprintf(stderr, "%s --plan: %s\n", r->t->command.name, why);
@@ -155,9 +187,11 @@ void tp__run_announce(tp_trainer *r)
     tp_run_say(R, "a step will take %.0f MB at its peak, the process %.0f MB", m.peak / 1e6,
                m.process / 1e6);
     if (tp__run_memory_available() == 0 || m.process <= available) return;
-    if (!tp__run_forecast(r, 2, &less, why, sizeof why)) less = m;
+    char way_out[64] = "";
+    if (ways_of(r) > 1 && tp__run_forecast(r, MAX_WAYS - 1, &less, why, sizeof why))
+        snprintf(way_out, sizeof way_out, "--recompute block takes %.0f MB, ", less.process / 1e6);
     tp_run_say(R,
-               "warning: this machine has %.0f MB left for it, so it will swap or be killed; "
-               "--recompute block takes %.0f MB, a smaller --batch with --accumulation less",
-               available / 1e6, less.process / 1e6);
+               "warning: this machine has %.0f MB left for it, so it will swap or be killed; %sa "
+               "smaller --batch with --accumulation takes less",
+               available / 1e6, way_out);
 }

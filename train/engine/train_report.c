@@ -61,6 +61,8 @@ static bool validate(tp_trainer *r)
     char text[400] = "";
     if (r->ema) tp_ema_swap(r->ema);
     const double score = r->t->validate(&r->run, text, sizeof text);
+    if (!text[0]) snprintf(text, sizeof text, r->t->score_text, score);
+    if (!json_object_get(r->notes, r->t->score)) tp_run_note(&r->run, r->t->score, score);
     const bool stopped = tp_stop_signal() != 0 || !tp__run_fine(r);
     const bool done = !tp__run_anywhere(r, stopped);
     const bool best = done && (r->t->higher ? score > r->best : score < r->best);

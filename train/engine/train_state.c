@@ -17,7 +17,7 @@
 
 static void write_model(tp_trainer *r, tp_writer *W)
 {
-    r->t->write_model(&r->run, W);
+    if (r->t->write_model) r->t->write_model(&r->run, W);
     tp_writer_meta_int(W, "update", r->run.update);
     tp_params_write(r->run.P, W, "");
 }
@@ -154,6 +154,5 @@ bool tp__run_load(tp_trainer *r, tp_file *F)
     tp__run_place(r, 0);
     if (r->t->read) r->t->read(R, F);
     if (!tp_file_ok(F)) tp__run_fail(r, "%s", tp_file_why(F));
-    if (r->t->seek && tp__run_fine(r)) r->t->seek(R);
     return tp__run_fine(r);
 }

@@ -98,13 +98,6 @@ static bool reduce(tp_trainer *r, bool fine)
 
 /* ---- the update ---- */
 
-/* Batches that are left over at the end of an epoch, too few for an update, are passed by. */
-static void begin_epoch(tp_trainer *r)
-{
-    tp__run_place(r, 0);
-    if (r->t->seek && r->run.batches % r->o->accumulation != 0) r->t->seek(&r->run);
-}
-
 double tp__run_rate(const tp_trainer *r, int64_t update)
 {
     return r->t->rate ? r->t->rate(&r->run, update) : tp_train_rate(r->o, update, r->last);
@@ -118,6 +111,6 @@ bool tp__run_update(tp_trainer *r, tp_tensor *norm)
     if (!tp_step(r->O, tp__run_rate(r, R->update))) return tp__run_fine(r);
     if (r->ema) tp_ema_update(r->ema);
     R->update++;
-    if (R->per_epoch > 0 && R->update % R->per_epoch == 0) begin_epoch(r);
+    if (R->per_epoch > 0 && R->update % R->per_epoch == 0) tp__run_place(r, 0);
     return tp__run_fine(r);
 }

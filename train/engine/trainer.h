@@ -1,7 +1,8 @@
 /* trainer.h - everything that a training run holds. What programs see of it is its first member.
  *
  *     tp_train_main     train_main.c     command line, plan or run, exit status
- *     opening           train_open.c     settings, data, model; from a checkpoint or afresh
+ *     settings          train_settings.c defaults, manual, what a resumed run may change
+ *     opening           train_open.c     data, model, optimiser; from a checkpoint or afresh
  *     one update        train_update.c   batches, gradients, the optimiser
  *     after it          train_report.c   validation, log, checkpoints: what an update leaves
  *     checkpoints       train_state.c    last and best
@@ -31,7 +32,7 @@ typedef struct tp_trainer {
     tp_run run;
     const tp_training *t;
     tp_command command; /* t's, with the manual completed */
-    char about[6000], more[8000];
+    char synopsis[256], about[6000], more[8000];
     const tp_peers *peers; /* NULL: this process trains alone */
     const tp_train_opts *o;
 
@@ -56,6 +57,22 @@ typedef struct tp_trainer {
     double best;      /* score of best.safetensors; the worst possible: none          */
     char why[6000];
 } tp_trainer;
+
+/* ---- train_settings.c ---- */
+
+/* The program's name in its files. */
+const char *tp__run_program(const tp_training *t);
+
+/* r->command: the program's manual, and what is true of every run. */
+void tp__run_complete_manual(tp_trainer *r);
+
+/* Settings with the program's defaults, or the presets that were asked for; *settings is to be
+ * freed with its texts in either case, NULL: no memory. */
+bool tp__run_new_settings(tp_trainer *r, void **settings, const void *asked,
+                          const tp_given_flags *given);
+
+/* Takes over the given flags that a resumed run may set; names those that it may not. */
+bool tp__run_merge(tp_trainer *r, const void *asked, const tp_given_flags *given);
 
 /* ---- train_open.c ---- */
 
@@ -127,6 +144,11 @@ bool tp__run_load(tp_trainer *r, tp_file *F);
 /* best.safetensors: what evaluation needs, and the score. */
 bool tp__run_save_best(tp_trainer *r, double score);
 bool tp__run_find_best(tp_trainer *r);
+
+/* ---- train_main.c ---- */
+
+/* What the program says of the run. */
+void tp__run_describe(tp_trainer *r);
 
 /* ---- train_plan.c ---- */
 

@@ -4,11 +4,11 @@
  * A kind is a function that says what is inside at a place: shapes lie in the square [-1,1] x
  * [-1,1], textures fill the plane with a period of about 1. Four places a pixel smooth the edges.
  */
-#include "shapes.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <tapegrad/random.h>
+
+#include "pictures_inner.h"
 
 enum { KINDS = 10, FIRST_TEXTURE = 6 };
 static const char *const names[KINDS] = { "disc", "ring",    "square", "triangle", "cross",
@@ -75,8 +75,9 @@ static void draw_colours(tp_random *r, double back[3], double front[3])
         front[apart] = back[apart] + (back[apart] < 128 ? 100 : -100);
 }
 
-void shapes_draw(const shapes *s, int64_t i, tp_image *p)
+static void draw(void *env, int64_t i, tp_image *p)
 {
+    const tp_shapes *s = env;
     tp_random r = tp_random_stream(7, "shapes", (uint64_t)i, (uint64_t)s->part);
     const int kind = (int)(i % KINDS);
     double back[3], front[3];
@@ -92,22 +93,19 @@ void shapes_draw(const shapes *s, int64_t i, tp_image *p)
         }
 }
 
-static void draw(void *env, int64_t i, tp_image *p)
+tp_pictures *tp_pictures_shapes(int64_t count, int64_t side, tp_part part)
 {
-    shapes_draw(env, i, p);
-}
-
-tp_pictures *shapes_open(shapes *s, int64_t count, int64_t side, tp_part part)
-{
-    int32_t *label = malloc((size_t)count * sizeof *label);
-    *s = (shapes){ .side = side, .part = part };
+    int32_t *label = count > 0 ? malloc((size_t)count * sizeof *label) : NULL;
     for (int64_t i = 0; label && i < count; i++) label[i] = (int32_t)(i % KINDS);
     tp_pictures *X = tp_pictures_from(&(tp_picture_source){ .count = label ? count : 0,
                                                             .classes = KINDS,
                                                             .names = names,
                                                             .label = label,
-                                                            .draw = draw,
-                                                            .env = s });
+                                                            .draw = draw });
     free(label);
+    if (!tp_pictures_ok(X)) return X;
+    X->shapes = (tp_shapes){ .side = side, .part = part };
+    X->source.env = &X->shapes;
+    if (!label) tp__pictures_fail(X, "out of memory for the labels of %lld shapes", (long long)count);
     return X;
 }

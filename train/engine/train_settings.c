@@ -1,0 +1,111 @@
+/* train_settings.c - settings and manual of a program: its defaults, what a resumed run may change.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer.h"
+
+/* ---- the manual ---- */
+
+static const char every_run[] =
+    "SIGINT, SIGTERM and SIGHUP end the run after the current update with a checkpoint; --resume "
+    "continues it with the same bits as if it had never stopped. Every checkpoint is written "
+    "beside the last one and renamed, so a killed run keeps the last complete one.\n\n"
+    "A loss, gradient or weight that is NaN or infinite ends the run with status 1 before it "
+    "overwrites last.safetensors: that file stays the last good one.";
+
+static const char every_folder[] =
+    "FILES\n"
+    "    last.safetensors  everything the next update depends on\n"
+    "    best.safetensors  weights with the best validation, and what evaluation needs\n"
+    "    log.jsonl         a JSON object a report: step, seconds (of training, without\n"
+    "                      validations and checkpoints), loss, lr, grad_norm, memory (peak\n"
+    "                      bytes); where there are epochs epoch, and train_loss at their ends\n"
+    "    config.json       all settings\n"
+    "    lock              held while a process works in the folder\n\n"
+    "EXIT STATUS\n"
+    "    0 done, or time is up; 1 an error; 2 a bad flag; 129, 130, 143 stopped by SIGHUP,\n"
+    "    SIGINT, SIGTERM\n";
+
+void tp__run_complete_manual(tp_trainer *r)
+{
+    const tp_command *c = &r->t->command;
+    snprintf(r->synopsis, sizeof r->synopsis,
+             "[flag ...]\n    %s --resume [--run-dir DIR] [flag ...]", c->name);
+    snprintf(r->about, sizeof r->about, "%s\n\n%s", c->about, every_run);
+    snprintf(r->more, sizeof r->more, "%s%s%s", every_folder, c->more ? "\n" : "",
+             c->more ? c->more : "");
+    r->command = *c;
+    if (!c->synopsis) r->command.synopsis = r->synopsis;
+    r->command.about = r->about;
+    r->command.more = r->more;
+}
+
+/* ---- defaults ---- */
+
+const char *tp__run_program(const tp_training *t)
+{
+    return t->program ? t->program : t->command.name;
+}
+
+/* Where the program has no settings_of. */
+static bool default_settings(tp_trainer *r, void *settings)
+{
+    enum { MOST = 64 };
+    char folder[256], flags[1024], *word[MOST], *rest = NULL;
+    int n = 0;
+    snprintf(folder, sizeof folder, "runs/%s", tp__run_program(r->t));
+    snprintf(flags, sizeof flags, "%s", r->t->defaults ? r->t->defaults : "");
+    *(tp_train_opts *)settings = tp_train_defaults(folder);
+    for (char *w = strtok_r(flags, " ", &rest); w && n < MOST; w = strtok_r(NULL, " ", &rest))
+        word[n++] = w;
+    return tp_options_parse(&r->command, n, word, settings, NULL) == TP_PARSED ||
+           tp__run_fail(r, "the program's own defaults are wrong: %s", r->t->defaults);
+}
+
+bool tp__run_new_settings(tp_trainer *r, void **settings, const void *asked,
+                          const tp_given_flags *given)
+{
+    char why[1200] = "";
+    *settings = calloc(1, r->t->settings_size);
+    if (!*settings) return tp__run_fail(r, "out of memory");
+    if (!r->t->settings_of) return default_settings(r, *settings);
+    return r->t->settings_of(*settings, asked, given, why, sizeof why) ||
+           tp__run_fail(r, "%s", why);
+}
+
+/* ---- resuming ---- */
+
+/* The schedules whose shape depends on the number of updates: a resumed run cannot change it. */
+static bool steps_shape_the_rate(const tp_trainer *r)
+{
+    const int schedule = r->o->schedule;
+    return !r->t->rate && (schedule == TP_RATE_LINEAR || schedule == TP_RATE_COSINE ||
+                           schedule == TP_RATE_ONECYCLE);
+}
+
+bool tp__run_merge(tp_trainer *r, const void *asked, const tp_given_flags *given)
+{
+    const tp_option *table = r->t->command.table;
+    const tp_train_opts *theirs = asked;
+    char text[2048], why[512];
+    if (tp_options_differ(table, asked, r->run.settings, TP_SAVED | TP_WEIGHTS, given, text,
+                          sizeof text))
+        return tp__run_fail(
+            r,
+            "%s was trained with other settings: %s; leave these flags out, or begin "
+            "another run",
+            r->folder.last, text);
+    if (tp_was_given(given, "steps") && steps_shape_the_rate(r) && theirs->steps != r->o->steps)
+        return tp__run_fail(r, "%s: its schedule ends at --steps %lld, which cannot be changed",
+                            r->folder.last, (long long)r->o->steps);
+    for (int i = 0; i < given->n; i++) {
+        const tp_option *o = tp_option_find(table, given->name[i]);
+        char value[4200];
+        tp_option_get(o, asked, value, sizeof value);
+        if (!tp_option_set(o, r->run.settings, value, why, sizeof why))
+            return tp__run_fail(r, "--%s: %s", o->name, why);
+    }
+    return true;
+}
