@@ -71,16 +71,16 @@ void expect_refusal(const char *args, int status, const char *message)
 
 pid_t start(const char *args)
 {
-    char text[1024], path[1024], *words[80] = { path };
-    int n = 1;
-    snprintf(path, sizeof path, "%s/%s", TP_BIN_DIR, program);
-    snprintf(text, sizeof text, "%s", args);
+    char text[4096], *words[80];
+    int n = 0;
+    snprintf(text, sizeof text, "%s/%s %s", TP_BIN_DIR, program, args);
     for (char *w = strtok(text, " "); w && n < 79; w = strtok(NULL, " ")) words[n++] = w;
+    words[n] = NULL;
     const pid_t child = fork();
     if (child == 0) {
         dup2(open("out", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDOUT_FILENO);
         dup2(open("err", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDERR_FILENO);
-        execv(path, words);
+        execv(words[0], words);
         _exit(127);
     }
     cr_assert(child > 0);

@@ -22,6 +22,28 @@ static void long_text_data(void)
     make_text("text", 600000);
 }
 
+/* 36 lines, half of them for validation, that are told apart by the letters in them. */
+static void make_lines(const char *name, int lines)
+{
+    FILE *f = fopen(name, "w");
+    for (int i = 0; i < lines; i++) {
+        const int kind = i / 2 % 3;
+        fprintf(f, "%c\t%d %s %d\n", 'a' + kind, 31 * i % 17,
+                (const char *const[]){ "tick", "rose", "mugs" }[kind], 7 * i % 23);
+    }
+    cr_assert(f && fclose(f) == 0);
+}
+
+static void line_data(void)
+{
+    make_lines("lines", 36);
+}
+
+static void long_line_data(void)
+{
+    make_lines("lines", 4000);
+}
+
 /* The same few images under many names. */
 static void long_image_data(void)
 {
@@ -30,18 +52,18 @@ static void long_image_data(void)
 }
 
 const run_kind run_kinds[] = {
-    { .program = "enwik8",
+    { .command = "enwik8 train",
       .make_data = text_data,
-      .train = "train " SMALL "--data text --schedule constant",
+      .train = SMALL "--data text --schedule constant",
       .often = "--log-every 1 --eval-every 2 --checkpoint-every 1",
       .seldom = "--log-every 1 --eval-every 0 --checkpoint-every 40",
       .make_long_data = long_text_data,
       .slow_validation = "--eval-tokens 0",
       .updates = 150,
       .files = 5 },
-    { .program = "imagenet",
+    { .command = "imagenet train",
       .make_data = image_data,
-      .train = "train --data set --threads 1 --size 16 --batch 8 --epochs 1000000 --flip 0 "
+      .train = "--data set --threads 1 --size 16 --batch 8 --epochs 1000000 --flip 0 "
                "--schedule constant --warmup 1 --lr 0.005 --workers 1",
       .often = "--log-every 1 --checkpoint-every 1", /* epochs of two updates */
       .seldom = "--log-every 1 --eval-every 0",
@@ -49,24 +71,43 @@ const run_kind run_kinds[] = {
       .slow_validation = "",
       .updates = 40,
       .files = 6 },
+    { .command = "first_text",
+      .make_data = line_data,
+      .train = "--data lines --threads 1 --length 12 --hold-back 2 --batch 9 --epochs 1000000 "
+               "--ema 0 --lr 0.0005",
+      .often = "--log-every 1 --checkpoint-every 1", /* epochs of two updates */
+      .seldom = "--log-every 1 --eval-every 0",
+      .make_long_data = long_line_data,
+      .slow_validation = "--batch 1000",
+      .updates = 40,
+      .files = 5 },
+    { .command = "first_image",
+      .make_data = image_data,
+      .train = "--data set --threads 1 --size 16 --batch 8 --epochs 1000000 --ema 0",
+      .often = "--log-every 1 --checkpoint-every 1", /* epochs of two updates */
+      .seldom = "--log-every 1 --eval-every 0",
+      .make_long_data = long_image_data,
+      .slow_validation = "",
+      .updates = 40,
+      .files = 5 },
 };
 const int run_kind_count = sizeof run_kinds / sizeof *run_kinds;
 
 void run_kind_begin(const run_kind *k)
 {
-    program_begin(k->program);
+    program_begin(k->command);
     k->make_data();
 }
 
 void expect_resumed(const run_kind *k, const char *flags, const char *name)
 {
     const long long end = update_in("run/last.safetensors") + 3;
-    succeed("train --resume --run-dir run --steps %lld", end);
+    succeed("--resume --run-dir run --steps %lld", end);
     succeed("%s %s --steps %lld --run-dir straight --overwrite", k->train, flags, end);
     cr_expect(same_bytes("straight/last.safetensors", "run/last.safetensors"), "%s: %s: last",
-              k->program, name);
+              k->command, name);
     cr_expect(same_bytes("straight/best.safetensors", "run/best.safetensors"), "%s: %s: best",
-              k->program, name);
+              k->command, name);
 }
 
 bool same_log(const char *a, const char *b)

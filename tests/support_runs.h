@@ -6,10 +6,10 @@
 #include "support_program.h"
 
 typedef struct run_kind {
-    const char *program;
+    const char *command; /* "enwik8 train" */
     void (*make_data)(void);
     /* The flags of a run whose updates take milliseconds and whose rate knows no end, so that a run
-     * may go on after any update: "train ...", without --steps, --run-dir and what follows. */
+     * may go on after any update: without --steps, --run-dir and what follows. */
     const char *train;
     const char *often;  /* a report and a checkpoint each update, a validation every second one; the
                            first improvement after update 2 comes by update 6 */

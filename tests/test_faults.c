@@ -13,7 +13,7 @@
 
 TestSuite(faults, .timeout = 1800);
 
-#define RESUME "train --resume --steps 6 --run-dir run"
+#define RESUME "--resume --steps 6 --run-dir run"
 
 typedef void (*check)(const run_kind *k);
 
@@ -44,7 +44,7 @@ static void for_each_program(check f)
 static void expect_recovery(const run_kind *k, const char *fault)
 {
     char name[400];
-    snprintf(name, sizeof name, "%s, %s", k->program, fault);
+    snprintf(name, sizeof name, "%s, %s", k->command, fault);
     const int64_t update = update_in("run/last.safetensors");
     cr_expect(update >= 2, "%s: update %lld", name, (long long)update);
     cr_expect(!shell("ls run | grep -q -e tmp-"), "%s: a temporary file is left", name);
@@ -177,7 +177,7 @@ FAULT(read_only_folder)
 FAULT(full_output)
 {
     char command[600];
-    snprintf(command, sizeof command, TP_BIN_DIR "/%s " RESUME " >/dev/full", k->program);
+    snprintf(command, sizeof command, TP_BIN_DIR "/%s " RESUME " >/dev/full", k->command);
     cr_assert(shell("cp -r base run"));
     cr_assert(shell(command));
     expect_recovery(k, "/dev/full");
@@ -243,7 +243,7 @@ FAULT(one_process_a_folder)
     waitpid(first, &status, 0);
     cr_expect(WIFSIGNALED(status), "the first one goes on");
     const int64_t update = update_in("run/last.safetensors");
-    succeed("train --resume --run-dir run --steps %lld", (long long)update + 2);
+    succeed("--resume --run-dir run --steps %lld", (long long)update + 2);
     cr_expect_eq(update_in("run/last.safetensors"), update + 2);
 }
 
@@ -268,11 +268,11 @@ FAULT(unreadable_best)
 {
     cr_assert(shell("cp -r base run; head -c 100 base/best.safetensors >run/best.safetensors"));
     const int status = run(RESUME);
-    expect_message(k->program, status,
+    expect_message(k->command, status,
                    (const char *const[]){ "the best model so far cannot be read",
                                           "run/best.safetensors", "move it away" },
                    3);
-    cr_expect_eq(update_in("run/last.safetensors"), 2, "%s", k->program);
+    cr_expect_eq(update_in("run/last.safetensors"), 2, "%s", k->command);
     cr_assert(shell("cp base/best.safetensors run"));
     expect_recovery(k, "unreadable best");
 }

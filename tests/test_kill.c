@@ -90,7 +90,7 @@ static int count_files(const char *path, int *torn)
 static void expect_same_end(const run_kind *k)
 {
     int torn;
-    const char *name = k->program;
+    const char *name = k->command;
     cr_expect(same_bytes("straight/last.safetensors", "killed/last.safetensors"), "%s: last", name);
     cr_expect(same_bytes("straight/best.safetensors", "killed/best.safetensors"), "%s: best", name);
     cr_expect(same_log("straight/log.jsonl", "killed/log.jsonl"), "%s: the log has each line once",
@@ -119,14 +119,14 @@ static int64_t check_folder(const run_kind *k, int round, int64_t before, int *m
 {
     int torn;
     const int files = count_files("killed", &torn);
-    cr_expect(torn <= 1 && files - torn <= k->files, "%s, round %d: %d files, %d torn", k->program,
+    cr_expect(torn <= 1 && files - torn <= k->files, "%s, round %d: %d files, %d torn", k->command,
               round, files, torn);
     *met += torn;
     const bool there = access("killed/last.safetensors", F_OK) == 0;
-    cr_assert(there || before < 0, "%s, round %d: the checkpoint is lost", k->program, round);
+    cr_assert(there || before < 0, "%s, round %d: the checkpoint is lost", k->command, round);
     if (!there) return -1;
     const int64_t now = update_in("killed/last.safetensors");
-    cr_assert(now >= before && now >= 1, "%s, round %d: update %lld after %lld", k->program, round,
+    cr_assert(now >= before && now >= 1, "%s, round %d: update %lld after %lld", k->command, round,
               (long long)now, (long long)before);
     return now;
 }
@@ -139,7 +139,7 @@ static void kill_often(const run_kind *k, int kills)
     char fresh[1024], again[128];
     snprintf(fresh, sizeof fresh, "%s %s --ema 0.9 --steps %d --run-dir killed", k->train, k->often,
              k->updates);
-    snprintf(again, sizeof again, "train --resume --steps %d --run-dir killed", k->updates);
+    snprintf(again, sizeof again, "--resume --steps %d --run-dir killed", k->updates);
     succeed("%s %s --ema 0.9 --steps %d --run-dir straight", k->train, k->often, k->updates);
     const int tensors = tensors_in("straight/last.safetensors");
     cr_assert(mkdir("killed", 0777) == 0);
@@ -159,8 +159,8 @@ static void kill_often(const run_kind *k, int kills)
     close(watch);
     succeed("%s", update < 0 ? fresh : again);
     expect_same_end(k);
-    cr_expect(met > 0, "%s: no kill met a file half written", k->program);
-    cr_log_info("%s: %d kills, %d of them with a file half written; %d runs to the end", k->program,
+    cr_expect(met > 0, "%s: no kill met a file half written", k->command);
+    cr_log_info("%s: %d kills, %d of them with a file half written; %d runs to the end", k->command,
                 done, met, ends + 1);
 }
 

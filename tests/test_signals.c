@@ -20,7 +20,7 @@ static void expect_end(const run_kind *k, pid_t child, int number, const char *n
     waitpid(child, &status, 0);
     slurp("err", errors, sizeof errors);
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 128 + number, "%s: %s: status %d\n%s",
-              k->program, name, status, errors);
+              k->command, name, status, errors);
 }
 
 /* ---- at any moment ---- */
@@ -43,10 +43,10 @@ static void stop_and_resume(const run_kind *k)
         expect_end(k, child, signals[i].number, name);
         slurp("out", out, sizeof out);
         cr_expect(strstr(out, signals[i].said) && strstr(out, "Continue with: "), "%s: %s\n%s",
-                  k->program, name, out);
-        cr_expect(update_in("run/last.safetensors") >= 5, "%s: %s", k->program, name);
+                  k->command, name, out);
+        cr_expect(update_in("run/last.safetensors") >= 5, "%s: %s", k->command, name);
         expect_resumed(k, k->often, name);
-        cr_expect(same_log("straight/log.jsonl", "run/log.jsonl"), "%s: %s: log", k->program, name);
+        cr_expect(same_log("straight/log.jsonl", "run/log.jsonl"), "%s: %s: log", k->command, name);
     }
 }
 
@@ -78,7 +78,7 @@ static bool stop_in_validation(const run_kind *k, int after, double seconds)
     snprintf(text, sizeof text, "in the validation after update %d,", after + 1);
     if (!strstr(out, text)) return false;
     cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM, "%s: status %d",
-              k->program, status);
+              k->command, status);
     return true;
 }
 
@@ -87,7 +87,7 @@ static void stop_validation(const run_kind *k, int after)
 {
     char name[64];
     bool met = false;
-    snprintf(name, sizeof name, "%s, update %d", k->program, after + 1);
+    snprintf(name, sizeof name, "%s, update %d", k->command, after + 1);
     double seconds = 0.004; /* longer and longer: builds with sanitizers take their time */
     for (int i = 0; i < 60 && !met; i++, seconds = seconds < 4 ? 1.3 * seconds : 0.004)
         met = stop_in_validation(k, after, seconds);
@@ -97,7 +97,7 @@ static void stop_validation(const run_kind *k, int after)
     snprintf(step, sizeof step, "{\"step\":%d,", after + 1);
     cr_expect(!strstr(out, step), "%s: reported without its validation: %s", name, out);
     cr_expect_eq(update_in("run/last.safetensors"), after + 1, "%s", name);
-    succeed("train --resume --run-dir run --steps 4");
+    succeed("--resume --run-dir run --steps 4");
     cr_expect(strstr(out, "Done: 4 updates") || strstr(out, "stopped by --steps after update 4"),
               "%s: %s", name, out);
     cr_expect(same_bytes("straight/last.safetensors", "run/last.safetensors"), "%s: last", name);

@@ -10,3 +10,10 @@ foreach(i RANGE 1 ${programs})
   add_test(NAME tutorial_${i} COMMAND tutorial_${i} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
   set_tests_properties(tutorial_${i} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
 endforeach()
+
+# Its pieces of examples/first_*, put together, are those programs.
+foreach(program first_text first_image)
+  add_test(NAME tutorial_${program} COMMAND ${CMAKE_COMMAND} -DTUTORIAL=${TUTORIAL}
+    -DPROGRAM=${program} -DFILE=${PROJECT_SOURCE_DIR}/examples/${program}/${program}.c
+    -P ${CMAKE_CURRENT_LIST_DIR}/tutorial_pieces.cmake)
+endforeach()

@@ -1,0 +1,150 @@
+/* first_image.c - a small convolution net that tells images apart; docs/tutorial.md explains it. */
+#include <tapegrad/pictures.h>
+#include <tapegrad/train.h>
+
+enum { LAYERS = 4, WIDTH = 16 };
+
+typedef struct settings {
+    tp_train_opts train; /* what every training program has */
+    char *data;
+    int64_t size;
+} settings;
+
+static const tp_option flags[] = {
+    TP_HEADING("DATA"),
+    TP_STRING("data", settings, data, "DIR", TP_SAVED | TP_FREE, "Images: DIR/CLASS/NAME.jpg."),
+    TP_INT("size", settings, size, 8, 512, TP_SAVED, "Images become size x size pixels."),
+    TP_ROWS(tp_train_options),
+    { 0 },
+};
+
+typedef struct state {
+    tp_pictures *train, *valid;
+    tp_loader *loader;
+    tp_tensor batch[2], valid_batch[2]; /* [B,size,size,3], [B,classes] */
+    tp_conv2d_m conv[LAYERS];
+    tp_batchnorm_m norm[LAYERS];
+    tp_linear_m head;
+} state;
+
+static tp_pictures *open_part(const settings *s, tp_part part)
+{
+    if (s->data) return tp_pictures_open(s->data, TP_LAYOUT_AUTO, part);
+    return tp_pictures_shapes(part == TP_TRAIN ? 4000 : 500, s->size, part);
+}
+
+static tp_loader *new_loader(const settings *s, const tp_pictures *X, bool train)
+{
+    tp_augment a;
+    tp_augment_recipe(&a, train ? "small" : "eval", s->size);
+    return tp_loader_new(X, &(tp_loader_opts){ .augment = &a,
+                                               .batch = s->train.batch,
+                                               .seed = (uint64_t)s->train.seed,
+                                               .train = train });
+}
+
+static void open_pictures(tp_run *R, tp_file *from)
+{
+    settings *s = R->settings;
+    state *t = R->state;
+    (void)from; /* the checkpoint that the run goes on from, if there is one */
+    tp_absolute_path(&s->data);
+    t->train = open_part(s, TP_TRAIN);
+    t->valid = open_part(s, TP_VALID);
+    t->loader = new_loader(s, t->train, true);
+    R->batches = tp_loader_steps(t->loader);
+    R->data_hash = tp_pictures_hash(t->train);
+    if (!tp_loader_ok(t->loader)) tp_run_fail(R, "%s", tp_loader_why(t->loader));
+    if (!tp_pictures_ok(t->valid)) tp_run_fail(R, "%s", tp_pictures_why(t->valid));
+}
+
+static void build(tp_run *R)
+{
+    static const char *const name[LAYERS] = { "layers.0", "layers.1", "layers.2", "layers.3" };
+    const tp_conv2d_opts half = { .stride = { 2, 2 }, .pad = { 1, 1 } };
+    state *t = R->state;
+    int64_t in = 3, out = WIDTH;
+    for (int i = 0; i < LAYERS; i++, in = out, out *= 2) {
+        tp_push(R->P, name[i]);
+        tp_conv2d_init(R->P, &t->conv[i], "conv", in, out, 3, false, &half);
+        tp_batchnorm_init(R->P, &t->norm[i], "norm", out, 1e-5);
+        tp_pop(R->P);
+    }
+    tp_linear_init(R->P, &t->head, "head", in, tp_pictures_classes(t->train), true);
+}
+
+/* x [B,size,size,3] -> logits [B,classes] */
+static tp_tensor forward(tp_tape *T, const state *t, tp_tensor x)
+{
+    x = tp_cast(T, x, tp_compute_dtype(T)); /* --dtype */
+    for (int i = 0; i < LAYERS; i++)
+        x = tp_relu(T, tp_batchnorm_forward(T, &t->norm[i], tp_conv2d_forward(T, &t->conv[i], x)));
+    return tp_linear_forward(T, &t->head, tp_mean(T, tp_mean(T, x, 1), 1));
+}
+
+static void next(tp_run *R)
+{
+    state *t = R->state;
+    tp_loader_feed(t->loader, R->T, R->epoch, R->batch, t->batch);
+}
+
+static tp_tensor loss(tp_run *R)
+{
+    const state *t = R->state;
+    const tp_tensor z = forward(R->T, t, t->batch[0]);
+    return tp_cross_entropy(R->T, z, tp_cast(R->T, t->batch[1], tp_dtype_of(z)), TP_MEAN);
+}
+
+/* Returns the percentage of the images that the model recognises. */
+static double validate(tp_run *R, char *text, size_t size)
+{
+    state *t = R->state;
+    tp_tape *E = R->E;
+    tp_loader *L = new_loader(R->settings, t->valid, false);
+    const int classes = tp_pictures_classes(t->train);
+    double found = 0;
+    (void)text, (void)size; /* for more than the score */
+    for (int64_t i = 0; !tp_run_stopped(R); i++) {
+        tp_reset(E);
+        if (tp_loader_feed(L, E, 0, i, t->valid_batch) == 0) break;
+        const tp_tensor said = tp_argmax(E, forward(E, t, t->valid_batch[0]), 1);
+        const tp_tensor hit = tp_mul(E, tp_one_hot(E, said, classes, TP_F32), t->valid_batch[1]);
+        found += tp_item(E, tp_sum(E, hit, TP_ALL));
+    }
+    tp_loader_free(L);
+    return 100 * found / (double)tp_pictures_count(t->valid);
+}
+
+static void close_pictures(tp_run *R)
+{
+    state *t = R->state;
+    tp_loader_free(t->loader);
+    tp_pictures_close(t->train);
+    tp_pictures_close(t->valid);
+}
+
+static const tp_training training = {
+    .command = { .name = "first_image",
+                 .summary = "learns to tell images apart",
+                 .about = "Trains a small convolution net; without --data it learns to tell drawn "
+                          "shapes apart.",
+                 .table = flags },
+    .unit = "images",
+    .score = "accuracy",
+    .score_text = "accuracy %.2f %%",
+    .higher = true,
+    .settings_size = sizeof(settings),
+    .state_size = sizeof(state),
+    .defaults = "--epochs 8 --lr 0.002 --ema 0.99 --size 32",
+    .open = open_pictures,
+    .build = build,
+    .next = next,
+    .loss = loss,
+    .validate = validate,
+    .close = close_pictures,
+};
+
+int main(int argc, char **argv)
+{
+    return tp_train_main(&training, argc - 1, argv + 1);
+}
