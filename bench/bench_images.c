@@ -89,7 +89,7 @@ static tp_tensor vil_forward(tp_tape *T, const void *m, tp_tensor images)
 static double vil_macs(void)
 {
     const tp_vil_cfg c = vil_tiny();
-    return tp_vil_flops(&c, false).macs;
+    return tp_vil_flops(&c).macs;
 }
 
 static void *cvt_make(tp_params *P, const settings *s)
@@ -110,7 +110,7 @@ static tp_tensor cvt_forward(tp_tape *T, const void *m, tp_tensor images)
 static double cvt_macs(void)
 {
     const tp_cvt_cfg c = tp_cvt_preset(TP_CVT_LS_13, 224);
-    return tp_cvt_flops(&c, 224, 224).macs;
+    return tp_cvt_flops(&c).macs;
 }
 
 static const image_model models[] = {

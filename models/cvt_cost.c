@@ -59,9 +59,10 @@ static double block_macs(const tp_cvt_cfg *c, const stage *z)
     return depthwise + linear + dynamic + seen + z->cls * (2.0 * N + 2.0 * (N + 1.0)) * D;
 }
 
-tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg, int64_t height, int64_t width)
+tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg)
 {
     const double D = (double)cfg->dim[TP_CVT_STAGES - 1];
+    int64_t height = cfg->image[0], width = cfg->image[1];
     tp_flops f = { .macs = D * (double)cfg->classes };
 
     for (int s = 0; s < TP_CVT_STAGES; s++) {
@@ -73,6 +74,7 @@ tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg, int64_t height, int64_t width)
         f.batchnorm += z.blocks * (z.N + 2.0 * z.M) * z.D;
         if (s == TP_CVT_STAGES - 1) f.norm += (cfg->mean_pool ? z.N : 1.0) * D;
     }
+    f.paper = f.macs;
     return f;
 }
 
@@ -108,8 +110,9 @@ static double block_values(const tp_cvt_cfg *c, const stage *z)
            (c->long_short ? long_short_values(c, z) : full_values(z));
 }
 
-double tp_cvt_activations(const tp_cvt_cfg *cfg, int64_t height, int64_t width)
+double tp_cvt_activations(const tp_cvt_cfg *cfg)
 {
+    int64_t height = cfg->image[0], width = cfg->image[1];
     double n = (double)(3 * height * width + cfg->classes);
 
     for (int s = 0; s < TP_CVT_STAGES; s++) {

@@ -1,9 +1,36 @@
-/* lm_common.c - what the two language models share: initialisation, position tables, memories. */
+/* lm_common.c - what the two language models share: checks of sizes, initialisation, position
+ * tables, memories. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lm_inner.h"
+
+bool tp__lm_is_rate(double p)
+{
+    return p >= 0.0 && p < 1.0;
+}
+
+bool tp__lm_is_size(int64_t n)
+{
+    return n >= 1 && n <= TP_LM_MAX_SIZE;
+}
+
+void tp__lm_check_common(int64_t vocab, int64_t dim, int64_t hidden, int layers, int64_t mem_len,
+                         char *buf, size_t size)
+{
+    if (!tp__lm_is_size(vocab))
+        snprintf(buf, size, "the vocabulary has %lld entries", (long long)vocab);
+    else if (!tp__lm_is_size(dim))
+        snprintf(buf, size, "the width is %lld", (long long)dim);
+    else if (!tp__lm_is_size(hidden))
+        snprintf(buf, size, "the feed-forward width is %lld", (long long)hidden);
+    else if (mem_len > TP_LM_MAX_SIZE)
+        snprintf(buf, size, "a memory of %lld rows: at most %d are possible", (long long)mem_len,
+                 TP_LM_MAX_SIZE);
+    else if (layers < 1 || layers > TP_LM_MAX_LAYERS)
+        snprintf(buf, size, "%d layers: 1 to %d are possible", layers, TP_LM_MAX_LAYERS);
+}
 
 tp_init tp__lm_init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {

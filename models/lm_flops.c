@@ -62,11 +62,9 @@ tp_flops tp_lm_flops(const tp_lm_cfg *cfg, int64_t tokens, int64_t cache)
     const double normed =
         (cfg->pre_ln ? 2.0 * s.M + s.L : 2.0 * s.M) + 2.0 * s.local + 2.0 * s.global;
 
-    return (tp_flops){
-        .macs =
-            s.N * (projections + compression + attention + tables + feed_forward) + s.M * d * s.V,
-        .norm = s.N * normed * d,
-    };
+    const double macs =
+        s.N * (projections + compression + attention + tables + feed_forward) + s.M * d * s.V;
+    return (tp_flops){ .macs = macs, .paper = macs, .norm = s.N * normed * d };
 }
 
 tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory)
@@ -79,10 +77,10 @@ tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory)
         pairs += cfg->same_length ? least((double)(memory + i), (double)cfg->mem_len)
                                   : (double)(memory + i);
     const double layer = (2.0 * M + 3.0 * S) * d * a + 3.0 * pairs * a + 2.0 * M * d * F;
-    return (tp_flops){
-        .macs = cfg->layers * layer + M * d * (double)cfg->vocab,
-        .norm = cfg->layers * ((cfg->pre_ln ? S : M) + M) * d,
-    };
+    const double macs = cfg->layers * layer + M * d * (double)cfg->vocab;
+    return (tp_flops){ .macs = macs,
+                       .paper = macs,
+                       .norm = cfg->layers * ((cfg->pre_ln ? S : M) + M) * d };
 }
 
 /* ---- activations, in values ---- */

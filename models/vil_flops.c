@@ -78,10 +78,12 @@ static double paper_macs(sizes z, tp_vil_kind model, double window)
     }
 }
 
-tp_flops tp_vil_flops(const tp_vil_cfg *cfg, bool paper)
+/* Multiply-adds by the paper's rule or of the operations themselves; of both, the elements that
+ * pass a LayerNorm. */
+static double count(const tp_vil_cfg *cfg, bool paper, double *norm)
 {
-    tp_flops y = { 0 };
-    double in = 3.0;
+    double macs = 0.0, in = 3.0;
+    *norm = 0.0;
     for (int k = 0; k < cfg->stages; k++) {
         const tp_vil_stage *s = &cfg->stage[k];
         const sizes z = sizes_of(cfg, k);
@@ -89,14 +91,21 @@ tp_flops tp_vil_flops(const tp_vil_cfg *cfg, bool paper)
         const bool tokens = !paper || cfg->kind == TP_VIL_GLOBAL; /* global ones count */
         const double mlp = 8.0 * (tokens ? z.T : z.N) * z.d * z.d;
         const double p = (double)s->patch;
-        y.macs += z.N * z.d * in * p * p +
-                  n * (mlp + (paper ? paper_macs(z, cfg->kind, window) : attention_macs(&z)));
-        y.norm += (cfg->no_norm_embed ? 0.0 : z.N * z.d) + 2.0 * n * z.T * z.d;
-        if (z.kind == TP_VIL_LS) y.norm += 2.0 * n * (z.T + z.r) * z.d;
+        macs += z.N * z.d * in * p * p +
+                n * (mlp + (paper ? paper_macs(z, cfg->kind, window) : attention_macs(&z)));
+        *norm += (cfg->no_norm_embed ? 0.0 : z.N * z.d) + 2.0 * n * z.T * z.d;
+        if (z.kind == TP_VIL_LS) *norm += 2.0 * n * (z.T + z.r) * z.d;
         in = z.d;
     }
-    y.macs += in * (double)cfg->classes;
-    return y;
+    return macs + in * (double)cfg->classes;
+}
+
+tp_flops tp_vil_flops(const tp_vil_cfg *cfg)
+{
+    tp_flops f = { 0 };
+    f.macs = count(cfg, false, &f.norm);
+    f.paper = cfg->kind == TP_VIL_LS ? f.macs : count(cfg, true, &f.norm);
+    return f;
 }
 
 /* ---- activations, in values ---- */

@@ -1,5 +1,5 @@
-/* vil_presets.c - the published Vision Longformers by name: widths and depths from one table,
- * attentions from another. */
+/* vil_presets.c - Vision Longformers by name. Published ones: widths and depths from one table,
+ * attentions from another. Small ones for a first run: the attention alone. */
 #include <stdio.h>
 #include <string.h>
 
@@ -110,6 +110,28 @@ static int window_384(tp_vil_kind kind, int scale)
     return kind == TP_VIL_LS ? 8 : table[scale];
 }
 
+/* Three scales of 48 to 192 channels: maps of 16, 8 and 4 for images of 64 x 64. */
+static bool small_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t size)
+{
+    static const struct {
+        const char *name;
+        tp_vil_kind kind;
+    } small[] = {
+        { "vil-small", TP_VIL_WINDOW },
+        { "vil-ls-small", TP_VIL_LS },
+        { "vil-full-small", TP_VIL_FULL },
+    };
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
+        if (strcmp(name, small[i].name) != 0) continue;
+        *cfg = (tp_vil_cfg){ .kind = small[i].kind, .image = { 64, 64 }, .classes = 1000 };
+        return tp_vil_parse(cfg,
+                            "l1,h1,d48,n1,s1,g1,p4,f4,a0,r8_l2,h2,d96,n2,s1,g1,p2,f2,a0,r8_"
+                            "l3,h4,d192,n4,s0,g0,p2,f2,a0",
+                            why, size);
+    }
+    return false;
+}
+
 bool tp_vil_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t size)
 {
     const char *rest = NULL;
@@ -118,6 +140,7 @@ bool tp_vil_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t size)
     const attention *a = s ? find_attention(rest, &image) : NULL;
 
     if (!a) {
+        if (small_preset(cfg, name, why, size)) return true;
         snprintf(why, size, "no Vision Longformer is called '%.80s'", name);
         return false;
     }

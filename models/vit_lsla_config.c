@@ -1,13 +1,13 @@
-/* vit_lsla_config.c - ViT-LSLA's presets, checks, configurations as checkpoint metadata, and costs.
- */
+/* vit_lsla_config.c - ViT-LSLA's presets, checks and metadata, and the model as one constant. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "model_inner.h"
 #include "vit_lsla_inner.h"
 
-enum { MAX_SIDE = 1 << 16, MAX_WINDOW = 128, MAX_WIDTH = TP_LM_MAX_SIZE };
+/* MAX_WIDTH: of classes too; products fit. */
+enum { MAX_SIDE = 1 << 16, MAX_WINDOW = 128, MAX_WIDTH = 1 << 24 };
 
 tp_vit_lsla_cfg tp_vit_lsla_paper(int64_t classes)
 {
@@ -32,6 +32,63 @@ tp_vit_lsla_cfg tp_vit_lsla_tiny(int64_t classes)
                               .heads = { 2, 4, 8 },
                               .window = 4,
                               .mlp_ratio = 2.0 };
+}
+
+enum { IP102 = 102, FOOD101 = 101, MINI_IMAGENET = 100 }; /* classes of the paper's sets */
+
+/* Tables 1, 4 and 5. */
+static const struct {
+    const char *name;
+    int64_t classes;
+    tp_lsla_opts attn;
+} published[] = {
+    { "vit_lsla-ip102", IP102, { 0 } },
+    { "vit_lsla-food101", FOOD101, { 0 } },
+    { "vit_lsla-mini", MINI_IMAGENET, { 0 } },
+    { "vit_lsla-qxx_np", IP102, { .variant = TP_LSLA_QXX_NP } },
+    { "vit_lsla-qxv", IP102, { .variant = TP_LSLA_QXV } },
+    { "vit_lsla-qkv", IP102, { .variant = TP_LSLA_QKV } },
+    { "vit_lsla-fixed_inner", IP102, { .fixed_scale = true, .no_outer = true } },
+    { "vit_lsla-fixed_outer", IP102, { .fixed_scale = true, .no_inner = true } },
+    { "vit_lsla-fixed", IP102, { .fixed_scale = true } },
+    { "vit_lsla-inner", IP102, { .no_outer = true } },
+    { "vit_lsla-outer", IP102, { .no_inner = true } },
+};
+
+/* tp_vit_lsla_tiny for images of 64 x 64. A window of MAX_WINDOW is as large as the map, up to
+ * images of 512 x 512: softmax of queries and keys of all tokens, with a relative bias. */
+static const struct {
+    const char *name;
+    int64_t window;
+    tp_lsla_opts attn;
+} small[] = {
+    { "lsla-small", 4, { 0 } },
+    { "lsla-qkv-small", 4, { .variant = TP_LSLA_QKV } },
+    { "lsla-inner-small", 4, { .no_outer = true } },
+    { "lsla-full-small",
+      MAX_WINDOW,
+      { .variant = TP_LSLA_QKV, .fixed_scale = true, .no_outer = true } },
+};
+
+static bool model_preset(void *cfg, const char *name, char *why, size_t size)
+{
+    tp_vit_lsla_cfg *c = cfg;
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
+        if (strcmp(name, published[i].name) != 0) continue;
+        *c = tp_vit_lsla_paper(published[i].classes);
+        c->attn = published[i].attn;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
+        if (strcmp(name, small[i].name) != 0) continue;
+        *c = tp_vit_lsla_tiny(1000);
+        c->image[0] = c->image[1] = 64;
+        c->window = small[i].window;
+        c->attn = small[i].attn;
+        return true;
+    }
+    snprintf(why, size, "no ViT-LSLA is called '%.80s'", name);
+    return false;
 }
 
 /* ---- checks ---- */
@@ -93,192 +150,139 @@ const char *tp_vit_lsla_cfg_check(const tp_vit_lsla_cfg *c, char *buf, size_t si
 
 /* ---- metadata ---- */
 
-static const char *const variants[] = { "qxx", "qxv", "qkv", "qxx_np" };
+static const char *const variants[] = { "qxx", "qxv", "qkv", "qxx_np", NULL };
+static const char *const scales[] = { "dynamic", "fixed", NULL };
 
-static void write_list(tp_writer *W, const char *key, int n, const int64_t *x)
-{
-    char text[256] = "";
-    size_t used = 0;
-    for (int i = 0; i < n && used < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%lld", i ? "," : "",
-                                 (long long)x[i]);
-    tp_writer_meta(W, key, text);
-}
+#define AT(member) offsetof(tp_vit_lsla_cfg, member)
+static const tp__member members[] = {
+    { .key = "image", .kind = MEMBER_SIDES, .at = AT(image) },
+    { .key = "depths",
+      .kind = MEMBER_INTS,
+      .at = AT(depths),
+      .count = TP_VIT_MAX_STAGES,
+      .length = AT(stages) },
+    { .key = "heads",
+      .kind = MEMBER_INTS,
+      .at = AT(heads),
+      .count = TP_VIT_MAX_STAGES,
+      .length = AT(stages) },
+    { .key = "classes", .kind = MEMBER_INT64, .at = AT(classes) },
+    { .key = "dim", .kind = MEMBER_INT64, .at = AT(dim) },
+    { .key = "window", .kind = MEMBER_INT64, .at = AT(window) },
+    { .key = "mlp_ratio", .kind = MEMBER_REAL, .at = AT(mlp_ratio) },
+    { .key = "drop_path", .kind = MEMBER_REAL, .at = AT(drop_path) },
+    { .key = "variant", .kind = MEMBER_WORD, .at = AT(attn.variant), .words = variants },
+    { .key = "scale", .kind = MEMBER_CHOICE, .at = AT(attn.fixed_scale), .words = scales },
+    { .key = "inner", .kind = MEMBER_NOT, .at = AT(attn.no_inner) },
+    { .key = "outer", .kind = MEMBER_NOT, .at = AT(attn.no_outer) },
+    { .key = "mask_outer", .kind = MEMBER_FLAG, .at = AT(attn.mask_outer) },
+    { .key = NULL },
+};
 
 void tp_vit_lsla_cfg_write(const tp_vit_lsla_cfg *c, tp_writer *W)
 {
-    int64_t depths[TP_VIT_MAX_STAGES], heads[TP_VIT_MAX_STAGES];
-    for (int i = 0; i < TP_VIT_MAX_STAGES; i++) {
-        depths[i] = c->depths[i];
-        heads[i] = c->heads[i];
-    }
-    tp_writer_meta(W, "model", "vit-lsla");
-    write_list(W, "image", 2, c->image);
-    write_list(W, "depths", c->stages, depths);
-    write_list(W, "heads", c->stages, heads);
-    tp_writer_meta_int(W, "classes", c->classes);
-    tp_writer_meta_int(W, "dim", c->dim);
-    tp_writer_meta_int(W, "window", c->window);
-    tp_writer_meta_num(W, "mlp_ratio", c->mlp_ratio);
-    tp_writer_meta_num(W, "drop_path", c->drop_path);
-    tp_writer_meta(W, "variant", variants[c->attn.variant]);
-    tp_writer_meta(W, "scale", c->attn.fixed_scale ? "fixed" : "dynamic");
-    tp_writer_meta_int(W, "inner", !c->attn.no_inner);
-    tp_writer_meta_int(W, "outer", !c->attn.no_outer);
-    tp_writer_meta_int(W, "mask_outer", c->attn.mask_outer);
-}
-
-/* Numbers separated by commas; how many, or 0 with why filled. */
-static int read_list(tp_file *F, const char *key, int max, int64_t *x, char *why, size_t size)
-{
-    const char *text = tp_file_meta(F, key), *s = text ? text : "";
-    int n = 0;
-    for (char *end; *s; s = *end ? end + 1 : end) {
-        const long long value = strtoll(s, &end, 10);
-        if (end == s || (*end && *end != ',') || n == max || value < 0 || value > MAX_SIDE) {
-            n = 0;
-            break;
-        }
-        x[n++] = value;
-    }
-    if (n == 0)
-        snprintf(why, size, "%s = '%.40s' is no list of at most %d sizes", key, text ? text : "",
-                 max);
-    return n;
-}
-
-static bool read_int(tp_file *F, const char *key, int64_t *x, char *why, size_t size)
-{
-    if (tp_file_int(F, key, x)) return true;
-    snprintf(why, size, "%s", tp_file_why(F));
-    return false;
-}
-
-/* Which of n words the value is; -1 with why filled if none. */
-static int read_word(tp_file *F, const char *key, int n, const char *const *word, char *why,
-                     size_t size)
-{
-    const char *text = tp_file_meta(F, key);
-    for (int i = 0; text && i < n; i++)
-        if (strcmp(text, word[i]) == 0) return i;
-    snprintf(why, size, "%s = '%.40s' is not known", key, text ? text : "");
-    return -1;
-}
-
-static bool read_attention(tp_lsla_opts *o, tp_file *F, char *why, size_t size)
-{
-    static const char *const scales[] = { "dynamic", "fixed" };
-    const int variant = read_word(F, "variant", 4, variants, why, size);
-    const int scale = variant < 0 ? -1 : read_word(F, "scale", 2, scales, why, size);
-    int64_t inner, outer, mask;
-    if (scale < 0 || !read_int(F, "inner", &inner, why, size) ||
-        !read_int(F, "outer", &outer, why, size) || !read_int(F, "mask_outer", &mask, why, size))
-        return false;
-    *o = (tp_lsla_opts){ .variant = (tp_lsla_variant)variant,
-                         .fixed_scale = scale == 1,
-                         .no_inner = inner == 0,
-                         .no_outer = outer == 0,
-                         .mask_outer = mask != 0 };
-    return true;
-}
-
-static bool read_stages(tp_vit_lsla_cfg *c, tp_file *F, char *why, size_t size)
-{
-    int64_t depths[TP_VIT_MAX_STAGES] = { 0 }, heads[TP_VIT_MAX_STAGES] = { 0 };
-    c->stages = read_list(F, "depths", TP_VIT_MAX_STAGES, depths, why, size);
-    const int n = c->stages ? read_list(F, "heads", TP_VIT_MAX_STAGES, heads, why, size) : 0;
-    if (n && n != c->stages) snprintf(why, size, "%d numbers of heads for %d stages", n, c->stages);
-    for (int i = 0; i < n; i++) {
-        c->depths[i] = (int)depths[i];
-        c->heads[i] = (int)heads[i];
-    }
-    return n && n == c->stages;
+    tp_writer_meta(W, "model", tp_model_vit_lsla.name);
+    tp__members_write(members, c, W);
 }
 
 bool tp_vit_lsla_cfg_read(tp_vit_lsla_cfg *c, tp_file *F, char *why, size_t size)
 {
-    static const char *const model[] = { "vit-lsla" };
     *c = (tp_vit_lsla_cfg){ 0 };
-    if (!tp_file_ok(F)) {
-        snprintf(why, size, "%s", tp_file_why(F));
-        return false;
-    }
-    if (read_word(F, "model", 1, model, why, size) < 0 || !read_stages(c, F, why, size) ||
-        !read_attention(&c->attn, F, why, size) ||
-        !read_int(F, "classes", &c->classes, why, size) ||
-        !read_int(F, "dim", &c->dim, why, size) || !read_int(F, "window", &c->window, why, size))
-        return false;
-    const int sides = read_list(F, "image", 2, c->image, why, size);
-    if (sides == 1) snprintf(why, size, "image has one side");
-    if (sides != 2) return false;
-    if (!tp_file_num(F, "mlp_ratio", &c->mlp_ratio) ||
-        !tp_file_num(F, "drop_path", &c->drop_path)) {
-        snprintf(why, size, "%s", tp_file_why(F));
-        return false;
-    }
-    return !tp_vit_lsla_cfg_check(c, why, size);
+    return tp__members_read(members, tp_model_vit_lsla.name, c, F, why, size) &&
+           !tp_vit_lsla_cfg_check(c, why, size);
 }
 
-/* ---- costs: one image ---- */
+/* ---- the model ---- */
 
-/* Pixels of the image after being halved so many times. */
-static double pixels(const tp_vit_lsla_cfg *c, int halvings)
+static const char *model_check(const void *cfg, char *buf, size_t size)
 {
-    int64_t side[2] = { c->image[0], c->image[1] };
-    for (int i = 0; i < halvings; i++)
-        for (int axis = 0; axis < 2; axis++) side[axis] = (side[axis] + 1) / 2;
-    return (double)side[0] * (double)side[1];
+    return tp_vit_lsla_cfg_check(cfg, buf, size);
 }
 
-/* Matrices D x D of an attention. */
-static double matrices(const tp_lsla_opts *o)
+static void model_write(const void *cfg, tp_writer *W)
 {
-    return o->variant == TP_LSLA_QKV ? 4.0 : o->variant == TP_LSLA_QXX_NP ? 1.0 : 2.0;
+    tp_vit_lsla_cfg_write(cfg, W);
 }
 
-tp_flops tp_vit_lsla_flops(const tp_vit_lsla_cfg *c)
+static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
 {
-    const double d = (double)c->dim, half = d / 2.0;
-    tp_flops f = { .macs = pixels(c, 1) * 27.0 * half + pixels(c, 2) * 9.0 * half * d,
-                   .batchnorm = pixels(c, 1) * half + pixels(c, 2) * d };
-    for (int i = 0; i < c->stages; i++) {
-        const tp_lsla_stage s = tp__lsla_stage(c, i);
-        const double T = pixels(c, i + 2), D = (double)s.dim, n = (double)(s.window * s.window);
-        const double dense = (matrices(&c->attn) + 2.0 * c->mlp_ratio) * D * D;
-        f.macs += c->depths[i] * T * (dense + 2.0 * n * D);
-        f.norm += c->depths[i] * 2.0 * T * D;
-        if (i + 1 < c->stages) {
-            f.macs += pixels(c, i + 3) * 18.0 * D * D;
-            f.norm += pixels(c, i + 3) * 2.0 * D;
-        } else {
-            f.norm += T * D;
-            f.macs += D * (double)c->classes;
-        }
-    }
-    return f;
+    return tp_vit_lsla_cfg_read(cfg, F, why, size);
 }
 
-/* What a block keeps, in values: its input; the normalised input, queries, other projections and
- * the result of the attention; the sum, normalised; both sides of GELU. */
-static double block_values(const tp_vit_lsla_cfg *c, double T, double D, double heads)
+static tp_model_opts model_get(const void *cfg)
 {
-    const tp_lsla_variant v = c->attn.variant;
-    const double projected = v == TP_LSLA_QKV ? 2.0 : v == TP_LSLA_QXV ? 1.0 : 0.0;
-    const double result = v == TP_LSLA_QXX || v == TP_LSLA_QKV ? 1.0 : 0.0;
-    const double attention = (2.0 + projected + result) * T * D + T * heads + 2.0 * T;
-    const double feed_forward = (2.0 + 2.0 * c->mlp_ratio) * T * D + 2.0 * T;
-    if (c->recompute == TP_RECOMPUTE_BLOCK) return T * D;
-    return T * D + feed_forward + (c->recompute == TP_RECOMPUTE_NONE ? attention : 0.0);
+    const tp_vit_lsla_cfg *c = cfg;
+    return (tp_model_opts){ .image = { c->image[0], c->image[1] },
+                            .outputs = c->classes,
+                            .drop_path = c->drop_path,
+                            .recompute = c->recompute };
 }
 
-double tp_vit_lsla_activations(const tp_vit_lsla_cfg *c)
+static void model_set(void *cfg, const tp_model_opts *o)
 {
-    const double d = (double)c->dim;
-    double sum = pixels(c, 0) * 3.0 + pixels(c, 1) * 1.5 * d + pixels(c, 2) * 2.0 * d;
-    for (int i = 0; i < c->stages; i++) {
-        const double T = pixels(c, i + 2), D = (double)(c->dim << i);
-        sum += c->depths[i] * block_values(c, T, D, c->heads[i]) + T * D;
-        if (i + 1 < c->stages) sum += pixels(c, i + 3) * (2.0 * D + 2.0);
-    }
-    return 4.0 * sum;
+    tp_vit_lsla_cfg *c = cfg;
+    memcpy(c->image, o->image, sizeof c->image);
+    c->classes = o->outputs;
+    c->drop_path = o->drop_path;
+    c->recompute = o->recompute;
 }
+
+static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
+{
+    tp_vit_lsla_init(P, m, name, *(const tp_vit_lsla_cfg *)cfg);
+}
+
+static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor x)
+{
+    (void)state;
+    return tp_vit_lsla_forward(T, m, x);
+}
+
+/* Windows may differ: loading resizes their tables. */
+static bool model_same(const void *one, const void *other)
+{
+    const tp_vit_lsla_cfg *a = one, *b = other;
+    return a->dim == b->dim && a->stages == b->stages &&
+           memcmp(a->depths, b->depths, sizeof a->depths) == 0 &&
+           memcmp(a->heads, b->heads, sizeof a->heads) == 0 && a->attn.variant == b->attn.variant;
+}
+
+static bool model_load(tp_params *P, const void *m, const char *file)
+{
+    (void)m;
+    return tp_vit_lsla_load(P, file);
+}
+
+static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
+{
+    (void)tokens;
+    (void)cache;
+    return tp_vit_lsla_flops(cfg);
+}
+
+static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
+{
+    (void)tokens;
+    (void)cache;
+    return tp_vit_lsla_activations(cfg);
+}
+
+const tp_model tp_model_vit_lsla = {
+    .name = "vit-lsla",
+    .input = TP_IMAGES,
+    .cfg_size = sizeof(tp_vit_lsla_cfg),
+    .size = sizeof(tp_vit_lsla),
+    .preset = model_preset,
+    .check = model_check,
+    .write = model_write,
+    .read = model_read,
+    .get = model_get,
+    .set = model_set,
+    .init = model_init,
+    .forward = model_forward,
+    .same = model_same,
+    .load = model_load,
+    .resizes = "tables of positions and scales are resized where windows differ",
+    .flops = model_flops,
+    .activations = model_activations,
+};

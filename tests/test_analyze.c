@@ -87,15 +87,15 @@ static int of_cvt(analysis *a, double *want)
 
 static int of_convnet(analysis *a, double *want)
 {
-    const convnet *m = &a->f.m->convnet;
+    const tp_convnet *m = &a->f.m->convnet;
     tp_tape *T = a->f.T;
     tp_tensor x = analysis_pictures(a);
-    for (int i = 0; i < CONVNET_LAYERS; i++) {
+    for (int i = 0; i < TP_CONVNET_LAYERS; i++) {
         x = tp_batchnorm_forward(T, &m->norm[i], tp_conv2d_forward(T, &m->conv[i], x));
         x = tp_relu(T, x);
         want[i] = plain_cosine(T, x, 0);
     }
-    return CONVNET_LAYERS;
+    return TP_CONVNET_LAYERS;
 }
 
 Test(analyze, similarity)

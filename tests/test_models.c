@@ -11,13 +11,6 @@
 
 /* ---- counts and names ---- */
 
-static const tp_model_info *find(const char *name)
-{
-    for (int i = 0; tp_model_at(i); i++)
-        if (strcmp(tp_model_at(i)->name, name) == 0) return tp_model_at(i);
-    return NULL;
-}
-
 Test(models, parameter_counts)
 {
     const struct {
@@ -31,13 +24,16 @@ Test(models, parameter_counts)
     };
     tp_device *D = device_open(NULL);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        const tp_model_info *m = find(counts[i].name);
-        cr_assert(m, "%s", counts[i].name);
+        const char *name = counts[i].name;
+        char why[256];
+        tp_model_cfg c;
+        cr_assert(tp_model_find(name) && tp_model_preset(&c, name, why, sizeof why), "%s", name);
         tp_params *P = tp_params_new(D, NULL);
-        m->declare(P, m->variant);
-        cr_expect(tp_params_ok(P), "%s: %s", m->name, tp_params_why(P));
-        cr_expect(tp_params_count(P) == counts[i].count, "%s: %lld", m->name,
+        tp_net *N = tp_net_new(P, "", &c);
+        cr_expect(tp_params_ok(P), "%s: %s", name, tp_params_why(P));
+        cr_expect(tp_params_count(P) == counts[i].count, "%s: %lld", name,
                   (long long)tp_params_count(P));
+        tp_net_free(N);
         tp_params_free(P);
     }
     tp_device_close(D);

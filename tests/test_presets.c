@@ -100,17 +100,19 @@ static void dry_step(const char *name, int64_t parameters)
     close_rig(r);
 }
 
-/* Of the registry's model of that name; 0: there is none. */
+/* Of the table's row of that name; 0: there is none. */
 static int64_t published_count(const char *name)
 {
-    const tp_model_info *m;
-    for (int i = 0; (m = tp_model_at(i)) && strcmp(m->name, name) != 0; i++) {
-    }
-    if (!m) return 0;
+    const tp_model_row *m = tp_model_find(name);
+    tp_model_cfg c;
+    char why[256];
+    if (!m || strcmp(m->name, name) != 0) return 0;
+    cr_assert(tp_model_preset(&c, name, why, sizeof why), "%s", why);
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
     tp_params *P = tp_params_new(D, NULL);
-    m->declare(P, m->variant);
+    tp_net *N = tp_net_new(P, "", &c);
     const int64_t n = tp_params_count(P);
+    tp_net_free(N);
     tp_params_free(P);
     tp_device_close(D);
     return n;
@@ -118,7 +120,7 @@ static int64_t published_count(const char *name)
 
 Test(presets, steps_at_their_own_size)
 {
-    const tp_model_info *m;
+    const tp_model_row *m;
     if (device_is_cuda()) cr_skip_test("the CPU's");
     for (int i = 0; image_preset_name(i); i++)
         dry_step(image_preset_name(i), published_count(image_preset_name(i)));

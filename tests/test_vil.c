@@ -6,27 +6,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/models.h>
 #include <tapegrad/vil.h>
 
 #include "support_device.h"
 #include "support_folder.h"
 
-static const tp_model_info *find(const char *name)
-{
-    for (int i = 0; tp_model_at(i); i++)
-        if (strcmp(tp_model_at(i)->name, name) == 0) return tp_model_at(i);
-    cr_assert_fail("no model is called %s", name);
-    return NULL;
-}
-
 static int64_t count(const char *name)
 {
-    const tp_model_info *m = find(name);
+    char why[256];
+    tp_model_cfg c;
+    cr_assert(tp_model_find(name) && tp_model_preset(&c, name, why, sizeof why), "%s", name);
     tp_device *D = device_open(NULL);
     tp_params *P = tp_params_new(D, NULL);
-    m->declare(P, m->variant);
+    tp_net *N = tp_net_new(P, "", &c);
     cr_expect(tp_params_ok(P), "%s: %s", name, tp_params_why(P));
     const int64_t n = tp_params_count(P);
+    tp_net_free(N);
     tp_params_free(P);
     tp_device_close(D);
     return n;
@@ -100,8 +96,8 @@ Test(vil, table_14)
             cr_assert(tp_vil_preset(&c, name, why, sizeof why), "%s", why);
             cr_expect(count(name) == table14[i].params[k], "%s: %lld parameters", name,
                       (long long)count(name));
-            const double paper = tp_vil_flops(&c, true).macs / 1e9;
-            const double real = tp_vil_flops(&c, false).macs / 1e9;
+            const double paper = tp_vil_flops(&c).paper / 1e9;
+            const double real = tp_vil_flops(&c).macs / 1e9;
             cr_expect(fabs(paper - table14[i].paper[k]) < 6e-5, "%s: %g by the paper's rule", name,
                       paper);
             cr_expect(fabs(real - table14[i].real[k]) < 6e-4, "%s: %g", name, real);
@@ -129,9 +125,12 @@ Test(vil, other_models)
         { "vil-small-2-9-1-rpb", 26280292, 4.7118 }, { "vil-small-1-1-9-1-rpb", 25989124, 4.8229 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const tp_model_info *m = find(rows[i].name);
-        const tp_flops f = m->flops(m->variant);
-        const double all = (f.macs + m->norm_cost * f.norm) / 1e9;
+        char why[256];
+        tp_model_cfg c;
+        const tp_model_row *m = tp_model_find(rows[i].name);
+        cr_assert(m && tp_model_preset(&c, rows[i].name, why, sizeof why), "%s", rows[i].name);
+        const tp_flops f = tp_model_flops(&c, 0, 0);
+        const double all = (f.paper + m->norm_cost * f.norm) / 1e9;
         cr_expect(count(rows[i].name) == rows[i].params, "%s: %lld parameters", rows[i].name,
                   (long long)count(rows[i].name));
         cr_expect(rows[i].gigaflops == 0.0 || fabs(all - rows[i].gigaflops) < 2e-4 * all, "%s: %g",

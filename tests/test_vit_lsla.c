@@ -35,23 +35,24 @@ Test(vit_lsla, counts)
     };
     tp_device *D = device_open(&(tp_device_opts){ .dry = true });
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const tp_model_info *m = NULL;
-        for (int k = 0; tp_model_at(k); k++)
-            if (strcmp(tp_model_at(k)->name, rows[i].name) == 0) m = tp_model_at(k);
-        cr_assert(m, "%s", rows[i].name);
+        char why[256];
+        tp_model_cfg c;
+        const tp_model_row *m = tp_model_find(rows[i].name);
+        cr_assert(m && tp_model_preset(&c, m->name, why, sizeof why), "%s", rows[i].name);
         tp_params *P = tp_params_new(D, NULL);
-        m->declare(P, m->variant);
+        tp_net *N = tp_net_new(P, "", &c);
         cr_expect(tp_params_count(P) == rows[i].params, "%s: %lld %s", m->name,
                   (long long)tp_params_count(P), tp_params_why(P));
+        tp_net_free(N);
         tp_params_free(P);
-        const tp_flops f = m->flops(m->variant);
+        const tp_flops f = tp_model_flops(&c, 0, 0);
         const double table = f.macs + m->norm_cost * f.norm + 2.0 * f.batchnorm;
         if (rows[i].macs > 0.0)
             cr_expect(f.macs == rows[i].macs && table == rows[i].table, "%s: %.0f, %.0f", m->name,
                       f.macs, table);
-        if (m->paper_flops > 0.0)
-            cr_expect(fabs(table - m->paper_flops) < 0.05e9 &&
-                          fabs((double)rows[i].params - m->paper_params) < 0.05e6,
+        if (m->flops > 0.0)
+            cr_expect(fabs(table - m->flops) < 0.05e9 &&
+                          fabs((double)rows[i].params - m->params) < 0.05e6,
                       "%s: not what the paper prints", m->name);
     }
     tp_device_close(D);
@@ -296,7 +297,7 @@ Test(vit_lsla, configurations_that_files_cannot_have)
 {
     make_folder();
     expect_unread("", "", NULL);
-    expect_unread("model", "transformer-xl", "model = 'transformer-xl' is not known");
+    expect_unread("model", "transformer-xl", "another model: 'transformer-xl', not 'vit-lsla'");
     expect_unread("image", "32", "image has one side");
     expect_unread("image", "32,32,32", "no list of at most 2 sizes");
     expect_unread("depths", "2,x", "depths = '2,x' is no list");

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <tapegrad/models.h>
+#include <tapegrad/model.h>
 
 static const char usage[] =
     "usage: tp-models [MODEL]\n"
@@ -29,19 +29,46 @@ static void print_paper(double x, double unit, int digits)
         printf(" %9s", "-");
 }
 
-static void print_model(const tp_model_info *m, tp_device *D)
+/* "224 x 224", "2048 tokens, cache 2048" */
+static void describe_input(const tp_model_cfg *c, char *text, size_t size)
 {
-    tp_params *P = tp_params_new(D, NULL);
-    m->declare(P, m->variant);
-    const tp_flops f = m->flops(m->variant);
-    const double flops = f.macs + m->norm_cost * f.norm + 2.0 * f.batchnorm;
+    const tp_model_opts o = tp_model_get(c);
+    if (c->model->input == TP_IMAGES)
+        snprintf(text, size, "%lld x %lld", (long long)o.image[0], (long long)o.image[1]);
+    else
+        snprintf(text, size, "%lld tokens, %s %lld", (long long)o.cache, c->model->carried,
+                 (long long)o.cache);
+}
 
-    printf("%-34s %-24s %12lld", m->name, m->input, (long long)tp_params_count(P));
-    print_paper(m->paper_params, 1e6, 1);
+static double mib(tp_model_cfg *c, tp_recompute recompute)
+{
+    tp_model_opts o = tp_model_get(c);
+    o.recompute = recompute;
+    tp_model_set(c, &o);
+    return tp_model_activations(c, 0, 0) / 1048576.0;
+}
+
+static void print_model(const tp_model_row *row, tp_device *D)
+{
+    char input[64], why[512];
+    tp_model_cfg c;
+    if (!tp_model_preset(&c, row->name, why, sizeof why)) {
+        printf("%-34s %s\n", row->name, why);
+        return;
+    }
+    tp_params *P = tp_params_new(D, NULL);
+    tp_net *N = tp_net_new(P, "", &c);
+    const tp_flops f = tp_model_flops(&c, 0, 0);
+    const double flops = f.paper + row->norm_cost * f.norm + 2.0 * f.batchnorm;
+
+    describe_input(&c, input, sizeof input);
+    printf("%-34s %-24s %12lld", row->name, input, (long long)tp_params_count(P));
+    print_paper(row->params, 1e6, 1);
     printf(" %9.2f", flops / 1e9);
-    print_paper(m->paper_flops, 1e9, 2);
-    printf(" %9.1f %9.1f\n", m->activations(m->variant, false) / 1048576.0,
-           m->activations(m->variant, true) / 1048576.0);
+    print_paper(row->flops, 1e9, 2);
+    printf(" %9.1f", mib(&c, TP_RECOMPUTE_NONE));
+    printf(" %9.1f\n", mib(&c, TP_RECOMPUTE_BLOCK));
+    tp_net_free(N);
     tp_params_free(P);
 }
 
@@ -71,16 +98,15 @@ static void print_shape(const tp_shape *s)
 
 static int list_params(const char *name)
 {
-    const tp_model_info *m = NULL;
-    for (int i = 0; !m && tp_model_at(i); i++)
-        if (strcmp(tp_model_at(i)->name, name) == 0) m = tp_model_at(i);
-    if (!m) {
-        fprintf(stderr, "tp-models: no model is called '%s'; tp-models lists them\n", name);
+    char why[512];
+    tp_model_cfg c;
+    if (!tp_model_preset(&c, name, why, sizeof why)) {
+        fprintf(stderr, "tp-models: %s\n", why);
         return 1;
     }
     tp_device *D = tp_device_open("cpu", NULL);
     tp_params *P = tp_params_new(D, NULL);
-    m->declare(P, m->variant);
+    tp_net *N = tp_net_new(P, "", &c);
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
         printf("%-44s ", it.name);
         print_shape(&it.shape);
@@ -89,6 +115,7 @@ static int list_params(const char *name)
         printf("\n");
     }
     printf("%lld parameters\n", (long long)tp_params_count(P));
+    tp_net_free(N);
     tp_params_free(P);
     tp_device_close(D);
     return 0;

@@ -18,6 +18,7 @@ void classifier_fit(classifier_cfg *c, int64_t size, int64_t classes)
     c->classes = classes;
     c->convnet.classes = c->cvt.classes = c->lsla.classes = c->vil.classes = classes;
     c->lsla.image[0] = c->lsla.image[1] = c->vil.image[0] = c->vil.image[1] = size;
+    c->cvt.image[0] = c->cvt.image[1] = c->convnet.image[0] = c->convnet.image[1] = size;
 }
 
 void classifier_train_as(classifier_cfg *c, double drop_path, tp_recompute recompute)
@@ -34,9 +35,7 @@ bool classifier_check(const classifier_cfg *c, char *why, size_t size)
     case FAMILY_VIL: return !tp_vil_cfg_check(&c->vil, why, size);
     case FAMILY_CONVNET: break;
     }
-    if (c->convnet.width > 0 && c->convnet.width <= 4096) return true;
-    snprintf(why, size, "a width of %lld", (long long)c->convnet.width);
-    return false;
+    return !tp_convnet_cfg_check(&c->convnet, why, size);
 }
 
 void classifier_write(const classifier_cfg *c, tp_writer *W)
@@ -45,7 +44,7 @@ void classifier_write(const classifier_cfg *c, tp_writer *W)
     tp_writer_meta_int(W, "classifier_size", c->size);
     tp_writer_meta_int(W, "classifier_classes", c->classes);
     switch (c->kind) {
-    case FAMILY_CONVNET: tp_writer_meta_int(W, "convnet_width", c->convnet.width); break;
+    case FAMILY_CONVNET: tp_model_convnet.write(&c->convnet, W); break;
     case FAMILY_CVT: tp_cvt_cfg_write(&c->cvt, W); break;
     case FAMILY_LSLA: tp_vit_lsla_cfg_write(&c->lsla, W); break;
     case FAMILY_VIL: tp_vil_cfg_write(&c->vil, W); break;
@@ -76,8 +75,7 @@ static bool read_cfg(classifier_cfg *c, tp_file *F, char *why, size_t size)
     case FAMILY_VIL: return tp_vil_cfg_read(&c->vil, F, why, size);
     case FAMILY_CONVNET: break;
     }
-    snprintf(why, size, "'convnet_width' is no number");
-    return tp_file_int(F, "convnet_width", &c->convnet.width);
+    return tp_model_convnet.read(&c->convnet, F, why, size);
 }
 
 bool classifier_read(classifier_cfg *c, tp_file *F, char *why, size_t size)
@@ -106,7 +104,7 @@ void classifier_init(tp_params *P, classifier *m, const classifier_cfg *c)
 {
     m->cfg = *c;
     switch (c->kind) {
-    case FAMILY_CONVNET: convnet_init(P, &m->convnet, "", c->convnet); break;
+    case FAMILY_CONVNET: tp_convnet_init(P, &m->convnet, "", c->convnet); break;
     case FAMILY_CVT: tp_cvt_init(P, &m->cvt, "", c->cvt); break;
     case FAMILY_LSLA: tp_vit_lsla_init(P, &m->lsla, "", c->lsla); break;
     case FAMILY_VIL: tp_vil_init(P, &m->vil, "", c->vil); break;
@@ -121,18 +119,18 @@ tp_tensor classifier_forward(tp_tape *T, const classifier *m, tp_tensor images)
     case FAMILY_VIL: return tp_vil_forward(T, &m->vil, images);
     case FAMILY_CONVNET: break;
     }
-    return convnet_forward(T, &m->convnet, images);
+    return tp_convnet_forward(T, &m->convnet, images);
 }
 
 double classifier_macs(const classifier_cfg *c)
 {
     switch (c->kind) {
-    case FAMILY_CVT: return tp_cvt_flops(&c->cvt, c->size, c->size).macs;
+    case FAMILY_CVT: return tp_cvt_flops(&c->cvt).macs;
     case FAMILY_LSLA: return tp_vit_lsla_flops(&c->lsla).macs;
-    case FAMILY_VIL: return tp_vil_flops(&c->vil, false).macs;
+    case FAMILY_VIL: return tp_vil_flops(&c->vil).macs;
     case FAMILY_CONVNET: break;
     }
-    return convnet_macs(c->convnet, c->size);
+    return tp_convnet_flops(&c->convnet).macs;
 }
 
 void classifier_random_shift(classifier *m, bool on)

@@ -4,14 +4,12 @@
 
 #include <tapegrad/vision.h>
 
-#include "convnet.h"
-
 typedef enum family { FAMILY_CONVNET, FAMILY_CVT, FAMILY_LSLA, FAMILY_VIL } family;
 
 typedef struct classifier_cfg {
     family kind;
-    int64_t size, classes; /* pictures of size x size */
-    convnet_cfg convnet;   /* of these, the kind's own */
+    int64_t size, classes;  /* pictures of size x size */
+    tp_convnet_cfg convnet; /* of these, the kind's own */
     tp_cvt_cfg cvt;
     tp_vit_lsla_cfg lsla;
     tp_vil_cfg vil;
@@ -19,7 +17,7 @@ typedef struct classifier_cfg {
 
 typedef struct classifier {
     classifier_cfg cfg;
-    convnet convnet;
+    tp_convnet convnet;
     tp_cvt cvt;
     tp_vit_lsla lsla;
     tp_vil vil;

@@ -122,7 +122,8 @@ static void paper_cvt(classifier_cfg *c, int name)
 static void small_cvt(classifier_cfg *c, int long_short)
 {
     c->kind = FAMILY_CVT;
-    c->cvt = (tp_cvt_cfg){ .kv_stride = 1,
+    c->cvt = (tp_cvt_cfg){ .image = { c->size, c->size },
+                           .kv_stride = 1,
                            .dim = { 48, 96, 192 },
                            .heads = { 1, 2, 4 },
                            .blocks = { 1, 2, 4 },

@@ -4,7 +4,7 @@
 #ifndef TAPEGRAD_CVT_H
 #define TAPEGRAD_CVT_H
 
-#include <tapegrad/models.h>
+#include <tapegrad/model.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,6 +14,7 @@ extern "C" {
 #define TP_CVT_MAX_BLOCKS 64 /* of all stages together */
 
 typedef struct tp_cvt_cfg {
+    int64_t image[2];           /* height and width that ranks, windows and costs are for */
     int64_t classes, kv_stride; /* stride of the convolutions in front of keys and values */
     int64_t dim[TP_CVT_STAGES];
     int heads[TP_CVT_STAGES], blocks[TP_CVT_STAGES];
@@ -55,7 +56,8 @@ TP_API tp_cvt_cfg tp_cvt_preset(tp_cvt_name name, int64_t size);
 /* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
 TP_API const char *tp_cvt_cfg_check(const tp_cvt_cfg *cfg, char *buf, size_t size);
 
-/* As tp_lm_cfg_write and tp_lm_cfg_read. */
+/* As tp_lm_cfg_write and tp_lm_cfg_read. A file that does not say cfg.image, as those of earlier
+ * versions, reads as 224 x 224. */
 TP_API void tp_cvt_cfg_write(const tp_cvt_cfg *cfg, tp_writer *W);
 TP_API bool tp_cvt_cfg_read(tp_cvt_cfg *cfg, tp_file *F, char *why, size_t size);
 
@@ -128,10 +130,12 @@ TP_API tp_tensor tp_cvt_forward(tp_tape *T, const tp_cvt *m, tp_tensor images); 
  * 0.02). Call before training changes P. False: see tp_params_why. */
 TP_API bool tp_cvt_load(tp_params *P, const char *file);
 
-/* One image of height x width, and the bytes that a recorded forward pass in training mode keeps of
- * it for backward, f32. */
-TP_API tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg, int64_t height, int64_t width);
-TP_API double tp_cvt_activations(const tp_cvt_cfg *cfg, int64_t height, int64_t width);
+/* One image of cfg.image, and the bytes that a recorded forward pass in training mode keeps of it
+ * for backward, f32. */
+TP_API tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg);
+TP_API double tp_cvt_activations(const tp_cvt_cfg *cfg);
+
+extern TP_API const tp_model tp_model_cvt;
 
 #ifndef TP_NO_SITE
 /* clang-format off */

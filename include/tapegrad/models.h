@@ -1,8 +1,9 @@
-/* models.h - the models of the papers: configurations, parameters, forward passes (own library). */
+/* models.h - the language models of the papers: configurations, parameters, forward passes (models
+ * library). */
 #ifndef TAPEGRAD_MODELS_H
 #define TAPEGRAD_MODELS_H
 
-#include <tapegrad/tapegrad.h>
+#include <tapegrad/model.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -11,13 +12,6 @@ extern "C" {
 #define TP_LM_MAX_LAYERS 128
 #define TP_LM_MAX_SIZE                                                                             \
     (1 << 24) /* of a vocabulary, width, memory, window, chunk ...: products fit */
-
-/* What a training step recomputes in backward instead of storing it. Gradients are the same. */
-typedef enum tp_recompute {
-    TP_RECOMPUTE_NONE,
-    TP_RECOMPUTE_ATTENTION,
-    TP_RECOMPUTE_BLOCK
-} tp_recompute;
 
 /* ---- Transformer-LS language model (Zhu et al. 2021; official autoregressive code) ---- */
 typedef struct tp_lm_cfg {
@@ -166,12 +160,6 @@ TP_API bool tp_txl_state_write(tp_tape *T, const tp_txl *m, const tp_txl_state *
 TP_API bool tp_txl_state_read(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_file *F);
 
 /* ---- cost: closed forms, one forward pass of one row of the batch ---- */
-typedef struct tp_flops {
-    double macs;      /* multiply-adds of the products and convolutions */
-    double norm;      /* elements that pass a LayerNorm                 */
-    double batchnorm; /* elements that pass a BatchNorm                 */
-} tp_flops;
-
 /* Segment of `tokens` after a cache of `cache` rows (specification, section 9). */
 TP_API tp_flops tp_lm_flops(const tp_lm_cfg *cfg, int64_t tokens, int64_t cache);
 TP_API tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory);
@@ -180,17 +168,8 @@ TP_API tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memo
 TP_API double tp_lm_activations(const tp_lm_cfg *cfg, int64_t tokens, int64_t cache);
 TP_API double tp_txl_activations(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory);
 
-/* ---- every model of the library, for tp-models, tp-parity and benchmarks ---- */
-typedef struct tp_model_info {
-    const char *name, *family, *input; /* "ls_lm-small-enwik8", ..., "2048 tokens, cache 2048" */
-    double paper_params, paper_flops;  /* as the paper prints them; 0: not stated              */
-    double norm_cost;                  /* FLOPs counted an element of LayerNorm                */
-    int variant;                       /* of the family; argument of the functions below       */
-    void (*declare)(tp_params *P, int variant);         /* declares its parameters             */
-    tp_flops (*flops)(int variant);                     /* forward, one sample of `input`      */
-    double (*activations)(int variant, bool recompute); /* bytes for one sample, f32           */
-} tp_model_info;
-TP_API const tp_model_info *tp_model_at(int i); /* NULL past the last */
+/* Both as rows of the table of models see them (model.h). */
+extern TP_API const tp_model tp_model_ls_lm, tp_model_txl;
 
 #ifndef TP_NO_SITE
 /* clang-format off */

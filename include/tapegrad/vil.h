@@ -4,7 +4,7 @@
 #ifndef TAPEGRAD_VIL_H
 #define TAPEGRAD_VIL_H
 
-#include <tapegrad/models.h>
+#include <tapegrad/model.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -70,7 +70,8 @@ TP_API void tp_vil_notation(const tp_vil_cfg *cfg, char *buf, size_t size);
  * with 1-2-8-1, 1-1-9-1, 1-1-8-2, 1-10-1, 2-9-1, 1-9-2, 2-8-2 blocks ("small-1-2-8-1"), or as one
  * stage of 12 blocks with patches of 16 pixels ("small-flat": "small-flat-full" is E-ViT).
  * ATTENTION: ape, rpb (ViL with absolute or relative positions), ls (ViL-LS), full, linformer,
- * sra64, sra32, global, performer, or partial-linformer, -sra32, -global, -performer. */
+ * sra64, sra32, global, performer, or partial-linformer, -sra32, -global, -performer.
+ * Or a small one for images of 64 x 64: "vil-small", "vil-ls-small", "vil-full-small". */
 TP_API bool tp_vil_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t size);
 
 /* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
@@ -175,9 +176,8 @@ TP_API void tp_vil_resize(const double *x, const int64_t from[2], double *y, con
                           int64_t channels);
 
 /* One image of cfg.image. paper: by the rule that the figures of the ViL paper follow
- * (vil_flops.c).
- */
-TP_API tp_flops tp_vil_flops(const tp_vil_cfg *cfg, bool paper);
+ * (vil_flops.c); ViL-LS, which another paper counts, has none of its own. */
+TP_API tp_flops tp_vil_flops(const tp_vil_cfg *cfg);
 /* Bytes that a recorded forward pass of it keeps for backward, f32, within a tenth; Performer's
  * more roughly. */
 TP_API double tp_vil_activations(const tp_vil_cfg *cfg);
@@ -189,6 +189,8 @@ TP_API bool tp_vil_redraw(tp_params *P, const tp_vil *m, uint64_t seed, uint64_t
 
 /* What windows see in training from here on: see tp_vil_cfg.shift. */
 TP_API void tp_vil_set_shift(tp_vil *m, int shift);
+
+extern TP_API const tp_model tp_model_vil;
 
 #ifndef TP_NO_SITE
 /* clang-format off */

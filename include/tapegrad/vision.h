@@ -2,6 +2,7 @@
 #ifndef TAPEGRAD_VISION_H
 #define TAPEGRAD_VISION_H
 
+#include <tapegrad/convnet.h>
 #include <tapegrad/cvt.h>
 #include <tapegrad/vil.h>
 #include <tapegrad/vit_lsla.h>

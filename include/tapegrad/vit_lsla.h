@@ -3,7 +3,7 @@
 #ifndef TAPEGRAD_VIT_LSLA_H
 #define TAPEGRAD_VIT_LSLA_H
 
-#include <tapegrad/models.h>
+#include <tapegrad/model.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -141,6 +141,8 @@ TP_API bool tp_vit_lsla_load(tp_params *P, const char *file);
 /* One image of cfg.image, and what a recorded forward pass keeps of it for backward. */
 TP_API tp_flops tp_vit_lsla_flops(const tp_vit_lsla_cfg *cfg);
 TP_API double tp_vit_lsla_activations(const tp_vit_lsla_cfg *cfg);
+
+extern TP_API const tp_model tp_model_vit_lsla;
 
 #ifndef TP_NO_SITE
 /* clang-format off */

@@ -1,0 +1,51 @@
+/* convnet.h - the convolutional baseline: five convolutions of 3 x 3 with batch norm and ReLU, the
+ * mean over the map, a linear layer. Images are [B,H,W,3]. */
+#ifndef TAPEGRAD_CONVNET_H
+#define TAPEGRAD_CONVNET_H
+
+#include <tapegrad/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TP_CONVNET_LAYERS = 5 };
+
+typedef struct tp_convnet_cfg {
+    int64_t image[2], classes; /* image: height and width that costs are for */
+    int64_t width; /* channels of the first layer; each of the next has twice as many, up to 8 */
+} tp_convnet_cfg;
+
+/* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
+TP_API const char *tp_convnet_cfg_check(const tp_convnet_cfg *cfg, char *buf, size_t size);
+
+typedef struct tp_convnet {
+    const char *path;
+    const tp_params *params;
+    tp_convnet_cfg cfg;
+    tp_conv2d_m conv[TP_CONVNET_LAYERS];
+    tp_batchnorm_m norm[TP_CONVNET_LAYERS];
+    tp_linear_m head;
+} tp_convnet;
+
+/* Declares the model with the modules' default initialisation. An impossible cfg fails P. */
+TP_API void tp_convnet_init(tp_params *P, tp_convnet *m, const char *name, tp_convnet_cfg cfg);
+
+/* images of any size -> logits [B,classes]. The first layer keeps the size, the others halve it. */
+TP_API tp_tensor tp_convnet_forward(tp_tape *T, const tp_convnet *m, tp_tensor images);
+
+/* One image of cfg.image, and the bytes that a recorded forward pass in training mode keeps of it
+ * for backward, f32. */
+TP_API tp_flops tp_convnet_flops(const tp_convnet_cfg *cfg);
+TP_API double tp_convnet_activations(const tp_convnet_cfg *cfg);
+
+extern TP_API const tp_model tp_model_convnet;
+
+#ifndef TP_NO_SITE
+#define tp_convnet_forward(T, ...) tp_convnet_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,211 @@
+/* convnet.c - the convolutional baseline, whole: presets, checks, metadata, forward pass, costs. */
+#include <tapegrad/convnet.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "model_inner.h"
+
+enum { LAYERS = TP_CONVNET_LAYERS, MAX_SIDE = 1 << 16, MAX_WIDTH = 4096, MAX_CLASSES = 1 << 24 };
+
+/* ---- configurations ---- */
+
+static const struct {
+    const char *name;
+    int64_t side, width;
+} presets[] = {
+    { "tiny", 32, 16 },
+    { "convnet", 64, 32 },
+};
+
+static bool model_preset(void *cfg, const char *name, char *why, size_t size)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        const int64_t side = presets[i].side;
+        if (strcmp(presets[i].name, name) != 0) continue;
+        *(tp_convnet_cfg *)cfg = (tp_convnet_cfg){ { side, side }, 1000, presets[i].width };
+        return true;
+    }
+    snprintf(why, size, "no convolutional baseline is called '%.80s'", name);
+    return false;
+}
+
+static bool in_range(int64_t n, int64_t most)
+{
+    return n >= 1 && n <= most;
+}
+
+const char *tp_convnet_cfg_check(const tp_convnet_cfg *c, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (!in_range(c->width, MAX_WIDTH))
+        snprintf(buf, size, "a width of %lld: 1 to %d are possible", (long long)c->width,
+                 MAX_WIDTH);
+    else if (!in_range(c->classes, MAX_CLASSES))
+        snprintf(buf, size, "%lld classes", (long long)c->classes);
+    else if (!in_range(c->image[0], MAX_SIDE) || !in_range(c->image[1], MAX_SIDE))
+        snprintf(buf, size, "images of %lld x %lld: sides of 1 to %d are possible",
+                 (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
+    return buf[0] ? buf : NULL;
+}
+
+#define AT(member) offsetof(tp_convnet_cfg, member)
+static const tp__member members[] = {
+    { .key = "convnet_width", .kind = MEMBER_INT64, .at = AT(width) },
+    { .key = "image", .kind = MEMBER_SIDES, .at = AT(image), .older = "classifier_size" },
+    { .key = "classes", .kind = MEMBER_INT64, .at = AT(classes), .older = "classifier_classes" },
+    { .key = NULL },
+};
+
+static const char *model_check(const void *cfg, char *buf, size_t size)
+{
+    return tp_convnet_cfg_check(cfg, buf, size);
+}
+
+static void model_write(const void *cfg, tp_writer *W)
+{
+    tp_writer_meta(W, "model", tp_model_convnet.name);
+    tp__members_write(members, cfg, W);
+}
+
+static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
+{
+    return tp__members_read(members, tp_model_convnet.name, cfg, F, why, size) &&
+           !tp_convnet_cfg_check(cfg, why, size);
+}
+
+static tp_model_opts model_get(const void *cfg)
+{
+    const tp_convnet_cfg *c = cfg;
+    return (tp_model_opts){ .image = { c->image[0], c->image[1] }, .outputs = c->classes };
+}
+
+static void model_set(void *cfg, const tp_model_opts *o)
+{
+    tp_convnet_cfg *c = cfg;
+    memcpy(c->image, o->image, sizeof c->image);
+    c->classes = o->outputs;
+}
+
+/* ---- the model ---- */
+
+/* Channels that layer i makes. */
+static int64_t channels(const tp_convnet_cfg *c, int i)
+{
+    return c->width << (i < 3 ? i : 3);
+}
+
+void tp_convnet_init(tp_params *P, tp_convnet *m, const char *name, tp_convnet_cfg cfg)
+{
+    char why[256];
+    memset(m, 0, sizeof *m);
+    m->params = P;
+    m->cfg = cfg;
+    if (tp_convnet_cfg_check(&cfg, why, sizeof why)) {
+        tp_params_raise(P, TP_E_VALUE, "convolutional baseline: %s", why);
+        return;
+    }
+    m->path = tp_push(P, name);
+    for (int i = 0; i < LAYERS; i++) {
+        char layer[16];
+        const int64_t in = i ? channels(&cfg, i - 1) : 3, out = channels(&cfg, i);
+        const int64_t stride = i ? 2 : 1;
+        snprintf(layer, sizeof layer, "conv.%d", i);
+        tp_conv2d_init(P, &m->conv[i], layer, in, out, 3, false,
+                       &(tp_conv2d_opts){ .stride = { stride, stride }, .pad = { 1, 1 } });
+        snprintf(layer, sizeof layer, "norm.%d", i);
+        tp_batchnorm_init(P, &m->norm[i], layer, out, 1e-5);
+    }
+    tp_linear_init(P, &m->head, "head", channels(&cfg, LAYERS - 1), cfg.classes, true);
+    tp_pop(P);
+}
+
+tp_tensor tp_convnet_forward(tp_tape *T, const tp_convnet *m, tp_tensor images)
+{
+    if (!tp_params_ok(m->params)) return tp_raise(T, TP_E_STATE, "%s", tp_params_why(m->params));
+    if (tp_ok(T) && (tp_ndim(images) != 4 || tp_dim(images, 3) != 3))
+        return tp_raise(T, TP_E_SHAPE, "images must be [batch,height,width,3]");
+    tp_enter(T, m->path);
+    tp_tensor x = images;
+    for (int i = 0; i < LAYERS; i++)
+        x = tp_relu(T, tp_batchnorm_forward(T, &m->norm[i], tp_conv2d_forward(T, &m->conv[i], x)));
+    x = tp_mean(T, tp_mean(T, x, 1), 1);
+    return tp_leave(T, tp_linear_forward(T, &m->head, x));
+}
+
+static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
+{
+    tp_convnet_init(P, m, name, *(const tp_convnet_cfg *)cfg);
+}
+
+static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor x)
+{
+    (void)state;
+    return tp_convnet_forward(T, m, x);
+}
+
+/* ---- costs ---- */
+
+/* Pixels of the map that layer i makes. */
+static double pixels(const tp_convnet_cfg *c, int i)
+{
+    int64_t h = c->image[0], w = c->image[1];
+    for (int k = 0; k < i; k++) {
+        h = (h + 1) / 2;
+        w = (w + 1) / 2;
+    }
+    return (double)h * (double)w;
+}
+
+tp_flops tp_convnet_flops(const tp_convnet_cfg *c)
+{
+    tp_flops f = { .macs = (double)channels(c, LAYERS - 1) * (double)c->classes };
+    double in = 3.0;
+    for (int i = 0; i < LAYERS; i++) {
+        const double out = (double)channels(c, i), made = pixels(c, i) * out;
+        f.macs += made * 9.0 * in;
+        f.batchnorm += made;
+        in = out;
+    }
+    f.paper = f.macs;
+    return f;
+}
+
+/* The image; of each layer what the convolution makes, its batch norm, and ReLU of it. */
+double tp_convnet_activations(const tp_convnet_cfg *c)
+{
+    double values = 3.0 * pixels(c, 0);
+    for (int i = 0; i < LAYERS; i++) values += 2.0 * pixels(c, i) * (double)channels(c, i);
+    return 4.0 * values;
+}
+
+static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
+{
+    (void)tokens;
+    (void)cache;
+    return tp_convnet_flops(cfg);
+}
+
+static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
+{
+    (void)tokens;
+    (void)cache;
+    return tp_convnet_activations(cfg);
+}
+
+const tp_model tp_model_convnet = {
+    .name = "convnet",
+    .input = TP_IMAGES,
+    .cfg_size = sizeof(tp_convnet_cfg),
+    .size = sizeof(tp_convnet),
+    .preset = model_preset,
+    .check = model_check,
+    .write = model_write,
+    .read = model_read,
+    .get = model_get,
+    .set = model_set,
+    .init = model_init,
+    .forward = model_forward,
+    .flops = model_flops,
+    .activations = model_activations,
+};

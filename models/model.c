@@ -1,0 +1,218 @@
+/* model.c - models by name, and configurations of any model as values: what tp_model gives, found
+ * through the table (model_table.c). */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model_inner.h"
+
+/* ---- names ---- */
+
+/* The next word of a list with blanks between, from *at on: its first letter, or NULL. */
+static const char *next_word(const char **at, size_t *length)
+{
+    const char *word = *at + strspn(*at, " ");
+    *length = strcspn(word, " ");
+    *at = word + *length;
+    return *length ? word : NULL;
+}
+
+static bool is_called(const tp_model_row *row, const char *name)
+{
+    const char *at = row->also ? row->also : "", *word;
+    size_t n;
+    if (strcmp(row->name, name) == 0) return true;
+    while ((word = next_word(&at, &n)))
+        if (strlen(name) == n && memcmp(word, name, n) == 0) return true;
+    return false;
+}
+
+const tp_model_row *tp_model_find(const char *name)
+{
+    const tp_model_row *row;
+    for (int i = 0; (row = tp_model_at(i)); i++)
+        if (is_called(row, name)) return row;
+    return NULL;
+}
+
+enum { LONGEST = 64 };
+
+/* Letters to insert, delete or replace until a [m] is b [n], case aside (Levenshtein). */
+static size_t distance(const char *a, size_t m, const char *b, size_t n)
+{
+    size_t row[LONGEST + 1];
+    for (size_t k = 0; k <= n; k++) row[k] = k;
+    for (size_t i = 0; i < m; i++) {
+        size_t corner = row[0];
+        row[0] = i + 1;
+        for (size_t k = 0; k < n; k++) {
+            const bool same = tolower((unsigned char)a[i]) == tolower((unsigned char)b[k]);
+            size_t least = corner + !same;
+            if (row[k] + 1 < least) least = row[k] + 1;
+            if (row[k + 1] + 1 < least) least = row[k + 1] + 1;
+            corner = row[k + 1];
+            row[k + 1] = least;
+        }
+    }
+    return row[n];
+}
+
+/* Of all names the one with the fewest letters changed. */
+static void nearest(const char *name, char *buf, size_t size)
+{
+    const tp_model_row *row;
+    const size_t length = strnlen(name, LONGEST);
+    size_t best = SIZE_MAX, n;
+    for (int i = 0; (row = tp_model_at(i)); i++) {
+        char names[512];
+        snprintf(names, sizeof names, "%s %s", row->name, row->also ? row->also : "");
+        const char *at = names, *word;
+        while ((word = next_word(&at, &n))) {
+            const size_t d = n <= LONGEST ? distance(name, length, word, n) : SIZE_MAX;
+            if (d >= best) continue;
+            best = d;
+            snprintf(buf, size, "%.*s", (int)n, word);
+        }
+    }
+}
+
+/* ---- presets ---- */
+
+static bool take_preset(tp_model_cfg *c, const tp_model *m, const char *name, char *why,
+                        size_t size)
+{
+    memset(c, 0, sizeof *c);
+    if (!m->preset(&c->at, name, why, size)) return false;
+    c->model = m;
+    return true;
+}
+
+/* Has an earlier row the same model? */
+static bool is_repeated(int i)
+{
+    for (int k = 0; k < i; k++)
+        if (tp_model_at(k)->model == tp_model_at(i)->model) return true;
+    return false;
+}
+
+bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t why_size)
+{
+    const tp_model_row *row = tp_model_find(name);
+    char near[LONGEST + 1] = "";
+
+    if (row) return take_preset(c, row->model, row->name, why, why_size);
+    for (int i = 0; (row = tp_model_at(i)); i++)
+        if (!is_repeated(i) && take_preset(c, row->model, name, why, why_size)) return true;
+    nearest(name, near, sizeof near);
+    memset(c, 0, sizeof *c);
+    snprintf(why, why_size, "no model is called '%.80s'; the nearest name is '%s'", name, near);
+    return false;
+}
+
+/* ---- configurations ---- */
+
+const char *tp_model_check(const tp_model_cfg *c, char *buf, size_t size)
+{
+    if (c->model) return c->model->check(&c->at, buf, size);
+    snprintf(buf, size, "no model has been chosen");
+    return buf;
+}
+
+tp_model_opts tp_model_get(const tp_model_cfg *c)
+{
+    return c->model ? c->model->get(&c->at) : (tp_model_opts){ 0 };
+}
+
+void tp_model_set(tp_model_cfg *c, const tp_model_opts *o)
+{
+    if (c->model) c->model->set(&c->at, o);
+}
+
+tp_flops tp_model_flops(const tp_model_cfg *c, int64_t tokens, int64_t cache)
+{
+    return c->model ? c->model->flops(&c->at, tokens, cache) : (tp_flops){ 0 };
+}
+
+double tp_model_activations(const tp_model_cfg *c, int64_t tokens, int64_t cache)
+{
+    return c->model ? c->model->activations(&c->at, tokens, cache) : 0.0;
+}
+
+void tp_model_write(const tp_model_cfg *c, tp_writer *W)
+{
+    if (c->model) c->model->write(&c->at, W);
+}
+
+static const tp_model *model_called(const char *name)
+{
+    const tp_model_row *row;
+    for (int i = 0; (row = tp_model_at(i)); i++)
+        if (strcmp(row->model->name, name) == 0) return row->model;
+    return NULL;
+}
+
+bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t why_size)
+{
+    const char *name = tp__model_of(F);
+    const tp_model *m = name ? model_called(name) : NULL;
+    char reason[512] = "it holds no model configuration: the metadata 'model' is missing";
+
+    memset(c, 0, sizeof *c);
+    if (m && m->read(&c->at, F, reason, sizeof reason)) {
+        c->model = m;
+        return true;
+    }
+    if (name && !m)
+        snprintf(reason, sizeof reason,
+                 "it holds a model of kind '%.60s', which this version does not know", name);
+    if (tp_file_ok(F))
+        snprintf(why, why_size, "%s: %s", tp_file_path(F), reason);
+    else
+        snprintf(why, why_size, "%s", tp_file_why(F));
+    return false;
+}
+
+/* ---- the same model ---- */
+
+/* Do both declare the same names, in the same order, with the same shapes and dtypes? */
+static bool lists_agree(const tp_params *P, const tp_params *Q)
+{
+    tp_param_info there = { 0 };
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        if (!tp_next_param(Q, &there)) return false;
+        if (strcmp(it.name, there.name) != 0 || it.buffer != there.buffer ||
+            it.dtype != there.dtype || it.shape.ndim != there.shape.ndim ||
+            memcmp(it.shape.dim, there.shape.dim, (size_t)it.shape.ndim * sizeof(int64_t)) != 0)
+            return false;
+    }
+    return !tp_next_param(Q, &there);
+}
+
+static bool same_parameters(const tp_model_cfg *a, const tp_model_cfg *b)
+{
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1, .dry = true });
+    tp_params *P = tp_params_new(D, NULL), *Q = tp_params_new(D, NULL);
+    tp_net *N = tp_net_new(P, "", a), *M = tp_net_new(Q, "", b);
+    const bool same = tp_params_ok(P) && tp_params_ok(Q) && lists_agree(P, Q);
+    tp_net_free(M);
+    tp_net_free(N);
+    tp_params_free(Q);
+    tp_params_free(P);
+    tp_device_close(D);
+    return same;
+}
+
+bool tp_model_same(const tp_model_cfg *a, const tp_model_cfg *b)
+{
+    tp_model_cfg fitted = *b;
+    const tp_model_opts want = tp_model_get(a);
+    tp_model_opts o = tp_model_get(b);
+
+    if (!a->model || a->model != b->model) return false;
+    if (a->model->same) return a->model->same(&a->at, &b->at);
+    memcpy(o.image, want.image, sizeof o.image);
+    o.cache = want.cache;
+    o.outputs = want.outputs;
+    tp_model_set(&fitted, &o);
+    return same_parameters(a, &fitted);
+}

@@ -1,0 +1,77 @@
+/* model_net.c - any model of the table with its parameters, ready to run. */
+#include <stdlib.h>
+
+#include <tapegrad/model.h>
+
+struct tp_net {
+    tp_model_cfg cfg;
+    const tp_params *params;
+    void *module;
+};
+
+static tp_net no_memory; /* stands for a net that could not be made */
+
+tp_net *tp_net_new(tp_params *P, const char *name, const tp_model_cfg *c)
+{
+    tp_net *N = calloc(1, sizeof *N);
+    void *module = c->model ? calloc(1, c->model->size) : NULL;
+
+    if (!c->model)
+        tp_params_raise(P, TP_E_VALUE, "no model has been chosen");
+    else if (!N || !module)
+        tp_params_raise(P, TP_E_MEMORY, "%s: out of host memory", c->model->name);
+    if (!N || !module) {
+        free(N);
+        free(module);
+        return &no_memory;
+    }
+    *N = (tp_net){ *c, P, module };
+    c->model->init(P, module, name, &c->at);
+    return N;
+}
+
+void tp_net_free(tp_net *N)
+{
+    if (!N || N == &no_memory) return;
+    free(N->module);
+    free(N);
+}
+
+const tp_model_cfg *tp_net_cfg(const tp_net *N)
+{
+    return &N->cfg;
+}
+
+void *tp_net_module(const tp_net *N)
+{
+    return N->module;
+}
+
+tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x)
+{
+    if (!N->module)
+        return tp_raise(T, TP_E_STATE, "the model could not be made: see its tp_params");
+    if (!tp_params_ok(N->params)) return tp_raise(T, TP_E_STATE, "%s", tp_params_why(N->params));
+    if (N->cfg.model->state_size && !state)
+        return tp_raise(T, TP_E_VALUE, "%s carries a state from call to call: see tp_net_state_new",
+                        N->cfg.model->name);
+    return N->cfg.model->forward(T, N->module, state, x);
+}
+
+void *tp_net_state_new(const tp_net *N)
+{
+    return N->module && N->cfg.model->state_size ? calloc(1, N->cfg.model->state_size) : NULL;
+}
+
+void tp_net_state_free(const tp_net *N, tp_tape *T, void *state)
+{
+    if (state && N->cfg.model->state_clear) N->cfg.model->state_clear(T, state);
+    free(state);
+}
+
+bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized)
+{
+    if (!N->module) return false; /* P says why */
+    if (resized && N->cfg.model->load) return N->cfg.model->load(P, N->module, tp_file_path(F));
+    return tp_params_read(P, F, "", &(tp_load_opts){ .convert = true });
+}
