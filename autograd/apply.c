@@ -336,12 +336,6 @@ static bool execute(tp_tape *T, frame *f, tp_infer *q, tp_call *c)
            (!T->check_finite || tp__check_results(T, f->op->name, f->nx, f->xv, f->visible, f->yv));
 }
 
-void tp_observe(tp_tape *T, tp_observer f, void *env)
-{
-    T->observer = f;
-    T->observer_env = env;
-}
-
 static void show(tp_tape *T, const frame *f, const void *attr, const tp_tensor *x,
                  const tp_tensor *y)
 {

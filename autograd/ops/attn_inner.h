@@ -51,6 +51,18 @@ static inline tp_code tp__attn_infer(tp_infer *q)
     return TP_OK;
 }
 
+/* Pairs of query and key of one head that causality and the span leave; a mask is data. */
+static inline double tp__attn_pairs(const tp_infer *q, bool positions)
+{
+    const tp_attn a = tp__attn(q->x, q->attr, positions, false);
+    double pairs = 0.0;
+    for (int64_t i = 0; i < a.queries; i++) {
+        const int64_t seen = tp__end_key(&a, i) - tp__first_key(&a, i);
+        if (seen > 0) pairs += (double)seen;
+    }
+    return pairs * (double)a.batch;
+}
+
 static inline size_t tp__attn_work(const tp_infer *q, int threads, bool positions)
 {
     if (q->device == TP_CUDA)

@@ -51,6 +51,12 @@ static size_t attention_work(const tp_infer *q, int threads)
     return tp__attn_work(q, threads, false);
 }
 
+/* q k^T and P v. */
+static double attention_macs(const tp_infer *q)
+{
+    return 2.0 * tp__attn_pairs(q, false) * (double)q->x[0].dim[2];
+}
+
 /* Masks of the cases: in two rows of the batch, one key in three is hidden; the second row of the
  * case with seven keys sees nothing at all. */
 static void fill_mask(int i, tp_view *x)
@@ -99,6 +105,7 @@ const tp_op tp_op_attention = {
     .flags = TP_RANDOM | TP_COMPUTES,
     .shape = attention_shape,
     .work = attention_work,
+    .macs = attention_macs,
     .forward = TP_KERNELS(attention_fwd),
     .backward = TP_KERNELS(attention_bwd),
     .cases = attention_cases,

@@ -49,6 +49,11 @@ static size_t chunk_work(const tp_infer *q, int threads)
     return (size_t)threads * tp__chunk_scratch(q->attr) * tp_dtype_size(TP_F64);
 }
 
+static double chunk_macs(const tp_infer *q)
+{
+    return (double)q->x[0].numel * (double)((const tp__chunk_attr *)q->attr)->rank;
+}
+
 #define SHAPES(B, N, HD, HR)                                                                       \
     {                                                                                              \
         { 3, { B, N, HD } },                                                                       \
@@ -86,6 +91,7 @@ const tp_op tp_op_chunk_project = {
     .flags = TP_COMPUTES,
     .shape = chunk_shape,
     .work = chunk_work,
+    .macs = chunk_macs,
     .forward = TP_KERNELS(chunk_project_fwd),
     .backward = TP_KERNELS(chunk_project_bwd),
     .cases = chunk_cases,

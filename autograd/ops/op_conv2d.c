@@ -72,6 +72,13 @@ static size_t conv2d_work(const tp_infer *q, int threads)
     return tp__conv2d_card_room_of(&g, tp_dtype_size(q->x[0].dtype), q->backward).all + sums;
 }
 
+/* All taps, those in the padding too. */
+static double conv2d_macs(const tp_infer *q)
+{
+    const tp_view *w = &q->x[1];
+    return (double)q->y[0].numel * (double)(w->dim[1] * w->dim[2] * w->dim[3]);
+}
+
 #define OPTS(...)                                                                                  \
     .attr = &(tp_conv2d_opts)                                                                      \
     {                                                                                              \
@@ -145,6 +152,7 @@ const tp_op tp_op_conv2d = {
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv2d_shape,
     .work = conv2d_work,
+    .macs = conv2d_macs,
     .forward = TP_KERNELS(conv2d_fwd),
     .backward = TP_KERNELS(conv2d_bwd),
     .cases = conv2d_cases,

@@ -65,6 +65,13 @@ static size_t conv_work(const tp_infer *q, int threads)
     return (size_t)(rows * g.channels) * tp_dtype_size(tp__sum_dtype(q->x[0].dtype));
 }
 
+/* All taps, those in the padding too. */
+static double conv_macs(const tp_infer *q)
+{
+    const tp_view *w = &q->x[1];
+    return w->dim[0] ? (double)q->y[0].numel * (double)(w->numel / w->dim[0]) : 0.0;
+}
+
 #define CFG(s, p, d)                                                                               \
     .attr = &(tp_conv_cfg)                                                                         \
     {                                                                                              \
@@ -131,6 +138,7 @@ const tp_op tp_op_depthwise_conv1d = {
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv1d_shape,
     .work = conv_work,
+    .macs = conv_macs,
     .forward = TP_KERNELS(depthwise_fwd),
     .backward = TP_KERNELS(depthwise_bwd),
     .cases = conv1d_cases,
@@ -147,6 +155,7 @@ const tp_op tp_op_depthwise_conv2d = {
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv2d_shape,
     .work = conv_work,
+    .macs = conv_macs,
     .forward = TP_KERNELS(depthwise_fwd),
     .backward = TP_KERNELS(depthwise_bwd),
     .cases = conv2d_cases,

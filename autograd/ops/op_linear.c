@@ -50,6 +50,11 @@ static size_t linear_work(const tp_infer *q, int threads)
     return (q->device == TP_CUDA ? 0 : products) + (size_t)dz * size + sums;
 }
 
+static double linear_macs(const tp_infer *q)
+{
+    return (double)q->y[0].numel * (double)q->x[1].dim[1];
+}
+
 #define ACT(a)                                                                                     \
     .attr = &(tp__linear_attr)                                                                     \
     {                                                                                              \
@@ -88,6 +93,7 @@ const tp_op tp_op_linear = {
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = linear_shape,
     .work = linear_work,
+    .macs = linear_macs,
     .forward = TP_KERNELS(linear_fwd),
     .backward = TP_KERNELS(linear_bwd),
     .cases = linear_cases,

@@ -139,6 +139,19 @@ static size_t ls_work(const tp_infer *q, int threads)
            size;
 }
 
+/* Scores by keys and by positions, and values, of the rows and vectors that each query sees. */
+static double ls_macs(const tp_infer *q)
+{
+    const tp__ls_dims g = tp__ls_geometry(q->x, q->attr);
+    double pairs = 0.0;
+    for (int64_t t = 0; t < g.N; t++) {
+        const int64_t rows = g.w ? g.Wc + t + 1 - tp__ls_first_row(&g, t) : 0;
+        const int64_t vectors = g.r ? tp__ls_end_vec(&g, t) - g.first_vec : 0;
+        pairs += (double)(rows + (vectors > 0 ? vectors : 0));
+    }
+    return 3.0 * pairs * (double)(g.B * g.width);
+}
+
 /* q; keys and values of window and chunks; tables; biases. nc = 0: no vectors, no table. */
 #define INPUTS(B, N, Wc, nc, span, H, D)                                                           \
     {                                                                                              \
@@ -214,6 +227,7 @@ const tp_op tp_op_ls_attention = {
     .flags = TP_COMPUTES,
     .shape = ls_shape,
     .work = ls_work,
+    .macs = ls_macs,
     .forward = TP_KERNELS(ls_attention_fwd),
     .backward = TP_KERNELS(ls_attention_bwd),
     .cases = ls_cases,

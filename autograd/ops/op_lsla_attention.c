@@ -75,6 +75,13 @@ static size_t lsla_work(const tp_infer *q, int threads)
     return (size_t)tp__lsla_elements(&g, q->backward, threads) * size;
 }
 
+/* q k^T, and both parts of the result in one product. */
+static double lsla_macs(const tp_infer *q)
+{
+    const tp_lsla g = tp__lsla(q->x, q->attr);
+    return 2.0 * (double)q->x[LSLA_Q].numel * (double)g.n;
+}
+
 /* q, k, v [B,N,C]; scale and tables of window w and h heads where s, i, o are 1. */
 #define IN(B, N, C, w, h, s, i, o)                                                                 \
     {                                                                                              \
@@ -126,6 +133,7 @@ const tp_op tp_op_lsla_attention = {
     .flags = TP_COMPUTES,
     .shape = lsla_shape,
     .work = lsla_work,
+    .macs = lsla_macs,
     .forward = TP_KERNELS(lsla_attention_fwd),
     .backward = TP_KERNELS(lsla_attention_bwd),
     .cases = lsla_cases,

@@ -41,6 +41,13 @@ static size_t matmul_work(const tp_infer *q, int threads)
     return tp__product_work(tp__sum_dtype(q->x[0].dtype), &q->x[0], &q->x[1], threads);
 }
 
+static double matmul_macs(const tp_infer *q)
+{
+    const tp__matmul_attr *at = q->attr;
+    const tp_view *a = &q->x[0];
+    return (double)q->y[0].numel * (double)a->dim[a->ndim - (at->ta ? 2 : 1)];
+}
+
 #define PLAIN                                                                                      \
     .attr = &(tp__matmul_attr)                                                                     \
     {                                                                                              \
@@ -94,6 +101,7 @@ const tp_op tp_op_matmul = {
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = matmul_shape,
     .work = matmul_work,
+    .macs = matmul_macs,
     .forward = TP_KERNELS(matmul_fwd),
     .backward = TP_KERNELS(matmul_bwd),
     .cases = matmul_cases,

@@ -41,6 +41,12 @@ static size_t rel_attention_work(const tp_infer *q, int threads)
     return tp__attn_work(q, threads, true);
 }
 
+/* q k^T, q pos^T and P v. */
+static double rel_attention_macs(const tp_infer *q)
+{
+    return 3.0 * tp__attn_pairs(q, true) * (double)q->x[0].dim[2];
+}
+
 /* clang-format off */
 #define INPUTS(B, N, S, H, D)                                                                      \
     { 3, { B, N, H * D } }, { 3, { B, S, H * D } }, { 3, { B, S, H * D } }, { 2, { S, H * D } },   \
@@ -73,6 +79,7 @@ const tp_op tp_op_rel_attention = {
     .flags = TP_RANDOM | TP_COMPUTES,
     .shape = rel_attention_shape,
     .work = rel_attention_work,
+    .macs = rel_attention_macs,
     .forward = TP_KERNELS(rel_attention_fwd),
     .backward = TP_KERNELS(rel_attention_bwd),
     .cases = rel_attention_cases,

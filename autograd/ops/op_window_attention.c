@@ -115,6 +115,42 @@ static size_t window_work(const tp_infer *q, int threads)
     return (size_t)tp__window_elements(&g, q->backward, threads) * size;
 }
 
+/* Exact edges: pairs of positions of one axis that are at most halo apart. */
+static double pairs_of_axis(const tp_window *g, int axis)
+{
+    double pairs = 0.0;
+    for (int64_t i = 0; i < g->size[axis]; i++)
+        pairs += (double)(tp__window_min(i + g->halo[axis], g->size[axis] - 1) -
+                          tp__window_max(i - g->halo[axis], 0) + 1);
+    return pairs;
+}
+
+/* Otherwise: the queries of each chunk with all keys of the map that it sees. */
+static double pairs_of_chunks(const tp_window *g)
+{
+    double pairs = 0.0;
+    for (int64_t cy = 0; cy < g->chunks[0]; cy++)
+        for (int64_t cx = 0; cx < g->chunks[1]; cx++) {
+            const int64_t rows = tp__window_min(g->chunk[0], g->size[0] - cy * g->chunk[0]);
+            const int64_t cols = tp__window_min(g->chunk[1], g->size[1] - cx * g->chunk[1]);
+            tp_rect rect[TP_WINDOW_RECTS];
+            const int n = tp__window_rects(g, cy, cx, rect);
+            for (int i = 0; i < n; i++)
+                pairs += (double)(rows * cols) * (double)(rect[i].rows * rect[i].cols);
+        }
+    return pairs;
+}
+
+/* q k^T and P v, with low and global keys. */
+static double window_macs(const tp_infer *q)
+{
+    const tp_window g = tp__window(q->x, q->attr);
+    const double extra = (double)g.cells * (double)g.extra;
+    const double map =
+        g.exact && g.local ? pairs_of_axis(&g, 0) * pairs_of_axis(&g, 1) : pairs_of_chunks(&g);
+    return 2.0 * (map + extra) * (double)(g.batch * g.width);
+}
+
 /* q, k, v; low keys; table; bias of global keys. */
 #define IN(B, N, C, r, rows, h, g)                                                                 \
     {                                                                                              \
@@ -205,6 +241,7 @@ const tp_op tp_op_window_attention = {
     .flags = TP_COMPUTES,
     .shape = window_shape,
     .work = window_work,
+    .macs = window_macs,
     .forward = TP_KERNELS(window_attention_fwd),
     .backward = TP_KERNELS(window_attention_bwd),
     .cases = window_cases,

@@ -25,6 +25,10 @@ typedef void (*tp_observer)(void *env, tp_tape *T, const tp_seen *s);
  * repeats is not shown. */
 TP_API void tp_observe(tp_tape *T, tp_observer f, void *env);
 
+/* The multiply-adds of an op that has run, forward, by its own count (tp_op.macs); 0 for ops
+ * without products. For the observer, while it is shown s. */
+TP_API double tp_seen_macs(const tp_seen *s);
+
 #ifdef __cplusplus
 }
 #endif

@@ -105,6 +105,10 @@ typedef struct tp_op {
     unsigned flags;
     tp_code (*shape)(tp_infer *q);                  /* checks; result shapes and dtypes */
     size_t (*work)(const tp_infer *q, int threads); /* scratch bytes; NULL: none        */
+    /* Multiply-adds of one forward call, from attributes and the shapes of inputs and visible
+     * outputs: those of a product, a convolution or an attention, of which pairs count that a query
+     * sees. NULL: none (elementwise ops, norms, moves). See tp_seen_macs. */
+    double (*macs)(const tp_infer *q);
     tp_kernel forward[TP_NBACKENDS], backward[TP_NBACKENDS];
     const tp_gradcase *cases;
 } tp_op;

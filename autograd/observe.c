@@ -1,0 +1,34 @@
+/* observe.c - what an observer of a tape asks: see observe.h. apply.c calls it after each op. */
+#include <tapegrad/observe.h>
+#include <tapegrad/tensor.h>
+
+#include "autograd/graph.h"
+
+void tp_observe(tp_tape *T, tp_observer f, void *env)
+{
+    T->observer = f;
+    T->observer_env = env;
+}
+
+/* A tensor as a shape rule sees it. */
+static tp_view view_of(tp_tensor x)
+{
+    tp_view v = { .ndim = -1 };
+    if (!tp_given(x)) return v;
+    const tp_shape s = tp_shape_of(x);
+    v.dtype = tp_dtype_of(x);
+    v.ndim = s.ndim;
+    v.numel = tp_numel(x);
+    for (int i = 0; i < s.ndim; i++) v.dim[i] = s.dim[i];
+    return v;
+}
+
+double tp_seen_macs(const tp_seen *s)
+{
+    tp_view x[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS];
+    if (!s->op->macs) return 0.0;
+    for (int i = 0; i < s->nx; i++) x[i] = view_of(s->x[i]);
+    for (int i = 0; i < s->ny; i++) y[i] = view_of(s->y[i]);
+    const tp_infer q = { .attr = s->attr, .nx = s->nx, .ny = s->ny, .x = x, .y = y, .view_at = -1 };
+    return s->op->macs(&q);
+}

@@ -1,0 +1,207 @@
+/* test_op_macs.c - what ops say they multiply: each op's own count in small cases that can be
+ * counted by hand, and their sum over a forward pass of every model beside its closed form. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/observe.h>
+#include <tapegrad/vision.h>
+
+static void add(void *env, tp_tape *tape, const tp_seen *s)
+{
+    (void)tape;
+    *(double *)env += tp_seen_macs(s);
+}
+
+static tp_device *D;
+static tp_tape *T;
+static double macs;
+
+static void begin(void)
+{
+    D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
+    T = tp_tape_new(D, NULL);
+    tp_record(T, false);
+    tp_observe(T, add, &macs);
+}
+
+static void end(void)
+{
+    tp_tape_free(T);
+    tp_device_close(D);
+}
+
+/* ---- single ops ---- */
+
+#define ZEROS(...) tp_full(T, TP_F32, TP_SHAPE(__VA_ARGS__), 0.0)
+
+static void expect(const char *what, double want)
+{
+    cr_expect(tp_ok(T), "%s: %s", what, tp_why(T));
+    cr_expect(macs == want, "%s: %.0f multiply-adds, not %.0f", what, macs, want);
+    macs = 0.0;
+    tp_reset(T);
+}
+
+Test(op_macs, products, .init = begin, .fini = end)
+{
+    tp_linear(T, ZEROS(2, 3, 5), ZEROS(4, 5), ZEROS(4), TP_ACT_GELU);
+    expect("linear", 2 * 3 * 5 * 4);
+    tp_matmul(T, ZEROS(2, 3, 5), ZEROS(2, 5, 7));
+    expect("matmul", 2 * 3 * 5 * 7);
+    tp_matmul_t(T, ZEROS(2, 5, 3), true, ZEROS(7, 5), true);
+    expect("matmul, both transposed", 2 * 3 * 5 * 7);
+    tp_add(T, ZEROS(4), tp_relu(T, ZEROS(4)));
+    tp_mean(T, tp_softmax(T, ZEROS(3, 4)), 0);
+    expect("elementwise ops, softmax, reductions", 0);
+}
+
+Test(op_macs, convolutions, .init = begin, .fini = end)
+{
+    const tp_conv2d_opts groups = { .pad = { 1, 1 }, .groups = 2 };
+    tp_conv2d(T, ZEROS(2, 5, 5, 4), ZEROS(6, 2, 3, 3), TP_NONE, &groups);
+    expect("conv2d, two groups", 2 * 5 * 5 * 6 * 2 * 9);
+    tp_conv2d(T, ZEROS(1, 8, 6, 3), ZEROS(10, 3, 2, 2), ZEROS(10),
+              &(tp_conv2d_opts){ .stride = { 2, 2 } });
+    expect("conv2d, patches", 4 * 3 * 10 * 3 * 4);
+    tp_depthwise_conv2d(T, ZEROS(2, 5, 5, 4), ZEROS(4, 1, 3, 3), TP_NONE,
+                        (tp_conv_cfg){ .stride = 2, .pad = 1 });
+    expect("depthwise_conv2d", 2 * 3 * 3 * 4 * 9);
+    tp_depthwise_conv1d(T, ZEROS(2, 7, 4), ZEROS(4, 1, 3), TP_NONE, (tp_conv_cfg){ .pad = 1 });
+    expect("depthwise_conv1d", 2 * 7 * 4 * 3);
+}
+
+Test(op_macs, attention, .init = begin, .fini = end)
+{
+    const tp_tensor q = ZEROS(2, 3, 8), k = ZEROS(2, 5, 8);
+    tp_attention(T, q, k, k, TP_NONE, TP_NONE, (tp_attn_cfg){ .heads = 2 });
+    expect("attention", 2 * 2 * 3 * 5 * 8);
+    const tp_tensor a = ZEROS(2, 3, 8), b = ZEROS(2, 5, 8);
+    tp_attention(T, a, b, b, TP_NONE, TP_NONE, (tp_attn_cfg){ .heads = 2, .causal = true });
+    expect("causal attention: 3, 4, 5 keys", 2 * 2 * (3 + 4 + 5) * 8);
+    const tp_tensor c = ZEROS(2, 3, 8), d = ZEROS(2, 5, 8), u = ZEROS(2, 4), e = ZEROS(5, 8);
+    tp_rel_attention(T, c, d, d, e, u, u, (tp_attn_cfg){ .heads = 2, .max_span = 4 });
+    expect("rel_attention: 3, 4, 4 keys", 3 * 2 * (3 + 4 + 4) * 8);
+}
+
+Test(op_macs, long_short_attention, .init = begin, .fini = end)
+{
+    enum { N = 6, CACHED = 4, W = 3, CHUNK = 2, RANK = 2, WIDTH = 4 };
+    double pairs = 0.0;
+    for (int t = 0; t < N; t++) pairs += W + (CACHED / CHUNK + t / CHUNK) * RANK;
+    const tp_tensor rows = ZEROS(1, N + W, WIDTH), vectors = ZEROS(1, 10, WIDTH);
+    const tp_ls_in in = { .q = ZEROS(1, N, WIDTH),
+                          .k_win = rows,
+                          .v_win = rows,
+                          .k_cmp = vectors,
+                          .v_cmp = vectors,
+                          .pos_win = ZEROS(W, WIDTH),
+                          .pos_cmp = ZEROS(10, WIDTH),
+                          .r_w = ZEROS(2, 2),
+                          .r_r = ZEROS(2, 2) };
+    tp_ls_attention(T, in, (tp_ls_cfg){ .heads = 2, .chunk = CHUNK, .rank = RANK, .window = W });
+    expect("ls_attention", 3 * pairs * WIDTH);
+    tp_chunk_project(T, ZEROS(2, 6, 8), ZEROS(2, 6, 6), 2, 3, 3);
+    expect("chunk_project", 2 * 6 * 8 * 3);
+}
+
+/* Keys that the query at (y,x) sees in a map of 5 x 7 cut into chunks of 2 x 3: those of all chunks
+ * around its own, or with exact edges those at most as many rows and columns away. */
+static double keys_around(int y, int x, bool exact)
+{
+    int n = 0;
+    for (int u = 0; u < 5; u++)
+        for (int v = 0; v < 7; v++)
+            n += exact ? abs(u - y) <= 2 && abs(v - x) <= 3
+                       : abs(u / 2 - y / 2) <= 1 && abs(v / 3 - x / 3) <= 1;
+    return n;
+}
+
+Test(op_macs, windows, .init = begin, .fini = end)
+{
+    for (int exact = 0; exact < 2; exact++) {
+        double pairs = 0.0;
+        for (int i = 0; i < 35; i++) pairs += keys_around(i / 7, i % 7, exact) + 2 + 3;
+        const tp_tensor x = ZEROS(2, 37, 8), low = ZEROS(2, 3, 8);
+        tp_window_attention_2d(T,
+                               (tp_window_in){ .q = x, .k = x, .v = x, .low_k = low, .low_v = low },
+                               (tp_window_cfg){ .heads = 2,
+                                                .height = 5,
+                                                .width = 7,
+                                                .global = 2,
+                                                .window = { 2, 3 },
+                                                .halo = { 2, 3 },
+                                                .edge = exact ? TP_EDGE_EXACT : TP_EDGE_MASK });
+        expect(exact ? "window attention, exact" : "window attention", 2 * 2 * pairs * 8);
+    }
+    const tp_tensor x = ZEROS(2, 24, 8);
+    tp_lsla_attention(T, x, x, x, TP_NONE, TP_NONE, TP_NONE,
+                      (tp_lsla_cfg){ .heads = 2, .height = 4, .width = 6, .window = 2 });
+    expect("lsla_attention", 2 * 2 * 24 * 4 * 8);
+}
+
+extern const tp_op *const tp_op_table[];
+
+Test(op_macs, ops_of_the_compute_dtype_count)
+{
+    for (int i = 0; tp_op_table[i]; i++)
+        if (tp_op_table[i]->flags & TP_COMPUTES)
+            cr_expect(tp_op_table[i]->macs, "%s does not count", tp_op_table[i]->name);
+}
+
+/* ---- every model ---- */
+
+/* By how much a closed form counts more than the ops, at most, by design; 0: they agree exactly. */
+static double allowed(const tp_model_cfg *c)
+{
+    /* Keys beyond the edges of the map, as upstream computes them. */
+    const double windows = 0.045, narrow_windows = 0.015;
+    /* Denominators and squared norms, which are elementwise ops here. */
+    const double performer = 0.002;
+    if (c->model == &tp_model_cvt)
+        return ((const tp_cvt_cfg *)&c->at)->long_short ? narrow_windows : 0.0;
+    if (c->model != &tp_model_vil) return 0.0;
+    switch (((const tp_vil_cfg *)&c->at)->kind) {
+    case TP_VIL_WINDOW: return windows;
+    case TP_VIL_LS: return narrow_windows;
+    case TP_VIL_PERFORMER: return performer;
+    default: return 0.0;
+    }
+}
+
+/* Of one sample in evaluation; language models: of a segment as long as the cache, after it is
+ * full. */
+static double counted(const char *name, const tp_model_cfg *c)
+{
+    const tp_model_opts o = tp_model_get(c);
+    tp_params *P = tp_params_new(D, NULL);
+    tp_net *N = tp_net_new(P, "", c);
+    void *state = tp_net_state_new(N);
+    for (int k = 0; k < (state ? 2 : 1); k++) {
+        tp_reset(T);
+        macs = 0.0;
+        const tp_tensor x = state ? tp_full(T, TP_I32, TP_SHAPE(1, o.cache), 0.0)
+                                  : ZEROS(1, o.image[0], o.image[1], 3);
+        tp_net_forward(T, N, state, x);
+    }
+    cr_expect(tp_ok(T), "%s: %s", name, tp_why(T));
+    tp_net_state_free(N, T, state);
+    tp_reset(T);
+    tp_net_free(N);
+    tp_params_free(P);
+    return macs;
+}
+
+Test(op_macs, closed_forms, .init = begin, .fini = end)
+{
+    const tp_model_row *row;
+    for (int i = 0; (row = tp_model_at(i)); i++) {
+        tp_model_cfg c;
+        char why[256];
+        cr_assert(tp_model_preset(&c, row->name, why, sizeof why), "%s", why);
+        const double want = tp_model_flops(&c, 0, 0).macs, got = counted(row->name, &c);
+        const double more = allowed(&c);
+        cr_expect(got <= want && got >= want * (1.0 - more) && (more == 0.0 || got < want),
+                  "%s: the ops count %.0f multiply-adds, the closed form %.0f", row->name, got,
+                  want);
+    }
+}
