@@ -20,7 +20,7 @@ void analysis_begin_as(analysis *a, const char *preset, bool no_dual_ln)
     s.size = SIDE;
     cr_assert(image_model(&s, 4, &a->f.cfg, why, sizeof why), "%s", why);
     free(s.preset);
-    a->f.cfg.cvt.no_dual_ln = no_dual_ln;
+    if (no_dual_ln) ((tp_cvt_cfg *)&a->f.cfg.of.at)->no_dual_ln = true;
     a->f.D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
     a->f.P = tp_params_new(a->f.D, &(tp_params_opts){ .seed = 5, .dtype = TP_F64 });
     a->f.T = tp_tape_new(a->f.D, &(tp_tape_opts){ .compute = TP_F64 });

@@ -35,7 +35,7 @@ static double plain_cosine(tp_tape *T, tp_tensor x, int64_t front)
 /* The similarity after each block by the models' own parts, NAN where these do not show it. */
 static int of_lsla(analysis *a, double *want)
 {
-    const tp_vit_lsla *m = &a->f.m->lsla;
+    const tp_vit_lsla *m = classifier_as(a->f.m, &tp_model_vit_lsla);
     tp_tape *T = a->f.T;
     tp_tensor x = tp_lsla_stem_forward(T, &m->stem, analysis_pictures(a));
     int n = 0;
@@ -51,7 +51,7 @@ static int of_lsla(analysis *a, double *want)
 
 static int of_vil(analysis *a, double *want)
 {
-    const tp_vil *m = &a->f.m->vil;
+    const tp_vil *m = classifier_as(a->f.m, &tp_model_vil);
     tp_vil_out out[TP_VIL_MAX_STAGES];
     int n = 0;
     tp_vil_trunk(a->f.T, m, analysis_pictures(a), out);
@@ -64,7 +64,7 @@ static int of_vil(analysis *a, double *want)
 
 static int of_cvt(analysis *a, double *want)
 {
-    const tp_cvt *m = &a->f.m->cvt;
+    const tp_cvt *m = classifier_as(a->f.m, &tp_model_cvt);
     tp_tape *T = a->f.T;
     tp_tensor map = analysis_pictures(a);
     int n = 0;
@@ -87,7 +87,7 @@ static int of_cvt(analysis *a, double *want)
 
 static int of_convnet(analysis *a, double *want)
 {
-    const tp_convnet *m = &a->f.m->convnet;
+    const tp_convnet *m = classifier_as(a->f.m, &tp_model_convnet);
     tp_tape *T = a->f.T;
     tp_tensor x = analysis_pictures(a);
     for (int i = 0; i < TP_CONVNET_LAYERS; i++) {
@@ -212,7 +212,8 @@ Test(analyze, self_limited_attention)
         analysis_begin(&a, cases[i].preset);
         a.block = cases[i].block;
         cr_assert(lsla_measure(&a, &q), "%s: %s", cases[i].preset, a.why);
-        const tp_lsla_attn_m *m = &a.f.m->lsla.block[a.block].attn;
+        const tp_vit_lsla *lsla = classifier_as(a.f.m, &tp_model_vit_lsla);
+        const tp_lsla_attn_m *m = &lsla->block[a.block].attn;
         cr_expect(q.query == 7 && q.pixel[0] == (a.block == 1 ? 8 : 0), "%s: %d", cases[i].preset,
                   (int)q.pixel[0]);
         for (int64_t h = 0; h < q.heads; h++) {
@@ -248,7 +249,7 @@ Test(analyze, score_of_self_limited_attention)
     a.window = 2;
     a.query = 5;
     cr_assert(lsla_measure(&a, &q), "%s", a.why);
-    const tp_vit_lsla *m = &a.f.m->lsla;
+    const tp_vit_lsla *m = classifier_as(a.f.m, &tp_model_vit_lsla);
     tp_tape *T = a.f.T;
     tp_tensor map = tp_lsla_stem_forward(T, &m->stem, analysis_pictures(&a));
     map = tp_layernorm_forward(T, &m->block[0].norm1, map);

@@ -51,6 +51,7 @@ static void open_rig(rig *g, tp_device *D, const classifier_cfg *c)
 
 static void close_rig(rig *g)
 {
+    tp_net_free(g->m.net);
     tp_optim_free(g->O);
     tp_tape_free(g->T);
     tp_params_free(g->P);

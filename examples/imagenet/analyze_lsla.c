@@ -110,9 +110,10 @@ static void see(void *env, tp_tape *T, const tp_seen *seen)
 {
     search *s = env;
     const int64_t block = s->a->block < 0 ? 0 : s->a->block;
+    const tp_vit_lsla *m = classifier_as(s->a->f.m, &tp_model_vit_lsla);
     if (s->a->at == block && !s->q->n && !s->why[0] && strcmp(seen->op->name, "layernorm") == 0 &&
         ends_in(seen->path, ".norm1"))
-        see_input(s, T, &s->a->f.m->lsla.block[block], seen->y[0]);
+        see_input(s, T, &m->block[block], seen->y[0]);
 }
 
 void lsla_free(lsla_query *q)
@@ -125,7 +126,8 @@ bool lsla_measure(analysis *a, lsla_query *q)
 {
     search s = { .a = a, .q = q };
     *q = (lsla_query){ 0 };
-    if (a->f.cfg.kind != FAMILY_LSLA) return analysis_fail(a, "lsla: the model is no ViT-LSLA");
+    if (!classifier_cfg_as(&a->f.cfg, &tp_model_vit_lsla))
+        return analysis_fail(a, "lsla: the model is no ViT-LSLA");
     if (!analysis_run_one(a, see, &s)) return false;
     if (s.why[0]) return analysis_fail(a, "%s", s.why);
     return q->n > 0 || analysis_fail(a, "lsla: there is no block %lld", (long long)a->block);
@@ -136,7 +138,7 @@ bool lsla_measure(analysis *a, lsla_query *q)
 /* Columns as in the paper's own terms; head -1: the mean over heads. */
 static bool report(analysis *a, const lsla_query *q)
 {
-    const tp_vit_lsla_cfg *c = &a->f.cfg.lsla;
+    const tp_vit_lsla_cfg *c = classifier_cfg_as(&a->f.cfg, &tp_model_vit_lsla);
     int64_t stage = 0, block = a->block < 0 ? 0 : a->block;
     tsv t;
     while (block >= c->depths[stage]) block -= c->depths[stage++];
@@ -205,7 +207,7 @@ static void draw_curves(const analysis *a, const lsla_query *q, const double *me
 bool lsla_draw(analysis *a)
 {
     lsla_query q;
-    if (a->f.cfg.kind != FAMILY_LSLA && !a->named) return true;
+    if (!classifier_cfg_as(&a->f.cfg, &tp_model_vit_lsla) && !a->named) return true;
     if (!lsla_measure(a, &q)) return false;
     double *mean = malloc((size_t)(LSLA_KINDS * q.n + 1) * sizeof *mean);
     double *key = malloc((size_t)(q.n + 1) * sizeof *key);

@@ -42,9 +42,10 @@ static void see_window(spans *s, tp_tape *T, const tp_seen *seen)
 /* Is the attention that of all tokens over all, or a map of them? */
 static bool is_full(const analysis *a)
 {
-    const classifier_cfg *c = &a->f.cfg;
-    if (c->kind == FAMILY_VIL) return a->f.m->vil.block[a->at].attn.kind == TP_VIL_FULL;
-    return c->kind == FAMILY_CVT && !c->cvt.long_short;
+    const tp_vil *vil = classifier_as(a->f.m, &tp_model_vil);
+    const tp_cvt *cvt = classifier_as(a->f.m, &tp_model_cvt);
+    if (vil) return vil->block[a->at].attn.kind == TP_VIL_FULL;
+    return cvt && !cvt->cfg.long_short;
 }
 
 static void see_full(spans *s, tp_tape *T, const tp_seen *seen)

@@ -32,14 +32,16 @@ bool analysis_ends_block(const tp_seen *s)
 
 int64_t analysis_front(const classifier_cfg *c, int64_t block)
 {
-    if (c->kind == FAMILY_VIL) {
+    const tp_vil_cfg *vil = classifier_cfg_as(c, &tp_model_vil);
+    const tp_cvt_cfg *cvt = classifier_cfg_as(c, &tp_model_cvt);
+    if (vil) {
         int k = 0;
-        while (k < c->vil.stages - 1 && block >= c->vil.stage[k].blocks)
-            block -= c->vil.stage[k++].blocks;
-        return c->vil.stage[k].global;
+        while (k < vil->stages - 1 && block >= vil->stage[k].blocks)
+            block -= vil->stage[k++].blocks;
+        return vil->stage[k].global;
     }
-    if (c->kind != FAMILY_CVT || c->cvt.mean_pool) return 0;
-    return block >= c->cvt.blocks[0] + c->cvt.blocks[1];
+    if (!cvt || cvt->mean_pool) return 0;
+    return block >= cvt->blocks[0] + cvt->blocks[1];
 }
 
 typedef struct watch {

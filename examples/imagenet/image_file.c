@@ -94,6 +94,6 @@ void image_file_close(image_file *f)
     tp_tape_free(f->T);
     tp_params_free(f->P);
     tp_device_close(f->D);
-    free(f->m);
+    classifier_free(f->m);
     free(f->names);
 }

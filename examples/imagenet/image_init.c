@@ -90,7 +90,7 @@ static void transfer(tp_run *R, tp_file *F, const classifier_cfg *theirs)
     for (tp_param_info it = { 0 }; tp_run_ok(R) && tp_next_param(R->P, &it);)
         copy_values(R, Q, &it);
     tp_params_free(Q);
-    free(m);
+    classifier_free(m);
 }
 
 void image_init(tp_run *R, tp_file *from)
@@ -102,7 +102,7 @@ void image_init(tp_run *R, tp_file *from)
     char why[2048];
     if (!classifier_read(&theirs, from, why, sizeof why))
         tp_run_fail(R, "%s", why);
-    else if (theirs.kind != ours->kind)
+    else if (theirs.of.model != ours->of.model)
         tp_run_fail(R, "%s holds another model: %s, not %s", file, classifier_family(&theirs),
                     classifier_family(ours));
     else if (!classifier_same(&theirs, ours))

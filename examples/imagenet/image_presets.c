@@ -106,99 +106,32 @@ double image_lr(const image_settings *s)
 
 /* ---- models ---- */
 
-static void convnet_of(classifier_cfg *c, int width)
-{
-    c->kind = FAMILY_CONVNET;
-    c->convnet.width = width;
-}
-
-static void paper_cvt(classifier_cfg *c, int name)
-{
-    c->kind = FAMILY_CVT;
-    c->cvt = tp_cvt_preset((tp_cvt_name)name, c->size);
-}
-
-/* Three stages of 48 to 192 channels, with windows and ranks for maps of 16, 8 and 4 (64 x 64). */
-static void small_cvt(classifier_cfg *c, int long_short)
-{
-    c->kind = FAMILY_CVT;
-    c->cvt = (tp_cvt_cfg){ .image = { c->size, c->size },
-                           .kv_stride = 1,
-                           .dim = { 48, 96, 192 },
-                           .heads = { 1, 2, 4 },
-                           .blocks = { 1, 2, 4 },
-                           .long_short = long_short,
-                           .conv_bias = true,
-                           .class_std = 0.02 };
-    for (int i = 0; i < TP_CVT_STAGES && long_short; i++) {
-        c->cvt.rank[i] = 16 >> i;
-        c->cvt.window[i] = i > 0 ? 2 : 4;
-    }
-}
-
-static void paper_lsla(classifier_cfg *c, int unused)
-{
-    (void)unused;
-    c->kind = FAMILY_LSLA;
-    c->lsla = tp_vit_lsla_paper(1);
-}
-
-enum { LSLA, LSLA_QKV, LSLA_INNER, LSLA_FULL };
-
-/* full: one window as large as the map, softmax of queries and keys with a relative bias. */
-static void small_lsla(classifier_cfg *c, int which)
-{
-    c->kind = FAMILY_LSLA;
-    c->lsla = tp_vit_lsla_tiny(1);
-    if (which == LSLA_QKV) c->lsla.attn.variant = TP_LSLA_QKV;
-    if (which == LSLA_INNER) c->lsla.attn.no_outer = true;
-    if (which != LSLA_FULL) return;
-    c->lsla.window = c->size / 4;
-    c->lsla.attn = (tp_lsla_opts){ .variant = TP_LSLA_QKV, .fixed_scale = true, .no_outer = true };
-}
-
-/* Three scales of 48 to 192 channels: maps of 16, 8 and 4 (64 x 64). */
-static void small_vil(classifier_cfg *c, int kind)
-{
-    char why[256];
-    c->kind = FAMILY_VIL;
-    c->vil.kind = (tp_vil_kind)kind;
-    tp_vil_parse(&c->vil,
-                 "l1,h1,d48,n1,s1,g1,p4,f4,a0,r8_l2,h2,d96,n2,s1,g1,p2,f2,a0,r8_"
-                 "l3,h4,d192,n4,s0,g0,p2,f2,a0",
-                 why, sizeof why);
-}
-
-typedef struct preset {
+/* The presets that the program names itself; any other image model of the table is one too. */
+static const struct preset {
     const char *name;
-    int64_t size;
     image_recipe recipe;
-    void (*model)(classifier_cfg *c, int which);
-    int which;
-} preset;
-
-static const preset presets[] = {
-    { "tiny", 32, RECIPE_PLAIN, convnet_of, 16 },
-    { "convnet", 64, RECIPE_PLAIN, convnet_of, 32 },
-    { "cvt-small", 64, RECIPE_SMALL, small_cvt, false },
-    { "cvt-ls-small", 64, RECIPE_SMALL, small_cvt, true },
-    { "vil-small", 64, RECIPE_SMALL, small_vil, TP_VIL_WINDOW },
-    { "vil-ls-small", 64, RECIPE_SMALL, small_vil, TP_VIL_LS },
-    { "vil-full-small", 64, RECIPE_SMALL, small_vil, TP_VIL_FULL },
-    { "lsla-small", 64, RECIPE_SMALL, small_lsla, LSLA },
-    { "lsla-qkv-small", 64, RECIPE_SMALL, small_lsla, LSLA_QKV },
-    { "lsla-inner-small", 64, RECIPE_SMALL, small_lsla, LSLA_INNER },
-    { "lsla-full-small", 64, RECIPE_SMALL, small_lsla, LSLA_FULL },
-    { "cvt-13", 224, RECIPE_CVT, paper_cvt, TP_CVT_13 },
-    { "cvt-21", 224, RECIPE_CVT, paper_cvt, TP_CVT_21 },
-    { "cvt-w24", 224, RECIPE_CVT, paper_cvt, TP_CVT_W24 },
-    { "cvt-star-13", 224, RECIPE_CVT, paper_cvt, TP_CVT_STAR_13 },
-    { "cvt-star-21", 224, RECIPE_CVT, paper_cvt, TP_CVT_STAR_21 },
-    { "cvt-ls-13", 224, RECIPE_CVT, paper_cvt, TP_CVT_LS_13 },
-    { "cvt-ls-17", 224, RECIPE_CVT, paper_cvt, TP_CVT_LS_17 },
-    { "cvt-ls-21", 224, RECIPE_CVT, paper_cvt, TP_CVT_LS_21 },
-    { "cvt-ls-21s", 224, RECIPE_CVT, paper_cvt, TP_CVT_LS_21S },
-    { "vit-lsla", 224, RECIPE_LSLA, paper_lsla, 0 },
+} presets[] = {
+    { "tiny", RECIPE_PLAIN },
+    { "convnet", RECIPE_PLAIN },
+    { "cvt-small", RECIPE_SMALL },
+    { "cvt-ls-small", RECIPE_SMALL },
+    { "vil-small", RECIPE_SMALL },
+    { "vil-ls-small", RECIPE_SMALL },
+    { "vil-full-small", RECIPE_SMALL },
+    { "lsla-small", RECIPE_SMALL },
+    { "lsla-qkv-small", RECIPE_SMALL },
+    { "lsla-inner-small", RECIPE_SMALL },
+    { "lsla-full-small", RECIPE_SMALL },
+    { "cvt-13", RECIPE_CVT },
+    { "cvt-21", RECIPE_CVT },
+    { "cvt-w24", RECIPE_CVT },
+    { "cvt-star-13", RECIPE_CVT },
+    { "cvt-star-21", RECIPE_CVT },
+    { "cvt-ls-13", RECIPE_CVT },
+    { "cvt-ls-17", RECIPE_CVT },
+    { "cvt-ls-21", RECIPE_CVT },
+    { "cvt-ls-21s", RECIPE_CVT },
+    { "vit-lsla", RECIPE_LSLA },
 };
 enum { PRESETS = sizeof presets / sizeof presets[0] };
 
@@ -207,11 +140,20 @@ const char *image_preset_name(int i)
     return i < PRESETS ? presets[i].name : NULL;
 }
 
-static const preset *find(const char *name)
+/* How the paper of a model trains it. */
+static image_recipe paper_recipe(const tp_model_cfg *c)
+{
+    const tp_vil_cfg *vil = c->model == &tp_model_vil ? (const tp_vil_cfg *)&c->at : NULL;
+    if (vil) return vil->kind == TP_VIL_LS ? RECIPE_VIL_LS : RECIPE_VIL;
+    if (c->model == &tp_model_cvt) return RECIPE_CVT;
+    return c->model == &tp_model_vit_lsla ? RECIPE_LSLA : RECIPE_PLAIN;
+}
+
+static image_recipe own_recipe(const char *name, const tp_model_cfg *c)
 {
     for (int i = 0; i < PRESETS; i++)
-        if (strcmp(presets[i].name, name) == 0) return &presets[i];
-    return NULL;
+        if (strcmp(presets[i].name, name) == 0) return presets[i].recipe;
+    return paper_recipe(c);
 }
 
 static bool unknown(const char *name, char *why, size_t size)
@@ -219,21 +161,21 @@ static bool unknown(const char *name, char *why, size_t size)
     int n = snprintf(why, size, "--preset: '%s' is none of", name);
     for (int i = 0; i < PRESETS && n > 0 && (size_t)n < size; i++)
         n += snprintf(why + n, size - (size_t)n, "%s %s", i ? "," : "", presets[i].name);
+    if (n > 0 && (size_t)n < size)
+        snprintf(why + n, size - (size_t)n, ", nor another image model that tp-models lists");
     return false;
 }
 
-/* A published model of Vision Longformer, by the name that the library has for it. */
-static bool published_vil(const char *name, tp_vil_cfg *vil)
+static bool find_model(tp_model_cfg *c, const char *name, char *why, size_t size)
 {
-    char why[256];
-    return strncmp(name, "vil-", 4) == 0 && tp_vil_preset(vil, name, why, sizeof why);
+    return (tp_model_preset(c, name, why, size) && c->model->input == TP_IMAGES) ||
+           unknown(name, why, size);
 }
 
 bool image_preset(image_settings *s, const char *name, int which, char *why, size_t size)
 {
-    const preset *p = find(name);
-    tp_vil_cfg vil;
-    if (!p && !published_vil(name, &vil)) return unknown(name, why, size);
+    tp_model_cfg c;
+    if (!find_model(&c, name, why, size)) return false;
     char *copy = strdup(name);
     if (!copy) {
         snprintf(why, size, "out of memory");
@@ -241,23 +183,31 @@ bool image_preset(image_settings *s, const char *name, int which, char *why, siz
     }
     free(s->preset);
     s->preset = copy;
-    s->size = p ? p->size : vil.image[0];
-    const image_recipe own = p ? p->recipe : vil.kind == TP_VIL_LS ? RECIPE_VIL_LS : RECIPE_VIL;
-    take_recipe(s, which < 0 ? own : (image_recipe)which);
+    s->size = tp_model_get(&c).image[0];
+    take_recipe(s, which < 0 ? own_recipe(name, &c) : (image_recipe)which);
     return true;
+}
+
+/* Models that are named by the size of images, as "cvt_ls-13-224", have ranks and windows that
+ * follow it: c becomes the one of that name for another size, if there is one. */
+static void take_sized(tp_model_cfg *c, const char *name, int64_t size)
+{
+    const tp_model_row *row = tp_model_find(name);
+    tp_model_cfg sized;
+    char own[128], end[32], why[256];
+    const int n = snprintf(own, sizeof own, "%s", row ? row->name : name);
+    const int m = snprintf(end, sizeof end, "-%lld", (long long)tp_model_get(c).image[0]);
+    if (n <= m || n >= (int)sizeof own - m || strcmp(own + n - m, end) != 0) return;
+    snprintf(own + n - m, sizeof own - (size_t)(n - m), "-%lld", (long long)size);
+    if (tp_model_preset(&sized, own, why, sizeof why)) *c = sized;
 }
 
 bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, char *why,
                  size_t size)
 {
-    const preset *p = find(s->preset);
-    *c = (classifier_cfg){ .size = s->size };
-    if (p) {
-        p->model(c, p->which);
-    } else {
-        c->kind = FAMILY_VIL;
-        if (!published_vil(s->preset, &c->vil)) return unknown(s->preset, why, size);
-    }
+    *c = (classifier_cfg){ 0 };
+    if (!find_model(&c->of, s->preset, why, size)) return false;
+    if (tp_model_get(&c->of).image[0] != s->size) take_sized(&c->of, s->preset, s->size);
     classifier_fit(c, s->size, classes);
     classifier_train_as(c, s->drop_path, (tp_recompute)s->train.recompute);
     return classifier_check(c, why, size);

@@ -108,7 +108,7 @@ static void close_images(tp_run *R)
     }
     score_free(&t->score);
     free(t->noise);
-    free(t->m);
+    classifier_free(t->m);
 }
 
 /* ---- model ---- */

@@ -40,7 +40,7 @@ void probe_close(probe *b)
     tp_tape_free(b->T);
     tp_params_free(b->P);
     tp_device_close(b->D);
-    free(b->m);
+    classifier_free(b->m);
     free(b->x);
     free(b->y);
 }
