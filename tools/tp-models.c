@@ -1,135 +1,120 @@
-/* tp-models.c - lists the models of the library: parameters, FLOPs, activation memory, beside what
- * the papers print. Nothing is computed or allocated: parameters are declared, costs closed forms.
- */
+/* tp-models.c - the models of the library: a list beside what the papers print, the names of one
+ * model's parameters, its layers as a tree. Nothing is computed and no memory taken: parameters are
+ * declared on a dry device, costs are closed forms. */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include <tapegrad/model.h>
+#include "models/model_views.h"
 
-static const char usage[] =
-    "usage: tp-models [MODEL]\n"
-    "       tp-models --params MODEL\n"
+static const char help[] =
+    "NAME\n"
+    "    tp-models - list the models of the library and show what they are made of\n"
     "\n"
-    "Lists every model of the library, or those whose name begins with MODEL. --params lists the\n"
-    "names and shapes of one model's parameters.\n"
+    "SYNOPSIS\n"
+    "    tp-models [--filter TEXT] [--json] [PREFIX]\n"
+    "    tp-models --summary NAME [--depth N] [--fold] [--json]\n"
+    "    tp-models --params NAME\n"
     "\n"
-    "  params       parameters; tied ones count once\n"
-    "  GFLOPs       one forward pass of one sample of the given input, by fvcore's rule:\n"
-    "               multiply-adds, plus what the paper counts an element of LayerNorm (5) and of\n"
-    "               BatchNorm (2)\n"
-    "  activations  MiB that a training step keeps for backward, one sample, f32: everything, and\n"
-    "               with blocks recomputed\n"
-    "  paper        parameters and GFLOPs as the paper prints them, - where it does not\n";
+    "DESCRIPTION\n"
+    "    Without options: a line for each model, or each whose name begins with PREFIX.\n"
+    "\n"
+    "      params       parameters; tied ones count once\n"
+    "      GFLOPs       one forward pass of one sample of the given input, by fvcore's rule:\n"
+    "                   multiply-adds, plus what the paper counts an element of LayerNorm (5)\n"
+    "                   and of BatchNorm (2)\n"
+    "      MiB          what a training step keeps for backward, one sample, f32\n"
+    "      recompute    the same with blocks recomputed\n"
+    "      paper        parameters and GFLOPs as the paper prints them, - where it does not\n"
+    "\n"
+    "    A NAME is any name of a model: the library's (cvt-13-224), a program's (cvt-13), the\n"
+    "    paper's (CvT-13), or one composed in the same way (cvt-13-448).\n"
+    "\n"
+    "OPTIONS\n"
+    "    --filter TEXT   only models whose name, family or other name contains TEXT; upper and\n"
+    "                    lower case are the same\n"
+    "    --summary NAME  the model's layers as a tree, each with the op it is, the shape that\n"
+    "                    leaves it, and the parameters and multiply-adds of it and all below it;\n"
+    "                    (op): what a module computes beside its parts\n"
+    "    --depth N       levels of the tree (default 3)\n"
+    "    --fold          neighbours that are equal share a line, whose numbers are those of one\n"
+    "    --params NAME   the names and shapes of its parameters and buffers\n"
+    "    --json          the list or the summary as JSON, sizes in elements and bytes\n"
+    "    --help          this text\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    0 done; 1 there is no such model; 2 a bad flag\n"
+    "\n"
+    "EXAMPLES\n"
+    "    tp-models --filter ls\n"
+    "    tp-models --summary cvt-ls-13 --depth 5 --fold\n"
+    "    tp-models --json vil- | jq '.[] | select(.parameters < 7e6) | .name'\n";
 
-static void print_paper(double x, double unit, int digits)
+typedef struct request {
+    const char *prefix, *filter, *summary, *params;
+    int depth;
+    bool fold, json, help;
+} request;
+
+static int refuse(const char *what, const char *word)
 {
-    if (x > 0)
-        printf(" %9.*f", digits, x / unit);
-    else
-        printf(" %9s", "-");
+    fprintf(stderr, "tp-models: %s%s; see tp-models --help\n", what, word);
+    return 2;
 }
 
-/* "224 x 224", "2048 tokens, cache 2048" */
-static void describe_input(const tp_model_cfg *c, char *text, size_t size)
+/* 0, or the exit status of a refusal. */
+static int parse(request *r, int argc, char **argv)
 {
-    const tp_model_opts o = tp_model_get(c);
-    if (c->model->input == TP_IMAGES)
-        snprintf(text, size, "%lld x %lld", (long long)o.image[0], (long long)o.image[1]);
-    else
-        snprintf(text, size, "%lld tokens, %s %lld", (long long)o.cache, c->model->carried,
-                 (long long)o.cache);
-}
-
-static double mib(tp_model_cfg *c, tp_recompute recompute)
-{
-    tp_model_opts o = tp_model_get(c);
-    o.recompute = recompute;
-    tp_model_set(c, &o);
-    return tp_model_activations(c, 0, 0) / 1048576.0;
-}
-
-static void print_model(const tp_model_row *row, tp_device *D)
-{
-    char input[64], why[512];
-    tp_model_cfg c;
-    if (!tp_model_preset(&c, row->name, why, sizeof why)) {
-        printf("%-34s %s\n", row->name, why);
-        return;
-    }
-    tp_params *P = tp_params_new(D, NULL);
-    tp_net *N = tp_net_new(P, "", &c);
-    const tp_flops f = tp_model_flops(&c, 0, 0);
-    const double flops = f.paper + row->norm_cost * f.norm + 2.0 * f.batchnorm;
-
-    describe_input(&c, input, sizeof input);
-    printf("%-34s %-24s %12lld", row->name, input, (long long)tp_params_count(P));
-    print_paper(row->params, 1e6, 1);
-    printf(" %9.2f", flops / 1e9);
-    print_paper(row->flops, 1e9, 2);
-    printf(" %9.1f", mib(&c, TP_RECOMPUTE_NONE));
-    printf(" %9.1f\n", mib(&c, TP_RECOMPUTE_BLOCK));
-    tp_net_free(N);
-    tp_params_free(P);
-}
-
-static int list(const char *prefix)
-{
-    int n = 0;
-    tp_device *D = tp_device_open("cpu", NULL);
-    printf("%-34s %-24s %12s %9s %9s %9s %9s %9s\n", "model", "input", "params", "paper, M",
-           "GFLOPs", "paper", "MiB", "recompute");
-    for (int i = 0; tp_model_at(i); i++)
-        if (strncmp(tp_model_at(i)->name, prefix, strlen(prefix)) == 0) {
-            print_model(tp_model_at(i), D);
-            n++;
+    const struct {
+        const char *flag;
+        const char **text;
+        bool *on;
+    } flags[] = {
+        { "--filter", &r->filter, NULL }, { "--summary", &r->summary, NULL },
+        { "--params", &r->params, NULL }, { "--fold", NULL, &r->fold },
+        { "--json", NULL, &r->json },     { "--help", NULL, &r->help },
+    };
+    const char *depth = NULL;
+    for (int i = 1; i < argc; i++) {
+        size_t k = 0;
+        const bool is_depth = strcmp(argv[i], "--depth") == 0;
+        while (k < sizeof flags / sizeof *flags && strcmp(argv[i], flags[k].flag) != 0) k++;
+        if (argv[i][0] != '-') {
+            if (r->prefix) return refuse("one PREFIX at most, not also ", argv[i]);
+            r->prefix = argv[i];
+        } else if (k == sizeof flags / sizeof *flags && !is_depth) {
+            return refuse("unknown option ", argv[i]);
+        } else if (!is_depth && flags[k].on) {
+            *flags[k].on = true;
+        } else if (i + 1 == argc) {
+            return refuse("a value is missing after ", argv[i]);
+        } else {
+            *(is_depth ? &depth : flags[k].text) = argv[i + 1];
+            i++;
         }
-    tp_device_close(D);
-    if (n) return 0;
-    fprintf(stderr, "tp-models: no model's name begins with '%s'\n", prefix);
-    return 1;
-}
-
-static void print_shape(const tp_shape *s)
-{
-    printf("[");
-    for (int i = 0; i < s->ndim; i++) printf("%s%lld", i ? "," : "", (long long)s->dim[i]);
-    printf("]");
-}
-
-static int list_params(const char *name)
-{
-    char why[512];
-    tp_model_cfg c;
-    if (!tp_model_preset(&c, name, why, sizeof why)) {
-        fprintf(stderr, "tp-models: %s\n", why);
-        return 1;
     }
-    tp_device *D = tp_device_open("cpu", NULL);
-    tp_params *P = tp_params_new(D, NULL);
-    tp_net *N = tp_net_new(P, "", &c);
-    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
-        printf("%-44s ", it.name);
-        print_shape(&it.shape);
-        if (it.alias_of) printf(" = %s", it.alias_of);
-        if (it.buffer) printf(" buffer %s", tp_dtype_name(it.dtype));
-        printf("\n");
-    }
-    printf("%lld parameters\n", (long long)tp_params_count(P));
-    tp_net_free(N);
-    tp_params_free(P);
-    tp_device_close(D);
+    char *end = NULL;
+    errno = 0;
+    const long n = depth ? strtol(depth, &end, 10) : 3;
+    if (depth && (*end || end == depth || errno || n < 0 || n > 64))
+        return refuse("--depth wants a number from 0 to 64, not ", depth);
+    r->depth = (int)n;
     return 0;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc == 1) return list("");
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        fputs(usage, stdout);
+    request r = { 0 };
+    const int status = parse(&r, argc, argv);
+    if (status) return status;
+    if (r.help) {
+        fputs(help, stdout);
         return 0;
     }
-    if (argc == 2 && argv[1][0] != '-') return list(argv[1]);
-    if (argc == 3 && strcmp(argv[1], "--params") == 0) return list_params(argv[2]);
-    fputs(usage, stderr);
-    return 2;
+    if ((r.summary != NULL) + (r.params != NULL) + (r.prefix || r.filter) > 1)
+        return refuse("--summary, --params and a list of models exclude each other", "");
+    if (r.summary) return model_summary(&(summary_opts){ r.summary, r.depth, r.fold, r.json });
+    if (r.params) return model_params(r.params);
+    return model_list(&(list_opts){ r.prefix, r.filter, r.json });
 }

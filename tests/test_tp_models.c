@@ -1,0 +1,248 @@
+/* test_tp_models.c - the program tp-models: its list, its filter, its trees, its JSON, its exit
+ * status. */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <tapegrad/model.h>
+
+static char text[400000];
+
+/* What the program prints (errors too) into `text`, and its exit status. */
+static int models(const char *arguments)
+{
+    char command[1000];
+    snprintf(command, sizeof command, "'%s/tp-models' %s 2>&1", TP_BIN_DIR, arguments);
+    FILE *p = popen(command, "r");
+    cr_assert(p);
+    text[fread(text, 1, sizeof text - 1, p)] = '\0';
+    const int status = pclose(p);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int lines(void)
+{
+    int n = 0;
+    for (const char *s = text; *s; s++) n += *s == '\n';
+    return n;
+}
+
+static json_t *parsed(const char *arguments)
+{
+    json_error_t error;
+    cr_assert_eq(models(arguments), 0, "%s: %s", arguments, text);
+    json_t *j = json_loads(text, 0, &error);
+    cr_assert(j, "%s: %s", arguments, error.text);
+    return j;
+}
+
+/* ---- the list ---- */
+
+Test(tp_models, list)
+{
+    const tp_model_row *row;
+    int n = 0;
+    cr_expect_eq(models(""), 0);
+    for (; (row = tp_model_at(n)); n++) {
+        char begin[128];
+        snprintf(begin, sizeof begin, "\n%-34s ", row->name);
+        cr_expect(strstr(text, begin), "%s is not there", row->name);
+    }
+    cr_expect_eq(lines(), n + 1);
+    cr_expect(strstr(text, "\ncvt_ls-13-224                      224 x 224                    "
+                           "20181304      20.3      4.94      4.90     134.1       8.4\n"));
+    cr_expect(strstr(text, "\ntxl-base-enwik8                    512 tokens, memory 512       "
+                           "41055436      41.0     33.11         -     229.7      13.4\n"));
+    cr_expect(strstr(text, "\nvil-tiny-rpb                       224 x 224                     "
+                           "6719698       6.7      1.33      1.30      39.4       5.0\n"));
+}
+
+Test(tp_models, filters)
+{
+    static const struct {
+        const char *arguments, *holds, *lacks;
+        int lines;
+    } cases[] = {
+        { "txl-", "txl-base-text8", "ls_lm", 8 },
+        { "--filter XL", "txl-base-text8", "ls_lm", 8 },
+        { "--filter cvt*-ls", "cvt_ls-21-448", "cvt-13-224", 9 },
+        { "--filter E-ViT", "vil-small-flat-full", "vil-tiny-flat-full", 2 },
+        { "--filter -384 vil-", "vil-base-rpb-384", "cvt", 6 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_expect_eq(models(cases[i].arguments), 0, "%s", text);
+        cr_expect(strstr(text, cases[i].holds) && !strstr(text, cases[i].lacks), "%s: %s",
+                  cases[i].arguments, text);
+        cr_expect_eq(lines(), cases[i].lines, "%s: %s", cases[i].arguments, text);
+    }
+}
+
+Test(tp_models, parameters)
+{
+    cr_expect_eq(models("--params cvt-13"), 0);
+    cr_expect(strstr(text, "stage0.patch_embed.proj.weight               [64,3,7,7]\n"), "%s",
+              text);
+    cr_expect(strstr(text, "\n19997480 parameters\n"));
+    cr_expect_eq(models("--params ls_lm-tiny"), 0);
+    cr_expect(
+        strstr(text, "out_emb.weight                               [208,128] = in_emb.weight\n"));
+    cr_expect(strstr(text, "pos_emb.inv_freq                             [64] buffer f64\n"));
+}
+
+Test(tp_models, refusals)
+{
+    static const struct {
+        const char *arguments;
+        int status;
+        const char *output;
+    } cases[] = {
+        { "--summary cvt-14", 1,
+          "tp-models: no model is called 'cvt-14'; the nearest name is 'cvt-13'\n" },
+        { "--params CVT-13", 1,
+          "tp-models: no model is called 'CVT-13'; the nearest name is 'cvt-13'\n" },
+        { "resnet", 1,
+          "tp-models: no model's name begins with 'resnet'; tp-models lists them all\n" },
+        { "--filter resnet", 1,
+          "tp-models: no model's name or family contains 'resnet'; tp-models lists them all\n" },
+        { "--all", 2, "tp-models: unknown option --all; see tp-models --help\n" },
+        { "--summary", 2, "tp-models: a value is missing after --summary; see tp-models --help\n" },
+        { "--summary tiny --depth x", 2,
+          "tp-models: --depth wants a number from 0 to 64, not x; see tp-models --help\n" },
+        { "a b", 2, "tp-models: one PREFIX at most, not also b; see tp-models --help\n" },
+        { "--summary tiny --params tiny", 2,
+          "tp-models: --summary, --params and a list of models exclude each other; see tp-models "
+          "--help\n" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_expect_eq(models(cases[i].arguments), cases[i].status, "%s", cases[i].arguments);
+        cr_expect_str_eq(text, cases[i].output);
+    }
+    cr_expect_eq(models("--help"), 0);
+    cr_expect(strncmp(text, "NAME\n    tp-models", 18) == 0 && strstr(text, "--fold"));
+}
+
+/* ---- a summary ---- */
+
+Test(tp_models, tree)
+{
+    cr_expect_eq(models("--summary tiny"), 0);
+    cr_expect_str_eq(
+        text,
+        "tiny: convolutional, 32 x 32\n"
+        "\n"
+        "layer    op         output           parameters   mult-adds    share\n"
+        "────────────────────────────────────────────────────────────────────\n"
+        "tiny                [1,1000]            374,392      4.70 M  100.0 %\n"
+        "├─ conv             [1,2,2,128]         244,656      4.57 M   97.3 %\n"
+        "│  ├─ 0  conv2d     [1,32,32,16]            432       442 k    9.4 %\n"
+        "│  ├─ 1  conv2d     [1,16,16,32]          4,608      1.18 M   25.1 %\n"
+        "│  ├─ 2  conv2d     [1,8,8,64]           18,432      1.18 M   25.1 %\n"
+        "│  ├─ 3  conv2d     [1,4,4,128]          73,728      1.18 M   25.1 %\n"
+        "│  └─ 4  conv2d     [1,2,2,128]         147,456       590 k   12.6 %\n"
+        "├─ norm             [1,2,2,128]             736           -\n"
+        "│  ├─ 0  batchnorm  [1,32,32,16]             32           -\n"
+        "│  ├─ 1  batchnorm  [1,16,16,32]             64           -\n"
+        "│  ├─ 2  batchnorm  [1,8,8,64]              128           -\n"
+        "│  ├─ 3  batchnorm  [1,4,4,128]             256           -\n"
+        "│  └─ 4  batchnorm  [1,2,2,128]             256           -\n"
+        "└─ head  linear     [1,1000]            129,000       128 k    2.7 %\n"
+        "────────────────────────────────────────────────────────────────────\n"
+        "input        [1,32,32,3], one image\n"
+        "parameters   374,392, 1.4 MiB in f32; 741 elements of buffers\n"
+        "mult-adds    4.70 M\n"
+        "FLOPs        4.76 M as the paper counts\n"
+        "memory       0.2 MiB kept for backward, 0.2 with blocks recomputed; one sample, f32\n");
+}
+
+/* What a tree holds at several depths, and where equal blocks share a line. */
+Test(tp_models, trees_of_other_models)
+{
+    static const struct {
+        const char *arguments, *holds, *lacks;
+    } cases[] = {
+        { "--summary cvt-ls-13", "cvt-ls-13 is cvt_ls-13-224: CvT*-LS, 224 x 224\n", "proj_q" },
+        { "--summary cvt-ls-13", "│     └─ 9 ", "(window_attention_2d)" },
+        { "--summary cvt-ls-13 --depth 0", "\ncvt_ls-13-224 ", "stage0" },
+        { "--summary cvt-ls-13 --depth 9 --fold", "└─ 0 .. 9  (10 x) ", "└─ 9" },
+        { "--summary cvt-ls-13 --depth 5", "├─ (window_attention_2d) ", "(10 x)" },
+        { "--summary vil-tiny-rpb --fold", "├─ 1, 3 .. 17  (9 x) ", "├─ 3 " },
+        { "--summary vil-tiny-rpb --fold", "└─ 2, 4 .. 18  (9 x) ", "└─ 18" },
+        { "--summary ls_lm-tiny --depth 4", "└─ (ls_attention) ", "(4 x)" },
+        { "--summary cvt-13-448", "cvt-13-448: cvt, 448 x 448\n", " is " },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_expect_eq(models(cases[i].arguments), 0, "%s: %s", cases[i].arguments, text);
+        cr_expect(strstr(text, cases[i].holds), "%s lacks '%s'", cases[i].arguments,
+                  cases[i].holds);
+        cr_expect(!strstr(text, cases[i].lacks), "%s holds '%s'", cases[i].arguments,
+                  cases[i].lacks);
+    }
+}
+
+/* ---- JSON ---- */
+
+Test(tp_models, list_as_json)
+{
+    json_t *list = parsed("--json"), *one;
+    const tp_model_row *row;
+    size_t i;
+    json_array_foreach(list, i, one)
+    {
+        row = tp_model_at((int)i);
+        cr_assert(row);
+        cr_expect_str_eq(json_string_value(json_object_get(one, "name")), row->name);
+        cr_expect_str_eq(json_string_value(json_object_get(one, "family")), row->family);
+        cr_expect(json_integer_value(json_object_get(one, "parameters")) > 0);
+        cr_expect(json_number_value(json_object_get(one, "paper_flops")) == row->flops);
+    }
+    cr_expect_null(tp_model_at((int)i));
+    json_decref(list);
+    list = parsed("--json --filter cvt-ls-13");
+    cr_expect_eq(json_array_size(list), 1);
+    one = json_object_get(json_array_get(list, 0), "also");
+    cr_expect_str_eq(json_string_value(json_array_get(one, 1)), "CvT*-LS-13");
+    json_decref(list);
+}
+
+/* Parameters and multiply-adds of a node are at least those of its parts together. */
+static void check_node(const char *model, const json_t *node)
+{
+    const json_t *part, *parts = json_object_get(node, "layers");
+    double macs = 0.0;
+    json_int_t params = 0;
+    size_t i;
+    json_array_foreach(parts, i, part)
+    {
+        check_node(model, part);
+        macs += json_number_value(json_object_get(part, "macs"));
+        params += json_integer_value(json_object_get(part, "parameters"));
+    }
+    cr_expect(macs <= json_number_value(json_object_get(node, "macs")) * (1 + 1e-12) &&
+                  params <= json_integer_value(json_object_get(node, "parameters")),
+              "%s: %s", model, json_string_value(json_object_get(node, "name")));
+}
+
+Test(tp_models, summaries_as_json)
+{
+    static const char *const names[] = { "ls_lm-tiny", "txl-tiny",     "cvt-13",
+                                         "cvt-ls-13",  "vil-tiny-rpb", "vil-tiny-1-1-9-1-performer",
+                                         "vit-lsla",   "convnet" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char arguments[128], why[256];
+        tp_model_cfg c;
+        cr_assert(tp_model_preset(&c, names[i], why, sizeof why), "%s", why);
+        snprintf(arguments, sizeof arguments, "--summary %s --json --depth 9", names[i]);
+        json_t *j = parsed(arguments);
+        const double macs = json_number_value(json_object_get(j, "macs"));
+        const double want = tp_model_flops(&c, 0, 0).macs;
+        check_node(names[i], j);
+        cr_expect(macs <= want && macs > 0.95 * want, "%s: %g multiply-adds, in closed form %g",
+                  names[i], macs, want);
+        cr_expect_eq(json_array_size(json_object_get(j, "input")),
+                     c.model->input == TP_IMAGES ? 4 : 2, "%s", names[i]);
+        json_decref(j);
+    }
+}

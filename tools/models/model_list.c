@@ -1,0 +1,199 @@
+/* model_list.c - the list of models beside what their papers print, and one model's parameters. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model_views.h"
+
+/* ---- shared ---- */
+
+int print_json(json_t *json)
+{
+    const int status = json && json_dumpf(json, stdout, JSON_INDENT(2)) == 0 ? 0 : 1;
+    printf("\n");
+    json_decref(json);
+    return status;
+}
+
+const char *shape_text(const tp_shape *s, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int i = 0; i < s->ndim && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "",
+                                 (long long)s->dim[i]);
+    if (used < size) snprintf(text + used, size - used, "]");
+    return text;
+}
+
+json_t *shape_json(const tp_shape *s)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < s->ndim; i++) json_array_append_new(list, json_integer(s->dim[i]));
+    return list;
+}
+
+/* ---- facts ---- */
+
+static void describe_input(const tp_model_cfg *c, char *text, size_t size)
+{
+    const tp_model_opts o = tp_model_get(c);
+    if (c->model->input == TP_IMAGES)
+        snprintf(text, size, "%lld x %lld", (long long)o.image[0], (long long)o.image[1]);
+    else
+        snprintf(text, size, "%lld tokens, %s %lld", (long long)o.cache, c->model->carried,
+                 (long long)o.cache);
+}
+
+static double bytes_kept(tp_model_cfg c, tp_recompute recompute)
+{
+    tp_model_opts o = tp_model_get(&c);
+    o.recompute = recompute;
+    tp_model_set(&c, &o);
+    return tp_model_activations(&c, 0, 0);
+}
+
+bool model_facts_of(model_facts *f, const char *name, tp_device *D, char *why, size_t size)
+{
+    const tp_model_row *row = tp_model_find(name);
+    if (!tp_model_preset(&f->cfg, name, why, size)) return false;
+    tp_params *P = tp_params_new(D, NULL);
+    tp_net *N = tp_net_new(P, "", &f->cfg);
+    const tp_flops cost = tp_model_flops(&f->cfg, 0, 0);
+    const bool done = tp_params_ok(P);
+    describe_input(&f->cfg, f->input, sizeof f->input);
+    f->params = tp_params_count(P);
+    f->flops = cost.paper + (row ? row->norm_cost : 0.0) * cost.norm + 2.0 * cost.batchnorm;
+    f->kept = bytes_kept(f->cfg, TP_RECOMPUTE_NONE);
+    f->kept_by_blocks = bytes_kept(f->cfg, TP_RECOMPUTE_BLOCK);
+    if (!done) snprintf(why, size, "%s", tp_params_why(P));
+    tp_net_free(N);
+    tp_params_free(P);
+    return done;
+}
+
+/* ---- the list ---- */
+
+static void print_paper(double x, double unit, int digits)
+{
+    if (x > 0)
+        printf(" %9.*f", digits, x / unit);
+    else
+        printf(" %9s", "-");
+}
+
+static void print_row(const tp_model_row *row, const model_facts *f)
+{
+    printf("%-34s %-24s %12lld", row->name, f->input, (long long)f->params);
+    print_paper(row->params, 1e6, 1);
+    printf(" %9.2f", f->flops / 1e9);
+    print_paper(row->flops, 1e9, 2);
+    printf(" %9.1f %9.1f\n", f->kept / 1048576.0, f->kept_by_blocks / 1048576.0);
+}
+
+/* null where x is 0 */
+static json_t *real_or_null(double x)
+{
+    return x > 0 ? json_real(x) : json_null();
+}
+
+static json_t *words(const char *text)
+{
+    json_t *list = json_array();
+    for (const char *at = text ? text : ""; *(at += strspn(at, " "));) {
+        const size_t n = strcspn(at, " ");
+        json_array_append_new(list, json_stringn(at, n));
+        at += n;
+    }
+    return list;
+}
+
+static json_t *row_json(const tp_model_row *row, const model_facts *f)
+{
+    return json_pack("{s:s, s:o, s:s, s:s, s:s, s:I, s:o, s:f, s:o, s:f, s:f}", "name", row->name,
+                     "also", words(row->also), "family", row->family, "model", row->model->name,
+                     "input", f->input, "parameters", (json_int_t)f->params, "paper_parameters",
+                     real_or_null(row->params), "flops", f->flops, "paper_flops",
+                     real_or_null(row->flops), "activation_bytes", f->kept,
+                     "activation_bytes_recomputed", f->kept_by_blocks);
+}
+
+/* Case aside. */
+static bool has(const char *text, const char *part)
+{
+    const size_t n = strlen(part);
+    for (; *text; text++) {
+        size_t i = 0;
+        while (i < n && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i])) i++;
+        if (i == n) return true;
+    }
+    return n == 0;
+}
+
+static bool is_wanted(const tp_model_row *row, const list_opts *o)
+{
+    if (o->prefix && strncmp(row->name, o->prefix, strlen(o->prefix)) != 0) return false;
+    return !o->filter || has(row->name, o->filter) || has(row->family, o->filter) ||
+           (row->also && has(row->also, o->filter));
+}
+
+int model_list(const list_opts *o)
+{
+    int n = 0, status = 0;
+    const tp_model_row *row;
+    json_t *all = json_array();
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
+    for (int i = 0; (row = tp_model_at(i)); i++) {
+        model_facts f;
+        char why[512];
+        if (!is_wanted(row, o)) continue;
+        if (n++ == 0 && !o->json)
+            printf("%-34s %-24s %12s %9s %9s %9s %9s %9s\n", "model", "input", "params", "paper, M",
+                   "GFLOPs", "paper", "MiB", "recompute");
+        if (!model_facts_of(&f, row->name, D, why, sizeof why)) {
+            fprintf(stderr, "tp-models: %s: %s\n", row->name, why);
+            status = 1;
+        } else if (o->json) {
+            json_array_append_new(all, row_json(row, &f));
+        } else {
+            print_row(row, &f);
+        }
+    }
+    tp_device_close(D);
+    if (n == 0) {
+        fprintf(stderr, "tp-models: no model's %s '%s'; tp-models lists them all\n",
+                o->filter ? "name or family contains" : "name begins with",
+                o->filter ? o->filter : o->prefix);
+        json_decref(all);
+        return 1;
+    }
+    if (o->json) return print_json(all) || status;
+    json_decref(all);
+    return status;
+}
+
+/* ---- one model's parameters ---- */
+
+int model_params(const char *name)
+{
+    char why[512];
+    tp_model_cfg c;
+    if (!tp_model_preset(&c, name, why, sizeof why)) {
+        fprintf(stderr, "tp-models: %s\n", why);
+        return 1;
+    }
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
+    tp_params *P = tp_params_new(D, NULL);
+    tp_net *N = tp_net_new(P, "", &c);
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        char shape[128];
+        printf("%-44s %s", it.name, shape_text(&it.shape, shape, sizeof shape));
+        if (it.alias_of) printf(" = %s", it.alias_of);
+        if (it.buffer) printf(" buffer %s", tp_dtype_name(it.dtype));
+        printf("\n");
+    }
+    printf("%lld parameters\n", (long long)tp_params_count(P));
+    tp_net_free(N);
+    tp_params_free(P);
+    tp_device_close(D);
+    return 0;
+}
