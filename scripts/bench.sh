@@ -48,7 +48,7 @@ done
 need $BUILD_NEEDS
 cd "$ROOT"
 configure release -DTAPEGRAD_BENCH=ON
-build release bench_ops bench_models bench_images bench_data >&2
+build release bench_ops bench_models bench_data >&2
 bin=build/release/bin
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # threads that spin while they wait are slow on a busy machine
 
@@ -94,7 +94,7 @@ images_of() {
     for model in vil-tiny cvt-ls-13 vit_lsla; do
         script="images_pytorch.py --bench $model"
         [ $model = vit_lsla ] && script="vit_lsla_pytorch.py --bench"
-        $bin/bench_images --model $model --batch ${batch[$model]} --steps $steps --threads "$threads"
+        $bin/bench_models --model $model --batch ${batch[$model]} --steps $steps --threads "$threads"
         if [ $peer = yes ]; then
             "$python" bench/peers/$script --batch ${batch[$model]} --steps $steps --threads "$threads"
         fi

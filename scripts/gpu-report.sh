@@ -182,7 +182,7 @@ is_known 'libcublas\.so\.1[23]' || for dir in /usr/local/cuda/lib64 /usr/local/c
 done
 
 query() { nvidia-smi --query-gpu="$1" --format=csv,noheader -i 0 2>/dev/null || echo unknown; }
-small="--smoke yes --preset tiny --tokens 64 --batch 1 --steps 1"
+small="--smoke yes --model ls_lm-tiny --tokens 64 --batch 1 --steps 1"
 why=$("$bin/bench_models" --device cuda $small 2>&1 >/dev/null) || {
     [[ $why != "device cuda"* ]] || die "The card cannot be used: ${why%%$'\n'*}"
     note "bench_models fails: ${why%%$'\n'*}"
@@ -274,8 +274,8 @@ if wants models && [ "$smoke" ]; then
     model $small
     model $small --graph yes
 elif wants models; then
-    model --preset tiny --tokens 256 --batch 8 --steps 50
-    model --preset tiny --tokens 256 --batch 8 --steps 50 --graph yes
+    model --model ls_lm-tiny --tokens 256 --batch 8 --steps 50
+    model --model ls_lm-tiny --tokens 256 --batch 8 --steps 50 --graph yes
     model --batch 8 --tokens 8192 --steps 10
     model --batch 8 --tokens 2048 --steps 20
     model --batch 1 --tokens 2048 --steps 20

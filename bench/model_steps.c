@@ -1,0 +1,228 @@
+/* model_steps.c - see the header. */
+#include "model_steps.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* The work before a step whose kernels are measured: maxima of so many elements (10 ms on a card),
+ * an op that the models do not have. */
+enum { MAXIMA = 32, ELEMENTS = 134217728, SMOKE_ELEMENTS = 1024, LINES = 256 };
+
+clockid_t timer = CLOCK_MONOTONIC;
+
+double now(void)
+{
+    struct timespec t;
+    clock_gettime(timer, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double median(double *x, int n)
+{
+    qsort(x, (size_t)n, sizeof *x, by_size);
+    return x[n / 2];
+}
+
+double process_peak_mb(void)
+{
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    return (double)use.ru_maxrss / 1024.0;
+}
+
+bool on_cuda(const setup *s)
+{
+    return strncmp(s->device, "cuda", 4) == 0;
+}
+
+/* ---- batches ---- */
+
+/* Host arrays: random images and their labels, the same in each step; or room for tokens, which are
+ * drawn anew. */
+typedef struct batch {
+    tp_shape shape, targets;
+    float *images;
+    int32_t *ids, *labels;
+} batch;
+
+static uint32_t state;
+
+static uint32_t draw(void)
+{
+    state = state * 1664525u + 1013904223u;
+    return state >> 8;
+}
+
+static bool batch_new(batch *b, const setup *s)
+{
+    const tp_model_opts o = tp_model_get(&s->model);
+    const int64_t n = is_text(s) ? s->batch * s->tokens : s->batch;
+    *b =
+        (batch){ .shape = TP_SHAPE(s->batch, s->tokens), .targets = TP_SHAPE(s->batch, s->tokens) };
+    state = 1;
+    b->labels = malloc((size_t)n * sizeof *b->labels);
+    if (is_text(s)) {
+        b->ids = malloc((size_t)n * sizeof *b->ids);
+        return b->ids && b->labels;
+    }
+    b->shape = TP_SHAPE(s->batch, o.image[0], o.image[1], 3);
+    b->targets = TP_SHAPE(s->batch);
+    const int64_t values = n * o.image[0] * o.image[1] * 3;
+    b->images = malloc((size_t)values * sizeof *b->images);
+    for (int64_t i = 0; b->images && i < values; i++)
+        b->images[i] = (float)draw() / 8388608.0F - 1.0F;
+    for (int64_t i = 0; b->labels && i < n; i++) b->labels[i] = (int32_t)(i * 7 % o.outputs);
+    return b->images && b->labels;
+}
+
+static void batch_free(batch *b)
+{
+    free(b->images);
+    free(b->ids);
+    free(b->labels);
+}
+
+/* Tokens are symbols in [4,vocab), if there are as many. */
+static void draw_tokens(const setup *s, int32_t *ids)
+{
+    const int64_t vocab = tp_model_get(&s->model).outputs, first = vocab > 4 ? 4 : 0;
+    for (int64_t i = 0; i < s->batch * s->tokens; i++)
+        ids[i] = (int32_t)(first + draw() % (vocab - first));
+}
+
+/* The inputs and targets of a step into their slots, as a loader would. */
+static void feed(tp_tape *T, const setup *s, batch *b, tp_tensor *x, tp_tensor *y)
+{
+    if (is_text(s)) {
+        draw_tokens(s, b->ids);
+        tp_feed(T, x, TP_I32, b->shape, b->ids);
+        draw_tokens(s, b->labels);
+    } else {
+        tp_feed(T, x, TP_F32, b->shape, b->images);
+    }
+    tp_feed(T, y, TP_I32, b->targets, b->labels);
+}
+
+/* ---- steps ---- */
+
+typedef struct training {
+    tp_params *P;
+    tp_tape *T;
+    tp_optim *O;
+    tp_capture *C;
+    tp_net *net;
+    void *state;
+    batch data;
+    tp_tensor x, y; /* slots */
+} training;
+
+static void training_new(training *t, tp_device *D, const setup *s)
+{
+    *t = (training){ .x = TP_NONE, .y = TP_NONE };
+    t->P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
+    t->T = tp_tape_new(D, &(tp_tape_opts){ .seed = 1, .compute = s->dtype, .train = true });
+    t->net = tp_net_new(t->P, "", &s->model);
+    t->state = tp_net_state_new(t->net);
+    if (!batch_new(&t->data, s)) tp_raise(t->T, TP_E_MEMORY, "no memory for the batch");
+    if (!tp_params_ok(t->P)) tp_raise(t->T, TP_E_VALUE, "%s", tp_params_why(t->P));
+    t->O = tp_adamw_new(t->P, &(tp_adamw_opts){ .weight_decay = 0.01, .raw_eps = true });
+    t->C = tp_capture_new(t->T);
+}
+
+static void training_free(training *t)
+{
+    tp_capture_free(t->C);
+    tp_optim_free(t->O);
+    tp_net_state_free(t->net, t->T, t->state);
+    tp_tape_free(t->T);
+    tp_net_free(t->net);
+    tp_params_free(t->P);
+    batch_free(&t->data);
+}
+
+static void queue_ahead(tp_tape *T, tp_tensor x)
+{
+    for (int i = 0; tp_given(x) && i < MAXIMA; i++) tp_max(T, x, TP_ALL);
+}
+
+static void take_step(training *t, const setup *s, tp_tensor ahead)
+{
+    tp_tape *T = t->T;
+    feed(T, s, &t->data, &t->x, &t->y);
+    if (!s->graph) tp_reset(T);
+    queue_ahead(T, ahead);
+    if (!s->graph || tp_capture_begin(t->C)) {
+        const tp_tensor logits = tp_net_forward(T, t->net, t->state, t->x);
+        tp_backward(T, tp_cross_entropy(T, logits, t->y, TP_MEAN));
+        if (s->graph) tp_capture_end(t->C);
+    }
+    tp_step(t->O, 1e-4);
+}
+
+bool take_steps(tp_device *D, const setup *s, tp_tensor ahead, double *seconds)
+{
+    const int warm_up = on_cuda(s) && !s->smoke ? 4 : 1;
+    double began = 0.0;
+    training t;
+    training_new(&t, D, s);
+    for (int u = -warm_up; u < s->steps && tp_ok(t.T); u++) {
+        const double start = now();
+        if (u == 0) {
+            tp_device_sync(D);
+            tp_device_reset_profile(D);
+            began = now();
+        }
+        take_step(&t, s, ahead);
+        if (u >= 0) seconds[u] = now() - start;
+        if (tp_given(ahead))
+            tp_device_profile(D, NULL, 0); /* waits, so that none is waited for later */
+    }
+    if (tp_device_sync(D) && on_cuda(s))
+        for (int u = 0; u < s->steps; u++) seconds[u] = (now() - began) / s->steps;
+    const bool done = tp_ok(t.T);
+    if (!done) fprintf(stderr, "%s\n", tp_why(t.T));
+    training_free(&t);
+    return done;
+}
+
+double predicted_mb(const setup *s)
+{
+    static double unused[MAX_STEPS];
+    const tp_device_opts o = { .threads = s->threads, .dry = true };
+    tp_device *D = tp_device_open(s->device, &o);
+    const bool done = take_steps(D, s, TP_NONE, unused);
+    const tp_stats stats = tp_device_stats(D);
+    tp_device_close(D);
+    return done ? (double)stats.peak_bytes / 1048576.0 : 0.0;
+}
+
+double kernel_seconds(const setup *s)
+{
+    static double unused[MAX_STEPS];
+    tp_op_time line[LINES];
+    const tp_device_opts o = { .threads = s->threads, .profile = true };
+    setup plain = *s;
+    plain.graph = false; /* whose kernels have no times of their own */
+    tp_device *D = tp_device_open(s->device, &o);
+    tp_params *P = tp_params_new(D, NULL);
+    const int64_t n = s->smoke ? SMOKE_ELEMENTS : ELEMENTS;
+    const tp_init zero = { TP_INIT_ZERO, 0.0, 0.0 };
+    const tp_tensor x = tp_param(P, "x", TP_SHAPE(n), zero, TP_FROZEN);
+    double sum = 0.0;
+    if (take_steps(D, &plain, x, unused)) {
+        const int lines = tp_device_profile(D, line, LINES);
+        for (int i = 0; i < lines && i < LINES; i++)
+            if (strcmp(line[i].op, "max") != 0) sum += line[i].seconds / s->steps;
+    }
+    tp_params_free(P);
+    tp_device_close(D);
+    return sum;
+}
