@@ -84,14 +84,12 @@ static protocol choose(const eval_settings *s, lm_file *f)
                    : trained  ? f->segment
                               : 256,
         .context = s->context ? s->context
-                   : fast     ? model_mem_len(&f->cfg)
+                   : fast     ? tp_model_get(&f->cfg).cache
                               : 32768,
         .step = s->step,
     };
-    model_set_mem_len(&f->cfg, p.context);
-    if (s->clamp >= 0) f->cfg.txl.clamp = f->cfg.ls.ls.clamp = (int)s->clamp;
-    if (s->chunk_clamp >= 0) f->cfg.ls.ls.chunk_clamp = (int)s->chunk_clamp;
-    if (s->same_length) f->cfg.txl.same_length = true;
+    lm_set_cache(&f->cfg, p.context);
+    lm_kind_of(f->cfg.model)->limit(&f->cfg.at, s->clamp, s->chunk_clamp, s->same_length);
     return p;
 }
 
@@ -131,7 +129,7 @@ static bool fits(lm_file *f, const protocol *p, const char *part, int64_t n)
     if (p->kind == PROTOCOL_WINDOWS && p->step > p->context)
         return fail(f, "--step %lld is longer than the windows (--context %lld)",
                     (long long)p->step, (long long)p->context);
-    return model_segment_check(&f->cfg, "--segment", p->segment, f->why, sizeof f->why);
+    return lm_segment_check(&f->cfg, "--segment", p->segment, f->why, sizeof f->why);
 }
 
 static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)

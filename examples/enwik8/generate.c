@@ -114,8 +114,8 @@ static uint8_t *read_prompt(lm_file *f, const generate_settings *s, int64_t *n)
 
 typedef struct decoder {
     lm_file *f;
-    tp_lm_decoder *ls;
-    tp_txl_state txl;
+    tp_lm_decoder *ls; /* NULL: the model runs token by token, with this state */
+    void *state;
     float *logits;
 } decoder;
 
@@ -126,7 +126,7 @@ static bool feed(decoder *d, int64_t token)
     const int32_t id = (int32_t)token;
     tp_reset(f->T);
     const tp_tensor x = tp_from(f->T, TP_I32, TP_SHAPE(1, 1), &id);
-    const tp_tensor z = tp_cast(f->T, tp_txl_forward(f->T, &f->m->txl, &d->txl, x), TP_F32);
+    const tp_tensor z = tp_cast(f->T, tp_net_forward(f->T, f->m, d->state, x), TP_F32);
     return tp_read(f->T, z, d->logits, (size_t)f->vocab.size * sizeof *d->logits) ||
            fail(f, "decoding", tp_why(f->T));
 }
@@ -177,18 +177,23 @@ static bool generate(lm_file *f, const generate_settings *s, const uint8_t *prom
     decoder d = { .f = f };
     bool *allowed = printable(&f->vocab);
     const int64_t segment = s->segment ? s->segment : f->segment;
-    if (s->context > 0) model_set_mem_len(&f->cfg, s->context);
-    if (!model_segment_check(&f->cfg, "--segment", segment, f->why, sizeof f->why) ||
+    if (s->context > 0) lm_set_cache(&f->cfg, s->context);
+    if (!lm_segment_check(&f->cfg, "--segment", segment, f->why, sizeof f->why) ||
         !lm_file_load(f, &s->machine)) {
         free(allowed);
         return false;
     }
     d.logits = malloc((size_t)f->vocab.size * sizeof *d.logits);
-    if (f->cfg.kind == MODEL_LS) d.ls = tp_lm_decoder_new(f->T, &f->m->ls, segment);
+    if (f->cfg.model == &tp_model_ls_lm)
+        d.ls = tp_lm_decoder_new(f->T, tp_net_module(f->m), segment);
+    else
+        d.state = tp_net_state_new(f->m);
     tp_catch_signals();
-    const bool done = allowed && d.logits ? decode(&d, s, allowed, prompt, n)
-                                          : fail(f, "generation", "out of memory");
+    const bool done = allowed && d.logits && (d.ls || d.state)
+                          ? decode(&d, s, allowed, prompt, n)
+                          : fail(f, "generation", "out of memory");
     tp_lm_decoder_free(d.ls);
+    tp_net_state_free(f->m, f->T, d.state);
     free(d.logits);
     free(allowed);
     return done;

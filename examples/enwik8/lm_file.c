@@ -3,8 +3,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static bool fail(lm_file *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -21,15 +19,15 @@ static bool read_header(lm_file *f, tp_file *F)
 {
     char why[2048];
     const char *vocab = tp_file_meta(F, "vocab");
-    if (!model_cfg_read(&f->cfg, F, why, sizeof why)) return fail(f, "%s", why);
+    if (!lm_cfg_read(&f->cfg, F, why, sizeof why)) return fail(f, "%s", why);
     if (!vocab || !tp_vocab_parse(&f->vocab, vocab))
         return fail(f, "%s: the dictionary ('vocab') is %s", f->path,
                     vocab ? "malformed" : "missing");
-    const int64_t V = f->cfg.kind == MODEL_TXL ? f->cfg.txl.vocab : f->cfg.ls.vocab;
-    if (f->vocab.size != V)
+    const tp_model_opts o = tp_model_get(&f->cfg);
+    if (f->vocab.size != o.outputs)
         return fail(f, "%s: the dictionary has %lld entries, the model %lld", f->path,
-                    (long long)f->vocab.size, (long long)V);
-    f->segment = model_mem_len(&f->cfg);
+                    (long long)f->vocab.size, (long long)o.outputs);
+    f->segment = o.cache;
     if (!tp_file_int(F, "segment", &f->segment)) return fail(f, "%s", tp_file_why(F));
     if (f->segment < 1 || f->segment > 1 << 24)
         return fail(f, "%s: a segment of %lld tokens", f->path, (long long)f->segment);
@@ -56,18 +54,16 @@ bool lm_file_load(lm_file *f, const tp_machine_opts *o)
 {
     char why[512];
     const tp_dtype dtype = (tp_dtype)o->dtype;
-    if (!model_cfg_check(&f->cfg, why, sizeof why)) return fail(f, "impossible model: %s", why);
+    if (tp_model_check(&f->cfg, why, sizeof why)) return fail(f, "impossible model: %s", why);
     f->D = tp_device_open(o->device, &(tp_device_opts){ .threads = (int)o->threads });
     f->P = tp_params_new(
         f->D, &(tp_params_opts){ .dtype = dtype == TP_F64 ? TP_F64 : TP_F32, .blank = true });
     f->T = tp_tape_new(f->D, &(tp_tape_opts){ .compute = dtype });
-    f->m = calloc(1, sizeof *f->m);
-    if (!f->m) return fail(f, "out of memory");
     tp_record(f->T, false);
-    model_init(f->P, f->m, &f->cfg);
+    f->m = tp_net_new(f->P, "", &f->cfg);
     tp_file *F = tp_file_open(f->path);
     bool done = tp_file_ok(F) || fail(f, "%s", tp_file_why(F));
-    if (done && !model_read_weights(f->P, F)) done = fail(f, "%s", tp_params_why(f->P));
+    if (done && !tp_net_load(f->P, f->m, F, false)) done = fail(f, "%s", tp_params_why(f->P));
     tp_file_close(F);
     return done && (tp_ok(f->T) || fail(f, "%s", tp_why(f->T)));
 }
@@ -75,7 +71,7 @@ bool lm_file_load(lm_file *f, const tp_machine_opts *o)
 void lm_file_close(lm_file *f)
 {
     tp_tape_free(f->T);
+    tp_net_free(f->m);
     tp_params_free(f->P);
     tp_device_close(f->D);
-    free(f->m);
 }

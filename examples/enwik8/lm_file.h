@@ -5,17 +5,17 @@
 #include <tapegrad/data.h>
 #include <tapegrad/train.h>
 
-#include "lm_model.h"
+#include "lm_kind.h"
 
 typedef struct lm_file {
     char path[4200];
     tp_vocab vocab;
-    model_cfg cfg;
+    tp_model_cfg cfg;
     int64_t segment; /* tokens of a training segment */
     tp_device *D;
     tp_params *P;
     tp_tape *T; /* not recording */
-    language_model *m;
+    tp_net *m;
     char why[4096];
 } lm_file;
 
@@ -24,7 +24,7 @@ typedef struct lm_file {
 bool lm_file_open(lm_file *f, const char *checkpoint, const char *run_dir);
 
 /* Loads the weights into a model of f->cfg, which may have been changed where weights do not depend
- * on it (mem_len, clamps). */
+ * on it (cache, clamps). */
 bool lm_file_load(lm_file *f, const tp_machine_opts *o);
 void lm_file_close(lm_file *f);
 

@@ -17,8 +17,8 @@
 typedef struct evaluation {
     const protocol *p;
     tp_tape *T;
-    const language_model *m;
-    model_state *state;
+    const tp_net *m;
+    void *state;
     const int16_t *ids;
     int64_t n;
     int32_t *x, *y; /* a segment */
@@ -49,7 +49,7 @@ static bool run_segment(evaluation *e, int64_t at, int64_t first, int64_t end)
     }
     tp_reset(T);
     const tp_tensor x = tp_from(T, TP_I32, TP_SHAPE(1, M), e->x);
-    const tp_tensor logits = model_forward(T, e->m, e->state, x);
+    const tp_tensor logits = tp_net_forward(T, e->m, e->state, x);
     if (counted > 0) {
         const tp_tensor y = tp_from(T, TP_I32, TP_SHAPE(1, M), e->y);
         e->sum.nll += tp_item(T, tp_cross_entropy(T, logits, y, TP_SUM));
@@ -72,7 +72,7 @@ static void run_stream(evaluation *e)
 static bool run_window(evaluation *e, int64_t begin, int64_t end)
 {
     const int64_t M = e->p->segment, first = end - e->p->step + 1;
-    model_state_clear(e->T, e->m, e->state);
+    tp_net_cfg(e->m)->model->state_clear(e->T, e->state);
     for (int64_t at = begin; at < end; at += M)
         if (!run_segment(e, at, first, end + 1)) return false;
     return true;
@@ -85,25 +85,25 @@ static void run_windows(evaluation *e)
         if (!run_window(e, end > C ? end - C : 0, end)) break;
 }
 
-score protocol_run(const protocol *p, tp_tape *T, const language_model *m, const int16_t *ids,
-                   int64_t n, score_fn seen, void *env)
+score protocol_run(const protocol *p, tp_tape *T, const tp_net *m, const int16_t *ids, int64_t n,
+                   score_fn seen, void *env)
 {
-    model_state state = { 0 };
-    evaluation e = { .p = p, .T = T, .m = m, .state = &state, .ids = ids, .n = n };
+    evaluation e = { .p = p, .T = T, .m = m, .ids = ids, .n = n };
+    e.state = tp_net_state_new(m);
     e.x = malloc((size_t)p->segment * sizeof *e.x);
     e.y = malloc((size_t)p->segment * sizeof *e.y);
     e.seen = seen;
     e.env = env;
     tp_train(T, false);
     tp_record(T, false);
-    if (!e.x || !e.y)
+    if (!e.state || !e.x || !e.y)
         tp_raise(T, TP_E_MEMORY, "evaluation: no memory for segments of %lld tokens",
                  (long long)p->segment);
     else if (p->kind == PROTOCOL_WINDOWS)
         run_windows(&e);
     else
         run_stream(&e);
-    model_state_clear(T, m, &state);
+    tp_net_state_free(m, T, e.state);
     free(e.x);
     free(e.y);
     return e.sum;

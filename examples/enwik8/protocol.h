@@ -2,7 +2,7 @@
 #ifndef PROTOCOL_H
 #define PROTOCOL_H
 
-#include "lm_model.h"
+#include "lm_kind.h"
 
 typedef enum protocol_kind {
     PROTOCOL_STREAM,   /* one pass in segments, every token is scored                  */
@@ -26,9 +26,9 @@ double score_bpc(const score *s); /* NaN while nothing is scored */
 /* Called after each segment; false stops the evaluation. */
 typedef bool (*score_fn)(void *env, const score *s);
 
-/* Scores ids[0..n-1] with m, whose mem_len decides how far it looks back. T is put into evaluation
+/* Scores ids[0..n-1] with m, whose cache decides how far it looks back. T is put into evaluation
  * mode and reset at will. Returns what was scored until the end, a stop, or an error on T. */
-score protocol_run(const protocol *p, tp_tape *T, const language_model *m, const int16_t *ids,
-                   int64_t n, score_fn seen, void *env);
+score protocol_run(const protocol *p, tp_tape *T, const tp_net *m, const int16_t *ids, int64_t n,
+                   score_fn seen, void *env);
 
 #endif

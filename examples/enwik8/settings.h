@@ -4,7 +4,6 @@
 
 #include <tapegrad/train.h>
 
-typedef enum model_kind { MODEL_LS, MODEL_TXL } model_kind;
 typedef enum preset { PRESET_TINY, PRESET_MINI, PRESET_SMALL, PRESET_LARGE } preset;
 typedef enum targets { TARGETS_ALL, TARGETS_OFFICIAL } targets;
 
@@ -13,7 +12,7 @@ typedef struct settings {
     char *data, *extra;
     int style; /* tp_text_style */
 
-    int preset, model;
+    int preset, model; /* model: lm_kind_at */
     int64_t phase;
 
     int64_t layers, dim, hidden, heads, d_head, chunk, rank, window, mem_len;

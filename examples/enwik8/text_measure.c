@@ -40,7 +40,7 @@ double text_measure(tp_run *R, char *text, size_t size)
     text_run *t = R->state;
     tp_tape *E = R->E;
     const streams v = open_streams(R);
-    model_state state = { 0 };
+    void *state = tp_net_state_new(t->m);
     double nll = 0;
     int64_t counted = 0;
     for (int64_t i = 0; i < v.steps && !tp_run_stopped(R); i++) {
@@ -48,11 +48,11 @@ double text_measure(tp_run *R, char *text, size_t size)
         tp_bytes_next_host(v.reader, t->x, t->y);
         const tp_tensor x = tp_from(E, TP_I32, TP_SHAPE(v.B, v.M), t->x);
         const tp_tensor y = tp_from(E, TP_I32, TP_SHAPE(v.B, v.M), t->y);
-        const tp_tensor logits = model_forward(E, t->m, &state, x);
+        const tp_tensor logits = tp_net_forward(E, t->m, state, x);
         nll += tp_item(E, tp_cross_entropy(E, logits, y, TP_SUM));
         counted += text_targets(t->y, v.B * v.M);
     }
-    model_state_clear(E, t->m, &state);
+    tp_net_state_free(t->m, E, state);
     tp_reset(E);
     tp_bytes_free(v.reader);
     const double bpc = nll / (double)counted / log(2.0);

@@ -33,13 +33,13 @@ static bool same_model(tp_run *R, tp_file *from)
 {
     const settings *s = R->settings;
     settings there = *s; /* compared, not owned */
-    model_cfg theirs;
+    tp_model_cfg theirs;
     char why[2048];
-    if (!model_cfg_read(&theirs, from, why, sizeof why)) {
+    if (!lm_cfg_read(&theirs, from, why, sizeof why)) {
         tp_run_fail(R, "%s", why);
         return false;
     }
-    model_cfg_into(&theirs, &there);
+    lm_cfg_into(&theirs, &there);
     if (!tp_options_differ(train_options, s, &there, TP_WEIGHTS, NULL, why, sizeof why))
         return true;
     tp_run_fail(R, "%s holds another model: %s", tp_file_path(from), why);
@@ -68,10 +68,10 @@ static void check_model(tp_run *R)
     const settings *s = R->settings;
     text_run *t = R->state;
     char why[512];
-    t->cfg = model_cfg_from(s, tp_text_vocab(t->text)->size);
-    if (!model_cfg_check(&t->cfg, why, sizeof why))
+    t->cfg = lm_cfg_of(s, tp_text_vocab(t->text)->size);
+    if (tp_model_check(&t->cfg, why, sizeof why))
         tp_run_fail(R, "impossible model: %s", why);
-    else if (!model_segment_check(&t->cfg, "--tokens", s->tokens, why, sizeof why))
+    else if (!lm_segment_check(&t->cfg, "--tokens", s->tokens, why, sizeof why))
         tp_run_fail(R, "%s", why);
 }
 
@@ -118,7 +118,8 @@ static void close_text(tp_run *R)
     text_run *t = R->state;
     tp_bytes_free(t->reader);
     if (!t->shared) tp_text_close(t->text);
-    free(t->m);
+    tp_net_state_free(t->m, R->T, t->cache);
+    tp_net_free(t->m);
     free(t->x);
     free(t->y);
 }
@@ -128,18 +129,15 @@ static void close_text(tp_run *R)
 static void build(tp_run *R)
 {
     text_run *t = R->state;
-    t->m = calloc(1, sizeof *t->m);
-    if (t->m)
-        model_init(R->P, t->m, &t->cfg);
-    else
-        tp_run_fail(R, "out of memory");
+    t->m = tp_net_new(R->P, "", &t->cfg);
+    t->cache = tp_net_state_new(t->m);
+    if (!t->cache) tp_run_fail(R, "out of memory");
 }
 
-/* Transformer-LS as fairseq trained it. */
 static tp_optim *new_optimizer(tp_run *R)
 {
     const settings *s = R->settings;
-    return tp_train_optimizer(R->P, &s->train, s->model == MODEL_LS, NULL, NULL);
+    return tp_train_optimizer(R->P, &s->train, lm_kind_at(s->model)->raw_eps, NULL, NULL);
 }
 
 /* ---- steps ---- */
@@ -166,7 +164,7 @@ static void next_segment(tp_run *R)
 static tp_tensor segment_loss(tp_run *R)
 {
     text_run *t = R->state;
-    const tp_tensor logits = model_forward(R->T, t->m, &t->mem, t->in);
+    const tp_tensor logits = tp_net_forward(R->T, t->m, t->cache, t->in);
     return tp_cross_entropy(R->T, logits, t->target, TP_MEAN_ALL);
 }
 
@@ -175,10 +173,9 @@ static tp_tensor segment_loss(tp_run *R)
 /* FLOPs of an update: backward is twice forward, recomputation is not counted. */
 static double flops_by(const settings *s, int64_t vocab)
 {
-    const model_cfg c = model_cfg_from(s, vocab);
-    const tp_flops f = c.kind == MODEL_TXL ? tp_txl_flops(&c.txl, s->tokens, s->mem_len)
-                                           : tp_lm_flops(&c.ls, s->tokens, s->mem_len);
-    return 6.0 * f.macs * (double)(s->train.batch * s->train.accumulation);
+    const tp_model_cfg c = lm_cfg_of(s, vocab);
+    return 6.0 * tp_model_flops(&c, s->tokens, s->mem_len).macs *
+           (double)(s->train.batch * s->train.accumulation);
 }
 
 static double flops(const tp_run *R)
@@ -193,8 +190,8 @@ static void describe(tp_run *R)
     const int64_t vocab = tp_text_vocab(t->text)->size;
     tp_run_note_int(R, "vocabulary", vocab);
     tp_run_say(R, "%s: %lld layers, width %lld; %lld parameters, %lld of them embeddings",
-               s->model == MODEL_TXL ? "Transformer-XL" : "Transformer-LS", (long long)s->layers,
-               (long long)s->dim, (long long)tp_params_count(R->P), (long long)(vocab * s->dim));
+               lm_kind_at(s->model)->name, (long long)s->layers, (long long)s->dim,
+               (long long)tp_params_count(R->P), (long long)(vocab * s->dim));
     tp_run_say(R, "%s%s%s: %lld + %lld + %lld bytes for training, validation and test, %lld tokens",
                s->data, s->extra ? " and " : "", s->extra ? s->extra : "",
                (long long)tp_text_bytes(t->text, TP_TRAIN),
@@ -230,7 +227,7 @@ static void write_model(tp_run *R, tp_writer *W)
     const text_run *t = R->state;
     char vocab[2048];
     tp_vocab_print(tp_text_vocab(t->text), vocab, sizeof vocab);
-    model_cfg_write(&t->cfg, W);
+    tp_model_write(&t->cfg, W);
     tp_writer_meta(W, "vocab", vocab);
     tp_writer_meta_int(W, "segment", s->tokens);
 }
@@ -241,7 +238,7 @@ static void write_state(tp_run *R, tp_writer *W)
     tp_writer_meta_int(W, "position", tp_bytes_position(t->reader));
     tp_writer_meta_int(W, "sum.segments", t->segments);
     tp_writer_meta_int(W, "sum.counted", t->counted);
-    model_state_write(R->T, t->m, &t->mem, W);
+    t->cfg.model->state_write(R->T, tp_net_module(t->m), t->cache, W);
 }
 
 static void read_state(tp_run *R, tp_file *F)
@@ -256,7 +253,7 @@ static void read_state(tp_run *R, tp_file *F)
                     tp_file_meta(F, "position") ? "negative" : "missing");
         return;
     }
-    model_state_read(R->T, t->m, &t->mem, F);
+    t->cfg.model->state_read(R->T, tp_net_module(t->m), t->cache, F);
     tp_bytes_seek(t->reader, position);
 }
 
@@ -283,14 +280,13 @@ static void make_smaller(const tp_run *R, void *settings_of_trial)
         settings h = *s;
         h.tokens /= 2;
         h.mem_len /= 2;
-        const model_cfg c = model_cfg_from(&h, vocab);
-        if (h.tokens < 2 || !model_cfg_check(&c, why, sizeof why) ||
-            !model_segment_check(&c, "--tokens", h.tokens, why, sizeof why))
+        const tp_model_cfg c = lm_cfg_of(&h, vocab);
+        if (h.tokens < 2 || tp_model_check(&c, why, sizeof why) ||
+            !lm_segment_check(&c, "--tokens", h.tokens, why, sizeof why))
             break;
         *s = h;
     }
-    const bool grows = s->model == MODEL_TXL || s->masked;
-    if (grows && s->mem_len > 2 * s->tokens) s->mem_len = 2 * s->tokens;
+    if (lm_kind_at(s->model)->grows(s) && s->mem_len > 2 * s->tokens) s->mem_len = 2 * s->tokens;
 }
 
 /* ---- the program ---- */
@@ -301,7 +297,7 @@ static bool settings_of(void *settings_of_run, const void *asked, const tp_given
     const settings *a = asked;
     (void)given;
     return a ? settings_start(settings_of_run, a->model, a->preset, a->phase, why, size)
-             : settings_start(settings_of_run, MODEL_LS, PRESET_TINY, 1, why, size);
+             : settings_start(settings_of_run, 0, PRESET_TINY, 1, why, size);
 }
 
 static const tp_training text_training = {

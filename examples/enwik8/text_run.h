@@ -4,7 +4,7 @@
 
 #include <tapegrad/data.h>
 
-#include "lm_model.h"
+#include "lm_kind.h"
 
 typedef struct text_run {
     tp_text *text;
@@ -12,9 +12,9 @@ typedef struct text_run {
     tp_bytes *reader;
     int32_t *x, *y; /* [B,M] */
 
-    model_cfg cfg;
-    language_model *m;
-    model_state mem;
+    tp_model_cfg cfg;
+    tp_net *m;
+    void *cache;               /* of the streams that are trained on */
     tp_tensor in, target;      /* slots: [B,M] */
     int64_t segments, counted; /* since the last report: segments, targets that count */
 } text_run;

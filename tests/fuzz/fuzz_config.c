@@ -42,24 +42,25 @@ static void print_and_read(const settings *s)
 }
 
 /* Wider models only take longer: a table of frequencies is made for each. */
-static bool is_quick(const model_cfg *cfg)
+static bool is_quick(const tp_model_cfg *cfg)
 {
-    return (cfg->kind == MODEL_TXL ? cfg->txl.dim : cfg->ls.dim) <= 1 << 16;
+    settings s = { 0 };
+    lm_cfg_into(cfg, &s);
+    return s.dim <= 1 << 16;
 }
 
 /* Declaring a model takes no memory for its values. */
-static void declare(tp_device *D, const model_cfg *cfg)
+static void declare(tp_device *D, const tp_model_cfg *cfg)
 {
     char why[WHY];
-    language_model *m = calloc(1, sizeof *m);
     tp_params *P = tp_params_new(D, NULL);
-    if (m && is_quick(cfg) && model_cfg_check(cfg, why, sizeof why)) {
-        model_init(P, m, cfg);
+    if (is_quick(cfg) && !tp_model_check(cfg, why, sizeof why)) {
+        tp_net *m = tp_net_new(P, "", cfg);
         fuzz_demand_reason(tp_params_ok(P), tp_params_why(P));
         fuzz_demand(!tp_params_ok(P) || tp_params_count(P) > 0, "a model has parameters");
+        tp_net_free(m);
     }
     tp_params_free(P);
-    free(m);
 }
 
 /* ---- arguments ---- */
@@ -81,7 +82,7 @@ static void arguments(tp_device *D, char *text)
         tp_options_copy(train_options, &copy, &s);
         fuzz_demand(!tp_options_differ(train_options, &s, &copy, ~0u, NULL, why, sizeof why),
                     "a copy is equal");
-        const model_cfg cfg = model_cfg_from(&s, 208);
+        const tp_model_cfg cfg = lm_cfg_of(&s, 208);
         declare(D, &cfg);
         settings_preset(&copy, why, sizeof why);
         tp_options_differ(train_options, &s, &copy, ~0u, &given, why, sizeof why);
@@ -133,17 +134,14 @@ static void read_settings(const char *path)
 
 static void read_model(tp_device *D, const char *path)
 {
-    model_cfg cfg;
+    tp_model_cfg cfg;
     char why[WHY] = "";
     tp_file *F = tp_file_open(path);
-    const bool done = model_cfg_read(&cfg, F, why, sizeof why);
+    const bool done = lm_cfg_read(&cfg, F, why, sizeof why);
     fuzz_demand_reason(done, why);
     if (done) {
-        fuzz_demand(model_cfg_check(&cfg, why, sizeof why), "what was read is possible");
-        if (cfg.kind == MODEL_TXL)
-            tp_txl_flops(&cfg.txl, cfg.txl.mem_len, cfg.txl.mem_len);
-        else
-            tp_lm_flops(&cfg.ls, cfg.ls.mem_len, cfg.ls.mem_len);
+        fuzz_demand(!tp_model_check(&cfg, why, sizeof why), "what was read is possible");
+        tp_model_flops(&cfg, 0, 0);
         declare(D, &cfg);
     }
     tp_file_close(F);
