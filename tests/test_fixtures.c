@@ -1,4 +1,5 @@
-/* test_fixtures.c - the reference cases, by the table of tp-parity, on the device of the suite.
+/* test_fixtures.c - the reference cases, by the table of tp-parity, on the device of the suite; and
+ * that tp-parity refuses what it should.
  *
  * Full-size models take half a minute of processor time in an optimised build, and run there unless
  * TAPEGRAD_FULL is 0; they want ten times that elsewhere, and run if TAPEGRAD_FULL is 1. */
@@ -10,6 +11,7 @@
 
 #include "support_device.h"
 #include "support_fixtures.h"
+#include "support_folder.h"
 
 #include "parity.h"
 
@@ -31,27 +33,28 @@ static bool is_affordable(void)
 
 static void run_area(const char *area, tp_dtype compute)
 {
-    char folder[512], path[1024];
+    char area_folder[512], path[1024];
     struct dirent **entries;
     int cases = 0;
 
-    fixture_find(area, folder, sizeof folder);
+    fixture_find(area, area_folder, sizeof area_folder);
     tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
     const bool large = compute == TP_F32 && is_affordable() && !device_is_emulated();
-    const int n = scandir(folder, &entries, NULL, alphasort);
+    const int n = scandir(area_folder, &entries, NULL, alphasort);
+    const parity_opts o = { .D = D, .compute = compute, .large = large };
     for (int i = 0; i < n; i++) {
-        parity p;
+        parity_result r;
         if (is_case(entries[i]->d_name)) {
-            snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
-            const int result = parity_run(&p, path, D, compute, large, NULL);
-            cr_expect(result <= 0, "%s in %s: %s", path, tp_dtype_name(compute), p.why);
+            snprintf(path, sizeof path, "%s/%s", area_folder, entries[i]->d_name);
+            const int result = parity_run(&r, path, &o);
+            cr_expect(result <= 0, "%s in %s: %s", path, tp_dtype_name(compute), r.why);
             cases += result == 0;
         }
         free(entries[i]);
     }
     free(entries);
     tp_device_close(D);
-    cr_expect(cases > 0, "%s holds no case that could be run", folder);
+    cr_expect(cases > 0, "%s holds no case that could be run", area_folder);
 }
 
 Test(fixtures, lm_f64)
@@ -111,4 +114,159 @@ Test(fixtures, vil_f64)
 Test(fixtures, vil_f32)
 {
     run_area("vil", TP_F32);
+}
+
+/* ---- what is refused ---- */
+
+typedef struct planted {
+    const char *file;
+    parity_change change; /* of the metadata */
+    const char *why;      /* part of the sentence */
+} planted;
+
+/* One for each way of reading a value, and for each way of comparing it. */
+static const planted mistakes[] = {
+    { "lm/attn_r1_basic",
+      { "novelty", "1" },
+      "metadata novelty = '1': nothing of this kind reads it" },
+    { "lm/attn_r1_basic",
+      { "kind", "lm.attentions" },
+      "no program for cases of kind 'lm.attentions'" },
+    { "lm/attn_r1_basic", { "kind", NULL }, "the metadata name no kind" },
+    { "lm/attn_r1_basic", { "B", "3" }, "metadata B = '3': the case's tensors say 2" },
+    { "lm/attn_r1_basic", { "M", "sixteen" }, "metadata M = 'sixteen' is no whole number" },
+    { "lm/attn_r1_basic", { "n_head", "5" }, "does not divide into 5 heads" },
+    { "lm/attn_r1_basic", { "n_head", "2" }, "has another shape than the model's" },
+    { "lm/attn_r1_basic", { "use_bias", "2" }, "metadata use_bias = '2' is neither 0 nor 1" },
+    { "lm/attn_r1_basic", { "use_bias", "1" }, "output.out: relative error" },
+    { "lm/attn_r1_basic", { "clamp_len", "3" }, "input.pos_window: relative error" },
+    { "lm/attn_r1_basic",
+      { "dropout", "0.1" },
+      "metadata dropout = 0.1: the library computes with 0 only" },
+    { "lm/attn_r1_basic",
+      { "zero_grads", "dconv_1.bias r_net.weight" },
+      "zero_grads names grad.r_net.weight, which reaches" },
+    { "lm/attn_r1_basic",
+      { "zero_grads", "dconv_2.bias" },
+      "names dconv_2.bias, which is no parameter" },
+    { "lm/attn_r1_basic",
+      { "unused_params", "r_net.weight" },
+      "r_net.weight, which has a gradient" },
+    { "lm/attn_r1_basic", { "mode", "test" }, "metadata mode = 'test' is none of train, eval" },
+    { "lm/model_padded_last", { "segment_lengths", "16,16" }, "the case has 3 segments" },
+    { "lm/model_padded_last", { "segment_lengths", "16,16,12" }, "segment 2 has 10 tokens" },
+    { "lm/model_padded_last", { "loss_segment", "1" }, "output.loss: relative error" },
+    { "lm/trace_ls_adam", { "betas", "0.9" }, "two numbers from 0 to 1 are wanted" },
+    { "lm/trace_ls_adam", { "eps", "1e-7" }, "output.loss: absolute error" },
+    { "lm/data_text8_style", { "train_steps", "12" }, "the case's tensors say 13" },
+    { "cvt/cvt_attn_cls_train", { "dim", NULL }, "the metadata lack 'dim'" },
+    { "cvt/cvt_attn_cls_train", { "cls", "0" }, "metadata cls = '0': the case's tensors say 1" },
+    { "cvt/cvt_attn_cls_train", { "scale", "head_dim**-0.5" }, "output.y: relative error" },
+    { "cvt/cvt_attn_cls_train", { "stride_q", "2" }, "the library computes with 1 only" },
+    { "cvt/cvt_attn_cls_train", { "bn_eps", "1e-4" }, "relative error" },
+    { "cvt/full_cvt13_224", { "param_count", "19997481" }, "the case's tensors say 19997480" },
+    { "cvt/full_cvt13_224", { "model", "CvT-14" }, "the library has no cvt of that name" },
+    { "vil/optim_qhm_nu1", { "lr_per_step", "0.1,0.08,x" }, "is no list of numbers" },
+    { "vil/optim_qhm_nu1", { "lr_per_step", "0.1,0.08,0.05" }, "3 rates for 4 steps" },
+    { "vil/optim_qhm_nu1", { "options", "{" }, "metadata options" },
+    { "vil/optim_qhm_nu1",
+      { "options", "{\"nu\": 1}" },
+      "metadata options: nothing of this kind reads 'nu'" },
+    { "vil/optim_qhm_nu1",
+      { "options", "{\"momentum\": 0.8}" },
+      "output.step0.0.0: relative error" },
+    { "vil/vilattn_shift6_cyclic_pad_rpb_g2",
+      { "drawn_modes", NULL },
+      "0 shifts for 1 attentions" },
+    { "lsla/aug_image_ops", { "arg.rotate", NULL }, "rotate takes 1 numbers" },
+    { "lsla/aug_image_ops", { "arg.posterize_3", "3" }, "nothing of this kind reads it" },
+    { "lsla/recipe_mix", { "cutmix_box", "0,4,5,11" }, "the box is 0,4,5,10" },
+};
+
+Test(fixtures, mistakes_in_metadata_are_refused)
+{
+    device_cpu_only();
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        const planted *m = &mistakes[i];
+        const bool full = strstr(m->file, "/full_") != NULL;
+        const parity_opts o = {
+            .D = D, .compute = full ? TP_F32 : TP_F64, .large = true, .change = &m->change
+        };
+        char path[1024];
+        parity_result r;
+        snprintf(path, sizeof path, TP_SOURCE_DIR "/tests/fixtures/%s.safetensors", m->file);
+        const int result = parity_run(&r, path, &o);
+        const char *to = m->change.value ? m->change.value : "none";
+        cr_expect(result == 1, "%s: %s = %s is accepted", m->file, m->change.key, to);
+        cr_expect(strstr(r.why, m->why), "%s: %s = %s: %s", m->file, m->change.key, to, r.why);
+    }
+    tp_device_close(D);
+}
+
+/* Does the name begin with one of the words? */
+static bool begins_with_any(const char *name, const char *words)
+{
+    while (*words) {
+        const size_t n = strcspn(words, " ");
+        if (strncmp(name, words, n) == 0) return true;
+        words += n + strspn(words + n, " ");
+    }
+    return false;
+}
+
+/* Copies a case without tensors whose names begin with one of the words in left_out; `twice` is
+ * written under another name too. */
+static void copy_case(const char *from, const char *to, const char *left_out, const char *twice,
+                      const char *name)
+{
+    tp_file *F = tp_file_open(from);
+    tp_writer *W = tp_writer_new(to);
+    const char *key, *value;
+
+    for (int i = 0; tp_file_meta_at(F, i, &key, &value); i++) tp_writer_meta(W, key, value);
+    for (int i = 0; i < tp_file_count(F); i++) {
+        const tp_file_tensor *t = tp_file_at(F, i);
+        const char *names[] = { t->name, strcmp(t->name, twice) == 0 ? name : NULL };
+        float *x = malloc((size_t)t->numel * sizeof *x + 1);
+        cr_assert(x && tp_file_read(F, t, TP_F32, x), "%s", tp_file_why(F));
+        for (int k = 0; k < 2; k++)
+            if (names[k] && !begins_with_any(names[k], left_out))
+                tp_writer_add(W, names[k], TP_F32, t->shape, x, true);
+        free(x);
+    }
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    tp_file_close(F);
+}
+
+/* A tensor that nothing was compared with is a failure, and so is one that is missing. */
+Test(fixtures, tensors_too_many_or_too_few_are_refused, .init = make_folder, .fini = remove_folder)
+{
+    static const struct {
+        const char *left_out, *twice, *name, *why;
+    } cases[] = {
+        { "", "output.out", "output.scores", "nothing was compared with output.scores" },
+        { "", "grad.r_net.weight", "grad.r_net.bias",
+          "grad.r_net.bias: the model has no such parameter" },
+        { "", "input.probe", "input.other", "nothing was compared with input.other" },
+        { "input.h", "", "", "the file has no tensor input.h" },
+        { "output grad input.p", "", "", "the case holds nothing to compare" },
+        { "input.probe", "", "", "nothing was compared with" },
+        { "param.r_net.weight", "", "", "relative error" },
+        { "input.pos", "", "", "" },
+        { "grad input.probe", "", "", "" },
+    };
+    const char *path = TP_SOURCE_DIR "/tests/fixtures/lm/attn_r1_basic.safetensors";
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const parity_opts o = { .D = D, .compute = TP_F32 };
+        parity_result r;
+        const char *copy = in_folder("case.safetensors");
+        copy_case(path, copy, cases[i].left_out, cases[i].twice, cases[i].name);
+        const int result = parity_run(&r, copy, &o);
+        cr_expect(result == (*cases[i].why != '\0') && strstr(r.why, cases[i].why),
+                  "without '%s', with '%s': %s", cases[i].left_out, cases[i].name, r.why);
+    }
+    tp_device_close(D);
 }

@@ -4,24 +4,38 @@
 
 #include "parity.h"
 
-static const char usage[] =
-    "usage: tp-parity [--f64] [--f32] [--bf16] [--device NAME] [--threads N] [--verbose] FILE...\n"
+static const char help[] =
+    "NAME\n"
+    "    tp-parity - compare the library with reference cases\n"
     "\n"
-    "Runs each reference case (a safetensors file that says in its metadata what to run), "
-    "compares\n"
-    "every output, gradient and gradient norm in it, and prints the largest relative error.\n"
+    "SYNOPSIS\n"
+    "    tp-parity [--f64] [--f32] [--bf16] [--device NAME] [--threads N] [--verbose] FILE...\n"
     "\n"
-    "  --f64 --f32 --bf16\n"
-    "                 precisions to run; without any, f32 and on the CPU, which alone has it, "
-    "f64,\n"
-    "                 but full-size models in f32 alone\n"
-    "  --device NAME  where to run: cpu, cuda, cuda:1, ... (cpu)\n"
-    "  --threads N    0: as many as there are cores (0)\n"
-    "  --verbose      every comparison\n"
+    "DESCRIPTION\n"
+    "    A reference case is a safetensors file: metadata that say what to run, weights,\n"
+    "    inputs, and the outputs and gradients that a reference implementation computed. Each\n"
+    "    FILE is run, all results in it are compared, and a line reports the largest relative\n"
+    "    error. Nothing about a case is known but what its file says: a tensor that nothing was\n"
+    "    compared with and a key of the metadata that nothing read are failures, like results\n"
+    "    that differ.\n"
     "\n"
-    "Exit status: 0 if all files agree, 1 if one does not, is of an unknown kind, or holds a "
-    "tensor\n"
-    "that nothing was compared with, 2 for wrong usage.\n";
+    "OPTIONS\n"
+    "    --f64 --f32 --bf16\n"
+    "                   precisions to run; without any, f32 and on the CPU, which alone has\n"
+    "                   it, f64, but models of full size in f32 alone\n"
+    "    --device NAME  where to run: cpu, cuda, cuda:1, ... (cpu)\n"
+    "    --threads N    0: as many as there are cores (0)\n"
+    "    --verbose      every comparison\n"
+    "    --help         this text\n"
+    "\n"
+    "EXIT STATUS\n"
+    "    0  all files agree\n"
+    "    1  a file does not agree, is of an unknown kind, or holds what nothing read\n"
+    "    2  wrong usage\n"
+    "\n"
+    "EXAMPLES\n"
+    "    tp-parity tests/fixtures/*/*.safetensors\n"
+    "    tp-parity --f32 --verbose tests/fixtures/cvt/full_cvt13_224.safetensors\n";
 
 typedef struct options {
     bool f64, f32, bf16, verbose;
@@ -53,28 +67,36 @@ static int take_option(options *o, int left, char **arg)
     return 2;
 }
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 static bool run_file(const char *path, tp_device *D, const options *o)
 {
     static const tp_dtype types[] = { TP_F64, TP_F32, TP_BF16 };
-    const char *name = strrchr(path, '/');
     const bool asked[] = { o->f64, o->f32, o->bf16 }, any = o->f64 || o->f32 || o->bf16;
     const bool usual[] = { !any && strcmp(o->device, "cpu") == 0, !any, false };
     char line[512] = "", why[1200] = "";
     size_t used = 0;
 
     for (int i = 0; i < 3 && !*why; i++) {
-        parity p;
+        const parity_opts opts = { .D = D,
+                                   .compute = types[i],
+                                   .large = asked[i] || types[i] == TP_F32,
+                                   .log = o->verbose ? stdout : NULL };
+        parity_result r;
         if (!asked[i] && !usual[i]) continue;
         if (o->verbose) printf("%s in %s\n", path, tp_dtype_name(types[i]));
-        const bool large = asked[i] || types[i] == TP_F32;
-        const int result = parity_run(&p, path, D, types[i], large, o->verbose ? stdout : NULL);
+        const int result = parity_run(&r, path, &opts);
         if (result > 0)
-            snprintf(why, sizeof why, "%s: %s", tp_dtype_name(types[i]), p.why);
+            snprintf(why, sizeof why, "%s: %s", tp_dtype_name(types[i]), r.why);
         else if (result == 0)
             used += (size_t)snprintf(line + used, sizeof line - used, "  %s %.1e %s",
-                                     tp_dtype_name(types[i]), p.worst, p.worst_name);
+                                     tp_dtype_name(types[i]), r.worst, r.worst_name);
     }
-    printf("%s %-40s%s\n", *why ? "FAIL" : "ok  ", name ? name + 1 : path, *why ? "" : line);
+    printf("%s %-40s%s\n", *why ? "FAIL" : "ok  ", base_name(path), *why ? "" : line);
     if (*why) printf("     %s\n", why);
     fflush(stdout);
     return !*why;
@@ -87,7 +109,7 @@ int main(int argc, char **argv)
 
     while (first < argc && argv[first][0] == '-') {
         if (strcmp(argv[first], "--help") == 0) {
-            fputs(usage, stdout);
+            fputs(help, stdout);
             return 0;
         }
         const int n = take_option(&o, argc - first, argv + first);
@@ -95,7 +117,7 @@ int main(int argc, char **argv)
         first += n;
     }
     if (first >= argc || argv[first][0] == '-') {
-        fputs(usage, stderr);
+        fputs("usage: tp-parity [OPTION...] FILE..., see tp-parity --help\n", stderr);
         return 2;
     }
     tp_device *D = tp_device_open(o.device, &(tp_device_opts){ .threads = o.threads });

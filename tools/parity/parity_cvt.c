@@ -1,214 +1,199 @@
-/* parity_cvt.c - cases of CvT, CvT* and CvT*-LS: whole models, reduced and of full size. */
+/* parity_cvt.c - kinds of CvT, CvT* and CvT*-LS: options, whole models, the table. */
+#include <stdlib.h>
+
 #include "parity_cvt.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+/* ---- options ---- */
 
-/* ---- configurations ---- */
+enum { PROJ_NO, PROJ_YES, PROJ_AUTO };
+static const char *const projections[] = { "0", "1", "auto", NULL };
 
-/* A list of one value a stage; a key that is absent leaves x as it is. */
-static void stages(parity *p, const char *key, double x[TP_CVT_STAGES])
+/* auto: the projection of a single head is left out. */
+static int projection(parity *p)
 {
-    const int n = par_list(p, key, TP_CVT_STAGES, x);
+    return par_word(p, "out_proj", -1, projections);
+}
+
+void cvt_options(parity *p, tp_cvt_cfg *c)
+{
+    static const char *const scales[] = { "head_dim**-0.5", "dim**-0.5", NULL };
+    static const char *const activations[] = { "gelu", "quick_gelu", NULL };
+    static const char *const classes[] = { "linear", "raw", NULL };
+    const int proj = projection(p);
+
+    c->drop_path = 0.0;
+    c->wide_scale = par_word(p, "scale", c->wide_scale, scales) == 1;
+    c->quick_gelu = par_word(p, "activation", c->quick_gelu, activations) == 1;
+    c->raw_class = par_word(p, "cls_proj", c->raw_class, classes) == 1;
+    c->no_dual_ln = !par_flag(p, "dual_ln", !c->no_dual_ln);
+    if (proj >= 0) c->single_proj = proj == PROJ_YES;
+}
+
+/* The library always projects the output of several heads. */
+static void drop_projection(parity *p, tp_cvt_attn *m)
+{
+    if (projection(p) != PROJ_NO || !tp_given(m->proj.weight)) return;
+    p->dropped += tp_numel(m->proj.weight) + tp_numel(m->proj.bias);
+    m->proj = (tp_linear_m){ 0 };
+}
+
+void cvt_adjust(parity *p, tp_cvt_attn *m)
+{
+    tp_cvt_proj *const each[] = { &m->q, &m->k, &m->v };
+
+    for (int i = 0; i < 3; i++) each[i]->bn.eps = par_num(p, "bn_eps", 1e-5);
+    m->dual_ln.local.eps = m->dual_ln.global.eps = par_num(p, "ln_eps", 1e-5);
+    par_fixed(p, "ws_eps", 1e-5);
+    if (par_ok(p)) drop_projection(p, m);
+}
+
+/* ---- models ---- */
+
+/* One whole number a stage; where the metadata have none, x stays as it is. */
+static void stages(parity *p, const char *key, int64_t least, int64_t x[TP_CVT_STAGES])
+{
+    int64_t n;
+    const int64_t *given = par_sizes(p, key, least, &n);
+
     if (n != 0 && n != TP_CVT_STAGES)
-        par_fail(p, "metadata %s wants %d values", key, TP_CVT_STAGES);
+        par_fail(p, "metadata %s has %lld values: the models have %d stages", key, (long long)n,
+                 TP_CVT_STAGES);
+    for (int s = 0; s < TP_CVT_STAGES && n == TP_CVT_STAGES; s++) x[s] = given[s];
 }
 
 static void set_stages(parity *p, tp_cvt_cfg *c)
 {
-    double dim[TP_CVT_STAGES] = { 0 }, heads[TP_CVT_STAGES] = { 0 }, depth[TP_CVT_STAGES] = { 0 };
-    double r[TP_CVT_STAGES] = { 0 }, w[TP_CVT_STAGES] = { 0 };
+    int64_t heads[TP_CVT_STAGES], blocks[TP_CVT_STAGES];
 
-    stages(p, "dims", dim);
-    stages(p, "heads", heads);
-    stages(p, "depth", depth);
-    stages(p, "r", r);
-    stages(p, "w", w);
     for (int s = 0; s < TP_CVT_STAGES; s++) {
-        c->dim[s] = (int64_t)dim[s];
+        heads[s] = c->heads[s];
+        blocks[s] = c->blocks[s];
+    }
+    stages(p, "dims", 1, c->dim);
+    stages(p, "heads", 1, heads);
+    stages(p, "depth", 0, blocks);
+    if (c->long_short) {
+        stages(p, "r", 1, c->rank);
+        stages(p, "w", 1, c->window);
+    }
+    for (int s = 0; s < TP_CVT_STAGES; s++) {
         c->heads[s] = (int)heads[s];
-        c->blocks[s] = (int)depth[s];
-        c->rank[s] = (int64_t)r[s];
-        c->window[s] = (int64_t)w[s];
+        c->blocks[s] = (int)blocks[s];
     }
 }
 
-/* The options that attentions and models have in common. */
-tp_cvt_cfg cvt_options(parity *p, cvt_family family)
+/* Kernel, stride and padding, "7/4/2", from *s on; *s is then where the next stage begins. */
+static bool read_patch(const char **s, bool last, int64_t x[3])
+{
+    for (int k = 0; k < 3; k++) {
+        const char end = k < 2 ? '/' : last ? '\0' : ',';
+        char *rest;
+        x[k] = strtoll(*s, &rest, 10);
+        if (rest == *s || *rest != end || x[k] < (k < 2) || x[k] > 1 << 16) return false;
+        *s = rest + (end != '\0');
+    }
+    return true;
+}
+
+/* The model's kernels are fixed; strides and paddings do not change its parameters. */
+static void set_patches(parity *p, tp_cvt *m)
+{
+    const char *text = par_text(p, "patch"), *s = text;
+
+    for (int i = 0; s && i < TP_CVT_STAGES; i++) {
+        tp_conv2d_m *conv = &m->embed[i].proj;
+        const long long kernel = tp_dim(conv->weight, 2);
+        int64_t x[3];
+        if (!read_patch(&s, i == TP_CVT_STAGES - 1, x) || x[0] != kernel) {
+            par_fail(p, "metadata patch = '%.40s': stage %d wants %lld/stride/padding", text, i,
+                     kernel);
+            return;
+        }
+        conv->opts.stride[0] = conv->opts.stride[1] = x[1];
+        conv->opts.pad[0] = conv->opts.pad[1] = x[2];
+    }
+}
+
+/* What the configuration does not hold: strides of keys and values, epsilons. */
+static void adjust_model(parity *p, tp_cvt *m)
+{
+    const double eps = par_num(p, "ln_eps", 1e-5);
+    int64_t stride[TP_CVT_STAGES];
+
+    for (int s = 0; s < TP_CVT_STAGES; s++) stride[s] = m->cfg.kv_stride;
+    stages(p, "stride_kv", 1, stride);
+    par_fixed(p, "stride_q", 1.0);
+    par_fixed(p, "mlp_ratio", 4.0);
+    for (int s = 0, i = 0; s < TP_CVT_STAGES; s++) {
+        m->embed[s].norm.eps = eps;
+        for (int b = 0; b < m->cfg.blocks[s] && par_ok(p); b++, i++) {
+            tp_cvt_block *block = &m->block[i];
+            tp_cvt_proj *const kv[] = { &block->attn.k, &block->attn.v };
+            block->norm1.eps = block->norm2.eps = eps;
+            for (int k = 0; k < 2; k++)
+                kv[k]->conv.opts.stride[0] = kv[k]->conv.opts.stride[1] = stride[s];
+            cvt_adjust(p, &block->attn);
+        }
+    }
+    m->norm.eps = eps;
+    set_patches(p, m);
+}
+
+static void declare(parity *p, tp_cvt *m, tp_cvt_cfg c)
+{
+    cvt_options(p, &c);
+    set_stages(p, &c);
+    c.classes = par_size(p, "num_classes", c.classes);
+    if (p->failed) return;
+    tp_cvt_init(p->P, m, "", c);
+    if (par_ok(p)) adjust_model(p, m);
+}
+
+static void declare_model(parity *p, void *self)
 {
     static const tp_cvt_name like[] = { TP_CVT_13, TP_CVT_STAR_13, TP_CVT_LS_13 };
-    tp_cvt_cfg c = tp_cvt_preset(like[family], 224);
+    static const char *const wanted[] = { "dims", "heads", "depth", "r", "w" };
+    tp_cvt_cfg c = tp_cvt_preset(like[p->kind->variant], 224);
 
-    c.classes = par_int(p, "num_classes", c.classes);
-    c.drop_path = par_num(p, "drop_path", 0.0);
-    c.no_dual_ln = par_int(p, "dual_ln", 1) == 0;
-    if (tp_file_meta(p->F, "cls_proj")) c.raw_class = par_is(p, "cls_proj", "raw");
-    if (tp_file_meta(p->F, "activation")) c.quick_gelu = par_is(p, "activation", "quick_gelu");
-    if (tp_file_meta(p->F, "scale")) c.wide_scale = par_is(p, "scale", "dim**-0.5");
-    return c;
+    for (int i = 0; i < (c.long_short ? 5 : 3); i++)
+        if (!par_given(p, wanted[i])) par_fail(p, "the metadata lack '%s'", wanted[i]);
+    declare(p, self, c);
 }
 
-/* ---- results ---- */
-
-/* "output.buffer.*", and "output.buffernorm.*" of those of full-size models. */
-void cvt_check_buffers(parity *p, tp_params *P)
+/* A model of the table. */
+static void declare_full(parity *p, void *self)
 {
-    for (tp_param_info it = { 0 }; !p->failed && tp_next_param(P, &it);) {
-        char whole[256], norm[256];
-        const int64_t n = tp_numel(it.tensor);
-        double squares = 0.0;
-        snprintf(whole, sizeof whole, "output.buffer.%s", it.name);
-        snprintf(norm, sizeof norm, "output.buffernorm.%s", it.name);
-        if (!it.buffer || (!par_has(p, whole) && !par_has(p, norm))) continue;
-        double *x = malloc((size_t)(n + 1) * sizeof *x);
-        if (!x || !tp_param_get(P, it.tensor, TP_F64, x, (size_t)n * sizeof *x)) {
-            par_ok(p, NULL, P);
-            par_fail(p, "%s: out of memory", whole);
-        } else {
-            for (int64_t i = 0; i < n; i++) squares += x[i] * x[i];
-            if (par_has(p, whole)) par_check(p, whole, x, n, par_limit(p, PAR_OUTPUT));
-            if (par_has(p, norm)) par_check_one(p, norm, sqrt(squares), par_limit(p, PAR_OUTPUT));
-        }
-        free(x);
-    }
+    int64_t size[2];
+    tp_model_cfg c;
+
+    par_image_size(p, "x", size);
+    if (par_model(p, &tp_model_cvt, NULL, size, &c)) declare(p, self, *(const tp_cvt_cfg *)&c.at);
 }
 
-tp_tensor cvt_channels_last(tp_tape *T, tp_tensor x)
+static void run_model(parity *p, void *self)
 {
-    return tp_permute(T, x, TP_SHAPE(0, 2, 3, 1));
+    par_output(p, "logits", tp_cvt_forward(p->T, self, par_images(p, "x")));
 }
 
-/* ---- reduced models ---- */
-
-static void run_model(parity *p, cvt_family family)
+static void run_full(parity *p, void *self)
 {
-    tp_cvt_cfg cfg = cvt_options(p, family);
-    tp_params *P = par_params_new(p);
-    tp_tape *T = cvt_tape(p);
-    tp_cvt *m = malloc(sizeof *m);
-
-    set_stages(p, &cfg);
-    if (!m) par_fail(p, "out of memory");
-    if (m) tp_cvt_init(P, m, "", cfg);
-    if (par_ok(p, T, P)) par_load(p, P);
-    if (!p->failed) {
-        const tp_tensor x = par_input(p, T, "input.x");
-        const tp_tensor logits = tp_cvt_forward(T, m, cvt_channels_last(T, x));
-        par_check_tensor(p, T, "output.logits", logits);
-        tp_backward(T, par_probe(p, T, logits));
-        if (par_ok(p, T, P)) {
-            par_check_input_grad(p, T, "x", x);
-            par_check_grads(p, P);
-            cvt_check_buffers(p, P);
-        }
-    }
-    tp_tape_free(T);
-    tp_params_free(P);
-    free(m);
-}
-
-static void run_cvt_model(parity *p)
-{
-    run_model(p, CVT);
-}
-
-static void run_star_model(parity *p)
-{
-    run_model(p, CVT_STAR);
-}
-
-static void run_ls_model(parity *p)
-{
-    run_model(p, CVT_LS);
-}
-
-/* ---- full size ---- */
-
-/* Images of the fill rule, which numbers them channels first: [B,H,W,3]. */
-static tp_tensor filled_images(parity *p, tp_tape *T)
-{
-    double s[4] = { 0 };
-    const char *name = tp_file_meta(p->F, "input_fill");
-    const uint64_t hash = par_hash(name ? name : "input");
-    if (par_list(p, "input_shape", 4, s) != 4 || !(s[0] * s[1] * s[2] * s[3] < 1e8))
-        return tp_raise(T, TP_E_VALUE, "input_shape must be the four sizes of some images");
-    const tp_shape shape = TP_SHAPE((int64_t)s[0], (int64_t)s[1], (int64_t)s[2], (int64_t)s[3]);
-    const int64_t n = shape.dim[0] * shape.dim[1] * shape.dim[2] * shape.dim[3];
-    double *x = malloc((size_t)(n + 1) * sizeof *x);
-    if (!x) return tp_raise(T, TP_E_MEMORY, "out of memory");
-    for (int64_t i = 0; i < n; i++) x[i] = (float)(2.0 * par_uniform(hash, i) - 1.0);
-    const tp_tensor images = par_matrix(p, T, n / shape.dim[3], shape.dim[3], x);
-    free(x);
-    return cvt_channels_last(T, tp_reshape(T, tp_cast(T, images, p->compute), shape));
-}
-
-/* Everything of a case in evaluation mode, then logits and buffers in training mode. */
-static void run_filled(parity *p, tp_tape *T, tp_params *P, const tp_cvt *m)
-{
-    const int64_t ones[] = { 1, 1, 1, 1, 1, 1, 1, 1 };
-    const tp_tensor logits = tp_cvt_forward(T, m, filled_images(p, T));
-    const int64_t B = tp_dim(logits, 0);
-    if (B > 8) par_fail(p, "more than 8 images");
-    if (!par_ok(p, T, P)) return;
-    const tp_tensor y = tp_from(T, TP_I64, TP_SHAPE(B), ones);
-    const tp_tensor loss = tp_cross_entropy(T, logits, y, TP_MEAN);
-    par_check_tensor(p, T, "output.logits", logits);
-    par_check_tensor(p, T, "output.loss", loss);
-    tp_backward(T, loss);
-    if (par_ok(p, T, P)) par_check_grads(p, P);
-
-    tp_reset(T);
-    tp_train(T, true);
-    tp_record(T, false);
-    const tp_tensor trained = tp_cvt_forward(T, m, filled_images(p, T));
-    if (!p->failed) par_check_tensor(p, T, "output.logits_train", trained);
-    if (par_ok(p, T, P)) cvt_check_buffers(p, P);
-}
-
-static void run_full(parity *p, tp_cvt_name name)
-{
-    tp_params *P = par_params_new(p);
-    tp_tape *T = cvt_tape(p);
-    tp_cvt_cfg cfg = tp_cvt_preset(name, 224);
-    tp_cvt *m = malloc(sizeof *m);
-
-    cfg.drop_path = 0.0;
-    if (!m) par_fail(p, "out of memory");
-    if (m) tp_cvt_init(P, m, "", cfg);
-    if (par_ok(p, T, P)) par_load(p, P);
-    const long long count = (long long)tp_params_count(P);
-    if (par_int(p, "param_count", count) != count)
-        par_fail(p, "the model has %lld parameters, the case %s", count,
-                 tp_file_meta(p->F, "param_count"));
-    if (!p->failed) run_filled(p, T, P, m);
-    tp_tape_free(T);
-    tp_params_free(P);
-    free(m);
-}
-
-static void run_cvt13(parity *p)
-{
-    run_full(p, TP_CVT_13);
-}
-
-static void run_ls13(parity *p)
-{
-    run_full(p, TP_CVT_LS_13);
+    par_classify(p, tp_cvt_forward(p->T, self, par_images(p, "x")));
 }
 
 /* In bf16 losses that cancel and statistics of a few pixels lose more than the cases' limits. */
-const parity_kind parity_cvt_kinds[] = {
-    { .kind = "cvt.conv_embed", .run = cvt_run_embed },
-    { .kind = "cvt.conv_projection", .run = cvt_run_projection },
-    { .kind = "cvt.ws_sepconv", .run = cvt_run_sepconv },
-    { .kind = "cvt.attention", .run = cvt_run_attention },
-    { .kind = "cvt.ls_attention", .run = cvt_run_ls_attention, .no_bf16 = true },
-    { .kind = "cvt.block", .run = cvt_run_block },
-    { .kind = "cvt.model", .run = run_cvt_model, .no_bf16 = true },
-    { .kind = "cvt.star_model", .run = run_star_model },
-    { .kind = "cvt.ls_model", .run = run_ls_model, .no_bf16 = true },
-    { .kind = "cvt.full", .run = run_cvt13, .large = true },
-    { .kind = "cvt.ls_full", .run = run_ls13, .large = true },
+/* clang-format off */
+const par_kind par_cvt_kinds[] = {
+    { PAR_MODULE("cvt.conv_embed", tp_cvt_embed, cvt_declare_embed, cvt_embed) },
+    { PAR_MODULE("cvt.conv_projection", cvt_projection, cvt_declare_projection, cvt_project) },
+    { PAR_MODULE("cvt.ws_sepconv", cvt_sepconv, cvt_declare_sepconv, cvt_separate) },
+    { PAR_MODULE("cvt.attention", tp_cvt_attn, cvt_declare_attention, cvt_attend), .variant = CVT },
+    { PAR_MODULE("cvt.ls_attention", tp_cvt_attn, cvt_declare_attention, cvt_attend), .variant = CVT_LS, .no_bf16 = true },
+    { PAR_MODULE("cvt.block", tp_cvt_block, cvt_declare_block, cvt_block), .variant = CVT },
+    { PAR_MODULE("cvt.model", tp_cvt, declare_model, run_model), .variant = CVT, .no_bf16 = true },
+    { PAR_MODULE("cvt.star_model", tp_cvt, declare_model, run_model), .variant = CVT_STAR },
+    { PAR_MODULE("cvt.ls_model", tp_cvt, declare_model, run_model), .variant = CVT_LS, .no_bf16 = true },
+    { PAR_MODULE("cvt.full", tp_cvt, declare_full, run_full), .large = true },
+    { PAR_MODULE("cvt.ls_full", tp_cvt, declare_full, run_full), .large = true },
     { .kind = NULL },
 };
+/* clang-format on */

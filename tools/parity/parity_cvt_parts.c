@@ -1,25 +1,5 @@
-/* parity_cvt_parts.c - cases of CvT's parts: token embedding, projections, attentions, block. All
- * differentiate sum(output * probe). */
+/* parity_cvt_parts.c - kinds of CvT's parts: token embedding, projections, attentions, block. */
 #include "parity_cvt.h"
-
-tp_tape *cvt_tape(parity *p)
-{
-    return tp_tape_new(p->D, &(tp_tape_opts){ .compute = p->compute, .train = par_train(p) });
-}
-
-/* Compares y, differentiates, compares all gradients and buffers. */
-static void finish(parity *p, tp_tape *T, tp_params *P, tp_tensor x, tp_tensor y)
-{
-    par_check_tensor(p, T, "output.y", y);
-    tp_backward(T, par_probe(p, T, y));
-    if (par_ok(p, T, P)) {
-        par_check_input_grad(p, T, "x", x);
-        par_check_grads(p, P);
-        cvt_check_buffers(p, P);
-    }
-    tp_tape_free(T);
-    tp_params_free(P);
-}
 
 /* [B,H,W,C] -> [B,H*W,C] */
 static tp_tensor tokens(tp_tape *T, tp_tensor map)
@@ -29,131 +9,131 @@ static tp_tensor tokens(tp_tape *T, tp_tensor map)
 
 /* ---- convolutions ---- */
 
-void cvt_run_embed(parity *p)
+void cvt_declare_embed(parity *p, void *self)
 {
-    tp_params *P = par_params_new(p);
-    tp_tape *T = cvt_tape(p);
-    tp_cvt_embed m;
-
-    tp_cvt_embed_init(P, &m, "", par_int(p, "in_channels", 3), par_int(p, "out_channels", 64),
-                      par_int(p, "kernel", 7), par_int(p, "stride", 4), par_int(p, "padding", 2));
-    par_load(p, P);
-    const tp_tensor x = par_input(p, T, "input.x");
-    const tp_tensor y = tp_cvt_embed_forward(T, &m, cvt_channels_last(T, x));
-    finish(p, T, P, x, tp_permute(T, y, TP_SHAPE(0, 3, 1, 2)));
+    tp_cvt_embed *m = self;
+    tp_cvt_embed_init(p->P, m, "", par_size(p, "in_channels", PAR_NEEDED),
+                      par_size(p, "out_channels", PAR_NEEDED), par_size(p, "kernel", PAR_NEEDED),
+                      par_size(p, "stride", PAR_NEEDED), par_count(p, "padding", PAR_NEEDED));
+    m->norm.eps = par_num(p, "ln_eps", 1e-5);
 }
 
-/* Depthwise convolution and batch norm of x; in training mode of x, then of x2. */
-void cvt_run_projection(parity *p)
+void cvt_embed(parity *p, void *self)
 {
-    const int64_t C = par_int(p, "channels", 64), stride = par_int(p, "stride", 1);
-    const tp_conv2d_opts o = { { stride, stride }, { 1, 1 }, { 1, 1 }, C };
-    tp_params *P = par_params_new(p);
-    tp_tape *T = cvt_tape(p);
-    tp_conv2d_m conv;
-    tp_batchnorm_m bn;
+    const tp_tensor y = tp_cvt_embed_forward(p->T, self, par_images(p, "x"));
+    par_output(p, "y", par_channels_first(p->T, y));
+}
 
-    tp_conv2d_init(P, &conv, "conv", C, C, par_int(p, "kernel", 3), false, &o);
-    tp_batchnorm_init(P, &bn, "bn", C, 1e-5);
-    par_load(p, P);
-    const tp_tensor x = par_input(p, T, "input.x"), f = cvt_channels_last(T, x);
-    const tp_tensor y = tokens(T, tp_batchnorm_forward(T, &bn, tp_conv2d_forward(T, &conv, f)));
-    if (!par_has(p, "input.x2")) {
-        finish(p, T, P, x, y);
-        return;
-    }
-    const tp_tensor x2 = par_input(p, T, "input.x2"), f2 = cvt_channels_last(T, x2);
-    const tp_tensor y2 = tokens(T, tp_batchnorm_forward(T, &bn, tp_conv2d_forward(T, &conv, f2)));
-    const tp_tensor a = tp_mul(T, y, par_tensor(p, T, "input.probe.y"));
-    const tp_tensor b = tp_mul(T, y2, par_tensor(p, T, "input.probe.y2"));
-    const tp_tensor loss = tp_add(T, tp_sum(T, a, TP_ALL), tp_sum(T, b, TP_ALL));
+void cvt_declare_projection(parity *p, void *self)
+{
+    const int64_t C = par_size(p, "channels", PAR_NEEDED), stride = par_size(p, "stride", 1);
+    const int64_t pad = par_count(p, "padding", 1);
+    const tp_conv2d_opts o = { { stride, stride }, { pad, pad }, { 1, 1 }, C };
+    cvt_projection *m = self;
 
-    par_check_tensor(p, T, "output.y", y);
-    par_check_tensor(p, T, "output.y2", y2);
-    par_check_tensor(p, T, "output.loss", loss);
-    tp_backward(T, loss);
-    if (par_ok(p, T, P)) {
-        par_check_input_grad(p, T, "x", x);
-        par_check_input_grad(p, T, "x2", x2);
-        par_check_grads(p, P);
-        cvt_check_buffers(p, P);
+    tp_conv2d_init(p->P, &m->conv, "conv", C, C, par_size(p, "kernel", 3), false, &o);
+    tp_batchnorm_init(p->P, &m->bn, "bn", C, par_num(p, "bn_eps", 1e-5));
+}
+
+/* Depthwise convolution and batch norm of x, then of x2 and further inputs, each normalised by
+ * itself in training mode; the running statistics are those after all of them. */
+void cvt_project(parity *p, void *self)
+{
+    const cvt_projection *m = self;
+    const char *input = "x", *output = "y";
+
+    for (int k = 2; !p->failed && (k == 2 || par_has(p, par_name(p, "input.%s", input))); k++) {
+        const tp_tensor f = tp_conv2d_forward(p->T, &m->conv, par_images(p, input));
+        par_output(p, output, tokens(p->T, tp_batchnorm_forward(p->T, &m->bn, f)));
+        input = par_name(p, "x%d", k);
+        output = par_name(p, "y%d", k);
     }
-    tp_tape_free(T);
-    tp_params_free(P);
+}
+
+void cvt_declare_sepconv(parity *p, void *self)
+{
+    const int64_t C = par_size(p, "channels", PAR_NEEDED);
+    const tp_conv2d_opts o = { { 1, 1 }, { 1, 1 }, { 1, 1 }, C };
+    cvt_sepconv *m = self;
+
+    tp_conv2d_init(p->P, &m->conv, "conv_proj_p.conv", C, C, 3, true, &o);
+    tp_linear_init(p->P, &m->linear, "proj_p", C, par_size(p, "out", PAR_NEEDED), true);
 }
 
 /* The scores of the dynamic projection. */
-void cvt_run_sepconv(parity *p)
+void cvt_separate(parity *p, void *self)
 {
-    const int64_t C = par_int(p, "channels", 64);
-    const tp_conv2d_opts o = { { 1, 1 }, { 1, 1 }, { 1, 1 }, C };
-    tp_params *P = par_params_new(p);
-    tp_tape *T = cvt_tape(p);
-    tp_conv2d_m conv;
-    tp_linear_m linear;
-
-    tp_conv2d_init(P, &conv, "conv_proj_p.conv", C, C, 3, true, &o);
-    tp_linear_init(P, &linear, "proj_p", C, par_int(p, "out", 64), true);
-    par_load(p, P);
-    const tp_tensor x = par_input(p, T, "input.x"), f = cvt_channels_last(T, x);
-    const tp_tensor w = tp_weight_standardize(T, conv.weight, par_num(p, "eps", 1e-5), false);
-    const tp_tensor y = tp_linear_forward(T, &linear, tokens(T, tp_conv2d(T, f, w, conv.bias, &o)));
-    finish(p, T, P, x, y);
+    const cvt_sepconv *m = self;
+    const tp_tensor x = par_images(p, "x");
+    const double eps = par_num(p, "eps", 1e-5);
+    const tp_tensor w = tp_weight_standardize(p->T, m->conv.weight, eps, false);
+    const tp_tensor y = tp_conv2d(p->T, x, w, m->conv.bias, &m->conv.opts);
+    par_output(p, "y", tp_linear_forward(p->T, &m->linear, tokens(p->T, y)));
 }
 
 /* ---- attentions, block ---- */
 
-/* A configuration whose first stage is the case's. */
-static tp_cvt_cfg one_stage(parity *p, cvt_family family)
+tp_cvt_cfg cvt_one_stage(parity *p)
 {
-    tp_cvt_cfg c = cvt_options(p, family);
-    c.kv_stride = par_int(p, "stride_kv", c.kv_stride);
-    c.dim[0] = par_int(p, "dim", 64);
-    c.heads[0] = (int)par_int(p, "heads", 1);
-    c.rank[0] = par_int(p, "r", 1);
-    c.window[0] = par_int(p, "w", 1);
-    c.single_proj = par_int(p, "out_proj", c.single_proj) != 0;
+    static const tp_cvt_name like[] = { TP_CVT_13, TP_CVT_STAR_13, TP_CVT_LS_13 };
+    tp_cvt_cfg c = tp_cvt_preset(like[p->kind->variant], 224);
+
+    cvt_options(p, &c);
+    c.kv_stride = par_size(p, "stride_kv", c.kv_stride);
+    par_fixed(p, "stride_q", 1.0);
+    c.dim[0] = par_size(p, "dim", PAR_NEEDED);
+    c.heads[0] = (int)par_size(p, "heads", PAR_NEEDED);
+    if (c.dim[0] % c.heads[0])
+        par_fail(p, "metadata dim: %lld channels do not divide into %d heads", (long long)c.dim[0],
+                 c.heads[0]);
+    if (!c.long_short) return c;
+    c.rank[0] = par_size(p, "r", PAR_NEEDED);
+    c.window[0] = par_size(p, "w", PAR_NEEDED);
+    par_same(p, "window_side", c.window[0] > 1 ? c.window[0] / 2 : 1);
     return c;
 }
 
-static tp_tensor grid_of(parity *p, tp_tape *T)
+/* x [B,cls+H*W,D], and where its rows end. */
+static tp_tensor take_tokens(parity *p, tp_tensor *grid)
 {
-    const tp_shape s = TP_SHAPE(par_int(p, "H", 1), par_int(p, "W", 1), 0);
-    return tp_full(T, TP_F32, s, 0.0);
+    const int64_t H = par_size(p, "H", PAR_NEEDED), W = par_size(p, "W", PAR_NEEDED);
+    const tp_tensor x = par_take(p, "x");
+
+    if (par_ok(p)) par_same(p, "cls", tp_dim(x, 1) - H * W);
+    *grid = tp_full(p->T, TP_F32, TP_SHAPE(H, W, 0), 0.0);
+    return x;
 }
 
-static void run_attention(parity *p, cvt_family family)
+void cvt_declare_attention(parity *p, void *self)
 {
-    const tp_cvt_cfg cfg = one_stage(p, family);
-    tp_params *P = par_params_new(p);
-    tp_tape *T = cvt_tape(p);
-    tp_cvt_attn m;
-
-    tp_cvt_attn_init(P, &m, "", &cfg, 0);
-    par_load(p, P);
-    const tp_tensor x = par_input(p, T, "input.x");
-    finish(p, T, P, x, tp_cvt_attn_forward(T, &m, x, grid_of(p, T)));
+    const tp_cvt_cfg c = cvt_one_stage(p);
+    if (p->failed) return;
+    tp_cvt_attn_init(p->P, self, "", &c, 0);
+    cvt_adjust(p, self);
 }
 
-void cvt_run_attention(parity *p)
+void cvt_attend(parity *p, void *self)
 {
-    run_attention(p, CVT);
+    tp_tensor grid;
+    const tp_tensor x = take_tokens(p, &grid);
+    par_output(p, "y", tp_cvt_attn_forward(p->T, self, x, grid));
 }
 
-void cvt_run_ls_attention(parity *p)
+void cvt_declare_block(parity *p, void *self)
 {
-    run_attention(p, CVT_LS);
+    const tp_cvt_cfg c = cvt_one_stage(p);
+    tp_cvt_block *m = self;
+
+    par_fixed(p, "mlp_ratio", 4.0);
+    if (p->failed) return;
+    tp_cvt_block_init(p->P, m, "", &c, 0, 0.0);
+    m->norm1.eps = m->norm2.eps = par_num(p, "ln_eps", 1e-5);
+    cvt_adjust(p, &m->attn);
 }
 
-void cvt_run_block(parity *p)
+void cvt_block(parity *p, void *self)
 {
-    const tp_cvt_cfg cfg = one_stage(p, CVT);
-    tp_params *P = par_params_new(p);
-    tp_tape *T = cvt_tape(p);
-    tp_cvt_block m;
-
-    tp_cvt_block_init(P, &m, "", &cfg, 0, 0.0);
-    par_load(p, P);
-    const tp_tensor x = par_input(p, T, "input.x");
-    finish(p, T, P, x, tp_cvt_block_forward(T, &m, x, grid_of(p, T)));
+    tp_tensor grid;
+    const tp_tensor x = take_tokens(p, &grid);
+    par_output(p, "y", tp_cvt_block_forward(p->T, self, x, grid));
 }

@@ -1,374 +1,310 @@
-/* parity_lm.c - cases of the language models: whole models over segments, evaluation, full size.
+/* parity_lm.c - kinds of the language models: whole models over segments, full size, the table.
  *
- * Transformer-LS and Transformer-XL cases have the same outputs under other names (cache, mems), so
+ * Transformer-LS and Transformer-XL cases have the same results under other names (cache, mems), so
  * one program serves both. */
-#include "parity_lm.h"
-
 #include <math.h>
 #include <stdlib.h>
 
+#include "parity_lm.h"
+
 /* ---- models ---- */
+
+/* -1 is off; so is 0. */
+static int clamp(parity *p, const char *key)
+{
+    return (int)par_int(p, key, -1, -1, INT32_MAX);
+}
 
 tp_ls_cfg lm_ls_cfg(parity *p)
 {
+    static const char *const caches[] = { "phantom", "masked", NULL };
+    static const char *const windows[] = { "token", "segment", NULL };
+    static const char *const inputs[] = { "raw", "ln_local", NULL };
+    static const char *const orders[] = { "compress_first", "project_first", NULL };
+
     return (tp_ls_cfg){
-        .heads = (int)par_int(p, "n_head", 8),
-        .chunk = (int)par_int(p, "chunk_size", 16),
-        .rank = (int)par_int(p, "chunk_rank", 1),
-        .window = (int)par_int(p, "window_len", 512),
-        .clamp = (int)par_int(p, "clamp_len", -1),
-        .chunk_clamp = (int)par_int(p, "cpos_clamp_len", -1),
-        .dropout = par_num(p, "dropout", 0.0),
-        .masked = par_is(p, "empty_cache", "masked"),
-        .segment = par_is(p, "window", "segment"),
-        .ln_local = par_is(p, "dproj_input", "ln_local"),
-        .project_first = par_is(p, "cache_dproj", "project_first"),
+        .heads = (int)par_size(p, "n_head", 8),
+        .chunk = (int)par_size(p, "chunk_size", 16),
+        .rank = (int)par_count(p, "chunk_rank", 1),
+        .window = (int)par_count(p, "window_len", 512),
+        .clamp = clamp(p, "clamp_len"),
+        .chunk_clamp = clamp(p, "cpos_clamp_len"),
+        .masked = par_word(p, "empty_cache", 0, caches) == 1,
+        .segment = par_word(p, "window", 0, windows) == 1,
+        .ln_local = par_word(p, "dproj_input", 0, inputs) == 1,
+        .project_first = par_word(p, "cache_dproj", 0, orders) == 1,
     };
 }
 
 tp_lm_cfg lm_cfg(parity *p)
 {
     return (tp_lm_cfg){
-        .vocab = par_int(p, "vocab_size", 208),
-        .dim = par_int(p, "d_model", 512),
-        .hidden = par_int(p, "d_inner", 2048),
-        .layers = (int)par_int(p, "n_layer", 12),
-        .mem_len = par_int(p, "mem_len", par_int(p, "M", 2048)),
+        .vocab = par_size(p, "vocab_size", 208),
+        .dim = par_size(p, "d_model", 512),
+        .hidden = par_size(p, "d_inner", 2048),
+        .layers = (int)par_size(p, "n_layer", 12),
+        .mem_len = par_given(p, "mem_len") ? par_count(p, "mem_len", 0) : par_size(p, "M", 2048),
         .ls = lm_ls_cfg(p),
-        .use_bias = par_int(p, "use_bias", 0) != 0,
-        .pre_ln = par_int(p, "pre_ln", 1) != 0,
-        .gelu = par_int(p, "use_gelu", 1) != 0,
-        .dropout = par_num(p, "dropout", 0.0),
-        .emb_dropout = par_num(p, "emb_dropout", par_num(p, "dropout", 0.0)),
+        .use_bias = par_flag(p, "use_bias", false),
+        .pre_ln = par_flag(p, "pre_ln", true),
+        .gelu = par_flag(p, "use_gelu", true),
     };
 }
 
 tp_txl_cfg lm_txl_cfg(parity *p)
 {
-    const int64_t dim = par_int(p, "d_model", 512), heads = par_int(p, "n_head", 8);
+    const int64_t dim = par_size(p, "d_model", 512), heads = par_size(p, "n_head", 8);
+
+    par_fixed(p, "ext_len", 0.0);
+    par_fixed(p, "attn_type", 0.0);
+    par_fixed(p, "tie_weight", 1.0);
+    if (par_flag(p, "same_length", false) && par_count(p, "mem_len", 512) == 0)
+        par_fail(p, "metadata same_length: with mem_len = 0 a query would see nothing");
     return (tp_txl_cfg){
-        .vocab = par_int(p, "vocab_size", 204),
+        .vocab = par_size(p, "vocab_size", 204),
         .dim = dim,
-        .hidden = par_int(p, "d_inner", 2048),
-        .d_head = par_int(p, "d_head", heads ? dim / heads : 0),
-        .layers = (int)par_int(p, "n_layer", 12),
+        .hidden = par_size(p, "d_inner", 2048),
+        .d_head = par_size(p, "d_head", dim >= heads ? dim / heads : 1),
+        .layers = (int)par_size(p, "n_layer", 12),
         .heads = (int)heads,
-        .mem_len = par_int(p, "mem_len", 512),
-        .clamp = par_int(p, "clamp_len", -1),
-        .pre_ln = par_int(p, "pre_lnorm", 0) != 0,
-        .same_length = par_int(p, "same_length", 0) != 0,
-        .dropout = par_num(p, "dropout", 0.0),
-        .att_dropout = par_num(p, "dropatt", 0.0),
+        .mem_len = par_count(p, "mem_len", 512),
+        .clamp = clamp(p, "clamp_len"),
+        .pre_ln = par_flag(p, "pre_lnorm", false),
+        .same_length = par_flag(p, "same_length", false),
     };
 }
 
-tp_tape *lm_tape(parity *p)
+lm_case *lm_open(parity *p)
 {
-    return tp_tape_new(p->D, &(tp_tape_opts){ .compute = p->compute, .train = par_train(p) });
-}
+    lm_case *c = par_alloc(p, 1, sizeof *c);
 
-lm_case *lm_open(parity *p, bool xl)
-{
-    lm_case *c = calloc(1, sizeof *c);
-    if (!c) {
-        par_fail(p, "out of memory");
-        return NULL;
+    if (!c) return NULL;
+    c->xl = p->kind->variant == LM_XL;
+    par_begin(p);
+    if (c->xl) {
+        const tp_txl_cfg cfg = lm_txl_cfg(p);
+        if (!p->failed) tp_txl_init(p->P, &c->txl, "", cfg);
+    } else {
+        const tp_lm_cfg cfg = lm_cfg(p);
+        if (!p->failed) tp_lm_init(p->P, &c->ls, "", cfg);
     }
-    c->xl = xl;
-    c->P = par_params_new(p);
-    c->T = lm_tape(p);
-    if (xl)
-        tp_txl_init(c->P, &c->txl, "", lm_txl_cfg(p));
-    else
-        tp_lm_init(c->P, &c->ls, "", lm_cfg(p));
-    c->cache = xl ? c->txl_state.mem : c->ls_state.cache;
-    c->ncache = xl ? c->txl.cfg.layers + 1 : c->ls.cfg.layers;
-    if (par_ok(p, c->T, c->P)) par_load(p, c->P);
-
-    const long long count = (long long)tp_params_count(c->P);
-    if (par_int(p, "parameters", count) != count)
-        par_fail(p, "the model has %lld parameters, the case %s", count,
-                 tp_file_meta(p->F, "parameters"));
-    return c;
+    c->cache = c->xl ? c->txl_state.mem : c->ls_state.cache;
+    c->ncache = c->xl ? c->txl.cfg.layers + 1 : c->ls.cfg.layers;
+    return p->failed ? NULL : c;
 }
 
-void lm_close(lm_case *c)
+tp_tensor lm_forward(parity *p, lm_case *c, tp_tensor tokens)
 {
-    if (!c) return;
-    tp_tape_free(c->T);
-    tp_params_free(c->P);
-    free(c);
+    return c->xl ? tp_txl_forward(p->T, &c->txl, &c->txl_state, tokens)
+                 : tp_lm_forward(p->T, &c->ls, &c->ls_state, tokens);
 }
 
-tp_tensor lm_forward(lm_case *c, tp_tensor tokens)
-{
-    return c->xl ? tp_txl_forward(c->T, &c->txl, &c->txl_state, tokens)
-                 : tp_lm_forward(c->T, &c->ls, &c->ls_state, tokens);
-}
-
-void lm_clear(lm_case *c)
+void lm_clear(parity *p, lm_case *c)
 {
     if (c->xl)
-        tp_txl_state_clear(c->T, &c->txl_state);
+        tp_txl_state_clear(p->T, &c->txl_state);
     else
-        tp_lm_state_clear(c->T, &c->ls_state);
+        tp_lm_state_clear(p->T, &c->ls_state);
 }
 
 /* ---- models over segments ---- */
 
-/* A cache that nothing has been put in is compared with zeros. */
-static void check_caches(parity *p, lm_case *c, const char *ls, const char *xl)
+/* What streams begin with: the official Transformer-LS has zeros in all rows of its cache. */
+static void check_empty_cache(parity *p, const lm_case *c, const char *name)
+{
+    const bool zeros = !c->xl && !c->ls.cfg.ls.masked;
+    const tp_shape s = par_shape(p, name);
+    const int64_t rows = zeros ? c->ls.cfg.mem_len : 0;
+
+    if (!par_has(p, name)) return;
+    if (s.ndim != 3 || s.dim[1] != rows) {
+        par_fail(p, "%s: at the start of the streams there are %lld rows", name, (long long)rows);
+        return;
+    }
+    const double *none = par_alloc(p, par_numel(s), sizeof *none);
+    if (none) par_check(p, name, none, par_numel(s), par_limit(p, PAR_OUTPUT));
+}
+
+/* "output.cache_in.0" ..., for Transformer-XL "output.mems_in.0" ... */
+static void check_caches(parity *p, lm_case *c, const char *when)
 {
     for (int i = 0; i < c->ncache && !p->failed; i++) {
-        const char *name = par_name(c->xl ? xl : ls, i);
+        const char *name = par_name(p, "output.%s_%s.%d", c->xl ? "mems" : "cache", when, i);
         if (tp_given(c->cache[i]))
-            par_check_tensor(p, c->T, name, c->cache[i]);
-        else if (par_has(p, name))
-            par_check_zeros(p, name);
+            par_check_tensor(p, name, c->cache[i]);
+        else
+            check_empty_cache(p, c, name);
     }
 }
 
-/* Losses and, of the last segment, everything else. */
+/* Losses of segment k, if the case has its targets; of the last one caches and probabilities. */
 static void run_segment(parity *p, lm_case *c, int64_t k, bool last, bool differentiate)
 {
-    tp_tape *T = c->T;
+    const char *targets = par_name(p, "targets.%lld", (long long)k);
+    tp_tape *T = p->T;
     tp_reset(T);
     tp_record(T, differentiate);
-    const tp_tensor x = par_tensor(p, T, par_name("input.tokens.", k));
-    const tp_tensor y = par_tensor(p, T, par_name("input.targets.", k));
+    const tp_tensor x = par_tensor(p, par_name(p, "tokens.%lld", (long long)k));
 
-    if (last) check_caches(p, c, "output.cache_in.", "output.mems_in.");
-    const tp_tensor logits = lm_forward(c, x);
-    par_check_tensor(p, T, par_name("output.nll.", k), tp_cross_entropy(T, logits, y, TP_EACH));
+    if (last) check_caches(p, c, "in");
+    const tp_tensor logits = lm_forward(p, c, x);
     if (last) {
-        check_caches(p, c, "output.cache_out.", "output.mems_out.");
-        if (par_has(p, "output.logprobs"))
-            par_check_tensor(p, T, "output.logprobs", tp_log_softmax(T, logits));
+        check_caches(p, c, "out");
+        par_check_tensor(p, "output.logprobs", tp_log_softmax(T, logits));
     }
-    if (differentiate && !p->failed) {
-        const tp_tensor loss = tp_cross_entropy(T, logits, y, TP_MEAN_ALL);
-        par_check_tensor(p, T, "output.loss", loss);
-        tp_backward(T, loss);
-        if (par_ok(p, T, NULL)) par_check_grads(p, c->P);
-    }
+    if (!par_has(p, par_name(p, "input.%s", targets)) || !par_ok(p)) return;
+    const tp_tensor y = par_tensor(p, targets);
+    par_check_tensor(p, par_name(p, "output.nll.%lld", (long long)k),
+                     tp_cross_entropy(T, logits, y, TP_EACH));
+    if (!differentiate || !par_ok(p)) return;
+    par_loss(p, tp_cross_entropy(T, logits, y, TP_MEAN_ALL));
+    par_differentiate(p);
 }
 
-static void run_model(parity *p, bool xl)
+/* The tokens of each segment have the sizes that the metadata state. */
+static void check_segments(parity *p, int64_t n)
 {
-    lm_case *c = lm_open(p, xl);
-    int64_t n = 0;
-    while (par_has(p, par_name("input.tokens.", n))) n++;
-    const int64_t at = par_int(p, "loss_segment", n - 1);
-    for (int64_t k = 0; k < n && !p->failed; k++) run_segment(p, c, k, k == n - 1, k == at);
-    lm_close(c);
-}
+    int64_t stated;
+    const int64_t *length = par_sizes(p, "segment_lengths", 1, &stated);
 
-static void run_ls_model(parity *p)
-{
-    run_model(p, false);
-}
-
-static void run_txl_model(parity *p)
-{
-    run_model(p, true);
-}
-
-/* ---- evaluation protocols ---- */
-
-typedef struct stream {
-    parity *p;
-    lm_case *c;
-    const int64_t *id; /* [n] */
-    int64_t n, T;      /* tokens, segment length */
-} stream;
-
-/* Runs tokens begin .. end-1 in segments from fresh caches; nll[i - begin] is the loss of
- * predicting id[i+1] at position i, where there is one. */
-static void run_stream(const stream *s, int64_t begin, int64_t end, double *nll)
-{
-    tp_tape *T = s->c->T;
-    lm_clear(s->c);
-    for (int64_t i = begin; i < end && !s->p->failed; i += s->T) {
-        const int64_t len = end - i < s->T ? end - i : s->T;
-        const int64_t targets = i + len < s->n ? len : len - 1;
-        tp_reset(T);
-        tp_tensor y = lm_forward(s->c, tp_from(T, TP_I64, TP_SHAPE(1, len), s->id + i));
-        y = tp_slice(T, y, 1, 0, targets);
-        const tp_tensor next = tp_from(T, TP_I64, TP_SHAPE(1, targets), s->id + i + 1);
-        const tp_tensor each = tp_cross_entropy(T, y, next, TP_EACH);
-        for (int64_t j = 0; j < targets; j++)
-            nll[i - begin + j] = tp_item(T, tp_slice(T, each, 1, j, 1));
-        par_ok(s->p, T, NULL);
-    }
-}
-
-static double bits(const double *nll, const int64_t *counted, int64_t n)
-{
-    double sum = 0.0, count = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        if (!counted || counted[i]) {
-            sum += nll[i];
-            count += 1.0;
+    if (stated && stated != n)
+        par_fail(p, "metadata segment_lengths: the case has %lld segments", (long long)n);
+    for (int64_t k = 0; k < n && !p->failed; k++) {
+        const tp_shape s = par_shape(p, par_name(p, "input.tokens.%lld", (long long)k));
+        if (s.ndim != 2) {
+            par_fail(p, "input.tokens.%lld must be [batch,length]", (long long)k);
+            return;
         }
-    return sum / count / log(2.0);
-}
-
-/* The official script's stream, with and without the last position of each segment. */
-static void check_streaming(const stream *s, double *nll, int64_t *counted)
-{
-    parity *p = s->p;
-    const double limit = par_limit(p, PAR_OUTPUT);
-    run_stream(s, 0, s->n, nll);
-    for (int64_t i = 0; i < s->n - 1; i++) counted[i] = i % s->T != s->T - 1;
-    par_check(p, "output.nll_stream", nll, s->n - 1, limit);
-    par_check_integers(p, "output.counted_official", counted, s->n - 1);
-    par_check_one(p, "output.bpc_official", bits(nll, counted, s->n - 1), limit);
-    par_check_one(p, "output.bpc_all", bits(nll, NULL, s->n - 1), limit);
-}
-
-/* The paper's overlapping windows: the last `step` predictions of each. */
-static void check_windows(const stream *s, double *nll, double *scored)
-{
-    parity *p = s->p;
-    const double limit = par_limit(p, PAR_OUTPUT);
-    const int64_t window = par_int(p, "window_tokens", 32768),
-                  step = par_int(p, "window_step", 512);
-    int64_t n = 0;
-    if (step < 1 || step > window) par_fail(p, "window_step must be from 1 to window_tokens");
-    for (int64_t end = step; end < s->n && !p->failed; end += step) {
-        const int64_t begin = end > window ? end - window : 0;
-        run_stream(s, begin, end, nll);
-        for (int64_t i = end - step; i < end; i++) scored[n++] = nll[i - begin];
+        par_same(p, "B", s.dim[0]);
+        par_same(p, "tgt_len", s.dim[1]);
+        if (stated && length[k] != s.dim[1])
+            par_fail(p, "metadata segment_lengths: segment %lld has %lld tokens", (long long)k,
+                     (long long)s.dim[1]);
     }
-    par_check(p, "output.nll_windows", scored, n, limit);
-    par_check_one(p, "output.bpc_windows", bits(scored, NULL, n), limit);
 }
 
-static void run_evaluation(parity *p)
+static void run_model(parity *p)
 {
-    tp_shape shape = TP_SHAPE(0);
-    lm_case *c = lm_open(p, false);
-    int64_t *id = par_integers(p, "input.stream", &shape);
-    const stream s = { p, c, id, shape.dim[0], par_int(p, "T", 256) };
-    double *nll = calloc((size_t)s.n + 1, sizeof *nll);
-    double *scored = calloc((size_t)s.n + 1, sizeof *scored);
-    int64_t *counted = calloc((size_t)s.n + 1, sizeof *counted);
-
-    if (!nll || !scored || !counted) {
-        par_fail(p, "out of memory");
-    } else if (s.T < 1) {
-        par_fail(p, "T must be positive");
-    } else if (!p->failed) {
-        tp_record(c->T, false);
-        check_streaming(&s, nll, counted);
-        check_windows(&s, nll, scored);
-    }
-    free(counted);
-    free(scored);
-    free(nll);
-    free(id);
-    lm_close(c);
+    lm_case *c = lm_open(p);
+    const int64_t n = par_series(p, "input.tokens.");
+    if (n == 0) par_fail(p, "the case has no input.tokens.0");
+    if (p->failed) return;
+    const int64_t at = par_int(p, "loss_segment", n - 1, 0, n - 1);
+    check_segments(p, n);
+    par_load(p);
+    for (int64_t k = 0; k < n && !p->failed; k++) run_segment(p, c, k, k == n - 1, k == at);
 }
 
 /* ---- full size ---- */
 
-/* Columns first .. first+n-1 of the case's token matrix [B,width]. */
-static tp_tensor filled_tokens(parity *p, tp_tape *T, int64_t first, int64_t n)
+/* A stream of tokens for each of B rows by the fill rule, [B,width]. */
+typedef struct stream {
+    int64_t B, width, M; /* M: tokens of a segment */
+    double vocab;
+    uint64_t hash;
+} stream;
+
+/* Columns first .. first+M-1. */
+static tp_tensor columns(parity *p, const stream *s, int64_t first)
 {
-    double shape[2] = { (double)par_int(p, "B", 1), (double)(first + n) };
-    const char *name = tp_file_meta(p->F, "input_fill");
-    const uint64_t hash = par_hash(name ? name : "input");
-    const double V = (double)par_int(p, "vocab_size", 208);
-    par_list(p, "input_shape", 2, shape);
-    if (n < 1 || !(shape[0] >= 1.0 && shape[0] < 1e6 && shape[1] < 1e9) ||
-        shape[1] < (double)(first + n))
-        return tp_raise(T, TP_E_VALUE, "input_shape or the segment's length cannot be");
-    const int64_t B = (int64_t)shape[0], width = (int64_t)shape[1];
-    int64_t *id = malloc((size_t)(B * n) * sizeof *id);
-    if (!id) return tp_raise(T, TP_E_MEMORY, "out of memory");
-    for (int64_t b = 0; b < B; b++)
-        for (int64_t i = 0; i < n; i++)
-            id[b * n + i] = (int64_t)floor(V * par_uniform(hash, b * width + first + i));
-    const tp_tensor x = tp_from(T, TP_I64, TP_SHAPE(B, n), id);
-    free(id);
-    return x;
+    int64_t *id = par_alloc(p, s->B * s->M, sizeof *id);
+
+    if (!id) return tp_raise(p->T, TP_E_MEMORY, "out of memory");
+    for (int64_t i = 0; i < s->B * s->M; i++) {
+        const int64_t at = i / s->M * s->width + first + i % s->M;
+        id[i] = (int64_t)floor(s->vocab * par_uniform(s->hash, at));
+    }
+    return tp_from(p->T, TP_I64, TP_SHAPE(s->B, s->M), id);
 }
 
-static tp_tensor norm_of(tp_tape *T, tp_tensor x)
+/* The streams are whole segments and one more token, the last target. */
+static stream read_stream(parity *p, const lm_case *c)
 {
-    return tp_sqrt(T, tp_sum(T, tp_square(T, x), TP_ALL));
+    const char *name = par_text(p, "input_fill");
+    int64_t axes;
+    const int64_t *shape = par_sizes(p, "input_shape", 1, &axes);
+    stream s = { .M = par_size(p, c->xl ? "tgt_len" : "M", PAR_NEEDED),
+                 .vocab = (double)(c->xl ? c->txl.cfg.vocab : c->ls.cfg.vocab),
+                 .hash = par_hash(name ? name : "input") };
+
+    if (axes == 2) {
+        s.B = shape[0];
+        s.width = shape[1];
+    }
+    if (s.width < 2 || s.B > 1 << 20 || s.M > 1 << 24 || (s.width - 1) % s.M)
+        par_fail(p, "metadata input_shape: rows of %lld tokens and one target are wanted",
+                 (long long)s.M);
+    par_same(p, "B", s.B);
+    return s;
 }
 
+/* One norm a layer. */
 static void check_cache_norms(parity *p, lm_case *c)
 {
-    double norm[TP_LM_MAX_LAYERS + 1];
-    for (int i = 0; i < c->ncache; i++) norm[i] = tp_item(c->T, norm_of(c->T, c->cache[i]));
-    par_check(p, c->xl ? "output.mems_norm" : "output.cache_norm", norm, c->ncache,
-              par_limit(p, PAR_OUTPUT));
+    double *norm = par_alloc(p, c->ncache, sizeof *norm);
+
+    for (int i = 0; norm && i < c->ncache; i++)
+        if (tp_given(c->cache[i])) norm[i] = tp_item(p->T, par_norm(p->T, c->cache[i]));
+    if (norm)
+        par_check(p, c->xl ? "output.mems_norm" : "output.cache_norm", norm, c->ncache,
+                  par_limit(p, PAR_OUTPUT));
 }
 
-/* logits [B,M,V] at the positions that the case stores. */
-static void check_positions(parity *p, tp_tape *T, tp_tensor logits)
+/* logits [B,M,V], at the positions that the case names or all of them. */
+static void check_positions(parity *p, tp_tensor logits)
 {
-    tp_shape s = TP_SHAPE(0);
-    int64_t *at = par_integers(p, "input.positions", &s);
+    tp_shape s;
     tp_tensor picked = TP_NONE;
-    for (int64_t i = 0; at && i < s.dim[0]; i++) {
-        const tp_tensor row = tp_slice(T, logits, 1, at[i], 1);
-        picked = i ? tp_concat(T, 1, picked, row) : row;
+
+    if (!par_has(p, "input.positions")) {
+        par_check_tensor(p, "output.logits", logits);
+        return;
     }
-    if (at) par_check_tensor(p, T, "output.logits", picked);
-    free(at);
-}
-
-static void run_full(parity *p, bool xl)
-{
-    lm_case *c = lm_open(p, xl);
-    const int64_t M = par_int(p, xl ? "tgt_len" : "M", 0);
-    int64_t n = 0;
-    while (par_has(p, par_name("output.nll.", n))) n++;
-    for (int64_t k = 0; k < n && !p->failed; k++) {
-        tp_tape *T = c->T;
-        tp_reset(T);
-        tp_record(T, k == n - 1);
-        if (k == n - 1) check_cache_norms(p, c);
-        const tp_tensor logits = lm_forward(c, filled_tokens(p, T, k * M, M));
-        const tp_tensor y = filled_tokens(p, T, k * M + 1, M);
-        par_check_tensor(p, T, par_name("output.nll.", k), tp_cross_entropy(T, logits, y, TP_EACH));
-        if (k < n - 1 || p->failed) continue;
-
-        const tp_tensor loss = tp_cross_entropy(T, logits, y, TP_MEAN_ALL);
-        par_check_tensor(p, T, "output.loss", loss);
-        par_check_tensor(p, T, "output.logits_norm", norm_of(T, logits));
-        check_positions(p, T, logits);
-        tp_backward(T, loss);
-        if (par_ok(p, T, NULL)) par_check_grads(p, c->P);
+    const int64_t *at = par_integers(p, "input.positions", &s);
+    for (int64_t i = 0; at && i < par_numel(s); i++) {
+        const tp_tensor row = tp_slice(p->T, logits, 1, at[i], 1);
+        picked = i ? tp_concat(p->T, 1, picked, row) : row;
     }
-    lm_close(c);
+    if (at) par_check_tensor(p, "output.logits", picked);
 }
 
-static void run_ls_full(parity *p)
+static void run_full(parity *p)
 {
-    run_full(p, false);
+    lm_case *c = lm_open(p);
+    if (!c) return;
+    const stream s = read_stream(p, c);
+    const int64_t n = (s.width - 1) / s.M;
+    par_load(p);
+    for (int64_t k = 0; k < n && par_ok(p); k++) {
+        const bool last = k == n - 1;
+        tp_reset(p->T);
+        tp_record(p->T, last);
+        if (last) check_cache_norms(p, c);
+        const tp_tensor logits = lm_forward(p, c, columns(p, &s, k * s.M));
+        const tp_tensor y = columns(p, &s, k * s.M + 1);
+        par_check_tensor(p, par_name(p, "output.nll.%lld", (long long)k),
+                         tp_cross_entropy(p->T, logits, y, TP_EACH));
+        if (!last || p->failed) continue;
+
+        par_check_tensor(p, "output.logits_norm", par_norm(p->T, logits));
+        check_positions(p, logits);
+        par_loss(p, tp_cross_entropy(p->T, logits, y, TP_MEAN_ALL));
+        par_differentiate(p);
+    }
 }
 
-static void run_txl_full(parity *p)
-{
-    run_full(p, true);
-}
-
-const parity_kind parity_lm_kinds[] = {
-    { .kind = "lm.attention", .run = lm_run_attention },
-    { .kind = "lm.attention_options", .run = lm_run_attention },
-    { .kind = "lm.block", .run = lm_run_block },
-    { .kind = "lm.model", .run = run_ls_model },
-    { .kind = "lm.evaluation", .run = run_evaluation },
-    { .kind = "lm.full", .run = run_ls_full, .large = true },
-    { .kind = "lm.trace", .run = lm_run_trace, .no_bf16 = true },
+const par_kind par_lm_kinds[] = {
+    { PAR_MODULE("lm.attention", lm_attention, lm_declare_attention, lm_attend) },
+    { PAR_MODULE("lm.attention_options", lm_attention, lm_declare_attention, lm_attend) },
+    { PAR_MODULE("lm.block", lm_block, lm_declare_block, lm_run_block) },
+    { PAR_MODULE("lm.txl_attention", lm_txl_attention, lm_declare_txl_attention, lm_attend_txl) },
+    { .kind = "lm.model", .run = run_model, .variant = LM_LS },
+    { .kind = "lm.txl_model", .run = run_model, .variant = LM_XL },
+    { .kind = "lm.full", .run = run_full, .variant = LM_LS, .large = true },
+    { .kind = "lm.txl_full", .run = run_full, .variant = LM_XL, .large = true },
+    { .kind = "lm.trace", .run = lm_run_trace, .variant = LM_LS, .no_bf16 = true },
+    { .kind = "lm.txl_trace", .run = lm_run_trace, .variant = LM_XL, .no_bf16 = true },
+    { .kind = "lm.evaluation", .run = lm_run_evaluation, .variant = LM_LS },
     { .kind = "lm.data", .run = lm_run_data },
-    { .kind = "lm.txl_attention", .run = lm_run_txl_attention },
-    { .kind = "lm.txl_model", .run = run_txl_model },
-    { .kind = "lm.txl_full", .run = run_txl_full, .large = true },
-    { .kind = "lm.txl_trace", .run = lm_run_txl_trace, .no_bf16 = true },
     { .kind = NULL },
 };

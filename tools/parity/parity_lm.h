@@ -1,16 +1,16 @@
-/* parity_lm.h - what the language model's case kinds share: a model under test of either family. */
+/* parity_lm.h - what the language models' kinds share: a model under test of either family. */
 #ifndef PARITY_LM_H
 #define PARITY_LM_H
 
 #include <tapegrad/models.h>
 
-#include "parity.h"
+#include "parity_case.h"
+
+typedef enum lm_family { LM_LS, LM_XL } lm_family; /* par_kind.variant */
 
 typedef struct lm_case {
-    bool xl; /* Transformer-XL, else Transformer-LS */
-    tp_params *P;
-    tp_tape *T;
-    tp_tensor *cache; /* slots of the running state */
+    bool xl;          /* Transformer-XL, else Transformer-LS */
+    tp_tensor *cache; /* slots of the running state          */
     int ncache;
     tp_lm ls;
     tp_lm_state ls_state;
@@ -18,24 +18,39 @@ typedef struct lm_case {
     tp_txl_state txl_state;
 } lm_case;
 
-/* The model that the metadata describes, with the file's weights or the fill rule's, and a tape.
- * Never NULL: on failure p says why. */
-lm_case *lm_open(parity *p, bool xl);
-void lm_close(lm_case *c);
+/* The model that the metadata describes in p->P, for par_load, and p->T. NULL: failed. */
+lm_case *lm_open(parity *p);
 /* One segment: tokens [B,M] -> logits [B,M,V]; the caches advance. */
-tp_tensor lm_forward(lm_case *c, tp_tensor tokens);
-void lm_clear(lm_case *c); /* back to the start of the streams */
+tp_tensor lm_forward(parity *p, lm_case *c, tp_tensor tokens);
+void lm_clear(parity *p, lm_case *c); /* back to the start of the streams */
 
 tp_ls_cfg lm_ls_cfg(parity *p);
 tp_lm_cfg lm_cfg(parity *p);
 tp_txl_cfg lm_txl_cfg(parity *p);
-tp_tape *lm_tape(parity *p);
 
-void lm_run_attention(parity *p);
-void lm_run_block(parity *p);
-void lm_run_txl_attention(parity *p);
-void lm_run_trace(parity *p);
-void lm_run_txl_trace(parity *p);
-void lm_run_data(parity *p);
+/* parity_lm_parts.c */
+typedef struct lm_attention {
+    tp_ls_cfg cfg;
+    int64_t dim;
+    tp_ls_attn_m m;
+} lm_attention;
+typedef struct lm_block {
+    tp_lm_cfg cfg;
+    tp_ls_block m;
+} lm_block;
+typedef struct lm_txl_attention {
+    tp_txl_cfg cfg;
+    tp_txl_attn m;
+} lm_txl_attention;
+void lm_declare_attention(parity *p, void *self);
+void lm_attend(parity *p, void *self);
+void lm_declare_block(parity *p, void *self);
+void lm_run_block(parity *p, void *self);
+void lm_declare_txl_attention(parity *p, void *self);
+void lm_attend_txl(parity *p, void *self);
+
+void lm_run_evaluation(parity *p); /* parity_lm_eval.c  */
+void lm_run_trace(parity *p);      /* parity_lm_train.c */
+void lm_run_data(parity *p);       /* parity_lm_data.c  */
 
 #endif

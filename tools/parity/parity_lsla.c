@@ -1,284 +1,218 @@
-/* parity_lsla.c - cases of ViT-LSLA: the attention on windows and on maps, block, stem,
- * downsampling, models. Images, and what the stem makes of them, are stored channels first. */
-#include <stdlib.h>
-#include <string.h>
+/* parity_lsla.c - kinds of ViT-LSLA: the attention on windows and on maps, block, stem,
+ * downsampling, models. */
+#include <tapegrad/vit_lsla.h>
 
 #include "parity_lsla.h"
 
-static tp_lsla_opts options(parity *p)
+/* o, changed where the metadata say otherwise. */
+static tp_lsla_opts options(parity *p, tp_lsla_opts o)
 {
-    static const char *const names[] = { "qxx", "qxv", "qkv", "qxx_np" };
-    tp_lsla_opts o = { .fixed_scale = par_is(p, "scale", "fixed"),
-                       .no_inner = !par_int(p, "inner", 1),
-                       .no_outer = !par_int(p, "outer", 1),
-                       .mask_outer = par_int(p, "mask_outer", 0) != 0 };
-    for (int i = 0; i < 4; i++)
-        if (par_is(p, "variant", names[i])) o.variant = (tp_lsla_variant)i;
+    static const char *const variants[] = { "qxx", "qxv", "qkv", "qxx_np", NULL };
+    static const char *const scales[] = { "dynamic", "fixed", NULL };
+
+    o.variant = (tp_lsla_variant)par_word(p, "variant", (int)o.variant, variants);
+    o.fixed_scale = par_word(p, "scale", o.fixed_scale, scales) == 1;
+    o.no_inner = !par_flag(p, "inner", !o.no_inner);
+    o.no_outer = !par_flag(p, "outer", !o.no_outer);
+    o.mask_outer = par_flag(p, "mask_outer", o.mask_outer);
     return o;
 }
 
-static tp_tape *new_tape(parity *p)
+static int64_t least(int64_t a, int64_t b)
 {
-    return tp_tape_new(p->D, &(tp_tape_opts){ .compute = p->compute, .train = par_train(p) });
-}
-
-static tp_tensor channels_last(tp_tape *T, tp_tensor x)
-{
-    return tp_permute(T, x, TP_SHAPE(0, 2, 3, 1));
-}
-
-static tp_tensor channels_first(tp_tape *T, tp_tensor x)
-{
-    return tp_permute(T, x, TP_SHAPE(0, 3, 1, 2));
-}
-
-/* Compares y, differentiates, compares all gradients. */
-static void finish(parity *p, tp_tape *T, tp_params *P, tp_tensor y, const char *input, tp_tensor x)
-{
-    par_check_tensor(p, T, "output.y", y);
-    tp_backward(T, par_probe(p, T, y));
-    if (!par_ok(p, T, P)) return;
-    par_check_input_grad(p, T, input, x);
-    par_check_grads(p, P);
-}
-
-/* Running statistics after the forward pass, where the case has them. */
-static void check_buffers(parity *p, tp_params *P)
-{
-    for (tp_param_info it = { 0 }; !p->failed && tp_next_param(P, &it);) {
-        char name[256];
-        const int64_t n = tp_numel(it.tensor);
-        snprintf(name, sizeof name, "output.buffer.%s", it.name);
-        if (!it.buffer || !par_has(p, name)) continue;
-        double *x = malloc((size_t)(n + 1) * sizeof *x);
-        if (!x) par_fail(p, "%s: out of memory", name);
-        if (x && tp_param_get(P, it.tensor, TP_F64, x, (size_t)n * sizeof *x))
-            par_check(p, name, x, n, par_limit(p, PAR_OUTPUT));
-        free(x);
-    }
-    par_ok(p, NULL, P);
+    return a < b ? a : b;
 }
 
 /* ---- attention ---- */
 
-static void check_maps(parity *p, tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x, int64_t shift)
+typedef struct attention {
+    tp_lsla_attn_m m;
+    int64_t shift;
+} attention;
+
+static void declare_attention(parity *p, attention *a, const char *name, int64_t window)
 {
-    const tp_lsla_maps y = tp_lsla_attn_maps(T, m, x, shift);
-    if (par_has(p, "output.scores")) par_check_tensor(p, T, "output.scores", y.scores);
-    par_check_tensor(p, T, "output.attn_before_outer", y.before);
-    par_check_tensor(p, T, "output.attn_after_outer", y.after);
+    const tp_lsla_opts o = options(p, (tp_lsla_opts){ 0 });
+    const int64_t dim = par_size(p, "dim", PAR_NEEDED);
+    const int heads = (int)par_size(p, "heads", PAR_NEEDED);
+
+    if (!p->failed) tp_lsla_attn_init(p->P, &a->m, name, dim, heads, window, o);
+}
+
+/* map [B,H,W,D]; the outputs have the shape of x. */
+static void attend(parity *p, const attention *a, tp_tensor x, tp_tensor map)
+{
+    if (!par_ok(p)) return;
+    const tp_tensor y = tp_lsla_attn_forward(p->T, &a->m, map, a->shift);
+    par_output(p, "y", tp_reshape(p->T, y, tp_shape_of(x)));
+    if (!par_wants(p, "scores") && !par_wants(p, "attn_before_outer") &&
+        !par_wants(p, "attn_after_outer"))
+        return;
+    const tp_lsla_maps z = tp_lsla_attn_maps(p->T, &a->m, map, a->shift);
+    par_output(p, "scores", z.scores);
+    par_output(p, "attn_before_outer", z.before);
+    par_output(p, "attn_after_outer", z.after);
+}
+
+static void declare_op(parity *p, void *self)
+{
+    const int64_t w = par_size(p, "window", PAR_NEEDED);
+    par_same(p, "tokens_per_window", w * w);
+    declare_attention(p, self, "", w);
 }
 
 /* Windows [B,N,D] are maps of one window each. */
-static void run_attention(parity *p, const char *name, bool windows)
+static void run_op(parity *p, void *self)
 {
-    const int64_t w = par_int(p, "window", 7), shift = par_int(p, "shift", 0);
-    tp_params *P = par_params_new(p);
-    tp_tape *T = new_tape(p);
-    tp_lsla_attn_m m;
+    const attention *a = self;
+    const tp_tensor x = par_take(p, "x");
 
-    tp_lsla_attn_init(P, &m, name, par_int(p, "dim", 0), (int)par_int(p, "heads", 1), w,
-                      options(p));
-    par_load(p, P);
-    if (!p->failed) {
-        const tp_tensor x = par_input(p, T, "input.x");
-        const tp_tensor map =
-            windows ? tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), w, w, tp_dim(x, 2))) : x;
-        const tp_tensor y = tp_lsla_attn_forward(T, &m, map, shift);
-        check_maps(p, T, &m, tp_detach(T, map), shift);
-        finish(p, T, P, tp_reshape(T, y, tp_shape_of(x)), "x", x);
-    }
-    tp_tape_free(T);
-    tp_params_free(P);
+    if (!par_ok(p)) return;
+    par_same(p, "windows", tp_dim(x, 0));
+    const tp_shape map = TP_SHAPE(tp_dim(x, 0), a->m.window, a->m.window, tp_dim(x, 2));
+    attend(p, a, x, tp_reshape(p->T, x, map));
 }
 
-static void run_op(parity *p)
+/* On a map that is no larger than a window, the window becomes the map's smaller side, without a
+ * shift. */
+static void declare_window_op(parity *p, void *self)
 {
-    run_attention(p, "", true);
+    attention *a = self;
+    const int64_t wanted = par_size(p, "window", PAR_NEEDED);
+    const int64_t H = par_size(p, "height", PAR_NEEDED), W = par_size(p, "width", PAR_NEEDED);
+    const int64_t shift = par_int(p, "shift", 0, 0, wanted - 1);
+
+    a->shift = least(H, W) > wanted ? shift : 0;
+    declare_attention(p, a, "attn", least(wanted, least(H, W)));
 }
 
-static void run_window_op(parity *p)
+static void run_window_op(parity *p, void *self)
 {
-    run_attention(p, "attn", false);
+    const tp_tensor x = par_take(p, "x");
+
+    if (!par_ok(p)) return;
+    par_same(p, "height", tp_dim(x, 1));
+    par_same(p, "width", tp_dim(x, 2));
+    attend(p, self, x, x);
 }
 
 /* ---- parts ---- */
 
-static void run_block(parity *p)
+/* x [B,H*W,D] as a map [B,H,W,D] of the metadata's height and width. */
+static tp_tensor take_map(parity *p)
 {
-    const tp_lsla_block_cfg cfg = { .map = { par_int(p, "height", 0), par_int(p, "width", 0) },
-                                    .dim = par_int(p, "dim", 0),
-                                    .window = par_int(p, "window", 7),
-                                    .shift = par_int(p, "shift", 0),
-                                    .heads = (int)par_int(p, "heads", 1),
-                                    .mlp_ratio = par_num(p, "mlp_ratio", 2.0),
-                                    .attn = options(p) };
-    tp_params *P = par_params_new(p);
-    tp_tape *T = new_tape(p);
-    tp_lsla_block m;
+    const int64_t H = par_size(p, "height", PAR_NEEDED), W = par_size(p, "width", PAR_NEEDED);
+    const tp_tensor x = par_take(p, "x");
 
-    tp_lsla_block_init(P, &m, "", &cfg);
-    par_load(p, P);
-    if (!p->failed) {
-        const tp_tensor x = par_input(p, T, "input.x");
-        const tp_shape map = TP_SHAPE(tp_dim(x, 0), cfg.map[0], cfg.map[1], cfg.dim);
-        const tp_tensor y = tp_lsla_block_forward(T, &m, tp_reshape(T, x, map));
-        finish(p, T, P, tp_reshape(T, y, tp_shape_of(x)), "x", x);
-    }
-    tp_tape_free(T);
-    tp_params_free(P);
+    if (!par_ok(p)) return x;
+    return tp_reshape(p->T, x, TP_SHAPE(tp_dim(x, 0), H, W, tp_dim(x, 2)));
 }
 
-static void run_stem(parity *p)
+/* [B,H,W,D] -> [B,H*W,D] */
+static void output_tokens(parity *p, tp_tensor y)
 {
-    tp_params *P = par_params_new(p);
-    tp_tape *T = new_tape(p);
-    tp_lsla_stem m;
-
-    tp_lsla_stem_init(P, &m, "", par_int(p, "channels", 0));
-    par_load(p, P);
-    if (!p->failed) {
-        const tp_tensor x = par_input(p, T, "input.x");
-        const tp_tensor y = tp_lsla_stem_forward(T, &m, channels_last(T, x));
-        finish(p, T, P, channels_first(T, y), "x", x);
-        check_buffers(p, P);
-    }
-    tp_tape_free(T);
-    tp_params_free(P);
+    par_output(p, "y", tp_reshape(p->T, y, TP_SHAPE(tp_dim(y, 0), -1, tp_dim(y, 3))));
 }
 
-static void run_merge(parity *p)
+static void declare_block(parity *p, void *self)
 {
-    const int64_t dim = par_int(p, "dim_in", 0);
-    tp_params *P = par_params_new(p);
-    tp_tape *T = new_tape(p);
-    tp_lsla_merge m;
+    const int64_t window = par_size(p, "window", PAR_NEEDED);
+    const tp_lsla_block_cfg c = { .map = { par_size(p, "height", PAR_NEEDED),
+                                           par_size(p, "width", PAR_NEEDED) },
+                                  .dim = par_size(p, "dim", PAR_NEEDED),
+                                  .window = window,
+                                  .shift = par_int(p, "shift", 0, 0, window - 1),
+                                  .heads = (int)par_size(p, "heads", PAR_NEEDED),
+                                  .mlp_ratio = par_num(p, "mlp_ratio", 2.0),
+                                  .attn = options(p, (tp_lsla_opts){ 0 }) };
+    if (!(c.mlp_ratio * (double)c.dim >= 1.0 && c.mlp_ratio < 1e6))
+        par_fail(p, "metadata mlp_ratio: %g times %lld channels", c.mlp_ratio, (long long)c.dim);
+    if (!p->failed) tp_lsla_block_init(p->P, self, "", &c);
+}
 
-    tp_lsla_merge_init(P, &m, "", dim);
-    par_load(p, P);
-    if (!p->failed) {
-        const tp_tensor x = par_input(p, T, "input.x");
-        const int64_t B = tp_dim(x, 0);
-        const tp_shape map = TP_SHAPE(B, par_int(p, "height", 0), par_int(p, "width", 0), dim);
-        const tp_tensor y = tp_lsla_merge_forward(T, &m, tp_reshape(T, x, map));
-        finish(p, T, P, tp_reshape(T, y, TP_SHAPE(B, -1, 2 * dim)), "x", x);
-    }
-    tp_tape_free(T);
-    tp_params_free(P);
+static void run_block(parity *p, void *self)
+{
+    output_tokens(p, tp_lsla_block_forward(p->T, self, take_map(p)));
+}
+
+static void declare_stem(parity *p, void *self)
+{
+    tp_lsla_stem_init(p->P, self, "", par_size(p, "channels", PAR_NEEDED));
+}
+
+static void run_stem(parity *p, void *self)
+{
+    const tp_tensor y = tp_lsla_stem_forward(p->T, self, par_images(p, "x"));
+    par_output(p, "y", par_channels_first(p->T, y));
+}
+
+static void declare_merge(parity *p, void *self)
+{
+    const int64_t dim = par_size(p, "dim_in", PAR_NEEDED);
+    par_fixed(p, "dim_out", 2.0 * (double)dim);
+    tp_lsla_merge_init(p->P, self, "", dim);
+}
+
+static void run_merge(parity *p, void *self)
+{
+    output_tokens(p, tp_lsla_merge_forward(p->T, self, take_map(p)));
 }
 
 /* ---- models ---- */
 
-static int integers(parity *p, const char *key, int max, int *to)
+/* One whole number a stage; false: the metadata have none. */
+static bool stages(parity *p, const char *key, int to[TP_VIT_MAX_STAGES], int *n)
 {
-    double x[TP_VIT_MAX_STAGES];
-    const int n = par_list(p, key, max, x);
-    for (int i = 0; i < n; i++) to[i] = (int)x[i];
-    return n;
-}
+    int64_t count;
+    const int64_t *x = par_sizes(p, key, 1, &count);
 
-static tp_vit_lsla_cfg configuration(parity *p)
-{
-    tp_vit_lsla_cfg c = tp_vit_lsla_paper(par_int(p, "classes", 102));
-    int side[2];
-    if (integers(p, "image", 2, side) == 2)
-        for (int i = 0; i < 2; i++) c.image[i] = side[i];
-    c.stages = integers(p, "depths", TP_VIT_MAX_STAGES, c.depths);
-    if (integers(p, "heads", TP_VIT_MAX_STAGES, c.heads) != c.stages)
-        par_fail(p, "as many heads as depths are needed");
-    c.dim = par_int(p, "dim", 96);
-    c.window = par_int(p, "window", 7);
-    c.mlp_ratio = par_num(p, "mlp_ratio", 2.0);
-    c.drop_path = 0.0;
-    c.attn = options(p);
-    return c;
-}
-
-typedef struct model_case {
-    tp_params *P;
-    tp_tape *T;
-    tp_vit_lsla m;
-} model_case;
-
-/* NULL: p says why. */
-static model_case *open_model(parity *p)
-{
-    model_case *c = calloc(1, sizeof *c);
-    if (!c) {
-        par_fail(p, "out of memory");
-        return NULL;
+    if (count > TP_VIT_MAX_STAGES) {
+        par_fail(p, "metadata %s: the library has at most %d stages", key, TP_VIT_MAX_STAGES);
+        return false;
     }
-    c->P = par_params_new(p);
-    c->T = new_tape(p);
-    tp_vit_lsla_init(c->P, &c->m, "", configuration(p));
-    par_load(p, c->P);
-    return c;
+    for (int64_t i = 0; i < count; i++) to[i] = (int)x[i];
+    if (count > 0) *n = (int)count;
+    return count > 0;
 }
 
-static void close_model(model_case *c)
+static void declare_model(parity *p, void *self)
 {
-    tp_tape_free(c->T);
-    tp_params_free(c->P);
-    free(c);
+    int64_t image[2];
+    tp_model_cfg of_table;
+
+    par_image_size(p, "image", image);
+    if (!par_model(p, &tp_model_vit_lsla, "vit_lsla", image, &of_table)) return;
+    tp_vit_lsla_cfg c = *(const tp_vit_lsla_cfg *)&of_table.at;
+    int heads = c.stages;
+    c.classes = par_size(p, "classes", c.classes);
+    stages(p, "depths", c.depths, &c.stages);
+    if (stages(p, "heads", c.heads, &heads) && heads != c.stages)
+        par_fail(p, "metadata heads: %d numbers for %d stages", heads, c.stages);
+    c.dim = par_size(p, "dim", c.dim);
+    c.window = par_size(p, "window", c.window);
+    c.mlp_ratio = par_num(p, "mlp_ratio", c.mlp_ratio);
+    c.attn = options(p, c.attn);
+    if (!p->failed) tp_vit_lsla_init(p->P, self, "", c);
 }
 
-static void run_model(parity *p)
+static void run_model(parity *p, void *self)
 {
-    model_case *c = open_model(p);
-    if (!c) return;
-    if (!p->failed) {
-        const tp_tensor x = par_input(p, c->T, "input.image");
-        finish(p, c->T, c->P, tp_vit_lsla_forward(c->T, &c->m, channels_last(c->T, x)), "image", x);
-        check_buffers(p, c->P);
-    }
-    close_model(c);
+    par_output(p, "y", tp_vit_lsla_forward(p->T, self, par_images(p, "image")));
 }
 
-/* Images that the fill rule makes, channels first. */
-static tp_tensor filled_images(parity *p, tp_tape *T)
+static void run_full(parity *p, void *self)
 {
-    int s[4];
-    const char *name = tp_file_meta(p->F, "input_fill");
-    if (integers(p, "input_shape", 4, s) != 4 || !name)
-        return tp_raise(T, TP_E_VALUE, "input_shape must have four sizes, input_fill a name");
-    const int64_t n = (int64_t)s[0] * s[1] * s[2] * s[3];
-    float *x = malloc((size_t)(n + 1) * sizeof *x);
-    if (!x) return tp_raise(T, TP_E_MEMORY, "out of memory");
-    for (int64_t i = 0; i < n; i++) x[i] = (float)(2.0 * par_uniform(par_hash(name), i) - 1.0);
-    const tp_tensor y = tp_from(T, TP_F32, TP_SHAPE(s[0], s[1], s[2], s[3]), x);
-    free(x);
-    return tp_cast(T, y, p->compute);
+    par_classify(p, tp_vit_lsla_forward(p->T, self, par_images(p, "image")));
 }
 
-static void run_full(parity *p)
-{
-    model_case *c = open_model(p);
-    if (!c) return;
-    tp_tape *T = c->T;
-    const long long count = (long long)tp_params_count(c->P);
-    const long long want = (long long)par_int(p, "parameter_count", 0);
-    if (count != want) par_fail(p, "%lld parameters instead of %lld", count, want);
-    if (!p->failed) {
-        const tp_tensor images = channels_last(T, filled_images(p, T));
-        const tp_tensor logits = tp_vit_lsla_forward(T, &c->m, images);
-        const tp_tensor label = tp_full(T, TP_I64, TP_SHAPE(tp_dim(logits, 0)), 1.0);
-        const tp_tensor loss = tp_cross_entropy(T, logits, label, TP_MEAN);
-        par_check_tensor(p, T, "output.logits", logits);
-        par_check_tensor(p, T, "output.loss", loss);
-        tp_backward(T, loss);
-        if (par_ok(p, T, c->P)) par_check_grads(p, c->P);
-    }
-    close_model(c);
-}
-
-const parity_kind parity_lsla_kinds[] = {
-    { .kind = "lsla.op", .run = run_op },
-    { .kind = "lsla.window_op", .run = run_window_op },
-    { .kind = "lsla.block", .run = run_block },
-    { .kind = "lsla.stem", .run = run_stem },
-    { .kind = "lsla.merge", .run = run_merge },
-    { .kind = "lsla.model", .run = run_model },
-    { .kind = "lsla.full", .run = run_full, .large = true },
+const par_kind par_lsla_kinds[] = {
+    { PAR_MODULE("lsla.op", attention, declare_op, run_op) },
+    { PAR_MODULE("lsla.window_op", attention, declare_window_op, run_window_op) },
+    { PAR_MODULE("lsla.block", tp_lsla_block, declare_block, run_block) },
+    { PAR_MODULE("lsla.stem", tp_lsla_stem, declare_stem, run_stem) },
+    { PAR_MODULE("lsla.merge", tp_lsla_merge, declare_merge, run_merge) },
+    { PAR_MODULE("lsla.model", tp_vit_lsla, declare_model, run_model) },
+    { PAR_MODULE("lsla.full", tp_vit_lsla, declare_model, run_full), .large = true },
     { .kind = "lsla.lr_schedule", .run = lsla_run_schedule },
     { .kind = "lsla.mini_imagenet_split", .run = lsla_run_split },
     { .kind = "lsla.image_ops", .run = lsla_run_image_ops },

@@ -1,10 +1,8 @@
-/* parity_lsla.h - case kinds of ViT-LSLA's training recipe. */
+/* parity_lsla.h - kinds of ViT-LSLA's training recipe. */
 #ifndef PARITY_LSLA_H
 #define PARITY_LSLA_H
 
-#include <tapegrad/vit_lsla.h>
-
-#include "parity.h"
+#include "parity_case.h"
 
 void lsla_run_schedule(parity *p);
 void lsla_run_split(parity *p);

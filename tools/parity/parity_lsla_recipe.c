@@ -1,5 +1,5 @@
-/* parity_lsla_recipe.c - cases of ViT-LSLA's training recipe: learning rates, the split of
- * Mini-ImageNet, operations on pictures, mixing of batches. */
+/* parity_lsla_recipe.c - kinds of ViT-LSLA's training recipe: learning rates, the split of
+ * Mini-ImageNet, operations on images, mixing of batches. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/augment.h>
@@ -7,118 +7,167 @@
 
 #include "parity_lsla.h"
 
-/* The rates are numbers of double precision, whatever p->real. */
+/* Per 512 images. The rates are numbers of double precision, whatever the case's. */
 void lsla_run_schedule(parity *p)
 {
-    const int64_t epoch = par_int(p, "updates_per_epoch", 0);
-    const int64_t warmup = epoch * par_int(p, "warmup_epochs", 20);
-    const int64_t total = epoch * par_int(p, "epochs", 300);
-    const double k = par_num(p, "batch", 512.0) / 512.0;
-    const double start = k * par_num(p, "warmup_lr_per_512", 0.0);
-    const double lr = k * par_num(p, "base_lr_per_512", 0.0);
-    const double end = k * par_num(p, "min_lr_per_512", 0.0);
-    tp_shape s = TP_SHAPE(0);
-    int64_t *u = par_integers(p, "input.update", &s);
-    double *rate = u ? malloc((size_t)(s.dim[0] + 1) * sizeof *rate) : NULL;
-    for (int64_t i = 0; rate && i < s.dim[0]; i++)
+    const int64_t images = par_size(p, "train_images", PAR_NEEDED);
+    const int64_t batch = par_size(p, "batch", PAR_NEEDED);
+    const int64_t epoch = par_size(p, "updates_per_epoch", images / batch);
+    const int64_t warmup = epoch * par_count(p, "warmup_epochs", 20);
+    const int64_t total = epoch * par_size(p, "epochs", 300);
+    const double k = (double)batch / 512.0;
+    const double start = k * par_num(p, "warmup_lr_per_512", 5e-7);
+    const double lr = k * par_num(p, "base_lr_per_512", 5e-4);
+    const double end = k * par_num(p, "min_lr_per_512", 5e-6);
+    tp_shape s;
+    const int64_t *u = par_integers(p, "input.update", &s);
+    const int64_t n = par_numel(s);
+    double *rate = par_alloc(p, n, sizeof *rate);
+
+    par_same(p, "updates_per_epoch", images / batch);
+    for (int64_t i = 0; u && rate && i < n; i++)
         rate[i] = tp_lr_cosine_from(u[i], warmup, total, start, lr, end);
-    if (rate) par_check(p, "output.lr", rate, s.dim[0], 1e-12);
-    free(u);
-    free(rate);
+    if (rate) par_check(p, "output.lr", rate, n, par_exact(p, "output.lr"));
 }
 
+/* The rows of a class, permuted by NumPy with the seed 1. */
 void lsla_run_split(parity *p)
 {
-    enum { IMAGES = 600 };
-    int64_t order[IMAGES];
-    tp_numpy_permutation(1, IMAGES, order);
-    par_check_integers(p, "output.permutation", order, IMAGES);
+    const int64_t n = par_numel(par_shape(p, "output.permutation"));
+    int64_t *order = par_alloc(p, n, sizeof *order);
+
+    if (!order) return;
+    tp_numpy_permutation(1, n, order);
+    par_check_integers(p, "output.permutation", order, n);
 }
 
-/* ---- pictures ---- */
+/* ---- images ---- */
 
-/* Fills picture with the tensor `name` [H,W,3]. */
-static void read_picture(parity *p, const char *name, tp_image *picture)
+/* Fills image with the tensor `name` [H,W,3]. */
+static void read_image(parity *p, const char *name, tp_image *image)
 {
-    tp_shape s = TP_SHAPE(0);
-    int64_t *x = par_integers(p, name, &s);
-    const int64_t n = x && s.ndim == 3 && s.dim[2] == 3 ? s.dim[0] * s.dim[1] * 3 : 0;
-    if (n == 0 || !tp_image_new(picture, s.dim[1], s.dim[0]))
-        par_fail(p, "%s is no picture", name);
+    tp_shape s;
+    const int64_t *x = par_integers(p, name, &s);
+    const bool fits = x && s.ndim == 3 && s.dim[2] == 3 && par_numel(s) > 0;
+
+    if (!fits || !tp_image_new(image, s.dim[1], s.dim[0]))
+        par_fail(p, "%s is no image [height,width,3]", name);
     else
-        for (int64_t i = 0; i < n; i++) picture->rgb[i] = (uint8_t)x[i];
-    free(x);
+        for (int64_t i = 0; i < par_numel(s); i++) image->rgb[i] = (uint8_t)x[i];
 }
 
-static void check_picture(parity *p, const char *name, const tp_image *picture)
+static void check_image(parity *p, const char *name, const tp_image *image)
 {
-    const int64_t n = picture->width * picture->height * 3;
-    int64_t *x = malloc((size_t)(n + 1) * sizeof *x);
-    if (!x) par_fail(p, "%s: out of memory", name);
-    for (int64_t i = 0; x && i < n; i++) x[i] = picture->rgb[i];
+    const tp_shape s = par_shape(p, name);
+    const int64_t n = image->width * image->height * 3;
+    int64_t *x = par_alloc(p, n, sizeof *x);
+
+    if (s.ndim != 3 || s.dim[0] != image->height || s.dim[1] != image->width)
+        par_fail(p, "%s has another size than the result, %lld x %lld", name,
+                 (long long)image->height, (long long)image->width);
+    for (int64_t i = 0; x && i < n; i++) x[i] = image->rgb[i];
     if (x) par_check_integers(p, name, x, n);
-    free(x);
 }
 
-/* resize: width, height. crop_resize: rows and columns of the box from, to, then width, height. */
-static bool apply_resize(parity *p, const char *key, const tp_image *in, tp_image *out)
+/* An operation by the beginning of an output's name; a number of its kind may follow. */
+typedef struct operation {
+    const char *name;
+    tp_pixel_op op;
+    int arguments;
+} operation;
+enum { RESIZE = TP_NPIXEL_OPS, CROP_RESIZE };
+
+/* The longer of two names that begin alike comes first. */
+static const operation operations[] = {
+    { "autocontrast", TP_PIXEL_AUTO_CONTRAST, 0 },
+    { "equalize", TP_PIXEL_EQUALIZE, 0 },
+    { "invert", TP_PIXEL_INVERT, 0 },
+    { "rotate", TP_PIXEL_ROTATE, 1 },
+    { "posterize", TP_PIXEL_POSTERIZE, 1 },
+    { "solarize_add", TP_PIXEL_SOLARIZE_ADD, 2 },
+    { "solarize", TP_PIXEL_SOLARIZE, 1 },
+    { "color", TP_PIXEL_COLOR, 1 },
+    { "contrast", TP_PIXEL_CONTRAST, 1 },
+    { "brightness", TP_PIXEL_BRIGHTNESS, 1 },
+    { "sharpness", TP_PIXEL_SHARPNESS, 1 },
+    { "shear_x", TP_PIXEL_SHEAR_X, 1 },
+    { "shear_y", TP_PIXEL_SHEAR_Y, 1 },
+    { "translate_x", TP_PIXEL_TRANSLATE_X, 1 },
+    { "translate_y", TP_PIXEL_TRANSLATE_Y, 1 },
+    { "resize", (tp_pixel_op)RESIZE, 2 },
+    { "crop_resize", (tp_pixel_op)CROP_RESIZE, 6 },
+};
+
+static const operation *find_operation(const char *name)
 {
-    double a[6];
-    const int n = par_list(p, key, 6, a);
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+        const size_t n = strlen(operations[i].name);
+        if (strncmp(name, operations[i].name, n) == 0 && (!name[n] || name[n] == '_'))
+            return &operations[i];
+    }
+    return NULL;
+}
+
+/* The arguments of output.NAME, "arg.NAME": whole numbers but factors, angles and fractions. False:
+ * failed. */
+static bool arguments(parity *p, const operation *o, const char *name, double a[6])
+{
+    const char *key = par_name(p, "arg.%s", name);
+    const bool add = o->op == TP_PIXEL_SOLARIZE_ADD;
+    const bool whole = add || o->op == TP_PIXEL_POSTERIZE || o->op == TP_PIXEL_SOLARIZE;
+    int64_t n;
+    const double *x = par_list(p, key, &n);
+
+    if (n != o->arguments && !(add && n == 1))
+        par_fail(p, "metadata %s: %s takes %d numbers", key, o->name, o->arguments);
+    a[1] = 128.0; /* the threshold of solarize_add, where it is not given */
+    for (int64_t i = 0; i < n && !p->failed; i++) {
+        a[i] = x[i];
+        if ((whole || n > 1) && (x[i] < 0.0 || x[i] > 65536.0 || x[i] != (double)(int64_t)x[i]))
+            par_fail(p, "metadata %s: %g is no whole number that %s could take", key, x[i],
+                     o->name);
+    }
+    if (add && a[1] != 128.0) par_fail(p, "metadata %s: the library adds below 128 only", key);
+    return !p->failed;
+}
+
+/* a: width, height; for a crop its top, bottom, left, right (ends exclusive), then height, width.
+ */
+static bool resize(const operation *o, const double *a, const tp_image *in, tp_image *out)
+{
+    if ((int)o->op == RESIZE)
+        return tp_image_resize(out, in, NULL, (int64_t)a[0], (int64_t)a[1], TP_BICUBIC);
     const tp_box box = { (int64_t)a[2], (int64_t)a[0], (int64_t)(a[3] - a[2]),
                          (int64_t)(a[1] - a[0]) };
-    if (n != 2 && n != 6) return false;
-    return tp_image_resize(out, in, n == 6 ? &box : NULL, (int64_t)a[n - 2], (int64_t)a[n - 1],
-                           TP_BICUBIC);
+    return tp_image_resize(out, in, &box, (int64_t)a[5], (int64_t)a[4], TP_BICUBIC);
 }
 
-/* The operation that an output's name begins with; the longer of two such names comes first. */
-static tp_pixel_op operation(const char *name)
+static void run_operation(parity *p, const char *name, const tp_image *in, tp_image *out,
+                          tp_image *work)
 {
-    static const struct {
-        const char *name;
-        tp_pixel_op op;
-    } ops[] = {
-        { "autocontrast", TP_PIXEL_AUTO_CONTRAST },
-        { "equalize", TP_PIXEL_EQUALIZE },
-        { "invert", TP_PIXEL_INVERT },
-        { "rotate", TP_PIXEL_ROTATE },
-        { "posterize", TP_PIXEL_POSTERIZE },
-        { "solarize_add", TP_PIXEL_SOLARIZE_ADD },
-        { "solarize", TP_PIXEL_SOLARIZE },
-        { "color", TP_PIXEL_COLOR },
-        { "contrast", TP_PIXEL_CONTRAST },
-        { "brightness", TP_PIXEL_BRIGHTNESS },
-        { "sharpness", TP_PIXEL_SHARPNESS },
-        { "shear_x", TP_PIXEL_SHEAR_X },
-        { "shear_y", TP_PIXEL_SHEAR_Y },
-        { "translate_x", TP_PIXEL_TRANSLATE_X },
-        { "translate_y", TP_PIXEL_TRANSLATE_Y },
-    };
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        if (strncmp(name, ops[i].name, strlen(ops[i].name)) == 0) return ops[i].op;
-    return TP_NPIXEL_OPS;
+    static const uint8_t fill[3] = { 124, 116, 104 };
+    const operation *o = find_operation(name);
+    if (!o) {
+        par_fail(p, "output.%s: no operation has this name", name);
+        return;
+    }
+    double a[6] = { 0.0 };
+    if (!arguments(p, o, name, a)) return;
+    const bool done = (int)o->op >= RESIZE
+                          ? resize(o, a, in, out)
+                          : tp_image_copy(out, in) && tp_image_apply(out, o->op, a[0], fill, work);
+    if (!done) par_fail(p, "output.%s: %s", name, out->why);
+    if (done) check_image(p, par_name(p, "output.%s", name), out);
 }
 
 void lsla_run_image_ops(parity *p)
 {
-    static const uint8_t fill[3] = { 124, 116, 104 };
     tp_image in = { 0 }, out = { 0 }, work = { 0 };
-    const char *key, *argument;
-    read_picture(p, "input.image", &in);
-    for (int i = 0; !p->failed && tp_file_meta_at(p->F, i, &key, &argument); i++) {
-        char name[128];
-        if (strncmp(key, "arg.", 4) != 0) continue;
-        const tp_pixel_op op = operation(key + 4);
-        snprintf(name, sizeof name, "output.%s", key + 4);
-        const bool done = op == TP_NPIXEL_OPS
-                              ? apply_resize(p, key, &in, &out)
-                              : tp_image_copy(&out, &in) &&
-                                    tp_image_apply(&out, op, strtod(argument, NULL), fill, &work);
-        if (done)
-            check_picture(p, name, &out);
-        else
-            par_fail(p, "%s: %s", key, out.why);
+
+    read_image(p, "input.image", &in);
+    for (int i = 0; i < tp_file_count(p->F) && !p->failed; i++) {
+        const char *name = tp_file_at(p->F, i)->name;
+        if (strncmp(name, "output.", 7) == 0) run_operation(p, name + 7, &in, &out, &work);
     }
     tp_image_free(&in);
     tp_image_free(&out);
@@ -127,68 +176,124 @@ void lsla_run_image_ops(parity *p)
 
 /* ---- mixing ---- */
 
-enum { BATCH = 4, CLASSES = 7, MOST = 1024 };
+/* A batch to be mixed: images [B,C,H,W] and labels. */
+typedef struct batch {
+    int64_t B, C, H, W, classes;
+    const double *x;
+    int32_t *label;
+} batch;
 
-/* Images [B,C,H,W] and targets of a batch that is mixed so. */
-static void check_mixed(parity *p, const tp_mixing *d, const char *images, const char *targets)
+/* Element i of an image, channels last, in [C,H,W]. */
+static int64_t channel_first(const batch *b, int64_t i)
 {
-    tp_shape s = TP_SHAPE(0);
-    double *x = par_values(p, "input.x", &s), got[MOST];
-    int64_t *label = par_integers(p, "input.label", NULL);
-    float f[MOST], t[BATCH * CLASSES];
-    int32_t y[BATCH];
-    if (x && label && s.ndim == 4 && s.dim[0] == BATCH &&
-        BATCH * s.dim[1] * s.dim[2] * s.dim[3] <= MOST) {
-        const int64_t C = s.dim[1], plane = s.dim[2] * s.dim[3], n = BATCH * C * plane;
-        for (int i = 0; i < BATCH; i++) y[i] = (int32_t)label[i];
-        for (int64_t i = 0; i < n; i++) { /* to channels last */
-            const int64_t image = i / (C * plane), at = i / C % plane;
-            f[i] = (float)x[(image * C + i % C) * plane + at];
-        }
-        tp_mix_apply(d, f, BATCH, s.dim[2], s.dim[3], C);
-        for (int64_t i = 0; i < n; i++)
-            got[(i / (C * plane) * C + i % C) * plane + i / C % plane] = (double)f[i];
-        par_check(p, images, got, n, par_limit(p, PAR_OUTPUT));
-        tp_mix_targets(d, par_num(p, "label_smoothing", 0.0), y, BATCH, CLASSES, t);
-        for (int i = 0; i < BATCH * CLASSES; i++) got[i] = (double)t[i];
-        par_check(p, targets, got, BATCH * CLASSES, par_limit(p, PAR_OUTPUT));
-    } else {
-        par_fail(p, "input.x is no batch of %d images, or input.label is missing", BATCH);
-    }
-    free(x);
-    free(label);
+    const int64_t plane = b->H * b->W;
+    return i % b->C * plane + i / b->C;
 }
 
-/* The loss with mixed targets, as the case has them. */
-static void check_soft_loss(parity *p)
+static void check_mixed_images(parity *p, const batch *b, const tp_mixing *d, const char *name)
 {
-    tp_tape *T = tp_tape_new(p->D, &(tp_tape_opts){ .compute = p->compute });
-    const tp_tensor logits = par_input(p, T, "input.logits");
-    const tp_tensor targets = par_tensor(p, T, "output.cutmix_target");
-    const tp_tensor loss = tp_cross_entropy(T, logits, targets, TP_MEAN);
-    par_check_tensor(p, T, "output.soft_loss", loss);
-    tp_backward(T, loss);
-    if (par_ok(p, T, NULL)) par_check_input_grad(p, T, "logits", logits);
-    tp_tape_free(T);
+    const int64_t image = b->C * b->H * b->W, n = b->B * image;
+    float *f = par_alloc(p, n, sizeof *f);
+    double *got = par_alloc(p, n, sizeof *got);
+
+    if (!f || !got) return;
+    for (int64_t i = 0; i < n; i++)
+        f[i] = (float)b->x[i / image * image + channel_first(b, i % image)];
+    tp_mix_apply(d, f, b->B, b->H, b->W, b->C);
+    for (int64_t i = 0; i < n; i++)
+        got[i / image * image + channel_first(b, i % image)] = (double)f[i];
+    par_check(p, name, got, n, par_limit(p, PAR_OUTPUT));
 }
 
-void lsla_run_mixing(parity *p)
+/* [B,classes], compared too. */
+static const double *mixed_targets(parity *p, const batch *b, const tp_mixing *d, const char *name)
 {
-    const tp_file_tensor *x = tp_file_find(p->F, "input.x");
-    double centre[2] = { 0 }, box[4] = { 0 };
-    if (!x || x->shape.ndim != 4 || par_list(p, "cutmix_centre", 2, centre) != 2 ||
-        par_list(p, "cutmix_box", 4, box) != 4 || par_int(p, "classes", 0) != CLASSES) {
-        par_fail(p, "the case lacks input.x [B,C,H,W], cutmix_centre or cutmix_box");
+    const int64_t n = b->B * b->classes;
+    float *t = par_alloc(p, n, sizeof *t);
+    double *got = par_alloc(p, n, sizeof *got);
+
+    if (!t || !got) return NULL;
+    tp_mix_targets(d, par_num(p, "label_smoothing", 0.1), b->label, b->B, b->classes, t);
+    for (int64_t i = 0; i < n; i++) got[i] = (double)t[i];
+    par_check(p, name, got, n, par_limit(p, PAR_OUTPUT));
+    return got;
+}
+
+static void read_batch(parity *p, batch *b)
+{
+    tp_shape s, labels;
+    b->x = par_values(p, "input.x", &s);
+    const int64_t *label = par_integers(p, "input.label", &labels);
+    b->classes = par_size(p, "classes", PAR_NEEDED);
+    if (p->failed) return;
+    if (s.ndim != 4 || par_numel(labels) != s.dim[0]) {
+        par_fail(p, "input.x must be images [B,C,H,W], input.label their labels [B]");
         return;
     }
-    const tp_mixing blend = { .lambda = par_num(p, "mixup_lambda", 1.0) };
-    check_mixed(p, &blend, "output.mixup_x", "output.mixup_target");
-    const tp_mixing cut = tp_mix_cut(par_num(p, "cutmix_lambda_drawn", 1.0), (int64_t)centre[1],
-                                     (int64_t)centre[0], x->shape.dim[2], x->shape.dim[3]);
-    if (cut.box.y != (int64_t)box[0] || cut.box.y + cut.box.height != (int64_t)box[1] ||
-        cut.box.x != (int64_t)box[2] || cut.box.x + cut.box.width != (int64_t)box[3])
-        par_fail(p, "the box is another than cutmix_box");
-    check_mixed(p, &cut, "output.cutmix_x", "output.cutmix_target");
-    par_check_one(p, "output.cutmix_lambda", cut.lambda, 1e-6);
-    check_soft_loss(p);
+    b->B = s.dim[0];
+    b->C = s.dim[1];
+    b->H = s.dim[2];
+    b->W = s.dim[3];
+    b->label = par_alloc(p, b->B, sizeof *b->label);
+    for (int64_t i = 0; b->label && i < b->B; i++) {
+        if (label[i] < 0 || label[i] >= b->classes)
+            par_fail(p, "input.label: there is no class %lld of %lld", (long long)label[i],
+                     (long long)b->classes);
+        b->label[i] = (int32_t)label[i];
+    }
+    par_same(p, "batch", b->B);
+}
+
+/* The box around the drawn centre, which must be the file's. */
+static tp_mixing cut(parity *p, const batch *b)
+{
+    int64_t n, edges;
+    const int64_t *centre = par_sizes(p, "cutmix_centre", 0, &n);
+    const int64_t *box = par_sizes(p, "cutmix_box", 0, &edges);
+    const double lambda = par_num(p, "cutmix_lambda_drawn", PAR_NEEDED);
+
+    if (n != 2 || !(lambda >= 0.0 && lambda <= 1.0) || centre[0] >= b->H || centre[1] >= b->W) {
+        par_fail(p, "metadata cutmix_centre and cutmix_lambda_drawn give no box of an image");
+        return (tp_mixing){ .lambda = 1.0 };
+    }
+    const tp_mixing d = tp_mix_cut(lambda, centre[1], centre[0], b->H, b->W);
+    const int64_t own[] = { d.box.y, d.box.y + d.box.height, d.box.x, d.box.x + d.box.width };
+    if (edges != 0 && (edges != 4 || memcmp(own, box, sizeof own) != 0))
+        par_fail(p, "metadata cutmix_box: the box is %lld,%lld,%lld,%lld", (long long)own[0],
+                 (long long)own[1], (long long)own[2], (long long)own[3]);
+    return d;
+}
+
+/* The loss with mixed targets [B,classes]. */
+static void check_soft_loss(parity *p, const batch *b, const double *targets)
+{
+    if (!par_has(p, "input.logits") || !targets || p->failed) return;
+    par_begin(p);
+    const tp_tensor logits = par_take(p, "logits");
+    const tp_tensor t = tp_cast(p->T, par_matrix(p, b->B, b->classes, targets), p->o->compute);
+    const tp_tensor loss = tp_cross_entropy(p->T, logits, t, TP_MEAN);
+    par_loss(p, loss);
+    par_check_tensor(p, "output.soft_loss", loss);
+    par_differentiate(p);
+}
+
+/* The loss is that of cutmix, where the case has it. */
+void lsla_run_mixing(parity *p)
+{
+    const double *targets = NULL;
+    batch b = { 0 };
+
+    read_batch(p, &b);
+    if (par_given(p, "mixup_lambda") && !p->failed) {
+        const tp_mixing d = { .lambda = par_num(p, "mixup_lambda", 1.0) };
+        check_mixed_images(p, &b, &d, "output.mixup_x");
+        targets = mixed_targets(p, &b, &d, "output.mixup_target");
+    }
+    if (par_given(p, "cutmix_lambda_drawn") && !p->failed) {
+        const tp_mixing d = cut(p, &b);
+        check_mixed_images(p, &b, &d, "output.cutmix_x");
+        targets = mixed_targets(p, &b, &d, "output.cutmix_target");
+        par_check_one(p, "output.cutmix_lambda", d.lambda, 1e-6);
+    }
+    check_soft_loss(p, &b, targets);
 }

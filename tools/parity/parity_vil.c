@@ -1,415 +1,370 @@
-/* parity_vil.c - cases of Vision Longformer: attentions, patch embeddings, blocks, whole models.
+/* parity_vil.c - kinds of Vision Longformer and ViL-LS: attentions, blocks, patch embeddings, whole
+ * models, the resizing of positions.
  *
- * The reference's images and maps are channels-first; they are turned here. Random shifts that the
- * reference drew are set in each attention, in order of layers. */
-#include "parity_vil.h"
-
-#include <math.h>
+ * Random shifts that the reference drew are set in each attention, in order of layers. */
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/vil.h>
 
-/* ---- configurations from metadata ---- */
+#include "parity_case.h"
+
+enum { BY_NAME = -1 }; /* par_kind.variant: attn_type names the kind of attention */
+
+/* ---- configurations ---- */
 
 static tp_vil_kind kind_of(parity *p)
 {
-    const char *name = tp_file_meta(p->F, "attn_type");
-    const struct {
-        const char *name;
-        tp_vil_kind kind;
-    } kinds[] = {
-        { "full", TP_VIL_FULL },
-        { "linformer", TP_VIL_LINFORMER },
-        { "srformer", TP_VIL_SRA },
-        { "performer", TP_VIL_PERFORMER },
-        { "longformerhand", TP_VIL_WINDOW },
-        { "longformerauto", TP_VIL_WINDOW },
-        { "ls", TP_VIL_LS },
+    static const char *const names[] = {
+        "full", "linformer", "srformer", "performer", "longformerhand", "longformerauto", "ls", NULL
     };
-    for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(kinds[i].name, name) == 0)
-            return kinds[i].kind == TP_VIL_WINDOW && par_int(p, "only_glo", 0) ? TP_VIL_GLOBAL
-                                                                               : kinds[i].kind;
-    par_fail(p, "attn_type '%s' is unknown", name ? name : "");
-    return TP_VIL_FULL;
+    static const tp_vil_kind kinds[] = { TP_VIL_FULL,      TP_VIL_LINFORMER, TP_VIL_SRA,
+                                         TP_VIL_PERFORMER, TP_VIL_WINDOW,    TP_VIL_WINDOW,
+                                         TP_VIL_LS };
+    const int variant = p->kind->variant, dflt = variant == BY_NAME ? PAR_NEEDED : -1;
+    const int name = par_word(p, "attn_type", dflt, names);
+    const tp_vil_kind kind = name < 0 ? (tp_vil_kind)variant : kinds[name];
+    const bool global = par_flag(p, "only_glo", variant == TP_VIL_GLOBAL);
+
+    if (variant != BY_NAME && kind != (tp_vil_kind)variant)
+        par_fail(p, "metadata attn_type: cases of kind %s have another", p->kind->kind);
+    if (kind != TP_VIL_WINDOW && kind != TP_VIL_GLOBAL) return kind;
+    return global ? TP_VIL_GLOBAL : TP_VIL_WINDOW;
 }
 
 /* What one attention and a whole model have in common. */
-static tp_vil_cfg options(parity *p, tp_vil_kind kind)
+static tp_vil_cfg options(parity *p)
 {
-    const int64_t exact = par_int(p, "exact", 0), mode = par_int(p, "module_mode", 0);
+    const int64_t exact = par_int(p, "exact", 0, -1, 1);
+    const int64_t mode = par_int(p, "module_mode", 0, -1, INT32_MAX);
+
+    if (exact == 1 && (mode < 0 || (mode > 0 && p->train)))
+        par_fail(p, "metadata exact = 1: exact windows are defined without shifts only");
     return (tp_vil_cfg){
-        .kind = kind,
-        .classes = par_int(p, "num_classes", 10),
+        .kind = kind_of(p),
         .edge = exact > 0   ? TP_EDGE_EXACT
                 : exact < 0 ? TP_EDGE_CYCLIC
                             : TP_EDGE_MASK,
-        .shift = mode > 0 ? TP_VIL_SHIFT_RANDOM : (int)mode,
-        .avg_pool = par_int(p, "avg_pool_flag", 0) != 0,
-        .separate_global = par_int(p, "share_global_weights", 1) == 0,
-        .separate_kv = par_int(p, "share_kv", 1) == 0,
-        .no_norm_embed = par_int(p, "norm_embed", 1) == 0,
-        .no_qkv_bias = par_int(p, "qkv_bias", 1) == 0,
+        .shift = mode < 0                 ? TP_BLOCK_OWN
+                 : mode > 0 && exact != 1 ? TP_VIL_SHIFT_RANDOM
+                                          : TP_BLOCK_ALL,
+        .avg_pool = par_flag(p, "avg_pool_flag", false),
+        .separate_global = !par_flag(p, "share_global_weights", true),
+        .separate_kv = !par_flag(p, "share_kv", true),
+        .no_norm_embed = !par_flag(p, "norm_embed", true),
+        .no_qkv_bias = !par_flag(p, "qkv_bias", true),
     };
 }
 
+/* The number that the letter f stands for. */
+static int64_t feature(parity *p, tp_vil_kind kind)
+{
+    switch (kind) {
+    case TP_VIL_LINFORMER:
+    case TP_VIL_PERFORMER: return par_size(p, "num_feats", PAR_NEEDED);
+    case TP_VIL_SRA: return par_size(p, "R", PAR_NEEDED);
+    case TP_VIL_FULL: return 7;
+    case TP_VIL_LS: return par_count(p, "window_w", PAR_NEEDED);
+    default: return par_size(p, "window_w", 7);
+    }
+}
+
 /* A model of one stage around the attention or block of the case, with patches of one pixel. */
-static tp_vil_cfg part_cfg(parity *p, tp_vil_kind kind)
+static tp_vil_cfg part_cfg(parity *p)
 {
-    tp_vil_cfg c = options(p, kind);
-    const int64_t f = par_int(p, "num_feats", par_int(p, "R", par_int(p, "window_w", 7)));
+    tp_vil_cfg c = options(p);
+    tp_vil_stage *s = &c.stage[0];
+
     c.stages = 1;
-    c.image[0] = par_int(p, "nx", 1);
-    c.image[1] = par_int(p, "ny", 1);
-    c.stage[0] = (tp_vil_stage){ .heads = (int)par_int(p, "heads", 1),
-                                 .blocks = 1,
-                                 .dim = par_int(p, "dim", 0),
-                                 .patch = 1,
-                                 .global = par_int(p, "nglo", 0),
-                                 .feature = f,
-                                 .rank = (int)par_int(p, "dp_rank", 0),
-                                 .absolute = par_int(p, "rpb", 0) == 0 };
+    if (p->kind->variant == TP_VIL_PERFORMER) { /* a line of tokens, all alike */
+        c.image[0] = 1;
+        c.image[1] = par_size(p, "tokens", PAR_NEEDED);
+    } else {
+        c.image[0] = par_size(p, "nx", PAR_NEEDED);
+        c.image[1] = par_size(p, "ny", PAR_NEEDED);
+    }
+    *s = (tp_vil_stage){ .heads = (int)par_size(p, "heads", PAR_NEEDED),
+                         .blocks = 1,
+                         .dim = par_size(p, "dim", PAR_NEEDED),
+                         .patch = 1,
+                         .global = par_count(p, "nglo", 0),
+                         .feature = feature(p, c.kind),
+                         .rank = (int)par_count(p, "dp_rank", 0),
+                         .absolute = !par_flag(p, "rpb", false) };
+    if (s->dim % s->heads)
+        par_fail(p, "metadata dim: %lld channels do not divide into %d heads", (long long)s->dim,
+                 s->heads);
+    if (c.kind == TP_VIL_GLOBAL && s->global == 0)
+        par_fail(p, "metadata nglo = 0: attention to global tokens only needs one");
+    if (c.kind == TP_VIL_LS) par_same(p, "side", s->feature == 1 ? 1 : s->feature / 2);
     return c;
 }
 
-static tp_vil_cfg model_cfg(parity *p)
+/* ---- modules ---- */
+
+/* What no configuration holds. */
+static void adjust_attention(parity *p, tp_vil_attn *m)
 {
-    tp_vil_cfg c = options(p, kind_of(p));
-    const char *arch = tp_file_meta(p->F, "arch");
-    char why[256];
-    if (!tp_vil_parse(&c, arch ? arch : "", why, sizeof why)) par_fail(p, "%s", why);
-    c.image[0] = c.image[1] = par_int(p, "image_size", 224);
-    return c;
+    par_fixed(p, "kernel_eps", 1e-4);
+    m->ln_full.eps = m->ln_dp.eps = par_num(p, "dual_ln_eps", 1e-5);
 }
 
-/* ---- buffers ---- */
+static void adjust_block(parity *p, tp_vil_block *b)
+{
+    b->norm1.eps = b->norm2.eps = par_num(p, "block_ln_eps", par_num(p, "ln_eps", 1e-6));
+    par_fixed(p, "mlp_ratio", 4.0);
+    adjust_attention(p, &b->attn);
+}
 
-/* The index of a table of relative positions, as the reference stores it: for every query of a
- * window (full attention: the map) and every key around it, in the reference's order of keys. */
+/* The shifts that the reference drew in training, one for each attention to windows. */
+static void set_shifts(parity *p, tp_vil_block *block, int n)
+{
+    int64_t given, next = 0;
+    const int64_t *drawn = par_sizes(p, "drawn_modes", 1, &given);
+
+    for (int i = 0; i < n; i++) {
+        if (block[i].attn.kind != TP_VIL_WINDOW || block[i].attn.shift != TP_VIL_SHIFT_RANDOM)
+            continue;
+        if (next < given && drawn[next] > 8)
+            par_fail(p, "metadata drawn_modes: shifts are 1 to 8, not %lld",
+                     (long long)drawn[next]);
+        if (next < given) block[i].attn.shift = (int)drawn[next];
+        next++;
+    }
+    if (given != next && (given || p->train))
+        par_fail(p, "metadata drawn_modes: %lld shifts for %lld attentions that draw one",
+                 (long long)given, (long long)next);
+}
+
+/* ---- the index of relative positions ---- */
+
+/* As the reference stores it: the table's row for every query of a window (full attention: of the
+ * map) and every key around it, in the reference's order of keys. */
 static void check_index(parity *p, const char *name, const tp_vil_attn *m)
 {
     const int64_t w = m->stage.feature, half = w / 2, nx = m->map[0], ny = m->map[1];
     const bool full = m->kind == TP_VIL_FULL, ls = m->kind == TP_VIL_LS;
     const int64_t rows = full ? nx : w, cols = full ? ny : w;
-    const int64_t side = ls ? w + 2 * half : 0, keys = full ? nx * ny
-                                                       : ls ? side * side
-                                                            : 9 * w * w;
+    const int64_t side = w + 2 * half, keys = full ? nx * ny : ls ? side * side : 9 * w * w;
     const int64_t reach = ls ? w + half - 1 : 2 * w - 1;
-    const int64_t stride = full ? 2 * ny - 1 : ls ? 2 * half + w : 4 * w - 1;
-    int64_t *index = malloc((size_t)(rows * cols * keys + 1) * sizeof *index);
+    const int64_t stride = full ? 2 * ny - 1 : ls ? side : 4 * w - 1;
+    int64_t *index = par_alloc(p, rows * cols * keys, sizeof *index);
 
-    if (!index) par_fail(p, "out of memory");
-    for (int64_t i = 0; index && i < rows * cols; i++)
-        for (int64_t j = 0; j < keys; j++) {
-            const int64_t b = j / (w * w), t = j % (w * w);
-            const int64_t x = full ? j / ny : ls ? j / side - half : (b / 3 - 1) * w + t / w;
-            const int64_t y = full ? j % ny : ls ? j % side - half : (b % 3 - 1) * w + t % w;
-            index[i * keys + j] = (i / cols - x + (full ? nx - 1 : reach)) * stride + i % cols - y +
-                                  (full ? ny - 1 : reach);
-        }
+    for (int64_t e = 0; index && e < rows * cols * keys; e++) {
+        const int64_t i = e / keys, j = e % keys, b = j / (w * w), t = j % (w * w);
+        const int64_t x = full ? j / ny : ls ? j / side - half : (b / 3 - 1) * w + t / w;
+        const int64_t y = full ? j % ny : ls ? j % side - half : (b % 3 - 1) * w + t % w;
+        index[e] = (i / cols - x + (full ? nx - 1 : reach)) * stride + i % cols - y +
+                   (full ? ny - 1 : reach);
+    }
     if (index) par_check_integers(p, name, index, rows * cols * keys);
-    free(index);
 }
 
-static void check_attention_index(parity *p, const char *prefix, const tp_vil_attn *m)
+static void check_attention_index(parity *p, const tp_vil_attn *m)
 {
-    char name[128];
-    snprintf(name, sizeof name, "buffer.%s%srelative_position_index", prefix, *prefix ? "." : "");
-    if (par_has(p, name)) check_index(p, name, m);
+    const char *dot = *m->path ? "." : "";
+    const char *name = par_name(p, "buffer.%s%srelative_position_index", m->path, dot);
+    if (par_has(p, name) && m->stage.feature > 0) check_index(p, name, m);
 }
 
-/* Performer's matrices of a full-size case, which are not stored. */
-static void fill_features(parity *p, tp_params *P)
-{
-    for (tp_param_info it = { 0 }; !p->failed && tp_next_param(P, &it);) {
-        const int64_t n = tp_numel(it.tensor);
-        if (!strstr(it.name, "projection_matrix")) continue;
-        double *x = malloc((size_t)(n + 1) * sizeof *x);
-        if (!x) {
-            par_fail(p, "out of memory");
-            return;
-        }
-        for (int64_t i = 0; i < n; i++)
-            x[i] = (float)(sqrt(3.0) * (2.0 * par_uniform(par_hash(it.name), i) - 1.0));
-        tp_param_set(P, it.tensor, TP_F64, x, (size_t)n * sizeof *x);
-        free(x);
-    }
-}
+/* ---- attentions and blocks ---- */
 
-/* ---- parts ---- */
-
-tp_tape *vil_tape(parity *p)
-{
-    return tp_tape_new(p->D, &(tp_tape_opts){ .compute = p->compute, .train = par_train(p) });
-}
-
-/* The shifts that the reference drew, of windows in order of layers. */
-static void set_shifts(parity *p, tp_vil_block *block, int n)
-{
-    double drawn[TP_VIL_MAX_BLOCKS];
-    const int given = par_list(p, "drawn_modes", TP_VIL_MAX_BLOCKS, drawn);
-    int next = 0;
-    for (int i = 0; i < n && given; i++) {
-        if (block[i].attn.kind != TP_VIL_WINDOW) continue;
-        if (next < given) block[i].attn.shift = (int)drawn[next];
-        next++;
-    }
-    if (given && next != given) par_fail(p, "%d shifts were drawn for %d windows", given, next);
-}
-
-/* Compares y, differentiates the probe, compares all gradients. */
-static void finish(parity *p, tp_tape *T, tp_params *P, tp_tensor y, const char *input, tp_tensor x)
-{
-    par_check_tensor(p, T, "output.y", y);
-    tp_backward(T, par_probe(p, T, y));
-    if (!par_ok(p, T, P)) return;
-    par_check_input_grad(p, T, input, x);
-    par_check_grads(p, P);
-}
-
-static void run_attention_of(parity *p, tp_vil_kind kind)
-{
-    tp_params *P = par_params_new(p);
-    tp_tape *T = vil_tape(p);
-    tp_vil_cfg c = part_cfg(p, kind);
-    tp_vil_block b = { 0 };
-
-    if (kind == TP_VIL_PERFORMER) { /* a line of tokens, all alike */
-        tp_shape s = TP_SCALAR;
-        free(par_values(p, "input.x", &s));
-        c.image[0] = 1;
-        c.image[1] = s.ndim == 3 ? s.dim[1] : 1;
-    }
-    tp_vil_attn_init(P, &b.attn, "", &c, 0);
-    set_shifts(p, &b, 1);
-    par_load(p, P);
-    if (!p->failed) {
-        const tp_tensor x = par_input(p, T, "input.x");
-        check_attention_index(p, "", &b.attn);
-        finish(p, T, P, tp_vil_attn_forward(T, &b.attn, x, c.image), "x", x);
-    }
-    tp_tape_free(T);
-    tp_params_free(P);
-}
-
-static void run_window(parity *p)
-{
-    run_attention_of(p, TP_VIL_WINDOW);
-}
-static void run_global(parity *p)
-{
-    run_attention_of(p, TP_VIL_GLOBAL);
-}
-static void run_full_attention(parity *p)
-{
-    run_attention_of(p, TP_VIL_FULL);
-}
-static void run_linformer(parity *p)
-{
-    run_attention_of(p, TP_VIL_LINFORMER);
-}
-static void run_sra(parity *p)
-{
-    run_attention_of(p, TP_VIL_SRA);
-}
-static void run_performer(parity *p)
-{
-    run_attention_of(p, TP_VIL_PERFORMER);
-}
-static void run_ls(parity *p)
-{
-    run_attention_of(p, TP_VIL_LS);
-}
-
-static void run_block_of(parity *p, tp_vil_kind kind)
-{
-    tp_params *P = par_params_new(p);
-    tp_tape *T = vil_tape(p);
-    tp_vil_cfg c = part_cfg(p, kind);
+typedef struct part {
+    tp_vil_cfg cfg;
     tp_vil_block b;
+} part;
 
-    tp_vil_block_init(P, &b, "a", "m", &c, 0);
-    set_shifts(p, &b, 1);
-    par_load(p, P);
-    if (!p->failed) {
-        const tp_tensor x = par_input(p, T, "input.x");
-        check_attention_index(p, "a.attn", &b.attn);
-        finish(p, T, P, tp_vil_block_forward(T, &b, x, c.image), "x", x);
-    }
-    tp_tape_free(T);
-    tp_params_free(P);
+static void declare_attention(parity *p, void *self)
+{
+    part *a = self;
+
+    a->cfg = part_cfg(p);
+    if (p->failed) return;
+    tp_vil_attn_init(p->P, &a->b.attn, "", &a->cfg, 0);
+    adjust_attention(p, &a->b.attn);
+    set_shifts(p, &a->b, 1);
 }
 
-static void run_block(parity *p)
+static void attend(parity *p, void *self)
 {
-    run_block_of(p, kind_of(p));
-}
-static void run_ls_block(parity *p)
-{
-    run_block_of(p, TP_VIL_LS);
+    const part *a = self;
+    const tp_tensor x = par_take(p, "x");
+
+    check_attention_index(p, &a->b.attn);
+    par_output(p, "y", tp_vil_attn_forward(p->T, &a->b.attn, x, a->cfg.image));
 }
 
-static tp_tensor channels_last(tp_tape *T, tp_tensor x)
+static void declare_block(parity *p, void *self)
 {
-    return tp_permute(T, x, TP_SHAPE(0, 2, 3, 1));
+    part *a = self;
+
+    a->cfg = part_cfg(p);
+    if (p->failed) return;
+    tp_vil_block_init(p->P, &a->b, "a", "m", &a->cfg, 0);
+    adjust_block(p, &a->b);
+    set_shifts(p, &a->b, 1);
 }
 
-static void run_patches(parity *p)
+static void run_block(parity *p, void *self)
 {
-    tp_params *P = par_params_new(p);
-    tp_tape *T = vil_tape(p);
-    tp_vil_cfg c = part_cfg(p, TP_VIL_FULL);
-    tp_vil_embed m;
+    const part *a = self;
+    const tp_tensor x = par_take(p, "x");
+
+    check_attention_index(p, &a->b.attn);
+    par_output(p, "y", tp_vil_block_forward(p->T, &a->b, x, a->cfg.image));
+}
+
+/* ---- patch embedding ---- */
+
+static void declare_patches(parity *p, void *self)
+{
+    tp_vil_cfg c = { .stages = 1, .no_norm_embed = !par_flag(p, "norm_embed", true) };
+    tp_vil_embed *m = self;
+
+    par_image_size(p, "x", c.image);
+    c.stage[0] = (tp_vil_stage){ .dim = par_size(p, "dim", PAR_NEEDED),
+                                 .patch = par_size(p, "patch", PAR_NEEDED),
+                                 .global = par_count(p, "nglo", 1),
+                                 .absolute = par_flag(p, "ape", true) };
+    if (c.stage[0].patch > c.image[0] || c.stage[0].patch > c.image[1])
+        par_fail(p, "metadata patch: the image holds none");
+    const int64_t channels = par_size(p, "in_channels", 3);
+    if (p->failed) return;
+    tp_vil_embed_init(p->P, m, "", channels, &c, 0);
+    m->norm.eps = par_num(p, "ln_eps", 1e-6);
+}
+
+static void embed(parity *p, void *self)
+{
+    const tp_tensor x = par_images(p, "x");
     int64_t size[2];
 
-    c.image[0] = par_int(p, "H", 1);
-    c.image[1] = par_int(p, "W", 1);
-    c.stage[0].patch = par_int(p, "patch", 1);
-    c.stage[0].absolute = par_int(p, "ape", 0) != 0;
-    tp_vil_embed_init(P, &m, "", par_int(p, "in_channels", 3), &c, 0);
-    par_load(p, P);
-    if (!p->failed) {
-        const tp_tensor x = par_input(p, T, "input.x");
-        finish(p, T, P, tp_vil_embed_forward(T, &m, channels_last(T, x), size), "x", x);
-    }
-    tp_tape_free(T);
-    tp_params_free(P);
+    par_output(p, "y", tp_vil_embed_forward(p->T, self, x, size));
 }
 
 /* ---- models ---- */
 
-static void check_model_buffers(parity *p, const tp_vil *m)
+/* The stages by their notation. */
+static void declare_model(parity *p, void *self)
 {
-    for (int i = 0; i < m->blocks; i++)
-        check_attention_index(p, m->block[i].attn.path, &m->block[i].attn);
+    tp_vil_cfg c = options(p);
+    tp_vil *m = self;
+    const char *arch = par_text(p, "arch");
+    char why[256];
+
+    if (!tp_vil_parse(&c, arch ? arch : "", why, sizeof why)) par_fail(p, "metadata arch: %s", why);
+    c.classes = par_size(p, "num_classes", 1000);
+    par_image_size(p, "image", c.image);
+    if (p->failed) return;
+    tp_vil_init(p->P, m, "", c);
+    if (!par_ok(p)) return;
+    m->norm.eps = par_num(p, "ln_eps", 1e-6);
+    for (int k = 0; k < c.stages; k++) m->embed[k].norm.eps = m->norm.eps;
+    for (int i = 0; i < m->blocks; i++) adjust_block(p, &m->block[i]);
+    set_shifts(p, m->block, m->blocks);
 }
 
-static void check_count(parity *p, const tp_params *P)
+/* The norm of a stage's tokens [B,g+N,d], and the first values of the last one. */
+static void check_stage(parity *p, int stage, tp_tensor tokens)
 {
-    const int64_t want = par_int(p, "param_count", par_int(p, "parameters", 0));
-    if (tp_params_count(P) != want)
-        par_fail(p, "the model has %lld parameters, not %lld", (long long)tp_params_count(P),
-                 (long long)want);
+    const char *first = par_name(p, "stage%d_first8", stage);
+    const int64_t wanted = par_numel(par_shape(p, par_name(p, "output.%s", first)));
+    const int64_t n = tp_dim(tokens, 2) < 8 ? tp_dim(tokens, 2) : 8;
+
+    par_check_tensor(p, par_name(p, "output.stage%d_norm", stage), par_norm(p->T, tokens));
+    if (!par_wants(p, first)) return;
+    tokens = tp_slice(p->T, tokens, 1, tp_dim(tokens, 1) - 1, 1);
+    if (wanted == n) tokens = tp_slice(p->T, tokens, 0, 0, 1); /* of the first image */
+    par_output(p, first, tp_slice(p->T, tokens, 2, 0, n));
 }
 
-static void run_model(parity *p)
+/* Images to logits, with what leaves each stage. */
+static tp_tensor run(parity *p, const tp_vil *m)
 {
-    tp_params *P = par_params_new(p);
-    tp_tape *T = vil_tape(p);
-    static tp_vil m;
-
-    tp_vil_init(P, &m, "", model_cfg(p));
-    if (par_ok(p, T, P)) check_count(p, P);
-    set_shifts(p, m.block, m.blocks);
-    par_load(p, P);
-    if (!p->failed) {
-        const tp_tensor x = par_input(p, T, "input.image");
-        check_model_buffers(p, &m);
-        finish(p, T, P, tp_vil_forward(T, &m, channels_last(T, x)), "image", x);
-    }
-    tp_tape_free(T);
-    tp_params_free(P);
-}
-
-/* The image of a full-size case by the fill rule, channels first. */
-static tp_tensor filled_image(parity *p, tp_tape *T)
-{
-    const char *name = tp_file_meta(p->F, "input_fill");
-    double s[4] = { 0 };
-    if (!name || par_list(p, "input_shape", 4, s) != 4) {
-        par_fail(p, "the case gives no shape of its image");
-        return TP_NONE;
-    }
-    const tp_shape shape = TP_SHAPE((int64_t)s[0], (int64_t)s[1], (int64_t)s[2], (int64_t)s[3]);
-    const int64_t n = shape.dim[0] * shape.dim[1] * shape.dim[2] * shape.dim[3];
-    double *x = malloc((size_t)(n + 1) * sizeof *x);
-    float *f = (float *)x;
-    if (!x) {
-        par_fail(p, "out of memory");
-        return TP_NONE;
-    }
-    const uint64_t hash = par_hash(name);
-    for (int64_t i = 0; i < n; i++) {
-        const float value = (float)(2.0 * par_uniform(hash, i) - 1.0);
-        if (p->real == TP_F64)
-            x[i] = value;
-        else
-            f[i] = value;
-    }
-    const tp_tensor y = tp_input(T, p->real, shape, x);
-    free(x);
-    return y;
-}
-
-static tp_tensor norm_of(tp_tape *T, tp_tensor x)
-{
-    return tp_sqrt(T, tp_sum(T, tp_square(T, x), TP_ALL));
-}
-
-/* Norm of a stage's tokens, and the first values of the last one. */
-static void check_stage(parity *p, tp_tape *T, int stage, tp_tensor tokens)
-{
-    char name[64];
-    snprintf(name, sizeof name, "output.stage%d_norm", stage);
-    if (par_has(p, name)) par_check_tensor(p, T, name, norm_of(T, tokens));
-    snprintf(name, sizeof name, "output.stage%d_first8", stage);
-    if (!par_has(p, name)) return;
-    const tp_tensor last = tp_slice(T, tokens, 1, tp_dim(tokens, 1) - 1, 1);
-    par_check_tensor(p, T, name, tp_slice(T, last, 2, 0, 8));
-}
-
-/* The gradients of the one image that passes through instance norm (SRA) are not compared: PyTorch
- * (2.15) differentiates instance norm of a batch of one wrongly where the gradient comes with
- * channels last. Differences of losses agree with ours. */
-static void run_full(parity *p)
-{
-    tp_params *P = par_params_new(p);
-    tp_tape *T = vil_tape(p);
-    static tp_vil m;
     tp_vil_out out[TP_VIL_MAX_STAGES];
+    const tp_tensor x = par_images(p, "image");
 
-    tp_vil_init(P, &m, "", model_cfg(p));
-    if (par_ok(p, T, P)) check_count(p, P);
-    par_load(p, P);
-    fill_features(p, P);
-    const tp_tensor x = filled_image(p, T);
-    if (par_ok(p, T, P)) {
-        const int64_t B = tp_dim(x, 0);
-        int64_t *ones = malloc((size_t)B * sizeof *ones);
-        for (int64_t i = 0; ones && i < B; i++) ones[i] = 1;
-        const tp_tensor tokens = tp_vil_trunk(T, &m, channels_last(T, x), out);
-        for (int k = 0; k < m.cfg.stages; k++) check_stage(p, T, k + 1, out[k].tokens);
-        const tp_tensor logits = tp_vil_head(T, &m, tokens);
-        const tp_tensor y = tp_from(T, TP_I64, TP_SHAPE(B), ones);
-        const tp_tensor loss = tp_cross_entropy(T, logits, y, TP_MEAN);
-        par_check_tensor(p, T, "output.logits", logits);
-        par_check_tensor(p, T, "output.loss", loss);
-        tp_backward(T, loss);
-        if (m.cfg.kind == TP_VIL_SRA && B == 1) {
-            par_ignore(p, "gradnorm.");
-        } else if (par_ok(p, T, P)) {
-            par_check_grads(p, P);
-            par_check_tensor(p, T, "gradnorm.input", norm_of(T, tp_detach(T, tp_grad(T, x))));
-        }
-        free(ones);
-    }
-    tp_tape_free(T);
-    tp_params_free(P);
+    for (int i = 0; i < m->blocks; i++) check_attention_index(p, &m->block[i].attn);
+    const tp_tensor tokens = tp_vil_trunk(p->T, m, x, out);
+    for (int k = 0; k < m->cfg.stages && par_ok(p); k++) check_stage(p, k + 1, out[k].tokens);
+    return tp_vil_head(p->T, m, tokens);
 }
 
-const parity_kind parity_vil_kinds[] = {
-    { "vil.window_attention", run_window, false, true },
-    { "vil.global_attention", run_global, false, true },
-    { "vil.full_attention", run_full_attention, false, true },
-    { "vil.linformer_attention", run_linformer, false, true },
-    { "vil.sra_attention", run_sra, false, true },
-    { "vil.performer_attention", run_performer, false, true },
-    { "vil.ls_attention", run_ls, false, true },
-    { "vil.block", run_block, false, true },
-    { "vil.ls_block", run_ls_block, false, true },
-    { "vil.patch_embed", run_patches, false, true },
-    { "vil.model", run_model, false, true },
-    { "vil.ls_model", run_model, false, true },
-    { "vil.full", run_full, true, false },
-    { "vil.ls_full", run_full, true, false },
-    { NULL, NULL, false, false },
+static void run_model(parity *p, void *self)
+{
+    par_output(p, "y", run(p, self));
+}
+
+static void run_full(parity *p, void *self)
+{
+    par_classify(p, run(p, self));
+}
+
+/* ---- positions for another resolution ---- */
+
+/* The side of a square of n; 0: n is none. */
+static int64_t root(int64_t n)
+{
+    int64_t side = 1;
+    while (side * side < n) side++;
+    return side * side == n ? side : 0;
+}
+
+/* Rows and columns of a table [side^2,heads] or of positions [1,n,channels]. */
+static bool table_size(tp_shape s, int64_t size[2], int64_t *channels)
+{
+    if (s.ndim != 2 && (s.ndim != 3 || s.dim[0] != 1)) return false;
+    *channels = s.dim[s.ndim - 1];
+    size[0] = s.ndim == 2 ? root(s.dim[0]) : s.dim[1];
+    size[1] = s.ndim == 2 ? size[0] : 1;
+    return size[0] > 0 && *channels > 0;
+}
+
+/* "input.N" to the size of "output.N". */
+static void run_interpolation(parity *p)
+{
+    const int64_t n = par_series(p, "input.");
+
+    for (int64_t i = 0; i < n && !p->failed; i++) {
+        const char *in = par_name(p, "input.%lld", (long long)i);
+        const char *out = par_name(p, "output.%lld", (long long)i);
+        const tp_shape a = par_shape(p, in), b = par_shape(p, out);
+        int64_t from[2], to[2], channels, same;
+        if (!table_size(a, from, &channels) || !table_size(b, to, &same) || a.ndim != b.ndim ||
+            channels != same) {
+            par_fail(p, "%s, %s: tables [side*side,heads] or positions [1,length,channels]", in,
+                     out);
+            return;
+        }
+        const double *x = par_values(p, in, NULL);
+        double *y = par_alloc(p, par_numel(b), sizeof *y);
+        if (!x || !y) return;
+        tp_vil_resize(x, from, y, to, channels);
+        par_check(p, out, y, par_numel(b), par_limit(p, PAR_OUTPUT));
+    }
+}
+
+#define ATTENTION(name, which)                                                                     \
+    {                                                                                              \
+        PAR_MODULE("vil." name "_attention", part, declare_attention, attend), .variant = (which), \
+                                                                               .no_bf16 = true     \
+    }
+/* clang-format off */
+const par_kind par_vil_kinds[] = {
+    ATTENTION("window", TP_VIL_WINDOW),
+    ATTENTION("global", TP_VIL_GLOBAL),
+    ATTENTION("full", TP_VIL_FULL),
+    ATTENTION("linformer", TP_VIL_LINFORMER),
+    ATTENTION("sra", TP_VIL_SRA),
+    ATTENTION("performer", TP_VIL_PERFORMER),
+    ATTENTION("ls", TP_VIL_LS),
+    { PAR_MODULE("vil.block", part, declare_block, run_block), .variant = BY_NAME, .no_bf16 = true },
+    { PAR_MODULE("vil.ls_block", part, declare_block, run_block), .variant = TP_VIL_LS, .no_bf16 = true },
+    { PAR_MODULE("vil.patch_embed", tp_vil_embed, declare_patches, embed), .no_bf16 = true },
+    { PAR_MODULE("vil.model", tp_vil, declare_model, run_model), .variant = BY_NAME, .no_bf16 = true },
+    { PAR_MODULE("vil.ls_model", tp_vil, declare_model, run_model), .variant = TP_VIL_LS, .no_bf16 = true },
+    { PAR_MODULE("vil.full", tp_vil, declare_model, run_full), .variant = BY_NAME, .large = true },
+    { PAR_MODULE("vil.ls_full", tp_vil, declare_model, run_full), .variant = TP_VIL_LS, .large = true },
+    { .kind = "vil.position_interpolation", .run = run_interpolation, .no_bf16 = true },
+    { .kind = NULL },
 };
+/* clang-format on */

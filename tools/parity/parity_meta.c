@@ -1,0 +1,282 @@
+/* parity_meta.c - the metadata of a case: typed, checked, and marked as read.
+ *
+ * A value that is not what its key wants fails the case with a sentence; the getter then returns
+ * the default, or a harmless value. */
+#include <errno.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parity_case.h"
+
+/* ---- prose ---- */
+
+/* Keys that configure nothing, by the cases' README. A word that ends in '*' is the beginning of
+ * keys, one that ends in '#' is followed by a number. */
+#define ENCODERS                                                                                   \
+    "op cls mask global tied slice zero_gradient no_gradient kernel perf chunk buckets "           \
+    "num_buckets inv_coeff_init_option"
+#define BASELINES "model lam mode_ ln_eps ln_eps_sr arg.* mask"
+static const struct {
+    const char *kind; /* the beginning of kinds; "": of all */
+    const char *keys;
+} prose[] = {
+    { "", "what case upstream source note note_* loss meaning layout tokens cache memory init" },
+    { "", "fill input weights config buffers logits_train precision dtype reference* softmax" },
+    { "", "key_max reduced_map targets stageK_norm item# float32_*" },
+    { "lra.", ENCODERS },
+    { "lra.trace", "optimizer batches final shared parameters task" },
+    { "roberta.", ENCODERS },
+    { "roberta.", "window one_sided" },
+    { "roberta.longformer_attention", "attention" },
+    { "image_baselines.", BASELINES },
+    { "window_baselines.", BASELINES },
+    { "detection.",
+      "sizes aspect_ratios weights bbox_reg_weights top_block backbone cfg sampling" },
+    { "detection.", "masks proposals loss_normalizer image thr#" },
+};
+
+/* Does the word of n characters stand for the key? */
+static bool stands_for(const char *word, size_t n, const char *key)
+{
+    const char last = word[n - 1];
+    const size_t stem = last == '*' || last == '#' ? n - 1 : n;
+
+    if (strncmp(key, word, stem) != 0) return false;
+    key += stem;
+    if (last == '*') return true;
+    if (last == '#') return *key && key[strspn(key, "0123456789")] == '\0';
+    return !*key;
+}
+
+bool par_is_prose(const parity *p, const char *key)
+{
+    const char *kind = p->kind ? p->kind->kind : "";
+
+    for (size_t i = 0; i < sizeof prose / sizeof *prose; i++) {
+        if (strncmp(kind, prose[i].kind, strlen(prose[i].kind)) != 0) continue;
+        for (const char *word = prose[i].keys; *word; word += strspn(word, " ")) {
+            const size_t n = strcspn(word, " ");
+            if (stands_for(word, n, key)) return true;
+            word += n;
+        }
+    }
+    return false;
+}
+
+/* ---- values ---- */
+
+static par_key *find(const parity *p, const char *key)
+{
+    for (int i = 0; i < p->keys; i++)
+        if (strcmp(p->key[i].key, key) == 0) return &p->key[i];
+    return NULL;
+}
+
+bool par_given(const parity *p, const char *key)
+{
+    return find(p, key) != NULL;
+}
+
+/* The value, now read in that form; NULL if there is none, which fails where it is needed. */
+static const char *get(parity *p, const char *key, par_form form, bool needed)
+{
+    par_key *k = find(p, key);
+
+    if (!k) {
+        if (needed) par_fail(p, "the metadata lack '%s'", key);
+        return NULL;
+    }
+    k->read = true;
+    k->form = form;
+    return k->value;
+}
+
+const char *par_text(parity *p, const char *key)
+{
+    return get(p, key, PAR_TEXT, false);
+}
+
+const char *par_model_name(parity *p)
+{
+    return get(p, "model", PAR_MODEL, false);
+}
+
+/* The number that `text` begins with up to one of the characters `ends` or its end; *rest: what
+ * follows. */
+static bool to_number(const char *text, const char *ends, double *x, const char **rest)
+{
+    char *end;
+    *x = strtod(text, &end);
+    *rest = end;
+    return end != text && isfinite(*x) && (!*end || strchr(ends, *end));
+}
+
+int64_t par_int(parity *p, const char *key, int64_t dflt, int64_t least, int64_t most)
+{
+    const char *text = get(p, key, PAR_NUMBERS, dflt == PAR_NEEDED);
+    char *end = NULL;
+
+    if (!text) return dflt == PAR_NEEDED ? least : dflt;
+    errno = 0;
+    const long long x = strtoll(text, &end, 10);
+    if (end != text && !*end && errno == 0 && x >= least && x <= most) return x;
+    par_fail(p, "metadata %s = '%.40s' is no whole number from %lld to %lld", key, text,
+             (long long)least, (long long)most);
+    return dflt >= least && dflt <= most ? dflt : least;
+}
+
+int64_t par_size(parity *p, const char *key, int64_t dflt)
+{
+    return par_int(p, key, dflt, 1, INT32_MAX);
+}
+
+int64_t par_count(parity *p, const char *key, int64_t dflt)
+{
+    return par_int(p, key, dflt, 0, INT32_MAX);
+}
+
+bool par_flag(parity *p, const char *key, bool dflt)
+{
+    const char *text = get(p, key, PAR_FLAG, false);
+
+    if (!text) return dflt;
+    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+        par_fail(p, "metadata %s = '%.40s' is neither 0 nor 1", key, text);
+    return text[0] == '1';
+}
+
+double par_num(parity *p, const char *key, double dflt)
+{
+    const char *text = get(p, key, PAR_NUMBERS, dflt == PAR_NEEDED), *rest;
+    double x;
+
+    if (!text) return dflt;
+    if (to_number(text, "", &x, &rest)) return x;
+    par_fail(p, "metadata %s = '%.40s' is no number", key, text);
+    return dflt;
+}
+
+int par_word(parity *p, const char *key, int dflt, const char *const *words)
+{
+    const char *text = get(p, key, PAR_WORD, dflt == PAR_NEEDED);
+    char legal[256] = "";
+    size_t used = 0;
+
+    if (!text) return dflt == PAR_NEEDED ? 0 : dflt;
+    find(p, key)->words = words;
+    for (int i = 0; words[i]; i++) {
+        if (strcmp(words[i], text) == 0) return i;
+        if (used < sizeof legal)
+            used += (size_t)snprintf(legal + used, sizeof legal - used, "%s%s", i ? ", " : "",
+                                     words[i]);
+    }
+    par_fail(p, "metadata %s = '%.40s' is none of %s", key, text, legal);
+    return 0;
+}
+
+/* ---- lists ---- */
+
+const double *par_list(parity *p, const char *key, int64_t *n)
+{
+    const char *text = get(p, key, PAR_NUMBERS, false), *s = text ? text : "";
+    double *x = par_alloc(p, (int64_t)strlen(s) + 1, sizeof *x);
+    static const double none[1];
+    bool good = x != NULL;
+
+    *n = 0;
+    while (good && *s) {
+        good = to_number(s, ",", &x[*n], &s) && (*s != ',' || s[1]);
+        *n += good;
+        s += *s == ',';
+    }
+    if (good) return x;
+    par_fail(p, "metadata %s = '%.80s' is no list of numbers", key, text ? text : "");
+    *n = 0;
+    return none;
+}
+
+const int64_t *par_sizes(parity *p, const char *key, int64_t least, int64_t *n)
+{
+    const double *x = par_list(p, key, n);
+    int64_t *size = par_alloc(p, *n, sizeof *size);
+    static const int64_t none[1];
+
+    for (int64_t i = 0; size && i < *n; i++) {
+        size[i] = x[i] >= (double)least && x[i] <= INT32_MAX ? (int64_t)x[i] : least;
+        if ((double)size[i] != x[i])
+            par_fail(p, "metadata %s: %g is no whole number from %lld to %d", key, x[i],
+                     (long long)least, INT32_MAX);
+    }
+    return size ? size : none;
+}
+
+const char *par_next_name(parity *p, const char *key, const char **at)
+{
+    const char *list = get(p, key, PAR_NAMES, false);
+
+    if (!*at) *at = list ? list : "";
+    *at += strspn(*at, " ");
+    const size_t n = strcspn(*at, " ");
+    const char *name = n ? par_name(p, "%.*s", (int)n, *at) : NULL;
+    *at += n;
+    return name;
+}
+
+bool par_names(parity *p, const char *key, const char *name)
+{
+    const char *list = get(p, key, PAR_NAMES, false);
+    const size_t n = strlen(name);
+
+    for (const char *at = list; at && (at = strstr(at, name)); at++)
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
+    return false;
+}
+
+/* ---- JSON ---- */
+
+json_t *par_json(parity *p, const char *key)
+{
+    const char *text = get(p, key, PAR_JSON, false);
+    json_error_t error;
+    json_t *object = json_loads(text ? text : "{}", JSON_REJECT_DUPLICATES, &error);
+
+    if (!json_is_object(object)) {
+        par_fail(p, "metadata %s = '%.80s' is no JSON object: %s", key, text,
+                 object ? "" : error.text);
+        json_decref(object);
+        return NULL;
+    }
+    if (!p->json) p->json = json_object();
+    if (json_object_set_new(p->json, key, object) == 0) return object;
+    par_fail(p, "metadata %s: out of memory", key);
+    return NULL;
+}
+
+double par_json_num(parity *p, const char *key, json_t *object, const char *member, double dflt)
+{
+    const json_t *x = json_object_get(object, member);
+
+    if (!x) return dflt;
+    if (!json_is_number(x)) par_fail(p, "metadata %s: %s is no number", key, member);
+    const double value = json_number_value(x);
+    json_object_del(object, member);
+    return value;
+}
+
+/* ---- comparing with what is ---- */
+
+void par_same(parity *p, const char *key, int64_t actual)
+{
+    if (par_given(p, key) && par_int(p, key, actual, INT64_MIN, INT64_MAX) != actual)
+        par_fail(p, "metadata %s = '%.40s': the case's tensors say %lld", key, find(p, key)->value,
+                 (long long)actual);
+}
+
+void par_fixed(parity *p, const char *key, double actual)
+{
+    const double x = par_num(p, key, actual);
+    if (fabs(x - actual) > 4.0 * DBL_EPSILON * fabs(actual))
+        par_fail(p, "metadata %s = %g: the library computes with %g only", key, x, actual);
+}

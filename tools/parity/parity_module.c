@@ -1,0 +1,197 @@
+/* parity_module.c - cases of modules: everything between a module's declaration and the comparison
+ * of its gradients and buffers, the same for all kinds.
+ *
+ *     declare -> load -> forward -> outputs -> loss -> gradients -> buffers
+ *
+ * The scalar that is differentiated is the sum over the outputs of sum(output * probe), unless the
+ * kind gives a loss of its own. Classifiers of full size run a second time in training mode where
+ * the file has results of that ("output.logits_train"). */
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+
+#include "parity_case.h"
+
+/* Rates of dropout: the references drop nothing. */
+static const char *const rates[] = { "dropout", "emb_dropout", "dropatt", "drop_path" };
+
+void par_begin(parity *p)
+{
+    static const char *const modes[] = { "train", "eval", NULL };
+
+    p->train = par_word(p, "mode", 0, modes) == 0;
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) par_fixed(p, rates[i], 0.0);
+    p->P = tp_params_new(p->o->D, &(tp_params_opts){ .dtype = p->real, .blank = true });
+    p->T = tp_tape_new(p->o->D, &(tp_tape_opts){ .compute = p->o->compute, .train = p->train });
+}
+
+/* A row of the table is for one size of images; others are called alike with another number behind:
+ * "cvt_ls-21-224". */
+static bool sized_preset(parity *p, const tp_model_row *row, int64_t side, tp_model_cfg *c)
+{
+    size_t stem = strlen(row->name);
+    char why[256];
+
+    while (stem > 0 && isdigit((unsigned char)row->name[stem - 1])) stem--;
+    return stem > 0 && row->name[stem] && row->name[stem - 1] == '-' &&
+           tp_model_preset(c, par_name(p, "%.*s%lld", (int)stem, row->name, (long long)side), why,
+                           sizeof why);
+}
+
+bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t image[2],
+               tp_model_cfg *c)
+{
+    const char *given = par_model_name(p), *name = given ? given : dflt ? dflt : "";
+    const tp_model_row *row = tp_model_find(name);
+    char why[256];
+
+    if (!row || row->model != model) {
+        par_fail(p, "metadata model = '%.40s': the library has no %s of that name", name,
+                 model->name);
+        return false;
+    }
+    if (!sized_preset(p, row, image[0], c) && !tp_model_preset(c, row->name, why, sizeof why)) {
+        par_fail(p, "metadata model = '%.40s': %s", name, why);
+        return false;
+    }
+    tp_model_opts o = tp_model_get(c);
+    o.image[0] = image[0];
+    o.image[1] = image[1];
+    o.drop_path = 0.0;
+    tp_model_set(c, &o);
+    return !p->failed;
+}
+
+/* ---- outputs and the scalar ---- */
+
+/* The name of the output's probe without "input."; NULL: it has none. */
+static const char *probe_of(parity *p, const char *name)
+{
+    const char *full[] = { par_name(p, "probe.%s", name), par_name(p, "probe_%s", name),
+                           p->outputs == 0 ? "probe" : NULL };
+
+    for (int i = 0; i < 3; i++)
+        if (full[i] && par_has(p, par_name(p, "input.%s", full[i]))) return full[i];
+    return NULL;
+}
+
+bool par_wants(const parity *p, const char *name)
+{
+    static const char *const forms[] = { "output.%s", "input.probe.%s", "input.probe_%s" };
+    char full[256];
+
+    for (int i = 0; i < 3; i++) {
+        snprintf(full, sizeof full, forms[i], name);
+        if (par_has(p, full)) return true;
+    }
+    return false;
+}
+
+void par_loss(parity *p, tp_tensor loss)
+{
+    p->loss = tp_given(p->loss) ? tp_add(p->T, p->loss, loss) : loss;
+}
+
+void par_output(parity *p, const char *name, tp_tensor x)
+{
+    par_check_tensor(p, par_name(p, "output.%s%s", name, p->suffix), x);
+    const char *probe = p->suffix[0] ? NULL : probe_of(p, name);
+    p->outputs++;
+    if (!probe || !par_ok(p)) return;
+    const tp_tensor weight = par_tensor(p, probe);
+    if (tp_numel(weight) != tp_numel(x))
+        par_fail(p, "input.%s and the output have different sizes", probe);
+    else
+        par_loss(p, tp_sum(p->T, tp_mul(p->T, x, weight), TP_ALL));
+}
+
+/* The class of each image. */
+static tp_tensor labels(parity *p, int64_t B, int64_t classes)
+{
+    const int64_t one = par_int(p, "target_class", 1, -1, classes - 1);
+
+    if (one >= 0) return tp_full(p->T, TP_I64, TP_SHAPE(B), (double)one);
+    return par_tensor(p, "labels");
+}
+
+void par_classify(parity *p, tp_tensor logits)
+{
+    if (!par_ok(p)) return;
+    const int64_t B = tp_dim(logits, 0), classes = tp_dim(logits, 1);
+
+    par_same(p, "num_classes", classes);
+    par_same(p, "classes", classes);
+    par_output(p, "logits", logits);
+    if (p->suffix[0]) return;
+    const tp_tensor y = labels(p, B, classes);
+    par_loss(p, tp_cross_entropy(p->T, logits, y, TP_MEAN));
+}
+
+/* ---- gradients ---- */
+
+/* The gradient of an input as doubles; zeros if backward did not reach it. */
+static const double *gradient_of(parity *p, const par_input *in)
+{
+    const tp_tensor g = tp_grad(p->T, in->x);
+
+    if (tp_code_of(p->T) != TP_E_STATE) return par_read(p, g);
+    tp_clear(p->T);
+    return par_alloc(p, tp_numel(in->x), sizeof(double));
+}
+
+static void check_input(parity *p, const par_input *in)
+{
+    const char *whole = par_name(p, "grad.%s", in->name);
+    const char *norm = par_name(p, "gradnorm.%s", in->name);
+    const int64_t n = tp_numel(in->x);
+    double squares = 0.0;
+
+    if (!par_has(p, whole) && !par_has(p, norm)) return;
+    const double *got = gradient_of(p, in);
+    if (!got) return;
+    for (int64_t i = 0; i < n; i++) squares += got[i] * got[i];
+    par_check(p, whole, got, n, par_limit(p, PAR_GRADIENT));
+    par_check_one(p, norm, sqrt(squares), par_limit(p, PAR_GRADIENT));
+}
+
+void par_differentiate(parity *p)
+{
+    if (!par_ok(p) || !tp_given(p->loss)) return;
+    par_check_tensor(p, "output.loss", p->loss);
+    if (!par_has_any(p, "grad") || !par_ok(p)) return;
+    tp_backward(p->T, p->loss);
+    for (const par_input *in = p->input; in && par_ok(p); in = in->next) check_input(p, in);
+    if (par_ok(p)) par_check_grads(p);
+}
+
+/* ---- all of it ---- */
+
+/* The same inputs in training mode, without gradients. */
+static void run_again(parity *p, void *self)
+{
+    tp_reset(p->T);
+    tp_train(p->T, true);
+    tp_record(p->T, false);
+    p->input = NULL;
+    p->outputs = 0;
+    p->loss = TP_NONE;
+    p->suffix = "_train";
+    p->kind->forward(p, self);
+}
+
+void par_run_module(parity *p)
+{
+    void *self = par_alloc(p, 1, p->kind->size);
+
+    par_begin(p);
+    if (self) p->kind->declare(p, self);
+    par_load(p);
+    if (p->failed) return;
+    p->kind->forward(p, self);
+    par_differentiate(p);
+    const bool again = par_has(p, "output.logits_train");
+    if ((p->train || !again) && par_ok(p)) par_check_buffers(p);
+    if (!again || !par_ok(p)) return;
+    run_again(p, self);
+    if (!p->train && par_ok(p)) par_check_buffers(p);
+}

@@ -1,0 +1,174 @@
+/* parity_optim.c - kinds of Vision Longformer's optimisers and learning rates: updates with given
+ * gradients, schedules.
+ *
+ * Tensors are numbered group.index, gradients and results step.group.index; how many there are, the
+ * file says. */
+#include <stdlib.h>
+#include <tapegrad/vil.h>
+
+#include "parity_case.h"
+
+enum { ADAMW, QHM }; /* par_kind.variant */
+
+typedef struct trace {
+    int64_t groups, tensors; /* of all groups together */
+    const double *decay;     /* [groups]               */
+    tp_tensor *w;            /* [tensors]              */
+    const char **name;       /* [tensors], "0.1"       */
+} trace;
+
+/* A rule for the optimiser: the group is the number before the dot, its decay in env. */
+static tp_factors decay_of_group(const char *name, tp_shape s, void *env)
+{
+    (void)s;
+    return (tp_factors){ 1.0, ((const double *)env)[strtol(name, NULL, 10)] };
+}
+
+/* Declares all parameters as "GROUP.INDEX". */
+static void declare(parity *p, trace *t)
+{
+    int64_t decays;
+    t->decay = par_list(p, "weight_decay_per_group", &decays);
+    t->name = par_alloc(p, tp_file_count(p->F), sizeof *t->name);
+    t->w = par_alloc(p, tp_file_count(p->F), sizeof *t->w);
+    if (!t->name || !t->w) return;
+    for (int64_t g = 0;; g++) {
+        const char *stem = par_name(p, "input.p%lld.", (long long)g);
+        const int64_t n = par_series(p, stem);
+        if (n == 0) break;
+        for (int64_t i = 0; i < n; i++, t->tensors++) {
+            const char *name = par_name(p, "%lld.%lld", (long long)g, (long long)i);
+            const tp_shape s = par_shape(p, par_name(p, "%s%lld", stem, (long long)i));
+            t->name[t->tensors] = name;
+            t->w[t->tensors] = tp_param(p->P, name, s, (tp_init){ .kind = TP_INIT_ZERO }, 0);
+        }
+        t->groups++;
+    }
+    if (decays != t->groups || t->groups == 0)
+        par_fail(p, "metadata weight_decay_per_group: %lld rates for %lld groups of tensors",
+                 (long long)decays, (long long)t->groups);
+}
+
+static void set_values(parity *p, const trace *t)
+{
+    for (int64_t i = 0; i < t->tensors && par_ok(p); i++) {
+        const double *x = par_values(p, par_name(p, "input.p%s", t->name[i]), NULL);
+        if (x) tp_param_set(p->P, t->w[i], TP_F64, x, (size_t)tp_numel(t->w[i]) * sizeof *x);
+    }
+}
+
+/* ---- options ---- */
+
+static void betas(parity *p, json_t *options, tp_adamw_opts *o)
+{
+    double beta[2] = { 0.9, 0.999 };
+    const json_t *list = json_object_get(options, "betas");
+
+    for (size_t i = 0; list && i < 2; i++) {
+        const json_t *x = json_array_get(list, i);
+        beta[i] = json_number_value(x);
+        if (json_array_size(list) != 2 || !json_is_number(x) || !(beta[i] >= 0 && beta[i] < 1))
+            par_fail(p, "metadata options: betas must be two numbers from 0 to 1");
+    }
+    if (list) json_object_del(options, "betas");
+    o->beta1 = par_nonzero(beta[0]);
+    o->beta2 = par_nonzero(beta[1]);
+}
+
+static tp_optim *adamw(parity *p, const trace *t)
+{
+    json_t *options = par_json(p, "options");
+    const double eps = par_json_num(p, "options", options, "eps", 1e-8);
+    tp_adamw_opts o = { .eps = par_nonzero(eps),
+                        .weight_decay = 1.0,
+                        .raw_eps = true,
+                        .decay_after = true,
+                        .factors = decay_of_group,
+                        .env = (void *)t->decay };
+
+    betas(p, options, &o);
+    if (eps < 0.0) par_fail(p, "metadata options: eps = %g is negative", eps);
+    return p->failed ? NULL : tp_adamw_new(p->P, &o);
+}
+
+static tp_optim *qhm(parity *p, const trace *t)
+{
+    json_t *options = par_json(p, "options");
+    const tp_qhm_opts o = { .momentum = par_json_num(p, "options", options, "momentum", 0.9),
+                            .nu = par_json_num(p, "options", options, "qhm_nu", 1.0),
+                            .weight_decay = 1.0,
+                            .factors = decay_of_group,
+                            .env = (void *)t->decay };
+    return p->failed ? NULL : tp_qhm_new(p->P, &o);
+}
+
+/* ---- updates ---- */
+
+/* One update with the gradients of the case: the loss is their scalar product with the values.
+ * Tensors that the step gives no gradient for stay as they are. */
+static void update(parity *p, const trace *t, tp_optim *O, int64_t step, double lr)
+{
+    const long long k = step;
+
+    tp_reset(p->T);
+    p->loss = TP_NONE;
+    for (int64_t i = 0; i < t->tensors && !p->failed; i++) {
+        const char *name = par_name(p, "grad%lld.%s", k, t->name[i]);
+        if (!par_has(p, par_name(p, "input.%s", name))) continue;
+        const tp_tensor g = par_tensor(p, name);
+        par_loss(p, tp_sum(p->T, tp_mul(p->T, t->w[i], g), TP_ALL));
+    }
+    tp_backward(p->T, p->loss);
+    tp_step(O, lr);
+    if (!tp_optim_ok(O)) par_fail(p, "%s", tp_optim_why(O));
+    for (int64_t i = 0; i < t->tensors && par_ok(p); i++) {
+        const int64_t n = tp_numel(t->w[i]);
+        double *x = par_alloc(p, n, sizeof *x);
+        if (x && tp_param_get(p->P, t->w[i], TP_F64, x, (size_t)n * sizeof *x))
+            par_check(p, par_name(p, "output.step%lld.%s", k, t->name[i]), x, n,
+                      par_limit(p, PAR_OUTPUT));
+    }
+}
+
+static void run_trace(parity *p)
+{
+    int64_t rates, steps = 0;
+    const double *lr = par_list(p, "lr_per_step", &rates);
+    trace t = { 0 };
+
+    par_begin(p);
+    declare(p, &t);
+    set_values(p, &t);
+    while (par_has_any(p, par_name(p, "input.grad%lld.", (long long)steps))) steps++;
+    if (rates != steps || steps == 0)
+        par_fail(p, "metadata lr_per_step: %lld rates for %lld steps", (long long)rates,
+                 (long long)steps);
+    if (p->failed) return;
+    tp_optim *O = p->kind->variant == QHM ? qhm(p, &t) : adamw(p, &t);
+    for (int64_t k = 0; O && k < steps && !p->failed; k++) update(p, &t, O, k, lr[k]);
+    tp_optim_free(O);
+}
+
+/* ---- schedule ---- */
+
+static void run_schedule(parity *p)
+{
+    tp_shape s;
+    const int64_t *at = par_integers(p, "input.iteration", &s);
+    const int64_t n = par_numel(s), warmup = par_count(p, "warmup_iters", 0);
+    const int64_t total = par_size(p, "max_iter", PAR_NEEDED);
+    const double base = par_num(p, "base_lr", PAR_NEEDED), end = par_num(p, "min_lr", 1e-6);
+    const double start = base * par_num(p, "warmup_factor", 0.002);
+    double *rate = par_alloc(p, n, sizeof *rate);
+
+    for (int64_t i = 0; at && rate && i < n; i++)
+        rate[i] = tp_lr_cosine_whole(at[i], warmup, total, start, base, end);
+    if (rate) par_check(p, "output.lr", rate, n, par_exact(p, "output.lr"));
+}
+
+const par_kind par_optim_kinds[] = {
+    { .kind = "vil.adamw_trace", .run = run_trace, .variant = ADAMW, .no_bf16 = true },
+    { .kind = "vil.qhm_trace", .run = run_trace, .variant = QHM, .no_bf16 = true },
+    { .kind = "vil.lr_schedule", .run = run_schedule, .no_bf16 = true },
+    { .kind = NULL },
+};

@@ -1,0 +1,215 @@
+/* parity_params.c - parameters and buffers of a case: loading, filling by rule, gradients, buffers
+ * after the call. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parity_case.h"
+
+/* ---- what the file does not store ---- */
+
+static bool ends_in(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* The fill rule's values are within +- of a, or around 1 for the scale of a norm. */
+static void fill(const tp_param_info *it, double *x, int64_t n)
+{
+    const uint64_t hash = par_hash(it->name);
+    double lo = -0.1, hi = 0.1;
+    if (it->buffer) {
+        hi = sqrt(3.0);
+        lo = -hi;
+    } else if (it->shape.ndim >= 2) {
+        hi = sqrt(3.0 / ((double)n / (double)it->shape.dim[0]));
+        lo = -hi;
+    } else if (it->shape.ndim == 1 && ends_in(it->name, "weight")) {
+        lo = 0.9;
+        hi = 1.1;
+    }
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(lo + (hi - lo) * par_uniform(hash, i));
+}
+
+/* Buffers begin as the model makes them: running means 0, variances 1. Performer's features alone
+ * are filled. */
+static void load_filled(parity *p, const tp_param_info *it)
+{
+    const int64_t n = par_numel(it->shape);
+    double *x = malloc((size_t)(n + 1) * sizeof *x);
+
+    if (!x) par_fail(p, "%s: out of memory", it->name);
+    if (x) {
+        fill(it, x, n);
+        tp_param_set(p->P, it->tensor, TP_F64, x, (size_t)n * sizeof *x);
+    }
+    free(x);
+}
+
+/* ---- loading ---- */
+
+/* A single number may be stored with axes. */
+static bool same_shape(tp_shape a, tp_shape b)
+{
+    if (par_numel(a) == 1 && par_numel(b) == 1) return true;
+    return a.ndim == b.ndim && memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof a.dim[0]) == 0;
+}
+
+static void load_stored(parity *p, const tp_param_info *it, const char *name)
+{
+    const size_t n = (size_t)par_numel(it->shape);
+
+    if (tp_is_float(it->dtype)) {
+        const double *x = par_values(p, name, NULL);
+        if (x) tp_param_set(p->P, it->tensor, TP_F64, x, n * sizeof *x);
+    } else {
+        const int64_t *x = par_integers(p, name, NULL);
+        if (x) tp_param_set(p->P, it->tensor, TP_I64, x, n * sizeof *x);
+    }
+}
+
+/* A tied parameter may be stored under each of its names, with the same values. */
+static void load_alias(parity *p, const tp_param_info *it, const char *name)
+{
+    const char *first_name = par_name(p, "param.%s", it->alias_of);
+    if (!par_has(p, first_name)) {
+        load_stored(p, it, name);
+        return;
+    }
+    const double *own = par_values(p, name, NULL), *first = par_values(p, first_name, NULL);
+
+    if (own && first && memcmp(own, first, (size_t)par_numel(it->shape) * sizeof *own) != 0)
+        par_fail(p, "%s differs from %s, to which it is tied", name, it->alias_of);
+}
+
+static void load_one(parity *p, const tp_param_info *it)
+{
+    const char *name = par_name(p, "%s.%s", it->buffer ? "buffer" : "param", it->name);
+
+    if (!par_has(p, name)) {
+        if (!it->alias_of && (!it->buffer || ends_in(it->name, "projection_matrix")))
+            load_filled(p, it);
+    } else if (!same_shape(par_shape(p, name), it->shape)) {
+        par_fail(p, "%s has another shape than the model's", name);
+    } else if (it->alias_of) {
+        load_alias(p, it, name);
+    } else {
+        load_stored(p, it, name);
+    }
+}
+
+/* Is there a parameter of that name? The fill of a model of full size costs more than this. */
+static bool is_parameter(const parity *p, const char *name)
+{
+    for (tp_param_info it = { 0 }; tp_next_param(p->P, &it);)
+        if (!it.buffer && strcmp(it.name, name) == 0) return true;
+    return false;
+}
+
+/* Tensors of the file that name parameters which the model does not have. Empty ones are those of
+ * no global tokens. */
+static void check_names(parity *p)
+{
+    static const char *const stems[] = { "param.", "grad.", "gradnorm.", "final." };
+
+    for (int i = 0; i < tp_file_count(p->F); i++) {
+        const tp_file_tensor *t = tp_file_at(p->F, i);
+        for (size_t k = 0; k < sizeof stems / sizeof *stems; k++) {
+            const size_t n = strlen(stems[k]);
+            if (strncmp(t->name, stems[k], n) != 0 || t->numel == 0) continue;
+            if (strncmp(t->name + n, "input.", 6) == 0 || strcmp(t->name + n, "input") == 0)
+                continue;
+            if (!is_parameter(p, t->name + n))
+                par_fail(p, "%s: the model has no such parameter", t->name);
+        }
+    }
+}
+
+/* The names in a list of the metadata must be parameters, or inputs. */
+static void check_list(parity *p, const char *key)
+{
+    const char *at = NULL, *name;
+
+    while ((name = par_next_name(p, key, &at)))
+        if (!is_parameter(p, name) && !par_has(p, name) && strcmp(name, "input") != 0)
+            par_fail(p, "metadata %s names %s, which is no parameter", key, name);
+}
+
+void par_load(parity *p)
+{
+    static const char *const counts[] = { "parameters", "param_count", "parameter_count",
+                                          "params_total" };
+
+    if (!par_ok(p)) return;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        par_same(p, counts[i], tp_params_count(p->P) - p->dropped);
+    check_names(p);
+    check_list(p, "zero_grads");
+    check_list(p, "unused_params");
+    for (tp_param_info it = { 0 }; !p->failed && tp_next_param(p->P, &it);) load_one(p, &it);
+    par_ok(p);
+}
+
+/* ---- gradients ---- */
+
+static void check_grad(parity *p, const tp_param_info *it)
+{
+    const char *grad = par_name(p, "grad.%s", it->name);
+    const char *norm = par_name(p, "gradnorm.%s", it->name);
+    const int64_t n = par_numel(it->shape);
+    const bool unused = par_names(p, "unused_params", it->name);
+    double squares = 0.0;
+
+    if (!unused && !par_has(p, grad) && !par_has(p, norm)) return;
+    double *got = calloc((size_t)n + 1, sizeof *got);
+    if (!got) {
+        par_fail(p, "%s: out of memory", grad);
+    } else if (!it->has_grad ||
+               tp_param_get_grad(p->P, it->tensor, TP_F64, got, (size_t)n * sizeof *got)) {
+        for (int64_t i = 0; i < n; i++) squares += got[i] * got[i];
+        if (unused && squares != 0.0)
+            par_fail(p, "unused_params names %s, which has a gradient", it->name);
+        par_check(p, grad, got, n, par_limit(p, PAR_GRADIENT));
+        par_check_one(p, norm, sqrt(squares), par_limit(p, PAR_GRADIENT));
+    }
+    free(got);
+    par_ok(p);
+}
+
+void par_check_grads(parity *p)
+{
+    for (tp_param_info it = { 0 }; !p->failed && tp_next_param(p->P, &it);)
+        if (!it.buffer) check_grad(p, &it);
+}
+
+/* ---- buffers after the call ---- */
+
+static void check_buffer(parity *p, const tp_param_info *it)
+{
+    const char *whole = par_name(p, "output.buffer.%s", it->name);
+    const char *norm = par_name(p, "output.buffernorm.%s", it->name);
+    const int64_t n = par_numel(it->shape);
+    double squares = 0.0;
+
+    if (!par_has(p, whole) && !par_has(p, norm)) return;
+    if (!tp_is_float(it->dtype)) {
+        int64_t *x = par_alloc(p, n, sizeof *x);
+        if (x && tp_param_get(p->P, it->tensor, TP_I64, x, (size_t)n * sizeof *x))
+            par_check_integers(p, whole, x, n);
+        return;
+    }
+    double *x = par_alloc(p, n, sizeof *x);
+    if (x && tp_param_get(p->P, it->tensor, TP_F64, x, (size_t)n * sizeof *x)) {
+        for (int64_t i = 0; i < n; i++) squares += x[i] * x[i];
+        par_check(p, whole, x, n, par_limit(p, PAR_OUTPUT));
+        par_check_one(p, norm, sqrt(squares), par_limit(p, PAR_OUTPUT));
+    }
+}
+
+void par_check_buffers(parity *p)
+{
+    for (tp_param_info it = { 0 }; !p->failed && tp_next_param(p->P, &it);)
+        if (it.buffer) check_buffer(p, &it);
+    par_ok(p);
+}
