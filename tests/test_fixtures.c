@@ -1,5 +1,5 @@
 /* test_fixtures.c - the reference cases, by the table of tp-parity, on the device of the suite; and
- * that tp-parity refuses what it should.
+ * that tp-parity refuses what it should, and finds values of the metadata that nobody uses.
  *
  * Full-size models take half a minute of processor time in an optimised build, and run there unless
  * TAPEGRAD_FULL is 0; they want ten times that elsewhere, and run if TAPEGRAD_FULL is 1. */
@@ -268,5 +268,77 @@ Test(fixtures, tensors_too_many_or_too_few_are_refused, .init = make_folder, .fi
         cr_expect(result == (*cases[i].why != '\0') && strstr(r.why, cases[i].why),
                   "without '%s', with '%s': %s", cases[i].left_out, cases[i].name, r.why);
     }
+    tp_device_close(D);
+}
+
+/* ---- what the audit finds ---- */
+
+/* Every value of these cases counts. */
+Test(fixtures, audit)
+{
+    static const char *const cases[] = {
+        "lm/attn_r2_bias_window_lt_chunk",
+        "lm/attnopt_paper",
+        "lm/block_postln_relu",
+        "lm/model_r2_mem_gt_segment",
+        "lm/txl_attn_preln_samelen",
+        "lm/data_enwik8_style",
+        "cvt/conv_proj_dwbn_s2_train",
+        "cvt/cvt_block_nocls_train",
+        "cvt/cvtls_attn_rawcls_eval",
+        "lsla/op_qxx_fixed_inner1_outer0",
+        "lsla/shift_qkv_w4",
+        "lsla/stem_train",
+        "lsla/recipe_lr_ip102",
+        "lsla/recipe_mix",
+        "lsla/aug_image_ops",
+        "vil/linformer_separate_g0",
+        "vil/ls_w3_r2_g1_norpb_nobias",
+        "vil/optim_adamw",
+        "vil/patchembed_ape_g2",
+        "vil/vilattn_shift6_cyclic_pad_rpb_g2",
+    };
+    device_cpu_only();
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        parity_audit a;
+        char path[1024];
+        snprintf(path, sizeof path, TP_SOURCE_DIR "/tests/fixtures/%s.safetensors", cases[i]);
+        const bool ran = parity_audit_run(&a, path, D, false, stderr);
+        cr_expect(ran && a.changes > 10, "%s: %s", cases[i], a.why);
+        cr_expect(a.unnoticed == 0, "%s: %d changes make no difference", cases[i], a.unnoticed);
+    }
+    tp_device_close(D);
+}
+
+/* Options that nothing in the file depends on are reported; a case that fails is not audited. */
+Test(fixtures, audit_reports, .init = make_folder, .fini = remove_folder)
+{
+    static const char *const found[] = {
+        "outer: '0' -> '1' makes no difference\n",
+        "scale: 'fixed' -> 'dynamic' makes no difference\n",
+    };
+    static const char file[] =
+        TP_SOURCE_DIR "/tests/fixtures/lsla/op_qxx_fixed_inner1_outer0.safetensors";
+    const char *copy = in_folder("case.safetensors");
+    char text[4096] = "";
+    parity_audit a;
+
+    device_cpu_only();
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
+    FILE *out = tmpfile();
+    cr_assert(out);
+    copy_case(file, copy, "output.y output.attn grad input.probe", "", "");
+    cr_expect(parity_audit_run(&a, copy, D, false, out), "%s", a.why);
+    cr_expect(a.unnoticed == 2, "%d changes make no difference", a.unnoticed);
+    rewind(out);
+    text[fread(text, 1, sizeof text - 1, out)] = '\0';
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++)
+        cr_expect(strstr(text, found[i]), "not reported: %s", found[i]);
+
+    copy_case(file, copy, "input.x", "", "");
+    cr_expect(!parity_audit_run(&a, copy, D, false, out), "a case without input is audited");
+    cr_expect(strstr(a.why, "the file has no tensor input.x"), "%s", a.why);
+    fclose(out);
     tp_device_close(D);
 }

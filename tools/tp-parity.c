@@ -10,6 +10,7 @@ static const char help[] =
     "\n"
     "SYNOPSIS\n"
     "    tp-parity [--f64] [--f32] [--bf16] [--device NAME] [--threads N] [--verbose] FILE...\n"
+    "    tp-parity --audit [--device NAME] [--threads N] [--verbose] FILE...\n"
     "\n"
     "DESCRIPTION\n"
     "    A reference case is a safetensors file: metadata that say what to run, weights,\n"
@@ -19,26 +20,33 @@ static const char help[] =
     "    compared with and a key of the metadata that nothing read are failures, like results\n"
     "    that differ.\n"
     "\n"
+    "    --audit changes each value of the metadata in turn (numbers, flags, words, elements of\n"
+    "    lists, names) and expects that the case is refused or no longer agrees. A change that\n"
+    "    makes no difference is printed; tools/parity/parity_exceptions.c lists the reasons why\n"
+    "    some may.\n"
+    "\n"
     "OPTIONS\n"
     "    --f64 --f32 --bf16\n"
     "                   precisions to run; without any, f32 and on the CPU, which alone has\n"
     "                   it, f64, but models of full size in f32 alone\n"
+    "    --audit        audit the metadata, in f64 (models of full size, other devices: f32)\n"
     "    --device NAME  where to run: cpu, cuda, cuda:1, ... (cpu)\n"
     "    --threads N    0: as many as there are cores (0)\n"
-    "    --verbose      every comparison\n"
+    "    --verbose      every comparison; of an audit, the excepted changes and their reasons\n"
     "    --help         this text\n"
     "\n"
     "EXIT STATUS\n"
-    "    0  all files agree\n"
+    "    0  all files agree; with --audit, every change makes a difference or is excepted\n"
     "    1  a file does not agree, is of an unknown kind, or holds what nothing read\n"
     "    2  wrong usage\n"
     "\n"
     "EXAMPLES\n"
     "    tp-parity tests/fixtures/*/*.safetensors\n"
-    "    tp-parity --f32 --verbose tests/fixtures/cvt/full_cvt13_224.safetensors\n";
+    "    tp-parity --f32 --verbose tests/fixtures/cvt/full_cvt13_224.safetensors\n"
+    "    tp-parity --audit tests/fixtures/lm/attn_r1_basic.safetensors\n";
 
 typedef struct options {
-    bool f64, f32, bf16, verbose;
+    bool f64, f32, bf16, verbose, audit;
     const char *device;
     int threads;
 } options;
@@ -50,6 +58,7 @@ static int take_option(options *o, int left, char **arg)
                  : strcmp(arg[0], "--f32") == 0     ? &o->f32
                  : strcmp(arg[0], "--bf16") == 0    ? &o->bf16
                  : strcmp(arg[0], "--verbose") == 0 ? &o->verbose
+                 : strcmp(arg[0], "--audit") == 0   ? &o->audit
                                                     : NULL;
     if (flag) {
         *flag = true;
@@ -102,6 +111,21 @@ static bool run_file(const char *path, tp_device *D, const options *o)
     return !*why;
 }
 
+static bool audit_file(const char *path, tp_device *D, const options *o)
+{
+    parity_audit a;
+    const bool ran = parity_audit_run(&a, path, D, o->verbose, stdout);
+    const bool good = ran && a.unnoticed == 0;
+
+    printf("%s %-40s  %d changes", good ? "ok  " : "FAIL", base_name(path), a.changes);
+    if (a.unnoticed) printf(", %d make no difference", a.unnoticed);
+    if (a.excepted) printf(", %d excepted", a.excepted);
+    printf("\n");
+    if (!ran) printf("     %s\n", a.why);
+    fflush(stdout);
+    return good;
+}
+
 int main(int argc, char **argv)
 {
     options o = { .device = "cpu" };
@@ -126,7 +150,8 @@ int main(int argc, char **argv)
         tp_device_close(D);
         return 1;
     }
-    for (int i = first; i < argc; i++) failed += !run_file(argv[i], D, &o);
+    for (int i = first; i < argc; i++)
+        failed += o.audit ? !audit_file(argv[i], D, &o) : !run_file(argv[i], D, &o);
     if (failed) printf("%d of %d files do not agree\n", failed, argc - first);
     tp_device_close(D);
     return failed ? 1 : 0;

@@ -1,4 +1,4 @@
-/* parity.h - running reference cases: what tp-parity and the fixture test call.
+/* parity.h - running and auditing reference cases: what tp-parity and the fixture test call.
  *
  * A case is a safetensors file: metadata that says what to run, parameters, inputs, and the outputs
  * and gradients that a reference implementation found. */
@@ -34,5 +34,18 @@ typedef struct parity_result {
  * failures: a tensor of the file that nothing was compared with, and a key of its metadata that
  * configures something and that nobody read. */
 int parity_run(parity_result *r, const char *path, const parity_opts *o);
+
+typedef struct parity_audit {
+    int changes;   /* tried                                                             */
+    int excepted;  /* not noticed, for a reason that stands in the table of exceptions  */
+    int unnoticed; /* not noticed otherwise                                             */
+    char why[1024];
+} parity_audit;
+
+/* Changes every configuring value of a case in turn. Each change must be refused or make the case
+ * disagree; out receives a line for each that does neither (with all: for excepted ones too). The
+ * precision is f64, for models of full size and on devices without f64 it is f32. False: the case
+ * cannot be audited, because it does not agree as it is; see why. */
+bool parity_audit_run(parity_audit *a, const char *path, tp_device *D, bool all, FILE *out);
 
 #endif

@@ -1,0 +1,386 @@
+/* parity_exceptions.c - why some changes of metadata cannot be noticed: the case means the same.
+ *
+ * An exception is as narrow as its reason: where a value counts in some cases of a kind only, a
+ * function says in which. */
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/vil.h>
+
+#include "parity_audit.h"
+
+static bool is(parity *p, const char *key, const char *value)
+{
+    const char *text = par_text(p, key);
+    return text && strcmp(text, value) == 0;
+}
+
+static int64_t number(parity *p, const char *key)
+{
+    const char *text = par_text(p, key);
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+/* Is one value `a`, the other `b`? */
+static bool are(const char *from, const char *to, const char *a, const char *b)
+{
+    return (strcmp(from, a) == 0 && strcmp(to, b) == 0) ||
+           (strcmp(from, b) == 0 && strcmp(to, a) == 0);
+}
+
+/* ---- all areas ---- */
+
+static bool one_program(parity *p, const char *from, const char *to)
+{
+    (void)p;
+    return are(from, to, "lm.attention", "lm.attention_options") ||
+           are(from, to, "vil.window_attention", "vil.global_attention") ||
+           are(from, to, "vil.model", "vil.ls_model") || are(from, to, "vil.full", "vil.ls_full") ||
+           are(from, to, "cvt.full", "cvt.ls_full");
+}
+
+/* Was a name left out whose gradient is stored as zeros, or not at all? */
+static bool stored_as_zeros(parity *p, const char *from, const char *to)
+{
+    const int n = (int)strcspn(from, " ");
+
+    if (strlen(to) >= strlen(from)) return false;
+    for (int i = 0; i < 2; i++) {
+        const char *name = par_name(p, "%s.%.*s", i ? "gradnorm" : "grad", n, from);
+        tp_shape s;
+        const double *x = par_has(p, name) ? par_values(p, name, &s) : NULL;
+        for (int64_t k = 0; x && k < par_numel(s); k++)
+            if (x[k] != 0.0) return false;
+    }
+    return true;
+}
+
+/* Rows of the table for images of another size. */
+static bool same_weights(parity *p, const char *from, const char *to)
+{
+    tp_model_cfg a, b;
+    char why[256];
+    (void)p;
+    return tp_model_preset(&a, from, why, sizeof why) && tp_model_preset(&b, to, why, sizeof why) &&
+           tp_model_same(&a, &b);
+}
+
+/* ---- lm ---- */
+
+/* Off, or beyond the distances of a stored table: window w, segment and cache M and L. */
+static bool not_reached(parity *p, const char *from, const char *to)
+{
+    const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10);
+    const int64_t far = number(p, "window_len") * 2 + number(p, "M") + number(p, "L");
+    return are(from, to, "-1", "0") || (par_given(p, "M") && a >= far && b >= far);
+}
+
+/* Rows that Transformer-XL's memory can hold in the case: those of all its segments; of filled
+ * streams, whose memory after the last one is not stored, those of the ones before. */
+static int64_t most_rows(parity *p)
+{
+    int64_t axes;
+    const int64_t *shape = par_sizes(p, "input_shape", 1, &axes), T = number(p, "tgt_len");
+    return axes == 2 ? shape[1] - 1 - T : par_series(p, "input.tokens.") * T;
+}
+
+static bool any_length(parity *p, const char *from, const char *to)
+{
+    const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10), rows = most_rows(p);
+    if (par_given(p, "mem_rows")) return is(p, "same_length", "0");
+    return rows > 0 && a >= rows && b >= rows;
+}
+
+static bool no_longer(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return number(p, "mem_len") >= most_rows(p);
+}
+
+static bool one_row(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return is(p, "B", "1");
+}
+
+static bool no_cache(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return is(p, "L", "0");
+}
+
+static bool cache_full(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return number(p, "valid_cache") == number(p, "L");
+}
+
+static bool single_update(parity *p, const char *from, const char *to)
+{
+    (void)p;
+    return are(from, to, "0", "1");
+}
+
+/* ---- vil ---- */
+
+static bool no_draws(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return !par_given(p, "drawn_modes");
+}
+
+/* Is the attention of some stage one to windows? */
+static bool has_windows(parity *p)
+{
+    const char *type = par_text(p, "attn_type");
+    return (!type || strncmp(type, "longformer", 10) == 0) && !is(p, "only_glo", "1");
+}
+
+/* Is the case one attention to a map of at most that side? */
+static bool map_within(parity *p, int64_t side)
+{
+    return par_given(p, "nx") && number(p, "nx") <= side && number(p, "ny") <= side;
+}
+
+/* Exact windows reach w cells far. */
+static bool no_other_chunk(parity *p, const char *from, const char *to)
+{
+    if (!has_windows(p) || is(p, "module_mode", "-1")) return true;
+    return are(from, to, "0", "1") && map_within(p, number(p, "window_w") + 1);
+}
+
+static bool not_drawn(parity *p, const char *from, const char *to)
+{
+    if (are(from, to, "0", "-1") && map_within(p, number(p, "window_w"))) return true;
+    if (!has_windows(p) || (from[0] != '-' && to[0] != '-' && is(p, "mode", "eval"))) return true;
+    return from[0] > '0' && to[0] > '0';
+}
+
+static bool no_windows(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return !has_windows(p) || is(p, "nglo", "0");
+}
+
+static bool not_linformer(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return !is(p, "attn_type", "linformer");
+}
+
+static bool no_table(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return is(p, "rpb", "0");
+}
+
+static bool no_bias(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return is(p, "attn_type", "linformer") || is(p, "attn_type", "srformer") ||
+           is(p, "attn_type", "performer") || is(p, "window_w", "0");
+}
+
+static bool two_spellings(parity *p, const char *from, const char *to)
+{
+    (void)p;
+    return are(from, to, "longformerhand", "longformerauto");
+}
+
+static bool pooled_anyway(parity *p, const char *from, const char *to)
+{
+    tp_vil_cfg c = { 0 };
+    char why[256];
+    (void)from, (void)to;
+    return tp_vil_parse(&c, par_text(p, "arch"), why, sizeof why) &&
+           c.stage[c.stages - 1].global == 0;
+}
+
+/* What counts of a stage. A single token attends to itself, with any number of heads. */
+static bool same_stage(parity *p, const tp_vil_stage *a, const tp_vil_stage *b, int64_t tokens)
+{
+    const bool full = is(p, "attn_type", "full"), alone = tokens == 1 && a->absolute;
+
+    if (a->blocks != b->blocks || a->dim != b->dim || a->patch != b->patch ||
+        a->global != b->global || a->absolute != b->absolute)
+        return false;
+    if ((a->heads != b->heads && !alone) || (a->dense != b->dense && !full)) return false;
+    if (a->dense || full) return true;
+    if (is(p, "attn_type", "ls") && a->rank != b->rank) return false;
+    return a->feature == b->feature || (is(p, "only_glo", "1") && a->absolute);
+}
+
+static bool same_stages(parity *p, const char *from, const char *to)
+{
+    tp_vil_cfg a = { 0 }, b = { 0 };
+    int64_t side = number(p, "image_size");
+    char why[256];
+
+    if (!tp_vil_parse(&a, from, why, sizeof why) || !tp_vil_parse(&b, to, why, sizeof why) ||
+        a.stages != b.stages)
+        return false;
+    for (int k = 0; k < a.stages; k++) {
+        if (a.stage[k].patch > 0) side /= a.stage[k].patch;
+        if (!same_stage(p, &a.stage[k], &b.stage[k], a.stage[k].global + side * side)) return false;
+    }
+    return true;
+}
+
+/* ---- cvt ---- */
+
+static bool no_class(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return is(p, "cls", "0");
+}
+
+static bool no_dual_ln(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return is(p, "dual_ln", "0");
+}
+
+/* With one head everywhere auto is 0, without such a stage it is 1. */
+static bool same_projections(parity *p, const char *from, const char *to)
+{
+    const bool two = is(p, "model", "CvT*-LS-17") || is(p, "model", "CvT*-LS-21S");
+    int64_t n, single = 0;
+    const int64_t *heads = par_sizes(p, "heads", 1, &n);
+
+    for (int64_t i = 0; i < n; i++) single += heads[i] == 1;
+    return (n > 0 && single == n && are(from, to, "0", "auto")) ||
+           ((n > 0 ? single == 0 : two) && are(from, to, "1", "auto"));
+}
+
+static bool one_head(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return is(p, "heads", "1");
+}
+
+/* Does a window of w, with its halo, reach over a side of the map from everywhere? */
+static bool reaches(int64_t w, int64_t side)
+{
+    const int64_t halo = w > 1 ? w / 2 : 1;
+    return (side - 1) / w * w <= halo && w + halo >= side;
+}
+
+/* A stage's map has a quarter, an eighth and a sixteenth of the image's sides; an attention's is
+ * the case's. */
+static bool same_windows(parity *p, const char *from, const char *to)
+{
+    const int64_t side[] = { number(p, "H"), number(p, "W") };
+
+    for (int64_t part = strchr(from, ',') ? 4 : 1; *from && *to; part *= 2) {
+        char *rest[2];
+        const int64_t a = strtoll(from, &rest[0], 10), b = strtoll(to, &rest[1], 10);
+        for (int i = 0; i < 2; i++)
+            if (a < 1 || b < 1 ||
+                (a != b && !(reaches(a, side[i] / part) && reaches(b, side[i] / part))))
+                return false;
+        from = rest[0] + (*rest[0] == ',');
+        to = rest[1] + (*rest[1] == ',');
+    }
+    return !*from && !*to;
+}
+
+/* ---- lsla ---- */
+
+static int64_t smaller_side(parity *p)
+{
+    const int64_t H = number(p, "height"), W = number(p, "width");
+    return H < W ? H : W;
+}
+
+static bool no_mask(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return is(p, "outer", "0") || (par_given(p, "shift") && is(p, "shift", "0")) ||
+           strcmp(p->kind->kind, "lsla.op") == 0 || smaller_side(p) <= number(p, "window");
+}
+
+static bool map_in_window(parity *p, const char *from, const char *to)
+{
+    (void)from;
+    const int64_t w = strtoll(to, NULL, 10);
+    return smaller_side(p) <= number(p, "window") && smaller_side(p) <= w && w > number(p, "shift");
+}
+
+static bool map_in_a_window(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return smaller_side(p) <= number(p, "window");
+}
+
+static bool one_side(parity *p, const char *from, const char *to)
+{
+    const size_t n = strlen(to);
+    (void)p;
+    return strlen(from) == 2 * n + 1 && strncmp(from, to, n) == 0 && strcmp(from + n + 1, to) == 0;
+}
+
+static bool same_updates(parity *p, const char *from, const char *to)
+{
+    const int64_t batch = number(p, "batch");
+    return batch > 0 && strtoll(from, NULL, 10) / batch == strtoll(to, NULL, 10) / batch;
+}
+
+static bool default_threshold(parity *p, const char *from, const char *to)
+{
+    const char *comma = strchr(from, ',');
+    (void)p;
+    return comma && strcmp(comma, ",128") == 0 && strncmp(from, to, (size_t)(comma - from)) == 0 &&
+           !to[comma - from];
+}
+
+/* clang-format off */
+const par_exception par_exceptions[] = {
+    { "*", "kind", "both kinds are one program, and the other keys say what it computes", one_program },
+    { "*", "zero_grads", "a gradient that is stored as zeros needs no name", stored_as_zeros },
+    { "lm.*trace", "zero_grads", "the names are what float32 cannot follow; the audit is in float64", NULL },
+
+    { "cvt.*full", "model", "the size of images decides nothing that the file does not say", same_weights },
+    { "lsla.full", "model", "the other keys say all of it", NULL },
+
+    { "lm.*", "mode", "without dropout nothing depends on it", NULL },
+    { "lm.*", "clamp_len", "no distance is clamped", not_reached },
+    { "lm.*", "cpos_clamp_len", "no distance is clamped", not_reached },
+    { "lm.attention_options", "cache_dproj", "there is no cache", no_cache },
+    { "lm.attention_options", "empty_cache", "all rows of the cache are real", cache_full },
+    { "lm.txl_*", "mem_len", "the memory never reaches its limit", any_length },
+    { "lm.txl_*", "same_length", "the memory never reaches its limit", no_longer },
+    { "lm.*trace", "stream_bytes", "the distance of the rows, of which there is one", one_row },
+    { "lm.*trace", "warmup_updates", "a warm-up of one update ends before it", single_update },
+
+    { "vil.*", "mode", "without random shifts nothing depends on it", no_draws },
+    { "vil.*", "module_mode", "no window has a neighbour, or evaluation draws none; any positive number draws one", not_drawn },
+    { "vil.*", "exact", "no window reaches past the map or its own chunk", no_other_chunk },
+    { "vil.*", "attn_type", "two implementations of one function", two_spellings },
+    { "vil.*", "share_global_weights", "only windows have global rows", no_windows },
+    { "vil.*", "only_glo", "only windows can be left out", no_windows },
+    { "vil.*", "share_kv", "an option of Linformer", not_linformer },
+    { "vil.*", "rpb", "this attention has no table of positions", no_bias },
+    { "vil.global_attention", "window_w", "the size of a table that is not there", no_table },
+    { "vil.*", "avg_pool_flag", "without a global token the head takes the mean", pooled_anyway },
+    { "vil.*", "arch", "the letter counts for nothing in this stage", same_stages },
+
+    { "cvt.conv_embed", "mode", "without batch norm nothing depends on it", NULL },
+    { "cvt.ws_sepconv", "mode", "without batch norm nothing depends on it", NULL },
+    { "cvt.ls_attention", "cls_proj", "there is no class token", no_class },
+    { "cvt.ls_attention", "ln_eps", "the epsilon of DualLN, which is left out", no_dual_ln },
+    { "cvt.*", "out_proj", "auto is what the numbers of heads make of it", same_projections },
+    { "cvt.*", "scale", "a single head is as wide as all of them", one_head },
+    { "cvt.ls_*", "w", "the window reaches over the whole map", same_windows },
+
+    { "lsla.op", "mode", "without batch norm nothing depends on it", NULL },
+    { "lsla.window_op", "mode", "without batch norm nothing depends on it", NULL },
+    { "lsla.block", "mode", "without batch norm nothing depends on it", NULL },
+    { "lsla.merge", "mode", "without batch norm nothing depends on it", NULL },
+    { "lsla.*", "mask_outer", "there is no outer bias, or no shifted window", no_mask },
+    { "lsla.*", "window", "the map is no larger than the window", map_in_window },
+    { "lsla.*", "shift", "a map in one window is not shifted", map_in_a_window },
+    { "lsla.model", "image", "one number is the side of a square", one_side },
+    { "lsla.lr_schedule", "train_images", "the updates of an epoch are whole", same_updates },
+    { "lsla.image_ops", "arg.solarize_add", "the threshold is 128 by default", default_threshold },
+    { NULL, NULL, NULL, NULL },
+};
+/* clang-format on */
