@@ -184,7 +184,8 @@ typedef struct tp_training {
 TP_API int tp_train_main(const tp_training *t, int argc, char **argv);
 
 /* How several processes train one model, each on batches of its own (tp_run.rank, ranks): the
- * engine calls these in the same order in all of them. Process 0 alone prints and writes. */
+ * engine calls these in the same order in all of them, and where one fails all end. Process 0 alone
+ * prints and writes; every one validates, and all must come to the same score. */
 typedef struct tp_peers {
     int rank, ranks;
     void *env;

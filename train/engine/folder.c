@@ -60,9 +60,8 @@ static void clear_leftovers(const tp_folder *R)
     if (folder) closedir(folder);
 }
 
-bool tp__folder_open(tp_folder *R, const char *path)
+bool tp__folder_name(tp_folder *R, const char *path)
 {
-    char why[1200];
     *R = (tp_folder){ .lock = -1 };
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
@@ -75,6 +74,13 @@ bool tp__folder_open(tp_folder *R, const char *path)
     snprintf(R->best, sizeof R->best, "%s/best.safetensors", R->path);
     snprintf(R->log, sizeof R->log, "%s/log.jsonl", R->path);
     snprintf(R->config, sizeof R->config, "%s/config.json", R->path);
+    return true;
+}
+
+bool tp__folder_open(tp_folder *R, const char *path)
+{
+    char why[1200];
+    if (!tp__folder_name(R, path)) return false;
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error to report, not a kill */
     if (!tp_make_folders(R->path, why, sizeof why)) {
         snprintf(R->why, sizeof R->why, "run folder %s", why);

@@ -15,6 +15,9 @@ typedef struct tp_folder {
     char why[TP_PATH + 512];
 } tp_folder;
 
+/* The names of its files, without touching it; false with the reason in why. */
+bool tp__folder_name(tp_folder *R, const char *path);
+
 /* Makes the folder with its parents if need be and locks it for this process; the lock ends with
  * the process, however it ends. False with the reason in why. */
 bool tp__folder_open(tp_folder *R, const char *path);

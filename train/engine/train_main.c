@@ -34,7 +34,7 @@ static bool begin(tp_trainer *r)
     tp__progress_start(&r->bar, R->update, r->last, r->o->time, R->rank > 0);
     r->notes = json_object();
     tp__run_describe(r);
-    const bool done = tp__run_fine(r) && (R->rank > 0 || tp__run_files(r));
+    const bool done = tp__run_everywhere(r, tp__run_fine(r) && (R->rank > 0 || tp__run_files(r)));
     json_decref(r->notes);
     r->notes = NULL;
     if (!done) return false;
@@ -104,17 +104,32 @@ static void say_goodbye(const tp_trainer *r)
            r->command.name, r->folder.path);
 }
 
+static int complain(const tp_trainer *r)
+{
+    fprintf(stderr, "%s: %s\n", r->t->command.name, r->why);
+    return 1;
+}
+
 static int finish(tp_trainer *r, double began)
 {
     if (!r->why[0] && r->t->done) r->t->done(&r->run);
     tp__progress_end(&r->bar);
     if (r->why[0])
-        fprintf(stderr, "%s: %s\n", r->t->command.name, r->why);
+        complain(r);
     else if (r->run.rank == 0)
         say_goodbye(r);
     if (r->o->profile && r->run.D && r->run.rank == 0)
         tp__op_times_print(r->run.D, tp_seconds() - began);
     return r->why[0] ? 1 : tp_stop_signal() ? 128 + tp_stop_signal() : 0;
+}
+
+static int run(tp_trainer *r)
+{
+    const double began = tp_seconds();
+    if (r->o->plan) return r->run.rank > 0 ? 0 : tp__run_plan(r);
+    tp_catch_signals();
+    if (begin(r)) train(r);
+    return finish(r, began);
 }
 
 int tp_train_main_with(const tp_training *t, const tp_peers *peers, int argc, char **argv)
@@ -125,19 +140,10 @@ int tp_train_main_with(const tp_training *t, const tp_peers *peers, int argc, ch
         fprintf(stderr, "%s: out of memory\n", t->command.name);
         return 1;
     }
-    if (!tp__run_open(r, t, peers, argc, argv, &status)) {
-        if (r->why[0]) {
-            fprintf(stderr, "%s: %s\n", t->command.name, r->why);
-            status = 1;
-        }
-    } else if (r->o->plan) {
-        status = tp__run_plan(r);
-    } else {
-        const double began = tp_seconds();
-        tp_catch_signals();
-        if (begin(r)) train(r);
-        status = finish(r, began);
-    }
+    if (tp__run_open(r, t, peers, argc, argv, &status))
+        status = run(r);
+    else if (r->why[0])
+        status = complain(r);
     tp__run_close(r);
     free(r);
     return status;

@@ -182,7 +182,8 @@ static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
     const tp_train_opts *theirs = asked;
     if (!tp__run_new_settings(r, &r->run.settings, asked, given)) return;
     r->o = r->run.settings;
-    if (!theirs->plan && r->run.rank == 0 && !tp__folder_open(&r->folder, theirs->run_dir))
+    const bool ours = !theirs->plan && r->run.rank == 0;
+    if (!(ours ? tp__folder_open : tp__folder_name)(&r->folder, theirs->run_dir))
         tp__run_fail(r, "%s", r->folder.why);
     else if (theirs->resume)
         open_resumed(r, asked, given);
@@ -212,7 +213,7 @@ bool tp__run_open(tp_trainer *r, const tp_training *t, const tp_peers *peers, in
     }
     if (asked) tp_options_free(t->command.table, asked);
     free(asked);
-    return !r->why[0] && *status == TP_PARSED;
+    return *status == TP_PARSED && tp__run_everywhere(r, !r->why[0]);
 }
 
 /* All that a run and a trial have of their own. */

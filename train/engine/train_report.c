@@ -12,11 +12,6 @@
 
 #include "trainer.h"
 
-bool tp__run_anywhere(const tp_trainer *r, bool here)
-{
-    return r->peers ? r->peers->any(r->peers->env, here) : here;
-}
-
 /* ---- what is due ---- */
 
 typedef struct duties {
@@ -215,9 +210,10 @@ static bool vanished(const tp_trainer *r)
 static bool keep_files(tp_trainer *r, const snapshot *now, duties todo)
 {
     const bool any = todo.validate || todo.report || todo.save;
-    const bool done = (!any || !vanished(r)) && write_files(r, now, todo);
+    const bool gone = tp__run_anywhere(r, any && vanished(r));
+    const bool done = !gone && write_files(r, now, todo);
     if (!done && vanished(r)) rescue(r);
-    return done;
+    return tp__run_everywhere(r, done);
 }
 
 static bool read_norm(tp_trainer *r, tp_tensor norm)
@@ -244,12 +240,14 @@ bool tp__run_after_update(tp_trainer *r, tp_tensor norm, bool last, bool stop)
     duties todo = duties_of(r, last && (!stop || r->run.update >= r->last));
     r->watch.updates++;
     todo.save = todo.save || last;
-    if ((todo.report || todo.save) && !tp__run_collect(r, r->run.update)) return false;
-    if (todo.report || todo.save) gather_losses(r);
+    if (todo.report || todo.save) {
+        if (!tp__run_everywhere(r, tp__run_collect(r, r->run.update))) return false;
+        gather_losses(r);
+    }
     const snapshot now = take_snapshot(r);
     const double paused = tp_seconds();
     r->seconds += paused - r->watch.going;
-    if ((todo.report || todo.save) && !read_norm(r, norm)) return false;
+    if ((todo.report || todo.save) && !tp__run_everywhere(r, read_norm(r, norm))) return false;
     r->unvalidated = todo.validate && stop;
     show(r, &now, todo.report && !r->unvalidated);
     const bool done = keep_files(r, &now, todo);

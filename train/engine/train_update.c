@@ -86,14 +86,12 @@ static bool run_batches(tp_trainer *r)
 
 /* ---- several processes ---- */
 
-/* Gradients become the means over all processes. None waits for one that has failed. */
-static bool reduce(tp_trainer *r, bool fine)
+/* Gradients become the means over all processes. */
+static bool reduce(tp_trainer *r)
 {
     const tp_peers *p = r->peers;
-    if (!p) return fine;
-    if (p->any(p->env, !fine)) return fine && tp__run_fail(r, "another process of this run failed");
-    const bool done = p->reduce(p->env, r->run.P);
-    return done || (tp__run_fine(r) && tp__run_fail(r, "the gradients could not be exchanged"));
+    if (!p || p->reduce(p->env, r->run.P)) return true;
+    return tp__run_fine(r) && tp__run_fail(r, "the gradients could not be exchanged");
 }
 
 /* ---- the update ---- */
@@ -106,11 +104,13 @@ double tp__run_rate(const tp_trainer *r, int64_t update)
 bool tp__run_update(tp_trainer *r, tp_tensor *norm)
 {
     tp_run *R = &r->run;
-    if (!reduce(r, run_batches(r))) return false;
+    if (!tp__run_everywhere(r, run_batches(r))) return false;
+    const bool reduced = reduce(r);
     *norm = tp_clip_grad_norm(R->P, r->o->clip);
-    if (!tp_step(r->O, tp__run_rate(r, R->update))) return tp__run_fine(r);
-    if (r->ema) tp_ema_update(r->ema);
+    const bool stepped = reduced && tp_step(r->O, tp__run_rate(r, R->update));
+    if (stepped && r->ema) tp_ema_update(r->ema);
+    if (!tp__run_everywhere(r, tp__run_fine(r) && stepped)) return false;
     R->update++;
-    if (R->per_epoch > 0 && R->update % R->per_epoch == 0) tp__run_place(r, 0);
-    return tp__run_fine(r);
+    tp__run_place(r, 0);
+    return true;
 }

@@ -109,6 +109,15 @@ bool tp__run_lost(tp_trainer *r, const char *why);
 /* The same for every object of the run that has failed; true: none has. */
 bool tp__run_fine(tp_trainer *r);
 
+/* ---- several processes: train_run.c ---- */
+
+/* Is it so in any process of the run? */
+bool tp__run_anywhere(const tp_trainer *r, bool here);
+
+/* Is it so in all of them? Where it is, but not in another one, the run fails with that reason: no
+ * process waits for one that has failed. Every process calls these in the same order. */
+bool tp__run_everywhere(tp_trainer *r, bool fine);
+
 /* ---- train_update.c ---- */
 
 /* One update; *norm is the gradient's, readable until the next one. */
@@ -125,9 +134,6 @@ void tp__run_place(tp_trainer *r, int64_t batch);
 double tp__run_rate(const tp_trainer *r, int64_t update);
 
 /* ---- train_report.c ---- */
-
-/* Is it so in any process of the run? */
-bool tp__run_anywhere(const tp_trainer *r, bool here);
 
 /* What follows an update; last: there is no next. stop: a signal has come. */
 bool tp__run_after_update(tp_trainer *r, tp_tensor norm, bool last, bool stop);
