@@ -1,7 +1,5 @@
 /* bench_data.c - how many pictures a second the loader prepares: reading, decoding, augmentation,
- * as JSON lines.
- *
- *     bench_data --folder DIR [--images n] [--threads n]
+ * as JSON lines (--help).
  *
  * The folder is filled with JPEG files if it is not there: "large" of 500 x 375 pixels and about
  * 70 kB each, and "small" of 64 x 64. "images_per_s" is by processor time: what one core does.
@@ -11,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <tapegrad/options.h>
 #include <tapegrad/pictures.h>
 #include <time.h>
 
@@ -135,29 +134,48 @@ static bool measure(const struct bench_case *c, const char *folder, int images, 
     return done;
 }
 
+typedef struct settings {
+    char *folder;
+    int64_t images, threads;
+} settings;
+
+static const tp_option table[] = {
+    TP_HEADING("OPTIONS"),
+    TP_STRING("folder", settings, folder, "DIR", 0, "Where the files are, or will be."),
+    TP_INT("images", settings, images, BATCH, 1000000, 0, "Images of each case."),
+    TP_INT("threads", settings, threads, 1, 256, 0, "Threads of the loader."),
+    { 0 },
+};
+
+static bool check(const void *options, char *why, size_t size)
+{
+    const settings *s = options;
+    if (!s->folder) snprintf(why, size, "--folder DIR is needed");
+    return s->folder;
+}
+
+static const tp_command manual = {
+    .name = "bench_data",
+    .summary = "measures how fast images are prepared",
+    .about =
+        "Reads, decodes and augments JPEG files by the recipes of training and prints images a "
+        "second of processor time as JSON lines.",
+    .table = table,
+    .check = check,
+};
+
+static bool run(void *options, char *why, size_t size)
+{
+    const settings *s = options;
+    (void)why, (void)size; /* told where it happens */
+    bool done = make_pictures(s->folder);
+    for (size_t i = 0; done && i < sizeof cases / sizeof *cases; i++)
+        done = measure(&cases[i], s->folder, (int)s->images, (int)s->threads);
+    return done;
+}
+
 int main(int argc, char **argv)
 {
-    const char *folder = NULL;
-    int images = 1024, threads = 1;
-    for (int i = 1; i < argc; i += 2) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--folder") == 0) {
-            folder = value;
-        } else if (strcmp(argv[i], "--images") == 0) {
-            images = atoi(value);
-        } else if (strcmp(argv[i], "--threads") == 0) {
-            threads = atoi(value);
-        } else {
-            folder = NULL;
-            break;
-        }
-    }
-    if (!folder || images < BATCH || threads < 1) {
-        fprintf(stderr, "usage: bench_data --folder DIR [--images n] [--threads n]\n");
-        return 2;
-    }
-    if (!make_pictures(folder)) return 1;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (!measure(&cases[i], folder, images, threads)) return 1;
-    return 0;
+    settings s = { .images = 1024, .threads = 1 };
+    return tp_command_main(&manual, argc - 1, argv + 1, &s, run);
 }

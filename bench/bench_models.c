@@ -1,9 +1,5 @@
-/* bench_models.c - time and memory of training steps of any model of the table, as JSON lines.
- *
- *     bench_models [--model NAME] [--tokens n] [--batch n] [--steps n] [--threads n]
- *                  [--recompute none|attention|block] [--drop-path p] [--device cpu|cuda]
- *                  [--dtype f32|bf16] [--clock wall|cpu] [--graph yes] [--profile yes]
- *                  [--generate yes] [--smoke yes]
+/* bench_models.c - time and memory of training steps of any model of the table, as JSON lines
+ * (--help).
  *
  * A step is forward, cross entropy, backward and AdamW, on random images or tokens that are fed as
  * a loader would; the cache of a language model has as many rows as the segment. "utilisation" is
@@ -21,10 +17,10 @@
  * kernels small, to try the program: its figures say nothing.
  *
  * --generate decodes token after token, as a sampler does (Transformer-LS language models). */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/options.h>
 
 #include "blas_rate.h"
 #include "model_steps.h"
@@ -132,123 +128,79 @@ static int run(const setup *s)
 
 /* ---- arguments ---- */
 
-/* What the flags say; -1: not given. */
 typedef struct arguments {
-    const char *model, *device;
-    int tokens, batch, steps, threads;
+    char *model, *device;
+    int64_t tokens, batch, steps, threads;
     int recompute, dtype, clock, graph, profile, generate, smoke; /* which of the words */
     double drop_path;
 } arguments;
 
-typedef struct flag {
-    const char *name, *words; /* words: "none|attention|block"; NULL: a text or number */
-    const char **text;
-    int *number; /* at least 1, or 0 where a machine decides; or which of the words */
-    double *real;
-} flag;
+#define S   arguments
+#define YES "no|yes"
 
-static int refuse(const flag *flags, const char *what, const char *word)
-{
-    fprintf(stderr, "bench_models: %s%s\nusage: bench_models", what, word);
-    for (; flags->name; flags++)
-        fprintf(stderr, " [%s %s]", flags->name,
-                flags->words  ? flags->words
-                : flags->text ? "NAME"
-                : flags->real ? "p"
-                              : "n");
-    fprintf(stderr, "\n");
-    return 2;
-}
+static const tp_option table[] = {
+    TP_HEADING("OPTIONS"),
+    TP_STRING("model", S, model, "NAME", 0, "Any model that tp-models lists."),
+    TP_INT("tokens", S, tokens, 0, 1 << 24, 0, "Of a segment, and of the cache; 0: the model's."),
+    TP_INT("batch", S, batch, 0, 65536, 0, "Samples of a step; 0: 1 of text, 4 images."),
+    TP_INT("steps", S, steps, 1, MAX_STEPS, 0, "Steps that are measured."),
+    TP_INT("threads", S, threads, 0, 1024, 0, "CPU threads; 0: every core."),
+    TP_CHOICE("recompute", S, recompute, "none|attention|block", 0,
+              "What backward recomputes instead of keeping it."),
+    TP_NUM("drop-path", S, drop_path, 0, 0.99, 0, "Stochastic depth of the last block."),
+    TP_STRING("device", S, device, "NAME", 0, "cpu or cuda."),
+    TP_CHOICE("dtype", S, dtype, "f32|bf16", 0, "What products are computed in."),
+    TP_CHOICE("clock", S, clock, "wall|cpu", 0, "Time that passes, or of all processors."),
+    TP_CHOICE("graph", S, graph, YES, 0, "Launch forward and backward as one recorded graph."),
+    TP_CHOICE("profile", S, profile, YES, 0, "Print the time of each op instead."),
+    TP_CHOICE("generate", S, generate, YES, 0, "Measure decoding token after token instead."),
+    TP_CHOICE("smoke", S, smoke, YES, 0, "Little work, to try the program."),
+    { 0 },
+};
 
-/* Which of "none|attention|block" it is, or -1. */
-static int which(const char *words, const char *value)
-{
-    const size_t n = strlen(value);
-    for (int i = 0; *words; i++) {
-        const size_t length = strcspn(words, "|");
-        if (length == n && memcmp(words, value, n) == 0) return i;
-        words += length + (words[length] == '|');
-    }
-    return -1;
-}
+static const tp_command manual = {
+    .name = "bench_models",
+    .summary = "measures training steps of any model",
+    .about = "Prints time, memory and rates of a step as a JSON line. What the figures mean stands "
+             "at the head of bench/bench_models.c.",
+    .table = table,
+};
 
-static bool take(const flag *f, const char *value)
+/* The setup that the arguments mean; false with the reason in why. */
+static bool configure(setup *s, const arguments *a, char *why, size_t size)
 {
-    char *end = NULL;
-    errno = 0;
-    if (f->words) return (*f->number = which(f->words, value)) >= 0;
-    if (f->text) return *(*f->text = value) != '\0';
-    if (f->real) {
-        *f->real = strtod(value, &end);
-        return end != value && !*end && *f->real >= 0.0 && *f->real < 1.0;
-    }
-    const long n = strtol(value, &end, 10);
-    *f->number = (int)n;
-    return end != value && !*end && !errno && n >= 1 && n <= 1 << 24;
-}
-
-/* The setup that the arguments mean; 0, or the exit status. */
-static int configure(setup *s, const arguments *a)
-{
-    char why[512];
     *s = (setup){ .name = a->model,
                   .device = a->device,
-                  .dtype = a->dtype == 1 ? TP_BF16 : TP_F32,
-                  .steps = a->steps,
-                  .threads = a->threads,
-                  .graph = a->graph == 1,
-                  .smoke = a->smoke == 1,
-                  .profile = a->profile == 1 };
-    if (!tp_model_preset(&s->model, a->model, why, sizeof why)) {
-        fprintf(stderr, "bench_models: %s\n", why);
-        return 2;
-    }
+                  .dtype = a->dtype ? TP_BF16 : TP_F32,
+                  .steps = (int)a->steps,
+                  .threads = (int)a->threads,
+                  .graph = a->graph,
+                  .smoke = a->smoke,
+                  .profile = a->profile };
+    if (!tp_model_preset(&s->model, a->model, why, size)) return false;
     tp_model_opts o = tp_model_get(&s->model);
-    s->batch = a->batch ? a->batch : is_text(s) ? 1 : 4;
+    s->batch = a->batch ? (int)a->batch : is_text(s) ? 1 : 4;
     s->tokens = !is_text(s) ? 0 : a->tokens ? a->tokens : o.cache;
     if (is_text(s)) o.cache = s->tokens;
     o.recompute = (tp_recompute)a->recompute;
     o.drop_path = a->drop_path;
     tp_model_set(&s->model, &o);
-    if (a->tokens && !is_text(s))
-        snprintf(why, sizeof why, "--tokens: %s takes images", a->model);
-    else if (a->steps > MAX_STEPS)
-        snprintf(why, sizeof why, "--steps must be 1 to %d", MAX_STEPS);
-    else if (!tp_model_check(&s->model, why, sizeof why))
-        return 0;
-    fprintf(stderr, "bench_models: %s\n", why);
-    return 2;
+    if (!a->tokens || is_text(s)) return !tp_model_check(&s->model, why, size);
+    snprintf(why, size, "--tokens: %s takes images", a->model);
+    return false;
+}
+
+static bool start(void *options, char *why, size_t size)
+{
+    const arguments *a = options;
+    setup s;
+    timer = a->clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+    if (!configure(&s, a, why, size)) return false;
+    return (a->generate ? decode(&s) : s.profile ? profile(&s) : run(&s)) == 0;
 }
 
 int main(int argc, char **argv)
 {
-    arguments a = { .model = "ls_lm-small", .device = "cpu", .steps = 5 };
-    const flag flags[] = {
-        { .name = "--model", .text = &a.model },
-        { .name = "--tokens", .number = &a.tokens },
-        { .name = "--batch", .number = &a.batch },
-        { .name = "--steps", .number = &a.steps },
-        { .name = "--threads", .number = &a.threads },
-        { .name = "--recompute", .words = "none|attention|block", .number = &a.recompute },
-        { .name = "--drop-path", .real = &a.drop_path },
-        { .name = "--device", .text = &a.device },
-        { .name = "--dtype", .words = "f32|bf16", .number = &a.dtype },
-        { .name = "--clock", .words = "wall|cpu", .number = &a.clock },
-        { .name = "--graph", .words = "no|yes", .number = &a.graph },
-        { .name = "--profile", .words = "no|yes", .number = &a.profile },
-        { .name = "--generate", .words = "no|yes", .number = &a.generate },
-        { .name = "--smoke", .words = "no|yes", .number = &a.smoke },
-        { .name = NULL },
-    };
-    setup s;
-    for (int i = 1; i < argc; i += 2) {
-        const flag *f = flags;
-        while (f->name && strcmp(f->name, argv[i]) != 0) f++;
-        if (!f->name) return refuse(flags, "unknown option ", argv[i]);
-        if (i + 1 == argc || !take(f, argv[i + 1])) return refuse(flags, "no value for ", argv[i]);
-    }
-    timer = a.clock == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
-    const int status = configure(&s, &a);
-    if (status) return status;
-    return a.generate == 1 ? decode(&s) : s.profile ? profile(&s) : run(&s);
+    arguments a = { .model = strdup("ls_lm-small"), .device = strdup("cpu"), .steps = 5 };
+    return tp_command_main(&manual, argc - 1, argv + 1, &a, start);
 }

@@ -1,7 +1,4 @@
-/* bench_ops.c - time of single ops, forward and backward, as JSON lines.
- *
- *     bench_ops [--threads n] [--isa base|avx2|avx512] [--filter text] [--seconds s] [--long yes]
- *               [--clock wall|cpu] [--device cpu|cuda] [--dtype f32|bf16] [--smoke yes]
+/* bench_ops.c - time of single ops, forward and backward, as JSON lines (--help).
  *
  * "utilisation" is a rate over one of two of the same run: "sgemm_gflops" of the first line, a
  * 1024^3 f32 product split by rows over the threads, each calling single-threaded OpenBLAS
@@ -21,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/op.h>
+#include <tapegrad/options.h>
 #include <tapegrad/tapegrad.h>
 #include <time.h>
 
@@ -31,10 +29,12 @@ enum { MAX_REPS = 400, MIN_REPS = 2, LONG_CONTEXT = 16384, HEAD_START = 13421772
 
 typedef struct settings {
     tp_device_opts device;
-    const char *filter, *device_name;
-    tp_dtype dtype;
-    double seconds; /* of each case and direction */
-    bool run_long, cuda, smoke;
+    bool cuda;
+    char *filter, *device_name;
+    int64_t threads;
+    int isa, bf16, clock, run_long, smoke; /* which of the words */
+    double seconds;                        /* of each case and direction */
+    tp_dtype dtype;                        /* of the products */
 } settings;
 
 static clockid_t timer = CLOCK_MONOTONIC;
@@ -212,48 +212,60 @@ static int run(const settings *s)
 
 /* ---- arguments ---- */
 
-static tp_isa isa_of(const char *name)
+#define S   settings
+#define YES "no|yes"
+
+static const tp_option table[] = {
+    TP_HEADING("OPTIONS"),
+    TP_STRING("filter", S, filter, "TEXT", 0, "Only cases whose name contains it."),
+    TP_INT("threads", S, threads, 0, 1024, 0, "CPU threads; 0: every core."),
+    TP_CHOICE("isa", S, isa, "auto|base|avx2|avx512", 0, "Instruction set of the CPU kernels."),
+    TP_NUM("seconds", S, seconds, 0.001, 3600, 0, "Time of each case and direction."),
+    TP_CHOICE("long", S, run_long, YES, 0, "Contexts from 16K tokens on too."),
+    TP_CHOICE("clock", S, clock, "wall|cpu", 0, "Time that passes, or of all processors."),
+    TP_STRING("device", S, device_name, "NAME", 0, "cpu or cuda."),
+    TP_CHOICE("dtype", S, bf16, "f32|bf16", 0, "Of the products; bf16 on cuda only."),
+    TP_CHOICE("smoke", S, smoke, YES, 0, "Small cases on cuda, to try the program."),
+    { 0 },
+};
+
+static bool on_card(const settings *s)
 {
-    return strcmp(name, "base") == 0     ? TP_ISA_BASE
-           : strcmp(name, "avx2") == 0   ? TP_ISA_AVX2
-           : strcmp(name, "avx512") == 0 ? TP_ISA_AVX512
-                                         : TP_ISA_AUTO;
+    return strncmp(s->device_name, "cuda", 4) == 0;
+}
+
+static bool check(const void *options, char *why, size_t size)
+{
+    const settings *s = options;
+    if (!s->bf16 || on_card(s)) return true;
+    snprintf(why, size, "--dtype bf16 needs --device cuda");
+    return false;
+}
+
+static const tp_command manual = {
+    .name = "bench_ops",
+    .summary = "measures single ops, forward and backward",
+    .about = "Prints a JSON line for each case: time, rate, and what share of the machine's own "
+             "rate that is. What the figures mean stands at the head of bench/bench_ops.c.",
+    .table = table,
+    .check = check,
+};
+
+static bool start(void *options, char *why, size_t size)
+{
+    static const tp_isa isas[] = { TP_ISA_AUTO, TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 };
+    settings *s = options;
+    (void)why, (void)size; /* run tells */
+    s->cuda = on_card(s);
+    s->dtype = s->bf16 ? TP_BF16 : TP_F32;
+    s->device =
+        (tp_device_opts){ .threads = (int)s->threads, .isa = isas[s->isa], .profile = s->cuda };
+    timer = s->clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+    return run(s) == 0;
 }
 
 int main(int argc, char **argv)
 {
-    settings s = { .filter = "", .device_name = "cpu", .dtype = TP_F32, .seconds = 0.5 };
-    for (int i = 1; i < argc; i += 2) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--threads") == 0) {
-            s.device.threads = atoi(value);
-        } else if (strcmp(argv[i], "--isa") == 0) {
-            s.device.isa = isa_of(value);
-        } else if (strcmp(argv[i], "--filter") == 0) {
-            s.filter = value;
-        } else if (strcmp(argv[i], "--seconds") == 0) {
-            s.seconds = atof(value);
-        } else if (strcmp(argv[i], "--long") == 0) {
-            s.run_long = strcmp(value, "yes") == 0;
-        } else if (strcmp(argv[i], "--device") == 0) {
-            s.device_name = value;
-            s.device.profile = s.cuda = strncmp(value, "cuda", 4) == 0;
-        } else if (strcmp(argv[i], "--smoke") == 0) {
-            s.smoke = strcmp(value, "yes") == 0;
-        } else if (strcmp(argv[i], "--dtype") == 0) {
-            s.dtype = strcmp(value, "bf16") == 0 ? TP_BF16 : TP_F32;
-        } else if (strcmp(argv[i], "--clock") == 0) {
-            timer = strcmp(value, "cpu") == 0 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
-        } else {
-            fprintf(stderr, "usage: bench_ops [--threads n] [--isa base|avx2|avx512] "
-                            "[--filter text] [--seconds s] [--long yes] [--clock wall|cpu] "
-                            "[--device cpu|cuda] [--dtype f32|bf16] [--smoke yes]\n");
-            return 2;
-        }
-    }
-    if (s.dtype == TP_BF16 && !s.cuda) {
-        fprintf(stderr, "bench_ops: --dtype bf16 wants --device cuda\n");
-        return 2;
-    }
-    return run(&s);
+    settings s = { .filter = strdup(""), .device_name = strdup("cpu"), .seconds = 0.5 };
+    return tp_command_main(&manual, argc - 1, argv + 1, &s, start);
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # soak.sh - runs the tiny model for a long time and asks what has changed at the end.
 #
-#   scripts/soak.sh                 10,000 steps, 200 kills: below 10 minutes on two quiet cores
+#   scripts/soak.sh                 10,000 steps, then 200 kills of each program: minutes
 #   scripts/soak.sh --steps N       so many steps (at least 200)
-#   scripts/soak.sh --kills N       so many kills of test_kill; 0: none
+#   scripts/soak.sh --kills N       so many kills of each program by test_kill; 0: none
 #   scripts/soak.sh --run-dir DIR   default build/soak
 #
 # Prints a table: memory after the warm-up and at the end (resident, and the device's peak), median time
@@ -40,7 +40,7 @@ done
 need $BUILD_NEEDS $TEST_NEEDS python3:python3
 cd "$ROOT"
 configure release -DTAPEGRAD_TESTS=ON
-build release enwik8 test_kill >&2
+build release enwik8 test_kill # which brings its programs >&2
 bin=build/release/bin
 export OMP_WAIT_POLICY=passive
 mkdir -p "$run"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# valgrind.sh - a few steps of training, an evaluation and a generation of enwik8 under memcheck: no
-# read of unset memory, no read or write out of bounds, no leak. Half a minute.
+# valgrind.sh - a few steps of training, a resumed run, an evaluation and a prediction of each kind of
+# program under memcheck: no read of unset memory, no read or write out of bounds, no leak. A minute.
 #
 # Nothing is suppressed. What is only "possibly lost", the stacks of OpenMP's threads, does not count.
 # Memcheck hides AVX-512 from programs, so the AVX2 kernels run.
@@ -9,26 +9,35 @@ source "$(dirname "$0")/setup.sh"
 need $BUILD_NEEDS valgrind:valgrind
 cd "$ROOT"
 configured release || configure release
-build release enwik8 >/dev/null
+build release enwik8 imagenet first_text first_image >/dev/null
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
 export OMP_WAIT_POLICY=passive
 head -c 6000 docs/design.md >"$run/text"
+for n in {10..39}; do printf 'ends in %d\tnumber %d\n' $((n % 10)) "$n"; done >"$run/lines"
 
+# PROGRAM ARGUMENT...
 check() {
     valgrind --quiet --error-exitcode=99 --leak-check=full --show-leak-kinds=definite,indirect \
-        --errors-for-leak-kinds=definite,indirect build/release/bin/enwik8 "$@" >"$run/out" 2>&1 || {
+        --errors-for-leak-kinds=definite,indirect "build/release/bin/$1" "${@:2}" >"$run/out" 2>&1 || {
         cat "$run/out" >&2
-        die "valgrind: enwik8 $1 is not clean"
+        die "valgrind: $1 ${2:-} is not clean"
     }
 }
 
 small="--data $run/text --threads 2 --layers 1 --dim 16 --hidden 16 --heads 2 --chunk 4 --window 8
     --tokens 16 --mem-len 16 --batch 2 --eval-tokens 50 --dropout 0.1 --ema 0.9 --clip 0.5"
-check train $small --steps 2 --recompute block --run-dir "$run/a"
-check train --resume --steps 3 --threads 2 --run-dir "$run/a"
-check train $small --steps 2 --dtype bf16 --accumulation 2 --masked --run-dir "$run/b"
-check train $small --steps 2 --model txl --d-head 8 --att-dropout 0.1 --run-dir "$run/c"
-check eval --data "$run/text" --run-dir "$run/a" --threads 2 --protocol windows --context 32 --step 16 --limit 100
-check generate --run-dir "$run/a" --threads 2 --prompt "the " --length 20 --top-k 5
+check enwik8 train $small --steps 2 --recompute block --run-dir "$run/a"
+check enwik8 train --resume --steps 3 --threads 2 --run-dir "$run/a"
+check enwik8 train $small --steps 2 --dtype bf16 --accumulation 2 --masked --run-dir "$run/b"
+check enwik8 train $small --steps 2 --model txl --d-head 8 --att-dropout 0.1 --run-dir "$run/c"
+check enwik8 eval --data "$run/text" --run-dir "$run/a" --threads 2 --protocol windows --context 32 --step 16 --limit 100
+check enwik8 generate --run-dir "$run/a" --threads 2 --prompt "the " --length 20 --top-k 5
+check imagenet train --shapes 20 --batch 2 --steps 2 --ema 0.9 --threads 2 --run-dir "$run/d"
+check imagenet train --resume --steps 3 --threads 2 --run-dir "$run/d"
+check imagenet eval --shapes 10 --run-dir "$run/d" --threads 2
+check first_image --size 8 --batch 2 --steps 2 --threads 2 --run-dir "$run/e"
+check first_image --resume --steps 3 --threads 2 --run-dir "$run/e"
+check first_text --data "$run/lines" --batch 2 --steps 2 --threads 2 --run-dir "$run/f"
+check first_text --resume --steps 3 --threads 2 --run-dir "$run/f"
 say "valgrind: clean"

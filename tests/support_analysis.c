@@ -21,12 +21,12 @@ void analysis_begin_as(analysis *a, const char *preset, bool no_dual_ln)
     cr_assert(image_model(&s, 4, &a->f.cfg, why, sizeof why), "%s", why);
     free(s.preset);
     if (no_dual_ln) ((tp_cvt_cfg *)&a->f.cfg.of.at)->no_dual_ln = true;
-    a->f.D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
-    a->f.P = tp_params_new(a->f.D, &(tp_params_opts){ .seed = 5, .dtype = TP_F64 });
-    a->f.T = tp_tape_new(a->f.D, &(tp_tape_opts){ .compute = TP_F64 });
+    a->f.t.D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+    a->f.t.P = tp_params_new(a->f.t.D, &(tp_params_opts){ .seed = 5, .dtype = TP_F64 });
+    a->f.t.T = tp_tape_new(a->f.t.D, &(tp_tape_opts){ .compute = TP_F64 });
     a->f.m = calloc(1, sizeof *a->f.m);
-    classifier_init(a->f.P, a->f.m, &a->f.cfg);
-    tp_record(a->f.T, false);
+    classifier_init(a->f.t.P, a->f.m, &a->f.cfg);
+    tp_record(a->f.t.T, false);
     a->x = malloc((size_t)n * sizeof *a->x);
     values_random(noise, n, 7);
     for (int64_t i = 0; i < n; i++) a->x[i] = (float)noise[i];
@@ -46,7 +46,7 @@ void analysis_end(analysis *a)
 
 tp_tensor analysis_pictures(analysis *a)
 {
-    tp_tape *T = a->f.T;
+    tp_tape *T = a->f.t.T;
     tp_reset(T);
     return tp_cast(T, tp_from(T, TP_F32, TP_SHAPE(a->n, SIDE, SIDE, 3), a->x), TP_F64);
 }

@@ -36,7 +36,7 @@ static double plain_cosine(tp_tape *T, tp_tensor x, int64_t front)
 static int of_lsla(analysis *a, double *want)
 {
     const tp_vit_lsla *m = classifier_as(a->f.m, &tp_model_vit_lsla);
-    tp_tape *T = a->f.T;
+    tp_tape *T = a->f.t.T;
     tp_tensor x = tp_lsla_stem_forward(T, &m->stem, analysis_pictures(a));
     int n = 0;
     for (int i = 0; i < m->cfg.stages; i++) {
@@ -54,10 +54,10 @@ static int of_vil(analysis *a, double *want)
     const tp_vil *m = classifier_as(a->f.m, &tp_model_vil);
     tp_vil_out out[TP_VIL_MAX_STAGES];
     int n = 0;
-    tp_vil_trunk(a->f.T, m, analysis_pictures(a), out);
+    tp_vil_trunk(a->f.t.T, m, analysis_pictures(a), out);
     for (int i = 0; i < m->cfg.stages; i++) {
         for (int j = 0; j < m->cfg.stage[i].blocks; j++) want[n++] = NAN;
-        want[n - 1] = plain_cosine(a->f.T, out[i].map, 0);
+        want[n - 1] = plain_cosine(a->f.t.T, out[i].map, 0);
     }
     return n;
 }
@@ -65,7 +65,7 @@ static int of_vil(analysis *a, double *want)
 static int of_cvt(analysis *a, double *want)
 {
     const tp_cvt *m = classifier_as(a->f.m, &tp_model_cvt);
-    tp_tape *T = a->f.T;
+    tp_tape *T = a->f.t.T;
     tp_tensor map = analysis_pictures(a);
     int n = 0;
     for (int i = 0; i < TP_CVT_STAGES; i++) {
@@ -88,7 +88,7 @@ static int of_cvt(analysis *a, double *want)
 static int of_convnet(analysis *a, double *want)
 {
     const tp_convnet *m = classifier_as(a->f.m, &tp_model_convnet);
-    tp_tape *T = a->f.T;
+    tp_tape *T = a->f.t.T;
     tp_tensor x = analysis_pictures(a);
     for (int i = 0; i < TP_CONVNET_LAYERS; i++) {
         x = tp_batchnorm_forward(T, &m->norm[i], tp_conv2d_forward(T, &m->conv[i], x));
@@ -115,7 +115,7 @@ Test(analyze, similarity)
         analysis_begin(&a, cases[i].preset);
         cr_assert(similarity_measure(&a, &got), "%s: %s", cases[i].preset, a.why);
         const int n = cases[i].plain(&a, want);
-        cr_expect(tp_ok(a.f.T), "%s: %s", cases[i].preset, tp_why(a.f.T));
+        cr_expect(tp_ok(a.f.t.T), "%s: %s", cases[i].preset, tp_why(a.f.t.T));
         cr_expect_eq(got.blocks, n, "%s: %d blocks", cases[i].preset, (int)got.blocks);
         for (int k = 0; k < n; k++)
             cr_expect(isnan(want[k]) || fabs(got.cosine[k] - want[k]) < 1e-9,
@@ -250,7 +250,7 @@ Test(analyze, score_of_self_limited_attention)
     a.query = 5;
     cr_assert(lsla_measure(&a, &q), "%s", a.why);
     const tp_vit_lsla *m = classifier_as(a.f.m, &tp_model_vit_lsla);
-    tp_tape *T = a.f.T;
+    tp_tape *T = a.f.t.T;
     tp_tensor map = tp_lsla_stem_forward(T, &m->stem, analysis_pictures(&a));
     map = tp_layernorm_forward(T, &m->block[0].norm1, map);
     cr_assert(host_read(&query, T, tp_linear_forward(T, &m->block[0].attn.q, map)) &&

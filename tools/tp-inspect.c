@@ -2,38 +2,50 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <tapegrad/file.h>
+#include <tapegrad/options.h>
 
-static const char help[] =
-    "NAME\n"
-    "    tp-inspect - list the tensors and the metadata of safetensors files\n"
-    "\n"
-    "SYNOPSIS\n"
-    "    tp-inspect [--names | --meta] FILE...\n"
-    "\n"
-    "DESCRIPTION\n"
-    "    Checks each FILE and prints its metadata, then one line for each tensor in the order of "
-    "the\n"
-    "    data: name, dtype, shape, least, largest and mean value of the finite elements, and the\n"
-    "    numbers of elements that are NaN and infinite, if there are any. Tensors of dtypes that "
-    "have\n"
-    "    no value here (8-bit floats, complex, U64) and empty ones show none. The last line sums "
-    "up.\n"
-    "    Values are read in pieces: memory does not grow with the file.\n"
-    "\n"
-    "OPTIONS\n"
-    "    --names   only the names of the tensors, one a line\n"
-    "    --meta    only the metadata, KEY = VALUE a line\n"
-    "    --help    this text\n"
-    "\n"
-    "EXIT STATUS\n"
-    "    0  every file is sound\n"
-    "    1  some file is missing or damaged; standard error says which, where and what to do\n"
-    "    2  wrong usage\n"
-    "\n"
-    "EXAMPLES\n"
-    "    tp-inspect best.safetensors\n"
-    "    tp-inspect --names best.safetensors | grep bias\n";
+typedef struct request {
+    tp_words files;
+    bool names, meta;
+} request;
+
+static const tp_option table[] = {
+    TP_HEADING("OPTIONS"),
+    TP_ARGUMENTS(request, files, "FILE ...", "safetensors files."),
+    TP_FLAG("names", request, names, 0, "Only the names of the tensors, one a line."),
+    TP_FLAG("meta", request, meta, 0, "Only the metadata, KEY = VALUE a line."),
+    { 0 },
+};
+
+static bool check(const void *settings, char *why, size_t size)
+{
+    const request *r = settings;
+    if (r->files.n == 0) snprintf(why, size, "no FILE is given");
+    return r->files.n > 0;
+}
+
+static const tp_command manual = {
+    .name = "tp-inspect",
+    .summary = "lists the tensors and the metadata of safetensors files",
+    .synopsis = "[--names | --meta] FILE ...",
+    .about =
+        "Checks each FILE and prints its metadata, then one line for each tensor in the order "
+        "of the data: name, dtype, shape, least, largest and mean value of the finite "
+        "elements, and the numbers of elements that are NaN and infinite, if there are any. "
+        "Tensors of dtypes that have no value here (8-bit floats, complex, U64) and empty ones "
+        "show none. The last line sums up. Values are read in pieces: memory does not grow "
+        "with the file.",
+    .table = table,
+    .check = check,
+    .more = "EXIT STATUS\n"
+            "    0  every file is sound\n"
+            "    1  some file is missing or damaged; standard error says which, where and what to "
+            "do\n"
+            "    2  wrong usage\n\n"
+            "EXAMPLES\n"
+            "    tp-inspect best.safetensors\n"
+            "    tp-inspect --names best.safetensors | grep bias\n",
+};
 
 /* Text of a file may hold anything; what a terminal would obey is shown as \xNN. */
 static void print_text(const char *s, int width)
@@ -166,29 +178,18 @@ static bool inspect(const char *path, mode m, bool title)
     return ok;
 }
 
+static bool run(void *options, char *why, size_t size)
+{
+    const request *r = options;
+    const mode m = r->names ? NAMES : r->meta ? META : ALL;
+    (void)why, (void)size; /* each file has told its own */
+    bool done = true;
+    for (int i = 0; i < r->files.n; i++) done = inspect(r->files.at[i], m, r->files.n > 1) && done;
+    return done;
+}
+
 int main(int argc, char **argv)
 {
-    mode m = ALL;
-    int first = 1;
-    for (; first < argc && strncmp(argv[first], "--", 2) == 0; first++) {
-        if (strcmp(argv[first], "--help") == 0) {
-            fputs(help, stdout);
-            return 0;
-        }
-        if (strcmp(argv[first], "--names") == 0)
-            m = NAMES;
-        else if (strcmp(argv[first], "--meta") == 0)
-            m = META;
-        else {
-            fprintf(stderr, "tp-inspect: unknown option %s; see tp-inspect --help\n", argv[first]);
-            return 2;
-        }
-    }
-    if (first == argc) {
-        fprintf(stderr, "tp-inspect: no file given; see tp-inspect --help\n");
-        return 2;
-    }
-    bool ok = true;
-    for (int i = first; i < argc; i++) ok = inspect(argv[i], m, argc - first > 1) && ok;
-    return ok ? 0 : 1;
+    request r = { 0 };
+    return tp_command_main(&manual, argc - 1, argv + 1, &r, run);
 }

@@ -1,5 +1,4 @@
 /* eval.c - `enwik8 eval`: bits per character of held-out text by one of several protocols. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +8,8 @@
 #include "protocol.h"
 
 typedef struct eval_settings {
-    tp_machine_opts machine; /* first: tp_machine_options */
-    char *run_dir, *data, *checkpoint;
+    tp_trained_opts o;
+    char *data;
     int protocol, split;
     int64_t segment, context, step, limit, clamp, chunk_clamp;
     bool same_length;
@@ -22,10 +21,7 @@ enum { STREAM, OFFICIAL, WINDOWS, FAST };
 
 static const tp_option table[] = {
     TP_HEADING("MODEL AND TEXT"),
-    TP_STRING("checkpoint", S, checkpoint, "FILE", 0,
-              "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there "
-              "is none."),
-    TP_STRING("run-dir", S, run_dir, "DIR", 0, "The folder of a run."),
+    TP_ROWS(tp_trained_options),
     TP_STRING("data", S, data, "FILE", 0, TEXT_FILE),
     TP_CHOICE("split", S, split, "train|valid|test", 0, "The part of the text that is scored."),
     TP_INT("limit", S, limit, 0, TP_BIG, 0, "Score only the first N tokens; 0: all."),
@@ -108,28 +104,18 @@ static bool tick(void *env, const score *s)
     return !tp_stop_signal();
 }
 
-static bool fail(lm_file *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static bool fail(lm_file *f, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(f->why, sizeof f->why, fmt, ap);
-    va_end(ap);
-    return false;
-}
-
 static const char *const part_names[] = { "training", "validation", "test" };
 
 static bool fits(lm_file *f, const protocol *p, const char *part, int64_t n)
 {
     const int64_t least = p->kind == PROTOCOL_WINDOWS ? p->step + 1 : 2;
     if (n < least)
-        return fail(f, "the %s text has %lld tokens; at least %lld are needed", part, (long long)n,
-                    (long long)least);
+        return tp_trained_fail(&f->t, "the %s text has %lld tokens; at least %lld are needed", part,
+                               (long long)n, (long long)least);
     if (p->kind == PROTOCOL_WINDOWS && p->step > p->context)
-        return fail(f, "--step %lld is longer than the windows (--context %lld)",
-                    (long long)p->step, (long long)p->context);
-    return lm_segment_check(&f->cfg, "--segment", p->segment, f->why, sizeof f->why);
+        return tp_trained_fail(&f->t, "--step %lld is longer than the windows (--context %lld)",
+                               (long long)p->step, (long long)p->context);
+    return lm_segment_check(&f->cfg, "--segment", p->segment, f->t.why, sizeof f->t.why);
 }
 
 static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)
@@ -139,46 +125,48 @@ static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)
     const int16_t *ids = tp_text_ids(text, (tp_part)s->split, &n);
     const protocol p = choose(s, f);
     if (s->limit > 0 && n > s->limit + 1) n = s->limit + 1;
-    if (!fits(f, &p, part, n) || !lm_file_load(f, &s->machine)) return false;
+    if (!fits(f, &p, part, n) || !lm_file_load(f, &s->o.machine)) return false;
     tp_catch_signals();
     progress t = { .line = tp_ticker_start(), .last = n - 1 };
-    const score sum = protocol_run(&p, f->T, f->m, ids, n, tick, &t);
+    const score sum = protocol_run(&p, f->t.T, f->m, ids, n, tick, &t);
     tp_ticker_end(&t.line);
-    if (!tp_ok(f->T)) return fail(f, "%s", tp_why(f->T));
+    if (!tp_trained_ok(&f->t)) return false;
     printf("%s text, %s%lld tokens: %.4f bpc, %.0f tokens/s\n", part,
            tp_stop_signal() ? "stopped after " : "", (long long)sum.tokens, score_bpc(&sum),
            (double)sum.tokens / (tp_seconds() - t.line.began));
     return true;
 }
 
-static bool run(const eval_settings *s, lm_file *f)
+static bool measure(const eval_settings *s, lm_file *f)
 {
-    if (!s->data) return fail(f, "--data FILE is needed: the text that the model was trained on");
-    if (!lm_file_open(f, s->checkpoint, s->run_dir)) return false;
+    if (!s->data)
+        return tp_trained_fail(&f->t,
+                               "--data FILE is needed: the text that the model was trained on");
+    if (!lm_file_open(f, &s->o)) return false;
     tp_text *text = tp_text_open(s->data, &(tp_text_opts){ .vocab = &f->vocab });
-    const bool done = tp_text_ok(text) ? evaluate(s, f, text) : fail(f, "%s", tp_text_why(text));
+    const bool done =
+        tp_text_ok(text) ? evaluate(s, f, text) : tp_trained_fail(&f->t, "%s", tp_text_why(text));
     tp_text_close(text);
+    return done;
+}
+
+static bool run(void *options, char *why, size_t size)
+{
+    lm_file f = { 0 };
+    const bool done = measure(options, &f);
+    snprintf(why, size, "%s", f.t.why);
+    lm_file_close(&f);
     return done;
 }
 
 int eval_main(int argc, char **argv)
 {
-    static lm_file f;
     eval_settings s = {
-        .machine = { .device = strdup("cpu") },
-        .run_dir = strdup("runs/enwik8"),
+        .o = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/enwik8") },
         .split = TP_TEST,
         .step = 512,
         .clamp = -1,
         .chunk_clamp = -1,
     };
-    int status = tp_options_parse(&manual, argc, argv, &s, NULL);
-    if (status == TP_PARSED) {
-        status = run(&s, &f) ? 0 : 1;
-        if (status) fprintf(stderr, "%s: %s\n", manual.name, f.why);
-        if (!status && tp_stop_signal()) status = 128 + tp_stop_signal();
-        lm_file_close(&f);
-    }
-    tp_options_free(table, &s);
-    return status;
+    return tp_command_main(&manual, argc, argv, &s, run);
 }

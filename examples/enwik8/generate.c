@@ -12,8 +12,8 @@
 #include "sampling.h"
 
 typedef struct generate_settings {
-    tp_machine_opts machine; /* first: tp_machine_options */
-    char *run_dir, *checkpoint, *prompt, *prompt_file;
+    tp_trained_opts o;
+    char *prompt, *prompt_file;
     int64_t seed, length, top_k, segment, context;
     double temperature, top_p;
     bool echo;
@@ -23,10 +23,7 @@ typedef struct generate_settings {
 
 static const tp_option table[] = {
     TP_HEADING("MODEL"),
-    TP_STRING("checkpoint", S, checkpoint, "FILE", 0,
-              "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there "
-              "is none."),
-    TP_STRING("run-dir", S, run_dir, "DIR", 0, "The folder of a run."),
+    TP_ROWS(tp_trained_options),
     TP_INT("segment", S, segment, 0, 16777216, 0,
            "Tokens after which the cache moves on (ls); 0: those of training."),
     TP_INT("context", S, context, 0, 16777216, 0, "Rows of the cache; 0: those of training."),
@@ -65,8 +62,7 @@ static const tp_command manual = {
 
 static bool fail(lm_file *f, const char *what, const char *why)
 {
-    snprintf(f->why, sizeof f->why, "%.2000s: %.2000s", what, why);
-    return false;
+    return tp_trained_fail(&f->t, "%.2000s: %.2000s", what, why);
 }
 
 /* ---- prompt ---- */
@@ -106,7 +102,7 @@ static uint8_t *read_prompt(lm_file *f, const generate_settings *s, int64_t *n)
         *n = s->prompt ? (int64_t)strlen(s->prompt) : 0;
         text = (uint8_t *)strdup(s->prompt ? s->prompt : "");
     }
-    if (!text && !f->why[0]) fail(f, "prompt", "out of memory");
+    if (!text && !f->t.why[0]) fail(f, "prompt", "out of memory");
     return text;
 }
 
@@ -122,13 +118,13 @@ typedef struct decoder {
 static bool feed(decoder *d, int64_t token)
 {
     lm_file *f = d->f;
-    if (d->ls) return tp_lm_decode(d->ls, token, d->logits) || fail(f, "decoding", tp_why(f->T));
+    if (d->ls) return tp_lm_decode(d->ls, token, d->logits) || fail(f, "decoding", tp_why(f->t.T));
     const int32_t id = (int32_t)token;
-    tp_reset(f->T);
-    const tp_tensor x = tp_from(f->T, TP_I32, TP_SHAPE(1, 1), &id);
-    const tp_tensor z = tp_cast(f->T, tp_net_forward(f->T, f->m, d->state, x), TP_F32);
-    return tp_read(f->T, z, d->logits, (size_t)f->vocab.size * sizeof *d->logits) ||
-           fail(f, "decoding", tp_why(f->T));
+    tp_reset(f->t.T);
+    const tp_tensor x = tp_from(f->t.T, TP_I32, TP_SHAPE(1, 1), &id);
+    const tp_tensor z = tp_cast(f->t.T, tp_net_forward(f->t.T, f->m, d->state, x), TP_F32);
+    return tp_read(f->t.T, z, d->logits, (size_t)f->vocab.size * sizeof *d->logits) ||
+           fail(f, "decoding", tp_why(f->t.T));
 }
 
 /* Bytes, and the end of a line, which is a newline; nothing else is ever printed. */
@@ -163,7 +159,7 @@ static bool decode(decoder *d, const generate_settings *s, const bool *allowed,
                 manual.name, (long long)unknown);
     for (int64_t i = 0; (s->length == 0 || i < s->length) && !tp_stop_signal(); i++) {
         const int64_t id = sample(&random, d->logits, allowed, v->size);
-        if (id < 0) return fail(d->f, d->f->path, "the model's output is not a number");
+        if (id < 0) return fail(d->f, d->f->t.path, "the model's output is not a number");
         print_token(v, id);
         if (ferror(stdout)) return fail(d->f, "standard output", strerror(errno));
         if (i + 1 != s->length && !feed(d, id)) return false;
@@ -178,14 +174,14 @@ static bool generate(lm_file *f, const generate_settings *s, const uint8_t *prom
     bool *allowed = printable(&f->vocab);
     const int64_t segment = s->segment ? s->segment : f->segment;
     if (s->context > 0) lm_set_cache(&f->cfg, s->context);
-    if (!lm_segment_check(&f->cfg, "--segment", segment, f->why, sizeof f->why) ||
-        !lm_file_load(f, &s->machine)) {
+    if (!lm_segment_check(&f->cfg, "--segment", segment, f->t.why, sizeof f->t.why) ||
+        !lm_file_load(f, &s->o.machine)) {
         free(allowed);
         return false;
     }
     d.logits = malloc((size_t)f->vocab.size * sizeof *d.logits);
     if (f->cfg.model == &tp_model_ls_lm)
-        d.ls = tp_lm_decoder_new(f->T, tp_net_module(f->m), segment);
+        d.ls = tp_lm_decoder_new(f->t.T, tp_net_module(f->m), segment);
     else
         d.state = tp_net_state_new(f->m);
     tp_catch_signals();
@@ -193,41 +189,40 @@ static bool generate(lm_file *f, const generate_settings *s, const uint8_t *prom
                           ? decode(&d, s, allowed, prompt, n)
                           : fail(f, "generation", "out of memory");
     tp_lm_decoder_free(d.ls);
-    tp_net_state_free(f->m, f->T, d.state);
+    tp_net_state_free(f->m, f->t.T, d.state);
     free(d.logits);
     free(allowed);
     return done;
 }
 
-static bool run(lm_file *f, const generate_settings *s)
+static bool answer(lm_file *f, const generate_settings *s)
 {
     int64_t n = 0;
-    if (!lm_file_open(f, s->checkpoint, s->run_dir)) return false;
+    if (!lm_file_open(f, &s->o)) return false;
     uint8_t *prompt = read_prompt(f, s, &n);
     const bool done = prompt && generate(f, s, prompt, n);
     free(prompt);
     return done;
 }
 
+static bool run(void *options, char *why, size_t size)
+{
+    lm_file f = { 0 };
+    const bool done = answer(&f, options);
+    snprintf(why, size, "%s", f.t.why);
+    lm_file_close(&f);
+    return done;
+}
+
 int generate_main(int argc, char **argv)
 {
-    static lm_file f;
     generate_settings s = {
-        .machine = { .device = strdup("cpu") },
-        .run_dir = strdup("runs/enwik8"),
+        .o = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/enwik8") },
         .seed = 1,
         .echo = true,
         .length = 500,
         .temperature = 1,
         .top_p = 1,
     };
-    int status = tp_options_parse(&manual, argc, argv, &s, NULL);
-    if (status == TP_PARSED) {
-        status = run(&f, &s) ? 0 : 1;
-        if (status) fprintf(stderr, "%s: %s\n", manual.name, f.why);
-        if (!status && tp_stop_signal()) status = 128 + tp_stop_signal();
-        lm_file_close(&f);
-    }
-    tp_options_free(table, &s);
-    return status;
+    return tp_command_main(&manual, argc, argv, &s, run);
 }

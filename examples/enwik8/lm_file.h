@@ -1,4 +1,4 @@
-/* lm_file.h - a trained model out of a checkpoint, ready to run. */
+/* lm_file.h - a trained language model out of a checkpoint, ready to run. */
 #ifndef LM_FILE_H
 #define LM_FILE_H
 
@@ -8,20 +8,16 @@
 #include "lm_kind.h"
 
 typedef struct lm_file {
-    char path[4200];
+    tp_trained t;
     tp_vocab vocab;
     tp_model_cfg cfg;
     int64_t segment; /* tokens of a training segment */
-    tp_device *D;
-    tp_params *P;
-    tp_tape *T; /* not recording */
     tp_net *m;
-    char why[4096];
 } lm_file;
 
-/* Finds the checkpoint (the file; else best or last.safetensors of the run's folder) and reads what
- * it says about the model. */
-bool lm_file_open(lm_file *f, const char *checkpoint, const char *run_dir);
+/* Finds the checkpoint and reads what it says about the model. False with the reason in t.why;
+ * close in either case. */
+bool lm_file_open(lm_file *f, const tp_trained_opts *o);
 
 /* Loads the weights into a model of f->cfg, which may have been changed where weights do not depend
  * on it (cache, clamps). */

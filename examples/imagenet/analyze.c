@@ -12,7 +12,7 @@ enum { ALL, SIMILARITY, NORMS, LSLA, BIAS, SPAN, RESOLUTION };
 typedef struct analyze_options {
     image_common c;
     tp_words beside;
-    char *checkpoint, *preset, *out, *sizes;
+    char *preset, *out, *sizes;
     int what, layout, split, clock;
     int64_t pictures, size, picture, block, query, window;
     double row, col, seconds;
@@ -25,7 +25,7 @@ static const tp_option table_of_flags[] = {
     TP_HEADING("MODEL AND PICTURES"),
     TP_ARGUMENTS(S, beside, "RUN ...",
                  "Folders of further runs, whose curve of similarity is drawn beside."),
-    OPTIONS_TRAINED(S),
+    TP_ROWS(tp_trained_options),
     OPTIONS_IMAGES(S, c.data, 0, 0),
     TP_CHOICE("split", S, split, "train|valid|test", 0, "The part that pictures are drawn from."),
     TP_INT("pictures", S, pictures, 1, 4096, 0, "Pictures that numbers are averaged over."),
@@ -142,17 +142,17 @@ static bool open_fresh(analysis *a, const analyze_options *s)
     done = done && image_model(&model, 10, &cfg, why, sizeof why);
     free(model.preset);
     if (!done) return analysis_fail(a, "%s", why);
-    return image_file_fresh(&a->f, &cfg, &s->c) || analysis_fail(a, "%s", a->f.why);
+    return image_file_fresh(&a->f, &cfg, &s->c) || analysis_fail(a, "%s", a->f.t.why);
 }
 
 static bool open_run(analysis *a, const analyze_options *s, const char *run)
 {
     image_common c = s->c;
-    c.run_dir = (char *)(uintptr_t)run;
-    const bool first = run == s->c.run_dir;
+    const bool first = run == s->c.t.run_dir;
+    c.t.run_dir = (char *)(uintptr_t)run;
+    if (!first) c.t.checkpoint = NULL;
     if (first && s->fresh) return open_fresh(a, s) && open_pictures(a, s);
-    if (!image_file_open(&a->f, first ? s->checkpoint : NULL, &c, s->size))
-        return analysis_fail(a, "%s", a->f.why);
+    if (!image_file_open(&a->f, &c, s->size)) return analysis_fail(a, "%s", a->f.t.why);
     return open_pictures(a, s);
 }
 
@@ -180,7 +180,7 @@ static bool draw_similarity(analysis *a, const analyze_options *s)
     const int n = s->beside.n + 1;
     if (n > RUNS) return analysis_fail(a, "at most %d runs are drawn beside one", RUNS - 1);
     for (int i = 0; i < n; i++) {
-        const char *run = i ? s->beside.at[i - 1] : s->c.run_dir;
+        const char *run = i ? s->beside.at[i - 1] : s->c.t.run_dir;
         if (i > 0) close_run(a);
         if (i > 0 && !open_run(a, s, run)) return false;
         if (!similarity_measure(a, &d[i]) || (i == 0 && !similarity_write(a, &d[i]))) return false;
@@ -200,7 +200,7 @@ static bool draw_model(analysis *a, const analyze_options *s)
     } figures[] = {
         { NORMS, norms_draw }, { LSLA, lsla_draw }, { BIAS, bias_draw }, { SPAN, span_draw }
     };
-    bool done = open_run(a, s, s->c.run_dir);
+    bool done = open_run(a, s, s->c.t.run_dir);
     if (done && s->picture >= a->n)
         done =
             analysis_fail(a, "--picture: there are %lld pictures, counted from 0", (long long)a->n);
@@ -211,12 +211,12 @@ static bool draw_model(analysis *a, const analyze_options *s)
     return done;
 }
 
-static bool run(analysis *a, const analyze_options *s)
+static bool analyze(analysis *a, const analyze_options *s)
 {
     char why[1200];
     char folder[4400];
     const bool of_run = s->what != RESOLUTION && !s->fresh;
-    snprintf(folder, sizeof folder, of_run ? "%.4096s/analysis" : "analysis", s->c.run_dir);
+    snprintf(folder, sizeof folder, of_run ? "%.4096s/analysis" : "analysis", s->c.t.run_dir);
     a->out = s->out ? s->out : folder;
     a->batch = s->c.batch;
     a->named = s->what != ALL;
@@ -226,8 +226,8 @@ static bool run(analysis *a, const analyze_options *s)
     a->col = s->col;
     a->window = s->window;
     a->query = s->query;
-    if (of_run && !s->checkpoint && access(s->c.run_dir, F_OK) != 0)
-        return analysis_fail(a, "%s: there is no such run", s->c.run_dir);
+    if (of_run && !s->c.t.checkpoint && access(s->c.t.run_dir, F_OK) != 0)
+        return analysis_fail(a, "%s: there is no such run", s->c.t.run_dir);
     if (s->fresh && !s->preset) return analysis_fail(a, "--fresh: name the model by --preset");
     if (!tp_make_folders(a->out, why, sizeof why)) return analysis_fail(a, "%s", why);
     if (s->what != RESOLUTION) return draw_model(a, s);
@@ -236,12 +236,19 @@ static bool run(analysis *a, const analyze_options *s)
         a, &(resolution_opts){ presets, s->sizes, s->seconds, s->clock == 1, &s->c });
 }
 
-int analyze_main(int argc, char **argv)
+static bool run(void *settings, char *why, size_t size)
 {
     static analysis a;
+    const bool done = analyze(&a, settings);
+    snprintf(why, size, "%s", a.why);
+    close_run(&a);
+    return done;
+}
+
+int analyze_main(int argc, char **argv)
+{
     analyze_options s = {
-        .c = { .machine = { .device = strdup("cpu") },
-               .run_dir = strdup("runs/imagenet"),
+        .c = { .t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/imagenet") },
                .batch = 16 },
         .sizes = strdup("32,64,128"),
         .split = TP_VALID,
@@ -252,12 +259,5 @@ int analyze_main(int argc, char **argv)
         .col = 0.5,
         .seconds = 1,
     };
-    int status = tp_options_parse(&manual, argc, argv, &s, NULL);
-    if (status == TP_PARSED) {
-        status = run(&a, &s) ? 0 : 1;
-        if (status) fprintf(stderr, "%s: %s\n", manual.name, a.why);
-        close_run(&a);
-    }
-    tp_options_free(table_of_flags, &s);
-    return status;
+    return tp_command_main(&manual, argc, argv, &s, run);
 }

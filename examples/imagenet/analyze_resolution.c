@@ -51,7 +51,7 @@ static bool open_model(probe *b, const char *preset, int64_t size, const image_c
     classifier_cfg cfg;
     bool done = image_preset(&s, preset, -1, why, room);
     s.size = size;
-    s.train.machine = c->machine;
+    s.train.machine = c->t.machine;
     s.train.batch = c->batch;
     done =
         done && image_model(&s, 10, &cfg, why, room) && probe_open(b, &cfg, &s, false, why, room);

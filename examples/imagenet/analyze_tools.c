@@ -61,7 +61,7 @@ static void forward_op(void *env, tp_tape *T, const tp_seen *s)
 static bool run_batch(analysis *a, int64_t first, int64_t count, tp_observer see, void *env)
 {
     const int64_t side = a->f.cfg.size, each = side * side * 3;
-    tp_tape *T = a->f.T;
+    tp_tape *T = a->f.t.T;
     watch w = { a, see, env };
     a->at = 0;
     tp_reset(T);

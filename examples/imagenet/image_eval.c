@@ -12,7 +12,7 @@
 
 typedef struct eval_options {
     image_common c;
-    char *checkpoint, *confusion;
+    char *confusion;
     int layout, split;
     int64_t size, shapes, workers;
     double crop_ratio;
@@ -23,7 +23,7 @@ typedef struct eval_options {
 
 static const tp_option table[] = {
     TP_HEADING("MODEL AND PICTURES"),
-    OPTIONS_TRAINED(S),
+    TP_ROWS(tp_trained_options),
     OPTIONS_IMAGES(S, c.data, 0, 0),
     TP_INT("shapes", S, shapes, 1, 10000000, 0, "Shapes drawn, where there is no --data."),
     TP_CHOICE("split", S, split, "train|valid|test", 0, "The part that is scored."),
@@ -107,14 +107,14 @@ static bool fits(image_file *f, const tp_pictures *X, const char *data)
 {
     char why[700];
     if (tp_pictures_classes(X) > f->cfg.classes)
-        return image_file_fail(
-            f,
+        return tp_trained_fail(
+            &f->t,
             "the pictures have %d classes, the head of %s has %lld: this model was "
             "trained on other pictures%s",
-            tp_pictures_classes(X), f->path, (long long)f->cfg.classes,
+            tp_pictures_classes(X), f->t.path, (long long)f->cfg.classes,
             data ? "" : ", which --data names");
     return class_names_agree(f->names, X, why, sizeof why) ||
-           image_file_fail(f, "%s was trained on other classes: %s", f->path, why);
+           tp_trained_fail(&f->t, "%s was trained on other classes: %s", f->t.path, why);
 }
 
 static bool evaluate(const eval_options *s, image_file *f, const tp_pictures *X)
@@ -124,7 +124,7 @@ static bool evaluate(const eval_options *s, image_file *f, const tp_pictures *X)
     progress t = { .line = tp_ticker_start(), .last = tp_pictures_count(X) };
     score v;
     tp_catch_signals();
-    bool done = score_run(&v, f->T, f->m, X,
+    bool done = score_run(&v, f->t.T, f->m, X,
                           &(score_opts){ .augment = &a,
                                          .batch = s->c.batch,
                                          .workers = (int)s->workers,
@@ -133,7 +133,7 @@ static bool evaluate(const eval_options *s, image_file *f, const tp_pictures *X)
                                          .go_on = tick,
                                          .env = &t });
     tp_ticker_end(&t.line);
-    if (!done) image_file_fail(f, "%s", v.why);
+    if (!done) tp_trained_fail(&f->t, "%s", v.why);
     if (done) {
         const double n = (double)v.count;
         printf("%s%lld pictures: loss %.4f, top-1 %.2f %%, top-5 %.2f %%, %.0f images/s",
@@ -144,42 +144,41 @@ static bool evaluate(const eval_options *s, image_file *f, const tp_pictures *X)
         printf("\n");
         if (s->by_class) print_classes(f, &v);
         if (s->confusion && !score_draw(&v, f->cfg.classes, s->confusion))
-            done = image_file_fail(f, "%s", v.why);
+            done = tp_trained_fail(&f->t, "%s", v.why);
     }
     score_free(&v);
     return done;
 }
 
-static bool run(const eval_options *s, image_file *f)
+static bool measure(const eval_options *s, image_file *f)
 {
-    if (!image_file_open(f, s->checkpoint, &s->c, s->size)) return false;
+    if (!image_file_open(f, &s->c, s->size)) return false;
     tp_pictures *X = s->c.data
                          ? tp_pictures_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
                          : tp_pictures_shapes(s->shapes, f->cfg.size, (tp_part)s->split);
-    bool done = tp_pictures_ok(X) || image_file_fail(f, "%s", tp_pictures_why(X));
+    bool done = tp_pictures_ok(X) || tp_trained_fail(&f->t, "%s", tp_pictures_why(X));
     done = done && fits(f, X, s->c.data) && evaluate(s, f, X);
     tp_pictures_close(X);
     return done;
 }
 
+static bool run(void *settings, char *why, size_t size)
+{
+    image_file f = { 0 };
+    const bool done = measure(settings, &f);
+    snprintf(why, size, "%s", f.t.why);
+    image_file_close(&f);
+    return done;
+}
+
 int image_eval_main(int argc, char **argv)
 {
-    static image_file f;
     eval_options s = {
-        .c = { .machine = { .device = strdup("cpu") },
-               .run_dir = strdup("runs/imagenet"),
+        .c = { .t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/imagenet") },
                .batch = 64 },
         .split = TP_VALID,
         .shapes = 500,
         .workers = 2,
     };
-    int status = tp_options_parse(&manual, argc, argv, &s, NULL);
-    if (status == TP_PARSED) {
-        status = run(&s, &f) ? 0 : 1;
-        if (status) fprintf(stderr, "%s: %s\n", manual.name, f.why);
-        if (!status && tp_stop_signal()) status = 128 + tp_stop_signal();
-        image_file_close(&f);
-    }
-    tp_options_free(table, &s);
-    return status;
+    return tp_command_main(&manual, argc, argv, &s, run);
 }

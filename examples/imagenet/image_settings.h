@@ -54,8 +54,8 @@ extern const tp_option image_options[];
 
 /* What the commands that run a trained model have in common, at the beginning of their settings. */
 typedef struct image_common {
-    tp_machine_opts machine;
-    char *run_dir, *data;
+    tp_trained_opts t;
+    char *data;
     int64_t batch, seed;
 } image_common;
 

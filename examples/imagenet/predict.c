@@ -12,7 +12,6 @@
 
 typedef struct predict_options {
     image_common c;
-    char *checkpoint;
     tp_words images;
     int64_t size;
 } predict_options;
@@ -22,7 +21,7 @@ typedef struct predict_options {
 static const tp_option table[] = {
     TP_HEADING("MODEL AND PICTURES"),
     TP_ARGUMENTS(S, images, "IMAGE ...", "JPEG or PNG files."),
-    OPTIONS_TRAINED(S),
+    TP_ROWS(tp_trained_options),
     OPTION_TRAINED_SIZE(S),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
@@ -64,34 +63,34 @@ static bool predict(image_file *f, const char *path, tp_augment_work *w, float *
     tp_image picture = { 0 };
     tp_image_read(&picture, path, NULL);
     const bool read = tp_augment_image(&a, w, &picture, (tp_example){ 0 }, x);
-    if (!read) image_file_fail(f, "%s", tp_image_ok(&picture) ? w->why : picture.why);
+    if (!read) tp_trained_fail(&f->t, "%s", tp_image_ok(&picture) ? w->why : picture.why);
     tp_image_free(&picture);
     if (!read) return false;
-    tp_reset(f->T);
-    tp_tensor in = tp_from(f->T, TP_F32, TP_SHAPE(1, f->cfg.size, f->cfg.size, 3), x);
-    if (tp_compute_dtype(f->T) == TP_F64) in = tp_cast(f->T, in, TP_F64);
-    const tp_tensor z = tp_cast(f->T, classifier_forward(f->T, f->m, in), TP_F32);
-    if (!tp_read(f->T, z, logits, (size_t)f->cfg.classes * sizeof *logits))
-        return image_file_fail(f, "%s", tp_why(f->T));
+    tp_reset(f->t.T);
+    tp_tensor in = tp_from(f->t.T, TP_F32, TP_SHAPE(1, f->cfg.size, f->cfg.size, 3), x);
+    if (tp_compute_dtype(f->t.T) == TP_F64) in = tp_cast(f->t.T, in, TP_F64);
+    const tp_tensor z = tp_cast(f->t.T, classifier_forward(f->t.T, f->m, in), TP_F32);
+    if (!tp_read(f->t.T, z, logits, (size_t)f->cfg.classes * sizeof *logits))
+        return tp_trained_fail(&f->t, "%s", tp_why(f->t.T));
     print_best(f, path, logits);
     return true;
 }
 
-static bool run(const predict_options *s, image_file *f)
+static bool predict_all(const predict_options *s, image_file *f)
 {
     tp_augment_work w = { 0 };
     if (s->images.n == 0)
-        return image_file_fail(f, "no picture is named: imagenet predict IMAGE ...");
-    if (!image_file_open(f, s->checkpoint, &s->c, s->size)) return false;
+        return tp_trained_fail(&f->t, "no picture is named: imagenet predict IMAGE ...");
+    if (!image_file_open(f, &s->c, s->size)) return false;
     float *x = malloc((size_t)(f->cfg.size * f->cfg.size * 3) * sizeof *x);
     float *logits = malloc((size_t)f->cfg.classes * sizeof *logits);
-    bool done = (x && logits) || image_file_fail(f, "out of memory");
+    bool done = (x && logits) || tp_trained_fail(&f->t, "out of memory");
     for (int i = 0; x && logits && i < s->images.n; i++)
         if (!predict(f, s->images.at[i], &w, x, logits)) {
-            fprintf(stderr, "%s: %s\n", manual.name, f->why);
-            f->why[0] = '\0';
+            fprintf(stderr, "%s: %s\n", manual.name, f->t.why);
+            f->t.why[0] = '\0';
             done = false;
-            if (!tp_ok(f->T)) break;
+            if (!tp_ok(f->t.T)) break;
         }
     free(x);
     free(logits);
@@ -99,17 +98,18 @@ static bool run(const predict_options *s, image_file *f)
     return done;
 }
 
+static bool run(void *settings, char *why, size_t size)
+{
+    image_file f = { 0 };
+    const bool done = predict_all(settings, &f);
+    snprintf(why, size, "%s", f.t.why);
+    image_file_close(&f);
+    return done;
+}
+
 int predict_main(int argc, char **argv)
 {
-    static image_file f;
-    predict_options s = { .c = { .machine = { .device = strdup("cpu") },
-                                 .run_dir = strdup("runs/imagenet") } };
-    int status = tp_options_parse(&manual, argc, argv, &s, NULL);
-    if (status == TP_PARSED) {
-        status = run(&s, &f) ? 0 : 1;
-        if (f.why[0]) fprintf(stderr, "%s: %s\n", manual.name, f.why);
-        image_file_close(&f);
-    }
-    tp_options_free(table, &s);
-    return status;
+    predict_options s = { .c.t = { .machine = { .device = strdup("cpu") },
+                                   .run_dir = strdup("runs/imagenet") } };
+    return tp_command_main(&manual, argc, argv, &s, run);
 }

@@ -52,13 +52,13 @@ static void measure(probe *b, const char *what, bool training, double seconds)
     fflush(stdout);
 }
 
-static bool run(probe *b, const throughput_options *s, char *why, size_t size)
+static bool measure_both(probe *b, const throughput_options *s, char *why, size_t size)
 {
     image_settings model = { .train = { .accumulation = 1 } };
     classifier_cfg cfg;
     bool done = image_preset(&model, s->preset, -1, why, size);
     if (s->size > 0) model.size = s->size;
-    model.train.machine = s->c.machine;
+    model.train.machine = s->c.t.machine;
     model.train.batch = s->c.batch;
     model.train.recompute = s->recompute;
     done = done && image_model(&model, s->classes, &cfg, why, size) &&
@@ -74,22 +74,21 @@ static bool run(probe *b, const throughput_options *s, char *why, size_t size)
     return tp_ok(b->T);
 }
 
+static bool run(void *settings, char *why, size_t size)
+{
+    probe b = { 0 };
+    const bool done = measure_both(&b, settings, why, size);
+    probe_close(&b);
+    return done;
+}
+
 int throughput_main(int argc, char **argv)
 {
-    char why[4096] = "";
-    probe b = { 0 };
     throughput_options s = {
-        .c = { .machine = { .device = strdup("cpu") }, .run_dir = NULL, .batch = 32 },
+        .c = { .t.machine = { .device = strdup("cpu") }, .batch = 32 },
         .preset = strdup("tiny"),
         .classes = 1000,
         .seconds = 3,
     };
-    int status = tp_options_parse(&manual, argc, argv, &s, NULL);
-    if (status == TP_PARSED) {
-        status = run(&b, &s, why, sizeof why) ? 0 : 1;
-        if (status) fprintf(stderr, "%s: %s\n", manual.name, why);
-        probe_close(&b);
-    }
-    tp_options_free(table, &s);
-    return status;
+    return tp_command_main(&manual, argc, argv, &s, run);
 }

@@ -76,11 +76,26 @@ enum { TP_MAX_OPTIONS = 192 };
 typedef struct tp_command {
     const char *name;     /* "enwik8 train"                                              */
     const char *summary;  /* a line without a full stop                                  */
-    const char *synopsis; /* what follows the name                                       */
+    const char *synopsis; /* what follows the name; NULL: "[flag ...]"                   */
     const char *about;    /* paragraphs; the help wraps them                             */
     const tp_option *table;
     const char *more; /* further sections, printed as they are; may be NULL */
+    /* False, with the reason in why, where flags contradict each other; may be NULL. For
+     * tp_command_main; a tp_program has settings_of. */
+    bool (*check)(const void *settings, char *why, size_t size);
 } tp_command;
+
+/* A program of several commands, a row each; a row without a name ends them. run is given what
+ * follows the command's name and returns the exit status. */
+typedef struct tp_subcommand {
+    const char *name, *what;
+    int (*run)(int argc, char **argv);
+} tp_subcommand;
+
+/* The main function of such a program: runs the command that argv[1] names, or answers --help and
+ * --version. about: a line without a full stop. */
+TP_API int tp_subcommands_main(const char *program, const char *about, const tp_subcommand *rows,
+                               int argc, char **argv);
 
 /* The names of the flags that an argv held. */
 typedef struct tp_given_flags {
@@ -95,6 +110,13 @@ enum { TP_PARSED = -1 }; /* the program goes on */
  * TP_PARSED, or an exit status: 0 after printing the help, 2 after a message on stderr. */
 TP_API int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
                             tp_given_flags *given);
+
+/* The main function of a command: parses into settings, which hold the defaults, checks, runs, says
+ * on stderr why it failed, frees the texts of the settings. run: false with the reason in why, ""
+ * if it has been told. Returns the exit status: 1 failed, 2 bad flags, 128 + signal if one has
+ * ended it (tp_catch_signals). */
+TP_API int tp_command_main(const tp_command *c, int argc, char **argv, void *settings,
+                           bool (*run)(void *settings, char *why, size_t size));
 
 /* Prints the manual; the defaults are those of the settings. */
 TP_API void tp_options_help(const tp_command *c, const void *defaults, FILE *out);

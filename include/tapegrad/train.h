@@ -219,6 +219,32 @@ TP_API char *tp_run_path(const tp_run *R, const char *name, char *buf, size_t si
 
 /* ---- for other commands of a program ---- */
 
+/* What a command that runs a trained model is told; its settings begin with one. */
+typedef struct tp_trained_opts {
+    tp_machine_opts machine;
+    char *run_dir, *checkpoint;
+} tp_trained_opts;
+extern TP_API const tp_option tp_trained_options[]; /* checkpoint run-dir */
+
+/* What such a command runs it with. Errors stay with the objects; why has the first of the
+ * command's own. */
+typedef struct tp_trained {
+    char path[4200]; /* of the checkpoint */
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T; /* not recording, not training */
+    char why[4096];
+} tp_trained;
+
+/* Begins with the name of the checkpoint: the one that the options give, else best.safetensors of
+ * the run's folder, else last.safetensors. Takes nothing that would have to be freed. */
+TP_API tp_trained tp_trained_find(const tp_trained_opts *o);
+/* Opens device, parameters and tape. blank: weights are about to be loaded. */
+TP_API void tp_trained_open(tp_trained *t, const tp_machine_opts *o, uint64_t seed, bool blank);
+TP_API bool tp_trained_ok(tp_trained *t); /* false: see t->why, which has an object's error then */
+TP_API bool tp_trained_fail(tp_trained *t, const char *fmt, ...) TP_PRINTF(2, 3); /* false */
+TP_API void tp_trained_close(tp_trained *t);
+
 /* From here on SIGINT, SIGTERM and SIGHUP only note that they came; a second one kills. */
 TP_API void tp_catch_signals(void);
 TP_API int tp_stop_signal(void); /* the signal that came, or 0 */

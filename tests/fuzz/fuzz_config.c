@@ -153,12 +153,12 @@ static void load_model(const char *path)
     static char cpu[] = "cpu";
     const tp_machine_opts machine = { .device = cpu, .dtype = TP_F32, .threads = 1 };
     static lm_file f;
-    if (lm_file_open(&f, path, NULL)) {
+    if (lm_file_open(&f, &(tp_trained_opts){ .checkpoint = (char *)(uintptr_t)path })) {
         fuzz_demand(!is_quick(&f.cfg) || !lm_file_load(&f, &machine),
                     "missing weights are refused");
         lm_file_close(&f);
     }
-    fuzz_demand(f.why[0] || !is_quick(&f.cfg), "a refused file has a reason");
+    fuzz_demand(f.t.why[0] || !is_quick(&f.cfg), "a refused file has a reason");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)

@@ -30,7 +30,7 @@ static int unknown(const tp_command *c, const char *name)
 {
     const tp_option *row[TP_MAX_OPTIONS];
     const char *best = NULL;
-    int least = 4; /* a name further away is no suggestion */
+    int least = strlen(name) < 4 ? (int)strlen(name) : 4; /* a name further away: no suggestion */
     const int n = tp_options_list(c->table, row);
     for (int i = 0; i < n; i++)
         if (tp__option_is_flag(row[i]) && distance(name, row[i]->name) < least) {
@@ -179,7 +179,7 @@ void tp_options_help(const tp_command *c, const void *defaults, FILE *out)
     const tp_option *row[TP_MAX_OPTIONS];
     const int n = tp_options_list(c->table, row);
     fprintf(out, "NAME\n    %s - %s\n\nSYNOPSIS\n    %s %s\n\nDESCRIPTION\n", c->name, c->summary,
-            c->name, c->synopsis);
+            c->name, c->synopsis ? c->synopsis : "[flag ...]");
     wrap(out, 4, c->about);
     for (int i = 0; i < n; i++)
         if (row[i]->kind == TP_OPTION_HEADING)

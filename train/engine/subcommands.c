@@ -1,0 +1,52 @@
+/* subcommands.c - the main functions of commands, and of programs of several. */
+#include <stdio.h>
+#include <string.h>
+#include <tapegrad/train.h>
+
+static void usage(const char *program, const char *about, const tp_subcommand *rows, FILE *out)
+{
+    int width = 0;
+    fprintf(out, "%s - %s\n\n", program, about);
+    for (const tp_subcommand *c = rows; c->name; c++)
+        if ((int)strlen(c->name) > width) width = (int)strlen(c->name);
+    for (const tp_subcommand *c = rows; c->name; c++)
+        fprintf(out, "    %s %-*s %s\n", program, width, c->name, c->what);
+    fprintf(out, "\n'%s COMMAND --help' is the manual of a command.\n", program);
+}
+
+int tp_subcommands_main(const char *program, const char *about, const tp_subcommand *rows, int argc,
+                        char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    for (const tp_subcommand *c = rows; c->name; c++)
+        if (strcmp(name, c->name) == 0) return c->run(argc - 2, argv + 2);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        usage(program, about, rows, stdout);
+        return 0;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("%s (tapegrad %s)\n", program, tp_version());
+        return 0;
+    }
+    if (argc > 1) fprintf(stderr, "%s: '%s' is no command\n\n", program, name);
+    usage(program, about, rows, stderr);
+    return 2;
+}
+
+int tp_command_main(const tp_command *c, int argc, char **argv, void *settings,
+                    bool (*run)(void *settings, char *why, size_t size))
+{
+    char why[6000] = "";
+    int status = tp_options_parse(c, argc, argv, settings, NULL);
+    if (status == TP_PARSED && c->check && !c->check(settings, why, sizeof why)) {
+        fprintf(stderr, "%s: %s\nTry '%s --help'.\n", c->name, why, c->name);
+        status = 2;
+    }
+    if (status == TP_PARSED) {
+        const bool done = run(settings, why, sizeof why);
+        if (!done && why[0]) fprintf(stderr, "%s: %s\n", c->name, why);
+        status = !done ? 1 : tp_stop_signal() ? 128 + tp_stop_signal() : 0;
+    }
+    tp_options_free(c->table, settings);
+    return status;
+}

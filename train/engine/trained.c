@@ -1,0 +1,60 @@
+/* trained.c - what commands that run a trained model begin with. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <tapegrad/train.h>
+#include <unistd.h>
+
+const tp_option tp_trained_options[] = {
+    TP_STRING("checkpoint", tp_trained_opts, checkpoint, "FILE", 0,
+              "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there "
+              "is none."),
+    TP_STRING("run-dir", tp_trained_opts, run_dir, "DIR", 0, "The folder of a run."),
+    { 0 },
+};
+
+tp_trained tp_trained_find(const tp_trained_opts *o)
+{
+    tp_trained t = { 0 };
+    if (o->checkpoint) {
+        snprintf(t.path, sizeof t.path, "%.4096s", o->checkpoint);
+        return t;
+    }
+    snprintf(t.path, sizeof t.path, "%.4096s/best.safetensors", o->run_dir);
+    if (access(t.path, F_OK) != 0)
+        snprintf(t.path, sizeof t.path, "%.4096s/last.safetensors", o->run_dir);
+    return t;
+}
+
+void tp_trained_open(tp_trained *t, const tp_machine_opts *o, uint64_t seed, bool blank)
+{
+    const tp_dtype dtype = (tp_dtype)o->dtype;
+    t->D = tp_device_open(o->device, &(tp_device_opts){ .threads = (int)o->threads });
+    t->P = tp_params_new(t->D, &(tp_params_opts){ .seed = seed,
+                                                  .dtype = dtype == TP_F64 ? TP_F64 : TP_F32,
+                                                  .blank = blank });
+    t->T = tp_tape_new(t->D, &(tp_tape_opts){ .compute = dtype });
+    tp_record(t->T, false);
+}
+
+bool tp_trained_fail(tp_trained *t, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    if (!t->why[0]) vsnprintf(t->why, sizeof t->why, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+bool tp_trained_ok(tp_trained *t)
+{
+    if (t->P && !tp_params_ok(t->P)) tp_trained_fail(t, "%s", tp_params_why(t->P));
+    if (t->T && !tp_ok(t->T)) tp_trained_fail(t, "%s", tp_why(t->T));
+    return !t->why[0];
+}
+
+void tp_trained_close(tp_trained *t)
+{
+    tp_tape_free(t->T);
+    tp_params_free(t->P);
+    tp_device_close(t->D);
+}
