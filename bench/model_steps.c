@@ -99,9 +99,9 @@ static void draw_tokens(const setup *s, int32_t *ids)
 }
 
 /* The inputs and targets of a step into their slots, as a loader would. */
-static void feed(tp_tape *T, const setup *s, batch *b, tp_tensor *x, tp_tensor *y)
+static void feed(tp_tape *T, const setup *s, const batch *b, tp_tensor *x, tp_tensor *y)
 {
-    if (is_text(s)) {
+    if (b->ids) {
         draw_tokens(s, b->ids);
         tp_feed(T, x, TP_I32, b->shape, b->ids);
         draw_tokens(s, b->labels);
@@ -120,7 +120,6 @@ typedef struct training {
     tp_capture *C;
     tp_net *net;
     void *state;
-    batch data;
     tp_tensor x, y; /* slots */
 } training;
 
@@ -131,7 +130,6 @@ static void training_new(training *t, tp_device *D, const setup *s)
     t->T = tp_tape_new(D, &(tp_tape_opts){ .seed = 1, .compute = s->dtype, .train = true });
     t->net = tp_net_new(t->P, "", &s->model);
     t->state = tp_net_state_new(t->net);
-    if (!batch_new(&t->data, s)) tp_raise(t->T, TP_E_MEMORY, "no memory for the batch");
     if (!tp_params_ok(t->P)) tp_raise(t->T, TP_E_VALUE, "%s", tp_params_why(t->P));
     t->O = tp_adamw_new(t->P, &(tp_adamw_opts){ .weight_decay = 0.01, .raw_eps = true });
     t->C = tp_capture_new(t->T);
@@ -145,7 +143,6 @@ static void training_free(training *t)
     tp_tape_free(t->T);
     tp_net_free(t->net);
     tp_params_free(t->P);
-    batch_free(&t->data);
 }
 
 static void queue_ahead(tp_tape *T, tp_tensor x)
@@ -153,10 +150,10 @@ static void queue_ahead(tp_tape *T, tp_tensor x)
     for (int i = 0; tp_given(x) && i < MAXIMA; i++) tp_max(T, x, TP_ALL);
 }
 
-static void take_step(training *t, const setup *s, tp_tensor ahead)
+static void take_step(training *t, const setup *s, const batch *b, tp_tensor ahead)
 {
     tp_tape *T = t->T;
-    feed(T, s, &t->data, &t->x, &t->y);
+    feed(T, s, b, &t->x, &t->y);
     if (!s->graph) tp_reset(T);
     queue_ahead(T, ahead);
     if (!s->graph || tp_capture_begin(t->C)) {
@@ -172,7 +169,9 @@ bool take_steps(tp_device *D, const setup *s, tp_tensor ahead, double *seconds)
     const int warm_up = on_cuda(s) && !s->smoke ? 4 : 1;
     double began = 0.0;
     training t;
+    batch data;
     training_new(&t, D, s);
+    if (!batch_new(&data, s)) tp_raise(t.T, TP_E_MEMORY, "no memory for the batch");
     for (int u = -warm_up; u < s->steps && tp_ok(t.T); u++) {
         const double start = now();
         if (u == 0) {
@@ -180,7 +179,7 @@ bool take_steps(tp_device *D, const setup *s, tp_tensor ahead, double *seconds)
             tp_device_reset_profile(D);
             began = now();
         }
-        take_step(&t, s, ahead);
+        take_step(&t, s, &data, ahead);
         if (u >= 0) seconds[u] = now() - start;
         if (tp_given(ahead))
             tp_device_profile(D, NULL, 0); /* waits, so that none is waited for later */
@@ -190,6 +189,7 @@ bool take_steps(tp_device *D, const setup *s, tp_tensor ahead, double *seconds)
     const bool done = tp_ok(t.T);
     if (!done) fprintf(stderr, "%s\n", tp_why(t.T));
     training_free(&t);
+    batch_free(&data);
     return done;
 }
 

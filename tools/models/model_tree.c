@@ -40,8 +40,8 @@ static int child_of(builder *b, int parent, const char *name, size_t n)
     int last = -1;
     for (int i = parent < 0 ? -1 : t->at[parent].child; i >= 0; last = i, i = t->at[i].next)
         if (strlen(t->at[i].name) == n && memcmp(t->at[i].name, name, n) == 0) return i;
-    layer *at = grown(t->at, t->n, &t->room, sizeof *at);
-    if (!at || n >= sizeof at->name) {
+    layer *at = n < sizeof at->name ? grown(t->at, t->n, &t->room, sizeof *at) : NULL;
+    if (!at) {
         b->no_memory = true;
         return -1;
     }
