@@ -261,7 +261,7 @@ static void find_elsewhere(const char *folder, char *where, size_t size)
     int n = tp__entries(folder, false, &names);
     for (int i = 0; i < n && !where[0]; i++)
         if (tp__is_picture(names[i]))
-            snprintf(where, size, "; it has pictures itself, which belong into folders of classes");
+            snprintf(where, size, "; it has pictures itself, which belong in folders of classes");
     if (n >= 0) tp__entries_free(names, n);
     n = tp__entries(folder, true, &names);
     for (int i = 0; i < n && !where[0]; i++) {

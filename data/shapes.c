@@ -106,7 +106,9 @@ tp_pictures *tp_pictures_shapes(int64_t count, int64_t side, tp_part part)
     if (!tp_pictures_ok(X)) return X;
     X->shapes = (tp_shapes){ .side = side, .part = part };
     X->source.env = &X->shapes;
-    if (!label)
+    if (!label && count <= 0)
+        tp__pictures_fail(X, "%lld shapes: at least one is needed", (long long)count);
+    else if (!label)
         tp__pictures_fail(X, "out of memory for the labels of %lld shapes", (long long)count);
     return X;
 }

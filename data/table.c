@@ -81,12 +81,14 @@ static void measure(tp_table *X, const char *name, char *end, const tp_table_opt
         const int n = count_cells(line, stop, separator);
         if (X->columns == 0) X->columns = n;
         if (memchr(line, 0, (size_t)(stop - line)))
-            snprintf(X->why, WHY, "table %.480s: line %lld holds a zero byte: this is no text",
-                     name, (long long)number);
+            snprintf(X->why, WHY,
+                     "table %.480s: line %lld holds a zero byte: it is not a text file", name,
+                     (long long)number);
         else if (n < X->columns || (n > X->columns && o->columns == 0))
             snprintf(X->why, WHY,
-                     "table %.480s: line %lld: %d cells where %d belong, separated by %s", name,
-                     (long long)number, n, X->columns, separator_name(separator, own));
+                     "table %.480s: line %lld has %d cell%s instead of %d, separated by %s", name,
+                     (long long)number, n, n == 1 ? "" : "s", X->columns,
+                     separator_name(separator, own));
         else if (X->columns > MAX_CELLS)
             snprintf(X->why, WHY, "table %.480s: line %lld has more than %d cells", name,
                      (long long)number, MAX_CELLS);
@@ -98,12 +100,17 @@ static void measure(tp_table *X, const char *name, char *end, const tp_table_opt
 
 static void fill(tp_table *X, const char *name, const char *bytes, size_t n, const tp_table_opts *o)
 {
+    static const char mark[] = { '\xef', '\xbb', '\xbf' }; /* of UTF-8, at the beginning */
     const char separator = o->separator ? o->separator : '\t';
     char *line = NULL, *stop = NULL;
     int64_t number = 0;
     if (o->columns < 0 || o->columns > MAX_CELLS) {
         snprintf(X->why, WHY, "table %.480s: %d columns are out of range", name, o->columns);
         return;
+    }
+    if (n >= sizeof mark && memcmp(bytes, mark, sizeof mark) == 0) {
+        bytes += sizeof mark;
+        n -= sizeof mark;
     }
     X->text = malloc(n + 1);
     X->header = o->header;
@@ -236,10 +243,10 @@ int tp_table_columns(const tp_table *X)
 
 const char *tp_table_cell(const tp_table *X, int64_t row, int column)
 {
-    return X->cell[(row + X->header) * X->columns + column];
+    return tp_table_ok(X) ? X->cell[(row + X->header) * X->columns + column] : "";
 }
 
 const char *tp_table_heading(const tp_table *X, int column)
 {
-    return X->header ? X->cell[column] : NULL;
+    return X->header && tp_table_ok(X) ? X->cell[column] : NULL;
 }

@@ -311,7 +311,7 @@ Test(pictures, says_what_is_wrong)
     expect_why("plain/train.txt", TP_LAYOUT_AUTO, TP_TRAIN, "is a file; a folder of pictures");
     make("flat");
     write_picture("flat/a.png", 1);
-    expect_why("flat", TP_LAYOUT_AUTO, TP_TRAIN, "it has pictures itself, which belong into");
+    expect_why("flat", TP_LAYOUT_AUTO, TP_TRAIN, "it has pictures itself, which belong in");
     make("deep");
     make("deep/set");
     make_classes("deep/set/train", 2, 0);

@@ -43,6 +43,11 @@ Test(table, rows_and_cells)
     cr_expect_eq(tp_table_rows(X), 1);
     cr_expect_str_eq(tp_table_heading(X, 1), "age");
     expect_cells(X, 2, "ada|36|");
+    expect_cells(table("\xef\xbb\xbf"
+                       "a\tb\n",
+                       (tp_table_opts){ 0 }),
+                 2, "a|b|");
+    expect_cells(table("\xef\xbb\t\xbf\n", (tp_table_opts){ 0 }), 2, "\xef\xbb|\xbf|");
     X = table("ada\t36\n", (tp_table_opts){ 0 });
     cr_expect_null(tp_table_heading(X, 0));
     tp_table_close(X);
@@ -71,6 +76,8 @@ static void expect_failure(tp_table *X, const char *message)
     cr_expect_eq(tp_table_labels(X, 0), 0);
     cr_expect_eq(tp_table_label(X, 0, 0), 0);
     cr_expect_str_eq(tp_table_label_name(X, 0, 0), "");
+    cr_expect_str_eq(tp_table_cell(X, 0, 0), "");
+    cr_expect_null(tp_table_heading(X, 0));
     tp_table_close(X);
 }
 
@@ -81,10 +88,10 @@ Test(table, mistakes_are_named, .init = make_folder, .fini = remove_folder)
     expect_failure(table("\n\r\n", (tp_table_opts){ 0 }), "no rows");
     expect_failure(table("a\tb\n", (tp_table_opts){ .header = true }), "no rows");
     expect_failure(table("a\tb\n\nc\n", (tp_table_opts){ 0 }),
-                   "line 3: 1 cells where 2 belong, separated by tabs");
-    expect_failure(table("a\nb\tc\n", (tp_table_opts){ 0 }), "line 2: 2 cells where 1 belong");
+                   "line 3 has 1 cell instead of 2, separated by tabs");
+    expect_failure(table("a\nb\tc\n", (tp_table_opts){ 0 }), "line 2 has 2 cells instead of 1");
     expect_failure(table("a b\n", (tp_table_opts){ .columns = 2, .separator = ';' }),
-                   "line 1: 1 cells where 2 belong, separated by ';'");
+                   "line 1 has 1 cell instead of 2, separated by ';'");
     expect_failure(tp_table_from("a\0b\n", 4, NULL), "line 1 holds a zero byte");
     expect_failure(table("a\n", (tp_table_opts){ .columns = -1 }), "-1 columns");
     expect_failure(table("a\n", (tp_table_opts){ .columns = 5000 }), "5000 columns");
