@@ -163,8 +163,10 @@ int64_t tp_samples_steps(tp_samples *X, tp_part part)
     if (X->why[0]) return 0;
     if (part != TP_TRAIN) return (n + batch - 1) / batch;
     if (n < batch)
-        snprintf(X->why, WHY, "samples: %lld examples to train on are too few for a batch of %lld; lower the batch",
-                 (long long)n, (long long)batch);
+        snprintf(
+            X->why, WHY,
+            "samples: %lld examples to train on are too few for a batch of %lld; lower the batch",
+            (long long)n, (long long)batch);
     return n / batch;
 }
 

@@ -17,13 +17,13 @@ const char *tp_file_advice(int error)
 {
     switch (error) {
     case ENOSPC:
-    case EDQUOT:
-    case EFBIG: return "make room on the disk";
+    case EDQUOT: return "make room on the disk";
+    case EFBIG: return "raise the limit on file sizes (ulimit -f)";
     case EACCES:
     case EPERM:
     case EROFS: return "make the folder writable or choose another";
-    case ENOENT:
-    case ENOTDIR: return "create the folder first";
+    case ENOENT: return "create the folder first";
+    case ENOTDIR: return "choose a path without a file in place of a folder";
     case EISDIR: return "choose a path that is no folder";
     case ENAMETOOLONG: return "choose a shorter name";
     default: return "check the disk";

@@ -81,7 +81,7 @@ Test(enwik8, bad_flags)
         const char *args, *message;
     } bad[] = {
         { "", "'enwik8 COMMAND --help' is the manual" },
-        { "trian", "enwik8: 'trian' is no command" },
+        { "trian", "enwik8: 'trian' is not a command" },
         { "train --layrs 3", "enwik8 train: --layrs: unknown flag; did you mean --layers?\n" },
         { "train --qqqqqqqqqqqq 3", "enwik8 train: --qqqqqqqqqqqq: unknown flag\nTry" },
         { "train --no-layers", "--no-layers: unknown flag" },
@@ -154,7 +154,7 @@ Test(enwik8, bad_input)
         { "eval --data text --run-dir run --context 64 --protocol windows --step 65",
           "--step 65 is longer than the windows (--context 64)" },
         { "generate --checkpoint missing", "missing" },
-        { "generate --run-dir run --prompt a --prompt-file b", "goes not with" },
+        { "generate --run-dir run --prompt a --prompt-file b", "cannot be combined with" },
         { "generate --run-dir run --prompt-file missing", "missing: No such file" },
         { "generate --run-dir run --length 10 >/dev/full 2>err; exit $? #", "standard output" },
     };

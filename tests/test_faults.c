@@ -125,7 +125,7 @@ FAULT(limit_of_file_size)
     cr_assert(shell("cp -r base run"));
     const int status = run_under("ulimit -f 16; exec", RESUME);
     expect_message("ulimit", status,
-                   (const char *const[]){ "run/", "File too large", "make room on the disk" }, 3);
+                   (const char *const[]){ "run/", "File too large", "raise the limit" }, 3);
     expect_recovery(k, "ulimit");
 }
 
@@ -185,6 +185,17 @@ FAULT(full_output)
 
 /* ---- folders ---- */
 
+/* Stops it at a moment when it is writing no file, which would land in whatever the folder is. */
+static void hold(pid_t child)
+{
+    for (bool writing = true; writing;) {
+        kill(child, SIGSTOP);
+        cr_assert_eq(waitpid(child, NULL, WUNTRACED), child);
+        writing = shell("ls run | grep -q tmp-");
+        if (writing) kill(child, SIGCONT);
+    }
+}
+
 /* Whatever happens to the folder while a long run is in it. */
 static int run_while(const run_kind *k, const char *command)
 {
@@ -193,7 +204,7 @@ static int run_while(const run_kind *k, const char *command)
     snprintf(args, sizeof args, "%s %s --steps 1000000 --run-dir run", k->train, k->seldom);
     const pid_t child = start(args);
     await_reports("run/log.jsonl", 5);
-    kill(child, SIGSTOP);
+    hold(child);
     const bool done = shell(command);
     kill(child, SIGCONT);
     cr_assert(done, "%s", command);

@@ -150,7 +150,7 @@ Test(files_write, former_file_survives_errors)
     small.rlim_cur = 65536;
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
-    expect_failure(path, "writing", "File too large); make room on the disk");
+    expect_failure(path, "writing", "File too large); raise the limit on file sizes (ulimit -f)");
     setrlimit(RLIMIT_FSIZE, &old);
     cr_expect_eq(read_version(path), 1);
     cr_expect_eq(files_in_folder(), 1, "a temporary file is left");
@@ -159,7 +159,8 @@ Test(files_write, former_file_survives_errors)
     const char *taken = in_folder("taken");
     cr_assert_eq(mkdir(taken, 0700), 0);
     expect_failure(gone, "creating", "No such file or directory); create the folder first");
-    expect_failure(below, "creating", "Not a directory); create the folder first");
+    expect_failure(below, "creating",
+                   "Not a directory); choose a path without a file in place of a folder");
     expect_failure(taken, "renaming", "Is a directory); choose a path that is no folder");
     char name[256] = "";
     memset(name, 'n', 250); /* a name of the most bytes leaves no room for the temporary one */

@@ -351,7 +351,7 @@ Test(imagenet, refusals)
         const char *message;
     } bad[] = {
         { "", 2, "'imagenet COMMAND --help' is the manual" },
-        { "trian", 2, "imagenet: 'trian' is no command" },
+        { "trian", 2, "imagenet: 'trian' is not a command" },
         { "train --epoch 3", 2, "--epoch: unknown flag; did you mean --epochs?" },
         { "train --recipe swin", 2, "--recipe: 'swin' is none of plain|small|vil|" },
         { "train picture.png", 2, "'picture.png' is not a flag" },

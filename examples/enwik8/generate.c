@@ -86,7 +86,7 @@ static uint8_t *read_prompt(lm_file *f, const generate_settings *s, int64_t *n)
 {
     uint8_t *text = NULL;
     if (s->prompt && s->prompt_file) {
-        fail(f, "--prompt", "goes not with --prompt-file");
+        fail(f, "--prompt", "cannot be combined with --prompt-file");
     } else if (s->prompt_file && strcmp(s->prompt_file, "-") != 0) {
         FILE *in = fopen(s->prompt_file, "rb");
         text = in ? read_stream(in, n) : NULL;

@@ -70,7 +70,7 @@ const tp_option train_options[] = {
     TP_HEADING("TRAINING"),
     TP_INT("steps", S, train.steps, 1, TP_BIG, TP_FREE, "Updates in all."),
     TP_NUM("time", S, train.time, 0, TP_BIG, 0,
-           "Stop after so many seconds, with a checkpoint; 0: never."),
+           "Stop after so many seconds, with a validation and a checkpoint; 0: never."),
     TP_INT("batch", S, train.batch, 1, 65536, TP_SAVED,
            "Streams of text that advance side by side."),
     TP_INT("tokens", S, tokens, 2, 16777216, TP_SAVED, "Tokens of a segment."),

@@ -12,7 +12,7 @@ typedef struct settings {
 
 static const tp_option flags[] = {
     TP_HEADING("DATA"),
-    TP_STRING("data", settings, data, "DIR", TP_SAVED | TP_FREE, "Images: DIR/CLASS/NAME.jpg."),
+    TP_STRING("data", settings, data, "DIR", TP_FREE, "Images: DIR/CLASS/NAME.jpg."),
     TP_INT("size", settings, size, 8, 512, TP_SAVED, "Images become size x size pixels."),
     TP_ROWS(tp_train_options),
     { 0 },
@@ -33,14 +33,15 @@ static tp_pictures *open_part(const settings *s, tp_part part)
     return tp_pictures_shapes(part == TP_TRAIN ? 4000 : 500, s->size, part);
 }
 
-static tp_loader *new_loader(const settings *s, const tp_pictures *X, bool train)
+static tp_loader *new_loader(tp_run *R, const tp_pictures *X, bool train)
 {
+    const settings *s = R->settings;
     tp_augment a;
+    tp_loader_opts o = { &a, s->train.batch, (uint64_t)s->train.seed, .train = train };
+    o.bad = tp_run_left_out;
+    o.env = R;
     tp_augment_recipe(&a, train ? "small" : "eval", s->size);
-    return tp_loader_new(X, &(tp_loader_opts){ .augment = &a,
-                                               .batch = s->train.batch,
-                                               .seed = (uint64_t)s->train.seed,
-                                               .train = train });
+    return tp_loader_new(X, &o);
 }
 
 static void open_pictures(tp_run *R, tp_file *from)
@@ -51,7 +52,7 @@ static void open_pictures(tp_run *R, tp_file *from)
     tp_absolute_path(&s->data);
     t->train = open_part(s, TP_TRAIN);
     t->valid = open_part(s, TP_VALID);
-    t->loader = new_loader(s, t->train, true);
+    t->loader = new_loader(R, t->train, true);
     R->batches = tp_loader_steps(t->loader);
     R->data_hash = tp_pictures_hash(t->train);
     if (!tp_loader_ok(t->loader)) tp_run_fail(R, "%s", tp_loader_why(t->loader));
@@ -95,24 +96,24 @@ static tp_tensor loss(tp_run *R)
     return tp_cross_entropy(R->T, z, tp_cast(R->T, t->batch[1], tp_dtype_of(z)), TP_MEAN);
 }
 
-/* Returns the percentage of the images that the model recognises. */
 static double validate(tp_run *R, char *text, size_t size)
 {
     state *t = R->state;
     tp_tape *E = R->E;
-    tp_loader *L = new_loader(R->settings, t->valid, false);
+    tp_loader *L = new_loader(R, t->valid, false);
     const int classes = tp_pictures_classes(t->train);
-    double found = 0;
+    double n, found = 0, seen = 0;
     (void)text, (void)size; /* for more than the score */
-    for (int64_t i = 0; !tp_run_stopped(R); i++) {
+    for (int64_t i = 0; !tp_run_stopped(R); seen += n, i++) {
         tp_reset(E);
-        if (tp_loader_feed(L, E, 0, i, t->valid_batch) == 0) break;
+        n = (double)tp_loader_feed(L, E, 0, i, t->valid_batch);
+        if (n == 0) break;
         const tp_tensor said = tp_argmax(E, forward(E, t, t->valid_batch[0]), 1);
         const tp_tensor hit = tp_mul(E, tp_one_hot(E, said, classes, TP_F32), t->valid_batch[1]);
         found += tp_item(E, tp_sum(E, hit, TP_ALL));
     }
     tp_loader_free(L);
-    return 100 * found / (double)tp_pictures_count(t->valid);
+    return 100 * found / seen;
 }
 
 static void close_pictures(tp_run *R)
@@ -126,8 +127,7 @@ static void close_pictures(tp_run *R)
 static const tp_training training = {
     .command = { .name = "first_image",
                  .summary = "learns to tell images apart",
-                 .about = "Trains a small convolution net; without --data it learns to tell drawn "
-                          "shapes apart.",
+                 .about = "Trains a small convolution net; without --data on drawn shapes.",
                  .table = flags },
     .unit = "images",
     .score = "accuracy",

@@ -14,10 +14,9 @@ typedef struct settings {
 
 static const tp_option flags[] = {
     TP_HEADING("DATA"),
-    TP_STRING("data", settings, data, "FILE", TP_SAVED | TP_FREE, "Lines \"LABEL<tab>TEXT\"."),
+    TP_STRING("data", settings, data, "FILE", TP_FREE, "Lines \"LABEL<tab>TEXT\"."),
     TP_INT("length", settings, length, 1, MAX_LENGTH, TP_SAVED, "Bytes of a text that are read."),
-    TP_INT("hold-back", settings, hold_back, 2, 1000000, TP_SAVED,
-           "Every so many-th line is for validation."),
+    TP_INT("hold-back", settings, hold_back, 2, 1000000, TP_SAVED, "Every N-th line validates."),
     TP_ROWS(tp_train_options),
     { 0 },
 };
@@ -64,16 +63,18 @@ static void open_lines(tp_run *R, tp_file *from)
     R->data_hash = tp_samples_hash(t->samples);
     if (!tp_table_ok(t->lines)) tp_run_fail(R, "%s", tp_table_why(t->lines));
     if (!tp_samples_ok(t->samples)) tp_run_fail(R, "%s", tp_samples_why(t->samples));
+    if (tp_samples_count(t->samples, TP_VALID) == 0)
+        tp_run_fail(R, "no line is left for validation: lower --hold-back");
 }
 
 static void build(tp_run *R)
 {
     static const char *const name[LAYERS] = { "layers.0", "layers.1" };
     const tp_encoder_layer_cfg layer = { WIDTH, 4 * WIDTH, HEADS, TP_ACT_GELU, .dropout = 0.1 };
-    const settings *s = R->settings;
+    const int64_t length = ((settings *)R->settings)->length;
     state *t = R->state;
     tp_embedding_init(R->P, &t->bytes, "bytes", 256, WIDTH);
-    tp_embedding_init(R->P, &t->places, "places", s->length, WIDTH);
+    tp_embedding_init(R->P, &t->places, "places", length, WIDTH);
     for (int i = 0; i < LAYERS; i++) tp_encoder_layer_init(R->P, &t->layer[i], name[i], layer);
     tp_linear_init(R->P, &t->head, "head", WIDTH, tp_table_labels(t->lines, 0), true);
 }
@@ -99,7 +100,6 @@ static tp_tensor loss(tp_run *R)
     return tp_cross_entropy(R->T, forward(R->T, t, t->train[0]), t->train[1], TP_MEAN);
 }
 
-/* Returns the percentage of the labels that the model finds. */
 static double validate(tp_run *R, char *text, size_t size)
 {
     state *t = R->state;

@@ -12,11 +12,6 @@
 
 /* ---- data ---- */
 
-void image_unreadable(void *env, const char *name, const char *why)
-{
-    tp_run_say(env, "left out: %s: %s", name, why);
-}
-
 static tp_pictures *open_part(tp_run *R, tp_part part)
 {
     const image_settings *s = R->settings;
@@ -40,7 +35,7 @@ static void open_loader(tp_run *R)
                                                   .repeats = (int)s->repeats,
                                                   .train = true,
                                                   .strict = s->strict,
-                                                  .bad = image_unreadable,
+                                                  .bad = tp_run_left_out,
                                                   .env = R });
     if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s", tp_loader_why(t->L));
     R->batches = tp_loader_steps(t->L);
@@ -53,7 +48,8 @@ static void check_flags(tp_run *R)
 {
     const image_settings *s = R->settings;
     if (s->train.graph && s->random_shift > 0)
-        tp_run_fail(R, "--graph goes not with --random-shift: a recorded step repeats its shift");
+        tp_run_fail(
+            R, "--graph cannot be combined with --random-shift: a recorded step repeats its shift");
 }
 
 static void open_images(tp_run *R, tp_file *from)

@@ -30,7 +30,4 @@ void image_init(tp_run *R, tp_file *from);
 double image_validate(tp_run *R, char *text, size_t size);
 void image_draw_best(tp_run *R);
 
-/* Tells of an image that cannot be read; env is the run. */
-void image_unreadable(void *env, const char *name, const char *why);
-
 #endif

@@ -22,7 +22,7 @@ double image_validate(tp_run *R, char *text, size_t size)
                                   .batch = s->train.batch,
                                   .workers = (int)s->workers,
                                   .strict = s->strict,
-                                  .bad = image_unreadable,
+                                  .bad = tp_run_left_out,
                                   .go_on = go_on,
                                   .env = R }))
         tp_run_fail(R, "%s", t->score.why);

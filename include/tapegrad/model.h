@@ -172,10 +172,9 @@ TP_API tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_ten
 TP_API void *tp_net_state_new(const tp_net *N);
 TP_API void tp_net_state_free(const tp_net *N, tp_tape *T, void *state);
 
-/* Loads the weights of a checkpoint of the same model into P, in which N was declared under the
- * name
- * "" (floating dtypes are converted); with resized, of one for inputs of another size. False: see
- * tp_params_why. */
+/* Loads the weights of a checkpoint of the same model into P, in which N was declared without a
+ * prefix (floating dtypes are converted); with resized, of one for inputs of another size. False:
+ * see tp_params_why. */
 TP_API bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized);
 
 #ifndef TP_NO_SITE

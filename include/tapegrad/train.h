@@ -80,7 +80,7 @@ typedef struct tp_run {
     void *settings; /* the program's, which begin with a tp_train_opts                */
     void *state;    /* the program's own, tp_training.state_size bytes, zero at first */
     tp_device *D;
-    tp_params *P;
+    tp_params *P;   /* these four are opened after the data, before build             */
     tp_tape *T, *E; /* training, and evaluation: not recording, not training          */
 
     /* set by open and share: */
@@ -102,7 +102,8 @@ typedef struct tp_training {
                                synopsis NULL: flags, and how to resume                      */
     const char *program;    /* in config.json: "enwik8"; NULL: command.name                    */
     const char *unit;       /* what tp_run.units counts: "tokens"                              */
-    const char *score;      /* of a validation, metadata of best.safetensors: "valid_bpc"      */
+    const char *score;      /* of a validation, metadata of best.safetensors: "valid_bpc"; not
+                               a name that the log has anyway, such as "loss"                  */
     const char *score_text; /* a format with one %f: "validation %.4f bpc"                  */
     bool higher;            /* is a higher score better?                                    */
     const char *other_data; /* what a resumed run says of data with another hash: a sentence
@@ -111,7 +112,8 @@ typedef struct tp_training {
     const char *defaults; /* "--epochs 10 --ema 0.99": on top of tp_train_defaults, where
                              settings_of is NULL                                         */
 
-    /* Functions marked "may be NULL" have a default. */
+    /* Functions marked "may be NULL" have a default; all others are needed, as are the texts above
+     * them but program, other_data and defaults. */
 
     /* Fills settings, which are zero, with all that flags may change. asked: settings and names
      * that the command line gave, for presets; NULL for the defaults that the help shows. False
@@ -120,7 +122,7 @@ typedef struct tp_training {
                         size_t size);
 
     /* Opens the data; may complete the settings, as by a learning rate that depends on the data.
-     * from: the checkpoint that the run resumes or begins with (--init), or NULL.
+     * from: the checkpoint that the run resumes or begins with (--init), or NULL, as in a trial.
      * share: in place of open for a trial run, whose data are those of another run, R; may be NULL:
      * trial runs open the data anew. */
     void (*open)(tp_run *R, tp_file *from);
@@ -143,8 +145,10 @@ typedef struct tp_training {
     tp_tensor (*loss)(tp_run *R);
 
     /* Validates on R->E and returns the score, which the log gets; text: what the progress says of
-     * it, by score_text where it stays empty. Ends early where tp_run_stopped. With --ema the
-     * parameters hold the averages. best: after a validation that was the best so far; may be NULL.
+     * it, by score_text where it stays empty. Asks tp_run_stopped for each batch and ends early
+     * where it says so, as a trial does after a few. A score that is NaN or infinite is never the
+     * best. With --ema the parameters hold the averages. best: after a validation that was the best
+     * so far; may be NULL.
      */
     double (*validate)(tp_run *R, char *text, size_t size);
     void (*best)(tp_run *R);
@@ -175,7 +179,8 @@ typedef struct tp_training {
     double (*host_bytes)(const tp_run *R);
     void (*smaller)(const tp_run *R, void *settings);
 
-    /* Frees what open, share and build made; also after a failure. */
+    /* Frees what open, share and build made, also where they failed; may be NULL. Is not called
+     * where neither open nor share was. */
     void (*close)(tp_run *R);
 } tp_training;
 
@@ -202,11 +207,15 @@ TP_API int tp_train_main_with(const tp_training *t, const tp_peers *peers, int a
 TP_API void tp_run_fail(tp_run *R, const char *fmt, ...) TP_PRINTF(2, 3);
 TP_API bool tp_run_ok(tp_run *R); /* looks at tapes and parameters too */
 
-/* Is the run to end (a signal, a failure)? For long loops. */
+/* Is the run to end (a signal, a failure), or a trial's validation? For long loops. */
 TP_API bool tp_run_stopped(tp_run *R);
 
 /* A line of its own above the progress line. */
 TP_API void tp_run_say(tp_run *R, const char *fmt, ...) TP_PRINTF(2, 3);
+
+/* Says that an example is left out since it cannot be read, and why: tp_loader_opts.bad, whose env
+ * is the run. */
+TP_API void tp_run_left_out(void *R, const char *name, const char *why);
 
 /* Notes in the line of log.jsonl that is in work, from describe in config.json. NaN and infinity
  * become null. */

@@ -81,6 +81,7 @@ bool tp__folder_open(tp_folder *R, const char *path)
 {
     char why[1200];
     if (!tp__folder_name(R, path)) return false;
+    R->made = access(R->path, F_OK) != 0;
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error to report, not a kill */
     if (!tp_make_folders(R->path, why, sizeof why)) {
         snprintf(R->why, sizeof R->why, "run folder %s", why);
@@ -89,6 +90,13 @@ bool tp__folder_open(tp_folder *R, const char *path)
     if (!lock(R)) return false;
     clear_leftovers(R);
     return true;
+}
+
+void tp__folder_forget(const tp_folder *R)
+{
+    char path[TP_PATH + 32];
+    snprintf(path, sizeof path, "%s/lock", R->path);
+    if (R->lock >= 0 && R->made && unlink(path) == 0) rmdir(R->path); /* fails unless it is empty */
 }
 
 void tp__folder_close(tp_folder *R)

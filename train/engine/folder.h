@@ -11,7 +11,8 @@ enum { TP_PATH = 4096 };
 typedef struct tp_folder {
     char path[TP_PATH];
     char last[TP_PATH + 32], best[TP_PATH + 32], log[TP_PATH + 32], config[TP_PATH + 32];
-    int lock; /* file descriptor; -1: none */
+    int lock;  /* file descriptor; -1: none */
+    bool made; /* was not there before     */
     char why[TP_PATH + 512];
 } tp_folder;
 
@@ -22,6 +23,9 @@ bool tp__folder_name(tp_folder *R, const char *path);
  * the process, however it ends. False with the reason in why. */
 bool tp__folder_open(tp_folder *R, const char *path);
 void tp__folder_close(tp_folder *R);
+
+/* Before closing: removes the folder if it was made for nothing. */
+void tp__folder_forget(const tp_folder *R);
 
 /* Has somebody removed, moved or replaced the folder since it was locked? */
 bool tp__folder_vanished(const tp_folder *R);

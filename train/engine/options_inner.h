@@ -5,6 +5,9 @@
 #include <jansson.h>
 #include <tapegrad/options.h>
 
+/* Room for a value as text. */
+enum { TP_OPTION_ROOM = 4200 };
+
 /* Is it a row that a command line can name? */
 bool tp__option_is_flag(const tp_option *o);
 

@@ -154,8 +154,7 @@ static void wrap(FILE *out, int indent, const char *text)
 
 static void help_row(const tp_option *o, const void *defaults, FILE *out)
 {
-    char value[256], range[80], text[1200];
-    int n = snprintf(text, sizeof text, "%s", o->help);
+    char value[256], range[100] = "", text[2000];
     tp_option_get(o, defaults, value, sizeof value);
     if (o->kind == TP_OPTION_WORDS) {
         fprintf(out, "    %s\n", o->value);
@@ -167,10 +166,12 @@ static void help_row(const tp_option *o, const void *defaults, FILE *out)
         fprintf(out, "    --%s %s\n", o->name, o->value);
     }
     if (o->kind == TP_OPTION_INT || o->kind == TP_OPTION_NUM) {
-        tp__option_range(o, range, sizeof range);
-        n += snprintf(text + n, sizeof text - (size_t)n, " Range: %s.", range);
+        char bounds[80];
+        tp__option_range(o, bounds, sizeof bounds);
+        snprintf(range, sizeof range, " Range: %s.", bounds);
     }
-    if (value[0]) snprintf(text + n, sizeof text - (size_t)n, " Default: %s.", value);
+    snprintf(text, sizeof text, "%.1500s%s%s%s%s", o->help, range, value[0] ? " Default: " : "",
+             value, value[0] ? "." : "");
     wrap(out, 8, text);
 }
 

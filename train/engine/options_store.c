@@ -50,7 +50,7 @@ void tp_options_write(const tp_option *table, const void *settings, tp_writer *W
     const tp_option *row[TP_MAX_OPTIONS];
     const int n = tp_options_list(table, row);
     for (int i = 0; i < n; i++) {
-        char key[80], value[4200];
+        char key[80], value[TP_OPTION_ROOM];
         if (!row[i]->tags) continue;
         tp_option_get(row[i], settings, value, sizeof value);
         tp_writer_meta(W, key_of(row[i], key), value);
@@ -89,7 +89,7 @@ bool tp_options_differ(const tp_option *table, const void *a, const void *b, uns
     size_t used = 0;
     text[0] = '\0';
     for (int i = 0; i < n; i++) {
-        char here[512], there[512];
+        char here[TP_OPTION_ROOM], there[TP_OPTION_ROOM];
         if (!(row[i]->tags & tags) || (given && !tp_was_given(given, row[i]->name))) continue;
         tp_option_get(row[i], a, here, sizeof here);
         tp_option_get(row[i], b, there, sizeof there);

@@ -1,6 +1,7 @@
 /* progress.c - the progress line: step, what the program says of it, ETA. */
 #include "progress.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <tapegrad/train.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ static double remaining(const tp_progress *p, int64_t step, double now)
 
 void tp__print_time(char *text, size_t size, double seconds)
 {
-    const long long s = (long long)(seconds + 0.5);
+    const long long s = (long long)(fmin(seconds, 1e15) + 0.5);
     if (s >= 86400)
         snprintf(text, size, "%lldd%02lldh", s / 86400, s % 86400 / 3600);
     else if (s >= 3600)

@@ -12,20 +12,27 @@
 
 static volatile sig_atomic_t stop_signal;
 
+static const int stopping[] = { SIGINT, SIGTERM, SIGHUP };
+
+/* Those that are ignored stay so: nohup, and shells for what runs in the background, want it. */
+static void handle(void (*handler)(int))
+{
+    struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART }, before;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof stopping / sizeof *stopping; i++)
+        if (sigaction(stopping[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(stopping[i], &action, NULL);
+}
+
 static void note(int signal)
 {
     stop_signal = signal;
+    handle(SIG_DFL); /* a second one, of any kind, kills */
 }
 
 void tp_catch_signals(void)
 {
-    struct sigaction action = { .sa_handler = note, .sa_flags = (int)(SA_RESETHAND | SA_RESTART) };
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    struct sigaction before;
-    sigaction(SIGHUP, NULL, &before);
-    if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL); /* nohup ignores it */
+    handle(note);
 }
 
 int tp_stop_signal(void)

@@ -28,7 +28,7 @@ int tp_subcommands_main(const char *program, const char *about, const tp_subcomm
         printf("%s (tapegrad %s)\n", program, tp_version());
         return 0;
     }
-    if (argc > 1) fprintf(stderr, "%s: '%s' is no command\n\n", program, name);
+    if (argc > 1) fprintf(stderr, "%s: '%s' is not a command\n\n", program, name);
     usage(program, about, rows, stderr);
     return 2;
 }

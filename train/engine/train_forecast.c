@@ -55,7 +55,7 @@ static size_t moments_of(const tp_train_opts *o)
     return !sums ? 2 : o->momentum > 0 ? 1 : 0;
 }
 
-/* Updates until memory is steady, a validation, and another update. */
+/* Updates until memory is steady, as many batches of a validation, and another update. */
 static bool rehearse(tp_trainer *trial)
 {
     const tp_run *R = &trial->run;
@@ -65,7 +65,9 @@ static bool rehearse(tp_trainer *trial)
     tp_tensor norm;
     for (int64_t u = 0; u < updates; u++)
         if (!tp__run_update(trial, &norm)) return false;
+    trial->patience = updates + 1;
     trial->t->validate(&trial->run, text, sizeof text);
+    trial->patience = 0;
     return tp__run_fine(trial) && tp__run_update(trial, &norm);
 }
 

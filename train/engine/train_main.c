@@ -1,7 +1,9 @@
 /* train_main.c - the main function of training programs. */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "op_times.h"
 #include "trainer.h"
@@ -72,11 +74,12 @@ static void train(tp_trainer *r)
 
 /* ---- the end ---- */
 
-/* Is there nothing left to do? Where epochs end a run, --steps may end it earlier. */
+/* Is there nothing left to do? Where epochs end a run, --steps may end it earlier, unless the
+ * learning rate has come to its end too. */
 static bool is_complete(const tp_trainer *r)
 {
     const tp_run *R = &r->run;
-    const int64_t whole = r->o->epochs * R->per_epoch;
+    const int64_t whole = tp__run_steps_shape(r) ? 0 : r->o->epochs * R->per_epoch;
     return R->update >= (whole > 0 ? whole : r->last) && !r->unvalidated;
 }
 
@@ -90,23 +93,39 @@ static const char *reason(const tp_trainer *r)
     }
 }
 
+/* A path as a shell reads it. */
+static const char *quoted(char *buf, size_t size, const char *path)
+{
+    if (!strpbrk(path, " \t\n\"'\\$&;|<>()*?[]#~`!{}")) return path;
+    snprintf(buf, size, "'%s'", path);
+    return strchr(path, '\'') ? path : buf; /* of two evils */
+}
+
 static void say_goodbye(const tp_trainer *r)
 {
     const tp_run *R = &r->run;
-    if (is_complete(r)) {
+    char path[TP_PATH + 2];
+    const bool complete = is_complete(r), by_steps = !tp_stop_signal() && R->update >= r->last;
+    if (complete && isfinite(r->best)) {
         printf("Done: %lld updates; best ", (long long)R->update);
         printf(r->t->score_text, r->best);
         printf(": %s\n", r->folder.best);
-        return;
+    } else if (complete) {
+        printf("Done: %lld updates; no best model: no validation had a score. The last one: %s\n",
+               (long long)R->update, r->folder.last);
+    } else {
+        printf("%s %s update %lld, which the checkpoint holds. Continue with: %s --resume "
+               "--run-dir %s%s\n",
+               reason(r), r->unvalidated ? "in the validation after" : "after",
+               (long long)R->update, r->command.name, quoted(path, sizeof path, r->folder.path),
+               by_steps ? " --steps N" : "");
     }
-    printf("%s %s update %lld, checkpoint written. Continue with: %s --resume --run-dir %s\n",
-           reason(r), r->unvalidated ? "in the validation after" : "after", (long long)R->update,
-           r->command.name, r->folder.path);
 }
 
 static int complain(const tp_trainer *r)
 {
-    fprintf(stderr, "%s: %s\n", r->t->command.name, r->why);
+    const char *name = r->t->command.name;
+    fprintf(stderr, "%s: %s\n", name ? name : "training", r->why);
     return 1;
 }
 

@@ -65,27 +65,35 @@ static bool take_weights(tp_trainer *r, tp_file *from)
 
 /* ---- data ---- */
 
+/* The update that ends a run with --steps `steps`; 0: none does. */
+static int64_t end_of(const tp_trainer *r, int64_t steps)
+{
+    const int64_t whole = r->o->epochs * r->run.per_epoch;
+    return whole > 0 && (steps == 0 || whole < steps) ? whole : steps;
+}
+
 /* What follows from the data: epochs, and the end of the run. */
 static bool measure_run(tp_trainer *r)
 {
     const tp_train_opts *o = r->o;
     tp_run *R = &r->run;
     if (r->why[0]) return false;
+    if (R->batches < 0) return tp__run_fail(r, "an epoch of %lld batches", (long long)R->batches);
     if (R->units == 0) R->units = o->batch;
     R->per_epoch = R->batches / o->accumulation;
     if (R->batches > 0 && R->per_epoch == 0)
         return tp__run_fail(r,
-                            "the data are too few for an update of %lld x %lld %s (--batch x "
-                            "--accumulation)",
+                            "the data are too few for an update of %lld x %lld %s: lower --batch "
+                            "or --accumulation",
                             (long long)o->batch, (long long)o->accumulation, r->t->unit);
-    const int64_t whole = o->epochs * R->per_epoch;
-    r->last = whole > 0 && (o->steps == 0 || whole < o->steps) ? whole : o->steps;
+    r->last = end_of(r, o->steps);
     return r->last > 0 || tp__run_fail(r, "--steps N is needed%s: how many updates to make",
                                        R->per_epoch > 0 ? ", or --epochs N" : "");
 }
 
 static bool open_data(tp_trainer *r, tp_file *from)
 {
+    r->opened = true;
     r->t->open(&r->run, from);
     return measure_run(r);
 }
@@ -104,15 +112,26 @@ static bool begin_with(tp_trainer *r, tp_file *from)
     return open_data(r, from) && (r->o->plan || build_run(r, from, false));
 }
 
-/* No run folder is touched by a plan. */
-static bool open_fresh(tp_trainer *r)
+/* A run that a new one would begin over is not lost by mistake. */
+static bool is_free(tp_trainer *r)
 {
-    const char *init = r->o->init;
-    if (!r->o->plan && r->run.rank == 0 && access(r->folder.last, F_OK) == 0 && !r->o->overwrite)
+    if (access(r->folder.last, F_OK) == 0)
         return tp__run_fail(r,
                             "run folder %s holds a run already: continue it with --resume, choose "
                             "another --run-dir, or begin anew with --overwrite",
                             r->folder.path);
+    return access(r->folder.best, F_OK) != 0 ||
+           tp__run_fail(r,
+                        "run folder %s holds the best model of a run without a last checkpoint: "
+                        "choose another --run-dir, or begin anew with --overwrite",
+                        r->folder.path);
+}
+
+/* No run folder is touched by a plan. */
+static bool open_fresh(tp_trainer *r)
+{
+    const char *init = r->o->init;
+    if (!r->o->plan && r->run.rank == 0 && !r->o->overwrite && !is_free(r)) return false;
     r->saved = -1;
     if (!init) return begin_with(r, NULL);
     tp_file *from = tp_file_open(init);
@@ -120,6 +139,22 @@ static bool open_fresh(tp_trainer *r)
         tp_file_ok(from) ? begin_with(r, from) : tp__run_fail(r, "%s", tp_file_why(from));
     tp_file_close(from);
     return done;
+}
+
+static bool is_ours(tp_trainer *r, const tp_file *F)
+{
+    const char *program = tp_file_meta(F, "program"), *ours = tp__run_program(r->t);
+    return !program || strcmp(program, ours) == 0 || /* older files do not tell */
+           tp__run_fail(r, "%s is a checkpoint of %s, not of %s", r->folder.last, program, ours);
+}
+
+/* former: --steps before the command line was heard. */
+static bool keeps_the_schedule(tp_trainer *r, int64_t former)
+{
+    const int64_t end = end_of(r, former);
+    return !tp__run_steps_shape(r) || end == r->last ||
+           tp__run_fail(r, "%s: its schedule ends at update %lld, which --steps cannot change",
+                        r->folder.last, (long long)end);
 }
 
 static bool open_resumed(tp_trainer *r, const void *asked, const tp_given_flags *given)
@@ -132,13 +167,15 @@ static bool open_resumed(tp_trainer *r, const void *asked, const tp_given_flags 
                "the flags of the run");
     if (theirs->init || theirs->overwrite)
         return tp__run_fail(
-            r, "--resume continues a run: it goes with neither --init nor --overwrite");
+            r, "--resume continues a run: it cannot be combined with --init or --overwrite");
     tp_file *from = tp_file_open(r->folder.last);
     bool done = tp_file_ok(from) || tp__run_fail(r, "cannot resume: %s", tp_file_why(from));
+    done = done && is_ours(r, from);
     if (done && !tp_options_read(r->t->command.table, r->run.settings, from, why, sizeof why))
         done = tp__run_fail(r, "%s", why);
+    const int64_t steps = r->o->steps;
     done = done && tp__run_merge(r, asked, given) && open_data(r, from) &&
-           build_run(r, from, true) && tp__run_load(r, from);
+           keeps_the_schedule(r, steps) && build_run(r, from, true) && tp__run_load(r, from);
     tp_file_close(from);
     return done && tp__run_find_best(r);
 }
@@ -165,6 +202,7 @@ static json_t *config(tp_trainer *r)
 bool tp__run_files(tp_trainer *r)
 {
     const bool resumed = r->o->resume;
+    r->begun = true;
     const int64_t keep = r->unvalidated ? r->run.update - 1 : r->run.update;
     if (!tp__folder_config(&r->folder, config(r))) return tp__run_fail(r, "%s", r->folder.why);
     if (!resumed && (!discard(r, r->folder.last) || !discard(r, r->folder.best))) return false;
@@ -183,7 +221,11 @@ static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
     if (!tp__run_new_settings(r, &r->run.settings, asked, given)) return;
     r->o = r->run.settings;
     const bool ours = !theirs->plan && r->run.rank == 0;
-    if (!(ours ? tp__folder_open : tp__folder_name)(&r->folder, theirs->run_dir))
+    if (!tp__folder_name(&r->folder, theirs->run_dir))
+        tp__run_fail(r, "%s", r->folder.why);
+    else if (theirs->resume && access(r->folder.path, F_OK) != 0)
+        tp__run_fail(r, "cannot resume: there is no folder %s", r->folder.path);
+    else if (ours && !tp__folder_open(&r->folder, theirs->run_dir))
         tp__run_fail(r, "%s", r->folder.why);
     else if (theirs->resume)
         open_resumed(r, asked, given);
@@ -204,6 +246,7 @@ bool tp__run_open(tp_trainer *r, const tp_training *t, const tp_peers *peers, in
                       .log = { .fd = -1 },
                       .best = t->higher ? -(double)INFINITY : (double)INFINITY };
     *status = TP_PARSED;
+    if (!tp__run_check_program(r)) return false;
     tp__run_complete_manual(r);
     r->run.state = calloc(1, t->state_size + 1);
     if (!r->run.state) return tp__run_fail(r, "out of memory");
@@ -220,7 +263,7 @@ bool tp__run_open(tp_trainer *r, const tp_training *t, const tp_peers *peers, in
 static void free_parts(tp_trainer *r)
 {
     tp_run *R = &r->run;
-    r->t->close(R);
+    if (r->opened && r->t->close) r->t->close(R);
     tp_ema_free(r->ema);
     tp_optim_free(r->O);
     tp_capture_free(r->C);
@@ -238,6 +281,7 @@ void tp__run_close(tp_trainer *r)
     if (r->run.state) free_parts(r);
     if (r->run.settings) tp_options_free(r->t->command.table, r->run.settings);
     free(r->run.settings);
+    if (!r->begun) tp__folder_forget(&r->folder);
     tp__folder_close(&r->folder);
 }
 
@@ -249,6 +293,7 @@ bool tp__run_trial_begin(tp_trainer *trial, const tp_trainer *r, void *settings,
                            .bar = { .silent = true },
                            .folder = { .lock = -1 },
                            .log = { .fd = -1 },
+                           .opened = true,
                            .saved = -1 };
     trial->run.state = calloc(1, r->t->state_size + 1);
     if (!trial->run.state) return tp__run_fail(trial, "out of memory");

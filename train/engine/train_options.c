@@ -48,7 +48,7 @@ const tp_option tp_length_options[] = {
            "Passes over the data; 0: --steps ends the run."),
     TP_INT("steps", O, steps, 0, TP_BIG, TP_FREE, "Updates in all; 0: --epochs ends the run."),
     TP_NUM("time", O, time, 0, TP_BIG, 0,
-           "Stop after so many seconds, with a checkpoint; 0: never."),
+           "Stop after so many seconds, with a validation and a checkpoint; 0: never."),
     TP_INT("batch", O, batch, 1, 65536, TP_SAVED, "Examples that run at once."),
     TP_INT("accumulation", O, accumulation, 1, 65536, TP_SAVED, "Batches in one update."),
     TP_INT("seed", O, seed, 0, TP_BIG, TP_SAVED, "Of initial weights, order and dropout."),

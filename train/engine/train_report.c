@@ -49,6 +49,13 @@ static void announce_score(tp_trainer *r, const char *text, bool best)
         tp_run_say(&r->run, "step %lld  validation %s%s", (long long)R->update, text, mark);
 }
 
+/* Also one that was the best before a fault made the run go back behind it. */
+static bool is_best(const tp_trainer *r, double score)
+{
+    const bool again = score == r->best && r->run.update == r->best_at;
+    return isfinite(score) && (again || (r->t->higher ? score > r->best : score < r->best));
+}
+
 /* With the averaged weights if there are any; keeps the best. False if a signal or an error ended
  * it early. */
 static bool validate(tp_trainer *r)
@@ -60,13 +67,17 @@ static bool validate(tp_trainer *r)
     if (!json_object_get(r->notes, r->t->score)) tp_run_note(&r->run, r->t->score, score);
     const bool stopped = tp_stop_signal() != 0 || !tp__run_fine(r);
     const bool done = !tp__run_anywhere(r, stopped);
-    const bool best = done && (r->t->higher ? score > r->best : score < r->best);
-    if (best && tp__run_save_best(r, score)) {
+    const bool best = done && is_best(r, score) && tp__run_save_best(r, score);
+    if (best) {
         r->best = score;
+        r->best_at = r->run.update;
         if (r->t->best && r->run.rank == 0) r->t->best(&r->run);
     }
     if (r->ema) tp_ema_swap(r->ema);
     if (done) announce_score(r, text, best);
+    if (done && !isfinite(score))
+        tp_run_say(&r->run, "the %s of this validation is %g: the model is not kept as the best",
+                   r->t->score, score);
     return done && tp__run_fine(r);
 }
 
@@ -139,7 +150,7 @@ static json_t *make_line(tp_trainer *r, const snapshot *now, bool epoch_end, jso
     set(line, key, now->units_per_s);
     json_object_set_new(line, "memory", json_integer((json_int_t)now->memory));
     if (epoch_end) set(line, "train_loss", r->sum.epoch / (double)r->sum.of_epoch);
-    if (validation) json_object_update(line, validation);
+    if (validation) json_object_update_missing(line, validation);
     return line;
 }
 

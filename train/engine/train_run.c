@@ -8,7 +8,9 @@
 
 static void vfail(tp_trainer *r, const char *fmt, va_list ap)
 {
-    if (!r->why[0]) vsnprintf(r->why, sizeof r->why, fmt, ap);
+    if (r->why[0]) return;
+    vsnprintf(r->why, sizeof r->why, fmt, ap);
+    if (!r->why[0]) snprintf(r->why, sizeof r->why, "failed without a reason");
 }
 
 bool tp__run_fail(tp_trainer *r, const char *fmt, ...)
@@ -79,7 +81,9 @@ bool tp_run_ok(tp_run *R)
 
 bool tp_run_stopped(tp_run *R)
 {
-    return tp_stop_signal() || !tp_run_ok(R);
+    tp_trainer *r = tp__run_of(R);
+    const bool enough = r->patience > 0 && --r->patience == 0; /* of a trial's validation */
+    return enough || tp_stop_signal() || !tp_run_ok(R);
 }
 
 void tp_run_say(tp_run *R, const char *fmt, ...)
@@ -88,6 +92,11 @@ void tp_run_say(tp_run *R, const char *fmt, ...)
     va_start(ap, fmt);
     tp__progress_say(&tp__run_of(R)->bar, fmt, ap);
     va_end(ap);
+}
+
+void tp_run_left_out(void *R, const char *name, const char *why)
+{
+    tp_run_say(R, "left out: %s: %s", name, why);
 }
 
 static void note(tp_run *R, const char *key, json_t *value)

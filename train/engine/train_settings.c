@@ -4,7 +4,49 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "options_inner.h"
 #include "trainer.h"
+
+/* ---- the program ---- */
+
+static bool is_in_log(const tp_training *t, const char *name)
+{
+    const char *const ours[] = { "step",      "epoch",  "seconds",    "loss", "lr",
+                                 "grad_norm", "memory", "train_loss", t->unit };
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (strcmp(name, ours[i]) == 0) return true;
+    return false;
+}
+
+bool tp__run_check_program(tp_trainer *r)
+{
+    const tp_training *t = r->t;
+    const struct {
+        bool there;
+        const char *member;
+    } needed[] = {
+        { t->command.summary, "command.summary" },
+        { t->command.about, "command.about" },
+        { t->command.table, "command.table" },
+        { t->unit, "unit" },
+        { t->score, "score" },
+        { t->score_text, "score_text" },
+        { t->settings_size >= sizeof(tp_train_opts), "settings_size" },
+        { t->open, "open" },
+        { t->build, "build" },
+        { t->next, "next" },
+        { t->loss, "loss" },
+        { t->validate, "validate" },
+    };
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (!needed[i].there)
+            return tp__run_fail(r, "the program's tp_training lacks %s", needed[i].member);
+    if (!is_in_log(t, t->score)) return true;
+    return tp__run_fail(r,
+                        "the program's score is called '%s', as another value of the log: "
+                        "choose another name, such as 'valid_%s'",
+                        t->score, t->score);
+}
 
 /* ---- the manual ---- */
 
@@ -77,8 +119,7 @@ bool tp__run_new_settings(tp_trainer *r, void **settings, const void *asked,
 
 /* ---- resuming ---- */
 
-/* The schedules whose shape depends on the number of updates: a resumed run cannot change it. */
-static bool steps_shape_the_rate(const tp_trainer *r)
+bool tp__run_steps_shape(const tp_trainer *r)
 {
     const int schedule = r->o->schedule;
     return !r->t->rate && (schedule == TP_RATE_LINEAR || schedule == TP_RATE_COSINE ||
@@ -88,7 +129,6 @@ static bool steps_shape_the_rate(const tp_trainer *r)
 bool tp__run_merge(tp_trainer *r, const void *asked, const tp_given_flags *given)
 {
     const tp_option *table = r->t->command.table;
-    const tp_train_opts *theirs = asked;
     char text[2048], why[512];
     if (tp_options_differ(table, asked, r->run.settings, TP_SAVED | TP_WEIGHTS, given, text,
                           sizeof text))
@@ -97,12 +137,9 @@ bool tp__run_merge(tp_trainer *r, const void *asked, const tp_given_flags *given
             "%s was trained with other settings: %s; leave these flags out, or begin "
             "another run",
             r->folder.last, text);
-    if (tp_was_given(given, "steps") && steps_shape_the_rate(r) && theirs->steps != r->o->steps)
-        return tp__run_fail(r, "%s: its schedule ends at --steps %lld, which cannot be changed",
-                            r->folder.last, (long long)r->o->steps);
     for (int i = 0; i < given->n; i++) {
         const tp_option *o = tp_option_find(table, given->name[i]);
-        char value[4200];
+        char value[TP_OPTION_ROOM];
         tp_option_get(o, asked, value, sizeof value);
         if (!tp_option_set(o, r->run.settings, value, why, sizeof why))
             return tp__run_fail(r, "--%s: %s", o->name, why);

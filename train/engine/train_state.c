@@ -63,6 +63,7 @@ bool tp__run_save(tp_trainer *r)
     if (r->run.rank > 0) return true;
     tp_writer *W = tp_writer_new(r->folder.last);
     tp_writer_finite(W);
+    tp_writer_meta(W, "program", tp__run_program(r->t));
     write_model(r, W);
     tp_options_write(r->t->command.table, r->run.settings, W);
     write_place(r, W);
@@ -92,6 +93,7 @@ bool tp__run_find_best(tp_trainer *r)
     if (access(r->folder.best, F_OK) != 0 && errno == ENOENT) return true;
     tp_file *F = tp_file_open(r->folder.best);
     if (tp_file_ok(F)) tp_file_num(F, r->t->score, &r->best);
+    if (tp_file_ok(F)) tp_file_int(F, "update", &r->best_at);
     const bool done =
         tp_file_ok(F) ||
         tp__run_fail(r, "the best model so far cannot be read: %s; move it away to begin a new one",
@@ -100,12 +102,20 @@ bool tp__run_find_best(tp_trainer *r)
     return done;
 }
 
+/* Nothing is counted further: sums of counts stay within 64 bits. */
+static const int64_t most = INT64_C(1) << 60;
+
+static bool in_range(tp_trainer *r, const char *key, int64_t x)
+{
+    return (x >= 0 && x <= most) ||
+           tp__run_fail(r, "%s: '%s' is out of range: %" PRId64, r->folder.last, key, x);
+}
+
 static bool read_count(tp_trainer *r, tp_file *F, const char *key, int64_t *x)
 {
-    *x = -1;
+    if (!tp_file_meta(F, key)) return tp__run_fail(r, "%s: '%s' is missing", r->folder.last, key);
     if (!tp_file_int(F, key, x)) return tp__run_fail(r, "%s", tp_file_why(F));
-    return *x >= 0 || tp__run_fail(r, "%s: '%s' is %s", r->folder.last, key,
-                                   tp_file_meta(F, key) ? "negative" : "missing");
+    return in_range(r, key, *x);
 }
 
 /* Checkpoints of enwik8 from before the common engine call the sums otherwise. */
@@ -121,9 +131,12 @@ static bool read_sums(tp_trainer *r, tp_file *F)
                       tp_file_int(F, "sum.of_epoch", &sum->of_epoch) &&
                       tp_file_int(F, "unvalidated", &unvalidated) &&
                       tp_file_num(F, "grad_norm", &r->norm);
+    if (!done) return tp__run_fail(r, "%s", tp_file_why(F));
+    if (!in_range(r, "sum.reported", sum->reported) || !in_range(r, "sum.of_epoch", sum->of_epoch))
+        return false;
     r->unvalidated = unvalidated != 0;
     if (r->run.rank > 0) *sum = (tp_tally){ 0 }; /* process 0 has the sums of all */
-    return done || tp__run_fail(r, "%s", tp_file_why(F));
+    return true;
 }
 
 /* Older checkpoints of enwik8 call the hash text_hash. */

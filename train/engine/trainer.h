@@ -55,10 +55,17 @@ typedef struct tp_trainer {
     double norm;      /* of the last gradient that was read                           */
     double seconds;   /* spent on updates, by this process and earlier ones           */
     double best;      /* score of best.safetensors; the worst possible: none          */
+    int64_t best_at;  /* its update, which may be later than a resumed run's          */
+    int64_t patience; /* calls of tp_run_stopped until a trial has seen enough; 0: all */
+    bool begun;       /* files of the run have been written into its folder           */
+    bool opened;      /* the program's open or share has been called                  */
     char why[6000];
 } tp_trainer;
 
 /* ---- train_settings.c ---- */
+
+/* Fails where the program lacks what every program must have. */
+bool tp__run_check_program(tp_trainer *r);
 
 /* The program's name in its files. */
 const char *tp__run_program(const tp_training *t);
@@ -70,6 +77,9 @@ void tp__run_complete_manual(tp_trainer *r);
  * freed with its texts in either case, NULL: no memory. */
 bool tp__run_new_settings(tp_trainer *r, void **settings, const void *asked,
                           const tp_given_flags *given);
+
+/* Does the number of updates shape the learning rate? */
+bool tp__run_steps_shape(const tp_trainer *r);
 
 /* Takes over the given flags that a resumed run may set; names those that it may not. */
 bool tp__run_merge(tp_trainer *r, const void *asked, const tp_given_flags *given);
