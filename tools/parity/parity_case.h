@@ -76,6 +76,7 @@ struct parity {
     int64_t dropped;        /* elements of P that the case's module does without   */
     par_input *input;       /* of this forward pass, the last one first            */
     tp_tensor loss;         /* so far: the kind's own, or the sum over the probes  */
+    double terms;           /* L2 norm of the products with the probes             */
     int outputs;            /* of this forward pass                                */
     const char *suffix;     /* of outputs' names: "_train" in a second pass        */
     struct par_block *heap; /* what lives until the end of the case                */
@@ -195,6 +196,9 @@ bool par_zero_in_theory(parity *p, const char *name);
 void par_check(parity *p, const char *name, const double *got, int64_t n, double limit);
 void par_check_abs(parity *p, const char *name, const double *got, int64_t n, double limit);
 void par_check_one(parity *p, const char *name, double got, double limit);
+/* A sum of terms with that L2 norm. In f32 and bf16 the limit is relative to the norm where the sum
+ * is smaller: terms that cancel leave their rounding behind. */
+void par_check_sum(parity *p, const char *name, double got, double terms, double limit);
 void par_check_integers(parity *p, const char *name, const int64_t *got, int64_t n);
 void par_check_tensor(parity *p, const char *name, tp_tensor x); /* an output, by its full name */
 tp_tensor par_norm(tp_tape *T, tp_tensor x);                     /* L2, a scalar */

@@ -105,6 +105,17 @@ void par_check_one(parity *p, const char *name, double got, double limit)
     compare(p, name, &got, 1, limit, true);
 }
 
+void par_check_sum(parity *p, const char *name, double got, double terms, double limit)
+{
+    const double *want = reference(p, name, 1);
+
+    if (!want) return;
+    if (p->real == TP_F32 && fabs(*want) < terms)
+        par_check_abs(p, name, &got, 1, limit * terms);
+    else
+        par_check_one(p, name, got, limit);
+}
+
 void par_check_integers(parity *p, const char *name, const int64_t *got, int64_t n)
 {
     const int64_t numel = par_numel(par_shape(p, name));

@@ -92,6 +92,14 @@ void par_loss(parity *p, tp_tensor loss)
     p->loss = tp_given(p->loss) ? tp_add(p->T, p->loss, loss) : loss;
 }
 
+/* The products of an output with its probe. */
+static void weigh(parity *p, tp_tensor product)
+{
+    if (par_has(p, "output.loss"))
+        p->terms = hypot(p->terms, tp_item(p->T, par_norm(p->T, product)));
+    par_loss(p, tp_sum(p->T, product, TP_ALL));
+}
+
 void par_output(parity *p, const char *name, tp_tensor x)
 {
     par_check_tensor(p, par_name(p, "output.%s%s", name, p->suffix), x);
@@ -102,7 +110,7 @@ void par_output(parity *p, const char *name, tp_tensor x)
     if (tp_numel(weight) != tp_numel(x))
         par_fail(p, "input.%s and the output have different sizes", probe);
     else
-        par_loss(p, tp_sum(p->T, tp_mul(p->T, x, weight), TP_ALL));
+        weigh(p, tp_mul(p->T, x, weight));
 }
 
 /* The class of each image. */
@@ -157,7 +165,8 @@ static void check_input(parity *p, const par_input *in)
 void par_differentiate(parity *p)
 {
     if (!par_ok(p) || !tp_given(p->loss)) return;
-    par_check_tensor(p, "output.loss", p->loss);
+    if (par_has(p, "output.loss"))
+        par_check_sum(p, "output.loss", tp_item(p->T, p->loss), p->terms, par_limit(p, PAR_OUTPUT));
     if (!par_has_any(p, "grad") || !par_ok(p)) return;
     tp_backward(p->T, p->loss);
     for (const par_input *in = p->input; in && par_ok(p); in = in->next) check_input(p, in);
