@@ -60,9 +60,10 @@ static void check_windows(parity *p, const stream *s)
     const double limit = par_limit(p, PAR_OUTPUT);
     const int64_t window = par_size(p, "window_tokens", 32768);
     const int64_t step = par_int(p, "window_step", 512, 1, window);
-    double *nll = par_alloc(p, s->n, sizeof *nll), *scored = par_alloc(p, s->n, sizeof *nll);
     int64_t n = 0;
 
+    if (!par_has(p, "output.nll_windows") && !par_has(p, "output.bpc_windows")) return;
+    double *nll = par_alloc(p, s->n, sizeof *nll), *scored = par_alloc(p, s->n, sizeof *nll);
     if (!nll || !scored) return;
     for (int64_t end = step; end < s->n && !p->failed; end += step) {
         const int64_t begin = end > window ? end - window : 0;
@@ -87,5 +88,5 @@ void lm_run_evaluation(parity *p)
     if (p->failed) return;
     tp_record(p->T, false);
     check_streaming(p, &s);
-    if (par_has(p, "output.nll_windows") || par_has(p, "output.bpc_windows")) check_windows(p, &s);
+    check_windows(p, &s);
 }

@@ -108,6 +108,15 @@ static const operation *find_operation(const char *name)
     return NULL;
 }
 
+/* The key of an operation without arguments is there, or not, and has no value. */
+static bool no_arguments(parity *p, const char *key)
+{
+    const char *text = par_text(p, key);
+
+    if (text && *text) par_fail(p, "metadata %s = '%.40s': there are no arguments", key, text);
+    return !p->failed;
+}
+
 /* The arguments of output.NAME, "arg.NAME": whole numbers but factors, angles and fractions. False:
  * failed. */
 static bool arguments(parity *p, const operation *o, const char *name, double a[6])
@@ -116,8 +125,9 @@ static bool arguments(parity *p, const operation *o, const char *name, double a[
     const bool add = o->op == TP_PIXEL_SOLARIZE_ADD;
     const bool whole = add || o->op == TP_PIXEL_POSTERIZE || o->op == TP_PIXEL_SOLARIZE;
     int64_t n;
-    const double *x = par_list(p, key, &n);
 
+    if (o->arguments == 0) return no_arguments(p, key);
+    const double *x = par_list(p, key, &n);
     if (n != o->arguments && !(add && n == 1))
         par_fail(p, "metadata %s: %s takes %d numbers", key, o->name, o->arguments);
     a[1] = 128.0; /* the threshold of solarize_add, where it is not given */
@@ -127,7 +137,6 @@ static bool arguments(parity *p, const operation *o, const char *name, double a[
             par_fail(p, "metadata %s: %g is no whole number that %s could take", key, x[i],
                      o->name);
     }
-    if (add && a[1] != 128.0) par_fail(p, "metadata %s: the library adds below 128 only", key);
     return !p->failed;
 }
 
@@ -142,10 +151,32 @@ static bool resize(const operation *o, const double *a, const tp_image *in, tp_i
     return tp_image_resize(out, in, &box, (int64_t)a[5], (int64_t)a[4], TP_BICUBIC);
 }
 
+/* The library adds to values below 128 only. */
+static void add_below(tp_image *image, int add, int threshold)
+{
+    for (int64_t i = 0; i < image->width * image->height * 3; i++) {
+        const int v = image->rgb[i], sum = v + add;
+        if (v < threshold) image->rgb[i] = (uint8_t)(sum < 255 ? sum : 255);
+    }
+}
+
+/* Operation o on `in`, in out; false: out->why says why not. */
+static bool apply(const operation *o, const double *a, const tp_image *in, tp_image *out,
+                  tp_image *work)
+{
+    static const uint8_t fill[3] = { 124, 116, 104 };
+
+    if ((int)o->op >= RESIZE) return resize(o, a, in, out);
+    if (!tp_image_copy(out, in)) return false;
+    if (o->op != TP_PIXEL_SOLARIZE_ADD || a[1] == 128.0)
+        return tp_image_apply(out, o->op, a[0], fill, work);
+    add_below(out, (int)a[0], (int)a[1]);
+    return true;
+}
+
 static void run_operation(parity *p, const char *name, const tp_image *in, tp_image *out,
                           tp_image *work)
 {
-    static const uint8_t fill[3] = { 124, 116, 104 };
     const operation *o = find_operation(name);
     if (!o) {
         par_fail(p, "output.%s: no operation has this name", name);
@@ -153,9 +184,7 @@ static void run_operation(parity *p, const char *name, const tp_image *in, tp_im
     }
     double a[6] = { 0.0 };
     if (!arguments(p, o, name, a)) return;
-    const bool done = (int)o->op >= RESIZE
-                          ? resize(o, a, in, out)
-                          : tp_image_copy(out, in) && tp_image_apply(out, o->op, a[0], fill, work);
+    const bool done = apply(o, a, in, out, work);
     if (!done) par_fail(p, "output.%s: %s", name, out->why);
     if (done) check_image(p, par_name(p, "output.%s", name), out);
 }

@@ -183,7 +183,7 @@ const double *par_list(parity *p, const char *key, int64_t *n)
     const char *text = get(p, key, PAR_NUMBERS, false), *s = text ? text : "";
     double *x = par_alloc(p, (int64_t)strlen(s) + 1, sizeof *x);
     static const double none[1];
-    bool good = x != NULL;
+    bool good = x && (!text || *text);
 
     *n = 0;
     while (good && *s) {
