@@ -83,11 +83,24 @@ static void load_alias(parity *p, const tp_param_info *it, const char *name)
         par_fail(p, "%s differs from %s, to which it is tied", name, it->alias_of);
 }
 
+/* A file stores all parameters or none. One that it knows results of, but that is not there among
+ * the others, is not filled. */
+static void check_missing(parity *p, const char *parameter, const char *name)
+{
+    static const char *const results[] = { "grad", "gradnorm", "final" };
+
+    if (!par_has_any(p, "param.") || par_names(p, "unused_params", parameter)) return;
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++)
+        if (par_numel(par_shape(p, par_name(p, "%s.%s", results[i], parameter))) > 0)
+            par_fail(p, "the file has no tensor %s", name);
+}
+
 static void load_one(parity *p, const tp_param_info *it)
 {
     const char *name = par_name(p, "%s.%s", it->buffer ? "buffer" : "param", it->name);
 
     if (!par_has(p, name)) {
+        if (!it->buffer && !it->alias_of) check_missing(p, it->name, name);
         if (!it->alias_of && (!it->buffer || ends_in(it->name, "projection_matrix")))
             load_filled(p, it);
     } else if (!same_shape(par_shape(p, name), it->shape)) {
