@@ -35,7 +35,7 @@ static bool matches(const char *pattern, const char *kind)
 static const char *reason_of(const audit *a, const char *to)
 {
     for (const par_exception *e = par_exceptions; e->kind; e++)
-        if (matches(e->kind, a->p->kind->kind) && strcmp(e->key, a->k->key) == 0 &&
+        if (matches(e->kind, a->p->kind->kind) && matches(e->key, a->k->key) &&
             (!e->same || e->same(a->p, a->k->value, to)))
             return e->reason;
     return NULL;

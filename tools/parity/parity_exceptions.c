@@ -2,8 +2,10 @@
  *
  * An exception is as narrow as its reason: where a value counts in some cases of a kind only, a
  * function says in which. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/augment.h>
 #include <tapegrad/vil.h>
 
 #include "parity_audit.h"
@@ -38,6 +40,23 @@ static bool one_program(parity *p, const char *from, const char *to)
            are(from, to, "cvt.full", "cvt.ls_full");
 }
 
+/* The member of the object in a text. */
+static double member(const char *text, const char *name, double dflt)
+{
+    json_t *object = json_loads(text, 0, NULL), *x = json_object_get(object, name);
+    const double value = x ? json_number_value(x) : dflt;
+    json_decref(object);
+    return value;
+}
+
+/* QHM of no momentum takes gradients in any mixture, and none of what is not mixed in. */
+static bool no_momentum(parity *p, const char *from, const char *to)
+{
+    (void)p;
+    return (member(from, "momentum", 0.9) == 0.0 && member(to, "momentum", 0.9) == 0.0) ||
+           (member(from, "qhm_nu", 1.0) == 0.0 && member(to, "qhm_nu", 1.0) == 0.0);
+}
+
 /* Was a name left out whose gradient is stored as zeros, or not at all? */
 static bool stored_as_zeros(parity *p, const char *from, const char *to)
 {
@@ -54,6 +73,15 @@ static bool stored_as_zeros(parity *p, const char *from, const char *to)
     return true;
 }
 
+/* Added to variances of 10 and more, it is lost in the rounding of the reference. Ten times the
+ * usual 1e-5, or one more, is not. */
+static bool small_change(parity *p, const char *from, const char *to)
+{
+    static const double lost = 2.1e-5;
+    (void)p;
+    return fabs(strtod(from, NULL) - strtod(to, NULL)) <= lost;
+}
+
 /* Rows of the table for images of another size. */
 static bool same_weights(parity *p, const char *from, const char *to)
 {
@@ -66,12 +94,55 @@ static bool same_weights(parity *p, const char *from, const char *to)
 
 /* ---- lm ---- */
 
-/* Off, or beyond the distances of a stored table: window w, segment and cache M and L. */
-static bool not_reached(parity *p, const char *from, const char *to)
+/* The value of the key, or of another one where it is not given. */
+static int64_t number_or(parity *p, const char *key, const char *other)
+{
+    return number(p, par_given(p, key) ? key : other);
+}
+
+/* Do both leave distances 0 .. reach - 1 as they are? 0 and -1 are off. */
+static bool both_beyond(const char *from, const char *to, int64_t reach)
 {
     const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10);
-    const int64_t far = number(p, "window_len") * 2 + number(p, "M") + number(p, "L");
-    return are(from, to, "-1", "0") || (par_given(p, "M") && a >= far && b >= far);
+    return (a <= 0 || a >= reach - 1) && (b <= 0 || b >= reach - 1);
+}
+
+/* Rows of the cache that a query can see. */
+static int64_t valid_rows(parity *p)
+{
+    const bool masked = is(p, "empty_cache", "masked");
+    return masked && par_given(p, "valid_cache") ? number(p, "valid_cache")
+                                                 : number_or(p, "L", "mem_len");
+}
+
+/* Distances in a window, or in Transformer-XL's segment and memory. */
+static bool no_distance(parity *p, const char *from, const char *to)
+{
+    const int64_t window = number(p, "window_len") * (is(p, "window", "segment") ? 2 : 1);
+    const int64_t rows = number_or(p, "tgt_len", "T") + number_or(p, "mem_rows", "mem_len");
+    return both_beyond(from, to, par_given(p, "window_len") ? window : rows);
+}
+
+/* The longest segment of a case. */
+static int64_t longest(parity *p)
+{
+    int64_t most = number_or(p, "M", "T");
+
+    for (int64_t k = par_series(p, "input.tokens."); k-- > 0;) {
+        const tp_shape s = par_shape(p, par_name(p, "input.tokens.%lld", (long long)k));
+        if (s.ndim == 2 && s.dim[1] > most) most = s.dim[1];
+    }
+    return most;
+}
+
+/* Distances in chunks: a segment is padded to whole chunks and windows. */
+static bool no_chunk_distance(parity *p, const char *from, const char *to)
+{
+    const int64_t l = number(p, "chunk_size"), M = longest(p);
+    const int64_t padded = l > 0 && M % l == 0 ? M : M + l * number(p, "window_len");
+    const int64_t rows = padded + valid_rows(p);
+    const int64_t rank = par_given(p, "chunk_rank") ? number(p, "chunk_rank") : 1;
+    return l > 0 && both_beyond(from, to, rows / l * rank);
 }
 
 /* Rows that Transformer-XL's memory can hold in the case: those of all its segments; of filled
@@ -80,20 +151,21 @@ static int64_t most_rows(parity *p)
 {
     int64_t axes;
     const int64_t *shape = par_sizes(p, "input_shape", 1, &axes), T = number(p, "tgt_len");
+    if (par_given(p, "mem_rows")) return number(p, "T") + number(p, "mem_rows");
     return axes == 2 ? shape[1] - 1 - T : par_series(p, "input.tokens.") * T;
 }
 
 static bool any_length(parity *p, const char *from, const char *to)
 {
     const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10), rows = most_rows(p);
-    if (par_given(p, "mem_rows")) return is(p, "same_length", "0");
+    if (par_given(p, "mem_rows") && is(p, "same_length", "0")) return true;
     return rows > 0 && a >= rows && b >= rows;
 }
 
 static bool no_longer(parity *p, const char *from, const char *to)
 {
     (void)from, (void)to;
-    return number(p, "mem_len") >= most_rows(p);
+    return most_rows(p) > 0 && number(p, "mem_len") >= most_rows(p);
 }
 
 static bool one_row(parity *p, const char *from, const char *to)
@@ -102,16 +174,45 @@ static bool one_row(parity *p, const char *from, const char *to)
     return is(p, "B", "1");
 }
 
-static bool no_cache(parity *p, const char *from, const char *to)
+/* Is no vector of the cache visible? */
+static bool no_cache(parity *p)
+{
+    return number(p, "L") == 0 ||
+           (is(p, "empty_cache", "masked") && valid_rows(p) < number(p, "chunk_size"));
+}
+
+/* One head compresses and projects in any order, if no norm comes between. */
+static bool any_order(parity *p, const char *from, const char *to)
 {
     (void)from, (void)to;
-    return is(p, "L", "0");
+    return no_cache(p) || (is(p, "n_head", "1") && !is(p, "dproj_input", "ln_local"));
+}
+
+/* Own chunks are never visible, so vectors of a single chunk are not. */
+static bool no_vector(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return number(p, "M") == number(p, "chunk_size") &&
+           (no_cache(p) || !is(p, "cache_dproj", "project_first"));
 }
 
 static bool cache_full(parity *p, const char *from, const char *to)
 {
     (void)from, (void)to;
-    return number(p, "valid_cache") == number(p, "L");
+    return !par_given(p, "valid_cache") || number(p, "valid_cache") == number(p, "L");
+}
+
+/* Are all norms of gradients below both limits? 0 is no limit. */
+static bool not_clipped(parity *p, const char *from, const char *to)
+{
+    const double a = strtod(from, NULL), b = strtod(to, NULL);
+    tp_shape s;
+    const double *norm =
+        par_has(p, "output.gradnorm") ? par_values(p, "output.gradnorm", &s) : NULL;
+
+    for (int64_t i = 0; norm && i < par_numel(s); i++)
+        if ((a > 0.0 && norm[i] >= a) || (b > 0.0 && norm[i] >= b)) return false;
+    return norm != NULL;
 }
 
 static bool single_update(parity *p, const char *from, const char *to)
@@ -141,11 +242,29 @@ static bool map_within(parity *p, int64_t side)
     return par_given(p, "nx") && number(p, "nx") <= side && number(p, "ny") <= side;
 }
 
+/* Are the maps of all stages with windows at most w + 1 wide? */
+static bool maps_within_windows(parity *p)
+{
+    tp_vil_cfg c = { 0 };
+    int64_t side = number(p, "image_size");
+    char why[256];
+
+    if (!par_given(p, "arch") || !tp_vil_parse(&c, par_text(p, "arch"), why, sizeof why))
+        return false;
+    for (int k = 0; k < c.stages; k++) {
+        if (c.stage[k].patch > 0) side /= c.stage[k].patch;
+        if (!c.stage[k].dense && side > c.stage[k].feature + 1) return false;
+    }
+    return true;
+}
+
 /* Exact windows reach w cells far. */
 static bool no_other_chunk(parity *p, const char *from, const char *to)
 {
     if (!has_windows(p) || is(p, "module_mode", "-1")) return true;
-    return are(from, to, "0", "1") && map_within(p, number(p, "window_w") + 1);
+    if (!are(from, to, "0", "1")) return false;
+    return is(p, "window_w", "1") || map_within(p, number(p, "window_w") + 1) ||
+           maps_within_windows(p);
 }
 
 static bool not_drawn(parity *p, const char *from, const char *to)
@@ -195,9 +314,63 @@ static bool pooled_anyway(parity *p, const char *from, const char *to)
            c.stage[c.stages - 1].global == 0;
 }
 
-/* What counts of a stage. A single token attends to itself, with any number of heads. */
-static bool same_stage(parity *p, const tp_vil_stage *a, const tp_vil_stage *b, int64_t tokens)
+/* Does a window of w, with its halo, reach over a side of the map from everywhere? */
+static bool reaches(int64_t w, int64_t side)
 {
+    const int64_t halo = w > 1 ? w / 2 : 1;
+    return w > 0 && (side - 1) / w * w <= halo && w + halo >= side;
+}
+
+/* Does every token see all tokens of a map of that side through windows of w, once? */
+static bool sees_all(parity *p, int64_t w, int64_t side)
+{
+    if (is(p, "attn_type", "ls") || strncmp(p->kind->kind, "vil.ls", 6) == 0)
+        return reaches(w, side);
+    if (!has_windows(p) || is(p, "exact", "-1") || is(p, "module_mode", "-1") ||
+        par_given(p, "drawn_modes"))
+        return false;
+    return side <= (is(p, "exact", "1") ? w + 1 : 2 * w);
+}
+
+/* One attention without a table, whose size the window would decide. */
+static bool all_seen(parity *p, const char *from, const char *to)
+{
+    const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10);
+    const int64_t nx = number(p, "nx"), ny = number(p, "ny"), side = nx > ny ? nx : ny;
+    return is(p, "rpb", "0") && sees_all(p, a, side) && sees_all(p, b, side);
+}
+
+/* The next number of a list; *at is then behind it. */
+static int64_t next_number(const char **at)
+{
+    char *end;
+    const int64_t x = strtoll(*at, &end, 10);
+    *at = end + (*end == ',');
+    return x;
+}
+
+/* Do the draws differ only in attentions whose map is one chunk, without neighbours? */
+static bool one_chunk(parity *p, const char *from, const char *to)
+{
+    tp_vil_cfg c = { 0 };
+    int64_t side = number(p, "image_size");
+    char why[256];
+
+    if (!is(p, "exact", "0")) return false;
+    if (!par_given(p, "arch")) return map_within(p, number(p, "window_w"));
+    if (!tp_vil_parse(&c, par_text(p, "arch"), why, sizeof why)) return false;
+    for (int k = 0; k < c.stages; k++) {
+        if (c.stage[k].patch > 0) side /= c.stage[k].patch;
+        for (int i = 0; i < c.stage[k].blocks && !c.stage[k].dense && *from && *to; i++)
+            if (next_number(&from) != next_number(&to) && side > c.stage[k].feature) return false;
+    }
+    return !*from && !*to;
+}
+
+/* What counts of a stage. A single token attends to itself, with any number of heads. */
+static bool same_stage(parity *p, const tp_vil_stage *a, const tp_vil_stage *b, int64_t side)
+{
+    const int64_t tokens = a->global + side * side;
     const bool full = is(p, "attn_type", "full"), alone = tokens == 1 && a->absolute;
 
     if (a->blocks != b->blocks || a->dim != b->dim || a->patch != b->patch ||
@@ -206,6 +379,7 @@ static bool same_stage(parity *p, const tp_vil_stage *a, const tp_vil_stage *b, 
     if ((a->heads != b->heads && !alone) || (a->dense != b->dense && !full)) return false;
     if (a->dense || full) return true;
     if (is(p, "attn_type", "ls") && a->rank != b->rank) return false;
+    if (a->absolute && sees_all(p, a->feature, side) && sees_all(p, b->feature, side)) return true;
     return a->feature == b->feature || (is(p, "only_glo", "1") && a->absolute);
 }
 
@@ -220,7 +394,7 @@ static bool same_stages(parity *p, const char *from, const char *to)
         return false;
     for (int k = 0; k < a.stages; k++) {
         if (a.stage[k].patch > 0) side /= a.stage[k].patch;
-        if (!same_stage(p, &a.stage[k], &b.stage[k], a.stage[k].global + side * side)) return false;
+        if (!same_stage(p, &a.stage[k], &b.stage[k], side)) return false;
     }
     return true;
 }
@@ -253,15 +427,12 @@ static bool same_projections(parity *p, const char *from, const char *to)
 
 static bool one_head(parity *p, const char *from, const char *to)
 {
+    int64_t n;
+    const int64_t *heads = par_sizes(p, "heads", 1, &n);
     (void)from, (void)to;
-    return is(p, "heads", "1");
-}
-
-/* Does a window of w, with its halo, reach over a side of the map from everywhere? */
-static bool reaches(int64_t w, int64_t side)
-{
-    const int64_t halo = w > 1 ? w / 2 : 1;
-    return (side - 1) / w * w <= halo && w + halo >= side;
+    for (int64_t i = 0; i < n; i++)
+        if (heads[i] != 1) return false;
+    return n > 0;
 }
 
 /* A stage's map has a quarter, an eighth and a sixteenth of the image's sides; an attention's is
@@ -324,6 +495,26 @@ static bool same_updates(parity *p, const char *from, const char *to)
     return batch > 0 && strtoll(from, NULL, 10) / batch == strtoll(to, NULL, 10) / batch;
 }
 
+/* The box of cutmix has whole sides, and its area decides the rest. */
+static bool same_box(parity *p, const char *from, const char *to)
+{
+    const double a = strtod(from, NULL), b = strtod(to, NULL);
+    const tp_shape s = par_shape(p, "input.x");
+    int64_t n;
+    const int64_t *centre = par_sizes(p, "cutmix_centre", 0, &n);
+
+    if (n != 2 || s.ndim != 4 || !(a >= 0 && a <= 1 && b >= 0 && b <= 1)) return false;
+    const tp_box x = tp_mix_cut(a, centre[1], centre[0], s.dim[2], s.dim[3]).box;
+    const tp_box y = tp_mix_cut(b, centre[1], centre[0], s.dim[2], s.dim[3]).box;
+    return x.x == y.x && x.y == y.y && x.width == y.width && x.height == y.height;
+}
+
+static bool no_warmup(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return number_or(p, "warmup_iters", "warmup_epochs") == 0;
+}
+
 static bool default_threshold(parity *p, const char *from, const char *to)
 {
     const char *comma = strchr(from, ',');
@@ -340,11 +531,15 @@ const par_exception par_exceptions[] = {
 
     { "cvt.*full", "model", "the size of images decides nothing that the file does not say", same_weights },
     { "lsla.full", "model", "the other keys say all of it", NULL },
+    { "lsla.model", "model", "the other keys say all of it", NULL },
+    { "*", "*eps", "lost in the rounding beside the variances", small_change },
 
     { "lm.*", "mode", "without dropout nothing depends on it", NULL },
-    { "lm.*", "clamp_len", "no distance is clamped", not_reached },
-    { "lm.*", "cpos_clamp_len", "no distance is clamped", not_reached },
-    { "lm.attention_options", "cache_dproj", "there is no cache", no_cache },
+    { "lm.*", "clamp_len", "no distance is clamped", no_distance },
+    { "lm.*", "cpos_clamp_len", "no distance is clamped", no_chunk_distance },
+    { "lm.attention_options", "cache_dproj", "no vector of the cache is visible, or one head has no order", any_order },
+    { "lm.attention_options", "dproj_input", "no compressed vector is visible", no_vector },
+    { "lm.*trace", "clip_norm", "no gradient is longer", not_clipped },
     { "lm.attention_options", "empty_cache", "all rows of the cache are real", cache_full },
     { "lm.txl_*", "mem_len", "the memory never reaches its limit", any_length },
     { "lm.txl_*", "same_length", "the memory never reaches its limit", no_longer },
@@ -354,6 +549,10 @@ const par_exception par_exceptions[] = {
     { "vil.*", "mode", "without random shifts nothing depends on it", no_draws },
     { "vil.*", "module_mode", "no window has a neighbour, or evaluation draws none; any positive number draws one", not_drawn },
     { "vil.*", "exact", "no window reaches past the map or its own chunk", no_other_chunk },
+    { "vil.*", "window_w", "all tokens see the whole map", all_seen },
+    { "vil.*", "drawn_modes", "the map is one chunk, without neighbours", one_chunk },
+    { "vil.qhm_trace", "options", "there is no momentum, or nothing of it is used", no_momentum },
+    { "vil.lr_schedule", "warmup_factor", "there is no warm-up", no_warmup },
     { "vil.*", "attn_type", "two implementations of one function", two_spellings },
     { "vil.*", "share_global_weights", "only windows have global rows", no_windows },
     { "vil.*", "only_glo", "only windows can be left out", no_windows },
@@ -380,7 +579,9 @@ const par_exception par_exceptions[] = {
     { "lsla.*", "shift", "a map in one window is not shifted", map_in_a_window },
     { "lsla.model", "image", "one number is the side of a square", one_side },
     { "lsla.lr_schedule", "train_images", "the updates of an epoch are whole", same_updates },
-    { "lsla.image_ops", "arg.solarize_add", "the threshold is 128 by default", default_threshold },
+    { "lsla.lr_schedule", "warmup_lr_per_512", "there is no warm-up", no_warmup },
+    { "lsla.mixup_loss", "cutmix_lambda_drawn", "the box of cutmix stays the same", same_box },
+    { "lsla.image_ops", "arg.solarize_add*", "the threshold is 128 by default", default_threshold },
     { NULL, NULL, NULL, NULL },
 };
 /* clang-format on */
