@@ -179,6 +179,7 @@ static const planted mistakes[] = {
     { "vil/vilattn_shift6_cyclic_pad_rpb_g2",
       { "drawn_modes", NULL },
       "0 shifts for 1 attentions" },
+    { "vil/performer_b2", { "tokens", "14" }, "metadata tokens = '14': the case's tensors say" },
     { "lsla/aug_image_ops", { "arg.rotate", NULL }, "rotate takes 1 numbers" },
     { "lsla/aug_image_ops", { "arg.posterize_3", "3" }, "nothing of this kind reads it" },
     { "lsla/aug_image_ops", { "arg.invert", "1" }, "arg.invert = '1': there are no arguments" },

@@ -76,8 +76,10 @@ static tp_vil_cfg part_cfg(parity *p)
 
     c.stages = 1;
     if (p->kind->variant == TP_VIL_PERFORMER) { /* a line of tokens, all alike */
+        const tp_shape x = par_shape(p, "input.x");
         c.image[0] = 1;
-        c.image[1] = par_size(p, "tokens", PAR_NEEDED);
+        c.image[1] = x.ndim == 3 ? x.dim[1] - par_count(p, "nglo", 0) : 1;
+        par_same(p, "tokens", c.image[1]);
     } else {
         c.image[0] = par_size(p, "nx", PAR_NEEDED);
         c.image[1] = par_size(p, "ny", PAR_NEEDED);
