@@ -119,7 +119,9 @@ static int64_t valid_rows(parity *p)
 static bool no_distance(parity *p, const char *from, const char *to)
 {
     const int64_t window = number(p, "window_len") * (is(p, "window", "segment") ? 2 : 1);
-    const int64_t rows = number_or(p, "tgt_len", "T") + number_or(p, "mem_rows", "mem_len");
+    const int64_t all = number_or(p, "tgt_len", "T") + number_or(p, "mem_rows", "mem_len");
+    const int64_t most = number(p, "mem_len");
+    const int64_t rows = is(p, "same_length", "1") && most < all ? most : all;
     return both_beyond(from, to, par_given(p, "window_len") ? window : rows);
 }
 
@@ -145,27 +147,33 @@ static bool no_chunk_distance(parity *p, const char *from, const char *to)
     return l > 0 && both_beyond(from, to, rows / l * rank);
 }
 
-/* Rows that Transformer-XL's memory can hold in the case: those of all its segments; of filled
- * streams, whose memory after the last one is not stored, those of the ones before. */
-static int64_t most_rows(parity *p)
+/* Rows that Transformer-XL's queries can see in the case, their own segments among them. -1: the
+ * case does not say. */
+static int64_t most_keys(parity *p)
 {
+    const int64_t T = number(p, "tgt_len"), n = par_series(p, "input.tokens.");
     int64_t axes;
-    const int64_t *shape = par_sizes(p, "input_shape", 1, &axes), T = number(p, "tgt_len");
+    const int64_t *shape = par_sizes(p, "input_shape", 1, &axes);
+
     if (par_given(p, "mem_rows")) return number(p, "T") + number(p, "mem_rows");
-    return axes == 2 ? shape[1] - 1 - T : par_series(p, "input.tokens.") * T;
+    return axes == 2 ? shape[1] - 1 : n > 0 ? n * T : -1;
 }
 
+/* The memory of filled streams after their last segment is not stored. */
 static bool any_length(parity *p, const char *from, const char *to)
 {
-    const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10), rows = most_rows(p);
+    const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10), keys = most_keys(p);
+    const int64_t rows = par_given(p, "input_shape") ? keys - number(p, "tgt_len") : keys;
+
     if (par_given(p, "mem_rows") && is(p, "same_length", "0")) return true;
-    return rows > 0 && a >= rows && b >= rows;
+    return keys >= 0 && a >= rows && b >= rows &&
+           (is(p, "same_length", "0") || (a >= keys && b >= keys));
 }
 
 static bool no_longer(parity *p, const char *from, const char *to)
 {
     (void)from, (void)to;
-    return most_rows(p) > 0 && number(p, "mem_len") >= most_rows(p);
+    return most_keys(p) >= 0 && number(p, "mem_len") >= most_keys(p);
 }
 
 static bool one_row(parity *p, const char *from, const char *to)
