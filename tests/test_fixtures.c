@@ -179,6 +179,8 @@ static const planted mistakes[] = {
     { "vil/vilattn_shift6_cyclic_pad_rpb_g2",
       { "drawn_modes", NULL },
       "0 shifts for 1 attentions" },
+    { "vil/ls_w2_r2_g0_rpb", { "window_w", "2147483647" }, "is no whole number from 0 to" },
+    { "lm/txl_model_eval_samelen_clamp", { "n_layer", "2147483647" }, "layers" },
     { "vil/performer_b2", { "tokens", "14" }, "metadata tokens = '14': the case's tensors say" },
     { "lsla/aug_image_ops", { "arg.rotate", NULL }, "rotate takes 1 numbers" },
     { "lsla/aug_image_ops", { "arg.posterize_3", "3" }, "nothing of this kind reads it" },

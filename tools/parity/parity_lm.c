@@ -88,9 +88,10 @@ lm_case *lm_open(parity *p)
         const tp_lm_cfg cfg = lm_cfg(p);
         if (!p->failed) tp_lm_init(p->P, &c->ls, "", cfg);
     }
+    if (!par_ok(p)) return NULL;
     c->cache = c->xl ? c->txl_state.mem : c->ls_state.cache;
     c->ncache = c->xl ? c->txl.cfg.layers + 1 : c->ls.cfg.layers;
-    return p->failed ? NULL : c;
+    return c;
 }
 
 tp_tensor lm_forward(parity *p, lm_case *c, tp_tensor tokens)

@@ -55,16 +55,18 @@ static tp_vil_cfg options(parity *p)
     };
 }
 
-/* The number that the letter f stands for. */
+/* The number that the letter f stands for; parts are not checked as models are. */
 static int64_t feature(parity *p, tp_vil_kind kind)
 {
+    const int64_t most = TP_VIL_MAX_SIZE;
+
     switch (kind) {
     case TP_VIL_LINFORMER:
-    case TP_VIL_PERFORMER: return par_size(p, "num_feats", PAR_NEEDED);
-    case TP_VIL_SRA: return par_size(p, "R", PAR_NEEDED);
+    case TP_VIL_PERFORMER: return par_int(p, "num_feats", PAR_NEEDED, 1, most);
+    case TP_VIL_SRA: return par_int(p, "R", PAR_NEEDED, 1, most);
     case TP_VIL_FULL: return 7;
-    case TP_VIL_LS: return par_count(p, "window_w", PAR_NEEDED);
-    default: return par_size(p, "window_w", 7);
+    case TP_VIL_LS: return par_int(p, "window_w", PAR_NEEDED, 0, most);
+    default: return par_int(p, "window_w", 7, 1, most);
     }
 }
 
