@@ -297,6 +297,18 @@ Test(fixtures, tensors_too_many_or_too_few_are_refused, .init = make_folder, .fi
     tp_device_close(D);
 }
 
+/* The specification names what float32 cannot follow in traces; zero_grads need not. */
+Test(fixtures, trace_without_zero_grads)
+{
+    const parity_change none = { "zero_grads", NULL };
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
+    const parity_opts o = { .D = D, .compute = TP_F32, .change = &none };
+    parity_result r;
+    const char *path = TP_SOURCE_DIR "/tests/fixtures/lm/trace_ls_adam.safetensors";
+    cr_expect(parity_run(&r, path, &o) == 0, "%s", r.why);
+    tp_device_close(D);
+}
+
 /* Tensors without elements are parameters of no global tokens; any other is one too many. */
 Test(fixtures, empty_tensors, .init = make_folder, .fini = remove_folder)
 {
