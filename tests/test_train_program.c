@@ -207,6 +207,7 @@ Test(train_program, is_closed_where_it_was_opened)
 {
     tp_training t = whole;
     expect(&whole, "--help", 0, long_help + sizeof long_help - 2);
+    expect(&whole, "--version", 0, "constant (tapegrad ");
     expect(&whole, "--epochz 3", 2, "did you mean --epochs?");
     cr_expect(opened == 0 && closed == 0);
     expect(&whole, "--run-dir run", 0, "Done: 12 updates; best weight");

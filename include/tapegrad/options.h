@@ -107,7 +107,8 @@ TP_API bool tp_was_given(const tp_given_flags *g, const char *name);
 enum { TP_PARSED = -1 }; /* the program goes on */
 
 /* Reads argv[0..argc-1], which holds flags only, into settings; given may be NULL. Returns
- * TP_PARSED, or an exit status: 0 after printing the help, 2 after a message on stderr. */
+ * TP_PARSED, or an exit status: 0 after printing the help or the version, 2 after a message on
+ * stderr. */
 TP_API int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
                             tp_given_flags *given);
 

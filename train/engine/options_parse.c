@@ -115,6 +115,9 @@ int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             tp_options_help(c, settings, stdout);
             return 0;
+        } else if (strcmp(argv[i], "--version") == 0) {
+            printf("%s (tapegrad %s)\n", c->name, tp_version());
+            return 0;
         }
     for (int i = 0; i < argc; i++) {
         const bool dashes = strncmp(argv[i], "--", 2) == 0;
