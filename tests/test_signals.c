@@ -67,8 +67,9 @@ static bool stop_in_validation(const run_kind *k, int after, double seconds)
 {
     char args[1024], text[64];
     int status;
-    snprintf(args, sizeof args, "%s %s %s --steps 4 --run-dir run --overwrite", k->train, k->often,
+    snprintf(args, sizeof args, "%s %s %s --steps 4 --run-dir run", k->train, k->often,
              k->slow_validation);
+    cr_assert(shell("rm -rf run")); /* the reports to wait for are this run's */
     const pid_t child = start(args);
     await_reports("run/log.jsonl", after);
     nap(seconds);
