@@ -140,8 +140,8 @@ static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
             first = dt;
         } else if (dt != first && !(first == TP_BF16 && dt == TP_F32 && f->x[i]->params)) {
             tp_fail(q, TP_E_DTYPE,
-                    "inputs mix %s and %s; convert with tp_cast (a %s tape wants parameters "
-                    "opened as %s)",
+                    "inputs mix %s and %s; "
+                    "convert with tp_cast (a %s tape wants parameters opened as %s)",
                     tp_dtype_name(first), tp_dtype_name(dt), tp_dtype_name(q->T->compute),
                     q->T->compute == TP_F64 ? "f64" : "f32");
             return false;

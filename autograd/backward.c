@@ -361,8 +361,8 @@ static bool seed_loss(tp_tape *T, tp_tensor loss)
     if (!n->wants_grad || n->params) {
         tp__fail(T, TP_E_NOGRAD,
                  "tp_backward: the loss depends on no parameter or input that "
-                 "wants a gradient (is recording off, or everything frozen or "
-                 "detached?)");
+                 "wants a gradient (is recording off, "
+                 "or everything frozen or detached?)");
         return false;
     }
     tp_buf *g = tp__alloc(T, tp_dtype_size(n->view.dtype), "tp_backward");

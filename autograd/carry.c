@@ -101,8 +101,8 @@ void tp_write_rows(tp_tape *T, tp_tensor dst, int64_t row, tp_tensor src)
     const tp_view *dv = &d->view, *sv = &s->view;
     if (!d->carried || T->recording) {
         tp__fail(T, TP_E_STATE,
-                 "tp_write_rows: writes only carried tensors, and only while "
-                 "recording is off");
+                 "tp_write_rows: writes only carried tensors, "
+                 "and only while recording is off");
         return;
     }
     bool fits = dv->dtype == sv->dtype && dv->ndim == sv->ndim && dv->ndim > 0;

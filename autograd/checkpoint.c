@@ -163,8 +163,8 @@ static bool versions_match(tp_tape *T, const tp_rec *r)
     for (int i = 0; i < r->replay->nparams; i++)
         if (r->version[i] != r->replay->params[i]->params->version) {
             tp__fail(T, TP_E_STATE,
-                     "tp_checkpoint (backward): the parameters have changed since "
-                     "the forward pass");
+                     "tp_checkpoint (backward): "
+                     "the parameters have changed since the forward pass");
             return false;
         }
     return true;

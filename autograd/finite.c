@@ -74,8 +74,8 @@ bool tp__check_gradients(tp_tape *T, const tp_rec *r, const tp_view *dy, const t
         if (at < 0) continue;
         blame(T, "gradient of a result", r->visible, dy, cause, sizeof cause);
         tp__fail(T, TP_E_NONFINITE,
-                 "%s (backward): element %lld of the gradient of input %d is %s%s; the op was "
-                 "applied at %s:%d%s%s",
+                 "%s (backward): element %lld of the gradient of input %d is %s%s; "
+                 "the op was applied at %s:%d%s%s",
                  r->op->name, (long long)at, i, name_of(bad), cause,
                  r->file ? r->file : "an unknown place", r->line, r->path && *r->path ? " in " : "",
                  r->path ? r->path : "");

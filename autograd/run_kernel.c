@@ -103,8 +103,8 @@ bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes)
 {
     if (T->dev->capturing) {
         tp__fail(T, TP_E_STATE,
-                 "nothing can be read between tp_capture_begin and tp_capture_end: the step has "
-                 "not run yet");
+                 "nothing can be read between tp_capture_begin and tp_capture_end: "
+                 "the step has not run yet");
         return false;
     }
     if (tp__device_read(T->dev, host, from, bytes)) return true;

@@ -31,8 +31,8 @@ static tp_node *make(tp_tape *T, const char *what, tp_dtype dt, tp_shape s)
         char text[256] = "";
         tp__print_shape(text, sizeof text, s.ndim > TP_MAX_DIMS ? TP_MAX_DIMS : s.ndim, s.dim);
         tp__fail(T, TP_E_SHAPE,
-                 "%s: impossible shape %s of %d axes (at most %d axes, no negative size, no "
-                 "overflow)",
+                 "%s: impossible shape %s of %d axes (at most %d axes, "
+                 "no negative size, no overflow)",
                  what, text, s.ndim, TP_MAX_DIMS);
         return NULL;
     }

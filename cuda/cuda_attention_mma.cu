@@ -95,8 +95,7 @@ tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p)
     const int large = attn_tiles(p.queries, 32 * AM_WARPS) * p.batch * p.heads;
     const bool few = large < 2 * tp__cuda_processors(c->dev);
     return am_by_columns(p, [&](auto columns) {
-        constexpr int COLS = decltype(columns)::value;
-        return COLS == 128 || few ? launch<COLS, 1>(c, p) : launch < COLS,
-               COLS == 128 ? 1 : 2 > (c, p);
+        constexpr int COLS = decltype(columns)::value, MOST = COLS == 128 ? 1 : 2;
+        return few ? launch<COLS, 1>(c, p) : launch<COLS, MOST>(c, p);
     });
 }

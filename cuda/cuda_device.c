@@ -340,14 +340,14 @@ static bool find_card(tp_device *D, int index)
                 "device %s: this machine has no NVIDIA driver (libcuda.so.1); use cpu", D->name);
     else if (e == cudaErrorInsufficientDriver || driver < LEAST_DRIVER)
         tp__err(&D->err, TP_E_DEVICE,
-                "device %s: the NVIDIA driver is too old: it serves CUDA %d.%d, this build needs "
-                "%d.%d or later",
+                "device %s: the NVIDIA driver is too old: "
+                "it serves CUDA %d.%d, this build needs %d.%d or later",
                 D->name, driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
                 CUDART_VERSION % 1000 / 10);
     else if (e == cudaErrorNoDevice || (e == cudaSuccess && n == 0))
         tp__err(&D->err, TP_E_DEVICE,
-                "device %s: the driver sees no NVIDIA card (is CUDA_VISIBLE_DEVICES empty?); use "
-                "cpu",
+                "device %s: the driver sees no NVIDIA card (is "
+                "CUDA_VISIBLE_DEVICES empty?); use cpu",
                 D->name);
     else if (e != cudaSuccess)
         tp__err(&D->err, TP_E_DEVICE, "device %s: %s (%s)", D->name, cudaGetErrorString(e),
@@ -366,8 +366,8 @@ static bool check_card(tp_device *D, int index)
     cudaGetLastError();
     if (e == cudaErrorDevicesUnavailable)
         tp__err(&D->err, TP_E_DEVICE,
-                "device %s: another process holds the card for itself; wait for it, or use "
-                "another card",
+                "device %s: another process holds the card for itself; "
+                "wait for it, or use another card",
                 D->name);
     else if (e != cudaSuccess)
         tp__err(&D->err, TP_E_DEVICE, "device %s: %s (%s)", D->name, cudaGetErrorString(e),

@@ -131,8 +131,7 @@ tp_code tp__rel_attention_mma_fwd(const tp_call *c, const attn<bf16> &p)
     const tp_code code = tp__rel_attention_mma_biases(c, p);
     if (code != TP_OK) return code;
     return am_by_columns(p, [&](auto columns) {
-        constexpr int COLS = decltype(columns)::value;
-        return COLS == 128 || few ? launch<COLS, 1>(c, p) : launch < COLS,
-               COLS == 128 ? 1 : 2 > (c, p);
+        constexpr int COLS = decltype(columns)::value, MOST = COLS == 128 ? 1 : 2;
+        return few ? launch<COLS, 1>(c, p) : launch<COLS, MOST>(c, p);
     });
 }

@@ -304,8 +304,8 @@ static tp_code tp_add_by_key(const tp_call *c, const K &keys, int64_t n, int64_t
     tp_keyed_sums k = { n, tp__sum_runs(n), C, scale, add, NULL, NULL, NULL };
     if (n >= TP_NOWHERE || V > TP_NOWHERE)
         return tp__cuda_fail(c, TP_E_VALUE,
-                             "at most 2^32 - 2 indices into as many places; use "
-                             "fewer at a time");
+                             "at most 2^32 - 2 indices into as many places; "
+                             "use fewer at a time");
     if (n == 0 || V * C == 0) return TP_OK;
     k.head = static_cast<float *>(c->work);
     k.tail = k.head + k.runs * C;

@@ -1,8 +1,8 @@
 /* bytes.c - batches of contiguous streams out of one long sequence of token ids.
  *
- *     ids:      | block 0 | block 1 | ... | block nb-1 |        blocks of M tokens, the last
- * shorter stream b: blocks b*k .. b*k + k-1, k = nb / B             the remainder is dropped step
- * s:   block s mod k of every stream, [B,M]
+ *     ids        | block 0 | block 1 | ... | block nb-1 |    blocks of M tokens, the last shorter
+ *     stream b   blocks b*k .. b*k + k-1, k = nb / B         the remainder is dropped
+ *     step s     block s mod k of every stream, [B,M]
  *
  * The target of a token is the one after it. The official code gives the last token of a block
  * none; all_targets gives it the first of the next block. A block cut short by the end of the text

@@ -78,8 +78,8 @@ bool tp__image_box(tp_image *p, const tp_image_opts *o, int64_t width, int64_t h
         box->width <= width - box->x && box->height <= height - box->y)
         return true;
     return tp__image_fail(p,
-                          "the box of %lld x %lld pixels from (%lld, %lld) leaves the picture, "
-                          "which is %lld x %lld",
+                          "the box of %lld x %lld pixels from (%lld, "
+                          "%lld) leaves the picture, which is %lld x %lld",
                           (long long)box->width, (long long)box->height, (long long)box->x,
                           (long long)box->y, (long long)width, (long long)height);
 }

@@ -247,8 +247,8 @@ static bool check(tp_loader *L)
                  (long long)B, (long long)L->augment.size);
     } else if (L->o.train && L->length < B) {
         snprintf(L->why, WHY,
-                 "%lld training pictures (of %lld in the set) do not fill a batch of %lld: lower "
-                 "the batch",
+                 "%lld training pictures (of %lld in the set) do not fill a batch of %lld: "
+                 "lower the batch",
                  (long long)L->length, (long long)count, (long long)B);
     } else {
         return true;

@@ -5,8 +5,8 @@
  *
  *     full        every row attends to all keys, of which strides leave fewer
  *     long-short  a feature attends, in one softmax, to the keys around its window, to `rank`
- * dynamic projections of all of them, and to the class token; the class token attends to itself and
- * to what the features have found
+ *                 dynamic projections of all of them, and to the class token; the class token
+ *                 attends to itself and to what the features have found
  *
  * In the long-short attention the class token's key lies behind the projected ones: all queries see
  * both. So features stay apart from it, and only its own attention copies them. */

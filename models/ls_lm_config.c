@@ -109,8 +109,8 @@ const char *tp_lm_cfg_check(const tp_lm_cfg *c, char *buf, size_t size)
                  L);
     else if (c->mem_len < ls->window && !ls->masked)
         snprintf(buf, size,
-                 "the cache of %lld rows is shorter than the window of %d: lengthen it, or set "
-                 "the option masked",
+                 "the cache of %lld rows is shorter than the window of %d: "
+                 "lengthen it, or set the option masked",
                  L, ls->window);
     else if (!tp__lm_is_rate(c->dropout) || !tp__lm_is_rate(c->emb_dropout))
         snprintf(buf, size, "dropout must be in [0,1), not %g and %g", c->dropout, c->emb_dropout);

@@ -1,9 +1,8 @@
 /* lsla_attention.c - the attention module of ViT-LSLA (Hechen et al. 2022, section 3.2).
  *
- *     y = proj((softmax(E (q k^T) + inner + mask) + outer) v),  q = fc_q(x), in each window and
- * head
+ *     y = proj((softmax(E (q k^T) + inner + mask) + outer) v)     q = fc_q(x)
  *
- * k and v are x itself, so that a layer has two matrices instead of four; the variants project
+ * in each window and head. k and v are x itself, so that a layer has two matrices instead of four; the variants project
  * them. The op reads windows where they lie in the map. The maps are computed again in plain ops:
  * the op holds nothing of their size. */
 #include <math.h>

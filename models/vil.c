@@ -40,8 +40,8 @@ static tp_tensor add_positions(tp_tape *T, const tp_vil_embed *m, tp_tensor x)
     const int64_t h = tp_dim(x, 1), w = tp_dim(x, 2), half = tp_dim(m->row_pos, 2);
     if (h > tp_dim(m->row_pos, 1) || w > tp_dim(m->col_pos, 1))
         return tp_raise(T, TP_E_SHAPE,
-                        "%s: a map of %lld x %lld; the tables of positions have %lld rows and %lld "
-                        "columns",
+                        "%s: a map of %lld x %lld; "
+                        "the tables of positions have %lld rows and %lld columns",
                         m->path, (long long)h, (long long)w, (long long)tp_dim(m->row_pos, 1),
                         (long long)tp_dim(m->col_pos, 1));
     const tp_tensor rows = tp_reshape(T, tp_slice(T, m->row_pos, 1, 0, h), TP_SHAPE(h, 1, half));

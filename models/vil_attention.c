@@ -315,8 +315,8 @@ static void check_map(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const int64
         m->kind == TP_VIL_LINFORMER || (m->kind == TP_VIL_FULL && tp_given(m->table));
     if (tp_ndim(x) != 3 || tp_dim(x, 1) != g + h * w)
         tp_raise(T, TP_E_SHAPE,
-                 "%s: x must be [batch,%lld,width]: %lld global tokens, then a map "
-                 "of %lld x %lld",
+                 "%s: x must be [batch,%lld,width]: "
+                 "%lld global tokens, then a map of %lld x %lld",
                  m->path, g + h * w, g, h, w);
     else if (fixed && (h != m->map[0] || w != m->map[1]))
         tp_raise(T, TP_E_SHAPE, "%s: a map of %lld x %lld tokens; its %s was made for %lld x %lld",

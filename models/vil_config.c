@@ -114,8 +114,8 @@ static void check_stage(const tp_vil_cfg *c, int k, char *buf, size_t size)
                  k + 1, (long long)s->patch, (long long)c->image[0], (long long)c->image[1]);
     else if (s->absolute && s->dim % 2)
         snprintf(buf, size,
-                 "stage %d: the width %lld is odd: positions of rows and columns share "
-                 "the channels",
+                 "stage %d: the width %lld is odd: "
+                 "positions of rows and columns share the channels",
                  k + 1, d);
     else if (s->global < 0 || s->global > TP_VIL_MAX_SIZE)
         snprintf(buf, size, "stage %d: %lld global tokens", k + 1, (long long)s->global);
@@ -131,8 +131,8 @@ static void check_stage(const tp_vil_cfg *c, int k, char *buf, size_t size)
         snprintf(buf, size, "stage %d: a window of %lld and rank %d", k + 1, f, s->rank);
     else if (kind == TP_VIL_LS && f == 1 && !s->absolute)
         snprintf(buf, size,
-                 "stage %d: long-short attention with a window of 1 has no table of "
-                 "relative positions",
+                 "stage %d: long-short attention with a window "
+                 "of 1 has no table of relative positions",
                  k + 1);
 }
 

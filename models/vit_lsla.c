@@ -91,8 +91,8 @@ static bool fits(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
             (long long)rows, (long long)cols, (long long)wanted, (long long)w);
     else if (rows % w || cols % w)
         tp_raise(T, TP_E_SHAPE,
-                 "a map of %lld x %lld does not divide into windows of %lld: choose another image "
-                 "size or window",
+                 "a map of %lld x %lld does not divide into windows of %lld: "
+                 "choose another image size or window",
                  (long long)rows, (long long)cols, (long long)w);
     return tp_ok(T);
 }

@@ -5,8 +5,7 @@
  *
  *     window   K = proj_key(x) of the last w cached rows and the segment, normalised
  *     segment  project, then compress: chunk_project(K)
- *     cache    compress, then project: proj_key(chunk_project(x)); or as the segment
- * (project_first)
+ *     cache    compress, then project: proj_key(chunk_project(x)); project_first: as the segment
  *
  * Cached and new rows of the window are projected in one product; their parts are views when the
  * batch has one row, else copies. The two orders of compression differ as soon as there are two
@@ -126,8 +125,8 @@ static void check_geometry(tp_tape *T, const tp_ls_attn_m *a, int64_t M, int64_t
                  a->path, l, c->chunk);
     else if (c->window > 0 && M > c->window && M % c->window)
         tp_raise(T, TP_E_SHAPE,
-                 "%s: a segment of %lld rows is longer than the window of %d rows and no multiple "
-                 "of it: pad it",
+                 "%s: a segment of %lld rows is longer than the window "
+                 "of %d rows and no multiple of it: pad it",
                  a->path, m, c->window);
     else if (L < c->window && !c->masked)
         tp_raise(T, TP_E_SHAPE,

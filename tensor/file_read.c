@@ -113,8 +113,8 @@ bool tp_file_read_part(tp_file *F, const tp_file_tensor *t, int64_t first, int64
     if (!tp_file_ok(F)) return false;
     if (!t) {
         tp__file_fail(F, TP_E_VALUE,
-                      "a tensor was read that the file does not have; see "
-                      "tp_file_find");
+                      "a tensor was read that the file does not have; "
+                      "see tp_file_find");
         return false;
     }
     if (first < 0 || n < 0 || first > t->numel - n) {

@@ -10,9 +10,9 @@
  * stripes, each of at least two rows of chunks (two stripes with one row between them would meet
  * there), and of two neighbouring stripes one runs before the other: phase 0 are the even stripes,
  * phase 1 the odd ones; on a cyclic map with an odd number of stripes the last one is a neighbour
- * of the first, and phase 2. Everything that is shared more
- * widely (low and global keys, tables) is summed for each stripe and added in order. The cut
- * follows from the shapes alone, so that bits do not depend on the number of threads. */
+ * of the first, and phase 2. Everything that is shared more widely (low and global keys, tables) is
+ * summed for each stripe and added in order. The cut follows from the shapes alone, so that bits do
+ * not depend on the number of threads. */
 #ifndef TP_WINDOW_H
 #define TP_WINDOW_H
 

@@ -33,14 +33,14 @@ static const tp_command manual = {
         "of the data: name, dtype, shape, least, largest and mean value of the finite "
         "elements, and the numbers of elements that are NaN and infinite, if there are any. "
         "Tensors of dtypes that have no value here (8-bit floats, complex, U64) and empty ones "
-        "show none. The last line sums up. Values are read in pieces: memory does not grow "
-        "with the file.",
+        "show none. The last line sums up. Values are read in pieces: "
+        "memory does not grow with the file.",
     .table = table,
     .check = check,
     .more = "EXIT STATUS\n"
             "    0  every file is sound\n"
-            "    1  some file is missing or damaged; standard error says which, where and what to "
-            "do\n"
+            "    1  some file is missing or damaged; "
+            "standard error says which, where and what to do\n"
             "    2  wrong usage\n\n"
             "EXAMPLES\n"
             "    tp-inspect best.safetensors\n"

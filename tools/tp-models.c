@@ -20,8 +20,8 @@ static const tp_option table[] = {
     TP_HEADING("OPTIONS"),
     TP_ARGUMENTS(S, prefix, "PREFIX", "Only models whose name begins so."),
     TP_STRING("filter", S, filter, "TEXT", 0,
-              "Only models whose name, family or other name contains it; upper and lower case are "
-              "the same."),
+              "Only models whose name, family or other name contains it; "
+              "upper and lower case are the same."),
     TP_STRING("summary", S, summary, "NAME", 0,
               "The model's layers as a tree, each with the op it is, the shape that leaves it, and "
               "the parameters and multiply-adds of it and all below it; (op): what a module "

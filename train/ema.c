@@ -74,8 +74,8 @@ static bool usable(tp_ema *E, const char *what)
     if (E->P->err.code != TP_OK) tp__err(&E->err, E->P->err.code, "%s", E->P->err.text);
     if (E->swapped)
         tp__err(&E->err, TP_E_STATE,
-                "%s: the parameters hold the averages; call tp_ema_swap before to put the values "
-                "back",
+                "%s: the parameters hold the averages; "
+                "call tp_ema_swap before to put the values back",
                 what);
     return E->err.code == TP_OK;
 }

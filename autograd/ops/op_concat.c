@@ -36,8 +36,8 @@ static tp_code concat_shape(tp_infer *q)
         for (int k = 0; k < x[0].ndim; k++)
             if (k != axis && x[i].dim[k] != x[0].dim[k])
                 return tp_fail(q, TP_E_SHAPE,
-                               "sizes of axis %d of inputs 0 and %d are %lld and "
-                               "%lld",
+                               "sizes of axis %d of inputs 0 "
+                               "and %d are %lld and %lld",
                                k, i, (long long)x[0].dim[k], (long long)x[i].dim[k]);
         q->y[0].dim[axis] += x[i].dim[axis];
     }

@@ -1,10 +1,10 @@
 /* op_ls_attention.c - long-short attention of the language model.
  *
- *     y[t] = softmax over window rows and chunk vectors of (window logits, chunk logits) times
- * values
+ *     y[t] = softmax(window logits, chunk logits) (window values, chunk values)
  *
- * The log-sum-exp of each query is a second, hidden output, [B,H,N]: with it backward makes the
- * probabilities again, tile by tile, instead of keeping N (w + vectors) of them. */
+ * The softmax runs over the rows of the window and the vectors of the chunks together. The
+ * log-sum-exp of each query is a second, hidden output, [B,H,N]: with it backward recomputes the
+ * probabilities, tile by tile, instead of keeping N (w + vectors) of them. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/ls_attention.h"
 
@@ -49,8 +49,8 @@ static tp_code check_window(tp_infer *q, const tp__ls_attr *a)
         return tp_fail(q, TP_E_SHAPE, "k_win and v_win must both be [B,Wc+N,H*D]");
     if (Wc < 0 || Wc > a->window)
         return tp_fail(q, TP_E_SHAPE,
-                       "k_win has %lld rows for %lld queries: between 0 and %lld (the window) may "
-                       "come before them",
+                       "k_win has %lld rows for %lld queries: "
+                       "between 0 and %lld (the window) may come before them",
                        (long long)rows, (long long)x->dim[1], (long long)a->window);
     const int64_t least = a->segment ? a->window : a->window - 1;
     if (!a->masked && Wc < least)
@@ -107,8 +107,8 @@ static tp_code ls_shape(tp_infer *q)
             return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
     if (a->heads < 1 || a->chunk < 1 || a->rank < 0 || a->window < 0)
         return tp_fail(q, TP_E_VALUE,
-                       "heads and chunk must be positive, rank and window not negative: %lld, "
-                       "%lld, %lld, %lld",
+                       "heads and chunk must be positive, rank and window not negative: "
+                       "%lld, %lld, %lld, %lld",
                        (long long)a->heads, (long long)a->chunk, (long long)a->rank,
                        (long long)a->window);
     if (a->segment && a->window == 0)

@@ -17,8 +17,8 @@ static tp_code check_cfg(tp_infer *q, const tp_lsla_cfg *c)
 {
     if (c->heads < 1 || c->window < 1 || c->height < 0 || c->width < 0)
         return tp_fail(q, TP_E_VALUE,
-                       "heads and window must be positive, height and width not negative: %d, "
-                       "%lld, %lld, %lld",
+                       "heads and window must be positive, height and width not negative: "
+                       "%d, %lld, %lld, %lld",
                        c->heads, (long long)c->window, (long long)c->height, (long long)c->width);
     if (c->height % c->window != 0 || c->width % c->window != 0)
         return tp_fail(q, TP_E_SHAPE, "a map of %lld x %lld does not divide into windows of %lld",

@@ -75,15 +75,15 @@ static tp_code window_shape(tp_infer *q)
             return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
     if (c->heads < 1 || c->height < 0 || c->width < 0 || c->global < 0)
         return tp_fail(q, TP_E_VALUE,
-                       "heads must be positive, height, width and global not negative: %d, %lld, "
-                       "%lld, %lld",
+                       "heads must be positive, height, width and global not negative: "
+                       "%d, %lld, %lld, %lld",
                        c->heads, (long long)c->height, (long long)c->width, (long long)c->global);
     if (!isfinite(c->scale)) return tp_fail(q, TP_E_VALUE, "scale must be finite");
     const int64_t tokens = c->global + c->height * c->width;
     if (x->ndim != 3 || x->dim[1] != tokens)
         return tp_fail(q, TP_E_SHAPE,
-                       "q must be [B,g+N,H*D] with %lld tokens: %lld and a map of "
-                       "%lld x %lld",
+                       "q must be [B,g+N,H*D] with %lld tokens: "
+                       "%lld and a map of %lld x %lld",
                        (long long)tokens, (long long)c->global, (long long)c->height,
                        (long long)c->width);
     if (!tp__same_shape(x, &q->x[WIN_K]) || !tp__same_shape(x, &q->x[WIN_V]))

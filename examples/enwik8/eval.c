@@ -28,11 +28,11 @@ static const tp_option table[] = {
     TP_HEADING("PROTOCOL"),
     TP_CHOICE(
         "protocol", S, protocol, "stream|official|windows|fast", 0,
-        "stream: one pass in short segments with a long cache. official: the same, but the first "
-        "token "
+        "stream: one pass in short segments with a long cache. official: "
+        "the same, but the first token "
         "of each segment is not scored, as in the official script. windows: the paper's text, "
-        "overlapping windows of `context` tokens that move by `step`; context / step times the "
-        "work. "
+        "overlapping windows of `context` tokens that move by `step`; "
+        "context / step times the work. "
         "fast: one pass with the segments and the cache of training."),
     TP_INT(
         "segment", S, segment, 0, 16777216, 0,

@@ -1,11 +1,10 @@
 /* protocol.c - evaluation: the official streaming script, its complete form, and the paper's
  * windows.
  *
- *     stream:    |--segment--|--segment--|--seg..      caches slide along, from zero rows
- *     windows:   |------context------|step|            for each end e = step, 2 step, ...: the
- * tokens
- *                     |------context------|step|       e-context .. e-1 run from scratch, and the
- *                                                      last `step` predictions count
+ *     stream    |--segment--|--segment--|--seg..    caches slide along, from zero rows
+ *     windows   |------context------|step|          for each end e = step, 2 step, ...: tokens
+ *                    |------context------|step|     e-context .. e-1 run from scratch, and the
+ *                                                   last `step` predictions count
  *
  * Windows cost context / step times the work of a stream. */
 #include "protocol.h"

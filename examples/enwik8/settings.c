@@ -57,8 +57,8 @@ const tp_option train_options[] = {
             "Normalise before each part of a block, not after it."),
     TP_FLAG("gelu", S, gelu, TP_WEIGHTS, "GELU in the feed-forward part, not ReLU (ls)."),
     TP_FLAG("masked", S, masked, TP_WEIGHTS,
-            "Empty rows of the cache are invisible; else they are zeros that take part, as in the "
-            "official code (ls)."),
+            "Empty rows of the cache are invisible; "
+            "else they are zeros that take part, as in the official code (ls)."),
     TP_FLAG("segment-window", S, segment_window, TP_WEIGHTS,
             "The paper's segment-wise window, not the code's window of each token (ls)."),
     TP_FLAG("ln-local", S, ln_local, TP_WEIGHTS,
@@ -77,8 +77,8 @@ const tp_option train_options[] = {
     TP_INT("accumulation", S, train.accumulation, 1, 65536, TP_SAVED,
            "Consecutive segments in one update."),
     TP_CHOICE("targets", S, targets, "all|official", TP_SAVED,
-              "all: every token is predicted. official: the first of each segment is not, as in "
-              "the official code."),
+              "all: every token is predicted. official: "
+              "the first of each segment is not, as in the official code."),
     TP_NUM("lr", S, train.lr, 0, 1000, TP_SAVED,
            "Learning rate; 0: the preset's, which for text8 is twice that for enwik8."),
     TP_ROWS(tp_rate_options),

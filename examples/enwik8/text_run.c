@@ -309,12 +309,12 @@ static const tp_training text_training = {
         .about =
             "Trains Transformer-LS (or Transformer-XL) to predict the next byte, on enwik8, text8 "
             "or any other text: 90 % of the file for training, 5 % each for validation and test. "
-            "Streams of text advance side by side, segment by segment, with a cache of what came "
-            "before.\n\n"
+            "Streams of text advance side by side, "
+            "segment by segment, with a cache of what came before.\n\n"
             "A preset sets every hyper-parameter, flags override it. The presets small and large "
             "have the paper's three phases; each begins with the weights of the one before "
-            "(--init) and twice the segment length. Defaults shown below are those of the preset "
-            "tiny.",
+            "(--init) and twice the segment length. "
+            "Defaults shown below are those of the preset tiny.",
         .table = train_options,
         .more =
             "LOG\n"
@@ -329,8 +329,8 @@ static const tp_training text_training = {
     .unit = "tokens",
     .score = "valid_bpc",
     .score_text = "validation %.4f bpc",
-    .other_data = "the text is not the one that this run was trained on; give that one with --data "
-                  "(and --extra)",
+    .other_data = "the text is not the one that this run was trained on; "
+                  "give that one with --data (and --extra)",
     .settings_size = sizeof(settings),
     .state_size = sizeof(text_run),
     .settings_of = settings_of,

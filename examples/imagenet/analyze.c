@@ -52,8 +52,8 @@ static const tp_option table_of_flags[] = {
     TP_STRING("sizes", S, sizes, "N,...", 0, "resolution: pixels a side."),
     TP_NUM("seconds", S, seconds, 0.01, 3600, 0, "resolution: time of each measurement."),
     TP_CHOICE("clock", S, clock, "wall|cpu", 0,
-              "resolution: time that passes, or that processors take, which a busy machine "
-              "disturbs less."),
+              "resolution: time that passes, or that processors take, "
+              "which a busy machine disturbs less."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
     { 0 },
@@ -70,32 +70,32 @@ static const tp_command manual = {
     .table = table_of_flags,
     .more =
         "FIGURES\n"
-        "    similarity  how alike the tokens of a picture are after each block: mean cosine "
-        "of all\n"
+        "    similarity  how alike the tokens of a picture are after each block: "
+        "mean cosine of all\n"
         "                pairs, without class and global tokens (Zhu et al. 2021, Figure 6)\n"
-        "    norms       mean norm of the window's keys and values over that of the projected "
-        "ones,\n"
-        "                without and with DualLN (their Figure 2): models with long-short "
-        "attention\n"
-        "    span        what a token attends to. A row a block: its window directly, the map "
-        "through\n"
+        "    norms       mean norm of the window's keys and "
+        "values over that of the projected ones,\n"
+        "                without and with DualLN (their Figure 2): "
+        "models with long-short attention\n"
+        "    span        what a token attends to. A row a block: "
+        "its window directly, the map through\n"
         "                the dynamic projection, both (means over heads), then both in each head\n"
-        "    bias        tables of relative positions. A row a table, a column a head; blue: above "
-        "0\n"
-        "    lsla        ViT-LSLA around a token of a window: dynamic scale, inner and outer "
-        "bias,\n"
+        "    bias        tables of relative positions. A row a table, a column a head; "
+        "blue: above 0\n"
+        "    lsla        ViT-LSLA around a token of a window: "
+        "dynamic scale, inner and outer bias,\n"
         "                weights before and after it (rows), on average and by heads (columns)\n"
         "                (Hechen et al. 2022, Figures 3 and 4)\n"
-        "    resolution  time and memory of forward passes and training steps over the size of "
-        "the\n"
+        "    resolution  time and memory of forward passes "
+        "and training steps over the size of the\n"
         "                picture, of fresh models (Zhu et al., Figure 7)\n\n"
         "EXIT STATUS\n"
         "    0 drawn; 1 an error; 2 a bad flag\n\n"
         "EXAMPLES\n"
         "    imagenet analyze --data imagenette2 --run-dir runs/cvt-ls runs/cvt\n"
         "    imagenet analyze --what norms --fresh --preset cvt-ls-13 --out norms\n"
-        "    imagenet analyze --what resolution --preset cvt-ls-small,cvt-small --sizes "
-        "64,128,256\n",
+        "    imagenet analyze --what resolution --preset "
+        "cvt-ls-small,cvt-small --sizes 64,128,256\n",
 };
 
 /* ---- pictures ---- */

@@ -29,8 +29,8 @@ static bool fits_head(tp_run *R, const char *file, const classifier_cfg *theirs)
     if (there == here || s->head == HEAD_NEW || (s->head == HEAD_SLICE && there > here))
         return true;
     tp_run_fail(R,
-                "the head of %s has %lld classes, the pictures have %lld: --head new begins with a "
-                "new head%s",
+                "the head of %s has %lld classes, the pictures have %lld: "
+                "--head new begins with a new head%s",
                 file, there, here, there > here ? ", --head slice with its first rows" : "");
     return false;
 }

@@ -220,8 +220,8 @@ static void describe(tp_run *R)
     tp_run_note_text(R, "model", classifier_family(&t->cfg));
     tp_run_note_int(R, "classes", t->cfg.classes);
     tp_run_say(R,
-               "%s (%s): %lld parameters, %lld classes, images of %lld x %lld, %.4g GFLOP each "
-               "forward",
+               "%s (%s): %lld parameters, %lld classes, "
+               "images of %lld x %lld, %.4g GFLOP each forward",
                s->preset, classifier_family(&t->cfg), (long long)tp_params_count(R->P),
                (long long)t->cfg.classes, (long long)s->size, (long long)s->size,
                flops_of_image(t) / 3e9);
@@ -234,8 +234,8 @@ static void describe(tp_run *R)
         chosen(s, "optimizer", optimizer, sizeof optimizer), o->lr,
         chosen(s, "schedule", schedule, sizeof schedule), o->warmup, o->weight_decay, s->drop_path);
     tp_run_say(R,
-               "%lld epochs of %lld updates of %lld x %lld pictures (accumulation x batch), %.4g "
-               "GFLOP an update",
+               "%lld epochs of %lld updates of %lld x %lld pictures (accumulation x batch), "
+               "%.4g GFLOP an update",
                (long long)o->epochs, (long long)R->per_epoch, (long long)o->accumulation,
                (long long)o->batch, flops(R) * 1e-9);
 }
@@ -312,8 +312,8 @@ static const tp_training image_training = {
             "Trains a model to tell the classes of images apart: those of a folder in one of the "
             "published layouts, or without --data shapes of ten kinds that the program draws.\n\n"
             "A preset sets the model, its image size and a recipe; a recipe sets optimiser, "
-            "schedule and augmentation; flags override both. Defaults shown below are those of "
-            "the preset tiny.",
+            "schedule and augmentation; flags override both. "
+            "Defaults shown below are those of the preset tiny.",
         .table = image_options,
         .more =
             "MODELS\n"

@@ -8,8 +8,8 @@ const tp_option image_options[] = {
     TP_HEADING("DATA AND RUN"),
     OPTIONS_IMAGES(S, data, TP_FREE, TP_SAVED),
     TP_INT("shapes", S, shapes, 10, 10000000, TP_SAVED,
-           "Shapes drawn for training, and a quarter of them for validation, where there is no "
-           "--data."),
+           "Shapes drawn for training, "
+           "and a quarter of them for validation, where there is no --data."),
     TP_ROWS(tp_run_options),
     TP_CHOICE(
         "head", S, head, "keep|slice|new", 0,
@@ -70,10 +70,9 @@ const tp_option image_options[] = {
         "place after resizing to size / crop-ratio. resized: a box of random area and shape. "
         "padded: a place after padding by 4."),
     TP_NUM("crop-ratio", S, crop_ratio, 0.1, 1, TP_SAVED, "Of --crop centre and random."),
-    TP_NUM(
-        "eval-crop-ratio", S, eval_crop_ratio, 0.1, 1, TP_SAVED,
-        "Evaluation takes the centre after resizing to size / this; 1 belongs to pictures that are "
-        "trained on whole."),
+    TP_NUM("eval-crop-ratio", S, eval_crop_ratio, 0.1, 1, TP_SAVED,
+           "Evaluation takes the centre after resizing to size / this; "
+           "1 belongs to pictures that are trained on whole."),
     TP_NUM("area", S, area, 0.001, 1, TP_SAVED, "Least area of --crop resized."),
     TP_NUM("flip", S, flip, 0, 1, TP_SAVED, "Probability that left and right change places."),
     TP_INT("ops", S, ops, 0, 15, TP_SAVED, "RandAugment: operations a picture; 0: none."),

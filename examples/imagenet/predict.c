@@ -33,8 +33,8 @@ static const tp_command manual = {
     .summary = "names what is on pictures",
     .synopsis = "IMAGE ... [--run-dir DIR | --checkpoint FILE] [flag ...]",
     .about = "Prints the five likeliest classes of each picture with their probabilities, as the "
-             "model of a checkpoint sees them. The picture is resized and its centre cut, as in "
-             "evaluation.",
+             "model of a checkpoint sees them. "
+             "The picture is resized and its centre cut, as in evaluation.",
     .table = table,
     .more = "EXIT STATUS\n"
             "    0 all pictures named; 1 one cannot be read, or another error; 2 a bad flag\n\n"

@@ -22,9 +22,11 @@ extern "C" {
  *     ip102          train.txt, val.txt, test.txt ("FILE LABEL" a line), images/FILE
  *     food101        meta/train.txt, meta/test.txt ("CLASS/NAME" a line), images/CLASS/NAME.jpg
  *     miniimagenet   train.csv, val.csv, test.csv ("FILE,WNID" a line; .xz too), images/FILE: of
- * the 600 pictures of each class 480 to train, 120 to test; or new_train.csv, new_val.csv cifar10
- * data_batch_1.bin ..., test_batch.bin: the binary version shards         *.tar (in train/ and val/
- * where these exist): KEY.jpg with the label in KEY.cls, or CLASS/PICTURE
+ *                    the 600 pictures of each class 480 to train, 120 to test; or new_train.csv,
+ *                    new_val.csv
+ *     cifar10        data_batch_1.bin ..., test_batch.bin: the binary version
+ *     shards         *.tar (in train/ and val/ where these exist): KEY.jpg with the label in
+ *                    KEY.cls, or CLASS/PICTURE
  */
 typedef enum tp_layout {
     TP_LAYOUT_AUTO, /* what it looks like */

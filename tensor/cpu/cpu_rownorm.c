@@ -1,8 +1,11 @@
 /* cpu_rownorm.c - layer norm and RMS norm: each row of X [rows,n] by its own statistics.
  *
- *     h = (x - m) s     y = h w + b     m = mean x, or 0 for RMS norm;  s = (mean (x-m)^2 +
- * eps)^-1/2 dx = s (g - mean g - h mean(g h)) with g = dy w, without mean g for RMS norm dw = sum
- * over rows of dy h     db = sum over rows of dy
+ *     m  = mean x, or 0 for RMS norm
+ *     s  = (mean (x - m)^2 + eps)^-1/2
+ *     h  = (x - m) s
+ *     y  = h w + b
+ *     dx = s (g - mean g - h mean(g h))     g = dy w; RMS norm: without mean g
+ *     dw = sum over rows of dy h            db = sum over rows of dy
  *
  * Forward stores m and s of each row. A row is read from memory once and then twice from cache: the
  * two-pass variance is exact where the one-pass formula cancels. dw, db in fixed blocks of rows. */

@@ -1,7 +1,8 @@
 /* ls_products.h - the matrix product of attention in windows on one tile, summed in registers.
  *
- *     c[i][j] (+)= sum_k a[i][k] (b[k][j] + b2[k][j])      a may be stored transposed, b2 is
- * optional
+ *     c[i][j] (+)= sum_k a[i][k] (b[k][j] + b2[k][j])
+ *
+ * a may be stored transposed, b2 is optional.
  *
  * Attention multiplies short, banded and overlapping matrices, where a BLAS, which packs its
  * operands in each call, runs at 60 to 70 % of its speed on large ones; this runs at 95 % of the

@@ -114,8 +114,8 @@ static void say_goodbye(const tp_trainer *r)
         printf("Done: %lld updates; no best model: no validation had a score. The last one: %s\n",
                (long long)R->update, r->folder.last);
     } else {
-        printf("%s %s update %lld, which the checkpoint holds. Continue with: %s --resume "
-               "--run-dir %s%s\n",
+        printf("%s %s update %lld, which the checkpoint holds. Continue with: "
+               "%s --resume --run-dir %s%s\n",
                reason(r), r->unvalidated ? "in the validation after" : "after",
                (long long)R->update, r->command.name, quoted(path, sizeof path, r->folder.path),
                by_steps ? " --steps N" : "");

@@ -83,8 +83,8 @@ static bool measure_run(tp_trainer *r)
     R->per_epoch = R->batches / o->accumulation;
     if (R->batches > 0 && R->per_epoch == 0)
         return tp__run_fail(r,
-                            "the data are too few for an update of %lld x %lld %s: lower --batch "
-                            "or --accumulation",
+                            "the data are too few for an update of %lld x %lld %s: "
+                            "lower --batch or --accumulation",
                             (long long)o->batch, (long long)o->accumulation, r->t->unit);
     r->last = end_of(r, o->steps);
     return r->last > 0 || tp__run_fail(r, "--steps N is needed%s: how many updates to make",

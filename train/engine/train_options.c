@@ -96,10 +96,9 @@ const tp_option tp_report_options[] = {
     TP_INT("log-every", O, log_every, 1, TP_BIG, TP_FREE, "Updates between reports."),
     TP_INT("eval-every", O, eval_every, 0, TP_BIG, TP_FREE,
            "Epochs (where the data have none: updates) between validations; 0: only at the end."),
-    TP_INT(
-        "checkpoint-every", O, checkpoint_every, 0, TP_BIG, TP_FREE,
-        "Updates between checkpoints, beside those at the ends of epochs and of the run; 0: only "
-        "these."),
+    TP_INT("checkpoint-every", O, checkpoint_every, 0, TP_BIG, TP_FREE,
+           "Updates between checkpoints, beside those at the ends of epochs and of the run; 0: "
+           "only these."),
     { 0 },
 };
 

@@ -131,8 +131,8 @@ static void print_time(const tp_trainer *r, double update, double rate)
     char whole[32], gflops[32] = "";
     tp__print_time(whole, sizeof whole, cut ? limit : all);
     if (rate > 0) snprintf(gflops, sizeof gflops, " (%.1f GFLOP/s)", rate * 1e-9);
-    printf("Time here: about %.3g s an update%s, %.*f %s/s; %s for %.0f updates without their "
-           "validations\n",
+    printf("Time here: about %.3g s an update%s, %.*f %s/s; "
+           "%s for %.0f updates without their validations\n",
            update, gflops, speed < 100 ? 2 : 0, speed, r->t->unit, whole,
            cut ? limit / update : (double)r->last);
 }

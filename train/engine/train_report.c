@@ -198,11 +198,10 @@ static void rescue(tp_trainer *r)
         tp__run_fail(r, "the run folder was removed while in use, and cannot be made again: %s",
                      r->folder.why);
     } else if (access(r->folder.last, F_OK) == 0) {
-        tp__run_fail(
-            r,
-            "run folder %s was replaced while in use, and holds another run; update %lld is "
-            "lost",
-            path, (long long)r->run.update);
+        tp__run_fail(r,
+                     "run folder %s was replaced while in use, and holds another run; "
+                     "update %lld is lost",
+                     path, (long long)r->run.update);
     } else if (tp__run_save(r)) {
         tp__run_fail(
             r,

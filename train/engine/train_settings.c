@@ -132,11 +132,10 @@ bool tp__run_merge(tp_trainer *r, const void *asked, const tp_given_flags *given
     char text[2048], why[512];
     if (tp_options_differ(table, asked, r->run.settings, TP_SAVED | TP_WEIGHTS, given, text,
                           sizeof text))
-        return tp__run_fail(
-            r,
-            "%s was trained with other settings: %s; leave these flags out, or begin "
-            "another run",
-            r->folder.last, text);
+        return tp__run_fail(r,
+                            "%s was trained with other settings: %s; "
+                            "leave these flags out, or begin another run",
+                            r->folder.last, text);
     for (int i = 0; i < given->n; i++) {
         const tp_option *o = tp_option_find(table, given->name[i]);
         char value[TP_OPTION_ROOM];

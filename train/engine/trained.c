@@ -6,8 +6,8 @@
 
 const tp_option tp_trained_options[] = {
     TP_STRING("checkpoint", tp_trained_opts, checkpoint, "FILE", 0,
-              "The weights. Without it best.safetensors of --run-dir, or last.safetensors if there "
-              "is none."),
+              "The weights. Without it best.safetensors of --run-dir, "
+              "or last.safetensors if there is none."),
     TP_STRING("run-dir", tp_trained_opts, run_dir, "DIR", 0, "The folder of a run."),
     { 0 },
 };
