@@ -19,9 +19,22 @@ static void count(char *text, const char *what, int n)
         sprintf(end, "%d %s%s", n, what, n == 1 ? "" : "s");
 }
 
+/* A bar would end the cell. */
+static void cell(char *text, const char *s)
+{
+    char *end = text + strlen(text);
+    for (; *s; s++) {
+        if (*s == '|') *end++ = '\\';
+        *end++ = *s;
+    }
+    *end = 0;
+}
+
 static void describe(char *text, const tp_op *op)
 {
-    sprintf(text + strlen(text), "| `%s` | %s | ", op->name, op->doc ? op->doc : "");
+    sprintf(text + strlen(text), "| `%s` | ", op->name);
+    cell(text, op->doc ? op->doc : "");
+    strcat(text, " | ");
     count(text, "input", op->nx);
     strcat(text, ", ");
     count(text, "output", op->ny);
@@ -30,13 +43,17 @@ static void describe(char *text, const tp_op *op)
         unsigned flag;
         const char *text;
     } notes[] = {
-        { TP_RANDOM, " random" },
-        { TP_NOT_DIFFERENTIABLE, " no gradient" },
-        { TP_COMPUTES, " compute dtype" },
-        { TP_ACCUMULATES, " adds" },
+        { TP_RANDOM, "random" },
+        { TP_NOT_DIFFERENTIABLE, "no gradient" },
+        { TP_COMPUTES, "compute dtype" },
+        { TP_ACCUMULATES, "adds" },
     };
+    const char *between = " ";
     for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
-        if (op->flags & notes[i].flag) strcat(text, notes[i].text);
+        if (op->flags & notes[i].flag) {
+            sprintf(text + strlen(text), "%s%s", between, notes[i].text);
+            between = ", ";
+        }
     strcat(text, " |\n");
 }
 

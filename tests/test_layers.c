@@ -53,6 +53,21 @@ Test(layers, includes)
         0, "OpenMP threads are started in parallel.c only");
 }
 
+/* docs/adding-an-op.md: a kernel is named by its op and by its file for each backend. cast_fwd also
+ * serves the parameters, softmax_fwd is the example in comments. */
+Test(layers, an_op_stands_where_the_guide_says)
+{
+    cr_expect_eq(
+        lines(
+            "grep -rhoE 'TP_KERNEL\\([a-z0-9_]+\\)' --include='op_*.c' autograd/ops |"
+            "sed 's/TP_KERNEL(//; s/)//' | sort -u | while read k; do "
+            "grep -rlwE \"(tp__(cpu|cuda)_)?$k\" --include='*.[ch]' --include='*.cu*' "
+            "tensor autograd cuda nn include | grep -vE "
+            "'^(autograd/ops/op_|tensor/cpu/cpu_|cuda/cuda_)[a-z0-9_]+[.](c|cu)$' |"
+            "sed \"s/^/$k: /\"; done | grep -vE 'cast_fwd: autograd/params_store.c|softmax_fwd: .*[.](h|cuh)$'"),
+        0, "kernels are named elsewhere");
+}
+
 Test(layers, the_library_never_ends_the_process_nor_prints)
 {
     cr_expect_eq(lines("grep -rnwE '(abort|exit|_exit|assert) *\\(' --include='*.[ch]' "
