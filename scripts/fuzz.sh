@@ -4,7 +4,7 @@
 #
 #   scripts/fuzz.sh                  all of them, a minute together
 #   scripts/fuzz.sh SECONDS          the same, longer
-#   scripts/fuzz.sh SECONDS NAME     one: safetensors, data, config, image, pictures or table
+#   scripts/fuzz.sh SECONDS NAME     one: safetensors, data, config, image, pictures, runs or table
 #   scripts/fuzz.sh merge            copies inputs that reach new code into tests/fuzz/corpus
 #
 # What they learn stays in build/fuzz/corpus/NAME, inputs that break something in build/fuzz/crashes.
@@ -21,7 +21,7 @@ seconds=${1:-60}
 [[ $seconds =~ ^([1-9][0-9]*|merge)$ ]] || die "'$seconds' is no number of seconds; see scripts/fuzz.sh --help"
 if [ $# -gt 1 ]; then
     names=("$2")
-    [ -f "$ROOT/tests/fuzz/fuzz_$2.c" ] || die "There is no fuzzer '$2'; there are safetensors, data, config, image, pictures and table."
+    [ -f "$ROOT/tests/fuzz/fuzz_$2.c" ] || die "There is no fuzzer '$2'; there are safetensors, data, config, image, pictures, runs and table."
 fi
 
 need $BUILD_NEEDS $CLANG_NEEDS

@@ -57,6 +57,11 @@ Test(fuzz_corpus, pictures)
     cr_expect_geq(replay("pictures", fuzz_pictures), 12, "the corpus is there");
 }
 
+Test(fuzz_corpus, runs)
+{
+    cr_expect_geq(replay("runs", fuzz_runs), 20, "the corpus is there");
+}
+
 Test(fuzz_corpus, table)
 {
     cr_expect_geq(replay("table", fuzz_table), 20, "the corpus is there");

@@ -13,6 +13,7 @@ int fuzz_data(const uint8_t *input, size_t size);
 int fuzz_config(const uint8_t *input, size_t size);
 int fuzz_image(const uint8_t *input, size_t size);
 int fuzz_table(const uint8_t *input, size_t size);
+int fuzz_runs(const uint8_t *input, size_t size);
 int fuzz_pictures(const uint8_t *input, size_t size);
 
 /* A path under which these bytes can be opened, until the next call: a file in memory. */
