@@ -270,6 +270,17 @@ Test(train_program, start_that_fails_leaves_no_folder)
     cr_expect(access("no/mine", F_OK) == 0);
 }
 
+/* What a killed process was writing goes, the program's own files too. */
+Test(train_program, leftovers_are_cleared)
+{
+    expect(&whole, "--run-dir run --steps 2", 0, "Continue");
+    cr_assert(system("cd run; touch curve.png.tmp-12 log.jsonl.tmp-7 my.tmp-notes .tmp-3") == 0);
+    expect(&whole, "--run-dir run --resume --steps 3", 0, "Continue");
+    cr_expect(access("run/curve.png.tmp-12", F_OK) != 0);
+    cr_expect(access("run/log.jsonl.tmp-7", F_OK) != 0);
+    cr_expect(access("run/my.tmp-notes", F_OK) == 0 && access("run/.tmp-3", F_OK) == 0);
+}
+
 Test(train_program, checkpoint_of_another_program)
 {
     tp_training t = whole;

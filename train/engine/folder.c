@@ -38,17 +38,12 @@ static bool lock(tp_folder *R)
     return false;
 }
 
-/* Files that a killed process was writing: NAME.tmp-PID of our own names. */
+/* Files that a killed process was writing, the engine's and the program's: NAME.tmp-PID. */
 static bool is_leftover(const char *name)
 {
-    static const char *const ours[] = { "last.safetensors", "best.safetensors", "log.jsonl",
-                                        "config.json" };
     const char *temporary = strstr(name, ".tmp-");
-    for (size_t i = 0; temporary && i < sizeof ours / sizeof *ours; i++)
-        if ((size_t)(temporary - name) == strlen(ours[i]) &&
-            strncmp(name, ours[i], strlen(ours[i])) == 0)
-            return true;
-    return false;
+    const char *number = temporary ? temporary + strlen(".tmp-") : "";
+    return temporary > name && *number && number[strspn(number, "0123456789")] == '\0';
 }
 
 /* The folder is ours alone by now. */
