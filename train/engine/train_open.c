@@ -221,11 +221,10 @@ static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
     if (!tp__run_new_settings(r, &r->run.settings, asked, given)) return;
     r->o = r->run.settings;
     const bool ours = !theirs->plan && r->run.rank == 0;
-    if (!tp__folder_name(&r->folder, theirs->run_dir))
-        tp__run_fail(r, "%s", r->folder.why);
-    else if (theirs->resume && access(r->folder.path, F_OK) != 0)
+    const bool named = tp__folder_name(&r->folder, theirs->run_dir);
+    if (named && theirs->resume && access(r->folder.path, F_OK) != 0)
         tp__run_fail(r, "cannot resume: there is no folder %s", r->folder.path);
-    else if (ours && !tp__folder_open(&r->folder, theirs->run_dir))
+    else if (!named || (ours && !tp__folder_open(&r->folder, theirs->run_dir)))
         tp__run_fail(r, "%s", r->folder.why);
     else if (theirs->resume)
         open_resumed(r, asked, given);

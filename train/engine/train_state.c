@@ -155,7 +155,7 @@ static bool check_data(tp_trainer *r, const tp_file *F)
 bool tp__run_load(tp_trainer *r, tp_file *F)
 {
     tp_run *R = &r->run;
-    int64_t seed, offset, update;
+    int64_t seed = 0, offset = 0, update = 0;
     if (!check_data(r, F)) return false;
     if (!read_count(r, F, "random_seed", &seed) || !read_count(r, F, "random_offset", &offset) ||
         !read_count(r, F, "update", &update) || !read_sums(r, F))
