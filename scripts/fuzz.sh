@@ -10,7 +10,7 @@
 # What they learn stays in build/fuzz/corpus/NAME, inputs that break something in build/fuzz/crashes.
 source "$(dirname "$0")/setup.sh"
 
-names=(safetensors data config image pictures)
+names=(safetensors data config image pictures table)
 case ${1:-} in
 -h | --help)
     sed -n '2,11s/^# \{0,1\}//p' "$0"
