@@ -10,7 +10,7 @@
 # What they learn stays in build/fuzz/corpus/NAME, inputs that break something in build/fuzz/crashes.
 source "$(dirname "$0")/setup.sh"
 
-names=(safetensors data config image pictures table)
+names=(safetensors data config image pictures runs table)
 case ${1:-} in
 -h | --help)
     sed -n '2,11s/^# \{0,1\}//p' "$0"
@@ -29,7 +29,8 @@ configure fuzz
 build fuzz
 
 cd "$ROOT"
-crashes=build/fuzz/crashes
+work=$ROOT/build/fuzz seeds=$ROOT/tests/fuzz/corpus # absolute: fuzz_runs works in a folder of its own
+crashes=$work/crashes
 mkdir -p "$crashes"
 # Memory beyond what so small a file can need is a finding too.
 limits="-max_len=4096 -timeout=20 -rss_limit_mb=1024 -malloc_limit_mb=512"
@@ -37,8 +38,8 @@ export OMP_WAIT_POLICY=passive
 
 if [ "$seconds" = merge ]; then
     for name in "${names[@]}"; do
-        mkdir -p "build/fuzz/corpus/$name"
-        "build/fuzz/bin/fuzz_$name" $limits -merge=1 "tests/fuzz/corpus/$name" "build/fuzz/corpus/$name"
+        mkdir -p "$work/corpus/$name"
+        "$work/bin/fuzz_$name" $limits -merge=1 "$seeds/$name" "$work/corpus/$name"
     done
     exit 0
 fi
@@ -47,15 +48,15 @@ fi
 waves=$(((${#names[@]} + $(nproc) - 1) / $(nproc)))
 each=$((seconds / waves))
 [ "$each" -gt 0 ] || each=1 # 0 would be for ever
-export each crashes limits
+export each crashes limits work seeds
 one() {
-    mkdir -p "build/fuzz/corpus/$1"
-    "build/fuzz/bin/fuzz_$1" $limits -max_total_time="$each" -print_final_stats=1 -artifact_prefix="$crashes/$1-" \
-        "build/fuzz/corpus/$1" "tests/fuzz/corpus/$1" >"build/fuzz/$1.log" 2>&1 || {
-        tail -n 60 "build/fuzz/$1.log" >&2
+    mkdir -p "$work/corpus/$1"
+    "$work/bin/fuzz_$1" $limits -max_total_time="$each" -print_final_stats=1 -artifact_prefix="$crashes/$1-" \
+        "$work/corpus/$1" "$seeds/$1" >"$work/$1.log" 2>&1 || {
+        tail -n 60 "$work/$1.log" >&2
         return 1
     }
-    say "fuzz_$1: $(grep -oE 'stat::number_of_executed_units: [0-9]+' "build/fuzz/$1.log" | grep -oE '[0-9]+') inputs, nothing found"
+    say "fuzz_$1: $(grep -oE 'stat::number_of_executed_units: [0-9]+' "$work/$1.log" | grep -oE '[0-9]+') inputs, nothing found"
 }
 export -f one say
 printf '%s\n' "${names[@]}" | xargs -P "$(nproc)" -I{} bash -c 'one {}' ||
