@@ -246,18 +246,19 @@ static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
         .ybuf = tp__arena(T, ny * sizeof *r->ybuf),
         .version = tp__arena(T, nx * sizeof *r->version),
     };
+    const uint32_t saves = T->saves_all ? UINT32_MAX : f->op->saves;
     const bool whole =
         r->attr && r->x && r->y && r->xv && r->yv && r->xbuf && r->ybuf && r->version;
     if (!whole || !tp__push_rec(T, r)) return false;
     for (int i = 0; i < f->nx; i++) {
-        if (f->x[i] && f->x[i]->params) r->version[i] = f->x[i]->params->version;
-        if (f->x[i] && (f->op->saves & TP_SAVE_X(i)))
+        if (f->x[i]) r->version[i] = tp__version(f->x[i]);
+        if (f->x[i] && (saves & TP_SAVE_X(i)))
             r->xbuf[i] = tp__buf_ref(f->x[i]->buf);
         else
             r->xv[i].data = NULL;
     }
     for (int i = 0; i < f->ny; i++) {
-        if (f->op->saves & TP_SAVE_Y(i))
+        if (saves & TP_SAVE_Y(i))
             r->ybuf[i] = tp__buf_ref(f->ybuf[i]);
         else
             r->yv[i].data = NULL;
@@ -351,7 +352,7 @@ tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, cons
                      int ny, tp_tensor *y)
 {
     tp_tensor one[TP_MAX_OUTPUTS], in[TP_MAX_INPUTS];
-    if (T->err.code != TP_OK) return all_failed(ny, y);
+    if (!tp_ok(T)) return all_failed(ny, y);
     T->ops++;
     frame f = { .op = op, .nx = nx, .ny = op->ny < 0 ? ny : op->ny, .visible = ny };
     if (nx < 0 || nx > TP_MAX_INPUTS || ny < 1 || f.ny > TP_MAX_OUTPUTS || ny > f.ny ||

@@ -205,10 +205,10 @@ static bool any_sink(const tp_rec *r, const sinks *s)
 static bool versions_match(tp_tape *T, const tp_rec *r)
 {
     for (int i = 0; i < r->nx; i++)
-        if (r->x[i] && r->x[i]->params && r->version[i] != r->x[i]->params->version) {
+        if (r->x[i] && r->version[i] && r->version[i] != tp__version(r->x[i])) {
             tp__fail(T, TP_E_STATE,
                      "%s (backward): the parameters have changed since the forward pass (tp_step, "
-                     "tp_load or tp_ema_swap came between)",
+                     "tp_load, tp_ema_swap or tp_params_free came between)",
                      r->op->name);
             return false;
         }
@@ -322,7 +322,7 @@ static void passed_use(tp_node *p)
 static bool any_hook(const tp_tape *T)
 {
     for (int i = 0; i < T->nreads; i++)
-        if (T->reads[i]->hook) return true;
+        if (tp__set_read(T, i) && tp__set_read(T, i)->hook) return true;
     return false;
 }
 
@@ -343,8 +343,10 @@ bool tp__walk(tp_tape *T, int64_t from, int64_t to)
 
 static void poison(tp_tape *T)
 {
-    for (int i = 0; i < T->nreads; i++)
-        tp__err(&T->reads[i]->grad_err, T->err.code, "%s", T->err.text);
+    for (int i = 0; i < T->nreads; i++) {
+        tp_params *P = tp__set_read(T, i);
+        if (P) tp__err(&P->grad_err, T->err.code, "%s", T->err.text);
+    }
 }
 
 static bool seed_loss(tp_tape *T, tp_tensor loss)
@@ -378,11 +380,15 @@ static bool seed_loss(tp_tape *T, tp_tensor loss)
 
 void tp_backward(tp_tape *T, tp_tensor loss)
 {
+    T = tp__some(T);
     if (T->err.code != TP_OK || !seed_loss(T, loss) || !tp__walk(T, T->nrecs, 0)) {
         poison(T);
         return;
     }
-    for (int i = 0; i < T->nreads; i++) T->reads[i]->backwards++;
+    for (int i = 0; i < T->nreads; i++) {
+        tp_params *P = tp__set_read(T, i);
+        if (P) P->backwards++;
+    }
 }
 
 tp_tensor tp_grad(tp_tape *T, tp_tensor x)
@@ -393,5 +399,5 @@ tp_tensor tp_grad(tp_tape *T, tp_tensor x)
         return tp__fail(T, TP_E_STATE,
                         "tp_grad: no gradient here; it exists after tp_backward for parameters, "
                         "for inputs and for tensors that were kept with tp_keep before");
-    return tp__wrap(T, n->params ? NULL : tp__buf_ref(n->grad_buf), &n->grad);
+    return tp__wrap(T, tp__buf_ref(n->params ? n->params->grads : n->grad_buf), &n->grad);
 }

@@ -91,7 +91,8 @@ static bool note_sets(tp_capture *C)
 {
     forget_sets(C);
     for (int i = 0; i < C->T->nreads; i++) {
-        tp_params *P = C->T->reads[i];
+        tp_params *P = tp__set_read(C->T, i);
+        if (!P) return false;
         set *s = &C->sets[C->nsets++];
         *s = (set){ .P = P,
                     .had = calloc((size_t)P->n + 1, sizeof *s->had),
@@ -139,7 +140,7 @@ static bool sets_are_all(const tp_capture *C)
 {
     for (int i = 0; i < C->T->nreads; i++) {
         bool known = false;
-        for (int k = 0; k < C->nsets; k++) known = known || C->sets[k].P == C->T->reads[i];
+        for (int k = 0; k < C->nsets; k++) known = known || C->sets[k].P == tp__set_read(C->T, i);
         if (!known) return false;
     }
     return true;

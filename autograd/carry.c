@@ -36,6 +36,7 @@ static void give_back(tp_tape *T, tp_node *n)
 
 tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
 {
+    T = tp__some(T);
     if (T->err.code != TP_OK || T->replaying) return *slot;
     tp_node *old = slot_node(T, slot);
     if (!old && slot->node) {
@@ -76,6 +77,7 @@ tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x)
 
 tp_tensor tp_feed(tp_tape *T, tp_tensor *slot, tp_dtype dt, tp_shape s, const void *host)
 {
+    T = tp__some(T);
     const tp_node *n = T->err.code == TP_OK ? slot_node(T, slot) : NULL;
     const tp_view v = tp__view(dt, &s, NULL);
     bool same = n && host && n->view.dtype == dt && n->view.ndim == s.ndim;

@@ -66,6 +66,16 @@ static bool wants(const tp_replay *p, int nx, tp_node *const *x)
     return false;
 }
 
+/* A function may return what it was not given and did not make: a constant only, for its record
+ * belongs to another op, or it has none. */
+static tp_tensor from_outside(tp_tape *T, const tp_node *result)
+{
+    if (!result->wants_grad) return tp__handle(result);
+    return tp__fail(T, TP_E_NOGRAD,
+                    "tp_checkpoint: the result wants a gradient and is a tensor from outside; pass "
+                    "it as an argument of tp_checkpoint_n, or tp_detach it");
+}
+
 static tp_tensor run(tp_tape *T, tp_replay p, int nx, const tp_tensor *x)
 {
     tp_node *in[TP_MAX_INPUTS];
@@ -77,9 +87,11 @@ static tp_tensor run(tp_tape *T, tp_replay p, int nx, const tp_tensor *x)
         if (T->err.code != TP_OK) return TP_FAILED;
     }
     if (!T->recording) return call(T, &p, nx, x);
+    const uint64_t born = T->next_gen;
     const tp_tensor y = first_run(T, &p, nx, x);
     tp_node *result = tp__node(T, y, "tp_checkpoint: result");
     if (!result) return TP_FAILED;
+    if (result->params || result->gen < born) return from_outside(T, result);
     if (!wants(&p, nx, in)) return y;
     tp_rec *r = new_record(T, &p, nx);
     if (!r || !tp__push_rec(T, r)) return TP_FAILED;
@@ -89,7 +101,7 @@ static tp_tensor run(tp_tape *T, tp_replay p, int nx, const tp_tensor *x)
         r->xv[i] = in[i]->view;
         r->xbuf[i] = tp__buf_ref(in[i]->buf);
     }
-    for (int i = 0; i < p.nparams; i++) r->version[i] = p.params[i]->params->version;
+    for (int i = 0; i < p.nparams; i++) r->version[i] = tp__version(p.params[i]);
     r->y[0] = result;
     result->wants_grad = true;
     result->rec = T->nrecs - 1;
@@ -98,6 +110,7 @@ static tp_tensor run(tp_tape *T, tp_replay p, int nx, const tp_tensor *x)
 
 tp_tensor tp_checkpoint(tp_tape *T, tp_fn f, const void *self, tp_tensor x)
 {
+    T = tp__some(T);
     const tp_replay p = { .f = f,
                           .self = self,
                           .seed = T->seed,
@@ -109,6 +122,7 @@ tp_tensor tp_checkpoint(tp_tape *T, tp_fn f, const void *self, tp_tensor x)
 
 tp_tensor tp_checkpoint_n(tp_tape *T, tp_fn_n f, const void *self, int nx, const tp_tensor *x)
 {
+    T = tp__some(T);
     const tp_replay p = { .fn = f,
                           .self = self,
                           .seed = T->seed,
@@ -161,7 +175,7 @@ static void leave_replay(tp_tape *T, const saved *s)
 static bool versions_match(tp_tape *T, const tp_rec *r)
 {
     for (int i = 0; i < r->replay->nparams; i++)
-        if (r->version[i] != r->replay->params[i]->params->version) {
+        if (r->version[i] != tp__version(r->replay->params[i])) {
             tp__fail(T, TP_E_STATE,
                      "tp_checkpoint (backward): "
                      "the parameters have changed since the forward pass");

@@ -6,7 +6,11 @@
  *     (L(x + h d) - L(x - h d)) / 2h      h = 1e-6 max(1, |x|)
  *
  * for each unit vector d where an input has at most 64 elements, else for three random d of +-1.
- * The difference is taken output by output: outputs that did not change add no rounding error. */
+ * The difference is taken output by output: outputs that did not change add no rounding error.
+ *
+ * Before that, backward runs on records that hold everything, each time with another piece of what
+ * the op does not save made useless: a gradient that changes read it, and would have read a NULL
+ * pointer. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,11 +18,9 @@
 #include <string.h>
 #include <tapegrad/device.h>
 #include <tapegrad/op.h>
-#include <tapegrad/tape.h>
-#include <tapegrad/tensor.h>
 
+#include "autograd/graph.h"
 #include "tensor/rng.h"
-#include "tensor/shape.h"
 
 #define SEED       7
 #define FULL       64   /* elements of an input up to which each is probed     */
@@ -94,6 +96,7 @@ typedef struct check {
     double *above, *below;        /* the outputs at x + h d and x - h d            */
     int64_t outputs;              /* their number                                  */
     uint32_t wanted;
+    uint32_t spoilt; /* TP_SAVE_X(i) or TP_SAVE_Y(i): made useless before backward; 0: nothing */
     void *blocks[3 * TP_MAX_INPUTS + 3]; /* all memory of the case */
     int nblocks;
     char *text;
@@ -167,6 +170,32 @@ static bool evaluate(check *c, double *out)
     return tape_ok(c);
 }
 
+/* Other numbers in memory that backward may not read; indices stay in their range. */
+static void spoil(tp_view *v, int64_t below)
+{
+    if (tp_absent(v) || !v->data) return;
+    for (int64_t e = 0; e < v->numel; e++) {
+        if (tp_is_float(v->dtype))
+            tp_st(v, e, (double)NAN);
+        else if (v->dtype == TP_U8)
+            tp_st(v, e, tp_ld(v, e) == 0.0);
+        else
+            tp_st(v, e, below > 0 ? fmod(tp_ld(v, e) + 1.0, (double)below) : 0.0);
+    }
+}
+
+/* Spoils, in the records of the op, what c->spoilt names. */
+static void spoil_records(const check *c)
+{
+    for (int64_t k = 0; c->spoilt && k < c->T->nrecs; k++) {
+        tp_rec *r = c->T->recs[k];
+        for (int i = 0; r->op == c->op && i < r->nx; i++)
+            if (c->spoilt == TP_SAVE_X(i)) spoil(&r->xv[i], c->k->below[i]);
+        for (int i = 0; r->op == c->op && i < r->ny; i++)
+            if (c->spoilt == TP_SAVE_Y(i)) spoil(&r->yv[i], 0);
+    }
+}
+
 /* The gradients of L by the inputs in wants, where the op is applied `times` times to the same
  * inputs: all contributions but one are added to an earlier one. */
 static bool backward(check *c, uint32_t wants, int times, double *const *grad)
@@ -175,7 +204,9 @@ static bool backward(check *c, uint32_t wants, int times, double *const *grad)
     int n = 0;
     place(c, wants, x);
     for (int t = 0; t < times; t++) n = apply(c, x, y + t * n);
-    tp_backward(c->T, tp_apply_n(c->T, &probe, &n, times * n, y, 1, NULL));
+    const tp_tensor loss = tp_apply_n(c->T, &probe, &n, times * n, y, 1, NULL);
+    if (tp_ok(c->T)) spoil_records(c);
+    tp_backward(c->T, loss);
     for (int i = 0; i < c->nx; i++)
         if (wants >> i & 1u)
             tp_read(c->T, tp_grad(c->T, x[i]), grad[i], (size_t)c->x[i].numel * sizeof(double));
@@ -242,8 +273,58 @@ static bool check_same(const check *c, int i, int times, const char *when)
     return true;
 }
 
+/* The bits of `saves` for all inputs and outputs. */
+static uint32_t pieces(const check *c)
+{
+    const int ny = c->op->ny < 0 ? c->ny : c->op->ny;
+    return ((1u << c->nx) - 1) * TP_SAVE_X(0) | ((1u << ny) - 1) * TP_SAVE_Y(0);
+}
+
+/* Does that piece, spoilt, change a gradient? False too if the tape fails. */
+static bool reads(check *c, int piece)
+{
+    c->spoilt = 1u << piece;
+    bool same = backward(c, c->wanted, 1, c->other);
+    c->spoilt = 0;
+    if (!tp_ok(c->T)) return false;
+    for (int i = 0; same && i < c->nx; i++) {
+        if (!(c->wanted >> i & 1u)) continue;
+        const double most = SAME * (1.0 + largest(c->grad[i], c->x[i].numel));
+        for (int64_t e = 0; same && e < c->x[i].numel; e++)
+            same = fabs(c->other[i][e] - c->grad[i][e]) <= most;
+    }
+    return !same;
+}
+
+/* A kernel of several ops may look which of two pieces is there, and so reads one that is saved
+ * only where the other is not there: nothing is said if a saved piece goes unread. */
+static bool check_saves(check *c)
+{
+    const uint32_t all = pieces(c), saved = all & c->op->saves;
+    int lacks = -1;
+    c->T->saves_all = true;
+    bool ok = backward(c, c->wanted, 1, c->grad);
+    for (int i = 0; ok && i < c->nx; i++)
+        if ((c->wanted >> i & 1u) && !all_finite(c->grad[i], c->x[i].numel))
+            ok = fail(c, "the gradient of input %d is not finite", i);
+    for (int p = 0; ok && lacks < 0 && p < 32; p++)
+        if (((all & ~saved) >> p & 1u) && reads(c, p)) lacks = p;
+    for (int p = 0; ok && lacks >= 0 && p < 32; p++)
+        if ((saved >> p & 1u) && !reads(c, p)) lacks = -1;
+    c->T->saves_all = false;
+    ok = ok && tape_ok(c);
+    if (!ok || lacks < 0) return ok;
+    const bool x = lacks < TP_MAX_INPUTS;
+    const int i = x ? lacks : lacks - TP_MAX_INPUTS;
+    return fail(c,
+                "backward reads %s %d, which the op does not save (a NULL pointer when it runs): "
+                "add TP_SAVE_%c(%d) to .saves",
+                x ? "input" : "output", i, x ? 'X' : 'Y', i);
+}
+
 static bool check_gradients(check *c)
 {
+    if (!check_saves(c)) return false;
     bool ok = backward(c, c->wanted, 1, c->grad);
     for (int i = 0; ok && i < c->nx; i++) {
         if (!(c->wanted >> i & 1u)) continue;

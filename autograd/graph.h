@@ -1,9 +1,10 @@
 /* graph.h - the inside of the tape: nodes (tensors), records (applied ops), scopes, parameters.
  *
- * Nodes and records live in memory that the tape recycles but never returns before it is freed, so
- * a stale handle can always be recognised: node->gen differs from the handle's, or node->live is
- * false. Buffers are reference counted: a live node owns one reference, a record one for each input
- * or output that it saved for backward. */
+ * A tape's nodes and records live in memory that the tape recycles but never returns before it is
+ * freed, so a stale handle can always be recognised: node->gen differs from the handle's, or
+ * node->live is false. Nodes of parameters are recycled by the device until it closes, so that
+ * their handles, too, outlive them. Buffers are reference counted: a live node owns one reference,
+ * a record one for each input or output that it saved for backward. */
 #ifndef TP_GRAPH_H
 #define TP_GRAPH_H
 
@@ -22,7 +23,7 @@ struct tp_node {
     uint64_t gen;
     tp_tape *tape;     /* owner, or NULL: a parameter       */
     tp_params *params; /* owner of a parameter, else NULL   */
-    tp_buf *buf;       /* NULL: borrowed (parameters, gradients) */
+    tp_buf *buf;       /* of a parameter: the block of values    */
     tp_view view;
     tp_buf *grad_buf; /* gradient of a tape tensor; NULL: none yet */
     tp_view grad;     /* of a parameter: its place in the gradient block */
@@ -58,7 +59,7 @@ typedef struct tp_rec {
     tp_node **x, **y; /* x: NULL if absent; y: visible outputs */
     tp_view *xv, *yv; /* data NULL if not saved */
     tp_buf **xbuf, **ybuf;
-    uint64_t *version; /* of the parameters among x */
+    uint64_t *version; /* tp__version of the parameters among x, or of the replay's */
     tp_replay *replay;
     const char *path, *file;
     int line;
@@ -101,6 +102,7 @@ struct tp_tape {
     tp_device *dev;
     tp_err err;
     bool born_failed, train, recording, check_finite, replaying;
+    bool saves_all; /* records hold every input and output, whatever the op saves (gradcheck.c) */
     tp_dtype compute;
     uint64_t seed, offset, next_gen;
     int64_t ops; /* applied since reset */
@@ -117,7 +119,7 @@ struct tp_tape {
     tp_rec **recs;
     int64_t nrecs, recs_cap;
     tp_arena_chunk *arena, *arena_first;
-    tp_params *reads[16]; /* parameter sets read since reset */
+    tp_tensor reads[16]; /* first parameters of the sets read since reset (tp__set_read) */
     int nreads;
     tp_watch *watch;
     tp_observer observer; /* NULL: none */
@@ -145,7 +147,7 @@ struct tp_params {
     tp_err err;
     bool born_failed, complete, blank;
     tp_dtype dtype;
-    uint64_t seed, version, next_gen;
+    uint64_t seed, version;
     tp_entry *entries;
     int n, cap;
     char **strings; /* interned paths */
@@ -159,6 +161,7 @@ struct tp_params {
     size_t block_bytes, shadow_bytes;
     uint64_t shadow_version;
     int64_t backwards; /* completed since the last step */
+    int swapped;       /* averages whose values are in the block now, in place of its own */
     tp_err grad_err;   /* a failed backward poisoned the gradients */
     tp_node *norm;     /* scalar of tp_clip_grad_norm */
     tp_buf *norm_buf;
@@ -178,6 +181,7 @@ tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: tape fai
 void tp__release(tp_node *n, const char *where); /* ends a node's life in that scope */
 
 /* tape.c */
+tp_tape *tp__some(const tp_tape *T); /* T, or a failed tape in place of NULL */
 tp_tensor tp__handle(const tp_node *n);
 tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 void tp__where(const tp_tape *T, char *text, size_t size); /* "\n  at file:line, in path, op n" */
@@ -185,10 +189,13 @@ void tp__where(const tp_tape *T, char *text, size_t size); /* "\n  at file:line,
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what);
 void tp__recs_drop(tp_tape *T, int64_t from); /* truncates the records to `from`      */
 void tp__note_read(tp_tape *T, tp_params *P);
+tp_params *tp__set_read(const tp_tape *T, int i); /* of T->reads; NULL: freed since */
 
 /* run_kernel.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
 tp_code tp__device_failed(tp_tape *T); /* fails the tape with its device's text */
+/* The same where an op has just met the failure, which as a rule is that of an earlier one. */
+tp_code tp__device_failed_at(tp_tape *T, const char *name, bool backward);
 /* Waits for the device; false with the tape failed if that brings up an error. */
 bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes);
 
@@ -216,6 +223,13 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g);
 bool tp__replay_backward(tp_tape *T, tp_rec *r);
 
 /* params.c */
+tp_node *tp__param_node(tp_params *P); /* live, P's; NULL: no memory */
+void tp__param_node_free(tp_params *P, tp_node *n);
+/* Which values a parameter holds: another number after each change, and once P is gone. */
+static inline uint64_t tp__version(const tp_node *n)
+{
+    return n->params ? n->gen << 32 | (n->params->version & UINT32_MAX) : 0;
+}
 void tp__params_no_memory(tp_params *P);
 tp_entry *tp__entry(tp_params *P, tp_tensor p, const char *what); /* NULL: not P's, P failed */
 

@@ -114,12 +114,15 @@ void *tp__arena(tp_tape *T, size_t bytes)
 tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what)
 {
     tp_buf *b = tp__buf_new(T->dev, bytes);
-    if (!b && T->err.code == TP_OK) {
+    if (!b && T->dev->err.code != TP_OK) {
+        tp__device_failed_at(T, what, false);
+    } else if (!b && T->err.code == TP_OK) {
         char text[512] = "";
         tp__heap_text(T->dev, bytes, text, sizeof text);
         tp__fail(T, TP_E_MEMORY,
-                 "%s: out of memory on %s: %s; lower the batch or the sequence, or recompute more",
-                 what, T->dev->name, text);
+                 "%s: out of memory on %s: %s; lower the batch or the sequence, recompute more, or "
+                 "call tp_reset after each step (this tape has applied %lld ops without)",
+                 what, T->dev->name, text, (long long)T->ops);
     }
     return b;
 }

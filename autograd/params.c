@@ -21,8 +21,9 @@ tp_params *tp_params_new(tp_device *D, const tp_params_opts *o)
     P->seed = o->seed;
     P->blank = o->blank;
     P->version = 1;
-    P->next_gen = 2;
-    if (D->err.code != TP_OK)
+    if (!D)
+        tp__err(&P->err, TP_E_DEVICE, "params: NULL was given in place of a device");
+    else if (D->err.code != TP_OK)
         tp__err(&P->err, D->err.code, "%s", D->err.text);
     else if (o->dtype != TP_F32 && o->dtype != TP_F64)
         tp__err(&P->err, TP_E_DTYPE, "params: dtype must be f32 or f64, not %s",
@@ -33,6 +34,25 @@ tp_params *tp_params_new(tp_device *D, const tp_params_opts *o)
     return P;
 }
 
+tp_node *tp__param_node(tp_params *P)
+{
+    tp_node *n = tp__left_take(P->dev, sizeof *n);
+    if (!n) return NULL;
+    n->params = P;
+    n->rec = TP_NO_REC;
+    n->live = true;
+    return n;
+}
+
+/* Handles of it are stale from here on, and can be recognised until the device closes. */
+void tp__param_node_free(tp_params *P, tp_node *n)
+{
+    if (!n) return;
+    tp__buf_unref(n->buf);
+    *n = (tp_node){ .rec = TP_NO_REC };
+    tp__left_give(P->dev, n);
+}
+
 void tp_params_free(tp_params *P)
 {
     if (!P || P == &no_memory) return;
@@ -41,14 +61,14 @@ void tp_params_free(tp_params *P)
         tp__buf_unref(e->own);
         free(e->content);
         free(e->name);
-        if (!e->alias_of) free(e->node);
+        if (!e->alias_of) tp__param_node_free(P, e->node);
     }
     for (int i = 0; i < P->nstrings; i++) free(P->strings[i]);
     tp__buf_unref(P->values);
     tp__buf_unref(P->grads);
     tp__buf_unref(P->shadow);
     tp__buf_unref(P->norm_buf);
-    free(P->norm);
+    tp__param_node_free(P, P->norm);
     free(P->strings);
     free(P->entries);
     free(P);
@@ -56,11 +76,11 @@ void tp_params_free(tp_params *P)
 
 bool tp_params_ok(const tp_params *P)
 {
-    return P->err.code == TP_OK;
+    return P && P->err.code == TP_OK;
 }
 const char *tp_params_why(const tp_params *P)
 {
-    return P->err.text;
+    return P ? P->err.text : "params: NULL was given in place of a parameter set";
 }
 
 void tp_params_raise(tp_params *P, tp_code code, const char *fmt, ...)
@@ -107,6 +127,10 @@ const char *tp_push(tp_params *P, const char *name)
 {
     if (P->err.code != TP_OK) return "";
     char path[sizeof P->path];
+    if (!name) {
+        tp__err(&P->err, TP_E_VALUE, "tp_push: the name is NULL, below '%.200s'", P->path);
+        return "";
+    }
     if (P->depth == (int)(sizeof P->marks / sizeof *P->marks) ||
         !join(P, name, path, sizeof path)) {
         tp__err(&P->err, TP_E_VALUE, "tp_push: names nest too deep or too long at '%.200s'",
@@ -149,6 +173,11 @@ static tp_entry *declare(tp_params *P, const char *name)
 {
     char full[sizeof P->path];
     if (P->err.code != TP_OK) return NULL;
+    if (!name || !*name) {
+        tp__err(&P->err, TP_E_VALUE, "tp_param: parameter %d, below '%.200s', has %s name",
+                P->n + 1, P->path, name ? "an empty" : "no");
+        return NULL;
+    }
     if (!join(P, name, full, sizeof full)) {
         tp__err(&P->err, TP_E_VALUE, "tp_param: the name '%.200s...' is too long", P->path);
         return NULL;
@@ -190,7 +219,7 @@ static tp_tensor declare_node(tp_params *P, tp_entry *e, tp_dtype dt, tp_shape s
 {
     int64_t numel;
     const bool fits = tp__numel(&s, &numel);
-    tp_node *n = fits ? calloc(1, sizeof *n) : NULL;
+    tp_node *n = fits ? tp__param_node(P) : NULL;
     if (!n) {
         if (fits)
             tp__params_no_memory(P);
@@ -200,10 +229,6 @@ static tp_tensor declare_node(tp_params *P, tp_entry *e, tp_dtype dt, tp_shape s
         P->n--;
         return TP_FAILED;
     }
-    n->gen = P->next_gen++;
-    n->params = P;
-    n->rec = TP_NO_REC;
-    n->live = true;
     n->buffer = (flags & TP_BUFFER) != 0;
     n->frozen = (flags & TP_FROZEN) != 0;
     n->wants_grad = !n->buffer && !n->frozen;
@@ -258,17 +283,31 @@ void tp_tie(tp_params *P, const char *name, tp_tensor same)
     e->alias_of = target;
 }
 
+/* Does name lie below prefix, whole components of names compared? "layers.1" is no prefix of
+ * "layers.10.bias". */
+static bool lies_below(const char *name, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    if (strncmp(name, prefix, n) != 0) return false;
+    return n == 0 || prefix[n - 1] == '.' || name[n] == '.' || name[n] == 0;
+}
+
 int tp_freeze(tp_params *P, const char *prefix, bool frozen)
 {
     int count = 0;
-    for (int i = 0; i < P->n; i++) {
+    if (P->err.code != TP_OK) return 0;
+    for (int i = 0; prefix && i < P->n; i++) {
         tp_entry *e = &P->entries[i];
-        if (e->alias_of || e->node->buffer || strncmp(e->name, prefix, strlen(prefix)) != 0)
-            continue;
+        if (e->alias_of || e->node->buffer || !lies_below(e->name, prefix)) continue;
         e->node->frozen = frozen;
         e->node->wants_grad = !frozen;
         count++;
     }
+    if (count == 0)
+        tp__err(&P->err, TP_E_VALUE,
+                "tp_freeze: no parameter is named '%.200s' or '%.200s.*'; whole components of "
+                "names are compared, and buffers and tied second names do not count",
+                prefix ? prefix : "(NULL)", prefix ? prefix : "(NULL)");
     return count;
 }
 
@@ -290,7 +329,7 @@ bool tp_next_param(const tp_params *P, tp_param_info *it)
 
 tp_tensor tp_find(const tp_params *P, const char *name)
 {
-    const tp_entry *e = find(P, name);
+    const tp_entry *e = name ? find(P, name) : NULL;
     return e ? tp__handle(e->node) : TP_NONE;
 }
 

@@ -89,6 +89,7 @@ static bool no_device_memory(const tp_params *P, const char *what, size_t bytes,
 {
     char text[512] = "";
     tp__heap_text(P->dev, bytes, text, sizeof text);
+    if (P->dev->err.code != TP_OK) tp__err(e, P->dev->err.code, "%s", P->dev->err.text);
     tp__err(e, TP_E_MEMORY, "params: out of memory on %s for %s: %s", P->dev->name, what, text);
     return false;
 }
@@ -119,8 +120,10 @@ bool tp__params_complete(tp_params *P)
             if (!e->own)
                 return no_device_memory(P, e->name, tp__view_bytes(&e->node->view), &P->err);
             e->node->view.data = e->own->data;
+            e->node->buf = tp__buf_ref(e->own);
         } else if (P->values->data) {
             e->node->view.data = (char *)P->values->data + e->at;
+            e->node->buf = tp__buf_ref(P->values);
         }
         if (!fill(P, e)) {
             tp__params_no_memory(P);
@@ -240,6 +243,10 @@ static bool transfer(tp_params *P, const char *name, const tp_view *v, tp_dtype 
         return false;
     }
     if (bytes == 0) return true;
+    if (!host) {
+        tp__err(&P->err, TP_E_VALUE, "parameter '%s': NULL was given in place of a buffer", name);
+        return false;
+    }
     raw.data = malloc(tp__view_bytes(v));
     if (!raw.data) {
         tp__params_no_memory(P);

@@ -99,6 +99,13 @@ tp_code tp__device_failed(tp_tape *T)
     return T->dev->err.code;
 }
 
+tp_code tp__device_failed_at(tp_tape *T, const char *name, bool backward)
+{
+    tp__fail(T, T->dev->err.code, "%s; seen by %s%s", T->dev->err.text, name,
+             backward ? " (backward)" : "");
+    return T->dev->err.code;
+}
+
 bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes)
 {
     if (T->dev->capturing) {
@@ -124,6 +131,7 @@ tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const 
     tp__op_begins(T->dev);
     const tp_code code =
         bf16 && T->dev->be->kind == TP_CPU ? run_widened(T, &run, k, backward, name) : k(&run);
+    if (T->dev->err.code != TP_OK) return tp__device_failed_at(T, name, backward);
     if (code != TP_OK)
         tp__fail(T, code, "%s%s: %s", name, backward ? " (backward)" : "",
                  *why ? why : tp_code_text(code));

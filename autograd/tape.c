@@ -12,6 +12,22 @@ static tp_tape no_memory = {
     .born_failed = true,
 };
 
+static tp_tape no_tape = {
+    .err = { TP_E_STATE, "tape: NULL was given in place of a tape; make one with tp_tape_new" },
+    .born_failed = true,
+};
+
+tp_tape *tp__some(const tp_tape *T)
+{
+    return T ? (tp_tape *)(uintptr_t)T : &no_tape;
+}
+
+/* Is T shared by all who have no tape? Nothing is written to it. */
+static bool is_none(const tp_tape *T)
+{
+    return T == &no_memory || T == &no_tape || !T;
+}
+
 /* ---- errors ---- */
 
 void tp__where(const tp_tape *T, char *text, size_t size)
@@ -40,7 +56,7 @@ tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...)
 
 tp_tensor tp_raise(tp_tape *T, tp_code code, const char *fmt, ...)
 {
-    if (T->err.code == TP_OK) {
+    if (tp__some(T)->err.code == TP_OK) {
         va_list ap;
         va_start(ap, fmt);
         tp__verr(&T->err, code == TP_OK ? TP_E_BUG : code, fmt, ap);
@@ -51,28 +67,27 @@ tp_tensor tp_raise(tp_tape *T, tp_code code, const char *fmt, ...)
 
 bool tp_ok(const tp_tape *T)
 {
-    return T->err.code == TP_OK;
+    return tp__some(T)->err.code == TP_OK;
 }
 const char *tp_why(const tp_tape *T)
 {
-    return T->err.text;
+    return tp__some(T)->err.text;
 }
 tp_code tp_code_of(const tp_tape *T)
 {
-    return T->err.code;
+    return tp__some(T)->err.code;
 }
 
 void tp_clear(tp_tape *T)
 {
-    if (!T->born_failed) T->err = (tp_err){ 0 };
+    if (!tp__some(T)->born_failed) T->err = (tp_err){ 0 };
 }
 
 tp_tape *tp_at(tp_tape *T, const char *file, int line)
 {
-    if (T != &no_memory) {
-        T->file = file;
-        T->line = line;
-    }
+    if (is_none(T)) return tp__some(T);
+    T->file = file;
+    T->line = line;
     return T;
 }
 
@@ -91,7 +106,9 @@ tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o)
     T->check_finite = o->check_finite;
     T->recording = true;
     T->next_gen = FIRST_GEN;
-    if (D->err.code != TP_OK)
+    if (!D)
+        tp__err(&T->err, TP_E_DEVICE, "tape: NULL was given in place of a device");
+    else if (D->err.code != TP_OK)
         tp__err(&T->err, D->err.code, "%s", D->err.text);
     else if (!tp_is_float(o->compute))
         tp__err(&T->err, TP_E_DTYPE, "tape: compute dtype must be f32, bf16 or f64, not %s",
@@ -120,7 +137,7 @@ static void node_recycle(tp_tape *T, tp_node *n)
 
 void tp_reset(tp_tape *T)
 {
-    if (!T->dev) return;
+    if (!tp__some(T)->dev) return;
     tp__recs_drop(T, 0);
     for (size_t i = 0; i < T->used.n; i++)
         if (!T->used.at[i]->carried) node_recycle(T, T->used.at[i]);
@@ -137,7 +154,7 @@ void tp_reset(tp_tape *T)
 
 void tp_tape_free(tp_tape *T)
 {
-    if (!T || T == &no_memory) return;
+    if (is_none(T)) return;
     tp_reset(T);
     for (size_t i = 0; i < T->carried.n; i++) node_recycle(T, T->carried.at[i]);
     for (tp_arena_chunk *c = T->arena_first, *next; c; c = next) {
@@ -155,39 +172,39 @@ void tp_tape_free(tp_tape *T)
 
 void tp_train(tp_tape *T, bool on)
 {
-    if (T != &no_memory) T->train = on;
+    if (!is_none(T)) T->train = on;
 }
 
 bool tp_record(tp_tape *T, bool on)
 {
-    const bool was = T->recording;
-    if (T != &no_memory) T->recording = on;
+    const bool was = tp__some(T)->recording;
+    if (!is_none(T)) T->recording = on;
     return was;
 }
 
 bool tp_is_training(const tp_tape *T)
 {
-    return T->train;
+    return tp__some(T)->train;
 }
 tp_dtype tp_compute_dtype(const tp_tape *T)
 {
-    return T->compute;
+    return tp__some(T)->compute;
 }
 
 tp_device *tp_device_of(const tp_tape *T)
 {
-    return T->dev;
+    return tp__some(T)->dev;
 }
 
 void tp_random_state(const tp_tape *T, uint64_t *seed, uint64_t *offset)
 {
-    *seed = T->seed;
-    *offset = T->offset;
+    *seed = tp__some(T)->seed;
+    *offset = tp__some(T)->offset;
 }
 
 void tp_set_random_state(tp_tape *T, uint64_t seed, uint64_t offset)
 {
-    if (T == &no_memory) return;
+    if (is_none(T)) return;
     T->seed = seed;
     T->offset = offset;
 }
@@ -201,11 +218,18 @@ tp_tensor tp__handle(const tp_node *n)
 
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what)
 {
-    if (T->err.code != TP_OK) return NULL;
+    if (tp__some(T)->err.code != TP_OK) return NULL;
     tp_node *n = x.node;
     if (!n) {
         tp__fail(T, TP_E_VALUE,
                  x.gen ? "%s: a failed tensor of another tape" : "%s: is missing (TP_NONE)", what);
+        return NULL;
+    }
+    if (n->gen != x.gen && !n->tape) {
+        tp__fail(T, TP_E_STATE,
+                 "%s: this tensor belonged to parameters that tp_params_free has freed, or is the "
+                 "norm of an earlier tp_clip_grad_norm",
+                 what);
         return NULL;
     }
     if (n->gen != x.gen) {
@@ -224,8 +248,12 @@ tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what)
     if (n->params) {
         tp_params *P = n->params;
         if (P->err.code == TP_OK && P->dev != T->dev)
-            tp__fail(T, TP_E_DEVICE, "%s: the parameter lives on %s, the tape on %s", what,
-                     P->dev->name, T->dev->name);
+            tp__fail(T, TP_E_DEVICE,
+                     "%s: the parameter lives on %s, the tape on %s%s; open a device once and give "
+                     "it to both",
+                     what, P->dev->name,
+                     strcmp(P->dev->name, T->dev->name) == 0 ? "another device opened as " : "",
+                     T->dev->name);
         else if (!tp__params_complete(P))
             tp__fail(T, P->err.code, "%s", P->err.text);
         if (T->err.code != TP_OK) return NULL;
@@ -235,16 +263,23 @@ tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what)
 
 void tp__note_read(tp_tape *T, tp_params *P)
 {
+    const tp_tensor first = tp__handle(P->entries[0].node);
     for (int i = 0; i < T->nreads; i++)
-        if (T->reads[i] == P) return;
-    if (T->nreads < (int)(sizeof T->reads / sizeof *T->reads)) T->reads[T->nreads++] = P;
+        if (T->reads[i].node == first.node && T->reads[i].gen == first.gen) return;
+    if (T->nreads < (int)(sizeof T->reads / sizeof *T->reads)) T->reads[T->nreads++] = first;
+}
+
+tp_params *tp__set_read(const tp_tape *T, int i)
+{
+    const tp_tensor first = T->reads[i];
+    return first.node->gen == first.gen ? first.node->params : NULL;
 }
 
 /* ---- scopes ---- */
 
 void tp_enter(tp_tape *T, const char *path)
 {
-    if (T->born_failed) return;
+    if (tp__some(T)->born_failed) return;
     if (T->nscopes == T->scopes_cap) {
         const size_t cap = T->scopes_cap ? 2 * T->scopes_cap : 32;
         tp_scope *s = realloc(T->scopes, cap * sizeof *s);
@@ -267,6 +302,7 @@ static bool is_result(const tp_node *n, int count, const tp_tensor *results)
 
 void tp_leave_n(tp_tape *T, int n, const tp_tensor *results)
 {
+    if (!T) return;
     if (T->nscopes == 0) {
         tp__fail(T, TP_E_STATE, "tp_leave: no scope is open");
         return;

@@ -21,7 +21,7 @@ tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v)
 /* A new tensor without content, or NULL with the tape failed. */
 static tp_node *make(tp_tape *T, const char *what, tp_dtype dt, tp_shape s)
 {
-    if (T->err.code != TP_OK) return NULL;
+    if (tp__some(T)->err.code != TP_OK) return NULL;
     int64_t numel;
     if (tp_dtype_size(dt) == 0) {
         tp__fail(T, TP_E_DTYPE, "%s: unknown dtype %d", what, (int)dt);
@@ -61,7 +61,7 @@ tp_tensor tp_from(tp_tape *T, tp_dtype dt, tp_shape s, const void *host)
 
 tp_tensor tp_input(tp_tape *T, tp_dtype dt, tp_shape s, const void *host)
 {
-    if (T->err.code == TP_OK && !tp_is_float(dt))
+    if (tp__some(T)->err.code == TP_OK && !tp_is_float(dt))
         return tp__fail(T, TP_E_DTYPE, "tp_input: %s tensors have no gradient; use tp_from",
                         tp_dtype_name(dt));
     tp_node *n = from_host(T, "tp_input", dt, s, host);
@@ -100,6 +100,10 @@ bool tp_read(tp_tape *T, tp_tensor x, void *host, size_t bytes)
     if (bytes != tp__view_bytes(&n->view)) {
         tp__fail(T, TP_E_SHAPE, "tp_read: the tensor has %zu bytes, the buffer %zu",
                  tp__view_bytes(&n->view), bytes);
+        return false;
+    }
+    if (!host && bytes) {
+        tp__fail(T, TP_E_VALUE, "tp_read: NULL was given in place of a buffer");
         return false;
     }
     return tp__download(T, host, n->view.data, bytes);

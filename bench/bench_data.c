@@ -1,4 +1,4 @@
-/* bench_data.c - how many pictures a second the loader prepares: reading, decoding, augmentation,
+/* bench_data.c - how many images a second the loader prepares: reading, decoding, augmentation,
  * as JSON lines (--help).
  *
  * The folder is filled with JPEG files if it is not there: "large" of 500 x 375 pixels and about
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <tapegrad/image_set.h>
 #include <tapegrad/options.h>
-#include <tapegrad/pictures.h>
 #include <time.h>
 
 #include <jpeglib.h>
@@ -29,7 +29,7 @@ static const struct bench_case {
     { "64 from 64 x 64: RandAugment, erasing too", "small", "vil", 64, false },
 };
 
-/* ---- the pictures ---- */
+/* ---- the images ---- */
 
 /* Waves and grain: about as hard to compress as a photograph. */
 static void draw_row(uint8_t *row, int width, int y, unsigned *state)
@@ -70,7 +70,7 @@ static bool write_jpeg(const char *path, int width, int height, unsigned seed)
 }
 
 /* FOLDER/{large,small}/{a,b}/NN.jpg; what is there stays. */
-static bool make_pictures(const char *folder)
+static bool make_images(const char *folder)
 {
     static const char *const sets[] = { "large", "small" };
     char path[1024];
@@ -111,7 +111,7 @@ static bool measure(const struct bench_case *c, const char *folder, int images, 
     tp_augment_recipe(&a, c->recipe, c->size);
     a.mix = (tp_mix){ 0 };
     if (c->plain) a.ops = 0, a.erase = 0;
-    tp_pictures *X = tp_pictures_open(path, TP_LAYOUT_FOLDER, TP_TRAIN);
+    tp_image_set *X = tp_image_set_open(path, TP_LAYOUT_FOLDER, TP_TRAIN);
     tp_loader *L = tp_loader_new(
         X, &(tp_loader_opts){
                .augment = &a, .batch = BATCH, .threads = threads, .ahead = 1, .train = true });
@@ -130,7 +130,7 @@ static bool measure(const struct bench_case *c, const char *folder, int images, 
     else
         fprintf(stderr, "bench_data: %s\n", tp_loader_why(L));
     tp_loader_free(L);
-    tp_pictures_close(X);
+    tp_image_set_close(X);
     return done;
 }
 
@@ -168,7 +168,7 @@ static bool run(void *options, char *why, size_t size)
 {
     const settings *s = options;
     (void)why, (void)size; /* told where it happens */
-    bool done = make_pictures(s->folder);
+    bool done = make_images(s->folder);
     for (size_t i = 0; done && i < sizeof cases / sizeof *cases; i++)
         done = measure(&cases[i], s->folder, (int)s->images, (int)s->threads);
     return done;

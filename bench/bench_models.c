@@ -12,7 +12,7 @@
  *
  * On CUDA the steps follow each other without a wait, as in training; "matmul_gflops" is the rate
  * of a product of 8192^3 in --dtype, of which "utilisation" is a share, and "kernel_seconds" what
- * the kernels of a step take by the card's clock (0 on the CPU). --graph launches forward and
+ * the kernels of a step take by the GPU's clock (0 on the CPU). --graph launches forward and
  * backward as one recording (tp_capture). --smoke makes that product and the work before measured
  * kernels small, to try the program: its figures say nothing.
  *
@@ -33,7 +33,7 @@ enum { PRODUCTS = 40, LINES = 64 };
 static double matmul_rate(tp_device *D, tp_dtype dt, int64_t n)
 {
     const double flop = 2.0 * (double)n * (double)n * (double)n;
-    tp_params *P = tp_params_new(D, NULL); /* random: zeros are quicker on a card */
+    tp_params *P = tp_params_new(D, NULL); /* random: zeros are quicker on a GPU */
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = dt });
     const tp_init draw = { TP_INIT_UNIFORM, 1.0, 0.0 };
     const tp_tensor a = tp_param(P, "a", TP_SHAPE(n, n), draw, TP_FROZEN);
@@ -71,8 +71,9 @@ static void report(const setup *s, tp_device *D, const figures *f)
     printf("{\"model\": \"%s\", \"dtype\": \"%s\", ", s->name, tp_dtype_name(s->dtype));
     if (is_text(s)) printf("\"tokens\": %lld, ", (long long)s->tokens);
     printf("\"batch\": %d, \"recompute\": \"%s\", \"graph\": %d, \"threads\": %d, \"isa\": \"%s\", "
-           "\"seconds\": %.6f, ",
-           s->batch, recomputation[o.recompute], s->graph, stats.threads, stats.isa, f->seconds);
+           "\"unfused\": %llu, \"seconds\": %.6f, ",
+           s->batch, recomputation[o.recompute], s->graph, stats.threads, stats.isa,
+           (unsigned long long)stats.unfused, f->seconds);
     if (is_text(s))
         printf("\"tokens_per_s\": %.1f, ", (double)s->tokens * s->batch / f->seconds);
     else

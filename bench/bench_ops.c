@@ -11,7 +11,7 @@
  * gradients, all that is saved in between, and scratch. --clock cpu counts processor time of all
  * threads: with one thread, a fair figure on a busy machine.
  *
- * On CUDA there are cases of another size, and times are those of the op's kernels by the card's
+ * On CUDA there are cases of another size, and times are those of the op's kernels by the GPU's
  * clock (tp_device_profile); the two rates are those of "matmul" and "copy" there. --smoke makes
  * these cases small, to try the program: its figures say nothing. */
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #include <time.h>
 
 #include "blas_rate.h"
-#include "card_steps.h"
+#include "gpu_steps.h"
 
 enum { MAX_REPS = 400, MIN_REPS = 2, LONG_CONTEXT = 16384, HEAD_START = 134217728, SHRINK = 4096 };
 
@@ -145,20 +145,20 @@ static double report(const op_case *k, const settings *s, bool backward, double 
     return rate;
 }
 
-/* Returns the forward rate. h: of a card. */
+/* Returns the forward rate. h: of a GPU. */
 static double measure(tp_tape *T, const op_case *k, const settings *s, const head_start *h,
                       const rates *machine)
 {
     static double forward[MAX_REPS], backward[MAX_REPS];
     double total = 0.0;
-    card_inputs in;
-    if (s->cuda) card_place(T, k, &in);
+    gpu_inputs in;
+    if (s->cuda) gpu_place(T, k, &in);
     int n = -1; /* the first run pays for memory and caches */
     const int least = s->smoke ? 1 : MIN_REPS;
     for (; n < MAX_REPS && (n < least || total < 2.0 * s->seconds) && tp_ok(T); n++) {
         double f = 0.0, b = 0.0;
         if (s->cuda)
-            card_step(T, k, &in, h, s->dtype, &f, &b);
+            gpu_step(T, k, &in, h, s->dtype, &f, &b);
         else
             step(T, k, &f, &b);
         if (n < 0) continue;
@@ -168,7 +168,7 @@ static double measure(tp_tape *T, const op_case *k, const settings *s, const hea
     }
     tp_stats stats = tp_device_stats(tp_device_of(T));
     if (s->cuda) stats.peak_bytes -= h->bytes;
-    if (s->cuda) card_release(T, k, &in);
+    if (s->cuda) gpu_release(T, k, &in);
     if (!tp_ok(T)) return 0.0;
     const double rate = report(k, s, false, forward, n, &stats, machine);
     if (k->apply) report(k, s, true, backward, n, &stats, machine);
@@ -229,7 +229,7 @@ static const tp_option table[] = {
     { 0 },
 };
 
-static bool on_card(const settings *s)
+static bool on_gpu(const settings *s)
 {
     return strncmp(s->device_name, "cuda", 4) == 0;
 }
@@ -237,7 +237,7 @@ static bool on_card(const settings *s)
 static bool check(const void *options, char *why, size_t size)
 {
     const settings *s = options;
-    if (!s->bf16 || on_card(s)) return true;
+    if (!s->bf16 || on_gpu(s)) return true;
     snprintf(why, size, "--dtype bf16 needs --device cuda");
     return false;
 }
@@ -256,7 +256,7 @@ static bool start(void *options, char *why, size_t size)
     static const tp_isa isas[] = { TP_ISA_AUTO, TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 };
     settings *s = options;
     (void)why, (void)size; /* run tells */
-    s->cuda = on_card(s);
+    s->cuda = on_gpu(s);
     s->dtype = s->bf16 ? TP_BF16 : TP_F32;
     s->device =
         (tp_device_opts){ .threads = (int)s->threads, .isa = isas[s->isa], .profile = s->cuda };

@@ -26,13 +26,13 @@ int decode(const setup *s)
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = s->dtype });
     tp_net *N = tp_net_new(P, "", &s->model);
-    tp_lm_decoder *d = tp_lm_decoder_new(T, tp_net_module(N), s->tokens);
+    tp_ls_lm_decoder *d = tp_ls_lm_decoder_new(T, tp_net_module(N), s->tokens);
     int64_t t = 0;
     for (size_t i = 0; i < sizeof contexts / sizeof *contexts && tp_ok(T); i++) {
-        for (; t < contexts[i]; t++) tp_lm_decode(d, token(s, t), NULL);
+        for (; t < contexts[i]; t++) tp_ls_lm_decode(d, token(s, t), NULL);
         for (int u = 0; u < DECODED; u++, t++) {
             const double start = now();
-            tp_lm_decode(d, token(s, t), logits);
+            tp_ls_lm_decode(d, token(s, t), logits);
             seconds[u] = now() - start;
         }
         printf("{\"model\": \"%s\", \"context\": %lld, \"threads\": %d, \"ms_a_token\": %.4f, "
@@ -43,7 +43,7 @@ int decode(const setup *s)
     }
     if (!tp_ok(T)) fprintf(stderr, "%s\n", tp_why(T));
     const int status = !tp_ok(T);
-    tp_lm_decoder_free(d);
+    tp_ls_lm_decoder_free(d);
     tp_tape_free(T);
     tp_net_free(N);
     tp_params_free(P);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* The work before a step whose kernels are measured: maxima of so many elements (10 ms on a card),
+/* The work before a step whose kernels are measured: maxima of so many elements (10 ms on a GPU),
  * an op that the models do not have. */
 enum { MAXIMA = 32, ELEMENTS = 134217728, SMOKE_ELEMENTS = 1024, LINES = 256 };
 

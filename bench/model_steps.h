@@ -36,8 +36,8 @@ bool take_steps(tp_device *D, const setup *s, tp_tensor ahead, double *seconds);
 /* The peak that a dry device forecasts for the same steps, in MiB; 0 if they fail. */
 double predicted_mb(const setup *s);
 
-/* What the kernels of a step take by the card's clock, in steps of their own, since measuring takes
- * time too; each is queued behind other work, so that the card never waits for the host. */
+/* What the kernels of a step take by the GPU's clock, in steps of their own, since measuring takes
+ * time too; each is queued behind other work, so that the GPU never waits for the host. */
 double kernel_seconds(const setup *s);
 
 /* model_decode.c: prints the median time of a token among 200 that follow 1K, 16K and 64K tokens of

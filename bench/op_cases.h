@@ -26,7 +26,7 @@ typedef struct op_case {
 } op_case;
 
 /* The first two of each are a product and a copy: they tell what the machine can do. A case without
- * name ends the list. Those of `smoke` are cases of a card made small. */
+ * name ends the list. Those of `smoke` are cases of a GPU made small. */
 extern const op_case op_cases_cpu[], op_cases_cuda[], op_cases_smoke[];
 
 int op_inputs(const op_case *k);

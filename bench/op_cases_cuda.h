@@ -1,4 +1,4 @@
-/* op_cases_cuda.h - the cases of bench_ops for a card. op_cases.c includes it twice: with SHRINK 1,
+/* op_cases_cuda.h - the cases of bench_ops for a GPU. op_cases.c includes it twice: with SHRINK 1,
  * and with 64, which makes batches, rows and texts as many times shorter under the same names. */
 
 // clang-format off

@@ -1,23 +1,38 @@
-# The CUDA backend, for a card (TAPEGRAD_CUDA) or compiled for the host (TAPEGRAD_CUDA_EMULATION, a
+# The CUDA backend, for a GPU (TAPEGRAD_CUDA) or compiled for the host (TAPEGRAD_CUDA_EMULATION, a
 # test tool: tests/cuda_emulation). Adds it to the target tapegrad.
 set(TAPEGRAD_CUDA AUTO CACHE STRING "CUDA backend: AUTO (if nvcc is found), ON or OFF")
 set_property(CACHE TAPEGRAD_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(TAPEGRAD_CUDA_EMULATION "Run CUDA kernels on the host, for tests" OFF)
+option(TAPEGRAD_CUDA_RACES "The emulation finds races of kernels (without TAPEGRAD_SANITIZE)" OFF)
 
-file(GLOB CUDA_C_SOURCES CONFIGURE_DEPENDS cuda/*.c)
-file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS cuda/*.cu)
+file(GLOB CUDA_C_SOURCES CONFIGURE_DEPENDS cuda/*.c cuda/device/*.c)
+file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS cuda/*.cu cuda/attention/*.cu)
 set(TP_CUDA_STATE "no CUDA (TAPEGRAD_CUDA=OFF)")
 
 if(TAPEGRAD_CUDA_EMULATION)
   enable_language(CXX)
   set(TP_CUDA_STATE "CUDA emulated on the host")
+  # The toolkit's own Philox, if it is installed.
+  find_file(TP_CURAND curand_philox4x32_x.h PATHS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include
+    NO_CACHE)
   set(emulation ${PROJECT_SOURCE_DIR}/tests/cuda_emulation)
-  list(APPEND CUDA_KERNELS ${emulation}/emulated_device.cpp ${emulation}/emulated_graph.cpp)
+  set(emulator ${emulation}/emulated_device.cpp ${emulation}/emulated_mma.cpp
+    ${emulation}/emulated_graph.cpp
+    ${emulation}/races.cpp)
+  list(APPEND CUDA_KERNELS ${emulator})
   set(emulation_flags -xc++ -std=c++17 -O1 -ffp-contract=fast -fno-strict-aliasing -Wall -Wextra
     -Wno-unknown-pragmas $<$<BOOL:${TAPEGRAD_WERROR}>:-Werror>)
   if(TAPEGRAD_SANITIZE)
     list(APPEND emulation_flags -fsanitize=${TAPEGRAD_SANITIZE} -fno-sanitize-recover=undefined
       ${TP_KERNEL_SANITIZE} -fno-omit-frame-pointer -g)
+  endif()
+  if(TAPEGRAD_CUDA_RACES) # races.cpp takes the place of the sanitizer's own library
+    if(TAPEGRAD_SANITIZE)
+      message(FATAL_ERROR "TAPEGRAD_CUDA_RACES goes with no other sanitizer")
+    endif()
+    list(APPEND emulation_flags -DTP_RACES -fsanitize=thread,alignment -g
+      --param=tsan-instrument-func-entry-exit=0)
+    set_source_files_properties(${emulator} PROPERTIES COMPILE_OPTIONS -fno-sanitize=all)
   endif()
   # Adds kernels, compiled for the host, to a target.
   function(tp_emulated_kernels target)
@@ -25,6 +40,9 @@ if(TAPEGRAD_CUDA_EMULATION)
     add_library(${target}_kernels OBJECT ${ARGN})
     target_compile_options(${target}_kernels PRIVATE ${emulation_flags})
     target_compile_definitions(${target}_kernels PRIVATE TP_NO_SITE)
+    if(TP_CURAND)
+      target_compile_definitions(${target}_kernels PRIVATE TP_CURAND="${TP_CURAND}")
+    endif()
     target_include_directories(${target}_kernels PRIVATE ${PROJECT_SOURCE_DIR}
       ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/tests
       ${PROJECT_SOURCE_DIR}/tests/cuda_emulation)
@@ -48,7 +66,7 @@ if(TAPEGRAD_CUDA_EMULATION)
   set(cuda_includes ${emulation})
 elseif(NOT TAPEGRAD_CUDA STREQUAL "OFF")
   # Code of 8.0 also serves 8.6 and 8.9, PTX of 9.0 later ones.
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
     set(CMAKE_CUDA_ARCHITECTURES "80-real;90")
   endif()
   include(CheckLanguage)
@@ -56,6 +74,11 @@ elseif(NOT TAPEGRAD_CUDA STREQUAL "OFF")
   if(CMAKE_CUDA_COMPILER)
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
+    find_file(TP_CURAND curand_philox4x32_x.h HINTS ${CUDAToolkit_INCLUDE_DIRS} NO_CACHE)
+    if(NOT TP_CURAND)
+      message(FATAL_ERROR "cuRAND's headers not found: install libcurand-dev of the CUDA toolkit, or "
+        "-DTAPEGRAD_CUDA=OFF")
+    endif()
     set(TP_CUDA_STATE "CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")
     add_library(tapegrad_kernels OBJECT ${CUDA_KERNELS})
     set_target_properties(tapegrad_kernels PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON

@@ -9,6 +9,29 @@ configure_package_config_file(cmake/tapegrad-config.cmake.in
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/tapegrad)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tapegrad-config-version.cmake
   COMPATIBILITY SameMinorVersion)
+# The prefix is found from where the .pc file lies, so that --prefix and moved folders work. Who links
+# the static library links what it needs, too, also without pkg-config --static; the dependencies' own
+# static needs (Requires.private would add them) are theirs.
+if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR} OR IS_ABSOLUTE ${CMAKE_INSTALL_INCLUDEDIR})
+  set(TP_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+  set(TP_PC_LIBDIR ${CMAKE_INSTALL_FULL_LIBDIR})
+  set(TP_PC_INCLUDEDIR ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+else()
+  set(TP_PC_LIBDIR "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+  set(TP_PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+  file(RELATIVE_PATH TP_PC_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+  string(REGEX REPLACE "/$" "" TP_PC_PREFIX "\${pcfiledir}/${TP_PC_PREFIX}")
+endif()
+set(TP_PC_NEEDS ${OPENBLAS_LDFLAGS} ${JANSSON_LDFLAGS} ${XXHASH_LDFLAGS} ${LIBARCHIVE_LDFLAGS}
+  ${JPEG_LDFLAGS} ${PNG_LDFLAGS} -lm ${OpenMP_C_FLAGS} -lpthread)
+list(REMOVE_DUPLICATES TP_PC_NEEDS)
+list(JOIN TP_PC_NEEDS " " TP_PC_NEEDS)
+if(BUILD_SHARED_LIBS)
+  set(TP_PC_PUBLIC "")
+else()
+  set(TP_PC_PUBLIC " ${TP_PC_NEEDS}")
+  set(TP_PC_NEEDS "")
+endif()
 configure_file(cmake/tapegrad.pc.in ${PROJECT_BINARY_DIR}/tapegrad.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tapegrad-config.cmake
   ${PROJECT_BINARY_DIR}/tapegrad-config-version.cmake

@@ -1,5 +1,5 @@
-/* load.c - reading a whole file: memory-mapped if it is a regular file, read to its end if it is a
- * pipe, and unpacked with libarchive if its first bytes are those of a compressed format.
+/* load.c - reading a whole regular file, unpacked with libarchive if its first bytes are those of a
+ * compressed format.
  *
  * The format is told by its first bytes, not by the name, so that a renamed file still opens; a
  * name that promises compression which the bytes do not show is an error, because training on the
@@ -9,13 +9,11 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
+#include <tapegrad/file.h>
 #include <unistd.h>
 
 static const struct packing {
@@ -56,8 +54,7 @@ static const struct packing *packing_promised(const char *path)
 
 void tp__blob_free(tp_blob *b)
 {
-    if (b->map) munmap(b->map, b->map_size);
-    free(b->heap);
+    free(b->bytes);
     *b = (tp_blob){ 0 };
 }
 
@@ -73,53 +70,74 @@ static bool grow(uint8_t **buffer, size_t *capacity, size_t used)
     return true;
 }
 
-static bool read_all(tp_blob *b, int fd, char *why, size_t why_size)
+int tp__open_file(const char *path, int64_t *bytes, char *why, size_t why_size)
 {
-    uint8_t *buffer = NULL;
-    size_t capacity = 0, used = 0;
-    ssize_t got = 1;
-    while (got != 0) {
-        if (!grow(&buffer, &capacity, used)) {
-            snprintf(why, why_size, "out of memory for more than %zu bytes", used);
-            break;
-        }
-        got = read(fd, buffer + used, capacity - used);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) {
-            snprintf(why, why_size, "cannot be read: %s", strerror(errno));
-            break;
-        }
-        used += (size_t)got;
-    }
-    *b = (tp_blob){ .bytes = buffer, .size = used, .heap = buffer };
-    return got == 0;
+    const char *kind;
+    const int fd = tp_file_regular(path, bytes, &kind);
+    const int error = errno;
+    if (fd < 0 && kind)
+        snprintf(why, why_size, "is %s; a regular file is wanted", kind);
+    else if (fd < 0)
+        snprintf(why, why_size, "cannot be opened: %s", strerror(error));
+    errno = error;
+    return fd;
 }
 
-static bool map_or_read(tp_blob *b, const char *path, char *why, size_t why_size)
+/* The first n bytes, which the file had when it was opened. */
+static bool take(tp_blob *b, int fd, size_t n, char *why, size_t why_size)
 {
-    struct stat st;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        snprintf(why, why_size, "cannot be opened: %s", strerror(errno));
-        if (fd >= 0) close(fd);
+    if (!b->bytes || n > b->room) {
+        tp__blob_free(b);
+        b->bytes = malloc(n + (n == 0));
+        b->room = b->bytes ? n : 0;
+    }
+    b->error = ENOMEM;
+    if (!b->bytes) {
+        snprintf(why, why_size, "out of memory for %zu bytes", n);
         return false;
     }
+    b->size = tp_file_bytes(fd, 0, b->bytes, n);
+    b->error = b->size < n ? errno : 0;
+    if (b->size == n) return true;
+    if (b->error)
+        snprintf(why, why_size, "cannot be read: %s", strerror(b->error));
+    else
+        snprintf(why, why_size, "became shorter while it was read: %zu of %zu bytes remain",
+                 b->size, n);
+    return false;
+}
+
+/* Of a packed file all is needed, whatever the limit. */
+static bool is_packed(int fd)
+{
+    uint8_t first[6];
+    const tp_blob b = { .bytes = first, .size = tp_file_bytes(fd, 0, first, sizeof first) };
+    return packing_of(&b) != NULL;
+}
+
+/* most: a longer file is refused; cut: as much of a plain one is read. 0: no such limit. */
+static bool read_file(tp_blob *b, const char *path, size_t most, size_t cut, char *why,
+                      size_t why_size)
+{
+    int64_t bytes;
     bool done = false;
-    if (S_ISDIR(st.st_mode)) {
-        snprintf(why, why_size, "is a folder; a file is wanted");
-    } else if (S_ISREG(st.st_mode) && st.st_size > 0) {
-        const size_t size = (size_t)st.st_size;
-        void *map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-        done = map != MAP_FAILED;
-        if (done)
-            *b = (tp_blob){ .bytes = map, .size = size, .map = map, .map_size = size };
-        else
-            snprintf(why, why_size, "cannot be mapped: %s", strerror(errno));
-    } else {
-        done = read_all(b, fd, why, why_size);
-    }
+    const int fd = tp__open_file(path, &bytes, why, why_size);
+    b->size = 0;
+    b->error = fd < 0 ? errno : 0;
+    if (fd < 0) return false;
+    if (most && (uint64_t)bytes > most)
+        snprintf(why, why_size, "has %lld bytes, more than the %zu allowed", (long long)bytes,
+                 most);
+    else
+        done = take(b, fd, cut && (uint64_t)bytes > cut && !is_packed(fd) ? cut : (size_t)bytes,
+                    why, why_size);
     close(fd);
     return done;
+}
+
+bool tp__blob_read(tp_blob *b, const char *path, size_t most, char *why, size_t why_size)
+{
+    return read_file(b, path, most, 0, why, why_size);
 }
 
 static bool damaged(struct archive *a, size_t used, char *why, size_t why_size)
@@ -145,7 +163,7 @@ static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, char *wh
         got = room ? archive_read_data(a, buffer + used, room) : 0;
         if (got > 0) used += (size_t)got;
     }
-    *out = (tp_blob){ .bytes = buffer, .size = used, .heap = buffer };
+    *out = (tp_blob){ .bytes = buffer, .size = used };
     return got < 0 ? damaged(a, used, why, why_size) : got == 0;
 }
 
@@ -157,28 +175,6 @@ static int next_file(struct archive *a)
     while ((r = archive_read_next_header(a, &e)) == ARCHIVE_OK || r == ARCHIVE_WARN)
         if (archive_entry_filetype(e) == AE_IFREG) return ARCHIVE_OK;
     return r;
-}
-
-/* Whether the first block of an .xz file names a dictionary above 256 MiB, four times that of xz
- * -9: liblzma reserves it before it has seen any data. The 12 bytes of the stream's header are
- * followed by the block's: length, flags, sizes if the flags say so, and filters as id, length,
- * properties. */
-static bool immodest_xz(const tp_blob *b)
-{
-    enum { LZMA2 = 0x21, LARGEST = 32 /* 2^(32 / 2 + 12) */ };
-    if (b->size < 14) return false;
-    const uint8_t flags = b->bytes[13];
-    const size_t end = 12 + 4 * ((size_t)b->bytes[12] + 1);
-    size_t at = 14;
-    if (b->size < end) return false;
-    for (int sizes = (flags >> 6 & 1) + (flags >> 7); sizes > 0; sizes--)
-        while (at < end && b->bytes[at++] & 0x80) {
-        }
-    for (int left = (flags & 3) + 1; left > 0 && at + 2 < end; left--) {
-        if (b->bytes[at] == LZMA2 && b->bytes[at + 2] > LARGEST) return true;
-        at += 2 + (size_t)b->bytes[at + 1];
-    }
-    return false;
 }
 
 /* The other methods of zip reserve as much memory as the file asks for, up to 4 GiB. */
@@ -198,7 +194,7 @@ static bool modest(struct archive *a, char *why, size_t why_size)
 static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
                        const struct packing *p, size_t limit, char *why, size_t why_size)
 {
-    if (p->filter == ARCHIVE_FILTER_XZ && immodest_xz(packed)) {
+    if (p->filter == ARCHIVE_FILTER_XZ && tp__immodest_xz(packed->bytes, packed->size)) {
         snprintf(why, why_size, "asks for a dictionary above 256 MiB; pack it again, with xz -9");
         return false;
     }
@@ -237,7 +233,7 @@ static bool unpack(tp_blob *b, const struct packing *p, size_t limit, char *why,
 bool tp__blob_load(tp_blob *b, const char *path, size_t limit, char *why, size_t why_size)
 {
     *b = (tp_blob){ 0 };
-    if (!map_or_read(b, path, why, why_size)) return false;
+    if (!read_file(b, path, 0, limit, why, why_size)) return false;
     const struct packing *packed = packing_of(b), *promised = packing_promised(path);
     if (packed) {
         if (!unpack(b, packed, limit, why, why_size)) return false;

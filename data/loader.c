@@ -1,8 +1,8 @@
-/* loader.c - batches of pictures prepared by worker threads.
+/* loader.c - batches of images prepared by worker threads.
  *
  * A ring of batches lies between the workers and tp_loader_next. The caller's thread decides which
- * pictures a batch has, in order; workers take them one by one, whoever is free, and whoever
- * finishes a batch mixes it. A picture's pixels follow from (seed, epoch, place in the epoch), so
+ * images a batch has, in order; workers take them one by one, whoever is free, and whoever
+ * finishes a batch mixes it. An image's pixels follow from (seed, epoch, place in the epoch), so
  * that neither the number of workers nor their order matters. */
 #include <pthread.h>
 #include <stdio.h>
@@ -10,22 +10,22 @@
 #include <string.h>
 #include <time.h>
 
-#include <tapegrad/pictures.h>
+#include <tapegrad/image_set.h>
 
 enum { WHY = 1024, DEFAULT_THREADS = 2, DEFAULT_AHEAD = 4, ROUNDED = 256 };
 
 typedef struct slot {
     int64_t epoch, step, n;
-    int64_t given, done;    /* pictures that workers have taken, and finished */
-    int64_t *index, *place; /* [batch]: which picture, and where in the epoch */
+    int64_t given, done;    /* images that workers have taken, and finished */
+    int64_t *index, *place; /* [batch]: which image, and where in the epoch */
     float *x, *target;
     int32_t *label;
     bool *bad; /* [batch]: it could not be read */
 } slot;
 
-/* Pictures that could not be read, until the caller has been told. */
+/* Images that could not be read, until the caller has been told. */
 typedef struct note {
-    int64_t picture;
+    int64_t image;
     char why[512];
 } note;
 typedef struct notes {
@@ -34,10 +34,10 @@ typedef struct notes {
 } notes;
 
 struct tp_loader {
-    const tp_pictures *X;
+    const tp_image_set *X;
     tp_loader_opts o;
     tp_augment augment;
-    int64_t pixels;           /* floats of a picture */
+    int64_t pixels;           /* floats of an image */
     int64_t length;           /* examples an epoch */
     int64_t epoch, step;      /* that are scheduled next */
     int64_t *order, order_of; /* [length]: of that epoch */
@@ -57,7 +57,7 @@ struct tp_loader {
     char why[WHY];
 };
 
-static tp_loader no_memory = { .why = "pictures: out of memory" };
+static tp_loader no_memory = { .why = "images: out of memory" };
 
 /* ---- order ---- */
 
@@ -68,10 +68,10 @@ static void swap(int64_t *a, int64_t *b)
     *b = t;
 }
 
-/* Entry i is picture * repeats + which repetition. */
+/* Entry i is image * repeats + which repetition. */
 static void make_order(tp_loader *L, int64_t epoch)
 {
-    const int64_t count = tp_pictures_count(L->X), r = L->o.repeats;
+    const int64_t count = tp_image_set_count(L->X), r = L->o.repeats;
     if (L->order_of == epoch) return;
     for (int64_t i = 0; i < count; i++) L->order[i] = i;
     if (L->o.train) {
@@ -112,16 +112,16 @@ static bool schedule(tp_loader *L)
 
 /* ---- workers ---- */
 
-/* Counts a picture, once, and keeps the reason to be reported. */
-static void note_bad(tp_loader *L, int64_t picture, const char *why)
+/* Counts an image, once, and keeps the reason to be reported. */
+static void note_bad(tp_loader *L, int64_t image, const char *why)
 {
     notes *N = &L->notes;
     char name[512];
-    if (L->broken[picture]) return;
-    L->broken[picture] = true;
+    if (L->broken[image]) return;
+    L->broken[image] = true;
     L->skipped++;
     if (L->o.strict && !L->why[0]) {
-        snprintf(L->why, WHY, "%s: %s", tp_pictures_name(L->X, picture, name, sizeof name), why);
+        snprintf(L->why, WHY, "%s: %s", tp_image_set_name(L->X, image, name, sizeof name), why);
         pthread_cond_broadcast(&L->ready);
     }
     if (N->n == N->room) {
@@ -131,11 +131,20 @@ static void note_bad(tp_loader *L, int64_t picture, const char *why)
         N->at = more;
         N->room = room;
     }
-    N->at[N->n].picture = picture;
+    N->at[N->n].image = image;
     snprintf(N->at[N->n++].why, sizeof N->at->why, "%s", why);
 }
 
-/* Tells the caller of pictures that could not be read since the last time. */
+/* What is no fault of the image ends the loading: it would go on with other data. */
+static void give_up(tp_loader *L, int64_t image, const char *why)
+{
+    char name[512];
+    if (L->why[0]) return;
+    snprintf(L->why, WHY, "%s: %s", tp_image_set_name(L->X, image, name, sizeof name), why);
+    pthread_cond_broadcast(&L->ready);
+}
+
+/* Tells the caller of images that could not be read since the last time. */
 static void report(tp_loader *L)
 {
     char name[512];
@@ -144,32 +153,36 @@ static void report(tp_loader *L)
     L->notes = (notes){ 0 };
     pthread_mutex_unlock(&L->lock);
     for (int i = 0; L->o.bad && i < N.n; i++)
-        L->o.bad(L->o.env, tp_pictures_name(L->X, N.at[i].picture, name, sizeof name), N.at[i].why);
+        L->o.bad(L->o.env, tp_image_set_name(L->X, N.at[i].image, name, sizeof name), N.at[i].why);
     free(N.at);
 }
 
-/* Prepares picture i of a slot; in training, if it cannot be read, another in its place. */
+/* Prepares image i of a slot; in training, if it cannot be read, another in its place. */
 static void prepare(tp_loader *L, slot *s, int64_t i, tp_augment_work *w)
 {
-    const int64_t count = tp_pictures_count(L->X), tries = L->o.train && !L->o.strict ? 8 : 1;
+    const int64_t count = tp_image_set_count(L->X), tries = L->o.train && !L->o.strict ? 8 : 1;
     const int64_t first = s->index[i] / L->o.repeats;
     const tp_example e = { L->o.seed, (uint64_t)s->epoch, (uint64_t)s->place[i] };
     for (int64_t k = 0; k < tries; k++) {
-        const int64_t picture = (first + k) % count;
-        s->label[i] = tp_pictures_label(L->X, picture);
-        if (tp_pictures_prepare(L->X, picture, &L->augment, w, e, s->x + i * L->pixels)) {
-            s->index[i] = picture;
+        const int64_t image = (first + k) % count;
+        s->label[i] = tp_image_set_label(L->X, image);
+        if (tp_image_set_prepare(L->X, image, &L->augment, w, e, s->x + i * L->pixels)) {
+            s->index[i] = image;
             return;
         }
         pthread_mutex_lock(&L->lock);
-        note_bad(L, picture, w->why);
+        if (w->shortage)
+            give_up(L, image, w->why);
+        else
+            note_bad(L, image, w->why);
         pthread_mutex_unlock(&L->lock);
+        if (w->shortage) break;
     }
     s->index[i] = first;
     s->bad[i] = true;
 }
 
-/* Closes the gaps that pictures left which could not be read; returns how many remain. */
+/* Closes the gaps that images left which could not be read; returns how many remain. */
 static int64_t drop_bad(const tp_loader *L, const slot *s)
 {
     int64_t n = 0;
@@ -185,10 +198,10 @@ static int64_t drop_bad(const tp_loader *L, const slot *s)
     return n;
 }
 
-/* Returns how many pictures the batch has. */
+/* Returns how many images the batch has. */
 static int64_t finish(const tp_loader *L, const slot *s)
 {
-    const int64_t size = L->augment.size, classes = tp_pictures_classes(L->X);
+    const int64_t size = L->augment.size, classes = tp_image_set_classes(L->X);
     const tp_example batch = { L->o.seed, (uint64_t)s->epoch, (uint64_t)s->step };
     tp_mixing d = { .lambda = 1.0 };
     const int64_t n = drop_bad(L, s);
@@ -239,15 +252,15 @@ static void *worker(void *env)
 
 static bool check(tp_loader *L)
 {
-    const int64_t count = tp_pictures_count(L->X), B = L->o.batch;
-    if (!tp_pictures_ok(L->X)) {
-        snprintf(L->why, WHY, "%s", tp_pictures_why(L->X));
+    const int64_t count = tp_image_set_count(L->X), B = L->o.batch;
+    if (!tp_image_set_ok(L->X)) {
+        snprintf(L->why, WHY, "%s", tp_image_set_why(L->X));
     } else if (B < 1 || B > (1 << 20) || L->augment.size < 1 || L->augment.size > (1 << 14)) {
-        snprintf(L->why, WHY, "batches of %lld pictures of size %lld are out of range",
-                 (long long)B, (long long)L->augment.size);
+        snprintf(L->why, WHY, "batches of %lld images of size %lld are out of range", (long long)B,
+                 (long long)L->augment.size);
     } else if (L->o.train && L->length < B) {
         snprintf(L->why, WHY,
-                 "%lld training pictures (of %lld in the set) do not fill a batch of %lld: "
+                 "%lld training images (of %lld in the set) do not fill a batch of %lld: "
                  "lower the batch",
                  (long long)L->length, (long long)count, (long long)B);
     } else {
@@ -263,21 +276,21 @@ static bool slot_new(tp_loader *L, slot *s)
     s->place = malloc(B * sizeof *s->place);
     s->x = malloc(B * (size_t)L->pixels * sizeof *s->x);
     s->label = malloc(B * sizeof *s->label);
-    s->target = malloc(B * (size_t)tp_pictures_classes(L->X) * sizeof *s->target);
+    s->target = malloc(B * (size_t)tp_image_set_classes(L->X) * sizeof *s->target);
     s->bad = malloc(B * sizeof *s->bad);
     return s->index && s->place && s->x && s->label && s->target && s->bad;
 }
 
 static bool allocate(tp_loader *L)
 {
-    const size_t count = (size_t)tp_pictures_count(L->X);
+    const size_t count = (size_t)tp_image_set_count(L->X);
     L->order = malloc((count + 1) * sizeof *L->order);
     L->broken = calloc(count + 1, sizeof *L->broken);
     L->ring = calloc((size_t)L->o.ahead, sizeof *L->ring);
     L->thread = calloc((size_t)L->o.threads, sizeof *L->thread);
     bool ok = L->order && L->broken && L->ring && L->thread;
     for (int i = 0; ok && i < L->o.ahead; i++) ok = slot_new(L, &L->ring[i]);
-    if (!ok) snprintf(L->why, WHY, "pictures: out of memory for %d batches", L->o.ahead);
+    if (!ok) snprintf(L->why, WHY, "images: out of memory for %d batches", L->o.ahead);
     return ok;
 }
 
@@ -285,14 +298,14 @@ static void start(tp_loader *L)
 {
     for (int i = 0; i < L->o.threads; i++)
         if (pthread_create(&L->thread[i], NULL, worker, L) == 0) L->threads++;
-    if (L->threads == 0) snprintf(L->why, WHY, "pictures: no thread could be started");
+    if (L->threads == 0) snprintf(L->why, WHY, "images: no thread could be started");
 }
 
-tp_loader *tp_loader_new(const tp_pictures *X, const tp_loader_opts *o)
+tp_loader *tp_loader_new(const tp_image_set *X, const tp_loader_opts *o)
 {
     tp_loader *L = calloc(1, sizeof *L);
     if (!L) return &no_memory;
-    const int64_t count = tp_pictures_count(X);
+    const int64_t count = tp_image_set_count(X);
     L->X = X;
     L->o = *o;
     L->augment = *o->augment;
@@ -397,13 +410,13 @@ static slot *wait_for(tp_loader *L)
     return L->taken < L->scheduled && !L->why[0] ? s : NULL;
 }
 
-/* Without this a set of nothing but broken pictures would be read for ever. */
+/* Without this a set of nothing but broken images would be read for ever. */
 static bool some_are_left(tp_loader *L)
 {
-    const int64_t count = tp_pictures_count(L->X);
+    const int64_t count = tp_image_set_count(L->X);
     if (L->skipped < count) return true;
     if (!L->why[0])
-        snprintf(L->why, WHY, "none of the %lld pictures could be read", (long long)count);
+        snprintf(L->why, WHY, "none of the %lld images could be read", (long long)count);
     return false;
 }
 
@@ -419,7 +432,7 @@ bool tp_loader_next(tp_loader *L, tp_batch *b)
         }
         pthread_cond_broadcast(&L->work);
         s = wait_for(L);
-        more = s && s->n == 0; /* no picture of it could be read */
+        more = s && s->n == 0; /* no image of it could be read */
         if (more) L->taken++;
         if (more && L->o.train && !some_are_left(L)) s = NULL, more = false;
     }
@@ -444,6 +457,6 @@ int64_t tp_loader_feed(tp_loader *L, tp_tape *T, int64_t epoch, int64_t step, tp
         return 0;
     }
     tp_feed(T, &to[0], TP_F32, TP_SHAPE(b.n, size, size, 3), b.x);
-    tp_feed(T, &to[1], TP_F32, TP_SHAPE(b.n, tp_pictures_classes(L->X)), b.target);
+    tp_feed(T, &to[1], TP_F32, TP_SHAPE(b.n, tp_image_set_classes(L->X)), b.target);
     return tp_ok(T) ? b.n : 0;
 }

@@ -22,6 +22,7 @@ void tp_conv2d_init(tp_params *P, tp_conv2d_m *m, const char *name, int64_t in, 
 
 tp_tensor tp_conv2d_forward(tp_tape *T, const tp_conv2d_m *m, tp_tensor x)
 {
+    if (!m) return tp_raise(T, TP_E_STATE, "conv2d: NULL was given in place of a module");
     tp_enter(T, m->path);
     return tp_leave(T, tp_conv2d(T, x, m->weight, m->bias, &m->opts));
 }

@@ -11,6 +11,7 @@ void tp_embedding_init(tp_params *P, tp_embedding_m *m, const char *name, int64_
 
 tp_tensor tp_embedding_forward(tp_tape *T, const tp_embedding_m *m, tp_tensor ids, double scale)
 {
+    if (!m) return tp_raise(T, TP_E_STATE, "embedding: NULL was given in place of a module");
     tp_enter(T, m->path);
     return tp_leave(T, tp_embedding(T, m->weight, ids, scale));
 }

@@ -20,6 +20,7 @@ void tp_encoder_layer_init(tp_params *P, tp_encoder_layer_m *m, const char *name
 tp_tensor tp_encoder_layer_forward(tp_tape *T, const tp_encoder_layer_m *m, tp_tensor x,
                                    tp_tensor mask)
 {
+    if (!m) return tp_raise(T, TP_E_STATE, "encoder_layer: NULL was given in place of a module");
     const bool before = !m->cfg.norm_after;
     tp_enter(T, m->path);
     tp_tensor h = before ? tp_layernorm_forward(T, &m->norm1, x) : x;

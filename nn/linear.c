@@ -18,11 +18,13 @@ void tp_linear_init(tp_params *P, tp_linear_m *m, const char *name, int64_t in, 
 
 tp_tensor tp_linear_forward(tp_tape *T, const tp_linear_m *m, tp_tensor x)
 {
+    if (!m) return tp_raise(T, TP_E_STATE, "linear: NULL was given in place of a module");
     return tp_linear_act(T, m, x, TP_ACT_NONE);
 }
 
 tp_tensor tp_linear_act(tp_tape *T, const tp_linear_m *m, tp_tensor x, tp_act act)
 {
+    if (!m) return tp_raise(T, TP_E_STATE, "linear: NULL was given in place of a module");
     tp_enter(T, m->path);
     return tp_leave(T, tp_linear(T, x, m->weight, m->bias, act));
 }

@@ -151,6 +151,7 @@ static tp_kv compress_all(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_ten
 tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
                              tp_ls_context ctx)
 {
+    if (!m) return tp_raise(T, TP_E_STATE, "ls_attn: NULL was given in place of a module");
     tp_enter(T, m->path);
     const int64_t M = tp_dim(h, 1), L = tp_dim(cache, 1);
     const bool wide = m->cfg.window > 0, far = m->cfg.rank > 0;

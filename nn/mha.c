@@ -18,6 +18,7 @@ void tp_mha_init(tp_params *P, tp_mha_m *m, const char *name, int64_t dim, bool 
 /* x [B,N,dim], mask u8 [B,N] or TP_NONE */
 tp_tensor tp_mha_forward(tp_tape *T, const tp_mha_m *m, tp_tensor x, tp_tensor mask)
 {
+    if (!m) return tp_raise(T, TP_E_STATE, "mha: NULL was given in place of a module");
     tp_enter(T, m->path);
     const tp_tensor q = tp_linear_forward(T, &m->q, x);
     const tp_tensor k = tp_linear_forward(T, &m->k, x);

@@ -16,6 +16,7 @@ void tp_mlp_init(tp_params *P, tp_mlp_m *m, const char *fc1, const char *fc2, in
 
 tp_tensor tp_mlp_forward(tp_tape *T, const tp_mlp_m *m, tp_tensor x, tp_tensor residual)
 {
+    if (!m) return tp_raise(T, TP_E_STATE, "mlp: NULL was given in place of a module");
     tp_enter(T, m->path);
     const tp_tensor wide = tp_dropout(T, tp_linear_act(T, &m->fc1, x, m->act), m->dropout);
 

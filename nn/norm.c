@@ -14,6 +14,7 @@ void tp_layernorm_init(tp_params *P, tp_layernorm_m *m, const char *name, int64_
 
 tp_tensor tp_layernorm_forward(tp_tape *T, const tp_layernorm_m *m, tp_tensor x)
 {
+    if (!m) return tp_raise(T, TP_E_STATE, "layernorm: NULL was given in place of a module");
     tp_enter(T, m->path);
     return tp_leave(T, tp_layernorm(T, x, m->weight, m->bias, m->eps));
 }
@@ -42,6 +43,7 @@ void tp_batchnorm_init(tp_params *P, tp_batchnorm_m *m, const char *name, int64_
 
 tp_tensor tp_batchnorm_forward(tp_tape *T, const tp_batchnorm_m *m, tp_tensor x)
 {
+    if (!m) return tp_raise(T, TP_E_STATE, "batchnorm: NULL was given in place of a module");
     tp_enter(T, m->path);
     return tp_leave(T, tp_batchnorm(T, x, m->weight, m->bias, m->mean, m->var, m->batches,
                                     m->momentum, m->eps));

@@ -4,7 +4,7 @@
 
 #include "autograd/graph.h"
 #include "nn/slots.h"
-#include "tensor/file_inner.h"
+#include "tensor/file/inner.h"
 
 static tp_slots slots_of(tp_params *P)
 {
@@ -21,12 +21,20 @@ static tp_slots slots_of(tp_params *P)
 bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_opts *o)
 {
     if (P->err.code != TP_OK) return false;
+    if (P->swapped) {
+        tp__err(
+            &P->err, TP_E_STATE,
+            "%.200s cannot be loaded: the parameters hold the averages; call tp_ema_swap before "
+            "to put the values back",
+            tp_file_path(F));
+        return false;
+    }
     tp_slots S = slots_of(P);
     const tp_file_tensor **from = tp__slots_match(&S, F, prefix, o, "parameters", &P->err);
-    const bool ok = from && tp__params_complete(P);
+    bool ok = from && tp__params_complete(P);
     if (ok) {
         for (int i = 0; i < S.n; i++) S.at[i].view = P->entries[i].node->view;
-        tp__slots_load(&S, F, from);
+        ok = tp__slots_load(&S, F, from, &P->err);
         tp__params_touch(P);
     }
     free(from);
@@ -58,6 +66,7 @@ bool tp_save(tp_params *P, const char *file)
 {
     if (!tp__params_complete(P)) return false;
     tp_writer *W = tp_writer_new(file);
+    tp__writer_no_nan(W);
     tp_writer_meta(W, "format", "pt"); /* PyTorch's names and layout: its loaders ask for this */
     const bool ok = tp_params_write(P, W, "") && tp_writer_commit(W);
     if (!ok) tp__err(&P->err, TP_E_IO, "%s", tp_writer_why(W));

@@ -1,18 +1,19 @@
 /* slots.c - named memory in and out of safetensors files.
  *
  * Reading has two parts: match, which compares names, shapes and dtypes and collects all
- * differences in one text, and load, which cannot fail any more. Tensors of another dtype are
- * converted in bounded pieces. */
+ * differences in one text, and load, which fails only where the file has changed since or cannot be
+ * read, in bounded pieces. */
 #include "nn/slots.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/file_inner.h"
+#include "tensor/file/inner.h"
 
-#define SHOWN 10   /* differences printed in full */
-#define PIECE 4096 /* elements converted at a time */
+#define SHOWN  10     /* differences printed in full */
+#define PIECE  4096   /* bytes compared at a time */
+#define LOADED 131072 /* elements that a device is given at a time */
 
 /* ---- the list ---- */
 
@@ -154,11 +155,17 @@ static const tp_slot *find(const tp_slots *S, const char *name)
     return NULL;
 }
 
-static bool equal(const tp_file *F, const tp_file_tensor *a, const tp_file_tensor *b)
+static bool equal(tp_file *F, const tp_file_tensor *a, const tp_file_tensor *b)
 {
-    return a->stored == b->stored && a->bytes == b->bytes && a->shape.ndim == b->shape.ndim &&
-           memcmp(a->shape.dim, b->shape.dim, sizeof a->shape.dim) == 0 &&
-           memcmp(tp_file_data(F, a), tp_file_data(F, b), a->bytes) == 0;
+    unsigned char x[PIECE], y[PIECE];
+    bool same = a->stored == b->stored && a->bytes == b->bytes && a->shape.ndim == b->shape.ndim &&
+                memcmp(a->shape.dim, b->shape.dim, sizeof a->shape.dim) == 0;
+    for (size_t at = 0; same && at < a->bytes; at += PIECE) {
+        const size_t n = a->bytes - at < PIECE ? a->bytes - at : PIECE;
+        same = tp__file_bytes(F, a, at, n, x) && tp__file_bytes(F, b, at, n, y) &&
+               memcmp(x, y, n) == 0;
+    }
+    return same;
 }
 
 /* Tensor t of the file under one of its names. An alias nobody asks for takes nothing away. */
@@ -240,7 +247,8 @@ const tp_file_tensor **tp__slots_match(const tp_slots *S, tp_file *F, const char
         if (S->at[i].same == i) compare(&r, &S->at[i], &r.from[i]);
         any = any || r.from[i];
     }
-    const bool ok = fits(&r, what, e);
+    const bool ok = tp_file_ok(F) && fits(&r, what, e);
+    if (!tp_file_ok(F)) tp__err(e, TP_E_IO, "%s", tp_file_why(F));
     if (ok && any) return r.from;
     if (ok)
         tp__err(e, TP_E_IO, "%.200s has no tensor in common with these %s; check names and prefix",
@@ -254,39 +262,39 @@ const tp_file_tensor **tp__slots_match(const tp_slots *S, tp_file *F, const char
 static void store(const tp_slot *s, int64_t first, const void *host, size_t bytes)
 {
     char *to = (char *)s->view.data + (size_t)first * tp_dtype_size(s->view.dtype);
-    if (s->dev)
-        s->dev->be->upload(s->dev, to, host, bytes);
-    else
-        memcpy(to, host, bytes);
+    s->dev->be->upload(s->dev, to, host, bytes);
 }
 
-static void load(tp_file *F, const tp_slot *s, const tp_file_tensor *t)
+/* Straight into the memory of the host; others are given pieces. */
+static bool load(tp_file *F, const tp_slot *s, const tp_file_tensor *t, void *piece)
 {
-    double piece[PIECE];
     const size_t size = tp_dtype_size(s->view.dtype);
-    if (tp__stored(t->stored)->dt == s->view.dtype) {
-        if (t->bytes) store(s, 0, tp_file_data(F, t), t->bytes);
-        return;
-    }
-    for (int64_t at = 0; at < t->numel; at += PIECE) {
-        const int64_t n = t->numel - at < PIECE ? t->numel - at : PIECE;
-        tp_file_read_part(F, t, at, n, s->view.dtype, piece);
+    if (!s->dev) return tp_file_read(F, t, s->view.dtype, s->view.data);
+    for (int64_t at = 0; at < t->numel; at += LOADED) {
+        const int64_t n = t->numel - at < LOADED ? t->numel - at : LOADED;
+        if (!tp_file_read_part(F, t, at, n, s->view.dtype, piece)) return false;
         store(s, at, piece, (size_t)n * size);
     }
+    return true;
 }
 
-void tp__slots_load(const tp_slots *S, tp_file *F, const tp_file_tensor *const *from)
+bool tp__slots_load(const tp_slots *S, tp_file *F, const tp_file_tensor *const *from, tp_err *e)
 {
-    for (int i = 0; i < S->n; i++)
-        if (from[i]) load(F, &S->at[i], from[i]);
+    void *piece = malloc(LOADED * sizeof(double));
+    if (!piece)
+        tp__err(e, TP_E_MEMORY, "%.200s: out of host memory while reading", tp_file_path(F));
+    bool ok = piece != NULL;
+    for (int i = 0; ok && i < S->n; i++) ok = !from[i] || load(F, &S->at[i], from[i], piece);
+    if (piece && !ok) tp__err(e, TP_E_IO, "%s", tp_file_why(F));
+    free(piece);
+    return ok;
 }
 
 bool tp__slots_read(const tp_slots *S, tp_file *F, const char *prefix, const tp_load_opts *o,
                     const char *what, tp_err *e)
 {
     const tp_file_tensor **from = tp__slots_match(S, F, prefix, o, what, e);
-    const bool ok = from != NULL;
-    if (ok) tp__slots_load(S, F, from);
+    const bool ok = from && tp__slots_load(S, F, from, e);
     free(from);
     return ok;
 }

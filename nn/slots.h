@@ -28,8 +28,9 @@ void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *
                    const tp_view *v, int same);
 void tp__slots_free(tp_slots *S);
 
-/* Loads every slot from the tensor `prefix` + name of F, as tp_params_read describes. Either all of
- * it, or nothing is changed and *e says all that differs; `what` names the slots ("parameters"). */
+/* Loads every slot from the tensor `prefix` + name of F, as tp_params_read describes. Where
+ * the file does not fit, nothing is changed and *e says all that differs; where it can no longer be
+ * read, some slots are. `what` names the slots ("parameters"). */
 bool tp__slots_read(const tp_slots *S, tp_file *F, const char *prefix, const tp_load_opts *o,
                     const char *what, tp_err *e);
 
@@ -37,7 +38,7 @@ bool tp__slots_read(const tp_slots *S, tp_file *F, const char *prefix, const tp_
  * none), to be freed, or NULL with *e set; it looks at shapes only, so views need no memory yet. */
 const tp_file_tensor **tp__slots_match(const tp_slots *S, tp_file *F, const char *prefix,
                                        const tp_load_opts *o, const char *what, tp_err *e);
-void tp__slots_load(const tp_slots *S, tp_file *F, const tp_file_tensor *const *from);
+bool tp__slots_load(const tp_slots *S, tp_file *F, const tp_file_tensor *const *from, tp_err *e);
 
 /* Adds the slots to W, tied names as metadata: "alias.SECOND" = "FIRST", both with the prefix. */
 void tp__slots_write(const tp_slots *S, tp_writer *W, const char *prefix);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh - measures training steps, single ops and the loading of pictures beside PyTorch, and
+# bench.sh - measures training steps, single ops and the loading of images beside PyTorch, and
 # prints tables.
 #
 #   scripts/bench.sh                  a few minutes; Transformer-LS small, 2048 tokens after 2048
@@ -68,8 +68,8 @@ peer=yes
 }
 
 case $mode in
-quick) tokens=512 rounds=${rounds:-1} steps=1 seconds=0.05 pictures=128 ;;
-*) tokens=2048 rounds=${rounds:-3} steps=3 seconds=0.5 pictures=1024 ;;
+quick) tokens=512 rounds=${rounds:-1} steps=1 seconds=0.05 images=128 ;;
+*) tokens=2048 rounds=${rounds:-3} steps=3 seconds=0.5 images=1024 ;;
 esac
 
 out=build/bench/$(date +%Y%m%d-%H%M%S).jsonl
@@ -87,7 +87,7 @@ steps_of() {
     done >>"$out"
 }
 
-# A round of training steps of the image models, and of pictures prepared for them.
+# A round of training steps of the image models, and of images prepared for them.
 images_of() {
     local -A batch=([vil-tiny]=8 [cvt-ls-13]=4 [vit_lsla]=4)
     local model script
@@ -99,9 +99,9 @@ images_of() {
             "$python" bench/peers/$script --batch ${batch[$model]} --steps $steps --threads "$threads"
         fi
     done >>"$out"
-    $bin/bench_data --folder build/bench/pictures --images $pictures >>"$out"
+    $bin/bench_data --folder build/bench/images --images $images >>"$out"
     if "$python" -c 'import torchvision' 2>/dev/null; then
-        "$python" bench/peers/data_pytorch.py --folder build/bench/pictures --images $pictures >>"$out"
+        "$python" bench/peers/data_pytorch.py --folder build/bench/images --images $images >>"$out"
     fi
 }
 

@@ -67,8 +67,8 @@ function peer_row(name,    peer) {
 }
 
 /"images_per_s"/ {
-    name = get("data") != "" ? get("data") : get("model") ", " get("batch") " pictures, training step"
-    row = get("peer") != "" ? peer_row(name) : row_of("pictures", name)
+    name = get("data") != "" ? get("data") : get("model") ", " get("batch") " images, training step"
+    row = get("peer") != "" ? peer_row(name) : row_of("images", name)
     meets[row] = name
     keep_all(row, "images_per_s process_peak_mb peak_mb utilisation")
     next
@@ -87,7 +87,7 @@ function peer_row(name,    peer) {
 /"model"/ {
     row = row_of("step", step_name() (get("graph") == 1 ? ", graph" : "") ", recompute " get("recompute"))
     meets[row] = step_name()
-    on_card[row] = get("isa") == "cuda"
+    on_gpu[row] = get("isa") == "cuda"
     keep_all(row, "tokens_per_s gflops process_peak_mb device_peak_mb predicted_mb utilisation sgemm_gflops matmul_gflops seconds kernel_seconds")
     next
 }
@@ -136,8 +136,8 @@ END {
     for (i = 1; i <= rows["step"]; i++) {
         row = "step" SUBSEP label["step", i]
         ours = median(row, "tokens_per_s")
-        memory = median(row, on_card[row] ? "device_peak_mb" : "process_peak_mb")
-        rate = median(row, on_card[row] ? "matmul_gflops" : "sgemm_gflops")
+        memory = median(row, on_gpu[row] ? "device_peak_mb" : "process_peak_mb")
+        rate = median(row, on_gpu[row] ? "matmul_gflops" : "sgemm_gflops")
         kernels = median(row, "kernel_seconds")
         used = median(row, "utilisation")
         printf "| %s | %s |%s %s |%s %s | %s |%s %s | %s | %s |\n", label["step", i], show("%.0f", ours),
@@ -160,15 +160,15 @@ END {
             show("%.1f", median(row, "mb")), show("%.2f", median(row, "time_to_closed_form")),
             show("%.0f", median(row, "bytes_a_token"))
     }
-    if (rows["pictures"]) {
-        print "\n| pictures | tapegrad images/s |" peer_heads("peer", "ratio") " utilisation | memory MB |" peer_heads("peer MB", "ratio")
+    if (rows["images"]) {
+        print "\n| images | tapegrad images/s |" peer_heads("peer", "ratio") " utilisation | memory MB |" peer_heads("peer MB", "ratio")
         print line(4 + 4 * peers)
     }
-    for (i = 1; i <= rows["pictures"]; i++) {
-        row = "pictures" SUBSEP label["pictures", i]
+    for (i = 1; i <= rows["images"]; i++) {
+        row = "images" SUBSEP label["images", i]
         ours = median(row, "images_per_s")
         memory = median(row, "process_peak_mb")
-        printf "| %s | %s |%s %s | %s |%s\n", label["pictures", i], ms(ours),
+        printf "| %s | %s |%s %s | %s |%s\n", label["images", i], ms(ours),
             peer_columns(row, ours, "images_per_s", 0, "%.3g"), show("%.2f", median(row, "utilisation")),
             show("%.0f", memory), peer_columns(row, memory, "peak_mb", 0, "%.0f")
     }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# check-cuda.sh - what can be known of the CUDA build on a machine without a card: nvcc compiles and links
+# check-cuda.sh - what can be known of the CUDA build on a machine without a GPU: nvcc compiles and links
 # everything without warnings, the programs need no library of CUDA to start, run on the CPU, and say
 # in one sentence that there is no driver; no attention kernel spills. Without nvcc: says so, and
-# checks nothing.
+# checks nothing. CUDAARCHS=90 compiles for that architecture alone.
 source "$(dirname "$0")/setup.sh"
 nvcc=$(find_nvcc) || {
     say "nvcc is not installed: the CUDA build is not checked."
@@ -10,7 +10,7 @@ nvcc=$(find_nvcc) || {
 }
 need $BUILD_NEEDS $TEST_NEEDS g++:g++
 export CUDACXX=$nvcc
-configure cuda -DTAPEGRAD_WERROR=ON -DTAPEGRAD_TESTS=ON -DTAPEGRAD_EXAMPLES=ON -DTAPEGRAD_BENCH=ON
+configure cuda -DBUILD_SHARED_LIBS=OFF -DTAPEGRAD_WERROR=ON -DTAPEGRAD_TESTS=ON -DTAPEGRAD_EXAMPLES=ON -DTAPEGRAD_BENCH=ON
 build cuda
 bin=$ROOT/build/cuda/bin
 
@@ -18,7 +18,7 @@ bin=$ROOT/build/cuda/bin
 ctest --test-dir build/cuda --output-on-failure --no-tests=error -R '^test_(errors|gemm|optim|tape|models.*)$'
 
 if ! command -v nvidia-smi >/dev/null; then
-    said=$("$bin/enwik8" train --data "$ROOT/README.md" --device cuda 2>&1) && die "enwik8 trains without a card."
+    said=$("$bin/enwik8" train --data "$ROOT/README.md" --device cuda 2>&1) && die "enwik8 trains without a GPU."
     [ "$said" = "enwik8 train: device cuda:0: this machine has no NVIDIA driver (libcuda.so.1); use cpu" ] || die "enwik8 --device cuda says: $said"
 fi
-scripts/kernel-report.sh
+scripts/kernel-report.sh ${CUDAARCHS:+--newest}

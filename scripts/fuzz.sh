@@ -4,13 +4,13 @@
 #
 #   scripts/fuzz.sh                  all of them, a minute together
 #   scripts/fuzz.sh SECONDS          the same, longer
-#   scripts/fuzz.sh SECONDS NAME     one: safetensors, data, config, image, pictures, runs or table
+#   scripts/fuzz.sh SECONDS NAME     one: safetensors, data, config, image, image_set, runs, table or ops
 #   scripts/fuzz.sh merge            copies inputs that reach new code into tests/fuzz/corpus
 #
 # What they learn stays in build/fuzz/corpus/NAME, inputs that break something in build/fuzz/crashes.
 source "$(dirname "$0")/setup.sh"
 
-names=(safetensors data config image pictures runs table)
+names=(safetensors data config image image_set runs table ops)
 case ${1:-} in
 -h | --help)
     sed -n '2,11s/^# \{0,1\}//p' "$0"
@@ -21,7 +21,7 @@ seconds=${1:-60}
 [[ $seconds =~ ^([1-9][0-9]*|merge)$ ]] || die "'$seconds' is no number of seconds; see scripts/fuzz.sh --help"
 if [ $# -gt 1 ]; then
     names=("$2")
-    [ -f "$ROOT/tests/fuzz/fuzz_$2.c" ] || die "There is no fuzzer '$2'; there are safetensors, data, config, image, pictures, runs and table."
+    [ -f "$ROOT/tests/fuzz/fuzz_$2.c" ] || die "There is no fuzzer '$2'; there are safetensors, data, config, image, image_set, runs, table and ops."
 fi
 
 need $BUILD_NEEDS $CLANG_NEEDS

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# gpu-report.sh - checks and measures tapegrad on this machine's NVIDIA card, and prints a report.
+# gpu-report.sh - checks and measures tapegrad on this machine's NVIDIA GPU, and prints a report.
 #
 #   gpu-report.sh                  everything, in the order of the parts; half an hour
-#   gpu-report.sh --only PARTS     some parts, with commas: tests, sanitizer, ops, models, peers; or `report`,
-#                                  which needs no card: the report of what --add gives
+#   gpu-report.sh --only PARTS     some parts, with commas: tests, sanitizer, ops, models, peers; or what
+#                                  needs no GPU: `report`, of what --add gives, or `cpu`, the tests on the
+#                                  CPU, in an archive with its own libraries alone
 #   gpu-report.sh --minutes N      ends within N minutes; what there was no time for is named
 #   gpu-report.sh --add DIR        takes over what is in DIR, which an earlier run has left; may be repeated
 #   gpu-report.sh --out DIR        where the files go (default ./gpu-report)
@@ -13,7 +14,7 @@
 #
 # Runs from the source tree, where it builds, or from an archive made by pack.sh, where it needs neither a
 # compiler nor a network. Parts: tests (each op in f32 and bf16 against f64 on the CPU, models, determinism,
-# memory), the same under compute-sanitizer, single ops as a share of the card's rate of products or copies,
+# memory), the same under compute-sanitizer, single ops as a share of the GPU's rate of products or copies,
 # training steps, and both in PyTorch (eager, and through torch.compile). Everything is in DIR as soon as it
 # is known: report.md, gpu-report.json, log.txt, and the lines they come from. Status 0: no test has failed.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -37,7 +38,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     -h | --help)
-        sed -n '2,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        sed -n '2,21s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 0
         ;;
     *) die "Unknown argument $1; see gpu-report.sh --help" ;;
@@ -46,7 +47,7 @@ while [ $# -gt 0 ]; do
 done
 parts=${only:-$all}
 for part in $parts; do
-    [[ " $all report " == *" $part "* ]] || die "There is no part '$part'; see gpu-report.sh --help"
+    [[ " $all report cpu " == *" $part "* ]] || die "There is no part '$part'; see gpu-report.sh --help"
 done
 [[ ${minutes:-1} =~ ^[1-9][0-9]*$ ]] || die "--minutes $minutes is no number of minutes"
 ends=$((${minutes:-100000} * 60 - 10)) # of SECONDS; a report takes less than ten
@@ -75,7 +76,7 @@ last_results() { awk '{ at[$1] = $0; if (!($1 in seen)) name[++n] = $1; seen[$1]
 report() {
     echo "# tapegrad on CUDA"
     echo
-    whole_lines | sed -n 's/^{"card": "\(.*\)", "driver": "\(.*\)", "cublas": .*"date": "\(.*\)".*/\1, driver \2, \3./p'
+    whole_lines | sed -n 's/^{"gpu": "\(.*\)", "driver": "\(.*\)", "cublas": .*"date": "\(.*\)".*/\1, driver \2, \3./p'
     if whole_lines | grep -q '"smoke": true'; then echo "Tiny shapes: the figures say nothing."; fi
     if [ -s "$results" ]; then
         printf '\n| test | result | seconds |\n|---|---|---|\n'
@@ -134,12 +135,16 @@ In $out: report.md, gpu-report.json, log.txt"
 # own: loader and libraries by their absolute paths, so once in each place.
 settle() {
     local name loader=$here/libc/ld-linux-x86-64.so.2
-    ! "$bin/tp-models" --help >/dev/null 2>&1 || return 0
+    if ! wants cpu && "$bin/tp-models" --help >/dev/null 2>&1; then return 0; fi
     for name in "$bin"/*; do
         [ "$name" = "$bin/patchelf" ] || "$loader" --library-path "$here/libc:$here/lib" "$bin/patchelf" \
             --set-interpreter "$loader" --force-rpath --set-rpath "$here/libc:$here/lib" "$name"
     done
     "$bin/tp-models" --help >/dev/null || die "The programs of the archive do not run on this machine."
+    ! wants cpu || for name in $tests; do
+        ! "$loader" --list "$bin/$name" | awk '$2 == "=>" { print $3 }' | grep -v "^$here/" >&2 ||
+            die "$name needs these libraries of this machine."
+    done
 }
 
 if [ -d "$here/libc" ]; then # an archive
@@ -153,7 +158,7 @@ else
     fi
     need $BUILD_NEEDS $TEST_NEEDS g++:g++
     configure "$preset" -DTAPEGRAD_TESTS=ON -DTAPEGRAD_BENCH=ON
-    tests=$(card_tests "$preset")
+    tests=$(gpu_tests "$preset")
     [ -z "$smoke" ] || tests=test_profile
     build "$preset" bench_ops bench_models $tests >&2
     bin=$ROOT/build/$preset/bin peer_dir=$ROOT/bench/peers
@@ -162,7 +167,34 @@ fi
 [ -z "$smoke" ] || tests=test_profile
 export OMP_WAIT_POLICY=passive PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
 
-# ---- the card ----
+# ---- tests ----
+
+# Adds "NAME RESULT SECONDS": ok where the status is 0, `stopped` where time is over, else FAILED.
+result() {
+    local name=$1 status=$2 began=$3 stopped=$4 said=FAILED
+    case $status in
+    0) said=ok ;;
+    124 | 137) said=$stopped ;;
+    esac
+    [ $said = ok ] || tail -n 12 "$log" >&2
+    printf '%s %s %d\n' "$name" $said $((SECONDS - began)) | tee -a "$results" >&2
+    save
+}
+# A test, on the CPU without what LD_LIBRARY_PATH names.
+check() {
+    local began=$SECONDS status=0 name=$1 where=(TAPEGRAD_DEVICE=cuda)
+    [ "$2" = cuda ] || name=cpu/$1 where=(-u LD_LIBRARY_PATH)
+    time_for "$name" || return 0
+    limited 300 env "${where[@]}" "$bin/$1" --jobs 4 >>"$log" || status=$?
+    # A test that takes too long has failed, unless it was not given its time.
+    result "$name" $status "$began" "$([ $((ends - began)) -lt 300 ] && echo stopped || echo FAILED)"
+}
+if wants cpu; then
+    for name in $tests; do check "$name" cpu; done
+    [ "${parts// /}" != cpu ] || finish
+fi
+
+# ---- the GPU ----
 
 own_path=${LD_LIBRARY_PATH:-} # PyTorch brings libraries of its own
 # The driver and cuBLAS: where the loader looks, a toolkit, or PyTorch's wheels.
@@ -184,34 +216,14 @@ done
 query() { nvidia-smi --query-gpu="$1" --format=csv,noheader -i 0 2>/dev/null || echo unknown; }
 small="--smoke yes --model ls_lm-tiny --tokens 64 --batch 1 --steps 1"
 why=$("$bin/bench_models" --device cuda $small 2>&1 >/dev/null) || {
-    [[ $why != "device cuda"* ]] || die "The card cannot be used: ${why%%$'\n'*}"
+    [[ $why != "device cuda"* ]] || die "The GPU cannot be used: ${why%%$'\n'*}"
     note "bench_models fails: ${why%%$'\n'*}"
 }
-printf '{"card": "%s", "driver": "%s", "cublas": "%s", "smoke": %s, "date": "%s"}\n' "$(query name)" \
+printf '{"gpu": "%s", "driver": "%s", "cublas": "%s", "smoke": %s, "date": "%s"}\n' "$(query name)" \
     "$(query driver_version)" "$cublas" "$([ "$smoke" ] && echo true || echo false)" "$(date +%FT%T)" | tee -a "$lines" >&2
 
-# ---- tests ----
-
-# Adds "NAME RESULT SECONDS": ok where the status is 0, `stopped` where time is over, else FAILED.
-result() {
-    local name=$1 status=$2 began=$3 stopped=$4 said=FAILED
-    case $status in
-    0) said=ok ;;
-    124 | 137) said=$stopped ;;
-    esac
-    [ $said = ok ] || tail -n 12 "$log" >&2
-    printf '%s %s %d\n' "$name" $said $((SECONDS - began)) | tee -a "$results" >&2
-    save
-}
-check() {
-    local began=$SECONDS status=0
-    time_for "$1" || return 0
-    TAPEGRAD_DEVICE=cuda limited 300 "$bin/$1" --jobs 4 >>"$log" || status=$?
-    # A test that takes too long has failed, unless it was not given its time.
-    result "$1" $status "$began" "$([ $((ends - began)) -lt 300 ] && echo stopped || echo FAILED)"
-}
 if wants tests; then
-    for name in $tests; do check "$name"; done
+    for name in $tests; do check "$name" cuda; done
 fi
 
 # ---- compute-sanitizer ----
@@ -234,7 +246,7 @@ if wants sanitizer; then
         ! grep -aq 'ERROR SUMMARY' "$out/sanitizer.part"; then
         note "compute-sanitizer does not work here: skipped ($(grep -a '=====' "$out/sanitizer.part" | sed -n 2p))"
     else
-        for tool in memcheck racecheck synccheck; do
+        for tool in memcheck racecheck synccheck initcheck; do
             sanitize $tool bench_models --device cuda $small --dtype bf16
             [ -z "$smoke" ] || continue
             sanitize $tool test_cuda_attention --jobs 1
@@ -279,6 +291,7 @@ elif wants models; then
     model --batch 8 --tokens 8192 --steps 10
     model --batch 8 --tokens 2048 --steps 20
     model --batch 1 --tokens 2048 --steps 20
+    model --batch 1 --tokens 2048 --steps 20 --graph yes
     model --batch 8 --tokens 8192 --steps 10 --recompute block
     model --batch 8 --tokens 2048 --steps 10 --dtype f32
 fi
@@ -304,7 +317,7 @@ if wants peers; then
         peer ops_pytorch.py --dtype bf16 --seconds 0.05 --compile
         peer ops_pytorch.py --dtype f32 --seconds 0.05 --filter adamw
     else
-        note "$python has no PyTorch that sees the card: no peers"
+        note "$python has no PyTorch that sees the GPU: no peers"
     fi
 fi
 finish

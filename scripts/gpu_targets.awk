@@ -1,5 +1,5 @@
-# gpu_targets.awk - what the CUDA backend is to reach on a card, one line each: measured, wanted, met. Goes
-# before bench_tables.awk, whose functions and figures it uses. The card's rates are the best of the run,
+# gpu_targets.awk - what the CUDA backend is to reach on a GPU, one line each: measured, wanted, met. Goes
+# before bench_tables.awk, whose functions and figures it uses. The GPU's rates are the best of the run,
 # by whomever.
 
 # Of the op that tells a rate: ours in `key`, and a peer's `amount` (millions) over its best time.
@@ -34,7 +34,7 @@ END {
     name = "ls_lm-small, 8 x 8192 tokens, bf16"
     lm = "step" SUBSEP name ", recompute none"
     if (median(lm, "matmul_gflops") > matrix) matrix = median(lm, "matmul_gflops")
-    printf "The card: products %s TFLOP/s in bf16 (8192^3), copies %s GB/s.\n", show("%.0f", share(matrix, 1000)), show("%.0f", bytes)
+    printf "The GPU: products %s TFLOP/s in bf16 (8192^3), copies %s GB/s.\n", show("%.0f", share(matrix, 1000)), show("%.0f", bytes)
     print "\n| target | measured | wanted | met |"
     print line(4)
     for (p = 1; p <= peers; p++) if (peer_name[p] ~ /compiled/) compiled = "peer" SUBSEP name SUBSEP p
@@ -43,7 +43,7 @@ END {
     target(name ", memory over torch.compile's", share(median(lm, "device_peak_mb"), median(compiled, "peak_mb")), "<", 0.5)
     tiny = "step" SUBSEP "ls_lm-tiny, 8 x 256 tokens, bf16, graph, recompute none"
     target("ls_lm-tiny, 8 x 256 tokens, bf16, graph, time over that of its kernels", share(median(tiny, "seconds"), median(tiny, "kernel_seconds")), "<", 1.2)
-    # Bound by products on these cards: FLOPs over the rate are the floor of cuda/cuda_ls_attention.cu.
+    # Bound by products on these GPUs: FLOPs over the rate are the floor of cuda/attention/ls_attention.cu.
     ls = "ls_attention 8x8192+8192 d512 h8 w512 l16 r1"
     op_targets(ls, ", bf16", "forward", matrix, "gflops", 0.40)
     op_targets(ls, ", bf16", "backward", matrix, "gflops", 0.20)

@@ -1,5 +1,5 @@
-# kernel_report.awk - reads the logs of scripts/kernel-report.sh, of each file that of sm_80, then that of
-# sm_90. Prints for each kernel, separated by tabs: file, mangled name, threads, and for both
+# kernel_report.awk - reads the logs of scripts/kernel-report.sh, of each file that of sm_80 if it is
+# there, then that of sm_90. Prints for each kernel, separated by tabs: file, mangled name, threads, and for both
 # architectures registers, shared bytes, spilled bytes and blocks of a multiprocessor; then, of sm_90,
 # instructions and products of a step.
 
@@ -18,7 +18,7 @@ function resident(arch, threads, registers, shared,    warps, by_registers, memo
 FNR == 1 {
     n = split(FILENAME, part, "/")
     arch = part[n - 1]
-    file = "cuda/" part[n]
+    file = part[n]
     sub(/log$/, "cu", file)
 }
 /^\.visible \.entry/ { name = $3; sub(/\(.*/, "", name); threads[name] = 1024 }
@@ -33,7 +33,7 @@ FNR == 1 {
     if (arch == "sm_80") {
         first[name] = row
     } else {
-        split(first[name] " " row, v, " ")
+        split((name in first ? first[name] : "0 0 0 0") " " row, v, " ")
         printf "%s\t%s\t%d", file, name, threads[name]
         for (i = 1; i <= 4; i++) printf "\t%d\t%d", v[i], v[4 + i]
         print "\t" (name in step ? step[name] : "0\t0")

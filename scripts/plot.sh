@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# plot.sh - the learning curves of training runs as a picture.
+# plot.sh - the learning curves of training runs as an image.
 #
 #   scripts/plot.sh RUN...              draws RUN/log.jsonl of each into (first RUN)/curve.png
 #   scripts/plot.sh -o FILE.png RUN...  into FILE.png
@@ -17,7 +17,7 @@ die() {
     exit 1
 }
 
-picture=""
+image=""
 x=steps
 y=""
 runs=()
@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
     case $1 in
     -o)
         [ $# -gt 1 ] || die "-o needs a file name"
-        picture=$2
+        image=$2
         shift
         ;;
     --x)
@@ -53,7 +53,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#runs[@]} -gt 0 ] || die "give the folder of a run; see scripts/plot.sh --help"
 command -v gnuplot >/dev/null || die "gnuplot is missing: apt-get install gnuplot-nox"
-picture=${picture:-${runs[0]#*=}/curve.png}
+image=${image:-${runs[0]#*=}/curve.png}
 
 case $x in
 steps | epochs) at=${x%s} ;;
@@ -109,7 +109,7 @@ top*) up="$y of the validation, %" ;;
 *) up="bits per character" ;;
 esac
 
-gnuplot <<GNUPLOT || die "gnuplot could not draw $picture"
+gnuplot <<GNUPLOT || die "gnuplot could not draw $image"
 set terminal pngcairo size 1000,640 noenhanced font "sans,11"
 set output '$tmp/curve.png'
 set xlabel "$across"
@@ -132,5 +132,5 @@ set linetype cycle 9
 set offsets graph 0, 0, 0.02, 0.02
 plot $curves
 GNUPLOT
-mv "$tmp/curve.png" "$picture" || die "$picture cannot be written"
-echo "$picture"
+mv "$tmp/curve.png" "$image" || die "$image cannot be written"
+echo "$image"

@@ -3,7 +3,7 @@
 #   need WHAT:PACKAGE ...    installs the Debian packages whose tool, library or file is missing
 #   configure PRESET ...     makes build/PRESET ready; further arguments go to CMake
 #   build PRESET TARGET ...  builds; quick when there is nothing to do
-#   card_tests PRESET        prints the tests that need a card and nothing else, of a configured build
+#   gpu_tests PRESET        prints the tests that need a GPU and nothing else, of a configured build
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -46,11 +46,14 @@ need() {
 # Prints where nvcc is: $CUDACXX, the path, or where the toolkit installs itself. False without one.
 find_nvcc() { command -v "${CUDACXX:-nvcc}" || command -v /usr/local/cuda/bin/nvcc; }
 
-BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libarchive:libarchive-dev pc-libjpeg:libjpeg-dev pc-libpng:libpng-dev git:git"
+BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libxxhash:libxxhash-dev pc-libarchive:libarchive-dev pc-libjpeg:libjpeg-dev pc-libpng:libpng-dev git:git"
 TEST_NEEDS="pc-criterion:libcriterion-dev"
 PLOT_NEEDS="gnuplot:gnuplot-nox"
-# clang with LLVM's OpenMP, sanitizers and fuzzer.
-CLANG_NEEDS="clang:clang file-/usr/lib/llvm-14/lib/libomp.so:libomp-dev file-/usr/lib/clang/14/lib/linux/libclang_rt.fuzzer-$(uname -m).a:libclang-rt-14-dev"
+# clang with LLVM's OpenMP, sanitizers and fuzzer; CMakePresets.json names the version, for all scripts.
+# The archive of pack.sh has neither.
+CLANG=$(sed -n 's/.*"CMAKE_C_COMPILER": "clang-\([0-9]*\)".*/\1/p' "$ROOT/CMakePresets.json" 2>/dev/null || true)
+LLVM=/usr/lib/llvm-$CLANG/lib
+CLANG_NEEDS="clang-$CLANG:clang-$CLANG file-$LLVM/libomp.so:libomp-$CLANG-dev file-$LLVM/clang/$CLANG/lib/linux/libclang_rt.fuzzer-$(uname -m).a:libclang-rt-$CLANG-dev"
 
 # A build folder build/PRESET; further arguments are CMake's. New ones are Ninja's, one that was made by
 # hand keeps its generator.
@@ -77,4 +80,4 @@ build() {
     cmake --build --preset "$preset" -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" ${1+--target "$@"}
 }
 
-card_tests() { ctest --test-dir "$ROOT/build/$1" -N -L device -LE tree 2>/dev/null | sed -n 's/^ *Test *#[0-9]*: //p'; }
+gpu_tests() { ctest --test-dir "$ROOT/build/$1" -N -L device -LE tree 2>/dev/null | sed -n 's/^ *Test *#[0-9]*: //p'; }

@@ -3,8 +3,11 @@
 #
 #   scripts/test.sh                 Release build
 #   scripts/test.sh --sanitize      AddressSanitizer and UndefinedBehaviorSanitizer
+#   scripts/test.sh --clang         Release build with the newest clang of Debian 12
+#   scripts/test.sh --threads       ThreadSanitizer (clang), where threads meet (tests/CMakeLists.txt lists it)
 #   scripts/test.sh --device cuda   the tests that run on any device (tests/CMakeLists.txt lists them) on
-#                                   CUDA: on the card if there is one, else on its emulation
+#                                   CUDA: on the GPU if there is one, else on its emulation
+#   scripts/test.sh --races         the same on the emulation, which then finds races of kernels
 #   scripts/test.sh -R NAME         further arguments go to ctest: here, only matching tests
 source "$(dirname "$0")/setup.sh"
 
@@ -14,13 +17,22 @@ args=()
 while [ $# -gt 0 ]; do
     case $1 in
     --sanitize) preset=asan ;;
+    --clang) preset=clang ;;
+    --threads)
+        preset=tsan
+        args+=(-L threads)
+        ;;
     --device)
         [ $# -gt 1 ] || die "--device needs a value: cpu or cuda"
         device=$2
         shift
         ;;
+    --races)
+        preset=emulate-race
+        device=cuda
+        ;;
     -h | --help)
-        sed -n '2,9s/^# \{0,1\}//p' "$0"
+        sed -n '2,11s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     *) args+=("$1") ;;
@@ -30,7 +42,9 @@ done
 case $device in
 cpu) ;;
 cuda)
-    if command -v nvidia-smi >/dev/null 2>&1; then
+    if [ $preset = emulate-race ]; then
+        :
+    elif command -v nvidia-smi >/dev/null 2>&1; then
         preset=cuda
     else
         [ $preset = asan ] && preset=emulate-asan || preset=emulate
@@ -42,13 +56,16 @@ cuda)
 esac
 
 need $BUILD_NEEDS $TEST_NEEDS $PLOT_NEEDS
+case $preset in clang | tsan) need $CLANG_NEEDS ;; esac
 [ "$device" = cpu ] || need g++:g++ # kernels are C++
 configure "$preset" -DTAPEGRAD_TESTS=ON
-if [ "$device" = cpu ]; then
-    build "$preset"
-else
+if [ "$device" = cuda ]; then
     build "$preset" device_tests
+elif [ $preset = tsan ]; then
+    build "$preset" thread_tests
+else
+    build "$preset"
 fi
-# Each program runs its tests one after another, CTest the programs side by side; on a card two.
+# Each program runs its tests one after another, CTest the programs side by side; on a GPU two.
 [ $preset = cuda ] && jobs=2 || jobs=$(nproc)
 ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure --no-tests=error ${args[@]+"${args[@]}"}

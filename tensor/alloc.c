@@ -318,3 +318,40 @@ void tp__heap_text(tp_device *D, size_t request, char *text, size_t size)
     print_bytes(text, size, ", cached ", h->cached);
     print_bytes(text, size, ", peak ", h->peak);
 }
+
+/* ---- memory that stale handles look at ---- */
+
+typedef struct tp_left {
+    _Alignas(16) struct tp_left *next; /* what is handed out follows */
+} tp_left;
+
+void *tp__left_take(tp_device *D, size_t bytes)
+{
+    pthread_mutex_lock(&D->heap.lock);
+    const uint64_t gen = ++D->next_gen + 1; /* 0 and 1 are no tensors */
+    tp_left *p = D->left;
+    if (p) D->left = p->next;
+    pthread_mutex_unlock(&D->heap.lock);
+    if (!p) p = malloc(sizeof *p + bytes);
+    if (!p) return NULL;
+    memset(p + 1, 0, bytes);
+    memcpy(p + 1, &gen, sizeof gen);
+    return p + 1;
+}
+
+void tp__left_give(tp_device *D, void *at)
+{
+    tp_left *p = (tp_left *)at - 1;
+    pthread_mutex_lock(&D->heap.lock);
+    p->next = D->left;
+    D->left = p;
+    pthread_mutex_unlock(&D->heap.lock);
+}
+
+void tp__left_free(tp_device *D)
+{
+    for (tp_left *p = D->left, *next; p; p = next) {
+        next = p->next;
+        free(p);
+    }
+}

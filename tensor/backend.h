@@ -70,11 +70,13 @@ struct tp_device {
     tp_isa isa;
     bool dry; /* memory is counted, never touched; whoever runs a kernel asks first */
     tp_heap heap;
-    uint64_t launches, syncs;
+    uint64_t launches, syncs, unfused;
     tp_profile profile;
     const uint64_t *capturing; /* a step is recorded: how far the random stream has advanced when it
                                   runs, in device memory */
     void *gpu;                 /* of the CUDA backend */
+    struct tp_left *left;      /* host memory of parameters that are gone (tp__left_take)     */
+    uint64_t next_gen;         /* of a parameter's handle */
     tp_err err;
 };
 
@@ -92,6 +94,13 @@ typedef struct tp_buf {
 tp_buf *tp__buf_new(tp_device *D, size_t bytes);
 tp_buf *tp__buf_ref(tp_buf *b);
 void tp__buf_unref(tp_buf *b); /* NULL: nothing */
+
+/* Host memory that stale handles look at: what is given back goes to the next that takes, to the
+ * system only when D closes. All pieces of a device have one size. Arrives zeroed but for its first
+ * 8 bytes, a number of D's own; NULL without memory. */
+void *tp__left_take(tp_device *D, size_t bytes);
+void tp__left_give(tp_device *D, void *p);
+void tp__left_free(tp_device *D);
 
 void tp__heap_init(tp_heap *h, const tp_device_opts *o);
 void tp__heap_free(tp_device *D); /* all slabs; blocks in use become invalid */
@@ -126,8 +135,11 @@ void tp__fill(tp_device *D, const tp_view *v, double x);
 bool tp__device_read(tp_device *D, void *host, const void *from, size_t bytes);
 
 extern const tp_backend tp__cpu_backend, tp__dry_backend[TP_NBACKENDS];
-/* cuda/: opens card `index` for D, or fails D. */
+/* cuda/: opens GPU `index` for D, or fails D. */
 void tp__cuda_open(tp_device *D, int index, const tp_device_opts *o);
-void tp__blas_single_thread(void);
+
+/* Sets OpenBLAS to one thread, and has it map its memory for products on so many of ours, which
+ * costs address space only. False: there is no room. */
+bool tp__blas_prepare(int threads);
 
 #endif

@@ -104,8 +104,14 @@ static void open_cpu(tp_device *D, const tp_device_opts *o)
     }
     D->isa = o->isa == TP_ISA_AUTO ? best_isa() : o->isa;
     D->threads = o->threads ? o->threads : tp__max_threads();
+    if (!o->dry && !tp__blas_prepare(D->threads)) {
+        tp__err(&D->err, TP_E_MEMORY,
+                "device cpu: out of memory for OpenBLAS: 128 MiB of address space for each of %d "
+                "threads; raise the limit (ulimit -v), or lower the threads",
+                D->threads);
+        return;
+    }
     tp__heap_init(&D->heap, o);
-    tp__blas_single_thread();
     D->dry = o->dry;
     D->be = o->dry ? &tp__dry_backend[TP_CPU] : &tp__cpu_backend;
 }
@@ -161,6 +167,7 @@ void tp_device_close(tp_device *D)
     tp__profile_free(D);
     if (D->be) {
         if (D->be->close) D->be->close(D);
+        tp__left_free(D);
         tp__heap_free(D);
         if (D->be->forget) D->be->forget(D);
     }
@@ -213,6 +220,7 @@ tp_stats tp_device_stats(const tp_device *D)
         .allocs = h->allocs,
         .launches = D->launches,
         .syncs = D->syncs,
+        .unfused = D->unfused,
         .threads = D->threads,
         .isa = D->be && D->be->kind == TP_CUDA ? "cuda" : isa_name(D->isa),
     };
@@ -225,11 +233,11 @@ void tp_device_reset_peak(tp_device *D)
 }
 const char *tp_device_why(const tp_device *D)
 {
-    return D->err.text;
+    return D ? D->err.text : "device: NULL was given in place of a device";
 }
 bool tp_device_ok(const tp_device *D)
 {
-    return D->err.code == TP_OK;
+    return D && D->err.code == TP_OK;
 }
 const char *tp_device_name(const tp_device *D)
 {

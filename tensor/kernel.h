@@ -1,22 +1,21 @@
 /* kernel.h - what CPU kernel files include: views, the device, the parallel loop, GEMM, dispatch.
  *
- * Each tensor/cpu/cpu_NAME.c is compiled once for each instruction set (TP_ISA is base, avx2 or
- * avx512) and includes itself once for each real type through cpu_each_real.h. Its layout:
+ * Each tensor/cpu/NAME.c is compiled once for each instruction set (TP_ISA is base, avx2 or
+ * avx512) and, if it includes real.h, for each element type (TP_REAL is 32 or 64). Its layout:
  *
- *     #ifndef real
+ *     #include "tensor/cpu/kit/real.h"
  *     #include "tensor/kernel.h"
- *     #define TP_FILE "tensor/cpu/cpu_NAME.c"
- *     #include "tensor/cpu/cpu_each_real.h"
+ *
+ *     static tp_code NAME_fwd(const tp_call *c) { ... real ... }
+ *     static tp_code NAME_bwd(const tp_call *c) { ... }
+ *
  *     TP_CPU_KERNEL(NAME_fwd)
  *     TP_CPU_KERNEL(NAME_bwd)
- *     #else
- *     static tp_code R(NAME_fwd)(const tp_call *c) { ... real ... }
- *     static tp_code R(NAME_bwd)(const tp_call *c) { ... }
- *     #endif
  *
- * The base object also holds the symbol tp_cpu_NAME_fwd that the op names; it chooses by the
- * device's isa. Everything shared through headers here is static inline, so that no wide copy of a
- * helper ends up in baseline code. */
+ * The first object, base and 32, also holds the symbol tp_cpu_NAME_fwd that the op names; it chooses
+ * by the device's isa and the call's type. Everything shared through headers here is static inline,
+ * so that no wide copy of a helper ends up in baseline code.
+ */
 #ifndef TP_KERNEL_H
 #define TP_KERNEL_H
 
@@ -26,59 +25,69 @@
 #include <tapegrad/op.h>
 
 #include "tensor/backend.h"
+#include "tensor/geometry/segments.h"
 #include "tensor/rng.h"
-#include "tensor/segments.h"
-
-#define TP_CAT2(a, b) a##_##b
-#define TP_CAT(a, b)  TP_CAT2(a, b)
 
 #ifndef TP_ISA
 #define TP_ISA base
 #endif
+#ifndef TP_REAL
+#define TP_REAL 32
+#endif
 
-#define TP_KERNEL_FN(name) TP_CAT(tp_cpu_##name, TP_ISA)
+/* tp_cpu_NAME_avx2_f32, the function of this object. */
+#define TP_NAME_OF(name, isa, bits) tp_cpu_##name##_##isa##_f##bits
+#define TP_NAME(name, isa, bits)    TP_NAME_OF(name, isa, bits)
+#define TP_KERNEL_FN(name)          TP_NAME(name, TP_ISA, TP_REAL)
 
-#define TP_BY_REAL(name)                                                                           \
-    tp_code TP_KERNEL_FN(name)(const tp_call *c);                                                  \
-    tp_code TP_KERNEL_FN(name)(const tp_call *c)                                                   \
-    {                                                                                              \
-        return c->real == TP_F64 ? name##_f64(c) : name##_f32(c);                                  \
-    }
-
-#define TP_UNTYPED(name)                                                                           \
+#define TP_EXPORT(name)                                                                            \
     tp_code TP_KERNEL_FN(name)(const tp_call *c);                                                  \
     tp_code TP_KERNEL_FN(name)(const tp_call *c)                                                   \
     {                                                                                              \
         return name(c);                                                                            \
     }
 
-#if !defined(TP_ISA_DISPATCH) /* a wide copy: no public symbol */
-#define TP_BY_ISA(name)
+/* The objects of one instruction set. */
+#define TP_TYPED(name, isa)                                                                        \
+    tp_code tp_cpu_##name##_##isa##_f32(const tp_call *c);                                         \
+    tp_code tp_cpu_##name##_##isa##_f64(const tp_call *c);                                         \
+    static inline tp_code name##_##isa(const tp_call *c)                                           \
+    {                                                                                              \
+        return c->real == TP_F64 ? tp_cpu_##name##_##isa##_f64(c)                                  \
+                                 : tp_cpu_##name##_##isa##_f32(c);                                 \
+    }
+#define TP_UNTYPED(name, isa)                                                                      \
+    tp_code tp_cpu_##name##_##isa##_f32(const tp_call *c);                                         \
+    static inline tp_code name##_##isa(const tp_call *c)                                           \
+    {                                                                                              \
+        return tp_cpu_##name##_##isa##_f32(c);                                                     \
+    }
+
+#if !defined(TP_ISA_DISPATCH) /* not the first object: no public symbol */
+#define TP_DISPATCH(name, of_isa)
 #elif defined(__x86_64__)
-#define TP_BY_ISA(name)                                                                            \
-    tp_code tp_cpu_##name##_avx2(const tp_call *c);                                                \
-    tp_code tp_cpu_##name##_avx512(const tp_call *c);                                              \
-    tp_code tp_cpu_##name(const tp_call *c);                                                       \
+#define TP_DISPATCH(name, of_isa)                                                                  \
+    of_isa(name, base) of_isa(name, avx2) of_isa(name, avx512)                                     \
+        tp_code tp_cpu_##name(const tp_call *c);                                                   \
     tp_code tp_cpu_##name(const tp_call *c)                                                        \
     {                                                                                              \
-        return c->dev->isa == TP_ISA_AVX512 ? tp_cpu_##name##_avx512(c)                            \
-               : c->dev->isa == TP_ISA_AVX2 ? tp_cpu_##name##_avx2(c)                              \
-                                            : tp_cpu_##name##_base(c);                             \
+        return c->dev->isa == TP_ISA_AVX512 ? name##_avx512(c)                                     \
+               : c->dev->isa == TP_ISA_AVX2 ? name##_avx2(c)                                       \
+                                            : name##_base(c);                                      \
     }
 #else
-#define TP_BY_ISA(name)                                                                            \
-    tp_code tp_cpu_##name(const tp_call *c);                                                       \
+#define TP_DISPATCH(name, of_isa)                                                                  \
+    of_isa(name, base) tp_code tp_cpu_##name(const tp_call *c);                                    \
     tp_code tp_cpu_##name(const tp_call *c)                                                        \
     {                                                                                              \
-        return tp_cpu_##name##_base(c);                                                            \
+        return name##_base(c);                                                                     \
     }
 #endif
 
-#define TP_CPU_KERNEL(name) TP_BY_REAL(name) TP_BY_ISA(name)
+#define TP_CPU_KERNEL(name) TP_EXPORT(name) TP_DISPATCH(name, TP_TYPED)
 
-/* For kernels that look at dtypes themselves or only move bytes: one function `name`, no template.
- */
-#define TP_CPU_KERNEL_UNTYPED(name) TP_UNTYPED(name) TP_BY_ISA(name)
+/* In files without real.h, which look at dtypes themselves or only move bytes. */
+#define TP_CPU_KERNEL_UNTYPED(name) TP_EXPORT(name) TP_DISPATCH(name, TP_UNTYPED)
 
 /* The parallel loop with the call itself as context. */
 typedef void (*tp_call_body)(const tp_call *c, int64_t begin, int64_t end, int thread);
@@ -100,8 +109,8 @@ static inline void tp__for(const tp_call *c, int64_t n, int64_t grain, tp_call_b
 }
 
 /* C = alpha op(A) op(B) + beta C, row-major, op(A) m x k, op(B) k x n, on the calling thread. f32
- * or f64 by `real`. Any size may be 0. */
-void tp__gemm(tp_dtype real, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
+ * or f64 by dtype. Any size may be 0. */
+void tp__gemm(tp_dtype dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
               const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c,
               int64_t ldc);
 

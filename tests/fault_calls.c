@@ -1,20 +1,31 @@
-/* fault_calls.c - preloaded into a program, makes one kind of system call on one file fail, as a
- * disk does that is full or breaks:
+/* fault_calls.c - preloaded into a program, makes calls on files fail as a disk does that is full
+ * or breaks:
  *
- *     FAULT="CALL N ERRNO PART"    the Nth call and all later ones on paths that contain PART,
- *                                  where $ is the end of the path
+ *     FAULT="CALL N ERRNO PART"         the Nth call and all later ones on paths that contain PART,
+ *                                       where $ is the end of the path
+ *     FAULT="CALL N ERRNO PART once"    that one alone
+ *     FAULT_LOG=FILE                    a line for each call that counts: its name and path
  *
- * The first write that fails gets half of its bytes out before. */
+ * CALL is one function of the C library, or any. The paths of "any" are absolute. Standard streams
+ * do not count. The first write that fails gets half of its bytes out before, a close that fails
+ * closes. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
+
+enum { PATH = 4400 };
 
 static const char *path_of(int fd, char *path, size_t size)
 {
@@ -25,63 +36,87 @@ static const char *path_of(int fd, char *path, size_t size)
     return path;
 }
 
+static void note(const char *call, const char *path)
+{
+    char line[PATH + 100];
+    const char *log = getenv("FAULT_LOG");
+    const long fd =
+        log ? syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_APPEND | O_CREAT, 0666) : -1;
+    if (fd < 0) return;
+    const int n = snprintf(line, sizeof line, "%s %s\n", call, path);
+    syscall(SYS_write, fd, line, n);
+    syscall(SYS_close, fd);
+}
+
 /* Is this call to fail? Counts; *first: it is the first one. */
 static bool due(const char *call, const char *path, bool *first)
 {
-    static int calls;
-    char name[16], part[256], whole[4400];
+    static atomic_int calls;
+    char name[16], part[256], often[16] = "", here[PATH / 2] = "", whole[PATH + 8];
     int n, error;
     const char *fault = getenv("FAULT");
-    if (!fault || sscanf(fault, "%15s %d %d %255s", name, &n, &error, part) != 4) return false;
-    snprintf(whole, sizeof whole, "%s$", path);
-    if (strcmp(name, call) != 0 || !strstr(whole, part) || ++calls < n) return false;
-    *first = calls == n;
+    if (!fault || sscanf(fault, "%15s %d %d %255s %15s", name, &n, &error, part, often) < 4)
+        return false;
+    if (path[0] != '/' && !getcwd(here, sizeof here)) return false;
+    snprintf(whole, sizeof whole, "%s/%.2000s$", here, path + (path[0] == '/'));
+    if ((strcmp(name, call) != 0 && strcmp(name, "any") != 0) || !strstr(whole, part)) return false;
+    const int now = atomic_fetch_add(&calls, 1) + 1;
+    note(call, whole);
+    if (now < n || (now > n && *often)) return false;
+    *first = now == n;
     errno = error;
     return true;
 }
 
 static bool due_fd(const char *call, int fd, bool *first)
 {
-    char path[4200];
-    return due(call, path_of(fd, path, sizeof path), first);
+    char path[PATH];
+    return fd > STDERR_FILENO && due(call, path_of(fd, path, sizeof path), first);
 }
 
 /* The C library's own function; ISO C has no cast from object to function pointers. */
 #define REAL(name)                                                                                 \
     __typeof__(name) *real;                                                                        \
+    bool first = false;                                                                            \
+    (void)first;                                                                                   \
     *(void **)&real = dlsym(RTLD_NEXT, #name)
 
+#define FAIL_PATH(type, name, parameters, path, arguments, failed)                                 \
+    type name parameters                                                                           \
+    {                                                                                              \
+        REAL(name);                                                                                \
+        return due(#name, path, &first) ? (failed) : real arguments;                               \
+    }
+
+#define FAIL_FD(type, name, parameters, fd, arguments)                                             \
+    type name parameters                                                                           \
+    {                                                                                              \
+        REAL(name);                                                                                \
+        return due_fd(#name, fd, &first) ? -1 : real arguments;                                    \
+    }
+
+/* Opening to write and to read are told apart: "open", "look". */
 int open(const char *path, int flags, ...)
 {
     REAL(open);
-    bool first;
     va_list ap;
     va_start(ap, flags);
     const mode_t mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0;
     va_end(ap);
-    return (flags & O_ACCMODE) != O_RDONLY && due("open", path, &first) ? -1
-                                                                        : real(path, flags, mode);
+    const char *name = (flags & O_ACCMODE) != O_RDONLY ? "open" : "look";
+    return due(name, path, &first) ? -1 : real(path, flags, mode);
 }
 
 ssize_t write(int fd, const void *data, size_t bytes)
 {
     REAL(write);
-    bool first;
     if (!due_fd("write", fd, &first)) return real(fd, data, bytes);
     return first && bytes > 1 ? real(fd, data, bytes / 2) : -1;
-}
-
-int fsync(int fd)
-{
-    REAL(fsync);
-    bool first;
-    return due_fd("fsync", fd, &first) ? -1 : real(fd);
 }
 
 int close(int fd)
 {
     REAL(close);
-    bool first;
     if (!due_fd("close", fd, &first)) return real(fd);
     const int error = errno;
     real(fd);
@@ -89,9 +124,41 @@ int close(int fd)
     return -1;
 }
 
-int rename(const char *from, const char *to)
+struct dirent *readdir(DIR *folder)
 {
-    REAL(rename);
-    bool first;
-    return due("rename", to, &first) ? -1 : real(from, to);
+    REAL(readdir);
+    return due_fd("readdir", dirfd(folder), &first) ? NULL : real(folder);
+}
+
+int unlinkat(int at, const char *path, int flags)
+{
+    REAL(unlinkat);
+    return due_fd("unlinkat", at, &first) ? -1 : real(at, path, flags);
+}
+
+FAIL_FD(ssize_t, read, (int fd, void *to, size_t n), fd, (fd, to, n))
+FAIL_FD(ssize_t, pread, (int fd, void *to, size_t n, off_t at), fd, (fd, to, n, at))
+FAIL_FD(off_t, lseek, (int fd, off_t at, int whence), fd, (fd, at, whence))
+FAIL_FD(int, fstat, (int fd, struct stat *st), fd, (fd, st))
+FAIL_FD(int, fsync, (int fd), fd, (fd))
+FAIL_FD(int, flock, (int fd, int operation), fd, (fd, operation))
+FAIL_PATH(DIR *, opendir, (const char *path), path, (path), NULL)
+FAIL_PATH(FILE *, fopen, (const char *path, const char *mode), path, (path, mode), NULL)
+FAIL_PATH(int, stat, (const char *path, struct stat *st), path, (path, st), -1)
+FAIL_PATH(int, access, (const char *path, int mode), path, (path, mode), -1)
+FAIL_PATH(int, mkdir, (const char *path, mode_t mode), path, (path, mode), -1)
+FAIL_PATH(int, rmdir, (const char *path), path, (path), -1)
+FAIL_PATH(int, unlink, (const char *path), path, (path), -1)
+FAIL_PATH(int, rename, (const char *from, const char *to), to, (from, to), -1)
+
+/* Locks alone. */
+int fcntl(int fd, int command, ...)
+{
+    REAL(fcntl);
+    va_list ap;
+    va_start(ap, command);
+    void *argument = va_arg(ap, void *);
+    va_end(ap);
+    const bool lock = command == F_SETLK || command == F_GETLK;
+    return lock && due_fd("fcntl", fd, &first) ? -1 : real(fd, command, argument);
 }

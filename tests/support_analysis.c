@@ -7,15 +7,15 @@
 #include "image_settings.h"
 #include "support_values.h"
 
-enum { PICTURES = 3, SIDE = 32 };
+enum { IMAGES = 3, SIDE = 32 };
 
 void analysis_begin_as(analysis *a, const char *preset, bool no_dual_ln)
 {
     image_settings s = { .train = { .accumulation = 1 } };
     char why[256] = "";
-    const int64_t n = (int64_t)PICTURES * SIDE * SIDE * 3;
+    const int64_t n = (int64_t)IMAGES * SIDE * SIDE * 3;
     double *noise = malloc((size_t)n * sizeof *noise);
-    *a = (analysis){ .n = PICTURES, .batch = 2, .block = -1, .query = -1 };
+    *a = (analysis){ .n = IMAGES, .batch = 2, .block = -1, .query = -1 };
     cr_assert(image_preset(&s, preset, -1, why, sizeof why), "%s", why);
     s.size = SIDE;
     cr_assert(image_model(&s, 4, &a->f.cfg, why, sizeof why), "%s", why);
@@ -44,7 +44,7 @@ void analysis_end(analysis *a)
     image_file_close(&a->f);
 }
 
-tp_tensor analysis_pictures(analysis *a)
+tp_tensor analysis_images(analysis *a)
 {
     tp_tape *T = a->f.t.T;
     tp_reset(T);

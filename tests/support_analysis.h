@@ -1,15 +1,15 @@
 /* support_analysis.h - a model for tests of `imagenet analyze`: the weights are random, in f64, the
- * pictures are noise. */
+ * images are noise. */
 #ifndef TP_SUPPORT_ANALYSIS_H
 #define TP_SUPPORT_ANALYSIS_H
 
-#include "analyze.h"
+#include "analysis/analyze.h"
 
 void analysis_begin(analysis *a, const char *preset);
 void analysis_begin_as(analysis *a, const char *preset, bool no_dual_ln);
 void analysis_end(analysis *a);
 
-/* The pictures [B,H,W,3] on the tape, which is reset. */
-tp_tensor analysis_pictures(analysis *a);
+/* The images [B,H,W,3] on the tape, which is reset. */
+tp_tensor analysis_images(analysis *a);
 
 #endif

@@ -1,5 +1,5 @@
 /* support_fixtures.h - where the reference cases lie: in $TAPEGRAD_FIXTURES, in ../shared/fixtures
- * beside the source folder (not for an emulated card), and last in tests/fixtures, the selection
+ * beside the source folder (not for an emulated GPU), and last in tests/fixtures, the selection
  * that the project keeps. */
 #ifndef SUPPORT_FIXTURES_H
 #define SUPPORT_FIXTURES_H

@@ -7,7 +7,7 @@
 
 #include "support_program.h"
 
-static void write_picture(const char *name, int red, int blue)
+static void write_image(const char *name, int red, int blue)
 {
     tp_image p = { 0 };
     cr_assert(tp_image_new(&p, 20, 16));
@@ -30,6 +30,6 @@ void make_colours(const char *name, int n)
         for (int i = 0; i < n + 4; i++) {
             snprintf(path, sizeof path, "%s/%s/%s/%02d.png", name, i < n ? "train" : "val",
                      k ? "red" : "blue", i);
-            write_picture(path, k ? 150 + i : i, k ? i : 150 + i);
+            write_image(path, k ? 150 + i : i, k ? i : 150 + i);
         }
 }

@@ -29,7 +29,7 @@ typedef struct trial_result {
     char why[2048];                             /* the tape's error, "" if none */
 } trial_result;
 
-/* Are there such runs? A card has no f64, and what it runs has nothing to do with the host's
+/* Are there such runs? A GPU has no f64, and what it runs has nothing to do with the host's
  * instructions: it stands in for the baseline. */
 bool trial_can(tp_dtype dt, tp_isa isa);
 

@@ -37,7 +37,7 @@ static int of_lsla(analysis *a, double *want)
 {
     const tp_vit_lsla *m = classifier_as(a->f.m, &tp_model_vit_lsla);
     tp_tape *T = a->f.t.T;
-    tp_tensor x = tp_lsla_stem_forward(T, &m->stem, analysis_pictures(a));
+    tp_tensor x = tp_lsla_stem_forward(T, &m->stem, analysis_images(a));
     int n = 0;
     for (int i = 0; i < m->cfg.stages; i++) {
         for (int j = 0; j < m->cfg.depths[i]; j++, n++) {
@@ -54,7 +54,7 @@ static int of_vil(analysis *a, double *want)
     const tp_vil *m = classifier_as(a->f.m, &tp_model_vil);
     tp_vil_out out[TP_VIL_MAX_STAGES];
     int n = 0;
-    tp_vil_trunk(a->f.t.T, m, analysis_pictures(a), out);
+    tp_vil_trunk(a->f.t.T, m, analysis_images(a), out);
     for (int i = 0; i < m->cfg.stages; i++) {
         for (int j = 0; j < m->cfg.stage[i].blocks; j++) want[n++] = NAN;
         want[n - 1] = plain_cosine(a->f.t.T, out[i].map, 0);
@@ -66,7 +66,7 @@ static int of_cvt(analysis *a, double *want)
 {
     const tp_cvt *m = classifier_as(a->f.m, &tp_model_cvt);
     tp_tape *T = a->f.t.T;
-    tp_tensor map = analysis_pictures(a);
+    tp_tensor map = analysis_images(a);
     int n = 0;
     for (int i = 0; i < TP_CVT_STAGES; i++) {
         map = tp_cvt_embed_forward(T, &m->embed[i], map);
@@ -89,7 +89,7 @@ static int of_convnet(analysis *a, double *want)
 {
     const tp_convnet *m = classifier_as(a->f.m, &tp_model_convnet);
     tp_tape *T = a->f.t.T;
-    tp_tensor x = analysis_pictures(a);
+    tp_tensor x = analysis_images(a);
     for (int i = 0; i < TP_CONVNET_LAYERS; i++) {
         x = tp_batchnorm_forward(T, &m->norm[i], tp_conv2d_forward(T, &m->conv[i], x));
         x = tp_relu(T, x);
@@ -245,13 +245,13 @@ Test(analyze, score_of_self_limited_attention)
     lsla_query q;
     host_array query = { 0 }, x = { 0 };
     analysis_begin(&a, "lsla-small");
-    a.picture = 1;
+    a.image = 1;
     a.window = 2;
     a.query = 5;
     cr_assert(lsla_measure(&a, &q), "%s", a.why);
     const tp_vit_lsla *m = classifier_as(a.f.m, &tp_model_vit_lsla);
     tp_tape *T = a.f.t.T;
-    tp_tensor map = tp_lsla_stem_forward(T, &m->stem, analysis_pictures(&a));
+    tp_tensor map = tp_lsla_stem_forward(T, &m->stem, analysis_images(&a));
     map = tp_layernorm_forward(T, &m->block[0].norm1, map);
     cr_assert(host_read(&query, T, tp_linear_forward(T, &m->block[0].attn.q, map)) &&
               host_read(&x, T, map));

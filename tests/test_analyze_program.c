@@ -7,7 +7,7 @@
 #include <tapegrad/file.h>
 #include <tapegrad/image.h>
 
-#include "analyze.h"
+#include "analysis/analyze.h"
 #include "support_program.h"
 
 /* Lines of a file below its first, which must be the names. */
@@ -24,7 +24,7 @@ static int lines_of(const char *name, const char *columns)
     return n;
 }
 
-static void expect_picture(const char *name, int64_t width, int64_t height)
+static void expect_image(const char *name, int64_t width, int64_t height)
 {
     tp_image p = { 0 };
     cr_expect(tp_image_read(&p, name, &(tp_image_opts){ .strict = true }), "%s: %s", name, p.why);
@@ -80,7 +80,7 @@ Test(analyze_program, files)
     const bool gnuplot = shell("command -v gnuplot >/dev/null");
     succeed("train " SMALL "--preset vil-ls-small --run-dir run");
     succeed("train " SMALL "--preset lsla-small --run-dir other");
-    succeed("analyze other --run-dir run --pictures 5 --batch 2 --threads 1");
+    succeed("analyze other --run-dir run --images 5 --batch 2 --threads 1");
     /* maps of 8, 4, 4, 2 ... tokens a side with 1, 2 and 4 heads; head -1; a line for what is in
      * front */
     const int spans = 2 * (64 + 1) + 2 * 3 * (16 + 1) + 4 * 5 * (4 + 1);
@@ -93,21 +93,20 @@ Test(analyze_program, files)
                  spans);
     lines_of("run/analysis/bias.tsv", "block\ttable\thead\tdown\tacross\tbias");
     expect_biases("run/analysis/bias.tsv", "run/best.safetensors");
-    expect_picture("run/analysis/span.png", grid(7), grid(7));
-    expect_picture("run/analysis/bias.png", grid(4), grid(7));
+    expect_image("run/analysis/span.png", grid(7), grid(7));
+    expect_image("run/analysis/bias.png", grid(4), grid(7));
     succeed("analyze --run-dir other --what lsla --block 2 --threads 1 --out lsla");
     cr_expect_eq(lines_of("lsla/lsla.tsv",
                           "layer\tblock\twindow\thead\tquery\tkey\tkey_row\tkey_col\tscale\t"
                           "inner_bias\tscore\tlogit\tattn_before\touter_bias\tattn_after"),
                  5 * 16);
-    expect_picture("lsla/lsla.png", grid(5), grid(5));
+    expect_image("lsla/lsla.png", grid(5), grid(5));
     succeed("analyze --what resolution --preset tiny,convnet --sizes 8,16 --seconds 0.01 "
             "--batch 2 --threads 1 --out sizes");
     cr_expect_eq(lines_of("sizes/resolution.tsv", "preset\tsize\tbatch\tforward_ms\tforward_mb\t"
                                                   "step_ms\tstep_mb"),
                  4);
-    succeed(
-        "analyze --fresh --preset cvt-ls-small --what norms --pictures 4 --threads 1 --out new");
+    succeed("analyze --fresh --preset cvt-ls-small --what norms --images 4 --threads 1 --out new");
     if (!gnuplot) return;
     static const char *const drawn[] = {
         "run/analysis/similarity.png",
@@ -120,7 +119,7 @@ Test(analyze_program, files)
         "sizes/resolution-memory.png",
     };
     for (size_t i = 0; i < sizeof drawn / sizeof drawn[0]; i++)
-        expect_picture(drawn[i], CURVES_WIDTH, CURVES_HEIGHT);
+        expect_image(drawn[i], CURVES_WIDTH, CURVES_HEIGHT);
 }
 
 Test(analyze_program, refusals)
@@ -146,7 +145,7 @@ Test(analyze_program, refusals)
           "bias: block 1 of the model has no tables" },
         { "--fresh --preset lsla-small --what lsla --window 16 --out o", 1,
           "lsla: block 0 has 16 windows of 16 tokens" },
-        { "--fresh --preset tiny --picture 70 --out o", 1, "--picture: there are 64 pictures" },
+        { "--fresh --preset tiny --image 70 --out o", 1, "--image: there are 64 images" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char args[256];

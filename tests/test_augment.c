@@ -1,4 +1,4 @@
-/* test_augment.c - streams of random numbers, the pipelines of pictures, and the mixing of batches
+/* test_augment.c - streams of random numbers, the pipelines of images, and the mixing of batches
  * against reference cases. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -193,7 +193,7 @@ Test(augment, flip_and_floats)
     tp_image_free(&in);
 }
 
-/* Small pictures: a place of the padded picture, each of the 81 now and then. */
+/* Small images: a place of the padded image, each of the 81 now and then. */
 Test(augment, padded_crops)
 {
     enum { S = 16 };
@@ -209,7 +209,7 @@ Test(augment, padded_crops)
         int at = -1;
         for (int i = 0; i < 81 && at < 0; i++) {
             cr_assert(tp_image_crop(&want, &in, (tp_box){ i % 9 - 4, i / 9 - 4, S, S }, NULL));
-            if (memcmp(want.rgb, w.picture.rgb, sizeof(uint8_t[S * S * 3])) == 0) at = i;
+            if (memcmp(want.rgb, w.image.rgb, sizeof(uint8_t[S * S * 3])) == 0) at = i;
         }
         cr_assert(at >= 0, "example %d is a crop", (int)k);
         places += !seen[at]++;
@@ -257,7 +257,7 @@ Test(augment, erasing)
     tp_image_free(&in);
 }
 
-/* A picture of columns: what a random box covers can be read off its ends. */
+/* An image of columns: what a random box covers can be read off its ends. */
 Test(augment, random_boxes)
 {
     enum { W = 200, H = 150, N = 500 };
@@ -277,7 +277,7 @@ Test(augment, random_boxes)
     a.brightness = a.contrast = a.saturation = 0;
     for (uint64_t k = 0; k < N; k++) {
         free(run(&a, &w, &in, (tp_example){ .index = k }));
-        const uint8_t *p = w.picture.rgb, *last = p + (64 * 64 - 1) * 3;
+        const uint8_t *p = w.image.rgb, *last = p + (64 * 64 - 1) * 3;
         area += (last[0] - p[0] + 1.0) * (last[1] - p[1] + 1.0) / (W * H);
         cr_expect(p[2] == 9 && last[2] == 9);
     }
@@ -286,15 +286,15 @@ Test(augment, random_boxes)
     tp_image_free(&in);
 }
 
-/* Shares of the 15 operations: a constant picture is changed by some of them only. */
-Test(augment, operations_and_jitter_change_pictures)
+/* Shares of the 15 operations: a constant image is changed by some of them only. */
+Test(augment, operations_and_jitter_change_images)
 {
     enum { S = 40, N = 300 };
     static const struct {
         const char *name;
         int ops;
         double probability, jitter;
-        int least, most; /* pictures that differ from the original */
+        int least, most; /* images that differ from the original */
     } cases[] = {
         { "no operation", 0, 0.5, 0, 0, 0 },
         { "two that are left out", 2, 0, 0, 0, 0 },
@@ -315,7 +315,7 @@ Test(augment, operations_and_jitter_change_pictures)
         a.brightness = a.contrast = a.saturation = cases[i].jitter;
         for (uint64_t k = 0; k < N; k++) {
             free(run(&a, &w, &in, (tp_example){ .index = k }));
-            changed += memcmp(w.picture.rgb, in.rgb, sizeof(uint8_t[S * S * 3])) != 0;
+            changed += memcmp(w.image.rgb, in.rgb, sizeof(uint8_t[S * S * 3])) != 0;
         }
         cr_expect(changed >= cases[i].least && changed <= cases[i].most, "%s: %d of %d",
                   cases[i].name, changed, N);
@@ -341,7 +341,7 @@ Test(augment, centre_crops_equal_resizing_and_cropping)
         cr_assert(tp_image_resize(&all, &in, NULL, W < H ? 45 : 45 * W / H, W < H ? 45 * H / W : 45,
                                   TP_BICUBIC));
         cr_assert(tp_image_crop(&want, &all, tp_image_centre(&all, 40, 40), NULL));
-        cr_expect_arr_eq(w.picture.rgb, want.rgb, 40 * 40 * 3, "%lld x %lld", (long long)W,
+        cr_expect_arr_eq(w.image.rgb, want.rgb, 40 * 40 * 3, "%lld x %lld", (long long)W,
                          (long long)H);
     }
     tp_augment_work_free(&w);
@@ -410,6 +410,10 @@ Test(augment, errors)
     a.crop_ratio = 1.5;
     cr_expect_not(tp_augment_image(&a, &w, &in, (tp_example){ 0 }, out));
     cr_expect_str_eq(w.why, "no 64 x 64 pixels can be cut with crop_ratio 1.5");
+    a = (tp_augment){ .size = 1, .crop = TP_CROP_NONE };
+    cr_expect_not(tp_augment_image(&a, &w, &in, (tp_example){ 0 }, out));
+    cr_expect_str_eq(w.why, "pixels cannot be scaled by mean 0 and std 0 of channel 0: std must be "
+                            "above 0 (tp_augment_recipe fills both)");
     cr_expect(out[0] == 7 && out[2] == 7, "out is left alone");
     tp_augment_work_free(&w);
     tp_image_free(&in);
@@ -432,7 +436,7 @@ static void read_f32(tp_file *F, const char *name, float *to)
     cr_assert(tp_file_read(F, t, TP_F32, to), "%s", tp_file_why(F));
 }
 
-/* Reference pictures are channels first: [B,C,H,W] to [B,H,W,C]. */
+/* Reference images are channels first: [B,C,H,W] to [B,H,W,C]. */
 static tp_shape read_batch(tp_file *F, const char *name, float *to)
 {
     static float raw[LARGEST];
@@ -499,7 +503,7 @@ Test(augment, mixing_cases)
     }
 }
 
-/* Which of the two, how often, and boxes within the picture. */
+/* Which of the two, how often, and boxes within the image. */
 Test(augment, mixing_draws)
 {
     static const struct {

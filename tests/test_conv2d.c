@@ -186,6 +186,11 @@ Test(conv2d, messages)
     } cases[] = {
         { { "", X(2, 9, 9, 3), X(4, 2, 3, 3), { 0 }, { .groups = 1 } },
           "conv2d: w must be [Co,3,KH,KW]\n  inputs f32[2,9,9,3], f32[4,2,3,3], none\n" },
+        { { "", X(2, 3, 9, 8), X(4, 3, 3, 3), { 0 }, { .groups = 1 } },
+          "conv2d: x must be [B,H,W,3], channels last; it looks like channels first: tp_permute it "
+          "by 0, 2, 3, 1\n" },
+        { { "", X(2, 6, 9, 9), X(4, 3, 3, 3), { 0 }, { .groups = 2 } },
+          "conv2d: x must be [B,H,W,6], channels last" },
         { { "", X(2, 9, 9, 3), { 3, { 4, 3, 3 } }, { 0 }, { .groups = 1 } },
           "conv2d: w must be [Co,Ci/groups,KH,KW]\n" },
         { { "", { 3, { 9, 9, 3 } }, X(4, 3, 3, 3), { 0 }, { .groups = 1 } },

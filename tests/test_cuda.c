@@ -456,15 +456,15 @@ Test(cuda, a_steady_step_does_not_wait)
 enum { LETTERS = 19, SEGMENT = 32, WARM = 4, CHECKED = 2 };
 
 /* One update of a Transformer-LS as enwik8 makes it; the loss. */
-static tp_tensor lm_step(tp_tape *T, tp_params *P, tp_optim *O, const tp_lm *lm, tp_lm_state *s,
-                         int k)
+static tp_tensor lm_step(tp_tape *T, tp_params *P, tp_optim *O, const tp_ls_lm *lm,
+                         tp_ls_lm_state *s, int k)
 {
     int32_t ids[SEGMENT + 1];
     for (int i = 0; i <= SEGMENT; i++) ids[i] = (k * SEGMENT + i) * i % LETTERS;
     tp_reset(T);
     const tp_tensor x = tp_from(T, TP_I32, TP_SHAPE(1, SEGMENT), ids);
     const tp_tensor y = tp_from(T, TP_I32, TP_SHAPE(1, SEGMENT), ids + 1);
-    const tp_tensor loss = tp_cross_entropy(T, tp_lm_forward(T, lm, s, x), y, TP_MEAN);
+    const tp_tensor loss = tp_cross_entropy(T, tp_ls_lm_forward(T, lm, s, x), y, TP_MEAN);
     tp_backward(T, loss);
     tp_clip_grad_norm(P, 0.25);
     tp_step(O, 1e-3);
@@ -473,13 +473,13 @@ static tp_tensor lm_step(tp_tape *T, tp_params *P, tp_optim *O, const tp_lm *lm,
 
 Test(cuda, a_step_of_a_language_model_does_not_wait)
 {
-    static tp_lm lm;
+    static tp_ls_lm lm;
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
     tp_device *D = tp_device_open("cuda", NULL);
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 3 });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_BF16, .train = true });
-    tp_lm_cfg c = tp_lm_tiny(LETTERS);
-    tp_lm_state s = { 0 };
+    tp_ls_lm_cfg c = tp_ls_lm_tiny(LETTERS);
+    tp_ls_lm_state s = { 0 };
     tp_tensor loss = TP_NONE;
     uint64_t before = 0;
     c.layers = 2;
@@ -489,7 +489,7 @@ Test(cuda, a_step_of_a_language_model_does_not_wait)
     c.ls = (tp_ls_cfg){ .heads = 3, .chunk = 8, .rank = 1, .window = 16 };
     c.dropout = c.emb_dropout = 0.1;
     c.recompute = TP_RECOMPUTE_BLOCK;
-    tp_lm_init(P, &lm, "", c);
+    tp_ls_lm_init(P, &lm, "", c);
     tp_optim *O = tp_adamw_new(P, NULL);
     for (int k = 0; k < WARM + CHECKED; k++) {
         if (k == WARM) before = tp_device_stats(D).syncs;

@@ -21,7 +21,7 @@ typedef struct layer {
     tp_act act;
 } layer;
 
-/* Threads that the emulation has started so far; 0 on a card. */
+/* Threads that the emulation has started so far; 0 on a GPU. */
 static uint64_t threads(void)
 {
 #ifdef TP_EMULATION
@@ -136,6 +136,49 @@ Test(cuda_linear, tf32)
     tp_device_close(cpu);
 }
 
+/* Backward takes dY, dZ and the gradients, each in the dtype of x: 2 bytes an element in bf16. */
+Test(cuda_linear, backward_takes_no_more_than_its_dtype)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    enum { ROWS = 511, N = 513, K = 8 };
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        tp_device *D = device_cuda();
+        const tp_dtype dt = bf16 ? TP_BF16 : TP_F32;
+        tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = dt });
+        const tp_tensor x = input(T, dt, TP_SHAPE(ROWS, K), ROWS * K, 1);
+        const tp_tensor w = input(T, dt, TP_SHAPE(N, K), N * K, 2);
+        const tp_tensor loss = tp_sum(T, tp_linear(T, x, w, TP_NONE, TP_ACT_GELU), TP_ALL);
+        const size_t before = tp_device_stats(D).live_bytes;
+        tp_device_reset_peak(D);
+        tp_backward(T, loss);
+        cr_expect(tp_ok(T), "%s", tp_why(T));
+        const size_t used = tp_device_stats(D).peak_bytes - before;
+        const size_t most = (bf16 ? 2 : 4) * (2 * ROWS * N + (ROWS + N) * K) + 4096;
+        cr_expect(used <= most, "%s: %zu bytes, not %zu", tp_dtype_name(dt), used, most);
+        tp_tape_free(T);
+        tp_device_close(D);
+    }
+}
+
+/* 256 + 1 is no number of bf16: partial sums must not be rounded, however k is split. */
+Test(cuda_linear, partial_sums_are_not_rounded)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    enum { K = 4096 };
+    static float x[K], ones[K];
+    tp_device *D = device_cuda();
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_BF16 });
+    for (int i = 0; i < K; i++) ones[i] = 1.0f;
+    x[0] = 256.0f;
+    x[1] = 1.0f;
+    x[K - 1] = -256.0f;
+    const tp_tensor a = tp_cast(T, tp_from(T, TP_F32, TP_SHAPE(1, K), x), TP_BF16);
+    const tp_tensor b = tp_cast(T, tp_from(T, TP_F32, TP_SHAPE(K, 1), ones), TP_BF16);
+    cr_expect_eq(tp_item(T, tp_matmul(T, a, b)), 1.0, "%s", tp_why(T));
+    tp_tape_free(T);
+    tp_device_close(D);
+}
+
 /* Twice 400 problems with forward and backward each, more than are remembered. */
 Test(cuda_linear, many_problems)
 {
@@ -158,6 +201,20 @@ Test(cuda_linear, many_problems)
 }
 
 #ifdef TP_EMULATION
+Test(cuda_linear, a_call_that_fails_is_counted_and_tried_again)
+{
+    tp_device *D = device_cuda();
+    static double out[ROOM];
+    uint64_t used[2];
+    const layer l = { 6, 16, 24, 0, true, false, TP_ACT_NONE };
+    emulation.refusals = 1;
+    run(D, TP_BF16, l, out, used);
+    cr_expect(used[0] > 0 && tp_device_stats(D).unfused == 1, "the bias is a pass of its own");
+    run(D, TP_BF16, l, out, used);
+    cr_expect(used[0] == 0 && tp_device_stats(D).unfused == 1, "the next call is as ever");
+    tp_device_close(D);
+}
+
 Test(cuda_linear, a_bias_that_lies_badly_is_a_pass_of_its_own)
 {
     tp_device *D = device_cuda();

@@ -57,6 +57,7 @@ static const problem problems[] = {
     { "no window", WINDOW(2, MAP(9, 10), .global = 3), IN(1, 93, 64, 4, 0, 2, 3) },
     { "tiles of queries and keys, a scale", WINDOW(1, .height = 13, .width = 11, .window = { 13, 11 }, .scale = 0.4), IN(1, 143, 24, 0, 25 * 21, 1, 0) },
     { "a window of two sizes", WINDOW(1, .height = 11, .width = 14, .window = { 5, 9 }, .halo = { 2, 7 }), IN(1, 154, 40, 0, 13 * 31, 1, 0) },
+    { "just too large for tensor cores backward", WINDOW(1, .height = 13, .width = 20, .window = { 13, 20 }, .halo = { 13, 20 }), IN(1, 260, 40, 0, 51 * 79, 1, 0) },
     { "windows of 7, shifted", LSLA(2, MAP(14, 7), .window = 7, .shift = 3), TABLES(1, 98, 64, 7, 2) },
     { "windows of 8, shifted, masked", LSLA(1, MAP(8, 16), .window = 8, .shift = 4, .mask_outer = true), TABLES(1, 128, 64, 8, 1) },
     { "windows of 7, slices of two", LSLA(1, MAP(28, 14), .window = 7, .shift = 3), TABLES(1, 392, 32, 7, 1) },

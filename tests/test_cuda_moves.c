@@ -1,11 +1,13 @@
 /* test_cuda_moves.c - ops that only move elements, on the CUDA device in every dtype: the same
- * values as on the CPU. Sizes of whole packs, of pieces of packs, and of other widths of words. */
+ * values as on the CPU. Sizes of whole packs, of pieces of packs, and of other widths of words. Random
+ * masks too. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
 
 #include "support_device.h"
 #include "support_values.h"
+#include "tensor/rng.h"
 
 #define ROOM 32768 /* elements of a result */
 
@@ -199,6 +201,33 @@ Test(cuda_moves, slices_add_to_a_gradient)
     tp_device_close(cpu);
 }
 
+/* Neither a kernel nor memory, forward and backward, and the same bits. */
+Test(cuda_moves, slices_of_everything_cost_nothing)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    enum { ROWS = 8, N = 4096 };
+    static double x[ROWS * N], g[2][ROWS * N];
+    tp_stats s[2];
+    values_random(x, ROWS * N, 1);
+    for (int sliced = 0; sliced < 2; sliced++) {
+        tp_device *gpu = device_cuda();
+        tp_tape *T = tp_tape_new(gpu, NULL);
+        const tp_tensor in = values_input(T, TP_BF16, TP_SHAPE(ROWS, N), x);
+        const tp_tensor y = sliced ? tp_slice(T, in, 1, 0, N) : in;
+        tp_backward(T, tp_sum(T, tp_mul(T, y, y), TP_ALL));
+        s[sliced] = tp_device_stats(gpu);
+        values_read(T, tp_grad(T, in), g[sliced]);
+        cr_expect(tp_ok(T), "%s", tp_why(T));
+        tp_tape_free(T);
+        tp_device_close(gpu);
+    }
+    cr_expect_eq(s[1].launches, s[0].launches, "%d launches more",
+                 (int)(s[1].launches - s[0].launches));
+    cr_expect_eq(s[1].peak_bytes, s[0].peak_bytes, "%d bytes more",
+                 (int)(s[1].peak_bytes - s[0].peak_bytes));
+    cr_expect(memcmp(g[1], g[0], sizeof g[0]) == 0, "gradients differ");
+}
+
 /* scatter_add along the last axis and the gradient of a gather, both from one index that meets each
  * place many times: result, gradient. */
 enum { LINES = 3, SIZE = 70, LENGTH = 501 };
@@ -236,6 +265,32 @@ Test(cuda_moves, sums_over_places)
     }
     tp_device_close(gpu);
     tp_device_close(cpu);
+}
+
+/* The device keeps what the words of tensor/rng.h keep, also of seeds and offsets beyond 32 bits: whole
+ * packs and a rest. */
+Test(cuda_moves, masks_are_the_words_of_the_cpu)
+{
+    if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
+    enum { N = 1003 };
+    static const struct {
+        uint64_t seed, offset;
+    } streams[] = { { 42, 0 }, { 0x123456789abcdef0u, 0xfedcba9876543210u }, { 7, UINT32_MAX } };
+    tp_device *gpu = device_cuda();
+    for (int i = 0; i < 2 * COUNT(streams); i++) {
+        const uint64_t seed = streams[i / 2].seed, offset = streams[i / 2].offset;
+        const tp_dtype dt = i & 1 ? TP_BF16 : TP_F32;
+        double y[N];
+        tp_tape *T = tp_tape_new(gpu, &(tp_tape_opts){ .train = true });
+        tp_set_random_state(T, seed, offset);
+        values_read(T, tp_dropout(T, tp_full(T, dt, TP_SHAPE(N), 1.0), 0.5), y);
+        cr_expect(tp_ok(T), "%s", tp_why(T));
+        for (uint64_t e = 0; e < N; e++)
+            cr_assert_eq(y[e], tp__word(seed, offset, e) >= tp__drop_below(0.5) ? 2.0 : 0.0,
+                         "%s, stream %d: element %d", tp_dtype_name(dt), i / 2, (int)e);
+        tp_tape_free(T);
+    }
+    tp_device_close(gpu);
 }
 
 /* Rows of whole packs, of pieces of packs, and shorter than one. */

@@ -53,26 +53,26 @@ typedef struct bench {
     tp_params *P;
     tp_tape *T; /* of the recomputation */
     tp_tape *decoding;
-    tp_lm lm;
+    tp_ls_lm lm;
 } bench;
 
 static void open_bench(bench *b, const decode_case *c)
 {
-    tp_lm_cfg cfg = { .vocab = V,
-                      .dim = 24,
-                      .hidden = 32,
-                      .layers = 2,
-                      .mem_len = c->mem_len,
-                      .ls = c->ls,
-                      .use_bias = c->bias,
-                      .pre_ln = !c->post_ln,
-                      .gelu = true,
-                      .dropout = 0.1 };
+    tp_ls_lm_cfg cfg = { .vocab = V,
+                         .dim = 24,
+                         .hidden = 32,
+                         .layers = 2,
+                         .mem_len = c->mem_len,
+                         .ls = c->ls,
+                         .use_bias = c->bias,
+                         .pre_ln = !c->post_ln,
+                         .gelu = true,
+                         .dropout = 0.1 };
     b->D = device_open(&(tp_device_opts){ .threads = 1 });
     b->P = tp_params_new(b->D, &(tp_params_opts){ .seed = 11, .dtype = device_real() });
     b->T = tp_tape_new(b->D, &(tp_tape_opts){ .compute = device_real() });
     b->decoding = tp_tape_new(b->D, &(tp_tape_opts){ .compute = device_real() });
-    tp_lm_init(b->P, &b->lm, "", cfg);
+    tp_ls_lm_init(b->P, &b->lm, "", cfg);
     cr_assert(tp_params_ok(b->P), "%s: %s", c->name, tp_params_why(b->P));
 
     /* Weights of ordinary size: at the initial 0.02 all attention is alike. */
@@ -99,18 +99,18 @@ static void close_bench(bench *b)
 static void recompute(bench *b, const int32_t *token, int64_t n, int64_t segment, double *logits)
 {
     tp_tape *T = b->T;
-    tp_lm_state s = { 0 };
+    tp_ls_lm_state s = { 0 };
     tp_record(T, false);
     for (int64_t at = 0; at < n; at += segment) {
         int32_t x[MOST] = { 0 };
         const int64_t left = n - at < segment ? n - at : segment;
         memcpy(x, token + at, (size_t)left * sizeof *x);
         tp_reset(T);
-        tp_tensor y = tp_lm_forward(T, &b->lm, &s, tp_from(T, TP_I32, TP_SHAPE(1, segment), x));
+        tp_tensor y = tp_ls_lm_forward(T, &b->lm, &s, tp_from(T, TP_I32, TP_SHAPE(1, segment), x));
         y = tp_slice(T, y, 1, left - 1, 1);
         values_read(T, y, logits);
     }
-    tp_lm_state_clear(T, &s);
+    tp_ls_lm_state_clear(T, &s);
     cr_assert(tp_ok(T), "%s", tp_why(T));
 }
 
@@ -121,7 +121,7 @@ static double tolerance(void)
     return device_limit(2e-6, 4e-3);
 }
 
-/* An emulated card decodes over two borders of segments, not three, and recomputes at every
+/* An emulated GPU decodes over two borders of segments, not three, and recomputes at every
  * sixteenth token only: what is wrong earlier stays in the state. */
 static int stride(void)
 {
@@ -141,18 +141,18 @@ static void check_case(const decode_case *c)
 
     open_bench(&b, c);
     for (int i = 0; i < MOST; i++) token[i] = (i * i + 3 * i / 2) % V;
-    tp_lm_decoder *d = tp_lm_decoder_new(b.decoding, &b.lm, c->segment);
+    tp_ls_lm_decoder *d = tp_ls_lm_decoder_new(b.decoding, &b.lm, c->segment);
     for (int64_t i = 0; i < n; i++) {
         float got[V];
         double want[V], error = 0.0;
-        cr_assert(tp_lm_decode(d, token[i], got), "%s: %s", c->name, tp_why(b.decoding));
+        cr_assert(tp_ls_lm_decode(d, token[i], got), "%s: %s", c->name, tp_why(b.decoding));
         if (i % stride() && i + 1 < n) continue;
         recompute(&b, token, i + 1, c->segment, want);
         for (int k = 0; k < V; k++) error = fmax(error, fabs((double)got[k] - want[k]));
         cr_assert(error < tolerance(), "%s: token %lld is off by %.1e", c->name, (long long)i,
                   error);
     }
-    tp_lm_decoder_free(d);
+    tp_ls_lm_decoder_free(d);
     close_bench(&b);
 }
 
@@ -184,14 +184,14 @@ Test(decode, prompts_of_any_length)
     open_bench(&b, c);
     for (int i = 0; i < MOST; i++) token[i] = i * 7 % V;
     for (int64_t prompt = 1; prompt <= 2 * c->segment + 1; prompt += stride()) {
-        tp_lm_decoder *d = tp_lm_decoder_new(b.decoding, &b.lm, c->segment);
-        for (int64_t i = 0; i < prompt; i++) tp_lm_decode(d, token[i], NULL);
-        cr_assert(tp_lm_decode(d, token[prompt], got), "%s", tp_why(b.decoding));
+        tp_ls_lm_decoder *d = tp_ls_lm_decoder_new(b.decoding, &b.lm, c->segment);
+        for (int64_t i = 0; i < prompt; i++) tp_ls_lm_decode(d, token[i], NULL);
+        cr_assert(tp_ls_lm_decode(d, token[prompt], got), "%s", tp_why(b.decoding));
         recompute(&b, token, prompt + 1, c->segment, want);
         for (int k = 0; k < V; k++)
             cr_expect_float_eq((double)got[k], want[k], tolerance(), "prompt of %lld",
                                (long long)prompt);
-        tp_lm_decoder_free(d);
+        tp_ls_lm_decoder_free(d);
     }
     close_bench(&b);
 }
@@ -207,10 +207,10 @@ Test(decode, work_and_memory_do_not_grow)
     size_t live = 0;
 
     open_bench(&b, c);
-    tp_lm_decoder *d = tp_lm_decoder_new(b.decoding, &b.lm, S);
+    tp_ls_lm_decoder *d = tp_ls_lm_decoder_new(b.decoding, &b.lm, S);
     for (int64_t i = 0; i < 12 * S; i++) {
         const uint64_t before = tp_device_stats(b.D).launches;
-        cr_assert(tp_lm_decode(d, i % V, NULL), "%s", tp_why(b.decoding));
+        cr_assert(tp_ls_lm_decode(d, i % V, NULL), "%s", tp_why(b.decoding));
         const uint64_t work = tp_device_stats(b.D).launches - before;
         if (i == 0) inside = work;
         if (work > most) most = work;
@@ -226,7 +226,7 @@ Test(decode, work_and_memory_do_not_grow)
     }
     cr_expect(most < 3 * inside, "%llu launches at most, %llu inside a chunk",
               (unsigned long long)most, (unsigned long long)inside);
-    tp_lm_decoder_free(d);
+    tp_ls_lm_decoder_free(d);
     close_bench(&b);
 }
 
@@ -236,21 +236,22 @@ Test(decode, bad_requests)
     float logits[V];
 
     open_bench(&b, &cases[0]);
-    tp_lm_decoder *d = tp_lm_decoder_new(b.decoding, &b.lm, 6);
+    tp_ls_lm_decoder *d = tp_ls_lm_decoder_new(b.decoding, &b.lm, 6);
     cr_expect(strstr(tp_why(b.decoding), "segments of 6 tokens"), "%s", tp_why(b.decoding));
-    cr_expect(!tp_lm_decode(d, 1, logits));
-    tp_lm_decoder_free(d);
+    cr_expect(!tp_ls_lm_decode(d, 1, logits));
+    tp_ls_lm_decoder_free(d);
     tp_clear(b.decoding);
 
-    d = tp_lm_decoder_new(b.decoding, &b.lm, 8);
-    cr_expect(tp_lm_decode(d, 1, logits), "%s", tp_why(b.decoding));
-    cr_expect(!tp_lm_decode(d, V, logits), "a token beyond the vocabulary");
+    d = tp_ls_lm_decoder_new(b.decoding, &b.lm, 8);
+    cr_expect(tp_ls_lm_decode(d, 1, logits), "%s", tp_why(b.decoding));
+    cr_expect(!tp_ls_lm_decode(d, V, logits), "a token beyond the vocabulary");
     cr_expect(strstr(tp_why(b.decoding), "token 17 is not in the vocabulary of 17"), "%s",
               tp_why(b.decoding));
     tp_clear(b.decoding);
-    cr_expect(!tp_lm_decode(d, -1, logits), "a negative token");
+    cr_expect(!tp_ls_lm_decode(d, -1, logits), "a negative token");
     tp_clear(b.decoding);
-    cr_expect(tp_lm_decode(d, 2, logits) && isfinite(logits[0]), "goes on: %s", tp_why(b.decoding));
-    tp_lm_decoder_free(d);
+    cr_expect(tp_ls_lm_decode(d, 2, logits) && isfinite(logits[0]), "goes on: %s",
+              tp_why(b.decoding));
+    tp_ls_lm_decoder_free(d);
     close_bench(&b);
 }

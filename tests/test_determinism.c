@@ -1,9 +1,12 @@
 /* test_determinism.c - the number of threads does not change a bit: results and gradients of ops on
  * sizes that split, and a short training run, on 1, 2 and 8 threads and every instruction set. */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <tapegrad/models.h>
+#include <unistd.h>
 
 #include "support_loops.h"
 #include "support_values.h"
@@ -337,12 +340,12 @@ static float *train(int threads, size_t *bytes)
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads });
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .seed = 2, .train = true });
-    static tp_lm lm;
-    tp_lm_state state = { 0 };
-    tp_lm_cfg cfg = tp_lm_tiny(VOCAB);
+    static tp_ls_lm lm;
+    tp_ls_lm_state state = { 0 };
+    tp_ls_lm_cfg cfg = tp_ls_lm_tiny(VOCAB);
     cfg.layers = 2;
     cfg.dropout = cfg.emb_dropout = 0.1;
-    tp_lm_init(P, &lm, "", cfg);
+    tp_ls_lm_init(P, &lm, "", cfg);
     tp_optim *O = tp_adamw_new(P, &(tp_adamw_opts){ .weight_decay = 0.01 });
 
     for (int u = 0; u < STEPS; u++) {
@@ -351,7 +354,7 @@ static float *train(int threads, size_t *bytes)
         for (int i = 0; i < BATCH * TOKENS; i++) ids[i] = (int)((ids[i] + 1.0) / 2.0 * VOCAB);
         tp_reset(T);
         const tp_tensor tokens = values_constant(T, TP_I64, TP_SHAPE(BATCH, TOKENS), ids);
-        const tp_tensor logits = tp_lm_forward(T, &lm, &state, tokens);
+        const tp_tensor logits = tp_ls_lm_forward(T, &lm, &state, tokens);
         tp_backward(T, tp_cross_entropy(T, logits, tokens, TP_MEAN));
         tp_clip_grad_norm(P, 0.25);
         tp_step(O, 1e-3);
@@ -384,4 +387,22 @@ Test(determinism, training_run)
         free(p);
     }
     free(one);
+}
+
+/* It has none of the threads that computed in its parent. */
+Test(determinism, child_of_a_fork, .timeout = 120)
+{
+    size_t bytes, ours_bytes;
+    int status;
+    float *ours = train(2, &ours_bytes);
+    const pid_t child = fork();
+    if (child == 0) {
+        signal(SIGALRM, SIG_DFL);
+        alarm(60);
+        const float *p = train(2, &bytes);
+        _exit(bytes == ours_bytes && memcmp(p, ours, bytes) == 0 ? 0 : 1);
+    }
+    cr_assert(child > 0 && waitpid(child, &status, 0) == child);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", (unsigned)status);
+    free(ours);
 }

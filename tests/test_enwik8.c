@@ -9,6 +9,7 @@
 
 #include <tapegrad/file.h>
 
+#include "support_checkpoint.h"
 #include "support_enwik8.h"
 
 TestSuite(enwik8, .init = enwik8_begin, .fini = program_end, .timeout = 900);
@@ -113,6 +114,8 @@ Test(enwik8, bad_input)
         { "train", "enwik8 train: --data FILE is needed" },
         { "train --data missing", "/missing: cannot be opened: No such file or directory" },
         { "train --data empty", "/empty: is empty" },
+        { "train --data 'da\xff.txt'",
+          "--data is no UTF-8 text, which a checkpoint could not hold" },
         { "train --data words.gz", "/words.gz: is named .gz but is not a gzip file" },
         { "train --data .", "is a folder" },
         { "train --data short", "too few for 8 streams of 256" },
@@ -156,10 +159,14 @@ Test(enwik8, bad_input)
         { "generate --checkpoint missing", "missing" },
         { "generate --run-dir run --prompt a --prompt-file b", "cannot be combined with" },
         { "generate --run-dir run --prompt-file missing", "missing: No such file" },
+        { "generate --run-dir run --prompt-file pipe",
+          "pipe: is a pipe; a regular file is wanted" },
+        { "generate --run-dir run --prompt-file run",
+          "run: is a folder; a regular file is wanted" },
         { "generate --run-dir run --length 10 >/dev/full 2>err; exit $? #", "standard output" },
     };
     succeed("train " SMALL "--data text --steps 2 --run-dir run");
-    cr_assert(shell("touch empty; echo words > words.gz; head -c 300 text > short;"
+    cr_assert(shell("touch empty; mkfifo pipe; echo words > words.gz; head -c 300 text > short;"
                     "sed s/river/brook/ text > other; mkdir cut weights;"
                     "head -c 3000 run/last.safetensors > cut/last.safetensors;"
                     "cp run/best.safetensors weights/last.safetensors; cp -r run before"));
@@ -169,6 +176,20 @@ Test(enwik8, bad_input)
                     "cmp before/best.safetensors run/best.safetensors &&"
                     "cmp before/log.jsonl run/log.jsonl"),
               "nothing was written over");
+}
+
+/* A position in the text that no run reaches is refused, not counted on from. */
+Test(enwik8, extreme_positions)
+{
+    const int64_t most = INT64_C(1) << 60, bad[] = { most + 1, INT64_MAX, -1, INT64_MIN };
+    succeed("train " SMALL "--data text --steps 2 --run-dir run");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        change_number("run/last.safetensors", "position", bad[i]);
+        expect_refusal("train --resume --run-dir run --steps 4", 1,
+                       "run/last.safetensors: 'position' is out of range");
+    }
+    change_number("run/last.safetensors", "position", most);
+    succeed("train --resume --run-dir run --steps 4");
 }
 
 /* Is every floating number of the file finite? */

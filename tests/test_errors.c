@@ -104,6 +104,8 @@ static const struct {
     { "negative size", negative_size, TP_E_SHAPE, "tp_full: impossible shape [5,-1] of 2 axes" },
     { "overflow", overflow, TP_E_SHAPE, "tp_from: impossible shape [1099511627776,1099511627776]" },
     { "no memory", huge, TP_E_MEMORY, "tp_full: out of memory on cpu: requested 134217728.00 GiB" },
+    { "no memory: what to do", huge, TP_E_MEMORY,
+      "or call tp_reset after each step (this tape has applied " },
     { "NULL host", null_host, TP_E_VALUE, "tp_from: host data is NULL" },
     { "integer input", integer_input, TP_E_DTYPE, "tp_input: i32 tensors have no gradient" },
     { "item of two", item_of_two, TP_E_SHAPE, "tp_item: wants one element, the tensor has 2" },
@@ -151,6 +153,25 @@ static const tp_op refuses = { .name = "refuses",
                                .ny = 1,
                                .shape = same_shape,
                                .forward = { [TP_CPU] = failing_kernel } };
+
+static tp_tensor refuse(tp_tape *T, tp_tensor x)
+{
+    return tp_apply(T, &refuses, NULL, x);
+}
+#define refuse(T, ...) refuse(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+
+Test(errors, the_place_of_a_users_op)
+{
+    tp_device *D;
+    tp_tape *T = open_tape(&D);
+    const tp_tensor x = tp_full(T, TP_F32, TP_SHAPE(1), 1.0);
+#line 12 "examples/mine.c"
+    refuse(T, x);
+#line 169 "tests/test_errors.c"
+    cr_expect(strstr(tp_why(T), "refuses: the kernel says no\n  at examples/mine.c:12, op 1"), "%s",
+              tp_why(T));
+    close_tape(D, T);
+}
 
 Test(errors, ops_without_gradient_kernel_or_success)
 {
@@ -202,10 +223,99 @@ Test(errors, failed_objects_pass_their_text_on)
     tp_device_close(D);
 }
 
-Test(errors, no_card_is_one_sentence)
+Test(errors, null_objects)
+{
+    tp_tape *T = NULL;
+    const float v = 1.0f;
+    tp_enter(T, "model");
+    const tp_tensor x = tp_input(T, TP_F32, TP_SHAPE(1), &v);
+    tp_backward(T, tp_leave(T, tp_sum(T, tp_apply(T, &refuses, NULL, x), TP_ALL)));
+    cr_expect(isnan(tp_item(T, tp_raise(T, TP_E_IO, "reader"))));
+    tp_train(T, true);
+    cr_expect_not(tp_record(T, true) || tp_is_training(T));
+    tp_reset(T);
+    tp_clear(T);
+    cr_expect_not(tp_ok(T));
+    tp_tensor slot = TP_NONE; /* the functions themselves, as under TP_NO_SITE */
+    (tp_input)(T, TP_F32, TP_SHAPE(1), &v);
+    (tp_from)(T, TP_F32, TP_SHAPE(1), &v);
+    (tp_backward)(T, (tp_sum)(T, (tp_full)(T, TP_F32, TP_SHAPE(2), 1.0), TP_ALL));
+    cr_expect(isnan((tp_item)(T, (tp_grad)(T, (tp_keep)(T, (tp_detach)(T, x))))));
+    (tp_carry)(T, &slot, (tp_checkpoint)(T, NULL, NULL, (tp_checkpoint_n)(T, NULL, NULL, 1, &x)));
+    (tp_write_rows)(T, (tp_feed)(T, &slot, TP_F32, TP_SHAPE(1), &v), 0, x);
+    cr_expect_not((tp_read)(T, x, &slot, sizeof v) || tp_given(slot));
+    cr_expect_str_eq(tp_why(T),
+                     "tape: NULL was given in place of a tape; make one with tp_tape_new");
+    tp_tape_free(T);
+
+    tp_params *P = tp_params_new(NULL, NULL);
+    cr_expect_str_eq(tp_params_why(P), "params: NULL was given in place of a device");
+    tp_param(P, "w", TP_SHAPE(1), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
+    T = tp_tape_new(NULL, NULL);
+    cr_expect_str_eq(tp_why(T), "tape: NULL was given in place of a device");
+    tp_optim *O = tp_adam_new(NULL, NULL);
+    cr_expect_str_eq(tp_optim_why(O), "adam: NULL was given in place of a parameter set");
+    tp_ema *E = tp_ema_new(NULL, 0.5);
+    cr_expect_str_eq(tp_ema_why(E), "ema: NULL was given in place of a parameter set");
+    tp_ema_update(E);
+    tp_ema_swap(E);
+    cr_expect_not(tp_step(O, 0.1) || tp_step(NULL, 0.1));
+    cr_expect_not(tp_device_ok(NULL) || tp_params_ok(NULL) || tp_optim_ok(NULL) || tp_ema_ok(NULL));
+    tp_ema_free(E);
+    tp_optim_free(O);
+    tp_tape_free(T);
+    tp_params_free(P);
+}
+
+Test(errors, null_buffers)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_tape *T = tp_tape_new(D, NULL);
+    tp_params *P = tp_params_new(D, NULL);
+    const float v = 1.0f;
+    const tp_tensor w = tp_param(P, "w", TP_SHAPE(1), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
+    cr_expect_not(tp_read(T, tp_input(T, TP_F32, TP_SHAPE(1), &v), NULL, sizeof v));
+    cr_expect(strstr(tp_why(T), "tp_read: NULL was given in place of a buffer"), "%s", tp_why(T));
+    cr_expect_not(tp_param_get(P, w, TP_F32, NULL, sizeof v));
+    cr_expect_str_eq(tp_params_why(P), "parameter 'w': NULL was given in place of a buffer");
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+Test(errors, null_modules)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_tape *T = tp_tape_new(D, NULL);
+    const float v = 1.0f;
+    const tp_tensor x = tp_input(T, TP_F32, TP_SHAPE(1, 1), &v);
+    tp_linear_forward(T, NULL, x);
+    cr_expect(strstr(tp_why(T), "linear: NULL was given in place of a module"), "%s", tp_why(T));
+    tp_clear(T);
+    tp_layernorm_forward(T, NULL, x);
+    cr_expect(strstr(tp_why(T), "layernorm: NULL was given in place of a module"), "%s", tp_why(T));
+    tp_tape_free(T);
+    tp_device_close(D);
+}
+
+Test(errors, two_devices_of_one_name)
+{
+    tp_device *D, *E = tp_device_open("cpu", NULL);
+    tp_tape *T = open_tape(&D);
+    tp_params *P = tp_params_new(E, NULL);
+    tp_square(T, tp_param(P, "w", TP_SHAPE(2), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0));
+    cr_expect(strstr(tp_why(T), "square: input 0: the parameter lives on cpu, the tape on another "
+                                "device opened as cpu; open a device once and give it to both"),
+              "%s", tp_why(T));
+    tp_params_free(P);
+    close_tape(D, T);
+    tp_device_close(E);
+}
+
+Test(errors, no_gpu_is_one_sentence)
 {
     const char *text = device_cuda_missing();
-    if (!text) cr_skip_test("there is a card, or the emulation of one");
+    if (!text) cr_skip_test("there is a GPU, or the emulation of one");
     tp_device *D = tp_device_open("cuda", NULL);
     cr_expect_str_eq(tp_device_why(D), text);
     cr_expect_eq(tp_device_ok(D), false);
@@ -219,4 +329,25 @@ Test(errors, codes_have_names_and_texts)
         cr_expect(strlen(tp_code_text((tp_code)c)) > 5);
     }
     cr_expect_str_eq(tp_code_name(TP_E_NOGRAD), "TP_E_NOGRAD");
+}
+
+Test(errors, numbers_that_integers_do_not_have)
+{
+    tp_device *D;
+    tp_tape *T = open_tape(&D);
+    const double x[] = { 2.9, -2.9, 1e300, -INFINITY, (double)NAN };
+    const int64_t wide[] = { 2, -2, INT64_MAX, INT64_MIN, 0 };
+    const int32_t narrow[] = { 2, -2, INT32_MAX, INT32_MIN, 0 };
+    const uint8_t byte[] = { 2, 0, UINT8_MAX, 0, 0 };
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
+        int64_t a;
+        int32_t b;
+        uint8_t c;
+        tp_read(T, tp_full(T, TP_I64, TP_SHAPE(1), x[i]), &a, sizeof a);
+        tp_read(T, tp_full(T, TP_I32, TP_SHAPE(1), x[i]), &b, sizeof b);
+        tp_read(T, tp_full(T, TP_U8, TP_SHAPE(1), x[i]), &c, sizeof c);
+        cr_expect(a == wide[i] && b == narrow[i] && c == byte[i], "%g", x[i]);
+    }
+    cr_expect(tp_ok(T), "%s", tp_why(T));
+    close_tape(D, T);
 }

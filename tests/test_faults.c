@@ -117,6 +117,46 @@ FAULT(system_calls)
     }
 }
 
+/* ---- streams ---- */
+
+/* Closed ones: no message lands in a file of the run. */
+FAULT(closed_streams)
+{
+    static const char *const closed[] = { "<&-", ">&-", "2>&-", "<&- >&- 2>&-" };
+    for (size_t i = 0; i < sizeof closed / sizeof closed[0]; i++) {
+        char prefix[200];
+        cr_assert(shell("rm -rf run; cp -r base run"));
+        snprintf(prefix, sizeof prefix, "sh -c '\"$@\" %s' sh", closed[i]);
+        const int status = run_under(prefix, RESUME);
+        cr_expect_eq(status, 0, "%s, %s: status %d", k->command, closed[i], status);
+        cr_expect(shell("test ! -s run/lock"), "%s, %s: lock", k->command, closed[i]);
+        expect_recovery(k, closed[i]);
+    }
+}
+
+/* ---- memory ---- */
+
+/* However little there is: a message, never a wait without end. OpenBLAS maps 128 MiB. */
+FAULT(little_memory)
+{
+#ifdef __SANITIZE_ADDRESS__
+    (void)k;
+    cr_skip_test("the address sanitizer wants terabytes of addresses");
+#endif
+    char prefix[200], args[1024];
+    int mib = 100, status = 1;
+    snprintf(args, sizeof args, "%s %s --steps 2 --run-dir run --overwrite", k->train, k->often);
+    for (; status == 1 && mib < 1000; mib += 20) {
+        snprintf(prefix, sizeof prefix,
+                 "ulimit -v %d; export OMP_NUM_THREADS=1; exec timeout -s KILL 60", mib * 1024);
+        status = run_under(prefix, args);
+        if (status == 0) break;
+        cr_expect(status == 1 && (strstr(errors, "memory") || strstr(errors, "thread")),
+                  "%s, %d MiB: status %d: %s", k->command, mib, status, errors);
+    }
+    cr_expect(status == 0 && mib > 140, "%s: status %d with %d MiB", k->command, status, mib);
+}
+
 /* ---- disks ---- */
 
 /* A file that cannot grow: the program is not killed by the signal that comes with it. */
@@ -265,6 +305,26 @@ FAULT(one_process_a_folder)
     cr_expect_eq(update_in("run/last.safetensors"), update + 2);
 }
 
+/* Whoever removes the lock file lets nobody in, and takes nothing from the run. */
+FAULT(lock_is_removed)
+{
+    char args[1024];
+    int status;
+    snprintf(args, sizeof args, "%s %s --steps 1000000 --run-dir run", k->train, k->often);
+    const pid_t first = start(args);
+    await_reports("run/log.jsonl", 3);
+    cr_assert(shell("rm run/lock"));
+    snprintf(args, sizeof args, "%s --overwrite --steps 1 --run-dir run", k->train);
+    expect_refusal(args, 1, "run folder run: is in use by a process whose lock file was removed");
+    expect_refusal(RESUME, 1, "run folder run: is in use");
+    const int64_t update = update_in("run/last.safetensors");
+    nap(0.3);
+    kill(first, SIGTERM);
+    waitpid(first, &status, 0);
+    cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM, "status %x", status);
+    cr_expect(update_in("run/last.safetensors") > update, "%s: it has ended", k->command);
+}
+
 /* A log cut in a line, with lines of the future or of nonsense, is mended by the next start. */
 FAULT(damaged_log)
 {
@@ -281,6 +341,14 @@ FAULT(damaged_log)
     }
 }
 
+/* A pipe in the place of the log is not waited for. */
+FAULT(log_that_is_a_pipe)
+{
+    (void)k;
+    cr_assert(shell("cp -r base run; rm run/log.jsonl; mkfifo run/log.jsonl"));
+    expect_refusal(RESUME, 1, "run/log.jsonl: is a pipe, not a regular file; remove it");
+}
+
 /* Only a file that is not there means that no model was the best so far. */
 FAULT(unreadable_best)
 {
@@ -293,4 +361,33 @@ FAULT(unreadable_best)
     cr_expect_eq(update_in("run/last.safetensors"), 2, "%s", k->command);
     cr_assert(shell("cp base/best.safetensors run"));
     expect_recovery(k, "unreadable best");
+}
+
+/* The bit of a file whose number is this part of all, in thousandths; back by a second call. */
+static void flip(const char *path, int part)
+{
+    FILE *f = fopen(path, "r+b");
+    cr_assert(f && fseek(f, 0, SEEK_END) == 0);
+    const long bit = ftell(f) * 8 / 1000 * part + part % 8;
+    cr_assert_eq(fseek(f, bit / 8, SEEK_SET), 0);
+    const int byte = fgetc(f);
+    cr_assert(byte != EOF && fseek(f, bit / 8, SEEK_SET) == 0);
+    cr_assert(fputc(byte ^ 1 << bit % 8, f) != EOF && fclose(f) == 0);
+}
+
+/* No run goes on from a checkpoint that is not what was written, wherever the damage is. */
+FAULT(flipped_bits)
+{
+    for (int part = 0; part < 1000; part += 37) {
+        char name[64];
+        snprintf(name, sizeof name, "%s, %d", k->command, part);
+        cr_assert(shell("rm -rf run; cp -r base run"));
+        flip("run/last.safetensors", part);
+        cr_assert(shell("cp run/last.safetensors damaged"));
+        const int status = run(RESUME);
+        expect_message(name, status, (const char *const[]){ "run/last.safetensors: " }, 1);
+        cr_expect(same_bytes("damaged", "run/last.safetensors"), "%s: touched", name);
+        flip("run/last.safetensors", part);
+        if (part % 10 == 0) expect_recovery(k, name);
+    }
 }

@@ -3,9 +3,10 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <tapegrad/file.h>
+#include <tapegrad/tapegrad.h>
 #include <unistd.h>
 
 #include "support_folder.h"
@@ -143,10 +144,11 @@ Test(files, broken_beginnings)
     const char *path = in_folder("none");
     expect_why("missing", path,
                "cannot be opened (No such file or directory); check the path and its permissions");
-    expect_why("folder", folder, "is not a regular file; give the path of a safetensors file");
+    expect_why("folder", folder, "is a folder; give the path of a safetensors file");
+    expect_why("device", "/dev/zero", "is a device; give the path of a safetensors file");
     path = in_folder("pipe");
     cr_assert_eq(mkfifo(path, 0600), 0);
-    expect_why("pipe", path, "is not a regular file; give the path of a safetensors file");
+    expect_why("pipe", path, "is a pipe; give the path of a safetensors file");
     path = in_folder("short");
     write_bytes(path, "", 0);
     expect_why("empty", path, "has 0 bytes, too few for the 8 of the header length" AGAIN);
@@ -159,6 +161,34 @@ Test(files, broken_beginnings)
     expect_why(
         "absurd", path,
         "the header length (bytes 0 to 7) is 100000001, more than the 100000000 allowed" OTHER);
+}
+
+/* Headers of which the JSON library would make a tree 80 times as large. */
+Test(files, headers_that_would_take_memory)
+{
+    enum { MANY = 2100000 };
+    static const char *const cases[][3] = {
+        { "{\"a\":[{}", ",{}", "has lists or objects in others" },
+        { "{\"a\":[[]", ",[]", "has lists or objects in others" },
+        { "{\"a\":{\"b\":{}", ",\"c\":{}", "has lists or objects in others" },
+        { "{\"a\":[[1", "", "has lists or objects in others" },
+        { "{\"a\":{\"\\\"[\":[1", ",1", "has more than 2000000 values" },
+        { "{\"[{\":1", ",\"a\":1", "has more than 2000000 values" },
+    };
+    const char *path = in_folder("vast");
+    char *raw = malloc(MANY * 8);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint64_t n = strlen(cases[i][0]);
+        const size_t step = strlen(cases[i][1]);
+        memcpy(raw + 8, cases[i][0], n);
+        for (int k = 0; k < MANY && step; k++, n += step) memcpy(raw + 8 + n, cases[i][1], step);
+        memcpy(raw, &n, 8);
+        write_bytes(path, raw, 8 + n);
+        tp_file *F = tp_file_open(path);
+        cr_expect(strstr(tp_file_why(F), cases[i][2]), "case %zu: %s", i, tp_file_why(F));
+        tp_file_close(F);
+    }
+    free(raw);
 }
 
 /* Every prefix of a good file is an error, never a crash. */
@@ -181,6 +211,166 @@ Test(files, every_cut)
         tp_file *F = tp_file_open(path);
         cr_expect(!tp_file_ok(F), "the first %zu of %zu bytes open", cut, n);
         tp_file_close(F);
+    }
+}
+
+/* ---- checksums ---- */
+
+/* A file with metadata and tensors; its bytes and how many. */
+static size_t whole_file(const char *path, unsigned char *bytes, size_t room)
+{
+    static const float x[6] = { 1, 2, 3, 4, 5, 6 };
+    tp_writer *W = tp_writer_new(path);
+    tp_writer_meta(W, "step", "3");
+    tp_writer_meta(W, "note", "backslash \\ X");
+    tp_writer_add(W, "a", TP_F32, TP_SHAPE(2, 3), x, false);
+    tp_writer_add(W, "none", TP_F32, TP_SHAPE(0), NULL, false);
+    tp_writer_add(W, "b", TP_U8, TP_SHAPE(5), "12345", false);
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    FILE *f = fopen(path, "rb");
+    const size_t n = fread(bytes, 1, room, f);
+    fclose(f);
+    cr_assert_lt(n, room);
+    return n;
+}
+
+/* Reads all of a file, in one of several ways. */
+static bool reads(const char *path, int way, char *why, size_t size)
+{
+    tp_file *F = tp_file_open(path);
+    double x[8];
+    for (int i = 0; i < tp_file_count(F) && tp_file_ok(F); i++) {
+        const tp_file_tensor *t = tp_file_at(F, i);
+        const tp_dtype dt = t->stored[0] == 'F' ? TP_F32 : TP_U8;
+        switch (way) {
+        case 0: tp_file_read(F, t, dt, x); break;
+        case 1: tp_file_data(F, t); break;
+        case 2: tp_file_read(F, t, dt == TP_F32 ? TP_F64 : TP_I64, x); break;
+        case 3: /* only the last element */
+            if (t->numel) tp_file_read_part(F, t, t->numel - 1, 1, dt, x);
+            break;
+        default: tp_file_verify(F);
+        }
+    }
+    const bool ok = tp_file_ok(F);
+    snprintf(why, size, "%s", tp_file_why(F));
+    tp_file_close(F);
+    return ok;
+}
+
+/* Whichever bit of a file is another, and however it is read, it is refused. */
+Test(files, every_flipped_bit)
+{
+    static unsigned char whole[4096];
+    char why[2048];
+    const char *path = in_folder("bits");
+    const size_t n = whole_file(path, whole, sizeof whole);
+    for (int way = 0; way < 5; way++) cr_expect(reads(path, way, why, sizeof why), "%s", why);
+    for (size_t bit = 0; bit < 8 * n; bit++) {
+        whole[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        write_bytes(path, whole, n);
+        whole[bit / 8] ^= (unsigned char)(1 << bit % 8);
+        for (int way = 0; way < 5; way++)
+            cr_expect(!reads(path, way, why, sizeof why), "bit %zu of byte %zu, way %d", bit % 8,
+                      bit / 8, way);
+    }
+}
+
+static void expect_damage(const char *path, const char *why)
+{
+    char said[2048], expected[2048];
+    snprintf(expected, sizeof expected, "%s: %s", path, why);
+    cr_expect(!reads(path, 0, said, sizeof said), "read: %s", why);
+    cr_expect_str_eq(said, expected, "says\n  %s\nnot\n  %s", said, expected);
+}
+
+#define KEPT                                                                                       \
+    "; the file is damaged, or a program has changed it and kept the checksums: take the last "    \
+    "good checkpoint, or leave out the metadata 'xxh3.header' and 'xxh3.tensors'"
+
+Test(files, damage_is_named)
+{
+    static unsigned char whole[4096];
+    const char *path = in_folder("named");
+    const size_t n = whole_file(path, whole, sizeof whole);
+    whole[n - 1] ^= 1;
+    write_bytes(path, whole, n);
+    expect_damage(path, "tensor 'b' is damaged: its checksum is e5569a7d66f90f73, the file says "
+                        "f34099ede96b5581; copy or download the file again, or take the last good "
+                        "checkpoint");
+    whole[n - 1] ^= 1;
+    char *step = strstr((char *)whole + 8, "\"3\"");
+    cr_assert(step);
+    step[1] = '4';
+    write_bytes(path, whole, n);
+    expect_damage(path, "the checksum of the header is 73dae909a00bdfa8, the file says "
+                        "6850f3735a142f9c" KEPT);
+}
+
+/* What other programs make of such a file: without checksums it is theirs, with old ones refused. */
+Test(files, checksums_of_rewritten_files)
+{
+    static const struct {
+        const char *json, *why; /* NULL: reads */
+    } cases[] = {
+        { "{\"__metadata__\":{\"step\":\"4\"}," TENSOR("a", "U8", "[2]", "[0,2]") "}", NULL },
+        { "{\"__metadata__\":{}," TENSOR("a", "U8", "[2]", "[0,2]") "}", NULL },
+        { "{\"__metadata__\":{\"xxh3.header\":\"0123456789abcdef\",\"xxh3.tensors\":"
+          "\"0123456789abcdef\"}," TENSOR("a", "U8", "[2]", "[0,2]") "}",
+          "the checksum of the header is b2be5fbae3b8763e, the file says 0123456789abcdef" KEPT },
+        { "{\"__metadata__\":{\"xxh3.tensors\":\"0123456789abcdef\",\"xxh3.header\":"
+          "\"0123456789abcdef\"}," TENSOR("a", "U8", "[2]", "[0,2]") "}",
+          "the checksum of the header is not in its place" KEPT },
+        { "{\"__metadata__\":{\"xxh3.header\":\"0123456789abcdef\"}," TENSOR("a", "U8", "[2]",
+                                                                             "[0,2]") "}",
+          "the checksum of the header is not in its place" KEPT },
+        { "{\"__metadata__\":{\"xxh3.header\":\"0123456789ABCDEF\",\"xxh3.tensors\":\"\"}," TENSOR(
+              "a", "U8", "[2]", "[0,2]") "}",
+          "the checksum of the header is not in its place" KEPT },
+    };
+    const char *path = in_folder("rewritten");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char why[2048];
+        write_raw(path, 0, cases[i].json, "xy", 2);
+        if (cases[i].why)
+            expect_damage(path, cases[i].why);
+        else
+            cr_expect(reads(path, 0, why, sizeof why), "%s", why);
+    }
+}
+
+/* A file that somebody cuts off while it is open: a message, no SIGBUS. */
+Test(files, shorter_than_when_opened)
+{
+    enum { N = 1 << 16 };
+    static const char why[] = ": became shorter since it was opened: it ends at offset 5000 of ";
+    static float x[N];
+    const char *path = in_folder("shrinks");
+    for (int way = 0; way < 4; way++) {
+        tp_writer *W = tp_writer_new(path);
+        tp_writer_add(W, "x", TP_F32, TP_SHAPE(N), x, false);
+        cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+        tp_writer_free(W);
+        tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
+        tp_params *P = tp_params_new(D, NULL);
+        tp_param(P, "x", TP_SHAPE(N), (tp_init){ TP_INIT_CONST, 1, 0 }, 0);
+        tp_file *F = tp_file_open(path);
+        const tp_file_tensor *t = tp_file_find(F, "x");
+        cr_assert(t && tp_file_read_part(F, t, 0, N, TP_F32, x), "%s", tp_file_why(F));
+        cr_assert_eq(truncate(path, 5000), 0);
+        switch (way) {
+        case 0: cr_expect(!tp_file_read(F, t, TP_F32, x), "read"); break;
+        case 1: cr_expect(!tp_file_read_part(F, t, N / 2, N / 2, TP_BF16, x), "converted"); break;
+        case 2: cr_expect_null(tp_file_data(F, t)); break;
+        default: cr_expect(!tp_params_read(P, F, "", NULL), "loaded");
+        }
+        if (way != 1) cr_expect(strstr(tp_file_why(F), why), "way %d: %s", way, tp_file_why(F));
+        cr_expect_not(tp_file_ok(F), "way %d", way);
+        if (way == 3) cr_expect_str_eq(tp_params_why(P), tp_file_why(F));
+        tp_file_close(F);
+        tp_params_free(P);
+        tp_device_close(D);
     }
 }
 
@@ -340,6 +530,24 @@ Test(files, conversion_of_foreign_dtypes)
     cr_assert(tp_file_read_part(F, tp_file_find(F, "f16"), 4, 2, TP_F32, f), "%s", tp_file_why(F));
     cr_expect(f[0] == -0x1p-24f && f[1] == 65504.0f, "a part begins where it was asked");
     cr_expect(tp_file_ok(F));
+    tp_file_close(F);
+}
+
+/* Programs see the metadata of programs: what is copied to another file has no old checksums. */
+Test(files, checksums_are_no_metadata)
+{
+    static unsigned char whole[4096];
+    const char *path = in_folder("meta"), *key, *value;
+    whole_file(path, whole, sizeof whole);
+    tp_file *F = tp_file_open(path);
+    cr_expect(tp_file_has_checksums(F));
+    cr_expect_null(tp_file_meta(F, "xxh3.header"));
+    cr_expect(tp_file_meta_at(F, 1, &key, &value));
+    cr_expect_str_eq(key, "note");
+    cr_expect(!tp_file_meta_at(F, 2, &key, &value), "%s", key);
+    tp_file_close(F);
+    F = open_foreign();
+    cr_expect(!tp_file_has_checksums(F) && tp_file_verify(F));
     tp_file_close(F);
 }
 

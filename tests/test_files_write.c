@@ -29,6 +29,10 @@ static void key_twice(tp_writer *W)
     tp_writer_meta(W, "k", "1");
     tp_writer_meta(W, "k", "1");
 }
+static void checksum_key(tp_writer *W)
+{
+    tp_writer_meta(W, "xxh3.header", "0123456789abcdef");
+}
 static void bad_key(tp_writer *W)
 {
     tp_writer_meta(W, "k", "\xff");
@@ -71,6 +75,7 @@ static const struct {
 } mistakes[] = {
     { name_twice, "tensor 'a' is given twice" },
     { key_twice, "metadata 'k' is given twice" },
+    { checksum_key, "metadata 'xxh3.header' is a checksum, which the writer itself makes" },
     { bad_key, "metadata 'k' is not UTF-8 text" },
     { bad_number, "metadata 'k' is not a finite number" },
     { bad_name, "'\xff' cannot be the name of a tensor; use other UTF-8 text" },

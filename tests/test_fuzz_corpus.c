@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "fuzz/fuzz.h"
 
@@ -52,9 +53,9 @@ Test(fuzz_corpus, image)
     cr_expect_geq(replay("image", fuzz_image), 20, "the corpus is there");
 }
 
-Test(fuzz_corpus, pictures)
+Test(fuzz_corpus, image_set)
 {
-    cr_expect_geq(replay("pictures", fuzz_pictures), 12, "the corpus is there");
+    cr_expect_geq(replay("image_set", fuzz_image_set), 12, "the corpus is there");
 }
 
 Test(fuzz_corpus, runs)
@@ -65,4 +66,32 @@ Test(fuzz_corpus, runs)
 Test(fuzz_corpus, table)
 {
     cr_expect_geq(replay("table", fuzz_table), 20, "the corpus is there");
+}
+
+Test(fuzz_corpus, ops)
+{
+    cr_expect_geq(replay("ops", fuzz_ops), 20, "the corpus is there");
+}
+
+static bool is_fuzzed(const char *name)
+{
+    for (int i = 0; fuzz_ops_name(i); i++)
+        if (strcmp(fuzz_ops_name(i), name) == 0) return true;
+    return false;
+}
+
+Test(fuzz_corpus, every_op)
+{
+    char line[512], name[64];
+    int found = 0;
+    FILE *f = fopen(TP_SOURCE_DIR "/include/tapegrad/ops.h", "r");
+    cr_assert(f, "the header is there");
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "TP_API %*s tp_%63[a-z0-9_](tp_tape *T", name) == 1) {
+            found++;
+            cr_expect(is_fuzzed(name), "tp_%s has no row in tests/fuzz/ops_rows.c", name);
+        }
+    fclose(f);
+    for (int i = 0; fuzz_ops_name(i); i++) found--;
+    cr_expect_eq(found, 0, "as many functions as rows");
 }

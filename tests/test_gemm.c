@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "support_values.h"
-#include "tensor/gemm.h"
+#include "tensor/cpu/kit/gemm.h"
 #include "tensor/kernel.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -34,7 +34,7 @@ static const sizes cases[] = {
     { "two blocks of depth", 13, 33, 385, 1, false },
     { "three, unequal", 20, 40, 1000, 1, false },
     { "columns beyond a block", 49, 259, 40, 1, false },
-    { "rows beyond a turned block", 199, 24, 50, 1, false },
+    { "rows beyond a transposed block", 199, 24, 50, 1, false },
     { "many tiles", 530, 300, 70, 1, false },
     { "columns cut", 50, 1000, 90, 1, false },
     { "batch", 17, 19, 23, 5, false },

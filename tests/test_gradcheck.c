@@ -42,8 +42,9 @@ typedef enum mistake {
     SECOND_OUTPUT,  /* dy1 forgotten                                        */
     NAN_GRADIENT,
     NAN_RESULT,
-    ALONE,  /* da depends on whether db is wanted                         */
-    NO_ADD, /* overwrites although asked to add                           */
+    ALONE,   /* da depends on whether db is wanted                         */
+    NO_ADD,  /* overwrites although asked to add                           */
+    READS_Y, /* an output that is not saved                                */
     KERNEL_FAILS
 } mistake;
 
@@ -80,6 +81,7 @@ static tp_code bad_backward(const tp_call *c)
         if (m != SECOND_OUTPUT) da += 3.0 * tp_ld(&c->dy[1], i);
         if (m == SLIGHTLY_WRONG) da *= 1.00001;
         if (m == ALONE && !c->dx[1].data) da = 0.0;
+        if (m == READS_Y) da = da + tp_ld(&c->y[1], i) - 3.0 * a;
         put(c, 0, i, m == NAN_GRADIENT ? NAN : da);
         put(c, 1, i, a * a * dy);
     }
@@ -87,16 +89,16 @@ static tp_code bad_backward(const tp_call *c)
 }
 
 /* What tp_gradcheck says about an op with the mistake, on 5 elements and on 5 x 13. */
-static bool verdict(mistake m, bool large, char *text, size_t size)
+static bool verdict_saving(uint32_t saves, mistake m, bool large, char *text, size_t size)
 {
     const tp_shape s = large ? TP_SHAPE(5, 13) : TP_SHAPE(5);
-    const tp_gradcase cases[] = { { "only", .in = { s, s }, .attr = &m, .ny = 2 }, { NULL } };
+    const tp_gradcase cases[] = { { "only", .in = { s, s }, .attr = &m, .ny = 2 }, { 0 } };
     const tp_op op = {
         .name = "bad",
         .nx = 2,
         .ny = 2,
         .attr_size = sizeof m,
-        .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
+        .saves = saves,
         .flags = TP_ACCUMULATES,
         .shape = bad_shape,
         .forward = { [TP_CPU] = bad_forward },
@@ -104,6 +106,34 @@ static bool verdict(mistake m, bool large, char *text, size_t size)
         .cases = cases,
     };
     return tp_gradcheck(&op, NULL, text, size);
+}
+
+static bool verdict(mistake m, bool large, char *text, size_t size)
+{
+    return verdict_saving(TP_SAVE_X(0) | TP_SAVE_X(1), m, large, text, size);
+}
+
+/* Otherwise the kernel would follow a NULL pointer. */
+Test(gradcheck, names_what_is_read_and_not_saved)
+{
+    static const struct {
+        uint32_t saves;
+        mistake m;
+        const char *text;
+    } table[] = {
+        { 0, NONE,
+          "bad, case 'only' (eval): backward reads input 0, which the op does not save (a "
+          "NULL pointer when it runs): add TP_SAVE_X(0) to .saves" },
+        { TP_SAVE_X(0), NONE, "backward reads input 1, which" },
+        { TP_SAVE_X(0) | TP_SAVE_X(1), READS_Y, "backward reads output 1, which" },
+    };
+    char text[2048];
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        cr_expect(!verdict_saving(table[i].saves, table[i].m, false, text, sizeof text));
+        cr_expect(strstr(text, table[i].text), "%zu: %s", i, text);
+    }
+    const uint32_t all = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1);
+    cr_expect(verdict_saving(all, READS_Y, false, text, sizeof text), "%s", text);
 }
 
 Test(gradcheck, finds_mistakes)

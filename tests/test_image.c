@@ -6,9 +6,13 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <png.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <jpeglib.h> /* needs stdio.h */
 
@@ -119,7 +123,7 @@ Test(image, difficult_files)
     cr_expect_geq(files, 50, "the list names %d files", files);
 }
 
-/* A box decodes to the pixels of the whole picture, at every scale. */
+/* A box decodes to the pixels of the whole image, at every scale. */
 Test(image, boxes_of_difficult_files)
 {
     static const double boxes[][4] = {
@@ -310,9 +314,11 @@ Test(image, png_cut_off)
     tp_image_free(&p);
 }
 
-/* A grey JPEG of that size, all of one value. */
-static bytes make_jpeg(unsigned width, unsigned height)
+/* A grey JPEG of that size, all of one value; of so many scans if that is not 1: progressive. */
+static bytes make_jpeg(unsigned width, unsigned height, int scans)
 {
+    jpeg_scan_info scan[65] = { { .comps_in_scan = 1 } };
+    for (int k = 1; k < 64; k++) scan[k] = (jpeg_scan_info){ .comps_in_scan = 1, .Ss = k, .Se = k };
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr errors;
     bytes b = { 0 };
@@ -325,6 +331,10 @@ static bytes make_jpeg(unsigned width, unsigned height)
     c.input_components = 1;
     c.in_color_space = JCS_GRAYSCALE;
     jpeg_set_defaults(&c);
+    if (scans > 1) {
+        c.scan_info = scan;
+        c.num_scans = scans;
+    }
     jpeg_start_compress(&c, TRUE);
     JSAMPLE *row = malloc(width);
     memset(row, 77, width);
@@ -336,10 +346,32 @@ static bytes make_jpeg(unsigned width, unsigned height)
     return b;
 }
 
+/* Each scan goes over the whole image: a megabyte could take half a minute. */
+Test(image, scans)
+{
+    static const struct {
+        unsigned width, height;
+        int scans;
+        const char *why;
+    } cases[] = {
+        { 300, 200, 64, "" },
+        { 65500, 480, 20, "" },
+        { 65500, 480, 40, "JPEG: too many scans for an image of its size" },
+    };
+    tp_image p = { 0 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bytes b = make_jpeg(cases[i].width, cases[i].height, cases[i].scans);
+        cr_expect_eq(tp_image_decode(&p, b.at, b.n, NULL), !cases[i].why[0], "%zu", i);
+        cr_expect_str_eq(p.why, cases[i].why, "%zu: %s", i, p.why);
+        free(b.at);
+    }
+    tp_image_free(&p);
+}
+
 Test(image, sizes_and_limits)
 {
     tp_image p = { 0 };
-    bytes wide = make_jpeg(65500, 1), large = make_jpeg(400, 300);
+    bytes wide = make_jpeg(65500, 1, 1), large = make_jpeg(400, 300, 1);
     cr_assert(tp_image_decode(&p, wide.at, wide.n, NULL), "%s", p.why);
     cr_expect(p.width == 65500 && p.height == 1 && p.rgb[65499 * 3 + 2] == 77);
 
@@ -358,13 +390,13 @@ Test(image, sizes_and_limits)
         { "shrink", { .shrink = 3 }, "JPEG: shrink is none of 1, 2, 4, 8" },
         { "box",
           { .box = { 300, 0, 101, 5 } },
-          "the box of 101 x 5 pixels from (300, 0) leaves the picture, which is 400 x 300" },
+          "the box of 101 x 5 pixels from (300, 0) leaves the image, which is 400 x 300" },
         { "empty box",
           { .box = { 300, 0, 10, 0 } },
-          "the box of 10 x 0 pixels from (300, 0) leaves the picture, which is 400 x 300" },
+          "the box of 10 x 0 pixels from (300, 0) leaves the image, which is 400 x 300" },
         { "box that overflows",
           { .box = { 1, 1, INT64_MAX, 2 } },
-          "the box of 9223372036854775807 x 2 pixels from (1, 1) leaves the picture, which is 400 "
+          "the box of 9223372036854775807 x 2 pixels from (1, 1) leaves the image, which is 400 "
           "x 300" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -386,21 +418,67 @@ Test(image, writing, .init = make_folder, .fini = remove_folder)
         cr_assert(tp_image_new(&p, W, sizes[i][1]));
         for (int64_t k = 0; k < n; k++)
             p.rgb[k] = (uint8_t)value(k / 3 % W, k / 3 / W, (int)(k % 3));
-        cr_assert(tp_image_write(&p, in_folder("picture.png")), "%s", p.why);
-        cr_assert(tp_image_read(&back, in_folder("picture.png"), NULL), "%s", back.why);
+        cr_assert(tp_image_write(&p, in_folder("image.png")), "%s", p.why);
+        cr_assert(tp_image_read(&back, in_folder("image.png"), NULL), "%s", back.why);
         cr_expect(back.width == W && back.height == sizes[i][1]);
         cr_expect_arr_eq(back.rgb, p.rgb, (size_t)n, "%lld columns", (long long)W);
     }
     cr_expect_eq(files_in_folder(), 1, "nothing is left beside it");
-    cr_expect_not(tp_image_write(&p, in_folder("none/picture.png")));
+    cr_expect_not(tp_image_write(&p, in_folder("none/image.png")));
     cr_expect(strstr(p.why, "cannot be written: creating ") &&
                   strstr(p.why, "create the folder first"),
               "%s", p.why);
     cr_expect(tp_image_ok(&p), "the pixels stay");
     tp_image_free(&p);
-    cr_expect_not(tp_image_write(&p, in_folder("picture.png")));
-    cr_expect_str_eq(p.why, "an empty picture cannot be written");
+    cr_expect_not(tp_image_write(&p, in_folder("image.png")));
+    cr_expect_str_eq(p.why, "an empty image cannot be written");
     tp_image_free(&back);
+}
+
+/* A file that somebody cuts off and fills again while it is read: no SIGBUS. */
+Test(image, file_that_shrinks, .init = make_folder, .fini = remove_folder)
+{
+    enum { TIMES = 400 };
+    tp_image p = { 0 };
+    const char *path = in_folder("shrinks.png");
+    struct stat st;
+    cr_assert(tp_image_new(&p, 500, 400));
+    uint32_t grain = 1;
+    for (int i = 0; i < 500 * 400 * 3; i++)
+        p.rgb[i] = (uint8_t)((grain = grain * 1664525u + 1013904223u) >> 24);
+    cr_assert(tp_image_write(&p, path), "%s", p.why);
+    cr_assert(stat(path, &st) == 0 && st.st_size > 20000, "%lld", (long long)st.st_size);
+    const pid_t child = fork();
+    while (child == 0)
+        if (truncate(path, st.st_size) != 0 || truncate(path, 5000) != 0) _exit(1);
+    for (int i = 0; i < TIMES; i++)
+        cr_expect(tp_image_read(&p, path, NULL) || p.why[0], "read, or a reason");
+    kill(child, SIGKILL);
+    cr_assert_eq(waitpid(child, NULL, 0), child);
+    tp_image_free(&p);
+}
+
+/* Neither waited for, nor read or unpacked without end. */
+Test(image, only_images_in_regular_files, .init = make_folder, .fini = remove_folder)
+{
+    tp_image p = { 0 };
+    cr_assert(mkfifo(in_folder("pipe.jpg"), 0600) == 0);
+    cr_assert(symlink("/dev/zero", in_folder("zero.jpg")) == 0);
+    FILE *f = fopen(in_folder("packed.jpg"), "wb");
+    cr_assert(f && fwrite("\x28\xb5\x2f\xfd\x04\x50\0\0", 8, 1, f) == 1 && fclose(f) == 0);
+    f = fopen(in_folder("long.jpg"), "wb");
+    cr_assert(f && fclose(f) == 0 && truncate(in_folder("long.jpg"), (1 << 30) + 1) == 0);
+    static const char *const cases[][2] = {
+        { "pipe.jpg", "pipe.jpg: is a pipe; a regular file is wanted" },
+        { "zero.jpg", "zero.jpg: is a device; a regular file is wanted" },
+        { "packed.jpg", "packed.jpg: neither JPEG nor PNG: it begins with the byte 28" },
+        { "long.jpg", "long.jpg: has 1073741825 bytes, more than the 1073741824 allowed" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_expect_not(tp_image_read(&p, in_folder(cases[i][0]), NULL));
+        cr_expect(strstr(p.why, cases[i][1]), "%s", p.why);
+    }
+    tp_image_free(&p);
 }
 
 Test(image, errors, .init = make_folder, .fini = remove_folder)
@@ -411,7 +489,7 @@ Test(image, errors, .init = make_folder, .fini = remove_folder)
         size_t n;
         const char *why;
     } cases[] = {
-        { "nothing", "", 0, "the picture is empty (0 bytes)" },
+        { "nothing", "", 0, "the image is empty (0 bytes)" },
         { "text", "text", 4, "neither JPEG nor PNG: it begins with the byte 74" },
         { "a byte", "\xff", 1,
           "neither JPEG nor PNG: it begins with the byte ff and is too short" },
@@ -427,13 +505,13 @@ Test(image, errors, .init = make_folder, .fini = remove_folder)
                       cases[i].name);
     }
     cr_expect_not(tp_image_copy(&copy, &p));
-    cr_expect_str_eq(copy.why, p.why, "an empty picture passes its reason on");
+    cr_expect_str_eq(copy.why, p.why, "an empty image passes its reason on");
     cr_expect_not(tp_image_read(&p, in_folder("none.jpg"), NULL));
     cr_expect(strstr(p.why, "none.jpg: cannot be opened: No such file"), "%s", p.why);
     cr_expect_not(tp_image_new(&p, 5, 0));
-    cr_expect_str_eq(p.why, "a picture of 5 x 0 pixels cannot be made");
+    cr_expect_str_eq(p.why, "an image of 5 x 0 pixels cannot be made");
     cr_expect_not(tp_image_new(&p, 1 << 24, 1 << 24), "more memory than there is");
     cr_expect_not(tp_image_ok(&p));
-    cr_expect(tp_image_new(&p, 2, 2) && !p.why[0], "a failed picture can be used again");
+    cr_expect(tp_image_new(&p, 2, 2) && !p.why[0], "a failed image can be used again");
     tp_image_free(&p);
 }

@@ -1,5 +1,5 @@
-/* test_image_ops.c - pixel operations against pictures that Pillow 9.4 made, bit for bit, and by
- * their own rules on pictures made here. */
+/* test_image_ops.c - pixel operations against images that Pillow 9.4 made, bit for bit, and by
+ * their own rules on images made here. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include <tapegrad/file.h>
 #include <tapegrad/image.h>
 
-#include "data/image_loops.h"
+#include "data/images/loops.h"
 #include "support_fixtures.h"
 
 static const uint8_t fill[3] = { 124, 116, 104 };
@@ -27,7 +27,7 @@ static tp_file *open_case(const char *name)
     return F;
 }
 
-static void read_picture(tp_file *F, const char *name, tp_image *p)
+static void read_image(tp_file *F, const char *name, tp_image *p)
 {
     const tp_file_tensor *t = tp_file_find(F, name);
     cr_assert(t && t->shape.ndim == 3 && t->shape.dim[2] == 3, "%s", name);
@@ -86,12 +86,12 @@ static int run_operations(tp_file *F)
     tp_image in = { 0 }, p = { 0 }, want = { 0 }, work = { 0 };
     int n = 0;
     const char *key, *argument;
-    read_picture(F, "input.image", &in);
+    read_image(F, "input.image", &in);
     for (int i = 0; tp_file_meta_at(F, i, &key, &argument); i++) {
         char output[128];
         if (strncmp(key, "arg.", 4) != 0 || meant(key + 4) == TP_NPIXEL_OPS) continue;
         snprintf(output, sizeof output, "output.%s", key + 4);
-        read_picture(F, output, &want);
+        read_image(F, output, &want);
         cr_assert(tp_image_copy(&p, &in));
         cr_assert(tp_image_apply(&p, meant(key + 4), strtod(argument, NULL), fill, &work));
         expect_same(&p, &want, key);
@@ -107,8 +107,8 @@ static int run_operations(tp_file *F)
 static void expect_resized(tp_file *F, const char *output, const tp_box *box, tp_filter filter)
 {
     tp_image in = { 0 }, p = { 0 }, want = { 0 };
-    read_picture(F, "input.image", &in);
-    read_picture(F, output, &want);
+    read_image(F, "input.image", &in);
+    read_image(F, output, &want);
     cr_assert(tp_image_resize(&p, &in, box, want.width, want.height, filter), "%s", p.why);
     expect_same(&p, &want, output);
     tp_image_free(&in);
@@ -129,8 +129,8 @@ static void expect_rotated(tp_file *F, const char *output, double degrees)
 {
     tp_image in = { 0 }, p = { 0 }, want = { 0 };
     double m[6];
-    read_picture(F, "input.image", &in);
-    read_picture(F, output, &want);
+    read_image(F, "input.image", &in);
+    read_image(F, output, &want);
     tp_image_rotation(&in, degrees, m);
     cr_assert(tp_image_affine(&p, &in, m, TP_BILINEAR, fill), "%s", p.why);
     expect_same(&p, &want, output);
@@ -145,7 +145,7 @@ static void expect_eval(tp_file *F)
     enum { S = 24 };
     static float want[3 * S * S], got[S * S * 3];
     tp_image in = { 0 }, p = { 0 }, part = { 0 };
-    read_picture(F, "input.image", &in);
+    read_image(F, "input.image", &in);
     cr_assert(tp_file_read(F, tp_file_find(F, "output.eval_transform_24"), TP_F32, want));
     const int64_t width = 27 * in.width / in.height; /* 57 x 44 */
     cr_assert(tp_image_resize(&p, &in, NULL, width, 27, TP_BICUBIC), "%s", p.why);
@@ -183,7 +183,7 @@ Test(image_ops, baseline_cases)
     tp_file_close(F);
 }
 
-/* ---- pictures made here ---- */
+/* ---- images made here ---- */
 
 static void make(tp_image *p, int64_t width, int64_t height)
 {
@@ -221,7 +221,7 @@ Test(image_ops, arguments_that_change_nothing)
     tp_image_free(&work);
 }
 
-/* A constant picture stays constant whatever its size becomes, and values lie between. */
+/* A constant image stays constant whatever its size becomes, and values lie between. */
 Test(image_ops, resizing_keeps_a_constant)
 {
     tp_image in = { 0 }, p = { 0 };
@@ -343,10 +343,9 @@ Test(image_ops, errors)
     cr_expect_str_eq(p.why, none.why);
     cr_expect_not(tp_image_apply(&none, TP_PIXEL_INVERT, 0, fill, &work));
     cr_expect_not(tp_image_resize(&p, &in, &(tp_box){ 2, 0, 5, 4 }, 3, 3, TP_BICUBIC));
-    cr_expect_str_eq(p.why,
-                     "the box of 5 x 4 pixels from (2, 0) leaves the picture, which is 6 x 4");
+    cr_expect_str_eq(p.why, "the box of 5 x 4 pixels from (2, 0) leaves the image, which is 6 x 4");
     cr_expect_not(tp_image_resize(&p, &in, NULL, 0, 3, TP_BICUBIC));
-    cr_expect_str_eq(p.why, "a picture of 0 x 3 pixels cannot be made");
+    cr_expect_str_eq(p.why, "an image of 0 x 3 pixels cannot be made");
     cr_expect_not(tp_image_crop(&p, &in, (tp_box){ 0, 0, 0, 2 }, fill));
     tp_image_free(&in);
     tp_image_free(&p);

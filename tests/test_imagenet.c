@@ -12,6 +12,7 @@
 #include <tapegrad/image.h>
 #include <tapegrad/vision.h>
 
+#include "support_checkpoint.h"
 #include "support_images.h"
 #include "support_program.h"
 
@@ -175,7 +176,28 @@ Test(imagenet, features_are_drawn_anew)
     cr_expect_eq(distance("first/last.safetensors", "never/last.safetensors", matrix), 0);
 }
 
-/* What a run leaves: the log has what the papers' figures need, the confusion matrix is a picture.
+/* Counts that no run reaches are refused; a schedule beyond 2^63 batches is never over. */
+Test(imagenet, extreme_counts_of_features)
+{
+    static const char matrix[] = "layer1.1.attn.fast_attention.projection_matrix";
+    static const char flags[] = "train --preset vil-tiny-performer --threads 1 --shapes 10 "
+                                "--size 32 --batch 10 --redraw 1000000 "
+                                "--redraw-growth 9000000000000000000 --steps";
+    const int64_t most = INT64_C(1) << 60, bad[] = { most + 1, INT64_MAX, -1, INT64_MIN };
+    succeed("%s 1 --run-dir first", flags);
+    succeed("%s 4 --run-dir fourth", flags); /* epochs of one update */
+    cr_expect_eq(distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        change_number("first/last.safetensors", "features_served", bad[i]);
+        expect_refusal("train --resume --run-dir first --steps 4", 1,
+                       "first/last.safetensors: 'features_served' is out of range");
+    }
+    change_number("first/last.safetensors", "features_served", most);
+    succeed("train --resume --run-dir first --steps 4");
+    cr_expect_eq(distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
+}
+
+/* What a run leaves: the log has what the papers' figures need, the confusion matrix is an image.
  */
 Test(imagenet, files_of_a_run)
 {
@@ -198,14 +220,14 @@ Test(imagenet, files_of_a_run)
 
 /* Two colours are learned from a folder; evaluation finds what validation found, prediction names
  * them. */
-Test(imagenet, folder_of_pictures)
+Test(imagenet, folder_of_images)
 {
     make_colours("set", 12);
     succeed("train --data set --size 16 --batch 8 --epochs 8 --threads 1 --flip 0 --run-dir run");
-    cr_expect(strstr(out, "24 pictures for training, 8 for validation"), "%s", out);
+    cr_expect(strstr(out, "24 images for training, 8 for validation"), "%s", out);
     cr_expect(strstr(out, "best top-1 100.00 %"), "%s", out);
     succeed("eval --data set --run-dir run --by-class --confusion c.png");
-    cr_expect(strstr(out, "8 pictures: loss ") && strstr(out, "top-1 100.00 %") &&
+    cr_expect(strstr(out, "8 images: loss ") && strstr(out, "top-1 100.00 %") &&
                   strstr(out, "red   "),
               "%s", out);
     succeed("predict set/val/red/12.png set/val/blue/13.png --run-dir run");
@@ -217,15 +239,15 @@ Test(imagenet, folder_of_pictures)
     cr_expect(strstr(out, "%  red") && strstr(errors, "gone.png"), "%s%s", out, errors);
 }
 
-/* A picture that cannot be read is named once and counted, or with --strict the end. */
-Test(imagenet, broken_picture)
+/* An image that cannot be read is named once and counted, or with --strict the end. */
+Test(imagenet, broken_image)
 {
     make_colours("set", 12);
-    cr_assert(shell("echo no picture > set/train/red/03.png"));
+    cr_assert(shell("echo no image > set/train/red/03.png"));
     succeed("train --data set --size 16 --batch 8 --epochs 3 --threads 1 --run-dir run");
     const char *named = strstr(out, "train/red/03.png");
     cr_expect(named && !strstr(named + 1, "train/red/03.png"), "once: %s", out);
-    cr_expect(strstr(out, "1 pictures could not be read"), "%s", out);
+    cr_expect(strstr(out, "1 images could not be read"), "%s", out);
     expect_refusal("train --data set --size 16 --batch 8 --epochs 3 --strict --run-dir strict", 1,
                    "train/red/03.png");
 }
@@ -238,7 +260,7 @@ Test(imagenet, plan)
     succeed("%s --plan --run-dir planned", flags);
     cr_expect(access("planned", F_OK) != 0);
     cr_expect(strstr(out, "lsla-small (vit-lsla): 1039458 parameters") &&
-                  strstr(out, "2 epochs of 5 updates of 1 x 8 pictures") &&
+                  strstr(out, "2 epochs of 5 updates of 1 x 8 images") &&
                   strstr(out, "*attention") && strstr(out, "Time here: about "),
               "%s", out);
     const char *row = strstr(out, "peak of a step");
@@ -261,7 +283,7 @@ Test(imagenet, init_with_another_head)
     succeed("train " SMALL "--run-dir ten");
     static const char two[] = "train --data set --size 16 --batch 8 --epochs 1 --threads 1 "
                               "--overwrite --run-dir two --init ten/best.safetensors ";
-    expect_refusal(two, 1, "the head of ten/best.safetensors has 10 classes, the pictures have 2");
+    expect_refusal(two, 1, "the head of ten/best.safetensors has 10 classes, the images have 2");
     succeed("%s --head slice --lr 1e-9 --lr-end 0", two);
     tp_file *a = tp_file_open("ten/best.safetensors"), *b = tp_file_open("two/last.safetensors");
     float x[1280], y[1280];
@@ -275,7 +297,7 @@ Test(imagenet, init_with_another_head)
     expect_refusal("eval --data set --run-dir ten", 1, "was trained on other classes: class 0 is");
 }
 
-/* Tables of positions follow the size of the pictures only if that is asked for. */
+/* Tables of positions follow the size of the images only if that is asked for. */
 Test(imagenet, init_at_another_resolution)
 {
     static const char wider[] = "train --preset lsla-small --threads 1 --shapes 20 --batch 10 "
@@ -284,7 +306,7 @@ Test(imagenet, init_at_another_resolution)
     char args[400];
     succeed("train --preset lsla-small --threads 1 --shapes 20 --batch 10 --epochs 1 --size 16 "
             "--run-dir low");
-    expect_refusal(wider, 1, "was trained on pictures of 16 pixels, this run has 32: tables of");
+    expect_refusal(wider, 1, "was trained on images of 16 pixels, this run has 32: tables of");
     succeed("%s --resize", wider);
     snprintf(args, sizeof args, "%s --resize --preset lsla-qkv-small", wider);
     expect_refusal(args, 1, "of other widths, depths or attention than --preset lsla-qkv-small");
@@ -354,7 +376,7 @@ Test(imagenet, refusals)
         { "trian", 2, "imagenet: 'trian' is not a command" },
         { "train --epoch 3", 2, "--epoch: unknown flag; did you mean --epochs?" },
         { "train --recipe swin", 2, "--recipe: 'swin' is none of plain|small|vil|" },
-        { "train picture.png", 2, "'picture.png' is not a flag" },
+        { "train image.png", 2, "'image.png' is not a flag" },
         { "train --preset resnet", 1, "--preset: 'resnet' is none of tiny, convnet" },
         { "train --data missing", 1, "missing" },
         { "train --data set --layout cifar10", 1, "set" },
@@ -368,7 +390,7 @@ Test(imagenet, refusals)
         { "train --resume --run-dir run --overwrite", 1, "--resume continues a run" },
         { "train --resume --run-dir run --plan", 1, "--plan describes a run from its beginning" },
         { "train --plan --preset lsla-small --size 24", 1, "impossible model: " },
-        { "train --resume --run-dir run --data set", 1, "does not hold the pictures that" },
+        { "train --resume --run-dir run --data set", 1, "does not hold the images that" },
         { "train --resume --run-dir fresh", 1, "cannot resume: " },
         { "train --init out --run-dir fresh", 1, "out" },
         { "train " SMALL "--init run/last.safetensors --run-dir other --epochs 9 "
@@ -376,13 +398,13 @@ Test(imagenet, refusals)
           1, "is " },
         { "eval --run-dir fresh", 1, "fresh/last.safetensors" },
         { "eval --run-dir run --data set", 1, "was trained on other classes" },
-        { "eval --run-dir few", 1, "trained on other pictures, which --data names" },
+        { "eval --run-dir few", 1, "trained on other images, which --data names" },
         { "eval --checkpoint cut", 1, "the file is cut off" },
         { "train --init cut --run-dir fresh", 1, "the file is cut off" },
         { "train --resume --run-dir half", 1, "cannot resume: half/last.safetensors" },
-        { "predict cut --run-dir run", 1, "picture cut: neither JPEG nor PNG" },
-        { "predict set --run-dir run", 1, "picture set: is a folder; a file is wanted" },
-        { "predict --run-dir run", 1, "no picture is named" },
+        { "predict cut --run-dir run", 1, "image cut: neither JPEG nor PNG" },
+        { "predict set --run-dir run", 1, "image set: is a folder; a regular file is wanted" },
+        { "predict --run-dir run", 1, "no image is named" },
         { "predict gone.png --run-dir run", 1, "gone.png" },
         { "throughput --preset none", 1, "--preset: 'none' is none of" },
     };
@@ -397,7 +419,7 @@ Test(imagenet, refusals)
     cr_expect(same_bytes("before/log.jsonl", "run/log.jsonl"));
 }
 
-/* Pictures of one pixel, and of one row as wide as JPEG has them, are pictures like others. */
+/* Images of one pixel, and of one row as wide as JPEG has them, are images like others. */
 Test(imagenet, extreme_shapes)
 {
     static const int64_t sides[][2] = { { 1, 1 }, { 65500, 1 }, { 1, 65500 } };

@@ -54,7 +54,7 @@ Test(inspect, output_and_options)
           "infinite\n"
           "half    BF16    []                         0.5          0.5          0.5\n"
           "ids     U8      [4]                          1            4          2.5\n"
-          "4 tensors, 11 elements, 30 bytes\n" },
+          "4 tensors, 11 elements, 30 bytes, checksums agree\n" },
         { "--names a", 0, "empty\nweight\nhalf\nids\n" },
         { "--meta a", 0, "layers = 12\nnote = red\\x1b[31m\n" },
         { "--names a b a", 1,
@@ -75,4 +75,30 @@ Test(inspect, output_and_options)
     cr_expect_eq(strncmp(out, "NAME\n    tp-inspect - ", 22), 0, "%s", out);
     inspect("a a", out, sizeof out);
     cr_expect_eq(strncmp(out, "a\nlayers", 8), 0, "several files are titled: %s", out);
+}
+
+/* One bit of a value: the tensor is named, and nothing of the file shown as if it were sound. */
+Test(inspect, damaged_file)
+{
+    char out[4096];
+    write_file();
+    FILE *f = fopen(in_folder("a"), "r+b");
+    cr_assert(f && fseek(f, -1, SEEK_END) == 0 && fputc('\5', f) == '\5' && fclose(f) == 0);
+    cr_expect_eq(inspect("a", out, sizeof out), 1);
+    cr_expect_eq(strncmp(out, "tp-inspect: a: tensor 'ids' is damaged: its checksum is ", 56), 0,
+                 "%s", out);
+    cr_expect_eq(inspect("--names a", out, sizeof out), 0, "only the header is read");
+}
+
+/* As other programs write it. */
+Test(inspect, no_checksums)
+{
+    static const char bytes[] = "\x3c\0\0\0\0\0\0\0"
+                                "{\"x\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"
+                                "            ab";
+    char out[4096];
+    FILE *f = fopen(in_folder("a"), "wb");
+    cr_assert(f && fwrite(bytes, 1, 70, f) == 70 && fclose(f) == 0);
+    cr_expect_eq(inspect("a", out, sizeof out), 0, "%s", out);
+    cr_expect(strstr(out, "\n1 tensors, 2 elements, 2 bytes, no checksums\n"), "%s", out);
 }

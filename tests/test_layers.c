@@ -1,5 +1,5 @@
-/* test_layers.c - the tree keeps its own rules: who includes whom, unique file names, sizes, what
- * the library must never call, and that an installed copy serves a consumer by CMake and by
+/* test_layers.c - the tree keeps its own rules: who includes whom, folders, sizes, what the
+ * library must never call, and that an installed copy serves a consumer by CMake and by
  * pkg-config. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -46,7 +46,8 @@ Test(layers, includes)
                  rules[i].forbidden, rules[i].folders);
         cr_expect_eq(lines(command), 0, "%s", rules[i].rule);
     }
-    cr_expect_eq(lines("grep -rln 'cblas.h' tensor | grep -v 'tensor/cpu/blas.c'"), 0, "cblas.h");
+    cr_expect_eq(lines("grep -rln 'cblas.h' tensor | grep -v 'tensor/cpu/kit/blas.c'"), 0,
+                 "cblas.h");
     cr_expect_eq(
         lines("grep -rlnE '#pragma omp (parallel|for)|<omp.h>' --include='*.[ch]' . | grep -v "
               "-e './build/' -e tensor/parallel.c -e tests/test_layers.c"),
@@ -59,11 +60,11 @@ Test(layers, an_op_stands_where_the_guide_says)
 {
     cr_expect_eq(
         lines(
-            "grep -rhoE 'TP_KERNEL\\([a-z0-9_]+\\)' --include='op_*.c' autograd/ops |"
+            "grep -rhoE 'TP_KERNEL\\([a-z0-9_]+\\)' --include='*.c' autograd/ops |"
             "sed 's/TP_KERNEL(//; s/)//' | sort -u | while read k; do "
             "grep -rlwE \"(tp__(cpu|cuda)_)?$k\" --include='*.[ch]' --include='*.cu*' "
             "tensor autograd cuda nn include | grep -vE "
-            "'^(autograd/ops/op_|tensor/cpu/cpu_|cuda/cuda_)[a-z0-9_]+[.](c|cu)$' |"
+            "'^(autograd/ops|tensor/cpu|cuda|cuda/attention)/[a-z0-9_]+[.](c|cu)$' |"
             "sed \"s/^/$k: /\"; done | grep -vE 'cast_fwd: autograd/params_store.c|softmax_fwd: .*[.](h|cuh)$'"),
         0, "kernels are named elsewhere");
 }
@@ -83,13 +84,29 @@ Test(layers, the_library_never_ends_the_process_nor_prints)
         "no environment variables");
 }
 
+/* docs/design.md, "Where things are": a line a folder of sources, indented by depth. A line of several
+ * names means folders side by side. */
+Test(layers, the_tree_is_as_drawn)
+{
+    cr_expect_eq(
+        lines(
+            "awk '/^## Where things are/ { on = 1 } /^## Four objects/ { on = 0 } "
+            "on && /^    / { depth = (match($0, /[^ ]/) - 5) / 2; "
+            "for (i = 1; i <= NF && $i ~ /[/]$/; i++) { above[depth] = $i; path = \"\"; "
+            "for (k = 0; k <= depth; k++) path = path above[k]; print path } }' docs/design.md | "
+            "sort >/tmp/tp-drawn.$$; "
+            "git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | xargs -n1 dirname | sed 's|$|/|' | "
+            "sort -u | while read d; do grep -qxF \"$d\" /tmp/tp-drawn.$$ || "
+            "case $d in examples/*|tests/*|tools/*) ;; *) echo \"$d is not drawn\" ;; esac; done; "
+            "while read d; do [ -d \"$d\" ] || echo \"$d is not there\"; done </tmp/tp-drawn.$$; "
+            "rm -f /tmp/tp-drawn.$$"),
+        0, "docs/design.md draws the tree");
+}
+
 Test(layers, files)
 {
     cr_assert_eq(lines("git ls-files '*.c' | wc -l | awk '$1 < 100'"), 0,
                  "git knows the files of the tree");
-    cr_expect_eq(lines("git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | xargs -n1 basename | "
-                       "sort | uniq -d"),
-                 0, "file names are unique in the tree");
     cr_expect_eq(
         lines("git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.sh' '*.cmake' | xargs wc -l | "
               "awk '$2 != \"total\" && $1 > 800'"),
@@ -139,10 +156,50 @@ Test(layers, exported_symbols, .timeout = 1200)
              TP_SOURCE_DIR, TP_BUILD_DIR, TP_BUILD_DIR, TP_BUILD_DIR, TP_BUILD_DIR);
     cr_expect_eq(run(command), 0, "a consumer builds with find_package");
     snprintf(command, sizeof command,
+             "cmake -S '%s/tests/consumer/cpp' -B '%s/consumer/cpp' "
+             "-DCMAKE_PREFIX_PATH='%s/consumer/prefix' >/dev/null && "
+             "cmake --build '%s/consumer/cpp' >/dev/null && '%s/consumer/cpp/consumer_cpp'",
+             TP_SOURCE_DIR, TP_BUILD_DIR, TP_BUILD_DIR, TP_BUILD_DIR, TP_BUILD_DIR);
+    cr_expect_eq(run(command), 0, "a project of C++ alone builds with find_package");
+    snprintf(command, sizeof command,
              "cd '%s/consumer' && PKG_CONFIG_PATH=$(dirname $(find prefix -name tapegrad.pc)) && "
              "export PKG_CONFIG_PATH && cc -std=c17 '%s/tests/consumer/main.c' -o by_pkg_config "
              "$(pkg-config --cflags --libs tapegrad) -Wl,-rpath,$(dirname $PKG_CONFIG_PATH) && "
              "./by_pkg_config",
              TP_BUILD_DIR, TP_SOURCE_DIR);
     cr_expect_eq(run(command), 0, "a consumer builds with pkg-config");
+}
+
+/* A static installation under another prefix than the configured one, moved away from there. */
+Test(layers, static_installation, .timeout = 600)
+{
+    static const struct {
+        const char *flags, *what;
+    } kinds[] = { { "", "pkg-config" }, { "--static", "pkg-config --static" } };
+    char command[2048];
+    if (!TP_INSTALLS)
+        cr_skip_test(
+            "sanitizers, CUDA and clang's OpenMP need libraries of their own to link with");
+    snprintf(command, sizeof command,
+             "cd '%s' && rm -rf consumer/first consumer/static && mkdir -p consumer && "
+             "cmake --install . --prefix consumer/first >/dev/null && mv consumer/first "
+             "consumer/static",
+             TP_BUILD_DIR);
+    cr_assert_eq(run(command), 0, "the static build installs");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        snprintf(command, sizeof command,
+                 "cd '%s/consumer' && PKG_CONFIG_PATH=$PWD/$(dirname $(find static -name "
+                 "tapegrad.pc)) && export PKG_CONFIG_PATH && "
+                 "cc -std=c17 '%s/tests/consumer/main.c' -o by_static "
+                 "$(pkg-config %s --cflags --libs tapegrad) && ./by_static",
+                 TP_BUILD_DIR, TP_SOURCE_DIR, kinds[i].flags);
+        cr_expect_eq(run(command), 0, "a consumer builds with %s", kinds[i].what);
+    }
+    snprintf(command, sizeof command,
+             "cmake -S '%s/tests/consumer/cpp' -B '%s/consumer/static_cpp' "
+             "-DCMAKE_PREFIX_PATH='%s/consumer/static' >/dev/null && "
+             "cmake --build '%s/consumer/static_cpp' >/dev/null && "
+             "'%s/consumer/static_cpp/consumer_cpp'",
+             TP_SOURCE_DIR, TP_BUILD_DIR, TP_BUILD_DIR, TP_BUILD_DIR, TP_BUILD_DIR);
+    cr_expect_eq(run(command), 0, "a project of C++ alone builds with find_package");
 }

@@ -14,7 +14,7 @@
 #include "support_device.h"
 #include "support_values.h"
 #include "tensor/bf16.h"
-#include "tensor/ls_plan.h"
+#include "tensor/geometry/ls_plan.h"
 
 static const tp_isa isas[] = { TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 };
 
@@ -467,6 +467,8 @@ static const mistake mistakes[] = {
     { 5, 0, 6, { "", GOOD, CFG(2, 4, 1, 0) }, "without a window k_win, v_win, pos_win, r_w and r_r must be absent" },
     { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 0), .cfg.segment = true }, "segment: a window of 0 has no segments" },
     { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 6), .cfg.masked = true, .cache = 5, .valid = 5 }, "a cache of 5 rows cannot have 6 in the window" },
+    { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 6), .cfg.masked = true, .cache = INT64_MAX }, "cache and valid must be between 0 and 2^40" },
+    { -1, 0, 0, { "", GOOD, CFG(2, 4, 0, 6), .cfg.masked = true, .valid = INT64_MIN }, "cache and valid must be between 0 and 2^40" },
 };
 /* clang-format on */
 

@@ -6,7 +6,7 @@
 #include "ref_map.h"
 #include "support_trial.h"
 #include "support_values.h"
-#include "tensor/window.h"
+#include "tensor/geometry/window.h"
 
 typedef struct problem {
     const char *name;
@@ -262,6 +262,15 @@ Test(map_attention, refuses)
     cr_expect(trial_fails(&t, "window_attention_2d: q must be [B,g+N,H*D] with 20 tokens"));
     p.cfg = (tp_window_cfg){ .heads = 2, MAP(4, 4), WINDOW(3, 2) };
     cr_expect(trial_fails(&t, "window_attention_2d: table must be [81,2]"));
+    const int64_t huge = INT64_C(1) << 32;
+    p.cfg = (tp_window_cfg){ .heads = 2, MAP(4, 4), WINDOW(huge, huge) };
+    cr_expect(trial_fails(&t, "window_attention_2d: window must be at most 2^20"));
+    p.cfg = (tp_window_cfg){ .heads = 2, MAP(huge, huge), WINDOW(2, 2) };
+    cr_expect(trial_fails(&t, "window_attention_2d: height, width and global must be at most"));
+    p.cfg = (tp_window_cfg){ .heads = 2, MAP(4, 4), WINDOW(2, 2), .reach = { INT64_MAX, 2 } };
+    cr_expect(trial_fails(&t, "window_attention_2d: window must be at most 2^20, reach between"));
+    p.cfg = (tp_window_cfg){ .heads = 2, MAP(4, 4), WINDOW(2, 2), .stride = INT64_MAX };
+    cr_expect(trial_fails(&t, "window_attention_2d: stride must be between 0 and 2^30"));
 
     tp_lsla_cfg c = { .heads = 1, MAP(4, 6), .window = 4 };
     trial u = { .f = lsla_op, .env = &c, .dtype = TP_F32, .compute = TP_F32 };
@@ -272,4 +281,8 @@ Test(map_attention, refuses)
     c.shift = 0;
     u.in[4] = TP_SHAPE(8, 1);
     cr_expect(trial_fails(&u, "lsla_attention: inner must be [9,1]"));
+    c = (tp_lsla_cfg){ .heads = 1, MAP(0, huge), .window = huge };
+    cr_expect(trial_fails(&u, "lsla_attention: heads must be at most 2^16, window 2^10"));
+    c = (tp_lsla_cfg){ .heads = 1, MAP(huge, huge), .window = 2 };
+    cr_expect(trial_fails(&u, "lsla_attention: heads must be at most 2^16, window 2^10"));
 }

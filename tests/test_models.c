@@ -116,18 +116,18 @@ Test(models, names_and_shapes)
         { "layers.0.pos_ff.layer_norm.weight", { 1, { D } } },
         { "layers.0.pos_ff.layer_norm.bias", { 1, { D } } },
     };
-    static tp_lm lm;
+    static tp_ls_lm lm;
     static tp_txl txl;
     tp_device *dev = device_open(NULL);
     tp_params *P = tp_params_new(dev, NULL), *Q = tp_params_new(dev, NULL);
-    tp_lm_init(P, &lm, "",
-               (tp_lm_cfg){ .vocab = V,
-                            .dim = D,
-                            .hidden = F,
-                            .layers = 1,
-                            .mem_len = 8,
-                            .ls = { .heads = H, .chunk = 4, .rank = R, .window = 8 },
-                            .use_bias = true });
+    tp_ls_lm_init(P, &lm, "",
+                  (tp_ls_lm_cfg){ .vocab = V,
+                                  .dim = D,
+                                  .hidden = F,
+                                  .layers = 1,
+                                  .mem_len = 8,
+                                  .ls = { .heads = H, .chunk = 4, .rank = R, .window = 8 },
+                                  .use_bias = true });
     check_names(P, ls, sizeof ls / sizeof *ls);
     tp_txl_init(Q, &txl, "",
                 (tp_txl_cfg){ .vocab = V,
@@ -177,21 +177,21 @@ Test(models, ablations)
           { "dual_ln_win.weight", "dual_ln_win.bias", "dual_ln_dproj.weight",
             "dual_ln_dproj.bias" } },
     };
-    static tp_lm lm;
+    static tp_ls_lm lm;
     int32_t x[M + 1];
     fill_tokens(x, M + 1, 11);
     tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tp_params *P = tp_params_new(D, NULL), *all = tp_params_new(D, NULL);
         tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
-        tp_lm_state s = { 0 };
-        tp_lm_cfg c = { .vocab = 11, .dim = 16, .hidden = 8, .layers = 1, .mem_len = M };
+        tp_ls_lm_state s = { 0 };
+        tp_ls_lm_cfg c = { .vocab = 11, .dim = 16, .hidden = 8, .layers = 1, .mem_len = M };
         c.ls = (tp_ls_cfg){ .heads = 2, .chunk = 4, .rank = 2, .window = 8 };
-        tp_lm_init(all, &lm, "", c);
+        tp_ls_lm_init(all, &lm, "", c);
         c.ls = rows[i].ls;
         c.ls.heads = 2;
         c.ls.chunk = 4;
-        tp_lm_init(P, &lm, "", c);
+        tp_ls_lm_init(P, &lm, "", c);
         int64_t missing = 0;
         for (int k = 0; k < 8 && rows[i].absent[k]; k++) {
             char name[64];
@@ -204,7 +204,7 @@ Test(models, ablations)
             tp_reset(T);
             const tp_tensor in = tp_from(T, TP_I32, TP_SHAPE(1, M), x);
             const tp_tensor out = tp_from(T, TP_I32, TP_SHAPE(1, M), x + 1);
-            tp_backward(T, tp_cross_entropy(T, tp_lm_forward(T, &lm, &s, in), out, TP_MEAN));
+            tp_backward(T, tp_cross_entropy(T, tp_ls_lm_forward(T, &lm, &s, in), out, TP_MEAN));
         }
         cr_expect(tp_ok(T), "%s: %s", rows[i].name, tp_why(T));
         for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
@@ -224,21 +224,21 @@ Test(models, ablations)
 Test(models, first_loss)
 {
     enum { M = 64, V = 208 };
-    static tp_lm lm;
+    static tp_ls_lm lm;
     int32_t x[M + 1];
     tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     tp_tape *T = tp_tape_new(D, NULL);
-    tp_lm_state s = { 0 };
-    tp_lm_cfg c = tp_lm_small(V);
+    tp_ls_lm_state s = { 0 };
+    tp_ls_lm_cfg c = tp_ls_lm_small(V);
     c.mem_len = c.ls.window = M;
-    tp_lm_init(P, &lm, "", c);
+    tp_ls_lm_init(P, &lm, "", c);
     fill_tokens(x, M + 1, V);
     tp_record(T, false);
     const tp_tensor in = tp_from(T, TP_I32, TP_SHAPE(1, M), x);
     const tp_tensor out = tp_from(T, TP_I32, TP_SHAPE(1, M), x + 1);
     const double loss =
-        tp_item(T, tp_cross_entropy(T, tp_lm_forward(T, &lm, &s, in), out, TP_MEAN));
+        tp_item(T, tp_cross_entropy(T, tp_ls_lm_forward(T, &lm, &s, in), out, TP_MEAN));
     cr_expect(tp_ok(T), "%s", tp_why(T));
     cr_expect(loss > 7.1 && loss < 7.7, "first loss %g", loss);
     tp_tape_free(T);
@@ -253,32 +253,32 @@ Test(models, first_loss)
 static void train_in(tp_dtype compute, double out[3])
 {
     enum { M = 32, V = 19 };
-    static tp_lm lm;
+    static tp_ls_lm lm;
     int32_t x[3 * M + 1];
     float logits[V];
-    tp_lm_state s = { 0 };
+    tp_ls_lm_state s = { 0 };
     tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 4 });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = compute, .train = true });
-    tp_lm_cfg c = tp_lm_tiny(V);
+    tp_ls_lm_cfg c = tp_ls_lm_tiny(V);
     c.layers = 2;
     c.dropout = c.emb_dropout = 0.1;
-    tp_lm_init(P, &lm, "", c);
+    tp_ls_lm_init(P, &lm, "", c);
     fill_tokens(x, 3 * M + 1, V);
     for (int k = 0; k < 3; k++) {
         tp_reset(T);
         const tp_tensor in = tp_from(T, TP_I32, TP_SHAPE(1, M), x + k * M);
         const tp_tensor y = tp_from(T, TP_I32, TP_SHAPE(1, M), x + k * M + 1);
-        const tp_tensor loss = tp_cross_entropy(T, tp_lm_forward(T, &lm, &s, in), y, TP_MEAN);
+        const tp_tensor loss = tp_cross_entropy(T, tp_ls_lm_forward(T, &lm, &s, in), y, TP_MEAN);
         tp_backward(T, loss);
         out[0] = tp_item(T, loss);
     }
     out[1] = tp_item(T, tp_clip_grad_norm(P, 0.0));
-    tp_lm_decoder *d = tp_lm_decoder_new(T, &lm, M);
-    cr_expect(tp_lm_decode(d, 1, logits));
+    tp_ls_lm_decoder *d = tp_ls_lm_decoder_new(T, &lm, M);
+    cr_expect(tp_ls_lm_decode(d, 1, logits));
     out[2] = (double)logits[1];
     cr_expect(tp_ok(T), "%s", tp_why(T));
-    tp_lm_decoder_free(d);
+    tp_ls_lm_decoder_free(d);
     tp_tape_free(T);
     tp_params_free(P);
     tp_device_close(D);

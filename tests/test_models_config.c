@@ -38,10 +38,10 @@ Test(models, impossible_configurations)
         { "dropout must be in [0,1)", 4, 16, 1, 64, 128, 256, 208, 4, 1.0 },
         { "dropout must be in [0,1)", 4, 16, 1, 64, 128, 256, 208, 4, (double)NAN },
     };
-    static tp_lm lm;
+    static tp_ls_lm lm;
     tp_device *D = device_open(NULL);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        tp_lm_cfg c = tp_lm_tiny(rows[i].vocab);
+        tp_ls_lm_cfg c = tp_ls_lm_tiny(rows[i].vocab);
         c.dim = rows[i].dim;
         c.mem_len = rows[i].mem_len;
         c.layers = rows[i].layers;
@@ -51,12 +51,12 @@ Test(models, impossible_configurations)
         c.ls.rank = rows[i].rank;
         c.ls.window = rows[i].window;
         tp_params *P = tp_params_new(D, NULL);
-        tp_lm_init(P, &lm, "", c);
+        tp_ls_lm_init(P, &lm, "", c);
         cr_expect(!tp_params_ok(P) && strstr(tp_params_why(P), rows[i].text), "'%s' has no '%s'",
                   tp_params_why(P), rows[i].text);
         tp_tape *T = tp_tape_new(D, NULL);
-        tp_lm_state s = { 0 };
-        tp_lm_forward(T, &lm, &s, tp_from(T, TP_I32, TP_SHAPE(1, 2), (int32_t[]){ 0, 0 }));
+        tp_ls_lm_state s = { 0 };
+        tp_ls_lm_forward(T, &lm, &s, tp_from(T, TP_I32, TP_SHAPE(1, 2), (int32_t[]){ 0, 0 }));
         cr_expect(strstr(tp_why(T), rows[i].text), "forward: '%s' has no '%s'", tp_why(T),
                   rows[i].text);
         tp_tape_free(T);
@@ -99,7 +99,7 @@ static const char *one_file(void)
 Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder)
 {
     char why[256] = "";
-    tp_lm_cfg c = tp_lm_large(32), d;
+    tp_ls_lm_cfg c = tp_ls_lm_large(32), d;
     tp_txl_cfg x = tp_txl_large(204), y;
     c.ls.masked = c.ls.project_first = true;
     c.ls.clamp = 7;
@@ -108,11 +108,11 @@ Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder
     x.clamp = 1000;
 
     tp_writer *W = tp_writer_new(one_file());
-    tp_lm_cfg_write(&c, W);
+    tp_ls_lm_cfg_write(&c, W);
     cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
     tp_writer_free(W);
     tp_file *F = tp_file_open(one_file());
-    cr_expect(tp_lm_cfg_read(&d, F, why, sizeof why), "%s", why);
+    cr_expect(tp_ls_lm_cfg_read(&d, F, why, sizeof why), "%s", why);
     cr_expect(d.vocab == 32 && d.layers == 30 && d.dim == 512 && d.ls.clamp == 7 && d.pre_ln &&
               d.gelu && !d.use_bias && d.ls.masked && d.ls.project_first && !d.ls.segment &&
               !d.ls.ln_local && d.dropout == c.dropout && d.ls.window == 512);
@@ -146,10 +146,10 @@ Test(models, broken_configurations_in_files, .init = make_folder, .fini = remove
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char why[256] = "";
-        tp_lm_cfg c = tp_lm_tiny(208);
+        tp_ls_lm_cfg c = tp_ls_lm_tiny(208);
         tp_writer *W = tp_writer_new(one_file()),
                   *V = tp_writer_new(in_folder("changed.safetensors"));
-        tp_lm_cfg_write(&c, W);
+        tp_ls_lm_cfg_write(&c, W);
         cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
         tp_writer_free(W);
         tp_file *F = tp_file_open(one_file());
@@ -162,7 +162,7 @@ Test(models, broken_configurations_in_files, .init = make_folder, .fini = remove
         tp_writer_free(V);
         tp_file_close(F);
         F = tp_file_open(in_folder("changed.safetensors"));
-        cr_expect(!tp_lm_cfg_read(&c, F, why, sizeof why), "%s accepted", rows[i].key);
+        cr_expect(!tp_ls_lm_cfg_read(&c, F, why, sizeof why), "%s accepted", rows[i].key);
         cr_expect(strstr(why, rows[i].text), "'%s' has no '%s'", why, rows[i].text);
         tp_file_close(F);
     }

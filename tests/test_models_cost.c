@@ -16,31 +16,31 @@ Test(models, flops)
         { 8192, 8192, 125.9, 314.3, 553.9 },  { 256, 32768, 373.8, 934.0, 3711.0 },
         { 512, 32768, 272.6, 681.0, 2507.0 },
     };
-    const tp_lm_cfg small = tp_lm_small(208), large = tp_lm_large(208);
+    const tp_ls_lm_cfg small = tp_ls_lm_small(208), large = tp_ls_lm_large(208);
     const tp_txl_cfg full = tp_txl_base(208);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const int64_t M = rows[i].tokens, L = rows[i].cache;
         const double per = 2.0 / (double)M / 1e6;
-        cr_expect_float_eq(tp_lm_flops(&small, M, L).macs * per, rows[i].small, 0.06);
-        cr_expect_float_eq(tp_lm_flops(&large, M, L).macs * per, rows[i].large, 0.5);
+        cr_expect_float_eq(tp_ls_lm_flops(&small, M, L).macs * per, rows[i].small, 0.06);
+        cr_expect_float_eq(tp_ls_lm_flops(&large, M, L).macs * per, rows[i].large, 0.5);
         cr_expect_float_eq(tp_txl_flops(&full, M, L).macs * per, rows[i].full, 0.5);
     }
 }
 
 /* Bytes that a recorded forward pass adds to what a reset tape holds. */
-static double measure(tp_device *D, const tp_lm_cfg *ls, const tp_txl_cfg *xl, int M)
+static double measure(tp_device *D, const tp_ls_lm_cfg *ls, const tp_txl_cfg *xl, int M)
 {
-    static tp_lm lm;
+    static tp_ls_lm lm;
     static tp_txl txl;
     int32_t x[256] = { 0 };
     tp_params *P = tp_params_new(D, NULL);
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
-    tp_lm_state s = { 0 };
+    tp_ls_lm_state s = { 0 };
     tp_txl_state t = { 0 };
     size_t before = 0;
 
     if (ls)
-        tp_lm_init(P, &lm, "", *ls);
+        tp_ls_lm_init(P, &lm, "", *ls);
     else
         tp_txl_init(P, &txl, "", *xl);
     for (int k = 0; k < 3; k++) {
@@ -48,7 +48,7 @@ static double measure(tp_device *D, const tp_lm_cfg *ls, const tp_txl_cfg *xl, i
         before = tp_device_stats(D).live_bytes;
         const tp_tensor in = tp_from(T, TP_I32, TP_SHAPE(1, M), x);
         if (ls)
-            tp_lm_forward(T, &lm, &s, in);
+            tp_ls_lm_forward(T, &lm, &s, in);
         else
             tp_txl_forward(T, &txl, &t, in);
     }
@@ -82,7 +82,7 @@ Test(models, activation_memory)
     /* Dry devices count as real ones do (test_plan), in no time. */
     tp_device *D = device_open(&(tp_device_opts){ .threads = 1, .dry = true });
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        tp_lm_cfg c = {
+        tp_ls_lm_cfg c = {
             .vocab = 64, .dim = 128, .hidden = 512, .layers = 4, .mem_len = 256, .ls = rows[i].ls
         };
         if (c.ls.rank == 0 && c.ls.window == 0) c.ls.rank = 1, c.ls.window = 64;
@@ -93,7 +93,8 @@ Test(models, activation_memory)
         c.ls.project_first = rows[i].project_first;
         c.recompute = rows[i].recompute;
         const double caches = 4.0 * 256 * 128 * sizeof(float); /* the new ones, copies */
-        const double want = tp_lm_activations(&c, M, 256), got = measure(D, &c, NULL, M) - caches;
+        const double want = tp_ls_lm_activations(&c, M, 256),
+                     got = measure(D, &c, NULL, M) - caches;
         cr_expect(fabs(got / want - 1.0) < 0.02, "row %zu: %g bytes, closed form %g", i, got, want);
 
         const tp_txl_cfg x = { .vocab = 64,

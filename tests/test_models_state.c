@@ -12,7 +12,7 @@ typedef struct rig {
     tp_device *D;
     tp_params *P;
     tp_tape *T;
-    tp_lm lm;
+    tp_ls_lm lm;
 } rig;
 
 static void open_rig(rig *r, bool masked)
@@ -20,16 +20,16 @@ static void open_rig(rig *r, bool masked)
     r->D = device_open(&(tp_device_opts){ .threads = 1 });
     r->P = tp_params_new(r->D, &(tp_params_opts){ .seed = 2 });
     r->T = tp_tape_new(r->D, NULL);
-    tp_lm_init(
+    tp_ls_lm_init(
         r->P, &r->lm, "",
-        (tp_lm_cfg){ .vocab = 13,
-                     .dim = 16,
-                     .hidden = 24,
-                     .layers = 2,
-                     .mem_len = 16,
-                     .ls = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = masked },
-                     .pre_ln = true,
-                     .gelu = true });
+        (tp_ls_lm_cfg){ .vocab = 13,
+                        .dim = 16,
+                        .hidden = 24,
+                        .layers = 2,
+                        .mem_len = 16,
+                        .ls = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = masked },
+                        .pre_ln = true,
+                        .gelu = true });
     cr_assert(tp_params_ok(r->P), "%s", tp_params_why(r->P));
 }
 
@@ -41,13 +41,13 @@ static void close_rig(rig *r)
 }
 
 /* Logits [B,n,13] of tokens from..from+n-1 of a fixed stream. */
-static bool step(rig *r, tp_lm_state *s, int64_t B, int from, int n, float *logits)
+static bool step(rig *r, tp_ls_lm_state *s, int64_t B, int from, int n, float *logits)
 {
     int32_t x[256];
     for (int i = 0; i < B * n; i++) x[i] = (from + i) * (from + i) % 13;
     tp_reset(r->T);
     const tp_tensor in = tp_from(r->T, TP_I32, TP_SHAPE(B, n), x);
-    const tp_tensor y = tp_lm_forward(r->T, &r->lm, s, in);
+    const tp_tensor y = tp_ls_lm_forward(r->T, &r->lm, s, in);
     return logits ? tp_read(r->T, y, logits, (size_t)(B * n * 13) * sizeof *logits) : tp_ok(r->T);
 }
 
@@ -55,7 +55,7 @@ Test(models, padding_is_invisible_to_real_positions)
 {
     static rig r;
     float whole[16 * 13], part[10 * 13];
-    tp_lm_state a = { 0 }, b = { 0 };
+    tp_ls_lm_state a = { 0 }, b = { 0 };
     open_rig(&r, false);
     cr_assert(step(&r, &a, 1, 0, 16, whole) && step(&r, &b, 1, 0, 10, part), "%s", tp_why(r.T));
     for (int i = 0; i < 10 * 13; i++) cr_expect_float_eq(part[i], whole[i], 1e-5f);
@@ -66,7 +66,7 @@ Test(models, padding_is_invisible_to_real_positions)
 Test(models, masked_caches_grow_from_nothing)
 {
     static rig r;
-    tp_lm_state s = { 0 };
+    tp_ls_lm_state s = { 0 };
     const int64_t rows[] = { 8, 16, 16 };
     open_rig(&r, true);
     for (int k = 0; k < 3; k++) {
@@ -109,16 +109,17 @@ Test(models, states_in_files_continue_exactly, .init = make_folder, .fini = remo
 {
     static rig r;
     float straight[2 * 8 * 13], resumed[2 * 8 * 13];
-    tp_lm_state s = { 0 }, t = { 0 };
+    tp_ls_lm_state s = { 0 }, t = { 0 };
     open_rig(&r, false);
     cr_assert(step(&r, &s, 2, 0, 8, NULL), "%s", tp_why(r.T));
     tp_writer *W = tp_writer_new(in_folder("state.safetensors"));
-    cr_assert(tp_lm_state_write(r.T, &r.lm, &s, W) && tp_writer_commit(W), "%s", tp_writer_why(W));
+    cr_assert(tp_ls_lm_state_write(r.T, &r.lm, &s, W) && tp_writer_commit(W), "%s",
+              tp_writer_why(W));
     tp_writer_free(W);
     cr_assert(step(&r, &s, 2, 50, 8, straight), "%s", tp_why(r.T));
 
     tp_file *F = tp_file_open(in_folder("state.safetensors"));
-    cr_assert(tp_lm_state_read(r.T, &r.lm, &t, F), "%s", tp_why(r.T));
+    cr_assert(tp_ls_lm_state_read(r.T, &r.lm, &t, F), "%s", tp_why(r.T));
     tp_file_close(F);
     cr_assert(step(&r, &t, 2, 50, 8, resumed), "%s", tp_why(r.T));
     for (int i = 0; i < 2 * 8 * 13; i++) cr_expect(straight[i] == resumed[i], "logit %d", i);
@@ -126,7 +127,7 @@ Test(models, states_in_files_continue_exactly, .init = make_folder, .fini = remo
     /* of another model, whose cache is longer */
     F = tp_file_open(in_folder("state.safetensors"));
     r.lm.cfg.mem_len = 32;
-    cr_expect(!tp_lm_state_read(r.T, &r.lm, &t, F));
+    cr_expect(!tp_ls_lm_state_read(r.T, &r.lm, &t, F));
     cr_expect(strstr(tp_why(r.T), "state.cache.0 is of another shape"), "%s", tp_why(r.T));
     tp_file_close(F);
     close_rig(&r);
@@ -135,20 +136,20 @@ Test(models, states_in_files_continue_exactly, .init = make_folder, .fini = remo
 Test(models, impossible_segments)
 {
     static rig r;
-    tp_lm_state s = { 0 };
+    tp_ls_lm_state s = { 0 };
     open_rig(&r, false);
     cr_expect(!step(&r, &s, 1, 0, 12, NULL), "longer than the window and no multiple");
     cr_expect(strstr(tp_why(r.T), "segment of 12 rows is longer than the window of 8"), "%s",
               tp_why(r.T));
     tp_clear(r.T);
-    tp_lm_state_clear(r.T, &s);
+    tp_ls_lm_state_clear(r.T, &s);
     cr_expect(step(&r, &s, 1, 0, 8, NULL), "%s", tp_why(r.T));
     cr_expect(!step(&r, &s, 2, 0, 8, NULL), "another batch");
     cr_expect(strstr(tp_why(r.T), "holds 1 streams, the tokens are 2"), "%s", tp_why(r.T));
     tp_clear(r.T);
-    tp_lm_state_clear(r.T, &s);
+    tp_ls_lm_state_clear(r.T, &s);
     cr_expect(step(&r, &s, 2, 0, 8, NULL), "cleared: %s", tp_why(r.T));
-    tp_lm_forward(r.T, &r.lm, &s, tp_from(r.T, TP_I32, TP_SHAPE(1), &(int32_t){ 0 }));
+    tp_ls_lm_forward(r.T, &r.lm, &s, tp_from(r.T, TP_I32, TP_SHAPE(1), &(int32_t){ 0 }));
     cr_expect(strstr(tp_why(r.T), "tokens must be [batch,length]"), "%s", tp_why(r.T));
     close_rig(&r);
 }

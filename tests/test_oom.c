@@ -14,6 +14,7 @@
 
 #include "support_folder.h"
 #include "support_malloc.h"
+#include "tensor/backend.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 enum { STRIDE = 5 }; /* every fifth n: it is slow */
@@ -31,28 +32,28 @@ typedef struct world {
     tp_tape *T;
     tp_optim *O;
     tp_ema *E;
-    tp_lm lm;
-    tp_lm_state state;
+    tp_ls_lm lm;
+    tp_ls_lm_state state;
 } world;
 
 static void world_open(world *w, uint64_t seed, tp_dtype compute, tp_recompute recompute)
 {
-    const tp_lm_cfg cfg = { .vocab = V,
-                            .dim = 8,
-                            .hidden = 16,
-                            .layers = 1,
-                            .mem_len = 8,
-                            .ls = { .heads = 2, .chunk = 4, .rank = 1, .window = 4 },
-                            .pre_ln = true,
-                            .gelu = true,
-                            .dropout = 0.1,
-                            .emb_dropout = 0.1,
-                            .recompute = recompute };
+    const tp_ls_lm_cfg cfg = { .vocab = V,
+                               .dim = 8,
+                               .hidden = 16,
+                               .layers = 1,
+                               .mem_len = 8,
+                               .ls = { .heads = 2, .chunk = 4, .rank = 1, .window = 4 },
+                               .pre_ln = true,
+                               .gelu = true,
+                               .dropout = 0.1,
+                               .emb_dropout = 0.1,
+                               .recompute = recompute };
     *w = (world){ .D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 }) };
     w->P = tp_params_new(w->D, &(tp_params_opts){ .seed = seed });
     w->T =
         tp_tape_new(w->D, &(tp_tape_opts){ .seed = seed + 1, .compute = compute, .train = true });
-    tp_lm_init(w->P, &w->lm, "", cfg);
+    tp_ls_lm_init(w->P, &w->lm, "", cfg);
     w->O = tp_adamw_new(w->P, &(tp_adamw_opts){ .weight_decay = 0.01 });
     w->E = tp_ema_new(w->P, 0.9);
 }
@@ -83,7 +84,7 @@ static bool step(world *w)
     static const int32_t ids[B * M] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 3, 5, 7, 9, 2 };
     tp_reset(w->T);
     const tp_tensor x = tp_from(w->T, TP_I32, TP_SHAPE(B, M), ids);
-    const tp_tensor y = tp_lm_forward(w->T, &w->lm, &w->state, x);
+    const tp_tensor y = tp_ls_lm_forward(w->T, &w->lm, &w->state, x);
     tp_backward(w->T, tp_cross_entropy(w->T, y, x, TP_MEAN));
     tp_clip_grad_norm(w->P, 0.25);
     const bool ok = tp_step(w->O, 1e-2);
@@ -203,7 +204,7 @@ static void train(void *env, try *t)
                   t->why);
         tp_clear(w.T);
         tp_grad_clear(w.P);
-        tp_lm_state_clear(w.T, &w.state);
+        tp_ls_lm_state_clear(w.T, &w.state);
         tp_set_random_state(w.T, seed, offset);
         cr_expect(step(&w), "%s, after allocation %zu: %s", like->name, t->n, world_why(&w));
     }
@@ -225,6 +226,25 @@ Test(oom, training_step, .timeout = 900)
     }
 }
 
+/* What fails because the device has failed says why, not that memory is missing. */
+Test(oom, failed_device)
+{
+    world w;
+    world_open(&w, 1, TP_F32, 0);
+    tp_grad_clear(w.P);
+    cr_assert(tp_ema_ok(w.E), "%s", tp_ema_why(w.E));
+    tp__err(&w.D->err, TP_E_CUDA, "cuda:0: the GPU fell off");
+    malloc_fail(3, SIZE_MAX / 2);
+    tp_ema *E = tp_ema_new(w.P, 0.5);
+    tp_clip_grad_norm(w.P, 1.0);
+    malloc_heal();
+    cr_expect_str_eq(tp_ema_why(E), tp_device_why(w.D));
+    tp_step(w.O, 0.1);
+    cr_expect_str_eq(tp_optim_why(w.O), tp_device_why(w.D));
+    tp_ema_free(E);
+    world_close(&w);
+}
+
 /* ---- checkpoints ---- */
 
 /* True if the file at path was written; else why. */
@@ -234,11 +254,11 @@ static bool save(world *w, const char *path, char *why, size_t size)
     tp_writer_meta(W, "vocab", "enwik8:32,97");
     tp_writer_meta_int(W, "update", 1);
     tp_writer_meta_num(W, "score", 0.1);
-    tp_lm_cfg_write(&w->lm.cfg, W);
+    tp_ls_lm_cfg_write(&w->lm.cfg, W);
     tp_params_write(w->P, W, "");
     tp_optim_write(w->O, W);
     tp_ema_write(w->E, W);
-    tp_lm_state_write(w->T, &w->lm, &w->state, W);
+    tp_ls_lm_state_write(w->T, &w->lm, &w->state, W);
     const bool ok = tp_ok(w->T) && tp_writer_commit(W);
     snprintf(why, size, "%s", tp_ok(w->T) ? tp_writer_why(W) : tp_why(w->T));
     tp_writer_free(W);
@@ -247,14 +267,14 @@ static bool save(world *w, const char *path, char *why, size_t size)
 
 static bool load(world *w, const char *path, char *why, size_t size)
 {
-    tp_lm_cfg cfg;
+    tp_ls_lm_cfg cfg;
     double score = 0.0;
     tp_file *F = tp_file_open(path);
     why[0] = '\0';
     bool ok = tp_file_ok(F) && tp_file_num(F, "score", &score) && score == 0.1;
-    ok = ok && tp_lm_cfg_read(&cfg, F, why, size) && tp_params_read(w->P, F, "", NULL) &&
+    ok = ok && tp_ls_lm_cfg_read(&cfg, F, why, size) && tp_params_read(w->P, F, "", NULL) &&
          tp_optim_read(w->O, F) && tp_ema_read(w->E, F) &&
-         tp_lm_state_read(w->T, &w->lm, &w->state, F);
+         tp_ls_lm_state_read(w->T, &w->lm, &w->state, F);
     if (!ok && !*why) snprintf(why, size, "%s", tp_file_ok(F) ? world_why(w) : tp_file_why(F));
     tp_file_close(F);
     return ok;
@@ -364,15 +384,15 @@ static void decode(void *env, try *t)
         float *logits = k ? again : first;
         tp_tape *T = tp_tape_new(w->D, NULL);
         if (k == 0) malloc_fail(t->n, t->count);
-        tp_lm_decoder *d = tp_lm_decoder_new(T, &w->lm, 8);
+        tp_ls_lm_decoder *d = tp_ls_lm_decoder_new(T, &w->lm, 8);
         bool ok = true;
         for (size_t i = 0; ok && i < sizeof tokens / sizeof *tokens; i++)
-            ok = tp_lm_decode(d, tokens[i], logits);
+            ok = tp_ls_lm_decode(d, tokens[i], logits);
         if (k == 0)
             end_try(t, ok, tp_why(T));
         else
             cr_expect(ok, "decode after allocation %zu: %s", t->n, tp_why(T));
-        tp_lm_decoder_free(d);
+        tp_ls_lm_decoder_free(d);
         tp_tape_free(T);
     }
     if (t->ok) cr_expect_arr_eq(first, again, sizeof first, "decode, allocation %zu", t->n);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <tapegrad/tapegrad.h>
 
+#include "support_checkpoint.h"
 #include "support_device.h"
 #include "support_folder.h"
 #include "support_weigh.h"
@@ -324,6 +325,14 @@ Test(optim, a_failed_backward_marks_the_gradients)
     free_world(&w);
 }
 
+static tp_factors uphill(const char *name, tp_shape s, void *env)
+{
+    (void)name;
+    (void)s;
+    (void)env;
+    return (tp_factors){ -1.0, 1.0 };
+}
+
 Test(optim, bad_numbers_and_failed_parameters)
 {
     static double g[LARGEST];
@@ -341,6 +350,8 @@ Test(optim, bad_numbers_and_failed_parameters)
           "adam: beta1 must be in [0, 1), not -0.5" },
         { tp_adamw_new(w.P, &(tp_adamw_opts){ .weight_decay = NAN }),
           "adamw: weight_decay must be in [0, inf), not nan" },
+        { tp_adam_new(w.P, &(tp_adam_opts){ .factors = uphill }),
+          "adam: the factors of 'wide.weight' are -1 and 1, not numbers of at least 0" },
     };
     give_grads(w.T, 1, w.p, &at);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -350,6 +361,10 @@ Test(optim, bad_numbers_and_failed_parameters)
     }
     tp_optim *O = tp_sgd_new(w.P, NULL);
     cr_expect(!tp_step(O, INFINITY));
+    cr_expect(!tp_step(O, -0.1));
+    cr_expect_str_eq(tp_optim_why(O), "tp_step: learning rate -0.1 and gradient scale 1 must be "
+                                      "finite, the rate not negative");
+    cr_expect(!tp_step(O, NAN));
     cr_expect(tp_step(O, 0.1), "%s", tp_optim_why(O));
     tp_param(w.P, "too late", TP_SHAPE(1), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
     tp_optim *failed = tp_adam_new(w.P, NULL);
@@ -454,6 +469,37 @@ Test(optim_files, stopping_and_continuing_gives_the_same_bits)
         free_world(&w);
         free_world(&again);
     }
+}
+
+/* Of a forged file: in the count of all updates, and in that of one parameter. */
+Test(optim_files, a_count_beyond_all_training_is_refused)
+{
+    const int64_t most = INT64_C(1) << 60, bad[] = { most + 1, INT64_MAX, -1, INT64_MIN };
+    const char *path = in_folder("last.safetensors");
+    char own[64], why[1200];
+    snprintf(own, sizeof own, "optim.updates.%s", params[0].name);
+    world w = make_world(TP_F32, 1);
+    tp_optim *O = tp_adam_new(w.P, NULL);
+    tp_ema *E = tp_ema_new(w.P, 0.9);
+    for (int i = 0; i < 10; i++) {
+        const char *key = i < 5 ? "optim.updates" : own;
+        const int64_t n = i % 5 < 4 ? bad[i % 5] : most;
+        save(&w, O, E, path);
+        change_number(path, key, n);
+        tp_optim *O2 = tp_adam_new(w.P, NULL);
+        tp_file *F = tp_file_open(path);
+        cr_expect_eq(tp_optim_read(O2, F), n == most, "%s = %lld", key, (long long)n);
+        snprintf(why, sizeof why, "%s: '%s' is out of range: %lld", path, key, (long long)n);
+        if (i < 5 && n < 0)
+            cr_expect(strstr(tp_optim_why(O2), " holds no optimiser"), "%s", tp_optim_why(O2));
+        else
+            cr_expect_str_eq(tp_optim_why(O2), n == most ? "" : why, "%s", tp_optim_why(O2));
+        tp_file_close(F);
+        tp_optim_free(O2);
+    }
+    tp_ema_free(E);
+    tp_optim_free(O);
+    free_world(&w);
 }
 
 Test(optim_files, a_file_that_does_not_fit_changes_nothing)

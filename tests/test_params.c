@@ -47,6 +47,29 @@ Test(params, names_ties_counts_and_iteration)
     tp_device_close(D);
 }
 
+Test(params, freezing_compares_whole_components)
+{
+    static const char *const names[] = { "layers.1.weight", "layers.1.bias", "layers.10.weight",
+                                         "layers.1", "layers" };
+    static const struct {
+        const char *prefix;
+        unsigned frozen; /* bit i: names[i] */
+    } cases[] = { { "layers.1", 0xb },         { "layers.1.", 0x3 }, { "layers.1.bias", 0x2 },
+                  { "layers.10.weight", 0x4 }, { "layers", 0x1f },   { "", 0x1f } };
+    tp_device *D = device_open(NULL);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        tp_params *P = tp_params_new(D, NULL);
+        for (int i = 0; i < 5; i++) tp_param(P, names[i], TP_SHAPE(1), zero, 0);
+        cr_expect_eq(tp_freeze(P, cases[k].prefix, true), __builtin_popcount(cases[k].frozen),
+                     "'%s': %s", cases[k].prefix, tp_params_why(P));
+        for (tp_param_info it = { 0 }; tp_next_param(P, &it);)
+            cr_expect_eq(it.frozen, cases[k].frozen >> (it.index - 1) & 1u, "'%s': %s",
+                         cases[k].prefix, it.name);
+        tp_params_free(P);
+    }
+    tp_device_close(D);
+}
+
 static void moments(const float *x, int n, double *mean, double *dev)
 {
     double s = 0, q = 0;
@@ -156,6 +179,41 @@ static void unpopped(tp_params *P)
     tp_push(P, "block");
     tp_param_get(P, tp_param(P, "w", TP_SHAPE(1), zero, 0), TP_F32, &x, sizeof x);
 }
+static void freeze_nothing(tp_params *P)
+{
+    tp_param(P, "layers.10.bias", TP_SHAPE(1), zero, 0);
+    tp_buffer(P, "layers.1.seen", TP_I64, TP_SHAPE(1), NULL);
+    cr_expect_eq(tp_freeze(P, "layers.1", true), 0);
+}
+static void freeze_null(tp_params *P)
+{
+    tp_param(P, "w", TP_SHAPE(1), zero, 0);
+    cr_expect_eq(tp_freeze(P, NULL, true), 0);
+}
+static void no_name(tp_params *P)
+{
+    tp_push(P, "block");
+    tp_param(P, NULL, TP_SHAPE(1), zero, 0);
+}
+static void empty_name(tp_params *P)
+{
+    tp_param(P, "w", TP_SHAPE(1), zero, 0);
+    tp_buffer(P, "", TP_F32, TP_SHAPE(1), NULL);
+}
+static void empty_tie(tp_params *P)
+{
+    tp_tie(P, "", tp_param(P, "w", TP_SHAPE(1), zero, 0));
+}
+static void push_null(tp_params *P)
+{
+    tp_push(P, "block");
+    tp_push(P, NULL);
+}
+static void find_null(tp_params *P)
+{
+    tp_param(P, "w", TP_SHAPE(1), zero, 0);
+    cr_expect(!tp_given(tp_find(P, NULL)));
+}
 static void deep_names(tp_params *P)
 {
     for (int i = 0; i < 100; i++) tp_push(P, "deeper");
@@ -174,6 +232,13 @@ Test(params, misuse)
         { wrong_size, "parameter 'w': 8 bytes given, it has 4 as f32" },
         { no_gradient, "parameter 'w' has no gradient" },
         { unpopped, "'block' was pushed and never popped" },
+        { freeze_nothing, "tp_freeze: no parameter is named 'layers.1' or 'layers.1.*'" },
+        { freeze_null, "tp_freeze: no parameter is named '(NULL)'" },
+        { no_name, "tp_param: parameter 1, below 'block', has no name" },
+        { empty_name, "tp_param: parameter 2, below '', has an empty name" },
+        { empty_tie, "tp_param: parameter 2, below '', has an empty name" },
+        { push_null, "tp_push: the name is NULL, below 'block'" },
+        { find_null, "" },
         { deep_names, "tp_push: names nest too deep" },
     };
     tp_device *D = device_open(NULL);

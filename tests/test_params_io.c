@@ -208,6 +208,29 @@ static const struct {
       " has no tensor in common with these parameters; check names and prefix" },
 };
 
+/* Infinity passes: it is what masks are made of. */
+Test(params_io, nan_is_not_saved)
+{
+    const char *path = in_folder("nan.safetensors");
+    tp_device *D = device_open(NULL);
+    tp_params *P = tp_params_new(D, NULL);
+    const tp_tensor w = tp_param(P, "w", TP_SHAPE(2), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
+    const float masked[2] = { -INFINITY, 1 }, broken[2] = { 1, NAN };
+    float read[2];
+    cr_assert(tp_param_set(P, w, TP_F32, masked, sizeof masked));
+    cr_expect(tp_save(P, path), "%s", tp_params_why(P));
+    cr_assert(tp_param_set(P, w, TP_F32, broken, sizeof broken));
+    cr_expect_not(tp_save(P, path));
+    cr_expect(strstr(tp_params_why(P), "element 1 of tensor 'w' is NaN; the former file is"), "%s",
+              tp_params_why(P));
+    tp_params_free(P);
+    tp_file *F = tp_file_open(path);
+    cr_expect(tp_file_read(F, tp_file_find(F, "w"), TP_F32, read), "%s", tp_file_why(F));
+    cr_expect_eq(read[1], 1.0f);
+    tp_file_close(F);
+    tp_device_close(D);
+}
+
 Test(params_io, what_fits_and_what_does_not)
 {
     static double before[VALUES], after[VALUES];
@@ -430,7 +453,7 @@ Test(params_io, loading_between_forward_and_backward)
 
 static int reads_left;
 
-/* Fails for good as a card does: what it leaves in host memory is garbage. */
+/* Fails for good as a GPU does: what it leaves in host memory is garbage. */
 static void failing_read(tp_device *D, void *host, const void *from, size_t bytes)
 {
     if (bytes) memcpy(host, from, bytes);
@@ -473,14 +496,14 @@ Test(params_io, a_device_that_fails_while_it_is_read)
         const char *name = late_faults[i].name;
         tp_device *D = tp_device_open("cpu", NULL), *other = tp_device_open("cpu", NULL);
         const tp_backend *cpu = D->be;
-        tp_backend card = *cpu;
+        tp_backend gpu = *cpu;
         tp_params *P = make(D, 1, TP_F32), *Q = make(other, 2, TP_F32);
-        card.kind = TP_CUDA;
-        card.download = failing_read;
+        gpu.kind = TP_CUDA;
+        gpu.download = failing_read;
         cr_assert(saves(P), "%s: %s", name, tp_params_why(P));
         values(P, before);
 
-        D->be = &card;
+        D->be = &gpu;
         reads_left = late_faults[i].reads;
         cr_expect_eq(late_faults[i].act(P), late_faults[i].ok, "%s", name);
         cr_expect_eq(strstr(tp_params_why(P), "illegal address") != NULL, !late_faults[i].ok,
@@ -502,9 +525,9 @@ Test(params_io, a_device_that_fails_while_it_is_waited_for)
 {
     tp_device *D = tp_device_open("cpu", NULL);
     const tp_backend *cpu = D->be;
-    tp_backend card = *cpu;
-    card.sync = failing_sync;
-    D->be = &card;
+    tp_backend gpu = *cpu;
+    gpu.sync = failing_sync;
+    D->be = &gpu;
     reads_left = 1;
     cr_expect(tp_device_sync(D), "%s", tp_device_why(D));
     cr_expect(!tp_device_sync(D));

@@ -71,9 +71,9 @@ static const recipe recipes[] = {
 };
 
 typedef struct model {
-    tp_lm ls;
+    tp_ls_lm ls;
     tp_txl txl;
-    tp_lm_state ls_state, ls_eval;
+    tp_ls_lm_state ls_state, ls_eval;
     tp_txl_state txl_state, txl_eval;
 } model;
 
@@ -93,7 +93,7 @@ static void declare(tp_params *P, model *m, const recipe *r)
                                   .recompute = r->recompute });
         return;
     }
-    tp_lm_cfg c = tp_lm_tiny(VOCAB);
+    tp_ls_lm_cfg c = tp_ls_lm_tiny(VOCAB);
     c.dim = 24;
     c.hidden = 40;
     c.mem_len = r->mem_len;
@@ -101,7 +101,7 @@ static void declare(tp_params *P, model *m, const recipe *r)
     c.gelu = r->gelu;
     c.dropout = c.emb_dropout = r->dropout;
     c.recompute = r->recompute;
-    tp_lm_init(P, &m->ls, "", c);
+    tp_ls_lm_init(P, &m->ls, "", c);
 }
 
 static tp_tensor loss_of(tp_tape *T, model *m, const recipe *r, bool eval)
@@ -113,7 +113,7 @@ static tp_tensor loss_of(tp_tape *T, model *m, const recipe *r, bool eval)
     const tp_tensor x = tp_from(T, TP_I32, s, ids), y = tp_from(T, TP_I32, s, ids + 1);
     const tp_tensor logits =
         r->xl ? tp_txl_forward(T, &m->txl, eval ? &m->txl_eval : &m->txl_state, x)
-              : tp_lm_forward(T, &m->ls, eval ? &m->ls_eval : &m->ls_state, x);
+              : tp_ls_lm_forward(T, &m->ls, eval ? &m->ls_eval : &m->ls_state, x);
     return tp_cross_entropy(T, logits, y, TP_MEAN);
 }
 
@@ -179,7 +179,7 @@ Test(plan, a_dry_device_counts_as_a_real_one)
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) compare(&recipes[i], "cpu");
 }
 
-Test(plan, a_dry_card_counts_as_a_real_one, .timeout = 600)
+Test(plan, a_dry_gpu_counts_as_a_real_one, .timeout = 600)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)

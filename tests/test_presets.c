@@ -1,6 +1,6 @@
 /* test_presets.c - every model that `imagenet train --preset` knows takes a training step: at its
  * own size on a dry device, where every shape is checked and nothing computed, and in numbers on
- * small pictures. On CUDA, the small models' logits and gradients are the CPU's. */
+ * small images. On CUDA, the small models' logits and gradients are the CPU's. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ typedef struct rig {
 
 static rig r[2];
 
-/* The preset for pictures of that size (0: its own). False: it is impossible there. */
+/* The preset for images of that size (0: its own). False: it is impossible there. */
 static bool configure(const char *name, int64_t size, int64_t classes, classifier_cfg *c)
 {
     char why[1024];
@@ -148,7 +148,7 @@ static void real_step(const char *name, const classifier_cfg *c)
     close_rig(r);
 }
 
-/* The smallest pictures that the model takes: some want whole windows, or maps to reduce. */
+/* The smallest images that the model takes: some want whole windows, or maps to reduce. */
 static void configure_small(const char *name, classifier_cfg *c)
 {
     static const int64_t sizes[] = { 32, 28, 64 };
@@ -157,7 +157,7 @@ static void configure_small(const char *name, classifier_cfg *c)
     cr_assert(i < 3, "%s: no size is possible", name);
 }
 
-/* Small pictures; the largest models, whose kinds smaller ones have too, are left out. */
+/* Small images; the largest models, whose kinds smaller ones have too, are left out. */
 Test(presets, steps_in_numbers)
 {
     if (device_is_cuda()) cr_skip_test("the CPU's");

@@ -21,8 +21,8 @@ typedef struct run {
 
 typedef struct model {
     bool xl;
-    tp_lm ls;
-    tp_lm_state ls_state;
+    tp_ls_lm ls;
+    tp_ls_lm_state ls_state;
     tp_txl txl;
     tp_txl_state txl_state;
 } model;
@@ -30,7 +30,7 @@ typedef struct model {
 static tp_tensor forward(tp_tape *T, model *m, tp_tensor x)
 {
     return m->xl ? tp_txl_forward(T, &m->txl, &m->txl_state, x)
-                 : tp_lm_forward(T, &m->ls, &m->ls_state, x);
+                 : tp_ls_lm_forward(T, &m->ls, &m->ls_state, x);
 }
 
 static void copy_grads(tp_params *P, run *r)
@@ -71,14 +71,14 @@ static run train(bool xl, tp_recompute mode)
                                   .att_dropout = 0.1,
                                   .recompute = mode });
     } else {
-        tp_lm_cfg c = tp_lm_tiny(19);
+        tp_ls_lm_cfg c = tp_ls_lm_tiny(19);
         c.dim = 24;
         c.hidden = 40;
         c.mem_len = 48;
         c.ls = (tp_ls_cfg){ .heads = 3, .chunk = 8, .rank = 2, .window = 16 };
         c.dropout = c.emb_dropout = 0.2;
         c.recompute = mode;
-        tp_lm_init(P, &m.ls, "", c);
+        tp_ls_lm_init(P, &m.ls, "", c);
     }
     for (int i = 0; i < B * (M * SEGMENTS + 1); i++) ids[i] = i * i % 19;
     for (int k = 0; k < SEGMENTS; k++) {

@@ -7,7 +7,7 @@
 #include <tapegrad/tapegrad.h>
 
 #include "support_values.h"
-#include "tensor/cpu/philox_words.h"
+#include "tensor/cpu/kit/philox_words.h"
 #include "tensor/rng.h"
 
 #define ONES UINT64_MAX

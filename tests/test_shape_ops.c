@@ -407,11 +407,35 @@ Test(shape_ops, views)
     const size_t before = tp_device_stats(D).live_bytes;
     tp_reshape(T, x, TP_SHAPE(-1));
     tp_slice(T, x, 0, 3, 7);
+    tp_slice(T, x, 2, 0, 256);
     tp_permute(T, x, TP_SHAPE(1, 0, 2));
     tp_cast(T, x, TP_F32);
     cr_expect_eq(tp_device_stats(D).live_bytes, before);
     tp_slice(T, x, 2, 3, 7);
     cr_expect_gt(tp_device_stats(D).live_bytes, before);
+}
+
+/* Neither a kernel nor memory, forward and backward. */
+Test(shape_ops, slices_of_everything_cost_nothing)
+{
+    uint64_t launches[2];
+    size_t peaks[2];
+    for (int sliced = 0; sliced < 2; sliced++) {
+        static double x[8 * 4096], g[8 * 4096];
+        values_random(x, 8 * 4096, 1);
+        tp_reset(T);
+        tp_device_reset_peak(D);
+        const uint64_t before = tp_device_stats(D).launches;
+        const tp_tensor in = values_input(T, TP_F64, TP_SHAPE(8, 4096), x);
+        const tp_tensor y = sliced ? tp_slice(T, in, 1, 0, 4096) : in;
+        tp_backward(T, tp_sum(T, tp_mul(T, y, y), TP_ALL));
+        launches[sliced] = tp_device_stats(D).launches - before;
+        peaks[sliced] = tp_device_stats(D).peak_bytes;
+        values_read(T, tp_grad(T, in), g);
+        for (int e = 0; e < 8 * 4096; e++) cr_assert_eq(g[e], 2 * x[e], "element %d: %g", e, g[e]);
+    }
+    cr_expect_eq(launches[1], launches[0], "%d launches more", (int)(launches[1] - launches[0]));
+    cr_expect_eq(peaks[1], peaks[0], "%d bytes more", (int)(peaks[1] - peaks[0]));
 }
 
 /* Slices that overlap add to the gradient of one tensor. */

@@ -70,9 +70,8 @@ Test(tape, gradients_reach_inputs_kept_and_parameters)
     for (int i = 0; i < 8; i++) cr_expect_eq(gy[i], 1.0);
     double w[16];
     tp_param_get(s.P, s.w, TP_F64, w, sizeof w);
-    double z = 0.0, xv[8];
+    double xv[8];
     values_read(s.T, x, xv);
-    for (int k = 0; k < 4; k++) z += xv[k] * w[4 * k];
     double dx = 0.0;
     for (int j = 0; j < 4; j++) {
         double zj = 0.0;
@@ -195,6 +194,30 @@ Test(tape, checkpoint_refuses_gradients_from_outside)
     tp_checkpoint(s.T, leaky, &o, input(s.T));
     cr_expect_eq(tp_code_of(s.T), TP_E_NOGRAD, "%s", tp_why(s.T));
     cr_expect(strstr(tp_why(s.T), "tp_checkpoint_n"), "%s", tp_why(s.T));
+    end(&s);
+}
+
+static tp_tensor unchanged(tp_tape *T, const void *self, tp_tensor x)
+{
+    (void)T;
+    (void)x;
+    return *(const tp_tensor *)self;
+}
+
+/* The replay would have taken the gradient from the op or the parameter that it belongs to. */
+Test(tape, checkpoint_refuses_results_from_outside)
+{
+    world s = begin();
+    tp_tensor from[] = { tp_scale(s.T, input(s.T), 2.0), s.w };
+    for (int i = 0; i < 2; i++) {
+        tp_checkpoint(s.T, unchanged, &from[i], input(s.T));
+        cr_expect_eq(tp_code_of(s.T), TP_E_NOGRAD, "%d: %s", i, tp_why(s.T));
+        cr_expect(strstr(tp_why(s.T), "the result wants a gradient"), "%s", tp_why(s.T));
+        tp_clear(s.T);
+    }
+    from[0] = tp_detach(s.T, from[0]);
+    tp_checkpoint(s.T, unchanged, &from[0], input(s.T));
+    cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
     end(&s);
 }
 
@@ -350,6 +373,53 @@ static void count_hook(void *env, tp_params *P, tp_tensor p, const char *name, i
     cr_expect(tp_param_get_grad(P, p, TP_F64, g, sizeof g));
     calls[0]++;
     calls[1] = g[0] != 0.0;
+}
+
+static tp_tensor square_of_handle(tp_tape *T, const void *self, tp_tensor x)
+{
+    return tp_mul(T, x, *(const tp_tensor *)self);
+}
+
+/* Handles of freed parameters are told apart from those that take their memory. */
+Test(tape, parameters_freed_too_early)
+{
+    enum { USE, REUSE, BACKWARD, CHECKPOINT, VIEW, GRADIENT, CASES };
+    tp_device *D = device_open(&(tp_device_opts){ .exact = true });
+    for (int k = 0; k < CASES; k++) {
+        tp_params *P = tp_params_new(D, NULL);
+        const tp_tensor w = tp_param(P, "w", TP_SHAPE(3), (tp_init){ TP_INIT_CONST, 2.0, 0 }, 0);
+        tp_tape *T = tp_tape_new(D, NULL);
+        tp_tensor y = tp_square(T, w), g = TP_NONE;
+        if (k == CHECKPOINT) y = tp_checkpoint(T, square_of_handle, &w, tp_scale(T, w, 1.0));
+        if (k == VIEW) g = tp_reshape(T, tp_detach(T, w), TP_SHAPE(3, 1));
+        if (k == GRADIENT) {
+            tp_backward(T, tp_sum(T, y, TP_ALL));
+            g = tp_grad(T, w);
+        }
+        cr_expect(tp_ok(T), "%d: %s", k, tp_why(T));
+        tp_params_free(P);
+        if (k == REUSE) {
+            P = tp_params_new(D, NULL);
+            tp_param(P, "other", TP_SHAPE(5), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
+        }
+        float v[3] = { 0 };
+        if (k == VIEW || k == GRADIENT) {
+            tp_read(T, g, v, sizeof v);
+            cr_expect_eq(v[2], k == VIEW ? 2.0f : 4.0f, "%d: %s", k, tp_why(T));
+        } else if (k == BACKWARD || k == CHECKPOINT) {
+            tp_backward(T, tp_sum(T, y, TP_ALL));
+            cr_expect(strstr(tp_why(T), "the parameters have changed since"), "%s", tp_why(T));
+        } else {
+            cr_expect_eq(tp_numel(w), 1);
+            tp_square(T, w);
+            cr_expect(strstr(tp_why(T), "square: input 0: this tensor belonged to parameters that "
+                                        "tp_params_free has freed"),
+                      "%d: %s", k, tp_why(T));
+        }
+        if (k == REUSE) tp_params_free(P);
+        tp_tape_free(T);
+    }
+    tp_device_close(D);
 }
 
 Test(tape, hook_fires_once_after_the_last_use)

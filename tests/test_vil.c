@@ -237,8 +237,8 @@ Test(vil, configurations_in_files, .init = make_folder, .fini = remove_folder)
               back.avg_pool && back.separate_kv && !back.separate_global && back.no_norm_embed &&
               back.distinct_bias && !back.no_qkv_bias && back.drop_path == 0.25 &&
               back.classes == 5 && back.image[1] == 48 && back.stage[0].feature == 3);
-    tp_lm_cfg other;
-    cr_expect(!tp_lm_cfg_read(&other, F, why, sizeof why));
+    tp_ls_lm_cfg other;
+    cr_expect(!tp_ls_lm_cfg_read(&other, F, why, sizeof why));
     tp_file_close(F);
 }
 

@@ -1,11 +1,11 @@
-/* test_vmath.c - the float functions of tensor/cpu/vmath.h against libm in double: over all
+/* test_vmath.c - the float functions of tensor/cpu/kit/vmath.h against libm in double: over all
  * exponents, as compiled here and as compiled into the kernels of every instruction set of this
  * machine. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <tapegrad/tapegrad.h>
 
-#include "tensor/cpu/vmath.h"
+#include "tensor/cpu/kit/vmath.h"
 
 #define CHUNK (1 << 18)
 #define STEP  2039 /* of the bit patterns: 4000 floats for each exponent and sign */

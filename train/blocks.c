@@ -1,6 +1,11 @@
 /* blocks.c - state in the layout of a parameter set's blocks, and kernels over it. */
 #include "train/blocks.h"
 
+void tp__device_error(const tp_device *D, tp_err *e)
+{
+    if (D->err.code != TP_OK) tp__err(e, D->err.code, "%s", D->err.text);
+}
+
 tp_buf *tp__block_new(const tp_params *P, const char *what, tp_err *e)
 {
     tp_buf *b = tp__buf_new(P->dev, P->block_bytes);
@@ -9,6 +14,7 @@ tp_buf *tp__block_new(const tp_params *P, const char *what, tp_err *e)
         return b;
     }
     char text[512] = "";
+    tp__device_error(P->dev, e);
     tp__heap_text(P->dev, P->block_bytes, text, sizeof text);
     tp__err(e, TP_E_MEMORY, "%s: out of memory on %s: %s", what, P->dev->name, text);
     return NULL;
@@ -57,7 +63,7 @@ bool tp__blocks_run(const tp_params *P, const tp_block_kernel *op, const void *a
     tp_code code = !k ? TP_E_NOKERNEL : P->dev->dry ? TP_OK : k(&c);
     if (code == TP_OK) code = tp__op_ends(P->dev, op->name, false);
     if (code == TP_OK && P->dev->err.code != TP_OK) {
-        tp__err(e, P->dev->err.code, "%s", P->dev->err.text);
+        tp__device_error(P->dev, e);
         return false;
     }
     if (code != TP_OK) tp__err(e, code, "%s on %s", *why ? why : tp_code_text(code), P->dev->name);

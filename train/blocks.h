@@ -6,7 +6,7 @@
 #include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
 #include "nn/slots.h"
-#include "tensor/segments.h"
+#include "tensor/geometry/segments.h"
 
 /* Is the entry a parameter with a place in the blocks: no buffer, no second name? */
 static inline bool tp__in_block(const tp_entry *e)
@@ -40,5 +40,8 @@ bool tp__blocks_run(const tp_params *P, const tp_block_kernel *op, const void *a
 
 /* Adds a slot for the part of each parameter in b: `prefix` + its name. */
 void tp__block_slots(tp_slots *S, const tp_params *P, const char *prefix, const tp_buf *b);
+
+/* The error of a device that has failed becomes e's: it is why memory or a result is missing. */
+void tp__device_error(const tp_device *D, tp_err *e);
 
 #endif

@@ -1,7 +1,9 @@
 /* clip.c - the common norm of all gradients, and their scaling to a largest norm.
  *
  * Norm and comparison stay on the device: nothing waits. The norm is a scalar of the parameter set,
- * renewed by each call. A failure is the gradients', not the set's: tp_step refuses them. */
+ * renewed by each call. A failure is the gradients', not the set's: tp_step refuses them. So it does
+ * where the norm is NaN or infinite and lies in host memory, where a look at it costs nothing. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "train/blocks.h"
@@ -15,15 +17,48 @@ static const tp_block_kernel clip_kernel = { "grad_clip", TP_KERNELS(grad_clip) 
 static tp_node *norm_node(tp_params *P)
 {
     if (!P->norm_buf) P->norm_buf = tp__buf_new(P->dev, tp_dtype_size(P->dtype));
-    if (!P->norm) P->norm = calloc(1, sizeof *P->norm);
-    if (!P->norm_buf || !P->norm) return NULL;
-    *P->norm = (tp_node){ .gen = P->next_gen++,
-                          .params = P,
-                          .rec = TP_NO_REC,
-                          .live = true,
-                          .buffer = true,
-                          .view = tp__view(P->dtype, &TP_SCALAR, P->norm_buf->data) };
-    return P->norm;
+    tp_node *n = P->norm_buf ? tp__param_node(P) : NULL;
+    if (!n) return NULL;
+    n->buffer = true;
+    n->buf = tp__buf_ref(P->norm_buf);
+    n->view = tp__view(P->dtype, &TP_SCALAR, P->norm_buf->data);
+    tp__param_node_free(P, P->norm); /* the former norm's handle */
+    return P->norm = n;
+}
+
+/* The first element that is not finite, or -1. */
+static int64_t odd_one(const tp_view *v)
+{
+    for (int64_t i = 0; i < v->numel; i++)
+        if (!isfinite(tp_ld(v, i))) return i;
+    return -1;
+}
+
+static void explain(tp_params *P, double norm)
+{
+    static const char then[] = "tp_step refuses these gradients until tp_grad_clear";
+    for (int i = 0; i < P->n; i++) {
+        const tp_entry *e = &P->entries[i];
+        if (!tp__in_block(e) || !e->node->has_grad) continue;
+        const int64_t at = odd_one(&e->node->grad);
+        if (at < 0) continue;
+        tp__err(&P->grad_err, TP_E_NONFINITE,
+                "tp_clip_grad_norm: element %lld of the gradient of '%.200s' is %s; %s, "
+                "check_finite of the tape names the op",
+                (long long)at, e->name, isnan(tp_ld(&e->node->grad, at)) ? "NaN" : "infinite",
+                then);
+        return;
+    }
+    tp__err(&P->grad_err, TP_E_NONFINITE,
+            "tp_clip_grad_norm: the norm is %g, while all gradients are finite; %s", norm, then);
+}
+
+/* As far as that can be known without waiting. */
+static bool finite(tp_params *P, const tp_node *n)
+{
+    if (P->dev->be->kind != TP_CPU || P->dev->dry || isfinite(tp_ld(&n->view, 0))) return true;
+    explain(P, tp_ld(&n->view, 0));
+    return false;
 }
 
 tp_tensor tp_clip_grad_norm(tp_params *P, double max)
@@ -38,11 +73,13 @@ tp_tensor tp_clip_grad_norm(tp_params *P, double max)
     tp_node *n = norm_node(P);
     bool ok = a.s.at && work && n;
     tp_err *e = &P->grad_err;
+    if (!ok) tp__device_error(P->dev, e);
     if (!ok) tp__err(e, TP_E_MEMORY, "tp_clip_grad_norm: out of memory on %s", P->dev->name);
     if (ok) {
         tp_view g = tp__block_view(P, P->grads);
-        ok = tp__blocks_run(P, &norm_kernel, &a, 1, &g, 1, &n->view, work->data, e) &&
-             (!(max > 0.0) || tp__blocks_run(P, &clip_kernel, &a, 1, &n->view, 1, &g, NULL, e));
+        ok = tp__blocks_run(P, &norm_kernel, &a, 1, &g, 1, &n->view, work->data, e);
+        if (ok && finite(P, n) && max > 0.0)
+            ok = tp__blocks_run(P, &clip_kernel, &a, 1, &n->view, 1, &g, NULL, e);
     }
     tp__buf_unref(work);
     free(a.s.at);

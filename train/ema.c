@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <tapegrad/optim.h>
 
-#include "tensor/file_inner.h"
+#include "tensor/file/inner.h"
 #include "train/blocks.h"
 
 #define CHUNK ((size_t)1 << 20) /* bytes exchanged at a time */
@@ -32,6 +32,10 @@ tp_ema *tp_ema_new(tp_params *P, double decay)
     if (!E) return &no_memory;
     E->P = P;
     E->decay = decay;
+    if (!P) {
+        tp__err(&E->err, TP_E_STATE, "ema: NULL was given in place of a parameter set");
+        return E;
+    }
     if (!tp__params_complete(P)) {
         tp__err(&E->err, P->err.code, "%s", P->err.text);
         return E;
@@ -44,6 +48,7 @@ tp_ema *tp_ema_new(tp_params *P, double decay)
         if (tp__in_block(&P->entries[i])) tp__segments_add(&E->s, P, &P->entries[i]);
     E->averages = tp__block_new(P, "ema", &E->err);
     E->chunk = tp__buf_new(P->dev, P->block_bytes < CHUNK ? P->block_bytes : CHUNK);
+    if (!E->chunk) tp__device_error(P->dev, &E->err);
     if (!E->chunk) tp__err(&E->err, TP_E_MEMORY, "ema: out of memory on %s", P->dev->name);
     if (E->averages) P->dev->be->copy(P->dev, E->averages->data, P->values->data, P->block_bytes);
     return E;
@@ -52,6 +57,7 @@ tp_ema *tp_ema_new(tp_params *P, double decay)
 void tp_ema_free(tp_ema *E)
 {
     if (!E || E == &no_memory) return;
+    if (E->swapped) E->P->swapped--; /* they stay the values */
     tp__buf_unref(E->averages);
     tp__buf_unref(E->chunk);
     free(E->s.at);
@@ -60,11 +66,11 @@ void tp_ema_free(tp_ema *E)
 
 bool tp_ema_ok(const tp_ema *E)
 {
-    return E->err.code == TP_OK;
+    return E && E->err.code == TP_OK;
 }
 const char *tp_ema_why(const tp_ema *E)
 {
-    return E->err.text;
+    return E ? E->err.text : "ema: NULL was given in place of an average";
 }
 
 /* Fails E if its parameters have failed, or hold the averages now. */
@@ -104,6 +110,7 @@ void tp_ema_swap(tp_ema *E)
     }
     tp__params_touch(E->P);
     E->swapped = !E->swapped;
+    E->P->swapped += E->swapped ? 1 : -1;
 }
 
 bool tp_ema_write(tp_ema *E, tp_writer *W)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <tapegrad/optim.h>
 
-#include "tensor/file_inner.h"
+#include "tensor/file/inner.h"
 #include "train/blocks.h"
 
 TP_KERNEL(sgd_step);
@@ -47,6 +47,11 @@ static tp_optim no_memory = {
 
 /* ---- making ---- */
 
+static bool usable(double rate)
+{
+    return rate >= 0.0 && isfinite(rate);
+}
+
 static void take_weights(tp_optim *O, tp_factor_rule rule, void *env)
 {
     const tp_params *P = O->P;
@@ -56,8 +61,9 @@ static void take_weights(tp_optim *O, tp_factor_rule rule, void *env)
         weight *w = &O->weights[O->n++];
         *w = (weight){ e, { 1.0, 1.0 }, 0 };
         if (rule) w->factors = rule(e->name, tp__view_shape(&e->node->view), env);
-        if (!isfinite(w->factors.lr) || !isfinite(w->factors.decay))
-            tp__err(&O->err, TP_E_VALUE, "%s: the factors of '%.200s' are %g and %g",
+        if (!usable(w->factors.lr) || !usable(w->factors.decay))
+            tp__err(&O->err, TP_E_VALUE,
+                    "%s: the factors of '%.200s' are %g and %g, not numbers of at least 0",
                     kinds[O->kind], e->name, w->factors.lr, w->factors.decay);
     }
 }
@@ -79,6 +85,11 @@ static tp_optim *make(const tp_optim *options, tp_params *P, tp_factor_rule rule
     *O = *options;
     O->P = P;
     O->scale = 1.0;
+    if (!P) {
+        tp__err(&O->err, TP_E_STATE, "%s: NULL was given in place of a parameter set",
+                kinds[O->kind]);
+        return O;
+    }
     if (!tp__params_complete(P)) {
         tp__err(&O->err, P->err.code, "%s", P->err.text);
         return O;
@@ -167,12 +178,19 @@ void tp_optim_free(tp_optim *O)
 
 bool tp_optim_ok(const tp_optim *O)
 {
-    return O->err.code == TP_OK && O->step_err.code == TP_OK;
+    return O && O->err.code == TP_OK && O->step_err.code == TP_OK;
 }
 
 const char *tp_optim_why(const tp_optim *O)
 {
+    if (!O) return "optimiser: NULL was given in place of one";
     return O->err.code != TP_OK ? O->err.text : O->step_err.text;
+}
+
+tp_code tp_optim_code(const tp_optim *O)
+{
+    if (!O) return TP_E_STATE;
+    return O->err.code != TP_OK ? O->err.code : O->step_err.code;
 }
 
 int64_t tp_updates(const tp_optim *O)
@@ -229,7 +247,7 @@ static bool run(tp_optim *O)
 
 bool tp_step(tp_optim *O, double lr)
 {
-    if (O->err.code != TP_OK) return false;
+    if (!O || O->err.code != TP_OK) return false;
     tp_params *P = O->P;
     tp_err *e = &O->step_err;
     *e = (tp_err){ 0 };
@@ -240,11 +258,17 @@ bool tp_step(tp_optim *O, double lr)
     else if (P->dev->capturing)
         tp__err(e, TP_E_STATE,
                 "tp_step: must stand after tp_capture_end, not inside the captured step");
+    else if (P->swapped)
+        tp__err(e, TP_E_STATE,
+                "tp_step: the parameters hold the averages; call tp_ema_swap before to put the "
+                "values back");
     else if (P->backwards == 0)
         tp__err(e, TP_E_STATE, "tp_step: no tp_backward has completed since the last step");
-    else if (!isfinite(lr) || !isfinite(O->scale))
-        tp__err(e, TP_E_VALUE, "tp_step: learning rate %g and gradient scale %g must be finite", lr,
-                O->scale);
+    else if (!usable(lr) || !isfinite(O->scale))
+        tp__err(e, TP_E_VALUE,
+                "tp_step: learning rate %g and gradient scale %g must be finite, the rate not "
+                "negative",
+                lr, O->scale);
     if (e->code != TP_OK) return false;
     plan(O, lr);
     if (!run(O)) return false;
@@ -286,6 +310,20 @@ bool tp_optim_write(tp_optim *O, tp_writer *W)
     return tp_writer_ok(W);
 }
 
+/* So that no count ever leaves 64 bits. */
+static bool is_count(int64_t n)
+{
+    return n >= 0 && n <= INT64_C(1) << 60;
+}
+
+static void check_counts(tp_optim *O, const tp_file *F)
+{
+    for (int i = 0; i < O->n && O->err.code == TP_OK; i++)
+        if (!is_count(O->weights[i].updates))
+            tp__err(&O->err, TP_E_IO, "%.200s: 'optim.updates.%.100s' is out of range: %lld",
+                    tp_file_path(F), O->weights[i].entry->name, (long long)O->weights[i].updates);
+}
+
 bool tp_optim_read(tp_optim *O, tp_file *F)
 {
     if (O->err.code != TP_OK) return false;
@@ -296,13 +334,18 @@ bool tp_optim_read(tp_optim *O, tp_file *F)
     else if (!k || updates < 0)
         tp__err(&O->err, TP_E_IO, "%.200s holds no optimiser (metadata optim.kind, optim.updates)",
                 tp_file_path(F));
+    else if (!is_count(updates))
+        tp__err(&O->err, TP_E_IO, "%.200s: 'optim.updates' is out of range: %lld", tp_file_path(F),
+                (long long)updates);
     else if (strcmp(k, kinds[O->kind]) != 0)
         tp__err(&O->err, TP_E_IO, "%.200s holds the optimiser '%.32s', this one is '%s'",
                 tp_file_path(F), k, kinds[O->kind]);
     if (O->err.code != TP_OK) return false;
     tp_slots S = slots_of(O);
     const bool ok = tp__slots_read(&S, F, "optim.", NULL, "moments", &O->err);
-    if (ok) O->updates = updates;
     tp__slots_free(&S);
-    return ok;
+    if (!ok) return false;
+    O->updates = updates;
+    check_counts(O, F);
+    return O->err.code == TP_OK;
 }

@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
-#include "tensor/norms.h"
-#include "tensor/row_blocks.h"
+#include "tensor/geometry/norms.h"
+#include "tensor/geometry/row_blocks.h"
 
 TP_KERNEL(rownorm_fwd);
 TP_KERNEL(rownorm_bwd);
@@ -40,7 +40,7 @@ static inline size_t tp__rownorm_work(const tp_infer *q, int threads)
     if (!q->backward || !params) return 0;
     const int64_t n = q->x[0].dim[q->x[0].ndim - 1];
     const int64_t rows = stats->dim[0], blocks = q->device == TP_CUDA
-                                                     ? tp__card_row_blocks(rows, TP_WHOLE_ROWS)
+                                                     ? tp__gpu_row_blocks(rows, TP_WHOLE_ROWS)
                                                      : tp__row_blocks(rows);
     return (size_t)(blocks * 2 * n) * tp_dtype_size(stats->dtype);
 }

@@ -3,7 +3,7 @@
 
     data_pytorch.py --folder DIR [--images n]
 
-Reads the pictures that bench_data made in DIR, in one process without workers; images_per_s is by
+Reads the images that bench_data made in DIR, in one process without workers; images_per_s is by
 processor time. Resizing is bicubic, as in the papers' recipes; RandAugment is torchvision's, 2 of
 its 14 operations at magnitude 9, each always applied, where the papers' leave out every other one.
 """

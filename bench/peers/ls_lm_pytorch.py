@@ -273,7 +273,7 @@ def steps(args, batch):
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()
-        if not cuda:  # the time of this step; on a card the host is ahead, as in training
+        if not cuda:  # the time of this step; on a GPU the host is ahead, as in training
             times[-1] = time.perf_counter() - times[-1]
     if cuda:
         torch.cuda.synchronize()
@@ -282,8 +282,8 @@ def steps(args, batch):
 
 
 def bench(args):
-    """One JSON line. Where the card has no memory for the batch, it is halved until it has: tokens_per_s are
-    those of ran_batch, peak_mb is all that the card has, of which the batch wants more."""
+    """One JSON line. Where the GPU has no memory for the batch, it is halved until it has: tokens_per_s are
+    those of ran_batch, peak_mb is all that the GPU has, of which the batch wants more."""
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     batch, room = args.batch, None

@@ -5,7 +5,7 @@
 
 On the CPU only attention (scaled_dot_product_attention, which gets [B,heads,tokens,64] views of packed
 [B,tokens,512] tensors, as a model calls it) and what image models need; on CUDA also what surrounds
-them, timed by the card's events, behind other work so that the card does not wait for the host. --compile
+them, timed by the GPU's events, behind other work so that the GPU does not wait for the host. --compile
 passes everything but attention through torch.compile. --smoke: the cases of CUDA made small, on any device,
 to try this program. --layout: where images and weights of convolutions have their channels in memory.
 """

@@ -91,6 +91,10 @@ static tp_tensor my_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, float eps)
     return tp_apply(T, &my_rmsnorm_op, &(rms_attr){ eps }, x, w);
 }
 
+/* Notes the line that calls it, for messages. Without this they give the line of the last call of
+ * tapegrad that did, somewhere before. */
+#define my_rmsnorm(T, ...) my_rmsnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+
 int main(void)
 {
     char text[1024];

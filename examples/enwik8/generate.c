@@ -1,11 +1,12 @@
 /* generate.c - `enwik8 generate`: continues a prompt, a token at a time, as a stream.
  *
- * Transformer-LS decodes incrementally (tp_lm_decoder); Transformer-XL runs segments of one token.
+ * Transformer-LS decodes incrementally (tp_ls_lm_decoder); Transformer-XL runs segments of one token.
  * Memory is constant, so a length of 0 goes on until it is interrupted. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands.h"
 #include "lm_file.h"
@@ -82,22 +83,41 @@ static uint8_t *read_stream(FILE *in, int64_t *n)
     return text;
 }
 
+/* A regular file: nothing else is waited for. */
+static uint8_t *read_file(lm_file *f, const char *path, int64_t *n)
+{
+    const char *kind;
+    char why[200];
+    const int fd = tp_file_regular(path, n, &kind);
+    const char *reason = strerror(errno);
+    if (fd < 0 && kind)
+        snprintf(why, sizeof why, "is %s; a regular file is wanted, or - for standard input", kind);
+    if (fd < 0) fail(f, path, kind ? why : reason);
+    uint8_t *text = fd < 0 ? NULL : malloc((size_t)*n + 1);
+    const size_t got = text ? tp_file_bytes(fd, 0, text, (size_t)*n) : 0;
+    if (text && got < (size_t)*n) {
+        fail(f, path, errno ? strerror(errno) : "became shorter while it was read");
+        free(text);
+        text = NULL;
+    }
+    if (fd >= 0) close(fd);
+    return text;
+}
+
 static uint8_t *read_prompt(lm_file *f, const generate_settings *s, int64_t *n)
 {
     uint8_t *text = NULL;
     if (s->prompt && s->prompt_file) {
         fail(f, "--prompt", "cannot be combined with --prompt-file");
     } else if (s->prompt_file && strcmp(s->prompt_file, "-") != 0) {
-        FILE *in = fopen(s->prompt_file, "rb");
-        text = in ? read_stream(in, n) : NULL;
-        if (!in || ferror(in)) {
-            fail(f, s->prompt_file, strerror(errno));
+        text = read_file(f, s->prompt_file, n);
+    } else if (s->prompt_file) {
+        text = read_stream(stdin, n);
+        if (text && ferror(stdin)) {
+            fail(f, "standard input", strerror(errno));
             free(text);
             text = NULL;
         }
-        if (in) fclose(in);
-    } else if (s->prompt_file) {
-        text = read_stream(stdin, n);
     } else {
         *n = s->prompt ? (int64_t)strlen(s->prompt) : 0;
         text = (uint8_t *)strdup(s->prompt ? s->prompt : "");
@@ -110,7 +130,7 @@ static uint8_t *read_prompt(lm_file *f, const generate_settings *s, int64_t *n)
 
 typedef struct decoder {
     lm_file *f;
-    tp_lm_decoder *ls; /* NULL: the model runs token by token, with this state */
+    tp_ls_lm_decoder *ls; /* NULL: the model runs token by token, with this state */
     void *state;
     float *logits;
 } decoder;
@@ -118,7 +138,8 @@ typedef struct decoder {
 static bool feed(decoder *d, int64_t token)
 {
     lm_file *f = d->f;
-    if (d->ls) return tp_lm_decode(d->ls, token, d->logits) || fail(f, "decoding", tp_why(f->t.T));
+    if (d->ls)
+        return tp_ls_lm_decode(d->ls, token, d->logits) || fail(f, "decoding", tp_why(f->t.T));
     const int32_t id = (int32_t)token;
     tp_reset(f->t.T);
     const tp_tensor x = tp_from(f->t.T, TP_I32, TP_SHAPE(1, 1), &id);
@@ -181,14 +202,14 @@ static bool generate(lm_file *f, const generate_settings *s, const uint8_t *prom
     }
     d.logits = malloc((size_t)f->vocab.size * sizeof *d.logits);
     if (f->cfg.model == &tp_model_ls_lm)
-        d.ls = tp_lm_decoder_new(f->t.T, tp_net_module(f->m), segment);
+        d.ls = tp_ls_lm_decoder_new(f->t.T, tp_net_module(f->m), segment);
     else
         d.state = tp_net_state_new(f->m);
     tp_catch_signals();
     const bool done = allowed && d.logits && (d.ls || d.state)
                           ? decode(&d, s, allowed, prompt, n)
                           : fail(f, "generation", "out of memory");
-    tp_lm_decoder_free(d.ls);
+    tp_ls_lm_decoder_free(d.ls);
     tp_net_state_free(f->m, f->t.T, d.state);
     free(d.logits);
     free(allowed);

@@ -7,7 +7,7 @@
 
 static void from(const settings *s, int64_t vocab, void *cfg)
 {
-    *(tp_lm_cfg *)cfg = (tp_lm_cfg){
+    *(tp_ls_lm_cfg *)cfg = (tp_ls_lm_cfg){
         .vocab = vocab,
         .dim = s->dim,
         .hidden = s->hidden,
@@ -35,7 +35,7 @@ static void from(const settings *s, int64_t vocab, void *cfg)
 
 static void into(const void *cfg, settings *s)
 {
-    const tp_lm_cfg *c = cfg;
+    const tp_ls_lm_cfg *c = cfg;
     s->layers = c->layers;
     s->dim = c->dim;
     s->hidden = c->hidden;
@@ -55,7 +55,7 @@ static void into(const void *cfg, settings *s)
 
 static bool segment(const void *cfg, const char *flag, int64_t tokens, char *why, size_t size)
 {
-    const tp_ls_cfg *c = &((const tp_lm_cfg *)cfg)->ls;
+    const tp_ls_cfg *c = &((const tp_ls_lm_cfg *)cfg)->ls;
     why[0] = '\0';
     if (tokens % c->chunk != 0)
         snprintf(why, size, "%s %lld is no multiple of the chunk of %d", flag, (long long)tokens,
@@ -73,7 +73,7 @@ static bool grows(const settings *s)
 
 static void limit(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_length)
 {
-    tp_ls_cfg *c = &((tp_lm_cfg *)cfg)->ls;
+    tp_ls_cfg *c = &((tp_ls_lm_cfg *)cfg)->ls;
     (void)same_length;
     if (clamp >= 0) c->clamp = (int)clamp;
     if (chunk_clamp >= 0) c->chunk_clamp = (int)chunk_clamp;

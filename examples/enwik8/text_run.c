@@ -248,9 +248,9 @@ static void read_state(tp_run *R, tp_file *F)
     if (!tp_file_int(F, "position", &position) || !tp_file_int(F, "sum.segments", &t->segments) ||
         !tp_file_int(F, "sum.counted", &t->counted))
         return;
-    if (position < 0) {
+    if (position < 0 || position > INT64_C(1) << 60) {
         tp_run_fail(R, "%s: 'position' is %s", tp_file_path(F),
-                    tp_file_meta(F, "position") ? "negative" : "missing");
+                    tp_file_meta(F, "position") ? "out of range" : "missing");
         return;
     }
     t->cfg.model->state_read(R->T, tp_net_module(t->m), t->cache, F);

@@ -1,5 +1,5 @@
 /* first_image.c - a small convolution net that tells images apart; docs/tutorial.md explains it. */
-#include <tapegrad/pictures.h>
+#include <tapegrad/image_set.h>
 #include <tapegrad/train.h>
 
 enum { LAYERS = 4, WIDTH = 16 };
@@ -19,7 +19,7 @@ static const tp_option flags[] = {
 };
 
 typedef struct state {
-    tp_pictures *train, *valid;
+    tp_image_set *train, *valid;
     tp_loader *loader;
     tp_tensor batch[2], valid_batch[2]; /* [B,size,size,3], [B,classes] */
     tp_conv2d_m conv[LAYERS];
@@ -27,13 +27,13 @@ typedef struct state {
     tp_linear_m head;
 } state;
 
-static tp_pictures *open_part(const settings *s, tp_part part)
+static tp_image_set *open_part(const settings *s, tp_part part)
 {
-    if (s->data) return tp_pictures_open(s->data, TP_LAYOUT_AUTO, part);
-    return tp_pictures_shapes(part == TP_TRAIN ? 4000 : 500, s->size, part);
+    if (s->data) return tp_image_set_open(s->data, TP_LAYOUT_AUTO, part);
+    return tp_image_set_shapes(part == TP_TRAIN ? 4000 : 500, s->size, part);
 }
 
-static tp_loader *new_loader(tp_run *R, const tp_pictures *X, bool train)
+static tp_loader *new_loader(tp_run *R, const tp_image_set *X, bool train)
 {
     const settings *s = R->settings;
     tp_augment a;
@@ -44,7 +44,7 @@ static tp_loader *new_loader(tp_run *R, const tp_pictures *X, bool train)
     return tp_loader_new(X, &o);
 }
 
-static void open_pictures(tp_run *R, tp_file *from)
+static void open_images(tp_run *R, tp_file *from)
 {
     settings *s = R->settings;
     state *t = R->state;
@@ -54,9 +54,9 @@ static void open_pictures(tp_run *R, tp_file *from)
     t->valid = open_part(s, TP_VALID);
     t->loader = new_loader(R, t->train, true);
     R->batches = tp_loader_steps(t->loader);
-    R->data_hash = tp_pictures_hash(t->train);
+    R->data_hash = tp_image_set_hash(t->train);
     if (!tp_loader_ok(t->loader)) tp_run_fail(R, "%s", tp_loader_why(t->loader));
-    if (!tp_pictures_ok(t->valid)) tp_run_fail(R, "%s", tp_pictures_why(t->valid));
+    if (!tp_image_set_ok(t->valid)) tp_run_fail(R, "%s", tp_image_set_why(t->valid));
 }
 
 static void build(tp_run *R)
@@ -71,7 +71,7 @@ static void build(tp_run *R)
         tp_batchnorm_init(R->P, &t->norm[i], "norm", out, 1e-5);
         tp_pop(R->P);
     }
-    tp_linear_init(R->P, &t->head, "head", in, tp_pictures_classes(t->train), true);
+    tp_linear_init(R->P, &t->head, "head", in, tp_image_set_classes(t->train), true);
 }
 
 /* x [B,size,size,3] -> logits [B,classes] */
@@ -101,7 +101,7 @@ static double validate(tp_run *R, char *text, size_t size)
     state *t = R->state;
     tp_tape *E = R->E;
     tp_loader *L = new_loader(R, t->valid, false);
-    const int classes = tp_pictures_classes(t->train);
+    const int classes = tp_image_set_classes(t->train);
     double n, found = 0, seen = 0;
     (void)text, (void)size; /* for more than the score */
     for (int64_t i = 0; !tp_run_stopped(R); seen += n, i++) {
@@ -116,12 +116,12 @@ static double validate(tp_run *R, char *text, size_t size)
     return 100 * found / seen;
 }
 
-static void close_pictures(tp_run *R)
+static void close_images(tp_run *R)
 {
     state *t = R->state;
     tp_loader_free(t->loader);
-    tp_pictures_close(t->train);
-    tp_pictures_close(t->valid);
+    tp_image_set_close(t->train);
+    tp_image_set_close(t->valid);
 }
 
 static const tp_training training = {
@@ -136,12 +136,12 @@ static const tp_training training = {
     .settings_size = sizeof(settings),
     .state_size = sizeof(state),
     .defaults = "--epochs 8 --lr 0.002 --ema 0.99 --size 32",
-    .open = open_pictures,
+    .open = open_images,
     .build = build,
     .next = next,
     .loss = loss,
     .validate = validate,
-    .close = close_pictures,
+    .close = close_images,
 };
 
 int main(int argc, char **argv)

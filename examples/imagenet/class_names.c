@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void class_names_write(tp_writer *W, const tp_pictures *X)
+void class_names_write(tp_writer *W, const tp_image_set *X)
 {
-    const int n = tp_pictures_classes(X);
+    const int n = tp_image_set_classes(X);
     size_t bytes = 1;
-    for (int i = 0; i < n; i++) bytes += strlen(tp_pictures_class(X, i)) + 1;
+    for (int i = 0; i < n; i++) bytes += strlen(tp_image_set_class(X, i)) + 1;
     char *text = malloc(bytes), *at = text;
-    for (int i = 0; text && i < n; i++) at += sprintf(at, "%s\n", tp_pictures_class(X, i));
+    for (int i = 0; text && i < n; i++) at += sprintf(at, "%s\n", tp_image_set_class(X, i));
     if (text) tp_writer_meta(W, "class_names", text);
     free(text);
 }
@@ -29,14 +29,14 @@ const char *class_name(const char *text, int64_t i, char *buf, size_t size)
     return buf;
 }
 
-bool class_names_agree(const char *text, const tp_pictures *X, char *why, size_t size)
+bool class_names_agree(const char *text, const tp_image_set *X, char *why, size_t size)
 {
-    for (int i = 0; text && i < tp_pictures_classes(X); i++) {
+    for (int i = 0; text && i < tp_image_set_classes(X); i++) {
         char theirs[256];
         class_name(text, i, theirs, sizeof theirs);
-        if (strncmp(theirs, tp_pictures_class(X, i), sizeof theirs - 1) == 0) continue;
-        snprintf(why, size, "class %d is '%s' in the model and '%s' in the pictures", i, theirs,
-                 tp_pictures_class(X, i));
+        if (strncmp(theirs, tp_image_set_class(X, i), sizeof theirs - 1) == 0) continue;
+        snprintf(why, size, "class %d is '%s' in the model and '%s' in the images", i, theirs,
+                 tp_image_set_class(X, i));
         return false;
     }
     return true;

@@ -1,4 +1,4 @@
-/* image_eval.c - `imagenet eval`: loss and accuracy of a trained model on held-out pictures. */
+/* image_eval.c - `imagenet eval`: loss and accuracy of a trained model on held-out images. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,9 +30,9 @@ static const tp_option table[] = {
     OPTION_TRAINED_SIZE(S),
     TP_NUM("crop-ratio", S, crop_ratio, 0, 1, 0,
            "The centre is cut after resizing to size / crop-ratio; 0: as in training."),
-    TP_INT("batch", S, c.batch, 1, 65536, 0, "Pictures that run at once."),
+    TP_INT("batch", S, c.batch, 1, 65536, 0, "Images that run at once."),
     TP_FLAG("strict", S, strict, 0,
-            "A picture that cannot be read ends the evaluation; else it is named and left out."),
+            "An image that cannot be read ends the evaluation; else it is named and left out."),
     TP_HEADING("REPORT"),
     TP_STRING("confusion", S, confusion, "FILE.png", 0,
               "Draw the confusion matrix: rows are classes, columns what was said."),
@@ -40,7 +40,7 @@ static const tp_option table[] = {
             "Print each class with its top-1 and what it is mostly taken for instead."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
-    TP_INT("workers", S, workers, 1, 256, 0, "Threads that prepare pictures."),
+    TP_INT("workers", S, workers, 1, 256, 0, "Threads that prepare images."),
     { 0 },
 };
 
@@ -49,9 +49,9 @@ static const tp_command manual = {
     .summary = "measures loss and accuracy of a trained model",
     .synopsis = "[--data DIR] [--run-dir DIR | --checkpoint FILE] [flag ...]",
     .about =
-        "Runs the model of a checkpoint over one part of the pictures and prints the mean cross "
+        "Runs the model of a checkpoint over one part of the images and prints the mean cross "
         "entropy and how often the right class is the first (top-1) or among the first five "
-        "(top-5). Pictures are resized and their centre is cut, as after each epoch of training.",
+        "(top-5). Images are resized and their centre is cut, as after each epoch of training.",
     .table = table,
     .more = "EXIT STATUS\n"
             "    0 measured; 1 an error; 2 a bad flag\n\n"
@@ -69,14 +69,14 @@ static bool tick(void *env, const score *s)
 {
     progress *p = env;
     if (tp_ticker_due(&p->line))
-        tp_ticker_draw(&p->line, "%lld/%lld pictures  top-1 %.2f %%  %.0f images/s",
+        tp_ticker_draw(&p->line, "%lld/%lld images  top-1 %.2f %%  %.0f images/s",
                        (long long)s->count, (long long)p->last,
                        100.0 * (double)s->top1 / (double)s->count,
                        (double)s->count / (tp_seconds() - p->line.began));
     return !tp_stop_signal();
 }
 
-static void bad_picture(void *env, const char *name, const char *why)
+static void bad_image(void *env, const char *name, const char *why)
 {
     (void)env;
     fprintf(stderr, "%s: left out: %s: %s\n", manual.name, name, why);
@@ -94,7 +94,7 @@ static void print_classes(const image_file *f, const score *v)
             if (c != r && row[c] > 0 && (other < 0 || row[c] > row[other])) other = c;
         }
         if (sum == 0) continue;
-        printf("%-24s %6lld pictures  top-1 %6.2f %%", class_name(f->names, r, name, sizeof name),
+        printf("%-24s %6lld images  top-1 %6.2f %%", class_name(f->names, r, name, sizeof name),
                (long long)sum, 100.0 * (double)row[r] / (double)sum);
         if (other >= 0)
             printf("  %.2f %% taken for %s", 100.0 * (double)row[other] / (double)sum,
@@ -103,25 +103,25 @@ static void print_classes(const image_file *f, const score *v)
     }
 }
 
-static bool fits(image_file *f, const tp_pictures *X, const char *data)
+static bool fits(image_file *f, const tp_image_set *X, const char *data)
 {
     char why[700];
-    if (tp_pictures_classes(X) > f->cfg.classes)
+    if (tp_image_set_classes(X) > f->cfg.classes)
         return tp_trained_fail(
             &f->t,
-            "the pictures have %d classes, the head of %s has %lld: this model was "
-            "trained on other pictures%s",
-            tp_pictures_classes(X), f->t.path, (long long)f->cfg.classes,
+            "the images have %d classes, the head of %s has %lld: this model was "
+            "trained on other images%s",
+            tp_image_set_classes(X), f->t.path, (long long)f->cfg.classes,
             data ? "" : ", which --data names");
     return class_names_agree(f->names, X, why, sizeof why) ||
            tp_trained_fail(&f->t, "%s was trained on other classes: %s", f->t.path, why);
 }
 
-static bool evaluate(const eval_options *s, image_file *f, const tp_pictures *X)
+static bool evaluate(const eval_options *s, image_file *f, const tp_image_set *X)
 {
     const double ratio = s->crop_ratio > 0 ? s->crop_ratio : f->crop_ratio;
     const tp_augment a = image_eval_pipeline(f->cfg.size, ratio);
-    progress t = { .line = tp_ticker_start(), .last = tp_pictures_count(X) };
+    progress t = { .line = tp_ticker_start(), .last = tp_image_set_count(X) };
     score v;
     tp_catch_signals();
     bool done = score_run(&v, f->t.T, f->m, X,
@@ -129,14 +129,14 @@ static bool evaluate(const eval_options *s, image_file *f, const tp_pictures *X)
                                          .batch = s->c.batch,
                                          .workers = (int)s->workers,
                                          .strict = s->strict,
-                                         .bad = bad_picture,
+                                         .bad = bad_image,
                                          .go_on = tick,
                                          .env = &t });
     tp_ticker_end(&t.line);
     if (!done) tp_trained_fail(&f->t, "%s", v.why);
     if (done) {
         const double n = (double)v.count;
-        printf("%s%lld pictures: loss %.4f, top-1 %.2f %%, top-5 %.2f %%, %.0f images/s",
+        printf("%s%lld images: loss %.4f, top-1 %.2f %%, top-5 %.2f %%, %.0f images/s",
                tp_stop_signal() ? "stopped after " : "", (long long)v.count, v.loss / n,
                100.0 * (double)v.top1 / n, 100.0 * (double)v.top5 / n,
                n / (tp_seconds() - t.line.began));
@@ -153,12 +153,12 @@ static bool evaluate(const eval_options *s, image_file *f, const tp_pictures *X)
 static bool measure(const eval_options *s, image_file *f)
 {
     if (!image_file_open(f, &s->c, s->size)) return false;
-    tp_pictures *X = s->c.data
-                         ? tp_pictures_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
-                         : tp_pictures_shapes(s->shapes, f->cfg.size, (tp_part)s->split);
-    bool done = tp_pictures_ok(X) || tp_trained_fail(&f->t, "%s", tp_pictures_why(X));
+    tp_image_set *X = s->c.data
+                          ? tp_image_set_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
+                          : tp_image_set_shapes(s->shapes, f->cfg.size, (tp_part)s->split);
+    bool done = tp_image_set_ok(X) || tp_trained_fail(&f->t, "%s", tp_image_set_why(X));
     done = done && fits(f, X, s->c.data) && evaluate(s, f, X);
-    tp_pictures_close(X);
+    tp_image_set_close(X);
     return done;
 }
 

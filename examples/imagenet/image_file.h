@@ -15,7 +15,7 @@ typedef struct image_file {
     classifier *m;
 } image_file;
 
-/* Loads the checkpoint, for pictures of another size if `size` is not 0. False with the reason in
+/* Loads the checkpoint, for images of another size if `size` is not 0. False with the reason in
  * t.why; close in either case. */
 bool image_file_open(image_file *f, const image_common *c, int64_t size);
 /* The model as it is initialised, by c->seed. */

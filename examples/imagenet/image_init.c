@@ -15,7 +15,7 @@ static bool fits_size(tp_run *R, const char *file, const classifier_cfg *theirs)
     const char *what = classifier_resizing(ours);
     if (theirs->size == ours->size || !what || s->resize) return true;
     tp_run_fail(R,
-                "%s was trained on pictures of %lld pixels, this run has %lld: %s. --resize does "
+                "%s was trained on images of %lld pixels, this run has %lld: %s. --resize does "
                 "that, --size %lld trains at the former size",
                 file, (long long)theirs->size, (long long)ours->size, what,
                 (long long)theirs->size);
@@ -29,7 +29,7 @@ static bool fits_head(tp_run *R, const char *file, const classifier_cfg *theirs)
     if (there == here || s->head == HEAD_NEW || (s->head == HEAD_SLICE && there > here))
         return true;
     tp_run_fail(R,
-                "the head of %s has %lld classes, the pictures have %lld: "
+                "the head of %s has %lld classes, the images have %lld: "
                 "--head new begins with a new head%s",
                 file, there, here, there > here ? ", --head slice with its first rows" : "");
     return false;

@@ -91,9 +91,9 @@ static void take_recipe(image_settings *s, image_recipe name)
     s->train.weight_decay = r->weight_decay;
     s->drop_path = r->drop_path;
     s->train.clip = r->clip;
-    s->schedule = r->schedule;
+    s->schedule = (int)r->schedule;
     s->train.optimizer = r->optimizer;
-    s->decay = r->decay;
+    s->decay = (int)r->decay;
     s->repeats = r->repeats;
     take_augmentation(s, r->augment);
 }

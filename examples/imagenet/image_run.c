@@ -12,13 +12,13 @@
 
 /* ---- data ---- */
 
-static tp_pictures *open_part(tp_run *R, tp_part part)
+static tp_image_set *open_part(tp_run *R, tp_part part)
 {
     const image_settings *s = R->settings;
     const int64_t shapes = part == TP_TRAIN ? s->shapes : (s->shapes + 3) / 4;
-    tp_pictures *X = s->data ? tp_pictures_open(s->data, (tp_layout)s->layout, part)
-                             : tp_pictures_shapes(shapes, s->size, part);
-    if (!tp_pictures_ok(X)) tp_run_fail(R, "%s", tp_pictures_why(X));
+    tp_image_set *X = s->data ? tp_image_set_open(s->data, (tp_layout)s->layout, part)
+                              : tp_image_set_shapes(shapes, s->size, part);
+    if (!tp_image_set_ok(X)) tp_run_fail(R, "%s", tp_image_set_why(X));
     return X;
 }
 
@@ -40,7 +40,7 @@ static void open_loader(tp_run *R)
     if (!tp_loader_ok(t->L)) tp_run_fail(R, "%s", tp_loader_why(t->L));
     R->batches = tp_loader_steps(t->L);
     R->units = s->train.batch;
-    R->data_hash = tp_pictures_hash(t->X);
+    R->data_hash = tp_image_set_hash(t->X);
 }
 
 /* The recorded step would repeat one draw of the shift. */
@@ -65,11 +65,11 @@ static void open_images(tp_run *R, tp_file *from)
     t->V = open_part(R, TP_VALID);
     if (!tp_run_ok(R)) return;
     open_loader(R);
-    if (!image_model(s, tp_pictures_classes(t->X), &t->cfg, why, sizeof why))
+    if (!image_model(s, tp_image_set_classes(t->X), &t->cfg, why, sizeof why))
         tp_run_fail(R, "impossible model: %s", why);
-    else if (tp_pictures_classes(t->V) > t->cfg.classes)
+    else if (tp_image_set_classes(t->V) > t->cfg.classes)
         tp_run_fail(R, "the images for validation have %d classes, those for training %d",
-                    tp_pictures_classes(t->V), tp_pictures_classes(t->X));
+                    tp_image_set_classes(t->V), tp_image_set_classes(t->X));
 }
 
 /* A trial runs on noise, of which the same batch serves all steps. */
@@ -84,7 +84,7 @@ static void share_images(tp_run *R, const tp_run *with)
     t->V = theirs->V;
     R->batches = with->batches;
     R->units = s->train.batch;
-    if (!image_model(s, tp_pictures_classes(t->X), &t->cfg, why, sizeof why))
+    if (!image_model(s, tp_image_set_classes(t->X), &t->cfg, why, sizeof why))
         tp_run_fail(R, "impossible model: %s", why);
     const int64_t pixels = s->train.batch * s->size * s->size * 3;
     t->noise = calloc((size_t)(pixels + s->train.batch * t->cfg.classes), sizeof *t->noise);
@@ -99,8 +99,8 @@ static void close_images(tp_run *R)
     image_run *t = R->state;
     if (!R->trial) {
         tp_loader_free(t->L);
-        tp_pictures_close(t->X);
-        tp_pictures_close(t->V);
+        tp_image_set_close(t->X);
+        tp_image_set_close(t->V);
     }
     score_free(&t->score);
     free(t->noise);
@@ -140,10 +140,12 @@ static void renew_features(tp_run *R)
 {
     const image_settings *s = R->settings;
     image_run *t = R->state;
-    const int64_t whole = R->epoch * R->per_epoch * s->train.accumulation;
-    if (s->redraw == 0 || t->served++ < s->redraw + s->redraw_growth * R->epoch) return;
+    const uint64_t whole =
+        (uint64_t)R->epoch * (uint64_t)R->per_epoch * (uint64_t)s->train.accumulation;
+    const double enough = (double)s->redraw + (double)s->redraw_growth * (double)R->epoch;
+    if (s->redraw == 0 || (double)t->served++ < enough) return;
     t->served = 0;
-    classifier_redraw(R->P, t->m, (uint64_t)s->train.seed, (uint64_t)(whole + R->batch));
+    classifier_redraw(R->P, t->m, (uint64_t)s->train.seed, whole + (uint64_t)R->batch);
 }
 
 static void feed(tp_run *R, const float *x, const float *target)
@@ -225,16 +227,16 @@ static void describe(tp_run *R)
                s->preset, classifier_family(&t->cfg), (long long)tp_params_count(R->P),
                (long long)t->cfg.classes, (long long)s->size, (long long)s->size,
                flops_of_image(t) / 3e9);
-    tp_run_say(R, "%s: %lld pictures for training, %lld for validation",
+    tp_run_say(R, "%s: %lld images for training, %lld for validation",
                s->data ? s->data : "shapes drawn by the program",
-               (long long)tp_pictures_count(t->X), (long long)tp_pictures_count(t->V));
+               (long long)tp_image_set_count(t->X), (long long)tp_image_set_count(t->V));
     tp_run_say(
         R, "recipe %s: %s, rate %g by the schedule %s after %g epochs, decay %g, drop path %g",
         chosen(s, "recipe", recipe, sizeof recipe),
         chosen(s, "optimizer", optimizer, sizeof optimizer), o->lr,
         chosen(s, "schedule", schedule, sizeof schedule), o->warmup, o->weight_decay, s->drop_path);
     tp_run_say(R,
-               "%lld epochs of %lld updates of %lld x %lld pictures (accumulation x batch), "
+               "%lld epochs of %lld updates of %lld x %lld images (accumulation x batch), "
                "%.4g GFLOP an update",
                (long long)o->epochs, (long long)R->per_epoch, (long long)o->accumulation,
                (long long)o->batch, flops(R) * 1e-9);
@@ -256,7 +258,7 @@ static void say_skipped(tp_run *R)
 {
     const int64_t skipped = tp_loader_skipped(((const image_run *)R->state)->L);
     if (skipped > 0)
-        tp_run_say(R, "%lld pictures could not be read and were left out", (long long)skipped);
+        tp_run_say(R, "%lld images could not be read and were left out", (long long)skipped);
 }
 
 /* ---- checkpoints ---- */
@@ -280,7 +282,8 @@ static void read_state(tp_run *R, tp_file *F)
 {
     image_run *t = R->state;
     tp_file_int(F, "features_served", &t->served);
-    if (t->served < 0) tp_run_fail(R, "%s: 'features_served' is negative", tp_file_path(F));
+    if (t->served < 0 || t->served > INT64_C(1) << 60)
+        tp_run_fail(R, "%s: 'features_served' is out of range", tp_file_path(F));
 }
 
 /* ---- forecasts ---- */
@@ -345,7 +348,7 @@ static const tp_training image_training = {
     .score = "top1",
     .score_text = "top-1 %.2f %%",
     .higher = true,
-    .other_data = "--data does not hold the pictures that this run was trained on; give those",
+    .other_data = "--data does not hold the images that this run was trained on; give those",
     .settings_size = sizeof(image_settings),
     .state_size = sizeof(image_run),
     .settings_of = settings_of,

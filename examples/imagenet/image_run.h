@@ -2,7 +2,7 @@
 #ifndef IMAGE_RUN_H
 #define IMAGE_RUN_H
 
-#include <tapegrad/pictures.h>
+#include <tapegrad/image_set.h>
 
 #include "classifier.h"
 #include "image_settings.h"
@@ -11,8 +11,8 @@
 enum { BATCHES_AHEAD = 4 };
 
 typedef struct image_run {
-    tp_pictures *X, *V; /* training and validation; those of another run for a trial */
-    tp_loader *L;       /* NULL: a trial, whose images are noise                     */
+    tp_image_set *X, *V; /* training and validation; those of another run for a trial */
+    tp_loader *L;        /* NULL: a trial, whose images are noise                     */
 
     classifier_cfg cfg;
     classifier *m;

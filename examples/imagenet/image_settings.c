@@ -17,18 +17,18 @@ const tp_option image_options[] = {
         "slice: the first rows of a larger head, as from ImageNet-21K to its first 1000 classes. "
         "new: a head with random weights."),
     TP_FLAG("resize", S, resize, 0,
-            "--init may be a checkpoint for pictures of another size: tables are resized."),
+            "--init may be a checkpoint for images of another size: tables are resized."),
     TP_FLAG("strict", S, strict, TP_FREE,
-            "A picture that cannot be read ends the run; else it is named, counted and replaced."),
+            "An image that cannot be read ends the run; else it is named, counted and replaced."),
     TP_HEADING("PRESETS"),
     TP_STRING("preset", S, preset, "NAME", TP_SAVED,
-              "The model, its picture size and its recipe; see MODELS below."),
+              "The model, its image size and its recipe; see MODELS below."),
     TP_CHOICE("recipe", S, recipe, "plain|small|vil|vil-ls|vil-21k|cvt|lsla|finetune", TP_SAVED,
               "Everything under TRAINING and AUGMENTATION, as the paper of that name trains the "
               "preset; flags override. plain: small convolution nets. small: small models with "
               "attention. vil-21k: pretraining on ImageNet-21K. finetune: at a higher resolution "
               "after pretraining, as the ViL paper does."),
-    TP_INT("size", S, size, 8, 4096, TP_SAVED, "Pictures are size x size pixels."),
+    TP_INT("size", S, size, 8, 4096, TP_SAVED, "Images are size x size pixels."),
     TP_NUM("drop-path", S, drop_path, 0, 0.99, TP_SAVED,
            "Stochastic depth of the last block; rises linearly from 0."),
     TP_NUM(
@@ -66,16 +66,16 @@ const tp_option image_options[] = {
     TP_HEADING("AUGMENTATION"),
     TP_CHOICE(
         "crop", S, crop, "none|centre|random|resized|padded", TP_SAVED,
-        "How a picture becomes size x size pixels in training. none: resized. centre, random: a "
+        "How an image becomes size x size pixels in training. none: resized. centre, random: a "
         "place after resizing to size / crop-ratio. resized: a box of random area and shape. "
         "padded: a place after padding by 4."),
     TP_NUM("crop-ratio", S, crop_ratio, 0.1, 1, TP_SAVED, "Of --crop centre and random."),
     TP_NUM("eval-crop-ratio", S, eval_crop_ratio, 0.1, 1, TP_SAVED,
            "Evaluation takes the centre after resizing to size / this; "
-           "1 belongs to pictures that are trained on whole."),
+           "1 belongs to images that are trained on whole."),
     TP_NUM("area", S, area, 0.001, 1, TP_SAVED, "Least area of --crop resized."),
     TP_NUM("flip", S, flip, 0, 1, TP_SAVED, "Probability that left and right change places."),
-    TP_INT("ops", S, ops, 0, 15, TP_SAVED, "RandAugment: operations a picture; 0: none."),
+    TP_INT("ops", S, ops, 0, 15, TP_SAVED, "RandAugment: operations an image; 0: none."),
     TP_NUM("op-probability", S, op_probability, 0, 1, TP_SAVED, "... and of each of them."),
     TP_NUM("magnitude", S, magnitude, 0, 10, TP_SAVED, "... their strength,"),
     TP_NUM("spread", S, spread, 0, 10, TP_SAVED, "... and its deviation."),
@@ -87,9 +87,8 @@ const tp_option image_options[] = {
     TP_NUM("cutmix", S, cutmix, 0, 100, TP_SAVED, "Cutmix's alpha; 0: none."),
     TP_NUM("cut", S, cut, 0, 1, TP_SAVED, "Probability of cutmix where both are on."),
     TP_NUM("smoothing", S, smoothing, 0, 0.99, TP_SAVED, "Smoothing of the labels."),
-    TP_INT(
-        "repeats", S, repeats, 1, 100, TP_SAVED,
-        "Repeated augmentation: each picture that often in a row, in epochs as long as without."),
+    TP_INT("repeats", S, repeats, 1, 100, TP_SAVED,
+           "Repeated augmentation: each image that often in a row, in epochs as long as without."),
     TP_FLAG("shrink", S, shrink, TP_SAVED,
             "Decode large JPEG files at 1/2 to 1/8: faster, slightly other pixels."),
     TP_HEADING("REPORTS AND CHECKPOINTS"),

@@ -3,7 +3,7 @@
 #ifndef IMAGE_SETTINGS_H
 #define IMAGE_SETTINGS_H
 
-#include <tapegrad/pictures.h>
+#include <tapegrad/image_set.h>
 #include <tapegrad/train.h>
 
 #include "classifier.h"
@@ -76,7 +76,7 @@ bool image_preset(image_settings *s, const char *name, int which, char *why, siz
 /* The presets that have a name of their own, beside the published ViL; NULL past the last. */
 const char *image_preset_name(int i);
 
-/* The rate for a batch of that many pictures: the recipe's, in proportion to its own batch. */
+/* The rate for a batch of that many images: the recipe's, in proportion to its own batch. */
 double image_lr(const image_settings *s);
 
 /* The model of the preset with the settings' changes, for that many classes. */

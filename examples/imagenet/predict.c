@@ -1,4 +1,4 @@
-/* predict.c - `imagenet predict`: the five likeliest classes of pictures. */
+/* predict.c - `imagenet predict`: the five likeliest classes of images. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,14 +30,14 @@ static const tp_option table[] = {
 
 static const tp_command manual = {
     .name = "imagenet predict",
-    .summary = "names what is on pictures",
+    .summary = "names what is on images",
     .synopsis = "IMAGE ... [--run-dir DIR | --checkpoint FILE] [flag ...]",
-    .about = "Prints the five likeliest classes of each picture with their probabilities, as the "
+    .about = "Prints the five likeliest classes of each image with their probabilities, as the "
              "model of a checkpoint sees them. "
-             "The picture is resized and its centre cut, as in evaluation.",
+             "The image is resized and its centre cut, as in evaluation.",
     .table = table,
     .more = "EXIT STATUS\n"
-            "    0 all pictures named; 1 one cannot be read, or another error; 2 a bad flag\n\n"
+            "    0 all images named; 1 one cannot be read, or another error; 2 a bad flag\n\n"
             "EXAMPLES\n"
             "    imagenet predict cat.jpg dog.png --run-dir runs/convnet\n",
 };
@@ -56,15 +56,15 @@ static void print_best(const image_file *f, const char *path, const float *logit
     }
 }
 
-/* One picture; x [size,size,3] and logits [classes] are scratch. */
+/* One image; x [size,size,3] and logits [classes] are scratch. */
 static bool predict(image_file *f, const char *path, tp_augment_work *w, float *x, float *logits)
 {
     const tp_augment a = image_eval_pipeline(f->cfg.size, f->crop_ratio);
-    tp_image picture = { 0 };
-    tp_image_read(&picture, path, NULL);
-    const bool read = tp_augment_image(&a, w, &picture, (tp_example){ 0 }, x);
-    if (!read) tp_trained_fail(&f->t, "%s", tp_image_ok(&picture) ? w->why : picture.why);
-    tp_image_free(&picture);
+    tp_image image = { 0 };
+    tp_image_read(&image, path, NULL);
+    const bool read = tp_augment_image(&a, w, &image, (tp_example){ 0 }, x);
+    if (!read) tp_trained_fail(&f->t, "%s", tp_image_ok(&image) ? w->why : image.why);
+    tp_image_free(&image);
     if (!read) return false;
     tp_reset(f->t.T);
     tp_tensor in = tp_from(f->t.T, TP_F32, TP_SHAPE(1, f->cfg.size, f->cfg.size, 3), x);
@@ -80,7 +80,7 @@ static bool predict_all(const predict_options *s, image_file *f)
 {
     tp_augment_work w = { 0 };
     if (s->images.n == 0)
-        return tp_trained_fail(&f->t, "no picture is named: imagenet predict IMAGE ...");
+        return tp_trained_fail(&f->t, "no image is named: imagenet predict IMAGE ...");
     if (!image_file_open(f, &s->c, s->size)) return false;
     float *x = malloc((size_t)(f->cfg.size * f->cfg.size * 3) * sizeof *x);
     float *logits = malloc((size_t)f->cfg.classes * sizeof *logits);

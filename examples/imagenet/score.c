@@ -1,4 +1,4 @@
-/* score.c - see the header. Pictures that cannot be read are left out. */
+/* score.c - see the header. Images that cannot be read are left out. */
 #include "score.h"
 
 #include <stdio.h>
@@ -67,7 +67,8 @@ static bool run_batches(score *s, tp_tape *T, const classifier *m, tp_loader *L,
     return done;
 }
 
-bool score_run(score *s, tp_tape *T, const classifier *m, const tp_pictures *X, const score_opts *o)
+bool score_run(score *s, tp_tape *T, const classifier *m, const tp_image_set *X,
+               const score_opts *o)
 {
     const int64_t C = m->cfg.classes;
     *s = (score){ .confusion = calloc((size_t)(C * C), sizeof *s->confusion) };
@@ -79,7 +80,7 @@ bool score_run(score *s, tp_tape *T, const classifier *m, const tp_pictures *X, 
                                                        .env = o->env });
     bool done = run_batches(s, T, m, L, o);
     tp_loader_free(L);
-    if (done && s->count == 0) done = fail(s, "none of the pictures could be read");
+    if (done && s->count == 0) done = fail(s, "none of the images could be read");
     return done;
 }
 

@@ -1,8 +1,8 @@
-/* score.h - how well a model names pictures: loss, top-1, top-5, confusion matrix. */
+/* score.h - how well a model names images: loss, top-1, top-5, confusion matrix. */
 #ifndef SCORE_H
 #define SCORE_H
 
-#include <tapegrad/pictures.h>
+#include <tapegrad/image_set.h>
 
 #include "classifier.h"
 
@@ -23,16 +23,16 @@ typedef struct score_opts {
     void *env;
 } score_opts;
 
-/* Runs the model, which T does not record, over all pictures. False with the reason in why; free in
+/* Runs the model, which T does not record, over all images. False with the reason in why; free in
  * either case. */
-bool score_run(score *s, tp_tape *T, const classifier *m, const tp_pictures *X,
+bool score_run(score *s, tp_tape *T, const classifier *m, const tp_image_set *X,
                const score_opts *o);
 void score_free(score *s);
 
 /* The five likeliest classes, best first (fewer classes: -1 behind them). */
 void score_top5(const float *logits, int64_t classes, int32_t best[5]);
 
-/* The matrix as a picture: rows are labels, columns what was said; the darker, the larger the share
+/* The matrix as an image: rows are labels, columns what was said; the darker, the larger the share
  * of the row. False with the reason in s->why. */
 bool score_draw(score *s, int64_t classes, const char *path);
 

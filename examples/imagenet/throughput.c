@@ -1,5 +1,5 @@
-/* throughput.c - `imagenet throughput`: pictures a second through a model, forward alone and in
- * training, and the memory that each takes. No pictures are read: pixels are noise. */
+/* throughput.c - `imagenet throughput`: images a second through a model, forward alone and in
+ * training, and the memory that each takes. No images are read: pixels are noise. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +20,9 @@ typedef struct throughput_options {
 static const tp_option table[] = {
     TP_HEADING("MODEL"),
     TP_STRING("preset", S, preset, "NAME", 0, "The model; 'imagenet train --help' lists them."),
-    TP_INT("size", S, size, 0, 4096, 0, "Pictures are size x size pixels; 0: the preset's."),
+    TP_INT("size", S, size, 0, 4096, 0, "Images are size x size pixels; 0: the preset's."),
     TP_INT("classes", S, classes, 1, 1000000, 0, "Classes."),
-    TP_INT("batch", S, c.batch, 1, 65536, 0, "Pictures that run at once."),
+    TP_INT("batch", S, c.batch, 1, 65536, 0, "Images that run at once."),
     TP_CHOICE("recompute", S, recompute, "none|attention|block", 0,
               "What backward computes again instead of keeping it."),
     TP_NUM("seconds", S, seconds, 0.01, 3600, 0, "Time of each of the two measurements."),
@@ -33,11 +33,11 @@ static const tp_option table[] = {
 
 static const tp_command manual = {
     .name = "imagenet throughput",
-    .summary = "measures how many pictures a second a model takes",
+    .summary = "measures how many images a second a model takes",
     .synopsis = "[--preset NAME] [--batch N] [flag ...]",
     .about =
         "Runs the model on noise, forward alone (as in evaluation) and then in training steps: "
-        "forward, backward and update. Prints the pictures a second of the median step after "
+        "forward, backward and update. Prints the images a second of the median step after "
         "one that is not counted, and the largest memory.",
     .table = table,
     .more = "EXIT STATUS\n    0 measured; 1 an error; 2 a bad flag\n",

@@ -1,4 +1,4 @@
-/* augment.h - from a file's bytes to what a model is trained on: the papers' pipelines for pictures
+/* augment.h - from a file's bytes to what a model is trained on: the papers' pipelines for images
  * and the mixing of batches. Part of the data library.
  *
  * All random numbers of an example are functions of (seed, epoch, index): whichever thread prepares
@@ -13,13 +13,13 @@
 extern "C" {
 #endif
 
-/* How a picture becomes size x size pixels. */
+/* How an image becomes size x size pixels. */
 typedef enum tp_crop {
     TP_CROP_NONE,    /* resized, whatever its shape                                            */
     TP_CROP_CENTRE,  /* shorter edge resized to size / crop_ratio, centre of it                */
     TP_CROP_RANDOM,  /* the same, a random place                                               */
     TP_CROP_RESIZED, /* a box of random area and shape, resized                                */
-    TP_CROP_PADDED   /* 4 black pixels around, a random place (of size x size: small pictures) */
+    TP_CROP_PADDED   /* 4 black pixels around, a random place (of size x size: small images) */
 } tp_crop;
 
 /* Mixing of a batch: every batch is mixed (with that probability), by cutmix or by mixup. */
@@ -34,7 +34,7 @@ typedef struct tp_augment {
     int64_t size;
     tp_crop crop;
     double crop_ratio;
-    double area[2], aspect[2]; /* TP_CROP_RESIZED: fraction of the picture, width / height       */
+    double area[2], aspect[2]; /* TP_CROP_RESIZED: fraction of the image, width / height       */
     tp_filter filter;
     double flip;              /* probability                                                 */
     int ops;                  /* RandAugment: operations drawn from the 15; 0: none          */
@@ -44,11 +44,11 @@ typedef struct tp_augment {
                                                 beside RandAugment                               */
     double erase; /* probability that a box becomes normal noise                 */
     double erase_area[2], erase_aspect[2];
-    float mean[3], std[3];
-    uint8_t fill[3];      /* of geometric operations                                             */
-    tp_image_opts decode; /* shrink and box are set by the pipeline                              */
-    bool shrink;          /* decode large JPEG boxes at 1/2 to 1/8: faster, slightly other pixels */
-    tp_mix mix;           /* for tp_mix_draw                                                     */
+    float mean[3], std[3]; /* pixels become (value / 255 - mean) / std, std above 0             */
+    uint8_t fill[3];       /* of geometric operations                                             */
+    tp_image_opts decode;  /* shrink and box are set by the pipeline                              */
+    bool shrink; /* decode large JPEG boxes at 1/2 to 1/8: faster, slightly other pixels */
+    tp_mix mix;  /* for tp_mix_draw                                                     */
 } tp_augment;
 
 /* The recipe of that name for size x size pixels:
@@ -68,12 +68,15 @@ typedef struct tp_example {
     uint64_t seed, epoch, index;
 } tp_example;
 
-/* What a worker keeps between examples: begin with { 0 }. picture: the pixels of the last example
+/* What a worker keeps between examples: begin with { 0 }. image: the pixels of the last example
  * as they were before they became numbers. */
 typedef struct tp_augment_work {
-    tp_image picture, spare;
+    tp_image image, spare;
     tp_image decoded;
+    void *file; /* memory for the bytes of a file */
+    size_t file_room;
     char why[512];
+    bool shortage; /* in tp_image_set_prepare: memory or open files ran out, or the disk failed */
 } tp_augment_work;
 TP_API void tp_augment_work_free(tp_augment_work *w);
 
@@ -97,7 +100,7 @@ typedef struct tp_mixing {
 /* Draws for the batch with that index (of an epoch) of H x W pixels. */
 TP_API tp_mixing tp_mix_draw(const tp_mix *m, tp_example batch, int64_t H, int64_t W);
 
-/* The box around a centre that lambda leaves out, cut to the picture, and lambda corrected. */
+/* The box around a centre that lambda leaves out, cut to the image, and lambda corrected. */
 TP_API tp_mixing tp_mix_cut(double lambda, int64_t x, int64_t y, int64_t H, int64_t W);
 
 /* x [B,H,W,C] in place. B is even, or the middle image stays. */

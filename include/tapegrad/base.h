@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#ifdef __cplusplus
+#include <initializer_list>
+#endif
 
 #define TP_VERSION_MAJOR 0
 #define TP_VERSION_MINOR 1
@@ -69,17 +72,37 @@ typedef struct tp_shape {
 } tp_shape;
 
 /* TP_SHAPE(16, 1024, 512); TP_SCALAR has no axes and one element. */
+#ifdef __cplusplus
+inline constexpr tp_shape tp__shape_of(std::initializer_list<int64_t> sizes)
+{
+    tp_shape s = { 0, { 0 } };
+    for (int64_t n : sizes) {
+        if (s.ndim < TP_MAX_DIMS) s.dim[s.ndim] = n;
+        s.ndim++; /* too many are refused where the shape is used */
+    }
+    return s;
+}
+#define TP_SHAPE(...) (tp__shape_of({ __VA_ARGS__ }))
+#define TP_SCALAR     (tp_shape{ 0, { 0 } })
+#else
 #define TP_SHAPE(...)                                                                              \
     ((tp_shape){ (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), { __VA_ARGS__ } })
 #define TP_SCALAR ((tp_shape){ 0, { 0 } })
+#endif
 
+/* What makes an object never returns NULL, so NULL is an object that was never made. A device,
+ * tape, parameter set, optimiser or average that is made of it is born failed and says so. With a
+ * NULL tape ops and the functions of tape.h and tensor.h do nothing, and tp_ok is false, as are
+ * NAME_ok of the others, with a text from NAME_why; what frees does nothing. The forward functions of
+ * nn.h fail the tape where the module is NULL. All else wants an object. */
 typedef struct tp_device tp_device; /* memory, stream, BLAS, threads: one per CPU or GPU */
 typedef struct tp_params tp_params; /* named parameters and buffers: one per model       */
 typedef struct tp_tape tp_tape;     /* results of ops, recorded graph, mode, error       */
 typedef struct tp_optim tp_optim;   /* moments and update rule over a tp_params          */
 
 /* A tensor is a value: pass, copy and forget it; its memory belongs to a tape or a tp_params.
- * Use after its release is an error, never a crash (until the tape itself is freed). */
+ * Use after its release is an error, never a crash: until the tape itself is freed, a parameter's
+ * until its device is closed. */
 typedef struct tp_tensor {
     struct tp_node *node;
     uint64_t gen;
@@ -94,6 +117,25 @@ static inline bool tp_given(tp_tensor x)
 {
     return x.node != NULL;
 }
+
+/* The number of tensors and their array: two arguments of a call, each tensor evaluated once. */
+#ifdef __cplusplus
+extern "C++" {
+template <class... X> struct tp__number {
+    static constexpr int of = int(sizeof...(X));
+};
+template <class... X> tp__number<X...> tp__number_of(const X &...);
+}
+#define TP_TENSORS(...)                                                                            \
+    decltype(tp__number_of(__VA_ARGS__))::of,                                                      \
+        std::initializer_list<tp_tensor>{ __VA_ARGS__ }.begin()
+#else
+#define TP_TENSORS(...)                                                                            \
+    (int)(sizeof((tp_tensor[]){ __VA_ARGS__ }) / sizeof(tp_tensor)), (const tp_tensor[])           \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#endif
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 /* capture.h - steps recorded once and launched as a whole (CUDA graphs).
  *
- * A small model on a fast card is bound by the time that queuing its kernels takes. If each step
+ * A small model on a fast GPU is bound by the time that queuing its kernels takes. If each step
  * queues the same kernels on the same shapes, they can be recorded once and launched together:
  *
  *     tp_capture *C = tp_capture_new(T);

@@ -56,7 +56,7 @@ TP_API tp_cvt_cfg tp_cvt_preset(tp_cvt_name name, int64_t size);
 /* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
 TP_API const char *tp_cvt_cfg_check(const tp_cvt_cfg *cfg, char *buf, size_t size);
 
-/* As tp_lm_cfg_write and tp_lm_cfg_read. A file that does not say cfg.image, as those of earlier
+/* As tp_ls_lm_cfg_write and tp_ls_lm_cfg_read. A file that does not say cfg.image, as those of earlier
  * versions, reads as 224 x 224. */
 TP_API void tp_cvt_cfg_write(const tp_cvt_cfg *cfg, tp_writer *W);
 TP_API bool tp_cvt_cfg_read(tp_cvt_cfg *cfg, tp_file *F, char *why, size_t size);

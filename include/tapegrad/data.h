@@ -45,9 +45,9 @@ typedef struct tp_text_opts {
     const char *extra; /* a file that is appended to the training split as it is, or NULL      */
 } tp_text_opts;
 
-/* Reads a plain file or .gz .xz .zip .zst .bz2 (libarchive; a plain file is memory-mapped). Never
- * NULL: tp_text_why says what is wrong (missing, empty, truncated archive, too short ...). A few
- * bytes can unpack to any length: give a limit where the file is not trusted. */
+/* Reads a plain file or .gz .xz .zip .zst .bz2 (libarchive), which must be a regular file: no pipe,
+ * no device. Never NULL: tp_text_why says what is wrong (missing, empty, truncated archive, too
+ * short ...). A few bytes can unpack to any length: give a limit where the file is not trusted. */
 TP_API tp_text *tp_text_open(const char *path, const tp_text_opts *o);
 /* The same over bytes in memory, which are copied. */
 TP_API tp_text *tp_text_from(const uint8_t *bytes, int64_t n, const tp_text_opts *o);
@@ -71,9 +71,9 @@ TP_API tp_bytes *tp_bytes_new(const tp_text *X, tp_part s, const tp_bytes_opts *
 TP_API void tp_bytes_free(tp_bytes *S);
 TP_API bool tp_bytes_ok(const tp_bytes *S);
 TP_API const char *tp_bytes_why(const tp_bytes *S);
-TP_API int64_t tp_bytes_steps(const tp_bytes *S);    /* steps an epoch                    */
-TP_API int64_t tp_bytes_position(const tp_bytes *S); /* steps taken; saved in checkpoints */
-TP_API void tp_bytes_seek(tp_bytes *S, int64_t position);
+TP_API int64_t tp_bytes_steps(const tp_bytes *S);         /* steps an epoch                    */
+TP_API int64_t tp_bytes_position(const tp_bytes *S);      /* steps taken; saved in checkpoints */
+TP_API void tp_bytes_seek(tp_bytes *S, int64_t position); /* 0 to 2^60; others: the nearest */
 /* Next batch on T: x [B,M] ids, y [B,M] targets, both TP_I32. A failed reader fails T. */
 TP_API void tp_bytes_next(tp_bytes *S, tp_tape *T, tp_tensor *x, tp_tensor *y);
 /* Host form of the same: ids and targets [B*M]; false at a failed reader. */

@@ -34,6 +34,8 @@ typedef struct tp_stats {
     uint64_t allocs;        /* allocations asked of the backend             */
     uint64_t launches;      /* op kernels run, forward and backward         */
     uint64_t syncs;         /* calls that waited for the device             */
+    uint64_t unfused;       /* CUDA: products whose bias, or its gradient, cuBLASLt could not make
+                               part of them: a pass over memory more, and other last bits */
     int threads;
     const char *isa; /* "base", "avx2", "avx512"; "cuda"             */
 } tp_stats;
@@ -41,7 +43,13 @@ typedef struct tp_stats {
 /* Opens a device: "cpu"; "cuda", "cuda:1" in builds with CUDA, which work on machines without too.
  * o may be NULL. Never returns NULL: a device that could not be opened is a failed object,
  * tp_device_why says why, and whatever is made on it fails with that text. Opening the CPU sets
- * OpenBLAS to one thread, process-wide: tapegrad splits the work itself.
+ * OpenBLAS to one thread, process-wide: tapegrad splits the work itself. OpenBLAS maps 128 MiB of
+ * addresses for each thread of the device then; where a limit leaves no room (ulimit -v), the
+ * device fails, for OpenBLAS would wait for ever later.
+ *
+ * After fork() the child of a process that has computed goes on with one thread, and the same bits:
+ * the others do not exist there. A loader's do not either, and CUDA knows no fork: open those anew
+ * in a process of its own.
  *
  * A dry device tells what a program would need before it is run: the same calls, the
  * same shapes and errors, the same statistics to the byte, but no kernel runs and no memory is
@@ -54,7 +62,7 @@ typedef struct tp_stats {
  *     size_t peak = tp_device_stats(D).peak_bytes;
  *
  * Give it the threads of the real device: some kernels want scratch memory for each. A dry "cuda"
- * needs no card; what the card's own libraries take (some hundred MB) is not counted. */
+ * needs no GPU; what the GPU's own libraries take (some hundred MB) is not counted. */
 TP_API tp_device *tp_device_open(const char *name, const tp_device_opts *o);
 
 /* Frees the device. Everything made on it must have been freed before. D may be failed. */
@@ -81,7 +89,7 @@ typedef struct tp_op_time {
 
 /* Fills list with the first n lines of D's profile, longest time first, and returns how many there
  * are: 0 unless D was opened with `profile`. Times are those of the kernels alone, on CUDA measured
- * by the card, so their sum is what a step would take if the host were infinitely fast. Measuring
+ * by the GPU, so their sum is what a step would take if the host were infinitely fast. Measuring
  * costs about a microsecond an op. Synchronises on CUDA. */
 TP_API int tp_device_profile(tp_device *D, tp_op_time *list, int n);
 TP_API void tp_device_reset_profile(tp_device *D);

@@ -1,4 +1,4 @@
-/* image.h - pictures: decoding, and the pixel operations of the papers' training recipes, equal to
+/* image.h - images: decoding, and the pixel operations of the papers' training recipes, equal to
  * Pillow 9.4's bit for bit. Part of the data library; pipelines over them: augment.h. */
 #ifndef TAPEGRAD_IMAGE_H
 #define TAPEGRAD_IMAGE_H
@@ -9,10 +9,10 @@
 extern "C" {
 #endif
 
-/* 8-bit RGB. Begin with { 0 }, end with tp_image_free; in between any function may write a picture
+/* 8-bit RGB. Begin with { 0 }, end with tp_image_free; in between any function may write an image
  * of any size into it, and memory is only taken where the former one was smaller. What fails leaves
- * it empty (0 x 0) with the reason in why; functions that are given an empty picture fail for the
- * same reason. Nothing is shared between pictures: each thread has its own. */
+ * it empty (0 x 0) with the reason in why; functions that are given an empty image fail for the
+ * same reason. Nothing is shared between images: each thread has its own. */
 typedef struct tp_image {
     int64_t width, height;
     uint8_t *rgb; /* [H,W,3]                          */
@@ -28,14 +28,14 @@ typedef struct tp_box {
 TP_API void tp_image_free(tp_image *p);
 TP_API bool tp_image_ok(const tp_image *p); /* not empty */
 
-/* Makes p a picture of that size whose pixels are yet to be written, or a copy. */
+/* Makes p an image of that size whose pixels are yet to be written, or a copy. */
 TP_API bool tp_image_new(tp_image *p, int64_t width, int64_t height);
 TP_API bool tp_image_copy(tp_image *p, const tp_image *from);
 
 /* ---- decoding ---- */
 
 typedef struct tp_image_opts {
-    int64_t max_pixels; /* larger pictures are refused before memory is taken; 0: 100 million   */
+    int64_t max_pixels; /* larger images are refused before memory is taken; 0: 100 million   */
     int shrink;         /* JPEG at 1/2, 1/4 or 1/8 of its size (rounded up), much faster; 0: 1  */
     tp_box box;  /* only these pixels, which saves time; width 0: all. As stored, at full size; with
                     shrink it is rounded outwards                                                */
@@ -47,9 +47,10 @@ typedef struct tp_image_opts {
  * told apart by their first bytes. Colour profiles and transparency are ignored; 16 bits lose the
  * lower 8. o may be NULL. */
 TP_API bool tp_image_decode(tp_image *p, const void *bytes, size_t n, const tp_image_opts *o);
+/* The same of a regular file of at most 1 GiB. */
 TP_API bool tp_image_read(tp_image *p, const char *path, const tp_image_opts *o);
 
-/* The size alone, before a box is chosen: false if these are no picture, which tp_image_decode then
+/* The size alone, before a box is chosen: false if these are no image, which tp_image_decode then
  * explains. */
 TP_API bool tp_image_size(const void *bytes, size_t n, int64_t *width, int64_t *height);
 
@@ -66,7 +67,7 @@ typedef enum tp_filter { TP_BICUBIC, TP_BILINEAR } tp_filter;
 TP_API bool tp_image_resize(tp_image *out, const tp_image *in, const tp_box *box, int64_t width,
                             int64_t height, tp_filter filter);
 
-/* Copies a box. What lies outside the picture is filled with a colour (NULL: black). */
+/* Copies a box. What lies outside the image is filled with a colour (NULL: black). */
 TP_API bool tp_image_crop(tp_image *out, const tp_image *in, tp_box box, const uint8_t fill[3]);
 TP_API tp_box tp_image_centre(const tp_image *in, int64_t width, int64_t height);
 

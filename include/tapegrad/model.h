@@ -50,7 +50,7 @@ typedef struct tp_model_opts {
 } tp_model_opts;
 
 /* One model. cfg points to its own configuration (a tp_cvt_cfg), m to its module (a tp_cvt), state
- * to what it carries between calls (a tp_lm_state). Members marked "may be NULL" are absent where
+ * to what it carries between calls (a tp_ls_lm_state). Members marked "may be NULL" are absent where
  * the model has no such thing. */
 typedef struct tp_model {
     const char *name; /* in checkpoints, metadata "model" */

@@ -14,28 +14,28 @@ extern "C" {
     (1 << 24) /* of a vocabulary, width, memory, window, chunk ...: products fit */
 
 /* ---- Transformer-LS language model (Zhu et al. 2021; official autoregressive code) ---- */
-typedef struct tp_lm_cfg {
+typedef struct tp_ls_lm_cfg {
     int64_t vocab, dim, hidden; /* V, d, F */
     int layers;
     int64_t mem_len; /* cache rows, L; with ls.masked it may be shorter than the window, or 0 */
-    tp_ls_cfg ls;    /* heads, chunk, rank, window, options; its dropout is set by tp_lm_init */
+    tp_ls_cfg ls;    /* heads, chunk, rank, window, options; its dropout is set by tp_ls_lm_init */
     bool use_bias, pre_ln, gelu;
     double dropout, emb_dropout;
     tp_recompute recompute;
-} tp_lm_cfg;
+} tp_ls_lm_cfg;
 
-TP_API tp_lm_cfg tp_lm_tiny(int64_t vocab);  /* 4 layers, width 128: for a first run  */
-TP_API tp_lm_cfg tp_lm_small(int64_t vocab); /* 12 layers, width 512: the paper's 44M */
-TP_API tp_lm_cfg tp_lm_large(int64_t vocab); /* 30 layers, width 512: the paper's 110M */
+TP_API tp_ls_lm_cfg tp_ls_lm_tiny(int64_t vocab);  /* 4 layers, width 128: for a first run  */
+TP_API tp_ls_lm_cfg tp_ls_lm_small(int64_t vocab); /* 12 layers, width 512: the paper's 44M */
+TP_API tp_ls_lm_cfg tp_ls_lm_large(int64_t vocab); /* 30 layers, width 512: the paper's 110M */
 
 /* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
-TP_API const char *tp_lm_cfg_check(const tp_lm_cfg *cfg, char *buf, size_t size);
+TP_API const char *tp_ls_lm_cfg_check(const tp_ls_lm_cfg *cfg, char *buf, size_t size);
 
 /* The configuration as checkpoint metadata ("model", "d_model", ...) and back; recompute is no part
  * of it. read: false with why filled if F holds no configuration, an impossible one or another
  * model's. */
-TP_API void tp_lm_cfg_write(const tp_lm_cfg *cfg, tp_writer *W);
-TP_API bool tp_lm_cfg_read(tp_lm_cfg *cfg, tp_file *F, char *why, size_t size);
+TP_API void tp_ls_lm_cfg_write(const tp_ls_lm_cfg *cfg, tp_writer *W);
+TP_API bool tp_ls_lm_cfg_read(tp_ls_lm_cfg *cfg, tp_file *F, char *why, size_t size);
 
 typedef struct tp_ls_block {
     const char *path;
@@ -45,60 +45,64 @@ typedef struct tp_ls_block {
     tp_layernorm_m norm1, norm2;
     tp_mlp_m ff;
 } tp_ls_block;
-TP_API void tp_ls_block_init(tp_params *P, tp_ls_block *m, const char *name, const tp_lm_cfg *cfg);
+TP_API void tp_ls_block_init(tp_params *P, tp_ls_block *m, const char *name,
+                             const tp_ls_lm_cfg *cfg);
 /* h [B,M,d], cache [B,L,d]: raw layer inputs; tables as in tp_ls_context -> [B,M,d]. All rows of
  * the cache are real. m must live until backward if it recomputes. */
 TP_API tp_tensor tp_ls_block_forward(tp_tape *T, const tp_ls_block *m, tp_tensor h, tp_tensor cache,
                                      tp_tensor pos_win, tp_tensor pos_cmp);
 
-typedef struct tp_lm {
+typedef struct tp_ls_lm {
     const char *path;
     const tp_params *params;
-    tp_lm_cfg cfg;
+    tp_ls_lm_cfg cfg;
     tp_tensor in_emb, out_bias; /* in_emb.weight = out_emb.weight, out_emb.bias */
     tp_tensor inv_freq;         /* pos_emb.inv_freq, f64 buffer [d/2]           */
     tp_ls_block layer[TP_LM_MAX_LAYERS];
-} tp_lm;
+} tp_ls_lm;
 
 /* The carried caches of one group of streams: one slot a layer, beside the position tables of the
  * last geometry. `{ 0 }` starts the streams: from mem_len zero rows, as the official code, or with
  * ls.masked from none, growing to mem_len. Training and validation own separate states. A forward
  * that fails may have advanced some layers and not others: clear the state, or read a saved one. */
-typedef struct tp_lm_state {
+typedef struct tp_ls_lm_state {
     tp_tensor cache[TP_LM_MAX_LAYERS];
     tp_tensor pos_win, pos_cmp;
-} tp_lm_state;
+} tp_ls_lm_state;
 
 /* Declares the model, initialised by the official rule: matrices and position biases N(0, 0.02),
  * norm weights N(1, 0.02), everything else 0. An impossible cfg fails P. */
-TP_API void tp_lm_init(tp_params *P, tp_lm *m, const char *name, tp_lm_cfg cfg);
+TP_API void tp_ls_lm_init(tp_params *P, tp_ls_lm *m, const char *name, tp_ls_lm_cfg cfg);
 
 /* tokens [B,M] -> logits [B,M,V]; advances the caches. M that is no multiple of the chunk is padded
  * inside, as the official code does, to a multiple of chunk and window; the padding is cut off the
  * result, but stays in the caches. A longer M than the window must otherwise be a multiple of it.
  */
-TP_API tp_tensor tp_lm_forward(tp_tape *T, const tp_lm *m, tp_lm_state *s, tp_tensor tokens);
+TP_API tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s,
+                                  tp_tensor tokens);
 
 /* Empties all slots: the next forward starts new streams (of any batch size). */
-TP_API void tp_lm_state_clear(tp_tape *T, tp_lm_state *s);
+TP_API void tp_ls_lm_state_clear(tp_tape *T, tp_ls_lm_state *s);
 
 /* The caches under "state." in a training checkpoint; after reading, the streams continue exactly.
  * False: T has failed and says why. Synchronise. */
-TP_API bool tp_lm_state_write(tp_tape *T, const tp_lm *m, const tp_lm_state *s, tp_writer *W);
-TP_API bool tp_lm_state_read(tp_tape *T, const tp_lm *m, tp_lm_state *s, tp_file *F);
+TP_API bool tp_ls_lm_state_write(tp_tape *T, const tp_ls_lm *m, const tp_ls_lm_state *s,
+                                 tp_writer *W);
+TP_API bool tp_ls_lm_state_read(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_file *F);
 
 /* Incremental decoding of one stream: a token costs one token's work, memory is constant. Equal,
  * within rounding, to running all tokens so far in segments of `segment` from a fresh state
  * (specification 4.5): vectors of chunks are made as chunks complete, those of the cache replace
  * them at segment ends. T is the decoder's alone: each call resets it and runs without recording,
  * in evaluation mode. The weights must not change meanwhile. */
-typedef struct tp_lm_decoder tp_lm_decoder;
-TP_API tp_lm_decoder *tp_lm_decoder_new(tp_tape *T, const tp_lm *m, int64_t segment); /* not NULL */
+typedef struct tp_ls_lm_decoder tp_ls_lm_decoder;
+TP_API tp_ls_lm_decoder *tp_ls_lm_decoder_new(tp_tape *T, const tp_ls_lm *m,
+                                              int64_t segment); /* not NULL */
 /* Feeds one token; logits: host room for the V logits of the next one, or NULL if they are not
  * needed. False: the tape has failed; for a token that is not in the vocabulary nothing has
  * changed, and after tp_clear others may follow. Synchronises for the logits. */
-TP_API bool tp_lm_decode(tp_lm_decoder *d, int64_t token, float *logits);
-TP_API void tp_lm_decoder_free(tp_lm_decoder *d); /* before its tape */
+TP_API bool tp_ls_lm_decode(tp_ls_lm_decoder *d, int64_t token, float *logits);
+TP_API void tp_ls_lm_decoder_free(tp_ls_lm_decoder *d); /* before its tape */
 
 /* ---- Transformer-XL (Dai et al. 2019), the baseline ---- */
 typedef struct tp_txl_cfg {
@@ -161,11 +165,11 @@ TP_API bool tp_txl_state_read(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_f
 
 /* ---- cost: closed forms, one forward pass of one row of the batch ---- */
 /* Segment of `tokens` after a cache of `cache` rows (specification, section 9). */
-TP_API tp_flops tp_lm_flops(const tp_lm_cfg *cfg, int64_t tokens, int64_t cache);
+TP_API tp_flops tp_ls_lm_flops(const tp_ls_lm_cfg *cfg, int64_t tokens, int64_t cache);
 TP_API tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory);
 
 /* Bytes that a recorded forward pass keeps for backward, f32, weights and caches not counted. */
-TP_API double tp_lm_activations(const tp_lm_cfg *cfg, int64_t tokens, int64_t cache);
+TP_API double tp_ls_lm_activations(const tp_ls_lm_cfg *cfg, int64_t tokens, int64_t cache);
 TP_API double tp_txl_activations(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory);
 
 /* Both as rows of the table of models see them (model.h). */
@@ -174,7 +178,7 @@ extern TP_API const tp_model tp_model_ls_lm, tp_model_txl;
 #ifndef TP_NO_SITE
 /* clang-format off */
 #define tp_ls_block_forward(T, ...) tp_ls_block_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lm_forward(T, ...)       tp_lm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_ls_lm_forward(T, ...)       tp_ls_lm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_txl_forward(T, ...)      tp_txl_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_txl_attn_forward(T, ...) tp_txl_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */

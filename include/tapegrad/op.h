@@ -122,10 +122,9 @@ TP_API tp_code tp_fail(tp_infer *q, tp_code code, const char *fmt, ...) TP_PRINT
 TP_API tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx,
                             const tp_tensor *x, int ny, tp_tensor *y);
 
-/* tp_apply(T, &op, &attr, x, w) */
-#define tp_apply(T, op, attr, ...)                                                                 \
-    tp_apply_n(T, op, attr, (int)(sizeof((tp_tensor[]){ __VA_ARGS__ }) / sizeof(tp_tensor)),       \
-               (const tp_tensor[]){ __VA_ARGS__ }, 1, NULL)
+/* tp_apply(T, &op, &attr, x, w). Messages give the place that tp_at noted last: the function around
+ * this gets a macro that notes its caller's (docs/adding-an-op.md). */
+#define tp_apply(T, op, attr, ...) tp_apply_n(T, op, attr, TP_TENSORS(__VA_ARGS__), 1, NULL)
 
 /* Element access in any dtype, for simple kernels: slow, but right. Inside tapegrad's own CPU
  * kernels bf16 never appears (the tape widens it). */
@@ -136,7 +135,8 @@ TP_API void tp_st(const tp_view *v, int64_t i, double x);
  * mode: results and gradients are finite, gradients agree with central differences to 1e-6 of the
  * largest one, also when only one input wants its gradient and when a gradient is added to an
  * earlier one. Random ops draw the same numbers in every evaluation. Ops without gradient are only
- * run. Returns true if all pass; else the first failure is written to text. */
+ * run. What backward reads beyond `saves` is found first, by runs in which it is there, but holds
+ * other numbers (NaN). Returns true if all pass; else the first failure is written to text. */
 TP_API bool tp_gradcheck(const tp_op *op, tp_device *D, char *text, size_t size);
 
 #ifdef __cplusplus

@@ -320,11 +320,6 @@ TP_API tp_tensor tp_smooth_l1(tp_tape *T, tp_tensor x, tp_tensor target, double 
                               tp_reduction r);
 TP_API tp_tensor tp_mse(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);
 
-#define TP_TENSORS(...)                                                                            \
-    (int)(sizeof((tp_tensor[]){ __VA_ARGS__ }) / sizeof(tp_tensor)), (const tp_tensor[])           \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
 #define tp_concat(T, axis, ...) tp_concat_n(T, axis, TP_TENSORS(__VA_ARGS__))
 #define tp_stack(T, axis, ...)  tp_stack_n(T, axis, TP_TENSORS(__VA_ARGS__))
 

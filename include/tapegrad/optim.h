@@ -56,8 +56,10 @@ TP_API tp_optim *tp_adamw_new(tp_params *P, const tp_adamw_opts *o);
 TP_API void tp_optim_free(tp_optim *O);
 
 /* One update with the gradients now in P, which are cleared; true if it happened. Fails, changing
- * nothing, if no backward completed since the last step or the last one failed; unlike other errors
- * this one goes away with the next step that succeeds (see tp_grad_clear). */
+ * nothing, if no backward completed since the last step or the last one failed, if lr is negative
+ * (tp_grad_scale turns descent into ascent), or if tp_clip_grad_norm has found NaN or infinity, on
+ * the CPU; without it nobody looks for them but a tape with check_finite. Unlike other errors this
+ * one goes away with the next step that succeeds (see tp_grad_clear). */
 TP_API bool tp_step(tp_optim *O, double lr);
 
 /* Multiplies gradients by k inside the next tp_step (mean over accumulated micro-batches). A clip
@@ -67,6 +69,7 @@ TP_API void tp_grad_scale(tp_optim *O, double k);
 TP_API int64_t tp_updates(const tp_optim *O); /* steps made */
 TP_API bool tp_optim_ok(const tp_optim *O);
 TP_API const char *tp_optim_why(const tp_optim *O);
+TP_API tp_code tp_optim_code(const tp_optim *O); /* TP_E_NONFINITE: NaN in the gradients */
 
 /* Moments and update counts under "optim." in a training checkpoint; the memory is read when the
  * writer is committed. Reading wants the same kind of optimiser over the same parameters, or
@@ -76,7 +79,8 @@ TP_API bool tp_optim_read(tp_optim *O, tp_file *F);
 
 /* Exponential moving average of the values: e = decay e + (1 - decay) p at each update, from the
  * values at tp_ema_new on. Buffers are not averaged. swap exchanges averages and values (for
- * evaluation; swap back before training on: update, write and read fail until then). */
+ * evaluation; swap back before training on: update, write, read and tp_step fail until then). Freed
+ * while swapped, before P, it leaves the averages as the values. */
 typedef struct tp_ema tp_ema;
 TP_API tp_ema *tp_ema_new(tp_params *P, double decay); /* never NULL */
 TP_API void tp_ema_update(tp_ema *E);

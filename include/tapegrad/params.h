@@ -55,8 +55,8 @@ TP_API const char *tp_push(tp_params *P, const char *name);
 TP_API void tp_pop(tp_params *P);
 TP_API void tp_params_init_rule(tp_params *P, tp_init_rule rule, void *env);
 
-/* Declares one parameter. TP_FROZEN: no gradient. TP_BUFFER: saved and loaded, but no parameter
- * (never decayed, clipped, counted). The handle lives as long as P. */
+/* Declares one parameter, whose name may not be empty. TP_FROZEN: no gradient. TP_BUFFER: saved and
+ * loaded, but no parameter (never decayed, clipped, counted). The handle lives as long as P. */
 TP_API tp_tensor tp_param(tp_params *P, const char *name, tp_shape s, tp_init init, int flags);
 
 /* A buffer of any dtype with given content (host, row-major; NULL: zeros). */
@@ -66,7 +66,8 @@ TP_API tp_tensor tp_buffer(tp_params *P, const char *name, tp_dtype dt, tp_shape
 /* Gives `same` a second name: one value, one gradient. Files hold it once and note the alias. */
 TP_API void tp_tie(tp_params *P, const char *name, tp_tensor same);
 
-/* Freezes or thaws all parameters whose name begins with prefix; returns how many. */
+/* Freezes or thaws the parameter named prefix and all below it: "layers.1" takes "layers.1.bias",
+ * not "layers.10.bias"; "" takes all. Returns how many; none fails P, since the name is wrong. */
 TP_API int tp_freeze(tp_params *P, const char *prefix, bool frozen);
 
 typedef struct tp_param_info {
@@ -96,8 +97,11 @@ TP_API void tp_grad_clear(tp_params *P);
 
 /* Scales all gradients by min(1, max / (norm + 1e-6)), norm being their common L2 norm (tied
  * parameters counted once). max <= 0: only measures. The norm stays readable as the returned
- * scalar, owned by P, until the next call; no synchronisation. Without memory the result is a
- * failed tensor, and tp_step refuses these gradients until tp_grad_clear. */
+ * scalar, owned by P, until the next call; no synchronisation. Where the norm is NaN or infinite, on
+ * the CPU nothing is scaled, and tp_step refuses these gradients until tp_grad_clear with a text that
+ * names the parameter; on a GPU, where to know it is to wait, NaN spreads to all gradients and by
+ * tp_step to all parameters: look at the norm. Without memory the result is a failed tensor, and
+ * tp_step refuses these gradients too. */
 TP_API tp_tensor tp_clip_grad_norm(tp_params *P, double max);
 
 /* Called when a parameter's gradient of a backward is final (after its last use on the tape), in
@@ -107,7 +111,7 @@ typedef void (*tp_grad_hook)(void *env, tp_params *P, tp_tensor p, const char *n
 TP_API void tp_on_grad(tp_params *P, tp_grad_hook fn, void *env);
 
 /* Weights as safetensors: written beside, synced, renamed. Synchronise. False: see tp_params_why.
- */
+ * NaN is refused, so that a run that diverges does not overwrite its last good weights. */
 TP_API bool tp_save(tp_params *P, const char *file);
 
 typedef struct tp_load_opts {
@@ -121,7 +125,9 @@ typedef struct tp_load_opts {
 /* Loads weights by name. Unless partial, all differences of names, shapes and dtypes are reported
  * in one message and nothing is changed. A tied parameter may have any of its names in the file, or
  * several with equal content. Of a training checkpoint the tensors "optim.*", "ema.*" and "state.*"
- * are passed over. Partial loading of a file without any fitting tensor fails. o may be NULL. */
+ * are passed over. Partial loading of a file without any fitting tensor fails; so does loading while
+ * tp_ema_swap is in effect. A file that cannot be read to its end leaves some of its values; P stays
+ * failed. o may be NULL. */
 TP_API bool tp_load(tp_params *P, const char *file, const tp_load_opts *o);
 
 /* The same from an open file and into an open writer, under a name prefix ("" for none): pieces of

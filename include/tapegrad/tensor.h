@@ -15,7 +15,7 @@ TP_API tp_tensor tp_from(tp_tape *T, tp_dtype dt, tp_shape s, const void *host);
 /* The same for an input that wants a gradient (floating dtypes only): see tp_grad. */
 TP_API tp_tensor tp_input(tp_tape *T, tp_dtype dt, tp_shape s, const void *host);
 
-/* A constant with every element set to value (converted to dt). */
+/* A constant, every element value as dt: integers without fraction, the nearest in range, NaN 0. */
 TP_API tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value);
 
 /* The only element of x, NaN if T has failed. x may be a result, a parameter or a norm returned by

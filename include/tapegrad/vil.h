@@ -77,7 +77,7 @@ TP_API bool tp_vil_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t s
 /* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
 TP_API const char *tp_vil_cfg_check(const tp_vil_cfg *cfg, char *buf, size_t size);
 
-/* The configuration as checkpoint metadata and back; as tp_lm_cfg_write, tp_lm_cfg_read. */
+/* The configuration as checkpoint metadata and back; as tp_ls_lm_cfg_write, tp_ls_lm_cfg_read. */
 TP_API void tp_vil_cfg_write(const tp_vil_cfg *cfg, tp_writer *W);
 TP_API bool tp_vil_cfg_read(tp_vil_cfg *cfg, tp_file *F, char *why, size_t size);
 
@@ -176,7 +176,7 @@ TP_API void tp_vil_resize(const double *x, const int64_t from[2], double *y, con
                           int64_t channels);
 
 /* One image of cfg.image. paper: by the rule that the figures of the ViL paper follow
- * (vil_flops.c); ViL-LS, which another paper counts, has none of its own. */
+ * (models/vil/flops.c); ViL-LS, which another paper counts, has none of its own. */
 TP_API tp_flops tp_vil_flops(const tp_vil_cfg *cfg);
 /* Bytes that a recorded forward pass of it keeps for backward, f32, within a tenth; Performer's
  * more roughly. */

@@ -68,7 +68,7 @@ TP_API tp_vit_lsla_cfg tp_vit_lsla_paper(int64_t classes); /* 18.9M, 224 x 224  
 /* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
 TP_API const char *tp_vit_lsla_cfg_check(const tp_vit_lsla_cfg *cfg, char *buf, size_t size);
 
-/* As checkpoint metadata, and back: see tp_lm_cfg_write. */
+/* As checkpoint metadata, and back: see tp_ls_lm_cfg_write. */
 TP_API void tp_vit_lsla_cfg_write(const tp_vit_lsla_cfg *cfg, tp_writer *W);
 TP_API bool tp_vit_lsla_cfg_read(tp_vit_lsla_cfg *cfg, tp_file *F, char *why, size_t size);
 

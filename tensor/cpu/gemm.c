@@ -1,170 +1,262 @@
-/* gemm.c - matrix products over many threads, tile by tile.
+/* gemm.c - a tile of a matrix product, summed in registers.
  *
- * A tile is computed by the kernels of cpu_gemm.c or by OpenBLAS: at the baseline, and for one row
- * (gemv) or a few columns, where packing would not pay.
+ * B is packed block by block, TP_GEMM_DEPTH rows of TP_GEMM_COLS bytes, into panels [k][SUM_COLS]
+ * that stay in L2. Each strip of SUM_ROWS rows of A passes over all panels of the block while it is
+ * in L1; A is read where it lies, since the kernel wants its elements one by one, and transposed into
+ * rows of k first where it is stored transposed. The sum over k is the same whatever rows and
+ * columns a tile has, so a product has the same bits however it is cut. A B that many tiles need
+ * can be packed once; rows may lie anywhere, as those of convolutions do.
  *
- * The kernels pack the tile's piece of B, and of A where it is stored transposed: tiles have one
- * block of columns and as many rows as can be, fewer only to give every thread its share. That
- * follows the number of threads, which bits do not: the kernels' sums are the same however a
- * product is cut. OpenBLAS's are not: its tiles follow from the shape alone. It packs the whole of
- * B for every tile: against one large call on one thread, tiles of 256 rows keep 97-100 % of its
- * rate, of 128 rows 94-96 %, of 64 rows 88-91 %; cutting columns below 512 costs another tenth. */
-#include "tensor/gemm.h"
+ * Only the wide instruction sets have it: at the baseline OpenBLAS, which looks at the processor
+ * itself, is faster. */
 #include "tensor/kernel.h"
 
-#define MIN_WORK 1.0e6 /* multiply-adds of a tile or chunk: 20 times an empty region's */
+#ifndef TP_BASELINE
+#include "tensor/cpu/kit/gemm.h"
+#include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/transpose.h"
+#include "tensor/cpu/kit/vector.h"
 
-#define OWN_TILES    2   /* of each of several threads, where sizes give as many */
-#define OWN_ROWS     512 /* of a tile at most                                    */
-#define OWN_MIN_ROWS 48  /* of a tile, where rows are cut                        */
-#define OWN_MIN_COLS 8   /* of a product: fewer are OpenBLAS's                   */
-
-#define BLAS_TILES    8   /* of the whole batch, where sizes give as many */
-#define BLAS_ROWS     256 /* of a tile at most                            */
-#define BLAS_MIN_COLS 128 /* of a tile, where columns are cut             */
-
-typedef void (*tile_kernel)(tp_dtype real, const tp_gemm_tile *t);
-
-#if defined(__x86_64__)
-void tp_cpu_gemm_tile_avx2(tp_dtype real, const tp_gemm_tile *t);
-void tp_cpu_gemm_tile_avx512(tp_dtype real, const tp_gemm_tile *t);
-#endif
-
-/* NULL: OpenBLAS. */
-static tile_kernel kernel_for(const tp_device *D, const tp_gemm *g)
-{
-    if (g->m == 1 || g->n < OWN_MIN_COLS) return NULL;
-#if defined(__x86_64__)
-    if (D->isa == TP_ISA_AVX512) return tp_cpu_gemm_tile_avx512;
-    if (D->isa == TP_ISA_AVX2) return tp_cpu_gemm_tile_avx2;
-#else
-    (void)D;
-#endif
-    return NULL;
-}
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
+#define SUM_ROWS    TP_GEMM_STRIP
+#define SUM_VECTORS (TP_VECTOR / 16) /* across, of each row: 4 of 64 bytes, 2 of 32 */
+#define ROWS_AHEAD  8                /* of B, asked for before they are copied */
+_Static_assert(TP_GEMM_PANEL % (SUM_VECTORS * TP_VECTOR) == 0, "tp__gemm_scratch has no room");
+_Static_assert(TP_GEMM_COLS % TP_GEMM_PANEL == 0, "blocks must be whole panels");
 
 static int64_t min(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static int64_t max(int64_t a, int64_t b)
+#define LANES    ((int64_t)(TP_VECTOR / sizeof(real)))
+#define SUM_COLS (SUM_VECTORS * LANES)
+#define LINE     ((int64_t)(64 / sizeof(real))) /* of the cache */
+
+typedef real vec __attribute__((vector_size(TP_VECTOR)));
+typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
+
+/* ---- packing ---- */
+
+/* Row k of B, from column j on. */
+static inline const real *row_of_b(const tp_gemm_tile *t, int64_t k, int64_t j)
 {
-    return a > b ? a : b;
+    return (t->ta && t->rows ? (const real *)t->rows[k] : (const real *)t->b + k * t->ldb) + j;
 }
 
-typedef struct gemm_job {
-    tp_gemm g;
-    tile_kernel kernel;
-    size_t scratch;                           /* bytes of a thread */
-    int64_t sums, products;                   /* products added into one C; separate ones */
-    int64_t tile_m, tile_n, tiles_m, tiles_n; /* of each separate one                     */
-} gemm_job;
-
-static int64_t round_up(int64_t a, int64_t unit)
+/* Panels of the block of B from row k and column j on; zeros up to a whole vector. Rows of B are
+ * copied to all panels, not panel after panel: memory likes long pieces. */
+static void pack(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t depth, int64_t n, real *to)
 {
-    return ceil_div(a, unit) * unit;
-}
-
-/* Blocks of columns of equal size, and rows in equal tiles that the threads share evenly; smaller
- * blocks where there are not enough rows. */
-static void cut_for_kernel(gemm_job *s, int64_t want, int threads)
-{
-    const tp_gemm *g = &s->g;
-    const int64_t size = (int64_t)tp_dtype_size(g->dtype), panel = TP_GEMM_PANEL / size;
-    const int64_t panels = ceil_div(g->n, panel), most = max(g->m / OWN_MIN_ROWS, 1);
-    const int64_t blocks =
-        max(ceil_div(g->n, TP_GEMM_COLS / size), ceil_div(min(want, threads), most));
-    s->tile_n = ceil_div(panels, min(blocks, panels)) * panel;
-    const int64_t across = ceil_div(g->n, s->tile_n);
-    int64_t tiles = max(ceil_div(want, across), ceil_div(g->m, OWN_ROWS));
-    while (tiles < most && tiles * across * s->products % threads != 0) tiles++;
-    s->tile_m = round_up(ceil_div(g->m, min(tiles, most)), TP_GEMM_STRIP);
-}
-
-/* Rows are cut first; columns only when that gives too few tiles. */
-static void cut_for_blas(gemm_job *s, int64_t want)
-{
-    const tp_gemm *g = &s->g;
-    const int64_t least = g->m >= 512 ? 128 : 64;
-    s->tile_m = min(max(ceil_div(g->m, want * 16) * 16, least), BLAS_ROWS);
-    s->tile_n = g->n;
-    const int64_t tiles = ceil_div(g->m, s->tile_m);
-    if (tiles < want && tiles < 4)
-        s->tile_n = max(ceil_div(g->n, want / tiles * 16) * 16, BLAS_MIN_COLS);
-}
-
-static gemm_job split(const tp_device *D, const tp_gemm *g)
-{
-    gemm_job s = { .g = *g, .kernel = kernel_for(D, g), .sums = 1, .products = g->batch };
-    if (g->step_c == 0) {
-        s.products = 1;
-        s.sums = max(g->batch, 1);
-        if (g->batch == 0) s.g.k = 0; /* an empty sum */
+    const int64_t whole = (n + LANES - 1) / LANES * LANES;
+    if (n < whole) {
+        real *last = to + n / SUM_COLS * SUM_COLS * depth + (whole - LANES) % SUM_COLS;
+        for (int64_t i = 0; i < depth; i++) *(vec *)(last + i * SUM_COLS) = (vec){ 0 };
     }
-    s.scratch = tp__gemm_scratch(g->dtype, max(g->n, g->k));
-    const double work = (double)g->m * (double)g->n * (double)max(g->k * s.sums, 1);
-    const int64_t own = D->threads > 1 ? OWN_TILES * D->threads : 1;
-    const int64_t tiles = ceil_div(s.kernel ? own : BLAS_TILES, max(s.products, 1));
-    const int64_t want = min(tiles, (int64_t)(work / MIN_WORK) + 1);
-    if (s.kernel)
-        cut_for_kernel(&s, want, want > 1 ? D->threads : 1);
-    else
-        cut_for_blas(&s, want);
-    s.tiles_m = ceil_div(g->m, s.tile_m);
-    s.tiles_n = ceil_div(g->n, s.tile_n);
-    return s;
+    for (int64_t i = 0; i < n && t->tb; i += SUM_COLS)
+        transpose((const real *)t->b + (j + i) * t->ldb + k, t->ldb, min(n - i, SUM_COLS), depth,
+                  to + i * depth, SUM_COLS);
+    for (int64_t l = 0; l < depth && !t->tb; l++) {
+        const real *row = row_of_b(t, k + l, j);
+        const real *ahead = row_of_b(t, k + l + min(ROWS_AHEAD, depth - 1 - l), j);
+        real *at = to + l * SUM_COLS;
+        int64_t i = 0;
+        for (int64_t x = 0; x < n; x += LINE) __builtin_prefetch(ahead + x);
+        for (; i + SUM_COLS <= n; i += SUM_COLS, at += depth * SUM_COLS)
+            memcpy(at, row + i, SUM_COLS * sizeof *at);
+        if (i < n) memcpy(at, row + i, (size_t)(n - i) * sizeof *at);
+    }
 }
 
-static void run_tile(const gemm_job *s, const tp_gemm_tile *t)
+/* ---- sums ---- */
+
+/* What the strips of a block share. */
+#define block block
+typedef struct block {
+    int64_t n, depth, lda, ldc;
+    const real *a;
+    const void *const *rows; /* or NULL: from element `first` of them on, instead of a */
+    int64_t first;
+    const real *b; /* panels */
+    bool add;
+} block;
+
+/* The first n of SUM_ROWS rows of A from row i on. */
+TP_INLINE void strip_at(const block *s, int64_t i, int n, const real **to)
 {
-    const tp_gemm *g = &s->g;
-    if (s->kernel)
-        s->kernel(g->dtype, t);
-    else
-        tp__gemm(g->dtype, t->ta, t->tb, t->m, t->n, t->k, 1.0, t->a, t->lda, t->b, t->ldb, t->add,
-                 t->c, t->ldc);
+    TP_UNROLL
+    for (int y = 0; y < SUM_ROWS; y++)
+        if (y < n)
+            to[y] = s->rows ? (const real *)s->rows[i + y] + s->first : s->a + (i + y) * s->lda;
 }
 
-static void gemm_tiles(const void *ctx, int64_t begin, int64_t end, int thread)
+/* Stores the first n lanes of v. */
+TP_INLINE void put(real *to, vec v, int64_t n, bool add)
 {
-    const gemm_job *s = ctx;
-    const tp_gemm *g = &s->g;
-    const int64_t size = (int64_t)tp_dtype_size(g->dtype), tiles = s->tiles_m * s->tiles_n;
-    tp_gemm_tile t = { .ta = g->ta,
-                       .tb = g->tb,
-                       .k = g->k,
-                       .lda = g->lda,
-                       .ldb = g->ldb,
-                       .ldc = g->ldc,
-                       .work = (char *)g->work + (size_t)thread * s->scratch };
-    for (int64_t at = begin; at < end; at++) {
-        const int64_t p = at / tiles;
-        const int64_t i = at % tiles / s->tiles_n * s->tile_m, j = at % s->tiles_n * s->tile_n;
-        const int64_t at_a = p * g->step_a + (g->ta ? i : i * g->lda);
-        const int64_t at_b = p * g->step_b + (g->tb ? j * g->ldb : j);
-        t.m = min(g->m - i, s->tile_m);
-        t.n = min(g->n - j, s->tile_n);
-        t.c = (char *)g->c + (p * g->step_c + i * g->ldc + j) * size;
-        for (int64_t q = 0; q < s->sums; q++) {
-            t.a = (const char *)g->a + (at_a + q * g->step_a) * size;
-            t.b = (const char *)g->b + (at_b + q * g->step_b) * size;
-            t.add = g->add || q > 0;
-            run_tile(s, &t);
+    if (n < LANES) {
+        for (int64_t i = 0; i < n; i++) to[i] = add ? to[i] + v[i] : v[i];
+        return;
+    }
+    if (add) v += *(const any *)to;
+    *(any *)to = v;
+}
+
+/* `rows` rows of c by n vectors, the last one with `last` columns; rows and n are constants. */
+/* clang-format off */
+TP_INLINE void sum(const block *s, const real *const *strip, const real *b, real *c, int64_t last,
+                      int rows, int n)
+{
+    const int64_t ldc = s->ldc, depth = s->depth;
+    const real *a[SUM_ROWS];
+    vec sum[SUM_ROWS][SUM_VECTORS];
+    TP_UNROLL
+    for (int y = 0; y < SUM_ROWS; y++)
+        TP_UNROLL
+        for (int x = 0; x < SUM_VECTORS; x++) sum[y][x] = (vec){ 0 };
+    TP_UNROLL
+    for (int y = 0; y < SUM_ROWS; y++) a[y] = y < rows ? strip[y] : NULL;
+    TP_UNROLL
+    for (int y = 0; y < SUM_ROWS; y++) /* C comes while the sums are made */
+        TP_UNROLL
+        for (int x = 0; x < SUM_VECTORS; x++)
+            if (y < rows && x < n) __builtin_prefetch(c + y * ldc + x * LANES, 1);
+    for (int64_t k = 0; k < depth; k++) {
+        vec line[SUM_VECTORS];
+        TP_UNROLL
+        for (int x = 0; x < SUM_VECTORS; x++) {
+            if (x >= n) continue;
+            line[x] = *(const vec *)(b + k * SUM_COLS + x * LANES);
+            TP_HOLD(line[x]);
         }
-        if (g->done) g->done(g->ctx, i, j, t.m, t.n);
+        TP_UNROLL
+        for (int y = 0; y < SUM_ROWS; y++)
+            TP_UNROLL
+            for (int x = 0; x < SUM_VECTORS; x++)
+                if (y < rows && x < n) sum[y][x] += a[y][k] * line[x];
+    }
+    TP_UNROLL
+    for (int y = 0; y < SUM_ROWS; y++)
+        TP_UNROLL
+        for (int x = 0; x < SUM_VECTORS; x++)
+            if (y < rows && x < n)
+                put(c + y * ldc + x * LANES, sum[y][x], x == n - 1 ? last : LANES, s->add);
+}
+/* clang-format on */
+
+/* Asks for the part of the strip `next` of A that falls to the panel from column j on, so that all
+ * of it is there when its turn comes: each of its rows is a page of its own, and too short for the
+ * processor's own prefetching. */
+TP_INLINE void fetch(const block *s, const real *const *next, int64_t j)
+{
+    const int64_t begin = j * s->depth / s->n, end = (j + SUM_COLS) * s->depth / s->n;
+    for (int64_t y = 0; y < SUM_ROWS; y++)
+        for (int64_t k = begin; k < end; k += LINE) __builtin_prefetch(next[y] + k);
+}
+
+/* `rows` rows of c, which is a constant, from row i on. more: are there as many after them? */
+TP_INLINE void strip(const block *s, int64_t i, real *c, int rows, bool more)
+{
+    const real *a[SUM_ROWS], *next[SUM_ROWS];
+    int64_t j = 0;
+    c += i * s->ldc;
+    strip_at(s, i, rows, a);
+    if (more) strip_at(s, i + SUM_ROWS, SUM_ROWS, next);
+    for (; j + SUM_COLS <= s->n; j += SUM_COLS) {
+        if (more) fetch(s, next, j);
+        sum(s, a, s->b + j * s->depth, c + j, LANES, rows, SUM_VECTORS);
+    }
+    const real *b = s->b + j * s->depth;
+    const int64_t rest = s->n - j;
+    if (SUM_VECTORS > 2 && rest > 3 * LANES)
+        sum(s, a, b, c + j, rest - 3 * LANES, rows, 4);
+    else if (SUM_VECTORS > 2 && rest > 2 * LANES)
+        sum(s, a, b, c + j, rest - 2 * LANES, rows, 3);
+    else if (rest > LANES)
+        sum(s, a, b, c + j, rest - LANES, rows, 2);
+    else if (rest > 0)
+        sum(s, a, b, c + j, rest, rows, 1);
+}
+
+static void strips(const block *s, int64_t m, real *c)
+{
+    int64_t i = 0;
+    for (; i + SUM_ROWS <= m; i += SUM_ROWS) strip(s, i, c, SUM_ROWS, i + 2 * SUM_ROWS <= m);
+    if (m - i >= 4) {
+        strip(s, i, c, 4, false);
+        i += 4;
+    }
+    if (m - i >= 2) {
+        strip(s, i, c, 2, false);
+        i += 2;
+    }
+    if (i < m) strip(s, i, c, 1, false);
+}
+
+/* The columns of c by one block of B, which is packed, and columns of op(A) from k on. transposed:
+ * memory for rows of these. */
+static void rows(const tp_gemm_tile *t, block *s, int64_t k, real *c, real *transposed)
+{
+    const real *a = t->a;
+    if (!t->ta) {
+        s->a = t->rows ? NULL : a + k;
+        s->lda = t->lda;
+        s->rows = t->rows;
+        strips(s, t->m, c);
+        return;
+    }
+    const int64_t most = (int64_t)(TP_GEMM_ROWS / sizeof(real));
+    s->a = transposed;
+    s->lda = s->depth + (int64_t)(TP_GEMM_PAD / sizeof(real));
+    for (int64_t i = 0; i < t->m; i += most) {
+        const int64_t m = min(t->m - i, most);
+        transpose(a + k * t->lda + i, t->lda, s->depth, m, transposed, s->lda);
+        strips(s, m, c + i * t->ldc);
     }
 }
 
-void tp__gemm_parallel(const tp_device *D, const tp_gemm *g)
+static int64_t panels_size(int64_t depth, int64_t n)
 {
-    if (g->m == 0 || g->n == 0) return;
-    const gemm_job s = split(D, g);
-    const double work = (double)s.tile_m * (double)s.tile_n * (double)max(s.g.k * s.sums, 1);
-    tp__parallel(D, s.products * s.tiles_m * s.tiles_n, (int64_t)(MIN_WORK / work), gemm_tiles, &s);
+    return depth * ((n + SUM_COLS - 1) / SUM_COLS * SUM_COLS);
 }
+
+/* Blocks of equal depth. A sum of nothing has one block of depth 0. */
+static int64_t blocks_of(const tp_gemm_tile *t)
+{
+    return t->k > 0 ? (t->k + TP_GEMM_DEPTH - 1) / TP_GEMM_DEPTH : 1;
+}
+
+void TP_KERNEL_FN(gemm_tile)(const tp_gemm_tile *t);
+void TP_KERNEL_FN(gemm_tile)(const tp_gemm_tile *t)
+{
+    const int64_t cols = (int64_t)(TP_GEMM_COLS / sizeof(real)), blocks = blocks_of(t);
+    const int64_t depth = (t->k + blocks - 1) / blocks;
+    const real *panels = t->panels;
+    for (int64_t j = 0; j < t->n; j += cols)
+        for (int64_t q = 0; q < blocks; q++) {
+            const int64_t k = q * depth;
+            block s = { .n = min(t->n - j, cols),
+                        .depth = min(t->k - k, depth),
+                        .ldc = t->ldc,
+                        .first = k,
+                        .b = panels ? panels : t->work,
+                        .add = t->add || q > 0 };
+            const int64_t size = panels_size(s.depth, s.n);
+            if (!panels) pack(t, k, j, s.depth, s.n, t->work);
+            if (panels) panels += size;
+            rows(t, &s, k, (real *)t->c + j, (real *)t->work + size);
+        }
+}
+
+void TP_KERNEL_FN(gemm_pack)(const tp_gemm_tile *t, real *to);
+void TP_KERNEL_FN(gemm_pack)(const tp_gemm_tile *t, real *to)
+{
+    const int64_t cols = (int64_t)(TP_GEMM_COLS / sizeof(real)), blocks = blocks_of(t);
+    const int64_t depth = (t->k + blocks - 1) / blocks;
+    for (int64_t j = 0; j < t->n; j += cols)
+        for (int64_t q = 0; q < blocks; q++) {
+            const int64_t k = q * depth, n = min(t->n - j, cols), rows = min(t->k - k, depth);
+            pack(t, k, j, rows, n, to);
+            to += panels_size(rows, n);
+        }
+}
+
+#endif

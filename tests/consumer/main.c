@@ -14,7 +14,7 @@ int main(void)
     tp_backward(T, tp_sum(T, tp_square(T, x), TP_ALL));
     const double g = tp_item(T, tp_grad(T, x));
     const bool trains = tp_option_find(tp_train_options, "resume") != NULL;
-    const int vocab = (int)tp_lm_small(208).vocab;
+    const int vocab = (int)tp_ls_lm_small(208).vocab;
     if (!tp_ok(T)) fprintf(stderr, "%s\n", tp_why(T));
     tp_tape_free(T);
     tp_device_close(D);

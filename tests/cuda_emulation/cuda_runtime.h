@@ -52,15 +52,26 @@ using std::min;
 /* ---- the scheduler ---- */
 
 typedef void (*emulated_body)(const void *env);
-/* kernel: whose attributes hold. */
-void emulated_run(const void *kernel, dim3 grid, dim3 block, size_t shared, emulated_body body,
-                  const void *env);
+/* Would a GPU take this launch? */
+cudaError_t emulated_accepted(cudaStream_t s, dim3 grid, dim3 block, size_t shared);
+/* Dynamic shared memory that the kernel may have on the GPU of the stream. */
+size_t emulated_asked(const void *kernel, cudaStream_t s);
+void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t asked,
+                  emulated_body body, const void *env);
 
 /* Waits for all threads of the block; then every thread may read what others wrote. */
 void emulated_barrier();
 /* Waits for all lanes of the warp; the 32 values given, readable until the lane's next call. */
 const uint64_t *emulated_exchange(unsigned mask, uint64_t value);
+/* The same; then lanes may read what others of the warp wrote, which no collective promises. */
+void emulated_syncwarp(unsigned mask);
+/* What this thread does next there is atomic. */
+void emulated_atomic(const void *at, size_t bytes);
 unsigned emulated_lane();
+/* The words of all lanes: all[lane][k], in one round. For tensor core instructions. */
+const uint32_t (*emulated_gather(const uint32_t a[4], const uint32_t b[2]))[6];
+/* Fails the launch unless p is aligned to 16 bytes. */
+void emulated_expect_aligned(const void *p);
 /* Shared memory of this block under a key, poisoned when first asked for. */
 void *emulated_shared(const void *key, size_t bytes);
 void *emulated_dynamic_shared();
@@ -69,18 +80,33 @@ void emulated_copy(void *to, const void *from, size_t bytes);
 void emulated_commit();
 void emulated_wait(int groups_left);
 
-/* Work of the stream: runs now, or is kept if the stream is recorded (emulated_graph.cpp). */
-void emulated_queue(std::function<void()> work);
-int emulated_record(void (*work)(const void *args), const void *args, size_t bytes);
-bool emulated_recording();
+/* Work of a stream: waits until somebody waits for it, or becomes part of the recording
+ * (emulated_graph.cpp). Until then no result is there, and what it reads must stay as it is. */
+void emulated_queue(cudaStream_t s, std::function<void()> work);
+void emulated_queue_copied(cudaStream_t s, void (*work)(const void *args), const void *args,
+                           size_t bytes);
+bool emulated_recording(cudaStream_t s);
+/* Where in the queue of a GPU the next work will stand; works through what stands before a place. */
+unsigned long long emulated_place(int gpu);
+void emulated_finish(int gpu, unsigned long long place);
+bool emulated_passed(int gpu, unsigned long long place);
+/* cudaErrorInvalidResourceHandle if the stream's GPU is not the current one, also of calls for
+ * which CUDA does not say that it must be. */
+cudaError_t emulated_current(cudaStream_t s);
+/* Of a launch, for the next cudaGetLastError. */
+void emulated_refuse(cudaError_t e);
 
 template <class... P, class... A>
-void emulated_launch(dim3 grid, dim3 block, size_t shared, void (*kernel)(P...), A... args)
+void emulated_launch(dim3 grid, dim3 block, size_t shared, cudaStream_t s, void (*kernel)(P...),
+                     A... args)
 {
-    emulated_queue([=] {
+    const cudaError_t e = emulated_accepted(s, grid, block, shared);
+    if (e != cudaSuccess) return emulated_refuse(e);
+    const size_t asked = emulated_asked(reinterpret_cast<const void *>(kernel), s);
+    emulated_queue(s, [=] {
         const auto call = [&] { kernel(args...); };
         emulated_run(
-            reinterpret_cast<const void *>(kernel), grid, block, shared,
+            s, grid, block, shared, asked,
             [](const void *env) { (*static_cast<decltype(&call)>(env))(); }, &call);
     });
 }
@@ -99,7 +125,7 @@ inline void __syncthreads()
 }
 inline void __syncwarp(unsigned mask = 0xffffffffu)
 {
-    emulated_exchange(mask, 0);
+    emulated_syncwarp(mask);
 }
 inline void __threadfence() {}
 
@@ -159,21 +185,27 @@ inline int __all_sync(unsigned mask, int yes)
 
 /* ---- integers, bits, mathematics ---- */
 
-template <class T, class V> T atomicAdd(T *at, V v)
+/* Their reads and writes are not those of a thread to the race detector. */
+#define EMULATED_ATOMIC __attribute__((noinline, no_sanitize_thread))
+
+template <class T, class V> EMULATED_ATOMIC T atomicAdd(T *at, V v)
 {
     static_assert(std::is_integral<T>::value, "float atomics would make results depend on order");
+    emulated_atomic(at, sizeof *at);
     const T old = *at;
     *at = T(old + T(v));
     return old;
 }
-template <class T, class V> T atomicMax(T *at, V v)
+template <class T, class V> EMULATED_ATOMIC T atomicMax(T *at, V v)
 {
+    emulated_atomic(at, sizeof *at);
     const T old = *at;
     *at = std::max(old, T(v));
     return old;
 }
-template <class T, class V, class W> T atomicCAS(T *at, V expected, W v)
+template <class T, class V, class W> EMULATED_ATOMIC T atomicCAS(T *at, V expected, W v)
 {
+    emulated_atomic(at, sizeof *at);
     const T old = *at;
     if (old == T(expected)) *at = T(v);
     return old;

@@ -1,7 +1,7 @@
 /* cuda_runtime_api.h - the part of the CUDA runtime that tapegrad calls, for the emulation.
  *
  * Names, numbers and meanings are CUDA's, so that the product's sources compile unchanged. Device
- * memory is host memory, streams run at once. */
+ * memory is host memory; what is queued is done when somebody waits for it. */
 #ifndef EMULATED_CUDA_RUNTIME_API_H
 #define EMULATED_CUDA_RUNTIME_API_H
 
@@ -23,6 +23,7 @@ typedef enum cudaError {
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorNoKernelImageForDevice = 209,
+    cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorMisalignedAddress = 716,
     cudaErrorStreamCaptureUnsupported = 900,
@@ -46,15 +47,21 @@ enum cudaStreamCaptureMode {
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
-/* What the emulated libraries need: device memory is touched between enter and leave; work queued
- * while the stream is recorded is handed to `record`, which copies args and says whether it did. */
+/* What the emulated libraries need: device memory is touched between enter and leave; `queue` copies
+ * args and does the work when the stream comes to it; `fault` is that of an earlier kernel; `refused`: cuBLASLt fails this call. */
 typedef struct CUstream_st {
-    void (*enter)(void), (*leave)(void);
-    int (*record)(void (*work)(const void *args), const void *args, size_t bytes);
+    int gpu;
+    void (*enter)(struct CUstream_st *s), (*leave)(struct CUstream_st *s);
+    void (*queue)(struct CUstream_st *s, void (*work)(const void *args), const void *args,
+                  size_t bytes);
+    cudaError_t (*fault)(void);
+    int (*refused)(void);
 } * cudaStream_t;
 typedef struct CUgraph_st *cudaGraph_t, *cudaGraphExec_t;
 typedef struct CUevent_st {
-    double seconds; /* when it was recorded */
+    int gpu;
+    unsigned long long place; /* in the queue of the GPU */
+    double seconds;           /* when the GPU passed it  */
 } * cudaEvent_t;
 
 struct cudaDeviceProp {

@@ -5,6 +5,7 @@
 
 struct cublasContext {
     cudaStream_t stream;
+    cublasMath_t mode;
 };
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t *h)
@@ -30,6 +31,12 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t h, void *work, size_t bytes)
     return h && (work || bytes == 0) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
+cublasStatus_t cublasSetMathMode(cublasHandle_t h, cublasMath_t mode)
+{
+    h->mode = mode;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t cublasGemmStridedBatchedEx(
     cublasHandle_t h, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
     const void *alpha, const void *a, cudaDataType type_a, int lda, long long step_a, const void *b,
@@ -37,7 +44,9 @@ cublasStatus_t cublasGemmStridedBatchedEx(
     int ldc, long long step_c, int batch, cublasComputeType_t compute, cublasGemmAlgo_t algo)
 {
     (void)algo;
+    const int exact = h->mode & CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
     const emulated_gemm g = { .stream = h->stream,
+                              .halves = type_c == CUDA_R_16BF && !exact,
                               .ta = ta,
                               .tb = tb,
                               .m = m,
@@ -58,6 +67,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(
                               .step_b = step_b,
                               .step_c = step_c };
     if (type_a != type_b || !emulated_gemm_valid(&g, compute)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (h->stream->fault()) return CUBLAS_STATUS_EXECUTION_FAILED;
     emulated_gemm_queue(&g);
     return CUBLAS_STATUS_SUCCESS;
 }

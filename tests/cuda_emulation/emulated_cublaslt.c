@@ -211,6 +211,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
         return CUBLAS_STATUS_INVALID_VALUE;
     for (int i = 0; i < 4; i++)
         if (alignment(pointers[i]) < chosen.align[i]) return CUBLAS_STATUS_INVALID_VALUE;
+    if (s->fault() || s->refused()) return CUBLAS_STATUS_EXECUTION_FAILED;
     g.stream = s;
     g.scale = *(const float *)alpha;
     g.keep = *(const float *)beta;

@@ -3,9 +3,10 @@
  * A fiber runs threads of the block one by one, in the chosen order; a thread that waits keeps the
  * fiber it is on, and the next thread gets another. So kernels without barriers run on one fiber
  * without a switch. Whoever waits for what can never come is a deadlock: the launch fails, as a
- * card would hang. */
+ * GPU would hang. */
 #include "cuda_runtime.h"
 #include "emulation.h"
+#include "races.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -25,10 +26,11 @@
 #endif
 
 uint3 threadIdx, blockIdx;
+int race_thread = -1;
 dim3 blockDim, gridDim;
 extern "C" {
-emulation_settings emulation = { FORWARD, 1, cudaSuccess,     cudaSuccess,
-                                 13000,   9, size_t(1) << 30, cudaSuccess };
+emulation_settings emulation = { FORWARD, 1, cudaSuccess,     cudaSuccess, 1,
+                                 13000,   9, size_t(1) << 30, cudaSuccess, 0 };
 }
 
 namespace
@@ -41,31 +43,82 @@ constexpr int POISON = 0xff;         /* NaN in every floating type, -1 in intege
 
 /* ---- device memory ---- */
 
-std::map<char *, size_t> allocations;
-size_t in_use;
-std::map<const void *, size_t> asked; /* dynamic shared memory that a kernel may have */
+struct Allocation {
+    size_t bytes;
+    int gpu;
+};
+
+std::map<char *, Allocation> allocations;
+size_t in_use[EMULATION_GPUS];
+thread_local int current; /* the GPU */
+/* Dynamic shared memory that a kernel may have on a GPU. */
+std::map<const void *, size_t> asked[EMULATION_GPUS];
 int inside; /* device memory is out of bounds for the host between launches and copies */
 cudaError_t last_error;
 
-void enter()
+/* A GPU sees its own memory only. */
+void enter(cudaStream_t s)
 {
     if (inside++ == 0)
-        for (const auto &a : allocations) ASAN_UNPOISON_MEMORY_REGION(a.first, a.second);
+        for (const auto &a : allocations)
+            if (a.second.gpu == s->gpu) ASAN_UNPOISON_MEMORY_REGION(a.first, a.second.bytes);
 }
 
-void leave()
+void leave(cudaStream_t s)
 {
     if (--inside == 0)
-        for (const auto &a : allocations) ASAN_POISON_MEMORY_REGION(a.first, a.second);
+        for (const auto &a : allocations)
+            if (a.second.gpu == s->gpu) ASAN_POISON_MEMORY_REGION(a.first, a.second.bytes);
 }
 
-void *poisoned(size_t bytes)
+/* Does the address lie in memory of another GPU? */
+bool elsewhere(const void *p, cudaStream_t s)
+{
+    const char *at = static_cast<const char *>(p);
+    auto a = allocations.upper_bound(const_cast<char *>(at));
+    if (a == allocations.begin()) return false;
+    --a;
+    return at < a->first + a->second.bytes && a->second.gpu != s->gpu;
+}
+
+void *poisoned(void *p, size_t bytes)
+{
+    return p ? std::memset(p, POISON, bytes) : nullptr;
+}
+
+#ifdef TP_RACES
+void *new_memory(size_t bytes)
+{
+    return race_memory(bytes);
+}
+void free_memory(void *p, size_t bytes)
+{
+    race_release(p, bytes);
+}
+void *new_shared(size_t bytes)
+{
+    return race_shared(bytes);
+}
+void free_shared(void *) {}
+#else
+void *new_memory(size_t bytes)
 {
     void *p = nullptr;
-    if (posix_memalign(&p, 256, bytes ? bytes : 1)) return nullptr;
-    std::memset(p, POISON, bytes);
-    return p;
+    return posix_memalign(&p, 256, bytes ? bytes : 1) ? nullptr : p;
 }
+void free_memory(void *p, size_t)
+{
+    std::free(p);
+}
+void *new_shared(size_t bytes)
+{
+    return new_memory(bytes);
+}
+void free_shared(void *p)
+{
+    std::free(p);
+}
+#endif
 
 /* ---- fibers ---- */
 
@@ -104,12 +157,12 @@ struct Block {
     const void *env;
     std::vector<Thread> threads;
     std::vector<Warp> warps;
-    std::vector<int> order;
+    std::vector<unsigned> order;
     size_t next = 0, end = 0; /* in order: the thread after the one that runs, the last of these */
     int now = 0;
     std::map<const void *, void *> shared;
     size_t dynamic_bytes = 0, declared_bytes = 0;
-    bool misaligned = false;
+    bool misaligned = false, unfinished = false; /* a copy; one that nobody waited for */
 };
 
 Block *B;
@@ -124,7 +177,7 @@ uint64_t started;
 void select_thread(int i)
 {
     const unsigned u = unsigned(i);
-    B->now = i;
+    B->now = race_thread = i;
     threadIdx = { u % blockDim.x, u / blockDim.x % blockDim.y, u / blockDim.x / blockDim.y };
 }
 
@@ -146,12 +199,13 @@ void fiber_main()
         Fiber *me = B->threads[size_t(B->now)].fiber;
         started++;
         B->body(B->env);
+        B->unfinished |= !B->threads[size_t(B->now)].copies.empty();
         B->threads[size_t(B->now)].state = DONE;
         if (B->next < B->end) {
             Thread &t = B->threads[size_t(B->order[B->next])];
             if (t.state == NEW) {
                 t.fiber = me;
-                select_thread(B->order[B->next++]);
+                select_thread(int(B->order[B->next++]));
                 continue;
             }
         }
@@ -203,15 +257,16 @@ void suspend(State s)
 
 /* ---- a block ---- */
 
-void set_order(std::vector<int> &order, int n)
+std::vector<unsigned> chosen_order(size_t n)
 {
     uint64_t s = emulation.seed * 2654435761u + 1;
-    order.resize(size_t(n));
-    for (int i = 0; i < n; i++) order[size_t(i)] = emulation.order == BACKWARD ? n - 1 - i : i;
-    for (int i = n - 1; emulation.order == SHUFFLED && i > 0; i--) {
+    std::vector<unsigned> order(n);
+    for (size_t i = 0; i < n; i++) order[i] = unsigned(emulation.order == BACKWARD ? n - 1 - i : i);
+    for (size_t i = n; emulation.order == SHUFFLED && i > 1; i--) {
         s = s * 6364136223846793005u + 1442695040888963407u;
-        std::swap(order[size_t(i)], order[size_t(s >> 33) % size_t(i + 1)]);
+        std::swap(order[i - 1], order[size_t(s >> 33) % i]);
     }
+    return order;
 }
 
 int count(State s)
@@ -229,7 +284,7 @@ bool run_some(size_t first, size_t end)
         again = false;
         B->end = end;
         for (B->next = first; B->next < end;) {
-            const int i = B->order[B->next++];
+            const int i = int(B->order[B->next++]);
             const State s = B->threads[size_t(i)].state;
             if (s != NEW && s != READY) continue;
             resume(i);
@@ -250,6 +305,7 @@ bool run_threads()
         if (count(DONE) == int(n)) return true;
         if (count(AT_BARRIER) == int(n)) {
             for (Thread &t : B->threads) t.state = READY;
+            race_barrier();
             moved = true;
         }
         if (!moved) {
@@ -269,71 +325,107 @@ bool run_block(Block &b, int threads)
     b.threads.assign(size_t(threads), Thread());
     b.warps.assign(size_t(threads / 32), Warp());
     b.declared_bytes = 0;
+    race_block();
     const bool ok = run_threads();
-    for (const auto &s : b.shared) std::free(s.second);
+    for (const auto &s : b.shared) free_shared(s.second);
     b.shared.clear();
     B = nullptr;
+    race_thread = -1;
     return ok;
 }
 
-void expect_aligned(const void *p)
+/* What a call says: the fault of an earlier kernel, which stays, before a failure of its own. */
+cudaError_t said(cudaError_t e)
 {
-    B->misaligned |= reinterpret_cast<uintptr_t>(p) % 16 != 0;
+    if (e != cudaSuccess) last_error = e;
+    return emulation.fault ? emulation.fault : e;
 }
 
-void copy_bytes(void *to, const void *from, size_t bytes)
+cudaError_t faulted()
 {
-    enter();
-    if (bytes) std::memmove(to, from, bytes);
-    leave();
+    return emulation.fault;
 }
 
-CUstream_st stream = { enter, leave, emulated_record };
-
-cudaError_t waited()
+int refused()
 {
-    if (emulated_recording()) return cudaErrorStreamCaptureUnsupported;
-    const cudaError_t e = emulation.async;
-    emulation.async = cudaSuccess;
-    return e;
+    return emulation.refusals > 0 && emulation.refusals--;
+}
+
+CUstream_st streams[EMULATION_GPUS] = {
+    { 0, enter, leave, emulated_queue_copied, faulted, refused },
+    { 1, enter, leave, emulated_queue_copied, faulted, refused },
+};
+
+/* All that was given to a GPU is done. */
+void finish(int gpu)
+{
+    emulated_finish(gpu, emulated_place(gpu));
+}
+
+cudaError_t waited(cudaStream_t s)
+{
+    if (emulated_recording(s)) return said(cudaErrorStreamCaptureUnsupported);
+    finish(s->gpu);
+    return said(cudaSuccess);
 }
 
 } // namespace
 
 /* ---- what kernels call ---- */
 
-void emulated_run(const void *kernel, dim3 grid, dim3 block, size_t shared, emulated_body body,
-                  const void *env)
+cudaError_t emulated_current(cudaStream_t s)
+{
+    return s->gpu == current ? cudaSuccess : cudaErrorInvalidResourceHandle;
+}
+
+void emulated_refuse(cudaError_t e)
+{
+    last_error = e;
+}
+
+cudaError_t emulated_accepted(cudaStream_t s, dim3 grid, dim3 block, size_t shared)
 {
     const unsigned n = block.x * block.y * block.z;
     if (n == 0 || n > 1024 || n % 32 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
-        grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535 || shared > SHARED) {
-        last_error = cudaErrorInvalidConfiguration;
-        return;
-    }
+        grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535 || shared > SHARED)
+        return cudaErrorInvalidConfiguration;
+    return emulated_current(s);
+}
+
+size_t emulated_asked(const void *kernel, cudaStream_t s)
+{
+    const auto more = asked[s->gpu].find(kernel);
+    return more == asked[s->gpu].end() ? 0 : more->second;
+}
+
+/* What a kernel declares is known when it runs, so too much shared memory is a fault; a GPU would
+ * refuse the launch. */
+void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t asked_for,
+                  emulated_body body, const void *env)
+{
+    const unsigned n = block.x * block.y * block.z;
     Block b;
     b.body = body;
     b.env = env;
     b.dynamic_bytes = shared;
-    set_order(b.order, int(n));
+    b.order = chosen_order(n);
     gridDim = grid;
     blockDim = block;
-    enter();
+    enter(s);
+    race_launch();
     bool ok = true;
-    for (unsigned z = 0; ok && z < grid.z; z++)
-        for (unsigned y = 0; ok && y < grid.y; y++)
-            for (unsigned x = 0; ok && x < grid.x; x++) {
-                blockIdx = { x, y, z };
-                ok = run_block(b, int(n));
-            }
-    leave();
-    const auto more = asked.find(kernel);
-    const bool fits =
-        b.declared_bytes <= UNASKED && b.declared_bytes + shared <= SHARED &&
-        (b.declared_bytes + shared <= UNASKED || (more != asked.end() && shared <= more->second));
-    if (!fits) last_error = cudaErrorInvalidValue;
-    if (b.misaligned) last_error = cudaErrorMisalignedAddress;
-    if (!ok) last_error = cudaErrorLaunchFailure;
+    for (const unsigned i : chosen_order(size_t(grid.x) * grid.y * grid.z)) {
+        blockIdx = { i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y };
+        ok = ok && run_block(b, int(n));
+    }
+    leave(s);
+    const size_t all = b.declared_bytes + shared;
+    const bool fits = b.declared_bytes <= UNASKED && all <= SHARED &&
+                      (all <= UNASKED || (asked_for > 0 && shared <= asked_for));
+    if (!fits) emulation.fault = cudaErrorInvalidValue;
+    if (b.misaligned || race_misaligned()) emulation.fault = cudaErrorMisalignedAddress;
+    if (b.unfinished) std::fprintf(stderr, "emulation: a thread ended before its copies arrived\n");
+    if (!ok || b.unfinished || race_found()) emulation.fault = cudaErrorLaunchFailure;
 }
 
 void emulated_barrier()
@@ -368,11 +460,22 @@ const uint64_t *emulated_exchange(unsigned mask, uint64_t value)
     return w.slot[g];
 }
 
+void emulated_syncwarp(unsigned mask)
+{
+    emulated_exchange(mask, 0);
+    race_warp();
+}
+
+void emulated_atomic(const void *at, size_t bytes)
+{
+    race_touch(at, bytes, RACE_ATOMIC, __builtin_return_address(0));
+}
+
 void *emulated_shared(const void *key, size_t bytes)
 {
     void *&p = B->shared[key];
     if (!p) {
-        p = poisoned(bytes);
+        p = poisoned(new_shared(bytes), bytes);
         B->declared_bytes += key ? bytes : 0;
     }
     return p;
@@ -383,11 +486,17 @@ void *emulated_dynamic_shared()
     return emulated_shared(nullptr, B->dynamic_bytes);
 }
 
+void emulated_expect_aligned(const void *p)
+{
+    B->misaligned |= reinterpret_cast<uintptr_t>(p) % 16 != 0;
+}
+
 void emulated_copy(void *to, const void *from, size_t bytes)
 {
     Thread &t = B->threads[size_t(B->now)];
-    expect_aligned(to);
-    expect_aligned(from);
+    emulated_expect_aligned(to);
+    emulated_expect_aligned(from);
+    race_touch(to, bytes, RACE_WRITE, __builtin_return_address(0));
     std::memset(to, POISON, bytes);
     t.copies.push_back({ to, from, bytes, t.groups });
 }
@@ -402,30 +511,19 @@ void emulated_wait(int groups_left)
     Thread &t = B->threads[size_t(B->now)];
     std::vector<Copy> later;
     for (const Copy &c : t.copies) {
-        if (c.group < t.groups - groups_left)
-            std::memcpy(c.to, c.from, c.bytes);
-        else
+        if (c.group >= t.groups - groups_left) {
             later.push_back(c);
+            continue;
+        }
+        race_touch(c.from, c.bytes, RACE_READ, __builtin_return_address(0));
+        race_touch(c.to, c.bytes, RACE_WRITE, __builtin_return_address(0));
+        std::memcpy(c.to, c.from, c.bytes);
     }
     t.copies = later;
 }
 
-/* ---- tensor cores ---- */
-
-namespace
-{
-
-float low(uint64_t pair)
-{
-    return emulated_value<float>(uint64_t(uint32_t(pair) << 16));
-}
-float high(uint64_t pair)
-{
-    return emulated_value<float>(uint64_t(uint32_t(pair) & 0xffff0000u));
-}
-
 /* The words of all lanes: all[lane][k], in one round. */
-const uint32_t (*gather(const uint32_t a[4], const uint32_t b[2]))[6]
+const uint32_t (*emulated_gather(const uint32_t a[4], const uint32_t b[2]))[6]
 {
     Warp &w = B->warps[size_t(B->now) / 32];
     const unsigned lane = emulated_lane();
@@ -435,68 +533,19 @@ const uint32_t (*gather(const uint32_t a[4], const uint32_t b[2]))[6]
     return w.words[g];
 }
 
-} // namespace
-
-void emulated_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4])
-{
-    const uint32_t(*all)[6] = gather(a, b);
-    const int g = int(emulated_lane()) / 4, t = int(emulated_lane()) % 4;
-    for (int i = 0; i < 4; i++) {
-        const int row = g, half = i / 2, col = 2 * t + i % 2;
-        float sum = 0.0f;
-        for (int k = 0; k < 8; k++) { /* pairs of k: words half and half + 2 of lane row, k % 4 */
-            const uint32_t x = all[row * 4 + k % 4][half + 2 * (k / 4)];
-            const uint32_t y = all[col * 4 + k % 4][4 + k / 4];
-            sum += low(x) * low(y) + high(x) * high(y);
-        }
-        d[i] = c[i] + sum;
-    }
-}
-
-void emulated_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4])
-{
-    const uint32_t(*all)[6] = gather(a, b);
-    const int g = int(emulated_lane()) / 4, t = int(emulated_lane()) % 4;
-    const auto tf32 = [](uint32_t u) { return __uint_as_float(u & 0xffffe000u); };
-    for (int i = 0; i < 4; i++) {
-        const int half = i / 2, col = 2 * t + i % 2;
-        float sum = 0.0f;
-        for (int k = 0; k < 8; k++)
-            sum += tf32(all[g * 4 + k % 4][half + 2 * (k / 4)]) *
-                   tf32(all[col * 4 + k % 4][4 + k / 4]);
-        d[i] = c[i] + sum;
-    }
-}
-
-void emulated_ldmatrix(uint32_t r[4], const void *row, bool transposed)
-{
-    const unsigned lane = emulated_lane();
-    expect_aligned(row);
-    const uint64_t *rows = emulated_exchange(0xffffffffu, emulated_bits(row));
-    for (unsigned m = 0; m < 4; m++) {
-        uint16_t e[2];
-        for (unsigned i = 0; i < 2; i++) {
-            const unsigned across = 2 * (lane % 4) + i, along = lane / 4;
-            const unsigned from = transposed ? across : along, at = transposed ? along : across;
-            e[i] = emulated_value<const uint16_t *>(rows[8 * m + from])[at];
-        }
-        r[m] = uint32_t(e[0]) | uint32_t(e[1]) << 16;
-    }
-    emulated_exchange(0xffffffffu, 0); /* nobody overwrites what others still read */
-}
-
 /* ---- the runtime ---- */
 
 extern "C" {
 
 uint64_t emulation_threads(void)
 {
+    for (int gpu = 0; gpu < EMULATION_GPUS; gpu++) finish(gpu);
     return started;
 }
 
 cudaError_t cudaGetDeviceCount(int *n)
 {
-    *n = emulation.open_error ? 0 : 1;
+    *n = emulation.open_error ? 0 : emulation.gpus;
     return emulation.open_error;
 }
 
@@ -514,163 +563,183 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->sharedMemPerBlockOptin = SHARED;
     p->major = emulation.major;
     p->multiProcessorCount = 2; /* few, so that grid-stride loops go round */
-    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+    return device < emulation.gpus ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    return device == 0 ? emulation.set_error : cudaErrorInvalidDevice;
+    if (device >= emulation.gpus) return said(cudaErrorInvalidDevice);
+    current = device;
+    return said(emulation.set_error);
 }
 
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 {
     *total = emulation.memory;
-    *free = emulation.memory > in_use ? emulation.memory - in_use : 0;
-    return cudaSuccess;
+    *free = emulation.memory > in_use[current] ? emulation.memory - in_use[current] : 0;
+    return said(cudaSuccess);
 }
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-    *p =
-        bytes <= emulation.memory && in_use <= emulation.memory - bytes ? poisoned(bytes) : nullptr;
-    if (!*p) return last_error = cudaErrorMemoryAllocation;
-    allocations[static_cast<char *>(*p)] = bytes;
-    in_use += bytes;
+    *p = nullptr;
+    if (emulation.fault) return emulation.fault;
+    if (bytes <= emulation.memory && in_use[current] <= emulation.memory - bytes)
+        *p = poisoned(new_memory(bytes), bytes);
+    if (!*p) return said(cudaErrorMemoryAllocation);
+    allocations[static_cast<char *>(*p)] = { bytes, current };
+    in_use[current] += bytes;
     if (!inside) ASAN_POISON_MEMORY_REGION(*p, bytes);
-    return cudaSuccess;
+    return said(cudaSuccess);
 }
 
+/* Waits, as a GPU does. */
 cudaError_t cudaFree(void *p)
 {
     const auto a = allocations.find(static_cast<char *>(p));
-    if (a == allocations.end()) return p ? cudaErrorInvalidValue : cudaSuccess;
-    in_use -= a->second;
-    ASAN_UNPOISON_MEMORY_REGION(p, a->second);
+    if (a == allocations.end()) return said(p ? cudaErrorInvalidValue : cudaSuccess);
+    finish(a->second.gpu);
+    in_use[a->second.gpu] -= a->second.bytes;
+    ASAN_UNPOISON_MEMORY_REGION(p, a->second.bytes);
+    free_memory(p, a->second.bytes);
     allocations.erase(a);
-    std::free(p);
-    return cudaSuccess;
+    return said(cudaSuccess);
 }
 
 cudaError_t cudaMallocHost(void **p, size_t bytes)
 {
-    *p = std::malloc(bytes);
-    return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+    *p = emulation.fault ? nullptr : std::malloc(bytes);
+    return said(*p ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaFreeHost(void *p)
 {
     std::free(p);
-    return cudaSuccess;
+    return said(cudaSuccess);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t s)
 {
-    (void)s;
-    if (kind == cudaMemcpyDeviceToHost && emulated_recording())
-        return cudaErrorStreamCaptureUnsupported; /* tapegrad never does */
-    emulated_queue([=] { copy_bytes(to, from, bytes); });
-    return cudaSuccess;
+    if (kind == cudaMemcpyDeviceToHost && emulated_recording(s))
+        return said(cudaErrorStreamCaptureUnsupported); /* tapegrad never does */
+    if (elsewhere(to, s) || elsewhere(from, s)) return said(cudaErrorInvalidValue);
+    emulated_queue(s, [=] {
+        enter(s);
+        if (bytes) std::memmove(to, from, bytes);
+        leave(s);
+    });
+    return said(cudaSuccess);
 }
 
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t s)
 {
-    (void)s;
-    emulated_queue([=] {
-        enter();
+    if (emulated_current(s)) return said(emulated_current(s));
+    if (elsewhere(to, s)) return said(cudaErrorInvalidValue);
+    emulated_queue(s, [=] {
+        enter(s);
         std::memset(to, byte, bytes);
-        leave();
+        leave(s);
     });
-    return cudaSuccess;
+    return said(cudaSuccess);
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
 {
     (void)flags;
-    *s = &stream;
-    return cudaSuccess;
+    *s = &streams[current];
+    return said(cudaSuccess);
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t s)
 {
     (void)s;
-    return cudaSuccess;
+    return said(cudaSuccess);
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
-    (void)s;
-    return waited();
+    return waited(s);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
 {
-    (void)s;
-    (void)e;
+    const int gpu = e->gpu;
+    const unsigned long long place = e->place;
     (void)flags;
-    return cudaSuccess;
+    emulated_queue(s, [=] { emulated_finish(gpu, place); });
+    return said(cudaSuccess);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
 {
     (void)flags;
-    *e = static_cast<cudaEvent_t>(calloc(1, sizeof **e));
-    return *e ? cudaSuccess : cudaErrorMemoryAllocation;
+    *e = emulation.fault ? nullptr : static_cast<cudaEvent_t>(calloc(1, sizeof **e));
+    if (*e) (*e)->gpu = current;
+    return said(*e ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
+/* A GPU may still come to it. */
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
+    emulated_finish(e->gpu, e->place);
     free(e);
-    return cudaSuccess;
+    return said(cudaSuccess);
 }
 
-/* Streams run at once, so the time of the record is that of the work before it. */
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
-    (void)s;
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    e->seconds = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-    return cudaSuccess;
+    if (e->gpu != s->gpu || emulated_recording(s)) /* tapegrad never does */
+        return said(cudaErrorInvalidResourceHandle);
+    emulated_queue(s, [=] {
+        timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        e->seconds = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    });
+    e->place = emulated_place(s->gpu);
+    return said(cudaSuccess);
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
+    if (!emulated_passed(from->gpu, from->place) || !emulated_passed(to->gpu, to->place))
+        return said(cudaErrorNotReady);
     *ms = (float)(1e3 * (to->seconds - from->seconds));
-    return cudaSuccess;
+    return said(cudaSuccess);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e)
 {
-    (void)e;
-    return cudaSuccess;
+    emulated_finish(e->gpu, e->place);
+    return said(cudaSuccess);
 }
 
 cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute what, int value)
 {
     if (what != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || size_t(value) > SHARED)
-        return last_error = cudaErrorInvalidValue;
-    asked[kernel] = size_t(value);
-    return cudaSuccess;
+        return said(cudaErrorInvalidValue);
+    asked[current][kernel] = size_t(value);
+    return said(cudaSuccess);
 }
 
 cudaError_t cudaGetLastError(void)
 {
     const cudaError_t e = last_error;
     last_error = cudaSuccess;
-    return e;
+    return emulation.fault ? emulation.fault : e;
 }
 
 const char *cudaGetErrorName(cudaError_t e)
 {
-    return e == cudaErrorLaunchFailure          ? "cudaErrorLaunchFailure"
-           : e == cudaErrorMemoryAllocation     ? "cudaErrorMemoryAllocation"
-           : e == cudaErrorInvalidConfiguration ? "cudaErrorInvalidConfiguration"
-           : e == cudaErrorMisalignedAddress    ? "cudaErrorMisalignedAddress"
-           : e == cudaErrorInvalidValue         ? "cudaErrorInvalidValue"
-           : e == cudaErrorDevicesUnavailable   ? "cudaErrorDevicesUnavailable"
-           : e == cudaErrorInsufficientDriver   ? "cudaErrorInsufficientDriver"
-                                                : "cudaError";
+    return e == cudaErrorLaunchFailure           ? "cudaErrorLaunchFailure"
+           : e == cudaErrorMemoryAllocation      ? "cudaErrorMemoryAllocation"
+           : e == cudaErrorInvalidConfiguration  ? "cudaErrorInvalidConfiguration"
+           : e == cudaErrorMisalignedAddress     ? "cudaErrorMisalignedAddress"
+           : e == cudaErrorInvalidValue          ? "cudaErrorInvalidValue"
+           : e == cudaErrorInvalidResourceHandle ? "cudaErrorInvalidResourceHandle"
+           : e == cudaErrorDevicesUnavailable    ? "cudaErrorDevicesUnavailable"
+           : e == cudaErrorInsufficientDriver    ? "cudaErrorInsufficientDriver"
+                                                 : "cudaError";
 }
 
 const char *cudaGetErrorString(cudaError_t e)

@@ -63,14 +63,20 @@ static void run(const void *args)
     float *pa = malloc((m * k + 1) * sizeof *pa);
     float *pb = malloc((k * n + 1) * sizeof *pb);
     float *pc = calloc(m * n + 1, sizeof *pc);
-    g->stream->enter();
+    g->stream->enter(g->stream);
     for (int i = 0; i < g->batch; i++) {
         const matrix to = at(g->c, g->type_c, g->ldc, g->step_c, i);
         pack(pa, at(g->a, g->type, g->lda, g->step_a, i), g->ta, g->m, g->k);
         pack(pb, at(g->b, g->type, g->ldb, g->step_b, i), g->tb, g->k, g->n);
+        const int first = g->halves ? g->k / 2 : 0;
+        if (m && n && first)
+            cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, g->m, g->n, first, 1.0f, pa,
+                        g->m, pb, g->k, 0.0f, pc, g->m);
+        for (size_t j = 0; j < m * n && first; j++) pc[j] = tp__from_bf16(tp__to_bf16(pc[j]));
         if (m && n && k)
-            cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, g->m, g->n, g->k, 1.0f, pa, g->m,
-                        pb, g->k, 0.0f, pc, g->m);
+            cblas_sgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, g->m, g->n, g->k - first, 1.0f,
+                        pa + m * (size_t)first, g->m, pb + first, g->k, first ? 1.0f : 0.0f, pc,
+                        g->m);
         for (int col = 0; col < g->n; col++)
             for (int row = 0; row < g->m; row++) {
                 const float old = g->keep != 0.0f ? g->keep * get(to, row, col) : 0.0f;
@@ -83,7 +89,7 @@ static void run(const void *args)
             put(vector(g->sums, g->type_c), col, 0, sum);
         }
     }
-    g->stream->leave();
+    g->stream->leave(g->stream);
     free(pa);
     free(pb);
     free(pc);
@@ -101,5 +107,5 @@ int emulated_gemm_valid(const emulated_gemm *g, cublasComputeType_t compute)
 
 void emulated_gemm_queue(const emulated_gemm *g)
 {
-    if (!g->stream->record(run, g, sizeof *g)) run(g);
+    g->stream->queue(g->stream, run, g, sizeof *g);
 }

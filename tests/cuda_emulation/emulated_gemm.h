@@ -9,6 +9,7 @@ typedef struct emulated_gemm {
     cudaStream_t stream;
     cublasOperation_t ta, tb;
     int m, n, k, lda, ldb, ldc, batch;
+    int halves; /* the first half of k is summed by itself and rounded to bf16, as cuBLAS may do */
     float scale, keep;
     const void *a, *b;
     void *c;
@@ -21,7 +22,7 @@ typedef struct emulated_gemm {
 /* What the libraries demand of sizes, leading dimensions and types. */
 int emulated_gemm_valid(const emulated_gemm *g, cublasComputeType_t compute);
 
-/* Carries it out now, or when the recording runs that it becomes part of. */
+/* Carries it out when the stream comes to it. */
 void emulated_gemm_queue(const emulated_gemm *g);
 
 #endif

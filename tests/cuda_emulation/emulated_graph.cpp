@@ -1,50 +1,84 @@
-/* emulated_graph.cpp - recorded streams: the work between begin and end of a recording is kept as
- * closures and run by each launch of the graph, in order. */
+/* emulated_graph.cpp - streams: work is kept as closures. It is done when somebody waits for it, as
+ * late as a GPU may do it, so that a host which does not wait sees what was there before; that
+ * which is queued between begin and end of a recording is done by each launch of the graph, in
+ * order. */
+#include <deque>
 #include <vector>
 
 #include "cuda_runtime.h"
+#include "emulation.h"
 
 struct CUgraph_st {
     std::vector<std::function<void()>> work;
 };
 
 static CUgraph_st *recording; /* the graph being made, or none */
+static cudaStream_t recorded; /* its stream */
 
-void emulated_queue(std::function<void()> work)
+/* Streams are those of GPUs: one each. */
+static struct {
+    std::deque<std::function<void()>> work;
+    unsigned long long done; /* places before this one */
+} queues[EMULATION_GPUS];
+
+void emulated_queue(cudaStream_t s, std::function<void()> work)
 {
-    if (recording)
+    if (emulation.fault) return; /* a GPU does nothing more */
+    if (emulated_recording(s))
         recording->work.push_back(std::move(work));
     else
-        work();
+        queues[s->gpu].work.push_back(std::move(work));
 }
 
-int emulated_record(void (*work)(const void *args), const void *args, size_t bytes)
+void emulated_queue_copied(cudaStream_t s, void (*work)(const void *args), const void *args,
+                           size_t bytes)
 {
-    if (!recording) return 0;
     const char *from = static_cast<const char *>(args);
     const std::vector<char> kept(from, from + bytes);
-    recording->work.push_back([=] { work(kept.data()); });
-    return 1;
+    emulated_queue(s, [=] { work(kept.data()); });
 }
 
-bool emulated_recording()
+unsigned long long emulated_place(int gpu)
 {
-    return recording != nullptr;
+    return queues[gpu].done + queues[gpu].work.size();
+}
+
+bool emulated_passed(int gpu, unsigned long long place)
+{
+    return queues[gpu].done >= place;
+}
+
+/* After a fault what waits is dropped. */
+void emulated_finish(int gpu, unsigned long long place)
+{
+    auto &q = queues[gpu];
+    while (q.done < place && !q.work.empty()) {
+        const std::function<void()> work = std::move(q.work.front());
+        q.work.pop_front();
+        q.done++;
+        if (!emulation.fault) work();
+    }
+}
+
+bool emulated_recording(cudaStream_t s)
+{
+    return recording && recorded == s;
 }
 
 extern "C" {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
 {
-    (void)s;
+    if (emulated_current(s)) return emulated_current(s);
     if (recording || mode != cudaStreamCaptureModeRelaxed) return cudaErrorInvalidValue;
     recording = new CUgraph_st;
+    recorded = s;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph)
 {
-    (void)s;
+    if (emulated_current(s)) return emulated_current(s);
     *graph = recording;
     recording = nullptr;
     return *graph ? cudaSuccess : cudaErrorInvalidValue;
@@ -59,9 +93,12 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
 {
-    (void)s;
-    for (const auto &work : exec->work) work();
-    return cudaSuccess;
+    if (emulated_current(s)) return emulated_current(s);
+    emulated_queue(s, [=] { /* the graph must be there until then */
+                            for (const auto &work : exec->work)
+                                if (!emulation.fault) work();
+    });
+    return emulation.fault;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)

@@ -2,8 +2,8 @@
  */
 #include "cuda_emulation/fragments.h"
 
-#include "cuda/skew.cuh"
-#include "cuda/tiles.cuh"
+#include "cuda/attention/skew.cuh"
+#include "cuda/kit/tiles.cuh"
 
 /* Block b of the accumulators of x [16,40]. */
 static __device__ void load_block(float d[4], const float *x, int b)
@@ -37,8 +37,8 @@ __global__ void lean_kernel(const float *x, float *y)
     float g[3][2], out[4];
     for (int b = 0; b < 3; b++)
         for (int e = 0; e < 2; e++) g[b][e] = x[(8 * b + lane / 4) * 8 + column + e];
-    tp_lean(out, g[2], g[1]);
-    tp_lean(out + 2, g[1], g[0]);
+    tp_skew_columns(out, g[2], g[1]);
+    tp_skew_columns(out + 2, g[1], g[0]);
     for (int i = 0; i < 4; i++) y[(lane / 4 + i / 2 * 8) * 8 + column + i % 2] = out[i];
 }
 

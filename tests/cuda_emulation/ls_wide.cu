@@ -2,7 +2,7 @@
  * 32768 queries and more, for calls of any size. */
 #include "cuda_emulation/ls_wide.h"
 
-#include "cuda/ls_mma_fwd.cuh"
+#include "cuda/attention/ls_mma_fwd.cuh"
 
 extern "C" tp_code ls_wide_forward(const tp_call *c)
 {

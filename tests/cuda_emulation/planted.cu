@@ -2,7 +2,7 @@
  * blocks of 64 elements. The kernel without a mistake is their measure. */
 #include "cuda_emulation/planted.h"
 
-#include "cuda/move.cuh"
+#include "cuda/kit/move.cuh"
 
 enum { BLOCK = 64 };
 
@@ -15,6 +15,7 @@ __global__ void reverse_kernel(planted mistake, int64_t n, const float *x, float
     if (mistake == BARRIER_IN_BRANCH ? t < m : mistake != MISSING_BARRIER) __syncthreads();
     const bool skip = (mistake == UNWRITTEN && first + t == 5) ||
                       (mistake == WRONG_TAIL && first + t >= n / 4 * 4);
+    if (mistake == BLOCKS_IN_TURN && first > 0) part[m - 1 - t] += 0.0f * y[first - 1 - t];
     if (t < m && !skip) y[first + t] = part[m - 1 - t];
     if (mistake == PAST_THE_END && first + t == n - 1) y[n] = 0.0f;
 }
@@ -33,10 +34,11 @@ __global__ void copy_kernel(planted mistake, const float *x, float *y)
     TP_SHARED(float, part, [128]);
     tp_copy_async(part + 4 * threadIdx.x,
                   x + 4 * threadIdx.x + (mistake == MISALIGNED && threadIdx.x == 0));
-    tp_copy_commit();
-    if (mistake != NOT_WAITED) tp_copy_wait<0>();
+    if (mistake != NOT_COMMITTED) tp_copy_commit();
+    if (mistake != NOT_WAITED && mistake != USED_EARLY) tp_copy_wait<0>();
     __syncthreads();
     for (int i = threadIdx.x; i < 128; i += 32) y[i] = part[127 - i];
+    if (mistake == USED_EARLY) tp_copy_wait<0>();
 }
 
 /* The second block is copied to where the first was. */
@@ -44,17 +46,55 @@ __global__ void rounds_kernel(planted mistake, const float *x, float *y)
 {
     TP_SHARED(float, part, [BLOCK]);
     const int t = threadIdx.x, at = 32 * (t / 32) + 4 * (t % 8);
+    const bool copies = t % 32 < 8;
     part[t] = x[t];
     __syncthreads();
-    if (mistake == COPIED_EARLY) tp_copy_async(part + at, x + BLOCK + at);
+    if (mistake == COPIED_EARLY && copies) tp_copy_async(part + at, x + BLOCK + at);
     y[t] = part[BLOCK - 1 - t];
     __syncwarp();
     if (mistake != WARP_AHEAD) __syncthreads();
-    if (mistake != COPIED_EARLY) tp_copy_async(part + at, x + BLOCK + at);
+    if (mistake != COPIED_EARLY && copies) tp_copy_async(part + at, x + BLOCK + at);
     tp_copy_commit();
     tp_copy_wait<0>();
     __syncthreads();
     y[BLOCK + t] = part[BLOCK - 1 - t];
+}
+
+/* Mistakes that no order of threads and blocks shows: each result is right in all of them. y = x
+ * reversed in blocks of 64, or of 32. */
+__global__ void race_kernel(planted mistake, const float *x, float *y)
+{
+    TP_SHARED(float, part, [BLOCK]);
+    const int64_t first = (int64_t)blockIdx.x * BLOCK;
+    const int t = threadIdx.x, in_warp = mistake == LANES_IN_ORDER || mistake == LANES_UNORDERED;
+    part[t] = x[first + t];
+    if (!in_warp) __syncthreads();
+    if (mistake == LANES_IN_ORDER) __syncwarp();
+    if (mistake == LANES_UNORDERED) tp_warp<tp_sum_of>(part[t]);
+    y[first + t] = part[in_warp ? t ^ 31 : BLOCK - 1 - t];
+    if (mistake == READ_AND_OVERWRITTEN) { /* with what is there */
+        __syncwarp();
+        part[t] = x[first + t];
+    }
+    if (mistake == TWO_BLOCKS_WRITE && t == 0) y[0] = x[BLOCK - 1];
+    if (mistake == BLOCK_READS && t == 0 && !(y[BLOCK] < 1e9f)) y[first] = part[BLOCK - 1];
+}
+
+/* y[0] = how many threads there are, bit by bit. */
+__global__ void count_kernel(planted mistake, uint32_t *y)
+{
+    if (mistake == COUNTED)
+        atomicAdd(y, 1u);
+    else
+        y[0] = y[0] + 1;
+}
+
+/* y = x, by words of 16 bytes. */
+__global__ void words_kernel(planted mistake, const float *x, float *y)
+{
+    if (mistake != WORDS && threadIdx.x == 31) return;
+    const int at = 4 * (int)threadIdx.x + (mistake != WORDS);
+    tp_store(y + at, tp_load(x + at));
 }
 
 /* D = A B for A [16,16], B [8,16] transposed, by the tensor core wrapper. */
@@ -100,6 +140,24 @@ __global__ void divide_kernel(tp_divisor by, float *y)
     for (const int64_t i : some) y[lane] += tp_over(by, i) != i / by.d;
 }
 
+/* Adds to y how many words of the lane are not those of the CPU: seeds, offsets and blocks of all
+ * sizes. */
+__global__ void philox_kernel(float *y)
+{
+    const uint64_t lane = threadIdx.x,
+                   some[] = { 0,          UINT64_MAX,      lane,
+                              lane << 32, ~(lane << lane), 0x9ce0f053ull << lane };
+    y[lane] = 0.0f;
+    for (const uint64_t seed : some)
+        for (const uint64_t offset : some)
+            for (const uint64_t block : some) {
+                const tp_random r = { seed, offset, NULL };
+                const tp_philox w = tp_random_block(r, block),
+                                exact = tp__philox(seed, offset, block);
+                for (int k = 0; k < 4; k++) y[lane] += w.w[k] != exact.w[k];
+            }
+}
+
 static tp_code divide(const tp_call *c, float *y)
 {
     tp_code code = tp__cuda_zero(c, y, 32 * sizeof *y);
@@ -109,11 +167,31 @@ static tp_code divide(const tp_call *c, float *y)
     return code;
 }
 
-/* A launch as the card gets it, without what tp_launch sees to. */
+/* A launch as the GPU gets it, without what tp_launch sees to. */
 static tp_code launch_alone(const tp_call *c, dim3 grid, size_t shared, float *y)
 {
-    emulated_launch(grid, dim3(32), shared, shared_kernel, y);
+    emulated_launch(grid, dim3(32), shared, tp__cuda_stream(c->dev), shared_kernel, y);
     return tp__cuda_launched(c);
+}
+
+/* A launch for a GPU that is not the current one. */
+static tp_code launch_elsewhere(const tp_call *c, float *y)
+{
+    const cudaStream_t s = tp__cuda_stream(c->dev);
+    cudaSetDevice(1);
+    emulated_launch(dim3(1), dim3(32), 1 << 10, s, shared_kernel, y);
+    return tp__cuda_launched(c);
+}
+
+/* A copy to memory of another GPU. */
+static tp_code copy_elsewhere(const tp_call *c, const float *x)
+{
+    void *p = NULL;
+    cudaSetDevice(1);
+    cudaMalloc(&p, 128);
+    const tp_code code = tp__cuda_copy(c, p, x, 128);
+    cudaFree(p);
+    return code;
 }
 
 extern "C" tp_code planted_run(const tp_call *c, planted mistake)
@@ -125,10 +203,24 @@ extern "C" tp_code planted_run(const tp_call *c, planted mistake)
         return tp_launch(c, warp_kernel, 1, 32, 0, mistake, y);
     if (mistake == ROUNDS || mistake == WARP_AHEAD || mistake == COPIED_EARLY)
         return tp_launch(c, rounds_kernel, 1, BLOCK, 0, mistake, x, y);
-    if (mistake == COPY || mistake == NOT_WAITED || mistake == MISALIGNED)
+    if (mistake == COPY || mistake == NOT_WAITED || mistake == NOT_COMMITTED ||
+        mistake == USED_EARLY || mistake == MISALIGNED)
         return tp_launch(c, copy_kernel, 1, 32, 0, mistake, x, y);
+    if (mistake >= RACELESS && mistake <= BLOCK_READS)
+        return tp_launch(c, race_kernel, (unsigned)(n / BLOCK), BLOCK, 0, mistake, x, y);
+    if (mistake == COUNTED || mistake == COUNTED_PLAINLY) {
+        const tp_code code = tp__cuda_zero(c, y, 4);
+        return code == TP_OK
+                   ? tp_launch(c, count_kernel, 2, 32, 0, mistake, reinterpret_cast<uint32_t *>(y))
+                   : code;
+    }
+    if (mistake == WORDS || mistake == WORDS_MISALIGNED)
+        return tp_launch(c, words_kernel, 1, 32, 0, mistake, x, y);
     if (mistake == MMA) return tp_launch(c, mma_kernel, 1, 32, 0, x, y);
+    if (mistake == PHILOX) return tp_launch(c, philox_kernel, 1, 32, 0, y);
     if (mistake == DIVIDE) return divide(c, y);
+    if (mistake == ANOTHER_GPU) return launch_elsewhere(c, y);
+    if (mistake == MEMORY_ELSEWHERE) return copy_elsewhere(c, x);
     if (mistake == NO_BLOCKS) return launch_alone(c, dim3(0), 1 << 10, y);
     if (mistake == TOO_MANY_DOWN) return launch_alone(c, dim3(1, 65536), 1 << 10, y);
     if (mistake == SHARED_NOT_ASKED) return launch_alone(c, dim3(1), 48 << 10, y);

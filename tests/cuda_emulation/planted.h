@@ -16,17 +16,33 @@ typedef enum planted {
     LANE_MISSING,
     COPY, /* y = x reversed, 128 elements */
     NOT_WAITED,
+    NOT_COMMITTED,
+    USED_EARLY,
     MISALIGNED,
     ROUNDS, /* y = x reversed in blocks of 64, 128 elements */
     WARP_AHEAD,
+    BLOCKS_IN_TURN, /* y = x reversed in blocks of 64, but by blocks that need the one before */
     COPIED_EARLY,
+    RACELESS,       /* y = x reversed in blocks of 64   */
+    LANES_IN_ORDER, /* y = x reversed in blocks of 32   */
+    LANES_UNORDERED,
+    READ_AND_OVERWRITTEN, /* y = x reversed in blocks of 64   */
+    TWO_BLOCKS_WRITE,
+    BLOCK_READS,
+    COUNTED, /* y = the integer 64 */
+    COUNTED_PLAINLY,
+    WORDS, /* y = x, 128 elements */
+    WORDS_MISALIGNED,
     MMA,         /* y [16,8] = A B^T, x = A [16,16] and B [8,16] */
     DIVIDE,      /* y = how many of some quotients are wrong, for 32 elements */
+    PHILOX,      /* y = how many of some random words are wrong, for 32 elements */
     SHARED_FITS, /* y = 0, with 48 KiB of shared memory */
     SHARED_NOT_ASKED,
     SHARED_TOO_MUCH,
     NO_BLOCKS,
-    TOO_MANY_DOWN
+    TOO_MANY_DOWN,
+    ANOTHER_GPU, /* is the current one                      */
+    MEMORY_ELSEWHERE
 } planted;
 
 #ifdef __cplusplus

@@ -14,10 +14,21 @@ int fuzz_config(const uint8_t *input, size_t size);
 int fuzz_image(const uint8_t *input, size_t size);
 int fuzz_table(const uint8_t *input, size_t size);
 int fuzz_runs(const uint8_t *input, size_t size);
-int fuzz_pictures(const uint8_t *input, size_t size);
+int fuzz_image_set(const uint8_t *input, size_t size);
+int fuzz_ops(const uint8_t *input, size_t size);
+
+/* The functions of ops.h that fuzz_ops calls, without tp_; NULL after the last one. */
+const char *fuzz_ops_name(int i);
 
 /* A path under which these bytes can be opened, until the next call: a file in memory. */
 const char *fuzz_path(const void *bytes, size_t size);
+
+/* Makes the checksums of a safetensors file in memory right where it has any: without that, hardly
+ * an input of a fuzzer comes past them. False: it has none, or is no such file. Uses fuzz_path. */
+bool fuzz_mend(uint8_t *bytes, size_t size);
+
+/* Takes the checksums out of a safetensors file in memory that tp_writer wrote; its new size. */
+size_t fuzz_without_checksums(uint8_t *bytes, size_t size);
 
 /* Ends the process with the text if what must hold does not: for a fuzzer that is a crash. */
 void fuzz_demand(bool holds, const char *text);

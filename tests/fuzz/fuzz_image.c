@@ -1,10 +1,10 @@
-/* fuzz_image.c - the input is seven bytes of options and a picture:
+/* fuzz_image.c - the input is seven bytes of options and an image:
  *
  *     shrink, orient, strict    x, y, width, height of a box    recipe and size    the file
  *
- * What must hold besides memory safety: a picture has the size that was announced, a box of it
+ * What must hold besides memory safety: an image has the size that was announced, a box of it
  * holds the same pixels, what is read strictly is what is read otherwise, and pipelines make finite
- * numbers of whatever is a picture. */
+ * numbers of whatever is an image. */
 #include "fuzz.h"
 
 #include <math.h>
@@ -17,8 +17,8 @@ enum { OPTIONS = 7, PIXELS = 1 << 16, LARGEST = 48 };
 static void check_size(const tp_image *p, const uint8_t *file, size_t size)
 {
     int64_t width = 0, height = 0;
-    fuzz_demand(tp_image_size(file, size, &width, &height), "a picture has a size");
-    fuzz_demand(width == p->width && height == p->height, "a picture is as large as announced");
+    fuzz_demand(tp_image_size(file, size, &width, &height), "an image has a size");
+    fuzz_demand(width == p->width && height == p->height, "an image is as large as announced");
     fuzz_demand(width * height <= PIXELS, "the limit is kept");
 }
 
@@ -37,7 +37,7 @@ static void check_box(const tp_image *all, const uint8_t *input, const uint8_t *
             fuzz_demand(memcmp(part.rgb + y * part.width * 3,
                                all->rgb + ((o.box.y + y) * all->width + o.box.x) * 3,
                                (size_t)part.width * 3) == 0,
-                        "a box holds the pixels of the picture");
+                        "a box holds the pixels of the image");
     }
     tp_image_free(&part);
 }
@@ -60,7 +60,7 @@ static void decode_anyhow(const uint8_t *input, const uint8_t *file, size_t size
                               .orient = input[0] & 4,
                               .strict = input[0] & 8 };
     const bool ok = tp_image_decode(&p, file, size, &o);
-    fuzz_demand(ok == tp_image_ok(&p), "what is decoded is a picture");
+    fuzz_demand(ok == tp_image_ok(&p), "what is decoded is an image");
     fuzz_demand_reason(ok, p.why);
     tp_image_free(&p);
 }

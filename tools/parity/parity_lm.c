@@ -36,9 +36,9 @@ tp_ls_cfg lm_ls_cfg(parity *p)
     };
 }
 
-tp_lm_cfg lm_cfg(parity *p)
+tp_ls_lm_cfg lm_cfg(parity *p)
 {
-    return (tp_lm_cfg){
+    return (tp_ls_lm_cfg){
         .vocab = par_size(p, "vocab_size", 208),
         .dim = par_size(p, "d_model", 512),
         .hidden = par_size(p, "d_inner", 2048),
@@ -85,8 +85,8 @@ lm_case *lm_open(parity *p)
         const tp_txl_cfg cfg = lm_txl_cfg(p);
         if (!p->failed) tp_txl_init(p->P, &c->txl, "", cfg);
     } else {
-        const tp_lm_cfg cfg = lm_cfg(p);
-        if (!p->failed) tp_lm_init(p->P, &c->ls, "", cfg);
+        const tp_ls_lm_cfg cfg = lm_cfg(p);
+        if (!p->failed) tp_ls_lm_init(p->P, &c->ls, "", cfg);
     }
     if (!par_ok(p)) return NULL;
     c->cache = c->xl ? c->txl_state.mem : c->ls_state.cache;
@@ -97,7 +97,7 @@ lm_case *lm_open(parity *p)
 tp_tensor lm_forward(parity *p, lm_case *c, tp_tensor tokens)
 {
     return c->xl ? tp_txl_forward(p->T, &c->txl, &c->txl_state, tokens)
-                 : tp_lm_forward(p->T, &c->ls, &c->ls_state, tokens);
+                 : tp_ls_lm_forward(p->T, &c->ls, &c->ls_state, tokens);
 }
 
 void lm_clear(parity *p, lm_case *c)
@@ -105,7 +105,7 @@ void lm_clear(parity *p, lm_case *c)
     if (c->xl)
         tp_txl_state_clear(p->T, &c->txl_state);
     else
-        tp_lm_state_clear(p->T, &c->ls_state);
+        tp_ls_lm_state_clear(p->T, &c->ls_state);
 }
 
 /* ---- models over segments ---- */

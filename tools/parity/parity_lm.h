@@ -12,8 +12,8 @@ typedef struct lm_case {
     bool xl;          /* Transformer-XL, else Transformer-LS */
     tp_tensor *cache; /* slots of the running state          */
     int ncache;
-    tp_lm ls;
-    tp_lm_state ls_state;
+    tp_ls_lm ls;
+    tp_ls_lm_state ls_state;
     tp_txl txl;
     tp_txl_state txl_state;
 } lm_case;
@@ -25,7 +25,7 @@ tp_tensor lm_forward(parity *p, lm_case *c, tp_tensor tokens);
 void lm_clear(parity *p, lm_case *c); /* back to the start of the streams */
 
 tp_ls_cfg lm_ls_cfg(parity *p);
-tp_lm_cfg lm_cfg(parity *p);
+tp_ls_lm_cfg lm_cfg(parity *p);
 tp_txl_cfg lm_txl_cfg(parity *p);
 
 /* parity_lm_parts.c */
@@ -35,7 +35,7 @@ typedef struct lm_attention {
     tp_ls_attn_m m;
 } lm_attention;
 typedef struct lm_block {
-    tp_lm_cfg cfg;
+    tp_ls_lm_cfg cfg;
     tp_ls_block m;
 } lm_block;
 typedef struct lm_txl_attention {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <tapegrad/file.h>
 #include <unistd.h>
@@ -38,6 +39,23 @@ static bool lock(tp_folder *R)
     return false;
 }
 
+/* The folder itself is locked too: somebody may remove the lock file under a run. Not every file
+ * system can; then the lock file alone counts. */
+static bool lock_folder(tp_folder *R)
+{
+    R->folder = open(R->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (R->folder < 0 || flock(R->folder, LOCK_EX | LOCK_NB) == 0) return true;
+    const bool taken = errno == EWOULDBLOCK;
+    close(R->folder);
+    R->folder = -1;
+    if (taken)
+        snprintf(R->why, sizeof R->why,
+                 "run folder %s: is in use by a process whose lock file was removed; wait for it, "
+                 "or choose another --run-dir",
+                 R->path);
+    return !taken;
+}
+
 /* Files that a killed process was writing, the engine's and the program's: NAME.tmp-PID. */
 static bool is_leftover(const char *name)
 {
@@ -57,7 +75,7 @@ static void clear_leftovers(const tp_folder *R)
 
 bool tp__folder_name(tp_folder *R, const char *path)
 {
-    *R = (tp_folder){ .lock = -1 };
+    *R = (tp_folder){ .lock = -1, .folder = -1 };
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
     if (n == 0 || n >= TP_PATH) {
@@ -76,13 +94,13 @@ bool tp__folder_open(tp_folder *R, const char *path)
 {
     char why[1200];
     if (!tp__folder_name(R, path)) return false;
-    R->made = access(R->path, F_OK) != 0;
+    R->made = tp__missing(R->path);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error to report, not a kill */
     if (!tp_make_folders(R->path, why, sizeof why)) {
         snprintf(R->why, sizeof R->why, "run folder %s", why);
         return false;
     }
-    if (!lock(R)) return false;
+    if (!lock(R) || !lock_folder(R)) return false;
     clear_leftovers(R);
     return true;
 }
@@ -97,16 +115,31 @@ void tp__folder_forget(const tp_folder *R)
 void tp__folder_close(tp_folder *R)
 {
     if (R->lock >= 0) close(R->lock);
-    R->lock = -1;
+    if (R->folder >= 0) close(R->folder);
+    R->lock = R->folder = -1;
+}
+
+bool tp__missing(const char *path)
+{
+    errno = 0;
+    return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+/* Is nothing, or another file, where the open one was? Where the disk does not tell, no: it will say
+ * so to whatever is written next. */
+static bool moved(const char *path, int fd)
+{
+    struct stat there, ours;
+    if (stat(path, &there) != 0) return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
+    return fstat(fd, &ours) == 0 && (there.st_ino != ours.st_ino || there.st_dev != ours.st_dev);
 }
 
 bool tp__folder_vanished(const tp_folder *R)
 {
     char path[TP_PATH + 32];
-    struct stat there, ours;
     snprintf(path, sizeof path, "%s/lock", R->path);
-    return stat(path, &there) != 0 || fstat(R->lock, &ours) != 0 || there.st_ino != ours.st_ino ||
-           there.st_dev != ours.st_dev;
+    if (!moved(path, R->lock)) return false;
+    return R->folder < 0 || moved(R->path, R->folder) || tp__missing(R->last);
 }
 
 bool tp__folder_config(tp_folder *R, json_t *config)

@@ -11,8 +11,9 @@ enum { TP_PATH = 4096 };
 typedef struct tp_folder {
     char path[TP_PATH];
     char last[TP_PATH + 32], best[TP_PATH + 32], log[TP_PATH + 32], config[TP_PATH + 32];
-    int lock;  /* file descriptor; -1: none */
-    bool made; /* was not there before     */
+    int lock;   /* file descriptor; -1: none                             */
+    int folder; /* file descriptor, locked too; -1: this file system cannot */
+    bool made;  /* was not there before                                  */
     char why[TP_PATH + 512];
 } tp_folder;
 
@@ -27,7 +28,11 @@ void tp__folder_close(tp_folder *R);
 /* Before closing: removes the folder if it was made for nothing. */
 void tp__folder_forget(const tp_folder *R);
 
-/* Has somebody removed, moved or replaced the folder since it was locked? */
+/* Is there no such file? One that the disk does not tell about may be there; then errno says why,
+ * else it is 0. */
+bool tp__missing(const char *path);
+
+/* Has somebody removed, moved or replaced the folder, or emptied it, since it was locked? */
 bool tp__folder_vanished(const tp_folder *R);
 
 /* Writes config.json. Takes the object over. False with the reason in why. */

@@ -30,12 +30,14 @@ static bool kept(tp_run_log *L, const char *line, size_t length, int64_t keep)
     return yes;
 }
 
-/* The whole file, empty if there is none; NULL with errno set. */
-static char *read_all(const char *path, size_t *bytes)
+/* The whole file, empty if there is none; NULL with errno set, and the kind of what is no regular
+ * file. */
+static char *read_all(const char *path, size_t *bytes, const char **kind)
 {
     size_t capacity = 1 << 16;
     char *text = malloc(capacity);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int64_t length;
+    const int fd = tp_file_regular(path, &length, kind);
     ssize_t got = fd < 0 ? (errno == ENOENT ? 0 : -1) : 1;
     *bytes = 0;
     while (text && got > 0) {
@@ -73,9 +75,14 @@ bool tp__log_open(tp_run_log *L, const char *path, int64_t keep)
 {
     size_t bytes = 0;
     char why[4600];
+    const char *kind;
     *L = (tp_run_log){ .fd = -1 };
     snprintf(L->path, sizeof L->path, "%s", path);
-    char *text = read_all(path, &bytes);
+    char *text = read_all(path, &bytes, &kind);
+    if (!text && kind) {
+        snprintf(L->why, sizeof L->why, "log %s: is %s, not a regular file; remove it", path, kind);
+        return false;
+    }
     if (!text) return fail(L, "cannot be read");
     const size_t kept = keep > 0 ? filter(L, text, bytes, keep) : 0;
     const bool done = tp_file_replace(path, text, kept, why, sizeof why);

@@ -18,7 +18,14 @@ const void *tp__option_value(const tp_option *o, const void *settings);
 /* The bounds as words: "1 to 128", "at least 1". */
 void tp__option_range(const tp_option *o, char *text, size_t size);
 
+/* A text that a checkpoint is to hold but cannot, as it is not UTF-8; NULL: there is none. */
+const tp_option *tp__options_unfit(const tp_option *table, const void *settings);
+
 /* All flags as one JSON object: config.json. */
 json_t *tp__options_json(const tp_option *table, const void *settings);
+
+/* The first thing in a main function: standard streams that are closed become /dev/null. The files
+ * that a program opens would have their numbers, and its messages would go into them. */
+void tp__open_streams(void);
 
 #endif

@@ -45,6 +45,18 @@ static const char *key_of(const tp_option *o, char key[80])
     return key;
 }
 
+const tp_option *tp__options_unfit(const tp_option *table, const void *settings)
+{
+    const tp_option *row[TP_MAX_OPTIONS];
+    const int n = tp_options_list(table, row);
+    for (int i = 0; i < n; i++) {
+        if (!row[i]->tags || row[i]->kind != TP_OPTION_TEXT) continue;
+        const char *text = *(char *const *)tp__option_value(row[i], settings);
+        if (text && !tp_is_utf8(text)) return row[i];
+    }
+    return NULL;
+}
+
 void tp_options_write(const tp_option *table, const void *settings, tp_writer *W)
 {
     const tp_option *row[TP_MAX_OPTIONS];

@@ -1,4 +1,7 @@
 /* signals.c - stopping on request, and small things that every command of a program needs. */
+#include "options_inner.h"
+
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,6 +41,15 @@ void tp_catch_signals(void)
 int tp_stop_signal(void)
 {
     return stop_signal;
+}
+
+/* ---- standard streams ---- */
+
+void tp__open_streams(void)
+{
+    int fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR);
+    if (fd >= 0) close(fd);
 }
 
 /* ---- time ---- */

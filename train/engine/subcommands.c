@@ -1,4 +1,6 @@
 /* subcommands.c - the main functions of commands, and of programs of several. */
+#include "options_inner.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/train.h>
@@ -18,6 +20,7 @@ int tp_subcommands_main(const char *program, const char *about, const tp_subcomm
                         char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    tp__open_streams();
     for (const tp_subcommand *c = rows; c->name; c++)
         if (strcmp(name, c->name) == 0) return c->run(argc - 2, argv + 2);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
@@ -37,6 +40,7 @@ int tp_command_main(const tp_command *c, int argc, char **argv, void *settings,
                     bool (*run)(void *settings, char *why, size_t size))
 {
     char why[6000] = "";
+    tp__open_streams();
     int status = tp_options_parse(c, argc, argv, settings, NULL);
     if (status == TP_PARSED && c->check && !c->check(settings, why, sizeof why)) {
         fprintf(stderr, "%s: %s\nTry '%s --help'.\n", c->name, why, c->name);

@@ -8,6 +8,9 @@
 
 enum { MOST_UPDATES = 16 };
 
+/* What OpenBLAS touches of its buffer for a thread; products of processors with AVX2 do without. */
+#define PACKED ((size_t)5 << 20)
+
 /* ---- this process and its machine ---- */
 
 /* The bytes behind a name in one of the kernel's tables, which has them in kB; 0: not there. */
@@ -80,6 +83,7 @@ static void account(tp_trainer *trial, size_t built, tp_forecast *m)
     const double block = (double)(built / (1 + moments + averages));
     const double rounded = trial->o->machine.dtype == TP_BF16 ? block / 2 : 0; /* for products */
     const tp_stats stats = tp_device_stats(R->D);
+    const size_t packed = strcmp(stats.isa, "base") == 0 ? PACKED * (size_t)stats.threads : 0;
     tp_reset(R->T);
     const double kept = (double)tp_device_stats(R->D).live_bytes;
     const double carried = kept - (double)built - block - rounded;
@@ -91,7 +95,7 @@ static void account(tp_trainer *trial, size_t built, tp_forecast *m)
         .state = carried > 0 ? carried : 0,
         .peak = (double)stats.peak_bytes,
         .ahead = trial->t->host_bytes ? trial->t->host_bytes(R) : 0,
-        .process = (double)stats.held_peak_bytes,
+        .process = (double)(stats.held_peak_bytes + packed),
     };
     m->activations = m->peak - m->weights - m->gradients - m->optimizer - m->averages - m->state;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "op_times.h"
+#include "options_inner.h"
 #include "trainer.h"
 
 /* ---- the beginning ---- */
@@ -155,6 +156,7 @@ int tp_train_main_with(const tp_training *t, const tp_peers *peers, int argc, ch
 {
     tp_trainer *r = malloc(sizeof *r);
     int status = TP_PARSED;
+    tp__open_streams();
     if (!r) {
         fprintf(stderr, "%s: out of memory\n", t->command.name);
         return 1;

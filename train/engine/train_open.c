@@ -32,7 +32,7 @@ static void open_device(tp_trainer *r, bool dry, bool blank)
                                               .check_finite = o->check_finite });
     R->E = tp_tape_new(R->D, &(tp_tape_opts){ .compute = dtype });
     tp_record(R->E, false);
-    r->on_card = strncmp(o->machine.device, "cuda", 4) == 0;
+    r->on_gpu = strncmp(o->machine.device, "cuda", 4) == 0;
 }
 
 bool tp__run_build(tp_trainer *r, bool dry, bool blank)
@@ -112,15 +112,25 @@ static bool begin_with(tp_trainer *r, tp_file *from)
     return open_data(r, from) && (r->o->plan || build_run(r, from, false));
 }
 
+/* Is the file not there? Where the disk does not tell, the run fails. */
+static bool is_missing(tp_trainer *r, const char *path)
+{
+    if (tp__missing(path)) return true;
+    if (errno)
+        tp__run_fail(r, "%s cannot be looked at: %s; %s", path, strerror(errno),
+                     tp_file_advice(errno));
+    return false;
+}
+
 /* A run that a new one would begin over is not lost by mistake. */
 static bool is_free(tp_trainer *r)
 {
-    if (access(r->folder.last, F_OK) == 0)
+    if (!is_missing(r, r->folder.last))
         return tp__run_fail(r,
                             "run folder %s holds a run already: continue it with --resume, choose "
                             "another --run-dir, or begin anew with --overwrite",
                             r->folder.path);
-    return access(r->folder.best, F_OK) != 0 ||
+    return is_missing(r, r->folder.best) ||
            tp__run_fail(r,
                         "run folder %s holds the best model of a run without a last checkpoint: "
                         "choose another --run-dir, or begin anew with --overwrite",
@@ -222,7 +232,11 @@ static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
     r->o = r->run.settings;
     const bool ours = !theirs->plan && r->run.rank == 0;
     const bool named = tp__folder_name(&r->folder, theirs->run_dir);
-    if (named && theirs->resume && access(r->folder.path, F_OK) != 0)
+    const tp_option *unfit = tp__options_unfit(r->t->command.table, asked);
+    if (unfit)
+        tp__run_fail(r, "--%s is no UTF-8 text, which a checkpoint could not hold: rename it",
+                     unfit->name);
+    else if (named && theirs->resume && tp__missing(r->folder.path))
         tp__run_fail(r, "cannot resume: there is no folder %s", r->folder.path);
     else if (!named || (ours && !tp__folder_open(&r->folder, theirs->run_dir)))
         tp__run_fail(r, "%s", r->folder.why);

@@ -180,7 +180,7 @@ void tp__run_announce(tp_trainer *r)
         return;
     }
     const double available = (double)tp__run_memory_available() + (double)tp__run_memory_resident();
-    if (r->on_card) {
+    if (r->on_gpu) {
         tp_run_say(R, "a step will take %.0f MB of the GPU at its peak", m.peak / 1e6);
         return;
     }

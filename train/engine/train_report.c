@@ -197,7 +197,7 @@ static void rescue(tp_trainer *r)
     if (!tp__folder_open(&r->folder, path)) {
         tp__run_fail(r, "the run folder was removed while in use, and cannot be made again: %s",
                      r->folder.why);
-    } else if (access(r->folder.last, F_OK) == 0) {
+    } else if (!tp__missing(r->folder.last)) {
         tp__run_fail(r,
                      "run folder %s was replaced while in use, and holds another run; "
                      "update %lld is lost",
@@ -222,7 +222,7 @@ static bool keep_files(tp_trainer *r, const snapshot *now, duties todo)
     const bool any = todo.validate || todo.report || todo.save;
     const bool gone = tp__run_anywhere(r, any && vanished(r));
     const bool done = !gone && write_files(r, now, todo);
-    if (!done && vanished(r)) rescue(r);
+    if (!done && (gone || vanished(r))) rescue(r);
     return tp__run_everywhere(r, done);
 }
 

@@ -4,12 +4,10 @@
  *     weights and buffers, moments (optim.*), averages (ema.*), the program's state  as tensors
  *     settings (train.*), what evaluation needs, update, random state, the hash of
  *     the data, sums since the last report and the beginning of the epoch (sum.*)    as metadata */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "trainer.h"
 
@@ -45,9 +43,14 @@ static void write_place(const tp_trainer *r, tp_writer *W)
     tp_writer_meta(W, "data_hash", hash);
 }
 
+/* The folder is looked at once more: the data were gathered meanwhile. Whoever called finds it gone
+ * too, and rescues the run. */
 static bool commit(tp_trainer *r, tp_writer *W)
 {
-    if (tp__run_fine(r) && !tp_writer_commit(W)) {
+    const bool fine = tp__run_fine(r);
+    if (fine && tp__folder_vanished(&r->folder)) {
+        tp__run_fail(r, "run folder %s was removed while in use", r->folder.path);
+    } else if (fine && !tp_writer_commit(W)) {
         if (tp_writer_code(W) == TP_E_NONFINITE)
             tp__run_lost(r, tp_writer_why(W));
         else
@@ -90,7 +93,7 @@ bool tp__run_save_best(tp_trainer *r, double score)
 /* Only a file that is not there means that there was no best one yet. */
 bool tp__run_find_best(tp_trainer *r)
 {
-    if (access(r->folder.best, F_OK) != 0 && errno == ENOENT) return true;
+    if (tp__missing(r->folder.best)) return true;
     tp_file *F = tp_file_open(r->folder.best);
     if (tp_file_ok(F)) tp_file_num(F, r->t->score, &r->best);
     if (tp_file_ok(F)) tp_file_int(F, "update", &r->best_at);

@@ -3,7 +3,7 @@
  *     update = `accumulation` batches, gradients averaged; clipping; the optimiser; the average
  *
  * A loss that is NaN or infinite ends the run before anything is overwritten. On the CPU it is read
- * at once. A card would have to wait in each step until the host has read it and queued the next
+ * at once. A GPU would have to wait in each step until the host has read it and queued the next
  * one, so there losses are summed on the device and read when a report or a checkpoint is due. */
 #include <math.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ static bool run_batch(tp_trainer *r)
         if (r->C) tp_capture_end(r->C);
     }
     r->sum.pending++;
-    return tp__run_fine(r) && (r->on_card || tp__run_collect(r, r->run.update + 1));
+    return tp__run_fine(r) && (r->on_gpu || tp__run_collect(r, r->run.update + 1));
 }
 
 static bool run_batches(tp_trainer *r)

@@ -1,4 +1,5 @@
 /* trained.c - what commands that run a trained model begin with. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <tapegrad/train.h>
@@ -20,7 +21,7 @@ tp_trained tp_trained_find(const tp_trained_opts *o)
         return t;
     }
     snprintf(t.path, sizeof t.path, "%.4096s/best.safetensors", o->run_dir);
-    if (access(t.path, F_OK) != 0)
+    if (access(t.path, F_OK) != 0 && errno == ENOENT) /* else opening it will fail */
         snprintf(t.path, sizeof t.path, "%.4096s/last.safetensors", o->run_dir);
     return t;
 }

@@ -45,7 +45,7 @@ typedef struct tp_trainer {
     tp_ema *ema;      /* NULL without                         */
     tp_capture *C;    /* NULL without recorded steps          */
     tp_tensor losses; /* slot: the sum of the pending losses  */
-    bool on_card;
+    bool on_gpu;
 
     tp_tally sum;
     tp_stopwatch watch;

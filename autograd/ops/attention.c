@@ -1,0 +1,118 @@
+/* attention.c - scaled dot-product attention of packed heads.
+ *
+ *     y[i] = sum_j P[i,j] v[j]      P = dropout(softmax_j(scale q[i] k[j] + bias[i,j]))
+ *
+ * over the keys j that query i sees. Backward reads the inputs, y and the log-sum-exp of each row,
+ * and computes P again: nothing of size N * S is kept. */
+#include "autograd/ops/attn.h"
+
+TP_KERNEL(attention_fwd);
+TP_KERNEL(attention_bwd);
+
+static tp_code check_mask(tp_infer *q)
+{
+    const tp_view *k = &q->x[1], *mask = &q->x[3];
+    if (mask->dtype == TP_U8 && mask->ndim == 2 && mask->dim[0] == k->dim[0] &&
+        mask->dim[1] == k->dim[1])
+        return TP_OK;
+    return tp_fail(q, mask->dtype == TP_U8 ? TP_E_SHAPE : TP_E_DTYPE,
+                   "mask must be u8[B,S] = u8[%lld,%lld]", (long long)k->dim[0],
+                   (long long)k->dim[1]);
+}
+
+static tp_code check_bias(tp_infer *q)
+{
+    const tp_view *bias = &q->x[4];
+    const int64_t want[4] = { q->x[0].dim[0], ((const tp_attn_cfg *)q->attr)->heads, q->x[0].dim[1],
+                              q->x[1].dim[1] };
+    bool fits = bias->ndim == 3 || bias->ndim == 4;
+    for (int i = 1; fits && i <= bias->ndim; i++) fits = bias->dim[bias->ndim - i] == want[4 - i];
+    if (!tp_is_float(bias->dtype)) return tp_fail(q, TP_E_DTYPE, "bias must be floating point");
+    if (!fits)
+        return tp_fail(q, TP_E_SHAPE, "bias must be [H,N,S] or [B,H,N,S] = [%lld,%lld,%lld,%lld]",
+                       (long long)want[0], (long long)want[1], (long long)want[2],
+                       (long long)want[3]);
+    return TP_OK;
+}
+
+static tp_code attention_shape(tp_infer *q)
+{
+    const tp_attn_cfg *cfg = q->attr;
+    tp_code code = tp__attn_infer(q);
+    if (code == TP_OK && cfg->max_span != 0)
+        code = tp_fail(q, TP_E_VALUE, "max_span is an option of tp_rel_attention");
+    if (code == TP_OK && !tp_absent(&q->x[3])) code = check_mask(q);
+    if (code == TP_OK && !tp_absent(&q->x[4])) code = check_bias(q);
+    return code;
+}
+
+static size_t attention_work(const tp_infer *q, int threads)
+{
+    return tp__attn_work(q, threads, false);
+}
+
+/* q k^T and P v. */
+static double attention_macs(const tp_infer *q)
+{
+    return 2.0 * tp__attn_pairs(q, false) * (double)q->x[0].dim[2];
+}
+
+/* Masks of the cases: in two rows of the batch, one key in three is hidden; the second row of the
+ * case with seven keys sees nothing at all. */
+static void fill_mask(int i, tp_view *x)
+{
+    if (i != 3) return;
+    for (int64_t e = 0; e < x->numel; e++) tp_st(x, e, x->dim[1] == 7 && e >= 7 ? 0.0 : e % 3 != 1);
+}
+
+/* clang-format off */
+#define QKV(B, N, S, C) { 3, { B, N, C } }, { 3, { B, S, C } }, { 3, { B, S, C } }
+#define CFG(...) &(tp_attn_cfg){ .heads = __VA_ARGS__ }
+static const tp_gradcase attention_cases[] = {
+    { "plain", .in = { QKV(2, 3, 4, 6) }, .attr = CFG(2) },
+    { "one head of 5, a scale", .in = { QKV(1, 4, 4, 5) }, .attr = CFG(1, .scale = 0.7) },
+    { "causal", .in = { QKV(1, 5, 5, 4) }, .attr = CFG(2, .causal = true) },
+    { "causal, more keys", .in = { QKV(2, 3, 5, 2) }, .attr = CFG(2, .causal = true) },
+    { "causal, blind queries", .in = { QKV(1, 5, 3, 4) }, .attr = CFG(2, .causal = true) },
+    { "mask", .in = { QKV(2, 3, 5, 4), { 2, { 2, 5 } } }, .attr = CFG(2),
+      .masks = 1 << 3, .fill = fill_mask },
+    { "mask, a blind row", .in = { QKV(2, 2, 7, 4), { 2, { 2, 7 } } }, .attr = CFG(1),
+      .masks = 1 << 3, .fill = fill_mask },
+    { "bias of all", .in = { QKV(3, 3, 4, 4), { 0 }, { 3, { 2, 3, 4 } } }, .attr = CFG(2) },
+    { "bias of each, causal", .in = { QKV(2, 3, 4, 4), { 0 }, { 4, { 2, 2, 3, 4 } } },
+      .attr = CFG(2, .causal = true) },
+    { "mask and bias", .in = { QKV(2, 2, 4, 3), { 2, { 2, 4 } }, { 3, { 1, 2, 4 } } },
+      .attr = CFG(1), .masks = 1 << 3, .fill = fill_mask },
+    { "dropout", .in = { QKV(2, 4, 6, 4) }, .attr = CFG(2, .dropout = 0.4) },
+    { "all", .in = { QKV(2, 4, 5, 4), { 2, { 2, 5 } }, { 3, { 2, 4, 5 } } },
+      .attr = CFG(2, .causal = true, .dropout = 0.3), .masks = 1 << 3, .fill = fill_mask },
+    { "no keys", .in = { QKV(2, 3, 0, 4) }, .attr = CFG(2) },
+    { 0 },
+};
+/* clang-format on */
+#undef QKV
+#undef CFG
+
+const tp_op tp_op_attention = {
+    .name = "attention",
+    .nx = 5, /* q, k, v, mask, bias */
+    .ny = 2, /* y, and the log-sum-exp for backward */
+    .attr_size = sizeof(tp_attn_cfg),
+    .doc = "softmax(scale q k^T + bias) v for packed heads, causal or masked; tiled",
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_X(2) | TP_SAVE_X(3) | TP_SAVE_X(4) |
+             TP_SAVE_Y(0) | TP_SAVE_Y(1),
+    .optional = 1u << 3 | 1u << 4,
+    .flags = TP_RANDOM | TP_COMPUTES,
+    .shape = attention_shape,
+    .work = attention_work,
+    .macs = attention_macs,
+    .forward = TP_KERNELS(attention_fwd),
+    .backward = TP_KERNELS(attention_bwd),
+    .cases = attention_cases,
+};
+
+tp_tensor tp_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor mask,
+                       tp_tensor bias, tp_attn_cfg cfg)
+{
+    return tp_apply(T, &tp_op_attention, &cfg, q, k, v, mask, bias);
+}

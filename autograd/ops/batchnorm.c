@@ -1,0 +1,112 @@
+/* batchnorm.c - batch normalisation, channels last (Ioffe, Szegedy 2015).
+ *
+ *     y = (x - m) / sqrt(v + eps) * w + b      over all axes of x [...,C] but the last
+ *
+ * m and v are those of the batch in training and the buffers `mean` and `var` in eval. In training
+ * the kernel moves the buffers and counts `batches`, once: a replay by tp_checkpoint leaves them
+ * alone. */
+#include <math.h>
+
+#include "autograd/ops/op_inner.h"
+#include "tensor/geometry/norms.h"
+#include "tensor/geometry/row_blocks.h"
+
+static tp_code batchnorm_shape(tp_infer *q)
+{
+    static const char *const names[] = { "x", "w", "b", "mean", "var" };
+    const tp__batchnorm_attr *at = q->attr;
+    const tp_view *x = &q->x[0];
+
+    tp_infer floats = *q; /* all inputs but the count */
+    floats.nx = 5;
+    if (tp__expect_float(&floats) != TP_OK) return TP_E_DTYPE;
+    for (int i = 3; i < 5; i++)
+        if (q->x[i].dtype != tp__sum_dtype(x->dtype))
+            return tp_fail(q, TP_E_DTYPE, "%s must be %s", names[i],
+                           tp_dtype_name(tp__sum_dtype(x->dtype)));
+    if (x->ndim < 1) return tp_fail(q, TP_E_SHAPE, "x needs one axis or more");
+    const int64_t C = x->dim[x->ndim - 1];
+    if (tp__expect_vectors(&floats, names, C) != TP_OK) return TP_E_SHAPE;
+    if (!tp_absent(&q->x[5]) && (q->x[5].dtype != TP_I64 || q->x[5].numel != 1))
+        return tp_fail(q, TP_E_SHAPE, "batches must be one number of dtype i64");
+    if (!(at->eps >= 0.0 && at->eps < INFINITY))
+        return tp_fail(q, TP_E_VALUE, "eps must be 0 or more");
+    if (!(at->momentum >= 0.0 && at->momentum <= 1.0))
+        return tp_fail(q, TP_E_VALUE, "momentum must be in [0, 1]");
+    if (q->train && x->numel == C && C > 0)
+        return tp_fail(q, TP_E_SHAPE, "training needs more than one value a channel");
+
+    q->y[0] = *x;
+    q->y[1] = (tp_view){ .dtype = q->x[3].dtype, .ndim = 1, .dim = { C } };
+    q->y[2] = q->y[1];
+    return TP_OK;
+}
+
+static size_t batchnorm_work(const tp_infer *q, int threads)
+{
+    const int64_t C = q->x[3].dim[0], rows = C > 0 ? q->x[0].numel / C : 0;
+    const int64_t blocks =
+        q->device == TP_CUDA ? tp__gpu_row_blocks(rows, TP_TILE_ROWS) : tp__row_blocks(rows);
+    (void)threads;
+    if (!q->backward && !q->train) return 0;
+    return (size_t)((blocks + 1) * 2 * C) * tp_dtype_size(q->x[3].dtype);
+}
+
+/* A running variance is positive. */
+static void batchnorm_fill(int i, tp_view *x)
+{
+    for (int64_t e = 0; i == 4 && e < x->numel; e++) tp_st(x, e, fabs(tp_ld(x, e)));
+}
+
+#define ATTR(m, e) .attr = &(tp__batchnorm_attr){ m, e }, .fill = batchnorm_fill
+#define C(n)                                                                                       \
+    {                                                                                              \
+        1,                                                                                         \
+        {                                                                                          \
+            n                                                                                      \
+        }                                                                                          \
+    }
+
+/* clang-format off */
+static const tp_gradcase batchnorm_cases[] = {
+    { "w and b", .in = { { 2, { 6, 3 } }, C(3), C(3), C(3), C(3) }, ATTR(0.1, 1e-5) },
+    { "counted", .in = { { 2, { 6, 3 } }, C(3), C(3), C(3), C(3), C(1) }, ATTR(0.1, 1e-5), .below = { [5] = 9 } },
+    { "w only", .in = { { 3, { 2, 3, 2 } }, C(2), { 0 }, C(2), C(2) }, ATTR(0.1, 1e-5) },
+    { "b only", .in = { { 2, { 4, 3 } }, { 0 }, C(3), C(3), C(3) }, ATTR(0.0, 1e-3) },
+    { "plain", .in = { { 4, { 2, 2, 2, 3 } }, { 0 }, { 0 }, C(3), C(3) }, ATTR(1.0, 0.5) },
+    { "one channel", .in = { { 2, { 5, 1 } }, C(1), C(1), C(1), C(1) }, ATTR(0.1, 1e-5) },
+    { "several blocks", .in = { { 2, { 70, 2 } }, C(2), C(2), C(2), C(2) }, ATTR(0.1, 1e-5) },
+    { "packs", .in = { { 2, { 9, 24 } }, C(24), C(24), C(24), C(24) }, ATTR(0.1, 1e-2) },
+    { "all rows of a tile", .in = { { 2, { 259, 3 } }, C(3), C(3), C(3), C(3) }, ATTR(0.1, 1e-2) },
+    { "several tiles", .in = { { 2, { 300, 72 } }, C(72), C(72), C(72), C(72) }, ATTR(0.1, 1e-2) },
+    { "no rows", .in = { { 2, { 0, 2 } }, C(2), C(2), C(2), C(2) }, ATTR(0.1, 1e-5) },
+    { "no channels", .in = { { 2, { 2, 0 } }, C(0), C(0), C(0), C(0) }, ATTR(0.1, 1e-5) },
+    { 0 },
+};
+/* clang-format on */
+
+TP_KERNEL(batchnorm_fwd);
+TP_KERNEL(batchnorm_bwd);
+
+const tp_op tp_op_batchnorm = {
+    .name = "batchnorm",
+    .doc = "(x - m) / sqrt(v + eps) * w + b over all axes but the last; batch or running m, v",
+    .nx = 6, /* x, w, b, mean, var, batches */
+    .ny = 3, /* y, m, 1/sqrt(v + eps) */
+    .attr_size = sizeof(tp__batchnorm_attr),
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1) | TP_SAVE_Y(2),
+    .optional = 1u << 1 | 1u << 2 | 1u << 5,
+    .constant = 1u << 3 | 1u << 4 | 1u << 5,
+    .shape = batchnorm_shape,
+    .work = batchnorm_work,
+    .forward = TP_KERNELS(batchnorm_fwd),
+    .backward = TP_KERNELS(batchnorm_bwd),
+    .cases = batchnorm_cases,
+};
+
+tp_tensor tp_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_tensor mean,
+                       tp_tensor var, tp_tensor batches, double momentum, double eps)
+{
+    const tp__batchnorm_attr at = { momentum, eps };
+    return tp_apply(T, &tp_op_batchnorm, &at, x, w, b, mean, var, batches);
+}

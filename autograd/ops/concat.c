@@ -1,0 +1,164 @@
+/* concat.c - concat, stack and split: tensors joined along one axis, and cut in equal parts.
+ *
+ * A stacked tensor is one joined along an axis of size 1 that its parts do not write down, so both
+ * have the same kernels; those of split are the same in the other direction. */
+#include "autograd/ops/op_inner.h"
+#include "tensor/geometry/shape_ops.h"
+
+TP_KERNEL(concat_fwd);
+TP_KERNEL(concat_bwd);
+TP_KERNEL(split_fwd);
+TP_KERNEL(split_bwd);
+
+static tp_code check_parts(tp_infer *q)
+{
+    if (q->nx < 1) return tp_fail(q, TP_E_VALUE, "at least one tensor is needed");
+    for (int i = 1; i < q->nx; i++)
+        if (q->x[i].dtype != q->x[0].dtype)
+            return tp_fail(q, TP_E_DTYPE, "inputs 0 and %d are %s and %s", i,
+                           tp_dtype_name(q->x[0].dtype), tp_dtype_name(q->x[i].dtype));
+    return TP_OK;
+}
+
+static tp_code concat_shape(tp_infer *q)
+{
+    const tp_axis_attr *a = q->attr;
+    const tp_view *x = q->x;
+    tp_code code = check_parts(q);
+    if (code != TP_OK) return code;
+    const int axis = tp__check_axis(q, x[0].ndim, a->axis);
+    if (axis < 0) return TP_E_SHAPE;
+    q->y[0] = x[0];
+    for (int i = 1; i < q->nx; i++) {
+        if (x[i].ndim != x[0].ndim)
+            return tp_fail(q, TP_E_SHAPE, "inputs 0 and %d have %d and %d axes", i, x[0].ndim,
+                           x[i].ndim);
+        for (int k = 0; k < x[0].ndim; k++)
+            if (k != axis && x[i].dim[k] != x[0].dim[k])
+                return tp_fail(q, TP_E_SHAPE,
+                               "sizes of axis %d of inputs 0 "
+                               "and %d are %lld and %lld",
+                               k, i, (long long)x[0].dim[k], (long long)x[i].dim[k]);
+        q->y[0].dim[axis] += x[i].dim[axis];
+    }
+    return TP_OK;
+}
+
+static tp_code stack_shape(tp_infer *q)
+{
+    const tp_axis_attr *a = q->attr;
+    const tp_view *x = q->x;
+    tp_code code = check_parts(q);
+    if (code != TP_OK) return code;
+    if (x[0].ndim == TP_MAX_DIMS)
+        return tp_fail(q, TP_E_SHAPE, "the result would have %d axes", TP_MAX_DIMS + 1);
+    const int axis = tp__check_axis(q, x[0].ndim + 1, a->axis);
+    if (axis < 0) return TP_E_SHAPE;
+    for (int i = 1; i < q->nx; i++)
+        if (!tp__same_shape(&x[i], &x[0]))
+            return tp_fail(q, TP_E_SHAPE, "inputs 0 and %d have different shapes", i);
+    q->y[0] = (tp_view){ .dtype = x[0].dtype, .ndim = x[0].ndim + 1 };
+    for (int k = 0; k < q->y[0].ndim; k++)
+        q->y[0].dim[k] = k < axis ? x[0].dim[k] : k == axis ? q->nx : x[0].dim[k - 1];
+    return TP_OK;
+}
+
+static tp_code split_shape(tp_infer *q)
+{
+    const tp_axis_attr *a = q->attr;
+    const tp_view *x = &q->x[0];
+    const int axis = tp__check_axis(q, x->ndim, a->axis);
+    if (axis < 0) return TP_E_SHAPE;
+    if (x->dim[axis] % q->ny != 0)
+        return tp_fail(q, TP_E_SHAPE, "an axis of size %lld has no %d equal parts",
+                       (long long)x->dim[axis], q->ny);
+    for (int i = 0; i < q->ny; i++) {
+        q->y[i] = *x;
+        q->y[i].dim[axis] = x->dim[axis] / q->ny;
+    }
+    return TP_OK;
+}
+
+static const tp_gradcase concat_cases[] = {
+    { "leading axis", .in = { { 2, { 2, 3 } }, { 2, { 1, 3 } }, { 2, { 4, 3 } } },
+      .attr = &(tp_axis_attr){ 0 } },
+    { "middle axis", .in = { { 3, { 2, 1, 3 } }, { 3, { 2, 4, 3 } } },
+      .attr = &(tp_axis_attr){ 1 } },
+    { "last axis, one part empty", .in = { { 2, { 3, 2 } }, { 2, { 3, 0 } }, { 2, { 3, 5 } } },
+      .attr = &(tp_axis_attr){ -1 } },
+    { "one tensor", .in = { { 2, { 3, 2 } } }, .attr = &(tp_axis_attr){ 1 } },
+    { "whole packs", .in = { { 2, { 3, 8 } }, { 2, { 3, 24 } } }, .attr = &(tp_axis_attr){ 1 } },
+    { "pieces of packs", .in = { { 2, { 3, 11 } }, { 2, { 3, 1 } }, { 2, { 3, 21 } } },
+      .attr = &(tp_axis_attr){ 1 } },
+    { 0 },
+};
+
+static const tp_gradcase stack_cases[] = {
+    { "new leading axis", .in = { { 2, { 2, 3 } }, { 2, { 2, 3 } }, { 2, { 2, 3 } } },
+      .attr = &(tp_axis_attr){ 0 } },
+    { "new last axis", .in = { { 2, { 2, 3 } }, { 2, { 2, 3 } } }, .attr = &(tp_axis_attr){ -1 } },
+    { "between", .in = { { 2, { 4, 3 } }, { 2, { 4, 3 } } }, .attr = &(tp_axis_attr){ 1 } },
+    { "pieces of packs", .in = { { 2, { 2, 13 } }, { 2, { 2, 13 } } },
+      .attr = &(tp_axis_attr){ 1 } },
+    { 0 },
+};
+
+static const tp_gradcase split_cases[] = {
+    { "leading axis", .in = { { 2, { 6, 2 } } }, .attr = &(tp_axis_attr){ 0 }, .ny = 3 },
+    { "last axis", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_axis_attr){ -1 }, .ny = 2 },
+    { "one part", .in = { { 2, { 3, 2 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 1 },
+    { "whole packs", .in = { { 2, { 3, 16 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 2 },
+    { "pieces of packs", .in = { { 2, { 3, 33 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 3 },
+    { 0 },
+};
+
+const tp_op tp_op_concat = {
+    .name = "concat",
+    .doc = "tensors joined along an axis",
+    .nx = -1,
+    .ny = 1,
+    .attr_size = sizeof(tp_axis_attr),
+    .shape = concat_shape,
+    .forward = TP_KERNELS(concat_fwd),
+    .backward = TP_KERNELS(concat_bwd),
+    .cases = concat_cases,
+};
+
+const tp_op tp_op_stack = {
+    .name = "stack",
+    .doc = "tensors of one shape joined along a new axis",
+    .nx = -1,
+    .ny = 1,
+    .attr_size = sizeof(tp_axis_attr),
+    .shape = stack_shape,
+    .forward = TP_KERNELS(concat_fwd),
+    .backward = TP_KERNELS(concat_bwd),
+    .cases = stack_cases,
+};
+
+const tp_op tp_op_split = {
+    .name = "split",
+    .doc = "equal parts along an axis",
+    .nx = 1,
+    .ny = -1,
+    .attr_size = sizeof(tp_axis_attr),
+    .shape = split_shape,
+    .forward = TP_KERNELS(split_fwd),
+    .backward = TP_KERNELS(split_bwd),
+    .cases = split_cases,
+};
+
+tp_tensor tp_concat_n(tp_tape *T, int axis, int n, const tp_tensor *x)
+{
+    return tp_apply_n(T, &tp_op_concat, &(tp_axis_attr){ axis }, n, x, 1, NULL);
+}
+
+tp_tensor tp_stack_n(tp_tape *T, int axis, int n, const tp_tensor *x)
+{
+    return tp_apply_n(T, &tp_op_stack, &(tp_axis_attr){ axis }, n, x, 1, NULL);
+}
+
+void tp_split(tp_tape *T, tp_tensor x, int axis, int n, tp_tensor *y)
+{
+    tp_apply_n(T, &tp_op_split, &(tp_axis_attr){ axis }, 1, &x, n, y);
+}

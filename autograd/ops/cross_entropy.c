@@ -1,0 +1,121 @@
+/* cross_entropy.c - cross entropy of softmax(logits) with an index or with probabilities.
+ *
+ *     loss = sum_j q_j (lse - x_j)     q = (1-e) target + e/V     lse = log sum_j exp(x_j)
+ *
+ * Saves logits, targets and two numbers a row; probabilities are never stored. Index targets are
+ * checked by the kernel, when their values are there. */
+#include "autograd/ops/loss.h"
+#include "tensor/error.h"
+
+TP_KERNEL(cross_entropy_fwd);
+TP_KERNEL(cross_entropy_bwd);
+
+/* An index target has the leading axes of the logits, probabilities have all. */
+static tp_code check_target(tp_infer *q)
+{
+    const tp_view *logits = &q->x[0], *target = &q->x[1];
+    const bool soft = tp_is_float(target->dtype);
+    tp_view want = *logits;
+    char text[128] = "";
+
+    if (!soft && !tp__is_index(target->dtype))
+        return tp_fail(q, TP_E_DTYPE, "target must be i32, i64 or floating point");
+    if (!soft) want.ndim--;
+    if (tp__same_shape(&want, target)) return TP_OK;
+    tp__print_shape(text, sizeof text, want.ndim, want.dim);
+    return tp_fail(q, TP_E_SHAPE, "%s targets must have the shape %s", soft ? "soft" : "index",
+                   text);
+}
+
+static tp_code cross_entropy_shape(tp_infer *q)
+{
+    const tp__cross_entropy_attr *a = q->attr;
+    const tp_view *logits = &q->x[0];
+
+    if (!tp_is_float(logits->dtype)) return tp_fail(q, TP_E_DTYPE, "logits must be floating point");
+    if (logits->ndim < 1 || logits->dim[logits->ndim - 1] == 0)
+        return tp_fail(q, TP_E_SHAPE, "logits must have at least one class along the last axis");
+    if (!(a->smoothing >= 0.0 && a->smoothing <= 1.0))
+        return tp_fail(q, TP_E_VALUE, "smoothing must be in [0,1], not %g", a->smoothing);
+
+    tp_view rows = *logits;
+    rows.dtype = tp__sum_dtype(logits->dtype);
+    rows.ndim--;
+    if (a->reduction == TP_EACH) q->y[0] = rows;
+    q->y[0].dtype = rows.dtype;
+    q->y[1] = (tp_view){ .dtype = rows.dtype,
+                         .ndim = 2,
+                         .dim = { logits->numel / logits->dim[logits->ndim - 1], 2 } };
+    const tp_code code = check_target(q);
+    return code == TP_OK ? tp__check_reduction(q, a->reduction) : code;
+}
+
+/* Forward: a loss a row. Backward: what the sum was divided by. */
+static size_t cross_entropy_work(const tp_infer *q, int threads)
+{
+    (void)threads;
+    return (size_t)(q->backward ? 1 : q->y[1].dim[0]) * sizeof(double);
+}
+
+/* Index targets with some rows not counted; probabilities that do not add up to 1. */
+static void fill(int i, tp_view *v)
+{
+    for (int64_t e = 0; i == 1 && e < v->numel; e++)
+        if (tp_is_float(v->dtype))
+            tp_st(v, e, fabs(tp_ld(v, e)));
+        else if (e % 3 == 1)
+            tp_st(v, e, -1.0 - (double)e);
+}
+
+static const tp_gradcase cross_entropy_cases[] = {
+    { "mean of counted rows", .in = { { 3, { 2, 3, 5 } }, { 2, { 2, 3 } } }, .below = { 0, 5 },
+      .fill = fill, .attr = &(tp__cross_entropy_attr){ 0.0, TP_MEAN } },
+    { "mean of all rows", .in = { { 2, { 5, 1 } }, { 1, { 5 } } }, .below = { 0, 1 }, .fill = fill,
+      .attr = &(tp__cross_entropy_attr){ 0.0, TP_MEAN_ALL } },
+    { "smoothed sum", .in = { { 2, { 4, 50 } }, { 1, { 4 } } }, .below = { 0, 50 }, .fill = fill,
+      .attr = &(tp__cross_entropy_attr){ 0.1, TP_SUM } },
+    { "smoothed each", .in = { { 2, { 5, 7 } }, { 1, { 5 } } }, .below = { 0, 7 }, .fill = fill,
+      .attr = &(tp__cross_entropy_attr){ 0.3, TP_EACH } },
+    { "soft", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } }, .fill = fill,
+      .attr = &(tp__cross_entropy_attr){ 0.0, TP_MEAN } },
+    { "soft, smoothed, each", .in = { { 3, { 2, 2, 33 } }, { 3, { 2, 2, 33 } } }, .fill = fill,
+      .attr = &(tp__cross_entropy_attr){ 0.2, TP_EACH } },
+    { "rows of a few lanes", .in = { { 2, { 35, 11 } }, { 1, { 35 } } }, .below = { 0, 11 },
+      .fill = fill, .attr = &(tp__cross_entropy_attr){ 0.1, TP_MEAN } },
+    { "rows of a warp", .in = { { 2, { 9, 131 } }, { 1, { 9 } } }, .below = { 0, 131 },
+      .fill = fill, .attr = &(tp__cross_entropy_attr){ 0.0, TP_MEAN } },
+    { "soft rows of a warp", .in = { { 2, { 9, 135 } }, { 2, { 9, 135 } } }, .fill = fill,
+      .attr = &(tp__cross_entropy_attr){ 0.1, TP_MEAN_ALL } },
+    { "rows of a block", .in = { { 2, { 2, 1027 } }, { 1, { 2 } } }, .below = { 0, 1027 },
+      .attr = &(tp__cross_entropy_attr){ 0.1, TP_MEAN } },
+    { "one row", .in = { { 1, { 6 } }, { 1, { 6 } } }, .fill = fill,
+      .attr = &(tp__cross_entropy_attr){ 0.0, TP_SUM } },
+    { 0 },
+};
+
+const tp_op tp_op_cross_entropy = {
+    .name = "cross_entropy",
+    .doc = "-sum_j q_j log_softmax(logits)_j, q the smoothed target, reduced",
+    .nx = 2, /* logits, target */
+    .ny = 2, /* loss, and max and log of the sum of each row for backward */
+    .attr_size = sizeof(tp__cross_entropy_attr),
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
+    .constant = 1u << 1,
+    .shape = cross_entropy_shape,
+    .work = cross_entropy_work,
+    .forward = TP_KERNELS(cross_entropy_fwd),
+    .backward = TP_KERNELS(cross_entropy_bwd),
+    .cases = cross_entropy_cases,
+};
+
+tp_tensor tp_cross_entropy_smooth(tp_tape *T, tp_tensor logits, tp_tensor target, double smoothing,
+                                  tp_reduction r)
+{
+    const tp__cross_entropy_attr a = { smoothing, r };
+    return tp_apply(T, &tp_op_cross_entropy, &a, logits, target);
+}
+
+tp_tensor tp_cross_entropy(tp_tape *T, tp_tensor logits, tp_tensor target, tp_reduction r)
+{
+    return tp_cross_entropy_smooth(T, logits, target, 0.0, r);
+}

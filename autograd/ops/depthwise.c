@@ -1,0 +1,182 @@
+/* depthwise.c - depthwise convolutions, channels last, one and two axes.
+ *
+ *     y[b,o,c] = bias[c] + sum_k x[b, o stride - pad + k dilation, c] w[c,0,k]
+ *
+ * Weights are in PyTorch's layout, [C,1,K] and [C,1,KH,KW]. */
+#include "tensor/geometry/depthwise.h"
+#include "autograd/ops/op_inner.h"
+
+#define MOST INT32_MAX /* of stride, pad, dilation and sizes: no product overflows */
+
+static tp_code conv_shape(tp_infer *q, int axes)
+{
+    static const char *const name[] = { "stride", "pad", "dilation" };
+    const tp_conv_cfg *cfg = q->attr;
+    const tp_view *x = &q->x[0], *w = &q->x[1], *b = &q->x[2];
+    const int64_t value[] = { cfg->stride, cfg->pad, cfg->dilation };
+
+    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
+    for (int i = 0; i < 3; i++)
+        if (value[i] < (i == 1 ? 0 : 1) || value[i] > MOST)
+            return tp_fail(q, TP_E_VALUE, "%s cannot be %lld", name[i], (long long)value[i]);
+    if (x->ndim != axes + 2)
+        return tp_fail(q, TP_E_SHAPE, "x must be %s", axes == 1 ? "[B,N,C]" : "[B,H,W,C]");
+    const int64_t C = x->dim[x->ndim - 1];
+    if (w->ndim != axes + 2 || w->dim[0] != C || w->dim[1] != 1)
+        return tp_fail(q, TP_E_SHAPE, "w must be [%lld,1,%s]", (long long)C,
+                       axes == 1 ? "K" : "KH,KW");
+    if (!tp_absent(b) && (b->ndim != 1 || b->dim[0] != C))
+        return tp_fail(q, TP_E_SHAPE, "b must be [%lld]", (long long)C);
+    for (int i = 1; i <= axes; i++) {
+        if (w->dim[i + 1] < 1 || w->dim[i + 1] > MOST || x->dim[i] > MOST)
+            return tp_fail(q, TP_E_SHAPE, "kernel sizes must be 1 or more, all sizes below 2^31");
+        const int64_t span = cfg->dilation * (w->dim[i + 1] - 1) + 1;
+        const int64_t room = x->dim[i] + 2 * cfg->pad;
+        if (x->dim[i] > 0 && span > room)
+            return tp_fail(q, TP_E_SHAPE, "kernel spans %lld, axis %d with its pad only %lld",
+                           (long long)span, i, (long long)room);
+    }
+    const tp__conv g = tp__conv_of(cfg, x, w);
+    q->y[0] = *x;
+    q->y[0].dim[axes] = g.w.out;
+    if (axes == 2) q->y[0].dim[1] = g.h.out;
+    return TP_OK;
+}
+
+static tp_code conv1d_shape(tp_infer *q)
+{
+    return conv_shape(q, 1);
+}
+
+static tp_code conv2d_shape(tp_infer *q)
+{
+    return conv_shape(q, 2);
+}
+
+/* Weights [taps,C]; backward also sums for dw and db [taps+1,C], of each block, on the CPU in all.
+ */
+static size_t conv_work(const tp_infer *q, int threads)
+{
+    const tp__conv g = tp__conv_of(q->attr, &q->x[0], &q->x[1]);
+    const int64_t taps = g.h.taps * g.w.taps;
+    const int64_t sums = q->device == TP_CUDA ? tp__conv_strips(&g) : tp__conv_blocks(&g) + 1;
+    (void)threads;
+    const int64_t rows = taps + (q->backward ? sums * (taps + 1) : 0);
+    return (size_t)(rows * g.channels) * tp_dtype_size(tp__sum_dtype(q->x[0].dtype));
+}
+
+/* All taps, those in the padding too. */
+static double conv_macs(const tp_infer *q)
+{
+    const tp_view *w = &q->x[1];
+    return w->dim[0] ? (double)q->y[0].numel * (double)(w->numel / w->dim[0]) : 0.0;
+}
+
+#define CFG(s, p, d)                                                                               \
+    .attr = &(tp_conv_cfg)                                                                         \
+    {                                                                                              \
+        s, p, d                                                                                    \
+    }
+
+static const tp_gradcase conv1d_cases[] = {
+    { "plain", .in = { { 3, { 2, 5, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 3 } } }, CFG(1, 0, 1) },
+    { "same size", .in = { { 3, { 1, 6, 2 } }, { 3, { 2, 1, 3 } }, { 1, { 2 } } }, CFG(1, 1, 1) },
+    { "no bias", .in = { { 3, { 2, 4, 3 } }, { 3, { 3, 1, 2 } } }, CFG(1, 1, 1) },
+    { "stride", .in = { { 3, { 1, 9, 2 } }, { 3, { 2, 1, 3 } }, { 1, { 2 } } }, CFG(2, 1, 1) },
+    { "stride skips", .in = { { 3, { 1, 8, 2 } }, { 3, { 2, 1, 2 } }, { 1, { 2 } } },
+      CFG(3, 0, 1) },
+    { "dilation", .in = { { 3, { 1, 9, 2 } }, { 3, { 2, 1, 3 } }, { 1, { 2 } } }, CFG(1, 2, 2) },
+    { "all three", .in = { { 3, { 2, 9, 1 } }, { 3, { 1, 1, 4 } }, { 1, { 1 } } }, CFG(2, 3, 2) },
+    { "wide pad", .in = { { 3, { 1, 2, 2 } }, { 3, { 2, 1, 2 } }, { 1, { 2 } } }, CFG(1, 4, 1) },
+    { "one tap", .in = { { 3, { 1, 4, 3 } }, { 3, { 3, 1, 1 } }, { 1, { 3 } } }, CFG(1, 0, 1) },
+    { "packs", .in = { { 3, { 2, 5, 8 } }, { 3, { 8, 1, 3 } }, { 1, { 8 } } }, CFG(1, 1, 1) },
+    { "packs, no pad", .in = { { 3, { 1, 5, 4 } }, { 3, { 4, 1, 3 } } }, CFG(1, 0, 1) },
+    { "packs, stride", .in = { { 3, { 2, 11, 8 } }, { 3, { 8, 1, 3 } } }, CFG(2, 1, 1) },
+    { "packs, wide pad", .in = { { 3, { 1, 2, 4 } }, { 3, { 4, 1, 3 } } }, CFG(1, 4, 1) },
+    { "33 packs", .in = { { 3, { 1, 3, 132 } }, { 3, { 132, 1, 2 } } }, CFG(1, 0, 1) },
+    { "33 channels", .in = { { 3, { 1, 4, 33 } }, { 3, { 33, 1, 2 } } }, CFG(1, 1, 2) },
+    { "65 outputs", .in = { { 3, { 1, 65, 4 } }, { 3, { 4, 1, 3 } }, { 1, { 4 } } }, CFG(1, 1, 1) },
+    { "no images", .in = { { 3, { 0, 4, 3 } }, { 3, { 3, 1, 2 } }, { 1, { 3 } } }, CFG(1, 0, 1) },
+    { "no tokens", .in = { { 3, { 2, 0, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 3 } } }, CFG(1, 1, 1) },
+    { "no channels", .in = { { 3, { 2, 4, 0 } }, { 3, { 0, 1, 2 } }, { 1, { 0 } } }, CFG(1, 0, 1) },
+    { 0 },
+};
+
+static const tp_gradcase conv2d_cases[] = {
+    { "plain", .in = { { 4, { 2, 4, 3, 2 } }, { 4, { 2, 1, 3, 2 } }, { 1, { 2 } } }, CFG(1, 0, 1) },
+    { "same size", .in = { { 4, { 1, 3, 5, 2 } }, { 4, { 2, 1, 3, 3 } }, { 1, { 2 } } },
+      CFG(1, 1, 1) },
+    { "no bias", .in = { { 4, { 1, 3, 3, 3 } }, { 4, { 3, 1, 2, 2 } } }, CFG(1, 1, 1) },
+    { "stride", .in = { { 4, { 1, 5, 6, 1 } }, { 4, { 1, 1, 3, 3 } }, { 1, { 1 } } },
+      CFG(2, 1, 1) },
+    { "dilation", .in = { { 4, { 1, 5, 6, 2 } }, { 4, { 2, 1, 2, 3 } }, { 1, { 2 } } },
+      CFG(1, 1, 2) },
+    { "all three", .in = { { 4, { 2, 6, 5, 2 } }, { 4, { 2, 1, 2, 3 } }, { 1, { 2 } } },
+      CFG(2, 2, 2) },
+    { "packs", .in = { { 4, { 2, 4, 7, 4 } }, { 4, { 4, 1, 3, 3 } }, { 1, { 4 } } }, CFG(1, 1, 1) },
+    { "packs, nine rows", .in = { { 4, { 1, 9, 3, 4 } }, { 4, { 4, 1, 3, 3 } }, { 1, { 4 } } },
+      CFG(1, 1, 1) },
+    { "packs, stride", .in = { { 4, { 1, 5, 7, 8 } }, { 4, { 8, 1, 3, 3 } } }, CFG(2, 1, 1) },
+    { "packs, stride, several runs and bands",
+      .in = { { 4, { 2, 18, 11, 4 } }, { 4, { 4, 1, 3, 3 } }, { 1, { 4 } } }, CFG(2, 1, 1) },
+    { "no rows", .in = { { 4, { 2, 0, 3, 2 } }, { 4, { 2, 1, 3, 3 } }, { 1, { 2 } } },
+      CFG(1, 1, 1) },
+    { 0 },
+};
+
+TP_KERNEL(depthwise_fwd);
+TP_KERNEL(depthwise_bwd);
+
+const tp_op tp_op_depthwise_conv1d = {
+    .name = "depthwise_conv1d",
+    .doc = "each channel of x [B,N,C] with its own kernel, w [C,1,K]",
+    .nx = 3, /* x, w, b */
+    .ny = 1,
+    .attr_size = sizeof(tp_conv_cfg),
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
+    .optional = 1u << 2,
+    .flags = TP_COMPUTES | TP_ACCUMULATES,
+    .shape = conv1d_shape,
+    .work = conv_work,
+    .macs = conv_macs,
+    .forward = TP_KERNELS(depthwise_fwd),
+    .backward = TP_KERNELS(depthwise_bwd),
+    .cases = conv1d_cases,
+};
+
+const tp_op tp_op_depthwise_conv2d = {
+    .name = "depthwise_conv2d",
+    .doc = "each channel of x [B,H,W,C] with its own kernel, w [C,1,KH,KW]",
+    .nx = 3, /* x, w, b */
+    .ny = 1,
+    .attr_size = sizeof(tp_conv_cfg),
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
+    .optional = 1u << 2,
+    .flags = TP_COMPUTES | TP_ACCUMULATES,
+    .shape = conv2d_shape,
+    .work = conv_work,
+    .macs = conv_macs,
+    .forward = TP_KERNELS(depthwise_fwd),
+    .backward = TP_KERNELS(depthwise_bwd),
+    .cases = conv2d_cases,
+};
+
+/* 0 stands for the default. */
+static tp_conv_cfg with_defaults(tp_conv_cfg cfg)
+{
+    if (cfg.stride == 0) cfg.stride = 1;
+    if (cfg.dilation == 0) cfg.dilation = 1;
+    return cfg;
+}
+
+tp_tensor tp_depthwise_conv1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg)
+{
+    const tp_conv_cfg at = with_defaults(cfg);
+    return tp_apply(T, &tp_op_depthwise_conv1d, &at, x, w, b);
+}
+
+tp_tensor tp_depthwise_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg)
+{
+    const tp_conv_cfg at = with_defaults(cfg);
+    return tp_apply(T, &tp_op_depthwise_conv2d, &at, x, w, b);
+}

@@ -1,0 +1,67 @@
+/* embedding.c - rows of a table by id: y[...,j] = scale table[ids[...],j].
+ *
+ * Ids are checked by the kernel, when their values are there. */
+#include "autograd/ops/op_inner.h"
+#include "tensor/geometry/keyed_sums.h"
+
+TP_KERNEL(embedding_fwd);
+TP_KERNEL(embedding_bwd);
+
+static tp_code embedding_shape(tp_infer *q)
+{
+    const tp_view *table = &q->x[0], *ids = &q->x[1];
+
+    if (!tp_is_float(table->dtype) || !tp__is_index(ids->dtype))
+        return tp_fail(q, TP_E_DTYPE, "wants a floating table and ids of i32 or i64");
+    if (table->ndim != 2)
+        return tp_fail(q, TP_E_SHAPE, "the table must have two axes, rows and columns");
+    if (ids->ndim == TP_MAX_DIMS)
+        return tp_fail(q, TP_E_SHAPE, "ids have %d axes, one too many", TP_MAX_DIMS);
+    q->y[0] = *ids;
+    q->y[0].dtype = table->dtype;
+    q->y[0].dim[q->y[0].ndim++] = table->dim[1];
+    return TP_OK;
+}
+
+static size_t embedding_work(const tp_infer *q, int threads)
+{
+    (void)threads;
+    if (!q->backward || q->device != TP_CUDA) return 0;
+    return tp__keyed_sums_work(q->x[1].numel, q->x[0].dim[1]);
+}
+
+static const tp_gradcase embedding_cases[] = {
+    { "repeated ids", .in = { { 2, { 3, 5 } }, { 2, { 4, 2 } } }, .attr = &(double){ 1.0 },
+      .below = { 0, 3 } },
+    { "scaled", .in = { { 2, { 9, 130 } }, { 1, { 5 } } }, .attr = &(double){ -2.5 },
+      .below = { 0, 9 } },
+    { "two tiles of ids, two digits", .in = { { 2, { 300, 1 } }, { 1, { 2100 } } },
+      .attr = &(double){ 1.0 }, .below = { 0, 300 } },
+    { "tokens across many runs", .in = { { 2, { 3, 8 } }, { 1, { 1500 } } },
+      .attr = &(double){ 0.5 }, .below = { 0, 3 } },
+    { "one token, more columns than a block adds", .in = { { 2, { 1, 136 } }, { 1, { 70 } } },
+      .attr = &(double){ 1.0 }, .below = { 0, 1 } },
+    { "no ids", .in = { { 2, { 3, 2 } }, { 1, { 0 } } }, .attr = &(double){ 1.0 },
+      .below = { 0, 3 } },
+    { 0 },
+};
+
+const tp_op tp_op_embedding = {
+    .name = "embedding",
+    .doc = "scale * table[ids]",
+    .nx = 2, /* table, ids */
+    .ny = 1,
+    .attr_size = sizeof(double),
+    .saves = TP_SAVE_X(1),
+    .flags = TP_ACCUMULATES,
+    .shape = embedding_shape,
+    .work = embedding_work,
+    .forward = TP_KERNELS(embedding_fwd),
+    .backward = TP_KERNELS(embedding_bwd),
+    .cases = embedding_cases,
+};
+
+tp_tensor tp_embedding(tp_tape *T, tp_tensor table, tp_tensor ids, double scale)
+{
+    return tp_apply(T, &tp_op_embedding, &scale, table, ids);
+}

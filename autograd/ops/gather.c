@@ -1,0 +1,143 @@
+/* gather.c - gather and scatter_add along an axis; for axis 1 of three
+ *
+ *     gather       y[i][j][k] = x[i][index[i][j][k]][k]
+ *     scatter_add  y = x, then y[i][index[i][j][k]][k] += src[i][j][k]
+ *
+ * Each is the other's gradient. Indices are checked by the kernel, when their values are there. */
+#include "autograd/ops/op_inner.h"
+#include "tensor/geometry/keyed_sums.h"
+
+TP_KERNEL(gather_fwd);
+TP_KERNEL(gather_bwd);
+TP_KERNEL(scatter_add_fwd);
+TP_KERNEL(scatter_add_bwd);
+
+static tp_code check_index(tp_infer *q)
+{
+    const tp_view *x = &q->x[0], *index = &q->x[1];
+    const int axis = tp__axis(x->ndim, *(const int *)q->attr);
+
+    if (!tp_is_float(x->dtype) || !tp__is_index(index->dtype))
+        return tp_fail(q, TP_E_DTYPE, "x must be floating point, the index i32 or i64");
+    if (axis < 0)
+        return tp_fail(q, TP_E_VALUE, "axis %d is out of range: x has %d axes",
+                       *(const int *)q->attr, x->ndim);
+    if (index->ndim != x->ndim)
+        return tp_fail(q, TP_E_SHAPE, "x has %d axes and the index has %d", x->ndim, index->ndim);
+    for (int d = 0; d < x->ndim; d++)
+        if (d != axis && index->dim[d] > x->dim[d])
+            return tp_fail(q, TP_E_SHAPE, "the index is larger than x along axis %d: %lld and %lld",
+                           d, (long long)index->dim[d], (long long)x->dim[d]);
+    return TP_OK;
+}
+
+static tp_code gather_shape(tp_infer *q)
+{
+    q->y[0] = q->x[1];
+    q->y[0].dtype = q->x[0].dtype;
+    return check_index(q);
+}
+
+/* A GPU sorts what is added: in gather's backward, in scatter_add's forward. */
+static size_t gpu_work(const tp_infer *q, bool adds)
+{
+    return adds && q->device == TP_CUDA ? tp__keyed_sums_work(q->x[1].numel, 1) : 0;
+}
+
+static size_t gather_work(const tp_infer *q, int threads)
+{
+    (void)threads;
+    return gpu_work(q, q->backward);
+}
+
+static const tp_gradcase gather_cases[] = {
+    { "vector", .in = { { 1, { 4 } }, { 1, { 7 } } }, .attr = &(int){ 0 }, .below = { 0, 4 } },
+    { "first axis", .in = { { 2, { 4, 3 } }, { 2, { 6, 3 } } }, .attr = &(int){ 0 },
+      .below = { 0, 4 } },
+    { "middle axis, smaller index", .in = { { 3, { 3, 4, 5 } }, { 3, { 2, 6, 3 } } },
+      .attr = &(int){ 1 }, .below = { 0, 4 } },
+    { "last axis", .in = { { 2, { 3, 5 } }, { 2, { 3, 2 } } }, .attr = &(int){ -1 },
+      .below = { 0, 5 } },
+    { "two bytes of places", .in = { { 2, { 2, 170 } }, { 2, { 2, 13 } } }, .attr = &(int){ 1 },
+      .below = { 0, 170 } },
+    { "lines side by side", .in = { { 3, { 1, 37, 3 } }, { 3, { 1, 17, 2 } } }, .attr = &(int){ 1 },
+      .below = { 0, 37 } },
+    { "places across many runs, two tiles", .in = { { 2, { 2, 2 } }, { 2, { 2, 1100 } } },
+      .attr = &(int){ 1 }, .below = { 0, 2 } },
+    { "one row of several", .in = { { 3, { 2, 2, 5 } }, { 3, { 1, 2, 9 } } }, .attr = &(int){ 2 },
+      .below = { 0, 5 } },
+    { "empty index", .in = { { 2, { 3, 5 } }, { 2, { 3, 0 } } }, .attr = &(int){ 1 },
+      .below = { 0, 5 } },
+    { 0 },
+};
+
+const tp_op tp_op_gather = {
+    .name = "gather",
+    .doc = "y[i][j][k] = x[i][index[i][j][k]][k] for axis 1",
+    .nx = 2, /* x, index */
+    .ny = 1,
+    .attr_size = sizeof(int),
+    .saves = TP_SAVE_X(1),
+    .shape = gather_shape,
+    .work = gather_work,
+    .forward = TP_KERNELS(gather_fwd),
+    .backward = TP_KERNELS(gather_bwd),
+    .cases = gather_cases,
+};
+
+tp_tensor tp_gather(tp_tape *T, tp_tensor x, int axis, tp_tensor index)
+{
+    return tp_apply(T, &tp_op_gather, &axis, x, index);
+}
+
+/* ---- scatter_add ---- */
+
+static tp_code scatter_add_shape(tp_infer *q)
+{
+    if (!tp__same_shape(&q->x[1], &q->x[2]))
+        return tp_fail(q, TP_E_SHAPE, "index and src differ in shape");
+    q->y[0] = q->x[0];
+    return check_index(q);
+}
+
+static size_t scatter_add_work(const tp_infer *q, int threads)
+{
+    (void)threads;
+    return gpu_work(q, !q->backward);
+}
+
+static const tp_gradcase scatter_add_cases[] = {
+    { "vector", .in = { { 1, { 4 } }, { 1, { 7 } }, { 1, { 7 } } }, .attr = &(int){ 0 },
+      .below = { 0, 4 } },
+    { "middle axis, smaller index",
+      .in = { { 3, { 3, 4, 5 } }, { 3, { 2, 6, 3 } }, { 3, { 2, 6, 3 } } }, .attr = &(int){ 1 },
+      .below = { 0, 4 } },
+    { "last axis", .in = { { 2, { 3, 5 } }, { 2, { 3, 2 } }, { 2, { 3, 2 } } },
+      .attr = &(int){ -1 }, .below = { 0, 5 } },
+    { "two bytes of places", .in = { { 2, { 2, 170 } }, { 2, { 2, 13 } }, { 2, { 2, 13 } } },
+      .attr = &(int){ 1 }, .below = { 0, 170 } },
+    { "places across runs", .in = { { 1, { 2 } }, { 1, { 150 } }, { 1, { 150 } } },
+      .attr = &(int){ 0 }, .below = { 0, 2 } },
+    { "empty index", .in = { { 2, { 3, 5 } }, { 2, { 3, 0 } }, { 2, { 3, 0 } } },
+      .attr = &(int){ 1 }, .below = { 0, 5 } },
+    { 0 },
+};
+
+const tp_op tp_op_scatter_add = {
+    .name = "scatter_add",
+    .doc = "x with src added at index along axis",
+    .nx = 3, /* x, index, src */
+    .ny = 1,
+    .attr_size = sizeof(int),
+    .saves = TP_SAVE_X(1),
+    .shape = scatter_add_shape,
+    .work = scatter_add_work,
+    .forward = TP_KERNELS(scatter_add_fwd),
+    .backward = TP_KERNELS(scatter_add_bwd),
+    .cases = scatter_add_cases,
+};
+
+tp_tensor tp_scatter_add(tp_tape *T, tp_tensor x, int axis, tp_tensor index, tp_tensor src)
+{
+    return tp_apply(T, &tp_op_scatter_add, &axis, x, index, src);
+}

@@ -1,0 +1,58 @@
+/* layernorm.c - layer normalisation over the last axis (Ba, Kiros, Hinton 2016).
+ *
+ *     y = (x - mean) / sqrt(var + eps) * w + b       biased variance; w, b optional
+ *
+ * Backward reads x and two numbers a row: y is not kept. */
+#include "autograd/ops/rownorm.h"
+
+#define EPS(e)                                                                                     \
+    .attr = &(tp__rownorm_attr)                                                                    \
+    {                                                                                              \
+        .eps = e, .centre = true                                                                   \
+    }
+
+static const tp_gradcase layernorm_cases[] = {
+    { "w and b", .in = { { 2, { 4, 5 } }, { 1, { 5 } }, { 1, { 5 } } }, EPS(1e-5) },
+    { "w only", .in = { { 3, { 2, 2, 3 } }, { 1, { 3 } } }, EPS(1e-5) },
+    { "b only", .in = { { 2, { 3, 4 } }, { 0 }, { 1, { 4 } } }, EPS(1e-5) },
+    { "plain", .in = { { 2, { 2, 7 } } }, EPS(1e-3) },
+    { "large eps", .in = { { 1, { 6 } }, { 1, { 6 } }, { 1, { 6 } } }, EPS(0.5) },
+    { "one channel", .in = { { 2, { 3, 1 } }, { 1, { 1 } }, { 1, { 1 } } }, EPS(1e-2) },
+    { "several blocks", .in = { { 2, { 70, 3 } }, { 1, { 3 } }, { 1, { 3 } } }, EPS(0.1) },
+    { "two packs and one more", .in = { { 2, { 3, 17 } }, { 1, { 17 } }, { 1, { 17 } } },
+      EPS(0.1) },
+    { "eight lanes", .in = { { 2, { 19, 64 } }, { 1, { 64 } }, { 1, { 64 } } }, EPS(0.1) },
+    { "a warp", .in = { { 2, { 17, 72 } }, { 1, { 72 } }, { 1, { 72 } } }, EPS(0.1) },
+    { "single elements", .in = { { 2, { 5, 259 } }, { 1, { 259 } }, { 1, { 259 } } }, EPS(0.1) },
+    { "two packs a lane", .in = { { 2, { 5, 264 } }, { 1, { 264 } }, { 1, { 264 } } }, EPS(0.1) },
+    { "a full warp", .in = { { 2, { 5, 1024 } }, { 1, { 1024 } }, { 1, { 1024 } } }, EPS(0.1) },
+    { "a block", .in = { { 2, { 3, 1032 } }, { 1, { 1032 } }, { 1, { 1032 } } }, EPS(0.1) },
+    { "half a block", .in = { { 2, { 2, 2056 } }, { 1, { 2056 } }, { 1, { 2056 } } }, EPS(0.1) },
+    { "a full block", .in = { { 2, { 1, 8192 } }, { 1, { 8192 } }, { 1, { 8192 } } }, EPS(0.1) },
+    { "a long row", .in = { { 2, { 1, 8193 } }, { 1, { 8193 } }, { 1, { 8193 } } }, EPS(0.1) },
+    { "no rows", .in = { { 2, { 0, 3 } }, { 1, { 3 } }, { 1, { 3 } } }, EPS(1e-5) },
+    { "no channels", .in = { { 2, { 3, 0 } }, { 1, { 0 } }, { 1, { 0 } } }, EPS(1e-5) },
+    { 0 },
+};
+
+const tp_op tp_op_layernorm = {
+    .name = "layernorm",
+    .doc = "(x - mean) / sqrt(var + eps) * w + b over the last axis, biased variance",
+    .nx = 3, /* x, w, b */
+    .ny = 2, /* y, mean and 1/sqrt(var + eps) of each row */
+    .attr_size = sizeof(tp__rownorm_attr),
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
+    .optional = 1u << 1 | 1u << 2,
+    .flags = TP_ACCUMULATES,
+    .shape = tp__rownorm_shape,
+    .work = tp__rownorm_work,
+    .forward = TP_KERNELS(rownorm_fwd),
+    .backward = TP_KERNELS(rownorm_bwd),
+    .cases = layernorm_cases,
+};
+
+tp_tensor tp_layernorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps)
+{
+    const tp__rownorm_attr at = { .eps = eps, .centre = true };
+    return tp_apply(T, &tp_op_layernorm, &at, x, w, b);
+}

@@ -1,0 +1,107 @@
+/* linear.c - a dense layer with its activation.
+ *
+ *     Y[...,N] = act(X[...,K] W[N,K]^T + b[N])
+ *
+ * One op instead of three: bias and activation cost no pass over memory of their own. */
+#include "autograd/ops/op_inner.h"
+#include "tensor/geometry/broadcast.h"
+#include "tensor/geometry/linalg.h"
+#include "tensor/geometry/row_blocks.h"
+
+static tp_code linear_shape(tp_infer *q)
+{
+    const tp_act act = ((const tp__linear_attr *)q->attr)->act;
+    const tp_view *x = &q->x[0], *w = &q->x[1], *b = &q->x[2];
+
+    if (act < TP_ACT_NONE || act > TP_ACT_QUICK_GELU)
+        return tp_fail(q, TP_E_VALUE, "unknown activation %d", (int)act);
+    if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
+    if (w->ndim != 2) return tp_fail(q, TP_E_SHAPE, "w must be [outputs,inputs]");
+    if (x->ndim < 1) return tp_fail(q, TP_E_SHAPE, "x needs one axis or more");
+    if (x->dim[x->ndim - 1] != w->dim[1])
+        return tp_fail(q, TP_E_SHAPE, "inner sizes differ: %lld and %lld",
+                       (long long)x->dim[x->ndim - 1], (long long)w->dim[1]);
+    if (!tp_absent(b) && (b->ndim != 1 || b->dim[0] != w->dim[0]))
+        return tp_fail(q, TP_E_SHAPE, "b must be [%lld]", (long long)w->dim[0]);
+    for (int i = 0; i < 2; i++)
+        if (w->dim[i] > INT32_MAX) return tp_fail(q, TP_E_SHAPE, "sizes must be below 2^31");
+
+    q->y[0] = *x;
+    q->y[0].dim[x->ndim - 1] = w->dim[0];
+    q->y[1] = q->y[0];
+    if (act == TP_ACT_RELU) q->y[1].dtype = TP_U8;
+    if (act == TP_ACT_NONE) q->y[1] = (tp_view){ .dtype = x->dtype, .ndim = 1 };
+    return TP_OK;
+}
+
+/* The products'; backward also dZ unless it is dY, and partial sums of db. On CUDA dZ has the dtype of
+ * Y, and products have their own room. */
+static size_t linear_work(const tp_infer *q, int threads)
+{
+    const tp_view *y = &q->y[0];
+    const tp_dtype real = tp__sum_dtype(y->dtype);
+    const size_t products = tp__product_work(real, &q->x[0], &q->x[1], threads);
+    if (!q->backward) return products;
+    const int64_t N = q->x[1].dim[0], rows = N > 0 ? y->numel / N : 0;
+    const int64_t dz = ((const tp__linear_attr *)q->attr)->act == TP_ACT_NONE ? 0 : y->numel;
+    const size_t size = tp_dtype_size(real);
+    const size_t sums = tp_absent(&q->x[2])    ? 0
+                        : q->device == TP_CUDA ? tp__fold_work(y, &q->x[2], y->dtype)
+                                               : (size_t)(tp__row_blocks(rows) * N) * size;
+    if (q->device == TP_CUDA) return tp__dz_bytes(dz, tp_dtype_size(y->dtype)) + sums;
+    return products + (size_t)dz * size + sums;
+}
+
+static double linear_macs(const tp_infer *q)
+{
+    return (double)q->y[0].numel * (double)q->x[1].dim[1];
+}
+
+#define ACT(a)                                                                                     \
+    .attr = &(tp__linear_attr)                                                                     \
+    {                                                                                              \
+        a                                                                                          \
+    }
+
+static const tp_gradcase linear_cases[] = {
+    { "bias", .in = { { 2, { 4, 5 } }, { 2, { 3, 5 } }, { 1, { 3 } } }, ACT(TP_ACT_NONE) },
+    { "no bias", .in = { { 2, { 4, 5 } }, { 2, { 3, 5 } } }, ACT(TP_ACT_NONE) },
+    { "one row", .in = { { 1, { 5 } }, { 2, { 7, 5 } }, { 1, { 7 } } }, ACT(TP_ACT_NONE) },
+    { "relu", .in = { { 3, { 2, 2, 3 } }, { 2, { 5, 3 } }, { 1, { 5 } } }, ACT(TP_ACT_RELU) },
+    { "relu, no bias", .in = { { 2, { 3, 2 } }, { 2, { 3, 2 } } }, ACT(TP_ACT_RELU) },
+    { "gelu", .in = { { 3, { 3, 2, 3 } }, { 2, { 6, 3 } }, { 1, { 6 } } }, ACT(TP_ACT_GELU) },
+    { "gelu, no bias", .in = { { 2, { 1, 9 } }, { 2, { 2, 9 } } }, ACT(TP_ACT_GELU) },
+    { "quick_gelu", .in = { { 2, { 5, 2 } }, { 2, { 4, 2 } }, { 1, { 4 } } },
+      ACT(TP_ACT_QUICK_GELU) },
+    { "quick_gelu, no bias", .in = { { 2, { 2, 3 } }, { 2, { 3, 3 } } }, ACT(TP_ACT_QUICK_GELU) },
+    { "several blocks", .in = { { 2, { 70, 2 } }, { 2, { 3, 2 } }, { 1, { 3 } } },
+      ACT(TP_ACT_GELU) },
+    { "no rows", .in = { { 2, { 0, 2 } }, { 2, { 3, 2 } }, { 1, { 3 } } }, ACT(TP_ACT_GELU) },
+    { "no inputs", .in = { { 2, { 2, 0 } }, { 2, { 3, 0 } }, { 1, { 3 } } }, ACT(TP_ACT_GELU) },
+    { 0 },
+};
+
+TP_KERNEL(linear_fwd);
+TP_KERNEL(linear_bwd);
+
+const tp_op tp_op_linear = {
+    .name = "linear",
+    .doc = "act(x w^T + b) over the last axis",
+    .nx = 3, /* x, w, b */
+    .ny = 2, /* y, and of the pre-activation: itself or act' there (GELUs), its sign, or nothing */
+    .attr_size = sizeof(tp__linear_attr),
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
+    .optional = 1u << 2,
+    .flags = TP_COMPUTES | TP_ACCUMULATES,
+    .shape = linear_shape,
+    .work = linear_work,
+    .macs = linear_macs,
+    .forward = TP_KERNELS(linear_fwd),
+    .backward = TP_KERNELS(linear_bwd),
+    .cases = linear_cases,
+};
+
+tp_tensor tp_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act)
+{
+    return tp_apply(T, &tp_op_linear, (&(tp__linear_attr){ act }), x, w, b);
+}

@@ -1,0 +1,45 @@
+/* loss.h - what the op files of the losses share: checks, result, scratch. */
+#ifndef TP_LOSS_INNER_H
+#define TP_LOSS_INNER_H
+
+#include "autograd/ops/op_inner.h"
+#include "tensor/geometry/loss.h"
+#include "tensor/kernel.h"
+
+TP_KERNEL(point_loss_fwd);
+TP_KERNEL(point_loss_bwd);
+
+static inline tp_code tp__check_reduction(tp_infer *q, tp_reduction r)
+{
+    if (r >= TP_MEAN && r <= TP_EACH) return TP_OK;
+    return tp_fail(q, TP_E_VALUE, "unknown reduction %d", (int)r);
+}
+
+/* Elementwise losses: x and target of one shape; a scalar, or one loss an element. */
+static inline tp_code tp__point_loss_shape(tp_infer *q)
+{
+    const tp__point_loss_attr *a = q->attr;
+    const tp_view *x = &q->x[0], *target = &q->x[1];
+
+    if (!tp_is_float(x->dtype) || !tp_is_float(target->dtype))
+        return tp_fail(q, TP_E_DTYPE, "x and target must be floating point");
+    if (!tp__same_shape(x, target)) return tp_fail(q, TP_E_SHAPE, "x and target differ in shape");
+    if (a->reduction == TP_EACH) q->y[0] = *x;
+    q->y[0].dtype = tp__sum_dtype(x->dtype);
+    return tp__check_reduction(q, a->reduction);
+}
+
+/* Partial sums of the blocks. */
+static inline size_t tp__point_loss_work(const tp_infer *q, int threads)
+{
+    (void)threads;
+    return q->backward ? 0 : (size_t)(q->x[0].numel / TP_BLOCK + 1) * sizeof(double);
+}
+
+/* The rest of their tp_op. */
+#define TP_POINT_LOSS                                                                              \
+    .nx = 2, .ny = 1, .attr_size = sizeof(tp__point_loss_attr),                                    \
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .constant = 1u << 1, .work = tp__point_loss_work,        \
+    .forward = TP_KERNELS(point_loss_fwd), .backward = TP_KERNELS(point_loss_bwd)
+
+#endif

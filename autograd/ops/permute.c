@@ -1,0 +1,66 @@
+/* permute.c - axes in another order: axis i of y is axis order[i] of x. Where only axes of size
+ * 1 move, a view. */
+#include "autograd/ops/op_inner.h"
+
+TP_KERNEL(permute_fwd);
+TP_KERNEL(permute_bwd);
+
+static tp_code permute_shape(tp_infer *q)
+{
+    const tp_shape *s = q->attr;
+    const tp_view *x = &q->x[0];
+    unsigned seen = 0;
+    int last = -1; /* the axis of x, of those longer than 1, that came last */
+    bool moved = false;
+    if (s->ndim != x->ndim)
+        return tp_fail(q, TP_E_SHAPE, "the order names %d axes, x has %d", s->ndim, x->ndim);
+    q->y[0] = *x;
+    for (int i = 0; i < x->ndim; i++) {
+        const int64_t k = s->dim[i] < 0 ? s->dim[i] + x->ndim : s->dim[i];
+        if (k < 0 || k >= x->ndim)
+            return tp_fail(q, TP_E_SHAPE, "axis %lld is out of range for %d axes",
+                           (long long)s->dim[i], x->ndim);
+        if (seen >> k & 1u) return tp_fail(q, TP_E_SHAPE, "axis %lld is named twice", (long long)k);
+        seen |= 1u << k;
+        q->y[0].dim[i] = x->dim[k];
+        if (x->dim[k] == 1) continue;
+        if ((int)k < last) moved = true;
+        last = (int)k;
+    }
+    if (!moved) q->view_at = 0;
+    return TP_OK;
+}
+
+static const tp_gradcase permute_cases[] = {
+    { "transpose", .in = { { 2, { 3, 5 } } }, .attr = &(tp_shape){ 2, { 1, 0 } } },
+    { "heads", .in = { { 4, { 2, 3, 2, 5 } } }, .attr = &(tp_shape){ 4, { 0, 2, 1, 3 } } },
+    { "batches of matrices", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_shape){ 3, { 0, 2, 1 } } },
+    { "a cycle", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_shape){ 3, { 2, 0, 1 } } },
+    { "negative axes", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_shape){ 3, { -1, -2, -3 } } },
+    { "larger than a tile", .in = { { 2, { 33, 35 } } }, .attr = &(tp_shape){ 2, { 1, 0 } } },
+    { "larger than two tiles", .in = { { 2, { 10, 66 } } }, .attr = &(tp_shape){ 2, { 1, 0 } } },
+    { "a narrow side", .in = { { 3, { 2, 35, 8 } } }, .attr = &(tp_shape){ 3, { 0, 2, 1 } } },
+    { "a side that is not narrow", .in = { { 3, { 2, 9, 11 } } },
+      .attr = &(tp_shape){ 3, { 2, 0, 1 } } },
+    { "rows of whole packs", .in = { { 3, { 3, 4, 16 } } }, .attr = &(tp_shape){ 3, { 1, 0, 2 } } },
+    { "a view", .in = { { 3, { 3, 1, 4 } } }, .attr = &(tp_shape){ 3, { 1, 0, 2 } } },
+    { "empty", .in = { { 3, { 2, 0, 4 } } }, .attr = &(tp_shape){ 3, { 2, 1, 0 } } },
+    { 0 },
+};
+
+const tp_op tp_op_permute = {
+    .name = "permute",
+    .doc = "axes in another order; a view where only axes of size 1 move",
+    .nx = 1,
+    .ny = 1,
+    .attr_size = sizeof(tp_shape),
+    .shape = permute_shape,
+    .forward = TP_KERNELS(permute_fwd),
+    .backward = TP_KERNELS(permute_bwd),
+    .cases = permute_cases,
+};
+
+tp_tensor tp_permute(tp_tape *T, tp_tensor x, tp_shape order)
+{
+    return tp_apply(T, &tp_op_permute, &order, x);
+}

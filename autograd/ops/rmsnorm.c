@@ -1,0 +1,46 @@
+/* rmsnorm.c - root-mean-square normalisation over the last axis (Zhang, Sennrich 2019).
+ *
+ *     y = x / sqrt(mean x^2 + eps) * w               w optional
+ *
+ * The kernels are layer norm's without the mean. */
+#include "autograd/ops/rownorm.h"
+
+#define EPS(e)                                                                                     \
+    .attr = &(tp__rownorm_attr)                                                                    \
+    {                                                                                              \
+        .eps = e                                                                                   \
+    }
+
+static const tp_gradcase rmsnorm_cases[] = {
+    { "w", .in = { { 2, { 4, 5 } }, { 1, { 5 } } }, EPS(1e-5) },
+    { "plain", .in = { { 3, { 2, 2, 3 } } }, EPS(1e-5) },
+    { "large eps", .in = { { 1, { 7 } }, { 1, { 7 } } }, EPS(0.5) },
+    { "one channel", .in = { { 2, { 3, 1 } }, { 1, { 1 } } }, EPS(0.1) },
+    { "several blocks", .in = { { 2, { 70, 3 } }, { 1, { 3 } } }, EPS(0.1) },
+    { "a warp", .in = { { 2, { 17, 96 } }, { 1, { 96 } } }, EPS(0.1) },
+    { "a long row", .in = { { 2, { 2, 8200 } }, { 1, { 8200 } } }, EPS(0.1) },
+    { "no rows", .in = { { 2, { 0, 3 } }, { 1, { 3 } } }, EPS(1e-5) },
+    { 0 },
+};
+
+const tp_op tp_op_rmsnorm = {
+    .name = "rmsnorm",
+    .doc = "x / sqrt(mean(x^2) + eps) * w over the last axis",
+    .nx = 2, /* x, w */
+    .ny = 2, /* y, 0 and 1/sqrt(mean(x^2) + eps) of each row */
+    .attr_size = sizeof(tp__rownorm_attr),
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
+    .optional = 1u << 1,
+    .flags = TP_ACCUMULATES,
+    .shape = tp__rownorm_shape,
+    .work = tp__rownorm_work,
+    .forward = TP_KERNELS(rownorm_fwd),
+    .backward = TP_KERNELS(rownorm_bwd),
+    .cases = rmsnorm_cases,
+};
+
+tp_tensor tp_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, double eps)
+{
+    const tp__rownorm_attr at = { .eps = eps };
+    return tp_apply(T, &tp_op_rmsnorm, &at, x, w);
+}

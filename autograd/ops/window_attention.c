@@ -1,0 +1,276 @@
+/* window_attention.c - attention over maps: each chunk of queries sees its own cells and those
+ * around it, low-rank keys and global tokens, in one softmax.
+ *
+ *     y[i] = sum_j P[i,j] v[j]      P = softmax_j(scale q[i] k[j] + bias[i - j])
+ *
+ * The log-sum-exp of each query is a second, hidden output, [B,H,N]: with it backward makes the
+ * probabilities again. */
+#include <math.h>
+
+#include "autograd/ops/op_inner.h"
+#include "tensor/geometry/window.h"
+
+TP_KERNEL(window_attention_fwd);
+TP_KERNEL(window_attention_bwd);
+
+/* Sizes whose products stay far within 64 bits. */
+static const int64_t longest = INT64_C(1) << 20, largest = INT64_C(1) << 30;
+
+static tp_code check_sizes(tp_infer *q, const tp_window_cfg *c)
+{
+    if (c->heads < 1 || c->height < 0 || c->width < 0 || c->global < 0)
+        return tp_fail(q, TP_E_VALUE,
+                       "heads must be positive, height, width and global not negative: %d, %lld, "
+                       "%lld, %lld",
+                       c->heads, (long long)c->height, (long long)c->width, (long long)c->global);
+    if (c->height > largest || c->width > largest || c->global > largest)
+        return tp_fail(q, TP_E_VALUE,
+                       "height, width and global must be at most 2^30: %lld, %lld, %lld",
+                       (long long)c->height, (long long)c->width, (long long)c->global);
+    for (int i = 0; i < 2; i++)
+        if (c->window[i] > longest || c->reach[i] < 0 || c->reach[i] > 2 * longest)
+            return tp_fail(q, TP_E_VALUE,
+                           "window must be at most 2^20, reach between 0 and 2^21: %lld, %lld",
+                           (long long)c->window[i], (long long)c->reach[i]);
+    if (c->stride < 0 || c->stride > largest)
+        return tp_fail(q, TP_E_VALUE, "stride must be between 0 and 2^30, not %lld",
+                       (long long)c->stride);
+    return TP_OK;
+}
+
+static tp_code check_window(tp_infer *q, const tp_window_cfg *c)
+{
+    const bool exact_halo = c->halo[0] == c->window[0] && c->halo[1] == c->window[1];
+    for (int i = 0; i < 2; i++) {
+        if (c->window[i] < 0 || (c->window[0] > 0) != (c->window[1] > 0))
+            return tp_fail(q, TP_E_VALUE, "window must be positive, or { 0, 0 }");
+        if (c->halo[i] < 0 || c->halo[i] > c->window[i])
+            return tp_fail(q, TP_E_VALUE, "halo must be between 0 and window, %lld, not %lld",
+                           (long long)c->window[i], (long long)c->halo[i]);
+    }
+    if (c->block < TP_BLOCK_OWN || c->block > 8)
+        return tp_fail(q, TP_E_VALUE, "block must be between -1 and 8, not %d", c->block);
+    if (c->edge == TP_EDGE_EXACT && c->block != TP_BLOCK_ALL)
+        return tp_fail(q, TP_E_VALUE, "TP_EDGE_EXACT is defined for TP_BLOCK_ALL only");
+    if ((c->block > 0 || (c->edge == TP_EDGE_CYCLIC && c->block == 0)) && !exact_halo)
+        return tp_fail(q, TP_E_VALUE,
+                       "blocks and TP_EDGE_CYCLIC need a halo as large as the window");
+    if (c->window[0] == 0 && c->global == 0 && tp_absent(&q->x[WIN_LOW_K]))
+        return tp_fail(q, TP_E_VALUE, "no window, no low and no global keys: queries see nothing");
+    return TP_OK;
+}
+
+static tp_code check_biases(tp_infer *q, const tp_window_cfg *c)
+{
+    const tp_view *table = &q->x[WIN_TABLE], *bias = &q->x[WIN_GLOBAL_BIAS];
+    const tp_window g = tp__window(q->x, c);
+    const int64_t rows = 2 * g.reach[0] * g.stride + 2 * g.reach[1] + 1;
+    if (!tp_absent(table)) {
+        if (!g.local) return tp_fail(q, TP_E_VALUE, "a table of biases needs a window");
+        for (int i = 0; i < 2; i++)
+            if (g.reach[i] < c->window[i] + g.halo[i] - 1)
+                return tp_fail(q, TP_E_VALUE, "reach must be at least window + halo - 1 = %lld",
+                               (long long)(c->window[i] + g.halo[i] - 1));
+        if (table->ndim != 2 || table->dim[0] != rows || table->dim[1] != g.heads)
+            return tp_fail(q, TP_E_SHAPE, "table must be [%lld,%lld]", (long long)rows,
+                           (long long)g.heads);
+    }
+    if (!tp_absent(bias) &&
+        (bias->ndim != 2 || bias->dim[0] != g.heads || bias->dim[1] != g.global))
+        return tp_fail(q, TP_E_SHAPE, "global_bias must be [%lld,%lld]", (long long)g.heads,
+                       (long long)g.global);
+    return TP_OK;
+}
+
+static tp_code check_low(tp_infer *q)
+{
+    const tp_view *k = &q->x[WIN_LOW_K], *v = &q->x[WIN_LOW_V], *x = &q->x[WIN_Q];
+    if (tp_absent(k) && tp_absent(v)) return TP_OK;
+    if (k->ndim != 3 || !tp__same_shape(k, v) || k->dim[0] != x->dim[0] || k->dim[2] != x->dim[2])
+        return tp_fail(q, TP_E_SHAPE, "low_k and low_v must both be [B,r,H*D], or both absent");
+    return TP_OK;
+}
+
+static tp_code window_shape(tp_infer *q)
+{
+    const tp_window_cfg *c = q->attr;
+    const tp_view *x = &q->x[WIN_Q];
+    for (int i = 0; i < q->nx; i++)
+        if (!tp_absent(&q->x[i]) && !tp_is_float(q->x[i].dtype))
+            return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
+    tp_code code = check_sizes(q, c);
+    if (code != TP_OK) return code;
+    if (!isfinite(c->scale)) return tp_fail(q, TP_E_VALUE, "scale must be finite");
+    const int64_t tokens = c->global + c->height * c->width;
+    if (x->ndim != 3 || x->dim[1] != tokens)
+        return tp_fail(q, TP_E_SHAPE,
+                       "q must be [B,g+N,H*D] with %lld tokens: "
+                       "%lld and a map of %lld x %lld",
+                       (long long)tokens, (long long)c->global, (long long)c->height,
+                       (long long)c->width);
+    if (!tp__same_shape(x, &q->x[WIN_K]) || !tp__same_shape(x, &q->x[WIN_V]))
+        return tp_fail(q, TP_E_SHAPE, "q, k and v must be of one shape");
+    if (x->dim[2] % c->heads != 0)
+        return tp_fail(q, TP_E_SHAPE, "a width of %lld does not divide into %d heads",
+                       (long long)x->dim[2], c->heads);
+    code = check_low(q);
+    if (code == TP_OK) code = check_window(q, c);
+    if (code == TP_OK) code = check_biases(q, c);
+    q->y[0] = (tp_view){ .dtype = x->dtype,
+                         .ndim = 3,
+                         .dim = { x->dim[0], c->height * c->width, x->dim[2] } };
+    q->y[1] = (tp_view){ .dtype = tp__sum_dtype(x->dtype),
+                         .ndim = 3,
+                         .dim = { x->dim[0], c->heads, c->height * c->width } };
+    return code;
+}
+
+static size_t window_work(const tp_infer *q, int threads)
+{
+    const tp_window g = tp__window(q->x, q->attr);
+    if (q->device == TP_CUDA) {
+        const tp_window_gpu gpu = tp__window_gpu(&g);
+        const bool parts = q->x[WIN_Q].dtype == TP_BF16;
+        return q->backward ? (size_t)(parts ? gpu.total : gpu.table) * sizeof(float) : 0;
+    }
+    const size_t size = q->x[WIN_Q].dtype == TP_F64 ? sizeof(double) : sizeof(float);
+    return (size_t)tp__window_elements(&g, q->backward, threads) * size;
+}
+
+/* Exact edges: pairs of positions of one axis that are at most halo apart. */
+static double pairs_of_axis(const tp_window *g, int axis)
+{
+    double pairs = 0.0;
+    for (int64_t i = 0; i < g->size[axis]; i++)
+        pairs += (double)(tp__window_min(i + g->halo[axis], g->size[axis] - 1) -
+                          tp__window_max(i - g->halo[axis], 0) + 1);
+    return pairs;
+}
+
+/* Otherwise: the queries of each chunk with all keys of the map that it sees. */
+static double pairs_of_chunks(const tp_window *g)
+{
+    double pairs = 0.0;
+    for (int64_t cy = 0; cy < g->chunks[0]; cy++)
+        for (int64_t cx = 0; cx < g->chunks[1]; cx++) {
+            const int64_t rows = tp__window_min(g->chunk[0], g->size[0] - cy * g->chunk[0]);
+            const int64_t cols = tp__window_min(g->chunk[1], g->size[1] - cx * g->chunk[1]);
+            tp_rect rect[TP_WINDOW_RECTS];
+            const int n = tp__window_rects(g, cy, cx, rect);
+            for (int i = 0; i < n; i++)
+                pairs += (double)(rows * cols) * (double)(rect[i].rows * rect[i].cols);
+        }
+    return pairs;
+}
+
+/* q k^T and P v, with low and global keys. */
+static double window_macs(const tp_infer *q)
+{
+    const tp_window g = tp__window(q->x, q->attr);
+    const double extra = (double)g.cells * (double)g.extra;
+    const double map =
+        g.exact && g.local ? pairs_of_axis(&g, 0) * pairs_of_axis(&g, 1) : pairs_of_chunks(&g);
+    return 2.0 * (map + extra) * (double)(g.batch * g.width);
+}
+
+/* q, k, v; low keys; table; bias of global keys. */
+#define IN(B, N, C, r, rows, h, g)                                                                 \
+    {                                                                                              \
+        { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } }, { (r) ? 3 : 0, { B, r, C } },  \
+            { (r) ? 3 : 0, { B, r, C } }, { (rows) ? 2 : 0, { rows, h } },                         \
+            { (g) ? 2 : 0, { h, g } },                                                             \
+    }
+#define CFG(...)                                                                                   \
+    &(const tp_window_cfg)                                                                         \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+/* clang-format off */
+static const tp_gradcase window_cases[] = {
+    { "one chunk, no halo", .in = IN(2, 6, 4, 0, 15, 2, 0),
+      .attr = CFG(.heads = 2, .height = 2, .width = 3, .window = { 2, 3 }) },
+    { "nine blocks, global tokens", .in = IN(1, 27, 4, 0, 49, 2, 2),
+      .attr = CFG(.heads = 2, .height = 5, .width = 5, .global = 2, .window = { 2, 2 }, .halo = { 2, 2 }) },
+    { "exact", .in = IN(1, 21, 3, 0, 49, 1, 1),
+      .attr = CFG(.heads = 1, .height = 4, .width = 5, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 },
+                  .edge = TP_EDGE_EXACT) },
+    { "cyclic, part of a chunk", .in = IN(1, 36, 2, 0, 49, 1, 1),
+      .attr = CFG(.heads = 1, .height = 5, .width = 7, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 },
+                  .edge = TP_EDGE_CYCLIC) },
+    { "cyclic, one chunk", .in = IN(2, 4, 2, 0, 121, 1, 0),
+      .attr = CFG(.heads = 1, .height = 2, .width = 2, .window = { 3, 3 }, .halo = { 3, 3 },
+                  .edge = TP_EDGE_CYCLIC) },
+    { "cyclic, wrapped cells masked", .in = IN(1, 15, 2, 0, 49, 1, 0),
+      .attr = CFG(.heads = 1, .height = 3, .width = 5, .window = { 2, 2 }, .halo = { 2, 2 },
+                  .edge = TP_EDGE_CYCLIC, .mask_wrapped = true) },
+    { "own block", .in = IN(1, 13, 4, 0, 49, 2, 1),
+      .attr = CFG(.heads = 2, .height = 3, .width = 4, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 },
+                  .block = TP_BLOCK_OWN, .reach = { 3, 3 }) },
+    { "shift up left", .in = IN(1, 25, 2, 0, 49, 1, 0),
+      .attr = CFG(.heads = 1, .height = 5, .width = 5, .window = { 2, 2 }, .halo = { 2, 2 }, .block = 1) },
+    { "shift right", .in = IN(1, 16, 2, 0, 49, 1, 1),
+      .attr = CFG(.heads = 1, .height = 3, .width = 5, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 }, .block = 5) },
+    { "shift down, cyclic", .in = IN(1, 20, 2, 0, 49, 1, 0),
+      .attr = CFG(.heads = 1, .height = 5, .width = 4, .window = { 2, 2 }, .halo = { 2, 2 },
+                  .edge = TP_EDGE_CYCLIC, .block = 7) },
+    { "low keys, small halo", .in = IN(2, 17, 4, 3, 0, 2, 0),
+      .attr = CFG(.heads = 2, .height = 4, .width = 4, .global = 1, .window = { 2, 2 }, .halo = { 1, 1 }) },
+    { "a table that collides", .in = IN(1, 26, 4, 2, 37, 2, 0),
+      .attr = CFG(.heads = 2, .height = 5, .width = 5, .global = 1, .window = { 3, 3 }, .halo = { 1, 1 },
+                  .reach = { 3, 3 }, .stride = 5, .scale = 0.4) },
+    { "window and halo of two sizes", .in = IN(1, 28, 3, 0, 35, 1, 0),
+      .attr = CFG(.heads = 1, .height = 4, .width = 7, .window = { 2, 3 }, .halo = { 1, 1 }) },
+    { "low and global keys only", .in = IN(2, 7, 4, 2, 0, 2, 1),
+      .attr = CFG(.heads = 2, .height = 2, .width = 3, .global = 1) },
+    { "stripes", .in = IN(1, 31, 2, 1, 9, 1, 1),
+      .attr = CFG(.heads = 1, .height = 10, .width = 3, .global = 1, .window = { 1, 1 }, .halo = { 1, 1 }) },
+    { "stripes, cyclic", .in = IN(1, 20, 2, 0, 9, 1, 0),
+      .attr = CFG(.heads = 1, .height = 10, .width = 2, .window = { 1, 1 }, .halo = { 1, 1 },
+                  .edge = TP_EDGE_CYCLIC) },
+    { "more queries than a piece", .in = IN(1, 70, 2, 0, 19 * 13, 1, 0),
+      .attr = CFG(.heads = 1, .height = 10, .width = 7, .window = { 10, 7 }) },
+    { "heads of 8, two tiles of queries and of keys", .in = IN(1, 73, 8, 0, 17 * 15, 1, 1),
+      .attr = CFG(.heads = 1, .height = 9, .width = 8, .global = 1, .window = { 9, 8 }) },
+    { "heads of 8, keys of all kinds", .in = IN(2, 26, 16, 3, 121, 2, 2),
+      .attr = CFG(.heads = 2, .height = 4, .width = 6, .global = 2, .window = { 3, 3 }, .halo = { 2, 2 },
+                  .reach = { 5, 5 }) },
+    { "heads of 8, exact", .in = IN(1, 30, 8, 0, 0, 1, 0),
+      .attr = CFG(.heads = 1, .height = 5, .width = 6, .window = { 2, 3 }, .halo = { 2, 2 },
+                  .edge = TP_EDGE_EXACT) },
+    { "heads of 8, cyclic", .in = IN(1, 36, 8, 0, 49, 1, 1),
+      .attr = CFG(.heads = 1, .height = 5, .width = 7, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 },
+                  .edge = TP_EDGE_CYCLIC) },
+    { "heads of 40, low and global keys only", .in = IN(1, 8, 40, 2, 0, 1, 2),
+      .attr = CFG(.heads = 1, .height = 2, .width = 3, .global = 2) },
+    { "no batch", .in = IN(0, 4, 2, 0, 9, 1, 0),
+      .attr = CFG(.heads = 1, .height = 2, .width = 2, .window = { 2, 2 }) },
+    { "no map", .in = IN(1, 1, 2, 0, 9, 1, 1),
+      .attr = CFG(.heads = 1, .height = 0, .width = 2, .global = 1, .window = { 2, 2 }) },
+    { 0 },
+};
+/* clang-format on */
+
+const tp_op tp_op_window_attention = {
+    .name = "window_attention_2d",
+    .doc =
+        "one softmax over the keys around a chunk of a map, low-rank keys and global tokens; tiled",
+    .nx = WIN_NX,
+    .ny = 2, /* y, and the log-sum-exp for backward */
+    .attr_size = sizeof(tp_window_cfg),
+    .saves = ((1u << WIN_NX) - 1) | TP_SAVE_Y(0) | TP_SAVE_Y(1),
+    .optional = 1u << WIN_LOW_K | 1u << WIN_LOW_V | 1u << WIN_TABLE | 1u << WIN_GLOBAL_BIAS,
+    .flags = TP_COMPUTES,
+    .shape = window_shape,
+    .work = window_work,
+    .macs = window_macs,
+    .forward = TP_KERNELS(window_attention_fwd),
+    .backward = TP_KERNELS(window_attention_bwd),
+    .cases = window_cases,
+};
+
+tp_tensor tp_window_attention_2d(tp_tape *T, tp_window_in in, tp_window_cfg cfg)
+{
+    return tp_apply(T, &tp_op_window_attention, &cfg, in.q, in.k, in.v, in.low_k, in.low_v,
+                    in.table, in.global_bias);
+}

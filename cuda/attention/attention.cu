@@ -1,0 +1,97 @@
+/* attention.cu - full attention and relative-position attention, forward.
+ *
+ *     y[i] = sum_j dropout(p)[i,j] v[j] / sum_j p[i,j]      lse[i] = log(sum_j e^s[i,j])
+ *
+ * A block takes 64 queries of a head and 64 columns of its values, and walks over tiles of the keys
+ * they see with a running maximum and sum; nothing of size N * S exists. 4 D multiply-adds a query
+ * and key (6 D with positions) at f32 rate are the limit; keys and values are read once for 64
+ * queries. Heads wider than 64 compute their logits once for each 64 columns. */
+#include "cuda/attention/attention_f32.cuh"
+#include "cuda/attention/attention_mma.cuh"
+
+/* Folds the logits s of a tile into the running maximum and sum; s become probabilities, to be
+ * divided by the sum. */
+template <class S>
+static __device__ inline void online_softmax(const attn<S> &p, uint32_t dropped, float s[4][4],
+                                             float o[4][4], float top[4], float sum[4])
+{
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const float here = fmaxf(fmaxf(s[r][0], s[r][1]), fmaxf(s[r][2], s[r][3]));
+        const float next = fmaxf(top[r], at_row<tp_max_of>(here));
+        const float base = next > -INFINITY ? next : 0.0f; /* nothing seen: all terms are 0 */
+        const float fade = expf(top[r] - base);
+        top[r] = next;
+        sum[r] *= fade;
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            o[r][c] *= fade;
+            s[r][c] = expf(s[r][c] - base);
+            sum[r] += s[r][c];
+            s[r][c] *= dropped >> (4 * r + c) & 1u ? 0.0f : p.keep_scale;
+        }
+    }
+}
+
+template <bool POSITIONS, class S>
+__global__ void __launch_bounds__(AT_THREADS) attention_kernel(attn<S> p, int slabs)
+{
+    TP_SHARED_REST(float, transposed);
+    float *const stage = transposed + AT_FLOATS;
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+    const at_block at(slabs, p.heads, p.batch);
+    at_tile t = { at.b, at.h, (attn_tiles(p.queries, AT) - 1 - at.tile) * AT,
+                  0 }; /* longest first */
+    const int end = attn_end_key(p, t.i + AT - 1);
+    float o[4][4], top[4], sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+    at_clear(o);
+    for (int r = 0; r < 4; r++) top[r] = -INFINITY;
+    for (t.j = attn_begin_key(p, t.i); t.j < end; t.j += AT) {
+        float s[4][4];
+        const uint32_t dropped = at_dropped<false>(p, t);
+        at_logits<POSITIONS, false>(p, t, stage, s);
+        online_softmax(p, dropped, s, o, top, sum);
+        at_keep<true>(transposed, s);
+        __syncthreads();
+        at_load<AT>(stage, at_keys(p, p.v, t.b, t.h), t.j, at.x0, p.dim);
+        __syncthreads();
+        at_outer(o, transposed, stage, AT);
+    }
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const int i = t.i + 4 * ty + r;
+        const float total = at_row<tp_sum_of>(sum[r]), k = total == 0.0f ? 0.0f : 1.0f / total;
+        if (i >= p.queries) continue;
+        for (int c = 0; c < 4; c++) {
+            const int x = at.x0 + 4 * tx + c;
+            if (x < p.dim) tp_put(p.out + at_element(p, t.b, p.queries, i, t.h, x), k * o[r][c]);
+        }
+        if (tx == 0 && at.x0 == 0)
+            p.lse[attn_row(p, t.b, t.h, i)] = total == 0.0f ? 0.0f : top[r] + logf(total);
+    }
+}
+
+template <bool POSITIONS, class S> static tp_code forward(const tp_call *c)
+{
+    attn<S> p = attn_problem<S>(c, POSITIONS);
+    p.biases = static_cast<float *>(c->work);
+    if constexpr (std::is_same<S, bf16>::value)
+        if (am_serves(p))
+            return POSITIONS ? tp__rel_attention_mma_fwd(c, p) : tp__attention_mma_fwd(c, p);
+    const int slabs = max(attn_tiles(p.dim, AT), 1), tiles = attn_tiles(p.queries, AT);
+    return tp_launch(c, attention_kernel<POSITIONS, S>,
+                     (unsigned)(slabs * p.heads * p.batch * tiles), AT_THREADS,
+                     POSITIONS ? AT_SHARED_WIDE : AT_SHARED, p, slabs);
+}
+
+template <class S> static tp_code attention_fwd(const tp_call *c)
+{
+    return forward<false, S>(c);
+}
+template <class S> static tp_code rel_attention_fwd(const tp_call *c)
+{
+    return forward<true, S>(c);
+}
+
+TP_CUDA_KERNEL(attention_fwd)
+TP_CUDA_KERNEL(rel_attention_fwd)

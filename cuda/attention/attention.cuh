@@ -1,0 +1,132 @@
+/* attention.cuh - full and relative attention: the problem, what a query sees, its dropout. */
+#ifndef TP_ATTENTION_CUH
+#define TP_ATTENTION_CUH
+
+#include "cuda/kit/kernel.cuh"
+#include "tensor/geometry/attn_gpu.h"
+
+/* Where a gradient goes: in S, or in f32 if it belongs to a parameter. */
+template <class S> struct attn_sink {
+    void *to; /* NULL: not wanted */
+    bool f32;
+    __device__ void put(int64_t i, float v) const
+    {
+        if (f32)
+            tp_put(static_cast<float *>(to) + i, v);
+        else
+            tp_put(static_cast<S *>(to) + i, v);
+    }
+};
+
+/* Queries [B,N,H*D], keys and values [B,S,H*D], positions [S,H*D]. What was not given, was not
+ * asked for or does not belong to the pass is NULL. */
+template <class S> struct attn {
+    int batch, heads, queries, keys, dim, width, ahead,
+        span; /* S - N; 0: no limit of what is seen */
+    bool causal;
+    float scale, keep_scale;
+    uint32_t drop_below; /* 0: no dropout */
+    tp_random random;
+    int64_t bias_batch; /* elements of bias a batch row; 0: one for all */
+    const S *q, *k, *v, *pos, *r_w, *r_r, *bias, *dout;
+    const uint8_t *mask;
+    S *out;
+    float *lse;    /* [B,H,N]                                                    */
+    float *biases; /* [B+1,H,S], bf16: r_w k, then r_r pos                       */
+    float *delta;  /* [B,H,N]: rowsum(dO * O)                                    */
+    float *dr;     /* [B * query tiles][2][H*D]: parts of dr_w and dr_r, or NULL */
+    float *dpos;   /* [splits][S][H*D]: parts of dpos                            */
+    int splits;
+    attn_sink<S> dq, dk, dv, dbias;
+};
+
+template <class S> static inline attn_sink<S> attn_sink_of(const tp_view *v)
+{
+    return { v->data, v->dtype == TP_F32 };
+}
+
+template <class S> static attn<S> attn_problem(const tp_call *c, bool positions)
+{
+    const tp_attn_cfg *cfg = static_cast<const tp_attn_cfg *>(c->attr);
+    const int64_t dim = c->x[0].dim[2] / cfg->heads;
+    attn<S> p = {};
+    p.batch = (int)c->x[0].dim[0];
+    p.heads = cfg->heads;
+    p.queries = (int)c->x[0].dim[1];
+    p.keys = (int)c->x[1].dim[1];
+    p.dim = (int)dim;
+    p.width = (int)c->x[0].dim[2];
+    p.ahead = p.keys - p.queries;
+    p.span = positions ? (int)min(cfg->max_span, c->x[1].dim[1]) : 0;
+    p.causal = positions || cfg->causal;
+    p.scale = (float)(cfg->scale != 0.0 ? cfg->scale : dim ? 1.0 / sqrt((double)dim) : 1.0);
+    const bool drop = c->train && cfg->dropout > 0.0;
+    p.keep_scale = drop ? (float)(1.0 / (1.0 - cfg->dropout)) : 1.0f;
+    p.drop_below = drop ? tp__drop_below(cfg->dropout) : 0;
+    p.random = tp_random_of(c);
+    p.q = tp_in<S>(&c->x[0]);
+    p.k = tp_in<S>(&c->x[1]);
+    p.v = tp_in<S>(&c->x[2]);
+    if (positions) {
+        p.pos = tp_in<S>(&c->x[3]);
+        p.r_w = tp_in<S>(&c->x[4]);
+        p.r_r = tp_in<S>(&c->x[5]);
+    } else {
+        p.mask = tp_absent(&c->x[3]) ? NULL : tp_in<uint8_t>(&c->x[3]);
+        p.bias = tp_absent(&c->x[4]) ? NULL : tp_in<S>(&c->x[4]);
+        p.bias_batch = c->x[4].ndim == 4 ? (int64_t)p.heads * p.queries * p.keys : 0;
+    }
+    p.out = tp_out<S>(&c->y[0]);
+    p.lse = tp_out<float>(&c->y[1]);
+    return p;
+}
+
+TP_HD static inline int attn_tiles(int n, int tile)
+{
+    return (n + tile - 1) / tile;
+}
+
+/* The keys that queries first..last see lie in [begin, end). */
+template <class S> static __device__ inline int attn_begin_key(const attn<S> &p, int first)
+{
+    return p.span ? max(first + p.ahead + 1 - p.span, 0) : 0;
+}
+template <class S> static __device__ inline int attn_end_key(const attn<S> &p, int last)
+{
+    return p.causal ? max(min(last + p.ahead + 1, p.keys), 0) : p.keys;
+}
+
+/* The queries that see one of keys first..last lie in [begin, end). */
+template <class S> static __device__ inline int attn_begin_query(const attn<S> &p, int first)
+{
+    return p.causal ? max(first - p.ahead, 0) : 0;
+}
+template <class S> static __device__ inline int attn_end_query(const attn<S> &p, int last)
+{
+    return p.span ? max(min(last - p.ahead + p.span, p.queries), 0) : p.queries;
+}
+
+/* Row i of the probabilities [B,H,N,S] of batch row b and head h. */
+template <class S> static __device__ inline int64_t attn_row(const attn<S> &p, int b, int h, int i)
+{
+    return ((int64_t)b * p.heads + h) * p.queries + i;
+}
+
+/* Which elements of the probabilities [B,H,N,S] are dropped; neighbours share random words. */
+struct attn_dropout {
+    int64_t block;
+    tp_philox words;
+    __device__ attn_dropout() : block(-1), words() {}
+    template <class S> __device__ bool drops(const attn<S> &p, int64_t e)
+    {
+        if (e >> 2 != block) {
+            block = e >> 2;
+            words = tp_random_block(p.random, (uint64_t)block);
+        }
+        const uint32_t even = e & 2 ? words.w[2] : words.w[0];
+        const uint32_t odd = e & 2 ? words.w[3] : words.w[1];
+        return (e & 1 ? odd : even) < p.drop_below;
+    }
+};
+
+#endif

@@ -1,0 +1,266 @@
+/* attention_bwd.cu - gradients of full attention and relative-position attention.
+ *
+ *     P = e^(s - lse)   dP = dO V^T   dS = P (dropout(dP) - delta)   delta = rowsum(dO * O)
+ *     dQ = scale (dS K + dS' R)   dK = dS^T Q   dV = dropout(P)^T dO   dR = dS'^T Q   dbias = dS
+ *
+ * Everything is computed again from the log-sum-exp by whoever owns a result: a pass for 64
+ * queries, one for 64 keys, one for 64 distances (S' is S by query and distance), one for a tile of
+ * the bias. Sums over the batch go through parts in c->work, added in order. 16 D multiply-adds a
+ * query and key for dQ, dK and dV at f32 rate are the limit. */
+#include "cuda/attention/attention_f32.cuh"
+#include "cuda/attention/attention_mma.cuh"
+
+template <class S> __global__ void __launch_bounds__(TP_THREADS) delta_kernel(attn<S> p)
+{
+    const int64_t rows = (int64_t)p.batch * p.queries * p.heads;
+    const int lane = (int)threadIdx.x % 32;
+    for (int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < rows;
+         r += (int64_t)gridDim.x * blockDim.x / 32) {
+        const S *o = p.out + r * p.dim, *d = p.dout + r * p.dim;
+        float sum = 0.0f;
+        for (int x = lane; x < p.dim; x += 32) sum += tp_float(o[x]) * tp_float(d[x]);
+        sum = tp_warp<tp_sum_of>(sum);
+        const int64_t token = tp_div(r, p.heads), b = tp_div(token, p.queries);
+        if (lane == 0)
+            p.delta[attn_row(p, (int)b, (int)(r - token * p.heads), (int)(token - b * p.queries))] =
+                sum;
+    }
+}
+
+/* Sums of the 64 rows of a tile in registers, to to[0..n). room: 16 rows of 64 floats. */
+static __device__ inline void sum_rows(const float acc[4][4], float *room, float *to, int n)
+{
+    const int t = (int)threadIdx.x, ty = t / 16, tx = t % 16;
+    __syncthreads();
+    for (int c = 0; c < 4; c++)
+        room[ty * AT + 4 * tx + c] = acc[0][c] + acc[1][c] + acc[2][c] + acc[3][c];
+    __syncthreads();
+    if (t >= n) return;
+    float sum = 0.0f;
+    for (int k = 0; k < 16; k++) sum += room[k * AT + t];
+    to[t] = sum;
+}
+
+/* The owner of 64 queries: dq, and its part of dr_w and dr_r. */
+template <bool POSITIONS, class S>
+__global__ void __launch_bounds__(AT_THREADS, 1) query_grad(attn<S> p, int slabs)
+{
+    TP_SHARED_REST(float, transposed);
+    float *const stage = transposed + AT_FLOATS;
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+    const at_block at(slabs, p.heads, p.batch);
+    const int tiles = attn_tiles(p.queries, AT), tile = tiles - 1 - at.tile;
+    at_tile t = { at.b, at.h, tile * AT, 0 };
+    const int end = attn_end_key(p, t.i + AT - 1);
+    float by_key[4][4], by_position[4][4];
+    at_clear(by_key);
+    at_clear(by_position);
+    for (t.j = attn_begin_key(p, t.i); t.j < end; t.j += AT) {
+        float ds[4][4], w[4][4];
+        at_gradients<POSITIONS, false>(p, t, stage, ds, w);
+        __syncthreads();
+        at_keep<true>(transposed, ds);
+        at_load<AT>(stage, at_keys(p, p.k, t.b, t.h), t.j, at.x0, p.dim);
+        __syncthreads();
+        at_outer(by_key, transposed, stage, AT);
+        if (!POSITIONS) continue;
+        __syncthreads();
+        at_load<2 * AT>(stage, at_keys(p, p.pos, 0, t.h), t.i + p.ahead - t.j - (AT - 1), at.x0,
+                        p.dim);
+        __syncthreads();
+        at_outer_sheared(by_position, transposed, stage);
+    }
+    for (int r = 0; r < 4; r++)
+        for (int c = 0; c < 4; c++) {
+            const int i = t.i + 4 * ty + r, x = at.x0 + 4 * tx + c;
+            by_key[r][c] *= p.scale;
+            by_position[r][c] *= p.scale;
+            if (p.dq.to && i < p.queries && x < p.dim)
+                p.dq.put(at_element(p, t.b, p.queries, i, t.h, x),
+                         by_key[r][c] + by_position[r][c]);
+        }
+    if (!POSITIONS || !p.dr) return;
+    float *dr = p.dr + 2 * ((int64_t)t.b * tiles + tile) * p.width + t.h * p.dim + at.x0;
+    sum_rows(by_key, transposed, dr, min(AT, p.dim - at.x0));
+    sum_rows(by_position, transposed, dr + p.width, min(AT, p.dim - at.x0));
+}
+
+/* acc += T^T rows, T a tile of rows by columns, rows those of the tile: 64 columns from x0. */
+template <class S>
+static __device__ inline void add_by_column(float acc[4][4], const float tile[4][4], float *kept,
+                                            float *stage, const at_rows<S> &rows, int i, int x0,
+                                            int dim)
+{
+    __syncthreads();
+    at_keep<false>(kept, tile);
+    at_load<AT>(stage, rows, i, x0, dim);
+    __syncthreads();
+    at_outer(acc, kept, stage, AT);
+}
+
+/* The owner of 64 keys: dk and dv. The owner of 64 distances: dpos of some rows of the batch. */
+template <bool POSITIONS, bool DISTANCES, class S>
+__global__ void __launch_bounds__(AT_THREADS, 1) key_grad(attn<S> p, int slabs)
+{
+    TP_SHARED_REST(float, kept);
+    float *const stage = kept + AT_FLOATS;
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+    const at_block at(slabs, p.heads, DISTANCES ? p.splits : p.batch);
+    at_tile t = { at.b, at.h, 0, at.tile * AT };
+    const int last = min(t.j + AT, p.keys) - 1;
+    const int end = !DISTANCES ? attn_end_query(p, last) : p.span && t.j >= p.span ? 0 : p.queries;
+    const int first = DISTANCES ? (int)((int64_t)at.b * p.batch / p.splits) : at.b;
+    const int stop = DISTANCES ? (int)((int64_t)(at.b + 1) * p.batch / p.splits) : at.b + 1;
+    float dk[4][4], dv[4][4];
+    at_clear(dk);
+    at_clear(dv);
+    for (t.b = first; t.b < stop; t.b++)
+        for (t.i = attn_begin_query(p, t.j); t.i < end; t.i += AT) {
+            float ds[4][4], w[4][4];
+            at_gradients<POSITIONS, DISTANCES>(p, t, stage, ds, w);
+            if (!DISTANCES && p.dv.to)
+                add_by_column(dv, w, kept, stage, at_results(p, p.dout, t.b, t.h), t.i, at.x0,
+                              p.dim);
+            add_by_column(dk, ds, kept, stage, at_queries(p, t.b, t.h, DISTANCES ? p.r_r : p.r_w),
+                          t.i, at.x0, p.dim);
+        }
+    for (int r = 0; r < 4; r++)
+        for (int c = 0; c < 4; c++) {
+            const int j = t.j + 4 * ty + r, x = at.x0 + 4 * tx + c;
+            if (j >= p.keys || x >= p.dim) continue;
+            const int64_t to = at_element(p, at.b, p.keys, j, t.h, x);
+            if (DISTANCES) p.dpos[to] = dk[r][c];
+            if (!DISTANCES && p.dk.to) p.dk.put(to, dk[r][c]);
+            if (!DISTANCES && p.dv.to) p.dv.put(to, dv[r][c]);
+        }
+}
+
+/* The owner of a tile of the bias: dS, summed over the batch if it has one bias. */
+template <class S>
+__global__ void __launch_bounds__(AT_THREADS, 2) bias_grad(attn<S> p, int key_tiles)
+{
+    TP_SHARED_REST(float, stage);
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+    const bool shared = p.bias_batch == 0;
+    const at_block at(1, p.heads, shared ? 1 : p.batch);
+    at_tile t = { 0, at.h, at.tile / key_tiles * AT, at.tile % key_tiles * AT };
+    const bool seen = t.j < attn_end_key(p, t.i + AT - 1);
+    float sum[4][4];
+    at_clear(sum);
+    for (t.b = shared ? 0 : at.b; seen && t.b < (shared ? p.batch : at.b + 1); t.b++) {
+        float ds[4][4], w[4][4];
+        at_gradients<false, false>(p, t, stage, ds, w);
+        for (int r = 0; r < 4; r++)
+            for (int c = 0; c < 4; c++) sum[r][c] += ds[r][c];
+    }
+    for (int r = 0; r < 4; r++)
+        for (int c = 0; c < 4; c++) {
+            const int i = t.i + 4 * ty + r, j = t.j + 4 * tx + c;
+            if (i < p.queries && j < p.keys)
+                p.dbias.put(attn_row(p, at.b, t.h, i) * p.keys + j, sum[r][c]);
+        }
+}
+
+/* out[x] = sum over k of parts[k * step + x] */
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    sum_parts(int64_t n, int64_t count, int64_t step, const float *parts, attn_sink<S> out)
+{
+    TP_EACH (x, n) {
+        double sum = 0.0;
+        for (int64_t k = 0; k < count; k++) sum += (double)parts[k * step + x];
+        out.put(x, (float)sum);
+    }
+}
+
+/* ---- launches ---- */
+
+template <class... P>
+static tp_code launch(const tp_call *c, void (*kernel)(P...), int64_t blocks, bool wide,
+                      typename std::common_type<P>::type... args)
+{
+    return tp_launch(c, kernel, (unsigned)blocks, AT_THREADS, wide ? AT_SHARED_WIDE : AT_SHARED,
+                     args...);
+}
+
+template <class S> static tp_code grad_parts(const tp_call *c, const attn<S> &p, int64_t parts)
+{
+    tp_code code = TP_OK;
+    for (int k = 0; k < 2 && code == TP_OK; k++)
+        if (c->dx[4 + k].data)
+            code = tp_launch(c, sum_parts<S>, tp_grid(c, p.width), TP_THREADS, 0, (int64_t)p.width,
+                             parts, (int64_t)(2 * p.width), p.dr + k * p.width,
+                             attn_sink_of<S>(&c->dx[4 + k]));
+    const int64_t n = (int64_t)p.keys * p.width;
+    if (code == TP_OK && c->dx[3].data)
+        code = tp_launch(c, sum_parts<S>, tp_grid(c, n), TP_THREADS, 0, n, (int64_t)p.splits, n,
+                         p.dpos, attn_sink_of<S>(&c->dx[3]));
+    return code;
+}
+
+/* The parts of the call's gradients in c->work. */
+template <class S> static void place_work(const tp_call *c, attn<S> &p, bool positions)
+{
+    const tp_attn_gpu at =
+        tp__attn_gpu(c->x, static_cast<const tp_attn_cfg *>(c->attr), positions, true);
+    float *work = static_cast<float *>(c->work);
+    p.biases = work + at.bias;
+    p.delta = work + at.delta;
+    p.dr = positions && (c->dx[4].data || c->dx[5].data) ? work + at.dr : NULL;
+    p.dpos = positions && c->dx[3].data ? work + at.dpos : NULL;
+    p.splits = (int)at.splits;
+}
+
+/* dq, with the parts of dr_w and dr_r, dk and dv, the parts of dpos. */
+template <bool POSITIONS, class S>
+static tp_code grad_inputs(const tp_call *c, const attn<S> &p, int64_t slabs)
+{
+    const int64_t heads = slabs * p.heads * p.batch;
+    if constexpr (std::is_same<S, bf16>::value)
+        if (am_serves(p))
+            return POSITIONS ? tp__rel_attention_mma_bwd(c, p) : tp__attention_mma_bwd(c, p);
+    tp_code code = TP_OK;
+    if (p.dq.to || p.dr)
+        code = launch(c, query_grad<POSITIONS, S>, heads * attn_tiles(p.queries, AT), POSITIONS, p,
+                      slabs);
+    if (code == TP_OK && (p.dk.to || p.dv.to))
+        code = launch(c, key_grad<POSITIONS, false, S>, heads * attn_tiles(p.keys, AT), POSITIONS,
+                      p, slabs);
+    if (POSITIONS && code == TP_OK && p.dpos)
+        code = launch(c, key_grad<true, true, S>,
+                      slabs * p.heads * p.splits * attn_tiles(p.keys, AT), true, p, slabs);
+    return code;
+}
+
+template <bool POSITIONS, class S> static tp_code backward(const tp_call *c)
+{
+    attn<S> p = attn_problem<S>(c, POSITIONS);
+    const int64_t slabs = max(attn_tiles(p.dim, AT), 1);
+    const int64_t rows = attn_tiles(p.queries, AT), columns = attn_tiles(p.keys, AT);
+    place_work(c, p, POSITIONS);
+    p.dout = tp_in<S>(&c->dy[0]);
+    p.dq = attn_sink_of<S>(&c->dx[0]);
+    p.dk = attn_sink_of<S>(&c->dx[1]);
+    p.dv = attn_sink_of<S>(&c->dx[2]);
+    if (!POSITIONS) p.dbias = attn_sink_of<S>(&c->dx[4]);
+    tp_code code = tp_launch(c, delta_kernel<S>,
+                             tp_grid(c, (int64_t)p.batch * p.queries * p.heads, TP_THREADS / 32),
+                             TP_THREADS, 0, p);
+    if (code == TP_OK) code = grad_inputs<POSITIONS>(c, p, slabs);
+    if (code == TP_OK && p.dbias.to)
+        code = launch(c, bias_grad<S>, p.heads * (p.bias_batch ? p.batch : 1) * rows * columns,
+                      false, p, columns);
+    return POSITIONS && code == TP_OK ? grad_parts(c, p, p.batch * rows) : code;
+}
+
+template <class S> static tp_code attention_bwd(const tp_call *c)
+{
+    return backward<false, S>(c);
+}
+template <class S> static tp_code rel_attention_bwd(const tp_call *c)
+{
+    return backward<true, S>(c);
+}
+
+TP_CUDA_KERNEL(attention_bwd)
+TP_CUDA_KERNEL(rel_attention_bwd)

@@ -1,0 +1,304 @@
+/* attention_f32.cuh - tiles of 64 rows by 64 columns in f32 for attention kernels of any head size.
+ *
+ * 256 threads as 16 x 16: thread (ty, tx) holds rows 4 ty .. and columns 4 tx .. of a tile.
+ * Operands lie in shared memory with the summed index first, so that 16 multiply-adds need two
+ * reads of 16 bytes: products run at about the rate of the multiply-adds. Columns are keys, or
+ * distances (then key = query + ahead - column). A product of row i with the row of a table at the
+ * other of the two is sheared: a tile of it needs 127 rows of the table, and a thread seven of
+ * them. */
+#ifndef TP_ATTENTION_F32_CUH
+#define TP_ATTENTION_F32_CUH
+
+#include "cuda/attention/attention.cuh"
+
+constexpr int AT = 64;                             /* rows and columns of a tile        */
+constexpr int AT_SLAB = 32;                        /* columns of operands at a time     */
+constexpr int AT_LD = AT + 4, AT_LDW = 2 * AT + 4; /* elements from row to row */
+constexpr int AT_THREADS = 256;
+constexpr int AT_FLOATS = AT * AT_LD; /* of a tile                         */
+constexpr size_t AT_SHARED = 2 * AT_FLOATS * sizeof(float);
+constexpr size_t AT_SHARED_WIDE = 3 * AT_FLOATS * sizeof(float); /* with a window of 128 rows */
+
+/* Rows of a head: scale (row + plus), zero outside [0, count). */
+template <class S> struct at_rows {
+    const S *at, *plus; /* plus: [D] or NULL */
+    float scale;
+    int count, width;
+    __device__ float get(int row, int x, int dim) const
+    {
+        if (row < 0 || row >= count || x >= dim) return 0.0f;
+        return scale * (tp_float(at[(int64_t)row * width + x]) + (plus ? tp_float(plus[x]) : 0.0f));
+    }
+};
+
+template <class S>
+static __device__ inline at_rows<S> at_queries(const attn<S> &p, int b, int h, const S *plus)
+{
+    return { p.q + (int64_t)b * p.queries * p.width + h * p.dim, plus ? plus + h * p.dim : NULL,
+             p.scale, p.queries, p.width };
+}
+
+/* of: k, v [B,S,H*D] or pos (b = 0) */
+template <class S>
+static __device__ inline at_rows<S> at_keys(const attn<S> &p, const S *of, int b, int h)
+{
+    return { of + (int64_t)b * p.keys * p.width + h * p.dim, NULL, 1.0f, p.keys, p.width };
+}
+
+/* Of dO or O. */
+template <class S>
+static __device__ inline at_rows<S> at_results(const attn<S> &p, const S *of, int b, int h)
+{
+    return { of + (int64_t)b * p.queries * p.width + h * p.dim, NULL, 1.0f, p.queries, p.width };
+}
+
+/* to[x][row] = rows first .. first + N of columns x0 .. x0 + AT_SLAB. */
+template <int N, class S>
+static __device__ inline void at_load_turned(float *to, const at_rows<S> &r, int first, int x0,
+                                             int dim)
+{
+    const int row = (int)threadIdx.x / 8, x = (int)threadIdx.x % 8;
+    to += x * (N + 4) + row;
+#pragma unroll 1
+    for (int k = 0; k < N; k += AT_THREADS / 8)
+#pragma unroll 2
+        for (int y = 0; y < AT_SLAB; y += 8)
+            to[y * (N + 4) + k] = r.get(first + row + k, x0 + x + y, dim);
+}
+
+/* to[row][x] = rows first .. first + N of columns x0 .. x0 + 64. */
+template <int N, class S>
+static __device__ inline void at_load(float *to, const at_rows<S> &r, int first, int x0, int dim)
+{
+    const int row = (int)threadIdx.x / AT, x = (int)threadIdx.x % AT;
+#pragma unroll 2
+    for (int k = 0; k < N; k += AT_THREADS / AT)
+        to[(row + k) * AT_LD + x] = r.get(first + row + k, x0 + x, dim);
+}
+
+static __device__ inline void at_read(float v[4], const float *from)
+{
+    const float4 w = *reinterpret_cast<const float4 *>(from);
+    v[0] = w.x;
+    v[1] = w.y;
+    v[2] = w.z;
+    v[3] = w.w;
+}
+
+static __device__ inline void at_clear(float acc[4][4])
+{
+    for (int a = 0; a < 4; a++)
+        for (int b = 0; b < 4; b++) acc[a][b] = 0.0f;
+}
+
+/* acc += A^T B, A and B [n][AT_LD] in shared memory. */
+static __device__ inline void at_outer(float acc[4][4], const float *A, const float *B, int n)
+{
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+#pragma unroll 2
+    for (int x = 0; x < n; x++) {
+        float a[4], b[4];
+        at_read(a, A + x * AT_LD + 4 * ty);
+        at_read(b, B + x * AT_LD + 4 * tx);
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) acc[r][c] += a[r] * b[c];
+    }
+}
+
+/* acc[r][c] += sum over x of A[x][r] B[x][63 + r - c], a slab of both. */
+static __device__ inline void at_outer_window(float acc[4][4], const float *A, const float *B)
+{
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+#pragma unroll 2
+    for (int x = 0; x < AT_SLAB; x++) {
+        float v[4], w[8];
+        at_read(v, A + x * AT_LD + 4 * ty);
+        at_read(w, B + x * AT_LDW + 4 * (ty - tx) + AT - 4);
+        at_read(w + 4, B + x * AT_LDW + 4 * (ty - tx) + AT);
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) acc[r][c] += v[r] * w[3 + r - c];
+    }
+}
+
+/* acc += rows of a times rows of b: those from j, or (sheared) for row r and column c the one at
+ * j + r - c. stage: shared memory for AT_SLAB columns of both. */
+template <bool SHEARED, class S>
+static __device__ inline void at_product(float acc[4][4], float *stage, const at_rows<S> &a, int i,
+                                         const at_rows<S> &b, int j, int dim)
+{
+    float *const A = stage, *const B = stage + AT_SLAB * AT_LD;
+    for (int x0 = 0; x0 < dim; x0 += AT_SLAB) {
+        __syncthreads();
+        at_load_turned<AT>(A, a, i, x0, dim);
+        if (SHEARED)
+            at_load_turned<2 * AT>(B, b, j - (AT - 1), x0, dim);
+        else
+            at_load_turned<AT>(B, b, j, x0, dim);
+        __syncthreads();
+        if constexpr (SHEARED)
+            at_outer_window(acc, A, B);
+        else
+            at_outer(acc, A, B, AT_SLAB);
+    }
+}
+/* acc[r][x] += sum over columns c of T[c][r] W[63 + r - c][x]: W are the 128 rows around a tile. */
+static __device__ inline void at_outer_sheared(float acc[4][4], const float *T, const float *W)
+{
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+    float w[4][4];
+    W += (AT - 1 + 4 * ty) * AT_LD + 4 * tx;
+#pragma unroll
+    for (int r = 1; r < 4; r++) at_read(w[r - 1], W + r * AT_LD);
+#pragma unroll 2
+    for (int c = 0; c < AT; c++) {
+        float t[4];
+        at_read(t, T + c * AT_LD + 4 * ty);
+#pragma unroll
+        for (int r = 3; r > 0; r--)
+#pragma unroll
+            for (int x = 0; x < 4; x++) w[r][x] = w[r - 1][x];
+        at_read(w[0], W - c * AT_LD);
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+#pragma unroll
+            for (int x = 0; x < 4; x++) acc[r][x] += t[r] * w[r][x];
+    }
+}
+
+/* A tile to shared memory as it is, or with the column first. */
+template <bool TURNED> static __device__ inline void at_keep(float *to, const float s[4][4])
+{
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+#pragma unroll
+    for (int r = 0; r < 4; r++)
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            to[TURNED ? (4 * tx + c) * AT_LD + 4 * ty + r : (4 * ty + r) * AT_LD + 4 * tx + c] =
+                s[r][c];
+}
+
+/* Over the 16 threads that hold parts of the same rows. */
+template <class Op> static __device__ inline float at_row(float v)
+{
+    for (int d = 8; d > 0; d >>= 1) v = Op::join(v, __shfl_xor_sync(0xffffffffu, v, d));
+    return v;
+}
+
+/* 64 queries from i of one head, and 64 keys or distances from j. */
+struct at_tile {
+    int b, h, i, j;
+};
+
+/* Bit c: the mask hides column + c. */
+template <class S> static __device__ inline uint32_t at_hidden(const attn<S> &p, int b, int column)
+{
+    uint32_t bits = 0;
+    if (!p.mask) return 0;
+#pragma unroll
+    for (int c = 0; c < 4; c++)
+        if (column + c < p.keys && !p.mask[(int64_t)b * p.keys + column + c]) bits |= 1u << c;
+    return bits;
+}
+
+/* s: the logits of the tile, -inf where a query does not see the key. */
+template <bool POSITIONS, bool DISTANCES, class S>
+static __device__ inline void at_logits(const attn<S> &p, const at_tile &t, float *stage,
+                                        float s[4][4])
+{
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+    const int other = t.i + p.ahead - t.j;
+    at_clear(s);
+    at_product<DISTANCES>(s, stage, at_queries(p, t.b, t.h, p.r_w), t.i, at_keys(p, p.k, t.b, t.h),
+                          DISTANCES ? other : t.j, p.dim);
+    if (POSITIONS)
+        at_product<!DISTANCES>(s, stage, at_queries(p, t.b, t.h, p.r_r), t.i,
+                               at_keys(p, p.pos, 0, t.h), DISTANCES ? t.j : other, p.dim);
+    const int column = t.j + 4 * tx;
+    const uint32_t hidden = POSITIONS ? 0 : at_hidden(p, t.b, column);
+    const int64_t bias =
+        t.b * p.bias_batch + ((int64_t)t.h * p.queries + t.i + 4 * ty) * p.keys + column;
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const int i = t.i + 4 * ty + r, seen = i + p.ahead + 1;
+        const int first = DISTANCES || !p.span ? 0 : seen - p.span;
+        const int end = i >= p.queries ? 0
+                        : DISTANCES    ? min(seen, p.span ? p.span : seen)
+                                       : min(p.keys, p.causal ? seen : p.keys);
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            if (column + c < first || column + c >= end || hidden >> c & 1u)
+                s[r][c] = -INFINITY;
+            else if (!POSITIONS && p.bias)
+                s[r][c] += tp_float(p.bias[bias + (int64_t)r * p.keys + c]);
+    }
+}
+
+/* Bit 4 r + c: dropout takes element r, c of this thread. */
+template <bool DISTANCES, class S>
+static __device__ inline uint32_t at_dropped(const attn<S> &p, const at_tile &t)
+{
+    const int i = t.i + (int)threadIdx.x / 16 * 4, column = t.j + (int)threadIdx.x % 16 * 4;
+    attn_dropout dropout;
+    uint32_t bits = 0;
+    if (!p.drop_below) return 0;
+#pragma unroll 1
+    for (int k = 0; k < 16; k++) {
+        const int j = DISTANCES ? i + k / 4 + p.ahead - column - k % 4 : column + k % 4;
+        const int64_t e = attn_row(p, t.b, t.h, i + k / 4) * p.keys + j;
+        bits |= (uint32_t)dropout.drops(p, e) << k;
+    }
+    return bits;
+}
+
+/* Of the tile: ds, the gradient of the logits, and w, the probabilities after dropout. */
+template <bool POSITIONS, bool DISTANCES, class S>
+static __device__ inline void at_gradients(const attn<S> &p, const at_tile &t, float *stage,
+                                           float ds[4][4], float w[4][4])
+{
+    const int ty = (int)threadIdx.x / 16;
+    const uint32_t dropped = at_dropped<DISTANCES>(p, t);
+    at_logits<POSITIONS, DISTANCES>(p, t, stage, ds);
+    at_clear(w);
+    at_product<DISTANCES>(w, stage, at_results(p, p.dout, t.b, t.h), t.i, at_keys(p, p.v, t.b, t.h),
+                          DISTANCES ? t.i + p.ahead - t.j : t.j, p.dim);
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const int64_t row = attn_row(p, t.b, t.h, min(t.i + 4 * ty + r, p.queries - 1));
+        const float lse = p.lse[row], delta = p.delta[row];
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            const float probability = expf(ds[r][c] - lse);
+            const float keep = dropped >> (4 * r + c) & 1u ? 0.0f : p.keep_scale;
+            ds[r][c] = probability * (keep * w[r][c] - delta);
+            w[r][c] = keep * probability;
+        }
+    }
+}
+
+/* Where element (row, x) of a head of a [B,n,H*D] tensor lies. */
+template <class S>
+static __device__ inline int64_t at_element(const attn<S> &p, int b, int n, int row, int h, int x)
+{
+    return ((int64_t)b * n + row) * p.width + (int64_t)h * p.dim + x;
+}
+
+/* Blocks are numbered slab (64 columns of the head) first, then head, batch row, tile. */
+struct at_block {
+    int x0, h, b, tile;
+    __device__ at_block(int slabs, int heads, int batch)
+    {
+        unsigned k = blockIdx.x;
+        x0 = (int)(k % (unsigned)slabs) * AT;
+        k /= (unsigned)slabs;
+        h = (int)(k % (unsigned)heads);
+        k /= (unsigned)heads;
+        b = (int)(k % (unsigned)batch);
+        tile = (int)(k / (unsigned)batch);
+    }
+};
+
+#endif

@@ -1,0 +1,101 @@
+/* attention_mma.cu - full attention forward on tensor cores, bf16.
+ *
+ * A warp holds 32 queries (16 of heads over 64, or of few of them): their results and running
+ * maxima stay in registers, keys and values pass through shared memory, 32 at a time, the next in
+ * flight. Reads keys and values once for 128 (64) queries. A step of 32 queries and 32 keys of 64
+ * columns is 64 mma, 16 ldmatrix, 32 2^x and one barrier. With 330 instructions, where nothing is
+ * hidden, dropped or rescaled, mma and 2^x would be the limit and not issue; today
+ *
+ *     budget: attention_mma_kernel<64, 2> sm_90 480 instructions
+ *     budget: attention_mma_kernel<64, 1> sm_90 290 instructions
+ */
+#include "cuda/attention/attention_mma_fwd.cuh"
+
+template <int COLS, int ROWS>
+static __device__ inline void step(const attn<bf16> &p, const am_block &at,
+                                   am_queries<COLS, ROWS> &w, int i, int j, const bf16 *keys,
+                                   const bf16 *values)
+{
+    const bool edge =
+        p.mask || p.bias || j + AM_STEP > p.keys || (p.causal && j + AM_STEP - 1 > i + p.ahead);
+    float s[ROWS][AM_N][4];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) am_clear<AM_N>(s[r]);
+#pragma unroll
+    for (int k = 0; k < COLS / 16; k++)
+#pragma unroll
+        for (int n = 0; n < AM_N; n += 2) {
+            uint32_t b[4];
+            tp_frag_b<COLS>(b, keys, 8 * n, k);
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                tp_mma_bf16(s[r][n], w.q[r][k], b, s[r][n]);
+                tp_mma_bf16(s[r][n + 1], w.q[r][k], b + 2, s[r][n + 1]);
+            }
+        }
+    am_values<COLS, ROWS>(p, at, w, s, i, j, edge, values);
+}
+
+template <int COLS, int ROWS>
+__global__ void __launch_bounds__(AM_THREADS, 2) attention_mma_kernel(attn<bf16> p)
+{
+    constexpr int BLOCK = 16 * ROWS * AM_WARPS, TILE = AM_STEP * COLS;
+    TP_SHARED_REST(bf16, room);
+    bf16 *const ring = room + BLOCK * COLS; /* keys and values of two steps */
+    const am_block at(p.heads, p.batch);
+    const int first = (attn_tiles(p.queries, BLOCK) - 1 - at.tile) * BLOCK; /* longest first */
+    const int i = first + (int)threadIdx.x / 32 * 16 * ROWS;
+    const int end = attn_end_key(p, min(first + BLOCK, p.queries) - 1);
+    const int64_t head = (int64_t)at.b * p.keys * p.width + at.h * p.dim;
+    am_queries<COLS, ROWS> w;
+    w.clear();
+    const auto fetch = [&](int j, bf16 *to) {
+        tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to, p.k + head, j, p.keys, p.dim, p.width);
+        tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to + TILE, p.v + head, j, p.keys, p.dim, p.width);
+    };
+    if (end > 0) {
+        const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
+        tp_tile_copy<COLS, BLOCK, AM_THREADS>(room, p.q + rows, first, p.queries, p.dim, p.width);
+        fetch(0, ring);
+        tp_copy_commit();
+    }
+    bf16 *now = ring, *other = ring + 2 * TILE;
+    for (int j = 0; j < end; j += AM_STEP) {
+        tp_copy_wait<0>();
+        __syncthreads();
+        if (j + AM_STEP < end) fetch(j + AM_STEP, other);
+        tp_copy_commit();
+        if (j == 0)
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int k = 0; k < COLS / 16; k++)
+                    tp_frag_a<COLS>(w.q[r][k], room, i - first + 16 * r, k);
+        if (i < p.queries && (!p.causal || j < i + 16 * ROWS + p.ahead))
+            step(p, at, w, i, j, now, now + TILE);
+        bf16 *const swap = now;
+        now = other;
+        other = swap;
+    }
+    am_finish(p, at, w, i);
+}
+
+template <int COLS, int ROWS> static tp_code launch(const tp_call *c, const attn<bf16> &p)
+{
+    constexpr int BLOCK = 16 * ROWS * AM_WARPS;
+    return tp_launch(c, attention_mma_kernel<COLS, ROWS>,
+                     (unsigned)(attn_tiles(p.queries, BLOCK) * p.batch * p.heads), AM_THREADS,
+                     (size_t)(BLOCK + 4 * AM_STEP) * COLS * sizeof(bf16), p);
+}
+
+/* A row is computed alike in both sizes of blocks: the smaller one serves where the larger would
+ * leave multiprocessors without work. */
+tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p)
+{
+    const int large = attn_tiles(p.queries, 32 * AM_WARPS) * p.batch * p.heads;
+    const bool few = large < 2 * tp__cuda_processors(c->dev);
+    return am_by_columns(p, [&](auto columns) {
+        constexpr int COLS = decltype(columns)::value, MOST = COLS == 128 ? 1 : 2;
+        return few ? launch<COLS, 1>(c, p) : launch<COLS, MOST>(c, p);
+    });
+}

@@ -1,0 +1,179 @@
+/* attention_mma.cuh - what the tensor core kernels of full attention share: which calls they serve,
+ * masks and dropout on accumulators.
+ *
+ * Accumulators s[n][e] of a lane: row + 8 (e / 2), column + 8 n + e % 2, where row and column are
+ * those of its first element. Logits are unscaled; with c = scale log2(e) a probability is
+ * 2^(c s - c max). */
+#ifndef TP_ATTENTION_MMA_CUH
+#define TP_ATTENTION_MMA_CUH
+
+#include "cuda/attention/attention.cuh"
+#include "cuda/kit/tiles.cuh"
+
+constexpr float AM_LOG2E = 1.4426950408889634f;
+constexpr int AM_WARPS = 4, AM_THREADS = 32 * AM_WARPS;
+constexpr int AM_STEP = 32; /* columns of a step */
+
+tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
+tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
+
+/* With relative positions. The first makes p.biases, for both of the others. */
+tp_code tp__rel_attention_mma_biases(const tp_call *c, const attn<bf16> &p);
+tp_code tp__rel_attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
+tp_code tp__rel_attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
+
+/* Heads of multiples of 8 up to 128 are padded with zeros to 32, 64 or 128 columns. A scale that is
+ * not positive would turn maxima into minima. */
+static inline bool am_serves(const attn<bf16> &p)
+{
+    return p.dim % 8 == 0 && p.dim > 0 && p.dim <= 128 && p.scale > 1e-6f &&
+           tp_aligned(p.q, p.k, p.v, p.pos, p.out, p.dout) && tp_aligned(p.dq.to, p.dk.to, p.dv.to);
+}
+/* f(COLS) for the columns that the head needs. */
+template <class F> static tp_code am_by_columns(const attn<bf16> &p, F f)
+{
+    return p.dim <= 32   ? f(std::integral_constant<int, 32>())
+           : p.dim <= 64 ? f(std::integral_constant<int, 64>())
+                         : f(std::integral_constant<int, 128>());
+}
+
+/* Blocks are numbered head first, then batch row, then tile. */
+struct am_block {
+    int h, b, tile;
+    __device__ am_block(int heads, int batch)
+    {
+        const unsigned k = blockIdx.x / (unsigned)heads;
+        h = (int)(blockIdx.x % (unsigned)heads);
+        b = (int)(k % (unsigned)batch);
+        tile = (int)(k / (unsigned)batch);
+    }
+};
+
+static __device__ inline bool am_sees(const attn<bf16> &p, int b, int i, int j)
+{
+    return i < p.queries && j >= 0 && j < p.keys && (!p.causal || j <= i + p.ahead) &&
+           (!p.span || j > i + p.ahead - p.span) && (!p.mask || p.mask[(int64_t)b * p.keys + j]);
+}
+
+/* -inf for what is not seen, and the bias. TURNED: rows are keys, or (DISTANCES) distances. */
+template <bool TURNED, int N, bool DISTANCES = false>
+static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, int row, int column,
+                                      float s[N][4])
+{
+    const float unscale = 1.0f / p.scale;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int r = row + e / 2 * 8, c = column + 8 * n + e % 2;
+            const int i = TURNED ? c : r, j = DISTANCES ? c + p.ahead - r : TURNED ? r : c;
+            if (!am_sees(p, at.b, i, j))
+                s[n][e] = -INFINITY;
+            else if (p.bias)
+                s[n][e] +=
+                    unscale *
+                    tp_float(
+                        p.bias[at.b * p.bias_batch + ((int64_t)at.h * p.queries + i) * p.keys + j]);
+        }
+}
+
+/* Bit 4 n + e: dropout takes element n, e. */
+template <bool TURNED, int N, bool DISTANCES = false>
+static __device__ inline uint32_t am_dropped(const attn<bf16> &p, const am_block &at, int row,
+                                             int column)
+{
+    static_assert(N <= 8, "a bit for each element");
+    attn_dropout dropout;
+    uint32_t bits = 0;
+    if (!p.drop_below) return 0;
+#pragma unroll 1
+    for (int k = 0; k < 4 * N; k++) {
+        const int r = row + k / 2 % 2 * 8, c = column + k / 4 * 8 + k % 2;
+        const int64_t i = TURNED ? c : r, j = DISTANCES ? c + p.ahead - r : TURNED ? r : c;
+        const int64_t e = (((int64_t)at.b * p.heads + at.h) * p.queries + i) * p.keys + j;
+        bits |= (uint32_t)dropout.drops(p, e) << k;
+    }
+    return bits;
+}
+
+/* Without dropout a branch. */
+template <int N>
+static __device__ inline void am_drop(const attn<bf16> &p, float s[N][4], uint32_t dropped)
+{
+    if (!p.drop_below) return;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            s[n][e] = dropped >> (4 * n + e) & 1u ? 0.0f : p.keep_scale * s[n][e];
+}
+
+/* s += 16 rows, held as A operands, times the rows of a tile. */
+template <int COLS, int N>
+static __device__ inline void am_products(float s[N][4], const uint32_t a[COLS / 16][4],
+                                          const bf16 *tile)
+{
+#pragma unroll
+    for (int k = 0; k < COLS / 16; k++)
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[4];
+            tp_frag_b<COLS>(b, tile, 8 * n, k);
+            tp_mma_bf16(s[n], a[k], b, s[n]);
+            tp_mma_bf16(s[n + 1], a[k], b + 2, s[n + 1]);
+        }
+}
+
+/* o += s, rounded to bf16, times the rows of a tile. */
+template <int COLS, int N>
+static __device__ inline void am_mix(float o[COLS / 8][4], const float s[N][4], const bf16 *tile)
+{
+#pragma unroll
+    for (int k = 0; k < N / 2; k++) {
+        uint32_t a[4];
+        tp_frag_of(a, s[2 * k], s[2 * k + 1]);
+#pragma unroll
+        for (int n = 0; n < COLS / 16; n++) {
+            uint32_t b[4];
+            tp_frag_bt<COLS>(b, tile, 16 * k, n);
+            tp_mma_bf16(o[2 * n], a, b, o[2 * n]);
+            tp_mma_bf16(o[2 * n + 1], a, b + 2, o[2 * n + 1]);
+        }
+    }
+}
+
+template <int N> static __device__ inline void am_clear(float s[N][4])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) s[n][e] = 0.0f;
+}
+
+/* Sixteen rows from `row` of a head, times k, to a tensor [B,count,H*D]. */
+template <int COLS>
+static __device__ inline void am_store(const attn<bf16> &p, const attn_sink<bf16> &to,
+                                       const am_block &at, int count, int row, const float k[2],
+                                       const float o[COLS / 8][4])
+{
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int r = row + lane / 4 + 8 * half;
+        const int64_t first = ((int64_t)at.b * count + r) * p.width + at.h * p.dim + lane % 4 * 2;
+#pragma unroll
+        for (int n = 0; n < COLS / 8; n++) {
+            if (r >= count || 8 * n >= p.dim) continue;
+            const float x = k[half] * o[n][2 * half], y = k[half] * o[n][2 * half + 1];
+            if (to.f32) {
+                to.put(first + 8 * n, x);
+                to.put(first + 8 * n + 1, y);
+            } else {
+                *reinterpret_cast<uint32_t *>(static_cast<bf16 *>(to.to) + first + 8 * n) =
+                    tp_pack_bf16(x, y);
+            }
+        }
+    }
+}
+
+#endif

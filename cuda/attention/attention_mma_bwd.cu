@@ -1,0 +1,144 @@
+/* attention_mma_bwd.cu - gradients of full attention on tensor cores, bf16.
+ *
+ * Two passes, each the owner of its results, with the probabilities computed again from the
+ * log-sum-exp: dq for 64 queries (three products a query and key), dk and dv for 64 keys (four;
+ * logits transposed, so that keys are the rows and nothing is transposed through memory). A warp holds
+ * 16 rows, 32 columns (16 for heads over 64) pass through shared memory at a time, the next in
+ * flight. P and dS are rounded to bf16 for the products, sums are in f32. For heads of 64 a step of
+ * 16 by 32 is 48 mma (dk, dv: 64), 24 (32) ldmatrix and 16 2^x a lane; with 210 (320) instructions,
+ * where nothing is hidden or dropped, mma and the reads of shared memory would be the limit; today
+ *
+ *     budget: query_grad_mma<64> sm_90 275 instructions
+ *     budget: key_grad_mma<64> sm_90 330 instructions
+ */
+#include "cuda/attention/attention_mma_bwd.cuh"
+
+/* The owner of 64 queries: dq. */
+template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) query_grad_mma(attn<bf16> p)
+{
+    TP_SHARED_REST(bf16, room);
+    constexpr int STEPS = AM_STEPS<COLS>, N = AM_BLOCKS<COLS>, TILE = STEPS * COLS;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const am_block at(p.heads, p.batch);
+    const int first = (attn_tiles(p.queries, AM_ROWS) - 1 - at.tile) * AM_ROWS,
+              i = first + 16 * warp;
+    const int row = i + lane / 4, end = attn_end_key(p, min(first + AM_ROWS, p.queries) - 1);
+    const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
+    const int64_t head = (int64_t)at.b * p.keys * p.width + at.h * p.dim;
+    am_ring<COLS> tiles = { room + 2 * AM_ROWS * COLS, room + 2 * AM_ROWS * COLS + 2 * TILE };
+    am_held<COLS> q, dout;
+    float dq[COLS / 8][4];
+    float2 of_row[2];
+    am_clear<COLS / 8>(dq);
+    for (int half = 0; half < 2; half++) {
+        const int64_t r = attn_row(p, at.b, at.h, min(row + 8 * half, p.queries - 1));
+        of_row[half].x = p.lse[r] * AM_LOG2E;
+        of_row[half].y = p.delta[r];
+    }
+    if (end > 0) {
+        tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room, p.q + rows, first, p.queries, p.dim, p.width);
+        tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room + AM_ROWS * COLS, p.dout + rows, first,
+                                                p.queries, p.dim, p.width);
+        tiles.fetch(tiles.now, p, p.k + head, p.v + head, 0, p.keys);
+        tp_copy_commit();
+    }
+    for (int j = 0; j < end; j += STEPS, tiles.turn()) {
+        tp_copy_wait<0>();
+        __syncthreads();
+        if (j + STEPS < end) tiles.fetch(tiles.other, p, p.k + head, p.v + head, j + STEPS, p.keys);
+        tp_copy_commit();
+        if (j == 0) {
+            q.take(room + 16 * warp * COLS);
+            dout.take(room + (AM_ROWS + 16 * warp) * COLS);
+        }
+        if (i >= p.queries || (p.causal && j >= i + 16 + p.ahead)) continue;
+        const int column = j + lane % 4 * 2;
+        float s[N][4], dp[N][4];
+        q.scores(s, tiles.now);
+        if (p.mask || p.bias || j + STEPS > p.keys || (p.causal && j + STEPS - 1 > i + p.ahead))
+            am_mask<false, N>(p, at, row, column, s);
+        dout.scores(dp, tiles.now + TILE);
+        am_gradients<N>(p, am_dropped<false, N>(p, at, row, column), s, dp,
+                        [&](int, int e) { return of_row[e / 2]; });
+        am_mix<COLS, N>(dq, s, tiles.now);
+    }
+    const float scale[2] = { p.scale, p.scale };
+    am_store<COLS>(p, p.dq, at, p.queries, i, scale, dq);
+}
+
+/* The owner of 64 keys: dk and dv. */
+template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) key_grad_mma(attn<bf16> p)
+{
+    TP_SHARED_REST(bf16, room);
+    constexpr int STEPS = AM_STEPS<COLS>, N = AM_BLOCKS<COLS>, TILE = STEPS * COLS;
+    TP_SHARED(float2, of_query, [2][STEPS]);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const am_block at(p.heads, p.batch);
+    const int first = at.tile * AM_ROWS, j = first + 16 * warp, row = j + lane / 4;
+    const int begin = attn_begin_query(p, first);
+    const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
+    const int64_t head = (int64_t)at.b * p.keys * p.width + at.h * p.dim;
+    am_ring<COLS> tiles = { room + 2 * AM_ROWS * COLS, room + 2 * AM_ROWS * COLS + 2 * TILE };
+    am_held<COLS> k, v;
+    float dk[COLS / 8][4], dv[COLS / 8][4];
+    int slot = 0;
+    am_clear<COLS / 8>(dk);
+    am_clear<COLS / 8>(dv);
+    if (begin < p.queries) {
+        tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room, p.k + head, first, p.keys, p.dim, p.width);
+        tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room + AM_ROWS * COLS, p.v + head, first, p.keys,
+                                                p.dim, p.width);
+        tiles.fetch(tiles.now, p, p.q + rows, p.dout + rows, begin, p.queries);
+        tp_copy_commit();
+        const float2 values = am_row_values<STEPS>(p, at, begin);
+        if (threadIdx.x < STEPS) of_query[0][threadIdx.x] = values;
+    }
+    for (int i = begin; i < p.queries; i += STEPS, tiles.turn(), slot ^= 1) {
+        tp_copy_wait<0>();
+        __syncthreads();
+        if (i + STEPS < p.queries)
+            tiles.fetch(tiles.other, p, p.q + rows, p.dout + rows, i + STEPS, p.queries);
+        tp_copy_commit();
+        const float2 next =
+            am_row_values<STEPS>(p, at, i + STEPS); /* arrives while this step runs */
+        if (i == begin) {
+            k.take(room + 16 * warp * COLS);
+            v.take(room + (AM_ROWS + 16 * warp) * COLS);
+        }
+        if (j < p.keys && !(p.causal && j > i + STEPS - 1 + p.ahead)) {
+            const int column = i + lane % 4 * 2;
+            float s[N][4], dp[N][4];
+            k.scores(s, tiles.now);
+            if (p.mask || p.bias || (p.causal && j + 15 > i + p.ahead))
+                am_mask<true, N>(p, at, row, column, s);
+            v.scores(dp, tiles.now + TILE);
+            am_gradients<N>(p, am_dropped<true, N>(p, at, row, column), s, dp, [&](int n, int e) {
+                return of_query[slot][8 * n + lane % 4 * 2 + e % 2];
+            });
+            am_mix<COLS, N>(dv, dp, tiles.now + TILE);
+            am_mix<COLS, N>(dk, s, tiles.now);
+        }
+        if (threadIdx.x < STEPS) of_query[slot ^ 1][threadIdx.x] = next;
+    }
+    const float scale[2] = { p.scale, p.scale }, one[2] = { 1.0f, 1.0f };
+    if (p.dk.to) am_store<COLS>(p, p.dk, at, p.keys, j, scale, dk);
+    if (p.dv.to) am_store<COLS>(p, p.dv, at, p.keys, j, one, dv);
+}
+
+tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p)
+{
+    return am_by_columns(p, [&](auto columns) {
+        constexpr int COLS = decltype(columns)::value;
+        const size_t shared = (size_t)(2 * AM_ROWS + 4 * AM_STEPS<COLS>)*COLS * sizeof(bf16);
+        const int heads = p.batch * p.heads;
+        tp_code code = TP_OK;
+        if (p.dq.to)
+            code = tp_launch(c, query_grad_mma<COLS>,
+                             (unsigned)(attn_tiles(p.queries, AM_ROWS) * heads), AM_THREADS, shared,
+                             p);
+        if (code == TP_OK && (p.dk.to || p.dv.to))
+            code = tp_launch(c, key_grad_mma<COLS>, (unsigned)(attn_tiles(p.keys, AM_ROWS) * heads),
+                             AM_THREADS, shared, p);
+        return code;
+    });
+}

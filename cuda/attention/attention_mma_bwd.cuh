@@ -1,0 +1,103 @@
+/* attention_mma_bwd.cuh - what the gradient kernels of full and relative attention on tensor cores
+ * share: rows held by a warp, steps of two tiles, from logits to their gradients. */
+#ifndef TP_ATTENTION_MMA_BWD_CUH
+#define TP_ATTENTION_MMA_BWD_CUH
+
+#include "cuda/attention/attention_mma.cuh"
+
+constexpr int AM_ROWS = 16 * AM_WARPS; /* of a block */
+/* Columns of a step, and their blocks of 8. */
+template <int COLS> constexpr int AM_STEPS = COLS == 128 ? 16 : 32;
+template <int COLS> constexpr int AM_BLOCKS = AM_STEPS<COLS> / 8;
+
+/* Sixteen rows of a tile as A operands: kept in registers up to 64 columns, else read again. */
+template <int COLS> struct am_held {
+    static constexpr bool kept = COLS <= 64;
+    static constexpr int N = AM_BLOCKS<COLS>;
+    uint32_t a[kept ? COLS / 16 : 1][4];
+    const bf16 *tile;
+    __device__ void take(const bf16 *from)
+    {
+        tile = from;
+#pragma unroll
+        for (int k = 0; kept && k < COLS / 16; k++) tp_frag_a<COLS>(a[k], from, 0, k);
+    }
+    __device__ void operand(uint32_t now[4], int k) const
+    {
+        if constexpr (kept)
+            for (int x = 0; x < 4; x++) now[x] = a[k][x];
+        else
+            tp_frag_a<COLS>(now, tile, 0, k);
+    }
+    /* s = these rows times the rows of another tile. UNROLL: fewer where registers are short. */
+    template <int UNROLL = COLS / 16> __device__ void scores(float s[N][4], const bf16 *other) const
+    {
+        am_clear<N>(s);
+#pragma unroll UNROLL
+        for (int k = 0; k < COLS / 16; k++) {
+            uint32_t now[4];
+            operand(now, k);
+#pragma unroll
+            for (int n = 0; n < N; n += 2) {
+                uint32_t b[4];
+                tp_frag_b<COLS>(b, other, 8 * n, k);
+                tp_mma_bf16(s[n], now, b, s[n]);
+                tp_mma_bf16(s[n + 1], now, b + 2, s[n + 1]);
+            }
+        }
+    }
+};
+
+/* From logits s, dp = dO V^T, and the log-sum-exp (base 2) and delta of each element's query: s
+ * becomes dS, dp the probabilities after dropout. of(n, e): where the two stand. */
+template <int N, class F>
+static __device__ inline void am_gradients(const attn<bf16> &p, uint32_t dropped, float s[N][4],
+                                           float dp[N][4], F of)
+{
+    const float c = p.scale * AM_LOG2E;
+    am_drop<N>(p, dp, dropped);
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const float2 row = of(n, e); /* lse, delta */
+            const float probability = tp_exp2(c * s[n][e] - row.x);
+            s[n][e] = probability * (dp[n][e] - row.y);
+            dp[n][e] = probability;
+        }
+    am_drop<N>(p, dp, dropped);
+}
+
+/* A ring of two steps of two tiles, copied while the other step is used. */
+template <int COLS> struct am_ring {
+    static constexpr int TILE = AM_STEPS<COLS> * COLS;
+    bf16 *now, *other;
+    __device__ void fetch(bf16 *to, const attn<bf16> &p, const bf16 *x, const bf16 *y, int first,
+                          int count) const
+    {
+        tp_tile_copy<COLS, AM_STEPS<COLS>, AM_THREADS>(to, x, first, count, p.dim, p.width);
+        tp_tile_copy<COLS, AM_STEPS<COLS>, AM_THREADS>(to + TILE, y, first, count, p.dim, p.width);
+    }
+    __device__ void turn()
+    {
+        bf16 *const swap = now;
+        now = other;
+        other = swap;
+    }
+};
+
+/* Log-sum-exp (base 2) and delta of the queries of a step: thread t has those of query i + t. */
+template <int STEPS>
+static __device__ inline float2 am_row_values(const attn<bf16> &p, const am_block &at, int i)
+{
+    const int row = i + (int)threadIdx.x;
+    float2 v = { 0.0f, 0.0f };
+    if (threadIdx.x < STEPS && row < p.queries) {
+        const int64_t r = attn_row(p, at.b, at.h, row);
+        v.x = p.lse[r] * AM_LOG2E;
+        v.y = p.delta[r];
+    }
+    return v;
+}
+
+#endif

@@ -1,0 +1,173 @@
+/* attention_rel.cuh - what the tensor core kernels of relative attention share: where queries, keys
+ * and distances meet.
+ *
+ *     S[i][j] = q_i k_j + r_w k_j + (q_i + r_r) pos_d      key j + distance d = query i + ahead
+ *
+ * The two biases are logits of a key and of a distance, computed once (p.biases), so that one
+ * operand q serves both products. A block holds BLOCK rows of one of the three and walks over
+ * another in steps; the lines that they meet of the third lie in a ring in shared memory. Row x of
+ * warp w and column c of a step at step number t meet in line
+ *
+ *     STEP t + c - x + BLOCK - 16 MT w
+ *
+ * whose order (upwards or downwards in the tensor) the kernel chooses; products with lines are
+ * shifted by the row in registers (skew.cuh). */
+#ifndef TP_ATTENTION_REL_CUH
+#define TP_ATTENTION_REL_CUH
+
+#include "cuda/attention/attention_mma.cuh"
+#include "cuda/attention/skew.cuh"
+
+/* Rows of a head with their bias logits, or (step -1) the same from the last to the first. */
+struct am_rows {
+    const bf16 *at;
+    const float *bias; /* or NULL */
+    int count, dim, width, step;
+    __device__ float bias_of(int row) const
+    {
+        return row >= 0 && row < count ? bias[row * step] : 0.0f;
+    }
+    __device__ am_rows reversed() const
+    {
+        return { at + (int64_t)(count - 1) * width, bias + count - 1, count, dim, -width, -step };
+    }
+};
+
+/* Keys, values, or (b = 0) distances of a block. bias: NULL or what p.biases has of them. */
+static __device__ inline am_rows am_keys(const attn<bf16> &p, const bf16 *of, int b, int h,
+                                         const float *bias)
+{
+    return { of + (int64_t)b * p.keys * p.width + h * p.dim,
+             bias ? bias + ((int64_t)b * p.heads + h) * p.keys : NULL,
+             p.keys,
+             p.dim,
+             p.width,
+             1 };
+}
+static __device__ inline const float *am_distance_biases(const attn<bf16> &p)
+{
+    return p.biases + (int64_t)p.batch * p.heads * p.keys;
+}
+
+/* The lines that a step meets, and those of the next, in flight. */
+template <int COLS, int STEP, int BLOCK> struct am_lines {
+    static constexpr int RING = BLOCK + 2 * STEP;
+    static constexpr size_t BYTES = (size_t)RING * COLS * sizeof(bf16);
+    bf16 *lines;
+    float *bias; /* [RING], or NULL */
+    am_rows from;
+    int next, put; /* the row to be fetched next, and where it goes */
+
+    /* Line 0 is row `first`. All that the first step meets. */
+    __device__ void begin(const am_rows &rows, int first)
+    {
+        from = rows;
+        for (int k = 0; bias && k < BLOCK + STEP; k += AM_THREADS)
+            if (k + (int)threadIdx.x < BLOCK + STEP)
+                bias[k + threadIdx.x] = from.bias_of(first + k + (int)threadIdx.x);
+        next = first;
+        put = 0;
+        for (int k = 0; k < BLOCK + STEP; k += STEP) {
+            fetch();
+            turn();
+        }
+    }
+    __device__ void fetch() const
+    {
+        tp_tile_copy<COLS, STEP, AM_THREADS>(lines + put * COLS, from.at, next, from.count,
+                                             from.dim, from.width);
+    }
+    /* The bias of line t of those in flight; stored when it has come. */
+    __device__ float bias_in_flight(int t) const { return from.bias_of(next + t); }
+    __device__ void turn()
+    {
+        next += STEP;
+        put = put + STEP < RING ? put + STEP : 0;
+    }
+    /* Where in the ring k lines after `place` are: k in (-RING, RING). */
+    static __device__ int after(int place, int k)
+    {
+        const int x = place + k;
+        return x < 0 ? x + RING : x < RING ? x : x - RING;
+    }
+};
+
+/* g += q times 16 rows of a tile. query(a, k): depths 16 k of the MT blocks of queries. */
+template <int COLS, int MT, class A>
+static __device__ inline void am_row_products(float g[MT][2][4], const bf16 *rows, const A &query)
+{
+#pragma unroll
+    for (int k = 0; k < COLS / 16; k++) {
+        uint32_t a[MT][4], b[4];
+        query(a, k);
+        tp_frag_b<COLS>(b, rows, 0, k);
+#pragma unroll
+        for (int m = 0; m < MT; m++) {
+            tp_mma_bf16(g[m][0], a[m], b, g[m][0]);
+            tp_mma_bf16(g[m][1], a[m], b + 2, g[m][1]);
+        }
+    }
+}
+
+/* The products with 16 lines from `line`. */
+template <int COLS, int MT, class L, class A>
+static __device__ inline void am_line_products(float g[MT][2][4], const L &ring, int line,
+                                               const A &query)
+{
+    const float *const bias = ring.bias + line + (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) g[m][n][e] = bias[8 * n + e % 2];
+    am_row_products<COLS, MT>(g, ring.lines + line * COLS, query);
+}
+
+/* The products with the lines before the first column. */
+template <int COLS, int MT, class L, class A>
+static __device__ inline void am_before(float kept[MT][2 * MT][4], const L &ring, int place,
+                                        const A &query)
+{
+#pragma unroll
+    for (int c = 0; c < MT; c++) {
+        float g[MT][2][4];
+        am_line_products<COLS, MT>(g, ring, L::after(place, 16 * (c - MT)), query);
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) kept[m][2 * c + n][e] = g[m][n][e];
+    }
+}
+
+/* Logits of queries and 8 N keys, unscaled. kept: products with the lines before. */
+template <int COLS, int MT, int N, class L, class A>
+static __device__ inline void am_rel_logits(float s[MT][N][4], float kept[MT][2 * MT][4],
+                                            const L &ring, int place, const bf16 *keys,
+                                            const float *bias, const A &query)
+{
+    bias += (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int c = 0; c < N / 2; c++) {
+        float g[MT][2][4], x[MT][2][4];
+        am_line_products<COLS, MT>(g, ring, L::after(place, 16 * c), query);
+        tp_roll<MT>(x, kept, g);
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) x[m][n][e] += bias[16 * c + 8 * n + e % 2];
+        am_row_products<COLS, MT>(x, keys + 16 * c * COLS, query);
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) s[m][2 * c + n][e] = x[m][n][e];
+    }
+}
+
+#endif

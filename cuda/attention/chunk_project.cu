@@ -1,0 +1,353 @@
+/* chunk_project.cu - the dynamic projection of chunks of l tokens, and its gradient.
+ *
+ *     y_j = sum_s p_sj x_s     dx_s = sum_j p_sj dy_j     dz_sj = p_sj (g_sj - sum_s p_sj g_sj)
+ *
+ * for each head, p the softmax of the scores z over the tokens of a chunk, g_sj = <x_s, dy_j>.
+ *
+ * Short chunks, of heads that are 1, 2, 4 .. 32 packs wide: a warp takes a head of a chunk and
+ * keeps its rows of x in registers, so that x and z are read once and dx is written once. Bytes an
+ * element of x in bf16, with 16 tokens, rank 1 and width 64: 2.2 forward, 4.2 backward; 2 and 4
+ * operations, 0.6 shuffles. Bound by memory. The sum of p g takes no other pass: all g
+ * are at hand.
+ *
+ * Long chunks of up to eight ranks are cut into spans (chunk_spans.cu).
+ *
+ * Any others: p and g are floats in c->work, each element by a thread, each column of scores by a
+ * block; several passes. */
+#include "cuda/attention/chunk_project.cuh"
+
+static chunk_geometry geometry_of(const tp_call *c)
+{
+    const tp__chunk_attr *a = static_cast<const tp__chunk_attr *>(c->attr);
+    const int64_t C = c->x[0].dim[2];
+    chunk_geometry g = { c->x[0].dim[0] * (c->x[0].dim[1] / a->chunk),
+                         a->chunk,
+                         a->rank,
+                         a->heads * a->rank,
+                         a->heads,
+                         C / a->heads,
+                         C };
+    return g;
+}
+
+/* ---- short chunks: a warp takes a head of a chunk ---- */
+
+enum { WARPS = 128 }; /* threads of a block: more blocks fit than of twice as many */
+
+/* Lanes `lanes` apart hold the same pack of different tokens: token, token + step, ..., of which
+ * `left` are in the chunk from `token`. */
+typedef struct warp_part {
+    int lanes, step, token, pack, left;
+} warp_part;
+
+static __device__ inline warp_part part_of(const chunk_geometry &g, int lanes)
+{
+    const int lane = threadIdx.x % 32;
+    const int token = lane / lanes;
+    const warp_part w = { lanes, 32 / lanes, token, lane % lanes, (int)g.l - token };
+    return w;
+}
+
+/* Over the lanes whose numbers differ in the bits from `first` up to `end`. */
+template <class Op> static __device__ inline float joined(float v, int first, int end)
+{
+    for (int d = first; d < end; d <<= 1) v = Op::join(v, __shfl_xor_sync(0xffffffffu, v, d));
+    return v;
+}
+
+/* The rows of x that this lane holds, the first at x; zeros behind the chunk. */
+template <int STEPS, class S>
+static __device__ inline void load_rows(const warp_part &w, int64_t stride, const S *x,
+                                        tp_pack<S> v[STEPS])
+{
+#pragma unroll
+    for (int k = 0; k < STEPS; k++) {
+        v[k] = tp_pack<S>();
+        if (k * w.step < w.left) v[k] = tp_load(x + k * stride);
+    }
+}
+
+/* p[k] = softmax of a column of scores, at the tokens of this lane, the first at z; 0 behind the
+ * chunk. */
+template <int STEPS, class S>
+static __device__ inline void weigh(const warp_part &w, int64_t stride, const S *z, float p[STEPS])
+{
+    float most = -INFINITY, sum = 0.0f;
+#pragma unroll
+    for (int k = 0; k < STEPS; k++) {
+        p[k] = k * w.step < w.left ? tp_float(z[k * stride]) : -INFINITY;
+        most = tp_max_of::join(most, p[k]);
+    }
+    most = joined<tp_max_of>(most, w.lanes, 32);
+#pragma unroll
+    for (int k = 0; k < STEPS; k++) {
+        p[k] = k * w.step < w.left ? expf(p[k] - most) : 0.0f;
+        sum += p[k];
+    }
+    const float scale = 1.0f / joined<tp_sum_of>(sum, w.lanes, 32);
+#pragma unroll
+    for (int k = 0; k < STEPS; k++) p[k] *= scale;
+}
+
+/* The number of this warp in the grid, and of all warps. */
+static __device__ inline int64_t first_warp()
+{
+    return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+}
+static __device__ inline int64_t warps_of_grid()
+{
+    return (int64_t)gridDim.x * blockDim.x / 32;
+}
+
+template <bool ONE, int STEPS, class S>
+__global__ void __launch_bounds__(WARPS)
+    project_kernel(chunk_geometry g, int lanes, const S *x, const S *z, S *y)
+{
+    constexpr int N = (int)(16 / sizeof(S));
+    const warp_part w = part_of(g, lanes);
+    for (int64_t e = first_warp(); e < g.chunks * g.H; e += warps_of_grid()) {
+        const int64_t t = tp_div(e, g.H), i = e - t * g.H, col = i * g.D + w.pack * N;
+        const int64_t first = t * g.l + w.token, column = first * g.n + i * g.r;
+        tp_pack<S> v[STEPS], out;
+        load_rows<STEPS>(w, w.step * g.C, x + first * g.C + col, v);
+        for (int64_t j = 0; j < (ONE ? 1 : g.r); j++) {
+            float p[STEPS], sum[N] = {};
+            weigh<STEPS>(w, w.step * g.n, z + column + j, p);
+#pragma unroll
+            for (int k = 0; k < STEPS; k++)
+                for (int m = 0; m < N; m++) sum[m] += p[k] * tp_float(v[k].at[m]);
+#pragma unroll
+            for (int m = 0; m < N; m++) tp_put(&out.at[m], joined<tp_sum_of>(sum[m], w.lanes, 32));
+            if (w.token == 0) tp_store(y + (t * g.r + j) * g.C + col, out);
+        }
+    }
+}
+
+/* dx and dz may be NULL. */
+template <bool ONE, int STEPS, class S, class X, class Z>
+__global__ void __launch_bounds__(WARPS)
+    project_grad(chunk_geometry g, int lanes, const S *x, const S *z, const S *dy, X *dx, Z *dz)
+{
+    constexpr int N = (int)(16 / sizeof(S));
+    const warp_part w = part_of(g, lanes);
+    for (int64_t e = first_warp(); e < g.chunks * g.H; e += warps_of_grid()) {
+        const int64_t t = tp_div(e, g.H), i = e - t * g.H, col = i * g.D + w.pack * N;
+        const int64_t first = t * g.l + w.token;
+        tp_pack<S> v[STEPS];
+        float sums[STEPS][N] = {};
+        load_rows<STEPS>(w, w.step * g.C, x + first * g.C + col, v);
+        for (int64_t j = 0; j < (ONE ? 1 : g.r); j++) {
+            const int64_t column = first * g.n + i * g.r + j;
+            const tp_pack<S> from = tp_load(dy + (t * g.r + j) * g.C + col);
+            float p[STEPS], dot[STEPS] = {}, mean = 0.0f;
+            weigh<STEPS>(w, w.step * g.n, z + column, p);
+#pragma unroll
+            for (int k = 0; k < STEPS; k++) {
+                for (int m = 0; m < N; m++) {
+                    dot[k] += tp_float(v[k].at[m]) * tp_float(from.at[m]);
+                    sums[k][m] += p[k] * tp_float(from.at[m]);
+                }
+                dot[k] = joined<tp_sum_of>(dot[k], 1, w.lanes);
+                mean += p[k] * dot[k];
+            }
+            mean = joined<tp_sum_of>(mean, w.lanes, 32);
+#pragma unroll
+            for (int k = 0; k < STEPS; k++) {
+                if (dz && w.pack == 0 && k * w.step < w.left)
+                    tp_put(dz + column + k * w.step * g.n, p[k] * (dot[k] - mean));
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+            tp_pack<X, N> out;
+            for (int m = 0; m < N; m++) tp_put(&out.at[m], sums[k][m]);
+            if (dx && k * w.step < w.left) tp_store(dx + (first + k * w.step) * g.C + col, out);
+        }
+    }
+}
+
+/* How a warp lies on a head: lanes across it, and tokens that a lane holds; 0: not at all. */
+typedef struct warp_plan {
+    int lanes, steps;
+} warp_plan;
+
+template <class S> static warp_plan plan_of(const chunk_geometry &g, bool aligned)
+{
+    const int64_t n = (int64_t)(16 / sizeof(S)), lanes = g.D / n;
+    const bool fits = aligned && lanes * n == g.D && lanes >= 1 && lanes <= 32 &&
+                      (lanes & (lanes - 1)) == 0 && g.l <= 8 * (32 / lanes);
+    warp_plan w = { 0, 0 };
+    if (fits) w = { (int)lanes, g.l <= 4 * (32 / lanes) ? 4 : 8 };
+    return w;
+}
+
+template <int STEPS, class S>
+static tp_code forward_warps(const tp_call *c, const chunk_geometry &g, int lanes)
+{
+    return tp_launch(c, g.r == 1 ? project_kernel<true, STEPS, S> : project_kernel<false, STEPS, S>,
+                     tp_grid(c, g.chunks * g.H, WARPS / 32), WARPS, 0, g, lanes, tp_in<S>(&c->x[0]),
+                     tp_in<S>(&c->x[1]), tp_out<S>(&c->y[0]));
+}
+
+template <int STEPS, class S, class X, class Z>
+static tp_code backward_warps(const tp_call *c, const chunk_geometry &g, int lanes)
+{
+    return tp_launch(
+        c, g.r == 1 ? project_grad<true, STEPS, S, X, Z> : project_grad<false, STEPS, S, X, Z>,
+        tp_grid(c, g.chunks * g.H, WARPS / 32), WARPS, 0, g, lanes, tp_in<S>(&c->x[0]),
+        tp_in<S>(&c->x[1]), tp_in<S>(&c->dy[0]), tp_out<X>(&c->dx[0]), tp_out<Z>(&c->dx[1]));
+}
+
+/* ---- any size: a thread an element ---- */
+
+/* A block takes one column of the scores of a chunk. */
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS) weights_kernel(chunk_geometry g, const S *z, float *p)
+{
+    TP_EACH_BLOCK (column, g.chunks * g.n) {
+        const int64_t t = tp_div(column, g.n), first = t * g.l * g.n + column - t * g.n;
+        float most = -INFINITY, sum = 0.0f;
+        for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x)
+            most = tp_max_of::join(most, tp_float(z[first + s * g.n]));
+        most = tp_block<tp_max_of>(most);
+        for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x) {
+            const float e = expf(tp_float(z[first + s * g.n]) - most);
+            p[first + s * g.n] = e;
+            sum += e;
+        }
+        const float k = 1.0f / tp_block<tp_sum_of>(sum);
+        for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x) p[first + s * g.n] *= k;
+    }
+}
+
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    sums_kernel(chunk_geometry g, const S *x, const float *p, S *y)
+{
+    TP_EACH (e, g.chunks * g.r * g.C) {
+        const int64_t row = tp_div(e, g.C), col = e - row * g.C, t = tp_div(row, g.r);
+        const float *w = p + t * g.l * g.n + tp_div(col, g.D) * g.r + row - t * g.r;
+        const S *from = x + t * g.l * g.C + col;
+        float sum = 0.0f;
+        for (int64_t s = 0; s < g.l; s++) sum += w[s * g.n] * tp_float(from[s * g.C]);
+        tp_put(y + e, sum);
+    }
+}
+
+template <class S, class X>
+__global__ void __launch_bounds__(TP_THREADS)
+    spread_kernel(chunk_geometry g, const float *p, const S *dy, X *dx)
+{
+    TP_EACH (e, g.chunks * g.l * g.C) {
+        const int64_t row = tp_div(e, g.C), col = e - row * g.C;
+        const float *w = p + row * g.n + tp_div(col, g.D) * g.r;
+        const S *from = dy + tp_div(row, g.l) * g.r * g.C + col;
+        float sum = 0.0f;
+        for (int64_t j = 0; j < g.r; j++) sum += w[j] * tp_float(from[j * g.C]);
+        tp_put(dx + e, sum);
+    }
+}
+
+/* A warp takes one dot product: out [chunks,l,n]. */
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    dots_kernel(chunk_geometry g, const S *x, const S *dy, float *out)
+{
+    for (int64_t e = first_warp(); e < g.chunks * g.l * g.n; e += warps_of_grid()) {
+        const int64_t row = tp_div(e, g.n), k = e - row * g.n, i = tp_div(k, g.r);
+        const S *a = x + row * g.C + i * g.D;
+        const S *b = dy + (tp_div(row, g.l) * g.r + k - i * g.r) * g.C + i * g.D;
+        float sum = 0.0f;
+        for (int64_t d = threadIdx.x % 32; d < g.D; d += 32) sum += tp_float(a[d]) * tp_float(b[d]);
+        sum = tp_warp<tp_sum_of>(sum);
+        if (threadIdx.x % 32 == 0) out[e] = sum;
+    }
+}
+
+template <class Z>
+__global__ void __launch_bounds__(TP_THREADS)
+    scores_grad(chunk_geometry g, const float *p, const float *dots, Z *dz)
+{
+    TP_EACH_BLOCK (column, g.chunks * g.n) {
+        const int64_t t = tp_div(column, g.n), first = t * g.l * g.n + column - t * g.n;
+        float sum = 0.0f;
+        for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x)
+            sum += p[first + s * g.n] * dots[first + s * g.n];
+        sum = tp_block<tp_sum_of>(sum);
+        for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x)
+            tp_put(dz + first + s * g.n, p[first + s * g.n] * (dots[first + s * g.n] - sum));
+    }
+}
+
+/* Threads for a column of l scores. */
+static int column_threads(int64_t l)
+{
+    return l <= 64 ? 32 : TP_THREADS;
+}
+
+template <class S> static tp_code weights(const tp_call *c, const chunk_geometry &g)
+{
+    return tp_launch(c, weights_kernel<S>, tp_grid(c, g.chunks * g.n, 1), column_threads(g.l), 0, g,
+                     tp_in<S>(&c->x[1]), static_cast<float *>(c->work));
+}
+
+template <class S> static tp_code forward_any(const tp_call *c, const chunk_geometry &g)
+{
+    const tp_code code = weights<S>(c, g);
+    if (code != TP_OK) return code;
+    return tp_launch(c, sums_kernel<S>, tp_grid(c, c->y[0].numel), TP_THREADS, 0, g,
+                     tp_in<S>(&c->x[0]), static_cast<const float *>(c->work), tp_out<S>(&c->y[0]));
+}
+
+template <class S, class X, class Z>
+static tp_code backward_any(const tp_call *c, const chunk_geometry &g)
+{
+    const S *dy = tp_in<S>(&c->dy[0]);
+    const int64_t nz = c->x[1].numel;
+    float *p = static_cast<float *>(c->work), *dots = p + nz;
+    tp_code code = weights<S>(c, g);
+    if (code == TP_OK && c->dx[0].data)
+        code = tp_launch(c, spread_kernel<S, X>, tp_grid(c, c->x[0].numel), TP_THREADS, 0, g, p, dy,
+                         tp_out<X>(&c->dx[0]));
+    if (code != TP_OK || !c->dx[1].data) return code;
+    code = tp_launch(c, dots_kernel<S>, tp_grid(c, nz, TP_THREADS / 32), TP_THREADS, 0, g,
+                     tp_in<S>(&c->x[0]), dy, dots);
+    if (code != TP_OK) return code;
+    return tp_launch(c, scores_grad<Z>, tp_grid(c, g.chunks * g.n, 1), column_threads(g.l), 0, g, p,
+                     dots, tp_out<Z>(&c->dx[1]));
+}
+
+/* ---- kernels ---- */
+
+template <class S> static tp_code chunk_project_fwd(const tp_call *c)
+{
+    const chunk_geometry g = geometry_of(c);
+    const warp_plan w = plan_of<S>(g, tp_aligned(tp_in<S>(&c->x[0]), tp_in<S>(&c->y[0])));
+    if (w.steps == 0 && tp__chunk_spans_serve(g)) return tp__chunk_spans_fwd(c, g);
+    return w.steps == 4   ? forward_warps<4, S>(c, g, w.lanes)
+           : w.steps == 8 ? forward_warps<8, S>(c, g, w.lanes)
+                          : forward_any<S>(c, g);
+}
+
+template <class S, class X, class Z>
+static tp_code backward(const tp_call *c, const chunk_geometry &g)
+{
+    const warp_plan w =
+        plan_of<S>(g, tp_aligned(tp_in<S>(&c->x[0]), tp_in<S>(&c->dy[0]), tp_in<X>(&c->dx[0])));
+    if (w.steps == 0 && tp__chunk_spans_serve(g)) return tp__chunk_spans_bwd(c, g);
+    return w.steps == 4   ? backward_warps<4, S, X, Z>(c, g, w.lanes)
+           : w.steps == 8 ? backward_warps<8, S, X, Z>(c, g, w.lanes)
+                          : backward_any<S, X, Z>(c, g);
+}
+
+template <class S> static tp_code chunk_project_bwd(const tp_call *c)
+{
+    const chunk_geometry g = geometry_of(c);
+    return chunk_with_gradient<S>(&c->dx[0], [&](auto x) {
+        return chunk_with_gradient<S>(
+            &c->dx[1], [&](auto z) { return backward<S, decltype(x), decltype(z)>(c, g); });
+    });
+}
+
+TP_CUDA_KERNEL(chunk_project_fwd)
+TP_CUDA_KERNEL(chunk_project_bwd)

@@ -1,0 +1,26 @@
+/* chunk_project.cuh - the dynamic projection: its sizes, as its files see them. */
+#ifndef TP_CHUNK_PROJECT_CUH
+#define TP_CHUNK_PROJECT_CUH
+
+#include "cuda/kit/kernel.cuh"
+#include "tensor/geometry/chunk_project.h"
+
+typedef struct chunk_geometry {
+    int64_t chunks, l, r, n, H, D, C; /* x [chunks,l,C], C = H D; z [chunks,l,n], n = H r */
+} chunk_geometry;
+
+/* A gradient has the type of its tensor, or is f32 where that is a parameter's. */
+template <class S, class F> static tp_code chunk_with_gradient(const tp_view *dx, F f)
+{
+    return dx->dtype == TP_F32 ? f(float()) : f(S());
+}
+
+/* Long chunks, cut into spans. */
+static inline bool tp__chunk_spans_serve(const chunk_geometry &g)
+{
+    return g.l >= 64 && g.r <= TP_CHUNK_RANKS && g.D > 0;
+}
+tp_code tp__chunk_spans_fwd(const tp_call *c, const chunk_geometry &g);
+tp_code tp__chunk_spans_bwd(const tp_call *c, const chunk_geometry &g);
+
+#endif

@@ -1,0 +1,405 @@
+/* ls_attention_bwd.cu - long-short attention, backward: probabilities are made again from the
+ * log-sum-exp, P = exp(S - lse), dS = P (dy V^T - delta), delta = sum of dy y.
+ *
+ * Every element of a result has one owner, so that no sum depends on the order of blocks:
+ *
+ *     queries      dq = dS (K + R)                            a tile of queries walks its columns
+ *     keys         dK = dS^T (q + r_w), dV = P^T dy, c        a tile of keys walks its queries
+ *     distances    dR = dS^T (q + r_r), e                     keys and table change places
+ *     biases       dr_w = sum of c K, dr_r = sum of e R
+ *
+ * where c and e are the sums of dS over queries. Sums for the tables, which all batch rows share,
+ * are cut into fixed runs of queries and added in order. Products of the first three, 10 D
+ * operations a visible pair each, are the limit: on tensor cores (ls_mma_bwd.cuh) or in float
+ * arithmetic (ls_plain.cuh). */
+#include "cuda/attention/ls_mma_bwd.cuh"
+
+/* delta[(b H + h) N + t], a warp each. */
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    ls_delta_kernel(ls_call<S> p, int64_t items, const S *y, const S *dy, float *delta)
+{
+    const int lane = (int)threadIdx.x % 32, warps = TP_THREADS / 32;
+    for (int64_t m = (int64_t)blockIdx.x * warps + threadIdx.x / 32; m < items;
+         m += (int64_t)gridDim.x * warps) {
+        const int64_t row = tp_div(m, p.H), b = tp_div(row, p.N);
+        const int h = (int)(m - row * p.H), t = (int)(row - b * p.N);
+        const int64_t at = row * p.width + (int64_t)h * p.D;
+        float sum = 0.0f;
+        for (int d = lane; d < p.D; d += 32) sum += tp_float(y[at + d]) * tp_float(dy[at + d]);
+        sum = tp_warp<tp_sum_of>(sum);
+        if (lane == 0) delta[(b * p.H + h) * p.N + t] = sum;
+    }
+}
+
+/* Logits to probabilities p, their gradients dp to those of the logits. */
+template <class S>
+static __device__ inline void ls_probabilities(const ls_call<S> &p, const ls_grad<S> &g,
+                                               const ls_tile &t, int64_t head, float s[4][4],
+                                               float dp[4][4])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int row = t.t0 + ls_row() + i;
+        const float lse = row < p.N ? g.lse[head * p.N + row] : 0.0f;
+        const float delta = row < p.N ? g.delta[head * p.N + row] : 0.0f;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            s[i][j] = expf(s[i][j] - lse);
+            dp[i][j] = s[i][j] * (dp[i][j] - delta);
+        }
+    }
+}
+
+static __device__ inline void ls_zero(float acc[4][4])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) acc[i][j] = 0.0f;
+}
+
+/* ---- queries ---- */
+
+/* acc[i] += sum over columns of ds[column][i] times the line that query i and the column meet. */
+template <ls_way WAY>
+static __device__ inline void ls_add_skewed(const ls_tile &t, int x0, const float *ds,
+                                            const float *lines, float acc[4][4])
+{
+#pragma unroll 2
+    for (int k = 0; k < LS_TILE; k++) {
+        const tp_pack<float> a = tp_load(ds + k * LS_LINE + ls_row());
+        tp_pack<float> v = {};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int x = t.last - t.reach[i] + k - x0;
+            if (WAY != LS_ANY ? i == 0 || WAY == LS_DIAGONAL : (unsigned)x < LS_SKEW)
+                v = tp_load(lines + x * LS_LINE + ls_col());
+            const float f = WAY != LS_ANY || (unsigned)x < LS_SKEW ? a.at[i] : 0.0f;
+#pragma unroll
+            for (int c = 0; c < 4; c++) acc[i][c] += f * v.at[c];
+        }
+    }
+}
+
+template <ls_way WAY, class S>
+static __device__ inline void ls_query_walk(const ls_call<S> &p, const ls_grad<S> &g, int part,
+                                            int t0, int b, int h, int d0, float *pool,
+                                            float acc[4][4])
+{
+    float *square = pool, *rows = pool + LS_SQUARE, *lines = rows + LS_SQUARE;
+    const int64_t head = (int64_t)b * p.H + h;
+    const ls_rows<S> q = ls_queries(p, p.q, b, h), k = ls_keys(p, p.k[part], part, b, h),
+                     v = ls_keys(p, p.v[part], part, b, h), r = ls_table(p, part, h),
+                     dy = ls_queries(p, g.dy, b, h);
+    const int last = ls_reach(p, part, min(t0 + LS_TILE, p.N) - 1);
+    for (int c0 = ls_first(p, part, t0); c0 <= last; c0 += LS_TILE) {
+        const ls_tile t = ls_tile_of(p, part, t0, c0);
+        float s[4][4], ds[4][4];
+        ls_product<true, WAY>(p, t, q, p.scale, k, r, rows, s);
+        ls_product<true, LS_NONE>(p, t, dy, 1.0f, v, v, rows, ds);
+        ls_finish_logits<false>(p, part, t, k.bias, r.bias, s);
+        ls_probabilities(p, g, t, head, s, ds);
+        __syncthreads();
+        ls_put_columns(square, ds);
+        ls_stage(p, rows, LS_TILE, k, c0, 1, d0);
+        for (int x0 = 0; x0 == 0 || (WAY == LS_ANY && x0 < t.lines); x0 += LS_SKEW) {
+            ls_stage(p, lines, LS_SKEW, r, t.last - c0 - x0, -1, d0);
+            __syncthreads();
+            if (x0 == 0) ls_add_product(square, rows, acc);
+            ls_add_skewed<WAY>(t, x0, square, lines, acc);
+            __syncthreads();
+        }
+    }
+}
+
+template <ls_way VECTORS, class S>
+__global__ void __launch_bounds__(LS_THREADS, 1)
+    ls_query_kernel(ls_call<S> p, ls_grad<S> g, int tiles, int pieces, ls_out dq)
+{
+    TP_SHARED_REST(float, pool);
+    const int64_t item = tp_div(blockIdx.x, pieces);
+    const int heads = p.B * p.H, head = (int)(item % heads), b = head / p.H, h = head % p.H;
+    const int t0 = (tiles - 1 - (int)(item / heads)) * LS_TILE;
+    const int d0 = (int)(blockIdx.x - item * pieces) * LS_TILE;
+    float acc[4][4];
+    ls_zero(acc);
+    if (p.keys[LS_WINDOW_PART] > 0)
+        ls_query_walk<LS_DIAGONAL>(p, g, LS_WINDOW_PART, t0, b, h, d0, pool, acc);
+    if (p.keys[LS_VECTOR_PART] > 0)
+        ls_query_walk<VECTORS>(p, g, LS_VECTOR_PART, t0, b, h, d0, pool, acc);
+    for (int i = 0; i < 4; i++) {
+        const int t = t0 + ls_row() + i;
+        const int64_t at = ((int64_t)b * p.N + t) * p.width + (int64_t)h * p.D;
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            if (t < p.N && d0 + ls_col() + c < p.D)
+                ls_put(dq, at + d0 + ls_col() + c, p.scale * acc[i][c]);
+    }
+}
+
+/* ---- keys, distances ---- */
+
+template <bool TABLE, ls_way WAY, class S>
+__global__ void __launch_bounds__(LS_THREADS, 1)
+    ls_column_kernel(ls_call<S> p, ls_grad<S> g, ls_columns o)
+{
+    TP_SHARED_REST(float, pool);
+    float *rows = pool, *ps = pool + LS_SQUARE, *dss = ps + LS_SQUARE;
+    const ls_column c = ls_column_of<TABLE>(p, o);
+    const int h = c.h, c0 = c.c0, d0 = c.piece * LS_TILE;
+    const S *bias = o.part == LS_VECTOR_PART ? NULL : (TABLE ? p.r_r : p.r_w) + h * p.D;
+    float dx[4][4], dv[4][4], sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+    ls_zero(dx);
+    ls_zero(dv);
+    for (int64_t m = c.begin; (m = ls_next_tile<TABLE>(p, o, c, m)) < c.end; m++) {
+        const int b = ls_batch_of<TABLE>(o, c, m), t0 = ls_query_of<TABLE>(o, m);
+        const ls_tile t = ls_tile_of(p, o.part, t0, c0);
+        const ls_rows<S> q = ls_queries(p, p.q, b, h), dy = ls_queries(p, g.dy, b, h),
+                         k = ls_keys(p, p.k[o.part], o.part, b, h),
+                         v = ls_keys(p, p.v[o.part], o.part, b, h), r = ls_table(p, o.part, h);
+        const int64_t head = (int64_t)b * p.H + h;
+        float s[4][4], ds[4][4];
+        ls_product<true, WAY>(p, t, q, p.scale, TABLE ? r : k, TABLE ? k : r, rows, s);
+        ls_product<!TABLE, TABLE ? WAY : LS_NONE>(p, t, dy, 1.0f, v, v, rows, ds);
+        ls_finish_logits<TABLE>(p, o.part, t, TABLE ? r.bias : k.bias, TABLE ? k.bias : r.bias, s);
+        ls_probabilities(p, g, t, head, s, ds);
+        __syncthreads();
+        ls_put_rows(dss, ds);
+        if (!TABLE) {
+            ls_put_rows(ps, s);
+            ls_stage(p, rows, LS_TILE, dy, t0, 1, d0);
+            __syncthreads();
+            ls_add_product(ps, rows, dv);
+            __syncthreads();
+        }
+        ls_stage(p, rows, LS_TILE, q, t0, 1, d0, p.scale, bias);
+        __syncthreads();
+        ls_add_product(dss, rows, dx);
+        for (int i = 0; o.sum && i < LS_TILE; i++) {
+            const tp_pack<float> a = tp_load(dss + i * LS_LINE + ls_row());
+#pragma unroll
+            for (int k4 = 0; k4 < 4; k4++) sum[k4] += a.at[k4];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int row = c0 + ls_row() + i;
+        if (row >= c.n) continue;
+        const int64_t at = ((int64_t)c.split * c.n + row) * p.width + (int64_t)h * p.D;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int d = d0 + ls_col() + j;
+            if (d >= p.D) continue;
+            if (o.dx.at) ls_put(o.dx, at + d, dx[i][j]);
+            if (!TABLE && o.dv.at) ls_put(o.dv, at + d, dv[i][j]);
+        }
+        if (o.sum && d0 == 0 && ls_col() == 0)
+            o.sum[((int64_t)c.split * p.H + h) * c.n + row] = sum[i];
+    }
+}
+
+/* ---- sums ---- */
+
+/* Row i of a table's gradient: the splits of distance i, and of all beyond if i is the clamp. */
+__global__ void __launch_bounds__(TP_THREADS)
+    ls_table_kernel(int64_t numel, int width, int splits, int n, int clamp, const float *part,
+                    ls_out dx)
+{
+    TP_EACH (i, numel) {
+        const int64_t row = tp_div(i, width), col = i - row * width;
+        const int64_t end = row < clamp ? row + 1 : row > clamp ? 0 : n;
+        double sum = 0.0;
+        for (int64_t k = row; k < min(end, (int64_t)n); k++)
+            for (int s = 0; s < splits; s++)
+                sum += (double)part[((int64_t)s * n + k) * width + col];
+        ls_put(dx, i, (float)sum);
+    }
+}
+
+/* part[block][column] = sum of f[row][head] x[row][column] over the block's rows; `batches` times n
+ * rows, x moves on by `step`, f is [batch,H,n]. */
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    ls_weigh_kernel(ls_call<S> p, int64_t rows, int n, int64_t step, int clamp, const float *f,
+                    const S *x, float *part)
+{
+    const int64_t blocks = (rows + p.sum_rows - 1) / p.sum_rows;
+    TP_EACH (i, blocks * p.width) {
+        const int64_t block = tp_div(i, p.width), col = i - block * p.width, h = col / p.D;
+        const int64_t end = min((block + 1) * p.sum_rows, rows);
+        float sum = 0.0f;
+        for (int64_t row = block * p.sum_rows; row < end; row++) {
+            const int64_t b = tp_div(row, n), k = row - b * n;
+            sum += f[(b * p.H + h) * n + k] *
+                   tp_float(x[b * step + min(k, (int64_t)clamp) * p.width + col]);
+        }
+        part[i] = sum;
+    }
+}
+
+__global__ void __launch_bounds__(TP_THREADS)
+    ls_blocks_kernel(int64_t width, int64_t blocks, const float *part, ls_out dx)
+{
+    TP_EACH (i, width) {
+        double sum = 0.0;
+        for (int64_t k = 0; k < blocks; k++) sum += (double)part[k * width + i];
+        ls_put(dx, i, (float)sum);
+    }
+}
+
+/* ---- launches ---- */
+
+static const ls_out NOWHERE = { NULL, true };
+
+template <bool TABLE, class S>
+static tp_code ls_launch_plain_columns(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g,
+                                       ls_columns o, int64_t blocks)
+{
+    const auto kernel = o.part == LS_WINDOW_PART      ? ls_column_kernel<TABLE, LS_DIAGONAL, S>
+                        : ls_vector_way(p) == LS_SAME ? ls_column_kernel<TABLE, LS_SAME, S>
+                                                      : ls_column_kernel<TABLE, LS_ANY, S>;
+    o.pieces = (int)ls_tiles(p.D);
+    return tp_launch(c, kernel, (unsigned)(blocks * o.pieces), LS_THREADS,
+                     3 * LS_SQUARE * sizeof(float), p, g, o);
+}
+
+template <bool TABLE>
+static tp_code ls_launch_blocks(const tp_call *c, const ls_call<float> &p, const ls_grad<float> &g,
+                                const ls_columns &o, int64_t blocks)
+{
+    return ls_launch_plain_columns<TABLE>(c, p, g, o, blocks);
+}
+
+template <bool TABLE, int D>
+static tp_code ls_launch_mma_columns(const tp_call *c, const ls_call<bf16> &p,
+                                     const ls_grad<bf16> &g, const ls_columns &o, int64_t blocks)
+{
+    const auto kernel =
+        o.part == LS_WINDOW_PART ? ls_column_mma<D, TABLE, true> : ls_column_mma<D, TABLE, false>;
+    return tp_launch(c, kernel, (unsigned)blocks, LS_MMA_THREADS,
+                     sizeof(ls_column_shared<D, TABLE>), p, g, o);
+}
+
+template <bool TABLE>
+static tp_code ls_launch_blocks(const tp_call *c, const ls_call<bf16> &p, const ls_grad<bf16> &g,
+                                const ls_columns &o, int64_t blocks)
+{
+    if (!ls_grads(p, g.dy)) return ls_launch_plain_columns<TABLE>(c, p, g, o, blocks);
+    if (p.D == 64) return ls_launch_mma_columns<TABLE, 64>(c, p, g, o, blocks);
+    return ls_launch_mma_columns<TABLE, 32>(c, p, g, o, blocks);
+}
+
+template <bool TABLE, class S>
+static tp_code ls_launch_columns(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g,
+                                 int part, ls_out dx, ls_out dv, float *sum)
+{
+    const ls_columns o = { part, (int)ls_tiles(p.N), 1, TABLE ? p.splits[part] : p.B, dx, dv, sum };
+    const int64_t tiles = ls_tiles(TABLE ? p.distances[part] : p.keys[part]);
+    return ls_launch_blocks<TABLE>(c, p, g, o, tiles * p.H * o.splits);
+}
+
+template <class S>
+static tp_code ls_launch_table(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g, int part,
+                               float *sum)
+{
+    const tp_view *dx = &c->dx[part == LS_WINDOW_PART ? LS_POS_WIN : LS_POS_CMP];
+    float *const sums = p.work + p.table[part];
+    if (!dx->data && !sum) return TP_OK;
+    const tp_code code = ls_launch_columns<true>(c, p, g, part, { sums, true }, NOWHERE, sum);
+    if (code != TP_OK || !dx->data) return code;
+    return tp_launch(c, ls_table_kernel, tp_grid(c, dx->numel), TP_THREADS, 0, dx->numel, p.width,
+                     p.splits[part], p.distances[part], p.clamp[part], sums, ls_out_of(dx));
+}
+
+/* dx [H,D] = sum of f[batch][head][row] x[row] over all batches and n rows of each. */
+template <class S>
+static tp_code ls_launch_bias(const tp_call *c, const ls_call<S> &p, int64_t batches, int n,
+                              int64_t step, int clamp, const float *f, const S *x, int to)
+{
+    const int64_t rows = batches * n, blocks = (rows + p.sum_rows - 1) / p.sum_rows;
+    float *const part = p.work + p.sums;
+    if (!c->dx[to].data) return TP_OK;
+    const tp_code code = tp_launch(c, ls_weigh_kernel<S>, tp_grid(c, blocks * p.width), TP_THREADS,
+                                   0, p, rows, n, step, clamp, f, x, part);
+    if (code != TP_OK) return code;
+    return tp_launch(c, ls_blocks_kernel, tp_grid(c, p.width), TP_THREADS, 0, (int64_t)p.width,
+                     blocks, part, ls_out_of(&c->dx[to]));
+}
+
+template <class S>
+static tp_code ls_launch_window(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g)
+{
+    const int part = LS_WINDOW_PART, n = p.keys[part], span = p.distances[part];
+    float *const cs = c->dx[LS_R_W].data ? p.work + p.c : NULL;
+    float *const es = c->dx[LS_R_R].data ? p.work + p.e : NULL;
+    tp_code code = TP_OK;
+    if (c->dx[LS_K_WIN].data || c->dx[LS_V_WIN].data || cs)
+        code = ls_launch_columns<false>(c, p, g, part, ls_out_of(&c->dx[LS_K_WIN]),
+                                        ls_out_of(&c->dx[LS_V_WIN]), cs);
+    if (code == TP_OK) code = ls_launch_table(c, p, g, part, es);
+    if (code == TP_OK)
+        code = ls_launch_bias(c, p, p.B, n, (int64_t)n * p.width, n, cs, p.k[part], LS_R_W);
+    if (code == TP_OK)
+        code = ls_launch_bias(c, p, p.splits[part], span, 0, p.clamp[part], es, p.table_at[part],
+                              LS_R_R);
+    return code;
+}
+
+template <class S>
+static tp_code ls_launch_vectors(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g)
+{
+    const int part = LS_VECTOR_PART;
+    tp_code code = TP_OK;
+    if (c->dx[LS_K_CMP].data || c->dx[LS_V_CMP].data)
+        code = ls_launch_columns<false>(c, p, g, part, ls_out_of(&c->dx[LS_K_CMP]),
+                                        ls_out_of(&c->dx[LS_V_CMP]), NULL);
+    return code == TP_OK ? ls_launch_table(c, p, g, part, NULL) : code;
+}
+
+template <class S>
+static tp_code ls_launch_plain_queries(const tp_call *c, const ls_call<S> &p, const ls_grad<S> &g)
+{
+    const int tiles = (int)ls_tiles(p.N), pieces = (int)ls_tiles(p.D);
+    const auto kernel =
+        ls_vector_way(p) == LS_SAME ? ls_query_kernel<LS_SAME, S> : ls_query_kernel<LS_ANY, S>;
+    return tp_launch(c, kernel, (unsigned)((int64_t)tiles * p.B * p.H * pieces), LS_THREADS,
+                     (2 * LS_SQUARE + LS_SKEW * LS_LINE) * sizeof(float), p, g, tiles, pieces,
+                     ls_out_of(&c->dx[LS_Q]));
+}
+
+static tp_code ls_launch_queries(const tp_call *c, const ls_call<float> &p, const ls_grad<float> &g)
+{
+    return ls_launch_plain_queries(c, p, g);
+}
+
+template <int D>
+static tp_code ls_launch_mma_queries(const tp_call *c, const ls_call<bf16> &p,
+                                     const ls_grad<bf16> &g)
+{
+    const int tiles = (int)ls_tiles(p.N);
+    return tp_launch(c, ls_query_mma<D>, (unsigned)((int64_t)tiles * p.B * p.H), LS_MMA_THREADS,
+                     2 * sizeof(ls_query_stage<D>), p, g, tiles, ls_out_of(&c->dx[LS_Q]));
+}
+
+static tp_code ls_launch_queries(const tp_call *c, const ls_call<bf16> &p, const ls_grad<bf16> &g)
+{
+    if (!ls_grads(p, g.dy)) return ls_launch_plain_queries(c, p, g);
+    return p.D == 64 ? ls_launch_mma_queries<64>(c, p, g) : ls_launch_mma_queries<32>(c, p, g);
+}
+
+template <class S> static tp_code ls_attention_bwd(const tp_call *c)
+{
+    const ls_call<S> p = ls_call_of<S>(c, true);
+    const int64_t items = (int64_t)p.B * p.N * p.H;
+    const ls_grad<S> g = { tp_in<S>(&c->dy[0]), tp_in<float>(&c->y[1]), p.work + p.delta };
+    tp_code code = ls_bias_logits(c, p);
+    if (code == TP_OK)
+        code = tp_launch(c, ls_delta_kernel<S>, tp_grid(c, items, TP_THREADS / 32), TP_THREADS, 0,
+                         p, items, tp_in<S>(&c->y[0]), g.dy, p.work + p.delta);
+    if (code == TP_OK && c->dx[LS_Q].data) code = ls_launch_queries(c, p, g);
+    if (code == TP_OK) code = ls_launch_window(c, p, g);
+    return code == TP_OK ? ls_launch_vectors(c, p, g) : code;
+}
+
+TP_CUDA_KERNEL(ls_attention_bwd)

@@ -1,0 +1,121 @@
+/* ls_mma.cuh - long-short attention on tensor cores: products with tiles (tiles.cuh), and when
+ * they serve.
+ *
+ * A lane's place in a fragment is one offset; steps of 16 in depth are an exclusive or, steps of 16
+ * rows a constant. */
+#ifndef TP_LS_MMA_CUH
+#define TP_LS_MMA_CUH
+
+#include "cuda/attention/ls_plain.cuh"
+#include "cuda/attention/skew.cuh"
+#include "cuda/kit/tiles.cuh"
+
+static __device__ inline int ls_lane()
+{
+    return (int)threadIdx.x % 32;
+}
+static __device__ inline int ls_warp()
+{
+    return (int)threadIdx.x / 32;
+}
+
+/* Offsets of this lane in fragments of 16 rows from `row`: as B whose columns they are (two of 8),
+ * or whose depth they are. */
+template <int D> static __device__ inline int ls_at_columns(int row)
+{
+    const int l = ls_lane();
+    return tp_tile_at<D>(row + l / 16 * 8 + l % 8, l / 8 % 2);
+}
+template <int D> static __device__ inline int ls_at_depth(int row)
+{
+    const int l = ls_lane();
+    return tp_tile_at<D>(row + l % 16, l / 16);
+}
+
+/* Two blocks of 8 columns += a b. */
+static __device__ inline void ls_multiply(float c[2][4], const uint32_t a[4], const uint32_t b[4])
+{
+    tp_mma_bf16(c[0], a, b, c[0]);
+    tp_mma_bf16(c[1], a, b + 2, c[1]);
+}
+
+/* c[n] += a x^T for 16 rows of x as columns: `at` is ls_at_columns of the first. */
+template <int D, int MT>
+static __device__ inline void ls_multiply_rows(float c[MT][2][4], const uint32_t a[MT][D / 16][4],
+                                               const bf16 *tile, int at)
+{
+#pragma unroll
+    for (int k = 0; k < D / 16; k++) {
+        uint32_t b[4];
+        tp_ldmatrix(b, tile + (at ^ k * 16));
+#pragma unroll
+        for (int m = 0; m < MT; m++) ls_multiply(c[m], a[m][k], b);
+    }
+}
+
+/* o += p x for 16 rows of x as depth: `at` is ls_at_depth of the first. */
+template <int D, int MT>
+static __device__ inline void ls_multiply_depth(float o[MT][D / 8][4], const uint32_t p[MT][4],
+                                                const bf16 *tile, int at)
+{
+#pragma unroll
+    for (int n = 0; n < D / 16; n++) {
+        uint32_t b[4];
+        tp_ldmatrix_t(b, tile + (at ^ n * 16));
+#pragma unroll
+        for (int m = 0; m < MT; m++) ls_multiply(o[m] + 2 * n, p[m], b);
+    }
+}
+
+/* 16 rows of one head from `row` as A, straight from memory; rows that are not there are zeros. */
+template <int D>
+static __device__ inline void ls_load_a(uint32_t a[D / 16][4], const ls_rows<bf16> &x, int width,
+                                        int row)
+{
+    const int g = ls_lane() / 4, q = ls_lane() % 4;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int r = row + g + i % 2 * 8;
+#pragma unroll
+        for (int k = 0; k < D / 16; k++) {
+            a[k][i] = 0;
+            if (r < x.n)
+                memcpy(&a[k][i], x.at + (int64_t)r * width + 16 * k + i / 2 * 8 + 2 * q, 4);
+        }
+    }
+}
+
+/* Copies N rows of x, row, row + STEP, ..., to the rows of a tile from `to`, a multiple of 8; rows
+ * that are not there become zeros. */
+template <int D, int THREADS, int N, int STEP>
+static __device__ inline void ls_copy_rows(bf16 *tile, int to, const ls_rows<bf16> &x, int width,
+                                           int row)
+{
+    constexpr int PIECES = D / 8, ROUND = THREADS / PIECES;
+    static_assert(N % ROUND == 0 && ROUND % 8 == 0, "whole rounds, that keep the order of pieces");
+    const int piece = (int)threadIdx.x % PIECES, line = (int)threadIdx.x / PIECES;
+    bf16 *const at = tile + to * D + tp_tile_at<D>(line, piece);
+#pragma unroll
+    for (int i = 0; i < N / ROUND; i++) {
+        const int r = row + STEP * (line + i * ROUND);
+        const bool ok = (unsigned)r < (unsigned)x.n;
+        tp_copy_async_if(ok, at + i * ROUND * D,
+                         x.at + (int64_t)min(ok ? r : 0, x.clamp) * width + piece * 8);
+    }
+}
+
+/* Are there kernels for this call? Queries of 16 rows must share their chunk, and what `queries` of
+ * them need of the table beyond what one needs must be at most `lines` rows. */
+static inline bool ls_serves(const ls_call<float> &, int, int)
+{
+    return false;
+}
+static inline bool ls_serves(const ls_call<bf16> &p, int queries, int lines)
+{
+    const bool vectors = p.l % 16 == 0 && ((int64_t)queries + p.l - 2) / p.l * p.r <= lines;
+    return (p.D == 64 || p.D == 32) && (p.keys[LS_VECTOR_PART] == 0 || vectors) &&
+           p.distances[LS_WINDOW_PART] <= 4096 &&
+           tp_aligned(p.q, p.k[0], p.k[1], p.v[0], p.v[1], p.table_at[0], p.table_at[1]);
+}
+
+#endif

@@ -1,0 +1,331 @@
+/* ls_plain.cuh - long-short attention in float arithmetic: what both directions share. Any head
+ * size, any chunk length, window or rank.
+ *
+ * Window and chunk vectors are two parts of one kind. For query t of a part
+ *
+ *     key + distance = reach(t)       window: Wc + t     vectors: (Cc + t / l) r - 1
+ *
+ * and t sees the keys first(t) .. reach(t); their distances are rows of the part's table. So a tile
+ * of queries against columns, keys or distances alike, has a straight operand, row c0 + j for
+ * column j, and a skewed one, row reach(t) - c0 - j:
+ *
+ *     S = q (K + R) + a[key] + b[distance]        a = r_w K, b = r_r R, for the window only
+ *
+ * Tiles are 64 x 64 of 256 threads with 4 x 4 each; heads longer than 64 are cut into blocks of
+ * columns, for each of which the logits are made again. 32 multiply-adds meet 4 to 5 wide loads
+ * from shared memory, which is the limit. */
+#ifndef TP_LS_PLAIN_CUH
+#define TP_LS_PLAIN_CUH
+
+#include "cuda/kit/kernel.cuh"
+#include "tensor/geometry/ls_plan.h"
+
+enum {
+    LS_THREADS = 256,
+    LS_DEPTH = 16,         /* of a product, staged at a time                      */
+    LS_LINE = LS_TILE + 4, /* a line of a tile: 16-byte aligned, not one bank     */
+    LS_SKEW = 2 * LS_TILE, /* rows of the skewed operand staged at a time         */
+    LS_SKEW_LINE = LS_SKEW + 4,
+    LS_SQUARE = LS_TILE * LS_LINE
+};
+
+/* How the skewed operand runs: by one row for each query; the same for four queries, within reach;
+ * or as it comes. LS_NONE: there is none. */
+enum ls_way { LS_NONE, LS_DIAGONAL, LS_SAME, LS_ANY };
+
+/* ---- the call, as kernels see it ---- */
+
+template <class S> struct ls_call : tp__ls_plan {
+    float scale;
+    const S *q, *k[LS_PARTS], *v[LS_PARTS], *table_at[LS_PARTS], *r_w, *r_r;
+    float *work;
+};
+
+template <class S> static ls_call<S> ls_call_of(const tp_call *c, bool backward)
+{
+    ls_call<S> p;
+    static_cast<tp__ls_plan &>(p) =
+        tp__ls_plan_of(c->x, static_cast<const tp__ls_attr *>(c->attr), backward);
+    const auto in = [&](int i) {
+        return tp_absent(&c->x[i]) ? static_cast<const S *>(NULL) : tp_in<S>(&c->x[i]);
+    };
+    p.scale = p.D > 0 ? 1.0f / sqrtf((float)p.D) : 0.0f;
+    p.q = in(LS_Q);
+    p.k[LS_WINDOW_PART] = in(LS_K_WIN);
+    p.v[LS_WINDOW_PART] = in(LS_V_WIN);
+    p.table_at[LS_WINDOW_PART] = in(LS_POS_WIN);
+    p.k[LS_VECTOR_PART] = in(LS_K_CMP);
+    p.v[LS_VECTOR_PART] = in(LS_V_CMP);
+    p.table_at[LS_VECTOR_PART] = in(LS_POS_CMP);
+    p.r_w = in(LS_R_W);
+    p.r_r = in(LS_R_R);
+    p.work = static_cast<float *>(c->work);
+    return p;
+}
+
+static inline int64_t ls_tiles(int64_t n)
+{
+    return (n + LS_TILE - 1) / LS_TILE;
+}
+
+/* Do four queries that begin at a multiple of 4 share their skew, and a tile stay within reach? */
+template <class S> static ls_way ls_vector_way(const ls_call<S> &p)
+{
+    return p.l % 4 == 0 && ((int64_t)(LS_TILE - 1) / p.l + 1) * p.r <= LS_TILE ? LS_SAME : LS_ANY;
+}
+
+template <class S> static __device__ inline int ls_reach(const ls_call<S> &p, int part, int t)
+{
+    return part == LS_WINDOW_PART ? p.Wc + t : (p.Cc + t / p.l) * p.r - 1;
+}
+
+template <class S> static __device__ inline int ls_first(const ls_call<S> &p, int part, int t)
+{
+    if (part == LS_VECTOR_PART) return p.first[LS_VECTOR_PART];
+    return max(p.first[LS_WINDOW_PART], p.Wc + (p.segment ? t / p.w * p.w - p.w : t - p.w + 1));
+}
+
+/* ---- operands ---- */
+
+/* Rows of one head; others than 0 .. n-1 are zeros, those above `clamp` are row `clamp`. */
+template <class S> struct ls_rows {
+    const S *at;
+    const float *bias; /* logits that come with the rows, or NULL */
+    int n, clamp;
+};
+
+template <class S>
+static __device__ inline ls_rows<S> ls_queries(const ls_call<S> &p, const S *x, int b, int h)
+{
+    return { x + (int64_t)b * p.N * p.width + (int64_t)h * p.D, NULL, p.N, p.N };
+}
+
+/* Keys (values) of a part: x is p.k[part] or p.v[part]. */
+template <class S>
+static __device__ inline ls_rows<S> ls_keys(const ls_call<S> &p, const S *x, int part, int b, int h)
+{
+    const int n = p.keys[part];
+    return { x + (int64_t)b * n * p.width + (int64_t)h * p.D,
+             part == LS_WINDOW_PART ? p.work + p.a + ((int64_t)b * p.H + h) * n : NULL, n, n };
+}
+
+template <class S>
+static __device__ inline ls_rows<S> ls_table(const ls_call<S> &p, int part, int h)
+{
+    return { p.table_at[part] + (int64_t)h * p.D,
+             part == LS_WINDOW_PART ? p.work + p.b + (int64_t)h * p.distances[part] : NULL,
+             p.distances[part], p.clamp[part] };
+}
+
+template <class S>
+static __device__ inline float ls_value(const ls_call<S> &p, const ls_rows<S> &x, int row, int d)
+{
+    if (row < 0 || row >= x.n || d >= p.D) return 0.0f;
+    return tp_float(x.at[(int64_t)min(row, x.clamp) * p.width + d]);
+}
+
+/* ---- tiles ---- */
+
+/* Queries from t0 against columns from c0. Of the skewed operand row last - c0 - x is staged as
+ * line x; this thread's query i and column j meet in line last - reach[i] + j. */
+struct ls_tile {
+    int t0, c0, last, lines;
+    int reach[4];
+};
+
+static __device__ inline int ls_row()
+{
+    return (int)threadIdx.x / 16 * 4;
+}
+static __device__ inline int ls_col()
+{
+    return (int)threadIdx.x % 16 * 4;
+}
+
+template <class S>
+static __device__ inline ls_tile ls_tile_of(const ls_call<S> &p, int part, int t0, int c0)
+{
+    ls_tile t = { t0, c0, ls_reach(p, part, t0 + LS_TILE - 1), 0, {} };
+    t.lines = t.last - ls_reach(p, part, t0) + LS_TILE;
+#pragma unroll
+    for (int i = 0; i < 4; i++) t.reach[i] = ls_reach(p, part, t0 + ls_row() + i);
+    return t;
+}
+
+/* A block of rows, transposed: line d holds element d0 + d of `lines` rows from `row`, step +-1. */
+template <class S>
+static __device__ inline void ls_stage_t(const ls_call<S> &p, float *to, int line, int lines,
+                                         const ls_rows<S> &x, int row, int step, int d0,
+                                         float scale)
+{
+#pragma unroll 2
+    for (int e = threadIdx.x; e < lines * LS_DEPTH; e += LS_THREADS) {
+        const int i = e / LS_DEPTH, d = e % LS_DEPTH;
+        to[d * line + i] = scale * ls_value(p, x, row + step * i, d0 + d);
+    }
+}
+
+/* A block of rows as they are, 64 columns from d0. */
+template <class S>
+static __device__ inline void ls_stage(const ls_call<S> &p, float *to, int lines,
+                                       const ls_rows<S> &x, int row, int step, int d0,
+                                       float scale = 1.0f, const S *add = NULL)
+{
+#pragma unroll 2
+    for (int e = threadIdx.x; e < lines * LS_TILE; e += LS_THREADS) {
+        const int i = e / LS_TILE, d = e % LS_TILE;
+        const float bias = add && d0 + d < p.D ? tp_float(add[d0 + d]) : 0.0f;
+        to[i * LS_LINE + d] = scale * ls_value(p, x, row + step * i, d0 + d) + bias;
+    }
+}
+
+/* acc[i][j] += a[i] times what query i and column j meet in a line of the skewed operand. */
+template <ls_way WAY>
+static __device__ inline void ls_skewed(const ls_tile &t, int x0, const float *line,
+                                        const float a[4], float acc[4][4])
+{
+    if constexpr (WAY == LS_DIAGONAL) {
+        const tp_pack<float, 8> v = tp_load_n<float, 8>(line + LS_TILE - 4 - ls_row() + ls_col());
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) acc[i][j] += a[i] * v.at[3 - i + j];
+    } else {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float v = 0.0f;
+            if (WAY == LS_SAME) v = line[t.last - t.reach[0] + ls_col() + j];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int x = t.last - t.reach[i] + ls_col() + j - x0;
+                if (WAY == LS_ANY) v = (unsigned)x < LS_SKEW ? line[x] : 0.0f;
+                acc[i][j] += a[i] * v;
+            }
+        }
+    }
+}
+
+/* acc = scale q (straight + skewed)^T on a tile. Waits, then writes to LS_SQUARE floats of pool. */
+template <bool STRAIGHT, ls_way WAY, class S>
+static __device__ inline void ls_product(const ls_call<S> &p, const ls_tile &t, const ls_rows<S> &q,
+                                         float scale, const ls_rows<S> &straight,
+                                         const ls_rows<S> &skewed, float *pool, float acc[4][4])
+{
+    static_assert(LS_DEPTH * (2 * LS_LINE + LS_SKEW_LINE) <= LS_SQUARE, "the pool is large enough");
+    float *qt = pool, *kt = qt + LS_DEPTH * LS_LINE, *rt = kt + LS_DEPTH * LS_LINE;
+    int x0 = 0; /* LS_ANY may need more lines than are staged at once */
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) acc[i][j] = 0.0f;
+    do {
+        for (int d0 = 0; d0 < p.D; d0 += LS_DEPTH) {
+            __syncthreads();
+            ls_stage_t(p, qt, LS_LINE, LS_TILE, q, t.t0, 1, d0, scale);
+            if (STRAIGHT) ls_stage_t(p, kt, LS_LINE, LS_TILE, straight, t.c0, 1, d0, 1.0f);
+            if (WAY != LS_NONE)
+                ls_stage_t(p, rt, LS_SKEW_LINE, LS_SKEW, skewed, t.last - t.c0 - x0, -1, d0, 1.0f);
+            __syncthreads();
+#pragma unroll 2
+            for (int d = 0; d < LS_DEPTH; d++) {
+                const tp_pack<float> a = tp_load(qt + d * LS_LINE + ls_row());
+                if (STRAIGHT && x0 == 0) {
+                    const tp_pack<float> b = tp_load(kt + d * LS_LINE + ls_col());
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+#pragma unroll
+                        for (int j = 0; j < 4; j++) acc[i][j] += a.at[i] * b.at[j];
+                }
+                if (WAY != LS_NONE) ls_skewed<WAY>(t, x0, rt + d * LS_SKEW_LINE, a.at, acc);
+            }
+        }
+    } while (WAY == LS_ANY && (x0 += LS_SKEW) < t.lines);
+}
+
+/* Adds the bias logits; -INFINITY where a query does not see a column. TABLE: columns are
+ * distances, else keys. */
+template <bool TABLE, class S>
+static __device__ inline void ls_finish_logits(const ls_call<S> &p, int part, const ls_tile &t,
+                                               const float *straight, const float *skewed,
+                                               float s[4][4])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int row = t.t0 + ls_row() + i, first = ls_first(p, part, row);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int column = t.c0 + ls_col() + j, other = t.reach[i] - column;
+            const int key = TABLE ? other : column, distance = TABLE ? column : other;
+            if (row >= p.N || key < first || distance < 0)
+                s[i][j] = -INFINITY;
+            else if (straight)
+                s[i][j] += straight[column] + skewed[other];
+        }
+    }
+}
+
+/* acc[i][c] += sum over k of a[k][i] b[k][c]: lines of 64 at each k, a and b by row and column. */
+static __device__ inline void ls_add_product(const float *a, const float *b, float acc[4][4])
+{
+#pragma unroll 4
+    for (int k = 0; k < LS_TILE; k++) {
+        const tp_pack<float> x = tp_load(a + k * LS_LINE + ls_row());
+        const tp_pack<float> y = tp_load(b + k * LS_LINE + ls_col());
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) acc[i][c] += x.at[i] * y.at[c];
+    }
+}
+
+/* The tile to shared memory: a line a column, or a line a row. */
+static __device__ inline void ls_put_columns(float *to, const float s[4][4])
+{
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        tp_store(to + (ls_col() + j) * LS_LINE + ls_row(),
+                 tp_pack<float>{ { s[0][j], s[1][j], s[2][j], s[3][j] } });
+}
+static __device__ inline void ls_put_rows(float *to, const float s[4][4])
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        tp_store(to + (ls_row() + i) * LS_LINE + ls_col(),
+                 tp_pack<float>{ { s[i][0], s[i][1], s[i][2], s[i][3] } });
+}
+
+/* ---- bias logits ---- */
+
+/* to[(b H + h) n + i] = bias[h] x[b][min(i, clamp)][h], a warp each. */
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    ls_bias_kernel(ls_call<S> p, int64_t items, int n, int64_t step, int clamp, const S *bias,
+                   const S *x, float *to)
+{
+    const int lane = (int)threadIdx.x % 32, warps = TP_THREADS / 32;
+    for (int64_t m = (int64_t)blockIdx.x * warps + threadIdx.x / 32; m < items;
+         m += (int64_t)gridDim.x * warps) {
+        const int64_t row = tp_div(m, p.H), b = tp_div(row, n);
+        const int h = (int)(m - row * p.H), i = (int)(row - b * n);
+        const S *from = x + b * step + (int64_t)min(i, clamp) * p.width + (int64_t)h * p.D;
+        float sum = 0.0f;
+        for (int d = lane; d < p.D; d += 32) sum += tp_float(bias[h * p.D + d]) * tp_float(from[d]);
+        sum = tp_warp<tp_sum_of>(sum);
+        if (lane == 0) to[(b * p.H + h) * n + i] = sum;
+    }
+}
+
+template <class S> static tp_code ls_bias_logits(const tp_call *c, const ls_call<S> &p)
+{
+    const int n = p.keys[LS_WINDOW_PART], span = p.distances[LS_WINDOW_PART];
+    const int64_t keys = (int64_t)p.B * n * p.H, distances = (int64_t)span * p.H;
+    const tp_code code =
+        tp_launch(c, ls_bias_kernel<S>, tp_grid(c, keys, TP_THREADS / 32), TP_THREADS, 0, p, keys,
+                  n, (int64_t)n * p.width, n, p.r_w, p.k[LS_WINDOW_PART], p.work + p.a);
+    if (code != TP_OK) return code;
+    return tp_launch(c, ls_bias_kernel<S>, tp_grid(c, distances, TP_THREADS / 32), TP_THREADS, 0, p,
+                     distances, span, (int64_t)0, p.clamp[LS_WINDOW_PART], p.r_r,
+                     p.table_at[LS_WINDOW_PART], p.work + p.b);
+}
+
+#endif

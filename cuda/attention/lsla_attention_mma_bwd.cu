@@ -1,0 +1,438 @@
+/* lsla_attention_mma_bwd.cu - gradients of light self-limited attention on tensor cores, bf16,
+ * for windows of up to 8 x 8.
+ *
+ *     A = softmax(E s + inner)   W = A + outer     s = q k^T, dW = dy v^T
+ *     dz = A (dW - rowsum A dW)  ds = E dz         dq = ds k, dk = ds^T q, dv = W^T dy
+ *
+ * A block takes the windows of a slice of a head one after the other; the next is copied while one
+ * is computed. A warp has 16 queries. What stays the same in all windows lies in the order in which
+ * its lanes need it: scale and biases in shared memory, sums of their gradients (dz s, dz and dW)
+ * in registers until the slice ends. W and ds go through shared memory in bf16 to the warps, which
+ * then own 16 keys each. Slices follow from the shapes alone, their sums are added in order.
+ *
+ * Reads q, k, v and dy and writes dq, dk and dv once, 14 D bytes a token and head; 10 n D
+ * operations. Windows of 7 x 7 and heads of 32 have 76 mma and 28 2^x a lane for sixteen queries of
+ * a warp, and as many instructions as multiprocessors issue while these bytes are moved.
+ *
+ *     budget: lsla_grad_mma<32, 7> sm_90 930 instructions
+ *     budget: lsla_grad_mma<64, 7> sm_90 1200 instructions
+ */
+#include "cuda/attention/lsla_mma.cuh"
+
+constexpr int LB_ROWS = 64;
+constexpr float LB_LN2 = 0.6931471805599453f;
+
+/* Shared memory of a block. */
+struct lb_room {
+    lsla_tables of_head;
+    bf16 *weights, *ds; /* [64 queries][LB_LD keys] */
+    bf16 *tiles;        /* of a stage q, dy, k, v: [64][COLS + 8] */
+};
+
+/* From row to row of tiles: ldmatrix reads different banks, and all addresses of a lane are one and
+ * a constant. */
+constexpr int LB_LD = LB_ROWS + 8;
+template <int COLS> constexpr int lb_tile = LB_ROWS *(COLS + 8);
+
+/* The map in 32 bits; image: elements of one in q. */
+struct lb_map {
+    int down, across, cells, window, shift, heads, width, image;
+};
+
+/* Where a window begins in the map, not yet taken modulo its size. */
+struct lb_window {
+    int b, y, x;
+};
+
+static __device__ inline lb_window lb_window_at(const tp_lsla &g, int64_t i)
+{
+    const int64_t row = tp_div(i, g.across), b = tp_div(row, g.down);
+    return { (int)b, (int)((row - b * g.down) * g.window + g.shift),
+             (int)((i - row * g.across) * g.window + g.shift) };
+}
+
+static __device__ inline void lb_next(const lb_map &g, lb_window *t)
+{
+    t->x += g.window;
+    if (t->x < g.across + g.shift) return;
+    t->x = g.shift;
+    t->y += g.window;
+    if (t->y < g.down + g.shift) return;
+    t->y = g.shift;
+    t->b++;
+}
+
+/* Row and column of token i of windows in one word; -1: there is none. */
+static __device__ inline int lb_token(const tp_lsla &g, int i)
+{
+    const int w = (int)g.window;
+    return i < (int)g.n ? i / w << 8 | i % w : -1;
+}
+
+/* The token's cell of the map; if there is none, any number. */
+static __device__ inline int lb_cell(const lb_map &g, const lb_window &t, int token)
+{
+    const unsigned y = (unsigned)(t.y + (token >> 8)), x = (unsigned)(t.x + (token & 255));
+    return (int)(min(y, y - (unsigned)g.down) * (unsigned)g.across +
+                 min(x, x - (unsigned)g.across));
+}
+
+/* What a thread keeps: tokens that it copies; queries (and keys) whose results are its own, their
+ * log-sum-exps (base 2). */
+template <int COLS> struct lb_thread {
+    int copied[COLS / 16], own[2];
+    int cell[2];
+    float lse[2];
+    lsla_apart apart;
+};
+
+/* Of pairs of a query and a key: gradients of scale and inner times ln 2, and of the outer bias. */
+template <int N> struct lb_sums {
+    float scale[N][4], inner[N][4], outer[N][4];
+};
+
+template <int COLS>
+static __device__ inline void lb_start(const lsla<bf16> &p, int h, const lb_room &m,
+                                       lb_thread<COLS> *t)
+{
+    const int chunk = (int)threadIdx.x % (COLS / 8), row = (int)threadIdx.x / (COLS / 8);
+    for (int i = 0; i < COLS / 16; i++)
+        t->copied[i] = 8 * chunk < p.g.dim ? lb_token(p.g, row + i * (8 * AM_THREADS / COLS)) : -1;
+    for (int half = 0; half < 2; half++) t->own[half] = lb_token(p.g, lsla_query(2 * half));
+    t->apart = lsla_set_head(p, h, m.of_head);
+}
+
+/* Where the head's slice of the window's image begins. */
+static __device__ inline int64_t lb_begin(const lsla<bf16> &p, const lb_map &g, int h,
+                                          const lb_window &t)
+{
+    return (int64_t)t.b * g.image + h * (int)p.g.dim;
+}
+
+/* Queues copies of a window's q, dy, k and v; rows that do not exist become zero. */
+template <int COLS>
+static __device__ inline void lb_gather(const lsla<bf16> &p, const lb_map &g, int h,
+                                        const lb_window &t, const lb_thread<COLS> &own, bf16 *tiles)
+{
+    constexpr int CHUNKS = COLS / 8, STEP = AM_THREADS / CHUNKS, TILE = lb_tile<COLS>;
+    const int c = (int)threadIdx.x % CHUNKS;
+    const int64_t begin = lb_begin(p, g, h, t) + 8 * c;
+    bf16 *const to = tiles + (int)threadIdx.x / CHUNKS * (COLS + 8) + 8 * c;
+#pragma unroll
+    for (int i = 0; i < COLS / 16; i++) {
+        const bool ok = own.copied[i] >= 0;
+        const int64_t at = begin + lb_cell(g, t, own.copied[i]) * g.width;
+        bf16 *const row = to + i * STEP * (COLS + 8);
+        tp_copy_async_if(ok, row, p.q + at);
+        tp_copy_async_if(ok, row + TILE, p.dout + at);
+        tp_copy_async_if(ok, row + 2 * TILE, p.k + at);
+        if (p.v != p.k) tp_copy_async_if(ok, row + 3 * TILE, p.v + at);
+    }
+    tp_copy_commit();
+}
+
+/* The cells of a window's queries and their log-sum-exps. */
+template <int COLS>
+static __device__ inline void lb_enter(const lsla<bf16> &p, const lb_map &g, int h,
+                                       const lb_window &t, lb_thread<COLS> *own)
+{
+    const float *const lse = p.lse + (int64_t)(t.b * g.heads + h) * g.cells;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        own->cell[half] = lb_cell(g, t, own->own[half]);
+        own->lse[half] = own->own[half] < 0 ? 0.0f : AM_LOG2E * lse[own->cell[half]];
+    }
+}
+
+/* Where a lane reads for ldmatrix, in rows of `ld`: matrices one below the other, then beside; and
+ * the other way round. */
+static __device__ inline int lb_below(int ld)
+{
+    const int lane = (int)threadIdx.x % 32;
+    return lane % 16 * ld + lane / 16 * 8;
+}
+static __device__ inline int lb_beside(int ld)
+{
+    const int lane = (int)threadIdx.x % 32;
+    return (lane / 16 * 8 + lane % 8) * ld + lane / 8 % 2 * 8;
+}
+
+/* s = 16 rows of a tile times the rows of another. */
+template <int COLS, int N>
+static __device__ inline void lb_products(float s[N][4], const bf16 *rows, const bf16 *tile)
+{
+    constexpr int LD = COLS + 8;
+    rows += lb_below(LD);
+    tile += lb_beside(LD);
+    am_clear<N>(s);
+#pragma unroll
+    for (int k = 0; k < COLS / 16; k++) {
+        uint32_t a[4];
+        tp_ldmatrix(a, rows + 16 * k);
+#pragma unroll
+        for (int n = 0; n < N; n += 2) {
+            uint32_t b[4];
+            tp_ldmatrix(b, tile + 8 * n * LD + 16 * k);
+            tp_mma_bf16(s[n], a, b, s[n]);
+            if (n + 1 < N) tp_mma_bf16(s[n + 1], a, b + 2, s[n + 1]);
+        }
+    }
+}
+
+/* W of a row, from the probabilities a, is left in shared memory, and the sums of dw grow. HIDES:
+ * pairs whose bits are set in `apart` have no outer bias. */
+template <int N, bool HIDES>
+static __device__ inline void lb_outer(const lb_room &m, int half, uint32_t apart,
+                                       const float a[N][2], const float dw[N][4], lb_sums<N> *sums)
+{
+    bf16 *const to = m.weights + lsla_query(2 * half) * LB_LD + lsla_key(0, 0);
+    tp_pack<float> outer;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        float w[2];
+        if (n % 2 == 0) outer = tp_load(lsla_of(m.of_head.outer, half, n));
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            const int k = 2 * half + e;
+            const bool hidden = HIDES && (apart >> (4 * n + k) & 1u);
+            w[e] = hidden ? a[n][e] : a[n][e] + outer.at[2 * (n % 2) + e];
+            if (!hidden) sums->outer[n][k] += dw[n][k];
+        }
+        *reinterpret_cast<uint32_t *>(to + 8 * n) = tp_pack_bf16(w[0], w[1]);
+    }
+}
+
+/* From scores s and dw = dy v^T: sums grow, W and ds are left in shared memory. mixed: there are
+ * pairs of two regions, whose bits are set in `apart`. */
+template <int N>
+static __device__ inline void lb_weights(const lsla<bf16> &p, const lb_room &m, bool mixed,
+                                         uint32_t apart, const float lse[2], const float s[N][4],
+                                         const float dw[N][4], lb_sums<N> *sums)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        bf16 *const to = m.ds + lsla_query(2 * half) * LB_LD + lsla_key(0, 0);
+        float a[N][2], delta = 0.0f;
+        tp_pack<float> scale, inner;
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            if (n % 2 == 0) scale = tp_load(lsla_of(m.of_head.scale, half, n));
+            if (n % 2 == 0) inner = tp_load(lsla_of(m.of_head.inner, half, n));
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const int i = 2 * (n % 2) + e;
+                a[n][e] = scale.at[i] * s[n][2 * half + e] + (inner.at[i] - lse[half]);
+            }
+        }
+        if (mixed)
+#pragma unroll
+            for (int i = 0; i < 2 * N; i++)
+                if (apart >> (4 * (i / 2) + 2 * half + i % 2) & 1u)
+                    a[i / 2][i % 2] -= 100.0f * AM_LOG2E;
+#pragma unroll
+        for (int i = 0; i < 2 * N; i++) {
+            a[i / 2][i % 2] = tp_exp2(a[i / 2][i % 2]);
+            delta += a[i / 2][i % 2] * dw[i / 2][2 * half + i % 2];
+        }
+        if (mixed && p.mask_outer)
+            lb_outer<N, true>(m, half, apart, a, dw, sums);
+        else
+            lb_outer<N, false>(m, half, apart, a, dw, sums);
+        delta = LB_LN2 * tp_quad<tp_sum_of>(delta);
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            float d[2];
+            if (n % 2 == 0) scale = tp_load(lsla_of(m.of_head.scale, half, n));
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const int k = 2 * half + e;
+                const float dz = a[n][e] * (LB_LN2 * dw[n][k] - delta);
+                sums->inner[n][k] += dz;
+                sums->scale[n][k] += dz * s[n][k];
+                d[e] = dz * scale.at[2 * (n % 2) + e];
+            }
+            *reinterpret_cast<uint32_t *>(to + 8 * n) = tp_pack_bf16(d[0], d[1]);
+        }
+    }
+}
+
+/* o = m x, or (TURNED) m^T x: the warp's 16 rows of a matrix of 64 by 64. */
+template <int COLS, bool TURNED>
+static __device__ inline void lb_mix(float o[COLS / 8][4], const bf16 *m, const bf16 *tile)
+{
+    constexpr int LD = COLS + 8;
+    const int first = (int)threadIdx.x / 32 * 16;
+    m += TURNED ? first + lb_beside(LB_LD) : first * LB_LD + lb_below(LB_LD);
+    tile += lb_below(LD);
+    am_clear<COLS / 8>(o);
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        uint32_t a[4];
+        if (TURNED)
+            tp_ldmatrix_t(a, m + 16 * k * LB_LD);
+        else
+            tp_ldmatrix(a, m + 16 * k);
+#pragma unroll
+        for (int n = 0; n < COLS / 8; n += 2) {
+            uint32_t b[4];
+            tp_ldmatrix_t(b, tile + 16 * k * LD + 8 * n);
+            tp_mma_bf16(o[n], a, b, o[n]);
+            tp_mma_bf16(o[n + 1], a, b + 2, o[n + 1]);
+        }
+    }
+}
+
+/* The warp's 16 rows to cells of the map, whole 16 bytes by way of its rows of a tile. */
+template <int COLS>
+static __device__ inline void lb_store(const lsla<bf16> &p, const lb_map &g,
+                                       const attn_sink<bf16> &sink, int64_t begin, const int own[2],
+                                       const int cell[2], bf16 *rows, const float o[COLS / 8][4])
+{
+    constexpr int LD = COLS + 8;
+    const int lane = (int)threadIdx.x % 32, first = lane % 4 * 8;
+    bf16 *const to = static_cast<bf16 *>(sink.to) + begin + first;
+    rows += lane / 4 * LD;
+    __syncwarp();
+#pragma unroll
+    for (int n = 0; n < COLS / 8; n++)
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            *reinterpret_cast<uint32_t *>(rows + 8 * half * LD + 8 * n + lane % 4 * 2) =
+                tp_pack_bf16(o[n][2 * half], o[n][2 * half + 1]);
+    __syncwarp();
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        bf16 *const at = to + cell[half] * g.width;
+#pragma unroll
+        for (int c = 0; c < COLS; c += 32) {
+            const tp_pack<bf16> v = tp_load(rows + 8 * half * LD + first + c);
+            if (sink.to && own[half] >= 0 && first + c < (int)p.g.dim) tp_store(at + c, v);
+        }
+    }
+}
+
+/* One window, whose tiles have arrived. */
+template <int COLS, int N>
+static __device__ inline void lb_grad_window(const lsla<bf16> &p, const lb_map &g, int h,
+                                             const lb_window &t, const lb_thread<COLS> &own,
+                                             const lb_room &m, const int cell[2],
+                                             const float lse[2], bf16 *tiles, lb_sums<N> *sums)
+{
+    constexpr int TILE = lb_tile<COLS>;
+    const int rows = (int)threadIdx.x / 32 * 16 * (COLS + 8);
+    bf16 *const q = tiles, *const dout = tiles + TILE, *const k = tiles + 2 * TILE;
+    const bf16 *const v = p.v == p.k ? k : tiles + 3 * TILE;
+    const bool low = t.y + g.window > g.down, right = t.x + g.window > g.across;
+    const uint32_t apart = (low ? own.apart.y : 0u) | (right ? own.apart.x : 0u);
+    const int64_t begin = lb_begin(p, g, h, t);
+    float o[COLS / 8][4];
+    {
+        float s[N][4], dw[N][4];
+        lb_products<COLS, N>(s, q + rows, k);
+        lb_products<COLS, N>(dw, dout + rows, v);
+        lb_weights<N>(p, m, low || right, apart, lse, s, dw, sums);
+    }
+    __syncwarp();
+    lb_mix<COLS, false>(o, m.ds, k);
+    __syncthreads();
+    lb_store<COLS>(p, g, p.dq, begin, own.own, cell, k + rows, o);
+    lb_mix<COLS, true>(o, m.ds, q);
+    lb_store<COLS>(p, g, p.dk, begin, own.own, cell, k + rows, o);
+    lb_mix<COLS, true>(o, m.weights, dout);
+    lb_store<COLS>(p, g, p.dv, begin, own.own, cell, k + rows, o);
+}
+
+/* sums [3][n][n] of a slice of a head. */
+template <int N>
+static __device__ inline void lb_leave(const lsla<bf16> &p, const lb_sums<N> &sums, float *to)
+{
+    const int n = (int)p.g.n;
+#pragma unroll
+    for (int k = 0; k < N; k++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int a = lsla_query(e), b = lsla_key(k, e);
+            if (a >= n || b >= n) continue;
+            to[a * n + b] = AM_LOG2E * sums.scale[k][e];
+            to[(n + a) * n + b] = AM_LOG2E * sums.inner[k][e];
+            to[(2 * n + a) * n + b] = sums.outer[k][e];
+        }
+}
+
+/* Block: slice blockIdx.x % slices of head blockIdx.x / slices. */
+template <int COLS, int N>
+__global__ void __launch_bounds__(AM_THREADS, 2) lsla_grad_mma(lsla<bf16> p, lb_map g, int stages)
+{
+    TP_SHARED_REST(tp_pack<float>, shared);
+    const int slices = (int)p.g.slices, h = (int)blockIdx.x / slices;
+    const int64_t windows = p.g.batch * p.g.down * p.g.across, slice = (int)blockIdx.x % slices;
+    lb_room m;
+    m.of_head = { shared, shared + LSLA_TABLE, shared + 2 * LSLA_TABLE };
+    m.weights = reinterpret_cast<bf16 *>(shared + 3 * LSLA_TABLE);
+    m.ds = m.weights + LB_ROWS * LB_LD;
+    m.tiles = m.ds + LB_ROWS * LB_LD;
+    for (int e = (int)threadIdx.x; e < 2 * LB_ROWS * LB_LD; e += AM_THREADS)
+        tp_put(m.weights + e, 0.0f); /* columns that stay what they are */
+    lb_thread<COLS> own;
+    lb_sums<N> sums = {};
+    int left = (int)(windows * (slice + 1) / slices - windows * slice / slices);
+    lb_window t = {};
+    lb_start<COLS>(p, h, m, &own);
+    if (left > 0) {
+        t = lb_window_at(p.g, windows * slice / slices);
+        lb_gather<COLS>(p, g, h, t, own, m.tiles);
+        lb_enter<COLS>(p, g, h, t, &own);
+    }
+    bf16 *now = m.tiles, *other = m.tiles + (stages - 1) * (p.v == p.k ? 3 : 4) * lb_tile<COLS>;
+    for (; left > 0; left--) {
+        const lb_window at = t;
+        const int cell[2] = { own.cell[0], own.cell[1] };
+        const float lse[2] = { own.lse[0], own.lse[1] };
+        lb_next(g, &t);
+        tp_copy_wait<0>();
+        __syncthreads();
+        if (left > 1) {
+            if (stages == 2) lb_gather<COLS>(p, g, h, t, own, other);
+            lb_enter<COLS>(p, g, h, t, &own);
+        }
+        lb_grad_window<COLS, N>(p, g, h, at, own, m, cell, lse, now, &sums);
+        if (stages == 1 && left > 1) {
+            __syncthreads();
+            lb_gather<COLS>(p, g, h, t, own, other);
+        }
+        bf16 *const swap = now;
+        now = other;
+        other = swap;
+    }
+    lb_leave<N>(p, sums, p.work + (int64_t)blockIdx.x * 5 * p.g.n * p.g.n);
+}
+
+/* Two stages where they fit. */
+static size_t lb_shared(const lsla<bf16> &p, int stages)
+{
+    const int columns = p.g.dim <= 32 ? 40 : 72, tiles = (p.v == p.k ? 3 : 4) * stages;
+    return 3 * LSLA_TABLE * sizeof(tp_pack<float>) +
+           (size_t)LB_ROWS * (2 * LB_LD + tiles * columns) * sizeof(bf16);
+}
+
+bool tp__lsla_mma_serves_bwd(const lsla<bf16> &p)
+{
+    return tp__lsla_mma_serves(p) && tp_aligned(p.dout, p.dq.to, p.dk.to, p.dv.to) && !p.dq.f32 &&
+           !p.dk.f32 && !p.dv.f32 && lb_shared(p, 1) <= (size_t)(99 << 10);
+}
+
+template <int COLS, int N> static tp_code launch(const tp_call *c, const lsla<bf16> &p)
+{
+    const int stages = lb_shared(p, 2) <= (size_t)(99 << 10) ? 2 : 1;
+    const int down = (int)p.g.size[0], across = (int)p.g.size[1], width = (int)p.g.width;
+    const lb_map g = { down,           across,         down * across, (int)p.g.window,
+                       (int)p.g.shift, (int)p.g.heads, width,         down * across * width };
+    return tp_launch(c, lsla_grad_mma<COLS, N>, (unsigned)(p.g.heads * p.g.slices), AM_THREADS,
+                     lb_shared(p, stages), p, g, stages);
+}
+
+tp_code tp__lsla_mma_bwd(const tp_call *c, const lsla<bf16> &p)
+{
+    if (p.g.n <= 56) return p.g.dim <= 32 ? launch<32, 7>(c, p) : launch<64, 7>(c, p);
+    return p.g.dim <= 32 ? launch<32, 8>(c, p) : launch<64, 8>(c, p);
+}

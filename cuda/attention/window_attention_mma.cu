@@ -1,0 +1,133 @@
+/* window_attention_mma.cu - attention over maps forward on tensor cores, bf16.
+ *
+ * A block owns 64 queries of a chunk, a warp 16 of them. The keys of the chunk are listed once:
+ * low ones, global tokens, cells of its rectangles; keys and values are gathered by the list, 64 at
+ * a time, the next in flight. Biases start the logits, read from shared memory by difference of
+ * positions.
+ *
+ * Reads each key and value once for 64 queries, from the cache but for the first of its readers: of
+ * device memory 8 D bytes a query and head. 4 D operations and one 2^x a pair; the limit is 2^x for
+ * heads of 32. A step of 16 by 64 of a warp is 32 mma (heads over 32: 64), 16 (32) ldmatrix and 32
+ * 2^x a lane; biases, which the budget leaves out, are 72 instructions more.
+ *
+ *     budget: window_mma_kernel<32> sm_90 310 instructions
+ *     budget: window_mma_kernel<64> sm_90 405 instructions
+ */
+#include "cuda/attention/attention_mma_fwd.cuh"
+#include "cuda/attention/window_mma.cuh"
+
+constexpr int WM_N = WM_ROWS / 8;
+
+/* Divides by the sums and stores results and log-sum-exps of the two queries of a lane. */
+template <int COLS>
+static __device__ inline void wm_finish(const wm &p, const wm_chunk &t,
+                                        const am_queries<COLS, 1> &w, const int cell[2])
+{
+    const attn_sink<bf16> out = { p.out, false };
+    int64_t row[2];
+    float k[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const float sum = tp_quad<tp_sum_of>(w.sum[0][half]);
+        k[half] = 1.0f / sum;
+        row[half] = cell[half] < 0 ? -1 : t.b * p.g.cells + cell[half];
+        if (cell[half] >= 0 && threadIdx.x % 4 == 0)
+            p.lse[(t.b * p.g.heads + t.h) * p.g.cells + cell[half]] =
+                p.scale * w.top[0][half] + logf(sum);
+    }
+    wm_store<COLS>(p, out, t.h, row, k, w.o[0]);
+}
+
+template <int COLS> static __host__ __device__ inline size_t wm_forward_shared(const wm &p)
+{
+    return (size_t)(5 * WM_ROWS * COLS) * sizeof(bf16) + (size_t)(p.biases + 2 * p.keys) * 4;
+}
+
+template <int COLS>
+__global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 4 : 3) window_mma_kernel(wm p)
+{
+    constexpr int TILE = WM_ROWS * COLS;
+    TP_SHARED_REST(bf16, room);
+    TP_SHARED(int, query, [WM_ROWS]);
+    TP_SHARED(wm_rect, rect, [TP_WINDOW_RECTS]);
+    float *const bias = reinterpret_cast<float *>(room + 5 * TILE);
+    int *const list = reinterpret_cast<int *>(bias + p.biases), *const place = list + p.keys;
+    const unsigned item = blockIdx.x / (unsigned)p.g.heads, chunk = item / (unsigned)p.tiles;
+    const wm_chunk t = wm_chunk_at(p, chunk, (int)(blockIdx.x - item * (unsigned)p.g.heads));
+    const int first = (int)(item - chunk * (unsigned)p.tiles) * WM_ROWS, count = t.queries();
+    const int lane = (int)threadIdx.x % 32, i = first + (int)threadIdx.x / 32 * 16;
+    if (first >= count) return;
+    if (threadIdx.x < WM_ROWS) {
+        const int at = first + (int)threadIdx.x;
+        const int row = (int)p.g.global + wm_query_at(p, t, at).cell;
+        query[threadIdx.x] = at < count ? row * (int)p.g.width : -1;
+    }
+    wm_load_biases(p, t.h, bias);
+    const int keys = wm_list_keys(p, t, rect, list, place);
+    __syncthreads();
+
+    const wm_source source = wm_keys_of(p, t);
+    const wm_source own = { p.q + t.b * p.g.tokens * p.g.width + t.h * p.g.dim, NULL, NULL, NULL };
+    int cell[2], part[2];
+    for (int half = 0; half < 2; half++) {
+        const int at = i + lane / 4 + 8 * half;
+        const wm_query q = wm_query_at(p, t, min(at, count - 1));
+        cell[half] = at < count ? q.cell : -1;
+        part[half] = q.part;
+    }
+    wm_gather<COLS, WM_ROWS>(p, room, query, own);
+    bf16 *now = room + TILE, *other = now + 2 * TILE;
+    am_queries<COLS, 1> w;
+    w.clear();
+    wm_gather<COLS, WM_ROWS>(p, now, list, source);
+    tp_copy_commit();
+    for (int j = 0; j < keys; j += WM_ROWS) {
+        tp_copy_wait<0>();
+        __syncthreads();
+        if (j + WM_ROWS < keys) wm_gather<COLS, WM_ROWS>(p, other, list + j + WM_ROWS, source);
+        tp_copy_commit();
+        if (j == 0)
+#pragma unroll
+            for (int k = 0; k < COLS / 16; k++) tp_frag_a<COLS>(w.q[0][k], room, i - first, k);
+        if (i < count) {
+            float s[WM_N][4];
+            wm_start<WM_N>(p, s, bias, place + j, part, j >= p.g.extra && j + WM_ROWS <= keys);
+            am_products<COLS, WM_N>(s, w.q[0], now);
+            am_fold<COLS, WM_N>(s, w.o[0], w.top[0], w.sum[0], p.scale * AM_LOG2E);
+            am_mix<COLS, WM_N>(w.o[0], s, now + TILE);
+        }
+        bf16 *const swap = now;
+        now = other;
+        other = swap;
+    }
+    if (i < count) wm_finish<COLS>(p, t, w, cell);
+}
+
+/* Heads of multiples of 8 up to 64; keys and biases of a chunk must fit into shared memory. A scale
+ * that is not positive would turn maxima into minima. */
+bool tp__window_mma_serves(const win<bf16> &call)
+{
+    const tp_window &g = call.g;
+    if (g.dim % 8 != 0 || g.dim < 8 || g.dim > 64 || call.scale <= 1e-6f || g.keys < 1 ||
+        !tp_aligned(call.q, call.k, call.v, call.low_k, call.low_v, call.out))
+        return false;
+    const int64_t most = 1 << 12; /* more than fits, so that what follows does not overflow */
+    if (g.keys > most || g.chunk[0] > most || g.chunk[1] > most || g.global > most) return false;
+    const int64_t queries = g.chunks[0] * g.chunks[1] * g.chunk[0] * g.chunk[1];
+    const wm p = wm_problem(call);
+    return g.batch * g.heads * queries < INT32_MAX && (g.low + g.tokens) * g.width < INT32_MAX &&
+           wm_forward_shared<64>(p) <= WM_ROOM;
+}
+
+template <int COLS> static tp_code launch(const tp_call *c, const wm &p)
+{
+    const int64_t blocks = p.g.batch * p.g.chunks[0] * p.g.chunks[1] * p.tiles * p.g.heads;
+    return tp_launch(c, window_mma_kernel<COLS>, (unsigned)blocks, AM_THREADS,
+                     wm_forward_shared<COLS>(p), p);
+}
+
+tp_code tp__window_mma_fwd(const tp_call *c, const win<bf16> &call)
+{
+    const wm p = wm_problem(call);
+    return p.g.dim <= 32 ? launch<32>(c, p) : launch<64>(c, p);
+}

@@ -1,0 +1,255 @@
+/* window_mma.cuh - what the tensor core kernels of attention over maps share: chunks, the lists of
+ * their keys, biases by difference of positions, gathered tiles, products.
+ *
+ * A key has a row in memory and a place: for keys of the map, minus its part of the difference of
+ * positions, to which a query adds its own part; for all others (< 0) the complement of where its
+ * bias stands. Differences that are too far apart have the bias -inf, and so has what pads a list,
+ * so nothing else is masked. Biases are divided by the scale: they are initial values of logits. */
+#ifndef TP_WINDOW_MMA_CUH
+#define TP_WINDOW_MMA_CUH
+
+#include "cuda/attention/attention_mma.cuh"
+#include "cuda/attention/window.cuh"
+
+constexpr int WM_ROWS =
+    TP_WINDOW_QUERIES; /* of a block, and keys of a list are padded to as many */
+
+struct wm : win<bf16> {
+    tp_window_gpu gpu;
+    int tiles;             /* of the queries of a chunk                                       */
+    int keys;              /* most of a chunk, padded                                         */
+    int reach[2], side[2]; /* largest differences of positions; 2 reach + 1                   */
+    int differences;       /* side[0] side[1], or 0: nothing depends on them                  */
+    int biases;            /* those, global tokens, zero, -inf; padded                        */
+};
+
+static inline wm wm_problem(const win<bf16> &call)
+{
+    wm p = {};
+    static_cast<win<bf16> &>(p) = call;
+    p.gpu = tp__window_gpu(&p.g);
+    for (int i = 0; i < 2; i++) {
+        p.reach[i] = (int)p.gpu.reach[i];
+        p.side[i] = 2 * p.reach[i] + 1;
+    }
+    p.tiles = (int)p.gpu.tiles;
+    p.keys = attn_tiles((int)p.g.keys, WM_ROWS) * WM_ROWS;
+    p.differences = (int)p.gpu.differences;
+    p.biases = (int)p.gpu.biases;
+    return p;
+}
+
+/* Where the bias is that all other keys have, and that of the padding. */
+static __device__ inline int wm_none(const wm &p)
+{
+    return p.differences + (int)p.g.global;
+}
+static __device__ inline int wm_hidden(const wm &p)
+{
+    return wm_none(p) + 1;
+}
+
+/* The biases of a head. */
+static __device__ inline void wm_load_biases(const wm &p, int h, float *bias)
+{
+    const float unscale = 1.0f / p.scale;
+    const int heads = (int)p.g.heads, global = (int)p.g.global;
+    for (int i = (int)threadIdx.x; i < p.differences; i += AM_THREADS) {
+        const int down = i / p.side[1] - p.reach[0], across = i % p.side[1] - p.reach[1];
+        const bool far = max(down, -down) > p.g.halo[0] || max(across, -across) > p.g.halo[1];
+        const int64_t row = (down + p.g.reach[0]) * p.g.stride + across + p.g.reach[1];
+        bias[i] = p.g.exact && far ? -INFINITY
+                  : p.table        ? unscale * tp_float(p.table[row * heads + h])
+                                   : 0.0f;
+    }
+    for (int i = (int)threadIdx.x; i < global + 2; i += AM_THREADS)
+        bias[p.differences + i] = i > global ? -INFINITY
+                                  : i < global && p.bias
+                                      ? unscale * tp_float(p.bias[h * global + i])
+                                      : 0.0f;
+}
+
+/* A chunk of queries, in one batch row and head. */
+struct wm_chunk {
+    int b, h, cy, cx, top, left, rows, cols;
+    __device__ int queries() const { return rows * cols; }
+};
+
+/* Chunk i of [B, chunks, chunks]. */
+static __device__ inline wm_chunk wm_chunk_at(const wm &p, unsigned i, int h)
+{
+    const unsigned row = i / (unsigned)p.g.chunks[1], b = row / (unsigned)p.g.chunks[0];
+    wm_chunk t;
+    t.b = (int)b;
+    t.h = h;
+    t.cy = (int)(row - b * (unsigned)p.g.chunks[0]);
+    t.cx = (int)(i - row * (unsigned)p.g.chunks[1]);
+    t.top = t.cy * (int)p.g.chunk[0];
+    t.left = t.cx * (int)p.g.chunk[1];
+    t.rows = min((int)p.g.chunk[0], (int)p.g.size[0] - t.top);
+    t.cols = min((int)p.g.chunk[1], (int)p.g.size[1] - t.left);
+    return t;
+}
+
+/* Query i of a chunk: its cell of the map and its part of differences. */
+struct wm_query {
+    int cell, part;
+};
+
+static __device__ inline wm_query wm_query_at(const wm &p, int top, int left, int cols, int i)
+{
+    const int y = (int)((unsigned)i / (unsigned)cols), x = i - y * cols;
+    return { (top + y) * (int)p.g.size[1] + left + x, y * p.side[1] + x };
+}
+static __device__ inline wm_query wm_query_at(const wm &p, const wm_chunk &t, int i)
+{
+    return wm_query_at(p, t.top, t.left, t.cols, i);
+}
+
+/* The place of the key at row y and column x from the chunk's first query. */
+static __device__ inline int wm_place(const wm &p, int y, int x)
+{
+    return p.differences ? (p.reach[0] - y) * p.side[1] + p.reach[1] - x : ~wm_none(p);
+}
+
+/* A rectangle's place from the chunk's first query, and where its cells come from. */
+struct wm_rect {
+    int y, x, rows, cols, dy, dx;
+    __device__ int cells() const { return rows * cols; }
+};
+
+/* What may be sized at launch: beside it kernels declare the queries of a block and the rectangles.
+ */
+constexpr size_t WM_ROOM = (99 << 10) - WM_ROWS * sizeof(int) - TP_WINDOW_RECTS * sizeof(wm_rect);
+
+/* Rectangle b of chunk t; no cells: empty. */
+static __device__ inline wm_rect wm_rect_of(const wm &p, const wm_chunk &t, int b)
+{
+    tp_rect r;
+    wm_rect to = {};
+    if (tp__window_rect(&p.g, t.cy, t.cx, b, &r))
+        to = {
+            (int)r.y - t.top, (int)r.x - t.left, (int)r.rows, (int)r.cols, (int)r.dy, (int)r.dx
+        };
+    return to;
+}
+
+/* Lists the chunk's rectangles and keys, padded; returns how many keys there are. row: where one
+ * begins in k; -2 minus where it begins in low_k; -1: zeros. Waits once; the caller waits before
+ * the lists are read. */
+static __device__ inline int wm_list_keys(const wm &p, const wm_chunk &t, wm_rect *rect, int *row,
+                                          int *place)
+{
+    if (threadIdx.x < TP_WINDOW_RECTS) rect[threadIdx.x] = wm_rect_of(p, t, (int)threadIdx.x);
+    __syncthreads();
+    const int extra = (int)p.g.extra, low = (int)p.g.low, width = (int)p.g.width;
+    int n = extra;
+    for (int r = 0; r < TP_WINDOW_RECTS; r++) n += rect[r].cells();
+    for (int j = (int)threadIdx.x; j < attn_tiles(n, WM_ROWS) * WM_ROWS; j += AM_THREADS) {
+        int from = -1, at = ~wm_hidden(p);
+        if (j < extra) {
+            from = j < low ? -2 - j * width : (j - low) * width;
+            at = ~(j < low ? wm_none(p) : p.differences + j - low);
+        } else if (j < n) {
+            int k = j - extra, r = 0;
+            for (; k >= rect[r].cells(); r++) k -= rect[r].cells();
+            const wm_rect &in = rect[r];
+            const int down = (int)((unsigned)k / (unsigned)in.cols), y = in.y + down,
+                      x = in.x + k - down * in.cols;
+            const int sy = t.top + y + in.dy, sx = t.left + x + in.dx;
+            at = wm_place(p, y, x);
+            if (sy < p.g.size[0] && sx < p.g.size[1])
+                from = ((int)p.g.global + sy * (int)p.g.size[1] + sx) * width;
+        }
+        row[j] = from;
+        place[j] = at;
+    }
+    return n;
+}
+
+/* The head's slices of the first rows of two tensors, and of two low ones or NULL. */
+struct wm_source {
+    const bf16 *x, *y, *low_x, *low_y;
+};
+
+static __device__ inline wm_source wm_keys_of(const wm &p, const wm_chunk &t)
+{
+    const int64_t at = t.b * p.g.tokens * p.g.width + t.h * p.g.dim;
+    const int64_t low = t.b * p.g.low * p.g.width + t.h * p.g.dim;
+    return { p.k + at, p.v + at, p.low_k ? p.low_k + low : NULL, p.low_v ? p.low_v + low : NULL };
+}
+
+/* Queues copies of ROWS rows of x to a tile and of y, unless it is NULL, to the one behind; their
+ * beginnings are listed. */
+template <int COLS, int ROWS>
+static __device__ inline void wm_gather(const wm &p, bf16 *tile, const int *list,
+                                        const wm_source &from)
+{
+    constexpr int CHUNKS = COLS / 8, STEP = AM_THREADS / CHUNKS;
+    static_assert(ROWS % STEP == 0 && STEP % 8 == 0, "threads share the rows evenly");
+    const int c = (int)threadIdx.x % CHUNKS, first = (int)threadIdx.x / CHUNKS;
+    bf16 *const to = tile + tp_tile_at<COLS>(first, c);
+#pragma unroll
+    for (int k = 0; k < ROWS; k += STEP) {
+        const int row = list[first + k], at = (row < -1 ? -2 - row : row) + 8 * c;
+        const bool ok = row != -1 && 8 * c < p.g.dim;
+        tp_copy_async_if(ok, to + k * COLS, (row < -1 ? from.low_x : from.x) + at);
+        if (from.y)
+            tp_copy_async_if(ok, to + (ROWS + k) * COLS, (row < -1 ? from.low_y : from.y) + at);
+    }
+}
+
+/* s = the biases of the keys at place[0..8 N) for the queries whose parts are part[2]; plain: all
+ * keys are of the map, which saves looking. */
+template <int N>
+static __device__ inline void wm_start(const wm &p, float s[N][4], const float *bias,
+                                       const int *place, const int part[2], bool plain)
+{
+    const int column = (int)threadIdx.x % 4 * 2;
+    if (plain && !p.differences) {
+        am_clear<N>(s);
+        return;
+    }
+    if (!plain) {
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                const int at = place[8 * n + column + e % 2];
+                s[n][e] = bias[at >= 0 ? at + part[e / 2] : ~at];
+            }
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const tp_pack<int, 2> at = tp_load_n<int, 2>(place + 8 * n + column);
+#pragma unroll
+        for (int e = 0; e < 4; e++) s[n][e] = bias[at.at[e % 2] + part[e / 2]];
+    }
+}
+
+/* Sixteen rows of a head, times k, to two rows (the lane's; -1: none) of a tensor [...,H*D]. */
+template <int COLS>
+static __device__ inline void wm_store(const wm &p, const attn_sink<bf16> &to, int h,
+                                       const int64_t row[2], const float k[2],
+                                       const float o[COLS / 8][4])
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int64_t first = row[half] * p.g.width + h * p.g.dim + threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int n = 0; n < COLS / 8; n++) {
+            if (row[half] < 0 || 8 * n >= p.g.dim) continue;
+            const float x = k[half] * o[n][2 * half], y = k[half] * o[n][2 * half + 1];
+            if (to.f32) {
+                to.put(first + 8 * n, x);
+                to.put(first + 8 * n + 1, y);
+            } else {
+                *reinterpret_cast<uint32_t *>(static_cast<bf16 *>(to.to) + first + 8 * n) =
+                    tp_pack_bf16(x, y);
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,53 @@
+/* window_mma_bwd.cuh - what the gradient kernels of attention over maps on tensor cores share. */
+#ifndef TP_WINDOW_MMA_BWD_CUH
+#define TP_WINDOW_MMA_BWD_CUH
+
+#include "cuda/attention/window_mma.cuh"
+
+constexpr int WM_STEP = 32, WM_STEP_N = WM_STEP / 8; /* columns of a step */
+
+/* The log-sum-exp (base 2) and delta of a query's cell; beyond the last one its probabilities are
+ * zero. */
+static __device__ inline float2 wm_of_query(const wm &p, int b, int h, int cell)
+{
+    float2 v = { INFINITY, 0.0f };
+    if (cell >= 0) {
+        const int64_t at = (b * p.g.heads + h) * p.g.cells + cell;
+        v.x = AM_LOG2E * p.lse[at];
+        v.y = p.delta[at];
+    }
+    return v;
+}
+
+/* From logits s and dp = dO V^T: s becomes dS, dp the probabilities. of(n, e): the query's two. */
+template <int N, class F>
+static __device__ inline void wm_gradients(const wm &p, float s[N][4], float dp[N][4], F of)
+{
+    const float c = p.scale * AM_LOG2E;
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const float2 row = of(n, e);
+            const float probability = tp_exp2(c * s[n][e] - row.x);
+            s[n][e] = probability * (dp[n][e] - row.y);
+            dp[n][e] = probability;
+        }
+}
+
+/* Sixteen rows of a tile as A operands. */
+template <int COLS>
+static __device__ inline void wm_hold(uint32_t a[COLS / 16][4], const bf16 *tile, int row)
+{
+#pragma unroll
+    for (int k = 0; k < COLS / 16; k++) tp_frag_a<COLS>(a[k], tile, row, k);
+}
+
+/* The heads' slices of q (from the map's first token) and dO. */
+static __device__ inline wm_source wm_queries_of(const wm &p, int b, int h)
+{
+    return { p.q + (b * p.g.tokens + p.g.global) * p.g.width + h * p.g.dim,
+             p.dout + b * p.g.cells * p.g.width + h * p.g.dim, NULL, NULL };
+}
+
+#endif

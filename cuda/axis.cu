@@ -1,0 +1,312 @@
+/* axis.cu - ops that cut and join along one axis: slice, pad, concat, stack, split, roll.
+ *
+ * Seen from the axis a tensor is [outer][dim][inner]. Whatever is written is a matrix of `outer`
+ * rows, each put together from parts: pieces of rows of other tensors, or one value. Cutting has
+ * one part, padding three, a roll two, joining one for each input.
+ *
+ * A thread writes 16 bytes: it reads one word where all pieces are made of such words, else several
+ * narrower ones, so that odd sizes cost loads from cache and not memory. Each element is read and
+ * written once, with one division for 16 bytes: bound by memory. */
+#include "cuda/kit/move.cuh"
+#include "tensor/geometry/shape_ops.h"
+#include "tensor/shape.h"
+
+/* Columns up to `end` of row r: column k is data[r * step + at + k], or the value. */
+struct piece {
+    const void *data; /* NULL: the value */
+    int64_t end, step, at;
+};
+
+/* In elements, later in words. */
+struct rows {
+    int64_t count, columns;
+    int parts;
+    piece part[TP_MAX_INPUTS];
+};
+
+struct plan {
+    rows r;
+    tp_divisor columns;
+    uint4 value; /* repeated */
+};
+
+/* Where word i of y comes from, and how many words from there on lie side by side. */
+template <class W> struct source {
+    const W *from;
+    int64_t left;
+};
+
+template <class W> static __device__ inline source<W> source_of(const plan &p, int64_t i)
+{
+    const int64_t row = tp_over(p.columns, i), column = i - row * p.columns.d;
+    int k = 0;
+    while (column >= p.r.part[k].end) k++;
+    const W *data = static_cast<const W *>(p.r.part[k].data);
+    const source<W> s = { data ? data + row * p.r.part[k].step + p.r.part[k].at + column : NULL,
+                          p.r.part[k].end - column };
+    return s;
+}
+
+template <class W> static __device__ inline W word_of(const plan &p, int64_t i)
+{
+    const W *from = source_of<W>(p, i).from;
+    W value;
+    memcpy(&value, &p.value, sizeof value);
+    return from ? *from : value;
+}
+
+template <class W>
+__global__ void __launch_bounds__(TP_THREADS) fill_rows(plan p, int64_t n, int64_t packs, W *y)
+{
+    constexpr int N = (int)(16 / sizeof(W));
+    TP_EACH (i, packs) {
+        const source<W> s = source_of<W>(p, i * N);
+        if (s.left < N) { /* of several parts */
+#pragma unroll 1
+            for (int k = 0; k < N; k++) y[i * N + k] = word_of<W>(p, i * N + k);
+            continue;
+        }
+        tp_pack<W> v;
+        memcpy(&v, &p.value, sizeof v);
+        if (s.from) {
+#pragma unroll
+            for (int k = 0; k < N; k++) v.at[k] = s.from[k];
+        }
+        tp_store(y + i * N, v);
+    }
+    TP_EACH (i, n - packs * N) y[packs * N + i] = word_of<W>(p, packs * N + i);
+}
+
+static uint4 repeated(tp_dtype dt, double value)
+{
+    uint4 all;
+    const int64_t n = (int64_t)(sizeof all / tp_dtype_size(dt));
+    const tp_view v = { &all, dt, 1, { n }, n };
+    for (int64_t i = 0; i < n; i++) tp_st(&v, i, value);
+    return all;
+}
+
+static tp_code write_rows(const tp_call *c, const tp_view *y, const rows &r, double value)
+{
+    const int64_t size = (int64_t)tp_dtype_size(y->dtype);
+    int bytes = tp_widest(r.columns * size, (uintptr_t)y->data);
+    plan p = { r, {}, repeated(y->dtype, value) };
+    for (int k = 0; k < r.parts; k++) {
+        const piece &a = r.part[k];
+        bytes = tp_widest(bytes, (uintptr_t)a.data, a.end * size, a.step * size, a.at * size);
+    }
+    const int64_t elements = bytes / size, n = r.count * r.columns / elements;
+    p.columns = tp_by(r.columns / elements);
+    for (int k = 0; k < r.parts; k++) {
+        p.r.part[k].end /= elements;
+        p.r.part[k].step /= elements;
+        p.r.part[k].at /= elements;
+    }
+    return tp_with_word(bytes, [&](auto w) {
+        typedef decltype(w) W;
+        const int64_t N = (int64_t)(16 / sizeof(W)), packs = tp_aligned(y->data) ? n / N : 0;
+        return tp_launch(c, fill_rows<W>, tp_grid(c, packs ? packs : n), TP_THREADS, 0, p, n, packs,
+                         tp_out<W>(y));
+    });
+}
+
+/* ---- what is written ---- */
+
+/* What the tensors of an op have in common. */
+struct frame {
+    int64_t outer, inner;
+};
+
+static frame frame_of(const tp_view *v, int axis)
+{
+    int64_t dim;
+    frame f;
+    tp__axis_split(v, tp__axis(v->ndim, axis), &f.outer, &dim, &f.inner);
+    return f;
+}
+
+/* Elements of a row of v, which need not have the axis (stack). */
+static int64_t width(const frame &f, const tp_view *v)
+{
+    return f.outer ? v->numel / f.outer : 0;
+}
+
+/* The next part of r: n columns of x from column `from` on; x NULL: of the value. */
+static void append(const frame &f, rows *r, const tp_view *x, int64_t from, int64_t n)
+{
+    const piece p = { x ? x->data : NULL, r->columns + n, x ? width(f, x) : 0, from - r->columns };
+    if (n == 0) return;
+    r->part[r->parts++] = p;
+    r->columns += n;
+}
+
+/* small = the indices of large from `at` on. */
+static tp_code cut(const tp_call *c, const frame &f, const tp_view *large, const tp_view *small,
+                   int64_t at)
+{
+    rows r = { f.outer, 0, 0, {} };
+    const size_t size = tp_dtype_size(large->dtype);
+    if (small->numel == 0) return TP_OK;
+    if (f.outer == 1)
+        return tp__cuda_copy(c, small->data,
+                             static_cast<const char *>(large->data) + at * f.inner * size,
+                             small->numel * size);
+    append(f, &r, large, at * f.inner, width(f, small));
+    return write_rows(c, small, r, 0.0);
+}
+
+/* large = small from `at` on, and the value elsewhere. */
+static tp_code surround(const tp_call *c, const frame &f, const tp_view *large,
+                        const tp_view *small, int64_t at, double value)
+{
+    rows r = { f.outer, 0, 0, {} };
+    append(f, &r, NULL, 0, at * f.inner);
+    append(f, &r, small, 0, width(f, small));
+    append(f, &r, NULL, 0, width(f, large) - r.columns);
+    return write_rows(c, large, r, value);
+}
+
+/* whole = the parts, one behind the other. */
+static tp_code join(const tp_call *c, const tp_view *whole, const tp_view *parts, int n)
+{
+    const frame f = frame_of(whole, static_cast<const tp_axis_attr *>(c->attr)->axis);
+    rows r = { f.outer, 0, 0, {} };
+    for (int i = 0; i < n; i++) append(f, &r, &parts[i], 0, width(f, &parts[i]));
+    return write_rows(c, whole, r, 0.0);
+}
+
+/* The parts from the whole; those without data are skipped. */
+static tp_code cut_all(const tp_call *c, const tp_view *whole, const tp_view *parts, int n)
+{
+    const frame f = frame_of(whole, static_cast<const tp_axis_attr *>(c->attr)->axis);
+    tp_code code = TP_OK;
+    int64_t at = 0;
+    for (int i = 0; i < n && code == TP_OK && whole->numel; i++) {
+        if (parts[i].data) code = cut(c, f, whole, &parts[i], at);
+        at += width(f, &parts[i]) / f.inner;
+    }
+    return code;
+}
+
+/* ---- slice and pad ---- */
+
+static tp_code slice_fwd(const tp_call *c)
+{
+    const tp_slice_attr *a = static_cast<const tp_slice_attr *>(c->attr);
+    return cut(c, frame_of(&c->x[0], a->axis), &c->x[0], &c->y[0], a->start);
+}
+
+/* large += small; large points at the first element that gets something. */
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    add_rows(tp_divisor columns, int64_t step, int64_t n, int64_t packs, const S *small, S *large)
+{
+    constexpr int N = (int)(16 / sizeof(S));
+    TP_EACH (i, packs) {
+        const int64_t row = tp_over(columns, i * N);
+        S *to = large + row * step + i * N - row * columns.d;
+        const tp_pack<S> a = tp_load(small + i * N);
+        tp_pack<S> v = tp_load(static_cast<const S *>(to));
+#pragma unroll
+        for (int k = 0; k < N; k++) tp_put(&v.at[k], tp_float(v.at[k]) + tp_float(a.at[k]));
+        tp_store(to, v);
+    }
+    TP_EACH (i, n - packs * N) {
+        const int64_t e = packs * N + i, row = tp_over(columns, e);
+        S *to = large + row * step + e - row * columns.d;
+        tp_put(to, tp_float(*to) + tp_float(small[e]));
+    }
+}
+
+template <class S>
+static tp_code add_to(const tp_call *c, const frame &f, const tp_view *large, const tp_view *small,
+                      int64_t at)
+{
+    constexpr int N = (int)(16 / sizeof(S));
+    const int64_t n = small->numel, columns = width(f, small), step = width(f, large);
+    S *to = tp_out<S>(large) + at * f.inner;
+    const bool whole = columns % N == 0 && step % N == 0 && tp_aligned(tp_in<S>(small), to);
+    return tp_launch(c, add_rows<S>, tp_grid(c, whole ? n / N : n), TP_THREADS, 0, tp_by(columns),
+                     step, n, whole ? n / N : 0, tp_in<S>(small), to);
+}
+
+static tp_code slice_bwd(const tp_call *c)
+{
+    const tp_slice_attr *a = static_cast<const tp_slice_attr *>(c->attr);
+    const frame f = frame_of(&c->dx[0], a->axis);
+    if (!c->dx[0].data) return TP_OK;
+    if (!(c->add & 1u)) return surround(c, f, &c->dx[0], &c->dy[0], a->start, 0.0);
+    return tp_with_type(c, c->dx[0].dtype, [&](auto s) {
+        return add_to<decltype(s)>(c, f, &c->dx[0], &c->dy[0], a->start);
+    });
+}
+
+static tp_code pad_fwd(const tp_call *c)
+{
+    const tp_pad_attr *a = static_cast<const tp_pad_attr *>(c->attr);
+    return surround(c, frame_of(&c->y[0], a->axis), &c->y[0], &c->x[0], a->before, a->value);
+}
+
+static tp_code pad_bwd(const tp_call *c)
+{
+    const tp_pad_attr *a = static_cast<const tp_pad_attr *>(c->attr);
+    if (!c->dx[0].data) return TP_OK;
+    return cut(c, frame_of(&c->dy[0], a->axis), &c->dy[0], &c->dx[0], a->before);
+}
+
+/* ---- concat, stack, split ---- */
+
+static tp_code concat_fwd(const tp_call *c)
+{
+    return join(c, &c->y[0], c->x, c->nx);
+}
+
+static tp_code concat_bwd(const tp_call *c)
+{
+    return cut_all(c, &c->dy[0], c->dx, c->nx);
+}
+
+static tp_code split_fwd(const tp_call *c)
+{
+    return cut_all(c, &c->x[0], c->y, c->ny);
+}
+
+static tp_code split_bwd(const tp_call *c)
+{
+    return c->dx[0].data ? join(c, &c->dx[0], c->dy, c->ny) : TP_OK;
+}
+
+/* ---- roll: two parts change places ---- */
+
+static tp_code roll(const tp_call *c, const tp_view *from, const tp_view *to, int64_t sign)
+{
+    const tp_roll_attr *a = static_cast<const tp_roll_attr *>(c->attr);
+    const frame f = frame_of(from, a->axis);
+    rows r = { f.outer, 0, 0, {} };
+    if (from->numel == 0) return TP_OK;
+    const int64_t dim = width(f, from) / f.inner, shift = (a->shift % dim * sign + dim) % dim;
+    append(f, &r, from, (dim - shift) * f.inner, shift * f.inner);
+    append(f, &r, from, 0, (dim - shift) * f.inner);
+    return write_rows(c, to, r, 0.0);
+}
+
+static tp_code roll_fwd(const tp_call *c)
+{
+    return roll(c, &c->x[0], &c->y[0], 1);
+}
+
+static tp_code roll_bwd(const tp_call *c)
+{
+    return c->dx[0].data ? roll(c, &c->dy[0], &c->dx[0], -1) : TP_OK;
+}
+
+TP_CUDA_KERNEL_UNTYPED(slice_fwd)
+TP_CUDA_KERNEL_UNTYPED(slice_bwd)
+TP_CUDA_KERNEL_UNTYPED(pad_fwd)
+TP_CUDA_KERNEL_UNTYPED(pad_bwd)
+TP_CUDA_KERNEL_UNTYPED(concat_fwd)
+TP_CUDA_KERNEL_UNTYPED(concat_bwd)
+TP_CUDA_KERNEL_UNTYPED(split_fwd)
+TP_CUDA_KERNEL_UNTYPED(split_bwd)
+TP_CUDA_KERNEL_UNTYPED(roll_fwd)
+TP_CUDA_KERNEL_UNTYPED(roll_bwd)

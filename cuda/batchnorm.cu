@@ -1,0 +1,138 @@
+/* batchnorm.cu - each channel of X [rows,C] by the statistics of its column, or by running
+ * ones; formulas as in tensor/cpu/batchnorm.c.
+ *
+ * Training reads x for the statistics and again to normalise: 12 bytes an element (f32; half of
+ * that in bf16); backward reads x and dy twice, 20. Eval moves 8 forward, and 20 or 8 backward,
+ * with or without gradients of w and b. About 20 operations an element: bound by memory. */
+#include "cuda/kit/channel_norm.cuh"
+#include "tensor/geometry/norms.h"
+
+static tp_matrix matrix_of(const tp_call *c)
+{
+    return tp_matrix_of(&c->x[0], c->x[3].dim[0]);
+}
+
+/* ---- statistics of a batch ---- */
+
+/* What becomes of the statistics of a channel. */
+struct running {
+    float *mean, *var; /* NULL: they stay */
+    int64_t *batches;  /* counted with them, or NULL */
+    float keep, eps;
+};
+
+/* A block merges the parts of 32 channels: warp w the parts w, w + warps, ..., the first warp what
+ * these give. */
+__global__ void __launch_bounds__(1024)
+    merge_kernel(tp_matrix a, running to, const float *part, float *m, float *s)
+{
+    TP_SHARED(tp_moments, all, [32][32]);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    TP_EACH_BLOCK (tile, (a.C + 31) / 32) {
+        const int64_t i = tile * 32 + lane;
+        tp_moments v = {};
+        for (int64_t k = warp; i < a.C && k * a.size < a.rows; k += warps) {
+            const float *at = part + k * 2 * a.C + i;
+            v = tp_merged(v, { (float)min(a.size, a.rows - k * a.size), at[0], at[a.C] });
+        }
+        all[warp][lane] = v;
+        __syncthreads();
+        if (warp == 0 && i < a.C) {
+            for (int w = 1; w < warps; w++) v = tp_merged(v, all[w][lane]);
+            m[i] = v.m;
+            s[i] = 1.0f / sqrtf((v.n > 0.0f ? v.v / v.n : 0.0f) + to.eps);
+            if (to.mean && v.n > 1.0f) {
+                to.mean[i] = to.keep * to.mean[i] + (1.0f - to.keep) * v.m;
+                to.var[i] = to.keep * to.var[i] + (1.0f - to.keep) * (v.v / (v.n - 1.0f));
+                if (i == 0 && to.batches) ++*to.batches;
+            }
+        }
+        __syncthreads();
+    }
+}
+
+__global__ void __launch_bounds__(TP_THREADS)
+    running_kernel(int64_t C, const float *mean, const float *var, float eps, float *m, float *s)
+{
+    TP_EACH (i, C) {
+        m[i] = mean[i];
+        s[i] = 1.0f / sqrtf(var[i] + eps);
+    }
+}
+
+/* m and s of this call: of the batch, towards which the running ones move, or the running ones. */
+template <class S, int N> static tp_code statistics(const tp_call *c, const tp_matrix &a)
+{
+    const tp__batchnorm_attr *at = static_cast<const tp__batchnorm_attr *>(c->attr);
+    const float eps = (float)at->eps;
+    float *mean = tp_out<float>(&c->x[3]), *var = tp_out<float>(&c->x[4]);
+    float *m = tp_out<float>(&c->y[1]), *s = tp_out<float>(&c->y[2]);
+    float *part = static_cast<float *>(c->work);
+    if (!c->train)
+        return tp_launch(c, running_kernel, tp_grid(c, a.C), TP_THREADS, 0, a.C, mean, var, eps, m,
+                         s);
+    int64_t *const batches = tp_absent(&c->x[5]) ? NULL : tp_out<int64_t>(&c->x[5]);
+    const running to = { c->replay ? NULL : mean, var, batches, (float)(1.0 - at->momentum), eps };
+    const int64_t blocks = tp__gpu_row_blocks(a.rows, TP_TILE_ROWS);
+    const tp_code code = tp_launch(c, tp_moments_kernel<S, N>, tp_grid(c, tp_tiles(a, N), 1),
+                                   TP_THREADS, 0, a, tp_in<S>(&c->x[0]), part);
+    if (code != TP_OK) return code;
+    return tp_launch(c, merge_kernel, tp_grid(c, a.C, 32), tp_part_threads(blocks), 0, a, to, part,
+                     m, s);
+}
+
+static tp_channel_stats stats_of(const tp_call *c)
+{
+    return { tp_in<float>(&c->y[1]), tp_in<float>(&c->y[2]), 0 };
+}
+
+template <class S> static tp_code batchnorm_fwd(const tp_call *c)
+{
+    const tp_matrix a = matrix_of(c);
+    const tp_row_param w = tp_row_param_of(c, 1, 1.0f), b = tp_row_param_of(c, 2, 0.0f);
+    return tp_with_packs<S>(tp_aligned(c->x[0].data, c->y[0].data, w.at, b.at), a.C, [&](auto n) {
+        constexpr int N = decltype(n)::value;
+        const tp_code code = statistics<S, N>(c, a);
+        if (code != TP_OK) return code;
+        return tp_launch(c, tp_normalise_kernel<S, N>, tp_grid(c, a.rows * a.C / N), TP_THREADS, 0,
+                         a, stats_of(c), w, b, tp_in<S>(&c->x[0]), tp_out<S>(&c->y[0]));
+    });
+}
+
+/* ---- backward ---- */
+
+/* c->work: the sums of dy h and of dy, [2][C], then those of each block of rows, [blocks][2][C]. */
+template <class S, int N> static tp_code grad(const tp_call *c, const tp_matrix &a)
+{
+    const int64_t C = a.C, blocks = tp__gpu_row_blocks(a.rows, TP_TILE_ROWS);
+    const tp_channel_stats stats = stats_of(c);
+    const S *x = tp_in<S>(&c->x[0]), *dy = tp_in<S>(&c->dy[0]);
+    float *sums = static_cast<float *>(c->work), *part = sums + 2 * C;
+    tp_code code = TP_OK;
+    if (c->train || c->dx[1].data || c->dx[2].data) {
+        code = tp_launch(c, tp_channel_sums<S, N>, tp_grid(c, tp_tiles(a, N), 1), TP_THREADS, 0, a,
+                         stats, x, dy, part);
+        if (code == TP_OK)
+            code = tp_launch(c, tp_add_parts_kernel<float>, tp_grid(c, 2 * C, 32),
+                             tp_part_threads(blocks), 0, 2 * C, blocks, 2 * C, part, false, sums);
+    }
+    for (int i = 0; i < 2; i++)
+        if (code == TP_OK && c->dx[1 + i].data)
+            code = tp_add_parts(c, C, 1, C, sums + i * C, 1 + i);
+    if (code != TP_OK || !c->dx[0].data) return code;
+    return tp_launch(c, tp_channel_grad<S, N>, tp_grid(c, a.rows * C / N), TP_THREADS, 0, a,
+                     c->train ? 1.0f / (float)a.rows : 0.0f, stats, tp_row_param_of(c, 1, 1.0f),
+                     sums, sums + C, x, dy, tp_out<S>(&c->dx[0]));
+}
+
+template <class S> static tp_code batchnorm_bwd(const tp_call *c)
+{
+    const tp_matrix a = matrix_of(c);
+    const bool aligned =
+        tp_aligned(c->x[0].data, c->dy[0].data, c->dx[0].data, tp_row_param_of(c, 1, 1.0f).at);
+    return tp_with_packs<S>(aligned, a.C,
+                            [&](auto n) { return grad<S, decltype(n)::value>(c, a); });
+}
+
+TP_CUDA_KERNEL(batchnorm_fwd)
+TP_CUDA_KERNEL(batchnorm_bwd)

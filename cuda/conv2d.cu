@@ -1,0 +1,320 @@
+/* conv2d.cu - convolutions of channels-last images and their gradients; products by cuBLAS.
+ *
+ *     Y = X' W' + b     dX = dY' W''     dW = dY^T X'     db = sum of the rows of dY
+ *
+ * X' has a row for each output, of what its taps read; dY' the same for each input (conv2d.h).
+ * They are gathered in chunks of rows that fit the scratch memory. 1 x 1 convolutions are products
+ * of X as it lies; where patches do not overlap X' is no larger than X.
+ *
+ * With T taps a gathered element is read from cache T times and written once: 2 T bytes an element
+ * of X in bf16 and as many read by the product, which has 2 Co operations for each. Bound by memory
+ * below some hundred outputs, by the product above. */
+#include "cuda/kit/fold.cuh"
+#include "cuda/kit/map.cuh"
+#include "cuda/kit/move.cuh"
+#include "tensor/geometry/conv2d_gpu.h"
+
+/* ---- kernels ---- */
+
+/* to [groups][taps][from][to] = w [co][ci of a group][taps] as a pass wants it. */
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    lay_kernel(tp__conv2d_pass p, int64_t taps, int64_t wide, const S *w, S *to)
+{
+    const int64_t n = p.from * p.to, of_pass = p.axis[0].taps * p.axis[1].taps;
+    TP_EACH (e, p.groups * of_pass * n) {
+        const int64_t row = tp_div(e, n), a = tp_div(e - row * n, p.to), b = e - row * n - a * p.to;
+        const int64_t group = tp_div(row, of_pass), t = row - group * of_pass;
+        const int64_t th = tp_div(t, p.axis[1].taps), tw = t - th * p.axis[1].taps;
+        const int64_t k =
+            (p.axis[0].tap + th * p.axis[0].next) * wide + p.axis[1].tap + tw * p.axis[1].next;
+        const int64_t out = group * (p.back ? p.from : p.to) + (p.back ? a : b);
+        to[e] = w[(out * (p.back ? p.to : p.from) + (p.back ? b : a)) * taps + k];
+    }
+}
+
+/* Sizes of a pass that indices are divided by; packs: words of the channels of a group. */
+struct gather_by {
+    tp_divisor packs, wide, taps, groups, cols, rows;
+};
+
+/* Rows first .. first + rows of the matrix, [rows][groups][taps][from], in words. */
+template <class W>
+__global__ void __launch_bounds__(TP_THREADS)
+    gather_kernel(tp__conv2d_pass p, gather_by by, int64_t first, int64_t words, const W *from,
+                  W *to)
+{
+    const tp__conv2d_span &h = p.axis[0], &w = p.axis[1];
+    TP_EACH (e, words) {
+        int64_t at = tp_over(by.packs, e), rest;
+        const int64_t k = e - at * by.packs.d;
+        at = tp_over(by.taps, rest = at);
+        const int64_t tap = rest - at * by.taps.d, th = tp_over(by.wide, tap);
+        at = tp_over(by.groups, rest = at);
+        const int64_t group = rest - at * by.groups.d;
+        at = tp_over(by.cols, rest = at + first);
+        const int64_t i = rest - at * by.cols.d;
+        at = tp_over(by.rows, rest = at);
+        const int64_t j = rest - at * by.rows.d;
+        const int64_t row = h.from + j * h.move + th * h.hop;
+        const int64_t col = w.from + i * w.move + (tap - th * by.wide.d) * w.hop;
+        W v = W();
+        if (row >= 0 && row < h.size && col >= 0 && col < w.size)
+            v = from[(((at * h.size + row) * w.size + col) * by.groups.d + group) * by.packs.d + k];
+        to[e] = v;
+    }
+}
+
+/* Puts down the channels of positions first .. first + rows, [rows][groups * to]. */
+template <class Y>
+__global__ void __launch_bounds__(TP_THREADS)
+    put_kernel(tp__conv2d_pass p, int64_t first, int64_t n, bool add, const float *sums, Y *to)
+{
+    const int64_t C = p.groups * p.to;
+    TP_EACH (e, n) {
+        const int64_t row = tp_div(e, C), pos = row + first, line = tp_div(pos, p.axis[1].count);
+        const int64_t image = tp_div(line, p.axis[0].count);
+        const int64_t j = p.axis[0].at + (line - image * p.axis[0].count) * p.axis[0].step;
+        const int64_t i = p.axis[1].at + (pos - line * p.axis[1].count) * p.axis[1].step;
+        Y *const y = to + ((image * p.axis[0].to + j) * p.axis[1].to + i) * C + e - row * C;
+        tp_put(y, add ? tp_float(*y) + sums[e] : sums[e]);
+    }
+}
+
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS) bias_kernel(int64_t n, int64_t C, const S *b, S *y)
+{
+    TP_EACH (i, n) tp_put(y + i, tp_float(y[i]) + tp_float(b[i - tp_div(i, C) * C]));
+}
+
+/* dw [co][ci of a group][taps] = or += sums [co][taps][ci of a group]. */
+template <class Out>
+__global__ void __launch_bounds__(TP_THREADS)
+    dw_kernel(int64_t n, int64_t taps, int64_t ci, bool add, const float *sums, Out *dw)
+{
+    TP_EACH (e, n) {
+        const int64_t row = tp_div(e, taps), out = tp_div(row, ci);
+        const float v = sums[(out * taps + e - row * taps) * ci + row - out * ci];
+        tp_put(dw + e, add ? tp_float(dw[e]) + v : v);
+    }
+}
+
+/* ---- passes ---- */
+
+static tp__conv2d conv_of(const tp_call *c)
+{
+    return tp__conv2d_of(static_cast<const tp_conv2d_opts *>(c->attr), &c->x[0], &c->x[1]);
+}
+
+static tp__conv2d_gpu_room room_of(const tp_call *c, const tp__conv2d &g)
+{
+    return tp__conv2d_gpu_room_of(&g, tp_dtype_size(c->x[0].dtype), c->dx != NULL);
+}
+
+static char *work_at(const tp_call *c, size_t at)
+{
+    return static_cast<char *>(c->work) + at;
+}
+
+/* Gathers `rows` rows of a pass's matrix. */
+static tp_code gather(const tp_call *c, const tp__conv2d_pass &p, int64_t first, int64_t rows,
+                      const void *from, void *to)
+{
+    const int64_t size = (int64_t)tp_dtype_size(c->x[0].dtype);
+    const int bytes = tp_widest(p.from * size, reinterpret_cast<uintptr_t>(from));
+    const int64_t packs = p.from * size / bytes;
+    const gather_by by = {
+        tp_by(packs),    tp_by(p.axis[1].taps),  tp_by(p.axis[0].taps * p.axis[1].taps),
+        tp_by(p.groups), tp_by(p.axis[1].count), tp_by(p.axis[0].count)
+    };
+    const int64_t words = rows * tp__conv2d_row(&p) * size / bytes;
+    return tp_with_word(bytes, [&](auto w) {
+        typedef decltype(w) W;
+        return tp_launch(c, gather_kernel<W>, tp_grid(c, words), TP_THREADS, 0, p, by, first, words,
+                         static_cast<const W *>(from), static_cast<W *>(to));
+    });
+}
+
+static tp_cuda_gemm product(const tp_call *c, int64_t m, int64_t n, int64_t k)
+{
+    tp_cuda_gemm g = {};
+    g.m = m;
+    g.n = n;
+    g.k = k;
+    g.batch = 1;
+    g.type = g.type_c = c->x[0].dtype;
+    return g;
+}
+
+/* The positions that a pass makes, from `from` into `to`. */
+template <class S>
+static tp_code run_pass(const tp_call *c, const tp__conv2d &g, const tp__conv2d_pass &p,
+                        const S *from, const tp_view *to, bool add)
+{
+    const tp__conv2d_gpu_room room = room_of(c, g);
+    const int64_t K = p.axis[0].taps * p.axis[1].taps * p.from, C = p.groups * p.to;
+    const int64_t n = tp__conv2d_positions(&p), chunk = tp__conv2d_chunk(&p, sizeof(S));
+    const bool dense = tp__conv2d_dense(&p);
+    S *w = static_cast<S *>(c->work);
+    float *sums = reinterpret_cast<float *>(work_at(c, room.sums));
+    tp_code code =
+        tp_launch(c, lay_kernel<S>, tp_grid(c, p.groups * K * p.to), TP_THREADS, 0, p,
+                  g.axis[0].taps * g.axis[1].taps, g.axis[1].taps, tp_in<S>(&c->x[1]), w);
+    for (int64_t first = 0; first < n && code == TP_OK; first += chunk) {
+        const int64_t rows = min(chunk, n - first);
+        void *const matrix = work_at(c, room.matrix);
+        tp_cuda_gemm t = product(c, rows, p.to, K);
+        t.batch = p.groups;
+        t.a = matrix;
+        t.lda = p.groups * K;
+        t.step_a = K;
+        t.b = w;
+        t.ldb = p.to;
+        t.step_b = K * p.to;
+        t.c = dense ? static_cast<char *>(to->data) + (size_t)(first * C) * tp_dtype_size(to->dtype)
+                    : reinterpret_cast<char *>(sums);
+        t.type_c = dense ? to->dtype : TP_F32;
+        t.ldc = C;
+        t.step_c = p.to;
+        t.add = dense && add;
+        code = gather(c, p, first, rows, from, matrix);
+        if (code == TP_OK) code = tp__cuda_gemm(c, &t);
+        if (code != TP_OK || dense) continue;
+        code = tp_with_type(c, to->dtype, [&](auto y) {
+            typedef decltype(y) Y;
+            return tp_launch(c, put_kernel<Y>, tp_grid(c, rows * C), TP_THREADS, 0, p, first,
+                             rows * C, add, sums, tp_out<Y>(to));
+        });
+    }
+    return code;
+}
+
+static tp_code zero(const tp_call *c, const tp_view *v)
+{
+    return tp__cuda_zero(c, v->data, (size_t)v->numel * tp_dtype_size(v->dtype));
+}
+
+template <class S> static tp_code conv2d_fwd(const tp_call *c)
+{
+    const tp__conv2d g = conv_of(c);
+    const int64_t n = c->y[0].numel;
+    tp_code code;
+    if (n == 0) return TP_OK;
+    if (c->x[1].numel == 0) {
+        code = zero(c, &c->y[0]);
+    } else if (tp__conv2d_is_product(&g)) {
+        tp_cuda_gemm t = product(c, n / g.co, g.co, g.ci);
+        t.a = c->x[0].data;
+        t.lda = g.ci;
+        t.b = c->x[1].data;
+        t.ldb = g.ci;
+        t.tb = true;
+        t.c = c->y[0].data;
+        t.ldc = g.co;
+        code = tp__cuda_gemm(c, &t);
+    } else {
+        code = run_pass<S>(c, g, tp__conv2d_forward(&g), tp_in<S>(&c->x[0]), &c->y[0], false);
+    }
+    if (code != TP_OK || tp_absent(&c->x[2])) return code;
+    return tp_launch(c, bias_kernel<S>, tp_grid(c, n), TP_THREADS, 0, n, g.co, tp_in<S>(&c->x[2]),
+                     tp_out<S>(&c->y[0]));
+}
+
+/* ---- backward ---- */
+
+template <class S> static tp_code dx(const tp_call *c, const tp__conv2d &g)
+{
+    const bool add = c->add & 1u;
+    bool bare = false; /* does a position meet no tap? */
+    for (int64_t k = 0; k < tp__conv2d_phases(&g); k++) {
+        const tp__conv2d_pass p = tp__conv2d_backward(&g, k);
+        bare |= tp__conv2d_weights(&p) == 0;
+    }
+    tp_code code = bare && !add ? zero(c, &c->dx[0]) : TP_OK;
+    for (int64_t k = 0; k < tp__conv2d_phases(&g) && code == TP_OK; k++) {
+        const tp__conv2d_pass p = tp__conv2d_backward(&g, k);
+        if (tp__conv2d_weights(&p) > 0)
+            code = run_pass<S>(c, g, p, tp_in<S>(&c->dy[0]), &c->dx[0], add);
+    }
+    return code;
+}
+
+template <class S> static tp_code dw(const tp_call *c, const tp__conv2d &g)
+{
+    const tp__conv2d_gpu_room room = room_of(c, g);
+    const tp__conv2d_pass p = tp__conv2d_forward(&g);
+    const int64_t taps = p.axis[0].taps * p.axis[1].taps, K = taps * p.from;
+    const int64_t n = tp__conv2d_positions(&p), chunk = tp__conv2d_chunk(&p, sizeof(S));
+    const bool add = c->add >> 1 & 1u;
+    float *sums = reinterpret_cast<float *>(work_at(c, room.sums));
+    tp_code code = TP_OK;
+    for (int64_t first = 0; first < n && code == TP_OK; first += chunk) {
+        void *const matrix = work_at(c, room.matrix);
+        tp_cuda_gemm t = product(c, p.to, K, min(chunk, n - first));
+        t.batch = p.groups;
+        t.a = tp_in<S>(&c->dy[0]) + first * g.co;
+        t.ta = true;
+        t.lda = g.co;
+        t.step_a = p.to;
+        t.b = matrix;
+        t.ldb = p.groups * K;
+        t.step_b = K;
+        t.c = sums;
+        t.type_c = TP_F32;
+        t.ldc = K;
+        t.step_c = p.to * K;
+        t.add = first > 0;
+        code = gather(c, p, first, t.k, c->x[0].data, matrix);
+        if (code == TP_OK) code = tp__cuda_gemm(c, &t);
+    }
+    if (code != TP_OK) return code;
+    return tp_with_type(c, c->dx[1].dtype, [&](auto o) {
+        typedef decltype(o) Out;
+        return tp_launch(c, dw_kernel<Out>, tp_grid(c, c->x[1].numel), TP_THREADS, 0, c->x[1].numel,
+                         taps, p.from, add, sums, tp_out<Out>(&c->dx[1]));
+    });
+}
+
+/* dX = dY W (to = 0) or dW = dY^T X (to = 1), of a 1 x 1 convolution. */
+static tp_code grad_product(const tp_call *c, const tp__conv2d &g, int to)
+{
+    const int64_t rows = c->y[0].numel / g.co;
+    tp_cuda_gemm t = product(c, to ? g.co : rows, g.ci, to ? rows : g.co);
+    t.a = c->dy[0].data;
+    t.lda = g.co;
+    t.ta = to == 1;
+    t.b = c->x[1 - to].data;
+    t.ldb = g.ci;
+    t.c = c->dx[to].data;
+    t.type_c = c->dx[to].dtype;
+    t.ldc = g.ci;
+    t.add = c->add >> to & 1u;
+    return tp__cuda_gemm(c, &t);
+}
+
+/* What is summed over no terms at all. */
+static tp_code nothing(const tp_call *c, int to)
+{
+    return c->add >> to & 1u ? TP_OK : zero(c, &c->dx[to]);
+}
+
+template <class S> static tp_code conv2d_bwd(const tp_call *c)
+{
+    const tp__conv2d g = conv_of(c);
+    const bool products = tp__conv2d_is_product(&g), empty = c->y[0].numel == 0;
+    tp_code code = TP_OK;
+    if (c->dx[0].data)
+        code = empty ? nothing(c, 0) : products ? grad_product(c, g, 0) : dx<S>(c, g);
+    if (code == TP_OK && c->dx[1].data)
+        code = empty ? nothing(c, 1) : products ? grad_product(c, g, 1) : dw<S>(c, g);
+    if (code != TP_OK || !c->dx[2].data) return code;
+    return tp_with_type(c, c->dx[2].dtype, [&](auto b) {
+        typedef decltype(b) B;
+        const tp_add_to<B> finish = { tp_in<B>(&c->dx[2]), (c->add >> 2 & 1u) != 0 };
+        return tp_fold_sum(c, &c->dy[0], &c->dx[2], tp_in<S>(&c->dy[0]), (const S *)NULL,
+                           tp_out<B>(&c->dx[2]), work_at(c, room_of(c, g).all), finish);
+    });
+}
+
+TP_CUDA_KERNEL(conv2d_fwd)
+TP_CUDA_KERNEL(conv2d_bwd)

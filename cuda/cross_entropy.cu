@@ -1,0 +1,321 @@
+/* cross_entropy.cu - fused log-softmax and cross entropy, rows of V logits x; formulas as in
+ * tensor/cpu/cross_entropy.c.
+ *
+ * 8 or 32 lanes or a block take a row, in packs of 16 bytes. Forward reads it once: each thread
+ * keeps the largest x so far, and sums relative to it that are brought down when it rises. Backward
+ * reads it once and writes it once. So 4 bytes an element forward and 8 backward (f32; half of that
+ * in bf16), plus those of given probabilities (read twice backward, the second time from cache),
+ * with about 12 operations: bound by memory.
+ *
+ * __expf has the error of rounding x log2(e): |x| 2^-24 of a term e^x, x <= 0, so less than 2^-25
+ * of the sum, which is at least 1. */
+#include <cfloat>
+
+#include "cuda/kit/loss.cuh"
+
+/* q_j = hit t_j + rest. Labels are targets that are indices. */
+struct problem {
+    int64_t rows, V;
+    const void *labels;
+    bool wide; /* i64 */
+    bool aligned;
+    float hit, rest;
+};
+
+/* In place of a type of probabilities: targets are labels. */
+struct by_label {
+};
+
+template <class T> constexpr bool is_soft = !std::is_same<T, by_label>::value;
+
+/* m = max_j x_j and s = log sum_j exp(x_j - m) of a row; zeros of one that does not count. */
+struct saved {
+    float m, s;
+};
+
+static __device__ inline int64_t label_of(const problem &k, int64_t r)
+{
+    return k.wide ? static_cast<const int64_t *>(k.labels)[r]
+                  : static_cast<const int32_t *>(k.labels)[r];
+}
+
+/* Over n elements from p, f(size, i) for single ones up to where packs of 16 bytes begin, for packs
+ * and for the single ones behind; thread `lane` of LANES takes its share. */
+template <class S, int LANES, class F>
+static __device__ inline void walk(const problem &k, const S *p, int64_t n, F f)
+{
+    constexpr int N = (int)(16 / sizeof(S));
+    const std::integral_constant<int, 1> single = {};
+    const std::integral_constant<int, N> pack = {};
+    const int lane = threadIdx.x % LANES;
+    const int64_t before = (int64_t)((0 - reinterpret_cast<uintptr_t>(p)) / sizeof(S) % N);
+    const int64_t head = k.aligned && before < n ? before : n;
+    const int64_t packs = (n - head) / N;
+    for (int64_t i = lane; i < head; i += LANES) f(single, i);
+    for (int64_t i = lane; i < packs; i += LANES) f(pack, head + i * N);
+    for (int64_t i = head + packs * N + lane; i < n; i += LANES) f(single, i);
+}
+
+/* ---- forward ---- */
+
+/* Of some elements: the largest, sum e^(x - most), sum q and sum q (x - most). */
+struct tally {
+    float most, sum, q, dot;
+};
+
+/* The same relative to a larger number. An infinite distance of no elements is nothing. */
+static __device__ inline void raise(tally &a, float most)
+{
+    if (a.q != 0.0f) a.dot += a.q * (a.most - most);
+    a.sum *= __expf(a.most - most);
+    a.most = most;
+}
+
+template <class S, class T, int N>
+static __device__ inline void include(const problem &k, tally &a, const S *x, const T *t)
+{
+    const tp_pack<S, N> v = tp_load_n<S, N>(x);
+    float most = a.most;
+    for (int e = 0; e < N; e++) most = fmaxf(most, tp_float(v.at[e]));
+    raise(a, most);
+    for (int e = 0; e < N; e++) a.sum += __expf(tp_float(v.at[e]) - most);
+    if constexpr (is_soft<T>) {
+        const tp_pack<T, N> w = tp_load_n<T, N>(t);
+        for (int e = 0; e < N; e++) {
+            const float q = k.hit * tp_float(w.at[e]) + k.rest;
+            a.q += q;
+            a.dot += q * (tp_float(v.at[e]) - most);
+        }
+    } else if (k.rest != 0.0f) {
+        a.q += k.rest * (float)N;
+        for (int e = 0; e < N; e++) a.dot += k.rest * (tp_float(v.at[e]) - most);
+    }
+}
+
+template <int LANES> static __device__ inline tally joined(tally a)
+{
+    raise(a, tp_group<tp_max_of, LANES>(a.most));
+    a.sum = tp_group<tp_sum_of, LANES>(a.sum);
+    a.q = tp_group<tp_sum_of, LANES>(a.q);
+    a.dot = tp_group<tp_sum_of, LANES>(a.dot);
+    return a;
+}
+
+template <class T, class S>
+static __device__ inline float loss_of(const problem &k, const S *x, int64_t label, const tally &a)
+{
+    const float s = logf(a.sum), spread = is_soft<T> || k.rest != 0.0f ? s * a.q - a.dot : 0.0f;
+    if (is_soft<T>) return spread;
+    return label < k.V ? k.hit * (s - (tp_float(x[label]) - a.most)) + spread : NAN;
+}
+
+/* each or part may be NULL. A part covers the rows that a block takes at once. */
+template <class S, class T, int LANES>
+__global__ void __launch_bounds__(TP_THREADS, 4)
+    loss_kernel(problem k, const S *x, const T *t, saved *keep, float *each, tp_loss_part *part)
+{
+    constexpr int GROUPS = TP_THREADS / LANES;
+    TP_SHARED(tp_loss_part, of_group, [GROUPS]);
+    TP_EACH_BLOCK (b, (k.rows + GROUPS - 1) / GROUPS) {
+        const int group = threadIdx.x / LANES;
+        const int64_t r = b * GROUPS + group,
+                      label = is_soft<T> || r >= k.rows ? 0 : label_of(k, r);
+        const bool counts = r < k.rows && label >= 0;
+        const S *row = x + r * k.V;
+        tally a = { -FLT_MAX, 0.0f, 0.0f, 0.0f };
+        walk<S, LANES>(k, row, counts ? k.V : 0, [&](auto n, int64_t i) {
+            include<S, T, decltype(n)::value>(k, a, row + i, is_soft<T> ? t + r * k.V + i : t);
+        });
+        a = joined<LANES>(a);
+        if (threadIdx.x % LANES == 0) {
+            const float loss = counts ? loss_of<T>(k, row, label, a) : 0.0f;
+            if (r < k.rows) keep[r] = counts ? saved{ a.most, logf(a.sum) } : saved{ 0.0f, 0.0f };
+            if (r < k.rows && each) each[r] = loss;
+            of_group[group] = { loss, counts ? 1.0f : 0.0f };
+        }
+        if (part) {
+            __syncthreads();
+            if (threadIdx.x == 0) {
+                tp_loss_part sum = of_group[0];
+                for (int g = 1; g < GROUPS; g++) {
+                    sum.sum += of_group[g].sum;
+                    sum.counted += of_group[g].counted;
+                }
+                part[b] = sum;
+            }
+            __syncthreads();
+        }
+    }
+}
+
+/* ---- backward ---- */
+
+typedef unsigned long long counter;
+
+/* Whole numbers may be added in any order. */
+static __global__ void __launch_bounds__(TP_THREADS) count_kernel(problem k, counter *counted)
+{
+    counter n = 0;
+    TP_EACH (r, k.rows) n += label_of(k, r) >= 0;
+    n = tp_block<tp_sum_of>(n);
+    if (threadIdx.x == 0 && n > 0) atomicAdd(counted, n);
+}
+
+/* The gradient of a row's loss: dy[r] if each row has its own, else factor dy[0], divided by how
+ * many rows count unless that is NULL. */
+struct outer {
+    const float *dy;
+    bool each;
+    float factor;
+    const counter *counted;
+};
+
+static __device__ inline float gradient_of(const outer &o, int64_t r)
+{
+    const float g = o.factor * o.dy[o.each ? r : 0];
+    return o.counted ? __fdividef(g, (float)max(*o.counted, (counter)1)) : g;
+}
+
+/* What all elements of a row share: dx = total e^(x - m - s) - hit t - rest. */
+struct slope {
+    saved l;
+    float total, hit, rest;
+};
+
+template <class S, class T, int N>
+static __device__ inline void grad(const slope &a, const S *x, const T *t, int64_t label, S *dx)
+{
+    tp_pack<S, N> v = tp_load_n<S, N>(x);
+    float d[N];
+    for (int e = 0; e < N; e++)
+        d[e] = a.total * __expf((tp_float(v.at[e]) - a.l.m) - a.l.s) - a.rest;
+    if constexpr (is_soft<T>) {
+        const tp_pack<T, N> w = tp_load_n<T, N>(t);
+        for (int e = 0; e < N; e++) d[e] -= a.hit * tp_float(w.at[e]);
+    } else {
+        for (int e = 0; e < N; e++)
+            if (e == label) d[e] -= a.hit;
+    }
+    for (int e = 0; e < N; e++) tp_put(&v.at[e], d[e]);
+    tp_store(dx, v);
+}
+
+template <class S, class T, int LANES>
+__global__ void __launch_bounds__(TP_THREADS, 4)
+    loss_grad(problem k, outer o, const S *x, const T *t, const saved *keep, S *dx)
+{
+    constexpr int GROUPS = TP_THREADS / LANES;
+    TP_EACH_BLOCK (b, (k.rows + GROUPS - 1) / GROUPS) {
+        const int64_t r = b * GROUPS + threadIdx.x / LANES, n = r < k.rows ? k.V : 0;
+        const int64_t label = is_soft<T> || n == 0 ? 0 : label_of(k, r), at = r * k.V;
+        const float g = n == 0 ? 0.0f : label < k.V ? gradient_of(o, r) : NAN;
+        slope a = { n == 0 ? saved() : keep[r], g, g * k.hit, g * k.rest };
+        if constexpr (is_soft<T>) {
+            float sum = 0.0f;
+            walk<S, LANES>(k, x + at, n, [&](auto size, int64_t i) {
+                const auto w = tp_load_n<T, decltype(size)::value>(t + at + i);
+                for (int e = 0; e < decltype(size)::value; e++) sum += tp_float(w.at[e]);
+            });
+            a.total = a.hit * tp_group<tp_sum_of, LANES>(sum) + g * (1.0f - k.hit);
+        }
+        walk<S, LANES>(k, x + at, n, [&](auto size, int64_t i) {
+            constexpr int N = decltype(size)::value;
+            if (label < 0) {
+                tp_pack<S, N> none;
+                for (int e = 0; e < N; e++) tp_put(&none.at[e], 0.0f);
+                tp_store(dx + at + i, none);
+            } else {
+                grad<S, T, N>(a, x + at + i, is_soft<T> ? t + at + i : t, label - i, dx + at + i);
+            }
+        });
+    }
+}
+
+/* ---- launchers ---- */
+
+static const tp__cross_entropy_attr *attr_of(const tp_call *c)
+{
+    return static_cast<const tp__cross_entropy_attr *>(c->attr);
+}
+
+static problem problem_of(const tp_call *c)
+{
+    const tp_view *logits = &c->x[0], *target = &c->x[1];
+    const double e = attr_of(c)->smoothing;
+    problem k = {};
+    k.V = logits->dim[logits->ndim - 1];
+    k.rows = c->y[1].dim[0];
+    k.labels = target->data;
+    k.wide = target->dtype == TP_I64;
+    k.aligned = tp_aligned(logits->data, tp_is_float(target->dtype) ? target->data : NULL,
+                           c->dx ? c->dx[0].data : NULL);
+    k.hit = (float)(1.0 - e);
+    k.rest = (float)(e / (double)k.V);
+    return k;
+}
+
+/* f(target, lanes): the type of probabilities or by_label, and the threads for a row. */
+template <class F> static tp_code with_rows(const tp_call *c, const problem &k, F f)
+{
+    const auto by_size = [&](auto t) {
+        if (k.V <= 128) return f(t, std::integral_constant<int, 8>());
+        if (k.V <= 1024) return f(t, std::integral_constant<int, 32>());
+        return f(t, std::integral_constant<int, TP_THREADS>());
+    };
+    if (!tp_is_float(c->x[1].dtype)) return by_size(by_label());
+    return tp_with_type(c, c->x[1].dtype, by_size);
+}
+
+/* c->work: a part for the rows of each block. */
+template <class S> static tp_code cross_entropy_fwd(const tp_call *c)
+{
+    const problem k = problem_of(c);
+    const tp_reduction reduction = attr_of(c)->reduction;
+    const bool each = reduction == TP_EACH;
+    tp_loss_part *part = each ? NULL : static_cast<tp_loss_part *>(c->work);
+    int64_t parts = 0;
+    const tp_code code = with_rows(c, k, [&](auto t, auto lanes) {
+        typedef decltype(t) T;
+        constexpr int LANES = decltype(lanes)::value, GROUPS = TP_THREADS / LANES;
+        parts = (k.rows + GROUPS - 1) / GROUPS;
+        return tp_launch(c, loss_kernel<S, T, LANES>, tp_grid(c, k.rows, GROUPS), TP_THREADS, 0, k,
+                         tp_in<S>(&c->x[0]), tp_in<T>(&c->x[1]), tp_out<saved>(&c->y[1]),
+                         each ? tp_out<float>(&c->y[0]) : (float *)NULL, part);
+    });
+    if (code != TP_OK || each) return code;
+    const double rows = k.rows > 0 ? (double)k.rows : 1.0;
+    return tp_finish_loss(c, parts, part,
+                          reduction == TP_MEAN       ? 0.0
+                          : reduction == TP_MEAN_ALL ? rows
+                                                     : 1.0);
+}
+
+/* c->work: how many rows count, if that is the divisor. */
+template <class S> static tp_code cross_entropy_bwd(const tp_call *c)
+{
+    const problem k = problem_of(c);
+    const tp_reduction reduction = attr_of(c)->reduction;
+    const bool some = reduction == TP_MEAN && !tp_is_float(c->x[1].dtype);
+    const bool all = !some && (reduction == TP_MEAN || reduction == TP_MEAN_ALL);
+    outer o = { tp_in<float>(&c->dy[0]), reduction == TP_EACH, all ? 1.0f / (float)k.rows : 1.0f,
+                NULL };
+    if (!c->dx[0].data) return TP_OK;
+    if (some) {
+        counter *counted = static_cast<counter *>(c->work);
+        tp_code code = tp__cuda_zero(c, counted, sizeof *counted);
+        if (code == TP_OK)
+            code = tp_launch(c, count_kernel, tp_grid(c, k.rows), TP_THREADS, 0, k, counted);
+        if (code != TP_OK) return code;
+        o.counted = counted;
+    }
+    return with_rows(c, k, [&](auto t, auto lanes) {
+        typedef decltype(t) T;
+        constexpr int LANES = decltype(lanes)::value;
+        return tp_launch(c, loss_grad<S, T, LANES>, tp_grid(c, k.rows, TP_THREADS / LANES),
+                         TP_THREADS, 0, k, o, tp_in<S>(&c->x[0]), tp_in<T>(&c->x[1]),
+                         tp_in<saved>(&c->y[1]), tp_out<S>(&c->dx[0]));
+    });
+}
+
+TP_CUDA_KERNEL(cross_entropy_fwd)
+TP_CUDA_KERNEL(cross_entropy_bwd)

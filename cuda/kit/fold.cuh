@@ -1,0 +1,136 @@
+/* fold.cuh - sums over what meets each element of a broadcast operand: the opposite of a broadcast.
+ *
+ *     out[b] = finish(sum of x[a] w[a], b)
+ *
+ * Cut as broadcast.h says, by the shapes alone: the same bits on every GPU. Blocks of spans
+ * put their sums into c->work, a second kernel adds those in order. Floats are added in short runs,
+ * the runs in double. Reads x and w once; the limit is memory. */
+#ifndef TP_FOLD_CUH
+#define TP_FOLD_CUH
+
+#include "cuda/kit/move.cuh"
+
+/* Finishes: what becomes of a sum. */
+struct tp_as_it_is {
+    __device__ float operator()(float sum, int64_t) const { return sum; }
+};
+template <class Out> struct tp_add_to { /* added to what is there, or not */
+    const Out *old;
+    bool add;
+    __device__ float operator()(float sum, int64_t i) const
+    {
+        return add ? tp_float(old[i]) + sum : sum;
+    }
+};
+
+/* tp_fold with divisors. */
+struct tp_fold_plan {
+    int64_t blocks, block, spans, width;
+    tp_divisor nb, n, pieces;
+    tp_places kept, again;
+};
+
+static inline tp_fold_plan tp_fold_plan_of(const tp_fold &f)
+{
+    const tp_places kept = tp_places_of(f.p.kept, 1), again = tp_places_of(f.p.again, 1);
+    return { f.blocks,     f.block,         f.spans, f.width, tp_by(f.nb),
+             tp_by(f.p.n), tp_by(f.pieces), kept,    again };
+}
+
+template <class X, class W>
+static __device__ inline float tp_fold_term(const X *x, const W *w, int64_t i)
+{
+    return w ? tp_float(x[i]) * tp_float(w[i]) : tp_float(x[i]);
+}
+
+/* Rows of a meet rows of b: a thread sums one column of one block of spans. */
+template <class X, class W, class Out, class F>
+__global__ void __launch_bounds__(TP_THREADS)
+    tp_fold_columns(tp_fold_plan f, const X *x, const W *w, Out *out, F finish)
+{
+    TP_EACH (t, f.blocks * f.nb.d) {
+        const int64_t block = tp_over(f.nb, t), i = t - block * f.nb.d, row = tp_over(f.n, i);
+        const int64_t first = block * f.block, last = min(first + f.block, f.spans);
+        const int64_t at = tp_place(f.kept, row) + i - row * f.n.d;
+        double sum = 0.0;
+        for (int64_t s = first; s < last;) {
+            const int64_t end = min(s + 64, last);
+            float run = 0.0f;
+            for (; s < end; s++) run += tp_fold_term(x, w, at + tp_place(f.again, s));
+            sum += (double)run;
+        }
+        tp_put(out + t, finish((float)sum, i));
+    }
+}
+
+/* Rows of a meet single elements of b: a block of threads sums one block of spans. */
+template <class X, class W, class Out, class F>
+__global__ void __launch_bounds__(TP_THREADS)
+    tp_fold_ones(tp_fold_plan f, const X *x, const W *w, Out *out, F finish)
+{
+    TP_EACH_BLOCK (t, f.blocks * f.nb.d) {
+        const int64_t block = tp_over(f.nb, t), i = t - block * f.nb.d;
+        const int64_t first = block * f.block, last = min(first + f.block, f.spans);
+        const int64_t at = tp_place(f.kept, i);
+        double sum = 0.0;
+        if (f.pieces.d == 1) { /* short rows side by side */
+            for (int64_t e = threadIdx.x; e < (last - first) * f.n.d; e += blockDim.x) {
+                const int64_t s = tp_over(f.n, e);
+                const int64_t a = at + tp_place(f.again, first + s) + e - s * f.n.d;
+                sum += (double)tp_fold_term(x, w, a);
+            }
+        } else {
+            for (int64_t s = first; s < last; s++) {
+                const int64_t row = tp_over(f.pieces, s), piece = (s - row * f.pieces.d) * f.width;
+                const int64_t n = min(f.width, f.n.d - piece);
+                const int64_t a = at + tp_place(f.again, row) + piece;
+                float run = 0.0f;
+                for (int64_t k = threadIdx.x; k < n; k += blockDim.x)
+                    run += tp_fold_term(x, w, a + k);
+                sum += (double)run;
+            }
+        }
+        sum = tp_block<tp_sum_of>(sum);
+        if (threadIdx.x == 0) tp_put(out + t, finish((float)sum, i));
+    }
+}
+
+template <class Out, class F>
+__global__ void __launch_bounds__(TP_THREADS)
+    tp_fold_blocks(int64_t nb, int64_t blocks, const float *part, Out *out, F finish)
+{
+    TP_EACH (i, nb) {
+        double sum = 0.0;
+        for (int64_t k = 0; k < blocks; k++) sum += (double)part[k * nb + i];
+        tp_put(out + i, finish((float)sum, i));
+    }
+}
+
+template <class X, class W, class Out, class F>
+static tp_code tp_fold_once(const tp_call *c, const tp_fold &f, const X *x, const W *w, Out *out,
+                            F finish)
+{
+    const int64_t n = f.blocks * f.nb;
+    const tp_fold_plan p = tp_fold_plan_of(f);
+    if (!f.p.one)
+        return tp_launch(c, tp_fold_columns<X, W, Out, F>, tp_grid(c, n), TP_THREADS, 0, p, x, w,
+                         out, finish);
+    return tp_launch(c, tp_fold_ones<X, W, Out, F>, tp_grid(c, n, 1), TP_THREADS, 0, p, x, w, out,
+                     finish);
+}
+
+/* x and w (or NULL) lie over shape a, out over shape b. work: tp__fold_work(a, b) bytes. */
+template <class X, class W, class Out, class F>
+static tp_code tp_fold_sum(const tp_call *c, const tp_view *a, const tp_view *b, const X *x,
+                           const W *w, Out *out, void *work, F finish)
+{
+    const tp_fold f = tp__fold(a, b);
+    if (f.blocks == 1) return tp_fold_once(c, f, x, w, out, finish);
+    float *part = static_cast<float *>(work);
+    const tp_code code = tp_fold_once(c, f, x, w, part, tp_as_it_is());
+    if (code != TP_OK) return code;
+    return tp_launch(c, tp_fold_blocks<Out, F>, tp_grid(c, f.nb), TP_THREADS, 0, f.nb, f.blocks,
+                     part, out, finish);
+}
+
+#endif

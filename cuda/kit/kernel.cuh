@@ -1,0 +1,407 @@
+/* kernel.cuh - what every cuda/NAME.cu includes: storage types, launches, loads, reductions.
+ *
+ * A file holds kernels, launchers and registered functions, in that order:
+ *
+ *     template <class S> __global__ void name_kernel(...) { ... }
+ *     template <class S> static tp_code name_fwd(const tp_call *c) { ... tp_launch(...) ... }
+ *     TP_CUDA_KERNEL(name_fwd)            defines tp_cuda_name_fwd, which the op names
+ *
+ * S is the type in memory of the call's first floating input: float or bf16. All arithmetic is in
+ * float; sums that must not lose digits are in double. There is no f64 on the GPU.
+ *
+ * The same source runs on the host in the tests (tests/cuda_emulation). So device code uses only
+ * what is here or is emulated there; shared memory is declared by TP_SHARED, and PTX stands in the
+ * wrappers at the end of this file, the only place with a choice of compiler. */
+#ifndef TP_KERNEL_CUH
+#define TP_KERNEL_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <curand_philox4x32_x.h>
+#include <type_traits>
+
+#include "cuda/device/inner.h"
+#include "tensor/geometry/broadcast.h"
+#include "tensor/rng.h"
+
+typedef __nv_bfloat16 bf16;
+
+/* ---- registering: TP_CUDA_KERNEL(softmax_fwd) makes tp_cuda_softmax_fwd of softmax_fwd<S> ---- */
+
+/* The dtype of the first floating input that was given, or of the first output. */
+static inline tp_dtype tp_storage(const tp_call *c)
+{
+    for (int i = 0; i < c->nx; i++)
+        if (!tp_absent(&c->x[i]) && tp_is_float(c->x[i].dtype)) return c->x[i].dtype;
+    return c->ny > 0 ? c->y[0].dtype : TP_F32;
+}
+
+static inline tp_code tp_no_dtype(const tp_call *c, tp_dtype dt)
+{
+    return tp__cuda_fail(c, TP_E_DTYPE, "%s is not supported on CUDA devices; use f32 or bf16",
+                         tp_dtype_name(dt));
+}
+
+#define TP_CUDA_KERNEL(name)                                                                       \
+    extern "C" tp_code tp_cuda_##name(const tp_call *c);                                           \
+    extern "C" tp_code tp_cuda_##name(const tp_call *c)                                            \
+    {                                                                                              \
+        const tp_dtype dt = tp_storage(c);                                                         \
+        return dt == TP_F32 ? name<float>(c) : dt == TP_BF16 ? name<bf16>(c) : tp_no_dtype(c, dt); \
+    }
+
+/* For kernels that move bytes only or look at dtypes themselves: name is no template. */
+#define TP_CUDA_KERNEL_UNTYPED(name)                                                               \
+    extern "C" tp_code tp_cuda_##name(const tp_call *c);                                           \
+    extern "C" tp_code tp_cuda_##name(const tp_call *c)                                            \
+    {                                                                                              \
+        return name(c);                                                                            \
+    }
+
+/* For a second type, as of an f32 parameter beside bf16 data:
+ *     return tp_with_type(c, c->x[1].dtype, [&](auto b) { using B = decltype(b); ... }); */
+template <class F> static tp_code tp_with_type(const tp_call *c, tp_dtype dt, F f)
+{
+    return dt == TP_F32 ? f(float()) : dt == TP_BF16 ? f(bf16()) : tp_no_dtype(c, dt);
+}
+
+/* ---- launching ---- */
+
+enum { TP_THREADS = 256 }; /* of a block, where nothing speaks for another number */
+
+/* Queues a kernel. An empty grid does nothing. Shared memory that is sized here and that which the
+ * kernel declares may be 48 KiB together unless more is asked for: nobody knows the kernel's part,
+ * so it is asked for early. */
+template <class... P, class... A>
+static tp_code tp_launch(const tp_call *c, void (*kernel)(P...), dim3 grid, int threads,
+                         size_t shared, A... args)
+{
+    static_assert((sizeof(P) + ... + 0) <= 4096, "older drivers pass no more to a kernel");
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return TP_OK;
+    const cudaStream_t stream = tp__cuda_stream(c->dev); /* first: attributes are those of a GPU */
+    if (shared > (size_t)(24 << 10))
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+#ifdef __CUDACC__
+    kernel<<<grid, threads, shared, stream>>>(static_cast<P>(args)...);
+#else
+    emulated_launch(grid, dim3((unsigned)threads), shared, stream, kernel, static_cast<P>(args)...);
+#endif
+    return tp__cuda_launched(c);
+}
+
+/* Blocks for a grid-stride loop over n items, `threads` items a block and round: enough to fill the
+ * GPU a few times over. What is computed for an item must not depend on the block that does it. */
+static inline unsigned tp_grid(const tp_call *c, int64_t n, int threads = TP_THREADS)
+{
+    const int64_t blocks = (n + threads - 1) / threads, most = 16 * tp__cuda_processors(c->dev);
+    return (unsigned)(blocks < most ? blocks : most);
+}
+
+/* for (int64_t i = ...): all i in [0,n), spread over the threads of the grid. */
+#define TP_EACH(i, n)                                                                              \
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);                      \
+         i += (int64_t)gridDim.x * blockDim.x)
+
+/* for (int64_t r = ...): all r in [0,n), one a block and round. All threads of a block agree on r,
+ * so the body may wait for the block; it must wait at its end before shared memory is reused. */
+#define TP_EACH_BLOCK(r, n) for (int64_t r = blockIdx.x; r < (n); r += gridDim.x)
+
+/* ---- elements ---- */
+
+static __device__ inline float tp_float(float x)
+{
+    return x;
+}
+static __device__ inline float tp_float(bf16 x)
+{
+    return __bfloat162float(x);
+}
+static __device__ inline void tp_put(float *p, float x)
+{
+    *p = x;
+}
+static __device__ inline void tp_put(bf16 *p, float x)
+{
+    *p = __float2bfloat16_rn(x);
+}
+
+/* N elements that are moved together, 16 bytes if nothing else is said: 4 floats or 8 bf16. */
+template <class S, int N = (int)(16 / sizeof(S))> struct tp_pack {
+    S at[N];
+};
+
+/* Words that a pack is moved in: the widest, up to 16 bytes, of which it is a multiple. */
+template <class P> struct tp_word {
+    template <int BYTES, class Word, class Else>
+    using pick = typename std::conditional<sizeof(P) % BYTES == 0, Word, Else>::type;
+    typedef pick<16, uint4, pick<8, uint2, pick<4, uint32_t, uint16_t>>> type;
+    static constexpr int n = (int)(sizeof(P) / sizeof(type));
+};
+
+template <class S, int N> static __device__ inline tp_pack<S, N> tp_load_n(const S *p)
+{
+    typedef tp_word<tp_pack<S, N>> W;
+    typename W::type raw[W::n];
+    tp_pack<S, N> v;
+    for (int i = 0; i < W::n; i++) raw[i] = reinterpret_cast<const typename W::type *>(p)[i];
+    memcpy(&v, raw, sizeof v);
+    return v;
+}
+
+template <class S, int N> static __device__ inline void tp_store(S *p, const tp_pack<S, N> &v)
+{
+    typedef tp_word<tp_pack<S, N>> W;
+    typename W::type raw[W::n];
+    memcpy(raw, &v, sizeof raw);
+    for (int i = 0; i < W::n; i++) reinterpret_cast<typename W::type *>(p)[i] = raw[i];
+}
+
+template <class S> static __device__ inline tp_pack<S> tp_load(const S *p)
+{
+    return tp_load_n<S, (int)(16 / sizeof(S))>(p);
+}
+
+/* May all these be moved in packs? Buffers are aligned; pieces of tensors need not be. */
+template <class... T> static inline bool tp_aligned(const T *...p)
+{
+    uintptr_t bits = 0;
+    const uintptr_t each[] = { reinterpret_cast<uintptr_t>(p)... };
+    for (const uintptr_t u : each) bits |= u;
+    return bits % 16 == 0;
+}
+
+template <class S> static inline const S *tp_in(const tp_view *v)
+{
+    return static_cast<const S *>(v->data);
+}
+template <class S> static inline S *tp_out(const tp_view *v)
+{
+    return static_cast<S *>(v->data);
+}
+
+/* ---- where things are ---- */
+
+/* a / b, in 32 bits where that suffices: 64-bit division costs many times more. */
+static __device__ inline int64_t tp_div(int64_t a, int64_t b)
+{
+    return (a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
+}
+
+/* ---- random numbers: those of the CPU ---- */
+
+/* The stream of an op. A recorded step runs later than it was recorded: *advance says by how many
+ * random ops the stream has moved on since; NULL: it runs now. */
+struct tp_random {
+    uint64_t seed, offset;
+    const uint64_t *advance;
+};
+
+static inline tp_random tp_random_of(const tp_call *c)
+{
+    return { c->rng.seed, c->rng.offset, tp__cuda_advance(c->dev) };
+}
+
+/* Words 4 block .. 4 block + 3 of the op: cuRAND's function, which needs a fifth fewer instructions
+ * than tp__philox, by the counter and key of tensor/rng.h. */
+static __device__ inline tp_philox tp_random_block(const tp_random &r, uint64_t block)
+{
+    const uint64_t o = r.offset + (r.advance ? *r.advance : 0);
+    const uint4 counter = { (uint32_t)o, (uint32_t)(o >> 32), (uint32_t)block,
+                            (uint32_t)(block >> 32) };
+    const uint2 key = { (uint32_t)r.seed, (uint32_t)(r.seed >> 32) };
+    const uint4 w = curand_Philox4x32_10(counter, key);
+    return { { w.x, w.y, w.z, w.w } };
+}
+
+/* ---- shared memory: TP_SHARED(float, tile, [32][33]); dynamic: TP_SHARED_REST(float, tile); ----
+ */
+
+#ifdef __CUDACC__
+#define TP_SHARED(type, name, size) __shared__ type name size
+#define TP_SHARED_REST(type, name)                                                                 \
+    extern __shared__ __align__(16) unsigned char tp_shared_rest[];                                \
+    type *const name = reinterpret_cast<type *>(tp_shared_rest)
+#else
+#define TP_SHARED(type, name, size)                                                                \
+    typedef type name##_type size;                                                                 \
+    static const char name##_key = 0;                                                              \
+    name##_type &name =                                                                            \
+        *static_cast<name##_type *>(emulated_shared(&name##_key, sizeof(name##_type)))
+#define TP_SHARED_REST(type, name) type *const name = static_cast<type *>(emulated_dynamic_shared())
+#endif
+
+/* ---- reductions, the same bits every time ---- */
+
+struct tp_sum_of {
+    template <class T> static __device__ T none() { return T(0); }
+    template <class T> static __device__ T join(T a, T b) { return a + b; }
+};
+/* NaN wins, as on the CPU. */
+struct tp_max_of {
+    template <class T> static __device__ T none() { return -T(INFINITY); }
+    template <class T> static __device__ T join(T a, T b) { return a > b || a != a ? a : b; }
+};
+
+/* Over the lanes of a warp; every lane gets the result. */
+template <class Op, class T> static __device__ inline T tp_warp(T v)
+{
+    for (int d = 16; d > 0; d >>= 1) v = Op::join(v, __shfl_xor_sync(0xffffffffu, v, d));
+    return v;
+}
+
+/* Over the threads of a block (a multiple of 32); every thread gets the result. Waits before and
+ * after, so it may be called again at once. All threads must take part. */
+template <class Op, class T> static __device__ inline T tp_block(T v)
+{
+    TP_SHARED(T, part, [32]);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    v = tp_warp<Op>(v);
+    if (lane == 0) part[warp] = v;
+    __syncthreads();
+    v = tp_warp<Op>(lane < warps ? part[lane] : Op::template none<T>());
+    __syncthreads();
+    return v;
+}
+
+/* Over LANES neighbouring threads: 32 or fewer, a power of two, or the block. */
+template <class Op, int LANES, class T> static __device__ inline T tp_group(T v)
+{
+    if constexpr (LANES > 32) {
+        return tp_block<Op>(v);
+    } else {
+        for (int d = LANES / 2; d > 0; d >>= 1) v = Op::join(v, __shfl_xor_sync(0xffffffffu, v, d));
+        return v;
+    }
+}
+
+/* ---- PTX: asynchronous copies, tensor cores, 2^x ---- */
+
+/* 16 bytes from device to shared memory, both aligned; arrived after commit and wait<n>, which
+ * leaves the last n groups of this thread in flight. Other threads see them after a barrier. */
+static __device__ inline void tp_copy_async(void *shared, const void *from)
+{
+#ifdef __CUDACC__
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+#else
+    emulated_copy(shared, from, 16);
+#endif
+}
+
+/* The same, or 16 zero bytes if not `ok`; then `from` is not read. */
+static __device__ inline void tp_copy_async_if(bool ok, void *shared, const void *from)
+{
+#ifdef __CUDACC__
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(ok ? 16 : 0)
+                 : "memory");
+#else
+    static const uint4 zeros = { 0, 0, 0, 0 };
+    emulated_copy(shared, ok ? from : &zeros, 16);
+#endif
+}
+
+static __device__ inline void tp_copy_commit()
+{
+#ifdef __CUDACC__
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+    emulated_commit();
+#endif
+}
+
+template <int LEFT> static __device__ inline void tp_copy_wait()
+{
+#ifdef __CUDACC__
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+#else
+    emulated_wait(LEFT);
+#endif
+}
+
+/* Four 8 x 8 matrices of bf16 from shared memory: lane l gives row l % 8 of matrix l / 8 and gets
+ * of each matrix the fragment that mma wants. */
+static __device__ inline void tp_ldmatrix(uint32_t r[4], const void *row)
+{
+#ifdef __CUDACC__
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+#else
+    emulated_ldmatrix(r, row, false);
+#endif
+}
+
+/* The same, each matrix transposed. */
+static __device__ inline void tp_ldmatrix_t(uint32_t r[4], const void *row)
+{
+#ifdef __CUDACC__
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+#else
+    emulated_ldmatrix(r, row, true);
+#endif
+}
+
+/* Two floats as bf16, rounded to nearest: `low` in the low half. */
+static __device__ inline uint32_t tp_pack_bf16(float low, float high)
+{
+#ifdef __CUDACC__
+    uint32_t u;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(u) : "f"(high), "f"(low));
+    return u;
+#else
+    return (uint32_t)__float2bfloat16_rn(low).bits | (uint32_t)__float2bfloat16_rn(high).bits << 16;
+#endif
+}
+
+/* 2^x, to 2 ulp; results below 2^-126 are 0. */
+static __device__ inline float tp_exp2(float x)
+{
+#ifdef __CUDACC__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return exp2f(x);
+#endif
+}
+
+/* D = A B + C: A [16,16], B [16,8] in bf16, C and D [16,8] in float; d and c may be one. Lane l
+ * with g = l / 4, t = l % 4 holds c of rows g, g + 8 and columns 2t, 2t + 1. */
+static __device__ inline void tp_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
+                                          const float c[4])
+{
+#ifdef __CUDACC__
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]),
+                   "f"(c[1]), "f"(c[2]), "f"(c[3]));
+#else
+    emulated_mma_bf16(d, a, b, c);
+#endif
+}
+
+/* The same in tf32: A [16,8], B [8,8], words are floats of which the low 13 bits are ignored. */
+static __device__ inline void tp_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2],
+                                          const float c[4])
+{
+#ifdef __CUDACC__
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]),
+                   "f"(c[1]), "f"(c[2]), "f"(c[3]));
+#else
+    emulated_mma_tf32(d, a, b, c);
+#endif
+}
+
+#endif

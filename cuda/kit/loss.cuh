@@ -1,0 +1,38 @@
+/* loss.cuh - the end of a reduced loss: parts that blocks have summed become one number.
+ *
+ * A part is the loss of some rows or elements and how many of them counted. What a part covers
+ * depends on the shape alone, and parts are added in order: the same bits on every GPU. */
+#ifndef TP_LOSS_CUH
+#define TP_LOSS_CUH
+
+#include "cuda/kit/kernel.cuh"
+#include "tensor/geometry/loss.h"
+
+struct tp_loss_part {
+    float sum, counted;
+};
+
+/* One block. divisor 0: divides by what counted, if anything. */
+static __global__ void __launch_bounds__(1024)
+    tp_loss_sum(int64_t parts, const tp_loss_part *part, double divisor, float *loss)
+{
+    double sum = 0.0, counted = 0.0;
+#pragma unroll 4
+    for (int64_t i = threadIdx.x; i < parts; i += blockDim.x) {
+        sum += (double)part[i].sum;
+        counted += (double)part[i].counted;
+    }
+    sum = tp_block<tp_sum_of>(sum);
+    counted = tp_block<tp_sum_of>(counted);
+    if (divisor == 0.0) divisor = counted > 0.0 ? counted : 1.0;
+    if (threadIdx.x == 0) *loss = (float)(sum / divisor);
+}
+
+static inline tp_code tp_finish_loss(const tp_call *c, int64_t parts, const tp_loss_part *part,
+                                     double divisor)
+{
+    return tp_launch(c, tp_loss_sum, 1, parts > TP_THREADS ? 1024 : TP_THREADS, 0, parts, part,
+                     divisor, tp_out<float>(&c->y[0]));
+}
+
+#endif

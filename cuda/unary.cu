@@ -1,0 +1,118 @@
+/* unary.cu - elementwise functions of one operand; formulas as in tensor/cpu/unary.c.
+ *
+ *     y = f(x);   dx = dy f'   with f' computed from what the op saved, x or y
+ *
+ * Moves 8 bytes an element forward, 12 backward (f32): bound by memory. To add one: its line in
+ * the table. */
+#include "cuda/kit/activation.cuh"
+#include "cuda/kit/map.cuh"
+#include "tensor/geometry/elementwise.h"
+
+static __device__ inline float gelu_2u(float x)
+{
+    return 1.5957691216057308f * (x + 0.044715f * x * x * x); /* 2 sqrt(2/pi) */
+}
+static __device__ inline float gelu_2u_slope(float x)
+{
+    return 1.5957691216057308f * (1.0f + 0.134145f * x * x);
+}
+
+/* f(name, value at x, slope): the slope reads v, which is x or y, as the op saves. */
+/* clang-format off */
+#define FUNCTIONS(f)                                                                               \
+    f(exp,        expf(x),                         v)                                              \
+    f(log,        logf(x),                         1.0f / v)                                       \
+    f(sqrt,       sqrtf(x),                        0.5f / v)                                       \
+    f(square,     x * x,                           2.0f * v)                                       \
+    f(abs,        fabsf(x),                        (float)((v > 0.0f) - (v < 0.0f)))               \
+    f(relu,       tp_relu_f(x),                    v > 0.0f ? 1.0f : 0.0f)                         \
+    f(gelu,       tp_gelu_f(x),                    tp_gelu_slope(v))                               \
+    f(gelu_tanh,  x * tp_logistic(gelu_2u(x)),                                                     \
+                  tp_gated_slope(v, tp_logistic(gelu_2u(v)), gelu_2u_slope(v)))                    \
+    f(quick_gelu, tp_quick_gelu_f(x),              tp_quick_gelu_slope(v))                         \
+    f(hardswish,  x < -3.0f ? 0.0f : x > 3.0f ? x : x * (x + 3.0f) / 6.0f,                         \
+                  v < -3.0f ? 0.0f : v > 3.0f ? 1.0f : (2.0f * v + 3.0f) / 6.0f)                   \
+    f(silu,       x * tp_logistic(x),              tp_gated_slope(v, tp_logistic(v), 1.0f))        \
+    f(sigmoid,    tp_logistic(x),                  v * (1.0f - v))                                 \
+    f(tanh,       tanhf(x),                        1.0f - v * v)
+/* clang-format on */
+
+#define KERNELS(name, value, slope)                                                                \
+    struct name##_value {                                                                          \
+        __device__ float operator()(float x) const { return value; }                               \
+    };                                                                                             \
+    struct name##_grad {                                                                           \
+        __device__ float operator()(float dy, float v) const { return dy * (slope); }              \
+    };                                                                                             \
+    template <class S> static tp_code name##_fwd(const tp_call *c)                                 \
+    {                                                                                              \
+        return tp_map(c, c->x[0].numel, name##_value(), tp_out<S>(&c->y[0]), tp_in<S>(&c->x[0]));  \
+    }                                                                                              \
+    template <class S> static tp_code name##_bwd(const tp_call *c)                                 \
+    {                                                                                              \
+        const tp_view *saved = c->x[0].data ? &c->x[0] : &c->y[0];                                 \
+        if (!c->dx[0].data) return TP_OK;                                                          \
+        return tp_map(c, saved->numel, name##_grad(), tp_out<S>(&c->dx[0]), tp_in<S>(&c->dy[0]),   \
+                      tp_in<S>(saved));                                                            \
+    }                                                                                              \
+    TP_CUDA_KERNEL(name##_fwd)                                                                     \
+    TP_CUDA_KERNEL(name##_bwd)
+
+FUNCTIONS(KERNELS)
+
+/* ---- functions with constants ---- */
+
+struct scaled {
+    float k;
+    __device__ float operator()(float x) const { return k * x; }
+};
+
+struct clamped {
+    float lo, hi;
+    __device__ float operator()(float x) const { return x < lo ? lo : x > hi ? hi : x; }
+};
+
+struct clamp_grad {
+    float lo, hi;
+    __device__ float operator()(float dy, float x) const
+    {
+        return dy * (x < lo || x > hi ? 0.0f : 1.0f);
+    }
+};
+
+static tp_unary_attr constants(const tp_call *c)
+{
+    return *static_cast<const tp_unary_attr *>(c->attr);
+}
+
+template <class S> static tp_code scale_fwd(const tp_call *c)
+{
+    const scaled f = { (float)constants(c).a };
+    return tp_map(c, c->x[0].numel, f, tp_out<S>(&c->y[0]), tp_in<S>(&c->x[0]));
+}
+
+template <class S> static tp_code scale_bwd(const tp_call *c)
+{
+    const scaled f = { (float)constants(c).a };
+    if (!c->dx[0].data) return TP_OK;
+    return tp_map(c, c->x[0].numel, f, tp_out<S>(&c->dx[0]), tp_in<S>(&c->dy[0]));
+}
+
+template <class S> static tp_code clamp_fwd(const tp_call *c)
+{
+    const clamped f = { (float)constants(c).a, (float)constants(c).b };
+    return tp_map(c, c->x[0].numel, f, tp_out<S>(&c->y[0]), tp_in<S>(&c->x[0]));
+}
+
+template <class S> static tp_code clamp_bwd(const tp_call *c)
+{
+    const clamp_grad f = { (float)constants(c).a, (float)constants(c).b };
+    if (!c->dx[0].data) return TP_OK;
+    return tp_map(c, c->x[0].numel, f, tp_out<S>(&c->dx[0]), tp_in<S>(&c->dy[0]),
+                  tp_in<S>(&c->x[0]));
+}
+
+TP_CUDA_KERNEL(scale_fwd)
+TP_CUDA_KERNEL(scale_bwd)
+TP_CUDA_KERNEL(clamp_fwd)
+TP_CUDA_KERNEL(clamp_bwd)

@@ -1,0 +1,83 @@
+/* weight_standardize.cu - rows of W [Co,n], shifted and scaled; formulas as in
+ * tensor/cpu/weight_standardize.c.
+ *
+ * A warp has a row and reads it three times, forward, and twice, backward, mostly from cache: 8
+ * and 12 bytes an element (f32). Weights are few: the launch is the limit. */
+#include "cuda/kit/kernel.cuh"
+#include "tensor/geometry/norms.h"
+
+enum { WARPS = TP_THREADS / 32 };
+
+/* for (int64_t r = ...): rows of this warp; lanes agree on r. */
+#define EACH_ROW(r, rows)                                                                          \
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; r < (rows);                   \
+         r += (int64_t)gridDim.x * WARPS)
+
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    standardize_kernel(int64_t rows, int64_t n, float eps, bool biased, const S *w, S *y,
+                       float *stats)
+{
+    const int lane = threadIdx.x % 32;
+    EACH_ROW(r, rows)
+    {
+        const S *row = w + r * n;
+        float m = 0.0f, v = 0.0f;
+        for (int64_t i = lane; i < n; i += 32) m += tp_float(row[i]);
+        m = tp_warp<tp_sum_of>(m) / (float)n;
+        for (int64_t i = lane; i < n; i += 32) v += (tp_float(row[i]) - m) * (tp_float(row[i]) - m);
+        v = tp_warp<tp_sum_of>(v);
+        const float std = sqrtf(v / (float)(biased ? n : n - 1));
+        const float s = 1.0f / (biased ? sqrtf(v / (float)n + eps) : std + eps);
+        for (int64_t i = lane; i < n; i += 32) tp_put(y + r * n + i, (tp_float(row[i]) - m) * s);
+        if (lane > 0) continue;
+        stats[3 * r] = m;
+        stats[3 * r + 1] = s;
+        stats[3 * r + 2] = biased       ? s * s * s / (float)n
+                           : std > 0.0f ? s * s / ((float)(n - 1) * std)
+                                        : 0.0f;
+    }
+}
+
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    standardize_grad(int64_t rows, int64_t n, const S *w, const S *dy, const float *stats, S *dw)
+{
+    const int lane = threadIdx.x % 32;
+    EACH_ROW(r, rows)
+    {
+        const float m = stats[3 * r], s = stats[3 * r + 1];
+        float sum = 0.0f, dyh = 0.0f;
+        for (int64_t i = r * n + lane; i < (r + 1) * n; i += 32) {
+            sum += tp_float(dy[i]);
+            dyh += tp_float(dy[i]) * (tp_float(w[i]) - m);
+        }
+        const float mean = tp_warp<tp_sum_of>(sum) / (float)n;
+        const float k = stats[3 * r + 2] * tp_warp<tp_sum_of>(dyh);
+        for (int64_t i = r * n + lane; i < (r + 1) * n; i += 32)
+            tp_put(dw + i, s * (tp_float(dy[i]) - mean) - k * (tp_float(w[i]) - m));
+    }
+}
+
+template <class S> static tp_code standardize_fwd(const tp_call *c)
+{
+    const tp__standardize_attr *at = static_cast<const tp__standardize_attr *>(c->attr);
+    const int64_t rows = c->y[1].dim[0];
+    if (c->x[0].numel == 0)
+        return tp__cuda_zero(c, c->y[1].data, (size_t)c->y[1].numel * sizeof(float));
+    return tp_launch(c, standardize_kernel<S>, tp_grid(c, rows, WARPS), TP_THREADS, 0, rows,
+                     c->x[0].numel / rows, (float)at->eps, at->biased, tp_in<S>(&c->x[0]),
+                     tp_out<S>(&c->y[0]), tp_out<float>(&c->y[1]));
+}
+
+template <class S> static tp_code standardize_bwd(const tp_call *c)
+{
+    const int64_t rows = c->y[1].dim[0];
+    if (!c->dx[0].data || c->x[0].numel == 0) return TP_OK;
+    return tp_launch(c, standardize_grad<S>, tp_grid(c, rows, WARPS), TP_THREADS, 0, rows,
+                     c->x[0].numel / rows, tp_in<S>(&c->x[0]), tp_in<S>(&c->dy[0]),
+                     tp_in<float>(&c->y[1]), tp_out<S>(&c->dx[0]));
+}
+
+TP_CUDA_KERNEL(standardize_fwd)
+TP_CUDA_KERNEL(standardize_bwd)

@@ -1,0 +1,206 @@
+/* jpeg.c - JPEG by libjpeg-turbo, as Pillow sets it: exact inverse transform, smooth
+ * upsampling.
+ *
+ * libjpeg leaves by longjmp where a file is broken: all that must be released belongs to its own
+ * object or to the image, and no local variable changes after setjmp. Of a box only the rows and
+ * columns around it are transformed, and nothing below it is even read: a random crop takes about
+ * two thirds of the time of the image. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "inner.h"
+
+/* A file of many scans, each empty, would take minutes: each goes over the whole image. All
+ * images may have FEW_SCANS, three times what encoders make, others as many as go over
+ * MOST_SCANNED pixels. Below NARROW columns libjpeg upsamples in another way, which a box must not
+ * choose. */
+enum { MOST_SCANS = 200, FEW_SCANS = 32, EDGE = 2, NARROW = 64, CMYK = 4 };
+static const int64_t MOST_SCANNED = 1000000000;
+
+typedef struct reader {
+    struct jpeg_decompress_struct d;
+    struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
+    jmp_buf escape;
+    tp_image *p;
+    bool strict;
+    tp_box part; /* of p, in pixels of the shrunk image */
+} reader;
+
+static void leave(j_common_ptr c)
+{
+    reader *r = c->client_data;
+    char text[JMSG_LENGTH_MAX];
+    c->err->format_message(c, text);
+    tp__image_fail(r->p, "JPEG: %s", text);
+    longjmp(r->escape, 1);
+}
+
+/* Damage that libjpeg makes the best of: where the file ends too early, grey is what remains. */
+static void message(j_common_ptr c, int level)
+{
+    const reader *r = c->client_data;
+    if (level < 0 && r->strict && c->err->msg_code == JWRN_JPEG_EOF) leave(c);
+}
+
+static void refuse(reader *r, const char *why)
+{
+    tp__image_fail(r->p, "JPEG: %s", why);
+    longjmp(r->escape, 1);
+}
+
+static void count_scans(j_common_ptr c)
+{
+    reader *r = c->client_data;
+    const int64_t pixels = (int64_t)r->d.image_width * r->d.image_height;
+    const int scans = r->d.input_scan_number;
+    if (scans > MOST_SCANS) refuse(r, "more than 200 scans");
+    if (scans > FEW_SCANS && scans > MOST_SCANNED / pixels)
+        refuse(r, "too many scans for an image of its size");
+}
+
+static void silent(j_common_ptr c)
+{
+    (void)c;
+}
+
+/* May leave by longjmp, as all that follows. */
+static void begin(reader *r, const uint8_t *bytes, size_t n)
+{
+    jpeg_create_decompress(&r->d);
+    r->progress.progress_monitor = count_scans;
+    r->d.progress = &r->progress;
+    jpeg_mem_src(&r->d, bytes, (unsigned long)n);
+}
+
+static void prepare(reader *r, tp_image *p, bool strict)
+{
+    memset(r, 0, sizeof *r);
+    r->p = p;
+    r->strict = strict;
+    r->d.err = jpeg_std_error(&r->errors);
+    r->errors.error_exit = leave;
+    r->errors.emit_message = message;
+    r->errors.output_message = silent;
+    r->d.client_data = r;
+}
+
+static int orientation_of(const struct jpeg_decompress_struct *d)
+{
+    static const char mark[] = "Exif\0"; /* and the byte that ends it */
+    for (jpeg_saved_marker_ptr m = d->marker_list; m; m = m->next)
+        if (m->data_length > sizeof mark && memcmp(m->data, mark, sizeof mark) == 0)
+            return tp__exif_orientation(m->data + sizeof mark, m->data_length - sizeof mark);
+    return 1;
+}
+
+/* 255 (1 - c)(1 - k), rounded. Adobe's files hold 255 - c and 255 - k. */
+static void from_cmyk(uint8_t *rgb, const uint8_t *cmyk, int64_t n, bool inverted)
+{
+    const int flip = inverted ? 0 : 255;
+    for (int64_t i = 0; i < n; i++, rgb += TP_RGB, cmyk += CMYK)
+        for (int c = 0; c < TP_RGB; c++)
+            rgb[c] = (uint8_t)(((cmyk[c] ^ flip) * (cmyk[3] ^ flip) + 127) / 255);
+}
+
+/* The box of the full image as pixels of the shrunk one. */
+static tp_box shrunk(tp_box b, int64_t by)
+{
+    const int64_t x = b.x / by, y = b.y / by;
+    return (tp_box){ x, y, (b.x + b.width + by - 1) / by - x, (b.y + b.height + by - 1) / by - y };
+}
+
+static void choose_colours(reader *r)
+{
+    struct jpeg_decompress_struct *d = &r->d;
+    if (d->num_components != 1 && d->num_components != 3 && d->num_components != CMYK)
+        refuse(r, "neither grey nor of three nor of four colours");
+    d->out_color_space = d->num_components == CMYK ? JCS_CMYK : JCS_RGB;
+}
+
+static void start(reader *r, const tp_image_opts *o, int *orientation)
+{
+    struct jpeg_decompress_struct *d = &r->d;
+    tp_box box;
+    const int64_t by = o->shrink > 1 ? o->shrink : 1;
+    if (by != 1 && by != 2 && by != 4 && by != 8) refuse(r, "shrink is none of 1, 2, 4, 8");
+    if (o->orient) jpeg_save_markers(d, JPEG_APP0 + 1, 0xffff);
+    jpeg_read_header(d, TRUE);
+    if (!tp__image_allowed(r->p, "JPEG", d->image_width, d->image_height, o->max_pixels) ||
+        !tp__image_box(r->p, o, d->image_width, d->image_height, &box))
+        longjmp(r->escape, 1);
+    if (o->orient) *orientation = orientation_of(d);
+    choose_colours(r);
+    d->scale_num = 1;
+    d->scale_denom = (unsigned)by;
+    r->part = shrunk(box, by);
+    if (!tp_image_new(r->p, r->part.width, r->part.height)) longjmp(r->escape, 1);
+    jpeg_start_decompress(d);
+}
+
+/* Leaves in *first the column of the image that rows now begin with. */
+static void narrow(reader *r, JDIMENSION *first)
+{
+    struct jpeg_decompress_struct *d = &r->d;
+    const int64_t left = r->part.x - EDGE, right = r->part.x + r->part.width + EDGE;
+    JDIMENSION width = (JDIMENSION)(right - left);
+    *first = 0;
+    if (left < 0 || right > d->output_width || width < NARROW) return;
+    *first = (JDIMENSION)left;
+    jpeg_crop_scanline(d, first, &width);
+}
+
+static void read_rows(reader *r)
+{
+    struct jpeg_decompress_struct *d = &r->d;
+    tp_image *p = r->p;
+    JDIMENSION first;
+    narrow(r, &first);
+    JSAMPARRAY line = d->mem->alloc_sarray((j_common_ptr)d, JPOOL_IMAGE,
+                                           d->output_width * (unsigned)d->output_components, 1);
+    const JSAMPLE *from = line[0] + (r->part.x - first) * d->output_components;
+    const JDIMENSION skipped = (JDIMENSION)r->part.y;
+    if (skipped > 0 && jpeg_skip_scanlines(d, skipped) != skipped)
+        refuse(r, "rows above the box are missing");
+    for (int64_t y = 0; y < p->height; y++) {
+        uint8_t *to = p->rgb + y * p->width * TP_RGB;
+        if (jpeg_read_scanlines(d, line, 1) != 1) refuse(r, "rows are missing");
+        if (d->output_components == CMYK)
+            from_cmyk(to, from, p->width, d->saw_Adobe_marker);
+        else
+            memcpy(to, from, (size_t)p->width * TP_RGB);
+    }
+}
+
+bool tp__jpeg_decode(tp_image *p, const uint8_t *bytes, size_t n, const tp_image_opts *o,
+                     int *orientation)
+{
+    reader r;
+    prepare(&r, p, o->strict);
+    if (setjmp(r.escape) == 0) {
+        begin(&r, bytes, n);
+        start(&r, o, orientation);
+        read_rows(&r);
+    }
+    jpeg_destroy_decompress(&r.d);
+    return tp_image_ok(p);
+}
+
+bool tp__jpeg_size(const uint8_t *bytes, size_t n, int64_t *width, int64_t *height)
+{
+    reader r;
+    tp_image none = { 0 };
+    prepare(&r, &none, false);
+    if (setjmp(r.escape) == 0) {
+        begin(&r, bytes, n);
+        jpeg_read_header(&r.d, TRUE);
+        *width = r.d.image_width;
+        *height = r.d.image_height;
+    }
+    jpeg_destroy_decompress(&r.d);
+    return !none.why[0];
+}

@@ -1,0 +1,262 @@
+/* analyze.c - `imagenet analyze`: images of what goes on inside a model. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "analyze.h"
+#include "image_commands.h"
+#include "image_settings.h"
+
+enum { ALL, SIMILARITY, NORMS, LSLA, BIAS, SPAN, RESOLUTION };
+
+typedef struct analyze_options {
+    image_common c;
+    tp_words beside;
+    char *preset, *out, *sizes;
+    int what, layout, split, clock;
+    int64_t images, size, image, block, query, window;
+    double row, col, seconds;
+    bool fresh;
+} analyze_options;
+
+#define S analyze_options
+
+static const tp_option table_of_flags[] = {
+    TP_HEADING("MODEL AND PICTURES"),
+    TP_ARGUMENTS(S, beside, "RUN ...",
+                 "Folders of further runs, whose curve of similarity is drawn beside."),
+    TP_ROWS(tp_trained_options),
+    OPTIONS_IMAGES(S, c.data, 0, 0),
+    TP_CHOICE("split", S, split, "train|valid|test", 0, "The part that images are drawn from."),
+    TP_INT("images", S, images, 1, 4096, 0, "Images that numbers are averaged over."),
+    TP_INT("batch", S, c.batch, 1, 65536, 0, "Images that run at once."),
+    OPTION_TRAINED_SIZE(S),
+    TP_HEADING("DRAWING"),
+    TP_CHOICE("what", S, what, "all|similarity|norms|lsla|bias|span|resolution", 0,
+              "Which of the figures below; all: those of a trained model."),
+    TP_STRING("out", S, out, "DIR", 0,
+              "The folder to write to; without it 'analysis', in that of the run if there is one."),
+    TP_INT("image", S, image, 0, 4095, 0, "span, lsla: which of the images, from 0."),
+    TP_INT("block", S, block, -1, DEPTH_MAX, 0,
+           "span, bias, lsla: the block, from 0; -1: all, of lsla the first."),
+    TP_NUM("row", S, row, 0, 0.9999, 0, "span: place of the token that attends, down the image."),
+    TP_NUM("col", S, col, 0, 0.9999, 0, "... and across it."),
+    TP_INT("window", S, window, 0, TP_BIG, 0, "lsla: the window, from 0."),
+    TP_INT("query", S, query, -1, TP_BIG, 0,
+           "lsla: the token of the window, from 0; -1: the eighth."),
+    TP_FLAG("fresh", S, fresh, 0,
+            "The model of --preset with its initial weights instead of a run's."),
+    TP_STRING("preset", S, preset, "NAME,...", 0,
+              "resolution: the models; 'imagenet train --help' lists them. One name with --fresh."),
+    TP_INT("seed", S, c.seed, 0, TP_BIG, 0, "Of the choice of images, and of --fresh weights."),
+    TP_STRING("sizes", S, sizes, "N,...", 0, "resolution: pixels a side."),
+    TP_NUM("seconds", S, seconds, 0.01, 3600, 0, "resolution: time of each measurement."),
+    TP_CHOICE("clock", S, clock, "wall|cpu", 0,
+              "resolution: time that passes, or that processors take, "
+              "which a busy machine disturbs less."),
+    TP_HEADING("MACHINE"),
+    TP_ROWS(tp_machine_options),
+    { 0 },
+};
+
+static const tp_command manual = {
+    .name = "imagenet analyze",
+    .summary = "draws what goes on inside a model, as the papers do",
+    .synopsis = "[RUN ...] [--run-dir DIR | --checkpoint FILE] [--what FIGURE] [flag ...]",
+    .about =
+        "Runs the model of a checkpoint on some images, looks at the results of its ops, and "
+        "writes PNG files with the numbers beside them (FILE.tsv: columns with names, separated "
+        "by tabs). Curves are drawn by gnuplot.",
+    .table = table_of_flags,
+    .more =
+        "FIGURES\n"
+        "    similarity  how alike the tokens of an image are after each block: "
+        "mean cosine of all\n"
+        "                pairs, without class and global tokens (Zhu et al. 2021, Figure 6)\n"
+        "    norms       mean norm of the window's keys and "
+        "values over that of the projected ones,\n"
+        "                without and with DualLN (their Figure 2): "
+        "models with long-short attention\n"
+        "    span        what a token attends to. A row a block: "
+        "its window directly, the map through\n"
+        "                the dynamic projection, both (means over heads), then both in each head\n"
+        "    bias        tables of relative positions. A row a table, a column a head; "
+        "blue: above 0\n"
+        "    lsla        ViT-LSLA around a token of a window: "
+        "dynamic scale, inner and outer bias,\n"
+        "                weights before and after it (rows), on average and by heads (columns)\n"
+        "                (Hechen et al. 2022, Figures 3 and 4)\n"
+        "    resolution  time and memory of forward passes "
+        "and training steps over the size of the\n"
+        "                image, of fresh models (Zhu et al., Figure 7)\n\n"
+        "EXIT STATUS\n"
+        "    0 drawn; 1 an error; 2 a bad flag\n\n"
+        "EXAMPLES\n"
+        "    imagenet analyze --data imagenette2 --run-dir runs/cvt-ls runs/cvt\n"
+        "    imagenet analyze --what norms --fresh --preset cvt-ls-13 --out norms\n"
+        "    imagenet analyze --what resolution --preset "
+        "cvt-ls-small,cvt-small --sizes 64,128,256\n",
+};
+
+/* ---- images ---- */
+
+static bool load_images(analysis *a, const analyze_options *s, const tp_image_set *X)
+{
+    const int64_t side = a->f.cfg.size, each = side * side * 3, most = tp_image_set_count(X);
+    const tp_augment as_tested = image_eval_pipeline(side, a->f.crop_ratio);
+    const int64_t n = s->images < most ? s->images : most;
+    tp_batch b;
+    a->x = malloc((size_t)(n * each) * sizeof *a->x);
+    if (!a->x) return analysis_fail(a, "out of memory");
+    /* train: in random order, so that all classes are among them. */
+    tp_loader *L = tp_loader_new(
+        X, &(tp_loader_opts){
+               .augment = &as_tested, .batch = 1, .seed = (uint64_t)s->c.seed, .train = true });
+    while (a->n < n && tp_loader_next(L, &b))
+        memcpy(a->x + each * a->n++, b.x, (size_t)each * sizeof *a->x);
+    const bool done = a->n == n || analysis_fail(a, "%s", tp_loader_why(L));
+    tp_loader_free(L);
+    return done;
+}
+
+static bool open_images(analysis *a, const analyze_options *s)
+{
+    tp_image_set *X = s->c.data
+                          ? tp_image_set_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
+                          : tp_image_set_shapes(s->images, a->f.cfg.size, (tp_part)s->split);
+    bool done = tp_image_set_ok(X) || analysis_fail(a, "%s", tp_image_set_why(X));
+    done = done && load_images(a, s, X);
+    tp_image_set_close(X);
+    return done;
+}
+
+/* ---- models ---- */
+
+static bool open_fresh(analysis *a, const analyze_options *s)
+{
+    image_settings model = { .train = { .accumulation = 1 } };
+    classifier_cfg cfg;
+    char why[1024];
+    bool done = image_preset(&model, s->preset, -1, why, sizeof why);
+    if (s->size > 0) model.size = s->size;
+    done = done && image_model(&model, 10, &cfg, why, sizeof why);
+    free(model.preset);
+    if (!done) return analysis_fail(a, "%s", why);
+    return image_file_fresh(&a->f, &cfg, &s->c) || analysis_fail(a, "%s", a->f.t.why);
+}
+
+static bool open_run(analysis *a, const analyze_options *s, const char *run)
+{
+    image_common c = s->c;
+    const bool first = run == s->c.t.run_dir;
+    c.t.run_dir = (char *)(uintptr_t)run;
+    if (!first) c.t.checkpoint = NULL;
+    if (first && s->fresh) return open_fresh(a, s) && open_images(a, s);
+    if (!image_file_open(&a->f, &c, s->size)) return analysis_fail(a, "%s", a->f.t.why);
+    return open_images(a, s);
+}
+
+static void close_run(analysis *a)
+{
+    image_file_close(&a->f);
+    free(a->x);
+    a->f = (image_file){ 0 };
+    a->x = NULL;
+    a->n = 0;
+}
+
+static const char *name_of(const char *run)
+{
+    const char *slash = strrchr(run, '/');
+    return slash && slash[1] ? slash + 1 : run;
+}
+
+/* The curve of the open model beside those of further runs, which are opened in turn. */
+static bool draw_similarity(analysis *a, const analyze_options *s)
+{
+    enum { RUNS = 8 };
+    static depth d[RUNS];
+    curve c[RUNS];
+    const int n = s->beside.n + 1;
+    if (n > RUNS) return analysis_fail(a, "at most %d runs are drawn beside one", RUNS - 1);
+    for (int i = 0; i < n; i++) {
+        const char *run = i ? s->beside.at[i - 1] : s->c.t.run_dir;
+        if (i > 0) close_run(a);
+        if (i > 0 && !open_run(a, s, run)) return false;
+        if (!similarity_measure(a, &d[i]) || (i == 0 && !similarity_write(a, &d[i]))) return false;
+        c[i] = (curve){ i == 0 && s->fresh ? s->preset : name_of(run), (int)d[i].blocks,
+                        d[i].number, d[i].cosine };
+    }
+    analysis_curves(a, &(curves){ "block", "mean cosine of two tokens", false, n, c },
+                    "similarity.png");
+    return true;
+}
+
+static bool draw_model(analysis *a, const analyze_options *s)
+{
+    static const struct {
+        int what;
+        bool (*draw)(analysis *a);
+    } figures[] = {
+        { NORMS, norms_draw }, { LSLA, lsla_draw }, { BIAS, bias_draw }, { SPAN, span_draw }
+    };
+    bool done = open_run(a, s, s->c.t.run_dir);
+    if (done && s->image >= a->n)
+        done = analysis_fail(a, "--image: there are %lld images, counted from 0", (long long)a->n);
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0] && done; i++)
+        if (s->what == ALL || s->what == figures[i].what) done = figures[i].draw(a);
+    if (s->what == ALL || s->what == SIMILARITY) /* other runs take the model's place */
+        done = done && draw_similarity(a, s);
+    return done;
+}
+
+static bool analyze(analysis *a, const analyze_options *s)
+{
+    char why[1200];
+    char folder[4400];
+    const bool of_run = s->what != RESOLUTION && !s->fresh;
+    snprintf(folder, sizeof folder, of_run ? "%.4096s/analysis" : "analysis", s->c.t.run_dir);
+    a->out = s->out ? s->out : folder;
+    a->batch = s->c.batch;
+    a->named = s->what != ALL;
+    a->image = s->image;
+    a->block = s->block;
+    a->row = s->row;
+    a->col = s->col;
+    a->window = s->window;
+    a->query = s->query;
+    if (of_run && !s->c.t.checkpoint && access(s->c.t.run_dir, F_OK) != 0)
+        return analysis_fail(a, "%s: there is no such run", s->c.t.run_dir);
+    if (s->fresh && !s->preset) return analysis_fail(a, "--fresh: name the model by --preset");
+    if (!tp_make_folders(a->out, why, sizeof why)) return analysis_fail(a, "%s", why);
+    if (s->what != RESOLUTION) return draw_model(a, s);
+    const char *presets = s->preset ? s->preset : "cvt-ls-small,cvt-small";
+    return resolution_draw(
+        a, &(resolution_opts){ presets, s->sizes, s->seconds, s->clock == 1, &s->c });
+}
+
+static bool run(void *settings, char *why, size_t size)
+{
+    static analysis a;
+    const bool done = analyze(&a, settings);
+    snprintf(why, size, "%s", a.why);
+    close_run(&a);
+    return done;
+}
+
+int analyze_main(int argc, char **argv)
+{
+    analyze_options s = {
+        .c = { .t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/imagenet") },
+               .batch = 16 },
+        .sizes = strdup("32,64,128"),
+        .split = TP_VALID,
+        .images = 64,
+        .block = -1,
+        .query = -1,
+        .row = 0.5,
+        .col = 0.5,
+        .seconds = 1,
+    };
+    return tp_command_main(&manual, argc, argv, &s, run);
+}

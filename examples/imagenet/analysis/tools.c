@@ -1,0 +1,145 @@
+/* tools.c - running the model under observation, and the files that figures are written to.
+ */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze.h"
+
+bool analysis_fail(analysis *a, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(a->why, sizeof a->why, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+bool analysis_none(analysis *a, const char *figure, const char *what)
+{
+    if (!a->named) return true;
+    if (a->block < 0) return analysis_fail(a, "%s: no block of the model has %s", figure, what);
+    return analysis_fail(a, "%s: block %lld of the model has no %s", figure, (long long)a->block,
+                         what);
+}
+
+/* ---- running ---- */
+
+bool analysis_ends_block(const tp_seen *s)
+{
+    return strcmp(s->op->name, "dropout_add") == 0 || strcmp(s->op->name, "relu") == 0;
+}
+
+int64_t analysis_front(const classifier_cfg *c, int64_t block)
+{
+    const tp_vil_cfg *vil = classifier_cfg_as(c, &tp_model_vil);
+    const tp_cvt_cfg *cvt = classifier_cfg_as(c, &tp_model_cvt);
+    if (vil) {
+        int k = 0;
+        while (k < vil->stages - 1 && block >= vil->stage[k].blocks)
+            block -= vil->stage[k++].blocks;
+        return vil->stage[k].global;
+    }
+    if (!cvt || cvt->mean_pool) return 0;
+    return block >= cvt->blocks[0] + cvt->blocks[1];
+}
+
+typedef struct watch {
+    analysis *a;
+    tp_observer see;
+    void *env;
+} watch;
+
+static void forward_op(void *env, tp_tape *T, const tp_seen *s)
+{
+    watch *w = env;
+    w->see(w->env, T, s);
+    w->a->at += analysis_ends_block(s);
+}
+
+/* Images from `first` on. */
+static bool run_batch(analysis *a, int64_t first, int64_t count, tp_observer see, void *env)
+{
+    const int64_t side = a->f.cfg.size, each = side * side * 3;
+    tp_tape *T = a->f.t.T;
+    watch w = { a, see, env };
+    a->at = 0;
+    tp_reset(T);
+    tp_tensor x = tp_from(T, TP_F32, TP_SHAPE(count, side, side, 3), a->x + first * each);
+    if (tp_compute_dtype(T) == TP_F64) x = tp_cast(T, x, TP_F64);
+    tp_observe(T, forward_op, &w);
+    classifier_forward(T, a->f.m, x);
+    tp_observe(T, NULL, NULL);
+    return tp_ok(T) || analysis_fail(a, "%s", tp_why(T));
+}
+
+bool analysis_run(analysis *a, tp_observer see, void *env)
+{
+    bool done = true;
+    for (int64_t i = 0; i < a->n && done; i += a->batch)
+        done = run_batch(a, i, a->n - i < a->batch ? a->n - i : a->batch, see, env);
+    return done;
+}
+
+bool analysis_run_one(analysis *a, tp_observer see, void *env)
+{
+    return run_batch(a, a->image, 1, see, env);
+}
+
+/* ---- files ---- */
+
+void analysis_path(const analysis *a, const char *name, char path[4400])
+{
+    snprintf(path, 4400, "%.4200s/%.100s", a->out, name);
+}
+
+bool tsv_begin(tsv *t, analysis *a, const char *columns)
+{
+    *t = (tsv){ 0 };
+    t->f = open_memstream(&t->text, &t->size);
+    if (!t->f) return analysis_fail(a, "out of memory");
+    fprintf(t->f, "%s\n", columns);
+    return true;
+}
+
+bool tsv_end(tsv *t, analysis *a, const char *name)
+{
+    char path[4400], why[4500];
+    analysis_path(a, name, path);
+    const bool whole = !ferror(t->f);
+    if (fclose(t->f) != 0 || !whole) {
+        free(t->text);
+        return analysis_fail(a, "%s: out of memory", path);
+    }
+    const bool done = tp_file_replace(path, t->text, t->size, why, sizeof why);
+    free(t->text);
+    if (done) printf("%s\n", path);
+    return done || analysis_fail(a, "%s", why);
+}
+
+void analysis_curves(const analysis *a, const curves *p, const char *name)
+{
+    char path[4400], why[700];
+    analysis_path(a, name, path);
+    if (curves_draw(p, path, why, sizeof why))
+        printf("%s\n", path);
+    else
+        fprintf(stderr, "imagenet analyze: %s\n", why);
+}
+
+bool analysis_heat(analysis *a, const heat_map *at, int down, int across, const char *name)
+{
+    char path[4400], why[512];
+    analysis_path(a, name, path);
+    if (!heat_draw(at, down, across, path, why, sizeof why))
+        return analysis_fail(a, "%s: %s", path, why);
+    printf("%s\n", path);
+    return true;
+}
+
+double analysis_mean(const double *v, int64_t heads, int64_t n, int64_t i)
+{
+    double sum = 0;
+    for (int64_t h = 0; h < heads; h++) sum += v[h * n + i];
+    return sum / (double)heads;
+}

@@ -1,0 +1,76 @@
+/* load.c - weights of CvT*-LS for another resolution: ranks of the dynamic projection grow.
+ *
+ * Rows of proj_p are head * rank + i. A rank k times as large repeats each row k times, so that the
+ * projections are the same ones, k times each; noise, the values that P was born with, lets them
+ * part. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <tapegrad/cvt.h>
+
+static bool ends_in(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* How often each row of t has to be repeated to be the parameter's; 0: it cannot become it. */
+static int64_t times(const tp_param_info *it, const tp_file_tensor *t)
+{
+    const tp_shape *a = &it->shape, *b = t ? &t->shape : NULL;
+    if (!t || a->ndim != b->ndim) return 0;
+    if (memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof a->dim[0]) == 0) return 1;
+    if (!ends_in(it->name, "proj_p.weight") && !ends_in(it->name, "proj_p.bias")) return 0;
+    if (b->dim[0] < 1 || a->dim[0] % b->dim[0]) return 0;
+    return a->ndim == 1 || a->dim[1] == b->dim[1] ? a->dim[0] / b->dim[0] : 0;
+}
+
+/* Value i becomes that of row i / k of t, and what it was. */
+static bool grow(tp_params *P, tp_file *F, const tp_param_info *it, const tp_file_tensor *t)
+{
+    const int64_t n = tp_numel(it->tensor), rows = it->shape.dim[0], columns = n / rows;
+    const int64_t k = times(it, t);
+    const size_t bytes = (size_t)n * sizeof(double);
+    double *x = malloc(bytes), *from = malloc(bytes);
+    bool ok = false;
+
+    if (!x || !from)
+        tp_params_raise(P, TP_E_MEMORY, "%s: out of host memory", it->name);
+    else if (!tp_file_read(F, t, TP_F64, from))
+        tp_params_raise(P, TP_E_IO, "%s", tp_file_why(F));
+    else if (tp_param_get(P, it->tensor, TP_F64, x, bytes)) {
+        for (int64_t i = 0; i < n; i++) x[i] += from[i / columns / k * columns + i % columns];
+        ok = tp_param_set(P, it->tensor, TP_F64, x, bytes);
+    }
+    free(x);
+    free(from);
+    return ok;
+}
+
+/* Loads what fits, then grows the rest. */
+static bool load(tp_params *P, tp_file *F)
+{
+    const tp_load_opts strict = { .convert = true }, partial = { .convert = true, .partial = true };
+    bool possible = true, grows = false;
+
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        const int64_t k = times(&it, tp_file_find(F, it.name));
+        possible = possible && k > 0;
+        grows = grows || k > 1;
+    }
+    if (!possible || !grows) return tp_params_read(P, F, "", &strict); /* or it says what differs */
+    if (!tp_params_read(P, F, "", &partial)) return false;
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        const tp_file_tensor *t = tp_file_find(F, it.name);
+        if (times(&it, t) > 1 && !grow(P, F, &it, t)) return false;
+    }
+    return true;
+}
+
+bool tp_cvt_load(tp_params *P, const char *file)
+{
+    tp_file *F = tp_file_open(file);
+    const bool ok = load(P, F);
+    tp_file_close(F);
+    return ok;
+}

@@ -1,0 +1,170 @@
+/* load.c - weights of a Vision Longformer made for another resolution, window or number of
+ * classes, by the official rule. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inner.h"
+
+/* ---- resizing ---- */
+
+/* Sample i of `to` lies between the samples *low and *high of `from`: how far behind the first. */
+static double place(int64_t i, int64_t from, int64_t to, int64_t *low, int64_t *high)
+{
+    const double at = ((double)i + 0.5) * (double)from / (double)to - 0.5;
+    *low = at > 0.0 ? (int64_t)at : 0;
+    *high = *low + 1 < from ? *low + 1 : from - 1;
+    return at > 0.0 ? at - (double)*low : 0.0;
+}
+
+void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int64_t to[2],
+                   int64_t channels)
+{
+    for (int64_t i = 0; i < to[0]; i++)
+        for (int64_t j = 0; j < to[1]; j++) {
+            int64_t top, bottom, left, right;
+            const double s = place(i, from[0], to[0], &top, &bottom);
+            const double t = place(j, from[1], to[1], &left, &right);
+            const double *a = x + (top * from[1] + left) * channels;
+            const double *b = x + (top * from[1] + right) * channels;
+            const double *c = x + (bottom * from[1] + left) * channels;
+            const double *d = x + (bottom * from[1] + right) * channels;
+            for (int64_t k = 0; k < channels; k++)
+                *y++ =
+                    (1.0 - s) * ((1.0 - t) * a[k] + t * b[k]) + s * ((1.0 - t) * c[k] + t * d[k]);
+        }
+}
+
+/* ---- one parameter ---- */
+
+typedef struct loader {
+    tp_params *P;
+    tp_file *F;
+    tp_vil_cfg old; /* of the file; no stages: it does not say */
+} loader;
+
+static bool same_shape(const tp_shape *a, const tp_shape *b)
+{
+    return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof a->dim[0]) == 0;
+}
+
+/* The file's tensor for a parameter if it has another shape of as many axes and the same last one,
+ * or NULL. */
+static const tp_file_tensor *other_shape(const loader *l, const char *name, tp_tensor p)
+{
+    const tp_file_tensor *t = tp_given(p) ? tp_file_find(l->F, name) : NULL;
+    const tp_shape s = tp_shape_of(p);
+    if (!t || same_shape(&t->shape, &s) || t->shape.ndim != s.ndim || t->numel == 0) return NULL;
+    return t->shape.dim[s.ndim - 1] == s.dim[s.ndim - 1] || s.ndim == 1 ? t : NULL;
+}
+
+static void load_resized(loader *l, const tp_file_tensor *t, tp_tensor p, const int64_t from[2],
+                         const int64_t to[2])
+{
+    const int64_t channels = tp_dim(p, -1);
+    const size_t old = (size_t)t->numel, size = (size_t)tp_numel(p);
+    double *x = malloc((old + size) * sizeof *x);
+
+    if (!x)
+        tp_params_raise(l->P, TP_E_MEMORY, "%s: out of host memory", t->name);
+    else if (!tp_file_read(l->F, t, TP_F64, x))
+        tp_params_raise(l->P, TP_E_IO, "%s", tp_file_why(l->F));
+    else {
+        tp_vil_resize(x, from, x + old, to, channels);
+        tp_param_set(l->P, p, TP_F64, x + old, size * sizeof *x);
+    }
+    free(x);
+}
+
+/* x_pos_embed, y_pos_embed [1,n,d/2] */
+static void load_positions(loader *l, const char *path, const char *leaf, tp_tensor p)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s%s%s", path, *path ? "." : "", leaf);
+    const tp_file_tensor *t = other_shape(l, name, p);
+    if (t && t->shape.dim[1] > 1)
+        load_resized(l, t, p, (int64_t[]){ t->shape.dim[1], 1 }, (int64_t[]){ tp_dim(p, 1), 1 });
+}
+
+/* Rows and columns of a table of so many rows; false: it is no rectangle that we know. */
+static bool table_sides(int64_t rows, const int64_t map[2], int64_t side[2])
+{
+    const int64_t root = llround(sqrt((double)rows));
+    for (int i = 0; i < 2; i++) side[i] = map ? 2 * map[i] - 1 : root;
+    if (side[0] * side[1] != rows) side[0] = side[1] = root;
+    return side[0] * side[1] == rows;
+}
+
+static void load_table(loader *l, const tp_vil_attn *m, int stage)
+{
+    const bool full = m->kind == TP_VIL_FULL;
+    int64_t from[2], to[2], map[2] = { 0 };
+    char name[256];
+
+    snprintf(name, sizeof name, "%s.%s", m->path, TP_VIL_TABLE);
+    const tp_file_tensor *t = other_shape(l, name, m->table);
+    if (!t) return;
+    if (l->old.stages > stage) tp__vil_map(&l->old, stage, map);
+    if (table_sides(t->shape.dim[0], full && map[0] ? map : NULL, from) &&
+        table_sides(tp_dim(m->table, 0), full ? m->map : NULL, to))
+        load_resized(l, t, m->table, from, to);
+    else
+        tp_params_raise(l->P, TP_E_SHAPE, "%s: %s has %lld rows, which cannot be resized to %lld",
+                        tp_file_path(l->F), name, (long long)t->shape.dim[0],
+                        (long long)tp_dim(m->table, 0));
+}
+
+/* The first rows of a head of more classes. */
+static void load_head(loader *l, const char *path, const char *leaf, tp_tensor p)
+{
+    char name[256];
+    const size_t bytes = (size_t)tp_numel(p) * sizeof(double);
+    snprintf(name, sizeof name, "%s.%s", path, leaf);
+    const tp_file_tensor *t = other_shape(l, name, p);
+    if (!t || t->shape.dim[0] < tp_dim(p, 0)) return;
+    double *x = malloc((size_t)t->numel * sizeof *x);
+    if (!x)
+        tp_params_raise(l->P, TP_E_MEMORY, "%s: out of host memory", name);
+    else if (tp_file_read(l->F, t, TP_F64, x))
+        tp_param_set(l->P, p, TP_F64, x, bytes);
+    else
+        tp_params_raise(l->P, TP_E_IO, "%s", tp_file_why(l->F));
+    free(x);
+}
+
+/* ---- the file ---- */
+
+static bool all_there(loader *l)
+{
+    if (!tp_file_ok(l->F)) tp_params_raise(l->P, TP_E_IO, "%s", tp_file_why(l->F));
+    for (tp_param_info it = { 0 }; tp_params_ok(l->P) && tp_next_param(l->P, &it);)
+        if (!it.buffer && !it.alias_of && !tp_file_find(l->F, it.name))
+            tp_params_raise(l->P, TP_E_VALUE, "%s has no tensor %s", tp_file_path(l->F), it.name);
+    return tp_params_ok(l->P);
+}
+
+static void load_others(loader *l, const tp_vil *m)
+{
+    const tp_vil_block *block = m->block;
+    for (int k = 0; k < m->cfg.stages; k++) {
+        load_positions(l, m->embed[k].path, "x_pos_embed", m->embed[k].row_pos);
+        load_positions(l, m->embed[k].path, "y_pos_embed", m->embed[k].col_pos);
+        for (int i = 0; i < m->cfg.stage[k].blocks; i++) load_table(l, &block++->attn, k);
+    }
+    load_head(l, m->head.path, "weight", m->head.weight);
+    load_head(l, m->head.path, "bias", m->head.bias);
+}
+
+bool tp_vil_load(tp_params *P, const tp_vil *m, const char *file)
+{
+    loader l = { .P = P, .F = tp_file_open(file) };
+    char why[256];
+    if (all_there(&l)) {
+        if (!tp_vil_cfg_read(&l.old, l.F, why, sizeof why)) l.old.stages = 0;
+        if (tp_params_read(P, l.F, "", &(tp_load_opts){ .partial = true, .convert = true }))
+            load_others(&l, m);
+    }
+    tp_file_close(l.F);
+    return tp_params_ok(P);
+}

@@ -1,0 +1,288 @@
+/* config.c - ViT-LSLA's presets, checks and metadata, and the model as one constant. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "inner.h"
+#include "model_inner.h"
+
+/* MAX_WIDTH: of classes too; products fit. */
+enum { MAX_SIDE = 1 << 16, MAX_WINDOW = 128, MAX_WIDTH = 1 << 24 };
+
+tp_vit_lsla_cfg tp_vit_lsla_paper(int64_t classes)
+{
+    return (tp_vit_lsla_cfg){ .image = { 224, 224 },
+                              .classes = classes,
+                              .dim = 96,
+                              .stages = 4,
+                              .depths = { 2, 4, 8, 2 },
+                              .heads = { 3, 6, 12, 24 },
+                              .window = 7,
+                              .mlp_ratio = 2.0,
+                              .drop_path = 0.2 };
+}
+
+tp_vit_lsla_cfg tp_vit_lsla_tiny(int64_t classes)
+{
+    return (tp_vit_lsla_cfg){ .image = { 32, 32 },
+                              .classes = classes,
+                              .dim = 64,
+                              .stages = 3,
+                              .depths = { 2, 2, 1 },
+                              .heads = { 2, 4, 8 },
+                              .window = 4,
+                              .mlp_ratio = 2.0 };
+}
+
+enum { IP102 = 102, FOOD101 = 101, MINI_IMAGENET = 100 }; /* classes of the paper's sets */
+
+/* Tables 1, 4 and 5. */
+static const struct {
+    const char *name;
+    int64_t classes;
+    tp_lsla_opts attn;
+} published[] = {
+    { "vit_lsla-ip102", IP102, { 0 } },
+    { "vit_lsla-food101", FOOD101, { 0 } },
+    { "vit_lsla-mini", MINI_IMAGENET, { 0 } },
+    { "vit_lsla-qxx_np", IP102, { .variant = TP_LSLA_QXX_NP } },
+    { "vit_lsla-qxv", IP102, { .variant = TP_LSLA_QXV } },
+    { "vit_lsla-qkv", IP102, { .variant = TP_LSLA_QKV } },
+    { "vit_lsla-fixed_inner", IP102, { .fixed_scale = true, .no_outer = true } },
+    { "vit_lsla-fixed_outer", IP102, { .fixed_scale = true, .no_inner = true } },
+    { "vit_lsla-fixed", IP102, { .fixed_scale = true } },
+    { "vit_lsla-inner", IP102, { .no_outer = true } },
+    { "vit_lsla-outer", IP102, { .no_inner = true } },
+};
+
+/* tp_vit_lsla_tiny for images of 64 x 64. A window of MAX_WINDOW is as large as the map, up to
+ * images of 512 x 512: softmax of queries and keys of all tokens, with a relative bias. */
+static const struct {
+    const char *name;
+    int64_t window;
+    tp_lsla_opts attn;
+} small[] = {
+    { "lsla-small", 4, { 0 } },
+    { "lsla-qkv-small", 4, { .variant = TP_LSLA_QKV } },
+    { "lsla-inner-small", 4, { .no_outer = true } },
+    { "lsla-full-small",
+      MAX_WINDOW,
+      { .variant = TP_LSLA_QKV, .fixed_scale = true, .no_outer = true } },
+};
+
+static bool model_preset(void *cfg, const char *name, char *why, size_t size)
+{
+    tp_vit_lsla_cfg *c = cfg;
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
+        if (strcmp(name, published[i].name) != 0) continue;
+        *c = tp_vit_lsla_paper(published[i].classes);
+        c->attn = published[i].attn;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
+        if (strcmp(name, small[i].name) != 0) continue;
+        *c = tp_vit_lsla_tiny(1000);
+        c->image[0] = c->image[1] = 64;
+        c->window = small[i].window;
+        c->attn = small[i].attn;
+        return true;
+    }
+    snprintf(why, size, "no ViT-LSLA is called '%.80s'", name);
+    return false;
+}
+
+/* ---- checks ---- */
+
+static bool in_range(int64_t x, int64_t lo, int64_t hi)
+{
+    return x >= lo && x <= hi;
+}
+
+static void check_sizes(const tp_vit_lsla_cfg *c, char *buf, size_t size)
+{
+    if (!in_range(c->image[0], 1, MAX_SIDE) || !in_range(c->image[1], 1, MAX_SIDE))
+        snprintf(buf, size, "images of %lld x %lld: sides of 1 to %d are possible",
+                 (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
+    else if (!in_range(c->stages, 1, TP_VIT_MAX_STAGES))
+        snprintf(buf, size, "%d stages: 1 to %d are possible", c->stages, TP_VIT_MAX_STAGES);
+    else if (!in_range(c->dim, 2, MAX_WIDTH >> c->stages) || c->dim % 2)
+        snprintf(buf, size, "the width %lld is not even and between 2 and %d", (long long)c->dim,
+                 MAX_WIDTH >> c->stages);
+    else if (!in_range(c->classes, 1, MAX_WIDTH))
+        snprintf(buf, size, "%lld classes", (long long)c->classes);
+    else if (!in_range(c->window, 1, MAX_WINDOW))
+        snprintf(buf, size, "a window of %lld: 1 to %d are possible", (long long)c->window,
+                 MAX_WINDOW);
+    else if (!in_range((int64_t)c->attn.variant, TP_LSLA_QXX, TP_LSLA_QXX_NP))
+        snprintf(buf, size, "no variant has the number %d", (int)c->attn.variant);
+    else if (!(c->drop_path >= 0.0 && c->drop_path < 1.0))
+        snprintf(buf, size, "drop_path must be in [0,1), not %g", c->drop_path);
+}
+
+static void check_stage(const tp_vit_lsla_cfg *c, int i, char *buf, size_t size)
+{
+    const tp_lsla_stage s = tp__lsla_stage(c, i);
+    const double hidden = c->mlp_ratio * (double)s.dim;
+    if (!in_range(c->depths[i], 1, TP_VIT_MAX_BLOCKS) || tp__lsla_blocks(c) > TP_VIT_MAX_BLOCKS)
+        snprintf(buf, size, "stage %d has %d blocks: at least 1, all stages at most %d", i,
+                 c->depths[i], TP_VIT_MAX_BLOCKS);
+    else if (c->heads[i] < 1 || s.dim % c->heads[i])
+        snprintf(buf, size, "stage %d: the width %lld does not divide into %d heads", i,
+                 (long long)s.dim, c->heads[i]);
+    else if (!(hidden >= 1.0 && hidden <= MAX_WIDTH) || hidden != floor(hidden))
+        snprintf(buf, size, "stage %d: an MLP ratio of %g gives a hidden width of %g", i,
+                 c->mlp_ratio, hidden);
+    else if (s.map[0] % s.window || s.map[1] % s.window)
+        snprintf(buf, size,
+                 "stage %d: a map of %lld x %lld does not divide into windows of %lld: choose "
+                 "another image size or window",
+                 i, (long long)s.map[0], (long long)s.map[1], (long long)s.window);
+}
+
+const char *tp_vit_lsla_cfg_check(const tp_vit_lsla_cfg *c, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    check_sizes(c, buf, size);
+    if (buf[0]) return buf;
+    for (int i = 0; i < c->stages && !buf[0]; i++) check_stage(c, i, buf, size);
+    return buf[0] ? buf : NULL;
+}
+
+/* ---- metadata ---- */
+
+static const char *const variants[] = { "qxx", "qxv", "qkv", "qxx_np", NULL };
+static const char *const scales[] = { "dynamic", "fixed", NULL };
+
+#define AT(member) offsetof(tp_vit_lsla_cfg, member)
+static const tp__member members[] = {
+    { .key = "image", .kind = MEMBER_SIDES, .at = AT(image) },
+    { .key = "depths",
+      .kind = MEMBER_INTS,
+      .at = AT(depths),
+      .count = TP_VIT_MAX_STAGES,
+      .length = AT(stages) },
+    { .key = "heads",
+      .kind = MEMBER_INTS,
+      .at = AT(heads),
+      .count = TP_VIT_MAX_STAGES,
+      .length = AT(stages) },
+    { .key = "classes", .kind = MEMBER_INT64, .at = AT(classes) },
+    { .key = "dim", .kind = MEMBER_INT64, .at = AT(dim) },
+    { .key = "window", .kind = MEMBER_INT64, .at = AT(window) },
+    { .key = "mlp_ratio", .kind = MEMBER_REAL, .at = AT(mlp_ratio) },
+    { .key = "drop_path", .kind = MEMBER_REAL, .at = AT(drop_path) },
+    { .key = "variant", .kind = MEMBER_WORD, .at = AT(attn.variant), .words = variants },
+    { .key = "scale", .kind = MEMBER_CHOICE, .at = AT(attn.fixed_scale), .words = scales },
+    { .key = "inner", .kind = MEMBER_NOT, .at = AT(attn.no_inner) },
+    { .key = "outer", .kind = MEMBER_NOT, .at = AT(attn.no_outer) },
+    { .key = "mask_outer", .kind = MEMBER_FLAG, .at = AT(attn.mask_outer) },
+    { .key = NULL },
+};
+
+void tp_vit_lsla_cfg_write(const tp_vit_lsla_cfg *c, tp_writer *W)
+{
+    tp_writer_meta(W, "model", tp_model_vit_lsla.name);
+    tp__members_write(members, c, W);
+}
+
+bool tp_vit_lsla_cfg_read(tp_vit_lsla_cfg *c, tp_file *F, char *why, size_t size)
+{
+    *c = (tp_vit_lsla_cfg){ 0 };
+    return tp__members_read(members, tp_model_vit_lsla.name, c, F, why, size) &&
+           !tp_vit_lsla_cfg_check(c, why, size);
+}
+
+/* ---- the model ---- */
+
+static const char *model_check(const void *cfg, char *buf, size_t size)
+{
+    return tp_vit_lsla_cfg_check(cfg, buf, size);
+}
+
+static void model_write(const void *cfg, tp_writer *W)
+{
+    tp_vit_lsla_cfg_write(cfg, W);
+}
+
+static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
+{
+    return tp_vit_lsla_cfg_read(cfg, F, why, size);
+}
+
+static tp_model_opts model_get(const void *cfg)
+{
+    const tp_vit_lsla_cfg *c = cfg;
+    return (tp_model_opts){ .image = { c->image[0], c->image[1] },
+                            .outputs = c->classes,
+                            .drop_path = c->drop_path,
+                            .recompute = c->recompute };
+}
+
+static void model_set(void *cfg, const tp_model_opts *o)
+{
+    tp_vit_lsla_cfg *c = cfg;
+    memcpy(c->image, o->image, sizeof c->image);
+    c->classes = o->outputs;
+    c->drop_path = o->drop_path;
+    c->recompute = o->recompute;
+}
+
+static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
+{
+    tp_vit_lsla_init(P, m, name, *(const tp_vit_lsla_cfg *)cfg);
+}
+
+static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor x)
+{
+    (void)state;
+    return tp_vit_lsla_forward(T, m, x);
+}
+
+/* Windows may differ: loading resizes their tables. */
+static bool model_same(const void *one, const void *other)
+{
+    const tp_vit_lsla_cfg *a = one, *b = other;
+    return a->dim == b->dim && a->stages == b->stages &&
+           memcmp(a->depths, b->depths, sizeof a->depths) == 0 &&
+           memcmp(a->heads, b->heads, sizeof a->heads) == 0 && a->attn.variant == b->attn.variant;
+}
+
+static bool model_load(tp_params *P, const void *m, const char *file)
+{
+    (void)m;
+    return tp_vit_lsla_load(P, file);
+}
+
+static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
+{
+    (void)tokens;
+    (void)cache;
+    return tp_vit_lsla_flops(cfg);
+}
+
+static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
+{
+    (void)tokens;
+    (void)cache;
+    return tp_vit_lsla_activations(cfg);
+}
+
+const tp_model tp_model_vit_lsla = {
+    .name = "vit-lsla",
+    .input = TP_IMAGES,
+    .cfg_size = sizeof(tp_vit_lsla_cfg),
+    .size = sizeof(tp_vit_lsla),
+    .preset = model_preset,
+    .check = model_check,
+    .write = model_write,
+    .read = model_read,
+    .get = model_get,
+    .set = model_set,
+    .init = model_init,
+    .forward = model_forward,
+    .same = model_same,
+    .load = model_load,
+    .resizes = "tables of positions and scales are resized where windows differ",
+    .flops = model_flops,
+    .activations = model_activations,
+};

@@ -1,0 +1,135 @@
+/* load.c - weights of a ViT-LSLA that was made for another image size.
+ *
+ * What a window's size decides is resized over positions, bicubic as PyTorch's interpolate: tables
+ * [(2w-1)^2,H] over the differences of rows and of columns, scales [w^2,w^2] over the rows and
+ * columns of queries and of keys. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/vit_lsla.h>
+
+/* Weights of the four samples around a place t in [0,1) after the second (a = -0.75). */
+static void cubic(double t, double weight[4])
+{
+    const double a = -0.75;
+    for (int i = 0; i < 4; i++) {
+        const double x = fabs((double)i - 1.0 - t);
+        weight[i] = x <= 1.0 ? ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+                             : (((x - 5.0) * x + 8.0) * x - 4.0) * a;
+    }
+}
+
+/* y [outer,to,inner] = x [outer,from,inner], resized along the middle axis; edges are repeated. */
+static void resize(const double *x, double *y, int64_t outer, int64_t from, int64_t to,
+                   int64_t inner)
+{
+    for (int64_t o = 0; o < outer * to; o++) {
+        const double place = ((double)(o % to) + 0.5) * (double)from / (double)to - 0.5;
+        const int64_t first = (int64_t)floor(place) - 1;
+        double weight[4];
+        cubic(place - floor(place), weight);
+        for (int64_t i = 0; i < inner; i++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < 4; k++) {
+                const int64_t at = first + k < 0 ? 0 : first + k >= from ? from - 1 : first + k;
+                sum += weight[k] * x[(o / to * from + at) * inner + i];
+            }
+            y[o * inner + i] = sum;
+        }
+    }
+}
+
+static int64_t root(int64_t n)
+{
+    const int64_t r = (int64_t)llround(sqrt((double)n));
+    return r * r == n ? r : 0;
+}
+
+static bool has(const char *name, const char *part)
+{
+    return strstr(name, part) != NULL;
+}
+
+/* Over how many axes of equal size, in front of `inner` elements each, a parameter spreads when its
+ * window's size may differ: 0 for all others. Sizes are those in the file and wanted. */
+static int spread(const tp_param_info *it, const tp_file_tensor *t, int64_t *from, int64_t *to,
+                  int64_t *inner)
+{
+    const bool table = has(it->name, "relative_position_bias_table");
+    if (!table && !has(it->name, "dynamic_scale")) return 0;
+    if (it->shape.ndim != 2 || t->shape.ndim != 2) return 0;
+    *from = root(t->shape.dim[0]);
+    *to = root(it->shape.dim[0]);
+    *inner = table ? it->shape.dim[1] : 1;
+    const bool same =
+        table ? t->shape.dim[1] == it->shape.dim[1] : t->shape.dim[1] == t->shape.dim[0];
+    return same && *from > 0 && *to > 0 ? table ? 2 : 4 : 0;
+}
+
+static int64_t power(int64_t x, int n)
+{
+    return n ? x * power(x, n - 1) : 1;
+}
+
+static void load_resized(tp_params *P, tp_file *F, const tp_param_info *it, const tp_file_tensor *t)
+{
+    int64_t from = 1, to = 1, inner = 1;
+    const int axes = spread(it, t, &from, &to, &inner);
+    const int64_t most = power(from > to ? from : to, axes) * inner;
+    double *x = malloc((size_t)(2 * most) * sizeof *x), *y = x ? x + most : NULL;
+    if (!x) {
+        tp_params_raise(P, TP_E_MEMORY, "%s: out of host memory", it->name);
+        return;
+    }
+    if (tp_file_read(F, t, TP_F64, x)) {
+        double *source = x;
+        for (int axis = 0; axis < axes; axis++) {
+            const int64_t behind = inner * power(from, axes - 1 - axis);
+            resize(source, y, power(to, axis), from, to, behind);
+            double *spare = source;
+            source = y;
+            y = spare;
+        }
+        tp_param_set(P, it->tensor, TP_F64, source,
+                     (size_t)(power(to, axes) * inner) * sizeof *source);
+    } else {
+        tp_params_raise(P, TP_E_IO, "%s", tp_file_why(F));
+    }
+    free(x);
+}
+
+static bool same_shape(const tp_shape *a, const tp_shape *b)
+{
+    return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof a->dim[0]) == 0;
+}
+
+/* Everything is there before anything is changed. */
+static bool check(tp_params *P, tp_file *F)
+{
+    int64_t from, to, inner;
+    if (!tp_file_ok(F)) tp_params_raise(P, TP_E_IO, "%s", tp_file_why(F));
+    for (tp_param_info it = { 0 }; tp_params_ok(P) && tp_next_param(P, &it);) {
+        const tp_file_tensor *t = tp_file_find(F, it.name);
+        if (!t && !it.buffer)
+            tp_params_raise(P, TP_E_VALUE, "%s has no tensor %s", tp_file_path(F), it.name);
+        else if (t && !same_shape(&t->shape, &it.shape) && !spread(&it, t, &from, &to, &inner))
+            tp_params_raise(P, TP_E_SHAPE,
+                            "%s: %s is of another shape than the model's, and not "
+                            "of a window's positions",
+                            tp_file_path(F), it.name);
+    }
+    return tp_params_ok(P);
+}
+
+bool tp_vit_lsla_load(tp_params *P, const char *file)
+{
+    tp_file *F = tp_file_open(file);
+    if (check(P, F) &&
+        tp_params_read(P, F, "", &(tp_load_opts){ .partial = true, .convert = true }))
+        for (tp_param_info it = { 0 }; tp_params_ok(P) && tp_next_param(P, &it);) {
+            const tp_file_tensor *t = tp_file_find(F, it.name);
+            if (t && !same_shape(&t->shape, &it.shape)) load_resized(P, F, &it, t);
+        }
+    tp_file_close(F);
+    return tp_params_ok(P);
+}

@@ -1,0 +1,217 @@
+/* vit_lsla.c - ViT-LSLA: a convolutional stem, four stages of windowed blocks, and a head.
+ *
+ *     x  = x + drop_path(attn(norm1(x)))
+ *     x  = x + drop_path(mlp(norm2(x)))       the next stage begins with norm(conv(x))
+ *
+ * Activations stay maps [B,H,W,D] throughout; windows are never cut out of them. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "inner.h"
+
+/* ---- stem and downsampling ---- */
+
+static const tp_conv2d_opts halving = { .stride = { 2, 2 }, .pad = { 1, 1 } };
+
+void tp_lsla_stem_init(tp_params *P, tp_lsla_stem *m, const char *name, int64_t channels)
+{
+    m->path = tp_push(P, name);
+    for (int i = 0; i < 2; i++) {
+        const int64_t in = i ? channels / 2 : 3, out = i ? channels : channels / 2;
+        char part[16];
+        snprintf(part, sizeof part, "%d", i);
+        tp_push(P, part);
+        tp_conv2d_init(P, &m->conv[i], "conv", in, out, 3, false, &halving);
+        tp_batchnorm_init(P, &m->bn[i], "bn", out, 1e-5);
+        tp_pop(P);
+    }
+    tp_pop(P);
+}
+
+tp_tensor tp_lsla_stem_forward(tp_tape *T, const tp_lsla_stem *m, tp_tensor x)
+{
+    tp_enter(T, m->path);
+    for (int i = 0; i < 2; i++) {
+        x = tp_conv2d_forward(T, &m->conv[i], x);
+        x = tp_hardswish(T, tp_batchnorm_forward(T, &m->bn[i], x));
+    }
+    return tp_leave(T, x);
+}
+
+void tp_lsla_merge_init(tp_params *P, tp_lsla_merge *m, const char *name, int64_t dim)
+{
+    m->path = tp_push(P, name);
+    tp_conv2d_init(P, &m->conv, "conv", dim, 2 * dim, 3, true, &halving);
+    tp_layernorm_init(P, &m->norm, "norm", 2 * dim, 1e-5);
+    tp_pop(P);
+}
+
+tp_tensor tp_lsla_merge_forward(tp_tape *T, const tp_lsla_merge *m, tp_tensor x)
+{
+    tp_enter(T, m->path);
+    return tp_leave(T, tp_layernorm_forward(T, &m->norm, tp_conv2d_forward(T, &m->conv, x)));
+}
+
+/* ---- block ---- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name,
+                        const tp_lsla_block_cfg *c)
+{
+    const int64_t window = least(c->window, least(c->map[0], c->map[1]));
+    const int64_t hidden = (int64_t)llround(c->mlp_ratio * (double)c->dim);
+    *m = (tp_lsla_block){ .path = tp_push(P, name),
+                          .window = c->window,
+                          .shift = c->shift,
+                          .drop_path = c->drop_path,
+                          .recompute = c->recompute };
+    tp_layernorm_init(P, &m->norm1, "norm1", c->dim, 1e-5);
+    tp_lsla_attn_init(P, &m->attn, "attn", c->dim, c->heads, window, c->attn);
+    tp_layernorm_init(P, &m->norm2, "norm2", c->dim, 1e-5);
+    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", c->dim, hidden, TP_ACT_GELU, 0.0);
+    tp_pop(P);
+}
+
+/* Does a map divide into the windows that the parameters were made for? */
+static bool fits(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
+{
+    const int64_t rows = tp_dim(x, 1), cols = tp_dim(x, 2), w = m->attn.window;
+    const int64_t wanted = least(m->window, least(rows, cols));
+    if (!tp_ok(T)) return false;
+    if (wanted != w)
+        tp_raise(
+            T, TP_E_SHAPE,
+            "a map of %lld x %lld has windows of %lld, the parameters are for windows of %lld: "
+            "declare the model for this image size and load the weights with tp_vit_lsla_load",
+            (long long)rows, (long long)cols, (long long)wanted, (long long)w);
+    else if (rows % w || cols % w)
+        tp_raise(T, TP_E_SHAPE,
+                 "a map of %lld x %lld does not divide into windows of %lld: "
+                 "choose another image size or window",
+                 (long long)rows, (long long)cols, (long long)w);
+    return tp_ok(T);
+}
+
+static tp_tensor attend(tp_tape *T, const void *self, tp_tensor x)
+{
+    const tp_lsla_block *m = self;
+    const int64_t shift = least(tp_dim(x, 1), tp_dim(x, 2)) > m->attn.window ? m->shift : 0;
+    const tp_tensor a = tp_layernorm_forward(T, &m->norm1, x);
+    const tp_tensor y = tp_lsla_attn_forward(T, &m->attn, a, shift);
+    return tp_add(T, x, tp_drop_path(T, y, m->drop_path));
+}
+
+static tp_tensor feed_forward(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
+{
+    const bool drops = m->drop_path > 0.0 && tp_is_training(T);
+    const tp_tensor b = tp_layernorm_forward(T, &m->norm2, x);
+    if (!drops) return tp_mlp_forward(T, &m->mlp, b, x);
+    return tp_add(T, x, tp_drop_path(T, tp_mlp_forward(T, &m->mlp, b, TP_NONE), m->drop_path));
+}
+
+static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
+{
+    const tp_lsla_block *m = self;
+    tp_enter(T, m->path);
+    if (!fits(T, m, x)) return tp_leave(T, TP_NONE);
+    const tp_tensor y =
+        m->recompute == TP_RECOMPUTE_ATTENTION ? tp_checkpoint(T, attend, m, x) : attend(T, m, x);
+    return tp_leave(T, feed_forward(T, m, y));
+}
+
+tp_tensor tp_lsla_block_forward(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
+{
+    return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint(T, run_block, m, x)
+                                              : run_block(T, m, x);
+}
+
+/* ---- model ---- */
+
+static bool ends_in(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* Swin's rule, MPViT's for the stem; the scales and the downsampling keep their defaults. */
+static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
+{
+    (void)env;
+    if (strstr(name, ".downsample.conv.") || ends_in(name, ".dynamic_scale")) return dflt;
+    if (s.ndim == 4) return (tp_init){ TP_INIT_NORMAL, sqrt(2.0 / (9.0 * (double)s.dim[0])), 0.0 };
+    if (s.ndim == 2) return (tp_init){ TP_INIT_NORMAL, 0.02, 0.0 };
+    return ends_in(name, ".bias") ? (tp_init){ .kind = TP_INIT_ZERO } : dflt;
+}
+
+/* Stage i, whose blocks begin at block[first]; returns where the next ones do. */
+static int init_stage(tp_params *P, tp_vit_lsla *m, int i, int first)
+{
+    const tp_vit_lsla_cfg *c = &m->cfg;
+    const tp_lsla_stage s = tp__lsla_stage(c, i);
+    char name[32];
+    snprintf(name, sizeof name, "layers.%d", i);
+    tp_push(P, name);
+    for (int j = 0; j < c->depths[i]; j++) {
+        const int last = tp__lsla_blocks(c) - 1;
+        const tp_lsla_block_cfg b = { .map = { s.map[0], s.map[1] },
+                                      .dim = s.dim,
+                                      .window = c->window,
+                                      .shift = j % 2 ? c->window / 2 : 0,
+                                      .heads = c->heads[i],
+                                      .mlp_ratio = c->mlp_ratio,
+                                      .drop_path = last ? c->drop_path * (first + j) / last : 0.0,
+                                      .attn = c->attn,
+                                      .recompute = c->recompute };
+        snprintf(name, sizeof name, "blocks.%d", j);
+        tp_lsla_block_init(P, &m->block[first + j], name, &b);
+    }
+    if (i + 1 < c->stages) tp_lsla_merge_init(P, &m->merge[i], "downsample", s.dim);
+    tp_pop(P);
+    return first + c->depths[i];
+}
+
+void tp_vit_lsla_init(tp_params *P, tp_vit_lsla *m, const char *name, tp_vit_lsla_cfg cfg)
+{
+    char why[256];
+    memset(m, 0, sizeof *m);
+    m->params = P;
+    m->cfg = cfg;
+    if (tp_vit_lsla_cfg_check(&cfg, why, sizeof why)) {
+        tp_params_raise(P, TP_E_VALUE, "ViT-LSLA: %s", why);
+        return;
+    }
+    const int64_t dim = tp__lsla_stage(&cfg, cfg.stages - 1).dim;
+    m->path = tp_push(P, name);
+    tp_params_init_rule(P, init_rule, NULL);
+    tp_lsla_stem_init(P, &m->stem, "stem", cfg.dim);
+    for (int i = 0, first = 0; i < cfg.stages; i++) first = init_stage(P, m, i, first);
+    tp_layernorm_init(P, &m->norm, "norm", dim, 1e-5);
+    tp_linear_init(P, &m->head, "head", dim, cfg.classes, true);
+    tp_params_init_rule(P, NULL, NULL);
+    tp_pop(P);
+}
+
+tp_tensor tp_vit_lsla_forward(tp_tape *T, const tp_vit_lsla *m, tp_tensor images)
+{
+    const tp_vit_lsla_cfg *c = &m->cfg;
+    const tp_lsla_block *block = m->block;
+    tp_enter(T, m->path);
+    if (!tp_params_ok(m->params))
+        tp_raise(T, TP_E_STATE, "%s", tp_params_why(m->params));
+    else if (tp_ndim(images) != 4 || tp_dim(images, 3) != 3)
+        tp_raise(T, TP_E_SHAPE, "images must be [batch,height,width,3]");
+
+    tp_tensor x = tp_lsla_stem_forward(T, &m->stem, images);
+    for (int i = 0; i < c->stages && tp_ok(T); i++) {
+        for (int j = 0; j < c->depths[i] && tp_ok(T); j++) x = tp_lsla_block_forward(T, block++, x);
+        if (i + 1 < c->stages) x = tp_lsla_merge_forward(T, &m->merge[i], x);
+    }
+    x = tp_layernorm_forward(T, &m->norm, x);
+    x = tp_mean(T, tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), -1, tp_dim(x, 3))), 1);
+    return tp_leave(T, tp_linear_forward(T, &m->head, x));
+}

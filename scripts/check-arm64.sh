@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# check-arm64.sh - builds library, tools and programs for ARM64 with Debian's cross compiler and runs them
+# under qemu: every reference case but whole models, short runs of enwik8 and imagenet. For x86-64; minutes.
+#
+# Debian's ARM64 libraries are unpacked into build/arm64-root: apt works out which with files of its own
+# there, so that nothing of this machine changes. Criterion's processes do not start under qemu: no tests.
+source "$(dirname "$0")/setup.sh"
+[ "$(uname -m)" != aarch64 ] || die "This machine is ARM64: scripts/test.sh runs everything here."
+need $BUILD_NEEDS aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static
+cd "$ROOT"
+root=$ROOT/build/arm64-root
+libraries="libopenblas-pthread-dev libjansson-dev libxxhash-dev libarchive-dev libjpeg-dev libpng-dev libgomp1"
+
+# Downloads the libraries and what they depend on, and unpacks them: 32 MB.
+fetch() {
+    local apt=$root/apt deb
+    rm -rf "$root"
+    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
+    : >"$apt/status" # nothing is installed
+    local own="-qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State=$apt
+        -o Dir::State::status=$apt/status -o Dir::Cache=$apt/cache -o Debug::NoLocking=1 -o APT::Sandbox::User=$(id -un)"
+    apt-get $own update && apt-get $own install -y --download-only --no-install-recommends $libraries ||
+        die "Debian's ARM64 libraries could not be downloaded. Is the network reachable?"
+    for deb in "$apt"/cache/archives/*.deb; do dpkg-deb -x "$deb" "$root"; done
+    touch "$root/done"
+}
+
+[ -e "$root/done" ] || fetch
+configure arm64 -DTAPEGRAD_WERROR=ON
+build arm64 tp-parity tp-inspect tp-models enwik8 imagenet
+say "aarch64: library, tools and programs build"
+
+run=$(mktemp -d)
+trap 'rm -rf "$run"' EXIT
+export OMP_WAIT_POLICY=passive
+# PROGRAM ARGUMENT...
+arm() {
+    qemu-aarch64-static -L "$root" -E LD_LIBRARY_PATH=/usr/lib/aarch64-linux-gnu/openblas-pthread \
+        "build/arm64/bin/$1" "${@:2}" >"$run/out" 2>&1 || {
+        cat "$run/out" >&2
+        die "aarch64: $1 ${2:-} failed"
+    }
+}
+
+shopt -s extglob
+cases=(tests/fixtures/*/!(full_*).safetensors) # a whole model takes more than five minutes here
+arm tp-parity --threads "$(nproc)" "${cases[@]}"
+say "aarch64: ${#cases[@]} reference cases agree"
+
+head -c 6000 docs/design.md >"$run/text"
+small="--data $run/text --threads 2 --layers 1 --dim 16 --hidden 16 --heads 2 --chunk 4 --window 8
+    --tokens 16 --mem-len 16 --batch 2 --eval-tokens 50 --dropout 0.1 --ema 0.9 --clip 0.5"
+arm enwik8 train $small --steps 5 --run-dir "$run/straight"
+arm enwik8 train $small --steps 2 --run-dir "$run/a"
+arm enwik8 train --resume --steps 5 --threads 2 --run-dir "$run/a"
+cmp "$run/straight/last.safetensors" "$run/a/last.safetensors" || die "aarch64: a resumed run ends with other bits"
+arm enwik8 train $small --steps 2 --dtype bf16 --run-dir "$run/b"
+arm enwik8 generate --run-dir "$run/a" --threads 2 --prompt "the " --length 20 --top-k 5
+arm imagenet train --shapes 20 --batch 2 --steps 2 --threads 2 --run-dir "$run/c"
+arm imagenet eval --shapes 10 --run-dir "$run/c" --threads 2
+arm tp-inspect "$run/c/last.safetensors"
+say "aarch64: enwik8 and imagenet train, resume, generate and predict"

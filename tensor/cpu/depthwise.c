@@ -1,0 +1,373 @@
+/* depthwise.c - depthwise convolution of channels-last images, direct.
+ *
+ *     y[o,c] = b[c] + sum over taps k of x[i,c] w[k,c]      i the input that tap k joins with o
+ *     dx[i,c] = sum dy[o,c] w[k,c]     dw[k,c] = sum dy[o,c] x[i,c]     db[c] = sum dy[o,c]
+ *
+ * dx is a convolution of dy for each remainder of a position by the stride (conv2d.h). A few
+ * columns and a few vectors of channels at a time are in registers: sums over all taps for y and
+ * dx, dy for dw. Only the columns at an edge ask which taps lie inside.
+ *
+ * Work is cut into pieces of rows, of outputs for y and dw, of inputs for dx, so that each result
+ * has one writer; dw and db are summed in fixed blocks of pieces. Weights are transposed to
+ * [taps,C] first. */
+#include "tensor/cpu/kit/add_blocks.h"
+#include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/vector.h"
+#include "tensor/geometry/conv2d.h"
+#include "tensor/geometry/row_blocks.h"
+#include "tensor/kernel.h"
+
+#define VECTORS 4                /* of channels, in registers at a time */
+#define COLS    (TP_VECTOR / 16) /* columns                             */
+#define NARROW  256              /* channels: the processor's own prefetching comes late */
+
+/* Positions [from, to) of a row of an image. */
+typedef struct piece {
+    int64_t image, row, from, to;
+} piece;
+
+/* Piece number t of images of rows x width positions. */
+static piece piece_of(const tp__conv *g, int64_t t, int64_t rows, int64_t width)
+{
+    const int64_t n = tp__conv_segment(g), segments = (width + n - 1) / n;
+    const int64_t from = t % segments * n, to = from + n < width ? from + n : width;
+    return (piece){ t / segments / rows, t / segments % rows, from, to };
+}
+
+typedef struct range {
+    int64_t first, end;
+} range;
+
+/* The i of [0, n) for which at + i step is in [0, size). */
+static range inside(int64_t at, int64_t step, int64_t size, int64_t n)
+{
+    range r = { at < 0 ? (step - 1 - at) / step : 0, at < size ? (size - 1 - at) / step + 1 : 0 };
+    if (r.end > n) r.end = n;
+    if (r.first > r.end) r.first = r.end;
+    return r;
+}
+
+/* The positions of a span that lie in [from, to) of the image. */
+static range made_in(const tp__conv2d_span *s, int64_t from, int64_t to)
+{
+    const int64_t first = from > s->at ? (from - s->at + s->step - 1) / s->step : 0;
+    const int64_t end = to > s->at ? (to - s->at + s->step - 1) / s->step : 0;
+    return (range){ first, end < s->count ? end : s->count };
+}
+
+#define LANES ((int64_t)(TP_VECTOR / sizeof(real)))
+
+typedef real vec __attribute__((vector_size(TP_VECTOR)));
+typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
+
+/* Columns of a row, and the taps that they meet; distances in elements. */
+typedef struct task {
+    int64_t channels;
+    int64_t lines, line, w_line; /* rows of taps; from one to the next in what is read, and in w */
+    int64_t taps, hop, w_hop;    /* those of each                                                */
+    int64_t move, step, begin;   /* from column to column in `from`, `to`, `start`               */
+    const real *from, *start;    /* start: what sums begin with, or NULL for 0                   */
+    real *w, *to;                /* sums: to is written. dw: w is, and to holds dy               */
+    real *db;                    /* NULL: sums                                                   */
+} task;
+
+/* ---- a few columns ---- */
+
+/* clang-format off */
+/* Asks for the columns after these, which are at x and `step` apart. */
+TP_INLINE void fetch(const real *x, int64_t step, int cols, int n)
+{
+    TP_UNROLL
+    for (int y = 0; y < COLS; y++)
+        TP_UNROLL
+        for (int i = 0; i < VECTORS; i++)
+            if (y < cols && i < n) __builtin_prefetch(x + (cols + y) * step + i * LANES);
+}
+
+/* What they are the first to read, channels from c on. */
+TP_INLINE const real *last_tap(const task *t, int64_t c)
+{
+    return t->from + c + (t->lines - 1) * t->line + (t->taps - 1) * t->hop;
+}
+
+/* Sums of `cols` columns, for n vectors of channels from c on; cols and n are constants. */
+TP_INLINE void sum(const task *t, int64_t c, int cols, int n)
+{
+    vec sum[COLS][VECTORS];
+    TP_UNROLL
+    for (int y = 0; y < COLS; y++)
+        TP_UNROLL
+        for (int i = 0; i < VECTORS; i++) {
+            sum[y][i] = (vec){ 0 };
+            if (y >= cols || i >= n || !t->start) continue;
+            sum[y][i] = *(const any *)(t->start + c + y * t->begin + i * LANES);
+        }
+    fetch(last_tap(t, c), t->move, cols, n);
+    if (t->channels <= NARROW) fetch(t->to + c, t->step, cols, n);
+    for (int64_t l = 0; l < t->lines; l++)
+        for (int64_t k = 0; k < t->taps; k++) {
+            const real *x = t->from + c + l * t->line + k * t->hop;
+            const real *w = t->w + c + l * t->w_line + k * t->w_hop;
+            TP_UNROLL
+            for (int i = 0; i < VECTORS; i++) {
+                if (i >= n) continue;
+                vec a = *(const any *)(w + i * LANES);
+                TP_HOLD(a);
+                TP_UNROLL
+                for (int y = 0; y < COLS; y++)
+                    if (y < cols) sum[y][i] += a * *(const any *)(x + y * t->move + i * LANES);
+            }
+        }
+    TP_UNROLL
+    for (int y = 0; y < COLS; y++)
+        TP_UNROLL
+        for (int i = 0; i < VECTORS; i++)
+            if (y < cols && i < n) *(any *)(t->to + c + y * t->step + i * LANES) = sum[y][i];
+}
+
+/* What they add to dw and db. */
+TP_INLINE void correlate(const task *t, int64_t c, int cols, int n)
+{
+    vec dy[COLS][VECTORS];
+    if (t->channels <= NARROW) {
+        fetch(last_tap(t, c), t->move, cols, n);
+        fetch(t->to + c, t->step, cols, n);
+    }
+    TP_UNROLL
+    for (int i = 0; i < VECTORS; i++) {
+        if (i >= n) continue;
+        vec sum = *(any *)(t->db + c + i * LANES);
+        TP_UNROLL
+        for (int y = 0; y < COLS; y++)
+            if (y < cols) sum += dy[y][i] = *(const any *)(t->to + c + y * t->step + i * LANES);
+        *(any *)(t->db + c + i * LANES) = sum;
+    }
+    for (int64_t l = 0; l < t->lines; l++)
+        for (int64_t k = 0; k < t->taps; k++) {
+            const real *x = t->from + c + l * t->line + k * t->hop;
+            real *dw = t->w + c + l * t->w_line + k * t->w_hop;
+            TP_UNROLL
+            for (int i = 0; i < VECTORS; i++) {
+                if (i >= n) continue;
+                vec sum = *(any *)(dw + i * LANES);
+                TP_UNROLL
+                for (int y = 0; y < COLS; y++)
+                    if (y < cols) sum += dy[y][i] * *(const any *)(x + y * t->move + i * LANES);
+                *(any *)(dw + i * LANES) = sum;
+            }
+        }
+}
+/* clang-format on */
+
+/* The channels from c on, which do not fill a vector, of one column. */
+static void rest(const task *t, int64_t c)
+{
+    for (; c < t->channels; c++) {
+        real sum = t->start ? t->start[c] : 0;
+        if (t->db) t->db[c] += t->to[c];
+        for (int64_t l = 0; l < t->lines; l++)
+            for (int64_t k = 0; k < t->taps; k++) {
+                const real x = t->from[c + l * t->line + k * t->hop];
+                real *w = &t->w[c + l * t->w_line + k * t->w_hop];
+                if (t->db)
+                    *w += t->to[c] * x;
+                else
+                    sum += *w * x;
+            }
+        if (!t->db) t->to[c] = sum;
+    }
+}
+
+/* ---- a row ---- */
+
+static inline void advance(task *t, int64_t cols)
+{
+    t->from += cols * t->move;
+    t->to += cols * t->step;
+    if (t->start) t->start += cols * t->begin;
+}
+
+/* All channels of the next columns; `cols`, their number, is a constant. */
+TP_INLINE void columns(task *t, int cols)
+{
+    const int64_t C = t->channels, wide = C / (VECTORS * LANES) * (VECTORS * LANES);
+    int64_t c = 0;
+    for (; t->db && c < wide; c += VECTORS * LANES) correlate(t, c, cols, VECTORS);
+    for (; c < wide; c += VECTORS * LANES) sum(t, c, cols, VECTORS);
+    for (; t->db && c + LANES <= C; c += LANES) correlate(t, c, cols, 1);
+    for (; c + LANES <= C; c += LANES) sum(t, c, cols, 1);
+    for (int y = 0; y < cols; y++, advance(t, 1))
+        if (c < C) rest(t, c);
+}
+
+/* Columns `made` of span w. t: column 0, as if all taps of its row were inside. */
+static void run(task t, const tp__conv2d_span *w, range made)
+{
+    const int64_t last = w->from + (w->taps - 1) * w->hop;
+    const range low = inside(w->from, w->move, w->size, w->count);
+    const range high = inside(last, w->move, w->size, w->count);
+    advance(&t, made.first);
+    for (int64_t o = made.first; o < made.end;) {
+        const int64_t whole = (high.end < made.end ? high.end : made.end) - o;
+        if (o >= low.first && whole >= COLS) {
+            columns(&t, COLS);
+            o += COLS;
+        } else if (o >= low.first && whole >= 1) {
+            columns(&t, 1);
+            o++;
+        } else {
+            const range k = inside(w->from + o * w->move, w->hop, w->size, w->taps);
+            task edge = t;
+            edge.from += k.first * t.hop;
+            edge.w += k.first * t.w_hop;
+            edge.taps = k.end - k.first;
+            columns(&edge, 1);
+            advance(&t, 1);
+            o++;
+        }
+    }
+}
+
+/* The columns of span w that row j of span h makes in [from, to). What is read, written and begun
+ * with: images, of which t gives nothing but these and w. */
+static void run_row(const tp__conv *g, const tp__conv2d_span *h, const tp__conv2d_span *w,
+                    int64_t j, range made, task t)
+{
+    const int64_t C = g->channels, at = h->from + j * h->move;
+    const range lines = inside(at, h->hop, h->size, h->taps);
+    const int64_t to = ((h->at + j * h->step) * w->to + w->at) * C;
+    t.channels = C;
+    t.lines = lines.end - lines.first;
+    t.line = h->hop * w->size * C;
+    t.w_line = h->next * g->w.taps * C;
+    t.taps = w->taps;
+    t.hop = w->hop * C;
+    t.w_hop = w->next * C;
+    t.move = w->move * C;
+    t.step = w->step * C;
+    t.from += ((at + lines.first * h->hop) * w->size + w->from) * C;
+    t.w += ((h->tap + lines.first * h->next) * g->w.taps + w->tap) * C;
+    t.to += to;
+    if (t.start && t.begin) t.start += to;
+    run(t, w, made);
+}
+
+/* ---- forward ---- */
+
+static tp__conv conv_of(const tp_call *c)
+{
+    return tp__conv_of(c->attr, &c->x[0], &c->x[1]);
+}
+
+/* [C,taps] to [taps,C]. */
+static void transpose(int64_t C, int64_t taps, const real *from, real *to)
+{
+    for (int64_t c = 0; c < C; c++)
+        for (int64_t k = 0; k < taps; k++) to[k * C + c] = from[c * taps + k];
+}
+
+static void forward_pieces(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp__conv g = conv_of(c);
+    const tp__conv2d_span h = tp__conv2d_straight(&g.h), w = tp__conv2d_straight(&g.w);
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        const piece p = piece_of(&g, t, h.to, w.to);
+        const task s = { .from =
+                             (const real *)c->x[0].data + p.image * h.size * w.size * g.channels,
+                         .start = c->x[2].data,
+                         .w = c->work,
+                         .to = (real *)c->y[0].data + p.image * h.to * w.to * g.channels };
+        run_row(&g, &h, &w, p.row, (range){ p.from, p.to }, s);
+    }
+}
+
+static tp_code depthwise_fwd(const tp_call *c)
+{
+    const tp__conv g = conv_of(c);
+    if (g.channels == 0) return TP_OK;
+    transpose(g.channels, g.h.taps * g.w.taps, c->x[1].data, c->work);
+    tp__for(c, tp__conv_pieces(&g, g.h.out, g.w.out), 1, forward_pieces);
+    return TP_OK;
+}
+
+/* ---- backward ---- */
+
+static void dx_pieces(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp__conv g = conv_of(c);
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        const piece p = piece_of(&g, t, g.h.in, g.w.in);
+        const tp__conv2d_span h = tp__conv2d_phase(&g.h, p.row % g.h.stride);
+        real *dx = (real *)c->dx[0].data + p.image * g.h.in * g.w.in * g.channels;
+        for (int64_t f = 0; f < g.w.stride && f < g.w.in; f++) {
+            const tp__conv2d_span w = tp__conv2d_phase(&g.w, f);
+            const task s = { .from = (const real *)c->dy[0].data +
+                                     p.image * g.h.out * g.w.out * g.channels,
+                             .start = c->add & 1u ? dx : NULL,
+                             .begin = w.step * g.channels,
+                             .w = c->work,
+                             .to = dx };
+            run_row(&g, &h, &w, p.row / g.h.stride, made_in(&w, p.from, p.to), s);
+        }
+    }
+}
+
+/* c->work in backward: weights [taps,C]; sums of dw and db [taps+1,C]; those of each block. */
+static real *block_sums(const tp_call *c, const tp__conv *g, int64_t block)
+{
+    const int64_t taps = g->h.taps * g->w.taps;
+    return (real *)c->work + (taps + (block + 1) * (taps + 1)) * g->channels;
+}
+
+static void dw_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp__conv g = conv_of(c);
+    const tp__conv2d_span h = tp__conv2d_straight(&g.h), w = tp__conv2d_straight(&g.w);
+    const int64_t C = g.channels, taps = g.h.taps * g.w.taps, size = tp__conv_block(&g);
+    const int64_t pieces = tp__conv_pieces(&g, g.h.out, g.w.out);
+    (void)thread;
+    for (int64_t k = begin; k < end; k++) {
+        real *dw = block_sums(c, &g, k);
+        memset(dw, 0, (size_t)((taps + 1) * C) * sizeof *dw);
+        for (int64_t t = k * size; t < pieces && t < (k + 1) * size; t++) {
+            const piece p = piece_of(&g, t, h.to, w.to);
+            const task s = { .from = (const real *)c->x[0].data + p.image * h.size * w.size * C,
+                             .w = dw,
+                             .to = (real *)c->dy[0].data + p.image * h.to * w.to * C,
+                             .db = dw + taps * C };
+            run_row(&g, &h, &w, p.row, (range){ p.from, p.to }, s);
+        }
+    }
+}
+
+static void dw_db(const tp_call *c, const tp__conv *g)
+{
+    const int64_t C = g->channels, taps = g->h.taps * g->w.taps, blocks = tp__conv_blocks(g);
+    const bool add_w = c->add >> 1 & 1u, add_b = c->add >> 2 & 1u;
+    real *sums = block_sums(c, g, -1), *dw = c->dx[1].data, *db = c->dx[2].data;
+    tp__for(c, blocks, 1, dw_blocks);
+    tp__add_blocks(sums, false, (taps + 1) * C, block_sums(c, g, 0), blocks, (taps + 1) * C);
+    for (int64_t i = 0; dw && i < C; i++)
+        for (int64_t k = 0; k < taps; k++)
+            dw[i * taps + k] = (add_w ? dw[i * taps + k] : 0) + sums[k * C + i];
+    for (int64_t i = 0; db && i < C; i++) db[i] = (add_b ? db[i] : 0) + sums[taps * C + i];
+}
+
+static tp_code depthwise_bwd(const tp_call *c)
+{
+    const tp__conv g = conv_of(c);
+    if (g.channels == 0) return TP_OK;
+    if (c->dx[0].data) {
+        transpose(g.channels, g.h.taps * g.w.taps, c->x[1].data, c->work);
+        tp__for(c, tp__conv_pieces(&g, g.h.in, g.w.in), 1, dx_pieces);
+    }
+    if (c->dx[1].data || c->dx[2].data) dw_db(c, &g);
+    return TP_OK;
+}
+
+#undef LANES
+
+TP_CPU_KERNEL(depthwise_fwd)
+TP_CPU_KERNEL(depthwise_bwd)

@@ -1,0 +1,118 @@
+/* interpolate.c - channels-last images of another size.
+ *
+ * Forward a task is rows of outputs, backward rows of inputs, which collect from the outputs that
+ * read them: one writer for each result. Vectorised over channels; the weights of an axis are made
+ * once a call. */
+#include "tensor/geometry/interpolate.h"
+#include "tensor/cpu/kit/real.h"
+#include "tensor/kernel.h"
+
+static tp__resize resize_of(const tp_call *c, const tp_view *x)
+{
+    return tp__resize_of(c->attr, x);
+}
+
+static void make_taps(const tp__resize *g, tp__resize_taps *taps)
+{
+    for (int i = 0; i < 2; i++)
+        for (int64_t o = 0; o < g->axis[i].out; o++, taps++)
+            tp__resize_weights(&g->axis[i], o, taps->w, &taps->first);
+}
+
+/* What input i gives to the output with these taps: two may be the same at an end. */
+static double weight_of(const tp__resize_axis *a, const tp__resize_taps *t, int64_t i)
+{
+    double w = 0.0;
+    for (int k = 0; k < a->taps; k++)
+        if (tp__resize_inside(a, t->first + k) == i) w += t->w[k];
+    return w;
+}
+
+/* to[i] += w from[i], i < n. */
+static inline void add_scaled(real w, const real *from, int64_t n, real *restrict to)
+{
+    for (int64_t i = 0; i < n; i++) to[i] += w * from[i];
+}
+
+static void resize_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp__resize g = resize_of(c, &c->x[0]);
+    const tp__resize_axis *h = &g.axis[0], *w = &g.axis[1];
+    const tp__resize_taps *rows = c->work, *cols = rows + h->out;
+    const int64_t C = g.channels;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const tp__resize_taps *a = &rows[r % h->out];
+        for (int64_t o = 0; o < w->out; o++) {
+            const tp__resize_taps *b = &cols[o];
+            real *y = (real *)c->y[0].data + (r * w->out + o) * C;
+            memset(y, 0, (size_t)C * sizeof *y);
+            for (int i = 0; i < h->taps; i++) {
+                const int64_t row = r / h->out * h->in + tp__resize_inside(h, a->first + i);
+                for (int j = 0; j < w->taps; j++) {
+                    const int64_t col = tp__resize_inside(w, b->first + j);
+                    add_scaled((real)(a->w[i] * b->w[j]),
+                               (const real *)c->x[0].data + (row * w->in + col) * C, C, y);
+                }
+            }
+        }
+    }
+}
+
+static tp_code interpolate_fwd(const tp_call *c)
+{
+    const tp__resize g = resize_of(c, &c->x[0]);
+    if (c->y[0].numel == 0) return TP_OK;
+    make_taps(&g, c->work);
+    tp__for(c, g.batch * g.axis[0].out, 16384 / (g.axis[1].out * g.channels), resize_rows);
+    return TP_OK;
+}
+
+/* The outputs of one row of them, with this weight, to the inputs of one row. */
+static void collect_row(const tp__resize *g, const tp__resize_taps *cols, real weight,
+                        const real *dy, real *dx)
+{
+    const tp__resize_axis *w = &g->axis[1];
+    for (int64_t j = 0; j < w->in; j++) {
+        int64_t first, end;
+        tp__resize_readers(w, j, &first, &end);
+        for (int64_t p = first; p < end; p++) {
+            const double part = weight_of(w, &cols[p], j);
+            if (part != 0.0)
+                add_scaled(weight * (real)part, dy + p * g->channels, g->channels,
+                           dx + j * g->channels);
+        }
+    }
+}
+
+static void resize_grad(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp__resize g = resize_of(c, &c->dx[0]);
+    const tp__resize_axis *h = &g.axis[0], *w = &g.axis[1];
+    const tp__resize_taps *rows = c->work, *cols = rows + h->out;
+    (void)thread;
+    for (int64_t r = begin; r < end; r++) {
+        const int64_t n = w->in * g.channels;
+        real *dx = (real *)c->dx[0].data + r * n;
+        int64_t first, last;
+        memset(dx, 0, (size_t)n * sizeof *dx);
+        tp__resize_readers(h, r % h->in, &first, &last);
+        for (int64_t o = first; o < last; o++) {
+            const real part = (real)weight_of(h, &rows[o], r % h->in);
+            const int64_t from = (r / h->in * h->out + o) * w->out * g.channels;
+            if (part != 0) collect_row(&g, cols, part, (const real *)c->dy[0].data + from, dx);
+        }
+    }
+}
+
+static tp_code interpolate_bwd(const tp_call *c)
+{
+    const tp__resize g = resize_of(c, &c->dx[0]);
+    if (!c->dx[0].data || c->dx[0].numel == 0) return TP_OK;
+    make_taps(&g, c->work);
+    tp__for(c, g.batch * g.axis[0].in, 16384 / (g.axis[1].in * g.channels), resize_grad);
+    return TP_OK;
+}
+
+TP_CPU_KERNEL(interpolate_fwd)
+TP_CPU_KERNEL(interpolate_bwd)

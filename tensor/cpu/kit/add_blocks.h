@@ -1,0 +1,20 @@
+/* add_blocks.h - the sum of what blocks of rows gave, added in order. */
+#ifndef TP_ADD_BLOCKS_H
+#define TP_ADD_BLOCKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "tensor/cpu/kit/real.h"
+
+/* out[i] = or += sum over blocks of part[block][i], i < n, rows of part ld apart. */
+static inline void tp__add_blocks(real *out, bool add, int64_t n, const real *part, int64_t blocks,
+                                  int64_t ld)
+{
+    if (!add) memset(out, 0, (size_t)n * sizeof *out);
+    for (int64_t k = 0; k < blocks; k++)
+        for (int64_t i = 0; i < n; i++) out[i] += part[k * ld + i];
+}
+
+#endif

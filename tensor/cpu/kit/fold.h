@@ -1,0 +1,110 @@
+/* fold.h - sums over what meets each element of a broadcast operand: out[b] = sum x[a] or x[a]
+ * w[a].
+ *
+ * The opposite of a broadcast: gradients of small operands, sum and mean. Cut as broadcast.h
+ * says, so the bits do not depend on the number of threads, and nothing of the size of a is made. */
+#ifndef TP_FOLD_H
+#define TP_FOLD_H
+
+#include "tensor/cpu/kit/real.h"
+#include "tensor/geometry/broadcast.h"
+#include "tensor/kernel.h"
+
+typedef struct fold_job {
+    const tp_fold *f;
+    const real *x, *w; /* w: NULL, or factors beside x */
+    real *out;         /* [blocks][nb] */
+} fold_job;
+
+/* In short runs, whose sums are added in double: a float has few digits for thousands of terms. */
+static inline double fold_dot(const real *x, const real *w, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t begin = 0; begin < n; begin += 512) {
+        const int64_t end = begin + 512 < n ? begin + 512 : n;
+        real s = 0;
+        if (w) {
+#pragma omp simd reduction(+ : s)
+            for (int64_t i = begin; i < end; i++) s += x[i] * w[i];
+        } else {
+#pragma omp simd reduction(+ : s)
+            for (int64_t i = begin; i < end; i++) s += x[i];
+        }
+        sum += (double)s;
+    }
+    return sum;
+}
+
+static inline void fold_add(real *restrict to, const real *x, const real *w, int64_t n)
+{
+    if (w)
+        for (int64_t i = 0; i < n; i++) to[i] += x[i] * w[i];
+    else
+        for (int64_t i = 0; i < n; i++) to[i] += x[i];
+}
+
+/* One element of b, where rows of a meet single elements: spans are pieces of rows. */
+static inline real fold_one(const fold_job *job, int64_t at, int64_t first, int64_t last)
+{
+    const tp_fold *f = job->f;
+    double sum = 0.0;
+    for (int64_t s = first; s < last; s++) {
+        const int64_t piece = s % f->pieces * f->width, left = f->p.n - piece;
+        const int64_t i = at + tp__axes_at(&f->p.again, s / f->pieces) + piece;
+        const int64_t n = left < f->width ? left : f->width;
+        sum += fold_dot(job->x + i, job->w ? job->w + i : NULL, n);
+    }
+    return (real)sum;
+}
+
+/* n neighbouring elements of b, side by side: spans are rows. */
+static inline void fold_columns(const fold_job *job, int64_t at, int64_t first, int64_t last,
+                                real *to, int64_t n)
+{
+    memset(to, 0, (size_t)n * sizeof *to);
+    for (int64_t s = first; s < last; s++) {
+        const int64_t i = at + tp__axes_at(&job->f->p.again, s);
+        fold_add(to, job->x + i, job->w ? job->w + i : NULL, n);
+    }
+}
+
+/* A task is one block of spans for one element, or for one piece of a row, of b. */
+static inline void fold_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const fold_job *job = ctx;
+    const tp_fold *f = job->f;
+    const tp_bcast *p = &f->p;
+    const int64_t pieces = p->one ? 1 : f->pieces;
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        const int64_t j = t % pieces * f->width, row = t / pieces % p->kept.count;
+        const int64_t block = t / pieces / p->kept.count, first = block * f->block;
+        const int64_t last = first + f->block < f->spans ? first + f->block : f->spans;
+        const int64_t at = tp__axes_at(&p->kept, row);
+        real *out = job->out + block * f->nb;
+        if (p->one) {
+            out[row] = fold_one(job, at, first, last);
+        } else {
+            const int64_t n = p->n - j < f->width ? p->n - j : f->width;
+            fold_columns(job, at + j, first, last, out + row * p->n + j, n);
+        }
+    }
+}
+
+/* x and w lie over shape a, out over shape b; only the shapes of a and b are read. */
+static inline void fold(const tp_call *c, const tp_view *a, const tp_view *b, const real *x,
+                        const real *w, real *out)
+{
+    const tp_fold f = tp__fold(a, b);
+    const fold_job job = { &f, x, w, f.blocks > 1 ? c->work : out };
+    const int64_t tasks = f.blocks * f.p.kept.count * (f.p.one ? 1 : f.pieces);
+    tp__parallel(c->dev, tasks, 4 * TP_BLOCK / (f.width * f.block + 1), fold_tasks, &job);
+    if (f.blocks == 1) return;
+    for (int64_t i = 0; i < f.nb; i++) {
+        double sum = 0.0;
+        for (int64_t k = 0; k < f.blocks; k++) sum += (double)job.out[k * f.nb + i];
+        out[i] = (real)sum;
+    }
+}
+
+#endif

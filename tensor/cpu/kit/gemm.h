@@ -1,0 +1,50 @@
+/* gemm.h - a piece of a matrix product as one thread computes it with the kernels of gemm.c,
+ * and the memory that they pack their operands into. */
+#ifndef TP_GEMM_H
+#define TP_GEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <tapegrad/device.h>
+
+enum {
+    TP_GEMM_STRIP = 6,   /* rows that are summed at a time                             */
+    TP_GEMM_DEPTH = 384, /* k of a block: longer sums go through C                     */
+    TP_GEMM_COLS = 1024, /* bytes of a row of a block of B: 384 KB, which stay in L2   */
+    TP_GEMM_ROWS = 384,  /* bytes of a column of a block of A, where A is transposed   */
+    TP_GEMM_PANEL = 256, /* bytes that the columns of a block are rounded up to        */
+    TP_GEMM_PAD = 64     /* bytes between rows of A^T: strides of 4 KB share a cache set */
+};
+
+/* C[m,n] = or += op(A) op(B), row-major. Any size may be 0. */
+typedef struct tp_gemm_tile {
+    bool ta, tb, add;
+    int64_t m, n, k;
+    const void *a, *b;
+    void *c;
+    int64_t lda, ldb, ldc;
+    const void *const
+        *rows;          /* or NULL: where rows of A lie, instead of a; of B, with ta and not tb */
+    const void *panels; /* or NULL: B, packed before; instead of b                              */
+    void *work;         /* tp__gemm_scratch bytes, 64-byte aligned                              */
+} tp_gemm_tile;
+
+/* Elements of the panels of a B of k rows and n columns, at most. */
+static inline int64_t tp__gemm_panels(tp_dtype dtype, int64_t k, int64_t n)
+{
+    const int64_t cols = TP_GEMM_PANEL / (int64_t)tp_dtype_size(dtype);
+    return k * ((n + cols - 1) / cols * cols);
+}
+
+/* Bytes that one thread needs for products with at most `size` columns and terms of a sum. */
+static inline size_t tp__gemm_scratch(tp_dtype dtype, int64_t size)
+{
+    const size_t bytes = tp_dtype_size(dtype);
+    const size_t depth = size < TP_GEMM_DEPTH ? (size_t)size : (size_t)TP_GEMM_DEPTH;
+    const size_t row = ((size_t)size * bytes + TP_GEMM_PANEL - 1) / TP_GEMM_PANEL * TP_GEMM_PANEL;
+    const size_t a = TP_GEMM_ROWS / bytes * (depth * bytes + TP_GEMM_PAD);
+    return (depth * (row < TP_GEMM_COLS ? row : (size_t)TP_GEMM_COLS) + a + 63) / 64 * 64;
+}
+
+#endif

@@ -1,0 +1,174 @@
+/* gemm_tiles.c - matrix products over many threads, tile by tile.
+ *
+ * A tile is computed by the kernels of gemm.c or by OpenBLAS: at the baseline, and for one row
+ * (gemv) or a few columns, where packing would not pay.
+ *
+ * The kernels pack the tile's piece of B, and of A where it is stored transposed: tiles have one
+ * block of columns and as many rows as can be, fewer only to give every thread its share. That
+ * follows the number of threads, which bits do not: the kernels' sums are the same however a
+ * product is cut. OpenBLAS's are not: its tiles follow from the shape alone. It packs the whole of
+ * B for every tile: against one large call on one thread, tiles of 256 rows keep 97-100 % of its
+ * rate, of 128 rows 94-96 %, of 64 rows 88-91 %; cutting columns below 512 costs another tenth. */
+#include "tensor/cpu/kit/gemm.h"
+#include "tensor/kernel.h"
+
+#define MIN_WORK 1.0e6 /* multiply-adds of a tile or chunk: 20 times an empty region's */
+
+#define OWN_TILES    2   /* of each of several threads, where sizes give as many */
+#define OWN_ROWS     512 /* of a tile at most                                    */
+#define OWN_MIN_ROWS 48  /* of a tile, where rows are cut                        */
+#define OWN_MIN_COLS 8   /* of a product: fewer are OpenBLAS's                   */
+
+#define BLAS_TILES    8   /* of the whole batch, where sizes give as many */
+#define BLAS_ROWS     256 /* of a tile at most                            */
+#define BLAS_MIN_COLS 128 /* of a tile, where columns are cut             */
+
+typedef void (*tile_kernel)(const tp_gemm_tile *t);
+
+#if defined(__x86_64__)
+void tp_cpu_gemm_tile_avx2_f32(const tp_gemm_tile *t);
+void tp_cpu_gemm_tile_avx2_f64(const tp_gemm_tile *t);
+void tp_cpu_gemm_tile_avx512_f32(const tp_gemm_tile *t);
+void tp_cpu_gemm_tile_avx512_f64(const tp_gemm_tile *t);
+#endif
+
+/* NULL: OpenBLAS. */
+static tile_kernel kernel_for(const tp_device *D, const tp_gemm *g)
+{
+    if (g->m == 1 || g->n < OWN_MIN_COLS) return NULL;
+#if defined(__x86_64__)
+    const bool f64 = g->dtype == TP_F64;
+    if (D->isa == TP_ISA_AVX512)
+        return f64 ? tp_cpu_gemm_tile_avx512_f64 : tp_cpu_gemm_tile_avx512_f32;
+    if (D->isa == TP_ISA_AVX2) return f64 ? tp_cpu_gemm_tile_avx2_f64 : tp_cpu_gemm_tile_avx2_f32;
+#else
+    (void)D;
+#endif
+    return NULL;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+typedef struct gemm_job {
+    tp_gemm g;
+    tile_kernel kernel;
+    size_t scratch;                           /* bytes of a thread */
+    int64_t sums, products;                   /* products added into one C; separate ones */
+    int64_t tile_m, tile_n, tiles_m, tiles_n; /* of each separate one                     */
+} gemm_job;
+
+static int64_t round_up(int64_t a, int64_t unit)
+{
+    return ceil_div(a, unit) * unit;
+}
+
+/* Blocks of columns of equal size, and rows in equal tiles that the threads share evenly; smaller
+ * blocks where there are not enough rows. */
+static void cut_for_kernel(gemm_job *s, int64_t want, int threads)
+{
+    const tp_gemm *g = &s->g;
+    const int64_t size = (int64_t)tp_dtype_size(g->dtype), panel = TP_GEMM_PANEL / size;
+    const int64_t panels = ceil_div(g->n, panel), most = max(g->m / OWN_MIN_ROWS, 1);
+    const int64_t blocks =
+        max(ceil_div(g->n, TP_GEMM_COLS / size), ceil_div(min(want, threads), most));
+    s->tile_n = ceil_div(panels, min(blocks, panels)) * panel;
+    const int64_t across = ceil_div(g->n, s->tile_n);
+    int64_t tiles = max(ceil_div(want, across), ceil_div(g->m, OWN_ROWS));
+    while (tiles < most && tiles * across * s->products % threads != 0) tiles++;
+    s->tile_m = round_up(ceil_div(g->m, min(tiles, most)), TP_GEMM_STRIP);
+}
+
+/* Rows are cut first; columns only when that gives too few tiles. */
+static void cut_for_blas(gemm_job *s, int64_t want)
+{
+    const tp_gemm *g = &s->g;
+    const int64_t least = g->m >= 512 ? 128 : 64;
+    s->tile_m = min(max(ceil_div(g->m, want * 16) * 16, least), BLAS_ROWS);
+    s->tile_n = g->n;
+    const int64_t tiles = ceil_div(g->m, s->tile_m);
+    if (tiles < want && tiles < 4)
+        s->tile_n = max(ceil_div(g->n, want / tiles * 16) * 16, BLAS_MIN_COLS);
+}
+
+static gemm_job split(const tp_device *D, const tp_gemm *g)
+{
+    gemm_job s = { .g = *g, .kernel = kernel_for(D, g), .sums = 1, .products = g->batch };
+    if (g->step_c == 0) {
+        s.products = 1;
+        s.sums = max(g->batch, 1);
+        if (g->batch == 0) s.g.k = 0; /* an empty sum */
+    }
+    s.scratch = tp__gemm_scratch(g->dtype, max(g->n, g->k));
+    const double work = (double)g->m * (double)g->n * (double)max(g->k * s.sums, 1);
+    const int64_t own = D->threads > 1 ? OWN_TILES * D->threads : 1;
+    const int64_t tiles = ceil_div(s.kernel ? own : BLAS_TILES, max(s.products, 1));
+    const int64_t want = min(tiles, (int64_t)(work / MIN_WORK) + 1);
+    if (s.kernel)
+        cut_for_kernel(&s, want, want > 1 ? D->threads : 1);
+    else
+        cut_for_blas(&s, want);
+    s.tiles_m = ceil_div(g->m, s.tile_m);
+    s.tiles_n = ceil_div(g->n, s.tile_n);
+    return s;
+}
+
+static void run_tile(const gemm_job *s, const tp_gemm_tile *t)
+{
+    const tp_gemm *g = &s->g;
+    if (s->kernel)
+        s->kernel(t);
+    else
+        tp__gemm(g->dtype, t->ta, t->tb, t->m, t->n, t->k, 1.0, t->a, t->lda, t->b, t->ldb, t->add,
+                 t->c, t->ldc);
+}
+
+static void gemm_tiles(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const gemm_job *s = ctx;
+    const tp_gemm *g = &s->g;
+    const int64_t size = (int64_t)tp_dtype_size(g->dtype), tiles = s->tiles_m * s->tiles_n;
+    tp_gemm_tile t = { .ta = g->ta,
+                       .tb = g->tb,
+                       .k = g->k,
+                       .lda = g->lda,
+                       .ldb = g->ldb,
+                       .ldc = g->ldc,
+                       .work = (char *)g->work + (size_t)thread * s->scratch };
+    for (int64_t at = begin; at < end; at++) {
+        const int64_t p = at / tiles;
+        const int64_t i = at % tiles / s->tiles_n * s->tile_m, j = at % s->tiles_n * s->tile_n;
+        const int64_t at_a = p * g->step_a + (g->ta ? i : i * g->lda);
+        const int64_t at_b = p * g->step_b + (g->tb ? j * g->ldb : j);
+        t.m = min(g->m - i, s->tile_m);
+        t.n = min(g->n - j, s->tile_n);
+        t.c = (char *)g->c + (p * g->step_c + i * g->ldc + j) * size;
+        for (int64_t q = 0; q < s->sums; q++) {
+            t.a = (const char *)g->a + (at_a + q * g->step_a) * size;
+            t.b = (const char *)g->b + (at_b + q * g->step_b) * size;
+            t.add = g->add || q > 0;
+            run_tile(s, &t);
+        }
+        if (g->done) g->done(g->ctx, i, j, t.m, t.n);
+    }
+}
+
+void tp__gemm_parallel(const tp_device *D, const tp_gemm *g)
+{
+    if (g->m == 0 || g->n == 0) return;
+    const gemm_job s = split(D, g);
+    const double work = (double)s.tile_m * (double)s.tile_n * (double)max(s.g.k * s.sums, 1);
+    tp__parallel(D, s.products * s.tiles_m * s.tiles_n, (int64_t)(MIN_WORK / work), gemm_tiles, &s);
+}

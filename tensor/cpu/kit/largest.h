@@ -1,0 +1,23 @@
+/* largest.h - the largest number of a row. */
+#ifndef TP_LARGEST_H
+#define TP_LARGEST_H
+
+#include "tensor/cpu/kit/real.h"
+#include <float.h>
+#include <stdint.h>
+
+/* The largest of `most` and x[n]. A reduction begins at -infinity with gcc, at -FLT_MAX with clang:
+ * a result that may be that beginning is looked for again, one by one. */
+static inline real largest(const real *x, int64_t n, real most)
+{
+    const real first = most;
+    const real least = (real)(sizeof(real) == sizeof(float) ? -(double)FLT_MAX : -DBL_MAX);
+#pragma omp simd reduction(max : most)
+    for (int64_t j = 0; j < n; j++) most = x[j] > most ? x[j] : most;
+    if (most > least) return most;
+    most = first;
+    for (int64_t j = 0; j < n; j++) most = x[j] > most ? x[j] : most;
+    return most;
+}
+
+#endif

@@ -1,0 +1,275 @@
+/* ls_tiles.h - long-short attention, what both directions share: the task and its memory, packing,
+ * scores of a tile, rows of scores. */
+#ifndef TP_LS_TILES_H
+#define TP_LS_TILES_H
+
+#include "tensor/cpu/kit/largest.h"
+#include "tensor/cpu/kit/ls_products.h"
+#include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/transpose.h"
+#include "tensor/geometry/ls_attention.h"
+#include "tensor/kernel.h"
+
+#ifndef ls_task
+#define ls_task ls_task /* types that depend on `real` */
+#define ls_span ls_span
+#endif
+
+/* ---- a task ---- */
+
+typedef struct ls_task {
+    const tp_call *c;
+    const tp__ls_dims *g;
+    const tp__ls_scratch *a;
+    int64_t b, h, begin, end; /* batch row, head, queries */
+    int64_t row0, rows;       /* window row of packed row 0, packed rows */
+#define X(name, rows, ld) real *name;
+    LS_AREAS(X)
+    LS_BACKWARD_AREAS(X)
+    LS_PARTIAL_AREAS(X)
+#undef X
+} ls_task;
+
+/* Task `index` with the memory of a thread and, in backward, partial sums of its own. */
+static ls_task ls_task_at(const tp_call *c, const tp__ls_dims *g, const tp__ls_scratch *a,
+                          int64_t index, int64_t thread)
+{
+    const int64_t s = index % g->stripes, head = index / g->stripes;
+    real *own = (real *)c->work + thread * a->total;
+    real *partial = (real *)c->work + c->dev->threads * a->total + index * a->partial;
+    ls_task k = { .c = c, .g = g, .a = a, .b = head / g->H, .h = head % g->H };
+    k.begin = s * g->stripe;
+    k.end = tp__ls_min(g->N, k.begin + g->stripe);
+    k.row0 = tp__ls_first_row(g, k.begin);
+    k.rows = g->w ? g->Wc + k.end - k.row0 : 0;
+#define X(name, rows, ld) k.name = own + a->name;
+    LS_AREAS(X)
+    LS_BACKWARD_AREAS(X)
+#undef X
+#define X(name, rows, ld) k.name = partial + a->name;
+    LS_PARTIAL_AREAS(X)
+#undef X
+    return k;
+}
+
+/* The task's head in row `row` of its batch row, in a view [B,rows,width]. Tables [rows,width] and
+ * biases, one row in shapes of their own, serve all batch rows. */
+static real *ls_at(const ls_task *k, const tp_view *v, int64_t row)
+{
+    const int64_t rows = v->ndim == 3 ? k->b * v->dim[1] + row : row;
+    return (real *)v->data + rows * k->g->width + k->h * k->g->D;
+}
+
+static int64_t ls_count(const ls_task *k, const tp_view *v)
+{
+    return v->ndim == 3 ? v->dim[1] : v->numel / k->g->width;
+}
+
+/* to += from */
+static void ls_add_row(real *restrict to, const real *restrict from, int64_t D)
+{
+    for (int64_t d = 0; d < D; d++) to[d] += from[d];
+}
+
+/* ---- packing ---- */
+
+static void ls_copy_row(real *to, const real *from, int64_t D, int64_t pad)
+{
+    memcpy(to, from, (size_t)D * sizeof *to);
+    for (int64_t d = D; d < pad; d++) to[d] = 0;
+}
+
+static void ls_pack_rows(const ls_task *k, const real *from, int64_t rows, real *to)
+{
+    const int64_t pad = k->g->pad;
+    for (int64_t i = 0; i < rows; i++)
+        ls_copy_row(to + i * pad, from + i * k->g->width, k->g->D, pad);
+}
+
+/* Rows of a position table from the largest distance down to 0. */
+static void ls_pack_table(const ls_task *k, const tp_view *table, int64_t rows, int64_t clamp,
+                          real *to)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        const real *row = ls_at(k, table, tp__ls_min(rows - 1 - i, clamp));
+        ls_copy_row(to + i * k->g->pad, row, k->g->D, k->g->pad);
+    }
+}
+
+/* What both directions read. */
+static void ls_pack(const ls_task *k)
+{
+    const tp__ls_dims *g = k->g;
+    const tp_view *x = k->c->x;
+    if (g->w > 0) {
+        const real *keys = ls_at(k, &x[LS_K_WIN], k->row0);
+        transpose(keys, g->width, k->rows, g->D, k->kt, k->a->ld_win);
+        ls_pack_table(k, &x[LS_POS_WIN], g->span, g->clamp, k->rw);
+        transpose(k->rw, g->pad, g->span, g->D, k->rwt, k->a->ld_pos);
+    }
+    if (g->nc == 0) return;
+    transpose(ls_at(k, &x[LS_K_CMP], 0), g->width, g->nc, g->D, k->kct, k->a->ld_cmp);
+    ls_pack_table(k, &x[LS_POS_CMP], g->nc, g->chunk_clamp, k->rc);
+    transpose(k->rc, g->pad, g->nc, g->D, k->rct, k->a->ld_cmp);
+}
+
+static real ls_scale(int64_t D)
+{
+    return RC(1.0) / r_sqrt((real)D);
+}
+
+/* qs = scale q, qw = qs + r_w, qr = qs + r_r; without a window, and so biases, only the first. */
+static void ls_query(int64_t D, real scale, const real *restrict q, const real *restrict r_w,
+                     const real *restrict r_r, real *restrict qs, real *restrict qw,
+                     real *restrict qr)
+{
+    if (!r_w) {
+        for (int64_t d = 0; d < D; d++) qs[d] = scale * q[d];
+        return;
+    }
+    for (int64_t d = 0; d < D; d++) {
+        qs[d] = scale * q[d];
+        qw[d] = scale * q[d] + r_w[d];
+        qr[d] = scale * q[d] + r_r[d];
+    }
+}
+
+/* The tile's queries: scaled, and with the content and the position bias. */
+static void ls_queries(const ls_task *k, const tp__ls_tile *t)
+{
+    const int64_t D = k->g->D, pad = k->g->pad;
+    const tp_view *x = k->c->x;
+    const bool biased = k->g->w > 0;
+    const real *r_w = biased ? ls_at(k, &x[LS_R_W], 0) : NULL;
+    const real *r_r = biased ? ls_at(k, &x[LS_R_R], 0) : NULL;
+    const real scale = ls_scale(D);
+    for (int64_t i = 0, at = 0; i < t->n; i++, at += pad) {
+        const real *q = ls_at(k, &x[LS_Q], t->t0 + i);
+        ls_query(D, scale, q, r_w, r_r, k->qs + at, k->qw + at, k->qr + at);
+    }
+}
+
+/* ---- scores ---- */
+
+/* s = a K^T over the band, or added to it; K as packed by ls_pack. */
+static void ls_band_scores(const ls_task *k, const tp__ls_tile *t, const real *a, const real *kt,
+                           real *s, void (*product)(const ls_product *))
+{
+    const tp__ls_dims *g = k->g;
+    for (int64_t i = 0; i < t->n; i += LS_ROWS) {
+        const int64_t rows = tp__ls_min(LS_ROWS, t->n - i), first = tp__ls_first_col(g, t, i);
+        const ls_product p = { .rows = rows,
+                               .cols = tp__ls_band(t, i, rows, first),
+                               .depth = g->D,
+                               .a = a + i * g->pad,
+                               .lda = g->pad,
+                               .b = kt + t->base + first - k->row0,
+                               .ldb = k->a->ld_win,
+                               .c = s + i * k->a->ld_s + first,
+                               .ldc = k->a->ld_s };
+        product(&p);
+    }
+}
+
+/* s = (qs + r_r) Rw^T, written along the diagonals. */
+static void ls_position_scores(const ls_task *k, const tp__ls_tile *t)
+{
+    const tp__ls_dims *g = k->g;
+    for (int64_t i = 0; i < t->n; i += LS_ROWS) {
+        const int64_t rows = tp__ls_min(LS_ROWS, t->n - i);
+        const int64_t reach = tp__ls_reach(g, t->t0 + i, rows), ld = k->a->ld_s + 1;
+        const ls_product p = { .rows = rows,
+                               .cols = reach,
+                               .depth = g->D,
+                               .a = k->qr + i * g->pad,
+                               .lda = g->pad,
+                               .b = k->rwt + g->span - reach,
+                               .ldb = k->a->ld_pos,
+                               .c = k->s + i * ld + t->reach - reach,
+                               .ldc = ld };
+        ls_set(&p);
+    }
+}
+
+/* sc = qs (Kc + Rc)^T: the queries of a chunk share their part of the table. A group writes rows of
+ * the next one too, which then overwrites them. */
+static void ls_chunk_scores(const ls_task *k, const tp__ls_tile *t)
+{
+    const tp__ls_dims *g = k->g;
+    const int64_t from = g->first_vec, ld = k->a->ld_cmp;
+    for (int64_t i = 0, next; i < t->n; i = next) {
+        const int64_t end = tp__ls_end_vec(g, t->t0 + i);
+        next = tp__ls_chunk_end(g, t, i);
+        const ls_product p = { .rows = next - i,
+                               .cols = end - from,
+                               .depth = g->D,
+                               .a = k->qs + i * g->pad,
+                               .lda = g->pad,
+                               .b = k->kct + from,
+                               .ldb = ld,
+                               .b2 = k->rct + g->nc - end + from,
+                               .ldb2 = ld,
+                               .c = k->sc + i * ld + from,
+                               .ldc = ld };
+        ls_set_pair(&p);
+    }
+}
+
+static void ls_scores(const ls_task *k, const tp__ls_tile *t)
+{
+    ls_position_scores(k, t);
+    ls_band_scores(k, t, k->qw, k->kt, k->s, ls_add);
+    ls_chunk_scores(k, t);
+}
+
+/* ---- rows of scores ---- */
+
+/* What a query sees of a row of scores, n rounded up to LS_ALIGN so that loops have no rest. */
+typedef struct ls_span {
+    real *x;
+    int64_t n;
+} ls_span;
+
+/* Columns [first, end) of a row. The rest of the last vector is set to `rest`, all other
+ * columns that products may read to 0. */
+static ls_span ls_trim(real *row, int64_t first, int64_t end, int64_t cols, real rest)
+{
+    const int64_t n = tp__ls_up(end - first, LS_ALIGN), stop = cols + LS_SLACK;
+    for (int64_t j = 0; j < first; j++) row[j] = 0;
+    for (int64_t j = end; j < first + n; j++) row[j] = rest;
+    for (int64_t j = first + n; j < stop; j++) row[j] = 0;
+    return (ls_span){ row + first, n };
+}
+
+static ls_span ls_band_row(const ls_task *k, const tp__ls_tile *t, int64_t i, real *s, real rest)
+{
+    return ls_trim(s + i * k->a->ld_s, tp__ls_first_col(k->g, t, i), t->reach + i, t->cols, rest);
+}
+
+static ls_span ls_vec_row(const ls_task *k, const tp__ls_tile *t, int64_t i, real *s, real rest)
+{
+    const int64_t from = k->g->first_vec;
+    return ls_trim(s + i * k->a->ld_cmp + from, 0, tp__ls_end_vec(k->g, t->t0 + i) - from,
+                   t->vecs - from, rest);
+}
+
+/* s = exp(s - shift); returns the sum. */
+static real ls_exp(ls_span s, real shift)
+{
+    real sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < s.n; j++) sum += s.x[j] = r_exp(s.x[j] - shift);
+    return sum;
+}
+
+/* Turns scores to probabilities p = exp(s - lse), and gradients of p to those of the scores. */
+static void ls_row_grad(ls_span s, ls_span ds, real lse, real delta)
+{
+    real *restrict p = s.x, *restrict dp = ds.x;
+    for (int64_t j = 0; j < s.n; j++) {
+        p[j] = r_exp(p[j] - lse);
+        dp[j] = p[j] * (dp[j] - delta);
+    }
+}
+
+#endif

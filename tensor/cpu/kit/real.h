@@ -1,0 +1,31 @@
+/* real.h - the element type of a kernel file. Files that include this are compiled once for float
+ * and once for double (TP_REAL is 32 or 64). REAL is the dtype, RC(0.5) a constant of the type;
+ * r_exp and the others are the type's own functions, in float those of vmath.h. */
+#ifndef TP_REAL_H
+#define TP_REAL_H
+
+#include "tensor/cpu/kit/vmath.h"
+
+#if TP_REAL == 64
+typedef double real;
+#define REAL    TP_F64
+#define RC(x)   x
+#define r_exp   exp
+#define r_log   log
+#define r_tanh  tanh
+#define r_gauss tp__gauss
+#define r_sqrt  sqrt
+#define r_abs   fabs
+#else
+typedef float real;
+#define REAL    TP_F32
+#define RC(x)   x##f
+#define r_exp   tp__expf
+#define r_log   tp__logf
+#define r_tanh  tp__tanhf
+#define r_gauss tp__gaussf
+#define r_sqrt  sqrtf
+#define r_abs   fabsf
+#endif
+
+#endif

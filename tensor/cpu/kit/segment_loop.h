@@ -1,0 +1,34 @@
+/* segment_loop.h - the parallel loop over the blocks of segments, for CPU kernels. */
+#ifndef TP_SEGMENT_LOOP_H
+#define TP_SEGMENT_LOOP_H
+
+#include "tensor/geometry/segments.h"
+#include "tensor/kernel.h"
+
+/* The loop over all blocks of a call: body gets the segment, the block's number, its first element
+ * and its length. Every attr of these kernels begins with its tp_segments. */
+typedef void (*tp_block_body)(const tp_call *c, const tp_segment *s, int64_t block, int64_t at,
+                              int64_t n);
+typedef struct tp_block_loop {
+    const tp_call *c;
+    tp_block_body body;
+} tp_block_loop;
+
+static inline void tp__block_loop(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const tp_block_loop *l = ctx;
+    (void)thread;
+    for (int64_t b = begin; b < end; b++) {
+        const tp_segment *s = tp__segment(l->c->attr, b);
+        const int64_t done = (b - s->block) * TP_BLOCK, left = s->numel - done;
+        l->body(l->c, s, b, s->at + done, left < TP_BLOCK ? left : TP_BLOCK);
+    }
+}
+
+static inline void tp__for_blocks(const tp_call *c, tp_block_body body)
+{
+    const tp_block_loop l = { c, body };
+    tp__parallel(c->dev, ((const tp_segments *)c->attr)->blocks, 16, tp__block_loop, &l);
+}
+
+#endif

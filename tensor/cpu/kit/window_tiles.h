@@ -1,0 +1,337 @@
+/* window_tiles.h - attention over maps, what both directions share: the chunk and its memory,
+ * packed keys, biases, logits.
+ *
+ * Cells of keys are packed column by column, for a strip of chunks at a time. Where a row of chunks
+ * sees one band of the map, a strip is some chunks of it, and the keys of a chunk are a range of
+ * what is packed that its neighbours share; else it is one chunk.
+ *
+ * A table of biases is made for each row of queries of the chunk: for all differences of places
+ * across, a column of keys. The biases of a query are then a range of it too. */
+#ifndef TP_WINDOW_TILES_H
+#define TP_WINDOW_TILES_H
+
+#include "tensor/cpu/kit/ls_products.h"
+#include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/transpose.h"
+#include "tensor/geometry/window.h"
+#include "tensor/kernel.h"
+
+#ifndef win
+#define win       win /* types that depend on `real` */
+#define win_run   win_run
+#define win_chunk win_chunk
+#endif
+
+typedef struct win {
+    const tp_call *c;
+    tp_window g;
+    tp_window_scratch at;
+    real scale;
+    int64_t phase;
+} win;
+
+/* Biases of a rectangle of keys: tables + row of queries * step + (difference across - least) *
+ * rows of keys. y: the first row of keys. */
+typedef struct win_run {
+    int64_t y, rows, least, count, tables, step;
+} win_run;
+
+/* A chunk of one head, with the scratch of the thread. It sees n keys: the extra ones and those
+ * packed from `key` on. */
+typedef struct win_chunk {
+    const win *a;
+    int64_t b, h;
+    int64_t y, x, rows, cols; /* its queries */
+    int nrect;
+    tp_rect rect[TP_WINDOW_RECTS];
+    win_run run[TP_WINDOW_RECTS];
+    int64_t key, n, padded; /* padded: columns of scores that products read */
+    int64_t first;          /* packed column of a band                      */
+    real *scratch;
+    real *partial; /* backward: sums of the task */
+} win_chunk;
+
+/* The head's slice of a token of x [B,g+N,C], of y [B,N,C] (tokens = N), of low [B,r,C]. */
+static inline real *slice(const win_chunk *t, const tp_view *x, int64_t tokens, int64_t token)
+{
+    const tp_window *g = &t->a->g;
+    return (real *)x->data + (t->b * tokens + token) * g->width + t->h * g->dim;
+}
+
+/* The token of cell (i,j) of a rectangle, or -1 if it lies outside the map. */
+static inline int64_t source(const tp_window *g, const tp_rect *r, int64_t i, int64_t j)
+{
+    const int64_t y = r->y + i + r->dy, x = r->x + j + r->dx;
+    return y < g->size[0] && x < g->size[1] ? g->global + y * g->size[1] + x : -1;
+}
+
+/* to[d] = k from[d] in whole vectors, too short for calls. */
+TP_INLINE void scaled_row(real *restrict to, const real *restrict from, int64_t d, real k)
+{
+    const int64_t lanes = TP_VECTOR / (int64_t)sizeof(real);
+    int64_t i = 0;
+    for (; i + lanes <= d; i += lanes) ls_store(to + i, k * ls_load(from + i));
+    for (; i < d; i++) to[i] = k * from[i];
+}
+
+TP_INLINE void copy_row(real *restrict to, const real *restrict from, int64_t d)
+{
+    const int64_t lanes = TP_VECTOR / (int64_t)sizeof(real);
+    int64_t i = 0;
+    for (; i + lanes <= d; i += lanes) ls_store(to + i, ls_load(from + i));
+    for (; i < d; i++) to[i] = from[i];
+}
+
+TP_INLINE void add_row(real *restrict to, const real *restrict from, int64_t d)
+{
+    const int64_t lanes = TP_VECTOR / (int64_t)sizeof(real);
+    int64_t i = 0;
+    for (; i + lanes <= d; i += lanes) ls_store(to + i, ls_load(to + i) + ls_load(from + i));
+    for (; i < d; i++) to[i] += from[i];
+}
+
+/* ---- packing ---- */
+
+/* The cells of the rectangles. */
+static int64_t packed_cells(const win_chunk *t)
+{
+    int64_t n = 0;
+    for (int r = 0; r < t->nrect; r++) n += t->rect[r].rows * t->rect[r].cols;
+    return n;
+}
+
+/* to [packed][pad]: the low rows and the global ones, then the cells of the rectangles. */
+static void gather(const win_chunk *t, const tp_view *low, const tp_view *x, real *to)
+{
+    const tp_window *g = &t->a->g;
+    const int64_t pad = t->a->at.pad;
+    for (int64_t i = 0; i < g->low; i++) copy_row(to + i * pad, slice(t, low, g->low, i), g->dim);
+    for (int64_t i = 0; i < g->global; i++)
+        copy_row(to + (g->low + i) * pad, slice(t, x, g->tokens, i), g->dim);
+    to += t->a->at.front * pad;
+    for (int r = 0; r < t->nrect; r++)
+        for (int64_t j = 0; j < t->rect[r].cols; j++)
+            for (int64_t i = 0; i < t->rect[r].rows; i++, to += pad) {
+                const int64_t token = source(g, &t->rect[r], i, j);
+                if (token < 0)
+                    memset(to, 0, (size_t)g->dim * sizeof(real));
+                else
+                    copy_row(to, slice(t, x, g->tokens, token), g->dim);
+            }
+}
+
+static void gather_keys(const win_chunk *t, real *to)
+{
+    gather(t, &t->a->c->x[WIN_LOW_K], &t->a->c->x[WIN_K], to);
+}
+
+static void gather_values(const win_chunk *t, real *to)
+{
+    gather(t, &t->a->c->x[WIN_LOW_V], &t->a->c->x[WIN_V], to);
+}
+
+/* kt and v; in backward kt, k and vt. */
+static void pack(const win_chunk *t)
+{
+    const tp_window_scratch *at = &t->a->at;
+    const int64_t rows = at->front + packed_cells(t), d = t->a->g.dim;
+    const bool backward = at->k != 0;
+    real *kt = t->scratch + at->kt, *keys = t->scratch + (backward ? at->k : at->v);
+    if (backward) {
+        gather_values(t, keys);
+        transpose(keys, at->pad, rows, d, t->scratch + at->vt, at->ldk);
+    }
+    gather_keys(t, keys);
+    transpose(keys, at->pad, rows, d, kt, at->ldk);
+    if (!backward) gather_values(t, keys);
+}
+
+/* ---- biases ---- */
+
+static bool biased(const win_chunk *t)
+{
+    return t->a->at.tables > 0;
+}
+
+/* The row of the table for a query less a key (y,x). */
+static inline int64_t table_row(const tp_window *g, int64_t y, int64_t x)
+{
+    return (y + g->reach[0]) * g->stride + x + g->reach[1];
+}
+
+/* Makes the tables of one run. */
+static void make_tables(const win_chunk *t, const win_run *u)
+{
+    const tp_window *g = &t->a->g;
+    const real *from = t->a->c->x[WIN_TABLE].data;
+    real *to = t->scratch + t->a->at.table + u->tables;
+    for (int64_t y = t->y; y < t->y + t->rows; y++)
+        for (int64_t x = u->least; x < u->least + u->count; x++)
+            for (int64_t i = 0; i < u->rows; i++) {
+                const int64_t down = y - u->y - i;
+                const bool far =
+                    x > g->halo[1] || -x > g->halo[1] || down > g->halo[0] || -down > g->halo[0];
+                if (g->exact && far)
+                    *to++ = -(real)INFINITY;
+                else
+                    *to++ = from ? from[table_row(g, down, -x) * g->heads + t->h] : 0;
+            }
+}
+
+/* Adds the gradients of a run's biases to the task's. */
+static void fold_tables(const win_chunk *t, const win_run *u)
+{
+    const tp_window *g = &t->a->g;
+    const real *from = t->scratch + t->a->at.dtable + u->tables;
+    real *to = t->partial + 2 * g->extra * g->dim;
+    for (int64_t y = t->y; y < t->y + t->rows; y++)
+        for (int64_t x = u->least; x < u->least + u->count; x++)
+            for (int64_t i = 0; i < u->rows; i++) to[table_row(g, y - u->y - i, -x)] += *from++;
+}
+
+/* The runs of the rectangles. */
+static void set_runs(win_chunk *t)
+{
+    int64_t tables = 0;
+    for (int r = 0; r < t->nrect; r++) {
+        win_run *u = &t->run[r];
+        *u = (win_run){ .y = t->rect[r].y, .rows = t->rect[r].rows, .tables = tables };
+        if (tp__window_banded(&t->a->g)) {
+            u->least = -tp__window_across(&t->a->g);
+            u->count = 1 - 2 * u->least;
+        } else {
+            u->least = t->rect[r].x - (t->x + t->cols - 1);
+            u->count = t->rect[r].cols + t->cols - 1;
+        }
+        u->step = u->rows * u->count;
+        tables += u->step * t->rows;
+    }
+}
+
+/* ---- chunks ---- */
+
+static void set_row(win_chunk *t, int64_t cy)
+{
+    const tp_window *g = &t->a->g;
+    t->y = cy * g->chunk[0];
+    t->rows = tp__window_min(g->chunk[0], g->size[0] - t->y);
+}
+
+static void set_chunk(win_chunk *t, int64_t cy, int64_t cx)
+{
+    const tp_window *g = &t->a->g;
+    t->x = cx * g->chunk[1];
+    t->cols = tp__window_min(g->chunk[1], g->size[1] - t->x);
+    t->nrect = tp__window_rects(g, cy, cx, t->rect);
+    t->key = t->a->at.front;
+    if (tp__window_banded(g) && t->nrect > 0) t->key += (t->rect[0].x - t->first) * t->rect[0].rows;
+    t->n = g->extra + packed_cells(t);
+    t->padded = tp__window_up(t->n + LS_ROWS);
+}
+
+/* Packs the keys of the strip of chunks from cx on; its rectangles are those of t then. */
+static void set_strip(win_chunk *t, int64_t cy, int64_t cx)
+{
+    const tp_window *g = &t->a->g;
+    set_row(t, cy);
+    set_chunk(t, cy, cx);
+    if (tp__window_banded(g) && t->nrect > 0) {
+        const int64_t end = (cx + g->strip) * g->chunk[1] + g->halo[1];
+        t->first = t->rect[0].x;
+        t->rect[0].cols = tp__window_min(g->size[1], end) - t->first;
+    }
+    pack(t);
+    set_runs(t);
+    for (int r = 0; biased(t) && r < t->nrect; r++) make_tables(t, &t->run[r]);
+}
+
+/* The cell of query i of the chunk, as a number of the map. */
+static inline int64_t cell_of(const win_chunk *t, int64_t i)
+{
+    return (t->y + i / t->cols) * t->a->g.size[1] + t->x + i % t->cols;
+}
+
+/* ---- logits ---- */
+
+/* s[m][n] = x times the transposed keys or values. */
+static void times_keys(const win_chunk *t, int64_t m, const real *x, const real *keys, real *s)
+{
+    const tp_window_scratch *at = &t->a->at;
+    ls_product p = { .rows = m,
+                     .cols = t->a->g.extra,
+                     .depth = t->a->g.dim,
+                     .a = x,
+                     .lda = at->pad,
+                     .b = keys,
+                     .ldb = at->ldk,
+                     .c = s,
+                     .ldc = at->ld };
+    ls_set(&p);
+    p.cols = t->n - p.cols;
+    p.b = keys + t->key;
+    p.c = s + t->a->g.extra;
+    ls_set(&p);
+}
+
+/* out[m][pad] = s[m][n] times keys or values. */
+static void sum_keys(const win_chunk *t, int64_t m, const real *s, const real *keys, real *out)
+{
+    const tp_window_scratch *at = &t->a->at;
+    const int64_t extra = t->a->g.extra;
+    ls_product p = { .rows = m,
+                     .cols = at->pad,
+                     .depth = t->n - extra,
+                     .a = s + extra,
+                     .lda = at->ld,
+                     .b = keys + t->key * at->pad,
+                     .ldb = at->pad,
+                     .c = out,
+                     .ldc = at->pad };
+    ls_set(&p);
+    p.depth = extra;
+    p.a = s;
+    p.b = keys;
+    if (extra > 0) ls_add(&p);
+}
+
+/* Where in a table of biases, or of their gradients, those of query (y,x) and rectangle r begin. */
+static inline int64_t biases(const win_chunk *t, int r, int64_t y, int64_t x)
+{
+    const win_run *u = &t->run[r];
+    return u->tables + (y - t->y) * u->step + (t->rect[r].x - x - u->least) * u->rows;
+}
+
+/* Adds the biases of query i of the chunk to its logits s, and hides the columns after the last
+ * key, which get no probability and no gradient. */
+static void finish_logits(const win_chunk *t, int64_t i, real *s)
+{
+    const tp_window *g = &t->a->g;
+    const int64_t y = t->y + i / t->cols, x = t->x + i % t->cols;
+    const real *bias = t->a->c->x[WIN_GLOBAL_BIAS].data;
+    for (int64_t j = t->n; j < t->padded; j++) s[j] = -(real)INFINITY;
+    for (int64_t j = 0; bias && j < g->global; j++) s[g->low + j] += bias[t->h * g->global + j];
+    if (!biased(t)) return;
+    s += g->extra;
+    for (int r = 0; r < t->nrect; r++) {
+        const int64_t n = t->rect[r].rows * t->rect[r].cols;
+        add_row(s, t->scratch + t->a->at.table + biases(t, r, y, x), n);
+        s += n;
+    }
+}
+
+/* Logits of the m queries from i of the chunk; their scaled queries are kept. */
+static void logits(const win_chunk *t, int64_t i, int64_t m)
+{
+    const win *a = t->a;
+    const int64_t pad = a->at.pad;
+    real *q = t->scratch + a->at.q, *s = t->scratch + a->at.scores;
+    for (int64_t r = 0; r < m; r++) {
+        const int64_t token = a->g.global + cell_of(t, i + r);
+        const real *from = slice(t, &a->c->x[WIN_Q], a->g.tokens, token);
+        scaled_row(q + r * pad, from, a->g.dim, a->scale);
+    }
+    times_keys(t, m, q, t->scratch + a->at.kt, s);
+    for (int64_t r = 0; r < m; r++) finish_logits(t, i + r, s + r * a->at.ld);
+}
+
+#endif

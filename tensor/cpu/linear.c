@@ -1,0 +1,140 @@
+/* linear.c - Y = act(Z), Z = X W^T + b, and its gradient.
+ *
+ *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
+ *
+ * Bias and activation are applied to each tile of the product by the thread that made it, while it
+ * is in cache. Hidden output: act'(Z) for the GELUs, which falls off when act(Z) is made; one byte
+ * an element (Z > 0) for ReLU, nothing else.
+ */
+#include "tensor/cpu/kit/activation.h"
+#include "tensor/cpu/kit/add_blocks.h"
+#include "tensor/cpu/kit/real.h"
+#include "tensor/geometry/linalg.h"
+#include "tensor/geometry/row_blocks.h"
+#include "tensor/kernel.h"
+
+static tp_act act_of(const tp_call *c)
+{
+    return ((const tp__linear_attr *)c->attr)->act;
+}
+
+/* Bias and activation of the n elements from column j on, which begin at element `at` of Z. The
+ * GELUs' Z is where their slopes go. */
+static void finish_row(const tp_call *c, int64_t at, int64_t j, int64_t n)
+{
+    const tp_act act = act_of(c);
+    const real *b = c->x[2].data;
+    real *y = (real *)c->y[0].data + at;
+    real *z = tp__keeps_z(act) ? (real *)c->y[1].data + at : y;
+    if (b)
+        for (int64_t i = 0; i < n; i++) z[i] += b[j + i];
+    if (act == TP_ACT_RELU) {
+        uint8_t *positive = (uint8_t *)c->y[1].data + at;
+        for (int64_t i = 0; i < n; i++) positive[i] = z[i] > 0;
+        for (int64_t i = 0; i < n; i++) y[i] = relu_value(z[i]);
+    } else if (act == TP_ACT_GELU) {
+        for (int64_t i = 0; i < n; i++) y[i] = gelu_both(z[i], &z[i]);
+    } else if (act == TP_ACT_QUICK_GELU) {
+        for (int64_t i = 0; i < n; i++) y[i] = quick_gelu_both(z[i], &z[i]);
+    }
+}
+
+static void finish_tile(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n)
+{
+    const tp_call *c = ctx;
+    const int64_t N = c->x[1].dim[0];
+    for (int64_t r = i; r < i + m; r++) finish_row(c, r * N + j, j, n);
+}
+
+static int64_t rows_of(const tp_call *c)
+{
+    const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
+    return N > 0 ? c->y[0].numel / N : K > 0 ? c->x[0].numel / K : 0;
+}
+
+static tp_code linear_fwd(const tp_call *c)
+{
+    const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
+    /* clang-format off */
+    tp__gemm_parallel(c->dev, &(tp_gemm){
+        .dtype = REAL, .m = rows_of(c), .n = N, .k = K, .batch = 1,
+        .a = c->x[0].data, .lda = K,
+        .b = c->x[1].data, .ldb = K, .tb = true,
+        .c = c->y[tp__keeps_z(act_of(c))].data, .ldc = N, .work = c->work,
+        .done = finish_tile, .ctx = c });
+    /* clang-format on */
+    return TP_OK;
+}
+
+/* c->work: what the products need, then dZ [rows,N] if there is an activation, then the partial
+ * sums of db [blocks,N]. */
+static real *own_work(const tp_call *c)
+{
+    const size_t products = tp__product_work(REAL, &c->x[0], &c->x[1], c->dev->threads);
+    return (real *)((char *)c->work + products);
+}
+
+static real *dz_of(const tp_call *c)
+{
+    return act_of(c) == TP_ACT_NONE ? c->dy[0].data : own_work(c);
+}
+
+static real *db_parts(const tp_call *c)
+{
+    return own_work(c) + (act_of(c) == TP_ACT_NONE ? 0 : c->dy[0].numel);
+}
+
+static void dz_row(const tp_call *c, int64_t at, int64_t n)
+{
+    const real *dy = (const real *)c->dy[0].data + at;
+    real *dz = dz_of(c) + at;
+    if (act_of(c) == TP_ACT_RELU) {
+        const uint8_t *positive = (const uint8_t *)c->y[1].data + at;
+        for (int64_t i = 0; i < n; i++) dz[i] = positive[i] ? dy[i] : 0;
+    } else if (tp__keeps_z(act_of(c))) {
+        const real *slope = (const real *)c->y[1].data + at;
+        for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * slope[i];
+    }
+}
+
+static void dz_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const int64_t N = c->x[1].dim[0], rows = rows_of(c), size = tp__block_rows(rows);
+    (void)thread;
+    for (int64_t k = begin; k < end; k++) {
+        real *part = c->dx[2].data ? db_parts(c) + k * N : NULL;
+        if (part) memset(part, 0, (size_t)N * sizeof *part);
+        for (int64_t r = k * size; r < rows && r < (k + 1) * size; r++) {
+            const real *dz = dz_of(c) + r * N;
+            dz_row(c, r * N, N);
+            if (part)
+                for (int64_t i = 0; i < N; i++) part[i] += dz[i];
+        }
+    }
+}
+
+/* dX = dZ W (to = 0) or dW = dZ^T X (to = 1). */
+static void dz_product(const tp_call *c, int to, int64_t m, int64_t k)
+{
+    const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
+    /* clang-format off */
+    tp__gemm_parallel(c->dev, &(tp_gemm){
+        .dtype = REAL, .m = m, .n = K, .k = k, .batch = 1, .add = c->add >> to & 1u,
+        .a = dz_of(c), .lda = N, .ta = to == 1,
+        .b = c->x[1 - to].data, .ldb = K,
+        .c = c->dx[to].data, .ldc = K, .work = c->work });
+    /* clang-format on */
+}
+
+static tp_code linear_bwd(const tp_call *c)
+{
+    const int64_t N = c->x[1].dim[0], rows = rows_of(c), blocks = tp__row_blocks(rows);
+    if (c->dx[2].data || act_of(c) != TP_ACT_NONE) tp__for(c, blocks, 1, dz_blocks);
+    if (c->dx[0].data) dz_product(c, 0, rows, N);
+    if (c->dx[1].data) dz_product(c, 1, N, rows);
+    if (c->dx[2].data) tp__add_blocks(c->dx[2].data, c->add >> 2 & 1u, N, db_parts(c), blocks, N);
+    return TP_OK;
+}
+
+TP_CPU_KERNEL(linear_fwd)
+TP_CPU_KERNEL(linear_bwd)

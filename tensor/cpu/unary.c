@@ -1,0 +1,170 @@
+/* unary.c - elementwise functions of one operand: memory-bound loops with the function inlined.
+ *
+ *     y = f(x);   dx = dy f'   with f' computed from what the op saved, x or y
+ *
+ * To add one: two lines in the table below, its name in FUNCTIONS, and its tp_op in autograd/ops/unary.c. */
+#include "tensor/cpu/kit/activation.h"
+#include "tensor/cpu/kit/real.h"
+#include "tensor/geometry/elementwise.h"
+#include "tensor/kernel.h"
+
+#define GRAIN (4 * TP_BLOCK)
+
+/* clang-format off */
+/* Kernels f_fwd and f_bwd are made of the functions f and f_slope. */
+#define FUNCTIONS(X)                                                                               \
+    X(exp) X(log) X(sqrt) X(square) X(abs) X(relu) X(gelu) X(gelu_tanh) X(quick_gelu)              \
+    X(hardswish) X(silu) X(sigmoid) X(tanh)
+/* clang-format on */
+
+/* The tanh approximation x/2 (1 + tanh u) is x s(2u), which keeps small results exact. */
+TP_INLINE real gelu_2u(real x)
+{
+    return RC(1.5957691216057308) * (x + RC(0.044715) * x * x * x); /* 2 sqrt(2/pi) */
+}
+
+TP_INLINE real gelu_2u_slope(real x)
+{
+    return RC(1.5957691216057308) * (1 + RC(0.134145) * x * x);
+}
+
+/* The table, beside activation.h. A slope reads x or y, as its parameter says; comparisons let NaN
+ * through. */
+/* clang-format off */
+TP_INLINE real exp_value(real x)              { return r_exp(x); }
+TP_INLINE real exp_slope(real y)        { return y; }
+TP_INLINE real log_value(real x)              { return r_log(x); }
+TP_INLINE real log_slope(real x)        { return 1 / x; }
+TP_INLINE real sqrt_value(real x)             { return r_sqrt(x); }
+TP_INLINE real sqrt_slope(real y)       { return RC(0.5) / y; }
+TP_INLINE real square_value(real x)           { return x * x; }
+TP_INLINE real square_slope(real x)     { return 2 * x; }
+TP_INLINE real abs_value(real x)              { return r_abs(x); }
+TP_INLINE real abs_slope(real x)        { return (real)((x > 0) - (x < 0)); }
+TP_INLINE real gelu_tanh_value(real x)        { return x * logistic(gelu_2u(x)); }
+TP_INLINE real gelu_tanh_slope(real x)  { return gated_slope(x, logistic(gelu_2u(x)), gelu_2u_slope(x)); }
+TP_INLINE real hardswish_value(real x)        { return x < -3 ? 0 : x > 3 ? x : x * (x + 3) / 6; }
+TP_INLINE real hardswish_slope(real x)  { return x < -3 ? 0 : x > 3 ? 1 : (2 * x + 3) / 6; }
+TP_INLINE real silu_value(real x)             { return x * logistic(x); }
+TP_INLINE real silu_slope(real x)       { return gated_slope(x, logistic(x), 1); }
+TP_INLINE real sigmoid_value(real x)          { return logistic(x); }
+TP_INLINE real sigmoid_slope(real y)    { return y * (1 - y); }
+TP_INLINE real tanh_value(real x)             { return r_tanh(x); }
+TP_INLINE real tanh_slope(real y)       { return 1 - y * y; }
+/* clang-format on */
+
+/* The loops over elements [begin, end), inlined where f is known, so that they vectorise. */
+TP_INLINE void map(real (*f)(real), const tp_call *c, int64_t begin, int64_t end)
+{
+    const real *restrict x = c->x[0].data;
+    real *restrict y = c->y[0].data;
+    for (int64_t i = begin; i < end; i++) y[i] = f(x[i]);
+}
+
+TP_INLINE void grad(real (*slope)(real), const tp_call *c, int64_t begin, int64_t end)
+{
+    const real *restrict saved = c->x[0].data ? c->x[0].data : c->y[0].data;
+    const real *restrict dy = c->dy[0].data;
+    real *restrict dx = c->dx[0].data;
+    for (int64_t i = begin; i < end; i++) dx[i] = dy[i] * slope(saved[i]);
+}
+
+static tp_code forward(const tp_call *c, tp_call_body body)
+{
+    tp__for(c, c->x[0].numel, GRAIN, body);
+    return TP_OK;
+}
+
+static tp_code backward(const tp_call *c, tp_call_body body)
+{
+    if (c->dx[0].data) tp__for(c, c->x[0].numel, GRAIN, body);
+    return TP_OK;
+}
+
+#define KERNELS(f)                                                                                 \
+    static void f##_map(const tp_call *c, int64_t begin, int64_t end, int thread)                  \
+    {                                                                                              \
+        (void)thread;                                                                              \
+        map(f##_value, c, begin, end);                                                             \
+    }                                                                                              \
+    static void f##_grad(const tp_call *c, int64_t begin, int64_t end, int thread)                 \
+    {                                                                                              \
+        (void)thread;                                                                              \
+        grad(f##_slope, c, begin, end);                                                            \
+    }                                                                                              \
+    static tp_code f##_fwd(const tp_call *c)                                                       \
+    {                                                                                              \
+        return forward(c, f##_map);                                                                \
+    }                                                                                              \
+    static tp_code f##_bwd(const tp_call *c)                                                       \
+    {                                                                                              \
+        return backward(c, f##_grad);                                                              \
+    }
+
+FUNCTIONS(KERNELS)
+#undef KERNELS
+
+/* ---- functions with constants ---- */
+
+static void scale_map(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const real *restrict x = c->x[0].data;
+    real *restrict y = c->y[0].data;
+    const real k = (real)((const tp_unary_attr *)c->attr)->a;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) y[i] = k * x[i];
+}
+
+static void scale_grad(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const real *restrict dy = c->dy[0].data;
+    real *restrict dx = c->dx[0].data;
+    const real k = (real)((const tp_unary_attr *)c->attr)->a;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) dx[i] = k * dy[i];
+}
+
+static void clamp_map(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp_unary_attr *k = c->attr;
+    const real *restrict x = c->x[0].data;
+    real *restrict y = c->y[0].data;
+    const real lo = (real)k->a, hi = (real)k->b;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) y[i] = x[i] < lo ? lo : x[i] > hi ? hi : x[i];
+}
+
+static void clamp_grad(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp_unary_attr *k = c->attr;
+    const real *restrict x = c->x[0].data, *restrict dy = c->dy[0].data;
+    real *restrict dx = c->dx[0].data;
+    const real lo = (real)k->a, hi = (real)k->b;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        const real slope = ((x[i] < lo) | (x[i] > hi)) ? 0 : 1;
+        dx[i] = dy[i] * slope;
+    }
+}
+
+static tp_code scale_fwd(const tp_call *c)
+{
+    return forward(c, scale_map);
+}
+static tp_code scale_bwd(const tp_call *c)
+{
+    return backward(c, scale_grad);
+}
+static tp_code clamp_fwd(const tp_call *c)
+{
+    return forward(c, clamp_map);
+}
+static tp_code clamp_bwd(const tp_call *c)
+{
+    return backward(c, clamp_grad);
+}
+
+#define BOTH(f) TP_CPU_KERNEL(f##_fwd) TP_CPU_KERNEL(f##_bwd)
+FUNCTIONS(BOTH)
+BOTH(scale)
+BOTH(clamp)

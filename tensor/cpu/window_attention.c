@@ -1,0 +1,320 @@
+/* window_attention.c - attention over maps; the geometry is in window.h.
+ *
+ * Forward: a task is a strip of chunks in a row of one head. It packs the keys and values that its
+ * queries see (window_tiles.h) and takes up to 64 queries at a time: register kernels make their
+ * logits, which stay in cache for a plain softmax, and the result. Backward: a task is a stripe of
+ * rows of chunks of one head; it makes the probabilities again, adds four more products, and sums
+ * the gradients of packed keys before they are added to the map's. Both go down the map strip by
+ * strip: two thirds of the rows that a strip packs are in cache from the one above it. */
+#include "tensor/cpu/kit/largest.h"
+#include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/window_tiles.h"
+#include "tensor/geometry/window.h"
+#include "tensor/kernel.h"
+
+/* ---- forward ---- */
+
+/* s[n] becomes exp(s - maximum); returns the sum, *top the maximum. */
+static real exponentials(real *s, int64_t n, real *top)
+{
+    const real most = largest(s, n, s[0]);
+    real sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < n; j++) {
+        s[j] = r_exp(s[j] - most);
+        sum += s[j];
+    }
+    *top = most;
+    return sum;
+}
+
+static void forward_piece(const win_chunk *t, int64_t i, int64_t m)
+{
+    const win *a = t->a;
+    const int64_t pad = a->at.pad, ld = a->at.ld;
+    real *s = t->scratch + a->at.scores, *out = t->scratch + a->at.out, sum[TP_WINDOW_QUERIES];
+    real *lse = (real *)a->c->y[1].data + (t->b * a->g.heads + t->h) * a->g.cells;
+    logits(t, i, m);
+    for (int64_t r = 0; r < m; r++) {
+        real top;
+        sum[r] = exponentials(s + r * ld, t->padded, &top);
+        lse[cell_of(t, i + r)] = top + r_log(sum[r]);
+    }
+    sum_keys(t, m, s, t->scratch + a->at.v, out);
+    for (int64_t r = 0; r < m; r++) {
+        real *y = slice(t, &a->c->y[0], a->g.cells, cell_of(t, i + r));
+        scaled_row(y, out + r * pad, a->g.dim, 1 / sum[r]);
+    }
+}
+
+static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const win *a = ctx;
+    const tp_window *g = &a->g;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t cy = task % g->chunks[0], strip = task / g->chunks[0];
+        const int64_t head = strip / g->strips, first = strip % g->strips * g->strip;
+        win_chunk t = { .a = a,
+                        .b = head / g->heads,
+                        .h = head % g->heads,
+                        .scratch = (real *)a->c->work + thread * a->at.total };
+        set_strip(&t, cy, first);
+        for (int64_t cx = first; cx < tp__window_min(g->chunks[1], first + g->strip); cx++) {
+            set_chunk(&t, cy, cx);
+            const int64_t queries = t.rows * t.cols;
+            for (int64_t i = 0; i < queries; i += a->at.m)
+                forward_piece(&t, i, tp__window_min(a->at.m, queries - i));
+        }
+    }
+}
+
+static win prepare(const tp_call *c, bool backward)
+{
+    const tp_window_cfg *cfg = c->attr;
+    const tp_window g = tp__window(c->x, cfg);
+    const double scale = cfg->scale != 0 ? cfg->scale : g.dim ? 1 / sqrt((double)g.dim) : 1;
+    return (win){ .c = c, .g = g, .at = tp__window_layout(&g, backward), .scale = (real)scale };
+}
+
+static tp_code window_attention_fwd(const tp_call *c)
+{
+    const win a = prepare(c, false);
+    if (c->y[0].numel == 0) return TP_OK;
+    const int64_t tasks = a.g.batch * a.g.heads * a.g.strips * a.g.chunks[0];
+    tp__parallel(c->dev, tasks, 1, forward_tasks, &a);
+    return TP_OK;
+}
+
+/* ---- backward ---- */
+
+/* From logits s and gradients dp of the probabilities of one query: s becomes the logits' gradient,
+ * dp the probabilities. */
+static void gradient_row(int64_t n, real lse, real delta, real *restrict s, real *restrict dp)
+{
+    for (int64_t j = 0; j < n; j++) {
+        const real p = r_exp(s[j] - lse);
+        s[j] = p * (dp[j] - delta);
+        dp[j] = p;
+    }
+}
+
+/* Adds the gradients s of the logits of query i to those of the biases. */
+static void bias_gradients(const win_chunk *t, int64_t i, const real *s)
+{
+    const tp_window *g = &t->a->g;
+    const int64_t y = t->y + i / t->cols, x = t->x + i % t->cols;
+    real *bias = t->partial + 2 * g->extra * g->dim + g->rows;
+    for (int64_t j = 0; j < g->global; j++) bias[j] += s[g->low + j];
+    s += g->extra;
+    for (int r = 0; g->rows && r < t->nrect; r++) {
+        const int64_t n = t->rect[r].rows * t->rect[r].cols;
+        add_row(t->scratch + t->a->at.dtable + biases(t, r, y, x), s, n);
+        s += n;
+    }
+}
+
+/* Gradients of the rows of a piece; its dO is copied. */
+static void gradient_rows(const win_chunk *t, int64_t i, int64_t m)
+{
+    const win *a = t->a;
+    const int64_t d = a->g.dim, ld = a->at.ld, pad = a->at.pad;
+    const real *lse = (const real *)a->c->y[1].data + (t->b * a->g.heads + t->h) * a->g.cells;
+    real *s = t->scratch + a->at.scores, *dp = t->scratch + a->at.other;
+    real *dout = t->scratch + a->at.dout, delta[TP_WINDOW_QUERIES];
+    for (int64_t r = 0; r < m; r++) {
+        const int64_t cell = cell_of(t, i + r);
+        const real *dy = slice(t, &a->c->dy[0], a->g.cells, cell);
+        const real *y = slice(t, &a->c->y[0], a->g.cells, cell);
+        real sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t x = 0; x < d; x++) sum += dy[x] * y[x];
+        copy_row(dout + r * pad, dy, d);
+        delta[r] = sum;
+    }
+    times_keys(t, m, dout, t->scratch + a->at.vt, dp);
+    for (int64_t r = 0; r < m; r++) {
+        for (int64_t j = t->n; j < t->padded; j++) dp[r * ld + j] = 0;
+        gradient_row(t->padded, lse[cell_of(t, i + r)], delta[r], s + r * ld, dp + r * ld);
+        bias_gradients(t, i + r, s + r * ld);
+    }
+}
+
+/* sums[key] += s^T x over the m queries of a piece. */
+static void add_gradients(const win_chunk *t, int64_t m, const real *s, const real *x, real *sums)
+{
+    const tp_window_scratch *at = &t->a->at;
+    const int64_t extra = t->a->g.extra;
+    ls_product p = { .rows = t->n - extra,
+                     .cols = at->pad,
+                     .depth = m,
+                     .a = s + extra,
+                     .lda = at->ld,
+                     .b = x,
+                     .ldb = at->pad,
+                     .c = sums + t->key * at->pad,
+                     .ldc = at->pad };
+    ls_add_t(&p);
+    p.rows = extra;
+    p.a = s;
+    p.c = sums;
+    ls_add_t(&p);
+}
+
+static void backward_piece(const win_chunk *t, int64_t i, int64_t m)
+{
+    const win *a = t->a;
+    const real *s = t->scratch + a->at.scores;
+    real *dq = t->scratch + a->at.out;
+    logits(t, i, m);
+    gradient_rows(t, i, m);
+    add_gradients(t, m, t->scratch + a->at.other, t->scratch + a->at.dout, t->scratch + a->at.dv);
+    add_gradients(t, m, s, t->scratch + a->at.q, t->scratch + a->at.dk);
+    if (!a->c->dx[WIN_Q].data) return;
+    sum_keys(t, m, s, t->scratch + a->at.k, dq);
+    for (int64_t r = 0; r < m; r++) {
+        const int64_t token = a->g.global + cell_of(t, i + r);
+        real *to = slice(t, &a->c->dx[WIN_Q], a->g.tokens, token);
+        scaled_row(to, dq + r * a->at.pad, a->g.dim, a->scale);
+    }
+}
+
+/* Adds the gradients of packed cells to the map's. */
+static void scatter(const win_chunk *t, const real *from, const tp_view *dx)
+{
+    const tp_window *g = &t->a->g;
+    const int64_t pad = t->a->at.pad;
+    if (!dx->data) return;
+    from += t->a->at.front * pad;
+    for (int r = 0; r < t->nrect; r++)
+        for (int64_t j = 0; j < t->rect[r].cols; j++)
+            for (int64_t i = 0; i < t->rect[r].rows; i++, from += pad) {
+                const int64_t token = source(g, &t->rect[r], i, j);
+                if (token >= 0) add_row(slice(t, dx, g->tokens, token), from, g->dim);
+            }
+}
+
+/* The strip from cx on, with the sums over its rectangles. */
+static void backward_strip(win_chunk *t, int64_t cy, int64_t cx)
+{
+    const tp_window *g = &t->a->g;
+    const tp_window_scratch *at = &t->a->at;
+    const size_t bytes = (size_t)((at->packed - at->front) * at->pad) * sizeof(real);
+    const int64_t stop = tp__window_min(g->chunks[1], cx + g->strip);
+    set_strip(t, cy, cx);
+    const win_chunk strip = *t;
+    memset(t->scratch + at->dk + at->front * at->pad, 0, bytes);
+    memset(t->scratch + at->dv + at->front * at->pad, 0, bytes);
+    memset(t->scratch + at->dtable, 0, (size_t)at->tables * sizeof(real));
+    for (; cx < stop; cx++) {
+        set_chunk(t, cy, cx);
+        const int64_t queries = t->rows * t->cols;
+        for (int64_t i = 0; i < queries; i += at->m)
+            backward_piece(t, i, tp__window_min(at->m, queries - i));
+    }
+    scatter(&strip, t->scratch + at->dk, &t->a->c->dx[WIN_K]);
+    scatter(&strip, t->scratch + at->dv, &t->a->c->dx[WIN_V]);
+    for (int r = 0; g->rows && r < t->nrect; r++) fold_tables(t, &t->run[r]);
+}
+
+/* The extra keys' sums, of a whole task, to those that are added over tasks. */
+static void store_extra(const win_chunk *t, const real *from, real *to)
+{
+    const tp_window *g = &t->a->g;
+    for (int64_t i = 0; i < g->extra; i++)
+        copy_row(to + i * g->dim, from + i * t->a->at.pad, g->dim);
+}
+
+/* The sums of stripe `task` (of all heads). */
+static real *partial(const win *a, int64_t task)
+{
+    return (real *)a->c->work + a->c->dev->threads * a->at.total + task * a->at.partial;
+}
+
+static void backward_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const win *a = ctx;
+    const tp_window *g = &a->g;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t head = task / g->stripes, stripe = task % g->stripes;
+        if (tp__window_phase(g, stripe) != a->phase) continue;
+        win_chunk t = { .a = a,
+                        .b = head / g->heads,
+                        .h = head % g->heads,
+                        .scratch = (real *)a->c->work + thread * a->at.total,
+                        .partial = partial(a, task) };
+        const tp_window_scratch *at = &a->at;
+        real *dk = t.scratch + at->dk, *dv = t.scratch + at->dv;
+        memset(t.partial, 0, (size_t)at->partial * sizeof(real));
+        memset(dk, 0, (size_t)(at->front * at->pad) * sizeof(real));
+        memset(dv, 0, (size_t)(at->front * at->pad) * sizeof(real));
+        const int64_t stop = tp__window_stripe(g, stripe + 1);
+        for (int64_t cx = 0; cx < g->chunks[1]; cx += g->strip)
+            for (int64_t cy = tp__window_stripe(g, stripe); cy < stop; cy++)
+                backward_strip(&t, cy, cx);
+        store_extra(&t, dk, t.partial);
+        store_extra(&t, dv, t.partial + g->extra * g->dim);
+    }
+}
+
+/* Adds the stripes' sums of low and global rows of one head of one batch row. */
+static void sum_rows(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const win *a = ctx;
+    const tp_window *g = &a->g;
+    (void)thread;
+    for (int64_t i = begin * g->stripes; i < end * g->stripes; i++) {
+        const win_chunk t = { .a = a,
+                              .b = i / g->stripes / g->heads,
+                              .h = i / g->stripes % g->heads };
+        const real *from = partial(a, i);
+        for (int v = 0; v < 2; v++)
+            for (int64_t j = 0; j < g->extra; j++, from += g->dim) {
+                const tp_view *dx = &a->c->dx[j < g->low ? WIN_LOW_K + v : WIN_K + v];
+                if (!dx->data) continue;
+                real *to =
+                    j < g->low ? slice(&t, dx, g->low, j) : slice(&t, dx, g->tokens, j - g->low);
+                for (int64_t x = 0; x < g->dim; x++) to[x] += from[x];
+            }
+    }
+}
+
+/* Adds the sums of one head's biases over batch and stripes. */
+static void sum_biases(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const win *a = ctx;
+    const tp_window *g = &a->g;
+    real *table = a->c->dx[WIN_TABLE].data, *bias = a->c->dx[WIN_GLOBAL_BIAS].data;
+    (void)thread;
+    for (int64_t h = begin; h < end; h++)
+        for (int64_t i = 0; i < g->batch * g->stripes; i++) {
+            const int64_t task = (i / g->stripes * g->heads + h) * g->stripes + i % g->stripes;
+            const real *from = partial(a, task) + 2 * g->extra * g->dim;
+            for (int64_t j = 0; table && j < g->rows; j++) table[j * g->heads + h] += from[j];
+            from += g->rows;
+            for (int64_t j = 0; bias && j < g->global; j++) bias[h * g->global + j] += from[j];
+        }
+}
+
+static void zero(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const tp_view *x = ctx;
+    (void)thread;
+    memset((real *)x->data + begin, 0, (size_t)(end - begin) * sizeof(real));
+}
+
+static tp_code window_attention_bwd(const tp_call *c)
+{
+    win a = prepare(c, true);
+    const tp_window *g = &a.g;
+    for (int i = 0; i < c->nx; i++)
+        if (c->dx[i].data) tp__parallel(c->dev, c->dx[i].numel, 1 << 18, zero, &c->dx[i]);
+    if (c->y[0].numel == 0) return TP_OK;
+    for (a.phase = 0; a.phase < g->phases; a.phase++)
+        tp__parallel(c->dev, g->batch * g->heads * g->stripes, 1, backward_tasks, &a);
+    tp__parallel(c->dev, g->batch * g->heads, 1, sum_rows, &a);
+    tp__parallel(c->dev, g->heads, 1, sum_biases, &a);
+    return TP_OK;
+}
+
+TP_CPU_KERNEL(window_attention_fwd)
+TP_CPU_KERNEL(window_attention_bwd)

@@ -1,0 +1,51 @@
+/* inner.h - what the reader and the writer of safetensors files share.
+ *
+ *     8 bytes  N, little endian        N bytes  JSON, padded with blanks        the data
+ *     { "__metadata__": { "key": "value" },
+ *       "name": { "dtype": "F32", "shape": [2,3], "data_offsets": [begin, end] } }
+ *
+ * Offsets count from the first byte after the header. The data has no gap and no overlap. */
+#ifndef TP_FILE_INNER_H
+#define TP_FILE_INNER_H
+
+#include <tapegrad/file.h>
+
+#include "tensor/error.h"
+#include "tensor/shape.h"
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "safetensors files are read in place: only little-endian machines are supported"
+#endif
+
+#define TP_FILE_HEADER_MAX 100000000 /* bytes of JSON, the limit of the reference reader too */
+
+typedef enum tp_stored_kind { TP_STORED_FLOAT, TP_STORED_INT, TP_STORED_OTHER } tp_stored_kind;
+
+/* A dtype of the format. `dt` is the tensor dtype with the same bits, TP_NDTYPES if there is none;
+ * OTHER can be listed and copied, but not converted. */
+typedef struct tp_stored {
+    const char *name;
+    size_t size;
+    tp_stored_kind kind;
+    tp_dtype dt;
+} tp_stored;
+
+const tp_stored *tp__stored(const char *name); /* NULL: unknown      */
+const tp_stored *tp__stored_as(tp_dtype dt);   /* how dt is written  */
+
+/* Adds memory of a device under a name; its bytes are fetched by tp_writer_commit. */
+void tp__writer_add_device(tp_writer *W, const char *name, tp_device *D, const tp_view *v);
+
+/* As tp_writer_finite, but infinity passes: masks are made of it. */
+void tp__writer_no_nan(tp_writer *W);
+
+/* Fails the writer with somebody else's error: a part of the file could not be given. */
+void tp__writer_fail(tp_writer *W, const tp_err *e);
+
+/* Copies n of the stored bytes of a tensor, from its byte `first` on. */
+bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n, void *to);
+
+/* Fails the reader: nothing, if it has failed already. "PATH: " is put before the text. */
+void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
+
+#endif

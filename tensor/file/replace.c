@@ -1,0 +1,161 @@
+/* replace.c - writing a file so that a reader finds the old one or the new one, whole,
+ * whatever happens in between: everything goes to PATH.tmp-PID, which is synced and renamed over
+ * PATH, then the folder is synced. */
+#include "tensor/file/replace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tapegrad/file.h>
+
+const char *tp_file_advice(int error)
+{
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT: return "make room on the disk";
+    case EFBIG: return "raise the limit on file sizes (ulimit -f)";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "make the folder writable or choose another";
+    case ENOENT: return "create the folder first";
+    case ENOTDIR: return "choose a path without a file in place of a folder";
+    case EISDIR: return "choose a path that is no folder";
+    case ENAMETOOLONG: return "choose a shorter name";
+    default: return "check the disk";
+    }
+}
+
+static void failed(tp_err *e, const char *path, const char *step, const char *file)
+{
+    const int error = errno;
+    tp__err(e, TP_E_IO,
+            "%.1000s cannot be written: %s %.900s failed (%s); %s, the former file is untouched",
+            path, step, file, strerror(error), tp_file_advice(error));
+}
+
+bool tp__file_put(int fd, const void *data, size_t bytes)
+{
+    for (const char *p = data; bytes > 0;) {
+        const ssize_t n = write(fd, p, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return false;
+        p += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+/* A leftover of a killed process with our number is in the way only of us. */
+static int create(const char *path)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+    const int fd = open(path, flags, 0666);
+    if (fd >= 0 || errno != EEXIST || unlink(path) != 0) return fd;
+    return open(path, flags, 0666);
+}
+
+/* Makes the rename itself durable. Some file systems cannot sync folders and need not. */
+static bool sync_folder(const char *path, char *folder)
+{
+    strcpy(folder, path);
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        strcpy(folder, ".");
+    else
+        slash[slash == folder] = '\0';
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return errno == EACCES;
+    const bool ok = fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP;
+    close(fd);
+    return ok;
+}
+
+static void write_file(tp_err *e, const char *path, char *temporary,
+                       bool (*content)(int fd, void *env), void *env)
+{
+    const int fd = create(temporary);
+    if (fd < 0) {
+        failed(e, path, "creating", temporary);
+        return;
+    }
+    if (!content(fd, env))
+        failed(e, path, "writing", temporary);
+    else if (fsync(fd) != 0)
+        failed(e, path, "syncing", temporary);
+    if (close(fd) != 0) failed(e, path, "closing", temporary);
+    if (e->code == TP_OK && rename(temporary, path) != 0) failed(e, path, "renaming", temporary);
+    if (e->code != TP_OK)
+        unlink(temporary);
+    else if (!sync_folder(path, temporary))
+        tp__err(e, TP_E_IO,
+                "%.1000s cannot be written: syncing folder %.900s failed (%s); %s, the new file is "
+                "in place, but may not survive a power failure",
+                path, temporary, strerror(errno), tp_file_advice(errno));
+}
+
+bool tp__file_replace(tp_err *e, const char *path, bool (*content)(int fd, void *env), void *env)
+{
+    const size_t size = strlen(path) + 32;
+    char *temporary = malloc(size);
+    if (temporary) {
+        snprintf(temporary, size, "%s.tmp-%ld", path, (long)getpid());
+        write_file(e, path, temporary, content, env);
+    } else {
+        tp__err(e, TP_E_MEMORY, "%.1000s cannot be written: out of host memory", path);
+    }
+    free(temporary);
+    return e->code == TP_OK;
+}
+
+typedef struct blob {
+    const void *bytes;
+    size_t n;
+} blob;
+
+static bool put_blob(int fd, void *env)
+{
+    const blob *b = env;
+    return tp__file_put(fd, b->bytes, b->n);
+}
+
+bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, size_t why_size)
+{
+    tp_err e = { 0 };
+    blob b = { bytes, n };
+    const bool ok = tp__file_replace(&e, path, put_blob, &b);
+    snprintf(why, why_size, "%s", e.text);
+    return ok;
+}
+
+/* ---- folders ---- */
+
+/* path is cut at each slash in turn, and whole again. */
+static bool make_parents(char *path)
+{
+    for (char *s = path + 1; *s; s++)
+        if (*s == '/') {
+            *s = '\0';
+            const bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
+            *s = '/';
+            if (!made) return false;
+        }
+    return mkdir(path, 0777) == 0 || errno == EEXIST;
+}
+
+bool tp_make_folders(const char *path, char *why, size_t why_size)
+{
+    char *copy = strdup(path);
+    errno = copy ? ENOENT : ENOMEM;
+    const bool ok = copy && *copy && make_parents(copy);
+    const int error = errno;
+    free(copy);
+    if (!ok)
+        snprintf(why, why_size, "%.1000s: cannot be made: %s; %s", path, strerror(error),
+                 tp_file_advice(error));
+    return ok;
+}

@@ -1,0 +1,402 @@
+/* write.c - writing safetensors files. Layout: inner.h.
+ *
+ * Tensors are written from where they are; device memory passes through one bounded buffer. The
+ * header, which holds their checksums, is written last. */
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tensor/backend.h"
+#include "tensor/file/checksum.h"
+#include "tensor/file/inner.h"
+#include "tensor/file/replace.h"
+
+#define CHUNK ((size_t)1 << 20)
+
+typedef struct item {
+    char *name;
+    tp_view view;
+    size_t bytes, begin;
+    int order;      /* of being added    */
+    tp_device *dev; /* NULL: host memory */
+    void *own;      /* a copy            */
+} item;
+
+struct tp_writer {
+    tp_err err;
+    char *path;
+    json_t *meta;
+    item *items;
+    int n, cap;
+    bool committed, no_nan, finite; /* refused: NaN; NaN and infinity */
+};
+
+static tp_writer no_memory = {
+    .err = { TP_E_MEMORY, "file: out of memory for the writer object itself" },
+};
+
+static void fail(tp_writer *W, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
+static void fail(tp_writer *W, tp_code code, const char *fmt, ...)
+{
+    if (W->err.code != TP_OK) return;
+    char text[TP_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    tp__err(&W->err, code, "%.1000s cannot be written: %s", W->path, text);
+}
+
+static void no_host_memory(tp_writer *W)
+{
+    fail(W, TP_E_MEMORY, "out of host memory");
+}
+
+/* ---- collecting ---- */
+
+tp_writer *tp_writer_new(const char *path)
+{
+    tp_writer *W = calloc(1, sizeof *W);
+    char *copy = W ? strdup(path ? path : "") : NULL;
+    json_t *meta = copy ? json_object() : NULL;
+    if (!meta) {
+        free(copy);
+        free(W);
+        return &no_memory;
+    }
+    W->path = copy;
+    W->meta = meta;
+    return W;
+}
+
+void tp_writer_free(tp_writer *W)
+{
+    if (!W || W == &no_memory) return;
+    for (int i = 0; i < W->n; i++) {
+        free(W->items[i].name);
+        free(W->items[i].own);
+    }
+    free(W->items);
+    json_decref(W->meta);
+    free(W->path);
+    free(W);
+}
+
+bool tp_writer_ok(const tp_writer *W)
+{
+    return W->err.code == TP_OK;
+}
+const char *tp_writer_why(const tp_writer *W)
+{
+    return W->err.text;
+}
+
+tp_code tp_writer_code(const tp_writer *W)
+{
+    return W->err.code;
+}
+
+void tp__writer_no_nan(tp_writer *W)
+{
+    if (W != &no_memory) W->no_nan = true;
+}
+
+void tp_writer_finite(tp_writer *W)
+{
+    if (W != &no_memory) W->finite = true;
+}
+
+void tp__writer_fail(tp_writer *W, const tp_err *e)
+{
+    fail(W, e->code, "%s", e->text);
+}
+
+void tp_writer_meta(tp_writer *W, const char *key, const char *value)
+{
+    if (!tp_writer_ok(W)) return;
+    errno = 0; /* jansson does not tell why it failed, malloc does */
+    if (strcmp(key, TP_SUM_HEADER) == 0 || strcmp(key, TP_SUM_TENSORS) == 0)
+        fail(W, TP_E_VALUE, "metadata '%s' is a checksum, which the writer itself makes", key);
+    else if (json_object_get(W->meta, key))
+        fail(W, TP_E_VALUE, "metadata '%.200s' is given twice", key);
+    else if (json_object_set_new(W->meta, key, json_string(value)) != 0 && errno == ENOMEM)
+        no_host_memory(W);
+    else if (!json_object_get(W->meta, key))
+        fail(W, TP_E_VALUE, "metadata '%.200s' is not UTF-8 text", key);
+}
+
+void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    tp_writer_meta(W, key, text);
+}
+
+/* The shortest of 15 to 17 digits that gives the same bits again, in the form of JSON. */
+void tp_writer_meta_num(tp_writer *W, const char *key, double value)
+{
+    if (!isfinite(value)) {
+        fail(W, TP_E_VALUE, "metadata '%.200s' is not a finite number", key);
+        return;
+    }
+    json_t *j = json_real(value);
+    bool same = false; /* stays so without memory */
+    for (size_t digits = 15; digits <= 17 && !same; digits++) {
+        char *text = json_dumps(j, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        json_t *back = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
+        same = json_real_value(back) == value;
+        if (same) tp_writer_meta(W, key, text);
+        json_decref(back);
+        free(text);
+    }
+    json_decref(j);
+    if (!same) no_host_memory(W);
+}
+
+static bool check(tp_writer *W, const char *name, const tp_shape *s, tp_dtype dt, const void *host)
+{
+    int64_t numel;
+    size_t bytes;
+    errno = 0;
+    json_t *text = json_string(name);
+    if (!text && errno == ENOMEM)
+        no_host_memory(W);
+    else if (!text || strcmp(name, "__metadata__") == 0)
+        fail(W, TP_E_VALUE, "'%.200s' cannot be the name of a tensor; use other UTF-8 text", name);
+    else if ((unsigned)dt >= TP_NDTYPES)
+        fail(W, TP_E_DTYPE, "tensor '%.200s' has no valid dtype", name);
+    else if (!tp__numel(s, &numel) || !tp__size_mul((size_t)numel, tp_dtype_size(dt), &bytes))
+        fail(W, TP_E_SHAPE, "tensor '%.200s' has no valid shape", name);
+    else if (!host && numel > 0)
+        fail(W, TP_E_VALUE, "tensor '%.200s' has no data", name);
+    json_decref(text);
+    return tp_writer_ok(W);
+}
+
+/* A new item, or NULL with W failed. */
+static item *add(tp_writer *W, const char *name, const tp_view *v)
+{
+    if (W->n == W->cap) {
+        const int cap = W->cap ? 2 * W->cap : 64;
+        item *p = realloc(W->items, (size_t)cap * sizeof *p);
+        if (!p) {
+            no_host_memory(W);
+            return NULL;
+        }
+        W->items = p;
+        W->cap = cap;
+    }
+    item *t = &W->items[W->n];
+    *t = (item){ .name = strdup(name), .view = *v, .bytes = tp__view_bytes(v), .order = W->n };
+    if (!t->name) {
+        no_host_memory(W);
+        return NULL;
+    }
+    W->n++;
+    return t;
+}
+
+void tp_writer_add(tp_writer *W, const char *name, tp_dtype dt, tp_shape s, const void *host,
+                   bool copy)
+{
+    if (!tp_writer_ok(W) || !check(W, name, &s, dt, host)) return;
+    const tp_view v = tp__view(dt, &s, (void *)host);
+    item *t = add(W, name, &v);
+    if (!t || !copy || t->bytes == 0) return;
+    t->own = malloc(t->bytes);
+    if (!t->own)
+        no_host_memory(W);
+    else
+        t->view.data = memcpy(t->own, host, t->bytes);
+}
+
+void tp__writer_add_device(tp_writer *W, const char *name, tp_device *D, const tp_view *v)
+{
+    const tp_shape s = tp__view_shape(v);
+    if (D->dry) fail(W, TP_E_STATE, "'%.200s' lives on a dry device, which holds no values", name);
+    if (!tp_writer_ok(W) || !check(W, name, &s, v->dtype, v->data)) return;
+    item *t = add(W, name, v);
+    if (t && D->be->kind != TP_CPU) t->dev = D; /* memory of the CPU is host memory */
+}
+
+/* ---- the header ---- */
+
+static int by_place(const void *pa, const void *pb)
+{
+    const item *a = pa, *b = pb;
+    const size_t ea = tp_dtype_size(a->view.dtype), eb = tp_dtype_size(b->view.dtype);
+    return ea != eb ? (ea < eb ? 1 : -1) : a->order - b->order;
+}
+
+/* Gives every tensor its place: wide elements first, so that all are aligned without gaps. */
+static void place(tp_writer *W)
+{
+    size_t at = 0;
+    if (W->n) qsort(W->items, (size_t)W->n, sizeof *W->items, by_place);
+    for (int i = 0; i < W->n; i++) {
+        W->items[i].begin = at;
+        at += W->items[i].bytes;
+    }
+}
+
+/* NULL without memory. */
+static json_t *describe(const item *t)
+{
+    json_t *shape = json_array();
+    bool ok = shape != NULL;
+    for (int i = 0; ok && i < t->view.ndim; i++)
+        ok = json_array_append_new(shape, json_integer(t->view.dim[i])) == 0;
+    if (!ok) {
+        json_decref(shape);
+        return NULL;
+    }
+    const json_int_t begin = (json_int_t)t->begin, bytes = (json_int_t)t->bytes;
+    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", tp__stored_as(t->view.dtype)->name, "shape",
+                     shape, "data_offsets", begin, begin + bytes);
+}
+
+/* The metadata behind checksums whose digits are still 0. NULL without memory. */
+static json_t *describe_all(const tp_writer *W)
+{
+    const size_t digits = TP_SUM_DIGITS * (size_t)W->n;
+    char *zeros = malloc(digits + TP_SUM_DIGITS);
+    if (!zeros) return NULL;
+    memset(zeros, '0', digits + TP_SUM_DIGITS);
+    json_t *meta = json_object();
+    if (json_object_set_new(meta, TP_SUM_HEADER, json_stringn(zeros, TP_SUM_DIGITS)) != 0 ||
+        json_object_set_new(meta, TP_SUM_TENSORS, json_stringn(zeros, digits)) != 0 ||
+        json_object_update(meta, W->meta) != 0) {
+        json_decref(meta);
+        meta = NULL;
+    }
+    free(zeros);
+    return meta;
+}
+
+/* The JSON text, or NULL with W failed. */
+static char *header(tp_writer *W)
+{
+    errno = 0; /* without memory jansson may drop letters and go on; malloc tells */
+    json_t *root = json_object();
+    if (json_object_set_new(root, "__metadata__", describe_all(W)) != 0) no_host_memory(W);
+    for (int i = 0; i < W->n; i++) {
+        const item *t = &W->items[i];
+        if (json_object_get(root, t->name))
+            fail(W, TP_E_VALUE, "tensor '%.200s' is given twice", t->name);
+        else if (json_object_set_new(root, t->name, describe(t)) != 0)
+            no_host_memory(W);
+    }
+    char *text = tp_writer_ok(W) ? json_dumps(root, JSON_COMPACT) : NULL;
+    if (!text || errno == ENOMEM) no_host_memory(W);
+    json_decref(root);
+    if (tp_writer_ok(W) && strlen(text) > TP_FILE_HEADER_MAX - 8)
+        fail(W, TP_E_VALUE, "its header would exceed %d bytes; write several files",
+             TP_FILE_HEADER_MAX);
+    return text;
+}
+
+/* ---- the file ---- */
+
+typedef struct content {
+    tp_writer *writer;
+    char *frame; /* the length and the JSON text, padded */
+    size_t length;
+    void *buffer;
+    tp_sum *sum;
+} content;
+
+/* Ready to be filled with checksums; takes the text. */
+static void frame(content *c, char *text)
+{
+    const size_t length = text ? strlen(text) : 0;
+    const uint64_t padded = (length + 7) / 8 * 8;
+    c->length = sizeof padded + (size_t)padded;
+    c->frame = text ? malloc(c->length) : NULL;
+    if (c->frame) {
+        memcpy(c->frame, &padded, sizeof padded);
+        memcpy(c->frame + 8, text, length);
+        memset(c->frame + 8 + length, ' ', (size_t)padded - length);
+    }
+    free(text);
+}
+
+/* Fails W if the part of t from byte `at` on, found at data, holds what it refuses. */
+static bool accept(tp_writer *W, const item *t, size_t at, const void *data, size_t bytes)
+{
+    const size_t size = tp_dtype_size(t->view.dtype);
+    const tp_view part = { .dtype = t->view.dtype,
+                           .data = (void *)(uintptr_t)data,
+                           .numel = (int64_t)(bytes / size) };
+    if (!(W->finite || W->no_nan) || !tp_is_float(part.dtype)) return true;
+    for (int64_t i = 0; i < part.numel; i++) {
+        const double x = tp_ld(&part, i);
+        if (isfinite(x) || (isinf(x) && !W->finite)) continue;
+        fail(W, TP_E_NONFINITE,
+             "element %lld of tensor '%.200s' is %s; the former file is untouched",
+             (long long)(at / size) + (long long)i, t->name, isnan(x) ? "NaN" : "infinite");
+        return false;
+    }
+    return true;
+}
+
+static bool put_part(const content *c, int fd, const item *t, size_t at, const void *data, size_t n)
+{
+    if (!accept(c->writer, t, at, data, n)) return false;
+    tp__sum_add(c->sum, data, n);
+    return tp__file_put(fd, data, n);
+}
+
+/* In pieces: what the checksum has read is still in the cache when it is written. */
+static bool put_item(const content *c, int fd, const item *t)
+{
+    bool ok = true;
+    tp__sum_begin(c->sum);
+    for (size_t at = 0; ok && at < t->bytes; at += CHUNK) {
+        const size_t n = t->bytes - at < CHUNK ? t->bytes - at : CHUNK;
+        const char *from = (const char *)t->view.data + at;
+        if (t->dev && !tp__device_read(t->dev, c->buffer, from, n)) {
+            fail(c->writer, t->dev->err.code, "tensor '%.200s': %s; the former file is untouched",
+                 t->name, t->dev->err.text);
+            return false;
+        }
+        ok = put_part(c, fd, t, at, t->dev ? c->buffer : from, n);
+    }
+    return ok;
+}
+
+/* Leaves room for the header, which is known when the data is. */
+static bool put_content(int fd, void *env)
+{
+    const content *c = env;
+    char *const json = c->frame + 8;
+    bool ok = lseek(fd, (off_t)c->length, SEEK_SET) >= 0;
+    for (int i = 0; ok && i < c->writer->n; i++) {
+        ok = put_item(c, fd, &c->writer->items[i]);
+        tp__sum_print(tp__sum_end(c->sum), json + TP_SUMS_AT + TP_SUM_DIGITS * i);
+    }
+    tp__sum_print(tp__sum_header(c->sum, json, c->length - 8), json + TP_SUM_AT);
+    return ok && lseek(fd, 0, SEEK_SET) == 0 && tp__file_put(fd, c->frame, c->length);
+}
+
+bool tp_writer_commit(tp_writer *W)
+{
+    if (!tp_writer_ok(W)) return false;
+    if (W->committed) {
+        fail(W, TP_E_STATE, "this writer was committed before; make a new one");
+        return false;
+    }
+    W->committed = true;
+    place(W);
+    content c = { .writer = W, .buffer = malloc(CHUNK), .sum = tp__sum_new() };
+    frame(&c, header(W));
+    if (!c.buffer || !c.sum || !c.frame) no_host_memory(W);
+    if (tp_writer_ok(W)) tp__file_replace(&W->err, W->path, put_content, &c);
+    tp__sum_free(c.sum);
+    free(c.buffer);
+    free(c.frame);
+    return tp_writer_ok(W);
+}

@@ -1,0 +1,152 @@
+/* conv2d.h - geometry of convolutions of channels-last images, for shape rule, scratch and kernels.
+ *
+ * A pass makes positions of one image from positions of another: position j, tap t of an axis reads
+ * from + j move + t hop, or nothing where that is outside. The convolution itself is one pass. Its
+ * gradient dX is one pass for each remainder of a position by the stride: the taps that meet such
+ * positions form a dense convolution of dY, so each element has one writer and nothing is
+ * scattered.
+ */
+#ifndef TP_CONV2D_H
+#define TP_CONV2D_H
+
+#include "tensor/geometry/depthwise.h"
+
+typedef struct tp__conv2d {
+    int64_t batch, groups, ci, co; /* channels of all groups */
+    tp__conv_axis axis[2];         /* rows, columns          */
+} tp__conv2d;
+
+/* Attributes have no zeros: see tp_conv2d. */
+static inline tp__conv2d tp__conv2d_of(const tp_conv2d_opts *o, const tp_view *x, const tp_view *w)
+{
+    tp__conv2d g;
+    g.batch = x->dim[0];
+    g.groups = o->groups;
+    g.ci = x->dim[3];
+    g.co = w->dim[0];
+    for (int i = 0; i < 2; i++) {
+        tp__conv_axis *a = &g.axis[i];
+        a->in = x->dim[1 + i];
+        a->taps = w->dim[2 + i];
+        a->stride = o->stride[i];
+        a->pad = o->pad[i];
+        a->dilation = o->dilation[i];
+        a->out = tp__conv_out(a);
+    }
+    return g;
+}
+
+/* Is it a product of the rows of x, as they lie? */
+static inline bool tp__conv2d_is_product(const tp__conv2d *g)
+{
+    for (int i = 0; i < 2; i++)
+        if (g->axis[i].taps != 1 || g->axis[i].stride != 1 || g->axis[i].pad != 0) return false;
+    return g->groups == 1;
+}
+
+/* One axis of a pass. */
+typedef struct tp__conv2d_span {
+    int64_t to, at, step, count; /* makes at, at + step, ... of `to` positions  */
+    int64_t size, from, move;    /* reads `size` positions                      */
+    int64_t taps, hop;
+    int64_t tap, next; /* tap t of the pass is tap + t next of the kernel */
+} tp__conv2d_span;
+
+typedef struct tp__conv2d_pass {
+    tp__conv2d_span axis[2];
+    int64_t batch, groups;
+    int64_t from, to; /* channels of a group */
+    bool back;        /* reads dY            */
+} tp__conv2d_pass;
+
+/* Of the convolution itself. */
+static inline tp__conv2d_span tp__conv2d_straight(const tp__conv_axis *a)
+{
+    tp__conv2d_span s;
+    s.to = s.count = a->out;
+    s.at = 0;
+    s.step = 1;
+    s.size = a->in;
+    s.from = -a->pad;
+    s.move = a->stride;
+    s.taps = a->taps;
+    s.hop = a->dilation;
+    s.tap = 0;
+    s.next = 1;
+    return s;
+}
+
+static inline tp__conv2d_pass tp__conv2d_forward(const tp__conv2d *g)
+{
+    tp__conv2d_pass p;
+    p.batch = g->batch;
+    p.groups = g->groups;
+    p.from = g->ci / g->groups;
+    p.to = g->co / g->groups;
+    p.back = false;
+    for (int i = 0; i < 2; i++) p.axis[i] = tp__conv2d_straight(&g->axis[i]);
+    return p;
+}
+
+/* Taps k with f + pad - k dilation a multiple of the stride, the last one first. */
+static inline tp__conv2d_span tp__conv2d_phase(const tp__conv_axis *a, int64_t f)
+{
+    tp__conv2d_span s;
+    int64_t every = a->stride, rest = a->dilation, first = 0;
+    while (rest > 0) { /* ends with the greatest common divisor in `every` */
+        const int64_t r = every % rest;
+        every = rest;
+        rest = r;
+    }
+    s.hop = a->dilation / every;
+    every = a->stride / every;
+    while (first < every && first < a->taps && (f + a->pad - first * a->dilation) % a->stride != 0)
+        first++;
+    s.to = a->in;
+    s.at = f;
+    s.step = a->stride;
+    s.count = f < a->in ? (a->in - f + a->stride - 1) / a->stride : 0;
+    s.size = a->out;
+    s.move = 1;
+    s.taps = first < every && first < a->taps ? (a->taps - 1 - first) / every + 1 : 0;
+    s.tap = first + (s.taps - 1) * every;
+    s.next = -every;
+    s.from = (f + a->pad - s.tap * a->dilation) / a->stride;
+    return s;
+}
+
+/* Passes of dX: one for each pair of remainders that there are. */
+static inline int64_t tp__conv2d_phases(const tp__conv2d *g)
+{
+    int64_t n = 1;
+    for (int i = 0; i < 2; i++)
+        n *= g->axis[i].stride < g->axis[i].in ? g->axis[i].stride : g->axis[i].in;
+    return n;
+}
+
+static inline tp__conv2d_pass tp__conv2d_backward(const tp__conv2d *g, int64_t n)
+{
+    tp__conv2d_pass p = tp__conv2d_forward(g);
+    const tp__conv_axis *w = &g->axis[1];
+    const int64_t across = w->stride < w->in ? w->stride : w->in;
+    p.axis[0] = tp__conv2d_phase(&g->axis[0], n / across);
+    p.axis[1] = tp__conv2d_phase(w, n % across);
+    p.from = g->co / g->groups;
+    p.to = g->ci / g->groups;
+    p.back = true;
+    return p;
+}
+
+/* Elements of a pass's weights. */
+static inline int64_t tp__conv2d_weights(const tp__conv2d_pass *p)
+{
+    return p->groups * p->axis[0].taps * p->axis[1].taps * p->from * p->to;
+}
+
+/* Are the positions made all of those of the image, one behind the other? */
+static inline bool tp__conv2d_dense(const tp__conv2d_pass *p)
+{
+    return p->axis[0].step == 1 && p->axis[1].step == 1;
+}
+
+#endif

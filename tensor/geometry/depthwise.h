@@ -1,0 +1,96 @@
+/* depthwise.h - geometry of depthwise convolutions, for their shape rule, scratch and kernels.
+ *
+ * Tap k of an axis joins output o with input i = o stride - pad + k dilation. One axis is two axes
+ * of which the first has one row and one tap. */
+#ifndef TP_DEPTHWISE_H
+#define TP_DEPTHWISE_H
+
+#include <tapegrad/op.h>
+#include <tapegrad/ops.h>
+
+typedef struct tp__conv_axis {
+    int64_t in, out, taps, stride, pad, dilation;
+} tp__conv_axis;
+
+typedef struct tp__conv {
+    int64_t batch, channels;
+    tp__conv_axis h, w;
+} tp__conv;
+
+/* Outputs of an axis; none if the kernel does not fit. */
+static inline int64_t tp__conv_out(const tp__conv_axis *a)
+{
+    const int64_t room = a->in + 2 * a->pad - a->dilation * (a->taps - 1) - 1;
+    return room < 0 ? 0 : room / a->stride + 1;
+}
+
+/* x [B,N,C] and w [C,1,K], or x [B,H,W,C] and w [C,1,KH,KW]. */
+static inline tp__conv tp__conv_of(const tp_conv_cfg *cfg, const tp_view *x, const tp_view *w)
+{
+    const bool flat = x->ndim == 3;
+    tp__conv g;
+    g.batch = x->dim[0];
+    g.channels = w->dim[0];
+    g.w.in = x->dim[x->ndim - 2];
+    g.w.taps = w->dim[w->ndim - 1];
+    g.w.stride = cfg->stride;
+    g.w.pad = cfg->pad;
+    g.w.dilation = cfg->dilation;
+    g.h = g.w;
+    g.h.in = flat ? 1 : x->dim[1];
+    g.h.taps = flat ? 1 : w->dim[2];
+    if (flat) {
+        g.h.stride = g.h.dilation = 1;
+        g.h.pad = 0;
+    }
+    g.h.out = tp__conv_out(&g.h);
+    g.w.out = tp__conv_out(&g.w);
+    return g;
+}
+
+/* One piece of work: positions of a row, about 16 K elements; not more, since they are added up one
+ * by one for dw. */
+static inline int64_t tp__conv_segment(const tp__conv *g)
+{
+    const int64_t n = g->channels > 0 ? 16384 / g->channels : 1;
+    return n < 1 ? 1 : n < 512 ? n : 512;
+}
+
+/* Pieces of all rows of a batch of images of h x w positions. */
+static inline int64_t tp__conv_pieces(const tp__conv *g, int64_t h, int64_t w)
+{
+    const int64_t n = tp__conv_segment(g);
+    return g->batch * h * ((w + n - 1) / n);
+}
+
+/* dw and db are summed in at most 128 blocks of so many pieces, which have 64 outputs or more where
+ * pieces are whole, and those added in order. */
+static inline int64_t tp__conv_block(const tp__conv *g)
+{
+    const int64_t n = tp__conv_segment(g), outputs = n < g->w.out ? n : g->w.out;
+    const int64_t least = outputs > 0 ? (63 + outputs) / outputs : 1;
+    int64_t size = (tp__conv_pieces(g, g->h.out, g->w.out) + 127) / 128;
+    if (size < least) size = least;
+    return size > 1 ? size : 1;
+}
+
+static inline int64_t tp__conv_blocks(const tp__conv *g)
+{
+    const int64_t n = tp__conv_block(g);
+    return (tp__conv_pieces(g, g->h.out, g->w.out) + n - 1) / n;
+}
+
+/* On a GPU dw and db are summed in at most 256 strips of at least 64 outputs. */
+static inline int64_t tp__conv_strip(const tp__conv *g)
+{
+    const int64_t outputs = g->batch * g->h.out * g->w.out;
+    return outputs > 64 * 256 ? (outputs + 255) / 256 : 64;
+}
+
+static inline int64_t tp__conv_strips(const tp__conv *g)
+{
+    const int64_t n = tp__conv_strip(g);
+    return (g->batch * g->h.out * g->w.out + n - 1) / n;
+}
+
+#endif

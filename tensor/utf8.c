@@ -1,0 +1,30 @@
+/* utf8.c - is a text UTF-8? What goes into the JSON of a checkpoint must be. */
+#include <stdint.h>
+
+#include <tapegrad/file.h>
+
+/* Length of a sequence that begins with this byte, 0: none does. */
+static int length_of(unsigned char first)
+{
+    if (first < 0x80) return 1;
+    if (first >= 0xc2 && first < 0xe0) return 2;
+    if (first >= 0xe0 && first < 0xf0) return 3;
+    return first >= 0xf0 && first < 0xf5 ? 4 : 0;
+}
+
+bool tp_is_utf8(const char *text)
+{
+    for (const unsigned char *s = (const unsigned char *)text; *s;) {
+        const int n = length_of(*s);
+        uint32_t letter = n > 1 ? *s & (0x7fu >> n) : *s;
+        for (int k = 1; k < n; k++) {
+            if ((s[k] & 0xc0) != 0x80) return false; /* the zero at the end, too */
+            letter = letter << 6 | (s[k] & 0x3fu);
+        }
+        const bool surrogate = letter >= 0xd800 && letter < 0xe000;
+        const bool longer = (n == 3 && letter < 0x800) || (n == 4 && letter < 0x10000);
+        if (n == 0 || surrogate || longer || letter > 0x10ffff) return false;
+        s += n;
+    }
+    return true;
+}

@@ -1,0 +1,111 @@
+/* ops_fuzzer.h - inside of fuzz_ops: every instruction of a program runs twice, on a dry device and
+ * on a real one, and both must say the same. */
+#ifndef OPS_FUZZER_H
+#define OPS_FUZZER_H
+
+#include <tapegrad/observe.h>
+#include <tapegrad/tapegrad.h>
+
+#include "fuzz.h"
+
+enum { OPS_SLOTS = 16, OPS_PARAMS = 6, OPS_VALUES = 1 << 13 };
+enum { OPS_DRY, OPS_REAL, OPS_WORLDS };
+
+typedef struct ops_world {
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T, *other;
+    tp_tensor foreign, carried, param[OPS_PARAMS]; /* foreign: of the other tape */
+} ops_world;
+
+typedef struct ops_env {
+    const uint8_t *at, *end; /* the rest of the program */
+    ops_world w[OPS_WORLDS];
+    struct {
+        tp_tensor t[OPS_WORLDS];
+        bool dry_only; /* too large for the real device, or refused there */
+    } slot[OPS_SLOTS];
+    int world; /* in which the instruction runs now */
+    int next_slot;
+    bool no_tape;     /* this instruction is given NULL                            */
+    bool dry_only;    /* this instruction is not for the real device               */
+    bool apart;       /* since the last reset the tapes have not run the same      */
+    bool no_memory;   /* some allocation of the real device fails                  */
+    bool finite;      /* tp_tape_opts.check_finite                                 */
+    double macs;      /* multiply-adds of this instruction                         */
+    tp_dtype natural; /* of tensors that fit the tape and the parameters           */
+    int checkpoints;
+    bool kept; /* devices and tapes are used again */
+} ops_env;
+
+/* An input of an op, and its shape in the dry world. */
+typedef struct ops_pick {
+    tp_tensor t;
+    tp_shape s;
+} ops_pick;
+
+typedef enum ops_kind { OPS_FLOATS, OPS_IDS, OPS_MASK } ops_kind;
+
+/* ---- ops_draw.c: what the next bytes mean, 0 at the end ---- */
+uint8_t ops_byte(ops_env *e);
+bool ops_flag(ops_env *e);
+int64_t ops_size(ops_env *e);              /* of an axis: mostly small            */
+int64_t ops_integer(ops_env *e);           /* any, mostly around 0                */
+int ops_int(ops_env *e);                   /* the same                            */
+int64_t ops_near(ops_env *e, int64_t fit); /* mostly what fits                    */
+double ops_number(ops_env *e);
+tp_shape ops_shape(ops_env *e);
+tp_dtype ops_dtype(ops_env *e);
+
+/* A slot, a parameter, a tensor that no op may take, but mostly a new one of the wanted shape. */
+ops_pick ops_take(ops_env *e, tp_shape want, ops_kind kind);
+tp_tensor ops_input(ops_env *e, tp_shape want);                        /* OPS_FLOATS          */
+tp_tensor ops_ids(ops_env *e, tp_shape want);                          /* OPS_IDS             */
+tp_tensor ops_maybe(ops_env *e, tp_shape want);                        /* or TP_NONE          */
+ops_pick ops_any(ops_env *e);                                          /* of any shape        */
+ops_pick ops_map(ops_env *e, int ndim);                                /* of that many axes   */
+tp_tensor ops_fresh(ops_env *e, tp_dtype dt, tp_shape s, uint8_t how); /* its values by `how` */
+
+tp_tape *ops_tape(ops_env *e);
+int64_t ops_dim(tp_shape s, int axis);   /* negative: from the end; 1 where there is none */
+int64_t ops_times(int64_t a, int64_t b); /* both wrap around */
+int64_t ops_plus(int64_t a, int64_t b);
+tp_shape ops_with(tp_shape s, int axis, int64_t n); /* s with that axis n */
+
+/* ---- instructions ---- */
+typedef struct ops_row ops_row;
+struct ops_row {
+    const char *name; /* without tp_ */
+    tp_tensor (*run)(ops_env *e, const ops_row *r);
+    tp_tensor (*one)(tp_tape *, tp_tensor);
+    tp_tensor (*two)(tp_tape *, tp_tensor, tp_tensor);
+    tp_tensor (*axis)(tp_tape *, tp_tensor, int);
+    tp_tensor (*chance)(tp_tape *, tp_tensor, double);
+    tp_tensor (*loss)(tp_tape *, tp_tensor, tp_tensor, tp_reduction);
+    tp_tensor (*depthwise)(tp_tape *, tp_tensor, tp_tensor, tp_tensor, tp_conv_cfg);
+    tp_tensor (*pool)(tp_tape *, tp_tensor, tp_pool2d_opts);
+};
+
+extern const ops_row ops_rows[];     /* ops_rows.c: every function of ops.h; ends with NULL */
+extern const ops_row ops_controls[]; /* ops_control.c: everything else that a tape can do  */
+int ops_count(const ops_row *rows);
+
+/* ops_wide.c: attention, convolution, pooling */
+tp_tensor ops_conv(ops_env *e, const ops_row *r);
+tp_tensor ops_conv2d(ops_env *e, const ops_row *r);
+tp_tensor ops_pool(ops_env *e, const ops_row *r);
+tp_tensor ops_interpolate(ops_env *e, const ops_row *r);
+tp_tensor ops_attention(ops_env *e, const ops_row *r);
+tp_tensor ops_rel_attention(ops_env *e, const ops_row *r);
+tp_tensor ops_chunk_project(ops_env *e, const ops_row *r);
+tp_tensor ops_ls_attention(ops_env *e, const ops_row *r);
+tp_tensor ops_window(ops_env *e, const ops_row *r);
+tp_tensor ops_lsla(ops_env *e, const ops_row *r);
+
+/* ops_world.c */
+void ops_open(ops_env *e, const uint8_t head[4]);
+void ops_close(ops_env *e);       /* with the demand that nothing leaks            */
+void ops_demand_life(ops_env *e); /* the real tape still computes, to the last bit */
+void ops_demand_text(tp_tape *T); /* of a failed tape                              */
+void ops_store(ops_env *e, const tp_tensor t[OPS_WORLDS], bool dry_only);
+#endif

@@ -1,0 +1,209 @@
+/* ops_wide.c - instructions of fuzz_ops with many arguments: convolution, pooling, attention. */
+#include "ops_fuzzer.h"
+
+tp_tensor ops_conv(ops_env *e, const ops_row *r)
+{
+    const int axes = r->depthwise == tp_depthwise_conv1d ? 1 : 2;
+    const ops_pick x = ops_map(e, axes + 2);
+    const int64_t C = ops_dim(x.s, -1);
+    const tp_tensor w = ops_input(e, axes == 1 ? TP_SHAPE(C, 1, ops_size(e))
+                                               : TP_SHAPE(C, 1, ops_size(e), ops_size(e)));
+    const tp_tensor b = ops_maybe(e, TP_SHAPE(C));
+    const tp_conv_cfg cfg = { ops_integer(e), ops_integer(e), ops_integer(e) };
+    return r->depthwise(ops_tape(e), x.t, w, b, cfg);
+}
+
+static void two(ops_env *e, int64_t to[2])
+{
+    to[0] = ops_integer(e);
+    to[1] = ops_flag(e) ? to[0] : ops_integer(e);
+}
+
+tp_tensor ops_conv2d(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    tp_conv2d_opts o = { .groups = ops_integer(e) };
+    const int64_t g = o.groups > 0 && o.groups < 16 ? o.groups : 1;
+    const tp_shape map = TP_SHAPE(ops_size(e), ops_size(e), ops_size(e), ops_times(g, ops_size(e)));
+    const ops_pick x = ops_take(e, map, OPS_FLOATS);
+    const int64_t Co = ops_times(g, ops_size(e)), Ci = ops_dim(x.s, -1) / g;
+    const tp_tensor w = ops_input(e, TP_SHAPE(Co, Ci, ops_size(e), ops_size(e)));
+    const tp_tensor b = ops_maybe(e, TP_SHAPE(Co));
+    two(e, o.stride);
+    two(e, o.pad);
+    two(e, o.dilation);
+    return tp_conv2d(ops_tape(e), x.t, w, b, ops_flag(e) ? NULL : &o);
+}
+
+tp_tensor ops_pool(ops_env *e, const ops_row *r)
+{
+    const ops_pick x = ops_map(e, 4);
+    tp_pool2d_opts o = { .ignore_pad = ops_flag(e) };
+    two(e, o.kernel);
+    two(e, o.stride);
+    two(e, o.pad);
+    return r->pool(ops_tape(e), x.t, o);
+}
+
+tp_tensor ops_interpolate(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_map(e, 4);
+    const int64_t height = ops_size(e), width = ops_size(e);
+    const uint8_t b = ops_byte(e);
+    return tp_interpolate(ops_tape(e), x.t, height, width, (tp_interpolation)(b < 250 ? b & 1 : b),
+                          ops_flag(e));
+}
+
+/* ---- attention ---- */
+
+/* Sizes that most attentions share, and the heads that the op is told. */
+typedef struct sizes {
+    int64_t B, N, S, H, D, C;
+    int heads;
+} sizes;
+
+static sizes draw_sizes(ops_env *e)
+{
+    sizes z = { ops_size(e), ops_size(e), ops_size(e), ops_size(e), ops_size(e), 0, 0 };
+    z.C = ops_times(z.H, z.D);
+    const int64_t heads = ops_near(e, z.H);
+    z.heads = heads < INT32_MIN || heads > INT32_MAX ? -1 : (int)heads;
+    return z;
+}
+
+static tp_attn_cfg draw_cfg(ops_env *e, int heads)
+{
+    return (tp_attn_cfg){ .heads = heads,
+                          .causal = ops_flag(e),
+                          .scale = ops_flag(e) ? ops_number(e) : 0.0,
+                          .dropout = ops_flag(e) ? ops_number(e) : 0.0,
+                          .max_span = ops_flag(e) ? ops_integer(e) : 0 };
+}
+
+tp_tensor ops_attention(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const sizes z = draw_sizes(e);
+    const tp_tensor q = ops_input(e, TP_SHAPE(z.B, z.N, z.C));
+    const tp_tensor k = ops_input(e, TP_SHAPE(z.B, z.S, z.C));
+    const tp_tensor v = ops_input(e, TP_SHAPE(z.B, z.S, z.C));
+    const tp_tensor mask = ops_flag(e) ? ops_take(e, TP_SHAPE(z.B, z.S), OPS_MASK).t : TP_NONE;
+    const tp_tensor bias =
+        ops_maybe(e, ops_flag(e) ? TP_SHAPE(z.H, z.N, z.S) : TP_SHAPE(z.B, z.H, z.N, z.S));
+    return tp_attention(ops_tape(e), q, k, v, mask, bias, draw_cfg(e, z.heads));
+}
+
+tp_tensor ops_rel_attention(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const sizes z = draw_sizes(e);
+    const int64_t S = ops_plus(z.S, z.N);
+    const tp_tensor q = ops_input(e, TP_SHAPE(z.B, z.N, z.C));
+    const tp_tensor k = ops_input(e, TP_SHAPE(z.B, S, z.C));
+    const tp_tensor v = ops_input(e, TP_SHAPE(z.B, S, z.C));
+    const tp_tensor pos = ops_input(e, TP_SHAPE(S, z.C));
+    const tp_tensor r_w = ops_input(e, TP_SHAPE(z.H, z.D));
+    const tp_tensor r_r = ops_input(e, TP_SHAPE(z.H, z.D));
+    return tp_rel_attention(ops_tape(e), q, k, v, pos, r_w, r_r, draw_cfg(e, z.heads));
+}
+
+tp_tensor ops_chunk_project(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const sizes z = draw_sizes(e);
+    const int chunk = ops_int(e), rank = ops_int(e);
+    const int64_t N = ops_times(z.N, chunk);
+    const tp_tensor x = ops_input(e, TP_SHAPE(z.B, N, z.C));
+    const tp_tensor scores = ops_input(e, TP_SHAPE(z.B, N, ops_times(z.H, rank)));
+    return tp_chunk_project(ops_tape(e), x, scores, z.heads, chunk, rank);
+}
+
+tp_tensor ops_ls_attention(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const sizes z = draw_sizes(e);
+    const int64_t cached = ops_size(e), vectors = ops_size(e);
+    tp_ls_cfg cfg = { .heads = z.heads,
+                      .chunk = ops_int(e),
+                      .rank = ops_int(e),
+                      .window = ops_int(e),
+                      .clamp = ops_int(e),
+                      .chunk_clamp = ops_int(e),
+                      .masked = ops_flag(e),
+                      .segment = ops_flag(e) };
+    const int64_t rows = ops_plus(cached, z.N);
+    tp_ls_in in = { .q = ops_input(e, TP_SHAPE(z.B, z.N, z.C)) };
+    if (ops_near(e, cfg.window > 0)) {
+        in.k_win = ops_input(e, TP_SHAPE(z.B, rows, z.C));
+        in.v_win = ops_input(e, TP_SHAPE(z.B, rows, z.C));
+        in.pos_win = ops_input(e, TP_SHAPE((cfg.segment ? 2 : 1) * (int64_t)cfg.window, z.C));
+        in.r_w = ops_input(e, TP_SHAPE(z.H, z.D));
+        in.r_r = ops_input(e, TP_SHAPE(1, z.H, 1, z.D));
+    }
+    if (ops_near(e, cfg.rank > 0)) {
+        in.k_cmp = ops_input(e, TP_SHAPE(z.B, vectors, z.C));
+        in.v_cmp = ops_input(e, TP_SHAPE(z.B, vectors, z.C));
+        in.pos_cmp = ops_input(e, TP_SHAPE(vectors, z.C));
+    }
+    in.cache = ops_near(e, cached);
+    in.valid = ops_integer(e);
+    return tp_ls_attention(ops_tape(e), in, cfg);
+}
+
+tp_tensor ops_window(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const sizes z = draw_sizes(e);
+    const uint8_t b = ops_byte(e);
+    tp_window_cfg cfg = { .heads = z.heads,
+                          .height = ops_near(e, z.N),
+                          .width = ops_near(e, z.S),
+                          .global = ops_integer(e),
+                          .edge = (tp_edge)(b < 250 ? b % 3 : b),
+                          .block = ops_int(e),
+                          .mask_wrapped = ops_flag(e) };
+    two(e, cfg.window);
+    two(e, cfg.halo);
+    if (ops_flag(e)) {
+        two(e, cfg.reach);
+        cfg.stride = ops_integer(e);
+        cfg.scale = ops_number(e);
+    }
+    const tp_shape s = TP_SHAPE(z.B, ops_plus(cfg.global, ops_times(z.N, z.S)), z.C);
+    tp_window_in in = { .q = ops_input(e, s), .k = ops_input(e, s), .v = ops_input(e, s) };
+    if (ops_flag(e)) {
+        const tp_shape low = TP_SHAPE(z.B, ops_size(e), z.C);
+        in.low_k = ops_input(e, low);
+        in.low_v = ops_input(e, low);
+    }
+    if (ops_flag(e)) {
+        const int64_t h =
+            cfg.reach[0] > 0 ? cfg.reach[0] : ops_plus(ops_times(2, cfg.window[0]), -1);
+        const int64_t rows = ops_plus(ops_times(2, h), 1);
+        in.table = ops_input(e, TP_SHAPE(ops_near(e, ops_times(rows, rows)), z.H));
+    }
+    in.global_bias = ops_maybe(e, TP_SHAPE(z.H, cfg.global));
+    return tp_window_attention_2d(ops_tape(e), in, cfg);
+}
+
+tp_tensor ops_lsla(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const sizes z = draw_sizes(e);
+    const int64_t w = ops_integer(e), side = ops_plus(ops_times(2, w), -1);
+    const tp_lsla_cfg cfg = { .heads = z.heads,
+                              .height = ops_near(e, ops_times(z.N, w)),
+                              .width = ops_near(e, ops_times(z.S, w)),
+                              .window = w,
+                              .shift = ops_integer(e),
+                              .mask_outer = ops_flag(e),
+                              .scale = ops_flag(e) ? ops_number(e) : 0.0 };
+    const tp_shape s = TP_SHAPE(z.B, ops_times(ops_times(z.N, w), ops_times(z.S, w)), z.C);
+    const tp_shape table = TP_SHAPE(ops_times(side, side), z.H);
+    const int64_t area = ops_times(w, w);
+    const tp_tensor q = ops_input(e, s), k = ops_input(e, s), v = ops_input(e, s);
+    const tp_tensor scale = ops_maybe(e, TP_SHAPE(area, area));
+    const tp_tensor inner = ops_maybe(e, table);
+    return tp_lsla_attention(ops_tape(e), q, k, v, scale, inner, ops_maybe(e, table), cfg);
+}
