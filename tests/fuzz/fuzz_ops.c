@@ -99,6 +99,7 @@ static void compare(ops_env *e, const tp_tensor t[OPS_WORLDS])
     } else {
         const bool same = dry.code == real.code && strcmp(dry.text, real.text) == 0;
         demand(e, same || may_refuse(e, real.code), "both refuse for one reason");
+        if (!same) e->apart = true; /* one backward may have come further than the other */
     }
 }
 
