@@ -22,7 +22,7 @@ struct quotient_of {
 /* Packs lie in one row of a, so one division finds the b of all their elements. */
 template <class F, class S, class B>
 __global__ void __launch_bounds__(TP_THREADS)
-    meet_kernel(tp_meeting p, int64_t n, int64_t packs, const S *a, const B *b, S *y)
+    broadcast_map_kernel(tp_broadcast p, int64_t n, int64_t packs, const S *a, const B *b, S *y)
 {
     constexpr int N = (int)(16 / sizeof(S));
     TP_EACH (i, packs) {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 /* y = F(a, b), where a has the place of x[0]: x[0] itself, or dy. */
 template <class F, class S, class B>
-static tp_code meet(const tp_call *c, const tp_view *a, const tp_view *y)
+static tp_code broadcast_map(const tp_call *c, const tp_view *a, const tp_view *y)
 {
     constexpr int N = (int)(16 / sizeof(S));
     const int64_t n = c->x[0].numel;
@@ -49,15 +49,16 @@ static tp_code meet(const tp_call *c, const tp_view *a, const tp_view *y)
     if (p.rows.count == 1 && !p.one) /* one shape */
         return tp_map(c, n, F(), tp_out<S>(y), tp_in<S>(a), tp_in<B>(&c->x[1]));
     const bool whole = p.n % N == 0 && tp_aligned(a->data, y->data);
-    return tp_launch(c, meet_kernel<F, S, B>, tp_grid(c, whole ? n / N : n), TP_THREADS, 0,
-                     tp_meeting_of(p, 1), n, whole ? n / N : 0, tp_in<S>(a), tp_in<B>(&c->x[1]),
+    return tp_launch(c, broadcast_map_kernel<F, S, B>, tp_grid(c, whole ? n / N : n), TP_THREADS, 0,
+                     tp_broadcast_of(p, 1), n, whole ? n / N : 0, tp_in<S>(a), tp_in<B>(&c->x[1]),
                      tp_out<S>(y));
 }
 
 template <class F, class S> static tp_code forward(const tp_call *c)
 {
-    return tp_with_type(c, c->x[1].dtype,
-                        [&](auto b) { return meet<F, S, decltype(b)>(c, &c->x[0], &c->y[0]); });
+    return tp_with_type(c, c->x[1].dtype, [&](auto b) {
+        return broadcast_map<F, S, decltype(b)>(c, &c->x[0], &c->y[0]);
+    });
 }
 
 /* ---- db: the sum, then what all its terms share ---- */
@@ -120,7 +121,7 @@ template <class S> static tp_code mul_bwd(const tp_call *c)
     return tp_with_type(c, c->x[1].dtype, [&](auto b) {
         typedef decltype(b) B;
         const tp_code code =
-            c->dx[0].data ? meet<product_of, S, B>(c, &c->dy[0], &c->dx[0]) : TP_OK;
+            c->dx[0].data ? broadcast_map<product_of, S, B>(c, &c->dy[0], &c->dx[0]) : TP_OK;
         if (code != TP_OK || !c->dx[1].data) return code;
         return fold_db<S, B>(c, tp_in<S>(&c->x[0]), tp_as_it_is());
     });
@@ -131,7 +132,7 @@ template <class S> static tp_code div_bwd(const tp_call *c)
     return tp_with_type(c, c->x[1].dtype, [&](auto b) {
         typedef decltype(b) B;
         const tp_code code =
-            c->dx[0].data ? meet<quotient_of, S, B>(c, &c->dy[0], &c->dx[0]) : TP_OK;
+            c->dx[0].data ? broadcast_map<quotient_of, S, B>(c, &c->dy[0], &c->dx[0]) : TP_OK;
         if (code != TP_OK || !c->dx[1].data) return code;
         const by_square<B> finish = { tp_in<B>(&c->x[1]) };
         return fold_db<S, B>(c, tp_in<S>(&c->x[0]), finish);

@@ -113,8 +113,8 @@ enum { RUN = 4, BAND = 8 }; /* outputs that are formed at once; rows that a thre
  * `left` the column that the first tap of the first output joins; the next output's is STRIDE
  * further. */
 template <int KH, int STRIDE, class S, class F>
-static __device__ inline void each_meeting(const tp__conv &g, int64_t image, int64_t row, int left,
-                                           const S *x, F f)
+static __device__ inline void each_tap(const tp__conv &g, int64_t image, int64_t row, int left,
+                                       const S *x, F f)
 {
     const int width = (int)g.w.in;
 #pragma unroll
@@ -154,10 +154,10 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
 #pragma unroll
             for (int t = 0; t < RUN; t++)
                 for (int i = 0; i < 4; i++) sum[t][i] = first[i];
-            each_meeting<KH, STRIDE>(g, o.image, row, left, from + c,
-                                     [&](int t, int tap, const float *v) {
-                                         for (int i = 0; i < 4; i++) sum[t][i] += v[i] * k[tap][i];
-                                     });
+            each_tap<KH, STRIDE>(g, o.image, row, left, from + c,
+                                 [&](int t, int tap, const float *v) {
+                                     for (int i = 0; i < 4; i++) sum[t][i] += v[i] * k[tap][i];
+                                 });
 #pragma unroll
             for (int t = 0; t < RUN; t++) {
                 if (col + t >= g.w.out) continue;
@@ -314,10 +314,10 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
                 if (col + t < g.w.out) grad<4>(d[t], a + t * C);
                 for (int i = 0; i < 4; i++) sum[KH * 3][i] += d[t][i];
             }
-            each_meeting<KH, STRIDE>(g, o.image, o.row, left, x + c,
-                                     [&](int t, int tap, const float *v) {
-                                         for (int i = 0; i < 4; i++) sum[tap][i] += d[t][i] * v[i];
-                                     });
+            each_tap<KH, STRIDE>(g, o.image, o.row, left, x + c,
+                                 [&](int t, int tap, const float *v) {
+                                     for (int i = 0; i < 4; i++) sum[tap][i] += d[t][i] * v[i];
+                                 });
         }
 #pragma unroll
         for (int k = 0; k <= KH * 3; k++)

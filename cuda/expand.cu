@@ -7,7 +7,7 @@
 
 template <class W>
 __global__ void __launch_bounds__(TP_THREADS)
-    expand_kernel(tp_meeting p, int64_t n, int64_t packs, const W *x, W *y)
+    expand_kernel(tp_broadcast p, int64_t n, int64_t packs, const W *x, W *y)
 {
     constexpr int N = (int)(16 / sizeof(W));
     TP_EACH (i, packs) {
@@ -34,7 +34,7 @@ static tp_code expand_fwd(const tp_call *c)
     const int bytes =
         b.one ? (int)size : tp_widest(b.n * size, (uintptr_t)x->data, (uintptr_t)y->data);
     const int64_t elements = bytes / size, n = y->numel / elements;
-    const tp_meeting p = tp_meeting_of(b, elements);
+    const tp_broadcast p = tp_broadcast_of(b, elements);
     return tp_with_word(bytes, [&](auto w) {
         typedef decltype(w) W;
         const int64_t N = (int64_t)(16 / sizeof(W)), packs = tp_aligned(y->data) ? n / N : 0;

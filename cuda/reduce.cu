@@ -47,7 +47,7 @@ template <class S> static tp_code mean_fwd(const tp_call *c)
 
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
-    spread_kernel(tp_meeting p, int64_t n, float k, const float *dy, S *dx)
+    spread_kernel(tp_broadcast p, int64_t n, float k, const float *dy, S *dx)
 {
     TP_EACH (e, n) tp_put(dx + e, k * dy[tp_broadcast_at(p, e)]);
 }
@@ -59,7 +59,7 @@ template <class S> static tp_code spread(const tp_call *c, float k)
     const int64_t n = c->x[0].numel;
     if (!c->dx[0].data) return TP_OK;
     return tp_launch(c, spread_kernel<S>, tp_grid(c, n), TP_THREADS, 0,
-                     tp_meeting_of(tp__bcast(&c->x[0], &b), 1), n, k, tp_in<float>(&c->dy[0]),
+                     tp_broadcast_of(tp__bcast(&c->x[0], &b), 1), n, k, tp_in<float>(&c->dy[0]),
                      tp_out<S>(&c->dx[0]));
 }
 
@@ -249,7 +249,7 @@ template <class S> static tp_code logsumexp_fwd(const tp_call *c)
 /* dx = dy e^(x - y); where y is -infinity all x are, and their gradient is 0. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
-    logsumexp_grad(tp_meeting p, int64_t n, const S *x, const float *y, const float *dy, S *dx)
+    logsumexp_grad(tp_broadcast p, int64_t n, const S *x, const float *y, const float *dy, S *dx)
 {
     TP_EACH (e, n) {
         const int64_t i = tp_broadcast_at(p, e);
@@ -264,7 +264,7 @@ template <class S> static tp_code logsumexp_bwd(const tp_call *c)
     const int64_t n = c->x[0].numel;
     if (!c->dx[0].data) return TP_OK;
     return tp_launch(c, logsumexp_grad<S>, tp_grid(c, n), TP_THREADS, 0,
-                     tp_meeting_of(tp__bcast(&c->x[0], &b), 1), n, tp_in<S>(&c->x[0]),
+                     tp_broadcast_of(tp__bcast(&c->x[0], &b), 1), n, tp_in<S>(&c->x[0]),
                      tp_in<float>(&c->y[0]), tp_in<float>(&c->dy[0]), tp_out<S>(&c->dx[0]));
 }
 

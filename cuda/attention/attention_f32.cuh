@@ -54,8 +54,8 @@ static __device__ inline at_rows<S> at_results(const attn<S> &p, const S *of, in
 
 /* to[x][row] = rows first .. first + N of columns x0 .. x0 + AT_SLAB. */
 template <int N, class S>
-static __device__ inline void at_load_turned(float *to, const at_rows<S> &r, int first, int x0,
-                                             int dim)
+static __device__ inline void at_load_transposed(float *to, const at_rows<S> &r, int first, int x0,
+                                                 int dim)
 {
     const int row = (int)threadIdx.x / 8, x = (int)threadIdx.x % 8;
     to += x * (N + 4) + row;
@@ -133,11 +133,11 @@ static __device__ inline void at_product(float acc[4][4], float *stage, const at
     float *const A = stage, *const B = stage + AT_SLAB * AT_LD;
     for (int x0 = 0; x0 < dim; x0 += AT_SLAB) {
         __syncthreads();
-        at_load_turned<AT>(A, a, i, x0, dim);
+        at_load_transposed<AT>(A, a, i, x0, dim);
         if (SHEARED)
-            at_load_turned<2 * AT>(B, b, j - (AT - 1), x0, dim);
+            at_load_transposed<2 * AT>(B, b, j - (AT - 1), x0, dim);
         else
-            at_load_turned<AT>(B, b, j, x0, dim);
+            at_load_transposed<AT>(B, b, j, x0, dim);
         __syncthreads();
         if constexpr (SHEARED)
             at_outer_window(acc, A, B);

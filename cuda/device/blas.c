@@ -1,10 +1,10 @@
-/* blas.c - matrix products by cuBLAS, which is loaded when a device opens; those with a bias
- * or sums by cuBLASLt (blas_lt.c), if it can.
+/* blas.c - matrix products by cuBLAS, which is loaded when a device opens. Products with a bias or
+ * sums go to cuBLASLt (blas_lt.c) if it has an algorithm.
  *
- * Neither is ever linked: a program built with CUDA starts on machines without them. Results are
- * deterministic, since all calls are on one stream with a workspace of ours; a product that is
- * split over k keeps its partial sums in f32, also if the result is bf16. cuBLAS is column-major: a
- * row-major product C = A B is asked for as C^T = B^T A^T. */
+ * Neither library is linked, so a program built with CUDA starts on machines without them. Results
+ * are deterministic, since all calls are on one stream with one workspace; a product that is split
+ * over k keeps its partial sums in f32 even if the result is bf16. cuBLAS is column-major: the
+ * row-major product C = A B is computed as C^T = B^T A^T. */
 #include "cuda/device/blas.h"
 
 #include <stdio.h>
@@ -105,8 +105,8 @@ void tp__cuda_blas_close(tp_cuda_blas *b)
     free(b);
 }
 
-/* cuBLAS wants leading dimensions of at least 1, also of empty matrices. */
-static int size_of(int64_t n)
+/* cuBLAS wants leading dimensions of at least 1, even for empty matrices. */
+static int leading(int64_t n)
 {
     return n > 1 ? (int)n : 1;
 }
@@ -127,9 +127,9 @@ tp_code tp__cuda_gemm(const tp_call *c, tp_cuda_gemm *g)
     if (g->bias || g->sums) c->dev->unfused++;
     const cublasStatus_t s = b->f.cublasGemmStridedBatchedEx(
         b->handle, g->tb ? CUBLAS_OP_T : CUBLAS_OP_N, g->ta ? CUBLAS_OP_T : CUBLAS_OP_N, (int)g->n,
-        (int)g->m, (int)g->k, &one, g->b, tp__cuda_blas_type(g->type), size_of(g->ldb), g->step_b,
-        g->a, tp__cuda_blas_type(g->type), size_of(g->lda), g->step_a, &keep, g->c,
-        tp__cuda_blas_type(g->type_c), size_of(g->ldc), g->step_c, (int)g->batch,
+        (int)g->m, (int)g->k, &one, g->b, tp__cuda_blas_type(g->type), leading(g->ldb), g->step_b,
+        g->a, tp__cuda_blas_type(g->type), leading(g->lda), g->step_a, &keep, g->c,
+        tp__cuda_blas_type(g->type_c), leading(g->ldc), g->step_c, (int)g->batch,
         tp__cuda_blas_compute(g->type, tf32), CUBLAS_GEMM_DEFAULT);
     if (s == CUBLAS_STATUS_SUCCESS) return TP_OK;
     if (tp__cuda_failed(c)) return TP_E_CUDA;

@@ -1,10 +1,10 @@
-/* blas_lt.c - matrix products with an epilogue, by cuBLASLt: a bias is added, or the left
- * operand summed, while the product is made.
+/* blas_lt.c - matrix products with an epilogue, by cuBLASLt: the product adds a bias, or sums its
+ * left operand.
  *
  * cuBLASLt is asked for its best algorithm once for each problem; descriptors and algorithm are
- * kept in a table of fixed size, so that a call sets one pointer and launches. Asking is the host's
- * work alone, so it may happen while a step is recorded. A product that is split over k keeps its
- * partial sums in f32 and adds them in a step of its own: deterministic, and rounded once. */
+ * kept in a table of fixed size, so a call sets one pointer and launches. The query is work of the
+ * host alone, so it may happen while a step is recorded. A product that is split over k keeps its
+ * partial sums in f32 and adds them in a separate step: deterministic, and rounded once. */
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,9 @@
 #include "tensor/error.h"
 
 #define PLANS      256
-#define NEIGHBOURS 8 /* places where a plan may stand */
+#define NEIGHBOURS 8 /* entries where a plan may be stored */
 #define KEY        13
-#define ALIGNED    16 /* bytes: what the kernels want of the vector */
+#define ALIGNED    16 /* bytes: the alignment that the kernels want of the vector */
 
 /* clang-format off */
 #define FUNCTIONS(X)                                                                               \
@@ -25,7 +25,7 @@
     X(cublasLtMatmulPreferenceInit_internal) X(cublasLtMatmulPreferenceSetAttribute)
 /* clang-format on */
 
-/* What was decided for a problem. Names are cuBLASLt's: its A is our B. */
+/* The algorithm chosen for a problem. Names are cuBLASLt's: its A is our B. */
 typedef struct plan {
     int64_t key[KEY]; /* all zero: free */
     bool usable;      /* else there is no algorithm */
@@ -79,13 +79,13 @@ static int64_t alignment(const void *p)
     return (int64_t)(bits & (~bits + 1));
 }
 
-/* The bias, or where sums go. */
+/* The bias, or the destination of the sums. */
 static const void *vector_of(const tp_cuda_gemm *g)
 {
     return g->bias ? g->bias : g->sums;
 }
 
-/* The entry of a problem: its own, else a free one, else the first where it may stand. */
+/* The entry of a problem: its own, else a free one, else the first of its entries. */
 static plan *find(tp_cuda_lt *t, const int64_t key[KEY])
 {
     static const int64_t none[KEY];
@@ -155,17 +155,17 @@ static bool choose(const tp_cuda_lt *t, const tp_cuda_gemm *g, plan *p)
                 { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b, sizeof b },
                 { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &c, sizeof c },
                 { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c, sizeof c } };
-    cublasLtMatmulPreferenceOpaque_t wish;
+    cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulHeuristicResult_t best;
     int n = 0;
-    bool ok =
-        t->f.cublasLtMatmulPreferenceInit_internal(&wish, sizeof wish) == CUBLAS_STATUS_SUCCESS;
+    bool ok = t->f.cublasLtMatmulPreferenceInit_internal(&preference, sizeof preference) ==
+              CUBLAS_STATUS_SUCCESS;
     for (size_t i = 0; i < sizeof set / sizeof *set; i++)
-        ok = ok && t->f.cublasLtMatmulPreferenceSetAttribute(&wish, set[i].what, set[i].value,
+        ok = ok && t->f.cublasLtMatmulPreferenceSetAttribute(&preference, set[i].what, set[i].value,
                                                              set[i].size) == CUBLAS_STATUS_SUCCESS;
     ok = ok &&
          t->f.cublasLtMatmulAlgoGetHeuristic(t->handle, &p->product, &p->a, &p->b, &p->c, &p->c,
-                                             &wish, 1, &best, &n) == CUBLAS_STATUS_SUCCESS;
+                                             &preference, 1, &best, &n) == CUBLAS_STATUS_SUCCESS;
     if (!ok || n < 1 || best.state != CUBLAS_STATUS_SUCCESS) return false;
     p->algorithm = best.algo;
     return true;
@@ -194,7 +194,7 @@ bool tp__cuda_lt_gemm(tp_cuda_lt *t, const tp_cuda_gemm *g, bool tf32, cudaStrea
         memcpy(p->key, key, sizeof key);
         p->usable = describe(t, g, tf32, p) && choose(t, g, p);
     }
-    /* That there is no algorithm is remembered; a call that fails may do better next time. */
+    /* A missing algorithm is remembered in `usable`; a call that fails is tried again next time. */
     return p->usable &&
            t->f.cublasLtMatmulDescSetAttribute(&p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                                &vector, sizeof vector) == CUBLAS_STATUS_SUCCESS &&

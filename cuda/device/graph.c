@@ -1,9 +1,9 @@
 /* graph.c - a recorded step: the stream's work between begin and end, as a CUDA graph.
  *
- * What a recorded copy reads from the host, and tables that kernels read, must be there whenever
- * the graph runs, so it gets memory of its own in pieces of a MiB. The first pieces are made before
- * recording begins: few steps need more, and asking the driver for memory meanwhile is allowed only
- * because the recording is a relaxed one. */
+ * The sources of recorded uploads and the tables that kernels read must exist at every launch, so
+ * the graph owns memory for them, in pieces of 1 MiB. The first pieces are allocated before the
+ * recording begins: few steps need more. Allocating during a recording is allowed only because it
+ * is in relaxed mode. */
 #include "cuda/device/inner.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* inner.h - what the CUDA backend shares: the device's state, launches, tables, products. */
+/* inner.h - shared by the whole CUDA backend: access to the device, launches, tables, products. */
 #ifndef TP_CUDA_INNER_H
 #define TP_CUDA_INNER_H
 
@@ -9,37 +9,38 @@
 extern "C" {
 #endif
 
-cudaStream_t tp__cuda_stream(const tp_device *D);     /* makes its GPU the current one */
+cudaStream_t tp__cuda_stream(const tp_device *D);     /* also selects the device's GPU */
 int tp__cuda_processors(const tp_device *D);          /* multiprocessors of the GPU */
 const uint64_t *tp__cuda_advance(const tp_device *D); /* see tp_random */
 
 /* TP_OK, or TP_E_CUDA with c->why set: what cudaGetLastError says after a launch. If the launch
  * found the error of an earlier kernel, the device fails instead. */
 tp_code tp__cuda_launched(const tp_call *c);
-/* After an error: is it that of an earlier kernel, which every call of the driver gives from then
- * on? Then the device fails. Does not wait; allowed while a step is recorded. */
+/* Tells, after an error, whether an earlier kernel caused it: every call of the driver then returns
+ * that error, and the device fails. Does not wait; allowed while a step is recorded. */
 bool tp__cuda_failed(const tp_call *c);
 
 /* Queued behind the kernels launched so far. */
 tp_code tp__cuda_copy(const tp_call *c, void *to, const void *from, size_t bytes);
 tp_code tp__cuda_zero(const tp_call *c, void *to, size_t bytes);
-/* Writes the 16 bytes at value, on the host, over and over; `to` is aligned to 16 bytes. */
+/* Fills `to`, aligned to 16 bytes, with copies of the 16 bytes at value, which is on the host. */
 tp_code tp__cuda_fill(const tp_call *c, void *to, size_t bytes, const void *value);
 
-/* A copy in device memory of a table in host memory, for the kernels launched next: valid for the
- * work queued until the next call. NULL with c->why set: no memory. */
+/* Copies a table from host to device memory, for the kernels launched next; the copy is valid for
+ * the work queued until the next call. Returns NULL, with c->why set, if there is no memory. */
 void *tp__cuda_table(const tp_call *c, const void *host, size_t bytes);
 
-/* A failure of a kernel in its call: writes c->why, returns the code. */
+/* Reports the failure of a call: writes c->why, returns the code. */
 tp_code tp__cuda_fail(const tp_call *c, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 
 /* C = or += op(A) op(B), `batch` times, row-major: op(A) m x k, op(B) k x n. a and b have one
- * dtype, f32 or bf16, c the same or f32; sums are in f32. step_x: elements from one matrix to the
- * next, 0: one for all. A shared C is not possible: sum over the batch by a longer k.
+ * dtype, f32 or bf16, c the same or f32; sums are in f32. step_x is the number of elements from one
+ * matrix to the next; 0 shares one matrix over the batch. C cannot be shared: sum over the batch by
+ * a longer k instead.
  *
- * Of a single product, one of two things may be asked for beside C: a bias added to every row, or
- * the sums over k of op(A), which are written, never added. If they cannot be part of the product,
- * it is made without them: then `fused` is false and they are left to the caller. */
+ * A product with batch 1 may have one epilogue: a bias added to every row, or the sums over k of
+ * op(A), which are written, never added. If the epilogue cannot be fused, the product is computed
+ * without it, `fused` is false, and the epilogue is left to the caller. */
 typedef struct tp_cuda_gemm {
     int64_t m, n, k;
     const void *a, *b;
@@ -50,7 +51,7 @@ typedef struct tp_cuda_gemm {
     int64_t batch, step_a, step_b, step_c;
     const void *bias; /* [n] of type_c, or NULL */
     void *sums;       /* [m] of type_c, or NULL */
-    bool fused;       /* set: bias or sums are done */
+    bool fused;       /* set on return: bias or sums are done */
 } tp_cuda_gemm;
 
 tp_code tp__cuda_gemm(const tp_call *c, tp_cuda_gemm *g);
@@ -62,16 +63,16 @@ void tp__cuda_marks_free(tp_cuda_marks *m); /* NULL: nothing */
 cudaError_t tp__cuda_marks_add(tp_cuda_marks *m, tp_device *D, int line);
 cudaError_t tp__cuda_marks_read(tp_cuda_marks *m, tp_device *D);
 
-/* graph.c: a recorded step, and the memory that it reads when it runs. */
+/* graph.c: a recorded step, and the memory that it reads when it is launched. */
 typedef struct tp_cuda_graph tp_cuda_graph;
 tp_cuda_graph *tp__cuda_graph_begin(cudaStream_t s); /* NULL: the stream cannot be recorded */
 cudaError_t tp__cuda_graph_end(tp_cuda_graph *g, cudaStream_t s);
 cudaError_t tp__cuda_graph_launch(const tp_cuda_graph *g, cudaStream_t s);
 void tp__cuda_graph_free(tp_cuda_graph *g);
-/* Memory of the host (pinned) or of the device that lives as long as g; NULL: none. */
+/* Allocates pinned host memory or device memory that lives as long as g; NULL: none is left. */
 void *tp__cuda_graph_keep(tp_cuda_graph *g, size_t bytes, bool host);
 
-/* blas.c: the libraries, loaded when a device opens. */
+/* blas.c: cuBLAS and cuBLASLt, loaded when a device opens. */
 typedef struct tp_cuda_blas tp_cuda_blas;
 /* NULL with the reason in text. */
 tp_cuda_blas *tp__cuda_blas_open(cudaStream_t s, char *text, size_t size);

@@ -1,5 +1,5 @@
-/* marks.c - the time of ops on the GPU: a pair of events around each, read when all pairs are
- * in use or somebody asks, so that the GPU is waited for once in PAIRS ops. */
+/* marks.c - the profile of ops on the GPU: a pair of events around each op. The events are read when
+ * all pairs are in use or the profile is asked for, so the host waits once in PAIRS ops. */
 #include "cuda/device/inner.h"
 
 #include <stdlib.h>
@@ -10,8 +10,8 @@ enum { PAIRS = 1024 };
 
 struct tp_cuda_marks {
     cudaEvent_t begin[PAIRS], end[PAIRS];
-    int line[PAIRS]; /* of the profile */
-    int n;           /* complete pairs; an op that failed leaves its begin to the next one */
+    int line[PAIRS]; /* of the profile, for each pair */
+    int n;           /* complete pairs; the next op reuses the begin event of one that failed */
 };
 
 cudaError_t tp__cuda_marks_new(tp_cuda_marks **m)
@@ -47,7 +47,7 @@ cudaError_t tp__cuda_marks_read(tp_cuda_marks *m, tp_device *D)
     return e;
 }
 
-/* line -1: an op begins; else the op of that line has ended. */
+/* line -1 marks the beginning of an op; any other, the end of the op of that line. */
 cudaError_t tp__cuda_marks_add(tp_cuda_marks *m, tp_device *D, int line)
 {
     if (line < 0) {

@@ -1,5 +1,5 @@
-/* activation.cuh - activations and their derivatives in float, as those of the CPU. A slope is
- * the derivative where the activation was x; comparisons let NaN through. */
+/* activation.cuh - activations and their derivatives in float, by the CPU's formulas. A slope is the
+ * derivative at the input x; comparisons propagate NaN. */
 #ifndef TP_ACTIVATION_CUH
 #define TP_ACTIVATION_CUH
 

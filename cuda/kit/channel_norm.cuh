@@ -1,18 +1,18 @@
-/* channel_norm.cuh - kernels of normalisations by channel: of a batch, or of each image.
+/* channel_norm.cuh - kernels of normalisations by channel: batch norm and instance norm.
  *
  *     h = (x - m) s     y = h w + b     dx = w s (dy - mean dy - h mean(dy h))
  *
- * Columns are summed in tiles (columns.cuh), eight rows of a thread at a time, so that mean and
- * squared deviations of the eight come from registers and are merged in order (Chan, Golub, LeVeque
- * 1979). Statistics lie `step` apart from one block of rows of the matrix to the next, which is an
- * image; 0: all rows have the same. */
+ * Columns are summed in tiles (columns.cuh). A thread reads eight rows at a time, computes their
+ * mean and squared deviations in registers, and merges these in order (Chan, Golub, LeVeque 1979).
+ * A block of rows of the matrix is an image; its statistics begin `step` elements after those of the
+ * image before. step 0: all rows share their statistics. */
 #ifndef TP_CHANNEL_NORM_CUH
 #define TP_CHANNEL_NORM_CUH
 
 #include "cuda/kit/columns.cuh"
 #include "cuda/kit/row_param.cuh"
 
-/* Mean and squared deviations of `n` numbers. */
+/* Count, mean and sum of squared deviations of `n` numbers. */
 struct tp_moments {
     float n, m, v;
 };
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* f(N): in packs if rows begin where packs do, else in single elements. */
+/* Calls f(N): in packs if rows are whole packs, else in single elements. */
 template <class S, class F> static tp_code tp_with_packs(bool aligned, int64_t C, F f)
 {
     constexpr int N = (int)(16 / sizeof(S));
@@ -141,8 +141,8 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* dx = w s (dy - mean dy - h mean(dy h)), the sums of dy h and of dy lying as the statistics do; by
- * running statistics w s dy, and share, 1 / rows, is 0. */
+/* dx = w s (dy - mean dy - h mean(dy h)). The sums of dy h and of dy are laid out as the statistics.
+ * With running statistics dx = w s dy, and share, which is 1 / rows, is 0. */
 template <class S, int N>
 __global__ void __launch_bounds__(TP_THREADS)
     tp_channel_grad(tp_matrix a, float share, tp_channel_stats stats, tp_row_param w,

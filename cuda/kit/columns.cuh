@@ -1,17 +1,17 @@
-/* columns.cuh - sums over the rows of a matrix: parts of blocks of rows, added in order.
+/* columns.cuh - sums over the rows of a matrix, as partial sums of blocks of rows, added in order.
  *
- * Blocks of rows are those of row_blocks.h for a GPU, cut by the number of rows alone, so
- * that bits do not depend on the grid. A block of threads writes the part of a block of rows to
- * c->work, [blocks][ld] floats; the kernel here adds the parts: few bytes, soon read again, so they
- * mostly stay in the second cache. Where rows need not be whole, a block of threads has a tile: 8
- * packs side by side, 32 rows at a time. */
+ * row_blocks.h cuts the rows into blocks for a GPU by their number alone, so bits do not depend on
+ * the grid. A block of threads writes the partial sums of a block of rows to c->work,
+ * [blocks][ld] floats, and the kernel here adds them: few bytes, soon read again, which mostly stay
+ * in the L2 cache. Kernels that need no whole rows work in tiles: a block of threads covers 8 packs
+ * of columns and 32 rows at a time. */
 #ifndef TP_COLUMNS_CUH
 #define TP_COLUMNS_CUH
 
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/row_blocks.h"
 
-/* A block adds 32 columns: warp w the parts w, w + warps, ..., the first warp what these give. */
+/* A block adds 32 columns: warp w adds the parts w, w + warps, ..., and warp 0 adds their sums. */
 template <class Out>
 __global__ void __launch_bounds__(1024) tp_add_parts_kernel(int64_t n, int64_t blocks, int64_t ld,
                                                             const float *part, bool add, Out *out)
@@ -55,7 +55,7 @@ static tp_code tp_add_parts(const tp_call *c, int64_t n, int64_t blocks, int64_t
 /* ---- tiles ---- */
 
 struct tp_matrix {
-    int64_t rows, C, size; /* `size` rows a tile */
+    int64_t rows, C, size; /* a tile has `size` rows */
 };
 
 static inline tp_matrix tp_matrix_of(const tp_view *x, int64_t C)
@@ -66,8 +66,9 @@ static inline tp_matrix tp_matrix_of(const tp_view *x, int64_t C)
 
 enum { TP_TILE_LANES = 8, TP_TILE_GROUPS = TP_THREADS / TP_TILE_LANES };
 
-/* Tile t of a in columns of packs of N: this thread's columns j .. j + N, its rows first, first +
- * TP_TILE_GROUPS, ... below last, all of them below last if the thread has columns. */
+/* Tile t of a, in columns of packs of N. This thread has columns j .. j + N and the rows first,
+ * first + TP_TILE_GROUPS, ... below last, which is 0 if the thread has no
+ * columns. */
 template <int N> struct tp_tile {
     int64_t block, left, j, first, last;
 
@@ -92,7 +93,7 @@ struct tp_plus {
     __device__ float operator()(float a, float b) const { return a + b; }
 };
 
-/* Joins what the groups have for each column of the tile, in order: out(column, joined). All
+/* Joins the values of all groups for each column of the tile, in order: out(column, joined). All
  * threads of the block take part. */
 template <int N, class T, class Join, class Out>
 static __device__ inline void tp_join_groups(const tp_matrix &a, const tp_tile<N> &tile,

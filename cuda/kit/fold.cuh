@@ -1,20 +1,20 @@
-/* fold.cuh - sums over what meets each element of a broadcast operand: the opposite of a broadcast.
+/* fold.cuh - sums onto a broadcast operand b: for each element of b, over the elements of a it broadcasts to.
  *
  *     out[b] = finish(sum of x[a] w[a], b)
  *
- * Cut as broadcast.h says, by the shapes alone: the same bits on every GPU. Blocks of spans
- * put their sums into c->work, a second kernel adds those in order. Floats are added in short runs,
- * the runs in double. Reads x and w once; the limit is memory. */
+ * broadcast.h cuts the sums by the shapes alone, so bits are the same on every GPU. A first kernel
+ * writes the sums of blocks of spans to c->work, a second one adds them in order. Short runs are
+ * added in float, the runs in double. Reads x and w once; bound by memory. */
 #ifndef TP_FOLD_CUH
 #define TP_FOLD_CUH
 
 #include "cuda/kit/move.cuh"
 
-/* Finishes: what becomes of a sum. */
+/* Finishing functors: map a sum to the value that is stored. */
 struct tp_as_it_is {
     __device__ float operator()(float sum, int64_t) const { return sum; }
 };
-template <class Out> struct tp_add_to { /* added to what is there, or not */
+template <class Out> struct tp_add_to { /* add: accumulates onto the old value */
     const Out *old;
     bool add;
     __device__ float operator()(float sum, int64_t i) const
@@ -43,7 +43,7 @@ static __device__ inline float tp_fold_term(const X *x, const W *w, int64_t i)
     return w ? tp_float(x[i]) * tp_float(w[i]) : tp_float(x[i]);
 }
 
-/* Rows of a meet rows of b: a thread sums one column of one block of spans. */
+/* Rows of a match rows of b: a thread sums one column of one block of spans. */
 template <class X, class W, class Out, class F>
 __global__ void __launch_bounds__(TP_THREADS)
     tp_fold_columns(tp_fold_plan f, const X *x, const W *w, Out *out, F finish)
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Rows of a meet single elements of b: a block of threads sums one block of spans. */
+/* Rows of a match single elements of b: a block of threads sums one block of spans. */
 template <class X, class W, class Out, class F>
 __global__ void __launch_bounds__(TP_THREADS)
     tp_fold_ones(tp_fold_plan f, const X *x, const W *w, Out *out, F finish)
@@ -119,7 +119,7 @@ static tp_code tp_fold_once(const tp_call *c, const tp_fold &f, const X *x, cons
                      finish);
 }
 
-/* x and w (or NULL) lie over shape a, out over shape b. work: tp__fold_work(a, b) bytes. */
+/* x and w (or NULL) have shape a, out has shape b. work: tp__fold_work(a, b) bytes. */
 template <class X, class W, class Out, class F>
 static tp_code tp_fold_sum(const tp_call *c, const tp_view *a, const tp_view *b, const X *x,
                            const W *w, Out *out, void *work, F finish)

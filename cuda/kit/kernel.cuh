@@ -1,17 +1,17 @@
-/* kernel.cuh - what every cuda/NAME.cu includes: storage types, launches, loads, reductions.
+/* kernel.cuh - included by every cuda/NAME.cu: storage types, launches, loads, reductions, PTX.
  *
  * A file holds kernels, launchers and registered functions, in that order:
  *
  *     template <class S> __global__ void name_kernel(...) { ... }
  *     template <class S> static tp_code name_fwd(const tp_call *c) { ... tp_launch(...) ... }
- *     TP_CUDA_KERNEL(name_fwd)            defines tp_cuda_name_fwd, which the op names
+ *     TP_CUDA_KERNEL(name_fwd)            defines tp_cuda_name_fwd, which the op refers to
  *
- * S is the type in memory of the call's first floating input: float or bf16. All arithmetic is in
- * float; sums that must not lose digits are in double. There is no f64 on the GPU.
+ * S is the type in memory of the call's first floating-point input: float or bf16. All arithmetic is
+ * in float; sums that must not lose digits are in double. There is no f64 on the GPU.
  *
- * The same source runs on the host in the tests (tests/cuda_emulation). So device code uses only
- * what is here or is emulated there; shared memory is declared by TP_SHARED, and PTX stands in the
- * wrappers at the end of this file, the only place with a choice of compiler. */
+ * The tests compile the same source for the host (tests/cuda_emulation), so device code uses only
+ * functions that are defined here or emulated there. Shared memory is declared by TP_SHARED. PTX is
+ * confined to the wrappers at the end of this file, the only place that depends on the compiler. */
 #ifndef TP_KERNEL_CUH
 #define TP_KERNEL_CUH
 
@@ -26,9 +26,9 @@
 
 typedef __nv_bfloat16 bf16;
 
-/* ---- registering: TP_CUDA_KERNEL(softmax_fwd) makes tp_cuda_softmax_fwd of softmax_fwd<S> ---- */
+/* ---- registering: TP_CUDA_KERNEL(softmax_fwd) defines tp_cuda_softmax_fwd by softmax_fwd<S> ---- */
 
-/* The dtype of the first floating input that was given, or of the first output. */
+/* The dtype of the first floating-point input that was given, or else of the first output. */
 static inline tp_dtype tp_storage(const tp_call *c)
 {
     for (int i = 0; i < c->nx; i++)
@@ -50,7 +50,7 @@ static inline tp_code tp_no_dtype(const tp_call *c, tp_dtype dt)
         return dt == TP_F32 ? name<float>(c) : dt == TP_BF16 ? name<bf16>(c) : tp_no_dtype(c, dt); \
     }
 
-/* For kernels that move bytes only or look at dtypes themselves: name is no template. */
+/* For kernels that only move bytes or dispatch on dtypes themselves: name is not a template. */
 #define TP_CUDA_KERNEL_UNTYPED(name)                                                               \
     extern "C" tp_code tp_cuda_##name(const tp_call *c);                                           \
     extern "C" tp_code tp_cuda_##name(const tp_call *c)                                            \
@@ -58,7 +58,7 @@ static inline tp_code tp_no_dtype(const tp_call *c, tp_dtype dt)
         return name(c);                                                                            \
     }
 
-/* For a second type, as of an f32 parameter beside bf16 data:
+/* Dispatches on a second type, such as that of an f32 parameter beside bf16 data:
  *     return tp_with_type(c, c->x[1].dtype, [&](auto b) { using B = decltype(b); ... }); */
 template <class F> static tp_code tp_with_type(const tp_call *c, tp_dtype dt, F f)
 {
@@ -67,18 +67,19 @@ template <class F> static tp_code tp_with_type(const tp_call *c, tp_dtype dt, F 
 
 /* ---- launching ---- */
 
-enum { TP_THREADS = 256 }; /* of a block, where nothing speaks for another number */
+enum { TP_THREADS = 256 }; /* of a block, unless a kernel has a reason for another number */
 
-/* Queues a kernel. An empty grid does nothing. Shared memory that is sized here and that which the
- * kernel declares may be 48 KiB together unless more is asked for: nobody knows the kernel's part,
- * so it is asked for early. */
+/* Queues a kernel. An empty grid does nothing. Dynamic and static shared memory may be 48 KiB
+ * together unless more is requested. The kernel's static part is not known here, so the request is
+ * made from 24 KiB of dynamic memory on. */
 template <class... P, class... A>
 static tp_code tp_launch(const tp_call *c, void (*kernel)(P...), dim3 grid, int threads,
                          size_t shared, A... args)
 {
     static_assert((sizeof(P) + ... + 0) <= 4096, "older drivers pass no more to a kernel");
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return TP_OK;
-    const cudaStream_t stream = tp__cuda_stream(c->dev); /* first: attributes are those of a GPU */
+    const cudaStream_t stream =
+        tp__cuda_stream(c->dev); /* selects the GPU, to which attributes belong */
     if (shared > (size_t)(24 << 10))
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
 #ifdef __CUDACC__
@@ -90,7 +91,7 @@ static tp_code tp_launch(const tp_call *c, void (*kernel)(P...), dim3 grid, int 
 }
 
 /* Blocks for a grid-stride loop over n items, `threads` items a block and round: enough to fill the
- * GPU a few times over. What is computed for an item must not depend on the block that does it. */
+ * GPU several times over. An item's result must not depend on the block that computes it. */
 static inline unsigned tp_grid(const tp_call *c, int64_t n, int threads = TP_THREADS)
 {
     const int64_t blocks = (n + threads - 1) / threads, most = 16 * tp__cuda_processors(c->dev);
@@ -103,7 +104,7 @@ static inline unsigned tp_grid(const tp_call *c, int64_t n, int threads = TP_THR
          i += (int64_t)gridDim.x * blockDim.x)
 
 /* for (int64_t r = ...): all r in [0,n), one a block and round. All threads of a block agree on r,
- * so the body may wait for the block; it must wait at its end before shared memory is reused. */
+ * so the body may contain barriers; it must end with one before shared memory is reused. */
 #define TP_EACH_BLOCK(r, n) for (int64_t r = blockIdx.x; r < (n); r += gridDim.x)
 
 /* ---- elements ---- */
@@ -125,12 +126,12 @@ static __device__ inline void tp_put(bf16 *p, float x)
     *p = __float2bfloat16_rn(x);
 }
 
-/* N elements that are moved together, 16 bytes if nothing else is said: 4 floats or 8 bf16. */
+/* N elements that are moved together, by default 16 bytes: 4 floats or 8 bf16. */
 template <class S, int N = (int)(16 / sizeof(S))> struct tp_pack {
     S at[N];
 };
 
-/* Words that a pack is moved in: the widest, up to 16 bytes, of which it is a multiple. */
+/* The type of words that a pack is moved in: the widest, up to 16 bytes, that divides its size. */
 template <class P> struct tp_word {
     template <int BYTES, class Word, class Else>
     using pick = typename std::conditional<sizeof(P) % BYTES == 0, Word, Else>::type;
@@ -161,7 +162,7 @@ template <class S> static __device__ inline tp_pack<S> tp_load(const S *p)
     return tp_load_n<S, (int)(16 / sizeof(S))>(p);
 }
 
-/* May all these be moved in packs? Buffers are aligned; pieces of tensors need not be. */
+/* Tells whether all these may be moved in packs: buffers are aligned, views into them need not be. */
 template <class... T> static inline bool tp_aligned(const T *...p)
 {
     uintptr_t bits = 0;
@@ -179,7 +180,7 @@ template <class S> static inline S *tp_out(const tp_view *v)
     return static_cast<S *>(v->data);
 }
 
-/* ---- where things are ---- */
+/* ---- index arithmetic ---- */
 
 /* a / b, in 32 bits where that suffices: 64-bit division costs many times more. */
 static __device__ inline int64_t tp_div(int64_t a, int64_t b)
@@ -187,10 +188,10 @@ static __device__ inline int64_t tp_div(int64_t a, int64_t b)
     return (a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
 }
 
-/* ---- random numbers: those of the CPU ---- */
+/* ---- random numbers, equal to the CPU's ---- */
 
-/* The stream of an op. A recorded step runs later than it was recorded: *advance says by how many
- * random ops the stream has moved on since; NULL: it runs now. */
+/* The random stream of an op. A recorded step runs later than it was recorded: *advance is the number
+ * of random ops that the stream has moved on since. NULL: the op is not recorded. */
 struct tp_random {
     uint64_t seed, offset;
     const uint64_t *advance;
@@ -201,8 +202,8 @@ static inline tp_random tp_random_of(const tp_call *c)
     return { c->rng.seed, c->rng.offset, tp__cuda_advance(c->dev) };
 }
 
-/* Words 4 block .. 4 block + 3 of the op: cuRAND's function, which needs a fifth fewer instructions
- * than tp__philox, by the counter and key of tensor/rng.h. */
+/* Words 4 block .. 4 block + 3 of the op, by cuRAND's function, which needs a fifth fewer instructions
+ * than tp__philox, with the counter and key of tensor/rng.h. */
 static __device__ inline tp_philox tp_random_block(const tp_random &r, uint64_t block)
 {
     const uint64_t o = r.offset + (r.advance ? *r.advance : 0);
@@ -213,8 +214,7 @@ static __device__ inline tp_philox tp_random_block(const tp_random &r, uint64_t 
     return { { w.x, w.y, w.z, w.w } };
 }
 
-/* ---- shared memory: TP_SHARED(float, tile, [32][33]); dynamic: TP_SHARED_REST(float, tile); ----
- */
+/* ---- shared memory: static TP_SHARED(float, tile, [32][33]); dynamic TP_SHARED_REST(float, tile); ---- */
 
 #ifdef __CUDACC__
 #define TP_SHARED(type, name, size) __shared__ type name size
@@ -230,7 +230,7 @@ static __device__ inline tp_philox tp_random_block(const tp_random &r, uint64_t 
 #define TP_SHARED_REST(type, name) type *const name = static_cast<type *>(emulated_dynamic_shared())
 #endif
 
-/* ---- reductions, the same bits every time ---- */
+/* ---- reductions, bit-identical in every run ---- */
 
 struct tp_sum_of {
     template <class T> static __device__ T none() { return T(0); }
@@ -242,15 +242,15 @@ struct tp_max_of {
     template <class T> static __device__ T join(T a, T b) { return a > b || a != a ? a : b; }
 };
 
-/* Over the lanes of a warp; every lane gets the result. */
+/* Reduces over the lanes of a warp; every lane gets the result. */
 template <class Op, class T> static __device__ inline T tp_warp(T v)
 {
     for (int d = 16; d > 0; d >>= 1) v = Op::join(v, __shfl_xor_sync(0xffffffffu, v, d));
     return v;
 }
 
-/* Over the threads of a block (a multiple of 32); every thread gets the result. Waits before and
- * after, so it may be called again at once. All threads must take part. */
+/* Reduces over the threads of a block (a multiple of 32); every thread gets the result. Has barriers
+ * before and after, so it may be called again at once. All threads must take part. */
 template <class Op, class T> static __device__ inline T tp_block(T v)
 {
     TP_SHARED(T, part, [32]);
@@ -263,7 +263,7 @@ template <class Op, class T> static __device__ inline T tp_block(T v)
     return v;
 }
 
-/* Over LANES neighbouring threads: 32 or fewer, a power of two, or the block. */
+/* Reduces over LANES neighbouring threads: 32 or fewer, a power of two, or the block. */
 template <class Op, int LANES, class T> static __device__ inline T tp_group(T v)
 {
     if constexpr (LANES > 32) {
@@ -276,8 +276,9 @@ template <class Op, int LANES, class T> static __device__ inline T tp_group(T v)
 
 /* ---- PTX: asynchronous copies, tensor cores, 2^x ---- */
 
-/* 16 bytes from device to shared memory, both aligned; arrived after commit and wait<n>, which
- * leaves the last n groups of this thread in flight. Other threads see them after a barrier. */
+/* Copies 16 bytes from device to shared memory, both aligned. They have arrived after commit and
+ * wait<n>, which leaves the last n groups of this thread in flight; other threads see them after a
+ * barrier. */
 static __device__ inline void tp_copy_async(void *shared, const void *from)
 {
 #ifdef __CUDACC__
@@ -288,7 +289,7 @@ static __device__ inline void tp_copy_async(void *shared, const void *from)
 #endif
 }
 
-/* The same, or 16 zero bytes if not `ok`; then `from` is not read. */
+/* The same, or 16 zero bytes if not `ok`, in which case `from` is not read. */
 static __device__ inline void tp_copy_async_if(bool ok, void *shared, const void *from)
 {
 #ifdef __CUDACC__
@@ -320,8 +321,8 @@ template <int LEFT> static __device__ inline void tp_copy_wait()
 #endif
 }
 
-/* Four 8 x 8 matrices of bf16 from shared memory: lane l gives row l % 8 of matrix l / 8 and gets
- * of each matrix the fragment that mma wants. */
+/* Loads four 8 x 8 matrices of bf16 from shared memory. Lane l passes the address of row l % 8 of
+ * matrix l / 8 and receives its mma fragment of each matrix. */
 static __device__ inline void tp_ldmatrix(uint32_t r[4], const void *row)
 {
 #ifdef __CUDACC__
@@ -335,7 +336,7 @@ static __device__ inline void tp_ldmatrix(uint32_t r[4], const void *row)
 #endif
 }
 
-/* The same, each matrix transposed. */
+/* The same, with each matrix transposed. */
 static __device__ inline void tp_ldmatrix_t(uint32_t r[4], const void *row)
 {
 #ifdef __CUDACC__
@@ -349,7 +350,7 @@ static __device__ inline void tp_ldmatrix_t(uint32_t r[4], const void *row)
 #endif
 }
 
-/* Two floats as bf16, rounded to nearest: `low` in the low half. */
+/* Packs two floats as bf16, rounded to nearest even: `low` in the low half. */
 static __device__ inline uint32_t tp_pack_bf16(float low, float high)
 {
 #ifdef __CUDACC__
@@ -373,7 +374,7 @@ static __device__ inline float tp_exp2(float x)
 #endif
 }
 
-/* D = A B + C: A [16,16], B [16,8] in bf16, C and D [16,8] in float; d and c may be one. Lane l
+/* D = A B + C: A [16,16], B [16,8] in bf16, C and D [16,8] in float; d and c may be the same. Lane l
  * with g = l / 4, t = l % 4 holds c of rows g, g + 8 and columns 2t, 2t + 1. */
 static __device__ inline void tp_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2],
                                           const float c[4])
@@ -389,7 +390,7 @@ static __device__ inline void tp_mma_bf16(float d[4], const uint32_t a[4], const
 #endif
 }
 
-/* The same in tf32: A [16,8], B [8,8], words are floats of which the low 13 bits are ignored. */
+/* The same in tf32: A [16,8], B [8,8]; words are floats whose low 13 bits are ignored. */
 static __device__ inline void tp_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2],
                                           const float c[4])
 {

@@ -1,12 +1,12 @@
 /* keyed_sums.cuh - table[key(i)] = or += scale x[i], rows of C elements, for any keys.
  *
  * Sorts (key, i) by key with a stable radix sort, 8 bits a pass, then sums rows of x along the
- * sorted list, in runs of 32 that depend on nothing but the number of keys. A key whose rows lie
- * within a run is finished there; of one that crosses into other runs each run leaves a part, and a
- * block adds the parts in order. So the sums of one key are always the same sums.
+ * sorted list, in runs of 32 that depend on the number of keys alone. A key whose rows are all in
+ * one run is finished there. A key that spans several runs gets a partial sum from each, which one
+ * block adds in order, so a key's additions are always the same.
  *
- * Reads x once, writes the rows in use; parts are at most 1/4 byte an element of x, and a pass of
- * the sort moves 24 bytes a key. Bound by memory. */
+ * Reads x once and writes the rows in use; partial sums are at most 1/4 byte an element of x, and a
+ * pass of the sort moves 24 bytes a key. Bound by memory. */
 #ifndef TP_KEYED_SUMS_CUH
 #define TP_KEYED_SUMS_CUH
 
@@ -23,7 +23,7 @@ constexpr uint32_t TP_NOWHERE = 0xffffffffu;
 enum { TP_SORT_WARPS = TP_THREADS / 32, TP_SORT_STRIPS = TP_SORT_TILE / TP_THREADS };
 static_assert((int)TP_SORT_DIGITS == (int)TP_THREADS, "a thread for each digit");
 
-/* The first pass has no list yet. */
+/* Entry i of the list; the first pass has no list yet and reads the keys. */
 template <class K>
 static __device__ inline tp_keyed tp_keyed_at(const K &keys, const tp_keyed *list, int64_t i)
 {
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Each count becomes the sum of those before it. One block. */
+/* Exclusive prefix sums of the counts, by one block. */
 static __global__ void __launch_bounds__(1024) tp_sum_counts(int64_t n, uint32_t *counts)
 {
     TP_SHARED(uint32_t, of_warp, [32]);
@@ -92,8 +92,8 @@ static __device__ inline unsigned tp_peers(unsigned digit, bool valid)
     return same;
 }
 
-/* A warp takes consecutive strips of 32 entries of its tile, so that equal digits keep their order:
- * first each tp_keyed's place among those of its warp, then where those of the warp begin. */
+/* A warp takes consecutive strips of 32 entries of its tile, so that equal digits keep their order.
+ * It ranks each entry among those of its warp, then adds the offset of the warp. */
 template <class K>
 __global__ void __launch_bounds__(TP_THREADS)
     tp_sort_by_digit(K keys, const tp_keyed *list, int64_t n, int shift, int64_t tiles,
@@ -135,7 +135,8 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 /* ---- summing ---- */
 
-/* head[run]: of the key that came from the run before; tail[run]: of one that goes on. */
+/* head[run]: partial sums of the key continued from the run before; tail[run]: of the key that
+ * continues in the next run. */
 struct tp_keyed_sums {
     int64_t n, runs, C;
     float scale;
@@ -144,7 +145,7 @@ struct tp_keyed_sums {
     float *head, *tail;
 };
 
-/* Sums of one key to its row of the table. */
+/* Stores the sums of one key in its row of the table. */
 template <class S, int N>
 static __device__ inline void tp_put_row(const tp_keyed_sums &k, S *row, const float *sum)
 {
@@ -194,7 +195,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* The first run after `run` that does not begin with this key; run + 1 does. */
+/* The first run after `run` that does not begin with this key. Run + 1 begins with it. */
 static __device__ inline int64_t tp_end_of(const tp_keyed_sums &k, int64_t run, uint32_t key)
 {
     int64_t in = run + 1, out = k.runs;
@@ -208,7 +209,7 @@ static __device__ inline int64_t tp_end_of(const tp_keyed_sums &k, int64_t run, 
     return out;
 }
 
-/* A block adds N columns a lane of the key that begins in its run and goes on, if one does. */
+/* A block finishes the key that begins in its run and continues, if there is one: N columns a lane. */
 template <class S, int N>
 __global__ void __launch_bounds__(TP_THREADS) tp_add_runs(tp_keyed_sums k, int64_t tiles, S *table)
 {
@@ -244,15 +245,15 @@ __global__ void __launch_bounds__(TP_THREADS) tp_add_runs(tp_keyed_sums k, int64
 
 /* ---- launchers ---- */
 
-/* f(N) for the elements that move together: a pack of up to MOST if rows are made of them, else 1.
- */
+/* Calls f(N) with the number of elements that move together: a pack of up to MOST if rows are whole
+ * packs, else 1. */
 template <int MOST, class F> static tp_code tp_in_packs(bool aligned, int64_t C, F f)
 {
     if (aligned && C % MOST == 0) return f(std::integral_constant<int, MOST>());
     return f(std::integral_constant<int, 1>());
 }
 
-/* The list of n keys below V in their order; lists: room for two, counts: as keyed_sums.h says. */
+/* Sorts n keys below V. lists has room for two lists; counts is sized by keyed_sums.h. */
 template <class K>
 static tp_code tp_sort_keys(const tp_call *c, const K &keys, int64_t n, int64_t V, tp_keyed *lists,
                             uint32_t *counts, const tp_keyed **sorted)
@@ -295,8 +296,8 @@ static tp_code tp_sum_keyed(const tp_call *c, const tp_keyed_sums &k, const X *x
     });
 }
 
-/* Adds scale x[i] to row keys(i) of table [V,C] for i < n, nothing where that is negative; without
- * `add` table holds zeros. c->work: tp__keyed_sums_work(n, C) bytes. */
+/* Adds scale x[i] to row keys(i) of table [V,C] for i < n; a negative key is skipped. Without `add`
+ * the table holds zeros. c->work: tp__keyed_sums_work(n, C) bytes. */
 template <class K, class X, class Y>
 static tp_code tp_add_by_key(const tp_call *c, const K &keys, int64_t n, int64_t V, int64_t C,
                              float scale, bool add, const X *x, Y *table)

@@ -1,7 +1,7 @@
-/* loss.cuh - the end of a reduced loss: parts that blocks have summed become one number.
+/* loss.cuh - the last step of a reduced loss: the partial sums of blocks become one number.
  *
- * A part is the loss of some rows or elements and how many of them counted. What a part covers
- * depends on the shape alone, and parts are added in order: the same bits on every GPU. */
+ * A part is the loss of some rows or elements and the number of them that counted. The extent of a
+ * part depends on the shape alone, and parts are added in order, so bits are the same on every GPU. */
 #ifndef TP_LOSS_CUH
 #define TP_LOSS_CUH
 
@@ -12,7 +12,7 @@ struct tp_loss_part {
     float sum, counted;
 };
 
-/* One block. divisor 0: divides by what counted, if anything. */
+/* Runs as one block. divisor 0: divides by the number that counted, if any. */
 static __global__ void __launch_bounds__(1024)
     tp_loss_sum(int64_t parts, const tp_loss_part *part, double divisor, float *loss)
 {

@@ -1,6 +1,7 @@
-/* mask.cuh - random masks: an element is kept, and scaled by 1/(1-p), if its word is at least p
- * 2^32. Words are those of tensor/rng.h, so masks are bit-equal with the CPU's. About 60 operations a
- * Philox block, four words: draw whole blocks where elements lie side by side. */
+/* mask.cuh - random masks: an element is kept, and scaled by 1/(1-p), if its word is at least p 2^32.
+ *
+ * The words are those of tensor/rng.h, so masks are bit-equal with the CPU's. A Philox block of four
+ * words takes about 60 operations: draw whole blocks where elements are adjacent. */
 #ifndef TP_MASK_CUH
 #define TP_MASK_CUH
 
@@ -17,7 +18,7 @@ static inline tp_mask tp_mask_of(const tp_call *c, double p)
     return { tp_random_of(c), tp__drop_below(p), (float)(1.0 / (1.0 - p)) };
 }
 
-/* The words of elements e .. e + N: one element, or blocks of four of which e begins one. */
+/* The random words of elements e .. e + N: one element, or whole blocks of four, the first at e. */
 template <int N> struct tp_words {
     uint32_t w[N];
 
@@ -25,7 +26,7 @@ template <int N> struct tp_words {
     {
         for (int k = 0; k < N; k++) w[k] = 0;
         if (m.below == 0) return;
-        if constexpr (N == 1) { /* no index that varies: the words stay in registers */
+        if constexpr (N == 1) { /* no variable index, so the words stay in registers */
             const tp_philox p = tp_random_block(m.random, (uint64_t)e / 4);
             w[0] = e & 2 ? (e & 1 ? p.w[3] : p.w[2]) : (e & 1 ? p.w[1] : p.w[0]);
         } else {

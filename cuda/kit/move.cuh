@@ -1,8 +1,8 @@
-/* move.cuh - for kernels that only move elements: words as wide as sizes and places allow, and
- * quick division by sizes that a launch knows.
+/* move.cuh - for kernels that only move elements: the widest possible words, and fast division by
+ * divisors that are known at launch.
  *
- * Elements count by their size alone, so one kernel serves all dtypes: it is made for words of 1 to
- * 16 bytes, and the host chooses the widest of which everything is a multiple. */
+ * Only the size of an element matters, so one kernel serves all dtypes: it is compiled for words of 1
+ * to 16 bytes, and the host chooses the widest that divides every size and address. */
 #ifndef TP_MOVE_CUH
 #define TP_MOVE_CUH
 
@@ -10,15 +10,14 @@
 
 /* ---- words ---- */
 
-/* The widest word, up to 16 bytes, of which all these numbers of bytes and addresses are multiples.
- */
+/* The widest word, up to 16 bytes, that divides all these byte counts and addresses. */
 template <class... T> static inline int tp_widest(T... bytes)
 {
     const uint64_t all = ((uint64_t)bytes | ... | 16);
     return (int)(all & (0 - all));
 }
 
-/* f of an element of that many bytes, or of a word, which may have 16:
+/* Calls f with an element of that many bytes, or with a word, which may have 16:
  *     return tp_with_word(bytes, [&](auto w) { using W = decltype(w); ... }); */
 template <class F> static tp_code tp_with_element(int bytes, F f)
 {
@@ -34,8 +33,8 @@ template <class F> static tp_code tp_with_word(int bytes, F f)
 
 /* ---- division ---- */
 
-/* i / d is a product and a shift, which are many times quicker: m is 2^32 (2^s / d - 1) rounded up,
- * with 2^s the power of two that d does not exceed, and wide the same with 2^64. */
+/* i / d by a multiplication and a shift, which is many times faster: m is 2^32 (2^s / d - 1) rounded
+ * up, where 2^s is the smallest power of two not below d; `wide` is the same with 2^64. */
 struct tp_divisor {
     int64_t d;
     uint64_t wide;
@@ -46,7 +45,7 @@ static inline tp_divisor tp_by(int64_t d)
 {
     __extension__ typedef unsigned __int128 u128;
     tp_divisor by = { d, 0, 0, 0 };
-    if (d < 1) return by; /* of what is empty */
+    if (d < 1) return by; /* an empty size, never divided by */
     while ((uint64_t)1 << by.s < (uint64_t)d) by.s++;
     const uint64_t rest = ((uint64_t)1 << by.s) - (uint64_t)d;
     const uint64_t q = (uint64_t)(((u128)rest << 64) / (u128)d);
@@ -83,7 +82,7 @@ static inline tp_places tp_places_of(const tp_axes &x, int64_t elements_a_word)
     return p;
 }
 
-/* Where item i lies. */
+/* The offset of item i. */
 static __device__ inline int64_t tp_place(const tp_places &x, int64_t i)
 {
     int64_t at = 0;
@@ -95,20 +94,20 @@ static __device__ inline int64_t tp_place(const tp_places &x, int64_t i)
     return x.n > 0 ? at + i * x.stride[0] : 0;
 }
 
-/* Where the elements, or words, of a broadcast meet the smaller operand (broadcast.h): rows
- * of n of them meet rows of it, or (one) a single one. */
-struct tp_meeting {
+/* How the smaller operand of a broadcast is indexed (broadcast.h), in elements or words: each row of
+ * n of the larger one uses a row of it or, if `one`, a single element. */
+struct tp_broadcast {
     tp_places rows;
     tp_divisor n;
     bool one;
 };
 
-static inline tp_meeting tp_meeting_of(const tp_bcast &b, int64_t elements_a_word)
+static inline tp_broadcast tp_broadcast_of(const tp_bcast &b, int64_t elements_a_word)
 {
     return { tp_places_of(b.rows, elements_a_word), tp_by(b.n / elements_a_word), b.one };
 }
 
-static __device__ inline int64_t tp_broadcast_at(const tp_meeting &p, int64_t e)
+static __device__ inline int64_t tp_broadcast_at(const tp_broadcast &p, int64_t e)
 {
     const int64_t row = tp_over(p.n, e), b = tp_place(p.rows, row);
     return p.one ? b : b + e - row * p.n.d;

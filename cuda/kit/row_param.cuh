@@ -1,26 +1,26 @@
-/* row_param.cuh - a parameter along the last axis (weight, bias) that may be absent and whose type
- * is not that of the data: f32 beside bf16, say. The type is looked at where it is loaded, a branch
- * that all threads take alike, so that kernels need no copy for each. */
+/* row_param.cuh - a parameter along the last axis (weight, bias) that may be absent and may differ in
+ * type from the data, such as f32 beside bf16. The type is tested where the parameter is loaded, a
+ * branch that all threads take alike, so kernels are not instantiated for each type. */
 #ifndef TP_ROW_PARAM_CUH
 #define TP_ROW_PARAM_CUH
 
 #include "cuda/kit/kernel.cuh"
 
-/* All `none` where `at` is NULL. */
+/* Every element is `none` if `at` is NULL. */
 struct tp_row_param {
     const void *at;
     bool half;
     float none;
 };
 
-/* Input i of the call. */
+/* The parameter that is input i of the call. */
 static inline tp_row_param tp_row_param_of(const tp_call *c, int i, float none)
 {
     if (i >= c->nx || tp_absent(&c->x[i])) return { NULL, false, none };
     return { c->x[i].data, c->x[i].dtype == TP_BF16, none };
 }
 
-/* v = elements i .. i + N, aligned if N > 1. */
+/* Loads elements i .. i + N into v, aligned if N > 1. */
 template <int N> static __device__ inline void tp_take(float v[N], const tp_row_param &p, int64_t i)
 {
     if (p.at && p.half) {

@@ -1,23 +1,23 @@
-/* tiles.cuh - tiles of bf16 rows in shared memory for mma: where things lie, copies, fragments.
+/* tiles.cuh - tiles of bf16 rows in shared memory for mma: layout, copies, fragments.
  *
- * A tile has rows of COLS elements (32, 64 or 128), cut into chunks of 16 bytes. The chunks of a
- * row are permuted by its number so that the eight rows that ldmatrix reads at once lie in
- * different banks. In all addresses the row is known up to a lane's constant and the chunk up to
- * an exclusive or with it: in unrolled loops they cost one addition. */
+ * A tile has rows of COLS elements (32, 64 or 128), cut into chunks of 16 bytes. The chunks of a row
+ * are swizzled by its number, so that the eight rows that ldmatrix reads at once are in different
+ * banks. In every address the row is a constant plus a lane's constant, and the chunk is a constant
+ * exclusive-or'ed with it: in unrolled loops an address costs one addition. */
 #ifndef TP_TILES_CUH
 #define TP_TILES_CUH
 
 #include "cuda/kit/kernel.cuh"
 
-/* Where chunk c of a row begins, in elements. */
+/* The offset of chunk c of a row, in elements. */
 template <int COLS> static __device__ inline int tp_tile_at(int row, int c)
 {
     static_assert(COLS == 32 || COLS == 64 || COLS == 128, "a row is 64, 128 or 256 bytes");
     return row * COLS + (c ^ (COLS == 32 ? row >> 1 & 3 : row & 7)) * 8;
 }
 
-/* Queues copies of rows first .. first + ROWS, of which rows [0, count) and columns [0, cols)
- * exist; the others become zero. from: row 0, rows `width` elements apart; cols and width are
+/* Queues copies of rows first .. first + ROWS into the tile. Rows outside [0, count) and columns
+ * outside [0, cols) become zero. from: row 0, with rows `width` elements apart; cols and width are
  * multiples of 8, from is 16-byte aligned. All THREADS threads of the block take part. */
 template <int COLS, int ROWS, int THREADS>
 static __device__ inline void tp_tile_copy(bf16 *tile, const bf16 *from, int first, int count,
@@ -53,7 +53,7 @@ static __device__ inline void tp_frag_b(uint32_t b[4], const bf16 *tile, int row
                        tp_tile_at<COLS>(lane / 16 * 8 + lane % 8, 2 * k + lane / 8 % 2));
 }
 
-/* The same of the tile as it lies: B[k][n] = tile[row + k][16 n0 + n], k < 16, n < 16. */
+/* The same without the transposition: B[k][n] = tile[row + k][16 n0 + n], k < 16, n < 16. */
 template <int COLS>
 static __device__ inline void tp_frag_bt(uint32_t b[4], const bf16 *tile, int row, int n0)
 {
@@ -61,7 +61,7 @@ static __device__ inline void tp_frag_bt(uint32_t b[4], const bf16 *tile, int ro
     tp_ldmatrix_t(b, tile + row * COLS + tp_tile_at<COLS>(lane % 16, 2 * n0 + lane / 16));
 }
 
-/* Accumulators of two blocks of 8 columns as the A operand [16,16] of the next product. */
+/* Packs the accumulators of two blocks of 8 columns as the A operand [16,16] of the next product. */
 static __device__ inline void tp_frag_of(uint32_t a[4], const float x[4], const float y[4])
 {
     a[0] = tp_pack_bf16(x[0], x[1]);
@@ -70,7 +70,7 @@ static __device__ inline void tp_frag_of(uint32_t a[4], const float x[4], const 
     a[3] = tp_pack_bf16(y[2], y[3]);
 }
 
-/* Over the four lanes that hold parts of the same rows of an accumulator. */
+/* Reduces over the four lanes (a quad) that hold parts of the same rows of an accumulator. */
 template <class Op> static __device__ inline float tp_quad(float v)
 {
     v = Op::join(v, __shfl_xor_sync(0xffffffffu, v, 1));

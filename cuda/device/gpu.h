@@ -1,0 +1,58 @@
+/* gpu.h - the state of a GPU device, which the files of this folder share. */
+#ifndef TP_CUDA_GPU_H
+#define TP_CUDA_GPU_H
+
+#include "cuda/device/inner.h"
+#include "tensor/backend.h"
+
+enum {
+    TP_CUDA_RECENT = 16, /* ops that an error names */
+    TP_CUDA_NAME = 40,
+    TP_CUDA_STAGES = 4 /* pinned staging buffers for uploads */
+};
+
+typedef struct tp_cuda {
+    int index, processors;
+    bool tf32, debug_sync;
+    cudaStream_t stream;
+    tp_cuda_blas *blas;
+    char *staging; /* pinned: TP_CUDA_STAGES buffers of TP_CUDA_STAGE bytes */
+    cudaEvent_t uploaded[TP_CUDA_STAGES]; /* a staging buffer may be reused after its event */
+    int stage;                            /* the next one to use */
+    tp_cuda_marks *marks;                 /* NULL: no profile */
+    tp_cuda_graph *graph;                 /* the step that is being recorded, or NULL */
+    void *table;                          /* device memory of tp__cuda_table */
+    size_t table_bytes;
+    char recent[TP_CUDA_RECENT][TP_CUDA_NAME];
+    uint64_t ops;
+} tp_cuda;
+
+#define TP_CUDA_STAGE ((size_t)2 << 20)
+
+static inline tp_cuda *tp__gpu(const tp_device *D)
+{
+    return D->gpu;
+}
+
+/* gpu.c. Fails the device for good: after such an error CUDA answers nothing else. */
+void tp__gpu_fault(tp_device *D, const char *what, cudaError_t e);
+
+static inline void tp__gpu_check(tp_device *D, const char *what, cudaError_t e)
+{
+    if (e != cudaSuccess) tp__gpu_fault(D, what, e);
+}
+
+/* After each op: remembers its name; with debug_sync, waits for it. */
+tp_code tp__gpu_ran(tp_device *D, const char *name, bool backward);
+
+/* memory.c: the backend's functions of the same names (tensor/backend.h). */
+void *tp__gpu_alloc(tp_device *D, size_t bytes);
+void tp__gpu_free(tp_device *D, void *p, size_t bytes);
+void tp__gpu_upload(tp_device *D, void *to, const void *host, size_t bytes);
+void tp__gpu_download(tp_device *D, void *host, const void *from, size_t bytes);
+void tp__gpu_copy(tp_device *D, void *to, const void *from, size_t bytes);
+void tp__gpu_zero(tp_device *D, void *to, size_t bytes);
+void tp__gpu_fill(tp_device *D, void *to, size_t bytes, const void *value);
+void tp__gpu_sync(tp_device *D);
+
+#endif
