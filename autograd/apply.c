@@ -19,35 +19,25 @@ typedef struct frame {
 
 /* ---- errors that name the op ---- */
 
-static void describe_inputs(tp_tape *T, const tp_infer *q)
-{
-    char *text = T->err.text;
-    const size_t size = sizeof T->err.text;
-    for (int i = 0; i < q->nx; i++) {
-        tp__append(text, size, i == 0 ? "\n  inputs " : ", ");
-        tp__print_view(text, size, &q->x[i]);
-    }
-    tp__where(T, text, size);
-}
-
 tp_code tp_fail(tp_infer *q, tp_code code, const char *fmt, ...)
 {
-    tp_tape *T = q->T;
-    if (T->err.code != TP_OK) return T->err.code;
     va_list ap;
     va_start(ap, fmt);
-    tp__verr(&T->err, code, fmt, ap);
+    tp__verr(&q->T->rule, code, fmt, ap);
     va_end(ap);
     return code;
 }
 
-/* Puts "name: " before a text that a shape rule or a kernel left. */
-static void prefix_error(tp_tape *T, const char *name)
+/* Fails the tape with what the shape rule said, the op's name before it and its inputs behind. */
+static void fail_rule(tp_tape *T, const tp_infer *q, const char *name)
 {
-    char rest[TP_TEXT];
-    memcpy(rest, T->err.text, sizeof rest);
-    T->err.text[0] = 0;
-    tp__append(T->err.text, sizeof T->err.text, "%s: %s", name, rest);
+    char text[TP_TEXT] = "";
+    tp__append(text, sizeof text, "%s: %s", name, T->rule.text);
+    for (int i = 0; i < q->nx; i++) {
+        tp__append(text, sizeof text, i == 0 ? "\n  inputs " : ", ");
+        tp__print_view(text, sizeof text, &q->x[i]);
+    }
+    tp__fail(T, T->rule.code, "%s", text);
 }
 
 /* ---- inputs ---- */
@@ -152,14 +142,11 @@ static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
 
 /* ---- outputs ---- */
 
-static bool check_output(tp_infer *q, tp_view *y)
+static void check_output(tp_infer *q, tp_view *y)
 {
     const tp_shape s = tp__view_shape(y);
-    if (y->ndim < 0 || !tp__numel(&s, &y->numel)) {
+    if (y->ndim < 0 || !tp__numel(&s, &y->numel))
         tp_fail(q, TP_E_SHAPE, "the result is too large or has too many axes");
-        return false;
-    }
-    return true;
 }
 
 static bool make_outputs(tp_tape *T, frame *f, int64_t view_at)
@@ -307,15 +294,13 @@ static bool check_gradient(tp_tape *T, const frame *f, int64_t view_at, bool wan
 
 static bool infer(tp_tape *T, frame *f, tp_infer *q, tp_dtype *real)
 {
-    const tp_code code = check_dtypes(q, f, real) ? f->op->shape(q) : T->err.code;
-    bool ok = code == TP_OK && T->err.code == TP_OK;
-    for (int i = 0; ok && i < f->ny; i++) ok = check_output(q, &f->yv[i]);
-    if (ok) return true;
-    if (T->err.code == TP_OK)
-        tp__err(&T->err, code == TP_OK ? TP_E_BUG : code, "%s", tp_code_text(code));
-    prefix_error(T, f->op->name);
-    describe_inputs(T, q);
-    return false;
+    tp_err *e = &T->rule;
+    e->code = TP_OK;
+    const tp_code code = check_dtypes(q, f, real) ? f->op->shape(q) : e->code;
+    for (int i = 0; i < f->ny && code == TP_OK && e->code == TP_OK; i++) check_output(q, &f->yv[i]);
+    if (code != TP_OK) tp__err(e, code, "%s", tp_code_text(code));
+    if (e->code != TP_OK) fail_rule(T, q, f->op->name);
+    return T->err.code == TP_OK;
 }
 
 static bool execute(tp_tape *T, frame *f, tp_infer *q, tp_call *c)

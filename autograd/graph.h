@@ -101,6 +101,7 @@ typedef struct tp_move {
 struct tp_tape {
     tp_device *dev;
     tp_err err;
+    tp_err rule; /* what tp_fail says of the op that is applied, without its name and inputs */
     bool born_failed, train, recording, check_finite, replaying;
     bool saves_all; /* records hold every input and output, whatever the op saves (gradcheck.c) */
     tp_dtype compute;
@@ -184,7 +185,6 @@ void tp__release(tp_node *n, const char *where); /* ends a node's life in that s
 tp_tape *tp__some(const tp_tape *T); /* T, or a failed tape in place of NULL */
 tp_tensor tp__handle(const tp_node *n);
 tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
-void tp__where(const tp_tape *T, char *text, size_t size); /* "\n  at file:line, in path, op n" */
 /* The node behind a handle, or NULL with the tape failed; `what` names it in the message. */
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what);
 void tp__recs_drop(tp_tape *T, int64_t from); /* truncates the records to `from`      */
@@ -239,6 +239,8 @@ bool tp__params_complete(tp_params *P);
  */
 bool tp__params_grads(tp_params *P, tp_err *error);
 const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error);
+/* False with *e set where averages are swapped in: "WHAT: the parameters hold the averages; ...". */
+bool tp__params_hold_values(const tp_params *P, const char *what, tp_err *e);
 void tp__params_touch(tp_params *P); /* values changed: raises the version       */
 
 #endif

@@ -6,7 +6,7 @@
 #include "autograd/graph.h"
 
 static tp_params no_memory = {
-    .err = { TP_E_MEMORY, "params: out of memory for the object itself" },
+    .err = { TP_E_MEMORY, "params: out of memory for the object itself", NULL },
     .born_failed = true,
 };
 
@@ -16,7 +16,7 @@ tp_params *tp_params_new(tp_device *D, const tp_params_opts *o)
     tp_params *P = calloc(1, sizeof *P);
     if (!P) return &no_memory;
     if (!o) o = &defaults;
-    P->dev = D;
+    P->err.dev = P->dev = D;
     P->dtype = o->dtype;
     P->seed = o->seed;
     P->blank = o->blank;

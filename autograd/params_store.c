@@ -158,6 +158,16 @@ bool tp__params_grads(tp_params *P, tp_err *error)
     return true;
 }
 
+bool tp__params_hold_values(const tp_params *P, const char *what, tp_err *e)
+{
+    if (P->swapped)
+        tp__err(e, TP_E_STATE,
+                "%.1000s: the parameters hold the averages; call tp_ema_swap before to put the "
+                "values back",
+                what);
+    return P->swapped == 0;
+}
+
 void tp__params_touch(tp_params *P)
 {
     P->version++;
@@ -275,6 +285,7 @@ bool tp_param_set(tp_params *P, tp_tensor p, tp_dtype dt, const void *host, size
 {
     const tp_entry *e = tp__entry(P, p, "tp_param_set");
     if (!e || !tp__params_complete(P)) return false;
+    if (!e->node->buffer && !tp__params_hold_values(P, "tp_param_set", &P->err)) return false;
     tp__params_touch(P);
     return transfer(P, e->name, &e->node->view, dt, (void *)(uintptr_t)host, bytes, false);
 }

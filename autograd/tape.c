@@ -8,12 +8,13 @@
 #define FIRST_GEN 2 /* 0 is TP_NONE, 1 is TP_FAILED */
 
 static tp_tape no_memory = {
-    .err = { TP_E_MEMORY, "tape: out of memory for the tape object itself" },
+    .err = { TP_E_MEMORY, "tape: out of memory for the tape object itself", NULL },
     .born_failed = true,
 };
 
 static tp_tape no_tape = {
-    .err = { TP_E_STATE, "tape: NULL was given in place of a tape; make one with tp_tape_new" },
+    .err = { TP_E_STATE, "tape: NULL was given in place of a tape; make one with tp_tape_new",
+             NULL },
     .born_failed = true,
 };
 
@@ -30,7 +31,8 @@ static bool is_none(const tp_tape *T)
 
 /* ---- errors ---- */
 
-void tp__where(const tp_tape *T, char *text, size_t size)
+/* Appends "\n  at file:line, in path, op n". */
+static void where(const tp_tape *T, char *text, size_t size)
 {
     if (T->file)
         tp__append(text, size, "\n  at %s:%d", T->file, T->line);
@@ -44,13 +46,14 @@ void tp__where(const tp_tape *T, char *text, size_t size)
 
 tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...)
 {
-    if (T->err.code == TP_OK) {
-        va_list ap;
-        va_start(ap, fmt);
-        tp__verr(&T->err, code, fmt, ap);
-        va_end(ap);
-        tp__where(T, T->err.text, sizeof T->err.text);
-    }
+    if (T->err.code != TP_OK) return TP_FAILED;
+    char text[TP_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    where(T, text, sizeof text);
+    tp__err(&T->err, code, "%s", text);
     return TP_FAILED;
 }
 
@@ -80,7 +83,7 @@ tp_code tp_code_of(const tp_tape *T)
 
 void tp_clear(tp_tape *T)
 {
-    if (!tp__some(T)->born_failed) T->err = (tp_err){ 0 };
+    if (!tp__some(T)->born_failed) T->err = (tp_err){ .dev = T->dev };
 }
 
 tp_tape *tp_at(tp_tape *T, const char *file, int line)
@@ -99,7 +102,7 @@ tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o)
     tp_tape *T = calloc(1, sizeof *T);
     if (!T) return &no_memory;
     if (!o) o = &defaults;
-    T->dev = D;
+    T->err.dev = T->dev = D;
     T->seed = o->seed;
     T->compute = o->compute;
     T->train = o->train;

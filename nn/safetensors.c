@@ -20,15 +20,7 @@ static tp_slots slots_of(tp_params *P)
  * refused for the tensors that it lacks. */
 bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_opts *o)
 {
-    if (P->err.code != TP_OK) return false;
-    if (P->swapped) {
-        tp__err(
-            &P->err, TP_E_STATE,
-            "%.200s cannot be loaded: the parameters hold the averages; call tp_ema_swap before "
-            "to put the values back",
-            tp_file_path(F));
-        return false;
-    }
+    if (P->err.code != TP_OK || !tp__params_hold_values(P, tp_file_path(F), &P->err)) return false;
     tp_slots S = slots_of(P);
     const tp_file_tensor **from = tp__slots_match(&S, F, prefix, o, "parameters", &P->err);
     bool ok = from && tp__params_complete(P);
@@ -69,7 +61,7 @@ bool tp_save(tp_params *P, const char *file)
     tp__writer_no_nan(W);
     tp_writer_meta(W, "format", "pt"); /* PyTorch's names and layout: its loaders ask for this */
     const bool ok = tp_params_write(P, W, "") && tp_writer_commit(W);
-    if (!ok) tp__err(&P->err, TP_E_IO, "%s", tp_writer_why(W));
+    if (!ok) tp__err(&P->err, tp_writer_code(W), "%s", tp_writer_why(W));
     tp_writer_free(W);
     return ok;
 }

@@ -54,7 +54,7 @@ void tp__slots_free(tp_slots *S)
 
 void tp__slots_write(const tp_slots *S, tp_writer *W, const char *prefix)
 {
-    static const tp_err no_memory = { TP_E_MEMORY, "out of host memory" };
+    static const tp_err no_memory = { TP_E_MEMORY, "out of host memory", NULL };
     if (S->no_memory) { /* the list has holes */
         tp__writer_fail(W, &no_memory);
         return;

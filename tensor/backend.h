@@ -77,6 +77,8 @@ struct tp_device {
     void *gpu;                 /* of the CUDA backend */
     struct tp_left *left;      /* host memory of parameters that are gone (tp__left_take)     */
     uint64_t next_gen;         /* of a parameter's handle */
+    tp_error_fn on_error;      /* NULL: none */
+    void *on_error_env;
     tp_err err;
 };
 

@@ -119,7 +119,7 @@ static void open_cpu(tp_device *D, const tp_device_opts *o)
 /* What a constructor returns when not even the object itself could be allocated. */
 static tp_device no_memory = {
     .name = "none",
-    .err = { TP_E_MEMORY, "device: out of memory for the device object itself" },
+    .err = { TP_E_MEMORY, "device: out of memory for the device object itself", NULL },
 };
 
 #ifdef TP_HAVE_CUDA
@@ -149,6 +149,7 @@ tp_device *tp_device_open(const char *name, const tp_device_opts *o)
     static const tp_device_opts defaults = { 0 };
     tp_device *D = calloc(1, sizeof *D);
     if (!D) return &no_memory;
+    D->err.dev = D;
     if (!o) o = &defaults;
     if (name && strcmp(name, "cpu") == 0)
         open_cpu(D, o);
@@ -172,6 +173,16 @@ void tp_device_close(tp_device *D)
         if (D->be->forget) D->be->forget(D);
     }
     free(D);
+}
+
+void tp_device_on_error(tp_device *D, tp_error_fn fn, void *env)
+{
+    if (!D) return;
+    if (D != &no_memory) {
+        D->on_error = fn;
+        D->on_error_env = env;
+    }
+    if (fn && D->err.code != TP_OK) fn(env, D->err.code, D->err.text);
 }
 
 bool tp_device_sync(tp_device *D)

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tensor/backend.h"
+
 #define TP_STR(x)  #x
 #define TP_XSTR(x) TP_STR(x)
 
@@ -39,10 +41,10 @@ tp_code tp__verr(tp_err *e, tp_code code, const char *fmt, va_list ap)
 #ifdef TAPEGRAD_ASSERTS
     if (code == TP_E_BUG) __builtin_trap();
 #endif
-    if (e->code == TP_OK) {
-        e->code = code;
-        vsnprintf(e->text, sizeof e->text, fmt, ap);
-    }
+    if (e->code != TP_OK) return code;
+    e->code = code;
+    vsnprintf(e->text, sizeof e->text, fmt, ap);
+    if (e->dev && e->dev->on_error) e->dev->on_error(e->dev->on_error_env, code, e->text);
     return code;
 }
 

@@ -1,6 +1,8 @@
 /* test_errors.c - the exact text of errors, one of every code that the core can raise on a CPU. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <tapegrad/op.h>
 #include <tapegrad/tapegrad.h>
@@ -221,6 +223,126 @@ Test(errors, failed_objects_pass_their_text_on)
     cr_expect_eq(tp_device_ok(D), false);
     cr_expect(strstr(tp_device_why(D), "cuda:1"), "%s", tp_device_why(D));
     tp_device_close(D);
+}
+
+/* ---- the callback ---- */
+
+typedef struct heard {
+    int calls;
+    tp_code code;
+    char text[2048];
+} heard;
+
+static void hear(void *env, tp_code code, const char *text)
+{
+    heard *h = env;
+    h->calls++;
+    h->code = code;
+    snprintf(h->text, sizeof h->text, "%s", text);
+}
+
+static void expect_heard(const heard *h, int calls, const char *why, const char *what)
+{
+    cr_expect_eq(h->calls, calls, "%s: %d calls", what, h->calls);
+    cr_expect_str_eq(h->text, why, "%s: %s", what, h->text);
+}
+
+Test(errors, the_callback_hears_of_each_error_once)
+{
+    tp_device *D, *other = tp_device_open("cpu", NULL);
+    tp_tape *T = open_tape(&D), *stranger = tp_tape_new(other, NULL);
+    tp_params *P = tp_params_new(D, NULL);
+    heard h = { 0 };
+    tp_device_on_error(D, hear, &h);
+    item_of_two(stranger);
+    cr_expect_eq(h.calls, 0, "an error of another device");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        h.calls = 0;
+        cases[i].run(T);
+        expect_heard(&h, 1, tp_why(T), cases[i].name);
+        cr_expect_eq(h.code, cases[i].code, "%s", cases[i].name);
+        item_of_two(T); /* a failed tape fails no more */
+        cr_expect_eq(h.calls, 1, "%s", cases[i].name);
+        tp_clear(T);
+        tp_reset(T);
+    }
+    h.calls = 0;
+    tp_param(P, "", TP_SCALAR, (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
+    expect_heard(&h, 1, tp_params_why(P), "parameters");
+    tp_optim *O = tp_adam_new(P, NULL);
+    expect_heard(&h, 2, tp_optim_why(O), "an optimiser of failed parameters");
+    tp_ema *E = tp_ema_new(P, 0.5);
+    expect_heard(&h, 3, tp_ema_why(E), "an average of failed parameters");
+    tp_device_on_error(D, NULL, NULL);
+    item_of_two(T);
+    cr_expect_eq(h.calls, 3, "no callback any more");
+    tp_ema_free(E);
+    tp_optim_free(O);
+    tp_params_free(P);
+    tp_tape_free(stranger);
+    tp_device_close(other);
+    close_tape(D, T);
+}
+
+/* Weights of NaN pass from op to op; a program that never checks hears of them at the first place
+ * that looks: clipping and with it each step on the CPU, and saving. */
+Test(errors, the_callback_hears_of_nan)
+{
+    tp_device *D;
+    tp_tape *T = open_tape(&D);
+    tp_params *P = tp_params_new(D, NULL);
+    const float nan = NAN;
+    const tp_tensor w = tp_param(P, "w", TP_SHAPE(1), (tp_init){ TP_INIT_CONST, 1.0, 0 }, 0);
+    tp_optim *O = tp_sgd_new(P, NULL);
+    heard h = { 0 };
+    tp_device_on_error(D, hear, &h);
+    cr_assert(tp_param_set(P, w, TP_F32, &nan, sizeof nan));
+    for (int step = 1; step <= 2; step++) {
+        tp_reset(T);
+        tp_backward(T, tp_sum(T, tp_square(T, w), TP_ALL));
+        tp_clip_grad_norm(P, 1.0);
+        cr_expect_not(tp_step(O, 0.1));
+        expect_heard(&h, step, tp_optim_why(O), "a step");
+        cr_expect_eq(h.code, TP_E_NONFINITE);
+        tp_grad_clear(P);
+    }
+    tp_backward(T, tp_sum(T, tp_square(T, w), TP_ALL));
+    cr_expect(tp_step(O, 0.1), "without clipping nobody looks");
+    cr_expect(tp_ok(T), "%s", tp_why(T));
+    cr_expect_not(tp_save(P, "never.safetensors"));
+    expect_heard(&h, 3, tp_params_why(P), "tp_save");
+    cr_expect_eq(h.code, TP_E_NONFINITE, "%s", tp_code_name(h.code));
+    tp_optim_free(O);
+    tp_params_free(P);
+    close_tape(D, T);
+}
+
+Test(errors, a_device_that_never_opened_is_reported_at_once)
+{
+    tp_device *D = tp_device_open("tpu", NULL);
+    heard h = { 0 };
+    tp_device_on_error(D, hear, &h);
+    expect_heard(&h, 1, tp_device_why(D), "device");
+    tp_tape *T = tp_tape_new(D, NULL);
+    expect_heard(&h, 2, tp_why(T), "a tape on it");
+    tp_device_on_error(NULL, hear, &h);
+    close_tape(D, T);
+}
+
+static void leave(void *env, tp_code code, const char *text)
+{
+    (void)env;
+    (void)text;
+    exit(code == TP_E_SHAPE ? 3 : 4);
+}
+
+Test(errors, the_callback_may_end_the_process, .exit_code = 3)
+{
+    tp_device *D;
+    tp_tape *T = open_tape(&D);
+    tp_device_on_error(D, leave, NULL);
+    item_of_two(T);
+    cr_expect(false, "not reached");
 }
 
 Test(errors, null_objects)

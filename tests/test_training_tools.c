@@ -282,12 +282,34 @@ Test(ema, swapped_averages_are_not_loaded)
     tp_ema *E = tp_ema_new(w.P, 0.5);
     tp_ema_swap(E);
     cr_expect_not(tp_load(w.P, in_folder("w.safetensors"), NULL));
-    cr_expect(strstr(tp_params_why(w.P), "w.safetensors cannot be loaded: the parameters hold the "
-                                         "averages; call tp_ema_swap before"),
+    cr_expect(strstr(tp_params_why(w.P), "w.safetensors: the parameters hold the averages; call "
+                                         "tp_ema_swap before"),
               "%s", tp_params_why(w.P));
     tp_ema_free(E);
     free_world(&w);
     remove_folder();
+}
+
+/* Nor are parameters set by hand; buffers, which have no average, are. */
+Test(ema, swapped_averages_are_not_set)
+{
+    tp_device *D = device_open(NULL);
+    tp_params *P = tp_params_new(D, NULL);
+    const tp_init zero = { TP_INIT_ZERO, 0, 0 };
+    const tp_tensor w = tp_param(P, "w", TP_SHAPE(1), zero, 0);
+    const tp_tensor b = tp_param(P, "b", TP_SHAPE(1), zero, TP_BUFFER);
+    const float one = 1.0f;
+    float now = -1.0f;
+    tp_ema *E = tp_ema_new(P, 0.5);
+    tp_ema_swap(E);
+    cr_expect(tp_param_set(P, b, TP_F32, &one, sizeof one), "%s", tp_params_why(P));
+    cr_expect(tp_param_get(P, w, TP_F32, &now, sizeof now) && now == 0.0f);
+    cr_expect_not(tp_param_set(P, w, TP_F32, &one, sizeof one));
+    cr_expect_str_eq(tp_params_why(P), "tp_param_set: the parameters hold the averages; call "
+                                       "tp_ema_swap before to put the values back");
+    tp_ema_free(E);
+    tp_params_free(P);
+    tp_device_close(D);
 }
 
 /* A graph recorded before a swap has read other values: an error, not a wrong gradient. */

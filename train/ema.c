@@ -23,7 +23,7 @@ struct tp_ema {
 };
 
 static tp_ema no_memory = {
-    .err = { TP_E_MEMORY, "ema: out of memory for the object itself" },
+    .err = { TP_E_MEMORY, "ema: out of memory for the object itself", NULL },
 };
 
 tp_ema *tp_ema_new(tp_params *P, double decay)
@@ -36,6 +36,7 @@ tp_ema *tp_ema_new(tp_params *P, double decay)
         tp__err(&E->err, TP_E_STATE, "ema: NULL was given in place of a parameter set");
         return E;
     }
+    E->err.dev = P->dev;
     if (!tp__params_complete(P)) {
         tp__err(&E->err, P->err.code, "%s", P->err.text);
         return E;

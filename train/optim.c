@@ -42,7 +42,7 @@ struct tp_optim {
 };
 
 static tp_optim no_memory = {
-    .err = { TP_E_MEMORY, "optimiser: out of memory for the object itself" },
+    .err = { TP_E_MEMORY, "optimiser: out of memory for the object itself", NULL },
 };
 
 /* ---- making ---- */
@@ -90,6 +90,7 @@ static tp_optim *make(const tp_optim *options, tp_params *P, tp_factor_rule rule
                 kinds[O->kind]);
         return O;
     }
+    O->err.dev = O->step_err.dev = P->dev;
     if (!tp__params_complete(P)) {
         tp__err(&O->err, P->err.code, "%s", P->err.text);
         return O;
@@ -250,7 +251,7 @@ bool tp_step(tp_optim *O, double lr)
     if (!O || O->err.code != TP_OK) return false;
     tp_params *P = O->P;
     tp_err *e = &O->step_err;
-    *e = (tp_err){ 0 };
+    *e = (tp_err){ .dev = P->dev };
     if (P->err.code != TP_OK)
         tp__err(e, P->err.code, "%s", P->err.text);
     else if (P->grad_err.code != TP_OK)
@@ -258,10 +259,6 @@ bool tp_step(tp_optim *O, double lr)
     else if (P->dev->capturing)
         tp__err(e, TP_E_STATE,
                 "tp_step: must stand after tp_capture_end, not inside the captured step");
-    else if (P->swapped)
-        tp__err(e, TP_E_STATE,
-                "tp_step: the parameters hold the averages; call tp_ema_swap before to put the "
-                "values back");
     else if (P->backwards == 0)
         tp__err(e, TP_E_STATE, "tp_step: no tp_backward has completed since the last step");
     else if (!usable(lr) || !isfinite(O->scale))
@@ -269,6 +266,8 @@ bool tp_step(tp_optim *O, double lr)
                 "tp_step: learning rate %g and gradient scale %g must be finite, the rate not "
                 "negative",
                 lr, O->scale);
+    else
+        tp__params_hold_values(P, "tp_step", e);
     if (e->code != TP_OK) return false;
     plan(O, lr);
     if (!run(O)) return false;

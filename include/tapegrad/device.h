@@ -99,6 +99,21 @@ TP_API const char *tp_device_why(const tp_device *D);
 TP_API bool tp_device_ok(const tp_device *D);
 TP_API const char *tp_device_name(const tp_device *D); /* "cpu", "cuda:0" */
 
+/* A callback for errors: code, and the text that the object's `why` returns. */
+typedef void (*tp_error_fn)(void *env, tp_code code, const char *text);
+
+/* Calls fn for each error that D, or a tape, parameter set, optimiser or average on it, records, so
+ * that a program which never checks still hears of the first one. An object that has failed records
+ * nothing more: fn is called again after tp_clear, and by each tp_step that is refused. An error that
+ * passes from one object to another, from parameters to the tape that uses them, is reported by both.
+ * If D has failed already, fn is called at once. fn NULL (the default): no callback.
+ *
+ * fn runs inside the call that fails, in its thread: threads that share D may run it at the same
+ * time. It may print, count, or end the process (exit, abort). It must not leave by longjmp or by a
+ * C++ exception, nor call a function that changes D or an object on it. Set it before other threads
+ * use D. */
+TP_API void tp_device_on_error(tp_device *D, tp_error_fn fn, void *env);
+
 /* Does this machine run the instruction set? */
 TP_API bool tp_isa_runs(tp_isa isa);
 

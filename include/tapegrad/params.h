@@ -87,7 +87,8 @@ TP_API tp_tensor tp_find(const tp_params *P, const char *name); /* TP_NONE if th
 TP_API int64_t tp_params_count(const tp_params *P);             /* elements, buffers not counted */
 
 /* Host copies of a parameter's or buffer's values, or of its gradient, converted to dtype dt.
- * False, with P's error set, if sizes disagree or there is no gradient. Synchronise. */
+ * False, with P's error set, if sizes disagree, if there is no gradient, or if parameters are set
+ * while tp_ema_swap is in effect. Synchronise. */
 TP_API bool tp_param_get(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes);
 TP_API bool tp_param_set(tp_params *P, tp_tensor p, tp_dtype dt, const void *host, size_t bytes);
 TP_API bool tp_param_get_grad(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes);

@@ -42,7 +42,7 @@ struct tp_file {
 };
 
 static tp_file no_memory = {
-    .err = { TP_E_MEMORY, "file: out of memory for the file object itself" },
+    .err = { TP_E_MEMORY, "file: out of memory for the file object itself", NULL },
 };
 
 void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...)

@@ -36,7 +36,7 @@ struct tp_writer {
 };
 
 static tp_writer no_memory = {
-    .err = { TP_E_MEMORY, "file: out of memory for the writer object itself" },
+    .err = { TP_E_MEMORY, "file: out of memory for the writer object itself", NULL },
 };
 
 static void fail(tp_writer *W, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
