@@ -1,0 +1,288 @@
+/* header.c - the header of a safetensors file: every length, name, dtype, shape and offset is
+ * checked before anything of the file is used, so that a damaged or hostile file is an error text,
+ * never a read outside its memory. Layout: inner.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/file/open.h"
+
+#define AGAIN TP_FILE_AGAIN
+#define OTHER "; this is no safetensors file, or its beginning is damaged"
+
+#define bad(F, ...) tp__file_fail(F, TP_E_IO, __VA_ARGS__)
+
+/* The JSON text: its length, or 0 with F failed. */
+static size_t header_length(tp_file *F)
+{
+    unsigned char first[9] = { 0 };
+    uint64_t n = 0;
+    if (!tp__file_at(F, 0, first, F->size > 8 ? 9 : 8)) return 0;
+    memcpy(&n, first, sizeof n);
+    if (n == 0)
+        bad(F, "the header length (bytes 0 to 7) is 0" OTHER);
+    else if (n > F->size - 8)
+        bad(F, "the header length (bytes 0 to 7) is %llu, but only %llu bytes follow" OTHER,
+            (unsigned long long)n, (unsigned long long)(F->size - 8));
+    else if (n > TP_FILE_HEADER_MAX)
+        bad(F, "the header length (bytes 0 to 7) is %llu, more than the %d allowed" OTHER,
+            (unsigned long long)n, TP_FILE_HEADER_MAX);
+    else if (first[8] != '{')
+        bad(F, "the header does not begin with '{' but with byte 0x%02x, at offset 8" OTHER,
+            first[8]);
+    return tp_file_ok(F) ? (size_t)n : 0;
+}
+
+/* ---- the header ---- */
+
+/* A value takes jansson up to 300 bytes, and two letters of a file: of more than these, or of lists
+ * and objects where a header has none, no tree is made. Sound headers have about 13 values a
+ * tensor. */
+enum { MOST_VALUES = 2000000, DEEPEST = 3 };
+
+/* The letter behind the string that begins at s, or end. */
+static const char *skip_string(const char *s, const char *end)
+{
+    for (s++; s < end && *s != '"'; s++)
+        if (*s == '\\' && s + 1 < end) s++;
+    return s < end ? s + 1 : end;
+}
+
+/* {"NAME":{"KEY":[1,2]}}: objects at depth 0 and 1, lists above them, no list in a list. What is no
+ * JSON is the parser's business. */
+static bool modest(tp_file *F, const char *text, size_t length)
+{
+    const char *const end = text + length;
+    int depth = 0, values = 0;
+    bool nested = false, list = false;
+    for (const char *s = text; s < end && values <= MOST_VALUES && !nested;) {
+        if (*s == '"') {
+            s = skip_string(s, end);
+            continue;
+        }
+        if (*s == '{' || *s == '[') {
+            nested = list || depth == DEEPEST || (*s == '{' && depth > 1);
+            list = *s == '[';
+            depth++;
+        } else if (*s == '}' || *s == ']') {
+            list = false;
+            depth--;
+        }
+        values += *s == '{' || *s == '[' || *s == ',';
+        s++;
+    }
+    if (nested)
+        bad(F, "the header has lists or objects in others where a safetensors file has none" AGAIN);
+    else if (values > MOST_VALUES)
+        bad(F, "the header has more than %d values; at most so many are supported", MOST_VALUES);
+    return tp_file_ok(F);
+}
+
+static void check_meta(tp_file *F)
+{
+    const char *key;
+    json_t *value;
+    if (F->meta && !json_is_object(F->meta)) bad(F, "__metadata__ is not a JSON object" AGAIN);
+    json_object_foreach(F->meta, key, value)
+    {
+        if (!json_is_string(value)) bad(F, "metadata '%.200s' is not a string" AGAIN, key);
+    }
+}
+
+static bool natural(const json_t *j, uint64_t *x)
+{
+    *x = (uint64_t)json_integer_value(j);
+    return json_is_integer(j) && json_integer_value(j) >= 0;
+}
+
+static bool parse_shape(tp_file *F, const json_t *j, tp_file_tensor *t)
+{
+    const size_t n = json_array_size(j);
+    if (!json_is_array(j)) {
+        bad(F, "tensor '%.200s' has no shape" AGAIN, t->name);
+        return false;
+    }
+    if (n > TP_MAX_DIMS) {
+        bad(F, "tensor '%.200s' has %zu axes; at most %d are supported", t->name, n, TP_MAX_DIMS);
+        return false;
+    }
+    t->shape.ndim = (int)n;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t dim;
+        if (!natural(json_array_get(j, i), &dim)) {
+            bad(F, "axis %zu of tensor '%.200s' is not a whole number from 0 on" AGAIN, i, t->name);
+            return false;
+        }
+        t->shape.dim[i] = (int64_t)dim;
+    }
+    if (!tp__numel(&t->shape, &t->numel)) {
+        bad(F, "the shape of tensor '%.200s' has more elements than can be counted" AGAIN, t->name);
+        return false;
+    }
+    return true;
+}
+
+static bool parse_offsets(tp_file *F, const json_t *j, size_t element, tp_file_tensor *t)
+{
+    uint64_t begin, end;
+    char shape[256] = "";
+    if (json_array_size(j) != 2 || !natural(json_array_get(j, 0), &begin) ||
+        !natural(json_array_get(j, 1), &end)) {
+        bad(F, "tensor '%.200s' has no pair of data_offsets" AGAIN, t->name);
+        return false;
+    }
+    if (begin > end || end > F->data_size) {
+        bad(F, "tensor '%.200s' lies at offsets %llu to %llu of %llu bytes of data%s", t->name,
+            (unsigned long long)begin, (unsigned long long)end, (unsigned long long)F->data_size,
+            begin > end ? AGAIN : "; the file is cut off: copy, download or write it again");
+        return false;
+    }
+    t->offset = (size_t)begin;
+    if (!tp__size_mul((size_t)t->numel, element, &t->bytes) || t->bytes != (size_t)(end - begin)) {
+        tp__print_shape(shape, sizeof shape, t->shape.ndim, t->shape.dim);
+        bad(F, "tensor '%.200s' is %s%s but its offsets %llu to %llu hold %llu bytes" AGAIN,
+            t->name, t->stored, shape, (unsigned long long)begin, (unsigned long long)end,
+            (unsigned long long)(end - begin));
+        return false;
+    }
+    return true;
+}
+
+static bool parse_tensor(tp_file *F, const char *name, const json_t *j, tp_file_tensor *t)
+{
+    const char *dtype = json_string_value(json_object_get(j, "dtype"));
+    const tp_stored *s = dtype ? tp__stored(dtype) : NULL;
+    *t = (tp_file_tensor){ .name = name, .stored = s ? s->name : NULL };
+    if (!dtype)
+        bad(F, "tensor '%.200s' has no dtype" AGAIN, name);
+    else if (!s)
+        bad(F, "tensor '%.200s' has the unknown dtype '%.32s'; convert it to F32 or BF16", name,
+            dtype);
+    return s && parse_shape(F, json_object_get(j, "shape"), t) &&
+           parse_offsets(F, json_object_get(j, "data_offsets"), s->size, t);
+}
+
+/* ---- checksums ---- */
+
+#define KEPT                                                                                       \
+    "; the file is damaged, or a program has changed it and kept the checksums: take the last "    \
+    "good checkpoint, or leave out the metadata '" TP_SUM_HEADER "' and '" TP_SUM_TENSORS "'"
+
+/* Compares the header's, if the file has checksums, and prepares for those of tensors. */
+static void check_header(tp_file *F, const char *text, size_t length)
+{
+    const json_t *meta = json_object_get(F->root, "__metadata__");
+    const bool header = json_object_get(meta, TP_SUM_HEADER) != NULL;
+    const char *tensors = json_string_value(json_object_get(meta, TP_SUM_TENSORS));
+    uint64_t said;
+    if (!header && !json_object_get(meta, TP_SUM_TENSORS)) return;
+    if (!header || !tensors || length < TP_SUMS_AT || memcmp(text, TP_SUM_BEGIN, TP_SUM_AT) != 0 ||
+        !tp__sum_scan(text + TP_SUM_AT, &said)) {
+        bad(F, "the checksum of the header is not in its place" KEPT);
+        return;
+    }
+    F->sum = tp__sum_new();
+    if (!F->sum) {
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for checksums");
+        return;
+    }
+    const uint64_t is = tp__sum_header(F->sum, text, length);
+    if (is != said)
+        bad(F, "the checksum of the header is %016llx, the file says %016llx" KEPT,
+            (unsigned long long)is, (unsigned long long)said);
+}
+
+/* Takes them out of the metadata, which are for programs; the tensors are known. */
+static void take_sums(tp_file *F)
+{
+    if (!F->sum || !tp_file_ok(F)) return;
+    const char *digits = json_string_value(json_object_get(F->meta, TP_SUM_TENSORS));
+    bool all = strlen(digits) == TP_SUM_DIGITS * (size_t)F->n;
+    F->sums = malloc(((size_t)F->n + 1) * sizeof *F->sums);
+    F->sound = calloc((size_t)F->n + 1, sizeof *F->sound);
+    if (!F->sums || !F->sound) {
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for the checksums of %d tensors", F->n);
+        return;
+    }
+    for (int i = 0; all && i < F->n; i++)
+        all = tp__sum_scan(digits + TP_SUM_DIGITS * i, &F->sums[i]);
+    if (!all) bad(F, "it does not have %d checksums for %d tensors" KEPT, F->n, F->n);
+    json_object_del(F->meta, TP_SUM_HEADER);
+    json_object_del(F->meta, TP_SUM_TENSORS);
+}
+
+static void parse_json(tp_file *F, size_t length)
+{
+    json_error_t e;
+    char *text = malloc(length);
+    if (!text) {
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for the %zu bytes of the header", length);
+        return;
+    }
+    if (tp__file_at(F, 8, text, length) && modest(F, text, length)) {
+        F->root = tp__file_json(F, text, length, JSON_REJECT_DUPLICATES, &e);
+        if (!F->root)
+            bad(F, "the header is not valid JSON at offset %d: %s" AGAIN, e.position + 8, e.text);
+        else
+            check_header(F, text, length);
+    }
+    free(text);
+}
+
+static bool parse_header(tp_file *F, size_t length)
+{
+    parse_json(F, length);
+    if (!tp_file_ok(F)) return false;
+    F->meta = json_object_get(F->root, "__metadata__");
+    check_meta(F);
+    const size_t count = json_object_size(F->root) - (F->meta != NULL);
+    if (!tp__file_reserve(F, count)) return false;
+    const char *name;
+    json_t *j;
+    json_object_foreach(F->root, name, j)
+    {
+        if (j != F->meta && tp_file_ok(F)) parse_tensor(F, name, j, &F->at[F->n++]);
+    }
+    return tp_file_ok(F);
+}
+
+/* ---- order ---- */
+
+static int by_offset(const void *pa, const void *pb)
+{
+    const tp_file_tensor *a = pa, *b = pb;
+    if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+/* Sorts the tensors and checks that they fill the data without gap or overlap. */
+static void check_order(tp_file *F)
+{
+    size_t end = 0;
+    qsort(F->at, (size_t)F->n, sizeof *F->at, by_offset);
+    for (int i = 0; i < F->n; i++) {
+        const tp_file_tensor *t = &F->at[i];
+        if (t->offset < end)
+            bad(F, "tensors '%.200s' and '%.200s' overlap at offset %zu of the data" AGAIN,
+                F->at[i - 1].name, t->name, t->offset);
+        if (t->offset > end)
+            bad(F,
+                "offsets %zu to %zu of the data, before tensor '%.200s', belong to no tensor" AGAIN,
+                end, t->offset, t->name);
+        end = t->offset + t->bytes;
+    }
+    if (end != F->data_size)
+        bad(F, "offsets %zu to %zu, the end of the data, belong to no tensor" AGAIN, end,
+            F->data_size);
+    tp__file_index(F);
+}
+
+void tp__file_header(tp_file *F)
+{
+    const size_t header = header_length(F);
+    if (!header) return;
+    F->data_from = 8 + header;
+    F->data_size = F->size - 8 - header;
+    if (parse_header(F, header)) check_order(F);
+    take_sums(F);
+}

@@ -1,0 +1,80 @@
+/* meta.c - metadata of an open file: texts, and numbers that JSON reads the same in every locale. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/file/open.h"
+
+typedef struct source {
+    const char *at;
+    size_t left;
+    bool starved; /* there was no memory */
+} source;
+
+/* Feeds jansson byte by byte: without memory its lexer drops letters and goes on, which only errno
+ * tells, and only until the next number. */
+static size_t feed(void *to, size_t room, void *data)
+{
+    source *s = data;
+    s->starved = s->starved || errno == ENOMEM;
+    if (s->left == 0 || room == 0 || s->starved) return 0;
+    *(char *)to = *s->at++;
+    s->left--;
+    return 1;
+}
+
+json_t *tp__file_json(tp_file *F, const char *text, size_t length, size_t flags, json_error_t *e)
+{
+    source s = { text, length, false };
+    errno = 0;
+    json_t *j = json_load_callback(feed, &s, flags, e);
+    if (!s.starved && (j || errno != ENOMEM)) return j;
+    json_decref(j);
+    tp__file_fail(F, TP_E_MEMORY, "out of host memory while reading the header");
+    return NULL;
+}
+
+const char *tp_file_meta(const tp_file *F, const char *key)
+{
+    return json_string_value(json_object_get(F->meta, key));
+}
+
+bool tp_file_meta_at(const tp_file *F, int i, const char **key, const char **value)
+{
+    void *it = i < 0 ? NULL : json_object_iter(F->meta);
+    while (it && i-- > 0) it = json_object_iter_next(F->meta, it);
+    if (!it) return false;
+    *key = json_object_iter_key(it);
+    *value = json_string_value(json_object_iter_value(it));
+    return true;
+}
+
+/* JSON and not strtod, which reads numbers as the locale writes them. */
+static json_t *number(tp_file *F, const char *key, const char *text, const char *what, size_t flags)
+{
+    json_t *j = tp__file_json(F, text, strlen(text), JSON_DECODE_ANY | flags, NULL);
+    if (flags ? json_is_real(j) : json_is_integer(j)) return j;
+    json_decref(j);
+    tp__file_fail(F, TP_E_VALUE, "metadata '%.200s' is '%.100s', which is not %s", key, text, what);
+    return NULL;
+}
+
+bool tp_file_int(tp_file *F, const char *key, int64_t *x)
+{
+    const char *text = tp_file_meta(F, key);
+    if (!tp_file_ok(F) || !text) return tp_file_ok(F);
+    json_t *j = number(F, key, text, "one whole number", 0);
+    if (j) *x = json_integer_value(j);
+    json_decref(j);
+    return tp_file_ok(F);
+}
+
+bool tp_file_num(tp_file *F, const char *key, double *x)
+{
+    const char *text = tp_file_meta(F, key);
+    if (!tp_file_ok(F) || !text) return tp_file_ok(F);
+    json_t *j = number(F, key, text, "one finite number", JSON_DECODE_INT_AS_REAL);
+    if (j) *x = json_real_value(j);
+    json_decref(j);
+    return tp_file_ok(F);
+}
