@@ -1,4 +1,4 @@
-/* accumulate.cu - dx += x: how the tape adds a second contribution to a gradient. Moves 12
+/* accumulate.cu - dx += x, by which the tape adds a second contribution to a gradient. Moves 12
  * bytes an element (f32). */
 #include "cuda/kit/map.cuh"
 

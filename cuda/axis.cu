@@ -1,23 +1,23 @@
 /* axis.cu - ops that cut and join along one axis: slice, pad, concat, stack, split, roll.
  *
- * Seen from the axis a tensor is [outer][dim][inner]. Whatever is written is a matrix of `outer`
- * rows, each put together from parts: pieces of rows of other tensors, or one value. Cutting has
- * one part, padding three, a roll two, joining one for each input.
+ * With respect to the axis a tensor is [outer][dim][inner]. Every result is a matrix of `outer` rows,
+ * each assembled from parts: pieces of rows of other tensors, or a constant. A slice has one part, a
+ * pad three, a roll two, a concat one for each input.
  *
- * A thread writes 16 bytes: it reads one word where all pieces are made of such words, else several
- * narrower ones, so that odd sizes cost loads from cache and not memory. Each element is read and
- * written once, with one division for 16 bytes: bound by memory. */
+ * A thread writes 16 bytes. It reads them as one word where all pieces are made of such words, else
+ * as several narrower ones, so odd sizes cost loads from cache rather than memory. Each element is
+ * read and written once, with one division for 16 bytes: bound by memory. */
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/shape_ops.h"
 #include "tensor/shape.h"
 
-/* Columns up to `end` of row r: column k is data[r * step + at + k], or the value. */
+/* Columns up to `end` of row r: column k is data[r * step + at + k], or the constant. */
 struct piece {
-    const void *data; /* NULL: the value */
+    const void *data; /* NULL: the constant */
     int64_t end, step, at;
 };
 
-/* In elements, later in words. */
+/* Sizes are in elements, later in words. */
 struct rows {
     int64_t count, columns;
     int parts;
@@ -27,10 +27,10 @@ struct rows {
 struct plan {
     rows r;
     tp_divisor columns;
-    uint4 value; /* repeated */
+    uint4 value; /* 16 bytes of copies */
 };
 
-/* Where word i of y comes from, and how many words from there on lie side by side. */
+/* The source of word i of y, and the number of words that are contiguous from there on. */
 template <class W> struct source {
     const W *from;
     int64_t left;
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(TP_THREADS) fill_rows(plan p, int64_t n, int64
     constexpr int N = (int)(16 / sizeof(W));
     TP_EACH (i, packs) {
         const source<W> s = source_of<W>(p, i * N);
-        if (s.left < N) { /* of several parts */
+        if (s.left < N) { /* spans several parts */
 #pragma unroll 1
             for (int k = 0; k < N; k++) y[i * N + k] = word_of<W>(p, i * N + k);
             continue;
@@ -110,9 +110,9 @@ static tp_code write_rows(const tp_call *c, const tp_view *y, const rows &r, dou
     });
 }
 
-/* ---- what is written ---- */
+/* ---- rows and parts ---- */
 
-/* What the tensors of an op have in common. */
+/* The sizes that the tensors of an op share. */
 struct frame {
     int64_t outer, inner;
 };
@@ -131,7 +131,7 @@ static int64_t width(const frame &f, const tp_view *v)
     return f.outer ? v->numel / f.outer : 0;
 }
 
-/* The next part of r: n columns of x from column `from` on; x NULL: of the value. */
+/* Appends a part to r: n columns of x from column `from` on, or of the constant if x is NULL. */
 static void append(const frame &f, rows *r, const tp_view *x, int64_t from, int64_t n)
 {
     const piece p = { x ? x->data : NULL, r->columns + n, x ? width(f, x) : 0, from - r->columns };
@@ -140,7 +140,7 @@ static void append(const frame &f, rows *r, const tp_view *x, int64_t from, int6
     r->columns += n;
 }
 
-/* small = the indices of large from `at` on. */
+/* small = large[at ...] along the axis. */
 static tp_code cut(const tp_call *c, const frame &f, const tp_view *large, const tp_view *small,
                    int64_t at)
 {
@@ -155,7 +155,7 @@ static tp_code cut(const tp_call *c, const frame &f, const tp_view *large, const
     return write_rows(c, small, r, 0.0);
 }
 
-/* large = small from `at` on, and the value elsewhere. */
+/* large[at ...] = small along the axis; the rest of large becomes the constant. */
 static tp_code surround(const tp_call *c, const frame &f, const tp_view *large,
                         const tp_view *small, int64_t at, double value)
 {
@@ -166,7 +166,7 @@ static tp_code surround(const tp_call *c, const frame &f, const tp_view *large,
     return write_rows(c, large, r, value);
 }
 
-/* whole = the parts, one behind the other. */
+/* whole = the concatenation of the parts. */
 static tp_code join(const tp_call *c, const tp_view *whole, const tp_view *parts, int n)
 {
     const frame f = frame_of(whole, static_cast<const tp_axis_attr *>(c->attr)->axis);
@@ -175,7 +175,7 @@ static tp_code join(const tp_call *c, const tp_view *whole, const tp_view *parts
     return write_rows(c, whole, r, 0.0);
 }
 
-/* The parts from the whole; those without data are skipped. */
+/* Splits the whole into its parts; those without data are skipped. */
 static tp_code cut_all(const tp_call *c, const tp_view *whole, const tp_view *parts, int n)
 {
     const frame f = frame_of(whole, static_cast<const tp_axis_attr *>(c->attr)->axis);
@@ -196,7 +196,7 @@ static tp_code slice_fwd(const tp_call *c)
     return cut(c, frame_of(&c->x[0], a->axis), &c->x[0], &c->y[0], a->start);
 }
 
-/* large += small; large points at the first element that gets something. */
+/* large += small; large points at the first element that small is added to. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     add_rows(tp_divisor columns, int64_t step, int64_t n, int64_t packs, const S *small, S *large)
@@ -276,7 +276,7 @@ static tp_code split_bwd(const tp_call *c)
     return c->dx[0].data ? join(c, &c->dx[0], c->dy, c->ny) : TP_OK;
 }
 
-/* ---- roll: two parts change places ---- */
+/* ---- roll: two parts swap places ---- */
 
 static tp_code roll(const tp_call *c, const tp_view *from, const tp_view *to, int64_t sign)
 {

@@ -1,9 +1,9 @@
-/* batchnorm.cu - each channel of X [rows,C] by the statistics of its column, or by running
- * ones; formulas as in tensor/cpu/batchnorm.c.
+/* batchnorm.cu - normalises each channel of X [rows,C] by the statistics of its column, or by running
+ * statistics; formulas as in tensor/cpu/batchnorm.c.
  *
  * Training reads x for the statistics and again to normalise: 12 bytes an element (f32; half of
- * that in bf16); backward reads x and dy twice, 20. Eval moves 8 forward, and 20 or 8 backward,
- * with or without gradients of w and b. About 20 operations an element: bound by memory. */
+ * that in bf16). Backward reads x and dy twice: 20 bytes. Eval moves 8 bytes forward; backward 20
+ * with gradients of w and b, 8 without. About 20 operations an element: bound by memory. */
 #include "cuda/kit/channel_norm.cuh"
 #include "tensor/geometry/norms.h"
 
@@ -14,15 +14,15 @@ static tp_matrix matrix_of(const tp_call *c)
 
 /* ---- statistics of a batch ---- */
 
-/* What becomes of the statistics of a channel. */
+/* The update of a channel's running statistics. */
 struct running {
-    float *mean, *var; /* NULL: they stay */
-    int64_t *batches;  /* counted with them, or NULL */
+    float *mean, *var; /* NULL: not updated */
+    int64_t *batches;  /* the counter of updates, or NULL */
     float keep, eps;
 };
 
-/* A block merges the parts of 32 channels: warp w the parts w, w + warps, ..., the first warp what
- * these give. */
+/* A block merges the parts of 32 channels: warp w merges the parts w, w + warps, ..., and warp 0
+ * merges their results. */
 __global__ void __launch_bounds__(1024)
     merge_kernel(tp_matrix a, running to, const float *part, float *m, float *s)
 {
@@ -60,7 +60,8 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* m and s of this call: of the batch, towards which the running ones move, or the running ones. */
+/* Sets m and s of this call: in training from the batch, which also updates the running statistics,
+ * else from the running statistics. */
 template <class S, int N> static tp_code statistics(const tp_call *c, const tp_matrix &a)
 {
     const tp__batchnorm_attr *at = static_cast<const tp__batchnorm_attr *>(c->attr);
@@ -101,7 +102,7 @@ template <class S> static tp_code batchnorm_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* c->work: the sums of dy h and of dy, [2][C], then those of each block of rows, [blocks][2][C]. */
+/* c->work: the sums of dy h and of dy, [2][C], then their parts by block of rows, [blocks][2][C]. */
 template <class S, int N> static tp_code grad(const tp_call *c, const tp_matrix &a)
 {
     const int64_t C = a.C, blocks = tp__gpu_row_blocks(a.rows, TP_TILE_ROWS);

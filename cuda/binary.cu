@@ -1,6 +1,6 @@
 /* binary.cu - add, sub, mul, div with b broadcast into a.
  *
- *     y = f(a, b);   da = dy df/da,   db = sum of dy df/db over what meets each b
+ *     y = f(a, b);   da = dy df/da,   db = sum of dy df/db over the elements of a that b[i] broadcasts to
  *
  * Moves each element of a, y (dy, da) once, b from cache: 8 to 12 bytes an element (f32), bound by
  * memory. b may be an f32 parameter beside bf16 data. */
@@ -19,7 +19,7 @@ struct product_of {
 struct quotient_of {
     __device__ float operator()(float a, float b) const { return a / b; }
 };
-/* Packs lie in one row of a, so one division finds the b of all their elements. */
+/* A pack is within one row of a, so one division finds the b of all its elements. */
 template <class F, class S, class B>
 __global__ void __launch_bounds__(TP_THREADS)
     broadcast_map_kernel(tp_broadcast p, int64_t n, int64_t packs, const S *a, const B *b, S *y)
@@ -39,14 +39,14 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* y = F(a, b), where a has the place of x[0]: x[0] itself, or dy. */
+/* y = F(a, b), where a has the shape of x[0]: it is x[0] or dy. */
 template <class F, class S, class B>
 static tp_code broadcast_map(const tp_call *c, const tp_view *a, const tp_view *y)
 {
     constexpr int N = (int)(16 / sizeof(S));
     const int64_t n = c->x[0].numel;
     const tp_bcast p = tp__bcast(&c->x[0], &c->x[1]);
-    if (p.rows.count == 1 && !p.one) /* one shape */
+    if (p.rows.count == 1 && !p.one) /* equal shapes */
         return tp_map(c, n, F(), tp_out<S>(y), tp_in<S>(a), tp_in<B>(&c->x[1]));
     const bool whole = p.n % N == 0 && tp_aligned(a->data, y->data);
     return tp_launch(c, broadcast_map_kernel<F, S, B>, tp_grid(c, whole ? n / N : n), TP_THREADS, 0,
@@ -61,7 +61,7 @@ template <class F, class S> static tp_code forward(const tp_call *c)
     });
 }
 
-/* ---- db: the sum, then what all its terms share ---- */
+/* ---- db: a sum, then the factor that all its terms share ---- */
 
 struct negative {
     __device__ float operator()(float sum, int64_t) const { return -sum; }
@@ -75,7 +75,7 @@ template <class B> struct by_square {
     }
 };
 
-/* factor: what dy is multiplied by before it is summed, or NULL. */
+/* factor: multiplies dy before the sum, or NULL. */
 template <class S, class B, class F>
 static tp_code fold_db(const tp_call *c, const S *factor, F finish)
 {

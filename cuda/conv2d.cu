@@ -2,12 +2,12 @@
  *
  *     Y = X' W' + b     dX = dY' W''     dW = dY^T X'     db = sum of the rows of dY
  *
- * X' has a row for each output, of what its taps read; dY' the same for each input (conv2d.h).
- * They are gathered in chunks of rows that fit the scratch memory. 1 x 1 convolutions are products
- * of X as it lies; where patches do not overlap X' is no larger than X.
+ * Row i of X' (im2col) holds the inputs under the taps of output i; dY' is the same for each input
+ * (conv2d.h). Both are gathered in chunks of rows that fit the scratch memory. 1 x 1 convolutions
+ * multiply X itself; where patches do not overlap X' is no larger than X.
  *
  * With T taps a gathered element is read from cache T times and written once: 2 T bytes an element
- * of X in bf16 and as many read by the product, which has 2 Co operations for each. Bound by memory
+ * of X in bf16, and as many read by the product, which has 2 Co operations for each. Bound by memory
  * below some hundred outputs, by the product above. */
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"
@@ -16,7 +16,7 @@
 
 /* ---- kernels ---- */
 
-/* to [groups][taps][from][to] = w [co][ci of a group][taps] as a pass wants it. */
+/* to [groups][taps][from][to] = w [co][ci of a group][taps], in the order that a pass reads. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     lay_kernel(tp__conv2d_pass p, int64_t taps, int64_t wide, const S *w, S *to)
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Sizes of a pass that indices are divided by; packs: words of the channels of a group. */
+/* Divisors of a pass's indices; packs: words of the channels of a group. */
 struct gather_by {
     tp_divisor packs, wide, taps, groups, cols, rows;
 };
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Puts down the channels of positions first .. first + rows, [rows][groups * to]. */
+/* Stores the channels of positions first .. first + rows, [rows][groups * to]. */
 template <class Y>
 __global__ void __launch_bounds__(TP_THREADS)
     put_kernel(tp__conv2d_pass p, int64_t first, int64_t n, bool add, const float *sums, Y *to)
@@ -146,7 +146,7 @@ static tp_cuda_gemm product(const tp_call *c, int64_t m, int64_t n, int64_t k)
     return g;
 }
 
-/* The positions that a pass makes, from `from` into `to`. */
+/* Computes the positions of a pass, from `from` into `to`. */
 template <class S>
 static tp_code run_pass(const tp_call *c, const tp__conv2d &g, const tp__conv2d_pass &p,
                         const S *from, const tp_view *to, bool add)
@@ -225,7 +225,7 @@ template <class S> static tp_code conv2d_fwd(const tp_call *c)
 template <class S> static tp_code dx(const tp_call *c, const tp__conv2d &g)
 {
     const bool add = c->add & 1u;
-    bool bare = false; /* does a position meet no tap? */
+    bool bare = false; /* some position is under no tap */
     for (int64_t k = 0; k < tp__conv2d_phases(&g); k++) {
         const tp__conv2d_pass p = tp__conv2d_backward(&g, k);
         bare |= tp__conv2d_weights(&p) == 0;
@@ -292,8 +292,8 @@ static tp_code grad_product(const tp_call *c, const tp__conv2d &g, int to)
     return tp__cuda_gemm(c, &t);
 }
 
-/* What is summed over no terms at all. */
-static tp_code nothing(const tp_call *c, int to)
+/* Zeros (or keeps, if adding) a gradient that is a sum of no terms. */
+static tp_code empty_sum(const tp_call *c, int to)
 {
     return c->add >> to & 1u ? TP_OK : zero(c, &c->dx[to]);
 }
@@ -304,9 +304,9 @@ template <class S> static tp_code conv2d_bwd(const tp_call *c)
     const bool products = tp__conv2d_is_product(&g), empty = c->y[0].numel == 0;
     tp_code code = TP_OK;
     if (c->dx[0].data)
-        code = empty ? nothing(c, 0) : products ? grad_product(c, g, 0) : dx<S>(c, g);
+        code = empty ? empty_sum(c, 0) : products ? grad_product(c, g, 0) : dx<S>(c, g);
     if (code == TP_OK && c->dx[1].data)
-        code = empty ? nothing(c, 1) : products ? grad_product(c, g, 1) : dw<S>(c, g);
+        code = empty ? empty_sum(c, 1) : products ? grad_product(c, g, 1) : dw<S>(c, g);
     if (code != TP_OK || !c->dx[2].data) return code;
     return tp_with_type(c, c->dx[2].dtype, [&](auto b) {
         typedef decltype(b) B;

@@ -1,11 +1,11 @@
 /* cross_entropy.cu - fused log-softmax and cross entropy, rows of V logits x; formulas as in
  * tensor/cpu/cross_entropy.c.
  *
- * 8 or 32 lanes or a block take a row, in packs of 16 bytes. Forward reads it once: each thread
- * keeps the largest x so far, and sums relative to it that are brought down when it rises. Backward
- * reads it once and writes it once. So 4 bytes an element forward and 8 backward (f32; half of that
- * in bf16), plus those of given probabilities (read twice backward, the second time from cache),
- * with about 12 operations: bound by memory.
+ * 8 or 32 lanes or a block process a row, in packs of 16 bytes. Forward reads it once: each thread
+ * keeps a running maximum, and sums relative to it that are rescaled when it rises. Backward reads
+ * and writes it once. So 4 bytes an element forward and 8 backward (f32; half of that in bf16),
+ * plus those of target probabilities (read twice in backward, the second time from cache), with
+ * about 12 operations: bound by memory.
  *
  * __expf has the error of rounding x log2(e): |x| 2^-24 of a term e^x, x <= 0, so less than 2^-25
  * of the sum, which is at least 1. */
@@ -13,7 +13,7 @@
 
 #include "cuda/kit/loss.cuh"
 
-/* q_j = hit t_j + rest. Labels are targets that are indices. */
+/* q_j = hit t_j + rest. Label targets are indices. */
 struct problem {
     int64_t rows, V;
     const void *labels;
@@ -22,13 +22,13 @@ struct problem {
     float hit, rest;
 };
 
-/* In place of a type of probabilities: targets are labels. */
+/* Stands in for a type of probabilities where targets are labels. */
 struct by_label {
 };
 
 template <class T> constexpr bool is_soft = !std::is_same<T, by_label>::value;
 
-/* m = max_j x_j and s = log sum_j exp(x_j - m) of a row; zeros of one that does not count. */
+/* m = max_j x_j and s = log sum_j exp(x_j - m) of a row; zeros if the row does not count. */
 struct saved {
     float m, s;
 };
@@ -39,8 +39,8 @@ static __device__ inline int64_t label_of(const problem &k, int64_t r)
                   : static_cast<const int32_t *>(k.labels)[r];
 }
 
-/* Over n elements from p, f(size, i) for single ones up to where packs of 16 bytes begin, for packs
- * and for the single ones behind; thread `lane` of LANES takes its share. */
+/* Walks over n elements from p: calls f(size, i) for single elements up to the first 16-byte boundary,
+ * for packs, and for the remaining single ones. Thread `lane` of LANES takes its share. */
 template <class S, int LANES, class F>
 static __device__ inline void walk(const problem &k, const S *p, int64_t n, F f)
 {
@@ -58,12 +58,12 @@ static __device__ inline void walk(const problem &k, const S *p, int64_t n, F f)
 
 /* ---- forward ---- */
 
-/* Of some elements: the largest, sum e^(x - most), sum q and sum q (x - most). */
+/* Statistics of some elements: the maximum, sum e^(x - most), sum q and sum q (x - most). */
 struct tally {
     float most, sum, q, dot;
 };
 
-/* The same relative to a larger number. An infinite distance of no elements is nothing. */
+/* Rescales the sums to a larger maximum; without elements the distance is infinite and dot stays 0. */
 static __device__ inline void raise(tally &a, float most)
 {
     if (a.q != 0.0f) a.dot += a.q * (a.most - most);
@@ -109,7 +109,7 @@ static __device__ inline float loss_of(const problem &k, const S *x, int64_t lab
     return label < k.V ? k.hit * (s - (tp_float(x[label]) - a.most)) + spread : NAN;
 }
 
-/* each or part may be NULL. A part covers the rows that a block takes at once. */
+/* each or part may be NULL. A part covers the rows that a block processes at once. */
 template <class S, class T, int LANES>
 __global__ void __launch_bounds__(TP_THREADS, 4)
     loss_kernel(problem k, const S *x, const T *t, saved *keep, float *each, tp_loss_part *part)
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(TP_THREADS, 4)
 
 typedef unsigned long long counter;
 
-/* Whole numbers may be added in any order. */
+/* Integers may be added in any order. */
 static __global__ void __launch_bounds__(TP_THREADS) count_kernel(problem k, counter *counted)
 {
     counter n = 0;
@@ -161,8 +161,8 @@ static __global__ void __launch_bounds__(TP_THREADS) count_kernel(problem k, cou
     if (threadIdx.x == 0 && n > 0) atomicAdd(counted, n);
 }
 
-/* The gradient of a row's loss: dy[r] if each row has its own, else factor dy[0], divided by how
- * many rows count unless that is NULL. */
+/* The gradient of a row's loss: dy[r] if each row has its own, else factor dy[0], divided by the
+ * number of rows that count unless that is NULL. */
 struct outer {
     const float *dy;
     bool each;
@@ -176,7 +176,7 @@ static __device__ inline float gradient_of(const outer &o, int64_t r)
     return o.counted ? __fdividef(g, (float)max(*o.counted, (counter)1)) : g;
 }
 
-/* What all elements of a row share: dx = total e^(x - m - s) - hit t - rest. */
+/* Values shared by all elements of a row: dx = total e^(x - m - s) - hit t - rest. */
 struct slope {
     saved l;
     float total, hit, rest;
@@ -254,7 +254,7 @@ static problem problem_of(const tp_call *c)
     return k;
 }
 
-/* f(target, lanes): the type of probabilities or by_label, and the threads for a row. */
+/* Calls f(target, lanes): the type of probabilities or by_label, and the threads for a row. */
 template <class F> static tp_code with_rows(const tp_call *c, const problem &k, F f)
 {
     const auto by_size = [&](auto t) {
@@ -266,7 +266,7 @@ template <class F> static tp_code with_rows(const tp_call *c, const problem &k, 
     return tp_with_type(c, c->x[1].dtype, by_size);
 }
 
-/* c->work: a part for the rows of each block. */
+/* c->work: one part for the rows of each block. */
 template <class S> static tp_code cross_entropy_fwd(const tp_call *c)
 {
     const problem k = problem_of(c);
@@ -290,7 +290,7 @@ template <class S> static tp_code cross_entropy_fwd(const tp_call *c)
                                                      : 1.0);
 }
 
-/* c->work: how many rows count, if that is the divisor. */
+/* c->work: the number of rows that count, if it is the divisor. */
 template <class S> static tp_code cross_entropy_bwd(const tp_call *c)
 {
     const problem k = problem_of(c);

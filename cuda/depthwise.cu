@@ -1,23 +1,23 @@
 /* depthwise.cu - depthwise convolutions of channels-last images and sequences, direct.
  *
- *     y[o,c] = b[c] + sum over taps k of x[i,c] w[k,c]      i the input that tap k joins with o
+ *     y[o,c] = b[c] + sum over taps k of x[i,c] w[k,c]      i the input under tap k of output o
  *     dx[i,c] = sum dy[o,c] w[k,c]     dw[k,c] = sum dy[o,c] x[i,c]     db[c] = sum dy[o,c]
  *
- * Three taps wide, one or three high, dilation 1, stride 1 or (but for dx) 2: a thread takes four
- * channels of runs of four outputs, one below the other, with its weights in registers. A row that
- * the taps of the next outputs read again comes from L1. Any other: a thread takes a position and
- * four channels, or one. dx at stride 1 is a convolution of dy with the taps reversed.
+ * Three taps wide, one or three high, dilation 1, stride 1 or (except for dx) 2: a thread computes
+ * four channels of runs of four outputs, one row below the other, with its weights in registers. Rows
+ * that the taps of the next outputs read again come from L1. All other convolutions: a thread
+ * computes one position and four channels, or one. dx at stride 1 is a convolution of dy with the
+ * taps reversed.
  *
- * Sums for dw and db are formed in strips of outputs, cut by the shapes alone, and those added in
- * order.
+ * dw and db are summed in strips of outputs, which are cut by the shapes alone and added in order.
  *
  * Bytes an element in bf16 at stride 1: 4 forward, 4 for dx, 4 for dw; 2 operations a tap each.
- * Bound by memory; in bf16 with nine taps the issue of instructions is near. */
+ * Bound by memory; in bf16 with nine taps instruction issue is close. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/depthwise.h"
 
-/* What tap k joins with position `at`: an input if `at` is an output, and the other way round where
- * BACK; negative if nothing. */
+/* The input under tap k of output `at` or, with BACK, the output for which tap k reads input `at`;
+ * negative if there is none. */
 template <bool BACK>
 static __device__ inline int64_t partner(const tp__conv_axis &a, int64_t at, int64_t k)
 {
@@ -43,8 +43,8 @@ struct conv_place {
     }
 };
 
-/* N channels as floats. */
-template <int N, class S> static __device__ inline void grad(float v[N], const S *from)
+/* Loads N channels as floats. */
+template <int N, class S> static __device__ inline void load_channels(float v[N], const S *from)
 {
     if constexpr (N == 1) {
         v[0] = tp_float(*from);
@@ -54,7 +54,7 @@ template <int N, class S> static __device__ inline void grad(float v[N], const S
     }
 }
 
-template <int N, class S> static __device__ inline void push(S *to, const float v[N])
+template <int N, class S> static __device__ inline void store_channels(S *to, const float v[N])
 {
     if constexpr (N == 1) {
         tp_put(to, v[0]);
@@ -90,28 +90,28 @@ __global__ void __launch_bounds__(TP_THREADS)
         const int64_t at = tp_div(e, packs), c = (e - at * packs) * N;
         const conv_place o(at, rows, cols);
         float sum[N] = {}, v[N], k[N];
-        if (base) grad<N>(sum, base + c);
-        if (add) grad<N>(sum, to + at * C + c);
+        if (base) load_channels<N>(sum, base + c);
+        if (add) load_channels<N>(sum, to + at * C + c);
         for (int64_t kh = 0; kh < g.h.taps; kh++) {
             const int64_t h = partner<BACK>(g.h, o.row, kh);
             if (h < 0) continue;
             for (int64_t kw = 0; kw < g.w.taps; kw++) {
                 const int64_t p = partner<BACK>(g.w, o.col, kw);
                 if (p < 0) continue;
-                grad<N>(v, from + ((o.image * lines + h) * width + p) * C + c);
-                grad<N>(k, w + (kh * g.w.taps + kw) * C + c);
+                load_channels<N>(v, from + ((o.image * lines + h) * width + p) * C + c);
+                load_channels<N>(k, w + (kh * g.w.taps + kw) * C + c);
                 for (int i = 0; i < N; i++) sum[i] += v[i] * k[i];
             }
         }
-        push<N>(to + at * C + c, sum);
+        store_channels<N>(to + at * C + c, sum);
     }
 }
 
-enum { RUN = 4, BAND = 8 }; /* outputs that are formed at once; rows that a thread goes down */
+enum { RUN = 4, BAND = 8 }; /* outputs of a row computed at once; rows that a thread goes down */
 
-/* f(t, tap, x) where output t of a run meets four channels of x by a tap. x is the first image,
- * `left` the column that the first tap of the first output joins; the next output's is STRIDE
- * further. */
+/* Calls f(t, tap, x) for each output t of a run and each tap, with four channels of the input under
+ * it. x is the first image, `left` the column under the first tap of output 0; that of the next
+ * output is STRIDE further. */
 template <int KH, int STRIDE, class S, class F>
 static __device__ inline void each_tap(const tp__conv &g, int64_t image, int64_t row, int left,
                                        const S *x, F f)
@@ -125,7 +125,7 @@ static __device__ inline void each_tap(const tp__conv &g, int64_t image, int64_t
 #pragma unroll
         for (int u = 0; u < (RUN - 1) * STRIDE + 3; u++) {
             float v[4] = {};
-            if (left + u >= 0 && left + u < width) grad<4>(v, from + u * g.channels);
+            if (left + u >= 0 && left + u < width) load_channels<4>(v, from + u * g.channels);
 #pragma unroll
             for (int t = 0; t < RUN; t++)
                 if (u >= t * STRIDE && u < t * STRIDE + 3) f(t, kh * 3 + u - t * STRIDE, v);
@@ -133,7 +133,7 @@ static __device__ inline void each_tap(const tp__conv &g, int64_t image, int64_t
     }
 }
 
-/* The same with KH x 3 taps at dilation 1; g is flipped for dx, and the taps run backwards. */
+/* The same for KH x 3 taps at dilation 1. For dx g is flipped, and the taps run backwards. */
 template <bool BACK, int KH, int STRIDE, class S, class Y>
 __global__ void __launch_bounds__(TP_THREADS, 2)
     run_kernel(tp__conv g, const S *from, const float *w, const S *base, bool add, Y *to)
@@ -146,8 +146,9 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
         const int64_t last = min((o.row + 1) * BAND, g.h.out), col = o.col * RUN;
         const int left = (int)(col * STRIDE - g.w.pad);
         float k[KH * 3][4], first[4] = {};
-        for (int i = 0; i < KH * 3; i++) grad<4>(k[i], w + (BACK ? KH * 3 - 1 - i : i) * C + c);
-        if (base) grad<4>(first, base + c);
+        for (int i = 0; i < KH * 3; i++)
+            load_channels<4>(k[i], w + (BACK ? KH * 3 - 1 - i : i) * C + c);
+        if (base) load_channels<4>(first, base + c);
         for (int64_t row = o.row * BAND; row < last; row++) {
             Y *const y = to + ((o.image * g.h.out + row) * g.w.out + col) * C + c;
             float sum[RUN][4];
@@ -163,17 +164,17 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
                 if (col + t >= g.w.out) continue;
                 if (add) {
                     float old[4];
-                    grad<4>(old, y + t * C);
+                    load_channels<4>(old, y + t * C);
                     for (int i = 0; i < 4; i++) sum[t][i] += old[i];
                 }
-                push<4>(y + t * C, sum[t]);
+                store_channels<4>(y + t * C, sum[t]);
             }
         }
     }
 }
 
-/* Are there kernels for runs of this one, of stride 1 or 2? They count positions of a row in 32
- * bits. */
+/* Tells whether there is a kernel in runs for this convolution: stride 1 or 2. They count positions of
+ * a row in 32 bits. */
 static bool in_runs(const tp__conv &g)
 {
     return g.w.in < 1 << 30 && g.w.pad < 1 << 30 && g.w.taps == 3 &&
@@ -182,7 +183,7 @@ static bool in_runs(const tp__conv &g)
            g.channels % 4 == 0;
 }
 
-/* The axis of the convolution that makes dx of dy. */
+/* The axis of the convolution that computes dx from dy. */
 static tp__conv_axis flipped(const tp__conv_axis &a)
 {
     tp__conv_axis b = a;
@@ -234,13 +235,13 @@ static tp_code gather(const tp_call *c, const tp__conv &g, const S *from, const 
 /* ---- dw and db ---- */
 
 /* Blocks take strips of outputs and `lanes` packs of channels. Threads are lanes over packs and
- * groups over outputs, which are added in order at the end. */
+ * groups over outputs; the sums of the groups are added in order at the end. */
 typedef struct strip_cut {
     int64_t strips, size, slices;
     int lanes;
 } strip_cut;
 
-/* Puts down the sums of a block for one tap: part [strips,taps + 1,C], at a row of C. */
+/* Stores the sums of a block for one tap in part [strips,taps + 1,C], at a row of C. */
 template <int N>
 static __device__ inline void put_sums(int lanes, const float sum[N], int64_t slice, int64_t C,
                                        float *part)
@@ -258,7 +259,7 @@ static __device__ inline void put_sums(int lanes, const float sum[N], int64_t sl
     __syncthreads();
 }
 
-/* Any taps, one after the other; the last one is db. */
+/* Any taps, one after the other; the last pass computes db. */
 template <int N, class S>
 __global__ void __launch_bounds__(TP_THREADS, 4)
     taps_kernel(tp__conv g, strip_cut cut, const S *x, const S *dy, float *part)
@@ -274,14 +275,14 @@ __global__ void __launch_bounds__(TP_THREADS, 4)
             float sum[N] = {}, a[N], v[N];
             for (int64_t at = strip * cut.size + group; at < last && c < C;
                  at += TP_THREADS / cut.lanes) {
-                grad<N>(a, dy + at * C + c);
+                load_channels<N>(a, dy + at * C + c);
                 for (int i = 0; i < N; i++) v[i] = 1.0f;
                 if (k < taps) {
                     const conv_place o(at, g.h.out, g.w.out);
                     const int64_t h = partner<false>(g.h, o.row, kh);
                     const int64_t p = partner<false>(g.w, o.col, kw);
                     if (h < 0 || p < 0) continue;
-                    grad<N>(v, x + ((o.image * g.h.in + h) * g.w.in + p) * C + c);
+                    load_channels<N>(v, x + ((o.image * g.h.in + h) * g.w.in + p) * C + c);
                 }
                 for (int i = 0; i < N; i++) sum[i] += a[i] * v[i];
             }
@@ -290,7 +291,7 @@ __global__ void __launch_bounds__(TP_THREADS, 4)
     }
 }
 
-/* KH x 3 taps at dilation 1, all of them in registers; strips are of runs. */
+/* KH x 3 taps at dilation 1, with all sums in registers; strips consist of runs. */
 template <int KH, int STRIDE, class S>
 __global__ void __launch_bounds__(TP_THREADS, 2)
     run_grad(tp__conv g, strip_cut cut, const S *x, const S *dy, float *part)
@@ -311,7 +312,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
             float d[RUN][4] = {};
 #pragma unroll
             for (int t = 0; t < RUN; t++) {
-                if (col + t < g.w.out) grad<4>(d[t], a + t * C);
+                if (col + t < g.w.out) load_channels<4>(d[t], a + t * C);
                 for (int i = 0; i < 4; i++) sum[KH * 3][i] += d[t][i];
             }
             each_tap<KH, STRIDE>(g, o.image, o.row, left, x + c,
@@ -358,7 +359,7 @@ static tp_code finish(const tp_call *c, int input, int64_t first, int64_t taps, 
     });
 }
 
-/* Lanes: a power of two, so that a block is a whole number of groups. */
+/* Lanes are a power of two, so that a block is a whole number of groups. */
 static strip_cut cut_of(const tp__conv &g, int64_t packs, int64_t items)
 {
     strip_cut cut = { tp__conv_strips(&g), 0, 0, 1 };

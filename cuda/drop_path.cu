@@ -1,7 +1,7 @@
-/* drop_path.cu - y[s] = m[s] x[s] for the samples s along axis 0: m[s] is 1/(1-p) if word s is
- * at least p 2^32, else 0. Backward is the same function of dy.
+/* drop_path.cu - y[s] = m[s] x[s] for the samples s along axis 0, where m[s] is 1/(1-p) if word s is at
+ * least p 2^32, else 0. Backward is the same function of dy.
  *
- * A thread takes a pack of one sample and draws its word again, about 100 operations for 16 bytes:
+ * A thread takes a pack of one sample and draws its word itself, about 100 operations for 16 bytes:
  * still bound by memory. Moves 8 bytes an element (f32); dropped samples are not read. */
 #include "cuda/kit/mask.cuh"
 

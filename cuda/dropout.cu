@@ -1,16 +1,15 @@
-/* dropout.cu - y = m x and y = residual + m (x + b), where m is 1/(1-p) if the word of the
- * element is at least p 2^32, else 0; rows [R,C]. Masks are bit-equal with the CPU's, and made
- * again in backward.
+/* dropout.cu - y = m x and y = residual + m (x + b), where m is 1/(1-p) if the word of the element is at
+ * least p 2^32, else 0; rows [R,C]. Masks are bit-equal with the CPU's; backward draws them again.
  *
  * A thread takes a pack and draws its words four at a time, one Philox block: about 60 operations
  * for four elements, less than half of what a GPU can do while it moves 4 bytes an element (bf16;
  * 8 in f32, and half as much again for the residual). Bound by memory. Backward reads dy once for
- * dx, the gradient of the residual and the sums for that of b. */
+ * dx, the gradient of the residual and the sums for the gradient of b. */
 #include "cuda/kit/columns.cuh"
 #include "cuda/kit/mask.cuh"
 #include "cuda/kit/row_param.cuh"
 
-/* Elements e .. e + N of x, of which there are n: in one move if packed and whole. */
+/* Loads elements e .. e + N of x, which has n: in one move if packed and complete. */
 template <class S, int N>
 static __device__ inline tp_pack<S, N> load_some(bool packed, const S *x, int64_t e, int64_t n)
 {
@@ -45,7 +44,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Everything is kept unless training. */
+/* Keeps everything outside training. */
 static tp_mask mask_of(const tp_call *c)
 {
     return tp_mask_of(c, c->train ? *static_cast<const double *>(c->attr) : 0.0);
@@ -122,7 +121,7 @@ template <class S> static tp_code dropout_add_fwd(const tp_call *c)
 
 enum { AT_ONCE = 4 }; /* rows that a thread reads together */
 
-/* By tiles. dx, dr and part, [blocks][C], may be NULL. */
+/* Works in tiles. dx, dr and part, [blocks][C], may be NULL. */
 template <class S, class R, int N>
 __global__ void __launch_bounds__(TP_THREADS)
     drop_add_grad(tp_mask m, tp_matrix a, const S *dy, S *dx, R *dr, float *part)
@@ -167,7 +166,7 @@ static tp_code add_grad(const tp_call *c, const tp_matrix &a, float *part)
                      part);
 }
 
-/* c->work: the sums of blocks of rows for the gradient of b, [blocks][C]. */
+/* c->work: partial sums of blocks of rows for the gradient of b, [blocks][C]. */
 template <class S> static tp_code dropout_add_bwd(const tp_call *c)
 {
     constexpr int N = (int)(16 / sizeof(S));

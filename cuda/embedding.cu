@@ -1,11 +1,11 @@
-/* embedding.cu - y[i] = scale table[id[i]], rows of C elements, and its gradient: rows of dy
- * summed by id (keyed_sums.cuh).
+/* embedding.cu - y[i] = scale table[id[i]], rows of C elements; its gradient sums rows of dy by id
+ * (keyed_sums.cuh).
  *
  * Forward moves 8 bytes an element (f32; half of that in bf16). Bound by memory. Ids out of range
  * give NaN and no gradient. */
 #include "cuda/kit/keyed_sums.cuh"
 
-/* The id of token i, or -1: it is out of range. */
+/* The id of token i, or -1 if it is out of range. */
 struct id_list {
     const void *at;
     bool wide; /* i64 */

@@ -1,6 +1,6 @@
 /* expand.cu - repeats axes of size 1; backward sums the repetitions (fold.cuh).
  *
- * A thread writes 16 bytes of y with one read of x and one quick division an axis: each element is
+ * A thread writes 16 bytes of y with one read of x and one fast division an axis: each element is
  * written once and x comes from cache. Bound by memory. */
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/move.cuh"
@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     TP_EACH (i, packs) {
         const int64_t left = p.n.d - (i * N - tp_over(p.n, i * N) * p.n.d);
         const W *from = x + tp_broadcast_at(p, i * N);
-        if (left < N) { /* of several rows */
+        if (left < N) { /* spans several rows */
 #pragma unroll 1
             for (int k = 0; k < N; k++) y[i * N + k] = x[tp_broadcast_at(p, i * N + k)];
             continue;

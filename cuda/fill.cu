@@ -1,10 +1,9 @@
-/* fill.cu - every element of a buffer becomes one value, of any dtype. Writes each byte once.
- */
+/* fill.cu - fills a buffer with one value of any dtype. Writes each byte once. */
 #include "cuda/kit/kernel.cuh"
 
 enum { PACK = 16 };
 
-/* `value` is as many copies of the element as 16 bytes hold. */
+/* `value` holds as many copies of the element as fit 16 bytes. */
 __global__ void __launch_bounds__(TP_THREADS)
     fill_kernel(int64_t bytes, tp_pack<char, PACK> value, char *y)
 {

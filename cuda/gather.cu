@@ -1,9 +1,9 @@
 /* gather.cu - gather and scatter_add along an axis, each the backward of the other.
  *
- * The index is a set of lines along the axis; a line reads from, or adds to, one line of the larger
- * tensor. Reading takes a thread an element: 8 bytes of index, one read, one write. Adding sorts
- * the places that the index means (keyed_sums.cuh): a pass, of which there is one for each byte of
- * the number of places, moves 24 bytes an element of the index. Bound by memory. */
+ * The index consists of lines along the axis; a line reads from, or adds to, one line of the larger
+ * tensor. Reading takes a thread for each element: 8 bytes of index, one read, one write. Adding
+ * sorts the addressed places (keyed_sums.cuh), in one pass for each byte of the number of places; a
+ * pass moves 24 bytes an element of the index. Bound by memory. */
 #include "cuda/kit/keyed_sums.cuh"
 #include "tensor/shape.h"
 
@@ -12,7 +12,7 @@ static int axis_of(const tp_call *c)
     return tp__axis(c->x[0].ndim, *static_cast<const int *>(c->attr));
 }
 
-/* f of the index's type. */
+/* Calls f with the index in its type. */
 template <class F> static tp_code with_index(const tp_call *c, F f)
 {
     return c->x[1].dtype == TP_I32 ? f(tp_in<int32_t>(&c->x[1])) : f(tp_in<int64_t>(&c->x[1]));
@@ -20,7 +20,7 @@ template <class F> static tp_code with_index(const tp_call *c, F f)
 
 /* ---- reading ---- */
 
-/* Where the lines of elements of the index begin in the larger tensor; step along a line there. */
+/* The offsets in the larger tensor at which the lines of the index begin; step: along a line. */
 struct lines {
     tp_places begin;
     int64_t size, step;
@@ -49,7 +49,7 @@ static lines lines_of(const tp_call *c)
     return l;
 }
 
-/* to[i] = from[index[i]]; NaN for an index that is out of range. */
+/* to[i] = from[index[i]], NaN for an index that is out of range. */
 template <class S, class Y, class I>
 __global__ void __launch_bounds__(TP_THREADS)
     take_kernel(lines l, int64_t n, const I *index, const S *from, Y *to)
@@ -74,7 +74,7 @@ template <class S, class Y> static tp_code take(const tp_call *c, const S *from,
 
 /* ---- adding ---- */
 
-/* The element of the larger tensor that index i means, or -1: it is out of range. */
+/* The element of the larger tensor that index i addresses, or -1 if it is out of range. */
 template <class I> struct place_of {
     lines l;
     const I *index;
@@ -85,7 +85,7 @@ template <class I> struct place_of {
     }
 };
 
-/* to[index[i]] += from[i]; without `add` to is zeros. c->work: tp__keyed_sums_work(n, 1) bytes. */
+/* to[index[i]] += from[i]; without `add`, `to` holds zeros. c->work: tp__keyed_sums_work(n, 1) bytes. */
 template <class V, class S> static tp_code put(const tp_call *c, bool add, const V *from, S *to)
 {
     return with_index(c, [&](auto index) {
@@ -111,7 +111,7 @@ template <class S> static tp_code gather_bwd(const tp_call *c)
     return code == TP_OK ? put(c, false, tp_in<S>(&c->dy[0]), tp_out<S>(dx)) : code;
 }
 
-/* src may be of another floating dtype than x. */
+/* src may have another floating-point dtype than x. */
 template <class S> static tp_code scatter_add_fwd(const tp_call *c)
 {
     const tp_view *y = &c->y[0];

@@ -1,14 +1,14 @@
-/* instancenorm.cu - each channel of each image of X [B,positions,C] by its own statistics;
+/* instancenorm.cu - normalises each channel of each image of X [B,positions,C] by its own statistics;
  * formulas as in tensor/cpu/instancenorm.c, kernels of channel_norm.cuh.
  *
- * A block of threads has 8 packs of channels of an image. Reads x for the statistics and again to
- * normalise: 12 bytes an element (f32; half of that in bf16); backward reads x and dy twice, 20.
- * About 20 operations an element: bound by memory, and by latency where images times packs are few.
- */
+ * A block of threads covers 8 packs of channels of an image. Forward reads x for the statistics and
+ * again to normalise: 12 bytes an element (f32; half of that in bf16); backward reads x and dy
+ * twice: 20. About 20 operations an element: bound by memory, and by latency where images times
+ * packs are few. */
 #include "cuda/kit/channel_norm.cuh"
 #include "tensor/geometry/norms.h"
 
-/* All images as one matrix, an image a block of rows. */
+/* All images as one matrix in which an image is a block of rows. */
 static tp_matrix matrix_of(const tp_call *c)
 {
     const int64_t B = c->y[1].dim[0], C = c->y[1].dim[2], rows = c->x[0].numel / C;
@@ -22,7 +22,7 @@ static tp_channel_stats stats_of(const tp_call *c)
     return { m, m + C, 2 * C };
 }
 
-/* Of [B][2][C] the second half of each: 1 / sqrt(v / positions + eps) of squared deviations v. */
+/* In stats [B][2][C] replaces squared deviations v, the second half, by 1 / sqrt(v / positions + eps). */
 __global__ void __launch_bounds__(TP_THREADS)
     scale_kernel(int64_t n, int64_t C, float positions, float eps, float *stats)
 {

@@ -1,10 +1,10 @@
-/* interpolate.cu - channels-last images of another size.
+/* interpolate.cu - resizes channels-last images.
  *
- * A thread takes a pack of channels of an output, backward of an input, which collects from the
- * outputs that read it. The weights of an axis are made first, in double, by one thread an output.
- * Each element comes from memory once and from cache as often as it is read (4 or 16 times an
- * output): bound by memory where images are large, by the launches where they are position tables.
- */
+ * A thread computes a pack of channels of an output or, in backward, of an input, which gathers from
+ * the outputs that read it. The weights of an axis are computed first, in double, by one thread an
+ * output. Each element comes from memory once and from cache as often as it is read (4 or 16 times
+ * an output): bound by memory where images are large, by the launches where they are position
+ * tables. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/interpolate.h"
 
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
     }
 }
 
-/* What input i gives to the output with these taps: two may be the same at an end. */
+/* The weight of input i in the output with these taps; two taps may be the same input at an edge. */
 static __device__ inline float weight_of(const tp__resize_axis &a, const taps_of &t, int64_t i)
 {
     float w = 0.0f;
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
     }
 }
 
-/* The geometry, and its taps in c->work. */
+/* Computes the geometry, and its taps in c->work. */
 static tp_code make_taps(const tp_call *c, const tp_view *x, tp__resize *g)
 {
     *g = tp__resize_of(static_cast<const tp__interpolate_attr *>(c->attr), x);

@@ -2,10 +2,10 @@
  *
  *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
  *
- * The bias is added in the product, and db is summed in that of dW; where cuBLASLt cannot, or db is
- * added to a gradient, they are passes of their own. So are activations: 4 bytes an element of Y in
- * bf16 (3 for ReLU), 6 backward, small beside the product's 2 K operations. Hidden output: Z for
- * the GELUs, one byte an element (Z > 0) for ReLU. */
+ * cuBLASLt adds the bias in the product, and sums db in that of dW. Where it cannot, or db is added
+ * to an existing gradient, separate passes do. Activations are separate passes too: 4 bytes an
+ * element of Y in bf16 (3 for ReLU), 6 backward, small beside the product's 2 K operations. Hidden
+ * output: Z for the GELUs, one byte an element (Z > 0) for ReLU. */
 #include "cuda/kit/activation.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"
@@ -46,7 +46,7 @@ static int64_t rows_of(const tp_call *c)
     return N > 0 ? c->y[0].numel / N : K > 0 ? c->x[0].numel / K : 0;
 }
 
-/* A product of row-major matrices, one of them dense in each place. */
+/* A product of dense row-major matrices. */
 static tp_cuda_gemm gemm(tp_dtype type, int64_t m, int64_t n, int64_t k)
 {
     tp_cuda_gemm g = {};
@@ -140,7 +140,7 @@ template <class S> static tp_code dz_sum(const tp_call *c, const S *dz, void *wo
     });
 }
 
-/* c->work: dZ [rows,N] if there is an activation, then the room of the sum. */
+/* c->work: dZ [rows,N] if there is an activation, then the scratch of the sum. */
 template <class S> static tp_code linear_bwd(const tp_call *c)
 {
     const int64_t N = c->x[1].dim[0], rows = rows_of(c), n = c->dy[0].numel;

@@ -1,12 +1,12 @@
 /* matmul.c - Y = A B for every index of the leading axes, and its gradient, by cuBLAS; the
  * products are those of tensor/cpu/matmul.c. A sum over the batch (the gradient of a shared B
- * beside a transposed A) is made product by product, in order: A's columns of one matrix do not
- * continue in the next, so no leading dimension makes it one longer product. */
+ * beside a transposed A) is computed product by product, in order: A's columns of one matrix do not
+ * continue in the next, so no leading dimension turns it into one longer product. */
 #include "cuda/device/inner.h"
 #include "tensor/geometry/linalg.h"
 #include "tensor/geometry/matmul_sizes.h"
 
-/* C[m,n] = or += a b, a has k columns; step: from one C to the next, 0: their sum. */
+/* C[m,n] = or += a b, where a has k columns. step: from one C to the next; 0: C is their sum. */
 static tp_code product(const tp_call *c, int64_t batch, int64_t m, int64_t n, int64_t k,
                        tp_operand a, tp_operand b, const tp_view *to, int64_t step, bool add)
 {

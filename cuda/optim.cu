@@ -1,5 +1,5 @@
-/* optim.cu - optimiser updates, gradient norm, clipping and averaging over the flat blocks of
- * a parameter set; what they compute is written in tensor/geometry/segments.h.
+/* optim.cu - optimiser updates, gradient norm, clipping and averaging over the flat blocks of a
+ * parameter set; their formulas are in tensor/geometry/segments.h.
  *
  * One kernel each over all parameters: a block of threads takes a block of TP_BLOCK elements and
  * finds its segment in a table that is uploaded with the call. Every array is read and written
@@ -26,7 +26,7 @@ static __device__ inline stretch stretch_of(const tp_segments &s, int64_t block)
     return { g, g->at + done, min((int64_t)TP_BLOCK, g->numel - done) };
 }
 
-/* Runs body(p, segment) on each element: p are its addresses in the arrays. */
+/* Calls body(p, segment) for each element; p holds its addresses in the arrays. */
 template <class F> __global__ void __launch_bounds__(TP_THREADS) update_kernel(tp_segments s, F f)
 {
     TP_EACH_BLOCK (b, s.blocks) {
@@ -150,7 +150,7 @@ static tp_code grad_norm(const tp_call *c)
     return tp_launch(c, root_kernel, 1, TP_THREADS, 0, s.blocks, part, tp_out<float>(&c->y[0]));
 }
 
-/* Written so that a norm that is NaN makes the gradients NaN instead of passing for a small one. */
+/* A NaN norm must make the gradients NaN instead of passing for a small one. */
 struct clip {
     const float *norm;
     float *g;

@@ -1,13 +1,13 @@
-/* permute.cu - axes in another order: copies of rows, or transposes of tiles.
+/* permute.cu - reorders axes: copies of rows, or transposes of tiles.
  *
  * Axes that stay neighbours are merged first. If the last axis of y is the last of x, rows are
- * copied in words of up to 16 bytes, one quick division an axis and word. Else y's last axis and
- * the one that is contiguous in x span matrices, which go through tiles in shared memory: both x
- * and y are met in runs of 128 bytes. Elements below 4 bytes are read and written in fours of bytes
- * and transposed in registers, where sizes allow it. Matrices with a side of at most 8 need no
- * tiles: a thread takes what lies across the long side.
+ * copied in words of up to 16 bytes, with one fast division an axis and word. Else y's last axis and
+ * the axis that is contiguous in x span matrices, which go through tiles in shared memory: both x
+ * and y are accessed in runs of 128 bytes. Elements below 4 bytes are moved four bytes at a time and
+ * transposed in registers, where sizes allow it. Matrices with a side of at most 8 need no tiles: a
+ * thread moves a line across the long side.
  *
- * Each element is read and written once: bound by memory. Dtypes matter by their size alone. */
+ * Each element is read and written once: bound by memory. Only the size of a dtype matters. */
 #include "cuda/kit/move.cuh"
 #include "tensor/geometry/permute_plan.h"
 
@@ -30,8 +30,7 @@ static tp_code copy(const tp_call *c, const tp_view *x, const tp_view *y, const 
     const int64_t size = (int64_t)tp_dtype_size(x->dtype), columns = p.dim[p.n - 1];
     tp_axes from, to;
     const int bytes = tp_widest(columns * size, (uintptr_t)x->data, (uintptr_t)y->data);
-    tp__permute_others(&p, p.n - 1, p.n - 1, &from,
-                       &to); /* their strides are multiples of columns */
+    tp__permute_others(&p, p.n - 1, p.n - 1, &from, &to); /* its strides are multiples of columns */
     const int64_t elements = bytes / size, n = x->numel / elements;
     return tp_with_word(bytes, [&](auto w) {
         typedef decltype(w) W;
@@ -47,12 +46,12 @@ struct matrices {
     tp_places from, to;
     int64_t count, rows, columns; /* of y */
     int64_t row_step, column_step;
-    tp_divisor across, down; /* tiles, or items of the long side */
+    tp_divisor across, down; /* in tiles, or in items of the long side */
 };
 
-/* Tiles of SIDE x SIDE elements. A line of the tile is a column of y in 32 words of N rows, with a
- * gap after it, and one more after each 32 lines: so neither lanes that write words of one line nor
- * lanes that read one word of each N-th line meet in a bank. */
+/* Tiles of SIDE x SIDE elements. A line of the tile is a column of y in 32 words of N rows, followed
+ * by a gap, with one more gap after each 32 lines: this avoids bank conflicts both between lanes
+ * that write words of one line and between lanes that read one word of each N-th line. */
 template <class E, int N>
 __global__ void __launch_bounds__(TP_THREADS) transpose_tiles(matrices m, const E *x, E *y)
 {
@@ -67,7 +66,7 @@ __global__ void __launch_bounds__(TP_THREADS) transpose_tiles(matrices m, const 
         E *to = y + tp_place(m.to, matrix) + r0 * m.row_step + k0 + lane * N;
         const int rows = (int)min((int64_t)SIDE, m.rows - r0);
         const int columns = (int)min((int64_t)SIDE, m.columns - k0);
-        word read[SIDE / WARPS]; /* all before the first is stored */
+        word read[SIDE / WARPS]; /* all loads come before the first store */
 #pragma unroll
         for (int i = 0; i < SIDE / WARPS; i++) {
             const int k = warp + i * WARPS;
@@ -102,7 +101,7 @@ __global__ void __launch_bounds__(TP_THREADS) transpose_tiles(matrices m, const 
     }
 }
 
-/* For matrices with a short side: a thread goes along it. Steps of the long and the short side. */
+/* For matrices with a short side, along which a thread loops; steps of the long and the short side. */
 template <class E>
 __global__ void __launch_bounds__(TP_THREADS)
     transpose_narrow(matrices m, int64_t n, int64_t x_long, int64_t x_short, int64_t y_long,
@@ -135,14 +134,14 @@ static tp_code tiles(const tp_call *c, matrices m, const tp_view *x, const tp_vi
 template <class E>
 static tp_code narrow(const tp_call *c, matrices m, const tp_view *x, const tp_view *y)
 {
-    const bool flat = m.rows < m.columns; /* few rows of y */
+    const bool flat = m.rows < m.columns; /* y has few rows */
     m.across = tp_by(flat ? m.columns : m.rows);
     return tp_launch(c, transpose_narrow<E>, tp_grid(c, m.count * m.across.d), TP_THREADS, 0, m,
                      flat ? m.rows : m.columns, flat ? m.column_step : 1, flat ? 1 : m.column_step,
                      flat ? 1 : m.row_step, flat ? m.row_step : 1, tp_in<E>(x), tp_out<E>(y));
 }
 
-/* bytes: of the widest words that lines of x and of y are made of. */
+/* bytes: the widest word that divides the lines of x and of y. */
 static tp_code transpose(const tp_call *c, const matrices &m, const tp_view *x, const tp_view *y,
                          int bytes)
 {
@@ -162,7 +161,7 @@ static tp_code permute(const tp_call *c, const tp_view *x, const tp_view *y, con
     const int64_t size = (int64_t)tp_dtype_size(x->dtype);
     const int last = p.n - 1;
     if (p.from[last] == 1) return copy(c, x, y, p);
-    int row = 0; /* the axis that is contiguous in x */
+    int row = 0; /* the axis of y that is contiguous in x */
     while (p.from[row] != 1) row++;
     tp_axes from, to;
     matrices m = {};
@@ -174,7 +173,7 @@ static tp_code permute(const tp_call *c, const tp_view *x, const tp_view *y, con
     m.columns = p.dim[last];
     m.row_step = p.to[row];
     m.column_step = p.from[last];
-    /* All strides but 1 are multiples of rows in x, of columns in y. */
+    /* In x all strides but 1 are multiples of rows; in y, of columns. */
     return transpose(
         c, m, x, y,
         tp_widest(m.rows * size, m.columns * size, (uintptr_t)x->data, (uintptr_t)y->data));

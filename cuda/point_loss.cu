@@ -12,7 +12,7 @@ struct point {
     float loss, slope;
 };
 
-/* ---- losses: each is both halves, of which a kernel keeps the one that it uses ---- */
+/* ---- losses: value and slope together, of which a kernel uses one ---- */
 
 struct squared {
     __device__ point operator()(float x, float t) const
@@ -41,7 +41,7 @@ struct bce {
     }
 };
 
-/* a_t = a0 + a1 t. m = 1 - p_t is kept off 0, where its logarithm and quotient are not finite. */
+/* a_t = a0 + a1 t. m = 1 - p_t is kept away from 0, where its logarithm and quotient are not finite. */
 struct focal {
     float a0, a1, gamma;
     __device__ point operator()(float x, float t) const
@@ -50,7 +50,7 @@ struct focal {
         const float p = x < 0.0f ? small : big, q = x < 0.0f ? big : small;
         const float m = fmaxf(p * (1.0f - t) + q * t, 1e-37f);
         const float factor = (a0 + a1 * t) * expf(gamma * logf(m));
-        const float dm = gamma * (1.0f - 2.0f * t) * (p * q / m); /* over m */
+        const float dm = gamma * (1.0f - 2.0f * t) * (p * q / m); /* divided by m */
         const point b = bce()(x, t);
         return { factor * b.loss, factor * (b.slope + dm * b.loss) };
     }

@@ -1,9 +1,9 @@
-/* pool2d.cu - the largest or the mean of windows of channels-last images.
+/* pool2d.cu - max and average pooling of channels-last images.
  *
- * A thread takes a pack of channels of an output, backward of an input, which collects what the
- * outputs give that see it. With windows side by side the mean moves 4 bytes an input and 4 an
- * output in f32, forward as backward (half of that in bf16), the maximum 4 more an output; what
- * windows share comes from cache. Bound by memory. */
+ * A thread computes a pack of channels of an output or, in backward, of an input, which gathers from
+ * the outputs whose windows contain it. With adjacent windows average pooling moves 4 bytes an input
+ * and 4 an output in f32, forward and backward (half of that in bf16), max pooling 4 more an output;
+ * elements that windows share come from cache. Bound by memory. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/pool.h"
 
@@ -20,7 +20,7 @@ struct pool_place {
     }
 };
 
-/* MAX: also where the largest was found. */
+/* MAX: also stores the position of the largest. */
 template <bool MAX, class S, int N>
 __global__ void __launch_bounds__(TP_THREADS, 2)
     pool_kernel(tp__pool g, const S *x, S *y, int32_t *at)

@@ -1,8 +1,8 @@
 /* reduce.cu - sum, mean, max, argmax and logsumexp over one axis or all.
  *
  * Sums are folds (fold.cuh). The others see x as [outer][dim][inner] and write [outer][inner]: with
- * inner 1 a block takes a row, else a thread takes a column. NaN wins over every number; of equal
- * numbers the first. Reads x once, twice in logsumexp; bound by memory. */
+ * inner 1 a block reduces a row, else a thread reduces a column. NaN wins over every number; of equal
+ * numbers the first wins. Reads x once, twice in logsumexp; bound by memory. */
 #include <tapegrad/ops.h>
 
 #include "cuda/kit/fold.cuh"
@@ -87,7 +87,7 @@ static sizes sizes_of(const tp_call *c)
     return s;
 }
 
-/* A number and where it stands. */
+/* A number and its position. */
 struct found {
     float v;
     int64_t at;
@@ -123,7 +123,7 @@ static __device__ inline found block_best(found f)
     return f;
 }
 
-/* y may be NULL: only indices. Thread t looks at every blockDim-th element of its row. */
+/* y may be NULL: only indices. Thread t reads every blockDim-th element of its row. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     best_of_row(int64_t rows, int64_t dim, const S *x, S *y, int64_t *at)
@@ -246,7 +246,7 @@ template <class S> static tp_code logsumexp_fwd(const tp_call *c)
     return tp_launch(c, logsumexp_column<S>, tp_grid(c, s.outer * s.inner), TP_THREADS, 0, s, x, y);
 }
 
-/* dx = dy e^(x - y); where y is -infinity all x are, and their gradient is 0. */
+/* dx = dy e^(x - y); where y is -infinity so is every x, and the gradient is 0. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     logsumexp_grad(tp_broadcast p, int64_t n, const S *x, const float *y, const float *dy, S *dx)

@@ -1,12 +1,12 @@
-/* rownorm.cu - layer norm and RMS norm: each row of X [rows,n] by its own statistics; formulas
- * as in tensor/cpu/rownorm.c.
+/* rownorm.cu - layer norm and RMS norm: normalises each row of X [rows,n] by its own statistics;
+ * formulas as in tensor/cpu/rownorm.c.
  *
- * A row lies in the registers of 8 or 32 lanes or of a block, in packs of 16 bytes: x is read once
- * and the variance takes its two passes there. Moves 8 bytes an element forward, 12 backward (f32;
- * half of that in bf16), with about 8 and 20 operations: bound by memory. Backward takes dx and the
- * sums for dw and db from one reading of x and dy: each thread keeps the sums of its columns over a
- * block of rows (columns.cuh), which adds 1 byte an element, mostly in cache. Rows of more than
- * 8192 elements are read again instead, by kernels of their own. */
+ * A row is held in the registers of 8 or 32 lanes or of a block, in packs of 16 bytes: x is read once
+ * and the two passes of the variance run in registers. Moves 8 bytes an element forward, 12 backward
+ * (f32; half of that in bf16), with about 8 and 20 operations: bound by memory. Backward computes dx
+ * and the sums for dw and db from one reading of x and dy: each thread keeps the sums of its columns
+ * over a block of rows (columns.cuh), which adds 1 byte an element, mostly in cache. Rows of more
+ * than 8192 elements are read again instead, by separate kernels. */
 #include "cuda/kit/columns.cuh"
 #include "cuda/kit/row_param.cuh"
 #include "tensor/geometry/norms.h"
@@ -22,7 +22,7 @@ struct rownorm {
     tp_row_param w, b;
 };
 
-/* How a row is spread: each of LANES threads holds E elements in packs of N. */
+/* How a row is distributed: each of LANES threads holds E elements in packs of N. */
 template <int N_, int E_, int LANES_> struct spread {
     static constexpr int N = N_, E = E_, LANES = LANES_, PACKS = E / N;
     static constexpr int THREADS = LANES > 128 ? LANES : 128, GROUPS = THREADS / LANES;
@@ -34,7 +34,7 @@ template <class C> static __device__ inline int column(int p)
     return (p * C::LANES + (int)(threadIdx.x % C::LANES)) * C::N;
 }
 
-/* This thread's packs of a row; zeros beyond its end. */
+/* This thread's packs of a row, zeros beyond its end. */
 template <class S, class C> struct packs {
     tp_pack<S, C::N> at[C::PACKS];
 
@@ -87,7 +87,7 @@ static __device__ inline stats stats_of(const packs<S, C> &x, const rownorm &k, 
     return { m, 1.0f / sqrtf(tp_group<tp_sum_of, C::LANES>(v) / (float)k.n + k.eps) };
 }
 
-/* A row past the last one, of a group that waits for the others of its warp, has n = 0. */
+/* n = 0 for the rows past the last one, whose group only takes part in its warp's shuffles. */
 template <class S, class C>
 __global__ void __launch_bounds__(C::THREADS) norm_kernel(rownorm k, const S *x, S *y, stats *t)
 {
@@ -113,12 +113,12 @@ __global__ void __launch_bounds__(C::THREADS) norm_kernel(rownorm k, const S *x,
 
 /* ---- backward ---- */
 
-/* What a thread has summed for its columns, over its rows of a block. */
+/* A thread's sums for its columns, over its rows of a block. */
 template <class C> struct column_sums {
     float dw[C::E], db[C::E];
 };
 
-/* f(pack, element, dy, w, h) of this thread's elements of a row, h = (x - m) s. */
+/* Calls f(pack, element, dy, w, h) for this thread's elements of a row, h = (x - m) s. */
 template <class S, class C, class F>
 static __device__ inline void each_element(const rownorm &k, int n, stats t, const packs<S, C> &x,
                                            const packs<S, C> &dy, F f)
@@ -133,7 +133,7 @@ static __device__ inline void each_element(const rownorm &k, int n, stats t, con
     }
 }
 
-/* One row: adds to the sums, then overwrites x with dx. */
+/* Adds one row to the sums, then overwrites x with dx. */
 template <class S, class C>
 static __device__ inline void grad_row(const rownorm &k, int n, stats t, packs<S, C> &x,
                                        const packs<S, C> &dy, column_sums<C> &sums)
@@ -153,7 +153,7 @@ static __device__ inline void grad_row(const rownorm &k, int n, stats t, packs<S
 }
 
 /* part[column] = the sum over the groups of the block. In shared memory element e of lane l of
- * group g is at [g][e][l]: no two lanes meet in a bank. */
+ * group g is at [g][e][l], which avoids bank conflicts. */
 template <class C>
 static __device__ inline void put_sums(const float (&sum)[C::E], int n, float *part)
 {
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(C::THREADS, 1)
     }
 }
 
-/* ---- rows too long for registers: a block takes a row and reads it again ---- */
+/* ---- rows too long for registers: a block processes a row and reads it again ---- */
 
 template <class S>
 __global__ void __launch_bounds__(1024) long_norm_kernel(rownorm k, const S *x, S *y, stats *t)
@@ -281,7 +281,7 @@ static rownorm rownorm_of(const tp_call *c)
     return k;
 }
 
-/* f(spread) for rows of n elements, of which each thread holds at most 32. */
+/* Calls f(spread) for rows of n elements, of which each thread holds at most 32. */
 template <int N, class F> static tp_code with_spread(int64_t n, F f)
 {
     if (n <= 8 * 8) return f(spread<N, 8, 8>());
@@ -295,7 +295,7 @@ template <int N, class F> static tp_code with_spread(int64_t n, F f)
 
 enum { HELD = 32 * 256 }; /* elements of the longest row in registers */
 
-/* In packs if rows begin where packs do, else in single elements. */
+/* In packs if rows are whole packs, else in single elements. */
 template <class S, class F> static tp_code with_packs(bool aligned, int64_t n, F f)
 {
     constexpr int N = (int)(16 / sizeof(S));
@@ -341,7 +341,7 @@ static tp_code grad(const tp_call *c, const rownorm &k, int64_t size, S *dx, flo
                          });
 }
 
-/* c->work: for each block of rows its sums for dw and db, [blocks][2][n]. */
+/* c->work: partial sums for dw and db of each block of rows, [blocks][2][n]. */
 template <class S> static tp_code rownorm_bwd(const tp_call *c)
 {
     const rownorm k = rownorm_of(c);

@@ -3,8 +3,8 @@
  *     softmax      y = e^(x - max) / sum     dx = y (dy - sum_j dy_j y_j)
  *     log_softmax  y = x - max - log(sum)    dx = dy - e^y sum_j dy_j
  *
- * A block takes a row and keeps it as floats in shared memory if it fits (n <= 12288), so that each
- * element is read and written once: 8 bytes forward, 12 backward (f32), bound by memory. Longer
+ * A block processes a row and keeps it as floats in shared memory if it fits (n <= 12288), so that
+ * each element is read and written once: 8 bytes forward, 12 backward (f32), bound by memory. Longer
  * rows are read again. */
 #include "cuda/kit/kernel.cuh"
 

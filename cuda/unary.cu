@@ -2,7 +2,7 @@
  *
  *     y = f(x);   dx = dy f'   with f' computed from what the op saved, x or y
  *
- * Moves 8 bytes an element forward, 12 backward (f32): bound by memory. To add one: its line in
+ * Moves 8 bytes an element forward, 12 backward (f32): bound by memory. A new function is a line in
  * the table. */
 #include "cuda/kit/activation.cuh"
 #include "cuda/kit/map.cuh"
@@ -17,7 +17,7 @@ static __device__ inline float gelu_2u_slope(float x)
     return 1.5957691216057308f * (1.0f + 0.134145f * x * x);
 }
 
-/* f(name, value at x, slope): the slope reads v, which is x or y, as the op saves. */
+/* f(name, value at x, slope): the slope is a function of v, the x or y that the op saves. */
 /* clang-format off */
 #define FUNCTIONS(f)                                                                               \
     f(exp,        expf(x),                         v)                                              \

@@ -1,8 +1,8 @@
-/* weight_standardize.cu - rows of W [Co,n], shifted and scaled; formulas as in
+/* weight_standardize.cu - standardises the rows of W [Co,n]; formulas as in
  * tensor/cpu/weight_standardize.c.
  *
- * A warp has a row and reads it three times, forward, and twice, backward, mostly from cache: 8
- * and 12 bytes an element (f32). Weights are few: the launch is the limit. */
+ * A warp processes a row and reads it three times forward, twice backward, mostly from cache: 8 and
+ * 12 bytes an element (f32). Weights are small: the launch dominates. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/norms.h"
 
