@@ -290,6 +290,48 @@ static __device__ inline void ls_column_product(float acc[1][D / 8][4], float *s
     }
 }
 
+/* Queues the copies of a stage: queries from t0 of batch row b, and their lines. */
+template <int D, bool TABLE, bool WINDOW>
+static __device__ inline void ls_fetch_columns(const ls_call<bf16> &p, const ls_grad<bf16> &g,
+                                               int h, int c0, int b, int t0,
+                                               ls_column_stage<D, TABLE> &x)
+{
+    constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
+    const int top = ls_warp_tile_of<WINDOW>(p, t0, c0).top;
+    const ls_rows<bf16> k = ls_keys(p, p.k[part], part, b, h), r = ls_table(p, part, h);
+    ls_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.q, 0, ls_queries(p, p.q, b, h), p.width, t0);
+    ls_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.dy, 0, ls_queries(p, g.dy, b, h), p.width, t0);
+    ls_copy_rows<D, LS_MMA_THREADS, LS_SKEW, -1>(x.lines, 0, TABLE ? k : r, p.width, top);
+    if (TABLE)
+        ls_copy_rows<D, LS_MMA_THREADS, LS_SKEW, -1>(x.values, 0, ls_keys(p, p.v[part], part, b, h),
+                                                     p.width, top);
+    tp_copy_commit();
+    if (WINDOW) ls_copy_bias<LS_SKEW, -1>(x.b, TABLE ? k : r, top, 1.0f / p.scale);
+}
+
+/* Stores dx and dv of the block's columns. sums: of dS over queries, the gradient of the bias beyond q. */
+template <int D, bool TABLE, bool WINDOW>
+static __device__ inline void ls_store_columns(const ls_call<bf16> &p, const ls_columns &o,
+                                               const ls_column &c, const float dx[D / 8][4],
+                                               const float dv[D / 8][4], const float sums[4])
+{
+    const bf16 *const bias = WINDOW ? (TABLE ? p.r_r : p.r_w) + c.h * D : NULL;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int row = c.c0 + 16 * ls_warp() + ls_lane() / 4 + i / 2 * 8,
+                  q = ls_lane() % 4 * 2 + i % 2;
+        const int64_t at = ((int64_t)c.split * c.n + row) * p.width + (int64_t)c.h * D + q;
+        if (row >= c.n) continue;
+#pragma unroll
+        for (int n = 0; n < D / 8; n++) {
+            const float rest = WINDOW ? sums[i] * tp_float(bias[8 * n + q]) : 0.0f;
+            if (o.dx.at) ls_put(o.dx, at + 8 * n, dx[n][i] * p.scale + rest);
+            if (!TABLE && o.dv.at) ls_put(o.dv, at + 8 * n, dv[n][i]);
+        }
+        if (o.sum && q == 0) o.sum[((int64_t)c.split * p.H + c.h) * c.n + row] = sums[i];
+    }
+}
+
 /* As ls_column_kernel, for a whole head. */
 template <int D, bool TABLE, bool WINDOW>
 __global__ void __launch_bounds__(LS_MMA_THREADS)
@@ -299,22 +341,10 @@ __global__ void __launch_bounds__(LS_MMA_THREADS)
     TP_SHARED_REST(Shared, shared);
     constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
     const ls_column c = ls_column_of<TABLE>(p, o);
-    const float unscale = 1.0f / p.scale;
     float dx[1][D / 8][4] = {}, dv[1][D / 8][4] = {}, sums[4] = {};
     const auto fetch = [&](int64_t m, ls_column_stage<D, TABLE> &x) {
-        const int b = ls_batch_of<TABLE>(o, c, m), t0 = ls_query_of<TABLE>(o, m);
-        const int top = ls_warp_tile_of<WINDOW>(p, t0, c.c0).top;
-        const ls_rows<bf16> k = ls_keys(p, p.k[part], part, b, c.h), r = ls_table(p, part, c.h);
-        ls_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.q, 0, ls_queries(p, p.q, b, c.h), p.width,
-                                                    t0);
-        ls_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(x.dy, 0, ls_queries(p, g.dy, b, c.h), p.width,
-                                                    t0);
-        ls_copy_rows<D, LS_MMA_THREADS, LS_SKEW, -1>(x.lines, 0, TABLE ? k : r, p.width, top);
-        if (TABLE)
-            ls_copy_rows<D, LS_MMA_THREADS, LS_SKEW, -1>(
-                x.values, 0, ls_keys(p, p.v[part], part, b, c.h), p.width, top);
-        tp_copy_commit();
-        if (WINDOW) ls_copy_bias<LS_SKEW, -1>(x.b, TABLE ? k : r, top, unscale);
+        ls_fetch_columns<D, TABLE, WINDOW>(p, g, c.h, c.c0, ls_batch_of<TABLE>(o, c, m),
+                                           ls_query_of<TABLE>(o, m), x);
     };
     const ls_rows<bf16> own =
         TABLE ? ls_table(p, part, c.h) : ls_keys(p, p.k[part], part, c.split, c.h);
@@ -324,7 +354,7 @@ __global__ void __launch_bounds__(LS_MMA_THREADS)
         ls_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(
             shared->v, 0, ls_keys(p, p.v[part], part, c.split, c.h), p.width, c.c0);
     tp_copy_commit(); /* by itself: perhaps no query sees the tile, and nothing is fetched */
-    if (WINDOW) ls_copy_bias<LS_TILE, 1>(shared->a, own, c.c0, unscale);
+    if (WINDOW) ls_copy_bias<LS_TILE, 1>(shared->a, own, c.c0, 1.0f / p.scale);
     if (m < c.end) fetch(m, shared->stage[0]);
     for (int j = 0; m < c.end; j ^= Shared::STAGES - 1) {
         const ls_column_stage<D, TABLE> &x = shared->stage[j];
@@ -359,22 +389,8 @@ __global__ void __launch_bounds__(LS_MMA_THREADS)
         }
         m = next;
     }
-    const bf16 *const bias = WINDOW ? (TABLE ? p.r_r : p.r_w) + c.h * D : NULL;
     tp_copy_wait<0>();
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int row = c.c0 + 16 * ls_warp() + ls_lane() / 4 + i / 2 * 8,
-                  q = ls_lane() % 4 * 2 + i % 2;
-        const int64_t at = ((int64_t)c.split * c.n + row) * p.width + (int64_t)c.h * D + q;
-        if (row >= c.n) continue;
-#pragma unroll
-        for (int n = 0; n < D / 8; n++) {
-            const float rest = WINDOW ? sums[i] * tp_float(bias[8 * n + q]) : 0.0f;
-            if (o.dx.at) ls_put(o.dx, at + 8 * n, dx[0][n][i] * p.scale + rest);
-            if (!TABLE && o.dv.at) ls_put(o.dv, at + 8 * n, dv[0][n][i]);
-        }
-        if (o.sum && q == 0) o.sum[((int64_t)c.split * p.H + c.h) * c.n + row] = sums[i];
-    }
+    ls_store_columns<D, TABLE, WINDOW>(p, o, c, dx[0], dv[0], sums);
 }
 
 static inline bool ls_grads(const ls_call<bf16> &p, const bf16 *dy)

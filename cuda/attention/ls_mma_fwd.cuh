@@ -139,6 +139,48 @@ static __device__ inline void ls_mask_window(const ls_call<bf16> &p, float s[MT]
         }
 }
 
+/* Bias logits of a block: bs[i] of the distance band - i, as[i] of key key0 + i, both unscaled. */
+template <class F>
+static __device__ inline void ls_window_biases(float *bs, float *as, const ls_rows<bf16> &keys,
+                                               const ls_rows<bf16> &table, int band, int key0,
+                                               int columns, float unscale)
+{
+    for (int i = threadIdx.x; i < columns; i += F::THREADS) {
+        const int distance = band - i;
+        bs[i] = distance < table.n ? table.bias[distance] * unscale : 0.0f;
+    }
+    for (int i = threadIdx.x; i < columns + F::QUERIES - F::R; i += F::THREADS) {
+        const int key = key0 + i;
+        as[i] = key >= 0 && key < keys.n ? keys.bias[key] * unscale : 0.0f;
+    }
+}
+
+/* Logits of 16 keys in `rows`: the skewed product with 16 lines of the table, then that with the keys.
+ * ap and bp: bias logits of the lane's first key and line. kept: products with the lines before. */
+template <int D, int MT>
+static __device__ inline void ls_window_logits(float x[MT][2][4], float kept[MT][2 * MT][4],
+                                               const uint32_t q[MT][D / 16][4], const bf16 *table,
+                                               const bf16 *rows, const float *ap, const float *bp,
+                                               int at)
+{
+    float g[MT][2][4];
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) g[m][n][i] = bp[8 * n + i % 2];
+    ls_multiply_rows<D, MT>(g, q, table, at);
+    tp_roll<MT>(x, kept, g);
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int n = 0; n < 2; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) x[m][n][i] += ap[8 * n + i % 2];
+    ls_multiply_rows<D, MT>(x, q, rows, at);
+}
+
 template <int D, int MT, int WARPS>
 static __device__ inline void ls_window_steps(const ls_call<bf16> &p, int T, int b, int h,
                                               bf16 *ring, ls_warp_state<D, MT> &w)
@@ -158,14 +200,7 @@ static __device__ inline void ls_window_steps(const ls_call<bf16> &p, int T, int
     const int begin = max(0, dead / LS_STEP);
     const int all_from = ls_first(p, LS_WINDOW_PART, t + F::R - 1); /* seen by all of the warp */
     const float unscale = 1.0f / p.scale, scale2 = p.scale * 1.44269504f;
-    for (int i = threadIdx.x; i < steps * LS_STEP; i += F::THREADS) {
-        const int distance = band - i;
-        bs[i] = distance < r.n ? r.bias[distance] * unscale : 0.0f;
-    }
-    for (int i = threadIdx.x; i < steps * LS_STEP + F::QUERIES - F::R; i += F::THREADS) {
-        const int key = key0 + i;
-        as[i] = key >= 0 && key < k.n ? k.bias[key] * unscale : 0.0f;
-    }
+    ls_window_biases<F>(bs, as, k, r, band, key0, steps * LS_STEP, unscale);
     /* Keys and values of 32 columns. */
     const auto fetch = [&](int to, int key) {
         ls_copy_rows<D, F::THREADS, LS_STEP, 1>(ring, to, k, p.width, key);
@@ -200,22 +235,10 @@ static __device__ inline void ls_window_steps(const ls_call<bf16> &p, int T, int
         if (t >= p.N) continue;
 #pragma unroll
         for (int c = 0; c < 2; c++) {
-            float g[MT][2][4], x[MT][2][4];
-#pragma unroll
-            for (int m = 0; m < MT; m++)
-#pragma unroll
-                for (int n = 0; n < 2; n++)
-#pragma unroll
-                    for (int i = 0; i < 4; i++) g[m][n][i] = bp[16 * c + 8 * n + i % 2];
-            ls_multiply_rows<D, MT>(g, w.q, table + (j % 2 * LS_STEP + 16 * c) * D, at_columns);
-            tp_roll<MT>(x, kept, g);
-#pragma unroll
-            for (int m = 0; m < MT; m++)
-#pragma unroll
-                for (int n = 0; n < 2; n++)
-#pragma unroll
-                    for (int i = 0; i < 4; i++) x[m][n][i] += ap[16 * c + 8 * n + i % 2];
-            ls_multiply_rows<D, MT>(x, w.q, ring + (c == 0 ? row0 : row1), at_columns);
+            float x[MT][2][4];
+            ls_window_logits<D, MT>(x, kept, w.q, table + (j % 2 * LS_STEP + 16 * c) * D,
+                                    ring + (c == 0 ? row0 : row1), ap + 16 * c, bp + 16 * c,
+                                    at_columns);
             ls_put_half<MT>(s, c, x);
         }
         if (key < all_from || key + LS_STEP - 1 > p.Wc + t) ls_mask_window<MT>(p, s, t, key);

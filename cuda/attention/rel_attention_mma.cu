@@ -30,6 +30,17 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
+/* Holds rows first .. first + 16 ROWS of the queries in `room` as A operands. */
+template <int COLS, int ROWS>
+static __device__ inline void hold_queries(am_queries<COLS, ROWS> &w, const bf16 *room, int first)
+{
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int depth = 0; depth < COLS / 16; depth++)
+            tp_frag_a<COLS>(w.q[r][depth], room, first + 16 * r, depth);
+}
+
 template <int COLS, int ROWS>
 __global__ void __launch_bounds__(AM_THREADS, 2) rel_attention_mma_kernel(attn<bf16> p)
 {
@@ -79,11 +90,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_attention_mma_kernel(attn<b
                                 : warp == 1 ? ring.bias_in_flight(lane)
                                             : 0.0f; /* arrives while this step runs */
         if (j == begin) {
-#pragma unroll
-            for (int r = 0; r < ROWS; r++)
-#pragma unroll
-                for (int depth = 0; depth < COLS / 16; depth++)
-                    tp_frag_a<COLS>(w.q[r][depth], room, i - first + 16 * r, depth);
+            hold_queries(w, room, i - first);
             am_before<COLS, ROWS>(kept, ring, place, query);
         }
         if (i < p.queries && j < i + 16 * ROWS + p.ahead) {
