@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/random.h>
 
 #include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
@@ -78,7 +79,7 @@ static bool fill(tp_params *P, const tp_entry *e)
     }
     host.data = malloc(bytes);
     if (!host.data) return false;
-    const uint64_t key = P->seed ^ tp__fnv1a(e->name);
+    const uint64_t key = P->seed ^ tp_hash_text(TP_HASH, e->name);
     draw_all(&host, &e->init, key);
     P->dev->be->upload(P->dev, e->node->view.data, host.data, bytes);
     free(host.data);

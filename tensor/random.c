@@ -11,7 +11,7 @@ enum { EPOCH = 33 };
 
 tp_random tp_random_stream(uint64_t seed, const char *purpose, uint64_t index, uint64_t epoch)
 {
-    return (tp_random){ seed ^ tp__fnv1a(purpose), index, epoch << EPOCH };
+    return (tp_random){ seed ^ tp_hash_text(TP_HASH, purpose), index, epoch << EPOCH };
 }
 
 uint32_t tp_random_word(tp_random *r)

@@ -2,14 +2,6 @@
 #include "tensor/rng.h"
 
 #include <math.h>
-#include <tapegrad/random.h>
-
-uint64_t tp__fnv1a(const char *s)
-{
-    uint64_t h = TP_HASH;
-    for (; *s; s++) h = tp_hash(h, (uint8_t)*s);
-    return h;
-}
 
 /* Pair i shares two words of one block. */
 void tp__normal_pair(uint64_t seed, uint64_t offset, uint64_t i, double z[2])

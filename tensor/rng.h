@@ -47,9 +47,7 @@ TP_HD static inline uint32_t tp__drop_below(double p)
     return (uint32_t)(p * 4294967296.0);
 }
 
-/* Host only: FNV-1a of a string; elements 2i and 2i+1, and element e, of a standard normal stream
- * (Box-Muller, double). */
-uint64_t tp__fnv1a(const char *s);
+/* Host only: elements 2i and 2i+1, and element e, of a standard normal stream (Box-Muller, double). */
 void tp__normal_pair(uint64_t seed, uint64_t offset, uint64_t i, double z[2]);
 double tp__normal(uint64_t seed, uint64_t offset, uint64_t e);
 

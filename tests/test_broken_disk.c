@@ -221,11 +221,11 @@ Test(broken_disk, images)
     static const struct {
         const char *fault, *message;
     } cases[] = {
-        { "stat 1 5 val/red/09.png once", "val/red/09.png: cannot be looked at" },
-        { "stat 1 5 set/val$ once", "set/val: cannot be looked at" },
+        { "stat 1 5 val/red/09.png once", "val/red/09.png: cannot be accessed" },
+        { "stat 1 5 set/val$ once", "set/val: cannot be accessed" },
         { "opendir 1 5 set/train/blue$ once", "set/train/blue: the folder cannot be read" },
         { "look 1 5 train/red/03.png once", "03.png: cannot be opened: Input/output error; this is "
-                                            "no fault of the image: check the disk" },
+                                            "not the fault of the image: check the disk" },
         { "pread 1 5 train/red/03.png once", "03.png: cannot be read: Input/output error" },
     };
     const run_kind *k = &run_kinds[1];

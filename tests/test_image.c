@@ -390,13 +390,13 @@ Test(image, sizes_and_limits)
         { "shrink", { .shrink = 3 }, "JPEG: shrink is none of 1, 2, 4, 8" },
         { "box",
           { .box = { 300, 0, 101, 5 } },
-          "the box of 101 x 5 pixels from (300, 0) leaves the image, which is 400 x 300" },
+          "the box of 101 x 5 pixels at (300, 0) is not inside the image of 400 x 300" },
         { "empty box",
           { .box = { 300, 0, 10, 0 } },
-          "the box of 10 x 0 pixels from (300, 0) leaves the image, which is 400 x 300" },
+          "the box of 10 x 0 pixels at (300, 0) is not inside the image of 400 x 300" },
         { "box that overflows",
           { .box = { 1, 1, INT64_MAX, 2 } },
-          "the box of 9223372036854775807 x 2 pixels from (1, 1) leaves the image, which is 400 "
+          "the box of 9223372036854775807 x 2 pixels at (1, 1) is not inside the image of 400 "
           "x 300" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -509,7 +509,7 @@ Test(image, errors, .init = make_folder, .fini = remove_folder)
     cr_expect_not(tp_image_read(&p, in_folder("none.jpg"), NULL));
     cr_expect(strstr(p.why, "none.jpg: cannot be opened: No such file"), "%s", p.why);
     cr_expect_not(tp_image_new(&p, 5, 0));
-    cr_expect_str_eq(p.why, "an image of 5 x 0 pixels cannot be made");
+    cr_expect_str_eq(p.why, "an image cannot have 5 x 0 pixels");
     cr_expect_not(tp_image_new(&p, 1 << 24, 1 << 24), "more memory than there is");
     cr_expect_not(tp_image_ok(&p));
     cr_expect(tp_image_new(&p, 2, 2) && !p.why[0], "a failed image can be used again");

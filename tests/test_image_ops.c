@@ -343,9 +343,9 @@ Test(image_ops, errors)
     cr_expect_str_eq(p.why, none.why);
     cr_expect_not(tp_image_apply(&none, TP_PIXEL_INVERT, 0, fill, &work));
     cr_expect_not(tp_image_resize(&p, &in, &(tp_box){ 2, 0, 5, 4 }, 3, 3, TP_BICUBIC));
-    cr_expect_str_eq(p.why, "the box of 5 x 4 pixels from (2, 0) leaves the image, which is 6 x 4");
+    cr_expect_str_eq(p.why, "the box of 5 x 4 pixels at (2, 0) is not inside the image of 6 x 4");
     cr_expect_not(tp_image_resize(&p, &in, NULL, 0, 3, TP_BICUBIC));
-    cr_expect_str_eq(p.why, "an image of 0 x 3 pixels cannot be made");
+    cr_expect_str_eq(p.why, "an image cannot have 0 x 3 pixels");
     cr_expect_not(tp_image_crop(&p, &in, (tp_box){ 0, 0, 0, 2 }, fill));
     tp_image_free(&in);
     tp_image_free(&p);

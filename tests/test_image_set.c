@@ -279,7 +279,7 @@ Test(images, broken_shards)
         const char *label, *why;
         long cut;
     } cases[] = {
-        { NULL, "the image '0' has no label: that is a number in a file 0.cls", 0 },
+        { NULL, "the image '0' has no label: add a file 0.cls", 0 },
         { "dog", "the image '0' has no label", 0 },
         { "1 or 2", "the image '0' has no label", 0 },
         { "1", "s.tar is damaged or cut off: ", 700 },
@@ -328,13 +328,13 @@ Test(images, labels_of_shards)
         { { "q1.png", "q1.jpg", "q1.cls" }, NULL, 2, 2, "class 1", "class 1" },
         { { "cat/q0.png", "cat/q1.jpg", "bee/q0.png" }, NULL, 3, 2, "cat", "bee" },
         { { "cat/q0.png", "dog/q1.png", "num/q9.png", "num/q9.cls" },
-          "the class is a folder",
+          "is labelled by its folder",
           0,
           0,
           "",
           "" },
-        { { "q9.png", "q9.cls", "dog/q1.png" }, "the class is a folder", 0, 0, "", "" },
-        { { "cat/q0.png", "dog/q1.png", "q0.cls" }, "the class is a folder", 0, 0, "", "" },
+        { { "q9.png", "q9.cls", "dog/q1.png" }, "is labelled by its folder", 0, 0, "", "" },
+        { { "cat/q0.png", "dog/q1.png", "q0.cls" }, "is labelled by its folder", 0, 0, "", "" },
         { { "cat/q.png", "cat/q.cls", "dog/q1.png" },
           "the image 'cat/q' has no label",
           0,
@@ -372,9 +372,9 @@ Test(images, names_of_classes)
     static const struct {
         const char *name, *why;
     } cases[] = {
-        { "s/caf\xe9", "the class 'caf\\xe9' has a name that is no line of UTF-8 text" },
-        { "s/two\nlines", "the class 'two\\x0alines' has a name" },
-        { "s/\xed\xa0\x80", "the class '\\xed\\xa0\\x80' has a name" },
+        { "s/caf\xe9", "the name of the class 'caf\\xe9' is not a line of UTF-8 text" },
+        { "s/two\nlines", "the name of the class 'two\\x0alines'" },
+        { "s/\xed\xa0\x80", "the name of the class '\\xed\\xa0\\x80'" },
         { "s/caf\xc3\xa9 \xf0\x9f\x98\x80", NULL },
     };
     make_classes("s", 1, 0);
@@ -395,19 +395,20 @@ Test(images, says_what_is_wrong)
     make("one");
     make("one/cat");
     write_image("one/cat/a.png", 1);
-    expect_why("one", TP_LAYOUT_AUTO, TP_TRAIN, "all images are of one class, 'cat'");
+    expect_why("one", TP_LAYOUT_AUTO, TP_TRAIN, "all images are of the class 'cat'");
     make_classes("plain", 2, 0);
     write_text("plain/train.txt", "x.jpg 0\n");
     expect_why("plain", TP_LAYOUT_CIFAR10, TP_TRAIN, "it looks like the layout 'ip102'");
     expect_why("nowhere", TP_LAYOUT_AUTO, TP_TRAIN, "No such file");
-    expect_why("plain/train.txt", TP_LAYOUT_AUTO, TP_TRAIN, "is a file; a folder of images");
+    expect_why("plain/train.txt", TP_LAYOUT_AUTO, TP_TRAIN, "is a file, not a folder of images");
     make("flat");
     write_image("flat/a.png", 1);
-    expect_why("flat", TP_LAYOUT_AUTO, TP_TRAIN, "it has images itself, which belong in");
+    expect_why("flat", TP_LAYOUT_AUTO, TP_TRAIN, "it has images itself: move them");
     make("deep");
     make("deep/set");
     make_classes("deep/set/train", 2, 0);
-    expect_why("deep", TP_LAYOUT_AUTO, TP_TRAIN, "but 'set' in it looks like the layout 'folder'");
+    expect_why("deep", TP_LAYOUT_AUTO, TP_TRAIN,
+               "but its folder 'set' looks like the layout 'folder'");
     tp_layout l;
     cr_expect(tp_layout_find("food101", &l) && l == TP_LAYOUT_FOOD101);
     cr_expect_not(tp_layout_find("food", &l));

@@ -1,4 +1,4 @@
-/* inner.h - what the files of the image layer share. */
+/* inner.h - functions that the files of the image layer share. */
 #ifndef TP_IMAGE_INNER_H
 #define TP_IMAGE_INNER_H
 
@@ -6,23 +6,23 @@
 
 enum { TP_RGB = 3 };
 
-/* Bytes behind the pixels of every image: the last one may be read and written as four bytes, the
- * end of the last row as a whole vector. */
+/* Bytes after the pixels of every image, so that the last pixel can be read and written as four
+ * bytes, and the end of the last row as a whole vector. */
 enum { TP_SLACK = 16 };
 
-/* Bytes of a file that is decoded at all. */
+/* The largest file that is decoded, in bytes. */
 enum { TP_LARGEST_IMAGES = 1 << 30 };
 
-/* Empties p with a reason; returns false. */
+/* Empties p and stores the reason; returns false. */
 bool tp__image_fail(tp_image *p, const char *fmt, ...) TP_PRINTF(2, 3);
 
-/* Whether an image of that size is within the limit (0: the default); fails p with the name of the
- * format if not. */
+/* Whether an image of that size is within the limit (0: the default). If not, p fails with the name
+ * of the format. */
 bool tp__image_allowed(tp_image *p, const char *format, uint64_t width, uint64_t height,
                        int64_t max_pixels);
 
-/* The decoders. p is empty on entry; the box of o lies in the image if it is given (width not 0).
- * orientation: 1 to 8 of the EXIF data if o->orient, else untouched. */
+/* The decoders. p is empty on entry. orientation: set to 1 to 8 by the EXIF data if o->orient, else
+ * unchanged. */
 bool tp__jpeg_decode(tp_image *p, const uint8_t *bytes, size_t n, const tp_image_opts *o,
                      int *orientation);
 bool tp__jpeg_size(const uint8_t *bytes, size_t n, int64_t *width, int64_t *height);
@@ -30,13 +30,15 @@ bool tp__png_decode(tp_image *p, const uint8_t *bytes, size_t n, const tp_image_
                     int *orientation);
 bool tp__png_size(const uint8_t *bytes, size_t n, int64_t *width, int64_t *height);
 
-/* Of a TIFF structure, which EXIF data are; 1 if they do not say. */
+/* The orientation in EXIF data, a TIFF structure; 1 if they have none. */
 int tp__exif_orientation(const uint8_t *tiff, size_t n);
 
-/* Fails p if the box of o does not lie in an image of that size; all of it if there is none. */
+/* Writes the box of o, or the whole image if o has none. p fails if the box is not inside an image of
+ * that size. */
 bool tp__image_box(tp_image *p, const tp_image_opts *o, int64_t width, int64_t height, tp_box *box);
 
-/* tp_image_resize, but only a window of its result; in is not empty, box and window lie inside. */
+/* Computes a window of the result of tp_image_resize. in is not empty; box and window are inside their
+ * images. */
 bool tp__image_resize(tp_image *out, const tp_image *in, tp_box box, int64_t width, int64_t height,
                       tp_box window, tp_filter filter);
 

@@ -6,17 +6,17 @@
 
 enum { TP_IMAGES_WHY = 1024 };
 
-/* Where an image is: a file, or from an offset of one (tar header, CIFAR record). */
+/* An image is a file, or begins at an offset of one (a tar header, a CIFAR record). */
 typedef struct tp_image_item {
-    size_t path; /* in text */
+    size_t path; /* offset into text */
     int64_t offset;
     int32_t label;
 } tp_image_item;
 
-/* Shapes that shapes.c draws. */
+/* The shapes that shapes.c draws. */
 typedef struct tp_shapes {
-    int64_t side; /* pixels */
-    tp_part part; /* parts have other images */
+    int64_t side; /* pixels                            */
+    tp_part part; /* each part has images of its own   */
 } tp_shapes;
 
 struct tp_image_set {
@@ -25,40 +25,47 @@ struct tp_image_set {
     int64_t count, room;
     char *text; /* all names, each with its NUL */
     size_t used, text_room;
-    size_t *class_at; /* in text */
+    size_t *class_at; /* offsets into text */
     int classes, class_room;
     tp_image_source source; /* draw is NULL for files */
-    tp_shapes shapes;       /* env of tp_image_set_shapes' source */
+    tp_shapes shapes;       /* env of the source of tp_image_set_shapes */
     char why[TP_IMAGES_WHY];
 };
 
-/* What layouts call. All are false if the set has failed (out of memory, ...). */
+/* ---- set_items.c: functions that layouts call; they return false if the set has failed ---- */
+
+tp_image_set *tp__image_set_new(void); /* empty, or failed for want of memory */
 bool tp__image_set_fail(tp_image_set *X, const char *fmt, ...) TP_PRINTF(2, 3);
-size_t tp__image_set_text(tp_image_set *X, const char *s); /* keeps a copy of s; its place */
+size_t tp__image_set_text(tp_image_set *X, const char *s); /* copies s; returns its offset */
 bool tp__image_set_class(tp_image_set *X, const char *name);
 bool tp__image_set_item(tp_image_set *X, size_t path, int64_t offset, int32_t label);
-/* The label of a class, which must be one of them, or -1. Classes are sorted by name. */
+bool tp__image_set_sort(tp_image_set *X); /* sorts the classes by name; labels stay as they are */
+/* The label of a class, or -1. The classes must be sorted by name. */
 int32_t tp__image_set_label(const tp_image_set *X, const char *name);
 
-/* FOLDER/NAME in buf. */
+/* ---- set_files.c ---- */
+
+/* Writes FOLDER/NAME into buf, and returns it. */
 const char *tp__join(char *buf, size_t size, const char *folder, const char *name);
-/* Is there such a folder or file? Where a disk does not tell, X fails. */
+/* Whether a folder or file exists. X fails if the file system does not answer. */
 bool tp__is_folder(tp_image_set *X, const char *path);
 bool tp__is_file(tp_image_set *X, const char *path);
 bool tp__is_image(const char *name); /* .jpg, .jpeg, .png */
+bool tp__is_shard(const char *name); /* .tar              */
 
-/* The entries of a folder, sorted as bytes, without those that begin with a dot; folders (or, if
- * not, files) only. Free each and the list. -1: it cannot be read; then X has failed, unless there is
- * no such folder. */
+/* Lists the folders or the files in a folder, sorted by bytes, without names that begin with a dot.
+ * Free the list with tp__entries_free. -1: the folder cannot be read; X fails unless the folder does
+ * not exist. */
 int tp__entries(tp_image_set *X, const char *path, bool folders, char ***names);
 void tp__entries_free(char **names, int n);
 
-/* Calls f for each line of a text file (packed ones too) without its end; empty lines are left out.
- * Stops where f is false. */
+/* Calls f for each non-empty line of a text file (which may be compressed), without the line end,
+ * until f returns false. */
 bool tp__each_line(tp_image_set *X, const char *path,
                    bool (*f)(tp_image_set *X, char *line, void *env), void *env);
 
-/* One reader for each layout, in set_lists.c and set_folders.c, set_shards.c. */
+/* ---- set_folders.c, set_lists.c, set_shards.c: one reader for each layout ---- */
+
 void tp__read_folder(tp_image_set *X, const char *folder, tp_part part);
 void tp__read_imagenet(tp_image_set *X, const char *folder, tp_part part);
 void tp__read_ip102(tp_image_set *X, const char *folder, tp_part part);
@@ -67,7 +74,8 @@ void tp__read_mini_imagenet(tp_image_set *X, const char *folder, tp_part part);
 void tp__read_cifar10(tp_image_set *X, const char *folder, tp_part part);
 void tp__read_shards(tp_image_set *X, const char *folder, tp_part part);
 
-/* The bytes of the entry whose header is at an offset of a tar file; to be freed. NULL: why. */
+/* The bytes of the entry whose header is at an offset of a tar file, to be freed. NULL on failure,
+ * with the reason in why. */
 void *tp__shard_entry(const char *path, int64_t offset, size_t *n, char *why, size_t size);
 
 #endif

@@ -7,11 +7,11 @@
 #include "load.h"
 #include "set.h"
 
-enum { HELD_OUT = 10 }; /* one image in so many, where a set has no part for validation */
+enum { HELD_OUT = 10 }; /* every tenth image is for validation if the set has no such part */
 
 typedef enum which { ALL, TRAINING, VALIDATION } which;
 
-/* The images of FOLDER/CLASS, of which only those for training or validation. */
+/* Adds the images of FOLDER/CLASS: all, or those for training or validation. */
 static void read_class(tp_image_set *X, const char *folder, const char *name, which w)
 {
     char path[PATH_MAX], file[PATH_MAX];
@@ -35,7 +35,7 @@ static void read_class(tp_image_set *X, const char *folder, const char *name, wh
     if (n >= 0) tp__entries_free(names, n);
 }
 
-/* The classes are the folders in `classes`, the images those below `folder`. */
+/* Takes the classes from the folders in `classes`, the images from those in `folder`. */
 static void read_tree(tp_image_set *X, const char *classes, const char *folder, which w)
 {
     char **names;
@@ -47,7 +47,7 @@ static void read_tree(tp_image_set *X, const char *classes, const char *folder, 
     if (n >= 0) tp__entries_free(names, n);
 }
 
-/* FOLDER/train and the folder for validation: false if there is no such pair. */
+/* Writes FOLDER/train and the folder for validation; false if there is no such pair. */
 static bool parts_of(tp_image_set *X, const char *folder, char *train, char *valid)
 {
     static const char *const names[] = { "val", "valid", "validation", "test" };
@@ -73,7 +73,6 @@ void tp__read_folder(tp_image_set *X, const char *folder, tp_part part)
 typedef struct flat {
     const char *folder;
     int64_t number; /* of the image, from 1 */
-    bool classes;   /* first pass: collects them */
 } flat;
 
 static bool flat_class(tp_image_set *X, char *line, void *env)
@@ -98,11 +97,11 @@ static bool flat_line(tp_image_set *X, char *line, void *env)
     return !tp__is_file(X, path) || tp__image_set_item(X, tp__image_set_text(X, path), 0, label);
 }
 
-/* Sorts the classes and drops repeated ones: a list of labels names each many times. */
+/* Sorts the classes and drops duplicates: a list of labels names each class many times. */
 static void unique_classes(tp_image_set *X)
 {
     int n = 0;
-    for (int i = 0; i < X->classes; i++) { /* insertion: at most a thousand stay */
+    for (int i = 0; i < X->classes; i++) { /* insertion: at most a thousand remain */
         const size_t at = X->class_at[i];
         int k = n;
         while (k > 0 && strcmp(X->text + X->class_at[k - 1], X->text + at) > 0) k--;

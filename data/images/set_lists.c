@@ -11,7 +11,7 @@
 
 enum { IP102_CLASSES = 102 };
 
-/* "12   rice leaf roller": numbers from 1, in order */
+/* A line "12   rice leaf roller"; numbers count from 1, in order. */
 static bool ip102_class(tp_image_set *X, char *line, void *env)
 {
     char *name;
@@ -20,11 +20,11 @@ static bool ip102_class(tp_image_set *X, char *line, void *env)
     while (*name == ' ' || *name == '\t') name++;
     for (size_t n = strlen(name); n && name[n - 1] == ' ';) name[--n] = '\0';
     if (number == X->classes + 1 && *name) return tp__image_set_class(X, name);
-    return tp__image_set_fail(X, "classes.txt: '%s' is not class %d and its name", line,
+    return tp__image_set_fail(X, "classes.txt: the line '%s' does not name class %d", line,
                               X->classes + 1);
 }
 
-/* "00002.jpg 0" */
+/* A line "00002.jpg 0". */
 static bool ip102_line(tp_image_set *X, char *line, void *env)
 {
     char path[PATH_MAX], *end;
@@ -67,12 +67,6 @@ static bool add_class(tp_image_set *X, char *line, void *env)
     return tp__image_set_class(X, line);
 }
 
-static const char *sort_text;
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(sort_text + *(const size_t *)a, sort_text + *(const size_t *)b);
-}
-
 static bool food_line(tp_image_set *X, char *line, void *env)
 {
     char path[PATH_MAX], name[PATH_MAX];
@@ -91,8 +85,7 @@ void tp__read_food101(tp_image_set *X, const char *folder, tp_part part)
     tp__join(images, sizeof images, folder, "images");
     if (!tp__each_line(X, tp__join(path, sizeof path, folder, "meta/classes.txt"), add_class, NULL))
         return;
-    sort_text = X->text; /* labels are places among the sorted names, not lines of the list */
-    if (X->classes) qsort(X->class_at, (size_t)X->classes, sizeof *X->class_at, by_name);
+    tp__image_set_sort(X); /* labels follow the sorted names, not the lines of the list */
     tp__join(path, sizeof path, folder, part == TP_TRAIN ? "meta/train.txt" : "meta/test.txt");
     tp__each_line(X, path, food_line, images);
 }
@@ -101,15 +94,15 @@ void tp__read_food101(tp_image_set *X, const char *folder, tp_part part)
 
 enum { MINI_CLASS = 600, MINI_TRAIN = 480 };
 
-/* Rows of the lists while they are sorted into classes. */
+/* The rows of the lists, before their classes are known. */
 typedef struct rows {
-    size_t *file, *wnid; /* places in text, the latter's first use */
+    size_t *file, *wnid; /* offsets into the text of the set */
     int64_t n, room;
-    int skip; /* columns before the file */
-    bool header;
+    int skip;    /* columns before the file          */
+    bool header; /* the next line names the columns */
 } rows;
 
-/* "FILE,WNID", or in new lists ",FILE,WNID" */
+/* A line "FILE,WNID", or ",FILE,WNID" in newer lists. */
 static bool mini_line(tp_image_set *X, char *line, void *env)
 {
     rows *r = env;
@@ -146,10 +139,10 @@ static bool read_list(tp_image_set *X, rows *r, const char *folder, const char *
     return tp__each_line(X, tp__is_file(X, path) ? path : packed, mini_line, r);
 }
 
-/* The classes of all rows, sorted. */
+/* Adds the classes of all rows to the set, sorted. */
 static void classes_of(tp_image_set *X, const rows *r)
 {
-    for (int64_t i = 0; i < r->n; i++) { /* lists run class by class: few look-ups are long */
+    for (int64_t i = 0; i < r->n; i++) { /* lists are grouped by class, so the search is short */
         bool known = false;
         for (int k = X->classes - 1; k >= 0 && !known; k--)
             known = strcmp(X->text + X->class_at[k], X->text + r->wnid[i]) == 0;
@@ -158,8 +151,7 @@ static void classes_of(tp_image_set *X, const rows *r)
         snprintf(name, sizeof name, "%s", X->text + r->wnid[i]);
         if (!tp__image_set_class(X, name)) return;
     }
-    sort_text = X->text;
-    if (X->classes) qsort(X->class_at, (size_t)X->classes, sizeof *X->class_at, by_name);
+    tp__image_set_sort(X);
 }
 
 static bool mini_item(tp_image_set *X, const rows *r, int64_t i, const char *images, int32_t label)
@@ -169,9 +161,8 @@ static bool mini_item(tp_image_set *X, const rows *r, int64_t i, const char *ima
     return tp__image_set_item(X, tp__image_set_text(X, path), 0, label);
 }
 
-/* Class by class, the images of each in a new order (the re-split of the few-shot lists that
- * supervised results are published for: pandas' sample, seed 1); only the part that is asked for.
- */
+/* Splits the few-shot lists as published supervised results do: within each class the images are
+ * permuted (pandas' sample, seed 1), then the first 480 are for training. */
 static void resplit(tp_image_set *X, const rows *r, const char *images, tp_part part)
 {
     int64_t shuffled[MINI_CLASS];

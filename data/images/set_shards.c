@@ -1,7 +1,7 @@
 /* set_shards.c - images in tar files (WebDataset), read in any order.
  *
- * Opening walks over the headers once and notes where those of images begin; reading starts at a
- * header again, so that libarchive understands whatever dialect of tar it is. */
+ * Opening reads all headers once and records the offset of each image's header. Reading an image
+ * starts at its header, so that libarchive handles every dialect of tar. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -15,23 +15,22 @@
 #include "load.h"
 #include "set.h"
 
-/* The entries of one key, which lie side by side: images, and KEY.cls before, between or behind
- * them. */
+/* The entries of one key, which are adjacent: images, and KEY.cls before, between or after them. */
 typedef struct pending {
     char key[512];
-    int64_t first; /* of its images, in the set; there are those up to the last one */
-    bool numbered; /* KEY.cls was seen          */
-    int32_t label; /* in it; -1: none          */
+    int64_t first; /* index of its first image in the set; the set's last is its last */
+    bool numbered; /* KEY.cls was found                                               */
+    int32_t label; /* the number in it, or -1                                         */
 } pending;
 
-/* What the set has seen of labels: they are all numbers, or all folders. */
+/* The kinds of labels found so far: a set must use numbers only, or folders only. */
 typedef struct labels {
     bool numbered;
-    int32_t largest;   /* number               */
-    int64_t of_folder; /* an image, -1: none  */
+    int32_t largest;   /* largest number                          */
+    int64_t of_folder; /* an image labelled by its folder, or -1 */
 } labels;
 
-/* Of the system, as far as it matters here; 0: the archive itself is bad. */
+/* The error of libarchive if memory or the disk failed; 0 if the archive itself is damaged. */
 static int system_error(struct archive *a)
 {
     const int error = archive_errno(a);
@@ -57,7 +56,7 @@ static struct archive *open_tar(const char *path, int64_t offset, int *fd, char 
     return NULL;
 }
 
-/* KEY of "a/KEY.jpg" and the rest after the first dot of the last part; false: none. */
+/* Splits "a/KEY.jpg" at the first dot of its last component; false if there is none. */
 static bool split_name(const char *name, char *key, size_t size, const char **rest)
 {
     const char *slash = strrchr(name, '/');
@@ -78,7 +77,8 @@ static int32_t read_label(struct archive *a)
     return label >= 0 && label < (1 << 24) ? (int32_t)label : -1;
 }
 
-/* "CLASS/PICTURE": the class becomes the label, numbered as they come until they are sorted. */
+/* The label of "CLASS/IMAGE". Classes are numbered in the order of their appearance until they are
+ * sorted. */
 static int32_t folder_label(tp_image_set *X, const char *name)
 {
     char class[512];
@@ -93,8 +93,8 @@ static int32_t folder_label(tp_image_set *X, const char *name)
     return tp__image_set_class(X, class) ? X->classes - 1 : -1;
 }
 
-/* Labels the images of a key, whose entries have all been seen; none may be left without: a set
- * would shrink in silence. */
+/* Labels the images of a key after its last entry. An image without a label is an error: dropping it
+ * would shrink the set silently. */
 static bool finish(tp_image_set *X, const char *path, const pending *p, labels *L)
 {
     if (p->numbered) L->numbered = true;
@@ -105,14 +105,14 @@ static bool finish(tp_image_set *X, const char *path, const pending *p, labels *
         if (!p->numbered && it->label >= 0) L->of_folder = i;
         if (it->label < 0)
             return tp__image_set_fail(X,
-                                      "%s: the image '%s' has no label: that is a number in a "
-                                      "file %s.cls beside it, or a folder of its class",
+                                      "%s: the image '%s' has no label: add a file %s.cls with its "
+                                      "number, or put it into a folder named after its class",
                                       path, p->key, p->key);
     }
     return true;
 }
 
-/* One entry of a tar file, whose name is `name`. */
+/* Adds one entry of a tar file. */
 static void add(tp_image_set *X, struct archive *a, const char *path, size_t path_at,
                 const char *name, pending *p, labels *L)
 {
@@ -132,7 +132,7 @@ static void add(tp_image_set *X, struct archive *a, const char *path, size_t pat
     }
 }
 
-/* All images of a tar file. */
+/* Adds all images of a tar file. */
 static void walk(tp_image_set *X, const char *path, labels *L)
 {
     int fd;
@@ -158,21 +158,14 @@ static void walk(tp_image_set *X, const char *path, labels *L)
     close(fd);
 }
 
-static const char *class_text;
-static int by_class(const void *a, const void *b)
-{
-    return strcmp(class_text + *(const size_t *)a, class_text + *(const size_t *)b);
-}
-
-/* Sorts the classes that folders have named, and renumbers the labels. */
+/* Sorts the classes that folders have named, and renumbers the labels of the images. */
 static void sort_classes(tp_image_set *X)
 {
     size_t *former = malloc((size_t)X->classes * sizeof *former);
     int32_t *now = malloc((size_t)X->classes * sizeof *now);
     if (former && now) {
         memcpy(former, X->class_at, (size_t)X->classes * sizeof *former);
-        class_text = X->text;
-        qsort(X->class_at, (size_t)X->classes, sizeof *X->class_at, by_class);
+        tp__image_set_sort(X);
         for (int k = 0; k < X->classes; k++) now[k] = tp__image_set_label(X, X->text + former[k]);
         for (int64_t i = 0; i < X->count; i++) X->item[i].label = now[X->item[i].label];
     } else {
@@ -199,18 +192,15 @@ void tp__read_shards(tp_image_set *X, const char *folder, tp_part part)
     tp__join(below, sizeof below, folder, part == TP_TRAIN ? "train" : "val");
     if (tp__is_folder(X, below)) folder = below;
     const int n = tp__entries(X, folder, false, &names);
-    for (int i = 0; i < n; i++) {
-        const char *dot = strrchr(names[i], '.');
-        if (dot && strcmp(dot, ".tar") == 0)
-            walk(X, tp__join(path, sizeof path, folder, names[i]), &L);
-    }
+    for (int i = 0; i < n; i++)
+        if (tp__is_shard(names[i])) walk(X, tp__join(path, sizeof path, folder, names[i]), &L);
     if (n >= 0) tp__entries_free(names, n);
     if (X->why[0]) return;
     if (L.numbered && L.of_folder >= 0) {
         char name[PATH_MAX];
         tp__image_set_fail(X,
-                           "%s: the class is a folder here and a number in a file .cls elsewhere; "
-                           "label all images in one of these ways",
+                           "%s is labelled by its folder, other images by .cls files: use one way "
+                           "for all images",
                            tp_image_set_name(X, L.of_folder, name, sizeof name));
     } else if (L.numbered) {
         X->classes = 0;
@@ -220,7 +210,7 @@ void tp__read_shards(tp_image_set *X, const char *folder, tp_part part)
     }
 }
 
-/* NULL with errno where memory is short or the disk fails, else 0. */
+/* NULL on failure, with errno if memory or the disk failed and 0 if the entry is damaged. */
 static void *read_entry(struct archive *a, int64_t most, size_t *n)
 {
     struct archive_entry *e;
@@ -249,7 +239,8 @@ void *tp__shard_entry(const char *path, int64_t offset, size_t *n, char *why, si
     else if (!bytes && error)
         snprintf(why, size, "cannot be read: %s", strerror(error));
     else if (!bytes)
-        snprintf(why, size, "cannot be read: is %s cut off, or changed since?", path);
+        snprintf(why, size, "cannot be read: %s was truncated or changed after it was opened",
+                 path);
     archive_read_free(a);
     close(fd);
     errno = error;

@@ -31,19 +31,13 @@ static bool contains_any(const char *name, const char *const *parts, size_t n)
     return false;
 }
 
-static bool is_bias(const char *name)
-{
-    const size_t n = strlen(name);
-    return n >= 4 && strcmp(name + n - 4, "bias") == 0;
-}
-
 tp_factors image_factors(const char *name, tp_shape shape, void *settings)
 {
     static const char *const vil[] = { "pos_embed",  "cls_token", "norm.weight",      "norm.bias",
                                        "norm_embed", "head.bias", "relative_position" };
     static const char *const lsla[] = { "relative_position_bias_table", "dynamic_scale" };
     const image_settings *s = settings;
-    const bool vector = shape.ndim <= 1 || is_bias(name);
+    const bool vector = shape.ndim <= 1 || tp_ends_in(name, "bias");
     bool spared = false;
     switch ((decay_groups)s->decay) {
     case DECAY_ALL: break;

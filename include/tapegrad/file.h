@@ -110,6 +110,8 @@ TP_API size_t tp_file_bytes(int fd, int64_t from, void *to, size_t n);
 
 /* Whether a checkpoint can hold a text. */
 TP_API bool tp_is_utf8(const char *text);
+/* Whether a text, such as a parameter's or a file's name, ends in `end`. */
+TP_API bool tp_ends_in(const char *text, const char *end);
 
 /* Makes a folder and its parents, where they do not exist yet. False with the reason in why. */
 TP_API bool tp_make_folders(const char *path, char *why, size_t why_size);

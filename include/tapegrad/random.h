@@ -31,12 +31,18 @@ TP_API double tp_random_beta(tp_random *r, double a, double b);      /* [0, 1]; 
 /* n standard normal values, four for every four words from the next multiple of four on. */
 TP_API void tp_random_normals(tp_random *r, float *out, int64_t n);
 
-/* FNV-1a: h is TP_HASH at first and then what the last call returned; a word is a byte, or a number
- * taken as a whole. Names of streams are hashed so; data of a run may be (tp_run.data_hash). */
+/* FNV-1a: h is TP_HASH at first and then the result of the last call; a word is a byte, or a number
+ * taken as a whole. tp_hash_text: all bytes of a text. Streams hash their purpose this way; a run may
+ * hash its data (tp_run.data_hash). */
 #define TP_HASH 0xcbf29ce484222325u
 static inline uint64_t tp_hash(uint64_t h, uint64_t word)
 {
     return (h ^ word) * 0x100000001b3u;
+}
+static inline uint64_t tp_hash_text(uint64_t h, const char *text)
+{
+    for (; *text; text++) h = tp_hash(h, (unsigned char)*text);
+    return h;
 }
 
 /* What NumPy's RandomState(seed).permutation(n) and, by it, pandas' sample make of 0 ... n - 1

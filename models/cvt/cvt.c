@@ -87,20 +87,14 @@ tp_tensor tp_cvt_block_forward(tp_tape *T, const tp_cvt_block *m, tp_tensor x, t
 
 /* ---- model ---- */
 
-static bool ends_in(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* Linear weights N(0, 0.02), and biases 0 but the head's and those of convolutions. */
 static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
-    const bool bias = s.ndim == 1 && ends_in(name, ".bias");
+    const bool bias = s.ndim == 1 && tp_ends_in(name, ".bias");
     (void)env;
     if (s.ndim == 2) return (tp_init){ TP_INIT_NORMAL, 0.02, 0.0 };
-    if (!bias || ends_in(name, "head.bias") || ends_in(name, "conv.bias") ||
-        ends_in(name, "patch_embed.proj.bias"))
+    if (!bias || tp_ends_in(name, "head.bias") || tp_ends_in(name, "conv.bias") ||
+        tp_ends_in(name, "patch_embed.proj.bias"))
         return dflt;
     return (tp_init){ .kind = TP_INIT_ZERO };
 }

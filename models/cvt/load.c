@@ -8,19 +8,13 @@
 
 #include <tapegrad/cvt.h>
 
-static bool ends_in(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* How often each row of t has to be repeated to be the parameter's; 0: it cannot become it. */
 static int64_t times(const tp_param_info *it, const tp_file_tensor *t)
 {
     const tp_shape *a = &it->shape, *b = t ? &t->shape : NULL;
     if (!t || a->ndim != b->ndim) return 0;
     if (memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof a->dim[0]) == 0) return 1;
-    if (!ends_in(it->name, "proj_p.weight") && !ends_in(it->name, "proj_p.bias")) return 0;
+    if (!tp_ends_in(it->name, "proj_p.weight") && !tp_ends_in(it->name, "proj_p.bias")) return 0;
     if (b->dim[0] < 1 || a->dim[0] % b->dim[0]) return 0;
     return a->ndim == 1 || a->dim[1] == b->dim[1] ? a->dim[0] / b->dim[0] : 0;
 }

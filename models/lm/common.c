@@ -34,12 +34,10 @@ void tp__lm_check_common(int64_t vocab, int64_t dim, int64_t hidden, int layers,
 
 tp_init tp__lm_init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
-    const size_t n = strlen(name);
     (void)dflt;
     (void)env;
     if (s.ndim >= 2) return (tp_init){ TP_INIT_NORMAL, 0.02, 0.0 };
-    if (n >= 6 && strcmp(name + n - 6, "weight") == 0)
-        return (tp_init){ TP_INIT_NORMAL, 0.02, 1.0 };
+    if (tp_ends_in(name, "weight")) return (tp_init){ TP_INIT_NORMAL, 0.02, 1.0 };
     return (tp_init){ .kind = TP_INIT_ZERO };
 }
 

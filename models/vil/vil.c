@@ -122,19 +122,13 @@ tp_tensor tp_vil_block_forward(tp_tape *T, const tp_vil_block *m, tp_tensor x,
 
 /* ---- model ---- */
 
-static bool ends_in(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* For the modules of blocks and the head: matrices of linear layers and their biases. */
 static tp_init linear_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
     (void)env;
     if (dflt.kind != TP_INIT_UNIFORM || s.ndim > 2) return dflt;
     if (s.ndim == 1) return (tp_init){ .kind = TP_INIT_ZERO };
-    if (ends_in(name, ".proj_k") || ends_in(name, ".proj_v")) return dflt;
+    if (tp_ends_in(name, ".proj_k") || tp_ends_in(name, ".proj_v")) return dflt;
     return (tp_init){ TP_INIT_NORMAL, 0.02, 0.0 };
 }
 

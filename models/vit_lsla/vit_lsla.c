@@ -132,20 +132,14 @@ tp_tensor tp_lsla_block_forward(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
 
 /* ---- model ---- */
 
-static bool ends_in(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* Swin's rule, MPViT's for the stem; the scales and the downsampling keep their defaults. */
 static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
     (void)env;
-    if (strstr(name, ".downsample.conv.") || ends_in(name, ".dynamic_scale")) return dflt;
+    if (strstr(name, ".downsample.conv.") || tp_ends_in(name, ".dynamic_scale")) return dflt;
     if (s.ndim == 4) return (tp_init){ TP_INIT_NORMAL, sqrt(2.0 / (9.0 * (double)s.dim[0])), 0.0 };
     if (s.ndim == 2) return (tp_init){ TP_INIT_NORMAL, 0.02, 0.0 };
-    return ends_in(name, ".bias") ? (tp_init){ .kind = TP_INIT_ZERO } : dflt;
+    return tp_ends_in(name, ".bias") ? (tp_init){ .kind = TP_INIT_ZERO } : dflt;
 }
 
 /* Stage i, whose blocks begin at block[first]; returns where the next ones do. */

@@ -131,12 +131,6 @@ static void update(parity *p, const trace *t, int64_t u, tp_optim *O)
 
 /* ---- comparing ---- */
 
-static bool ends_in(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* Weights after the last update. Adam turns a gradient of pure rounding noise into full steps, so
  * in f32 some cannot be followed: the biases that cancel in the chunk softmax, and the columns of
  * Transformer-XL's r_net that slow cosines feed. */
@@ -148,10 +142,10 @@ static void check_final(parity *p, const trace *t)
         const int64_t n = par_numel(it.shape);
         double *x = par_has(p, name) ? par_alloc(p, n, sizeof *x) : NULL;
         if (!x || !tp_param_get(p->P, it.tensor, TP_F64, x, (size_t)n * sizeof *x)) continue;
-        const bool cancels = !t->c->xl && ends_in(it.name, "dconv_1.bias");
+        const bool cancels = !t->c->xl && tp_ends_in(it.name, "dconv_1.bias");
         if (f32 && (cancels || par_zero_in_theory(p, it.name)))
             par_check_abs(p, name, x, n, (double)t->updates * t->lr);
-        else if (f32 && t->c->xl && ends_in(it.name, "r_net.weight"))
+        else if (f32 && t->c->xl && tp_ends_in(it.name, "r_net.weight"))
             par_check_abs(p, name, x, n, 5e-3);
         else
             par_check(p, name, x, n, f32 ? 5e-5 : par_limit(p, PAR_OUTPUT));

@@ -8,12 +8,6 @@
 
 /* ---- what the file does not store ---- */
 
-static bool ends_in(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* The fill rule's values are within +- of a, or around 1 for the scale of a norm. */
 static void fill(const tp_param_info *it, double *x, int64_t n)
 {
@@ -25,7 +19,7 @@ static void fill(const tp_param_info *it, double *x, int64_t n)
     } else if (it->shape.ndim >= 2) {
         hi = sqrt(3.0 / ((double)n / (double)it->shape.dim[0]));
         lo = -hi;
-    } else if (it->shape.ndim == 1 && ends_in(it->name, "weight")) {
+    } else if (it->shape.ndim == 1 && tp_ends_in(it->name, "weight")) {
         lo = 0.9;
         hi = 1.1;
     }
@@ -101,7 +95,7 @@ static void load_one(parity *p, const tp_param_info *it)
 
     if (!par_has(p, name)) {
         if (!it->buffer && !it->alias_of) check_missing(p, it->name, name);
-        if (!it->alias_of && (!it->buffer || ends_in(it->name, "projection_matrix")))
+        if (!it->alias_of && (!it->buffer || tp_ends_in(it->name, "projection_matrix")))
             load_filled(p, it);
     } else if (!same_shape(par_shape(p, name), it->shape)) {
         par_fail(p, "%s has another shape than the model's", name);

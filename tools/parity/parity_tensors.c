@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/random.h>
 
 #include "parity_case.h"
 
@@ -180,9 +181,7 @@ tp_tensor par_channels_first(tp_tape *T, tp_tensor x)
 
 uint64_t par_hash(const char *name)
 {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (; *name; name++) h = (h ^ (unsigned char)*name) * 0x100000001b3u;
-    return h;
+    return tp_hash_text(TP_HASH, name);
 }
 
 double par_uniform(uint64_t hash, int64_t i)

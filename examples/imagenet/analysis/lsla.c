@@ -13,12 +13,6 @@ typedef struct search {
     char why[200];
 } search;
 
-static bool ends_in(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* The query's row of maps [windows,heads,n,n]. */
 static void take_rows(const search *s, tp_tape *T, tp_tensor maps, double *to)
 {
@@ -112,7 +106,7 @@ static void see(void *env, tp_tape *T, const tp_seen *seen)
     const int64_t block = s->a->block < 0 ? 0 : s->a->block;
     const tp_vit_lsla *m = classifier_as(s->a->f.m, &tp_model_vit_lsla);
     if (s->a->at == block && !s->q->n && !s->why[0] && strcmp(seen->op->name, "layernorm") == 0 &&
-        ends_in(seen->path, ".norm1"))
+        tp_ends_in(seen->path, ".norm1"))
         see_input(s, T, &m->block[block], seen->y[0]);
 }
 

@@ -18,12 +18,6 @@ typedef struct norms {
     int raws;
 } norms;
 
-static bool ends_in(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* Adds the norms of rows front .. of x [B,front+N,C] in `to[0]`, of low [B,..,C]'s first rank rows
  * in to[1]; low empty: of the projections of x. */
 static void add(norms *s, tp_tape *T, const host_array *x, const host_array *low, int64_t front,
@@ -86,7 +80,7 @@ static void see(void *env, tp_tape *T, const tp_seen *seen)
     if (analysis_ends_block(seen)) forget(s);
     if (s->a->at >= DEPTH_MAX) return;
     /* The first two of a block; a class token's follow. */
-    if (s->raws < 2 && strcmp(name, "layernorm") == 0 && ends_in(seen->path, "dual_ln_full"))
+    if (s->raws < 2 && strcmp(name, "layernorm") == 0 && tp_ends_in(seen->path, "dual_ln_full"))
         host_read(&s->raw[s->raws++], T, seen->x[0]);
     if (strcmp(name, "chunk_project") == 0) host_read(&s->scores, T, seen->x[1]);
     if (strcmp(name, "window_attention_2d") == 0 && s->scores.v) see_attention(s, T, seen);

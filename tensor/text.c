@@ -1,7 +1,14 @@
-/* utf8.c - is a text UTF-8? What goes into the JSON of a checkpoint must be. */
+/* text.c - properties of texts: how they end, and whether the JSON of a checkpoint can hold them. */
 #include <stdint.h>
+#include <string.h>
 
 #include <tapegrad/file.h>
+
+bool tp_ends_in(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
 
 /* Length of a sequence that begins with this byte, 0: none does. */
 static int length_of(unsigned char first)
