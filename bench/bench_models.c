@@ -63,7 +63,7 @@ typedef struct figures {
 static void report(const setup *s, tp_device *D, const figures *f)
 {
     static const char *const recomputation[] = { "none", "attention", "block" };
-    const tp_model_opts o = tp_model_get(&s->model);
+    const tp_common_cfg o = tp_model_get(&s->model);
     const tp_stats stats = tp_device_stats(D);
     const double best = f->blas > 0.0 ? f->blas : f->matmul;
     const double macs = tp_model_flops(&s->model, s->tokens, s->tokens).macs;
@@ -179,7 +179,7 @@ static bool configure(setup *s, const arguments *a, char *why, size_t size)
                   .smoke = a->smoke,
                   .profile = a->profile };
     if (!tp_model_preset(&s->model, a->model, why, size)) return false;
-    tp_model_opts o = tp_model_get(&s->model);
+    tp_common_cfg o = tp_model_get(&s->model);
     s->batch = a->batch ? (int)a->batch : is_text(s) ? 1 : 4;
     s->tokens = !is_text(s) ? 0 : a->tokens ? a->tokens : o.cache;
     if (is_text(s)) o.cache = s->tokens;

@@ -63,7 +63,7 @@ static uint32_t draw(void)
 
 static bool batch_new(batch *b, const setup *s)
 {
-    const tp_model_opts o = tp_model_get(&s->model);
+    const tp_common_cfg o = tp_model_get(&s->model);
     const int64_t n = is_text(s) ? s->batch * s->tokens : s->batch;
     *b =
         (batch){ .shape = TP_SHAPE(s->batch, s->tokens), .targets = TP_SHAPE(s->batch, s->tokens) };

@@ -101,39 +101,39 @@ static tp_tensor swap_middle(tp_tape *T, const tp_tensor *x, const op_case *k)
 static tp_tensor depthwise(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
-    return tp_depthwise_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = 1 });
+    return tp_depthwise_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = { 1, 1 } });
 }
 
 static tp_tensor depthwise_s2(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
-    return tp_depthwise_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = 1, .stride = 2 });
+    return tp_depthwise_conv2d(T, x[0], x[1], TP_NONE,
+                               (tp_conv_cfg){ .stride = { 2, 2 }, .pad = { 1, 1 } });
 }
 
 static tp_tensor conv(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
-    return tp_conv2d(T, x[0], x[1], TP_NONE, &(tp_conv2d_opts){ .pad = { 1, 1 } });
+    return tp_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = { 1, 1 } });
 }
 
 static tp_tensor conv_s2(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
-    return tp_conv2d(T, x[0], x[1], TP_NONE,
-                     &(tp_conv2d_opts){ .stride = { 2, 2 }, .pad = { 1, 1 } });
+    return tp_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .stride = { 2, 2 }, .pad = { 1, 1 } });
 }
 
 static tp_tensor max_pool(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
-    return tp_max_pool2d(
-        T, x[0], (tp_pool2d_opts){ .kernel = { 3, 3 }, .stride = { 2, 2 }, .pad = { 1, 1 } });
+    return tp_max_pool2d(T, x[0],
+                         (tp_pool_cfg){ .kernel = { 3, 3 }, .stride = { 2, 2 }, .pad = { 1, 1 } });
 }
 
 static tp_tensor avg_pool(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
-    return tp_avg_pool2d(T, x[0], (tp_pool2d_opts){ .kernel = { 2, 2 } });
+    return tp_avg_pool2d(T, x[0], (tp_pool_cfg){ .kernel = { 2, 2 } });
 }
 
 static tp_tensor resize(tp_tape *T, const tp_tensor *x, const op_case *k)
@@ -192,12 +192,13 @@ static tp_tensor ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
 static tp_tensor window_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     const tp_window_in in = { x[0], x[1], x[2], x[3], x[4], x[5], x[6] };
-    return tp_window_attention_2d(T, in, *(const tp_window_cfg *)k->map);
+    return tp_window_attention_2d(T, in, *(const tp_window_attn_cfg *)k->map);
 }
 
 static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
-    return tp_lsla_attention(T, x[0], x[1], x[2], x[3], x[4], x[5], *(const tp_lsla_cfg *)k->map);
+    return tp_lsla_attention(T, x[0], x[1], x[2], x[3], x[4], x[5],
+                             *(const tp_lsla_attn_cfg *)k->map);
 }
 
 /* N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1: 3 N w d MACs
@@ -242,27 +243,28 @@ static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k
 #define VIL_CASE(B, S, H, KEYS)                                                                    \
     .mflop = 4e-6 * B * S * S * 32.0 * H * (KEYS + 1),                                             \
     .map =                                                                                         \
-        &(const tp_window_cfg){                                                                    \
+        &(const tp_window_attn_cfg){                                                               \
             .heads = H, .height = S, .width = S, .global = 1, .window = { 7, 7 }, .halo = { 7, 7 } \
         },                                                                                         \
     .in = { MAP_QKV(B, S * S + 1, H), { { 0 }, 0 }, { { 0 }, 0 }, { { 2, { 729, H } }, 0 } }
 #define VIL_LS_CASE(B, S, H, KEYS)                                                                 \
     .mflop = 4e-6 * B * S * S * 32.0 * H * (KEYS + 9),                                             \
-    .map = &(const tp_window_cfg){ .heads = H,                                                     \
-                                   .height = S,                                                    \
-                                   .width = S,                                                     \
-                                   .global = 1,                                                    \
-                                   .window = { 7, 7 },                                             \
-                                   .halo = { 3, 3 },                                               \
-                                   .reach = { 9, 9 },                                              \
-                                   .stride = 13 },                                                 \
+    .map = &(const tp_window_attn_cfg){ .heads = H,                                                \
+                                        .height = S,                                               \
+                                        .width = S,                                                \
+                                        .global = 1,                                               \
+                                        .window = { 7, 7 },                                        \
+                                        .halo = { 3, 3 },                                          \
+                                        .reach = { 9, 9 },                                         \
+                                        .stride = 13 },                                            \
     .in = { MAP_QKV(B, S * S + 1, H),                                                              \
             { { 3, { B, 8, 32 * H } }, 0 },                                                        \
             { { 3, { B, 8, 32 * H } }, 0 },                                                        \
             { { 2, { 253, H } }, 0 } }
 #define LSLA_CASE(B, S, H)                                                                         \
     .mflop = 4e-6 * B * S * S * 32.0 * H * 49,                                                     \
-    .map = &(const tp_lsla_cfg){ .heads = H, .height = S, .width = S, .window = 7, .shift = 3 },   \
+    .map =                                                                                         \
+        &(const tp_lsla_attn_cfg){ .heads = H, .height = S, .width = S, .window = 7, .shift = 3 }, \
     .in = { MAP_QKV(B, S * S, H),                                                                  \
             { { 2, { 49, 49 } }, 0 },                                                              \
             { { 2, { 169, H } }, 0 },                                                              \

@@ -17,7 +17,7 @@ typedef struct op_case {
     tp_tensor (*apply)(tp_tape *T, const tp_tensor *x, const struct op_case *k);
     double mflop, mbyte; /* forward, millions; 0: does not apply */
     double mbyte_back;   /* 0: twice those of forward            */
-    tp_ls_cfg cfg;       /* attention and projection             */
+    tp_ls_attn_cfg cfg;  /* attention and projection             */
     const void *map;     /* the configuration of attention over maps */
     bool causal;         /* attention                            */
     int64_t tokens;      /* > 0: one of the growing contexts     */

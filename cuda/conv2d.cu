@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 static tp__conv2d conv_of(const tp_call *c)
 {
-    return tp__conv2d_of(static_cast<const tp_conv2d_opts *>(c->attr), &c->x[0], &c->x[1]);
+    return tp__conv2d_of(static_cast<const tp_conv_cfg *>(c->attr), &c->x[0], &c->x[1]);
 }
 
 static tp__conv2d_gpu_room room_of(const tp_call *c, const tp__conv2d &g)

@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
 
 static tp__pool pool_of(const tp_call *c, const tp_view *x)
 {
-    return tp__pool_of(static_cast<const tp_pool2d_opts *>(c->attr), x);
+    return tp__pool_of(static_cast<const tp_pool_cfg *>(c->attr), x);
 }
 
 template <bool MAX, class S, int N> static tp_code forward(const tp_call *c, int32_t *at)

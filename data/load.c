@@ -70,21 +70,21 @@ static bool grow(uint8_t **buffer, size_t *capacity, size_t used)
     return true;
 }
 
-int tp__open_file(const char *path, int64_t *bytes, char *why, size_t why_size)
+int tp__open_file(const char *path, int64_t *bytes, char *why, size_t size)
 {
     const char *kind;
     const int fd = tp_file_regular(path, bytes, &kind);
     const int error = errno;
     if (fd < 0 && kind)
-        snprintf(why, why_size, "is %s; a regular file is wanted", kind);
+        snprintf(why, size, "is %s; a regular file is wanted", kind);
     else if (fd < 0)
-        snprintf(why, why_size, "cannot be opened: %s", strerror(error));
+        snprintf(why, size, "cannot be opened: %s", strerror(error));
     errno = error;
     return fd;
 }
 
 /* The first n bytes, which the file had when it was opened. */
-static bool take(tp_blob *b, int fd, size_t n, char *why, size_t why_size)
+static bool take(tp_blob *b, int fd, size_t n, char *why, size_t size)
 {
     if (!b->bytes || n > b->room) {
         tp__blob_free(b);
@@ -93,17 +93,17 @@ static bool take(tp_blob *b, int fd, size_t n, char *why, size_t why_size)
     }
     b->error = ENOMEM;
     if (!b->bytes) {
-        snprintf(why, why_size, "out of memory for %zu bytes", n);
+        snprintf(why, size, "out of memory for %zu bytes", n);
         return false;
     }
     b->size = tp_file_bytes(fd, 0, b->bytes, n);
     b->error = b->size < n ? errno : 0;
     if (b->size == n) return true;
     if (b->error)
-        snprintf(why, why_size, "cannot be read: %s", strerror(b->error));
+        snprintf(why, size, "cannot be read: %s", strerror(b->error));
     else
-        snprintf(why, why_size, "became shorter while it was read: %zu of %zu bytes remain",
-                 b->size, n);
+        snprintf(why, size, "became shorter while it was read: %zu of %zu bytes remain", b->size,
+                 n);
     return false;
 }
 
@@ -116,47 +116,45 @@ static bool is_packed(int fd)
 }
 
 /* most: a longer file is refused; cut: as much of a plain one is read. 0: no such limit. */
-static bool read_file(tp_blob *b, const char *path, size_t most, size_t cut, char *why,
-                      size_t why_size)
+static bool read_file(tp_blob *b, const char *path, size_t most, size_t cut, char *why, size_t size)
 {
     int64_t bytes;
     bool done = false;
-    const int fd = tp__open_file(path, &bytes, why, why_size);
+    const int fd = tp__open_file(path, &bytes, why, size);
     b->size = 0;
     b->error = fd < 0 ? errno : 0;
     if (fd < 0) return false;
     if (most && (uint64_t)bytes > most)
-        snprintf(why, why_size, "has %lld bytes, more than the %zu allowed", (long long)bytes,
-                 most);
+        snprintf(why, size, "has %lld bytes, more than the %zu allowed", (long long)bytes, most);
     else
         done = take(b, fd, cut && (uint64_t)bytes > cut && !is_packed(fd) ? cut : (size_t)bytes,
-                    why, why_size);
+                    why, size);
     close(fd);
     return done;
 }
 
-bool tp__blob_read(tp_blob *b, const char *path, size_t most, char *why, size_t why_size)
+bool tp__blob_read(tp_blob *b, const char *path, size_t most, char *why, size_t size)
 {
-    return read_file(b, path, most, 0, why, why_size);
+    return read_file(b, path, most, 0, why, size);
 }
 
-static bool damaged(struct archive *a, size_t used, char *why, size_t why_size)
+static bool damaged(struct archive *a, size_t used, char *why, size_t size)
 {
     const char *reason = archive_error_string(a);
-    snprintf(why, why_size, "is damaged or cut off after %zu unpacked bytes (%s)", used,
+    snprintf(why, size, "is damaged or cut off after %zu unpacked bytes (%s)", used,
              reason ? reason : "no reason given");
     return false;
 }
 
 /* The content of the current entry, up to limit. */
-static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, char *why, size_t why_size)
+static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, char *why, size_t size)
 {
     uint8_t *buffer = NULL;
     size_t capacity = 0, used = 0;
     la_ssize_t got = 1;
     while (got > 0) {
         if (!grow(&buffer, &capacity, used)) {
-            snprintf(why, why_size, "out of memory for more than %zu unpacked bytes", used);
+            snprintf(why, size, "out of memory for more than %zu unpacked bytes", used);
             break;
         }
         const size_t room = capacity - used < limit - used ? capacity - used : limit - used;
@@ -164,7 +162,7 @@ static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, char *wh
         if (got > 0) used += (size_t)got;
     }
     *out = (tp_blob){ .bytes = buffer, .size = used };
-    return got < 0 ? damaged(a, used, why, why_size) : got == 0;
+    return got < 0 ? damaged(a, used, why, size) : got == 0;
 }
 
 /* Steps to the next regular file of a zip, or to the only entry of the other formats. */
@@ -178,13 +176,13 @@ static int next_file(struct archive *a)
 }
 
 /* The other methods of zip reserve as much memory as the file asks for, up to 4 GiB. */
-static bool modest(struct archive *a, char *why, size_t why_size)
+static bool modest(struct archive *a, char *why, size_t size)
 {
     static const char *const methods[] = { "(uncompressed)", "(deflation)", "(bzip)" };
     const char *name = archive_format_name(a); /* "ZIP 2.0 (deflation)" */
     for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
         if (name && strstr(name, methods[i])) return true;
-    snprintf(why, why_size, "is packed as %s; pack it with deflate, gzip, xz, zstd or bzip2",
+    snprintf(why, size, "is packed as %s; pack it with deflate, gzip, xz, zstd or bzip2",
              name ? name : "an unknown kind of zip");
     return false;
 }
@@ -192,10 +190,10 @@ static bool modest(struct archive *a, char *why, size_t why_size)
 /* Leaves *out empty where the archive holds nothing. A broken header could pass as text of the raw
  * format, so the filter must be the one that the first bytes announced. */
 static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
-                       const struct packing *p, size_t limit, char *why, size_t why_size)
+                       const struct packing *p, size_t limit, char *why, size_t size)
 {
     if (p->filter == ARCHIVE_FILTER_XZ && tp__immodest_xz(packed->bytes, packed->size)) {
-        snprintf(why, why_size, "asks for a dictionary above 256 MiB; pack it again, with xz -9");
+        snprintf(why, size, "asks for a dictionary above 256 MiB; pack it again, with xz -9");
         return false;
     }
     p->support(a);
@@ -206,43 +204,41 @@ static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
     int r = archive_read_open_memory(a, packed->bytes, packed->size);
     if (r == ARCHIVE_OK) r = next_file(a);
     if (r == ARCHIVE_EOF && archive_filter_code(a, 0) == p->filter) return true;
-    if (r != ARCHIVE_OK || archive_filter_code(a, 0) != p->filter)
-        return damaged(a, 0, why, why_size);
-    if (p->filter == ARCHIVE_FILTER_NONE && !modest(a, why, why_size)) return false;
-    if (!unpack_entry(out, a, limit ? limit : SIZE_MAX, why, why_size)) return false;
+    if (r != ARCHIVE_OK || archive_filter_code(a, 0) != p->filter) return damaged(a, 0, why, size);
+    if (p->filter == ARCHIVE_FILTER_NONE && !modest(a, why, size)) return false;
+    if (!unpack_entry(out, a, limit ? limit : SIZE_MAX, why, size)) return false;
     if (next_file(a) != ARCHIVE_OK) return true;
-    snprintf(why, why_size, "holds several files; unpack the one that is meant");
+    snprintf(why, size, "holds several files; unpack the one that is meant");
     return false;
 }
 
-static bool unpack(tp_blob *b, const struct packing *p, size_t limit, char *why, size_t why_size)
+static bool unpack(tp_blob *b, const struct packing *p, size_t limit, char *why, size_t size)
 {
     struct archive *a = archive_read_new();
     tp_blob out = { 0 };
     if (!a) {
-        snprintf(why, why_size, "out of memory to unpack it");
+        snprintf(why, size, "out of memory to unpack it");
         return false;
     }
-    const bool done = unpack_all(&out, a, b, p, limit, why, why_size);
+    const bool done = unpack_all(&out, a, b, p, limit, why, size);
     archive_read_free(a);
     tp__blob_free(b);
     *b = out;
     return done;
 }
 
-bool tp__blob_load(tp_blob *b, const char *path, size_t limit, char *why, size_t why_size)
+bool tp__blob_load(tp_blob *b, const char *path, size_t limit, char *why, size_t size)
 {
     *b = (tp_blob){ 0 };
-    if (!read_file(b, path, 0, limit, why, why_size)) return false;
+    if (!read_file(b, path, 0, limit, why, size)) return false;
     const struct packing *packed = packing_of(b), *promised = packing_promised(path);
     if (packed) {
-        if (!unpack(b, packed, limit, why, why_size)) return false;
+        if (!unpack(b, packed, limit, why, size)) return false;
     } else if (promised && b->size) {
-        snprintf(why, why_size, "is named %s but is not a %s file", promised->suffix,
-                 promised->name);
+        snprintf(why, size, "is named %s but is not a %s file", promised->suffix, promised->name);
         return false;
     }
     if (limit && b->size > limit) b->size = limit;
-    if (b->size == 0) snprintf(why, why_size, "is empty");
+    if (b->size == 0) snprintf(why, size, "is empty");
     return b->size > 0;
 }

@@ -74,13 +74,13 @@ static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
            !tp_convnet_cfg_check(cfg, why, size);
 }
 
-static tp_model_opts model_get(const void *cfg)
+static tp_common_cfg model_get(const void *cfg)
 {
     const tp_convnet_cfg *c = cfg;
-    return (tp_model_opts){ .image = { c->image[0], c->image[1] }, .outputs = c->classes };
+    return (tp_common_cfg){ .image = { c->image[0], c->image[1] }, .outputs = c->classes };
 }
 
-static void model_set(void *cfg, const tp_model_opts *o)
+static void model_set(void *cfg, const tp_common_cfg *o)
 {
     tp_convnet_cfg *c = cfg;
     memcpy(c->image, o->image, sizeof c->image);
@@ -112,7 +112,7 @@ void tp_convnet_init(tp_params *P, tp_convnet *m, const char *name, tp_convnet_c
         const int64_t stride = i ? 2 : 1;
         snprintf(layer, sizeof layer, "conv.%d", i);
         tp_conv2d_init(P, &m->conv[i], layer, in, out, 3, false,
-                       &(tp_conv2d_opts){ .stride = { stride, stride }, .pad = { 1, 1 } });
+                       (tp_conv_cfg){ .stride = { stride, stride }, .pad = { 1, 1 } });
         snprintf(layer, sizeof layer, "norm.%d", i);
         tp_batchnorm_init(P, &m->norm[i], layer, out, 1e-5);
     }

@@ -95,17 +95,17 @@ static bool is_repeated(int i)
     return false;
 }
 
-bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t why_size)
+bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t size)
 {
     const tp_model_row *row = tp_model_find(name);
     char near[LONGEST + 1] = "";
 
-    if (row) return take_preset(c, row->model, row->name, why, why_size);
+    if (row) return take_preset(c, row->model, row->name, why, size);
     for (int i = 0; (row = tp_model_at(i)); i++)
-        if (!is_repeated(i) && take_preset(c, row->model, name, why, why_size)) return true;
+        if (!is_repeated(i) && take_preset(c, row->model, name, why, size)) return true;
     nearest(name, near, sizeof near);
     memset(c, 0, sizeof *c);
-    snprintf(why, why_size, "no model is called '%.80s'; the nearest name is '%s'", name, near);
+    snprintf(why, size, "no model is called '%.80s'; the nearest name is '%s'", name, near);
     return false;
 }
 
@@ -118,12 +118,12 @@ const char *tp_model_check(const tp_model_cfg *c, char *buf, size_t size)
     return buf;
 }
 
-tp_model_opts tp_model_get(const tp_model_cfg *c)
+tp_common_cfg tp_model_get(const tp_model_cfg *c)
 {
-    return c->model ? c->model->get(&c->at) : (tp_model_opts){ 0 };
+    return c->model ? c->model->get(&c->at) : (tp_common_cfg){ 0 };
 }
 
-void tp_model_set(tp_model_cfg *c, const tp_model_opts *o)
+void tp_model_set(tp_model_cfg *c, const tp_common_cfg *o)
 {
     if (c->model) c->model->set(&c->at, o);
 }
@@ -151,7 +151,7 @@ static const tp_model *model_called(const char *name)
     return NULL;
 }
 
-bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t why_size)
+bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t size)
 {
     const char *name = tp__model_of(F);
     const tp_model *m = name ? model_called(name) : NULL;
@@ -166,9 +166,9 @@ bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t why_size)
         snprintf(reason, sizeof reason,
                  "it holds a model of kind '%.60s', which this version does not know", name);
     if (tp_file_ok(F))
-        snprintf(why, why_size, "%s: %s", tp_file_path(F), reason);
+        snprintf(why, size, "%s: %s", tp_file_path(F), reason);
     else
-        snprintf(why, why_size, "%s", tp_file_why(F));
+        snprintf(why, size, "%s", tp_file_why(F));
     return false;
 }
 
@@ -205,8 +205,8 @@ static bool same_parameters(const tp_model_cfg *a, const tp_model_cfg *b)
 bool tp_model_same(const tp_model_cfg *a, const tp_model_cfg *b)
 {
     tp_model_cfg fitted = *b;
-    const tp_model_opts want = tp_model_get(a);
-    tp_model_opts o = tp_model_get(b);
+    const tp_common_cfg want = tp_model_get(a);
+    tp_common_cfg o = tp_model_get(b);
 
     if (!a->model || a->model != b->model) return false;
     if (a->model->same) return a->model->same(&a->at, &b->at);

@@ -6,15 +6,14 @@
 #include <tapegrad/tape.h>
 
 void tp_conv2d_init(tp_params *P, tp_conv2d_m *m, const char *name, int64_t in, int64_t out,
-                    int64_t kernel, bool bias, const tp_conv2d_opts *opts)
+                    int64_t kernel, bool bias, tp_conv_cfg cfg)
 {
-    const tp_conv2d_opts o = opts ? *opts : (tp_conv2d_opts){ .groups = 1 };
-    const int64_t inputs = o.groups > 1 ? in / o.groups : in;
+    const int64_t inputs = cfg.groups > 1 ? in / cfg.groups : in;
     const double taps = (double)inputs * (double)kernel * (double)kernel;
     const tp_init uniform = { TP_INIT_UNIFORM, taps > 0.0 ? 1.0 / sqrt(taps) : 0.0, 0.0 };
 
     m->path = tp_push(P, name);
-    m->opts = o;
+    m->cfg = cfg;
     m->weight = tp_param(P, "weight", TP_SHAPE(out, inputs, kernel, kernel), uniform, 0);
     m->bias = bias ? tp_param(P, "bias", TP_SHAPE(out), uniform, 0) : TP_NONE;
     tp_pop(P);
@@ -24,5 +23,5 @@ tp_tensor tp_conv2d_forward(tp_tape *T, const tp_conv2d_m *m, tp_tensor x)
 {
     if (!m) return tp_raise(T, TP_E_STATE, "conv2d: NULL was given in place of a module");
     tp_enter(T, m->path);
-    return tp_leave(T, tp_conv2d(T, x, m->weight, m->bias, &m->opts));
+    return tp_leave(T, tp_conv2d(T, x, m->weight, m->bias, m->cfg));
 }

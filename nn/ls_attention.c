@@ -18,8 +18,9 @@
 #include <tapegrad/tape.h>
 #include <tapegrad/tensor.h>
 
-const char *tp_ls_cfg_check(const tp_ls_cfg *c, int64_t dim, char *buf, size_t size)
+const char *tp_ls_cfg_check(const tp_ls_cfg *cfg, int64_t dim, char *buf, size_t size)
 {
+    const tp_ls_attn_cfg *c = &cfg->attn;
     const long long d = (long long)dim;
 
     buf[0] = '\0';
@@ -37,36 +38,34 @@ const char *tp_ls_cfg_check(const tp_ls_cfg *c, int64_t dim, char *buf, size_t s
         snprintf(buf, size, "neither a window nor projected vectors: a token would see nothing");
     else if (c->window == 0 && c->segment)
         snprintf(buf, size, "a segment-wise window needs a window");
-    else if (!(c->dropout >= 0.0 && c->dropout < 1.0))
-        snprintf(buf, size, "dropout must be in [0,1), not %g", c->dropout);
     return buf[0] ? buf : NULL;
 }
 
-void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t dim, bool use_bias,
+void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t dim, bool bias,
                      tp_ls_cfg cfg)
 {
     char why[128];
 
     if (tp_ls_cfg_check(&cfg, dim, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "long-short attention %s: %s", name, why);
-        cfg.heads = cfg.chunk = 1; /* P has failed; nothing may divide by zero */
+        cfg.attn.heads = cfg.attn.chunk = 1; /* P has failed; nothing may divide by zero */
     }
-    const int64_t H = cfg.heads, D = dim / H;
+    const int64_t H = cfg.attn.heads, D = dim / H;
     const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };
 
     *m = (tp_ls_attn_m){ .path = tp_push(P, name), .cfg = cfg };
-    tp_linear_init(P, &m->proj_query, "proj_query", dim, dim, use_bias);
-    tp_linear_init(P, &m->proj_key, "proj_key", dim, dim, use_bias);
-    tp_linear_init(P, &m->proj_val, "proj_val", dim, dim, use_bias);
-    tp_linear_init(P, &m->proj_out, "proj_out", dim, dim, use_bias);
-    if (cfg.rank > 0) tp_linear_init(P, &m->dconv_1, "dconv_1", dim, H * cfg.rank, true);
-    if (cfg.window > 0) tp_linear_init(P, &m->r_net, "r_net", dim, dim, false);
-    if (cfg.rank > 0) tp_linear_init(P, &m->r_net_chunk, "r_net_chunk", dim, dim, true);
-    if (!cfg.no_dual_ln && (cfg.window > 0 || cfg.ln_local))
+    tp_linear_init(P, &m->proj_query, "proj_query", dim, dim, bias);
+    tp_linear_init(P, &m->proj_key, "proj_key", dim, dim, bias);
+    tp_linear_init(P, &m->proj_val, "proj_val", dim, dim, bias);
+    tp_linear_init(P, &m->proj_out, "proj_out", dim, dim, bias);
+    if (cfg.attn.rank > 0) tp_linear_init(P, &m->dconv_1, "dconv_1", dim, H * cfg.attn.rank, true);
+    if (cfg.attn.window > 0) tp_linear_init(P, &m->r_net, "r_net", dim, dim, false);
+    if (cfg.attn.rank > 0) tp_linear_init(P, &m->r_net_chunk, "r_net_chunk", dim, dim, true);
+    if (!cfg.raw_kv && (cfg.attn.window > 0 || cfg.ln_local))
         tp_layernorm_init(P, &m->dual_ln.local, "dual_ln_win", dim, 1e-5);
-    if (!cfg.no_dual_ln && cfg.rank > 0)
+    if (!cfg.raw_kv && cfg.attn.rank > 0)
         tp_layernorm_init(P, &m->dual_ln.global, "dual_ln_dproj", dim, 1e-5);
-    if (cfg.window > 0) {
+    if (cfg.attn.window > 0) {
         m->r_w_bias = tp_param(P, "r_w_bias", TP_SHAPE(1, H, 1, 1, D), normal, 0);
         m->r_r_bias = tp_param(P, "r_r_bias", TP_SHAPE(1, H, 1, D), normal, 0);
     }
@@ -96,7 +95,7 @@ tp_kv tp_ls_attn_rows(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, tp_kv *win
 
 tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const tp_kv *rows)
 {
-    const tp_ls_cfg *c = &m->cfg;
+    const tp_ls_attn_cfg *c = &m->cfg.attn;
     const tp_tensor z = tp_linear_forward(T, &m->dconv_1, x);
     tp_kv y;
 
@@ -114,7 +113,7 @@ tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const 
 /* The official code's requirements on a segment of M rows after a cache of L. */
 static void check_geometry(tp_tape *T, const tp_ls_attn_m *a, int64_t M, int64_t L)
 {
-    const tp_ls_cfg *c = &a->cfg;
+    const tp_ls_attn_cfg *c = &a->cfg.attn;
     const long long m = (long long)M, l = (long long)L;
 
     if (M % c->chunk)
@@ -154,8 +153,9 @@ tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_
     if (!m) return tp_raise(T, TP_E_STATE, "ls_attn: NULL was given in place of a module");
     tp_enter(T, m->path);
     const int64_t M = tp_dim(h, 1), L = tp_dim(cache, 1);
-    const bool wide = m->cfg.window > 0, far = m->cfg.rank > 0;
-    const int64_t near = L < m->cfg.window ? L : m->cfg.window; /* cached rows of the window */
+    const bool wide = m->cfg.attn.window > 0, far = m->cfg.attn.rank > 0;
+    const int64_t near =
+        L < m->cfg.attn.window ? L : m->cfg.attn.window;        /* cached rows of the window */
     const int64_t old = far && m->cfg.project_first ? L : near; /* cached rows projected */
     check_geometry(T, m, M, L);
 
@@ -165,7 +165,7 @@ tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_
     window = wide ? slice_rows(T, window, old - near, near + M) : cmp;
     if (far) cmp = compress_all(T, m, h, cache, x, rows);
 
-    tp_ls_cfg op = m->cfg;
+    tp_ls_attn_cfg op = m->cfg.attn;
     op.clamp = op.chunk_clamp = 0; /* the tables are clamped already */
     const tp_ls_in in = {
         .q = tp_linear_forward(T, &m->proj_query, h),

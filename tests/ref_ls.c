@@ -31,7 +31,7 @@ tp_tensor ref_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, int heads
 typedef struct geometry {
     int64_t B, H, N, Wc, Cc, nc;
     const tp_ls_in *in;
-    const tp_ls_cfg *cfg;
+    const tp_ls_attn_cfg *cfg;
 } geometry;
 
 /* The row of the table for query t and column j, or -1 if t does not see j. */
@@ -92,7 +92,7 @@ static tp_tensor seeing(tp_tape *T, const geometry *g)
     return y;
 }
 
-tp_tensor ref_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg)
+tp_tensor ref_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
 {
     const int64_t H = cfg.heads, N = tp_dim(in.q, 1), D = tp_dim(in.q, 2) / H;
     const int64_t nc = tp_given(in.k_cmp) ? tp_dim(in.k_cmp, 1) : 0;

@@ -7,6 +7,6 @@
 
 tp_tensor ref_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, int heads, int chunk,
                             int rank);
-tp_tensor ref_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg);
+tp_tensor ref_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg);
 
 #endif

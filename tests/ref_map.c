@@ -24,7 +24,7 @@ static void put(list *l, int64_t query, int64_t *at, int64_t key, int64_t bias)
 
 /* Puts key (jy,jx) of the map (nominally there) for query (iy,ix); its contents are those of
  * (sy,sx), zeros outside the map. */
-static void put_cell(list *l, const tp_window_cfg *c, int64_t iy, int64_t ix, int64_t *at,
+static void put_cell(list *l, const tp_window_attn_cfg *c, int64_t iy, int64_t ix, int64_t *at,
                      int64_t jy, int64_t jx, int64_t sy, int64_t sx)
 {
     const bool inside = sy >= 0 && sy < c->height && sx >= 0 && sx < c->width;
@@ -35,7 +35,7 @@ static void put_cell(list *l, const tp_window_cfg *c, int64_t iy, int64_t ix, in
 }
 
 /* Is block (dy,dx) of those around the own one seen? */
-static bool uses(const tp_window_cfg *c, int64_t dy, int64_t dx)
+static bool uses(const tp_window_attn_cfg *c, int64_t dy, int64_t dx)
 {
     static const int8_t place[9][2] = { { 0, 0 }, { -1, -1 }, { -1, 0 }, { -1, 1 }, { 0, -1 },
                                         { 0, 1 }, { 1, -1 },  { 1, 0 },  { 1, 1 } };
@@ -49,7 +49,7 @@ static int64_t chunks(int64_t size, int64_t window)
     return (size + window - 1) / window;
 }
 
-static void list_cyclic(list *l, const tp_window_cfg *c, int64_t iy, int64_t ix, int64_t *at)
+static void list_cyclic(list *l, const tp_window_attn_cfg *c, int64_t iy, int64_t ix, int64_t *at)
 {
     const int64_t w0 = c->window[0], w1 = c->window[1];
     const int64_t my = chunks(c->height, w0), mx = chunks(c->width, w1);
@@ -66,12 +66,12 @@ static void list_cyclic(list *l, const tp_window_cfg *c, int64_t iy, int64_t ix,
             }
 }
 
-static bool near(const tp_window_cfg *c, int64_t dy, int64_t dx)
+static bool near(const tp_window_attn_cfg *c, int64_t dy, int64_t dx)
 {
     return llabs(dy) <= c->halo[0] && llabs(dx) <= c->halo[1];
 }
 
-static void list_map(list *l, const tp_window_cfg *c, int64_t iy, int64_t ix, int64_t *at)
+static void list_map(list *l, const tp_window_attn_cfg *c, int64_t iy, int64_t ix, int64_t *at)
 {
     const int64_t w0 = c->window[0], w1 = c->window[1], cy = iy / w0, cx = ix / w1;
     const bool own = c->block == TP_BLOCK_OWN;
@@ -86,7 +86,7 @@ static void list_map(list *l, const tp_window_cfg *c, int64_t iy, int64_t ix, in
         }
 }
 
-static list make_list(const tp_window_in *in, const tp_window_cfg *c)
+static list make_list(const tp_window_in *in, const tp_window_attn_cfg *c)
 {
     list l = {
         .low = tp_given(in->low_k) ? tp_dim(in->low_k, 1) : 0,
@@ -141,7 +141,7 @@ static tp_tensor biases(tp_tape *T, const list *l, tp_window_in in, tp_dtype dt,
     return tp_permute(T, tp_embedding(T, tp_concat_n(T, 0, n, rows), ids, 1.0), TP_SHAPE(0, 2, 1));
 }
 
-tp_tensor ref_window_attention(tp_tape *T, tp_window_in in, tp_window_cfg cfg)
+tp_tensor ref_window_attention(tp_tape *T, tp_window_in in, tp_window_attn_cfg cfg)
 {
     const int64_t B = tp_dim(in.q, 0), C = tp_dim(in.q, 2), H = cfg.heads, D = C / H;
     const tp_dtype dt = tp_dtype_of(in.q);
@@ -167,7 +167,7 @@ tp_tensor ref_window_attention(tp_tape *T, tp_window_in in, tp_window_cfg cfg)
 
 /* For query i and key j of the whole map: -1 if they are in different windows, else the element of
  * the scale or, for tables, the row. */
-static int64_t pair(const tp_lsla_cfg *c, int64_t i, int64_t j, bool table, bool *same)
+static int64_t pair(const tp_lsla_attn_cfg *c, int64_t i, int64_t j, bool table, bool *same)
 {
     const int64_t w = c->window, H = c->height, W = c->width;
     const int64_t ty[2] = { (i / W - c->shift + H) % H, (j / W - c->shift + H) % H };
@@ -185,7 +185,7 @@ static int64_t pair(const tp_lsla_cfg *c, int64_t i, int64_t j, bool table, bool
 }
 
 /* [N,N] or, of a table, [H,N,N]: its elements at the places of the pairs. */
-static tp_tensor spread(tp_tape *T, const tp_lsla_cfg *c, tp_tensor x, bool table)
+static tp_tensor spread(tp_tape *T, const tp_lsla_attn_cfg *c, tp_tensor x, bool table)
 {
     const int64_t n = c->height * c->width, heads = table ? tp_dim(x, 1) : 1;
     int64_t *at = malloc((size_t)(n * n + 1) * sizeof *at);
@@ -201,7 +201,7 @@ static tp_tensor spread(tp_tape *T, const tp_lsla_cfg *c, tp_tensor x, bool tabl
 }
 
 /* u8 [B,H,N,N]: pairs of one window; with `apart` only those with no border between them. */
-static tp_tensor together(tp_tape *T, const tp_lsla_cfg *c, tp_shape s, bool apart)
+static tp_tensor together(tp_tape *T, const tp_lsla_attn_cfg *c, tp_shape s, bool apart)
 {
     const int64_t n = s.dim[2], total = s.dim[0] * s.dim[1] * n * n;
     uint8_t *see = malloc((size_t)total + 1);
@@ -221,7 +221,7 @@ static tp_tensor split_heads(tp_tape *T, tp_tensor x, int64_t heads)
 }
 
 tp_tensor ref_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor scale,
-                             tp_tensor inner, tp_tensor outer, tp_lsla_cfg cfg)
+                             tp_tensor inner, tp_tensor outer, tp_lsla_attn_cfg cfg)
 {
     const int64_t B = tp_dim(q, 0), N = tp_dim(q, 1), C = tp_dim(q, 2), H = cfg.heads;
     const tp_dtype dt = tp_dtype_of(q);

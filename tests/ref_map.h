@@ -5,9 +5,9 @@
 
 #include <tapegrad/tapegrad.h>
 
-tp_tensor ref_window_attention(tp_tape *T, tp_window_in in, tp_window_cfg cfg);
+tp_tensor ref_window_attention(tp_tape *T, tp_window_in in, tp_window_attn_cfg cfg);
 
 tp_tensor ref_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor scale,
-                             tp_tensor inner, tp_tensor outer, tp_lsla_cfg cfg);
+                             tp_tensor inner, tp_tensor outer, tp_lsla_attn_cfg cfg);
 
 #endif

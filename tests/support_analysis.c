@@ -9,7 +9,7 @@
 
 enum { IMAGES = 3, SIDE = 32 };
 
-void analysis_begin_as(analysis *a, const char *preset, bool no_dual_ln)
+void analysis_begin_as(analysis *a, const char *preset, bool raw_kv)
 {
     image_settings s = { .train = { .accumulation = 1 } };
     char why[256] = "";
@@ -20,7 +20,7 @@ void analysis_begin_as(analysis *a, const char *preset, bool no_dual_ln)
     s.size = SIDE;
     cr_assert(image_model(&s, 4, &a->f.cfg, why, sizeof why), "%s", why);
     free(s.preset);
-    if (no_dual_ln) ((tp_cvt_cfg *)&a->f.cfg.of.at)->no_dual_ln = true;
+    if (raw_kv) ((tp_cvt_cfg *)&a->f.cfg.of.at)->raw_kv = true;
     a->f.t.D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
     a->f.t.P = tp_params_new(a->f.t.D, &(tp_params_opts){ .seed = 5, .dtype = TP_F64 });
     a->f.t.T = tp_tape_new(a->f.t.D, &(tp_tape_opts){ .compute = TP_F64 });

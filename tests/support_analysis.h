@@ -6,7 +6,7 @@
 #include "analysis/analyze.h"
 
 void analysis_begin(analysis *a, const char *preset);
-void analysis_begin_as(analysis *a, const char *preset, bool no_dual_ln);
+void analysis_begin_as(analysis *a, const char *preset, bool raw_kv);
 void analysis_end(analysis *a);
 
 /* The images [B,H,W,3] on the tape, which is reset. */

@@ -45,7 +45,7 @@ static void expect_output(const span_check *c, const span *s, const host_array *
 static void rest_of(const window_seen *in, const host_array *v, const host_array *low_v,
                     int64_t row, int64_t col, int64_t skip, double *rest)
 {
-    const tp_window_cfg *c = &in->cfg;
+    const tp_window_attn_cfg *c = &in->cfg;
     const int64_t C = v->dim[2], D = C / c->heads, g = c->global, w = c->window[0];
     const int64_t low = in->low_k.v ? in->low_k.dim[1] : 0, halo = c->halo[0];
     const double scale = c->scale != 0 ? c->scale : 1 / sqrt((double)D);

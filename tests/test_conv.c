@@ -23,23 +23,43 @@ static tp_tensor convolve(tp_tape *T, const tp_tensor *x, const void *env)
                                                                         l->cfg);
 }
 
+/* stride, pad and dilation of one axis, and the same of both */
+#define ONE(s, p, d)                                                                               \
+    {                                                                                              \
+        .stride = { s }, .pad = { p }, .dilation = { d }                                           \
+    }
+#define TWO(s, p, d)                                                                               \
+    {                                                                                              \
+        .stride = { s, s }, .pad = { p, p }, .dilation = { d, d }                                  \
+    }
+
 static const layer layers[] = {
-    { "plain", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 3 } }, { 0, 0, 0 } },
-    { "same size", { 3, { 1, 40, 64 } }, { 3, { 64, 1, 5 } }, { 1, { 64 } }, { 1, 2, 1 } },
-    { "no bias", { 3, { 2, 12, 33 } }, { 3, { 33, 1, 4 } }, { 0 }, { 1, 1, 1 } },
-    { "stride", { 3, { 2, 31, 97 } }, { 3, { 97, 1, 3 } }, { 1, { 97 } }, { 2, 1, 1 } },
-    { "stride skips", { 3, { 1, 20, 5 } }, { 3, { 5, 1, 2 } }, { 1, { 5 } }, { 4, 0, 1 } },
-    { "dilation", { 3, { 1, 30, 130 } }, { 3, { 130, 1, 3 } }, { 1, { 130 } }, { 1, 4, 4 } },
-    { "pad over the edge", { 3, { 1, 3, 2 } }, { 3, { 2, 1, 3 } }, { 1, { 2 } }, { 1, 5, 1 } },
-    { "many pieces", { 3, { 3, 2500, 6 } }, { 3, { 6, 1, 7 } }, { 1, { 6 } }, { 1, 3, 1 } },
-    { "3x3", { 4, { 2, 7, 9, 32 } }, { 4, { 32, 1, 3, 3 } }, { 1, { 32 } }, { 1, 1, 1 } },
-    { "3x3, stride", { 4, { 2, 9, 8, 96 } }, { 4, { 96, 1, 3, 3 } }, { 1, { 96 } }, { 2, 1, 1 } },
-    { "2x5", { 4, { 1, 6, 11, 3 } }, { 4, { 3, 1, 2, 5 } }, { 0 }, { 1, 2, 1 } },
-    { "all", { 4, { 1, 14, 13, 17 } }, { 4, { 17, 1, 3, 2 } }, { 1, { 17 } }, { 3, 2, 2 } },
-    { "many channels", { 4, { 1, 3, 3, 5000 } }, { 4, { 5000, 1, 3, 3 } }, { 0 }, { 1, 1, 1 } },
-    { "no images", { 4, { 0, 3, 3, 2 } }, { 4, { 2, 1, 3, 3 } }, { 1, { 2 } }, { 1, 1, 1 } },
-    { "no tokens", { 3, { 2, 0, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 3 } }, { 1, 0, 1 } },
-    { "no channels", { 3, { 2, 5, 0 } }, { 3, { 0, 1, 3 } }, { 1, { 0 } }, { 1, 1, 1 } },
+    { "plain", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 3 } }, ONE(0, 0, 0) },
+    { "same size", { 3, { 1, 40, 64 } }, { 3, { 64, 1, 5 } }, { 1, { 64 } }, ONE(1, 2, 1) },
+    { "no bias", { 3, { 2, 12, 33 } }, { 3, { 33, 1, 4 } }, { 0 }, ONE(1, 1, 1) },
+    { "stride", { 3, { 2, 31, 97 } }, { 3, { 97, 1, 3 } }, { 1, { 97 } }, ONE(2, 1, 1) },
+    { "stride skips", { 3, { 1, 20, 5 } }, { 3, { 5, 1, 2 } }, { 1, { 5 } }, ONE(4, 0, 1) },
+    { "dilation", { 3, { 1, 30, 130 } }, { 3, { 130, 1, 3 } }, { 1, { 130 } }, ONE(1, 4, 4) },
+    { "pad over the edge", { 3, { 1, 3, 2 } }, { 3, { 2, 1, 3 } }, { 1, { 2 } }, ONE(1, 5, 1) },
+    { "many pieces", { 3, { 3, 2500, 6 } }, { 3, { 6, 1, 7 } }, { 1, { 6 } }, ONE(1, 3, 1) },
+    { "3x3", { 4, { 2, 7, 9, 32 } }, { 4, { 32, 1, 3, 3 } }, { 1, { 32 } }, TWO(1, 1, 1) },
+    { "3x3, stride", { 4, { 2, 9, 8, 96 } }, { 4, { 96, 1, 3, 3 } }, { 1, { 96 } }, TWO(2, 1, 1) },
+    { "2x5", { 4, { 1, 6, 11, 3 } }, { 4, { 3, 1, 2, 5 } }, { 0 }, TWO(1, 2, 1) },
+    { "all", { 4, { 1, 14, 13, 17 } }, { 4, { 17, 1, 3, 2 } }, { 1, { 17 } }, TWO(3, 2, 2) },
+    { "axes apart",
+      { 4, { 2, 9, 10, 17 } },
+      { 4, { 17, 1, 3, 2 } },
+      { 1, { 17 } },
+      { .stride = { 3, 1 }, .pad = { 0, 2 }, .dilation = { 2, 3 } } },
+    { "3x3, axes apart",
+      { 4, { 2, 9, 12, 32 } },
+      { 4, { 32, 1, 3, 3 } },
+      { 1, { 32 } },
+      { .stride = { 1, 2 }, .pad = { 2, 1 } } },
+    { "many channels", { 4, { 1, 3, 3, 5000 } }, { 4, { 5000, 1, 3, 3 } }, { 0 }, TWO(1, 1, 1) },
+    { "no images", { 4, { 0, 3, 3, 2 } }, { 4, { 2, 1, 3, 3 } }, { 1, { 2 } }, TWO(1, 1, 1) },
+    { "no tokens", { 3, { 2, 0, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 3 } }, ONE(1, 0, 1) },
+    { "no channels", { 3, { 2, 5, 0 } }, { 3, { 0, 1, 3 } }, { 1, { 0 } }, ONE(1, 1, 1) },
 };
 
 static int64_t count(const tp_shape *s)
@@ -54,8 +74,11 @@ static void naive_output(const layer *l, const trial_result *r, int64_t b, int64
                          int64_t at, double *y, double *dx[3])
 {
     const bool flat = l->x.ndim == 3;
-    const int64_t stride = l->cfg.stride ? l->cfg.stride : 1;
-    const int64_t dilation = l->cfg.dilation ? l->cfg.dilation : 1;
+    const tp_conv_cfg *o = &l->cfg;
+    const int last = flat ? 0 : 1;
+    const int64_t sh = o->stride[0] ? o->stride[0] : 1, sw = o->stride[last] ? o->stride[last] : 1;
+    const int64_t dh = o->dilation[0] ? o->dilation[0] : 1;
+    const int64_t dw = o->dilation[last] ? o->dilation[last] : 1;
     const int64_t C = l->w.dim[0], KW = l->w.dim[l->w.ndim - 1], KH = flat ? 1 : l->w.dim[2];
     const int64_t W = l->x.dim[l->x.ndim - 2], H = flat ? 1 : l->x.dim[1];
     for (int64_t c = 0; c < C; c++) {
@@ -65,8 +88,8 @@ static void naive_output(const layer *l, const trial_result *r, int64_t b, int64
             dx[2][c] += dy;
         }
         for (int64_t k = 0; k < KH * KW; k++) {
-            const int64_t ih = flat ? 0 : oh * stride - l->cfg.pad + k / KW * dilation;
-            const int64_t iw = ow * stride - l->cfg.pad + k % KW * dilation;
+            const int64_t ih = flat ? 0 : oh * sh - o->pad[0] + k / KW * dh;
+            const int64_t iw = ow * sw - o->pad[last] + k % KW * dw;
             if (ih < 0 || ih >= H || iw < 0 || iw >= W) continue;
             const int64_t i = ((b * H + ih) * W + iw) * C + c, v = c * KH * KW + k;
             y[at + c] += r->x[0][i] * r->x[1][v];
@@ -125,11 +148,11 @@ Test(conv, output_sizes)
         layer l;
         tp_shape y;
     } cases[] = {
-        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 0, 0, 0 } }, { 3, { 2, 7, 3 } } },
-        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 2, 1, 2 } }, { 3, { 2, 4, 3 } } },
-        { { "", { 3, { 2, 0, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 1, 0, 1 } }, { 3, { 2, 0, 3 } } },
-        { { "", { 3, { 2, 0, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 1, 2, 1 } }, { 3, { 2, 2, 3 } } },
-        { { "", { 4, { 1, 8, 9, 2 } }, { 4, { 2, 1, 3, 5 } }, { 0 }, { 2, 1, 1 } },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, ONE(0, 0, 0) }, { 3, { 2, 7, 3 } } },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, ONE(2, 1, 2) }, { 3, { 2, 4, 3 } } },
+        { { "", { 3, { 2, 0, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, ONE(1, 0, 1) }, { 3, { 2, 0, 3 } } },
+        { { "", { 3, { 2, 0, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, ONE(1, 2, 1) }, { 3, { 2, 2, 3 } } },
+        { { "", { 4, { 1, 8, 9, 2 } }, { 4, { 2, 1, 3, 5 } }, { 0 }, TWO(2, 1, 1) },
           { 4, { 1, 4, 4, 2 } } },
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -157,25 +180,29 @@ Test(conv, messages)
         layer l;
         const char *text;
     } cases[] = {
-        { { "", { 3, { 2, 9, 3 } }, { 3, { 4, 1, 3 } }, { 0 }, { 0, 0, 0 } },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 4, 1, 3 } }, { 0 }, ONE(0, 0, 0) },
           "depthwise_conv1d: w must be [3,1,K]\n  inputs f32[2,9,3], f32[4,1,3], none\n" },
-        { { "", { 4, { 2, 9, 9, 3 } }, { 4, { 3, 2, 3, 3 } }, { 0 }, { 0, 0, 0 } },
+        { { "", { 4, { 2, 9, 9, 3 } }, { 4, { 3, 2, 3, 3 } }, { 0 }, TWO(0, 0, 0) },
           "depthwise_conv2d: w must be [3,1,KH,KW]\n" },
-        { { "", { 4, { 2, 9, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 0, 0, 0 } },
+        { { "", { 4, { 2, 9, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, TWO(0, 0, 0) },
           "depthwise_conv2d: w must be [3,1,KH,KW]\n" },
-        { { "", { 2, { 9, 3 } }, { 4, { 3, 1, 3, 3 } }, { 0 }, { 0, 0, 0 } },
+        { { "", { 2, { 9, 3 } }, { 4, { 3, 1, 3, 3 } }, { 0 }, ONE(0, 0, 0) },
           "depthwise_conv2d: x must be [B,H,W,C]\n" },
-        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 2 } }, { 0, 0, 0 } },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 1, { 2 } }, ONE(0, 0, 0) },
           "depthwise_conv1d: b must be [3]\n" },
-        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { -1, 0, 0 } },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, ONE(-1, 0, 0) },
           "depthwise_conv1d: stride cannot be -1\n" },
-        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 1, -2, 0 } },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, ONE(1, -2, 0) },
           "depthwise_conv1d: pad cannot be -2\n" },
-        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { 1, 0, -3 } },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, ONE(1, 0, -3) },
           "depthwise_conv1d: dilation cannot be -3\n" },
-        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 0 } }, { 0 }, { 0, 0, 0 } },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, { .pad = { 1, 1 } } },
+          "depthwise_conv1d: pad[1] must be 0, not 1: there is one axis\n" },
+        { { "", { 4, { 2, 9, 9, 3 } }, { 4, { 3, 1, 3, 3 } }, { 0 }, { .groups = 3 } },
+          "depthwise_conv2d: groups must be 0, not 3: each channel has its own kernel\n" },
+        { { "", { 3, { 2, 9, 3 } }, { 3, { 3, 1, 0 } }, { 0 }, ONE(0, 0, 0) },
           "depthwise_conv1d: kernel sizes must be 1 or more, all sizes below 2^31\n" },
-        { { "", { 4, { 2, 9, 4, 3 } }, { 4, { 3, 1, 3, 3 } }, { 0 }, { 1, 1, 4 } },
+        { { "", { 4, { 2, 9, 4, 3 } }, { 4, { 3, 1, 3, 3 } }, { 0 }, TWO(1, 1, 4) },
           "depthwise_conv2d: kernel spans 9, axis 2 with its pad only 6\n" },
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

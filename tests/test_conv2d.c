@@ -13,13 +13,13 @@
 typedef struct layer {
     const char *name;
     tp_shape x, w, b; /* [B,H,W,Ci], [Co,Ci/groups,KH,KW], [Co] or absent */
-    tp_conv2d_opts o;
+    tp_conv_cfg cfg;
 } layer;
 
 static tp_tensor convolve(tp_tape *T, const tp_tensor *x, const void *env)
 {
     const layer *l = env;
-    return tp_conv2d(T, x[0], x[1], x[2], &l->o);
+    return tp_conv2d(T, x[0], x[1], x[2], l->cfg);
 }
 
 #define X(...)                                                                                     \
@@ -85,7 +85,7 @@ static int64_t count(const tp_shape *s)
 static void naive_position(const layer *l, const trial_result *r, int64_t b, int64_t oh, int64_t ow,
                            int64_t at, double *y, double *dx[3])
 {
-    const tp_conv2d_opts *o = &l->o;
+    const tp_conv_cfg *o = &l->cfg;
     const int64_t sh = o->stride[0] ? o->stride[0] : 1, sw = o->stride[1] ? o->stride[1] : 1;
     const int64_t dh = o->dilation[0] ? o->dilation[0] : 1;
     const int64_t dw = o->dilation[1] ? o->dilation[1] : 1, groups = o->groups ? o->groups : 1;
@@ -166,7 +166,7 @@ Test(conv2d, threads_do_not_change_bits)
 static tp_tensor defaults(tp_tape *T, const tp_tensor *x, const void *env)
 {
     (void)env;
-    return tp_conv2d(T, x[0], x[1], TP_NONE, NULL);
+    return tp_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ 0 });
 }
 
 Test(conv2d, without_options)

@@ -486,7 +486,7 @@ Test(cuda, a_step_of_a_language_model_does_not_wait)
     c.dim = 24;
     c.hidden = 40;
     c.mem_len = SEGMENT;
-    c.ls = (tp_ls_cfg){ .heads = 3, .chunk = 8, .rank = 1, .window = 16 };
+    c.ls = (tp_ls_cfg){ .attn = { .heads = 3, .chunk = 8, .rank = 1, .window = 16 } };
     c.dropout = c.emb_dropout = 0.1;
     c.recompute = TP_RECOMPUTE_BLOCK;
     tp_ls_lm_init(P, &lm, "", c);

@@ -29,12 +29,12 @@ typedef struct problem {
 #define IN(B, N, C, r, rows, h, g)                                                                 \
     .in = { { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } }, { (r) ? 3 : 0, { B, r, C } },  \
             { (r) ? 3 : 0, { B, r, C } }, { (rows) ? 2 : 0, { rows, h } }, { (g) ? 2 : 0, { h, g } } }
-#define WINDOW(...) .op = &tp_op_window_attention, .attr = &(const tp_window_cfg){ .heads = __VA_ARGS__ }
+#define WINDOW(...) .op = &tp_op_window_attention, .attr = &(const tp_window_attn_cfg){ .heads = __VA_ARGS__ }
 /* q, k, v [B,N,C]; scale and tables of window w and h heads. */
 #define TABLES(B, N, C, w, h)                                                                      \
     .in = { { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } }, { 2, { (w) * (w), (w) * (w) } }, \
             { 2, { (2 * (w) - 1) * (2 * (w) - 1), h } }, { 2, { (2 * (w) - 1) * (2 * (w) - 1), h } } }
-#define LSLA(...) .op = &tp_op_lsla_attention, .attr = &(const tp_lsla_cfg){ .heads = __VA_ARGS__ }
+#define LSLA(...) .op = &tp_op_lsla_attention, .attr = &(const tp_lsla_attn_cfg){ .heads = __VA_ARGS__ }
 #define MAP(h, w) .height = h, .width = w
 #define SQUARE(w, s) .window = { w, w }, .halo = { s, s }
 

@@ -86,7 +86,7 @@ Test(cvt, activation_memory)
         for (int k = 0; k < 5; k++) {
             tp_cvt_cfg c = tp_cvt_preset(names[i], 224);
             c.recompute = k < 3 ? (tp_recompute)k : TP_RECOMPUTE_NONE;
-            c.no_dual_ln = k == 3;
+            c.raw_kv = k == 3;
             c.mean_pool = k == 4;
             c.image[0] = 64;
             c.image[1] = 48;
@@ -446,8 +446,8 @@ Test(cvt, configurations_in_files, .init = make_folder, .fini = remove_folder)
         tp_cvt_cfg c = tp_cvt_preset((tp_cvt_name)name, 448), d;
         c.drop_path = 0.1 + 0.2;
         c.classes = 10 + name;
-        c.no_dual_ln = c.mean_pool = name % 2 == 0;
-        c.biased_ws = !c.no_dual_ln;
+        c.raw_kv = c.mean_pool = name % 2 == 0;
+        c.biased_ws = !c.raw_kv;
         cr_expect(through_file(&c, NULL, NULL, &d, why, sizeof why), "preset %d: %s", name, why);
         cr_expect(memcmp(c.dim, d.dim, sizeof c.dim) == 0 &&
                       memcmp(c.heads, d.heads, sizeof c.heads) == 0 &&
@@ -461,7 +461,7 @@ Test(cvt, configurations_in_files, .init = make_folder, .fini = remove_folder)
         cr_expect(c.long_short == d.long_short && c.conv_bias == d.conv_bias &&
                       c.wide_scale == d.wide_scale && c.quick_gelu == d.quick_gelu &&
                       c.raw_class == d.raw_class && c.single_proj == d.single_proj &&
-                      c.no_dual_ln == d.no_dual_ln && c.biased_ws == d.biased_ws &&
+                      c.raw_kv == d.raw_kv && c.biased_ws == d.biased_ws &&
                       c.mean_pool == d.mean_pool && c.drop_last_stage == d.drop_last_stage,
                   "preset %d: a switch", name);
     }

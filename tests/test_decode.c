@@ -20,30 +20,30 @@ typedef struct decode_case {
 
 /* clang-format off */
 static const decode_case cases[] = {
-    { "phantom cache", 8, 16, { .heads = 2, .chunk = 4, .rank = 1, .window = 8 }, false, false },
-    { "cache longer than the segment", 8, 32, { .heads = 2, .chunk = 4, .rank = 2, .window = 8 }, false, true },
-    { "cache shorter than the segment", 24, 8, { .heads = 2, .chunk = 4, .rank = 1, .window = 8 }, false, false },
-    { "segment shorter than the window", 8, 24, { .heads = 3, .chunk = 4, .rank = 1, .window = 16 }, false, false },
-    { "segment of several windows", 24, 24, { .heads = 2, .chunk = 3, .rank = 1, .window = 8 }, false, false },
-    { "chunks longer than the window", 12, 12, { .heads = 2, .chunk = 6, .rank = 1, .window = 4 }, false, false },
-    { "chunks of one token", 6, 12, { .heads = 2, .chunk = 1, .rank = 2, .window = 6 }, false, false },
-    { "one chunk a segment", 8, 8, { .heads = 2, .chunk = 8, .rank = 3, .window = 8 }, false, false },
-    { "clamped", 16, 16, { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .clamp = 3, .chunk_clamp = 2 }, false, false },
-    { "post-LN", 8, 16, { .heads = 2, .chunk = 4, .rank = 1, .window = 8 }, true, true },
-    { "project first", 8, 16, { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .project_first = true }, false, false },
-    { "local norm", 8, 16, { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .ln_local = true }, false, false },
-    { "segment window", 16, 16, { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .segment = true }, false, false },
-    { "masked", 8, 16, { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = true }, false, false },
-    { "masked, cache shorter than the window", 8, 8, { .heads = 2, .chunk = 4, .rank = 1, .window = 16, .masked = true }, false, false },
-    { "masked, no cache", 8, 0, { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = true }, false, false },
-    { "masked, chunks of one token", 5, 10, { .heads = 2, .chunk = 1, .rank = 1, .window = 5, .masked = true }, false, false },
-    { "window only", 8, 16, { .heads = 2, .chunk = 4, .rank = 0, .window = 8 }, false, false },
-    { "window only, masked, project first", 8, 8, { .heads = 2, .chunk = 4, .rank = 0, .window = 8, .masked = true, .project_first = true }, false, true },
-    { "projection only", 8, 16, { .heads = 2, .chunk = 4, .rank = 2, .window = 0 }, false, false },
-    { "projection only, masked", 8, 8, { .heads = 2, .chunk = 4, .rank = 1, .window = 0, .masked = true }, false, true },
-    { "projection only, local norm", 8, 8, { .heads = 2, .chunk = 4, .rank = 1, .window = 0, .ln_local = true }, false, false },
-    { "no DualLN", 8, 16, { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .no_dual_ln = true }, false, false },
-    { "the paper's op", 16, 24, { .heads = 3, .chunk = 4, .rank = 2, .window = 8, .masked = true, .segment = true,
+    { "phantom cache", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 } }, false, false },
+    { "cache longer than the segment", 8, 32, { .attn = { .heads = 2, .chunk = 4, .rank = 2, .window = 8 } }, false, true },
+    { "cache shorter than the segment", 24, 8, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 } }, false, false },
+    { "segment shorter than the window", 8, 24, { .attn = { .heads = 3, .chunk = 4, .rank = 1, .window = 16 } }, false, false },
+    { "segment of several windows", 24, 24, { .attn = { .heads = 2, .chunk = 3, .rank = 1, .window = 8 } }, false, false },
+    { "chunks longer than the window", 12, 12, { .attn = { .heads = 2, .chunk = 6, .rank = 1, .window = 4 } }, false, false },
+    { "chunks of one token", 6, 12, { .attn = { .heads = 2, .chunk = 1, .rank = 2, .window = 6 } }, false, false },
+    { "one chunk a segment", 8, 8, { .attn = { .heads = 2, .chunk = 8, .rank = 3, .window = 8 } }, false, false },
+    { "clamped", 16, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .clamp = 3, .chunk_clamp = 2 } }, false, false },
+    { "post-LN", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 } }, true, true },
+    { "project first", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 }, .project_first = true }, false, false },
+    { "local norm", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 }, .ln_local = true }, false, false },
+    { "segment window", 16, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .segment = true } }, false, false },
+    { "masked", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = true } }, false, false },
+    { "masked, cache shorter than the window", 8, 8, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 16, .masked = true } }, false, false },
+    { "masked, no cache", 8, 0, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = true } }, false, false },
+    { "masked, chunks of one token", 5, 10, { .attn = { .heads = 2, .chunk = 1, .rank = 1, .window = 5, .masked = true } }, false, false },
+    { "window only", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 0, .window = 8 } }, false, false },
+    { "window only, masked, project first", 8, 8, { .attn = { .heads = 2, .chunk = 4, .rank = 0, .window = 8, .masked = true }, .project_first = true }, false, true },
+    { "projection only", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 2, .window = 0 } }, false, false },
+    { "projection only, masked", 8, 8, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 0, .masked = true } }, false, true },
+    { "projection only, local norm", 8, 8, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 0 }, .ln_local = true }, false, false },
+    { "no DualLN", 8, 16, { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8 }, .raw_kv = true }, false, false },
+    { "the paper's op", 16, 24, { .attn = { .heads = 3, .chunk = 4, .rank = 2, .window = 8, .masked = true, .segment = true },
                                   .ln_local = true, .project_first = true }, false, false },
 };
 /* clang-format on */
@@ -64,7 +64,7 @@ static void open_bench(bench *b, const decode_case *c)
                          .layers = 2,
                          .mem_len = c->mem_len,
                          .ls = c->ls,
-                         .use_bias = c->bias,
+                         .bias = c->bias,
                          .pre_ln = !c->post_ln,
                          .gelu = true,
                          .dropout = 0.1 };
@@ -202,7 +202,7 @@ Test(decode, work_and_memory_do_not_grow)
 {
     static bench b;
     const decode_case *c = &cases[1];
-    const int64_t S = c->segment, l = c->ls.chunk;
+    const int64_t S = c->segment, l = c->ls.attn.chunk;
     uint64_t inside = 0, most = 0;
     size_t live = 0;
 

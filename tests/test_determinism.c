@@ -125,17 +125,18 @@ static tp_tensor dropout_add(tp_tape *T, const tp_tensor *x)
 
 static tp_tensor depthwise_1d(tp_tape *T, const tp_tensor *x)
 {
-    return tp_depthwise_conv1d(T, x[0], x[1], x[2], (tp_conv_cfg){ .pad = 1 });
+    return tp_depthwise_conv1d(T, x[0], x[1], x[2], (tp_conv_cfg){ .pad = { 1 } });
 }
 
 static tp_tensor depthwise_2d(tp_tape *T, const tp_tensor *x)
 {
-    return tp_depthwise_conv2d(T, x[0], x[1], x[2], (tp_conv_cfg){ .stride = 2, .pad = 1 });
+    return tp_depthwise_conv2d(T, x[0], x[1], x[2],
+                               (tp_conv_cfg){ .stride = { 2, 2 }, .pad = { 1, 1 } });
 }
 
 static tp_tensor conv_2d(tp_tape *T, const tp_tensor *x)
 {
-    return tp_conv2d(T, x[0], x[1], x[2], &(tp_conv2d_opts){ .stride = { 2, 2 }, .pad = { 1, 1 } });
+    return tp_conv2d(T, x[0], x[1], x[2], (tp_conv_cfg){ .stride = { 2, 2 }, .pad = { 1, 1 } });
 }
 
 static tp_tensor attention(tp_tape *T, const tp_tensor *x)
@@ -158,7 +159,8 @@ static tp_tensor chunk_project(tp_tape *T, const tp_tensor *x)
 static tp_tensor ls_attention(tp_tape *T, const tp_tensor *x)
 {
     const tp_ls_in in = { x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], 0, 0 };
-    return tp_ls_attention(T, in, (tp_ls_cfg){ .heads = 2, .chunk = 16, .rank = 1, .window = 64 });
+    return tp_ls_attention(T, in,
+                           (tp_ls_attn_cfg){ .heads = 2, .chunk = 16, .rank = 1, .window = 64 });
 }
 
 static tp_tensor cross_entropy(tp_tape *T, const tp_tensor *x)

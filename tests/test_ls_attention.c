@@ -46,7 +46,7 @@ static void end(world *s)
 typedef struct ls_case {
     const char *name;
     int64_t B, N, Wc, Cc, D;
-    tp_ls_cfg cfg;
+    tp_ls_attn_cfg cfg;
     int64_t cache, valid;
 } ls_case;
 
@@ -142,9 +142,9 @@ static bool given(const ls_case *k, int i)
     return i == 0 || k->cfg.window > 0;
 }
 
-typedef tp_tensor (*attention)(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg);
+typedef tp_tensor (*attention)(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg);
 
-static tp_tensor fused(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg)
+static tp_tensor fused(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
 {
     return tp_ls_attention(T, in, cfg);
 }
@@ -274,7 +274,7 @@ Test(ls_attention, cuda_bf16_is_close_to_plain_ops, .timeout = 600)
 extern const tp_op tp_op_ls_attention;
 
 /* By the kernel that calls of many queries get. */
-static tp_tensor fused_wide(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg)
+static tp_tensor fused_wide(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
 {
     static tp_op op;
     const tp__ls_attr attr = tp__ls_attr_of(in, cfg);

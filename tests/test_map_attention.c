@@ -10,7 +10,7 @@
 
 typedef struct problem {
     const char *name;
-    tp_window_cfg cfg;
+    tp_window_attn_cfg cfg;
     int64_t B, C, low;
     bool table, bias;
 } problem;
@@ -53,7 +53,7 @@ static const problem problems[] = {
 
 static const struct {
     const char *name;
-    tp_lsla_cfg cfg;
+    tp_lsla_attn_cfg cfg;
     int64_t B, C;
     bool scale, inner, outer;
 } windows[] = {
@@ -86,17 +86,18 @@ static tp_tensor window_ref(tp_tape *T, const tp_tensor *x, const void *env)
 
 static tp_tensor lsla_op(tp_tape *T, const tp_tensor *x, const void *env)
 {
-    return tp_lsla_attention(T, x[0], x[1], x[2], x[3], x[4], x[5], *(const tp_lsla_cfg *)env);
+    return tp_lsla_attention(T, x[0], x[1], x[2], x[3], x[4], x[5], *(const tp_lsla_attn_cfg *)env);
 }
 
 static tp_tensor lsla_ref(tp_tape *T, const tp_tensor *x, const void *env)
 {
-    return ref_lsla_attention(T, x[0], x[1], x[2], x[3], x[4], x[5], *(const tp_lsla_cfg *)env);
+    return ref_lsla_attention(T, x[0], x[1], x[2], x[3], x[4], x[5],
+                              *(const tp_lsla_attn_cfg *)env);
 }
 
 static trial window_trial(const problem *p)
 {
-    const tp_window_cfg *c = &p->cfg;
+    const tp_window_attn_cfg *c = &p->cfg;
     trial t = { .f = window_op, .env = p };
     int64_t reach[2];
     for (int i = 0; i < 2; i++)
@@ -111,7 +112,7 @@ static trial window_trial(const problem *p)
 
 static trial lsla_trial(int i)
 {
-    const tp_lsla_cfg *c = &windows[i].cfg;
+    const tp_lsla_attn_cfg *c = &windows[i].cfg;
     const int64_t w = c->window, rows = (2 * w - 1) * (2 * w - 1);
     trial t = { .f = lsla_op, .env = c };
     for (int k = 0; k < 3; k++)
@@ -204,10 +205,10 @@ Test(map_attention, stripes_that_run_at_once_share_no_row)
     for (int64_t height = 1; height < 40; height++)
         for (int64_t batch = 1; batch < 9; batch += 3)
             for (int edge = 0; edge < 2; edge++) {
-                const tp_window_cfg cfg = { .heads = 1,
-                                            MAP(height, 1),
-                                            WINDOW(1, 1),
-                                            .edge = edge ? TP_EDGE_CYCLIC : TP_EDGE_EXACT };
+                const tp_window_attn_cfg cfg = { .heads = 1,
+                                                 MAP(height, 1),
+                                                 WINDOW(1, 1),
+                                                 .edge = edge ? TP_EDGE_CYCLIC : TP_EDGE_EXACT };
                 const tp_view x[WIN_NX] = { { .ndim = 3, .dim = { batch, height, 1 } } };
                 const tp_window g = tp__window(x, &cfg);
                 uint64_t seen[3] = { 0 };
@@ -224,7 +225,7 @@ Test(map_attention, stripes_that_run_at_once_share_no_row)
 /* Chunks that see the whole map: full attention. */
 static tp_tensor full(tp_tape *T, const tp_tensor *x, const void *env)
 {
-    const tp_window_cfg *c = &((const problem *)env)->cfg;
+    const tp_window_attn_cfg *c = &((const problem *)env)->cfg;
     const tp_tensor q = tp_slice(T, x[0], 1, c->global, c->height * c->width);
     return tp_attention(T, q, x[1], x[2], TP_NONE, TP_NONE, (tp_attn_cfg){ .heads = c->heads });
 }
@@ -254,35 +255,35 @@ Test(map_attention, refuses)
     p.cfg.edge = TP_EDGE_EXACT;
     p.cfg.block = 3;
     cr_expect(trial_fails(&t, "window_attention_2d: TP_EDGE_EXACT is defined for TP_BLOCK_ALL"));
-    p.cfg = (tp_window_cfg){ .heads = 2, MAP(4, 4), WINDOW(2, 2), .reach = { 2, 2 } };
+    p.cfg = (tp_window_attn_cfg){ .heads = 2, MAP(4, 4), WINDOW(2, 2), .reach = { 2, 2 } };
     cr_expect(trial_fails(&t, "window_attention_2d: reach must be at least window + halo - 1 = 3"));
-    p.cfg = (tp_window_cfg){ .heads = 2, MAP(4, 4) };
+    p.cfg = (tp_window_attn_cfg){ .heads = 2, MAP(4, 4) };
     cr_expect(trial_fails(&t, "window_attention_2d: no window, no low and no global keys"));
-    p.cfg = (tp_window_cfg){ .heads = 2, MAP(4, 5), WINDOW(2, 2) };
+    p.cfg = (tp_window_attn_cfg){ .heads = 2, MAP(4, 5), WINDOW(2, 2) };
     cr_expect(trial_fails(&t, "window_attention_2d: q must be [B,g+N,H*D] with 20 tokens"));
-    p.cfg = (tp_window_cfg){ .heads = 2, MAP(4, 4), WINDOW(3, 2) };
+    p.cfg = (tp_window_attn_cfg){ .heads = 2, MAP(4, 4), WINDOW(3, 2) };
     cr_expect(trial_fails(&t, "window_attention_2d: table must be [81,2]"));
     const int64_t huge = INT64_C(1) << 32;
-    p.cfg = (tp_window_cfg){ .heads = 2, MAP(4, 4), WINDOW(huge, huge) };
+    p.cfg = (tp_window_attn_cfg){ .heads = 2, MAP(4, 4), WINDOW(huge, huge) };
     cr_expect(trial_fails(&t, "window_attention_2d: window must be at most 2^20"));
-    p.cfg = (tp_window_cfg){ .heads = 2, MAP(huge, huge), WINDOW(2, 2) };
+    p.cfg = (tp_window_attn_cfg){ .heads = 2, MAP(huge, huge), WINDOW(2, 2) };
     cr_expect(trial_fails(&t, "window_attention_2d: height, width and global must be at most"));
-    p.cfg = (tp_window_cfg){ .heads = 2, MAP(4, 4), WINDOW(2, 2), .reach = { INT64_MAX, 2 } };
+    p.cfg = (tp_window_attn_cfg){ .heads = 2, MAP(4, 4), WINDOW(2, 2), .reach = { INT64_MAX, 2 } };
     cr_expect(trial_fails(&t, "window_attention_2d: window must be at most 2^20, reach between"));
-    p.cfg = (tp_window_cfg){ .heads = 2, MAP(4, 4), WINDOW(2, 2), .stride = INT64_MAX };
+    p.cfg = (tp_window_attn_cfg){ .heads = 2, MAP(4, 4), WINDOW(2, 2), .stride = INT64_MAX };
     cr_expect(trial_fails(&t, "window_attention_2d: stride must be between 0 and 2^30"));
 
-    tp_lsla_cfg c = { .heads = 1, MAP(4, 6), .window = 4 };
+    tp_lsla_attn_cfg c = { .heads = 1, MAP(4, 6), .window = 4 };
     trial u = { .f = lsla_op, .env = &c, .dtype = TP_F32, .compute = TP_F32 };
     for (int i = 0; i < 3; i++) u.in[i] = TP_SHAPE(1, 24, 2);
     cr_expect(trial_fails(&u, "lsla_attention: a map of 4 x 6 does not divide into windows of 4"));
-    c = (tp_lsla_cfg){ .heads = 1, MAP(4, 6), .window = 2, .shift = 2 };
+    c = (tp_lsla_attn_cfg){ .heads = 1, MAP(4, 6), .window = 2, .shift = 2 };
     cr_expect(trial_fails(&u, "lsla_attention: shift must be between 0 and the window, 2, not 2"));
     c.shift = 0;
     u.in[4] = TP_SHAPE(8, 1);
     cr_expect(trial_fails(&u, "lsla_attention: inner must be [9,1]"));
-    c = (tp_lsla_cfg){ .heads = 1, MAP(0, huge), .window = huge };
+    c = (tp_lsla_attn_cfg){ .heads = 1, MAP(0, huge), .window = huge };
     cr_expect(trial_fails(&u, "lsla_attention: heads must be at most 2^16, window 2^10"));
-    c = (tp_lsla_cfg){ .heads = 1, MAP(huge, huge), .window = 2 };
+    c = (tp_lsla_attn_cfg){ .heads = 1, MAP(huge, huge), .window = 2 };
     cr_expect(trial_fails(&u, "lsla_attention: heads must be at most 2^16, window 2^10"));
 }

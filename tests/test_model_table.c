@@ -154,7 +154,7 @@ Test(model_table, shared_options)
     const tp_model_row *row;
     for (int i = 0; (row = tp_model_at(i)); i++) {
         tp_model_cfg c = preset(row->name);
-        tp_model_opts o = tp_model_get(&c), back;
+        tp_common_cfg o = tp_model_get(&c), back;
         const bool images = row->model->input == TP_IMAGES;
         cr_expect(o.outputs > 0 && (images ? o.image[0] > 0 && o.image[1] > 0 : o.cache > 0), "%s",
                   row->name);
@@ -272,7 +272,7 @@ enum { BATCH = 2, TOKENS = 64 };
 
 static tp_tensor zeros(tp_tape *T, const tp_model_cfg *c)
 {
-    const tp_model_opts o = tp_model_get(c);
+    const tp_common_cfg o = tp_model_get(c);
     return c->model->input == TP_IMAGES
                ? tp_full(T, TP_F32, TP_SHAPE(BATCH, o.image[0], o.image[1], 3), 0.0)
                : tp_full(T, TP_I32, TP_SHAPE(BATCH, TOKENS), 0.0);
@@ -347,7 +347,7 @@ Test(model_table, costs)
     const tp_model_row *row;
     for (int i = 0; (row = tp_model_at(i)); i++) {
         tp_model_cfg c = preset(row->name);
-        tp_model_opts o = tp_model_get(&c);
+        tp_common_cfg o = tp_model_get(&c);
         const tp_flops f = tp_model_flops(&c, 0, 0);
         const double all = tp_model_activations(&c, 0, 0);
         cr_expect(f.macs > 0.0 && f.paper > 0.0 && f.norm >= 0.0 && f.batchnorm >= 0.0, "%s",
@@ -376,7 +376,7 @@ Test(model_table, same_model)
     for (int i = 0; (row = tp_model_at(i)); i++) {
         const tp_model_cfg c = preset(row->name);
         tp_model_cfg other = c;
-        tp_model_opts o = tp_model_get(&c);
+        tp_common_cfg o = tp_model_get(&c);
         o.outputs = 10;
         o.image[0] *= 2;
         o.image[1] *= 2;

@@ -120,14 +120,15 @@ Test(models, names_and_shapes)
     static tp_txl txl;
     tp_device *dev = device_open(NULL);
     tp_params *P = tp_params_new(dev, NULL), *Q = tp_params_new(dev, NULL);
-    tp_ls_lm_init(P, &lm, "",
-                  (tp_ls_lm_cfg){ .vocab = V,
-                                  .dim = D,
-                                  .hidden = F,
-                                  .layers = 1,
-                                  .mem_len = 8,
-                                  .ls = { .heads = H, .chunk = 4, .rank = R, .window = 8 },
-                                  .use_bias = true });
+    tp_ls_lm_init(
+        P, &lm, "",
+        (tp_ls_lm_cfg){ .vocab = V,
+                        .dim = D,
+                        .hidden = F,
+                        .layers = 1,
+                        .mem_len = 8,
+                        .ls = { .attn = { .heads = H, .chunk = 4, .rank = R, .window = 8 } },
+                        .bias = true });
     check_names(P, ls, sizeof ls / sizeof *ls);
     tp_txl_init(Q, &txl, "",
                 (tp_txl_cfg){ .vocab = V,
@@ -161,19 +162,19 @@ Test(models, ablations)
         tp_ls_cfg ls; /* options beside rank 2, window 8 */
         const char *absent[8];
     } rows[] = {
-        { "all", { .rank = 2, .window = 8 }, { NULL } },
+        { "all", { .attn = { .rank = 2, .window = 8 } }, { NULL } },
         { "window only",
-          { .rank = 0, .window = 8 },
+          { .attn = { .rank = 0, .window = 8 } },
           { "dconv_1.weight", "dconv_1.bias", "r_net_chunk.weight", "r_net_chunk.bias",
             "dual_ln_dproj.weight", "dual_ln_dproj.bias" } },
         { "projection only",
-          { .rank = 2, .window = 0 },
+          { .attn = { .rank = 2, .window = 0 } },
           { "r_net.weight", "r_w_bias", "r_r_bias", "dual_ln_win.weight", "dual_ln_win.bias" } },
         { "projection only, masked, local norm",
-          { .rank = 2, .window = 0, .masked = true, .ln_local = true },
+          { .attn = { .rank = 2, .window = 0, .masked = true }, .ln_local = true },
           { "r_net.weight", "r_w_bias", "r_r_bias" } },
         { "no DualLN",
-          { .rank = 2, .window = 8, .no_dual_ln = true },
+          { .attn = { .rank = 2, .window = 8 }, .raw_kv = true },
           { "dual_ln_win.weight", "dual_ln_win.bias", "dual_ln_dproj.weight",
             "dual_ln_dproj.bias" } },
     };
@@ -186,11 +187,11 @@ Test(models, ablations)
         tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true });
         tp_ls_lm_state s = { 0 };
         tp_ls_lm_cfg c = { .vocab = 11, .dim = 16, .hidden = 8, .layers = 1, .mem_len = M };
-        c.ls = (tp_ls_cfg){ .heads = 2, .chunk = 4, .rank = 2, .window = 8 };
+        c.ls = (tp_ls_cfg){ .attn = { .heads = 2, .chunk = 4, .rank = 2, .window = 8 } };
         tp_ls_lm_init(all, &lm, "", c);
         c.ls = rows[i].ls;
-        c.ls.heads = 2;
-        c.ls.chunk = 4;
+        c.ls.attn.heads = 2;
+        c.ls.attn.chunk = 4;
         tp_ls_lm_init(P, &lm, "", c);
         int64_t missing = 0;
         for (int k = 0; k < 8 && rows[i].absent[k]; k++) {
@@ -231,7 +232,7 @@ Test(models, first_loss)
     tp_tape *T = tp_tape_new(D, NULL);
     tp_ls_lm_state s = { 0 };
     tp_ls_lm_cfg c = tp_ls_lm_small(V);
-    c.mem_len = c.ls.window = M;
+    c.mem_len = c.ls.attn.window = M;
     tp_ls_lm_init(P, &lm, "", c);
     fill_tokens(x, M + 1, V);
     tp_record(T, false);

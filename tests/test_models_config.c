@@ -46,10 +46,10 @@ Test(models, impossible_configurations)
         c.mem_len = rows[i].mem_len;
         c.layers = rows[i].layers;
         c.dropout = rows[i].dropout;
-        c.ls.heads = rows[i].heads;
-        c.ls.chunk = rows[i].chunk;
-        c.ls.rank = rows[i].rank;
-        c.ls.window = rows[i].window;
+        c.ls.attn.heads = rows[i].heads;
+        c.ls.attn.chunk = rows[i].chunk;
+        c.ls.attn.rank = rows[i].rank;
+        c.ls.attn.window = rows[i].window;
         tp_params *P = tp_params_new(D, NULL);
         tp_ls_lm_init(P, &lm, "", c);
         cr_expect(!tp_params_ok(P) && strstr(tp_params_why(P), rows[i].text), "'%s' has no '%s'",
@@ -101,8 +101,8 @@ Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder
     char why[256] = "";
     tp_ls_lm_cfg c = tp_ls_lm_large(32), d;
     tp_txl_cfg x = tp_txl_large(204), y;
-    c.ls.masked = c.ls.project_first = true;
-    c.ls.clamp = 7;
+    c.ls.attn.masked = c.ls.project_first = true;
+    c.ls.attn.clamp = 7;
     c.dropout = 0.1 + 0.2;
     x.same_length = true;
     x.clamp = 1000;
@@ -113,9 +113,9 @@ Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder
     tp_writer_free(W);
     tp_file *F = tp_file_open(one_file());
     cr_expect(tp_ls_lm_cfg_read(&d, F, why, sizeof why), "%s", why);
-    cr_expect(d.vocab == 32 && d.layers == 30 && d.dim == 512 && d.ls.clamp == 7 && d.pre_ln &&
-              d.gelu && !d.use_bias && d.ls.masked && d.ls.project_first && !d.ls.segment &&
-              !d.ls.ln_local && d.dropout == c.dropout && d.ls.window == 512);
+    cr_expect(d.vocab == 32 && d.layers == 30 && d.dim == 512 && d.ls.attn.clamp == 7 && d.pre_ln &&
+              d.gelu && !d.bias && d.ls.attn.masked && d.ls.project_first && !d.ls.attn.segment &&
+              !d.ls.ln_local && d.dropout == c.dropout && d.ls.attn.window == 512);
     cr_expect(!tp_txl_cfg_read(&y, F, why, sizeof why));
     cr_expect(strstr(why, "'transformer-ls-lm', not 'transformer-xl'"), "%s", why);
     tp_file_close(F);

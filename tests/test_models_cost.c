@@ -67,17 +67,25 @@ Test(models, activation_memory)
         tp_recompute recompute;
         tp_ls_cfg ls; /* rank and window, if given; options */
     } rows[] = {
-        { true, false, true, TP_RECOMPUTE_NONE, { 0 } },
-        { true, true, true, TP_RECOMPUTE_NONE, { 0 } },
-        { false, false, false, TP_RECOMPUTE_NONE, { 0 } },
-        { true, false, true, TP_RECOMPUTE_ATTENTION, { 0 } },
-        { true, false, true, TP_RECOMPUTE_BLOCK, { 0 } },
-        { true, false, true, TP_RECOMPUTE_NONE, { .rank = 0, .window = 64 } },
-        { true, true, true, TP_RECOMPUTE_NONE, { .rank = 0, .window = 64 } },
-        { true, false, true, TP_RECOMPUTE_NONE, { .rank = 2, .window = 0 } },
-        { true, false, true, TP_RECOMPUTE_NONE, { .rank = 2, .ln_local = true } },
-        { true, false, true, TP_RECOMPUTE_NONE, { .rank = 1, .window = 64, .no_dual_ln = true } },
-        { true, true, true, TP_RECOMPUTE_NONE, { .rank = 1, .window = 64, .no_dual_ln = true } },
+        { true, false, true, TP_RECOMPUTE_NONE, { .attn = { 0 } } },
+        { true, true, true, TP_RECOMPUTE_NONE, { .attn = { 0 } } },
+        { false, false, false, TP_RECOMPUTE_NONE, { .attn = { 0 } } },
+        { true, false, true, TP_RECOMPUTE_ATTENTION, { .attn = { 0 } } },
+        { true, false, true, TP_RECOMPUTE_BLOCK, { .attn = { 0 } } },
+        { true, false, true, TP_RECOMPUTE_NONE, { .attn = { .rank = 0, .window = 64 } } },
+        { true, true, true, TP_RECOMPUTE_NONE, { .attn = { .rank = 0, .window = 64 } } },
+        { true, false, true, TP_RECOMPUTE_NONE, { .attn = { .rank = 2, .window = 0 } } },
+        { true, false, true, TP_RECOMPUTE_NONE, { .attn = { .rank = 2 }, .ln_local = true } },
+        { true,
+          false,
+          true,
+          TP_RECOMPUTE_NONE,
+          { .attn = { .rank = 1, .window = 64 }, .raw_kv = true } },
+        { true,
+          true,
+          true,
+          TP_RECOMPUTE_NONE,
+          { .attn = { .rank = 1, .window = 64 }, .raw_kv = true } },
     };
     /* Dry devices count as real ones do (test_plan), in no time. */
     tp_device *D = device_open(&(tp_device_opts){ .threads = 1, .dry = true });
@@ -85,9 +93,9 @@ Test(models, activation_memory)
         tp_ls_lm_cfg c = {
             .vocab = 64, .dim = 128, .hidden = 512, .layers = 4, .mem_len = 256, .ls = rows[i].ls
         };
-        if (c.ls.rank == 0 && c.ls.window == 0) c.ls.rank = 1, c.ls.window = 64;
-        c.ls.heads = 4;
-        c.ls.chunk = 16;
+        if (c.ls.attn.rank == 0 && c.ls.attn.window == 0) c.ls.attn.rank = 1, c.ls.attn.window = 64;
+        c.ls.attn.heads = 4;
+        c.ls.attn.chunk = 16;
         c.pre_ln = rows[i].pre_ln;
         c.gelu = rows[i].gelu;
         c.ls.project_first = rows[i].project_first;

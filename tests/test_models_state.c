@@ -22,14 +22,15 @@ static void open_rig(rig *r, bool masked)
     r->T = tp_tape_new(r->D, NULL);
     tp_ls_lm_init(
         r->P, &r->lm, "",
-        (tp_ls_lm_cfg){ .vocab = 13,
-                        .dim = 16,
-                        .hidden = 24,
-                        .layers = 2,
-                        .mem_len = 16,
-                        .ls = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = masked },
-                        .pre_ln = true,
-                        .gelu = true });
+        (tp_ls_lm_cfg){
+            .vocab = 13,
+            .dim = 16,
+            .hidden = 24,
+            .layers = 2,
+            .mem_len = 16,
+            .ls = { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 8, .masked = masked } },
+            .pre_ln = true,
+            .gelu = true });
     cr_assert(tp_params_ok(r->P), "%s", tp_params_why(r->P));
 }
 

@@ -130,10 +130,10 @@ Test(modules, convolution_and_batch_norm_are_their_ops)
     tp_device *D = device_open(NULL);
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 4, .dtype = device_real() });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = device_real(), .train = true });
-    const tp_conv2d_opts opts = { .stride = { 2, 1 }, .pad = { 1, 1 }, .groups = 2 };
+    const tp_conv_cfg cfg = { .stride = { 2, 1 }, .pad = { 1, 1 }, .groups = 2 };
     tp_conv2d_m conv;
     tp_batchnorm_m bn;
-    tp_conv2d_init(P, &conv, "proj.conv", C, 6, 3, true, &opts);
+    tp_conv2d_init(P, &conv, "proj.conv", C, 6, 3, true, cfg);
     tp_batchnorm_init(P, &bn, "proj.bn", 6, 1e-5);
     cr_expect_eq(tp_params_count(P), 6 * (C / 2) * 9 + 6 + 6 + 6, "buffers are not counted");
     const char *names[] = { "proj.conv.weight",
@@ -153,7 +153,7 @@ Test(modules, convolution_and_batch_norm_are_their_ops)
     const tp_tensor y = tp_batchnorm_forward(T, &bn, tp_conv2d_forward(T, &conv, x));
     const tp_tensor m = tp_full(T, device_real(), TP_SHAPE(6), 0.0);
     const tp_tensor v = tp_full(T, device_real(), TP_SHAPE(6), 1.0);
-    const tp_tensor z = tp_conv2d(T, x, conv.weight, conv.bias, &opts);
+    const tp_tensor z = tp_conv2d(T, x, conv.weight, conv.bias, cfg);
     const tp_tensor t = tp_batchnorm(T, z, bn.weight, bn.bias, m, v, TP_NONE, 0.1, 1e-5);
     cr_expect_leq(difference(T, y, t), device_limit(1e-14, 1e-6), "%s", tp_why(T));
     cr_expect_leq(difference(T, bn.mean, m), device_limit(1e-14, 1e-6), "%s", tp_why(T));

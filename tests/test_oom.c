@@ -43,7 +43,7 @@ static void world_open(world *w, uint64_t seed, tp_dtype compute, tp_recompute r
                                .hidden = 16,
                                .layers = 1,
                                .mem_len = 8,
-                               .ls = { .heads = 2, .chunk = 4, .rank = 1, .window = 4 },
+                               .ls = { .attn = { .heads = 2, .chunk = 4, .rank = 1, .window = 4 } },
                                .pre_ln = true,
                                .gelu = true,
                                .dropout = 0.1,

@@ -57,16 +57,16 @@ Test(op_macs, products, .init = begin, .fini = end)
 
 Test(op_macs, convolutions, .init = begin, .fini = end)
 {
-    const tp_conv2d_opts groups = { .pad = { 1, 1 }, .groups = 2 };
-    tp_conv2d(T, ZEROS(2, 5, 5, 4), ZEROS(6, 2, 3, 3), TP_NONE, &groups);
+    const tp_conv_cfg groups = { .pad = { 1, 1 }, .groups = 2 };
+    tp_conv2d(T, ZEROS(2, 5, 5, 4), ZEROS(6, 2, 3, 3), TP_NONE, groups);
     expect("conv2d, two groups", 2 * 5 * 5 * 6 * 2 * 9);
     tp_conv2d(T, ZEROS(1, 8, 6, 3), ZEROS(10, 3, 2, 2), ZEROS(10),
-              &(tp_conv2d_opts){ .stride = { 2, 2 } });
+              (tp_conv_cfg){ .stride = { 2, 2 } });
     expect("conv2d, patches", 4 * 3 * 10 * 3 * 4);
     tp_depthwise_conv2d(T, ZEROS(2, 5, 5, 4), ZEROS(4, 1, 3, 3), TP_NONE,
-                        (tp_conv_cfg){ .stride = 2, .pad = 1 });
+                        (tp_conv_cfg){ .stride = { 2, 2 }, .pad = { 1, 1 } });
     expect("depthwise_conv2d", 2 * 3 * 3 * 4 * 9);
-    tp_depthwise_conv1d(T, ZEROS(2, 7, 4), ZEROS(4, 1, 3), TP_NONE, (tp_conv_cfg){ .pad = 1 });
+    tp_depthwise_conv1d(T, ZEROS(2, 7, 4), ZEROS(4, 1, 3), TP_NONE, (tp_conv_cfg){ .pad = { 1 } });
     expect("depthwise_conv1d", 2 * 7 * 4 * 3);
 }
 
@@ -98,7 +98,8 @@ Test(op_macs, long_short_attention, .init = begin, .fini = end)
                           .pos_cmp = ZEROS(10, WIDTH),
                           .r_w = ZEROS(2, 2),
                           .r_r = ZEROS(2, 2) };
-    tp_ls_attention(T, in, (tp_ls_cfg){ .heads = 2, .chunk = CHUNK, .rank = RANK, .window = W });
+    tp_ls_attention(T, in,
+                    (tp_ls_attn_cfg){ .heads = 2, .chunk = CHUNK, .rank = RANK, .window = W });
     expect("ls_attention", 3 * pairs * WIDTH);
     tp_chunk_project(T, ZEROS(2, 6, 8), ZEROS(2, 6, 6), 2, 3, 3);
     expect("chunk_project", 2 * 6 * 8 * 3);
@@ -122,20 +123,20 @@ Test(op_macs, windows, .init = begin, .fini = end)
         double pairs = 0.0;
         for (int i = 0; i < 35; i++) pairs += keys_around(i / 7, i % 7, exact) + 2 + 3;
         const tp_tensor x = ZEROS(2, 37, 8), low = ZEROS(2, 3, 8);
-        tp_window_attention_2d(T,
-                               (tp_window_in){ .q = x, .k = x, .v = x, .low_k = low, .low_v = low },
-                               (tp_window_cfg){ .heads = 2,
-                                                .height = 5,
-                                                .width = 7,
-                                                .global = 2,
-                                                .window = { 2, 3 },
-                                                .halo = { 2, 3 },
-                                                .edge = exact ? TP_EDGE_EXACT : TP_EDGE_MASK });
+        tp_window_attention_2d(
+            T, (tp_window_in){ .q = x, .k = x, .v = x, .low_k = low, .low_v = low },
+            (tp_window_attn_cfg){ .heads = 2,
+                                  .height = 5,
+                                  .width = 7,
+                                  .global = 2,
+                                  .window = { 2, 3 },
+                                  .halo = { 2, 3 },
+                                  .edge = exact ? TP_EDGE_EXACT : TP_EDGE_MASK });
         expect(exact ? "window attention, exact" : "window attention", 2 * 2 * pairs * 8);
     }
     const tp_tensor x = ZEROS(2, 24, 8);
     tp_lsla_attention(T, x, x, x, TP_NONE, TP_NONE, TP_NONE,
-                      (tp_lsla_cfg){ .heads = 2, .height = 4, .width = 6, .window = 2 });
+                      (tp_lsla_attn_cfg){ .heads = 2, .height = 4, .width = 6, .window = 2 });
     expect("lsla_attention", 2 * 2 * 24 * 4 * 8);
 }
 
@@ -172,7 +173,7 @@ static double allowed(const tp_model_cfg *c)
  * full. */
 static double counted(const char *name, const tp_model_cfg *c)
 {
-    const tp_model_opts o = tp_model_get(c);
+    const tp_common_cfg o = tp_model_get(c);
     tp_params *P = tp_params_new(D, NULL);
     tp_net *N = tp_net_new(P, "", c);
     void *state = tp_net_state_new(N);

@@ -19,7 +19,7 @@ enum { PEERS = 3, WIDTH = 4 };
 /* ---- a program: a line through points ---- */
 
 typedef struct settings {
-    tp_train_opts train;
+    tp_train_settings train;
     int64_t fail_at, fail_rank; /* the update in which that process fails; 0: never */
 } settings;
 

@@ -97,7 +97,9 @@ static void declare(tp_params *P, model *m, const recipe *r)
     c.dim = 24;
     c.hidden = 40;
     c.mem_len = r->mem_len;
-    c.ls = (tp_ls_cfg){ .heads = 3, .chunk = 8, .rank = 2, .window = 16, .masked = r->masked };
+    c.ls = (tp_ls_cfg){
+        .attn = { .heads = 3, .chunk = 8, .rank = 2, .window = 16, .masked = r->masked }
+    };
     c.gelu = r->gelu;
     c.dropout = c.emb_dropout = r->dropout;
     c.recompute = r->recompute;

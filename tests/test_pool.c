@@ -14,7 +14,7 @@ typedef struct pool {
     const char *name;
     bool max;
     tp_shape x; /* [B,H,W,C] */
-    tp_pool2d_opts o;
+    tp_pool_cfg o;
 } pool;
 
 static const pool pools[] = {

@@ -75,7 +75,7 @@ static run train(bool xl, tp_recompute mode)
         c.dim = 24;
         c.hidden = 40;
         c.mem_len = 48;
-        c.ls = (tp_ls_cfg){ .heads = 3, .chunk = 8, .rank = 2, .window = 16 };
+        c.ls = (tp_ls_cfg){ .attn = { .heads = 3, .chunk = 8, .rank = 2, .window = 16 } };
         c.dropout = c.emb_dropout = 0.2;
         c.recompute = mode;
         tp_ls_lm_init(P, &m.ls, "", c);

@@ -13,7 +13,7 @@
 #include "support_program.h"
 
 typedef struct settings {
-    tp_train_opts train;
+    tp_train_settings train;
     int64_t nan_from; /* the first update whose score is NaN; 0: none */
 } settings;
 

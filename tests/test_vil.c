@@ -224,7 +224,7 @@ Test(vil, configurations_in_files, .init = make_folder, .fini = remove_folder)
     tp_vil_cfg c = small(TP_VIL_LS), back;
     c.edge = TP_EDGE_CYCLIC;
     c.shift = TP_BLOCK_OWN;
-    c.avg_pool = c.separate_kv = c.no_norm_embed = c.distinct_bias = true;
+    c.avg_pool = c.separate_kv = c.raw_embed = c.distinct_bias = true;
     c.drop_path = 0.25;
     tp_writer *W = tp_writer_new(in_folder("cfg.safetensors"));
     tp_vil_cfg_write(&c, W);
@@ -234,8 +234,8 @@ Test(vil, configurations_in_files, .init = make_folder, .fini = remove_folder)
     cr_expect(tp_vil_cfg_read(&back, F, why, sizeof why), "%s", why);
     cr_expect(back.stages == 2 && back.stage[1].dense && back.stage[1].dim == 16);
     cr_expect(back.kind == c.kind && back.edge == c.edge && back.shift == c.shift &&
-              back.avg_pool && back.separate_kv && !back.separate_global && back.no_norm_embed &&
-              back.distinct_bias && !back.no_qkv_bias && back.drop_path == 0.25 &&
+              back.avg_pool && back.separate_kv && !back.separate_global && back.raw_embed &&
+              back.distinct_bias && !back.linear_qkv && back.drop_path == 0.25 &&
               back.classes == 5 && back.image[1] == 48 && back.stage[0].feature == 3);
     tp_ls_lm_cfg other;
     cr_expect(!tp_ls_lm_cfg_read(&other, F, why, sizeof why));

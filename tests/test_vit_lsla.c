@@ -65,7 +65,7 @@ Test(vit_lsla, parts_of_the_counts)
     cr_expect(f.norm == 4064256.0 && f.batchnorm == 903168.0, "%.0f, %.0f", f.norm, f.batchnorm);
 
     tp_vit_lsla_cfg plain = c;
-    plain.attn = (tp_lsla_opts){ .fixed_scale = true, .no_inner = true, .no_outer = true };
+    plain.attn = (tp_lsla_cfg){ .fixed_scale = true, .raw_scores = true, .raw_weights = true };
     tp_device *D = device_open(&(tp_device_opts){ .dry = true });
     const tp_vit_lsla_cfg both[] = { c, plain };
     const int64_t params[] = { 18909154, 18811926 };
@@ -201,7 +201,7 @@ Test(vit_lsla, initial_values)
 /* ---- training ---- */
 
 /* The norm of all gradients, and the loss, of a step with stochastic depth. */
-static void step_with(tp_recompute recompute, tp_lsla_opts attn, double out[2])
+static void step_with(tp_recompute recompute, tp_lsla_cfg attn, double out[2])
 {
     tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 5 });
@@ -227,7 +227,7 @@ static void step_with(tp_recompute recompute, tp_lsla_opts attn, double out[2])
 Test(vit_lsla, recomputation_changes_no_bit)
 {
     for (int v = TP_LSLA_QXX; v <= TP_LSLA_QXX_NP; v++) {
-        const tp_lsla_opts o = { .variant = (tp_lsla_variant)v, .mask_outer = v % 2 == 1 };
+        const tp_lsla_cfg o = { .variant = (tp_lsla_variant)v, .mask_outer = v % 2 == 1 };
         double plain[2], attention[2], block[2];
         step_with(TP_RECOMPUTE_NONE, o, plain);
         step_with(TP_RECOMPUTE_ATTENTION, o, attention);
@@ -249,8 +249,8 @@ Test(vit_lsla, configuration_in_a_file)
     c.image[1] = 64;
     c.mlp_ratio = 1.5;
     c.drop_path = 0.1;
-    c.attn = (tp_lsla_opts){
-        .variant = TP_LSLA_QXX_NP, .fixed_scale = true, .no_outer = true, .mask_outer = true
+    c.attn = (tp_lsla_cfg){
+        .variant = TP_LSLA_QXX_NP, .fixed_scale = true, .raw_weights = true, .mask_outer = true
     };
     tp_writer *W = tp_writer_new(in_folder("a.safetensors"));
     tp_vit_lsla_cfg_write(&c, W);
@@ -263,8 +263,8 @@ Test(vit_lsla, configuration_in_a_file)
               back.drop_path == 0.1);
     cr_expect(memcmp(back.depths, c.depths, sizeof c.depths) == 0 &&
               memcmp(back.heads, c.heads, sizeof c.heads) == 0);
-    cr_expect(back.attn.variant == TP_LSLA_QXX_NP && back.attn.fixed_scale && !back.attn.no_inner &&
-              back.attn.no_outer && back.attn.mask_outer);
+    cr_expect(back.attn.variant == TP_LSLA_QXX_NP && back.attn.fixed_scale &&
+              !back.attn.raw_scores && back.attn.raw_weights && back.attn.mask_outer);
     tp_file_close(F);
     remove_folder();
 }

@@ -14,7 +14,7 @@
 
 static tp_code check_channels(tp_infer *q)
 {
-    const int64_t groups = ((const tp_conv2d_opts *)q->attr)->groups;
+    const int64_t groups = ((const tp_conv_cfg *)q->attr)->groups;
     const tp_view *x = &q->x[0], *w = &q->x[1], *b = &q->x[2];
     if (x->ndim != 4) return tp_fail(q, TP_E_SHAPE, "x must be [B,H,W,C]");
     if (w->ndim != 4) return tp_fail(q, TP_E_SHAPE, "w must be [Co,Ci/groups,KH,KW]");
@@ -42,26 +42,27 @@ static tp_code check_channels(tp_infer *q)
 static tp_code conv2d_shape(tp_infer *q)
 {
     static const char *const name[] = { "stride", "pad", "dilation" };
-    const tp_conv2d_opts *o = q->attr;
+    const tp_conv_cfg *cfg = q->attr;
     const tp_view *x = &q->x[0], *w = &q->x[1];
 
     if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     for (int i = 0; i < 6; i++) {
-        const int64_t value = (i < 2 ? o->stride : i < 4 ? o->pad : o->dilation)[i % 2];
+        const int64_t value = (i < 2 ? cfg->stride : i < 4 ? cfg->pad : cfg->dilation)[i % 2];
         if (value < (i / 2 == 1 ? 0 : 1) || value > MOST)
             return tp_fail(q, TP_E_VALUE, "%s cannot be %lld", name[i / 2], (long long)value);
     }
-    if (o->groups < 1) return tp_fail(q, TP_E_VALUE, "groups cannot be %lld", (long long)o->groups);
+    if (cfg->groups < 1)
+        return tp_fail(q, TP_E_VALUE, "groups cannot be %lld", (long long)cfg->groups);
     if (check_channels(q) != TP_OK) return TP_E_SHAPE;
     for (int i = 0; i < 2; i++) {
         if (w->dim[2 + i] < 1) return tp_fail(q, TP_E_SHAPE, "kernel sizes must be 1 or more");
-        const int64_t span = o->dilation[i] * (w->dim[2 + i] - 1) + 1;
-        const int64_t room = x->dim[1 + i] + 2 * o->pad[i];
+        const int64_t span = cfg->dilation[i] * (w->dim[2 + i] - 1) + 1;
+        const int64_t room = x->dim[1 + i] + 2 * cfg->pad[i];
         if (x->dim[1 + i] > 0 && span > room)
             return tp_fail(q, TP_E_SHAPE, "kernel spans %lld, axis %d with its pad only %lld",
                            (long long)span, 1 + i, (long long)room);
     }
-    const tp__conv2d g = tp__conv2d_of(o, x, w);
+    const tp__conv2d g = tp__conv2d_of(cfg, x, w);
     q->y[0] = *x;
     q->y[0].dim[1] = g.axis[0].out;
     q->y[0].dim[2] = g.axis[1].out;
@@ -86,8 +87,8 @@ static double conv2d_macs(const tp_infer *q)
     return (double)q->y[0].numel * (double)(w->dim[1] * w->dim[2] * w->dim[3]);
 }
 
-#define OPTS(...)                                                                                  \
-    .attr = &(tp_conv2d_opts)                                                                      \
+#define CFG(...)                                                                                   \
+    .attr = &(tp_conv_cfg)                                                                         \
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
@@ -112,35 +113,35 @@ static double conv2d_macs(const tp_infer *q)
 
 /* clang-format off */
 static const tp_gradcase conv2d_cases[] = {
-    { "plain", .in = { X(2, 4, 5, 3), X(2, 3, 3, 2), B(2) }, OPTS(PLAIN) },
-    { "same size", .in = { X(2, 3, 5, 2), X(3, 2, 3, 3), B(3) }, OPTS(PAD(1, 1)) },
-    { "no bias", .in = { X(1, 3, 3, 3), X(2, 3, 2, 2) }, OPTS(PAD(1, 0)) },
-    { "1x1", .in = { X(2, 3, 2, 5), X(4, 5, 1, 1), B(4) }, OPTS(PLAIN) },
-    { "1x1, stride", .in = { X(1, 4, 5, 3), X(2, 3, 1, 1), B(2) }, OPTS(STRIDE(2, 0)) },
-    { "patches", .in = { X(2, 4, 6, 3), X(5, 3, 2, 2), B(5) }, OPTS(STRIDE(2, 0)) },
-    { "patches, some left over", .in = { X(1, 5, 7, 2), X(3, 2, 3, 3), B(3) }, OPTS(STRIDE(3, 0)) },
-    { "stride", .in = { X(1, 7, 6, 2), X(3, 2, 3, 3), B(3) }, OPTS(STRIDE(2, 1)) },
-    { "stride skips", .in = { X(1, 7, 5, 2), X(2, 2, 2, 2), B(2) }, OPTS(STRIDE(3, 1)) },
-    { "stem", .in = { X(1, 9, 11, 3), X(4, 3, 7, 7), B(4) }, OPTS(STRIDE(4, 2)) },
+    { "plain", .in = { X(2, 4, 5, 3), X(2, 3, 3, 2), B(2) }, CFG(PLAIN) },
+    { "same size", .in = { X(2, 3, 5, 2), X(3, 2, 3, 3), B(3) }, CFG(PAD(1, 1)) },
+    { "no bias", .in = { X(1, 3, 3, 3), X(2, 3, 2, 2) }, CFG(PAD(1, 0)) },
+    { "1x1", .in = { X(2, 3, 2, 5), X(4, 5, 1, 1), B(4) }, CFG(PLAIN) },
+    { "1x1, stride", .in = { X(1, 4, 5, 3), X(2, 3, 1, 1), B(2) }, CFG(STRIDE(2, 0)) },
+    { "patches", .in = { X(2, 4, 6, 3), X(5, 3, 2, 2), B(5) }, CFG(STRIDE(2, 0)) },
+    { "patches, some left over", .in = { X(1, 5, 7, 2), X(3, 2, 3, 3), B(3) }, CFG(STRIDE(3, 0)) },
+    { "stride", .in = { X(1, 7, 6, 2), X(3, 2, 3, 3), B(3) }, CFG(STRIDE(2, 1)) },
+    { "stride skips", .in = { X(1, 7, 5, 2), X(2, 2, 2, 2), B(2) }, CFG(STRIDE(3, 1)) },
+    { "stem", .in = { X(1, 9, 11, 3), X(4, 3, 7, 7), B(4) }, CFG(STRIDE(4, 2)) },
     { "all differ by axis", .in = { X(1, 8, 9, 2), X(2, 2, 2, 3), B(2) },
-      OPTS(.stride = { 2, 3 }, .pad = { 0, 2 }, .dilation = { 3, 2 }, .groups = 1) },
+      CFG(.stride = { 2, 3 }, .pad = { 0, 2 }, .dilation = { 3, 2 }, .groups = 1) },
     { "dilation beyond the stride", .in = { X(1, 9, 8, 1), X(2, 1, 3, 2), B(2) },
-      OPTS(.stride = { 4, 2 }, .pad = { 3, 3 }, .dilation = { 2, 4 }, .groups = 1) },
-    { "wide pad", .in = { X(1, 2, 1, 2), X(2, 2, 2, 2), B(2) }, OPTS(PAD(3, 4)) },
-    { "groups", .in = { X(2, 3, 4, 4), X(6, 2, 3, 3), B(6) }, OPTS(GROUPS(2)) },
-    { "a channel a group", .in = { X(1, 3, 4, 3), X(6, 1, 3, 3), B(6) }, OPTS(GROUPS(3)) },
-    { "packs", .in = { X(1, 3, 4, 8), X(16, 8, 3, 3), B(16) }, OPTS(PAD(1, 1)) },
-    { "packs, groups", .in = { X(1, 3, 4, 16), X(16, 8, 2, 2), B(16) }, OPTS(GROUPS(2)) },
-    { "packs, stride", .in = { X(1, 5, 6, 8), X(8, 8, 3, 3) }, OPTS(STRIDE(2, 1)) },
-    { "one output", .in = { X(1, 3, 3, 2), X(1, 2, 3, 3), B(1) }, OPTS(PLAIN) },
-    { "one channel", .in = { X(1, 3, 6, 1), X(1, 1, 2, 2), B(1) }, OPTS(PLAIN) },
-    { "a long row", .in = { X(1, 1, 530, 1), X(2, 1, 1, 3), B(2) }, OPTS(PAD(0, 1)) },
-    { "no images", .in = { X(0, 3, 3, 2), X(2, 2, 3, 3), B(2) }, OPTS(PAD(1, 1)) },
-    { "no rows", .in = { X(2, 0, 3, 2), X(2, 2, 3, 3), B(2) }, OPTS(PAD(1, 1)) },
-    { "rows of pad alone", .in = { X(1, 0, 3, 2), X(2, 2, 2, 2), B(2) }, OPTS(PAD(1, 1)) },
-    { "no inputs", .in = { X(1, 3, 3, 0), X(2, 0, 2, 2), B(2) }, OPTS(PLAIN) },
-    { "no outputs", .in = { X(1, 3, 3, 2), X(0, 2, 2, 2), B(0) }, OPTS(PLAIN) },
-    { "1x1, no images", .in = { X(0, 3, 3, 2), X(3, 2, 1, 1), B(3) }, OPTS(PLAIN) },
+      CFG(.stride = { 4, 2 }, .pad = { 3, 3 }, .dilation = { 2, 4 }, .groups = 1) },
+    { "wide pad", .in = { X(1, 2, 1, 2), X(2, 2, 2, 2), B(2) }, CFG(PAD(3, 4)) },
+    { "groups", .in = { X(2, 3, 4, 4), X(6, 2, 3, 3), B(6) }, CFG(GROUPS(2)) },
+    { "a channel a group", .in = { X(1, 3, 4, 3), X(6, 1, 3, 3), B(6) }, CFG(GROUPS(3)) },
+    { "packs", .in = { X(1, 3, 4, 8), X(16, 8, 3, 3), B(16) }, CFG(PAD(1, 1)) },
+    { "packs, groups", .in = { X(1, 3, 4, 16), X(16, 8, 2, 2), B(16) }, CFG(GROUPS(2)) },
+    { "packs, stride", .in = { X(1, 5, 6, 8), X(8, 8, 3, 3) }, CFG(STRIDE(2, 1)) },
+    { "one output", .in = { X(1, 3, 3, 2), X(1, 2, 3, 3), B(1) }, CFG(PLAIN) },
+    { "one channel", .in = { X(1, 3, 6, 1), X(1, 1, 2, 2), B(1) }, CFG(PLAIN) },
+    { "a long row", .in = { X(1, 1, 530, 1), X(2, 1, 1, 3), B(2) }, CFG(PAD(0, 1)) },
+    { "no images", .in = { X(0, 3, 3, 2), X(2, 2, 3, 3), B(2) }, CFG(PAD(1, 1)) },
+    { "no rows", .in = { X(2, 0, 3, 2), X(2, 2, 3, 3), B(2) }, CFG(PAD(1, 1)) },
+    { "rows of pad alone", .in = { X(1, 0, 3, 2), X(2, 2, 2, 2), B(2) }, CFG(PAD(1, 1)) },
+    { "no inputs", .in = { X(1, 3, 3, 0), X(2, 0, 2, 2), B(2) }, CFG(PLAIN) },
+    { "no outputs", .in = { X(1, 3, 3, 2), X(0, 2, 2, 2), B(0) }, CFG(PLAIN) },
+    { "1x1, no images", .in = { X(0, 3, 3, 2), X(3, 2, 1, 1), B(3) }, CFG(PLAIN) },
     { 0 },
 };
 /* clang-format on */
@@ -153,7 +154,7 @@ const tp_op tp_op_conv2d = {
     .doc = "convolution of x [B,H,W,Ci], w [Co,Ci/groups,KH,KW]",
     .nx = 3, /* x, w, b */
     .ny = 1,
-    .attr_size = sizeof(tp_conv2d_opts),
+    .attr_size = sizeof(tp_conv_cfg),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
     .optional = 1u << 2,
     .flags = TP_COMPUTES | TP_ACCUMULATES,
@@ -166,31 +167,29 @@ const tp_op tp_op_conv2d = {
 };
 
 /* 0 stands for the default. */
-static tp_conv2d_opts with_defaults(const tp_conv2d_opts *o)
+static tp_conv_cfg with_defaults(tp_conv_cfg cfg)
 {
-    tp_conv2d_opts at = o ? *o : (tp_conv2d_opts){ .groups = 1 };
     for (int i = 0; i < 2; i++) {
-        if (at.stride[i] == 0) at.stride[i] = 1;
-        if (at.dilation[i] == 0) at.dilation[i] = 1;
+        if (cfg.stride[i] == 0) cfg.stride[i] = 1;
+        if (cfg.dilation[i] == 0) cfg.dilation[i] = 1;
     }
-    if (at.groups == 0) at.groups = 1;
-    return at;
+    if (cfg.groups == 0) cfg.groups = 1;
+    return cfg;
 }
 
-/* One input and one output a group, both axes alike. */
-static bool is_depthwise(tp_tensor x, tp_tensor w, const tp_conv2d_opts *o)
+/* One input and one output a group. */
+static bool is_depthwise(tp_tensor x, tp_tensor w, int64_t groups)
 {
     const tp_shape s = tp_shape_of(x), v = tp_shape_of(w);
-    return s.ndim == 4 && v.ndim == 4 && o->groups > 1 && o->groups == s.dim[3] &&
-           v.dim[0] == s.dim[3] && o->stride[0] == o->stride[1] && o->pad[0] == o->pad[1] &&
-           o->dilation[0] == o->dilation[1];
+    return s.ndim == 4 && v.ndim == 4 && groups > 1 && groups == s.dim[3] && v.dim[0] == s.dim[3];
 }
 
-tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, const tp_conv2d_opts *o)
+tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg)
 {
-    const tp_conv2d_opts at = with_defaults(o);
-    if (is_depthwise(x, w, &at))
-        return tp_depthwise_conv2d(T, x, w, b,
-                                   (tp_conv_cfg){ at.stride[0], at.pad[0], at.dilation[0] });
+    tp_conv_cfg at = with_defaults(cfg);
+    if (is_depthwise(x, w, at.groups)) {
+        at.groups = 0;
+        return tp_depthwise_conv2d(T, x, w, b, at);
+    }
     return tp_apply(T, &tp_op_conv2d, &at, x, w, b);
 }

@@ -237,7 +237,7 @@ const tp_op tp_op_ls_attention = {
     .cases = ls_cases,
 };
 
-tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg)
+tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
 {
     const tp__ls_attr attr = tp__ls_attr_of(in, cfg);
     return tp_apply(T, &tp_op_ls_attention, &attr, in.q, in.k_win, in.v_win, in.k_cmp, in.v_cmp,

@@ -13,7 +13,7 @@
 TP_KERNEL(lsla_attention_fwd);
 TP_KERNEL(lsla_attention_bwd);
 
-static tp_code check_cfg(tp_infer *q, const tp_lsla_cfg *c)
+static tp_code check_cfg(tp_infer *q, const tp_lsla_attn_cfg *c)
 {
     if (c->heads < 1 || c->window < 1 || c->height < 0 || c->width < 0)
         return tp_fail(q, TP_E_VALUE,
@@ -44,7 +44,7 @@ static tp_code check_shape(tp_infer *q, int i, const char *name, int64_t rows, i
 
 static tp_code lsla_shape(tp_infer *q)
 {
-    const tp_lsla_cfg *c = q->attr;
+    const tp_lsla_attn_cfg *c = q->attr;
     const tp_view *x = &q->x[LSLA_Q];
     for (int i = 0; i < q->nx; i++)
         if (!tp_absent(&q->x[i]) && !tp_is_float(q->x[i].dtype))
@@ -96,7 +96,7 @@ static double lsla_macs(const tp_infer *q)
             { (o) ? 2 : 0, { (2 * (w)-1) * (2 * (w)-1), h } },                                     \
     }
 #define CFG(...)                                                                                   \
-    &(const tp_lsla_cfg)                                                                           \
+    &(const tp_lsla_attn_cfg)                                                                      \
     {                                                                                              \
         .heads = __VA_ARGS__                                                                       \
     }
@@ -132,7 +132,7 @@ const tp_op tp_op_lsla_attention = {
     .doc = "window attention with a learned scale and a bias before and after the softmax",
     .nx = LSLA_NX,
     .ny = 2, /* y, and the log-sum-exp for backward */
-    .attr_size = sizeof(tp_lsla_cfg),
+    .attr_size = sizeof(tp_lsla_attn_cfg),
     .saves = ((1u << LSLA_NX) - 1) | TP_SAVE_Y(1),
     .optional = 1u << LSLA_SCALE | 1u << LSLA_INNER | 1u << LSLA_OUTER,
     .flags = TP_COMPUTES,
@@ -145,7 +145,7 @@ const tp_op tp_op_lsla_attention = {
 };
 
 tp_tensor tp_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor scale,
-                            tp_tensor inner, tp_tensor outer, tp_lsla_cfg cfg)
+                            tp_tensor inner, tp_tensor outer, tp_lsla_attn_cfg cfg)
 {
     return tp_apply(T, &tp_op_lsla_attention, &cfg, q, k, v, scale, inner, outer);
 }

@@ -11,14 +11,14 @@
 
 static tp_code pool_shape(tp_infer *q)
 {
-    const tp_pool2d_opts *o = q->attr;
+    const tp_pool_cfg *cfg = q->attr;
     const tp_view *x = &q->x[0];
     if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (x->ndim != 4) return tp_fail(q, TP_E_SHAPE, "x must be [B,H,W,C]");
     if (x->dim[1] > MOST || x->dim[2] > MOST || x->dim[1] * x->dim[2] > MOST)
         return tp_fail(q, TP_E_SHAPE, "an image has 2^31 positions or more");
     for (int i = 0; i < 2; i++) {
-        const int64_t kernel = o->kernel[i], stride = o->stride[i], pad = o->pad[i];
+        const int64_t kernel = cfg->kernel[i], stride = cfg->stride[i], pad = cfg->pad[i];
         if (kernel < 1 || kernel > MOST)
             return tp_fail(q, TP_E_VALUE, "kernel cannot be %lld", (long long)kernel);
         if (stride < 1 || stride > MOST)
@@ -30,7 +30,7 @@ static tp_code pool_shape(tp_infer *q)
             return tp_fail(q, TP_E_SHAPE, "kernel spans %lld, axis %d with its pad only %lld",
                            (long long)kernel, 1 + i, (long long)(x->dim[1 + i] + 2 * pad));
     }
-    const tp__pool g = tp__pool_of(o, x);
+    const tp__pool g = tp__pool_of(cfg, x);
     q->y[0] = *x;
     q->y[0].dim[1] = g.axis[0].out;
     q->y[0].dim[2] = g.axis[1].out;
@@ -46,37 +46,37 @@ static tp_code max_shape(tp_infer *q)
 }
 
 #define X(...) .in = { { 4, { __VA_ARGS__ } } }
-#define OPTS(k, s, p)                                                                              \
-    .attr = &(tp_pool2d_opts)                                                                      \
+#define CFG(k, s, p)                                                                               \
+    .attr = &(tp_pool_cfg)                                                                         \
     {                                                                                              \
         { k, k }, { s, s }, { p, p }, false                                                        \
     }
 #define IGNORE(k, s, p)                                                                            \
-    .attr = &(tp_pool2d_opts)                                                                      \
+    .attr = &(tp_pool_cfg)                                                                         \
     {                                                                                              \
         { k, k }, { s, s }, { p, p }, true                                                         \
     }
 #define AXES                                                                                       \
-    .attr = &(tp_pool2d_opts)                                                                      \
+    .attr = &(tp_pool_cfg)                                                                         \
     {                                                                                              \
         { 2, 3 }, { 3, 1 }, { 0, 1 }, true                                                         \
     }
 
 static const tp_gradcase pool_cases[] = {
-    { "plain", X(2, 4, 6, 3), OPTS(2, 2, 0) },
-    { "some left over", X(1, 5, 7, 2), OPTS(2, 2, 0) },
-    { "overlapping", X(1, 5, 6, 2), OPTS(3, 2, 1) },
+    { "plain", X(2, 4, 6, 3), CFG(2, 2, 0) },
+    { "some left over", X(1, 5, 7, 2), CFG(2, 2, 0) },
+    { "overlapping", X(1, 5, 6, 2), CFG(3, 2, 1) },
     { "overlapping, pad ignored", X(1, 5, 6, 2), IGNORE(3, 2, 1) },
-    { "stride 1", X(1, 4, 3, 1), OPTS(3, 1, 1) },
-    { "stride skips", X(1, 7, 8, 2), OPTS(2, 3, 1) },
+    { "stride 1", X(1, 4, 3, 1), CFG(3, 1, 1) },
+    { "stride skips", X(1, 7, 8, 2), CFG(2, 3, 1) },
     { "axes apart", X(1, 6, 4, 2), AXES },
-    { "all of the image", X(2, 3, 3, 2), OPTS(3, 3, 0) },
-    { "one input a window", X(1, 3, 2, 3), OPTS(1, 1, 0) },
-    { "packs", X(1, 5, 4, 8), OPTS(3, 2, 1) },
+    { "all of the image", X(2, 3, 3, 2), CFG(3, 3, 0) },
+    { "one input a window", X(1, 3, 2, 3), CFG(1, 1, 0) },
+    { "packs", X(1, 5, 4, 8), CFG(3, 2, 1) },
     { "two packs", X(1, 4, 3, 16), IGNORE(2, 1, 1) },
-    { "no images", X(0, 4, 4, 2), OPTS(2, 2, 0) },
-    { "no rows", X(2, 0, 4, 2), OPTS(2, 2, 1) },
-    { "no channels", X(1, 4, 4, 0), OPTS(2, 2, 0) },
+    { "no images", X(0, 4, 4, 2), CFG(2, 2, 0) },
+    { "no rows", X(2, 0, 4, 2), CFG(2, 2, 1) },
+    { "no channels", X(1, 4, 4, 0), CFG(2, 2, 0) },
     { 0 },
 };
 
@@ -90,7 +90,7 @@ const tp_op tp_op_max_pool2d = {
     .doc = "the largest of windows of x [B,H,W,C]; gradient to the first",
     .nx = 1,
     .ny = 2, /* y, and the position in its image where it was found */
-    .attr_size = sizeof(tp_pool2d_opts),
+    .attr_size = sizeof(tp_pool_cfg),
     .saves = TP_SAVE_Y(1),
     .shape = max_shape,
     .forward = TP_KERNELS(max_pool2d_fwd),
@@ -103,7 +103,7 @@ const tp_op tp_op_avg_pool2d = {
     .doc = "the mean of windows of x [B,H,W,C]",
     .nx = 1,
     .ny = 1,
-    .attr_size = sizeof(tp_pool2d_opts),
+    .attr_size = sizeof(tp_pool_cfg),
     .shape = pool_shape,
     .forward = TP_KERNELS(avg_pool2d_fwd),
     .backward = TP_KERNELS(avg_pool2d_bwd),
@@ -111,21 +111,21 @@ const tp_op tp_op_avg_pool2d = {
 };
 
 /* 0 stands for the kernel. */
-static tp_pool2d_opts with_strides(tp_pool2d_opts o)
+static tp_pool_cfg with_strides(tp_pool_cfg cfg)
 {
     for (int i = 0; i < 2; i++)
-        if (o.stride[i] == 0) o.stride[i] = o.kernel[i];
-    return o;
+        if (cfg.stride[i] == 0) cfg.stride[i] = cfg.kernel[i];
+    return cfg;
 }
 
-tp_tensor tp_max_pool2d(tp_tape *T, tp_tensor x, tp_pool2d_opts o)
+tp_tensor tp_max_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg)
 {
-    const tp_pool2d_opts at = with_strides(o);
+    const tp_pool_cfg at = with_strides(cfg);
     return tp_apply(T, &tp_op_max_pool2d, &at, x);
 }
 
-tp_tensor tp_avg_pool2d(tp_tape *T, tp_tensor x, tp_pool2d_opts o)
+tp_tensor tp_avg_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg)
 {
-    const tp_pool2d_opts at = with_strides(o);
+    const tp_pool_cfg at = with_strides(cfg);
     return tp_apply(T, &tp_op_avg_pool2d, &at, x);
 }

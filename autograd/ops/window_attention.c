@@ -16,7 +16,7 @@ TP_KERNEL(window_attention_bwd);
 /* Sizes whose products stay far within 64 bits. */
 static const int64_t longest = INT64_C(1) << 20, largest = INT64_C(1) << 30;
 
-static tp_code check_sizes(tp_infer *q, const tp_window_cfg *c)
+static tp_code check_sizes(tp_infer *q, const tp_window_attn_cfg *c)
 {
     if (c->heads < 1 || c->height < 0 || c->width < 0 || c->global < 0)
         return tp_fail(q, TP_E_VALUE,
@@ -38,7 +38,7 @@ static tp_code check_sizes(tp_infer *q, const tp_window_cfg *c)
     return TP_OK;
 }
 
-static tp_code check_window(tp_infer *q, const tp_window_cfg *c)
+static tp_code check_window(tp_infer *q, const tp_window_attn_cfg *c)
 {
     const bool exact_halo = c->halo[0] == c->window[0] && c->halo[1] == c->window[1];
     for (int i = 0; i < 2; i++) {
@@ -60,7 +60,7 @@ static tp_code check_window(tp_infer *q, const tp_window_cfg *c)
     return TP_OK;
 }
 
-static tp_code check_biases(tp_infer *q, const tp_window_cfg *c)
+static tp_code check_biases(tp_infer *q, const tp_window_attn_cfg *c)
 {
     const tp_view *table = &q->x[WIN_TABLE], *bias = &q->x[WIN_GLOBAL_BIAS];
     const tp_window g = tp__window(q->x, c);
@@ -93,7 +93,7 @@ static tp_code check_low(tp_infer *q)
 
 static tp_code window_shape(tp_infer *q)
 {
-    const tp_window_cfg *c = q->attr;
+    const tp_window_attn_cfg *c = q->attr;
     const tp_view *x = &q->x[WIN_Q];
     for (int i = 0; i < q->nx; i++)
         if (!tp_absent(&q->x[i]) && !tp_is_float(q->x[i].dtype))
@@ -181,7 +181,7 @@ static double window_macs(const tp_infer *q)
             { (g) ? 2 : 0, { h, g } },                                                             \
     }
 #define CFG(...)                                                                                   \
-    &(const tp_window_cfg)                                                                         \
+    &(const tp_window_attn_cfg)                                                                    \
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
@@ -257,7 +257,7 @@ const tp_op tp_op_window_attention = {
         "one softmax over the keys around a chunk of a map, low-rank keys and global tokens; tiled",
     .nx = WIN_NX,
     .ny = 2, /* y, and the log-sum-exp for backward */
-    .attr_size = sizeof(tp_window_cfg),
+    .attr_size = sizeof(tp_window_attn_cfg),
     .saves = ((1u << WIN_NX) - 1) | TP_SAVE_Y(0) | TP_SAVE_Y(1),
     .optional = 1u << WIN_LOW_K | 1u << WIN_LOW_V | 1u << WIN_TABLE | 1u << WIN_GLOBAL_BIAS,
     .flags = TP_COMPUTES,
@@ -269,7 +269,7 @@ const tp_op tp_op_window_attention = {
     .cases = window_cases,
 };
 
-tp_tensor tp_window_attention_2d(tp_tape *T, tp_window_in in, tp_window_cfg cfg)
+tp_tensor tp_window_attention_2d(tp_tape *T, tp_window_in in, tp_window_attn_cfg cfg)
 {
     return tp_apply(T, &tp_op_window_attention, &cfg, in.q, in.k, in.v, in.low_k, in.low_v,
                     in.table, in.global_bias);

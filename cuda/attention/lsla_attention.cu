@@ -245,7 +245,7 @@ template <class S> static const S *lsla_given(const tp_view *v)
 
 template <class S> static lsla<S> lsla_problem(const tp_call *c)
 {
-    const tp_lsla_cfg *cfg = static_cast<const tp_lsla_cfg *>(c->attr);
+    const tp_lsla_attn_cfg *cfg = static_cast<const tp_lsla_attn_cfg *>(c->attr);
     lsla<S> p = {};
     p.g = tp__lsla(c->x, cfg);
     p.g.slices = tp__lsla_gpu_slices(&p.g);

@@ -416,7 +416,7 @@ template <class S> static const S *win_given(const tp_view *v)
 
 template <class S> static win<S> win_problem(const tp_call *c)
 {
-    const tp_window_cfg *cfg = static_cast<const tp_window_cfg *>(c->attr);
+    const tp_window_attn_cfg *cfg = static_cast<const tp_window_attn_cfg *>(c->attr);
     win<S> p = {};
     p.g = tp__window(c->x, cfg);
     p.scale = (float)(cfg->scale != 0.0 ? cfg->scale : p.g.dim ? 1.0 / sqrt((double)p.g.dim) : 1.0);

@@ -8,7 +8,7 @@
 #include "protocol.h"
 
 typedef struct eval_settings {
-    tp_trained_opts o;
+    tp_trained_settings o;
     char *data;
     int protocol, split;
     int64_t segment, context, step, limit, clamp, chunk_clamp;

@@ -13,7 +13,7 @@
 #include "sampling.h"
 
 typedef struct generate_settings {
-    tp_trained_opts o;
+    tp_trained_settings o;
     char *prompt, *prompt_file;
     int64_t seed, length, top_k, segment, context;
     double temperature, top_p;

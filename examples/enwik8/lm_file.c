@@ -10,7 +10,7 @@ static bool read_header(lm_file *f, tp_file *F)
     if (!vocab || !tp_vocab_parse(&f->vocab, vocab))
         return tp_trained_fail(t, "%s: the dictionary ('vocab') is %s", t->path,
                                vocab ? "malformed" : "missing");
-    const tp_model_opts o = tp_model_get(&f->cfg);
+    const tp_common_cfg o = tp_model_get(&f->cfg);
     if (f->vocab.size != o.outputs)
         return tp_trained_fail(t, "%s: the dictionary has %lld entries, the model %lld", t->path,
                                (long long)f->vocab.size, (long long)o.outputs);
@@ -21,7 +21,7 @@ static bool read_header(lm_file *f, tp_file *F)
     return true;
 }
 
-bool lm_file_open(lm_file *f, const tp_trained_opts *o)
+bool lm_file_open(lm_file *f, const tp_trained_settings *o)
 {
     *f = (lm_file){ .t = tp_trained_find(o) };
     tp_file *F = tp_file_open(f->t.path);
@@ -30,7 +30,7 @@ bool lm_file_open(lm_file *f, const tp_trained_opts *o)
     return done;
 }
 
-bool lm_file_load(lm_file *f, const tp_machine_opts *o)
+bool lm_file_load(lm_file *f, const tp_machine_settings *o)
 {
     tp_trained *t = &f->t;
     char why[512];

@@ -17,11 +17,11 @@ typedef struct lm_file {
 
 /* Finds the checkpoint and reads what it says about the model. False with the reason in t.why;
  * close in either case. */
-bool lm_file_open(lm_file *f, const tp_trained_opts *o);
+bool lm_file_open(lm_file *f, const tp_trained_settings *o);
 
 /* Loads the weights into a model of f->cfg, which may have been changed where weights do not depend
  * on it (cache, clamps). */
-bool lm_file_load(lm_file *f, const tp_machine_opts *o);
+bool lm_file_load(lm_file *f, const tp_machine_settings *o);
 void lm_file_close(lm_file *f);
 
 #endif

@@ -60,7 +60,7 @@ bool lm_segment_check(const tp_model_cfg *c, const char *flag, int64_t tokens, c
 
 void lm_set_cache(tp_model_cfg *c, int64_t rows)
 {
-    tp_model_opts o = tp_model_get(c);
+    tp_common_cfg o = tp_model_get(c);
     o.cache = rows;
     tp_model_set(c, &o);
 }

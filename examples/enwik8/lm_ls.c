@@ -13,18 +13,18 @@ static void from(const settings *s, int64_t vocab, void *cfg)
         .hidden = s->hidden,
         .layers = (int)s->layers,
         .mem_len = s->mem_len,
-        .ls = { .heads = (int)s->heads,
-                .chunk = (int)s->chunk,
-                .rank = (int)s->rank,
-                .window = (int)s->window,
-                .clamp = (int)s->clamp,
-                .chunk_clamp = (int)s->chunk_clamp,
-                .masked = s->masked,
-                .segment = s->segment_window,
+        .ls = { .attn = { .heads = (int)s->heads,
+                          .chunk = (int)s->chunk,
+                          .rank = (int)s->rank,
+                          .window = (int)s->window,
+                          .clamp = (int)s->clamp,
+                          .chunk_clamp = (int)s->chunk_clamp,
+                          .masked = s->masked,
+                          .segment = s->segment_window },
                 .ln_local = s->ln_local,
                 .project_first = s->project_first,
-                .no_dual_ln = !s->dual_ln },
-        .use_bias = s->bias,
+                .raw_kv = !s->dual_ln },
+        .bias = s->bias,
         .pre_ln = s->pre_ln,
         .gelu = s->gelu,
         .dropout = s->dropout,
@@ -39,23 +39,23 @@ static void into(const void *cfg, settings *s)
     s->layers = c->layers;
     s->dim = c->dim;
     s->hidden = c->hidden;
-    s->heads = c->ls.heads;
-    s->chunk = c->ls.chunk;
-    s->rank = c->ls.rank;
-    s->window = c->ls.window;
-    s->bias = c->use_bias;
+    s->heads = c->ls.attn.heads;
+    s->chunk = c->ls.attn.chunk;
+    s->rank = c->ls.attn.rank;
+    s->window = c->ls.attn.window;
+    s->bias = c->bias;
     s->pre_ln = c->pre_ln;
     s->gelu = c->gelu;
-    s->masked = c->ls.masked;
-    s->segment_window = c->ls.segment;
+    s->masked = c->ls.attn.masked;
+    s->segment_window = c->ls.attn.segment;
     s->ln_local = c->ls.ln_local;
     s->project_first = c->ls.project_first;
-    s->dual_ln = !c->ls.no_dual_ln;
+    s->dual_ln = !c->ls.raw_kv;
 }
 
 static bool segment(const void *cfg, const char *flag, int64_t tokens, char *why, size_t size)
 {
-    const tp_ls_cfg *c = &((const tp_ls_lm_cfg *)cfg)->ls;
+    const tp_ls_attn_cfg *c = &((const tp_ls_lm_cfg *)cfg)->ls.attn;
     why[0] = '\0';
     if (tokens % c->chunk != 0)
         snprintf(why, size, "%s %lld is no multiple of the chunk of %d", flag, (long long)tokens,
@@ -73,7 +73,7 @@ static bool grows(const settings *s)
 
 static void limit(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_length)
 {
-    tp_ls_cfg *c = &((tp_ls_lm_cfg *)cfg)->ls;
+    tp_ls_attn_cfg *c = &((tp_ls_lm_cfg *)cfg)->ls.attn;
     (void)same_length;
     if (clamp >= 0) c->clamp = (int)clamp;
     if (chunk_clamp >= 0) c->chunk_clamp = (int)chunk_clamp;

@@ -8,7 +8,7 @@ typedef enum preset { PRESET_TINY, PRESET_MINI, PRESET_SMALL, PRESET_LARGE } pre
 typedef enum targets { TARGETS_ALL, TARGETS_OFFICIAL } targets;
 
 typedef struct settings {
-    tp_train_opts train; /* first: the engine's */
+    tp_train_settings train; /* first: the engine's */
     char *data, *extra;
     int style; /* tp_text_style */
 

@@ -5,7 +5,7 @@
 enum { LAYERS = 4, WIDTH = 16 };
 
 typedef struct settings {
-    tp_train_opts train; /* what every training program has */
+    tp_train_settings train; /* what every training program has */
     char *data;
     int64_t size;
 } settings;
@@ -62,12 +62,12 @@ static void open_images(tp_run *R, tp_file *from)
 static void build(tp_run *R)
 {
     static const char *const name[LAYERS] = { "layers.0", "layers.1", "layers.2", "layers.3" };
-    const tp_conv2d_opts half = { .stride = { 2, 2 }, .pad = { 1, 1 } };
+    const tp_conv_cfg half = { .stride = { 2, 2 }, .pad = { 1, 1 } };
     state *t = R->state;
     int64_t in = 3, out = WIDTH;
     for (int i = 0; i < LAYERS; i++, in = out, out *= 2) {
         tp_push(R->P, name[i]);
-        tp_conv2d_init(R->P, &t->conv[i], "conv", in, out, 3, false, &half);
+        tp_conv2d_init(R->P, &t->conv[i], "conv", in, out, 3, false, half);
         tp_batchnorm_init(R->P, &t->norm[i], "norm", out, 1e-5);
         tp_pop(R->P);
     }

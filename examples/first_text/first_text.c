@@ -7,7 +7,7 @@
 enum { LAYERS = 2, WIDTH = 64, HEADS = 4, MAX_LENGTH = 4096 };
 
 typedef struct settings {
-    tp_train_opts train; /* what every training program has */
+    tp_train_settings train; /* what every training program has */
     char *data;
     int64_t length, hold_back;
 } settings;

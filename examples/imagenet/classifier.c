@@ -21,7 +21,7 @@ const void *classifier_as(const classifier *m, const tp_model *model)
 
 void classifier_fit(classifier_cfg *c, int64_t size, int64_t classes)
 {
-    tp_model_opts o = tp_model_get(&c->of);
+    tp_common_cfg o = tp_model_get(&c->of);
     c->size = o.image[0] = o.image[1] = size;
     c->classes = o.outputs = classes;
     tp_model_set(&c->of, &o);
@@ -29,7 +29,7 @@ void classifier_fit(classifier_cfg *c, int64_t size, int64_t classes)
 
 void classifier_train_as(classifier_cfg *c, double drop_path, tp_recompute recompute)
 {
-    tp_model_opts o = tp_model_get(&c->of);
+    tp_common_cfg o = tp_model_get(&c->of);
     o.drop_path = drop_path;
     o.recompute = recompute;
     tp_model_set(&c->of, &o);
@@ -49,7 +49,7 @@ bool classifier_read(classifier_cfg *c, tp_file *F, char *why, size_t size)
 {
     *c = (classifier_cfg){ 0 };
     if (!tp_model_read(&c->of, F, why, size)) return false;
-    const tp_model_opts o = tp_model_get(&c->of);
+    const tp_common_cfg o = tp_model_get(&c->of);
     if (c->of.model->input != TP_IMAGES)
         snprintf(why, size, "%s holds no image classifier but a %s", tp_file_path(F),
                  c->of.model->name);

@@ -203,7 +203,7 @@ static double flops_of_image(const image_run *t)
 
 static double flops(const tp_run *R)
 {
-    const tp_train_opts *o = R->settings;
+    const tp_train_settings *o = R->settings;
     return flops_of_image(R->state) * (double)(o->batch * o->accumulation);
 }
 
@@ -216,7 +216,7 @@ static const char *chosen(const image_settings *s, const char *flag, char *text,
 static void describe(tp_run *R)
 {
     const image_settings *s = R->settings;
-    const tp_train_opts *o = &s->train;
+    const tp_train_settings *o = &s->train;
     const image_run *t = R->state;
     char recipe[32], optimizer[32], schedule[32];
     tp_run_note_text(R, "model", classifier_family(&t->cfg));

@@ -32,7 +32,7 @@ typedef enum decay_groups { DECAY_ALL, DECAY_MATRICES, DECAY_VIL, DECAY_LSLA } d
 typedef enum new_head { HEAD_KEEP, HEAD_SLICE, HEAD_NEW } new_head;
 
 typedef struct image_settings {
-    tp_train_opts train; /* first: the engine's; warmup counts epochs */
+    tp_train_settings train; /* first: the engine's; warmup counts epochs */
     char *data, *preset;
     bool strict, resize;
     int layout, recipe, head;
@@ -54,7 +54,7 @@ extern const tp_option image_options[];
 
 /* What the commands that run a trained model have in common, at the beginning of their settings. */
 typedef struct image_common {
-    tp_trained_opts t;
+    tp_trained_settings t;
     char *data;
     int64_t batch, seed;
 } image_common;

@@ -27,7 +27,7 @@ typedef struct tp_cvt_cfg {
     bool quick_gelu;               /* instead of GELU                                         */
     bool raw_class;                /* query, key and value of the class token: itself         */
     bool single_proj;              /* a stage of one head projects its output too             */
-    bool no_dual_ln;               /* long_short: without both norms of keys and values       */
+    bool raw_kv;                   /* long_short: without both norms of keys and values       */
     bool biased_ws;                /* long_short: weights standardised with biased variance   */
     bool mean_pool;                /* no class token: the mean of the last stage's tokens     */
     double class_std;              /* initial deviation of the class token                    */

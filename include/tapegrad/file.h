@@ -96,8 +96,7 @@ TP_API void tp_writer_free(tp_writer *W);
 
 /* Puts n bytes in the place of a file in the same way. False with the reason in why, and the former
  * file untouched. */
-TP_API bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why,
-                            size_t why_size);
+TP_API bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, size_t size);
 
 /* Opens a file to be read: a descriptor, to be closed, and how many bytes the file has. -1, with
  * errno, where it cannot be opened or is no regular file, *kind then naming what it is ("a pipe");
@@ -114,7 +113,7 @@ TP_API bool tp_is_utf8(const char *text);
 TP_API bool tp_ends_in(const char *text, const char *end);
 
 /* Makes a folder and its parents, where they do not exist yet. False with the reason in why. */
-TP_API bool tp_make_folders(const char *path, char *why, size_t why_size);
+TP_API bool tp_make_folders(const char *path, char *why, size_t size);
 
 /* What a user can do about an error of a file (errno): "make room on the disk". */
 TP_API const char *tp_file_advice(int error);

@@ -2,7 +2,7 @@
  *
  * A model is described once, beside its code, by a constant tp_model. Programs, tools, benchmarks
  * and tests know nothing else of it: they choose a row of the table by name, change what all
- * configurations share (tp_model_opts), and run it as a tp_net:
+ * configurations share (tp_common_cfg), and run it as a tp_net:
  *
  *     tp_model_cfg c;
  *     if (!tp_model_preset(&c, "cvt-13", why, sizeof why)) ...
@@ -41,13 +41,13 @@ typedef enum tp_model_input {
 
 /* What all configurations share, so that programs can change it whatever the model is. A model
  * without such a thing leaves it out: get gives 0, set ignores it. */
-typedef struct tp_model_opts {
+typedef struct tp_common_cfg {
     int64_t image[2]; /* TP_IMAGES: height and width                          */
     int64_t cache;    /* TP_TOKENS: rows carried from one segment to the next */
     int64_t outputs;  /* classes, or entries of the vocabulary                */
     double drop_path; /* TP_IMAGES: stochastic depth of the last block        */
     tp_recompute recompute;
-} tp_model_opts;
+} tp_common_cfg;
 
 /* One model. cfg points to its own configuration (a tp_cvt_cfg), m to its module (a tp_cvt), state
  * to what it carries between calls (a tp_ls_lm_state). Members marked "may be NULL" are absent where
@@ -62,15 +62,15 @@ typedef struct tp_model {
 
     /* The configuration of that name: all names of its rows in the table, and others that are
      * composed in the same way. False with the reason in why. */
-    bool (*preset)(void *cfg, const char *name, char *why, size_t why_size);
+    bool (*preset)(void *cfg, const char *name, char *why, size_t size);
     /* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
     const char *(*check)(const void *cfg, char *buf, size_t size);
     /* As checkpoint metadata, "model" included, and back; recompute is no part of it. read: false
      * with the reason in why if F holds no possible configuration of this model. */
     void (*write)(const void *cfg, tp_writer *W);
-    bool (*read)(void *cfg, tp_file *F, char *why, size_t why_size);
-    tp_model_opts (*get)(const void *cfg);
-    void (*set)(void *cfg, const tp_model_opts *o);
+    bool (*read)(void *cfg, tp_file *F, char *why, size_t size);
+    tp_common_cfg (*get)(const void *cfg);
+    void (*set)(void *cfg, const tp_common_cfg *o);
 
     /* Declares the parameters; an impossible cfg fails P. m is zeroed memory. */
     void (*init)(tp_params *P, void *m, const char *name, const void *cfg);
@@ -129,15 +129,15 @@ typedef struct tp_model_cfg {
 
 /* The configuration of a row, by any of its names, or one that a model composes of its tables
  * ("cvt-13-448"). False with the whole sentence in why, and c without a model. */
-TP_API bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t why_size);
+TP_API bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t size);
 
 /* NULL if c is a possible model, else buf, holding a sentence that says what is wrong. */
 TP_API const char *tp_model_check(const tp_model_cfg *c, char *buf, size_t size);
 
 /* What all configurations share, and changing it: get, change what is wanted, set. The result may
  * be impossible (tp_model_check). */
-TP_API tp_model_opts tp_model_get(const tp_model_cfg *c);
-TP_API void tp_model_set(tp_model_cfg *c, const tp_model_opts *o);
+TP_API tp_common_cfg tp_model_get(const tp_model_cfg *c);
+TP_API void tp_model_set(tp_model_cfg *c, const tp_common_cfg *o);
 
 /* The cost of one forward pass of one sample of the configured size, and the bytes that training
  * keeps of it for backward (f32). tokens, cache: TP_TOKENS, the segment's length and the rows
@@ -148,7 +148,7 @@ TP_API double tp_model_activations(const tp_model_cfg *c, int64_t tokens, int64_
 /* Into a checkpoint, and back: which model it is comes from the metadata "model". read: false with
  * the whole sentence, the file's name included, in why, and c without a model. */
 TP_API void tp_model_write(const tp_model_cfg *c, tp_writer *W);
-TP_API bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t why_size);
+TP_API bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t size);
 
 /* Do both have the same parameters and buffers, once they are fitted to inputs of the same size and
  * as many outputs? Then the weights of one can be loaded into the other (tp_net_load). */

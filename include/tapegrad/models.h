@@ -17,9 +17,9 @@ extern "C" {
 typedef struct tp_ls_lm_cfg {
     int64_t vocab, dim, hidden; /* V, d, F */
     int layers;
-    int64_t mem_len; /* cache rows, L; with ls.masked it may be shorter than the window, or 0 */
-    tp_ls_cfg ls;    /* heads, chunk, rank, window, options; its dropout is set by tp_ls_lm_init */
-    bool use_bias, pre_ln, gelu;
+    int64_t mem_len; /* cache rows, L; shorter than the window, or 0, only with ls.attn.masked  */
+    tp_ls_cfg ls;    /* the attention of each layer                                             */
+    bool bias, pre_ln, gelu; /* bias: of the four projections of an attention                    */
     double dropout, emb_dropout;
     tp_recompute recompute;
 } tp_ls_lm_cfg;
@@ -40,6 +40,7 @@ TP_API bool tp_ls_lm_cfg_read(tp_ls_lm_cfg *cfg, tp_file *F, char *why, size_t s
 typedef struct tp_ls_block {
     const char *path;
     bool pre_ln;
+    double dropout;
     tp_recompute recompute;
     tp_ls_attn_m attn;
     tp_layernorm_m norm1, norm2;
@@ -63,8 +64,8 @@ typedef struct tp_ls_lm {
 
 /* The carried caches of one group of streams: one slot a layer, beside the position tables of the
  * last geometry. `{ 0 }` starts the streams: from mem_len zero rows, as the official code, or with
- * ls.masked from none, growing to mem_len. Training and validation own separate states. A forward
- * that fails may have advanced some layers and not others: clear the state, or read a saved one. */
+ * ls.attn.masked from none, growing to mem_len. Training and validation own separate states. A
+ * forward that fails may have advanced some layers and not others: clear the state, or read a saved one. */
 typedef struct tp_ls_lm_state {
     tp_tensor cache[TP_LM_MAX_LAYERS];
     tp_tensor pos_win, pos_cmp;

@@ -69,11 +69,11 @@ TP_API tp_tensor tp_batchnorm_forward(tp_tape *T, const tp_batchnorm_m *m,
 typedef struct tp_conv2d_m {
     const char *path;
     tp_tensor weight, bias; /* bias TP_NONE without */
-    tp_conv2d_opts opts;
+    tp_conv_cfg cfg;
 } tp_conv2d_m;
-/* kernel: of both axes. opts may be NULL: all defaults. */
+/* kernel: of both axes. */
 TP_API void tp_conv2d_init(tp_params *P, tp_conv2d_m *m, const char *name, int64_t in, int64_t out,
-                           int64_t kernel, bool bias, const tp_conv2d_opts *opts);
+                           int64_t kernel, bool bias, tp_conv_cfg cfg);
 TP_API tp_tensor tp_conv2d_forward(tp_tape *T, const tp_conv2d_m *m, tp_tensor x);
 
 /* Feed-forward: fc2(dropout(act(fc1 x))), then dropout. fc1 and fc2 are full names below the
@@ -124,7 +124,14 @@ TP_API tp_tensor tp_encoder_layer_forward(tp_tape *T, const tp_encoder_layer_m *
                                           tp_tensor mask);
 
 /* Long-short attention of the language model; names as in the official checkpoints. Parameters that
- * a configuration does not use (rank 0, window 0, no_dual_ln) are not created. */
+ * a configuration does not use (rank 0, window 0, raw_kv) are not created. */
+typedef struct tp_ls_cfg {
+    tp_ls_attn_cfg attn; /* what the op reads */
+    /* options beside the official behaviour (all false): */
+    bool ln_local;      /* DualLN's local norm comes before the dynamic projection         */
+    bool project_first; /* cached rows are projected before they are compressed            */
+    bool raw_kv;        /* keys and values are used as projected, without DualLN           */
+} tp_ls_cfg;
 typedef struct tp_ls_attn_m {
     const char *path;
     tp_ls_cfg cfg;
@@ -136,9 +143,9 @@ typedef struct tp_ls_attn_m {
 /* NULL if cfg is possible at width dim, else buf, holding a sentence that says what is wrong. */
 TP_API const char *tp_ls_cfg_check(const tp_ls_cfg *cfg, int64_t dim, char *buf, size_t size);
 
-/* use_bias: biases of proj_query, proj_key, proj_val, proj_out. An impossible cfg fails P. */
-TP_API void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t dim,
-                            bool use_bias, tp_ls_cfg cfg);
+/* bias: biases of proj_query, proj_key, proj_val, proj_out. An impossible cfg fails P. */
+TP_API void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t dim, bool bias,
+                            tp_ls_cfg cfg);
 
 /* Sinusoid tables by increasing distance, clamped already: pos_win [w,dim] (segment: [2w,dim]),
  * pos_cmp [(L+M)/l*r,dim]. valid (masked only): how many rows of the cache, the last ones, are

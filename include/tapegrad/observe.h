@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* An op that has run: tensors that went in (TP_NONE: absent) and came out. attr is what the op's
- * own function was given, as a tp_window_cfg. */
+ * own function was given, as a tp_window_attn_cfg. */
 typedef struct tp_seen {
     const tp_op *op;
     const void *attr;

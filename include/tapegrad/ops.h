@@ -140,33 +140,29 @@ TP_API tp_tensor tp_dropout_add(tp_tape *T, tp_tensor x, tp_tensor b, tp_tensor 
 
 /* ---- convolution: activations channels last, weights in PyTorch's layout ---- */
 typedef struct tp_conv_cfg {
-    int64_t stride, pad, dilation; /* of both spatial axes; 0 means 1, 0, 1 */
+    int64_t stride[2], pad[2], dilation[2]; /* of rows and columns; 0 means 1, 0, 1        */
+    int64_t groups;                         /* 0 means 1; depthwise ops want 0             */
 } tp_conv_cfg;
-/* x [B,N,C], w [C,1,K], b [C] or TP_NONE */
+/* x [B,N,C], w [C,1,K], b [C] or TP_NONE; the one axis is [0] in cfg, and [1] is 0 */
 TP_API tp_tensor tp_depthwise_conv1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
                                      tp_conv_cfg cfg);
 /* x [B,H,W,C], w [C,1,KH,KW], b [C] or TP_NONE */
 TP_API tp_tensor tp_depthwise_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
                                      tp_conv_cfg cfg);
 
-typedef struct tp_conv2d_opts {
-    int64_t stride[2], pad[2], dilation[2]; /* of rows and columns; 0 means 1, 0, 1 */
-    int64_t groups;                         /* 0 means 1                            */
-} tp_conv2d_opts;
 /* x [B,H,W,Ci], w [Co,Ci/groups,KH,KW], b [Co] or TP_NONE -> [B,Ho,Wo,Co] with
- * Ho = floor((H + 2 pad - dilation (KH - 1) - 1) / stride) + 1. o may be NULL: all defaults. With
- * one input and one output a group it is tp_depthwise_conv2d. */
-TP_API tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
-                           const tp_conv2d_opts *o);
+ * Ho = floor((H + 2 pad - dilation (KH - 1) - 1) / stride) + 1. With one input and one output a
+ * group it is tp_depthwise_conv2d. */
+TP_API tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg);
 
-typedef struct tp_pool2d_opts {
+typedef struct tp_pool_cfg {
     int64_t kernel[2], stride[2], pad[2]; /* of rows and columns; stride 0: the kernel */
     bool ignore_pad; /* of an average: divided by the inputs that a window has */
-} tp_pool2d_opts;
+} tp_pool_cfg;
 /* Windows of x [B,H,W,C] -> [B,Ho,Wo,C], Ho = floor((H + 2 pad - kernel) / stride) + 1, pad at most
  * half of the kernel. The gradient of the largest goes to the first of it. */
-TP_API tp_tensor tp_max_pool2d(tp_tape *T, tp_tensor x, tp_pool2d_opts o);
-TP_API tp_tensor tp_avg_pool2d(tp_tape *T, tp_tensor x, tp_pool2d_opts o);
+TP_API tp_tensor tp_max_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
+TP_API tp_tensor tp_avg_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
 
 /* x [B,H,W,C] -> [B,height,width,C], by PyTorch's rules without antialiasing; a sequence is H = 1.
  * align_corners: the corners keep their places; else the edges. */
@@ -206,19 +202,15 @@ TP_API tp_tensor tp_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, int
 /* Long-short attention of the language model (Zhu et al. 2021, equation 6; official computation).
  * Geometry: N queries follow a cache of which the last Wc rows are in k_win, v_win (Wc <= window;
  * the cache proper may be longer) and Cc = nc/r - floor(N/l) whole chunks are in k_cmp, v_cmp. */
-typedef struct tp_ls_cfg {
+typedef struct tp_ls_attn_cfg {
     int heads, chunk;
     int rank;               /* 0: only the window; k_cmp, v_cmp, pos_cmp are absent            */
     int window;             /* 0: only the vectors; k_win, v_win, pos_win, r_w, r_r are absent */
     int clamp, chunk_clamp; /* largest distance looked up in pos_win, pos_cmp; <= 0: off       */
-    double dropout;         /* after the output projection (module), not on probabilities      */
     /* options beside the official behaviour (all false): */
-    bool masked;        /* empty cache rows are invisible instead of phantom tokens           */
-    bool segment;       /* query t sees the window before its own segment of w tokens too     */
-    bool ln_local;      /* module: DualLN's local norm before the dynamic projection          */
-    bool project_first; /* module: cached rows are projected before they are compressed       */
-    bool no_dual_ln;    /* module: neither norm, keys and values are as projected             */
-} tp_ls_cfg;
+    bool masked;  /* empty cache rows are invisible instead of phantom tokens           */
+    bool segment; /* query t sees the window before its own segment of w tokens too     */
+} tp_ls_attn_cfg;
 
 typedef struct tp_ls_in {
     tp_tensor q;            /* [B,N,H*D] unscaled; the op scales by 1/sqrt(D)               */
@@ -234,7 +226,7 @@ typedef struct tp_ls_in {
  * 0..w-1 and the vectors of chunks c < Cc + t/l. Saves inputs, output and log-sum-exp. N need not
  * be a multiple of l: the last, partial chunk has no vector yet and nobody could see it. A query
  * that sees nothing (no window, no real chunk before its own) gives zeros. */
-TP_API tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_cfg cfg);
+TP_API tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg);
 
 /* ---- attention over maps of tokens ---- */
 typedef enum tp_edge {
@@ -244,9 +236,10 @@ typedef enum tp_edge {
                       zero, which are seen where wrapping reaches them (mask_wrapped: are not)  */
 } tp_edge;
 
-enum { TP_BLOCK_OWN = -1, TP_BLOCK_ALL = 0 }; /* tp_window_cfg.block; 1..8: own and one neighbour */
+/* tp_window_attn_cfg.block; 1..8: the query's own chunk and one neighbour */
+enum { TP_BLOCK_OWN = -1, TP_BLOCK_ALL = 0 };
 
-typedef struct tp_window_cfg {
+typedef struct tp_window_attn_cfg {
     int heads;
     int64_t height, width; /* of the map of tokens                                              */
     int64_t global;        /* tokens in front of the map's                                      */
@@ -258,7 +251,7 @@ typedef struct tp_window_cfg {
     int64_t stride;    /* of a difference of rows in the table; 0: 2 reach[1] + 1               */
     bool mask_wrapped; /* TP_EDGE_CYCLIC                                                        */
     double scale;      /* of q k; 0 means 1/sqrt(D)                                             */
-} tp_window_cfg;
+} tp_window_attn_cfg;
 
 typedef struct tp_window_in {
     tp_tensor q, k, v; /* [B,g+N,H*D], N = height * width row by row; global rows of q are unused */
@@ -277,15 +270,15 @@ typedef struct tp_window_in {
  * Vision Longformer (Zhang et al. 2021): halo = window w, block the random shift. Its full
  * attention with relative bias: one window of the map's size, halo 0. Long-short attention of
  * images (Zhu et al. 2021, section 4.3): halo w/2, low keys from the dynamic projection. */
-TP_API tp_tensor tp_window_attention_2d(tp_tape *T, tp_window_in in, tp_window_cfg cfg);
+TP_API tp_tensor tp_window_attention_2d(tp_tape *T, tp_window_in in, tp_window_attn_cfg cfg);
 
-typedef struct tp_lsla_cfg {
+typedef struct tp_lsla_attn_cfg {
     int heads;
     int64_t height, width; /* of the map of tokens, both multiples of window                   */
     int64_t window, shift; /* the map is rolled up and left by shift before it is cut           */
     bool mask_outer;       /* shifted windows: no outer bias between tokens of two borders       */
     double scale;          /* without a learned one; 0 means 1/sqrt(D)                          */
-} tp_lsla_cfg;
+} tp_lsla_attn_cfg;
 
 /* Light self-limited attention, in each window of w x w tokens and each head:
  * (softmax(E (q k^T) + inner + mask) + outer) v, E elementwise, the mask -100 between tokens of two
@@ -295,7 +288,7 @@ typedef struct tp_lsla_cfg {
  * inputs and log-sum-exp. (ViT-LSLA, Hechen et al. 2022, equations 15-18 and Algorithm 1.) */
 TP_API tp_tensor tp_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v,
                                    tp_tensor scale, tp_tensor inner, tp_tensor outer,
-                                   tp_lsla_cfg cfg);
+                                   tp_lsla_attn_cfg cfg);
 
 /* ---- losses: f32 (f64 if the input is) ---- */
 typedef enum tp_reduction {

@@ -23,19 +23,19 @@ extern "C" {
 /* ---- settings that every training program has ---- */
 
 /* Where a program runs. Settings that begin with one can have the rows of tp_machine_options. */
-typedef struct tp_machine_opts {
+typedef struct tp_machine_settings {
     char *device;
     int dtype; /* of tp_dtype: f32, f64, bf16 */
     int64_t threads;
-} tp_machine_opts;
+} tp_machine_settings;
 
 /* In the order of the choices of --optimizer and --schedule. */
 enum { TP_BY_ADAMW, TP_BY_ADAM, TP_BY_SGD, TP_BY_QHM, TP_BY_ADAMW_VIL };
 enum { TP_RATE_CONSTANT, TP_RATE_LINEAR, TP_RATE_COSINE, TP_RATE_STEP, TP_RATE_ONECYCLE };
 
 /* The first member of a training program's settings. tp_train_defaults gives usual values. */
-typedef struct tp_train_opts {
-    tp_machine_opts machine;
+typedef struct tp_train_settings {
+    tp_machine_settings machine;
     char *run_dir, *init;
     bool resume, overwrite, plan, check_finite, graph, profile;
     int64_t epochs, steps; /* a run ends after either; 0: not by this one */
@@ -48,11 +48,11 @@ typedef struct tp_train_opts {
     bool nesterov;
     double clip, ema;
     int64_t log_every, eval_every, checkpoint_every;
-} tp_train_opts;
+} tp_train_settings;
 
-TP_API tp_train_opts tp_train_defaults(const char *run_dir);
+TP_API tp_train_settings tp_train_defaults(const char *run_dir);
 
-/* Rows for tables of settings that begin with a tp_train_opts: all of them with their headings, and
+/* Rows for tables of settings that begin with a tp_train_settings: all of them with their headings, and
  * in groups. A row of the program's own before them replaces the one of the same name. */
 extern TP_API const tp_option tp_train_options[];
 extern TP_API const tp_option tp_run_options[];       /* run-dir resume overwrite plan init      */
@@ -61,23 +61,24 @@ extern TP_API const tp_option tp_rate_options[];      /* lr warmup schedule lr-e
 extern TP_API const tp_option tp_optimizer_options[]; /* optimizer weight-decay ... clip ema     */
 extern TP_API const tp_option tp_report_options[];    /* log-every eval-every checkpoint-every   */
 extern TP_API const tp_option tp_device_options[];    /* device dtype threads check-finite ...   */
-extern TP_API const tp_option tp_machine_options[];   /* device dtype threads; tp_machine_opts   */
-/* --recompute, for models that can: tp_train_opts.recompute is a tp_recompute. Not among
+extern TP_API const tp_option
+    tp_machine_options[]; /* device dtype threads; tp_machine_settings   */
+/* --recompute, for models that can: tp_train_settings.recompute is a tp_recompute. Not among
  * tp_train_options. */
 extern TP_API const tp_option tp_recompute_options[];
 
 /* The optimiser that the options name; P's parameters, each with the factors of the rule (may be
  * NULL). raw_eps: Adam's eps as fairseq has it (optim.h). Never NULL. */
-TP_API tp_optim *tp_train_optimizer(tp_params *P, const tp_train_opts *o, bool raw_eps,
+TP_API tp_optim *tp_train_optimizer(tp_params *P, const tp_train_settings *o, bool raw_eps,
                                     tp_factor_rule rule, void *env);
 /* The learning rate of the update after u, in a run of `total` updates; warmup counts updates. */
-TP_API double tp_train_rate(const tp_train_opts *o, int64_t u, int64_t total);
+TP_API double tp_train_rate(const tp_train_settings *o, int64_t u, int64_t total);
 
 /* ---- a run ---- */
 
 /* What the functions of a program are given. They change only what is marked so. */
 typedef struct tp_run {
-    void *settings; /* the program's, which begin with a tp_train_opts                */
+    void *settings; /* the program's, which begin with a tp_train_settings                */
     void *state;    /* the program's own, tp_training.state_size bytes, zero at first */
     tp_device *D;
     tp_params *P;   /* these four are opened after the data, before build             */
@@ -229,10 +230,10 @@ TP_API char *tp_run_path(const tp_run *R, const char *name, char *buf, size_t si
 /* ---- for other commands of a program ---- */
 
 /* What a command that runs a trained model is told; its settings begin with one. */
-typedef struct tp_trained_opts {
-    tp_machine_opts machine;
+typedef struct tp_trained_settings {
+    tp_machine_settings machine;
     char *run_dir, *checkpoint;
-} tp_trained_opts;
+} tp_trained_settings;
 extern TP_API const tp_option tp_trained_options[]; /* checkpoint run-dir */
 
 /* What such a command runs it with. Errors stay with the objects; why has the first of the
@@ -247,9 +248,9 @@ typedef struct tp_trained {
 
 /* Begins with the name of the checkpoint: the one that the options give, else best.safetensors of
  * the run's folder, else last.safetensors. Takes nothing that would have to be freed. */
-TP_API tp_trained tp_trained_find(const tp_trained_opts *o);
+TP_API tp_trained tp_trained_find(const tp_trained_settings *o);
 /* Opens device, parameters and tape. blank: weights are about to be loaded. */
-TP_API void tp_trained_open(tp_trained *t, const tp_machine_opts *o, uint64_t seed, bool blank);
+TP_API void tp_trained_open(tp_trained *t, const tp_machine_settings *o, uint64_t seed, bool blank);
 TP_API bool tp_trained_ok(tp_trained *t); /* false: see t->why, which has an object's error then */
 TP_API bool tp_trained_fail(tp_trained *t, const char *fmt, ...) TP_PRINTF(2, 3); /* false */
 TP_API void tp_trained_close(tp_trained *t);

@@ -51,11 +51,11 @@ typedef struct tp_vil_cfg {
     int shift;        /* of windows: TP_BLOCK_ALL (0), or what training sees instead */
     bool avg_pool;    /* the head takes the mean of all tokens even if there are global ones */
     /* options beside the published models (all false): */
-    bool mask_wrapped;    /* tp_window_cfg's                                            */
+    bool mask_wrapped;    /* tp_window_attn_cfg's                                            */
     bool separate_global; /* windows: global queries have projections of their own      */
     bool separate_kv;     /* Linformer: keys and values are mixed by two matrices       */
     bool distinct_bias;   /* LS: no two offsets share an entry of the table             */
-    bool no_norm_embed, no_qkv_bias;
+    bool raw_embed, linear_qkv;
     tp_recompute recompute;
 } tp_vil_cfg;
 

@@ -19,16 +19,18 @@ typedef enum tp_lsla_variant {
 } tp_lsla_variant;
 
 /* The ablations of Tables 4 and 5; { 0 } is the paper's model. */
-typedef struct tp_lsla_opts {
+typedef struct tp_lsla_cfg {
     tp_lsla_variant variant;
-    bool fixed_scale, no_inner, no_outer;
-    bool mask_outer; /* shifted windows: no outer bias between tokens of two borders of the map */
-} tp_lsla_opts;
+    bool fixed_scale; /* 1/sqrt(D) instead of a learned scale                                */
+    bool raw_scores;  /* no inner bias                                                       */
+    bool raw_weights; /* no outer bias                                                       */
+    bool mask_outer;  /* shifted windows: no outer bias between tokens of two borders of the map */
+} tp_lsla_cfg;
 
 /* Parameters that the options leave out are not created. */
 typedef struct tp_lsla_attn_m {
     const char *path;
-    tp_lsla_opts opts;
+    tp_lsla_cfg cfg;
     int heads;
     int64_t window;
     tp_linear_m q, k, v, proj;     /* fc_q, fc_k, fc_v, proj                                    */
@@ -36,7 +38,7 @@ typedef struct tp_lsla_attn_m {
                                       [(2w-1)^2,H]                                              */
 } tp_lsla_attn_m;
 TP_API void tp_lsla_attn_init(tp_params *P, tp_lsla_attn_m *m, const char *name, int64_t dim,
-                              int heads, int64_t window, tp_lsla_opts opts);
+                              int heads, int64_t window, tp_lsla_cfg cfg);
 /* x [B,H,W,D] -> [B,H,W,D]; height and width are multiples of the window. */
 TP_API tp_tensor tp_lsla_attn_forward(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x,
                                       int64_t shift);
@@ -58,7 +60,7 @@ typedef struct tp_vit_lsla_cfg {
     int64_t window;
     double mlp_ratio;
     double drop_path; /* of the last block; linear from 0 in the first */
-    tp_lsla_opts attn;
+    tp_lsla_cfg attn;
     tp_recompute recompute;
 } tp_vit_lsla_cfg;
 
@@ -97,7 +99,7 @@ typedef struct tp_lsla_block_cfg {
     int64_t map[2], dim, window, shift;
     int heads;
     double mlp_ratio, drop_path;
-    tp_lsla_opts attn;
+    tp_lsla_cfg attn;
     tp_recompute recompute;
 } tp_lsla_block_cfg;
 TP_API void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name,

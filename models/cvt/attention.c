@@ -20,12 +20,12 @@
 static void init_proj(tp_params *P, tp_cvt_proj *m, char which, int64_t dim, int64_t stride,
                       bool conv_bias)
 {
-    const tp_conv2d_opts o = { { stride, stride }, { 1, 1 }, { 1, 1 }, dim };
+    const tp_conv_cfg cfg = { { stride, stride }, { 1, 1 }, { 1, 1 }, dim };
     char conv[] = "conv_proj_?", linear[] = "proj_?";
 
     conv[sizeof conv - 2] = linear[sizeof linear - 2] = which;
     tp_push(P, conv);
-    tp_conv2d_init(P, &m->conv, "conv", dim, dim, 3, conv_bias, &o);
+    tp_conv2d_init(P, &m->conv, "conv", dim, dim, 3, conv_bias, cfg);
     tp_batchnorm_init(P, &m->bn, "bn", dim, 1e-5);
     tp_pop(P);
     tp_linear_init(P, &m->linear, linear, dim, dim, true);
@@ -35,7 +35,7 @@ void tp_cvt_attn_init(tp_params *P, tp_cvt_attn *m, const char *name, const tp_c
                       int stage)
 {
     const int64_t D = cfg->dim[stage], H = cfg->heads[stage];
-    const tp_conv2d_opts same = { { 1, 1 }, { 1, 1 }, { 1, 1 }, D };
+    const tp_conv_cfg same = { { 1, 1 }, { 1, 1 }, { 1, 1 }, D };
 
     *m = (tp_cvt_attn){ .path = tp_push(P, name), .heads = H, .raw_class = cfg->raw_class };
     m->scale = 1.0 / sqrt((double)(cfg->wide_scale ? D : D / H));
@@ -46,9 +46,9 @@ void tp_cvt_attn_init(tp_params *P, tp_cvt_attn *m, const char *name, const tp_c
         m->rank = cfg->rank[stage];
         m->window = cfg->window[stage];
         m->biased_ws = cfg->biased_ws;
-        tp_conv2d_init(P, &m->conv_p, "conv_proj_p.conv", D, D, 3, true, &same);
+        tp_conv2d_init(P, &m->conv_p, "conv_proj_p.conv", D, D, 3, true, same);
         tp_linear_init(P, &m->proj_p, "proj_p", D, H * m->rank, true);
-        if (!cfg->no_dual_ln) tp_dualln_init(P, &m->dual_ln, "dual_ln_full", "dual_ln_dp", D, 1e-5);
+        if (!cfg->raw_kv) tp_dualln_init(P, &m->dual_ln, "dual_ln_full", "dual_ln_dp", D, 1e-5);
     }
     if (H > 1 || cfg->single_proj) tp_linear_init(P, &m->proj, "proj", D, D, true);
     tp_pop(P);
@@ -105,7 +105,7 @@ static tp_tensor scores(tp_tape *T, const tp_cvt_attn *m, tp_tensor f)
 {
     const tp_conv2d_m *conv = &m->conv_p;
     const tp_tensor w = tp_weight_standardize(T, conv->weight, 1e-5, m->biased_ws);
-    const tp_tensor y = tp_conv2d(T, f, w, conv->bias, &conv->opts);
+    const tp_tensor y = tp_conv2d(T, f, w, conv->bias, conv->cfg);
     return tp_linear_forward(T, &m->proj_p, tokens(T, y));
 }
 
@@ -145,13 +145,13 @@ static tp_tensor long_short(tp_tape *T, const tp_cvt_attn *m, tp_tensor f, tp_te
         in.low_k = tp_concat(T, 1, in.low_k, kc);
         in.low_v = tp_concat(T, 1, in.low_v, vc);
     }
-    const tp_window_cfg cfg = { .heads = (int)m->heads,
-                                .height = tp_dim(f, 1),
-                                .width = tp_dim(f, 2),
-                                .window = { w, w },
-                                .halo = { s, s },
-                                .edge = TP_EDGE_MASK,
-                                .scale = m->scale };
+    const tp_window_attn_cfg cfg = { .heads = (int)m->heads,
+                                     .height = tp_dim(f, 1),
+                                     .width = tp_dim(f, 2),
+                                     .window = { w, w },
+                                     .halo = { s, s },
+                                     .edge = TP_EDGE_MASK,
+                                     .scale = m->scale };
     const tp_tensor o = tp_window_attention_2d(T, in, cfg);
     if (!tp_given(c)) return o;
     return tp_concat(T, 1, class_attention(T, m, c, kc, vc, o), o);

@@ -182,7 +182,7 @@ static const tp__member members[] = {
     { .key = "quick_gelu", .kind = MEMBER_FLAG, .at = AT(quick_gelu) },
     { .key = "raw_class", .kind = MEMBER_FLAG, .at = AT(raw_class) },
     { .key = "single_proj", .kind = MEMBER_FLAG, .at = AT(single_proj) },
-    { .key = "no_dual_ln", .kind = MEMBER_FLAG, .at = AT(no_dual_ln) },
+    { .key = "no_dual_ln", .kind = MEMBER_FLAG, .at = AT(raw_kv) },
     { .key = "biased_ws", .kind = MEMBER_FLAG, .at = AT(biased_ws) },
     { .key = "mean_pool", .kind = MEMBER_FLAG, .at = AT(mean_pool) },
     { .key = "class_std", .kind = MEMBER_REAL, .at = AT(class_std) },
@@ -226,16 +226,16 @@ static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
     return tp_cvt_cfg_read(cfg, F, why, size);
 }
 
-static tp_model_opts model_get(const void *cfg)
+static tp_common_cfg model_get(const void *cfg)
 {
     const tp_cvt_cfg *c = cfg;
-    return (tp_model_opts){ .image = { c->image[0], c->image[1] },
+    return (tp_common_cfg){ .image = { c->image[0], c->image[1] },
                             .outputs = c->classes,
                             .drop_path = c->drop_path,
                             .recompute = c->recompute };
 }
 
-static void model_set(void *cfg, const tp_model_opts *o)
+static void model_set(void *cfg, const tp_common_cfg *o)
 {
     tp_cvt_cfg *c = cfg;
     memcpy(c->image, o->image, sizeof c->image);

@@ -67,7 +67,7 @@ tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg)
 
     for (int s = 0; s < TP_CVT_STAGES; s++) {
         const stage z = stage_of(cfg, s, &height, &width);
-        const bool dual = cfg->long_short && !cfg->no_dual_ln;
+        const bool dual = cfg->long_short && !cfg->raw_kv;
         const double normed = (dual ? 4.0 : 2.0) * z.rows + (dual ? 2.0 * z.r : 0.0);
         f.macs += z.N * z.D * z.C * z.taps + z.blocks * block_macs(cfg, &z);
         f.norm += z.N * z.D + z.blocks * normed * z.D;
@@ -93,7 +93,7 @@ static double full_values(const stage *z)
  */
 static double long_short_values(const tp_cvt_cfg *c, const stage *z)
 {
-    const double norms = c->no_dual_ln ? 0.0 : 2.0, low = z->r + z->cls;
+    const double norms = c->raw_kv ? 0.0 : 2.0, low = z->r + z->cls;
     const double features = (1.0 + 6.0 + 3.0 + norms + 1.0 + 1.0) * z->N * z->D;
     const double projected = (2.0 * low + norms * z->r) * z->D + norms * 2.0 * (z->N + z->r);
     const double joined = z->cls * (3.0 * (z->N + 1.0) + 8.0) * z->D;

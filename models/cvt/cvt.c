@@ -17,10 +17,10 @@
 void tp_cvt_embed_init(tp_params *P, tp_cvt_embed *m, const char *name, int64_t in, int64_t out,
                        int64_t kernel, int64_t stride, int64_t pad)
 {
-    const tp_conv2d_opts o = { { stride, stride }, { pad, pad }, { 1, 1 }, 1 };
+    const tp_conv_cfg cfg = { { stride, stride }, { pad, pad }, { 1, 1 }, 1 };
 
     m->path = tp_push(P, name);
-    tp_conv2d_init(P, &m->proj, "proj", in, out, kernel, true, &o);
+    tp_conv2d_init(P, &m->proj, "proj", in, out, kernel, true, cfg);
     tp_layernorm_init(P, &m->norm, "norm", out, 1e-5);
     tp_pop(P);
 }

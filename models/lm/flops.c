@@ -25,24 +25,24 @@ typedef struct ls_sizes {
 
 static ls_sizes ls_sizes_of(const tp_ls_lm_cfg *c, int64_t tokens, int64_t cache)
 {
-    const double w = c->ls.window, l = c->ls.chunk;
+    const double w = c->ls.attn.window, l = c->ls.attn.chunk;
     ls_sizes s = { .M = (double)tokens,
                    .L = (double)cache,
                    .d = (double)c->dim,
                    .F = (double)c->hidden,
-                   .H = c->ls.heads,
+                   .H = c->ls.attn.heads,
                    .V = (double)c->vocab,
                    .N = c->layers,
-                   .r = c->ls.rank };
+                   .r = c->ls.attn.rank };
     s.near = least(w, s.L);
     s.rows = s.M + (c->ls.project_first && s.r > 0.0 ? s.L : s.near);
-    s.keys = c->ls.segment ? w + (least(w, s.M) + 1.0) / 2.0 : w;
+    s.keys = c->ls.attn.segment ? w + (least(w, s.M) + 1.0) / 2.0 : w;
     s.old = s.L / l * s.r;
     s.all = (s.L + s.M) / l * s.r;
     s.seen = s.old + s.r * (s.M / l - 1.0) / 2.0;
-    s.table = c->ls.segment ? 2.0 * w : w;
-    s.local = !c->ls.no_dual_ln && (w > 0.0 || c->ls.ln_local) ? s.rows : 0.0;
-    s.global = c->ls.no_dual_ln ? 0.0 : s.all;
+    s.table = c->ls.attn.segment ? 2.0 * w : w;
+    s.local = !c->ls.raw_kv && (w > 0.0 || c->ls.ln_local) ? s.rows : 0.0;
+    s.global = c->ls.raw_kv ? 0.0 : s.all;
     return s;
 }
 

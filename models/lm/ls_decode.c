@@ -86,12 +86,12 @@ static tp_kv repeat_kv(tp_tape *T, tp_kv x, int64_t times)
 /* Vectors of n rows. */
 static int64_t vectors(const tp_ls_lm_decoder *d, int64_t n)
 {
-    const tp_ls_cfg *c = &d->m->cfg.ls;
+    const tp_ls_attn_cfg *c = &d->m->cfg.ls.attn;
     return n / c->chunk * c->rank;
 }
 
 /* Most rows that a window ever shows. */
-static int64_t span(const tp_ls_cfg *c)
+static int64_t span(const tp_ls_attn_cfg *c)
 {
     return c->segment ? 2 * (int64_t)c->window : c->window;
 }
@@ -99,11 +99,11 @@ static int64_t span(const tp_ls_cfg *c)
 /* Rows that the window of the current token shows, itself included; 0 without a window. */
 static int64_t visible(const tp_ls_lm_decoder *d)
 {
-    const int64_t w = d->m->cfg.ls.window;
+    const int64_t w = d->m->cfg.ls.attn.window;
     if (w == 0) return 0;
-    const int64_t own = d->m->cfg.ls.segment ? d->t % w + 1 : 1;
+    const int64_t own = d->m->cfg.ls.attn.segment ? d->t % w + 1 : 1;
     const int64_t before = d->cached + d->t + 1 - own;
-    const int64_t most = d->m->cfg.ls.segment ? w : w - 1;
+    const int64_t most = d->m->cfg.ls.attn.segment ? w : w - 1;
     return (before < most ? before : most) + own;
 }
 
@@ -122,7 +122,7 @@ static void start_layer(tp_ls_lm_decoder *d, int i, tp_tensor pos_win, tp_tensor
 {
     tp_tape *T = d->T;
     const tp_ls_block *b = &d->m->layer[i];
-    const tp_ls_cfg *c = &d->m->cfg.ls;
+    const tp_ls_attn_cfg *c = &d->m->cfg.ls.attn;
     layer_state *s = &d->layer[i];
 
     tp_enter(T, b->path);
@@ -141,7 +141,8 @@ static void start_layer(tp_ls_lm_decoder *d, int i, tp_tensor pos_win, tp_tensor
         if (d->cached) write_kv(T, s->win, 0, repeat_kv(T, one, d->in_win));
     }
     if (c->rank > 0) {
-        const tp_kv cmp = tp_ls_attn_compress(T, &b->attn, x, c->project_first ? &rows : NULL);
+        const tp_kv cmp =
+            tp_ls_attn_compress(T, &b->attn, x, d->m->cfg.ls.project_first ? &rows : NULL);
         carry_kv(T, &s->cmp, vectors(d, d->m->cfg.mem_len + d->segment), cmp.k);
         carry_kv(T, &s->next, vectors(d, d->segment), cmp.k);
         tp_carry(T, &s->pos_cmp, tp_linear_forward(T, &b->attn.r_net_chunk, pos_cmp));
@@ -152,7 +153,7 @@ static void start_layer(tp_ls_lm_decoder *d, int i, tp_tensor pos_win, tp_tensor
 
 static void check_segment(tp_tape *T, const tp_ls_lm *m, int64_t segment)
 {
-    const tp_ls_cfg *c = &m->cfg.ls;
+    const tp_ls_attn_cfg *c = &m->cfg.ls.attn;
 
     if (!tp_params_ok(m->params))
         tp_raise(T, TP_E_STATE, "%s", tp_params_why(m->params));
@@ -166,7 +167,7 @@ static void check_segment(tp_tape *T, const tp_ls_lm *m, int64_t segment)
 
 tp_ls_lm_decoder *tp_ls_lm_decoder_new(tp_tape *T, const tp_ls_lm *m, int64_t segment)
 {
-    const tp_ls_cfg *c = &m->cfg.ls;
+    const tp_ls_attn_cfg *c = &m->cfg.ls.attn;
     tp_ls_lm_decoder *d = calloc(1, sizeof *d + (size_t)m->cfg.layers * sizeof *d->layer);
     tp_tensor win = TP_NONE, cmp = TP_NONE;
 
@@ -218,7 +219,7 @@ void tp_ls_lm_decoder_free(tp_ls_lm_decoder *d)
 static void complete_chunk(tp_ls_lm_decoder *d, const tp_ls_attn_m *m, const layer_state *s)
 {
     tp_tape *T = d->T;
-    const int64_t l = m->cfg.chunk, at = vectors(d, d->t);
+    const int64_t l = m->cfg.attn.chunk, at = vectors(d, d->t);
     const tp_tensor x = tp_reshape(T, s->x, TP_SHAPE(1, l, tp_dim(s->x, 1)));
     const tp_kv rows = read_kv(T, s->rows, 0, l);
     const tp_kv now = tp_ls_attn_compress(T, m, x, &rows);
@@ -232,14 +233,14 @@ static tp_tensor attend(tp_ls_lm_decoder *d, const tp_ls_attn_m *m, const layer_
                         tp_tensor x)
 {
     tp_tape *T = d->T;
-    const int64_t l = m->cfg.chunk, shown = visible(d);
+    const int64_t l = m->cfg.attn.chunk, shown = visible(d);
     tp_kv win;
     const tp_kv rows = tp_ls_attn_rows(T, m, x, &win);
 
-    if (m->cfg.window > 0) write_kv(T, s->win, d->in_win, win);
+    if (m->cfg.attn.window > 0) write_kv(T, s->win, d->in_win, win);
     write_kv(T, s->rows, d->t % l, rows);
     tp_write_rows(T, s->x, d->t % l, flat(T, x));
-    if (m->cfg.rank > 0 && (d->t + 1) % l == 0) complete_chunk(d, m, s);
+    if (m->cfg.attn.rank > 0 && (d->t + 1) % l == 0) complete_chunk(d, m, s);
 
     /* The op takes a whole chunk of queries for one whose vectors are given, though not visible:
      * with chunks of one token that is this query's own. */
@@ -247,11 +248,11 @@ static tp_tensor attend(tp_ls_lm_decoder *d, const tp_ls_attn_m *m, const layer_
     const tp_kv none = { TP_NONE, TP_NONE };
     const tp_kv near = shown ? read_kv(T, s->win, d->in_win + 1 - shown, shown) : none;
     const tp_kv far = nc ? read_kv(T, s->cmp, 0, nc) : none;
-    const tp_ls_cfg op = { .heads = m->cfg.heads,
-                           .chunk = m->cfg.chunk,
-                           .rank = m->cfg.rank,
-                           .window = (int)span(&m->cfg),
-                           .masked = true };
+    const tp_ls_attn_cfg op = { .heads = m->cfg.attn.heads,
+                                .chunk = m->cfg.attn.chunk,
+                                .rank = m->cfg.attn.rank,
+                                .window = (int)span(&m->cfg.attn),
+                                .masked = true };
     const tp_ls_in in = {
         .q = tp_linear_forward(T, &m->proj_query, x),
         .k_win = near.k,
@@ -281,7 +282,7 @@ static tp_tensor run_layer(tp_ls_lm_decoder *d, int i, tp_tensor h)
 /* Moves the rows that the next window needs to the front of full buffers. */
 static void slide_windows(tp_ls_lm_decoder *d)
 {
-    const int64_t s = span(&d->m->cfg.ls), kept = s - 1;
+    const int64_t s = span(&d->m->cfg.ls.attn), kept = s - 1;
     if (s == 0 || d->in_win < 2 * s) return;
     for (int i = 0; i < d->m->cfg.layers; i++) {
         const tp_kv win = d->layer[i].win;
@@ -297,7 +298,7 @@ static void complete_segment(tp_ls_lm_decoder *d)
     const int64_t fresh = d->segment < mem ? d->segment : mem;
     const int64_t cached = all < mem ? all : mem, kept = cached - fresh;
 
-    for (int i = 0; d->m->cfg.ls.rank > 0 && i < d->m->cfg.layers; i++) {
+    for (int i = 0; d->m->cfg.ls.attn.rank > 0 && i < d->m->cfg.layers; i++) {
         const layer_state *s = &d->layer[i];
         const tp_kv old = read_kv(d->T, s->cmp, vectors(d, d->cached - kept), vectors(d, kept));
         const tp_kv next =

@@ -16,14 +16,13 @@
 
 void tp_ls_block_init(tp_params *P, tp_ls_block *m, const char *name, const tp_ls_lm_cfg *cfg)
 {
-    tp_ls_cfg ls = cfg->ls;
     const tp_act act = cfg->gelu ? TP_ACT_GELU : TP_ACT_RELU;
 
-    ls.dropout = cfg->dropout;
     m->path = tp_push(P, name);
     m->pre_ln = cfg->pre_ln;
+    m->dropout = cfg->dropout;
     m->recompute = cfg->recompute;
-    tp_ls_attn_init(P, &m->attn, "attn", cfg->dim, cfg->use_bias, ls);
+    tp_ls_attn_init(P, &m->attn, "attn", cfg->dim, cfg->bias, cfg->ls);
     tp_layernorm_init(P, &m->norm1, "norm1", cfg->dim, 1e-5);
     tp_mlp_init(P, &m->ff, "ff.fc1", "ff.fc2", cfg->dim, cfg->hidden, act, cfg->dropout);
     tp_layernorm_init(P, &m->norm2, "norm2", cfg->dim, 1e-5);
@@ -40,7 +39,7 @@ static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x
     const tp_ls_context ctx = { x[2], x[3], tp_dim(cache, 1) };
     const tp_tensor y = tp_ls_attn_forward(T, &m->attn, x[0], cache, ctx);
     (void)nx;
-    return tp_dropout_add(T, y, TP_NONE, x[0], m->attn.cfg.dropout);
+    return tp_dropout_add(T, y, TP_NONE, x[0], m->dropout);
 }
 
 tp_tensor tp__ls_block_finish(tp_tape *T, const tp_ls_block *m, tp_tensor b)
@@ -102,7 +101,7 @@ static int64_t gcd(int64_t a, int64_t b)
 }
 
 /* tokens [B,M] padded on the right with id 0 so that chunks are whole. */
-static tp_tensor pad_tokens(tp_tape *T, const tp_ls_cfg *c, tp_tensor tokens)
+static tp_tensor pad_tokens(tp_tape *T, const tp_ls_attn_cfg *c, tp_tensor tokens)
 {
     const int64_t B = tp_dim(tokens, 0), M = tp_dim(tokens, 1);
     const int64_t l = c->chunk, unit = c->window ? c->window / gcd(c->window, l) * l : l;
@@ -122,7 +121,7 @@ static tp_tensor embed(tp_tape *T, const tp_ls_lm *m, tp_tensor tokens)
 tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_tensor tokens)
 {
     const tp_ls_lm_cfg *c = &m->cfg;
-    const tp_ls_cfg *ls = &c->ls;
+    const tp_ls_attn_cfg *ls = &c->ls.attn;
     tp_enter(T, m->path);
     if (!tp__lm_check_input(T, m->params, tokens, s->cache[0])) return tp_leave(T, TP_NONE);
 
@@ -166,6 +165,6 @@ bool tp_ls_lm_state_write(tp_tape *T, const tp_ls_lm *m, const tp_ls_lm_state *s
 bool tp_ls_lm_state_read(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_file *F)
 {
     const tp_ls_lm_cfg *c = &m->cfg;
-    const int64_t least = c->ls.masked ? 0 : c->mem_len;
+    const int64_t least = c->ls.attn.masked ? 0 : c->mem_len;
     return tp__lm_slots_read(T, "cache", c->layers, s->cache, least, c->mem_len, c->dim, F);
 }

@@ -16,7 +16,7 @@ tp_ls_lm_cfg tp_ls_lm_tiny(int64_t vocab)
         .hidden = 512,
         .layers = 4,
         .mem_len = 256,
-        .ls = { .heads = 4, .chunk = 16, .rank = 1, .window = 64 },
+        .ls = { .attn = { .heads = 4, .chunk = 16, .rank = 1, .window = 64 } },
         .pre_ln = true,
         .gelu = true,
     };
@@ -30,7 +30,7 @@ tp_ls_lm_cfg tp_ls_lm_small(int64_t vocab)
         .hidden = 2048,
         .layers = 12,
         .mem_len = 2048,
-        .ls = { .heads = 8, .chunk = 16, .rank = 1, .window = 512 },
+        .ls = { .attn = { .heads = 8, .chunk = 16, .rank = 1, .window = 512 } },
         .pre_ln = true,
         .gelu = true,
         .dropout = 0.2,
@@ -91,10 +91,10 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 
 const char *tp_ls_lm_cfg_check(const tp_ls_lm_cfg *c, char *buf, size_t size)
 {
-    const tp_ls_cfg *ls = &c->ls;
+    const tp_ls_attn_cfg *ls = &c->ls.attn;
     const long long L = (long long)c->mem_len;
 
-    if (tp_ls_cfg_check(ls, c->dim, buf, size)) return buf;
+    if (tp_ls_cfg_check(&c->ls, c->dim, buf, size)) return buf;
     tp__lm_check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, buf, size);
     if (buf[0]) return buf;
     if (ls->window > TP_LM_MAX_SIZE || ls->chunk > TP_LM_MAX_SIZE ||
@@ -131,23 +131,23 @@ static const tp__member members[] = {
     { .key = "d_model", .kind = MEMBER_INT64, .at = AT(dim) },
     { .key = "d_inner", .kind = MEMBER_INT64, .at = AT(hidden) },
     { .key = "n_layer", .kind = MEMBER_INT, .at = AT(layers) },
-    { .key = "n_head", .kind = MEMBER_INT, .at = AT(ls.heads) },
+    { .key = "n_head", .kind = MEMBER_INT, .at = AT(ls.attn.heads) },
     { .key = "mem_len", .kind = MEMBER_INT64, .at = AT(mem_len) },
-    { .key = "chunk_size", .kind = MEMBER_INT, .at = AT(ls.chunk) },
-    { .key = "chunk_rank", .kind = MEMBER_INT, .at = AT(ls.rank) },
-    { .key = "window_len", .kind = MEMBER_INT, .at = AT(ls.window) },
-    { .key = "clamp_len", .kind = MEMBER_INT, .at = AT(ls.clamp) },
-    { .key = "cpos_clamp_len", .kind = MEMBER_INT, .at = AT(ls.chunk_clamp) },
-    { .key = "use_bias", .kind = MEMBER_FLAG, .at = AT(use_bias) },
+    { .key = "chunk_size", .kind = MEMBER_INT, .at = AT(ls.attn.chunk) },
+    { .key = "chunk_rank", .kind = MEMBER_INT, .at = AT(ls.attn.rank) },
+    { .key = "window_len", .kind = MEMBER_INT, .at = AT(ls.attn.window) },
+    { .key = "clamp_len", .kind = MEMBER_INT, .at = AT(ls.attn.clamp) },
+    { .key = "cpos_clamp_len", .kind = MEMBER_INT, .at = AT(ls.attn.chunk_clamp) },
+    { .key = "use_bias", .kind = MEMBER_FLAG, .at = AT(bias) },
     { .key = "pre_ln", .kind = MEMBER_FLAG, .at = AT(pre_ln) },
     { .key = "use_gelu", .kind = MEMBER_FLAG, .at = AT(gelu) },
     { .key = "dropout", .kind = MEMBER_REAL, .at = AT(dropout) },
     { .key = "emb_dropout", .kind = MEMBER_REAL, .at = AT(emb_dropout) },
-    { .key = "empty_cache", .kind = MEMBER_CHOICE, .at = AT(ls.masked), .words = caches },
-    { .key = "window", .kind = MEMBER_CHOICE, .at = AT(ls.segment), .words = windows },
+    { .key = "empty_cache", .kind = MEMBER_CHOICE, .at = AT(ls.attn.masked), .words = caches },
+    { .key = "window", .kind = MEMBER_CHOICE, .at = AT(ls.attn.segment), .words = windows },
     { .key = "dproj_input", .kind = MEMBER_CHOICE, .at = AT(ls.ln_local), .words = inputs },
     { .key = "cache_dproj", .kind = MEMBER_CHOICE, .at = AT(ls.project_first), .words = orders },
-    { .key = "dual_ln", .kind = MEMBER_CHOICE, .at = AT(ls.no_dual_ln), .words = norms },
+    { .key = "dual_ln", .kind = MEMBER_CHOICE, .at = AT(ls.raw_kv), .words = norms },
     { .key = NULL },
 };
 
@@ -181,13 +181,13 @@ static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
     return tp_ls_lm_cfg_read(cfg, F, why, size);
 }
 
-static tp_model_opts model_get(const void *cfg)
+static tp_common_cfg model_get(const void *cfg)
 {
     const tp_ls_lm_cfg *c = cfg;
-    return (tp_model_opts){ .cache = c->mem_len, .outputs = c->vocab, .recompute = c->recompute };
+    return (tp_common_cfg){ .cache = c->mem_len, .outputs = c->vocab, .recompute = c->recompute };
 }
 
-static void model_set(void *cfg, const tp_model_opts *o)
+static void model_set(void *cfg, const tp_common_cfg *o)
 {
     tp_ls_lm_cfg *c = cfg;
     c->mem_len = o->cache;

@@ -154,13 +154,13 @@ static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
     return tp_txl_cfg_read(cfg, F, why, size);
 }
 
-static tp_model_opts model_get(const void *cfg)
+static tp_common_cfg model_get(const void *cfg)
 {
     const tp_txl_cfg *c = cfg;
-    return (tp_model_opts){ .cache = c->mem_len, .outputs = c->vocab, .recompute = c->recompute };
+    return (tp_common_cfg){ .cache = c->mem_len, .outputs = c->vocab, .recompute = c->recompute };
 }
 
-static void model_set(void *cfg, const tp_model_opts *o)
+static void model_set(void *cfg, const tp_common_cfg *o)
 {
     tp_txl_cfg *c = cfg;
     c->mem_len = o->cache;

@@ -75,7 +75,7 @@ static void init_kind(tp_params *P, tp_vil_attn *m, const tp_vil_cfg *cfg)
     case TP_VIL_LINFORMER: init_linformer(P, m, cfg->separate_kv); break;
     case TP_VIL_SRA:
         tp_conv2d_init(P, &m->proj_sr, "proj_sr", d, d, R, false,
-                       &(tp_conv2d_opts){ .stride = { R, R } });
+                       (tp_conv_cfg){ .stride = { R, R } });
         break;
     case TP_VIL_PERFORMER:
         m->features = tp_param(P, "fast_attention.projection_matrix", TP_SHAPE(R, d / H),
@@ -95,7 +95,7 @@ void tp_vil_attn_init(tp_params *P, tp_vil_attn *m, const char *name, const tp_v
                       int stage)
 {
     const int64_t d = cfg->stage[stage].dim;
-    const bool bias = !cfg->no_qkv_bias;
+    const bool bias = !cfg->linear_qkv;
 
     *m = (tp_vil_attn){ .path = tp_push(P, name),
                         .kind = cfg->stage[stage].dense ? TP_VIL_FULL : cfg->kind,
@@ -173,9 +173,9 @@ static tp_tensor global_query_bias(tp_tape *T, const tp_vil_attn *m, int64_t loc
     return tp_concat(T, 2, m->g2g, tp_expand(T, each, TP_SHAPE(H, g, local)));
 }
 
-static tp_window_cfg window_of(const tp_vil_attn *m, const int64_t size[2])
+static tp_window_attn_cfg window_of(const tp_vil_attn *m, const int64_t size[2])
 {
-    tp_window_cfg c = {
+    tp_window_attn_cfg c = {
         .heads = m->stage.heads, .height = size[0], .width = size[1], .global = m->stage.global
     };
     for (int i = 0; i < 2; i++) {
@@ -215,7 +215,7 @@ static int block_of(tp_tape *T, const tp_vil_attn *m)
 static tp_tensor local_attention(tp_tape *T, const tp_vil_attn *m, tp_tensor q, tp_tensor k,
                                  tp_tensor v, const int64_t size[2])
 {
-    tp_window_cfg c = window_of(m, size);
+    tp_window_attn_cfg c = window_of(m, size);
     tp_window_in in = { .q = q, .k = k, .v = v };
     if (m->kind == TP_VIL_WINDOW) c.block = block_of(T, m);
     if (m->kind != TP_VIL_GLOBAL) {

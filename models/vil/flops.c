@@ -93,7 +93,7 @@ static double count(const tp_vil_cfg *cfg, bool paper, double *norm)
         const double p = (double)s->patch;
         macs += z.N * z.d * in * p * p +
                 n * (mlp + (paper ? paper_macs(z, cfg->kind, window) : attention_macs(&z)));
-        *norm += (cfg->no_norm_embed ? 0.0 : z.N * z.d) + 2.0 * n * z.T * z.d;
+        *norm += (cfg->raw_embed ? 0.0 : z.N * z.d) + 2.0 * n * z.T * z.d;
         if (z.kind == TP_VIL_LS) *norm += 2.0 * n * (z.T + z.r) * z.d;
         in = z.d;
     }

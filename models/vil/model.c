@@ -25,8 +25,8 @@ static const tp__member members[] = {
     { .key = "mask_wrapped", .kind = MEMBER_FLAG, .at = AT(mask_wrapped) },
     { .key = "share_w", .kind = MEMBER_NOT, .at = AT(separate_global) },
     { .key = "share_kv", .kind = MEMBER_NOT, .at = AT(separate_kv) },
-    { .key = "norm_embed", .kind = MEMBER_NOT, .at = AT(no_norm_embed) },
-    { .key = "qkv_bias", .kind = MEMBER_NOT, .at = AT(no_qkv_bias) },
+    { .key = "norm_embed", .kind = MEMBER_NOT, .at = AT(raw_embed) },
+    { .key = "qkv_bias", .kind = MEMBER_NOT, .at = AT(linear_qkv) },
     { .key = "distinct_bias", .kind = MEMBER_FLAG, .at = AT(distinct_bias) },
     { .key = NULL },
 };
@@ -74,16 +74,16 @@ static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
     return tp_vil_cfg_read(cfg, F, why, size);
 }
 
-static tp_model_opts model_get(const void *cfg)
+static tp_common_cfg model_get(const void *cfg)
 {
     const tp_vil_cfg *c = cfg;
-    return (tp_model_opts){ .image = { c->image[0], c->image[1] },
+    return (tp_common_cfg){ .image = { c->image[0], c->image[1] },
                             .outputs = c->classes,
                             .drop_path = c->drop_path,
                             .recompute = c->recompute };
 }
 
-static void model_set(void *cfg, const tp_model_opts *o)
+static void model_set(void *cfg, const tp_common_cfg *o)
 {
     tp_vil_cfg *c = cfg;
     memcpy(c->image, o->image, sizeof c->image);

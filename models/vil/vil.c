@@ -27,9 +27,8 @@ void tp_vil_embed_init(tp_params *P, tp_vil_embed *m, const char *name, int64_t 
         m->row_pos = tp_param(P, "x_pos_embed", TP_SHAPE(1, map[0], s->dim / 2), normal, 0);
         m->col_pos = tp_param(P, "y_pos_embed", TP_SHAPE(1, map[1], s->dim / 2), normal, 0);
     }
-    tp_conv2d_init(P, &m->proj, "proj", in, s->dim, p, true,
-                   &(tp_conv2d_opts){ .stride = { p, p } });
-    if (!cfg->no_norm_embed) tp_layernorm_init(P, &m->norm, "norm_embed", s->dim, 1e-6);
+    tp_conv2d_init(P, &m->proj, "proj", in, s->dim, p, true, (tp_conv_cfg){ .stride = { p, p } });
+    if (!cfg->raw_embed) tp_layernorm_init(P, &m->norm, "norm_embed", s->dim, 1e-6);
     tp_pop(P);
 }
 

@@ -10,7 +10,7 @@
 #include <tapegrad/vit_lsla.h>
 
 void tp_lsla_attn_init(tp_params *P, tp_lsla_attn_m *m, const char *name, int64_t dim, int heads,
-                       int64_t window, tp_lsla_opts opts)
+                       int64_t window, tp_lsla_cfg cfg)
 {
     if (heads < 1 || dim < 1 || dim % heads || window < 1) {
         tp_params_raise(P, TP_E_VALUE,
@@ -19,24 +19,22 @@ void tp_lsla_attn_init(tp_params *P, tp_lsla_attn_m *m, const char *name, int64_
         dim = heads = 1;
         window = 1;
     }
-    const bool k = opts.variant == TP_LSLA_QKV, v = k || opts.variant == TP_LSLA_QXV;
-    const bool proj = opts.variant == TP_LSLA_QXX || opts.variant == TP_LSLA_QKV;
+    const bool k = cfg.variant == TP_LSLA_QKV, v = k || cfg.variant == TP_LSLA_QXV;
+    const bool proj = cfg.variant == TP_LSLA_QXX || cfg.variant == TP_LSLA_QKV;
     const int64_t n = window * window, rows = (2 * window - 1) * (2 * window - 1);
     const tp_init even = { TP_INIT_CONST, 1.0 / sqrt((double)(dim / heads)), 0.0 };
     const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };
     static const char inner[] = "inner_relative_position_bias_table";
     static const char outer[] = "outer_relative_position_bias_table";
 
-    *m = (tp_lsla_attn_m){
-        .path = tp_push(P, name), .opts = opts, .heads = heads, .window = window
-    };
+    *m = (tp_lsla_attn_m){ .path = tp_push(P, name), .cfg = cfg, .heads = heads, .window = window };
     tp_linear_init(P, &m->q, "fc_q", dim, dim, true);
     if (k) tp_linear_init(P, &m->k, "fc_k", dim, dim, true);
     if (v) tp_linear_init(P, &m->v, "fc_v", dim, dim, true);
     if (proj) tp_linear_init(P, &m->proj, "proj", dim, dim, true);
-    if (!opts.fixed_scale) m->scale = tp_param(P, "dynamic_scale", TP_SHAPE(n, n), even, 0);
-    if (!opts.no_inner) m->inner = tp_param(P, inner, TP_SHAPE(rows, heads), normal, 0);
-    if (!opts.no_outer) m->outer = tp_param(P, outer, TP_SHAPE(rows, heads), normal, 0);
+    if (!cfg.fixed_scale) m->scale = tp_param(P, "dynamic_scale", TP_SHAPE(n, n), even, 0);
+    if (!cfg.raw_scores) m->inner = tp_param(P, inner, TP_SHAPE(rows, heads), normal, 0);
+    if (!cfg.raw_weights) m->outer = tp_param(P, outer, TP_SHAPE(rows, heads), normal, 0);
     tp_pop(P);
 }
 
@@ -53,12 +51,12 @@ static tp_tensor project(tp_tape *T, const tp_linear_m *m, tp_tensor x)
 
 tp_tensor tp_lsla_attn_forward(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor map, int64_t shift)
 {
-    const tp_lsla_cfg cfg = { .heads = m->heads,
-                              .height = tp_dim(map, 1),
-                              .width = tp_dim(map, 2),
-                              .window = m->window,
-                              .shift = shift,
-                              .mask_outer = m->opts.mask_outer };
+    const tp_lsla_attn_cfg cfg = { .heads = m->heads,
+                                   .height = tp_dim(map, 1),
+                                   .width = tp_dim(map, 2),
+                                   .window = m->window,
+                                   .shift = shift,
+                                   .mask_outer = m->cfg.mask_outer };
     tp_enter(T, m->path);
     const tp_tensor x = tokens(T, map);
     const tp_tensor q = project(T, &m->q, x), k = project(T, &m->k, x), v = project(T, &m->v, x);
@@ -144,7 +142,7 @@ tp_lsla_maps tp_lsla_attn_maps(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x,
     y.before = tp_reshape(T, z, flat);
     if (tp_given(m->outer)) {
         tp_tensor outer = tp_cast(T, spread(T, m->outer, w), dt);
-        if (m->opts.mask_outer) {
+        if (m->cfg.mask_outer) {
             const tp_tensor seen = tp_cast(T, borders(T, map, w, shift, 1.0f, 0.0f), dt);
             outer = tp_mul(T, tp_expand(T, outer, TP_SHAPE(image.dim[1], H, n, n)), seen);
         }

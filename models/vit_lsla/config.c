@@ -40,7 +40,7 @@ enum { IP102 = 102, FOOD101 = 101, MINI_IMAGENET = 100 }; /* classes of the pape
 static const struct {
     const char *name;
     int64_t classes;
-    tp_lsla_opts attn;
+    tp_lsla_cfg attn;
 } published[] = {
     { "vit_lsla-ip102", IP102, { 0 } },
     { "vit_lsla-food101", FOOD101, { 0 } },
@@ -48,11 +48,11 @@ static const struct {
     { "vit_lsla-qxx_np", IP102, { .variant = TP_LSLA_QXX_NP } },
     { "vit_lsla-qxv", IP102, { .variant = TP_LSLA_QXV } },
     { "vit_lsla-qkv", IP102, { .variant = TP_LSLA_QKV } },
-    { "vit_lsla-fixed_inner", IP102, { .fixed_scale = true, .no_outer = true } },
-    { "vit_lsla-fixed_outer", IP102, { .fixed_scale = true, .no_inner = true } },
+    { "vit_lsla-fixed_inner", IP102, { .fixed_scale = true, .raw_weights = true } },
+    { "vit_lsla-fixed_outer", IP102, { .fixed_scale = true, .raw_scores = true } },
     { "vit_lsla-fixed", IP102, { .fixed_scale = true } },
-    { "vit_lsla-inner", IP102, { .no_outer = true } },
-    { "vit_lsla-outer", IP102, { .no_inner = true } },
+    { "vit_lsla-inner", IP102, { .raw_weights = true } },
+    { "vit_lsla-outer", IP102, { .raw_scores = true } },
 };
 
 /* tp_vit_lsla_tiny for images of 64 x 64. A window of MAX_WINDOW is as large as the map, up to
@@ -60,14 +60,14 @@ static const struct {
 static const struct {
     const char *name;
     int64_t window;
-    tp_lsla_opts attn;
+    tp_lsla_cfg attn;
 } small[] = {
     { "lsla-small", 4, { 0 } },
     { "lsla-qkv-small", 4, { .variant = TP_LSLA_QKV } },
-    { "lsla-inner-small", 4, { .no_outer = true } },
+    { "lsla-inner-small", 4, { .raw_weights = true } },
     { "lsla-full-small",
       MAX_WINDOW,
-      { .variant = TP_LSLA_QKV, .fixed_scale = true, .no_outer = true } },
+      { .variant = TP_LSLA_QKV, .fixed_scale = true, .raw_weights = true } },
 };
 
 static bool model_preset(void *cfg, const char *name, char *why, size_t size)
@@ -173,8 +173,8 @@ static const tp__member members[] = {
     { .key = "drop_path", .kind = MEMBER_REAL, .at = AT(drop_path) },
     { .key = "variant", .kind = MEMBER_WORD, .at = AT(attn.variant), .words = variants },
     { .key = "scale", .kind = MEMBER_CHOICE, .at = AT(attn.fixed_scale), .words = scales },
-    { .key = "inner", .kind = MEMBER_NOT, .at = AT(attn.no_inner) },
-    { .key = "outer", .kind = MEMBER_NOT, .at = AT(attn.no_outer) },
+    { .key = "inner", .kind = MEMBER_NOT, .at = AT(attn.raw_scores) },
+    { .key = "outer", .kind = MEMBER_NOT, .at = AT(attn.raw_weights) },
     { .key = "mask_outer", .kind = MEMBER_FLAG, .at = AT(attn.mask_outer) },
     { .key = NULL },
 };
@@ -209,16 +209,16 @@ static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
     return tp_vit_lsla_cfg_read(cfg, F, why, size);
 }
 
-static tp_model_opts model_get(const void *cfg)
+static tp_common_cfg model_get(const void *cfg)
 {
     const tp_vit_lsla_cfg *c = cfg;
-    return (tp_model_opts){ .image = { c->image[0], c->image[1] },
+    return (tp_common_cfg){ .image = { c->image[0], c->image[1] },
                             .outputs = c->classes,
                             .drop_path = c->drop_path,
                             .recompute = c->recompute };
 }
 
-static void model_set(void *cfg, const tp_model_opts *o)
+static void model_set(void *cfg, const tp_common_cfg *o)
 {
     tp_vit_lsla_cfg *c = cfg;
     memcpy(c->image, o->image, sizeof c->image);

@@ -12,7 +12,7 @@ static double pixels(const tp_vit_lsla_cfg *c, int halvings)
 }
 
 /* Matrices D x D of an attention. */
-static double matrices(const tp_lsla_opts *o)
+static double matrices(const tp_lsla_cfg *o)
 {
     return o->variant == TP_LSLA_QKV ? 4.0 : o->variant == TP_LSLA_QXX_NP ? 1.0 : 2.0;
 }

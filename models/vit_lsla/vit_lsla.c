@@ -12,7 +12,7 @@
 
 /* ---- stem and downsampling ---- */
 
-static const tp_conv2d_opts halving = { .stride = { 2, 2 }, .pad = { 1, 1 } };
+static const tp_conv_cfg halving = { .stride = { 2, 2 }, .pad = { 1, 1 } };
 
 void tp_lsla_stem_init(tp_params *P, tp_lsla_stem *m, const char *name, int64_t channels)
 {
@@ -22,7 +22,7 @@ void tp_lsla_stem_init(tp_params *P, tp_lsla_stem *m, const char *name, int64_t 
         char part[16];
         snprintf(part, sizeof part, "%d", i);
         tp_push(P, part);
-        tp_conv2d_init(P, &m->conv[i], "conv", in, out, 3, false, &halving);
+        tp_conv2d_init(P, &m->conv[i], "conv", in, out, 3, false, halving);
         tp_batchnorm_init(P, &m->bn[i], "bn", out, 1e-5);
         tp_pop(P);
     }
@@ -42,7 +42,7 @@ tp_tensor tp_lsla_stem_forward(tp_tape *T, const tp_lsla_stem *m, tp_tensor x)
 void tp_lsla_merge_init(tp_params *P, tp_lsla_merge *m, const char *name, int64_t dim)
 {
     m->path = tp_push(P, name);
-    tp_conv2d_init(P, &m->conv, "conv", dim, 2 * dim, 3, true, &halving);
+    tp_conv2d_init(P, &m->conv, "conv", dim, 2 * dim, 3, true, halving);
     tp_layernorm_init(P, &m->norm, "norm", 2 * dim, 1e-5);
     tp_pop(P);
 }

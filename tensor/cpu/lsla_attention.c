@@ -336,7 +336,7 @@ static void lsla_forward_tasks(const void *ctx, int64_t begin, int64_t end, int 
 
 static lsla lsla_prepare(const tp_call *c, bool backward)
 {
-    const tp_lsla_cfg *cfg = c->attr;
+    const tp_lsla_attn_cfg *cfg = c->attr;
     const tp_lsla g = tp__lsla(c->x, cfg);
     const double scale = cfg->scale != 0 ? cfg->scale : g.dim ? 1 / sqrt((double)g.dim) : 1;
     return (lsla){ .c = c,

@@ -70,7 +70,7 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
 
 static win prepare(const tp_call *c, bool backward)
 {
-    const tp_window_cfg *cfg = c->attr;
+    const tp_window_attn_cfg *cfg = c->attr;
     const tp_window g = tp__window(c->x, cfg);
     const double scale = cfg->scale != 0 ? cfg->scale : g.dim ? 1 / sqrt((double)g.dim) : 1;
     return (win){ .c = c, .g = g, .at = tp__window_layout(&g, backward), .scale = (real)scale };

@@ -123,12 +123,12 @@ static bool put_blob(int fd, void *env)
     return tp__file_put(fd, b->bytes, b->n);
 }
 
-bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, size_t why_size)
+bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, size_t size)
 {
     tp_err e = { 0 };
     blob b = { bytes, n };
     const bool ok = tp__file_replace(&e, path, put_blob, &b);
-    snprintf(why, why_size, "%s", e.text);
+    snprintf(why, size, "%s", e.text);
     return ok;
 }
 
@@ -147,7 +147,7 @@ static bool make_parents(char *path)
     return mkdir(path, 0777) == 0 || errno == EEXIST;
 }
 
-bool tp_make_folders(const char *path, char *why, size_t why_size)
+bool tp_make_folders(const char *path, char *why, size_t size)
 {
     char *copy = strdup(path);
     errno = copy ? ENOENT : ENOMEM;
@@ -155,7 +155,7 @@ bool tp_make_folders(const char *path, char *why, size_t why_size)
     const int error = errno;
     free(copy);
     if (!ok)
-        snprintf(why, why_size, "%.1000s: cannot be made: %s; %s", path, strerror(error),
+        snprintf(why, size, "%.1000s: cannot be made: %s; %s", path, strerror(error),
                  tp_file_advice(error));
     return ok;
 }

@@ -17,22 +17,14 @@ typedef struct tp__conv2d {
 } tp__conv2d;
 
 /* Attributes have no zeros: see tp_conv2d. */
-static inline tp__conv2d tp__conv2d_of(const tp_conv2d_opts *o, const tp_view *x, const tp_view *w)
+static inline tp__conv2d tp__conv2d_of(const tp_conv_cfg *cfg, const tp_view *x, const tp_view *w)
 {
     tp__conv2d g;
     g.batch = x->dim[0];
-    g.groups = o->groups;
+    g.groups = cfg->groups;
     g.ci = x->dim[3];
     g.co = w->dim[0];
-    for (int i = 0; i < 2; i++) {
-        tp__conv_axis *a = &g.axis[i];
-        a->in = x->dim[1 + i];
-        a->taps = w->dim[2 + i];
-        a->stride = o->stride[i];
-        a->pad = o->pad[i];
-        a->dilation = o->dilation[i];
-        a->out = tp__conv_out(a);
-    }
+    for (int i = 0; i < 2; i++) g.axis[i] = tp__conv_axis_of(cfg, i, x->dim[1 + i], w->dim[2 + i]);
     return g;
 }
 

@@ -24,27 +24,31 @@ static inline int64_t tp__conv_out(const tp__conv_axis *a)
     return room < 0 ? 0 : room / a->stride + 1;
 }
 
+/* Axis i of cfg, over `in` inputs. */
+static inline tp__conv_axis tp__conv_axis_of(const tp_conv_cfg *cfg, int i, int64_t in,
+                                             int64_t taps)
+{
+    tp__conv_axis a;
+    a.in = in;
+    a.taps = taps;
+    a.stride = cfg->stride[i];
+    a.pad = cfg->pad[i];
+    a.dilation = cfg->dilation[i];
+    a.out = tp__conv_out(&a);
+    return a;
+}
+
 /* x [B,N,C] and w [C,1,K], or x [B,H,W,C] and w [C,1,KH,KW]. */
 static inline tp__conv tp__conv_of(const tp_conv_cfg *cfg, const tp_view *x, const tp_view *w)
 {
+    static const tp_conv_cfg plain = { { 1, 1 }, { 0, 0 }, { 1, 1 }, 0 };
     const bool flat = x->ndim == 3;
+    const int64_t cols = x->dim[x->ndim - 2], taps = w->dim[w->ndim - 1];
     tp__conv g;
     g.batch = x->dim[0];
     g.channels = w->dim[0];
-    g.w.in = x->dim[x->ndim - 2];
-    g.w.taps = w->dim[w->ndim - 1];
-    g.w.stride = cfg->stride;
-    g.w.pad = cfg->pad;
-    g.w.dilation = cfg->dilation;
-    g.h = g.w;
-    g.h.in = flat ? 1 : x->dim[1];
-    g.h.taps = flat ? 1 : w->dim[2];
-    if (flat) {
-        g.h.stride = g.h.dilation = 1;
-        g.h.pad = 0;
-    }
-    g.h.out = tp__conv_out(&g.h);
-    g.w.out = tp__conv_out(&g.w);
+    g.h = flat ? tp__conv_axis_of(&plain, 0, 1, 1) : tp__conv_axis_of(cfg, 0, x->dim[1], w->dim[2]);
+    g.w = tp__conv_axis_of(cfg, flat ? 0 : 1, cols, taps);
     return g;
 }
 

@@ -23,7 +23,7 @@ static int small(int64_t n)
     return (int)tp__ls_min(n, INT32_MAX);
 }
 
-tp__ls_attr tp__ls_attr_of(tp_ls_in in, tp_ls_cfg cfg)
+tp__ls_attr tp__ls_attr_of(tp_ls_in in, tp_ls_attn_cfg cfg)
 {
     return (tp__ls_attr){
         .heads = cfg.heads,

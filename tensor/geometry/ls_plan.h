@@ -56,7 +56,7 @@ typedef struct tp__ls_plan {
     int64_t total;
 } tp__ls_plan;
 
-tp__ls_attr tp__ls_attr_of(tp_ls_in in, tp_ls_cfg cfg);
+tp__ls_attr tp__ls_attr_of(tp_ls_in in, tp_ls_attn_cfg cfg);
 tp__ls_plan tp__ls_plan_of(const tp_view *x, const tp__ls_attr *a, bool backward);
 
 #ifdef __cplusplus

@@ -45,7 +45,7 @@ typedef struct tp_lsla_scratch {
     int64_t partial; /* backward, of a slice: [n][n] of the scale, two tables */
 } tp_lsla_scratch;
 
-static inline tp_lsla tp__lsla(const tp_view *x, const tp_lsla_cfg *cfg)
+static inline tp_lsla tp__lsla(const tp_view *x, const tp_lsla_attn_cfg *cfg)
 {
     const tp_view *q = &x[LSLA_Q];
     const int64_t w = cfg->window;

@@ -20,18 +20,18 @@ typedef struct tp__pool {
 } tp__pool;
 
 /* Attributes have no zeros: see tp_max_pool2d. */
-static inline tp__pool tp__pool_of(const tp_pool2d_opts *o, const tp_view *x)
+static inline tp__pool tp__pool_of(const tp_pool_cfg *cfg, const tp_view *x)
 {
     tp__pool g;
     g.batch = x->dim[0];
     g.channels = x->dim[3];
-    g.ignore_pad = o->ignore_pad;
+    g.ignore_pad = cfg->ignore_pad;
     for (int i = 0; i < 2; i++) {
         tp__pool_axis *a = &g.axis[i];
         a->in = x->dim[1 + i];
-        a->kernel = o->kernel[i];
-        a->stride = o->stride[i];
-        a->pad = o->pad[i];
+        a->kernel = cfg->kernel[i];
+        a->stride = cfg->stride[i];
+        a->pad = cfg->pad[i];
         const int64_t room = a->in + 2 * a->pad - a->kernel;
         a->out = a->in == 0 || room < 0 ? 0 : room / a->stride + 1;
     }

@@ -110,7 +110,7 @@ static inline void tp__window_cut(tp_window *g)
 }
 
 /* The geometry of checked inputs. */
-static inline tp_window tp__window(const tp_view *x, const tp_window_cfg *cfg)
+static inline tp_window tp__window(const tp_view *x, const tp_window_attn_cfg *cfg)
 {
     const tp_view *q = &x[WIN_Q], *low = &x[WIN_LOW_K], *table = &x[WIN_TABLE];
     tp_window g;

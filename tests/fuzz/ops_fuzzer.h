@@ -83,7 +83,7 @@ struct ops_row {
     tp_tensor (*chance)(tp_tape *, tp_tensor, double);
     tp_tensor (*loss)(tp_tape *, tp_tensor, tp_tensor, tp_reduction);
     tp_tensor (*depthwise)(tp_tape *, tp_tensor, tp_tensor, tp_tensor, tp_conv_cfg);
-    tp_tensor (*pool)(tp_tape *, tp_tensor, tp_pool2d_opts);
+    tp_tensor (*pool)(tp_tape *, tp_tensor, tp_pool_cfg);
 };
 
 extern const ops_row ops_rows[];     /* ops_rows.c: every function of ops.h; ends with NULL */

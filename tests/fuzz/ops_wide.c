@@ -9,7 +9,9 @@ tp_tensor ops_conv(ops_env *e, const ops_row *r)
     const tp_tensor w = ops_input(e, axes == 1 ? TP_SHAPE(C, 1, ops_size(e))
                                                : TP_SHAPE(C, 1, ops_size(e), ops_size(e)));
     const tp_tensor b = ops_maybe(e, TP_SHAPE(C));
-    const tp_conv_cfg cfg = { ops_integer(e), ops_integer(e), ops_integer(e) };
+    const int64_t stride = ops_integer(e), pad = ops_integer(e), dilation = ops_integer(e);
+    tp_conv_cfg cfg = { .stride = { stride }, .pad = { pad }, .dilation = { dilation } };
+    if (axes == 2) cfg.stride[1] = stride, cfg.pad[1] = pad, cfg.dilation[1] = dilation;
     return r->depthwise(ops_tape(e), x.t, w, b, cfg);
 }
 
@@ -22,23 +24,23 @@ static void two(ops_env *e, int64_t to[2])
 tp_tensor ops_conv2d(ops_env *e, const ops_row *r)
 {
     (void)r;
-    tp_conv2d_opts o = { .groups = ops_integer(e) };
-    const int64_t g = o.groups > 0 && o.groups < 16 ? o.groups : 1;
+    tp_conv_cfg cfg = { .groups = ops_integer(e) };
+    const int64_t g = cfg.groups > 0 && cfg.groups < 16 ? cfg.groups : 1;
     const tp_shape map = TP_SHAPE(ops_size(e), ops_size(e), ops_size(e), ops_times(g, ops_size(e)));
     const ops_pick x = ops_take(e, map, OPS_FLOATS);
     const int64_t Co = ops_times(g, ops_size(e)), Ci = ops_dim(x.s, -1) / g;
     const tp_tensor w = ops_input(e, TP_SHAPE(Co, Ci, ops_size(e), ops_size(e)));
     const tp_tensor b = ops_maybe(e, TP_SHAPE(Co));
-    two(e, o.stride);
-    two(e, o.pad);
-    two(e, o.dilation);
-    return tp_conv2d(ops_tape(e), x.t, w, b, ops_flag(e) ? NULL : &o);
+    two(e, cfg.stride);
+    two(e, cfg.pad);
+    two(e, cfg.dilation);
+    return tp_conv2d(ops_tape(e), x.t, w, b, ops_flag(e) ? (tp_conv_cfg){ 0 } : cfg);
 }
 
 tp_tensor ops_pool(ops_env *e, const ops_row *r)
 {
     const ops_pick x = ops_map(e, 4);
-    tp_pool2d_opts o = { .ignore_pad = ops_flag(e) };
+    tp_pool_cfg o = { .ignore_pad = ops_flag(e) };
     two(e, o.kernel);
     two(e, o.stride);
     two(e, o.pad);
@@ -124,14 +126,14 @@ tp_tensor ops_ls_attention(ops_env *e, const ops_row *r)
     (void)r;
     const sizes z = draw_sizes(e);
     const int64_t cached = ops_size(e), vectors = ops_size(e);
-    tp_ls_cfg cfg = { .heads = z.heads,
-                      .chunk = ops_int(e),
-                      .rank = ops_int(e),
-                      .window = ops_int(e),
-                      .clamp = ops_int(e),
-                      .chunk_clamp = ops_int(e),
-                      .masked = ops_flag(e),
-                      .segment = ops_flag(e) };
+    tp_ls_attn_cfg cfg = { .heads = z.heads,
+                           .chunk = ops_int(e),
+                           .rank = ops_int(e),
+                           .window = ops_int(e),
+                           .clamp = ops_int(e),
+                           .chunk_clamp = ops_int(e),
+                           .masked = ops_flag(e),
+                           .segment = ops_flag(e) };
     const int64_t rows = ops_plus(cached, z.N);
     tp_ls_in in = { .q = ops_input(e, TP_SHAPE(z.B, z.N, z.C)) };
     if (ops_near(e, cfg.window > 0)) {
@@ -156,13 +158,13 @@ tp_tensor ops_window(ops_env *e, const ops_row *r)
     (void)r;
     const sizes z = draw_sizes(e);
     const uint8_t b = ops_byte(e);
-    tp_window_cfg cfg = { .heads = z.heads,
-                          .height = ops_near(e, z.N),
-                          .width = ops_near(e, z.S),
-                          .global = ops_integer(e),
-                          .edge = (tp_edge)(b < 250 ? b % 3 : b),
-                          .block = ops_int(e),
-                          .mask_wrapped = ops_flag(e) };
+    tp_window_attn_cfg cfg = { .heads = z.heads,
+                               .height = ops_near(e, z.N),
+                               .width = ops_near(e, z.S),
+                               .global = ops_integer(e),
+                               .edge = (tp_edge)(b < 250 ? b % 3 : b),
+                               .block = ops_int(e),
+                               .mask_wrapped = ops_flag(e) };
     two(e, cfg.window);
     two(e, cfg.halo);
     if (ops_flag(e)) {
@@ -192,13 +194,13 @@ tp_tensor ops_lsla(ops_env *e, const ops_row *r)
     (void)r;
     const sizes z = draw_sizes(e);
     const int64_t w = ops_integer(e), side = ops_plus(ops_times(2, w), -1);
-    const tp_lsla_cfg cfg = { .heads = z.heads,
-                              .height = ops_near(e, ops_times(z.N, w)),
-                              .width = ops_near(e, ops_times(z.S, w)),
-                              .window = w,
-                              .shift = ops_integer(e),
-                              .mask_outer = ops_flag(e),
-                              .scale = ops_flag(e) ? ops_number(e) : 0.0 };
+    const tp_lsla_attn_cfg cfg = { .heads = z.heads,
+                                   .height = ops_near(e, ops_times(z.N, w)),
+                                   .width = ops_near(e, ops_times(z.S, w)),
+                                   .window = w,
+                                   .shift = ops_integer(e),
+                                   .mask_outer = ops_flag(e),
+                                   .scale = ops_flag(e) ? ops_number(e) : 0.0 };
     const tp_shape s = TP_SHAPE(z.B, ops_times(ops_times(z.N, w), ops_times(z.S, w)), z.C);
     const tp_shape table = TP_SHAPE(ops_times(side, side), z.H);
     const int64_t area = ops_times(w, w);

@@ -36,7 +36,7 @@ json_t *shape_json(const tp_shape *s)
 
 static void describe_input(const tp_model_cfg *c, char *text, size_t size)
 {
-    const tp_model_opts o = tp_model_get(c);
+    const tp_common_cfg o = tp_model_get(c);
     if (c->model->input == TP_IMAGES)
         snprintf(text, size, "%lld x %lld", (long long)o.image[0], (long long)o.image[1]);
     else
@@ -46,7 +46,7 @@ static void describe_input(const tp_model_cfg *c, char *text, size_t size)
 
 static double bytes_kept(tp_model_cfg c, tp_recompute recompute)
 {
-    tp_model_opts o = tp_model_get(&c);
+    tp_common_cfg o = tp_model_get(&c);
     o.recompute = recompute;
     tp_model_set(&c, &o);
     return tp_model_activations(&c, 0, 0);

@@ -25,7 +25,7 @@ void cvt_options(parity *p, tp_cvt_cfg *c)
     c->wide_scale = par_word(p, "scale", c->wide_scale, scales) == 1;
     c->quick_gelu = par_word(p, "activation", c->quick_gelu, activations) == 1;
     c->raw_class = par_word(p, "cls_proj", c->raw_class, classes) == 1;
-    c->no_dual_ln = !par_flag(p, "dual_ln", !c->no_dual_ln);
+    c->raw_kv = !par_flag(p, "dual_ln", !c->raw_kv);
     if (proj >= 0) c->single_proj = proj == PROJ_YES;
 }
 
@@ -109,8 +109,8 @@ static void set_patches(parity *p, tp_cvt *m)
                      kernel);
             return;
         }
-        conv->opts.stride[0] = conv->opts.stride[1] = x[1];
-        conv->opts.pad[0] = conv->opts.pad[1] = x[2];
+        conv->cfg.stride[0] = conv->cfg.stride[1] = x[1];
+        conv->cfg.pad[0] = conv->cfg.pad[1] = x[2];
     }
 }
 
@@ -131,7 +131,7 @@ static void adjust_model(parity *p, tp_cvt *m)
             tp_cvt_proj *const kv[] = { &block->attn.k, &block->attn.v };
             block->norm1.eps = block->norm2.eps = eps;
             for (int k = 0; k < 2; k++)
-                kv[k]->conv.opts.stride[0] = kv[k]->conv.opts.stride[1] = stride[s];
+                kv[k]->conv.cfg.stride[0] = kv[k]->conv.cfg.stride[1] = stride[s];
             cvt_adjust(p, &block->attn);
         }
     }

@@ -28,10 +28,10 @@ void cvt_declare_projection(parity *p, void *self)
 {
     const int64_t C = par_size(p, "channels", PAR_NEEDED), stride = par_size(p, "stride", 1);
     const int64_t pad = par_count(p, "padding", 1);
-    const tp_conv2d_opts o = { { stride, stride }, { pad, pad }, { 1, 1 }, C };
+    const tp_conv_cfg cfg = { { stride, stride }, { pad, pad }, { 1, 1 }, C };
     cvt_projection *m = self;
 
-    tp_conv2d_init(p->P, &m->conv, "conv", C, C, par_size(p, "kernel", 3), false, &o);
+    tp_conv2d_init(p->P, &m->conv, "conv", C, C, par_size(p, "kernel", 3), false, cfg);
     tp_batchnorm_init(p->P, &m->bn, "bn", C, par_num(p, "bn_eps", 1e-5));
 }
 
@@ -53,10 +53,10 @@ void cvt_project(parity *p, void *self)
 void cvt_declare_sepconv(parity *p, void *self)
 {
     const int64_t C = par_size(p, "channels", PAR_NEEDED);
-    const tp_conv2d_opts o = { { 1, 1 }, { 1, 1 }, { 1, 1 }, C };
+    const tp_conv_cfg cfg = { { 1, 1 }, { 1, 1 }, { 1, 1 }, C };
     cvt_sepconv *m = self;
 
-    tp_conv2d_init(p->P, &m->conv, "conv_proj_p.conv", C, C, 3, true, &o);
+    tp_conv2d_init(p->P, &m->conv, "conv_proj_p.conv", C, C, 3, true, cfg);
     tp_linear_init(p->P, &m->linear, "proj_p", C, par_size(p, "out", PAR_NEEDED), true);
 }
 
@@ -67,7 +67,7 @@ void cvt_separate(parity *p, void *self)
     const tp_tensor x = par_images(p, "x");
     const double eps = par_num(p, "eps", 1e-5);
     const tp_tensor w = tp_weight_standardize(p->T, m->conv.weight, eps, false);
-    const tp_tensor y = tp_conv2d(p->T, x, w, m->conv.bias, &m->conv.opts);
+    const tp_tensor y = tp_conv2d(p->T, x, w, m->conv.bias, m->conv.cfg);
     par_output(p, "y", tp_linear_forward(p->T, &m->linear, tokens(p->T, y)));
 }
 

@@ -415,7 +415,7 @@ static bool no_class(parity *p, const char *from, const char *to)
     return is(p, "cls", "0");
 }
 
-static bool no_dual_ln(parity *p, const char *from, const char *to)
+static bool raw_kv(parity *p, const char *from, const char *to)
 {
     (void)from, (void)to;
     return is(p, "dual_ln", "0");
@@ -573,7 +573,7 @@ const par_exception par_exceptions[] = {
     { "cvt.conv_embed", "mode", "without batch norm nothing depends on it", NULL },
     { "cvt.ws_sepconv", "mode", "without batch norm nothing depends on it", NULL },
     { "cvt.ls_attention", "cls_proj", "there is no class token", no_class },
-    { "cvt.ls_attention", "ln_eps", "the epsilon of DualLN, which is left out", no_dual_ln },
+    { "cvt.ls_attention", "ln_eps", "the epsilon of DualLN, which is left out", raw_kv },
     { "cvt.*", "out_proj", "auto is what the numbers of heads make of it", same_projections },
     { "cvt.*", "scale", "a single head is as wide as all of them", one_head },
     { "cvt.ls_*", "w", "the window reaches over the whole map", same_windows },

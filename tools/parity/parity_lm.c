@@ -23,14 +23,14 @@ tp_ls_cfg lm_ls_cfg(parity *p)
     static const char *const orders[] = { "compress_first", "project_first", NULL };
 
     return (tp_ls_cfg){
-        .heads = (int)par_size(p, "n_head", 8),
-        .chunk = (int)par_size(p, "chunk_size", 16),
-        .rank = (int)par_count(p, "chunk_rank", 1),
-        .window = (int)par_count(p, "window_len", 512),
-        .clamp = clamp(p, "clamp_len"),
-        .chunk_clamp = clamp(p, "cpos_clamp_len"),
-        .masked = par_word(p, "empty_cache", 0, caches) == 1,
-        .segment = par_word(p, "window", 0, windows) == 1,
+        .attn = { .heads = (int)par_size(p, "n_head", 8),
+                  .chunk = (int)par_size(p, "chunk_size", 16),
+                  .rank = (int)par_count(p, "chunk_rank", 1),
+                  .window = (int)par_count(p, "window_len", 512),
+                  .clamp = clamp(p, "clamp_len"),
+                  .chunk_clamp = clamp(p, "cpos_clamp_len"),
+                  .masked = par_word(p, "empty_cache", 0, caches) == 1,
+                  .segment = par_word(p, "window", 0, windows) == 1 },
         .ln_local = par_word(p, "dproj_input", 0, inputs) == 1,
         .project_first = par_word(p, "cache_dproj", 0, orders) == 1,
     };
@@ -45,7 +45,7 @@ tp_ls_lm_cfg lm_cfg(parity *p)
         .layers = (int)par_size(p, "n_layer", 12),
         .mem_len = par_given(p, "mem_len") ? par_count(p, "mem_len", 0) : par_size(p, "M", 2048),
         .ls = lm_ls_cfg(p),
-        .use_bias = par_flag(p, "use_bias", false),
+        .bias = par_flag(p, "use_bias", false),
         .pre_ln = par_flag(p, "pre_ln", true),
         .gelu = par_flag(p, "use_gelu", true),
     };
@@ -113,7 +113,7 @@ void lm_clear(parity *p, lm_case *c)
 /* What streams begin with: the official Transformer-LS has zeros in all rows of its cache. */
 static void check_empty_cache(parity *p, const lm_case *c, const char *name)
 {
-    const bool zeros = !c->xl && !c->ls.cfg.ls.masked;
+    const bool zeros = !c->xl && !c->ls.cfg.ls.attn.masked;
     const tp_shape s = par_shape(p, name);
     const int64_t rows = zeros ? c->ls.cfg.mem_len : 0;
 

@@ -22,7 +22,7 @@ static tp_tensor positions(parity *p, const char *stored, int64_t rows, int64_t 
 }
 
 /* Window and chunk tables of a segment of M rows after a cache of L. */
-static tp_ls_context tables(parity *p, const tp_ls_cfg *c, int64_t M, int64_t L, int64_t dim)
+static tp_ls_context tables(parity *p, const tp_ls_attn_cfg *c, int64_t M, int64_t L, int64_t dim)
 {
     const int64_t span = c->segment ? 2 * (int64_t)c->window : c->window;
     const int64_t nc = (L + M) / c->chunk * c->rank;
@@ -67,7 +67,7 @@ void lm_attend(parity *p, void *self)
     tp_tensor h, cache;
 
     if (!take_rows(p, &h, &cache)) return;
-    const tp_ls_context ctx = tables(p, &a->cfg, tp_dim(h, 1), tp_dim(cache, 1), a->dim);
+    const tp_ls_context ctx = tables(p, &a->cfg.attn, tp_dim(h, 1), tp_dim(cache, 1), a->dim);
     par_output(p, "out", tp_ls_attn_forward(p->T, &a->m, h, cache, ctx));
 }
 
@@ -82,7 +82,7 @@ void lm_declare_block(parity *p, void *self)
 void lm_run_block(parity *p, void *self)
 {
     const lm_block *b = self;
-    const tp_ls_cfg *ls = &b->cfg.ls;
+    const tp_ls_attn_cfg *ls = &b->cfg.ls.attn;
     tp_tensor h, cache;
 
     if (!take_rows(p, &h, &cache)) return;

@@ -5,15 +5,15 @@
 #include "parity_lsla.h"
 
 /* o, changed where the metadata say otherwise. */
-static tp_lsla_opts options(parity *p, tp_lsla_opts o)
+static tp_lsla_cfg options(parity *p, tp_lsla_cfg o)
 {
     static const char *const variants[] = { "qxx", "qxv", "qkv", "qxx_np", NULL };
     static const char *const scales[] = { "dynamic", "fixed", NULL };
 
     o.variant = (tp_lsla_variant)par_word(p, "variant", (int)o.variant, variants);
     o.fixed_scale = par_word(p, "scale", o.fixed_scale, scales) == 1;
-    o.no_inner = !par_flag(p, "inner", !o.no_inner);
-    o.no_outer = !par_flag(p, "outer", !o.no_outer);
+    o.raw_scores = !par_flag(p, "inner", !o.raw_scores);
+    o.raw_weights = !par_flag(p, "outer", !o.raw_weights);
     o.mask_outer = par_flag(p, "mask_outer", o.mask_outer);
     return o;
 }
@@ -32,7 +32,7 @@ typedef struct attention {
 
 static void declare_attention(parity *p, attention *a, const char *name, int64_t window)
 {
-    const tp_lsla_opts o = options(p, (tp_lsla_opts){ 0 });
+    const tp_lsla_cfg o = options(p, (tp_lsla_cfg){ 0 });
     const int64_t dim = par_size(p, "dim", PAR_NEEDED);
     const int heads = (int)par_size(p, "heads", PAR_NEEDED);
 
@@ -124,7 +124,7 @@ static void declare_block(parity *p, void *self)
                                   .shift = par_int(p, "shift", 0, 0, window - 1),
                                   .heads = (int)par_size(p, "heads", PAR_NEEDED),
                                   .mlp_ratio = par_num(p, "mlp_ratio", 2.0),
-                                  .attn = options(p, (tp_lsla_opts){ 0 }) };
+                                  .attn = options(p, (tp_lsla_cfg){ 0 }) };
     if (!(c.mlp_ratio * (double)c.dim >= 1.0 && c.mlp_ratio < 1e6))
         par_fail(p, "metadata mlp_ratio: %g times %lld channels", c.mlp_ratio, (long long)c.dim);
     if (!p->failed) tp_lsla_block_init(p->P, self, "", &c);

@@ -54,7 +54,7 @@ bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t
         par_fail(p, "metadata model = '%.40s': %s", name, why);
         return false;
     }
-    tp_model_opts o = tp_model_get(c);
+    tp_common_cfg o = tp_model_get(c);
     o.image[0] = image[0];
     o.image[1] = image[1];
     o.drop_path = 0.0;

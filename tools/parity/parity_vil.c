@@ -50,8 +50,8 @@ static tp_vil_cfg options(parity *p)
         .avg_pool = par_flag(p, "avg_pool_flag", false),
         .separate_global = !par_flag(p, "share_global_weights", true),
         .separate_kv = !par_flag(p, "share_kv", true),
-        .no_norm_embed = !par_flag(p, "norm_embed", true),
-        .no_qkv_bias = !par_flag(p, "qkv_bias", true),
+        .raw_embed = !par_flag(p, "norm_embed", true),
+        .linear_qkv = !par_flag(p, "qkv_bias", true),
     };
 }
 
@@ -221,7 +221,7 @@ static void run_block(parity *p, void *self)
 
 static void declare_patches(parity *p, void *self)
 {
-    tp_vil_cfg c = { .stages = 1, .no_norm_embed = !par_flag(p, "norm_embed", true) };
+    tp_vil_cfg c = { .stages = 1, .raw_embed = !par_flag(p, "norm_embed", true) };
     tp_vil_embed *m = self;
 
     par_image_size(p, "x", c.image);

@@ -52,7 +52,7 @@ void *tp__run_settings_copy(const tp_trainer *r)
     return copy;
 }
 
-static size_t moments_of(const tp_train_opts *o)
+static size_t moments_of(const tp_train_settings *o)
 {
     const bool sums = o->optimizer == TP_BY_SGD || o->optimizer == TP_BY_QHM;
     return !sums ? 2 : o->momentum > 0 ? 1 : 0;
@@ -115,7 +115,7 @@ static void add_process(const tp_trainer *r, tp_forecast *m)
 bool tp__run_forecast(const tp_trainer *r, int recompute, tp_forecast *m, char *why, size_t size)
 {
     tp_trainer trial;
-    tp_train_opts *o = tp__run_settings_copy(r);
+    tp_train_settings *o = tp__run_settings_copy(r);
     if (!o) {
         snprintf(why, size, "out of memory");
         return false;

@@ -17,7 +17,7 @@
 
 static void open_device(tp_trainer *r, bool dry, bool blank)
 {
-    const tp_train_opts *o = r->o;
+    const tp_train_settings *o = r->o;
     const tp_dtype dtype = (tp_dtype)o->machine.dtype;
     tp_run *R = &r->run;
     R->D = tp_device_open(
@@ -75,7 +75,7 @@ static int64_t end_of(const tp_trainer *r, int64_t steps)
 /* What follows from the data: epochs, and the end of the run. */
 static bool measure_run(tp_trainer *r)
 {
-    const tp_train_opts *o = r->o;
+    const tp_train_settings *o = r->o;
     tp_run *R = &r->run;
     if (r->why[0]) return false;
     if (R->batches < 0) return tp__run_fail(r, "an epoch of %lld batches", (long long)R->batches);
@@ -169,7 +169,7 @@ static bool keeps_the_schedule(tp_trainer *r, int64_t former)
 
 static bool open_resumed(tp_trainer *r, const void *asked, const tp_given_flags *given)
 {
-    const tp_train_opts *theirs = asked;
+    const tp_train_settings *theirs = asked;
     char why[5000];
     if (theirs->plan)
         return tp__run_fail(
@@ -227,7 +227,7 @@ bool tp__run_files(tp_trainer *r)
 static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
                      const tp_given_flags *given)
 {
-    const tp_train_opts *theirs = asked;
+    const tp_train_settings *theirs = asked;
     if (!tp__run_new_settings(r, &r->run.settings, asked, given)) return;
     r->o = r->run.settings;
     const bool ours = !theirs->plan && r->run.rank == 0;

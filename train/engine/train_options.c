@@ -4,13 +4,13 @@
 #include <string.h>
 #include <tapegrad/train.h>
 
-#define O tp_train_opts
+#define O tp_train_settings
 
 const tp_option tp_machine_options[] = {
-    TP_STRING("device", tp_machine_opts, device, "NAME", 0, "cpu, cuda or cuda:1."),
-    TP_CHOICE("dtype", tp_machine_opts, dtype, "f32|f64|bf16", TP_SAVED,
+    TP_STRING("device", tp_machine_settings, device, "NAME", 0, "cpu, cuda or cuda:1."),
+    TP_CHOICE("dtype", tp_machine_settings, dtype, "f32|f64|bf16", TP_SAVED,
               "What products are computed in; f64 keeps the weights in f64 too (CPU only)."),
-    TP_INT("threads", tp_machine_opts, threads, 0, 1024, 0,
+    TP_INT("threads", tp_machine_settings, threads, 0, 1024, 0,
            "CPU threads; 0: OMP_NUM_THREADS, or every core. Results do not depend on it."),
     { 0 },
 };
@@ -116,26 +116,26 @@ const tp_option tp_train_options[] = {
     { 0 },
 };
 
-tp_train_opts tp_train_defaults(const char *run_dir)
+tp_train_settings tp_train_defaults(const char *run_dir)
 {
-    return (tp_train_opts){ .machine = { .device = strdup("cpu") },
-                            .run_dir = strdup(run_dir),
-                            .batch = 32,
-                            .accumulation = 1,
-                            .seed = 1,
-                            .lr = 1e-3,
-                            .lr_every = 1000,
-                            .lr_factor = 0.5,
-                            .beta1 = 0.9,
-                            .beta2 = 0.999,
-                            .eps = 1e-8,
-                            .momentum = 0.9,
-                            .nu = 1,
-                            .log_every = 50,
-                            .eval_every = 1 };
+    return (tp_train_settings){ .machine = { .device = strdup("cpu") },
+                                .run_dir = strdup(run_dir),
+                                .batch = 32,
+                                .accumulation = 1,
+                                .seed = 1,
+                                .lr = 1e-3,
+                                .lr_every = 1000,
+                                .lr_factor = 0.5,
+                                .beta1 = 0.9,
+                                .beta2 = 0.999,
+                                .eps = 1e-8,
+                                .momentum = 0.9,
+                                .nu = 1,
+                                .log_every = 50,
+                                .eval_every = 1 };
 }
 
-tp_optim *tp_train_optimizer(tp_params *P, const tp_train_opts *o, bool raw_eps,
+tp_optim *tp_train_optimizer(tp_params *P, const tp_train_settings *o, bool raw_eps,
                              tp_factor_rule rule, void *env)
 {
     const bool vil = o->optimizer == TP_BY_ADAMW_VIL;
@@ -165,7 +165,7 @@ tp_optim *tp_train_optimizer(tp_params *P, const tp_train_opts *o, bool raw_eps,
     }
 }
 
-double tp_train_rate(const tp_train_opts *o, int64_t u, int64_t total)
+double tp_train_rate(const tp_train_settings *o, int64_t u, int64_t total)
 {
     const int64_t warmup = (int64_t)o->warmup;
     switch (o->schedule) {

@@ -86,7 +86,7 @@ static bool time_update(const tp_trainer *r, void *settings, double *seconds, do
 
 /* FLOP/s: first by a batch of 2, then by one as large as fits into the time for it, with rates of
  * zero: the same work, and no loss that goes astray. */
-static bool measure_rate(const tp_trainer *r, tp_train_opts *o, double *rate, char *why,
+static bool measure_rate(const tp_trainer *r, tp_train_settings *o, double *rate, char *why,
                          size_t size)
 {
     const int64_t whole = o->batch;

@@ -25,7 +25,7 @@ static bool due(int64_t every, int64_t n)
 
 static duties duties_of(const tp_trainer *r, bool last)
 {
-    const tp_train_opts *o = r->o;
+    const tp_train_settings *o = r->o;
     const tp_run *R = &r->run;
     const bool end = R->per_epoch > 0 && R->update % R->per_epoch == 0;
     const bool measure = R->per_epoch > 0 ? end && due(o->eval_every, R->update / R->per_epoch)

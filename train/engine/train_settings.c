@@ -31,7 +31,7 @@ bool tp__run_check_program(tp_trainer *r)
         { t->unit, "unit" },
         { t->score, "score" },
         { t->score_text, "score_text" },
-        { t->settings_size >= sizeof(tp_train_opts), "settings_size" },
+        { t->settings_size >= sizeof(tp_train_settings), "settings_size" },
         { t->open, "open" },
         { t->build, "build" },
         { t->next, "next" },
@@ -99,7 +99,7 @@ static bool default_settings(tp_trainer *r, void *settings)
     int n = 0;
     snprintf(folder, sizeof folder, "runs/%s", tp__run_program(r->t));
     snprintf(flags, sizeof flags, "%s", r->t->defaults ? r->t->defaults : "");
-    *(tp_train_opts *)settings = tp_train_defaults(folder);
+    *(tp_train_settings *)settings = tp_train_defaults(folder);
     for (char *w = strtok_r(flags, " ", &rest); w && n < MOST; w = strtok_r(NULL, " ", &rest))
         word[n++] = w;
     return tp_options_parse(&r->command, n, word, settings, NULL) == TP_PARSED ||

@@ -6,14 +6,14 @@
 #include <unistd.h>
 
 const tp_option tp_trained_options[] = {
-    TP_STRING("checkpoint", tp_trained_opts, checkpoint, "FILE", 0,
+    TP_STRING("checkpoint", tp_trained_settings, checkpoint, "FILE", 0,
               "The weights. Without it best.safetensors of --run-dir, "
               "or last.safetensors if there is none."),
-    TP_STRING("run-dir", tp_trained_opts, run_dir, "DIR", 0, "The folder of a run."),
+    TP_STRING("run-dir", tp_trained_settings, run_dir, "DIR", 0, "The folder of a run."),
     { 0 },
 };
 
-tp_trained tp_trained_find(const tp_trained_opts *o)
+tp_trained tp_trained_find(const tp_trained_settings *o)
 {
     tp_trained t = { 0 };
     if (o->checkpoint) {
@@ -26,7 +26,7 @@ tp_trained tp_trained_find(const tp_trained_opts *o)
     return t;
 }
 
-void tp_trained_open(tp_trained *t, const tp_machine_opts *o, uint64_t seed, bool blank)
+void tp_trained_open(tp_trained *t, const tp_machine_settings *o, uint64_t seed, bool blank)
 {
     const tp_dtype dtype = (tp_dtype)o->dtype;
     t->D = tp_device_open(o->device, &(tp_device_opts){ .threads = (int)o->threads });

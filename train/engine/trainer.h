@@ -34,7 +34,7 @@ typedef struct tp_trainer {
     tp_command command; /* t's, with the manual completed */
     char synopsis[256], about[6000], more[8000];
     const tp_peers *peers; /* NULL: this process trains alone */
-    const tp_train_opts *o;
+    const tp_train_settings *o;
 
     tp_folder folder;
     tp_run_log log;

@@ -43,13 +43,13 @@ static void see(void *env, tp_tape *T, const tp_seen *seen)
     tables *s = env;
     int64_t reach[2];
     if (strcmp(seen->op->name, "window_attention_2d") == 0) {
-        tp_window_cfg c;
+        tp_window_attn_cfg c;
         memcpy(&c, seen->attr, sizeof c);
         for (int i = 0; i < 2; i++)
             reach[i] = c.reach[i] ? c.reach[i] : c.window[i] + c.halo[i] - 1;
         take(s, T, seen->x[5], "local", reach, c.stride ? c.stride : 2 * reach[1] + 1);
     } else if (strcmp(seen->op->name, "lsla_attention") == 0) {
-        tp_lsla_cfg c;
+        tp_lsla_attn_cfg c;
         memcpy(&c, seen->attr, sizeof c);
         reach[0] = reach[1] = c.window - 1;
         take(s, T, seen->x[4], "inner", reach, 2 * c.window - 1);

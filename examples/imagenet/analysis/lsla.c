@@ -96,7 +96,7 @@ static void see_input(search *s, tp_tape *T, const tp_lsla_block *b, tp_tensor x
     take_biases(q, T, m->outer, q->v[LSLA_OUTER]);
     q->fixed = sqrt((double)m->heads / (double)tp_dim(x, 3));
     take_scale(q, T, m->scale, q->v[LSLA_SCALE]);
-    for (int64_t i = 0; i < q->heads * q->n && m->opts.mask_outer; i++)
+    for (int64_t i = 0; i < q->heads * q->n && m->cfg.mask_outer; i++)
         if (q->v[LSLA_BEFORE][i] == q->v[LSLA_AFTER][i]) q->v[LSLA_OUTER][i] = 0; /* masked */
 }
 

@@ -93,7 +93,7 @@ static double dot(const double *a, const double *b, int64_t n)
 }
 
 /* Does the query in (iy,ix) see the token in (jy,jx)? */
-static bool sees(const tp_window_cfg *c, int64_t iy, int64_t ix, int64_t jy, int64_t jx)
+static bool sees(const tp_window_attn_cfg *c, int64_t iy, int64_t ix, int64_t jy, int64_t jx)
 {
     const int64_t i[2] = { iy, ix }, j[2] = { jy, jx };
     for (int a = 0; a < 2; a++) {
@@ -109,7 +109,7 @@ static bool sees(const tp_window_cfg *c, int64_t iy, int64_t ix, int64_t jy, int
 /* Logits of head h: low keys, global tokens, all tokens of the map. */
 static void window_logits(const window_seen *in, int64_t h, int64_t row, int64_t col, double *z)
 {
-    const tp_window_cfg *c = &in->cfg;
+    const tp_window_attn_cfg *c = &in->cfg;
     const int64_t C = in->q.dim[2], H = c->heads, D = C / H, g = c->global,
                   N = c->height * c->width;
     const int64_t low = in->low_k.v ? in->low_k.dim[1] : 0;
@@ -152,7 +152,7 @@ static void spread_low(span *s, const window_seen *in, int64_t h, const double *
 
 bool window_span(span *s, const window_seen *in, int64_t row, int64_t col)
 {
-    const tp_window_cfg *c = &in->cfg;
+    const tp_window_attn_cfg *c = &in->cfg;
     const int64_t H = c->heads, N = c->height * c->width, g = c->global;
     const int64_t low = in->low_k.v ? in->low_k.dim[1] : 0;
     if (!span_new(s, H, c->height, c->width) || c->edge == TP_EDGE_CYCLIC || c->block > 0)

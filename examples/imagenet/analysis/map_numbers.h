@@ -37,7 +37,7 @@ void span_free(span *s);
  * front. */
 typedef struct window_seen {
     host_array q, k, low_k, table, global_bias, scores;
-    tp_window_cfg cfg;
+    tp_window_attn_cfg cfg;
 } window_seen;
 
 /* Of the query in that row and column. False: no memory, or a cyclic window or a random neighbour,

@@ -43,7 +43,7 @@ static void add(norms *s, tp_tape *T, const host_array *x, const host_array *low
 /* x: inputs of the window attention; 0: keys, 1: values. */
 static void see_attention(norms *s, tp_tape *T, const tp_seen *seen)
 {
-    tp_window_cfg cfg;
+    tp_window_attn_cfg cfg;
     norm_ratios *r = s->r;
     const int64_t i = s->a->at;
     memcpy(&cfg, seen->attr, sizeof cfg);
