@@ -186,7 +186,7 @@ static bool configure(setup *s, const arguments *a, char *why, size_t size)
     o.recompute = (tp_recompute)a->recompute;
     o.drop_path = a->drop_path;
     tp_model_set(&s->model, &o);
-    if (!a->tokens || is_text(s)) return !tp_model_check(&s->model, why, size);
+    if (!a->tokens || is_text(s)) return tp_model_check(&s->model, why, size);
     snprintf(why, size, "--tokens: %s takes images", a->model);
     return false;
 }

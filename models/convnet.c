@@ -35,18 +35,18 @@ static bool in_range(int64_t n, int64_t most)
     return n >= 1 && n <= most;
 }
 
-const char *tp_convnet_cfg_check(const tp_convnet_cfg *c, char *buf, size_t size)
+bool tp_convnet_cfg_check(const tp_convnet_cfg *c, char *why, size_t size)
 {
-    buf[0] = '\0';
+    why[0] = '\0';
     if (!in_range(c->width, MAX_WIDTH))
-        snprintf(buf, size, "a width of %lld: 1 to %d are possible", (long long)c->width,
+        snprintf(why, size, "a width of %lld: 1 to %d are possible", (long long)c->width,
                  MAX_WIDTH);
     else if (!in_range(c->classes, MAX_CLASSES))
-        snprintf(buf, size, "%lld classes", (long long)c->classes);
+        snprintf(why, size, "%lld classes", (long long)c->classes);
     else if (!in_range(c->image[0], MAX_SIDE) || !in_range(c->image[1], MAX_SIDE))
-        snprintf(buf, size, "images of %lld x %lld: sides of 1 to %d are possible",
+        snprintf(why, size, "images of %lld x %lld: sides of 1 to %d are possible",
                  (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
-    return buf[0] ? buf : NULL;
+    return !why[0];
 }
 
 #define AT(member) offsetof(tp_convnet_cfg, member)
@@ -57,9 +57,9 @@ static const tp__member members[] = {
     { .key = NULL },
 };
 
-static const char *model_check(const void *cfg, char *buf, size_t size)
+static bool model_check(const void *cfg, char *why, size_t size)
 {
-    return tp_convnet_cfg_check(cfg, buf, size);
+    return tp_convnet_cfg_check(cfg, why, size);
 }
 
 static void model_write(const void *cfg, tp_writer *W)
@@ -71,7 +71,7 @@ static void model_write(const void *cfg, tp_writer *W)
 static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
 {
     return tp__members_read(members, tp_model_convnet.name, cfg, F, why, size) &&
-           !tp_convnet_cfg_check(cfg, why, size);
+           tp_convnet_cfg_check(cfg, why, size);
 }
 
 static tp_common_cfg model_get(const void *cfg)
@@ -101,7 +101,7 @@ void tp_convnet_init(tp_params *P, tp_convnet *m, const char *name, tp_convnet_c
     memset(m, 0, sizeof *m);
     m->params = P;
     m->cfg = cfg;
-    if (tp_convnet_cfg_check(&cfg, why, sizeof why)) {
+    if (!tp_convnet_cfg_check(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "convolutional baseline: %s", why);
         return;
     }

@@ -111,11 +111,11 @@ bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t size)
 
 /* ---- configurations ---- */
 
-const char *tp_model_check(const tp_model_cfg *c, char *buf, size_t size)
+bool tp_model_check(const tp_model_cfg *c, char *why, size_t size)
 {
-    if (c->model) return c->model->check(&c->at, buf, size);
-    snprintf(buf, size, "no model has been chosen");
-    return buf;
+    if (c->model) return c->model->check(&c->at, why, size);
+    snprintf(why, size, "no model has been chosen");
+    return false;
 }
 
 tp_common_cfg tp_model_get(const tp_model_cfg *c)

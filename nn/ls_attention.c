@@ -18,27 +18,27 @@
 #include <tapegrad/tape.h>
 #include <tapegrad/tensor.h>
 
-const char *tp_ls_cfg_check(const tp_ls_cfg *cfg, int64_t dim, char *buf, size_t size)
+bool tp_ls_cfg_check(const tp_ls_cfg *cfg, int64_t dim, char *why, size_t size)
 {
     const tp_ls_attn_cfg *c = &cfg->attn;
     const long long d = (long long)dim;
 
-    buf[0] = '\0';
+    why[0] = '\0';
     if (c->heads < 1 || dim < 1 || dim % c->heads)
-        snprintf(buf, size, "the width %lld does not divide into %d heads", d, c->heads);
+        snprintf(why, size, "the width %lld does not divide into %d heads", d, c->heads);
     else if (dim % 2)
-        snprintf(buf, size, "the width %lld is odd: sinusoidal positions come in pairs", d);
+        snprintf(why, size, "the width %lld is odd: sinusoidal positions come in pairs", d);
     else if (c->window < 0)
-        snprintf(buf, size, "the window cannot hold %d tokens", c->window);
+        snprintf(why, size, "the window cannot hold %d tokens", c->window);
     else if (c->chunk < 1)
-        snprintf(buf, size, "the chunk length must be at least 1, not %d", c->chunk);
+        snprintf(why, size, "the chunk length must be at least 1, not %d", c->chunk);
     else if (c->rank < 0)
-        snprintf(buf, size, "the chunk rank must be at least 0, not %d", c->rank);
+        snprintf(why, size, "the chunk rank must be at least 0, not %d", c->rank);
     else if (c->window == 0 && c->rank == 0)
-        snprintf(buf, size, "neither a window nor projected vectors: a token would see nothing");
+        snprintf(why, size, "neither a window nor projected vectors: a token would see nothing");
     else if (c->window == 0 && c->segment)
-        snprintf(buf, size, "a segment-wise window needs a window");
-    return buf[0] ? buf : NULL;
+        snprintf(why, size, "a segment-wise window needs a window");
+    return !why[0];
 }
 
 void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t dim, bool bias,
@@ -46,7 +46,7 @@ void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t di
 {
     char why[128];
 
-    if (tp_ls_cfg_check(&cfg, dim, why, sizeof why)) {
+    if (!tp_ls_cfg_check(&cfg, dim, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "long-short attention %s: %s", name, why);
         cfg.attn.heads = cfg.attn.chunk = 1; /* P has failed; nothing may divide by zero */
     }

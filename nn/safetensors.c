@@ -46,18 +46,18 @@ bool tp_params_write(tp_params *P, tp_writer *W, const char *prefix)
     return tp_writer_ok(W);
 }
 
-bool tp_load(tp_params *P, const char *file, const tp_load_opts *o)
+bool tp_load(tp_params *P, const char *path, const tp_load_opts *o)
 {
-    tp_file *F = tp_file_open(file);
+    tp_file *F = tp_file_open(path);
     const bool ok = tp_params_read(P, F, "", o);
     tp_file_close(F);
     return ok;
 }
 
-bool tp_save(tp_params *P, const char *file)
+bool tp_save(tp_params *P, const char *path)
 {
     if (!tp__params_complete(P)) return false;
-    tp_writer *W = tp_writer_new(file);
+    tp_writer *W = tp_writer_new(path);
     tp__writer_no_nan(W);
     tp_writer_meta(W, "format", "pt"); /* PyTorch's names and layout: its loaders ask for this */
     const bool ok = tp_params_write(P, W, "") && tp_writer_commit(W);

@@ -338,16 +338,16 @@ Test(vit_lsla, impossible_models)
             *(int *)((char *)&c + rows[i].at) = (int)rows[i].value;
         else
             *(int64_t *)((char *)&c + rows[i].at) = rows[i].value;
-        const char *got = tp_vit_lsla_cfg_check(&c, why, sizeof why);
-        cr_expect(got && strstr(got, rows[i].message), "%s: %s", rows[i].message, got);
+        cr_expect(!tp_vit_lsla_cfg_check(&c, why, sizeof why), "%s", rows[i].message);
+        cr_expect(strstr(why, rows[i].message), "%s: %s", rows[i].message, why);
     }
     tp_vit_lsla_cfg c = small();
     char why[256];
     c.mlp_ratio = 1.03;
-    cr_expect(tp_vit_lsla_cfg_check(&c, why, sizeof why) && strstr(why, "an MLP ratio of 1.03"));
+    cr_expect(!tp_vit_lsla_cfg_check(&c, why, sizeof why) && strstr(why, "an MLP ratio of 1.03"));
     c = small();
     c.drop_path = 1.0;
-    cr_expect(tp_vit_lsla_cfg_check(&c, why, sizeof why) && strstr(why, "drop_path must be in"));
+    cr_expect(!tp_vit_lsla_cfg_check(&c, why, sizeof why) && strstr(why, "drop_path must be in"));
 
     tp_device *D = device_open(NULL);
     tp_params *P = tp_params_new(D, NULL);

@@ -25,7 +25,7 @@ struct tp_bytes {
 
 static tp_bytes no_memory = { .why = "batches: out of memory" };
 
-static void check(tp_bytes *S, const tp_text *X, tp_part s)
+static void check(tp_bytes *S, const tp_text *X, tp_part part)
 {
     static const char *const split[] = { "training", "validation", "test" };
     const long long n = S->length, B = S->batch, M = S->tokens;
@@ -37,18 +37,18 @@ static void check(tp_bytes *S, const tp_text *X, tp_part s)
         snprintf(S->why, WHY,
                  "batches: the %s text has %lld tokens, too few for %lld streams of %lld: give a "
                  "longer text, fewer streams or shorter segments",
-                 split[s], n, B, M);
+                 split[part], n, B, M);
 }
 
-tp_bytes *tp_bytes_new(const tp_text *X, tp_part s, const tp_bytes_opts *o)
+tp_bytes *tp_bytes_new(const tp_text *X, tp_part part, const tp_bytes_opts *o)
 {
     tp_bytes *S = calloc(1, sizeof *S);
     if (!S) return &no_memory;
-    S->ids = tp_text_ids(X, s, &S->length);
+    S->ids = tp_text_ids(X, part, &S->length);
     S->batch = o->batch;
     S->tokens = o->tokens;
     S->all_targets = o->all_targets;
-    check(S, X, s);
+    check(S, X, part);
     if (S->why[0]) return S;
     S->blocks = ((S->length - 1) / S->tokens + 1) / S->batch;
     const size_t cells = (size_t)(S->batch * S->tokens);

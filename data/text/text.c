@@ -147,13 +147,13 @@ const tp_vocab *tp_text_vocab(const tp_text *X)
 {
     return &X->vocab;
 }
-int64_t tp_text_bytes(const tp_text *X, tp_part s)
+int64_t tp_text_bytes(const tp_text *X, tp_part part)
 {
-    return X->bytes[s];
+    return X->bytes[part];
 }
 
-const int16_t *tp_text_ids(const tp_text *X, tp_part s, int64_t *n)
+const int16_t *tp_text_ids(const tp_text *X, tp_part part, int64_t *n)
 {
-    *n = X->length[s];
-    return X->ids[s];
+    *n = X->length[part];
+    return X->ids[part];
 }

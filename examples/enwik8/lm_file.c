@@ -34,7 +34,7 @@ bool lm_file_load(lm_file *f, const tp_machine_settings *o)
 {
     tp_trained *t = &f->t;
     char why[512];
-    if (tp_model_check(&f->cfg, why, sizeof why))
+    if (!tp_model_check(&f->cfg, why, sizeof why))
         return tp_trained_fail(t, "impossible model: %s", why);
     tp_trained_open(t, o, 0, true);
     f->m = tp_net_new(t->P, "", &f->cfg);

@@ -69,7 +69,7 @@ static void check_model(tp_run *R)
     text_run *t = R->state;
     char why[512];
     t->cfg = lm_cfg_of(s, tp_text_vocab(t->text)->size);
-    if (tp_model_check(&t->cfg, why, sizeof why))
+    if (!tp_model_check(&t->cfg, why, sizeof why))
         tp_run_fail(R, "impossible model: %s", why);
     else if (!lm_segment_check(&t->cfg, "--tokens", s->tokens, why, sizeof why))
         tp_run_fail(R, "%s", why);
@@ -281,7 +281,7 @@ static void make_smaller(const tp_run *R, void *settings_of_trial)
         h.tokens /= 2;
         h.mem_len /= 2;
         const tp_model_cfg c = lm_cfg_of(&h, vocab);
-        if (h.tokens < 2 || tp_model_check(&c, why, sizeof why) ||
+        if (h.tokens < 2 || !tp_model_check(&c, why, sizeof why) ||
             !lm_segment_check(&c, "--tokens", h.tokens, why, sizeof why))
             break;
         *s = h;

@@ -37,7 +37,7 @@ void classifier_train_as(classifier_cfg *c, double drop_path, tp_recompute recom
 
 bool classifier_check(const classifier_cfg *c, char *why, size_t size)
 {
-    return !tp_model_check(&c->of, why, size);
+    return tp_model_check(&c->of, why, size);
 }
 
 void classifier_write(const classifier_cfg *c, tp_writer *W)

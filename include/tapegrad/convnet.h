@@ -16,8 +16,8 @@ typedef struct tp_convnet_cfg {
     int64_t width; /* channels of the first layer; each of the next has twice as many, up to 8 */
 } tp_convnet_cfg;
 
-/* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
-TP_API const char *tp_convnet_cfg_check(const tp_convnet_cfg *cfg, char *buf, size_t size);
+/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+TP_API bool tp_convnet_cfg_check(const tp_convnet_cfg *cfg, char *why, size_t size);
 
 typedef struct tp_convnet {
     const char *path;

@@ -53,8 +53,8 @@ typedef enum tp_cvt_name {
  * papers train with it. */
 TP_API tp_cvt_cfg tp_cvt_preset(tp_cvt_name name, int64_t size);
 
-/* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
-TP_API const char *tp_cvt_cfg_check(const tp_cvt_cfg *cfg, char *buf, size_t size);
+/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+TP_API bool tp_cvt_cfg_check(const tp_cvt_cfg *cfg, char *why, size_t size);
 
 /* As tp_ls_lm_cfg_write and tp_ls_lm_cfg_read. A file that does not say cfg.image, as those of earlier
  * versions, reads as 224 x 224. */
@@ -128,7 +128,7 @@ TP_API tp_tensor tp_cvt_forward(tp_tape *T, const tp_cvt *m, tp_tensor images); 
 /* Loads weights of the same model for another resolution: where this one's rank is k times theirs,
  * each row of proj_p is repeated k times and the initial value of P added as noise (deviation
  * 0.02). Call before training changes P. False: see tp_params_why. */
-TP_API bool tp_cvt_load(tp_params *P, const char *file);
+TP_API bool tp_cvt_load(tp_params *P, const char *path);
 
 /* One image of cfg.image, and the bytes that a recorded forward pass in training mode keeps of it
  * for backward, f32. */

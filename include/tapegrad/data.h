@@ -55,8 +55,8 @@ TP_API void tp_text_close(tp_text *X);
 TP_API bool tp_text_ok(const tp_text *X);
 TP_API const char *tp_text_why(const tp_text *X);
 TP_API const tp_vocab *tp_text_vocab(const tp_text *X);
-TP_API int64_t tp_text_bytes(const tp_text *X, tp_part s);
-TP_API const int16_t *tp_text_ids(const tp_text *X, tp_part s, int64_t *n); /* token ids */
+TP_API int64_t tp_text_bytes(const tp_text *X, tp_part part);
+TP_API const int16_t *tp_text_ids(const tp_text *X, tp_part part, int64_t *n); /* token ids */
 
 /* Batches of contiguous streams (the official layout): the ids are cut in blocks of `tokens`, and
  * stream b of `batch` gets the b-th run of consecutive blocks; the rest is dropped. all_targets:
@@ -67,7 +67,8 @@ typedef struct tp_bytes_opts {
     bool all_targets;
 } tp_bytes_opts;
 typedef struct tp_bytes tp_bytes;
-TP_API tp_bytes *tp_bytes_new(const tp_text *X, tp_part s, const tp_bytes_opts *o); /* never NULL */
+TP_API tp_bytes *tp_bytes_new(const tp_text *X, tp_part part,
+                              const tp_bytes_opts *o); /* never NULL */
 TP_API void tp_bytes_free(tp_bytes *S);
 TP_API bool tp_bytes_ok(const tp_bytes *S);
 TP_API const char *tp_bytes_why(const tp_bytes *S);

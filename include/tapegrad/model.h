@@ -63,8 +63,8 @@ typedef struct tp_model {
     /* The configuration of that name: all names of its rows in the table, and others that are
      * composed in the same way. False with the reason in why. */
     bool (*preset)(void *cfg, const char *name, char *why, size_t size);
-    /* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
-    const char *(*check)(const void *cfg, char *buf, size_t size);
+    /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+    bool (*check)(const void *cfg, char *why, size_t size);
     /* As checkpoint metadata, "model" included, and back; recompute is no part of it. read: false
      * with the reason in why if F holds no possible configuration of this model. */
     void (*write)(const void *cfg, tp_writer *W);
@@ -86,7 +86,7 @@ typedef struct tp_model {
     /* Weights of the same model for inputs of another size (tp_vil_load). NULL: the weights do not
      * depend on it. resizes: what is changed then, in words; all_resized (NULL: yes): is it all, or
      * do some weights begin anew? */
-    bool (*load)(tp_params *P, const void *m, const char *file);
+    bool (*load)(tp_params *P, const void *m, const char *path);
     const char *resizes;
     bool (*all_resized)(const void *cfg);
 
@@ -128,27 +128,27 @@ typedef struct tp_model_cfg {
 } tp_model_cfg;
 
 /* The configuration of a row, by any of its names, or one that a model composes of its tables
- * ("cvt-13-448"). False with the whole sentence in why, and c without a model. */
-TP_API bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t size);
+ * ("cvt-13-448"). False with the whole sentence in why, and cfg without a model. */
+TP_API bool tp_model_preset(tp_model_cfg *cfg, const char *name, char *why, size_t size);
 
-/* NULL if c is a possible model, else buf, holding a sentence that says what is wrong. */
-TP_API const char *tp_model_check(const tp_model_cfg *c, char *buf, size_t size);
+/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+TP_API bool tp_model_check(const tp_model_cfg *cfg, char *why, size_t size);
 
 /* What all configurations share, and changing it: get, change what is wanted, set. The result may
  * be impossible (tp_model_check). */
-TP_API tp_common_cfg tp_model_get(const tp_model_cfg *c);
-TP_API void tp_model_set(tp_model_cfg *c, const tp_common_cfg *o);
+TP_API tp_common_cfg tp_model_get(const tp_model_cfg *cfg);
+TP_API void tp_model_set(tp_model_cfg *cfg, const tp_common_cfg *o);
 
 /* The cost of one forward pass of one sample of the configured size, and the bytes that training
  * keeps of it for backward (f32). tokens, cache: TP_TOKENS, the segment's length and the rows
  * before it; 0: the configured cache for either. */
-TP_API tp_flops tp_model_flops(const tp_model_cfg *c, int64_t tokens, int64_t cache);
-TP_API double tp_model_activations(const tp_model_cfg *c, int64_t tokens, int64_t cache);
+TP_API tp_flops tp_model_flops(const tp_model_cfg *cfg, int64_t tokens, int64_t cache);
+TP_API double tp_model_activations(const tp_model_cfg *cfg, int64_t tokens, int64_t cache);
 
 /* Into a checkpoint, and back: which model it is comes from the metadata "model". read: false with
- * the whole sentence, the file's name included, in why, and c without a model. */
-TP_API void tp_model_write(const tp_model_cfg *c, tp_writer *W);
-TP_API bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t size);
+ * the whole sentence, the file's name included, in why, and cfg without a model. */
+TP_API void tp_model_write(const tp_model_cfg *cfg, tp_writer *W);
+TP_API bool tp_model_read(tp_model_cfg *cfg, tp_file *F, char *why, size_t size);
 
 /* Do both have the same parameters and buffers, once they are fitted to inputs of the same size and
  * as many outputs? Then the weights of one can be loaded into the other (tp_net_load). */
@@ -159,7 +159,7 @@ TP_API bool tp_model_same(const tp_model_cfg *a, const tp_model_cfg *b);
 /* Any model with its parameters declared in P, under a name ("" for none). Never NULL; a failure is
  * P's error. Free after the last backward, before or after P. */
 typedef struct tp_net tp_net;
-TP_API tp_net *tp_net_new(tp_params *P, const char *name, const tp_model_cfg *c);
+TP_API tp_net *tp_net_new(tp_params *P, const char *name, const tp_model_cfg *cfg);
 TP_API void tp_net_free(tp_net *N);
 TP_API const tp_model_cfg *tp_net_cfg(const tp_net *N);
 TP_API void *tp_net_module(const tp_net *N); /* the model's own: a tp_cvt *, say */

@@ -28,8 +28,8 @@ TP_API tp_ls_lm_cfg tp_ls_lm_tiny(int64_t vocab);  /* 4 layers, width 128: for a
 TP_API tp_ls_lm_cfg tp_ls_lm_small(int64_t vocab); /* 12 layers, width 512: the paper's 44M */
 TP_API tp_ls_lm_cfg tp_ls_lm_large(int64_t vocab); /* 30 layers, width 512: the paper's 110M */
 
-/* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
-TP_API const char *tp_ls_lm_cfg_check(const tp_ls_lm_cfg *cfg, char *buf, size_t size);
+/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+TP_API bool tp_ls_lm_cfg_check(const tp_ls_lm_cfg *cfg, char *why, size_t size);
 
 /* The configuration as checkpoint metadata ("model", "d_model", ...) and back; recompute is no part
  * of it. read: false with why filled if F holds no configuration, an impossible one or another
@@ -118,7 +118,7 @@ typedef struct tp_txl_cfg {
 
 TP_API tp_txl_cfg tp_txl_base(int64_t vocab);  /* 12 layers, width 512: 41M   */
 TP_API tp_txl_cfg tp_txl_large(int64_t vocab); /* 24 layers, width 1024: 277M */
-TP_API const char *tp_txl_cfg_check(const tp_txl_cfg *cfg, char *buf, size_t size);
+TP_API bool tp_txl_cfg_check(const tp_txl_cfg *cfg, char *why, size_t size);
 TP_API void tp_txl_cfg_write(const tp_txl_cfg *cfg, tp_writer *W);
 TP_API bool tp_txl_cfg_read(tp_txl_cfg *cfg, tp_file *F, char *why, size_t size);
 

@@ -140,8 +140,8 @@ typedef struct tp_ls_attn_m {
     tp_tensor r_w_bias, r_r_bias;
 } tp_ls_attn_m;
 
-/* NULL if cfg is possible at width dim, else buf, holding a sentence that says what is wrong. */
-TP_API const char *tp_ls_cfg_check(const tp_ls_cfg *cfg, int64_t dim, char *buf, size_t size);
+/* True if cfg is possible at width dim; else why receives a sentence that says what is wrong. */
+TP_API bool tp_ls_cfg_check(const tp_ls_cfg *cfg, int64_t dim, char *why, size_t size);
 
 /* bias: biases of proj_query, proj_key, proj_val, proj_out. An impossible cfg fails P. */
 TP_API void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t dim, bool bias,

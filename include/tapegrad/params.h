@@ -113,7 +113,7 @@ TP_API void tp_on_grad(tp_params *P, tp_grad_hook fn, void *env);
 
 /* Weights as safetensors: written beside, synced, renamed. Synchronise. False: see tp_params_why.
  * NaN is refused, so that a run that diverges does not overwrite its last good weights. */
-TP_API bool tp_save(tp_params *P, const char *file);
+TP_API bool tp_save(tp_params *P, const char *path);
 
 typedef struct tp_load_opts {
     bool partial;      /* missing, extra and misshapen tensors are left alone, not an error */
@@ -129,7 +129,7 @@ typedef struct tp_load_opts {
  * are passed over. Partial loading of a file without any fitting tensor fails; so does loading while
  * tp_ema_swap is in effect. A file that cannot be read to its end leaves some of its values; P stays
  * failed. o may be NULL. */
-TP_API bool tp_load(tp_params *P, const char *file, const tp_load_opts *o);
+TP_API bool tp_load(tp_params *P, const char *path, const tp_load_opts *o);
 
 /* The same from an open file and into an open writer, under a name prefix ("" for none): pieces of
  * a training checkpoint. Names without the prefix are not looked at. Values are read when the

@@ -74,8 +74,8 @@ TP_API void tp_vil_notation(const tp_vil_cfg *cfg, char *buf, size_t size);
  * Or a small one for images of 64 x 64: "vil-small", "vil-ls-small", "vil-full-small". */
 TP_API bool tp_vil_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t size);
 
-/* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
-TP_API const char *tp_vil_cfg_check(const tp_vil_cfg *cfg, char *buf, size_t size);
+/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+TP_API bool tp_vil_cfg_check(const tp_vil_cfg *cfg, char *why, size_t size);
 
 /* The configuration as checkpoint metadata and back; as tp_ls_lm_cfg_write, tp_ls_lm_cfg_read. */
 TP_API void tp_vil_cfg_write(const tp_vil_cfg *cfg, tp_writer *W);
@@ -169,7 +169,7 @@ TP_API tp_tensor tp_vil_head(tp_tape *T, const tp_vil *m, tp_tensor tokens);
  * tensors of another shape keep their values. What the model has no counterpart for is passed over.
  * Tables of maps that are not square need the file's own metadata; those of ViL-LS, whose entries
  * collide, cannot be resized. False: see tp_params_why. */
-TP_API bool tp_vil_load(tp_params *P, const tp_vil *m, const char *file);
+TP_API bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path);
 
 /* That resizing: x [from0,from1,channels] -> y [to0,to1,channels]. */
 TP_API void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int64_t to[2],

@@ -67,8 +67,8 @@ typedef struct tp_vit_lsla_cfg {
 TP_API tp_vit_lsla_cfg tp_vit_lsla_tiny(int64_t classes);  /* 1.0M, 32 x 32: for a first run */
 TP_API tp_vit_lsla_cfg tp_vit_lsla_paper(int64_t classes); /* 18.9M, 224 x 224               */
 
-/* NULL if cfg is a possible model, else buf, holding a sentence that says what is wrong. */
-TP_API const char *tp_vit_lsla_cfg_check(const tp_vit_lsla_cfg *cfg, char *buf, size_t size);
+/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+TP_API bool tp_vit_lsla_cfg_check(const tp_vit_lsla_cfg *cfg, char *why, size_t size);
 
 /* As checkpoint metadata, and back: see tp_ls_lm_cfg_write. */
 TP_API void tp_vit_lsla_cfg_write(const tp_vit_lsla_cfg *cfg, tp_writer *W);
@@ -103,7 +103,7 @@ typedef struct tp_lsla_block_cfg {
     tp_recompute recompute;
 } tp_lsla_block_cfg;
 TP_API void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name,
-                               const tp_lsla_block_cfg *cfg);
+                               tp_lsla_block_cfg cfg);
 /* x [B,H,W,D], which m was made for or whose windows are as large. m must live until backward if it
  * recomputes. */
 TP_API tp_tensor tp_lsla_block_forward(tp_tape *T, const tp_lsla_block *m, tp_tensor x);
@@ -138,7 +138,7 @@ TP_API tp_tensor tp_vit_lsla_forward(tp_tape *T, const tp_vit_lsla *m, tp_tensor
 /* Loads weights of the same model for another image size: where the windows differ, tables and
  * scales are resized over positions (bicubic). All names of P must be there. False: see
  * tp_params_why. */
-TP_API bool tp_vit_lsla_load(tp_params *P, const char *file);
+TP_API bool tp_vit_lsla_load(tp_params *P, const char *path);
 
 /* One image of cfg.image, and what a recorded forward pass keeps of it for backward. */
 TP_API tp_flops tp_vit_lsla_flops(const tp_vit_lsla_cfg *cfg);

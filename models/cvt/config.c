@@ -137,32 +137,32 @@ static void check_stage(const tp_cvt_cfg *c, int s, char *buf, size_t size)
                  c->heads[s], r);
 }
 
-const char *tp_cvt_cfg_check(const tp_cvt_cfg *c, char *buf, size_t size)
+bool tp_cvt_cfg_check(const tp_cvt_cfg *c, char *why, size_t size)
 {
     int blocks = 0;
 
-    buf[0] = '\0';
-    for (int s = 0; s < STAGES && !buf[0]; s++) {
-        check_stage(c, s, buf, size);
-        blocks += buf[0] ? 0 : c->blocks[s];
+    why[0] = '\0';
+    for (int s = 0; s < STAGES && !why[0]; s++) {
+        check_stage(c, s, why, size);
+        blocks += why[0] ? 0 : c->blocks[s];
     }
-    if (buf[0]) return buf;
+    if (why[0]) return false;
     if (blocks > TP_CVT_MAX_BLOCKS)
-        snprintf(buf, size, "%d blocks: at most %d are possible", blocks, TP_CVT_MAX_BLOCKS);
+        snprintf(why, size, "%d blocks: at most %d are possible", blocks, TP_CVT_MAX_BLOCKS);
     else if (!is_size(c->classes))
-        snprintf(buf, size, "%lld classes", (long long)c->classes);
+        snprintf(why, size, "%lld classes", (long long)c->classes);
     else if (!is_size(c->image[0]) || !is_size(c->image[1]))
-        snprintf(buf, size, "images of %lld x %lld", (long long)c->image[0],
+        snprintf(why, size, "images of %lld x %lld", (long long)c->image[0],
                  (long long)c->image[1]);
     else if (c->kv_stride < 1 || c->kv_stride > MAX_SIZE || (c->long_short && c->kv_stride > 1))
-        snprintf(buf, size, "a stride of %lld in front of keys and values%s",
+        snprintf(why, size, "a stride of %lld in front of keys and values%s",
                  (long long)c->kv_stride,
                  c->long_short ? ": the long-short attention wants all of them" : "");
     else if (!(c->drop_path >= 0.0 && c->drop_path < 1.0))
-        snprintf(buf, size, "drop path must be in [0,1), not %g", c->drop_path);
+        snprintf(why, size, "drop path must be in [0,1), not %g", c->drop_path);
     else if (!(c->class_std >= 0.0 && c->class_std <= MAX_SIZE))
-        snprintf(buf, size, "a class token of deviation %g", c->class_std);
-    return buf[0] ? buf : NULL;
+        snprintf(why, size, "a class token of deviation %g", c->class_std);
+    return !why[0];
 }
 
 /* ---- metadata: the keys of the reference cases, a list one value a stage ---- */
@@ -206,14 +206,14 @@ bool tp_cvt_cfg_read(tp_cvt_cfg *cfg, tp_file *F, char *why, size_t size)
 {
     *cfg = (tp_cvt_cfg){ .image = { 224, 224 } };
     return tp__members_read(members, tp_model_cvt.name, cfg, F, why, size) &&
-           !tp_cvt_cfg_check(cfg, why, size);
+           tp_cvt_cfg_check(cfg, why, size);
 }
 
 /* ---- the model ---- */
 
-static const char *model_check(const void *cfg, char *buf, size_t size)
+static bool model_check(const void *cfg, char *why, size_t size)
 {
-    return tp_cvt_cfg_check(cfg, buf, size);
+    return tp_cvt_cfg_check(cfg, why, size);
 }
 
 static void model_write(const void *cfg, tp_writer *W)
@@ -265,10 +265,10 @@ static bool model_same(const void *one, const void *other)
            a->conv_bias == b->conv_bias;
 }
 
-static bool model_load(tp_params *P, const void *m, const char *file)
+static bool model_load(tp_params *P, const void *m, const char *path)
 {
     (void)m;
-    return tp_cvt_load(P, file);
+    return tp_cvt_load(P, path);
 }
 
 static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)

@@ -143,7 +143,7 @@ void tp_cvt_init(tp_params *P, tp_cvt *m, const char *name, tp_cvt_cfg cfg)
     int i = 0;
 
     *m = (tp_cvt){ .params = P, .cfg = cfg };
-    if (tp_cvt_cfg_check(&cfg, why, sizeof why)) {
+    if (!tp_cvt_cfg_check(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "CvT: %s", why);
         return;
     }

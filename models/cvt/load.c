@@ -61,9 +61,9 @@ static bool load(tp_params *P, tp_file *F)
     return true;
 }
 
-bool tp_cvt_load(tp_params *P, const char *file)
+bool tp_cvt_load(tp_params *P, const char *path)
 {
-    tp_file *F = tp_file_open(file);
+    tp_file *F = tp_file_open(path);
     const bool ok = load(P, F);
     tp_file_close(F);
     return ok;

@@ -76,7 +76,7 @@ void tp_ls_lm_init(tp_params *P, tp_ls_lm *m, const char *name, tp_ls_lm_cfg cfg
 {
     char why[256];
     *m = (tp_ls_lm){ .params = P, .cfg = cfg };
-    if (tp_ls_lm_cfg_check(&cfg, why, sizeof why)) {
+    if (!tp_ls_lm_cfg_check(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "language model: %s", why);
         return;
     }

@@ -89,32 +89,32 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 
 /* ---- checks ---- */
 
-const char *tp_ls_lm_cfg_check(const tp_ls_lm_cfg *c, char *buf, size_t size)
+bool tp_ls_lm_cfg_check(const tp_ls_lm_cfg *c, char *why, size_t size)
 {
     const tp_ls_attn_cfg *ls = &c->ls.attn;
     const long long L = (long long)c->mem_len;
 
-    if (tp_ls_cfg_check(&c->ls, c->dim, buf, size)) return buf;
-    tp__lm_check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, buf, size);
-    if (buf[0]) return buf;
+    if (!tp_ls_cfg_check(&c->ls, c->dim, why, size)) return false;
+    tp__lm_check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, why, size);
+    if (why[0]) return false;
     if (ls->window > TP_LM_MAX_SIZE || ls->chunk > TP_LM_MAX_SIZE ||
         (int64_t)ls->heads * ls->rank > TP_LM_MAX_SIZE)
-        snprintf(buf, size, "a window of %d, chunks of %d and %d heads of rank %d: at most %d",
+        snprintf(why, size, "a window of %d, chunks of %d and %d heads of rank %d: at most %d",
                  ls->window, ls->chunk, ls->heads, ls->rank, TP_LM_MAX_SIZE);
     else if (c->mem_len < (ls->masked ? 0 : 1))
-        snprintf(buf, size, "a cache of %lld rows: the model needs one%s", L,
+        snprintf(why, size, "a cache of %lld rows: the model needs one%s", L,
                  c->mem_len == 0 ? " unless empty caches are masked" : "");
     else if (c->mem_len % ls->chunk)
-        snprintf(buf, size, "the chunk length %d does not divide the cache of %lld rows", ls->chunk,
+        snprintf(why, size, "the chunk length %d does not divide the cache of %lld rows", ls->chunk,
                  L);
     else if (c->mem_len < ls->window && !ls->masked)
-        snprintf(buf, size,
+        snprintf(why, size,
                  "the cache of %lld rows is shorter than the window of %d: "
                  "lengthen it, or set the option masked",
                  L, ls->window);
     else if (!tp__lm_is_rate(c->dropout) || !tp__lm_is_rate(c->emb_dropout))
-        snprintf(buf, size, "dropout must be in [0,1), not %g and %g", c->dropout, c->emb_dropout);
-    return buf[0] ? buf : NULL;
+        snprintf(why, size, "dropout must be in [0,1), not %g and %g", c->dropout, c->emb_dropout);
+    return !why[0];
 }
 
 /* ---- metadata ---- */
@@ -161,14 +161,14 @@ bool tp_ls_lm_cfg_read(tp_ls_lm_cfg *cfg, tp_file *F, char *why, size_t size)
 {
     *cfg = (tp_ls_lm_cfg){ 0 };
     return tp__members_read(members, tp_model_ls_lm.name, cfg, F, why, size) &&
-           !tp_ls_lm_cfg_check(cfg, why, size);
+           tp_ls_lm_cfg_check(cfg, why, size);
 }
 
 /* ---- the model ---- */
 
-static const char *model_check(const void *cfg, char *buf, size_t size)
+static bool model_check(const void *cfg, char *why, size_t size)
 {
-    return tp_ls_lm_cfg_check(cfg, buf, size);
+    return tp_ls_lm_cfg_check(cfg, why, size);
 }
 
 static void model_write(const void *cfg, tp_writer *W)

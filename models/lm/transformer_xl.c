@@ -104,7 +104,7 @@ void tp_txl_init(tp_params *P, tp_txl *m, const char *name, tp_txl_cfg cfg)
     char why[256];
     const tp_init rule = { 0 }; /* of the model, below */
     *m = (tp_txl){ .params = P, .cfg = cfg };
-    if (tp_txl_cfg_check(&cfg, why, sizeof why)) {
+    if (!tp_txl_cfg_check(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "Transformer-XL: %s", why);
         return;
     }

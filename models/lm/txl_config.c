@@ -87,22 +87,22 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 
 /* ---- checks ---- */
 
-const char *tp_txl_cfg_check(const tp_txl_cfg *c, char *buf, size_t size)
+bool tp_txl_cfg_check(const tp_txl_cfg *c, char *why, size_t size)
 {
-    buf[0] = '\0';
-    tp__lm_check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, buf, size);
-    if (buf[0]) return buf;
+    why[0] = '\0';
+    tp__lm_check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, why, size);
+    if (why[0]) return false;
     if (c->dim < 2 || c->dim % 2)
-        snprintf(buf, size, "the width %lld is not even: sinusoidal positions come in pairs",
+        snprintf(why, size, "the width %lld is not even: sinusoidal positions come in pairs",
                  (long long)c->dim);
     else if (c->heads < 1 || !tp__lm_is_size(c->d_head) || !tp__lm_is_size(c->heads * c->d_head))
-        snprintf(buf, size, "%d heads of width %lld", c->heads, (long long)c->d_head);
+        snprintf(why, size, "%d heads of width %lld", c->heads, (long long)c->d_head);
     else if (c->mem_len < 0 || (c->same_length && c->mem_len == 0))
-        snprintf(buf, size, "a memory of %lld rows%s", (long long)c->mem_len,
+        snprintf(why, size, "a memory of %lld rows%s", (long long)c->mem_len,
                  c->same_length ? " with same_length" : "");
     else if (!tp__lm_is_rate(c->dropout) || !tp__lm_is_rate(c->att_dropout))
-        snprintf(buf, size, "dropout must be in [0,1), not %g and %g", c->dropout, c->att_dropout);
-    return buf[0] ? buf : NULL;
+        snprintf(why, size, "dropout must be in [0,1), not %g and %g", c->dropout, c->att_dropout);
+    return !why[0];
 }
 
 /* ---- metadata ---- */
@@ -134,14 +134,14 @@ bool tp_txl_cfg_read(tp_txl_cfg *cfg, tp_file *F, char *why, size_t size)
 {
     *cfg = (tp_txl_cfg){ 0 };
     return tp__members_read(members, tp_model_txl.name, cfg, F, why, size) &&
-           !tp_txl_cfg_check(cfg, why, size);
+           tp_txl_cfg_check(cfg, why, size);
 }
 
 /* ---- the model ---- */
 
-static const char *model_check(const void *cfg, char *buf, size_t size)
+static bool model_check(const void *cfg, char *why, size_t size)
 {
-    return tp_txl_cfg_check(cfg, buf, size);
+    return tp_txl_cfg_check(cfg, why, size);
 }
 
 static void model_write(const void *cfg, tp_writer *W)

@@ -136,31 +136,31 @@ static void check_stage(const tp_vil_cfg *c, int k, char *buf, size_t size)
                  k + 1);
 }
 
-const char *tp_vil_cfg_check(const tp_vil_cfg *c, char *buf, size_t size)
+bool tp_vil_cfg_check(const tp_vil_cfg *c, char *why, size_t size)
 {
     int blocks = 0;
 
-    buf[0] = '\0';
+    why[0] = '\0';
     if (c->stages < 1 || c->stages > TP_VIL_MAX_STAGES)
-        snprintf(buf, size, "%d stages: 1 to %d are possible", c->stages, TP_VIL_MAX_STAGES);
+        snprintf(why, size, "%d stages: 1 to %d are possible", c->stages, TP_VIL_MAX_STAGES);
     else if ((int)c->kind < TP_VIL_WINDOW || c->kind > TP_VIL_LS)
-        snprintf(buf, size, "there is no attention number %d", (int)c->kind);
+        snprintf(why, size, "there is no attention number %d", (int)c->kind);
     else if (!is_size(c->image[0]) || !is_size(c->image[1]))
-        snprintf(buf, size, "images of %lld x %lld pixels", (long long)c->image[0],
+        snprintf(why, size, "images of %lld x %lld pixels", (long long)c->image[0],
                  (long long)c->image[1]);
     else if (!is_size(c->classes))
-        snprintf(buf, size, "%lld classes", (long long)c->classes);
+        snprintf(why, size, "%lld classes", (long long)c->classes);
     else if (!(c->drop_path >= 0.0 && c->drop_path < 1.0))
-        snprintf(buf, size, "drop path must be in [0,1), not %g", c->drop_path);
+        snprintf(why, size, "drop path must be in [0,1), not %g", c->drop_path);
     else if (c->shift < TP_BLOCK_OWN || c->shift > TP_VIL_SHIFT_RANDOM)
-        snprintf(buf, size, "there is no shift %d", c->shift);
+        snprintf(why, size, "there is no shift %d", c->shift);
     else if (c->edge == TP_EDGE_EXACT && c->shift != TP_BLOCK_ALL)
-        snprintf(buf, size, "exact windows reach into all neighbours: no shift is possible");
-    for (int k = 0; k < c->stages && !buf[0]; k++) {
-        check_stage(c, k, buf, size);
+        snprintf(why, size, "exact windows reach into all neighbours: no shift is possible");
+    for (int k = 0; k < c->stages && !why[0]; k++) {
+        check_stage(c, k, why, size);
         blocks += c->stage[k].blocks;
-        if (!buf[0] && blocks > TP_VIL_MAX_BLOCKS)
-            snprintf(buf, size, "more than %d blocks", TP_VIL_MAX_BLOCKS);
+        if (!why[0] && blocks > TP_VIL_MAX_BLOCKS)
+            snprintf(why, size, "more than %d blocks", TP_VIL_MAX_BLOCKS);
     }
-    return buf[0] ? buf : NULL;
+    return !why[0];
 }

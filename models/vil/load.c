@@ -156,9 +156,9 @@ static void load_others(loader *l, const tp_vil *m)
     load_head(l, m->head.path, "bias", m->head.bias);
 }
 
-bool tp_vil_load(tp_params *P, const tp_vil *m, const char *file)
+bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path)
 {
-    loader l = { .P = P, .F = tp_file_open(file) };
+    loader l = { .P = P, .F = tp_file_open(path) };
     char why[256];
     if (all_there(&l)) {
         if (!tp_vil_cfg_read(&l.old, l.F, why, sizeof why)) l.old.stages = 0;

@@ -49,7 +49,7 @@ bool tp_vil_cfg_read(tp_vil_cfg *cfg, tp_file *F, char *why, size_t size)
         snprintf(why, size, "the configuration lacks 'arch'");
         return false;
     }
-    return tp_vil_parse(cfg, arch, why, size) && !tp_vil_cfg_check(cfg, why, size);
+    return tp_vil_parse(cfg, arch, why, size) && tp_vil_cfg_check(cfg, why, size);
 }
 
 /* ---- the model ---- */
@@ -59,9 +59,9 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
     return tp_vil_preset(cfg, name, why, size);
 }
 
-static const char *model_check(const void *cfg, char *buf, size_t size)
+static bool model_check(const void *cfg, char *why, size_t size)
 {
-    return tp_vil_cfg_check(cfg, buf, size);
+    return tp_vil_cfg_check(cfg, why, size);
 }
 
 static void model_write(const void *cfg, tp_writer *W)
@@ -116,9 +116,9 @@ static bool model_same(const void *one, const void *other)
     return same;
 }
 
-static bool model_load(tp_params *P, const void *m, const char *file)
+static bool model_load(tp_params *P, const void *m, const char *path)
 {
-    return tp_vil_load(P, m, file);
+    return tp_vil_load(P, m, path);
 }
 
 /* Linformer mixes the tokens of one size: its mixtures begin anew. */

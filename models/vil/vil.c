@@ -159,7 +159,7 @@ void tp_vil_init(tp_params *P, tp_vil *m, const char *name, tp_vil_cfg cfg)
     memset(m, 0, sizeof *m);
     m->params = P;
     m->cfg = cfg;
-    if (tp_vil_cfg_check(&cfg, why, sizeof why)) {
+    if (!tp_vil_cfg_check(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "Vision Longformer: %s", why);
         return;
     }

@@ -139,13 +139,13 @@ static void check_stage(const tp_vit_lsla_cfg *c, int i, char *buf, size_t size)
                  i, (long long)s.map[0], (long long)s.map[1], (long long)s.window);
 }
 
-const char *tp_vit_lsla_cfg_check(const tp_vit_lsla_cfg *c, char *buf, size_t size)
+bool tp_vit_lsla_cfg_check(const tp_vit_lsla_cfg *c, char *why, size_t size)
 {
-    buf[0] = '\0';
-    check_sizes(c, buf, size);
-    if (buf[0]) return buf;
-    for (int i = 0; i < c->stages && !buf[0]; i++) check_stage(c, i, buf, size);
-    return buf[0] ? buf : NULL;
+    why[0] = '\0';
+    check_sizes(c, why, size);
+    if (why[0]) return false;
+    for (int i = 0; i < c->stages && !why[0]; i++) check_stage(c, i, why, size);
+    return !why[0];
 }
 
 /* ---- metadata ---- */
@@ -189,14 +189,14 @@ bool tp_vit_lsla_cfg_read(tp_vit_lsla_cfg *c, tp_file *F, char *why, size_t size
 {
     *c = (tp_vit_lsla_cfg){ 0 };
     return tp__members_read(members, tp_model_vit_lsla.name, c, F, why, size) &&
-           !tp_vit_lsla_cfg_check(c, why, size);
+           tp_vit_lsla_cfg_check(c, why, size);
 }
 
 /* ---- the model ---- */
 
-static const char *model_check(const void *cfg, char *buf, size_t size)
+static bool model_check(const void *cfg, char *why, size_t size)
 {
-    return tp_vit_lsla_cfg_check(cfg, buf, size);
+    return tp_vit_lsla_cfg_check(cfg, why, size);
 }
 
 static void model_write(const void *cfg, tp_writer *W)
@@ -247,10 +247,10 @@ static bool model_same(const void *one, const void *other)
            memcmp(a->heads, b->heads, sizeof a->heads) == 0 && a->attn.variant == b->attn.variant;
 }
 
-static bool model_load(tp_params *P, const void *m, const char *file)
+static bool model_load(tp_params *P, const void *m, const char *path)
 {
     (void)m;
-    return tp_vit_lsla_load(P, file);
+    return tp_vit_lsla_load(P, path);
 }
 
 static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)

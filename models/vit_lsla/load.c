@@ -121,9 +121,9 @@ static bool check(tp_params *P, tp_file *F)
     return tp_params_ok(P);
 }
 
-bool tp_vit_lsla_load(tp_params *P, const char *file)
+bool tp_vit_lsla_load(tp_params *P, const char *path)
 {
-    tp_file *F = tp_file_open(file);
+    tp_file *F = tp_file_open(path);
     if (check(P, F) &&
         tp_params_read(P, F, "", &(tp_load_opts){ .partial = true, .convert = true }))
         for (tp_param_info it = { 0 }; tp_params_ok(P) && tp_next_param(P, &it);) {

@@ -60,20 +60,19 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name,
-                        const tp_lsla_block_cfg *c)
+void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name, tp_lsla_block_cfg cfg)
 {
-    const int64_t window = least(c->window, least(c->map[0], c->map[1]));
-    const int64_t hidden = (int64_t)llround(c->mlp_ratio * (double)c->dim);
+    const int64_t window = least(cfg.window, least(cfg.map[0], cfg.map[1]));
+    const int64_t hidden = (int64_t)llround(cfg.mlp_ratio * (double)cfg.dim);
     *m = (tp_lsla_block){ .path = tp_push(P, name),
-                          .window = c->window,
-                          .shift = c->shift,
-                          .drop_path = c->drop_path,
-                          .recompute = c->recompute };
-    tp_layernorm_init(P, &m->norm1, "norm1", c->dim, 1e-5);
-    tp_lsla_attn_init(P, &m->attn, "attn", c->dim, c->heads, window, c->attn);
-    tp_layernorm_init(P, &m->norm2, "norm2", c->dim, 1e-5);
-    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", c->dim, hidden, TP_ACT_GELU, 0.0);
+                          .window = cfg.window,
+                          .shift = cfg.shift,
+                          .drop_path = cfg.drop_path,
+                          .recompute = cfg.recompute };
+    tp_layernorm_init(P, &m->norm1, "norm1", cfg.dim, 1e-5);
+    tp_lsla_attn_init(P, &m->attn, "attn", cfg.dim, cfg.heads, window, cfg.attn);
+    tp_layernorm_init(P, &m->norm2, "norm2", cfg.dim, 1e-5);
+    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", cfg.dim, hidden, TP_ACT_GELU, 0.0);
     tp_pop(P);
 }
 
@@ -162,7 +161,7 @@ static int init_stage(tp_params *P, tp_vit_lsla *m, int i, int first)
                                       .attn = c->attn,
                                       .recompute = c->recompute };
         snprintf(name, sizeof name, "blocks.%d", j);
-        tp_lsla_block_init(P, &m->block[first + j], name, &b);
+        tp_lsla_block_init(P, &m->block[first + j], name, b);
     }
     if (i + 1 < c->stages) tp_lsla_merge_init(P, &m->merge[i], "downsample", s.dim);
     tp_pop(P);
@@ -175,7 +174,7 @@ void tp_vit_lsla_init(tp_params *P, tp_vit_lsla *m, const char *name, tp_vit_lsl
     memset(m, 0, sizeof *m);
     m->params = P;
     m->cfg = cfg;
-    if (tp_vit_lsla_cfg_check(&cfg, why, sizeof why)) {
+    if (!tp_vit_lsla_cfg_check(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "ViT-LSLA: %s", why);
         return;
     }

@@ -54,7 +54,7 @@ static void declare(tp_device *D, const tp_model_cfg *cfg)
 {
     char why[WHY];
     tp_params *P = tp_params_new(D, NULL);
-    if (is_quick(cfg) && !tp_model_check(cfg, why, sizeof why)) {
+    if (is_quick(cfg) && tp_model_check(cfg, why, sizeof why)) {
         tp_net *m = tp_net_new(P, "", cfg);
         fuzz_demand_reason(tp_params_ok(P), tp_params_why(P));
         fuzz_demand(!tp_params_ok(P) || tp_params_count(P) > 0, "a model has parameters");
@@ -140,7 +140,7 @@ static void read_model(tp_device *D, const char *path)
     const bool done = lm_cfg_read(&cfg, F, why, sizeof why);
     fuzz_demand_reason(done, why);
     if (done) {
-        fuzz_demand(!tp_model_check(&cfg, why, sizeof why), "what was read is possible");
+        fuzz_demand(tp_model_check(&cfg, why, sizeof why), "what was read is possible");
         tp_model_flops(&cfg, 0, 0);
         declare(D, &cfg);
     }

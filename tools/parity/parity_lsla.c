@@ -127,7 +127,7 @@ static void declare_block(parity *p, void *self)
                                   .attn = options(p, (tp_lsla_cfg){ 0 }) };
     if (!(c.mlp_ratio * (double)c.dim >= 1.0 && c.mlp_ratio < 1e6))
         par_fail(p, "metadata mlp_ratio: %g times %lld channels", c.mlp_ratio, (long long)c.dim);
-    if (!p->failed) tp_lsla_block_init(p->P, self, "", &c);
+    if (!p->failed) tp_lsla_block_init(p->P, self, "", c);
 }
 
 static void run_block(parity *p, void *self)
