@@ -1,4 +1,4 @@
-/* base.h - version, dtypes, shapes and error codes: what every other header needs. */
+/* base.h - version, error codes, dtypes, shapes and tensor handles; every other header includes it. */
 #ifndef TAPEGRAD_BASE_H
 #define TAPEGRAD_BASE_H
 
@@ -25,10 +25,10 @@
 extern "C" {
 #endif
 
-/* "0.1.0", the version of the library that is linked. */
+/* The version of the linked library, "0.1.0". */
 TP_API const char *tp_version(void);
 
-/* Error codes: name, and the words that begin an explanation of it. */
+/* Error codes: a name and a short description. */
 #define TP_CODES(X)                                                                                \
     X(OK, "no error")                                                                              \
     X(E_SHAPE, "shapes do not fit")                                                                \
@@ -50,11 +50,12 @@ typedef enum tp_code {
 #undef TP_CODE_ENUM
 } tp_code;
 
-/* "TP_E_SHAPE" and "shapes do not fit"; never NULL. */
+/* The name of a code, "TP_E_SHAPE", and its description, "shapes do not fit". Never NULL. */
 TP_API const char *tp_code_name(tp_code code);
 TP_API const char *tp_code_text(tp_code code);
 
-/* Element types. Integers are indices and masks only; f16 exists in files (converted on load). */
+/* Element types. Integers serve as indices and masks only. f16 exists only in files and is converted
+ * on load. */
 typedef enum tp_dtype { TP_F32, TP_F64, TP_BF16, TP_I32, TP_I64, TP_U8, TP_NDTYPES } tp_dtype;
 
 TP_API size_t tp_dtype_size(tp_dtype dt);      /* bytes of one element */
@@ -64,21 +65,21 @@ static inline bool tp_is_float(tp_dtype dt)
     return dt <= TP_BF16;
 }
 
-/* A shape: dim[0] varies slowest. Size 0 is legal everywhere; ndim 0 is a scalar. */
+/* A row-major shape: dim[0] varies slowest. A size of 0 is legal everywhere; ndim 0 is a scalar. */
 #define TP_MAX_DIMS 8
 typedef struct tp_shape {
     int ndim;
     int64_t dim[TP_MAX_DIMS];
 } tp_shape;
 
-/* TP_SHAPE(16, 1024, 512); TP_SCALAR has no axes and one element. */
+/* TP_SHAPE(16, 1024, 512) is a shape with three axes. TP_SCALAR has no axes and one element. */
 #ifdef __cplusplus
 inline constexpr tp_shape tp__shape_of(std::initializer_list<int64_t> sizes)
 {
     tp_shape s = { 0, { 0 } };
     for (int64_t n : sizes) {
         if (s.ndim < TP_MAX_DIMS) s.dim[s.ndim] = n;
-        s.ndim++; /* too many are refused where the shape is used */
+        s.ndim++; /* a shape with too many axes is refused where it is used */
     }
     return s;
 }
@@ -90,19 +91,19 @@ inline constexpr tp_shape tp__shape_of(std::initializer_list<int64_t> sizes)
 #define TP_SCALAR ((tp_shape){ 0, { 0 } })
 #endif
 
-/* What makes an object never returns NULL, so NULL is an object that was never made. A device,
- * tape, parameter set, optimiser or average that is made of it is born failed and says so. With a
- * NULL tape ops and the functions of tape.h and tensor.h do nothing, and tp_ok is false, as are
- * NAME_ok of the others, with a text from NAME_why; what frees does nothing. The forward functions of
- * nn.h fail the tape where the module is NULL. All else wants an object. */
+/* Constructors never return NULL. A device, tape, parameter set, optimiser or average that is built on
+ * NULL is a failed object whose text says so. With a NULL tape, ops and the functions of tape.h and
+ * tensor.h do nothing. For a NULL object tp_ok and NAME_ok return false, NAME_why returns a text, and
+ * freeing does nothing. A forward function of nn.h fails the tape if its module is NULL. All other
+ * functions require an object. */
 typedef struct tp_device tp_device; /* memory, stream, BLAS, threads: one per CPU or GPU */
 typedef struct tp_params tp_params; /* named parameters and buffers: one per model       */
 typedef struct tp_tape tp_tape;     /* results of ops, recorded graph, mode, error       */
 typedef struct tp_optim tp_optim;   /* moments and update rule over a tp_params          */
 
-/* A tensor is a value: pass, copy and forget it; its memory belongs to a tape or a tp_params.
- * Use after its release is an error, never a crash: until the tape itself is freed, a parameter's
- * until its device is closed. */
+/* A handle to a tensor: pass and copy it by value, never free it. The memory belongs to a tape or a
+ * tp_params. Using a released tensor is an error, not a crash, as long as its tape exists or, for a
+ * parameter, as long as its device is open. */
 typedef struct tp_tensor {
     struct tp_node *node;
     uint64_t gen;
@@ -111,14 +112,15 @@ typedef struct tp_tensor {
 #ifdef __cplusplus
 #define TP_NONE (tp_tensor{ nullptr, 0 })
 #else
-#define TP_NONE ((tp_tensor){ NULL, 0 }) /* "absent": an optional input not given */
+#define TP_NONE ((tp_tensor){ NULL, 0 }) /* an optional input that is absent */
 #endif
 static inline bool tp_given(tp_tensor x)
 {
     return x.node != NULL;
 }
 
-/* The number of tensors and their array: two arguments of a call, each tensor evaluated once. */
+/* Expands to two arguments, the number of tensors and an array of them. Each argument is evaluated
+ * once. */
 #ifdef __cplusplus
 extern "C++" {
 template <class... X> struct tp__number {

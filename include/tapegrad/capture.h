@@ -1,7 +1,7 @@
-/* capture.h - steps recorded once and launched as a whole (CUDA graphs).
+/* capture.h - recording a step once and launching it as a whole (CUDA graphs).
  *
- * A small model on a fast GPU is bound by the time that queuing its kernels takes. If each step
- * queues the same kernels on the same shapes, they can be recorded once and launched together:
+ * A small model on a fast GPU is limited by the time it takes to queue its kernels. If each step queues
+ * the same kernels on the same shapes, they can be recorded once and launched together:
  *
  *     tp_capture *C = tp_capture_new(T);
  *     tp_tensor x = TP_NONE, y = TP_NONE, loss = TP_NONE;
@@ -16,9 +16,9 @@
  *         tp_step(O, rate);
  *     }
  *
- * The first steps run as ever, one is recorded and launched, and from then on tp_capture_begin
- * launches the recording and returns false. Results are those of steps without capture, bit for
- * bit, random numbers included. On the CPU every step runs as ever. */
+ * The first steps run normally, without capture; one step is recorded and launched; from then on
+ * tp_capture_begin launches the recording and returns false. Results equal those without capture bit
+ * for bit, including random numbers. On the CPU every step runs normally. */
 #ifndef TAPEGRAD_CAPTURE_H
 #define TAPEGRAD_CAPTURE_H
 
@@ -30,35 +30,35 @@ extern "C" {
 
 typedef struct tp_capture tp_capture;
 
-/* For the steps of one tape, which must live longer. Never NULL: without memory an object whose
- * steps all run as ever. */
+/* Records steps of T, which must outlive the object. Never NULL: if memory is short, all steps run
+ * normally. */
 TP_API tp_capture *tp_capture_new(tp_tape *T);
 TP_API void tp_capture_free(tp_capture *C);
 
-/* Resets the tape. True: the caller runs the step and ends it with tp_capture_end, even if it
- * fails, and does nothing else with the device in between. False: the step was launched; the
- * tensors of the recorded step hold its results.
+/* Resets the tape. True: the caller must run the step and end it with tp_capture_end, even if the step
+ * fails, and must not use the device for anything else in between. False: the step has been launched,
+ * and the tensors of the recorded step hold its results.
  *
- * What the host decides inside a recorded step stays as it was: shapes, branches, data from
- * tp_from. So data come in by tp_feed, and tp_step stands outside. Reading (tp_item, tp_read)
- * inside fails the tape, and tp_device_sync is false; a step that fails while it is recorded does
- * not run, and carried tensors are what they were. Carried tensors keep their memory, so they must
- * keep their shapes: a step that changes one is launched, forgotten, and recorded anew later.
+ * Whatever the host decides inside a recorded step is frozen: shapes, branches, data from tp_from.
+ * Therefore feed data with tp_feed and call tp_step outside. Reading inside (tp_item, tp_read) fails
+ * the tape, and tp_device_sync returns false. A step that fails while it is being recorded does not
+ * run, and carried tensors keep their values. Carried tensors keep their memory and must keep their
+ * shapes: a step that changes one is launched, discarded, and recorded again later.
  *
- * Steps run as ever where a recording would not do the same: on the CPU, with
- * tp_tape_opts.check_finite, with the device options profile and debug_sync, with a gradient hook
- * (tp_on_grad). A recording is also forgotten, and made anew after two steps, when something has
- * changed since: the tape was reset elsewhere or has another seed or mode, a slot got other memory
- * (tp_feed of another shape), or gradients stand otherwise than before the recorded step. So where
- * gradients are accumulated over several batches, all of them belong between begin and end. */
+ * Steps run normally where a recording would behave differently: on the CPU, with
+ * tp_tape_opts.check_finite, with the device options profile and debug_sync, and with a gradient hook
+ * (tp_on_grad). A recording is also discarded, and made again after two steps, if something has
+ * changed: the tape was reset elsewhere or has another seed or mode, a slot has new memory (tp_feed
+ * with another shape), or the set of existing gradients differs from that before the recorded step.
+ * To accumulate gradients over several batches, run all of them between begin and end. */
 TP_API bool tp_capture_begin(tp_capture *C);
 TP_API void tp_capture_end(tp_capture *C);
 
-/* How many steps were launched from a recording. */
+/* The number of steps launched from a recording. */
 TP_API int64_t tp_capture_launches(const tp_capture *C);
 
-/* Makes *slot a carried tensor (see tp_carry) with the bytes at host, in the memory that it had
- * before if dtype and shape are still the same. Returns *slot. */
+/* Makes *slot a carried tensor (see tp_carry) with the data at host. It reuses the slot's memory if
+ * dtype and shape are unchanged. Returns *slot. */
 TP_API tp_tensor tp_feed(tp_tape *T, tp_tensor *slot, tp_dtype dt, tp_shape s, const void *host);
 
 #ifndef TP_NO_SITE

@@ -1,5 +1,5 @@
-/* convnet.h - the convolutional baseline: five convolutions of 3 x 3 with batch norm and ReLU, the
- * mean over the map, a linear layer. Images are [B,H,W,3]. */
+/* convnet.h - the convolutional baseline: five 3 x 3 convolutions with batch norm and ReLU, the mean over
+ * the map, and a linear layer. Images are [B,H,W,3]. */
 #ifndef TAPEGRAD_CONVNET_H
 #define TAPEGRAD_CONVNET_H
 
@@ -12,8 +12,8 @@ extern "C" {
 enum { TP_CONVNET_LAYERS = 5 };
 
 typedef struct tp_convnet_cfg {
-    int64_t image[2], classes; /* image: height and width that costs are for */
-    int64_t width; /* channels of the first layer; each of the next has twice as many, up to 8 */
+    int64_t image[2], classes; /* image: height and width, for costs only    */
+    int64_t width; /* channels of the first layer; they double per layer up to 8 width */
 } tp_convnet_cfg;
 
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
@@ -28,14 +28,14 @@ typedef struct tp_convnet {
     tp_linear_m head;
 } tp_convnet;
 
-/* Declares the model with the modules' default initialisation. An impossible cfg fails P. */
+/* Declares the model with default initialisation. An impossible cfg fails P. */
 TP_API void tp_convnet_init(tp_params *P, tp_convnet *m, const char *name, tp_convnet_cfg cfg);
 
-/* images of any size -> logits [B,classes]. The first layer keeps the size, the others halve it. */
+/* images of any size -> logits [B,classes]. The first layer keeps the image's size, the others halve it. */
 TP_API tp_tensor tp_convnet_forward(tp_tape *T, const tp_convnet *m, tp_tensor images);
 
-/* One image of cfg.image, and the bytes that a recorded forward pass in training mode keeps of it
- * for backward, f32. */
+/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
+ * saves for its backward, in f32. */
 TP_API tp_flops tp_convnet_flops(const tp_convnet_cfg *cfg);
 TP_API double tp_convnet_activations(const tp_convnet_cfg *cfg);
 

@@ -1,6 +1,6 @@
-/* cvt.h - CvT (Wu et al. 2021), CvT* (made again with full attention at full resolution), CvT*-LS
- * (Zhu et al. 2021, section 4.3): three stages of convolutional attention. Images are [B,H,W,3],
- * feature maps [B,H,W,D], tokens [B,N,D] row by row. */
+/* cvt.h - CvT (Wu et al. 2021), CvT* (with full attention at full resolution) and CvT*-LS (Zhu et al.
+ * 2021, section 4.3): three stages of convolutional attention. Images are [B,H,W,3], feature maps
+ * [B,H,W,D], tokens [B,N,D] row by row. */
 #ifndef TAPEGRAD_CVT_H
 #define TAPEGRAD_CVT_H
 
@@ -14,25 +14,25 @@ extern "C" {
 #define TP_CVT_MAX_BLOCKS 64 /* of all stages together */
 
 typedef struct tp_cvt_cfg {
-    int64_t image[2];           /* height and width that ranks, windows and costs are for */
-    int64_t classes, kv_stride; /* stride of the convolutions in front of keys and values */
+    int64_t image[2];           /* height and width, for ranks, windows and costs           */
+    int64_t classes, kv_stride; /* kv_stride: of the convolutions before keys and values    */
     int64_t dim[TP_CVT_STAGES];
     int heads[TP_CVT_STAGES], blocks[TP_CVT_STAGES];
     bool long_short;               /* window and dynamic projection instead of full attention */
-    int64_t rank[TP_CVT_STAGES];   /* long_short: of the dynamic projection, for each head     */
-    int64_t window[TP_CVT_STAGES]; /* long_short: side w of a group of queries; they see
+    int64_t rank[TP_CVT_STAGES];   /* long_short: rank of the dynamic projection, per head     */
+    int64_t window[TP_CVT_STAGES]; /* long_short: side w of a chunk of queries, which see
                                       max(1, w/2) rows and columns around it                  */
     bool conv_bias;                /* of the depthwise convolutions                           */
-    bool wide_scale;               /* logits times 1/sqrt(width), not 1/sqrt(width of a head) */
+    bool wide_scale;               /* scale logits by 1/sqrt(width), not by 1/sqrt(head size) */
     bool quick_gelu;               /* instead of GELU                                         */
-    bool raw_class;                /* query, key and value of the class token: itself         */
-    bool single_proj;              /* a stage of one head projects its output too             */
-    bool raw_kv;                   /* long_short: without both norms of keys and values       */
-    bool biased_ws;                /* long_short: weights standardised with biased variance   */
-    bool mean_pool;                /* no class token: the mean of the last stage's tokens     */
+    bool raw_class;                /* the class token is its own query, key and value         */
+    bool single_proj;              /* stages with one head also project their output          */
+    bool raw_kv;                   /* long_short: keys and values without DualLN              */
+    bool biased_ws;                /* long_short: weights standardised by the biased variance */
+    bool mean_pool;                /* the mean of the last stage's tokens, no class token     */
     double class_std;              /* initial deviation of the class token                    */
-    double drop_path;              /* of the last block; rises from 0 over all blocks         */
-    bool drop_last_stage;          /* ... over those of the last stage, others drop nothing   */
+    double drop_path;              /* of the last block; rises from 0 over all blocks or,     */
+    bool drop_last_stage;          /* if this is set, over those of the last stage only       */
     tp_recompute recompute;
 } tp_cvt_cfg;
 
@@ -48,16 +48,16 @@ typedef enum tp_cvt_name {
     TP_CVT_LS_21S
 } tp_cvt_name;
 
-/* The paper's model for images of size x size: 224, 384 and 448 differ in ranks and windows of
- * CvT*-LS; others get those of the size below. ImageNet's 1000 classes, drop path 0.1 where the
- * papers train with it. */
+/* The paper's model for images of size x size, with 1000 classes and with drop path 0.1 where the papers
+ * train with it. 224, 384 and 448 differ in ranks and windows of CvT*-LS; other sizes use those of the
+ * next smaller one. */
 TP_API tp_cvt_cfg tp_cvt_preset(tp_cvt_name name, int64_t size);
 
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_cvt_cfg_check(const tp_cvt_cfg *cfg, char *why, size_t size);
 
-/* As tp_ls_lm_cfg_write and tp_ls_lm_cfg_read. A file that does not say cfg.image, as those of earlier
- * versions, reads as 224 x 224. */
+/* As tp_ls_lm_cfg_write and tp_ls_lm_cfg_read. A file without cfg.image, from an earlier version, reads as
+ * 224 x 224. */
 TP_API void tp_cvt_cfg_write(const tp_cvt_cfg *cfg, tp_writer *W);
 TP_API bool tp_cvt_cfg_read(tp_cvt_cfg *cfg, tp_file *F, char *why, size_t size);
 
@@ -81,8 +81,8 @@ typedef struct tp_cvt_attn {
 } tp_cvt_attn;
 TP_API void tp_cvt_attn_init(tp_params *P, tp_cvt_attn *m, const char *name, const tp_cvt_cfg *cfg,
                              int stage);
-/* x [B,c+H*W,D], normalised, c = 1 with a class token in front -> the same shape. grid [H,W,0]
- * says where rows end. */
+/* x [B,c+H*W,D], normalised, with c = 1 if a class token comes first -> the same shape. grid, of shape
+ * [H,W,0], gives the size of the map. */
 TP_API tp_tensor tp_cvt_attn_forward(tp_tape *T, const tp_cvt_attn *m, tp_tensor x, tp_tensor grid);
 
 typedef struct tp_cvt_block {
@@ -95,7 +95,7 @@ typedef struct tp_cvt_block {
 } tp_cvt_block;
 TP_API void tp_cvt_block_init(tp_params *P, tp_cvt_block *m, const char *name,
                               const tp_cvt_cfg *cfg, int stage, double drop_path);
-/* x and grid as above; m must live until backward if it recomputes. */
+/* x and grid as above. m must live until backward if the block recomputes. */
 TP_API tp_tensor tp_cvt_block_forward(tp_tape *T, const tp_cvt_block *m, tp_tensor x,
                                       tp_tensor grid);
 
@@ -120,18 +120,18 @@ typedef struct tp_cvt {
     tp_linear_m head;
 } tp_cvt;
 
-/* Declares the model, initialised by the official rule: linear weights N(0, 0.02), their biases 0
- * but the head's, everything else as modules do. An impossible cfg fails P. */
+/* Declares the model, initialised by the official rule: linear weights N(0, 0.02), their biases 0 except
+ * the head's, everything else by the modules' defaults. An impossible cfg fails P. */
 TP_API void tp_cvt_init(tp_params *P, tp_cvt *m, const char *name, tp_cvt_cfg cfg);
 TP_API tp_tensor tp_cvt_forward(tp_tape *T, const tp_cvt *m, tp_tensor images); /* -> [B,classes] */
 
-/* Loads weights of the same model for another resolution: where this one's rank is k times theirs,
- * each row of proj_p is repeated k times and the initial value of P added as noise (deviation
- * 0.02). Call before training changes P. False: see tp_params_why. */
+/* Loads weights of the same model for another resolution. Where the rank is k times that of the file,
+ * each row of proj_p is repeated k times and the initial value in P is added as noise (deviation 0.02),
+ * so call this before training. False: see tp_params_why. */
 TP_API bool tp_cvt_load(tp_params *P, const char *path);
 
-/* One image of cfg.image, and the bytes that a recorded forward pass in training mode keeps of it
- * for backward, f32. */
+/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
+ * saves for its backward, in f32. */
 TP_API tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg);
 TP_API double tp_cvt_activations(const tp_cvt_cfg *cfg);
 

@@ -8,93 +8,96 @@
 extern "C" {
 #endif
 
-/* Instruction sets of the CPU kernels. One binary holds all that its architecture has. */
+/* Instruction sets of the CPU kernels. A binary contains all those of its architecture. */
 typedef enum tp_isa { TP_ISA_AUTO, TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 } tp_isa;
 
 typedef struct tp_device_opts {
-    int threads;        /* 0: OMP_NUM_THREADS, else the cores of this process               */
-    tp_isa isa;         /* TP_ISA_AUTO: the best that this machine runs                     */
+    int threads;        /* 0: OMP_NUM_THREADS if set, else the cores of this process        */
+    tp_isa isa;         /* TP_ISA_AUTO: the best one that this machine supports             */
     size_t cache_limit; /* bytes of freed memory kept for reuse; 0: no limit                */
     size_t fail_at; /* tests: backend allocations fail_at .. fail_at + fail_count - 1 (from 1)  */
     size_t fail_count; /* fail; a request makes two, the second after returning the cache */
-    bool dry;          /* count, do not compute: see tp_device_open */
-    bool exact; /* tests: every buffer is an allocation of its own size, returned when freed, so  */
-                /* that memory checkers see each access past its end                          */
-    bool tf32;  /* CUDA: products of f32 with ten-bit mantissas                               */
-    bool debug_sync; /* CUDA: waits after each op, so that a fault names its op                */
-    bool profile;    /* measures the time of each op, see tp_device_profile                    */
+    bool dry;          /* count memory without computing: see tp_device_open */
+    bool
+        exact; /* tests: each buffer is an allocation of exactly its size, freed immediately, so  */
+               /* that memory checkers detect any access past its end                        */
+    bool tf32; /* CUDA: f32 products use TF32 (10-bit mantissas)                             */
+    bool debug_sync; /* CUDA: waits after each op, so that an error names the op that caused it */
+    bool profile;    /* measures the time of each op: see tp_device_profile                    */
 } tp_device_opts;
 
 typedef struct tp_stats {
-    size_t live_bytes;      /* in use now                                   */
-    size_t cached_bytes;    /* freed, kept for reuse                        */
-    size_t peak_bytes;      /* largest live_bytes since open or tp_device_reset_peak */
-    size_t held_peak_bytes; /* the same of live and cached, without what was never handed out: the
-                               memory that the process had from the system */
-    uint64_t allocs;        /* allocations asked of the backend             */
-    uint64_t launches;      /* op kernels run, forward and backward         */
-    uint64_t syncs;         /* calls that waited for the device             */
-    uint64_t unfused;       /* CUDA: products whose bias, or its gradient, cuBLASLt could not make
-                               part of them: a pass over memory more, and other last bits */
+    size_t live_bytes;   /* in use now                                   */
+    size_t cached_bytes; /* freed, kept for reuse                        */
+    size_t peak_bytes;   /* largest live_bytes since open or tp_device_reset_peak */
+    size_t
+        held_peak_bytes; /* largest live + cached bytes, not counting memory that was never handed
+                               out: what the process held from the system */
+    uint64_t allocs;     /* allocations requested from the backend       */
+    uint64_t launches;   /* op kernels run, forward and backward         */
+    uint64_t syncs;      /* calls that waited for the device             */
+    uint64_t unfused;    /* CUDA: products whose bias or bias gradient cuBLASLt could not fuse: one
+                               more pass over memory, and different last bits */
     int threads;
     const char *isa; /* "base", "avx2", "avx512"; "cuda"             */
 } tp_stats;
 
-/* Opens a device: "cpu"; "cuda", "cuda:1" in builds with CUDA, which work on machines without too.
- * o may be NULL. Never returns NULL: a device that could not be opened is a failed object,
- * tp_device_why says why, and whatever is made on it fails with that text. Opening the CPU sets
- * OpenBLAS to one thread, process-wide: tapegrad splits the work itself. OpenBLAS maps 128 MiB of
- * addresses for each thread of the device then; where a limit leaves no room (ulimit -v), the
- * device fails, for OpenBLAS would wait for ever later.
+/* Opens a device: "cpu", or "cuda" and "cuda:1" in builds with CUDA; such builds also run on machines
+ * without a GPU. o may be NULL. Never returns NULL: if the device cannot be opened, the result is a
+ * failed object, tp_device_why returns the reason, and every object created on it fails with that
+ * text. Opening the CPU sets OpenBLAS to one thread for the whole process, because tapegrad splits
+ * the work itself. OpenBLAS then maps 128 MiB of address space for each thread of the device. If an
+ * address-space limit (ulimit -v) leaves no room for that, the device fails, since OpenBLAS would
+ * hang later.
  *
- * After fork() the child of a process that has computed goes on with one thread, and the same bits:
- * the others do not exist there. A loader's do not either, and CUDA knows no fork: open those anew
- * in a process of its own.
+ * After fork(), the child of a process that has computed continues with one thread and the same bits,
+ * because the other threads do not exist in it. The threads of a loader do not either, and CUDA does
+ * not support fork: open loaders and CUDA devices in the child.
  *
- * A dry device tells what a program would need before it is run: the same calls, the
- * same shapes and errors, the same statistics to the byte, but no kernel runs and no memory is
- * touched, however much is asked for. All values are undefined, and zero where the host reads them
- * (tp_item, tp_read, tp_param_get); checks of values (tp_tape_opts.check_finite, indices in range)
- * do not take place, and nothing can be saved. A step takes milliseconds:
+ * A dry device measures what a program needs without running it. It accepts the same calls, reports
+ * the same shapes and errors, and gives the same statistics to the byte, but runs no kernel and
+ * touches no memory, however much is requested. All values are undefined; the host reads zeros
+ * (tp_item, tp_read, tp_param_get). Values are not checked (tp_tape_opts.check_finite, index
+ * ranges), and nothing can be saved. A step takes milliseconds:
  *
  *     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
- *     ... build the model and take two steps on D, as ever ...
+ *     ... build the model and take two steps on D ...
  *     size_t peak = tp_device_stats(D).peak_bytes;
  *
- * Give it the threads of the real device: some kernels want scratch memory for each. A dry "cuda"
- * needs no GPU; what the GPU's own libraries take (some hundred MB) is not counted. */
+ * Give it as many threads as the real device, since some kernels need scratch memory per thread. A
+ * dry "cuda" needs no GPU. The memory of the GPU's own libraries (some hundred MB) is not counted. */
 TP_API tp_device *tp_device_open(const char *name, const tp_device_opts *o);
 
-/* Frees the device. Everything made on it must have been freed before. D may be failed. */
+/* Closes and frees the device. Every object created on it must be freed first. D may have failed. */
 TP_API void tp_device_close(tp_device *D);
 
-/* Waits until all queued work is done. Synchronises. False: the device has failed, by that work or
- * before; tp_device_why says how. */
+/* Waits for all queued work. Synchronises. False if the device has failed, in that work or earlier:
+ * see tp_device_why. */
 TP_API bool tp_device_sync(tp_device *D);
 
 /* Returns cached memory to the system. */
 TP_API void tp_device_trim(tp_device *D);
 
+/* Statistics since D was opened. tp_device_reset_peak sets both peaks to their present values. */
 TP_API tp_stats tp_device_stats(const tp_device *D);
 TP_API void tp_device_reset_peak(tp_device *D);
 
-/* The time that the kernels of an op took, in one direction, since D was opened or
- * tp_device_reset_profile. */
+/* The kernel time of one op in one direction since D was opened or tp_device_reset_profile was called. */
 typedef struct tp_op_time {
-    const char *op; /* a name that lives as long as the op */
+    const char *op; /* the op's name, valid as long as the op */
     bool backward;
     uint64_t calls;
     double seconds;
 } tp_op_time;
 
-/* Fills list with the first n lines of D's profile, longest time first, and returns how many there
- * are: 0 unless D was opened with `profile`. Times are those of the kernels alone, on CUDA measured
- * by the GPU, so their sum is what a step would take if the host were infinitely fast. Measuring
- * costs about a microsecond an op. Synchronises on CUDA. */
+/* Fills list with at most n entries of D's profile, longest time first, and returns how many entries
+ * there are: 0 unless D was opened with `profile`. Times are those of the kernels alone, on CUDA
+ * measured by the GPU, so their sum is the time of a step with an infinitely fast host. Measuring
+ * costs about a microsecond per op. Synchronises on CUDA. */
 TP_API int tp_device_profile(tp_device *D, tp_op_time *list, int n);
 TP_API void tp_device_reset_profile(tp_device *D);
 
-/* Empty string while the device is usable, else why it is not. */
+/* The error text of the device; an empty string while it is usable. */
 TP_API const char *tp_device_why(const tp_device *D);
 TP_API bool tp_device_ok(const tp_device *D);
 TP_API const char *tp_device_name(const tp_device *D); /* "cpu", "cuda:0" */
@@ -103,8 +106,8 @@ TP_API const char *tp_device_name(const tp_device *D); /* "cpu", "cuda:0" */
 typedef void (*tp_error_fn)(void *env, tp_code code, const char *text);
 
 /* Calls fn for each error that D, or a tape, parameter set, optimiser or average on it, records, so
- * that a program which never checks still hears of the first one. An object that has failed records
- * nothing more: fn is called again after tp_clear, and by each tp_step that is refused. An error that
+ * that a program that never checks still learns of the first one. A failed object records no further
+ * errors: fn is called again after tp_clear, and for each tp_step that is refused. An error that
  * passes from one object to another, from parameters to the tape that uses them, is reported by both.
  * If D has failed already, fn is called at once. fn NULL (the default): no callback.
  *
@@ -114,7 +117,7 @@ typedef void (*tp_error_fn)(void *env, tp_code code, const char *text);
  * use D. */
 TP_API void tp_device_on_error(tp_device *D, tp_error_fn fn, void *env);
 
-/* Does this machine run the instruction set? */
+/* True if this machine supports the instruction set. */
 TP_API bool tp_isa_runs(tp_isa isa);
 
 #ifdef __cplusplus

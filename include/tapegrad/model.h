@@ -1,8 +1,8 @@
-/* model.h - a model as one constant, and the table of all models (models library).
+/* model.h - a model described by one constant, and the table of all models (models library).
  *
- * A model is described once, beside its code, by a constant tp_model. Programs, tools, benchmarks
- * and tests know nothing else of it: they choose a row of the table by name, change what all
- * configurations share (tp_common_cfg), and run it as a tp_net:
+ * A constant tp_model beside its code describes each model. Programs, tools, benchmarks and tests depend
+ * on nothing else: they choose a row of the table by name, change what all configurations share
+ * (tp_common_cfg), and run the model as a tp_net:
  *
  *     tp_model_cfg c;
  *     if (!tp_model_preset(&c, "cvt-13", why, sizeof why)) ...
@@ -19,79 +19,80 @@
 extern "C" {
 #endif
 
-/* What a training step recomputes in backward instead of storing it. Gradients are the same. */
+/* What a training step recomputes in backward instead of storing. Gradients are identical. */
 typedef enum tp_recompute {
     TP_RECOMPUTE_NONE,
     TP_RECOMPUTE_ATTENTION,
     TP_RECOMPUTE_BLOCK
 } tp_recompute;
 
-/* The cost of one forward pass of one sample, in closed form. */
+/* The cost of one forward pass of one sample, from closed forms. */
 typedef struct tp_flops {
     double macs;      /* multiply-adds of the products and convolutions  */
-    double paper;     /* the same, counted by the rule of the model's paper */
-    double norm;      /* elements that pass a LayerNorm                  */
-    double batchnorm; /* elements that pass a BatchNorm                  */
+    double paper;     /* the same, counted as the model's paper does     */
+    double norm;      /* elements processed by LayerNorms                */
+    double batchnorm; /* elements processed by BatchNorms                */
 } tp_flops;
 
 typedef enum tp_model_input {
     TP_IMAGES, /* [B,H,W,3] -> logits [B,classes]                         */
-    TP_TOKENS  /* ids [B,N] -> logits [B,N,V]; a state carries the caches */
+    TP_TOKENS  /* ids [B,N] -> logits [B,N,V]; a state holds the caches   */
 } tp_model_input;
 
-/* What all configurations share, so that programs can change it whatever the model is. A model
- * without such a thing leaves it out: get gives 0, set ignores it. */
+/* The part that all configurations share, so that programs can change it for any model. For a member
+ * that a model does not have, get returns 0 and set ignores it. */
 typedef struct tp_common_cfg {
     int64_t image[2]; /* TP_IMAGES: height and width                          */
     int64_t cache;    /* TP_TOKENS: rows carried from one segment to the next */
-    int64_t outputs;  /* classes, or entries of the vocabulary                */
+    int64_t outputs;  /* number of classes, or size of the vocabulary         */
     double drop_path; /* TP_IMAGES: stochastic depth of the last block        */
     tp_recompute recompute;
 } tp_common_cfg;
 
-/* One model. cfg points to its own configuration (a tp_cvt_cfg), m to its module (a tp_cvt), state
- * to what it carries between calls (a tp_ls_lm_state). Members marked "may be NULL" are absent where
- * the model has no such thing. */
+/* A model. cfg points to its own configuration (a tp_cvt_cfg), m to its module (a tp_cvt), and state to
+ * what it carries between calls (a tp_ls_lm_state). Members marked "may be NULL" are optional. */
 typedef struct tp_model {
     const char *name; /* in checkpoints, metadata "model" */
     tp_model_input input;
-    size_t cfg_size, size, state_size; /* bytes; cfg_size is at most TP_MODEL_CFG_BYTES, state_size
-                                          0 where nothing is carried                            */
+    size_t cfg_size, size,
+        state_size; /* bytes; cfg_size is at most TP_MODEL_CFG_BYTES, and state_size
+                                          is 0 if nothing is carried                            */
     const char
         *carried; /* TP_TOKENS: the paper's word for the carried rows, "cache"; may be NULL */
 
-    /* The configuration of that name: all names of its rows in the table, and others that are
-     * composed in the same way. False with the reason in why. */
+    /* The configuration of that name: the names of its rows in the table and others formed in the same
+     * way. False with the reason in why. */
     bool (*preset)(void *cfg, const char *name, char *why, size_t size);
     /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
     bool (*check)(const void *cfg, char *why, size_t size);
-    /* As checkpoint metadata, "model" included, and back; recompute is no part of it. read: false
-     * with the reason in why if F holds no possible configuration of this model. */
+    /* Writes the configuration as checkpoint metadata, "model" included, and reads it. recompute is not
+     * stored. read: false with the reason in why if F holds no possible configuration of this model. */
     void (*write)(const void *cfg, tp_writer *W);
     bool (*read)(void *cfg, tp_file *F, char *why, size_t size);
     tp_common_cfg (*get)(const void *cfg);
     void (*set)(void *cfg, const tp_common_cfg *o);
 
-    /* Declares the parameters; an impossible cfg fails P. m is zeroed memory. */
+    /* Declares the parameters. An impossible cfg fails P. m is zeroed memory. */
     void (*init)(tp_params *P, void *m, const char *name, const void *cfg);
     tp_tensor (*forward)(tp_tape *T, const void *m, void *state, tp_tensor x);
-    /* A zeroed state starts new streams. All three may be NULL. */
+    /* Clear, save and load the state; a zeroed state starts new streams. All three may be NULL. */
     void (*state_clear)(tp_tape *T, void *state);
     bool (*state_write)(tp_tape *T, const void *m, const void *state, tp_writer *W);
     bool (*state_read)(tp_tape *T, const void *m, void *state, tp_file *F);
 
-    /* Do both configurations mean the same weights, whatever the size of inputs and the number of
-     * outputs? NULL: they do if they declare the same parameters. */
+    /* True if both configurations use the same weights, regardless of input size and number of outputs.
+     * NULL: compares the parameters that they declare. */
     bool (*same)(const void *a, const void *b);
-    /* Weights of the same model for inputs of another size (tp_vil_load). NULL: the weights do not
-     * depend on it. resizes: what is changed then, in words; all_resized (NULL: yes): is it all, or
-     * do some weights begin anew? */
+    /* Loads weights of the same model for another input size (tp_vil_load). NULL: the weights do not
+     * depend on it. resizes: what is resized, in words. all_resized: false if some weights keep their
+     * initial values instead; NULL: none do. */
     bool (*load)(tp_params *P, const void *m, const char *path);
     const char *resizes;
     bool (*all_resized)(const void *cfg);
 
-    /* One sample of the configured size. tokens, cache: TP_TOKENS, of the segment; 0: the
-     * configured cache for either. activations: bytes that training keeps for backward, f32. */
+    /* Costs of one sample of the configured size. tokens, cache (TP_TOKENS): lengths of the segment and
+     * the cache; 0 means the configured cache for either. activations: bytes that training saves for
+     * backward, in f32. */
     tp_flops (*flops)(const void *cfg, int64_t tokens, int64_t cache);
     double (*activations)(const void *cfg, int64_t tokens, int64_t cache);
 
@@ -101,18 +102,18 @@ typedef struct tp_model {
 
 /* ---- the table ---- */
 
-/* A published model, or one of the library's small ones. */
+/* A published model or one of the library's small ones. */
 typedef struct tp_model_row {
     const char *name; /* "cvt-13-224"                                          */
-    const char *also; /* other names, blanks between: "cvt-13 CvT-13"; or NULL */
+    const char *also; /* other names, separated by blanks: "cvt-13 CvT-13"; or NULL */
     const tp_model *model;
-    const char *family;   /* what lists call it: "CvT*-LS"                         */
-    double params, flops; /* as the paper prints them; 0: it does not              */
-    double norm_cost;     /* FLOPs that the paper counts an element of LayerNorm   */
+    const char *family;   /* its name in lists: "CvT*-LS"                          */
+    double params, flops; /* as printed in the paper; 0: not given                 */
+    double norm_cost;     /* FLOPs per LayerNorm element, as counted in the paper  */
 } tp_model_row;
 
 TP_API const tp_model_row *tp_model_at(int i);              /* NULL past the last             */
-TP_API const tp_model_row *tp_model_find(const char *name); /* by any of its names; NULL: none */
+TP_API const tp_model_row *tp_model_find(const char *name); /* by any of the names; NULL: none */
 
 /* ---- a configuration of any model, as a value ---- */
 
@@ -120,61 +121,61 @@ TP_API const tp_model_row *tp_model_find(const char *name); /* by any of its nam
 typedef struct tp_model_cfg {
     const tp_model *model; /* NULL: none */
     union {
-        double real; /* aligns the bytes for any configuration */
+        double real; /* these three align the bytes for any configuration */
         int64_t whole;
         void *pointer;
         unsigned char bytes[TP_MODEL_CFG_BYTES];
     } at; /* the model's own configuration: (tp_cvt_cfg *)&c.at */
 } tp_model_cfg;
 
-/* The configuration of a row, by any of its names, or one that a model composes of its tables
- * ("cvt-13-448"). False with the whole sentence in why, and cfg without a model. */
+/* The configuration of a row, by any of its names, or one that a model derives from its tables
+ * ("cvt-13-448"). False with a full sentence in why; cfg then has no model. */
 TP_API bool tp_model_preset(tp_model_cfg *cfg, const char *name, char *why, size_t size);
 
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_model_check(const tp_model_cfg *cfg, char *why, size_t size);
 
-/* What all configurations share, and changing it: get, change what is wanted, set. The result may
- * be impossible (tp_model_check). */
+/* Get and set the common part of a configuration. The result may be impossible (tp_model_check). */
 TP_API tp_common_cfg tp_model_get(const tp_model_cfg *cfg);
 TP_API void tp_model_set(tp_model_cfg *cfg, const tp_common_cfg *o);
 
-/* The cost of one forward pass of one sample of the configured size, and the bytes that training
- * keeps of it for backward (f32). tokens, cache: TP_TOKENS, the segment's length and the rows
- * before it; 0: the configured cache for either. */
+/* The cost of one forward pass of one sample of the configured size, and the bytes that training saves
+ * for its backward (f32). tokens, cache (TP_TOKENS): the length of the segment and the number of cached
+ * rows before it; 0 means the configured cache for either. */
 TP_API tp_flops tp_model_flops(const tp_model_cfg *cfg, int64_t tokens, int64_t cache);
 TP_API double tp_model_activations(const tp_model_cfg *cfg, int64_t tokens, int64_t cache);
 
-/* Into a checkpoint, and back: which model it is comes from the metadata "model". read: false with
- * the whole sentence, the file's name included, in why, and cfg without a model. */
+/* Writes a configuration to a checkpoint and reads it; the metadata "model" says which model it is. read:
+ * false with a full sentence, including the file's name, in why; cfg then has no model. */
 TP_API void tp_model_write(const tp_model_cfg *cfg, tp_writer *W);
 TP_API bool tp_model_read(tp_model_cfg *cfg, tp_file *F, char *why, size_t size);
 
-/* Do both have the same parameters and buffers, once they are fitted to inputs of the same size and
- * as many outputs? Then the weights of one can be loaded into the other (tp_net_load). */
+/* True if both have the same parameters and buffers after being set to the same input size and number of
+ * outputs. The weights of one can then be loaded into the other (tp_net_load). */
 TP_API bool tp_model_same(const tp_model_cfg *a, const tp_model_cfg *b);
 
 /* ---- a model in use ---- */
 
-/* Any model with its parameters declared in P, under a name ("" for none). Never NULL; a failure is
- * P's error. Free after the last backward, before or after P. */
+/* Any model with its parameters declared in P under a name ("" for none). Never NULL; a failure is P's
+ * error. Free it after the last backward, before or after P. */
 typedef struct tp_net tp_net;
 TP_API tp_net *tp_net_new(tp_params *P, const char *name, const tp_model_cfg *cfg);
 TP_API void tp_net_free(tp_net *N);
 TP_API const tp_model_cfg *tp_net_cfg(const tp_net *N);
-TP_API void *tp_net_module(const tp_net *N); /* the model's own: a tp_cvt *, say */
+TP_API void *tp_net_module(const tp_net *N); /* the model's own module, such as a tp_cvt * */
 
-/* x: images or ids, see tp_model_input. state: NULL for models without one. */
+/* x: images or ids, see tp_model_input. state: NULL for models without one. Returns the logits, owned by
+ * T. */
 TP_API tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x);
 
-/* What one group of streams carries, empty at first; NULL without memory and for models that carry
- * nothing. free clears it before, so T must be alive; a NULL state is ignored. */
+/* The state of one group of streams, initially empty. NULL if memory is short and for models that carry
+ * nothing. tp_net_state_free clears it first, so T must be alive; it ignores NULL. */
 TP_API void *tp_net_state_new(const tp_net *N);
 TP_API void tp_net_state_free(const tp_net *N, tp_tape *T, void *state);
 
-/* Loads the weights of a checkpoint of the same model into P, in which N was declared without a
- * prefix (floating dtypes are converted); with resized, of one for inputs of another size. False:
- * see tp_params_why. */
+/* Loads the weights of a checkpoint of the same model into P, where N was declared without a prefix;
+ * floating dtypes are converted. resized: the checkpoint is for another input size. False: see
+ * tp_params_why. */
 TP_API bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized);
 
 #ifndef TP_NO_SITE

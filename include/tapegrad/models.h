@@ -11,13 +11,13 @@ extern "C" {
 
 #define TP_LM_MAX_LAYERS 128
 #define TP_LM_MAX_SIZE                                                                             \
-    (1 << 24) /* of a vocabulary, width, memory, window, chunk ...: products fit */
+    (1 << 24) /* limit of vocabulary, width, memory, window, chunk ...: products fit */
 
 /* ---- Transformer-LS language model (Zhu et al. 2021; official autoregressive code) ---- */
 typedef struct tp_ls_lm_cfg {
     int64_t vocab, dim, hidden; /* V, d, F */
     int layers;
-    int64_t mem_len; /* cache rows, L; shorter than the window, or 0, only with ls.attn.masked  */
+    int64_t mem_len; /* cache rows, L; below the window, or 0, only with ls.attn.masked          */
     tp_ls_cfg ls;    /* the attention of each layer                                             */
     bool bias, pre_ln, gelu; /* bias: of the four projections of an attention                    */
     double dropout, emb_dropout;
@@ -31,8 +31,8 @@ TP_API tp_ls_lm_cfg tp_ls_lm_large(int64_t vocab); /* 30 layers, width 512: the 
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_ls_lm_cfg_check(const tp_ls_lm_cfg *cfg, char *why, size_t size);
 
-/* The configuration as checkpoint metadata ("model", "d_model", ...) and back; recompute is no part
- * of it. read: false with why filled if F holds no configuration, an impossible one or another
+/* Writes the configuration as checkpoint metadata ("model", "d_model", ...) and reads it. recompute is not
+ * stored. read: false with the reason in why if F holds no configuration, an impossible one or another
  * model's. */
 TP_API void tp_ls_lm_cfg_write(const tp_ls_lm_cfg *cfg, tp_writer *W);
 TP_API bool tp_ls_lm_cfg_read(tp_ls_lm_cfg *cfg, tp_file *F, char *why, size_t size);
@@ -48,8 +48,8 @@ typedef struct tp_ls_block {
 } tp_ls_block;
 TP_API void tp_ls_block_init(tp_params *P, tp_ls_block *m, const char *name,
                              const tp_ls_lm_cfg *cfg);
-/* h [B,M,d], cache [B,L,d]: raw layer inputs; tables as in tp_ls_context -> [B,M,d]. All rows of
- * the cache are real. m must live until backward if it recomputes. */
+/* h [B,M,d], cache [B,L,d]: raw layer inputs; tables as in tp_ls_context -> [B,M,d]. All rows of the cache
+ * are real. m must live until backward if the block recomputes. */
 TP_API tp_tensor tp_ls_block_forward(tp_tape *T, const tp_ls_block *m, tp_tensor h, tp_tensor cache,
                                      tp_tensor pos_win, tp_tensor pos_cmp);
 
@@ -62,10 +62,10 @@ typedef struct tp_ls_lm {
     tp_ls_block layer[TP_LM_MAX_LAYERS];
 } tp_ls_lm;
 
-/* The carried caches of one group of streams: one slot a layer, beside the position tables of the
- * last geometry. `{ 0 }` starts the streams: from mem_len zero rows, as the official code, or with
- * ls.attn.masked from none, growing to mem_len. Training and validation own separate states. A
- * forward that fails may have advanced some layers and not others: clear the state, or read a saved one. */
+/* The carried caches of one group of streams, one slot per layer, and the position tables of the last
+ * geometry. `{ 0 }` starts the streams: with mem_len zero rows, as in the official code, or with
+ * ls.attn.masked with none, growing to mem_len. Training and validation use separate states. A forward
+ * that fails may have advanced only some layers: clear the state or read a saved one. */
 typedef struct tp_ls_lm_state {
     tp_tensor cache[TP_LM_MAX_LAYERS];
     tp_tensor pos_win, pos_cmp;
@@ -75,42 +75,41 @@ typedef struct tp_ls_lm_state {
  * norm weights N(1, 0.02), everything else 0. An impossible cfg fails P. */
 TP_API void tp_ls_lm_init(tp_params *P, tp_ls_lm *m, const char *name, tp_ls_lm_cfg cfg);
 
-/* tokens [B,M] -> logits [B,M,V]; advances the caches. M that is no multiple of the chunk is padded
- * inside, as the official code does, to a multiple of chunk and window; the padding is cut off the
- * result, but stays in the caches. A longer M than the window must otherwise be a multiple of it.
- */
+/* tokens [B,M] -> logits [B,M,V]; advances the caches. If M is not a multiple of the chunk length, the
+ * segment is padded to a multiple of chunk and window, as in the official code; the padding is removed
+ * from the result but stays in the caches. Otherwise an M above the window must be a multiple of it. */
 TP_API tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s,
                                   tp_tensor tokens);
 
-/* Empties all slots: the next forward starts new streams (of any batch size). */
+/* Empties all slots: the next forward starts new streams, of any batch size. */
 TP_API void tp_ls_lm_state_clear(tp_tape *T, tp_ls_lm_state *s);
 
-/* The caches under "state." in a training checkpoint; after reading, the streams continue exactly.
- * False: T has failed and says why. Synchronise. */
+/* Writes the caches under "state." in a training checkpoint and reads them; the streams then continue
+ * exactly. False: T has failed. Synchronise. */
 TP_API bool tp_ls_lm_state_write(tp_tape *T, const tp_ls_lm *m, const tp_ls_lm_state *s,
                                  tp_writer *W);
 TP_API bool tp_ls_lm_state_read(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_file *F);
 
-/* Incremental decoding of one stream: a token costs one token's work, memory is constant. Equal,
- * within rounding, to running all tokens so far in segments of `segment` from a fresh state
- * (specification 4.5): vectors of chunks are made as chunks complete, those of the cache replace
- * them at segment ends. T is the decoder's alone: each call resets it and runs without recording,
- * in evaluation mode. The weights must not change meanwhile. */
+/* Incremental decoding of one stream: each token costs the work of one token, in constant memory. The
+ * result equals, within rounding, that of running all tokens so far in segments of `segment` from a
+ * fresh state (specification 4.5): the vectors of a chunk are computed when it is complete, and at the
+ * end of a segment those of the cache replace them. The decoder needs T for itself: each call resets it
+ * and runs in evaluation mode without recording. The weights must not change meanwhile. */
 typedef struct tp_ls_lm_decoder tp_ls_lm_decoder;
 TP_API tp_ls_lm_decoder *tp_ls_lm_decoder_new(tp_tape *T, const tp_ls_lm *m,
-                                              int64_t segment); /* not NULL */
-/* Feeds one token; logits: host room for the V logits of the next one, or NULL if they are not
- * needed. False: the tape has failed; for a token that is not in the vocabulary nothing has
- * changed, and after tp_clear others may follow. Synchronises for the logits. */
+                                              int64_t segment); /* never NULL */
+/* Feeds one token. logits receives the V logits of the next one and may be NULL. False: the tape has
+ * failed. A token outside the vocabulary changes nothing; after tp_clear decoding may continue.
+ * Synchronises if logits is given. */
 TP_API bool tp_ls_lm_decode(tp_ls_lm_decoder *d, int64_t token, float *logits);
-TP_API void tp_ls_lm_decoder_free(tp_ls_lm_decoder *d); /* before its tape */
+TP_API void tp_ls_lm_decoder_free(tp_ls_lm_decoder *d); /* before T */
 
 /* ---- Transformer-XL (Dai et al. 2019), the baseline ---- */
 typedef struct tp_txl_cfg {
     int64_t vocab, dim, hidden, d_head;
     int layers, heads;
     int64_t mem_len;
-    int64_t clamp;            /* largest distance looked up; <= 0: off         */
+    int64_t clamp;            /* largest distance looked up; <= 0: no limit    */
     bool pre_ln, same_length; /* same_length: each query sees mem_len keys     */
     double dropout, att_dropout;
     tp_recompute recompute;
@@ -118,11 +117,12 @@ typedef struct tp_txl_cfg {
 
 TP_API tp_txl_cfg tp_txl_base(int64_t vocab);  /* 12 layers, width 512: 41M   */
 TP_API tp_txl_cfg tp_txl_large(int64_t vocab); /* 24 layers, width 1024: 277M */
+/* As their counterparts of tp_ls_lm_cfg. */
 TP_API bool tp_txl_cfg_check(const tp_txl_cfg *cfg, char *why, size_t size);
 TP_API void tp_txl_cfg_write(const tp_txl_cfg *cfg, tp_writer *W);
 TP_API bool tp_txl_cfg_read(tp_txl_cfg *cfg, tp_file *F, char *why, size_t size);
 
-/* The attention sub-layer; the biases [H,d_head] are shared by all layers of a model. */
+/* The attention sub-layer, with residual and norm. All layers of a model share the biases [H,d_head]. */
 typedef struct tp_txl_attn {
     const char *path;
     bool pre_ln;
@@ -135,8 +135,8 @@ typedef struct tp_txl_attn {
 } tp_txl_attn;
 TP_API void tp_txl_attn_init(tp_params *P, tp_txl_attn *m, const char *name, const tp_txl_cfg *cfg,
                              tp_tensor r_w_bias, tp_tensor r_r_bias);
-/* Residual and norm included: w [B,N,d], mem [B,L,d], pos [L+N,d] by increasing distance ->
- * [B,N,d]. m must live until backward if it recomputes. */
+/* w [B,N,d], mem [B,L,d], pos [L+N,d] by increasing distance -> [B,N,d]. m must live until backward if it
+ * recomputes. */
 TP_API tp_tensor tp_txl_attn_forward(tp_tape *T, const tp_txl_attn *m, tp_tensor w, tp_tensor mem,
                                      tp_tensor pos);
 
@@ -157,23 +157,25 @@ typedef struct tp_txl_state {
     tp_tensor mem[TP_LM_MAX_LAYERS + 1]; /* input of each layer, and the final output */
     tp_tensor pos;
 } tp_txl_state;
+/* Declares the model, initialised by the official rule. An impossible cfg fails P. */
 TP_API void tp_txl_init(tp_params *P, tp_txl *m, const char *name, tp_txl_cfg cfg);
-/* tokens [B,N] -> logits [B,N,V]; advances the memory, which is empty at the start. */
+/* tokens [B,N] -> logits [B,N,V]; advances the memory, which is initially empty. */
 TP_API tp_tensor tp_txl_forward(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_tensor tokens);
+/* As their counterparts of tp_ls_lm_state. */
 TP_API void tp_txl_state_clear(tp_tape *T, tp_txl_state *s);
 TP_API bool tp_txl_state_write(tp_tape *T, const tp_txl *m, const tp_txl_state *s, tp_writer *W);
 TP_API bool tp_txl_state_read(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_file *F);
 
-/* ---- cost: closed forms, one forward pass of one row of the batch ---- */
-/* Segment of `tokens` after a cache of `cache` rows (specification, section 9). */
+/* ---- cost of one forward pass of one row of the batch, from closed forms ---- */
+/* A segment of `tokens` after a cache of `cache` rows (specification, section 9). */
 TP_API tp_flops tp_ls_lm_flops(const tp_ls_lm_cfg *cfg, int64_t tokens, int64_t cache);
 TP_API tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory);
 
-/* Bytes that a recorded forward pass keeps for backward, f32, weights and caches not counted. */
+/* Bytes that a recorded forward pass saves for backward, in f32, without weights and caches. */
 TP_API double tp_ls_lm_activations(const tp_ls_lm_cfg *cfg, int64_t tokens, int64_t cache);
 TP_API double tp_txl_activations(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory);
 
-/* Both as rows of the table of models see them (model.h). */
+/* Both models as constants for the table of models (model.h). */
 extern TP_API const tp_model tp_model_ls_lm, tp_model_txl;
 
 #ifndef TP_NO_SITE

@@ -1,8 +1,9 @@
 /* nn.h - modules: structs of parameter handles and numbers.
  *
- * NAME_init declares parameters under a name; NAME_forward runs in one scope with the module's
- * path. Modules own nothing, need no free and may be copied. Default initialisation is PyTorch's;
- * a model's own rule (tp_params_init_rule) may override it. */
+ * NAME_init declares the module's parameters under a name; errors are P's. NAME_forward runs in a scope
+ * with the module's path; its result belongs to T. No function here synchronises. Modules own nothing,
+ * are never freed and may be copied. Initial values are PyTorch's unless a rule (tp_params_init_rule)
+ * overrides them. */
 #ifndef TAPEGRAD_NN_H
 #define TAPEGRAD_NN_H
 
@@ -14,17 +15,17 @@
 extern "C" {
 #endif
 
-/* y = x w^T + b: "weight" [out,in], "bias" [out]. */
+/* y = x w^T + b, x [...,in]: "weight" [out,in], "bias" [out]. tp_linear_act also applies an activation. */
 typedef struct tp_linear_m {
     const char *path;
-    tp_tensor weight, bias; /* bias TP_NONE without */
+    tp_tensor weight, bias; /* bias TP_NONE: none */
 } tp_linear_m;
 TP_API void tp_linear_init(tp_params *P, tp_linear_m *m, const char *name, int64_t in, int64_t out,
                            bool bias);
-TP_API tp_tensor tp_linear_forward(tp_tape *T, const tp_linear_m *m, tp_tensor x); /* [...,in] */
+TP_API tp_tensor tp_linear_forward(tp_tape *T, const tp_linear_m *m, tp_tensor x);
 TP_API tp_tensor tp_linear_act(tp_tape *T, const tp_linear_m *m, tp_tensor x, tp_act act);
 
-/* Table of n rows: "weight" [n,dim], N(0,1). */
+/* scale * weight[ids]: a table "weight" [n,dim], initially N(0,1). */
 typedef struct tp_embedding_m {
     const char *path;
     tp_tensor weight;
@@ -34,7 +35,7 @@ TP_API void tp_embedding_init(tp_params *P, tp_embedding_m *m, const char *name,
 TP_API tp_tensor tp_embedding_forward(tp_tape *T, const tp_embedding_m *m, tp_tensor ids,
                                       double scale);
 
-/* "weight", "bias" [dim]; 1 and 0. */
+/* Layer norm over the last axis: "weight" and "bias" [dim], initially 1 and 0. */
 typedef struct tp_layernorm_m {
     const char *path;
     tp_tensor weight, bias;
@@ -44,16 +45,17 @@ TP_API void tp_layernorm_init(tp_params *P, tp_layernorm_m *m, const char *name,
                               double eps);
 TP_API tp_tensor tp_layernorm_forward(tp_tape *T, const tp_layernorm_m *m, tp_tensor x);
 
-/* Two norms for two kinds of keys and values (Transformer-LS, DualLN): NAME_win over local rows,
- * NAME_dproj over compressed ones, each over all heads together and shared by keys and values. */
+/* DualLN of Transformer-LS: one norm for local keys and values and one for compressed ones, each over
+ * all heads together and shared by keys and values. `local` and `global` are their names. */
 typedef struct tp_dualln_m {
     tp_layernorm_m local, global;
 } tp_dualln_m;
 TP_API void tp_dualln_init(tp_params *P, tp_dualln_m *m, const char *local, const char *global,
                            int64_t dim, double eps);
 
-/* Batch norm by channel: "weight", "bias" [dim], 1 and 0; buffers "running_mean", "running_var"
- * [dim], 0 and 1, and "num_batches_tracked", the batches of training. PyTorch's momentum 0.1. */
+/* Batch norm per channel of x [...,dim]: "weight" and "bias" [dim], initially 1 and 0; buffers
+ * "running_mean" and "running_var" [dim], initially 0 and 1, and "num_batches_tracked", the number of
+ * training batches. The momentum is PyTorch's 0.1. */
 typedef struct tp_batchnorm_m {
     const char *path;
     tp_tensor weight, bias, mean, var, batches;
@@ -61,23 +63,21 @@ typedef struct tp_batchnorm_m {
 } tp_batchnorm_m;
 TP_API void tp_batchnorm_init(tp_params *P, tp_batchnorm_m *m, const char *name, int64_t dim,
                               double eps);
-TP_API tp_tensor tp_batchnorm_forward(tp_tape *T, const tp_batchnorm_m *m,
-                                      tp_tensor x); /* [...,C] */
+TP_API tp_tensor tp_batchnorm_forward(tp_tape *T, const tp_batchnorm_m *m, tp_tensor x);
 
-/* Convolution of [B,H,W,in]: "weight" [out,in/groups,kh,kw], "bias" [out]; groups = in = out is a
- * depthwise one. */
+/* Convolution of x [B,H,W,in]: "weight" [out,in/groups,kernel,kernel], "bias" [out]. groups = in = out is
+ * a depthwise convolution. */
 typedef struct tp_conv2d_m {
     const char *path;
-    tp_tensor weight, bias; /* bias TP_NONE without */
+    tp_tensor weight, bias; /* bias TP_NONE: none */
     tp_conv_cfg cfg;
 } tp_conv2d_m;
-/* kernel: of both axes. */
 TP_API void tp_conv2d_init(tp_params *P, tp_conv2d_m *m, const char *name, int64_t in, int64_t out,
                            int64_t kernel, bool bias, tp_conv_cfg cfg);
 TP_API tp_tensor tp_conv2d_forward(tp_tape *T, const tp_conv2d_m *m, tp_tensor x);
 
-/* Feed-forward: fc2(dropout(act(fc1 x))), then dropout. fc1 and fc2 are full names below the
- * enclosing prefix ("ff.fc1", "CoreNet.0"). With a residual, residual + the whole in one pass. */
+/* Feed-forward network: dropout(fc2(dropout(act(fc1 x)))), added to the residual unless that is TP_NONE.
+ * fc1 and fc2 are the names of the two layers below the enclosing prefix ("ff.fc1", "CoreNet.0"). */
 typedef struct tp_mlp_m {
     const char *path;
     tp_linear_m fc1, fc2;
@@ -88,7 +88,7 @@ TP_API void tp_mlp_init(tp_params *P, tp_mlp_m *m, const char *fc1, const char *
                         int64_t hidden, tp_act act, double dropout);
 TP_API tp_tensor tp_mlp_forward(tp_tape *T, const tp_mlp_m *m, tp_tensor x, tp_tensor residual);
 
-/* Multi-head self-attention: "q_proj", "k_proj", "v_proj", "out_proj". */
+/* Multi-head self-attention: "q_proj", "k_proj", "v_proj", "out_proj", with or without bias. */
 typedef struct tp_mha_m {
     const char *path;
     tp_linear_m q, k, v, out;
@@ -99,16 +99,17 @@ TP_API void tp_mha_init(tp_params *P, tp_mha_m *m, const char *name, int64_t dim
 /* x [B,N,dim], mask u8 [B,N] (1 = visible) or TP_NONE -> [B,N,dim] */
 TP_API tp_tensor tp_mha_forward(tp_tape *T, const tp_mha_m *m, tp_tensor x, tp_tensor mask);
 
-/* A layer of a transformer encoder (Vaswani et al. 2017): attention, then a feed-forward network,
- * each added to its input. The layer norms stand before them, as in fairseq's normalize_before and
- * in ViT, or after the sums, as in BERT and RoBERTa. "self_attn", "self_attn_layer_norm", "fc1",
+/* A transformer encoder layer (Vaswani et al. 2017): attention, then a feed-forward network, each added
+ * to its input. The layer norms are applied before them, as in ViT and fairseq's normalize_before, or
+ * after the sums, as in BERT and RoBERTa. "self_attn", "self_attn_layer_norm", "fc1",
  * "fc2", "final_layer_norm": fairseq's names. */
 typedef struct tp_encoder_layer_cfg {
     int64_t dim, hidden;
     int heads;
     tp_act act;
-    double dropout, attn_dropout; /* of both results and the hidden layer; of the probabilities */
-    bool norm_after;
+    double dropout, attn_dropout; /* dropout: of both results and the hidden layer; attn_dropout: of
+                                     the probabilities */
+    bool norm_after;              /* norms after the sums */
 } tp_encoder_layer_cfg;
 typedef struct tp_encoder_layer_m {
     const char *path;
@@ -123,11 +124,11 @@ TP_API void tp_encoder_layer_init(tp_params *P, tp_encoder_layer_m *m, const cha
 TP_API tp_tensor tp_encoder_layer_forward(tp_tape *T, const tp_encoder_layer_m *m, tp_tensor x,
                                           tp_tensor mask);
 
-/* Long-short attention of the language model; names as in the official checkpoints. Parameters that
- * a configuration does not use (rank 0, window 0, raw_kv) are not created. */
+/* Long-short attention of the language model (Zhu et al. 2021), with the names of the official
+ * checkpoints. Parameters that a configuration does not use (rank 0, window 0, raw_kv) are not created. */
 typedef struct tp_ls_cfg {
     tp_ls_attn_cfg attn; /* what the op reads */
-    /* options beside the official behaviour (all false): */
+    /* variants; the official code has all of them false: */
     bool ln_local;      /* DualLN's local norm comes before the dynamic projection         */
     bool project_first; /* cached rows are projected before they are compressed            */
     bool raw_kv;        /* keys and values are used as projected, without DualLN           */
@@ -136,44 +137,43 @@ typedef struct tp_ls_attn_m {
     const char *path;
     tp_ls_cfg cfg;
     tp_linear_m proj_query, proj_key, proj_val, proj_out, dconv_1, r_net, r_net_chunk;
-    tp_dualln_m dual_ln; /* dual_ln_win, dual_ln_dproj; each may be absent */
+    tp_dualln_m dual_ln; /* dual_ln_win, dual_ln_dproj; either may be absent */
     tp_tensor r_w_bias, r_r_bias;
 } tp_ls_attn_m;
 
 /* True if cfg is possible at width dim; else why receives a sentence that says what is wrong. */
 TP_API bool tp_ls_cfg_check(const tp_ls_cfg *cfg, int64_t dim, char *why, size_t size);
 
-/* bias: biases of proj_query, proj_key, proj_val, proj_out. An impossible cfg fails P. */
+/* bias: whether proj_query, proj_key, proj_val and proj_out have one. An impossible cfg fails P. */
 TP_API void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t dim, bool bias,
                             tp_ls_cfg cfg);
 
-/* Sinusoid tables by increasing distance, clamped already: pos_win [w,dim] (segment: [2w,dim]),
- * pos_cmp [(L+M)/l*r,dim]. valid (masked only): how many rows of the cache, the last ones, are
- * real. */
+/* Sinusoid tables by increasing distance, already clamped: pos_win [w,dim] (segment: [2w,dim]) and
+ * pos_cmp [(L+M)/l*r,dim]. valid (masked only): the last `valid` rows of the cache are real. */
 typedef struct tp_ls_context {
     tp_tensor pos_win, pos_cmp;
     int64_t valid;
 } tp_ls_context;
 
-/* h [B,M,dim], cache [B,L,dim], both normalised already -> [B,M,dim], before dropout and residual.
- * M and L are multiples of the chunk; M is at most the window or a multiple of it; L is at least
- * the window unless cfg.masked. */
+/* h [B,M,dim], cache [B,L,dim], both already normalised -> [B,M,dim], before dropout and residual. M and L
+ * must be multiples of the chunk length, M at most the window or a multiple of it, and L at least the
+ * window unless cfg.attn.masked. */
 TP_API tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
                                     tp_ls_context ctx);
 
-/* The halves of it that a decoder needs. rows: keys and values of x [B,N,dim] as the window sees
- * them (*window, normalised) and as compression of the running segment reads them (the result).
- * compress: normalised keys and values [B,(N/l)*r,dim] of the chunks of x, from such rows of it, or
- * with rows NULL from x itself, as for a cache. */
+/* The two halves of it, for decoders. tp_ls_attn_rows projects x [B,N,dim] to keys and values: *window
+ * receives them normalised, as the window sees them, and the result is what compressing the running
+ * segment reads. tp_ls_attn_compress gives the normalised keys and values [B,(N/l)*r,dim] of the chunks
+ * of x, computed from those rows or, if rows is NULL, from x itself, as for a cache. */
 typedef struct tp_kv {
     tp_tensor k, v;
 } tp_kv;
 TP_API tp_kv tp_ls_attn_rows(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, tp_kv *window);
 TP_API tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const tp_kv *rows);
 
-/* Sinusoidal relative positions, pe(p) = [sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) ..], angles in
- * double. Row i of out [rows,2n] is position i, at most clamp if clamp > 0. Usual frequencies:
- * w_k = 10000^(-k/n). */
+/* Sinusoidal relative positions, pe(p) = [sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) ..], with angles in
+ * double. Row i of out [rows,2n] is position i, or clamp if clamp > 0 and i exceeds it. tp_frequencies
+ * gives the usual w_k = 10000^(-k/n). */
 TP_API void tp_frequencies(int64_t n, double *inv_freq);
 TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t clamp,
                         double *out);

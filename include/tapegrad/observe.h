@@ -1,5 +1,5 @@
-/* observe.h - looking into a model while it runs, for figures and searches: a function of yours is
- * called after every op. Not part of tapegrad.h; unstable until 1.0. */
+/* observe.h - observing a model while it runs: a callback after every op, for figures and analyses. Not
+ * part of tapegrad.h; unstable until 1.0. */
 #ifndef TAPEGRAD_OBSERVE_H
 #define TAPEGRAD_OBSERVE_H
 
@@ -9,24 +9,24 @@
 extern "C" {
 #endif
 
-/* An op that has run: tensors that went in (TP_NONE: absent) and came out. attr is what the op's
- * own function was given, as a tp_window_attn_cfg. */
+/* An op that has run, with its inputs (TP_NONE: absent) and outputs. attr points to the op's
+ * attributes, such as a tp_window_attn_cfg. */
 typedef struct tp_seen {
     const tp_op *op;
     const void *attr;
-    const char *path; /* of the innermost scope; "" outside any */
+    const char *path; /* of the innermost scope; "" outside all */
     int nx, ny;       /* ny: visible outputs                    */
     const tp_tensor *x, *y;
 } tp_seen;
 typedef void (*tp_observer)(void *env, tp_tape *T, const tp_seen *s);
 
-/* Calls f after every op that T applies; NULL: no longer. f may read the tensors (tp_read) and
- * apply ops, which it does not see itself. What tp_checkpoint runs again and what a recorded step
- * repeats is not shown. */
+/* Calls f after every op that T applies; f NULL ends it. f may read the tensors (tp_read) and apply ops,
+ * for which it is not called. It is not called for ops that tp_checkpoint recomputes or that a recorded
+ * step repeats. */
 TP_API void tp_observe(tp_tape *T, tp_observer f, void *env);
 
-/* The multiply-adds of an op that has run, forward, by its own count (tp_op.macs); 0 for ops
- * without products. For the observer, while it is shown s. */
+/* The multiply-adds of an op's forward call (tp_op.macs); 0 for ops without products. Valid only inside
+ * the observer that received s. */
 TP_API double tp_seen_macs(const tp_seen *s);
 
 #ifdef __cplusplus

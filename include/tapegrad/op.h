@@ -1,7 +1,7 @@
 /* op.h - for writing ops. Not part of tapegrad.h; unstable until 1.0.
  *
- * An op is one constant tp_op: a shape rule, kernels for each backend, what backward reads, and
- * inputs for the gradient test. The tape calls them; nothing is registered anywhere. */
+ * An op is one constant tp_op: a shape rule, kernels for each backend, the list of what backward reads,
+ * and inputs for the gradient test. The tape calls it directly; there is no registry. */
 #ifndef TAPEGRAD_OP_H
 #define TAPEGRAD_OP_H
 
@@ -16,11 +16,11 @@ extern "C" {
 
 enum { TP_CPU, TP_CUDA, TP_NBACKENDS };
 
-/* Dense row-major data as a kernel sees it. */
+/* Dense row-major data, as a kernel sees it. */
 typedef struct tp_view {
     void *data;
     tp_dtype dtype;
-    int ndim; /* -1: an optional input that was not given */
+    int ndim; /* -1: an absent optional input */
     int64_t dim[TP_MAX_DIMS], numel;
 } tp_view;
 
@@ -34,47 +34,47 @@ typedef struct tp_rng {
     uint64_t seed, offset;
 } tp_rng;
 
-/* What a kernel sees, forward and backward. A NULL data pointer means: not saved (x, y) or not
- * wanted (dx). Gradients dy of visible outputs always have data; of hidden outputs never. */
+/* The arguments of a kernel, forward and backward. A NULL data pointer means not saved (x, y) or not
+ * needed (dx). Gradients dy of visible outputs always have data, those of hidden outputs never. */
 typedef struct tp_call {
     tp_device *dev;
     const void *attr;
     tp_rng rng;
     bool train;
     int nx, ny;
-    tp_dtype real;     /* TP_F32 or TP_F64: the type of all floating data of this call */
+    tp_dtype real;     /* TP_F32 or TP_F64: the type of all floating data in this call */
     const tp_view *x;  /* inputs                                                       */
     tp_view *y;        /* outputs; visible ones first, then hidden ones                */
     const tp_view *dy; /* backward: gradients of the outputs, [ny]                     */
     tp_view *dx;       /* backward: to be written, [nx]                                */
     uint32_t add;      /* backward: bit i = add to dx[i] (TP_ACCUMULATES only)         */
-    void *work;        /* scratch of the size that the op's work() asked, 64-byte aligned */
-    bool replay;       /* second run by tp_checkpoint: no side effects (batch statistics) */
-    char *why;         /* a kernel that fails may write its reason here, TP_WHY bytes     */
+    void *work;        /* scratch of the size that work() returned, 64-byte aligned       */
+    bool replay;       /* recomputed by tp_checkpoint: no side effects (batch statistics) */
+    char *why;         /* room for TP_WHY bytes: a failing kernel may give its reason     */
 } tp_call;
 
 #define TP_WHY 256
 
 typedef tp_code (*tp_kernel)(const tp_call *c);
 
-/* What a shape rule sees: inputs (shapes, dtypes; no data) and the outputs to describe. */
+/* The arguments of a shape rule: inputs (shapes and dtypes, no data) and the outputs to describe. */
 typedef struct tp_infer {
     tp_tape *T;
     const void *attr;
     int nx, ny;
     const tp_view *x;
     tp_view *y;
-    bool train, backward; /* work(): asked for the backward kernel          */
-    int64_t view_at; /* shape(): >= 0 makes y[0] a view of x[0] from that element, and no kernel
-                        runs forward, nor backward if it is a view of all elements; -1 (as it
-                        arrives): a result of its own                                      */
+    bool train, backward; /* backward: work() is called for the backward kernel */
+    int64_t view_at; /* shape(): a value >= 0 makes y[0] a view of x[0] from that element on; no
+                        kernel runs forward, nor backward if the view has all elements. -1, the
+                        initial value: a result with memory of its own                      */
     int device;      /* work(): TP_CPU or TP_CUDA */
-    uint32_t passes; /* shape(): bit i = the gradient of x[i] is that of y[0], shape and dtype too:
-                        the tape hands it on, backward is not asked for it                 */
+    uint32_t passes; /* shape(): bit i = the gradient of x[i] equals that of y[0], in shape and
+                        dtype too: the tape passes it on and does not ask backward for it  */
 } tp_infer;
 
 /* One set of inputs for the gradient test (f64, finite differences). An input with ndim 0 is
- * absent. Floating inputs arrive with magnitudes in [0.05, 1.05), both signs. */
+ * absent. Floating inputs are filled with values of both signs and magnitudes in [0.05, 1.05). */
 typedef struct tp_gradcase {
     const char *name; /* NULL ends the table */
     tp_shape in[TP_MAX_INPUTS];
@@ -82,21 +82,21 @@ typedef struct tp_gradcase {
     int64_t below[TP_MAX_INPUTS];    /* > 0: input i is TP_I64, in [0, below)           */
     uint32_t masks;                  /* bit i: input i is TP_U8, 0 or 1                 */
     int ny;                          /* visible outputs; 0: one                         */
-    void (*fill)(int i, tp_view *x); /* own values; x arrives filled by the rules above */
+    void (*fill)(int i, tp_view *x); /* may replace the values that the rules above gave x */
 } tp_gradcase;
 
 #define TP_SAVE_X(i) (1u << (i))
 #define TP_SAVE_Y(i) (1u << (16 + (i)))
 
 enum {
-    TP_RANDOM = 1,             /* takes one offset of the random stream              */
+    TP_RANDOM = 1,             /* uses one offset of the random stream               */
     TP_ACCUMULATES = 2,        /* backward can add to dx (c->add)                    */
-    TP_NOT_DIFFERENTIABLE = 4, /* results never want a gradient                      */
-    TP_COMPUTES = 8            /* floating inputs are brought to the compute dtype   */
+    TP_NOT_DIFFERENTIABLE = 4, /* results never need a gradient                      */
+    TP_COMPUTES = 8            /* floating inputs are cast to the compute dtype      */
 };
 
 typedef struct tp_op {
-    const char *name, *doc; /* docs/ops.md is made from these */
+    const char *name, *doc; /* docs/ops.md is generated from these */
     int nx, ny;             /* -1: varies with the call       */
     size_t attr_size;       /* attributes are copied into the tape */
     uint32_t saves;         /* exactly what backward reads    */
@@ -105,38 +105,39 @@ typedef struct tp_op {
     unsigned flags;
     tp_code (*shape)(tp_infer *q);                  /* checks; result shapes and dtypes */
     size_t (*work)(const tp_infer *q, int threads); /* scratch bytes; NULL: none        */
-    /* Multiply-adds of one forward call, from attributes and the shapes of inputs and visible
-     * outputs: those of a product, a convolution or an attention, of which pairs count that a query
-     * sees. NULL: none (elementwise ops, norms, moves). See tp_seen_macs. */
+    /* Multiply-adds of one forward call, from the attributes and the shapes of inputs and visible
+     * outputs. Counted are products, convolutions and, in attention, the pairs that a query sees.
+     * NULL: none (elementwise ops, norms, copies). See tp_seen_macs. */
     double (*macs)(const tp_infer *q);
     tp_kernel forward[TP_NBACKENDS], backward[TP_NBACKENDS];
     const tp_gradcase *cases;
 } tp_op;
 
-/* Fails the op from its shape rule; op name, inputs and place are added to the text. */
+/* Fails the op from its shape rule and returns code. The tape adds op name, inputs and source line to
+ * the text. */
 TP_API tp_code tp_fail(tp_infer *q, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 
-/* Applies op to x[0..nx): checks, allocates, runs, records. The first ny outputs are visible and go
- * to y (which may be NULL if ny is 1); the rest are hidden, kept for backward only. Optional inputs
- * not given are TP_NONE. Returns the first output. */
+/* Applies op to x[0..nx): checks, allocates, runs, records. The first ny outputs are visible and are
+ * written to y, which may be NULL if ny is 1; the others are hidden and kept for backward only. Absent
+ * optional inputs are TP_NONE. Returns the first output. */
 TP_API tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx,
                             const tp_tensor *x, int ny, tp_tensor *y);
 
-/* tp_apply(T, &op, &attr, x, w). Messages give the place that tp_at noted last: the function around
- * this gets a macro that notes its caller's (docs/adding-an-op.md). */
+/* tp_apply(T, &op, &attr, x, w). Messages name the source line that tp_at recorded last, so give the
+ * function around this call a macro that records its caller's (docs/adding-an-op.md). */
 #define tp_apply(T, op, attr, ...) tp_apply_n(T, op, attr, TP_TENSORS(__VA_ARGS__), 1, NULL)
 
-/* Element access in any dtype, for simple kernels: slow, but right. Inside tapegrad's own CPU
- * kernels bf16 never appears (the tape widens it). */
+/* Reads and writes element i in any dtype, for simple kernels: slow but correct. CPU kernels never see
+ * bf16, because the tape widens it. */
 TP_API double tp_ld(const tp_view *v, int64_t i);
 TP_API void tp_st(const tp_view *v, int64_t i, double x);
 
-/* Checks every case of an op on D (NULL: a CPU device of its own) in f64, in training and in eval
- * mode: results and gradients are finite, gradients agree with central differences to 1e-6 of the
- * largest one, also when only one input wants its gradient and when a gradient is added to an
- * earlier one. Random ops draw the same numbers in every evaluation. Ops without gradient are only
- * run. What backward reads beyond `saves` is found first, by runs in which it is there, but holds
- * other numbers (NaN). Returns true if all pass; else the first failure is written to text. */
+/* Checks every case of an op on D (NULL: a temporary CPU device) in f64, in training and evaluation
+ * mode. Results and gradients must be finite, and gradients must agree with central differences to
+ * 1e-6 of the largest one, also if only one input needs its gradient and if a gradient is added to an
+ * existing one. Random ops draw the same numbers in every evaluation. Ops without gradient are only
+ * run. Reads beyond `saves` are detected first, by runs in which data that is not saved is NaN. Returns
+ * true if all cases pass; otherwise text receives the first failure. */
 TP_API bool tp_gradcheck(const tp_op *op, tp_device *D, char *text, size_t size);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
-/* ops.h - every op: what it computes, shapes, and a prototype.
+/* ops.h - every op: what it computes, the shapes, and a prototype.
  *
  * Letters: B batch, N tokens (queries), S tokens attended to, C channels, H heads, D head size,
- * l chunk length, r rank. "..." stands for any leading axes. Every op checks its arguments before
- * anything is allocated; a failed op returns a failed tensor and the tape keeps the text. No op
- * synchronises. Results belong to the tape. Every op has a gradient unless it says otherwise.
- * Axes may be negative (from the end). Integer tensors are TP_I32, TP_I64; masks TP_U8, 1 = true.
- */
+ * l chunk length, r rank. "..." stands for any leading axes. Every op checks its arguments before it
+ * allocates anything; a failed op returns a failed tensor, and the tape keeps the text. No op
+ * synchronises. Results belong to the tape. Every op has a gradient unless its comment says otherwise.
+ * Negative axes count from the end. Integer tensors are TP_I32 or TP_I64, masks TP_U8 (1 = true).
+ * A configuration (tp_..._cfg) goes by value; { 0 } is the default except for sizes. */
 #ifndef TAPEGRAD_OPS_H
 #define TAPEGRAD_OPS_H
 
@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* ---- elementwise, two operands: b broadcasts into a (aligned right, each size equal or 1) ---- */
+/* ---- elementwise, two operands: b broadcasts into a (aligned at the last axis; equal sizes or 1) ---- */
 TP_API tp_tensor tp_add(tp_tape *T, tp_tensor a, tp_tensor b); /* a + b */
 TP_API tp_tensor tp_sub(tp_tape *T, tp_tensor a, tp_tensor b); /* a - b */
 TP_API tp_tensor tp_mul(tp_tape *T, tp_tensor a, tp_tensor b); /* a b   */
@@ -31,7 +31,7 @@ TP_API tp_tensor tp_square(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_abs(tp_tape *T, tp_tensor x); /* gradient 0 at 0 */
 TP_API tp_tensor tp_relu(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_gelu(tp_tape *T, tp_tensor x);       /* x/2 (1 + erf(x/sqrt 2))        */
-TP_API tp_tensor tp_gelu_tanh(tp_tape *T, tp_tensor x);  /* the tanh approximation of it   */
+TP_API tp_tensor tp_gelu_tanh(tp_tape *T, tp_tensor x);  /* tanh approximation of GELU     */
 TP_API tp_tensor tp_quick_gelu(tp_tape *T, tp_tensor x); /* x sigmoid(1.702 x)             */
 TP_API tp_tensor tp_hardswish(tp_tape *T, tp_tensor x);  /* x clamp(x + 3, 0, 6) / 6       */
 TP_API tp_tensor tp_silu(tp_tape *T, tp_tensor x);       /* x sigmoid(x)                   */
@@ -40,10 +40,10 @@ TP_API tp_tensor tp_tanh(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_clamp(tp_tape *T, tp_tensor x, double lo, double hi); /* gradient inside only */
 TP_API tp_tensor tp_cast(tp_tape *T, tp_tensor x, tp_dtype dt); /* between floating dtypes */
 
-/* mask ? a : b; mask is TP_U8, all three of one shape. */
+/* mask ? a : b, elementwise; mask is TP_U8, and all three have the same shape. */
 TP_API tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_tensor a, tp_tensor b);
 
-/* ---- reductions: over one axis, which disappears, or over all (TP_ALL), giving a scalar ---- */
+/* ---- reductions: over one axis, which is removed, or over all (TP_ALL), to a scalar ---- */
 #define TP_ALL INT32_MIN
 TP_API tp_tensor tp_sum(tp_tape *T, tp_tensor x, int axis);
 TP_API tp_tensor tp_mean(tp_tape *T, tp_tensor x, int axis);
@@ -57,22 +57,22 @@ TP_API tp_tensor tp_reshape(tp_tape *T, tp_tensor x, tp_shape s); /* a view; one
 TP_API tp_tensor tp_permute(tp_tape *T, tp_tensor x,
                             tp_shape order); /* y axis i = x axis order[i] */
 
-/* count indices from start along axis; a view where all axes before it have size 1. */
+/* Indices start .. start+count-1 of an axis. A view if all axes before it have size 1. */
 TP_API tp_tensor tp_slice(tp_tape *T, tp_tensor x, int axis, int64_t start, int64_t count);
 
-/* tp_concat(T, axis, a, b, ...): up to TP_MAX_INPUTS tensors, equal but for that axis. */
+/* tp_concat(T, axis, a, b, ...): up to TP_MAX_INPUTS tensors whose shapes differ only in that axis. */
 TP_API tp_tensor tp_concat_n(tp_tape *T, int axis, int n, const tp_tensor *x);
 
-/* n equal parts along axis, written to y. */
+/* Splits x into n equal parts along axis and writes them to y[0..n). */
 TP_API void tp_split(tp_tape *T, tp_tensor x, int axis, int n, tp_tensor *y);
 
-/* tp_stack(T, axis, a, b, ...): equal shapes; a new axis of size n. */
+/* tp_stack(T, axis, a, b, ...): joins n tensors of equal shape along a new axis. */
 TP_API tp_tensor tp_stack_n(tp_tape *T, int axis, int n, const tp_tensor *x);
 
-/* Repeats axes of size 1 to s; missing leading axes are added. */
+/* Repeats axes of size 1 to the shape s; missing leading axes are added. */
 TP_API tp_tensor tp_expand(tp_tape *T, tp_tensor x, tp_shape s);
 
-/* before and after elements of `value` around axis. */
+/* Adds `before` and `after` elements equal to value at the two ends of an axis. */
 TP_API tp_tensor tp_pad(tp_tape *T, tp_tensor x, int axis, int64_t before, int64_t after,
                         double value);
 TP_API tp_tensor tp_roll(tp_tape *T, tp_tensor x, int axis,
@@ -80,70 +80,72 @@ TP_API tp_tensor tp_roll(tp_tape *T, tp_tensor x, int axis,
 
 /* ---- index ---- */
 
-/* scale * table[ids]: table [V,C], ids integer [...] in [0, V) -> [...,C]. An id out of range fails
- * on the CPU. The gradient touches only the rows used when it can add. */
+/* scale * table[ids]: table [V,C], ids integer [...] in [0, V) -> [...,C]. An id out of range is an
+ * error on the CPU. When the gradient is added to an existing one, only the rows used are touched. */
 TP_API tp_tensor tp_embedding(tp_tape *T, tp_tensor table, tp_tensor ids, double scale);
 
-/* y[i][j][k] = x[i][index[i][j][k]][k] for axis 1 (torch.gather): index has x's rank and, but for
- * axis, at most its sizes. */
+/* y[i][j][k] = x[i][index[i][j][k]][k] for axis 1 (torch.gather). index has as many axes as x and, except
+ * along axis, at most x's sizes. */
 TP_API tp_tensor tp_gather(tp_tape *T, tp_tensor x, int axis, tp_tensor index);
 
-/* x with src added at index along axis (torch.scatter_add), src and index of one shape. */
+/* A copy of x with src added at index along axis (torch.scatter_add). src and index have one shape. */
 TP_API tp_tensor tp_scatter_add(tp_tape *T, tp_tensor x, int axis, tp_tensor index, tp_tensor src);
 
-/* ids [...] -> [...,n] of dtype dt, 1 at the id. No gradient. */
+/* ids [...] -> [...,n] of dtype dt: 1 at the id, else 0. No gradient. */
 TP_API tp_tensor tp_one_hot(tp_tape *T, tp_tensor ids, int64_t n, tp_dtype dt);
 
 /* ---- linear algebra ---- */
 
-/* a [...,M,K] b [...,K,N] -> [...,M,N]; leading axes equal, or b has none. ta, tb: the last two
- * axes of that operand are transposed ([...,K,M], [...,N,K]). */
+/* a [...,M,K] b [...,K,N] -> [...,M,N]; the leading axes are equal, or b has none. With ta or tb that
+ * operand is given transposed, [...,K,M] or [...,N,K]. */
 TP_API tp_tensor tp_matmul(tp_tape *T, tp_tensor a, tp_tensor b);
 TP_API tp_tensor tp_matmul_t(tp_tape *T, tp_tensor a, bool ta, tp_tensor b, bool tb);
 
 typedef enum tp_act { TP_ACT_NONE, TP_ACT_RELU, TP_ACT_GELU, TP_ACT_QUICK_GELU } tp_act;
 
-/* act(x w^T + b): x [...,K], w [N,K], b [N] or TP_NONE -> [...,N]. Bias and activation are applied
- * while the product is in cache. */
+/* act(x w^T + b): x [...,K], w [N,K], b [N] or TP_NONE -> [...,N]. Bias and activation are applied while
+ * the product is still in cache. */
 TP_API tp_tensor tp_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act);
 
 /* ---- norms and softmax ---- */
 
-/* Over the last axis, biased variance: x [...,C], w, b [C] or TP_NONE. Saves x and two numbers a
- * row. (Ba, Kiros, Hinton 2016.) */
+/* w (x - mean) / sqrt(var + eps) + b over the last axis, with the biased variance: x [...,C]; w, b [C]
+ * or TP_NONE. Saves x and two numbers a row. (Ba, Kiros, Hinton 2016.) tp_rmsnorm is w x / sqrt(mean of
+ * x^2 + eps) (Zhang, Sennrich 2019). */
 TP_API tp_tensor tp_layernorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
 TP_API tp_tensor tp_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, double eps);
 
-/* Channels last: x [...,C]; w, b [C] or TP_NONE; mean, var: buffers [C] of P, updated in training
- * mode with the unbiased variance (new = (1-momentum) old + momentum batch) and used in eval.
- * batches: a buffer of one TP_I64 that is counted up when they are updated, or TP_NONE. */
+/* Batch normalisation (Ioffe, Szegedy 2015) of x [...,C], channels last; w, b [C] or TP_NONE. mean and
+ * var are buffers [C]: training mode updates them with the unbiased variance, new = (1-momentum) old +
+ * momentum batch; evaluation normalises with them. batches counts the updates, a buffer of one TP_I64,
+ * or TP_NONE. */
 TP_API tp_tensor tp_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_tensor mean,
                               tp_tensor var, tp_tensor batches, double momentum, double eps);
 
-/* Each image and channel of x [B,...,C] over all positions, biased variance; w, b [C] or TP_NONE.
- */
+/* Normalises each image and channel of x [B,...,C] over all positions, with the biased variance; w, b
+ * [C] or TP_NONE. (Ulyanov et al. 2016.) */
 TP_API tp_tensor tp_instancenorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
 
-/* Weights w [Co,...] of each output channel: (w - mean) / (std + eps) with the unbiased deviation,
- * or (w - mean) / sqrt(var + eps) with the biased variance. */
+/* Standardises the weights w [Co,...] of each output channel: (w - mean) / (std + eps) with the unbiased
+ * deviation or, if biased, (w - mean) / sqrt(var + eps) with the biased variance. */
 TP_API tp_tensor tp_weight_standardize(tp_tape *T, tp_tensor w, double eps, bool biased);
 TP_API tp_tensor tp_softmax(tp_tape *T, tp_tensor x);     /* over the last axis */
 TP_API tp_tensor tp_log_softmax(tp_tape *T, tp_tensor x); /* over the last axis */
 
-/* ---- random: identity unless training; survivors are scaled by 1/(1-p); 0 <= p < 1 ---- */
+/* ---- random: the identity outside training; kept values are scaled by 1/(1-p); 0 <= p < 1 ---- */
 TP_API tp_tensor tp_dropout(tp_tape *T, tp_tensor x, double p);
 TP_API tp_tensor tp_drop_path(tp_tape *T, tp_tensor x, double p); /* whole samples of axis 0 */
 
-/* residual + dropout(x + b): one pass; x, residual [...,C], b [C] or TP_NONE. The mask equals that
- * of tp_dropout at the same offset. */
+/* residual + dropout(x + b) in one pass; x, residual [...,C], b [C] or TP_NONE. The mask equals that of
+ * tp_dropout at the same offset. */
 TP_API tp_tensor tp_dropout_add(tp_tape *T, tp_tensor x, tp_tensor b, tp_tensor residual, double p);
 
 /* ---- convolution: activations channels last, weights in PyTorch's layout ---- */
 typedef struct tp_conv_cfg {
     int64_t stride[2], pad[2], dilation[2]; /* of rows and columns; 0 means 1, 0, 1        */
-    int64_t groups;                         /* 0 means 1; depthwise ops want 0             */
+    int64_t groups;                         /* 0 means 1; must be 0 for depthwise ops      */
 } tp_conv_cfg;
-/* x [B,N,C], w [C,1,K], b [C] or TP_NONE; the one axis is [0] in cfg, and [1] is 0 */
+/* x [B,N,C], w [C,1,K], b [C] or TP_NONE. The axis uses element 0 of each pair; element 1 must be 0. */
 TP_API tp_tensor tp_depthwise_conv1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
                                      tp_conv_cfg cfg);
 /* x [B,H,W,C], w [C,1,KH,KW], b [C] or TP_NONE */
@@ -157,38 +159,38 @@ TP_API tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp
 
 typedef struct tp_pool_cfg {
     int64_t kernel[2], stride[2], pad[2]; /* of rows and columns; stride 0: the kernel */
-    bool ignore_pad; /* of an average: divided by the inputs that a window has */
+    bool ignore_pad; /* averages divide by the number of inputs in the window, without padding */
 } tp_pool_cfg;
-/* Windows of x [B,H,W,C] -> [B,Ho,Wo,C], Ho = floor((H + 2 pad - kernel) / stride) + 1, pad at most
- * half of the kernel. The gradient of the largest goes to the first of it. */
+/* Max and average pooling of x [B,H,W,C] -> [B,Ho,Wo,C], Ho = floor((H + 2 pad - kernel) / stride) + 1;
+ * pad is at most half of the kernel. The gradient of a maximum goes to its first occurrence. */
 TP_API tp_tensor tp_max_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
 TP_API tp_tensor tp_avg_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
 
-/* x [B,H,W,C] -> [B,height,width,C], by PyTorch's rules without antialiasing; a sequence is H = 1.
- * align_corners: the corners keep their places; else the edges. */
+/* Resizes x [B,H,W,C] -> [B,height,width,C] as PyTorch does without antialiasing; a sequence has H = 1.
+ * align_corners: the centres of the corner pixels coincide; otherwise the image's edges do. */
 typedef enum tp_interpolation { TP_INTERPOLATE_BILINEAR, TP_INTERPOLATE_BICUBIC } tp_interpolation;
 TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t width,
                                 tp_interpolation mode, bool align_corners);
 
-/* ---- attention: tiled; nothing of size N*S is held. Heads are packed: [B,N,H*D] ---- */
+/* ---- attention: tiled, so nothing of size N*S is stored. Heads are packed: [B,N,H*D] ---- */
 typedef struct tp_attn_cfg {
     int heads;
     bool causal;      /* query i sees keys j <= i + S - N                            */
-    double scale;     /* of q k; 0 means 1/sqrt(D)                                   */
-    double dropout;   /* on the probabilities, when training                         */
-    int64_t max_span; /* tp_rel_attention, > 0: each query sees at most that many keys,
-                         itself included (Transformer-XL's same_length)              */
+    double scale;     /* factor of q k; 0 means 1/sqrt(D)                            */
+    double dropout;   /* of the probabilities, in training                           */
+    int64_t max_span; /* tp_rel_attention; > 0: each query sees at most that many keys, its
+                         own included (Transformer-XL's same_length)                 */
 } tp_attn_cfg;
 
 /* softmax(scale q k^T + bias) v: q [B,N,H*D], k, v [B,S,H*D]; mask TP_U8 [B,S] (1 = visible) or
- * TP_NONE; bias [H,N,S] or [B,H,N,S] or TP_NONE. A query that sees nothing gives zeros. Saves
+ * TP_NONE; bias [H,N,S] or [B,H,N,S] or TP_NONE. A query that sees no key gives zeros. Saves
  * inputs, output and the log-sum-exp. (Vaswani et al. 2017; tiling after Dao et al. 2022.) */
 TP_API tp_tensor tp_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor mask,
                               tp_tensor bias, tp_attn_cfg cfg);
 
-/* Transformer-XL: causal, S = memory + N, distance d = i + S - N - j >= 0, logit
- * scale ((q_i + r_w) k_j + (q_i + r_r) pos_d).  pos [S,H*D] by increasing distance; r_w, r_r [H,D].
- * (Dai et al. 2019, Appendix B.) */
+/* Attention of Transformer-XL: causal, S = memory + N, distance d = i + S - N - j >= 0, logit
+ * scale ((q_i + r_w) k_j + (q_i + r_r) pos_d). pos [S,H*D] is ordered by increasing distance; r_w, r_r
+ * are [H,D]. (Dai et al. 2019, Appendix B.) */
 TP_API tp_tensor tp_rel_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor pos,
                                   tp_tensor r_w, tp_tensor r_r, tp_attn_cfg cfg);
 
@@ -200,40 +202,41 @@ TP_API tp_tensor tp_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, int
                                   int rank);
 
 /* Long-short attention of the language model (Zhu et al. 2021, equation 6; official computation).
- * Geometry: N queries follow a cache of which the last Wc rows are in k_win, v_win (Wc <= window;
- * the cache proper may be longer) and Cc = nc/r - floor(N/l) whole chunks are in k_cmp, v_cmp. */
+ * N queries follow a cache. Its last Wc <= window rows are in k_win, v_win, and the vectors of its
+ * Cc = nc/r - floor(N/l) whole chunks are in k_cmp, v_cmp; the cache itself may be longer. */
 typedef struct tp_ls_attn_cfg {
     int heads, chunk;
     int rank;               /* 0: only the window; k_cmp, v_cmp, pos_cmp are absent            */
     int window;             /* 0: only the vectors; k_win, v_win, pos_win, r_w, r_r are absent */
-    int clamp, chunk_clamp; /* largest distance looked up in pos_win, pos_cmp; <= 0: off       */
-    /* options beside the official behaviour (all false): */
-    bool masked;  /* empty cache rows are invisible instead of phantom tokens           */
-    bool segment; /* query t sees the window before its own segment of w tokens too     */
+    int clamp, chunk_clamp; /* largest distances looked up in pos_win, pos_cmp; <= 0: no limit */
+    /* variants; the official code has all of them false: */
+    bool masked;  /* empty cache rows are invisible; otherwise they act as zero tokens  */
+    bool segment; /* a query also sees the window before its own segment of w tokens    */
 } tp_ls_attn_cfg;
 
 typedef struct tp_ls_in {
     tp_tensor q;            /* [B,N,H*D] unscaled; the op scales by 1/sqrt(D)               */
     tp_tensor k_win, v_win; /* [B,Wc+N,H*D] normalised, oldest first                        */
     tp_tensor k_cmp, v_cmp; /* [B,nc,H*D] normalised, oldest first, or TP_NONE if nc is 0   */
-    tp_tensor pos_win;      /* [w,H*D] row = distance (segment: [2w,H*D])                   */
-    tp_tensor pos_cmp;      /* [>=nc,H*D] row = rho, 0 the vector just before; TP_NONE if nc is 0 */
-    tp_tensor r_w, r_r;     /* [1,H,1,1,D], [1,H,1,D] or [H,D]: H*D elements                */
-    int64_t cache, valid; /* masked: rows of the cache, and how many of them (the last) are real */
+    tp_tensor pos_win;      /* [w,H*D], indexed by distance (segment: [2w,H*D])             */
+    tp_tensor
+        pos_cmp; /* [>=nc,H*D], indexed by rho, 0 for the nearest vector; TP_NONE if nc is 0 */
+    tp_tensor r_w, r_r;   /* [1,H,1,1,D], [1,H,1,D] or [H,D]: H*D elements                */
+    int64_t cache, valid; /* masked: rows of the cache; the last `valid` of them are real */
 } tp_ls_in;
 
-/* One softmax over window and chunk vectors; -> [B,N,H*D]. Query t sees window rows of distance
- * 0..w-1 and the vectors of chunks c < Cc + t/l. Saves inputs, output and log-sum-exp. N need not
- * be a multiple of l: the last, partial chunk has no vector yet and nobody could see it. A query
- * that sees nothing (no window, no real chunk before its own) gives zeros. */
+/* One softmax over window rows and chunk vectors -> [B,N,H*D]. Query t sees the window rows at distances
+ * 0..w-1 and the vectors of chunks c < Cc + t/l. Saves inputs, output and log-sum-exp. N need not be a
+ * multiple of l: the last, partial chunk has no vector, and no query could see it. A query that sees
+ * nothing (no window and no real chunk before its own) gives zeros. */
 TP_API tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg);
 
 /* ---- attention over maps of tokens ---- */
 typedef enum tp_edge {
     TP_EDGE_MASK,  /* keys outside the map are invisible                                        */
-    TP_EDGE_EXACT, /* and so are those more than halo rows or columns away from the query       */
-    TP_EDGE_CYCLIC /* chunks wrap around. The last chunks are filled up with keys and values of
-                      zero, which are seen where wrapping reaches them (mask_wrapped: are not)  */
+    TP_EDGE_EXACT, /* so are keys more than halo rows or columns away from the query            */
+    TP_EDGE_CYCLIC /* chunks wrap around. The last chunks are padded with zero keys and values,
+                      visible where wrapping reaches them unless mask_wrapped is set            */
 } tp_edge;
 
 /* tp_window_attn_cfg.block; 1..8: the query's own chunk and one neighbour */
@@ -242,15 +245,15 @@ enum { TP_BLOCK_OWN = -1, TP_BLOCK_ALL = 0 };
 typedef struct tp_window_attn_cfg {
     int heads;
     int64_t height, width; /* of the map of tokens                                              */
-    int64_t global;        /* tokens in front of the map's                                      */
+    int64_t global;        /* number of global tokens, which precede those of the map           */
     int64_t window[2]; /* rows and columns of a chunk of queries; { 0, 0 }: no keys of the map */
-    int64_t halo[2];   /* rows and columns around its chunk that a query sees, <= window    */
+    int64_t halo[2];   /* rows and columns visible around a query's chunk, <= window        */
     tp_edge edge;
-    int block;         /* 1..8: of the eight chunks around its own, row by row, a query sees one */
-    int64_t reach[2];  /* largest differences of position in the table; 0: window + halo - 1    */
-    int64_t stride;    /* of a difference of rows in the table; 0: 2 reach[1] + 1               */
+    int block;         /* 1..8: a query sees only that one of the eight chunks around its own   */
+    int64_t reach[2];  /* largest position differences in the table; 0: window + halo - 1       */
+    int64_t stride;    /* table rows per difference of one map row; 0: 2 reach[1] + 1           */
     bool mask_wrapped; /* TP_EDGE_CYCLIC                                                        */
-    double scale;      /* of q k; 0 means 1/sqrt(D)                                             */
+    double scale;      /* factor of q k; 0 means 1/sqrt(D)                                      */
 } tp_window_attn_cfg;
 
 typedef struct tp_window_in {
@@ -262,53 +265,55 @@ typedef struct tp_window_in {
     tp_tensor global_bias;  /* [H,g] or TP_NONE: added to the logits of the global keys          */
 } tp_window_in;
 
-/* One softmax over the low keys, the global tokens and the keys around the query's chunk
- * -> [B,N,H*D]. Chunks are cut from row and column 0; the last ones may be smaller. Global rows'
- * own attention is tp_attention's. Nothing of size N * keys is held; saves inputs, output and
- * log-sum-exp.
+/* One softmax over the low keys, the global tokens and the keys around the query's chunk -> [B,N,H*D].
+ * Chunks start at row and column 0; the last ones may be smaller. For the attention of the global rows
+ * use tp_attention. Nothing of size N * keys is stored; saves inputs, output and log-sum-exp.
  *
- * Vision Longformer (Zhang et al. 2021): halo = window w, block the random shift. Its full
- * attention with relative bias: one window of the map's size, halo 0. Long-short attention of
- * images (Zhu et al. 2021, section 4.3): halo w/2, low keys from the dynamic projection. */
+ * Vision Longformer (Zhang et al. 2021): halo = window, and block is the random shift. Its full
+ * attention with relative bias is one window of the map's size with halo 0. Long-short attention of
+ * images (Zhu et al. 2021, section 4.3): halo = half the window, low keys from the dynamic projection. */
 TP_API tp_tensor tp_window_attention_2d(tp_tape *T, tp_window_in in, tp_window_attn_cfg cfg);
 
 typedef struct tp_lsla_attn_cfg {
     int heads;
     int64_t height, width; /* of the map of tokens, both multiples of window                   */
-    int64_t window, shift; /* the map is rolled up and left by shift before it is cut           */
-    bool mask_outer;       /* shifted windows: no outer bias between tokens of two borders       */
-    double scale;          /* without a learned one; 0 means 1/sqrt(D)                          */
+    int64_t window, shift; /* the map is rolled up and left by shift before it is partitioned   */
+    bool mask_outer;       /* shifted windows: no outer bias between different border regions    */
+    double scale;          /* used without a learned scale; 0 means 1/sqrt(D)                   */
 } tp_lsla_attn_cfg;
 
-/* Light self-limited attention, in each window of w x w tokens and each head:
- * (softmax(E (q k^T) + inner + mask) + outer) v, E elementwise, the mask -100 between tokens of two
- * borders of the map. q, k, v [B,N,H*D], N = height * width (the layer's input itself may be k and
- * v); scale E [w*w,w*w], shared by the heads, or TP_NONE; inner and outer [(2w-1)^2,H] or TP_NONE,
- * row (dy + w - 1)(2w - 1) + dx + w - 1 for the position of a query minus that of a key. Saves
- * inputs and log-sum-exp. (ViT-LSLA, Hechen et al. 2022, equations 15-18 and Algorithm 1.) */
+/* Light self-limited attention in each window of w x w tokens and each head:
+ * (softmax(E (q k^T) + inner + mask) + outer) v, where E multiplies elementwise and the mask is -100
+ * between tokens of different border regions of the rolled map. q, k, v [B,N,H*D], N = height * width;
+ * the layer's input itself may be k and v. E [w*w,w*w] is shared by the heads, or TP_NONE. inner and
+ * outer [(2w-1)^2,H] or TP_NONE: row (dy + w - 1)(2w - 1) + dx + w - 1 holds the bias for a query's
+ * position minus a key's. Saves inputs and log-sum-exp. (ViT-LSLA, Hechen et al. 2022, equations 15-18
+ * and Algorithm 1.) */
 TP_API tp_tensor tp_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v,
                                    tp_tensor scale, tp_tensor inner, tp_tensor outer,
                                    tp_lsla_attn_cfg cfg);
 
 /* ---- losses: f32 (f64 if the input is) ---- */
 typedef enum tp_reduction {
-    TP_MEAN,     /* over the counted rows                                      */
-    TP_MEAN_ALL, /* sum over counted rows divided by all rows                  */
+    TP_MEAN,     /* mean over the counted rows                                 */
+    TP_MEAN_ALL, /* sum over the counted rows divided by the number of all rows */
     TP_SUM,
-    TP_EACH /* no reduction: one loss a row (or element)                  */
+    TP_EACH /* no reduction: one loss per row or element                  */
 } tp_reduction;
 
-/* logits [...,V]. target: integer [...] (negative: not counted) or probabilities [...,V].
- * smoothing e: target (1-e) + e/V. Probabilities are never materialised. */
+/* Softmax cross-entropy: logits [...,V]; target integer [...] (negative: not counted) or probabilities
+ * [...,V]. Label smoothing e replaces the target t by t (1-e) + e/V. Softmax probabilities are never
+ * stored. No gradient to target. */
 TP_API tp_tensor tp_cross_entropy(tp_tape *T, tp_tensor logits, tp_tensor target, tp_reduction r);
 TP_API tp_tensor tp_cross_entropy_smooth(tp_tape *T, tp_tensor logits, tp_tensor target,
                                          double smoothing, tp_reduction r);
-/* Elementwise; x and target of one floating shape; no gradient to target. */
+/* The losses below are elementwise. x and target have the same shape and a floating dtype; no gradient
+ * to target. tp_bce_logits is the binary cross-entropy of sigmoid(x). */
 TP_API tp_tensor tp_bce_logits(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);
-/* Sigmoid focal loss (Lin et al. 2017): alpha_t (1-p_t)^gamma bce; alpha < 0: no alpha factor. */
+/* Sigmoid focal loss (Lin et al. 2017): alpha_t (1-p_t)^gamma bce; alpha < 0: without alpha_t. */
 TP_API tp_tensor tp_focal(tp_tape *T, tp_tensor x, tp_tensor target, double alpha, double gamma,
                           tp_reduction r);
-/* beta > 0: d^2/(2 beta) if |d| < beta, else |d| - beta/2; beta 0: |d|. */
+/* With d = x - target and beta > 0: d^2/(2 beta) if |d| < beta, else |d| - beta/2. beta 0: |d|. */
 TP_API tp_tensor tp_smooth_l1(tp_tape *T, tp_tensor x, tp_tensor target, double beta,
                               tp_reduction r);
 TP_API tp_tensor tp_mse(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);

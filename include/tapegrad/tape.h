@@ -1,9 +1,8 @@
-/* tape.h - the tape: it owns what ops make, records what backward needs, and keeps the first error.
+/* tape.h - the tape owns the results of ops, records what backward needs, and keeps the first error.
  *
- * A step:  tp_reset, forward ops, tp_backward(loss), tp_step(O, lr).  One tape belongs to one
- * thread at a time. Each public function that takes a tape has a macro of its own name that notes
- * the caller's file and line for error messages; define TP_NO_SITE before including to do without.
- */
+ * A step is tp_reset, forward ops, tp_backward(loss), tp_step(O, lr). A tape may be used by one thread
+ * at a time. Each public function that takes a tape is wrapped in a macro of the same name that records
+ * the caller's file and line for error messages. Define TP_NO_SITE before including to omit the macros. */
 #ifndef TAPEGRAD_TAPE_H
 #define TAPEGRAD_TAPE_H
 
@@ -15,83 +14,85 @@ extern "C" {
 
 typedef struct tp_tape_opts {
     uint64_t seed;     /* key of all random ops                                          */
-    tp_dtype compute;  /* of matmul, linear, convolution, attention: TP_F32 (default),
-                          TP_BF16 (f32 accumulation), TP_F64 (wants TP_F64 parameters)   */
-    bool train;        /* dropout, drop path, batch statistics                           */
-    bool check_finite; /* fail at the first op whose result, or in backward whose gradient of
-                          an input, holds NaN or infinity: names op, element and place (slow)  */
+    tp_dtype compute;  /* dtype of matmul, linear, convolution, attention: TP_F32 (default),
+                          TP_BF16 (f32 accumulation), TP_F64 (needs TP_F64 parameters)   */
+    bool train;        /* training mode: dropout, drop path, batch statistics            */
+    bool check_finite; /* fail at the first op whose result or input gradient contains NaN or
+                          infinity, naming the op, the element and the source line (slow)   */
 } tp_tape_opts;
 
-/* A function that tp_checkpoint can run again: the forward of a module. */
+/* A function that tp_checkpoint can recompute: the forward pass of a module. */
 typedef tp_tensor (*tp_fn)(tp_tape *T, const void *self, tp_tensor x);
 typedef tp_tensor (*tp_fn_n)(tp_tape *T, const void *self, int nx, const tp_tensor *x);
 
-/* Never NULL: on a failed device or without memory the tape is born failed. o may be NULL. */
+/* Creates a tape on D. Never NULL: with a failed device or without memory the tape is a failed object.
+ * o may be NULL. Free it before D is closed. */
 TP_API tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o);
 TP_API void tp_tape_free(tp_tape *T);
 
-/* Ends the step: every tensor of the tape but carried ones is released, open scopes are closed,
- * the graph is dropped. The error, if any, stays. */
+/* Ends the step: releases every tensor of the tape except carried ones, closes open scopes and drops
+ * the graph. An error stays. */
 TP_API void tp_reset(tp_tape *T);
 
-TP_API void tp_train(tp_tape *T, bool on);  /* training mode from here on                 */
-TP_API bool tp_record(tp_tape *T, bool on); /* off: no graph; returns the former setting  */
+TP_API void tp_train(tp_tape *T, bool on);  /* switches training mode                     */
+TP_API bool tp_record(tp_tape *T, bool on); /* off: no graph; returns the previous setting */
 TP_API bool tp_is_training(const tp_tape *T);
 TP_API tp_dtype tp_compute_dtype(const tp_tape *T);
 TP_API tp_device *tp_device_of(const tp_tape *T);
 
-/* The position in the random stream: (seed, offset) determines every later random op. */
+/* Gets or sets the position in the random stream: (seed, offset) determines every later random op. */
 TP_API void tp_random_state(const tp_tape *T, uint64_t *seed, uint64_t *offset);
 TP_API void tp_set_random_state(tp_tape *T, uint64_t seed, uint64_t offset);
 
-/* Scopes. tp_leave releases every tensor made since the matching tp_enter but `result` (which moves
- * to the enclosing scope) and kept ones, and returns result. path names the place in messages; the
- * string must live as long as the scope. `return tp_leave(T, y);` */
+/* Scopes. tp_leave releases every tensor created since the matching tp_enter, except kept ones and
+ * `result`, which moves to the enclosing scope and is returned: `return tp_leave(T, y);`. Messages
+ * name the path, a string that must outlive the scope. */
 TP_API void tp_enter(tp_tape *T, const char *path);
 TP_API tp_tensor tp_leave(tp_tape *T, tp_tensor result);
 TP_API void tp_leave_n(tp_tape *T, int n, const tp_tensor *results);
 
-TP_API tp_tensor tp_keep(tp_tape *T, tp_tensor x);   /* survives scope and backward, until reset */
-TP_API tp_tensor tp_detach(tp_tape *T, tp_tensor x); /* the same data, no gradient through it    */
+TP_API tp_tensor tp_keep(tp_tape *T, tp_tensor x); /* x survives scope and backward, until reset */
+TP_API tp_tensor tp_detach(tp_tape *T,
+                           tp_tensor x); /* the data of x; no gradient flows through   */
 
-/* Makes *slot a detached tensor with the data of x (shared, not copied) that survives resets: it
- * lives until the slot is carried again or the tape is freed; the former content stays valid until
- * the next reset. x = TP_NONE empties the slot; a failed tape leaves it as it was; a replay by
- * tp_checkpoint does not carry. Returns *slot. */
+/* Makes *slot a detached tensor that shares the data of x and survives resets. It lives until the slot
+ * is carried again or the tape is freed; the previous content stays valid until the next reset. x =
+ * TP_NONE empties the slot. A failed tape leaves the slot unchanged, and so does a replay by
+ * tp_checkpoint. Returns *slot. */
 TP_API tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x);
 
-/* Writes the rows of src [n,...] over rows row .. row+n-1 of the carried tensor dst [m,...], in
- * place. For decoders: allowed only while not recording. Fails unless the row shapes agree. */
+/* Overwrites rows row .. row+n-1 of the carried tensor dst [m,...] with src [n,...], in place. Meant
+ * for decoders: allowed only while not recording. Fails unless the row shapes agree. */
 TP_API void tp_write_rows(tp_tape *T, tp_tensor dst, int64_t row, tp_tensor src);
 
-/* Gradients of the scalar loss: into the parameters it used (added to those of earlier backwards
- * since the last tp_step) and, until reset, into inputs and kept tensors. What only backward needed
- * is released. A second backward over the same nodes is TP_E_STATE. */
+/* Computes the gradients of the scalar loss. Those of parameters are added to the gradients of earlier
+ * backward passes since the last tp_step; those of inputs and kept tensors last until reset. Data
+ * saved only for backward is released. A second backward over the same nodes is TP_E_STATE. */
 TP_API void tp_backward(tp_tape *T, tp_tensor loss);
 
-/* The gradient of an input or a kept tensor after tp_backward, or of a parameter; owned by the tape
- * (or P). TP_E_STATE if there is none. */
+/* The gradient of an input or a kept tensor after tp_backward, owned by T, or of a parameter, owned by
+ * its tp_params. TP_E_STATE if there is none. */
 TP_API tp_tensor tp_grad(tp_tape *T, tp_tensor x);
 
-/* Runs f without recording and saves only x, self and the random offset; backward runs it again.
- * self must live until then. A tensor of the tape that wants a gradient and reaches f other than
- * through x is an error. */
+/* Runs f without recording and saves only x, self and the random offset; backward runs f again. self
+ * must live until then. It is an error if a tensor of the tape that needs a gradient reaches f other
+ * than through x. */
 TP_API tp_tensor tp_checkpoint(tp_tape *T, tp_fn f, const void *self, tp_tensor x);
 TP_API tp_tensor tp_checkpoint_n(tp_tape *T, tp_fn_n f, const void *self, int nx,
                                  const tp_tensor *x);
 
-/* Errors stick: the first one is kept, later calls do nothing, tensors made meanwhile are failed.
- * Check once, at the end of a step or of the program. */
+/* Errors are sticky: the tape keeps the first one, later calls do nothing, and tensors they return are
+ * failed. Check once, at the end of a step or of the program. */
 TP_API bool tp_ok(const tp_tape *T);
-TP_API const char *tp_why(const tp_tape *T); /* full text; "" if ok; lives until tp_clear */
+TP_API const char *tp_why(const tp_tape *T); /* full text; "" if ok; valid until tp_clear */
 TP_API tp_code tp_code_of(const tp_tape *T);
-TP_API void tp_clear(tp_tape *T); /* forget the error (a failed birth cannot be forgotten) */
+TP_API void tp_clear(tp_tape *T); /* clears the error, except one from tp_tape_new */
 
-/* Fails the tape as an op would: for readers and other code that hands tensors to a tape. Does
- * nothing if it has failed already. Returns TP_NONE's failed counterpart, to be passed on. */
+/* Fails the tape as an op does, for readers and other code that creates tensors. Does nothing if the
+ * tape has failed already. Returns a failed tensor, which the caller can pass on. */
 TP_API tp_tensor tp_raise(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 
-/* Notes the caller's place; used by the macros below. Returns T. */
+/* Records the caller's file and line; the macros below use it. Returns T. */
 TP_API tp_tape *tp_at(tp_tape *T, const char *file, int line);
 
 #ifndef TP_NO_SITE

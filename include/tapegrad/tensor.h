@@ -1,4 +1,4 @@
-/* tensor.h - making tensors from host memory, reading them back, asking their shape. */
+/* tensor.h - creating tensors from host memory, reading them back, querying their shape. */
 #ifndef TAPEGRAD_TENSOR_H
 #define TAPEGRAD_TENSOR_H
 
@@ -8,26 +8,27 @@
 extern "C" {
 #endif
 
-/* A constant with the bytes at host (row-major, dtype dt), which are copied before the call
- * returns. host may be NULL only for an empty tensor. Owned by T. */
+/* A constant tensor with the data at host (row-major, dtype dt), which is copied before the call
+ * returns. host may be NULL only if s has no elements. Owned by T. */
 TP_API tp_tensor tp_from(tp_tape *T, tp_dtype dt, tp_shape s, const void *host);
 
-/* The same for an input that wants a gradient (floating dtypes only): see tp_grad. */
+/* The same for an input that needs a gradient (floating dtypes only): see tp_grad. */
 TP_API tp_tensor tp_input(tp_tape *T, tp_dtype dt, tp_shape s, const void *host);
 
-/* A constant, every element value as dt: integers without fraction, the nearest in range, NaN 0. */
+/* A constant whose elements all equal value, converted to dt. For an integer dtype the fraction is
+ * dropped, values out of range become the nearest one in range, and NaN becomes 0. */
 TP_API tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value);
 
-/* The only element of x, NaN if T has failed. x may be a result, a parameter or a norm returned by
- * tp_clip_grad_norm. Synchronises. */
+/* The single element of x, or NaN if T has failed. x may be a result, a parameter or the norm that
+ * tp_clip_grad_norm returned. Synchronises. */
 TP_API double tp_item(tp_tape *T, tp_tensor x);
 
-/* Copies x (numel * dtype size = bytes exactly) to host. False (and T failed) if it cannot.
- * Synchronises. */
+/* Copies x to host; bytes must equal the number of elements times the dtype's size. False, with T
+ * failed, on an error. Synchronises. */
 TP_API bool tp_read(tp_tape *T, tp_tensor x, void *host, size_t bytes);
 
-/* Shape questions work on any live handle, without a tape. Of a failed or stale tensor every size
- * is 1 and ndim is 0, so that user code never divides by zero. Negative axes count from the end. */
+/* Shape queries work on any live handle, without a tape. For a failed or stale tensor every size is 1
+ * and ndim is 0, so that user code never divides by zero. Negative axes count from the end. */
 TP_API int tp_ndim(tp_tensor x);
 TP_API int64_t tp_dim(tp_tensor x, int axis);
 TP_API int64_t tp_numel(tp_tensor x);
