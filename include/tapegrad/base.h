@@ -95,7 +95,10 @@ inline constexpr tp_shape tp__shape_of(std::initializer_list<int64_t> sizes)
  * NULL is a failed object whose text says so. With a NULL tape, ops and the functions of tape.h and
  * tensor.h do nothing. For a NULL object tp_ok and NAME_ok return false, NAME_why returns a text, and
  * freeing does nothing. A forward function of nn.h fails the tape if its module is NULL. All other
- * functions require an object. */
+ * functions require an object.
+ *
+ * Every object keeps its first error. NAME_ok is true until then; NAME_why returns the full text, or ""
+ * without an error. NAME_free and NAME_close release the object and accept failed ones and NULL. */
 typedef struct tp_device tp_device; /* memory, stream, BLAS, threads: one per CPU or GPU */
 typedef struct tp_params tp_params; /* named parameters and buffers: one per model       */
 typedef struct tp_tape tp_tape;     /* results of ops, recorded graph, mode, error       */

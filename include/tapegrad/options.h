@@ -1,8 +1,8 @@
-/* options.h - the flags of a program as one table, which parses, documents, stores and compares
- * them (train library).
+/* options.h - the flags of a program as one table, by which they are parsed, documented, stored and
+ * compared (train library).
  *
- * Settings are a plain struct; a row of the table names one of its members. Rows are written with
- * the macros below:
+ * Settings are a plain struct, and each row of the table describes one of its members. Rows are written
+ * with the macros below:
  *
  *     static const tp_option options[] = {
  *         TP_HEADING("MODEL"),
@@ -25,7 +25,7 @@ extern "C" {
 typedef enum tp_option_kind {
     TP_OPTION_END,     /* the last row                                                    */
     TP_OPTION_HEADING, /* name is a heading of the help                                   */
-    TP_OPTION_ROWS,    /* the rows of another table; those whose names came before are not */
+    TP_OPTION_ROWS,    /* the rows of another table, except those with names used before   */
     TP_OPTION_BOOL,    /* bool: --name and --no-name                                      */
     TP_OPTION_INT,     /* int64_t                                                         */
     TP_OPTION_NUM,     /* double                                                          */
@@ -34,17 +34,17 @@ typedef enum tp_option_kind {
     TP_OPTION_WORDS    /* tp_words: arguments that are not flags                          */
 } tp_option_kind;
 
-/* Arguments that are not flags; they belong to argv. */
+/* Arguments that are not flags; the strings belong to argv. */
 typedef struct tp_words {
     int n;
     char **at;
 } tp_words;
 
-/* What a row means for checkpoints (tags). */
+/* Tags: what a row means for checkpoints. */
 enum {
-    TP_SAVED = 1,  /* part of a training checkpoint: a resumed run keeps it          */
-    TP_FREE = 2,   /* saved, but a resumed run may change it                         */
-    TP_WEIGHTS = 4 /* saved, and decides what weights mean: --init wants it to agree */
+    TP_SAVED = 1,  /* part of a training checkpoint; a resumed run keeps it            */
+    TP_FREE = 2,   /* saved, but a resumed run may change it                           */
+    TP_WEIGHTS = 4 /* saved, and determines what weights mean: --init requires it to agree */
 };
 
 typedef struct tp_option {
@@ -53,7 +53,7 @@ typedef struct tp_option {
     unsigned tags;
     size_t at;         /* offsetof(settings, member)               */
     double min, max;   /* TP_OPTION_INT, TP_OPTION_NUM             */
-    const char *value; /* what the help calls it; the choices      */
+    const char *value; /* its name in the help, or the choices     */
     const char *help;  /* sentences; the help adds range and default */
     const struct tp_option *rows;
 } tp_option;
@@ -76,73 +76,75 @@ enum { TP_MAX_OPTIONS = 192 };
 typedef struct tp_command {
     const char *name;     /* "enwik8 train"                                              */
     const char *summary;  /* a line without a full stop                                  */
-    const char *synopsis; /* what follows the name; NULL: "[flag ...]"                   */
-    const char *about;    /* paragraphs; the help wraps them                             */
+    const char *synopsis; /* follows the name in the help; NULL: "[flag ...]"            */
+    const char *about;    /* paragraphs, which the help wraps                            */
     const tp_option *table;
-    const char *more; /* further sections, printed as they are; may be NULL */
-    /* False, with the reason in why, where flags contradict each other; may be NULL. For
-     * tp_command_main; a tp_program has settings_of. */
+    const char *more; /* further sections, printed verbatim; may be NULL    */
+    /* False with the reason in why if flags contradict each other. May be NULL. Used by
+     * tp_command_main; a tp_training has settings_of instead. */
     bool (*check)(const void *settings, char *why, size_t size);
 } tp_command;
 
-/* A program of several commands, a row each; a row without a name ends them. run is given what
- * follows the command's name and returns the exit status. */
+/* A command of a program with several; a table of rows ends with one without a name. run receives the
+ * arguments after the command's name and returns the exit status. */
 typedef struct tp_subcommand {
     const char *name, *what;
     int (*run)(int argc, char **argv);
 } tp_subcommand;
 
-/* The main function of such a program: runs the command that argv[1] names, or answers --help and
- * --version. about: a line without a full stop. */
+/* The main function of such a program: runs the command named by argv[1], or handles --help and
+ * --version. about: a line without a full stop. Returns the exit status. */
 TP_API int tp_subcommands_main(const char *program, const char *about, const tp_subcommand *rows,
                                int argc, char **argv);
 
-/* The names of the flags that an argv held. */
+/* The names of the flags given on a command line. */
 typedef struct tp_given_flags {
     int n;
     const char *name[TP_MAX_OPTIONS];
 } tp_given_flags;
+
+/* True if the flag of that name was given. */
 TP_API bool tp_was_given(const tp_given_flags *g, const char *name);
 
-enum { TP_PARSED = -1 }; /* the program goes on */
+enum { TP_PARSED = -1 }; /* the program continues */
 
-/* Reads argv[0..argc-1], which holds flags only, into settings; given may be NULL. Returns
- * TP_PARSED, or an exit status: 0 after printing the help or the version, 2 after a message on
- * stderr. */
+/* Parses argv[0..argc-1], flags only, into settings; given may be NULL. Returns TP_PARSED or an exit
+ * status: 0 after printing the help or the version, 2 after a message on stderr. */
 TP_API int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
                             tp_given_flags *given);
 
-/* The main function of a command: parses into settings, which hold the defaults, checks, runs, says
- * on stderr why it failed, frees the texts of the settings. run: false with the reason in why, ""
- * if it has been told. Returns the exit status: 1 failed, 2 bad flags, 128 + signal if one has
- * ended it (tp_catch_signals). */
+/* The main function of a command: parses into settings, which hold the defaults, checks and runs,
+ * reports a failure on stderr, and frees the texts of the settings. run: false with the reason in why,
+ * or "" if it was reported already. Returns the exit status: 1 failed, 2 bad flags, 128 + signal if a
+ * signal ended it (tp_catch_signals). */
 TP_API int tp_command_main(const tp_command *c, int argc, char **argv, void *settings,
                            bool (*run)(void *settings, char *why, size_t size));
 
-/* Prints the manual; the defaults are those of the settings. */
+/* Prints the manual with the given defaults. */
 TP_API void tp_options_help(const tp_command *c, const void *defaults, FILE *out);
 
-/* All rows of a table, those of its inner tables in their places; returns how many. */
+/* Lists the rows of a table with those of nested tables in place. Returns their number. */
 TP_API int tp_options_list(const tp_option *table, const tp_option *row[TP_MAX_OPTIONS]);
 TP_API const tp_option *tp_option_find(const tp_option *table, const char *name); /* or NULL */
 
-/* One value from text, and back. set: false with the reason in why. get: cut to the room. */
+/* Converts one value from and to text. set: false with the reason in why. get: truncated to size. */
 TP_API bool tp_option_set(const tp_option *o, void *settings, const char *text, char *why,
                           size_t size);
 TP_API void tp_option_get(const tp_option *o, const void *settings, char *text, size_t size);
 
-/* Texts of settings that a struct assignment has copied become copies of their own; and freed. */
+/* tp_options_copy duplicates the texts of settings that were copied by assignment; tp_options_free frees
+ * them. */
 TP_API void tp_options_copy(const tp_option *table, void *to, const void *from);
 TP_API void tp_options_free(const tp_option *table, void *settings);
 
-/* Rows with tags as metadata "train.NAME" of a checkpoint, and back. A setting that the file does
- * not hold, since it is older, keeps its value. read: false with the reason in why. */
+/* Writes the rows with tags as metadata "train.NAME" of a checkpoint and reads them. A setting that an
+ * older file does not contain keeps its value. read: false with the reason in why. */
 TP_API void tp_options_write(const tp_option *table, const void *settings, tp_writer *W);
 TP_API bool tp_options_read(const tp_option *table, void *settings, const tp_file *F, char *why,
                             size_t size);
 
-/* "--layers 4 (checkpoint: 12), ...": rows with one of the tags that differ and, if given is not
- * NULL, were given. False if none does. */
+/* Lists differing rows with one of the tags, "--layers 4 (checkpoint: 12), ..."; if given is not NULL, only
+ * those given on the command line. False if there are none. */
 TP_API bool tp_options_differ(const tp_option *table, const void *a, const void *b, unsigned tags,
                               const tp_given_flags *given, char *text, size_t size);
 

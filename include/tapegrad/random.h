@@ -21,6 +21,7 @@ typedef struct tp_random {
 TP_API tp_random tp_random_stream(uint64_t seed, const char *purpose, uint64_t index,
                                   uint64_t epoch);
 
+/* Draw the next value: 32 random bits, or a double. */
 TP_API uint32_t tp_random_word(tp_random *r);
 TP_API double tp_random_uniform(tp_random *r);                       /* [0, 1), two words         */
 TP_API double tp_random_between(tp_random *r, double lo, double hi); /* [lo, hi)                  */

@@ -36,6 +36,8 @@ TP_API void tp_reset(tp_tape *T);
 
 TP_API void tp_train(tp_tape *T, bool on);  /* switches training mode                     */
 TP_API bool tp_record(tp_tape *T, bool on); /* off: no graph; returns the previous setting */
+
+/* The mode, the dtype of products, and the device of a tape. */
 TP_API bool tp_is_training(const tp_tape *T);
 TP_API tp_dtype tp_compute_dtype(const tp_tape *T);
 TP_API tp_device *tp_device_of(const tp_tape *T);

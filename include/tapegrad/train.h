@@ -1,15 +1,14 @@
 /* train.h - the engine of training runs (train library): one loop for every program.
  *
- * A program describes itself by one constant tp_training: its settings, how data and model are
- * opened, the loss of a batch, a validation. tp_train_main does the rest: command line, run folder
- * with lock, log, progress with ETA, learning rate, accumulation, clipping, averages, recorded
- * steps, validation, best and last checkpoint, signals, time limits, NaN, resuming with the same
- * bits, forecasts of memory and time. examples/first_text and examples/first_image are whole
- * programs of 150 lines.
+ * A program is described by one constant tp_training: its settings, how data and model are opened, the
+ * loss of a batch, a validation. tp_train_main does everything else: command line, run folder with lock,
+ * log, progress with ETA, learning rate, accumulation, clipping, averages, recorded steps, validation,
+ * best and last checkpoint, signals, time limits, NaN, resuming with the same bits, forecasts of memory
+ * and time. examples/first_text and examples/first_image are complete programs of 150 lines.
  *
- * This library alone prints: tp_train_main is the main function of a program. Functions of the
- * program report errors by tp_run_fail, or leave them on the objects of the run (tape, parameters);
- * the engine looks after each call. */
+ * Only this library prints: tp_train_main is the main function of a program. The functions of a program
+ * report errors by tp_run_fail or leave them on the objects of the run (tape, parameters); the engine
+ * checks after each call. */
 #ifndef TAPEGRAD_TRAIN_H
 #define TAPEGRAD_TRAIN_H
 
@@ -20,12 +19,12 @@
 extern "C" {
 #endif
 
-/* ---- settings that every training program has ---- */
+/* ---- settings of every training program ---- */
 
-/* Where a program runs. Settings that begin with one can have the rows of tp_machine_options. */
+/* Where a program runs. Settings that begin with this struct can use the rows of tp_machine_options. */
 typedef struct tp_machine_settings {
     char *device;
-    int dtype; /* of tp_dtype: f32, f64, bf16 */
+    int dtype; /* a tp_dtype: f32, f64, bf16  */
     int64_t threads;
 } tp_machine_settings;
 
@@ -38,7 +37,7 @@ typedef struct tp_train_settings {
     tp_machine_settings machine;
     char *run_dir, *init;
     bool resume, overwrite, plan, check_finite, graph, profile;
-    int64_t epochs, steps; /* a run ends after either; 0: not by this one */
+    int64_t epochs, steps; /* a run ends after either; 0: no limit        */
     double time;           /* seconds; 0: no limit                        */
     int64_t batch, accumulation, seed;
     int schedule, optimizer, recompute;
@@ -50,10 +49,11 @@ typedef struct tp_train_settings {
     int64_t log_every, eval_every, checkpoint_every;
 } tp_train_settings;
 
+/* Usual values of the settings, with a copy of run_dir; tp_options_free frees the texts. */
 TP_API tp_train_settings tp_train_defaults(const char *run_dir);
 
-/* Rows for tables of settings that begin with a tp_train_settings: all of them with their headings, and
- * in groups. A row of the program's own before them replaces the one of the same name. */
+/* Option rows for settings that begin with a tp_train_settings: all of them with headings, and the groups.
+ * A program's own row before them replaces the one of the same name. */
 extern TP_API const tp_option tp_train_options[];
 extern TP_API const tp_option tp_run_options[];       /* run-dir resume overwrite plan init      */
 extern TP_API const tp_option tp_length_options[];    /* epochs steps time batch accumulation    */
@@ -63,181 +63,181 @@ extern TP_API const tp_option tp_report_options[];    /* log-every eval-every ch
 extern TP_API const tp_option tp_device_options[];    /* device dtype threads check-finite ...   */
 extern TP_API const tp_option
     tp_machine_options[]; /* device dtype threads; tp_machine_settings   */
-/* --recompute, for models that can: tp_train_settings.recompute is a tp_recompute. Not among
+/* --recompute, for models that support it; tp_train_settings.recompute is a tp_recompute. Not part of
  * tp_train_options. */
 extern TP_API const tp_option tp_recompute_options[];
 
-/* The optimiser that the options name; P's parameters, each with the factors of the rule (may be
- * NULL). raw_eps: Adam's eps as fairseq has it (optim.h). Never NULL. */
+/* Creates the optimiser that the settings name over P; rule gives each parameter's factors and may be
+ * NULL. raw_eps: use Adam's eps as fairseq does (optim.h). Never NULL. */
 TP_API tp_optim *tp_train_optimizer(tp_params *P, const tp_train_settings *o, bool raw_eps,
                                     tp_factor_rule rule, void *env);
-/* The learning rate of the update after u, in a run of `total` updates; warmup counts updates. */
+/* The learning rate of the update that follows u completed ones in a run of `total` updates; warmup is
+ * counted in updates. */
 TP_API double tp_train_rate(const tp_train_settings *o, int64_t u, int64_t total);
 
 /* ---- a run ---- */
 
-/* What the functions of a program are given. They change only what is marked so. */
+/* The run, which the functions of a program receive. They change only members marked so. */
 typedef struct tp_run {
     void *settings; /* the program's, which begin with a tp_train_settings                */
-    void *state;    /* the program's own, tp_training.state_size bytes, zero at first */
+    void *state;    /* the program's own: tp_training.state_size bytes, initially zero */
     tp_device *D;
     tp_params *P;   /* these four are opened after the data, before build             */
     tp_tape *T, *E; /* training, and evaluation: not recording, not training          */
 
     /* set by open and share: */
-    int64_t batches;    /* of an epoch; 0: the data have no epochs                   */
-    int64_t units;      /* of a batch, for the speed: tokens, images; 0: --batch     */
-    uint64_t data_hash; /* a resumed run must find the same; 0: is not checked       */
+    int64_t batches;    /* per epoch; 0: the data have no epochs                     */
+    int64_t units;      /* per batch, for the speed: tokens, images; 0: --batch      */
+    uint64_t data_hash; /* a resumed run must find the same; 0: not checked          */
 
-    int64_t per_epoch;    /* updates of an epoch; 0: none                              */
-    int64_t update;       /* updates made                                              */
+    int64_t per_epoch;    /* updates per epoch; 0: no epochs                           */
+    int64_t update;       /* completed updates                                         */
     int64_t epoch, batch; /* of the next batch: epoch, and number in it (or in the run) */
-    int rank, ranks;      /* of the processes that train together: 0 of 1 without      */
-    bool trial;           /* on the side, to measure: a few updates, perhaps dry       */
+    int rank, ranks;      /* of the processes that train together; alone: 0 of 1       */
+    bool trial;           /* a short trial for measurements, perhaps on a dry device   */
 } tp_run;
 
 /* ---- a program ---- */
 
 typedef struct tp_training {
-    tp_command command;     /* the manual gets what is true of every run: signals, files, status;
-                               synopsis NULL: flags, and how to resume                      */
+    tp_command command;     /* the engine adds to the manual what holds for every run: signals,
+                               files, status; synopsis NULL: flags, and how to resume       */
     const char *program;    /* in config.json: "enwik8"; NULL: command.name                    */
-    const char *unit;       /* what tp_run.units counts: "tokens"                              */
-    const char *score;      /* of a validation, metadata of best.safetensors: "valid_bpc"; not
-                               a name that the log has anyway, such as "loss"                  */
+    const char *unit;       /* the unit of tp_run.units: "tokens"                              */
+    const char *score;      /* name of the validation score, a metadata key of best.safetensors:
+                               "valid_bpc"; must differ from the log's own keys, such as "loss" */
     const char *score_text; /* a format with one %f: "validation %.4f bpc"                  */
-    bool higher;            /* is a higher score better?                                    */
-    const char *other_data; /* what a resumed run says of data with another hash: a sentence
+    bool higher;            /* a higher score is better                                     */
+    const char *other_data; /* error for a resumed run whose data have another hash: a sentence
                                that follows the checkpoint's name; NULL: a general one       */
     size_t settings_size, state_size;
-    const char *defaults; /* "--epochs 10 --ema 0.99": on top of tp_train_defaults, where
-                             settings_of is NULL                                         */
+    const char *defaults; /* flags applied on top of tp_train_defaults if settings_of is NULL:
+                             "--epochs 10 --ema 0.99"                                    */
 
-    /* Functions marked "may be NULL" have a default; all others are needed, as are the texts above
-     * them but program, other_data and defaults. */
+    /* Functions marked "may be NULL" have a default; all others are required, as are the texts above
+     * except program, other_data and defaults. */
 
-    /* Fills settings, which are zero, with all that flags may change. asked: settings and names
-     * that the command line gave, for presets; NULL for the defaults that the help shows. False
-     * with the reason in why. May be NULL: tp_train_defaults("runs/PROGRAM"), and defaults. */
+    /* Fills the zeroed settings with everything that flags may change. asked and given: the settings and
+     * flags of the command line, for presets; NULL for the defaults that the help shows. False with the
+     * reason in why. May be NULL: tp_train_defaults("runs/PROGRAM") and defaults. */
     bool (*settings_of)(void *settings, const void *asked, const tp_given_flags *given, char *why,
                         size_t size);
 
-    /* Opens the data; may complete the settings, as by a learning rate that depends on the data.
-     * from: the checkpoint that the run resumes or begins with (--init), or NULL, as in a trial.
-     * share: in place of open for a trial run, whose data are those of another run, R; may be NULL:
-     * trial runs open the data anew. */
+    /* Opens the data; may complete the settings, for example a learning rate that depends on the data.
+     * from: the checkpoint that the run resumes or starts from (--init); NULL if none, as in a trial.
+     * share: called instead of open for a trial run R, which uses the data of the run `with`; may be
+     * NULL: trial runs open the data themselves. */
     void (*open)(tp_run *R, tp_file *from);
     void (*share)(tp_run *R, const tp_run *with);
 
     /* Declares the model in R->P. */
     void (*build)(tp_run *R);
-    /* The weights of --init, from, into the model; may be NULL: by name. */
+    /* Loads the weights of --init into the model; may be NULL: by name. */
     void (*init)(tp_run *R, tp_file *from);
-    /* May be NULL: tp_train_optimizer and tp_train_rate by the flags. */
+    /* The optimiser and the learning rate; may be NULL: tp_train_optimizer and tp_train_rate. */
     tp_optim *(*optimizer)(tp_run *R);
     double (*rate)(const tp_run *R, int64_t update);
 
-    /* Brings batch R->batch of R->epoch into slots by tp_feed. It mostly follows the one before,
-     * but not in a resumed run, nor after an epoch whose last batches were too few for an update.
-     */
+    /* Feeds batch R->batch of R->epoch into slots (tp_feed). It usually follows the previous one, but not
+     * in a resumed run, nor after an epoch whose last batches were too few for an update. */
     void (*next)(tp_run *R);
-    /* The mean loss of that batch, a scalar of R->T. With --graph it is recorded: what it does
-     * besides ops is done once. */
+    /* The mean loss of that batch, a scalar on R->T. With --graph it is recorded: anything besides ops
+     * then happens only once. */
     tp_tensor (*loss)(tp_run *R);
 
-    /* Validates on R->E and returns the score, which the log gets; text: what the progress says of
-     * it, by score_text where it stays empty. Asks tp_run_stopped for each batch and ends early
-     * where it says so, as a trial does after a few. A score that is NaN or infinite is never the
-     * best. With --ema the parameters hold the averages. best: after a validation that was the best
-     * so far; may be NULL.
-     */
+    /* Validates on R->E and returns the score, which is logged; text receives what the progress shows of
+     * it (score_text if it stays empty). Must call tp_run_stopped for each batch and end early if that is
+     * true, as in a trial after a few batches. A NaN or infinite score is never the best. With --ema the
+     * parameters hold the averages. best is called after a validation that was the best so far; may be
+     * NULL. */
     double (*validate)(tp_run *R, char *text, size_t size);
     void (*best)(tp_run *R);
 
-    /* Says what is trained on what (tp_run_say), and notes for config.json; may be NULL: the number
-     * of parameters. */
+    /* Prints what is trained on which data (tp_run_say) and notes it for config.json; may be NULL: the
+     * number of parameters. */
     void (*describe)(tp_run *R);
-    /* What a report says beside the mean loss: text for the progress line (may stay empty), notes
-     * for the log; may be NULL. after: the report is written, sums may begin anew; may be NULL. */
+    /* Adds to a report of the mean loss: text for the progress line (may stay empty), notes for the log;
+     * may be NULL. after is called when the report is written and sums may restart; may be NULL. */
     void (*report)(tp_run *R, double loss, char *text, size_t size);
     void (*after)(tp_run *R);
-    /* Says what is left to say when the run ends; may be NULL. */
+    /* Prints final messages when the run ends; may be NULL. */
     void (*done)(tp_run *R);
 
-    /* Metadata that evaluation needs, in best and last checkpoint: the model's configuration; may
-     * be NULL. */
+    /* Writes metadata that evaluation needs to the best and last checkpoint: the model's configuration;
+     * may be NULL. */
     void (*write_model)(tp_run *R, tp_writer *W);
-    /* State of the program's own in the last checkpoint; may be NULL. read: after build. */
+    /* Write and read the program's own state in the last checkpoint; may be NULL. read is called after
+     * build. */
     void (*write)(tp_run *R, tp_writer *W);
     void (*read)(tp_run *R, tp_file *F);
 
-    /* Forecasts. flops: of an update, 0 or NULL: time is measured by a whole one. warm: updates
-     * until memory is steady; may be NULL: 2. host_bytes: of data in advance; may be NULL. smaller:
-     * makes settings of the run cheap to try, with a batch of 2 and no accumulation already; may be
-     * NULL. */
+    /* For forecasts; all may be NULL. flops: of an update; 0 or NULL: a whole update is timed. warm: updates
+     * until memory use is steady; NULL: 2. host_bytes: of prefetched data. smaller: reduces settings,
+     * which already have a batch of 2 and no accumulation, so that a trial of them is cheap. */
     double (*flops)(const tp_run *R);
     int64_t (*warm)(const tp_run *R);
     double (*host_bytes)(const tp_run *R);
     void (*smaller)(const tp_run *R, void *settings);
 
-    /* Frees what open, share and build made, also where they failed; may be NULL. Is not called
-     * where neither open nor share was. */
+    /* Frees what open, share and build created, also if they failed; may be NULL. Called only if open or
+     * share was. */
     void (*close)(tp_run *R);
 } tp_training;
 
-/* The main function of a training program: argv holds flags only. Returns the exit status: 0 done,
- * or time is up; 1 an error; 2 a bad flag; 128 + signal. */
+/* The main function of a training program; argv holds flags only. Returns the exit status: 0 finished or
+ * time limit reached, 1 error, 2 bad flag, 128 + signal. */
 TP_API int tp_train_main(const tp_training *t, int argc, char **argv);
 
-/* How several processes train one model, each on batches of its own (tp_run.rank, ranks): the
- * engine calls these in the same order in all of them, and where one fails all end. Process 0 alone
- * prints and writes; every one validates, and all must come to the same score. */
+/* Training one model in several processes, each on its own batches (tp_run.rank, ranks). The engine calls
+ * these functions in the same order in all processes; if one fails, all end. Only process 0 prints and
+ * writes; every process validates, and all must obtain the same score. */
 typedef struct tp_peers {
     int rank, ranks;
     void *env;
-    bool (*any)(void *env, bool here);        /* true everywhere if it is true anywhere  */
-    void (*sum)(void *env, double *x, int n); /* replaces x by the sums over all         */
+    bool (*any)(void *env, bool here);        /* true in all processes if true in any    */
+    void (*sum)(void *env, double *x, int n); /* replaces x by the sums over processes   */
     bool (*reduce)(void *env, tp_params *P);  /* replaces the gradients by their means;
-                                                 false: it failed                        */
+                                                 false on failure                        */
 } tp_peers;
+
+/* tp_train_main in one of several processes. */
 TP_API int tp_train_main_with(const tp_training *t, const tp_peers *peers, int argc, char **argv);
 
 /* ---- for the functions of a program ---- */
 
-/* Fails the run: the first reason is kept, and the run ends before anything is overwritten. */
+/* Fails the run, which keeps the first reason and ends before anything is overwritten. */
 TP_API void tp_run_fail(tp_run *R, const char *fmt, ...) TP_PRINTF(2, 3);
-TP_API bool tp_run_ok(tp_run *R); /* looks at tapes and parameters too */
+TP_API bool tp_run_ok(tp_run *R); /* also checks tapes and parameters */
 
-/* Is the run to end (a signal, a failure), or a trial's validation? For long loops. */
+/* True if the run (a signal, a failure) or a trial's validation must end. For long loops. */
 TP_API bool tp_run_stopped(tp_run *R);
 
-/* A line of its own above the progress line. */
+/* Prints a separate line above the progress line. */
 TP_API void tp_run_say(tp_run *R, const char *fmt, ...) TP_PRINTF(2, 3);
 
-/* Says that an example is left out since it cannot be read, and why: tp_loader_opts.bad, whose env
- * is the run. */
+/* Reports that an unreadable example is skipped, and why. Use it as tp_loader_opts.bad with the run as
+ * env. */
 TP_API void tp_run_left_out(void *R, const char *name, const char *why);
 
-/* Notes in the line of log.jsonl that is in work, from describe in config.json. NaN and infinity
+/* Add an entry to the current line of log.jsonl or, during describe, to config.json. NaN and infinity
  * become null. */
 TP_API void tp_run_note(tp_run *R, const char *key, double x);
 TP_API void tp_run_note_int(tp_run *R, const char *key, int64_t x);
 TP_API void tp_run_note_text(tp_run *R, const char *key, const char *text);
 
-/* "DIR/name" of the run folder. Returns buf. */
+/* Writes the path "DIR/name" in the run folder to buf and returns buf. */
 TP_API char *tp_run_path(const tp_run *R, const char *name, char *buf, size_t size);
 
 /* ---- for other commands of a program ---- */
 
-/* What a command that runs a trained model is told; its settings begin with one. */
+/* Settings of a command that runs a trained model; its own settings begin with this struct. */
 typedef struct tp_trained_settings {
     tp_machine_settings machine;
     char *run_dir, *checkpoint;
 } tp_trained_settings;
 extern TP_API const tp_option tp_trained_options[]; /* checkpoint run-dir */
 
-/* What such a command runs it with. Errors stay with the objects; why has the first of the
- * command's own. */
+/* The objects of such a command. They keep their errors; why holds the first error of the command itself. */
 typedef struct tp_trained {
     char path[4200]; /* of the checkpoint */
     tp_device *D;
@@ -246,30 +246,31 @@ typedef struct tp_trained {
     char why[4096];
 } tp_trained;
 
-/* Begins with the name of the checkpoint: the one that the options give, else best.safetensors of
- * the run's folder, else last.safetensors. Takes nothing that would have to be freed. */
+/* Finds the checkpoint: the one in the settings, else best.safetensors of the run's folder, else
+ * last.safetensors. Allocates nothing. */
 TP_API tp_trained tp_trained_find(const tp_trained_settings *o);
-/* Opens device, parameters and tape. blank: weights are about to be loaded. */
+/* Opens device, parameters and tape. blank: weights will be loaded. */
 TP_API void tp_trained_open(tp_trained *t, const tp_machine_settings *o, uint64_t seed, bool blank);
-TP_API bool tp_trained_ok(tp_trained *t); /* false: see t->why, which has an object's error then */
+TP_API bool tp_trained_ok(
+    tp_trained *t); /* false: t->why then holds the first error, also an object's */
 TP_API bool tp_trained_fail(tp_trained *t, const char *fmt, ...) TP_PRINTF(2, 3); /* false */
 TP_API void tp_trained_close(tp_trained *t);
 
-/* From here on SIGINT, SIGTERM and SIGHUP only note that they came; a second one kills. */
+/* From now on SIGINT, SIGTERM and SIGHUP are only recorded; a second one kills the process. */
 TP_API void tp_catch_signals(void);
-TP_API int tp_stop_signal(void); /* the signal that came, or 0 */
+TP_API int tp_stop_signal(void); /* the signal received, or 0 */
 
-TP_API double tp_seconds(void); /* of a clock that never jumps */
+TP_API double tp_seconds(void); /* of a monotonic clock */
 
-/* Makes an allocated path absolute, so that it holds in other folders too. NULL stays. */
+/* Makes an allocated path absolute, so that it is valid in other folders. NULL stays NULL. */
 TP_API void tp_absolute_path(char **path);
 
-/* A line on stderr, on a terminal only, rewritten a few times a second. */
+/* A line on stderr that is rewritten a few times a second, on terminals only. */
 typedef struct tp_ticker {
     double began, drawn;
 } tp_ticker;
 TP_API tp_ticker tp_ticker_start(void);
-TP_API bool tp_ticker_due(tp_ticker *t); /* is it time to draw? */
+TP_API bool tp_ticker_due(tp_ticker *t); /* true if it is time to draw */
 TP_API void tp_ticker_draw(tp_ticker *t, const char *fmt, ...) TP_PRINTF(2, 3);
 TP_API void tp_ticker_end(tp_ticker *t); /* clears the line */
 

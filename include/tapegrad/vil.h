@@ -1,6 +1,6 @@
-/* vil.h - Vision Longformer (Zhang et al. 2021) and its long-short form (Zhu et al. 2021, 4.3): one
- * to four scales of a Transformer, with any of seven attentions; official computation. Images are
- * [B,H,W,3], tokens [B,N,D] row by row. */
+/* vil.h - Vision Longformer (Zhang et al. 2021) and its long-short form (Zhu et al. 2021, 4.3): a
+ * transformer of one to four scales with one of seven attentions, computed as in the official code.
+ * Images are [B,H,W,3], tokens [B,N,D] row by row. */
 #ifndef TAPEGRAD_VIL_H
 #define TAPEGRAD_VIL_H
 
@@ -12,7 +12,7 @@ extern "C" {
 
 #define TP_VIL_MAX_STAGES 4
 #define TP_VIL_MAX_BLOCKS 64
-#define TP_VIL_MAX_SIZE   (1 << 16) /* of an image, width, window, number of features ... */
+#define TP_VIL_MAX_SIZE   (1 << 16) /* limit of image sides, widths, windows, features ... */
 
 typedef enum tp_vil_kind {
     TP_VIL_WINDOW,    /* the chunks around a token's own, and the global tokens  */
@@ -24,84 +24,86 @@ typedef enum tp_vil_kind {
     TP_VIL_LS         /* a window and `rank` dynamic projections (ViL-LS)        */
 } tp_vil_kind;
 
-/* tp_vil_cfg.shift beside 0, TP_BLOCK_OWN and 1..8: one of the eight neighbours, drawn in training
- * for each attention and call from the tape's random stream. A recorded step (tp_capture_begin)
- * repeats what it drew. */
+/* A further value of tp_vil_cfg.shift, beside TP_BLOCK_ALL, TP_BLOCK_OWN and 1..8: training draws one of
+ * the eight neighbours for each attention and call from the tape's random stream. A recorded step
+ * (tp_capture_begin) repeats what it drew. */
 enum { TP_VIL_SHIFT_RANDOM = 9 };
 
 typedef struct tp_vil_stage {
     int heads, blocks;
-    int64_t dim, patch; /* width; side and stride of the patches of the map before */
-    int64_t global;     /* tokens, g                                               */
-    int64_t feature;    /* the letter f: window, or as tp_vil_kind says            */
+    int64_t dim, patch; /* width; side and stride of the patches of the previous map */
+    int64_t global;     /* number of global tokens, g                              */
+    int64_t feature;    /* the letter f: the window, or as in tp_vil_kind          */
     int rank;
-    bool dense;    /* full attention whatever the model's kind                           */
-    bool absolute; /* tables of positions are added to the tokens; else the attention (window, full,
-                      LS) has a relative bias                                            */
+    bool dense;    /* full attention, regardless of the model's kind                     */
+    bool absolute; /* position tables are added to the tokens; otherwise the attention (window,
+                      full, LS) has a relative bias                                      */
 } tp_vil_stage;
 
 typedef struct tp_vil_cfg {
     tp_vil_kind kind;
     int stages;
     tp_vil_stage stage[TP_VIL_MAX_STAGES];
-    int64_t image[2]; /* rows and columns, for which tables of positions are made */
+    int64_t image[2]; /* height and width, for which position tables are made     */
     int64_t classes;
     double drop_path; /* of the last block; rises linearly from 0 at the first    */
-    tp_edge edge;     /* of windows: TP_EDGE_MASK, as all published models        */
+    tp_edge edge;     /* of windows: TP_EDGE_MASK in all published models         */
     int shift;        /* of windows: TP_BLOCK_ALL (0), or what training sees instead */
-    bool avg_pool;    /* the head takes the mean of all tokens even if there are global ones */
-    /* options beside the published models (all false): */
+    bool avg_pool;    /* the head uses the mean of all tokens even if there are global ones */
+    /* variants; the published models have all of them false: */
     bool mask_wrapped;    /* tp_window_attn_cfg's                                            */
-    bool separate_global; /* windows: global queries have projections of their own      */
-    bool separate_kv;     /* Linformer: keys and values are mixed by two matrices       */
+    bool separate_global; /* windows: separate projections for global tokens            */
+    bool separate_kv;     /* Linformer: separate mixing matrices for keys and values    */
     bool distinct_bias;   /* LS: no two offsets share an entry of the table             */
-    bool raw_embed, linear_qkv;
+    bool raw_embed;       /* no norm after the patch embedding                          */
+    bool linear_qkv;      /* projections of queries, keys and values without bias       */
     tp_recompute recompute;
 } tp_vil_cfg;
 
-/* Stages in the notation of the official code: "l1,h3,d96,n1,s1,g1,p4,f7,a0_l2,...", one to four,
- * s0 holding for all later stages too. Only cfg->stages and stage are set. False: why is filled. */
+/* Parses stages in the notation of the official code: "l1,h3,d96,n1,s1,g1,p4,f7,a0_l2,...", one to four,
+ * where s0 applies to all later stages too. Sets only cfg->stages and stage. False with the reason in
+ * why. */
 TP_API bool tp_vil_parse(tp_vil_cfg *cfg, const char *text, char *why, size_t size);
-/* The same notation of cfg's stages, cut if buf is too small. */
+/* Writes cfg's stages in the same notation, truncated if buf is too small. */
 TP_API void tp_vil_notation(const tp_vil_cfg *cfg, char *buf, size_t size);
 
-/* A published model: "vil-SHAPE-ATTENTION", then "-384" for images of that side instead of 224.
- * SHAPE: tiny, small, medium, base, medium-wide, base-wide, swin-tiny, swin-small, or tiny or small
- * with 1-2-8-1, 1-1-9-1, 1-1-8-2, 1-10-1, 2-9-1, 1-9-2, 2-8-2 blocks ("small-1-2-8-1"), or as one
- * stage of 12 blocks with patches of 16 pixels ("small-flat": "small-flat-full" is E-ViT).
+/* A published model, "vil-SHAPE-ATTENTION", followed by "-384" for images of that side instead of 224.
+ * SHAPE: tiny, small, medium, base, medium-wide, base-wide, swin-tiny, swin-small; or tiny or small
+ * with 1-2-8-1, 1-1-9-1, 1-1-8-2, 1-10-1, 2-9-1, 1-9-2, 2-8-2 blocks ("small-1-2-8-1"); or as one
+ * stage of 12 blocks with patches of 16 pixels ("small-flat"; "small-flat-full" is E-ViT).
  * ATTENTION: ape, rpb (ViL with absolute or relative positions), ls (ViL-LS), full, linformer,
  * sra64, sra32, global, performer, or partial-linformer, -sra32, -global, -performer.
- * Or a small one for images of 64 x 64: "vil-small", "vil-ls-small", "vil-full-small". */
+ * Also the small models for images of 64 x 64: "vil-small", "vil-ls-small", "vil-full-small". */
 TP_API bool tp_vil_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t size);
 
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_vil_cfg_check(const tp_vil_cfg *cfg, char *why, size_t size);
 
-/* The configuration as checkpoint metadata and back; as tp_ls_lm_cfg_write, tp_ls_lm_cfg_read. */
+/* As tp_ls_lm_cfg_write and tp_ls_lm_cfg_read. */
 TP_API void tp_vil_cfg_write(const tp_vil_cfg *cfg, tp_writer *W);
 TP_API bool tp_vil_cfg_read(tp_vil_cfg *cfg, tp_file *F, char *why, size_t size);
 
-/* Patches [B,H,W,C] -> tokens [B,g+N,d]; rows and columns left over are dropped. */
+/* Patch embedding: [B,H,W,C] -> tokens [B,g+N,d]. Remaining rows and columns are dropped. */
 typedef struct tp_vil_embed {
     const char *path;
     tp_conv2d_m proj;
-    tp_layernorm_m norm;                      /* path NULL: none                               */
+    tp_layernorm_m norm;                      /* path NULL: absent                             */
     tp_tensor cls, cls_pos, row_pos, col_pos; /* [1,g,d], [1,g,d], [1,height,d/2], [1,width,d/2] */
 } tp_vil_embed;
 TP_API void tp_vil_embed_init(tp_params *P, tp_vil_embed *m, const char *name, int64_t in,
                               const tp_vil_cfg *cfg, int stage);
-/* size: receives height and width of the map. The tables may be longer than the map. */
+/* size receives height and width of the map. The tables may be longer than the map. */
 TP_API tp_tensor tp_vil_embed_forward(tp_tape *T, const tp_vil_embed *m, tp_tensor x,
                                       int64_t size[2]);
 
-/* Any of the attentions, projections included; names as in the official checkpoints. */
+/* Any of the attentions with its projections, with the names of the official checkpoints. */
 typedef struct tp_vil_attn {
     const char *path;
     tp_vil_kind kind;
     tp_vil_stage stage;
-    int64_t map[2]; /* the configured one: full attention with a bias and Linformer want it */
+    int64_t map[2]; /* configured size: full attention with a bias and Linformer require it */
     tp_edge edge;
-    int shift; /* may be changed between steps (tp_vil_set_shift) */
+    int shift; /* may change between steps (tp_vil_set_shift) */
     bool mask_wrapped, separate_global, distinct_bias;
     tp_linear_m qkv;       /* [3d,d]: full, performer, LS                         */
     tp_linear_m query, kv; /* [d,d], [2d,d]: the others                           */
@@ -117,7 +119,7 @@ typedef struct tp_vil_attn {
 } tp_vil_attn;
 TP_API void tp_vil_attn_init(tp_params *P, tp_vil_attn *m, const char *name, const tp_vil_cfg *cfg,
                              int stage);
-/* x [B,g+N,d], tokens of a map of that size -> [B,g+N,d] */
+/* x [B,g+N,d]: g global tokens, then those of a map of that size -> [B,g+N,d] */
 TP_API tp_tensor tp_vil_attn_forward(tp_tape *T, const tp_vil_attn *m, tp_tensor x,
                                      const int64_t size[2]);
 
@@ -128,10 +130,10 @@ typedef struct tp_vil_block {
     double drop_path;
     tp_recompute recompute;
 } tp_vil_block;
-/* attention, mlp: names of the two halves. */
+/* attention and mlp are the names of the two halves. */
 TP_API void tp_vil_block_init(tp_params *P, tp_vil_block *m, const char *attention, const char *mlp,
                               const tp_vil_cfg *cfg, int stage);
-/* m must live until backward if it recomputes. */
+/* m must live until backward if the block recomputes. */
 TP_API tp_tensor tp_vil_block_forward(tp_tape *T, const tp_vil_block *m, tp_tensor x,
                                       const int64_t size[2]);
 
@@ -151,43 +153,43 @@ typedef struct tp_vil {
  * Performer's features N(0, 1) until tp_vil_redraw. An impossible cfg fails P. */
 TP_API void tp_vil_init(tp_params *P, tp_vil *m, const char *name, tp_vil_cfg cfg);
 
-/* images -> logits [B,classes]. Other sizes than the configured one are possible where no table or
- * mixture of a fixed size stands in the way. */
+/* images -> logits [B,classes]. Sizes other than the configured one are possible unless a table or a
+ * mixing matrix has a fixed size. */
 TP_API tp_tensor tp_vil_forward(tp_tape *T, const tp_vil *m, tp_tensor images);
 
-/* The two halves of it. trunk: the tokens of the last stage, before the final norm; out, if not
- * NULL, receives what leaves each stage: all tokens, and the map [B,height,width,d] of the local
- * ones. */
+/* The two halves of it. tp_vil_trunk returns the tokens of the last stage before the final norm; out, if
+ * not NULL, receives the output of each stage: all tokens, and the map [B,height,width,d] of the local
+ * ones. tp_vil_head applies norm, pooling and head. */
 typedef struct tp_vil_out {
     tp_tensor tokens, map;
 } tp_vil_out;
 TP_API tp_tensor tp_vil_trunk(tp_tape *T, const tp_vil *m, tp_tensor images, tp_vil_out *out);
 TP_API tp_tensor tp_vil_head(tp_tape *T, const tp_vil *m, tp_tensor tokens);
 
-/* Loads weights of the same model for another resolution or window, also the official ones: tables
- * of positions are resized (bilinear), of a head with more classes the first rows are taken, other
- * tensors of another shape keep their values. What the model has no counterpart for is passed over.
- * Tables of maps that are not square need the file's own metadata; those of ViL-LS, whose entries
- * collide, cannot be resized. False: see tp_params_why. */
+/* Loads weights of the same model for another resolution or window, including the official ones. Position
+ * tables are resized (bilinear); of a head with more classes the first rows are used; other tensors of
+ * a different shape are skipped, as are tensors that the model does not have. Tables of maps that are
+ * not square need the file's metadata; those of ViL-LS, whose entries collide, cannot be resized.
+ * False: see tp_params_why. */
 TP_API bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path);
 
-/* That resizing: x [from0,from1,channels] -> y [to0,to1,channels]. */
+/* The resizing that it uses: x [from0,from1,channels] -> y [to0,to1,channels]. */
 TP_API void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int64_t to[2],
                           int64_t channels);
 
-/* One image of cfg.image. paper: by the rule that the figures of the ViL paper follow
- * (models/vil/flops.c); ViL-LS, which another paper counts, has none of its own. */
+/* The cost of one image of size cfg.image. tp_flops.paper follows the rule behind the figures of the ViL
+ * paper (models/vil/flops.c); ViL-LS has no figure of its own, since another paper counts it. */
 TP_API tp_flops tp_vil_flops(const tp_vil_cfg *cfg);
-/* Bytes that a recorded forward pass of it keeps for backward, f32, within a tenth; Performer's
- * more roughly. */
+/* Bytes that a recorded forward pass of such an image saves for backward, in f32: within 10%, less
+ * accurate for Performer. */
 TP_API double tp_vil_activations(const tp_vil_cfg *cfg);
 
-/* New orthogonal random features for every Performer attention, those of the draw-th time.
- * Upstream: before the first step, and before the forward pass that follows I + 1 ones of training
- * since the last time, I = 1 + 5 epoch, epochs counted from 0 (detection: I = 1000). */
+/* Draws new orthogonal random features for every Performer attention; draw is the number of the drawing.
+ * The official code does so before the first step and again after every I + 1 training passes, with
+ * I = 1 + 5 epoch, epochs counted from 0 (detection: I = 1000). False: see tp_params_why. */
 TP_API bool tp_vil_redraw(tp_params *P, const tp_vil *m, uint64_t seed, uint64_t draw);
 
-/* What windows see in training from here on: see tp_vil_cfg.shift. */
+/* Sets what windows see in training from now on: see tp_vil_cfg.shift. */
 TP_API void tp_vil_set_shift(tp_vil *m, int shift);
 
 extern TP_API const tp_model tp_model_vil;

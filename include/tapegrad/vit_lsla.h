@@ -12,22 +12,22 @@ extern "C" {
 enum { TP_VIT_MAX_STAGES = 8, TP_VIT_MAX_BLOCKS = 128 };
 
 typedef enum tp_lsla_variant {
-    TP_LSLA_QXX,   /* keys and values are the input itself  */
-    TP_LSLA_QXV,   /* values are projected, the result not  */
-    TP_LSLA_QKV,   /* keys, values and result are projected */
-    TP_LSLA_QXX_NP /* as QXX, but the result not            */
+    TP_LSLA_QXX,   /* keys and values are the input itself; the result is projected */
+    TP_LSLA_QXV,   /* values are projected, the result is not */
+    TP_LSLA_QKV,   /* keys, values and result are projected   */
+    TP_LSLA_QXX_NP /* as QXX, without projecting the result   */
 } tp_lsla_variant;
 
-/* The ablations of Tables 4 and 5; { 0 } is the paper's model. */
+/* The ablations of Tables 4 and 5. { 0 } is the paper's model. */
 typedef struct tp_lsla_cfg {
     tp_lsla_variant variant;
     bool fixed_scale; /* 1/sqrt(D) instead of a learned scale                                */
     bool raw_scores;  /* no inner bias                                                       */
     bool raw_weights; /* no outer bias                                                       */
-    bool mask_outer;  /* shifted windows: no outer bias between tokens of two borders of the map */
+    bool mask_outer;  /* shifted windows: no outer bias between different border regions */
 } tp_lsla_cfg;
 
-/* Parameters that the options leave out are not created. */
+/* The attention module. Parameters that the configuration does not use are not created. */
 typedef struct tp_lsla_attn_m {
     const char *path;
     tp_lsla_cfg cfg;
@@ -39,21 +39,21 @@ typedef struct tp_lsla_attn_m {
 } tp_lsla_attn_m;
 TP_API void tp_lsla_attn_init(tp_params *P, tp_lsla_attn_m *m, const char *name, int64_t dim,
                               int heads, int64_t window, tp_lsla_cfg cfg);
-/* x [B,H,W,D] -> [B,H,W,D]; height and width are multiples of the window. */
+/* x [B,H,W,D] -> [B,H,W,D]; height and width must be multiples of the window. */
 TP_API tp_tensor tp_lsla_attn_forward(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x,
                                       int64_t shift);
 
-/* What the attention computes on the way, [B*windows,heads,w^2,w^2], for figures: the scores, the
- * logits (scaled, with inner bias and mask), and the weights before and after the outer bias. In
- * plain ops, with gradients. */
+/* Intermediate results of the attention, [B*windows,heads,w^2,w^2], for figures: the scores, the logits
+ * (scaled, with inner bias and mask), and the weights before and after the outer bias. Computed by plain
+ * ops, with gradients. */
 typedef struct tp_lsla_maps {
     tp_tensor scores, logits, before, after;
 } tp_lsla_maps;
 TP_API tp_lsla_maps tp_lsla_attn_maps(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x,
                                       int64_t shift);
 
-/* image: height and width that the model is made for; they decide where a map is too small for the
- * window, which then becomes the map's smaller side, without a shift. */
+/* image is the height and width that the model is made for. Where a map is too small for the window, the
+ * window becomes the map's smaller side, without a shift. */
 typedef struct tp_vit_lsla_cfg {
     int64_t image[2], classes, dim; /* dim: of the first stage, doubled in each one after it */
     int stages, depths[TP_VIT_MAX_STAGES], heads[TP_VIT_MAX_STAGES];
@@ -70,11 +70,12 @@ TP_API tp_vit_lsla_cfg tp_vit_lsla_paper(int64_t classes); /* 18.9M, 224 x 224  
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_vit_lsla_cfg_check(const tp_vit_lsla_cfg *cfg, char *why, size_t size);
 
-/* As checkpoint metadata, and back: see tp_ls_lm_cfg_write. */
+/* As tp_ls_lm_cfg_write and tp_ls_lm_cfg_read. */
 TP_API void tp_vit_lsla_cfg_write(const tp_vit_lsla_cfg *cfg, tp_writer *W);
 TP_API bool tp_vit_lsla_cfg_read(tp_vit_lsla_cfg *cfg, tp_file *F, char *why, size_t size);
 
-/* Two strided convolutions of 3 x 3 with batch norm and hardswish: a quarter of the image. */
+/* Two strided 3 x 3 convolutions with batch norm and hardswish, which reduce the image to a quarter of its
+ * sides. */
 typedef struct tp_lsla_stem {
     const char *path;
     tp_conv2d_m conv[2];
@@ -87,8 +88,8 @@ TP_API tp_tensor tp_lsla_stem_forward(tp_tape *T, const tp_lsla_stem *m, tp_tens
 /* x + attn(norm1(x)), then x + mlp(norm2(x)). */
 typedef struct tp_lsla_block {
     const char *path;
-    int64_t window; /* wanted; attn.window is what the map allows */
-    int64_t shift;  /* where the map is larger than the window    */
+    int64_t window; /* as configured; attn.window is what the map allows */
+    int64_t shift;  /* used if the map is larger than the window         */
     double drop_path;
     tp_recompute recompute;
     tp_layernorm_m norm1, norm2;
@@ -104,11 +105,11 @@ typedef struct tp_lsla_block_cfg {
 } tp_lsla_block_cfg;
 TP_API void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name,
                                tp_lsla_block_cfg cfg);
-/* x [B,H,W,D], which m was made for or whose windows are as large. m must live until backward if it
- * recomputes. */
+/* x [B,H,W,D] -> the same shape. x has the size that m was made for or one with equal windows. m must live
+ * until backward if the block recomputes. */
 TP_API tp_tensor tp_lsla_block_forward(tp_tape *T, const tp_lsla_block *m, tp_tensor x);
 
-/* Between stages: a strided convolution of 3 x 3, then a norm. */
+/* Downsampling between stages: a strided 3 x 3 convolution, then a layer norm. */
 typedef struct tp_lsla_merge {
     const char *path;
     tp_conv2d_m conv;
@@ -124,23 +125,25 @@ typedef struct tp_vit_lsla {
     tp_vit_lsla_cfg cfg;
     tp_lsla_stem stem;
     tp_lsla_block block[TP_VIT_MAX_BLOCKS]; /* of all stages, one after the other */
-    tp_lsla_merge merge[TP_VIT_MAX_STAGES]; /* after stage i, but the last        */
+    tp_lsla_merge merge[TP_VIT_MAX_STAGES]; /* after stage i, except the last     */
     tp_layernorm_m norm;
     tp_linear_m head;
 } tp_vit_lsla;
-/* Declares the model: matrices, stem and tables normal, scales 1/sqrt(D), the rest of the
- * convolutions as PyTorch's, biases 0. An impossible cfg fails P. */
+
+/* Declares the model, initialised as follows: matrices, stem and tables normal, scales 1/sqrt(D), other
+ * convolutions by PyTorch's default, biases 0. An impossible cfg fails P. */
 TP_API void tp_vit_lsla_init(tp_params *P, tp_vit_lsla *m, const char *name, tp_vit_lsla_cfg cfg);
-/* images [B,H,W,3] -> logits [B,classes]. Any size whose maps divide into windows as large as those
- * of cfg.image. */
+
+/* images [B,H,W,3] -> logits [B,classes]. Any size is possible whose maps divide into windows of the same
+ * size as those of cfg.image. */
 TP_API tp_tensor tp_vit_lsla_forward(tp_tape *T, const tp_vit_lsla *m, tp_tensor images);
 
-/* Loads weights of the same model for another image size: where the windows differ, tables and
- * scales are resized over positions (bicubic). All names of P must be there. False: see
- * tp_params_why. */
+/* Loads weights of the same model for another image size. Where windows differ, tables and scales are
+ * resized over positions (bicubic). The file must contain all names of P. False: see tp_params_why. */
 TP_API bool tp_vit_lsla_load(tp_params *P, const char *path);
 
-/* One image of cfg.image, and what a recorded forward pass keeps of it for backward. */
+/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass saves for its
+ * backward, in f32. */
 TP_API tp_flops tp_vit_lsla_flops(const tp_vit_lsla_cfg *cfg);
 TP_API double tp_vit_lsla_activations(const tp_vit_lsla_cfg *cfg);
 
