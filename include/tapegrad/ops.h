@@ -219,10 +219,9 @@ typedef struct tp_ls_in {
     tp_tensor k_win, v_win; /* [B,Wc+N,H*D] normalised, oldest first                        */
     tp_tensor k_cmp, v_cmp; /* [B,nc,H*D] normalised, oldest first, or TP_NONE if nc is 0   */
     tp_tensor pos_win;      /* [w,H*D], indexed by distance (segment: [2w,H*D])             */
-    tp_tensor
-        pos_cmp; /* [>=nc,H*D], indexed by rho, 0 for the nearest vector; TP_NONE if nc is 0 */
-    tp_tensor r_w, r_r;   /* [1,H,1,1,D], [1,H,1,D] or [H,D]: H*D elements                */
-    int64_t cache, valid; /* masked: rows of the cache; the last `valid` of them are real */
+    tp_tensor pos_cmp;      /* [>=nc,H*D], row 0 for the nearest vector; TP_NONE if nc is 0 */
+    tp_tensor r_w, r_r;     /* [1,H,1,1,D], [1,H,1,D] or [H,D]: H*D elements                */
+    int64_t cache, valid;   /* masked: rows of the cache; the last `valid` of them are real */
 } tp_ls_in;
 
 /* One softmax over window rows and chunk vectors -> [B,N,H*D]. Query t sees the window rows at distances
@@ -249,9 +248,9 @@ typedef struct tp_window_attn_cfg {
     int64_t window[2]; /* rows and columns of a chunk of queries; { 0, 0 }: no keys of the map */
     int64_t halo[2];   /* rows and columns visible around a query's chunk, <= window        */
     tp_edge edge;
-    int block;         /* 1..8: a query sees only that one of the eight chunks around its own   */
-    int64_t reach[2];  /* largest position differences in the table; 0: window + halo - 1       */
-    int64_t stride;    /* table rows per difference of one map row; 0: 2 reach[1] + 1           */
+    int block;        /* 1..8: the only visible one of the eight chunks around a query's, by rows */
+    int64_t reach[2]; /* largest position differences in the table; 0: window + halo - 1       */
+    int64_t stride;   /* table rows per difference of one map row; 0: 2 reach[1] + 1           */
     bool mask_wrapped; /* TP_EDGE_CYCLIC                                                        */
     double scale;      /* factor of q k; 0 means 1/sqrt(D)                                      */
 } tp_window_attn_cfg;
