@@ -163,8 +163,8 @@ bool tp__params_hold_values(const tp_params *P, const char *what, tp_err *e)
 {
     if (P->swapped)
         tp__err(e, TP_E_STATE,
-                "%.1000s: the parameters hold the averages; call tp_ema_swap before to put the "
-                "values back",
+                "%.1000s: the parameters hold the averages; call tp_ema_swap first to restore the "
+                "values",
                 what);
     return P->swapped == 0;
 }

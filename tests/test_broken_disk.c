@@ -206,7 +206,7 @@ Test(broken_disk, looking)
         snprintf(fresh, sizeof fresh, "%s %s --steps 4 --run-dir run", k->train, k->often);
         expect_status(&(trial){ k->command, "rm -rf run; cp -r straight run", fresh, NULL },
                       "access 1 5 run/last.safetensors", 1,
-                      "run/last.safetensors cannot be looked at: Input/output error");
+                      "run/last.safetensors cannot be accessed: Input/output error");
         cr_expect(same_end(), "%s: it is overwritten", k->command);
         expect_status(&(trial){ k->command, "rm -rf run", fresh, NULL }, "stat 1 5 run/lock once",
                       0, "");

@@ -81,7 +81,7 @@ Test(enwik8, bad_flags)
     static const struct {
         const char *args, *message;
     } bad[] = {
-        { "", "'enwik8 COMMAND --help' is the manual" },
+        { "", "'enwik8 COMMAND --help' prints the manual" },
         { "trian", "enwik8: 'trian' is not a command" },
         { "train --layrs 3", "enwik8 train: --layrs: unknown flag; did you mean --layers?\n" },
         { "train --qqqqqqqqqqqq 3", "enwik8 train: --qqqqqqqqqqqq: unknown flag\nTry" },
@@ -97,9 +97,10 @@ Test(enwik8, bad_flags)
         { "train --lr 1e-4q", "--lr: '1e-4q' is not a number" },
         { "train --lr nan", "--lr: nan is out of range (0 to 1000)" },
         { "train --dropout 1", "--dropout: 1 is out of range (0 to 0.99)" },
-        { "train --model gpt", "--model: 'gpt' is none of ls|txl" },
+        { "train --model gpt", "--model: 'gpt' is not one of ls|txl" },
         { "train --resume=yes", "--resume: takes no value" },
-        { "eval --protocol quick", "--protocol: 'quick' is none of stream|official|windows|fast" },
+        { "eval --protocol quick",
+          "--protocol: 'quick' is not one of stream|official|windows|fast" },
         { "generate --top-p 1.5", "--top-p: 1.5 is out of range (0 to 1)" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
@@ -114,8 +115,7 @@ Test(enwik8, bad_input)
         { "train", "enwik8 train: --data FILE is needed" },
         { "train --data missing", "/missing: cannot be opened: No such file or directory" },
         { "train --data empty", "/empty: is empty" },
-        { "train --data 'da\xff.txt'",
-          "--data is no UTF-8 text, which a checkpoint could not hold" },
+        { "train --data 'da\xff.txt'", "--data is not UTF-8, so a checkpoint cannot hold it" },
         { "train --data words.gz", "/words.gz: is named .gz but is not a gzip file" },
         { "train --data .", "is a folder" },
         { "train --data short", "too few for 8 streams of 256" },
@@ -130,7 +130,7 @@ Test(enwik8, bad_input)
         { "train --data text --run-dir empty/x", "run folder empty/x: cannot be made" },
         { "train --data text --run-dir /proc/self/x", "run folder /proc/self/x: cannot be made" },
         { "train --resume --run-dir fresh", "cannot resume: " },
-        { "train --data text --run-dir run", "run folder run holds a run already" },
+        { "train --data text --run-dir run", "run folder run already holds a run" },
         { "train --resume --run-dir run --lr 7 --layers 3 --steps 9",
           "--layers 3 (checkpoint: 2), --lr 7 (checkpoint: 0.003)" },
         { "train --resume --run-dir run --data other",

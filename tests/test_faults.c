@@ -260,7 +260,7 @@ FAULT(vanished_folder)
         cr_assert(shell("rm -rf run elsewhere"));
         const int status = run_while(k, ways[i]);
         expect_message(ways[i], status,
-                       (const char *const[]){ "run folder run was removed", "made again",
+                       (const char *const[]){ "run folder run was removed", "recreated",
                                               "continue with --resume" },
                        3);
         cr_expect(update_in("run/last.safetensors") > 0, "%s", ways[i]);

@@ -351,7 +351,7 @@ Test(optim, bad_numbers_and_failed_parameters)
         { tp_adamw_new(w.P, &(tp_adamw_opts){ .weight_decay = NAN }),
           "adamw: weight_decay must be in [0, inf), not nan" },
         { tp_adam_new(w.P, &(tp_adam_opts){ .factors = uphill }),
-          "adam: the factors of 'wide.weight' are -1 and 1, not numbers of at least 0" },
+          "adam: the factors of 'wide.weight' are -1 and 1; both must be finite and at least 0" },
     };
     give_grads(w.T, 1, w.p, &at);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -516,10 +516,10 @@ Test(optim_files, a_file_that_does_not_fit_changes_nothing)
     tp_file *F = tp_file_open(path), *plain_file = tp_file_open(weights);
 
     cr_expect(!tp_optim_read(other, F));
-    snprintf(why, sizeof why, "%s holds the optimiser 'adam', this one is 'adamw'", path);
+    snprintf(why, sizeof why, "%s holds state of the optimiser 'adam', this one is 'adamw'", path);
     cr_expect_str_eq(tp_optim_why(other), why);
     cr_expect(!tp_optim_read(O, plain_file));
-    snprintf(why, sizeof why, "%s holds no optimiser (metadata optim.kind, optim.updates)",
+    snprintf(why, sizeof why, "%s holds no optimiser state (metadata optim.kind, optim.updates)",
              weights);
     cr_expect_str_eq(tp_optim_why(O), why);
     tp_optim_free(other);

@@ -249,7 +249,7 @@ Test(plan, a_run_uses_what_was_planned, .init = enwik8_begin, .fini = program_en
         snprintf(args, sizeof args, MIDDLE "%s --steps 2 --eval-every 1 --log-every 1 --overwrite",
                  flags[i]);
         succeed("%s", args);
-        const double said = number_after("a step will take "), whole = number_after("the process ");
+        const double said = number_after("a step needs "), whole = number_after("the process ");
         slurp("runs/enwik8/log.jsonl", out, sizeof out);
         const double used = number_after("\"memory\":") / 1e6;
         cr_expect(fabs(said - used) < 0.02 * used, "%s: %g MB were forecast, %g used", args, said,

@@ -199,7 +199,7 @@ Test(train_program, has_a_number_of_batches)
 {
     tp_training t = whole;
     t.open = open_too_few;
-    expect(&t, "--run-dir run", 1, "an epoch of -2 batches");
+    expect(&t, "--run-dir run", 1, "set -2 batches an epoch");
 }
 
 /* close frees what open made: without the one there is nothing for the other. */
@@ -220,7 +220,7 @@ Test(train_program, is_closed_where_it_was_opened)
 
 Test(train_program, score_that_is_no_number)
 {
-    expect(&whole, "--run-dir none --nan-from 1", 0, "no validation had a score");
+    expect(&whole, "--run-dir none --nan-from 1", 0, "no validation gave a score");
     cr_expect(strstr(said, "the weight of this validation is nan"), "%s", said);
     cr_expect(access("none/best.safetensors", F_OK) != 0);
     expect(&whole, "--run-dir some --nan-from 5", 0, "Done: 12 updates; best weight 0.6");
@@ -248,7 +248,7 @@ Test(train_program, best_of_an_update_that_is_done_again)
 Test(train_program, best_model_is_not_overwritten)
 {
     expect(&whole, "--run-dir run", 0, "Done");
-    expect(&whole, "--run-dir run", 1, "holds a run already: continue it with --resume");
+    expect(&whole, "--run-dir run", 1, "already holds a run: continue it with --resume");
     cr_assert(remove("run/last.safetensors") == 0);
     expect(&whole, "--run-dir run", 1, "holds the best model of a run without a last checkpoint");
     cr_expect(access("run/best.safetensors", F_OK) == 0);

@@ -238,7 +238,7 @@ Test(ema, swapped_averages_are_not_updated)
     tp_ema_swap(E);
     tp_ema_update(E);
     cr_expect_str_eq(tp_ema_why(E), "tp_ema_update: the parameters hold the averages; call "
-                                    "tp_ema_swap before to put the values back");
+                                    "tp_ema_swap first to restore the values");
     tp_ema_free(E);
     E = tp_ema_new(w.P, 1.0);
     cr_expect_str_eq(tp_ema_why(E), "ema: decay must be in [0,1), not 1");
@@ -260,7 +260,7 @@ Test(ema, swapped_averages_are_not_trained)
         give(&w, 1.0);
         cr_expect(!tp_step(O, 0.1));
         cr_expect_str_eq(tp_optim_why(O), "tp_step: the parameters hold the averages; call "
-                                          "tp_ema_swap before to put the values back");
+                                          "tp_ema_swap first to restore the values");
         cr_expect_eq(first(&w, w.wide), 1.0);
         if (freed)
             tp_ema_free(E);
@@ -283,7 +283,7 @@ Test(ema, swapped_averages_are_not_loaded)
     tp_ema_swap(E);
     cr_expect_not(tp_load(w.P, in_folder("w.safetensors"), NULL));
     cr_expect(strstr(tp_params_why(w.P), "w.safetensors: the parameters hold the averages; call "
-                                         "tp_ema_swap before"),
+                                         "tp_ema_swap first"),
               "%s", tp_params_why(w.P));
     tp_ema_free(E);
     free_world(&w);
@@ -306,7 +306,7 @@ Test(ema, swapped_averages_are_not_set)
     cr_expect(tp_param_get(P, w, TP_F32, &now, sizeof now) && now == 0.0f);
     cr_expect_not(tp_param_set(P, w, TP_F32, &one, sizeof one));
     cr_expect_str_eq(tp_params_why(P), "tp_param_set: the parameters hold the averages; call "
-                                       "tp_ema_swap before to put the values back");
+                                       "tp_ema_swap first to restore the values");
     tp_ema_free(E);
     tp_params_free(P);
     tp_device_close(D);

@@ -1,4 +1,4 @@
-/* blocks.c - state in the layout of a parameter set's blocks, and kernels over it. */
+/* blocks.c - state laid out like a parameter set's blocks, and kernels over it. */
 #include "train/blocks.h"
 
 void tp__device_error(const tp_device *D, tp_err *e)

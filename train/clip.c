@@ -1,8 +1,8 @@
-/* clip.c - the common norm of all gradients, and their scaling to a largest norm.
+/* clip.c - gradient clipping by the global norm.
  *
- * Norm and comparison stay on the device: nothing waits. The norm is a scalar of the parameter set,
- * renewed by each call. A failure is the gradients', not the set's: tp_step refuses them. So it does
- * where the norm is NaN or infinite and lies in host memory, where a look at it costs nothing. */
+ * Norm and comparison stay on the device, so nothing waits. The norm is a scalar of the parameter
+ * set; each call overwrites it. A failure marks the gradients, not the set, and tp_step refuses
+ * them. A NaN or infinite norm is such a failure where reading the norm is free: on the CPU. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ TP_KERNEL(grad_clip);
 static const tp_block_kernel norm_kernel = { "grad_norm", TP_KERNELS(grad_norm) };
 static const tp_block_kernel clip_kernel = { "grad_clip", TP_KERNELS(grad_clip) };
 
-/* The node of the norm, made by the first call; NULL without memory. */
+/* A new node for the norm, whose buffer the first call allocates; NULL if out of memory. */
 static tp_node *norm_node(tp_params *P)
 {
     if (!P->norm_buf) P->norm_buf = tp__buf_new(P->dev, tp_dtype_size(P->dtype));
@@ -22,12 +22,12 @@ static tp_node *norm_node(tp_params *P)
     n->buffer = true;
     n->buf = tp__buf_ref(P->norm_buf);
     n->view = tp__view(P->dtype, &TP_SCALAR, P->norm_buf->data);
-    tp__param_node_free(P, P->norm); /* the former norm's handle */
+    tp__param_node_free(P, P->norm); /* the previous call's handle */
     return P->norm = n;
 }
 
-/* The first element that is not finite, or -1. */
-static int64_t odd_one(const tp_view *v)
+/* Index of the first NaN or infinite element, or -1. */
+static int64_t first_nonfinite(const tp_view *v)
 {
     for (int64_t i = 0; i < v->numel; i++)
         if (!isfinite(tp_ld(v, i))) return i;
@@ -40,7 +40,7 @@ static void explain(tp_params *P, double norm)
     for (int i = 0; i < P->n; i++) {
         const tp_entry *e = &P->entries[i];
         if (!tp__in_block(e) || !e->node->has_grad) continue;
-        const int64_t at = odd_one(&e->node->grad);
+        const int64_t at = first_nonfinite(&e->node->grad);
         if (at < 0) continue;
         tp__err(&P->grad_err, TP_E_NONFINITE,
                 "tp_clip_grad_norm: element %lld of the gradient of '%.200s' is %s; %s, "
@@ -53,7 +53,7 @@ static void explain(tp_params *P, double norm)
             "tp_clip_grad_norm: the norm is %g, while all gradients are finite; %s", norm, then);
 }
 
-/* As far as that can be known without waiting. */
+/* False only if the norm can be read without waiting and is NaN or infinite. */
 static bool finite(tp_params *P, const tp_node *n)
 {
     if (P->dev->be->kind != TP_CPU || P->dev->dry || isfinite(tp_ld(&n->view, 0))) return true;

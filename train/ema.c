@@ -18,7 +18,7 @@ struct tp_ema {
     tp_params *P;
     double decay;
     bool swapped;
-    tp_buf *averages, *chunk; /* chunk: what a swap passes through; made early, so none can fail */
+    tp_buf *averages, *chunk; /* chunk: staging of a swap, allocated early so none can fail */
     tp_segments s;
 };
 
@@ -58,7 +58,7 @@ tp_ema *tp_ema_new(tp_params *P, double decay)
 void tp_ema_free(tp_ema *E)
 {
     if (!E || E == &no_memory) return;
-    if (E->swapped) E->P->swapped--; /* they stay the values */
+    if (E->swapped) E->P->swapped--; /* the averages remain the values */
     tp__buf_unref(E->averages);
     tp__buf_unref(E->chunk);
     free(E->s.at);
@@ -74,7 +74,7 @@ const char *tp_ema_why(const tp_ema *E)
     return E ? E->err.text : "ema: NULL was given in place of an average";
 }
 
-/* Fails E if its parameters have failed, or hold the averages now. */
+/* Fails E if its parameters have failed or currently hold the averages. */
 static bool usable(tp_ema *E, const char *what)
 {
     if (E->err.code != TP_OK) return false;
@@ -82,7 +82,7 @@ static bool usable(tp_ema *E, const char *what)
     if (E->swapped)
         tp__err(&E->err, TP_E_STATE,
                 "%s: the parameters hold the averages; "
-                "call tp_ema_swap before to put the values back",
+                "call tp_ema_swap first to restore the values",
                 what);
     return E->err.code == TP_OK;
 }

@@ -1,7 +1,7 @@
 /* optim.c - SGD, QHM, Adam and AdamW over the flat blocks of a parameter set.
  *
- * A step is one kernel over the segments of all parameters that got a gradient. Each parameter
- * counts its own updates, so that one thawed late has the bias correction of a beginner (as in
+ * A step is one kernel over the segments of all parameters that have a gradient. Each parameter
+ * counts its own updates, so that one unfrozen late starts its bias correction at step 1 (as in
  * PyTorch). */
 #include <math.h>
 #include <stdlib.h>
@@ -19,33 +19,33 @@ static const tp_block_kernel adam_kernel = { "adam", TP_KERNELS(adam_step) };
 typedef enum kind { SGD, QHM, ADAM, ADAMW } kind;
 static const char *const kinds[] = { "sgd", "qhm", "adam", "adamw" };
 
-typedef struct weight { /* a parameter and what the recipe decides for it */
+typedef struct weight { /* a parameter and its factors for rate and decay */
     const tp_entry *entry;
     tp_factors factors;
     int64_t updates;
 } weight;
 
 struct tp_optim {
-    tp_err err;      /* of making and reading: stays        */
-    tp_err step_err; /* of the last step: the next may help */
+    tp_err err;      /* of construction and reading: permanent    */
+    tp_err step_err; /* of the last step: the next step clears it */
     tp_params *P;
     kind kind;
     double weight_decay, momentum, beta1, beta2, eps;
-    double gain, of_g, of_u; /* SGD and QHM: of tp_sgd_attr */
+    double gain, of_g, of_u; /* SGD and QHM: see tp_sgd_attr */
     bool raw_eps, decay_after;
     weight *weights;
     int n;
-    tp_segments s;          /* of the step being made, room for n */
+    tp_segments s;          /* of the current step; capacity n */
     tp_buf *first, *second; /* SGD: u (if momentum); Adam: m, v */
     int64_t updates;
-    double scale; /* of the gradients in the next step */
+    double scale; /* factor on the gradients of the next step */
 };
 
 static tp_optim no_memory = {
     .err = { TP_E_MEMORY, "optimiser: out of memory for the object itself", NULL },
 };
 
-/* ---- making ---- */
+/* ---- construction ---- */
 
 static bool usable(double rate)
 {
@@ -63,12 +63,12 @@ static void take_weights(tp_optim *O, tp_factor_rule rule, void *env)
         if (rule) w->factors = rule(e->name, tp__view_shape(&e->node->view), env);
         if (!usable(w->factors.lr) || !usable(w->factors.decay))
             tp__err(&O->err, TP_E_VALUE,
-                    "%s: the factors of '%.200s' are %g and %g, not numbers of at least 0",
+                    "%s: the factors of '%.200s' are %g and %g; both must be finite and at least 0",
                     kinds[O->kind], e->name, w->factors.lr, w->factors.decay);
     }
 }
 
-/* Fails unless low <= x < high. */
+/* Fails unless 0 <= x < high. */
 static void check(tp_optim *O, const char *name, double x, double high)
 {
     if (!(x >= 0.0 && x < high))
@@ -76,7 +76,7 @@ static void check(tp_optim *O, const char *name, double x, double high)
                 high, x);
 }
 
-/* An optimiser with its options taken over and `states` blocks of moments. */
+/* An optimiser with these options and `states` blocks of moments. */
 static tp_optim *make(const tp_optim *options, tp_params *P, tp_factor_rule rule, void *env,
                       int states)
 {
@@ -206,7 +206,7 @@ void tp_grad_scale(tp_optim *O, double k)
 
 /* ---- a step ---- */
 
-/* The numbers of one parameter in this step, w->updates counting it already. */
+/* Rate, decay and bias correction of one parameter; w->updates already counts this step. */
 static void set_numbers(const tp_optim *O, const weight *w, double lr, tp_segment *g)
 {
     const double rate = lr * w->factors.lr, decay = O->weight_decay * w->factors.decay;
@@ -246,10 +246,9 @@ static bool run(tp_optim *O)
     return tp__blocks_run(P, &adam_kernel, &adam, 1, &g, 3, y, NULL, &O->step_err);
 }
 
-bool tp_step(tp_optim *O, double lr)
+static bool may_step(tp_optim *O, double lr)
 {
-    if (!O || O->err.code != TP_OK) return false;
-    tp_params *P = O->P;
+    const tp_params *P = O->P;
     tp_err *e = &O->step_err;
     *e = (tp_err){ .dev = P->dev };
     if (P->err.code != TP_OK)
@@ -258,7 +257,7 @@ bool tp_step(tp_optim *O, double lr)
         tp__err(e, P->grad_err.code, "%s", P->grad_err.text);
     else if (P->dev->capturing)
         tp__err(e, TP_E_STATE,
-                "tp_step: must stand after tp_capture_end, not inside the captured step");
+                "tp_step: must be called after tp_capture_end, not inside the captured step");
     else if (P->backwards == 0)
         tp__err(e, TP_E_STATE, "tp_step: no tp_backward has completed since the last step");
     else if (!usable(lr) || !isfinite(O->scale))
@@ -268,19 +267,24 @@ bool tp_step(tp_optim *O, double lr)
                 lr, O->scale);
     else
         tp__params_hold_values(P, "tp_step", e);
-    if (e->code != TP_OK) return false;
+    return e->code == TP_OK;
+}
+
+bool tp_step(tp_optim *O, double lr)
+{
+    if (!O || O->err.code != TP_OK || !may_step(O, lr)) return false;
     plan(O, lr);
     if (!run(O)) return false;
     O->updates++;
     O->scale = 1.0;
-    tp__params_touch(P);
-    tp_grad_clear(P);
+    tp__params_touch(O->P);
+    tp_grad_clear(O->P);
     return true;
 }
 
 /* ---- files ---- */
 
-/* Everything that the next step depends on: moments, and the updates of each parameter. */
+/* All that the next step depends on: moments, and each parameter's count of updates. */
 static tp_slots slots_of(tp_optim *O)
 {
     const bool adam = O->kind == ADAM || O->kind == ADAMW;
@@ -309,7 +313,7 @@ bool tp_optim_write(tp_optim *O, tp_writer *W)
     return tp_writer_ok(W);
 }
 
-/* So that no count ever leaves 64 bits. */
+/* The bound keeps later increments within 64 bits. */
 static bool is_count(int64_t n)
 {
     return n >= 0 && n <= INT64_C(1) << 60;
@@ -331,13 +335,14 @@ bool tp_optim_read(tp_optim *O, tp_file *F)
     if (!tp_file_int(F, "optim.updates", &updates))
         tp__err(&O->err, TP_E_IO, "%s", tp_file_why(F));
     else if (!k || updates < 0)
-        tp__err(&O->err, TP_E_IO, "%.200s holds no optimiser (metadata optim.kind, optim.updates)",
+        tp__err(&O->err, TP_E_IO,
+                "%.200s holds no optimiser state (metadata optim.kind, optim.updates)",
                 tp_file_path(F));
     else if (!is_count(updates))
         tp__err(&O->err, TP_E_IO, "%.200s: 'optim.updates' is out of range: %lld", tp_file_path(F),
                 (long long)updates);
     else if (strcmp(k, kinds[O->kind]) != 0)
-        tp__err(&O->err, TP_E_IO, "%.200s holds the optimiser '%.32s', this one is '%s'",
+        tp__err(&O->err, TP_E_IO, "%.200s holds state of the optimiser '%.32s', this one is '%s'",
                 tp_file_path(F), k, kinds[O->kind]);
     if (O->err.code != TP_OK) return false;
     tp_slots S = slots_of(O);

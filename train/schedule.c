@@ -1,4 +1,4 @@
-/* schedule.c - learning rates as functions of u, the number of updates already made. */
+/* schedule.c - learning rates as functions of u, the number of updates made so far. */
 #include <math.h>
 #include <tapegrad/optim.h>
 

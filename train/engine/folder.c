@@ -1,5 +1,4 @@
-/* folder.c - the folder that a training run writes to: made, locked, and described by config.json.
- */
+/* folder.c - creates and locks the folder of a training run, and writes its config.json. */
 #include "folder.h"
 
 #include <dirent.h>
@@ -39,24 +38,24 @@ static bool lock(tp_folder *R)
     return false;
 }
 
-/* The folder itself is locked too: somebody may remove the lock file under a run. Not every file
- * system can; then the lock file alone counts. */
+/* The folder itself is locked too, because the lock file may be removed during a run. On file
+ * systems that cannot lock a folder, only the lock file protects it. */
 static bool lock_folder(tp_folder *R)
 {
     R->folder = open(R->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (R->folder < 0 || flock(R->folder, LOCK_EX | LOCK_NB) == 0) return true;
-    const bool taken = errno == EWOULDBLOCK;
+    const bool in_use = errno == EWOULDBLOCK;
     close(R->folder);
     R->folder = -1;
-    if (taken)
+    if (in_use)
         snprintf(R->why, sizeof R->why,
                  "run folder %s: is in use by a process whose lock file was removed; wait for it, "
                  "or choose another --run-dir",
                  R->path);
-    return !taken;
+    return !in_use;
 }
 
-/* Files that a killed process was writing, the engine's and the program's: NAME.tmp-PID. */
+/* Temporary files that a killed process left behind, the engine's or the program's: NAME.tmp-PID. */
 static bool is_leftover(const char *name)
 {
     const char *temporary = strstr(name, ".tmp-");
@@ -64,7 +63,7 @@ static bool is_leftover(const char *name)
     return temporary > name && *number && number[strspn(number, "0123456789")] == '\0';
 }
 
-/* The folder is ours alone by now. */
+/* Safe only under the lock: no other process writes to the folder. */
 static void clear_leftovers(const tp_folder *R)
 {
     DIR *folder = opendir(R->path);
@@ -95,7 +94,7 @@ bool tp__folder_open(tp_folder *R, const char *path)
     char why[1200];
     if (!tp__folder_name(R, path)) return false;
     R->made = tp__missing(R->path);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error to report, not a kill */
+    signal(SIGXFSZ, SIG_IGN); /* report a file size limit as a failed write instead of dying */
     if (!tp_make_folders(R->path, why, sizeof why)) {
         snprintf(R->why, sizeof R->why, "run folder %s", why);
         return false;
@@ -125,8 +124,8 @@ bool tp__missing(const char *path)
     return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
-/* Is nothing, or another file, where the open one was? Where the disk does not tell, no: it will say
- * so to whatever is written next. */
+/* Is the open file no longer at this path? If the disk cannot say, the answer is no: the next write
+ * will report the error. */
 static bool moved(const char *path, int fd)
 {
     struct stat there, ours;

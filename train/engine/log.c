@@ -1,4 +1,4 @@
-/* log.c - a log of JSON lines that survives kills: whole lines only, and none from the future of
+/* log.c - a log of JSON lines that survives kills: it keeps whole lines only, and none later than
  * the checkpoint that a run resumes from. */
 #include "log.h"
 
@@ -19,7 +19,7 @@ static bool fail(tp_run_log *L, const char *what)
     return false;
 }
 
-/* Does the line stay? Then it is the last one that does, so far. */
+/* Is the line a report of step `keep` or before? If so, it becomes L->last. */
 static bool kept(tp_run_log *L, const char *line, size_t length, int64_t keep)
 {
     json_t *object = json_loadb(line, length, 0, NULL);
@@ -30,8 +30,8 @@ static bool kept(tp_run_log *L, const char *line, size_t length, int64_t keep)
     return yes;
 }
 
-/* The whole file, empty if there is none; NULL with errno set, and the kind of what is no regular
- * file. */
+/* The whole file; empty if there is none. NULL with errno set on failure; *kind then names what the
+ * path is if it is no regular file. */
 static char *read_all(const char *path, size_t *bytes, const char **kind)
 {
     size_t capacity = 1 << 16;
@@ -55,7 +55,7 @@ static char *read_all(const char *path, size_t *bytes, const char **kind)
     return got < 0 ? NULL : text;
 }
 
-/* Moves the lines that stay to the front; returns how many bytes they are. */
+/* Moves the kept lines to the front; returns their size in bytes. */
 static size_t filter(tp_run_log *L, char *text, size_t bytes, int64_t keep)
 {
     size_t used = 0;
@@ -100,7 +100,7 @@ double tp__log_last(const tp_run_log *L, const char *key)
     return json_number_value(json_object_get(L->last, key));
 }
 
-/* All of it, whatever interrupts. False with errno set. */
+/* Writes all bytes, across interruptions. False with errno set. */
 static bool write_all(int fd, const char *text, size_t bytes)
 {
     while (bytes > 0) {
@@ -120,7 +120,7 @@ bool tp__log_write(tp_run_log *L, json_t *object)
     if (L->why[0]) return false;
     const size_t length = line ? strlen(line) : 0;
     errno = ENOMEM;
-    if (line) line[length] = '\n'; /* in the place of the terminator: one write for one line */
+    if (line) line[length] = '\n'; /* replaces the terminator: one write a line */
     const bool done = line && write_all(L->fd, line, length + 1);
     const int error = errno;
     free(line);

@@ -1,7 +1,6 @@
-/* options.c - the rows of an option table, and one value as text and back.
+/* options.c - the rows of an option table, and conversion of one value to text and back.
  *
- * Text values are owned by the settings, so that they may come from argv, a preset or a checkpoint.
- */
+ * The settings own their texts, which may come from argv, a preset or a checkpoint. */
 #include "options_inner.h"
 
 #include <ctype.h>
@@ -12,22 +11,24 @@
 
 /* ---- rows ---- */
 
+bool tp__option_is_flag(const tp_option *o)
+{
+    return o->kind != TP_OPTION_HEADING && o->kind != TP_OPTION_WORDS;
+}
+
 static bool is_listed(const tp_option *const *row, int n, const tp_option *o)
 {
     for (int i = 0; i < n; i++)
-        if (row[i]->kind != TP_OPTION_HEADING && row[i]->kind != TP_OPTION_WORDS &&
-            strcmp(row[i]->name, o->name) == 0)
-            return true;
+        if (tp__option_is_flag(row[i]) && strcmp(row[i]->name, o->name) == 0) return true;
     return false;
 }
 
 static int list(const tp_option *table, const tp_option **row, int n)
 {
     for (const tp_option *o = table; o->kind != TP_OPTION_END && n < TP_MAX_OPTIONS; o++) {
-        const bool named = o->kind != TP_OPTION_HEADING && o->kind != TP_OPTION_WORDS;
         if (o->kind == TP_OPTION_ROWS)
             n = list(o->rows, row, n);
-        else if (!named || !is_listed(row, n, o))
+        else if (!tp__option_is_flag(o) || !is_listed(row, n, o))
             row[n++] = o;
     }
     return n;
@@ -36,11 +37,6 @@ static int list(const tp_option *table, const tp_option **row, int n)
 int tp_options_list(const tp_option *table, const tp_option *row[TP_MAX_OPTIONS])
 {
     return list(table, row, 0);
-}
-
-bool tp__option_is_flag(const tp_option *o)
-{
-    return o->kind != TP_OPTION_HEADING && o->kind != TP_OPTION_WORDS;
 }
 
 const tp_option *tp_option_find(const tp_option *table, const char *name)
@@ -71,7 +67,6 @@ const void *tp__option_value(const tp_option *o, const void *settings)
 
 /* ---- one value ---- */
 
-/* The bounds as words: "1 to 128", "at least 1". */
 void tp__option_range(const tp_option *o, char *text, size_t size)
 {
     if (o->max >= TP_BIG)
@@ -125,7 +120,7 @@ static bool set_choice(const tp_option *o, int *at, const char *text, char *why,
             *at = i;
             return true;
         }
-    snprintf(why, size, "'%s' is none of %s", text, o->value);
+    snprintf(why, size, "'%s' is not one of %s", text, o->value);
     return false;
 }
 

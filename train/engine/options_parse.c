@@ -1,10 +1,22 @@
-/* options_parse.c - the command line into settings, and the manual, both from an option table. */
+/* options_parse.c - parses a command line into settings and prints the manual, from an option table.
+ */
 #include "options_inner.h"
 
 #include <stddef.h>
 #include <string.h>
 
 /* ---- messages ---- */
+
+int tp__bad_usage(const char *command)
+{
+    fprintf(stderr, "Try '%s --help'.\n", command);
+    return 2;
+}
+
+void tp__print_version(const char *command)
+{
+    printf("%s (tapegrad %s)\n", command, tp_version());
+}
 
 /* Levenshtein distance, one row at a time; names are short. */
 static int distance(const char *a, const char *b)
@@ -30,7 +42,7 @@ static int unknown(const tp_command *c, const char *name)
 {
     const tp_option *row[TP_MAX_OPTIONS];
     const char *best = NULL;
-    int least = strlen(name) < 4 ? (int)strlen(name) : 4; /* a name further away: no suggestion */
+    int least = strlen(name) < 4 ? (int)strlen(name) : 4; /* suggest only names closer than this */
     const int n = tp_options_list(c->table, row);
     for (int i = 0; i < n; i++)
         if (tp__option_is_flag(row[i]) && distance(name, row[i]->name) < least) {
@@ -39,19 +51,19 @@ static int unknown(const tp_command *c, const char *name)
         }
     fprintf(stderr, "%s: --%s: unknown flag", c->name, name);
     if (best) fprintf(stderr, "; did you mean --%s?", best);
-    fprintf(stderr, "\nTry '%s --help'.\n", c->name);
-    return 2;
+    fputc('\n', stderr);
+    return tp__bad_usage(c->name);
 }
 
 static int refuse(const tp_command *c, const char *name, const char *why)
 {
-    fprintf(stderr, "%s: --%s: %s\nTry '%s --help'.\n", c->name, name, why, c->name);
-    return 2;
+    fprintf(stderr, "%s: --%s: %s\n", c->name, name, why);
+    return tp__bad_usage(c->name);
 }
 
 /* ---- parsing ---- */
 
-/* The row of a flag's name; "no-" before that of a boolean clears *on. */
+/* The row of a flag; the prefix "no-" of a boolean clears *on. */
 static const tp_option *find(const tp_option *table, const char *name, bool *on)
 {
     const tp_option *o = tp_option_find(table, name);
@@ -62,7 +74,7 @@ static const tp_option *find(const tp_option *table, const char *name, bool *on)
     return o && o->kind == TP_OPTION_BOOL ? o : NULL;
 }
 
-/* Collects an argument that is no flag at the front of argv, whose beginning has been read. */
+/* Stores an argument that is not a flag at the front of argv, over arguments already parsed. */
 static bool take_word(const tp_command *c, char **argv, char *word, void *settings)
 {
     const tp_option *row[TP_MAX_OPTIONS];
@@ -79,12 +91,11 @@ static bool take_word(const tp_command *c, char **argv, char *word, void *settin
 
 static int not_a_flag(const tp_command *c, const char *arg)
 {
-    fprintf(stderr, "%s: '%s' is not a flag; flags begin with --\nTry '%s --help'.\n", c->name, arg,
-            c->name);
-    return 2;
+    fprintf(stderr, "%s: '%s' is not a flag; flags begin with --\n", c->name, arg);
+    return tp__bad_usage(c->name);
 }
 
-/* The flag at argv[*i] and its value, which may be argv[*i + 1]. */
+/* Parses the flag at argv[*i] and its value, which may be argv[*i + 1]. */
 static int parse_flag(const tp_command *c, int argc, char **argv, int *i, void *settings,
                       tp_given_flags *given)
 {
@@ -111,12 +122,12 @@ int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
                      tp_given_flags *given)
 {
     if (given) given->n = 0;
-    for (int i = 0; i < argc; i++) /* before any flag changes the defaults that it shows */
+    for (int i = 0; i < argc; i++) /* first, because flags change the defaults that --help shows */
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             tp_options_help(c, settings, stdout);
             return 0;
         } else if (strcmp(argv[i], "--version") == 0) {
-            printf("%s (tapegrad %s)\n", c->name, tp_version());
+            tp__print_version(c->name);
             return 0;
         }
     for (int i = 0; i < argc; i++) {

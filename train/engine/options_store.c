@@ -1,4 +1,5 @@
-/* options_store.c - settings in checkpoints and in config.json, copied and compared. */
+/* options_store.c - writes settings to checkpoints and config.json, reads, copies and compares them.
+ */
 #include "options_inner.h"
 
 #include <stdlib.h>
@@ -29,7 +30,7 @@ void tp_options_free(const tp_option *table, void *settings)
 
 /* ---- checkpoints ---- */
 
-/* A text that was not given is stored as an empty one. */
+/* A text that is not set is stored as an empty string. */
 static bool restore(const tp_option *o, void *settings, const char *value, char *why, size_t size)
 {
     if (o->kind != TP_OPTION_TEXT || *value) return tp_option_set(o, settings, value, why, size);
@@ -88,7 +89,7 @@ bool tp_options_read(const tp_option *table, void *settings, const tp_file *F, c
         }
     }
     if (any || !lacking) return true;
-    snprintf(why, size, "%s is no training checkpoint: it lacks 'train.%s'", tp_file_path(F),
+    snprintf(why, size, "%s is not a training checkpoint: it lacks 'train.%s'", tp_file_path(F),
              lacking->name);
     return false;
 }

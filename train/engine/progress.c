@@ -1,4 +1,4 @@
-/* progress.c - the progress line: step, what the program says of it, ETA. */
+/* progress.c - the progress line: step, the program's own text, ETA. */
 #include "progress.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ void tp__progress_start(tp_progress *p, int64_t first, int64_t last, double limi
     };
 }
 
-/* Seconds to the last step at the mean speed so far, or to the time limit if that comes first. */
+/* Seconds until the last step at the mean speed so far, or until the time limit if that is earlier. */
 static double remaining(const tp_progress *p, int64_t step, double now)
 {
     const double passed = now - p->began;

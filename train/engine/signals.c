@@ -1,4 +1,4 @@
-/* signals.c - stopping on request, and small things that every command of a program needs. */
+/* signals.c - stop signals, standard streams, time and paths for the commands of a program. */
 #include "options_inner.h"
 
 #include <fcntl.h>
@@ -11,13 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- signals: the one thing that a process has only once ---- */
+/* ---- signals: the only global state, because a process has only one set of handlers ---- */
 
 static volatile sig_atomic_t stop_signal;
 
 static const int stopping[] = { SIGINT, SIGTERM, SIGHUP };
 
-/* Those that are ignored stay so: nohup, and shells for what runs in the background, want it. */
+/* Ignored signals stay ignored: nohup relies on it, and so do shells for background jobs. */
 static void handle(void (*handler)(int))
 {
     struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART }, before;
@@ -30,7 +30,7 @@ static void handle(void (*handler)(int))
 static void note(int signal)
 {
     stop_signal = signal;
-    handle(SIG_DFL); /* a second one, of any kind, kills */
+    handle(SIG_DFL); /* a second stop signal of any kind kills the process */
 }
 
 void tp_catch_signals(void)

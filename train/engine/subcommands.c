@@ -1,4 +1,4 @@
-/* subcommands.c - the main functions of commands, and of programs of several. */
+/* subcommands.c - the main functions of single commands and of programs with subcommands. */
 #include "options_inner.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ static void usage(const char *program, const char *about, const tp_subcommand *r
         if ((int)strlen(c->name) > width) width = (int)strlen(c->name);
     for (const tp_subcommand *c = rows; c->name; c++)
         fprintf(out, "    %s %-*s %s\n", program, width, c->name, c->what);
-    fprintf(out, "\n'%s COMMAND --help' is the manual of a command.\n", program);
+    fprintf(out, "\n'%s COMMAND --help' prints the manual of a command.\n", program);
 }
 
 int tp_subcommands_main(const char *program, const char *about, const tp_subcommand *rows, int argc,
@@ -28,7 +28,7 @@ int tp_subcommands_main(const char *program, const char *about, const tp_subcomm
         return 0;
     }
     if (strcmp(name, "--version") == 0) {
-        printf("%s (tapegrad %s)\n", program, tp_version());
+        tp__print_version(program);
         return 0;
     }
     if (argc > 1) fprintf(stderr, "%s: '%s' is not a command\n\n", program, name);
@@ -43,8 +43,8 @@ int tp_command_main(const tp_command *c, int argc, char **argv, void *settings,
     tp__open_streams();
     int status = tp_options_parse(c, argc, argv, settings, NULL);
     if (status == TP_PARSED && c->check && !c->check(settings, why, sizeof why)) {
-        fprintf(stderr, "%s: %s\nTry '%s --help'.\n", c->name, why, c->name);
-        status = 2;
+        fprintf(stderr, "%s: %s\n", c->name, why);
+        status = tp__bad_usage(c->name);
     }
     if (status == TP_PARSED) {
         const bool done = run(settings, why, sizeof why);

@@ -1,5 +1,5 @@
-/* train_forecast.c - the memory of a run before it begins: the run's own code takes a few steps on
- * a dry device, which counts without computing. */
+/* train_forecast.c - predicts the memory of a run: the run's own code takes a few steps on a dry
+ * device, which counts memory without computing. */
 #include "forecast.h"
 
 #include <stdio.h>
@@ -8,12 +8,12 @@
 
 enum { MOST_UPDATES = 16 };
 
-/* What OpenBLAS touches of its buffer for a thread; products of processors with AVX2 do without. */
+/* Bytes of its buffer that OpenBLAS touches per thread. CPUs with AVX2 use our own products. */
 #define PACKED ((size_t)5 << 20)
 
 /* ---- this process and its machine ---- */
 
-/* The bytes behind a name in one of the kernel's tables, which has them in kB; 0: not there. */
+/* The value of a row of a /proc table, in bytes (the table has kB); 0 if the row is missing. */
 static size_t bytes_in(const char *table, const char *name)
 {
     char line[128];
@@ -32,7 +32,7 @@ size_t tp__run_memory_resident(void)
     return bytes_in("/proc/self/status", "VmRSS");
 }
 
-/* Not that of getrusage, which counts what the program had that started this one. */
+/* getrusage would include the peak of the process that started this one. */
 static size_t resident_peak(void)
 {
     return bytes_in("/proc/self/status", "VmHWM");
@@ -58,7 +58,7 @@ static size_t moments_of(const tp_train_settings *o)
     return !sums ? 2 : o->momentum > 0 ? 1 : 0;
 }
 
-/* Updates until memory is steady, as many batches of a validation, and another update. */
+/* Runs updates until memory is steady, as many validation batches, and another update. */
 static bool rehearse(tp_trainer *trial)
 {
     const tp_run *R = &trial->run;
@@ -74,14 +74,14 @@ static bool rehearse(tp_trainer *trial)
     return tp__run_fine(trial) && tp__run_update(trial, &norm);
 }
 
-/* What the device held after building, `built`, is one block each for weights, moments and averages
- * (and less than another that a swap passes through). */
+/* `built`, the device memory after building, is one block each for weights, moments and averages,
+ * and the staging memory of a swap, which is smaller than a block. */
 static void account(tp_trainer *trial, size_t built, tp_forecast *m)
 {
     const tp_run *R = &trial->run;
     const size_t averages = trial->ema ? 1 : 0, moments = moments_of(trial->o);
     const double block = (double)(built / (1 + moments + averages));
-    const double rounded = trial->o->machine.dtype == TP_BF16 ? block / 2 : 0; /* for products */
+    const double rounded = trial->o->machine.dtype == TP_BF16 ? block / 2 : 0; /* bf16 weights */
     const tp_stats stats = tp_device_stats(R->D);
     const size_t packed = strcmp(stats.isa, "base") == 0 ? PACKED * (size_t)stats.threads : 0;
     tp_reset(R->T);
@@ -100,8 +100,8 @@ static void account(tp_trainer *trial, size_t built, tp_forecast *m)
     m->activations = m->peak - m->weights - m->gradients - m->optimizer - m->averages - m->state;
 }
 
-/* The process beside the device's memory. A checkpoint copies the state. The largest moment so far
- * may have been reading the data. */
+/* Adds the memory of the process outside the device. A checkpoint copies the state. The peak may
+ * already have been reached while the data were read. */
 static void add_process(const tp_trainer *r, tp_forecast *m)
 {
     const size_t used = r->run.D ? tp_device_stats(r->run.D).held_peak_bytes : 0;

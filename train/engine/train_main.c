@@ -30,7 +30,7 @@ static void introduce(tp_trainer *r)
     if (R->update > 0) tp_run_say(R, "resumed after update %lld", (long long)R->update);
 }
 
-/* The folder belongs to the run from here on. */
+/* Writes the first files: from here on the folder belongs to the run. */
 static bool begin(tp_trainer *r)
 {
     tp_run *R = &r->run;
@@ -59,14 +59,14 @@ static void train(tp_trainer *r)
     tp_tensor norm = TP_NONE;
     bool last = false;
     r->watch = (tp_stopwatch){ .began = began, .going = began };
-    tp_device_reset_profile(r->run.D); /* of what opening the run has cost */
+    tp_device_reset_profile(r->run.D); /* leave out the time of opening the run */
     if (r->unvalidated && !tp__run_finish_validation(r)) return;
     if (r->unvalidated || r->run.update >= r->last) return;
     while (!last && tp__run_update(r, &norm)) {
         const bool late = r->o->time > 0 && tp_seconds() - began >= r->o->time, stop = stopping(r);
         last = tp__run_anywhere(r, r->run.update >= r->last || late) || stop;
         if (!tp__run_after_update(r, norm, last, stop)) return;
-        if (!last && stopping(r)) { /* the signal came meanwhile */
+        if (!last && stopping(r)) { /* the signal came during the reports */
             last = true;
             if (r->saved < r->run.update) tp__run_save(r);
         }
@@ -75,8 +75,8 @@ static void train(tp_trainer *r)
 
 /* ---- the end ---- */
 
-/* Is there nothing left to do? Where epochs end a run, --steps may end it earlier, unless the
- * learning rate has come to its end too. */
+/* Is there nothing left to do? A run whose end --epochs sets is incomplete if --steps ended it
+ * earlier, unless --steps also shapes the learning rate. */
 static bool is_complete(const tp_trainer *r)
 {
     const tp_run *R = &r->run;
@@ -94,12 +94,12 @@ static const char *reason(const tp_trainer *r)
     }
 }
 
-/* A path as a shell reads it. */
+/* A path quoted for a shell. */
 static const char *quoted(char *buf, size_t size, const char *path)
 {
     if (!strpbrk(path, " \t\n\"'\\$&;|<>()*?[]#~`!{}")) return path;
     snprintf(buf, size, "'%s'", path);
-    return strchr(path, '\'') ? path : buf; /* of two evils */
+    return strchr(path, '\'') ? path : buf; /* a quote inside would break the quoting */
 }
 
 static void say_goodbye(const tp_trainer *r)
@@ -112,10 +112,10 @@ static void say_goodbye(const tp_trainer *r)
         printf(r->t->score_text, r->best);
         printf(": %s\n", r->folder.best);
     } else if (complete) {
-        printf("Done: %lld updates; no best model: no validation had a score. The last one: %s\n",
+        printf("Done: %lld updates; no best model: no validation gave a score. Last model: %s\n",
                (long long)R->update, r->folder.last);
     } else {
-        printf("%s %s update %lld, which the checkpoint holds. Continue with: "
+        printf("%s %s update %lld, saved in the checkpoint. Continue with: "
                "%s --resume --run-dir %s%s\n",
                reason(r), r->unvalidated ? "in the validation after" : "after",
                (long long)R->update, r->command.name, quoted(path, sizeof path, r->folder.path),

@@ -1,8 +1,8 @@
-/* train_open.c - opening a run: from presets and flags, or from the checkpoint of an earlier one.
+/* train_open.c - opens a run from presets and flags, or from the checkpoint of an earlier run.
  *
- * Flags are read twice: first to learn what presets depend on, the folder and whether to resume,
- * then on top of the preset's values. A resumed run has the checkpoint's settings; only flags that
- * do not change its course may differ from them. */
+ * Flags are parsed twice: first to find the preset, the folder and --resume, then on top of the
+ * preset's values. A resumed run takes its settings from the checkpoint; only flags that do not
+ * change its course may override them. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ bool tp__run_build(tp_trainer *r, bool dry, bool blank)
     return tp__run_fine(r);
 }
 
-/* After the weights of --init are in place. */
+/* Call after the weights of --init are loaded, because averages start from them. */
 static bool make_optimizer(tp_trainer *r)
 {
     tp_run *R = &r->run;
@@ -72,18 +72,20 @@ static int64_t end_of(const tp_trainer *r, int64_t steps)
     return whole > 0 && (steps == 0 || whole < steps) ? whole : steps;
 }
 
-/* What follows from the data: epochs, and the end of the run. */
+/* Derives the length of an epoch and the end of the run from the data. */
 static bool measure_run(tp_trainer *r)
 {
     const tp_train_settings *o = r->o;
     tp_run *R = &r->run;
     if (r->why[0]) return false;
-    if (R->batches < 0) return tp__run_fail(r, "an epoch of %lld batches", (long long)R->batches);
+    if (R->batches < 0)
+        return tp__run_fail(r, "the program's open set %lld batches an epoch",
+                            (long long)R->batches);
     if (R->units == 0) R->units = o->batch;
     R->per_epoch = R->batches / o->accumulation;
     if (R->batches > 0 && R->per_epoch == 0)
         return tp__run_fail(r,
-                            "the data are too few for an update of %lld x %lld %s: "
+                            "there is too little data for an update of %lld x %lld %s: "
                             "lower --batch or --accumulation",
                             (long long)o->batch, (long long)o->accumulation, r->t->unit);
     r->last = end_of(r, o->steps);
@@ -98,11 +100,11 @@ static bool open_data(tp_trainer *r, tp_file *from)
     return measure_run(r);
 }
 
-/* ---- beginnings ---- */
+/* ---- new and resumed runs ---- */
 
 static bool build_run(tp_trainer *r, tp_file *from, bool resumed)
 {
-    const bool whole = resumed || (from && !r->t->init); /* the file gives every weight */
+    const bool whole = resumed || (from && !r->t->init); /* the file holds every weight */
     return tp__run_build(r, false, whole) && (resumed || !from || take_weights(r, from)) &&
            make_optimizer(r);
 }
@@ -112,32 +114,32 @@ static bool begin_with(tp_trainer *r, tp_file *from)
     return open_data(r, from) && (r->o->plan || build_run(r, from, false));
 }
 
-/* Is the file not there? Where the disk does not tell, the run fails. */
+/* Is the file missing? The run fails if the disk cannot say. */
 static bool is_missing(tp_trainer *r, const char *path)
 {
     if (tp__missing(path)) return true;
     if (errno)
-        tp__run_fail(r, "%s cannot be looked at: %s; %s", path, strerror(errno),
+        tp__run_fail(r, "%s cannot be accessed: %s; %s", path, strerror(errno),
                      tp_file_advice(errno));
     return false;
 }
 
-/* A run that a new one would begin over is not lost by mistake. */
+/* Protects an existing run from being overwritten by mistake. */
 static bool is_free(tp_trainer *r)
 {
     if (!is_missing(r, r->folder.last))
         return tp__run_fail(r,
-                            "run folder %s holds a run already: continue it with --resume, choose "
-                            "another --run-dir, or begin anew with --overwrite",
+                            "run folder %s already holds a run: continue it with --resume, choose "
+                            "another --run-dir, or start over with --overwrite",
                             r->folder.path);
     return is_missing(r, r->folder.best) ||
            tp__run_fail(r,
                         "run folder %s holds the best model of a run without a last checkpoint: "
-                        "choose another --run-dir, or begin anew with --overwrite",
+                        "choose another --run-dir, or start over with --overwrite",
                         r->folder.path);
 }
 
-/* No run folder is touched by a plan. */
+/* --plan touches no run folder. */
 static bool open_fresh(tp_trainer *r)
 {
     const char *init = r->o->init;
@@ -154,11 +156,11 @@ static bool open_fresh(tp_trainer *r)
 static bool is_ours(tp_trainer *r, const tp_file *F)
 {
     const char *program = tp_file_meta(F, "program"), *ours = tp__run_program(r->t);
-    return !program || strcmp(program, ours) == 0 || /* older files do not tell */
+    return !program || strcmp(program, ours) == 0 || /* older files lack it */
            tp__run_fail(r, "%s is a checkpoint of %s, not of %s", r->folder.last, program, ours);
 }
 
-/* former: --steps before the command line was heard. */
+/* former: --steps of the checkpoint, before the command line changed it. */
 static bool keeps_the_schedule(tp_trainer *r, int64_t former)
 {
     const int64_t end = end_of(r, former);
@@ -173,8 +175,7 @@ static bool open_resumed(tp_trainer *r, const void *asked, const tp_given_flags 
     char why[5000];
     if (theirs->plan)
         return tp__run_fail(
-            r, "--plan describes a run from its beginning: leave out --resume and give "
-               "the flags of the run");
+            r, "--plan describes a new run: leave out --resume and give the flags of the run");
     if (theirs->init || theirs->overwrite)
         return tp__run_fail(
             r, "--resume continues a run: it cannot be combined with --init or --overwrite");
@@ -190,7 +191,7 @@ static bool open_resumed(tp_trainer *r, const void *asked, const tp_given_flags 
     return done && tp__run_find_best(r);
 }
 
-/* The file of a run that this one is begun over. */
+/* Removes a file of the run that this one overwrites. */
 static bool discard(tp_trainer *r, const char *former)
 {
     return remove(former) == 0 || errno == ENOENT ||
@@ -223,7 +224,7 @@ bool tp__run_files(tp_trainer *r)
 
 /* ---- opening and closing ---- */
 
-/* asked: what argv holds on top of the defaults. */
+/* asked: the defaults with the flags of argv on top. */
 static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
                      const tp_given_flags *given)
 {
@@ -234,7 +235,7 @@ static void open_run(tp_trainer *r, int argc, char **argv, const void *asked,
     const bool named = tp__folder_name(&r->folder, theirs->run_dir);
     const tp_option *unfit = tp__options_unfit(r->t->command.table, asked);
     if (unfit)
-        tp__run_fail(r, "--%s is no UTF-8 text, which a checkpoint could not hold: rename it",
+        tp__run_fail(r, "--%s is not UTF-8, so a checkpoint cannot hold it: rename it",
                      unfit->name);
     else if (named && theirs->resume && tp__missing(r->folder.path))
         tp__run_fail(r, "cannot resume: there is no folder %s", r->folder.path);
@@ -272,7 +273,7 @@ bool tp__run_open(tp_trainer *r, const tp_training *t, const tp_peers *peers, in
     return *status == TP_PARSED && tp__run_everywhere(r, !r->why[0]);
 }
 
-/* All that a run and a trial have of their own. */
+/* Frees what runs and trials both own. */
 static void free_parts(tp_trainer *r)
 {
     tp_run *R = &r->run;

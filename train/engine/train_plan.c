@@ -1,6 +1,6 @@
-/* train_plan.c - what a run will take. Memory is forecast by counting; for the time, settings that
- * are cheap to try take real steps, and the FLOPs of the closed form tell how many times their work
- * the whole run's is. */
+/* train_plan.c - --plan: the memory and time of a run. A dry run counts the memory. For the time, a
+ * smaller trial takes real steps, and its FLOP/s and the closed form of the run's FLOPs give the
+ * time of the whole run. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,13 +17,13 @@ typedef struct memory_row {
     double bytes[MAX_WAYS];
 } memory_row;
 
-/* The values of --recompute; 1: the program has no such flag. */
+/* The number of values of --recompute; 1 if the program has no such flag. */
 static int ways_of(const tp_trainer *r)
 {
     return tp_option_find(r->t->command.table, "recompute") ? MAX_WAYS : 1;
 }
 
-/* The way that the run would take is marked. */
+/* Marks the value of --recompute that the run would use. */
 static void print_head(int ways, int way)
 {
     char head[32];
@@ -62,7 +62,7 @@ static double flops_of(const tp_trainer *r)
     return r->t->flops ? r->t->flops(&r->run) : 0;
 }
 
-/* Seconds of an update by those settings, and its FLOPs. False with the reason in why. */
+/* Seconds and FLOPs of an update with these settings. False with the reason in why. */
 static bool time_update(const tp_trainer *r, void *settings, double *seconds, double *flops,
                         char *why, size_t size)
 {
@@ -84,8 +84,8 @@ static bool time_update(const tp_trainer *r, void *settings, double *seconds, do
     return done;
 }
 
-/* FLOP/s: first by a batch of 2, then by one as large as fits into the time for it, with rates of
- * zero: the same work, and no loss that goes astray. */
+/* FLOP/s, first with a batch of 2, then with the largest batch that fits the probe's time. The
+ * learning rate is zero: the same work, and the loss cannot diverge. */
 static bool measure_rate(const tp_trainer *r, tp_train_settings *o, double *rate, char *why,
                          size_t size)
 {
@@ -105,7 +105,7 @@ static bool measure_rate(const tp_trainer *r, tp_train_settings *o, double *rate
     return true;
 }
 
-/* Seconds of an update: by its FLOPs, or where none are known by taking one. */
+/* Seconds of an update, from its FLOPs if the program knows them, else by taking a whole one. */
 static bool measure_update(const tp_trainer *r, double *seconds, double *rate, char *why,
                            size_t size)
 {
@@ -137,9 +137,9 @@ static void print_time(const tp_trainer *r, double update, double rate)
            cut ? limit / update : (double)r->last);
 }
 
-/* ---- the whole ---- */
+/* ---- all of --plan ---- */
 
-/* What the program says of the run; parameters are counted on a dry device. */
+/* Prints the program's description of the run; the parameters are counted on a dry device. */
 static bool describe(const tp_trainer *r, char *why, size_t size)
 {
     tp_trainer trial;
@@ -176,22 +176,22 @@ void tp__run_announce(tp_trainer *r)
     tp_forecast m, less;
     char why[sizeof r->why];
     if (!tp__run_forecast(r, r->o->recompute, &m, why, sizeof why)) {
-        tp_run_say(R, "warning: the memory of a step cannot be forecast: %s", why);
+        tp_run_say(R, "warning: the memory of a step cannot be predicted: %s", why);
         return;
     }
     const double available = (double)tp__run_memory_available() + (double)tp__run_memory_resident();
     if (r->on_gpu) {
-        tp_run_say(R, "a step will take %.0f MB of the GPU at its peak", m.peak / 1e6);
+        tp_run_say(R, "a step needs %.0f MB of GPU memory at its peak", m.peak / 1e6);
         return;
     }
-    tp_run_say(R, "a step will take %.0f MB at its peak, the process %.0f MB", m.peak / 1e6,
+    tp_run_say(R, "a step needs %.0f MB at its peak, the process %.0f MB", m.peak / 1e6,
                m.process / 1e6);
     if (tp__run_memory_available() == 0 || m.process <= available) return;
     char way_out[64] = "";
     if (ways_of(r) > 1 && tp__run_forecast(r, MAX_WAYS - 1, &less, why, sizeof why))
-        snprintf(way_out, sizeof way_out, "--recompute block takes %.0f MB, ", less.process / 1e6);
+        snprintf(way_out, sizeof way_out, "--recompute block needs %.0f MB, ", less.process / 1e6);
     tp_run_say(R,
-               "warning: this machine has %.0f MB left for it, so it will swap or be killed; %sa "
-               "smaller --batch with --accumulation takes less",
+               "warning: only %.0f MB are available, so the run will swap or be killed; %sa "
+               "smaller --batch with --accumulation needs less",
                available / 1e6, way_out);
 }

@@ -1,10 +1,9 @@
-/* train_report.c - what an update leaves in the run's folder, in this order: a validation with the
- * best model, a line of the log, a checkpoint.
+/* train_report.c - what follows an update, in this order: a validation and the best model, a line
+ * of the log, a checkpoint.
  *
- * The checkpoint comes last: what a kill before it loses is done again by the resumed run, so log,
- * best and last checkpoint always tell the same story. A signal ends a validation; the checkpoint
- * then says so, and the resumed run begins with that validation and the report that waits for it.
- */
+ * The checkpoint comes last. After a kill before it, the resumed run repeats the lost work, so log,
+ * best and last checkpoint always agree. A signal ends a validation early; the checkpoint records
+ * this, and the resumed run starts with that validation and its report. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,15 +48,15 @@ static void announce_score(tp_trainer *r, const char *text, bool best)
         tp_run_say(&r->run, "step %lld  validation %s%s", (long long)R->update, text, mark);
 }
 
-/* Also one that was the best before a fault made the run go back behind it. */
+/* An equal score of the same update counts too: the run may have resumed from before its best. */
 static bool is_best(const tp_trainer *r, double score)
 {
     const bool again = score == r->best && r->run.update == r->best_at;
     return isfinite(score) && (again || (r->t->higher ? score > r->best : score < r->best));
 }
 
-/* With the averaged weights if there are any; keeps the best. False if a signal or an error ended
- * it early. */
+/* Validates, with the averaged weights if there are any, and saves a new best model. False if a
+ * signal or an error ended it early. */
 static bool validate(tp_trainer *r)
 {
     char text[400] = "";
@@ -76,20 +75,20 @@ static bool validate(tp_trainer *r)
     if (r->ema) tp_ema_swap(r->ema);
     if (done) announce_score(r, text, best);
     if (done && !isfinite(score))
-        tp_run_say(&r->run, "the %s of this validation is %g: the model is not kept as the best",
+        tp_run_say(&r->run, "the %s of this validation is %g: the model is not saved as the best",
                    r->t->score, score);
     return done && tp__run_fine(r);
 }
 
 /* ---- reports ---- */
 
-/* What is known after an update. */
+/* Figures of the updates since the last report. */
 typedef struct snapshot {
     double loss, units_per_s;
     size_t memory; /* bytes */
 } snapshot;
 
-/* Sums of all processes, in each of them but 0 forgotten. */
+/* Process 0 gets the sums over all processes; the others restart theirs at zero. */
 static void gather_losses(tp_trainer *r)
 {
     tp_tally *sum = &r->sum;
@@ -116,7 +115,7 @@ static void show(tp_trainer *r, const snapshot *now, bool report)
     const tp_run *R = &r->run;
     char own[200] = "", what[400];
     int n = 0;
-    if (!report && r->sum.reported == 0) return; /* losses wait on the device */
+    if (!report && r->sum.reported == 0) return; /* all losses are still on the device */
     if (r->t->report) r->t->report(&r->run, now->loss, own, sizeof own);
     if (R->per_epoch > 0)
         n = snprintf(what, sizeof what, "epoch %.2f  ", (double)R->update / (double)R->per_epoch);
@@ -130,7 +129,7 @@ static void set(json_t *line, const char *key, double x)
     json_object_set_new(line, key, tp__log_number(x));
 }
 
-/* One line of the log. validation: what its functions noted, or NULL. */
+/* One line of the log. validation: the notes of a validation, or NULL. */
 static json_t *make_line(tp_trainer *r, const snapshot *now, bool epoch_end, json_t *validation)
 {
     const tp_run *R = &r->run;
@@ -164,7 +163,7 @@ static bool report(tp_trainer *r, const snapshot *now, bool epoch_end, json_t *v
     return true;
 }
 
-/* ---- all of it ---- */
+/* ---- files ---- */
 
 static bool write_files(tp_trainer *r, const snapshot *now, duties todo)
 {
@@ -185,8 +184,8 @@ static bool write_files(tp_trainer *r, const snapshot *now, duties todo)
     return done && (!(todo.save || r->unvalidated) || tp__run_save(r));
 }
 
-/* A folder that was removed under the run is made again with a checkpoint in it; one in whose place
- * another came is left alone. The run fails with that message. */
+/* Recreates a folder that was removed during the run and saves a checkpoint in it. A folder that
+ * another run has replaced is left alone. The run fails with a message about either. */
 static void rescue(tp_trainer *r)
 {
     char path[TP_PATH];
@@ -195,17 +194,17 @@ static void rescue(tp_trainer *r)
     tp__log_close(&r->log);
     tp__folder_close(&r->folder);
     if (!tp__folder_open(&r->folder, path)) {
-        tp__run_fail(r, "the run folder was removed while in use, and cannot be made again: %s",
+        tp__run_fail(r, "the run folder was removed while in use and cannot be recreated: %s",
                      r->folder.why);
     } else if (!tp__missing(r->folder.last)) {
         tp__run_fail(r,
-                     "run folder %s was replaced while in use, and holds another run; "
+                     "run folder %s was replaced while in use and holds another run; "
                      "update %lld is lost",
                      path, (long long)r->run.update);
     } else if (tp__run_save(r)) {
         tp__run_fail(
             r,
-            "run folder %s was removed while in use; it is made again with a checkpoint of "
+            "run folder %s was removed while in use; it was recreated with a checkpoint of "
             "update %lld: continue with --resume",
             path, (long long)r->run.update);
     }
@@ -216,7 +215,7 @@ static bool vanished(const tp_trainer *r)
     return r->run.rank == 0 && tp__folder_vanished(&r->folder);
 }
 
-/* The folder is looked at before anything is written into it, and where that has failed. */
+/* Checks that the folder still exists before a write, and again after a failed one. */
 static bool keep_files(tp_trainer *r, const snapshot *now, duties todo)
 {
     const bool any = todo.validate || todo.report || todo.save;
@@ -236,7 +235,7 @@ static bool read_norm(tp_trainer *r, tp_tensor norm)
     return isfinite(r->norm) || tp__run_lost(r, why);
 }
 
-/* The clock stands still meanwhile, and begins anew after a report. */
+/* Leaves the time since `paused` out of the clock, and restarts it after a report. */
 static void resume_clock(tp_trainer *r, double paused, bool reported)
 {
     const double going = tp_seconds();

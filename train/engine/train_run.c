@@ -1,4 +1,4 @@
-/* train_run.c - what the functions of a program call, and how a run fails. */
+/* train_run.c - the functions that programs call, and how a run fails. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -28,7 +28,7 @@ bool tp__run_lost(tp_trainer *r, const char *why)
     const char *search = r->o->check_finite ? "" : "; --check-finite names the op (slow)";
     if (r->saved < 0) return tp__run_fail(r, "%s\nTry %s%s.", why, advice, search);
     return tp__run_fail(r,
-                        "%s\n%s still holds update %lld: begin another run from it with --init and "
+                        "%s\n%s still holds update %lld: start another run from it with --init and "
                         "%s%s.",
                         why, r->folder.last, (long long)r->saved, advice, search);
 }
@@ -65,7 +65,7 @@ bool tp__run_everywhere(tp_trainer *r, bool fine)
     return fine && tp__run_fail(r, "another process of this run failed");
 }
 
-/* ---- of programs ---- */
+/* ---- for programs ---- */
 
 void tp_run_fail(tp_run *R, const char *fmt, ...)
 {
@@ -83,7 +83,7 @@ bool tp_run_ok(tp_run *R)
 bool tp_run_stopped(tp_run *R)
 {
     tp_trainer *r = tp__run_of(R);
-    const bool enough = r->patience > 0 && --r->patience == 0; /* of a trial's validation */
+    const bool enough = r->patience > 0 && --r->patience == 0; /* ends a trial's validation */
     return enough || tp_stop_signal() || !tp_run_ok(R);
 }
 
@@ -97,7 +97,7 @@ void tp_run_say(tp_run *R, const char *fmt, ...)
 
 void tp_run_left_out(void *R, const char *name, const char *why)
 {
-    tp_run_say(R, "left out: %s: %s", name, why);
+    tp_run_say(R, "skipped: %s: %s", name, why);
 }
 
 static void note(tp_run *R, const char *key, json_t *value)

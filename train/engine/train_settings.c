@@ -1,5 +1,5 @@
-/* train_settings.c - settings and manual of a program: its defaults, what a resumed run may change.
- */
+/* train_settings.c - checks a program, completes its manual, fills in its default settings, and
+ * decides which settings a resumed run may change. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@ bool tp__run_check_program(tp_trainer *r)
             return tp__run_fail(r, "the program's tp_training lacks %s", needed[i].member);
     if (!is_in_log(t, t->score)) return true;
     return tp__run_fail(r,
-                        "the program's score is called '%s', as another value of the log: "
+                        "the program's score is called '%s', like another value in the log: "
                         "choose another name, such as 'valid_%s'",
                         t->score, t->score);
 }
@@ -51,24 +51,28 @@ bool tp__run_check_program(tp_trainer *r)
 /* ---- the manual ---- */
 
 static const char every_run[] =
-    "SIGINT, SIGTERM and SIGHUP end the run after the current update with a checkpoint; --resume "
-    "continues it with the same bits as if it had never stopped. Every checkpoint is written "
-    "beside the last one and renamed, so a killed run keeps the last complete one.\n\n"
-    "A loss, gradient or weight that is NaN or infinite ends the run with status 1 before it "
-    "overwrites last.safetensors: that file stays the last good one.";
+    "On SIGINT, SIGTERM or SIGHUP the run finishes the current update, writes a checkpoint and "
+    "exits. --resume continues it, bit for bit as if it had never stopped. A checkpoint is written "
+    "to a temporary file and renamed, so a killed run keeps its last complete one.\n\n"
+    "If a loss, gradient or weight becomes NaN or infinite, the run exits with status 1 before it "
+    "overwrites last.safetensors, which stays the last good checkpoint.";
 
 static const char every_folder[] =
     "FILES\n"
-    "    last.safetensors  everything the next update depends on\n"
-    "    best.safetensors  weights with the best validation, and what evaluation needs\n"
-    "    log.jsonl         a JSON object a report: step, seconds (of training, without\n"
+    "    last.safetensors  checkpoint: everything the next update depends on\n"
+    "    best.safetensors  the weights with the best validation score, and their configuration\n"
+    "    log.jsonl         one JSON object per report: step, seconds (of training, without\n"
     "                      validations and checkpoints), loss, lr, grad_norm, memory (peak\n"
-    "                      bytes); where there are epochs epoch, and train_loss at their ends\n"
+    "                      bytes); if the data has epochs, also epoch and, at the end of\n"
+    "                      each, train_loss\n"
     "    config.json       all settings\n"
-    "    lock              held while a process works in the folder\n\n"
+    "    lock              locked while a process uses the folder\n\n"
     "EXIT STATUS\n"
-    "    0 done, or time is up; 1 an error; 2 a bad flag; 129, 130, 143 stopped by SIGHUP,\n"
-    "    SIGINT, SIGTERM\n";
+    "    0    the run is complete, or --time is up\n"
+    "    1    an error\n"
+    "    2    a wrong command line\n"
+    "    129, 130, 143\n"
+    "         stopped by SIGHUP, SIGINT, SIGTERM\n";
 
 void tp__run_complete_manual(tp_trainer *r)
 {
@@ -91,7 +95,7 @@ const char *tp__run_program(const tp_training *t)
     return t->program ? t->program : t->command.name;
 }
 
-/* Where the program has no settings_of. */
+/* For programs without settings_of. */
 static bool default_settings(tp_trainer *r, void *settings)
 {
     enum { MOST = 64 };
@@ -134,7 +138,7 @@ bool tp__run_merge(tp_trainer *r, const void *asked, const tp_given_flags *given
                           sizeof text))
         return tp__run_fail(r,
                             "%s was trained with other settings: %s; "
-                            "leave these flags out, or begin another run",
+                            "leave these flags out, or start another run",
                             r->folder.last, text);
     for (int i = 0; i < given->n; i++) {
         const tp_option *o = tp_option_find(table, given->name[i]);

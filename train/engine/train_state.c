@@ -1,5 +1,5 @@
-/* train_state.c - the two files of a run, and what a checkpoint must hold so that stopping and
- * resuming gives the bits of never stopping:
+/* train_state.c - the two checkpoints of a run, and what the last one must hold so that a resumed
+ * run computes the same bits as one that never stopped:
  *
  *     weights and buffers, moments (optim.*), averages (ema.*), the program's state  as tensors
  *     settings (train.*), what evaluation needs, update, random state, the hash of
@@ -20,7 +20,7 @@ static void write_model(tp_trainer *r, tp_writer *W)
     tp_params_write(r->run.P, W, "");
 }
 
-/* So that the next report covers what it would have covered without a stop. */
+/* With these the next report covers the same updates as without a stop. */
 static void write_sums(const tp_trainer *r, tp_writer *W)
 {
     tp_writer_meta_num(W, "sum.report", r->sum.report);
@@ -43,8 +43,8 @@ static void write_place(const tp_trainer *r, tp_writer *W)
     tp_writer_meta(W, "data_hash", hash);
 }
 
-/* The folder is looked at once more: the data were gathered meanwhile. Whoever called finds it gone
- * too, and rescues the run. */
+/* Checks the folder once more, because collecting the data took time. If it has vanished, the caller
+ * notices too and rescues the run. */
 static bool commit(tp_trainer *r, tp_writer *W)
 {
     const bool fine = tp__run_fine(r);
@@ -90,7 +90,7 @@ bool tp__run_save_best(tp_trainer *r, double score)
 
 /* ---- reading ---- */
 
-/* Only a file that is not there means that there was no best one yet. */
+/* Only a missing file means that there is no best model yet; an unreadable one is an error. */
 bool tp__run_find_best(tp_trainer *r)
 {
     if (tp__missing(r->folder.best)) return true;
@@ -99,13 +99,13 @@ bool tp__run_find_best(tp_trainer *r)
     if (tp_file_ok(F)) tp_file_int(F, "update", &r->best_at);
     const bool done =
         tp_file_ok(F) ||
-        tp__run_fail(r, "the best model so far cannot be read: %s; move it away to begin a new one",
+        tp__run_fail(r, "the best model so far cannot be read: %s; move it away to start a new one",
                      tp_file_why(F));
     tp_file_close(F);
     return done;
 }
 
-/* Nothing is counted further: sums of counts stay within 64 bits. */
+/* Larger counts are refused, so that sums of counts stay within 64 bits. */
 static const int64_t most = INT64_C(1) << 60;
 
 static bool in_range(tp_trainer *r, const char *key, int64_t x)
@@ -121,7 +121,7 @@ static bool read_count(tp_trainer *r, tp_file *F, const char *key, int64_t *x)
     return in_range(r, key, *x);
 }
 
-/* Checkpoints of enwik8 from before the common engine call the sums otherwise. */
+/* Checkpoints of enwik8 that predate the common engine have other names for the sums. */
 static bool read_sums(tp_trainer *r, tp_file *F)
 {
     tp_tally *sum = &r->sum;
@@ -152,7 +152,7 @@ static bool check_data(tp_trainer *r, const tp_file *F)
     if (r->run.data_hash == 0 || (found && strcmp(found, hash) == 0)) return true;
     return tp__run_fail(r, "%s: %s", r->folder.last,
                         r->t->other_data ? r->t->other_data
-                                         : "the data are not those that this run was trained on");
+                                         : "the data differ from those of this run");
 }
 
 bool tp__run_load(tp_trainer *r, tp_file *F)

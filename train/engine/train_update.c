@@ -1,10 +1,10 @@
 /* train_update.c - one update of a run.
  *
- *     update = `accumulation` batches, gradients averaged; clipping; the optimiser; the average
+ *     update = `accumulation` batches, gradients averaged; clipping; optimiser; moving average
  *
- * A loss that is NaN or infinite ends the run before anything is overwritten. On the CPU it is read
- * at once. A GPU would have to wait in each step until the host has read it and queued the next
- * one, so there losses are summed on the device and read when a report or a checkpoint is due. */
+ * A NaN or infinite loss ends the run before anything is overwritten. On the CPU each loss is read
+ * at once. On a GPU that would stall every step, so losses are summed on the device and read when a
+ * report or a checkpoint is due. */
 #include <math.h>
 #include <stdio.h>
 
@@ -12,7 +12,7 @@
 
 /* ---- losses ---- */
 
-/* The sum of the pending losses, in the dtype of losses, begins at zero. */
+/* Sets the sum of the pending losses, in the dtype of losses, to zero. */
 static void clear_losses(tp_trainer *r)
 {
     static const double zero = 0.0; /* zero bytes in f32 too */
@@ -50,7 +50,7 @@ void tp__run_place(tp_trainer *r, int64_t batch)
     R->batch = (R->update - epoch * R->per_epoch) * r->o->accumulation + batch;
 }
 
-/* Forward and backward, and the loss added to the others. */
+/* Runs forward and backward, and adds the loss to the pending ones. */
 static void differentiate(tp_trainer *r)
 {
     tp_tape *T = r->run.T;
@@ -86,7 +86,7 @@ static bool run_batches(tp_trainer *r)
 
 /* ---- several processes ---- */
 
-/* Gradients become the means over all processes. */
+/* Replaces the gradients by their means over all processes. */
 static bool reduce(tp_trainer *r)
 {
     const tp_peers *p = r->peers;

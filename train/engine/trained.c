@@ -1,4 +1,4 @@
-/* trained.c - what commands that run a trained model begin with. */
+/* trained.c - finds and opens a trained model, for commands that run one. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,9 +7,9 @@
 
 const tp_option tp_trained_options[] = {
     TP_STRING("checkpoint", tp_trained_settings, checkpoint, "FILE", 0,
-              "The weights. Without it best.safetensors of --run-dir, "
+              "The checkpoint to load. If not given: best.safetensors of --run-dir, "
               "or last.safetensors if there is none."),
-    TP_STRING("run-dir", tp_trained_settings, run_dir, "DIR", 0, "The folder of a run."),
+    TP_STRING("run-dir", tp_trained_settings, run_dir, "DIR", 0, "The run's folder."),
     { 0 },
 };
 
@@ -21,7 +21,7 @@ tp_trained tp_trained_find(const tp_trained_settings *o)
         return t;
     }
     snprintf(t.path, sizeof t.path, "%.4096s/best.safetensors", o->run_dir);
-    if (access(t.path, F_OK) != 0 && errno == ENOENT) /* else opening it will fail */
+    if (access(t.path, F_OK) != 0 && errno == ENOENT) /* else opening it will report why */
         snprintf(t.path, sizeof t.path, "%.4096s/last.safetensors", o->run_dir);
     return t;
 }
