@@ -112,19 +112,19 @@ Test(enwik8, bad_input)
     static const struct {
         const char *args, *message;
     } bad[] = {
-        { "train", "enwik8 train: --data FILE is needed" },
+        { "train", "enwik8 train: --data FILE is required" },
         { "train --data missing", "/missing: cannot be opened: No such file or directory" },
         { "train --data empty", "/empty: is empty" },
         { "train --data 'da\xff.txt'", "--data is not UTF-8, so a checkpoint cannot hold it" },
         { "train --data words.gz", "/words.gz: is named .gz but is not a gzip file" },
         { "train --data .", "is a folder" },
         { "train --data short", "too few for 8 streams of 256" },
-        { "train --data text --phase 2", "--phase 2: this preset has one phase only" },
+        { "train --data text --phase 2", "--phase 2: this preset has only one phase" },
         { "train --data text --dim 30 --heads 4", "impossible model: " },
         { "train --data text --chunk 16 --mem-len 40", "impossible model: " },
         { "train --data text --window 512", "shorter than the window" },
-        { "train --data text --tokens 100", "--tokens 100 is no multiple of the chunk of 16" },
-        { "train --data text --tokens 96", "--tokens 96 is longer than the window of 64" },
+        { "train --data text --tokens 100", "--tokens 100 is not a multiple of --chunk 16" },
+        { "train --data text --tokens 96", "--tokens 96 is longer than --window 64" },
         { "train --data text --device cuda", "device cuda" },
         { "train --data text --device tpu", "device 'tpu' is unknown" },
         { "train --data text --run-dir empty/x", "run folder empty/x: cannot be made" },
@@ -134,7 +134,7 @@ Test(enwik8, bad_input)
         { "train --resume --run-dir run --lr 7 --layers 3 --steps 9",
           "--layers 3 (checkpoint: 2), --lr 7 (checkpoint: 0.003)" },
         { "train --resume --run-dir run --data other",
-          "is not the one that this run was trained on" },
+          "differs from the one this run was trained on" },
         { "train --resume --run-dir run --overwrite", "--resume continues a run" },
         { "train --data text --init text --run-dir fresh", "text" },
         { "train " SMALL
@@ -144,13 +144,13 @@ Test(enwik8, bad_input)
           "holds another model: --model txl (checkpoint: ls)" },
         { "train --resume --run-dir cut", "cannot resume: " },
         { "train --resume --run-dir weights", "it lacks 'train." },
-        { "eval --run-dir run", "--data FILE is needed" },
+        { "eval --run-dir run", "--data FILE is required" },
         { "eval --data text --run-dir fresh", "fresh/last.safetensors" },
         { "eval --data text --checkpoint text", "text" },
         { "eval --data text --checkpoint cut/last.safetensors", "cut/last.safetensors" },
-        { "eval --data text --run-dir run --segment 12", "--segment 12 is no multiple" },
-        { "eval --data text --run-dir run --segment 24", "longer than the window of 16" },
-        { "generate --run-dir run --segment 20", "--segment 20 is no multiple" },
+        { "eval --data text --run-dir run --segment 12", "--segment 12 is not a multiple" },
+        { "eval --data text --run-dir run --segment 24", "longer than --window 16" },
+        { "generate --run-dir run --segment 20", "--segment 20 is not a multiple" },
         { "eval --data text --run-dir run --context 12", "impossible model: " },
         { "eval --data text --run-dir run --context 64 --protocol windows --step 4096",
           "at least 4097" },
@@ -159,10 +159,8 @@ Test(enwik8, bad_input)
         { "generate --checkpoint missing", "missing" },
         { "generate --run-dir run --prompt a --prompt-file b", "cannot be combined with" },
         { "generate --run-dir run --prompt-file missing", "missing: No such file" },
-        { "generate --run-dir run --prompt-file pipe",
-          "pipe: is a pipe; a regular file is wanted" },
-        { "generate --run-dir run --prompt-file run",
-          "run: is a folder; a regular file is wanted" },
+        { "generate --run-dir run --prompt-file pipe", "pipe: is a pipe; give a regular file" },
+        { "generate --run-dir run --prompt-file run", "run: is a folder; give a regular file" },
         { "generate --run-dir run --length 10 >/dev/full 2>err; exit $? #", "standard output" },
     };
     succeed("train " SMALL "--data text --steps 2 --run-dir run");
@@ -362,7 +360,7 @@ Test(enwik8, extra_text)
     cr_expect(strstr(tp_file_meta(F, "vocab"), ",35"), "%s", tp_file_meta(F, "vocab"));
     tp_file_close(F);
     expect_refusal("train --resume --run-dir run --steps 7 --extra text", 1,
-                   "is not the one that this run was trained on");
+                   "differs from the one this run was trained on");
     expect_refusal("train " SMALL "--data text --extra none --run-dir other", 1, "none: ");
 }
 

@@ -1,11 +1,11 @@
-/* custom_op.c - how a program adds an op of its own, with backward, and checks it.
+/* custom_op.c - adds a custom op with its backward to a program, and checks its gradient.
  *
  * The op is root-mean-square normalisation over the last axis,
  *
  *     y[r,i] = x[r,i] * s[r] * w[i]      s[r] = (mean_i x[r,i]^2 + eps)^(-1/2)
  *
  * s is a second, hidden output: forward stores it, backward reads it. (The library has a fast
- * tp_rmsnorm; this one shows the plain form that any user can write.) */
+ * tp_rmsnorm; this is the plain form that any user can write.) */
 #include <math.h>
 #include <stdio.h>
 #include <tapegrad/op.h>
@@ -91,8 +91,8 @@ static tp_tensor my_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, float eps)
     return tp_apply(T, &my_rmsnorm_op, &(rms_attr){ eps }, x, w);
 }
 
-/* Notes the line that calls it, for messages. Without this they give the line of the last call of
- * tapegrad that did, somewhere before. */
+/* Records the caller's line for error messages. Without it, they would give the line of an earlier
+ * tapegrad call. */
 #define my_rmsnorm(T, ...) my_rmsnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 
 int main(void)

@@ -26,24 +26,22 @@ static const tp_option table[] = {
     TP_CHOICE("split", S, split, "train|valid|test", 0, "The part of the text that is scored."),
     TP_INT("limit", S, limit, 0, TP_BIG, 0, "Score only the first N tokens; 0: all."),
     TP_HEADING("PROTOCOL"),
-    TP_CHOICE(
-        "protocol", S, protocol, "stream|official|windows|fast", 0,
-        "stream: one pass in short segments with a long cache. official: "
-        "the same, but the first token "
-        "of each segment is not scored, as in the official script. windows: the paper's text, "
-        "overlapping windows of `context` tokens that move by `step`; "
-        "context / step times the work. "
-        "fast: one pass with the segments and the cache of training."),
-    TP_INT(
-        "segment", S, segment, 0, 16777216, 0,
-        "Tokens that run at once; 0: 256 (stream, official), those of training (windows, fast)."),
+    TP_CHOICE("protocol", S, protocol, "stream|official|windows|fast", 0,
+              "stream: one pass in short segments with a long cache. official: the same, but the "
+              "first token of each segment is not scored, as in the official script. windows: the "
+              "protocol of the paper, overlapping windows of --context tokens that advance by "
+              "--step; context / step times the work. fast: one pass with the segments and the "
+              "cache of training."),
+    TP_INT("segment", S, segment, 0, 16777216, 0,
+           "Tokens per forward pass; 0: 256 (stream, official) or as in training (windows, fast)."),
     TP_INT("context", S, context, 0, 16777216, 0,
-           "Rows of the cache, and tokens of a window; 0: 32768, that of training if fast."),
-    TP_INT("step", S, step, 1, 16777216, 0, "Tokens that each window scores."),
+           "Tokens in the cache and in a window; 0: 32768, or as in training (fast)."),
+    TP_INT("step", S, step, 1, 16777216, 0, "Tokens scored in each window."),
     TP_INT("clamp", S, clamp, -1, 16777216, 0,
-           "Largest distance told apart; 0: all are; -1: as in training."),
-    TP_INT("chunk-clamp", S, chunk_clamp, -1, 16777216, 0, "The same for chunks (ls)."),
-    TP_FLAG("same-length", S, same_length, 0, "Every query sees exactly `context` tokens (txl)."),
+           "Larger distances share one position embedding; 0: no limit; -1: as in training."),
+    TP_INT("chunk-clamp", S, chunk_clamp, -1, 16777216, 0,
+           "The same for distances between chunks (ls)."),
+    TP_FLAG("same-length", S, same_length, 0, "Every query sees exactly --context tokens (txl)."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
     { 0 },
@@ -59,7 +57,7 @@ static const tp_command manual = {
         "split as in training: 90 % training, 5 % validation, 5 % test.",
     .table = table,
     .more = "EXIT STATUS\n"
-            "    0 measured; 1 an error; 2 a bad flag\n\n"
+            "    0 success; 1 an error; 2 a wrong command line\n\n"
             "EXAMPLES\n"
             "    enwik8 eval --data enwik8.zip --run-dir runs/phase3\n"
             "    enwik8 eval --data enwik8.zip --run-dir runs/phase3 --protocol windows\n"
@@ -67,7 +65,7 @@ static const tp_command manual = {
             "        --clamp 820 --same-length                (Transformer-XL's protocol)\n",
 };
 
-/* Geometry of the protocol: what was not given comes from the protocol or from training. */
+/* The protocol's geometry; values that are not given come from the protocol or from training. */
 static protocol choose(const eval_settings *s, lm_file *f)
 {
     const bool fast = s->protocol == FAST;
@@ -141,7 +139,7 @@ static bool measure(const eval_settings *s, lm_file *f)
 {
     if (!s->data)
         return tp_trained_fail(&f->t,
-                               "--data FILE is needed: the text that the model was trained on");
+                               "--data FILE is required: the text that the model was trained on");
     if (!lm_file_open(f, &s->o)) return false;
     tp_text *text = tp_text_open(s->data, &(tp_text_opts){ .vocab = &f->vocab });
     const bool done =

@@ -1,7 +1,7 @@
-/* generate.c - `enwik8 generate`: continues a prompt, a token at a time, as a stream.
+/* generate.c - `enwik8 generate`: continues a prompt, one token at a time.
  *
  * Transformer-LS decodes incrementally (tp_ls_lm_decoder); Transformer-XL runs segments of one token.
- * Memory is constant, so a length of 0 goes on until it is interrupted. */
+ * Memory is constant, so --length 0 can run until it is interrupted. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,21 +26,23 @@ static const tp_option table[] = {
     TP_HEADING("MODEL"),
     TP_ROWS(tp_trained_options),
     TP_INT("segment", S, segment, 0, 16777216, 0,
-           "Tokens after which the cache moves on (ls); 0: those of training."),
-    TP_INT("context", S, context, 0, 16777216, 0, "Rows of the cache; 0: those of training."),
+           "Tokens after which the cache advances (ls); 0: as in training."),
+    TP_INT("context", S, context, 0, 16777216, 0, "Tokens in the cache; 0: as in training."),
     TP_HEADING("TEXT"),
-    TP_STRING("prompt", S, prompt, "TEXT", 0, "The beginning to continue."),
+    TP_STRING("prompt", S, prompt, "TEXT", 0, "The text to continue."),
     TP_STRING("prompt-file", S, prompt_file, "FILE", 0,
-              "A file with the beginning; - is the standard input."),
+              "A file with the prompt; - reads standard input."),
     TP_FLAG("echo", S, echo, 0, "Print the prompt first."),
     TP_INT("length", S, length, 0, TP_BIG, 0, "Tokens to generate; 0: until interrupted."),
     TP_HEADING("SAMPLING"),
     TP_NUM("temperature", S, temperature, 0, 1000, 0,
-           "Below 1 favours likely tokens; 0 always takes the most likely."),
-    TP_INT("top-k", S, top_k, 0, TP_BIG, 0, "Only among the N most likely tokens; 0: all."),
+           "Divisor of the logits: values below 1 favour likely tokens; 0 always picks the most "
+           "likely one."),
+    TP_INT("top-k", S, top_k, 0, TP_BIG, 0, "Sample among the N most likely tokens; 0: all."),
     TP_NUM("top-p", S, top_p, 0, 1, 0,
-           "Only among the most likely tokens that together have probability X."),
-    TP_INT("seed", S, seed, 0, TP_BIG, 0, "The same seed gives the same text."),
+           "Sample among the most likely tokens whose probabilities add up to this value."),
+    TP_INT("seed", S, seed, 0, TP_BIG, 0,
+           "Seed of the random numbers; the same seed gives the same text."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
     { 0 },
@@ -50,12 +52,14 @@ static const tp_command manual = {
     .name = "enwik8 generate",
     .summary = "generates text from a prompt",
     .synopsis = "[--run-dir DIR | --checkpoint FILE] [--prompt TEXT] [flag ...]",
-    .about = "Feeds the prompt to the model of a checkpoint and prints what it predicts, token by "
-             "token, on the standard output. Without a prompt it begins at the start of a line.",
+    .about =
+        "Feeds the prompt to the model of a checkpoint and prints the tokens that it predicts, "
+        "one by one, to standard output. Without a prompt it begins at the start of a line.",
     .table = table,
     .more =
         "EXIT STATUS\n"
-        "    0 done; 1 an error; 2 a bad flag; 130, 143 stopped by SIGINT, SIGTERM\n\n"
+        "    0 success; 1 an error; 2 a wrong command line; 129, 130, 143 stopped by SIGHUP,\n"
+        "    SIGINT, SIGTERM\n\n"
         "EXAMPLES\n"
         "    enwik8 generate --run-dir runs/phase3 --prompt 'The long ' --temperature 0.8\n"
         "    head -c 2000 book.txt | enwik8 generate --prompt-file - --length 500 --top-p 0.9\n",
@@ -83,7 +87,7 @@ static uint8_t *read_stream(FILE *in, int64_t *n)
     return text;
 }
 
-/* A regular file: nothing else is waited for. */
+/* Regular files only: reading a pipe or a device could block. */
 static uint8_t *read_file(lm_file *f, const char *path, int64_t *n)
 {
     const char *kind;
@@ -91,12 +95,12 @@ static uint8_t *read_file(lm_file *f, const char *path, int64_t *n)
     const int fd = tp_file_regular(path, n, &kind);
     const char *reason = strerror(errno);
     if (fd < 0 && kind)
-        snprintf(why, sizeof why, "is %s; a regular file is wanted, or - for standard input", kind);
+        snprintf(why, sizeof why, "is %s; give a regular file, or - for standard input", kind);
     if (fd < 0) fail(f, path, kind ? why : reason);
     uint8_t *text = fd < 0 ? NULL : malloc((size_t)*n + 1);
     const size_t got = text ? tp_file_bytes(fd, 0, text, (size_t)*n) : 0;
     if (text && got < (size_t)*n) {
-        fail(f, path, errno ? strerror(errno) : "became shorter while it was read");
+        fail(f, path, errno ? strerror(errno) : "became shorter while being read");
         free(text);
         text = NULL;
     }
@@ -130,7 +134,7 @@ static uint8_t *read_prompt(lm_file *f, const generate_settings *s, int64_t *n)
 
 typedef struct decoder {
     lm_file *f;
-    tp_ls_lm_decoder *ls; /* NULL: the model runs token by token, with this state */
+    tp_ls_lm_decoder *ls; /* NULL: segments of one token, with `state` as the cache */
     void *state;
     float *logits;
 } decoder;
@@ -148,7 +152,7 @@ static bool feed(decoder *d, int64_t token)
            fail(f, "decoding", tp_why(f->t.T));
 }
 
-/* Bytes, and the end of a line, which is a newline; nothing else is ever printed. */
+/* Only bytes and the end of a line, printed as a newline, may be generated. */
 static bool *printable(const tp_vocab *v)
 {
     bool *allowed = calloc((size_t)v->size, sizeof *allowed);
@@ -180,7 +184,7 @@ static bool decode(decoder *d, const generate_settings *s, const bool *allowed,
                 manual.name, (long long)unknown);
     for (int64_t i = 0; (s->length == 0 || i < s->length) && !tp_stop_signal(); i++) {
         const int64_t id = sample(&random, d->logits, allowed, v->size);
-        if (id < 0) return fail(d->f, d->f->t.path, "the model's output is not a number");
+        if (id < 0) return fail(d->f, d->f->t.path, "all logits of the model are NaN or infinite");
         print_token(v, id);
         if (ferror(stdout)) return fail(d->f, "standard output", strerror(errno));
         if (i + 1 != s->length && !feed(d, id)) return false;

@@ -1,15 +1,23 @@
-/* lm_file.c - a trained language model out of a checkpoint. */
+/* lm_file.c - opens a trained language model from a checkpoint. */
 #include "lm_file.h"
+
+#include <stdio.h>
+
+bool lm_vocab_read(tp_vocab *v, const tp_file *F, char *why, size_t size)
+{
+    const char *text = tp_file_meta(F, "vocab");
+    if (text && tp_vocab_parse(v, text)) return true;
+    snprintf(why, size, "%s: the dictionary ('vocab') is %s", tp_file_path(F),
+             text ? "malformed" : "missing");
+    return false;
+}
 
 static bool read_header(lm_file *f, tp_file *F)
 {
     tp_trained *t = &f->t;
-    char why[2048];
-    const char *vocab = tp_file_meta(F, "vocab");
-    if (!lm_cfg_read(&f->cfg, F, why, sizeof why)) return tp_trained_fail(t, "%s", why);
-    if (!vocab || !tp_vocab_parse(&f->vocab, vocab))
-        return tp_trained_fail(t, "%s: the dictionary ('vocab') is %s", t->path,
-                               vocab ? "malformed" : "missing");
+    char why[5000];
+    if (!lm_cfg_read(&f->cfg, F, why, sizeof why) || !lm_vocab_read(&f->vocab, F, why, sizeof why))
+        return tp_trained_fail(t, "%s", why);
     const tp_common_cfg o = tp_model_get(&f->cfg);
     if (f->vocab.size != o.outputs)
         return tp_trained_fail(t, "%s: the dictionary has %lld entries, the model %lld", t->path,
@@ -17,7 +25,8 @@ static bool read_header(lm_file *f, tp_file *F)
     f->segment = o.cache;
     if (!tp_file_int(F, "segment", &f->segment)) return tp_trained_fail(t, "%s", tp_file_why(F));
     if (f->segment < 1 || f->segment > 1 << 24)
-        return tp_trained_fail(t, "%s: a segment of %lld tokens", t->path, (long long)f->segment);
+        return tp_trained_fail(t, "%s: 'segment' is out of range: %lld", t->path,
+                               (long long)f->segment);
     return true;
 }
 

@@ -1,4 +1,4 @@
-/* lm_file.h - a trained language model out of a checkpoint, ready to run. */
+/* lm_file.h - a trained language model from a checkpoint, ready to run. */
 #ifndef LM_FILE_H
 #define LM_FILE_H
 
@@ -15,12 +15,15 @@ typedef struct lm_file {
     tp_net *m;
 } lm_file;
 
-/* Finds the checkpoint and reads what it says about the model. False with the reason in t.why;
+/* The dictionary of a checkpoint; false with the whole sentence in why. */
+bool lm_vocab_read(tp_vocab *v, const tp_file *F, char *why, size_t size);
+
+/* Finds the checkpoint and reads its configuration and dictionary. False with the reason in t.why;
  * close in either case. */
 bool lm_file_open(lm_file *f, const tp_trained_settings *o);
 
-/* Loads the weights into a model of f->cfg, which may have been changed where weights do not depend
- * on it (cache, clamps). */
+/* Loads the weights into a model of f->cfg. The caller may have changed values of it on which the
+ * weights do not depend (cache, clamps). */
 bool lm_file_load(lm_file *f, const tp_machine_settings *o);
 void lm_file_close(lm_file *f);
 

@@ -1,4 +1,4 @@
-/* lm_kind.c - the table of language models, and what is asked of any of them. */
+/* lm_kind.c - the table of language models, and functions for any of them. */
 #include "lm_kind.h"
 
 #include <stdio.h>
@@ -47,7 +47,7 @@ bool lm_cfg_read(tp_model_cfg *c, tp_file *F, char *why, size_t size)
 {
     if (!tp_model_read(c, F, why, size)) return false;
     if (lm_kind_of(c->model)) return true;
-    snprintf(why, size, "%s holds no language model but a %s", tp_file_path(F), c->model->name);
+    snprintf(why, size, "%s holds a %s, not a language model", tp_file_path(F), c->model->name);
     return false;
 }
 

@@ -1,5 +1,5 @@
-/* lm_kind.h - what the program knows of a language model beyond tapegrad/model.h: which flags make
- * up its configuration, and its recipes. One constant a model: lm_ls.c, lm_txl.c. */
+/* lm_kind.h - what enwik8 adds to tapegrad/model.h for a language model: the flags of its
+ * configuration, and its recipes. One constant per model: lm_ls.c, lm_txl.c. */
 #ifndef LM_KIND_H
 #define LM_KIND_H
 
@@ -9,7 +9,7 @@
 
 /* One phase of training. */
 typedef struct lm_recipe {
-    int64_t tokens, cache; /* of a segment, and before it                               */
+    int64_t tokens, cache; /* tokens of a segment, and cached tokens before it          */
     int64_t steps, warmup, batch;
     double lr, lr_text8, lr_end;
     int schedule;
@@ -22,20 +22,20 @@ enum { LM_PRESETS = 4, LM_PHASES = 3 }; /* tiny, mini, small, large */
 typedef struct lm_kind {
     const tp_model *model;
     const char *name;                        /* "Transformer-LS"                               */
-    const char *rows;                        /* "ls_lm": ls_lm-tiny-enwik8 ... of the table    */
+    const char *rows;                        /* "ls_lm": prefix of ls_lm-tiny-enwik8 ...       */
     int optimizer;                           /* --optimizer                                    */
-    bool raw_eps;                            /* tp_train_optimizer                             */
-    lm_recipe recipe[LM_PRESETS][LM_PHASES]; /* [preset][phase - 1]; steps 0: there is none    */
+    bool raw_eps;                            /* of tp_train_optimizer                          */
+    lm_recipe recipe[LM_PRESETS][LM_PHASES]; /* [preset][phase - 1]; steps 0: no such phase    */
 
-    /* The flags of MODEL as a configuration, and back. */
+    /* Converts the flags of MODEL to a configuration, and back. */
     void (*from)(const settings *s, int64_t vocab, void *cfg);
     void (*into)(const void *cfg, settings *s);
-    /* False, with the reason in why, if segments of so many tokens are impossible: `flag` is what
-     * the user would change. May be NULL: none are. */
+    /* False, with the reason in why, if a segment cannot have `tokens` tokens; the message names
+     * `flag`, which sets them. NULL: any segment is possible. */
     bool (*segment)(const void *cfg, const char *flag, int64_t tokens, char *why, size_t size);
-    /* Does the cache begin empty, rather than with zeros? */
+    /* Does the cache start empty and grow, instead of starting with rows of zeros? */
     bool (*grows)(const settings *s);
-    /* Flags of evaluation: distances told apart (negative: as trained), Transformer-XL's window. */
+    /* Applies flags of `eval`: largest distances (negative: as trained), Transformer-XL's window. */
     void (*limit)(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_length);
 } lm_kind;
 
@@ -45,8 +45,9 @@ const lm_kind *lm_kind_at(int model);             /* by --model      */
 const lm_kind *lm_kind_of(const tp_model *model); /* NULL: none      */
 const lm_recipe *lm_recipe_of(const settings *s); /* NULL: no such phase */
 
+/* Convert --model and the flags of MODEL to a configuration, and back. */
 tp_model_cfg lm_cfg_of(const settings *s, int64_t vocab);
-void lm_cfg_into(const tp_model_cfg *c, settings *s); /* --model, and the flags of MODEL */
+void lm_cfg_into(const tp_model_cfg *c, settings *s);
 
 /* The configuration of a checkpoint; false with the whole sentence in why. */
 bool lm_cfg_read(tp_model_cfg *c, tp_file *F, char *why, size_t size);
@@ -54,7 +55,7 @@ bool lm_cfg_read(tp_model_cfg *c, tp_file *F, char *why, size_t size);
 bool lm_segment_check(const tp_model_cfg *c, const char *flag, int64_t tokens, char *why,
                       size_t size);
 
-/* Rows of the cache: weights do not depend on it. */
+/* Sets the rows of the cache, on which the weights do not depend. */
 void lm_set_cache(tp_model_cfg *c, int64_t rows);
 
 #endif

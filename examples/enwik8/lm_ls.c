@@ -1,6 +1,6 @@
-/* lm_ls.c - Transformer-LS, trained as Appendix D of the paper and the official scripts do (where
- * they disagree, Appendix D's batch and the scripts' rates): three phases that double the segment
- * and halve the rate; text8 trains at twice the rate. */
+/* lm_ls.c - Transformer-LS with the recipes of Appendix D of the paper and the official scripts
+ * (where they disagree: Appendix D's batch, the scripts' rates). Each of three phases doubles the
+ * segment and halves the rate; text8 trains at twice the rate. */
 #include <stdio.h>
 
 #include "lm_kind.h"
@@ -58,10 +58,10 @@ static bool segment(const void *cfg, const char *flag, int64_t tokens, char *why
     const tp_ls_attn_cfg *c = &((const tp_ls_lm_cfg *)cfg)->ls.attn;
     why[0] = '\0';
     if (tokens % c->chunk != 0)
-        snprintf(why, size, "%s %lld is no multiple of the chunk of %d", flag, (long long)tokens,
+        snprintf(why, size, "%s %lld is not a multiple of --chunk %d", flag, (long long)tokens,
                  c->chunk);
     else if (c->window > 0 && tokens > c->window && tokens % c->window != 0)
-        snprintf(why, size, "%s %lld is longer than the window of %d and no multiple of it", flag,
+        snprintf(why, size, "%s %lld is longer than --window %d and not a multiple of it", flag,
                  (long long)tokens, c->window);
     return !why[0];
 }
@@ -79,7 +79,7 @@ static void limit(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_lengt
     if (chunk_clamp >= 0) c->chunk_clamp = (int)chunk_clamp;
 }
 
-/* A phase of the paper's. */
+/* A phase of the paper's training. */
 #define PHASE(tokens_, steps_, warmup_, batch_, rate, dropout_, decay)                             \
     {                                                                                              \
         .tokens = tokens_, .cache = tokens_, .steps = steps_, .warmup = warmup_, .batch = batch_,  \
@@ -87,14 +87,14 @@ static void limit(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_lengt
         .log_every = 100, .eval_every = 1000, .checkpoint_every = 1000                             \
     }
 
-/* mini: many short streams, so that an update sees many places of the text. With few long ones the
- * model follows what it is just reading, and other text loses by it. */
+/* mini uses many short streams, so that an update sees many places of the text. With few long
+ * streams the model adapts to the text at hand and gets worse on the rest. */
 const lm_kind lm_kind_ls = {
     .model = &tp_model_ls_lm,
     .name = "Transformer-LS",
     .rows = "ls_lm",
     .optimizer = TP_BY_ADAMW,
-    .raw_eps = true, /* as fairseq's */
+    .raw_eps = true, /* as in fairseq */
     .recipe = { [PRESET_TINY] = { { .tokens = 256,
                                     .cache = 256,
                                     .steps = 10000,

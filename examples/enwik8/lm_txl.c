@@ -1,4 +1,4 @@
-/* lm_txl.c - the baseline Transformer-XL, by the settings of its own scripts: one phase. */
+/* lm_txl.c - the baseline Transformer-XL with the recipe of its own scripts: one phase. */
 #include "lm_kind.h"
 
 static void from(const settings *s, int64_t vocab, void *cfg)
@@ -46,7 +46,7 @@ static void limit(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_lengt
     if (same_length) c->same_length = true;
 }
 
-/* All of them: cosine to the last step, a clipped gradient. */
+/* All recipes: cosine schedule to the last step, clipped gradient. */
 #define RECIPE(tokens_, cache_, steps_, warmup_, batch_, rate, end, dropout_)                      \
     .tokens = tokens_, .cache = cache_, .steps = steps_, .warmup = warmup_, .batch = batch_,       \
     .lr = rate, .lr_text8 = rate, .lr_end = end, .schedule = TP_RATE_COSINE, .dropout = dropout_,  \

@@ -1,4 +1,4 @@
-/* presets.c - presets: a row of the table of models, and a recipe of its kind. */
+/* presets.c - a preset is a row of the table of models and a recipe of its kind. */
 #include <stdio.h>
 
 #include "lm_kind.h"
@@ -37,7 +37,7 @@ bool settings_preset(settings *s, char *why, size_t size)
     tp_model_cfg c;
     char name[64];
     if (!r) {
-        snprintf(why, size, "--phase %lld: this preset has one phase only", (long long)s->phase);
+        snprintf(why, size, "--phase %lld: this preset has only one phase", (long long)s->phase);
         return false;
     }
     snprintf(name, sizeof name, "%s-%s-enwik8", k->rows, words[s->preset]);

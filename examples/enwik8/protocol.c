@@ -1,10 +1,9 @@
-/* protocol.c - evaluation: the official streaming script, its complete form, and the paper's
- * windows.
+/* protocol.c - evaluation: streaming, the official script's form of it, and the paper's windows.
  *
- *     stream    |--segment--|--segment--|--seg..    caches slide along, from zero rows
+ *     stream    |--segment--|--segment--|--seg..    the cache slides along, starting with zero rows
  *     windows   |------context------|step|          for each end e = step, 2 step, ...: tokens
- *                    |------context------|step|     e-context .. e-1 run from scratch, and the
- *                                                   last `step` predictions count
+ *                    |------context------|step|     e-context .. e-1 run with an empty cache, and
+ *                                                   the last `step` predictions count
  *
  * Windows cost context / step times the work of a stream. */
 #include "protocol.h"
@@ -31,9 +30,8 @@ double score_bpc(const score *s)
     return s->tokens ? s->nll / (double)s->tokens / log(2.0) : (double)NAN;
 }
 
-/* Runs the segment that begins at `at` and scores the targets first .. end-1 in it. It is always a
- * whole segment, filled up behind the end of the text: nothing that is scored can see what follows.
- */
+/* Runs the segment that begins at `at` and scores its targets first .. end-1. The segment is padded
+ * past the end of the text; causal attention hides the padding from scored tokens. */
 static bool run_segment(evaluation *e, int64_t at, int64_t first, int64_t end)
 {
     tp_tape *T = e->T;
@@ -96,7 +94,7 @@ score protocol_run(const protocol *p, tp_tape *T, const tp_net *m, const int16_t
     tp_train(T, false);
     tp_record(T, false);
     if (!e.state || !e.x || !e.y)
-        tp_raise(T, TP_E_MEMORY, "evaluation: no memory for segments of %lld tokens",
+        tp_raise(T, TP_E_MEMORY, "evaluation: out of memory for segments of %lld tokens",
                  (long long)p->segment);
     else if (p->kind == PROTOCOL_WINDOWS)
         run_windows(&e);

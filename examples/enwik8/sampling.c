@@ -2,13 +2,13 @@
  *
  *     p_i = exp((z_i - z_max) / temperature), sorted; cut after k, cut where the sum passes top_p
  *
- * Ties are broken by the smaller id, so that a seed means one text. */
+ * The smaller id wins a tie, so that a seed always gives the same text. */
 #include "sampling.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST = 512 }; /* a dictionary has no more entries */
+enum { MOST = 512 }; /* upper bound of the entries of a dictionary */
 
 typedef struct candidate {
     double logit, p;

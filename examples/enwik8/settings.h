@@ -1,4 +1,4 @@
-/* settings.h - everything that `enwik8 train` can be told, and the recipes that fill it. */
+/* settings.h - the settings of `enwik8 train`, and the presets that fill them. */
 #ifndef SETTINGS_H
 #define SETTINGS_H
 
@@ -27,15 +27,16 @@ typedef struct settings {
 
 /* The help of --data. */
 #define TEXT_FILE                                                                                  \
-    "The text: enwik8, text8 or any file, plain or packed with gzip, xz, zip, zstd or bzip2."
+    "The text: enwik8, text8 or any file, plain or compressed with gzip, xz, zip, zstd or bzip2."
 
 extern const tp_option train_options[];
 
-/* What no preset decides, then what this one does. False with the reason in why. */
+/* Sets the defaults that do not depend on a preset, then those of this one. False with the reason in
+ * why. */
 bool settings_start(settings *s, int model, int preset, int64_t phase, char *why, size_t size);
 
-/* The preset's recipe: model, preset, phase -> all the rest. False with the reason in why if there
- * is no such phase. s->train.lr is left 0: it depends on the text (preset_lr). */
+/* Sets all that the preset decides from model, preset and phase. False with the reason in why if
+ * there is no such phase. Leaves s->train.lr 0, because it depends on the text (preset_lr). */
 bool settings_preset(settings *s, char *why, size_t size);
 double preset_lr(const settings *s, bool text8);
 

@@ -10,7 +10,7 @@ typedef struct streams {
     int64_t B, M, steps;
 } streams;
 
-/* A trial run measures memory only: as much text as it trains on is enough. */
+/* The tokens to score; 0: all. A trial run only measures memory: as many as it trains on suffice. */
 static int64_t most_tokens(const tp_run *R)
 {
     const settings *s = R->settings;

@@ -1,5 +1,5 @@
-/* text_run.c - a training run on bytes of text: truncated back-propagation over contiguous streams,
- * an update being `accumulation` consecutive segments of every stream. */
+/* text_run.c - trains on bytes of text: truncated backpropagation through time over contiguous
+ * streams, with `accumulation` consecutive segments of every stream in an update. */
 #include "text_run.h"
 
 #include <math.h>
@@ -9,6 +9,7 @@
 #include <tapegrad/random.h>
 
 #include "commands.h"
+#include "lm_file.h"
 
 /* ---- data ---- */
 
@@ -21,14 +22,13 @@ static uint64_t hash_ids(const int16_t *ids, int64_t n)
 
 static bool read_vocab(tp_run *R, const tp_file *from, tp_vocab *v)
 {
-    const char *text = tp_file_meta(from, "vocab");
-    if (text && tp_vocab_parse(v, text)) return true;
-    tp_run_fail(R, "%s: the dictionary ('vocab') is %s", tp_file_path(from),
-                text ? "malformed" : "missing");
+    char why[5000];
+    if (lm_vocab_read(v, from, why, sizeof why)) return true;
+    tp_run_fail(R, "%s", why);
     return false;
 }
 
-/* The weights of --init must mean the same in this model. */
+/* Is the configuration that of the checkpoint of --init, as far as weights depend on it? */
 static bool same_model(tp_run *R, tp_file *from)
 {
     const settings *s = R->settings;
@@ -46,7 +46,7 @@ static bool same_model(tp_run *R, tp_file *from)
     return false;
 }
 
-/* Segments of the training text, by the settings of the run. */
+/* Opens a reader of the training text that makes the run's segments. */
 static void open_reader(tp_run *R)
 {
     const settings *s = R->settings;
@@ -82,7 +82,7 @@ static void open_text(tp_run *R, tp_file *from)
     tp_vocab vocab;
     int64_t n;
     if (!s->data) {
-        tp_run_fail(R, "--data FILE is needed: enwik8, text8 or any text");
+        tp_run_fail(R, "--data FILE is required: enwik8, text8 or any text");
         return;
     }
     if (from && !s->train.resume && !same_model(R, from)) return;
@@ -168,9 +168,9 @@ static tp_tensor segment_loss(tp_run *R)
     return tp_cross_entropy(R->T, logits, t->target, TP_MEAN_ALL);
 }
 
-/* ---- words ---- */
+/* ---- descriptions and reports ---- */
 
-/* FLOPs of an update: backward is twice forward, recomputation is not counted. */
+/* FLOPs of an update: the backward pass counts twice the forward, recomputation does not count. */
 static double flops_by(const settings *s, int64_t vocab)
 {
     const tp_model_cfg c = lm_cfg_of(s, vocab);
@@ -202,7 +202,7 @@ static void describe(tp_run *R)
                (long long)s->mem_len, flops(R) * 1e-9);
 }
 
-/* The loss is a mean over all cells, bits per character one over those that count. */
+/* The loss is a mean over all positions, bits per character over those with a target. */
 static void report(tp_run *R, double loss, char *text, size_t size)
 {
     const text_run *t = R->state;
@@ -220,7 +220,7 @@ static void begin_report(tp_run *R)
 
 /* ---- checkpoints ---- */
 
-/* What evaluation and generation need besides the weights. */
+/* Metadata that evaluation and generation need. */
 static void write_model(tp_run *R, tp_writer *W)
 {
     const settings *s = R->settings;
@@ -259,7 +259,7 @@ static void read_state(tp_run *R, tp_file *F)
 
 /* ---- forecasts ---- */
 
-/* Until the caches are full. */
+/* Updates until the caches are full. */
 static int64_t warm_updates(const tp_run *R)
 {
     const settings *s = R->settings;
@@ -268,8 +268,8 @@ static int64_t warm_updates(const tp_run *R)
 
 static const double TRIAL_FLOPS = 8e10;
 
-/* One layer; segment and cache are halved while a batch is too much work to try. A cache that grows
- * is full after two updates then. */
+/* Keeps one layer, and halves segment and cache while a batch is too much work for a trial. Shortens
+ * a growing cache so that it is full after two updates. */
 static void make_smaller(const tp_run *R, void *settings_of_trial)
 {
     const int64_t vocab = tp_text_vocab(((const text_run *)R->state)->text)->size;
@@ -307,14 +307,14 @@ static const tp_training text_training = {
         .synopsis = "--data FILE [--preset tiny|mini|small|large] [--phase 1|2|3] [flag ...]\n"
                     "    enwik8 train --resume [--run-dir DIR] [--steps N] [flag ...]",
         .about =
-            "Trains Transformer-LS (or Transformer-XL) to predict the next byte, on enwik8, text8 "
-            "or any other text: 90 % of the file for training, 5 % each for validation and test. "
-            "Streams of text advance side by side, "
-            "segment by segment, with a cache of what came before.\n\n"
-            "A preset sets every hyper-parameter, flags override it. The presets small and large "
-            "have the paper's three phases; each begins with the weights of the one before "
-            "(--init) and twice the segment length. "
-            "Defaults shown below are those of the preset tiny.",
+            "Trains Transformer-LS (or Transformer-XL) to predict the next byte of enwik8, text8 "
+            "or any other text: 90 % of the file is for training, 5 % each for validation and "
+            "test. A batch of text streams is read segment by segment, with a cache of earlier "
+            "segments.\n\n"
+            "A preset sets every hyperparameter; flags override it. The presets small and large "
+            "have the paper's three phases: each starts from the weights of the previous one "
+            "(--init) and doubles the segment length. The defaults below are those of the preset "
+            "tiny.",
         .table = train_options,
         .more =
             "LOG\n"
@@ -329,7 +329,7 @@ static const tp_training text_training = {
     .unit = "tokens",
     .score = "valid_bpc",
     .score_text = "validation %.4f bpc",
-    .other_data = "the text is not the one that this run was trained on; "
+    .other_data = "the text differs from the one this run was trained on; "
                   "give that one with --data (and --extra)",
     .settings_size = sizeof(settings),
     .state_size = sizeof(text_run),

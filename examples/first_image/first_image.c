@@ -1,11 +1,11 @@
-/* first_image.c - a small convolution net that tells images apart; docs/tutorial.md explains it. */
+/* first_image.c - a small convolutional image classifier; docs/tutorial.md explains it. */
 #include <tapegrad/image_set.h>
 #include <tapegrad/train.h>
 
 enum { LAYERS = 4, WIDTH = 16 };
 
 typedef struct settings {
-    tp_train_settings train; /* what every training program has */
+    tp_train_settings train; /* the settings of every training program */
     char *data;
     int64_t size;
 } settings;
@@ -13,7 +13,7 @@ typedef struct settings {
 static const tp_option flags[] = {
     TP_HEADING("DATA"),
     TP_STRING("data", settings, data, "DIR", TP_FREE, "Images: DIR/CLASS/NAME.jpg."),
-    TP_INT("size", settings, size, 8, 512, TP_SAVED, "Images become size x size pixels."),
+    TP_INT("size", settings, size, 8, 512, TP_SAVED, "Resize images to size x size pixels."),
     TP_ROWS(tp_train_options),
     { 0 },
 };
@@ -48,7 +48,7 @@ static void open_images(tp_run *R, tp_file *from)
 {
     settings *s = R->settings;
     state *t = R->state;
-    (void)from; /* the checkpoint that the run goes on from, if there is one */
+    (void)from; /* the checkpoint of --resume or --init, or NULL */
     tp_absolute_path(&s->data);
     t->train = open_part(s, TP_TRAIN);
     t->valid = open_part(s, TP_VALID);
@@ -103,7 +103,7 @@ static double validate(tp_run *R, char *text, size_t size)
     tp_loader *L = new_loader(R, t->valid, false);
     const int classes = tp_image_set_classes(t->train);
     double n, found = 0, seen = 0;
-    (void)text, (void)size; /* for more than the score */
+    (void)text, (void)size; /* a longer text than the score is possible */
     for (int64_t i = 0; !tp_run_stopped(R); seen += n, i++) {
         tp_reset(E);
         n = (double)tp_loader_feed(L, E, 0, i, t->valid_batch);
@@ -126,8 +126,10 @@ static void close_images(tp_run *R)
 
 static const tp_training training = {
     .command = { .name = "first_image",
-                 .summary = "learns to tell images apart",
-                 .about = "Trains a small convolution net; without --data on drawn shapes.",
+                 .summary = "trains a small image classifier",
+                 .about =
+                     "Trains a small convolutional network on --data, or on drawn shapes if it "
+                     "is not given.",
                  .table = flags },
     .unit = "images",
     .score = "accuracy",

@@ -7,7 +7,7 @@
 enum { LAYERS = 2, WIDTH = 64, HEADS = 4, MAX_LENGTH = 4096 };
 
 typedef struct settings {
-    tp_train_settings train; /* what every training program has */
+    tp_train_settings train; /* the settings of every training program */
     char *data;
     int64_t length, hold_back;
 } settings;
@@ -15,8 +15,10 @@ typedef struct settings {
 static const tp_option flags[] = {
     TP_HEADING("DATA"),
     TP_STRING("data", settings, data, "FILE", TP_FREE, "Lines \"LABEL<tab>TEXT\"."),
-    TP_INT("length", settings, length, 1, MAX_LENGTH, TP_SAVED, "Bytes of a text that are read."),
-    TP_INT("hold-back", settings, hold_back, 2, 1000000, TP_SAVED, "Every N-th line validates."),
+    TP_INT("length", settings, length, 1, MAX_LENGTH, TP_SAVED,
+           "Read the first N bytes of a text."),
+    TP_INT("hold-back", settings, hold_back, 2, 1000000, TP_SAVED,
+           "Keep every N-th line for validation."),
     TP_ROWS(tp_train_options),
     { 0 },
 };
@@ -30,7 +32,7 @@ typedef struct state {
     tp_linear_m head;
 } state;
 
-/* Comparisons of numbers, true and false ones. */
+/* True and false comparisons of numbers. */
 static tp_table *make_up(void)
 {
     static char text[100000];
@@ -49,7 +51,7 @@ static void open_lines(tp_run *R, tp_file *from)
     state *t = R->state;
     const tp_column columns[] = { { TP_I32, TP_SHAPE(s->length) }, { TP_I32, TP_SCALAR } };
     const tp_samples_opts o = { s->train.batch, (uint64_t)s->train.seed, s->hold_back };
-    (void)from; /* the checkpoint that the run goes on from, if there is one */
+    (void)from; /* the checkpoint of --resume or --init, or NULL */
     tp_absolute_path(&s->data);
     t->lines = s->data ? tp_table_open(s->data, &(tp_table_opts){ .columns = 2 }) : make_up();
     t->samples = tp_samples_new(2, columns, &o);
@@ -106,7 +108,7 @@ static double validate(tp_run *R, char *text, size_t size)
     tp_tape *E = R->E;
     const int labels = tp_table_labels(t->lines, 0);
     double found = 0;
-    (void)text, (void)size; /* for more than the score */
+    (void)text, (void)size; /* a longer text than the score is possible */
     for (int64_t i = 0; !tp_run_stopped(R); i++) {
         tp_reset(E);
         if (tp_samples_feed(t->samples, E, TP_VALID, 0, i, t->valid) == 0) break;
@@ -126,8 +128,10 @@ static void close_lines(tp_run *R)
 
 static const tp_training training = {
     .command = { .name = "first_text",
-                 .summary = "learns to label lines of text",
-                 .about = "Trains a small transformer; without --data it compares numbers.",
+                 .summary = "trains a small text classifier",
+                 .about =
+                     "Trains a small transformer on --data, or on comparisons of numbers if it "
+                     "is not given.",
                  .table = flags },
     .unit = "lines",
     .score = "accuracy",

@@ -79,7 +79,7 @@ static bool tick(void *env, const score *s)
 static void bad_image(void *env, const char *name, const char *why)
 {
     (void)env;
-    fprintf(stderr, "%s: left out: %s: %s\n", manual.name, name, why);
+    fprintf(stderr, "%s: skipped: %s: %s\n", manual.name, name, why);
 }
 
 static void print_classes(const image_file *f, const score *v)
