@@ -224,7 +224,7 @@ Test(imagenet, folder_of_images)
 {
     make_colours("set", 12);
     succeed("train --data set --size 16 --batch 8 --epochs 8 --threads 1 --flip 0 --run-dir run");
-    cr_expect(strstr(out, "24 images for training, 8 for validation"), "%s", out);
+    cr_expect(strstr(out, "24 training images, 8 validation images"), "%s", out);
     cr_expect(strstr(out, "best top-1 100.00 %"), "%s", out);
     succeed("eval --data set --run-dir run --by-class --confusion c.png");
     cr_expect(strstr(out, "8 images: loss ") && strstr(out, "top-1 100.00 %") &&
@@ -309,7 +309,7 @@ Test(imagenet, init_at_another_resolution)
     expect_refusal(wider, 1, "was trained on images of 16 pixels, this run has 32: tables of");
     succeed("%s --resize", wider);
     snprintf(args, sizeof args, "%s --resize --preset lsla-qkv-small", wider);
-    expect_refusal(args, 1, "of other widths, depths or attention than --preset lsla-qkv-small");
+    expect_refusal(args, 1, "with other widths, depths or attention than --preset lsla-qkv-small");
     snprintf(args, sizeof args, "%s --resize --preset cvt-small", wider);
     expect_refusal(args, 1, "holds another model: vit-lsla, not cvt");
     expect_refusal("train --preset lsla-small --size 24 --run-dir odd", 1, "impossible model: ");
@@ -360,7 +360,7 @@ Test(imagenet, resized_tables)
     }
     succeed("train --preset vil-tiny-linformer --size 32 %s --run-dir low", flags);
     expect_refusal("predict low/confusion.png --run-dir low --size 64", 1,
-                   "Linformer mixes the tokens of one size");
+                   "Linformer's projections fit one image size");
 }
 
 /* ---- bad input ---- */
@@ -377,7 +377,7 @@ Test(imagenet, refusals)
         { "train --epoch 3", 2, "--epoch: unknown flag; did you mean --epochs?" },
         { "train --recipe swin", 2, "--recipe: 'swin' is not one of plain|small|vil|" },
         { "train image.png", 2, "'image.png' is not a flag" },
-        { "train --preset resnet", 1, "--preset: 'resnet' is none of tiny, convnet" },
+        { "train --preset resnet", 1, "--preset: 'resnet' is not one of tiny, convnet" },
         { "train --data missing", 1, "missing" },
         { "train --data set --layout cifar10", 1, "set" },
         { "train --shapes 10 --batch 64", 1, "10" },
@@ -391,7 +391,8 @@ Test(imagenet, refusals)
         { "train --resume --run-dir run --overwrite", 1, "--resume continues a run" },
         { "train --resume --run-dir run --plan", 1, "--plan describes a new run" },
         { "train --plan --preset lsla-small --size 24", 1, "impossible model: " },
-        { "train --resume --run-dir run --data set", 1, "does not hold the images that" },
+        { "train --resume --run-dir run --data set", 1,
+          "the images differ from those this run was trained on" },
         { "train --resume --run-dir fresh", 1, "cannot resume: " },
         { "train --init out --run-dir fresh", 1, "out" },
         { "train " SMALL "--init run/last.safetensors --run-dir other --epochs 9 "
@@ -399,15 +400,15 @@ Test(imagenet, refusals)
           1, "is " },
         { "eval --run-dir fresh", 1, "fresh/last.safetensors" },
         { "eval --run-dir run --data set", 1, "was trained on other classes" },
-        { "eval --run-dir few", 1, "trained on other images, which --data names" },
+        { "eval --run-dir few", 1, "trained on other images; give them with --data" },
         { "eval --checkpoint cut", 1, "the file is cut off" },
         { "train --init cut --run-dir fresh", 1, "the file is cut off" },
         { "train --resume --run-dir half", 1, "cannot resume: half/last.safetensors" },
         { "predict cut --run-dir run", 1, "image cut: neither JPEG nor PNG" },
         { "predict set --run-dir run", 1, "image set: is a folder; a regular file is wanted" },
-        { "predict --run-dir run", 1, "no image is named" },
+        { "predict --run-dir run", 1, "no image was given" },
         { "predict gone.png --run-dir run", 1, "gone.png" },
-        { "throughput --preset none", 1, "--preset: 'none' is none of" },
+        { "throughput --preset none", 1, "--preset: 'none' is not one of" },
     };
     make_colours("set", 12);
     succeed("train " SMALL "--epochs 1 --run-dir run");

@@ -1,4 +1,4 @@
-/* class_names.h - the names of a model's classes in a checkpoint: metadata "class_names", one a
+/* class_names.h - the names of a model's classes in a checkpoint: metadata "class_names", one per
  * line. */
 #ifndef CLASS_NAMES_H
 #define CLASS_NAMES_H
@@ -7,11 +7,11 @@
 
 void class_names_write(tp_writer *W, const tp_image_set *X);
 
-/* Name of class i out of that text, cut to the room in buf; its number if the text is NULL or too
- * short. Returns buf. */
+/* Copies the name of class i from that text to buf, truncated to its size; "class i" if the text is
+ * NULL or too short. Returns buf. */
 const char *class_name(const char *text, int64_t i, char *buf, size_t size);
 
-/* Does the text name the classes of X, in that order? If not, why says which differs first. */
+/* Does the text name the classes of X, in that order? If not, why names the first that differs. */
 bool class_names_agree(const char *text, const tp_image_set *X, char *why, size_t size);
 
 #endif

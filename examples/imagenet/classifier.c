@@ -51,13 +51,13 @@ bool classifier_read(classifier_cfg *c, tp_file *F, char *why, size_t size)
     if (!tp_model_read(&c->of, F, why, size)) return false;
     const tp_common_cfg o = tp_model_get(&c->of);
     if (c->of.model->input != TP_IMAGES)
-        snprintf(why, size, "%s holds no image classifier but a %s", tp_file_path(F),
+        snprintf(why, size, "%s holds a %s, not an image classifier", tp_file_path(F),
                  c->of.model->name);
     else if (o.image[0] != o.image[1] || o.image[0] > 1 << 14 || o.outputs > 1 << 20)
         snprintf(
             why, size,
-            "%s: images of %lld x %lld pixels in %lld classes: the program wants squares of at "
-            "most %d pixels a side and at most %d classes",
+            "%s: images of %lld x %lld pixels in %lld classes: imagenet takes square images of "
+            "at most %d pixels a side and at most %d classes",
             tp_file_path(F), (long long)o.image[0], (long long)o.image[1], (long long)o.outputs,
             1 << 14, 1 << 20);
     else {
@@ -78,6 +78,13 @@ void classifier_free(classifier *m)
 {
     if (m) tp_net_free(m->net);
     free(m);
+}
+
+tp_tensor classifier_input(tp_tape *T, const classifier *m, const float *x, int64_t n)
+{
+    const int64_t side = m->cfg.size;
+    const tp_tensor images = tp_from(T, TP_F32, TP_SHAPE(n, side, side, 3), x);
+    return tp_compute_dtype(T) == TP_F64 ? tp_cast(T, images, TP_F64) : images;
 }
 
 tp_tensor classifier_forward(tp_tape *T, const classifier *m, tp_tensor images)

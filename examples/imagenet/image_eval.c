@@ -22,25 +22,25 @@ typedef struct eval_options {
 #define S eval_options
 
 static const tp_option table[] = {
-    TP_HEADING("MODEL AND PICTURES"),
+    TP_HEADING("MODEL AND IMAGES"),
     TP_ROWS(tp_trained_options),
     OPTIONS_IMAGES(S, c.data, 0, 0),
-    TP_INT("shapes", S, shapes, 1, 10000000, 0, "Shapes drawn, where there is no --data."),
-    TP_CHOICE("split", S, split, "train|valid|test", 0, "The part that is scored."),
+    TP_INT("shapes", S, shapes, 1, 10000000, 0, "Number of shapes to draw if --data is not given."),
+    TP_CHOICE("split", S, split, "train|valid|test", 0, "The part of the images that is scored."),
     OPTION_TRAINED_SIZE(S),
     TP_NUM("crop-ratio", S, crop_ratio, 0, 1, 0,
-           "The centre is cut after resizing to size / crop-ratio; 0: as in training."),
-    TP_INT("batch", S, c.batch, 1, 65536, 0, "Images that run at once."),
+           "Resize to size / crop-ratio, then crop the centre; 0: as in training."),
+    TP_INT("batch", S, c.batch, 1, 65536, 0, "Batch size, in images."),
     TP_FLAG("strict", S, strict, 0,
-            "An image that cannot be read ends the evaluation; else it is named and left out."),
+            "Stop at an image that cannot be read; off: report it and skip it."),
     TP_HEADING("REPORT"),
     TP_STRING("confusion", S, confusion, "FILE.png", 0,
-              "Draw the confusion matrix: rows are classes, columns what was said."),
+              "Draw the confusion matrix: rows are classes, columns predictions."),
     TP_FLAG("by-class", S, by_class, 0,
-            "Print each class with its top-1 and what it is mostly taken for instead."),
+            "Print the top-1 accuracy of each class and its most frequent wrong prediction."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
-    TP_INT("workers", S, workers, 1, 256, 0, "Threads that prepare images."),
+    TP_INT("workers", S, workers, 1, 256, 0, "Threads that decode and augment images."),
     { 0 },
 };
 
@@ -50,11 +50,11 @@ static const tp_command manual = {
     .synopsis = "[--data DIR] [--run-dir DIR | --checkpoint FILE] [flag ...]",
     .about =
         "Runs the model of a checkpoint over one part of the images and prints the mean cross "
-        "entropy and how often the right class is the first (top-1) or among the first five "
-        "(top-5). Images are resized and their centre is cut, as after each epoch of training.",
+        "entropy, and how often the right class is predicted first (top-1) or among the first "
+        "five (top-5). Images are resized and centre-cropped, as in the validations of training.",
     .table = table,
     .more = "EXIT STATUS\n"
-            "    0 measured; 1 an error; 2 a bad flag\n\n"
+            "    0 success; 1 an error; 2 a wrong command line\n\n"
             "EXAMPLES\n"
             "    imagenet eval --data imagenette2 --run-dir runs/convnet --confusion matrix.png\n"
             "    imagenet eval --data imagenet --checkpoint vil-tiny.safetensors --size 256\n",
@@ -97,7 +97,7 @@ static void print_classes(const image_file *f, const score *v)
         printf("%-24s %6lld images  top-1 %6.2f %%", class_name(f->names, r, name, sizeof name),
                (long long)sum, 100.0 * (double)row[r] / (double)sum);
         if (other >= 0)
-            printf("  %.2f %% taken for %s", 100.0 * (double)row[other] / (double)sum,
+            printf("  %.2f %% predicted as %s", 100.0 * (double)row[other] / (double)sum,
                    class_name(f->names, other, wrong, sizeof wrong));
         printf("\n");
     }
@@ -107,12 +107,11 @@ static bool fits(image_file *f, const tp_image_set *X, const char *data)
 {
     char why[700];
     if (tp_image_set_classes(X) > f->cfg.classes)
-        return tp_trained_fail(
-            &f->t,
-            "the images have %d classes, the head of %s has %lld: this model was "
-            "trained on other images%s",
-            tp_image_set_classes(X), f->t.path, (long long)f->cfg.classes,
-            data ? "" : ", which --data names");
+        return tp_trained_fail(&f->t,
+                               "the images have %d classes, the head of %s has %lld: the model was "
+                               "trained on other images%s",
+                               tp_image_set_classes(X), f->t.path, (long long)f->cfg.classes,
+                               data ? "" : "; give them with --data");
     return class_names_agree(f->names, X, why, sizeof why) ||
            tp_trained_fail(&f->t, "%s was trained on other classes: %s", f->t.path, why);
 }

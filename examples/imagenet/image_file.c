@@ -16,7 +16,7 @@ static bool read_header(image_file *f, tp_file *F)
     return !names || f->names || tp_trained_fail(&f->t, "out of memory");
 }
 
-/* blank: weights are loaded next. */
+/* blank: leaves the weights uninitialised, because they are loaded next. */
 static bool build(image_file *f, const image_common *c, bool blank)
 {
     tp_trained_open(&f->t, &c->t.machine, (uint64_t)c->seed, blank);
@@ -32,7 +32,7 @@ bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const image_comm
     return build(f, c, false);
 }
 
-/* The model for images of another size. */
+/* Sets another image size. */
 static bool resize(image_file *f, int64_t size)
 {
     char why[1024];
@@ -41,8 +41,8 @@ static bool resize(image_file *f, int64_t size)
         return tp_trained_fail(&f->t, "--size %lld: %s", (long long)size, why);
     return classifier_resizes_all(&f->cfg) ||
            tp_trained_fail(&f->t,
-                           "--size %lld: Linformer mixes the tokens of one size; train at this one "
-                           "with --init %s --resize",
+                           "--size %lld: Linformer's projections fit one image size; train at this "
+                           "size with --init %s --resize",
                            (long long)size, f->t.path);
 }
 

@@ -1,4 +1,4 @@
-/* image_file.h - a trained classifier out of a checkpoint, ready to run. */
+/* image_file.h - a trained classifier from a checkpoint, ready to run. */
 #ifndef IMAGE_FILE_H
 #define IMAGE_FILE_H
 
@@ -10,15 +10,15 @@
 typedef struct image_file {
     tp_trained t;
     classifier_cfg cfg;
-    char *names; /* of the classes, one a line; NULL: none */
+    char *names; /* names of the classes, one per line; NULL: none */
     double crop_ratio;
     classifier *m;
 } image_file;
 
-/* Loads the checkpoint, for images of another size if `size` is not 0. False with the reason in
- * t.why; close in either case. */
+/* Loads the checkpoint; if `size` is not 0, for images of that size. False with the reason in t.why;
+ * close in either case. */
 bool image_file_open(image_file *f, const image_common *c, int64_t size);
-/* The model as it is initialised, by c->seed. */
+/* The model with its initial weights, drawn with c->seed. */
 bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const image_common *c);
 void image_file_close(image_file *f);
 
@@ -26,7 +26,7 @@ void image_file_close(image_file *f);
 /* clang-format off */
 #define OPTION_TRAINED_SIZE(S) \
     TP_INT("size", S, size, 0, 4096, 0, \
-           "Images are size x size pixels; 0: as in training. Tables of the model are resized.")
+           "Size of the images, in pixels a side; 0: as in training. Position tables are resized.")
 /* clang-format on */
 
 #endif

@@ -1,8 +1,8 @@
-/* image_init.c - beginning with the weights of another run: of the same model, but perhaps for
- * other classes or images of another size.
+/* image_init.c - --init: starts from the weights of the same model, perhaps with other classes or
+ * another image size.
  *
- * The weights are loaded into a second model with the file's classes and this run's size; what both
- * share is copied, and of the head what --head says. */
+ * The weights are loaded into a second model with the file's classes and this run's size. Shared
+ * parameters are copied, those of the head according to --head. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ static bool fits_size(tp_run *R, const char *file, const classifier_cfg *theirs)
     const char *what = classifier_resizing(ours);
     if (theirs->size == ours->size || !what || s->resize) return true;
     tp_run_fail(R,
-                "%s was trained on images of %lld pixels, this run has %lld: %s. --resize does "
-                "that, --size %lld trains at the former size",
+                "%s was trained on images of %lld pixels, this run has %lld: %s. Give --resize for "
+                "that, or --size %lld to train at the old size",
                 file, (long long)theirs->size, (long long)ours->size, what,
                 (long long)theirs->size);
     return false;
@@ -30,8 +30,8 @@ static bool fits_head(tp_run *R, const char *file, const classifier_cfg *theirs)
         return true;
     tp_run_fail(R,
                 "the head of %s has %lld classes, the images have %lld: "
-                "--head new begins with a new head%s",
-                file, there, here, there > here ? ", --head slice with its first rows" : "");
+                "--head new initialises a new head%s",
+                file, there, here, there > here ? ", --head slice takes its first rows" : "");
     return false;
 }
 
@@ -50,7 +50,7 @@ static bool find(const tp_params *P, const char *name, tp_param_info *it)
     return false;
 }
 
-/* What a parameter of both models takes over: all of it, or the first rows of the head's. */
+/* Copies a parameter that both models have; of the head perhaps only the first rows. */
 static void copy_values(tp_run *R, tp_params *from, const tp_param_info *it)
 {
     const image_settings *s = R->settings;
@@ -106,8 +106,8 @@ void image_init(tp_run *R, tp_file *from)
         tp_run_fail(R, "%s holds another model: %s, not %s", file, classifier_family(&theirs),
                     classifier_family(ours));
     else if (!classifier_same(&theirs, ours))
-        tp_run_fail(R, "%s holds a %s of other widths, depths or attention than --preset %s", file,
-                    classifier_family(&theirs), s->preset);
+        tp_run_fail(R, "%s holds a %s with other widths, depths or attention than --preset %s",
+                    file, classifier_family(&theirs), s->preset);
     else if (fits_size(R, file, &theirs) && fits_head(R, file, &theirs))
         transfer(R, from, &theirs);
 }

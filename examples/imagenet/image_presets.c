@@ -1,5 +1,5 @@
-/* image_presets.c - models by name, and recipes: how the papers' codes train, and a plain one for
- * small sets and short runs. */
+/* image_presets.c - models by name, and recipes: those of the papers' codes, and two for small sets
+ * and short runs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 typedef struct recipe {
     image_recipe name;
-    const char *presets; /* those whose names begin so */
-    const char *augment; /* of tp_augment_recipe       */
+    const char *presets; /* prefix of the presets it is for */
+    const char *augment; /* name for tp_augment_recipe      */
     int64_t epochs, batch;
     double lr, warmup, warmup_factor, lr_end, weight_decay, drop_path, clip;
     image_schedule schedule;
@@ -20,15 +20,15 @@ typedef struct recipe {
     int64_t repeats;
 } recipe;
 
-/* What rows of a paper have in common. */
+/* Columns that the rows of a paper share. */
 #define PLAIN    RATE_COSINE, TP_BY_ADAMW, DECAY_MATRICES
 #define BY_VIL   RATE_VIL, TP_BY_ADAMW_VIL, DECAY_VIL
 #define BY_CVT   RATE_CVT, TP_BY_ADAMW, DECAY_MATRICES
 #define BY_LSLA  RATE_LSLA, TP_BY_ADAMW, DECAY_LSLA
 #define FINETUNE RATE_VIL, TP_BY_QHM, DECAY_VIL
 
-/* The first row of a recipe that fits the preset: where the papers train some models otherwise,
- * these come before the others. */
+/* The first row that fits recipe and preset applies, so exceptions for single models come before the
+ * general rows. */
 /* clang-format off */
 static const recipe recipes[] = {
     { RECIPE_PLAIN, "", "finetune", 12, 64, 2e-3, 0.5, 0.01, 1e-5, 0.05, 0, 1, PLAIN, 1 },
@@ -106,7 +106,7 @@ double image_lr(const image_settings *s)
 
 /* ---- models ---- */
 
-/* The presets that the program names itself; any other image model of the table is one too. */
+/* Presets with names of the program's own. Any other image model of the table is a preset too. */
 static const struct preset {
     const char *name;
     image_recipe recipe;
@@ -140,7 +140,7 @@ const char *image_preset_name(int i)
     return i < PRESETS ? presets[i].name : NULL;
 }
 
-/* How the paper of a model trains it. */
+/* The recipe of the model's paper. */
 static image_recipe paper_recipe(const tp_model_cfg *c)
 {
     const tp_vil_cfg *vil = c->model == &tp_model_vil ? (const tp_vil_cfg *)&c->at : NULL;
@@ -158,11 +158,11 @@ static image_recipe own_recipe(const char *name, const tp_model_cfg *c)
 
 static bool unknown(const char *name, char *why, size_t size)
 {
-    int n = snprintf(why, size, "--preset: '%s' is none of", name);
+    int n = snprintf(why, size, "--preset: '%s' is not one of", name);
     for (int i = 0; i < PRESETS && n > 0 && (size_t)n < size; i++)
         n += snprintf(why + n, size - (size_t)n, "%s %s", i ? "," : "", presets[i].name);
     if (n > 0 && (size_t)n < size)
-        snprintf(why + n, size - (size_t)n, ", nor another image model that tp-models lists");
+        snprintf(why + n, size - (size_t)n, ", nor an image model listed by tp-models");
     return false;
 }
 
@@ -188,8 +188,8 @@ bool image_preset(image_settings *s, const char *name, int which, char *why, siz
     return true;
 }
 
-/* Models that are named by the size of images, as "cvt_ls-13-224", have ranks and windows that
- * follow it: c becomes the one of that name for another size, if there is one. */
+/* Models named by their image size, such as "cvt_ls-13-224", have ranks and windows that depend on
+ * it. Replaces c by the model of that name for another size, if there is one. */
 static void take_sized(tp_model_cfg *c, const char *name, int64_t size)
 {
     const tp_model_row *row = tp_model_find(name);

@@ -1,5 +1,5 @@
-/* image_run.c - a training run on labelled images: an update is `accumulation` batches; an epoch
- * ends with a validation, a report and a checkpoint. */
+/* image_run.c - trains on labelled images. Each epoch ends with a validation, a report and a
+ * checkpoint. */
 #include "image_run.h"
 
 #include <stdio.h>
@@ -43,13 +43,13 @@ static void open_loader(tp_run *R)
     R->data_hash = tp_image_set_hash(t->X);
 }
 
-/* The recorded step would repeat one draw of the shift. */
+/* A captured step would repeat the same random shift. */
 static void check_flags(tp_run *R)
 {
     const image_settings *s = R->settings;
     if (s->train.graph && s->random_shift > 0)
         tp_run_fail(
-            R, "--graph cannot be combined with --random-shift: a recorded step repeats its shift");
+            R, "--graph cannot be combined with --random-shift: a captured step repeats its shift");
 }
 
 static void open_images(tp_run *R, tp_file *from)
@@ -68,11 +68,11 @@ static void open_images(tp_run *R, tp_file *from)
     if (!image_model(s, tp_image_set_classes(t->X), &t->cfg, why, sizeof why))
         tp_run_fail(R, "impossible model: %s", why);
     else if (tp_image_set_classes(t->V) > t->cfg.classes)
-        tp_run_fail(R, "the images for validation have %d classes, those for training %d",
+        tp_run_fail(R, "the validation images have %d classes, the training images %d",
                     tp_image_set_classes(t->V), tp_image_set_classes(t->X));
 }
 
-/* A trial runs on noise, of which the same batch serves all steps. */
+/* A trial runs every step on the same batch of noise. */
 static void share_images(tp_run *R, const tp_run *with)
 {
     const image_settings *s = R->settings;
@@ -90,7 +90,7 @@ static void share_images(tp_run *R, const tp_run *with)
     t->noise = calloc((size_t)(pixels + s->train.batch * t->cfg.classes), sizeof *t->noise);
     if (!t->noise)
         tp_run_fail(R, "out of memory");
-    else if (s->train.batch <= 64) /* more are only counted */
+    else if (s->train.batch <= 64) /* larger batches occur only in dry runs */
         tp_random_normals(&r, t->noise, pixels);
 }
 
@@ -134,8 +134,8 @@ static double rate(const tp_run *R, int64_t update)
 
 /* ---- steps ---- */
 
-/* Performer's features, drawn anew by the schedule of the official code. A draw is known by the
- * number of its batch in the run, so a resumed run repeats it. */
+/* Redraws Performer's random features on the schedule of the official code. The number of the batch
+ * in the run identifies a draw, so that a resumed run repeats it. */
 static void renew_features(tp_run *R)
 {
     const image_settings *s = R->settings;
@@ -193,9 +193,9 @@ static tp_tensor batch_loss(tp_run *R)
     return tp_cross_entropy(R->T, z, y, TP_MEAN);
 }
 
-/* ---- words ---- */
+/* ---- descriptions and reports ---- */
 
-/* Of an image: backward is twice forward, recomputation is not counted. */
+/* The backward pass counts twice the forward, recomputation does not count. */
 static double flops_of_image(const image_run *t)
 {
     return 6.0 * classifier_macs(&t->cfg);
@@ -227,11 +227,13 @@ static void describe(tp_run *R)
                s->preset, classifier_family(&t->cfg), (long long)tp_params_count(R->P),
                (long long)t->cfg.classes, (long long)s->size, (long long)s->size,
                flops_of_image(t) / 3e9);
-    tp_run_say(R, "%s: %lld images for training, %lld for validation",
+    tp_run_say(R, "%s: %lld training images, %lld validation images",
                s->data ? s->data : "shapes drawn by the program",
                (long long)tp_image_set_count(t->X), (long long)tp_image_set_count(t->V));
     tp_run_say(
-        R, "recipe %s: %s, rate %g by the schedule %s after %g epochs, decay %g, drop path %g",
+        R,
+        "recipe %s: %s, learning rate %g, schedule %s after %g epochs of warm-up, weight decay %g, "
+        "drop path %g",
         chosen(s, "recipe", recipe, sizeof recipe),
         chosen(s, "optimizer", optimizer, sizeof optimizer), o->lr,
         chosen(s, "schedule", schedule, sizeof schedule), o->warmup, o->weight_decay, s->drop_path);
@@ -242,7 +244,7 @@ static void describe(tp_run *R)
                (long long)o->batch, flops(R) * 1e-9);
 }
 
-/* waited: the share of the time that the device waited for images. */
+/* waited: the fraction of the time that the device waited for images. */
 static void report(tp_run *R, double loss, char *text, size_t size)
 {
     const image_run *t = R->state;
@@ -258,12 +260,12 @@ static void say_skipped(tp_run *R)
 {
     const int64_t skipped = tp_loader_skipped(((const image_run *)R->state)->L);
     if (skipped > 0)
-        tp_run_say(R, "%lld images could not be read and were left out", (long long)skipped);
+        tp_run_say(R, "%lld images could not be read and were skipped", (long long)skipped);
 }
 
 /* ---- checkpoints ---- */
 
-/* What evaluation and prediction need. */
+/* Metadata that evaluation and prediction need. */
 static void write_model(tp_run *R, tp_writer *W)
 {
     const image_settings *s = R->settings;
@@ -312,32 +314,32 @@ static const tp_training image_training = {
         .synopsis = "[--data DIR] [--preset NAME] [--recipe NAME] [flag ...]\n"
                     "    imagenet train --resume [--run-dir DIR] [flag ...]",
         .about =
-            "Trains a model to tell the classes of images apart: those of a folder in one of the "
-            "published layouts, or without --data shapes of ten kinds that the program draws.\n\n"
-            "A preset sets the model, its image size and a recipe; a recipe sets optimiser, "
-            "schedule and augmentation; flags override both. "
-            "Defaults shown below are those of the preset tiny.",
+            "Trains an image classifier on a folder of images in one of the published layouts, or, "
+            "if --data is not given, on shapes of ten kinds that the program draws.\n\n"
+            "A preset sets the model, its image size and a recipe. A recipe sets optimiser, "
+            "schedule and augmentation. Flags override both. The defaults below are those of the "
+            "preset tiny.",
         .table = image_options,
         .more =
             "MODELS\n"
-            "    tiny           a convolution net of 16 to 128 channels for 32 x 32 images\n"
-            "    convnet        five convolutions of 32 to 256 channels, 64 x 64\n"
+            "    tiny           five convolutions, 16 to 128 channels, 32 x 32 images\n"
+            "    convnet        five convolutions, 32 to 256 channels, 64 x 64\n"
             "    cvt-small      CvT* with full attention; cvt-ls-small: with long-short attention\n"
             "    vil-small      Vision Longformer with relative positions; vil-ls-small: with\n"
             "                   long-short attention; vil-full-small: with full attention\n"
-            "    lsla-small     ViT-LSLA; lsla-qkv-small: with keys and values of their own;\n"
+            "    lsla-small     ViT-LSLA; lsla-qkv-small: with separate keys and values;\n"
             "                   lsla-inner-small: without the outer bias; lsla-full-small: softmax\n"
-            "                   attention over the whole map; all 64 x 64, smaller ones with\n"
-            "                   --size 32\n"
+            "                   attention over the whole map\n"
+            "    All small models are for 64 x 64 images; --size 32 makes them smaller.\n"
             "    cvt-13, cvt-21, cvt-w24, cvt-star-13, cvt-star-21, cvt-ls-13, cvt-ls-17,\n"
             "    cvt-ls-21, cvt-ls-21s, vit-lsla: the papers' models, 224 x 224, with their\n"
-            "    recipes; vil-tiny-rpb and every other published model of Vision Longformer:\n"
-            "    vil-SHAPE-ATTENTION\n\n"
+            "    recipes. vil-SHAPE-ATTENTION: every published Vision Longformer, such as\n"
+            "    vil-tiny-rpb. The other image models that tp-models lists are presets too.\n\n"
             "LOG\n"
-            "    images (seen so far), images_per_s, waited (share of the time that the device\n"
-            "    waited for images), skipped (unreadable ones); test_loss, top1, top5 after a\n"
-            "    validation, beside whose best confusion.png is drawn: rows are classes, columns\n"
-            "    what was said\n\n"
+            "    images (seen so far), images_per_s, waited (fraction of the time that the device\n"
+            "    waited for images), skipped (images that could not be read); after a validation\n"
+            "    test_loss, top1 and top5. The best validation also draws confusion.png: rows are\n"
+            "    classes, columns predictions.\n\n"
             "EXAMPLES\n"
             "    imagenet train\n"
             "    imagenet train --data imagenette2 --preset convnet --run-dir runs/convnet\n"
@@ -348,7 +350,7 @@ static const tp_training image_training = {
     .score = "top1",
     .score_text = "top-1 %.2f %%",
     .higher = true,
-    .other_data = "--data does not hold the images that this run was trained on; give those",
+    .other_data = "the images differ from those this run was trained on; give those with --data",
     .settings_size = sizeof(image_settings),
     .state_size = sizeof(image_run),
     .settings_of = settings_of,

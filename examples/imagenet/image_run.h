@@ -1,4 +1,4 @@
-/* image_run.h - what a training run of imagenet holds beside the engine's. */
+/* image_run.h - the state that imagenet adds to the engine's training run. */
 #ifndef IMAGE_RUN_H
 #define IMAGE_RUN_H
 
@@ -11,22 +11,22 @@
 enum { BATCHES_AHEAD = 4 };
 
 typedef struct image_run {
-    tp_image_set *X, *V; /* training and validation; those of another run for a trial */
+    tp_image_set *X, *V; /* training and validation; a trial borrows those of its run */
     tp_loader *L;        /* NULL: a trial, whose images are noise                     */
 
     classifier_cfg cfg;
     classifier *m;
-    tp_tensor x, y;      /* slots: images [B,size,size,3], targets [B,classes]            */
-    float *noise;        /* of a trial: images and targets                                */
-    int64_t served;      /* batches, by Performer's features: less one after the first draw */
-    double waited, from; /* when the last report was written: by the loader, the clock    */
-    score score;         /* the last validation                                           */
+    tp_tensor x, y;      /* slots: images [B,size,size,3], targets [B,classes]                */
+    float *noise;        /* images and targets of a trial                                     */
+    int64_t served;      /* batches that used Performer's features; one less after the first draw */
+    double waited, from; /* at the last report: the loader's waiting time, and the clock      */
+    score score;         /* of the last validation                                            */
 } image_run;
 
-/* image_init.c: the weights of --init, checked against this model. */
+/* image_init.c: loads the weights of --init after checking them against this model. */
 void image_init(tp_run *R, tp_file *from);
 
-/* image_validate.c: top-1 in percent; draws the confusion matrix of that validation. */
+/* image_validate.c: validates and returns top-1 in percent; draws the confusion matrix. */
 double image_validate(tp_run *R, char *text, size_t size);
 void image_draw_best(tp_run *R);
 

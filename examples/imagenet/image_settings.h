@@ -1,5 +1,4 @@
-/* image_settings.h - everything that `imagenet train` can be told, and the presets and recipes that
- * fill it. */
+/* image_settings.h - the settings of `imagenet train`, and the presets and recipes that fill them. */
 #ifndef IMAGE_SETTINGS_H
 #define IMAGE_SETTINGS_H
 
@@ -20,11 +19,11 @@ typedef enum image_recipe {
 } image_recipe;
 typedef enum image_schedule {
     RATE_CONSTANT,
-    RATE_COSINE, /* begins after the warm-up                       */
-    RATE_VIL,    /* begins with the run: the warm-up cuts it       */
-    RATE_CVT,    /* the same, by epochs                            */
-    RATE_LSLA,   /* after the warm-up, one update late             */
-    RATE_LINEAR, /* these as in the engine                         */
+    RATE_COSINE, /* starts after the warm-up                           */
+    RATE_VIL,    /* starts with the run; the warm-up replaces its start */
+    RATE_CVT,    /* the same, constant within an epoch                 */
+    RATE_LSLA,   /* starts after the warm-up, one update late          */
+    RATE_LINEAR, /* this and the next two as in the engine             */
     RATE_STEP,
     RATE_ONECYCLE
 } image_schedule;
@@ -52,34 +51,34 @@ typedef struct image_settings {
 
 extern const tp_option image_options[];
 
-/* What the commands that run a trained model have in common, at the beginning of their settings. */
+/* The first member of the settings of every command that runs a trained model. */
 typedef struct image_common {
     tp_trained_settings t;
     char *data;
     int64_t batch, seed;
 } image_common;
 
-/* Rows that say which images; at is the member of S for the folder. */
+/* Rows that select the images; at is the member of S for the folder. */
 /* clang-format off */
 #define OPTIONS_IMAGES(S, at, data_tag, layout_tag) \
     TP_STRING("data", S, at, "DIR", data_tag, \
-              "The folder of the images; without it the program draws shapes of ten kinds."), \
+              "The folder of the images. If not given, the program draws shapes of ten kinds."), \
     TP_CHOICE("layout", S, layout, \
               "auto|folder|imagenet|ip102|food101|miniimagenet|cifar10|shards", layout_tag, \
-              "How the files lie below it; auto: what it looks like.")
+              "Layout of the files in that folder; auto: detected from its contents.")
 /* clang-format on */
 
-/* The preset's values, then those of recipe `which` (-1: the preset's own). False with the reason
- * in why if there is no such preset. s->preset is set. */
+/* Sets the preset's values, then those of recipe `which` (-1: the preset's own), and s->preset.
+ * False with the reason in why if there is no such preset. */
 bool image_preset(image_settings *s, const char *name, int which, char *why, size_t size);
 
-/* The presets that have a name of their own, beside the published ViL; NULL past the last. */
+/* The name of the program's own preset i; NULL past the last. */
 const char *image_preset_name(int i);
 
-/* The rate for a batch of that many images: the recipe's, in proportion to its own batch. */
+/* The recipe's learning rate, scaled in proportion from its batch to that of s. */
 double image_lr(const image_settings *s);
 
-/* The model of the preset with the settings' changes, for that many classes. */
+/* The model of the preset with the changes of s, for `classes` classes. */
 bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, char *why,
                  size_t size);
 
@@ -87,12 +86,14 @@ bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, ch
 tp_augment image_augment(const image_settings *s);
 tp_augment image_eval_pipeline(int64_t size, double crop_ratio);
 
-/* rates.c: the rate of the update after u, with U updates an epoch; what decays. */
+/* rates.c: the learning rate of the update after u, with U updates an epoch; the factors of weight
+ * decay. */
 double image_rate(const image_settings *s, int64_t u, int64_t U);
 tp_factors image_factors(const char *name, tp_shape shape, void *settings);
 tp_optim *image_new_optimizer(tp_params *P, image_settings *s); /* s must outlive it */
 
-/* What no preset decides, then what this one does (which: as in image_preset). */
+/* Sets the defaults that do not depend on a preset, then those of this one (which: see
+ * image_preset). */
 bool image_start(image_settings *s, const char *preset, int which, char *why, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* image_validate.c - the validation of `imagenet train`: the whole validation set, centre crops. */
+/* image_validate.c - the validation of `imagenet train`: centre crops of the whole validation set. */
 #include <stdio.h>
 
 #include "image_run.h"
@@ -15,7 +15,7 @@ double image_validate(tp_run *R, char *text, size_t size)
     const image_settings *s = R->settings;
     image_run *t = R->state;
     const tp_augment a = image_eval_pipeline(s->size, s->eval_crop_ratio);
-    if (R->trial) return 0; /* forward alone takes less memory than a step */
+    if (R->trial) return 0; /* needs less memory than a training step */
     score_free(&t->score);
     if (!score_run(&t->score, R->E, t->m, t->V,
                    &(score_opts){ .augment = &a,

@@ -4,11 +4,11 @@
 #include "image_commands.h"
 
 static const tp_subcommand commands[] = {
-    { "train", "trains a model on labelled images, or goes on training it", image_train_main },
+    { "train", "trains a model on labelled images, or resumes training", image_train_main },
     { "eval", "measures loss and accuracy on held-out images", image_eval_main },
-    { "predict", "names what is on images", predict_main },
-    { "throughput", "measures how many images a second a model takes", throughput_main },
-    { "analyze", "draws what goes on inside a model, as the papers do", analyze_main },
+    { "predict", "predicts the classes of images", predict_main },
+    { "throughput", "measures the speed of a model in images per second", throughput_main },
+    { "analyze", "draws the papers' figures of the inside of a model", analyze_main },
     { 0 },
 };
 

@@ -1,4 +1,4 @@
-/* predict.c - `imagenet predict`: the five likeliest classes of images. */
+/* predict.c - `imagenet predict`: the five most likely classes of images. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ typedef struct predict_options {
 #define S predict_options
 
 static const tp_option table[] = {
-    TP_HEADING("MODEL AND PICTURES"),
+    TP_HEADING("MODEL AND IMAGES"),
     TP_ARGUMENTS(S, images, "IMAGE ...", "JPEG or PNG files."),
     TP_ROWS(tp_trained_options),
     OPTION_TRAINED_SIZE(S),
@@ -30,14 +30,14 @@ static const tp_option table[] = {
 
 static const tp_command manual = {
     .name = "imagenet predict",
-    .summary = "names what is on images",
+    .summary = "predicts the classes of images",
     .synopsis = "IMAGE ... [--run-dir DIR | --checkpoint FILE] [flag ...]",
-    .about = "Prints the five likeliest classes of each image with their probabilities, as the "
-             "model of a checkpoint sees them. "
-             "The image is resized and its centre cut, as in evaluation.",
+    .about = "Prints the five most likely classes of each image and their probabilities, as "
+             "predicted by the model of a checkpoint. Images are resized and centre-cropped, as in "
+             "evaluation.",
     .table = table,
     .more = "EXIT STATUS\n"
-            "    0 all images named; 1 one cannot be read, or another error; 2 a bad flag\n\n"
+            "    0 success; 1 an image cannot be read, or another error; 2 a wrong command line\n\n"
             "EXAMPLES\n"
             "    imagenet predict cat.jpg dog.png --run-dir runs/convnet\n",
 };
@@ -67,8 +67,7 @@ static bool predict(image_file *f, const char *path, tp_augment_work *w, float *
     tp_image_free(&image);
     if (!read) return false;
     tp_reset(f->t.T);
-    tp_tensor in = tp_from(f->t.T, TP_F32, TP_SHAPE(1, f->cfg.size, f->cfg.size, 3), x);
-    if (tp_compute_dtype(f->t.T) == TP_F64) in = tp_cast(f->t.T, in, TP_F64);
+    const tp_tensor in = classifier_input(f->t.T, f->m, x, 1);
     const tp_tensor z = tp_cast(f->t.T, classifier_forward(f->t.T, f->m, in), TP_F32);
     if (!tp_read(f->t.T, z, logits, (size_t)f->cfg.classes * sizeof *logits))
         return tp_trained_fail(&f->t, "%s", tp_why(f->t.T));
@@ -80,7 +79,7 @@ static bool predict_all(const predict_options *s, image_file *f)
 {
     tp_augment_work w = { 0 };
     if (s->images.n == 0)
-        return tp_trained_fail(&f->t, "no image is named: imagenet predict IMAGE ...");
+        return tp_trained_fail(&f->t, "no image was given: imagenet predict IMAGE ...");
     if (!image_file_open(f, &s->c, s->size)) return false;
     float *x = malloc((size_t)(f->cfg.size * f->cfg.size * 3) * sizeof *x);
     float *logits = malloc((size_t)f->cfg.classes * sizeof *logits);

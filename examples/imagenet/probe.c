@@ -47,13 +47,11 @@ void probe_close(probe *b)
 
 double probe_step(probe *b, bool training)
 {
-    const int64_t side = b->m->cfg.size;
     const double began = tp_seconds();
     tp_train(b->T, training);
     tp_record(b->T, training);
     tp_reset(b->T);
-    tp_tensor x = tp_from(b->T, TP_F32, TP_SHAPE(b->batch, side, side, 3), b->x);
-    if (tp_compute_dtype(b->T) == TP_F64) x = tp_cast(b->T, x, TP_F64);
+    const tp_tensor x = classifier_input(b->T, b->m, b->x, b->batch);
     const tp_tensor z = classifier_forward(b->T, b->m, x);
     if (training) {
         const tp_tensor y = tp_from(b->T, TP_I32, TP_SHAPE(b->batch), b->y);

@@ -1,7 +1,8 @@
-/* rates.c - learning rates, weight decay and optimisers as the papers' codes have them.
+/* rates.c - learning rates, weight decay and optimisers of the papers' codes.
  *
- * The papers' warm up from a fraction of the rate, linearly; then half a cosine falls to the last
- * rate. They differ in where the cosine begins, and in what they call now: see image_schedule. */
+ * The papers' schedules warm up linearly from a fraction of the rate, then follow half a cosine to
+ * the final rate. They differ in where the cosine starts and in how they count updates: see
+ * image_schedule. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* score.c - see the header. Images that cannot be read are left out. */
+/* score.c - see the header. Images that cannot be read are skipped. */
 #include "score.h"
 
 #include <stdio.h>
@@ -37,10 +37,9 @@ static bool fail(score *s, const char *why)
 
 static bool run_batch(score *s, tp_tape *T, const classifier *m, const tp_batch *b, float *logits)
 {
-    const int64_t C = m->cfg.classes, side = m->cfg.size;
+    const int64_t C = m->cfg.classes;
     tp_reset(T);
-    tp_tensor x = tp_from(T, TP_F32, TP_SHAPE(b->n, side, side, 3), b->x);
-    if (tp_compute_dtype(T) == TP_F64) x = tp_cast(T, x, TP_F64);
+    const tp_tensor x = classifier_input(T, m, b->x, b->n);
     const tp_tensor y = tp_from(T, TP_I32, TP_SHAPE(b->n), b->label);
     const tp_tensor z = classifier_forward(T, m, x);
     s->loss += tp_item(T, tp_cross_entropy(T, z, y, TP_SUM));

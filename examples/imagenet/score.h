@@ -1,4 +1,4 @@
-/* score.h - how well a model names images: loss, top-1, top-5, confusion matrix. */
+/* score.h - the accuracy of a classifier: loss, top-1, top-5, confusion matrix. */
 #ifndef SCORE_H
 #define SCORE_H
 
@@ -8,8 +8,8 @@
 
 typedef struct score {
     int64_t count, top1, top5, skipped;
-    double loss;        /* sum of the cross entropies              */
-    int64_t *confusion; /* [classes,classes]: label, what was said */
+    double loss;        /* sum of the cross entropies           */
+    int64_t *confusion; /* [classes,classes]: label, prediction */
     char why[1024];
 } score;
 
@@ -23,17 +23,17 @@ typedef struct score_opts {
     void *env;
 } score_opts;
 
-/* Runs the model, which T does not record, over all images. False with the reason in why; free in
- * either case. */
+/* Runs the model on T, which does not record, over all images. False with the reason in why; free
+ * in either case. */
 bool score_run(score *s, tp_tape *T, const classifier *m, const tp_image_set *X,
                const score_opts *o);
 void score_free(score *s);
 
-/* The five likeliest classes, best first (fewer classes: -1 behind them). */
+/* The five most likely classes, best first; padded with -1 if there are fewer classes. */
 void score_top5(const float *logits, int64_t classes, int32_t best[5]);
 
-/* The matrix as an image: rows are labels, columns what was said; the darker, the larger the share
- * of the row. False with the reason in s->why. */
+/* Draws the confusion matrix: rows are labels, columns predictions, darker cells a larger share of
+ * the row. False with the reason in s->why. */
 bool score_draw(score *s, int64_t classes, const char *path);
 
 #endif

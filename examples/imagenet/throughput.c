@@ -1,5 +1,5 @@
-/* throughput.c - `imagenet throughput`: images a second through a model, forward alone and in
- * training, and the memory that each takes. No images are read: pixels are noise. */
+/* throughput.c - `imagenet throughput`: images per second and memory of a model, in evaluation and
+ * in training. No images are read: pixels are noise. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +20,12 @@ typedef struct throughput_options {
 static const tp_option table[] = {
     TP_HEADING("MODEL"),
     TP_STRING("preset", S, preset, "NAME", 0, "The model; 'imagenet train --help' lists them."),
-    TP_INT("size", S, size, 0, 4096, 0, "Images are size x size pixels; 0: the preset's."),
-    TP_INT("classes", S, classes, 1, 1000000, 0, "Classes."),
-    TP_INT("batch", S, c.batch, 1, 65536, 0, "Images that run at once."),
+    TP_INT("size", S, size, 0, 4096, 0, "Size of the images, in pixels a side; 0: the preset's."),
+    TP_INT("classes", S, classes, 1, 1000000, 0, "Number of classes."),
+    TP_INT("batch", S, c.batch, 1, 65536, 0, "Batch size, in images."),
     TP_CHOICE("recompute", S, recompute, "none|attention|block", 0,
-              "What backward computes again instead of keeping it."),
-    TP_NUM("seconds", S, seconds, 0.01, 3600, 0, "Time of each of the two measurements."),
+              "What the backward pass recomputes instead of storing."),
+    TP_NUM("seconds", S, seconds, 0.01, 3600, 0, "Duration of each of the two measurements."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
     { 0 },
@@ -33,14 +33,14 @@ static const tp_option table[] = {
 
 static const tp_command manual = {
     .name = "imagenet throughput",
-    .summary = "measures how many images a second a model takes",
+    .summary = "measures the speed of a model in images per second",
     .synopsis = "[--preset NAME] [--batch N] [flag ...]",
     .about =
-        "Runs the model on noise, forward alone (as in evaluation) and then in training steps: "
-        "forward, backward and update. Prints the images a second of the median step after "
-        "one that is not counted, and the largest memory.",
+        "Runs the model on noise, first forward only (as in evaluation), then in training steps: "
+        "forward, backward and update. Prints images per second and milliseconds of the median "
+        "step, after one step that is not counted, and the peak memory.",
     .table = table,
-    .more = "EXIT STATUS\n    0 measured; 1 an error; 2 a bad flag\n",
+    .more = "EXIT STATUS\n    0 success; 1 an error; 2 a wrong command line\n",
 };
 
 static void measure(probe *b, const char *what, bool training, double seconds)

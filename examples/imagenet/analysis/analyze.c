@@ -1,4 +1,4 @@
-/* analyze.c - `imagenet analyze`: images of what goes on inside a model. */
+/* analyze.c - `imagenet analyze`: figures of the inside of a model. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,38 +22,41 @@ typedef struct analyze_options {
 #define S analyze_options
 
 static const tp_option table_of_flags[] = {
-    TP_HEADING("MODEL AND PICTURES"),
+    TP_HEADING("MODEL AND IMAGES"),
     TP_ARGUMENTS(S, beside, "RUN ...",
-                 "Folders of further runs, whose curve of similarity is drawn beside."),
+                 "Folders of more runs to draw in the similarity figure, for comparison."),
     TP_ROWS(tp_trained_options),
     OPTIONS_IMAGES(S, c.data, 0, 0),
-    TP_CHOICE("split", S, split, "train|valid|test", 0, "The part that images are drawn from."),
-    TP_INT("images", S, images, 1, 4096, 0, "Images that numbers are averaged over."),
-    TP_INT("batch", S, c.batch, 1, 65536, 0, "Images that run at once."),
+    TP_CHOICE("split", S, split, "train|valid|test", 0, "The part to choose images from."),
+    TP_INT("images", S, images, 1, 4096, 0, "Number of images to average over."),
+    TP_INT("batch", S, c.batch, 1, 65536, 0, "Batch size, in images."),
     OPTION_TRAINED_SIZE(S),
     TP_HEADING("DRAWING"),
     TP_CHOICE("what", S, what, "all|similarity|norms|lsla|bias|span|resolution", 0,
-              "Which of the figures below; all: those of a trained model."),
+              "The figure to draw, see FIGURES; all: every figure of a trained model."),
     TP_STRING("out", S, out, "DIR", 0,
-              "The folder to write to; without it 'analysis', in that of the run if there is one."),
-    TP_INT("image", S, image, 0, 4095, 0, "span, lsla: which of the images, from 0."),
+              "The folder to write to. If not given: 'analysis' in the run's folder, or in the "
+              "current one if there is no run."),
+    TP_INT("image", S, image, 0, 4095, 0, "span, lsla: number of the image, from 0."),
     TP_INT("block", S, block, -1, DEPTH_MAX, 0,
-           "span, bias, lsla: the block, from 0; -1: all, of lsla the first."),
-    TP_NUM("row", S, row, 0, 0.9999, 0, "span: place of the token that attends, down the image."),
-    TP_NUM("col", S, col, 0, 0.9999, 0, "... and across it."),
-    TP_INT("window", S, window, 0, TP_BIG, 0, "lsla: the window, from 0."),
+           "span, bias, lsla: number of the block, from 0; -1: all blocks, or the first for lsla."),
+    TP_NUM("row", S, row, 0, 0.9999, 0,
+           "span: vertical position of the query token, from 0 at the top to 1."),
+    TP_NUM("col", S, col, 0, 0.9999, 0,
+           "span: horizontal position of the query token, from 0 at the left to 1."),
+    TP_INT("window", S, window, 0, TP_BIG, 0, "lsla: number of the window, from 0."),
     TP_INT("query", S, query, -1, TP_BIG, 0,
-           "lsla: the token of the window, from 0; -1: the eighth."),
+           "lsla: number of the query token in the window, from 0; -1: the eighth."),
     TP_FLAG("fresh", S, fresh, 0,
-            "The model of --preset with its initial weights instead of a run's."),
+            "Use the model of --preset with its initial weights instead of a run."),
     TP_STRING("preset", S, preset, "NAME,...", 0,
-              "resolution: the models; 'imagenet train --help' lists them. One name with --fresh."),
-    TP_INT("seed", S, c.seed, 0, TP_BIG, 0, "Of the choice of images, and of --fresh weights."),
-    TP_STRING("sizes", S, sizes, "N,...", 0, "resolution: pixels a side."),
-    TP_NUM("seconds", S, seconds, 0.01, 3600, 0, "resolution: time of each measurement."),
+              "resolution: the models; 'imagenet train --help' lists them. --fresh: one model."),
+    TP_INT("seed", S, c.seed, 0, TP_BIG, 0, "Seed of the choice of images and of --fresh weights."),
+    TP_STRING("sizes", S, sizes, "N,...", 0, "resolution: image sizes, in pixels a side."),
+    TP_NUM("seconds", S, seconds, 0.01, 3600, 0, "resolution: duration of each measurement."),
     TP_CHOICE("clock", S, clock, "wall|cpu", 0,
-              "resolution: time that passes, or that processors take, "
-              "which a busy machine disturbs less."),
+              "resolution: elapsed time, or CPU time, which other load on the machine affects "
+              "less."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
     { 0 },
@@ -61,41 +64,34 @@ static const tp_option table_of_flags[] = {
 
 static const tp_command manual = {
     .name = "imagenet analyze",
-    .summary = "draws what goes on inside a model, as the papers do",
+    .summary = "draws the papers' figures of the inside of a model",
     .synopsis = "[RUN ...] [--run-dir DIR | --checkpoint FILE] [--what FIGURE] [flag ...]",
-    .about =
-        "Runs the model of a checkpoint on some images, looks at the results of its ops, and "
-        "writes PNG files with the numbers beside them (FILE.tsv: columns with names, separated "
-        "by tabs). Curves are drawn by gnuplot.",
+    .about = "Runs the model of a checkpoint on some images, observes the results of its ops, and "
+             "writes figures as PNG files with their numbers as tab-separated tables (FILE.tsv). "
+             "Curves are drawn by gnuplot.",
     .table = table_of_flags,
     .more =
         "FIGURES\n"
-        "    similarity  how alike the tokens of an image are after each block: "
-        "mean cosine of all\n"
+        "    similarity  similarity of the tokens of an image after each block: mean cosine of all\n"
         "                pairs, without class and global tokens (Zhu et al. 2021, Figure 6)\n"
-        "    norms       mean norm of the window's keys and "
-        "values over that of the projected ones,\n"
-        "                without and with DualLN (their Figure 2): "
-        "models with long-short attention\n"
-        "    span        what a token attends to. A row a block: "
-        "its window directly, the map through\n"
-        "                the dynamic projection, both (means over heads), then both in each head\n"
-        "    bias        tables of relative positions. A row a table, a column a head; "
-        "blue: above 0\n"
-        "    lsla        ViT-LSLA around a token of a window: "
-        "dynamic scale, inner and outer bias,\n"
-        "                weights before and after it (rows), on average and by heads (columns)\n"
-        "                (Hechen et al. 2022, Figures 3 and 4)\n"
-        "    resolution  time and memory of forward passes "
-        "and training steps over the size of the\n"
-        "                image, of fresh models (Zhu et al., Figure 7)\n\n"
+        "    norms       models with long-short attention: mean norm of the window's keys and\n"
+        "                values over that of the projected ones, without and with DualLN (Zhu et\n"
+        "                al. 2021, Figure 2)\n"
+        "    span        what a token attends to. One row per block: the window directly, the map\n"
+        "                through the dynamic projection, both (means over heads), both per head\n"
+        "    bias        relative position bias tables. One row per table, one column per head;\n"
+        "                blue: positive, red: negative\n"
+        "    lsla        ViT-LSLA, one query token of a window. Rows: dynamic scale, inner bias,\n"
+        "                outer bias, weights before and after the outer bias. Columns: the mean\n"
+        "                over heads, then each head (Hechen et al. 2022, Figures 3 and 4)\n"
+        "    resolution  time and memory of forward passes and training steps of untrained models\n"
+        "                by image size (Zhu et al. 2021, Figure 7)\n\n"
         "EXIT STATUS\n"
-        "    0 drawn; 1 an error; 2 a bad flag\n\n"
+        "    0 success; 1 an error; 2 a wrong command line\n\n"
         "EXAMPLES\n"
         "    imagenet analyze --data imagenette2 --run-dir runs/cvt-ls runs/cvt\n"
         "    imagenet analyze --what norms --fresh --preset cvt-ls-13 --out norms\n"
-        "    imagenet analyze --what resolution --preset "
-        "cvt-ls-small,cvt-small --sizes 64,128,256\n",
+        "    imagenet analyze --what resolution --preset cvt-ls-small,cvt-small --sizes 64,128\n",
 };
 
 /* ---- images ---- */
@@ -108,7 +104,7 @@ static bool load_images(analysis *a, const analyze_options *s, const tp_image_se
     tp_batch b;
     a->x = malloc((size_t)(n * each) * sizeof *a->x);
     if (!a->x) return analysis_fail(a, "out of memory");
-    /* train: in random order, so that all classes are among them. */
+    /* .train shuffles the images, so that all classes occur among them. */
     tp_loader *L = tp_loader_new(
         X, &(tp_loader_opts){
                .augment = &as_tested, .batch = 1, .seed = (uint64_t)s->c.seed, .train = true });
@@ -171,14 +167,14 @@ static const char *name_of(const char *run)
     return slash && slash[1] ? slash + 1 : run;
 }
 
-/* The curve of the open model beside those of further runs, which are opened in turn. */
+/* Draws the curve of the open model and those of further runs, which are opened in turn. */
 static bool draw_similarity(analysis *a, const analyze_options *s)
 {
     enum { RUNS = 8 };
     static depth d[RUNS];
     curve c[RUNS];
     const int n = s->beside.n + 1;
-    if (n > RUNS) return analysis_fail(a, "at most %d runs are drawn beside one", RUNS - 1);
+    if (n > RUNS) return analysis_fail(a, "at most %d further runs can be drawn", RUNS - 1);
     for (int i = 0; i < n; i++) {
         const char *run = i ? s->beside.at[i - 1] : s->c.t.run_dir;
         if (i > 0) close_run(a);
@@ -202,10 +198,10 @@ static bool draw_model(analysis *a, const analyze_options *s)
     };
     bool done = open_run(a, s, s->c.t.run_dir);
     if (done && s->image >= a->n)
-        done = analysis_fail(a, "--image: there are %lld images, counted from 0", (long long)a->n);
+        done = analysis_fail(a, "--image: there are %lld images, numbered from 0", (long long)a->n);
     for (size_t i = 0; i < sizeof figures / sizeof figures[0] && done; i++)
         if (s->what == ALL || s->what == figures[i].what) done = figures[i].draw(a);
-    if (s->what == ALL || s->what == SIMILARITY) /* other runs take the model's place */
+    if (s->what == ALL || s->what == SIMILARITY) /* last, because it replaces the model */
         done = done && draw_similarity(a, s);
     return done;
 }
@@ -227,7 +223,7 @@ static bool analyze(analysis *a, const analyze_options *s)
     a->query = s->query;
     if (of_run && !s->c.t.checkpoint && access(s->c.t.run_dir, F_OK) != 0)
         return analysis_fail(a, "%s: there is no such run", s->c.t.run_dir);
-    if (s->fresh && !s->preset) return analysis_fail(a, "--fresh: name the model by --preset");
+    if (s->fresh && !s->preset) return analysis_fail(a, "--fresh: name the model with --preset");
     if (!tp_make_folders(a->out, why, sizeof why)) return analysis_fail(a, "%s", why);
     if (s->what != RESOLUTION) return draw_model(a, s);
     const char *presets = s->preset ? s->preset : "cvt-ls-small,cvt-small";

@@ -1,5 +1,4 @@
-/* analyze.h - what the figures of `imagenet analyze` share: a model, images, and where to write.
- */
+/* analyze.h - shared by the figures of `imagenet analyze`: a model, images, and the output folder. */
 #ifndef ANALYZE_H
 #define ANALYZE_H
 
@@ -15,37 +14,37 @@ typedef struct analysis {
     const char *out; /* folder */
     float *x;        /* images [n,size,size,3] */
     int64_t n, batch;
-    bool named;      /* the figure was asked for by its name: that the model has none is an error */
-    int64_t image;   /* of those, that attention is shown on                                */
-    int64_t block;   /* that is shown, from 0; -1: all                                      */
-    double row, col; /* of the token that attends, from 0 to 1 in the image               */
-    int64_t window;  /* LSLA */
+    bool named;      /* --what names the figure: it is an error if the model has none       */
+    int64_t image;   /* the image on which attention is shown                               */
+    int64_t block;   /* the block that is shown, from 0; -1: all                            */
+    double row, col; /* position of the query token in the image, from 0 to 1               */
+    int64_t window;  /* LSLA: number of the window                                          */
     int64_t query;   /* LSLA: token of the window; -1: the eighth                           */
-    int64_t at;      /* block that the op seen now belongs to */
+    int64_t at;      /* block of the op that is being observed                              */
     char why[4600];
 } analysis;
 
-/* Notes why the analysis cannot go on; always false. */
+/* Fails the analysis; always returns false. */
 bool analysis_fail(analysis *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The model has none of what a figure shows: an error if the figure was named, else passed over. */
+/* Call if the model has nothing that a figure shows. Fails if the figure was named, else skips it. */
 bool analysis_none(analysis *a, const char *figure, const char *what);
 
-/* Runs the model on all images, or on the chosen one, and shows its ops. */
+/* Runs the model on all images, or on the chosen one, and calls `see` for each op. */
 bool analysis_run(analysis *a, tp_observer see, void *env);
 bool analysis_run_one(analysis *a, tp_observer see, void *env);
 
-/* The file NAME of the folder. */
+/* The path of file `name` in the output folder. */
 void analysis_path(const analysis *a, const char *name, char path[4400]);
 
-/* Is that op the last of a block, whose result is the block's? In evaluation that is the one that
- * adds the residual after the MLP; of the convolution net the activation. */
+/* Is the op the last of a block, so that its result is the block's? In evaluation this is the
+ * residual addition after the MLP, or the activation in the convolutional network. */
 bool analysis_ends_block(const tp_seen *s);
 
-/* Tokens in front of the map's in block i: class tokens and global ones. */
+/* Number of class and global tokens before the map's tokens in block i. */
 int64_t analysis_front(const classifier_cfg *c, int64_t block);
 
-/* ---- a file of numbers: a line for each, separated by tabs, names above ---- */
+/* ---- tab-separated tables with a line of column names ---- */
 typedef struct tsv {
     FILE *f;
     char *text;
@@ -54,10 +53,10 @@ typedef struct tsv {
 bool tsv_begin(tsv *t, analysis *a, const char *columns);
 bool tsv_end(tsv *t, analysis *a, const char *name); /* writes the file, whole */
 
-/* Draws an image of curves; where gnuplot cannot, says so and goes on. */
+/* Draws curves; if gnuplot fails, reports it and continues. */
 void analysis_curves(const analysis *a, const curves *p, const char *name);
 
-/* The grid as NAME; false with the reason in a->why. */
+/* Draws a grid of heat maps; false with the reason in a->why. */
 bool analysis_heat(analysis *a, const heat_map *at, int down, int across, const char *name);
 
 /* The mean over heads of element i of v [heads,n]. */
@@ -75,16 +74,16 @@ typedef struct depth {
 bool similarity_measure(analysis *a, depth *d);
 bool similarity_write(analysis *a, const depth *d);
 
-/* norms.c: mean norms of [keys, values] and of [the window's, the projected ones] */
+/* norms.c: mean norms, by [keys, values] and [window, projection] */
 typedef struct norm_ratios {
     int64_t blocks;
-    bool has[DEPTH_MAX], dual[DEPTH_MAX]; /* long-short attention; with DualLN */
+    bool has[DEPTH_MAX], dual[DEPTH_MAX]; /* has long-short attention; has DualLN */
     double without[DEPTH_MAX][2][2], with[DEPTH_MAX][2][2];
 } norm_ratios;
 bool norms_measure(analysis *a, norm_ratios *r);
 bool norms_draw(analysis *a);
 
-/* lsla.c: of one query of one window, v[kind] [heads,n], n tokens of the window */
+/* lsla.c: figures of one query of one window: v[kind] [heads,n], n tokens of the window */
 enum {
     LSLA_SCALE,
     LSLA_INNER,
@@ -97,11 +96,11 @@ enum {
 };
 typedef struct lsla_query {
     int64_t heads, side, n, query;
-    int64_t pixel[2], pixels; /* first row and column of the window, its side */
-    double fixed;             /* scale without a dynamic one: 1/sqrt(D) */
+    int64_t pixel[2], pixels; /* first row and column of the window in the image, and its side */
+    double fixed;             /* scale if there is no dynamic one: 1/sqrt(D) */
     double *v[LSLA_KINDS];
 } lsla_query;
-bool lsla_measure(analysis *a, lsla_query *q); /* of block a->block, -1: the first; free after */
+bool lsla_measure(analysis *a, lsla_query *q); /* block a->block, -1: the first; free in any case */
 void lsla_free(lsla_query *q);
 bool lsla_draw(analysis *a);
 
@@ -109,7 +108,7 @@ bool lsla_draw(analysis *a);
 bool bias_draw(analysis *a);
 bool span_draw(analysis *a);
 
-/* resolution.c: presets and sizes are lists with commas */
+/* resolution.c: presets and sizes are comma-separated lists */
 typedef struct resolution_opts {
     const char *presets, *sizes;
     double seconds;

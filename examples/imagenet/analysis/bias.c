@@ -1,6 +1,6 @@
-/* bias.c - the learned tables of relative positions as maps: the value for each offset of a
- * query from a key, rows down and columns across, zero in the middle. The tables are those that the
- * attention reads, so that entries which share a place of a table (ViL-LS) appear as often. */
+/* bias.c - the learned relative position bias tables as maps: the bias for each offset of a query
+ * from a key, with offset zero in the middle. A table entry that several offsets share (ViL-LS)
+ * appears once for each of them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +72,7 @@ static bool report(analysis *a, const tables *s)
     return tsv_end(&t, a, "bias.tsv");
 }
 
-/* A row a table, a column a head. */
+/* One row per table, one column per head. */
 static bool draw(analysis *a, const tables *s)
 {
     int across = 1;
@@ -95,7 +95,7 @@ bool bias_draw(analysis *a)
 {
     tables s = { .a = a, .at = calloc(TABLES, sizeof *s.at) };
     bool done = s.at ? analysis_run_one(a, see, &s) : analysis_fail(a, "out of memory");
-    if (done && s.n == 0) done = analysis_none(a, "bias", "tables of relative positions");
+    if (done && s.n == 0) done = analysis_none(a, "bias", "relative position bias tables");
     if (done && s.n > 0) done = report(a, &s) && draw(a, &s);
     for (int k = 0; k < s.n; k++) free(s.at[k].v);
     free(s.at);

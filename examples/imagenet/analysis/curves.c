@@ -1,4 +1,4 @@
-/* curves.c - see the header. gnuplot reads its commands and the numbers from a pipe. */
+/* curves.c - see the header. gnuplot reads commands and numbers from a pipe. */
 #include "curves.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* As a gnuplot string: in quotes, with those inside doubled. */
+/* Writes a gnuplot string: quoted, with quotes inside doubled. */
 static void quote(FILE *f, const char *s)
 {
     fputc('\'', f);
@@ -24,7 +24,7 @@ static void set(FILE *f, const char *what, const char *value)
     fputc('\n', f);
 }
 
-/* With logarithms: a mark at each x of the first curve. */
+/* Logarithmic axes have a tick at each x of the first curve. */
 static void write_axes(FILE *f, const curves *p)
 {
     fprintf(f, "set offsets graph 0.02, graph 0.02, graph 0.04, graph 0.04\n");
@@ -65,7 +65,7 @@ bool curves_draw(const curves *p, const char *path, char *why, size_t size)
 {
     char fresh[4300];
     snprintf(fresh, sizeof fresh, "%.4200s.new", path);
-    void (*const former)(int) = signal(SIGPIPE, SIG_IGN); /* a gnuplot that ends early */
+    void (*const former)(int) = signal(SIGPIPE, SIG_IGN); /* gnuplot may exit early */
     FILE *f = popen("gnuplot", "w");
     bool done = f != NULL;
     if (f) {
@@ -75,7 +75,7 @@ bool curves_draw(const curves *p, const char *path, char *why, size_t size)
     signal(SIGPIPE, former);
     if (done && rename(fresh, path) == 0) return true;
     remove(fresh);
-    snprintf(why, size, "%.500s is not drawn: is gnuplot installed? (apt-get install gnuplot-nox)",
+    snprintf(why, size, "%.500s was not drawn: is gnuplot installed? (apt-get install gnuplot-nox)",
              path);
     return false;
 }

@@ -12,15 +12,15 @@ typedef struct curve {
 } curve;
 
 typedef struct curves {
-    const char *across, *up; /* what the axes are */
-    bool logarithmic;        /* both axes         */
+    const char *across, *up; /* labels of the axes */
+    bool logarithmic;        /* both axes          */
     int n;
     const curve *at;
 } curves;
 
 enum { CURVES_WIDTH = 800, CURVES_HEIGHT = 480 };
 
-/* Writes the image. False with the reason in why: gnuplot is missing or could not write. */
+/* Writes the image. False with the reason in why if gnuplot is missing or fails. */
 bool curves_draw(const curves *p, const char *path, char *why, size_t size);
 
 #endif

@@ -15,7 +15,7 @@ static double largest(const heat_map *m)
     return most;
 }
 
-/* White at 0, towards blue or red in proportion. */
+/* White at 0, shading linearly to blue for positive and red for negative values. */
 static void colour_of(double v, double limit, uint8_t rgb[3])
 {
     static const double blue[3] = { 8, 48, 107 }, red[3] = { 165, 15, 21 };
@@ -25,7 +25,7 @@ static void colour_of(double v, double limit, uint8_t rgb[3])
     for (int i = 0; i < 3; i++) rgb[i] = (uint8_t)lrint(255 + (dark[i] - 255) * share);
 }
 
-/* The map in the square that begins at row y0 and column x0. */
+/* Draws the map into the square whose top left corner is row y0, column x0. */
 static void draw_tile(tp_image *p, const heat_map *m, int64_t y0, int64_t x0)
 {
     const double limit = m->limit > 0 ? m->limit : largest(m);

@@ -1,4 +1,4 @@
-/* host_array.h - tensors of any kind as doubles on the host, for the numbers of figures. */
+/* host_array.h - tensors of any dtype as doubles on the host, for the numbers of figures. */
 #ifndef HOST_ARRAY_H
 #define HOST_ARRAY_H
 
@@ -9,8 +9,8 @@ typedef struct host_array {
     double *v; /* NULL: nothing was read */
 } host_array;
 
-/* Replaces the content by that of x; TP_NONE: by nothing. False, with T failed, if it cannot.
- * Begin with { 0 }, end with host_free. */
+/* Replaces the content by that of x, which is empty for TP_NONE. Returns false and fails T on error.
+ * Initialise with { 0 }, end with host_free. */
 bool host_read(host_array *h, tp_tape *T, tp_tensor x);
 void host_free(host_array *h);
 

@@ -1,6 +1,6 @@
-/* lsla.c - light self-limited attention around one query of one window (Hechen et al. 2022,
- * Figures 3 and 4): the dynamic scale and the biases, and the weights before and after the outer
- * bias, for each head and on average. */
+/* lsla.c - light self-limited attention of one query of one window (Hechen et al. 2022, Figures 3
+ * and 4): dynamic scale, biases, and weights before and after the outer bias, for each head and on
+ * average. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct search {
     char why[200];
 } search;
 
-/* The query's row of maps [windows,heads,n,n]. */
+/* Reads the query's row of maps [windows,heads,n,n]. */
 static void take_rows(const search *s, tp_tape *T, tp_tensor maps, double *to)
 {
     const lsla_query *q = s->q;
@@ -24,7 +24,7 @@ static void take_rows(const search *s, tp_tape *T, tp_tensor maps, double *to)
     host_free(&h);
 }
 
-/* The query's row of a table's biases; zeros without one. */
+/* Reads the biases of the query's row from a table; leaves zeros if there is none. */
 static void take_biases(const lsla_query *q, tp_tape *T, tp_tensor table, double *to)
 {
     host_array h = { 0 };
@@ -38,7 +38,7 @@ static void take_biases(const lsla_query *q, tp_tape *T, tp_tensor table, double
     host_free(&h);
 }
 
-/* The dynamic scale, the same for all heads, or the fixed one. */
+/* Reads the dynamic scale, which all heads share, or the fixed one. */
 static void take_scale(const lsla_query *q, tp_tape *T, tp_tensor scale, double *to)
 {
     host_array h = { 0 };
@@ -48,7 +48,7 @@ static void take_scale(const lsla_query *q, tp_tape *T, tp_tensor scale, double 
     host_free(&h);
 }
 
-/* Where the window lies in the image: in the map it is rolled by shift. */
+/* Finds the window's place in the image; its map is rolled by `shift`. */
 static void place(search *s, const int64_t map[2], int64_t shift)
 {
     lsla_query *q = s->q;
@@ -65,7 +65,7 @@ static bool choose(search *s, const tp_lsla_attn_m *m, const int64_t map[2])
     const int64_t query = s->a->query >= 0 ? s->a->query : n > 7 ? 7 : n - 1;
     if (query >= n || s->a->window >= windows) {
         snprintf(s->why, sizeof s->why,
-                 "lsla: block %lld has %lld windows of %lld tokens, counted from 0",
+                 "lsla: block %lld has %lld windows of %lld tokens, numbered from 0",
                  (long long)s->a->at, (long long)windows, (long long)n);
         return false;
     }
@@ -77,7 +77,7 @@ static bool choose(search *s, const tp_lsla_attn_m *m, const int64_t map[2])
     return !s->why[0];
 }
 
-/* x: what the block hands to its attention. */
+/* x: the input of the block's attention. */
 static void see_input(search *s, tp_tape *T, const tp_lsla_block *b, tp_tensor x)
 {
     const tp_lsla_attn_m *m = &b->attn;
@@ -121,7 +121,7 @@ bool lsla_measure(analysis *a, lsla_query *q)
     search s = { .a = a, .q = q };
     *q = (lsla_query){ 0 };
     if (!classifier_cfg_as(&a->f.cfg, &tp_model_vit_lsla))
-        return analysis_fail(a, "lsla: the model is no ViT-LSLA");
+        return analysis_fail(a, "lsla: the model is not a ViT-LSLA");
     if (!analysis_run_one(a, see, &s)) return false;
     if (s.why[0]) return analysis_fail(a, "%s", s.why);
     return q->n > 0 || analysis_fail(a, "lsla: there is no block %lld", (long long)a->block);
@@ -129,7 +129,7 @@ bool lsla_measure(analysis *a, lsla_query *q)
 
 /* ---- files ---- */
 
-/* Columns as in the paper's own terms; head -1: the mean over heads. */
+/* The columns have the paper's terms; head -1 is the mean over heads. */
 static bool report(analysis *a, const lsla_query *q)
 {
     const tp_vit_lsla_cfg *c = classifier_cfg_as(&a->f.cfg, &tp_model_vit_lsla);
@@ -156,8 +156,9 @@ static bool report(analysis *a, const lsla_query *q)
     return tsv_end(&t, a, "lsla.tsv");
 }
 
-/* Rows: scale, inner and outer bias, weights before and after it. Columns: the mean over heads,
- * then each head. White in the scale is the fixed one's value; the weights share their colours. */
+/* Rows: scale, inner and outer bias, weights before and after the outer bias. Columns: the mean over
+ * heads, then each head. White is the fixed scale in the first row. All weights share one colour
+ * range. */
 static bool draw_maps(analysis *a, const lsla_query *q, const double *mean)
 {
     static const int kinds[] = { LSLA_SCALE, LSLA_INNER, LSLA_OUTER, LSLA_BEFORE, LSLA_AFTER };

@@ -11,8 +11,8 @@ static double norm(const double *x, int64_t d)
     return sqrt(sum);
 }
 
-/* With u[i] = x[i] / |x[i]| the sum over all pairs is |sum of u|^2; pairs of a row with itself are
- * taken off. */
+/* With u[i] = x[i] / |x[i]|, the sum over all pairs is |sum of u|^2; the pairs of a row with itself
+ * are subtracted. */
 double mean_cosine(const double *x, int64_t n, int64_t d, double *work)
 {
     double all = 0;
@@ -42,7 +42,7 @@ void softmax_of(double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] /= sum;
 }
 
-/* Weights of the tokens in row j of head h: work [n]. */
+/* The weights of the n tokens in one projected vector: the softmax of a column of scores. */
 static void weights_of(const double *scores, int64_t n, int64_t ld, int64_t column, double *work)
 {
     for (int64_t i = 0; i < n; i++) work[i] = scores[i * ld + column];
@@ -106,7 +106,7 @@ static bool sees(const tp_window_attn_cfg *c, int64_t iy, int64_t ix, int64_t jy
     return true;
 }
 
-/* Logits of head h: low keys, global tokens, all tokens of the map. */
+/* Logits of head h: low-rank keys, global tokens, all tokens of the map. */
 static void window_logits(const window_seen *in, int64_t h, int64_t row, int64_t col, double *z)
 {
     const tp_window_attn_cfg *c = &in->cfg;
@@ -134,7 +134,7 @@ static void window_logits(const window_seen *in, int64_t h, int64_t row, int64_t
     }
 }
 
-/* Probabilities w [low] of the low keys: those of the projection go to its tokens. */
+/* Distributes the probabilities w [low] of the low-rank keys over the tokens they project. */
 static void spread_low(span *s, const window_seen *in, int64_t h, const double *w, int64_t low,
                        double *work)
 {

@@ -1,9 +1,8 @@
-/* norms.c - how long the keys and values of the window are beside those of the dynamic
- * projection (Zhu et al. 2021, Figure 2): the ratio of their mean l2 norms, block by block.
+/* norms.c - the ratio of the mean l2 norms of keys and values in the window to those of the dynamic
+ * projection, block by block (Zhu et al. 2021, Figure 2).
  *
- * without: before both norms of DualLN, the projections made of keys and values that are not normed
- * either. with: what the attention reads. A model that was built without DualLN has the first only.
- */
+ * without: before DualLN, with projections of keys and values that are not normalised either.
+ * with: as the attention reads them. A model without DualLN has only the former. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +13,12 @@ typedef struct norms {
     analysis *a;
     norm_ratios *r;
     host_array raw[2],
-        scores; /* of this block: keys and values before norms, the projection's scores */
+        scores; /* of this block: keys and values before DualLN, and the projection's scores */
     int raws;
 } norms;
 
-/* Adds the norms of rows front .. of x [B,front+N,C] in `to[0]`, of low [B,..,C]'s first rank rows
- * in to[1]; low empty: of the projections of x. */
+/* Adds the norms of rows front .. of x [B,front+N,C] to to[0], and those of the first rank rows of
+ * low [B,..,C] to to[1]. If low is NULL, it projects x itself. */
 static void add(norms *s, tp_tape *T, const host_array *x, const host_array *low, int64_t front,
                 int64_t heads, double to[2])
 {
@@ -40,7 +39,7 @@ static void add(norms *s, tp_tape *T, const host_array *x, const host_array *low
     free(made);
 }
 
-/* x: inputs of the window attention; 0: keys, 1: values. */
+/* Adds the norms of the window attention's inputs. kv: 0 keys, 1 values. */
 static void see_attention(norms *s, tp_tape *T, const tp_seen *seen)
 {
     tp_window_attn_cfg cfg;
@@ -79,7 +78,7 @@ static void see(void *env, tp_tape *T, const tp_seen *seen)
     const char *name = seen->op->name;
     if (analysis_ends_block(seen)) forget(s);
     if (s->a->at >= DEPTH_MAX) return;
-    /* The first two of a block; a class token's follow. */
+    /* Only the first two of a block: those of a class token follow. */
     if (s->raws < 2 && strcmp(name, "layernorm") == 0 && tp_ends_in(seen->path, "dual_ln_full"))
         host_read(&s->raw[s->raws++], T, seen->x[0]);
     if (strcmp(name, "chunk_project") == 0) host_read(&s->scores, T, seen->x[1]);
@@ -127,7 +126,7 @@ static void draw(const analysis *a, norm_ratios *r)
     }
     for (int k = 0; k < 4; k++) c[k] = (curve){ names[k], n, number, ratio[k] };
     analysis_curves(
-        a, &(curves){ "block", "norm in the window / norm of projections", false, dual ? 4 : 2, c },
+        a, &(curves){ "block", "norm of window / norm of projections", false, dual ? 4 : 2, c },
         "norms.png");
 }
 

@@ -1,5 +1,5 @@
-/* resolution.c - time and memory of models over the size of the image (Hechen et al.
- * 2022, Figure 7; Zhu et al. 2021, Figure 7), as they are initialised, on noise. */
+/* resolution.c - time and memory of untrained models by image size, on noise (Hechen et al. 2022,
+ * Figure 7; Zhu et al. 2021, Figure 7). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@ typedef struct measured {
     double bytes[SIZES];                             /* MB of a training step   */
 } measured;
 
-/* Splits at commas; returns how many words of fewer than 64 letters there are, or -1. */
+/* Splits at commas and returns the number of words; -1 if a word is empty or longer than 63 bytes,
+ * or if there are more than `most`. */
 static int split(const char *list, char word[][64], int most)
 {
     int n = 0;
@@ -39,9 +40,9 @@ static bool read_sizes(analysis *a, const char *list, int64_t size[SIZES], int *
         errno = 0;
         size[i] = strtoll(word[i], &end, 10);
         if (*end || errno || size[i] < 8 || size[i] > 4096)
-            return analysis_fail(a, "--sizes: '%s' is no size from 8 to 4096", word[i]);
+            return analysis_fail(a, "--sizes: '%s' is not a size from 8 to 4096", word[i]);
     }
-    return *n > 0 || analysis_fail(a, "--sizes: '%s' is no list like 64,128,256", list);
+    return *n > 0 || analysis_fail(a, "--sizes: '%s' is not a list like 64,128,256", list);
 }
 
 static bool open_model(probe *b, const char *preset, int64_t size, const image_common *c, char *why,
@@ -103,7 +104,8 @@ bool resolution_draw(analysis *a, const resolution_opts *o)
     const int n = split(o->presets, name, MODELS);
     tsv t;
     if (n < 1)
-        return analysis_fail(a, "--preset: '%s' is no list of 1 to %d presets", o->presets, MODELS);
+        return analysis_fail(a, "--preset: '%s' is not a list of 1 to %d presets", o->presets,
+                             MODELS);
     if (!read_sizes(a, o->sizes, size, &sizes) ||
         !tsv_begin(&t, a, "preset\tsize\tbatch\tforward_ms\tforward_mb\tstep_ms\tstep_mb"))
         return false;
@@ -116,9 +118,9 @@ bool resolution_draw(analysis *a, const resolution_opts *o)
     int drawn = 0;
     while (drawn < n && m[drawn].n > 0) drawn++;
     if (drawn == 0) return done;
-    draw(a, m, drawn, offsetof(measured, forward), "forward, ms an image",
+    draw(a, m, drawn, offsetof(measured, forward), "forward, ms per image",
          "resolution-forward.png");
-    draw(a, m, drawn, offsetof(measured, step), "training step, ms an image",
+    draw(a, m, drawn, offsetof(measured, step), "training step, ms per image",
          "resolution-step.png");
     draw(a, m, drawn, offsetof(measured, bytes), "peak memory of a training step, MB",
          "resolution-memory.png");

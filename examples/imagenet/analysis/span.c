@@ -1,7 +1,6 @@
-/* span.c - what one token of a map attends to, block by block: tokens in its window
- * directly, and tokens of the whole map through the dynamic projection (Zhu et al. 2021), which is
- * the weight of a projection times the token's weight in it. For windows, long-short and full
- * attention. */
+/* span.c - what one token of a map attends to, block by block: tokens of its window directly, and
+ * tokens of the whole map through the dynamic projection (Zhu et al. 2021): the weight of a projected
+ * vector times the token's weight in it. For window, long-short and full attention. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +38,7 @@ static void see_window(spans *s, tp_tape *T, const tp_seen *seen)
     take(s, window_span(&s->of[s->a->at], &s->in, row, col));
 }
 
-/* Is the attention that of all tokens over all, or a map of them? */
+/* Do the models' tp_attention ops attend over the whole map? */
 static bool is_full(const analysis *a)
 {
     const tp_vil *vil = classifier_as(a->f.m, &tp_model_vil);
@@ -55,7 +54,7 @@ static void see_full(spans *s, tp_tape *T, const tp_seen *seen)
     int64_t side = 0;
     host_array bias = { 0 };
     tp_attn_cfg cfg;
-    if (N < 1) return; /* global rows alone */
+    if (N < 1) return; /* only global tokens */
     while ((side + 1) * (side + 1) <= N) side++;
     memcpy(&cfg, seen->attr, sizeof cfg);
     if (host_read(&s->in.q, T, seen->x[0]) && host_read(&s->in.k, T, seen->x[1]) &&
@@ -96,7 +95,7 @@ static void print_span(FILE *f, int block, const span *s)
     }
 }
 
-/* The maps of a block: directly, through, both (means over the heads), then both for each head. v
+/* The maps of a block: direct, through, both (means over the heads), then both for each head. v
  * [heads + 3, rows cols] receives the numbers. */
 static void fill_row(heat_map *row, const span *s, double *v, int64_t marked)
 {
@@ -158,8 +157,7 @@ bool span_draw(analysis *a)
     spans s = { .a = a, .of = of };
     bool done = analysis_run_one(a, see, &s);
     if (done && s.failed)
-        done =
-            analysis_fail(a, "span: out of memory, or a kind of window of which there is no map");
+        done = analysis_fail(a, "span: out of memory, or a kind of window that has no map");
     if (done && s.blocks == 0)
         done = analysis_none(a, "span", "attention over windows or the whole map");
     if (done && s.blocks > 0) done = report(a, &s);

@@ -1,5 +1,4 @@
-/* tools.c - running the model under observation, and the files that figures are written to.
- */
+/* tools.c - runs the model under observation and writes the files of figures. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +56,7 @@ static void forward_op(void *env, tp_tape *T, const tp_seen *s)
     w->a->at += analysis_ends_block(s);
 }
 
-/* Images from `first` on. */
+/* Runs `count` images from `first` on. */
 static bool run_batch(analysis *a, int64_t first, int64_t count, tp_observer see, void *env)
 {
     const int64_t side = a->f.cfg.size, each = side * side * 3;
@@ -65,8 +64,7 @@ static bool run_batch(analysis *a, int64_t first, int64_t count, tp_observer see
     watch w = { a, see, env };
     a->at = 0;
     tp_reset(T);
-    tp_tensor x = tp_from(T, TP_F32, TP_SHAPE(count, side, side, 3), a->x + first * each);
-    if (tp_compute_dtype(T) == TP_F64) x = tp_cast(T, x, TP_F64);
+    const tp_tensor x = classifier_input(T, a->f.m, a->x + first * each, count);
     tp_observe(T, forward_op, &w);
     classifier_forward(T, a->f.m, x);
     tp_observe(T, NULL, NULL);
