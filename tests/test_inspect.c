@@ -61,7 +61,7 @@ Test(inspect, output_and_options)
           "tp-inspect: b: cannot be opened (No such file or directory); check the path and its "
           "permissions\n"
           "empty\nweight\nhalf\nids\nempty\nweight\nhalf\nids\n" },
-        { "", 2, "tp-inspect: no FILE is given\nTry 'tp-inspect --help'.\n" },
+        { "", 2, "tp-inspect: no FILE was given\nTry 'tp-inspect --help'.\n" },
         { "--all a", 2, "tp-inspect: --all: unknown flag\nTry 'tp-inspect --help'.\n" },
     };
     char out[4096];

@@ -106,13 +106,13 @@ Test(tp_models, refusals)
         { "--params CVT-13", 1,
           "tp-models: no model is called 'CVT-13'; the nearest name is 'cvt-13'\n" },
         { "resnet", 1,
-          "tp-models: no model's name begins with 'resnet'; tp-models lists them all\n" },
+          "tp-models: no model's name begins with 'resnet'; run tp-models to list them all\n" },
         { "--filter resnet", 1,
-          "tp-models: no model's name or family contains 'resnet'; tp-models lists them all\n" },
+          "tp-models: no model's name or family contains 'resnet'; run tp-models to list them all\n" },
         { "--all", 2, "tp-models: --all: unknown flag\n" TRY },
         { "--summary", 2, "tp-models: --summary: a value is missing\n" TRY },
         { "--summary tiny --depth x", 2, "tp-models: --depth: 'x' is not a whole number\n" TRY },
-        { "a b", 2, "tp-models: one PREFIX at most, not also b\n" TRY },
+        { "a b", 2, "tp-models: 'b': only one PREFIX is allowed\n" TRY },
         { "--summary tiny --params tiny", 2,
           "tp-models: --summary, --params and a list of models exclude each other\n" TRY },
     };
@@ -153,8 +153,8 @@ Test(tp_models, tree)
         "input        [1,32,32,3], one image\n"
         "parameters   374,392, 1.4 MiB in f32; 741 elements of buffers\n"
         "mult-adds    4.70 M\n"
-        "FLOPs        4.76 M as the paper counts\n"
-        "memory       0.2 MiB kept for backward, 0.2 with blocks recomputed; one sample, f32\n");
+        "FLOPs        4.76 M by the paper's count\n"
+        "memory       0.2 MiB saved for backward, 0.2 with --recompute block; one sample, f32\n");
 }
 
 /* What a tree holds at several depths, and where equal blocks share a line. */

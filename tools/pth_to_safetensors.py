@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Turns a PyTorch checkpoint into a safetensors file that tp_load reads by name.
+"""Converts a PyTorch checkpoint to a safetensors file that tp_load reads by name.
 
     tools/pth_to_safetensors.py model.pth model.safetensors
 
-Needs Python with PyTorch; the safetensors format is written here. The state dict is the checkpoint itself
-or what it holds as "model", "state_dict", "module", "net" or "model_state" (--key for another). A common
-prefix "module." is removed. Half precision becomes float32. Buffers that tapegrad computes itself
-(relative_position_index, attn_mask) are left out.
+Needs Python with PyTorch, but not the safetensors package. The state dict is the checkpoint itself or its
+entry "model", "state_dict", "module", "net" or "model_state" (--key names another). A common prefix
+"module." is removed. Half precision is converted to float32. Buffers that tapegrad computes itself
+(relative_position_index, attn_mask) are skipped.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ NAMES = {torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16", tor
 
 
 def state_dict(checkpoint, key):
-    """The names and tensors of a checkpoint, whatever it is wrapped in."""
+    """The state dict of a checkpoint, unwrapped."""
     if key:
         return checkpoint[key]
     for name in KEYS:
@@ -33,12 +33,12 @@ def state_dict(checkpoint, key):
 
 
 def tensors(state, keep):
-    """(name, tensor) pairs to be written, in order."""
+    """Yields the (name, tensor) pairs to write, in order."""
     prefix = "module." if all(name.startswith("module.") for name in state) else ""
     for name, value in state.items():
         name = name[len(prefix):]
         if not torch.is_tensor(value):
-            print(f"{name}: is no tensor, left out", file=sys.stderr)
+            print(f"{name}: skipped, because it is not a tensor", file=sys.stderr)
         elif not keep and name.rsplit(".", 1)[-1] in COMPUTED:
             continue
         else:
@@ -50,7 +50,7 @@ def bytes_of(tensor):
 
 
 def write(path, pairs):
-    """Writes beside the file, syncs and renames."""
+    """Writes a temporary file, syncs it and renames it to path."""
     header, chunks, end = {}, [], 0
     for name, tensor in pairs:
         if tensor.dtype not in NAMES:
@@ -77,10 +77,10 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("checkpoint")
     p.add_argument("output")
-    p.add_argument("--key", help="where the state dict is in the checkpoint")
+    p.add_argument("--key", help="entry of the checkpoint that holds the state dict")
     p.add_argument("--all", action="store_true", help="keep buffers that tapegrad computes itself")
     p.add_argument("--unsafe", action="store_true",
-                   help="allow pickled objects, which can run any code: only for files that you trust")
+                   help="allow pickled objects, which can run any code; use it only for files you trust")
     a = p.parse_args()
     checkpoint = torch.load(a.checkpoint, map_location="cpu", weights_only=not a.unsafe)
     write(a.output, list(tensors(state_dict(checkpoint, a.key), a.all)))

@@ -1,4 +1,5 @@
-/* tp-inspect.c - what is in a safetensors file: metadata, tensors, and a look at their values. */
+/* tp-inspect.c - prints the contents of safetensors files: metadata, tensors, and a summary of their
+ * values. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,15 +13,15 @@ typedef struct request {
 static const tp_option table[] = {
     TP_HEADING("OPTIONS"),
     TP_ARGUMENTS(request, files, "FILE ...", "safetensors files."),
-    TP_FLAG("names", request, names, 0, "Only the names of the tensors, one a line."),
-    TP_FLAG("meta", request, meta, 0, "Only the metadata, KEY = VALUE a line."),
+    TP_FLAG("names", request, names, 0, "Print only the names of the tensors, one per line."),
+    TP_FLAG("meta", request, meta, 0, "Print only the metadata, one KEY = VALUE per line."),
     { 0 },
 };
 
 static bool check(const void *settings, char *why, size_t size)
 {
     const request *r = settings;
-    if (r->files.n == 0) snprintf(why, size, "no FILE is given");
+    if (r->files.n == 0) snprintf(why, size, "no FILE was given");
     return r->files.n > 0;
 }
 
@@ -29,27 +30,26 @@ static const tp_command manual = {
     .summary = "lists the tensors and the metadata of safetensors files",
     .synopsis = "[--names | --meta] FILE ...",
     .about =
-        "Checks each FILE and prints its metadata, then one line for each tensor in the order "
-        "of the data: name, dtype, shape, least, largest and mean value of the finite "
-        "elements, and the numbers of elements that are NaN and infinite, if there are any. "
-        "Tensors of dtypes that have no value here (8-bit floats, complex, U64) and empty ones "
-        "show none. The last line sums up, and says whether the file has checksums, which are "
-        "compared first: of a damaged file only the damage is told. With --names and --meta no "
-        "more than the header is read. Values are read in pieces: memory does not grow with the "
-        "file.",
+        "Checks each FILE and prints its metadata, then one line for each tensor in the order of "
+        "the data: name, dtype, shape, minimum, maximum and mean of the finite elements, and the "
+        "number of NaN and infinite elements, if any. No values are shown for empty tensors and "
+        "for dtypes that the library cannot read (8-bit floats, complex, U64). The last line has "
+        "the totals and says whether the file has checksums.\n\n"
+        "Checksums are verified first; for a damaged file only the damage is reported. --names "
+        "and --meta read only the header. Values are read in pieces, so memory does not grow with "
+        "the file.",
     .table = table,
     .check = check,
     .more = "EXIT STATUS\n"
             "    0  every file is sound\n"
-            "    1  some file is missing or damaged; "
-            "standard error says which, where and what to do\n"
-            "    2  wrong usage\n\n"
+            "    1  a file is missing or damaged; standard error says which, where and what to do\n"
+            "    2  a wrong command line\n\n"
             "EXAMPLES\n"
             "    tp-inspect best.safetensors\n"
             "    tp-inspect --names best.safetensors | grep bias\n",
 };
 
-/* Text of a file may hold anything; what a terminal would obey is shown as \xNN. */
+/* Prints text from a file, with control characters that could affect a terminal as \xNN. */
 static void print_text(const char *s, int width)
 {
     int n = 0;
@@ -106,7 +106,7 @@ static kind kind_of(const char *stored)
     return OPAQUE;
 }
 
-/* Of what could be read: F has failed where that is not all. */
+/* Summarises the elements that could be read; F has failed if not all could. */
 static summary summarise(tp_file *F, const tp_file_tensor *t)
 {
     enum { PIECE = 4096 };
@@ -178,7 +178,7 @@ static bool inspect(const char *path, mode m, bool title)
         print_text(tp_file_at(F, i)->name, 0);
         printf("\n");
     }
-    ok = tp_file_ok(F); /* values may not be readable */
+    ok = tp_file_ok(F); /* reading values may have failed */
     if (!ok) fprintf(stderr, "tp-inspect: %s\n", tp_file_why(F));
     tp_file_close(F);
     return ok;
@@ -188,7 +188,7 @@ static bool run(void *options, char *why, size_t size)
 {
     const request *r = options;
     const mode m = r->names ? NAMES : r->meta ? META : ALL;
-    (void)why, (void)size; /* each file has told its own */
+    (void)why, (void)size; /* each file has printed its own message */
     bool done = true;
     for (int i = 0; i < r->files.n; i++) done = inspect(r->files.at[i], m, r->files.n > 1) && done;
     return done;

@@ -1,80 +1,70 @@
-/* tp-parity.c - compares the library with reference cases, one line a file. */
-#include <stdlib.h>
+/* tp-parity.c - compares the library with reference cases, one line per file. */
+#include <stdio.h>
 #include <string.h>
+#include <tapegrad/options.h>
 
 #include "parity.h"
 
-static const char help[] =
-    "NAME\n"
-    "    tp-parity - compare the library with reference cases\n"
-    "\n"
-    "SYNOPSIS\n"
-    "    tp-parity [--f64] [--f32] [--bf16] [--device NAME] [--threads N] [--verbose] FILE...\n"
-    "    tp-parity --audit [--device NAME] [--threads N] [--verbose] FILE...\n"
-    "\n"
-    "DESCRIPTION\n"
-    "    A reference case is a safetensors file: metadata that say what to run, weights,\n"
-    "    inputs, and the outputs and gradients that a reference implementation computed. Each\n"
-    "    FILE is run, all results in it are compared, and a line reports the largest relative\n"
-    "    error. Nothing about a case is known but what its file says: a tensor that nothing was\n"
-    "    compared with and a key of the metadata that nothing read are failures, like results\n"
-    "    that differ.\n"
-    "\n"
-    "    --audit changes each value of the metadata in turn (numbers, flags, words, elements of\n"
-    "    lists, names) and expects that the case is refused or no longer agrees. A change that\n"
-    "    makes no difference is printed; tools/parity/parity_exceptions.c lists the reasons why\n"
-    "    some may.\n"
-    "\n"
-    "OPTIONS\n"
-    "    --f64 --f32 --bf16\n"
-    "                   precisions to run; without any, f32 and on the CPU, which alone has\n"
-    "                   it, f64, but models of full size in f32 alone\n"
-    "    --audit        audit the metadata, in f64 (models of full size, other devices: f32)\n"
-    "    --device NAME  where to run: cpu, cuda, cuda:1, ... (cpu)\n"
-    "    --threads N    0: as many as there are cores (0)\n"
-    "    --verbose      every comparison; of an audit, the excepted changes and their reasons\n"
-    "    --help         this text\n"
-    "\n"
-    "EXIT STATUS\n"
-    "    0  all files agree; with --audit, every change makes a difference or is excepted\n"
-    "    1  a file does not agree, is of an unknown kind, or holds what nothing read\n"
-    "    2  wrong usage\n"
-    "\n"
-    "EXAMPLES\n"
-    "    tp-parity tests/fixtures/*/*.safetensors\n"
-    "    tp-parity --f32 --verbose tests/fixtures/cvt/full_cvt13_224.safetensors\n"
-    "    tp-parity --audit tests/fixtures/lm/attn_r1_basic.safetensors\n";
-
-typedef struct options {
+typedef struct request {
+    tp_words files;
     bool f64, f32, bf16, verbose, audit;
-    const char *device;
-    int threads;
-} options;
+    char *device;
+    int64_t threads;
+} request;
 
-/* Takes one option; returns how many arguments it is, 0 if it is none. */
-static int take_option(options *o, int left, char **arg)
+#define S request
+
+static const tp_option table[] = {
+    TP_HEADING("OPTIONS"),
+    TP_ARGUMENTS(S, files, "FILE ...", "Reference cases."),
+    TP_FLAG(
+        "f64", S, f64, 0,
+        "Run in f64. Without --f64, --f32 and --bf16, cases run in f32 and, on the CPU, in f64; "
+        "full-size models only in f32."),
+    TP_FLAG("f32", S, f32, 0, "Run in f32."),
+    TP_FLAG("bf16", S, bf16, 0, "Run in bf16."),
+    TP_FLAG("audit", S, audit, 0,
+            "Audit the metadata, in f64 (full-size models and other devices: f32)."),
+    TP_STRING("device", S, device, "NAME", 0, "cpu, cuda or cuda:1."),
+    TP_INT("threads", S, threads, 0, 4096, 0, "CPU threads; 0: all cores."),
+    TP_FLAG("verbose", S, verbose, 0,
+            "Print every comparison; of an audit, also the excepted changes and their reasons."),
+    { 0 },
+};
+
+static bool check(const void *settings, char *why, size_t size)
 {
-    bool *flag = strcmp(arg[0], "--f64") == 0       ? &o->f64
-                 : strcmp(arg[0], "--f32") == 0     ? &o->f32
-                 : strcmp(arg[0], "--bf16") == 0    ? &o->bf16
-                 : strcmp(arg[0], "--verbose") == 0 ? &o->verbose
-                 : strcmp(arg[0], "--audit") == 0   ? &o->audit
-                                                    : NULL;
-    if (flag) {
-        *flag = true;
-        return 1;
-    }
-    if (left < 2) return 0;
-    if (strcmp(arg[0], "--device") == 0) {
-        o->device = arg[1];
-        return 2;
-    }
-    char *end;
-    const long n = strtol(arg[1], &end, 10);
-    if (strcmp(arg[0], "--threads") != 0 || end == arg[1] || *end || n < 0 || n > 4096) return 0;
-    o->threads = (int)n;
-    return 2;
+    const request *r = settings;
+    if (r->files.n == 0) snprintf(why, size, "no FILE was given");
+    return r->files.n > 0;
 }
+
+static const tp_command manual = {
+    .name = "tp-parity",
+    .summary = "compares the library with reference cases",
+    .synopsis = "[--f64] [--f32] [--bf16] [--device NAME] [--threads N] [--verbose] FILE ...\n"
+                "    tp-parity --audit [--device NAME] [--threads N] [--verbose] FILE ...",
+    .about =
+        "A reference case is a safetensors file: metadata that say what to run, weights, inputs, "
+        "and the outputs and gradients of a reference implementation. Each FILE is run, all its "
+        "results are compared, and one line reports the largest relative error. A tensor that was "
+        "not compared and a metadata key that was not read are failures, like results that "
+        "differ.\n\n"
+        "--audit changes each value of the metadata in turn (numbers, flags, words, elements of "
+        "lists, names) and expects the case to be refused or to disagree. It prints every change "
+        "that makes no difference. tools/parity/parity_exceptions.c has the reasons for those "
+        "that rightly make none.",
+    .table = table,
+    .check = check,
+    .more = "EXIT STATUS\n"
+            "    0  all files agree; with --audit, every change makes a difference or is excepted\n"
+            "    1  a file disagrees, is of an unknown kind, or has something that was not used\n"
+            "    2  a wrong command line\n\n"
+            "EXAMPLES\n"
+            "    tp-parity tests/fixtures/*/*.safetensors\n"
+            "    tp-parity --f32 --verbose tests/fixtures/cvt/full_cvt13_224.safetensors\n"
+            "    tp-parity --audit tests/fixtures/lm/attn_r1_basic.safetensors\n",
+};
 
 static const char *base_name(const char *path)
 {
@@ -82,7 +72,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static bool run_file(const char *path, tp_device *D, const options *o)
+static bool run_file(const char *path, tp_device *D, const request *o)
 {
     static const tp_dtype types[] = { TP_F64, TP_F32, TP_BF16 };
     const bool asked[] = { o->f64, o->f32, o->bf16 }, any = o->f64 || o->f32 || o->bf16;
@@ -111,7 +101,7 @@ static bool run_file(const char *path, tp_device *D, const options *o)
     return !*why;
 }
 
-static bool audit_file(const char *path, tp_device *D, const options *o)
+static bool audit_file(const char *path, tp_device *D, const request *o)
 {
     parity_audit a;
     const bool ran = parity_audit_run(&a, path, D, o->verbose, stdout);
@@ -126,33 +116,23 @@ static bool audit_file(const char *path, tp_device *D, const options *o)
     return good;
 }
 
+static bool run(void *settings, char *why, size_t size)
+{
+    const request *o = settings;
+    tp_device *D = tp_device_open(o->device, &(tp_device_opts){ .threads = (int)o->threads });
+    const bool open = tp_device_ok(D);
+    int failed = 0;
+
+    if (!open) snprintf(why, size, "%s", tp_device_why(D));
+    for (int i = 0; open && i < o->files.n; i++)
+        failed += o->audit ? !audit_file(o->files.at[i], D, o) : !run_file(o->files.at[i], D, o);
+    if (failed) printf("%d of %d files disagree\n", failed, o->files.n);
+    tp_device_close(D);
+    return open && !failed;
+}
+
 int main(int argc, char **argv)
 {
-    options o = { .device = "cpu" };
-    int first = 1, failed = 0;
-
-    while (first < argc && argv[first][0] == '-') {
-        if (strcmp(argv[first], "--help") == 0) {
-            fputs(help, stdout);
-            return 0;
-        }
-        const int n = take_option(&o, argc - first, argv + first);
-        if (!n) break;
-        first += n;
-    }
-    if (first >= argc || argv[first][0] == '-') {
-        fputs("usage: tp-parity [OPTION...] FILE..., see tp-parity --help\n", stderr);
-        return 2;
-    }
-    tp_device *D = tp_device_open(o.device, &(tp_device_opts){ .threads = o.threads });
-    if (!tp_device_ok(D)) {
-        fprintf(stderr, "tp-parity: %s\n", tp_device_why(D));
-        tp_device_close(D);
-        return 1;
-    }
-    for (int i = first; i < argc; i++)
-        failed += o.audit ? !audit_file(argv[i], D, &o) : !run_file(argv[i], D, &o);
-    if (failed) printf("%d of %d files do not agree\n", failed, argc - first);
-    tp_device_close(D);
-    return failed ? 1 : 0;
+    request r = { .device = strdup("cpu") };
+    return tp_command_main(&manual, argc - 1, argv + 1, &r, run);
 }

@@ -1,4 +1,4 @@
-/* model_list.c - the list of models beside what their papers print, and one model's parameters. */
+/* model_list.c - prints the list of models next to the papers' figures, and one model's parameters. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,7 +117,7 @@ static json_t *row_json(const tp_model_row *row, const model_facts *f)
                      "activation_bytes_recomputed", f->kept_by_blocks);
 }
 
-/* Case aside. */
+/* Does text contain part, ignoring case? */
 static bool has(const char *text, const char *part)
 {
     const size_t n = strlen(part);
@@ -160,7 +160,7 @@ int model_list(const list_opts *o)
     }
     tp_device_close(D);
     if (n == 0) {
-        fprintf(stderr, "tp-models: no model's %s '%s'; tp-models lists them all\n",
+        fprintf(stderr, "tp-models: no model's %s '%s'; run tp-models to list them all\n",
                 o->filter ? "name or family contains" : "name begins with",
                 o->filter ? o->filter : o->prefix);
         json_decref(all);

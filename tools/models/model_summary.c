@@ -1,5 +1,5 @@
-/* model_summary.c - a model's layers as a tree, with shapes, parameters and multiply-adds, and what
- * the whole costs. */
+/* model_summary.c - prints a model's layers as a tree, with shapes, parameters and multiply-adds, and
+ * the totals. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "model_tree.h"
 #include "model_views.h"
 
-/* ---- words ---- */
+/* ---- formatting ---- */
 
 /* "44,294,448" */
 static const char *grouped(int64_t n, char *text, size_t size)
@@ -40,7 +40,7 @@ static const char *scaled(double x, char *text, size_t size)
     return text;
 }
 
-/* Letters that a terminal shows of UTF-8. */
+/* Columns that UTF-8 text takes on a terminal. */
 static int width(const char *s)
 {
     int n = 0;
@@ -51,7 +51,7 @@ static int width(const char *s)
 /* ---- the tree ---- */
 
 typedef struct line {
-    char text[400]; /* branches and name */
+    char text[400]; /* tree branches and name */
     int layer;
 } line;
 
@@ -63,10 +63,10 @@ typedef struct page {
     int left, ops, shapes; /* widths of columns */
 } page;
 
-/* Equal siblings in a row, or every other one, that share a line. */
+/* Consecutive siblings that share a line: all equal (period 1), or alternating (period 2). */
 typedef struct run {
-    int period, count; /* 1 or 2; how often the first `period` siblings are repeated */
-    int last[2];       /* of the first kind and of the second                        */
+    int period, count; /* count: repetitions of the first `period` siblings  */
+    int last[2];       /* the last sibling of the first and the second kind  */
 } run;
 
 static bool is_number(const char *name)
@@ -74,7 +74,7 @@ static bool is_number(const char *name)
     return name[0] && !name[strspn(name, "0123456789")];
 }
 
-/* How often the siblings from `first` on repeat with that period; those with numbers only. */
+/* The run of siblings that starts at `first` with this period. Only numbered siblings form runs. */
 static run run_from(const page *p, int first, int period)
 {
     const layer *at = p->t->at;
@@ -95,7 +95,8 @@ static run run_from(const page *p, int first, int period)
 
 static void add_children(page *p, int node, const char *branch, int depth);
 
-/* A node that stands for `count` of them, up to `last`, every other one if the period is 2. */
+/* Adds the line of a node that represents `count` siblings up to `last`; every other one if the
+ * period is 2. */
 static void add_line(page *p, int node, const run *r, int last, bool end, const char *branch,
                      int depth)
 {
@@ -114,7 +115,7 @@ static void add_line(page *p, int node, const run *r, int last, bool end, const 
     add_children(p, node, below, depth - 1);
 }
 
-/* The children of a node and what is below them; `branch` stands before each of their lines. */
+/* Adds the lines of a node's children and their subtrees, each prefixed with `branch`. */
 static void add_children(page *p, int node, const char *branch, int depth)
 {
     const layer *at = p->t->at;
@@ -131,7 +132,7 @@ static void add_children(page *p, int node, const char *branch, int depth)
     }
 }
 
-/* The op of a line, unless the name says it. */
+/* The op of a line; empty if the name already is the op. */
 static const char *op_of(const layer *at)
 {
     return at->op && at->name[0] != '(' ? at->op : "";
@@ -180,7 +181,7 @@ static void print_tree(page *p)
     print_rule(columns);
 }
 
-/* ---- what the whole costs ---- */
+/* ---- totals ---- */
 
 static void print_totals(const model_tree *t, const model_facts *f, const tp_model_row *row)
 {
@@ -194,12 +195,12 @@ static void print_totals(const model_tree *t, const model_facts *f, const tp_mod
     if (t->buffers) printf("; %s elements of buffers", grouped(t->buffers, a, sizeof a));
     printf("\nmult-adds    %s", scaled(macs, a, sizeof a));
     if (macs < closed * 0.9995)
-        printf("; in closed form %s, with keys beyond the map or elementwise sums",
+        printf("; %s in closed form, with keys beyond the map or elementwise sums",
                scaled(closed, b, sizeof b));
-    printf("\nFLOPs        %s as the paper counts", scaled(f->flops, a, sizeof a));
+    printf("\nFLOPs        %s by the paper's count", scaled(f->flops, a, sizeof a));
     if (row && row->flops > 0) printf("; the paper prints %s", scaled(row->flops, b, sizeof b));
     printf(
-        "\nmemory       %.1f MiB kept for backward, %.1f with blocks recomputed; one sample, f32\n",
+        "\nmemory       %.1f MiB saved for backward, %.1f with --recompute block; one sample, f32\n",
         f->kept / 1048576.0, f->kept_by_blocks / 1048576.0);
 }
 
@@ -243,7 +244,7 @@ static int summary_json(const model_tree *t, const model_facts *f, const tp_mode
     return print_json(j);
 }
 
-/* ---- the whole ---- */
+/* ---- all of it ---- */
 
 static int print_page(const model_tree *t, const model_facts *f, const tp_model_row *row,
                       const summary_opts *o)

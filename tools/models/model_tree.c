@@ -1,8 +1,8 @@
 /* model_tree.c - see the header.
  *
- * An op belongs to the module whose scope it ran in, or to the part of it whose parameter it reads:
- * tp_linear with the weight of "ff.fc2" is fc2's, whoever calls it. What is made of parameters
- * alone (a slice, a standardised weight) stands for the parameter. */
+ * An op belongs to the module whose scope it ran in, or to that module's part whose parameter it
+ * reads: tp_linear with the weight of "ff.fc2" belongs to fc2, whichever module calls it. A tensor
+ * computed from parameters only (a slice, a standardised weight) counts as a parameter. */
 #include "model_tree.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <tapegrad/observe.h>
 
-/* A tensor that is a parameter or made of parameters, and the module that has it. */
+/* A parameter, or a tensor computed from parameters only, and the module that owns it. */
 typedef struct origin {
     tp_tensor x;
     int layer;
@@ -33,7 +33,7 @@ static void *grown(void *p, int n, int *room, size_t each)
     return q;
 }
 
-/* A child of a node by its name [n], made if there is none; -1 without memory. */
+/* The child of a node with this name [n], created if missing; -1 if out of memory. */
 static int child_of(builder *b, int parent, const char *name, size_t n)
 {
     model_tree *t = b->t;
@@ -55,7 +55,7 @@ static int child_of(builder *b, int parent, const char *name, size_t n)
     return t->n++;
 }
 
-/* The node of a path of n letters, "layers.0.attn". */
+/* The node of a path of n bytes, such as "layers.0.attn". */
 static int node_of(builder *b, const char *path, size_t n)
 {
     int at = 0;
@@ -101,7 +101,7 @@ static void add_parameters(builder *b, tp_params *P)
         const int node = node_of(b, it.name, dot ? (size_t)(dot - it.name) : 0);
         if (node < 0) return;
         if (it.buffer) b->t->buffers += tp_numel(it.tensor);
-        if (it.buffer || it.alias_of) { /* a tied parameter is its first name's */
+        if (it.buffer || it.alias_of) { /* a tied parameter counts under its first name */
             b->t->at[node].op = it.buffer ? "buffer" : "tied";
             continue;
         }
@@ -113,8 +113,8 @@ static void add_parameters(builder *b, tp_params *P)
 
 /* ---- ops ---- */
 
-/* What the module of an op's scope reads: the part below it that has the last parameter among the
- * inputs; the module itself if there is none. *all: are there no other inputs? */
+/* The node that an op belongs to: the part of its scope that owns the last parameter among the
+ * inputs, or the scope itself if there is none. *all: are all inputs parameters? */
 static int reader_of(const builder *b, const tp_seen *s, int scope, bool *all)
 {
     int reader = scope;
@@ -173,7 +173,7 @@ static void see(void *env, tp_tape *T, const tp_seen *s)
     note_op(b->t, node, s, macs);
 }
 
-/* A module whose only part is an op is that op; one with other parts is none. */
+/* Merges a module whose only part is an op with that op; a module with other parts has no op. */
 static void settle(model_tree *t)
 {
     for (int i = t->n - 1; i > 0; i--) {
@@ -192,7 +192,7 @@ static void settle(model_tree *t)
     t->at[0].op = NULL;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole tree ---- */
 
 static tp_tensor sample(tp_tape *T, const tp_model_cfg *c)
 {

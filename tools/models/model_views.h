@@ -1,4 +1,4 @@
-/* model_views.h - what tp-models prints: the list of models, one model's parameters, its layers. */
+/* model_views.h - the views of tp-models: the list of models, one model's parameters, its layers. */
 #ifndef MODEL_VIEWS_H
 #define MODEL_VIEWS_H
 
@@ -6,16 +6,16 @@
 #include <stdbool.h>
 #include <tapegrad/model.h>
 
-/* What the library counts of a model. */
+/* The library's own counts for a model. */
 typedef struct model_facts {
     tp_model_cfg cfg;
     char input[64]; /* "224 x 224" */
     int64_t params;
-    double flops;                /* of one forward pass, by fvcore's rule */
-    double kept, kept_by_blocks; /* bytes of a training step, all and with blocks recomputed */
+    double flops;                /* of one forward pass, by fvcore's rule                       */
+    double kept, kept_by_blocks; /* bytes saved by a training step: all, and recomputing blocks */
 } model_facts;
 
-/* Of a model by any name. False with the reason in why. */
+/* The facts of a model, by any of its names. False with the reason in why. */
 bool model_facts_of(model_facts *f, const char *name, tp_device *D, char *why, size_t size);
 
 /* Each prints and returns the exit status. */
@@ -29,15 +29,15 @@ int model_params(const char *name);
 
 typedef struct summary_opts {
     const char *name;
-    int depth;       /* levels below the model */
-    bool fold, json; /* fold: equal neighbours in one line */
+    int depth;       /* levels below the model             */
+    bool fold, json; /* fold: one line for equal neighbours */
 } summary_opts;
 int model_summary(const summary_opts *o);
 
-/* Prints json and drops it; returns the exit status. */
+/* Prints and releases json; returns the exit status. */
 int print_json(json_t *json);
 
-/* "[1,2048,512]" into text, and as a list. */
+/* A shape as text, "[1,2048,512]", and as a JSON list. */
 const char *shape_text(const tp_shape *s, char *text, size_t size);
 json_t *shape_json(const tp_shape *s);
 

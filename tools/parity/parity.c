@@ -1,4 +1,4 @@
-/* parity.c - one case: finding its kind, running it, and keeping account of what was read. */
+/* parity.c - runs one case: finds its kind, runs it, and checks that all of the file was used. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,9 +80,9 @@ const char *par_name(parity *p, const char *fmt, ...)
     return name;
 }
 
-/* ---- account ---- */
+/* ---- accounting ---- */
 
-/* The metadata with o->change in it. */
+/* Reads the metadata and applies o->change. */
 static void read_metadata(parity *p)
 {
     const parity_change *c = p->o->change;
@@ -103,7 +103,7 @@ static void read_metadata(parity *p)
         p->key[p->keys++] = (par_key){ .key = c->key, .value = c->value };
 }
 
-/* Parameters of no global tokens are stored as tensors without elements, or not at all. */
+/* Parameters of zero global tokens are stored as empty tensors, or not at all. */
 static bool is_empty_parameter(const tp_file_tensor *t)
 {
     return t->numel == 0 &&
@@ -115,17 +115,17 @@ static void check_account(parity *p)
     for (int i = 0; i < tp_file_count(p->F); i++) {
         const tp_file_tensor *t = tp_file_at(p->F, i);
         if (!p->seen[i] && !is_empty_parameter(t))
-            par_fail(p, "nothing was compared with %s", t->name);
+            par_fail(p, "%s was not compared with anything", t->name);
     }
     for (int i = 0; i < p->keys; i++)
         if (!p->key[i].read && !par_is_prose(p, p->key[i].key))
-            par_fail(p, "metadata %s = '%.80s': nothing of this kind reads it", p->key[i].key,
+            par_fail(p, "metadata %s = '%.80s': this kind does not read it", p->key[i].key,
                      p->key[i].value);
     const char *key, *member;
     json_t *object, *value;
     json_object_foreach(p->json, key, object) json_object_foreach(object, member, value)
-        par_fail(p, "metadata %s: nothing of this kind reads '%.40s'", key, member);
-    if (p->compared == 0) par_fail(p, "the case holds nothing to compare");
+        par_fail(p, "metadata %s: this kind does not read '%.40s'", key, member);
+    if (p->compared == 0) par_fail(p, "the case has nothing to compare");
 }
 
 static int run_kind(parity *p)
@@ -134,7 +134,7 @@ static int run_kind(parity *p)
 
     p->kind = find_kind(name);
     if (!p->kind) {
-        par_fail(p, name ? "no program for cases of kind '%s'" : "the metadata name no kind", name);
+        par_fail(p, name ? "unknown kind of case '%s'" : "the metadata lack 'kind'", name);
         return 1;
     }
     if ((p->kind->large && !p->o->large) || (p->kind->no_bf16 && p->o->compute == TP_BF16))

@@ -1,9 +1,9 @@
-/* parity_audit.c - proof that a case's metadata decide what is run: every value that was read is
- * changed in turn, and each change must be refused or make the case disagree.
+/* parity_audit.c - checks that a case's metadata decide what is run: it changes every value that was
+ * read, one at a time, and each change must be refused or make the case disagree.
  *
- * What is tried depends on how a key was read: each number of a value one more, one less, twice,
- * with the other sign, and ten times where it is no whole number; lists shortened and lengthened;
- * flags flipped; words replaced by each other legal word; names left out and added; nonsense. */
+ * The changes depend on how a key was read. Numbers: plus and minus one, doubled, negated, and, if
+ * not whole, times and divided by ten. Lists: shortened and lengthened. Flags: flipped. Words: every
+ * other legal word. Names: removed and added. And nonsense for all. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,15 +14,15 @@ typedef struct audit {
     parity_audit *result;
     const char *path;
     const parity_opts *o;
-    parity *p;        /* the case as it is, run */
-    const par_key *k; /* being changed          */
-    bool all, f64;    /* f64: the device has it */
+    parity *p;        /* the unchanged case, after its run */
+    const par_key *k; /* the key that is being changed     */
+    bool all, f64;    /* f64: the device supports it       */
     FILE *out;
 } audit;
 
 /* ---- one change ---- */
 
-/* "lm.*trace": any middle. */
+/* '*' in a pattern, such as "lm.*trace", matches any characters. */
 static bool matches(const char *pattern, const char *kind)
 {
     const size_t n = strcspn(pattern, "*"), all = strlen(kind);
@@ -41,7 +41,7 @@ static const char *reason_of(const audit *a, const char *to)
     return NULL;
 }
 
-/* Does the case agree with that value, too? What float32 does not tell apart, float64 may. */
+/* Does the case agree with that value, too? A change that goes unnoticed in f32 is retried in f64. */
 static bool agrees_with(const audit *a, const char *to)
 {
     const parity_change change = { a->k->key, to };
@@ -71,7 +71,7 @@ static void try(audit *a, const char *to)
                 to, reason ? ": " : "", reason ? reason : "");
 }
 
-/* The value with the characters from..to of it replaced. */
+/* Tries the value with its characters from..to replaced by part. */
 static void try_with(audit *a, const char *from, const char *to, const char *part)
 {
     const char *value = a->k->value;
@@ -89,12 +89,12 @@ static void try_number(audit *a, const char *from, const char *to)
 
     for (int i = 1; i < (int)(sizeof changed / sizeof *changed); i++) {
         int k = 0;
-        while (changed[k] != changed[i]) k++; /* the first of equal ones */
+        while (changed[k] != changed[i]) k++; /* try equal numbers only once */
         if (k == i) try_with(a, from, to, par_name(a->p, "%.12g", changed[i]));
     }
 }
 
-/* The end of the number that begins at s; s itself: there is none. */
+/* The end of the number that begins at s, or s if there is none. */
 static const char *number_at(const char *s)
 {
     const char *digits = s + (*s == '-');
@@ -121,7 +121,7 @@ static void try_numbers(audit *a)
 
 /* ---- names ---- */
 
-/* The first parameter whose gradient the file has and which the list does not name. */
+/* The first parameter that has a gradient in the file and is not in the list. */
 static const char *another_name(const audit *a)
 {
     for (int i = 0; i < tp_file_count(a->p->F); i++) {
@@ -142,7 +142,7 @@ static void try_names(audit *a)
     if (other) try(a, par_name(a->p, "%s %s", value, other));
 }
 
-/* The other rows of the library's table that are configurations of the same model. */
+/* Tries the other rows of the model table for the same model. */
 static void try_models(audit *a)
 {
     const tp_model_row *own = tp_model_find(a->k->value), *row;
@@ -165,7 +165,7 @@ static void try_key(audit *a)
     case PAR_WORD:
         for (int i = 0; k->words[i]; i++) try(a, k->words[i]);
         break;
-    case PAR_NAMES: try_names(a); return; /* nonsense is a name */
+    case PAR_NAMES: try_names(a); return; /* it has tried nonsense as a name */
     case PAR_MODEL: try_models(a); break;
     case PAR_JSON:
         if (k->value[0] == '{') try_with(a, k->value, k->value + 1, "{\"nonsense\": 1, ");
@@ -176,7 +176,7 @@ static void try_key(audit *a)
     try(a, "nonsense");
 }
 
-/* The kinds of the same area, and none. */
+/* Tries the other kinds of the same area, and an unknown kind. */
 static void try_kinds(audit *a)
 {
     const par_kind *kind;
@@ -195,7 +195,7 @@ static bool has_f64(tp_device *D)
     return has;
 }
 
-/* The case as it is, in the precision of the audit; as par_run. */
+/* Runs the unchanged case in the precision of the audit; returns as par_run does. */
 static int run_unchanged(parity *p, const char *path, bool f64, parity_opts *o, parity_result *r)
 {
     o->compute = f64 ? TP_F64 : TP_F32;

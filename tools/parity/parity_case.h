@@ -1,13 +1,12 @@
-/* parity_case.h - what the kinds of cases share: one case while it runs.
+/* parity_case.h - one case while it runs, shared by all kinds.
  *
- * Everything a case says is read through these functions. They note what was read, so that at the
- * end a tensor that nothing was compared with, or a key that configures and that nobody read, is a
- * failure. The first failure is kept; afterwards nothing is compared any more and getters return
- * values that are safe to go on with.
+ * These functions read all of a case and record what was read: a tensor that was not compared and a
+ * configuration key that was not read are failures at the end. Only the first failure is kept;
+ * after it nothing is compared and getters return safe values.
  *
- * A kind is an entry of a table: most declare a module from the metadata and run it forward, the
- * rest (load, probe, backward, comparisons) is the same for all (parity_module.c). What such
- * functions allocate lives until the end of the case. */
+ * A kind is a row of a table. Most kinds declare a module from the metadata and run it forward; the
+ * rest (load, probe, backward, comparisons) is common (parity_module.c). Memory that these functions
+ * allocate lives until the end of the case. */
 #ifndef PARITY_CASE_H
 #define PARITY_CASE_H
 
@@ -21,20 +20,20 @@ typedef struct parity parity;
 
 typedef struct par_kind {
     const char *kind;                       /* NULL ends a table                               */
-    size_t size;                            /* of the kind's own data, zeros at the beginning  */
-    void (*declare)(parity *p, void *self); /* the module that the metadata describes, in p->P */
+    size_t size;                            /* of the kind's own data, initially zero          */
+    void (*declare)(parity *p, void *self); /* declares the module of the metadata in p->P     */
     void (*forward)(parity *p, void *self); /* inputs -> outputs, on p->T                      */
-    void (*run)(parity *p);                 /* instead of both, where there is no such module  */
+    void (*run)(parity *p);                 /* replaces both, for kinds without a module       */
     int variant;                            /* for functions that serve several kinds          */
-    bool large;   /* a model of full size: runs in f32 unless asked otherwise */
-    bool no_bf16; /* no limits for bf16, or a loss whose terms cancel         */
+    bool large;   /* a full-size model: runs in f32 unless asked otherwise */
+    bool no_bf16; /* has no limits for bf16, or a loss whose terms cancel  */
 } par_kind;
 #define PAR_MODULE(name, type, begin, run)                                                         \
     .kind = (name), .size = sizeof(type), .declare = (begin), .forward = (run)
 extern const par_kind par_lm_kinds[], par_lsla_kinds[], par_cvt_kinds[], par_vil_kinds[],
     par_optim_kinds[];
 
-/* How a key was read, which says what other values the audit tries. */
+/* How a key was read, which decides the changes that the audit tries. */
 typedef enum par_form {
     PAR_TEXT,
     PAR_NUMBERS,
@@ -49,7 +48,7 @@ typedef struct par_key {
     const char *key, *value;
     bool read;
     par_form form;
-    const char *const *words; /* PAR_WORD: all legal ones, NULL at the end */
+    const char *const *words; /* PAR_WORD: all legal words, then NULL */
 } par_key;
 
 /* An input whose gradient is compared: "grad.NAME", "gradnorm.NAME", NAME being "input.x". */
@@ -67,43 +66,44 @@ struct parity {
     tp_dtype real; /* of parameters and tables: f32 for bf16 */
     tp_params *P;
     tp_tape *T;
-    par_key *key; /* the metadata, changed as asked */
+    par_key *key; /* the metadata, with o->change applied */
     int keys;
-    bool *seen;   /* of each tensor of F             */
-    int compared; /* tensors                         */
+    bool *seen;   /* for each tensor of F            */
+    int compared; /* number of compared tensors      */
     bool failed;
-    bool train;             /* the case's mode                                     */
-    int64_t dropped;        /* elements of P that the case's module does without   */
-    par_input *input;       /* of this forward pass, the last one first            */
-    tp_tensor loss;         /* so far: the kind's own, or the sum over the probes  */
-    double terms;           /* L2 norm of the products with the probes             */
-    int outputs;            /* of this forward pass                                */
-    const char *suffix;     /* of outputs' names: "_train" in a second pass        */
-    struct par_block *heap; /* what lives until the end of the case                */
-    json_t *json;           /* objects of the metadata by key, unread members only */
+    bool train;             /* the case's mode                                       */
+    int64_t dropped;        /* elements of P that the case's module lacks            */
+    par_input *input;       /* inputs of this forward pass, last one first           */
+    tp_tensor loss;         /* so far: the kind's own, or the sum over the probes    */
+    double terms;           /* L2 norm of the products with the probes               */
+    int outputs;            /* outputs of this forward pass                          */
+    const char *suffix;     /* of output names: "_train" in a second pass            */
+    struct par_block *heap; /* memory that lives until the end of the case           */
+    json_t *json;           /* unread members of the metadata's JSON objects, by key */
 };
 
 /* ---- one case ---- parity.c */
 
-/* Reads the file, finds the kind, runs it; as parity_run. par_close may follow any result. */
+/* Reads the file, finds the kind and runs it; returns as parity_run does. Call par_close after any
+ * result. */
 int par_run(parity *p, const char *path, const parity_opts *o, parity_result *r);
-void par_release(parity *p); /* its tape and parameters only */
+void par_release(parity *p); /* frees tape and parameters only */
 void par_close(parity *p);
 /* The i-th kind of all tables; NULL past the last. */
 const par_kind *par_kind_at(int i);
 
-/* Notes a failure; the first one is kept. */
+/* Fails the case; only the first reason is kept. */
 void par_fail(parity *p, const char *fmt, ...) TP_PRINTF(2, 3);
-/* The same with the error of tape, parameters or file, if there is one. True: no failure so far. */
+/* Fails the case if tape, parameters or file have failed. True if there is no failure so far. */
 bool par_ok(parity *p);
 /* n zeroed elements that live until the end of the case; NULL: failed. */
 void *par_alloc(parity *p, int64_t n, size_t size);
-/* A formatted name that lives as long; "" if there is no memory. */
+/* A formatted name that lives as long; "" if out of memory. */
 const char *par_name(parity *p, const char *fmt, ...) TP_PRINTF(2, 3);
 
 /* ---- metadata ---- parity_meta.c; absent keys have the given default */
 
-enum { PAR_NEEDED = -9999 }; /* as a default: the key must be there */
+enum { PAR_NEEDED = -9999 }; /* as a default: the key is required */
 
 bool par_given(const parity *p, const char *key); /* does not count as reading it */
 bool par_is_prose(const parity *p, const char *key);
@@ -114,28 +114,28 @@ int64_t par_size(parity *p, const char *key, int64_t dflt);  /* 1 ... */
 int64_t par_count(parity *p, const char *key, int64_t dflt); /* 0 ... */
 bool par_flag(parity *p, const char *key, bool dflt);
 double par_num(parity *p, const char *key, double dflt);
-/* Which of the words (NULL at the end) the value is. */
+/* The index of the value among the words, which end with NULL. */
 int par_word(parity *p, const char *key, int dflt, const char *const *words);
-/* A list of numbers separated by commas; n: how many (0: absent). Never NULL. */
+/* A comma-separated list of n numbers (0: absent). Never NULL. */
 const double *par_list(parity *p, const char *key, int64_t *n);
 /* The same for whole numbers, at least `least`. */
 const int64_t *par_sizes(parity *p, const char *key, int64_t least, int64_t *n);
-/* A list of names with blanks between: is one in it? The next one from *at on (NULL: the first);
- * NULL at the end. */
+/* A space-separated list of names. par_names: does it contain the name? par_next_name: the next name
+ * from *at on (NULL: the first), NULL at the end. */
 bool par_names(parity *p, const char *key, const char *name);
 const char *par_next_name(parity *p, const char *key, const char **at);
-/* A JSON object, {} if the key is absent; NULL: failed. Its members are taken out with
- * par_json_num; what remains at the end of the case is a failure. */
+/* A JSON object, {} if the key is absent; NULL: failed. par_json_num removes a member; members that
+ * remain at the end of the case are a failure. */
 json_t *par_json(parity *p, const char *key);
 double par_json_num(parity *p, const char *key, json_t *object, const char *member, double dflt);
 
-/* For options of optimisers where 0 stands for the default. */
+/* For options of optimisers in which 0 means the default. */
 static inline double par_nonzero(double x)
 {
     return x == 0.0 ? 1e-300 : x;
 }
 
-/* Fails if the file gives another value than the one that tensors or the library have. */
+/* Fails if the value differs from the actual one: of the tensors (same) or the library (fixed). */
 void par_same(parity *p, const char *key, int64_t actual);
 void par_fixed(parity *p, const char *key, double actual);
 
@@ -143,61 +143,63 @@ void par_fixed(parity *p, const char *key, double actual);
 
 bool par_has(const parity *p, const char *name);
 bool par_has_any(const parity *p, const char *prefix);
-/* How many of PREFIX0, PREFIX1, ... there are. */
+/* The number of tensors PREFIX0, PREFIX1, ... */
 int64_t par_series(const parity *p, const char *prefix);
-/* One axis of size 0 where there is no such tensor. */
+/* One axis of size 0 if there is no such tensor. */
 tp_shape par_shape(const parity *p, const char *name);
 int64_t par_numel(tp_shape s);
-void par_saw(parity *p, const char *name); /* counts as compared */
+void par_saw(parity *p, const char *name); /* marks the tensor as compared */
 /* Contents; never NULL unless failed. shape may be NULL. */
 double *par_values(parity *p, const char *name, tp_shape *shape);
 int64_t *par_integers(parity *p, const char *name, tp_shape *shape);
 
-/* "input.NAME" on the tape, floating tensors in the compute dtype, integers as they are. par_take:
- * wants a gradient, which is compared afterwards. */
+/* "input.NAME" on the tape: floats in the compute dtype, integers unchanged. par_take: with a
+ * gradient, which is compared afterwards. */
 tp_tensor par_tensor(parity *p, const char *name);
 tp_tensor par_take(parity *p, const char *name);
-/* Images "input.NAME" [B,C,H,W], or where it is not stored made by the fill rule from input_fill
- * and input_shape; channels last [B,H,W,C]. */
+/* Images "input.NAME" [B,C,H,W], or filled according to input_fill and input_shape if they are not
+ * stored; returned channels last, [B,H,W,C]. */
 tp_tensor par_images(parity *p, const char *name);
 void par_image_size(parity *p, const char *name, int64_t size[2]); /* height, width */
 tp_tensor par_channels_last(tp_tape *T, tp_tensor x);              /* [B,C,H,W] -> [B,H,W,C] */
 tp_tensor par_channels_first(tp_tape *T, tp_tensor x);             /* [B,H,W,C] -> [B,C,H,W] */
-/* A matrix in p->real, rounded on the host: not every device knows f64. */
+/* A matrix in p->real, rounded on the host because not every device supports f64. */
 tp_tensor par_matrix(parity *p, int64_t rows, int64_t columns, const double *x);
-/* x as doubles, which live until the end of the case; NULL: failed. */
+/* x as doubles that live until the end of the case; NULL: failed. */
 double *par_read(parity *p, tp_tensor x);
 
-/* The fill rule: element i of the uniform numbers in [0,1) for the name with that hash. */
+/* The fill rule: uniform number i in [0,1) for the name with that hash. */
 uint64_t par_hash(const char *name);
 double par_uniform(uint64_t hash, int64_t i);
 
 /* ---- parameters ---- parity_params.c */
 
-/* Every parameter and buffer of p->P from "param.*" and "buffer.*", or by the fill rule on their
- * names; counts of parameters that the metadata state are compared. */
+/* Loads every parameter and buffer of p->P from "param.*" and "buffer.*", or fills it by the rule for
+ * its name. Compares the metadata's counts of parameters. */
 void par_load(parity *p);
-/* All "grad.*" and "gradnorm.*" of parameters. One that backward did not reach has zeros. */
+/* Compares all "grad.*" and "gradnorm.*" of parameters; one that backward did not reach has zeros. */
 void par_check_grads(parity *p);
-/* All "output.buffer.*" and "output.buffernorm.*". */
+/* Compares all "output.buffer.*" and "output.buffernorm.*". */
 void par_check_buffers(parity *p);
 
-/* ---- comparing ---- parity_compare.c: relative to the largest magnitude of the reference, within
- * the limits of the cases' README; tensors of zeros and those named in `zero_grads` absolutely.
- * Gradients in bf16 are compared by their norms, with a limit of our own: rounding takes values
- * over the kink of ReLU, which moves single elements far and norms by up to 1e-1, on the CPU as on
- * a GPU. What the file does not have is not compared. */
+/* ---- comparing ---- parity_compare.c
+ *
+ * Errors are relative to the largest magnitude of the reference, within the limits of the cases'
+ * README; for tensors of zeros and those named in `zero_grads` they are absolute. bf16 gradients are
+ * compared by their norms, with a limit of our own: rounding moves values across the kink of ReLU,
+ * which changes single elements much and norms by up to 1e-1, on the CPU as on a GPU. Tensors that
+ * the file lacks are not compared. */
 typedef enum par_class { PAR_OUTPUT, PAR_GRADIENT } par_class;
 double par_limit(const parity *p, par_class c);
-/* For what is computed in double whatever the precision: the rounding of the stored tensor. */
+/* For values that are always computed in double: the rounding of the stored tensor. */
 double par_exact(const parity *p, const char *name);
 bool par_zero_in_theory(parity *p, const char *name);
 
 void par_check(parity *p, const char *name, const double *got, int64_t n, double limit);
 void par_check_abs(parity *p, const char *name, const double *got, int64_t n, double limit);
 void par_check_one(parity *p, const char *name, double got, double limit);
-/* A sum of terms with that L2 norm. In f32 and bf16 the limit is relative to the norm where the sum
- * is smaller: terms that cancel leave their rounding behind. */
+/* A sum of terms with that L2 norm. In f32 and bf16 the limit is relative to the norm if the sum is
+ * smaller, because terms that cancel leave rounding errors. */
 void par_check_sum(parity *p, const char *name, double got, double terms, double limit);
 void par_check_integers(parity *p, const char *name, const int64_t *got, int64_t n);
 void par_check_tensor(parity *p, const char *name, tp_tensor x); /* an output, by its full name */
@@ -207,24 +209,24 @@ tp_tensor par_norm(tp_tape *T, tp_tensor x);                     /* L2, a scalar
 
 void par_run_module(parity *p);
 
-/* p->P and p->T, for the mode and precision of the case. */
+/* Creates p->P and p->T for the mode and precision of the case. */
 void par_begin(parity *p);
-/* The configuration of the model that the key `model` names in the library's table, made for images
- * of that size; dflt: its name where there is no such key. False: failed. */
+/* The configuration of the table's model named by the key `model` (dflt: the name if the key is
+ * absent), for images of that size. False: failed. */
 bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t image[2],
                tp_model_cfg *c);
 
-/* An output: compared with "output.NAME", and multiplied with its probe ("input.probe.NAME",
- * "input.probe_NAME"; the first output of a pass also with "input.probe"). */
+/* Compares an output with "output.NAME" and multiplies it with its probe ("input.probe.NAME",
+ * "input.probe_NAME"; for the first output of a pass also "input.probe"). */
 void par_output(parity *p, const char *name, tp_tensor x);
-/* Does the file ask for it, as a result or by a probe? */
+/* Does the file have this output or a probe for it? */
 bool par_wants(const parity *p, const char *name);
-/* A scalar that is differentiated instead of the probes; several are added. */
+/* Adds a scalar that is differentiated instead of the probes. */
 void par_loss(parity *p, tp_tensor loss);
-/* Logits [B,classes] of a classifier of full size: an output, whose loss is the mean cross entropy
- * with one class for all images (target_class, 1), or with -1 with input.labels. */
+/* Logits [B,classes] of a full-size classifier: an output whose loss is the mean cross entropy with
+ * one class for all images (target_class, default 1), or with input.labels if that is -1. */
 void par_classify(parity *p, tp_tensor logits);
-/* Compares "output.loss", differentiates it, compares all gradients. */
+/* Compares "output.loss", differentiates the loss and compares all gradients. */
 void par_differentiate(parity *p);
 
 #endif

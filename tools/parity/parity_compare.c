@@ -1,4 +1,4 @@
-/* parity_compare.c - comparing results with tensors of the file. */
+/* parity_compare.c - compares results with tensors of the file. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +18,8 @@ double par_exact(const parity *p, const char *name)
     return t && strcmp(t->stored, "F64") == 0 ? 1e-12 : 1e-6;
 }
 
-/* Absolute, for what is zero in theory: rounding noise of the gradients around it. The reference's
- * own noise is below the first. */
+/* Absolute limits for gradients that are zero in theory and so consist of rounding noise. The noise
+ * of the reference is below the first. */
 static const double zero = 1e-5, zero_bf16 = 3e-2;
 
 bool par_zero_in_theory(parity *p, const char *name)
@@ -27,7 +27,7 @@ bool par_zero_in_theory(parity *p, const char *name)
     return par_names(p, "zero_grads", name);
 }
 
-/* "grad.NAME" and "gradnorm.NAME" of a parameter or input that zero_grads names. */
+/* Is it "grad.NAME" or "gradnorm.NAME" of a parameter or input named in zero_grads? */
 static bool is_zero_gradient(parity *p, const char *name)
 {
     const char *dot = strchr(name, '.');
@@ -50,7 +50,7 @@ static void judge(parity *p, const char *name, double error, double limit, bool 
                  relative ? "relative" : "absolute", error, limit);
 }
 
-/* The reference, if the file has it and it has n elements; else NULL. */
+/* The reference if the file has it with n elements, else NULL. */
 static const double *reference(parity *p, const char *name, int64_t n)
 {
     const int64_t numel = par_numel(par_shape(p, name));

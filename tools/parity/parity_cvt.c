@@ -1,4 +1,4 @@
-/* parity_cvt.c - kinds of CvT, CvT* and CvT*-LS: options, whole models, the table. */
+/* parity_cvt.c - kinds of CvT, CvT* and CvT*-LS: options, whole models, and the table of kinds. */
 #include <stdlib.h>
 
 #include "parity_cvt.h"
@@ -8,7 +8,7 @@
 enum { PROJ_NO, PROJ_YES, PROJ_AUTO };
 static const char *const projections[] = { "0", "1", "auto", NULL };
 
-/* auto: the projection of a single head is left out. */
+/* auto: a single head has no output projection. */
 static int projection(parity *p)
 {
     return par_word(p, "out_proj", -1, projections);
@@ -49,7 +49,7 @@ void cvt_adjust(parity *p, tp_cvt_attn *m)
 
 /* ---- models ---- */
 
-/* One whole number a stage; where the metadata have none, x stays as it is. */
+/* Reads one whole number per stage; leaves x unchanged if the key is absent. */
 static void stages(parity *p, const char *key, int64_t least, int64_t x[TP_CVT_STAGES])
 {
     int64_t n;
@@ -82,7 +82,7 @@ static void set_stages(parity *p, tp_cvt_cfg *c)
     }
 }
 
-/* Kernel, stride and padding, "7/4/2", from *s on; *s is then where the next stage begins. */
+/* Reads kernel, stride and padding, such as "7/4/2", and moves *s to the next stage. */
 static bool read_patch(const char **s, bool last, int64_t x[3])
 {
     for (int k = 0; k < 3; k++) {
@@ -105,7 +105,7 @@ static void set_patches(parity *p, tp_cvt *m)
         const long long kernel = tp_dim(conv->weight, 2);
         int64_t x[3];
         if (!read_patch(&s, i == TP_CVT_STAGES - 1, x) || x[0] != kernel) {
-            par_fail(p, "metadata patch = '%.40s': stage %d wants %lld/stride/padding", text, i,
+            par_fail(p, "metadata patch = '%.40s': stage %d must be %lld/STRIDE/PADDING", text, i,
                      kernel);
             return;
         }
@@ -114,7 +114,7 @@ static void set_patches(parity *p, tp_cvt *m)
     }
 }
 
-/* What the configuration does not hold: strides of keys and values, epsilons. */
+/* Sets what the configuration lacks: strides of keys and values, epsilons. */
 static void adjust_model(parity *p, tp_cvt *m)
 {
     const double eps = par_num(p, "ln_eps", 1e-5);
@@ -160,7 +160,7 @@ static void declare_model(parity *p, void *self)
     declare(p, self, c);
 }
 
-/* A model of the table. */
+/* Declares a model of the library's table. */
 static void declare_full(parity *p, void *self)
 {
     int64_t size[2];
@@ -180,7 +180,7 @@ static void run_full(parity *p, void *self)
     par_classify(p, tp_cvt_forward(p->T, self, par_images(p, "x")));
 }
 
-/* In bf16 losses that cancel and statistics of a few pixels lose more than the cases' limits. */
+/* no_bf16: losses that cancel and statistics over few pixels exceed the limits in bf16. */
 /* clang-format off */
 const par_kind par_cvt_kinds[] = {
     { PAR_MODULE("cvt.conv_embed", tp_cvt_embed, cvt_declare_embed, cvt_embed) },

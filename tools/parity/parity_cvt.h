@@ -1,4 +1,4 @@
-/* parity_cvt.h - what the kinds of CvT, CvT* and CvT*-LS share. */
+/* parity_cvt.h - shared by the kinds of CvT, CvT* and CvT*-LS. */
 #ifndef PARITY_CVT_H
 #define PARITY_CVT_H
 
@@ -8,9 +8,9 @@
 
 typedef enum cvt_family { CVT, CVT_STAR, CVT_LS } cvt_family;
 
-/* The options that attentions and models have in common, changed where the metadata have them. */
+/* Reads the options that attentions and models share into c. */
 void cvt_options(parity *p, tp_cvt_cfg *c);
-/* The same for a module that is declared: what the configuration does not hold. */
+/* Sets what the configuration lacks in a declared module. */
 void cvt_adjust(parity *p, tp_cvt_attn *m);
 /* The one-stage configuration of a single attention or block of p->kind->variant. */
 tp_cvt_cfg cvt_one_stage(parity *p);

@@ -35,8 +35,8 @@ void cvt_declare_projection(parity *p, void *self)
     tp_batchnorm_init(p->P, &m->bn, "bn", C, par_num(p, "bn_eps", 1e-5));
 }
 
-/* Depthwise convolution and batch norm of x, then of x2 and further inputs, each normalised by
- * itself in training mode; the running statistics are those after all of them. */
+/* Depthwise convolution and batch norm of x, x2 and further inputs. In training mode each is
+ * normalised on its own; the running statistics are compared after the last. */
 void cvt_project(parity *p, void *self)
 {
     const cvt_projection *m = self;
@@ -93,7 +93,7 @@ tp_cvt_cfg cvt_one_stage(parity *p)
     return c;
 }
 
-/* x [B,cls+H*W,D], and where its rows end. */
+/* x [B,cls+H*W,D], and the grid [H,W,0] of its map. */
 static tp_tensor take_tokens(parity *p, tp_tensor *grid)
 {
     const int64_t H = par_size(p, "H", PAR_NEEDED), W = par_size(p, "W", PAR_NEEDED);

@@ -1,7 +1,7 @@
-/* parity_exceptions.c - why some changes of metadata cannot be noticed: the case means the same.
+/* parity_exceptions.c - changes of metadata that rightly make no difference, with their reasons.
  *
- * An exception is as narrow as its reason: where a value counts in some cases of a kind only, a
- * function says in which. */
+ * An exception is as narrow as its reason: if a value matters in only some cases of a kind, a function
+ * decides which. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static bool one_program(parity *p, const char *from, const char *to)
            are(from, to, "cvt.full", "cvt.ls_full");
 }
 
-/* The member of the object in a text. */
+/* A member of the JSON object in a text. */
 static double member(const char *text, const char *name, double dflt)
 {
     json_t *object = json_loads(text, 0, NULL), *x = json_object_get(object, name);
@@ -49,7 +49,7 @@ static double member(const char *text, const char *name, double dflt)
     return value;
 }
 
-/* QHM of no momentum takes gradients in any mixture, and none of what is not mixed in. */
+/* Without momentum QHM's nu does not matter, and with nu = 0 the momentum does not. */
 static bool no_momentum(parity *p, const char *from, const char *to)
 {
     (void)p;
@@ -57,7 +57,7 @@ static bool no_momentum(parity *p, const char *from, const char *to)
            (member(from, "qhm_nu", 1.0) == 0.0 && member(to, "qhm_nu", 1.0) == 0.0);
 }
 
-/* Was a name left out whose gradient is stored as zeros, or not at all? */
+/* Was a name removed whose gradient is stored as zeros, or not at all? */
 static bool stored_as_zeros(parity *p, const char *from, const char *to)
 {
     const int n = (int)strcspn(from, " ");
@@ -73,8 +73,8 @@ static bool stored_as_zeros(parity *p, const char *from, const char *to)
     return true;
 }
 
-/* Added to variances of 10 and more, it is lost in the rounding of the reference. Ten times the
- * usual 1e-5, or one more, is not. */
+/* Changes this small are lost in the rounding of the reference next to variances of 10 and more. Ten
+ * times the usual 1e-5, or adding 1, is not. */
 static bool small_change(parity *p, const char *from, const char *to)
 {
     static const double lost = 2.1e-5;
@@ -82,7 +82,7 @@ static bool small_change(parity *p, const char *from, const char *to)
     return fabs(strtod(from, NULL) - strtod(to, NULL)) <= lost;
 }
 
-/* Rows of the table for images of another size. */
+/* Are both rows of the model table for the same weights, at different image sizes? */
 static bool same_weights(parity *p, const char *from, const char *to)
 {
     tp_model_cfg a, b;
@@ -94,20 +94,20 @@ static bool same_weights(parity *p, const char *from, const char *to)
 
 /* ---- lm ---- */
 
-/* The value of the key, or of another one where it is not given. */
+/* The value of the key, or of `other` if the key is absent. */
 static int64_t number_or(parity *p, const char *key, const char *other)
 {
     return number(p, par_given(p, key) ? key : other);
 }
 
-/* Do both leave distances 0 .. reach - 1 as they are? 0 and -1 are off. */
+/* Do both clamps leave distances 0 .. reach - 1 unchanged? 0 and -1 mean off. */
 static bool both_beyond(const char *from, const char *to, int64_t reach)
 {
     const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10);
     return (a <= 0 || a >= reach - 1) && (b <= 0 || b >= reach - 1);
 }
 
-/* Rows of the cache that a query can see. */
+/* Rows of the cache that queries can see. */
 static int64_t valid_rows(parity *p)
 {
     const bool masked = is(p, "empty_cache", "masked");
@@ -115,7 +115,7 @@ static int64_t valid_rows(parity *p)
                                                  : number_or(p, "L", "mem_len");
 }
 
-/* Distances in a window, or in Transformer-XL's segment and memory. */
+/* Are all distances in the window, or in Transformer-XL's segment and memory, below both clamps? */
 static bool no_distance(parity *p, const char *from, const char *to)
 {
     const int64_t window = number(p, "window_len") * (is(p, "window", "segment") ? 2 : 1);
@@ -137,7 +137,7 @@ static int64_t longest(parity *p)
     return most;
 }
 
-/* Distances in chunks: a segment is padded to whole chunks and windows. */
+/* The same for distances between chunks; a segment is padded to whole chunks and windows. */
 static bool no_chunk_distance(parity *p, const char *from, const char *to)
 {
     const int64_t l = number(p, "chunk_size"), M = longest(p);
@@ -147,8 +147,7 @@ static bool no_chunk_distance(parity *p, const char *from, const char *to)
     return l > 0 && both_beyond(from, to, rows / l * rank);
 }
 
-/* Rows that Transformer-XL's queries can see in the case, their own segments among them. -1: the
- * case does not say. */
+/* Rows that Transformer-XL's queries can see, including their own segments; -1: unknown. */
 static int64_t most_keys(parity *p)
 {
     const int64_t T = number(p, "tgt_len"), n = par_series(p, "input.tokens.");
@@ -159,7 +158,7 @@ static int64_t most_keys(parity *p)
     return axes == 2 ? shape[1] - 1 : n > 0 ? n * T : -1;
 }
 
-/* The memory of filled streams after their last segment is not stored. */
+/* Filled streams do not store the memory after their last segment. */
 static bool any_length(parity *p, const char *from, const char *to)
 {
     const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10), keys = most_keys(p);
@@ -189,14 +188,14 @@ static bool no_cache(parity *p)
            (is(p, "empty_cache", "masked") && valid_rows(p) < number(p, "chunk_size"));
 }
 
-/* One head compresses and projects in any order, if no norm comes between. */
+/* With one head, and no norm in between, compressing and projecting commute. */
 static bool any_order(parity *p, const char *from, const char *to)
 {
     (void)from, (void)to;
     return no_cache(p) || (is(p, "n_head", "1") && !is(p, "dproj_input", "ln_local"));
 }
 
-/* Own chunks are never visible, so vectors of a single chunk are not. */
+/* A query's own chunk is never visible, so a single chunk has no visible vectors. */
 static bool no_vector(parity *p, const char *from, const char *to)
 {
     (void)from, (void)to;
@@ -210,7 +209,7 @@ static bool cache_full(parity *p, const char *from, const char *to)
     return !par_given(p, "valid_cache") || number(p, "valid_cache") == number(p, "L");
 }
 
-/* Are all norms of gradients below both limits? 0 is no limit. */
+/* Are all gradient norms below both limits? 0 means no limit. */
 static bool not_clipped(parity *p, const char *from, const char *to)
 {
     const double a = strtod(from, NULL), b = strtod(to, NULL);
@@ -237,20 +236,20 @@ static bool no_draws(parity *p, const char *from, const char *to)
     return !par_given(p, "drawn_modes");
 }
 
-/* Is the attention of some stage one to windows? */
+/* Does a stage have window attention? */
 static bool has_windows(parity *p)
 {
     const char *type = par_text(p, "attn_type");
     return (!type || strncmp(type, "longformer", 10) == 0) && !is(p, "only_glo", "1");
 }
 
-/* Is the case one attention to a map of at most that side? */
+/* Is the case a single attention on a map with sides of at most `side`? */
 static bool map_within(parity *p, int64_t side)
 {
     return par_given(p, "nx") && number(p, "nx") <= side && number(p, "ny") <= side;
 }
 
-/* Are the maps of all stages with windows at most w + 1 wide? */
+/* Are the maps of all stages with windows of w at most w + 1 wide? */
 static bool maps_within_windows(parity *p)
 {
     tp_vil_cfg c = { 0 };
@@ -266,7 +265,7 @@ static bool maps_within_windows(parity *p)
     return true;
 }
 
-/* Exact windows reach w cells far. */
+/* Do exact and chunk-wise windows see the same tokens? Exact windows reach w cells. */
 static bool no_other_chunk(parity *p, const char *from, const char *to)
 {
     if (!has_windows(p) || is(p, "module_mode", "-1")) return true;
@@ -322,14 +321,14 @@ static bool pooled_anyway(parity *p, const char *from, const char *to)
            c.stage[c.stages - 1].global == 0;
 }
 
-/* Does a window of w, with its halo, reach over a side of the map from everywhere? */
+/* Does every window of w, with its halo, cover a whole side of the map? */
 static bool reaches(int64_t w, int64_t side)
 {
     const int64_t halo = w > 1 ? w / 2 : 1;
     return w > 0 && (side - 1) / w * w <= halo && w + halo >= side;
 }
 
-/* Does every token see all tokens of a map of that side through windows of w, once? */
+/* Does every token see each token of a map of that side exactly once through windows of w? */
 static bool sees_all(parity *p, int64_t w, int64_t side)
 {
     if (is(p, "attn_type", "ls") || strncmp(p->kind->kind, "vil.ls", 6) == 0)
@@ -340,7 +339,7 @@ static bool sees_all(parity *p, int64_t w, int64_t side)
     return side <= (is(p, "exact", "1") ? w + 1 : 2 * w);
 }
 
-/* One attention without a table, whose size the window would decide. */
+/* A single attention without a bias table; the window would decide the size of one. */
 static bool all_seen(parity *p, const char *from, const char *to)
 {
     const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10);
@@ -348,7 +347,7 @@ static bool all_seen(parity *p, const char *from, const char *to)
     return is(p, "rpb", "0") && sees_all(p, a, side) && sees_all(p, b, side);
 }
 
-/* The next number of a list; *at is then behind it. */
+/* Reads the next number of a list and advances *at. */
 static int64_t next_number(const char **at)
 {
     char *end;
@@ -357,7 +356,7 @@ static int64_t next_number(const char **at)
     return x;
 }
 
-/* Do the draws differ only in attentions whose map is one chunk, without neighbours? */
+/* Do the drawn shifts differ only in attentions whose map is one chunk and has no neighbours? */
 static bool one_chunk(parity *p, const char *from, const char *to)
 {
     tp_vil_cfg c = { 0 };
@@ -375,7 +374,8 @@ static bool one_chunk(parity *p, const char *from, const char *to)
     return !*from && !*to;
 }
 
-/* What counts of a stage. A single token attends to itself, with any number of heads. */
+/* Are two stages equal in all that matters? A single token attends to itself, so the number of heads
+ * does not. */
 static bool same_stage(parity *p, const tp_vil_stage *a, const tp_vil_stage *b, int64_t side)
 {
     const int64_t tokens = a->global + side * side;
@@ -421,7 +421,7 @@ static bool raw_kv(parity *p, const char *from, const char *to)
     return is(p, "dual_ln", "0");
 }
 
-/* With one head everywhere auto is 0, without such a stage it is 1. */
+/* auto equals 0 if all stages have a single head, and 1 if none has. */
 static bool same_projections(parity *p, const char *from, const char *to)
 {
     const bool two = is(p, "model", "CvT*-LS-17") || is(p, "model", "CvT*-LS-21S");
@@ -443,8 +443,8 @@ static bool one_head(parity *p, const char *from, const char *to)
     return n > 0;
 }
 
-/* A stage's map has a quarter, an eighth and a sixteenth of the image's sides; an attention's is
- * the case's. */
+/* Do both windows cover the map? A stage's map has 1/4, 1/8 and 1/16 of the image's sides; that of a
+ * single attention has the case's size. */
 static bool same_windows(parity *p, const char *from, const char *to)
 {
     const int64_t side[] = { number(p, "H"), number(p, "W") };
@@ -503,7 +503,7 @@ static bool same_updates(parity *p, const char *from, const char *to)
     return batch > 0 && strtoll(from, NULL, 10) / batch == strtoll(to, NULL, 10) / batch;
 }
 
-/* The box of cutmix has whole sides, and its area decides the rest. */
+/* The box of cutmix has integer sides, and its area determines lambda. */
 static bool same_box(parity *p, const char *from, const char *to)
 {
     const double a = strtod(from, NULL), b = strtod(to, NULL);
@@ -533,50 +533,50 @@ static bool default_threshold(parity *p, const char *from, const char *to)
 
 /* clang-format off */
 const par_exception par_exceptions[] = {
-    { "*", "kind", "both kinds are one program, and the other keys say what it computes", one_program },
-    { "*", "zero_grads", "a gradient that is stored as zeros needs no name", stored_as_zeros },
-    { "lm.*trace", "zero_grads", "the names are what float32 cannot follow; the audit is in float64", NULL },
+    { "*", "kind", "both kinds run the same code, and the other keys decide what it computes", one_program },
+    { "*", "zero_grads", "a gradient that is stored as zeros need not be named", stored_as_zeros },
+    { "lm.*trace", "zero_grads", "the names only matter in f32; the audit runs in f64", NULL },
 
-    { "cvt.*full", "model", "the size of images decides nothing that the file does not say", same_weights },
-    { "lsla.full", "model", "the other keys say all of it", NULL },
-    { "lsla.model", "model", "the other keys say all of it", NULL },
-    { "*", "*eps", "lost in the rounding beside the variances", small_change },
+    { "cvt.*full", "model", "the file has all that the image size decides", same_weights },
+    { "lsla.full", "model", "the other keys give the whole configuration", NULL },
+    { "lsla.model", "model", "the other keys give the whole configuration", NULL },
+    { "*", "*eps", "lost in rounding next to the variances", small_change },
 
     { "lm.*", "mode", "without dropout nothing depends on it", NULL },
     { "lm.*", "clamp_len", "no distance is clamped", no_distance },
     { "lm.*", "cpos_clamp_len", "no distance is clamped", no_chunk_distance },
-    { "lm.attention_options", "cache_dproj", "no vector of the cache is visible, or one head has no order", any_order },
+    { "lm.attention_options", "cache_dproj", "no vector of the cache is visible, or the order does not matter with one head", any_order },
     { "lm.attention_options", "dproj_input", "no compressed vector is visible", no_vector },
-    { "lm.*trace", "clip_norm", "no gradient is longer", not_clipped },
-    { "lm.attention_options", "empty_cache", "all rows of the cache are real", cache_full },
+    { "lm.*trace", "clip_norm", "no gradient norm reaches the limit", not_clipped },
+    { "lm.attention_options", "empty_cache", "all rows of the cache are valid", cache_full },
     { "lm.txl_*", "mem_len", "the memory never reaches its limit", any_length },
     { "lm.txl_*", "same_length", "the memory never reaches its limit", no_longer },
-    { "lm.*trace", "stream_bytes", "the distance of the rows, of which there is one", one_row },
-    { "lm.*trace", "warmup_updates", "a warm-up of one update ends before it", single_update },
+    { "lm.*trace", "stream_bytes", "the distance between rows, and there is only one row", one_row },
+    { "lm.*trace", "warmup_updates", "a warm-up of one update has no effect", single_update },
 
     { "vil.*", "mode", "without random shifts nothing depends on it", no_draws },
     { "vil.*", "module_mode", "no window has a neighbour, or evaluation draws none; any positive number draws one", not_drawn },
     { "vil.*", "exact", "no window reaches past the map or its own chunk", no_other_chunk },
     { "vil.*", "window_w", "all tokens see the whole map", all_seen },
     { "vil.*", "drawn_modes", "the map is one chunk, without neighbours", one_chunk },
-    { "vil.qhm_trace", "options", "there is no momentum, or nothing of it is used", no_momentum },
+    { "vil.qhm_trace", "options", "there is no momentum, or it is not used", no_momentum },
     { "vil.lr_schedule", "warmup_factor", "there is no warm-up", no_warmup },
     { "vil.*", "attn_type", "two implementations of one function", two_spellings },
-    { "vil.*", "share_global_weights", "only windows have global rows", no_windows },
-    { "vil.*", "only_glo", "only windows can be left out", no_windows },
+    { "vil.*", "share_global_weights", "only window attention has global rows", no_windows },
+    { "vil.*", "only_glo", "only window attention can leave out its windows", no_windows },
     { "vil.*", "share_kv", "an option of Linformer", not_linformer },
-    { "vil.*", "rpb", "this attention has no table of positions", no_bias },
-    { "vil.global_attention", "window_w", "the size of a table that is not there", no_table },
+    { "vil.*", "rpb", "this attention has no bias table", no_bias },
+    { "vil.global_attention", "window_w", "the size of a table that does not exist", no_table },
     { "vil.*", "avg_pool_flag", "without a global token the head takes the mean", pooled_anyway },
-    { "vil.*", "arch", "the letter counts for nothing in this stage", same_stages },
+    { "vil.*", "arch", "the letter has no effect in this stage", same_stages },
 
     { "cvt.conv_embed", "mode", "without batch norm nothing depends on it", NULL },
     { "cvt.ws_sepconv", "mode", "without batch norm nothing depends on it", NULL },
     { "cvt.ls_attention", "cls_proj", "there is no class token", no_class },
-    { "cvt.ls_attention", "ln_eps", "the epsilon of DualLN, which is left out", raw_kv },
-    { "cvt.*", "out_proj", "auto is what the numbers of heads make of it", same_projections },
-    { "cvt.*", "scale", "a single head is as wide as all of them", one_head },
-    { "cvt.ls_*", "w", "the window reaches over the whole map", same_windows },
+    { "cvt.ls_attention", "ln_eps", "the epsilon of DualLN, which is off", raw_kv },
+    { "cvt.*", "out_proj", "the heads decide auto", same_projections },
+    { "cvt.*", "scale", "a single head has the full width", one_head },
+    { "cvt.ls_*", "w", "the window covers the whole map", same_windows },
 
     { "lsla.op", "mode", "without batch norm nothing depends on it", NULL },
     { "lsla.window_op", "mode", "without batch norm nothing depends on it", NULL },
@@ -584,11 +584,11 @@ const par_exception par_exceptions[] = {
     { "lsla.merge", "mode", "without batch norm nothing depends on it", NULL },
     { "lsla.*", "mask_outer", "there is no outer bias, or no shifted window", no_mask },
     { "lsla.*", "window", "the map is no larger than the window", map_in_window },
-    { "lsla.*", "shift", "a map in one window is not shifted", map_in_a_window },
+    { "lsla.*", "shift", "a map of one window is not shifted", map_in_a_window },
     { "lsla.model", "image", "one number is the side of a square", one_side },
-    { "lsla.lr_schedule", "train_images", "the updates of an epoch are whole", same_updates },
+    { "lsla.lr_schedule", "train_images", "the number of updates in an epoch is rounded", same_updates },
     { "lsla.lr_schedule", "warmup_lr_per_512", "there is no warm-up", no_warmup },
-    { "lsla.mixup_loss", "cutmix_lambda_drawn", "the box of cutmix stays the same", same_box },
+    { "lsla.mixup_loss", "cutmix_lambda_drawn", "the box of cutmix does not change", same_box },
     { "lsla.image_ops", "arg.solarize_add*", "the threshold is 128 by default", default_threshold },
     { NULL, NULL, NULL, NULL },
 };

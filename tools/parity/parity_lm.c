@@ -1,7 +1,7 @@
-/* parity_lm.c - kinds of the language models: whole models over segments, full size, the table.
+/* parity_lm.c - kinds of the language models: whole models over segments, full-size models, and the
+ * table of kinds.
  *
- * Transformer-LS and Transformer-XL cases have the same results under other names (cache, mems), so
- * one program serves both. */
+ * Transformer-LS and Transformer-XL cases differ only in names (cache, mems), so they share code. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 
 /* ---- models ---- */
 
-/* -1 is off; so is 0. */
+/* -1 and 0 mean off. */
 static int clamp(parity *p, const char *key)
 {
     return (int)par_int(p, key, -1, -1, INT32_MAX);
@@ -59,7 +59,7 @@ tp_txl_cfg lm_txl_cfg(parity *p)
     par_fixed(p, "attn_type", 0.0);
     par_fixed(p, "tie_weight", 1.0);
     if (par_flag(p, "same_length", false) && par_count(p, "mem_len", 512) == 0)
-        par_fail(p, "metadata same_length: with mem_len = 0 a query would see nothing");
+        par_fail(p, "metadata same_length: with mem_len = 0 a query sees nothing");
     return (tp_txl_cfg){
         .vocab = par_size(p, "vocab_size", 204),
         .dim = dim,
@@ -110,7 +110,7 @@ void lm_clear(parity *p, lm_case *c)
 
 /* ---- models over segments ---- */
 
-/* What streams begin with: the official Transformer-LS has zeros in all rows of its cache. */
+/* At the start of the streams, the official Transformer-LS has a full cache of zero rows. */
 static void check_empty_cache(parity *p, const lm_case *c, const char *name)
 {
     const bool zeros = !c->xl && !c->ls.cfg.ls.attn.masked;
@@ -119,7 +119,7 @@ static void check_empty_cache(parity *p, const lm_case *c, const char *name)
 
     if (!par_has(p, name)) return;
     if (s.ndim != 3 || s.dim[1] != rows) {
-        par_fail(p, "%s: at the start of the streams there are %lld rows", name, (long long)rows);
+        par_fail(p, "%s: must have %lld rows at the start of the streams", name, (long long)rows);
         return;
     }
     const double *none = par_alloc(p, par_numel(s), sizeof *none);
@@ -138,7 +138,8 @@ static void check_caches(parity *p, lm_case *c, const char *when)
     }
 }
 
-/* Losses of segment k, if the case has its targets; of the last one caches and probabilities. */
+/* Compares the losses of segment k if the case has targets; for the last segment also the caches and
+ * probabilities. */
 static void run_segment(parity *p, lm_case *c, int64_t k, bool last, bool differentiate)
 {
     const char *targets = par_name(p, "targets.%lld", (long long)k);
@@ -162,7 +163,7 @@ static void run_segment(parity *p, lm_case *c, int64_t k, bool last, bool differ
     par_differentiate(p);
 }
 
-/* The tokens of each segment have the sizes that the metadata state. */
+/* Checks the sizes of each segment's tokens against the metadata. */
 static void check_segments(parity *p, int64_t n)
 {
     int64_t stated;
@@ -198,7 +199,7 @@ static void run_model(parity *p)
 
 /* ---- full size ---- */
 
-/* A stream of tokens for each of B rows by the fill rule, [B,width]. */
+/* B streams of tokens by the fill rule, [B,width]. */
 typedef struct stream {
     int64_t B, width, M; /* M: tokens of a segment */
     double vocab;
@@ -218,7 +219,7 @@ static tp_tensor columns(parity *p, const stream *s, int64_t first)
     return tp_from(p->T, TP_I64, TP_SHAPE(s->B, s->M), id);
 }
 
-/* The streams are whole segments and one more token, the last target. */
+/* A stream has whole segments and one more token, the last target. */
 static stream read_stream(parity *p, const lm_case *c)
 {
     const char *name = par_text(p, "input_fill");
@@ -233,13 +234,13 @@ static stream read_stream(parity *p, const lm_case *c)
         s.width = shape[1];
     }
     if (s.width < 2 || s.B > 1 << 20 || s.M > 1 << 24 || (s.width - 1) % s.M)
-        par_fail(p, "metadata input_shape: rows of %lld tokens and one target are wanted",
+        par_fail(p, "metadata input_shape: rows must have segments of %lld tokens and one target",
                  (long long)s.M);
     par_same(p, "B", s.B);
     return s;
 }
 
-/* One norm a layer. */
+/* Compares one norm per layer. */
 static void check_cache_norms(parity *p, lm_case *c)
 {
     double *norm = par_alloc(p, c->ncache, sizeof *norm);
@@ -251,7 +252,7 @@ static void check_cache_norms(parity *p, lm_case *c)
                   par_limit(p, PAR_OUTPUT));
 }
 
-/* logits [B,M,V], at the positions that the case names or all of them. */
+/* Compares logits [B,M,V] at the positions of the case, or all of them. */
 static void check_positions(parity *p, tp_tensor logits)
 {
     tp_shape s;

@@ -1,4 +1,4 @@
-/* parity_lm.h - what the language models' kinds share: a model under test of either family. */
+/* parity_lm.h - shared by the kinds of the language models: a model under test of either family. */
 #ifndef PARITY_LM_H
 #define PARITY_LM_H
 
@@ -10,7 +10,7 @@ typedef enum lm_family { LM_LS, LM_XL } lm_family; /* par_kind.variant */
 
 typedef struct lm_case {
     bool xl;          /* Transformer-XL, else Transformer-LS */
-    tp_tensor *cache; /* slots of the running state          */
+    tp_tensor *cache; /* slots of the carried state          */
     int ncache;
     tp_ls_lm ls;
     tp_ls_lm_state ls_state;
@@ -18,9 +18,9 @@ typedef struct lm_case {
     tp_txl_state txl_state;
 } lm_case;
 
-/* The model that the metadata describes in p->P, for par_load, and p->T. NULL: failed. */
+/* Creates p->T, and p->P with the model of the metadata, ready for par_load. NULL: failed. */
 lm_case *lm_open(parity *p);
-/* One segment: tokens [B,M] -> logits [B,M,V]; the caches advance. */
+/* One segment: tokens [B,M] -> logits [B,M,V]; advances the caches. */
 tp_tensor lm_forward(parity *p, lm_case *c, tp_tensor tokens);
 void lm_clear(parity *p, lm_case *c); /* back to the start of the streams */
 

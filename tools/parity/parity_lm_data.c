@@ -3,7 +3,7 @@
 
 #include "parity_lm.h"
 
-/* The file's training and validation bytes as one text, which the fraction cuts where they meet. */
+/* Opens the file's training and validation bytes as one text; the fraction splits it between them. */
 static tp_text *open_text(parity *p)
 {
     static const char *const styles[] = { "enwik8", "text8", NULL };
@@ -29,7 +29,7 @@ static void check_vocab(parity *p, const tp_vocab *v)
 
     for (int64_t i = 0; symbol && i < v->size; i++) {
         const bool blank = v->style == TP_TEXT_TEXT8 && v->symbol[i] == ' ';
-        symbol[i] = blank ? '_' : v->symbol[i]; /* the case stores the byte of its name */
+        symbol[i] = blank ? '_' : v->symbol[i]; /* the case stores '_' for a space */
     }
     par_same(p, "vocab_size", v->size);
     if (symbol) par_check_integers(p, "output.symbol", symbol, v->size);
@@ -46,7 +46,7 @@ static void check_ids(parity *p, const tp_text *X, tp_part part, const char *nam
     if (wide) par_check_integers(p, name, wide, n);
 }
 
-/* The cases store <pad>, 1, where a position has no target. */
+/* The cases store <pad>, 1, for a position without a target. */
 static void check_cells(parity *p, const char *name, const int32_t *x, int64_t n)
 {
     int64_t *wide = par_alloc(p, n, sizeof *wide);
@@ -86,7 +86,7 @@ static void check_train(parity *p, const tp_text *X)
     check_cells(p, "output.train_targets", e.y, e.cells * e.steps);
 }
 
-/* The cells of the last step of a single stream that hold text. */
+/* Compares the positions of a single stream's last step that have text. */
 static void check_valid(parity *p, const tp_text *X)
 {
     const epoch e = read_epoch(p, X, TP_VALID, 1);

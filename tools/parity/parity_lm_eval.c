@@ -9,8 +9,8 @@ typedef struct stream {
     int64_t n, T;      /* tokens, segment length */
 } stream;
 
-/* Runs tokens begin .. end-1 in segments from fresh caches; nll[i - begin] is the loss of
- * predicting id[i+1] at position i, where there is one. */
+/* Runs tokens begin .. end-1 in segments, starting with fresh caches; nll[i - begin] is the loss of
+ * predicting id[i+1], if it exists, at position i. */
 static void run_stream(parity *p, const stream *s, int64_t begin, int64_t end, double *nll)
 {
     tp_tape *T = p->T;
@@ -38,7 +38,7 @@ static double bits(const double *nll, const int64_t *counted, int64_t n)
     return sum / count / log(2.0);
 }
 
-/* The official script's stream, with and without the last position of each segment. */
+/* Compares the official script's stream, with and without the last position of each segment. */
 static void check_streaming(parity *p, const stream *s)
 {
     const double limit = par_limit(p, PAR_OUTPUT);
@@ -54,7 +54,7 @@ static void check_streaming(parity *p, const stream *s)
     par_check_one(p, "output.bpc_all", bits(nll, NULL, s->n - 1), limit);
 }
 
-/* The paper's overlapping windows: the last `step` predictions of each. */
+/* Compares the paper's overlapping windows, of which the last `step` predictions are scored. */
 static void check_windows(parity *p, const stream *s)
 {
     const double limit = par_limit(p, PAR_OUTPUT);

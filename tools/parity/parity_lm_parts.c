@@ -4,8 +4,8 @@
 
 #include "parity_lm.h"
 
-/* The sinusoids of distances 0 .. rows-1, clamped: [rows,dim]. A case may store the table, the
- * largest distance first; then it is compared. */
+/* The clamped sinusoids of distances 0 .. rows-1, [rows,dim]. Compares the table if the case stores
+ * it, largest distance first. */
 static tp_tensor positions(parity *p, const char *stored, int64_t rows, int64_t dim, int64_t clamp)
 {
     const int64_t n = dim / 2, numel = rows * 2 * n;
@@ -21,7 +21,7 @@ static tp_tensor positions(parity *p, const char *stored, int64_t rows, int64_t 
     return par_matrix(p, rows, 2 * n, table);
 }
 
-/* Window and chunk tables of a segment of M rows after a cache of L. */
+/* Window and chunk tables of a segment of M rows with a cache of L rows. */
 static tp_ls_context tables(parity *p, const tp_ls_attn_cfg *c, int64_t M, int64_t L, int64_t dim)
 {
     const int64_t span = c->segment ? 2 * (int64_t)c->window : c->window;
@@ -31,7 +31,7 @@ static tp_ls_context tables(parity *p, const tp_ls_attn_cfg *c, int64_t M, int64
                             par_int(p, "valid_cache", L, 0, L) };
 }
 
-/* A memory that is not stored has no rows. */
+/* The memory, with 0 rows if it is not stored. */
 static tp_tensor memory(parity *p, const char *name, tp_tensor h)
 {
     if (par_has(p, par_name(p, "input.%s", name))) return par_take(p, name);
@@ -40,7 +40,7 @@ static tp_tensor memory(parity *p, const char *name, tp_tensor h)
 
 /* ---- Transformer-LS ---- */
 
-/* The segment h [B,M,d] and its cache [B,L,d], as large as the metadata state. */
+/* The segment h [B,M,d] and its cache [B,L,d], whose sizes are checked against the metadata. */
 static bool take_rows(parity *p, tp_tensor *h, tp_tensor *cache)
 {
     *h = par_take(p, "h");

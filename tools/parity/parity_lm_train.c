@@ -1,9 +1,9 @@
-/* parity_lm_train.c - kinds of training traces: a few updates on a few hundred bytes, loss by loss.
+/* parity_lm_train.c - training traces of the language models: a few updates on a few hundred bytes,
+ * loss by loss.
  *
- * Row b of the batch is the bytes from b * stream_bytes on; micro-batch k reads columns k T .. and
- * predicts the next byte. An update is the mean over update_freq micro-batches. */
+ * Row b of the batch has the bytes from b * stream_bytes on; micro-batch k reads columns from k T on
+ * and predicts the next byte. An update uses the mean gradient of update_freq micro-batches. */
 #include <math.h>
-#include <string.h>
 
 #include "parity_lm.h"
 
@@ -43,11 +43,11 @@ static void read_trace(parity *p, trace *t, bool xl)
         t->total = par_size(p, "max_step", t->updates);
         t->eta_min = par_num(p, "eta_min", 0.0);
     } else if (xl && t->warmup > 0) {
-        par_fail(p, "metadata warmup_updates: Transformer-XL warms up before its cosine only");
+        par_fail(p, "metadata warmup_updates: Transformer-XL warms up only before a cosine");
     }
     t->byte = par_integers(p, "input.bytes", &s);
     t->n = par_numel(s);
-    if (t->clip < 0.0) par_fail(p, "metadata clip_norm = %g: no norm is below 0", t->clip);
+    if (t->clip < 0.0) par_fail(p, "metadata clip_norm = %g is negative", t->clip);
     if ((double)t->updates * (double)t->freq * (double)t->T > (double)t->stream ||
         (double)t->B * (double)t->stream > (double)t->n)
         par_fail(p, "input.bytes: the rows are too short for %lld micro-batches of %lld tokens",
@@ -62,7 +62,7 @@ static tp_optim *adam(parity *p, bool xl)
 
     par_fixed(p, "momentum", 0.0);
     if (n != 0 && (n != 2 || !(beta[0] >= 0 && beta[0] < 1 && beta[1] >= 0 && beta[1] < 1)))
-        par_fail(p, "metadata betas: two numbers from 0 to 1 are wanted");
+        par_fail(p, "metadata betas must be two numbers from 0 to 1");
     if (eps < 0.0) par_fail(p, "metadata eps = %g is negative", eps);
     if (p->failed) return NULL;
     const tp_adam_opts o = { .beta1 = n ? par_nonzero(beta[0]) : 0.9,
@@ -84,7 +84,7 @@ static tp_optim *optimiser(parity *p, bool xl)
     return p->failed ? NULL : tp_sgd_new(p->P, &o);
 }
 
-/* The rate of the update after u completed ones. Transformer-XL's recipe sets it after each step:
+/* The learning rate of the update after u. Transformer-XL's recipe sets the rate after each step, so
  * the first update has the full rate even with a warm-up. */
 static double rate_of(const trace *t, int64_t u)
 {
@@ -96,7 +96,7 @@ static double rate_of(const trace *t, int64_t u)
 
 /* ---- updates ---- */
 
-/* Tokens of micro-batch k, or the bytes after them; a last column that has no target is -1. */
+/* Tokens of micro-batch k, or the bytes after them; -1 in a last column without a target. */
 static tp_tensor columns(parity *p, const trace *t, int64_t k, bool targets)
 {
     int64_t *id = par_alloc(p, t->B * t->T, sizeof *id);
@@ -131,9 +131,9 @@ static void update(parity *p, const trace *t, int64_t u, tp_optim *O)
 
 /* ---- comparing ---- */
 
-/* Weights after the last update. Adam turns a gradient of pure rounding noise into full steps, so
- * in f32 some cannot be followed: the biases that cancel in the chunk softmax, and the columns of
- * Transformer-XL's r_net that slow cosines feed. */
+/* Compares the weights after the last update. Adam turns a gradient of pure rounding noise into full
+ * steps, so some weights are not comparable in f32: biases that cancel in the chunk softmax, and the
+ * columns of Transformer-XL's r_net that read slowly varying cosines. */
 static void check_final(parity *p, const trace *t)
 {
     const bool f32 = p->real == TP_F32;

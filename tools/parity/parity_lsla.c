@@ -4,7 +4,7 @@
 
 #include "parity_lsla.h"
 
-/* o, changed where the metadata say otherwise. */
+/* o with the changes of the metadata. */
 static tp_lsla_cfg options(parity *p, tp_lsla_cfg o)
 {
     static const char *const variants[] = { "qxx", "qxv", "qkv", "qxx_np", NULL };
@@ -39,7 +39,7 @@ static void declare_attention(parity *p, attention *a, const char *name, int64_t
     if (!p->failed) tp_lsla_attn_init(p->P, &a->m, name, dim, heads, window, o);
 }
 
-/* map [B,H,W,D]; the outputs have the shape of x. */
+/* map [B,H,W,D]; the output has the shape of x. */
 static void attend(parity *p, const attention *a, tp_tensor x, tp_tensor map)
 {
     if (!par_ok(p)) return;
@@ -61,7 +61,7 @@ static void declare_op(parity *p, void *self)
     declare_attention(p, self, "", w);
 }
 
-/* Windows [B,N,D] are maps of one window each. */
+/* Each of the windows [B,N,D] is a map of one window. */
 static void run_op(parity *p, void *self)
 {
     const attention *a = self;
@@ -73,8 +73,8 @@ static void run_op(parity *p, void *self)
     attend(p, a, x, tp_reshape(p->T, x, map));
 }
 
-/* On a map that is no larger than a window, the window becomes the map's smaller side, without a
- * shift. */
+/* If the map is no larger than a window, the window becomes the map's smaller side and is not
+ * shifted. */
 static void declare_window_op(parity *p, void *self)
 {
     attention *a = self;
@@ -98,7 +98,7 @@ static void run_window_op(parity *p, void *self)
 
 /* ---- parts ---- */
 
-/* x [B,H*W,D] as a map [B,H,W,D] of the metadata's height and width. */
+/* x [B,H*W,D] as a map [B,H,W,D] with the metadata's height and width. */
 static tp_tensor take_map(parity *p)
 {
     const int64_t H = par_size(p, "height", PAR_NEEDED), W = par_size(p, "width", PAR_NEEDED);
@@ -160,7 +160,7 @@ static void run_merge(parity *p, void *self)
 
 /* ---- models ---- */
 
-/* One whole number a stage; false: the metadata have none. */
+/* Reads one whole number per stage; false if the key is absent. */
 static bool stages(parity *p, const char *key, int to[TP_VIT_MAX_STAGES], int *n)
 {
     int64_t count;

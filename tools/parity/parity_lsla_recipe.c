@@ -1,5 +1,5 @@
 /* parity_lsla_recipe.c - kinds of ViT-LSLA's training recipe: learning rates, the split of
- * Mini-ImageNet, operations on images, mixing of batches. */
+ * Mini-ImageNet, image operations, mixup and cutmix. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/augment.h>
@@ -7,7 +7,7 @@
 
 #include "parity_lsla.h"
 
-/* Per 512 images. The rates are numbers of double precision, whatever the case's. */
+/* The rates of the metadata are per 512 images. They are always compared in double precision. */
 void lsla_run_schedule(parity *p)
 {
     const int64_t images = par_size(p, "train_images", PAR_NEEDED);
@@ -51,7 +51,7 @@ static void read_image(parity *p, const char *name, tp_image *image)
     const bool fits = x && s.ndim == 3 && s.dim[2] == 3 && par_numel(s) > 0;
 
     if (!fits || !tp_image_new(image, s.dim[1], s.dim[0]))
-        par_fail(p, "%s is no image [height,width,3]", name);
+        par_fail(p, "%s is not an image [height,width,3]", name);
     else
         for (int64_t i = 0; i < par_numel(s); i++) image->rgb[i] = (uint8_t)x[i];
 }
@@ -63,13 +63,13 @@ static void check_image(parity *p, const char *name, const tp_image *image)
     int64_t *x = par_alloc(p, n, sizeof *x);
 
     if (s.ndim != 3 || s.dim[0] != image->height || s.dim[1] != image->width)
-        par_fail(p, "%s has another size than the result, %lld x %lld", name,
+        par_fail(p, "%s has a different size than the result, %lld x %lld", name,
                  (long long)image->height, (long long)image->width);
     for (int64_t i = 0; x && i < n; i++) x[i] = image->rgb[i];
     if (x) par_check_integers(p, name, x, n);
 }
 
-/* An operation by the beginning of an output's name; a number of its kind may follow. */
+/* An image operation, found by the prefix of an output's name, which a number may follow. */
 typedef struct operation {
     const char *name;
     tp_pixel_op op;
@@ -77,7 +77,7 @@ typedef struct operation {
 } operation;
 enum { RESIZE = TP_NPIXEL_OPS, CROP_RESIZE };
 
-/* The longer of two names that begin alike comes first. */
+/* If one name is a prefix of another, the longer comes first. */
 static const operation operations[] = {
     { "autocontrast", TP_PIXEL_AUTO_CONTRAST, 0 },
     { "equalize", TP_PIXEL_EQUALIZE, 0 },
@@ -108,7 +108,7 @@ static const operation *find_operation(const char *name)
     return NULL;
 }
 
-/* The key of an operation without arguments is there, or not, and has no value. */
+/* An operation without arguments has no key, or one with an empty value. */
 static bool no_arguments(parity *p, const char *key)
 {
     const char *text = par_text(p, key);
@@ -117,8 +117,8 @@ static bool no_arguments(parity *p, const char *key)
     return !p->failed;
 }
 
-/* The arguments of output.NAME, "arg.NAME": whole numbers but factors, angles and fractions. False:
- * failed. */
+/* Reads the arguments "arg.NAME" of output.NAME: whole numbers, except factors, angles and fractions.
+ * False: failed. */
 static bool arguments(parity *p, const operation *o, const char *name, double a[6])
 {
     const char *key = par_name(p, "arg.%s", name);
@@ -130,18 +130,17 @@ static bool arguments(parity *p, const operation *o, const char *name, double a[
     const double *x = par_list(p, key, &n);
     if (n != o->arguments && !(add && n == 1))
         par_fail(p, "metadata %s: %s takes %d numbers", key, o->name, o->arguments);
-    a[1] = 128.0; /* the threshold of solarize_add, where it is not given */
+    a[1] = 128.0; /* the default threshold of solarize_add */
     for (int64_t i = 0; i < n && !p->failed; i++) {
         a[i] = x[i];
         if ((whole || n > 1) && (x[i] < 0.0 || x[i] > 65536.0 || x[i] != (double)(int64_t)x[i]))
-            par_fail(p, "metadata %s: %g is no whole number that %s could take", key, x[i],
+            par_fail(p, "metadata %s: %g is not a whole number that %s accepts", key, x[i],
                      o->name);
     }
     return !p->failed;
 }
 
-/* a: width, height; for a crop its top, bottom, left, right (ends exclusive), then height, width.
- */
+/* a: width, height; for a crop top, bottom, left, right (ends exclusive), then height, width. */
 static bool resize(const operation *o, const double *a, const tp_image *in, tp_image *out)
 {
     if ((int)o->op == RESIZE)
@@ -151,7 +150,7 @@ static bool resize(const operation *o, const double *a, const tp_image *in, tp_i
     return tp_image_resize(out, in, &box, (int64_t)a[5], (int64_t)a[4], TP_BICUBIC);
 }
 
-/* The library adds to values below 128 only. */
+/* The library supports only the threshold 128. */
 static void add_below(tp_image *image, int add, int threshold)
 {
     for (int64_t i = 0; i < image->width * image->height * 3; i++) {
@@ -160,7 +159,7 @@ static void add_below(tp_image *image, int add, int threshold)
     }
 }
 
-/* Operation o on `in`, in out; false: out->why says why not. */
+/* Applies operation o to `in`, with the result in out. False with the reason in out->why. */
 static bool apply(const operation *o, const double *a, const tp_image *in, tp_image *out,
                   tp_image *work)
 {
@@ -179,7 +178,7 @@ static void run_operation(parity *p, const char *name, const tp_image *in, tp_im
 {
     const operation *o = find_operation(name);
     if (!o) {
-        par_fail(p, "output.%s: no operation has this name", name);
+        par_fail(p, "output.%s: there is no operation of this name", name);
         return;
     }
     double a[6] = { 0.0 };
@@ -205,14 +204,14 @@ void lsla_run_image_ops(parity *p)
 
 /* ---- mixing ---- */
 
-/* A batch to be mixed: images [B,C,H,W] and labels. */
+/* A batch to mix: images [B,C,H,W] and labels. */
 typedef struct batch {
     int64_t B, C, H, W, classes;
     const double *x;
     int32_t *label;
 } batch;
 
-/* Element i of an image, channels last, in [C,H,W]. */
+/* The index in [C,H,W] of element i of a channels-last image. */
 static int64_t channel_first(const batch *b, int64_t i)
 {
     const int64_t plane = b->H * b->W;
@@ -234,7 +233,7 @@ static void check_mixed_images(parity *p, const batch *b, const tp_mixing *d, co
     par_check(p, name, got, n, par_limit(p, PAR_OUTPUT));
 }
 
-/* [B,classes], compared too. */
+/* Compares the mixed targets [B,classes] and returns them. */
 static const double *mixed_targets(parity *p, const batch *b, const tp_mixing *d, const char *name)
 {
     const int64_t n = b->B * b->classes;
@@ -273,7 +272,7 @@ static void read_batch(parity *p, batch *b)
     par_same(p, "batch", b->B);
 }
 
-/* The box around the drawn centre, which must be the file's. */
+/* The cutmix box around the drawn centre, checked against the file's. */
 static tp_mixing cut(parity *p, const batch *b)
 {
     int64_t n, edges;
@@ -282,7 +281,7 @@ static tp_mixing cut(parity *p, const batch *b)
     const double lambda = par_num(p, "cutmix_lambda_drawn", PAR_NEEDED);
 
     if (n != 2 || !(lambda >= 0.0 && lambda <= 1.0) || centre[0] >= b->H || centre[1] >= b->W) {
-        par_fail(p, "metadata cutmix_centre and cutmix_lambda_drawn give no box of an image");
+        par_fail(p, "metadata cutmix_centre and cutmix_lambda_drawn give no box in an image");
         return (tp_mixing){ .lambda = 1.0 };
     }
     const tp_mixing d = tp_mix_cut(lambda, centre[1], centre[0], b->H, b->W);
@@ -293,7 +292,7 @@ static tp_mixing cut(parity *p, const batch *b)
     return d;
 }
 
-/* The loss with mixed targets [B,classes]. */
+/* Compares the loss with mixed targets [B,classes]. */
 static void check_soft_loss(parity *p, const batch *b, const double *targets)
 {
     if (!par_has(p, "input.logits") || !targets || p->failed) return;
@@ -306,7 +305,7 @@ static void check_soft_loss(parity *p, const batch *b, const double *targets)
     par_differentiate(p);
 }
 
-/* The loss is that of cutmix, where the case has it. */
+/* The loss uses the targets of cutmix if the case has them, else those of mixup. */
 void lsla_run_mixing(parity *p)
 {
     const double *targets = NULL;

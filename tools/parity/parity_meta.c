@@ -1,7 +1,7 @@
 /* parity_meta.c - the metadata of a case: typed, checked, and marked as read.
  *
- * A value that is not what its key wants fails the case with a sentence; the getter then returns
- * the default, or a harmless value. */
+ * An invalid value fails the case with a message; the getter then returns the default or a harmless
+ * value. */
 #include <errno.h>
 #include <float.h>
 #include <math.h>
@@ -12,14 +12,14 @@
 
 /* ---- prose ---- */
 
-/* Keys that configure nothing, by the cases' README. A word that ends in '*' is the beginning of
- * keys, one that ends in '#' is followed by a number. */
+/* Keys that configure nothing, according to the cases' README. A final '*' matches any characters, a
+ * final '#' a number. */
 #define ENCODERS                                                                                   \
     "op cls mask global tied slice zero_gradient no_gradient kernel perf chunk buckets "           \
     "num_buckets inv_coeff_init_option"
 #define BASELINES "model lam mode_ ln_eps ln_eps_sr arg.* mask"
 static const struct {
-    const char *kind; /* the beginning of kinds; "": of all */
+    const char *kind; /* prefix of the kinds; "": all kinds */
     const char *keys;
 } prose[] = {
     { "", "what case upstream source note note_* loss meaning layout tokens cache memory init" },
@@ -37,8 +37,8 @@ static const struct {
     { "detection.", "masks proposals loss_normalizer image thr#" },
 };
 
-/* Does the word of n characters stand for the key? */
-static bool stands_for(const char *word, size_t n, const char *key)
+/* Does the pattern of n characters match the key? */
+static bool matches(const char *word, size_t n, const char *key)
 {
     const char last = word[n - 1];
     const size_t stem = last == '*' || last == '#' ? n - 1 : n;
@@ -58,7 +58,7 @@ bool par_is_prose(const parity *p, const char *key)
         if (strncmp(kind, prose[i].kind, strlen(prose[i].kind)) != 0) continue;
         for (const char *word = prose[i].keys; *word; word += strspn(word, " ")) {
             const size_t n = strcspn(word, " ");
-            if (stands_for(word, n, key)) return true;
+            if (matches(word, n, key)) return true;
             word += n;
         }
     }
@@ -79,7 +79,7 @@ bool par_given(const parity *p, const char *key)
     return find(p, key) != NULL;
 }
 
-/* The value, now read in that form; NULL if there is none, which fails where it is needed. */
+/* The value, marked as read in that form. NULL if it is missing, which fails if it is needed. */
 static const char *get(parity *p, const char *key, par_form form, bool needed)
 {
     par_key *k = find(p, key);
@@ -103,8 +103,8 @@ const char *par_model_name(parity *p)
     return get(p, "model", PAR_MODEL, false);
 }
 
-/* The number that `text` begins with up to one of the characters `ends` or its end; *rest: what
- * follows. */
+/* Parses the number at the start of `text`, which must be followed by one of the characters `ends`
+ * or by the end of the text; *rest is what follows. */
 static bool to_number(const char *text, const char *ends, double *x, const char **rest)
 {
     char *end;
@@ -122,7 +122,7 @@ int64_t par_int(parity *p, const char *key, int64_t dflt, int64_t least, int64_t
     errno = 0;
     const long long x = strtoll(text, &end, 10);
     if (end != text && !*end && errno == 0 && x >= least && x <= most) return x;
-    par_fail(p, "metadata %s = '%.40s' is no whole number from %lld to %lld", key, text,
+    par_fail(p, "metadata %s = '%.40s' is not a whole number from %lld to %lld", key, text,
              (long long)least, (long long)most);
     return dflt >= least && dflt <= most ? dflt : least;
 }
@@ -154,7 +154,7 @@ double par_num(parity *p, const char *key, double dflt)
 
     if (!text) return dflt;
     if (to_number(text, "", &x, &rest)) return x;
-    par_fail(p, "metadata %s = '%.40s' is no number", key, text);
+    par_fail(p, "metadata %s = '%.40s' is not a number", key, text);
     return dflt;
 }
 
@@ -172,7 +172,7 @@ int par_word(parity *p, const char *key, int dflt, const char *const *words)
             used += (size_t)snprintf(legal + used, sizeof legal - used, "%s%s", i ? ", " : "",
                                      words[i]);
     }
-    par_fail(p, "metadata %s = '%.40s' is none of %s", key, text, legal);
+    par_fail(p, "metadata %s = '%.40s' is not one of %s", key, text, legal);
     return 0;
 }
 
@@ -192,7 +192,7 @@ const double *par_list(parity *p, const char *key, int64_t *n)
         s += *s == ',';
     }
     if (good) return x;
-    par_fail(p, "metadata %s = '%.80s' is no list of numbers", key, text ? text : "");
+    par_fail(p, "metadata %s = '%.80s' is not a list of numbers", key, text ? text : "");
     *n = 0;
     return none;
 }
@@ -206,7 +206,7 @@ const int64_t *par_sizes(parity *p, const char *key, int64_t least, int64_t *n)
     for (int64_t i = 0; size && i < *n; i++) {
         size[i] = x[i] >= (double)least && x[i] <= INT32_MAX ? (int64_t)x[i] : least;
         if ((double)size[i] != x[i])
-            par_fail(p, "metadata %s: %g is no whole number from %lld to %d", key, x[i],
+            par_fail(p, "metadata %s: %g is not a whole number from %lld to %d", key, x[i],
                      (long long)least, INT32_MAX);
     }
     return size ? size : none;
@@ -243,7 +243,7 @@ json_t *par_json(parity *p, const char *key)
     json_t *object = json_loads(text ? text : "{}", JSON_REJECT_DUPLICATES, &error);
 
     if (!json_is_object(object)) {
-        par_fail(p, "metadata %s = '%.80s' is no JSON object: %s", key, text,
+        par_fail(p, "metadata %s = '%.80s' is not a JSON object: %s", key, text,
                  object ? "" : error.text);
         json_decref(object);
         return NULL;
@@ -259,13 +259,13 @@ double par_json_num(parity *p, const char *key, json_t *object, const char *memb
     const json_t *x = json_object_get(object, member);
 
     if (!x) return dflt;
-    if (!json_is_number(x)) par_fail(p, "metadata %s: %s is no number", key, member);
+    if (!json_is_number(x)) par_fail(p, "metadata %s: %s is not a number", key, member);
     const double value = json_number_value(x);
     json_object_del(object, member);
     return value;
 }
 
-/* ---- comparing with what is ---- */
+/* ---- comparing with the actual values ---- */
 
 void par_same(parity *p, const char *key, int64_t actual)
 {
@@ -278,5 +278,5 @@ void par_fixed(parity *p, const char *key, double actual)
 {
     const double x = par_num(p, key, actual);
     if (fabs(x - actual) > 4.0 * DBL_EPSILON * fabs(actual))
-        par_fail(p, "metadata %s = %g: the library computes with %g only", key, x, actual);
+        par_fail(p, "metadata %s = %g: the library only supports %g", key, x, actual);
 }

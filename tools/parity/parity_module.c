@@ -1,18 +1,18 @@
-/* parity_module.c - cases of modules: everything between a module's declaration and the comparison
- * of its gradients and buffers, the same for all kinds.
+/* parity_module.c - the common run of module cases, from declaration to the comparison of gradients
+ * and buffers.
  *
  *     declare -> load -> forward -> outputs -> loss -> gradients -> buffers
  *
  * The scalar that is differentiated is the sum over the outputs of sum(output * probe), unless the
- * kind gives a loss of its own. Classifiers of full size run a second time in training mode where
- * the file has results of that ("output.logits_train"). */
+ * kind has its own loss. Full-size classifiers also run in training mode if the file has the results
+ * ("output.logits_train"). */
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
 
 #include "parity_case.h"
 
-/* Rates of dropout: the references drop nothing. */
+/* Dropout rates, which must be 0: the references drop nothing. */
 static const char *const rates[] = { "dropout", "emb_dropout", "dropatt", "drop_path" };
 
 void par_begin(parity *p)
@@ -25,8 +25,8 @@ void par_begin(parity *p)
     p->T = tp_tape_new(p->o->D, &(tp_tape_opts){ .compute = p->o->compute, .train = p->train });
 }
 
-/* A row of the table is for one size of images; others are called alike with another number behind:
- * "cvt_ls-21-224". */
+/* A row of the table is for one image size; the names of other sizes differ in the final number, as
+ * in "cvt_ls-21-224". */
 static bool sized_preset(parity *p, const tp_model_row *row, int64_t side, tp_model_cfg *c)
 {
     size_t stem = strlen(row->name);
@@ -46,7 +46,7 @@ bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t
     char why[256];
 
     if (!row || row->model != model) {
-        par_fail(p, "metadata model = '%.40s': the library has no %s of that name", name,
+        par_fail(p, "metadata model = '%.40s': the library has no %s with that name", name,
                  model->name);
         return false;
     }
@@ -64,7 +64,7 @@ bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t
 
 /* ---- outputs and the scalar ---- */
 
-/* The name of the output's probe without "input."; NULL: it has none. */
+/* The name of the output's probe, without "input."; NULL if it has none. */
 static const char *probe_of(parity *p, const char *name)
 {
     const char *full[] = { par_name(p, "probe.%s", name), par_name(p, "probe_%s", name),
@@ -92,7 +92,7 @@ void par_loss(parity *p, tp_tensor loss)
     p->loss = tp_given(p->loss) ? tp_add(p->T, p->loss, loss) : loss;
 }
 
-/* The products of an output with its probe. */
+/* Adds the sum of the products of an output with its probe to the loss. */
 static void weigh(parity *p, tp_tensor product)
 {
     if (par_has(p, "output.loss"))
@@ -137,7 +137,7 @@ void par_classify(parity *p, tp_tensor logits)
 
 /* ---- gradients ---- */
 
-/* The gradient of an input as doubles; zeros if backward did not reach it. */
+/* The gradient of an input as doubles, zeros if backward did not reach it. */
 static const double *gradient_of(parity *p, const par_input *in)
 {
     const tp_tensor g = tp_grad(p->T, in->x);
@@ -175,7 +175,7 @@ void par_differentiate(parity *p)
 
 /* ---- all of it ---- */
 
-/* The same inputs in training mode, without gradients. */
+/* Runs the same inputs in training mode, without gradients. */
 static void run_again(parity *p, void *self)
 {
     tp_reset(p->T);

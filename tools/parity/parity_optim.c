@@ -1,8 +1,8 @@
-/* parity_optim.c - kinds of Vision Longformer's optimisers and learning rates: updates with given
- * gradients, schedules.
+/* parity_optim.c - kinds of Vision Longformer's optimisers and schedules: updates with given
+ * gradients, learning rates.
  *
- * Tensors are numbered group.index, gradients and results step.group.index; how many there are, the
- * file says. */
+ * Tensors are numbered group.index, gradients and results step.group.index; the file decides how many
+ * there are. */
 #include <stdlib.h>
 #include <tapegrad/vil.h>
 
@@ -17,7 +17,7 @@ typedef struct trace {
     const char **name;       /* [tensors], "0.1"       */
 } trace;
 
-/* A rule for the optimiser: the group is the number before the dot, its decay in env. */
+/* The optimiser's factors: the group is the number before the dot, env has its decay. */
 static tp_factors decay_of_group(const char *name, tp_shape s, void *env)
 {
     (void)s;
@@ -45,7 +45,7 @@ static void declare(parity *p, trace *t)
         t->groups++;
     }
     if (decays != t->groups || t->groups == 0)
-        par_fail(p, "metadata weight_decay_per_group: %lld rates for %lld groups of tensors",
+        par_fail(p, "metadata weight_decay_per_group: %lld values for %lld groups of tensors",
                  (long long)decays, (long long)t->groups);
 }
 
@@ -105,7 +105,7 @@ static tp_optim *qhm(parity *p, const trace *t)
 /* ---- updates ---- */
 
 /* One update with the gradients of the case: the loss is their scalar product with the values.
- * Tensors that the step gives no gradient for stay as they are. */
+ * Tensors without a gradient in this step stay unchanged. */
 static void update(parity *p, const trace *t, tp_optim *O, int64_t step, double lr)
 {
     const long long k = step;

@@ -1,14 +1,14 @@
-/* parity_params.c - parameters and buffers of a case: loading, filling by rule, gradients, buffers
- * after the call. */
+/* parity_params.c - parameters and buffers of a case: loads or fills them, compares gradients and the
+ * buffers after the call. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "parity_case.h"
 
-/* ---- what the file does not store ---- */
+/* ---- the fill rule ---- */
 
-/* The fill rule's values are within +- of a, or around 1 for the scale of a norm. */
+/* Uniform values around 0, or around 1 for the scale of a norm. */
 static void fill(const tp_param_info *it, double *x, int64_t n)
 {
     const uint64_t hash = par_hash(it->name);
@@ -26,8 +26,8 @@ static void fill(const tp_param_info *it, double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] = (float)(lo + (hi - lo) * par_uniform(hash, i));
 }
 
-/* Buffers begin as the model makes them: running means 0, variances 1. Performer's features alone
- * are filled. */
+/* Only Performer's features are filled; other buffers keep the model's initial values (running means
+ * 0, variances 1). */
 static void load_filled(parity *p, const tp_param_info *it)
 {
     const int64_t n = par_numel(it->shape);
@@ -43,7 +43,7 @@ static void load_filled(parity *p, const tp_param_info *it)
 
 /* ---- loading ---- */
 
-/* A single number may be stored with axes. */
+/* Single numbers may be stored with any number of axes. */
 static bool same_shape(tp_shape a, tp_shape b)
 {
     if (par_numel(a) == 1 && par_numel(b) == 1) return true;
@@ -77,8 +77,8 @@ static void load_alias(parity *p, const tp_param_info *it, const char *name)
         par_fail(p, "%s differs from %s, to which it is tied", name, it->alias_of);
 }
 
-/* A file stores all parameters or none. One that it knows results of, but that is not there among
- * the others, is not filled. */
+/* A file stores all parameters or none. If it stores some, a missing one that has results in the file
+ * is an error. */
 static void check_missing(parity *p, const char *parameter, const char *name)
 {
     static const char *const results[] = { "grad", "gradnorm", "final" };
@@ -98,7 +98,7 @@ static void load_one(parity *p, const tp_param_info *it)
         if (!it->alias_of && (!it->buffer || tp_ends_in(it->name, "projection_matrix")))
             load_filled(p, it);
     } else if (!same_shape(par_shape(p, name), it->shape)) {
-        par_fail(p, "%s has another shape than the model's", name);
+        par_fail(p, "%s has a different shape in the model", name);
     } else if (it->alias_of) {
         load_alias(p, it, name);
     } else {
@@ -106,7 +106,7 @@ static void load_one(parity *p, const tp_param_info *it)
     }
 }
 
-/* Is there a parameter of that name? The fill of a model of full size costs more than this. */
+/* Is there a parameter of that name? A linear search is cheap next to filling a full-size model. */
 static bool is_parameter(const parity *p, const char *name)
 {
     for (tp_param_info it = { 0 }; tp_next_param(p->P, &it);)
@@ -114,8 +114,8 @@ static bool is_parameter(const parity *p, const char *name)
     return false;
 }
 
-/* Tensors of the file that name parameters which the model does not have. Empty ones are those of
- * no global tokens. */
+/* Fails if a tensor of the file names a parameter that the model lacks. Empty tensors are those of
+ * zero global tokens. */
 static void check_names(parity *p)
 {
     static const char *const stems[] = { "param.", "grad.", "gradnorm.", "final." };
@@ -133,14 +133,14 @@ static void check_names(parity *p)
     }
 }
 
-/* The names in a list of the metadata must be parameters, or inputs. */
+/* Fails if a list of the metadata names something that is neither a parameter nor an input. */
 static void check_list(parity *p, const char *key)
 {
     const char *at = NULL, *name;
 
     while ((name = par_next_name(p, key, &at)))
         if (!is_parameter(p, name) && !par_has(p, name) && strcmp(name, "input") != 0)
-            par_fail(p, "metadata %s names %s, which is no parameter", key, name);
+            par_fail(p, "metadata %s names %s, which is not a parameter", key, name);
 }
 
 void par_load(parity *p)

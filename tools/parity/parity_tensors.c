@@ -1,4 +1,4 @@
-/* parity_tensors.c - tensors of the file, the fill rule for what it does not store, layouts. */
+/* parity_tensors.c - tensors of the file, the fill rule for those it does not store, layouts. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "parity_case.h"
 
-/* ---- what there is ---- */
+/* ---- names and shapes ---- */
 
 bool par_has(const parity *p, const char *name)
 {
@@ -79,7 +79,7 @@ double *par_values(parity *p, const char *name, tp_shape *shape)
     return read_as(p, name, TP_F64, shape);
 }
 
-/* Whole numbers may be stored as floating ones. */
+/* Integers may be stored as floats. */
 int64_t *par_integers(parity *p, const char *name, tp_shape *shape)
 {
     const tp_file_tensor *t = tp_file_find(p->F, name);
@@ -89,7 +89,7 @@ int64_t *par_integers(parity *p, const char *name, tp_shape *shape)
     int64_t *id = x ? par_alloc(p, t->numel, sizeof *id) : NULL;
     for (int64_t i = 0; id && i < t->numel; i++) {
         id[i] = fabs(x[i]) < 1e15 ? (int64_t)x[i] : 0;
-        if ((double)id[i] != x[i]) par_fail(p, "%s: %g is no whole number", name, x[i]);
+        if ((double)id[i] != x[i]) par_fail(p, "%s: %g is not a whole number", name, x[i]);
     }
     return id;
 }
@@ -112,8 +112,8 @@ tp_tensor par_tensor(parity *p, const char *name)
     return upload(p, par_name(p, "input.%s", name), false);
 }
 
-/* Notes x as an input whose gradient has that name in the file. The first one is as large as the
- * metadata state. */
+/* Registers x as an input whose gradient has that name in the file. Checks the batch size of the
+ * first input against the metadata. */
 static tp_tensor note_input(parity *p, const char *name, tp_tensor x)
 {
     par_input *in = par_alloc(p, 1, sizeof *in);
@@ -156,7 +156,7 @@ double *par_read(parity *p, tp_tensor x)
         par_ok(p);
         return NULL;
     }
-    if (size == sizeof(float)) /* from the end, so that nothing is overwritten unread */
+    if (size == sizeof(float)) /* widens in place, from the end */
         for (int64_t i = n - 1; i >= 0; i--) {
             float f;
             memcpy(&f, (const char *)out + (size_t)i * sizeof f, sizeof f);
@@ -193,14 +193,14 @@ double par_uniform(uint64_t hash, int64_t i)
     return (double)(z >> 40) / 16777216.0;
 }
 
-/* An input [B,C,H,W] of values in [-1,1), by the metadata. */
+/* An input [B,C,H,W] with values in [-1,1), filled by the rule that the metadata give. */
 static tp_tensor filled_images(parity *p)
 {
     const char *name = par_text(p, "input_fill");
     int64_t axes;
     const int64_t *s = par_sizes(p, "input_shape", 1, &axes);
     if (!name || axes != 4 || (double)s[0] * (double)s[1] * (double)s[2] * (double)s[3] > 1e9)
-        par_fail(p, "the case stores no images, and input_fill and input_shape do not say which");
+        par_fail(p, "the case stores no images and has no valid input_fill and input_shape");
     if (p->failed) return tp_raise(p->T, TP_E_VALUE, "%s", p->r->why);
 
     const tp_shape shape = TP_SHAPE(s[0], s[1], s[2], s[3]);
@@ -220,7 +220,7 @@ static tp_tensor filled_images(parity *p)
     return p->o->compute == TP_BF16 ? tp_cast(p->T, images, TP_BF16) : images;
 }
 
-/* A key that holds height and width, or the side of a square. */
+/* Checks a key that holds height and width, or the side of a square. */
 static void check_sides(parity *p, const char *key, int64_t H, int64_t W)
 {
     int64_t n;
@@ -231,11 +231,11 @@ static void check_sides(parity *p, const char *key, int64_t H, int64_t W)
                  (long long)W);
 }
 
-/* The first images [B,C,H,W] are as large as the metadata state. */
+/* Checks the size of the first images [B,C,H,W] against the metadata. */
 static void check_image(parity *p, tp_tensor x)
 {
     if (tp_ndim(x) != 4) {
-        par_fail(p, "%s: images are [batch,channels,height,width]", p->input->name);
+        par_fail(p, "%s: images must be [batch,channels,height,width]", p->input->name);
         return;
     }
     const int64_t H = tp_dim(x, 2), W = tp_dim(x, 3);
@@ -265,7 +265,7 @@ void par_image_size(parity *p, const char *name, int64_t size[2])
 
     size[0] = size[1] = 1;
     if (stored.ndim != 4 && axes != 4)
-        par_fail(p, "neither input.%s nor input_shape says how large the images are", name);
+        par_fail(p, "neither input.%s nor input_shape gives the size of the images", name);
     for (int i = 0; i < 2 && !p->failed; i++)
         size[i] = stored.ndim == 4 ? stored.dim[2 + i] : s[2 + i];
 }

@@ -1,7 +1,7 @@
 /* parity_vil.c - kinds of Vision Longformer and ViL-LS: attentions, blocks, patch embeddings, whole
- * models, the resizing of positions.
+ * models, resizing of position tables.
  *
- * Random shifts that the reference drew are set in each attention, in order of layers. */
+ * The random shifts that the reference drew are set in each attention, in order of layers. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/vil.h>
@@ -26,19 +26,19 @@ static tp_vil_kind kind_of(parity *p)
     const bool global = par_flag(p, "only_glo", variant == TP_VIL_GLOBAL);
 
     if (variant != BY_NAME && kind != (tp_vil_kind)variant)
-        par_fail(p, "metadata attn_type: cases of kind %s have another", p->kind->kind);
+        par_fail(p, "metadata attn_type: does not fit the kind %s", p->kind->kind);
     if (kind != TP_VIL_WINDOW && kind != TP_VIL_GLOBAL) return kind;
     return global ? TP_VIL_GLOBAL : TP_VIL_WINDOW;
 }
 
-/* What one attention and a whole model have in common. */
+/* The options that single attentions and whole models share. */
 static tp_vil_cfg options(parity *p)
 {
     const int64_t exact = par_int(p, "exact", 0, -1, 1);
     const int64_t mode = par_int(p, "module_mode", 0, -1, INT32_MAX);
 
     if (exact == 1 && (mode < 0 || (mode > 0 && p->train)))
-        par_fail(p, "metadata exact = 1: exact windows are defined without shifts only");
+        par_fail(p, "metadata exact = 1: exact windows are only defined without shifts");
     return (tp_vil_cfg){
         .kind = kind_of(p),
         .edge = exact > 0   ? TP_EDGE_EXACT
@@ -55,7 +55,8 @@ static tp_vil_cfg options(parity *p)
     };
 }
 
-/* The number that the letter f stands for; parts are not checked as models are. */
+/* The value of the letter f in the notation of stages; the limits matter because the library checks
+ * only whole models. */
 static int64_t feature(parity *p, tp_vil_kind kind)
 {
     const int64_t most = TP_VIL_MAX_SIZE;
@@ -77,7 +78,7 @@ static tp_vil_cfg part_cfg(parity *p)
     tp_vil_stage *s = &c.stage[0];
 
     c.stages = 1;
-    if (p->kind->variant == TP_VIL_PERFORMER) { /* a line of tokens, all alike */
+    if (p->kind->variant == TP_VIL_PERFORMER) { /* a sequence of tokens, without a map */
         const tp_shape x = par_shape(p, "input.x");
         c.image[0] = 1;
         c.image[1] = x.ndim == 3 ? x.dim[1] - par_count(p, "nglo", 0) : 1;
@@ -98,14 +99,14 @@ static tp_vil_cfg part_cfg(parity *p)
         par_fail(p, "metadata dim: %lld channels do not divide into %d heads", (long long)s->dim,
                  s->heads);
     if (c.kind == TP_VIL_GLOBAL && s->global == 0)
-        par_fail(p, "metadata nglo = 0: attention to global tokens only needs one");
+        par_fail(p, "metadata nglo = 0: attention to global tokens needs at least one");
     if (c.kind == TP_VIL_LS) par_same(p, "side", s->feature == 1 ? 1 : s->feature / 2);
     return c;
 }
 
 /* ---- modules ---- */
 
-/* What no configuration holds. */
+/* Sets what the configuration lacks. */
 static void adjust_attention(parity *p, tp_vil_attn *m)
 {
     par_fixed(p, "kernel_eps", 1e-4);
@@ -119,7 +120,7 @@ static void adjust_block(parity *p, tp_vil_block *b)
     adjust_attention(p, &b->attn);
 }
 
-/* The shifts that the reference drew in training, one for each attention to windows. */
+/* Sets the shifts that the reference drew in training, one for each window attention. */
 static void set_shifts(parity *p, tp_vil_block *block, int n)
 {
     int64_t given, next = 0;
@@ -135,14 +136,14 @@ static void set_shifts(parity *p, tp_vil_block *block, int n)
         next++;
     }
     if (given != next && (given || p->train))
-        par_fail(p, "metadata drawn_modes: %lld shifts for %lld attentions that draw one",
+        par_fail(p, "metadata drawn_modes: %lld shifts for %lld attentions with a random shift",
                  (long long)given, (long long)next);
 }
 
 /* ---- the index of relative positions ---- */
 
-/* As the reference stores it: the table's row for every query of a window (full attention: of the
- * map) and every key around it, in the reference's order of keys. */
+/* Compares the index as the reference stores it: the table's row for every query of a window (full
+ * attention: of the map) and every key around it, in the reference's order of keys. */
 static void check_index(parity *p, const char *name, const tp_vil_attn *m)
 {
     const int64_t w = m->stage.feature, half = w / 2, nx = m->map[0], ny = m->map[1];
@@ -230,7 +231,7 @@ static void declare_patches(parity *p, void *self)
                                  .global = par_count(p, "nglo", 1),
                                  .absolute = par_flag(p, "ape", true) };
     if (c.stage[0].patch > c.image[0] || c.stage[0].patch > c.image[1])
-        par_fail(p, "metadata patch: the image holds none");
+        par_fail(p, "metadata patch: is larger than the image");
     const int64_t channels = par_size(p, "in_channels", 3);
     if (p->failed) return;
     tp_vil_embed_init(p->P, m, "", channels, &c, 0);
@@ -247,7 +248,7 @@ static void embed(parity *p, void *self)
 
 /* ---- models ---- */
 
-/* The stages by their notation. */
+/* Declares a model from the notation of its stages. */
 static void declare_model(parity *p, void *self)
 {
     tp_vil_cfg c = options(p);
@@ -267,7 +268,7 @@ static void declare_model(parity *p, void *self)
     set_shifts(p, m->block, m->blocks);
 }
 
-/* The norm of a stage's tokens [B,g+N,d], and the first values of the last one. */
+/* Compares the norm of a stage's tokens [B,g+N,d] and the first values of the last token. */
 static void check_stage(parity *p, int stage, tp_tensor tokens)
 {
     const char *first = par_name(p, "stage%d_first8", stage);
@@ -277,11 +278,11 @@ static void check_stage(parity *p, int stage, tp_tensor tokens)
     par_check_tensor(p, par_name(p, "output.stage%d_norm", stage), par_norm(p->T, tokens));
     if (!par_wants(p, first)) return;
     tokens = tp_slice(p->T, tokens, 1, tp_dim(tokens, 1) - 1, 1);
-    if (wanted == n) tokens = tp_slice(p->T, tokens, 0, 0, 1); /* of the first image */
+    if (wanted == n) tokens = tp_slice(p->T, tokens, 0, 0, 1); /* the first image only */
     par_output(p, first, tp_slice(p->T, tokens, 2, 0, n));
 }
 
-/* Images to logits, with what leaves each stage. */
+/* Images to logits; also compares the output of each stage. */
 static tp_tensor run(parity *p, const tp_vil *m)
 {
     tp_vil_out out[TP_VIL_MAX_STAGES];
@@ -305,7 +306,7 @@ static void run_full(parity *p, void *self)
 
 /* ---- positions for another resolution ---- */
 
-/* The side of a square of n; 0: n is none. */
+/* The square root of n; 0 if n is not a square. */
 static int64_t root(int64_t n)
 {
     int64_t side = 1;
@@ -313,7 +314,8 @@ static int64_t root(int64_t n)
     return side * side == n ? side : 0;
 }
 
-/* Rows and columns of a table [side^2,heads] or of positions [1,n,channels]. */
+/* Rows, columns and channels of a table [side^2,heads] or positions [1,n,channels]; false if it is
+ * neither. */
 static bool table_size(tp_shape s, int64_t size[2], int64_t *channels)
 {
     if (s.ndim != 2 && (s.ndim != 3 || s.dim[0] != 1)) return false;
@@ -323,7 +325,7 @@ static bool table_size(tp_shape s, int64_t size[2], int64_t *channels)
     return size[0] > 0 && *channels > 0;
 }
 
-/* "input.N" to the size of "output.N". */
+/* Resizes "input.N" to the size of "output.N" and compares. */
 static void run_interpolation(parity *p)
 {
     const int64_t n = par_series(p, "input.");
@@ -335,8 +337,8 @@ static void run_interpolation(parity *p)
         int64_t from[2], to[2], channels, same;
         if (!table_size(a, from, &channels) || !table_size(b, to, &same) || a.ndim != b.ndim ||
             channels != same) {
-            par_fail(p, "%s, %s: tables [side*side,heads] or positions [1,length,channels]", in,
-                     out);
+            par_fail(p, "%s, %s: must be tables [side*side,heads] or positions [1,length,channels]",
+                     in, out);
             return;
         }
         const double *x = par_values(p, in, NULL);
