@@ -1,9 +1,8 @@
-/* bench_data.c - how many images a second the loader prepares: reading, decoding, augmentation,
- * as JSON lines (--help).
+/* bench_data.c - the speed of the image loader: reading, decoding and augmentation, as JSON lines
+ * (--help).
  *
- * The folder is filled with JPEG files if it is not there: "large" of 500 x 375 pixels and about
- * 70 kB each, and "small" of 64 x 64. "images_per_s" is by processor time: what one core does.
- * Cases are the lines of the table below. */
+ * Missing JPEG files are created in the folder: "large" of 500 x 375 pixels and about 70 kB each,
+ * and "small" of 64 x 64. "images_per_s" is per second of CPU time, that is, of one core. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,16 +10,17 @@
 #include <sys/stat.h>
 #include <tapegrad/image_set.h>
 #include <tapegrad/options.h>
-#include <time.h>
 
 #include <jpeglib.h>
+
+#include "timing.h"
 
 enum { FILES = 32, CLASSES = 2, BATCH = 16 };
 
 static const struct bench_case {
     const char *name, *folder, *recipe;
     int64_t size;
-    bool plain; /* crop and flip alone, no RandAugment, no erasing */
+    bool plain; /* only crop and flip, no RandAugment, no erasing */
 } cases[] = {
     { "224 from 500 x 375: evaluation", "large", "eval", 224, false },
     { "224 from 500 x 375: crop, flip", "large", "vil", 224, true },
@@ -31,7 +31,7 @@ static const struct bench_case {
 
 /* ---- the images ---- */
 
-/* Waves and grain: about as hard to compress as a photograph. */
+/* Waves and grain, about as hard to compress as a photograph. */
 static void draw_row(uint8_t *row, int width, int y, unsigned *state)
 {
     for (int x = 0; x < width; x++)
@@ -69,7 +69,7 @@ static bool write_jpeg(const char *path, int width, int height, unsigned seed)
     return fclose(f) == 0;
 }
 
-/* FOLDER/{large,small}/{a,b}/NN.jpg; what is there stays. */
+/* Creates FOLDER/{large,small}/{a,b}/NN.jpg; existing files are kept. */
 static bool make_images(const char *folder)
 {
     static const char *const sets[] = { "large", "small" };
@@ -95,13 +95,6 @@ static bool make_images(const char *folder)
 
 /* ---- measuring ---- */
 
-static double processor_time(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool measure(const struct bench_case *c, const char *folder, int images, int threads)
 {
     char path[1024];
@@ -120,9 +113,9 @@ static bool measure(const struct bench_case *c, const char *folder, int images, 
     while (n < images && tp_loader_next(L, &b)) {
         n += BATCH;
         if (n > 0) continue;
-        begun = processor_time();
+        begun = now();
     }
-    const double seconds = processor_time() - begun;
+    const double seconds = now() - begun;
     const bool done = tp_loader_ok(L);
     if (done)
         printf("{\"data\": \"%s\", \"images\": %d, \"threads\": %d, \"images_per_s\": %.1f}\n",
@@ -141,8 +134,9 @@ typedef struct settings {
 
 static const tp_option table[] = {
     TP_HEADING("OPTIONS"),
-    TP_STRING("folder", settings, folder, "DIR", 0, "Where the files are, or will be."),
-    TP_INT("images", settings, images, BATCH, 1000000, 0, "Images of each case."),
+    TP_STRING("folder", settings, folder, "DIR", 0,
+              "The folder of the image files, which are created if missing."),
+    TP_INT("images", settings, images, BATCH, 1000000, 0, "Number of images in each case."),
     TP_INT("threads", settings, threads, 1, 256, 0, "Threads of the loader."),
     { 0 },
 };
@@ -150,16 +144,16 @@ static const tp_option table[] = {
 static bool check(const void *options, char *why, size_t size)
 {
     const settings *s = options;
-    if (!s->folder) snprintf(why, size, "--folder DIR is needed");
+    if (!s->folder) snprintf(why, size, "--folder DIR is required");
     return s->folder;
 }
 
 static const tp_command manual = {
     .name = "bench_data",
-    .summary = "measures how fast images are prepared",
+    .summary = "measures the speed of the image loader",
     .about =
-        "Reads, decodes and augments JPEG files by the recipes of training and prints images a "
-        "second of processor time as JSON lines.",
+        "Reads, decodes and augments JPEG files by the recipes of training and prints images per "
+        "second of CPU time as JSON lines.",
     .table = table,
     .check = check,
 };
@@ -167,7 +161,8 @@ static const tp_command manual = {
 static bool run(void *options, char *why, size_t size)
 {
     const settings *s = options;
-    (void)why, (void)size; /* told where it happens */
+    (void)why, (void)size; /* errors are printed where they occur */
+    timer = CLOCK_PROCESS_CPUTIME_ID;
     bool done = make_images(s->folder);
     for (size_t i = 0; done && i < sizeof cases / sizeof *cases; i++)
         done = measure(&cases[i], s->folder, (int)s->images, (int)s->threads);

@@ -1,22 +1,22 @@
 /* bench_models.c - time and memory of training steps of any model of the table, as JSON lines
  * (--help).
  *
- * A step is forward, cross entropy, backward and AdamW, on random images or tokens that are fed as
- * a loader would; the cache of a language model has as many rows as the segment. "utilisation" is
- * the rate of the FLOPs that the model's closed form counts (2 a multiply-add, backward twice
- * forward, recomputation not counted) over "sgemm_gflops", the rate of a 1024^3 f32 product by
- * OpenBLAS over the same threads, in the same run (blas_rate.h); "matmul_gflops" is the rate of
- * tapegrad's own. "predicted_mb" is what a dry device said before of "device_peak_mb". --clock cpu
- * counts processor time of all threads: with one thread, a fair figure on a busy machine. --profile
- * prints the time of each op instead.
+ * A step is forward, cross entropy, backward and AdamW on random images or tokens, fed as by a
+ * loader. The cache of a language model is as long as the segment. "utilisation" is the rate of the
+ * FLOPs in the model's closed form (2 per multiply-add, backward twice forward, recomputation not
+ * counted) divided by "sgemm_gflops", the rate of a 1024^3 f32 product of OpenBLAS with the same
+ * threads in the same run (blas_rate.h). "matmul_gflops" is the rate of tapegrad's own product.
+ * "predicted_mb" is the prediction of a dry device for "device_peak_mb". --clock cpu counts the CPU
+ * time of all threads; with one thread it is a fair figure on a busy machine. --profile prints the
+ * time of each op instead.
  *
- * On CUDA the steps follow each other without a wait, as in training; "matmul_gflops" is the rate
- * of a product of 8192^3 in --dtype, of which "utilisation" is a share, and "kernel_seconds" what
- * the kernels of a step take by the GPU's clock (0 on the CPU). --graph launches forward and
- * backward as one recording (tp_capture). --smoke makes that product and the work before measured
- * kernels small, to try the program: its figures say nothing.
+ * On CUDA steps are queued without waiting, as in training. "matmul_gflops" is the rate of an 8192^3
+ * product in --dtype and the base of "utilisation". "kernel_seconds" is the time of a step's kernels
+ * by the GPU's clock (0 on the CPU). --graph launches forward and backward as one captured graph
+ * (tp_capture). --smoke makes that product and the work queued before measured kernels small, to
+ * try the program; its figures mean nothing.
  *
- * --generate decodes token after token, as a sampler does (Transformer-LS language models). */
+ * --generate decodes one token at a time, as a sampler does (Transformer-LS language models). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +24,7 @@
 
 #include "blas_rate.h"
 #include "model_steps.h"
+#include "timing.h"
 
 enum { PRODUCTS = 40, LINES = 64 };
 
@@ -33,7 +34,7 @@ enum { PRODUCTS = 40, LINES = 64 };
 static double matmul_rate(tp_device *D, tp_dtype dt, int64_t n)
 {
     const double flop = 2.0 * (double)n * (double)n * (double)n;
-    tp_params *P = tp_params_new(D, NULL); /* random: zeros are quicker on a GPU */
+    tp_params *P = tp_params_new(D, NULL); /* random, because zeros are faster on a GPU */
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = dt });
     const tp_init draw = { TP_INIT_UNIFORM, 1.0, 0.0 };
     const tp_tensor a = tp_param(P, "a", TP_SHAPE(n, n), draw, TP_FROZEN);
@@ -55,9 +56,9 @@ static double matmul_rate(tp_device *D, tp_dtype dt, int64_t n)
 /* ---- the report ---- */
 
 typedef struct figures {
-    double seconds, kernels; /* of a step                                     */
-    double blas, matmul;     /* FLOP/s of the machine; blas 0: on CUDA        */
-    double predicted;        /* MiB                                           */
+    double seconds, kernels; /* per step                                 */
+    double blas, matmul;     /* FLOP/s of the machine; blas is 0 on CUDA */
+    double predicted;        /* MiB                                      */
 } figures;
 
 static void report(const setup *s, tp_device *D, const figures *f)
@@ -94,7 +95,7 @@ static void print_profile(tp_device *D, int steps)
     double sum = 0.0;
     for (int i = 0; i < n && i < LINES; i++) sum += line[i].seconds;
     for (int i = 0; i < n && i < LINES; i++)
-        printf("%-20s %-8s %8.2f ms a step %5.1f %%\n", line[i].op,
+        printf("%-20s %-8s %8.2f ms per step %5.1f %%\n", line[i].op,
                line[i].backward ? "backward" : "forward", 1e3 * line[i].seconds / steps,
                100.0 * line[i].seconds / sum);
 }
@@ -116,7 +117,7 @@ static int run(const setup *s)
     const int64_t side = s->smoke ? 64 : on_cuda(s) ? 8192 : 1024;
     figures f = { .predicted = predicted_mb(s), .kernels = on_cuda(s) ? kernel_seconds(s) : 0.0 };
     tp_device *D = tp_device_open(s->device, &(tp_device_opts){ .threads = s->threads });
-    f.blas = on_cuda(s) ? 0.0 : blas_rate(tp_device_stats(D).threads, timer);
+    f.blas = on_cuda(s) ? 0.0 : blas_rate(tp_device_stats(D).threads);
     f.matmul = matmul_rate(D, s->dtype, side);
     tp_device_trim(D);
     tp_device_reset_peak(D);
@@ -132,7 +133,7 @@ static int run(const setup *s)
 typedef struct arguments {
     char *model, *device;
     int64_t tokens, batch, steps, threads;
-    int recompute, dtype, clock, graph, profile, generate, smoke; /* which of the words */
+    int recompute, dtype, clock, graph, profile, generate, smoke; /* indices of the choices */
     double drop_path;
 } arguments;
 
@@ -142,32 +143,33 @@ typedef struct arguments {
 static const tp_option table[] = {
     TP_HEADING("OPTIONS"),
     TP_STRING("model", S, model, "NAME", 0, "Any model that tp-models lists."),
-    TP_INT("tokens", S, tokens, 0, 1 << 24, 0, "Of a segment, and of the cache; 0: the model's."),
-    TP_INT("batch", S, batch, 0, 65536, 0, "Samples of a step; 0: 1 of text, 4 images."),
-    TP_INT("steps", S, steps, 1, MAX_STEPS, 0, "Steps that are measured."),
-    TP_INT("threads", S, threads, 0, 1024, 0, "CPU threads; 0: every core."),
+    TP_INT("tokens", S, tokens, 0, 1 << 24, 0,
+           "Tokens of a segment and of the cache; 0: the model's."),
+    TP_INT("batch", S, batch, 0, 65536, 0, "Batch size; 0: 1 text or 4 images."),
+    TP_INT("steps", S, steps, 1, MAX_STEPS, 0, "Number of measured steps."),
+    TP_INT("threads", S, threads, 0, 1024, 0, "CPU threads; 0: all cores."),
     TP_CHOICE("recompute", S, recompute, "none|attention|block", 0,
-              "What backward recomputes instead of keeping it."),
+              "What the backward pass recomputes instead of storing."),
     TP_NUM("drop-path", S, drop_path, 0, 0.99, 0, "Stochastic depth of the last block."),
     TP_STRING("device", S, device, "NAME", 0, "cpu or cuda."),
-    TP_CHOICE("dtype", S, dtype, "f32|bf16", 0, "What products are computed in."),
-    TP_CHOICE("clock", S, clock, "wall|cpu", 0, "Time that passes, or of all processors."),
-    TP_CHOICE("graph", S, graph, YES, 0, "Launch forward and backward as one recorded graph."),
+    TP_CHOICE("dtype", S, dtype, "f32|bf16", 0, "Element type of matrix products."),
+    TP_CHOICE("clock", S, clock, "wall|cpu", 0, "Elapsed time, or CPU time of all threads."),
+    TP_CHOICE("graph", S, graph, YES, 0, "Launch forward and backward as one captured graph."),
     TP_CHOICE("profile", S, profile, YES, 0, "Print the time of each op instead."),
-    TP_CHOICE("generate", S, generate, YES, 0, "Measure decoding token after token instead."),
-    TP_CHOICE("smoke", S, smoke, YES, 0, "Little work, to try the program."),
+    TP_CHOICE("generate", S, generate, YES, 0, "Measure decoding, one token at a time, instead."),
+    TP_CHOICE("smoke", S, smoke, YES, 0, "Do little work, to try the program."),
     { 0 },
 };
 
 static const tp_command manual = {
     .name = "bench_models",
     .summary = "measures training steps of any model",
-    .about = "Prints time, memory and rates of a step as a JSON line. What the figures mean stands "
-             "at the head of bench/bench_models.c.",
+    .about = "Prints time, memory and rates of a step as a JSON line. The head of "
+             "bench/bench_models.c explains the figures.",
     .table = table,
 };
 
-/* The setup that the arguments mean; false with the reason in why. */
+/* The setup for the arguments; false with the reason in why. */
 static bool configure(setup *s, const arguments *a, char *why, size_t size)
 {
     *s = (setup){ .name = a->model,

@@ -1,29 +1,29 @@
 /* bench_ops.c - time of single ops, forward and backward, as JSON lines (--help).
  *
- * "utilisation" is a rate over one of two of the same run: "sgemm_gflops" of the first line, a
- * 1024^3 f32 product split by rows over the threads, each calling single-threaded OpenBLAS
- * (blas_rate.h), or that of the case "copy", a pass over more memory than the caches hold. FLOPs
- * are those the result needs (for ls_attention by the closed form: visible vectors and the band),
- * so that work done twice earns nothing; ops bound by memory count the bytes they must move.
- * Backward counts twice forward. "ms" is the median of the repetitions, rates are of the best. The
- * growing contexts (from 16K tokens on with --long yes only) compare their time with the closed
- * form, extrapolated from the first of them. "mb" is the device memory of inputs, results,
- * gradients, all that is saved in between, and scratch. --clock cpu counts processor time of all
- * threads: with one thread, a fair figure on a busy machine.
+ * "utilisation" is a rate divided by one of two rates of the same run: "sgemm_gflops" of the first
+ * line, a 1024^3 f32 product split by rows over threads that call single-threaded OpenBLAS
+ * (blas_rate.h), or that of the case "copy", a pass over more memory than the caches hold. FLOPs are
+ * those that the result needs (for ls_attention by the closed form: visible vectors and the band),
+ * so repeated work does not count; memory-bound ops count the bytes they must move. Backward counts
+ * twice forward. "ms" is the median of the repetitions, rates are of the best. The growing contexts
+ * (those from 16K tokens on only with --long yes) compare their time with the closed form,
+ * extrapolated from the first. "mb" is the device memory of inputs, results, gradients, saved
+ * tensors and scratch. --clock cpu counts the CPU time of all threads; with one thread it is a fair
+ * figure on a busy machine.
  *
- * On CUDA there are cases of another size, and times are those of the op's kernels by the GPU's
- * clock (tp_device_profile); the two rates are those of "matmul" and "copy" there. --smoke makes
- * these cases small, to try the program: its figures say nothing. */
+ * On CUDA the cases are larger and times are those of the op's kernels by the GPU's clock
+ * (tp_device_profile); the two rates are those of "matmul" and "copy" there. --smoke makes these
+ * cases small, to try the program; its figures mean nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/op.h>
 #include <tapegrad/options.h>
 #include <tapegrad/tapegrad.h>
-#include <time.h>
 
 #include "blas_rate.h"
 #include "gpu_steps.h"
+#include "timing.h"
 
 enum { MAX_REPS = 400, MIN_REPS = 2, LONG_CONTEXT = 16384, HEAD_START = 134217728, SHRINK = 4096 };
 
@@ -32,21 +32,12 @@ typedef struct settings {
     bool cuda;
     char *filter, *device_name;
     int64_t threads;
-    int isa, bf16, clock, run_long, smoke; /* which of the words */
-    double seconds;                        /* of each case and direction */
-    tp_dtype dtype;                        /* of the products */
+    int isa, bf16, clock, run_long, smoke; /* indices of the choices      */
+    double seconds;                        /* of each case and direction  */
+    tp_dtype dtype;                        /* of matrix products          */
 } settings;
 
-static clockid_t timer = CLOCK_MONOTONIC;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(timer, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* ---- an op that ends the graph: its backward notes when the one of the timed op begins * ---- */
+/* ---- an op that ends the graph; its backward notes when the timed op's backward begins ---- */
 
 static double backward_began;
 
@@ -99,27 +90,21 @@ static void step(tp_tape *T, const op_case *k, double *forward, double *backward
     *backward = now() - backward_began;
 }
 
-static int by_time(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* What the machine does in this run: MFLOP of OpenBLAS (CUDA: of "matmul") and MB of "copy" a
- * second; 0: unknown. */
+/* The machine's rates in this run: MFLOP/s of OpenBLAS (CUDA: of "matmul") and MB/s of "copy"; 0:
+ * unknown. */
 typedef struct rates {
     double products, copies;
 } rates;
 
-/* One line. Returns this case's rate, of FLOPs if it counts them, else of bytes. */
+/* Prints one line. Returns the case's rate, of FLOPs if it counts them, else of bytes. */
 static double report(const op_case *k, const settings *s, bool backward, double *seconds, int n,
                      const tp_stats *stats, const rates *machine)
 {
     const tp_dtype dt = s->dtype;
-    static double first_rate[2]; /* of the first of an op's growing contexts, by direction */
+    static double first_rate[2]; /* of an op's first growing context, by direction */
     static const char *first_op = "";
     const bool bytes = k->mflop == 0.0;
-    qsort(seconds, (size_t)n, sizeof *seconds, by_time);
+    const double middle = median(seconds, n);
     const double share = (double)tp_dtype_size(dt) / 4.0; /* of the bytes of f32 */
     const double size = bytes ? share * k->mbyte : k->mflop;
     const double size_back = k->mbyte_back > 0.0 ? share * k->mbyte_back : 2.0 * size;
@@ -129,7 +114,7 @@ static double report(const op_case *k, const settings *s, bool backward, double 
            "\"threads\": %d, "
            "\"isa\": \"%s\", \"ms\": %.4f, \"best_ms\": %.4f, \"%s\": %.1f, \"mb\": %.1f",
            k->op, backward ? "backward" : "forward", k->shape, tp_dtype_name(dt), stats->threads,
-           stats->isa, 1e3 * seconds[n / 2], 1e3 * seconds[0], bytes ? "gbytes_per_s" : "gflops",
+           stats->isa, 1e3 * middle, 1e3 * seconds[0], bytes ? "gbytes_per_s" : "gflops",
            1e-3 * rate, (double)stats->peak_bytes / 1048576.0);
     if (best > 0.0) printf(", \"utilisation\": %.3f", rate / best);
     if (s->smoke) printf(", \"smoke\": true");
@@ -145,7 +130,7 @@ static double report(const op_case *k, const settings *s, bool backward, double 
     return rate;
 }
 
-/* Returns the forward rate. h: of a GPU. */
+/* Measures a case and returns its forward rate. h is for a GPU. */
 static double measure(tp_tape *T, const op_case *k, const settings *s, const head_start *h,
                       const rates *machine)
 {
@@ -153,7 +138,7 @@ static double measure(tp_tape *T, const op_case *k, const settings *s, const hea
     double total = 0.0;
     gpu_inputs in;
     if (s->cuda) gpu_place(T, k, &in);
-    int n = -1; /* the first run pays for memory and caches */
+    int n = -1; /* the first run warms up memory and caches */
     const int least = s->smoke ? 1 : MIN_REPS;
     for (; n < MAX_REPS && (n < least || total < 2.0 * s->seconds) && tp_ok(T); n++) {
         double f = 0.0, b = 0.0;
@@ -193,7 +178,7 @@ static int run(const settings *s)
     if (s->cuda) {
         h = head_start_new(D, s->smoke ? HEAD_START / SHRINK : HEAD_START);
     } else {
-        machine.products = 1e-6 * blas_rate(tp_device_stats(D).threads, timer);
+        machine.products = 1e-6 * blas_rate(tp_device_stats(D).threads);
         printf("{\"sgemm_gflops\": %.1f}\n", 1e-3 * machine.products);
     }
     for (int i = 0; cases[i].op && tp_ok(T); i++) {
@@ -217,15 +202,16 @@ static int run(const settings *s)
 
 static const tp_option table[] = {
     TP_HEADING("OPTIONS"),
-    TP_STRING("filter", S, filter, "TEXT", 0, "Only cases whose name contains it."),
-    TP_INT("threads", S, threads, 0, 1024, 0, "CPU threads; 0: every core."),
+    TP_STRING("filter", S, filter, "TEXT", 0, "Run only cases whose name contains TEXT."),
+    TP_INT("threads", S, threads, 0, 1024, 0, "CPU threads; 0: all cores."),
     TP_CHOICE("isa", S, isa, "auto|base|avx2|avx512", 0, "Instruction set of the CPU kernels."),
-    TP_NUM("seconds", S, seconds, 0.001, 3600, 0, "Time of each case and direction."),
-    TP_CHOICE("long", S, run_long, YES, 0, "Contexts from 16K tokens on too."),
-    TP_CHOICE("clock", S, clock, "wall|cpu", 0, "Time that passes, or of all processors."),
+    TP_NUM("seconds", S, seconds, 0.001, 3600, 0, "Duration of each case and direction."),
+    TP_CHOICE("long", S, run_long, YES, 0, "Also run contexts from 16K tokens on."),
+    TP_CHOICE("clock", S, clock, "wall|cpu", 0, "Elapsed time, or CPU time of all threads."),
     TP_STRING("device", S, device_name, "NAME", 0, "cpu or cuda."),
-    TP_CHOICE("dtype", S, bf16, "f32|bf16", 0, "Of the products; bf16 on cuda only."),
-    TP_CHOICE("smoke", S, smoke, YES, 0, "Small cases on cuda, to try the program."),
+    TP_CHOICE("dtype", S, bf16, "f32|bf16", 0,
+              "Element type of matrix products; bf16 only on cuda."),
+    TP_CHOICE("smoke", S, smoke, YES, 0, "Run small cases on cuda, to try the program."),
     { 0 },
 };
 
@@ -245,8 +231,8 @@ static bool check(const void *options, char *why, size_t size)
 static const tp_command manual = {
     .name = "bench_ops",
     .summary = "measures single ops, forward and backward",
-    .about = "Prints a JSON line for each case: time, rate, and what share of the machine's own "
-             "rate that is. What the figures mean stands at the head of bench/bench_ops.c.",
+    .about = "Prints a JSON line for each case: time, rate, and the fraction of the machine's own "
+             "rate. The head of bench/bench_ops.c explains the figures.",
     .table = table,
     .check = check,
 };
@@ -255,7 +241,7 @@ static bool start(void *options, char *why, size_t size)
 {
     static const tp_isa isas[] = { TP_ISA_AUTO, TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 };
     settings *s = options;
-    (void)why, (void)size; /* run tells */
+    (void)why, (void)size; /* run prints its own message */
     s->cuda = on_gpu(s);
     s->dtype = s->bf16 ? TP_BF16 : TP_F32;
     s->device =

@@ -1,5 +1,4 @@
-/* blas_rate.c - OpenBLAS called directly, so that the rate does not depend on tapegrad's kernels.
- */
+/* blas_rate.c - calls OpenBLAS directly, so that the rate does not depend on tapegrad's kernels. */
 #include "blas_rate.h"
 
 #include <cblas.h>
@@ -7,13 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "timing.h"
+
 enum { SIZE = 1024, PRODUCTS = 40 };
 
 typedef struct job {
     const float *a;
     float *c;
     int threads;
-    clockid_t timer;
     double best; /* seconds */
     pthread_barrier_t together;
 } job;
@@ -24,13 +24,6 @@ typedef struct worker {
     int index;
 } worker;
 
-static double now(clockid_t timer)
-{
-    struct timespec t;
-    clock_gettime(timer, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void *multiply(void *arg)
 {
     const worker *w = arg;
@@ -38,11 +31,11 @@ static void *multiply(void *arg)
     const int begin = SIZE * w->index / j->threads, end = SIZE * (w->index + 1) / j->threads;
     for (int i = 0; i < PRODUCTS; i++) {
         pthread_barrier_wait(&j->together);
-        const double start = now(j->timer);
+        const double start = now();
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, end - begin, SIZE, SIZE, 1.0f,
                     j->a + begin * SIZE, SIZE, j->a, SIZE, 0.0f, j->c + begin * SIZE, SIZE);
         pthread_barrier_wait(&j->together);
-        const double seconds = now(j->timer) - start;
+        const double seconds = now() - start;
         if (w->index == 0 && seconds < j->best) j->best = seconds;
     }
     return NULL;
@@ -50,18 +43,18 @@ static void *multiply(void *arg)
 
 static void fail(const char *what)
 {
-    fprintf(stderr, "blas_rate: no %s\n", what);
+    fprintf(stderr, "blas_rate: cannot get %s\n", what);
     exit(1);
 }
 
-double blas_rate(int threads, clockid_t timer)
+double blas_rate(int threads)
 {
     if (threads < 1) threads = 1;
     float *a = malloc(sizeof *a * SIZE * SIZE), *c = malloc(sizeof *c * SIZE * SIZE);
     worker *w = malloc(sizeof *w * (size_t)threads);
     if (!a || !c || !w) fail("memory");
     for (int i = 0; i < SIZE * SIZE; i++) a[i] = 0.7f;
-    job j = { .a = a, .c = c, .threads = threads, .timer = timer, .best = 1e9 };
+    job j = { .a = a, .c = c, .threads = threads, .best = 1e9 };
     openblas_set_num_threads(1);
     pthread_barrier_init(&j.together, NULL, (unsigned)threads);
     for (int i = 0; i < threads; i++) { /* the calling thread is the first */

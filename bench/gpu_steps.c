@@ -21,7 +21,7 @@ void head_start_free(head_start *h)
     tp_params_free(h->P);
 }
 
-/* Queues it, alone in a profile that begins. No case has its op, the maximum. */
+/* Resets the profile and queues the head start. No case uses its op, the maximum. */
 static void start_ahead(tp_tape *T, const head_start *h)
 {
     tp_device_reset_profile(tp_device_of(T));

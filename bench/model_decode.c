@@ -1,12 +1,13 @@
-/* model_decode.c - the time of a token that a language model generates, see model_steps.h. */
+/* model_decode.c - the time to generate a token with a language model, see model_steps.h. */
 #include <stdio.h>
 #include <tapegrad/models.h>
 
 #include "model_steps.h"
+#include "timing.h"
 
 enum { DECODED = 200, MOST_SYMBOLS = 1 << 16 };
 
-/* Tokens that follow each other without a pattern that a model could use. */
+/* Token t of a fixed sequence. */
 static int64_t token(const setup *s, int64_t t)
 {
     const int64_t vocab = tp_model_get(&s->model).outputs;
@@ -19,7 +20,7 @@ int decode(const setup *s)
     static double seconds[DECODED];
     static float logits[MOST_SYMBOLS];
     if (s->model.model != &tp_model_ls_lm || tp_model_get(&s->model).outputs > MOST_SYMBOLS) {
-        fprintf(stderr, "bench_models: --generate wants a Transformer-LS language model\n");
+        fprintf(stderr, "bench_models: --generate needs a Transformer-LS language model\n");
         return 2;
     }
     tp_device *D = tp_device_open(s->device, &(tp_device_opts){ .threads = s->threads });

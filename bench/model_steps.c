@@ -6,30 +6,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* The work before a step whose kernels are measured: maxima of so many elements (10 ms on a GPU),
- * an op that the models do not have. */
+#include "timing.h"
+
+/* Before a step whose kernels are measured, MAXIMA maxima over this many elements are queued (10 ms
+ * on a GPU). The models do not use this op. */
 enum { MAXIMA = 32, ELEMENTS = 134217728, SMOKE_ELEMENTS = 1024, LINES = 256 };
-
-clockid_t timer = CLOCK_MONOTONIC;
-
-double now(void)
-{
-    struct timespec t;
-    clock_gettime(timer, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double median(double *x, int n)
-{
-    qsort(x, (size_t)n, sizeof *x, by_size);
-    return x[n / 2];
-}
 
 double process_peak_mb(void)
 {
@@ -45,8 +26,8 @@ bool on_cuda(const setup *s)
 
 /* ---- batches ---- */
 
-/* Host arrays: random images and their labels, the same in each step; or room for tokens, which are
- * drawn anew. */
+/* Host arrays: random images and labels, the same in every step; or memory for tokens, which are
+ * drawn anew for each. */
 typedef struct batch {
     tp_shape shape, targets;
     float *images;
@@ -90,7 +71,7 @@ static void batch_free(batch *b)
     free(b->labels);
 }
 
-/* Tokens are symbols in [4,vocab), if there are as many. */
+/* Draws tokens from [4,vocab), or from [0,vocab) for a smaller vocabulary. */
 static void draw_tokens(const setup *s, int32_t *ids)
 {
     const int64_t vocab = tp_model_get(&s->model).outputs, first = vocab > 4 ? 4 : 0;
@@ -98,7 +79,7 @@ static void draw_tokens(const setup *s, int32_t *ids)
         ids[i] = (int32_t)(first + draw() % (vocab - first));
 }
 
-/* The inputs and targets of a step into their slots, as a loader would. */
+/* Feeds inputs and targets of a step into their slots, as a loader would. */
 static void feed(tp_tape *T, const setup *s, const batch *b, tp_tensor *x, tp_tensor *y)
 {
     if (b->ids) {
@@ -171,7 +152,7 @@ bool take_steps(tp_device *D, const setup *s, tp_tensor ahead, double *seconds)
     training t;
     batch data;
     training_new(&t, D, s);
-    if (!batch_new(&data, s)) tp_raise(t.T, TP_E_MEMORY, "no memory for the batch");
+    if (!batch_new(&data, s)) tp_raise(t.T, TP_E_MEMORY, "out of memory for the batch");
     for (int u = -warm_up; u < s->steps && tp_ok(t.T); u++) {
         const double start = now();
         if (u == 0) {
@@ -181,8 +162,7 @@ bool take_steps(tp_device *D, const setup *s, tp_tensor ahead, double *seconds)
         }
         take_step(&t, s, &data, ahead);
         if (u >= 0) seconds[u] = now() - start;
-        if (tp_given(ahead))
-            tp_device_profile(D, NULL, 0); /* waits, so that none is waited for later */
+        if (tp_given(ahead)) tp_device_profile(D, NULL, 0); /* waits for the step */
     }
     if (tp_device_sync(D) && on_cuda(s))
         for (int u = 0; u < s->steps; u++) seconds[u] = (now() - began) / s->steps;
@@ -210,7 +190,7 @@ double kernel_seconds(const setup *s)
     tp_op_time line[LINES];
     const tp_device_opts o = { .threads = s->threads, .profile = true };
     setup plain = *s;
-    plain.graph = false; /* whose kernels have no times of their own */
+    plain.graph = false; /* kernels of a graph are not timed individually */
     tp_device *D = tp_device_open(s->device, &o);
     tp_params *P = tp_params_new(D, NULL);
     const int64_t n = s->smoke ? SMOKE_ELEMENTS : ELEMENTS;

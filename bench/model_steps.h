@@ -3,15 +3,14 @@
 #define MODEL_STEPS_H
 
 #include <tapegrad/model.h>
-#include <time.h>
 
 enum { MAX_STEPS = 1000 };
 
 typedef struct setup {
     tp_model_cfg model;
-    const char *name, *device; /* of the model, as it was asked for */
+    const char *name, *device; /* name: of the model, as given */
     tp_dtype dtype;
-    int64_t tokens; /* TP_TOKENS: of a segment, after a cache of as many */
+    int64_t tokens; /* TP_TOKENS: of a segment, with a cache of the same length */
     int batch, steps, threads;
     bool graph, smoke, profile;
 } setup;
@@ -23,25 +22,20 @@ static inline bool is_text(const setup *s)
 
 bool on_cuda(const setup *s);
 
-/* The one timer of the program: wall time, or processor time of all threads. */
-extern clockid_t timer;
-double now(void);
-double median(double *x, int n); /* sorts x */
-
-/* Takes s->steps on D after a few that warm up; seconds receives the time of each, which on CUDA is
- * a share of all of them: there the host is ahead, and waiting would not be training. With `ahead`,
- * each is queued behind maxima of it. False with the reason printed. */
+/* Takes s->steps on D after a few warm-up steps; seconds receives the time of each. On CUDA this is
+ * the mean time, because the host runs ahead as in training. With `ahead`, each step is queued behind
+ * maxima of it. On failure prints the reason and returns false. */
 bool take_steps(tp_device *D, const setup *s, tp_tensor ahead, double *seconds);
 
-/* The peak that a dry device forecasts for the same steps, in MiB; 0 if they fail. */
+/* The peak that a dry device predicts for the same steps, in MiB; 0 if they fail. */
 double predicted_mb(const setup *s);
 
-/* What the kernels of a step take by the GPU's clock, in steps of their own, since measuring takes
- * time too; each is queued behind other work, so that the GPU never waits for the host. */
+/* The time of a step's kernels by the GPU's clock, measured in separate steps because measuring takes
+ * time; each step is queued behind other work, so that the GPU never waits for the host. */
 double kernel_seconds(const setup *s);
 
-/* model_decode.c: prints the median time of a token among 200 that follow 1K, 16K and 64K tokens of
- * context. Returns the exit status. */
+/* model_decode.c: prints the median time per token over 200 tokens after contexts of 1K, 16K and 64K.
+ * Returns the exit status. */
 int decode(const setup *s);
 
 double process_peak_mb(void);

@@ -1,4 +1,4 @@
-/* op_cases.c - the tables of bench_ops. FLOPs and bytes are what the result needs, in f32. */
+/* op_cases.c - the case tables of bench_ops. FLOPs and bytes are those that the result needs in f32. */
 #include "op_cases.h"
 
 #include <stdlib.h>
@@ -202,7 +202,7 @@ static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k
 }
 
 /* N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1: 3 N w d MACs
- * for the window, 3 N n d for the n vectors that a query sees in the mean. */
+ * for the window, 3 N n d for the n vectors that a query sees on average. */
 #define LS_CASE(N)                                                                                 \
     .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512 },                                  \
     .mflop = 6e-6 * N * 512.0 * (512.0 + N / 16.0 + (N / 16.0 - 1.0) / 2.0),                       \
@@ -226,15 +226,15 @@ static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k
         { { 2, { 8, 64 } }, 0 },                                                                   \
     }
 
-/* N tokens, 8 heads of 64, each seeing all (share 1) or half of them. */
+/* N tokens, 8 heads of 64; each token sees the fraction SHARE of all. */
 #define ATTENTION_CASE(N, SHARE)                                                                   \
     .cfg = { .heads = 8 }, .causal = (SHARE) < 1.0, .mflop = 4e-6 * N * 512.0 * N * (SHARE),       \
     .in = { { { 3, { 1, N, 512 } }, 0 },                                                           \
             { { 3, { 1, N, 512 } }, 0 },                                                           \
             { { 3, { 1, N, 512 } }, 0 } }
 
-/* Maps of S x S cells, B of them, width 32 H. ViL: chunks of 7 x 7 that see KEYS cells in the mean,
- * one global token; ViL-LS: 8 low keys and 13 x 13 cells; LSLA: windows of 7 x 7. */
+/* B maps of S x S cells, width 32 H. ViL: chunks of 7 x 7 that see KEYS cells on average, one global
+ * token; ViL-LS: 8 low-rank keys and 13 x 13 cells; LSLA: windows of 7 x 7. */
 #define MAP_QKV(B, N, H)                                                                           \
     { { 3, { B, N, 32 * H } }, 0 }, { { 3, { B, N, 32 * H } }, 0 },                                \
     {                                                                                              \
@@ -279,12 +279,12 @@ static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k
     .mflop = 18e-6 * B * N * N * C * C,                                                            \
     .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { C, C, 3, 3 } }, 0 } }
 
-/* Every other position, and D channels. */
+/* Stride 2, C channels to D. */
 #define HALVE_CASE(B, N, C, D)                                                                     \
     .mflop = 4.5e-6 * B * N * N * C * D,                                                           \
     .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { D, C, 3, 3 } }, 0 } }
 
-/* As CONV_CASE with C groups, BYTES moved for each element of the input. */
+/* CONV_CASE with C groups; BYTES are moved for each element of the input. */
 #define DEPTHWISE_CASE(B, N, C, BYTES)                                                             \
     .mbyte = (BYTES)*1e-6 * B * N * N * C,                                                         \
     .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { C, 1, 3, 3 } }, 0 } }

@@ -1,4 +1,4 @@
-/* op_cases.h - what bench_ops measures: ops, shapes, and what their results need. */
+/* op_cases.h - the cases of bench_ops: ops, shapes, FLOPs and bytes. */
 #ifndef OP_CASES_H
 #define OP_CASES_H
 
@@ -11,29 +11,29 @@ typedef struct op_input {
     int64_t below; /* > 0: integers in [0, below) */
 } op_input;
 
-/* A case without function is an update by AdamW of its input. */
+/* A case without a function is an AdamW update of its input. */
 typedef struct op_case {
     const char *op, *shape;
     tp_tensor (*apply)(tp_tape *T, const tp_tensor *x, const struct op_case *k);
     double mflop, mbyte; /* forward, millions; 0: does not apply */
     double mbyte_back;   /* 0: twice those of forward            */
-    tp_ls_attn_cfg cfg;  /* attention and projection             */
-    const void *map;     /* the configuration of attention over maps */
+    tp_ls_attn_cfg cfg;  /* of attention and projection          */
+    const void *map;     /* configuration of attention over maps */
     bool causal;         /* attention                            */
     int64_t tokens;      /* > 0: one of the growing contexts     */
-    unsigned f32;        /* bit i: input i is f32 whatever --dtype is */
+    unsigned f32;        /* bit i: input i is always f32         */
     op_input in[OP_MAX_IN];
 } op_case;
 
-/* The first two of each are a product and a copy: they tell what the machine can do. A case without
- * name ends the list. Those of `smoke` are cases of a GPU made small. */
+/* The first two cases of each list, a product and a copy, measure the machine. A case without a name
+ * ends the list. `smoke` has small versions of the cases for a GPU. */
 extern const op_case op_cases_cpu[], op_cases_cuda[], op_cases_smoke[];
 
 int op_inputs(const op_case *k);
 int64_t op_numel(tp_shape s);
 
-/* Host memory for input i, the caller's, from a linear congruence: int64_t below `below`, or
- * floats. */
+/* Allocates and fills input i with pseudo-random int64_t below `below`, or floats. The caller frees
+ * it. */
 void *op_numbers(const op_case *k, int i, uint32_t *seed);
 
 #endif

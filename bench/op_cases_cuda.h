@@ -1,5 +1,5 @@
 /* op_cases_cuda.h - the cases of bench_ops for a GPU. op_cases.c includes it twice: with SHRINK 1,
- * and with 64, which makes batches, rows and texts as many times shorter under the same names. */
+ * and with 64, which divides batches, rows and texts by 64 under the same names. */
 
 // clang-format off
 #undef ROWS
@@ -11,7 +11,7 @@
 #define SIDE     (8192 / SHRINK)
 #define LONG     (134217728 / SHRINK / SHRINK)
 
-/* B texts of N tokens after as many, tables of distances and biases in f32. */
+/* B texts of N tokens after N cached ones; distance tables and biases in f32. */
 #define LS(B, N) \
     .f32 = 0x1e0, .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512 }, \
     .mflop = 6e-6 * (B) * (N) * 512.0 * (512.0 + (N) / 16.0 + ((N) / 16.0 - 1.0) / 2.0), \
@@ -21,7 +21,7 @@
             { { 2, { 512, 512 } }, 0 }, { { 2, { (N) / 8, 512 } }, 0 }, \
             { { 2, { 8, 64 } }, 0 }, { { 2, { 8, 64 } }, 0 } }
 
-/* B texts of N tokens, 8 heads of 64, each token seeing a share of all. */
+/* B texts of N tokens, 8 heads of 64; each token sees the fraction SHARE of all. */
 #define ATTENTION(B, N, SHARE) \
     .cfg = { .heads = 8 }, .causal = (SHARE) < 1.0, .mflop = 4e-6 * (B) * (N) * 512.0 * (N) * (SHARE), \
     .in = { { { 3, { B, N, 512 } }, 0 }, { { 3, { B, N, 512 } }, 0 }, { { 3, { B, N, 512 } }, 0 } }
