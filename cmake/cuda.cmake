@@ -1,9 +1,9 @@
-# The CUDA backend, for a GPU (TAPEGRAD_CUDA) or compiled for the host (TAPEGRAD_CUDA_EMULATION, a
-# test tool: tests/cuda_emulation). Adds it to the target tapegrad.
+# Adds the CUDA backend to the target tapegrad, for a GPU (TAPEGRAD_CUDA) or compiled for the host
+# (TAPEGRAD_CUDA_EMULATION, a test tool: tests/cuda_emulation).
 set(TAPEGRAD_CUDA AUTO CACHE STRING "CUDA backend: AUTO (if nvcc is found), ON or OFF")
 set_property(CACHE TAPEGRAD_CUDA PROPERTY STRINGS AUTO ON OFF)
 option(TAPEGRAD_CUDA_EMULATION "Run CUDA kernels on the host, for tests" OFF)
-option(TAPEGRAD_CUDA_RACES "The emulation finds races of kernels (without TAPEGRAD_SANITIZE)" OFF)
+option(TAPEGRAD_CUDA_RACES "Detect races of kernels in the emulation (without TAPEGRAD_SANITIZE)" OFF)
 
 file(GLOB CUDA_C_SOURCES CONFIGURE_DEPENDS cuda/*.c cuda/device/*.c)
 file(GLOB CUDA_KERNELS CONFIGURE_DEPENDS cuda/*.cu cuda/attention/*.cu)
@@ -12,7 +12,7 @@ set(TP_CUDA_STATE "no CUDA (TAPEGRAD_CUDA=OFF)")
 if(TAPEGRAD_CUDA_EMULATION)
   enable_language(CXX)
   set(TP_CUDA_STATE "CUDA emulated on the host")
-  # The toolkit's own Philox, if it is installed.
+  # The toolkit's Philox, if it is installed.
   find_file(TP_CURAND curand_philox4x32_x.h PATHS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES include
     NO_CACHE)
   set(emulation ${PROJECT_SOURCE_DIR}/tests/cuda_emulation)
@@ -26,15 +26,15 @@ if(TAPEGRAD_CUDA_EMULATION)
     list(APPEND emulation_flags -fsanitize=${TAPEGRAD_SANITIZE} -fno-sanitize-recover=undefined
       ${TP_KERNEL_SANITIZE} -fno-omit-frame-pointer -g)
   endif()
-  if(TAPEGRAD_CUDA_RACES) # races.cpp takes the place of the sanitizer's own library
+  if(TAPEGRAD_CUDA_RACES) # races.cpp replaces the sanitizer's library
     if(TAPEGRAD_SANITIZE)
-      message(FATAL_ERROR "TAPEGRAD_CUDA_RACES goes with no other sanitizer")
+      message(FATAL_ERROR "TAPEGRAD_CUDA_RACES cannot be combined with TAPEGRAD_SANITIZE")
     endif()
     list(APPEND emulation_flags -DTP_RACES -fsanitize=thread,alignment -g
       --param=tsan-instrument-func-entry-exit=0)
     set_source_files_properties(${emulator} PROPERTIES COMPILE_OPTIONS -fno-sanitize=all)
   endif()
-  # Adds kernels, compiled for the host, to a target.
+  # Compiles kernels for the host and adds them to a target.
   function(tp_emulated_kernels target)
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX)
     add_library(${target}_kernels OBJECT ${ARGN})
@@ -49,7 +49,7 @@ if(TAPEGRAD_CUDA_EMULATION)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_kernels>)
   endfunction()
   tp_emulated_kernels(tapegrad ${CUDA_KERNELS})
-  # Found by the same dlopen as the real ones, by the path that programs carry.
+  # dlopen finds these by the programs' rpath, in place of the real libraries.
   foreach(name cublas cublasLt)
     string(TOLOWER emulated_${name} library)
     add_library(${library} SHARED ${emulation}/${library}.c ${emulation}/emulated_gemm.c)
@@ -65,7 +65,7 @@ if(TAPEGRAD_CUDA_EMULATION)
   add_link_options(-Wl,--disable-new-dtags)
   set(cuda_includes ${emulation})
 elseif(NOT TAPEGRAD_CUDA STREQUAL "OFF")
-  # Code of 8.0 also serves 8.6 and 8.9, PTX of 9.0 later ones.
+  # Code for 8.0 also runs on 8.6 and 8.9, PTX for 9.0 on later architectures.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
     set(CMAKE_CUDA_ARCHITECTURES "80-real;90")
   endif()
@@ -91,7 +91,7 @@ elseif(NOT TAPEGRAD_CUDA STREQUAL "OFF")
     target_sources(tapegrad PRIVATE $<TARGET_OBJECTS:tapegrad_kernels>)
     set_target_properties(tapegrad PROPERTIES CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}"
       CUDA_RUNTIME_LIBRARY Static)
-    # The libraries of the toolkit are loaded when a device opens, never linked.
+    # The toolkit's libraries are not linked but loaded when a device opens.
     target_link_libraries(tapegrad PRIVATE CUDA::cudart_static)
     set(cuda_includes ${CUDAToolkit_INCLUDE_DIRS})
   elseif(TAPEGRAD_CUDA STREQUAL "ON")

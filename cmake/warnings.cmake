@@ -2,7 +2,7 @@
 function(tp_warnings target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
     -Wstrict-prototypes -Wmissing-prototypes -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
-  # Sizes are constants of enumerations here, and may become numbers; gcc does not mind.
+  # Sizes are enumeration constants here and are converted to floating point; only clang warns.
   target_compile_options(${target} PRIVATE $<$<C_COMPILER_ID:Clang,AppleClang>:-Wno-enum-float-conversion>)
   if(TAPEGRAD_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
@@ -17,8 +17,8 @@ function(tp_warnings target)
   endif()
 endfunction()
 
-# Kernels do without the checks of pointers that the address sanitizer makes as well, when memory is
-# touched: they double the time of kernels, and of compiling them.
+# Kernels omit the pointer checks that AddressSanitizer makes anyway on each access: they double the run
+# time and the compile time of kernels.
 set(TP_KERNEL_SANITIZE "")
 if(TAPEGRAD_SANITIZE MATCHES "address")
   set(TP_KERNEL_SANITIZE -fno-sanitize=null,pointer-overflow,object-size)

@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# bench.sh - measures training steps, single ops and the loading of images beside PyTorch, and
-# prints tables.
+# bench.sh - compares training steps, single ops and image loading with PyTorch, and prints tables.
 #
-#   scripts/bench.sh                  a few minutes; Transformer-LS small, 2048 tokens after 2048
-#   scripts/bench.sh --quick          half a minute: 512 after 512, few repetitions
+#   scripts/bench.sh                  Transformer-LS small, 2048 tokens after 2048 cached; minutes
+#   scripts/bench.sh --quick          512 tokens after 512, few repetitions; half a minute
 #   scripts/bench.sh --long           also 8192 after 8192, contexts up to 64K, and decoding
-#   scripts/bench.sh --threads N      default: all cores
-#   scripts/bench.sh --rounds N       default: 3; quick 1
-#   scripts/bench.sh --python PATH    the Python whose PyTorch is the peer (default python3)
-#   scripts/bench.sh --install-torch  puts PyTorch into build/bench-venv and uses it
+#   scripts/bench.sh --threads N      CPU threads (default: all cores)
+#   scripts/bench.sh --rounds N       rounds (default: 3, with --quick 1)
+#   scripts/bench.sh --python PATH    the Python with the PyTorch to compare with (default python3)
+#   scripts/bench.sh --install-torch  installs PyTorch into build/bench-venv and uses it
 #
-# tapegrad and PyTorch take turns in the same run; a figure is the median of its rounds. The JSON
-# lines stay in build/bench/. Without PyTorch only our own figures are printed.
+# tapegrad and PyTorch take turns in the same run; a figure is the median over the rounds. The JSON lines
+# are kept in build/bench/. Without PyTorch only tapegrad's figures are printed.
 source "$(dirname "$0")/setup.sh"
 
 mode=normal
@@ -35,7 +34,7 @@ while [ $# -gt 0 ]; do
         ;;
     --install-torch) python=install ;;
     -h | --help)
-        sed -n '2,15s/^# \{0,1\}//p' "$0"
+        sed -n '2,13s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     *) die "Unknown argument $1; see scripts/bench.sh --help" ;;
@@ -43,19 +42,19 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-[[ ${rounds:-1} =~ ^[1-9][0-9]*$ ]] || die "--rounds $rounds is no number of rounds"
+[[ ${rounds:-1} =~ ^[1-9][0-9]*$ ]] || die "--rounds $rounds: must be a whole number of at least 1"
 
 need $BUILD_NEEDS
 cd "$ROOT"
 configure release -DTAPEGRAD_BENCH=ON
 build release bench_ops bench_models bench_data >&2
 bin=build/release/bin
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # threads that spin while they wait are slow on a busy machine
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # spinning threads are slow on a busy machine
 
 venv=build/bench-venv
 if [ "$python" = install ]; then
-    [ -x $venv/bin/pip ] || python3 -m venv $venv || die "No environment could be made in $venv; apt-get install python3-venv, or give --python PATH."
-    $venv/bin/pip install -q torch numpy >&2 || die "PyTorch could not be installed into $venv; the lines above say why."
+    [ -x $venv/bin/pip ] || python3 -m venv $venv || die "No environment could be created in $venv; apt-get install python3-venv, or give --python PATH."
+    $venv/bin/pip install -q torch numpy >&2 || die "PyTorch could not be installed into $venv; see the lines above."
     python=$venv/bin/python
 elif [ -z "$python" ]; then
     python=python3
@@ -64,7 +63,7 @@ fi
 peer=yes
 "$python" -c 'import torch' 2>/dev/null || {
     peer=no
-    say "$python has no PyTorch: only tapegrad is measured. Give --python PATH, or run scripts/bench.sh --install-torch once."
+    say "$python has no PyTorch, so only tapegrad is measured. Give --python PATH, or run scripts/bench.sh --install-torch once."
 }
 
 case $mode in
@@ -76,7 +75,7 @@ out=build/bench/$(date +%Y%m%d-%H%M%S).jsonl
 mkdir -p build/bench
 : >"$out"
 
-# A round of training steps of `small` with $1 tokens after a cache of as many.
+# A round of training steps of `small` with $1 tokens after $1 cached ones.
 steps_of() {
     local recompute
     for recompute in none attention block; do
@@ -87,7 +86,7 @@ steps_of() {
     done >>"$out"
 }
 
-# A round of training steps of the image models, and of images prepared for them.
+# A round of training steps of the image models and of image loading.
 images_of() {
     local -A batch=([vil-tiny]=8 [cvt-ls-13]=4 [vit_lsla]=4)
     local model script
@@ -121,7 +120,7 @@ if [ $mode = long ]; then
     $bin/bench_models --threads "$threads" --generate yes >>"$out"
 fi
 
-# The tables: one row for each thing measured, medians over its lines.
+# The tables have one row per measurement, with the medians over its lines.
 awk -f "$ROOT/scripts/bench_tables.awk" "$out"
 say ""
 say "JSON lines: $out"

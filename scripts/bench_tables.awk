@@ -1,8 +1,8 @@
-# bench_tables.awk - turns the JSON lines of bench.sh and gpu-report.sh into Markdown tables, medians
-# over the lines of one row. A line holds names and numbers only, no nested objects. Each peer has
-# columns of its own.
+# bench_tables.awk - converts the JSON lines of bench.sh and gpu-report.sh to Markdown tables, with the
+# median over the lines of a row. A line has only names and numbers, no nested objects. Each peer has its
+# own columns.
 
-# The value of a key in the line at hand, without quotes; empty if it is not there.
+# The value of a key in the current line, without quotes; empty if the key is absent.
 function get(key,    rest) {
     if (!match($0, "\"" key "\": *")) return ""
     rest = substr($0, RSTART + RLENGTH)
@@ -20,7 +20,7 @@ function keep(row, key,    value) {
     values[row, key, ++count[row, key]] = value + 0
 }
 
-# The median of what was kept; empty if nothing was.
+# The median of the kept values; empty if there are none.
 function median(row, key,    n, i, j, x, v) {
     n = count[row, key]
     if (!n) return ""
@@ -36,7 +36,7 @@ function show(format, x) { return x == "" ? "" : sprintf(format, x) }
 function ms(x) { return show(x >= 100 ? "%.0f" : "%.3g", x) }
 function ratio(a, b) { return a == "" || b == "" || b == 0 ? "" : sprintf("%.2f", a / b) }
 
-# The number of a row, which is new or known.
+# The key of a row, which is added if it is new.
 function row_of(kind, name,    key) {
     key = kind SUBSEP name
     if (!(key in known)) {
@@ -51,12 +51,12 @@ function keep_all(row, keys,    i, n, list) {
     for (i = 1; i <= n; i++) keep(row, list[i])
 }
 
-# Names by which lines of ours and of peers meet.
+# Names that match our lines with those of peers.
 function dtype_name() { return get("dtype") == "bf16" ? ", bf16" : "" }
 function step_name() { return get("model") ", " (get("batch") > 1 ? get("batch") " x " : "") get("tokens") " tokens" dtype_name() }
 function op_name() { return get("op") " " get("shape") ", " get("direction") dtype_name() }
 
-# The key of a peer's row; peers are numbered as they come.
+# The key of a peer's row; peers are numbered in order of appearance.
 function peer_row(name,    peer) {
     peer = get("peer")
     if (!(peer in peer_number)) {
@@ -76,7 +76,7 @@ function peer_row(name,    peer) {
 /"peer"/ && /"model"/ {
     keep_all(peer_row(step_name()), "tokens_per_s peak_mb")
     if (get("ran_batch") < get("batch"))
-        notes = notes get("peer") " had no memory for " step_name() ": its tokens/s are those of a batch of " get("ran_batch") ", its memory all there is.\n"
+        notes = notes get("peer") " ran out of memory for " step_name() ": its tokens/s are for a batch of " get("ran_batch") ", its memory is all of the GPU's.\n"
     next
 }
 /"peer"/ { keep_all(peer_row(op_name()), "ms best_ms"); next }
@@ -97,7 +97,7 @@ function peer_row(name,    peer) {
     keep_all(row, "ms gflops gbytes_per_s utilisation mb time_to_closed_form bytes_a_token")
 }
 
-# For each peer: its figure, and ours over it (or its over ours: times as fast).
+# For each peer: its figure and the ratio of ours to it (inverse: of its to ours, "times as fast").
 function peer_columns(row, ours, key, inverse, format,    p, theirs, text) {
     for (p = 1; p <= peers; p++) {
         theirs = median("peer" SUBSEP meets[row] SUBSEP p, key)
@@ -106,7 +106,7 @@ function peer_columns(row, ours, key, inverse, format,    p, theirs, text) {
     return text
 }
 
-# Utilisation of each peer: the same FLOPs in its time.
+# The utilisation of each peer: the same FLOPs in its time.
 function peer_utilisation(row, ours, used,    p, theirs, text) {
     for (p = 1; p <= peers; p++) {
         theirs = median("peer" SUBSEP meets[row] SUBSEP p, "tokens_per_s")

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # check-arm64.sh - builds library, tools and programs for ARM64 with Debian's cross compiler and runs them
-# under qemu: every reference case but whole models, short runs of enwik8 and imagenet. For x86-64; minutes.
+# under qemu: all reference cases but full-size models, and short runs of enwik8 and imagenet. Runs on
+# x86-64 and takes minutes.
 #
-# Debian's ARM64 libraries are unpacked into build/arm64-root: apt works out which with files of its own
-# there, so that nothing of this machine changes. Criterion's processes do not start under qemu: no tests.
+# Debian's ARM64 libraries are unpacked into build/arm64-root. apt keeps its state there too, so that
+# nothing on this machine changes. Criterion's processes do not start under qemu, so no tests run.
 source "$(dirname "$0")/setup.sh"
 [ "$(uname -m)" != aarch64 ] || die "This machine is ARM64: scripts/test.sh runs everything here."
 need $BUILD_NEEDS aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static
@@ -11,16 +12,16 @@ cd "$ROOT"
 root=$ROOT/build/arm64-root
 libraries="libopenblas-pthread-dev libjansson-dev libxxhash-dev libarchive-dev libjpeg-dev libpng-dev libgomp1"
 
-# Downloads the libraries and what they depend on, and unpacks them: 32 MB.
+# Downloads and unpacks the libraries and their dependencies: 32 MB.
 fetch() {
     local apt=$root/apt deb
     rm -rf "$root"
     mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
-    : >"$apt/status" # nothing is installed
+    : >"$apt/status" # no package is installed
     local own="-qq -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State=$apt
         -o Dir::State::status=$apt/status -o Dir::Cache=$apt/cache -o Debug::NoLocking=1 -o APT::Sandbox::User=$(id -un)"
     apt-get $own update && apt-get $own install -y --download-only --no-install-recommends $libraries ||
-        die "Debian's ARM64 libraries could not be downloaded. Is the network reachable?"
+        die "Debian's ARM64 libraries could not be downloaded; check the network."
     for deb in "$apt"/cache/archives/*.deb; do dpkg-deb -x "$deb" "$root"; done
     touch "$root/done"
 }
@@ -43,7 +44,7 @@ arm() {
 }
 
 shopt -s extglob
-cases=(tests/fixtures/*/!(full_*).safetensors) # a whole model takes more than five minutes here
+cases=(tests/fixtures/*/!(full_*).safetensors) # a full-size model takes more than five minutes
 arm tp-parity --threads "$(nproc)" "${cases[@]}"
 say "aarch64: ${#cases[@]} reference cases agree"
 
@@ -53,7 +54,7 @@ small="--data $run/text --threads 2 --layers 1 --dim 16 --hidden 16 --heads 2 --
 arm enwik8 train $small --steps 5 --run-dir "$run/straight"
 arm enwik8 train $small --steps 2 --run-dir "$run/a"
 arm enwik8 train --resume --steps 5 --threads 2 --run-dir "$run/a"
-cmp "$run/straight/last.safetensors" "$run/a/last.safetensors" || die "aarch64: a resumed run ends with other bits"
+cmp "$run/straight/last.safetensors" "$run/a/last.safetensors" || die "aarch64: a resumed run gives different bits"
 arm enwik8 train $small --steps 2 --dtype bf16 --run-dir "$run/b"
 arm enwik8 generate --run-dir "$run/a" --threads 2 --prompt "the " --length 20 --top-k 5
 arm imagenet train --shapes 20 --batch 2 --steps 2 --threads 2 --run-dir "$run/c"

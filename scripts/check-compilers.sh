@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check-compilers.sh - what the builds do not cover: every public header alone as C17 and C++17.
+# check-compilers.sh - compiles every public header alone as C17 and C++17, which the builds do not.
 source "$(dirname "$0")/setup.sh"
 need $BUILD_NEEDS $CLANG_NEEDS g++:g++
 cd "$ROOT"

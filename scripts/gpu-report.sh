@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
 # gpu-report.sh - checks and measures tapegrad on this machine's NVIDIA GPU, and prints a report.
 #
-#   gpu-report.sh                  everything, in the order of the parts; half an hour
-#   gpu-report.sh --only PARTS     some parts, with commas: tests, sanitizer, ops, models, peers; or what
-#                                  needs no GPU: `report`, of what --add gives, or `cpu`, the tests on the
-#                                  CPU, in an archive with its own libraries alone
-#   gpu-report.sh --minutes N      ends within N minutes; what there was no time for is named
-#   gpu-report.sh --add DIR        takes over what is in DIR, which an earlier run has left; may be repeated
-#   gpu-report.sh --out DIR        where the files go (default ./gpu-report)
-#   gpu-report.sh --python PATH    the Python whose PyTorch is the peer (default python3)
-#   gpu-report.sh --preset NAME    in the source tree: the build (default cuda)
-#   gpu-report.sh --smoke          tiny shapes and one test: tries this script, its figures say nothing
+#   gpu-report.sh                  all parts, in order; takes half an hour
+#   gpu-report.sh --only PARTS     comma-separated parts: tests, sanitizer, ops, models, peers; or, without
+#                                  a GPU, `report`, which reports on what --add gives, or `cpu`, the tests
+#                                  on the CPU (from an archive, with only its own libraries)
+#   gpu-report.sh --minutes N      ends within N minutes and lists what there was no time for
+#   gpu-report.sh --add DIR        includes the results of an earlier run in DIR; may be repeated
+#   gpu-report.sh --out DIR        the folder of the results (default ./gpu-report)
+#   gpu-report.sh --python PATH    the Python with the PyTorch to compare with (default python3)
+#   gpu-report.sh --preset NAME    the build preset, in the source tree (default cuda)
+#   gpu-report.sh --smoke          tiny shapes and one test, to try this script; its figures mean nothing
 #
 # Runs from the source tree, where it builds, or from an archive made by pack.sh, where it needs neither a
 # compiler nor a network. Parts: tests (each op in f32 and bf16 against f64 on the CPU, models, determinism,
-# memory), the same under compute-sanitizer, single ops as a share of the GPU's rate of products or copies,
-# training steps, and both in PyTorch (eager, and through torch.compile). Everything is in DIR as soon as it
-# is known: report.md, gpu-report.json, log.txt, and the lines they come from. Status 0: no test has failed.
+# memory), the same under compute-sanitizer, single ops as a fraction of the GPU's rate of products or
+# copies, training steps, and both in PyTorch (eager and with torch.compile). Results are written to DIR as
+# soon as they are known: report.md, gpu-report.json, log.txt and their raw lines. Exits with status 0 if no
+# test failed.
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/setup.sh"
 
@@ -38,7 +39,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     -h | --help)
-        sed -n '2,21s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        sed -n '2,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
         exit 0
         ;;
     *) die "Unknown argument $1; see gpu-report.sh --help" ;;
@@ -49,8 +50,8 @@ parts=${only:-$all}
 for part in $parts; do
     [[ " $all report cpu " == *" $part "* ]] || die "There is no part '$part'; see gpu-report.sh --help"
 done
-[[ ${minutes:-1} =~ ^[1-9][0-9]*$ ]] || die "--minutes $minutes is no number of minutes"
-ends=$((${minutes:-100000} * 60 - 10)) # of SECONDS; a report takes less than ten
+[[ ${minutes:-1} =~ ^[1-9][0-9]*$ ]] || die "--minutes $minutes: must be a whole number of at least 1"
+ends=$((${minutes:-100000} * 60 - 10)) # compared with SECONDS; the report takes less than ten
 
 wants() { [[ " $parts " == *" $1 "* ]]; }
 
@@ -68,7 +69,7 @@ done
 
 note() { echo "$*" | tee -a "$notes" >&2; }
 
-# Runs which were stopped have left half a line.
+# Stopped runs may have left half a line.
 whole_lines() { grep -a '^{.*}$' "$lines" || true; }
 # The last result of each test: name, ok or FAILED or stopped, seconds.
 last_results() { awk '{ at[$1] = $0; if (!($1 in seen)) name[++n] = $1; seen[$1] } END { for (i = 1; i <= n; i++) print at[name[i]] }' "$results"; }
@@ -77,7 +78,7 @@ report() {
     echo "# tapegrad on CUDA"
     echo
     whole_lines | sed -n 's/^{"gpu": "\(.*\)", "driver": "\(.*\)", "cublas": .*"date": "\(.*\)".*/\1, driver \2, \3./p'
-    if whole_lines | grep -q '"smoke": true'; then echo "Tiny shapes: the figures say nothing."; fi
+    if whole_lines | grep -q '"smoke": true'; then echo "Tiny shapes: the figures mean nothing."; fi
     if [ -s "$results" ]; then
         printf '\n| test | result | seconds |\n|---|---|---|\n'
         last_results | awk '{ printf "| %s | %s | %s |\n", $1, $2, $3 }'
@@ -95,20 +96,20 @@ json() {
     sed 's/\\/\\\\/g; s/"/\\"/g' "$notes" | awk '{ printf "%s\n\"%s\"", (NR > 1 ? "," : ""), $0 }'
     printf ']}\n'
 }
-# After each thing that is known.
+# Call after each new result.
 save() {
     report >"$out/report.md.part" && mv "$out/report.md.part" "$out/report.md"
     json >"$out/gpu-report.json.part" && mv "$out/gpu-report.json.part" "$out/gpu-report.json"
 }
 
-# Is there time for it? Less than a quarter of a minute is none.
+# Are at least 15 seconds left? If not, notes that $1 was skipped.
 time_for() {
     [ $((ends - SECONDS)) -ge 15 ] || {
         note "no time for $1"
         return 1
     }
 }
-# Runs a command for so many seconds at most; its messages go to the log. 124 or 137: it was stopped.
+# Runs a command for at most $1 seconds, with messages to the log. Status 124 or 137: it was stopped.
 limited() {
     local most=$1
     shift
@@ -126,13 +127,13 @@ finish() {
     say "
 In $out: report.md, gpu-report.json, log.txt"
     failed=$(last_results | grep -c FAILED) || true
-    [ "$failed" = 0 ] || die "$failed tests failed; log.txt says why."
+    [ "$failed" = 0 ] || die "$failed tests failed; see log.txt."
     exit 0
 }
 [ "${parts// /}" != report ] || finish
 
-# The archive's programs run on the C library of this machine, or, where that is too old, on the archive's
-# own: loader and libraries by their absolute paths, so once in each place.
+# The archive's programs use this machine's C library or, if that is too old, the archive's own. The latter
+# needs absolute paths of loader and libraries, so it is set up once in each location.
 settle() {
     local name loader=$here/libc/ld-linux-x86-64.so.2
     if ! wants cpu && "$bin/tp-models" --help >/dev/null 2>&1; then return 0; fi
@@ -143,7 +144,7 @@ settle() {
     "$bin/tp-models" --help >/dev/null || die "The programs of the archive do not run on this machine."
     ! wants cpu || for name in $tests; do
         ! "$loader" --list "$bin/$name" | awk '$2 == "=>" { print $3 }' | grep -v "^$here/" >&2 ||
-            die "$name needs these libraries of this machine."
+            die "$name uses these libraries of this machine."
     done
 }
 
@@ -153,7 +154,7 @@ if [ -d "$here/libc" ]; then # an archive
     settle
 else
     if [ "$preset" = cuda ]; then
-        CUDACXX=$(find_nvcc) || die "nvcc is not installed; build an archive elsewhere by scripts/pack.sh."
+        CUDACXX=$(find_nvcc) || die "nvcc is not installed; make an archive elsewhere with scripts/pack.sh."
         export CUDACXX
     fi
     need $BUILD_NEEDS $TEST_NEEDS g++:g++
@@ -169,7 +170,7 @@ export OMP_WAIT_POLICY=passive PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/
 
 # ---- tests ----
 
-# Adds "NAME RESULT SECONDS": ok where the status is 0, `stopped` where time is over, else FAILED.
+# Adds "NAME RESULT SECONDS". RESULT is ok for status 0, $stopped after a timeout, else FAILED.
 result() {
     local name=$1 status=$2 began=$3 stopped=$4 said=FAILED
     case $status in
@@ -180,13 +181,13 @@ result() {
     printf '%s %s %d\n' "$name" $said $((SECONDS - began)) | tee -a "$results" >&2
     save
 }
-# A test, on the CPU without what LD_LIBRARY_PATH names.
+# Runs a test; on the CPU without LD_LIBRARY_PATH.
 check() {
     local began=$SECONDS status=0 name=$1 where=(TAPEGRAD_DEVICE=cuda)
     [ "$2" = cuda ] || name=cpu/$1 where=(-u LD_LIBRARY_PATH)
     time_for "$name" || return 0
     limited 300 env "${where[@]}" "$bin/$1" --jobs 4 >>"$log" || status=$?
-    # A test that takes too long has failed, unless it was not given its time.
+    # A timeout is a failure unless --minutes cut the test short.
     result "$name" $status "$began" "$([ $((ends - began)) -lt 300 ] && echo stopped || echo FAILED)"
 }
 if wants cpu; then
@@ -196,8 +197,8 @@ fi
 
 # ---- the GPU ----
 
-own_path=${LD_LIBRARY_PATH:-} # PyTorch brings libraries of its own
-# The driver and cuBLAS: where the loader looks, a toolkit, or PyTorch's wheels.
+own_path=${LD_LIBRARY_PATH:-} # for PyTorch, which has its own libraries
+# The driver and cuBLAS come from the loader's path, a toolkit, or PyTorch's wheels.
 add_libraries() { export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$1; }
 ldconfig=$(command -v ldconfig || echo /sbin/ldconfig)
 is_known() { "$ldconfig" -p 2>/dev/null | grep "$1" >/dev/null; }
@@ -205,7 +206,7 @@ for dir in /usr/local/nvidia/lib64 /usr/local/nvidia/lib /usr/lib/wsl/lib; do
     is_known libcuda.so.1 || [ ! -e $dir/libcuda.so.1 ] || add_libraries $dir
 done
 site=$("$python" -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
-cublas="a folder of the loader"
+cublas="the loader's path"
 is_known 'libcublas\.so\.1[23]' || for dir in /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib "$site/cu13/lib" "$site/cublas/lib"; do
     compgen -G "$dir/libcublas.so*" >/dev/null || continue
     add_libraries "$dir"
@@ -228,7 +229,7 @@ fi
 
 # ---- compute-sanitizer ----
 
-# A program under a tool: what it finds fails; what it has not found when time is over does not.
+# Runs a program under a tool. Findings are failures; a timeout without findings is not.
 sanitize() {
     local tool=$1 began=$SECONDS status=0 size
     time_for "$tool/$2" || return 0
@@ -241,10 +242,10 @@ sanitize() {
 }
 if wants sanitizer; then
     if ! command -v compute-sanitizer >/dev/null; then
-        note "compute-sanitizer is not installed: skipped"
+        note "skipped the sanitizer part: compute-sanitizer is not installed"
     elif ! limited 120 compute-sanitizer --tool memcheck "$bin/bench_models" --device cuda $small >"$out/sanitizer.part" 2>&1 ||
         ! grep -aq 'ERROR SUMMARY' "$out/sanitizer.part"; then
-        note "compute-sanitizer does not work here: skipped ($(grep -a '=====' "$out/sanitizer.part" | sed -n 2p))"
+        note "skipped the sanitizer part: compute-sanitizer does not work here ($(grep -a '=====' "$out/sanitizer.part" | sed -n 2p))"
     else
         for tool in memcheck racecheck synccheck initcheck; do
             sanitize $tool bench_models --device cuda $small --dtype bf16
@@ -258,9 +259,9 @@ if wants sanitizer; then
     rm -f "$out/sanitizer.part" "$log.part"
 fi
 
-# ---- measures ----
+# ---- measurements ----
 
-# A program whose lines are figures, for so many seconds at most.
+# Runs a program that prints figures, for at most $1 seconds.
 figures() {
     local status=0 what=${*:2}
     what=${what##"$bin/"}
@@ -317,7 +318,7 @@ if wants peers; then
         peer ops_pytorch.py --dtype bf16 --seconds 0.05 --compile
         peer ops_pytorch.py --dtype f32 --seconds 0.05 --filter adamw
     else
-        note "$python has no PyTorch that sees the GPU: no peers"
+        note "skipped the peers: $python has no PyTorch that can use the GPU"
     fi
 fi
 finish

@@ -1,8 +1,8 @@
-# gpu_targets.awk - what the CUDA backend is to reach on a GPU, one line each: measured, wanted, met. Goes
-# before bench_tables.awk, whose functions and figures it uses. The GPU's rates are the best of the run,
-# by whomever.
+# gpu_targets.awk - the performance targets of the CUDA backend, one line each: measured, wanted, met. It is
+# passed to awk before bench_tables.awk, whose functions and figures it uses. The GPU's rates are the best
+# of the run, ours or a peer's.
 
-# Of the op that tells a rate: ours in `key`, and a peer's `amount` (millions) over its best time.
+# The best rate of an op: ours in `key`, or a peer's `amount` (millions) over its best time.
 function ceiling(op, key, amount,    best, p, name, ms) {
     name = op ", bf16"
     best = median("op" SUBSEP name, key)
@@ -28,7 +28,7 @@ function op_targets(op, dtype, directions, whole, key, wanted,    i, n, list) {
 }
 
 END {
-    # 8192^3 products and 2^27 bf16 elements, read and written.
+    # 8192^3 products; 2^27 bf16 elements, each read and written.
     matrix = ceiling("matmul 8192x8192x8192, forward", "gflops", 2 * 8192 ^ 3 / 1e6)
     bytes = ceiling("copy y = 2x, 128M elements, forward", "gbytes_per_s", 4 * 2 ^ 27 / 1e6)
     name = "ls_lm-small, 8 x 8192 tokens, bf16"
@@ -43,7 +43,7 @@ END {
     target(name ", memory over torch.compile's", share(median(lm, "device_peak_mb"), median(compiled, "peak_mb")), "<", 0.5)
     tiny = "step" SUBSEP "ls_lm-tiny, 8 x 256 tokens, bf16, graph, recompute none"
     target("ls_lm-tiny, 8 x 256 tokens, bf16, graph, time over that of its kernels", share(median(tiny, "seconds"), median(tiny, "kernel_seconds")), "<", 1.2)
-    # Bound by products on these GPUs: FLOPs over the rate are the floor of cuda/attention/ls_attention.cu.
+    # Compute-bound on these GPUs; cuda/attention/ls_attention.cu has the lower bound.
     ls = "ls_attention 8x8192+8192 d512 h8 w512 l16 r1"
     op_targets(ls, ", bf16", "forward", matrix, "gflops", 0.40)
     op_targets(ls, ", bf16", "backward", matrix, "gflops", 0.20)

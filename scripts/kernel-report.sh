@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# kernel-report.sh - what ptxas says of every CUDA kernel, for compute capabilities 8.0 and 9.0: threads
-# of a block, registers of a thread, bytes of shared memory and of spills, and the blocks that a
-# multiprocessor holds (not counting shared memory that is sized at launch). For kernels with products on
-# tensor cores also these and the instructions of a step of the inner loop (scripts/kernel_loop.awk), on
-# 9.0. Fails if an attention kernel spills, and if a step is more than 3% above the budget in its source:
+# kernel-report.sh - reports ptxas's figures for every CUDA kernel on compute capabilities 8.0 and 9.0:
+# threads per block, registers per thread, bytes of shared memory and of spills, and resident blocks per
+# multiprocessor (without shared memory sized at launch). For kernels that use tensor cores it also reports
+# the instructions and products of an inner-loop step on 9.0 (scripts/kernel_loop.awk). Fails if an attention
+# kernel spills or if a step exceeds the budget in its source by more than 3%:
 #
 #   budget: NAME<...> sm_90 620 instructions
 #
-#   scripts/kernel-report.sh                all of cuda/; what has not changed is not compiled again
-#   scripts/kernel-report.sh softmax ls_    files whose names contain a word
-#   scripts/kernel-report.sh --newest       for 9.0 alone, in half the time; words may follow
+#   scripts/kernel-report.sh                all of cuda/; recompiles only what has changed
+#   scripts/kernel-report.sh softmax ls_    files whose names contain one of the words
+#   scripts/kernel-report.sh --newest       only 9.0, in half the time; words may follow
 source "$(dirname "$0")/setup.sh"
 case ${1:-} in
 -h | --help)
-    sed -n '2,13s/^# \{0,1\}//p' "$0"
+    sed -n '2,12s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 esac
@@ -23,12 +23,12 @@ archs="sm_80 sm_90"
     shift
 }
 cd "$ROOT"
-nvcc=$(find_nvcc) || die "nvcc is not installed: kernels cannot be compiled."
+nvcc=$(find_nvcc) || die "nvcc is not installed, so kernels cannot be compiled."
 need c++filt:binutils readelf:binutils
 out=build/kernels
 mkdir -p "$out"
 
-# The steps of a cubin's kernels.
+# Prints the inner-loop steps of a cubin's kernels.
 steps() {
     readelf -SW "$1" 2>/dev/null | sed -n 's/^ *\[ *[0-9]*\] \.text\.//p' |
         while read -r kernel _ _ offset size _; do
@@ -37,7 +37,7 @@ steps() {
         done
 }
 
-# build/kernels/sm_80/softmax.log: the launch bounds in the PTX, the steps, then what ptxas says.
+# Writes build/kernels/sm_80/softmax.log: the launch bounds in the PTX, the steps, then ptxas's output.
 compile() {
     local arch=$1 file=$2
     local name dir=build/kernels/$arch
@@ -67,7 +67,7 @@ for file in cuda/*.cu cuda/attention/*.cu; do
     done
 done
 mapfile -t files < <(printf '%s\n' "${files[@]}" | sort -u)
-[ "${files[0]}" ] || die "No file of cuda/ is named so: $*"
+[ "${files[0]}" ] || die "No file name in cuda/ contains: $*"
 for arch in $archs; do printf "$arch %s\n" "${files[@]}"; done |
     xargs -P "$(nproc)" -n 2 bash -c 'compile "$@"' compile || die "A kernel does not compile: see above."
 
@@ -95,10 +95,10 @@ done | xargs awk -f scripts/kernel_report.awk | c++filt -p | sed 's/void //; s/_
     END {
         for (name in budget)
             if (all == 0 && !(name in known)) {
-                print "A budget names no kernel: " name
+                print "A budget names an unknown kernel: " name
                 dear++
             }
         printf "\n%d kernels, %d of them spill\n", kernels, n
         exit bad + dear > 0
     }' budgets=1 <(budgets) budgets=0 - ||
-    die "An attention kernel spills registers or exceeds its budget of instructions: give its threads less to hold, its steps less to do."
+    die "An attention kernel spills registers or exceeds its instruction budget: reduce its live values or the work of its steps."

@@ -1,19 +1,19 @@
-# kernel_loop.awk - the instructions of a step of the inner loop of a kernel, from its machine code.
+# kernel_loop.awk - counts the instructions of an inner-loop step of a kernel in its machine code.
 #
 #   od -An -v -tx4 -w16 ... | awk -f scripts/kernel_loop.awk -v name=NAME
 #
-# Reads the instructions of sm_90, four words of eight digits a line. Of a loop it takes the way that meets
-# the most products on tensor cores and asynchronous copies, and then the fewest instructions: a step that
-# is followed by another, in which nothing is masked, dropped or rescaled. Loops within count once. Of all
-# loops it takes the one with the most products, then with the most instructions. Prints "loop", the name,
-# instructions and products; nothing for kernels without products.
+# Reads sm_90 instructions, four words of eight digits per line. In each loop it takes the path with the most
+# tensor-core products and asynchronous copies, then the fewest instructions: a step that is followed by
+# another and in which nothing is masked, dropped or rescaled. Nested loops count once. Among all loops it
+# takes the one with the most products, then the most instructions. Prints "loop", the name, instructions and
+# products; nothing for kernels without products.
 
 function hex(s,    i, v) {
     for (i = 1; i <= length(s); i++) v = 16 * v + index("0123456789abcdef", substr(s, i, 1)) - 1
     return v
 }
 
-# The instruction that a branch goes to: 8 bits of words and 32 of 64 words, relative to the next.
+# The target of a branch, relative to the next instruction: 8 bits in words and 32 in units of 64 words.
 function target(i, low, high,    at) {
     at = hex(high)
     if (at >= 2147483648) at -= 4294967296
@@ -31,7 +31,7 @@ function target(i, low, high,    at) {
     if (op == "94d" && always[n]) ends[n] = 1
 }
 
-# Goes the best way from instruction `first` to the branch `last` back to it.
+# Follows the best path from instruction `first` to the branch `last` back to it.
 function walk(first, last,    i) {
     value[last] = -1
     for (i = last - 1; i >= first; i--) {

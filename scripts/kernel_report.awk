@@ -1,12 +1,12 @@
-# kernel_report.awk - reads the logs of scripts/kernel-report.sh, of each file that of sm_80 if it is
-# there, then that of sm_90. Prints for each kernel, separated by tabs: file, mangled name, threads, and for both
-# architectures registers, shared bytes, spilled bytes and blocks of a multiprocessor; then, of sm_90,
+# kernel_report.awk - reads the logs of scripts/kernel-report.sh: for each file that of sm_80, if it exists,
+# then that of sm_90. Prints for each kernel, separated by tabs: file, mangled name, threads; for both
+# architectures registers, shared bytes, spilled bytes and blocks per multiprocessor; then, for sm_90,
 # instructions and products of a step.
 
 function least(a, b) { return a < b ? a : b }
 
-# A warp takes registers in pieces of 256, warps come by fours, a block takes 1 KiB of shared memory
-# for itself.
+# Registers are allocated to a warp in units of 256 and warps in units of four; a block reserves 1 KiB of
+# shared memory.
 function resident(arch, threads, registers, shared,    warps, by_registers, memory)
 {
     warps = threads / 32

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# lint.sh - format and static analysis: clang-format (dry run) on every source file, clang-tidy on the
-# product (tests read what may be unset when an expectation has failed already).
+# lint.sh - checks format and runs static analysis: clang-format (dry run) on every source file,
+# clang-tidy on everything but the tests (which may read unset values after a failed expectation).
 #
 #   scripts/lint.sh            everything
-#   scripts/lint.sh --format   the format only
+#   scripts/lint.sh --format   only the format
 source "$(dirname "$0")/setup.sh"
 case ${1:-} in
 "" | --format) ;;
@@ -22,7 +22,7 @@ say "clang-format: clean"
 
 need $BUILD_NEEDS $TEST_NEEDS $CLANG_NEEDS clang-tidy:clang-tidy python3:python3
 configure release -DTAPEGRAD_TESTS=ON -DTAPEGRAD_BENCH=ON
-# The wide copies of a kernel file are the same source: one entry a file is enough.
+# Kernel files are compiled several times from the same source: keep one entry per file.
 python3 - <<'P'
 import json
 entries, seen = [], set()
@@ -35,7 +35,7 @@ os.makedirs('build/lint', exist_ok=True)
 json.dump(entries, open('build/lint/compile_commands.json', 'w'))
 print('\n'.join(sorted(seen)), file=open('build/lint/files', 'w'))
 P
-# clang-tidy's own headers come first; <omp.h> is the newer clang's, beside which its own cannot be installed.
+# clang-tidy's own headers come first, except <omp.h>: only the newer clang's can be installed.
 xargs -a build/lint/files -P "$(nproc)" -n 1 clang-tidy --quiet -p build/lint \
     --extra-arg=-idirafter"$LLVM/clang/$CLANG/include" 2>/dev/null | tee build/lint/report >&2
 ! grep -qE '(warning|error):' build/lint/report || die "clang-tidy: see above"

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# pack.sh - one archive that checks and measures tapegrad on another machine's NVIDIA GPU: programs, tests
-# (those of CTest's label `device` that need nothing else), their data, benchmarks and every library they
-# need but CUDA's, so that it runs on any x86-64 Linux with an NVIDIA driver and cuBLAS (of a toolkit, or of
-# PyTorch's wheels). The C library goes along for machines whose own is older than this one's.
+# pack.sh - makes an archive that checks and measures tapegrad on another machine's NVIDIA GPU. It has
+# programs, tests (those with the CTest label `device` that need only a GPU), their data, benchmarks and all
+# libraries they need except CUDA's, so that it runs on any x86-64 Linux with an NVIDIA driver and cuBLAS
+# (from a toolkit or PyTorch's wheels). It includes the C library for machines with an older one.
 #
 #   scripts/pack.sh [--check] [FILE]    default: build/tapegrad-gpu.tar.xz
-#   --check    also unpacks it elsewhere and runs its tests there on the CPU, with its libraries alone
+#   --check    also unpacks it elsewhere and runs its tests on the CPU, with only its own libraries
 #
-# One shared library holds the kernels, for every GPU that the build is for (cmake/cuda.cmake): 40 of its
-# 100 MB, 7 of 24 packed.
+# A shared library has the kernels for all architectures of the build (cmake/cuda.cmake): 40 of the
+# archive's 100 MB, 7 of 24 compressed.
 #
-# There: tar xf tapegrad-gpu.tar.xz && tapegrad-gpu/gpu-report.sh
+# On the other machine: tar xf tapegrad-gpu.tar.xz && tapegrad-gpu/gpu-report.sh
 source "$(dirname "$0")/setup.sh"
 case ${1:-} in
 -h | --help)
@@ -27,13 +27,13 @@ most=$((25 * 1000 * 1000)) # bytes of the archive
 file=${1:-$ROOT/build/tapegrad-gpu.tar.xz}
 [[ $file == /* ]] || file=$PWD/$file
 
-CUDACXX=$(find_nvcc) || die "nvcc is not installed: there are no kernels to pack."
+CUDACXX=$(find_nvcc) || die "nvcc is not installed, so there are no kernels to pack."
 export CUDACXX
 need $BUILD_NEEDS $TEST_NEEDS g++:g++ xz:xz-utils patchelf:patchelf
 configure cuda -DBUILD_SHARED_LIBS=ON -DTAPEGRAD_TESTS=ON -DTAPEGRAD_EXAMPLES=ON -DTAPEGRAD_BENCH=ON
 programs=(enwik8 tp-models tp-parity bench_ops bench_models)
 mapfile -t tests < <(gpu_tests cuda)
-[ ${#tests[@]} -gt 0 ] || die "CTest names no tests of the label device."
+[ ${#tests[@]} -gt 0 ] || die "CTest lists no tests with the label device."
 build cuda "${programs[@]}" "${tests[@]}" >&2
 
 work=$(mktemp -d)
@@ -41,15 +41,15 @@ trap 'rm -rf "$work"' EXIT
 to=$work/tapegrad-gpu
 mkdir -p "$to"/{bin,lib,libc,peers}
 
-# patchelf goes with them: gpu-report.sh makes the programs use the archive's C library where it must.
+# patchelf is included because gpu-report.sh may have to make the programs use the archive's C library.
 cp "$(command -v patchelf)" "$to/bin/"
 for name in "${programs[@]}" "${tests[@]}"; do
     strip -o "$to/bin/$name" "$ROOT/build/cuda/bin/$name"
 done
 printf '%s\n' "${tests[@]}" >"$to/tests.txt"
 
-# Every library of a program, with the loader. libdl, libpthread and librt, which are empty today, are what
-# the driver and cuBLAS ask for: with a C library of its own the archive must have them too.
+# All libraries of the programs, and the loader. The driver and cuBLAS also need libdl, libpthread and
+# librt, which are empty today, so an archive with its own C library must have them.
 loader=$(patchelf --print-interpreter "$to/bin/patchelf")
 for name in "$to"/bin/*; do
     ldd "$name" | awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }'
@@ -59,7 +59,7 @@ ls "$libc"/lib{dl.so.2,pthread.so.0,rt.so.1} >>"$work/libraries"
 while read -r path; do
     case ${path##*/} in
     libicudata.so.*)
-        # 31 MB of tables, which libarchive's reader of xar asks for through libxml2: no program reads xar.
+        # 31 MB of tables that only libarchive's xar reader needs, through libxml2; no program reads xar.
         printf 'const char icudt%s_dat[64] = {0};\n' "${path##*.so.}" |
             cc -shared -fPIC -x c - -Wl,-soname,"${path##*/}" -o "$to/lib/${path##*/}"
         ;;
@@ -71,7 +71,7 @@ while read -r path; do
     *) cp -L "$path" "$to/lib/" ;;
     esac
 done < <(sort -u "$work/libraries")
-[ -e "$to/libc/${loader##*/}" ] || die "The loader $loader is not among the libraries."
+[ -e "$to/libc/${loader##*/}" ] || die "The loader $loader was not found among the libraries."
 for name in "${programs[@]}" "${tests[@]}"; do
     patchelf --force-rpath --set-rpath '$ORIGIN/../lib' "$to/bin/$name"
 done
@@ -85,7 +85,7 @@ tar -C "$work" -cf - tapegrad-gpu | xz -T0 --x86 --lzma2=preset=6 >"$file.part"
 mv "$file.part" "$file"
 size=$(stat -c %s "$file")
 say "$file: $((size / 1000000)) MB"
-[ "$size" -le $most ] || die "That is more than $((most / 1000000)) MB."
+[ "$size" -le $most ] || die "$file is larger than the limit of $((most / 1000000)) MB."
 
 if [ "$check" ]; then
     mkdir "$work/elsewhere"

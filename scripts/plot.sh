@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# plot.sh - the learning curves of training runs as an image.
+# plot.sh - draws the learning curves of training runs.
 #
-#   scripts/plot.sh RUN...              draws RUN/log.jsonl of each into (first RUN)/curve.png
-#   scripts/plot.sh -o FILE.png RUN...  into FILE.png
+#   scripts/plot.sh RUN...              draws each RUN/log.jsonl, into curve.png in the first RUN
+#   scripts/plot.sh -o FILE.png RUN...  draws into FILE.png
 #
-#   --x steps|tokens|epochs|seconds  what runs to the right: updates, tokens seen, epochs, seconds of
-#                                    training
-#   --y NAME                         one curve a run: valid_bpc, bpc or loss; of classifiers top1, top5,
-#                                    train_loss, test_loss or loss. Without it training (thin) and
-#                                    validation (thick); of classifiers top1
+#   --x steps|tokens|epochs|seconds  the horizontal axis: updates, tokens seen, epochs, or seconds of
+#                                    training (default steps)
+#   --y NAME                         one curve per run: valid_bpc, bpc or loss; for classifiers top1,
+#                                    top5, train_loss, test_loss or loss. If not given: training (thin)
+#                                    and validation (thick); for classifiers top1
 #
-# A RUN may be written NAME=FOLDER to choose its name in the legend.
+# Write a RUN as NAME=FOLDER to choose its name in the legend.
 set -euo pipefail
 die() {
     echo "plot.sh: $*" >&2
@@ -31,14 +31,14 @@ while [ $# -gt 0 ]; do
     --x)
         case ${2:-} in
         steps | tokens | epochs | seconds) x=$2 ;;
-        *) die "--x is steps, tokens, epochs or seconds, not '${2:-}'" ;;
+        *) die "--x must be steps, tokens, epochs or seconds, not '${2:-}'" ;;
         esac
         shift
         ;;
     --y)
         case ${2:-} in
         valid_bpc | bpc | loss | top1 | top5 | train_loss | test_loss) y=$2 ;;
-        *) die "--y is valid_bpc, bpc, loss, top1, top5, train_loss or test_loss, not '${2:-}'" ;;
+        *) die "--y must be valid_bpc, bpc, loss, top1, top5, train_loss or test_loss, not '${2:-}'" ;;
         esac
         shift
         ;;
@@ -51,7 +51,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ ${#runs[@]} -gt 0 ] || die "give the folder of a run; see scripts/plot.sh --help"
+[ ${#runs[@]} -gt 0 ] || die "no run was given; see scripts/plot.sh --help"
 command -v gnuplot >/dev/null || die "gnuplot is missing: apt-get install gnuplot-nox"
 image=${image:-${runs[0]#*=}/curve.png}
 
@@ -61,7 +61,7 @@ steps | epochs) at=${x%s} ;;
 esac
 grep -qs '"top1":' "${runs[0]#*=}/log.jsonl" && y=${y:-top1}
 
-# "x value" of the reports that have both keys.
+# Prints "x value" for the reports that have both keys.
 column() {
     awk -v at="\"$at\":" -v key="\"$2\":" '{
         if (split($0, a, at) < 2 || split($0, b, key) < 2) next
@@ -70,7 +70,7 @@ column() {
     }' "$1"
 }
 
-# Draws column $1 of run $2, whose log is $3, named $4, with the style $5.
+# Adds the curve of column $1 of run number $2 with the log $3, the title $4 and the style $5.
 curves=""
 curve() {
     column "$3" "$1" >"$tmp/$1$2"
@@ -86,14 +86,14 @@ n=0
 for run in "${runs[@]}"; do
     folder=${run#*=}
     log=$folder/log.jsonl
-    [ -r "$log" ] || die "$log cannot be read: is $folder the folder of a run?"
+    [ -r "$log" ] || die "$log cannot be read: $folder may not be the folder of a run"
     n=$((n + 1))
     title=$(basename "${run%%=*}" | tr -d "'\"\\\\")
     if [ -n "$y" ]; then
         curve "$y" $n "$log" "$title" "$([[ $y = valid_bpc || $y = t* ]] && echo "$thick" || echo "$thin")" ||
-            die "$log holds no report with $y and $x yet"
+            die "$log has no report with $y and $x yet"
     else
-        curve bpc $n "$log" "$title, training" "$thin" || die "$log holds no report with bpc and $x yet"
+        curve bpc $n "$log" "$title, training" "$thin" || die "$log has no report with bpc and $x yet"
         curve valid_bpc $n "$log" "$title, validation" "$thick" || true
     fi
 done

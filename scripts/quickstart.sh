@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # quickstart.sh - from a fresh checkout to a trained language model in a few minutes.
 #
-#   scripts/quickstart.sh                 trains on the text of this project's own sources
-#   scripts/quickstart.sh --data FILE     any text, or enwik8 itself (plain, .gz, .xz, .zip, .zst)
-#   scripts/quickstart.sh --steps N       so many steps instead of about two minutes
-#   scripts/quickstart.sh --run-dir DIR   default runs/quickstart
+#   scripts/quickstart.sh                 trains on this project's own sources
+#   scripts/quickstart.sh --data FILE     trains on any text, or enwik8 (plain, .gz, .xz, .zip, .zst)
+#   scripts/quickstart.sh --steps N       trains N steps instead of about two minutes
+#   scripts/quickstart.sh --run-dir DIR   the run's folder (default runs/quickstart)
 #
-# It installs missing packages (and says which), builds, trains a tiny Transformer-LS, evaluates the
-# held-out bits per character, prints a sample, and leaves checkpoint, log and learning curve.
+# It installs missing packages (and names them), builds, trains a tiny Transformer-LS, evaluates bits per
+# character on held-out text, prints a sample, and writes checkpoints, a log and the learning curve.
 source "$(dirname "$0")/setup.sh"
 
 data=""
@@ -37,20 +37,20 @@ need $BUILD_NEEDS $PLOT_NEEDS
 cd "$ROOT"
 configured release || configure release -DTAPEGRAD_TESTS=OFF -DTAPEGRAD_BENCH=OFF
 build release enwik8
-mkdir -p "$run" 2>/dev/null || die "The folder $run cannot be made; choose another one with --run-dir."
+mkdir -p "$run" 2>/dev/null || die "The folder $run cannot be created; choose another one with --run-dir."
 
 if [ -z "$data" ]; then
     data=$run/corpus.txt
     git ls-files -z -- '*.c' '*.h' '*.md' '*.sh' '*.cmake' '*.txt' | xargs -0 cat >"$data.new" 2>/dev/null ||
-        die "The project's own text could not be read; give one with --data FILE."
+        die "The project's sources could not be read; give a text with --data FILE."
     mv "$data.new" "$data"
 fi
 
 budget=(--time 120)
 [ -n "$steps" ] && budget=(--steps "$steps")
-[ "$run" = runs/quickstart ] && budget+=(--overwrite) # no other run is ever begun anew
+[ "$run" = runs/quickstart ] && budget+=(--overwrite) # other runs are never overwritten
 bin=build/release/bin
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # threads that spin while they wait are slow on a busy machine
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # spinning threads are slow on a busy machine
 $bin/enwik8 train --preset tiny --data "$data" --run-dir "$run" "${budget[@]}"
 $bin/enwik8 eval --run-dir "$run" --data "$data" --protocol windows --context 2048 --step 512 --limit 20000
 say ""
@@ -59,4 +59,4 @@ $bin/enwik8 generate --run-dir "$run" --prompt "The " --length 400 --temperature
 scripts/plot.sh "$run"
 say ""
 say "In $run: best.safetensors and last.safetensors, log.jsonl, curve.png."
-say "Train on: $bin/enwik8 train --resume --run-dir $run --data $data --time 600"
+say "Continue training: $bin/enwik8 train --resume --run-dir $run --data $data --time 600"

@@ -1,9 +1,9 @@
-# setup.sh - sourced by the other scripts: finds or installs what a build needs, configures, builds.
+# setup.sh - sourced by the other scripts: installs the dependencies of a build, configures, builds.
 #
 #   need WHAT:PACKAGE ...    installs the Debian packages whose tool, library or file is missing
-#   configure PRESET ...     makes build/PRESET ready; further arguments go to CMake
-#   build PRESET TARGET ...  builds; quick when there is nothing to do
-#   gpu_tests PRESET        prints the tests that need a GPU and nothing else, of a configured build
+#   configure PRESET ...     configures build/PRESET; further arguments go to CMake
+#   build PRESET TARGET ...  builds; fast if everything is up to date
+#   gpu_tests PRESET         prints the tests of a configured build that need only a GPU
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -21,7 +21,7 @@ have() {
     esac
 }
 
-# One entry: what to look for, a colon, the package that brings it.
+# An argument is what to look for, a colon, and the package that provides it.
 need() {
     local missing="" entry
     for entry in "$@"; do
@@ -38,25 +38,25 @@ need() {
     { $as apt-get update -qq && $as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing; } >/tmp/tapegrad-apt.$$ 2>&1 || {
         tail -n 3 /tmp/tapegrad-apt.$$ >&2
         rm -f /tmp/tapegrad-apt.$$
-        die "Could not install$missing. Is the network reachable? Install them by hand, then run this again."
+        die "Could not install$missing. Check the network, or install them by hand, then run this again."
     }
     rm -f /tmp/tapegrad-apt.$$
 }
 
-# Prints where nvcc is: $CUDACXX, the path, or where the toolkit installs itself. False without one.
+# Prints the path of nvcc: $CUDACXX, from PATH, or the toolkit's default. False if there is none.
 find_nvcc() { command -v "${CUDACXX:-nvcc}" || command -v /usr/local/cuda/bin/nvcc; }
 
 BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libxxhash:libxxhash-dev pc-libarchive:libarchive-dev pc-libjpeg:libjpeg-dev pc-libpng:libpng-dev git:git"
 TEST_NEEDS="pc-criterion:libcriterion-dev"
 PLOT_NEEDS="gnuplot:gnuplot-nox"
-# clang with LLVM's OpenMP, sanitizers and fuzzer; CMakePresets.json names the version, for all scripts.
-# The archive of pack.sh has neither.
+# clang with LLVM's OpenMP, sanitizers and fuzzer. CMakePresets.json has the version for all scripts; the
+# archive of pack.sh has neither that file nor clang.
 CLANG=$(sed -n 's/.*"CMAKE_C_COMPILER": "clang-\([0-9]*\)".*/\1/p' "$ROOT/CMakePresets.json" 2>/dev/null || true)
 LLVM=/usr/lib/llvm-$CLANG/lib
 CLANG_NEEDS="clang-$CLANG:clang-$CLANG file-$LLVM/libomp.so:libomp-$CLANG-dev file-$LLVM/clang/$CLANG/lib/linux/libclang_rt.fuzzer-$(uname -m).a:libclang-rt-$CLANG-dev"
 
-# A build folder build/PRESET; further arguments are CMake's. New ones are Ninja's, one that was made by
-# hand keeps its generator.
+# Configures build/PRESET; further arguments go to CMake. New build folders use Ninja, existing ones keep
+# their generator.
 configure() {
     local preset=$1 log=/tmp/tapegrad-cmake.$$ generator="-G Ninja"
     shift
@@ -65,7 +65,7 @@ configure() {
     cmake --preset "$preset" $generator "$@" >"$log" 2>&1 || {
         cat "$log" >&2
         rm -f "$log"
-        die "The build could not be configured; the lines above say why."
+        die "The build could not be configured; see the lines above."
     }
     rm -f "$log"
 }

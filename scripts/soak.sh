@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# soak.sh - runs the tiny model for a long time and asks what has changed at the end.
+# soak.sh - trains the tiny model for a long time and compares the end with the beginning.
 #
-#   scripts/soak.sh                 10,000 steps, then 200 kills of each program: minutes
-#   scripts/soak.sh --steps N       so many steps (at least 200)
-#   scripts/soak.sh --kills N       so many kills of each program by test_kill; 0: none
-#   scripts/soak.sh --run-dir DIR   default build/soak
+#   scripts/soak.sh                 10,000 steps, then 200 kills of each program; takes minutes
+#   scripts/soak.sh --steps N       number of steps (at least 200)
+#   scripts/soak.sh --kills N       kills of each program by test_kill; 0: none
+#   scripts/soak.sh --run-dir DIR   the folder of its runs (default build/soak)
 #
 # Prints a table: memory after the warm-up and at the end (resident, and the device's peak), median time
-# of a step in the first and the last tenth, the loss, and a short run on 1, 2 and 8 threads with their
-# bits compared. Memory that grows by more than 1 %, a loss that is no number or bits that differ are
-# failures; speed is reported only, since a busy machine has no say in this.
+# of a step in the first and the last tenth, the loss, and short runs on 1, 2 and 8 threads whose bits are
+# compared. Memory growth of more than 1 %, a NaN or infinite loss and different bits are failures. Speed
+# is only reported, because it depends on the load of the machine.
 source "$(dirname "$0")/setup.sh"
 
 steps=10000
@@ -34,21 +34,21 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[[ $steps =~ ^[1-9][0-9]*$ && $steps -ge 200 ]] || die "--steps $steps: a number, at least 200"
-[[ $kills =~ ^[0-9]+$ ]] || die "--kills $kills is no number"
+[[ $steps =~ ^[1-9][0-9]*$ && $steps -ge 200 ]] || die "--steps $steps: must be a whole number of at least 200"
+[[ $kills =~ ^[0-9]+$ ]] || die "--kills $kills: must be a whole number"
 
 need $BUILD_NEEDS $TEST_NEEDS python3:python3
 cd "$ROOT"
 configure release -DTAPEGRAD_TESTS=ON
-build release enwik8 test_kill # which brings its programs >&2
+build release enwik8 test_kill # and the programs of test_kill >&2
 bin=build/release/bin
 export OMP_WAIT_POLICY=passive
 mkdir -p "$run"
 rm -rf "$run"/{long,threads1,threads2,threads8}
 git ls-files -z -- '*.c' '*.h' '*.md' | xargs -0 cat >"$run/text"
 
-# Batch 2 of 64 tokens: the tiny model as it is, with short steps.
-# Validations and checkpoints begin before the memory is first read.
+# The tiny model with short steps: a batch of 2 x 64 tokens. Validations and checkpoints begin before the
+# memory is first measured.
 train=($bin/enwik8 train --preset tiny --data "$run/text" --batch 2 --tokens 64 --mem-len 64
     --log-every 1 --eval-tokens 2048 --eval-every $((steps / 20))
     --checkpoint-every $((steps / 20)))
@@ -58,7 +58,7 @@ pid=$!
 trap 'kill $pid 2>/dev/null || true' EXIT
 lines() { [ -f "$run/long/log.jsonl" ] && wc -l <"$run/long/log.jsonl" || echo 0; }
 rss() { awk '/^VmRSS/ { print $2 }' /proc/$pid/status 2>/dev/null; }
-# Resident memory is read while the process lives: after a tenth of the steps, and up to the end.
+# Measures resident memory after a tenth of the steps, and repeatedly until the process ends.
 early="" late=""
 while kill -0 $pid 2>/dev/null; do
     now=$(rss) || true
@@ -94,12 +94,12 @@ line('resident memory, MB', early / 1e3, late / 1e3, 0.01)
 line('device peak, MB', log[tenth]['memory'] / 1e6, log[-1]['memory'] / 1e6, 0)
 line('median step, ms', ms(log[:tenth]), ms(log[-tenth:]))
 line('loss', statistics.mean(r['loss'] for r in log[:tenth]), statistics.mean(r['loss'] for r in log[-tenth:]))
-if not all(r['loss'] is not None and math.isfinite(r['loss']) for r in log): bad.append('a loss is no number')
+if not all(r['loss'] is not None and math.isfinite(r['loss']) for r in log): bad.append('a loss is NaN or infinite')
 first = open(f'{run}/best1', 'rb').read()
 for n in (1, 2, 8):
     same = open(f'{run}/best{n}', 'rb').read() == first
     if not same: bad.append(f'{n} threads')
-    print(f'{n} threads: median step {ms(rows(f"threads{n}")):.3g} ms, {"the same bits" if same else "OTHER BITS"}')
+    print(f'{n} threads: median step {ms(rows(f"threads{n}")):.3g} ms, {"same bits" if same else "DIFFERENT BITS"}')
 print(f'{len(log)} steps: ' + ('FAILED: ' + ', '.join(bad) if bad else 'passed'))
 sys.exit(bool(bad))
 P

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# test.sh - builds everything and runs the whole test suite.
+# test.sh - builds everything and runs the test suite.
 #
-#   scripts/test.sh                 Release build
-#   scripts/test.sh --sanitize      AddressSanitizer and UndefinedBehaviorSanitizer
-#   scripts/test.sh --clang         Release build with the newest clang of Debian 12
-#   scripts/test.sh --threads       ThreadSanitizer (clang), where threads meet (tests/CMakeLists.txt lists it)
-#   scripts/test.sh --device cuda   the tests that run on any device (tests/CMakeLists.txt lists them) on
-#                                   CUDA: on the GPU if there is one, else on its emulation
-#   scripts/test.sh --races         the same on the emulation, which then finds races of kernels
-#   scripts/test.sh -R NAME         further arguments go to ctest: here, only matching tests
+#   scripts/test.sh                 release build
+#   scripts/test.sh --sanitize      with AddressSanitizer and UndefinedBehaviorSanitizer
+#   scripts/test.sh --clang         release build with the newest clang of Debian 12
+#   scripts/test.sh --threads       the multithreaded tests (label `threads`) with ThreadSanitizer (clang)
+#   scripts/test.sh --device cuda   the tests for any device (label `device`) on CUDA: on the GPU if there
+#                                   is one, else on its emulation
+#   scripts/test.sh --races         the same on the emulation, which also detects races of kernels
+#   scripts/test.sh -R NAME         other arguments go to ctest: here, run only matching tests
 source "$(dirname "$0")/setup.sh"
 
 preset=release
@@ -66,6 +66,6 @@ elif [ $preset = tsan ]; then
 else
     build "$preset"
 fi
-# Each program runs its tests one after another, CTest the programs side by side; on a GPU two.
+# Each program runs its tests in sequence; CTest runs programs in parallel, on a GPU only two.
 [ $preset = cuda ] && jobs=2 || jobs=$(nproc)
 ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure --no-tests=error ${args[@]+"${args[@]}"}

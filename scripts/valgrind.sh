@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# valgrind.sh - a few steps of training, a resumed run, an evaluation and a prediction of each kind of
-# program under memcheck: no read of unset memory, no read or write out of bounds, no leak. A minute.
+# valgrind.sh - runs a few training steps, a resumed run, an evaluation and a prediction of each kind of
+# program under memcheck: no use of uninitialised memory, no access out of bounds, no leak. Takes a minute.
 #
-# Nothing is suppressed. What is only "possibly lost", the stacks of OpenMP's threads, does not count.
+# There are no suppressions. Only the stacks of OpenMP's threads, which are "possibly lost", do not count.
 # Memcheck hides AVX-512 from programs, so the AVX2 kernels run.
 source "$(dirname "$0")/setup.sh"
 
