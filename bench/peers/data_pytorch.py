@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The cases of bench_data with torchvision's transforms on Pillow, as JSON lines.
+"""Runs the cases of bench_data with torchvision's transforms on Pillow and prints JSON lines.
 
     data_pytorch.py --folder DIR [--images n]
 
-Reads the images that bench_data made in DIR, in one process without workers; images_per_s is by
-processor time. Resizing is bicubic, as in the papers' recipes; RandAugment is torchvision's, 2 of
-its 14 operations at magnitude 9, each always applied, where the papers' leave out every other one.
+Reads the images that bench_data created in DIR, in one process without workers; images_per_s is per second of
+CPU time. Resizing is bicubic, as in the papers' recipes. RandAugment is torchvision's: it always applies 2 of its
+14 operations at magnitude 9, where the papers' apply each with probability 1/2.
 """
 import argparse
 import json

@@ -1,11 +1,11 @@
-"""Image models in plain PyTorch: the peers that benchmarks compare with.
+"""Image models in plain PyTorch, for comparison in benchmarks.
 
-ViL with relative position bias (sliding chunks as one gather of each chunk's surroundings and batched
+ViL with relative position bias (sliding chunks as one gather of each chunk's neighbourhood and batched
 products, full attention by scaled_dot_product_attention) and CvT*-LS, written from the papers' equations and
 the public description of the computation, with vectorised PyTorch ops and no custom kernels.
 
-    images_pytorch.py --check DIR                    compare with the reference cases below DIR (vil, cvt)
-    images_pytorch.py --bench MODEL [options]        time a training step; prints one JSON line
+    images_pytorch.py --check DIR                    compare with the reference cases in DIR (vil, cvt)
+    images_pytorch.py --bench MODEL [options]        time a training step and print one JSON line
 """
 import argparse
 import json
@@ -41,7 +41,7 @@ class Mlp(nn.Module):
 
 
 def differences(queries, keys):
-    """Row and column differences of two lists of places: [queries,keys,2]."""
+    """Row and column differences of two lists of positions: [queries,keys,2]."""
     return queries[:, None, :] - keys[None, :, :]
 
 
@@ -51,7 +51,7 @@ def places(rows, cols, at=0):
 
 
 class Windows:
-    """Chunks of w x w cells of a map and their surroundings with a halo: shapes, and what is visible."""
+    """Chunks of w x w cells of a map and their neighbourhoods: shapes, and the mask of visible cells."""
 
     def __init__(self, size, w, halo):
         self.size, self.w, self.halo = size, w, halo
@@ -61,7 +61,7 @@ class Windows:
         self.index = differences(places(w, w), places(w + 2 * halo, w + 2 * halo, -halo))
 
     def padded(self, x, halo):
-        """x [B,C,H,W] filled up to whole chunks, and a halo around."""
+        """x [B,C,H,W] padded to whole chunks and by a halo."""
         down, across = (n * self.w - s for n, s in zip(self.n, self.size))
         return F.pad(x, (halo, across + halo, halo, down + halo))
 
@@ -179,7 +179,7 @@ class VilEmbedding(nn.Module):
 
 
 class Vil(nn.Module):
-    """From the official configuration string, relative position bias."""
+    """The model of an official configuration string, with relative position bias."""
 
     def __init__(self, arch, size, classes):
         super().__init__()
@@ -209,7 +209,7 @@ class Vil(nn.Module):
 
 
 class SepConv(nn.Module):
-    """Depthwise convolution and BatchNorm of the map; the class row passes by."""
+    """Depthwise convolution and BatchNorm of the map; the class row is unchanged."""
 
     def __init__(self, dim):
         super().__init__()
@@ -396,8 +396,8 @@ def main():
     p.add_argument("--steps", type=int, default=3)
     p.add_argument("--device", default="cpu")
     p.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16 by torch.autocast")
-    p.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: processor time of all threads")
-    p.add_argument("--compile", action="store_true", help="through torch.compile")
+    p.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: CPU time of all threads")
+    p.add_argument("--compile", action="store_true", help="use torch.compile")
     args = p.parse_args()
     if args.check:
         check(args.check)

@@ -1,11 +1,11 @@
-"""The Transformer-LS language model in plain PyTorch: the peer that benchmarks compare with.
+"""The Transformer-LS language model in plain PyTorch, for comparison in benchmarks.
 
 Written from the paper's equations and the public description of the computation, with vectorised
 PyTorch ops and no custom kernels: window logits on overlapping tiles, chunk logits with a visibility
 mask, one softmax over both.
 
     ls_lm_pytorch.py --check DIR          compare with the reference cases in DIR (attn_*, model_*)
-    ls_lm_pytorch.py --bench [options]    time a training step; prints one JSON line
+    ls_lm_pytorch.py --bench [options]    time a training step and print one JSON line
 """
 import argparse
 import gc
@@ -231,7 +231,7 @@ def check(folder):
         t, meta = load_case(path)
         lengths = [int(n) for n in meta["segment_lengths"].split(",")]
         if any(n % int(meta["chunk_size"]) for n in lengths):
-            continue  # padding is not this peer's business
+            continue  # this implementation does not pad
         model = LanguageModel(config(meta)).double()
         set_parameters(model, t)
         caches, worst = None, 0.0
@@ -244,11 +244,11 @@ def check(folder):
         print(f"{os.path.basename(path)}: {worst:.1e}")
 
 
-SMOKE = dict(dim=64, hidden=64, heads=2, window=32, layers=2)  # in place of `small`'s
+SMOKE = dict(dim=64, hidden=64, heads=2, window=32, layers=2)  # instead of those of `small`
 
 
 def steps(args, batch):
-    """Seconds of a step and peak MB with so many texts."""
+    """Seconds of a step and peak MB with this batch size."""
     cuda = args.device != "cpu"
     sizes = dict(config({}), layers=args.layers, mem_len=args.tokens, dropout=args.dropout)
     sizes.update(SMOKE if args.smoke else {})
@@ -273,7 +273,7 @@ def steps(args, batch):
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()
-        if not cuda:  # the time of this step; on a GPU the host is ahead, as in training
+        if not cuda:  # on a GPU the host runs ahead, as in training
             times[-1] = time.perf_counter() - times[-1]
     if cuda:
         torch.cuda.synchronize()
@@ -282,8 +282,8 @@ def steps(args, batch):
 
 
 def bench(args):
-    """One JSON line. Where the GPU has no memory for the batch, it is halved until it has: tokens_per_s are
-    those of ran_batch, peak_mb is all that the GPU has, of which the batch wants more."""
+    """Prints one JSON line. If the batch does not fit into GPU memory, it is halved until it does: tokens_per_s
+    are then those of ran_batch, and peak_mb is all of the GPU's memory."""
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
     batch, room = args.batch, None
@@ -318,8 +318,8 @@ def main():
     p.add_argument("--dropout", type=float, default=0.2)
     p.add_argument("--device", default="cpu")
     p.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16 by torch.autocast")
-    p.add_argument("--compile", action="store_true", help="through torch.compile")
-    p.add_argument("--smoke", action="store_true", help="a small model: the figures say nothing")
+    p.add_argument("--compile", action="store_true", help="use torch.compile")
+    p.add_argument("--smoke", action="store_true", help="a small model; the figures mean nothing")
     args = p.parse_args()
     if args.check:
         check(args.check)

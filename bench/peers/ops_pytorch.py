@@ -1,13 +1,13 @@
-"""Times PyTorch's ops as bench_ops times ours: the same names and shapes, one JSON line for each direction.
+"""Times PyTorch's ops like bench_ops: the same names and shapes, one JSON line for each direction.
 
     ops_pytorch.py [--device cpu|cuda] [--dtype f32|bf16] [--compile] [--filter text]
                    [--threads n] [--clock wall|cpu] [--seconds s] [--smoke] [--layout last|first]
 
-On the CPU only attention (scaled_dot_product_attention, which gets [B,heads,tokens,64] views of packed
-[B,tokens,512] tensors, as a model calls it) and what image models need; on CUDA also what surrounds
-them, timed by the GPU's events, behind other work so that the GPU does not wait for the host. --compile
-passes everything but attention through torch.compile. --smoke: the cases of CUDA made small, on any device,
-to try this program. --layout: where images and weights of convolutions have their channels in memory.
+On the CPU it runs attention (scaled_dot_product_attention on [B,heads,tokens,64] views of packed
+[B,tokens,512] tensors, as a model calls it) and the ops of image models; on CUDA also the other ops of language
+models, timed by GPU events and queued behind other work so that the GPU does not wait for the host. --compile
+uses torch.compile for everything but attention. --smoke: small versions of the CUDA cases, on any device, to try
+this program. --layout: the memory layout of images and convolution weights, channels last or first.
 """
 import argparse
 import collections
@@ -28,7 +28,7 @@ def attention(causal):
     def apply(*inputs):
         q, k, v = (x.view(x.shape[0], x.shape[1], HEADS, WIDTH // HEADS).transpose(1, 2) for x in inputs)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-        return y.transpose(1, 2)  # as the projection that follows sees it
+        return y.transpose(1, 2)  # the layout that the following projection reads
     return apply
 
 
@@ -52,7 +52,7 @@ def resize(mode):
 
 
 def adamw(x):
-    """An update of x, whose gradient is there; it has no backward."""
+    """An update of x from its existing gradient; it has no backward."""
     return torch.optim.AdamW([x], lr=1e-3, fused=x.is_cuda)
 
 
@@ -134,7 +134,7 @@ def make(shape, args):
 
 
 def directions(op, apply, shapes, args, clock):
-    """Seconds by direction, without those of the first two repetitions."""
+    """Seconds by direction, without the first two repetitions."""
     inputs = [make(s, args) for s in shapes]
     if op == "adamw":
         inputs[0].grad = torch.rand_like(inputs[0])
@@ -176,7 +176,7 @@ def main():
     p.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     p.add_argument("--seconds", type=float, default=0.5, help="of each case and direction")
     p.add_argument("--layout", choices=LAYOUTS, default="last")
-    p.add_argument("--smoke", action="store_true", help="small shapes: the figures say nothing")
+    p.add_argument("--smoke", action="store_true", help="small shapes; the figures mean nothing")
     args = p.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)

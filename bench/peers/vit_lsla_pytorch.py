@@ -1,10 +1,10 @@
-"""ViT-LSLA in plain PyTorch: the peer that benchmarks compare with.
+"""ViT-LSLA in plain PyTorch, for comparison in benchmarks.
 
 Written from the paper's equations with vectorised PyTorch ops and no custom kernels: windows are cut
 out of the rolled map, scores and weights of all windows and heads are tensors.
 
     vit_lsla_pytorch.py --check DIR          compare with the reference cases in DIR (model_*)
-    vit_lsla_pytorch.py --bench [options]    time a training step; prints one JSON line
+    vit_lsla_pytorch.py --bench [options]    time a training step and print one JSON line
 """
 import argparse
 import glob
@@ -234,7 +234,7 @@ def main():
     p.add_argument("--drop-path", type=float, default=0.0)
     p.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     p.add_argument("--channels-last", action="store_true", help="images and convolutions")
-    p.add_argument("--compile", action="store_true", help="through torch.compile")
+    p.add_argument("--compile", action="store_true", help="use torch.compile")
     args = p.parse_args()
     if args.check:
         check(args.check)

@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# compare.sh - what each part of Transformer-LS is worth: trains its variants and Transformer-XL side
-# by side for equal times, then prints a Markdown table and draws the curves.
+# compare.sh - measures the contribution of each part of Transformer-LS: trains its variants and
+# Transformer-XL for equal times, then prints a Markdown table and draws the curves.
 #
 #   examples/enwik8/compare.sh --data FILE --run-dir DIR [--extra FILE] [--seconds N] [--threads 1]
 #       [--jobs 2] [--preset tiny] [--variants "ls txl"] [--bin FILE] [-- TRAIN FLAG ...]
 #
-#   --seconds N     for each variant (default 600); --jobs of them run at a time
-#   --variants      of: ls no-dual-ln window-only projection-only paper txl (default: all)
+#   --seconds N     training time of each variant (default 600); --jobs of them run at a time
+#   --variants      some of: ls no-dual-ln window-only projection-only paper txl (default: all)
 #   --bin FILE      the program (default build/release/bin/enwik8)
-#   after --        flags for every training (`enwik8 train --help`)
+#   after --        flags for every training run (`enwik8 train --help`)
 #
-# All variants have the preset's layers, width, batch, segment and cache, one seed, and a constant rate
-# after the warm-up, so that one run gives readings at any time and any step. The variants of
-# Transformer-LS have one rate. Transformer-XL has its own optimiser and the best rate of four, tried
-# for a tenth of the time each. `paper` is the text's formulation where it differs from the code.
+# All variants have the preset's layers, width, batch, segment and cache, the same seed, and a constant
+# learning rate after the warm-up, so that one run gives figures at any time and any step. The variants of
+# Transformer-LS share one rate. Transformer-XL has its own optimiser and the best of four rates, each tried
+# for a tenth of the time. `paper` is the paper's formulation where it differs from the official code.
 #
-# bpc at equal time and at equal steps: of validation, interpolated at what the slowest variant has
-# reached; seconds are those of training alone. A variant that is complete is not trained again.
+# bpc at equal time and at equal steps is that of validation, interpolated where the slowest variant ended;
+# seconds count only training. A variant that is complete is not trained again.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 die() {
@@ -58,11 +58,11 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ -n "$data" ] && [ -n "$folder" ] || die "--data FILE and --run-dir DIR are needed; see --help"
+[ -n "$data" ] && [ -n "$folder" ] || die "--data FILE and --run-dir DIR are required; see --help"
 [ -x "$bin" ] || die "$bin is missing: build the target enwik8, or name the program with --bin"
-[[ $seconds =~ ^[0-9]*\.?[0-9]+$ && $seconds =~ [1-9] ]] || die "--seconds $seconds is no time"
-[[ $jobs =~ ^[1-9][0-9]*$ ]] || die "--jobs $jobs is no number of jobs"
-[ -n "${variants// /}" ] || die "--variants names none; see --help"
+[[ $seconds =~ ^[0-9]*\.?[0-9]+$ && $seconds =~ [1-9] ]] || die "--seconds $seconds: must be a positive number"
+[[ $jobs =~ ^[1-9][0-9]*$ ]] || die "--jobs $jobs: must be a whole number of at least 1"
+[ -n "${variants// /}" ] || die "--variants is empty; see --help"
 mkdir -p "$folder"
 
 flags_of() {
@@ -73,17 +73,17 @@ flags_of() {
     projection-only) echo "--window 0" ;;
     paper) echo "--masked --segment-window --ln-local --project-first" ;;
     txl) echo "--model txl" ;;
-    *) die "'$1' is no variant; they are: ls no-dual-ln window-only projection-only paper txl" ;;
+    *) die "'$1' is not one of the variants ls no-dual-ln window-only projection-only paper txl" ;;
     esac
 }
 
-# What the reports of run $1 say of $2 in the end.
+# The last value of $2 in the log of run $1.
 last() {
     awk -v key="\"$2\":" '{ if (split($0, a, key) > 1) x = a[2] + 0 } END { print x + 0 }' "$folder/$1/log.jsonl"
 }
 
-# bpc of validation of run $1 where $2 is $3, on the line between the reports on both sides; - if that
-# is before the first one.
+# The validation bpc of run $1 where $2 is $3, interpolated linearly between reports; - if that is before
+# the first report.
 reading() {
     awk -v key="\"$2\":" -v at="$3" '{
         if (split($0, a, key) < 2 || split($0, b, "\"valid_bpc\":") < 2 || done) next
@@ -94,12 +94,12 @@ reading() {
     } END { printf y0 ? "%.4f" : "-", y0 }' "$folder/$1/log.jsonl"
 }
 
-# The least of what all variants reached of $1.
+# The smallest last value of $1 over all variants.
 least() {
     for v in $variants; do last "$v" "$1"; done | sort -g | head -n 1
 }
 
-# Trains run $1 for $2 seconds with the flags that follow, unless that is done already.
+# Trains run $1 for $2 seconds with the flags that follow, unless it is complete.
 train() {
     local run=$folder/$1 time=$2
     shift 2
@@ -178,5 +178,5 @@ if command -v gnuplot >/dev/null; then
         "$root/scripts/plot.sh" -o "$folder/over-$x.png" --x "$x" --y valid_bpc "${runs[@]}"
     done
 else
-    echo "no curves: gnuplot is missing" >&2
+    echo "compare.sh: no curves were drawn, because gnuplot is missing" >&2
 fi
