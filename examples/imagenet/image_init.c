@@ -35,13 +35,6 @@ static bool fits_head(tp_run *R, const char *file, const classifier_cfg *theirs)
     return false;
 }
 
-static int64_t elements(const tp_param_info *it)
-{
-    int64_t n = 1;
-    for (int i = 0; i < it->shape.ndim; i++) n *= it->shape.dim[i];
-    return n;
-}
-
 static bool find(const tp_params *P, const char *name, tp_param_info *it)
 {
     *it = (tp_param_info){ 0 };
@@ -58,14 +51,14 @@ static void copy_values(tp_run *R, tp_params *from, const tp_param_info *it)
     tp_param_info there;
     if (it->alias_of || (of_head && s->head == HEAD_NEW) || !find(from, it->name, &there)) return;
     if (it->dtype != TP_F32 && it->dtype != TP_F64) return;
-    const size_t bytes = (size_t)elements(&there) * sizeof(double);
+    const size_t bytes = (size_t)tp_numel(there.tensor) * sizeof(double);
     double *x = malloc(bytes);
     if (!x)
         tp_run_fail(R, "out of memory");
     else if (!tp_param_get(from, there.tensor, TP_F64, x, bytes))
         tp_run_fail(R, "%s", tp_params_why(from));
     else
-        tp_param_set(R->P, it->tensor, TP_F64, x, (size_t)elements(it) * sizeof *x);
+        tp_param_set(R->P, it->tensor, TP_F64, x, (size_t)tp_numel(it->tensor) * sizeof *x);
     free(x);
 }
 
