@@ -95,7 +95,7 @@ static bool due_fd(const char *call, int fd, bool *first)
         return due_fd(#name, fd, &first) ? -1 : real arguments;                                    \
     }
 
-/* Opening to write and to read are told apart: "open", "look". */
+/* Opening to write is called "open", opening to read "look". */
 int open(const char *path, int flags, ...)
 {
     REAL(open);

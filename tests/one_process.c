@@ -1,6 +1,7 @@
-/* one_process.c - in place of Criterion's main: runs the tests of a program one after another in its own
- * process. The arena that Criterion shares with processes lies where ThreadSanitizer has its shadow.
- * A test that crashes ends the program, and there are no time limits. */
+/* one_process.c - a replacement for Criterion's main that runs the tests of a program one after
+ * another in one process. The arena that Criterion shares with its processes overlaps
+ * ThreadSanitizer's shadow memory. A test that crashes ends the program, and there are no time
+ * limits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,8 +74,8 @@ void criterion_internal_test_teardown(void)
     if (suite != now->data && suite->fini) suite->fini();
 }
 
-/* Without arguments every test, else those whose SUITE/NAME contains the first one. CTest gives
- * Criterion's flags, which mean nothing here. */
+/* Without arguments runs every test, else those whose SUITE/NAME contains the first argument. CTest
+ * passes Criterion's flags, which are ignored here. */
 int main(int argc, char **argv)
 {
     const char *wanted = argc > 1 && argv[1][0] != '-' ? argv[1] : "";

@@ -36,8 +36,8 @@ static tp_tensor visible(tp_tape *T, tp_shape s, const uint8_t *mask, tp_attn_cf
     return t;
 }
 
-/* From logits [B,H,N,S] and values [B,S,H*D] to the result. A row of equal logits stands for a
- * query that sees nothing; then all its probabilities are replaced by zero. */
+/* From logits [B,H,N,S] and values [B,S,H*D] to the result. A row of equal logits represents a
+ * query that sees nothing; its probabilities are replaced by zeros. */
 static tp_tensor attend(tp_tape *T, tp_tensor logits, tp_tensor v, const uint8_t *mask,
                         tp_attn_cfg cfg)
 {

@@ -1,6 +1,6 @@
-/* ref_attention.h - tp_attention and tp_rel_attention written out in plain ops, and what the tests
- * of both say of a case. The plain ones hold everything of size N * S and draw the same dropout
- * mask from the same place in the random stream. */
+/* ref_attention.h - tp_attention and tp_rel_attention written out in plain ops, and cases for the
+ * tests of both. The plain versions store everything of size N * S and draw the same dropout mask
+ * from the same position in the random stream. */
 #ifndef REF_ATTENTION_H
 #define REF_ATTENTION_H
 

@@ -1,5 +1,5 @@
 /* ref_ls.c - see the header. Every query is multiplied with every key and every row of both
- * position tables; what it does not see gets a logit of -1e30. Who sees what, and at which
+ * position tables; keys that it does not see get a logit of -1e30. What a query sees, and at which
  * distance, is written out pair by pair from the definition and shares nothing with the kernels. */
 #include "ref_ls.h"
 

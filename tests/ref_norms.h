@@ -1,4 +1,4 @@
-/* ref_norms.h - fused ops composed of simple ones: what they are, at many times the memory. */
+/* ref_norms.h - fused ops written out in plain ops, at many times the memory. */
 #ifndef REF_NORMS_H
 #define REF_NORMS_H
 

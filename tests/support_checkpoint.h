@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Writes the file anew with this number in its metadata, or in its integer of that name. */
+/* Rewrites the file with this number in its metadata, or in its integer tensor of that name. */
 void change_number(const char *path, const char *key, int64_t value);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <tapegrad/device.h>
 
-/* The device of the suite: cpu, or what the environment variable TAPEGRAD_DEVICE names. */
+/* The device of the suite: cpu, or the one that the environment variable TAPEGRAD_DEVICE names. */
 tp_device *device_open(const tp_device_opts *o);
 bool device_is_cuda(void);
 bool device_is_emulated(void); /* a GPU's emulation, slower by far: tests do less */
@@ -17,7 +17,7 @@ double device_limit(double f64, double f32);
 
 /* Is there a GPU, or its emulation? */
 bool device_has_cuda(void);
-/* What opening it says where there is neither driver nor emulation; else NULL. */
+/* The error of opening it if there is neither driver nor emulation; else NULL. */
 const char *device_cuda_missing(void);
 /* Opens it, each buffer an allocation of its own, which is poisoned by the emulation. */
 tp_device *device_cuda(void);

@@ -1,6 +1,6 @@
-/* support_fixtures.h - where the reference cases lie: in $TAPEGRAD_FIXTURES, in ../shared/fixtures
- * beside the source folder (not for an emulated GPU), and last in tests/fixtures, the selection
- * that the project keeps. */
+/* support_fixtures.h - finds reference cases: in $TAPEGRAD_FIXTURES, in ../shared/fixtures beside
+ * the source folder (not for an emulated GPU), and last in tests/fixtures, the selection that the
+ * project keeps. */
 #ifndef SUPPORT_FIXTURES_H
 #define SUPPORT_FIXTURES_H
 

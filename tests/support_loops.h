@@ -1,5 +1,4 @@
-/* support_loops.h - what naive loops over tensors need to check ops: indices, and the texts of
- * mistakes. */
+/* support_loops.h - helpers for checking ops against naive loops: indices, and failure messages. */
 #ifndef SUPPORT_LOOPS_H
 #define SUPPORT_LOOPS_H
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* From now on the allocations n .. n + count - 1 (from 1) fail, on any thread. n = 0: none. */
+/* From now on the allocations n .. n + count - 1 (counted from 1) fail, on any thread; n = 0: none. */
 void malloc_fail(size_t n, size_t count);
 
 /* Ends that; returns how many were asked for since. */

@@ -7,9 +7,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Makes a folder and goes there. What follows runs this program, whose first words may stand behind
- * its name ("enwik8 train"); its threads do not spin while they wait: those starve a busy machine.
- */
+/* Creates a folder and changes to it. The functions below run this program, whose name may include
+ * first arguments ("enwik8 train"). Its threads do not spin while they wait, which would starve a
+ * busy machine. */
 void program_begin(const char *name);
 void program_end(void); /* removes the folder */
 

@@ -22,7 +22,7 @@ static void long_text_data(void)
     make_text("text", 600000);
 }
 
-/* 36 lines, half of them for validation, that are told apart by the letters in them. */
+/* 36 lines, half of them for validation, whose labels follow from their letters. */
 static void make_lines(const char *name, int lines)
 {
     FILE *f = fopen(name, "w");

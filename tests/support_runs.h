@@ -1,5 +1,5 @@
-/* support_runs.h - the training programs as one table, for tests that hold for all of them: what
- * stops, resumes and breaks a run. */
+/* support_runs.h - the training programs as one table, for tests of stopping, resuming and breaking
+ * a run that hold for all of them. */
 #ifndef TP_SUPPORT_RUNS_H
 #define TP_SUPPORT_RUNS_H
 
@@ -8,8 +8,8 @@
 typedef struct run_kind {
     const char *command; /* "enwik8 train" */
     void (*make_data)(void);
-    /* The flags of a run whose updates take milliseconds and whose rate knows no end, so that a run
-     * may go on after any update: without --steps, --run-dir and what follows. */
+    /* The flags of a run whose updates take milliseconds and whose rate does not depend on the last
+     * step, so that a run may continue after any update; without --steps and --run-dir. */
     const char *train;
     const char *often;  /* a report and a checkpoint each update, a validation every second one; the
                            first improvement after update 2 comes by update 6 */
@@ -31,7 +31,7 @@ void run_kind_begin(const run_kind *k);
  * FLAGS: those that both were begun with, beside k->train. */
 void expect_resumed(const run_kind *k, const char *flags, const char *name);
 
-/* Are two logs equal, but for what depends on clock and memory? */
+/* Are two logs equal except for what depends on clock and memory? */
 bool same_log(const char *a, const char *b);
 
 #endif

@@ -29,8 +29,8 @@ typedef struct trial_result {
     char why[2048];                             /* the tape's error, "" if none */
 } trial_result;
 
-/* Are there such runs? A GPU has no f64, and what it runs has nothing to do with the host's
- * instructions: it stands in for the baseline. */
+/* Can this combination run? A GPU has no f64 and does not depend on the host's instruction sets, so
+ * it runs in place of the baseline. */
 bool trial_can(tp_dtype dt, tp_isa isa);
 
 /* The result, to be freed, also of a failed run. */

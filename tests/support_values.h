@@ -1,5 +1,5 @@
-/* support_values.h - test data as doubles: random values, tensors of any dtype from them and back,
- * and how far results are from what they should be. */
+/* support_values.h - test data as doubles: random values, conversion to and from tensors of any
+ * dtype, and the error of results. */
 #ifndef SUPPORT_VALUES_H
 #define SUPPORT_VALUES_H
 

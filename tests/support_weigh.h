@@ -1,5 +1,4 @@
-/* support_weigh.h - gradients on demand: a loss whose gradient of each tensor is what the test
- * wants.
+/* support_weigh.h - gradients on demand: a loss with a given gradient for each tensor.
  *
  *     loss = sum_i sum(pi * gi)       d/dpi = gi */
 #ifndef TP_SUPPORT_WEIGH_H

@@ -148,9 +148,9 @@ Test(analyze, cosine_of_known_rows)
 
 /* ---- norms ---- */
 
-/* Before any norm the first block of a model is that of the same one built without DualLN, whose
- * projections the op itself has made. With both norms, as they are initialised, vectors of D
- * elements are sqrt(D) long but for epsilon. */
+/* Before any norm, the first block of a model equals that of the same model without DualLN, whose
+ * projections the op itself has computed. With both norms as initialised, vectors of D elements
+ * have length sqrt(D) up to epsilon. */
 Test(analyze, norm_ratios)
 {
     static norm_ratios with, without, vil;

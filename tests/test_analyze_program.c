@@ -81,8 +81,8 @@ Test(analyze_program, files)
     succeed("train " SMALL "--preset vil-ls-small --run-dir run");
     succeed("train " SMALL "--preset lsla-small --run-dir other");
     succeed("analyze other --run-dir run --images 5 --batch 2 --threads 1");
-    /* maps of 8, 4, 4, 2 ... tokens a side with 1, 2 and 4 heads; head -1; a line for what is in
-     * front */
+    /* maps of 8, 4, 4, 2 ... tokens per side with 1, 2 and 4 heads; head -1; a line for the tokens
+     * in front */
     const int spans = 2 * (64 + 1) + 2 * 3 * (16 + 1) + 4 * 5 * (4 + 1);
     cr_expect_eq(lines_of("run/analysis/similarity.tsv", "block\ttokens\tcosine"), 7);
     cr_expect_eq(lines_of("run/analysis/norms.tsv",

@@ -1,5 +1,5 @@
-/* test_analyze_span.c - the spans of `imagenet analyze` against plain arithmetic on what the
- * models' ops were given. */
+/* test_analyze_span.c - the spans of `imagenet analyze` against plain arithmetic on the inputs of
+ * the models' ops. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@ typedef struct span_check {
     bool normed;
 } span_check;
 
-/* y [heads D] of the query made of a span: values times the weights `direct` (and `through`), and
- * what is in front. */
+/* The query's y [heads D] computed from a span: values times the weights `direct` (and `through`),
+ * plus the tokens in front. */
 static void expect_output(const span_check *c, const span *s, const host_array *v,
                           const host_array *y, int64_t front, int64_t at, const double *rest)
 {
@@ -40,8 +40,9 @@ static void expect_output(const span_check *c, const span *s, const host_array *
     }
 }
 
-/* The softmax again, of one head, over keys in the order of the op, by plain arithmetic: what low
- * keys (with norms between: all of them) and the tokens in front add to the result. */
+/* Recomputes the softmax of one head over keys in the order of the op by plain arithmetic: the
+ * contribution of low-rank keys (with norms between: of all keys) and of the tokens in front to the
+ * result. */
 static void rest_of(const window_seen *in, const host_array *v, const host_array *low_v,
                     int64_t row, int64_t col, int64_t skip, double *rest)
 {
@@ -135,9 +136,9 @@ static void check_attention(void *env, tp_tape *T, const tp_seen *s)
     span_free(&of);
 }
 
-/* What a query attends to, times the values, is what the op gave it. Without DualLN that holds for
- * the weights of tokens through the projection too. */
-Test(analyze, spans_are_what_the_ops_compute)
+/* The attention of a query times the values equals the op's result. Without DualLN this also holds
+ * for the weights of tokens through the projection. */
+Test(analyze, spans_equal_the_ops_results)
 {
     static const struct {
         const char *preset;

@@ -16,7 +16,7 @@ typedef ref_attention_case problem;
 enum { MAX_INPUTS = REF_ATTENTION_INPUTS, MAX_PARTS = MAX_INPUTS + 1 };
 typedef struct answer {
     int64_t numel[MAX_PARTS];
-    double *part[MAX_PARTS]; /* NULL: there is no such input */
+    double *part[MAX_PARTS]; /* NULL: the input is absent */
     size_t peak;             /* bytes of device memory */
 } answer;
 
@@ -272,7 +272,7 @@ typedef struct mistake {
     tp_attn_cfg cfg;
     const char *text;
     tp_code code;
-    tp_dtype mask_type; /* TP_F32, which is 0, stands for TP_U8 */
+    tp_dtype mask_type; /* TP_F32, which is 0, means TP_U8 here */
 } mistake;
 
 #define X3(B, N, C)                                                                                \

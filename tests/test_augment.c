@@ -131,8 +131,8 @@ static float *run(const tp_augment *a, tp_augment_work *w, const tp_image *in, t
     return out;
 }
 
-/* Whatever was prepared before, by whichever worker, an example has the same bits; another epoch
- * has others, unless nothing is random. */
+/* An example has the same bits whatever was prepared before and by whichever worker; another epoch
+ * differs unless nothing is random. */
 Test(augment, an_example_is_a_function_of_its_key)
 {
     static const int64_t sizes[] = { 24, 40 };
@@ -257,7 +257,7 @@ Test(augment, erasing)
     tp_image_free(&in);
 }
 
-/* An image of columns: what a random box covers can be read off its ends. */
+/* An image of columns, whose ends show what a random box covers. */
 Test(augment, random_boxes)
 {
     enum { W = 200, H = 150, N = 500 };
@@ -362,7 +362,7 @@ static size_t encode(const tp_image *p, uint8_t *to, size_t size)
     return n;
 }
 
-/* A file's bytes, of which a box is decoded, give what its pixels give. */
+/* Decoding a box of a file gives the same result as its decoded pixels. */
 Test(augment, bytes_and_pixels)
 {
     static uint8_t png[1 << 16];

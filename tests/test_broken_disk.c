@@ -1,6 +1,6 @@
-/* test_broken_disk.c - each call that a program makes on a file fails in turn, once or from then
- * on (fault_calls.c): whatever it is, nothing is lost, one line says what has happened, and without
- * faults the run comes to the same end.
+/* test_broken_disk.c - each call that a program makes on a file fails in turn, once or from then on
+ * (fault_calls.c). Whichever call fails, nothing is lost, one line says what happened, and the run
+ * resumed without faults ends with the same files.
  *
  *     FAULTS=1 test_broken_disk      every call of every program; N: each Nth; a few otherwise */
 #include <criterion/criterion.h>
@@ -91,8 +91,8 @@ static bool is_message(const trial *t)
     return strncmp(errors, t->program, begin) == 0 && strchr(errors, '\n') == errors + n - 1;
 }
 
-/* A whole checkpoint remains, where there was one; going on from it, or beginning where there is
- * none, ends as without faults. */
+/* An intact checkpoint remains where there was one. A run that resumes from it, or begins anew
+ * without one, ends as without faults. */
 static void expect_end(const trial *t, int status, const char *name, const char *often)
 {
     const bool whole = exists("run/last.safetensors");

@@ -1,6 +1,6 @@
-/* test_capture.c - recorded steps: the same bits as steps that run as ever, with dropout, carried
- * tensors and changing data and learning rates; what may not be recorded runs as ever. On the CPU,
- * where nothing is recorded, and on a CUDA device if there is one. */
+/* test_capture.c - recorded steps: the same bits as steps without recording, with dropout, carried
+ * tensors and changing data and learning rates. Steps that cannot be recorded run normally. On the
+ * CPU, where nothing is recorded, and on a CUDA device if there is one. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -59,8 +59,8 @@ static void feed(net *m, int step)
     tp_feed(m->T, &m->x, TP_F32, TP_SHAPE(ROWS, IN), f);
 }
 
-/* h = dropout(gelu(x w^T + b) + memory v^T), and two slots: the last h, and the one before it,
- * whose memory the first takes over. */
+/* h = dropout(gelu(x w^T + b) + memory v^T), and two slots: the last h and the one before it, whose
+ * memory the first reuses. */
 static tp_tensor forward(net *m)
 {
     tp_tensor h = tp_gelu(m->T, tp_linear(m->T, m->x, m->w, m->b, TP_ACT_NONE));
@@ -94,7 +94,7 @@ static double step(net *m, int i)
     return value;
 }
 
-/* Work of others between the steps, which must not touch the recording's memory. */
+/* Other work between the steps, which must not touch the recording's memory. */
 static void disturb(net *m)
 {
     tp_reset(m->other);
@@ -141,7 +141,7 @@ static void same_bits(const char *device, int64_t expected)
     cr_expect(memcmp(&captured, &plain, sizeof plain) == 0, "%s: other bits", device);
 }
 
-Test(capture, changes_no_bit)
+Test(capture, bits_are_unchanged)
 {
     same_bits("cpu", 0);
     if (device_has_cuda()) same_bits("cuda", STEPS - EAGER);
@@ -169,7 +169,8 @@ Test(capture, leaves_accumulation_alone)
             cr_expect_eq(tp_capture_launches(m.C), 3, "two steps and the first of the pair");
         for (int i = 4; i < STEPS; i++) a[capture].loss[i] = step(&m, i);
         if (capture)
-            cr_expect_eq(tp_capture_launches(m.C), 3 + STEPS - 5, "recorded anew after one more");
+            cr_expect_eq(tp_capture_launches(m.C), 3 + STEPS - 5,
+                         "recorded again after one more step");
         read_all(&m, &a[capture]);
         destroy(&m);
     }
@@ -206,7 +207,7 @@ static void make_change(net *m, change what)
     }
 }
 
-Test(capture, notices_what_has_changed)
+Test(capture, notices_changes)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
     static const char *const names[] = { "data",   "memory",  "no memory",
@@ -233,7 +234,7 @@ Test(capture, notices_what_has_changed)
     }
 }
 
-/* Shapes of carried tensors grow in the first steps: nothing is recorded until they stay. */
+/* Shapes of carried tensors grow in the first steps: nothing is recorded until they are constant. */
 Test(capture, waits_until_carried_tensors_keep_their_shape)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");

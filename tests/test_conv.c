@@ -69,7 +69,7 @@ static int64_t count(const tp_shape *s)
     return n;
 }
 
-/* Adds to y, dx, dw, db what one output element takes and gives. */
+/* Adds the contributions of one output element to y, dx, dw, db. */
 static void naive_output(const layer *l, const trial_result *r, int64_t b, int64_t oh, int64_t ow,
                          int64_t at, double *y, double *dx[3])
 {

@@ -81,7 +81,7 @@ static int64_t count(const tp_shape *s)
     return n;
 }
 
-/* Adds to y, dx, dw, db what the outputs at one position take and give. */
+/* Adds the contributions of the outputs at one position to y, dx, dw, db. */
 static void naive_position(const layer *l, const trial_result *r, int64_t b, int64_t oh, int64_t ow,
                            int64_t at, double *y, double *dx[3])
 {

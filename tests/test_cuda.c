@@ -23,14 +23,14 @@ extern const tp_op *const tp_op_table[];
 
 #define ROOM 65536 /* elements of all results and gradients of a case */
 
-/* How a case is run: in which dtype, with parameters in f32 beside bf16 or not; and whether the op
- * is used twice, on inputs that begin one element after others. */
+/* How a case is run: its dtype, whether f32 parameters are combined with bf16 data, and whether the
+ * op is used twice, on inputs that begin one element later. */
 typedef struct trial {
     tp_dtype dt;
     bool mixed, train, twice;
 } trial;
 
-/* What a case gives: all floating outputs and gradients one behind the other, and the others. */
+/* The results of a case: all floating outputs and gradients concatenated, and the other outputs. */
 typedef struct answer {
     double v[ROOM];
     int64_t n;

@@ -121,7 +121,7 @@ Test(cuda_linear, biases)
     tp_device_close(cpu);
 }
 
-/* TF32 is for products of f32; those of bf16 are as ever. The numbers are exact in TF32 too. */
+/* TF32 affects products of f32 only, not those of bf16. The numbers are exact in TF32 too. */
 Test(cuda_linear, tf32)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -137,7 +137,7 @@ Test(cuda_linear, tf32)
 }
 
 /* Backward takes dY, dZ and the gradients, each in the dtype of x: 2 bytes an element in bf16. */
-Test(cuda_linear, backward_takes_no_more_than_its_dtype)
+Test(cuda_linear, backward_memory_follows_the_dtype)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
     enum { ROWS = 511, N = 513, K = 8 };
@@ -160,7 +160,7 @@ Test(cuda_linear, backward_takes_no_more_than_its_dtype)
     }
 }
 
-/* 256 + 1 is no number of bf16: partial sums must not be rounded, however k is split. */
+/* 256 + 1 is not representable in bf16: partial sums must not be rounded, however k is split. */
 Test(cuda_linear, partial_sums_are_not_rounded)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -211,11 +211,11 @@ Test(cuda_linear, a_call_that_fails_is_counted_and_tried_again)
     run(D, TP_BF16, l, out, used);
     cr_expect(used[0] > 0 && tp_device_stats(D).unfused == 1, "the bias is a pass of its own");
     run(D, TP_BF16, l, out, used);
-    cr_expect(used[0] == 0 && tp_device_stats(D).unfused == 1, "the next call is as ever");
+    cr_expect(used[0] == 0 && tp_device_stats(D).unfused == 1, "the next call is fused again");
     tp_device_close(D);
 }
 
-Test(cuda_linear, a_bias_that_lies_badly_is_a_pass_of_its_own)
+Test(cuda_linear, a_misaligned_bias_is_a_separate_pass)
 {
     tp_device *D = device_cuda();
     static double out[ROOM];

@@ -201,7 +201,7 @@ Test(cuda_moves, slices_add_to_a_gradient)
     tp_device_close(cpu);
 }
 
-/* Neither a kernel nor memory, forward and backward, and the same bits. */
+/* Views take neither a kernel nor memory, forward and backward, and give the same bits. */
 Test(cuda_moves, slices_of_everything_cost_nothing)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -267,8 +267,8 @@ Test(cuda_moves, sums_over_places)
     tp_device_close(cpu);
 }
 
-/* The device keeps what the words of tensor/rng.h keep, also of seeds and offsets beyond 32 bits: whole
- * packs and a rest. */
+/* The device's dropout keeps the elements that the words of tensor/rng.h keep, also for seeds and
+ * offsets beyond 32 bits: whole packs and a remainder. */
 Test(cuda_moves, masks_are_the_words_of_the_cpu)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");

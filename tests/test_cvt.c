@@ -508,7 +508,7 @@ static double *values(tp_params *P, const char *name, int64_t *n)
 static const char p_weight[] = "stage1.blocks.1.attn.proj_p.weight";
 static const char p_bias[] = "stage1.blocks.1.attn.proj_p.bias";
 
-/* Row (head, i) of rank 6 is row (head, i / 2) of rank 3 and what it was before. */
+/* Row (head, i) of rank 6 is row (head, i / 2) of rank 3. */
 Test(cvt, weights_for_a_larger_rank, .init = make_folder, .fini = remove_folder)
 {
     static tp_cvt a, b;
@@ -546,7 +546,7 @@ Test(cvt, weights_for_a_larger_rank, .init = make_folder, .fini = remove_folder)
     tp_device_close(D);
 }
 
-/* What is no multiple, or differs elsewhere, is refused, and nothing changed. */
+/* A rank that is not a multiple, or another difference, is refused, and nothing changes. */
 Test(cvt, weights_that_do_not_fit, .init = make_folder, .fini = remove_folder)
 {
     static tp_cvt a, b;

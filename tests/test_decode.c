@@ -121,8 +121,8 @@ static double tolerance(void)
     return device_limit(2e-6, 4e-3);
 }
 
-/* An emulated GPU decodes over two borders of segments, not three, and recomputes at every
- * sixteenth token only: what is wrong earlier stays in the state. */
+/* An emulated GPU decodes across two segment borders, not three, and recomputes only at every
+ * sixteenth token: an earlier error stays in the state. */
 static int stride(void)
 {
     return device_is_emulated() ? 16 : 1;
@@ -196,8 +196,8 @@ Test(decode, prompts_of_any_length)
     close_bench(&b);
 }
 
-/* Tokens at the same place in a chunk cost the same launches in every segment, those at a border a
- * few more; memory after each segment stays what it was. */
+/* Tokens at the same position in a chunk cost the same number of launches in every segment, those
+ * at a border a few more; memory after each segment does not grow. */
 Test(decode, work_and_memory_do_not_grow)
 {
     static bench b;

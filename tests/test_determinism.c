@@ -196,7 +196,7 @@ static tp_tensor mse(tp_tape *T, const tp_tensor *x)
 typedef struct op_case {
     const char *name;
     tp_tensor (*f)(tp_tape *T, const tp_tensor *x);
-    int grads;     /* the first inputs that want a gradient; the others are constants */
+    int grads;     /* the number of leading inputs that want a gradient; the others are constants */
     int64_t below; /* > 0: the constant holds integers in [0, below)                  */
     tp_shape in[MAX_IN];
 } op_case;
@@ -271,7 +271,7 @@ static tp_tensor make_input(tp_tape *T, const op_case *c, int i)
     return t;
 }
 
-/* The result of a case, then the gradients that it wants. */
+/* The result of a case, followed by the gradients of its inputs. */
 typedef struct outcome {
     float *data[1 + MAX_IN];
     size_t bytes[1 + MAX_IN];
@@ -391,7 +391,7 @@ Test(determinism, training_run)
     free(one);
 }
 
-/* It has none of the threads that computed in its parent. */
+/* The child has none of the threads that computed in its parent. */
 Test(determinism, child_of_a_fork, .timeout = 120)
 {
     size_t bytes, ours_bytes;

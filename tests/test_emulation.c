@@ -152,7 +152,7 @@ Test(emulation, finds_wrong_results)
     cr_expect(isnan(y[5]), "what is not written is NaN");
 }
 
-/* These compute what they should in every order. */
+/* Correct kernels give the right results in every order. */
 Test(emulation, finds_races)
 {
     static const struct {
@@ -208,7 +208,7 @@ Test(emulation, finds_waits_without_end)
     cr_expect_eq(run(REVERSE, 70, 70, y), TP_OK, "after that all is well");
 }
 
-/* In this order: what one launch has asked for holds for the next. */
+/* The order matters: an attribute set for one launch holds for the next. */
 Test(emulation, finds_launches_that_a_gpu_refuses)
 {
     static const struct {
@@ -344,8 +344,8 @@ static cudaStream_t stream_of_gpu(void)
     return s;
 }
 
-/* Work is done when it is waited for, not before: neither are results there, nor has been read what
- * is to be copied. */
+/* Work runs when it is waited for, not before: until then, it has neither results nor read what it
+ * copies. */
 Test(emulation, finds_hosts_that_do_not_wait)
 {
     tp_device *D = device_cuda();
@@ -454,8 +454,8 @@ Test(emulation, opening_fails_with_a_sentence)
     expect_open("cuda", TP_E_DEVICE, "is the GPU's memory full?");
 }
 
-/* exp, tanh, then a kernel fails, and `meet` is what comes next, or a read; exact: each result asks
- * the driver for memory. */
+/* exp, tanh, then a kernel fails, followed by `meet` or a read. With exact, each result requests
+ * memory from the driver. */
 static void expect_fault(bool exact, tp_tensor (*meet)(tp_tape *, tp_tensor), const char *met)
 {
     static const char said[] = "unspecified launch failure (cudaErrorLaunchFailure); one of the "

@@ -1,6 +1,7 @@
 /* test_enwik8.c - the program enwik8 as a user runs it, on a small made-up text: stopping and
- * resuming gives the same bits, every bad input is one clear message, evaluation and generation do
- * what they say. What signals, kills and full disks do: test_faults.c, test_kill.c. */
+ * resuming gives the same bits, every bad input is one clear message, evaluation and generation
+ * work as documented. Signals, kills and full disks are tested by test_faults.c, test_kill.c and
+ * test_signals.c. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,9 +208,10 @@ static bool all_finite(const char *path)
     return finite;
 }
 
-/* A rate that blows the weights up: the run stops by itself, keeps what was good, and says what to
- * do; that works. Rounding decides whether the loss or a gradient is first to go. */
-Test(enwik8, loss_that_is_no_number)
+/* A learning rate that makes training diverge: the run stops by itself, keeps the last good
+ * checkpoint and gives advice, which works. Rounding decides whether the loss or a gradient becomes
+ * NaN first. */
+Test(enwik8, nan_loss)
 {
     static const struct {
         const char *name, *flags, *message;
@@ -335,8 +337,8 @@ Test(enwik8, manuals)
     succeed("--version");
 }
 
-/* Extra text changes training alone: dictionary and ids, not what is validated; a resumed run keeps
- * it. The seconds of a log go on where they were. */
+/* Extra text changes only training: dictionary and ids, not validation. A resumed run keeps it, and
+ * the seconds of its log continue. */
 Test(enwik8, extra_text)
 {
     cr_assert(shell("head -c 3000 text > more"));

@@ -284,8 +284,8 @@ Test(errors, the_callback_hears_of_each_error_once)
     close_tape(D, T);
 }
 
-/* Weights of NaN pass from op to op; a program that never checks hears of them at the first place
- * that looks: clipping and with it each step on the CPU, and saving. */
+/* NaN weights pass from op to op. A program that never checks is told of them at the first place
+ * that checks: clipping, hence each step on the CPU, and saving. */
 Test(errors, the_callback_hears_of_nan)
 {
     tp_device *D;
@@ -434,7 +434,7 @@ Test(errors, two_devices_of_one_name)
     tp_device_close(E);
 }
 
-Test(errors, no_gpu_is_one_sentence)
+Test(errors, missing_gpu_is_one_sentence)
 {
     const char *text = device_cuda_missing();
     if (!text) cr_skip_test("there is a GPU, or the emulation of one");

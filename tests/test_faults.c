@@ -1,7 +1,7 @@
-/* test_faults.c - training on disks that are full, broken, read-only or taken away, stopped at any
+/* test_faults.c - training on disks that are full, broken, read-only or removed, stopped at any
  * moment: no checkpoint is lost, the message says what, where and what to do, and the resumed run
- * has the bits of one that nothing happened to (docs/faults.md). Each test holds for every training
- * program (support_runs.c). */
+ * has the bits of an undisturbed one (docs/faults.md). Each test holds for every training program
+ * (support_runs.c). */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <signal.h>
@@ -177,8 +177,7 @@ static void need_mounts(void)
     cr_skip_test("this user cannot mount file systems (unshare -rm)");
 }
 
-/* A file system of its own holds the run, with so much room left; what it has at the end is kept.
- */
+/* The run is on a file system of its own with little room left; the final files are kept. */
 FAULT(full_disk)
 {
     static const int rooms[] = { 0, 4, 8, 16, 32, 64, 96, 128, 160 }; /* KiB */
@@ -284,7 +283,8 @@ FAULT(replaced_folder)
     cr_expect(alone, "%s", k->command);
 }
 
-/* The second process is refused, whatever it wants; a file of a dead one is in nobody's way. */
+/* The second process is refused, whatever its command; the lock file of a dead process blocks
+ * nobody. */
 FAULT(one_process_a_folder)
 {
     char message[128], args[1024];
@@ -363,7 +363,8 @@ FAULT(unreadable_best)
     expect_recovery(k, "unreadable best");
 }
 
-/* The bit of a file whose number is this part of all, in thousandths; back by a second call. */
+/* Flips the bit at this position of the file, in thousandths of all its bits; a second call
+ * restores it. */
 static void flip(const char *path, int part)
 {
     FILE *f = fopen(path, "r+b");
@@ -375,7 +376,7 @@ static void flip(const char *path, int part)
     cr_assert(fputc(byte ^ 1 << bit % 8, f) != EOF && fclose(f) == 0);
 }
 
-/* No run goes on from a checkpoint that is not what was written, wherever the damage is. */
+/* No run resumes from a damaged checkpoint, wherever the damage is. */
 FAULT(flipped_bits)
 {
     for (int part = 0; part < 1000; part += 37) {

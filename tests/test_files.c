@@ -1,378 +1,15 @@
-/* test_files.c - safetensors files: every kind of damage with its text, every dtype there and back.
- */
+/* test_files.c - safetensors files: every dtype written and read back, dtypes of other programs,
+ * metadata. test_files_damage.c tests damaged files. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <tapegrad/tapegrad.h>
-#include <unistd.h>
 
+#include "support_files.h"
 #include "support_folder.h"
 
 TestSuite(files, .init = make_folder, .fini = remove_folder);
-
-static void write_bytes(const char *path, const void *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    cr_assert(f);
-    cr_assert_eq(fwrite(bytes, 1, n, f), n);
-    cr_assert_eq(fclose(f), 0);
-}
-
-/* A file with this header (its length field is `length` if that is not 0) and these data. */
-static void write_raw(const char *path, uint64_t length, const char *json, const void *data,
-                      size_t bytes)
-{
-    static unsigned char raw[1 << 16];
-    const size_t n = strlen(json);
-    if (length == 0) length = n;
-    memcpy(raw, &length, 8);
-    memcpy(raw + 8, json, n + 1);
-    if (data)
-        memcpy(raw + 8 + n, data, bytes);
-    else
-        memset(raw + 8 + n, 0, bytes);
-    write_bytes(path, raw, 8 + n + bytes);
-}
-
-/* ---- damage ---- */
-
-#define AGAIN "; the file is damaged: copy, download or write it again"
-#define OTHER "; this is no safetensors file, or its beginning is damaged"
-#define TENSOR(name, dtype, shape, offsets)                                                        \
-    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
-
-static const struct {
-    const char *name;
-    uint64_t length;
-    const char *json;
-    size_t data;
-    const char *why;
-} broken[] = {
-    { "length beyond file", 1000, "{}", 0,
-      "the header length (bytes 0 to 7) is 1000, but only 2 bytes follow" OTHER },
-    { "length with its top bit", UINT64_MAX - 7, "{}", 0,
-      "the header length (bytes 0 to 7) is 18446744073709551608, but only 2 bytes follow" OTHER },
-    { "no brace", 0, "[1,2]", 0,
-      "the header does not begin with '{' but with byte 0x5b, at offset 8" OTHER },
-    { "cut JSON", 0, "{\"a\":", 0,
-      "the header is not valid JSON at offset 13: unexpected token near end of file" AGAIN },
-    { "text behind the JSON", 0, "{} x", 0,
-      "the header is not valid JSON at offset 12: end of file expected near 'x'" AGAIN },
-    { "not UTF-8", 0, "{\"\xff\":1}", 0,
-      "the header is not valid JSON at offset 10: unable to decode byte 0xff near '\"'" AGAIN },
-    { "name twice", 0,
-      "{" TENSOR("a", "U8", "[1]", "[0,1]") "," TENSOR("a", "U8", "[1]", "[1,2]") "}", 2,
-      "the header is not valid JSON at offset 64: duplicate object key near '\"a\"'" AGAIN },
-    { "metadata no object", 0, "{\"__metadata__\":[]}", 0,
-      "__metadata__ is not a JSON object" AGAIN },
-    { "metadata no string", 0, "{\"__metadata__\":{\"step\":3}}", 0,
-      "metadata 'step' is not a string" AGAIN },
-    { "tensor no object", 0, "{\"a\":3}", 0, "tensor 'a' has no dtype" AGAIN },
-    { "no dtype", 0, "{\"a\":{\"shape\":[],\"data_offsets\":[0,0]}}", 0,
-      "tensor 'a' has no dtype" AGAIN },
-    { "unknown dtype", 0, "{" TENSOR("a", "Q4_K", "[1]", "[0,1]") "}", 1,
-      "tensor 'a' has the unknown dtype 'Q4_K'; convert it to F32 or BF16" },
-    { "no shape", 0, "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4,
-      "tensor 'a' has no shape" AGAIN },
-    { "nine axes", 0, "{" TENSOR("a", "U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1,
-      "tensor 'a' has 9 axes; at most 8 are supported" },
-    { "negative axis", 0, "{" TENSOR("a", "U8", "[2,-1]", "[0,1]") "}", 1,
-      "axis 1 of tensor 'a' is not a whole number from 0 on" AGAIN },
-    { "fractional axis", 0, "{" TENSOR("a", "U8", "[1.0]", "[0,1]") "}", 1,
-      "axis 0 of tensor 'a' is not a whole number from 0 on" AGAIN },
-    { "huge axis", 0, "{" TENSOR("a", "U8", "[99999999999999999999]", "[0,1]") "}", 1,
-      "the header is not valid JSON at offset 56: too big integer near "
-      "'99999999999999999999'" AGAIN },
-    { "shape overflow", 0, "{" TENSOR("a", "U8", "[4294967296,4294967296]", "[0,1]") "}", 1,
-      "the shape of tensor 'a' has more elements than can be counted" AGAIN },
-    { "no offsets", 0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4,
-      "tensor 'a' has no pair of data_offsets" AGAIN },
-    { "three offsets", 0, "{" TENSOR("a", "F32", "[1]", "[0,4,8]") "}", 4,
-      "tensor 'a' has no pair of data_offsets" AGAIN },
-    { "negative offset", 0, "{" TENSOR("a", "F32", "[1]", "[-4,0]") "}", 4,
-      "tensor 'a' has no pair of data_offsets" AGAIN },
-    { "offsets backwards", 0, "{" TENSOR("a", "F32", "[1]", "[4,0]") "}", 4,
-      "tensor 'a' lies at offsets 4 to 0 of 4 bytes of data" AGAIN },
-    { "cut off", 0, "{" TENSOR("a", "F32", "[2]", "[0,8]") "}", 7,
-      "tensor 'a' lies at offsets 0 to 8 of 7 bytes of data; the file is cut off: copy, download "
-      "or "
-      "write it again" },
-    { "wrong length", 0, "{" TENSOR("a", "F32", "[2,3]", "[0,20]") "}", 20,
-      "tensor 'a' is F32[2,3] but its offsets 0 to 20 hold 20 bytes" AGAIN },
-    { "overlap", 0,
-      "{" TENSOR("a", "F32", "[2]", "[0,8]") "," TENSOR("b", "F32", "[2]", "[4,12]") "}", 12,
-      "tensors 'a' and 'b' overlap at offset 4 of the data" AGAIN },
-    { "empty tensor inside another", 0,
-      "{" TENSOR("a", "F32", "[2]", "[0,8]") "," TENSOR("b", "F32", "[0]", "[4,4]") "}", 8,
-      "tensors 'a' and 'b' overlap at offset 4 of the data" AGAIN },
-    { "gap", 0, "{" TENSOR("b", "U8", "[4]", "[8,12]") "," TENSOR("a", "U8", "[4]", "[0,4]") "}",
-      12, "offsets 4 to 8 of the data, before tensor 'b', belong to no tensor" AGAIN },
-    { "rest", 0, "{" TENSOR("a", "U8", "[4]", "[0,4]") "}", 6,
-      "offsets 4 to 6, the end of the data, belong to no tensor" AGAIN },
-    { "only data", 0, "{}", 3, "offsets 0 to 3, the end of the data, belong to no tensor" AGAIN },
-};
-
-static void expect_why(const char *name, const char *path, const char *why)
-{
-    char expected[2048];
-    tp_file *F = tp_file_open(path);
-    snprintf(expected, sizeof expected, "%s: %s", path, why);
-    cr_expect(!tp_file_ok(F), "%s: opened", name);
-    cr_expect_str_eq(tp_file_why(F), expected, "%s: says\n  %s\nnot\n  %s", name, tp_file_why(F),
-                     expected);
-    cr_expect_eq(tp_file_count(F), 0, "%s: shows tensors", name);
-    cr_expect_null(tp_file_at(F, 0));
-    cr_expect_null(tp_file_find(F, "a"));
-    cr_expect_null(tp_file_meta(F, "step"));
-    tp_file_close(F);
-}
-
-Test(files, broken_headers)
-{
-    const char *path = in_folder("broken");
-    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
-        write_raw(path, broken[i].length, broken[i].json, NULL, broken[i].data);
-        expect_why(broken[i].name, path, broken[i].why);
-    }
-}
-
-Test(files, broken_beginnings)
-{
-    const char *path = in_folder("none");
-    expect_why("missing", path,
-               "cannot be opened (No such file or directory); check the path and its permissions");
-    expect_why("folder", folder, "is a folder; give the path of a safetensors file");
-    expect_why("device", "/dev/zero", "is a device; give the path of a safetensors file");
-    path = in_folder("pipe");
-    cr_assert_eq(mkfifo(path, 0600), 0);
-    expect_why("pipe", path, "is a pipe; give the path of a safetensors file");
-    path = in_folder("short");
-    write_bytes(path, "", 0);
-    expect_why("empty", path, "has 0 bytes, too few for the 8 of the header length" AGAIN);
-    write_bytes(path, "{\"a\"", 4);
-    expect_why("short", path, "has 4 bytes, too few for the 8 of the header length" AGAIN);
-    write_bytes(path, "\0\0\0\0\0\0\0\0", 8);
-    expect_why("zero", path, "the header length (bytes 0 to 7) is 0" OTHER);
-    write_bytes(path, "\1\xe1\xf5\5\0\0\0\0", 8); /* 100000001 */
-    cr_assert_eq(truncate(path, 8 + 100000001), 0);
-    expect_why(
-        "absurd", path,
-        "the header length (bytes 0 to 7) is 100000001, more than the 100000000 allowed" OTHER);
-}
-
-/* Headers of which the JSON library would make a tree 80 times as large. */
-Test(files, headers_that_would_take_memory)
-{
-    enum { MANY = 2100000 };
-    static const char *const cases[][3] = {
-        { "{\"a\":[{}", ",{}", "has lists or objects in others" },
-        { "{\"a\":[[]", ",[]", "has lists or objects in others" },
-        { "{\"a\":{\"b\":{}", ",\"c\":{}", "has lists or objects in others" },
-        { "{\"a\":[[1", "", "has lists or objects in others" },
-        { "{\"a\":{\"\\\"[\":[1", ",1", "has more than 2000000 values" },
-        { "{\"[{\":1", ",\"a\":1", "has more than 2000000 values" },
-    };
-    const char *path = in_folder("vast");
-    char *raw = malloc(MANY * 8);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        uint64_t n = strlen(cases[i][0]);
-        const size_t step = strlen(cases[i][1]);
-        memcpy(raw + 8, cases[i][0], n);
-        for (int k = 0; k < MANY && step; k++, n += step) memcpy(raw + 8 + n, cases[i][1], step);
-        memcpy(raw, &n, 8);
-        write_bytes(path, raw, 8 + n);
-        tp_file *F = tp_file_open(path);
-        cr_expect(strstr(tp_file_why(F), cases[i][2]), "case %zu: %s", i, tp_file_why(F));
-        tp_file_close(F);
-    }
-    free(raw);
-}
-
-/* Every prefix of a good file is an error, never a crash. */
-Test(files, every_cut)
-{
-    static unsigned char whole[4096];
-    const char *path = in_folder("whole");
-    tp_writer *W = tp_writer_new(path);
-    tp_writer_meta(W, "step", "3");
-    tp_writer_add(W, "a", TP_F32, TP_SHAPE(2, 3), (const float[6]){ 1, 2, 3, 4, 5, 6 }, false);
-    tp_writer_add(W, "b", TP_U8, TP_SHAPE(5), "12345", false);
-    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
-    tp_writer_free(W);
-    FILE *f = fopen(path, "rb");
-    const size_t n = fread(whole, 1, sizeof whole, f);
-    fclose(f);
-    path = in_folder("cut");
-    for (size_t cut = 0; cut < n; cut++) {
-        write_bytes(path, whole, cut);
-        tp_file *F = tp_file_open(path);
-        cr_expect(!tp_file_ok(F), "the first %zu of %zu bytes open", cut, n);
-        tp_file_close(F);
-    }
-}
-
-/* ---- checksums ---- */
-
-/* A file with metadata and tensors; its bytes and how many. */
-static size_t whole_file(const char *path, unsigned char *bytes, size_t room)
-{
-    static const float x[6] = { 1, 2, 3, 4, 5, 6 };
-    tp_writer *W = tp_writer_new(path);
-    tp_writer_meta(W, "step", "3");
-    tp_writer_meta(W, "note", "backslash \\ X");
-    tp_writer_add(W, "a", TP_F32, TP_SHAPE(2, 3), x, false);
-    tp_writer_add(W, "none", TP_F32, TP_SHAPE(0), NULL, false);
-    tp_writer_add(W, "b", TP_U8, TP_SHAPE(5), "12345", false);
-    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
-    tp_writer_free(W);
-    FILE *f = fopen(path, "rb");
-    const size_t n = fread(bytes, 1, room, f);
-    fclose(f);
-    cr_assert_lt(n, room);
-    return n;
-}
-
-/* Reads all of a file, in one of several ways. */
-static bool reads(const char *path, int way, char *why, size_t size)
-{
-    tp_file *F = tp_file_open(path);
-    double x[8];
-    for (int i = 0; i < tp_file_count(F) && tp_file_ok(F); i++) {
-        const tp_file_tensor *t = tp_file_at(F, i);
-        const tp_dtype dt = t->stored[0] == 'F' ? TP_F32 : TP_U8;
-        switch (way) {
-        case 0: tp_file_read(F, t, dt, x); break;
-        case 1: tp_file_data(F, t); break;
-        case 2: tp_file_read(F, t, dt == TP_F32 ? TP_F64 : TP_I64, x); break;
-        case 3: /* only the last element */
-            if (t->numel) tp_file_read_part(F, t, t->numel - 1, 1, dt, x);
-            break;
-        default: tp_file_verify(F);
-        }
-    }
-    const bool ok = tp_file_ok(F);
-    snprintf(why, size, "%s", tp_file_why(F));
-    tp_file_close(F);
-    return ok;
-}
-
-/* Whichever bit of a file is another, and however it is read, it is refused. */
-Test(files, every_flipped_bit)
-{
-    static unsigned char whole[4096];
-    char why[2048];
-    const char *path = in_folder("bits");
-    const size_t n = whole_file(path, whole, sizeof whole);
-    for (int way = 0; way < 5; way++) cr_expect(reads(path, way, why, sizeof why), "%s", why);
-    for (size_t bit = 0; bit < 8 * n; bit++) {
-        whole[bit / 8] ^= (unsigned char)(1 << bit % 8);
-        write_bytes(path, whole, n);
-        whole[bit / 8] ^= (unsigned char)(1 << bit % 8);
-        for (int way = 0; way < 5; way++)
-            cr_expect(!reads(path, way, why, sizeof why), "bit %zu of byte %zu, way %d", bit % 8,
-                      bit / 8, way);
-    }
-}
-
-static void expect_damage(const char *path, const char *why)
-{
-    char said[2048], expected[2048];
-    snprintf(expected, sizeof expected, "%s: %s", path, why);
-    cr_expect(!reads(path, 0, said, sizeof said), "read: %s", why);
-    cr_expect_str_eq(said, expected, "says\n  %s\nnot\n  %s", said, expected);
-}
-
-#define KEPT                                                                                       \
-    "; the file is damaged, or a program has changed it and kept the checksums: take the last "    \
-    "good checkpoint, or leave out the metadata 'xxh3.header' and 'xxh3.tensors'"
-
-Test(files, damage_is_named)
-{
-    static unsigned char whole[4096];
-    const char *path = in_folder("named");
-    const size_t n = whole_file(path, whole, sizeof whole);
-    whole[n - 1] ^= 1;
-    write_bytes(path, whole, n);
-    expect_damage(path, "tensor 'b' is damaged: its checksum is e5569a7d66f90f73, the file says "
-                        "f34099ede96b5581; copy or download the file again, or take the last good "
-                        "checkpoint");
-    whole[n - 1] ^= 1;
-    char *step = strstr((char *)whole + 8, "\"3\"");
-    cr_assert(step);
-    step[1] = '4';
-    write_bytes(path, whole, n);
-    expect_damage(path, "the checksum of the header is 73dae909a00bdfa8, the file says "
-                        "6850f3735a142f9c" KEPT);
-}
-
-/* What other programs make of such a file: without checksums it is theirs, with old ones refused. */
-Test(files, checksums_of_rewritten_files)
-{
-    static const struct {
-        const char *json, *why; /* NULL: reads */
-    } cases[] = {
-        { "{\"__metadata__\":{\"step\":\"4\"}," TENSOR("a", "U8", "[2]", "[0,2]") "}", NULL },
-        { "{\"__metadata__\":{}," TENSOR("a", "U8", "[2]", "[0,2]") "}", NULL },
-        { "{\"__metadata__\":{\"xxh3.header\":\"0123456789abcdef\",\"xxh3.tensors\":"
-          "\"0123456789abcdef\"}," TENSOR("a", "U8", "[2]", "[0,2]") "}",
-          "the checksum of the header is b2be5fbae3b8763e, the file says 0123456789abcdef" KEPT },
-        { "{\"__metadata__\":{\"xxh3.tensors\":\"0123456789abcdef\",\"xxh3.header\":"
-          "\"0123456789abcdef\"}," TENSOR("a", "U8", "[2]", "[0,2]") "}",
-          "the checksum of the header is not in its place" KEPT },
-        { "{\"__metadata__\":{\"xxh3.header\":\"0123456789abcdef\"}," TENSOR("a", "U8", "[2]",
-                                                                             "[0,2]") "}",
-          "the checksum of the header is not in its place" KEPT },
-        { "{\"__metadata__\":{\"xxh3.header\":\"0123456789ABCDEF\",\"xxh3.tensors\":\"\"}," TENSOR(
-              "a", "U8", "[2]", "[0,2]") "}",
-          "the checksum of the header is not in its place" KEPT },
-    };
-    const char *path = in_folder("rewritten");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char why[2048];
-        write_raw(path, 0, cases[i].json, "xy", 2);
-        if (cases[i].why)
-            expect_damage(path, cases[i].why);
-        else
-            cr_expect(reads(path, 0, why, sizeof why), "%s", why);
-    }
-}
-
-/* A file that somebody cuts off while it is open: a message, no SIGBUS. */
-Test(files, shorter_than_when_opened)
-{
-    enum { N = 1 << 16 };
-    static const char why[] = ": became shorter since it was opened: it ends at offset 5000 of ";
-    static float x[N];
-    const char *path = in_folder("shrinks");
-    for (int way = 0; way < 4; way++) {
-        tp_writer *W = tp_writer_new(path);
-        tp_writer_add(W, "x", TP_F32, TP_SHAPE(N), x, false);
-        cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
-        tp_writer_free(W);
-        tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
-        tp_params *P = tp_params_new(D, NULL);
-        tp_param(P, "x", TP_SHAPE(N), (tp_init){ TP_INIT_CONST, 1, 0 }, 0);
-        tp_file *F = tp_file_open(path);
-        const tp_file_tensor *t = tp_file_find(F, "x");
-        cr_assert(t && tp_file_read_part(F, t, 0, N, TP_F32, x), "%s", tp_file_why(F));
-        cr_assert_eq(truncate(path, 5000), 0);
-        switch (way) {
-        case 0: cr_expect(!tp_file_read(F, t, TP_F32, x), "read"); break;
-        case 1: cr_expect(!tp_file_read_part(F, t, N / 2, N / 2, TP_BF16, x), "converted"); break;
-        case 2: cr_expect_null(tp_file_data(F, t)); break;
-        default: cr_expect(!tp_params_read(P, F, "", NULL), "loaded");
-        }
-        if (way != 1) cr_expect(strstr(tp_file_why(F), why), "way %d: %s", way, tp_file_why(F));
-        cr_expect_not(tp_file_ok(F), "way %d", way);
-        if (way == 3) cr_expect_str_eq(tp_params_why(P), tp_file_why(F));
-        tp_file_close(F);
-        tp_params_free(P);
-        tp_device_close(D);
-    }
-}
 
 /* ---- there and back ---- */
 
@@ -446,8 +83,8 @@ Test(files, no_tensors)
     tp_file_close(F);
 }
 
-/* What other programs write: dtypes that tensors here do not have, and an odd header length, so
- * that no element is aligned. */
+/* As other programs write them: dtypes that our tensors do not have, and an odd header length, so that
+ * no element is aligned. */
 /* clang-format off */
 static const char *const foreign =
     "{" TENSOR("f16", "F16", "[6]", "[0,12]")
@@ -533,8 +170,8 @@ Test(files, conversion_of_foreign_dtypes)
     tp_file_close(F);
 }
 
-/* Programs see the metadata of programs: what is copied to another file has no old checksums. */
-Test(files, checksums_are_no_metadata)
+/* Programs do not see checksums among the metadata, so copying metadata copies no stale checksums. */
+Test(files, checksums_are_hidden_from_metadata)
 {
     static unsigned char whole[4096];
     const char *path = in_folder("meta"), *key, *value;
@@ -580,7 +217,7 @@ static const struct {
     { "none", 0, 0, TP_I32, "a tensor was read that the file does not have; see tp_file_find" },
 };
 
-Test(files, what_cannot_be_read)
+Test(files, unreadable_tensors)
 {
     for (size_t i = 0; i < sizeof unreadable / sizeof *unreadable; i++) {
         double room[8];

@@ -218,7 +218,7 @@ Test(files_write, killed_while_writing)
     cr_expect(most > 0, "no version was ever replaced");
 }
 
-/* A reader keeps what it opened, whatever is written over the path. */
+/* A reader keeps the file that it opened when another is written to the path. */
 Test(files_write, open_file_outlives_its_replacement)
 {
     const char *path = in_folder("old");

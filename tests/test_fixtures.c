@@ -1,5 +1,5 @@
-/* test_fixtures.c - the reference cases, by the table of tp-parity, on the device of the suite; and
- * that tp-parity refuses what it should, and finds values of the metadata that nobody uses.
+/* test_fixtures.c - the reference cases, run by the table of tp-parity on the device of the suite;
+ * tp-parity refuses damaged cases and finds unused values in their metadata.
  *
  * Full-size models take half a minute of processor time in an optimised build, and run there unless
  * TAPEGRAD_FULL is 0; they want ten times that elsewhere, and run if TAPEGRAD_FULL is 1. */
@@ -245,8 +245,8 @@ static void commit(tp_writer *W, tp_file *F)
     tp_file_close(F);
 }
 
-/* Copies a case, its metadata changed unless c is NULL, without tensors whose names begin with one
- * of the words in left_out; `twice` is written under another name too. */
+/* Copies a case without the tensors whose names begin with a word in left_out, with changed
+ * metadata unless c is NULL; the tensor `twice` is also written under a second name. */
 static void copy_case(const char *from, const char *to, const parity_change *c,
                       const char *left_out, const char *twice, const char *name)
 {
@@ -295,7 +295,7 @@ Test(fixtures, tensors_too_many_or_too_few_are_refused, .init = make_folder, .fi
     tp_device_close(D);
 }
 
-/* The specification names what float32 cannot follow in traces; zero_grads need not. */
+/* The specification names the values of traces that float32 cannot reproduce, so zero_grads need not. */
 Test(fixtures, trace_without_zero_grads)
 {
     const parity_change none = { "zero_grads", NULL };
@@ -373,7 +373,7 @@ static void copy_orthogonal(const char *from, const char *to, double off)
     free(probe);
 }
 
-/* A sum whose terms cancel has the rounding of its terms. */
+/* A sum whose terms cancel has the rounding error of its terms. */
 Test(fixtures, loss_of_terms_that_cancel, .init = make_folder, .fini = remove_folder)
 {
     const char *path = TP_SOURCE_DIR "/tests/fixtures/lm/attn_r1_basic.safetensors";
@@ -429,7 +429,7 @@ Test(fixtures, audit)
     tp_device_close(D);
 }
 
-/* Values that mean the same as others: cases to which the table of exceptions applies. */
+/* Values that mean the same as others: cases covered by the table of exceptions. */
 Test(fixtures, audit_excepts, .init = make_folder, .fini = remove_folder)
 {
     static const struct {

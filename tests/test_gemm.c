@@ -50,7 +50,7 @@ static const sizes cases[] = {
 /* One matrix of the product: rows with PAD elements of NaN between them. */
 typedef struct matrix {
     int64_t rows, cols, ld, step;
-    double *value; /* what is stored, as double */
+    double *value; /* the stored value, as double */
     void *data;    /* in the type of the case   */
 } matrix;
 
@@ -87,7 +87,7 @@ static void release(matrix *x)
     free(x->data);
 }
 
-/* c->value becomes what the product should be. */
+/* Computes the expected product into c->value. */
 static void expected(const tp_gemm *g, const matrix *a, const matrix *b, matrix *c)
 {
     const int64_t results = g->step_c ? g->batch : 1, sums = g->step_c ? 1 : g->batch;
@@ -143,7 +143,7 @@ static void check(tp_device *const *devices, const sizes *s, tp_dtype real, int 
     memcpy(before, c.value, (size_t)n * sizeof *before);
     expected(&g, &a, &b, &c);
     for (int d = 0; devices[d]; d++) {
-        for (int64_t i = 0; i < n; i++) /* what is not added to must not be read */
+        for (int64_t i = 0; i < n; i++) /* without add, C must not be read */
             set(real, c.data, i, add ? before[i] : (double)NAN);
         tp__gemm_parallel(devices[d], &g);
         expect_product(devices[d], s, real, form, &c, n);
@@ -293,8 +293,8 @@ static void tell(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n)
             if (c[y * TOLD_N + x] == 8.0f) told[y * TOLD_N + x]++;
 }
 
-/* Every element is told of once, when it is finished. */
-Test(gemm, tiles_are_told_of)
+/* Every element is reported once, when it is finished. */
+Test(gemm, finished_tiles_are_reported)
 {
     static float a[TOLD_M * 4], b[4 * TOLD_N], c[TOLD_M * TOLD_N];
     for (int i = 0; i < TOLD_M * 4; i++) a[i] = 2.0f;

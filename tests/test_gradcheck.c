@@ -1,5 +1,5 @@
 /* test_gradcheck.c - the gradient of every op against finite differences, on every instruction set;
- * and that the check itself finds what it is there to find. */
+ * and that the check itself finds planted mistakes. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -114,7 +114,7 @@ static bool verdict(mistake m, bool large, char *text, size_t size)
 }
 
 /* Otherwise the kernel would follow a NULL pointer. */
-Test(gradcheck, names_what_is_read_and_not_saved)
+Test(gradcheck, names_unsaved_reads)
 {
     static const struct {
         uint32_t saves;
@@ -162,7 +162,7 @@ Test(gradcheck, finds_mistakes)
     }
 }
 
-Test(gradcheck, wants_cases)
+Test(gradcheck, requires_cases)
 {
     const tp_op op = { .name = "bare", .nx = 1, .ny = 1 };
     const tp_op no_gradient = { .name = "flat", .nx = 1, .ny = 1, .flags = TP_NOT_DIFFERENTIABLE };

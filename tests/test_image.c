@@ -44,8 +44,8 @@ static void means(const tp_image *p, double mean[3])
     for (int c = 0; c < 3; c++) mean[c] /= (double)(p->width * p->height);
 }
 
-/* Columns of the list that say what must come out: what Pillow reads, and what djpeg reads with a
- * warning, as files that are cut off. */
+/* Columns of the list with the expected result: images that Pillow reads, and images that djpeg
+ * reads with a warning, such as truncated files. */
 typedef struct wanted {
     const char *file, *size, *load, *mean;
     bool readable;
@@ -205,7 +205,7 @@ static const struct kind {
     { "rgba 16, interlaced", 16, PNG_COLOR_TYPE_RGBA, true, false },
 };
 
-/* Channels that are stored, and what a stored sample becomes. */
+/* The stored channels, and the conversion of a stored sample. */
 static int channels(const struct kind *k)
 {
     return k->colour == PNG_COLOR_TYPE_PALETTE ? 1
@@ -295,8 +295,8 @@ Test(image, png_of_every_kind)
     tp_image_free(&p);
 }
 
-/* What is read of a cut off PNG stays, the rest is black; strict, it is an error. */
-Test(image, png_cut_off)
+/* The rows read from a truncated PNG are kept and the rest is black; with strict, it is an error. */
+Test(image, truncated_png)
 {
     tp_image p = { 0 };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -435,7 +435,7 @@ Test(image, writing, .init = make_folder, .fini = remove_folder)
     tp_image_free(&back);
 }
 
-/* A file that somebody cuts off and fills again while it is read: no SIGBUS. */
+/* A file that is truncated and refilled while it is read causes no SIGBUS. */
 Test(image, file_that_shrinks, .init = make_folder, .fini = remove_folder)
 {
     enum { TIMES = 400 };
@@ -458,7 +458,7 @@ Test(image, file_that_shrinks, .init = make_folder, .fini = remove_folder)
     tp_image_free(&p);
 }
 
-/* Neither waited for, nor read or unpacked without end. */
+/* Reading anything else might wait or never end; compressed files are not unpacked. */
 Test(image, only_images_in_regular_files, .init = make_folder, .fini = remove_folder)
 {
     tp_image p = { 0 };

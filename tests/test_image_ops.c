@@ -221,7 +221,8 @@ Test(image_ops, arguments_that_change_nothing)
     tp_image_free(&work);
 }
 
-/* A constant image stays constant whatever its size becomes, and values lie between. */
+/* A constant image stays constant at every size, and resized values stay within the range of the
+ * input. */
 Test(image_ops, resizing_keeps_a_constant)
 {
     tp_image in = { 0 }, p = { 0 };
@@ -240,7 +241,7 @@ Test(image_ops, resizing_keeps_a_constant)
     tp_image_free(&p);
 }
 
-/* The loops for AVX2 write what those for the baseline write. */
+/* The AVX2 loops and the baseline loops give the same pixels. */
 Test(image_ops, loops_of_both_kinds)
 {
     enum { SIDE = 37, N = SIDE * 3 };

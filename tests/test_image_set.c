@@ -1,11 +1,9 @@
-/* test_image_set.c - every layout of labelled images on small sets made here, and what is wrong
- * with others; batches: the same whatever the number of threads, continued anywhere, broken
- * images. */
+/* test_image_set.c - every layout of labelled image sets, on small sets created here, and the messages
+ * for damaged ones. test_loader.c tests batches of them. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <criterion/criterion.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -14,48 +12,7 @@
 #include <tapegrad/image_set.h>
 
 #include "support_folder.h"
-
-static void write_text(const char *name, const char *text)
-{
-    FILE *f = fopen(in_folder(name), "wb");
-    cr_assert(f && fputs(text, f) >= 0 && fclose(f) == 0, "%s", name);
-}
-
-/* An image of one colour, which tells images apart. */
-static void write_image(const char *name, int colour)
-{
-    tp_image p = { 0 };
-    cr_assert(tp_image_new(&p, 40, 36));
-    memset(p.rgb, colour, (size_t)(40 * 36 * 3));
-    cr_assert(tp_image_write(&p, in_folder(name)), "%s", p.why);
-    tp_image_free(&p);
-}
-
-static void make(const char *name)
-{
-    cr_assert(mkdir(in_folder(name), 0755) == 0, "%s", name);
-}
-
-/* NAME/cat and NAME/dog with n images each. */
-static void make_classes(const char *name, int n, int colour)
-{
-    static const char *const classes[] = { "cat", "dog" };
-    char path[128];
-    make(name);
-    for (int k = 0; k < 2; k++) {
-        snprintf(path, sizeof path, "%s/%s", name, classes[k]);
-        make(path);
-        for (int i = 0; i < n; i++) {
-            snprintf(path, sizeof path, "%s/%s/%02d.png", name, classes[k], i);
-            write_image(path, colour + 10 * i + k);
-        }
-    }
-}
-
-static tp_image_set *open_set(const char *name, tp_layout layout, tp_part part)
-{
-    return tp_image_set_open(in_folder(name), layout, part);
-}
+#include "support_image_sets.h"
 
 static void expect_set(const char *name, tp_layout layout, tp_part part, tp_layout seen,
                        int64_t count, int classes, const char *first, const char *last)
@@ -272,7 +229,7 @@ Test(images, shards)
     tp_augment_work_free(&w);
 }
 
-/* A label that is missing, no number, or cut off with the file. */
+/* A label that is missing, not a number, or truncated with the file. */
 Test(images, broken_shards)
 {
     static const struct {
@@ -303,8 +260,8 @@ Test(images, broken_shards)
     }
 }
 
-/* The number in KEY.cls counts, wherever it lies beside the image; numbers and folders are not
- * mixed. */
+/* The number in KEY.cls counts wherever it is beside the image; labels by number and by folder do not
+ * mix. */
 Test(images, labels_of_shards)
 {
     static const struct {
@@ -366,7 +323,7 @@ Test(images, labels_of_shards)
     }
 }
 
-/* A model could not hold them. */
+/* A checkpoint could not hold these names. */
 Test(images, names_of_classes)
 {
     static const struct {
@@ -388,7 +345,7 @@ Test(images, names_of_classes)
     }
 }
 
-Test(images, says_what_is_wrong)
+Test(images, messages_for_bad_sets)
 {
     make("empty");
     expect_why("empty", TP_LAYOUT_AUTO, TP_TRAIN, "no images (.jpg, .jpeg, .png) were found");
@@ -414,122 +371,17 @@ Test(images, says_what_is_wrong)
     cr_expect_not(tp_layout_find("food", &l));
 }
 
-/* ---- batches ---- */
-
 enum { SIZE = 16, PIXELS = SIZE * SIZE * 3 };
 
-typedef struct trace {
-    int64_t n, epoch[40], step[40], index[200];
-    double sum;
-    int bad;
-    char name[256];
-} trace;
-
-static void note_bad(void *env, const char *name, const char *why)
-{
-    trace *t = env;
-    (void)why;
-    t->bad++;
-    snprintf(t->name, sizeof t->name, "%s", name);
-}
-
-/* Runs `steps` batches (0: to the end) from (epoch, step). */
-static trace run(const tp_image_set *X, tp_loader_opts o, int64_t epoch, int64_t step, int steps)
-{
-    trace t = { 0 };
-    tp_augment a;
-    tp_batch b;
-    cr_assert(tp_augment_recipe(&a, o.train ? "lsla" : "eval", SIZE));
-    o.augment = &a;
-    o.bad = note_bad;
-    o.env = &t;
-    tp_loader *L = tp_loader_new(X, &o);
-    cr_assert(tp_loader_ok(L), "%s", tp_loader_why(L));
-    if (epoch || step) tp_loader_seek(L, epoch, step);
-    for (int i = 0; (steps == 0 || i < steps) && tp_loader_next(L, &b); i++) {
-        t.epoch[i] = b.epoch;
-        t.step[i] = b.step;
-        for (int64_t k = 0; k < b.n; k++) {
-            t.index[t.n++] = b.index[k];
-            for (int64_t e = 0; e < PIXELS; e++)
-                t.sum += (double)(1 + (t.n + e) % 7) * (double)b.x[k * PIXELS + e];
-            for (int c = 0; c < tp_image_set_classes(X); c++)
-                t.sum += c * (double)b.target[k * tp_image_set_classes(X) + c];
-        }
-    }
-    cr_expect(tp_loader_ok(L) || o.strict, "%s", tp_loader_why(L));
-    cr_expect_eq(tp_loader_skipped(L), t.bad);
-    tp_loader_free(L);
-    return t;
-}
-
-Test(images, batches_do_not_depend_on_threads)
-{
-    make_classes("plain", 11, 0);
-    tp_image_set *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
-    tp_loader_opts o = { .batch = 4, .train = true, .seed = 3, .threads = 1, .ahead = 1 };
-    const trace a = run(X, o, 0, 0, 13);
-    o.threads = 3;
-    o.ahead = 5;
-    const trace b = run(X, o, 0, 0, 13);
-    cr_expect_eq(a.n, 52);
-    cr_expect_eq(a.epoch[12], 2, "five batches an epoch, the rest is dropped");
-    cr_expect(memcmp(a.index, b.index, sizeof a.index) == 0);
-    cr_expect_eq(a.sum, b.sum);
-    const trace c = run(X, o, 1, 2, 6); /* batch 7 of all */
-    cr_expect(memcmp(c.index, a.index + 28, 24 * sizeof *c.index) == 0);
-    cr_expect(memcmp(a.index, a.index + 20, 20 * sizeof *a.index) != 0, "shuffled anew");
-    tp_image_set_close(X);
-}
-
-/* Going where it stands keeps what was prepared; feeding finds any batch. */
-Test(images, batches_are_fed_in_any_order)
-{
-    tp_augment a;
-    make_classes("plain", 11, 0);
-    cr_assert(tp_augment_recipe(&a, "small", SIZE));
-    tp_image_set *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
-    const tp_loader_opts o = { .augment = &a, .batch = 4, .train = true, .seed = 3 };
-    tp_loader *L = tp_loader_new(X, &o), *M = tp_loader_new(X, &o);
-    tp_device *D = tp_device_open("cpu", NULL);
-    tp_tape *T = tp_tape_new(D, NULL);
-    tp_tensor slot[2] = { TP_NONE, TP_NONE };
-    static const int order[] = { 0, 1, 2, 3, 4, 5, 6, 11, 12, 3, 4, 0 };
-    for (int i = 0; i < 12; i++) {
-        float x[4 * PIXELS], y[4 * 2];
-        tp_batch b;
-        const int64_t epoch = order[i] / 5, step = order[i] % 5;
-        tp_loader_seek(M, epoch, step);
-        cr_assert(tp_loader_next(M, &b) && b.epoch == epoch && b.step == step, "%d", i);
-        cr_assert_eq(tp_loader_feed(L, T, epoch, step, slot), 4, "%s", tp_why(T));
-        cr_assert(tp_read(T, slot[0], x, sizeof x) && tp_read(T, slot[1], y, sizeof y));
-        cr_expect(memcmp(x, b.x, sizeof x) == 0 && memcmp(y, b.target, sizeof y) == 0, "%d", i);
-    }
-    tp_loader_free(L);
-    tp_loader_free(M);
-    L = tp_loader_new(X, &(tp_loader_opts){ .augment = &a, .batch = 16 });
-    cr_expect_eq(tp_loader_feed(L, T, 0, 0, slot), 16);
-    cr_expect_eq(tp_loader_feed(L, T, 0, 1, slot), 4);
-    cr_expect_eq(tp_loader_feed(L, T, 0, 2, slot), 0);
-    cr_expect(tp_ok(T), "the end is no error");
-    tp_loader_free(L);
-    L = tp_loader_new(X, &(tp_loader_opts){ .augment = &a, .batch = 64, .train = true });
-    cr_expect_eq(tp_loader_feed(L, T, 0, 0, slot), 0);
-    cr_expect(strstr(tp_why(T), "do not fill a batch of 64"), "%s", tp_why(T));
-    tp_loader_free(L);
-    tp_tape_free(T);
-    tp_device_close(D);
-    tp_image_set_close(X);
-}
-
-Test(images, the_hash_tells_sets_apart)
+Test(images, hashes_of_sets_differ)
 {
     make_classes("plain", 11, 0);
     make_classes("same", 11, 50);
     tp_image_set *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
     tp_image_set *Y = open_set("same", TP_LAYOUT_AUTO, TP_TRAIN);
     tp_image_set *Z = open_set("plain", TP_LAYOUT_AUTO, TP_VALID);
-    cr_expect_eq(tp_image_set_hash(X), tp_image_set_hash(Y), "whatever the folder is called");
+    cr_expect_eq(tp_image_set_hash(X), tp_image_set_hash(Y),
+                 "the hash ignores the name of the folder");
     cr_expect_neq(tp_image_set_hash(X), tp_image_set_hash(Z));
     tp_image_set_close(X);
     tp_image_set_close(Y);
@@ -563,51 +415,13 @@ Test(images, shapes_are_always_the_same)
     tp_image_set_close(X);
 }
 
-Test(images, evaluation_ends)
+static void count_bad(void *env, const char *name, const char *why)
 {
-    make_classes("plain", 11, 0);
-    tp_image_set *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
-    const trace t = run(X, (tp_loader_opts){ .batch = 8 }, 0, 0, 0);
-    cr_expect_eq(t.n, 20);
-    for (int i = 0; i < 20; i++) cr_expect_eq(t.index[i], i);
-    tp_image_set_close(X);
+    (void)name, (void)why;
+    ++*(int *)env;
 }
 
-Test(images, repeated_augmentation)
-{
-    make_classes("plain", 11, 0);
-    tp_image_set *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
-    const trace t = run(X, (tp_loader_opts){ .batch = 20, .train = true, .repeats = 3 }, 0, 0, 1);
-    for (int i = 0; i < 20; i++) cr_expect_eq(t.index[i], t.index[i / 3 * 3], "place %d", i);
-    tp_image_set_close(X);
-}
-
-Test(images, broken_images_are_named_once)
-{
-    make_classes("plain", 11, 0);
-    write_text("plain/cat/03.png", "no image");
-    tp_image_set *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
-    trace t = run(X, (tp_loader_opts){ .batch = 4, .train = true }, 0, 0, 15);
-    cr_expect_eq(t.n, 60, "another image takes its place");
-    cr_expect_eq(t.bad, 1);
-    cr_expect(strstr(t.name, "plain/cat/03.png"), "%s", t.name);
-    t = run(X, (tp_loader_opts){ .batch = 8 }, 0, 0, 0);
-    cr_expect_eq(t.n, 19, "it is left out");
-    tp_augment a;
-    tp_batch b;
-    cr_assert(tp_augment_recipe(&a, "eval", SIZE));
-    tp_loader *L =
-        tp_loader_new(X, &(tp_loader_opts){ .augment = &a, .batch = 20, .strict = true });
-    cr_expect_not(tp_loader_next(L, &b));
-    cr_expect(strstr(tp_loader_why(L), "plain/cat/03.png: "), "%s", tp_loader_why(L));
-    tp_loader_free(L);
-    L = tp_loader_new(X, &(tp_loader_opts){ .augment = &a, .batch = 64, .train = true });
-    cr_expect(strstr(tp_loader_why(L), "do not fill a batch of 64"), "%s", tp_loader_why(L));
-    tp_loader_free(L);
-    tp_image_set_close(X);
-}
-
-/* Too many open files are no fault of an image, whatever the layout. */
+/* Too many open files do not make an image unreadable, in any layout. */
 Test(images, too_many_open_files)
 {
     uint8_t bytes[1 << 12];
@@ -637,59 +451,16 @@ Test(images, too_many_open_files)
     const struct rlimit none = { 3, limit.rlim_max };
     cr_assert(setrlimit(RLIMIT_NOFILE, &none) == 0);
     for (int i = 0; i < 3; i++) {
-        trace seen = { 0 };
+        int bad = 0;
         tp_loader *L = tp_loader_new(
             X[i], &(tp_loader_opts){
-                      .augment = &a, .batch = 2, .train = true, .bad = note_bad, .env = &seen });
+                      .augment = &a, .batch = 2, .train = true, .bad = count_bad, .env = &bad });
         cr_expect_not(tp_loader_next(L, &b), "%s", sets[i]);
         cr_expect(strstr(tp_loader_why(L), "Too many open files"), "%s", tp_loader_why(L));
-        cr_expect_eq(seen.bad, 0, "%s", sets[i]);
+        cr_expect_eq(bad, 0, "%s", sets[i]);
         tp_loader_free(L);
     }
     expect_why("plain", TP_LAYOUT_FOLDER, TP_TRAIN, "cannot be read (Too many open files)");
     cr_assert(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     for (int i = 0; i < 3; i++) tp_image_set_close(X[i]);
-}
-
-/* Training ends with a message instead of looking for an image for ever. */
-Test(images, all_are_broken)
-{
-    char path[64];
-    make_classes("plain", 3, 0);
-    for (int k = 0; k < 6; k++) {
-        snprintf(path, sizeof path, "plain/%s/%02d.png", k % 2 ? "cat" : "dog", k / 2);
-        write_text(path, "no image");
-    }
-    tp_image_set *X = open_set("plain", TP_LAYOUT_AUTO, TP_TRAIN);
-    trace t = { 0 };
-    tp_augment a;
-    tp_batch b;
-    cr_assert(tp_augment_recipe(&a, "eval", SIZE));
-    tp_loader *L = tp_loader_new(
-        X,
-        &(tp_loader_opts){ .augment = &a, .batch = 2, .train = true, .bad = note_bad, .env = &t });
-    cr_expect_not(tp_loader_next(L, &b));
-    cr_expect_str_eq(tp_loader_why(L), "none of the 6 images could be read");
-    cr_expect_eq(t.bad, 6);
-    cr_expect_not(tp_loader_next(L, &b), "nor ever after");
-    tp_loader_free(L);
-    tp_image_set_close(X);
-}
-
-static void draw(void *env, int64_t i, tp_image *p)
-{
-    (void)env;
-    if (tp_image_new(p, 20, 20)) memset(p->rgb, (int)(10 * i), 20 * 20 * 3);
-}
-
-Test(images, drawn)
-{
-    static const char *const names[] = { "dark", "light" };
-    static const int32_t label[] = { 0, 0, 1, 1 };
-    tp_image_set *X = tp_image_set_from(&(tp_image_source){
-        .count = 4, .classes = 2, .names = names, .label = label, .draw = draw });
-    const trace t = run(X, (tp_loader_opts){ .batch = 2, .train = true }, 0, 0, 4);
-    cr_expect_eq(t.n, 8);
-    cr_expect_str_eq(tp_image_set_class(X, 1), "light");
-    tp_image_set_close(X);
 }

@@ -98,8 +98,8 @@ static void read_tensor(const char *path, const char *name, double *x, int64_t n
     tp_file_close(F);
 }
 
-/* The first update of adamw-vil by the specification: epsilon on the uncorrected root, decay of the
- * updated parameter, none of the head's bias. */
+/* The first update of adamw-vil by the specification: epsilon added to the uncorrected root, decay
+ * applied to the updated parameter, no decay of the head's bias. */
 Test(imagenet, adamw_of_vil)
 {
     enum { WEIGHTS = 1280, BIASES = 10 };
@@ -162,7 +162,7 @@ Test(imagenet, quasi_hyperbolic_momentum)
 
 /* Performer's features live as many batches as the flags say: here the second update of the first
  * epoch sees new ones. */
-Test(imagenet, features_are_drawn_anew)
+Test(imagenet, features_are_redrawn)
 {
     static const char matrix[] = "layer1.1.attn.fast_attention.projection_matrix";
     static const char flags[] = "train --preset vil-tiny-performer --threads 1 --shapes 10 "
@@ -197,8 +197,8 @@ Test(imagenet, extreme_counts_of_features)
     cr_expect_eq(distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
 }
 
-/* What a run leaves: the log has what the papers' figures need, the confusion matrix is an image.
- */
+/* The files of a run: the log has the values for the papers' figures, the confusion matrix is an
+ * image. */
 Test(imagenet, files_of_a_run)
 {
     int64_t width, height;
@@ -218,8 +218,8 @@ Test(imagenet, files_of_a_run)
               out);
 }
 
-/* Two colours are learned from a folder; evaluation finds what validation found, prediction names
- * them. */
+/* Two colours are learned from a folder; evaluation gives the score of validation, prediction names
+ * the colours. */
 Test(imagenet, folder_of_images)
 {
     make_colours("set", 12);
@@ -252,7 +252,7 @@ Test(imagenet, broken_image)
                    "train/red/03.png");
 }
 
-/* A plan leaves no folder behind, and the memory that it forecasts is what a run takes. */
+/* A plan leaves no folder behind, and its memory forecast equals the memory of a run. */
 Test(imagenet, plan)
 {
     static const char flags[] = "train " SMALL "--preset lsla-small --size 32 --drop-path 0.1 "
@@ -316,8 +316,8 @@ Test(imagenet, init_at_another_resolution)
     succeed("eval --run-dir low --shapes 20 --size 32 --threads 1");
 }
 
-/* Tables of every kind through --init --resize: by the papers' rule, bilinear; what no size decides
- * stays. */
+/* Tables of every kind with --init --resize: resized bilinearly by the papers' rule; the other
+ * weights are copied. */
 Test(imagenet, resized_tables)
 {
     static const struct {
@@ -421,7 +421,7 @@ Test(imagenet, refusals)
     cr_expect(same_bytes("before/log.jsonl", "run/log.jsonl"));
 }
 
-/* Images of one pixel, and of one row as wide as JPEG has them, are images like others. */
+/* Images of one pixel, and of one row of JPEG's largest width, are valid images. */
 Test(imagenet, extreme_shapes)
 {
     static const int64_t sides[][2] = { { 1, 1 }, { 65500, 1 }, { 1, 65500 } };

@@ -91,7 +91,7 @@ Test(inspect, damaged_file)
 }
 
 /* As other programs write it. */
-Test(inspect, no_checksums)
+Test(inspect, without_checksums)
 {
     static const char bytes[] = "\x3c\0\0\0\0\0\0\0"
                                 "{\"x\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}"

@@ -1,5 +1,5 @@
-/* test_layers.c - the tree keeps its own rules: who includes whom, folders, sizes, what the
- * library must never call, and that an installed copy serves a consumer by CMake and by
+/* test_layers.c - the rules of the tree: includes between layers, folders, sizes, functions that
+ * the library must never call, and consumers that use an installed copy through CMake and
  * pkg-config. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ Test(layers, includes)
 
 /* docs/adding-an-op.md: a kernel is named by its op and by its file for each backend. cast_fwd also
  * serves the parameters, softmax_fwd is the example in comments. */
-Test(layers, an_op_stands_where_the_guide_says)
+Test(layers, an_op_is_where_the_guide_says)
 {
     cr_expect_eq(
         lines(

@@ -134,7 +134,8 @@ static int64_t count(tp_shape s)
     return n;
 }
 
-/* Is input i there? 3, 4 and 6 belong to the vectors, 0 is q, all others belong to the window. */
+/* Is input i present? 3, 4 and 6 belong to the chunk vectors, 0 is q, all others belong to the
+ * window. */
 static bool given(const ls_case *k, int i)
 {
     const bool vectors = i == 3 || i == 4 || i == 6;

@@ -171,7 +171,7 @@ Test(map_attention, lsla_equals_plain_ops)
     for (int i = 0; i < WINDOWS; i++) compare_all(windows[i].name, lsla_trial(i), lsla_ref);
 }
 
-Test(map_attention, threads_change_no_bit)
+Test(map_attention, bits_do_not_depend_on_threads)
 {
     for (int i = 0; i < PROBLEMS; i++) {
         trial t = window_trial(&problems[i]);
@@ -185,7 +185,7 @@ Test(map_attention, threads_change_no_bit)
     }
 }
 
-/* Rows of the map, whose gradients a stripe adds to: bit i for row i. */
+/* The rows of the map to whose gradients a stripe adds: bit i for row i. */
 static uint64_t rows_of(const tp_window *g, int64_t stripe)
 {
     uint64_t rows = 0;
@@ -200,7 +200,7 @@ static uint64_t rows_of(const tp_window *g, int64_t stripe)
 }
 
 /* One cell a chunk, so that a row of chunks is a row of the map. */
-Test(map_attention, stripes_that_run_at_once_share_no_row)
+Test(map_attention, concurrent_stripes_share_no_row)
 {
     for (int64_t height = 1; height < 40; height++)
         for (int64_t batch = 1; batch < 9; batch += 3)

@@ -1,5 +1,5 @@
-/* test_model_table.c - every row of the table of models, through tp_model and tp_net alone: names,
- * configurations in files, parameters, steps on a dry device, costs, what counts as the same model;
+/* test_model_table.c - every row of the table of models, through tp_model and tp_net only: names,
+ * configurations in files, parameters, steps on a dry device, costs, comparison of models;
  * checkpoints of earlier versions. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -53,7 +53,7 @@ Test(model_table, other_names)
     }
 }
 
-/* Models that are no rows. */
+/* Models without a row. */
 Test(model_table, composed_names)
 {
     tp_model_cfg c = preset("cvt-ls-13-448");
@@ -228,8 +228,8 @@ Test(model_table, files_without_a_model, .init = make_folder, .fini = remove_fol
 
 /* ---- parameters ---- */
 
-/* How far a count may be from the paper's: half a unit of its last digit, which is a tenth of a
- * million for most, or what the row says. */
+/* Tolerance of a count against the paper's: half a unit of its last digit, which is a tenth of a
+ * million for most, or the row's own. */
 static double tolerance(const tp_model_row *row)
 {
     static const struct {
@@ -390,7 +390,7 @@ Test(model_table, same_model)
     }
 }
 
-Test(model_table, same_weights_and_others)
+Test(model_table, equal_and_different_weights)
 {
     static const struct {
         const char *one, *other;

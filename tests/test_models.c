@@ -1,6 +1,6 @@
-/* test_models.c - the language models from outside: counts, names and shapes, what ablations leave
- * out, the untrained loss, bf16 beside f32. Their costs, configurations and states:
- * test_models_cost.c, test_models_config.c, test_models_state.c. */
+/* test_models.c - the language models from outside: counts, names and shapes, parameters that
+ * ablations leave out, the untrained loss, bf16 against f32. Their costs, configurations and
+ * states: test_models_cost.c, test_models_config.c, test_models_state.c. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -153,7 +153,7 @@ static void fill_tokens(int32_t *x, int n, int vocab)
     }
 }
 
-/* What an ablation does not use is not there; what is there gets a gradient. */
+/* An ablation has only the parameters that it uses, and each of them gets a gradient. */
 Test(models, ablations)
 {
     enum { M = 32 };

@@ -65,7 +65,7 @@ Test(models, impossible_configurations)
     tp_device_close(D);
 }
 
-/* Sizes whose products would not fit. */
+/* Sizes whose products would overflow. */
 Test(models, impossible_sizes_of_transformer_xl)
 {
     const struct {

@@ -27,7 +27,7 @@ Test(models, flops)
     }
 }
 
-/* Bytes that a recorded forward pass adds to what a reset tape holds. */
+/* The bytes that a recorded forward pass adds to a reset tape. */
 static double measure(tp_device *D, const tp_ls_lm_cfg *ls, const tp_txl_cfg *xl, int M)
 {
     static tp_ls_lm lm;

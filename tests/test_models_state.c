@@ -125,7 +125,7 @@ Test(models, states_in_files_continue_exactly, .init = make_folder, .fini = remo
     cr_assert(step(&r, &t, 2, 50, 8, resumed), "%s", tp_why(r.T));
     for (int i = 0; i < 2 * 8 * 13; i++) cr_expect(straight[i] == resumed[i], "logit %d", i);
 
-    /* of another model, whose cache is longer */
+    /* of another model with a longer cache */
     F = tp_file_open(in_folder("state.safetensors"));
     r.lm.cfg.mem_len = 32;
     cr_expect(!tp_ls_lm_state_read(r.T, &r.lm, &t, F));

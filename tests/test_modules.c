@@ -1,4 +1,4 @@
-/* test_modules.c - modules against the ops they are made of, their names, and the tape's mode. */
+/* test_modules.c - modules against the ops that they consist of, their names, and the tape's mode. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <tapegrad/tapegrad.h>

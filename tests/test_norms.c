@@ -139,7 +139,7 @@ Test(norms, values)
 }
 
 /* One-pass formulas lose all digits here. */
-Test(norms, a_large_mean_costs_no_digits_of_the_variance)
+Test(norms, the_variance_is_exact_at_a_large_mean)
 {
     enum { ROWS = 200, N = 40 };
     static double x[ROWS * N], y[ROWS * N];

@@ -121,7 +121,7 @@ try {
 }
 try;
 
-/* Ends the shortage and notes what came of it. */
+/* Ends the shortage and records its result. */
 static void end_try(try *t, bool ok, const char *why)
 {
     t->calls = malloc_heal();
@@ -337,7 +337,7 @@ static void load_fresh(void *env, try *t)
     malloc_fail(t->n, t->count);
     const bool ok = load(&w, path, why, sizeof why);
     end_try(t, ok, why);
-    if (!ok) { /* what could not be read stays failed; new objects load */
+    if (!ok) { /* objects that could not be read stay failed; new ones load */
         world_close(&w);
         if (t->count > 1 && t->n % 16) return; /* to save time */
         world_open(&w, 7, TP_F32, TP_RECOMPUTE_NONE);

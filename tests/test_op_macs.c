@@ -1,5 +1,5 @@
-/* test_op_macs.c - what ops say they multiply: each op's own count in small cases that can be
- * counted by hand, and their sum over a forward pass of every model beside its closed form. */
+/* test_op_macs.c - the multiply-adds that ops report: each op's count in small cases that can be
+ * counted by hand, and the sum over a forward pass of every model against its closed form. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* test_optim.c - every form of every optimiser against plain loops in double, what a step may and
- * may not do, and that a saved optimiser continues with the same bits. */
+/* test_optim.c - every form of every optimiser against plain loops in double, the conditions of a
+ * step, and that a saved optimiser continues with the same bits. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

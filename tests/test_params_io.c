@@ -208,7 +208,7 @@ static const struct {
       " has no tensor in common with these parameters; check names and prefix" },
 };
 
-/* Infinity passes: it is what masks are made of. */
+/* Infinity is accepted: masks contain it. */
 Test(params_io, nan_is_not_saved)
 {
     const char *path = in_folder("nan.safetensors");
@@ -231,7 +231,7 @@ Test(params_io, nan_is_not_saved)
     tp_device_close(D);
 }
 
-Test(params_io, what_fits_and_what_does_not)
+Test(params_io, fitting_and_unfitting_files)
 {
     static double before[VALUES], after[VALUES];
     tp_device *D = device_open(NULL);
@@ -413,7 +413,7 @@ Test(params_io, failed_files_and_failed_parameters)
 
 /* A configuration out of a file can name a model of any size: it takes memory only once the file is
  * seen to hold it. */
-Test(params_io, a_load_that_does_not_fit_takes_no_memory)
+Test(params_io, an_unfitting_load_takes_no_memory)
 {
     tp_device *D = device_open(NULL);
     tp_params *P = make(D, 1, TP_F32), *Q = tp_params_new(D, NULL);
@@ -453,7 +453,7 @@ Test(params_io, loading_between_forward_and_backward)
 
 static int reads_left;
 
-/* Fails for good as a GPU does: what it leaves in host memory is garbage. */
+/* Fails permanently, as a GPU does, and leaves garbage in host memory. */
 static void failing_read(tp_device *D, void *host, const void *from, size_t bytes)
 {
     if (bytes) memcpy(host, from, bytes);

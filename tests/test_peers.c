@@ -1,6 +1,6 @@
-/* test_peers.c - several processes that train one model together: here threads, whose exchange is
- * memory that they share. Their run is that of one process with the batches of all, it resumes with
- * the same bits, and when one of them fails none waits for it. */
+/* test_peers.c - several processes that train one model together: here threads that exchange data
+ * through shared memory. Their run equals that of one process with all batches and resumes with the
+ * same bits; when one of them fails, the others do not wait for it. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>
@@ -250,13 +250,13 @@ Test(peers, resume_with_the_same_bits)
     read_weights("straight/last.safetensors", a);
     read_weights("cut/last.safetensors", b);
     cr_expect(memcmp(a, b, sizeof a) == 0);
-    /* The line of the epoch in whose middle the run was cut, its mean loss included. */
+    /* The log line of the epoch that was interrupted, including its mean loss. */
     cr_assert(shell("for r in straight cut; do grep '\"step\":4,' $r/log.jsonl >$r/line; done"));
     cr_expect(same_log("straight/line", "cut/line"));
 }
 
 /* In the middle of an update, at the start (the folder of process 0), while files are written. */
-Test(peers, none_waits_for_one_that_failed)
+Test(peers, nobody_waits_for_a_failed_peer)
 {
     for (int rank = 0; rank < PEERS; rank++) {
         char flags[128];

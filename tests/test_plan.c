@@ -1,5 +1,5 @@
-/* test_plan.c - what a dry device predicts is what the run then uses, to the byte, and
- * what `enwik8 train` forecasts is what it uses. */
+/* test_plan.c - a dry device predicts the memory of the run to the byte, and `enwik8 train` uses
+ * the memory that it forecasts. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -119,7 +119,7 @@ static tp_tensor loss_of(tp_tape *T, model *m, const recipe *r, bool eval)
     return tp_cross_entropy(T, logits, y, TP_MEAN);
 }
 
-/* A short training run, and what the device says of it. */
+/* A short training run, and the device's statistics of it. */
 static tp_stats train(const recipe *r, const char *device, bool dry)
 {
     tp_device *D = tp_device_open(device, &(tp_device_opts){ .threads = r->threads, .dry = dry });
@@ -226,7 +226,7 @@ Test(plan, a_dry_device_saves_nothing)
 
 /* ---- the program ---- */
 
-/* The number behind the last `what` in what the program printed, -1 if there is none. */
+/* The number after the last `what` in the program's output, -1 if there is none. */
 static double number_after(const char *what)
 {
     const char *at = NULL;
@@ -239,7 +239,7 @@ static double number_after(const char *what)
     "--batch 6 --eval-tokens 300 "
 
 /* A run of two updates, each validated, its own forecast and the plan of the same flags. */
-Test(plan, a_run_uses_what_was_planned, .init = enwik8_begin, .fini = program_end, .timeout = 900)
+Test(plan, a_run_uses_the_planned_memory, .init = enwik8_begin, .fini = program_end, .timeout = 900)
 {
     device_cpu_only();
     static const char *const flags[] = { "", "--recompute block --ema 0.9 --accumulation 2",

@@ -101,7 +101,7 @@ static void dry_step(const char *name, int64_t parameters)
     close_rig(r);
 }
 
-/* Of the table's row of that name; 0: there is none. */
+/* From the table's row of that name; 0: there is none. */
 static int64_t published_count(const char *name)
 {
     const tp_model_row *m = tp_model_find(name);
@@ -148,7 +148,7 @@ static void real_step(const char *name, const classifier_cfg *c)
     close_rig(r);
 }
 
-/* The smallest images that the model takes: some want whole windows, or maps to reduce. */
+/* The smallest images that the model accepts: some need whole windows, or maps that can be reduced. */
 static void configure_small(const char *name, classifier_cfg *c)
 {
     static const int64_t sizes[] = { 32, 28, 64 };
@@ -157,7 +157,7 @@ static void configure_small(const char *name, classifier_cfg *c)
     cr_assert(i < 3, "%s: no size is possible", name);
 }
 
-/* Small images; the largest models, whose kinds smaller ones have too, are left out. */
+/* Small images; the largest models, which have smaller ones of the same kind, are left out. */
 Test(presets, steps_in_numbers)
 {
     if (device_is_cuda()) cr_skip_test("the CPU's");

@@ -1,5 +1,5 @@
-/* test_recompute.c - what a training step recomputes changes its memory and nothing else: losses,
- * gradients and carried memories are the same bits, dropout included. */
+/* test_recompute.c - recomputation changes only the memory of a training step: losses, gradients
+ * and carried memories have the same bits, dropout included. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

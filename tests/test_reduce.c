@@ -181,7 +181,7 @@ Test(reduce, special_values)
             }
 }
 
-/* A masked row, all -infinity, must not spoil the gradients of others. */
+/* A masked row, all -infinity, must not affect the gradients of other rows. */
 Test(reduce, logsumexp_of_nothing_has_gradient_zero)
 {
     const double x[] = { -INFINITY, -INFINITY, 1.0, -INFINITY };

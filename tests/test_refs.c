@@ -54,7 +54,7 @@ static tp_tensor instancenorm_ref(tp_tape *T, const tp_tensor *x, const void *ep
     return ref_instancenorm(T, x[0], x[1], x[2], *(const double *)eps);
 }
 
-/* A negative eps stands for the biased variance with eps under the root. */
+/* A negative eps selects the biased variance with eps under the root. */
 static tp_tensor standardize(tp_tape *T, const tp_tensor *x, const void *eps)
 {
     const double e = *(const double *)eps;

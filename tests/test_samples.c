@@ -1,5 +1,5 @@
-/* test_samples.c - examples in memory: which batch holds which, the same whenever it is asked for,
- * and what is refused. */
+/* test_samples.c - examples in memory: the contents of each batch, the same whenever it is
+ * requested, and refusals. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -116,11 +116,11 @@ Test(samples, validation_is_in_order_and_ends)
     cr_expect(same(second, read(X, T, TP_TEST, 0, 1, slot)));
     cr_expect_eq(tp_samples_feed(X, T, TP_VALID, 0, 2, slot), 0);
     cr_expect_eq(tp_samples_feed(X, T, TP_VALID, 0, -1, slot), 0);
-    cr_expect(tp_ok(T), "the end is no error");
+    cr_expect(tp_ok(T), "reaching the end is not an error");
     tp_samples_free(X);
 }
 
-Test(samples, the_hash_tells_data_apart)
+Test(samples, hashes_of_data_differ)
 {
     tp_samples *X = make(N, (tp_samples_opts){ .batch = 1 });
     tp_samples *Y = make(N, (tp_samples_opts){ .batch = 2 });

@@ -400,7 +400,7 @@ Test(shape_ops, reshape)
     }
 }
 
-/* What only looks at its input differently allocates nothing. */
+/* Views of an input allocate nothing. */
 Test(shape_ops, views)
 {
     const tp_tensor x = tp_full(T, TP_F32, TP_SHAPE(64, 1, 256), 1);
@@ -415,7 +415,7 @@ Test(shape_ops, views)
     cr_expect_gt(tp_device_stats(D).live_bytes, before);
 }
 
-/* Neither a kernel nor memory, forward and backward. */
+/* Views take neither a kernel nor memory, forward and backward. */
 Test(shape_ops, slices_of_everything_cost_nothing)
 {
     uint64_t launches[2];

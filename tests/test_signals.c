@@ -1,7 +1,7 @@
-/* test_signals.c - training programs that are told to end: the update is finished, a checkpoint
- * written, and the resumed run ends with the files of one that was never stopped. So it is where
- * the signal comes in the middle of a validation, which the resumed run makes up for. For every
- * training program (support_runs.c). */
+/* test_signals.c - training programs that receive a signal: the update is finished, a checkpoint
+ * written, and the resumed run ends with the files of one that was never stopped. A signal in the
+ * middle of a validation ends it, and the resumed run repeats it. For every training program
+ * (support_runs.c). */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>

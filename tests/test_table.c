@@ -1,5 +1,5 @@
-/* test_table.c - text files of rows and cells: line ends, separators, headers, labels, and what is
- * wrong with a file. */
+/* test_table.c - text files of rows and cells: line ends, separators, headers, labels, and the
+ * messages for bad files. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -221,7 +221,7 @@ Test(tape, checkpoint_refuses_results_from_outside)
     end(&s);
 }
 
-/* Eight layers in one scope, so that only what backward saved stays alive. */
+/* Eight layers in one scope, so that only the tensors saved for backward stay alive. */
 static tp_tensor deep(tp_tape *T, const world *s, bool checkpointed)
 {
     tp_enter(T, "deep");
@@ -277,8 +277,8 @@ Test(tape, one_tensor_used_twice_by_one_op)
     end(&s);
 }
 
-/* A sum hands its gradient on to both operands; what one of them then gets must not reach others.
- */
+/* A sum passes its gradient on to both operands; further contributions to one of them must not
+ * reach the other. */
 Test(tape, gradients_handed_on_stay_apart)
 {
     world s = begin();
@@ -380,7 +380,7 @@ static tp_tensor square_of_handle(tp_tape *T, const void *self, tp_tensor x)
     return tp_mul(T, x, *(const tp_tensor *)self);
 }
 
-/* Handles of freed parameters are told apart from those that take their memory. */
+/* Handles of freed parameters are distinguished from those of parameters that reuse their memory. */
 Test(tape, parameters_freed_too_early)
 {
     enum { USE, REUSE, BACKWARD, CHECKPOINT, VIEW, GRADIENT, CASES };

@@ -1,5 +1,5 @@
-/* test_train_program.c - what the engine of runs does with programs that lack something, fail or
- * score nonsense, and with folders that hold half a run. The program learns a constant. */
+/* test_train_program.c - the engine of runs with programs that lack functions, fail or return
+ * invalid scores, and with folders that hold half a run. The program learns a constant. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
@@ -202,7 +202,7 @@ Test(train_program, has_a_number_of_batches)
     expect(&t, "--run-dir run", 1, "set -2 batches an epoch");
 }
 
-/* close frees what open made: without the one there is nothing for the other. */
+/* close frees what open allocated, so it needs an open. */
 Test(train_program, is_closed_where_it_was_opened)
 {
     tp_training t = whole;
@@ -218,7 +218,7 @@ Test(train_program, is_closed_where_it_was_opened)
 
 /* ---- scores ---- */
 
-Test(train_program, score_that_is_no_number)
+Test(train_program, nan_score)
 {
     expect(&whole, "--run-dir none --nan-from 1", 0, "no validation gave a score");
     cr_expect(strstr(said, "the weight of this validation is nan"), "%s", said);
@@ -291,7 +291,7 @@ Test(train_program, checkpoint_of_another_program)
 
 /* ---- ends ---- */
 
-Test(train_program, says_how_to_go_on)
+Test(train_program, says_how_to_continue)
 {
     expect(&whole, "--run-dir a(b) --steps 2", 0, "--resume --run-dir 'a(b)' --steps N\n");
     expect(&whole, "--run-dir a(b) --resume", 0, "Continue with: constant --resume");

@@ -139,8 +139,8 @@ Test(clip, nan_stays_visible)
     free_world(&w);
 }
 
-/* The parameters stay as they are, and the text says which gradient it is. */
-Test(clip, nan_is_no_step)
+/* The parameters do not change, and the message names the gradient. */
+Test(clip, nan_refuses_the_step)
 {
     static const struct {
         double g[4], max;
@@ -382,7 +382,7 @@ Test(schedule, closed_forms)
           4e-7 + 0.5 * (0.1 - 4e-7) * (1 + cos(2 * pi / 7)) },
         { "onecycle, last", tp_lr_onecycle(9, 10, 0.1, 0.3, 25, 1e4), 4e-7 },
         { "onecycle, beyond", tp_lr_onecycle(10, 10, 0.1, 0.3, 25, 1e4), 4e-7 },
-        /* the top lies between two updates: 0.25 * 10 - 1 = 1.5 */
+        /* the maximum is between two updates: 0.25 * 10 - 1 = 1.5 */
         { "onecycle, before a broken top", tp_lr_onecycle(1, 10, 0.1, 0.25, 25, 1e4),
           0.1 + 0.5 * (0.004 - 0.1) * (1 + cos(pi / 1.5)) },
         { "onecycle, after a broken top", tp_lr_onecycle(2, 10, 0.1, 0.25, 25, 1e4),

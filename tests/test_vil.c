@@ -426,7 +426,7 @@ Test(vil, initial_values)
     close_rig(&r);
 }
 
-/* Blocks of orthogonal rows whose mean square is their width; another draw is another matrix. */
+/* Blocks of orthogonal rows whose mean square is their width; each draw gives another matrix. */
 Test(vil, performer_features)
 {
     enum { M = 200, D = 16 };

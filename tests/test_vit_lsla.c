@@ -1,5 +1,5 @@
 /* test_vit_lsla.c - ViT-LSLA from outside: the paper's counts, costs, initial values,
- * configurations in files, recomputation, image sizes, and what happens to impossible requests. */
+ * configurations in files, recomputation, image sizes, and refusals of impossible requests. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -224,7 +224,7 @@ static void step_with(tp_recompute recompute, tp_lsla_cfg attn, double out[2])
     tp_device_close(D);
 }
 
-Test(vit_lsla, recomputation_changes_no_bit)
+Test(vit_lsla, recomputation_keeps_the_bits)
 {
     for (int v = TP_LSLA_QXX; v <= TP_LSLA_QXX_NP; v++) {
         const tp_lsla_cfg o = { .variant = (tp_lsla_variant)v, .mask_outer = v % 2 == 1 };
@@ -398,7 +398,7 @@ Test(vit_lsla, image_sizes)
     tp_device_close(D);
 }
 
-/* A parameter's values from both sets, and what interpolation makes of the first one's. */
+/* A parameter's values from both sets, and the interpolated values of the first. */
 static void expect_resized(tp_device *D, tp_params *from, tp_params *to, const char *name,
                            tp_shape map, int64_t side)
 {

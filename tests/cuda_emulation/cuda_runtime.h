@@ -1,4 +1,4 @@
-/* cuda_runtime.h - CUDA's device language for a host compiler: what kernels use of it.
+/* cuda_runtime.h - CUDA's device language for a host compiler, as far as kernels use it.
  *
  * A kernel is an ordinary function; each thread of a block runs it on a fiber
  * (emulated_device.cpp). Everything that waits for other threads goes through emulated_barrier or
@@ -63,7 +63,7 @@ void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t a
 void emulated_barrier();
 /* Waits for all lanes of the warp; the 32 values given, readable until the lane's next call. */
 const uint64_t *emulated_exchange(unsigned mask, uint64_t value);
-/* The same; then lanes may read what others of the warp wrote, which no collective promises. */
+/* The same within a warp: lanes may then read what other lanes wrote, which no collective promises. */
 void emulated_syncwarp(unsigned mask);
 /* What this thread does next there is atomic. */
 void emulated_atomic(const void *at, size_t bytes);
@@ -80,13 +80,13 @@ void emulated_copy(void *to, const void *from, size_t bytes);
 void emulated_commit();
 void emulated_wait(int groups_left);
 
-/* Work of a stream: waits until somebody waits for it, or becomes part of the recording
- * (emulated_graph.cpp). Until then no result is there, and what it reads must stay as it is. */
+/* Work of a stream: it is delayed until someone waits for it, or becomes part of the recording
+ * (emulated_graph.cpp). Until then it has no results, and its inputs must not change. */
 void emulated_queue(cudaStream_t s, std::function<void()> work);
 void emulated_queue_copied(cudaStream_t s, void (*work)(const void *args), const void *args,
                            size_t bytes);
 bool emulated_recording(cudaStream_t s);
-/* Where in the queue of a GPU the next work will stand; works through what stands before a place. */
+/* The position of a GPU's next work in its queue; runs all work before a position. */
 unsigned long long emulated_place(int gpu);
 void emulated_finish(int gpu, unsigned long long place);
 bool emulated_passed(int gpu, unsigned long long place);

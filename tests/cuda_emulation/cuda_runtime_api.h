@@ -1,7 +1,7 @@
 /* cuda_runtime_api.h - the part of the CUDA runtime that tapegrad calls, for the emulation.
  *
  * Names, numbers and meanings are CUDA's, so that the product's sources compile unchanged. Device
- * memory is host memory; what is queued is done when somebody waits for it. */
+ * memory is host memory; queued work runs when someone waits for it. */
 #ifndef EMULATED_CUDA_RUNTIME_API_H
 #define EMULATED_CUDA_RUNTIME_API_H
 

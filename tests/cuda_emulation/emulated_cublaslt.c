@@ -1,7 +1,7 @@
 /* emulated_cublaslt.c - the emulation's libcublasLt.so, loaded by tapegrad as the real one is.
  *
- * An algorithm remembers the problem that it was chosen for and what was promised of it, and is
- * refused for any other: so a table of algorithms that mixes problems up shows. */
+ * An algorithm remembers the problem that it was selected for and what was promised about it, and
+ * is refused for any other, which exposes a table of algorithms that mixes up problems. */
 #include "cublasLt.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "emulated_gemm.h"
 
-#define WORKSPACE 4096 /* bytes that every algorithm wants */
+#define WORKSPACE 4096 /* bytes that every algorithm needs */
 #define ALIGNED   16   /* bytes: of bias and sums */
 
 struct cublasLtContext {

@@ -71,7 +71,7 @@ void leave(cudaStream_t s)
             if (a.second.gpu == s->gpu) ASAN_POISON_MEMORY_REGION(a.first, a.second.bytes);
 }
 
-/* Does the address lie in memory of another GPU? */
+/* Is the address in the memory of another GPU? */
 bool elsewhere(const void *p, cudaStream_t s)
 {
     const char *at = static_cast<const char *>(p);
@@ -294,8 +294,9 @@ bool run_some(size_t first, size_t end)
     return moved;
 }
 
-/* False: some threads wait for others that never come. A warp runs up to the next barrier before
- * another begins, so that it is as far ahead as it can be; if shuffled, all run side by side. */
+/* False if threads wait for others that never arrive. A warp runs up to the next barrier before
+ * another begins, so that it is as far ahead as possible; in shuffled order all warps are
+ * interleaved. */
 bool run_threads()
 {
     const size_t n = B->threads.size(), step = emulation.order == SHUFFLED ? n : 32;

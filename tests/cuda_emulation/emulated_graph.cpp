@@ -1,7 +1,6 @@
-/* emulated_graph.cpp - streams: work is kept as closures. It is done when somebody waits for it, as
- * late as a GPU may do it, so that a host which does not wait sees what was there before; that
- * which is queued between begin and end of a recording is done by each launch of the graph, in
- * order. */
+/* emulated_graph.cpp - streams: work is kept as closures. It runs when someone waits for it, as
+ * late as a GPU may run it, so a host that does not wait sees the previous contents. Each launch of
+ * a graph runs the work that was queued between begin and end of its recording, in order. */
 #include <deque>
 #include <vector>
 
@@ -12,7 +11,7 @@ struct CUgraph_st {
     std::vector<std::function<void()>> work;
 };
 
-static CUgraph_st *recording; /* the graph being made, or none */
+static CUgraph_st *recording; /* the graph being recorded, or none */
 static cudaStream_t recorded; /* its stream */
 
 /* Streams are those of GPUs: one each. */
@@ -48,7 +47,7 @@ bool emulated_passed(int gpu, unsigned long long place)
     return queues[gpu].done >= place;
 }
 
-/* After a fault what waits is dropped. */
+/* After a fault, queued work is dropped. */
 void emulated_finish(int gpu, unsigned long long place)
 {
     auto &q = queues[gpu];

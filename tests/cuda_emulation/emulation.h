@@ -1,4 +1,4 @@
-/* emulation.h - what tests may choose about the emulated device. */
+/* emulation.h - settings of the emulated device, for tests. */
 #ifndef EMULATION_H
 #define EMULATION_H
 
@@ -11,9 +11,9 @@
 extern "C" {
 #endif
 
-/* In which order the blocks of a launch run, and the threads of a block up to their next barrier. A
- * result that differs between orders tells of a missing barrier, or of blocks that read what others
- * write. */
+/* The order in which the blocks of a launch run, and the threads of a block up to their next
+ * barrier. A result that differs between orders reveals a missing barrier, or blocks that read what
+ * others write. */
 typedef enum emulation_order { FORWARD, BACKWARD, SHUFFLED, EMULATION_ORDERS } emulation_order;
 
 typedef struct emulation_settings {

@@ -1,5 +1,4 @@
-/* fragments.cu - what kernels do with fragments of tensor cores, alone, for tests/test_fragments.c.
- */
+/* fragments.cu - operations on tensor-core fragments, one at a time, for tests/test_fragments.c. */
 #include "cuda_emulation/fragments.h"
 
 #include "cuda/attention/skew.cuh"

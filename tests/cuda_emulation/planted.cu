@@ -117,7 +117,7 @@ __global__ void mma_kernel(const float *x, float *y)
     for (int i = 0; i < 4; i++) y[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
 }
 
-/* Declares 1 KiB beside what the launch asks for. */
+/* Declares 1 KiB in addition to what the launch asks for. */
 __global__ void shared_kernel(float *y)
 {
     TP_SHARED(float, part, [256]);
@@ -167,7 +167,7 @@ static tp_code divide(const tp_call *c, float *y)
     return code;
 }
 
-/* A launch as the GPU gets it, without what tp_launch sees to. */
+/* A launch as the GPU receives it, without the checks of tp_launch. */
 static tp_code launch_alone(const tp_call *c, dim3 grid, size_t shared, float *y)
 {
     emulated_launch(grid, dim3(32), shared, tp__cuda_stream(c->dev), shared_kernel, y);

@@ -38,7 +38,7 @@ struct Record {
 };
 enum : uint16_t {
     THREAD = 1023,
-    LANES = 1 << 10,  /* others of the warp too since its last __syncwarp */
+    LANES = 1 << 10,  /* and by other lanes of the warp since its last __syncwarp */
     WARPS = 1 << 11,  /* other warps too, in this period                  */
     BLOCKS = 1 << 12, /* other blocks too, in this launch                 */
     ATOMIC = 1 << 13  /* all of them                                      */
@@ -82,8 +82,8 @@ uint32_t period = 1, launch_began = 1, block_began = 1;
 uint16_t warp_steps[THREAD + 1]; /* of each thread in this block */
 bool found, misaligned;
 
-/* Is the record that of somebody whom nothing puts before this thread? since: what is older is of
- * the past. */
+/* Is the record an access that nothing orders before this thread's? Records older than `since` are
+ * ordered. */
 bool disturbs(const Record &r, uint32_t since)
 {
     if (r.period < since) return false;
@@ -317,7 +317,8 @@ void __tsan_func_exit(void) {}
 void __tsan_vptr_update(void **, void *) {}
 void __tsan_vptr_read(void **) {}
 
-/* Of -fsanitize=alignment: the type wants more than the address has, 16 bytes too. */
+/* Called by -fsanitize=alignment: the address is less aligned than the type needs, also for 16
+ * bytes. */
 void __ubsan_handle_type_mismatch_v1(Mismatch *what, void *at)
 {
     if (race_thread >= 0) report_misaligned(at, size_t(1) << what->log_alignment, HERE);

@@ -1,7 +1,7 @@
-/* races.h - who touches what in emulated kernels: finds accesses that nothing puts in an order.
+/* races.h - a race detector for emulated kernels: finds accesses that nothing orders.
  *
- * Kernels are compiled with the calls of gcc's thread sanitizer, which races.cpp answers. What the
- * emulation does for a thread (copies, fragments, atomics) it says itself. Without
+ * Kernels are compiled with the calls of gcc's thread sanitizer, which races.cpp answers. The
+ * emulation reports what it does on behalf of a thread (copies, fragments, atomics). Without
  * TAPEGRAD_CUDA_RACES all this is empty. */
 #ifndef RACES_H
 #define RACES_H
@@ -22,7 +22,7 @@ void race_touch(const void *at, size_t bytes, race_access how, const void *from)
 /* Since the launch began: were there accesses without an order? One that is not aligned? */
 bool race_found();
 bool race_misaligned();
-/* Memory that is watched: of a device, NULL if there is none; of the block, until the next one. */
+/* Watched memory: of a device, NULL if there is none; of the block, until the next block. */
 void *race_memory(size_t bytes);
 void race_release(void *p, size_t bytes);
 void *race_shared(size_t bytes);

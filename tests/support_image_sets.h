@@ -1,0 +1,19 @@
+/* support_image_sets.h - small image sets in the test's own folder (support_folder.h). */
+#ifndef TP_SUPPORT_IMAGE_SETS_H
+#define TP_SUPPORT_IMAGE_SETS_H
+
+#include <tapegrad/image_set.h>
+
+/* Names are relative to the folder. */
+void write_text(const char *name, const char *text);
+void make(const char *name); /* a folder */
+
+/* An image of 40 x 36 pixels of one colour, which tells images apart. */
+void write_image(const char *name, int colour);
+
+/* NAME/cat and NAME/dog with n images each. */
+void make_classes(const char *name, int n, int colour);
+
+tp_image_set *open_set(const char *name, tp_layout layout, tp_part part);
+
+#endif
