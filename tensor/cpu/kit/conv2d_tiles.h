@@ -1,0 +1,117 @@
+/* conv2d_tiles.h - convolutions as matrix products, tile by tile: tiles of positions, gathering.
+ *
+ *     Y = X' W' + b     dX = dY' W''     dW = dY^T X'
+ *
+ * Row i of X' (im2col) holds the inputs under the taps of output i; dY' is the same for each input
+ * (tensor/geometry/conv2d.h). Neither is stored as a whole: a task computes some columns of a tile of
+ * rows. The inputs under a row of taps are often contiguous in the image. Then the product reads them
+ * there, and only lines across an edge are gathered; else all lines are, into L2 (so at the baseline,
+ * where OpenBLAS computes the product). */
+#ifndef TP_CONV2D_TILES_H
+#define TP_CONV2D_TILES_H
+
+#include "tensor/cpu/kit/real.h"
+#include "tensor/geometry/conv2d_cut.h"
+#include "tensor/kernel.h"
+
+/* Positions of a tile: images, rows and columns from `first` on. */
+typedef struct tile {
+    int64_t first[3], size[3], positions;
+} tile;
+
+static inline tile tile_of(const tp__conv2d_pass *p, const tp__conv2d_cut *t, int64_t i)
+{
+    const int64_t most[3] = { p->batch, p->axis[0].count, p->axis[1].count };
+    const int64_t step[3] = { t->images, t->rows, t->cols };
+    tile a = { .positions = 1 };
+    for (int k = 2; k >= 0; k--) {
+        a.first[k] = i % t->tiles[k] * step[k];
+        a.size[k] = most[k] - a.first[k] < step[k] ? most[k] - a.first[k] : step[k];
+        a.positions *= a.size[k];
+        i /= t->tiles[k];
+    }
+    return a;
+}
+
+/* Offset in the result of the position (image, row, column) of a pass. */
+static inline int64_t made_at(const tp__conv2d_pass *p, int64_t image, int64_t row, int64_t col)
+{
+    const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
+    const int64_t at = (image * h->to + h->at + row * h->step) * w->to + w->at + col * w->step;
+    return at * p->groups * p->to;
+}
+
+/* Multiply-adds that a task should have at least. */
+#define MIN_WORK 1.0e6
+
+static inline int64_t grain_of(double work)
+{
+    return work < MIN_WORK ? (int64_t)(MIN_WORK / (work + 1.0)) : 1;
+}
+
+#ifndef TP_BASELINE
+void TP_KERNEL_FN(gemm_tile)(const tp_gemm_tile *t);
+#define OWN_PRODUCT true
+#else
+#define OWN_PRODUCT false
+#endif
+
+static inline void multiply(const tp_gemm_tile *t)
+{
+#ifdef TP_BASELINE
+    tp__gemm(REAL, t->ta, t->tb, t->m, t->n, t->k, 1.0, t->a, t->lda, t->b, t->ldb, t->add, t->c,
+             t->ldc);
+#else
+    TP_KERNEL_FN(gemm_tile)(t);
+#endif
+}
+
+/* ---- gathering ---- */
+
+/* Gathers the inputs under a row of taps: `taps` pieces of n channels, `hop` positions apart, from
+ * position `at` of a row of the image. */
+static inline void gather_line(const tp__conv2d_pass *p, const real *row, int64_t at, real *to)
+{
+    const tp__conv2d_span *w = &p->axis[1];
+    const int64_t n = p->from, pitch = p->groups * n, step = w->hop * pitch;
+    int64_t t = 0, end = w->taps;
+    for (; t < end && at + t * w->hop < 0; t++) memset(to + t * n, 0, (size_t)n * sizeof *to);
+    for (; end > t && at + (end - 1) * w->hop >= w->size; end--)
+        memset(to + (end - 1) * n, 0, (size_t)n * sizeof *to);
+    if (t == end) return;
+    row += at * pitch + t * step;
+    if (step == n)
+        memcpy(to + t * n, row, (size_t)((end - t) * n) * sizeof *to);
+    else
+        for (; t < end; t++, row += step) memcpy(to + t * n, row, (size_t)n * sizeof *to);
+}
+
+/* Gathers the inputs under rows of taps [first, last) for the positions of a tile:
+ * [positions][taps][channels]. at: for a single row of taps, gets the address of each position's
+ * inputs, which stay in the image if they are contiguous. */
+static inline void gather_tile(const tp__conv2d_pass *p, const tile *a, int64_t first, int64_t last,
+                               const real *from, real *to, const void **at)
+{
+    const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
+    const int64_t line = w->taps * p->from, step = p->groups * p->from, pitch = w->size * step;
+    if (line == 0) return; /* without channels there may be no map either */
+    for (int64_t b = a->first[0]; b < a->first[0] + a->size[0]; b++)
+        for (int64_t j = a->first[1]; j < a->first[1] + a->size[1]; j++)
+            for (int64_t i = a->first[2]; i < a->first[2] + a->size[2]; i++)
+                for (int64_t t = first; t < last; t++, to += line) {
+                    const int64_t row = h->from + j * h->move + t * h->hop;
+                    const int64_t col = w->from + i * w->move;
+                    if (at) *at++ = to;
+                    if (row < 0 || row >= h->size) {
+                        memset(to, 0, (size_t)line * sizeof *to);
+                        continue;
+                    }
+                    const real *image_row = from + (b * h->size + row) * pitch;
+                    if (at && col >= 0 && col + w->taps <= w->size)
+                        at[-1] = image_row + col * step;
+                    else
+                        gather_line(p, image_row, col, to);
+                }
+}
+
+#endif
