@@ -2,14 +2,14 @@
  *
  *     y[i] = sum_j dropout(p)[i,j] v[j] / sum_j p[i,j]      lse[i] = log(sum_j e^s[i,j])
  *
- * A block takes 64 queries of a head and 64 columns of its values, and walks over tiles of the keys
- * they see with a running maximum and sum; nothing of size N * S exists. 4 D multiply-adds a query
- * and key (6 D with positions) at f32 rate are the limit; keys and values are read once for 64
- * queries. Heads wider than 64 compute their logits once for each 64 columns. */
+ * A block owns 64 queries of a head and 64 columns of its values, and walks over tiles of the keys
+ * they see with a running maximum and sum; no matrix of size N * S is stored. 4 D multiply-adds for
+ * each query and key (6 D with positions) at f32 rate are the limit; keys and values are read once
+ * for 64 queries. Heads wider than 64 recompute their logits for each 64 columns. */
 #include "cuda/attention/attention_f32.cuh"
 #include "cuda/attention/attention_mma.cuh"
 
-/* Folds the logits s of a tile into the running maximum and sum; s become probabilities, to be
+/* Folds the logits s of a tile into the running maximum and sum; s becomes the probabilities, not yet
  * divided by the sum. */
 template <class S>
 static __device__ inline void online_softmax(const attn<S> &p, uint32_t dropped, float s[4][4],
@@ -19,7 +19,7 @@ static __device__ inline void online_softmax(const attn<S> &p, uint32_t dropped,
     for (int r = 0; r < 4; r++) {
         const float here = fmaxf(fmaxf(s[r][0], s[r][1]), fmaxf(s[r][2], s[r][3]));
         const float next = fmaxf(top[r], at_row<tp_max_of>(here));
-        const float base = next > -INFINITY ? next : 0.0f; /* nothing seen: all terms are 0 */
+        const float base = next > -INFINITY ? next : 0.0f; /* no key seen yet: all terms are 0 */
         const float fade = expf(top[r] - base);
         top[r] = next;
         sum[r] *= fade;
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(AT_THREADS) attention_kernel(attn<S> p, int sl
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     const at_block at(slabs, p.heads, p.batch);
     at_tile t = { at.b, at.h, (attn_tiles(p.queries, AT) - 1 - at.tile) * AT,
-                  0 }; /* longest first */
+                  0 }; /* the longest first */
     const int end = attn_end_key(p, t.i + AT - 1);
     float o[4][4], top[4], sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     at_clear(o);

@@ -1,11 +1,11 @@
-/* attention.cuh - full and relative attention: the problem, what a query sees, its dropout. */
+/* attention.cuh - full and relative attention: the problem, visibility of keys, dropout. */
 #ifndef TP_ATTENTION_CUH
 #define TP_ATTENTION_CUH
 
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/attn_gpu.h"
 
-/* Where a gradient goes: in S, or in f32 if it belongs to a parameter. */
+/* The destination of a gradient: in S, or in f32 if it belongs to a parameter. */
 template <class S> struct attn_sink {
     void *to; /* NULL: not wanted */
     bool f32;
@@ -18,16 +18,16 @@ template <class S> struct attn_sink {
     }
 };
 
-/* Queries [B,N,H*D], keys and values [B,S,H*D], positions [S,H*D]. What was not given, was not
- * asked for or does not belong to the pass is NULL. */
+/* Queries [B,N,H*D], keys and values [B,S,H*D], positions [S,H*D]. NULL: not given, not asked for, or
+ * not part of the pass. */
 template <class S> struct attn {
     int batch, heads, queries, keys, dim, width, ahead,
-        span; /* S - N; 0: no limit of what is seen */
+        span; /* ahead = S - N; span: distances that a query sees, 0: no limit */
     bool causal;
     float scale, keep_scale;
     uint32_t drop_below; /* 0: no dropout */
     tp_random random;
-    int64_t bias_batch; /* elements of bias a batch row; 0: one for all */
+    int64_t bias_batch; /* elements of bias for each batch row; 0: one bias for all */
     const S *q, *k, *v, *pos, *r_w, *r_r, *bias, *dout;
     const uint8_t *mask;
     S *out;
@@ -86,7 +86,7 @@ TP_HD static inline int attn_tiles(int n, int tile)
     return (n + tile - 1) / tile;
 }
 
-/* The keys that queries first..last see lie in [begin, end). */
+/* The keys that queries first..last see are in [begin, end). */
 template <class S> static __device__ inline int attn_begin_key(const attn<S> &p, int first)
 {
     return p.span ? max(first + p.ahead + 1 - p.span, 0) : 0;
@@ -96,7 +96,7 @@ template <class S> static __device__ inline int attn_end_key(const attn<S> &p, i
     return p.causal ? max(min(last + p.ahead + 1, p.keys), 0) : p.keys;
 }
 
-/* The queries that see one of keys first..last lie in [begin, end). */
+/* The queries that see one of keys first..last are in [begin, end). */
 template <class S> static __device__ inline int attn_begin_query(const attn<S> &p, int first)
 {
     return p.causal ? max(first - p.ahead, 0) : 0;
@@ -112,7 +112,7 @@ template <class S> static __device__ inline int64_t attn_row(const attn<S> &p, i
     return ((int64_t)b * p.heads + h) * p.queries + i;
 }
 
-/* Which elements of the probabilities [B,H,N,S] are dropped; neighbours share random words. */
+/* Tells which elements of the probabilities [B,H,N,S] are dropped; neighbours share random words. */
 struct attn_dropout {
     int64_t block;
     tp_philox words;

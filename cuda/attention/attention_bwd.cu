@@ -3,10 +3,10 @@
  *     P = e^(s - lse)   dP = dO V^T   dS = P (dropout(dP) - delta)   delta = rowsum(dO * O)
  *     dQ = scale (dS K + dS' R)   dK = dS^T Q   dV = dropout(P)^T dO   dR = dS'^T Q   dbias = dS
  *
- * Everything is computed again from the log-sum-exp by whoever owns a result: a pass for 64
- * queries, one for 64 keys, one for 64 distances (S' is S by query and distance), one for a tile of
- * the bias. Sums over the batch go through parts in c->work, added in order. 16 D multiply-adds a
- * query and key for dQ, dK and dV at f32 rate are the limit. */
+ * Each block owns its results and recomputes all else from the log-sum-exp: one pass owns 64 queries
+ * a block, one 64 keys, one 64 distances (S' is S by query and distance), one a tile of the bias.
+ * Sums over the batch are partial sums in c->work, added in order. 16 D multiply-adds for each query
+ * and key for dQ, dK and dV at f32 rate are the limit. */
 #include "cuda/attention/attention_f32.cuh"
 #include "cuda/attention/attention_mma.cuh"
 
@@ -27,7 +27,7 @@ template <class S> __global__ void __launch_bounds__(TP_THREADS) delta_kernel(at
     }
 }
 
-/* Sums of the 64 rows of a tile in registers, to to[0..n). room: 16 rows of 64 floats. */
+/* to[0..n) = the sums of the 64 rows of a tile in registers. room: 16 rows of 64 floats. */
 static __device__ inline void sum_rows(const float acc[4][4], float *room, float *to, int n)
 {
     const int t = (int)threadIdx.x, ty = t / 16, tx = t % 16;
@@ -41,7 +41,7 @@ static __device__ inline void sum_rows(const float acc[4][4], float *room, float
     to[t] = sum;
 }
 
-/* The owner of 64 queries: dq, and its part of dr_w and dr_r. */
+/* The owner of 64 queries computes dq, and its part of dr_w and dr_r. */
 template <bool POSITIONS, class S>
 __global__ void __launch_bounds__(AT_THREADS, 1) query_grad(attn<S> p, int slabs)
 {
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(AT_THREADS, 1) query_grad(attn<S> p, int slabs
     sum_rows(by_position, transposed, dr + p.width, min(AT, p.dim - at.x0));
 }
 
-/* acc += T^T rows, T a tile of rows by columns, rows those of the tile: 64 columns from x0. */
+/* acc += T^T rows: T is a tile of rows by columns, of the rows 64 columns from x0 are used. */
 template <class S>
 static __device__ inline void add_by_column(float acc[4][4], const float tile[4][4], float *kept,
                                             float *stage, const at_rows<S> &rows, int i, int x0,
@@ -98,7 +98,7 @@ static __device__ inline void add_by_column(float acc[4][4], const float tile[4]
     at_outer(acc, kept, stage, AT);
 }
 
-/* The owner of 64 keys: dk and dv. The owner of 64 distances: dpos of some rows of the batch. */
+/* The owner of 64 keys computes dk and dv; the owner of 64 distances, dpos of some rows of the batch. */
 template <bool POSITIONS, bool DISTANCES, class S>
 __global__ void __launch_bounds__(AT_THREADS, 1) key_grad(attn<S> p, int slabs)
 {
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(AT_THREADS, 1) key_grad(attn<S> p, int slabs)
         }
 }
 
-/* The owner of a tile of the bias: dS, summed over the batch if it has one bias. */
+/* The owner of a tile of the bias sums dS, over the batch if all rows share one bias. */
 template <class S>
 __global__ void __launch_bounds__(AT_THREADS, 2) bias_grad(attn<S> p, int key_tiles)
 {
@@ -198,7 +198,7 @@ template <class S> static tp_code grad_parts(const tp_call *c, const attn<S> &p,
     return code;
 }
 
-/* The parts of the call's gradients in c->work. */
+/* Assigns the partial sums of the call's gradients their place in c->work. */
 template <class S> static void place_work(const tp_call *c, attn<S> &p, bool positions)
 {
     const tp_attn_gpu at =
@@ -211,7 +211,7 @@ template <class S> static void place_work(const tp_call *c, attn<S> &p, bool pos
     p.splits = (int)at.splits;
 }
 
-/* dq, with the parts of dr_w and dr_r, dk and dv, the parts of dpos. */
+/* dq with the parts of dr_w and dr_r, dk and dv, the parts of dpos. */
 template <bool POSITIONS, class S>
 static tp_code grad_inputs(const tp_call *c, const attn<S> &p, int64_t slabs)
 {

@@ -1,10 +1,10 @@
 /* attention_f32.cuh - tiles of 64 rows by 64 columns in f32 for attention kernels of any head size.
  *
  * 256 threads as 16 x 16: thread (ty, tx) holds rows 4 ty .. and columns 4 tx .. of a tile.
- * Operands lie in shared memory with the summed index first, so that 16 multiply-adds need two
- * reads of 16 bytes: products run at about the rate of the multiply-adds. Columns are keys, or
- * distances (then key = query + ahead - column). A product of row i with the row of a table at the
- * other of the two is sheared: a tile of it needs 127 rows of the table, and a thread seven of
+ * Operands are in shared memory with the summed index first, so that 16 multiply-adds need two
+ * reads of 16 bytes: products run at about the rate of the multiply-adds. Columns are keys or
+ * distances (then key = query + ahead - column). The product of query i with the table row at the
+ * distance of key j is skewed: a tile of it needs 127 rows of the table, and a thread seven of
  * them. */
 #ifndef TP_ATTENTION_F32_CUH
 #define TP_ATTENTION_F32_CUH
@@ -45,7 +45,7 @@ static __device__ inline at_rows<S> at_keys(const attn<S> &p, const S *of, int b
     return { of + (int64_t)b * p.keys * p.width + h * p.dim, NULL, 1.0f, p.keys, p.width };
 }
 
-/* Of dO or O. */
+/* Rows of dO or O. */
 template <class S>
 static __device__ inline at_rows<S> at_results(const attn<S> &p, const S *of, int b, int h)
 {
@@ -124,7 +124,7 @@ static __device__ inline void at_outer_window(float acc[4][4], const float *A, c
     }
 }
 
-/* acc += rows of a times rows of b: those from j, or (sheared) for row r and column c the one at
+/* acc += rows of a times rows of b: those from j or, if skewed, for row r and column c the row
  * j + r - c. stage: shared memory for AT_SLAB columns of both. */
 template <bool SHEARED, class S>
 static __device__ inline void at_product(float acc[4][4], float *stage, const at_rows<S> &a, int i,
@@ -145,7 +145,7 @@ static __device__ inline void at_product(float acc[4][4], float *stage, const at
             at_outer(acc, A, B, AT_SLAB);
     }
 }
-/* acc[r][x] += sum over columns c of T[c][r] W[63 + r - c][x]: W are the 128 rows around a tile. */
+/* acc[r][x] += sum over columns c of T[c][r] W[63 + r - c][x], W being the 128 rows around a tile. */
 static __device__ inline void at_outer_sheared(float acc[4][4], const float *T, const float *W)
 {
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
@@ -169,19 +169,19 @@ static __device__ inline void at_outer_sheared(float acc[4][4], const float *T, 
     }
 }
 
-/* A tile to shared memory as it is, or with the column first. */
-template <bool TURNED> static __device__ inline void at_keep(float *to, const float s[4][4])
+/* Stores a tile in shared memory with the row first, or with the column first. */
+template <bool TRANSPOSED> static __device__ inline void at_keep(float *to, const float s[4][4])
 {
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
 #pragma unroll
     for (int r = 0; r < 4; r++)
 #pragma unroll
         for (int c = 0; c < 4; c++)
-            to[TURNED ? (4 * tx + c) * AT_LD + 4 * ty + r : (4 * ty + r) * AT_LD + 4 * tx + c] =
+            to[TRANSPOSED ? (4 * tx + c) * AT_LD + 4 * ty + r : (4 * ty + r) * AT_LD + 4 * tx + c] =
                 s[r][c];
 }
 
-/* Over the 16 threads that hold parts of the same rows. */
+/* Reduces over the 16 threads that hold parts of the same rows. */
 template <class Op> static __device__ inline float at_row(float v)
 {
     for (int d = 8; d > 0; d >>= 1) v = Op::join(v, __shfl_xor_sync(0xffffffffu, v, d));
@@ -193,7 +193,7 @@ struct at_tile {
     int b, h, i, j;
 };
 
-/* Bit c: the mask hides column + c. */
+/* Bit c: column + c is masked. */
 template <class S> static __device__ inline uint32_t at_hidden(const attn<S> &p, int b, int column)
 {
     uint32_t bits = 0;
@@ -204,7 +204,7 @@ template <class S> static __device__ inline uint32_t at_hidden(const attn<S> &p,
     return bits;
 }
 
-/* s: the logits of the tile, -inf where a query does not see the key. */
+/* s = the logits of the tile, -inf where a query does not see the key. */
 template <bool POSITIONS, bool DISTANCES, class S>
 static __device__ inline void at_logits(const attn<S> &p, const at_tile &t, float *stage,
                                         float s[4][4])
@@ -237,7 +237,7 @@ static __device__ inline void at_logits(const attn<S> &p, const at_tile &t, floa
     }
 }
 
-/* Bit 4 r + c: dropout takes element r, c of this thread. */
+/* Bit 4 r + c: dropout drops element r, c of this thread. */
 template <bool DISTANCES, class S>
 static __device__ inline uint32_t at_dropped(const attn<S> &p, const at_tile &t)
 {
@@ -254,7 +254,7 @@ static __device__ inline uint32_t at_dropped(const attn<S> &p, const at_tile &t)
     return bits;
 }
 
-/* Of the tile: ds, the gradient of the logits, and w, the probabilities after dropout. */
+/* Computes for the tile ds, the gradient of the logits, and w, the probabilities after dropout. */
 template <bool POSITIONS, bool DISTANCES, class S>
 static __device__ inline void at_gradients(const attn<S> &p, const at_tile &t, float *stage,
                                            float ds[4][4], float w[4][4])
@@ -279,7 +279,7 @@ static __device__ inline void at_gradients(const attn<S> &p, const at_tile &t, f
     }
 }
 
-/* Where element (row, x) of a head of a [B,n,H*D] tensor lies. */
+/* The offset of element (row, x) of a head in a [B,n,H*D] tensor. */
 template <class S>
 static __device__ inline int64_t at_element(const attn<S> &p, int b, int n, int row, int h, int x)
 {

@@ -1,10 +1,10 @@
 /* attention_mma.cu - full attention forward on tensor cores, bf16.
  *
- * A warp holds 32 queries (16 of heads over 64, or of few of them): their results and running
- * maxima stay in registers, keys and values pass through shared memory, 32 at a time, the next in
- * flight. Reads keys and values once for 128 (64) queries. A step of 32 queries and 32 keys of 64
- * columns is 64 mma, 16 ldmatrix, 32 2^x and one barrier. With 330 instructions, where nothing is
- * hidden, dropped or rescaled, mma and 2^x would be the limit and not issue; today
+ * A warp holds 32 queries (16 for heads over 64, or where queries are few): their results and
+ * running maxima stay in registers. Keys and values pass through shared memory, 32 at a time, while
+ * the next 32 are copied. Reads keys and values once for 128 (64) queries. A step of 32 queries and
+ * 32 keys of 64 columns is 64 mma, 16 ldmatrix, 32 2^x and one barrier. With 330 instructions, where
+ * no key is masked, dropped or rescaled, mma and 2^x would be the limit instead of issue; today
  *
  *     budget: attention_mma_kernel<64, 2> sm_90 480 instructions
  *     budget: attention_mma_kernel<64, 1> sm_90 290 instructions
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) attention_mma_kernel(attn<bf16>
     TP_SHARED_REST(bf16, room);
     bf16 *const ring = room + BLOCK * COLS; /* keys and values of two steps */
     const am_block at(p.heads, p.batch);
-    const int first = (attn_tiles(p.queries, BLOCK) - 1 - at.tile) * BLOCK; /* longest first */
+    const int first = (attn_tiles(p.queries, BLOCK) - 1 - at.tile) * BLOCK; /* the longest first */
     const int i = first + (int)threadIdx.x / 32 * 16 * ROWS;
     const int end = attn_end_key(p, min(first + BLOCK, p.queries) - 1);
     const int64_t head = (int64_t)at.b * p.keys * p.width + at.h * p.dim;
@@ -88,8 +88,8 @@ template <int COLS, int ROWS> static tp_code launch(const tp_call *c, const attn
                      (size_t)(BLOCK + 4 * AM_STEP) * COLS * sizeof(bf16), p);
 }
 
-/* A row is computed alike in both sizes of blocks: the smaller one serves where the larger would
- * leave multiprocessors without work. */
+/* Both sizes of blocks compute a row alike: the smaller one serves where the larger would leave
+ * multiprocessors idle. */
 tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p)
 {
     const int large = attn_tiles(p.queries, 32 * AM_WARPS) * p.batch * p.heads;

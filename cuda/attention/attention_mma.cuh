@@ -1,9 +1,9 @@
-/* attention_mma.cuh - what the tensor core kernels of full attention share: which calls they serve,
- * masks and dropout on accumulators.
+/* attention_mma.cuh - shared by the tensor core kernels of full attention: supported calls, masks and
+ * dropout on accumulators.
  *
- * Accumulators s[n][e] of a lane: row + 8 (e / 2), column + 8 n + e % 2, where row and column are
- * those of its first element. Logits are unscaled; with c = scale log2(e) a probability is
- * 2^(c s - c max). */
+ * Element s[n][e] of a lane's accumulators is at row + 8 (e / 2), column + 8 n + e % 2, where row and
+ * column are those of its first element. Logits are unscaled; with c = scale log2(e) a probability
+ * is 2^(c s - c max). */
 #ifndef TP_ATTENTION_MMA_CUH
 #define TP_ATTENTION_MMA_CUH
 
@@ -17,7 +17,7 @@ constexpr int AM_STEP = 32; /* columns of a step */
 tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
 tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
 
-/* With relative positions. The first makes p.biases, for both of the others. */
+/* The same with relative positions. The first computes p.biases, which both others read. */
 tp_code tp__rel_attention_mma_biases(const tp_call *c, const attn<bf16> &p);
 tp_code tp__rel_attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
 tp_code tp__rel_attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
@@ -29,7 +29,7 @@ static inline bool am_serves(const attn<bf16> &p)
     return p.dim % 8 == 0 && p.dim > 0 && p.dim <= 128 && p.scale > 1e-6f &&
            tp_aligned(p.q, p.k, p.v, p.pos, p.out, p.dout) && tp_aligned(p.dq.to, p.dk.to, p.dv.to);
 }
-/* f(COLS) for the columns that the head needs. */
+/* Calls f(COLS) with the columns that the head needs. */
 template <class F> static tp_code am_by_columns(const attn<bf16> &p, F f)
 {
     return p.dim <= 32   ? f(std::integral_constant<int, 32>())
@@ -55,8 +55,9 @@ static __device__ inline bool am_sees(const attn<bf16> &p, int b, int i, int j)
            (!p.span || j > i + p.ahead - p.span) && (!p.mask || p.mask[(int64_t)b * p.keys + j]);
 }
 
-/* -inf for what is not seen, and the bias. TURNED: rows are keys, or (DISTANCES) distances. */
-template <bool TURNED, int N, bool DISTANCES = false>
+/* Masks pairs with -inf, and adds the bias to the others. TRANSPOSED: rows are keys or, with DISTANCES,
+ * distances. */
+template <bool TRANSPOSED, int N, bool DISTANCES = false>
 static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, int row, int column,
                                       float s[N][4])
 {
@@ -66,7 +67,7 @@ static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, i
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int r = row + e / 2 * 8, c = column + 8 * n + e % 2;
-            const int i = TURNED ? c : r, j = DISTANCES ? c + p.ahead - r : TURNED ? r : c;
+            const int i = TRANSPOSED ? c : r, j = DISTANCES ? c + p.ahead - r : TRANSPOSED ? r : c;
             if (!am_sees(p, at.b, i, j))
                 s[n][e] = -INFINITY;
             else if (p.bias)
@@ -77,8 +78,8 @@ static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, i
         }
 }
 
-/* Bit 4 n + e: dropout takes element n, e. */
-template <bool TURNED, int N, bool DISTANCES = false>
+/* Bit 4 n + e: dropout drops element n, e. */
+template <bool TRANSPOSED, int N, bool DISTANCES = false>
 static __device__ inline uint32_t am_dropped(const attn<bf16> &p, const am_block &at, int row,
                                              int column)
 {
@@ -89,14 +90,14 @@ static __device__ inline uint32_t am_dropped(const attn<bf16> &p, const am_block
 #pragma unroll 1
     for (int k = 0; k < 4 * N; k++) {
         const int r = row + k / 2 % 2 * 8, c = column + k / 4 * 8 + k % 2;
-        const int64_t i = TURNED ? c : r, j = DISTANCES ? c + p.ahead - r : TURNED ? r : c;
+        const int64_t i = TRANSPOSED ? c : r, j = DISTANCES ? c + p.ahead - r : TRANSPOSED ? r : c;
         const int64_t e = (((int64_t)at.b * p.heads + at.h) * p.queries + i) * p.keys + j;
         bits |= (uint32_t)dropout.drops(p, e) << k;
     }
     return bits;
 }
 
-/* Without dropout a branch. */
+/* Applies dropout; one branch without it. */
 template <int N>
 static __device__ inline void am_drop(const attn<bf16> &p, float s[N][4], uint32_t dropped)
 {
@@ -150,7 +151,7 @@ template <int N> static __device__ inline void am_clear(float s[N][4])
         for (int e = 0; e < 4; e++) s[n][e] = 0.0f;
 }
 
-/* Sixteen rows from `row` of a head, times k, to a tensor [B,count,H*D]. */
+/* Stores sixteen rows from `row` of a head, times k, in a tensor [B,count,H*D]. */
 template <int COLS>
 static __device__ inline void am_store(const attn<bf16> &p, const attn_sink<bf16> &to,
                                        const am_block &at, int count, int row, const float k[2],

@@ -1,19 +1,19 @@
 /* attention_mma_bwd.cu - gradients of full attention on tensor cores, bf16.
  *
- * Two passes, each the owner of its results, with the probabilities computed again from the
- * log-sum-exp: dq for 64 queries (three products a query and key), dk and dv for 64 keys (four;
- * logits transposed, so that keys are the rows and nothing is transposed through memory). A warp holds
- * 16 rows, 32 columns (16 for heads over 64) pass through shared memory at a time, the next in
- * flight. P and dS are rounded to bf16 for the products, sums are in f32. For heads of 64 a step of
+ * Two passes recompute the probabilities from the log-sum-exp: the owners of 64 queries compute dq
+ * (three products for each query and key), the owners of 64 keys dk and dv (four, with transposed
+ * logits, so that keys are the rows and nothing is transposed through memory). A warp holds 16 rows;
+ * 32 columns (16 for heads over 64) at a time pass through shared memory while the next are copied.
+ * P and dS are rounded to bf16 for the products, sums are in f32. For heads of 64 a step of
  * 16 by 32 is 48 mma (dk, dv: 64), 24 (32) ldmatrix and 16 2^x a lane; with 210 (320) instructions,
- * where nothing is hidden or dropped, mma and the reads of shared memory would be the limit; today
+ * where no key is masked or dropped, mma and the reads of shared memory would be the limit; today
  *
  *     budget: query_grad_mma<64> sm_90 275 instructions
  *     budget: key_grad_mma<64> sm_90 330 instructions
  */
 #include "cuda/attention/attention_mma_bwd.cuh"
 
-/* The owner of 64 queries: dq. */
+/* The owner of 64 queries computes dq. */
 template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) query_grad_mma(attn<bf16> p)
 {
     TP_SHARED_REST(bf16, room);
@@ -66,7 +66,7 @@ template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) query_grad_
     am_store<COLS>(p, p.dq, at, p.queries, i, scale, dq);
 }
 
-/* The owner of 64 keys: dk and dv. */
+/* The owner of 64 keys computes dk and dv. */
 template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) key_grad_mma(attn<bf16> p)
 {
     TP_SHARED_REST(bf16, room);

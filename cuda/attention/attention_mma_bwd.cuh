@@ -1,16 +1,16 @@
-/* attention_mma_bwd.cuh - what the gradient kernels of full and relative attention on tensor cores
- * share: rows held by a warp, steps of two tiles, from logits to their gradients. */
+/* attention_mma_bwd.cuh - shared by the gradient kernels of full and relative attention on tensor
+ * cores: rows held by a warp, steps of two tiles, from logits to their gradients. */
 #ifndef TP_ATTENTION_MMA_BWD_CUH
 #define TP_ATTENTION_MMA_BWD_CUH
 
 #include "cuda/attention/attention_mma.cuh"
 
 constexpr int AM_ROWS = 16 * AM_WARPS; /* of a block */
-/* Columns of a step, and their blocks of 8. */
+/* Columns of a step, and blocks of 8 columns in it. */
 template <int COLS> constexpr int AM_STEPS = COLS == 128 ? 16 : 32;
 template <int COLS> constexpr int AM_BLOCKS = AM_STEPS<COLS> / 8;
 
-/* Sixteen rows of a tile as A operands: kept in registers up to 64 columns, else read again. */
+/* Sixteen rows of a tile as A operands: kept in registers up to 64 columns, else reloaded. */
 template <int COLS> struct am_held {
     static constexpr bool kept = COLS <= 64;
     static constexpr int N = AM_BLOCKS<COLS>;
@@ -29,7 +29,7 @@ template <int COLS> struct am_held {
         else
             tp_frag_a<COLS>(now, tile, 0, k);
     }
-    /* s = these rows times the rows of another tile. UNROLL: fewer where registers are short. */
+    /* s = these rows times the rows of another tile. UNROLL: less where registers are scarce. */
     template <int UNROLL = COLS / 16> __device__ void scores(float s[N][4], const bf16 *other) const
     {
         am_clear<N>(s);
@@ -48,8 +48,8 @@ template <int COLS> struct am_held {
     }
 };
 
-/* From logits s, dp = dO V^T, and the log-sum-exp (base 2) and delta of each element's query: s
- * becomes dS, dp the probabilities after dropout. of(n, e): where the two stand. */
+/* From logits s, dp = dO V^T, and the log-sum-exp (base 2) and delta of each element's query, which
+ * of(n, e) returns: s becomes dS, dp the probabilities after dropout. */
 template <int N, class F>
 static __device__ inline void am_gradients(const attn<bf16> &p, uint32_t dropped, float s[N][4],
                                            float dp[N][4], F of)
@@ -68,7 +68,7 @@ static __device__ inline void am_gradients(const attn<bf16> &p, uint32_t dropped
     am_drop<N>(p, dp, dropped);
 }
 
-/* A ring of two steps of two tiles, copied while the other step is used. */
+/* Double buffer: two steps of two tiles, one copied while the other is used. */
 template <int COLS> struct am_ring {
     static constexpr int TILE = AM_STEPS<COLS> * COLS;
     bf16 *now, *other;

@@ -1,5 +1,5 @@
-/* attention_mma_fwd.cuh - what the forward kernels of full and relative attention on tensor cores
- * share: the state of a warp's queries, from logits to results. */
+/* attention_mma_fwd.cuh - shared by the forward kernels of full and relative attention on tensor
+ * cores: the state of a warp's queries, from logits to results. */
 #ifndef TP_ATTENTION_MMA_FWD_CUH
 #define TP_ATTENTION_MMA_FWD_CUH
 
@@ -7,7 +7,7 @@
 
 constexpr int AM_N = AM_STEP / 8;
 
-/* Logits of 16 rows become probabilities, to be divided by the sum; top: unscaled. */
+/* Turns logits of 16 rows into probabilities, not yet divided by the sum; top: unscaled maxima. */
 template <int COLS, int N>
 static __device__ inline void am_fold(float s[N][4], float o[COLS / 8][4], float top[2],
                                       float sum[2], float c)
@@ -53,13 +53,13 @@ template <int COLS, int ROWS> struct am_queries {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             am_clear<COLS / 8>(o[r]);
-            top[r][0] = top[r][1] = -1e30f; /* finite: a step may hide everything */
+            top[r][0] = top[r][1] = -1e30f; /* finite: a step may mask every key */
             sum[r][0] = sum[r][1] = 0.0f;
         }
     }
 };
 
-/* A step from its logits s: queries from i, keys from j; edge: some may be hidden. */
+/* Completes a step from its logits s: queries from i, keys from j. edge: some pairs may be masked. */
 template <int COLS, int ROWS>
 static __device__ inline void am_values(const attn<bf16> &p, const am_block &at,
                                         am_queries<COLS, ROWS> &w, float s[ROWS][AM_N][4], int i,

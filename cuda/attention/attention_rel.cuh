@@ -1,24 +1,23 @@
-/* attention_rel.cuh - what the tensor core kernels of relative attention share: where queries, keys
- * and distances meet.
+/* attention_rel.cuh - shared by the tensor core kernels of relative attention: the ring, and logits.
  *
  *     S[i][j] = q_i k_j + r_w k_j + (q_i + r_r) pos_d      key j + distance d = query i + ahead
  *
- * The two biases are logits of a key and of a distance, computed once (p.biases), so that one
- * operand q serves both products. A block holds BLOCK rows of one of the three and walks over
- * another in steps; the lines that they meet of the third lie in a ring in shared memory. Row x of
- * warp w and column c of a step at step number t meet in line
+ * The two biases are logits of a key and of a distance, computed once (p.biases), so that one operand
+ * q serves both products. Of queries, keys and distances a block holds BLOCK rows of one and walks
+ * over another in steps. Rows of the third, called lines, pass by in a ring in shared memory: row x of
+ * warp w and column c of step t use line
  *
  *     STEP t + c - x + BLOCK - 16 MT w
  *
- * whose order (upwards or downwards in the tensor) the kernel chooses; products with lines are
- * shifted by the row in registers (skew.cuh). */
+ * whose order (upwards or downwards in the tensor) the kernel chooses. A warp multiplies blocks of
+ * lines and skews the products in registers (skew.cuh). */
 #ifndef TP_ATTENTION_REL_CUH
 #define TP_ATTENTION_REL_CUH
 
 #include "cuda/attention/attention_mma.cuh"
 #include "cuda/attention/skew.cuh"
 
-/* Rows of a head with their bias logits, or (step -1) the same from the last to the first. */
+/* Rows of a head with their bias logits or, with step -1, the same from the last to the first. */
 struct am_rows {
     const bf16 *at;
     const float *bias; /* or NULL */
@@ -33,7 +32,7 @@ struct am_rows {
     }
 };
 
-/* Keys, values, or (b = 0) distances of a block. bias: NULL or what p.biases has of them. */
+/* Keys, values, or (b = 0) distances of a block. bias: their bias logits in p.biases, or NULL. */
 static __device__ inline am_rows am_keys(const attn<bf16> &p, const bf16 *of, int b, int h,
                                          const float *bias)
 {
@@ -49,16 +48,16 @@ static __device__ inline const float *am_distance_biases(const attn<bf16> &p)
     return p.biases + (int64_t)p.batch * p.heads * p.keys;
 }
 
-/* The lines that a step meets, and those of the next, in flight. */
+/* The ring: the lines that a step uses, and those that the next step adds, in flight. */
 template <int COLS, int STEP, int BLOCK> struct am_lines {
     static constexpr int RING = BLOCK + 2 * STEP;
     static constexpr size_t BYTES = (size_t)RING * COLS * sizeof(bf16);
     bf16 *lines;
     float *bias; /* [RING], or NULL */
     am_rows from;
-    int next, put; /* the row to be fetched next, and where it goes */
+    int next, put; /* the row to fetch next, and its line */
 
-    /* Line 0 is row `first`. All that the first step meets. */
+    /* Begins with row `first` in line 0, and fetches all lines of the first step. */
     __device__ void begin(const am_rows &rows, int first)
     {
         from = rows;
@@ -77,14 +76,14 @@ template <int COLS, int STEP, int BLOCK> struct am_lines {
         tp_tile_copy<COLS, STEP, AM_THREADS>(lines + put * COLS, from.at, next, from.count,
                                              from.dim, from.width);
     }
-    /* The bias of line t of those in flight; stored when it has come. */
+    /* The bias of line t in flight; the caller stores it when it has arrived. */
     __device__ float bias_in_flight(int t) const { return from.bias_of(next + t); }
     __device__ void turn()
     {
         next += STEP;
         put = put + STEP < RING ? put + STEP : 0;
     }
-    /* Where in the ring k lines after `place` are: k in (-RING, RING). */
+    /* The line k after `place` in the ring, for k in (-RING, RING). */
     static __device__ int after(int place, int k)
     {
         const int x = place + k;
@@ -92,7 +91,7 @@ template <int COLS, int STEP, int BLOCK> struct am_lines {
     }
 };
 
-/* g += q times 16 rows of a tile. query(a, k): depths 16 k of the MT blocks of queries. */
+/* g += q times 16 rows of a tile. query(a, k) gives depths 16 k .. of the MT blocks of queries. */
 template <int COLS, int MT, class A>
 static __device__ inline void am_row_products(float g[MT][2][4], const bf16 *rows, const A &query)
 {
@@ -109,7 +108,7 @@ static __device__ inline void am_row_products(float g[MT][2][4], const bf16 *row
     }
 }
 
-/* The products with 16 lines from `line`. */
+/* g = the products with 16 lines from `line`, and their biases. */
 template <int COLS, int MT, class L, class A>
 static __device__ inline void am_line_products(float g[MT][2][4], const L &ring, int line,
                                                const A &query)
@@ -124,7 +123,7 @@ static __device__ inline void am_line_products(float g[MT][2][4], const L &ring,
     am_row_products<COLS, MT>(g, ring.lines + line * COLS, query);
 }
 
-/* The products with the lines before the first column. */
+/* kept = the products with the lines before the first column. */
 template <int COLS, int MT, class L, class A>
 static __device__ inline void am_before(float kept[MT][2 * MT][4], const L &ring, int place,
                                         const A &query)
@@ -142,7 +141,7 @@ static __device__ inline void am_before(float kept[MT][2 * MT][4], const L &ring
     }
 }
 
-/* Logits of queries and 8 N keys, unscaled. kept: products with the lines before. */
+/* Logits of queries and 8 N keys, unscaled. kept: products with the lines before, updated. */
 template <int COLS, int MT, int N, class L, class A>
 static __device__ inline void am_rel_logits(float s[MT][N][4], float kept[MT][2 * MT][4],
                                             const L &ring, int place, const bf16 *keys,
@@ -153,7 +152,7 @@ static __device__ inline void am_rel_logits(float s[MT][N][4], float kept[MT][2 
     for (int c = 0; c < N / 2; c++) {
         float g[MT][2][4], x[MT][2][4];
         am_line_products<COLS, MT>(g, ring, L::after(place, 16 * c), query);
-        tp_roll<MT>(x, kept, g);
+        tp_skew_step<MT>(x, kept, g);
 #pragma unroll
         for (int m = 0; m < MT; m++)
 #pragma unroll

@@ -2,18 +2,17 @@
  *
  *     y_j = sum_s p_sj x_s     dx_s = sum_j p_sj dy_j     dz_sj = p_sj (g_sj - sum_s p_sj g_sj)
  *
- * for each head, p the softmax of the scores z over the tokens of a chunk, g_sj = <x_s, dy_j>.
+ * for each head, where p is the softmax of the scores z over the tokens of a chunk, g_sj = <x_s, dy_j>.
  *
- * Short chunks, of heads that are 1, 2, 4 .. 32 packs wide: a warp takes a head of a chunk and
- * keeps its rows of x in registers, so that x and z are read once and dx is written once. Bytes an
- * element of x in bf16, with 16 tokens, rank 1 and width 64: 2.2 forward, 4.2 backward; 2 and 4
- * operations, 0.6 shuffles. Bound by memory. The sum of p g takes no other pass: all g
- * are at hand.
+ * Short chunks, with heads that are 1, 2, 4 .. 32 packs wide: a warp takes a head of a chunk and keeps
+ * its rows of x in registers, so that x and z are read once and dx is written once. Bytes an element of
+ * x in bf16, with 16 tokens, rank 1 and width 64: 2.2 forward, 4.2 backward; 2 and 4 operations, 0.6
+ * shuffles. Bound by memory. The sum of p g needs no second pass, as all g are in registers.
  *
  * Long chunks of up to eight ranks are cut into spans (chunk_spans.cu).
  *
- * Any others: p and g are floats in c->work, each element by a thread, each column of scores by a
- * block; several passes. */
+ * All others: p and g are floats in c->work, computed by one thread an element, and one block a column
+ * of scores; several passes. */
 #include "cuda/attention/chunk_project.cuh"
 
 static chunk_geometry geometry_of(const tp_call *c)
@@ -32,10 +31,10 @@ static chunk_geometry geometry_of(const tp_call *c)
 
 /* ---- short chunks: a warp takes a head of a chunk ---- */
 
-enum { WARPS = 128 }; /* threads of a block: more blocks fit than of twice as many */
+enum { WARPS = 128 }; /* threads of a block: more warps fit than in blocks of twice as many */
 
-/* Lanes `lanes` apart hold the same pack of different tokens: token, token + step, ..., of which
- * `left` are in the chunk from `token`. */
+/* Lanes that are a multiple of `lanes` apart hold the same pack of different tokens: token,
+ * token + step, ...; `left` tokens of the chunk remain from `token` on. */
 typedef struct warp_part {
     int lanes, step, token, pack, left;
 } warp_part;
@@ -48,14 +47,14 @@ static __device__ inline warp_part part_of(const chunk_geometry &g, int lanes)
     return w;
 }
 
-/* Over the lanes whose numbers differ in the bits from `first` up to `end`. */
+/* Reduces over the lanes whose numbers differ in the bits from `first` up to `end`. */
 template <class Op> static __device__ inline float joined(float v, int first, int end)
 {
     for (int d = first; d < end; d <<= 1) v = Op::join(v, __shfl_xor_sync(0xffffffffu, v, d));
     return v;
 }
 
-/* The rows of x that this lane holds, the first at x; zeros behind the chunk. */
+/* Loads this lane's rows of x, the first at x; zeros beyond the chunk. */
 template <int STEPS, class S>
 static __device__ inline void load_rows(const warp_part &w, int64_t stride, const S *x,
                                         tp_pack<S> v[STEPS])
@@ -67,7 +66,7 @@ static __device__ inline void load_rows(const warp_part &w, int64_t stride, cons
     }
 }
 
-/* p[k] = softmax of a column of scores, at the tokens of this lane, the first at z; 0 behind the
+/* p[k] = softmax of a column of scores, at the tokens of this lane, the first at z; 0 beyond the
  * chunk. */
 template <int STEPS, class S>
 static __device__ inline void weigh(const warp_part &w, int64_t stride, const S *z, float p[STEPS])
@@ -166,7 +165,7 @@ __global__ void __launch_bounds__(WARPS)
     }
 }
 
-/* How a warp lies on a head: lanes across it, and tokens that a lane holds; 0: not at all. */
+/* How a warp covers a head: lanes across it, and tokens of a lane; lanes 0: it cannot. */
 typedef struct warp_plan {
     int lanes, steps;
 } warp_plan;
@@ -198,7 +197,7 @@ static tp_code backward_warps(const tp_call *c, const chunk_geometry &g, int lan
         tp_in<S>(&c->x[1]), tp_in<S>(&c->dy[0]), tp_out<X>(&c->dx[0]), tp_out<Z>(&c->dx[1]));
 }
 
-/* ---- any size: a thread an element ---- */
+/* ---- any size: one thread an element ---- */
 
 /* A block takes one column of the scores of a chunk. */
 template <class S>

@@ -1,4 +1,4 @@
-/* chunk_project.cuh - the dynamic projection: its sizes, as its files see them. */
+/* chunk_project.cuh - the dynamic projection: its sizes, and the entry points of chunk_spans.cu. */
 #ifndef TP_CHUNK_PROJECT_CUH
 #define TP_CHUNK_PROJECT_CUH
 
@@ -9,7 +9,7 @@ typedef struct chunk_geometry {
     int64_t chunks, l, r, n, H, D, C; /* x [chunks,l,C], C = H D; z [chunks,l,n], n = H r */
 } chunk_geometry;
 
-/* A gradient has the type of its tensor, or is f32 where that is a parameter's. */
+/* A gradient has the type of its tensor, or is f32 if that is a parameter. */
 template <class S, class F> static tp_code chunk_with_gradient(const tp_view *dx, F f)
 {
     return dx->dtype == TP_F32 ? f(float()) : f(S());

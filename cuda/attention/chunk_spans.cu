@@ -1,21 +1,23 @@
 /* chunk_spans.cu - the dynamic projection of long chunks, of up to eight ranks; formulas as in
  * chunk_project.cu.
  *
- * A block takes a head of a span of 512 tokens of a chunk: the largest score of each rank, powers,
- * and sums of x by them. A second kernel adds the spans in order and, in backward, makes the sum of
- * p g, which is <y_j, dy_j>. So the last one makes dx and dz in one pass: tokens by threads for the
- * dots, elements of x by lanes for dx.
+ * A block takes a head of a span of 512 tokens of a chunk and computes the largest score of each rank,
+ * exponentials, and the sums of x weighted by them. A second kernel adds the spans in order and, in
+ * backward, computes the sum of p g, which is <y_j, dy_j>. So the last kernel computes dx and dz in one
+ * pass: one token a thread for the dot products, one element of x a lane for dx.
  *
  * Reads x and z once forward, twice backward, and writes dx and dz once: with 32 columns and eight
- * ranks 2.5 bytes an element of x forward and 7.5 backward (bf16). Of eight ranks forward has about
+ * ranks 2.5 bytes an element of x forward and 7.5 backward (bf16). With eight ranks forward has about
  * 13 instructions for 32 elements, backward 30: bound by memory, unless heads are narrow. */
 #include "cuda/attention/chunk_project.cuh"
 
 constexpr int SPAN = TP_CHUNK_SPAN, RANKS = TP_CHUNK_RANKS;
-constexpr int SPAN_WARPS = TP_THREADS / 32, TILE = TP_THREADS; /* tokens of a round in backward */
-constexpr int TILE_LD = 32 + 4; /* of its rows of x: packs of rows lie in different banks */
+constexpr int SPAN_WARPS = TP_THREADS / 32,
+              TILE = TP_THREADS; /* TILE: tokens of a round in backward */
+constexpr int TILE_LD =
+    32 + 4; /* row stride of its rows of x: packs of rows are in different banks */
 
-/* Scratch: of each span and rank D sums, the largest score, the sum of powers; behind them of each
+/* Scratch: for each span and rank D sums, the largest score, the sum of exponentials; then for each
  * column of scores the largest, one over the sum and, in backward, <y, dy>. */
 struct chunk_spans {
     int64_t spans;
@@ -35,7 +37,7 @@ static __device__ inline float *part_at(const chunk_geometry &g, const chunk_spa
     return s.part + ((t * g.n + column) * s.spans + span) * (g.D + 2);
 }
 
-/* Over the threads of a block whose numbers agree modulo eight, in order of the warps. */
+/* Reduces over the threads of a block whose numbers agree modulo eight, in order of the warps. */
 template <class Op> static __device__ inline float by_rank(float v)
 {
     TP_SHARED(float, part, [SPAN_WARPS][RANKS]);
@@ -50,8 +52,8 @@ template <class Op> static __device__ inline float by_rank(float v)
     return v;
 }
 
-/* power[s][j] = e^(z - most) of the tokens of a span, whose scores of rank 0 begin at z; rank
- * threadIdx.x % 8 gives its most and sum. */
+/* power[s][j] = e^(z - most) for the tokens of a span, whose scores of rank 0 begin at z. The threads
+ * with threadIdx.x % 8 = j compute most and sum of rank j. */
 template <class S>
 static __device__ inline void span_powers(const chunk_geometry &g, int tokens, const S *z,
                                           float power[SPAN][RANKS], float *most, float *sum)
@@ -72,7 +74,7 @@ static __device__ inline void span_powers(const chunk_geometry &g, int tokens, c
     *sum = by_rank<tp_sum_of>(*sum);
 }
 
-/* Eight floats of shared memory. */
+/* Loads eight floats from shared memory. */
 static __device__ inline void load_ranks(const float *from, float to[RANKS])
 {
     const tp_pack<float> low = tp_load(from), high = tp_load(from + 4);
@@ -121,7 +123,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* A warp takes a column of scores: adds the spans. y: forward; dy: backward, for the columns. */
+/* A warp adds the spans of a column of scores. y: forward; dy: backward, for the columns. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     merge_spans(chunk_geometry g, chunk_spans s, S *y, const S *dy)
@@ -158,7 +160,7 @@ struct span_room {
     float (*p)[RANKS], (*rows)[TILE_LD], (*dy)[32]; /* [TILE], [TILE], [RANKS] */
 };
 
-/* p of the tokens of a round and, for rank threadIdx.x % 8, <y, dy>. */
+/* p for the tokens of a round and, for rank threadIdx.x % 8, <y, dy>. */
 template <class S>
 static __device__ inline void round_weights(const chunk_geometry &g, const chunk_spans &s,
                                             const span_room &m, int tokens, int64_t column,

@@ -1,21 +1,21 @@
 /* ls_attention.cu - long-short attention, forward: one softmax over window and chunk vectors.
  *
- * bf16 with heads of 64 and 32 goes to tensor cores (ls_mma_fwd.cuh), all else to the kernel
- * of this file: a block owns 64 queries of a head and walks the band of its window, then its
- * vectors, in tiles of 64 columns, with one running maximum and sum for both (ls_plain.cuh).
- * Reads keys and values once a tile of queries, which the cache serves; 6 D operations a visible
- * pair in float arithmetic are the limit. Saves the log-sum-exp. A query that sees nothing gives
- * zeros, and 0. */
+ * bf16 with heads of 64 and 32 runs on tensor cores (ls_mma_fwd.cuh), all else in the kernel of this
+ * file: a block owns 64 queries of a head and walks the band of its window, then its vectors, in
+ * tiles of 64 columns, with one running maximum and sum for both (ls_plain.cuh). Keys and values are
+ * read once for each tile of queries, from cache; 6 D operations for each visible pair at f32 rate
+ * are the limit. Saves the log-sum-exp. A query that sees no key gives zeros and a log-sum-exp of
+ * 0. */
 #include "cuda/attention/ls_mma_fwd.cuh"
 
-/* What a thread keeps of its four queries: largest logit, sum, four columns of the output. */
+/* A thread's state of its four queries: largest logit, sum, four columns of the output. */
 struct ls_online {
     float most[4], sum[4], o[4][4];
 };
 
-enum { LS_FEW_QUERIES = 32768 }; /* of all heads: 256 blocks of 128 */
+enum { LS_FEW_QUERIES = 32768 }; /* over all heads: 256 blocks of 128 */
 
-/* Over the 16 threads that share queries. */
+/* Reduces over the 16 threads that share queries. */
 template <class Op> static __device__ inline float ls_over_row(float v)
 {
 #pragma unroll
@@ -23,7 +23,7 @@ template <class Op> static __device__ inline float ls_over_row(float v)
     return v;
 }
 
-/* s becomes exp(s - most); what was summed before is scaled. */
+/* s becomes exp(s - most); earlier sums are rescaled. */
 static __device__ inline void ls_softmax_step(ls_online &m, float s[4][4])
 {
 #pragma unroll
@@ -43,7 +43,7 @@ static __device__ inline void ls_softmax_step(ls_online &m, float s[4][4])
     }
 }
 
-/* The columns of a part that the queries from t0 see. */
+/* Walks over the columns of a part that the queries from t0 see. */
 template <ls_way WAY, class S>
 static __device__ inline void ls_walk(const ls_call<S> &p, int part, int t0, int b, int h, int d0,
                                       float *pool, ls_online &m)
@@ -112,8 +112,8 @@ static tp_code ls_forward(const tp_call *c, const ls_call<float> &p)
     return ls_forward_plain(c, p);
 }
 
-/* Two blocks of 16 queries a warp read each key once for both; with one, twice as many blocks fill
- * the GPU. Which depends on the shapes alone, as bits must not depend on the GPU. */
+/* Two blocks of 16 queries a warp read each key once for both; with one, twice as many blocks fill the
+ * GPU. The choice depends on the shapes alone, as bits must not depend on the GPU. */
 static tp_code ls_forward(const tp_call *c, const ls_call<bf16> &p)
 {
     const bool few = p.D == 64 && (int64_t)p.B * p.H * p.N < LS_FEW_QUERIES;

@@ -1,20 +1,20 @@
-/* ls_attention_bwd.cu - long-short attention, backward: probabilities are made again from the
+/* ls_attention_bwd.cu - long-short attention, backward: recomputes the probabilities from the
  * log-sum-exp, P = exp(S - lse), dS = P (dy V^T - delta), delta = sum of dy y.
  *
  * Every element of a result has one owner, so that no sum depends on the order of blocks:
  *
  *     queries      dq = dS (K + R)                            a tile of queries walks its columns
  *     keys         dK = dS^T (q + r_w), dV = P^T dy, c        a tile of keys walks its queries
- *     distances    dR = dS^T (q + r_r), e                     keys and table change places
+ *     distances    dR = dS^T (q + r_r), e                     keys and table swap roles
  *     biases       dr_w = sum of c K, dr_r = sum of e R
  *
- * where c and e are the sums of dS over queries. Sums for the tables, which all batch rows share,
- * are cut into fixed runs of queries and added in order. Products of the first three, 10 D
- * operations a visible pair each, are the limit: on tensor cores (ls_mma_bwd.cuh) or in float
- * arithmetic (ls_plain.cuh). */
+ * where c and e are the sums of dS over queries. Sums for the tables, which all batch rows share, are
+ * cut into fixed runs of queries and added in order. The products of the first three, 10 D
+ * operations each for every visible pair, are the limit: on tensor cores (ls_mma_bwd.cuh) or at f32
+ * rate (ls_plain.cuh). */
 #include "cuda/attention/ls_mma_bwd.cuh"
 
-/* delta[(b H + h) N + t], a warp each. */
+/* delta[(b H + h) N + t], one warp for each. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     ls_delta_kernel(ls_call<S> p, int64_t items, const S *y, const S *dy, float *delta)
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Logits to probabilities p, their gradients dp to those of the logits. */
+/* Turns logits into probabilities, and their gradients dp into those of the logits. */
 template <class S>
 static __device__ inline void ls_probabilities(const ls_call<S> &p, const ls_grad<S> &g,
                                                const ls_tile &t, int64_t head, float s[4][4],
@@ -61,7 +61,7 @@ static __device__ inline void ls_zero(float acc[4][4])
 
 /* ---- queries ---- */
 
-/* acc[i] += sum over columns of ds[column][i] times the line that query i and the column meet. */
+/* acc[i] += sum over columns of ds[column][i] times the line of query i and the column. */
 template <ls_way WAY>
 static __device__ inline void ls_add_skewed(const ls_tile &t, int x0, const float *ds,
                                             const float *lines, float acc[4][4])
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(LS_THREADS, 1)
 
 /* ---- sums ---- */
 
-/* Row i of a table's gradient: the splits of distance i, and of all beyond if i is the clamp. */
+/* Row i of a table's gradient: the splits of distance i and, if i is the clamp, of all beyond it. */
 __global__ void __launch_bounds__(TP_THREADS)
     ls_table_kernel(int64_t numel, int width, int splits, int n, int clamp, const float *part,
                     ls_out dx)
@@ -217,8 +217,8 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* part[block][column] = sum of f[row][head] x[row][column] over the block's rows; `batches` times n
- * rows, x moves on by `step`, f is [batch,H,n]. */
+/* part[block][column] = sum of f[row][head] x[row][column] over the block's rows, of `batches` times n
+ * rows; x advances by `step` from batch to batch, f is [batch,H,n]. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     ls_weigh_kernel(ls_call<S> p, int64_t rows, int n, int64_t step, int clamp, const float *f,

@@ -1,8 +1,8 @@
-/* ls_mma.cuh - long-short attention on tensor cores: products with tiles (tiles.cuh), and when
- * they serve.
+/* ls_mma.cuh - long-short attention on tensor cores: products with tiles (tiles.cuh), and the calls
+ * that these kernels support.
  *
- * A lane's place in a fragment is one offset; steps of 16 in depth are an exclusive or, steps of 16
- * rows a constant. */
+ * A lane's address in a fragment is one offset; 16 columns of depth further is an exclusive or, 16
+ * rows further a constant. */
 #ifndef TP_LS_MMA_CUH
 #define TP_LS_MMA_CUH
 
@@ -19,8 +19,8 @@ static __device__ inline int ls_warp()
     return (int)threadIdx.x / 32;
 }
 
-/* Offsets of this lane in fragments of 16 rows from `row`: as B whose columns they are (two of 8),
- * or whose depth they are. */
+/* Offsets of this lane in fragments of 16 rows from `row`, as operand B: the rows are its columns (two
+ * blocks of 8), or its depth. */
 template <int D> static __device__ inline int ls_at_columns(int row)
 {
     const int l = ls_lane();
@@ -39,7 +39,7 @@ static __device__ inline void ls_multiply(float c[2][4], const uint32_t a[4], co
     tp_mma_bf16(c[1], a, b + 2, c[1]);
 }
 
-/* c[n] += a x^T for 16 rows of x as columns: `at` is ls_at_columns of the first. */
+/* c[n] += a x^T, where 16 rows of x are columns; `at` is ls_at_columns of the first. */
 template <int D, int MT>
 static __device__ inline void ls_multiply_rows(float c[MT][2][4], const uint32_t a[MT][D / 16][4],
                                                const bf16 *tile, int at)
@@ -53,7 +53,7 @@ static __device__ inline void ls_multiply_rows(float c[MT][2][4], const uint32_t
     }
 }
 
-/* o += p x for 16 rows of x as depth: `at` is ls_at_depth of the first. */
+/* o += p x, where 16 rows of x are depth; `at` is ls_at_depth of the first. */
 template <int D, int MT>
 static __device__ inline void ls_multiply_depth(float o[MT][D / 8][4], const uint32_t p[MT][4],
                                                 const bf16 *tile, int at)
@@ -67,7 +67,7 @@ static __device__ inline void ls_multiply_depth(float o[MT][D / 8][4], const uin
     }
 }
 
-/* 16 rows of one head from `row` as A, straight from memory; rows that are not there are zeros. */
+/* Loads 16 rows of one head from `row` as operand A, from device memory; missing rows are zeros. */
 template <int D>
 static __device__ inline void ls_load_a(uint32_t a[D / 16][4], const ls_rows<bf16> &x, int width,
                                         int row)
@@ -85,8 +85,8 @@ static __device__ inline void ls_load_a(uint32_t a[D / 16][4], const ls_rows<bf1
     }
 }
 
-/* Copies N rows of x, row, row + STEP, ..., to the rows of a tile from `to`, a multiple of 8; rows
- * that are not there become zeros. */
+/* Copies N rows of x, row, row + STEP, ..., to the rows of a tile from `to`, a multiple of 8; missing
+ * rows become zeros. */
 template <int D, int THREADS, int N, int STEP>
 static __device__ inline void ls_copy_rows(bf16 *tile, int to, const ls_rows<bf16> &x, int width,
                                            int row)
@@ -104,8 +104,8 @@ static __device__ inline void ls_copy_rows(bf16 *tile, int to, const ls_rows<bf1
     }
 }
 
-/* Are there kernels for this call? Queries of 16 rows must share their chunk, and what `queries` of
- * them need of the table beyond what one needs must be at most `lines` rows. */
+/* Tells whether there are kernels for this call. Queries of 16 rows must share their chunk, and
+ * `queries` of them may need at most `lines` rows of the table more than one of them does. */
 static inline bool ls_serves(const ls_call<float> &, int, int)
 {
     return false;

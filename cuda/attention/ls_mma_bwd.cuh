@@ -1,23 +1,22 @@
-/* ls_mma_bwd.cuh - long-short attention backward on tensor cores, head sizes 64 and 32 in bf16: the
- * kernels of backward in tiles of 64 queries by 64 columns, four warps of 16
- * queries.
+/* ls_mma_bwd.cuh - long-short attention backward on tensor cores, head sizes 64 and 32 in bf16: tiles
+ * of 64 queries by 64 columns, by four warps of 16 queries.
  *
- * Of the skewed operand 128 lines are staged, line x = index `top` - x. In the window query i and
- * column j meet in line j - i + 64: a warp multiplies the 80 lines that it needs and shifts them
- * (skew.cuh); dS goes the opposite way, and is multiplied with the same lines for dq. Queries
- * of a chunk of vectors meet column j in line j + offset.
+ * 128 lines of the skewed operand (ls_plain.cuh) are staged; line x is index `top` - x. In the window
+ * query i and column j use line j - i + 64: a warp multiplies the 80 lines that it needs and skews
+ * the products (skew.cuh); dS is unskewed and multiplied by the same lines for dq. In the part of the
+ * vectors the queries of a chunk and column j use line j + offset.
  *
- * Owners of columns need P and dS transposed: they go through shared memory in bf16. Sums over
- * queries are a product with ones. The next tile is copied while one is computed, if there is room.
+ * Owners of columns need P and dS transposed, by way of shared memory in bf16. Sums over queries are
+ * a product with ones. The next tile is copied while one is computed, if there is room.
  *
  * A tile of 16 x 64 of a warp (head 64) is 176 mma for dq, 172 for keys and 148 for distances of
- * the window. Instructions, of the four turns of the last products one:
+ * the window. Instructions, counting the loop of the last products once instead of four times:
  *
  *     budget: ls_query_mma<64> sm_90 1110 instructions
  *     budget: ls_column_mma<64, false, true> sm_90 1020 instructions
  *     budget: ls_column_mma<64, true, true> sm_90 1210 instructions
  *
- * Addresses and masks are half of them, and not yet reduced. */
+ * Half of them are addresses and masks, which are not yet optimised. */
 #ifndef TP_LS_MMA_BWD_CUH
 #define TP_LS_MMA_BWD_CUH
 
@@ -28,8 +27,8 @@ enum { LS_MMA_THREADS = 128 };
 
 /* ---- logits of a tile ---- */
 
-/* 16 queries of a warp against a tile of 64 columns: the line that column 0 and the first query
- * meet (without their shift), and what line 0 holds. */
+/* 16 queries of a warp against a tile of 64 columns. lines: the line of column 0 and the first query,
+ * before skewing; top: the index in line 0. */
 struct ls_warp_tile {
     int lines, top;
 };
@@ -43,7 +42,7 @@ static __device__ inline ls_warp_tile ls_warp_tile_of(const ls_call<bf16> &p, in
     return { last - ls_reach(p, part, t0 + 16 * ls_warp()), last - c0 };
 }
 
-/* c = a lines^T + bias, each query and column with the line in which they meet. */
+/* c = a lines^T + bias, where each query and column takes the line of their distance. */
 template <int D, bool WINDOW>
 static __device__ inline void ls_skewed_product(float c[8][4], const uint32_t a[1][D / 16][4],
                                                 const ls_warp_tile &w, const bf16 *lines,
@@ -65,7 +64,7 @@ static __device__ inline void ls_skewed_product(float c[8][4], const uint32_t a[
         ls_multiply_rows<D, 1>(x, a, from + 16 * k * D, at);
         if (WINDOW) {
             float s[1][2][4];
-            tp_roll<1>(s, kept, x);
+            tp_skew_step<1>(s, kept, x);
 #pragma unroll
             for (int n = 0; n < 2 && k > 0; n++)
 #pragma unroll
@@ -101,7 +100,7 @@ static __device__ inline void ls_straight_product(float c[8][4], const uint32_t 
     }
 }
 
-/* Logits, divided by the scale, to probabilities; gradients of those to gradients of logits. */
+/* Turns logits, divided by the scale, into probabilities, and their gradients into those of logits. */
 template <bool WINDOW, bool TABLE>
 static __device__ inline void ls_tile_probabilities(const ls_call<bf16> &p, const ls_grad<bf16> &g,
                                                     int64_t head, int t0, int c0, float s[8][4],
@@ -131,7 +130,7 @@ static __device__ inline void ls_tile_probabilities(const ls_call<bf16> &p, cons
     }
 }
 
-/* Bias logits of the rows from `row`, STEP apart, as floats of a tile. */
+/* Copies the bias logits of the rows from `row`, STEP apart, as floats. */
 template <int N, int STEP>
 static __device__ inline void ls_copy_bias(float *to, const ls_rows<bf16> &x, int row,
                                            float unscale)
@@ -144,7 +143,7 @@ static __device__ inline void ls_copy_bias(float *to, const ls_rows<bf16> &x, in
 
 /* ---- queries ---- */
 
-/* A stage of dq: keys, values, lines of the table, bias logits of both. */
+/* A stage for dq: keys, values, lines of the table, bias logits of both. */
 template <int D> struct ls_query_stage {
     bf16 k[LS_TILE * D], v[LS_TILE * D], lines[LS_SKEW * D];
     float a[LS_TILE], b[LS_SKEW];
@@ -245,14 +244,14 @@ __global__ void __launch_bounds__(LS_MMA_THREADS)
 
 /* ---- keys, distances ---- */
 
-/* A stage of queries with the lines that they meet: of the table, or (TABLE) of keys and values. */
+/* A stage of queries with their lines: of the table or, with TABLE, of keys and values. */
 template <int D, bool TABLE> struct ls_column_stage {
     bf16 q[LS_TILE * D], dy[LS_TILE * D], lines[LS_SKEW * D], values[TABLE ? LS_SKEW * D : 8];
     float b[LS_SKEW];
 };
 
-/* The columns themselves, and P (of keys only) and dS by query. Two stages for tables would be more
- * than the 99 KiB that every GPU has. */
+/* The columns themselves, and P (for keys only) and dS by query. Two stages for tables would exceed
+ * the 99 KiB that every GPU has. */
 template <int D, bool TABLE> struct ls_column_shared {
     static constexpr int STAGES = TABLE ? 1 : 2;
     ls_column_stage<D, TABLE> stage[STAGES];
@@ -261,7 +260,7 @@ template <int D, bool TABLE> struct ls_column_shared {
     float a[LS_TILE];
 };
 
-/* 16 rows of this warp to a tile of 64 columns in bf16. */
+/* Stores 16 rows of this warp in a tile of 64 columns in bf16. */
 static __device__ inline void ls_put_tile(bf16 *to, const float x[8][4])
 {
     const int row = 16 * ls_warp() + ls_lane() / 4, q = ls_lane() % 4;
@@ -274,7 +273,7 @@ static __device__ inline void ls_put_tile(bf16 *to, const float x[8][4])
         }
 }
 
-/* acc += x^T rows for this warp's 16 columns of x [64,64]; sums, if given, += those of x. */
+/* acc += x^T rows for this warp's 16 columns of x [64,64]; sums += the column sums of x, unless NULL. */
 template <int D>
 static __device__ inline void ls_column_product(float acc[1][D / 8][4], float *sums, const bf16 *x,
                                                 const bf16 *rows)
@@ -293,7 +292,7 @@ static __device__ inline void ls_column_product(float acc[1][D / 8][4], float *s
 /* Queues the copies of a stage: queries from t0 of batch row b, and their lines. */
 template <int D, bool TABLE, bool WINDOW>
 static __device__ inline void ls_fetch_columns(const ls_call<bf16> &p, const ls_grad<bf16> &g,
-                                               int h, int c0, int b, int t0,
+                                               int h, int c0, int b, int t0, float unscale,
                                                ls_column_stage<D, TABLE> &x)
 {
     constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
@@ -306,7 +305,7 @@ static __device__ inline void ls_fetch_columns(const ls_call<bf16> &p, const ls_
         ls_copy_rows<D, LS_MMA_THREADS, LS_SKEW, -1>(x.values, 0, ls_keys(p, p.v[part], part, b, h),
                                                      p.width, top);
     tp_copy_commit();
-    if (WINDOW) ls_copy_bias<LS_SKEW, -1>(x.b, TABLE ? k : r, top, 1.0f / p.scale);
+    if (WINDOW) ls_copy_bias<LS_SKEW, -1>(x.b, TABLE ? k : r, top, unscale);
 }
 
 /* Stores dx and dv of the block's columns. sums: of dS over queries, the gradient of the bias beyond q. */
@@ -332,7 +331,7 @@ static __device__ inline void ls_store_columns(const ls_call<bf16> &p, const ls_
     }
 }
 
-/* As ls_column_kernel, for a whole head. */
+/* The same as ls_column_kernel, for a whole head. */
 template <int D, bool TABLE, bool WINDOW>
 __global__ void __launch_bounds__(LS_MMA_THREADS)
     ls_column_mma(ls_call<bf16> p, ls_grad<bf16> g, ls_columns o)
@@ -341,10 +340,11 @@ __global__ void __launch_bounds__(LS_MMA_THREADS)
     TP_SHARED_REST(Shared, shared);
     constexpr int part = WINDOW ? LS_WINDOW_PART : LS_VECTOR_PART;
     const ls_column c = ls_column_of<TABLE>(p, o);
+    const float unscale = 1.0f / p.scale;
     float dx[1][D / 8][4] = {}, dv[1][D / 8][4] = {}, sums[4] = {};
     const auto fetch = [&](int64_t m, ls_column_stage<D, TABLE> &x) {
         ls_fetch_columns<D, TABLE, WINDOW>(p, g, c.h, c.c0, ls_batch_of<TABLE>(o, c, m),
-                                           ls_query_of<TABLE>(o, m), x);
+                                           ls_query_of<TABLE>(o, m), unscale, x);
     };
     const ls_rows<bf16> own =
         TABLE ? ls_table(p, part, c.h) : ls_keys(p, p.k[part], part, c.split, c.h);
@@ -353,8 +353,8 @@ __global__ void __launch_bounds__(LS_MMA_THREADS)
     if (!TABLE)
         ls_copy_rows<D, LS_MMA_THREADS, LS_TILE, 1>(
             shared->v, 0, ls_keys(p, p.v[part], part, c.split, c.h), p.width, c.c0);
-    tp_copy_commit(); /* by itself: perhaps no query sees the tile, and nothing is fetched */
-    if (WINDOW) ls_copy_bias<LS_TILE, 1>(shared->a, own, c.c0, 1.0f / p.scale);
+    tp_copy_commit(); /* a group of its own: if no query sees the tile, nothing else is fetched */
+    if (WINDOW) ls_copy_bias<LS_TILE, 1>(shared->a, own, c.c0, unscale);
     if (m < c.end) fetch(m, shared->stage[0]);
     for (int j = 0; m < c.end; j ^= Shared::STAGES - 1) {
         const ls_column_stage<D, TABLE> &x = shared->stage[j];

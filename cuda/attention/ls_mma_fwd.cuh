@@ -1,15 +1,15 @@
 /* ls_mma_fwd.cuh - long-short attention forward on tensor cores, head sizes 64 and 32 in bf16.
  *
- * Warp i of a block owns R queries from t = T + R i and takes in step j the 32 keys from column 32
- * j of its own band, key Wc + t - reach + column. So all warps use the same rows of the table in a
+ * Warp i of a block owns R queries from t = T + R i and takes in step j the 32 keys from column 32 j
+ * of its own band, key Wc + t - reach + column. So all warps use the same rows of the table in a
  * step, distance = reach - u, and share keys and values in a ring of slots that they read at
- * different places. The position product G[i][u] is rolled: a step computes 32 new columns, and its
- * shift by the row (skew.cuh) is the initial value of the logits
+ * different positions. A step computes 32 new columns of the position product G[i][u], which are
+ * skewed by the row (skew.cuh) to become the initial value of the logits
  *
  *     S[i][c] = G[i][c - i] + a[key] + q K^T
  *
  * Vectors follow in steps of 32: 16 queries share their chunk, so their table is a row offset. One
- * maximum and sum run through both; logits are kept divided by the scale, 2^x takes the product.
+ * maximum and sum run through both parts; logits are divided by the scale, which 2^x multiplies in.
  *
  * Keys, values and tables come from the cache; a step of 32 x 32 of a warp (head 64) is 96 mma.
  * Instructions of a window step where no key is masked and no maximum moves (620 by design):
@@ -25,10 +25,10 @@
 
 enum { LS_STEP = 32 }; /* keys */
 
-/* MT blocks of 16 queries a warp. */
+/* A warp owns MT blocks of 16 queries. */
 template <int D, int MT, int WARPS> struct ls_forward_shape {
     static constexpr int R = 16 * MT, QUERIES = R * WARPS, THREADS = 32 * WARPS;
-    /* Slots ahead of a step that its last warp reads, and all slots: one is in flight. */
+    /* The slots of a step that its last warp reads ahead of the first; all slots, one in flight. */
     static constexpr int AHEAD = (QUERIES - R + LS_STEP - 1) / LS_STEP, SLOTS = AHEAD + 2;
     static constexpr int RING = SLOTS * LS_STEP, TABLE = 4 * LS_STEP;
 };
@@ -47,14 +47,13 @@ template <int D, int MT, int WARPS> static size_t ls_forward_shared(const tp__ls
            (size_t)(2 * columns + F::QUERIES) * sizeof(float);
 }
 
-/* What a warp keeps: queries, output, and of each row the largest logit and the sum of this lane.
- */
+/* The state of a warp: queries, output, and for each row the largest logit and this lane's sum. */
 template <int D, int MT> struct ls_warp_state {
     uint32_t q[MT][D / 16][4];
     float o[MT][D / 8][4], most[MT][2], sum[MT][2];
 };
 
-/* 16 of the 32 columns of S. */
+/* Stores 16 of the 32 columns of S. */
 template <int MT>
 static __device__ inline void ls_put_half(float s[MT][4][4], int half, const float x[MT][2][4])
 {
@@ -66,7 +65,7 @@ static __device__ inline void ls_put_half(float s[MT][4][4], int half, const flo
             for (int i = 0; i < 4; i++) s[m][2 * half + n][i] = x[m][n][i];
 }
 
-/* S of 32 columns to probabilities, and their product with the values in rows at0, at1. */
+/* Turns S of 32 columns into probabilities, and adds their product with the values in rows at0, at1. */
 template <int D, int MT>
 static __device__ inline void ls_soft_values(ls_warp_state<D, MT> &w, float s[MT][4][4],
                                              float scale2, const bf16 *values, int at0, int at1)
@@ -119,7 +118,7 @@ static __device__ inline void ls_soft_values(ls_warp_state<D, MT> &w, float s[MT
 
 /* ---- the window ---- */
 
-/* -INFINITY where a query does not see a key: s are those from `key` on, rows from t. */
+/* Sets -INFINITY where a query does not see a key: s holds keys from `key` on, rows from t. */
 template <int MT>
 static __device__ inline void ls_mask_window(const ls_call<bf16> &p, float s[MT][4][4], int t,
                                              int key)
@@ -171,7 +170,7 @@ static __device__ inline void ls_window_logits(float x[MT][2][4], float kept[MT]
 #pragma unroll
             for (int i = 0; i < 4; i++) g[m][n][i] = bp[8 * n + i % 2];
     ls_multiply_rows<D, MT>(g, q, table, at);
-    tp_roll<MT>(x, kept, g);
+    tp_skew_step<MT>(x, kept, g);
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -195,7 +194,7 @@ static __device__ inline void ls_window_steps(const ls_call<bf16> &p, int T, int
     bf16 *const values = ring + F::RING * D, *const table = values + F::RING * D;
     float *const bs = reinterpret_cast<float *>(table + F::TABLE * D), *const as =
                                                                            bs + steps * LS_STEP;
-    /* Nothing before the first key that is seen, but for one step that fills the kept columns. */
+    /* Steps before the first visible key are skipped, except one that fills the kept columns. */
     const int dead = ls_first(p, LS_WINDOW_PART, T) - key0 - (F::QUERIES - F::R) - LS_STEP;
     const int begin = max(0, dead / LS_STEP);
     const int all_from = ls_first(p, LS_WINDOW_PART, t + F::R - 1); /* seen by all of the warp */
@@ -216,7 +215,7 @@ static __device__ inline void ls_window_steps(const ls_call<bf16> &p, int T, int
     int slot = (F::AHEAD + 1) * LS_STEP; /* the row of the ring that is written next */
     const int at_columns = ls_at_columns<D>(0), at_depth = ls_at_depth<D>(0);
     float kept[MT][2 * MT][4] = {};
-    int place = F::R * ls_warp(); /* and that this warp reads */
+    int place = F::R * ls_warp(); /* the row of the ring that this warp reads */
     for (int j = begin; j < steps; j++) {
         tp_copy_wait<0>();
         __syncthreads();
@@ -270,7 +269,8 @@ static __device__ inline void ls_vector_steps(const ls_call<bf16> &p, int T, int
         ls_copy_rows<D, F::THREADS, LINES, -1>(table, j % 2 * LINES, r, p.width, end - 1 - key);
         tp_copy_commit();
     };
-    int seen[MT], at_table[MT]; /* the end of what 16 queries see; where their table begins */
+    int seen[MT],
+        at_table[MT]; /* the end of the keys that 16 queries see; the start of their table */
 #pragma unroll
     for (int m = 0; m < MT; m++) {
         seen[m] = t + 16 * m < p.N ? ls_reach(p, part, t + 16 * m) + 1 : 0;

@@ -1,19 +1,19 @@
-/* ls_plain.cuh - long-short attention in float arithmetic: what both directions share. Any head
- * size, any chunk length, window or rank.
+/* ls_plain.cuh - long-short attention in f32, shared by forward and backward. Any head size, any chunk
+ * length, window or rank.
  *
  * Window and chunk vectors are two parts of one kind. For query t of a part
  *
  *     key + distance = reach(t)       window: Wc + t     vectors: (Cc + t / l) r - 1
  *
  * and t sees the keys first(t) .. reach(t); their distances are rows of the part's table. So a tile
- * of queries against columns, keys or distances alike, has a straight operand, row c0 + j for
+ * of queries against columns, which are keys or distances, has a straight operand, row c0 + j for
  * column j, and a skewed one, row reach(t) - c0 - j:
  *
  *     S = q (K + R) + a[key] + b[distance]        a = r_w K, b = r_r R, for the window only
  *
- * Tiles are 64 x 64 of 256 threads with 4 x 4 each; heads longer than 64 are cut into blocks of
- * columns, for each of which the logits are made again. 32 multiply-adds meet 4 to 5 wide loads
- * from shared memory, which is the limit. */
+ * Tiles are 64 x 64, of 256 threads with 4 x 4 each; heads longer than 64 are cut into blocks of
+ * columns, for each of which the logits are recomputed. 32 multiply-adds need 4 to 5 wide loads from
+ * shared memory, which is the limit. */
 #ifndef TP_LS_PLAIN_CUH
 #define TP_LS_PLAIN_CUH
 
@@ -22,15 +22,15 @@
 
 enum {
     LS_THREADS = 256,
-    LS_DEPTH = 16,         /* of a product, staged at a time                      */
+    LS_DEPTH = 16,         /* depth of a product that is staged at a time         */
     LS_LINE = LS_TILE + 4, /* a line of a tile: 16-byte aligned, not one bank     */
     LS_SKEW = 2 * LS_TILE, /* rows of the skewed operand staged at a time         */
     LS_SKEW_LINE = LS_SKEW + 4,
     LS_SQUARE = LS_TILE * LS_LINE
 };
 
-/* How the skewed operand runs: by one row for each query; the same for four queries, within reach;
- * or as it comes. LS_NONE: there is none. */
+/* The row of the skewed operand: advances by one for each query; is shared by four queries, and within
+ * reach; or is arbitrary. LS_NONE: there is no skewed operand. */
 enum ls_way { LS_NONE, LS_DIAGONAL, LS_SAME, LS_ANY };
 
 /* ---- the call, as kernels see it ---- */
@@ -68,7 +68,7 @@ static inline int64_t ls_tiles(int64_t n)
     return (n + LS_TILE - 1) / LS_TILE;
 }
 
-/* Do four queries that begin at a multiple of 4 share their skew, and a tile stay within reach? */
+/* Tells whether four queries from a multiple of 4 share their skew and a tile stays within reach. */
 template <class S> static ls_way ls_vector_way(const ls_call<S> &p)
 {
     return p.l % 4 == 0 && ((int64_t)(LS_TILE - 1) / p.l + 1) * p.r <= LS_TILE ? LS_SAME : LS_ANY;
@@ -87,7 +87,7 @@ template <class S> static __device__ inline int ls_first(const ls_call<S> &p, in
 
 /* ---- operands ---- */
 
-/* Rows of one head; others than 0 .. n-1 are zeros, those above `clamp` are row `clamp`. */
+/* Rows of one head: zeros outside 0 .. n-1, and row `clamp` for all above `clamp`. */
 template <class S> struct ls_rows {
     const S *at;
     const float *bias; /* logits that come with the rows, or NULL */
@@ -126,8 +126,8 @@ static __device__ inline float ls_value(const ls_call<S> &p, const ls_rows<S> &x
 
 /* ---- tiles ---- */
 
-/* Queries from t0 against columns from c0. Of the skewed operand row last - c0 - x is staged as
- * line x; this thread's query i and column j meet in line last - reach[i] + j. */
+/* Queries from t0 against columns from c0. Row last - c0 - x of the skewed operand is staged as line
+ * x; query i and column j of this thread use line last - reach[i] + j. */
 struct ls_tile {
     int t0, c0, last, lines;
     int reach[4];
@@ -152,7 +152,7 @@ static __device__ inline ls_tile ls_tile_of(const ls_call<S> &p, int part, int t
     return t;
 }
 
-/* A block of rows, transposed: line d holds element d0 + d of `lines` rows from `row`, step +-1. */
+/* Stages rows transposed: line d holds element d0 + d of `lines` rows from `row`, step +-1. */
 template <class S>
 static __device__ inline void ls_stage_t(const ls_call<S> &p, float *to, int line, int lines,
                                          const ls_rows<S> &x, int row, int step, int d0,
@@ -165,7 +165,7 @@ static __device__ inline void ls_stage_t(const ls_call<S> &p, float *to, int lin
     }
 }
 
-/* A block of rows as they are, 64 columns from d0. */
+/* Stages rows as they are, 64 columns from d0. */
 template <class S>
 static __device__ inline void ls_stage(const ls_call<S> &p, float *to, int lines,
                                        const ls_rows<S> &x, int row, int step, int d0,
@@ -179,7 +179,7 @@ static __device__ inline void ls_stage(const ls_call<S> &p, float *to, int lines
     }
 }
 
-/* acc[i][j] += a[i] times what query i and column j meet in a line of the skewed operand. */
+/* acc[i][j] += a[i] times the element of the line of query i and column j. */
 template <ls_way WAY>
 static __device__ inline void ls_skewed(const ls_tile &t, int x0, const float *line,
                                         const float a[4], float acc[4][4])
@@ -205,7 +205,7 @@ static __device__ inline void ls_skewed(const ls_tile &t, int x0, const float *l
     }
 }
 
-/* acc = scale q (straight + skewed)^T on a tile. Waits, then writes to LS_SQUARE floats of pool. */
+/* acc = scale q (straight + skewed)^T on a tile. Has barriers, then writes LS_SQUARE floats of pool. */
 template <bool STRAIGHT, ls_way WAY, class S>
 static __device__ inline void ls_product(const ls_call<S> &p, const ls_tile &t, const ls_rows<S> &q,
                                          float scale, const ls_rows<S> &straight,
@@ -213,7 +213,7 @@ static __device__ inline void ls_product(const ls_call<S> &p, const ls_tile &t, 
 {
     static_assert(LS_DEPTH * (2 * LS_LINE + LS_SKEW_LINE) <= LS_SQUARE, "the pool is large enough");
     float *qt = pool, *kt = qt + LS_DEPTH * LS_LINE, *rt = kt + LS_DEPTH * LS_LINE;
-    int x0 = 0; /* LS_ANY may need more lines than are staged at once */
+    int x0 = 0; /* LS_ANY may need more lines than fit one stage */
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -242,7 +242,7 @@ static __device__ inline void ls_product(const ls_call<S> &p, const ls_tile &t, 
     } while (WAY == LS_ANY && (x0 += LS_SKEW) < t.lines);
 }
 
-/* Adds the bias logits; -INFINITY where a query does not see a column. TABLE: columns are
+/* Adds the bias logits; sets -INFINITY where a query does not see a column. TABLE: columns are
  * distances, else keys. */
 template <bool TABLE, class S>
 static __device__ inline void ls_finish_logits(const ls_call<S> &p, int part, const ls_tile &t,
@@ -278,7 +278,7 @@ static __device__ inline void ls_add_product(const float *a, const float *b, flo
     }
 }
 
-/* The tile to shared memory: a line a column, or a line a row. */
+/* Store the tile in shared memory: one line for each column, or one for each row. */
 static __device__ inline void ls_put_columns(float *to, const float s[4][4])
 {
 #pragma unroll
@@ -296,7 +296,7 @@ static __device__ inline void ls_put_rows(float *to, const float s[4][4])
 
 /* ---- bias logits ---- */
 
-/* to[(b H + h) n + i] = bias[h] x[b][min(i, clamp)][h], a warp each. */
+/* to[(b H + h) n + i] = bias[h] x[b][min(i, clamp)][h], one warp for each. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     ls_bias_kernel(ls_call<S> p, int64_t items, int n, int64_t step, int clamp, const S *bias,

@@ -1,5 +1,5 @@
-/* lsla.cuh - light self-limited attention: the problem and its windows, as the plain kernels and
- * those for tensor cores see them. */
+/* lsla.cuh - light self-limited attention: the problem and its windows, for f32 and tensor core
+ * kernels. */
 #ifndef TP_LSLA_CUH
 #define TP_LSLA_CUH
 
@@ -8,7 +8,7 @@
 
 template <class S> struct lsla {
     tp_lsla g;
-    float fixed; /* the scale if none is learned */
+    float fixed; /* the scale, unless it is learned */
     bool mask_outer;
     const S *q, *k, *v, *scale, *inner, *outer, *dout;
     S *out;
@@ -19,9 +19,9 @@ template <class S> struct lsla {
 
 /* A window of one head. */
 struct lsla_place {
-    int64_t b, y, x; /* where it begins in the rolled map */
+    int64_t b, y, x; /* its corner in the rolled map */
     int h;
-    bool mixed; /* it holds several regions */
+    bool mixed; /* it contains several regions */
 };
 
 template <class S>
@@ -33,7 +33,7 @@ static __device__ inline lsla_place lsla_window(const lsla<S> &p, int64_t window
     return { b, down * p.g.window, across * p.g.window, h, p.g.shift > 0 && last };
 }
 
-/* Where the head's slice of token i of the window begins in q, k, v and y. */
+/* The offset of the head's slice of token i of the window in q, k, v and y. */
 template <class S>
 static __device__ inline int64_t lsla_at(const lsla<S> &p, const lsla_place &t, int i)
 {
@@ -49,7 +49,7 @@ static __device__ inline int lsla_region(const lsla<S> &p, const lsla_place &t, 
     return tp__lsla_region(&p.g, t.y + i / w, t.x + i % w);
 }
 
-/* On tensor cores: which calls they serve. Backward leaves the sums of slices in p.work. */
+/* Tensor cores: supported calls; backward leaves the sums of slices in p.work. */
 bool tp__lsla_mma_serves(const lsla<bf16> &p);
 bool tp__lsla_mma_serves_bwd(const lsla<bf16> &p);
 tp_code tp__lsla_mma_fwd(const tp_call *c, const lsla<bf16> &p);

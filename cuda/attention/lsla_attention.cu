@@ -1,14 +1,13 @@
-/* lsla_attention.cu - light self-limited attention by plain kernels in f32, where tensor cores
- * do not serve (lsla_attention_mma.cu, lsla_attention_mma_bwd.cu), and the sums over
- * windows of both.
+/* lsla_attention.cu - light self-limited attention in f32, where tensor cores do not serve
+ * (lsla_attention_mma.cu, lsla_attention_mma_bwd.cu), and the sums over windows of both.
  *
  *     W = softmax(E (q k^T) + inner + mask) + outer      y = W v
  *
- * One block takes one head of one window, or (backward) one after the other the windows of a slice:
- * it holds keys and values in shared memory, and each warp a query. Forward 4 n D, backward 10 n D
- * operations a query and head of n = w w keys, at f32 rate outside of tensor cores; in between 16 D
- * bytes of bf16. Sums over windows (scale, tables) are those of the slices, added in order: reads
- * 12 n n bytes a slice and head. */
+ * A block processes one head of one window or, in backward, the windows of a slice one after the other.
+ * It holds keys and values in shared memory; each warp takes a query. Forward 4 n D, backward 10 n D
+ * operations a query and head of n = w w keys, at f32 rate; 16 D bytes of bf16. Sums over windows
+ * (scale, tables) are those of the slices, added in order: this reads 12 n n bytes a slice and
+ * head. */
 #include "cuda/attention/lsla.cuh"
 
 constexpr int LSLA_WARPS = 4;
@@ -112,7 +111,7 @@ template <class S> __global__ void __launch_bounds__(32 * LSLA_WARPS) lsla_kerne
 
 /* ---- backward ---- */
 
-/* Row a of a window: ds and W are left in memory, sums of scale and biases grow, dq is stored. */
+/* Row a of a window: stores ds, W and dq, and adds to the sums of scale and biases. */
 template <class S>
 static __device__ inline void lsla_grad_row(const lsla<S> &p, const lsla_place &t, int a,
                                             const float *q, const float *k, const float *v,
@@ -165,7 +164,7 @@ static __device__ inline void lsla_grad_keys(const lsla<S> &p, const lsla_place 
     }
 }
 
-/* A block: slice blockIdx.x % slices of head blockIdx.x / slices. */
+/* Block: slice blockIdx.x % slices of head blockIdx.x / slices. */
 template <class S> __global__ void __launch_bounds__(32 * LSLA_WARPS) lsla_grad(lsla<S> p)
 {
     TP_SHARED_REST(float, q);
@@ -216,7 +215,7 @@ __global__ void __launch_bounds__(TP_THREADS) lsla_grad_scale(lsla<S> p, attn_si
     }
 }
 
-/* A table's gradient, row r of head h: over the queries a that have a key at that place.
+/* A table's gradient, row r of head h: sums over the queries a that have a key at that offset.
  * which: 1 inner, 2 outer. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)

@@ -1,9 +1,10 @@
 /* lsla_attention_mma.cu - light self-limited attention forward on tensor cores, bf16, for
  * windows of up to 8 x 8.
  *
- * A block keeps the scale and the biases of a head in shared memory and takes windows one after the
- * other: all keys are one tile of 64, so the softmax is made at once and divided before the outer
- * bias is added, and one product gives both terms of the result. A warp has 16 queries.
+ * A block keeps the scale and the biases of a head in shared memory and processes its windows one
+ * after the other. All keys are one tile of 64, so the softmax needs no running maximum, is divided
+ * before the outer bias is added, and one product gives both terms of the result. A warp has 16
+ * queries.
  *
  * Reads q, k and v and writes y once, 8 D bytes a token and head (6 D where values are the keys);
  * 4 n D operations. Sixteen queries of a warp are 32 mma (heads over 32: 64) and 32 2^x a lane, and
@@ -14,9 +15,9 @@
  */
 #include "cuda/attention/lsla_mma.cuh"
 
-constexpr int LM_ROWS = 64;
+constexpr int LSLA_ROWS = 64;
 
-/* Shared memory of a block: of its head, and the map's cells of the window's tokens, -1: none. */
+/* Shared memory of a block: tables of its head, cells of the window's tokens in the map (-1: none). */
 struct lsla_room {
     lsla_tables of_head;
     int *cell;
@@ -25,11 +26,11 @@ struct lsla_room {
 
 template <int COLS> static constexpr size_t lsla_shared()
 {
-    return 3 * LSLA_TABLE * sizeof(tp_pack<float>) + 3 * LM_ROWS * COLS * sizeof(bf16) +
-           LM_ROWS * sizeof(int);
+    return 3 * LSLA_TABLE * sizeof(tp_pack<float>) + 3 * LSLA_ROWS * COLS * sizeof(bf16) +
+           LSLA_ROWS * sizeof(int);
 }
 
-/* A row gets the outer bias; HIDES: not the pairs whose bits are set in `apart`. */
+/* Adds the outer bias to a row. HIDES: except to the pairs whose bits are set in `apart`. */
 template <int N, bool HIDES>
 static __device__ inline void lsla_outer(const lsla_room &m, int half, uint32_t apart,
                                          float s[N][4])
@@ -43,8 +44,8 @@ static __device__ inline void lsla_outer(const lsla_room &m, int half, uint32_t 
     }
 }
 
-/* Sixteen queries: scores s become weights. mixed: there are pairs of two regions, whose bits are
- * set in `apart`; hides: these have no outer bias. lse: of the lane's two, natural. */
+/* Turns scores s of sixteen queries into weights. mixed: some pairs join two regions, and their bits
+ * are set in `apart`; hides: these get no outer bias. lse: of the lane's two queries, natural. */
 template <int N>
 static __device__ inline void lsla_weights(const lsla_room &m, bool mixed, bool hides,
                                            uint32_t apart, float s[N][4], float lse[2])
@@ -95,7 +96,7 @@ static __device__ inline void lsla_gather(const lsla<bf16> &p, bf16 *tile, const
     const int c = (int)threadIdx.x % CHUNKS, first = (int)threadIdx.x / CHUNKS;
     tile += tp_tile_at<COLS>(first, c);
 #pragma unroll
-    for (int k = 0; k < LM_ROWS; k += STEP) {
+    for (int k = 0; k < LSLA_ROWS; k += STEP) {
         const int at = cell[first + k];
         tp_copy_async_if(at >= 0 && 8 * c < p.g.dim, tile + k * COLS,
                          x + at * (int)p.g.width + 8 * c);
@@ -106,12 +107,12 @@ template <int COLS, int N>
 static __device__ inline void lsla_window(const lsla<bf16> &p, const lsla_place &t,
                                           const lsla_room &m, const lsla_apart &bits)
 {
-    constexpr int TILE = LM_ROWS * COLS;
+    constexpr int TILE = LSLA_ROWS * COLS;
     const int n = (int)p.g.n, lane = (int)threadIdx.x % 32, row = (int)threadIdx.x / 32 * 16;
     const int64_t cells = p.g.size[0] * p.g.size[1];
     const int64_t begin = t.b * cells * p.g.width + t.h * p.g.dim;
     const bool low = t.y + p.g.window == p.g.size[0], right = t.x + p.g.window == p.g.size[1];
-    if (threadIdx.x < LM_ROWS) {
+    if (threadIdx.x < LSLA_ROWS) {
         const int i = (int)threadIdx.x;
         const unsigned w = (unsigned)p.g.window, across = (unsigned)p.g.size[1];
         const unsigned y = (unsigned)(t.y + p.g.shift) + (unsigned)i / w;
@@ -152,7 +153,7 @@ static __device__ inline void lsla_window(const lsla<bf16> &p, const lsla_place 
     __syncthreads();
 }
 
-/* Block: head blockIdx.x % H, every so many windows. */
+/* Block: head blockIdx.x % H, windows at a constant stride. */
 template <int COLS>
 __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2) lsla_mma_kernel(lsla<bf16> p)
 {
@@ -161,7 +162,7 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2) lsla_mma_kerne
     lsla_room m;
     m.of_head = { shared, shared + LSLA_TABLE, shared + 2 * LSLA_TABLE };
     m.tiles = reinterpret_cast<bf16 *>(shared + 3 * LSLA_TABLE);
-    m.cell = reinterpret_cast<int *>(m.tiles + 3 * LM_ROWS * COLS);
+    m.cell = reinterpret_cast<int *>(m.tiles + 3 * LSLA_ROWS * COLS);
     const lsla_apart bits = lsla_set_head(p, h, m.of_head);
     const int64_t windows = p.g.batch * p.g.down * p.g.across, step = gridDim.x / p.g.heads;
     for (int64_t i = blockIdx.x / (unsigned)p.g.heads; i < windows; i += step)
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2) lsla_mma_kerne
 /* Heads of multiples of 8 up to 64. */
 bool tp__lsla_mma_serves(const lsla<bf16> &p)
 {
-    return p.g.n <= LM_ROWS && p.g.dim % 8 == 0 && p.g.dim > 0 && p.g.dim <= 64 &&
+    return p.g.n <= LSLA_ROWS && p.g.dim % 8 == 0 && p.g.dim > 0 && p.g.dim <= 64 &&
            p.g.size[0] * p.g.size[1] * p.g.width < INT32_MAX && tp_aligned(p.q, p.k, p.v, p.out);
 }
 

@@ -4,15 +4,15 @@
  *     A = softmax(E s + inner)   W = A + outer     s = q k^T, dW = dy v^T
  *     dz = A (dW - rowsum A dW)  ds = E dz         dq = ds k, dk = ds^T q, dv = W^T dy
  *
- * A block takes the windows of a slice of a head one after the other; the next is copied while one
- * is computed. A warp has 16 queries. What stays the same in all windows lies in the order in which
- * its lanes need it: scale and biases in shared memory, sums of their gradients (dz s, dz and dW)
- * in registers until the slice ends. W and ds go through shared memory in bf16 to the warps, which
+ * A block processes the windows of a slice of a head one after the other; the next is copied while
+ * one is computed. A warp has 16 queries. Values that all windows share are stored in the order in
+ * which the lanes read them: scale and biases in shared memory, sums of their gradients (dz s, dz and
+ * dW) in registers until the slice ends. W and ds go through shared memory in bf16 to the warps, which
  * then own 16 keys each. Slices follow from the shapes alone, their sums are added in order.
  *
- * Reads q, k, v and dy and writes dq, dk and dv once, 14 D bytes a token and head; 10 n D
- * operations. Windows of 7 x 7 and heads of 32 have 76 mma and 28 2^x a lane for sixteen queries of
- * a warp, and as many instructions as multiprocessors issue while these bytes are moved.
+ * Reads q, k, v and dy and writes dq, dk and dv once, 14 D bytes a token and head; 10 n D operations.
+ * Windows of 7 x 7 and heads of 32 have 76 mma and 28 2^x a lane for sixteen queries of a warp, and as
+ * many instructions as multiprocessors issue while these bytes are moved.
  *
  *     budget: lsla_grad_mma<32, 7> sm_90 930 instructions
  *     budget: lsla_grad_mma<64, 7> sm_90 1200 instructions
@@ -29,17 +29,17 @@ struct lb_room {
     bf16 *tiles;        /* of a stage q, dy, k, v: [64][COLS + 8] */
 };
 
-/* From row to row of tiles: ldmatrix reads different banks, and all addresses of a lane are one and
- * a constant. */
+/* Row stride of tiles: the rows that ldmatrix reads are in different banks, and all addresses of a lane
+ * are one plus a constant. */
 constexpr int LB_LD = LB_ROWS + 8;
 template <int COLS> constexpr int lb_tile = LB_ROWS *(COLS + 8);
 
-/* The map in 32 bits; image: elements of one in q. */
+/* The map in 32 bits; image: elements of one image in q. */
 struct lb_map {
     int down, across, cells, window, shift, heads, width, image;
 };
 
-/* Where a window begins in the map, not yet taken modulo its size. */
+/* The corner of a window in the map, not yet wrapped around. */
 struct lb_window {
     int b, y, x;
 };
@@ -62,14 +62,14 @@ static __device__ inline void lb_next(const lb_map &g, lb_window *t)
     t->b++;
 }
 
-/* Row and column of token i of windows in one word; -1: there is none. */
+/* Row and column of token i of a window in one word; -1: there is no such token. */
 static __device__ inline int lb_token(const tp_lsla &g, int i)
 {
     const int w = (int)g.window;
     return i < (int)g.n ? i / w << 8 | i % w : -1;
 }
 
-/* The token's cell of the map; if there is none, any number. */
+/* The token's cell in the map; arbitrary if there is no token. */
 static __device__ inline int lb_cell(const lb_map &g, const lb_window &t, int token)
 {
     const unsigned y = (unsigned)(t.y + (token >> 8)), x = (unsigned)(t.x + (token & 255));
@@ -77,8 +77,8 @@ static __device__ inline int lb_cell(const lb_map &g, const lb_window &t, int to
                  min(x, x - (unsigned)g.across));
 }
 
-/* What a thread keeps: tokens that it copies; queries (and keys) whose results are its own, their
- * log-sum-exps (base 2). */
+/* The state of a thread: the tokens that it copies; the queries (and keys) whose results it stores, and
+ * their log-sum-exps (base 2). */
 template <int COLS> struct lb_thread {
     int copied[COLS / 16], own[2];
     int cell[2];
@@ -86,7 +86,7 @@ template <int COLS> struct lb_thread {
     lsla_apart apart;
 };
 
-/* Of pairs of a query and a key: gradients of scale and inner times ln 2, and of the outer bias. */
+/* Gradients for pairs of a query and a key: of scale and inner times ln 2, and of the outer bias. */
 template <int N> struct lb_sums {
     float scale[N][4], inner[N][4], outer[N][4];
 };
@@ -102,14 +102,14 @@ static __device__ inline void lb_start(const lsla<bf16> &p, int h, const lb_room
     t->apart = lsla_set_head(p, h, m.of_head);
 }
 
-/* Where the head's slice of the window's image begins. */
+/* The offset of the head's slice of the window's image. */
 static __device__ inline int64_t lb_begin(const lsla<bf16> &p, const lb_map &g, int h,
                                           const lb_window &t)
 {
     return (int64_t)t.b * g.image + h * (int)p.g.dim;
 }
 
-/* Queues copies of a window's q, dy, k and v; rows that do not exist become zero. */
+/* Queues copies of a window's q, dy, k and v; missing rows become zero. */
 template <int COLS>
 static __device__ inline void lb_gather(const lsla<bf16> &p, const lb_map &g, int h,
                                         const lb_window &t, const lb_thread<COLS> &own, bf16 *tiles)
@@ -144,8 +144,8 @@ static __device__ inline void lb_enter(const lsla<bf16> &p, const lb_map &g, int
     }
 }
 
-/* Where a lane reads for ldmatrix, in rows of `ld`: matrices one below the other, then beside; and
- * the other way round. */
+/* The offset that a lane passes to ldmatrix, in rows of `ld`: the four matrices first one below the
+ * other, then side by side; and vice versa. */
 static __device__ inline int lb_below(int ld)
 {
     const int lane = (int)threadIdx.x % 32;
@@ -179,8 +179,8 @@ static __device__ inline void lb_products(float s[N][4], const bf16 *rows, const
     }
 }
 
-/* W of a row, from the probabilities a, is left in shared memory, and the sums of dw grow. HIDES:
- * pairs whose bits are set in `apart` have no outer bias. */
+/* Stores W of a row, from the probabilities a, in shared memory, and adds dw to its sums. HIDES: pairs
+ * whose bits are set in `apart` have no outer bias. */
 template <int N, bool HIDES>
 static __device__ inline void lb_outer(const lb_room &m, int half, uint32_t apart,
                                        const float a[N][2], const float dw[N][4], lb_sums<N> *sums)
@@ -202,8 +202,8 @@ static __device__ inline void lb_outer(const lb_room &m, int half, uint32_t apar
     }
 }
 
-/* From scores s and dw = dy v^T: sums grow, W and ds are left in shared memory. mixed: there are
- * pairs of two regions, whose bits are set in `apart`. */
+/* From scores s and dw = dy v^T: adds to the sums, stores W and ds in shared memory. mixed: some pairs
+ * join two regions, and their bits are set in `apart`. */
 template <int N>
 static __device__ inline void lb_weights(const lsla<bf16> &p, const lb_room &m, bool mixed,
                                          uint32_t apart, const float lse[2], const float s[N][4],
@@ -256,19 +256,19 @@ static __device__ inline void lb_weights(const lsla<bf16> &p, const lb_room &m, 
     }
 }
 
-/* o = m x, or (TURNED) m^T x: the warp's 16 rows of a matrix of 64 by 64. */
-template <int COLS, bool TURNED>
+/* o = m x or, with TRANSPOSED, m^T x: the warp's 16 rows, m a matrix of 64 by 64. */
+template <int COLS, bool TRANSPOSED>
 static __device__ inline void lb_mix(float o[COLS / 8][4], const bf16 *m, const bf16 *tile)
 {
     constexpr int LD = COLS + 8;
     const int first = (int)threadIdx.x / 32 * 16;
-    m += TURNED ? first + lb_beside(LB_LD) : first * LB_LD + lb_below(LB_LD);
+    m += TRANSPOSED ? first + lb_beside(LB_LD) : first * LB_LD + lb_below(LB_LD);
     tile += lb_below(LD);
     am_clear<COLS / 8>(o);
 #pragma unroll
     for (int k = 0; k < 4; k++) {
         uint32_t a[4];
-        if (TURNED)
+        if (TRANSPOSED)
             tp_ldmatrix_t(a, m + 16 * k * LB_LD);
         else
             tp_ldmatrix(a, m + 16 * k);
@@ -282,7 +282,7 @@ static __device__ inline void lb_mix(float o[COLS / 8][4], const bf16 *m, const 
     }
 }
 
-/* The warp's 16 rows to cells of the map, whole 16 bytes by way of its rows of a tile. */
+/* Stores the warp's 16 rows in cells of the map, 16 bytes at a time by way of its rows of a tile. */
 template <int COLS>
 static __device__ inline void lb_store(const lsla<bf16> &p, const lb_map &g,
                                        const attn_sink<bf16> &sink, int64_t begin, const int own[2],
@@ -311,7 +311,7 @@ static __device__ inline void lb_store(const lsla<bf16> &p, const lb_map &g,
     }
 }
 
-/* One window, whose tiles have arrived. */
+/* Processes one window, whose tiles have arrived. */
 template <int COLS, int N>
 static __device__ inline void lb_grad_window(const lsla<bf16> &p, const lb_map &g, int h,
                                              const lb_window &t, const lb_thread<COLS> &own,
@@ -342,7 +342,7 @@ static __device__ inline void lb_grad_window(const lsla<bf16> &p, const lb_map &
     lb_store<COLS>(p, g, p.dv, begin, own.own, cell, k + rows, o);
 }
 
-/* sums [3][n][n] of a slice of a head. */
+/* Stores the sums [3][n][n] of a slice of a head. */
 template <int N>
 static __device__ inline void lb_leave(const lsla<bf16> &p, const lb_sums<N> &sums, float *to)
 {
@@ -372,7 +372,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) lsla_grad_mma(lsla<bf16> p, lb_
     m.ds = m.weights + LB_ROWS * LB_LD;
     m.tiles = m.ds + LB_ROWS * LB_LD;
     for (int e = (int)threadIdx.x; e < 2 * LB_ROWS * LB_LD; e += AM_THREADS)
-        tp_put(m.weights + e, 0.0f); /* columns that stay what they are */
+        tp_put(m.weights + e, 0.0f); /* the padding columns stay zero */
     lb_thread<COLS> own;
     lb_sums<N> sums = {};
     int left = (int)(windows * (slice + 1) / slices - windows * slice / slices);

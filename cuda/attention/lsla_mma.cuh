@@ -1,7 +1,7 @@
-/* lsla_mma.cuh - light self-limited attention on tensor cores: what all windows of a head share.
+/* lsla_mma.cuh - light self-limited attention on tensor cores: values shared by all windows of a head.
  *
- * A thread has the same pairs of query and key in every window: in accumulators of the four warps,
- * 16 queries each. So scale and biases lie in shared memory in the order in which it needs them. */
+ * A thread has the same pairs of query and key in every window: accumulators of four warps with 16
+ * queries each. So scale and biases are in shared memory in the order in which the thread reads them. */
 #ifndef TP_LSLA_MMA_CUH
 #define TP_LSLA_MMA_CUH
 
@@ -10,13 +10,13 @@
 
 constexpr int LSLA_TABLE = 8 * AM_THREADS;
 
-/* [2 halves][4][threads]: of blocks of columns n and n + 1 the two elements that a thread has in a
- * row. scale and inner times log2 e; where there is no query or key 0, -inf and 0. */
+/* [2 halves][4][threads]: the two elements that a thread has in a row, for blocks of columns n and
+ * n + 1. scale and inner are times log2 e; missing pairs have scale 0, inner -inf and outer 0. */
 struct lsla_tables {
     tp_pack<float> *scale, *inner, *outer;
 };
 
-/* Bit 4 n + e: the thread's pair n, e is of two regions in windows at the lower or right border. */
+/* Bit 4 n + e: the thread's pair n, e joins two regions in windows at the lower (y) or right (x) border. */
 struct lsla_apart {
     uint32_t y, x;
 };

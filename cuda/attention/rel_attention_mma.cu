@@ -1,19 +1,19 @@
 /* rel_attention_mma.cu - relative attention forward on tensor cores, bf16.
  *
- * As full attention (attention_mma.cu), with the rows of the position table that queries and
- * keys meet in a ring (attention_rel.cuh), by decreasing distance: a step of 32 keys brings 32
- * new rows, which all warps use in turn, and their products are kept for the steps that follow, so
- * that no product is computed twice. Before, one read of keys and table makes the bias logits.
+ * As full attention (attention_mma.cu), with rows of the position table in a ring (attention_rel.cuh),
+ * by decreasing distance. A step of 32 keys brings 32 new rows, which all warps use in turn; their
+ * products are kept for the following steps, so none is computed twice. A separate kernel first
+ * computes the bias logits from one read of keys and table.
  *
  * Reads keys, values and table once for 128 (64) queries. A step of 32 queries and 32 keys of 64
- * columns is 96 mma, 24 ldmatrix, 32 shuffles of the skew and 32 2^x: bound by mma and issue.
+ * columns is 96 mma, 24 ldmatrix, 32 shuffles for the skew and 32 2^x: bound by mma and issue.
  *
  *     budget: rel_attention_mma_kernel<64, 2> sm_90 855 instructions
  */
 #include "cuda/attention/attention_mma_fwd.cuh"
 #include "cuda/attention/attention_rel.cuh"
 
-/* to[b][h][j] = bias[h] rows[b][j][h], a warp each. */
+/* to[b][h][j] = bias[h] rows[b][j][h], one warp for each. */
 __global__ void __launch_bounds__(TP_THREADS)
     rel_attention_biases(attn<bf16> p, int64_t items, const bf16 *rows, const bf16 *bias, float *to)
 {
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_attention_mma_kernel(attn<b
     bf16 *now = room + BLOCK * COLS, *other = now + 2 * TILE; /* keys and values of a step */
     const am_block at(p.heads, p.batch);
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    const int first = (attn_tiles(p.queries, BLOCK) - 1 - at.tile) * BLOCK; /* longest first */
+    const int first = (attn_tiles(p.queries, BLOCK) - 1 - at.tile) * BLOCK; /* the longest first */
     const int i = first + 16 * ROWS * warp, begin = attn_begin_key(p, first);
     const int end = attn_end_key(p, min(first + BLOCK, p.queries) - 1);
     const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;

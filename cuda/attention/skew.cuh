@@ -1,13 +1,13 @@
-/* skew.cuh - accumulators of mma whose rows are shifted by their own number: the way from products
- * with a table of distances to logits of keys, and back, without memory.
+/* skew.cuh - skews accumulators of mma: row i moves by i columns. This turns products with a table of
+ * distances into logits of keys (the relative shift of Transformer-XL), and back, in registers.
  *
  *     tp_skew     S[i][c] = G[i][c - i]        tp_unskew     G[i][u] = S[i][u + i]
  *     tp_skew_columns     S[i][c] = G[c - i][c]
  *
- * for rows i of 0 .. 7, over blocks of 8 columns. A row lies in the four lanes of a quad, two
- * columns a lane, and its shift is lane / 4: one shuffle and two selects a value; tp_skew_columns moves
- * values along columns, with one select. Rows 8 .. 15 of an accumulator, its second half, are
- * shifted by one whole block more: the caller takes other blocks. */
+ * for rows i of 0 .. 7, over blocks of 8 columns. A row is in the four lanes of a quad, two columns a
+ * lane, and its shift is lane / 4: one shuffle and two selects a value. tp_skew_columns moves values
+ * along columns, with one select. Rows 8 .. 15 of an accumulator, its second half, move by one whole
+ * block more: the caller passes other blocks. */
 #ifndef TP_SKEW_CUH
 #define TP_SKEW_CUH
 
@@ -46,10 +46,10 @@ static __device__ inline void tp_skew_columns(float out[2], const float x[2], co
     }
 }
 
-/* Two blocks of G follow those that are kept; 16 columns of S begin as their shift. */
+/* Skews 16 new columns: g has two blocks of G that follow the kept ones, s becomes two blocks of S. */
 template <int MT>
-static __device__ inline void tp_roll(float s[MT][2][4], float kept[MT][2 * MT][4],
-                                      float g[MT][2][4])
+static __device__ inline void tp_skew_step(float s[MT][2][4], float kept[MT][2 * MT][4],
+                                           float g[MT][2][4])
 {
 #pragma unroll
     for (int m = 0; m < MT; m++) {

@@ -1,5 +1,4 @@
-/* window.cuh - attention over maps: the problem, as the plain kernels and those for tensor cores
- * see it. */
+/* window.cuh - attention over maps: the problem, for f32 and tensor core kernels. */
 #ifndef TP_WINDOW_CUH
 #define TP_WINDOW_CUH
 
@@ -15,8 +14,8 @@ template <class S> struct win {
     attn_sink<S> dq, dk, dv, dlow_k, dlow_v, dtable, dbias;
 };
 
-/* The first and the number of chunks (modulo all of them) with queries that may see row or column
- * `at`. */
+/* The first chunk with queries that may see row or column `at`, and the number of such chunks (modulo
+ * all of them). */
 static __device__ inline int64_t win_first_chunk(const tp_window &g, int axis, int64_t at,
                                                  int64_t *count)
 {
@@ -30,7 +29,7 @@ static __device__ inline int64_t win_first_chunk(const tp_window &g, int axis, i
     return first;
 }
 
-/* On tensor cores: which calls they serve; gradients but for delta and dq of global tokens. */
+/* Tensor cores: supported calls; gradients except delta and dq of global tokens. */
 bool tp__window_mma_serves(const win<bf16> &p);
 tp_code tp__window_mma_fwd(const tp_call *c, const win<bf16> &p);
 bool tp__window_mma_serves_bwd(const win<bf16> &p);

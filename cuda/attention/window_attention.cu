@@ -1,27 +1,27 @@
-/* window_attention.cu - attention over maps by plain kernels in f32, for what tensor cores do
- * not serve (window_attention_mma.cu; geometry: tensor/geometry/window.h).
+/* window_attention.cu - attention over maps in f32, for calls that tensor cores do not serve
+ * (window_attention_mma.cu; geometry: tensor/geometry/window.h).
  *
  *     P = softmax(scale q k^T + bias)   y = P v   dS = P (dO v^T - rowsum(dO y))
  *     dq = scale dS k   dk = scale dS^T q   dv = P^T dO   dbias: sums of dS
  *
- * A warp owns what it writes: a query, a key, a row of the table. It takes 32 partners at a time,
- * one a lane, for logits and gradients, and then a lane a column of the head for the sums.
- * Everything is computed again from the log-sum-exp, nothing is shared, no sum depends on the grid.
- * Operations a pair: 4 D forward, 16 D backward (and 4 D more with a table), at f32 rate; keys and
- * values come from the caches. */
+ * A warp owns its results: a query, a key, or a row of the table. It takes 32 partners at a time, one a
+ * lane, for logits and gradients, and then one column of the head a lane for the sums. Everything is
+ * recomputed from the log-sum-exp, nothing is shared, no sum depends on the grid. Operations a pair:
+ * 4 D forward, 16 D backward (and 4 D more with a table), at f32 rate; keys and values come from the
+ * caches. */
 #include "cuda/attention/window.cuh"
 
 constexpr int WIN_COLUMNS = 8; /* of a lane: heads of up to 256 */
 constexpr int WIN_THREADS = 128;
 
-/* A query: its place on the map, and the keys that its chunk sees. */
+/* A query: its position in the map, and the keys that its chunk sees. */
 struct win_query {
     int64_t b, h, y, x, cell;
     int nrect;
     tp_rect rect[TP_WINDOW_RECTS];
 };
 
-/* A key: its row in k, v or in the low ones, or zeros; and where its bias is. */
+/* A key: its row in k, v or in the low ones, or zeros; and its bias. */
 struct win_key {
     int64_t row;      /* -1: zeros                                        */
     int64_t place;    /* row of the table, or of the global biases; -1: none */
@@ -57,7 +57,7 @@ template <class S> static __device__ inline int64_t win_keys(const win<S> &p, co
     return n;
 }
 
-/* The key nominally at (y,x), which rectangle r holds. */
+/* The key at nominal position (y,x), in rectangle r. */
 template <class S>
 static __device__ inline win_key win_cell(const win<S> &p, const win_query &t, const tp_rect &r,
                                           int64_t y, int64_t x)
@@ -79,7 +79,7 @@ template <class S> static __device__ inline win_key win_extra(const win<S> &p, i
     return { row, low || !p.bias ? -1 : row, low, !low, true };
 }
 
-/* Key j of the query's. */
+/* Key j of the query's keys. */
 template <class S>
 static __device__ inline win_key win_key_at(const win<S> &p, const win_query &t, int64_t j)
 {
@@ -150,7 +150,7 @@ static __device__ inline win_grad win_gradient(const win<S> &p, const win_query 
     return { probability, probability * (dp - p.delta[win_at(p, t)]) };
 }
 
-/* acc += f times the row, a lane a column. */
+/* acc += f times the row, one column a lane. */
 template <class S>
 static __device__ inline void win_add(float acc[WIN_COLUMNS], float f, const S *row, int64_t dim)
 {
@@ -170,7 +170,7 @@ static __device__ inline void win_put(const float acc[WIN_COLUMNS], int64_t dim,
     }
 }
 
-/* for (int64_t i = ...): all i in [0,n), a warp each. */
+/* for (int64_t i = ...): all i in [0,n), one warp for each. */
 #define WIN_EACH_WARP(i, n)                                                                        \
     for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; i < (n);               \
          i += (int64_t)gridDim.x * blockDim.x / 32)
@@ -247,12 +247,12 @@ template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_clear_quer
 
 /* ---- keys ---- */
 
-/* Gradients of a key so far. */
+/* The gradients of a key so far. */
 struct win_sums {
     float dk[WIN_COLUMNS], dv[WIN_COLUMNS];
 };
 
-/* Adds what `count` queries, one a lane, contribute. */
+/* Adds the contributions of `count` queries, one a lane. */
 template <class S>
 static __device__ inline void win_add_queries(const win<S> &p, const win_query &t, int count,
                                               const win_key &key, win_sums *sums)
@@ -282,7 +282,7 @@ static __device__ inline void win_grad_extra(const win<S> &p, win_query *t, cons
     }
 }
 
-/* The queries of chunk (cy,cx) that see cell (y,x), through each rectangle that holds it. */
+/* The queries of chunk (cy,cx) that see cell (y,x), through each rectangle that contains it. */
 template <class S>
 static __device__ inline void win_grad_chunk(const win<S> &p, win_query *t, int64_t cy, int64_t cx,
                                              int64_t y, int64_t x, win_sums *sums)
@@ -351,7 +351,7 @@ template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_grad_keys(
 /* ---- biases ---- */
 
 /* The gradient of the logit of query i (of all of a head) and the key at a difference of positions;
- * zero if it sees none there. */
+ * zero if the query sees no key there. */
 template <class S>
 static __device__ inline float win_grad_pair(const win<S> &p, int64_t h, int64_t i, int64_t dy,
                                              int64_t dx)

@@ -1,14 +1,14 @@
 /* window_attention_mma.cu - attention over maps forward on tensor cores, bf16.
  *
- * A block owns 64 queries of a chunk, a warp 16 of them. The keys of the chunk are listed once:
- * low ones, global tokens, cells of its rectangles; keys and values are gathered by the list, 64 at
- * a time, the next in flight. Biases start the logits, read from shared memory by difference of
- * positions.
+ * A block owns 64 queries of a chunk, a warp 16 of them. The keys of the chunk are listed once: low
+ * ones, global tokens, cells of its rectangles. Keys and values are gathered by the list, 64 at a
+ * time, while the next 64 are copied. Logits start from the biases, which are read from shared memory
+ * by difference of positions.
  *
- * Reads each key and value once for 64 queries, from the cache but for the first of its readers: of
- * device memory 8 D bytes a query and head. 4 D operations and one 2^x a pair; the limit is 2^x for
- * heads of 32. A step of 16 by 64 of a warp is 32 mma (heads over 32: 64), 16 (32) ldmatrix and 32
- * 2^x a lane; biases, which the budget leaves out, are 72 instructions more.
+ * Reads each key and value once for 64 queries, from the cache except for the first reader: 8 D bytes
+ * of device memory a query and head. 4 D operations and one 2^x a pair; the limit is 2^x for heads of
+ * 32. A step of 16 by 64 of a warp is 32 mma (heads over 32: 64), 16 (32) ldmatrix and 32 2^x a lane;
+ * biases, which the budget leaves out, are 72 instructions more.
  *
  *     budget: window_mma_kernel<32> sm_90 310 instructions
  *     budget: window_mma_kernel<64> sm_90 405 instructions
@@ -111,7 +111,7 @@ bool tp__window_mma_serves(const win<bf16> &call)
     if (g.dim % 8 != 0 || g.dim < 8 || g.dim > 64 || call.scale <= 1e-6f || g.keys < 1 ||
         !tp_aligned(call.q, call.k, call.v, call.low_k, call.low_v, call.out))
         return false;
-    const int64_t most = 1 << 12; /* more than fits, so that what follows does not overflow */
+    const int64_t most = 1 << 12; /* more than fits; keeps the products below from overflowing */
     if (g.keys > most || g.chunk[0] > most || g.chunk[1] > most || g.global > most) return false;
     const int64_t queries = g.chunks[0] * g.chunks[1] * g.chunk[0] * g.chunk[1];
     const wm p = wm_problem(call);

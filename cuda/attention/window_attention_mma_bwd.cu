@@ -1,21 +1,22 @@
-/* window_attention_mma_bwd.cu - gradients of attention over maps on tensor cores, bf16: of
- * queries and of biases.
+/* window_attention_mma_bwd.cu - gradients of attention over maps on tensor cores, bf16: queries and
+ * biases.
  *
  * As in forward, a block owns 64 queries of a chunk and gathers the listed keys, 32 at a time. If
- * gradients of biases are wanted, blocks take the tiles of a slice one after the other: dS of up to
- * 256 keys is left in shared memory, where each thread adds up what belongs to its differences of
+ * gradients of biases are wanted, blocks process the tiles of a slice one after the other: dS of up to
+ * 256 keys is stored in shared memory, where each thread sums the pairs of its differences of
  * positions. The slices' sums are added in order. Slices follow from the shapes alone.
  *
  * Three products a pair: 6 D operations, one 2^x, and for the gradients of biases a write and a
  * read of bf16 and an addition. A step of 16 by 32 of a warp is 24 mma (heads over 32: 48), 12 (24)
- * ldmatrix and 16 2^x a lane; 240 (300) instructions where all keys are of the map and biases want
+ * ldmatrix and 16 2^x a lane; 240 (300) instructions where all keys are in the map and biases need
  * no gradient. */
 #include "cuda/attention/window_mma_bwd.cuh"
 
-constexpr int WM_STASH = 256, WM_LD = WM_STASH + 8; /* keys, and elements from row to row: rows of
-                                                       a fragment lie in different banks */
+constexpr int WM_STASH = 256,
+              WM_LD = WM_STASH + 8; /* keys, and the row stride, which puts rows of a
+                                                        fragment in different banks */
 
-/* Where things lie in shared memory, behind the tiles. */
+/* The layout of shared memory behind the tiles. */
 struct wm_room {
     float *bias, *sums;
     int *list, *place;
@@ -29,8 +30,8 @@ template <int COLS> static size_t wm_query_shared(const wm &p, bool biases)
            (biases ? WM_ROWS * WM_LD * sizeof(bf16) : 0);
 }
 
-/* sums += dS of keys j0..j1 and 64 queries from `first`, by difference of positions and of global
- * tokens; a thread owns what it adds to. */
+/* sums += dS of keys j0..j1 and 64 queries from `first`, by difference of positions and by global
+ * token; each sum is owned by one thread. */
 static __device__ inline void wm_add_biases(const wm &p, const wm_chunk &t, const wm_rect *rect,
                                             const wm_room &m, int first, int j0, int j1)
 {
@@ -44,7 +45,7 @@ static __device__ inline void wm_add_biases(const wm &p, const wm_chunk &t, cons
             const int top = max(first / t.cols, in.y + down);
             const int bottom = min((last - 1) / t.cols + 1, in.y + in.rows + down);
             for (int y = top; y < bottom; y++) {
-                /* The row of the stash and its column, from which x counts. */
+                /* The row of the stash, and the column from which x counts. */
                 const int query = y * t.cols - first;
                 const int column = key - j0 + (y - down - in.y) * in.cols - across - in.x;
                 const int begin = max(left, max(-query, -column));
@@ -62,7 +63,7 @@ static __device__ inline void wm_add_biases(const wm &p, const wm_chunk &t, cons
     }
 }
 
-/* Leaves 16 by 32 of dS in the stash. */
+/* Stores 16 by 32 of dS in the stash. */
 static __device__ inline void wm_leave(bf16 *stash, const float s[WM_STEP_N][4])
 {
     const int lane = (int)threadIdx.x % 32;
@@ -75,7 +76,7 @@ static __device__ inline void wm_leave(bf16 *stash, const float s[WM_STEP_N][4])
                 tp_pack_bf16(s[n][2 * half], s[n][2 * half + 1]);
 }
 
-/* 64 queries of a chunk from `first`; dq is stored. BIASES: and their dS is summed. */
+/* Processes 64 queries of a chunk from `first` and stores dq. BIASES: also sums their dS. */
 template <int COLS, bool BIASES>
 static __device__ inline void wm_grad_tile(const wm &p, const wm_chunk &t, int first, bf16 *tiles,
                                            const wm_room &m)
@@ -142,7 +143,7 @@ static __device__ inline void wm_grad_tile(const wm &p, const wm_chunk &t, int f
     __syncthreads();
 }
 
-/* Block: slice blockIdx.x / H of the tiles of head blockIdx.x % H. BIASES: to parts,
+/* Block: slice blockIdx.x / H of the tiles of head blockIdx.x % H. BIASES: writes parts,
  * [slices][H][biases]. */
 template <int COLS, bool BIASES>
 __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2)
@@ -179,7 +180,7 @@ static __device__ inline float wm_sum_parts(const wm &p, const float *parts, int
     return sum;
 }
 
-/* A row of the table belongs to several differences if its stride is small. */
+/* A row of the table serves several differences if its stride is small. */
 __global__ void __launch_bounds__(TP_THREADS) window_sum_table(wm p, const float *parts)
 {
     TP_EACH (e, p.g.rows * p.g.heads) {

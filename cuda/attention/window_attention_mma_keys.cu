@@ -1,11 +1,11 @@
-/* window_attention_mma_keys.cu - gradients of attention over maps on tensor cores, bf16: of
- * keys and values.
+/* window_attention_mma_keys.cu - gradients of attention over maps on tensor cores, bf16: keys and
+ * values.
  *
- * A block owns 64 keys of a chunk and walks through the queries that see them, 32 at a time: of
- * each chunk around, through each rectangle of its that comes from here. Logits are transposed, so that
- * keys are the rows and nothing is transposed through memory. Low keys and global tokens are seen
- * by all queries: a block takes 64 of them and a span of the map; the spans' sums are added in
- * order.
+ * A block owns 64 keys of a chunk and walks over the queries that see them, 32 at a time: the queries
+ * of each neighbouring chunk, for each of its rectangles that comes from this chunk. Logits are
+ * transposed, so that keys are the rows and nothing is transposed through memory. Low keys and global
+ * tokens are seen by all queries: a block takes 64 of them and a span of the map; the spans' sums are
+ * added in order.
  *
  * Four products a pair: 8 D operations and one 2^x. A step of 16 by 32 of a warp is 32 mma (heads
  * over 32: 64), 16 (32) ldmatrix and 16 2^x a lane; the warp that fetches log-sum-exps has 60
@@ -16,16 +16,16 @@
  */
 #include "cuda/attention/window_mma_bwd.cuh"
 
-constexpr int WM_ITEMS = 9 * TP_WINDOW_RECTS; /* chunks around, rectangles of each */
+constexpr int WM_ITEMS = 9 * TP_WINDOW_RECTS; /* neighbouring chunks, rectangles of each */
 
-/* Queries begin..end of a chunk that see keys through a rectangle, which is placed from the first
- * of them. */
+/* Queries begin..end of a chunk that see keys through a rectangle, whose position is relative to the
+ * first of them. */
 struct wm_item {
     int top, left, cols, begin, end;
     wm_rect rect;
 };
 
-/* Item k of those of the keys of chunk t; false: there is none. */
+/* Item k for the keys of chunk t; false: there is none. */
 static __device__ inline bool wm_item_at(const wm &p, const wm_chunk &t, int k, wm_item *item)
 {
     int64_t down, across;
@@ -43,8 +43,8 @@ static __device__ inline bool wm_item_at(const wm &p, const wm_chunk &t, int k, 
            sx + r.cols > t.left;
 }
 
-/* Lists the items in order; returns how many there are. Waits once; the caller waits before they
- * are read. */
+/* Lists the items in order and returns their number. Has one barrier; the caller adds another before
+ * the list is read. */
 static __device__ inline int wm_list_items(const wm &p, const wm_chunk &t, wm_item *items)
 {
     TP_SHARED(int, listed, [WM_ITEMS]);
@@ -62,7 +62,7 @@ static __device__ inline int wm_list_items(const wm &p, const wm_chunk &t, wm_it
     return n;
 }
 
-/* What a warp holds of its 16 keys. */
+/* A warp's 16 keys and their gradients. */
 template <int COLS> struct wm_held_keys {
     uint32_t k[COLS / 16][4], v[COLS / 16][4];
     float dk[COLS / 8][4], dv[COLS / 8][4];
@@ -97,18 +97,18 @@ static __device__ inline void wm_fetch(const wm &p, bf16 *tile, const wm_item &i
     }
 }
 
-/* Of the queries of a step: log-sum-exp and delta, part of differences. */
+/* Values of a step's queries: log-sum-exp and delta, part of differences. */
 struct wm_queries {
     float2 row[WM_STEP];
     int part[WM_STEP];
 };
 
-/* Where the biases of a row's pairs are: bias[base + (part & mask)]. */
+/* The index of the bias of a row's pairs: bias[base + (part & mask)]. */
 struct wm_base {
     int base, mask;
 };
 
-/* Adds up the gradients of a block's 64 keys; at(item, half) says where the biases are of a row of
+/* Sums the gradients of a block's 64 keys. at(item, half) gives the index of the biases of a row of
  * this lane. tiles: keys, values, then the ring. */
 template <int COLS, class F>
 static __device__ inline void wm_walk(const wm &p, int b, int h, const int *list,
@@ -121,7 +121,7 @@ static __device__ inline void wm_walk(const wm &p, int b, int h, const int *list
     const int column = (int)threadIdx.x % 4 * 2, warp = (int)threadIdx.x / 32;
     const wm_source from = wm_queries_of(p, b, h);
     bf16 *now = tiles + 2 * WM_ROWS * COLS, *other = now + 2 * TILE;
-    /* Threads below WM_STEP have the values of one query each. */
+    /* Threads below WM_STEP load the values of one query each. */
     const auto values = [&](const wm_step &s, wm_queries *to) {
         if (threadIdx.x >= WM_STEP) return;
         const wm_item &item = items[s.item];
@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2) window_grad_ke
     if (i < count && p.dv.to) wm_store<COLS>(p, p.dv, t.h, row, one, w.dv);
 }
 
-/* Low keys and global tokens: block (64 of them, span, batch row, head). parts:
+/* Low keys and global tokens. Block: (64 of them, span, batch row, head). parts:
  * [B][H][spans][extra][2][D]. */
 template <int COLS>
 __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2)
@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2)
     }
 }
 
-/* Sums of the spans, to dk or dlow_k, dv or dlow_v. */
+/* Adds the spans into dk or dlow_k, dv or dlow_v. */
 __global__ void __launch_bounds__(TP_THREADS) window_sum_extra(wm p, const float *parts)
 {
     const int64_t D = p.g.dim, size = p.g.extra * 2 * D;
@@ -299,7 +299,7 @@ __global__ void __launch_bounds__(TP_THREADS) window_sum_extra(wm p, const float
     }
 }
 
-/* Keys of the map; without a window nobody sees them, and their gradients are zero. */
+/* Keys of the map. Without a window no query sees them, and their gradients are zero. */
 template <int COLS> static tp_code grad_keys(const tp_call *c, const wm &p)
 {
     const int64_t blocks = p.g.batch * p.g.chunks[0] * p.g.chunks[1] * p.tiles * p.g.heads;

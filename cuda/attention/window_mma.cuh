@@ -1,10 +1,11 @@
-/* window_mma.cuh - what the tensor core kernels of attention over maps share: chunks, the lists of
+/* window_mma.cuh - shared by the tensor core kernels of attention over maps: chunks, the lists of
  * their keys, biases by difference of positions, gathered tiles, products.
  *
- * A key has a row in memory and a place: for keys of the map, minus its part of the difference of
- * positions, to which a query adds its own part; for all others (< 0) the complement of where its
- * bias stands. Differences that are too far apart have the bias -inf, and so has what pads a list,
- * so nothing else is masked. Biases are divided by the scale: they are initial values of logits. */
+ * A key has a row in memory and a place, from which its bias is found. For keys of the map the place is
+ * minus the key's part of the difference of positions, to which a query adds its own part; for all
+ * others it is negative, the complement of the bias's index. Differences beyond the reach have the
+ * bias -inf, and so has the padding of a list, so no other mask is needed. Biases are divided by the
+ * scale: they are initial values of logits. */
 #ifndef TP_WINDOW_MMA_CUH
 #define TP_WINDOW_MMA_CUH
 
@@ -17,7 +18,7 @@ constexpr int WM_ROWS =
 struct wm : win<bf16> {
     tp_window_gpu gpu;
     int tiles;             /* of the queries of a chunk                                       */
-    int keys;              /* most of a chunk, padded                                         */
+    int keys;              /* most keys of a chunk, padded                                    */
     int reach[2], side[2]; /* largest differences of positions; 2 reach + 1                   */
     int differences;       /* side[0] side[1], or 0: nothing depends on them                  */
     int biases;            /* those, global tokens, zero, -inf; padded                        */
@@ -39,7 +40,7 @@ static inline wm wm_problem(const win<bf16> &call)
     return p;
 }
 
-/* Where the bias is that all other keys have, and that of the padding. */
+/* The index of the bias that all other keys have (zero), and that of the padding. */
 static __device__ inline int wm_none(const wm &p)
 {
     return p.differences + (int)p.g.global;
@@ -49,7 +50,7 @@ static __device__ inline int wm_hidden(const wm &p)
     return wm_none(p) + 1;
 }
 
-/* The biases of a head. */
+/* Loads the biases of a head. */
 static __device__ inline void wm_load_biases(const wm &p, int h, float *bias)
 {
     const float unscale = 1.0f / p.scale;
@@ -91,7 +92,7 @@ static __device__ inline wm_chunk wm_chunk_at(const wm &p, unsigned i, int h)
     return t;
 }
 
-/* Query i of a chunk: its cell of the map and its part of differences. */
+/* Query i of a chunk: its cell in the map and its part of differences. */
 struct wm_query {
     int cell, part;
 };
@@ -106,23 +107,22 @@ static __device__ inline wm_query wm_query_at(const wm &p, const wm_chunk &t, in
     return wm_query_at(p, t.top, t.left, t.cols, i);
 }
 
-/* The place of the key at row y and column x from the chunk's first query. */
+/* The place of the key at row y and column x relative to the chunk's first query. */
 static __device__ inline int wm_place(const wm &p, int y, int x)
 {
     return p.differences ? (p.reach[0] - y) * p.side[1] + p.reach[1] - x : ~wm_none(p);
 }
 
-/* A rectangle's place from the chunk's first query, and where its cells come from. */
+/* A rectangle: its position relative to the chunk's first query, and the origin of its cells. */
 struct wm_rect {
     int y, x, rows, cols, dy, dx;
     __device__ int cells() const { return rows * cols; }
 };
 
-/* What may be sized at launch: beside it kernels declare the queries of a block and the rectangles.
- */
+/* Dynamic shared memory that is left beside the queries of a block and the rectangles. */
 constexpr size_t WM_ROOM = (99 << 10) - WM_ROWS * sizeof(int) - TP_WINDOW_RECTS * sizeof(wm_rect);
 
-/* Rectangle b of chunk t; no cells: empty. */
+/* Rectangle b of chunk t; without cells if there is none. */
 static __device__ inline wm_rect wm_rect_of(const wm &p, const wm_chunk &t, int b)
 {
     tp_rect r;
@@ -134,8 +134,8 @@ static __device__ inline wm_rect wm_rect_of(const wm &p, const wm_chunk &t, int 
     return to;
 }
 
-/* Lists the chunk's rectangles and keys, padded; returns how many keys there are. row: where one
- * begins in k; -2 minus where it begins in low_k; -1: zeros. Waits once; the caller waits before
+/* Lists the chunk's rectangles and keys, padded, and returns the number of keys. row: the offset of a
+ * key in k; -2 minus its offset in low_k; -1: zeros. Has one barrier; the caller adds another before
  * the lists are read. */
 static __device__ inline int wm_list_keys(const wm &p, const wm_chunk &t, wm_rect *rect, int *row,
                                           int *place)
@@ -179,8 +179,8 @@ static __device__ inline wm_source wm_keys_of(const wm &p, const wm_chunk &t)
     return { p.k + at, p.v + at, p.low_k ? p.low_k + low : NULL, p.low_v ? p.low_v + low : NULL };
 }
 
-/* Queues copies of ROWS rows of x to a tile and of y, unless it is NULL, to the one behind; their
- * beginnings are listed. */
+/* Queues copies of the listed ROWS rows of x to a tile and, unless y is NULL, those of y to the next
+ * tile. */
 template <int COLS, int ROWS>
 static __device__ inline void wm_gather(const wm &p, bf16 *tile, const int *list,
                                         const wm_source &from)
@@ -199,8 +199,8 @@ static __device__ inline void wm_gather(const wm &p, bf16 *tile, const int *list
     }
 }
 
-/* s = the biases of the keys at place[0..8 N) for the queries whose parts are part[2]; plain: all
- * keys are of the map, which saves looking. */
+/* s = the biases of the keys at place[0..8 N) for the queries whose parts are part[2]. plain: all keys
+ * are in the map, which saves a test. */
 template <int N>
 static __device__ inline void wm_start(const wm &p, float s[N][4], const float *bias,
                                        const int *place, const int part[2], bool plain)
@@ -228,7 +228,7 @@ static __device__ inline void wm_start(const wm &p, float s[N][4], const float *
     }
 }
 
-/* Sixteen rows of a head, times k, to two rows (the lane's; -1: none) of a tensor [...,H*D]. */
+/* Stores sixteen rows of a head, times k, in rows row[2] (of this lane; -1: none) of [...,H*D]. */
 template <int COLS>
 static __device__ inline void wm_store(const wm &p, const attn_sink<bf16> &to, int h,
                                        const int64_t row[2], const float k[2],

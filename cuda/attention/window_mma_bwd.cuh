@@ -1,4 +1,4 @@
-/* window_mma_bwd.cuh - what the gradient kernels of attention over maps on tensor cores share. */
+/* window_mma_bwd.cuh - shared by the gradient kernels of attention over maps on tensor cores. */
 #ifndef TP_WINDOW_MMA_BWD_CUH
 #define TP_WINDOW_MMA_BWD_CUH
 
@@ -6,7 +6,7 @@
 
 constexpr int WM_STEP = 32, WM_STEP_N = WM_STEP / 8; /* columns of a step */
 
-/* The log-sum-exp (base 2) and delta of a query's cell; beyond the last one its probabilities are
+/* The log-sum-exp (base 2) and delta of a query's cell. Without a cell the probabilities become
  * zero. */
 static __device__ inline float2 wm_of_query(const wm &p, int b, int h, int cell)
 {
@@ -19,7 +19,8 @@ static __device__ inline float2 wm_of_query(const wm &p, int b, int h, int cell)
     return v;
 }
 
-/* From logits s and dp = dO V^T: s becomes dS, dp the probabilities. of(n, e): the query's two. */
+/* From logits s and dp = dO V^T: s becomes dS, dp the probabilities. of(n, e) returns both values of a
+ * query. */
 template <int N, class F>
 static __device__ inline void wm_gradients(const wm &p, float s[N][4], float dp[N][4], F of)
 {
