@@ -1,4 +1,4 @@
-/* accumulate.c - dx += x: how the tape adds a second contribution to a gradient. */
+/* accumulate.c - dx += x, by which the tape adds a second contribution to a gradient. */
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 

@@ -1,18 +1,17 @@
 /* attention.c - full attention and relative-position attention: loops over tiles.
  *
- * Forward: a task is 64 queries of one head; it walks over the tiles of keys they see. Backward: a
- * task is a pair of stripes (geometry/attn.h); for each 64 queries it walks over the tiles of keys
- * of the stripe, recomputes the probabilities, and adds five products a tile to dq, dk and dv in
- * place. Only inputs, output and log-sum-exp are kept between the two. Tiles that no query of
- * theirs sees are skipped. The products are tp__gemm's on tiles; the rest is a tenth to a fifth of
- * the time. */
+ * Forward: a task is 64 queries of one head; it walks over the tiles of keys that they see. Backward: a
+ * task is a pair of stripes (geometry/attn.h); for each 64 queries it walks over the tiles of keys of
+ * the stripe, recomputes the probabilities, and adds five products a tile to dq, dk and dv in place.
+ * Only inputs, output and log-sum-exp are kept between the two. Tiles that none of the queries see are
+ * skipped. tp__gemm computes the products on tiles; the rest is a tenth to a fifth of the time. */
 #include "tensor/cpu/kit/attn_tiles.h"
 #include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/geometry/attn.h"
 #include "tensor/kernel.h"
 
-/* out = result / sum, lse = maximum + log(sum); zeros for a query that sees nothing. */
+/* out = result / sum, lse = maximum + log(sum); zeros for a query that sees no key. */
 static void store_queries(const attn *a, const tile *t)
 {
     const tp_attn *g = &a->g;
@@ -53,7 +52,8 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
     const tp_attn *g = &a->g;
     const int64_t tiles = (g->queries + g->tile_m - 1) / g->tile_m;
     for (int64_t x = begin; x < end; x++) {
-        const int64_t head = x / tiles, i = (tiles - 1 - x % tiles) * g->tile_m; /* longest first */
+        const int64_t head = x / tiles,
+                      i = (tiles - 1 - x % tiles) * g->tile_m; /* the longest first */
         tile t = {
             .b = head / g->heads,
             .h = head % g->heads,
@@ -85,7 +85,7 @@ static void begin_backward(const attn *a, const tile *t)
     if (g->positions) memset(t->scratch + g->at.out_pos, 0, bytes);
 }
 
-/* The position part of a tile, from ds with the corners that belong to no key zeroed. */
+/* The position gradients of a tile, from ds with zeros in the corners that belong to no key. */
 static void position_gradients(const attn *a, const tile *t)
 {
     const tp_attn *g = &a->g;
@@ -183,7 +183,7 @@ static void backward_tasks(const void *ctx, int64_t begin, int64_t end, int thre
     }
 }
 
-/* What both ops have in common. */
+/* The setup that both ops share. */
 static attn prepare(const tp_call *c, bool positions, bool backward)
 {
     const tp_attn_cfg *cfg = c->attr;

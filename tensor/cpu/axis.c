@@ -1,8 +1,8 @@
 /* axis.c - ops that cut and join along one axis: slice, pad, concat, stack, split, roll.
  *
- * Seen from the axis a tensor is [outer][dim][inner], and each op moves blocks of `count` indices:
- * `outer` runs of count * inner elements. The backward of cutting is placing, and the other way
- * round. Elements are only moved, so one function serves all dtypes. */
+ * With respect to the axis a tensor is [outer][dim][inner], and each op moves blocks of `count` indices:
+ * `outer` runs of count * inner elements. The backward of cutting is placing, and vice versa. Elements
+ * are only moved, so one function serves all dtypes. */
 #include "tensor/cpu/kit/repeat.h"
 #include "tensor/geometry/shape_ops.h"
 #include "tensor/kernel.h"
@@ -10,14 +10,14 @@
 
 #define GRAIN (8 * TP_BLOCK) /* elements */
 
-/* What the tensors of an op have in common. */
+/* The sizes that the tensors of an op share. */
 typedef struct frame {
     const tp_device *dev;
     int64_t outer, inner;
     tp_dtype dtype;
 } frame;
 
-/* A block of one tensor: the size of its axis, and where the block begins on it. */
+/* A block of one tensor: the size of its axis, and the index at which the block begins. */
 typedef struct side {
     void *data;
     int64_t dim, at;
@@ -26,7 +26,7 @@ typedef struct side {
 /* `outer` runs of n elements, `step` apart in each tensor. */
 typedef struct runs {
     char *to;
-    const char *from; /* NULL: nothing is read, every element becomes *value */
+    const char *from; /* NULL: every element becomes *value */
     int64_t n, to_step, from_step;
     tp_dtype dtype;
     bool add;
@@ -107,14 +107,14 @@ static int64_t extent(const frame *f, const tp_view *v)
     return rest ? v->numel / rest : 0;
 }
 
-/* small = the indices of large from `at` on. */
+/* small = large[at ...] along the axis. */
 static void cut(const frame *f, const tp_view *large, const tp_view *small, int64_t at)
 {
     const int64_t n = extent(f, small);
     move(f, (side){ small->data, n, 0 }, (side){ large->data, extent(f, large), at }, n, false);
 }
 
-/* The opposite: small goes into large from `at` on; the rest of large is left alone. */
+/* large[at ...] = small, or += small; the rest of large is unchanged. */
 static void place(const frame *f, const tp_view *large, const tp_view *small, int64_t at,
                   bool add_to)
 {
@@ -122,7 +122,7 @@ static void place(const frame *f, const tp_view *large, const tp_view *small, in
     move(f, (side){ large->data, extent(f, large), at }, (side){ small->data, n, 0 }, n, add_to);
 }
 
-/* The same, and all the rest of large becomes `value`. */
+/* The same, and the rest of large becomes `value`. */
 static void surround(const frame *f, const tp_view *large, const tp_view *small, int64_t at,
                      double value)
 {
@@ -174,7 +174,7 @@ static tp_code pad_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- concat, stack and split: the parts of one tensor, one behind the other ---- */
+/* ---- concat, stack and split: the parts of one tensor, one after the other ---- */
 
 /* Copies from the whole to its parts, or from the parts to the whole; parts without data are
  * skipped. */
@@ -213,7 +213,7 @@ static tp_code split_bwd(const tp_call *c)
     return c->dx[0].data ? parts(c, &c->dx[0], c->dy, c->ny, true) : TP_OK;
 }
 
-/* ---- roll: two blocks change places ---- */
+/* ---- roll: two blocks swap places ---- */
 
 static tp_code roll(const tp_call *c, const tp_view *from, const tp_view *to, int64_t sign)
 {

@@ -1,12 +1,12 @@
-/* batchnorm.c - each channel of X [rows,C] by the statistics of its column, or by running ones.
+/* batchnorm.c - normalises each channel of X [rows,C] by the statistics of its column, or running ones.
  *
  *     h = (x - m) s     y = h w + b     s = (var + eps)^-1/2
  *     training:  dx = w s (dy - mean dy - h mean(dy h))       eval:  dx = w s dy
  *     dw = sum dy h     db = sum dy
  *
- * Column statistics in fixed blocks of rows: mean and squared deviations of a block while it is in
- * cache, then merged in order (Chan, Golub, LeVeque 1979), which cancels nowhere. Hidden outputs: m
- * and s, [C] each. */
+ * Columns are reduced in fixed blocks of rows: mean and squared deviations of a block while it is in
+ * cache, then merged in order (Chan, Golub, LeVeque 1979), without cancellation. Hidden outputs: m and
+ * s, [C] each. */
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/geometry/norms.h"
@@ -61,8 +61,8 @@ static void bn_merge_blocks(const tp_call *c, real *m, real *v)
     }
 }
 
-/* Statistics of this batch; the running ones move towards them, the variance unbiased, and the
- * batch is counted. */
+/* Statistics of this batch. Updates the running statistics, with the unbiased variance, and the count of
+ * batches. */
 static void bn_batch_stats(const tp_call *c, real *m, real *var)
 {
     const int64_t C = channels(c), rows = bn_rows(c);
@@ -88,7 +88,7 @@ static void bn_normalise(const tp_call *c, int64_t begin, int64_t end, int threa
     for (int64_t r = begin; r < end; r++) {
         const real *x = (const real *)c->x[0].data + r * C;
         real *y = (real *)c->y[0].data + r * C;
-        if (w && b) { /* as mostly */
+        if (w && b) { /* the common case */
 #pragma omp simd
             for (int64_t i = 0; i < C; i++) y[i] = (x[i] - m[i]) * s[i] * w[i] + b[i];
             continue;
@@ -118,8 +118,7 @@ static tp_code batchnorm_fwd(const tp_call *c)
     return TP_OK;
 }
 
-/* c->work in backward: the sums of dy h and of dy, [2,C], then those of each block, [blocks,2,C].
- */
+/* c->work in backward: the sums of dy h and of dy, [2,C], then those of each block, [blocks,2,C]. */
 static void bn_sum_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const int64_t C = channels(c), rows = bn_rows(c), size = tp__block_rows(rows);

@@ -1,10 +1,10 @@
 /* binary.c - add, sub, mul, div with b broadcast into a: memory-bound loops over pieces of
  * rows.
  *
- *     y = f(a, b);   da = dy df/da,   db = sum of dy df/db over what meets each b
+ *     y = f(a, b);   da = dy df/da,   db = sum of dy df/db over the elements of a that b[i] broadcasts to
  *
- * The sums of db are folded (fold.h) without a temporary of the size of a. Where da or db is dy,
- * the tape hands it on. */
+ * The sums of db are folded (fold.h) without a temporary of the size of a. Where da or db equals dy, the
+ * tape passes dy on. */
 #include "tensor/cpu/kit/fold.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/geometry/broadcast.h"
@@ -31,8 +31,7 @@ TP_INLINE real div(real a, real b)
     return a / b;
 }
 
-/* out = f(a, b) for elements [i, end) of a. Inlined where f is known, so that the loops vectorise.
- */
+/* out = f(a, b) for elements [i, end) of a. Inlined where f is known, so that the loops vectorise. */
 TP_INLINE void map(function f, const tp_view *a_view, const tp_view *b_view, tp_view *out_view,
                    int64_t i, int64_t end)
 {
@@ -49,7 +48,7 @@ TP_INLINE void map(function f, const tp_view *a_view, const tp_view *b_view, tp_
     }
 }
 
-/* ---- forward, and da: the gradient dy takes the place of a ---- */
+/* ---- forward, and da, for which dy replaces a ---- */
 
 #define RANGE(name, f, a, b, out)                                                                  \
     static void name(const tp_call *c, int64_t begin, int64_t end, int thread)                     \
@@ -89,7 +88,7 @@ static tp_code div_fwd(const tp_call *c)
     return each(c, div_range);
 }
 
-/* ---- db: first the sum, then what all terms share ---- */
+/* ---- db: a sum, then the factor that all terms share ---- */
 
 static void sub_db(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
@@ -106,8 +105,7 @@ static void div_db(const tp_call *c, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) db[i] = -db[i] / b[i] / b[i];
 }
 
-/* da: or NULL, for ops that are not asked for it. factor: what dy is multiplied by before it is
- * summed, or NULL. */
+/* da: NULL for ops that never need it. factor: multiplies dy before the sum, or NULL. */
 static tp_code backward(const tp_call *c, tp_call_body da, const real *factor, tp_call_body db)
 {
     if (da && c->dx[0].data) tp__for(c, c->x[0].numel, GRAIN, da);

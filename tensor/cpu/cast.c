@@ -1,5 +1,5 @@
-/* cast.c - conversion between f32 and f64; the tape widens bf16 to f32 before it comes here, so
- * that input and output may be of one dtype. */
+/* cast.c - conversion between f32 and f64. The tape has widened bf16 to f32 before, so input and output
+ * may have the same dtype. */
 #include "tensor/kernel.h"
 
 #define GRAIN (4 * TP_BLOCK)

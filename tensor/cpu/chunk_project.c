@@ -1,20 +1,20 @@
 /* chunk_project.c - the dynamic projection of chunks, one pass over x.
  *
- * A task is one chunk of l rows: its l H r weights are made in the thread's scratch [l][H r],
- * column by column of the scores, then the rows of x, in cache since they were touched once, are
- * summed. Long chunks of many ranks, such as whole images, are matrix products instead. */
+ * A task is one chunk of l rows. It computes the chunk's l H r weights in the thread's scratch [l][H r],
+ * column by column of the scores, then sums the rows of x, which are in cache. Long chunks with many
+ * ranks, such as whole images, are matrix products instead. */
 #include "tensor/geometry/chunk_project.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 
-#define ROWS 64 /* of the chunks of a task: 16 rows of 512 floats are 32 KB */
+#define ROWS 64 /* rows of the chunks of a task: 16 rows of 512 floats are 32 KB */
 
 static int64_t grain(const tp__chunk_attr *a)
 {
     return a->chunk < ROWS ? ROWS / a->chunk : 1;
 }
 
-/* Does a matrix product pay? */
+/* Tells whether a matrix product pays. */
 static bool is_product(const tp__chunk_attr *a)
 {
     return a->chunk >= 32 && a->rank >= 4;

@@ -5,8 +5,8 @@
  *     loss = sum_j q_j z_j
  *     dx_j = g (exp(-z_j) sum_k q_k - q_j)
  *
- * m and s of each row are saved, not their sum: so large logits cost no digits of the result. Rows
- * are independent. Their losses are added in f64 in order; rows not counted have loss 0. */
+ * m and s of each row are saved separately, not their sum, so large logits cost no digits of the result.
+ * Rows are independent. Their losses are added in f64 in order; rows not counted have loss 0. */
 #include <stdio.h>
 
 #include "tensor/cpu/kit/largest.h"
@@ -15,7 +15,7 @@
 #include "tensor/geometry/loss.h"
 #include "tensor/kernel.h"
 
-/* Rows that count: all but those with a negative index target. */
+/* The number of rows that count: all except those with a negative index target. */
 static int64_t counted(const tp_view *target, int64_t rows)
 {
     int64_t n = 0;
@@ -24,7 +24,7 @@ static int64_t counted(const tp_view *target, int64_t rows)
     return n;
 }
 
-/* What the sum over rows is divided by; 1 also where no row counts: then the loss is 0. */
+/* The divisor of the sum over rows; 1 also where no row counts, and the loss is 0. */
 static double divisor(const tp_call *c, int64_t rows)
 {
     const tp_reduction reduction = ((const tp__cross_entropy_attr *)c->attr)->reduction;

@@ -1,15 +1,15 @@
 /* depthwise.c - depthwise convolution of channels-last images, direct.
  *
- *     y[o,c] = b[c] + sum over taps k of x[i,c] w[k,c]      i the input that tap k joins with o
+ *     y[o,c] = b[c] + sum over taps k of x[i,c] w[k,c]      i the input under tap k of output o
  *     dx[i,c] = sum dy[o,c] w[k,c]     dw[k,c] = sum dy[o,c] x[i,c]     db[c] = sum dy[o,c]
  *
- * dx is a convolution of dy for each remainder of a position by the stride (conv2d.h). A few
- * columns and a few vectors of channels at a time are in registers: sums over all taps for y and
- * dx, dy for dw. Only the columns at an edge ask which taps lie inside.
+ * dx is a convolution of dy for each remainder of a position by the stride (conv2d.h). Registers hold a
+ * few columns and a few vectors of channels at a time: sums over all taps for y and dx, dy for dw. Only
+ * columns at an edge check which taps are inside.
  *
- * Work is cut into pieces of rows, of outputs for y and dw, of inputs for dx, so that each result
- * has one writer; dw and db are summed in fixed blocks of pieces. Weights are transposed to
- * [taps,C] first. */
+ * Work is cut into pieces of rows, of outputs for y and dw, of inputs for dx, so that each result has
+ * one writer; dw and db are summed in fixed blocks of pieces. Weights are first transposed to
+ * [taps,C]. */
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/vector.h"
@@ -19,7 +19,7 @@
 
 #define VECTORS 4                /* of channels, in registers at a time */
 #define COLS    (TP_VECTOR / 16) /* columns                             */
-#define NARROW  256              /* channels: the processor's own prefetching comes late */
+#define NARROW  256              /* channels: below, hardware prefetching comes too late */
 
 /* Positions [from, to) of a row of an image. */
 typedef struct piece {
@@ -47,7 +47,7 @@ static range inside(int64_t at, int64_t step, int64_t size, int64_t n)
     return r;
 }
 
-/* The positions of a span that lie in [from, to) of the image. */
+/* The positions of a span that are in [from, to) of the image. */
 static range made_in(const tp__conv2d_span *s, int64_t from, int64_t to)
 {
     const int64_t first = from > s->at ? (from - s->at + s->step - 1) / s->step : 0;
@@ -60,11 +60,11 @@ static range made_in(const tp__conv2d_span *s, int64_t from, int64_t to)
 typedef real vec __attribute__((vector_size(TP_VECTOR)));
 typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
 
-/* Columns of a row, and the taps that they meet; distances in elements. */
+/* Columns of a row, and their taps; strides in elements. */
 typedef struct task {
     int64_t channels;
-    int64_t lines, line, w_line; /* rows of taps; from one to the next in what is read, and in w */
-    int64_t taps, hop, w_hop;    /* those of each                                                */
+    int64_t lines, line, w_line; /* rows of taps; their strides in the input and in w            */
+    int64_t taps, hop, w_hop;    /* taps of a row; their strides                                 */
     int64_t move, step, begin;   /* from column to column in `from`, `to`, `start`               */
     const real *from, *start;    /* start: what sums begin with, or NULL for 0                   */
     real *w, *to;                /* sums: to is written. dw: w is, and to holds dy               */
@@ -74,7 +74,7 @@ typedef struct task {
 /* ---- a few columns ---- */
 
 /* clang-format off */
-/* Asks for the columns after these, which are at x and `step` apart. */
+/* Prefetches the columns after these, which are at x and `step` apart. */
 TP_INLINE void fetch(const real *x, int64_t step, int cols, int n)
 {
     TP_UNROLL
@@ -84,7 +84,7 @@ TP_INLINE void fetch(const real *x, int64_t step, int cols, int n)
             if (y < cols && i < n) __builtin_prefetch(x + (cols + y) * step + i * LANES);
 }
 
-/* What they are the first to read, channels from c on. */
+/* The elements that these columns are the first to read, channels from c on. */
 TP_INLINE const real *last_tap(const task *t, int64_t c)
 {
     return t->from + c + (t->lines - 1) * t->line + (t->taps - 1) * t->hop;
@@ -125,7 +125,7 @@ TP_INLINE void sum(const task *t, int64_t c, int cols, int n)
             if (y < cols && i < n) *(any *)(t->to + c + y * t->step + i * LANES) = sum[y][i];
 }
 
-/* What they add to dw and db. */
+/* Adds the contribution of these columns to dw and db. */
 TP_INLINE void correlate(const task *t, int64_t c, int cols, int n)
 {
     vec dy[COLS][VECTORS];
@@ -159,7 +159,7 @@ TP_INLINE void correlate(const task *t, int64_t c, int cols, int n)
 }
 /* clang-format on */
 
-/* The channels from c on, which do not fill a vector, of one column. */
+/* The channels from c on of one column, too few for a vector. */
 static void rest(const task *t, int64_t c)
 {
     for (; c < t->channels; c++) {
@@ -228,8 +228,8 @@ static void run(task t, const tp__conv2d_span *w, range made)
     }
 }
 
-/* The columns of span w that row j of span h makes in [from, to). What is read, written and begun
- * with: images, of which t gives nothing but these and w. */
+/* The columns of span w in row j of span h, in [from, to). t holds the images that are read, written and
+ * started from, and w; all else in it is set here. */
 static void run_row(const tp__conv *g, const tp__conv2d_span *h, const tp__conv2d_span *w,
                     int64_t j, range made, task t)
 {

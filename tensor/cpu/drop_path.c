@@ -1,5 +1,5 @@
-/* drop_path.c - y[s] = m[s] x[s] for the samples s along axis 0: m[s] is 1/(1-p) if word s is
- * at least p 2^32, else 0. Backward is the same function of dy. */
+/* drop_path.c - y[s] = m[s] x[s] for the samples s along axis 0, where m[s] is 1/(1-p) if word s is at
+ * least p 2^32, else 0. Backward is the same function of dy. */
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 

@@ -1,8 +1,8 @@
 /* dropout.c - y = m x and y = residual + m (x + b), where m is 1/(1-p) if the word of the
  * element is at least p 2^32, else 0; rows [R,C].
  *
- * Backward makes the mask again from the random stream: that costs less than to store and read it.
- * The gradient of b, the column sums of m dy, is added up by fixed blocks of rows. */
+ * Backward recomputes the mask from the random stream: that costs less than to store and read it. The
+ * gradient of b, the column sums of m dy, is summed in fixed blocks of rows. */
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
@@ -31,9 +31,9 @@ static inline const uint32_t *mask_at(mask *m, int64_t e, int64_t *n)
     return m->words.w;
 }
 
-/* Asks for the elements of x[0..end) that follow the next group of words from e on. While words are
- * made nothing is read, and the processor's own prefetching stops: without this the loop waits for
- * memory, and a dropout of 16 MB takes three times as long. */
+/* Prefetches the elements of x[0..end) after the next group of words from e on. While words are computed
+ * nothing is read, and hardware prefetching stops: without this the loop waits for memory, and a
+ * dropout of 16 MB takes three times as long. */
 static inline void fetch_next(const real *x, int64_t e, int64_t end)
 {
     const int64_t from = e + TP_PHILOX_WORDS, stop = from + TP_PHILOX_WORDS;

@@ -1,8 +1,8 @@
 /* embedding.c - y[i] = scale table[id[i]], rows of C elements.
  *
- * Backward adds rows of dy to rows of the table's gradient, several to one where an id occurs more
- * than once. It is split by columns: every thread goes through all ids in order, so that the sums
- * do not depend on the number of threads and no two threads write to one row's part. */
+ * Backward adds rows of dy to rows of the table's gradient, several to one where an id occurs more than
+ * once. It is split by columns: every thread goes through all ids in order, so sums do not depend on
+ * the number of threads and no two threads write the same element. */
 #include <stdio.h>
 
 #include "tensor/cpu/kit/real.h"

@@ -1,6 +1,6 @@
 /* gather.c - gather and scatter_add along an axis, each the backward of the other.
  *
- * The index is a set of lines along the axis. A line reads from, or adds to, one line of the larger
+ * The index consists of lines along the axis. A line reads from, or adds to, one line of the larger
  * tensor, in order: lines are independent, so results do not depend on the number of threads. */
 #include <stdio.h>
 
@@ -37,7 +37,7 @@ static lines lines_of(const tp_call *c)
     return l;
 }
 
-/* Where line k begins in the index and in the larger tensor. */
+/* The offsets of line k in the index and in the larger tensor. */
 static void line_at(const lines *l, int64_t k, int64_t *at, int64_t *big_at)
 {
     int64_t step = 1;

@@ -1,4 +1,4 @@
-/* instancenorm.c - each channel of each image of X [B,positions,C] by its own statistics.
+/* instancenorm.c - normalises each channel of each image of X [B,positions,C] by its own statistics.
  *
  *     h = (x - m) s     y = h w + b     s = (var + eps)^-1/2
  *     dx = w s (dy - mean dy - h mean(dy h))     dw = sum dy h     db = sum dy
@@ -10,7 +10,7 @@
 #include "tensor/kernel.h"
 
 #define WIDE 32 /* channels of a task                          */
-#define RUN  64 /* positions summed at a time, then their sums */
+#define RUN  64 /* positions that are summed before their sum is added */
 
 /* Channels [first, first + n) of an image, whose first element is `at`. */
 #define strip strip

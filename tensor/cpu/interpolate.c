@@ -1,8 +1,8 @@
-/* interpolate.c - channels-last images of another size.
+/* interpolate.c - resizes channels-last images.
  *
- * Forward a task is rows of outputs, backward rows of inputs, which collect from the outputs that
- * read them: one writer for each result. Vectorised over channels; the weights of an axis are made
- * once a call. */
+ * In forward a task is rows of outputs; in backward it is rows of inputs, which gather from the outputs
+ * that read them, so each result has one writer. Vectorised over channels; the weights of an axis are
+ * computed once a call. */
 #include "tensor/geometry/interpolate.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
@@ -19,7 +19,7 @@ static void make_taps(const tp__resize *g, tp__resize_taps *taps)
             tp__resize_weights(&g->axis[i], o, taps->w, &taps->first);
 }
 
-/* What input i gives to the output with these taps: two may be the same at an end. */
+/* The weight of input i in the output with these taps; two taps may be the same input at an edge. */
 static double weight_of(const tp__resize_axis *a, const tp__resize_taps *t, int64_t i)
 {
     double w = 0.0;
@@ -68,7 +68,7 @@ static tp_code interpolate_fwd(const tp_call *c)
     return TP_OK;
 }
 
-/* The outputs of one row of them, with this weight, to the inputs of one row. */
+/* Adds a row of outputs, with this weight, to a row of inputs. */
 static void collect_row(const tp__resize *g, const tp__resize_taps *cols, real weight,
                         const real *dy, real *dx)
 {

@@ -2,9 +2,9 @@
  *
  *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
  *
- * Bias and activation are applied to each tile of the product by the thread that made it, while it
- * is in cache. Hidden output: act'(Z) for the GELUs, which falls off when act(Z) is made; one byte
- * an element (Z > 0) for ReLU, nothing else.
+ * The thread that computed a tile of the product applies bias and activation to it while it is in cache.
+ * Hidden output: act'(Z) for the GELUs, a by-product of act(Z); one byte an element (Z > 0) for ReLU;
+ * none otherwise.
  */
 #include "tensor/cpu/kit/activation.h"
 #include "tensor/cpu/kit/add_blocks.h"
@@ -18,8 +18,8 @@ static tp_act act_of(const tp_call *c)
     return ((const tp__linear_attr *)c->attr)->act;
 }
 
-/* Bias and activation of the n elements from column j on, which begin at element `at` of Z. The
- * GELUs' Z is where their slopes go. */
+/* Bias and activation of the n elements from column j on, which begin at element `at` of Z. The GELUs
+ * replace Z by their slopes. */
 static void finish_row(const tp_call *c, int64_t at, int64_t j, int64_t n)
 {
     const tp_act act = act_of(c);
@@ -66,7 +66,7 @@ static tp_code linear_fwd(const tp_call *c)
     return TP_OK;
 }
 
-/* c->work: what the products need, then dZ [rows,N] if there is an activation, then the partial
+/* c->work: the scratch of the products, then dZ [rows,N] if there is an activation, then the partial
  * sums of db [blocks,N]. */
 static real *own_work(const tp_call *c)
 {

@@ -4,13 +4,12 @@
  *     a_vec(t, v)     = qs (Kc[v] + Rc[rho])
  *     out(t)          = softmax over both, times the values
  *
- * A task is one head of one batch row, or a stripe of its queries; it packs what it reads and walks
- * the queries in tiles. A tile's scores, a whole row of them at a time, stay in cache, so a plain
- * two-pass softmax does. Only the band and the visible vectors are multiplied; geometry and the
- * tables' order are explained in ls_attention.h. Backward makes the scores again from the
- * log-sum-exp. Tasks share no result: what several of them contribute to is left in partial sums
- * and added in order, so that the number of threads does not matter. A query that sees nothing, as
- * can be without a window, gives zeros. */
+ * A task is one head of one batch row, or a stripe of its queries; it packs its operands and walks the
+ * queries in tiles. A tile's scores, whole rows at a time, stay in cache, so a plain two-pass softmax
+ * suffices. Only the band and the visible vectors are multiplied; ls_attention.h explains geometry and
+ * the order of the tables. Backward recomputes the scores from the log-sum-exp. Tasks share no result:
+ * contributions of several tasks are kept as partial sums and added in order, so the number of threads
+ * does not matter. A query that sees no key, as can happen without a window, gives zeros. */
 #include "tensor/geometry/ls_attention.h"
 #include "tensor/cpu/kit/ls_products.h"
 #include "tensor/cpu/kit/ls_tiles.h"
@@ -54,7 +53,7 @@ static void ls_forward_tile(const ls_task *k, const tp__ls_tile *t)
         const ls_span sc = ls_vec_row(k, t, i, k->sc, -INFINITY);
         const real most = largest(s.x, s.n, largest(sc.x, sc.n, -INFINITY));
         sum[i] = ls_exp(s, most) + ls_exp(sc, most);
-        lse[i] = sum[i] > 0 ? most + r_log(sum[i]) : 0; /* 0: it sees nothing */
+        lse[i] = sum[i] > 0 ? most + r_log(sum[i]) : 0; /* 0: it sees no key */
     }
     ls_values(k, t);
     for (int64_t i = 0; i < t->n; i++) {
@@ -107,7 +106,7 @@ static void ls_probability_grad(const ls_task *k, const tp__ls_tile *t)
     ls_set(&p);
 }
 
-/* From scores and gradients of the probabilities to probabilities and gradients of the scores. */
+/* Turns scores into probabilities, and gradients of the probabilities into those of the scores. */
 static void ls_softmax_grad(const ls_task *k, const tp__ls_tile *t)
 {
     const tp__ls_dims *g = k->g;
@@ -224,7 +223,7 @@ static void ls_query_grads(const ls_task *k, const tp__ls_tile *t)
     }
 }
 
-/* dq, and the gradients of the biases: content and position part of dq are still apart. */
+/* Stores dq, and the gradients of the biases: content and position part of dq are still separate. */
 static void ls_store_queries(const ls_task *k, const tp__ls_tile *t)
 {
     const int64_t D = k->g->D, pad = k->g->pad;
@@ -255,7 +254,7 @@ static void ls_backward_tile(const ls_task *k, const tp__ls_tile *t)
     ls_store_queries(k, t);
 }
 
-/* Sums of the stripe: rows before its own (but for the first stripe) are left to be added later. */
+/* Stores the sums of the stripe; rows before its own (except in the first stripe) are added later. */
 static void ls_store_rows(const ls_task *k, const tp_view *dx, const real *sum, real *head)
 {
     const tp__ls_dims *g = k->g;
@@ -298,7 +297,7 @@ static void ls_backward(const tp_call *c, int64_t begin, int64_t end, int thread
 
 /* ---- sums over tasks ---- */
 
-/* dx = 0; like the next two, nothing if the gradient is not wanted. */
+/* dx = 0. Like the next two functions, does nothing if the gradient is not wanted. */
 static void ls_zero_rows(const ls_task *k, const tp_view *dx)
 {
     for (int64_t row = 0; dx->data && row < ls_count(k, dx); row++)
@@ -320,7 +319,7 @@ static void ls_add_table(const ls_task *k, const tp_view *dx, int64_t rows, int6
         ls_add_rows(k, dx, tp__ls_min(rows - 1 - i, clamp), 1, from + i * k->g->pad);
 }
 
-/* Of one head of one batch row: keys and values that several stripes have seen. */
+/* Adds, for one head of one batch row, the keys and values that several stripes have seen. */
 static void ls_sum_stripes(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp__ls_dims g = tp__ls_geometry(c->x, c->attr);
@@ -340,7 +339,7 @@ static void ls_sum_stripes(const tp_call *c, int64_t begin, int64_t end, int thr
     }
 }
 
-/* Of one head: tables and biases, which all batch rows share. */
+/* Adds, for one head, tables and biases, which all batch rows share. */
 static void ls_sum_batch(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp__ls_dims g = tp__ls_geometry(c->x, c->attr);

@@ -1,12 +1,12 @@
 /* lsla_attention.c - light self-limited attention; the geometry is in lsla.h.
  *
- * A task is a slice of the windows of one head, whose biases it spreads out once. For each window
- * it works on matrices of keys by queries in cache: two products forward, five backward, and
- * elementwise passes over rows of whole vectors between them, in which columns are softmaxes.
- * Products read and write tokens where they lie in the map, through a table of the places of a
- * window's rows; only heads that are no whole vectors are copied. Columns beyond the window's
- * queries are computed from zeros and not read. Sums over windows (scale and tables) are made for
- * each slice and added in order, so that bits do not depend on the number of threads. */
+ * A task is a slice of the windows of one head, whose biases it expands once. For each window it works on
+ * matrices of keys by queries in cache: two products forward, five backward, and elementwise passes over
+ * rows of whole vectors between them; the softmax runs along columns. Products read and write tokens in
+ * place in the map, through a table of the offsets of a window's rows; only heads that are not whole
+ * vectors are copied. Columns beyond the window's queries are computed from zeros and not read. Sums over
+ * windows (scale and tables) are computed for each slice and added in order, so bits do not depend on
+ * the number of threads. */
 #include "tensor/cpu/kit/ls_products.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/transpose.h"
@@ -20,7 +20,7 @@ typedef struct lsla {
     const tp_call *c;
     tp_lsla g;
     tp_lsla_scratch at;
-    real scale;       /* without a learned one                 */
+    real scale;       /* unless it is learned                  */
     bool in_place;    /* heads are whole vectors               */
     bool outer_apart; /* mask_outer                            */
 } lsla;
@@ -28,16 +28,16 @@ typedef struct lsla {
 /* A window of one head, with the scratch of the thread. */
 typedef struct lsla_win {
     const lsla *a;
-    int64_t b, h, y, x; /* where it begins in the rolled map */
-    bool mixed;         /* it holds several regions          */
+    int64_t b, h, y, x; /* y, x: its corner in the rolled map */
+    bool mixed;         /* it contains several regions        */
     const real *q, *k, *v;
-    int64_t *row; /* token i of q, k, v and all that has their shape begins at q + row[i] */
+    int64_t *row; /* token i of q, k, v and all tensors of their shape begins at q + row[i] */
     real *scratch;
 } lsla_win;
 
 /* ---- tokens ---- */
 
-/* Token (r,c) of the window, as a number of the map. */
+/* The index in the map of token (r,c) of the window. */
 static inline int64_t lsla_at(const lsla_win *t, int64_t r, int64_t c)
 {
     const tp_lsla *g = &t->a->g;
@@ -53,7 +53,7 @@ static inline real *lsla_head(const lsla_win *t, const tp_view *x)
     return (real *)x->data + t->b * g->size[0] * g->size[1] * g->width + t->h * g->dim;
 }
 
-/* That of token (r,c) of the window. */
+/* The head's slice of token (r,c) of the window. */
 static inline real *lsla_slice(const lsla_win *t, const tp_view *x, int64_t r, int64_t c)
 {
     return lsla_head(t, x) + lsla_at(t, r, c) * t->a->g.width;
@@ -67,7 +67,7 @@ TP_INLINE void lsla_copy(const real *from, real *to, int64_t d)
     for (; i < d; i++) to[i] = from[i];
 }
 
-/* The window's tokens of x, to be found through t->row: x itself, or a copy at `copy`. */
+/* The window's tokens of x, addressed through t->row: x itself, or a copy at `copy`. */
 static const real *lsla_read(const lsla_win *t, const tp_view *x, int64_t copy)
 {
     const int64_t w = t->a->g.window, deep = t->a->at.deep;
@@ -78,7 +78,7 @@ static const real *lsla_read(const lsla_win *t, const tp_view *x, int64_t copy)
     return to;
 }
 
-/* The places of the window's tokens. */
+/* Computes the offsets of the window's tokens. */
 static void lsla_set_rows(const lsla_win *t)
 {
     const tp_lsla *g = &t->a->g;
@@ -88,7 +88,7 @@ static void lsla_set_rows(const lsla_win *t)
 }
 
 /* to [deep][wide] = the window's tokens x, transposed. */
-static void lsla_turn(const lsla_win *t, const real *x, real *to)
+static void lsla_transpose(const lsla_win *t, const real *x, real *to)
 {
     enum { W = TP_VECTOR / sizeof(real) };
     const int64_t n = t->a->g.n, dim = t->a->g.dim, wide = t->a->at.wide, whole = n / W * W;
@@ -108,7 +108,7 @@ static real *lsla_sums(const lsla_win *t)
 
 /* ---- a head ---- */
 
-/* to[b][a] = the head's bias of query a and key b; left alone without a table. */
+/* to[b][a] = the head's bias of query a and key b; unchanged without a table. */
 static void lsla_spread(const lsla_win *t, const tp_view *table, real *to)
 {
     const tp_lsla *g = &t->a->g;
@@ -132,7 +132,7 @@ static void lsla_set_scale(const lsla_win *t, real *to)
         for (int64_t a = 0; a < n; a++) to[b * wide + a] = scale ? scale[a * n + b] : t->a->scale;
 }
 
-/* What all windows of a task have in common; the rest is zero. */
+/* Sets the values that all windows of a task share; the rest is zero. */
 static void lsla_set_head(lsla_win *t, int64_t h)
 {
     const lsla *a = t->a;
@@ -146,8 +146,8 @@ static void lsla_set_head(lsla_win *t, int64_t h)
 
 /* ---- a window ---- */
 
-/* The biases of a window of several regions: pairs of two regions have the inner one lowered by
- * 100, and with mask_outer no outer one. */
+/* The biases of a window of several regions: for pairs of two regions the inner bias is lowered by 100
+ * and, with mask_outer, the outer one removed. */
 static void lsla_mask(const lsla_win *t)
 {
     const lsla *a = t->a;
@@ -197,7 +197,7 @@ TP_INLINE void lsla_multiply(const ls_product *p, int how)
     if (i < p->rows) ls_rows(p, i, 1, how);
 }
 
-/* m [n][wide] = x y^T by the window's tokens x and y, of which yt is the transpose. */
+/* m [n][wide] = x y^T for the window's tokens x and y; yt is y transposed. */
 static void lsla_scores(const lsla_win *t, const real *x, const real *yt, real *m)
 {
     const int64_t wide = t->a->at.wide;
@@ -224,7 +224,7 @@ static void lsla_sum_t(const ls_product *p)
     lsla_multiply(p, LS_TRANSPOSED | LS_B_AT | LS_C_AT);
 }
 
-/* The window's tokens of y = sums of its tokens x weighted by m [n][wide] or its transpose. */
+/* Writes the window's tokens of y: sums of its tokens x weighted by m [n][wide] or its transpose. */
 static void lsla_write(const lsla_win *t, const real *m, const real *x, const tp_view *y,
                        void (*sum)(const ls_product *p))
 {
@@ -245,7 +245,7 @@ static void lsla_write(const lsla_win *t, const real *m, const real *x, const tp
         lsla_copy(out + i * a->at.deep, lsla_slice(t, y, i / w, i % w), a->g.dim);
 }
 
-/* Sets the window, finds its tokens of q, k and v, and makes the scores. */
+/* Sets the window, finds its tokens of q, k and v, and computes the scores. */
 static void lsla_set(lsla_win *t, int64_t b, int64_t row, int64_t col)
 {
     const lsla *a = t->a;
@@ -260,14 +260,14 @@ static void lsla_set(lsla_win *t, int64_t b, int64_t row, int64_t col)
     t->q = lsla_read(t, &a->c->x[LSLA_Q], at->q);
     t->k = lsla_read(t, &a->c->x[LSLA_K], at->k);
     t->v = lsla_read(t, &a->c->x[LSLA_V], at->v);
-    lsla_turn(t, t->q, m + at->qt);
+    lsla_transpose(t, t->q, m + at->qt);
     lsla_scores(t, t->k, m + at->qt, m + at->s);
     if (t->mixed) lsla_mask(t);
 }
 
 /* ---- forward ---- */
 
-/* p = the weights of the values; the log-sum-exps go to their places. */
+/* p = the weights of the values; stores the log-sum-exps. */
 static void lsla_softmax(const lsla_win *t)
 {
     const tp_lsla_scratch *at = &t->a->at;
@@ -357,7 +357,7 @@ static tp_code lsla_attention_fwd(const tp_call *c)
 
 /* ---- backward ---- */
 
-/* douter += dp, where the outer bias is seen. */
+/* douter += dp, where the outer bias applies. */
 static void lsla_outer_grad(const lsla_win *t)
 {
     const lsla *a = t->a;
@@ -414,7 +414,7 @@ static void lsla_backward(const lsla_win *t)
     const tp_view *dx = t->a->c->dx;
     real *m = t->scratch;
     const real *dout = lsla_read(t, &t->a->c->dy[0], at->dout);
-    lsla_turn(t, dout, m + at->doutt);
+    lsla_transpose(t, dout, m + at->doutt);
     lsla_scores(t, t->v, m + at->doutt, m + at->dp);
     if (dx[LSLA_OUTER].data) lsla_outer_grad(t);
     lsla_softmax_grad(t);

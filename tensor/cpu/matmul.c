@@ -2,16 +2,16 @@
  *
  *     dA = dY B^T,  dB = A^T dY;   stored transposed:  dA^T = B dY^T,  dB^T = dY^T A
  *
- * All rows of A make one product if B has no leading axes and A is not stored transposed; if A is,
- * dB is a sum over the batch. The work is done in tp__gemm_parallel, so that one object serves both
- * types and all instruction sets. */
+ * All rows of A form one product if B has no leading axes and A is not stored transposed; if A is, dB is
+ * a sum over the batch. tp__gemm_parallel does the work, so one object serves both types and all
+ * instruction sets. */
 #include "tensor/kernel.h"
 
 #ifdef TP_ISA_DISPATCH
 
 #include "tensor/geometry/matmul_sizes.h"
 
-/* C[m,n] = or += a b, a has k columns; step: from one C to the next, 0: their sum. */
+/* C[m,n] = or += a b, where a has k columns. step: from one C to the next; 0: C is their sum. */
 static void product(const tp_call *c, int64_t batch, int64_t m, int64_t n, int64_t k, tp_operand a,
                     tp_operand b, const tp_view *to, int64_t step, bool add)
 {

@@ -1,5 +1,5 @@
 /* optim.c - optimiser updates, gradient norm, clipping and averaging over the flat blocks of a
- * parameter set; what they compute is written in segments.h.
+ * parameter set; their formulas are in segments.h.
  *
  * All are bound by memory: one pass, every array read and written once. Sums of squares are in
  * double, so that no float gradient overflows; those of the blocks are added in order. */
@@ -93,7 +93,7 @@ static void clip_block(const tp_call *c, const tp_segment *s, int64_t block, int
     for (int64_t i = 0; i < n; i++) g[i] *= k;
 }
 
-/* Written so that a norm that is NaN makes the gradients NaN instead of passing for a small one. */
+/* A NaN norm must make the gradients NaN instead of passing for a small one. */
 static tp_code grad_clip(const tp_call *c)
 {
     const tp_segments_attr *a = c->attr;

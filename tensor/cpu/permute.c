@@ -1,9 +1,9 @@
-/* permute.c - axes in another order: copies of whole runs, or transposes of tiles.
+/* permute.c - reorders axes: copies of whole runs, or transposes of tiles.
  *
- * Axes that stay neighbours are merged first. If the last axis of y is the last of x, rows are
- * copied. Else y's last axis and the one that is contiguous in x span matrices that are transposed
- * in tiles small enough for both sides to stay in the L1 cache; the other axes count the matrices.
- * Elements are only moved, so dtypes matter by their size alone. */
+ * Axes that stay neighbours are merged first. If the last axis of y is the last of x, rows are copied.
+ * Else y's last axis and the axis that is contiguous in x span matrices that are transposed in tiles small
+ * enough for both sides to stay in the L1 cache; the other axes count the matrices. Only the size of a
+ * dtype matters. */
 #include "tensor/geometry/permute_plan.h"
 #include "tensor/kernel.h"
 
@@ -29,10 +29,9 @@ static void copy_rows(const void *ctx, int64_t begin, int64_t end, int thread)
         memcpy(j->y + (size_t)i * bytes, j->x + (size_t)tp__axes_at(&j->from, i) * j->size, bytes);
 }
 
-/* One tile: y[r * row_step + c] = x[r + c * column_step], r < m, c < n. It goes through a buffer,
- * so that x and y are touched a whole run at a time: with steps that are powers of two, the runs of
- * a tile fall into few sets of the cache, and what was touched element by element would be evicted.
- */
+/* One tile: y[r * row_step + c] = x[r + c * column_step], r < m, c < n. It goes through a buffer, so that
+ * x and y are accessed a whole run at a time: with steps that are powers of two, the runs of a tile map
+ * to few sets of the cache, and element-wise accesses would evict each other's lines. */
 #define DEFINE_TILE(name, type)                                                                    \
     static void name(const job *j, const void *from, void *to, int64_t m, int64_t n)               \
     {                                                                                              \
@@ -82,7 +81,7 @@ static void permute(const tp_device *D, const tp_view *x, const tp_view *y, cons
         tp__parallel(D, j.from.count, GRAIN / j.columns, copy_rows, &j);
         return;
     }
-    int row = 0; /* the axis that is contiguous in x */
+    int row = 0; /* the axis of y that is contiguous in x */
     while (p.from[row] != 1) row++;
     tp__permute_others(&p, row, last, &j.from, &j.to);
     j.rows = p.dim[row];

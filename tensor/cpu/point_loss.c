@@ -5,8 +5,8 @@
  *     smooth_l1  d^2/(2 beta) if |d| < beta else |d| - beta/2     d = x - t
  *     mse        d^2
  *
- * Each is one function for both, inlined into the loops (by force: compilers find focal too large),
- * which keep the half that they use and vectorise. */
+ * One function computes both, inlined by force (compilers find focal too large) into the loops, which
+ * keep the half that they use and vectorise. */
 #include "tensor/cpu/kit/real.h"
 #include "tensor/geometry/loss.h"
 #include "tensor/kernel.h"
@@ -31,8 +31,8 @@ TP_INLINE point bce(real x, real t, const tp__point_loss_attr *a)
     return (point){ (x > 0 ? x : RC(0.0)) - x * t + log1(e), p - t };
 }
 
-/* With m = 1 - p_t = p (1-t) + (1-p) t: m^gamma bce, and dm/dx = (1-2t) p (1-p). No branches, or
- * compilers do not vectorise; m is kept off 0, where its logarithm and quotient are not finite. */
+/* With m = 1 - p_t = p (1-t) + (1-p) t: m^gamma bce, and dm/dx = (1-2t) p (1-p). Has no branches, which
+ * would prevent vectorisation; m is kept away from 0, where its logarithm and quotient are not finite. */
 TP_INLINE point focal(real x, real t, const tp__point_loss_attr *a)
 {
     const real alpha = (real)a->alpha, gamma = (real)a->gamma, tiny = RC(1e-37);
@@ -42,7 +42,7 @@ TP_INLINE point focal(real x, real t, const tp__point_loss_attr *a)
     const real p = x < 0 ? small : big, q = x < 0 ? big : small; /* q = 1 - p */
     const real m = p * (RC(1.0) - t) + q * t, safe = m < tiny ? tiny : m;
     const real factor = (a0 + a1 * t) * r_exp(gamma * r_log(safe));
-    const real dm = gamma * (RC(1.0) - RC(2.0) * t) * (p * q / safe); /* over m */
+    const real dm = gamma * (RC(1.0) - RC(2.0) * t) * (p * q / safe); /* divided by m */
     const point b = bce(x, t, a);
     return (point){ factor * b.loss, factor * (b.slope + dm * b.loss) };
 }
@@ -65,7 +65,7 @@ TP_INLINE point mse(real x, real t, const tp__point_loss_attr *a)
 
 /* ---- forward ---- */
 
-/* Elements [begin, end): to y, or their sum. */
+/* Elements [begin, end): writes them to y, or returns their sum. */
 TP_INLINE double losses(const tp_call *c, int64_t begin, int64_t end, point_fn f)
 {
     const tp__point_loss_attr *a = c->attr;

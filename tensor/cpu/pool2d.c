@@ -1,12 +1,12 @@
-/* pool2d.c - the largest or the mean of windows of channels-last images.
+/* pool2d.c - max and average pooling of channels-last images.
  *
- * Forward a task is rows of outputs, backward rows of inputs, which collect what the outputs give
- * that see them: one writer for each result. Vectorised over channels. */
+ * In forward a task is rows of outputs; in backward it is rows of inputs, which gather from the outputs
+ * whose windows contain them, so each result has one writer. Vectorised over channels. */
 #include "tensor/cpu/kit/real.h"
 #include "tensor/geometry/pool.h"
 #include "tensor/kernel.h"
 
-/* Rows of which one takes `row` steps, for tasks of some size. */
+/* Rows of a task, if a row takes `row` steps. */
 static int64_t rows_a_task(int64_t row)
 {
     return 16384 / (row + 1);
@@ -25,7 +25,7 @@ static void for_rows(const tp_call *c, const tp__pool *g, bool back, tp_call_bod
     tp__for(c, n * g->channels > 0 ? rows : 0, rows_a_task(n * g->channels), body);
 }
 
-/* Joins n channels at position p of an image with the largest so far. NaN is larger than all. */
+/* Joins n channels at position p of an image with the largest so far. NaN counts as larger than all. */
 static inline void join(const real *x, int32_t p, int64_t n, real *restrict y, int32_t *restrict at)
 {
     for (int64_t i = 0; i < n; i++) {

@@ -1,7 +1,7 @@
 /* reduce.c - sum, mean, max, argmax and logsumexp over one axis or all.
  *
- * Sums are folds (fold.h). The others see x as [outer][dim][inner] and write [outer][inner]: with
- * inner 1 a row at a time, else WIDTH columns side by side. NaN wins over every number. */
+ * Sums are folds (fold.h). The others see x as [outer][dim][inner] and write [outer][inner]: with inner 1
+ * one row at a time, else WIDTH columns side by side. NaN wins over every number. */
 #include <tapegrad/ops.h>
 
 #include "tensor/cpu/kit/fold.h"
@@ -40,7 +40,7 @@ static inline tp_code each_strip(const tp_call *c, tp_call_body body)
     return TP_OK;
 }
 
-/* Where strip t begins in x and in the result, and its width. */
+/* The offsets of strip t in x and in the result, and its width. */
 typedef struct strip {
     int64_t x, y, n;
 } strip;
@@ -143,7 +143,7 @@ static int64_t row_argmax(const real *x, int64_t n)
     }
     for (int64_t i = 0; i < n; i++)
         if (nan ? x[i] != x[i] : x[i] == most) return i;
-    return 0; /* all -infinity, and the compiler's reductions begin at the least finite number */
+    return 0; /* all are -infinity; the compiler's reductions start from the least finite number */
 }
 
 /* The same for n columns at once, rows of x `inner` apart. */
@@ -271,7 +271,7 @@ static tp_code logsumexp_fwd(const tp_call *c)
     return each_strip(c, logsumexp);
 }
 
-/* dx = dy e^(x - y); where y is -infinity all x are, and their gradient is 0. */
+/* dx = dy e^(x - y); where y is -infinity so is every x, and the gradient is 0. */
 TP_INLINE real softmax_of(real x, real y)
 {
     return r_exp(x - (y == -(real)INFINITY ? 0 : y));

@@ -1,4 +1,4 @@
-/* rownorm.c - layer norm and RMS norm: each row of X [rows,n] by its own statistics.
+/* rownorm.c - layer norm and RMS norm: normalises each row of X [rows,n] by its own statistics.
  *
  *     m  = mean x, or 0 for RMS norm
  *     s  = (mean (x - m)^2 + eps)^-1/2
@@ -8,7 +8,8 @@
  *     dw = sum over rows of dy h            db = sum over rows of dy
  *
  * Forward stores m and s of each row. A row is read from memory once and then twice from cache: the
- * two-pass variance is exact where the one-pass formula cancels. dw, db in fixed blocks of rows. */
+ * two-pass variance does not cancel as the one-pass formula does. dw and db are summed in fixed blocks of
+ * rows. */
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/geometry/norms.h"
@@ -32,7 +33,7 @@ static stats stats_of(int64_t n, const real *x, real eps, bool centre)
     return (stats){ m, 1 / r_sqrt(v / (real)n + eps) };
 }
 
-/* One pass with both parameters, as layer norm mostly has them. */
+/* One pass with both parameters, the common case of layer norm. */
 static void rownorm_row(int64_t n, const real *x, stats t, const real *w, const real *b, real *y)
 {
     if (w && b) {
@@ -115,7 +116,7 @@ static bool wants_params(const tp_call *c)
     return c->dx[1].data || (c->nx > 2 && c->dx[2].data);
 }
 
-/* c->work: for each block of rows its sums for dw and db, [blocks,2,n]. */
+/* c->work: partial sums for dw and db of each block of rows, [blocks,2,n]. */
 static void rownorm_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const bool centre = ((const tp__rownorm_attr *)c->attr)->centre, params = wants_params(c);

@@ -2,7 +2,7 @@
  *
  *     y = f(x);   dx = dy f'   with f' computed from what the op saved, x or y
  *
- * To add one: two lines in the table below, its name in FUNCTIONS, and its tp_op in autograd/ops/unary.c. */
+ * A new function is two lines in the table below, a name in FUNCTIONS, a tp_op in autograd/ops/unary.c. */
 #include "tensor/cpu/kit/activation.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/geometry/elementwise.h"
@@ -11,7 +11,7 @@
 #define GRAIN (4 * TP_BLOCK)
 
 /* clang-format off */
-/* Kernels f_fwd and f_bwd are made of the functions f and f_slope. */
+/* The functions f and f_slope make the kernels f_fwd and f_bwd. */
 #define FUNCTIONS(X)                                                                               \
     X(exp) X(log) X(sqrt) X(square) X(abs) X(relu) X(gelu) X(gelu_tanh) X(quick_gelu)              \
     X(hardswish) X(silu) X(sigmoid) X(tanh)
@@ -28,8 +28,8 @@ TP_INLINE real gelu_2u_slope(real x)
     return RC(1.5957691216057308) * (1 + RC(0.134145) * x * x);
 }
 
-/* The table, beside activation.h. A slope reads x or y, as its parameter says; comparisons let NaN
- * through. */
+/* The table, beside activation.h. A slope reads x or y, as its parameter says; comparisons propagate
+ * NaN. */
 /* clang-format off */
 TP_INLINE real exp_value(real x)              { return r_exp(x); }
 TP_INLINE real exp_slope(real y)        { return y; }

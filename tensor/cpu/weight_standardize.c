@@ -1,4 +1,4 @@
-/* weight_standardize.c - rows of W [Co,n], shifted and scaled.
+/* weight_standardize.c - standardises the rows of W [Co,n].
  *
  *     h = w - m     y = h s     dw = s (dy - mean dy) - k h sum(dy h)
  *     s = 1 / (std + eps), k = s^2 / ((n - 1) std)     biased: s = (var + eps)^-1/2, k = s^3 / n

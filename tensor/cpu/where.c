@@ -1,4 +1,4 @@
-/* where.c - mask ? a : b, and each gradient where its operand was taken. */
+/* where.c - mask ? a : b; each gradient flows where its operand was selected. */
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 

@@ -1,11 +1,11 @@
 /* window_attention.c - attention over maps; the geometry is in window.h.
  *
  * Forward: a task is a strip of chunks in a row of one head. It packs the keys and values that its
- * queries see (window_tiles.h) and takes up to 64 queries at a time: register kernels make their
- * logits, which stay in cache for a plain softmax, and the result. Backward: a task is a stripe of
- * rows of chunks of one head; it makes the probabilities again, adds four more products, and sums
- * the gradients of packed keys before they are added to the map's. Both go down the map strip by
- * strip: two thirds of the rows that a strip packs are in cache from the one above it. */
+ * queries see (window_tiles.h) and takes up to 64 queries at a time: register kernels compute their
+ * logits, which stay in cache for a plain softmax, and the result. Backward: a task is a stripe of rows
+ * of chunks of one head; it recomputes the probabilities, adds four more products, and sums the
+ * gradients of packed keys before they are added to the map's. Both go down the map strip by strip: two
+ * thirds of the rows that a strip packs are in cache from the strip above. */
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/window_tiles.h"
@@ -193,7 +193,7 @@ static void scatter(const win_chunk *t, const real *from, const tp_view *dx)
             }
 }
 
-/* The strip from cx on, with the sums over its rectangles. */
+/* Processes the strip from cx on, with the sums over its rectangles. */
 static void backward_strip(win_chunk *t, int64_t cy, int64_t cx)
 {
     const tp_window *g = &t->a->g;
@@ -216,7 +216,7 @@ static void backward_strip(win_chunk *t, int64_t cy, int64_t cx)
     for (int r = 0; g->rows && r < t->nrect; r++) fold_tables(t, &t->run[r]);
 }
 
-/* The extra keys' sums, of a whole task, to those that are added over tasks. */
+/* Stores a task's sums for the extra keys, to be added over tasks. */
 static void store_extra(const win_chunk *t, const real *from, real *to)
 {
     const tp_window *g = &t->a->g;

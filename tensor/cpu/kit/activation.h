@@ -1,5 +1,5 @@
 /* activation.h - activations and their derivatives, inlined into loops over `real` that vectorise.
- * A slope is the derivative where the activation was x; comparisons let NaN through.
+ * A slope is the derivative at the input x; comparisons propagate NaN.
  *
  *     relu        max(x, 0), slope 0 at 0
  *     gelu        x P(x), P the integral of the normal distribution up to x
@@ -30,7 +30,7 @@ TP_INLINE real relu_slope(real x)
     return x > 0 ? 1 : 0;
 }
 
-/* The value, and the slope beside it for what little that costs. */
+/* The value, and the slope at little extra cost. */
 TP_INLINE real gelu_both(real x, real *slope)
 {
     real below;

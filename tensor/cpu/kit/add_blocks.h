@@ -1,4 +1,4 @@
-/* add_blocks.h - the sum of what blocks of rows gave, added in order. */
+/* add_blocks.h - adds the partial sums of blocks of rows, in order. */
 #ifndef TP_ADD_BLOCKS_H
 #define TP_ADD_BLOCKS_H
 

@@ -1,14 +1,14 @@
 /* attn_tiles.h - one tile of attention: logits, softmax, gradients.
  *
  *     logits    s = q k^T (+ q' pos^T by distance) + bias,  q = scale (query + r_w), q' with r_r
- *     forward   online softmax: a running maximum and sum a row; the result so far fades
+ *     forward   online softmax: a running maximum and sum a row; earlier results are rescaled
  *     backward  p = exp(s - lse), dp = dO v^T, ds = p (dp - rowsum(dO * O))
  *
  * The position logits of m queries and n keys belong to n + m - 1 distances. They are one dense
- * product T with the position rows in order of decreasing distance; key column c of row r lies at
- * T[r][m - 1 - r + c]. So T, seen from its element m - 1 with a leading dimension one smaller, is
- * the tile of logits, to which the product with the keys is added in place: nothing is shifted. The
- * price is that the corners of T, a share m / (n + m), belong to no key of the tile.
+ * product T with the position rows in order of decreasing distance; key column c of row r is
+ * T[r][m - 1 - r + c]. So T, read from its element m - 1 with a leading dimension one smaller, is the
+ * tile of logits, to which the product with the keys is added in place: nothing is shifted. In
+ * exchange the corners of T, a share m / (n + m), belong to no key of the tile.
  */
 #ifndef TP_ATTN_TILES_H
 #define TP_ATTN_TILES_H
@@ -18,7 +18,7 @@
 #include "tensor/geometry/attn.h"
 #include "tensor/kernel.h"
 
-/* The types for the real type at hand; undefined again at the end of tensor/cpu/attention.c. */
+/* Types that depend on `real`; undefined again at the end of tensor/cpu/attention.c. */
 #define attn attn
 #define tile tile
 
@@ -29,7 +29,7 @@ typedef struct attn {
     real scale, keep_scale;
     const real *q, *k, *v, *bias, *pos, *r_w, *r_r, *dout;
     const uint8_t *mask;
-    int64_t bias_batch; /* elements of bias a batch row; 0: one for all */
+    int64_t bias_batch; /* elements of bias for each batch row; 0: one bias for all */
     real *out, *lse;    /* written by forward, read by backward         */
     real *dq, *dk, *dv, *dbias, *dpos;
     real *dr; /* [H][nq][2][D]: parts of the gradients of r_w and r_r */
@@ -40,9 +40,9 @@ typedef struct attn {
 /* m queries from i and n keys from j of one head, with the scratch of the thread. */
 typedef struct tile {
     int64_t b, h, i, m, j, n;
-    tp_words words; /* of dropout */
+    tp_words words; /* random words of dropout */
     real *scratch;
-    real *s; /* logits; then probabilities, backward: gradients of the logits */
+    real *s; /* logits, then probabilities; in backward, gradients of the logits */
     int64_t ld_s, ld;
 } tile;
 
@@ -58,7 +58,7 @@ static inline int64_t key_at(const attn *a, const tile *t)
     return (t->b * a->g.keys + t->j) * a->g.width + t->h * a->g.dim;
 }
 
-/* Sets the n keys from j and where their logits lie. */
+/* Sets the n keys from j and the address of their logits. */
 static void set_keys(const attn *a, tile *t, int64_t j, int64_t n)
 {
     const int64_t skew = a->g.positions ? 1 : 0;
@@ -132,7 +132,7 @@ static inline int64_t bias_at(const attn *a, const tile *t, int64_t r)
     return t->b * a->bias_batch + (t->h * a->g.queries + t->i + r) * a->g.keys + t->j;
 }
 
-/* Finishes the logits of row r: bias, mask; zero stands for what the row does not see. */
+/* Finishes the logits of row r with bias and mask; keys that the row does not see get zero. */
 static void finish_row(const attn *a, const tile *t, int64_t r, int64_t lo, int64_t hi)
 {
     const tp_attn *g = &a->g;
@@ -166,7 +166,7 @@ static const real *keep_row(const attn *a, tile *t, int64_t r, int64_t n)
     return keep;
 }
 
-/* The maximum of x and of s[lo..hi); lanes, since a plain loop of floats is not vectorised. */
+/* The maximum of x and of s[lo..hi), in lanes, since compilers do not vectorise a plain loop. */
 static real max_of(const real *s, int64_t lo, int64_t hi, real x)
 {
     enum { LANES = 32 };
@@ -180,7 +180,7 @@ static real max_of(const real *s, int64_t lo, int64_t hi, real x)
     return top[0];
 }
 
-/* Logits become exp(s - maximum so far); sums and results of earlier tiles fade to it. */
+/* Logits become exp(s - running maximum); sums and results of earlier tiles are rescaled to it. */
 static void softmax_rows(const attn *a, tile *t)
 {
     const int64_t d = a->g.dim;
@@ -191,7 +191,7 @@ static void softmax_rows(const attn *a, tile *t)
         seen(a, t, r, &lo, &hi);
         finish_row(a, t, r, lo, hi);
         const real top = max_of(s, lo, hi, tops[r]);
-        const real base = top > -(real)INFINITY ? top : 0; /* nothing seen yet: all terms are 0 */
+        const real base = top > -(real)INFINITY ? top : 0; /* no key seen yet: all terms are 0 */
         if (top > tops[r]) {
             const real fade = r_exp(tops[r] - top);
             for (int64_t x = 0; x < d; x++) out[r * d + x] *= fade;
@@ -210,7 +210,7 @@ static void softmax_rows(const attn *a, tile *t)
     }
 }
 
-/* Of columns lo <= c < hi: p = exp(s - lse), s becomes p (keep dp - delta) and dp becomes keep p;
+/* For columns lo <= c < hi: p = exp(s - lse), s becomes p (keep dp - delta) and dp becomes keep p;
  * keep is NULL without dropout. */
 static inline void gradient_row(int64_t lo, int64_t hi, real lse, real delta,
                                 const real *restrict keep, real *restrict s, real *restrict dp)

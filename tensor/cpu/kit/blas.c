@@ -12,16 +12,16 @@
 
 /* ---- its threads and memory ---- */
 
-/* OpenBLAS maps a buffer for each product that runs at a time, and keeps it. Without room for one
- * it tries for ever. */
+/* OpenBLAS maps a buffer for each concurrent product, and keeps it. If there is no memory for one, it
+ * retries forever. */
 #define BUFFER  ((size_t)128 << 20)
 #define BUFFERS 64 /* at most are mapped in advance */
 
-/* In no header; not in every build. */
+/* Declared in no header, and missing from some builds. */
 __attribute__((weak)) void *blas_memory_alloc(int where);
 __attribute__((weak)) void blas_memory_free(void *buffer);
 
-/* Is there room for n buffers? */
+/* Tells whether there is memory for n buffers. */
 static bool room(int n)
 {
     void *p[BUFFERS];
@@ -42,8 +42,8 @@ static void map_buffers(int n)
     for (int i = 0; i < n; i++) blas_memory_free(p[i]);
 }
 
-/* OpenBLAS has a table of twice the processors that it was built for, at least 50, of which its own
- * threads take some. */
+/* OpenBLAS has a table of buffers for twice the processors that it was built for, at least 50, of which
+ * its own threads take some. */
 static int buffers_for(int threads)
 {
     int most = 24;

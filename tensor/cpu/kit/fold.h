@@ -1,8 +1,8 @@
-/* fold.h - sums over what meets each element of a broadcast operand: out[b] = sum x[a] or x[a]
- * w[a].
+/* fold.h - sums onto a broadcast operand b: out[b] = sum of x[a], or of x[a] w[a], over the elements of a
+ * that b[b] broadcasts to.
  *
- * The opposite of a broadcast: gradients of small operands, sum and mean. Cut as broadcast.h
- * says, so the bits do not depend on the number of threads, and nothing of the size of a is made. */
+ * Serves gradients of small operands, sum and mean. broadcast.h cuts the sums, so bits do not depend
+ * on the number of threads; there is no temporary of the size of a. */
 #ifndef TP_FOLD_H
 #define TP_FOLD_H
 
@@ -16,7 +16,7 @@ typedef struct fold_job {
     real *out;         /* [blocks][nb] */
 } fold_job;
 
-/* In short runs, whose sums are added in double: a float has few digits for thousands of terms. */
+/* Adds short runs in float and their sums in double: a float has few digits for thousands of terms. */
 static inline double fold_dot(const real *x, const real *w, int64_t n)
 {
     double sum = 0.0;
@@ -43,7 +43,7 @@ static inline void fold_add(real *restrict to, const real *x, const real *w, int
         for (int64_t i = 0; i < n; i++) to[i] += x[i];
 }
 
-/* One element of b, where rows of a meet single elements: spans are pieces of rows. */
+/* One element of b, where rows of a match single elements: spans are pieces of rows. */
 static inline real fold_one(const fold_job *job, int64_t at, int64_t first, int64_t last)
 {
     const tp_fold *f = job->f;
@@ -91,7 +91,7 @@ static inline void fold_tasks(const void *ctx, int64_t begin, int64_t end, int t
     }
 }
 
-/* x and w lie over shape a, out over shape b; only the shapes of a and b are read. */
+/* x and w have shape a, out has shape b; of the views a and b only the shapes are read. */
 static inline void fold(const tp_call *c, const tp_view *a, const tp_view *b, const real *x,
                         const real *w, real *out)
 {

@@ -10,10 +10,10 @@
 
 enum {
     TP_GEMM_STRIP = 6,   /* rows that are summed at a time                             */
-    TP_GEMM_DEPTH = 384, /* k of a block: longer sums go through C                     */
+    TP_GEMM_DEPTH = 384, /* k of a block: longer sums accumulate in C                  */
     TP_GEMM_COLS = 1024, /* bytes of a row of a block of B: 384 KB, which stay in L2   */
     TP_GEMM_ROWS = 384,  /* bytes of a column of a block of A, where A is transposed   */
-    TP_GEMM_PANEL = 256, /* bytes that the columns of a block are rounded up to        */
+    TP_GEMM_PANEL = 256, /* the columns of a block are rounded up to so many bytes     */
     TP_GEMM_PAD = 64     /* bytes between rows of A^T: strides of 4 KB share a cache set */
 };
 
@@ -25,8 +25,8 @@ typedef struct tp_gemm_tile {
     void *c;
     int64_t lda, ldb, ldc;
     const void *const
-        *rows;          /* or NULL: where rows of A lie, instead of a; of B, with ta and not tb */
-    const void *panels; /* or NULL: B, packed before; instead of b                              */
+        *rows; /* or NULL: addresses of the rows of A, instead of a; of B, with ta and not tb */
+    const void *panels; /* or NULL: B, already packed; instead of b                             */
     void *work;         /* tp__gemm_scratch bytes, 64-byte aligned                              */
 } tp_gemm_tile;
 

@@ -3,25 +3,25 @@
  * A tile is computed by the kernels of gemm.c or by OpenBLAS: at the baseline, and for one row
  * (gemv) or a few columns, where packing would not pay.
  *
- * The kernels pack the tile's piece of B, and of A where it is stored transposed: tiles have one
- * block of columns and as many rows as can be, fewer only to give every thread its share. That
- * follows the number of threads, which bits do not: the kernels' sums are the same however a
- * product is cut. OpenBLAS's are not: its tiles follow from the shape alone. It packs the whole of
- * B for every tile: against one large call on one thread, tiles of 256 rows keep 97-100 % of its
- * rate, of 128 rows 94-96 %, of 64 rows 88-91 %; cutting columns below 512 costs another tenth. */
+ * The kernels pack the tile's piece of B, and of A where it is stored transposed: tiles have one block
+ * of columns and as many rows as possible, fewer only to give every thread its share. This cut follows
+ * the number of threads, but bits do not: the kernels add in the same order however a product is cut.
+ * OpenBLAS does not, so its tiles follow from the shape alone. It packs the whole of B for every tile:
+ * against one large call on one thread, tiles of 256 rows keep 97-100 % of its rate, of 128 rows
+ * 94-96 %, of 64 rows 88-91 %; cutting columns below 512 costs another tenth. */
 #include "tensor/cpu/kit/gemm.h"
 #include "tensor/kernel.h"
 
-#define MIN_WORK 1.0e6 /* multiply-adds of a tile or chunk: 20 times an empty region's */
+#define MIN_WORK 1.0e6 /* multiply-adds of a tile or chunk: 20 times the cost of an empty region */
 
-#define OWN_TILES    2   /* of each of several threads, where sizes give as many */
-#define OWN_ROWS     512 /* of a tile at most                                    */
-#define OWN_MIN_ROWS 48  /* of a tile, where rows are cut                        */
-#define OWN_MIN_COLS 8   /* of a product: fewer are OpenBLAS's                   */
+#define OWN_TILES    2   /* tiles for each of several threads, where sizes allow */
+#define OWN_ROWS     512 /* most rows of a tile                                  */
+#define OWN_MIN_ROWS 48  /* least rows of a tile, where rows are cut             */
+#define OWN_MIN_COLS 8   /* of a product: OpenBLAS computes narrower ones        */
 
-#define BLAS_TILES    8   /* of the whole batch, where sizes give as many */
-#define BLAS_ROWS     256 /* of a tile at most                            */
-#define BLAS_MIN_COLS 128 /* of a tile, where columns are cut             */
+#define BLAS_TILES    8   /* tiles of the whole batch, where sizes allow  */
+#define BLAS_ROWS     256 /* most rows of a tile                          */
+#define BLAS_MIN_COLS 128 /* least columns of a tile, where they are cut  */
 
 typedef void (*tile_kernel)(const tp_gemm_tile *t);
 
@@ -32,7 +32,7 @@ void tp_cpu_gemm_tile_avx512_f32(const tp_gemm_tile *t);
 void tp_cpu_gemm_tile_avx512_f64(const tp_gemm_tile *t);
 #endif
 
-/* NULL: OpenBLAS. */
+/* The kernel for a product; NULL: OpenBLAS. */
 static tile_kernel kernel_for(const tp_device *D, const tp_gemm *g)
 {
     if (g->m == 1 || g->n < OWN_MIN_COLS) return NULL;
@@ -67,7 +67,7 @@ typedef struct gemm_job {
     tile_kernel kernel;
     size_t scratch;                           /* bytes of a thread */
     int64_t sums, products;                   /* products added into one C; separate ones */
-    int64_t tile_m, tile_n, tiles_m, tiles_n; /* of each separate one                     */
+    int64_t tile_m, tile_n, tiles_m, tiles_n; /* of each separate product                 */
 } gemm_job;
 
 static int64_t round_up(int64_t a, int64_t unit)
@@ -75,8 +75,8 @@ static int64_t round_up(int64_t a, int64_t unit)
     return ceil_div(a, unit) * unit;
 }
 
-/* Blocks of columns of equal size, and rows in equal tiles that the threads share evenly; smaller
- * blocks where there are not enough rows. */
+/* Cuts columns into blocks of equal size, and rows into equal tiles that the threads share evenly;
+ * blocks are smaller where there are not enough rows. */
 static void cut_for_kernel(gemm_job *s, int64_t want, int threads)
 {
     const tp_gemm *g = &s->g;

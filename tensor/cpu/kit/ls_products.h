@@ -7,9 +7,9 @@
  * Attention multiplies short, banded and overlapping matrices, where a BLAS, which packs its
  * operands in each call, runs at 60 to 70 % of its speed on large ones; this runs at 95 % of the
  * FMA limit. A block of c, as large as the registers hold, is summed over k: one row of b is loaded
- * for all rows of a. Blocks are whole: up to LS_ROWS - 1 rows and a vector less one of columns
- * beyond the end of c are computed too, in memory that the caller keeps as slack. Rows of an
- * operand may lie anywhere: LS_A_AT, LS_B_AT and LS_C_AT take the places of theirs from a table.
+ * for all rows of a. Blocks are always complete: up to LS_ROWS - 1 rows, and columns up to a vector
+ * less one, beyond the end of c are computed too, in memory that the caller provides as slack. Rows
+ * of an operand need not be equally spaced: LS_A_AT, LS_B_AT and LS_C_AT take offsets from a table.
  */
 #ifndef TP_LS_PRODUCTS_H
 #define TP_LS_PRODUCTS_H
@@ -18,8 +18,8 @@
 #include "tensor/cpu/kit/vector.h"
 
 #ifndef LS_ROWS
-#define LS_ROWS    6                         /* of sums; 4 for the last ones of a chunk of 16 */
-#define LS_VECTORS (TP_VECTOR == 64 ? 4 : 2) /* columns of sums                              */
+#define LS_ROWS    6 /* rows of sums; 4 for the last ones of a chunk of 16 */
+#define LS_VECTORS (TP_VECTOR == 64 ? 4 : 2) /* columns of sums, in vectors                   */
 
 /* Types that depend on `real`. */
 #define ls_vec     ls_vec

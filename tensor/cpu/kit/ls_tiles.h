@@ -1,4 +1,4 @@
-/* ls_tiles.h - long-short attention, what both directions share: the task and its memory, packing,
+/* ls_tiles.h - long-short attention, shared by forward and backward: the task and its memory, packing,
  * scores of a tile, rows of scores. */
 #ifndef TP_LS_TILES_H
 #define TP_LS_TILES_H
@@ -52,8 +52,8 @@ static ls_task ls_task_at(const tp_call *c, const tp__ls_dims *g, const tp__ls_s
     return k;
 }
 
-/* The task's head in row `row` of its batch row, in a view [B,rows,width]. Tables [rows,width] and
- * biases, one row in shapes of their own, serve all batch rows. */
+/* The task's head in row `row` of its batch row, in a view [B,rows,width]. Tables [rows,width], and
+ * biases, which are one row of some shape, serve all batch rows. */
 static real *ls_at(const ls_task *k, const tp_view *v, int64_t row)
 {
     const int64_t rows = v->ndim == 3 ? k->b * v->dim[1] + row : row;
@@ -96,7 +96,7 @@ static void ls_pack_table(const ls_task *k, const tp_view *table, int64_t rows, 
     }
 }
 
-/* What both directions read. */
+/* Packs the operands of both forward and backward. */
 static void ls_pack(const ls_task *k)
 {
     const tp__ls_dims *g = k->g;
@@ -118,7 +118,7 @@ static real ls_scale(int64_t D)
     return RC(1.0) / r_sqrt((real)D);
 }
 
-/* qs = scale q, qw = qs + r_w, qr = qs + r_r; without a window, and so biases, only the first. */
+/* qs = scale q, qw = qs + r_w, qr = qs + r_r; without a window there are no biases: only qs. */
 static void ls_query(int64_t D, real scale, const real *restrict q, const real *restrict r_w,
                      const real *restrict r_r, real *restrict qs, real *restrict qw,
                      real *restrict qr)
@@ -191,8 +191,8 @@ static void ls_position_scores(const ls_task *k, const tp__ls_tile *t)
     }
 }
 
-/* sc = qs (Kc + Rc)^T: the queries of a chunk share their part of the table. A group writes rows of
- * the next one too, which then overwrites them. */
+/* sc = qs (Kc + Rc)^T: the queries of a chunk share their part of the table. A group also writes rows
+ * of the next one, which overwrites them. */
 static void ls_chunk_scores(const ls_task *k, const tp__ls_tile *t)
 {
     const tp__ls_dims *g = k->g;
@@ -224,7 +224,7 @@ static void ls_scores(const ls_task *k, const tp__ls_tile *t)
 
 /* ---- rows of scores ---- */
 
-/* What a query sees of a row of scores, n rounded up to LS_ALIGN so that loops have no rest. */
+/* The part of a row of scores that a query sees, n rounded up to LS_ALIGN so that loops need no remainder. */
 typedef struct ls_span {
     real *x;
     int64_t n;
@@ -262,7 +262,7 @@ static real ls_exp(ls_span s, real shift)
     return sum;
 }
 
-/* Turns scores to probabilities p = exp(s - lse), and gradients of p to those of the scores. */
+/* Turns scores into probabilities p = exp(s - lse), and gradients of p into those of the scores. */
 static void ls_row_grad(ls_span s, ls_span ds, real lse, real delta)
 {
     real *restrict p = s.x, *restrict dp = ds.x;

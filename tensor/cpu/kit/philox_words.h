@@ -1,9 +1,9 @@
 /* philox_words.h - consecutive words of a random stream, 64 blocks at a time.
  *
- * The same words as tp__word, with a block in each 64-bit lane: a product reads the low half of a
- * lane only, so that high halves are left as they are until the end. With AVX-512 0.21 ns a word,
- * with AVX2 0.48, one by one 1.9. A round waits for its products, so TP_PHILOX_AT_ONCE vectors of
- * blocks pass through it together: 0.32 ns with one, 0.27 with two. */
+ * The same words as tp__word, with a block in each 64-bit lane: a product reads only the low half of
+ * a lane, so high halves are left unmasked until the end. AVX-512 takes 0.21 ns a word, AVX2 0.48,
+ * one by one 1.9. A round waits for its products, so TP_PHILOX_AT_ONCE vectors of blocks are processed
+ * together: 0.32 ns with one, 0.27 with two. */
 #ifndef TP_PHILOX_WORDS_H
 #define TP_PHILOX_WORDS_H
 
@@ -50,8 +50,8 @@ TP_INLINE tp_lanes tp__low_times(tp_lanes x, uint32_t y)
 #endif
 }
 
-/* w: the words of TP_PHILOX_AT_ONCE vectors of blocks. Even lanes hold the first half of a
- * vector's blocks, odd ones the second: then pairs of words interleave to the right order. */
+/* w: the words of TP_PHILOX_AT_ONCE vectors of blocks. Even lanes hold the first half of a vector's
+ * blocks, odd ones the second: then pairs of words interleave to the right order. */
 TP_INLINE void tp__philox_lanes(tp_rng rng, uint64_t block, uint32_t *w)
 {
     enum { L = TP_PHILOX_LANES, N = TP_PHILOX_AT_ONCE };
@@ -104,8 +104,8 @@ typedef struct tp_words {
     uint32_t w[TP_PHILOX_WORDS];
 } tp_words;
 
-/* The words of elements e, e+1, ...: lowers *n, the number wanted, to how many follow the result.
- * Elements may be asked in any order; in rising order nothing is computed twice. */
+/* The words of elements e, e+1, ...: lowers *n, the number wanted, to the number available at the
+ * result. Any order of elements works; in rising order nothing is computed twice. */
 static inline const uint32_t *tp__words_at(tp_words *s, int64_t e, int64_t *n)
 {
     const int64_t group = e / TP_PHILOX_WORDS, at = e % TP_PHILOX_WORDS;

@@ -1,4 +1,4 @@
-/* repeat.h - one element many times, whatever its dtype. */
+/* repeat.h - fills memory with copies of one element of any dtype. */
 #ifndef TP_REPEAT_H
 #define TP_REPEAT_H
 

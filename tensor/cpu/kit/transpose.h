@@ -1,7 +1,7 @@
 /* transpose.h - to[c][r] = from[r][c], a square of whole vectors at a time in registers.
  *
- * As often as a vector can be halved, the rows of a square's first half are interleaved with those
- * of the second. */
+ * The rows of a square's first half are interleaved with those of the second half, log2(lanes)
+ * times. */
 #ifndef TP_TRANSPOSE_H
 #define TP_TRANSPOSE_H
 

@@ -1,8 +1,8 @@
-/* vector.h - vectors of `real` in the compiler's own notation, as long as the registers of the
+/* vector.h - vectors of `real` as compiler vector extensions, as long as the registers of the
  * instruction set: TP_VECTOR bytes.
  *
- * Sums that must stay in registers are arrays of constant size in completely unrolled loops;
- * otherwise they would live in memory. */
+ * Sums that must stay in registers are arrays of constant size in completely unrolled loops; otherwise
+ * they would be kept in memory. */
 #ifndef TP_VECTOR_H
 #define TP_VECTOR_H
 
@@ -21,8 +21,8 @@
 #endif
 #define TP_INLINE static inline __attribute__((always_inline))
 
-/* Keeps gcc from folding the load of v into each multiplication, which reads it again and again:
- * with AVX2 the loads then are the limit, at 0.65 of the speed. */
+/* Keeps gcc from folding the load of v into each multiplication, which would reload it every time: with
+ * AVX2 loads then are the limit, at 0.65 of the speed. */
 #if defined(__AVX__) && !defined(__AVX512F__)
 #define TP_HOLD(v) __asm__("" : "+x"(v))
 #else

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* For what must be inlined into a loop for the loop to vectorise. */
+/* For functions that must be inlined into a loop for the loop to vectorise. */
 #define TP_INLINE static inline __attribute__((always_inline))
 
 TP_INLINE float tp__bits_float(uint32_t u)
@@ -30,8 +30,8 @@ TP_INLINE uint32_t tp__float_bits(float f)
     return u;
 }
 
-/* exp(x) = 2^n e^r with |r| <= ln2/2; the factor 2^n in two steps, for subnormal results. The
- * comparisons are written so that NaN passes through. */
+/* exp(x) = 2^n e^r with |r| <= ln2/2; the factor 2^n is applied in two steps, for subnormal results.
+ * The comparisons propagate NaN. */
 TP_INLINE float tp__expf(float x)
 {
     float z = x < -104.0f ? -104.0f : x; /* e^-104 rounds to 0, e^89 overflows to infinity */
@@ -90,10 +90,10 @@ TP_INLINE float tp__tanhf(float x)
     return copysignf(a < 0.55f ? small : large, x);
 }
 
-/* The normal distribution's density at x, and in *below its integral up to there. Both come of one
+/* The density of the normal distribution at x, and in *below its integral up to x. Both derive from one
  * g = e^(-x^2/2): the integral from |x| on is g times a slowly falling function, fitted with the
- * weight g. Its degree is even: far out, where the fit is rough, it stays positive. g needs neither
- * range nor last bits of tp__expf, with which a dense layer with GELU takes a tenth longer. */
+ * weight g. The fit has even degree: far out, where it is rough, it stays positive. g needs neither the
+ * range nor the last bits of tp__expf, with which a dense layer with GELU takes a tenth longer. */
 TP_INLINE float tp__gaussf(float x, float *below)
 {
     const float a = fabsf(x), t = a > 13.27f ? 13.27f : a; /* where g becomes 0 */

@@ -1,12 +1,12 @@
-/* window_tiles.h - attention over maps, what both directions share: the chunk and its memory,
+/* window_tiles.h - attention over maps, shared by forward and backward: the chunk and its memory,
  * packed keys, biases, logits.
  *
  * Cells of keys are packed column by column, for a strip of chunks at a time. Where a row of chunks
- * sees one band of the map, a strip is some chunks of it, and the keys of a chunk are a range of
- * what is packed that its neighbours share; else it is one chunk.
+ * sees one band of the map, a strip is several of its chunks, and the keys of a chunk are a range of
+ * the packed cells, which its neighbours share; else a strip is one chunk.
  *
- * A table of biases is made for each row of queries of the chunk: for all differences of places
- * across, a column of keys. The biases of a query are then a range of it too. */
+ * A table of biases is computed for each row of queries of the chunk: for every horizontal difference
+ * of positions, a column of keys. So the biases of a query are a range of it too. */
 #ifndef TP_WINDOW_TILES_H
 #define TP_WINDOW_TILES_H
 
@@ -36,8 +36,8 @@ typedef struct win_run {
     int64_t y, rows, least, count, tables, step;
 } win_run;
 
-/* A chunk of one head, with the scratch of the thread. It sees n keys: the extra ones and those
- * packed from `key` on. */
+/* A chunk of one head, with the scratch of the thread. It sees n keys: the extra ones and the packed
+ * ones from `key` on. */
 typedef struct win_chunk {
     const win *a;
     int64_t b, h;
@@ -58,14 +58,14 @@ static inline real *slice(const win_chunk *t, const tp_view *x, int64_t tokens, 
     return (real *)x->data + (t->b * tokens + token) * g->width + t->h * g->dim;
 }
 
-/* The token of cell (i,j) of a rectangle, or -1 if it lies outside the map. */
+/* The token of cell (i,j) of a rectangle, or -1 if it is outside the map. */
 static inline int64_t source(const tp_window *g, const tp_rect *r, int64_t i, int64_t j)
 {
     const int64_t y = r->y + i + r->dy, x = r->x + j + r->dx;
     return y < g->size[0] && x < g->size[1] ? g->global + y * g->size[1] + x : -1;
 }
 
-/* to[d] = k from[d] in whole vectors, too short for calls. */
+/* to[d] = k from[d] in whole vectors; d is too small for a call to pay. */
 TP_INLINE void scaled_row(real *restrict to, const real *restrict from, int64_t d, real k)
 {
     const int64_t lanes = TP_VECTOR / (int64_t)sizeof(real);
@@ -92,7 +92,7 @@ TP_INLINE void add_row(real *restrict to, const real *restrict from, int64_t d)
 
 /* ---- packing ---- */
 
-/* The cells of the rectangles. */
+/* The number of cells of the rectangles. */
 static int64_t packed_cells(const win_chunk *t)
 {
     int64_t n = 0;
@@ -130,7 +130,7 @@ static void gather_values(const win_chunk *t, real *to)
     gather(t, &t->a->c->x[WIN_LOW_V], &t->a->c->x[WIN_V], to);
 }
 
-/* kt and v; in backward kt, k and vt. */
+/* Packs kt and v; in backward kt, k and vt. */
 static void pack(const win_chunk *t)
 {
     const tp_window_scratch *at = &t->a->at;
@@ -153,13 +153,13 @@ static bool biased(const win_chunk *t)
     return t->a->at.tables > 0;
 }
 
-/* The row of the table for a query less a key (y,x). */
+/* The row of the table for the difference (y,x) of query and key. */
 static inline int64_t table_row(const tp_window *g, int64_t y, int64_t x)
 {
     return (y + g->reach[0]) * g->stride + x + g->reach[1];
 }
 
-/* Makes the tables of one run. */
+/* Computes the tables of one run. */
 static void make_tables(const win_chunk *t, const win_run *u)
 {
     const tp_window *g = &t->a->g;
@@ -189,7 +189,7 @@ static void fold_tables(const win_chunk *t, const win_run *u)
             for (int64_t i = 0; i < u->rows; i++) to[table_row(g, y - u->y - i, -x)] += *from++;
 }
 
-/* The runs of the rectangles. */
+/* Sets the runs of the rectangles. */
 static void set_runs(win_chunk *t)
 {
     int64_t tables = 0;
@@ -229,7 +229,7 @@ static void set_chunk(win_chunk *t, int64_t cy, int64_t cx)
     t->padded = tp__window_up(t->n + LS_ROWS);
 }
 
-/* Packs the keys of the strip of chunks from cx on; its rectangles are those of t then. */
+/* Packs the keys of the strip of chunks from cx on, and sets t to its rectangles. */
 static void set_strip(win_chunk *t, int64_t cy, int64_t cx)
 {
     const tp_window *g = &t->a->g;
@@ -245,7 +245,7 @@ static void set_strip(win_chunk *t, int64_t cy, int64_t cx)
     for (int r = 0; biased(t) && r < t->nrect; r++) make_tables(t, &t->run[r]);
 }
 
-/* The cell of query i of the chunk, as a number of the map. */
+/* The index in the map of the cell of query i of the chunk. */
 static inline int64_t cell_of(const win_chunk *t, int64_t i)
 {
     return (t->y + i / t->cols) * t->a->g.size[1] + t->x + i % t->cols;
@@ -294,15 +294,15 @@ static void sum_keys(const win_chunk *t, int64_t m, const real *s, const real *k
     if (extra > 0) ls_add(&p);
 }
 
-/* Where in a table of biases, or of their gradients, those of query (y,x) and rectangle r begin. */
+/* Offset of the biases of query (y,x) and rectangle r in a table of biases, or of their gradients. */
 static inline int64_t biases(const win_chunk *t, int r, int64_t y, int64_t x)
 {
     const win_run *u = &t->run[r];
     return u->tables + (y - t->y) * u->step + (t->rect[r].x - x - u->least) * u->rows;
 }
 
-/* Adds the biases of query i of the chunk to its logits s, and hides the columns after the last
- * key, which get no probability and no gradient. */
+/* Adds the biases of query i of the chunk to its logits s, and masks the columns after the last key,
+ * which get no probability and no gradient. */
 static void finish_logits(const win_chunk *t, int64_t i, real *s)
 {
     const tp_window *g = &t->a->g;
