@@ -138,17 +138,17 @@ template <class S, class C>
 static __device__ inline void grad_row(const rownorm &k, int n, stats t, packs<S, C> &x,
                                        const packs<S, C> &dy, column_sums<C> &sums)
 {
-    float g0 = 0.0f, g1 = 0.0f; /* means of g = dy w and of g h */
+    float mean_g = 0.0f, mean_gh = 0.0f; /* first the sums; g = dy w */
     each_element(k, n, t, x, dy, [&](int p, int e, float d, float w, float h) {
         sums.dw[p * C::N + e] += d * h;
         sums.db[p * C::N + e] += d;
-        g0 += d * w;
-        g1 += d * w * h;
+        mean_g += d * w;
+        mean_gh += d * w * h;
     });
-    g0 = k.centre ? tp_group<tp_sum_of, C::LANES>(g0) / (float)k.n : 0.0f;
-    g1 = tp_group<tp_sum_of, C::LANES>(g1) / (float)k.n;
+    mean_g = k.centre ? tp_group<tp_sum_of, C::LANES>(mean_g) / (float)k.n : 0.0f;
+    mean_gh = tp_group<tp_sum_of, C::LANES>(mean_gh) / (float)k.n;
     each_element(k, n, t, x, dy, [&](int p, int e, float d, float w, float h) {
-        tp_put(&x.at[p].at[e], t.s * (d * w - g0 - h * g1));
+        tp_put(&x.at[p].at[e], t.s * (d * w - mean_g - h * mean_gh));
     });
 }
 

@@ -47,15 +47,15 @@ __global__ void __launch_bounds__(TP_THREADS)
     EACH_ROW(r, rows)
     {
         const float m = stats[3 * r], s = stats[3 * r + 1];
-        float sum = 0.0f, dyh = 0.0f;
+        float sum_dy = 0.0f, sum_dyh = 0.0f;
         for (int64_t i = r * n + lane; i < (r + 1) * n; i += 32) {
-            sum += tp_float(dy[i]);
-            dyh += tp_float(dy[i]) * (tp_float(w[i]) - m);
+            sum_dy += tp_float(dy[i]);
+            sum_dyh += tp_float(dy[i]) * (tp_float(w[i]) - m);
         }
-        const float mean = tp_warp<tp_sum_of>(sum) / (float)n;
-        const float k = stats[3 * r + 2] * tp_warp<tp_sum_of>(dyh);
+        const float mean_dy = tp_warp<tp_sum_of>(sum_dy) / (float)n;
+        const float k = stats[3 * r + 2] * tp_warp<tp_sum_of>(sum_dyh);
         for (int64_t i = r * n + lane; i < (r + 1) * n; i += 32)
-            tp_put(dw + i, s * (tp_float(dy[i]) - mean) - k * (tp_float(w[i]) - m));
+            tp_put(dw + i, s * (tp_float(dy[i]) - mean_dy) - k * (tp_float(w[i]) - m));
     }
 }
 

@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(TP_THREADS)
 {
     TP_EACH_BLOCK (t, tp_tiles(a, N)) {
         const tp_tile<N> tile(a, t);
-        float m[N] = {}, s[N] = {}, dyh[N] = {}, sum[N] = {};
+        float m[N] = {}, s[N] = {}, sum_dyh[N] = {}, sum_dy[N] = {};
         if (tile.j < a.C) {
             tp_take<N>(m, stats.m + tile.block * stats.step + tile.j);
             tp_take<N>(s, stats.s + tile.block * stats.step + tile.j);
@@ -131,13 +131,13 @@ __global__ void __launch_bounds__(TP_THREADS)
             const tp_pack<S, N> v = tp_load_n<S, N>(x + r * a.C + tile.j);
             const tp_pack<S, N> g = tp_load_n<S, N>(dy + r * a.C + tile.j);
             for (int e = 0; e < N; e++) {
-                dyh[e] += tp_float(g.at[e]) * ((tp_float(v.at[e]) - m[e]) * s[e]);
-                sum[e] += tp_float(g.at[e]);
+                sum_dyh[e] += tp_float(g.at[e]) * ((tp_float(v.at[e]) - m[e]) * s[e]);
+                sum_dy[e] += tp_float(g.at[e]);
             }
         }
         float *to = part + tile.block * 2 * a.C;
-        tp_join_groups<N>(a, tile, dyh, tp_plus(), [=](int64_t i, float v) { to[i] = v; });
-        tp_join_groups<N>(a, tile, sum, tp_plus(), [=](int64_t i, float v) { to[a.C + i] = v; });
+        tp_join_groups<N>(a, tile, sum_dyh, tp_plus(), [=](int64_t i, float v) { to[i] = v; });
+        tp_join_groups<N>(a, tile, sum_dy, tp_plus(), [=](int64_t i, float v) { to[a.C + i] = v; });
     }
 }
 
@@ -146,27 +146,27 @@ __global__ void __launch_bounds__(TP_THREADS)
 template <class S, int N>
 __global__ void __launch_bounds__(TP_THREADS)
     tp_channel_grad(tp_matrix a, float share, tp_channel_stats stats, tp_row_param w,
-                    const float *dyh, const float *sum, const S *x, const S *dy, S *dx)
+                    const float *sums_dyh, const float *sums_dy, const S *x, const S *dy, S *dx)
 {
     TP_EACH (i, a.rows * a.C / N) {
         const int64_t row = tp_div(i * N, a.C), j = i * N - row * a.C;
         const int64_t at = j + tp_stats_at(a, stats.step, row);
-        float m[N], s[N], k[N], gh[N], g0[N];
+        float m[N], s[N], weight[N], sum_dyh[N], sum_dy[N];
         tp_pack<S, N> g = tp_load_n<S, N>(dy + i * N);
         tp_take<N>(s, stats.s + at);
-        tp_take<N>(k, w, j);
+        tp_take<N>(weight, w, j);
         if (share > 0.0f) {
             const tp_pack<S, N> v = tp_load_n<S, N>(x + i * N);
             tp_take<N>(m, stats.m + at);
-            tp_take<N>(gh, dyh + at);
-            tp_take<N>(g0, sum + at);
+            tp_take<N>(sum_dyh, sums_dyh + at);
+            tp_take<N>(sum_dy, sums_dy + at);
             for (int e = 0; e < N; e++) {
                 const float h = (tp_float(v.at[e]) - m[e]) * s[e];
-                const float d = tp_float(g.at[e]) - share * g0[e] - h * (share * gh[e]);
-                tp_put(&g.at[e], k[e] * s[e] * d);
+                const float d = tp_float(g.at[e]) - share * sum_dy[e] - h * (share * sum_dyh[e]);
+                tp_put(&g.at[e], weight[e] * s[e] * d);
             }
         } else {
-            for (int e = 0; e < N; e++) tp_put(&g.at[e], k[e] * s[e] * tp_float(g.at[e]));
+            for (int e = 0; e < N; e++) tp_put(&g.at[e], weight[e] * s[e] * tp_float(g.at[e]));
         }
         tp_store(dx + i * N, g);
     }

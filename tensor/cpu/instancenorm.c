@@ -88,9 +88,9 @@ static tp_code instancenorm_fwd(const tp_call *c)
 
 /* Sums of dy h and of dy of each channel. */
 static void strip_sums(const strip *s, const real *x, const real *dy, const real *m,
-                       const real *scale, real *dyh, real *sum)
+                       const real *scale, real *sum_dyh, real *sum_dy)
 {
-    for (int64_t i = 0; i < s->n; i++) dyh[i] = sum[i] = 0;
+    for (int64_t i = 0; i < s->n; i++) sum_dyh[i] = sum_dy[i] = 0;
     for (int64_t p = 0; p < s->positions; p += RUN) {
         const int64_t end = p + RUN < s->positions ? p + RUN : s->positions;
         real a[WIDE] = { 0 }, b[WIDE] = { 0 };
@@ -101,8 +101,8 @@ static void strip_sums(const strip *s, const real *x, const real *dy, const real
                 b[i] += d;
             }
         for (int64_t i = 0; i < s->n; i++) {
-            dyh[i] += a[i] * scale[i];
-            sum[i] += b[i];
+            sum_dyh[i] += a[i] * scale[i];
+            sum_dy[i] += b[i];
         }
     }
 }
@@ -117,20 +117,20 @@ static void grad_strips(const tp_call *c, int64_t begin, int64_t end, int thread
         const int64_t stats = k.image * 2 * k.C + k.first;
         const real *x = (const real *)c->x[0].data + k.at, *dy = (const real *)c->dy[0].data + k.at;
         const real *m = (const real *)c->y[1].data + stats, *s = m + k.C;
-        real *dyh = (real *)c->work + stats, *sum = dyh + k.C;
-        real scale[WIDE], a[WIDE], b[WIDE];
-        strip_sums(&k, x, dy, m, s, dyh, sum);
+        real *sum_dyh = (real *)c->work + stats, *sum_dy = sum_dyh + k.C;
+        real scale[WIDE], term_dyh[WIDE], term_dy[WIDE];
+        strip_sums(&k, x, dy, m, s, sum_dyh, sum_dy);
         if (!c->dx[0].data) continue;
         real *dx = (real *)c->dx[0].data + k.at;
-        for (int64_t i = 0; i < k.n; i++) { /* dx = scale dy - b - (x - m) a */
+        for (int64_t i = 0; i < k.n; i++) { /* dx = scale dy - term_dy - (x - m) term_dyh */
             scale[i] = w ? s[i] * w[k.first + i] : s[i];
-            a[i] = scale[i] * s[i] * dyh[i] / (real)k.positions;
-            b[i] = scale[i] * sum[i] / (real)k.positions;
+            term_dyh[i] = scale[i] * s[i] * sum_dyh[i] / (real)k.positions;
+            term_dy[i] = scale[i] * sum_dy[i] / (real)k.positions;
         }
         for (int64_t r = 0; r < k.positions; r++)
             for (int64_t i = 0; i < k.n; i++)
                 dx[r * k.C + i] =
-                    scale[i] * dy[r * k.C + i] - b[i] - (x[r * k.C + i] - m[i]) * a[i];
+                    scale[i] * dy[r * k.C + i] - term_dy[i] - (x[r * k.C + i] - m[i]) * term_dyh[i];
     }
 }
 

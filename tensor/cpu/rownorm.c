@@ -70,23 +70,23 @@ static tp_code rownorm_fwd(const tp_call *c)
     return TP_OK;
 }
 
-/* dx = or += s (g - g0 - h g1) for one row; weighted and add are constants. */
+/* dx = or += s (g - mean_g - h mean_gh) for one row; weighted and add are constants. */
 TP_INLINE void grad_row(int64_t n, const real *x, const real *w, const real *dy, stats t,
                         bool centre, bool weighted, bool add, real *dx)
 {
-    real g0 = 0, g1 = 0; /* mean g, mean g h */
-#pragma omp simd reduction(+ : g0, g1)
+    real mean_g = 0, mean_gh = 0; /* first the sums */
+#pragma omp simd reduction(+ : mean_g, mean_gh)
     for (int64_t i = 0; i < n; i++) {
         const real g = weighted ? dy[i] * w[i] : dy[i];
-        g0 += g;
-        g1 += g * ((x[i] - t.m) * t.s);
+        mean_g += g;
+        mean_gh += g * ((x[i] - t.m) * t.s);
     }
-    g0 = centre ? g0 / (real)n : 0;
-    g1 = g1 / (real)n;
+    mean_g = centre ? mean_g / (real)n : 0;
+    mean_gh = mean_gh / (real)n;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         const real g = weighted ? dy[i] * w[i] : dy[i];
-        const real d = t.s * (g - g0 - (x[i] - t.m) * t.s * g1);
+        const real d = t.s * (g - mean_g - (x[i] - t.m) * t.s * mean_gh);
         dx[i] = add ? dx[i] + d : d;
     }
 }

@@ -49,14 +49,14 @@ static void standardize_grad(const tp_call *c, int64_t begin, int64_t end, int t
     for (int64_t r = begin; r < end; r++) {
         const real *w = (const real *)c->x[0].data + r * n, *stats = (real *)c->y[1].data + 3 * r;
         const real *dy = (const real *)c->dy[0].data + r * n, m = stats[0], s = stats[1];
-        real *dw = (real *)c->dx[0].data + r * n, sum = 0, dyh = 0;
-#pragma omp simd reduction(+ : sum, dyh)
+        real *dw = (real *)c->dx[0].data + r * n, sum_dy = 0, sum_dyh = 0;
+#pragma omp simd reduction(+ : sum_dy, sum_dyh)
         for (int64_t i = 0; i < n; i++) {
-            sum += dy[i];
-            dyh += dy[i] * (w[i] - m);
+            sum_dy += dy[i];
+            sum_dyh += dy[i] * (w[i] - m);
         }
-        const real mean = sum / (real)n, k = stats[2] * dyh;
-        for (int64_t i = 0; i < n; i++) dw[i] = s * (dy[i] - mean) - k * (w[i] - m);
+        const real mean_dy = sum_dy / (real)n, k = stats[2] * sum_dyh;
+        for (int64_t i = 0; i < n; i++) dw[i] = s * (dy[i] - mean_dy) - k * (w[i] - m);
     }
 }
 
