@@ -118,11 +118,11 @@ Test(files, broken_beginnings)
     const char *path = in_folder("none");
     expect_why("missing", path,
                "cannot be opened (No such file or directory); check the path and its permissions");
-    expect_why("folder", folder, "is a folder; give the path of a safetensors file");
-    expect_why("device", "/dev/zero", "is a device; give the path of a safetensors file");
+    expect_why("folder", folder, "is a folder; give the path of a file with weights");
+    expect_why("device", "/dev/zero", "is a device; give the path of a file with weights");
     path = in_folder("pipe");
     cr_assert_eq(mkfifo(path, 0600), 0);
-    expect_why("pipe", path, "is a pipe; give the path of a safetensors file");
+    expect_why("pipe", path, "is a pipe; give the path of a file with weights");
     path = in_folder("short");
     write_bytes(path, "", 0);
     expect_why("empty", path, "has 0 bytes, too few for the 8 of the header length" AGAIN);

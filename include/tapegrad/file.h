@@ -1,4 +1,5 @@
-/* file.h - safetensors files: reading with every offset checked, and atomic writing. */
+/* file.h - files of tensors: reading with every offset checked, and atomic writing. Safetensors are
+ * read and written; PyTorch's checkpoints and indices of several files are read. */
 #ifndef TAPEGRAD_FILE_H
 #define TAPEGRAD_FILE_H
 
@@ -20,7 +21,8 @@ typedef struct tp_file_tensor {
     size_t offset, bytes; /* of the stored form, from the start of the data section */
 } tp_file_tensor;
 
-/* Opens and checks a safetensors file: header length, JSON, names (no duplicates), dtypes, shapes,
+/* Opens and checks a file of tensors; the format is detected from its first bytes
+ * (docs/checkpoints.md). In safetensors: header length, JSON, names (no duplicates), dtypes, shapes,
  * offsets (in range, no overlap, no gap). Never NULL; for a bad file the result is a failed object
  * whose text says what is wrong and where. Tensors are read on demand, so opening costs only the
  * header, and the file stays open. If the file is truncated or unreadable at that point, the object

@@ -1,11 +1,9 @@
-/* file.c - an open safetensors file: its bytes, its list of tensors, their checksums.
+/* file.c - an open file: its format, its list of tensors.
  *
  * The file stays open and its data are read on demand. A writer that renames a new file over the
- * path (as ours does) leaves the open one whole; reading fails if the file was cut off meanwhile.
- *
- * Checksums (checksum.h) are compared before anything is given out: the header's when the file is
- * opened, a tensor's when the first of its bytes are wanted. A file may have none. */
+ * path (as ours does) leaves the open one whole; reading fails if the file was cut off meanwhile. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +11,8 @@
 
 #include "tensor/file/open.h"
 
-#define AGAIN TP_FILE_AGAIN
-#define GOOD  "; copy or download the file again, or take the last good checkpoint"
-
 static tp_file no_memory = {
-    .err = { TP_E_MEMORY, "file: out of memory for the file object itself", NULL },
+    .err = { TP_E_MEMORY, "file: out of memory for the file object itself" },
 };
 
 void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...)
@@ -33,7 +28,89 @@ void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...)
 
 #define bad(F, ...) tp__file_fail(F, TP_E_IO, __VA_ARGS__)
 
-/* ---- the file as bytes ---- */
+/* ---- the list of tensors ---- */
+
+static bool grow(tp_file *F)
+{
+    const int room = F->room ? 2 * F->room : 64;
+    tp_slot *at = F->n < INT_MAX / 2 ? realloc(F->at, (size_t)room * sizeof *at) : NULL;
+    if (!at) {
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for the list of %d tensors", room);
+        return false;
+    }
+    F->at = at;
+    F->room = room;
+    return true;
+}
+
+/* Is an order of elements the usual one? Axes of size 1 may have any stride. */
+static bool is_row_major(const tp_shape *s, const int64_t *stride)
+{
+    int64_t step = 1;
+    for (int i = s->ndim - 1; i >= 0; i--) {
+        if (s->dim[i] != 1 && stride[i] != step) return false;
+        step *= s->dim[i];
+    }
+    return true;
+}
+
+tp_slot *tp__file_add(tp_file *F, const char *name, bool copy, const tp_stored *s,
+                      const tp_shape *shape, const int64_t *stride, int fd, size_t from)
+{
+    if (!tp_file_ok(F) || (F->n == F->room && !grow(F))) return NULL;
+    tp_slot *t = &F->at[F->n];
+    *t = (tp_slot){ .tensor = { .stored = s->name, .shape = *shape, .offset = from },
+                    .fd = fd,
+                    .from = from };
+    if (!tp__numel(shape, &t->tensor.numel) ||
+        !tp__size_mul((size_t)t->tensor.numel, s->size, &t->tensor.bytes)) {
+        bad(F, "the shape of tensor '%.200s' has more elements than can be counted" TP_FILE_AGAIN,
+            name);
+        return NULL;
+    }
+    t->scattered = stride && t->tensor.numel > 0 && !is_row_major(shape, stride);
+    if (stride) memcpy(t->stride, stride, (size_t)shape->ndim * sizeof *stride);
+    if (copy) t->name = strdup(name);
+    if (copy && !t->name) {
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for the names of tensors");
+        return NULL;
+    }
+    t->tensor.name = copy ? t->name : name;
+    F->n++;
+    return t;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const tp_file_tensor *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* Makes the index by name; nothing is added afterwards. */
+static void make_index(tp_file *F)
+{
+    F->by_name = malloc(((size_t)F->n + 1) * sizeof *F->by_name);
+    if (!F->by_name) {
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for the index of %d tensors", F->n);
+        return;
+    }
+    for (int i = 0; i < F->n; i++) F->by_name[i] = &F->at[i].tensor;
+    qsort(F->by_name, (size_t)F->n, sizeof *F->by_name, by_name);
+    for (int i = 1; i < F->n; i++)
+        if (strcmp(F->by_name[i - 1]->name, F->by_name[i]->name) == 0)
+            bad(F, "has two tensors '%.200s'" TP_FILE_AGAIN, F->by_name[i]->name);
+}
+
+int tp__file_keep(tp_file *F, int fd)
+{
+    if (fd < 0)
+        bad(F, "cannot keep a temporary file open (%s)", strerror(errno));
+    else
+        F->unpacked[F->nunpacked++] = fd;
+    return fd;
+}
+
+/* ---- opening ---- */
 
 static void open_file(tp_file *F)
 {
@@ -42,51 +119,35 @@ static void open_file(tp_file *F)
     F->fd = tp_file_regular(F->path, &bytes, &kind);
     F->size = (size_t)bytes;
     if (F->fd < 0 && kind)
-        bad(F, "is %s; give the path of a safetensors file", kind);
+        bad(F, "is %s; give the path of a file with weights", kind);
     else if (F->fd < 0)
         bad(F, "cannot be opened (%s); check the path and its permissions", strerror(errno));
     else if (bytes < 8)
-        bad(F, "has %lld bytes, too few for the 8 of the header length" AGAIN, (long long)bytes);
+        bad(F, "has %lld bytes, too few for the 8 of the header length" TP_FILE_AGAIN,
+            (long long)bytes);
 }
 
-bool tp__file_at(tp_file *F, size_t from, void *to, size_t n)
+/* Detects the format from the first bytes. What is none of the others is read as safetensors, whose
+ * reader says what is wrong. */
+static void read_format(tp_file *F, bool may_index)
 {
-    const size_t got = tp_file_bytes(F->fd, (int64_t)from, to, n);
-    if (got == n) return true;
-    if (errno)
-        bad(F, "cannot be read at offset %zu (%s)", from + got, strerror(errno));
+    unsigned char first[9] = { 0 };
+    uint64_t header;
+    if (!tp__file_at(F, 0, first, F->size < 9 ? 8 : 9)) return;
+    memcpy(&header, first, sizeof header);
+    if (first[8] == '{' && header <= F->size - 8)
+        tp__file_header(F);
+    else if (memcmp(first, "PK\3\4", 4) == 0)
+        tp__file_torch_zip(F);
+    else if (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5)
+        tp__file_torch_legacy(F);
+    else if (first[0] == '{' && may_index)
+        tp__file_shards(F);
     else
-        bad(F, "became shorter since it was opened: it ends at offset %zu of %zu" AGAIN, from + got,
-            F->size);
-    return false;
+        tp__file_header(F);
 }
 
-/* ---- the list of tensors ---- */
-
-bool tp__file_reserve(tp_file *F, size_t n)
-{
-    F->at = calloc(n + 1, sizeof *F->at);
-    F->by_name = calloc(n + 1, sizeof *F->by_name);
-    F->bytes = calloc(n + 1, sizeof *F->bytes);
-    if (F->at && F->by_name && F->bytes) return true;
-    tp__file_fail(F, TP_E_MEMORY, "out of memory for the list of %zu tensors", n);
-    return false;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const tp_file_entry *)a)->name, ((const tp_file_entry *)b)->name);
-}
-
-void tp__file_index(tp_file *F)
-{
-    for (int i = 0; i < F->n; i++) F->by_name[i] = (tp_file_entry){ F->at[i].name, &F->at[i] };
-    qsort(F->by_name, (size_t)F->n, sizeof *F->by_name, by_name);
-}
-
-/* ---- public ---- */
-
-tp_file *tp_file_open(const char *path)
+tp_file *tp__file_open(const char *path, bool may_index)
 {
     tp_file *F = calloc(1, sizeof *F);
     char *copy = F ? strdup(path ? path : "") : NULL;
@@ -96,25 +157,35 @@ tp_file *tp_file_open(const char *path)
     }
     F->path = copy;
     open_file(F);
-    if (tp_file_ok(F)) tp__file_header(F);
+    if (tp_file_ok(F)) read_format(F, may_index);
+    if (tp_file_ok(F)) make_index(F);
     if (!tp_file_ok(F)) { /* nothing of it may be used */
+        for (int i = 0; i < F->n; i++) free(F->at[i].name);
         F->n = 0;
         F->meta = NULL;
     }
     return F;
 }
 
+tp_file *tp_file_open(const char *path)
+{
+    return tp__file_open(path, true);
+}
+
 void tp_file_close(tp_file *F)
 {
     if (!F || F == &no_memory) return;
-    for (int i = 0; F->bytes && i < F->n; i++) free(F->bytes[i]);
+    for (int i = 0; i < F->n; i++) {
+        free(F->at[i].bytes);
+        free(F->at[i].name);
+    }
+    for (int i = 0; i < F->nshards; i++) tp_file_close(F->shards[i]);
+    for (int i = 0; i < F->nunpacked; i++) close(F->unpacked[i]);
     if (F->fd >= 0) close(F->fd);
     json_decref(F->root);
     free(F->at);
     free(F->by_name);
-    free(F->bytes);
-    free(F->sums);
-    free(F->sound);
+    free(F->shards);
     tp__sum_free(F->sum);
     free(F->path);
     free(F);
@@ -139,76 +210,13 @@ int tp_file_count(const tp_file *F)
 
 const tp_file_tensor *tp_file_at(const tp_file *F, int i)
 {
-    return i >= 0 && i < F->n ? &F->at[i] : NULL;
+    return i >= 0 && i < F->n ? &F->at[i].tensor : NULL;
 }
 
 const tp_file_tensor *tp_file_find(const tp_file *F, const char *name)
 {
     if (F->n == 0) return NULL;
-    const tp_file_entry key = { name, NULL };
-    const tp_file_entry *found = bsearch(&key, F->by_name, (size_t)F->n, sizeof key, by_name);
-    return found ? found->tensor : NULL;
-}
-
-/* Reads all of a tensor and compares its checksum. Without a place for the bytes they go to a
- * buffer, piece by piece. Pieces are small: what is read is still in the cache when it is summed. */
-static bool read_checked(tp_file *F, const tp_file_tensor *t, void *to)
-{
-    enum { PIECE = 1 << 16 };
-    char buffer[PIECE];
-    const ptrdiff_t i = t - F->at;
-    tp__sum_begin(F->sum);
-    for (size_t at = 0; at < t->bytes; at += PIECE) {
-        const size_t n = t->bytes - at < PIECE ? t->bytes - at : PIECE;
-        char *p = to ? (char *)to + at : buffer;
-        if (!tp__file_at(F, F->data_from + t->offset + at, p, n)) return false;
-        tp__sum_add(F->sum, p, n);
-    }
-    const uint64_t is = tp__sum_end(F->sum);
-    F->sound[i] = is == F->sums[i];
-    if (!F->sound[i])
-        bad(F, "tensor '%.200s' is damaged: its checksum is %016llx, the file says %016llx" GOOD,
-            t->name, (unsigned long long)is, (unsigned long long)F->sums[i]);
-    return F->sound[i];
-}
-
-static bool unchecked(const tp_file *F, const tp_file_tensor *t)
-{
-    return F->sums && !F->sound[t - F->at];
-}
-
-bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n, void *to)
-{
-    if (!tp_file_ok(F)) return false;
-    if (unchecked(F, t)) {
-        if (n == t->bytes) return read_checked(F, t, to);
-        if (!read_checked(F, t, NULL)) return false;
-    }
-    return tp__file_at(F, F->data_from + t->offset + first, to, n);
-}
-
-bool tp_file_has_checksums(const tp_file *F)
-{
-    return F->sums != NULL;
-}
-
-bool tp_file_verify(tp_file *F)
-{
-    for (int i = 0; i < F->n && tp_file_ok(F); i++)
-        if (unchecked(F, &F->at[i])) read_checked(F, &F->at[i], NULL);
-    return tp_file_ok(F);
-}
-
-const void *tp_file_data(tp_file *F, const tp_file_tensor *t)
-{
-    void **kept = &F->bytes[t - F->at];
-    if (*kept || !tp_file_ok(F)) return *kept;
-    void *bytes = malloc(t->bytes + (t->bytes == 0));
-    if (!bytes)
-        tp__file_fail(F, TP_E_MEMORY, "out of memory for the %zu bytes of tensor '%.200s'",
-                      t->bytes, t->name);
-    else if (tp__file_bytes(F, t, 0, t->bytes, bytes))
-        return *kept = bytes;
-    free(bytes);
-    return NULL;
+    const tp_file_tensor wanted = { .name = name }, *key = &wanted;
+    const tp_file_tensor **found = bsearch(&key, F->by_name, (size_t)F->n, sizeof key, by_name);
+    return found ? *found : NULL;
 }

@@ -147,18 +147,21 @@ static bool parse_offsets(tp_file *F, const json_t *j, size_t element, tp_file_t
     return true;
 }
 
-static bool parse_tensor(tp_file *F, const char *name, const json_t *j, tp_file_tensor *t)
+static void parse_tensor(tp_file *F, const char *name, const json_t *j)
 {
     const char *dtype = json_string_value(json_object_get(j, "dtype"));
     const tp_stored *s = dtype ? tp__stored(dtype) : NULL;
-    *t = (tp_file_tensor){ .name = name, .stored = s ? s->name : NULL };
+    tp_file_tensor t = { .name = name, .stored = s ? s->name : NULL };
     if (!dtype)
         bad(F, "tensor '%.200s' has no dtype" AGAIN, name);
     else if (!s)
         bad(F, "tensor '%.200s' has the unknown dtype '%.32s'; convert it to F32 or BF16", name,
             dtype);
-    return s && parse_shape(F, json_object_get(j, "shape"), t) &&
-           parse_offsets(F, json_object_get(j, "data_offsets"), s->size, t);
+    if (!s || !parse_shape(F, json_object_get(j, "shape"), &t) ||
+        !parse_offsets(F, json_object_get(j, "data_offsets"), s->size, &t))
+        return;
+    tp_slot *slot = tp__file_add(F, name, false, s, &t.shape, NULL, F->fd, F->data_from + t.offset);
+    if (slot) slot->tensor.offset = t.offset;
 }
 
 /* ---- checksums ---- */
@@ -197,14 +200,9 @@ static void take_sums(tp_file *F)
     if (!F->sum || !tp_file_ok(F)) return;
     const char *digits = json_string_value(json_object_get(F->meta, TP_SUM_TENSORS));
     bool all = strlen(digits) == TP_SUM_DIGITS * (size_t)F->n;
-    F->sums = malloc(((size_t)F->n + 1) * sizeof *F->sums);
-    F->sound = calloc((size_t)F->n + 1, sizeof *F->sound);
-    if (!F->sums || !F->sound) {
-        tp__file_fail(F, TP_E_MEMORY, "out of memory for the checksums of %d tensors", F->n);
-        return;
-    }
     for (int i = 0; all && i < F->n; i++)
-        all = tp__sum_scan(digits + TP_SUM_DIGITS * i, &F->sums[i]);
+        all = tp__sum_scan(digits + TP_SUM_DIGITS * i, &F->at[i].sum);
+    F->has_sums = true;
     if (!all) bad(F, "it does not have %d checksums for %d tensors" KEPT, F->n, F->n);
     json_object_del(F->meta, TP_SUM_HEADER);
     json_object_del(F->meta, TP_SUM_TENSORS);
@@ -234,13 +232,11 @@ static bool parse_header(tp_file *F, size_t length)
     if (!tp_file_ok(F)) return false;
     F->meta = json_object_get(F->root, "__metadata__");
     check_meta(F);
-    const size_t count = json_object_size(F->root) - (F->meta != NULL);
-    if (!tp__file_reserve(F, count)) return false;
     const char *name;
     json_t *j;
     json_object_foreach(F->root, name, j)
     {
-        if (j != F->meta && tp_file_ok(F)) parse_tensor(F, name, j, &F->at[F->n++]);
+        if (j != F->meta && tp_file_ok(F)) parse_tensor(F, name, j);
     }
     return tp_file_ok(F);
 }
@@ -249,7 +245,7 @@ static bool parse_header(tp_file *F, size_t length)
 
 static int by_offset(const void *pa, const void *pb)
 {
-    const tp_file_tensor *a = pa, *b = pb;
+    const tp_file_tensor *a = &((const tp_slot *)pa)->tensor, *b = &((const tp_slot *)pb)->tensor;
     if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
     if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
     return strcmp(a->name, b->name);
@@ -261,10 +257,10 @@ static void check_order(tp_file *F)
     size_t end = 0;
     qsort(F->at, (size_t)F->n, sizeof *F->at, by_offset);
     for (int i = 0; i < F->n; i++) {
-        const tp_file_tensor *t = &F->at[i];
+        const tp_file_tensor *t = &F->at[i].tensor;
         if (t->offset < end)
             bad(F, "tensors '%.200s' and '%.200s' overlap at offset %zu of the data" AGAIN,
-                F->at[i - 1].name, t->name, t->offset);
+                F->at[i - 1].tensor.name, t->name, t->offset);
         if (t->offset > end)
             bad(F,
                 "offsets %zu to %zu of the data, before tensor '%.200s', belong to no tensor" AGAIN,
@@ -274,7 +270,6 @@ static void check_order(tp_file *F)
     if (end != F->data_size)
         bad(F, "offsets %zu to %zu, the end of the data, belong to no tensor" AGAIN, end,
             F->data_size);
-    tp__file_index(F);
 }
 
 void tp__file_header(tp_file *F)

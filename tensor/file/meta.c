@@ -34,6 +34,13 @@ json_t *tp__file_json(tp_file *F, const char *text, size_t length, size_t flags,
     return NULL;
 }
 
+void tp__file_add_meta(tp_file *F, const char *key, const char *value)
+{
+    if (!F->root) F->meta = F->root = json_object();
+    if (tp_is_utf8(key) && json_object_set_new(F->meta, key, json_string(value)) != 0)
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for the metadata");
+}
+
 const char *tp_file_meta(const tp_file *F, const char *key)
 {
     return json_string_value(json_object_get(F->meta, key));

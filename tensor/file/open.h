@@ -1,4 +1,8 @@
-/* open.h - an open file: what the reader of a format fills and tensors are read from. */
+/* open.h - an open file: what the reader of a format fills, and what tensors are read from.
+ *
+ *     header.c    safetensors
+ *     torch.c     checkpoints of PyTorch
+ *     shards.c    an index of several files */
 #ifndef TP_FILE_OPEN_H
 #define TP_FILE_OPEN_H
 
@@ -9,40 +13,63 @@
 
 #define TP_FILE_AGAIN "; the file is damaged: copy, download or write it again"
 
-typedef struct tp_file_entry { /* of the index by name */
-    const char *name;
-    const tp_file_tensor *tensor;
-} tp_file_entry;
+/* A tensor and the place of its elements. */
+typedef struct tp_slot {
+    tp_file_tensor tensor; /* first: a tp_file_tensor of a file is a tp_slot */
+    int fd;
+    size_t from;                 /* offset of its first element in fd                         */
+    bool scattered;              /* in the order of `stride`; else row-major without gaps     */
+    int64_t stride[TP_MAX_DIMS]; /* in elements                                               */
+    tp_file *shard;              /* the file that it is a tensor of, as `there`; NULL: itself */
+    const tp_file_tensor *there;
+    char *name;   /* NULL: it is the JSON's */
+    void *bytes;  /* what tp_file_data has given, or NULL */
+    uint64_t sum; /* the checksum, if the file has some   */
+    bool is_checked;
+} tp_slot;
 
 struct tp_file {
     tp_err err;
     char *path;
     int fd;
-    size_t size, data_from, data_size; /* data: from the first byte after the header */
-    json_t *root, *meta;               /* names and metadata are strings of these    */
-    int n;
-    tp_file_tensor *at; /* by offset */
-    void **bytes;       /* [n]: what tp_file_data has given, or NULL */
-    uint64_t *sums;     /* [n]: checksums by offset, or NULL         */
-    bool *sound;        /* [n]: was the checksum compared?           */
+    size_t size;
+    size_t data_from, data_size; /* safetensors: what is behind the header */
+    json_t *root, *meta; /* metadata, and names of a safetensors file, are strings of these */
+    int n, room;
+    tp_slot *at;
+    const tp_file_tensor **by_name;
+    bool has_sums;
     tp_sum *sum;
-    tp_file_entry *by_name;
+    int unpacked[2]; /* files without a name that hold what was compressed */
+    int nunpacked;
+    tp_file **shards;
+    int nshards;
 };
 
-/* Makes room for n tensors, none of which is there yet. False with F failed. */
-bool tp__file_reserve(tp_file *F, size_t n);
+/* tp_file_open; without may_index, an index of several files is no file of weights. */
+tp_file *tp__file_open(const char *path, bool may_index);
 
-/* Sorts the index by name, once all tensors are in their final order. */
-void tp__file_index(tp_file *F);
+/* Adds a tensor whose first element is at an offset of fd; stride NULL: row-major. A copy is made of
+ * the name if it is not the JSON's. NULL with F failed. */
+tp_slot *tp__file_add(tp_file *F, const char *name, bool copy, const tp_stored *s,
+                      const tp_shape *shape, const int64_t *stride, int fd, size_t from);
 
-/* Reads n bytes from an offset of the file; they were there when it was opened. */
+/* Adds a pair to the metadata, unless it is no UTF-8. */
+void tp__file_add_meta(tp_file *F, const char *key, const char *value);
+
+/* Takes over a descriptor, which is closed with F. Returns it; -1 fails F. */
+int tp__file_keep(tp_file *F, int fd);
+
+/* Reads n bytes from an offset of F's own file; they were there when it was opened. */
 bool tp__file_at(tp_file *F, size_t from, void *to, size_t n);
 
 /* Parses JSON. NULL with *e filled (unless e is NULL), or with F failed if memory is short. */
 json_t *tp__file_json(tp_file *F, const char *text, size_t length, size_t flags, json_error_t *e);
 
-/* Reads the header of a safetensors file into F: tensors, metadata, checksums. F fails if anything
- * of it is wrong. */
-void tp__file_header(tp_file *F);
+/* Fill F from its format; F fails if anything of the file is wrong. */
+void tp__file_header(tp_file *F); /* safetensors */
+void tp__file_torch_zip(tp_file *F);
+void tp__file_torch_legacy(tp_file *F);
+void tp__file_shards(tp_file *F);
 
 #endif

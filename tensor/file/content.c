@@ -1,0 +1,133 @@
+/* content.c - the elements of a file's tensors, their checksums compared.
+ *
+ * Checksums (checksum.h) are compared before anything is given out: the header's when the file is
+ * opened, a tensor's when the first of its bytes are wanted. A file may have none. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/file/open.h"
+
+#define GOOD "; copy or download the file again, or take the last good checkpoint"
+
+#define bad(F, ...) tp__file_fail(F, TP_E_IO, __VA_ARGS__)
+
+static bool read_at(tp_file *F, int fd, size_t from, void *to, size_t n)
+{
+    const size_t got = tp_file_bytes(fd, (int64_t)from, to, n);
+    if (got == n) return true;
+    if (errno)
+        bad(F, "cannot be read at offset %zu (%s)", from + got, strerror(errno));
+    else
+        bad(F, "became shorter since it was opened: it ends at offset %zu of %zu" TP_FILE_AGAIN,
+            from + got, F->size);
+    return false;
+}
+
+bool tp__file_at(tp_file *F, size_t from, void *to, size_t n)
+{
+    return read_at(F, F->fd, from, to, n);
+}
+
+static tp_slot *slot_of(const tp_file_tensor *t)
+{
+    return (tp_slot *)t;
+}
+
+/* Reads all of a tensor and compares its checksum. Without a destination the bytes go to a buffer,
+ * piece by piece. Pieces are small, so that what was read is still in the cache when it is summed. */
+static bool read_checked(tp_file *F, tp_slot *s, void *to)
+{
+    enum { PIECE = 1 << 16 };
+    char buffer[PIECE];
+    const size_t bytes = s->tensor.bytes;
+    tp__sum_begin(F->sum);
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        const size_t n = bytes - at < PIECE ? bytes - at : PIECE;
+        char *p = to ? (char *)to + at : buffer;
+        if (!read_at(F, s->fd, s->from + at, p, n)) return false;
+        tp__sum_add(F->sum, p, n);
+    }
+    const uint64_t is = tp__sum_end(F->sum);
+    s->is_checked = is == s->sum;
+    if (!s->is_checked)
+        bad(F, "tensor '%.200s' is damaged: its checksum is %016llx, the file says %016llx" GOOD,
+            s->tensor.name, (unsigned long long)is, (unsigned long long)s->sum);
+    return s->is_checked;
+}
+
+/* Elements `first` to first+n-1 in row-major order, of `size` bytes each. Runs along the last axis
+ * are read at once where they have no gaps. */
+static bool gather(tp_file *F, const tp_slot *s, int64_t first, int64_t n, size_t size, char *to)
+{
+    const tp_shape *shape = &s->tensor.shape;
+    const int last = shape->ndim - 1;
+    while (n > 0) {
+        int64_t rest = first, offset = 0, column = rest % shape->dim[last];
+        for (int i = last; i >= 0; i--) {
+            offset += rest % shape->dim[i] * s->stride[i];
+            rest /= shape->dim[i];
+        }
+        int64_t run = s->stride[last] == 1 ? shape->dim[last] - column : 1;
+        if (run > n) run = n;
+        if (!read_at(F, s->fd, s->from + (size_t)offset * size, to, (size_t)run * size))
+            return false;
+        to += (size_t)run * size;
+        first += run;
+        n -= run;
+    }
+    return true;
+}
+
+static bool read_shard(tp_file *F, const tp_slot *s, size_t first, size_t n, void *to)
+{
+    if (tp__file_bytes(s->shard, s->there, first, n, to)) return true;
+    bad(F, "%s", tp_file_why(s->shard));
+    return false;
+}
+
+bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n, void *to)
+{
+    tp_slot *s = slot_of(t);
+    if (!tp_file_ok(F)) return false;
+    if (s->shard) return read_shard(F, s, first, n, to);
+    if (s->scattered) {
+        const size_t size = t->bytes / (size_t)t->numel;
+        return gather(F, s, (int64_t)(first / size), (int64_t)(n / size), size, to);
+    }
+    if (F->has_sums && !s->is_checked) {
+        if (n == t->bytes) return read_checked(F, s, to);
+        if (!read_checked(F, s, NULL)) return false;
+    }
+    return read_at(F, s->fd, s->from + first, to, n);
+}
+
+bool tp_file_has_checksums(const tp_file *F)
+{
+    bool all = F->nshards > 0;
+    for (int i = 0; i < F->nshards; i++) all = all && tp_file_has_checksums(F->shards[i]);
+    return F->has_sums || all;
+}
+
+bool tp_file_verify(tp_file *F)
+{
+    for (int i = 0; i < F->nshards && tp_file_ok(F); i++)
+        if (!tp_file_verify(F->shards[i])) bad(F, "%s", tp_file_why(F->shards[i]));
+    for (int i = 0; i < F->n && F->has_sums && tp_file_ok(F); i++)
+        if (!F->at[i].is_checked) read_checked(F, &F->at[i], NULL);
+    return tp_file_ok(F);
+}
+
+const void *tp_file_data(tp_file *F, const tp_file_tensor *t)
+{
+    tp_slot *s = slot_of(t);
+    if (s->bytes || !tp_file_ok(F)) return s->bytes;
+    void *bytes = malloc(t->bytes + (t->bytes == 0));
+    if (!bytes)
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for the %zu bytes of tensor '%.200s'",
+                      t->bytes, t->name);
+    else if (tp__file_bytes(F, t, 0, t->bytes, bytes))
+        return s->bytes = bytes;
+    free(bytes);
+    return NULL;
+}

@@ -1,0 +1,110 @@
+/* shards.c - the index of weights that were saved as several files:
+ *
+ *     { "metadata": { ... }, "weight_map": { "NAME": "model-00001-of-00002.safetensors", ... } }
+ *
+ * The files stand in the folder of the index and may have any format but that of an index. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/file/open.h"
+
+#define OTHER "; give a safetensors file, one of PyTorch, or the index of several (*.index.json)"
+
+enum { MOST_BYTES = TP_FILE_HEADER_MAX, MOST_SHARDS = 4096 };
+
+static json_t *parse_index(tp_file *F)
+{
+    json_error_t e = { 0 };
+    if (F->size > MOST_BYTES) {
+        tp__file_fail(F, TP_E_IO, "has %zu bytes, too many for an index of files" OTHER, F->size);
+        return NULL;
+    }
+    char *text = malloc(F->size);
+    if (!text) {
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for the %zu bytes of the index", F->size);
+        return NULL;
+    }
+    json_t *j = tp__file_at(F, 0, text, F->size)
+                    ? tp__file_json(F, text, F->size, JSON_REJECT_DUPLICATES, &e)
+                    : NULL;
+    if (!j)
+        tp__file_fail(F, TP_E_IO, "is not valid JSON at offset %d: %s" OTHER, e.position, e.text);
+    free(text);
+    return j;
+}
+
+/* The path of a file beside the index; NULL without memory. */
+static char *beside(const tp_file *F, const char *name)
+{
+    const char *slash = strrchr(F->path, '/');
+    const size_t folder = slash ? (size_t)(slash + 1 - F->path) : 0;
+    char *path = malloc(folder + strlen(name) + 1);
+    if (!path) return NULL;
+    memcpy(path, F->path, folder);
+    strcpy(path + folder, name);
+    return path;
+}
+
+static bool is_plain(const char *name)
+{
+    return *name && *name != '.' && !strchr(name, '/');
+}
+
+static tp_file *open_shard(tp_file *F, const char *name)
+{
+    tp_file **shards = F->nshards < MOST_SHARDS
+                           ? realloc(F->shards, (size_t)(F->nshards + 1) * sizeof *shards)
+                           : NULL;
+    char *path = shards ? beside(F, name) : NULL;
+    if (shards) F->shards = shards;
+    if (!path) {
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for %d files", F->nshards + 1);
+        return NULL;
+    }
+    tp_file *S = F->shards[F->nshards++] = tp__file_open(path, false);
+    free(path);
+    if (!tp_file_ok(S)) tp__file_fail(F, S->err.code, "%s", tp_file_why(S));
+    return tp_file_ok(F) ? S : NULL;
+}
+
+/* The open shard of that name. NULL with F failed. */
+static tp_file *find_shard(tp_file *F, const char *name)
+{
+    for (int i = F->nshards - 1; i >= 0; i--) {
+        const char *path = F->shards[i]->path, *slash = strrchr(path, '/');
+        if (strcmp(slash ? slash + 1 : path, name) == 0) return F->shards[i];
+    }
+    return open_shard(F, name);
+}
+
+static void add(tp_file *F, const char *name, const char *file)
+{
+    tp_file *S = find_shard(F, file);
+    const tp_file_tensor *t = S ? tp_file_find(S, name) : NULL;
+    if (S && !t)
+        tp__file_fail(F, TP_E_IO, "tensor '%.200s' is not in '%.200s'; download both files again",
+                      name, file);
+    if (!t) return;
+    tp_slot *slot = tp__file_add(F, name, true, tp__stored(t->stored), &t->shape, NULL, F->fd, 0);
+    if (!slot) return;
+    slot->shard = S;
+    slot->there = t;
+}
+
+void tp__file_shards(tp_file *F)
+{
+    const char *name;
+    json_t *j, *index = parse_index(F), *map = json_object_get(index, "weight_map");
+    if (index && !json_is_object(map))
+        tp__file_fail(F, TP_E_IO, "is JSON without a 'weight_map'" OTHER);
+    json_object_foreach(map, name, j)
+    {
+        const char *file = json_string_value(j);
+        if (!file || !is_plain(file))
+            tp__file_fail(F, TP_E_IO,
+                          "tensor '%.200s' is not given the name of a file in the same folder",
+                          name);
+        if (tp_file_ok(F)) add(F, name, file);
+    }
+    json_decref(index);
+}

@@ -1,0 +1,125 @@
+/* torch_archive.c - what torch.save has written since 2020, a ZIP archive:
+ *
+ *     NAME/data.pkl       the pickle
+ *     NAME/byteorder      "little" or "big"; not in older files
+ *     NAME/data/KEY       the elements of each storage
+ *
+ * PyTorch compresses nothing, and tensors are read where they are in the archive. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tensor/file/torch.h"
+#include "tensor/file/zip.h"
+
+enum { NAME = 1024 };
+
+static void zip_failed(tp_torch *C, const tp_zip *z)
+{
+    tp__file_fail(C->F, z->err.code, "%s", z->err.text);
+}
+
+/* The pickle's entry; prefix gets the name of the folder around it, '/' included. */
+static tp_zip_entry *find_pickle(tp_torch *C, tp_zip *z, char prefix[NAME])
+{
+    for (size_t i = 0; i < z->n; i++) {
+        const char *slash = strchr(z->at[i].name, '/');
+        if (!slash || strcmp(slash, "/data.pkl") != 0) continue;
+        memcpy(prefix, z->at[i].name, (size_t)(slash + 1 - z->at[i].name));
+        prefix[slash + 1 - z->at[i].name] = 0;
+        return &z->at[i];
+    }
+    tp__file_fail(C->F, TP_E_IO,
+                  "is a ZIP archive without a data.pkl; give a file that torch.save has written");
+    return NULL;
+}
+
+/* The entry of a storage, wanted from now on. NULL with F failed. */
+static tp_zip_entry *want_storage(tp_torch *C, tp_zip *z, const char *prefix, const tp_storage *s)
+{
+    char name[2 * NAME];
+    const int n = snprintf(name, sizeof name, "%sdata/%s", prefix, s->key);
+    tp_zip_entry *e = n > 0 && (size_t)n < sizeof name ? tp__zip_find(z, name) : NULL;
+    if (!e || e->size != s->bytes)
+        tp__file_fail(
+            C->F, TP_E_IO,
+            "storage '%.200s' has %zu bytes in the pickle, %zu in the archive" TP_TORCH_AGAIN,
+            s->key, s->bytes, e ? e->size : (size_t)0);
+    else
+        e->wanted = true;
+    return tp_file_ok(C->F) ? e : NULL;
+}
+
+/* Gives all wanted entries an offset in a file: *unpacked is -1, or holds those that were
+ * compressed. It has no name, so that nothing is left of it. */
+static bool place_entries(tp_torch *C, tp_zip *z, int *unpacked)
+{
+    bool compressed = false;
+    for (size_t i = 0; i < z->n; i++) compressed |= z->at[i].wanted && z->at[i].from < 0;
+    *unpacked = -1;
+    if (!compressed) return true;
+    FILE *to = tmpfile();
+    if (!to) {
+        tp__file_fail(C->F, TP_E_IO,
+                      "is compressed, and no temporary file can be made to unpack it; make room in "
+                      "the folder of temporary files");
+        return false;
+    }
+    if (!tp__zip_unpack(z, to)) zip_failed(C, z);
+    *unpacked = tp__file_keep(C->F, dup(fileno(to)));
+    fclose(to);
+    return tp_file_ok(C->F);
+}
+
+static void place_storages(tp_torch *C, tp_zip *z, const char *prefix, int fd)
+{
+    int unpacked;
+    for (size_t i = 0; i < C->n; i++)
+        if (!want_storage(C, z, prefix, &C->storages[i])) return;
+    if (!place_entries(C, z, &unpacked)) return;
+    for (size_t i = 0; i < C->n; i++) {
+        const tp_zip_entry *e = want_storage(C, z, prefix, &C->storages[i]);
+        C->storages[i].fd = e->unpacked ? unpacked : fd;
+        C->storages[i].from = (size_t)e->from;
+    }
+}
+
+static void check_byte_order(tp_torch *C, const tp_zip *z, const char *prefix, int fd)
+{
+    char name[NAME + 16], order[8] = "";
+    snprintf(name, sizeof name, "%sbyteorder", prefix);
+    const tp_zip_entry *e = tp__zip_find(z, name);
+    if (e && e->from >= 0 && e->size < sizeof order &&
+        tp_file_bytes(fd, e->from, order, e->size) == e->size && strcmp(order, "big") == 0)
+        tp__file_fail(C->F, TP_E_IO, "was written by a big-endian machine; convert it there");
+}
+
+static void read_archive(tp_torch *C, tp_zip *z, int fd)
+{
+    char prefix[NAME];
+    int unpacked;
+    tp_zip_entry *e = find_pickle(C, z, prefix);
+    if (!e) return;
+    check_byte_order(C, z, prefix, fd);
+    e->wanted = true;
+    if (!place_entries(C, z, &unpacked)) return;
+    C->p = tp__pickle_new(e->unpacked ? unpacked : fd, (size_t)e->from, (size_t)e->from + e->size,
+                          tp__torch_allows);
+    const tp_pickle_value *root = tp__torch_next(C);
+    if (root) tp__torch_storages(C);
+    if (tp_file_ok(C->F)) place_storages(C, z, prefix, fd);
+    if (tp_file_ok(C->F)) tp__torch_add(C, root);
+    tp__pickle_free(C->p);
+}
+
+void tp__file_torch_zip(tp_file *F)
+{
+    tp_torch C = { .F = F };
+    tp_zip z;
+    if (tp__zip_open(&z, F->fd))
+        read_archive(&C, &z, F->fd);
+    else
+        zip_failed(&C, &z);
+    tp__zip_free(&z);
+    free(C.storages);
+}

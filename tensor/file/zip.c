@@ -1,0 +1,185 @@
+/* zip.c - the directory of a ZIP archive by libarchive.
+ *
+ * libarchive gives an entry's bytes in order. PyTorch stores them as they are, and a tensor is read
+ * in any order and in part: of such entries the offset in the file is kept, and libarchive reads
+ * the others. */
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tensor/file/zip.h"
+
+#define DAMAGED "; the file is damaged or cut off: copy or download it again"
+
+enum { MOST_ENTRIES = 1 << 20, NAME = 1024, LOCAL_HEADER = 30 };
+
+static void say(tp_zip *z, struct archive *a)
+{
+    const char *reason = archive_error_string(a);
+    tp__err(&z->err, archive_errno(a) == ENOMEM ? TP_E_MEMORY : TP_E_IO,
+            "the ZIP archive cannot be read: %s" DAMAGED, reason ? reason : "no reason is known");
+}
+
+/* NULL with z failed. */
+static struct archive *begin(tp_zip *z)
+{
+    struct archive *a = archive_read_new();
+    if (!a) {
+        tp__err(&z->err, TP_E_MEMORY, "out of memory for the ZIP archive");
+        return NULL;
+    }
+    archive_read_support_format_zip_seekable(a);
+    if (lseek(z->fd, 0, SEEK_SET) == 0 && archive_read_open_fd(a, z->fd, 1 << 14) == ARCHIVE_OK)
+        return a;
+    say(z, a);
+    archive_read_free(a);
+    return NULL;
+}
+
+/* The next regular file. False at the end, or with z failed. */
+static bool next(tp_zip *z, struct archive *a, struct archive_entry **e)
+{
+    for (;;) {
+        const int r = archive_read_next_header(a, e);
+        if (r == ARCHIVE_EOF) return false;
+        if (r != ARCHIVE_OK && r != ARCHIVE_WARN) {
+            say(z, a);
+            return false;
+        }
+        if (archive_entry_filetype(*e) == AE_IFREG) return true;
+    }
+}
+
+static const char *name_of(struct archive_entry *e)
+{
+    const char *name = archive_entry_pathname_utf8(e);
+    return name ? name : archive_entry_pathname(e);
+}
+
+static bool is_stored(struct archive *a)
+{
+    return strstr(archive_format_name(a), "(uncompressed)") != NULL; /* "ZIP 1.0 (uncompressed)" */
+}
+
+static bool add(tp_zip *z, const char *name, struct archive *a, struct archive_entry *e)
+{
+    if (z->n == z->room) {
+        const size_t room = z->room ? 2 * z->room : 64;
+        tp_zip_entry *at = room <= MOST_ENTRIES ? realloc(z->at, room * sizeof *at) : NULL;
+        if (!at) {
+            tp__err(&z->err, TP_E_MEMORY, "out of memory for the %zu entries of the ZIP archive",
+                    room);
+            return false;
+        }
+        z->at = at;
+        z->room = room;
+    }
+    char *copy = strdup(name);
+    if (!copy) {
+        tp__err(&z->err, TP_E_MEMORY, "out of memory for the names of the ZIP archive");
+        return false;
+    }
+    /* Bytes that libarchive has consumed, directory and skipped entries left out: the offset in the
+     * file at which the entry's data begin. */
+    z->at[z->n++] = (tp_zip_entry){ .name = copy,
+                                    .size = (size_t)archive_entry_size(e),
+                                    .from = is_stored(a) ? archive_filter_bytes(a, -1) : -1 };
+    return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const tp_zip_entry *)a)->name, ((const tp_zip_entry *)b)->name);
+}
+
+/* What is said to be stored lies in the file, behind a header of its own. */
+static void check(tp_zip *z)
+{
+    const off_t end = lseek(z->fd, 0, SEEK_END);
+    for (size_t i = 0; i < z->n && z->err.code == TP_OK; i++) {
+        const tp_zip_entry *e = &z->at[i];
+        if (i > 0 && strcmp(z->at[i - 1].name, e->name) == 0)
+            tp__err(&z->err, TP_E_IO, "the ZIP archive has two entries '%.200s'" DAMAGED, e->name);
+        if (e->from >= 0 &&
+            (e->from < LOCAL_HEADER || e->from > end || (int64_t)e->size > end - e->from))
+            tp__err(&z->err, TP_E_IO,
+                    "entry '%.200s' of the ZIP archive is not in the file" DAMAGED, e->name);
+    }
+}
+
+bool tp__zip_open(tp_zip *z, int fd)
+{
+    struct archive_entry *e;
+    *z = (tp_zip){ .fd = fd };
+    struct archive *a = begin(z);
+    while (a && z->err.code == TP_OK && next(z, a, &e)) {
+        const char *name = name_of(e);
+        if (!name || strlen(name) >= NAME || archive_entry_size(e) < 0)
+            tp__err(&z->err, TP_E_IO, "an entry of the ZIP archive has no name or size" DAMAGED);
+        else
+            add(z, name, a, e);
+    }
+    if (a) archive_read_free(a);
+    if (z->n) qsort(z->at, z->n, sizeof *z->at, by_name);
+    check(z);
+    return z->err.code == TP_OK;
+}
+
+void tp__zip_free(tp_zip *z)
+{
+    for (size_t i = 0; i < z->n; i++) free(z->at[i].name);
+    free(z->at);
+}
+
+tp_zip_entry *tp__zip_find(const tp_zip *z, const char *name)
+{
+    const tp_zip_entry key = { .name = (char *)name };
+    return z->n ? bsearch(&key, z->at, z->n, sizeof key, by_name) : NULL;
+}
+
+/* Exactly the size that the directory gives is taken: an entry cannot unpack to more. */
+static void unpack(tp_zip *z, struct archive *a, tp_zip_entry *e, FILE *to)
+{
+    char buffer[1 << 14];
+    size_t done = 0;
+    la_ssize_t got;
+    e->from = ftell(to);
+    while ((got = archive_read_data(a, buffer, sizeof buffer)) > 0) {
+        done += (size_t)got;
+        if (done > e->size || fwrite(buffer, 1, (size_t)got, to) != (size_t)got) break;
+    }
+    e->unpacked = true;
+    if (got < 0)
+        say(z, a);
+    else if (e->from < 0 || ferror(to))
+        tp__err(&z->err, TP_E_IO,
+                "entry '%.200s' of the ZIP archive is compressed and cannot be unpacked into a "
+                "temporary file (%s); make room in its folder",
+                e->name, strerror(errno));
+    else if (done != e->size)
+        tp__err(&z->err, TP_E_IO,
+                "entry '%.200s' of the ZIP archive does not unpack to its %zu bytes" DAMAGED,
+                e->name, e->size);
+}
+
+bool tp__zip_unpack(tp_zip *z, FILE *to)
+{
+    struct archive_entry *x;
+    struct archive *a = begin(z);
+    while (a && z->err.code == TP_OK && next(z, a, &x)) {
+        const char *name = name_of(x);
+        tp_zip_entry *e = name ? tp__zip_find(z, name) : NULL;
+        if (e && e->wanted && e->from < 0) unpack(z, a, e, to);
+    }
+    if (a) archive_read_free(a);
+    if (z->err.code == TP_OK && fflush(to) != 0)
+        tp__err(&z->err, TP_E_IO,
+                "the temporary file for the ZIP archive cannot be written (%s); make room in "
+                "its folder",
+                strerror(errno));
+    return z->err.code == TP_OK;
+}

@@ -1,0 +1,33 @@
+/* zip.h - where the entries of a ZIP archive lie, so that they are read like any part of a file. */
+#ifndef TP_ZIP_H
+#define TP_ZIP_H
+
+#include <stdio.h>
+
+#include "tensor/error.h"
+
+typedef struct tp_zip_entry {
+    char *name;
+    size_t size;
+    int64_t from; /* offset in the file, or in the stream of tp__zip_unpack; -1: compressed */
+    bool wanted,
+        unpacked; /* by the caller; into the stream                                         */
+} tp_zip_entry;
+
+typedef struct tp_zip {
+    tp_err err;
+    int fd;
+    tp_zip_entry *at; /* by name */
+    size_t n, room;
+} tp_zip;
+
+/* Reads the directory of the archive. False: z->err says why. Free z in both cases. */
+bool tp__zip_open(tp_zip *z, int fd);
+void tp__zip_free(tp_zip *z);
+
+tp_zip_entry *tp__zip_find(const tp_zip *z, const char *name); /* NULL: none */
+
+/* Appends the content of all compressed entries that are wanted to a stream, in one pass. */
+bool tp__zip_unpack(tp_zip *z, FILE *to);
+
+#endif

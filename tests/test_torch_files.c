@@ -1,0 +1,294 @@
+/* test_torch_files.c - checkpoints of PyTorch (tests/fixtures/torch, written by PyTorch): values of
+ * every dtype and layout in both containers, several files with an index, and what is refused. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/tapegrad.h>
+#include <unistd.h>
+
+#include "support_folder.h"
+
+TestSuite(torch_files, .init = make_folder, .fini = remove_folder);
+
+#define FIXTURE(name) TP_SOURCE_DIR "/tests/fixtures/torch/" name
+
+static const char *const containers[] = { FIXTURE("zip.pth"), FIXTURE("legacy.pth"),
+                                          FIXTURE("protocol4.pth"), FIXTURE("compressed.pth") };
+
+enum { CONTAINERS = sizeof containers / sizeof *containers };
+
+static unsigned char *read_all(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    cr_assert(f, "%s cannot be opened", path);
+    unsigned char *bytes = malloc(1 << 16);
+    *n = fread(bytes, 1, 1 << 16, f);
+    fclose(f);
+    return bytes;
+}
+
+static const char *write_all(const char *name, const void *bytes, size_t n)
+{
+    const char *path = in_folder(name);
+    FILE *f = fopen(path, "wb");
+    cr_assert(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
+    return path;
+}
+
+/* ---- what is read ---- */
+
+static void expect(tp_file *F, const char *name, const char *stored, tp_shape s, const double *x)
+{
+    double real[32];
+    int64_t whole[32];
+    const tp_file_tensor *t = tp_file_find(F, name);
+    cr_assert(t, "%s lacks %s", tp_file_path(F), name);
+    cr_expect_str_eq(t->stored, stored, "%s", name);
+    cr_expect_eq(t->shape.ndim, s.ndim);
+    for (int i = 0; i < s.ndim; i++) cr_expect_eq(t->shape.dim[i], s.dim[i], "%s", name);
+    const bool is_float = strchr(stored, 'F') != NULL;
+    cr_assert(tp_file_read(F, t, is_float ? TP_F64 : TP_I64, is_float ? (void *)real : whole), "%s",
+              tp_file_why(F));
+    for (int64_t i = 0; i < t->numel; i++)
+        cr_expect_eq(is_float ? real[i] : (double)whole[i], x[i], "%s[%d]", name, (int)i);
+}
+
+static const double count[] = { -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13 };
+
+Test(torch_files, every_dtype_and_layout_in_every_container)
+{
+    static const char *const dtypes[][2] = { { "f32", "F32" },   { "f64", "F64" }, { "f16", "F16" },
+                                             { "bf16", "BF16" }, { "i64", "I64" }, { "i32", "I32" },
+                                             { "i16", "I16" },   { "i8", "I8" } };
+    for (int c = 0; c < CONTAINERS; c++) {
+        tp_file *F = tp_file_open(containers[c]);
+        cr_assert(tp_file_ok(F), "%s", tp_file_why(F));
+        cr_expect_eq(tp_file_count(F), 19);
+        for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "model.%s", dtypes[i][0]);
+            expect(F, name, dtypes[i][1], TP_SHAPE(2, 3), count);
+        }
+        expect(F, "model.u8", "U8", TP_SHAPE(2, 3), count + 2);
+        expect(F, "model.bool", "BOOL", TP_SHAPE(3), (double[]){ 1, 0, 1 });
+        expect(F, "model.scalar", "F32", TP_SCALAR, (double[]){ 7.5 });
+        expect(F, "model.empty", "F32", TP_SHAPE(0, 4), NULL);
+        expect(F, "model.transposed", "F32", TP_SHAPE(3, 4),
+               (double[]){ -2, 1, 4, 7, -1, 2, 5, 8, 0, 3, 6, 9 });
+        expect(F, "model.middle", "F32", TP_SHAPE(2, 4), count + 8);
+        expect(F, "model.column", "F32", TP_SHAPE(3), (double[]){ -1, 4, 9 });
+        expect(F, "model.tied.weight", "F32", TP_SHAPE(2, 3), count);
+        expect(F, "model.parameter", "F32", TP_SHAPE(5), count);
+        expect(F, "list.2.inner", "F32", TP_SHAPE(1), count);
+        expect(F, "optimizer.state.0.exp_avg", "F32", TP_SHAPE(2), count);
+        tp_file_close(F);
+    }
+}
+
+Test(torch_files, numbers_and_texts_are_metadata)
+{
+    for (int c = 0; c < CONTAINERS; c++) {
+        int64_t epoch = 0;
+        double best = 0.0, rate = 0.0;
+        tp_file *F = tp_file_open(containers[c]);
+        cr_expect(tp_file_int(F, "epoch", &epoch) && epoch == 12);
+        cr_expect(tp_file_num(F, "best", &best) && best == 0.75);
+        cr_expect(tp_file_num(F, "args.lr", &rate) && rate == 0.25);
+        cr_expect_str_eq(tp_file_meta(F, "args.arch"), "small");
+        cr_expect_null(tp_file_meta(F, "list.0"), "numbers of lists are none");
+        tp_file_close(F);
+    }
+}
+
+Test(torch_files, parts_of_a_transposed_tensor)
+{
+    const double all[] = { -2, 1, 4, 7, -1, 2, 5, 8, 0, 3, 6, 9 };
+    tp_file *F = tp_file_open(containers[0]);
+    const tp_file_tensor *t = tp_file_find(F, "model.transposed");
+    for (int64_t first = 0; first < 12; first++)
+        for (int64_t n = 0; n <= 12 - first; n++) {
+            double x[12];
+            cr_assert(tp_file_read_part(F, t, first, n, TP_F64, x), "%s", tp_file_why(F));
+            cr_expect_arr_eq(x, all + first, (size_t)n * sizeof *x);
+        }
+    cr_expect_float_eq(((const float *)tp_file_data(F, t))[4], -1.0F, 0.0);
+    tp_file_close(F);
+}
+
+Test(torch_files, weights_load_by_name)
+{
+    float w[2] = { 0 };
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_params *P = tp_params_new(D, NULL);
+    const tp_tensor weight = tp_param(P, "weight", TP_SHAPE(1, 2), (tp_init){ 0 }, 0);
+    tp_param(P, "bias", TP_SHAPE(1), (tp_init){ 0 }, 0);
+    cr_expect(tp_load(P, FIXTURE("linear.pth"), NULL), "%s", tp_params_why(P));
+    cr_assert(tp_param_get(P, weight, TP_F32, w, sizeof w));
+    cr_expect(w[0] != 0.0F && w[1] != 0.0F);
+    cr_expect_not(tp_load(P, FIXTURE("shards.index.json"), NULL));
+    cr_expect(strstr(tp_params_why(P), "b.bias"), "%s", tp_params_why(P));
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+/* ---- several files ---- */
+
+Test(torch_files, an_index_of_several_files)
+{
+    tp_file *F = tp_file_open(FIXTURE("shards.index.json"));
+    cr_assert(tp_file_ok(F), "%s", tp_file_why(F));
+    cr_expect_eq(tp_file_count(F), 3);
+    expect(F, "a.weight", "F32", TP_SHAPE(2, 2), count);
+    expect(F, "b.weight", "F32", TP_SHAPE(3), count);
+    expect(F, "b.bias", "F32", TP_SHAPE(1), count);
+    cr_expect(tp_file_verify(F));
+    tp_file_close(F);
+}
+
+static void refuse(const char *path, const char *text)
+{
+    tp_file *F = tp_file_open(path);
+    cr_expect_not(tp_file_ok(F), "%s is taken", path);
+    cr_expect(strstr(tp_file_why(F), text), "'%s' lacks '%s'", tp_file_why(F), text);
+    cr_expect_eq(tp_file_count(F), 0);
+    cr_expect_null(tp_file_meta(F, "epoch"));
+    tp_file_close(F);
+}
+
+static void refuse_index(const char *json, const char *text)
+{
+    refuse(write_all("x.index.json", json, strlen(json)), text);
+}
+
+Test(torch_files, a_bad_index)
+{
+    refuse_index("{\"weight_map\": ", "not valid JSON");
+    refuse_index("{\"other\": {}}", "without a 'weight_map'");
+    refuse_index("{\"weight_map\": {\"a\": 1}}", "file in the same folder");
+    refuse_index("{\"weight_map\": {\"a\": \"../b.bin\"}}", "file in the same folder");
+    refuse_index("{\"weight_map\": {\"a\": \"/etc/passwd\"}}", "file in the same folder");
+    refuse_index("{\"weight_map\": {\"a\": \"none.bin\"}}", "none.bin");
+    refuse_index("{\"weight_map\": {\"a\": \"x.index.json\"}}", "x.index.json");
+    size_t n;
+    unsigned char *half = read_all(FIXTURE("shard-00001-of-00002.bin"), &n);
+    write_all("half.bin", half, n);
+    free(half);
+    refuse_index("{\"weight_map\": {\"b.weight\": \"half.bin\"}}", "is not in 'half.bin'");
+}
+
+/* ---- what is refused ---- */
+
+Test(torch_files, code_is_refused_by_name_and_never_run)
+{
+    refuse(FIXTURE("hostile.pth"), "posix.system");
+    refuse(FIXTURE("hostile_legacy.pth"), "posix.system");
+    refuse(FIXTURE("module.pth"), "torch.nn.modules.linear.Linear");
+    cr_expect_neq(access("/tmp/tapegrad-was-run", F_OK), 0);
+}
+
+/* What is cut off anywhere is refused: in the archive, since its directory is at the end, in the row
+ * of pickles, since the data of the last tensor are. */
+Test(torch_files, cut_off_anywhere)
+{
+    for (int c = 0; c < 2; c++) {
+        size_t n;
+        unsigned char *bytes = read_all(containers[c], &n);
+        for (size_t kept = 0; kept < n; kept += kept < 64 ? 1 : 13) {
+            tp_file *F = tp_file_open(write_all("cut.pth", bytes, kept));
+            cr_expect_not(tp_file_ok(F), "%d: %zu of %zu bytes", c, kept, n);
+            cr_expect_neq(tp_file_why(F)[0], 0);
+            tp_file_close(F);
+        }
+        free(bytes);
+    }
+}
+
+#define MAGIC   "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
+#define PREFACE MAGIC "\x80\x02M\xe9\x03.\x80\x02}."
+
+/* A legacy file whose object is this pickle; a literal, which may contain 0. */
+#define REFUSE_PICKLE(pickle, text)                                                                \
+    refuse(write_all("x.pth", PREFACE pickle, sizeof PREFACE pickle - 1), text)
+
+#define FLOATS                                                                                     \
+    "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0"                                             \
+    "0X\3\0\0\0cpuK\4NtQ"
+#define REBUILD      "ctorch._utils\n_rebuild_tensor_v2\n"
+#define TENSOR(rest) "}X\1\0\0\0w" REBUILD "(" FLOATS rest "\x89}tRs."
+#define DATA                                                                                       \
+    "]X\1\0\0\0"                                                                                   \
+    "0a.\4\0\0\0\0\0\0\0"                                                                          \
+    "abcdefghijklmnop"
+
+Test(torch_files, a_pickle_by_hand)
+{
+    static const char file[] = PREFACE TENSOR("K\1K\2\x85K\1\x85") DATA;
+    const char *path = write_all("x.pth", file, sizeof file - 1);
+    tp_file *F = tp_file_open(path);
+    cr_assert(tp_file_ok(F), "%s", tp_file_why(F));
+    cr_expect_arr_eq(tp_file_data(F, tp_file_find(F, "w")), "efghijkl", 8);
+    tp_file_close(F);
+}
+
+Test(torch_files, tensors_outside_their_storage)
+{
+    REFUSE_PICKLE(TENSOR("K\1K\4\x85K\1\x85") DATA, "not inside its storage"); /* 1 + 4 > 4      */
+    REFUSE_PICKLE(TENSOR("K\0K\2\x85K\4\x85") DATA, "not inside its storage"); /* second at 4    */
+    REFUSE_PICKLE(TENSOR("K\0K\5\x85K\0\x85") DATA, "not inside its storage"); /* expanded       */
+    REFUSE_PICKLE(TENSOR("J\xff\xff\xff\xffK\2\x85K\1\x85") DATA,
+                  "no storage");                                      /* offset -1      */
+    REFUSE_PICKLE(TENSOR("K\0K\2\x85K\1K\1\x86") DATA, "no storage"); /* strides of two */
+    REFUSE_PICKLE(TENSOR("K\0(\x8a\x08\0\0\0\0\0\0\0\x10\x8a\x08\0\0\0\0\0\0\0\x10tK\1K\1\x86")
+                      DATA,
+                  "not inside its storage"); /* 2^60 x 2^60 elements */
+    REFUSE_PICKLE(TENSOR("K\0K\2\x85\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x85") DATA,
+                  "not inside its storage"); /* a stride of 2^63 - 1 */
+}
+
+Test(torch_files, pickles_that_are_wrong)
+{
+    REFUSE_PICKLE("K\1", "ends in the middle");
+    REFUSE_PICKLE(".", "no operand");
+    REFUSE_PICKLE("t.", "lacks its mark");
+    REFUSE_PICKLE("h\7.", "before it is made");
+    REFUSE_PICKLE("Nr\xff\xff\xff\xff.", "far from the others");
+    REFUSE_PICKLE("X\xff\xff\xff\x7f", "longer than the file");
+    REFUSE_PICKLE("K\1K\2a.", "do not fit their container");
+    REFUSE_PICKLE("\xff.", "0xff");
+    REFUSE_PICKLE("I42\n.", "0x49"); /* protocol 0: texts, of which eval is one */
+    REFUSE_PICKLE("cbuiltins\neval\n(X\1\0\0\0"
+                  "1tR.",
+                  "builtins.eval");
+    REFUSE_PICKLE("X\x08\0\0\0builtinsX\4\0\0\0eval\x93.", "builtins.eval");
+    REFUSE_PICKLE("}.]X\1\0\0\0"
+                  "0a.",
+                  "does not fit the pickle");
+    REFUSE_PICKLE("NQ.].", "not that of a storage");
+    REFUSE_PICKLE("]q\0h\0a.].", "contain themselves"); /* a list that is its own item */
+    refuse(write_all("x.pth", "\x80\2K\1.0123", 9), "none that torch.save has written");
+}
+
+/* Each list holds the one before it twice: 2^40 values in a few bytes. */
+Test(torch_files, a_pickle_that_explodes)
+{
+    char file[1024] = PREFACE "]q\0";
+    size_t n = sizeof PREFACE "]q\0" - 1;
+    for (int i = 0; i < 30; i++) {
+        const char level[] = { ']', 'h', (char)i, 'a', 'h', (char)i, 'a', 'q', (char)(i + 1) };
+        memcpy(file + n, level, sizeof level);
+        n += sizeof level;
+    }
+    memcpy(file + n, ".].", 3);
+    refuse(write_all("x.pth", file, n + 3), "nested too deep");
+}
+
+Test(torch_files, archives_that_are_wrong)
+{
+    size_t n;
+    unsigned char *bytes = read_all(containers[0], &n);
+    for (size_t i = 0; i + 8 < n; i++) /* "zip/data.pkl", in both directories */
+        if (memcmp(bytes + i, "data.pkl", 8) == 0) memcpy(bytes + i, "data.pcl", 8);
+    refuse(write_all("x.pth", bytes, n), "without a data.pkl");
+    free(bytes);
+}
