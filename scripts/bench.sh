@@ -34,7 +34,7 @@ while [ $# -gt 0 ]; do
         ;;
     --install-torch) python=install ;;
     -h | --help)
-        sed -n '2,13s/^# \{0,1\}//p' "$0"
+        manual "$0"
         exit 0
         ;;
     *) die "Unknown argument $1; see scripts/bench.sh --help" ;;

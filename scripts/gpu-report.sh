@@ -39,7 +39,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     -h | --help)
-        sed -n '2,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+        manual "${BASH_SOURCE[0]}"
         exit 0
         ;;
     *) die "Unknown argument $1; see gpu-report.sh --help" ;;

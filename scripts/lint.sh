@@ -8,7 +8,7 @@ source "$(dirname "$0")/setup.sh"
 case ${1:-} in
 "" | --format) ;;
 -h | --help)
-    sed -n '2,6s/^# \{0,1\}//p' "$0"
+    manual "$0"
     exit 0
     ;;
 *) die "Unknown argument $1; see scripts/lint.sh --help" ;;

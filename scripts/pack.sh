@@ -14,7 +14,7 @@
 source "$(dirname "$0")/setup.sh"
 case ${1:-} in
 -h | --help)
-    sed -n '2,13s/^# \{0,1\}//p' "$0"
+    manual "$0"
     exit 0
     ;;
 esac

@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     -h | --help)
-        sed -n '2,10s/^# \{0,1\}//p' "$0"
+        manual "$0"
         exit 0
         ;;
     *) die "Unknown argument $1; see scripts/quickstart.sh --help" ;;

@@ -4,6 +4,7 @@
 #   configure PRESET ...     configures build/PRESET; further arguments go to CMake
 #   build PRESET TARGET ...  builds; fast if everything is up to date
 #   gpu_tests PRESET         prints the tests of a configured build that need only a GPU
+#   manual FILE              prints the comment at the head of a script, which is its manual
 set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -12,6 +13,8 @@ die() {
     say "$*"
     exit 1
 }
+
+manual() { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$1"; }
 
 have() {
     case $1 in

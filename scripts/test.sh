@@ -32,7 +32,7 @@ while [ $# -gt 0 ]; do
         device=cuda
         ;;
     -h | --help)
-        sed -n '2,11s/^# \{0,1\}//p' "$0"
+        manual "$0"
         exit 0
         ;;
     *) args+=("$1") ;;

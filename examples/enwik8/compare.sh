@@ -31,7 +31,7 @@ more=()
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help)
-        sed -n '2,19s/^# \{0,1\}//p' "$0"
+        sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     --)
