@@ -51,15 +51,15 @@ tp_capture *tp_capture_new(tp_tape *T)
 {
     tp_capture *C = calloc(1, sizeof *C);
     if (C)
-        C->T = T;
+        C->T = tp__some(T);
     else
-        tp__no_host_memory(T);
+        tp__no_host_memory(tp__some(T));
     return C ? C : &no_memory;
 }
 
 int64_t tp_capture_launches(const tp_capture *C)
 {
-    return C->launches;
+    return C ? C->launches : 0;
 }
 
 /* ---- parameter sets ---- */
@@ -298,7 +298,7 @@ static bool launch(tp_capture *C)
 
 bool tp_capture_begin(tp_capture *C)
 {
-    tp_tape *T = C->T;
+    tp_tape *T = C ? C->T : NULL;
     if (!T) return true; /* the tape has failed */
     if (C->graph && !stands(C)) forget(C);
     if (C->graph) {
@@ -311,8 +311,9 @@ bool tp_capture_begin(tp_capture *C)
 
 void tp_capture_end(tp_capture *C)
 {
-    tp_tape *T = C->T;
-    if (!T || !C->recording) {
+    tp_tape *T = C ? C->T : NULL;
+    if (!T) return;
+    if (!C->recording) {
         C->plain++;
         return;
     }

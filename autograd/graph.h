@@ -223,7 +223,8 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g);
 bool tp__replay_backward(tp_tape *T, tp_rec *r);
 
 /* params.c */
-tp_node *tp__param_node(tp_params *P); /* live, P's; NULL: no memory */
+tp_params *tp__params_some(const tp_params *P); /* P, or a failed set in place of NULL */
+tp_node *tp__param_node(tp_params *P);          /* live, P's; NULL: no memory */
 void tp__param_node_free(tp_params *P, tp_node *n);
 /* Which values a parameter holds: another number after each change, and once P is gone. */
 static inline uint64_t tp__version(const tp_node *n)

@@ -6,6 +6,7 @@
 
 void tp_observe(tp_tape *T, tp_observer f, void *env)
 {
+    if (!T) return;
     T->observer = f;
     T->observer_env = env;
 }

@@ -10,6 +10,16 @@ static tp_params no_memory = {
     .born_failed = true,
 };
 
+static tp_params no_params = {
+    .err = { TP_E_STATE, "params: NULL was given in place of a parameter set", NULL },
+    .born_failed = true,
+};
+
+tp_params *tp__params_some(const tp_params *P)
+{
+    return P ? (tp_params *)(uintptr_t)P : &no_params;
+}
+
 tp_params *tp_params_new(tp_device *D, const tp_params_opts *o)
 {
     static const tp_params_opts defaults = { 0 };
@@ -76,18 +86,18 @@ void tp_params_free(tp_params *P)
 
 bool tp_params_ok(const tp_params *P)
 {
-    return P && P->err.code == TP_OK;
+    return tp__params_some(P)->err.code == TP_OK;
 }
 const char *tp_params_why(const tp_params *P)
 {
-    return P ? P->err.text : "params: NULL was given in place of a parameter set";
+    return tp__params_some(P)->err.text;
 }
 
 void tp_params_raise(tp_params *P, tp_code code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    tp__verr(&P->err, code == TP_OK ? TP_E_BUG : code, fmt, ap);
+    tp__verr(&tp__params_some(P)->err, code == TP_OK ? TP_E_BUG : code, fmt, ap);
     va_end(ap);
 }
 
@@ -125,7 +135,7 @@ static const char *intern(tp_params *P, const char *s)
 
 const char *tp_push(tp_params *P, const char *name)
 {
-    if (P->err.code != TP_OK) return "";
+    if (!tp_params_ok(P)) return "";
     char path[sizeof P->path];
     if (!name) {
         tp__err(&P->err, TP_E_VALUE, "tp_push: the name is NULL, below '%.200s'", P->path);
@@ -146,7 +156,7 @@ const char *tp_push(tp_params *P, const char *name)
 
 void tp_pop(tp_params *P)
 {
-    if (P->err.code != TP_OK) return;
+    if (!tp_params_ok(P)) return;
     if (P->depth == 0)
         tp__err(&P->err, TP_E_STATE, "tp_pop: without a matching tp_push");
     else
@@ -155,6 +165,7 @@ void tp_pop(tp_params *P)
 
 void tp_params_init_rule(tp_params *P, tp_init_rule rule, void *env)
 {
+    if (!P) return;
     P->rule = rule;
     P->rule_env = env;
 }
@@ -172,7 +183,7 @@ static tp_entry *find(const tp_params *P, const char *name)
 static tp_entry *declare(tp_params *P, const char *name)
 {
     char full[sizeof P->path];
-    if (P->err.code != TP_OK) return NULL;
+    if (!tp_params_ok(P)) return NULL;
     if (!name || !*name) {
         tp__err(&P->err, TP_E_VALUE, "tp_param: parameter %d, below '%.200s', has %s name",
                 P->n + 1, P->path, name ? "an empty" : "no");
@@ -265,7 +276,7 @@ tp_tensor tp_buffer(tp_params *P, const char *name, tp_dtype dt, tp_shape s, con
 /* The entry of one of P's own parameters, or NULL with P failed. */
 tp_entry *tp__entry(tp_params *P, tp_tensor p, const char *what)
 {
-    if (P->err.code != TP_OK) return NULL;
+    if (!tp_params_ok(P)) return NULL;
     if (p.node && p.node->params == P && p.node != P->norm && p.node->gen == p.gen)
         return &P->entries[p.node->index];
     tp__err(&P->err, TP_E_VALUE, "%s: not a parameter of this set", what);
@@ -295,7 +306,7 @@ static bool lies_below(const char *name, const char *prefix)
 int tp_freeze(tp_params *P, const char *prefix, bool frozen)
 {
     int count = 0;
-    if (P->err.code != TP_OK) return 0;
+    if (!tp_params_ok(P)) return 0;
     for (int i = 0; prefix && i < P->n; i++) {
         tp_entry *e = &P->entries[i];
         if (e->alias_of || e->node->buffer || !lies_below(e->name, prefix)) continue;
@@ -313,7 +324,7 @@ int tp_freeze(tp_params *P, const char *prefix, bool frozen)
 
 bool tp_next_param(const tp_params *P, tp_param_info *it)
 {
-    if (it->index < 0 || it->index >= P->n) return false;
+    if (it->index < 0 || it->index >= tp__params_some(P)->n) return false;
     const tp_entry *e = &P->entries[it->index];
     *it = (tp_param_info){ .index = it->index + 1,
                            .name = e->name,
@@ -329,14 +340,14 @@ bool tp_next_param(const tp_params *P, tp_param_info *it)
 
 tp_tensor tp_find(const tp_params *P, const char *name)
 {
-    const tp_entry *e = name ? find(P, name) : NULL;
+    const tp_entry *e = name ? find(tp__params_some(P), name) : NULL;
     return e ? tp__handle(e->node) : TP_NONE;
 }
 
 int64_t tp_params_count(const tp_params *P)
 {
     int64_t n = 0;
-    for (int i = 0; i < P->n; i++)
+    for (int i = 0; P && i < P->n; i++)
         if (!P->entries[i].alias_of && !P->entries[i].node->buffer)
             n += P->entries[i].node->view.numel;
     return n;
@@ -346,6 +357,7 @@ int64_t tp_params_count(const tp_params *P)
 
 void tp_grad_clear(tp_params *P)
 {
+    if (!P) return;
     for (int i = 0; i < P->n; i++) P->entries[i].node->has_grad = false;
     P->backwards = 0;
     P->grad_err = (tp_err){ 0 };
@@ -353,6 +365,7 @@ void tp_grad_clear(tp_params *P)
 
 void tp_on_grad(tp_params *P, tp_grad_hook fn, void *env)
 {
+    if (!P) return;
     P->hook = fn;
     P->hook_env = env;
 }

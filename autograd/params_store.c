@@ -105,7 +105,7 @@ static tp_buf *zero_block(tp_params *P, size_t bytes)
 
 bool tp__params_complete(tp_params *P)
 {
-    if (P->err.code != TP_OK) return false;
+    if (!tp_params_ok(P)) return false;
     if (P->complete) return true;
     if (P->depth) {
         tp__err(&P->err, TP_E_STATE, "params: '%s' was pushed and never popped", P->path);

@@ -97,6 +97,7 @@ static int64_t channels(const tp_convnet_cfg *c, int i)
 
 void tp_convnet_init(tp_params *P, tp_convnet *m, const char *name, tp_convnet_cfg cfg)
 {
+    if (!tp_params_want_module(P, m, "convnet")) return;
     char why[256];
     memset(m, 0, sizeof *m);
     m->params = P;
@@ -122,6 +123,7 @@ void tp_convnet_init(tp_params *P, tp_convnet *m, const char *name, tp_convnet_c
 
 tp_tensor tp_convnet_forward(tp_tape *T, const tp_convnet *m, tp_tensor images)
 {
+    if (!tp_want_module(T, m, "convnet")) return TP_NONE;
     if (!tp_params_ok(m->params)) return tp_raise(T, TP_E_STATE, "%s", tp_params_why(m->params));
     if (tp_ok(T) && (tp_ndim(images) != 4 || tp_dim(images, 3) != 3))
         return tp_raise(T, TP_E_SHAPE, "images must be [batch,height,width,3]");

@@ -9,24 +9,31 @@ struct tp_net {
     void *module;
 };
 
-static tp_net no_memory; /* stands for a net that could not be made */
+static tp_net no_memory; /* a net that could not be made */
+
+/* N, or in place of NULL one that could not be made. */
+static const tp_net *some(const tp_net *N)
+{
+    return N ? N : &no_memory;
+}
 
 tp_net *tp_net_new(tp_params *P, const char *name, const tp_model_cfg *c)
 {
     tp_net *N = calloc(1, sizeof *N);
-    void *module = c->model ? calloc(1, c->model->size) : NULL;
+    const tp_model *model = c ? c->model : NULL;
+    void *module = model ? calloc(1, model->size) : NULL;
 
-    if (!c->model)
+    if (!model)
         tp_params_raise(P, TP_E_VALUE, "no model has been chosen");
     else if (!N || !module)
-        tp_params_raise(P, TP_E_MEMORY, "%s: out of host memory", c->model->name);
+        tp_params_raise(P, TP_E_MEMORY, "%s: out of host memory", model->name);
     if (!N || !module) {
         free(N);
         free(module);
         return &no_memory;
     }
     *N = (tp_net){ *c, P, module };
-    c->model->init(P, module, name, &c->at);
+    model->init(P, module, name, &c->at);
     return N;
 }
 
@@ -39,16 +46,17 @@ void tp_net_free(tp_net *N)
 
 const tp_model_cfg *tp_net_cfg(const tp_net *N)
 {
-    return &N->cfg;
+    return &some(N)->cfg;
 }
 
 void *tp_net_module(const tp_net *N)
 {
-    return N->module;
+    return some(N)->module;
 }
 
 tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x)
 {
+    if (!tp_want_module(T, N, "net")) return TP_NONE;
     if (!N->module)
         return tp_raise(T, TP_E_STATE, "the model could not be made: see its tp_params");
     if (!tp_params_ok(N->params)) return tp_raise(T, TP_E_STATE, "%s", tp_params_why(N->params));
@@ -60,18 +68,19 @@ tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x)
 
 void *tp_net_state_new(const tp_net *N)
 {
+    N = some(N);
     return N->module && N->cfg.model->state_size ? calloc(1, N->cfg.model->state_size) : NULL;
 }
 
 void tp_net_state_free(const tp_net *N, tp_tape *T, void *state)
 {
-    if (state && N->cfg.model->state_clear) N->cfg.model->state_clear(T, state);
+    if (state && N && N->cfg.model->state_clear) N->cfg.model->state_clear(T, state);
     free(state);
 }
 
 bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized)
 {
-    if (!N->module) return false; /* P says why */
+    if (!tp_params_want_module(P, N, "net") || !N->module) return false; /* P says why */
     if (resized && N->cfg.model->load) return N->cfg.model->load(P, N->module, tp_file_path(F));
     return tp_params_read(P, F, "", &(tp_load_opts){ .convert = true });
 }

@@ -8,6 +8,7 @@
 void tp_conv2d_init(tp_params *P, tp_conv2d_m *m, const char *name, int64_t in, int64_t out,
                     int64_t kernel, bool bias, tp_conv_cfg cfg)
 {
+    if (!tp_params_want_module(P, m, "conv2d")) return;
     const int64_t inputs = cfg.groups > 1 ? in / cfg.groups : in;
     const double taps = (double)inputs * (double)kernel * (double)kernel;
     const tp_init uniform = { TP_INIT_UNIFORM, taps > 0.0 ? 1.0 / sqrt(taps) : 0.0, 0.0 };
@@ -21,7 +22,7 @@ void tp_conv2d_init(tp_params *P, tp_conv2d_m *m, const char *name, int64_t in, 
 
 tp_tensor tp_conv2d_forward(tp_tape *T, const tp_conv2d_m *m, tp_tensor x)
 {
-    if (!m) return tp_raise(T, TP_E_STATE, "conv2d: NULL was given in place of a module");
+    if (!tp_want_module(T, m, "conv2d")) return TP_NONE;
     tp_enter(T, m->path);
     return tp_leave(T, tp_conv2d(T, x, m->weight, m->bias, m->cfg));
 }

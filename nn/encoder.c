@@ -6,6 +6,7 @@
 void tp_encoder_layer_init(tp_params *P, tp_encoder_layer_m *m, const char *name,
                            tp_encoder_layer_cfg cfg)
 {
+    if (!tp_params_want_module(P, m, "encoder_layer")) return;
     m->path = tp_push(P, name);
     m->cfg = cfg;
     tp_mha_init(P, &m->attention, "self_attn", cfg.dim, true,
@@ -20,7 +21,7 @@ void tp_encoder_layer_init(tp_params *P, tp_encoder_layer_m *m, const char *name
 tp_tensor tp_encoder_layer_forward(tp_tape *T, const tp_encoder_layer_m *m, tp_tensor x,
                                    tp_tensor mask)
 {
-    if (!m) return tp_raise(T, TP_E_STATE, "encoder_layer: NULL was given in place of a module");
+    if (!tp_want_module(T, m, "encoder_layer")) return TP_NONE;
     const bool before = !m->cfg.norm_after;
     tp_enter(T, m->path);
     tp_tensor h = before ? tp_layernorm_forward(T, &m->norm1, x) : x;

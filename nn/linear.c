@@ -8,6 +8,7 @@
 void tp_linear_init(tp_params *P, tp_linear_m *m, const char *name, int64_t in, int64_t out,
                     bool bias)
 {
+    if (!tp_params_want_module(P, m, "linear")) return;
     const tp_init uniform = { TP_INIT_UNIFORM, in > 0 ? 1.0 / sqrt((double)in) : 0.0, 0.0 };
 
     m->path = tp_push(P, name);
@@ -18,13 +19,13 @@ void tp_linear_init(tp_params *P, tp_linear_m *m, const char *name, int64_t in, 
 
 tp_tensor tp_linear_forward(tp_tape *T, const tp_linear_m *m, tp_tensor x)
 {
-    if (!m) return tp_raise(T, TP_E_STATE, "linear: NULL was given in place of a module");
+    if (!tp_want_module(T, m, "linear")) return TP_NONE;
     return tp_linear_act(T, m, x, TP_ACT_NONE);
 }
 
 tp_tensor tp_linear_act(tp_tape *T, const tp_linear_m *m, tp_tensor x, tp_act act)
 {
-    if (!m) return tp_raise(T, TP_E_STATE, "linear: NULL was given in place of a module");
+    if (!tp_want_module(T, m, "linear")) return TP_NONE;
     tp_enter(T, m->path);
     return tp_leave(T, tp_linear(T, x, m->weight, m->bias, act));
 }

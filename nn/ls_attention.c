@@ -44,6 +44,7 @@ bool tp_ls_cfg_check(const tp_ls_cfg *cfg, int64_t dim, char *why, size_t size)
 void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t dim, bool bias,
                      tp_ls_cfg cfg)
 {
+    if (!tp_params_want_module(P, m, "ls_attn")) return;
     char why[128];
 
     if (!tp_ls_cfg_check(&cfg, dim, why, sizeof why)) {
@@ -86,6 +87,7 @@ static tp_kv norm_rows(tp_tape *T, const tp_layernorm_m *m, tp_kv x)
 
 tp_kv tp_ls_attn_rows(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, tp_kv *window)
 {
+    if (!tp_want_module(T, m, "ls_attn")) return (tp_kv){ TP_NONE, TP_NONE };
     const tp_kv raw = { tp_linear_forward(T, &m->proj_key, x),
                         tp_linear_forward(T, &m->proj_val, x) };
 
@@ -95,6 +97,7 @@ tp_kv tp_ls_attn_rows(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, tp_kv *win
 
 tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const tp_kv *rows)
 {
+    if (!tp_want_module(T, m, "ls_attn")) return (tp_kv){ TP_NONE, TP_NONE };
     const tp_ls_attn_cfg *c = &m->cfg.attn;
     const tp_tensor z = tp_linear_forward(T, &m->dconv_1, x);
     tp_kv y;
@@ -150,7 +153,7 @@ static tp_kv compress_all(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_ten
 tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
                              tp_ls_context ctx)
 {
-    if (!m) return tp_raise(T, TP_E_STATE, "ls_attn: NULL was given in place of a module");
+    if (!tp_want_module(T, m, "ls_attn")) return TP_NONE;
     tp_enter(T, m->path);
     const int64_t M = tp_dim(h, 1), L = tp_dim(cache, 1);
     const bool wide = m->cfg.attn.window > 0, far = m->cfg.attn.rank > 0;

@@ -6,6 +6,7 @@
 void tp_mha_init(tp_params *P, tp_mha_m *m, const char *name, int64_t dim, bool bias,
                  tp_attn_cfg cfg)
 {
+    if (!tp_params_want_module(P, m, "mha")) return;
     m->path = tp_push(P, name);
     tp_linear_init(P, &m->q, "q_proj", dim, dim, bias);
     tp_linear_init(P, &m->k, "k_proj", dim, dim, bias);
@@ -18,7 +19,7 @@ void tp_mha_init(tp_params *P, tp_mha_m *m, const char *name, int64_t dim, bool 
 /* x [B,N,dim], mask u8 [B,N] or TP_NONE */
 tp_tensor tp_mha_forward(tp_tape *T, const tp_mha_m *m, tp_tensor x, tp_tensor mask)
 {
-    if (!m) return tp_raise(T, TP_E_STATE, "mha: NULL was given in place of a module");
+    if (!tp_want_module(T, m, "mha")) return TP_NONE;
     tp_enter(T, m->path);
     const tp_tensor q = tp_linear_forward(T, &m->q, x);
     const tp_tensor k = tp_linear_forward(T, &m->k, x);

@@ -6,6 +6,7 @@
 void tp_mlp_init(tp_params *P, tp_mlp_m *m, const char *fc1, const char *fc2, int64_t dim,
                  int64_t hidden, tp_act act, double dropout)
 {
+    if (!tp_params_want_module(P, m, "mlp")) return;
     m->path = tp_push(P, "");
     tp_linear_init(P, &m->fc1, fc1, dim, hidden, true);
     tp_linear_init(P, &m->fc2, fc2, hidden, dim, true);
@@ -16,7 +17,7 @@ void tp_mlp_init(tp_params *P, tp_mlp_m *m, const char *fc1, const char *fc2, in
 
 tp_tensor tp_mlp_forward(tp_tape *T, const tp_mlp_m *m, tp_tensor x, tp_tensor residual)
 {
-    if (!m) return tp_raise(T, TP_E_STATE, "mlp: NULL was given in place of a module");
+    if (!tp_want_module(T, m, "mlp")) return TP_NONE;
     tp_enter(T, m->path);
     const tp_tensor wide = tp_dropout(T, tp_linear_act(T, &m->fc1, x, m->act), m->dropout);
 

@@ -5,6 +5,7 @@
 
 void tp_layernorm_init(tp_params *P, tp_layernorm_m *m, const char *name, int64_t dim, double eps)
 {
+    if (!tp_params_want_module(P, m, "layernorm")) return;
     m->path = tp_push(P, name);
     m->weight = tp_param(P, "weight", TP_SHAPE(dim), (tp_init){ TP_INIT_CONST, 1.0, 0.0 }, 0);
     m->bias = tp_param(P, "bias", TP_SHAPE(dim), (tp_init){ .kind = TP_INIT_ZERO }, 0);
@@ -14,7 +15,7 @@ void tp_layernorm_init(tp_params *P, tp_layernorm_m *m, const char *name, int64_
 
 tp_tensor tp_layernorm_forward(tp_tape *T, const tp_layernorm_m *m, tp_tensor x)
 {
-    if (!m) return tp_raise(T, TP_E_STATE, "layernorm: NULL was given in place of a module");
+    if (!tp_want_module(T, m, "layernorm")) return TP_NONE;
     tp_enter(T, m->path);
     return tp_leave(T, tp_layernorm(T, x, m->weight, m->bias, m->eps));
 }
@@ -22,12 +23,14 @@ tp_tensor tp_layernorm_forward(tp_tape *T, const tp_layernorm_m *m, tp_tensor x)
 void tp_dualln_init(tp_params *P, tp_dualln_m *m, const char *local, const char *global,
                     int64_t dim, double eps)
 {
+    if (!tp_params_want_module(P, m, "dualln")) return;
     tp_layernorm_init(P, &m->local, local, dim, eps);
     tp_layernorm_init(P, &m->global, global, dim, eps);
 }
 
 void tp_batchnorm_init(tp_params *P, tp_batchnorm_m *m, const char *name, int64_t dim, double eps)
 {
+    if (!tp_params_want_module(P, m, "batchnorm")) return;
     const tp_init zero = { .kind = TP_INIT_ZERO }, one = { TP_INIT_CONST, 1.0, 0.0 };
 
     m->path = tp_push(P, name);
@@ -43,7 +46,7 @@ void tp_batchnorm_init(tp_params *P, tp_batchnorm_m *m, const char *name, int64_
 
 tp_tensor tp_batchnorm_forward(tp_tape *T, const tp_batchnorm_m *m, tp_tensor x)
 {
-    if (!m) return tp_raise(T, TP_E_STATE, "batchnorm: NULL was given in place of a module");
+    if (!tp_want_module(T, m, "batchnorm")) return TP_NONE;
     tp_enter(T, m->path);
     return tp_leave(T, tp_batchnorm(T, x, m->weight, m->bias, m->mean, m->var, m->batches,
                                     m->momentum, m->eps));

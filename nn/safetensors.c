@@ -20,7 +20,7 @@ static tp_slots slots_of(tp_params *P)
  * refused for the tensors that it lacks. */
 bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_opts *o)
 {
-    if (P->err.code != TP_OK || !tp__params_hold_values(P, tp_file_path(F), &P->err)) return false;
+    if (!tp_params_ok(P) || !tp__params_hold_values(P, tp_file_path(F), &P->err)) return false;
     tp_slots S = slots_of(P);
     const tp_file_tensor **from = tp__slots_match(&S, F, prefix, o, "parameters", &P->err);
     bool ok = from && tp__params_complete(P);
@@ -37,7 +37,7 @@ bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_
 bool tp_params_write(tp_params *P, tp_writer *W, const char *prefix)
 {
     if (!tp__params_complete(P)) {
-        tp__writer_fail(W, &P->err);
+        tp__writer_fail(W, &tp__params_some(P)->err);
         return false;
     }
     tp_slots S = slots_of(P);

@@ -187,7 +187,7 @@ void tp_device_on_error(tp_device *D, tp_error_fn fn, void *env)
 
 bool tp_device_sync(tp_device *D)
 {
-    if (!D->be || D->capturing) return false;
+    if (!D || !D->be || D->capturing) return false;
     D->syncs++;
     D->be->sync(D);
     return tp_device_ok(D);
@@ -217,11 +217,12 @@ bool tp__device_read(tp_device *D, void *host, const void *from, size_t bytes)
 
 void tp_device_trim(tp_device *D)
 {
-    if (D->be) tp__heap_trim(D);
+    if (D && D->be) tp__heap_trim(D);
 }
 
 tp_stats tp_device_stats(const tp_device *D)
 {
+    if (!D) return (tp_stats){ .isa = "none" };
     const tp_heap *h = &D->heap;
     return (tp_stats){
         .live_bytes = h->live,
@@ -239,6 +240,7 @@ tp_stats tp_device_stats(const tp_device *D)
 
 void tp_device_reset_peak(tp_device *D)
 {
+    if (!D) return;
     D->heap.peak = D->heap.live;
     D->heap.held_peak = D->heap.held;
 }
@@ -252,5 +254,5 @@ bool tp_device_ok(const tp_device *D)
 }
 const char *tp_device_name(const tp_device *D)
 {
-    return D->name;
+    return D ? D->name : "none";
 }

@@ -71,7 +71,7 @@ static int by_time(const void *a, const void *b)
 
 int tp_device_profile(tp_device *D, tp_op_time *list, int n)
 {
-    if (!D->be || !D->profile.on) return 0;
+    if (!D || !D->be || !D->profile.on) return 0;
     if (D->be->read_marks) {
         D->syncs++;
         D->be->read_marks(D);
@@ -84,6 +84,7 @@ int tp_device_profile(tp_device *D, tp_op_time *list, int n)
 
 void tp_device_reset_profile(tp_device *D)
 {
+    if (!D) return;
     if (D->be && D->profile.on && D->be->read_marks) {
         D->syncs++;
         D->be->read_marks(D);

@@ -405,21 +405,6 @@ Test(errors, null_buffers)
     tp_device_close(D);
 }
 
-Test(errors, null_modules)
-{
-    tp_device *D = tp_device_open("cpu", NULL);
-    tp_tape *T = tp_tape_new(D, NULL);
-    const float v = 1.0f;
-    const tp_tensor x = tp_input(T, TP_F32, TP_SHAPE(1, 1), &v);
-    tp_linear_forward(T, NULL, x);
-    cr_expect(strstr(tp_why(T), "linear: NULL was given in place of a module"), "%s", tp_why(T));
-    tp_clear(T);
-    tp_layernorm_forward(T, NULL, x);
-    cr_expect(strstr(tp_why(T), "layernorm: NULL was given in place of a module"), "%s", tp_why(T));
-    tp_tape_free(T);
-    tp_device_close(D);
-}
-
 Test(errors, two_devices_of_one_name)
 {
     tp_device *D, *E = tp_device_open("cpu", NULL);

@@ -26,6 +26,16 @@ static tp_ema no_memory = {
     .err = { TP_E_MEMORY, "ema: out of memory for the object itself", NULL },
 };
 
+static tp_ema none = {
+    .err = { TP_E_STATE, "ema: NULL was given in place of an average", NULL },
+};
+
+/* E, or a failed average in place of NULL. */
+static const tp_ema *some(const tp_ema *E)
+{
+    return E ? E : &none;
+}
+
 tp_ema *tp_ema_new(tp_params *P, double decay)
 {
     tp_ema *E = calloc(1, sizeof *E);
@@ -67,17 +77,17 @@ void tp_ema_free(tp_ema *E)
 
 bool tp_ema_ok(const tp_ema *E)
 {
-    return E && E->err.code == TP_OK;
+    return some(E)->err.code == TP_OK;
 }
 const char *tp_ema_why(const tp_ema *E)
 {
-    return E ? E->err.text : "ema: NULL was given in place of an average";
+    return some(E)->err.text;
 }
 
 /* Fails E if its parameters have failed or currently hold the averages. */
 static bool usable(tp_ema *E, const char *what)
 {
-    if (E->err.code != TP_OK) return false;
+    if (!tp_ema_ok(E)) return false;
     if (E->P->err.code != TP_OK) tp__err(&E->err, E->P->err.code, "%s", E->P->err.text);
     if (E->swapped)
         tp__err(&E->err, TP_E_STATE,
@@ -98,7 +108,7 @@ void tp_ema_update(tp_ema *E)
 
 void tp_ema_swap(tp_ema *E)
 {
-    if (E->err.code != TP_OK) return;
+    if (!tp_ema_ok(E)) return;
     tp_device *D = E->P->dev;
     const size_t bytes = E->P->block_bytes;
     void *chunk = E->chunk->data;
@@ -117,7 +127,7 @@ void tp_ema_swap(tp_ema *E)
 bool tp_ema_write(tp_ema *E, tp_writer *W)
 {
     if (!usable(E, "tp_ema_write")) {
-        tp__writer_fail(W, &E->err);
+        tp__writer_fail(W, &some(E)->err);
         return false;
     }
     tp_slots S = { 0 };

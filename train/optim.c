@@ -45,6 +45,10 @@ static tp_optim no_memory = {
     .err = { TP_E_MEMORY, "optimiser: out of memory for the object itself", NULL },
 };
 
+static tp_optim none = {
+    .err = { TP_E_STATE, "optimiser: NULL was given in place of an optimiser", NULL },
+};
+
 /* ---- construction ---- */
 
 static bool usable(double rate)
@@ -179,29 +183,29 @@ void tp_optim_free(tp_optim *O)
 
 bool tp_optim_ok(const tp_optim *O)
 {
-    return O && O->err.code == TP_OK && O->step_err.code == TP_OK;
+    return tp_optim_code(O) == TP_OK;
 }
 
 const char *tp_optim_why(const tp_optim *O)
 {
-    if (!O) return "optimiser: NULL was given in place of one";
+    if (!O) O = &none;
     return O->err.code != TP_OK ? O->err.text : O->step_err.text;
 }
 
 tp_code tp_optim_code(const tp_optim *O)
 {
-    if (!O) return TP_E_STATE;
+    if (!O) O = &none;
     return O->err.code != TP_OK ? O->err.code : O->step_err.code;
 }
 
 int64_t tp_updates(const tp_optim *O)
 {
-    return O->updates;
+    return O ? O->updates : 0;
 }
 
 void tp_grad_scale(tp_optim *O, double k)
 {
-    if (O != &no_memory) O->scale = k;
+    if (O && O != &no_memory) O->scale = k;
 }
 
 /* ---- a step ---- */
@@ -301,6 +305,7 @@ static tp_slots slots_of(tp_optim *O)
 
 bool tp_optim_write(tp_optim *O, tp_writer *W)
 {
+    if (!O) O = &none;
     if (O->err.code != TP_OK) {
         tp__writer_fail(W, &O->err);
         return false;
@@ -329,7 +334,7 @@ static void check_counts(tp_optim *O, const tp_file *F)
 
 bool tp_optim_read(tp_optim *O, tp_file *F)
 {
-    if (O->err.code != TP_OK) return false;
+    if (!O || O->err.code != TP_OK) return false;
     const char *k = tp_file_meta(F, "optim.kind");
     int64_t updates = -1;
     if (!tp_file_int(F, "optim.updates", &updates))

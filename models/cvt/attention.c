@@ -34,6 +34,7 @@ static void init_proj(tp_params *P, tp_cvt_proj *m, char which, int64_t dim, int
 void tp_cvt_attn_init(tp_params *P, tp_cvt_attn *m, const char *name, const tp_cvt_cfg *cfg,
                       int stage)
 {
+    if (!tp_params_want_module(P, m, "cvt_attn")) return;
     const int64_t D = cfg->dim[stage], H = cfg->heads[stage];
     const tp_conv_cfg same = { { 1, 1 }, { 1, 1 }, { 1, 1 }, D };
 
@@ -170,6 +171,7 @@ static void check_rows(tp_tape *T, tp_tensor x, tp_tensor grid)
 
 tp_tensor tp_cvt_attn_forward(tp_tape *T, const tp_cvt_attn *m, tp_tensor x, tp_tensor grid)
 {
+    if (!tp_want_module(T, m, "cvt_attn")) return TP_NONE;
     const int64_t B = tp_dim(x, 0), D = tp_dim(x, 2), H = tp_dim(grid, 0), W = tp_dim(grid, 1);
     tp_tensor f = x, c = TP_NONE;
 

@@ -17,6 +17,7 @@
 void tp_cvt_embed_init(tp_params *P, tp_cvt_embed *m, const char *name, int64_t in, int64_t out,
                        int64_t kernel, int64_t stride, int64_t pad)
 {
+    if (!tp_params_want_module(P, m, "cvt_embed")) return;
     const tp_conv_cfg cfg = { { stride, stride }, { pad, pad }, { 1, 1 }, 1 };
 
     m->path = tp_push(P, name);
@@ -27,6 +28,7 @@ void tp_cvt_embed_init(tp_params *P, tp_cvt_embed *m, const char *name, int64_t 
 
 tp_tensor tp_cvt_embed_forward(tp_tape *T, const tp_cvt_embed *m, tp_tensor x)
 {
+    if (!tp_want_module(T, m, "cvt_embed")) return TP_NONE;
     tp_enter(T, m->path);
     return tp_leave(T, tp_layernorm_forward(T, &m->norm, tp_conv2d_forward(T, &m->proj, x)));
 }
@@ -36,6 +38,7 @@ tp_tensor tp_cvt_embed_forward(tp_tape *T, const tp_cvt_embed *m, tp_tensor x)
 void tp_cvt_block_init(tp_params *P, tp_cvt_block *m, const char *name, const tp_cvt_cfg *cfg,
                        int stage, double drop_path)
 {
+    if (!tp_params_want_module(P, m, "cvt_block")) return;
     const int64_t D = cfg->dim[stage];
     const tp_act act = cfg->quick_gelu ? TP_ACT_QUICK_GELU : TP_ACT_GELU;
 
@@ -80,6 +83,7 @@ static tp_tensor run_block(tp_tape *T, const void *self, int nx, const tp_tensor
 
 tp_tensor tp_cvt_block_forward(tp_tape *T, const tp_cvt_block *m, tp_tensor x, tp_tensor grid)
 {
+    if (!tp_want_module(T, m, "cvt_block")) return TP_NONE;
     const tp_tensor in[] = { x, grid };
     return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint_n(T, run_block, m, 2, in)
                                               : run_block(T, m, 2, in);
@@ -138,6 +142,7 @@ static int init_stage(tp_params *P, tp_cvt *m, int s, int i)
 
 void tp_cvt_init(tp_params *P, tp_cvt *m, const char *name, tp_cvt_cfg cfg)
 {
+    if (!tp_params_want_module(P, m, "cvt")) return;
     const int64_t width = cfg.dim[TP_CVT_STAGES - 1];
     char why[256];
     int i = 0;
@@ -198,6 +203,7 @@ static tp_tensor pool(tp_tape *T, const tp_cvt *m, tp_tensor x)
 
 tp_tensor tp_cvt_forward(tp_tape *T, const tp_cvt *m, tp_tensor images)
 {
+    if (!tp_want_module(T, m, "cvt")) return TP_NONE;
     tp_tensor x = images, grid;
 
     tp_enter(T, m->path);

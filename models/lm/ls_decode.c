@@ -167,6 +167,7 @@ static void check_segment(tp_tape *T, const tp_ls_lm *m, int64_t segment)
 
 tp_ls_lm_decoder *tp_ls_lm_decoder_new(tp_tape *T, const tp_ls_lm *m, int64_t segment)
 {
+    if (!tp_want_module(T, m, "decoder")) return &no_memory;
     const tp_ls_attn_cfg *c = &m->cfg.ls.attn;
     tp_ls_lm_decoder *d = calloc(1, sizeof *d + (size_t)m->cfg.layers * sizeof *d->layer);
     tp_tensor win = TP_NONE, cmp = TP_NONE;
@@ -311,7 +312,7 @@ static void complete_segment(tp_ls_lm_decoder *d)
 
 bool tp_ls_lm_decode(tp_ls_lm_decoder *d, int64_t token, float *logits)
 {
-    tp_tape *T = d->T;
+    tp_tape *T = d ? d->T : NULL;
     if (!T || !tp_ok(T)) return false;
     if (token < 0 || token >= d->m->cfg.vocab) { /* a GPU would answer with NaN */
         tp_raise(T, TP_E_VALUE, "token %lld is not in the vocabulary of %lld", (long long)token,

@@ -16,6 +16,7 @@
 
 void tp_ls_block_init(tp_params *P, tp_ls_block *m, const char *name, const tp_ls_lm_cfg *cfg)
 {
+    if (!tp_params_want_module(P, m, "ls_block")) return;
     const tp_act act = cfg->gelu ? TP_ACT_GELU : TP_ACT_RELU;
 
     m->path = tp_push(P, name);
@@ -65,6 +66,7 @@ static tp_tensor run_block(tp_tape *T, const void *self, int nx, const tp_tensor
 tp_tensor tp_ls_block_forward(tp_tape *T, const tp_ls_block *m, tp_tensor h, tp_tensor cache,
                               tp_tensor pos_win, tp_tensor pos_cmp)
 {
+    if (!tp_want_module(T, m, "ls_block")) return TP_NONE;
     const tp_tensor x[] = { h, cache, pos_win, pos_cmp };
     return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint_n(T, run_block, m, 4, x)
                                               : run_block(T, m, 4, x);
@@ -74,6 +76,7 @@ tp_tensor tp_ls_block_forward(tp_tape *T, const tp_ls_block *m, tp_tensor h, tp_
 
 void tp_ls_lm_init(tp_params *P, tp_ls_lm *m, const char *name, tp_ls_lm_cfg cfg)
 {
+    if (!tp_params_want_module(P, m, "ls_lm")) return;
     char why[256];
     *m = (tp_ls_lm){ .params = P, .cfg = cfg };
     if (!tp_ls_lm_cfg_check(&cfg, why, sizeof why)) {
@@ -120,6 +123,8 @@ static tp_tensor embed(tp_tape *T, const tp_ls_lm *m, tp_tensor tokens)
 
 tp_tensor tp_ls_lm_forward(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s, tp_tensor tokens)
 {
+    if (!tp_want_module(T, m, "ls_lm")) return TP_NONE;
+    if (!s) return tp_raise(T, TP_E_STATE, "ls_lm: NULL was given in place of a state");
     const tp_ls_lm_cfg *c = &m->cfg;
     const tp_ls_attn_cfg *ls = &c->ls.attn;
     tp_enter(T, m->path);

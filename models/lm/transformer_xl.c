@@ -17,6 +17,7 @@
 void tp_txl_attn_init(tp_params *P, tp_txl_attn *m, const char *name, const tp_txl_cfg *cfg,
                       tp_tensor r_w_bias, tp_tensor r_r_bias)
 {
+    if (!tp_params_want_module(P, m, "txl_attn")) return;
     const int64_t d = cfg->dim, heads = cfg->heads * cfg->d_head;
     tp_linear_m qkv;
 
@@ -65,6 +66,7 @@ static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x
 tp_tensor tp_txl_attn_forward(tp_tape *T, const tp_txl_attn *m, tp_tensor w, tp_tensor mem,
                               tp_tensor pos)
 {
+    if (!tp_want_module(T, m, "txl_attn")) return TP_NONE;
     const tp_tensor x[] = { w, mem, pos };
     tp_enter(T, m->path);
     const tp_tensor y = m->recompute == TP_RECOMPUTE_ATTENTION ? tp_checkpoint_n(T, attend, m, 3, x)
@@ -101,6 +103,7 @@ static tp_tensor run_layer(tp_tape *T, const void *self, int nx, const tp_tensor
 
 void tp_txl_init(tp_params *P, tp_txl *m, const char *name, tp_txl_cfg cfg)
 {
+    if (!tp_params_want_module(P, m, "txl")) return;
     char why[256];
     const tp_init rule = { 0 }; /* of the model, below */
     *m = (tp_txl){ .params = P, .cfg = cfg };
@@ -128,6 +131,8 @@ void tp_txl_init(tp_params *P, tp_txl *m, const char *name, tp_txl_cfg cfg)
 
 tp_tensor tp_txl_forward(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_tensor tokens)
 {
+    if (!tp_want_module(T, m, "txl")) return TP_NONE;
+    if (!s) return tp_raise(T, TP_E_STATE, "txl: NULL was given in place of a state");
     const tp_txl_cfg *c = &m->cfg;
     tp_enter(T, m->path);
     if (!tp__lm_check_input(T, m->params, tokens, s->mem[0])) return tp_leave(T, TP_NONE);

@@ -94,6 +94,7 @@ static void init_kind(tp_params *P, tp_vil_attn *m, const tp_vil_cfg *cfg)
 void tp_vil_attn_init(tp_params *P, tp_vil_attn *m, const char *name, const tp_vil_cfg *cfg,
                       int stage)
 {
+    if (!tp_params_want_module(P, m, "vil_attn")) return;
     const int64_t d = cfg->stage[stage].dim;
     const bool bias = !cfg->linear_qkv;
 
@@ -338,6 +339,7 @@ static tp_tensor context(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const in
 
 tp_tensor tp_vil_attn_forward(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const int64_t size[2])
 {
+    if (!tp_want_module(T, m, "vil_attn")) return TP_NONE;
     tp_enter(T, m->path);
     check_map(T, m, x, size);
     if (m->kind == TP_VIL_WINDOW || m->kind == TP_VIL_GLOBAL)

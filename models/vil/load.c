@@ -158,6 +158,7 @@ static void load_others(loader *l, const tp_vil *m)
 
 bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path)
 {
+    if (!tp_params_want_module(P, m, "vil")) return false;
     loader l = { .P = P, .F = tp_file_open(path) };
     char why[256];
     if (all_there(&l)) {

@@ -89,6 +89,7 @@ static void draw_features(tp_random *r, double *x, int64_t m, int64_t D)
 
 bool tp_vil_redraw(tp_params *P, const tp_vil *m, uint64_t seed, uint64_t draw)
 {
+    if (!tp_params_want_module(P, m, "vil")) return false;
     for (int i = 0; i < m->blocks; i++) {
         const tp_tensor w = m->block[i].attn.features;
         const size_t n = (size_t)tp_numel(w);

@@ -13,6 +13,7 @@
 void tp_vil_embed_init(tp_params *P, tp_vil_embed *m, const char *name, int64_t in,
                        const tp_vil_cfg *cfg, int stage)
 {
+    if (!tp_params_want_module(P, m, "vil_embed")) return;
     const tp_vil_stage *s = &cfg->stage[stage];
     const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };
     const int64_t g = s->global, p = s->patch;
@@ -52,6 +53,7 @@ static tp_tensor add_positions(tp_tape *T, const tp_vil_embed *m, tp_tensor x)
 
 tp_tensor tp_vil_embed_forward(tp_tape *T, const tp_vil_embed *m, tp_tensor x, int64_t size[2])
 {
+    if (!tp_want_module(T, m, "vil_embed")) return TP_NONE;
     tp_enter(T, m->path);
     x = tp_conv2d_forward(T, &m->proj, x);
     const int64_t B = tp_dim(x, 0), d = tp_dim(x, 3);
@@ -73,6 +75,7 @@ tp_tensor tp_vil_embed_forward(tp_tape *T, const tp_vil_embed *m, tp_tensor x, i
 void tp_vil_block_init(tp_params *P, tp_vil_block *m, const char *attention, const char *mlp,
                        const tp_vil_cfg *cfg, int stage)
 {
+    if (!tp_params_want_module(P, m, "vil_block")) return;
     const int64_t d = cfg->stage[stage].dim;
     *m = (tp_vil_block){ .recompute = cfg->recompute };
     tp_push(P, attention);
@@ -113,6 +116,7 @@ static tp_tensor run_block(tp_tape *T, const void *self, int nx, const tp_tensor
 tp_tensor tp_vil_block_forward(tp_tape *T, const tp_vil_block *m, tp_tensor x,
                                const int64_t size[2])
 {
+    if (!tp_want_module(T, m, "vil_block")) return TP_NONE;
     const tp_shape map = TP_SHAPE(size[0], size[1], 0);
     const tp_tensor in[] = { x, tp_full(T, TP_F32, map, 0.0) };
     return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint_n(T, run_block, m, 2, in)
@@ -153,6 +157,7 @@ static void init_stage(tp_params *P, tp_vil *m, int stage, int total)
 
 void tp_vil_init(tp_params *P, tp_vil *m, const char *name, tp_vil_cfg cfg)
 {
+    if (!tp_params_want_module(P, m, "vil")) return;
     char why[256];
     int total = 0;
 
@@ -191,6 +196,7 @@ static tp_vil_out run_stage(tp_tape *T, const tp_vil *m, int stage, const tp_vil
 
 tp_tensor tp_vil_trunk(tp_tape *T, const tp_vil *m, tp_tensor images, tp_vil_out *out)
 {
+    if (!tp_want_module(T, m, "vil")) return TP_NONE;
     tp_vil_out y[TP_VIL_MAX_STAGES];
     tp_tensor all[2 * TP_VIL_MAX_STAGES];
     const int n = m->cfg.stages;
@@ -214,6 +220,7 @@ tp_tensor tp_vil_trunk(tp_tape *T, const tp_vil *m, tp_tensor images, tp_vil_out
 
 tp_tensor tp_vil_head(tp_tape *T, const tp_vil *m, tp_tensor tokens)
 {
+    if (!tp_want_module(T, m, "vil")) return TP_NONE;
     const bool first = m->cfg.stage[m->cfg.stages - 1].global > 0 && !m->cfg.avg_pool;
     const int64_t B = tp_dim(tokens, 0), d = tp_dim(tokens, 2);
 
@@ -231,6 +238,7 @@ tp_tensor tp_vil_forward(tp_tape *T, const tp_vil *m, tp_tensor images)
 
 void tp_vil_set_shift(tp_vil *m, int shift)
 {
+    if (!m) return;
     m->cfg.shift = shift;
     for (int i = 0; i < m->blocks; i++) m->block[i].attn.shift = shift;
 }

@@ -12,6 +12,7 @@
 void tp_lsla_attn_init(tp_params *P, tp_lsla_attn_m *m, const char *name, int64_t dim, int heads,
                        int64_t window, tp_lsla_cfg cfg)
 {
+    if (!tp_params_want_module(P, m, "lsla_attn")) return;
     if (heads < 1 || dim < 1 || dim % heads || window < 1) {
         tp_params_raise(P, TP_E_VALUE,
                         "self-limited attention %s: a width of %lld in %d heads, a window of %lld",
@@ -51,6 +52,7 @@ static tp_tensor project(tp_tape *T, const tp_linear_m *m, tp_tensor x)
 
 tp_tensor tp_lsla_attn_forward(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor map, int64_t shift)
 {
+    if (!tp_want_module(T, m, "lsla_attn")) return TP_NONE;
     const tp_lsla_attn_cfg cfg = { .heads = m->heads,
                                    .height = tp_dim(map, 1),
                                    .width = tp_dim(map, 2),
@@ -121,6 +123,7 @@ static tp_tensor borders(tp_tape *T, const int64_t map[2], int64_t w, int64_t sh
 
 tp_lsla_maps tp_lsla_attn_maps(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x, int64_t shift)
 {
+    if (!tp_want_module(T, m, "lsla_attn")) return (tp_lsla_maps){ .scores = TP_NONE };
     const int64_t w = m->window, n = w * w, H = m->heads;
     const int64_t map[2] = { tp_dim(x, 1), tp_dim(x, 2) };
     tp_lsla_maps y;

@@ -16,6 +16,7 @@ static const tp_conv_cfg halving = { .stride = { 2, 2 }, .pad = { 1, 1 } };
 
 void tp_lsla_stem_init(tp_params *P, tp_lsla_stem *m, const char *name, int64_t channels)
 {
+    if (!tp_params_want_module(P, m, "lsla_stem")) return;
     m->path = tp_push(P, name);
     for (int i = 0; i < 2; i++) {
         const int64_t in = i ? channels / 2 : 3, out = i ? channels : channels / 2;
@@ -31,6 +32,7 @@ void tp_lsla_stem_init(tp_params *P, tp_lsla_stem *m, const char *name, int64_t 
 
 tp_tensor tp_lsla_stem_forward(tp_tape *T, const tp_lsla_stem *m, tp_tensor x)
 {
+    if (!tp_want_module(T, m, "lsla_stem")) return TP_NONE;
     tp_enter(T, m->path);
     for (int i = 0; i < 2; i++) {
         x = tp_conv2d_forward(T, &m->conv[i], x);
@@ -41,6 +43,7 @@ tp_tensor tp_lsla_stem_forward(tp_tape *T, const tp_lsla_stem *m, tp_tensor x)
 
 void tp_lsla_merge_init(tp_params *P, tp_lsla_merge *m, const char *name, int64_t dim)
 {
+    if (!tp_params_want_module(P, m, "lsla_merge")) return;
     m->path = tp_push(P, name);
     tp_conv2d_init(P, &m->conv, "conv", dim, 2 * dim, 3, true, halving);
     tp_layernorm_init(P, &m->norm, "norm", 2 * dim, 1e-5);
@@ -49,6 +52,7 @@ void tp_lsla_merge_init(tp_params *P, tp_lsla_merge *m, const char *name, int64_
 
 tp_tensor tp_lsla_merge_forward(tp_tape *T, const tp_lsla_merge *m, tp_tensor x)
 {
+    if (!tp_want_module(T, m, "lsla_merge")) return TP_NONE;
     tp_enter(T, m->path);
     return tp_leave(T, tp_layernorm_forward(T, &m->norm, tp_conv2d_forward(T, &m->conv, x)));
 }
@@ -62,6 +66,7 @@ static int64_t least(int64_t a, int64_t b)
 
 void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name, tp_lsla_block_cfg cfg)
 {
+    if (!tp_params_want_module(P, m, "lsla_block")) return;
     const int64_t window = least(cfg.window, least(cfg.map[0], cfg.map[1]));
     const int64_t hidden = (int64_t)llround(cfg.mlp_ratio * (double)cfg.dim);
     *m = (tp_lsla_block){ .path = tp_push(P, name),
@@ -125,6 +130,7 @@ static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
 
 tp_tensor tp_lsla_block_forward(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
 {
+    if (!tp_want_module(T, m, "lsla_block")) return TP_NONE;
     return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint(T, run_block, m, x)
                                               : run_block(T, m, x);
 }
@@ -170,6 +176,7 @@ static int init_stage(tp_params *P, tp_vit_lsla *m, int i, int first)
 
 void tp_vit_lsla_init(tp_params *P, tp_vit_lsla *m, const char *name, tp_vit_lsla_cfg cfg)
 {
+    if (!tp_params_want_module(P, m, "vit_lsla")) return;
     char why[256];
     memset(m, 0, sizeof *m);
     m->params = P;
@@ -191,6 +198,7 @@ void tp_vit_lsla_init(tp_params *P, tp_vit_lsla *m, const char *name, tp_vit_lsl
 
 tp_tensor tp_vit_lsla_forward(tp_tape *T, const tp_vit_lsla *m, tp_tensor images)
 {
+    if (!tp_want_module(T, m, "vit_lsla")) return TP_NONE;
     const tp_vit_lsla_cfg *c = &m->cfg;
     const tp_lsla_block *block = m->block;
     tp_enter(T, m->path);

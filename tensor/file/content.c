@@ -104,6 +104,7 @@ bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n,
 
 bool tp_file_has_checksums(const tp_file *F)
 {
+    if (!F) return false;
     bool all = F->nshards > 0;
     for (int i = 0; i < F->nshards; i++) all = all && tp_file_has_checksums(F->shards[i]);
     return F->has_sums || all;
@@ -111,15 +112,19 @@ bool tp_file_has_checksums(const tp_file *F)
 
 bool tp_file_verify(tp_file *F)
 {
-    for (int i = 0; i < F->nshards && tp_file_ok(F); i++)
+    for (int i = 0; tp_file_ok(F) && i < F->nshards; i++)
         if (!tp_file_verify(F->shards[i])) bad(F, "%s", tp_file_why(F->shards[i]));
-    for (int i = 0; i < F->n && F->has_sums && tp_file_ok(F); i++)
+    for (int i = 0; tp_file_ok(F) && F->has_sums && i < F->n; i++)
         if (!F->at[i].is_checked) read_checked(F, &F->at[i], NULL);
     return tp_file_ok(F);
 }
 
 const void *tp_file_data(tp_file *F, const tp_file_tensor *t)
 {
+    if (!F || !t) {
+        if (F) tp__file_fail(F, TP_E_VALUE, TP_FILE_ABSENT);
+        return NULL;
+    }
     tp_slot *s = slot_of(t);
     if (s->bytes || !tp_file_ok(F)) return s->bytes;
     void *bytes = malloc(t->bytes + (t->bytes == 0));

@@ -12,8 +12,18 @@
 #include "tensor/file/open.h"
 
 static tp_file no_memory = {
-    .err = { TP_E_MEMORY, "file: out of memory for the file object itself" },
+    .err = { TP_E_MEMORY, "file: out of memory for the file object itself", NULL },
 };
+
+static tp_file no_file = {
+    .err = { TP_E_STATE, "file: NULL was given in place of a file; open one with tp_file_open",
+             NULL },
+};
+
+tp_file *tp__file_some(const tp_file *F)
+{
+    return F ? (tp_file *)(uintptr_t)F : &no_file;
+}
 
 void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...)
 {
@@ -193,29 +203,29 @@ void tp_file_close(tp_file *F)
 
 bool tp_file_ok(const tp_file *F)
 {
-    return F->err.code == TP_OK;
+    return tp__file_some(F)->err.code == TP_OK;
 }
 const char *tp_file_why(const tp_file *F)
 {
-    return F->err.text;
+    return tp__file_some(F)->err.text;
 }
 const char *tp_file_path(const tp_file *F)
 {
-    return F->path ? F->path : "";
+    return F && F->path ? F->path : "";
 }
 int tp_file_count(const tp_file *F)
 {
-    return F->n;
+    return tp__file_some(F)->n;
 }
 
 const tp_file_tensor *tp_file_at(const tp_file *F, int i)
 {
-    return i >= 0 && i < F->n ? &F->at[i].tensor : NULL;
+    return i >= 0 && i < tp__file_some(F)->n ? &F->at[i].tensor : NULL;
 }
 
 const tp_file_tensor *tp_file_find(const tp_file *F, const char *name)
 {
-    if (F->n == 0) return NULL;
+    if (!name || tp__file_some(F)->n == 0) return NULL;
     const tp_file_tensor wanted = { .name = name }, *key = &wanted;
     const tp_file_tensor **found = bsearch(&key, F->by_name, (size_t)F->n, sizeof key, by_name);
     return found ? *found : NULL;

@@ -17,6 +17,9 @@
 #error "safetensors files are read in place: only little-endian machines are supported"
 #endif
 
+/* For a tensor that was given as NULL. */
+#define TP_FILE_ABSENT "a tensor was read that the file does not have; see tp_file_find"
+
 #define TP_FILE_HEADER_MAX 100000000 /* bytes of JSON, the limit of the reference reader too */
 
 typedef enum tp_stored_kind { TP_STORED_FLOAT, TP_STORED_INT, TP_STORED_OTHER } tp_stored_kind;

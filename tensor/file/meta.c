@@ -43,12 +43,12 @@ void tp__file_add_meta(tp_file *F, const char *key, const char *value)
 
 const char *tp_file_meta(const tp_file *F, const char *key)
 {
-    return json_string_value(json_object_get(F->meta, key));
+    return json_string_value(json_object_get(tp__file_some(F)->meta, key));
 }
 
 bool tp_file_meta_at(const tp_file *F, int i, const char **key, const char **value)
 {
-    void *it = i < 0 ? NULL : json_object_iter(F->meta);
+    void *it = i < 0 ? NULL : json_object_iter(tp__file_some(F)->meta);
     while (it && i-- > 0) it = json_object_iter_next(F->meta, it);
     if (!it) return false;
     *key = json_object_iter_key(it);

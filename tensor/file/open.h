@@ -46,6 +46,9 @@ struct tp_file {
     int nshards;
 };
 
+/* F, or a failed file in place of NULL. */
+tp_file *tp__file_some(const tp_file *F);
+
 /* tp_file_open; without may_index, an index of several files is no file of weights. */
 tp_file *tp__file_open(const char *path, bool may_index);
 

@@ -1,9 +1,8 @@
-/* read.c - tensors of a safetensors file as the caller wants them: the dtypes of the format
- * and their conversion.
+/* read.c - tensors of a safetensors file in the dtype that the caller wants.
  *
  * Equal dtypes are copied. Floating ones convert through double, integers through int64 with a
- * range check. Every element is loaded by memcpy. 8-bit
- * floats carry no scale here and are therefore not converted. */
+ * range check. Every element is loaded by memcpy, since data need not be aligned. 8-bit floats carry
+ * no scale here and are therefore not converted. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,32 +10,6 @@
 #include "tensor/file/inner.h"
 
 enum { PIECE = 4096 }; /* elements converted at a time */
-
-static const tp_stored table[] = {
-    { "F64", 8, TP_STORED_FLOAT, TP_F64 },         { "F32", 4, TP_STORED_FLOAT, TP_F32 },
-    { "BF16", 2, TP_STORED_FLOAT, TP_BF16 },       { "F16", 2, TP_STORED_FLOAT, TP_NDTYPES },
-    { "I64", 8, TP_STORED_INT, TP_I64 },           { "I32", 4, TP_STORED_INT, TP_I32 },
-    { "I16", 2, TP_STORED_INT, TP_NDTYPES },       { "I8", 1, TP_STORED_INT, TP_NDTYPES },
-    { "U64", 8, TP_STORED_INT, TP_NDTYPES },       { "U32", 4, TP_STORED_INT, TP_NDTYPES },
-    { "U16", 2, TP_STORED_INT, TP_NDTYPES },       { "U8", 1, TP_STORED_INT, TP_U8 },
-    { "BOOL", 1, TP_STORED_INT, TP_NDTYPES },      { "C64", 8, TP_STORED_OTHER, TP_NDTYPES },
-    { "F8_E4M3", 1, TP_STORED_OTHER, TP_NDTYPES }, { "F8_E5M2", 1, TP_STORED_OTHER, TP_NDTYPES },
-    { "F8_E8M0", 1, TP_STORED_OTHER, TP_NDTYPES },
-};
-
-const tp_stored *tp__stored(const char *name)
-{
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(table[i].name, name) == 0) return &table[i];
-    return NULL;
-}
-
-const tp_stored *tp__stored_as(tp_dtype dt)
-{
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (table[i].dt == dt) return &table[i];
-    return NULL;
-}
 
 static float from_f16(uint16_t h)
 {
@@ -133,9 +106,7 @@ bool tp_file_read_part(tp_file *F, const tp_file_tensor *t, int64_t first, int64
 {
     if (!tp_file_ok(F)) return false;
     if (!t) {
-        tp__file_fail(F, TP_E_VALUE,
-                      "a tensor was read that the file does not have; "
-                      "see tp_file_find");
+        tp__file_fail(F, TP_E_VALUE, TP_FILE_ABSENT);
         return false;
     }
     if (first < 0 || n < 0 || first > t->numel - n) {

@@ -39,10 +39,21 @@ static tp_writer no_memory = {
     .err = { TP_E_MEMORY, "file: out of memory for the writer object itself", NULL },
 };
 
+static tp_writer no_writer = {
+    .err = { TP_E_STATE, "file: NULL was given in place of a writer; make one with tp_writer_new",
+             NULL },
+};
+
+/* W, or a failed writer in place of NULL. */
+static tp_writer *some(const tp_writer *W)
+{
+    return W ? (tp_writer *)(uintptr_t)W : &no_writer;
+}
+
 static void fail(tp_writer *W, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 static void fail(tp_writer *W, tp_code code, const char *fmt, ...)
 {
-    if (W->err.code != TP_OK) return;
+    if (!tp_writer_ok(W)) return;
     char text[TP_TEXT];
     va_list ap;
     va_start(ap, fmt);
@@ -88,26 +99,26 @@ void tp_writer_free(tp_writer *W)
 
 bool tp_writer_ok(const tp_writer *W)
 {
-    return W->err.code == TP_OK;
+    return some(W)->err.code == TP_OK;
 }
 const char *tp_writer_why(const tp_writer *W)
 {
-    return W->err.text;
+    return some(W)->err.text;
 }
 
 tp_code tp_writer_code(const tp_writer *W)
 {
-    return W->err.code;
+    return some(W)->err.code;
 }
 
 void tp__writer_no_nan(tp_writer *W)
 {
-    if (W != &no_memory) W->no_nan = true;
+    if (tp_writer_ok(W)) W->no_nan = true;
 }
 
 void tp_writer_finite(tp_writer *W)
 {
-    if (W != &no_memory) W->finite = true;
+    if (tp_writer_ok(W)) W->finite = true;
 }
 
 void tp__writer_fail(tp_writer *W, const tp_err *e)

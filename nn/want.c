@@ -1,0 +1,15 @@
+/* want.c - the check of modules that were given as NULL. */
+#include <tapegrad/nn.h>
+#include <tapegrad/tape.h>
+
+bool tp_params_want_module(tp_params *P, const void *m, const char *name)
+{
+    if (!m) tp_params_raise(P, TP_E_STATE, "%s: NULL was given in place of a module", name);
+    return m != NULL;
+}
+
+bool tp_want_module(tp_tape *T, const void *m, const char *name)
+{
+    if (!m) tp_raise(T, TP_E_STATE, "%s: NULL was given in place of a module", name);
+    return m != NULL;
+}

@@ -1,0 +1,257 @@
+/* test_null.c - NULL in place of an object: one message where there is an object to fail, and never a
+ * crash. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+#include <tapegrad/capture.h>
+#include <tapegrad/convnet.h>
+#include <tapegrad/cvt.h>
+#include <tapegrad/models.h>
+#include <tapegrad/observe.h>
+#include <tapegrad/tapegrad.h>
+#include <tapegrad/vil.h>
+#include <tapegrad/vit_lsla.h>
+
+/* Declares the i-th module at NULL. Returns its name in messages, or NULL past the last. */
+static const char *init(int i, tp_params *P)
+{
+    const tp_convnet_cfg small = { .classes = 2 };
+    switch (i) {
+    case 0: tp_linear_init(P, NULL, "m", 1, 1, true); return "linear";
+    case 1: tp_embedding_init(P, NULL, "m", 1, 1); return "embedding";
+    case 2: tp_layernorm_init(P, NULL, "m", 1, 0.1); return "layernorm";
+    case 3: tp_dualln_init(P, NULL, "m", "n", 1, 0.1); return "dualln";
+    case 4: tp_batchnorm_init(P, NULL, "m", 1, 0.1); return "batchnorm";
+    case 5: tp_conv2d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_cfg){ 0 }); return "conv2d";
+    case 6: tp_mlp_init(P, NULL, "m", "n", 1, 1, TP_ACT_NONE, 0.0); return "mlp";
+    case 7: tp_mha_init(P, NULL, "m", 1, true, (tp_attn_cfg){ .heads = 1 }); return "mha";
+    case 8:
+        tp_encoder_layer_init(P, NULL, "m", (tp_encoder_layer_cfg){ 0 });
+        return "encoder_layer";
+    case 9: tp_ls_attn_init(P, NULL, "m", 2, true, tp_ls_lm_tiny(4).ls); return "ls_attn";
+    case 10: tp_ls_block_init(P, NULL, "m", NULL); return "ls_block";
+    case 11: tp_ls_lm_init(P, NULL, "m", tp_ls_lm_tiny(4)); return "ls_lm";
+    case 12: tp_txl_attn_init(P, NULL, "m", NULL, TP_NONE, TP_NONE); return "txl_attn";
+    case 13: tp_txl_init(P, NULL, "m", tp_txl_base(4)); return "txl";
+    case 14: tp_cvt_attn_init(P, NULL, "m", NULL, 0); return "cvt_attn";
+    case 15: tp_cvt_block_init(P, NULL, "m", NULL, 0, 0.0); return "cvt_block";
+    case 16: tp_cvt_embed_init(P, NULL, "m", 1, 1, 1, 1, 0); return "cvt_embed";
+    case 17: tp_cvt_init(P, NULL, "m", tp_cvt_preset(TP_CVT_13, 32)); return "cvt";
+    case 18: tp_vil_embed_init(P, NULL, "m", 1, NULL, 0); return "vil_embed";
+    case 19: tp_vil_attn_init(P, NULL, "m", NULL, 0); return "vil_attn";
+    case 20: tp_vil_block_init(P, NULL, "m", "n", NULL, 0); return "vil_block";
+    case 21: tp_vil_init(P, NULL, "m", (tp_vil_cfg){ 0 }); return "vil";
+    case 22: tp_vil_load(P, NULL, "never.safetensors"); return "vil";
+    case 23: tp_vil_redraw(P, NULL, 0, 0); return "vil";
+    case 24: tp_lsla_attn_init(P, NULL, "m", 1, 1, 1, (tp_lsla_cfg){ 0 }); return "lsla_attn";
+    case 25: tp_lsla_stem_init(P, NULL, "m", 1); return "lsla_stem";
+    case 26: tp_lsla_block_init(P, NULL, "m", (tp_lsla_block_cfg){ 0 }); return "lsla_block";
+    case 27: tp_lsla_merge_init(P, NULL, "m", 1); return "lsla_merge";
+    case 28: tp_vit_lsla_init(P, NULL, "m", tp_vit_lsla_tiny(2)); return "vit_lsla";
+    case 29: tp_convnet_init(P, NULL, "m", small); return "convnet";
+    case 30: tp_net_load(P, NULL, NULL, true); return "net";
+    default: return NULL;
+    }
+}
+
+/* Runs the i-th module at NULL. */
+static const char *forward(int i, tp_tape *T, tp_tensor x)
+{
+    int64_t size[2] = { 1, 1 };
+    tp_kv kv;
+    switch (i) {
+    case 0: tp_linear_forward(T, NULL, x); return "linear";
+    case 1: tp_linear_act(T, NULL, x, TP_ACT_RELU); return "linear";
+    case 2: tp_embedding_forward(T, NULL, x, 1.0); return "embedding";
+    case 3: tp_layernorm_forward(T, NULL, x); return "layernorm";
+    case 4: tp_batchnorm_forward(T, NULL, x); return "batchnorm";
+    case 5: tp_conv2d_forward(T, NULL, x); return "conv2d";
+    case 6: tp_mlp_forward(T, NULL, x, TP_NONE); return "mlp";
+    case 7: tp_mha_forward(T, NULL, x, TP_NONE); return "mha";
+    case 8: tp_encoder_layer_forward(T, NULL, x, TP_NONE); return "encoder_layer";
+    case 9: tp_ls_attn_forward(T, NULL, x, x, (tp_ls_context){ 0 }); return "ls_attn";
+    case 10: tp_ls_attn_rows(T, NULL, x, &kv); return "ls_attn";
+    case 11: tp_ls_attn_compress(T, NULL, x, NULL); return "ls_attn";
+    case 12: tp_ls_block_forward(T, NULL, x, x, x, x); return "ls_block";
+    case 13: tp_ls_lm_forward(T, NULL, NULL, x); return "ls_lm";
+    case 14: tp_ls_lm_decoder_free(tp_ls_lm_decoder_new(T, NULL, 1)); return "decoder";
+    case 15: tp_txl_attn_forward(T, NULL, x, x, x); return "txl_attn";
+    case 16: tp_txl_forward(T, NULL, NULL, x); return "txl";
+    case 17: tp_cvt_attn_forward(T, NULL, x, x); return "cvt_attn";
+    case 18: tp_cvt_block_forward(T, NULL, x, x); return "cvt_block";
+    case 19: tp_cvt_embed_forward(T, NULL, x); return "cvt_embed";
+    case 20: tp_cvt_forward(T, NULL, x); return "cvt";
+    case 21: tp_vil_embed_forward(T, NULL, x, size); return "vil_embed";
+    case 22: tp_vil_attn_forward(T, NULL, x, size); return "vil_attn";
+    case 23: tp_vil_block_forward(T, NULL, x, size); return "vil_block";
+    case 24: tp_vil_forward(T, NULL, x); return "vil";
+    case 25: tp_vil_trunk(T, NULL, x, NULL); return "vil";
+    case 26: tp_vil_head(T, NULL, x); return "vil";
+    case 27: tp_lsla_attn_forward(T, NULL, x, 0); return "lsla_attn";
+    case 28: tp_lsla_attn_maps(T, NULL, x, 0); return "lsla_attn";
+    case 29: tp_lsla_stem_forward(T, NULL, x); return "lsla_stem";
+    case 30: tp_lsla_block_forward(T, NULL, x); return "lsla_block";
+    case 31: tp_lsla_merge_forward(T, NULL, x); return "lsla_merge";
+    case 32: tp_vit_lsla_forward(T, NULL, x); return "vit_lsla";
+    case 33: tp_convnet_forward(T, NULL, x); return "convnet";
+    case 34: tp_net_forward(T, NULL, NULL, x); return "net";
+    default: return NULL;
+    }
+}
+
+static void expect_message(const char *why, const char *name)
+{
+    char text[128];
+    snprintf(text, sizeof text, "%s: NULL was given in place of a module", name);
+    cr_expect_str_eq(why, text, "%s: %s", name, why);
+}
+
+Test(null, modules)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_tape *T = tp_tape_new(D, NULL);
+    const float v = 1.0f;
+    const char *name = "";
+    for (int i = 0; name; i++) {
+        tp_params *P = tp_params_new(D, NULL);
+        name = init(i, P);
+        if (name) expect_message(tp_params_why(P), name);
+        tp_params_free(P);
+    }
+    name = "";
+    for (int i = 0; name; i++) {
+        tp_clear(T);
+        name = forward(i, T, tp_input(T, TP_F32, TP_SHAPE(1, 1, 1, 1), &v));
+        if (name) expect_message(tp_why(T), name);
+    }
+    tp_vil_set_shift(NULL, 1);
+    cr_expect_not(tp_ls_lm_decode(NULL, 0, NULL));
+    cr_expect_null(tp_net_module(NULL));
+    cr_expect_null(tp_net_cfg(NULL)->model);
+    cr_expect_null(tp_net_state_new(NULL));
+    tp_net_state_free(NULL, T, NULL);
+    tp_tape_free(T);
+    tp_device_close(D);
+}
+
+Test(null, states)
+{
+    static tp_ls_lm m;
+    static tp_txl txl;
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_tape *T = tp_tape_new(D, NULL);
+    tp_ls_lm_forward(T, &m, NULL, TP_NONE);
+    cr_expect_str_eq(tp_why(T), "ls_lm: NULL was given in place of a state");
+    tp_clear(T);
+    tp_txl_forward(T, &txl, NULL, TP_NONE);
+    cr_expect_str_eq(tp_why(T), "txl: NULL was given in place of a state");
+    tp_tape_free(T);
+    tp_device_close(D);
+}
+
+/* Every module, where the parameters or the tape are NULL too. */
+Test(null, modules_without_parameters_and_tape)
+{
+    for (int i = 0; init(i, NULL); i++)
+        ;
+    for (int i = 0; forward(i, NULL, TP_NONE); i++)
+        ;
+    tp_linear_m m;
+    tp_linear_init(NULL, &m, "m", 1, 1, true);
+    tp_linear_forward(NULL, &m, TP_NONE);
+    cr_expect_str_eq(m.path, "");
+}
+
+Test(null, parameters)
+{
+    const tp_init zero = { TP_INIT_ZERO, 0, 0 };
+    float v = 0.0f;
+    cr_expect_str_eq(tp_push(NULL, "layer"), "");
+    tp_pop(NULL);
+    tp_params_init_rule(NULL, NULL, NULL);
+    const tp_tensor w = tp_param(NULL, "w", TP_SHAPE(1), zero, 0);
+    tp_buffer(NULL, "b", TP_F32, TP_SHAPE(1), &v);
+    tp_tie(NULL, "t", w);
+    cr_expect_eq(tp_freeze(NULL, "w", true), 0);
+    cr_expect_not(tp_next_param(NULL, &(tp_param_info){ 0 }));
+    cr_expect_not(tp_given(tp_find(NULL, "w")));
+    cr_expect_eq(tp_params_count(NULL), 0);
+    cr_expect_not(tp_param_get(NULL, w, TP_F32, &v, sizeof v));
+    cr_expect_not(tp_param_set(NULL, w, TP_F32, &v, sizeof v));
+    cr_expect_not(tp_param_get_grad(NULL, w, TP_F32, &v, sizeof v));
+    tp_grad_clear(NULL);
+    cr_expect_not(tp_given(tp_clip_grad_norm(NULL, 1.0)));
+    tp_on_grad(NULL, NULL, NULL);
+    tp_params_raise(NULL, TP_E_IO, "nowhere");
+    cr_expect_not(tp_save(NULL, "never.safetensors") || tp_load(NULL, "never.safetensors", NULL));
+    cr_expect_not(tp_params_read(NULL, NULL, "", NULL) || tp_params_write(NULL, NULL, ""));
+    cr_expect_str_eq(tp_params_why(NULL), "params: NULL was given in place of a parameter set");
+}
+
+Test(null, optimisers_and_averages)
+{
+    cr_expect_eq(tp_updates(NULL), 0);
+    tp_grad_scale(NULL, 1.0);
+    cr_expect_not(tp_optim_write(NULL, NULL) || tp_optim_read(NULL, NULL));
+    cr_expect_eq(tp_optim_code(NULL), TP_E_STATE);
+    cr_expect_str_eq(tp_optim_why(NULL), "optimiser: NULL was given in place of an optimiser");
+    tp_ema_update(NULL);
+    tp_ema_swap(NULL);
+    cr_expect_not(tp_ema_write(NULL, NULL) || tp_ema_read(NULL, NULL));
+    cr_expect_str_eq(tp_ema_why(NULL), "ema: NULL was given in place of an average");
+}
+
+Test(null, devices_and_captures)
+{
+    tp_op_time line;
+    cr_expect_not(tp_device_sync(NULL) || tp_device_ok(NULL));
+    tp_device_trim(NULL);
+    tp_device_reset_peak(NULL);
+    tp_device_reset_profile(NULL);
+    cr_expect_eq(tp_device_profile(NULL, &line, 1), 0);
+    cr_expect_eq(tp_device_stats(NULL).peak_bytes, 0);
+    cr_expect_str_eq(tp_device_name(NULL), "none");
+    cr_expect_str_eq(tp_device_why(NULL), "device: NULL was given in place of a device");
+    tp_capture *C = tp_capture_new(NULL);
+    for (int i = 0; i < 2; i++, tp_capture_free(C), C = NULL) {
+        cr_expect(tp_capture_begin(C), "the step runs, without a recording");
+        tp_capture_end(C);
+        cr_expect_eq(tp_capture_launches(C), 0);
+    }
+    tp_observe(NULL, NULL, NULL);
+}
+
+Test(null, files)
+{
+    const char *key, *value;
+    int64_t n = 7;
+    double x = 7.0;
+    cr_expect_not(tp_file_ok(NULL) || tp_file_count(NULL) || tp_file_at(NULL, 0));
+    cr_expect_not(tp_file_find(NULL, "w") || tp_file_data(NULL, NULL));
+    cr_expect_not(tp_file_has_checksums(NULL) || tp_file_verify(NULL));
+    cr_expect_not(tp_file_meta(NULL, "k") || tp_file_meta_at(NULL, 0, &key, &value));
+    cr_expect_not(tp_file_int(NULL, "k", &n) || tp_file_num(NULL, "k", &x));
+    cr_expect_not(tp_file_read(NULL, NULL, TP_F32, &x));
+    cr_expect_str_eq(tp_file_path(NULL), "");
+    cr_expect_str_eq(tp_file_why(NULL),
+                     "file: NULL was given in place of a file; open one with tp_file_open");
+    tp_file_close(NULL);
+    tp_file *F = tp_file_open("tests/there_is_no_such_file");
+    cr_expect_null(tp_file_data(F, NULL));
+    tp_file_close(F);
+}
+
+Test(null, writers)
+{
+    const float v = 1.0f;
+    tp_writer_meta(NULL, "k", "v");
+    tp_writer_meta_int(NULL, "k", 1);
+    tp_writer_meta_num(NULL, "k", 1.0);
+    tp_writer_add(NULL, "w", TP_F32, TP_SCALAR, &v, true);
+    tp_writer_finite(NULL);
+    cr_expect_not(tp_writer_commit(NULL) || tp_writer_ok(NULL));
+    cr_expect_eq(tp_writer_code(NULL), TP_E_STATE);
+    cr_expect_str_eq(tp_writer_why(NULL),
+                     "file: NULL was given in place of a writer; make one with tp_writer_new");
+    tp_writer_free(NULL);
+}
