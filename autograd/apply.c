@@ -82,7 +82,7 @@ static bool take_inputs(tp_tape *T, frame *f, const tp_tensor *x)
         tp__append(what, sizeof what, "%.40s: input %d", f->op->name, i);
         tp_node *n = tp__node(T, x[i], what);
         if (!n || !watch_input(T, f->op, i, n)) return false;
-        if (n->params) tp__note_read(T, n->params);
+        if (n->params && !tp__note_read(T, n->params)) return false;
         f->x[i] = n;
         f->xv[i] = n->view;
     }

@@ -12,18 +12,6 @@
 TP_KERNEL(accumulate);
 static const tp_kernel accumulate[TP_NBACKENDS] = TP_KERNELS(accumulate);
 
-void tp__rec_release(tp_rec *r)
-{
-    for (int i = 0; i < r->nx; i++) {
-        tp__buf_unref(r->xbuf[i]);
-        r->xbuf[i] = NULL;
-    }
-    for (int i = 0; i < r->ny; i++) {
-        tp__buf_unref(r->ybuf[i]);
-        r->ybuf[i] = NULL;
-    }
-}
-
 /* ---- gradients of nodes ---- */
 
 static bool has_grad(const tp_node *n)

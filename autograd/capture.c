@@ -15,7 +15,7 @@
 
 #include "autograd/graph.h"
 
-enum { WARM_UP = 2, MAX_SETS = 16 };
+enum { WARM_UP = 2 };
 
 /* What the tape must be like for its recording to do what a step would do. */
 typedef struct mode {
@@ -41,7 +41,7 @@ struct tp_capture {
     tp_buf *advance;                 /* of the random stream, one uint64_t on the device */
     uint64_t offset, draws, kernels; /* where the stream stood, and what a step takes of it */
     int64_t launches;
-    set sets[MAX_SETS];
+    set *sets; /* [nsets] */
     int nsets;
 };
 
@@ -70,6 +70,8 @@ static void forget_sets(tp_capture *C)
         free(C->sets[i].had);
         free(C->sets[i].has);
     }
+    free(C->sets);
+    C->sets = NULL;
     C->nsets = 0;
 }
 
@@ -90,6 +92,8 @@ static bool grads_stand_as(const tp_params *P, const bool *flags)
 static bool note_sets(tp_capture *C)
 {
     forget_sets(C);
+    C->sets = calloc((size_t)C->T->nreads + 1, sizeof *C->sets);
+    if (!C->sets) return false;
     for (int i = 0; i < C->T->nreads; i++) {
         tp_params *P = tp__set_read(C->T, i);
         if (!P) return false;

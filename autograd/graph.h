@@ -120,8 +120,8 @@ struct tp_tape {
     tp_rec **recs;
     int64_t nrecs, recs_cap;
     tp_arena_chunk *arena, *arena_first;
-    tp_tensor reads[16]; /* first parameters of the sets read since reset (tp__set_read) */
-    int nreads;
+    tp_tensor *reads; /* first parameters of the sets read since reset (tp__set_read) */
+    int nreads, reads_cap;
     tp_watch *watch;
     tp_observer observer; /* NULL: none */
     void *observer_env;
@@ -172,30 +172,40 @@ struct tp_params {
 
 #define TP_FAILED ((tp_tensor){ NULL, 1 })
 
-/* nodes.c */
+static inline tp_tensor tp__handle(const tp_node *n)
+{
+    return n ? (tp_tensor){ (tp_node *)(uintptr_t)n, n->gen } : TP_FAILED;
+}
+
+/* fail.c */
+extern tp_tape tp__no_tape_memory;   /* what tp_tape_new returns without memory            */
+tp_tape *tp__some(const tp_tape *T); /* T, or a failed tape in place of NULL               */
+bool tp__is_none(const tp_tape *T);  /* one of those two: nothing may be written to it     */
+tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 void tp__no_host_memory(tp_tape *T);
+tp_code tp__device_failed(tp_tape *T); /* fails the tape with its device's text */
+/* The same where an op meets the failure, which is usually that of an earlier op. */
+tp_code tp__device_failed_at(tp_tape *T, const char *name, bool backward);
+
+/* nodes.c */
 tp_node *tp__node_take(tp_tape *T);        /* live, in no scope; NULL: tape failed         */
 tp_node *tp__node_new(tp_tape *T);         /* live, in the innermost scope; NULL: tape failed */
 void *tp__arena(tp_tape *T, size_t bytes); /* zeroed; NULL: tape failed */
 bool tp__nodes_push(tp_nodes *a, tp_node *n);
 tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: tape failed with the text */
 void tp__release(tp_node *n, const char *where); /* ends a node's life in that scope */
+tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v); /* takes over a reference of buf */
+void tp__rec_release(tp_rec *r);                               /* drops what a record saved */
 
 /* tape.c */
-tp_tape *tp__some(const tp_tape *T); /* T, or a failed tape in place of NULL */
-tp_tensor tp__handle(const tp_node *n);
-tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 /* The node behind a handle, or NULL with the tape failed; `what` names it in the message. */
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what);
-void tp__recs_drop(tp_tape *T, int64_t from); /* truncates the records to `from`      */
-void tp__note_read(tp_tape *T, tp_params *P);
+void tp__recs_drop(tp_tape *T, int64_t from);     /* truncates the records to `from`      */
+bool tp__note_read(tp_tape *T, tp_params *P);     /* P is read in this step; false: no memory */
 tp_params *tp__set_read(const tp_tape *T, int i); /* of T->reads; NULL: freed since */
 
 /* run_kernel.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
-tp_code tp__device_failed(tp_tape *T); /* fails the tape with its device's text */
-/* The same where an op has just met the failure, which as a rule is that of an earlier one. */
-tp_code tp__device_failed_at(tp_tape *T, const char *name, bool backward);
 /* Waits for the device; false with the tape failed if that brings up an error. */
 bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes);
 
@@ -210,12 +220,8 @@ bool tp__carry_note(tp_tape *T, const tp_node *old, tp_node *now);
 /* apply.c */
 bool tp__push_rec(tp_tape *T, tp_rec *r);
 
-/* tensor.c */
-tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v); /* takes over a reference of buf */
-
 /* backward.c */
 bool tp__walk(tp_tape *T, int64_t from, int64_t to); /* records from-1 down to `to` */
-void tp__rec_release(tp_rec *r);                     /* drops what a record saved   */
 /* Adds the buffer g (of n's size and dtype) into n's gradient; takes over g's reference. */
 bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g);
 

@@ -27,11 +27,6 @@ bool tp__nodes_push(tp_nodes *a, tp_node *n)
     return true;
 }
 
-void tp__no_host_memory(tp_tape *T)
-{
-    tp__fail(T, TP_E_MEMORY, "tape: out of host memory for its bookkeeping");
-}
-
 /* The spare list gets room for every node there is, so that recycling never fails. */
 static bool grow_spare(tp_tape *T)
 {
@@ -82,6 +77,30 @@ void tp__release(tp_node *n, const char *where)
     tp__buf_unref(n->buf);
     n->buf = NULL;
     n->view.data = NULL;
+}
+
+tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v)
+{
+    tp_node *n = tp__node_new(T);
+    if (!n) {
+        tp__buf_unref(buf);
+        return TP_FAILED;
+    }
+    n->buf = buf;
+    n->view = *v;
+    return tp__handle(n);
+}
+
+void tp__rec_release(tp_rec *r)
+{
+    for (int i = 0; i < r->nx; i++) {
+        tp__buf_unref(r->xbuf[i]);
+        r->xbuf[i] = NULL;
+    }
+    for (int i = 0; i < r->ny; i++) {
+        tp__buf_unref(r->ybuf[i]);
+        r->ybuf[i] = NULL;
+    }
 }
 
 void *tp__arena(tp_tape *T, size_t bytes)

@@ -93,19 +93,6 @@ static tp_code skip(const tp_call *c)
     return TP_OK;
 }
 
-tp_code tp__device_failed(tp_tape *T)
-{
-    tp__fail(T, T->dev->err.code, "%s", T->dev->err.text);
-    return T->dev->err.code;
-}
-
-tp_code tp__device_failed_at(tp_tape *T, const char *name, bool backward)
-{
-    tp__fail(T, T->dev->err.code, "%s; seen by %s%s", T->dev->err.text, name,
-             backward ? " (backward)" : "");
-    return T->dev->err.code;
-}
-
 bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes)
 {
     if (T->dev->capturing) {

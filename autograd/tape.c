@@ -1,5 +1,4 @@
-/* tape.c - the tape: its life, the sticky error, handles and scopes. */
-#include <stdio.h>
+/* tape.c - the tape: its life, handles and scopes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,100 +6,13 @@
 
 #define FIRST_GEN 2 /* 0 is TP_NONE, 1 is TP_FAILED */
 
-static tp_tape no_memory = {
-    .err = { TP_E_MEMORY, "tape: out of memory for the tape object itself", NULL },
-    .born_failed = true,
-};
-
-static tp_tape no_tape = {
-    .err = { TP_E_STATE, "tape: NULL was given in place of a tape; make one with tp_tape_new",
-             NULL },
-    .born_failed = true,
-};
-
-tp_tape *tp__some(const tp_tape *T)
-{
-    return T ? (tp_tape *)(uintptr_t)T : &no_tape;
-}
-
-/* Is T shared by all who have no tape? Nothing is written to it. */
-static bool is_none(const tp_tape *T)
-{
-    return T == &no_memory || T == &no_tape || !T;
-}
-
-/* ---- errors ---- */
-
-/* Appends "\n  at file:line, in path, op n". */
-static void where(const tp_tape *T, char *text, size_t size)
-{
-    if (T->file)
-        tp__append(text, size, "\n  at %s:%d", T->file, T->line);
-    else
-        tp__append(text, size, "\n  at an unknown place");
-    for (size_t i = 0; i < T->nscopes; i++)
-        if (T->scopes[i].path && *T->scopes[i].path)
-            tp__append(text, size, "%s%s", i == 0 ? ", in " : " > ", T->scopes[i].path);
-    tp__append(text, size, ", op %lld of this tape", (long long)T->ops);
-}
-
-tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...)
-{
-    if (T->err.code != TP_OK) return TP_FAILED;
-    char text[TP_TEXT];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    where(T, text, sizeof text);
-    tp__err(&T->err, code, "%s", text);
-    return TP_FAILED;
-}
-
-tp_tensor tp_raise(tp_tape *T, tp_code code, const char *fmt, ...)
-{
-    if (tp__some(T)->err.code == TP_OK) {
-        va_list ap;
-        va_start(ap, fmt);
-        tp__verr(&T->err, code == TP_OK ? TP_E_BUG : code, fmt, ap);
-        va_end(ap);
-    }
-    return TP_FAILED;
-}
-
-bool tp_ok(const tp_tape *T)
-{
-    return tp__some(T)->err.code == TP_OK;
-}
-const char *tp_why(const tp_tape *T)
-{
-    return tp__some(T)->err.text;
-}
-tp_code tp_code_of(const tp_tape *T)
-{
-    return tp__some(T)->err.code;
-}
-
-void tp_clear(tp_tape *T)
-{
-    if (!tp__some(T)->born_failed) T->err = (tp_err){ .dev = T->dev };
-}
-
-tp_tape *tp_at(tp_tape *T, const char *file, int line)
-{
-    if (is_none(T)) return tp__some(T);
-    T->file = file;
-    T->line = line;
-    return T;
-}
-
 /* ---- life ---- */
 
 tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o)
 {
     static const tp_tape_opts defaults = { 0 };
     tp_tape *T = calloc(1, sizeof *T);
-    if (!T) return &no_memory;
+    if (!T) return &tp__no_tape_memory;
     if (!o) o = &defaults;
     T->err.dev = T->dev = D;
     T->seed = o->seed;
@@ -157,7 +69,7 @@ void tp_reset(tp_tape *T)
 
 void tp_tape_free(tp_tape *T)
 {
-    if (is_none(T)) return;
+    if (tp__is_none(T)) return;
     tp_reset(T);
     for (size_t i = 0; i < T->carried.n; i++) node_recycle(T, T->carried.at[i]);
     for (tp_arena_chunk *c = T->arena_first, *next; c; c = next) {
@@ -169,19 +81,20 @@ void tp_tape_free(tp_tape *T)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->at);
     free(T->scopes);
     free(T->moves);
+    free(T->reads);
     free(T->recs);
     free(T);
 }
 
 void tp_train(tp_tape *T, bool on)
 {
-    if (!is_none(T)) T->train = on;
+    if (!tp__is_none(T)) T->train = on;
 }
 
 bool tp_record(tp_tape *T, bool on)
 {
     const bool was = tp__some(T)->recording;
-    if (!is_none(T)) T->recording = on;
+    if (!tp__is_none(T)) T->recording = on;
     return was;
 }
 
@@ -207,17 +120,12 @@ void tp_random_state(const tp_tape *T, uint64_t *seed, uint64_t *offset)
 
 void tp_set_random_state(tp_tape *T, uint64_t seed, uint64_t offset)
 {
-    if (is_none(T)) return;
+    if (tp__is_none(T)) return;
     T->seed = seed;
     T->offset = offset;
 }
 
 /* ---- handles ---- */
-
-tp_tensor tp__handle(const tp_node *n)
-{
-    return n ? (tp_tensor){ (tp_node *)n, n->gen } : TP_FAILED;
-}
 
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what)
 {
@@ -264,12 +172,23 @@ tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what)
     return n;
 }
 
-void tp__note_read(tp_tape *T, tp_params *P)
+bool tp__note_read(tp_tape *T, tp_params *P)
 {
     const tp_tensor first = tp__handle(P->entries[0].node);
     for (int i = 0; i < T->nreads; i++)
-        if (T->reads[i].node == first.node && T->reads[i].gen == first.gen) return;
-    if (T->nreads < (int)(sizeof T->reads / sizeof *T->reads)) T->reads[T->nreads++] = first;
+        if (T->reads[i].node == first.node && T->reads[i].gen == first.gen) return true;
+    if (T->nreads == T->reads_cap) {
+        const int cap = T->reads_cap ? 2 * T->reads_cap : 8;
+        tp_tensor *more = realloc(T->reads, (size_t)cap * sizeof *more);
+        if (!more) {
+            tp__no_host_memory(T);
+            return false;
+        }
+        T->reads = more;
+        T->reads_cap = cap;
+    }
+    T->reads[T->nreads++] = first;
+    return true;
 }
 
 tp_params *tp__set_read(const tp_tape *T, int i)
@@ -341,6 +260,6 @@ tp_tensor tp_detach(tp_tape *T, tp_tensor x)
 {
     tp_node *n = tp__node(T, x, "tp_detach");
     if (!n) return TP_FAILED;
-    if (n->params) tp__note_read(T, n->params);
+    if (n->params && !tp__note_read(T, n->params)) return TP_FAILED;
     return tp__wrap(T, tp__buf_ref(n->buf), &n->view);
 }

@@ -6,18 +6,6 @@
 #include "autograd/graph.h"
 #include "tensor/bf16.h"
 
-tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v)
-{
-    tp_node *n = tp__node_new(T);
-    if (!n) {
-        tp__buf_unref(buf);
-        return TP_FAILED;
-    }
-    n->buf = buf;
-    n->view = *v;
-    return tp__handle(n);
-}
-
 /* A new tensor without content, or NULL with the tape failed. */
 static tp_node *make(tp_tape *T, const char *what, tp_dtype dt, tp_shape s)
 {

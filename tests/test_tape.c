@@ -364,6 +364,32 @@ Test(tape, misuse_is_reported)
     end(&s);
 }
 
+/* Each of many parameter sets takes part in backward and may step. */
+Test(tape, as_many_parameter_sets_as_a_step_reads)
+{
+    enum { SETS = 40 };
+    tp_device *D = device_open(NULL);
+    tp_tape *T = tp_tape_new(D, NULL);
+    tp_params *P[SETS];
+    tp_tensor w[SETS], sum = TP_NONE;
+    float now = 0.0f;
+    for (int i = 0; i < SETS; i++) {
+        P[i] = tp_params_new(D, NULL);
+        w[i] = tp_param(P[i], "w", TP_SHAPE(1), (tp_init){ TP_INIT_CONST, 1.0, 0.0 }, 0);
+        sum = i ? tp_add(T, sum, w[i]) : w[i];
+    }
+    tp_backward(T, tp_sum(T, sum, TP_ALL));
+    for (int i = 0; i < SETS; i++) {
+        tp_optim *O = tp_sgd_new(P[i], NULL);
+        cr_expect(tp_step(O, 0.25), "set %d: %s", i, tp_optim_why(O));
+        cr_expect(tp_param_get(P[i], w[i], TP_F32, &now, sizeof now) && now == 0.75f, "set %d", i);
+        tp_optim_free(O);
+        tp_params_free(P[i]);
+    }
+    tp_tape_free(T);
+    tp_device_close(D);
+}
+
 static void count_hook(void *env, tp_params *P, tp_tensor p, const char *name, int64_t backwards)
 {
     int *calls = env;
