@@ -47,7 +47,7 @@ static void set_absent(tp_view *v)
     *v = (tp_view){ .ndim = -1 };
 }
 
-/* A tensor that came from outside a checkpointed function must not lose its gradient there. */
+/* A tensor from outside a checkpointed function must not silently lose its gradient in it. */
 static bool watch_input(tp_tape *T, const tp_op *op, int i, tp_node *n)
 {
     if (!T->watch) return true;
@@ -97,7 +97,7 @@ static bool bring_to_compute(tp_tape *T, frame *f, tp_tensor *x)
         tp_node *n = f->x[i];
         if (!n || !tp_is_float(n->view.dtype) || n->view.dtype == T->compute) continue;
         if (n->params) {
-            if (T->compute != TP_BF16 || n->view.dtype != TP_F32) continue; /* check_dtypes tells */
+            if (T->compute != TP_BF16 || n->view.dtype != TP_F32) continue; /* refused later */
             tp_err e = { 0 };
             f->xv[i].data = (void *)(uintptr_t)tp__params_shadow(n->params, n, &e);
             f->xv[i].dtype = TP_BF16;
@@ -117,7 +117,7 @@ static bool bring_to_compute(tp_tape *T, frame *f, tp_tensor *x)
     return true;
 }
 
-/* All floating inputs of one dtype; norms may read f32 parameters beside bf16 activations. */
+/* All floating inputs must have one dtype; norms may read f32 parameters beside bf16 activations. */
 static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
 {
     tp_dtype first = TP_NDTYPES;
@@ -209,7 +209,7 @@ static void *copy_of(tp_tape *T, const void *p, size_t bytes)
     return c;
 }
 
-/* Stores what backward will need. The record owns references of the saved buffers only. */
+/* Stores what backward reads. The record owns references to the saved buffers only. */
 static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
 {
     tp_rec *r = tp__arena(T, sizeof *r);
@@ -253,7 +253,7 @@ static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
     return true;
 }
 
-/* Makes the visible nodes; outputs' references move into them, hidden ones are dropped. */
+/* Makes the visible nodes, which take over the references of their buffers; hidden ones are dropped. */
 static bool publish(tp_tape *T, frame *f, bool recorded, tp_tensor *y)
 {
     tp_rec *r = recorded ? T->recs[T->nrecs - 1] : NULL;
@@ -273,7 +273,7 @@ static bool publish(tp_tape *T, frame *f, bool recorded, tp_tensor *y)
     return ok;
 }
 
-/* ---- the whole ---- */
+/* ---- one application ---- */
 
 static tp_tensor all_failed(int ny, tp_tensor *y)
 {
@@ -281,7 +281,7 @@ static tp_tensor all_failed(int ny, tp_tensor *y)
     return TP_FAILED;
 }
 
-/* Is backward possible where it will be wanted? A view of all elements needs no kernel for it. */
+/* Is backward possible if it is wanted? A view of all elements needs no kernel for it. */
 static bool check_gradient(tp_tape *T, const frame *f, int64_t view_at, bool wants)
 {
     if (!wants || (f->op->flags & TP_NOT_DIFFERENTIABLE)) return true;

@@ -1,9 +1,9 @@
-/* backward.c - the reverse pass: walks the records from the loss back, releases as it goes.
+/* backward.c - the reverse pass: walks the records from the loss back and releases what they saved.
  *
- * The first contribution to a gradient is written by the kernel itself, later ones are added: by
- * the kernel where the op can (TP_ACCUMULATES), else through a temporary. A gradient that is the
- * result's own (tp_infer.passes) is handed on: its buffer then belongs to several nodes, and who
- * adds to it makes one of their own. */
+ * The kernel writes the first contribution to a gradient. Later ones are added, by the kernel where
+ * the op can (TP_ACCUMULATES), else through a temporary. Where an input's gradient equals that of the
+ * result (tp_infer.passes), the nodes share one buffer; a node that accumulates into a shared
+ * gradient copies it first. */
 #include <string.h>
 
 #include "autograd/graph.h"
@@ -39,7 +39,7 @@ static bool add_views(tp_tape *T, const tp_view *to, const tp_view *from)
     return tp__run(T, &c, accumulate[T->dev->be->kind], true, "accumulate") == TP_OK;
 }
 
-/* Is there room for the gradients of P? */
+/* Allocates the gradients of P, unless they exist. */
 static bool grads_ready(tp_tape *T, tp_params *P)
 {
     if (P->grads) return true;
@@ -60,13 +60,13 @@ static bool add_to_parameter(tp_tape *T, tp_node *n, const tp_view *from)
     return true;
 }
 
-/* Does a gradient that is added to belong to this node alone? */
+/* Does n alone own its gradient, so that it can be accumulated in place? */
 static bool owns_grad(const tp_node *n)
 {
     return n->params || n->grad_buf->refs == 1;
 }
 
-/* A copy of n's gradient, for n alone. */
+/* Replaces n's shared gradient by a copy of its own. */
 static bool take_copy(tp_tape *T, tp_node *n)
 {
     tp_buf *own = tp__alloc(T, tp__view_bytes(&n->view), "backward");
@@ -86,7 +86,7 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
         ok = add_to_parameter(T, n, &from);
     } else if (!n->grad_buf) {
         set_tape_grad(n, tp__buf_ref(g));
-    } else if (!owns_grad(n) && g->refs == 1) { /* the sum takes the place of g */
+    } else if (!owns_grad(n) && g->refs == 1) { /* adds into g, which nothing else uses */
         ok = add_views(T, &from, &n->grad);
         tp__buf_unref(n->grad_buf);
         set_tape_grad(n, tp__buf_ref(g));
@@ -102,11 +102,11 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
 /* Where the gradients of a record's inputs go while its kernel runs. */
 typedef struct sinks {
     tp_view dx[TP_MAX_INPUTS];
-    tp_buf *temp[TP_MAX_INPUTS]; /* to be added afterwards */
+    tp_buf *temp[TP_MAX_INPUTS]; /* added to the gradient afterwards */
     uint32_t add;
 } sinks;
 
-/* Does an earlier input of the record write the same gradient in this call? */
+/* Is the same node an earlier input of the record, whose gradient this call writes already? */
 static bool claimed(const tp_rec *r, int i)
 {
     for (int k = 0; k < i; k++)
@@ -114,7 +114,7 @@ static bool claimed(const tp_rec *r, int i)
     return false;
 }
 
-/* Does input i want a gradient of this record? */
+/* Does input i get a gradient from this record? */
 static bool wants_grad(const tp_rec *r, int i)
 {
     const tp_node *n = r->x[i];
@@ -143,7 +143,7 @@ static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
     return true;
 }
 
-/* Hands what the kernel wrote, and what passes by it, to the nodes. */
+/* Gives the nodes the gradients that the kernel wrote and those that pass unchanged. */
 static bool close_sinks(tp_tape *T, const tp_rec *r, sinks *s, bool ok)
 {
     for (int i = 0; i < r->nx; i++) {
@@ -162,7 +162,7 @@ static bool close_sinks(tp_tape *T, const tp_rec *r, sinks *s, bool ok)
     return ok;
 }
 
-/* Gradients of the visible outputs; an output that nothing used gets zeros. */
+/* Gradients of the visible outputs; zeros for an output that was not used. */
 static bool gather_dy(tp_tape *T, const tp_rec *r, tp_view *dy, tp_buf **zeros)
 {
     for (int k = 0; k < r->ny; k++) {
@@ -279,7 +279,7 @@ static bool backward_record(tp_tape *T, tp_rec *r)
     return ok;
 }
 
-/* ---- hooks: a parameter's gradient is final after its last use ---- */
+/* ---- hooks: called when a parameter's gradient is final, after its last use ---- */
 
 typedef void (*use_fn)(tp_node *param);
 
@@ -329,6 +329,7 @@ bool tp__walk(tp_tape *T, int64_t from, int64_t to)
     return true;
 }
 
+/* Marks the gradients of all sets read as incomplete, so that tp_step refuses them. */
 static void poison(tp_tape *T)
 {
     for (int i = 0; i < T->nreads; i++) {

@@ -1,15 +1,13 @@
-/* capture.c - recorded steps: what the host must keep in step with a recording on the device.
+/* capture.c - recorded steps: keeps the state of the host consistent with a recording on the device.
  *
- * A recording is made of kernels with fixed arguments, so everything else stays where it was:
- * - memory that a recorded step uses belongs to the recording (tp_heap.owner) until that is freed;
- * - a carried tensor that a step replaced is copied back to where it was, at the step's end,
- * whether the step was recorded or ran as ever between launches;
- * - random ops read a number in device memory, by which the stream has advanced since;
- * - the host's marks (gradients present, bf16 copy valid) are set as the recorded step left them.
+ * A recording consists of kernels with fixed arguments, so all memory must stay in place:
+ * - memory that a recorded step uses belongs to the recording (tp_heap.owner) until it is freed;
+ * - a carried tensor that the step replaced is copied back to its former address at the step's end;
+ * - random ops read from device memory how far the random stream has advanced since the recording;
+ * - the host's flags (gradients present, bf16 copy valid) are set as the recorded step left them.
  *
- * A recording is forgotten when a step has to run as ever: results, and what slots hold, would be
- * elsewhere from then on, and the caller's tensors with them.
- */
+ * A recording is dropped when a step has to run without it, because that step puts its results and
+ * carried tensors at other addresses. */
 #include <stdlib.h>
 #include <tapegrad/capture.h>
 
@@ -17,7 +15,7 @@
 
 enum { WARM_UP = 2 };
 
-/* What the tape must be like for its recording to do what a step would do. */
+/* The state of the tape for which a recording is valid. */
 typedef struct mode {
     uint64_t seed, epoch;
     bool train, recording;
@@ -33,13 +31,13 @@ typedef struct set {
 
 struct tp_capture {
     tp_tape *T;
-    int plain;      /* steps run as ever since the last recording was tried */
+    int plain;      /* steps run without capture since the last recording was tried */
     bool recording; /* between begin and end */
     mode mode;
     void *graph;                     /* NULL: none yet        */
     int owner;                       /* of its memory         */
     tp_buf *advance;                 /* of the random stream, one uint64_t on the device */
-    uint64_t offset, draws, kernels; /* where the stream stood, and what a step takes of it */
+    uint64_t offset, draws, kernels; /* random offset at the recording; offsets a step uses */
     int64_t launches;
     set *sets; /* [nsets] */
     int nsets;
@@ -87,8 +85,8 @@ static bool grads_stand_as(const tp_params *P, const bool *flags)
     return true;
 }
 
-/* Remembers the sets that the last step read. Their bf16 copies count as stale, so that the
- * recorded step makes them. False: no memory, or a hook that a recording would not call. */
+/* Notes the sets that the last step read. Their bf16 copies are marked stale, so that the recorded
+ * step renews them. False: out of memory, or a set has a hook, which a recording would not call. */
 static bool note_sets(tp_capture *C)
 {
     forget_sets(C);
@@ -139,7 +137,7 @@ static void advance_sets(tp_capture *C)
     }
 }
 
-/* Did the step read those sets only? */
+/* Did the step read no other sets than those noted? */
 static bool sets_are_all(const tp_capture *C)
 {
     for (int i = 0; i < C->T->nreads; i++) {
@@ -186,7 +184,7 @@ static bool same_view(const tp_view *a, const tp_view *b)
     return same;
 }
 
-/* Makes a carried tensor what it was before the step. */
+/* Restores a carried tensor to its state before the step. */
 static void put_back(const tp_move *m)
 {
     tp__buf_unref(m->now->buf);
@@ -194,9 +192,9 @@ static void put_back(const tp_move *m)
     m->now->view = m->view;
 }
 
-/* Copies what the step carried to where the former contents are. All are read before the first is
- * written, since one slot may have taken over another's memory. False: a slot was filled, emptied
- * or has another shape now (nothing was done), or no memory (the tape has failed). */
+/* Copies what the step carried to the addresses of the former contents. All are read before the first
+ * is written, since one slot may use another's memory. False: a slot was filled, emptied or changed
+ * its shape (nothing was copied), or out of memory (the tape has failed). */
 static bool move_back(tp_tape *T)
 {
     const tp_backend *be = T->dev->be;
@@ -229,7 +227,7 @@ static void forget_moves(tp_tape *T)
 
 /* ---- steps ---- */
 
-/* Can the steps of this tape be recorded at all? */
+/* Can steps of this tape be recorded? */
 static bool can_record(const tp_tape *T)
 {
     return T->err.code == TP_OK && T->dev->be && T->dev->be->capture_begin && !T->check_finite &&
@@ -254,7 +252,7 @@ static mode mode_of(const tp_tape *T)
     return (mode){ T->seed, T->epoch, T->train, T->recording };
 }
 
-/* Would the recording do what this step would do? */
+/* Is the recording still valid for this step? */
 static bool stands(const tp_capture *C)
 {
     const mode was = C->mode, now = mode_of(C->T);
@@ -272,7 +270,7 @@ static bool start_recording(tp_capture *C)
     C->advance = tp__buf_new(D, sizeof(uint64_t));
     if (!noted || !C->advance) return false;
     D->be->zero(D, C->advance->data, sizeof(uint64_t));
-    tp__heap_trim(D); /* the recording will have its own */
+    tp__heap_trim(D); /* the recording gets slabs of its own */
     if (!D->be->capture_begin(D)) return false;
     C->owner = tp__heap_own(D);
     D->capturing = C->advance->data;
@@ -323,7 +321,7 @@ void tp_capture_end(tp_capture *C)
     }
     tp_device *D = T->dev;
     const bool fixed = T->err.code == TP_OK && sets_are_all(C) && move_back(T);
-    const bool failed = T->err.code != TP_OK; /* then it will not run */
+    const bool failed = T->err.code != TP_OK; /* a failed step is not launched */
     for (int i = 0; failed && i < T->nmoves; i++) put_back(&T->moves[i]);
     forget_moves(T);
     C->recording = T->moving = T->unsteady = false;
@@ -334,7 +332,7 @@ void tp_capture_end(tp_capture *C)
     C->kernels = D->launches - C->kernels;
     note_results(C);
     if (C->graph && !failed) {
-        T->offset = C->offset; /* launch() goes the way again, and counts it */
+        T->offset = C->offset; /* launch() advances both again */
         D->launches -= C->kernels;
         launch(C);
     }

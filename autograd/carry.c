@@ -1,4 +1,4 @@
-/* carry.c - tensors that survive resets: recurrent memory, and the buffers of decoders. */
+/* carry.c - tensors that survive resets: recurrent memory and decoder buffers. */
 #include <tapegrad/capture.h>
 
 #include "autograd/graph.h"
@@ -10,7 +10,7 @@ static tp_node *slot_node(const tp_tape *T, const tp_tensor *slot)
     return n && n->gen == slot->gen && n->carried && n->tape == T ? n : NULL;
 }
 
-/* Moves a carried node to those that the next reset recycles; without memory it stays carried. */
+/* Moves a carried node to the list that the next reset recycles. Out of memory: it stays carried. */
 static bool retire(tp_tape *T, tp_node *n)
 {
     if (!tp__nodes_push(&T->retired, n)) {
@@ -26,7 +26,7 @@ static bool retire(tp_tape *T, tp_node *n)
     return true;
 }
 
-/* Takes back the node taken last, which is in no list. */
+/* Returns the node that was taken last and is in no list. */
 static void give_back(tp_tape *T, tp_node *n)
 {
     tp__buf_unref(n->buf);

@@ -1,8 +1,8 @@
 /* checkpoint.c - recomputation: a function runs once without a graph, and again in backward.
  *
- * The replay happens at the end of the same record list and arena, which are truncated afterwards,
- * with the mode, dtype and random offset of the first run; it has no side effects (batch
- * statistics, carried slots). */
+ * The second run appends to the same record list and arena, which are truncated afterwards. It uses
+ * the mode, dtype and random offset of the first run and has no side effects (batch statistics,
+ * carried slots). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static tp_tensor call(tp_tape *T, const tp_replay *p, int nx, const tp_tensor *x
     return p->f && nx == 1 ? p->f(T, p->self, x[0]) : TP_FAILED;
 }
 
-/* The first run: no recording, but note which parameters are read. */
+/* The first run is not recorded, but notes which parameters it reads. */
 static tp_tensor first_run(tp_tape *T, tp_replay *p, int nx, const tp_tensor *x)
 {
     tp_watch w = { .outer = T->watch, .born = T->next_gen };
@@ -66,8 +66,8 @@ static bool wants(const tp_replay *p, int nx, tp_node *const *x)
     return false;
 }
 
-/* A function may return what it was not given and did not make: a constant only, for its record
- * belongs to another op, or it has none. */
+/* A result that the function neither received nor made: allowed only for constants, since its record
+ * belongs to another op. */
 static tp_tensor from_outside(tp_tape *T, const tp_node *result)
 {
     if (!result->wants_grad) return tp__handle(result);
@@ -134,7 +134,7 @@ tp_tensor tp_checkpoint_n(tp_tape *T, tp_fn_n f, const void *self, int nx, const
 
 /* ---- backward ---- */
 
-/* What the replay changes on the tape and must put back. */
+/* State of the tape that a replay changes and then restores. */
 typedef struct saved {
     uint64_t seed, offset;
     int64_t nrecs;
@@ -184,7 +184,7 @@ static bool versions_match(tp_tape *T, const tp_rec *r)
     return true;
 }
 
-/* Runs the function again on leaves with the saved data and walks what it recorded. */
+/* Runs the function again on new leaves that hold the saved data, then walks its records. */
 static bool replay(tp_tape *T, tp_rec *r, tp_node **leaf, const saved *s)
 {
     tp_tensor x[TP_MAX_INPUTS];
@@ -200,7 +200,7 @@ static bool replay(tp_tape *T, tp_rec *r, tp_node **leaf, const saved *s)
     tp_node *y = tp__node(T, call(T, r->replay, r->nx, x), "tp_checkpoint: replay");
     if (!y) return false;
     tp_buf *dy = tp__buf_ref(r->y[0]->grad_buf);
-    if (!r->y[0]->kept) { /* not asked for: it may be taken over */
+    if (!r->y[0]->kept) { /* not kept: the replay may reuse its buffer */
         tp__buf_unref(dy);
         r->y[0]->grad_buf = NULL;
     }

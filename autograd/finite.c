@@ -1,13 +1,12 @@
-/* finite.c - the search for the op that first makes a NaN or an infinity
- * (tp_tape_opts.check_finite): results when an op has run, gradients when its backward has. It
- * reads every element, one by one. */
+/* finite.c - finds the first op that produces NaN or infinity (tp_tape_opts.check_finite): checks the
+ * results after each op and the gradients after each backward, element by element. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "autograd/graph.h"
 
-/* The first element of v that is not finite: its value in *bad, its index; -1: none (or no memory
- * for a copy). */
+/* Returns the index of the first element of v that is not finite and stores it in *bad; -1 if there is
+ * none, or no memory for a copy. */
 static int64_t find(tp_tape *T, const tp_view *v, double *bad)
 {
     if (tp_absent(v) || !v->data || !tp_is_float(v->dtype)) return -1;
@@ -33,7 +32,7 @@ static const char *name_of(double bad)
     return isnan(bad) ? "NaN" : "infinite";
 }
 
-/* Says of n views which is not finite itself, or that all are. */
+/* Appends which of n views is already not finite, or that all are finite. */
 static void blame(tp_tape *T, const char *what, int n, const tp_view *v, char *text, size_t size)
 {
     double bad = 0.0;

@@ -5,12 +5,12 @@
  *
  *     (L(x + h d) - L(x - h d)) / 2h      h = 1e-6 max(1, |x|)
  *
- * for each unit vector d where an input has at most 64 elements, else for three random d of +-1.
+ * for each unit vector d if the input has at most 64 elements, else for three random d of +-1.
  * The difference is taken output by output: outputs that did not change add no rounding error.
  *
- * Before that, backward runs on records that hold everything, each time with another piece of what
- * the op does not save made useless: a gradient that changes read it, and would have read a NULL
- * pointer. */
+ * Before that, backward runs on records that hold all inputs and outputs. In each run another one
+ * that the op does not save is overwritten: if a gradient changes, the op reads it and would normally
+ * find a NULL pointer. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@
 #define STEP       1e-6 /* h                                                   */
 #define RELATIVE   1e-6 /* tolerance: of the largest gradient of the input     */
 #define ROUNDING   1e-9 /* and of the largest output, for what h makes of eps  */
-#define SAME       1e-9 /* between gradients that were got in two ways         */
+#define SAME       1e-9 /* between gradients computed in two ways              */
 
 /* ---- the loss ---- */
 
@@ -39,7 +39,7 @@ static double weight(int64_t e)
     return (w & 1 ? 1.0 : -1.0) * (0.5 + (double)tp__uniform(w));
 }
 
-/* The attribute is the number of outputs; inputs beyond it are those of further applications. */
+/* The attribute is the number of outputs; further inputs are the outputs of further applications. */
 static tp_code probe_shape(tp_infer *q)
 {
     q->y[0] = (tp_view){ .dtype = TP_F64 };
@@ -91,7 +91,7 @@ typedef struct check {
     int nx, ny;
     tp_view x[TP_MAX_INPUTS];     /* in host memory; ndim -1: absent               */
     double *grad[TP_MAX_INPUTS];  /* of the inputs in `wanted`                     */
-    double *other[TP_MAX_INPUTS]; /* the same, got in another way                  */
+    double *other[TP_MAX_INPUTS]; /* the same, computed in another way             */
     double *saved;                /* the values of an input that is being moved    */
     double *above, *below;        /* the outputs at x + h d and x - h d            */
     int64_t outputs;              /* their number                                  */
@@ -121,13 +121,13 @@ static bool tape_ok(const check *c)
     return tp_ok(c->T) || fail(c, "%s", tp_why(c->T));
 }
 
-/* Zeros; a few bytes more, so that empty arrays have memory too. */
+/* Zeroed memory; one element more, so that empty arrays have memory too. */
 static void *array(check *c, int64_t n, size_t size)
 {
     return c->blocks[c->nblocks++] = calloc((size_t)n + 1, size);
 }
 
-/* Puts the inputs on the emptied tape; bit i of wants: input i wants its gradient. */
+/* Resets the tape and makes the inputs; bit i of wants: input i wants its gradient. */
 static void place(const check *c, uint32_t wants, tp_tensor *x)
 {
     tp_reset(c->T);
@@ -153,7 +153,7 @@ static int apply(const check *c, const tp_tensor *x, tp_tensor *y)
     return n;
 }
 
-/* The outputs at the present inputs to out, if given, and their number to c->outputs. */
+/* Writes the outputs at the current inputs to out, if given, and their number to c->outputs. */
 static bool evaluate(check *c, double *out)
 {
     tp_tensor x[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS];
@@ -170,7 +170,7 @@ static bool evaluate(check *c, double *out)
     return tape_ok(c);
 }
 
-/* Other numbers in memory that backward may not read; indices stay in their range. */
+/* Overwrites memory that backward may not read; indices stay in their range. */
 static void spoil(tp_view *v, int64_t below)
 {
     if (tp_absent(v) || !v->data) return;
@@ -184,7 +184,7 @@ static void spoil(tp_view *v, int64_t below)
     }
 }
 
-/* Spoils, in the records of the op, what c->spoilt names. */
+/* Overwrites, in the records of the op, the input or output that c->spoilt names. */
 static void spoil_records(const check *c)
 {
     for (int64_t k = 0; c->spoilt && k < c->T->nrecs; k++) {
@@ -196,8 +196,8 @@ static void spoil_records(const check *c)
     }
 }
 
-/* The gradients of L by the inputs in wants, where the op is applied `times` times to the same
- * inputs: all contributions but one are added to an earlier one. */
+/* The gradients of L by the inputs in wants, with the op applied `times` times to the same inputs: all
+ * contributions but one are added to an earlier one. */
 static bool backward(check *c, uint32_t wants, int times, double *const *grad)
 {
     tp_tensor x[TP_MAX_INPUTS], y[2 * TP_MAX_OUTPUTS];
@@ -280,7 +280,7 @@ static uint32_t pieces(const check *c)
     return ((1u << c->nx) - 1) * TP_SAVE_X(0) | ((1u << ny) - 1) * TP_SAVE_Y(0);
 }
 
-/* Does that piece, spoilt, change a gradient? False too if the tape fails. */
+/* Does a gradient change if that input or output is overwritten? False too if the tape fails. */
 static bool reads(check *c, int piece)
 {
     c->spoilt = 1u << piece;
@@ -296,8 +296,8 @@ static bool reads(check *c, int piece)
     return !same;
 }
 
-/* A kernel of several ops may look which of two pieces is there, and so reads one that is saved
- * only where the other is not there: nothing is said if a saved piece goes unread. */
+/* A kernel that several ops share may read one of two pieces, whichever is saved: so a saved piece
+ * that goes unread is no failure. */
 static bool check_saves(check *c)
 {
     const uint32_t all = pieces(c), saved = all & c->op->saves;
@@ -344,7 +344,7 @@ static bool check_gradients(check *c)
 
 /* ---- inputs ---- */
 
-/* Magnitudes keep away from 0, where many ops have a kink or a pole. */
+/* Magnitudes stay away from 0, where many ops have a kink or a pole. */
 static void fill_by_rule(const tp_gradcase *k, int i, tp_view *v)
 {
     for (int64_t e = 0; e < v->numel; e++) {

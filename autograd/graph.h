@@ -81,7 +81,7 @@ typedef struct tp_nodes { /* a growing array of node pointers */
     size_t n, cap;
 } tp_nodes;
 
-/* While a checkpointed function runs for the first time. */
+/* Bookkeeping of a checkpointed function during its first run. */
 typedef struct tp_watch {
     struct tp_watch *outer;
     tp_nodes params;
@@ -90,7 +90,7 @@ typedef struct tp_watch {
     tp_node *const *x;
 } tp_watch;
 
-/* A carried tensor that a recorded step has replaced (capture.c): `now` goes back to buf. */
+/* A carried tensor that a recorded step replaced (capture.c): the content of `now` is copied to buf. */
 typedef struct tp_move {
     tp_buf *buf;
     tp_view view;
@@ -125,7 +125,7 @@ struct tp_tape {
     tp_watch *watch;
     tp_observer observer; /* NULL: none */
     void *observer_env;
-    bool moving, unsteady; /* a step is recorded; one slot was filled or emptied by it */
+    bool moving, unsteady; /* a step is being recorded; it filled or emptied a slot */
     uint64_t epoch; /* grows when results end, or a slot gets other memory, outside a recording */
     tp_move *moves;
     int nmoves, moves_cap;
@@ -214,7 +214,7 @@ bool tp__check_results(tp_tape *T, const char *name, int nx, const tp_view *x, i
                        const tp_view *y);
 bool tp__check_gradients(tp_tape *T, const tp_rec *r, const tp_view *dy, const tp_view *dx);
 
-/* capture.c: a slot's tensor is replaced; NULL: there was none, is none. False: no memory. */
+/* capture.c: a slot's tensor is replaced; old or now is NULL for an empty slot. False: no memory. */
 bool tp__carry_note(tp_tape *T, const tp_node *old, tp_node *now);
 
 /* apply.c */
@@ -232,7 +232,7 @@ bool tp__replay_backward(tp_tape *T, tp_rec *r);
 tp_params *tp__params_some(const tp_params *P); /* P, or a failed set in place of NULL */
 tp_node *tp__param_node(tp_params *P);          /* live, P's; NULL: no memory */
 void tp__param_node_free(tp_params *P, tp_node *n);
-/* Which values a parameter holds: another number after each change, and once P is gone. */
+/* Identifies the values of a parameter: changes with each change of P, and when P is freed. */
 static inline uint64_t tp__version(const tp_node *n)
 {
     return n->params ? n->gen << 32 | (n->params->version & UINT32_MAX) : 0;
@@ -242,8 +242,7 @@ tp_entry *tp__entry(tp_params *P, tp_tensor p, const char *what); /* NULL: not P
 
 /* params_store.c */
 bool tp__params_complete(tp_params *P);
-/* The gradient block, and bf16 values. A failure is told in *error and does not last: P is whole.
- */
+/* The gradient block, and bf16 values. A failure is stored in *error only: P stays usable. */
 bool tp__params_grads(tp_params *P, tp_err *error);
 const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error);
 /* False with *e set where averages are swapped in: "WHAT: the parameters hold the averages; ...". */

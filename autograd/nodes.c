@@ -27,7 +27,7 @@ bool tp__nodes_push(tp_nodes *a, tp_node *n)
     return true;
 }
 
-/* The spare list gets room for every node there is, so that recycling never fails. */
+/* Reserves room in the spare list for every node, so that recycling never fails. */
 static bool grow_spare(tp_tape *T)
 {
     if (!reserve(&T->spare, (T->chunks.n + 1) * NODES_A_CHUNK)) return false;
@@ -57,7 +57,7 @@ tp_node *tp__node_new(tp_tape *T)
     tp_node *n = tp__node_take(T);
     if (!n) return NULL;
     if (!tp__nodes_push(&T->used, n)) {
-        T->spare.n++; /* still there: nothing was written over it */
+        T->spare.n++; /* the entry above the end is still this node */
         n->live = false;
         tp__no_host_memory(T);
         return NULL;

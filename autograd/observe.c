@@ -1,4 +1,4 @@
-/* observe.c - what an observer of a tape asks: see observe.h. apply.c calls it after each op. */
+/* observe.c - setting an observer, which apply.c calls after each op, and what it may ask. */
 #include <tapegrad/observe.h>
 #include <tapegrad/tensor.h>
 

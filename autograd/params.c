@@ -54,7 +54,7 @@ tp_node *tp__param_node(tp_params *P)
     return n;
 }
 
-/* Handles of it are stale from here on, and can be recognised until the device closes. */
+/* Handles of n are stale from here on; they are recognised as such until the device closes. */
 void tp__param_node_free(tp_params *P, tp_node *n)
 {
     if (!n) return;
@@ -225,7 +225,7 @@ static tp_entry *declare(tp_params *P, const char *name)
     return e;
 }
 
-/* The node of a new entry; the entry is taken back if that fails. */
+/* Makes the node of a new entry; removes the entry again if that fails. */
 static tp_tensor declare_node(tp_params *P, tp_entry *e, tp_dtype dt, tp_shape s, int flags)
 {
     int64_t numel;
@@ -294,9 +294,9 @@ void tp_tie(tp_params *P, const char *name, tp_tensor same)
     e->alias_of = target;
 }
 
-/* Does name lie below prefix, whole components of names compared? "layers.1" is no prefix of
+/* Is name the prefix itself or below it? Whole components are compared: "layers.1" is no prefix of
  * "layers.10.bias". */
-static bool lies_below(const char *name, const char *prefix)
+static bool is_below(const char *name, const char *prefix)
 {
     const size_t n = strlen(prefix);
     if (strncmp(name, prefix, n) != 0) return false;
@@ -309,7 +309,7 @@ int tp_freeze(tp_params *P, const char *prefix, bool frozen)
     if (!tp_params_ok(P)) return 0;
     for (int i = 0; prefix && i < P->n; i++) {
         tp_entry *e = &P->entries[i];
-        if (e->alias_of || e->node->buffer || !lies_below(e->name, prefix)) continue;
+        if (e->alias_of || e->node->buffer || !is_below(e->name, prefix)) continue;
         e->node->frozen = frozen;
         e->node->wants_grad = !frozen;
         count++;

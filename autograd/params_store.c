@@ -1,4 +1,4 @@
-/* params_store.c - where parameters live: layout and initial values of the block, gradients, the
+/* params_store.c - the memory of parameters: layout and initial values of the block, gradients, the
  * bf16 copy, and transfers to and from the host. */
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static const tp_kernel cast[TP_NBACKENDS] = TP_KERNELS(cast_fwd);
 
 #define ALIGN ((size_t)256) /* of each parameter in the blocks, bytes */
 
-/* ---- completion: layout and initial values * ---- */
+/* ---- completion: layout and initial values ---- */
 
 static double draw(const tp_init *init, uint64_t key, uint64_t e)
 {
@@ -33,7 +33,7 @@ static double draw(const tp_init *init, uint64_t key, uint64_t e)
     return 0.0;
 }
 
-/* Normal values come in pairs: half the logarithms and roots. */
+/* Normal values are drawn in pairs, which halves the logarithms and roots. */
 static void draw_all(tp_view *host, const tp_init *init, uint64_t key)
 {
     if (init->kind != TP_INIT_NORMAL) {
@@ -174,7 +174,7 @@ void tp__params_touch(tp_params *P)
     P->version++;
 }
 
-/* ---- the bf16 shadow * ---- */
+/* ---- the bf16 shadow ---- */
 
 static void round_block(const void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -185,7 +185,7 @@ static void round_block(const void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) to[i] = tp__to_bf16(from[i]);
 }
 
-/* On the CPU without the detour that its kernels take for bf16. */
+/* The CPU rounds directly: its cast kernel would pass through f32 stand-ins (run_kernel.c). */
 static bool round_values(tp_params *P, tp_err *error)
 {
     const int64_t n = (int64_t)(P->block_bytes / sizeof(float));
@@ -228,7 +228,7 @@ const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error)
     return P->shadow->data ? (const char *)P->shadow->data + e->at / 2 : NULL;
 }
 
-/* ---- values and gradients on the host * ---- */
+/* ---- values and gradients on the host ---- */
 
 static bool convert(const tp_view *to, const tp_view *from)
 {

@@ -1,11 +1,11 @@
-/* run_kernel.c - running one kernel. On the CPU bf16 is widened to f32 and rounded here, so that
- * kernels see float and double only. */
+/* run_kernel.c - runs one kernel. On the CPU, bf16 inputs are widened to f32 and bf16 results rounded
+ * here, so that kernels see float and double only. */
 #include <string.h>
 
 #include "autograd/graph.h"
 #include "tensor/bf16.h"
 
-/* Memory of a bf16 CPU run: every bf16 view gets an f32 stand-in. */
+/* The f32 copy that replaces a bf16 view while a CPU kernel runs. */
 typedef struct stand_in {
     tp_view *view;  /* the call's view, now f32 */
     void *original; /* its bf16 data            */
@@ -42,7 +42,7 @@ static bool widen(tp_tape *T, tp_view *views, int n, bool in, bool out, stand_in
     return true;
 }
 
-/* Ops without inputs and sums of gradients have no list to copy. */
+/* Calls without inputs or results have no list to copy (memcpy must not get NULL). */
 static void copy_views(tp_view *to, const tp_view *from, int n)
 {
     if (n > 0) memcpy(to, from, (size_t)n * sizeof *to);

@@ -1,4 +1,4 @@
-/* tensor.c - tensors from and to host memory, and questions about their shape. */
+/* tensor.c - tensors from and to host memory, and their shapes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,8 +11,8 @@
  * batch has one row, else copies. The two orders of compression differ as soon as there are two
  * heads: a dense projection mixes slices that were weighted by different heads.
  *
- * Ablations: rank 0 leaves the window alone, window 0 the projections; without DualLN keys and
- * values are used as projected. What they do not use is not created. */
+ * Ablations: rank 0 leaves only the window, window 0 only the projections; without DualLN keys and
+ * values are used as projected. Unused parameters are not created. */
 #include <stdio.h>
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>

@@ -1,5 +1,5 @@
-/* safetensors.c - the values of a parameter set in and out of files. A parameter with several names
- * is one tensor; its other names are metadata. */
+/* safetensors.c - saves and loads the values of a parameter set. A parameter with several names is
+ * one tensor; its other names are metadata. */
 #include <stdlib.h>
 
 #include "autograd/graph.h"
@@ -16,8 +16,8 @@ static tp_slots slots_of(tp_params *P)
     return S;
 }
 
-/* Compares before anything is allocated: a file that names a model larger than the machine is
- * refused for the tensors that it lacks. */
+/* Compares before allocating: a file that configures a model larger than memory is refused for the
+ * tensors that it lacks. */
 bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_opts *o)
 {
     if (!tp_params_ok(P) || !tp__params_hold_values(P, tp_file_path(F), &P->err)) return false;

@@ -1,8 +1,8 @@
 /* slots.c - named memory in and out of safetensors files.
  *
- * Reading has two parts: match, which compares names, shapes and dtypes and collects all
- * differences in one text, and load, which fails only where the file has changed since or cannot be
- * read, in bounded pieces. */
+ * Reading has two parts: match compares names, shapes and dtypes and collects all differences in one
+ * text; load copies in bounded pieces and fails only if the file has changed since or cannot be
+ * read. */
 #include "nn/slots.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #define SHOWN  10     /* differences printed in full */
 #define PIECE  4096   /* bytes compared at a time */
-#define LOADED 131072 /* elements that a device is given at a time */
+#define LOADED 131072 /* elements copied to a device at a time */
 
 /* ---- the list ---- */
 
@@ -168,7 +168,7 @@ static bool equal(tp_file *F, const tp_file_tensor *a, const tp_file_tensor *b)
     return same;
 }
 
-/* Tensor t of the file under one of its names. An alias nobody asks for takes nothing away. */
+/* Offers tensor t of the file under one of its names. An alias without a slot is no difference. */
 static void offer(reading *r, const char *name, const tp_file_tensor *t, bool alias)
 {
     const char *local = local_name(r, name);
@@ -201,7 +201,7 @@ static void offer_all(reading *r)
     }
 }
 
-/* Compares what was found for a slot with what it wants. */
+/* Compares a slot with the tensor found for it. */
 static void compare(reading *r, const tp_slot *s, const tp_file_tensor **from)
 {
     const tp_file_tensor *t = *from;
@@ -265,7 +265,7 @@ static void store(const tp_slot *s, int64_t first, const void *host, size_t byte
     s->dev->be->upload(s->dev, to, host, bytes);
 }
 
-/* Straight into the memory of the host; others are given pieces. */
+/* Reads directly into host memory, and in pieces for a device. */
 static bool load(tp_file *F, const tp_slot *s, const tp_file_tensor *t, void *piece)
 {
     const size_t size = tp_dtype_size(s->view.dtype);

@@ -1,5 +1,4 @@
-/* slots.h - named memory in and out of safetensors files: what parameters, moments and averages
- * have in common. */
+/* slots.h - named memory in and out of safetensors files, for parameters, moments and averages. */
 #ifndef TP_SLOTS_H
 #define TP_SLOTS_H
 
@@ -23,7 +22,7 @@ typedef struct tp_slots {
     bool no_memory; /* some slot could not be added: reading and writing fail */
 } tp_slots;
 
-/* Adds `prefix` + `name`. same < 0: memory of its own. */
+/* Adds `prefix` + `name`; same < 0: the slot has memory of its own. */
 void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *name,
                    const tp_view *v, int same);
 void tp__slots_free(tp_slots *S);

@@ -2,11 +2,9 @@
  *
  * Memory comes from the backend in slabs and is handed out in blocks. Sizes are rounded to 512 B
  * below 1 MiB, to 2 MiB above. A request takes the smallest free block that wastes at most 1/8,
- * else splits a larger one of a slab below 64 MiB, else gets a slab of its own (small requests:
- * shared slabs of 2 MiB). Freed neighbours merge. All work of a device is on one stream, so reuse
- * needs no events. When the backend has no memory, cached slabs are returned and the request is
- * tried again.
- */
+ * else splits a larger one of a slab below 64 MiB, else gets a slab of its own (small requests share
+ * slabs of 2 MiB). Freed neighbours merge. All work of a device is on one stream, so reuse needs no
+ * events. When the backend is out of memory, cached slabs are returned and the request is repeated. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +18,9 @@
 struct tp_slab {
     tp_slab *next;
     char *base;
-    size_t size, held; /* held: pages beyond were never touched, so the system has not given them */
+    size_t size, held; /* pages beyond `held` were never touched: the system has not mapped them */
     tp_block *first;
-    int owner; /* 0: everybody */
+    int owner; /* 0: shared */
 };
 
 void tp__heap_init(tp_heap *h, const tp_device_opts *o)
@@ -68,7 +66,7 @@ static void idle_remove(tp_heap *h, tp_block *b)
     h->cached -= b->size;
 }
 
-/* Every block may become idle, so the idle list grows as blocks are made: freeing never fails. */
+/* Every block may become idle: the idle list grows when a block is made, so that freeing never fails. */
 static tp_block *block_new(tp_heap *h, tp_slab *s, size_t at, size_t size)
 {
     if (h->nblocks == h->idle_cap) {
@@ -132,7 +130,7 @@ static tp_block *slab_new(tp_device *D, size_t size)
     return b;
 }
 
-/* Cuts b (not idle) to size; the rest becomes idle. Without memory for that, b stays whole. */
+/* Cuts b (not idle) to size; the rest becomes idle. If that needs memory and there is none, b stays whole. */
 static void block_split(tp_heap *h, tp_block *b, size_t size)
 {
     tp_block *rest = block_new(h, b->slab, b->at + size, b->size - size);
@@ -169,7 +167,7 @@ static tp_block *take(tp_device *D, size_t size)
     return b;
 }
 
-/* a takes over its right neighbour b; neither is idle. */
+/* Merges a with its right neighbour b; neither is idle. */
 static void absorb(tp_heap *h, tp_block *a, tp_block *b)
 {
     a->size += b->size;
@@ -196,7 +194,7 @@ static void give(tp_device *D, tp_block *b)
     if (h->limit && h->cached > h->limit) trim_locked(D, h->limit);
 }
 
-/* Where empty buffers are: to a kernel NULL means "not wanted", and memcpy must not be given it. */
+/* The address of empty buffers: NULL would mean "not wanted" to a kernel, and memcpy must not get it. */
 static _Alignas(64) char nothing[1];
 
 static void hold(tp_heap *h, const tp_block *b, size_t bytes)
@@ -319,7 +317,7 @@ void tp__heap_text(tp_device *D, size_t request, char *text, size_t size)
     print_bytes(text, size, ", peak ", h->peak);
 }
 
-/* ---- memory that stale handles look at ---- */
+/* ---- memory of parameter nodes, which stale handles still read ---- */
 
 typedef struct tp_left {
     _Alignas(16) struct tp_left *next; /* what is handed out follows */

@@ -1,4 +1,4 @@
-/* backend.h - what a device provides, its memory, and reference-counted buffers. */
+/* backend.h - the interface of a backend, the device, its heap, and reference-counted buffers. */
 #ifndef TP_BACKEND_H
 #define TP_BACKEND_H
 
@@ -19,14 +19,14 @@ typedef struct tp_backend {
     void (*zero)(tp_device *D, void *dst, size_t bytes);
     void (*fill)(tp_device *D, void *dst, size_t bytes, const void *value); /* 16 bytes, repeated */
     void (*sync)(tp_device *D);
-    /* The rest may be NULL. After each op: its name, for errors that are found later. */
+    /* The rest may be NULL. Called after each op, with its name for errors that are found later. */
     tp_code (*ran)(tp_device *D, const char *op, bool backward);
-    /* Profiling, if the CPU's clock does not do: marks the place in the queue where an op begins
-     * (-1) or where the one of a line of the profile ends; adds what all marks say, which waits. */
+    /* Profiling of a queue: mark notes where an op begins (-1) or where the op of a line of the
+     * profile ends; read_marks waits and adds the times of all marks. NULL: the CPU's clock is used. */
     void (*mark)(tp_device *D, int line);
     void (*read_marks)(tp_device *D);
-    /* Recorded steps (autograd/capture.c). Between begin and end, work is queued nowhere but in the
-     * recording, which is run by launch. begin may refuse; end fails the device, or returns it. */
+    /* Recorded steps (autograd/capture.c). Between begin and end, work goes only into the recording,
+     * which launch runs. begin may refuse; end returns the recording, or NULL with the device failed. */
     bool (*capture_begin)(tp_device *D);
     void *(*capture_end)(tp_device *D);
     void (*graph_launch)(tp_device *D, void *graph);
@@ -49,13 +49,13 @@ typedef struct tp_heap {
     tp_block **idle; /* free blocks by (size, age) */
     size_t nidle, idle_cap, nblocks;
     size_t live, cached, peak, limit;
-    size_t held, held_peak; /* bytes of slabs up to the end of what was ever handed out */
+    size_t held, held_peak; /* bytes of slabs up to the end of all that was ever handed out */
     uint64_t allocs, fail_at, fail_count;
     bool exact;        /* no cache, no rounding */
     int owner, owners; /* of the slabs in use now, and the last one given */
 } tp_heap;
 
-/* What tp_device_profile returns, in the making (profile.c). */
+/* The measurements behind tp_device_profile (profile.c). */
 typedef struct tp_profile {
     bool on;
     double began; /* the op that is running */
@@ -68,12 +68,12 @@ struct tp_device {
     char name[16];
     int threads;
     tp_isa isa;
-    bool dry; /* memory is counted, never touched; whoever runs a kernel asks first */
+    bool dry; /* memory is counted, never touched: callers of kernels check this first */
     tp_heap heap;
     uint64_t launches, syncs, unfused;
     tp_profile profile;
-    const uint64_t *capturing; /* a step is recorded: how far the random stream has advanced when it
-                                  runs, in device memory */
+    const uint64_t *capturing; /* not NULL while a step is recorded: device memory that says how far
+                                  the random stream has advanced when it runs */
     void *gpu;                 /* of the CUDA backend */
     struct tp_left *left;      /* host memory of parameters that are gone (tp__left_take)     */
     uint64_t next_gen;         /* of a parameter's handle */
@@ -97,9 +97,9 @@ tp_buf *tp__buf_new(tp_device *D, size_t bytes);
 tp_buf *tp__buf_ref(tp_buf *b);
 void tp__buf_unref(tp_buf *b); /* NULL: nothing */
 
-/* Host memory that stale handles look at: what is given back goes to the next that takes, to the
- * system only when D closes. All pieces of a device have one size. Arrives zeroed but for its first
- * 8 bytes, a number of D's own; NULL without memory. */
+/* Host memory that stale handles may still read: a piece that is given back is reused by the next
+ * take and returned to the system only when D closes. All pieces of a device have one size. A piece
+ * arrives zeroed except for its first 8 bytes, a number that is unique in D; NULL without memory. */
 void *tp__left_take(tp_device *D, size_t bytes);
 void tp__left_give(tp_device *D, void *p);
 void tp__left_free(tp_device *D);
@@ -107,8 +107,8 @@ void tp__left_free(tp_device *D);
 void tp__heap_init(tp_heap *h, const tp_device_opts *o);
 void tp__heap_free(tp_device *D); /* all slabs; blocks in use become invalid */
 void tp__heap_trim(tp_device *D);
-/* From here on memory comes from slabs of a new owner, whose number is returned; freed blocks of
- * its are given to nobody else, nor returned, until it releases them. */
+/* From here on memory comes from slabs of a new owner, whose number is returned. Its freed blocks are
+ * neither reused by others nor returned to the system until it releases them. */
 int tp__heap_own(tp_device *D);
 void tp__heap_own_nothing(tp_device *D);
 void tp__heap_release(tp_device *D, int owner);
@@ -120,11 +120,11 @@ void tp__heap_text(tp_device *D, size_t request, char *text, size_t size);
 typedef void (*tp_body)(const void *ctx, int64_t begin, int64_t end, int thread);
 void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, const void *ctx);
 
-/* The threads that OpenMP would use here. */
+/* The number of threads that OpenMP would use here. */
 int tp__max_threads(void);
 
-/* Around every kernel: counts it, times it if asked to. Ended with a code of its own: it may find
- * that the device has failed. op must live as long as D. */
+/* Called around every kernel: count it, and time it if D is profiled. tp__op_ends may find that the
+ * device has failed, and returns that code. op must live as long as D. */
 void tp__op_begins(tp_device *D);
 tp_code tp__op_ends(tp_device *D, const char *op, bool backward);
 void tp__profile_add(tp_device *D, int line, double seconds);
@@ -133,15 +133,15 @@ void tp__profile_free(tp_device *D);
 /* Every element of a whole buffer becomes x, converted to its dtype. */
 void tp__fill(tp_device *D, const tp_view *v, double x);
 
-/* Device memory into host memory, which waits; false: D has failed, and host holds nothing. */
+/* Copies device memory to the host and waits. False: D has failed, and host is undefined. */
 bool tp__device_read(tp_device *D, void *host, const void *from, size_t bytes);
 
 extern const tp_backend tp__cpu_backend, tp__dry_backend[TP_NBACKENDS];
 /* cuda/: opens GPU `index` for D, or fails D. */
 void tp__cuda_open(tp_device *D, int index, const tp_device_opts *o);
 
-/* Sets OpenBLAS to one thread, and has it map its memory for products on so many of ours, which
- * costs address space only. False: there is no room. */
+/* Sets OpenBLAS to one thread and makes it map its memory for products on that many of our threads,
+ * which costs address space only. False: no address space is left. */
 bool tp__blas_prepare(int threads);
 
 #endif

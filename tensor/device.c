@@ -116,7 +116,7 @@ static void open_cpu(tp_device *D, const tp_device_opts *o)
     D->be = o->dry ? &tp__dry_backend[TP_CPU] : &tp__cpu_backend;
 }
 
-/* What a constructor returns when not even the object itself could be allocated. */
+/* What tp_device_open returns if the object itself cannot be allocated. */
 static tp_device no_memory = {
     .name = "none",
     .err = { TP_E_MEMORY, "device: out of memory for the device object itself", NULL },

@@ -1,8 +1,8 @@
 /* dry.c - the memory of a dry device: address ranges that nothing may touch.
  *
- * A dry device answers "how much memory would this take": the caching allocator works as always, so
+ * A dry device answers "how much memory would this take". The caching allocator works normally, so
  * its statistics are those of a real run, but a slab is a reserved range without pages, kernels are
- * skipped, and what is read back is zero. A kernel that runs nevertheless faults at once. */
+ * skipped, and reading returns zeros. A kernel that runs by mistake faults at once. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include <string.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 /* numpy_permutation.c - the permutations of NumPy's RandomState: MT19937 (Matsumoto, Nishimura
- * 1998) seeded with one number, and an exchange from the end whose partner is drawn by masking
- * words until one is small enough. */
+ * 1998) seeded with one number, and a shuffle from the end whose partner is drawn by masking words
+ * until one is small enough. */
 #include <tapegrad/random.h>
 
 enum { WORDS = 624, FAR = 397 };
@@ -39,7 +39,7 @@ static uint32_t word(twister *t)
     return y ^ y >> 18;
 }
 
-/* 0 ... most */
+/* Uniform in 0 ... most. */
 static uint32_t up_to(twister *t, uint32_t most)
 {
     uint32_t mask = most;

@@ -1,4 +1,4 @@
-/* parallel.c - the parallel loop; the only file that knows OpenMP. */
+/* parallel.c - the parallel loop; the only file that uses OpenMP. */
 #include <omp.h>
 #include <pthread.h>
 
@@ -9,7 +9,7 @@ int tp__max_threads(void)
     return omp_get_max_threads();
 }
 
-/* After fork() a child has none of the threads that gcc's OpenMP would wait for: it works alone,
+/* After fork() a child has none of the threads that gcc's OpenMP would wait for. It uses one thread,
  * which gives the same bits. */
 static bool alone;
 

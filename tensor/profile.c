@@ -1,7 +1,8 @@
-/* profile.c - the time of each op: a clock around every kernel, a line for each op and direction.
+/* profile.c - measures the time of each op, one line for each op and direction.
  *
- * The CPU is read at once. A CUDA device marks begin and end in its stream and is read later, when
- * its marks are used up or the table is asked for, so that measuring does not wait for each op. */
+ * The CPU's clock is read around each kernel. A CUDA device marks begin and end in its stream; the
+ * marks are read when they are used up or the table is asked for, so that measuring does not wait
+ * for each op. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -17,7 +18,7 @@ static double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The line of an op, made if need be; -1: no memory for it, and the op is not counted. Names are
+/* The line of an op, added if it is new; -1: out of memory, and the op is not counted. Names are
  * compared as text, since ops of several libraries may share one. */
 static int line_of(tp_profile *p, const char *op, bool backward)
 {

@@ -1,12 +1,11 @@
-/* random.c - streams of random numbers on Philox: the words of (key, index, epoch), one after the
- * other. */
+/* random.c - streams of random numbers: the Philox words of (key, index, epoch) in order. */
 #include <tapegrad/random.h>
 
 #include <math.h>
 
 #include "tensor/rng.h"
 
-/* Blocks count below the epoch: 2^31 blocks of four words an epoch. */
+/* The block number is the low part of the counter: 2^31 blocks of four words for each epoch. */
 enum { EPOCH = 33 };
 
 tp_random tp_random_stream(uint64_t seed, const char *purpose, uint64_t index, uint64_t epoch)
@@ -43,7 +42,7 @@ double tp_random_normal(tp_random *r)
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * tp_random_uniform(r));
 }
 
-/* Marsaglia and Tsang; shapes below 1 by the power of a uniform number. */
+/* Marsaglia and Tsang; shapes below 1 use a power of a uniform number. */
 static double log_gamma_value(tp_random *r, double a)
 {
     const double boost = a < 1 ? log(1 - tp_random_uniform(r)) / a : 0;
@@ -55,14 +54,14 @@ static double log_gamma_value(tp_random *r, double a)
     }
 }
 
-/* X / (X + Y) of gamma values, whose logarithms do not underflow for small a and b. */
+/* X / (X + Y) of gamma values, computed from logarithms, which do not underflow for small a and b. */
 double tp_random_beta(tp_random *r, double a, double b)
 {
     const double x = log_gamma_value(r, a), y = log_gamma_value(r, b);
     return 1 / (1 + exp(y - x));
 }
 
-/* Four values a block of words. */
+/* One block of words gives four values. */
 void tp_random_normals(tp_random *r, float *out, int64_t n)
 {
     r->next = (r->next + 3) / 4 * 4;

@@ -1,4 +1,4 @@
-/* rng.c - the parts of the random numbers that only the host needs. */
+/* rng.c - random numbers that only the host draws. */
 #include "tensor/rng.h"
 
 #include <math.h>

@@ -134,7 +134,7 @@ double tp_ld(const tp_view *v, int64_t i)
     }
 }
 
-/* x without its fraction, as near as lo..hi comes: a conversion of what does not fit is undefined. */
+/* Truncates x and clamps it to lo..hi, since converting a value out of range is undefined. */
 static int64_t to_whole(double x, int64_t lo, int64_t hi)
 {
     if (isnan(x)) return 0;

@@ -1,4 +1,4 @@
-/* checksum.c - XXH3 sums of tensors and headers. The only file that knows xxHash. */
+/* checksum.c - XXH3 sums of tensors and headers. The only file that uses xxHash. */
 #include "tensor/file/checksum.h"
 
 #include <string.h>

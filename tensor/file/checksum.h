@@ -5,8 +5,8 @@
  * xxh3.tensors has one for the bytes of each tensor, in the order of the data, without blanks.
  * xxh3.header is that of the header, bytes 0 to 7 and the padding included, with 0 for each of its
  * own digits; it comes first, so that these lie in the same place in every file. Each of the two
- * keys wants the other one: whatever bit of them is damaged, the file does not pass for one of a
- * program that writes none. */
+ * keys requires the other: if either is damaged, the file is not mistaken for one without
+ * checksums. */
 #ifndef TP_CHECKSUM_H
 #define TP_CHECKSUM_H
 
@@ -17,16 +17,16 @@
 #define TP_SUM_HEADER  "xxh3.header"
 #define TP_SUM_TENSORS "xxh3.tensors"
 
-/* How a header with checksums begins, up to the digits of its own. */
+/* The beginning of a header with checksums, up to the digits of the header's own. */
 #define TP_SUM_BEGIN "{\"__metadata__\":{\"" TP_SUM_HEADER "\":\""
 
 enum {
     TP_SUM_DIGITS = 16,
-    TP_SUM_AT = sizeof TP_SUM_BEGIN - 1, /* in the JSON text: the digits of the header's */
+    TP_SUM_AT = sizeof TP_SUM_BEGIN - 1, /* position of the header's digits in the JSON text */
     TP_SUMS_AT = TP_SUM_AT + TP_SUM_DIGITS + sizeof "\",\"" TP_SUM_TENSORS "\":\"" - 1,
 };
 
-/* A checksum that is being made, of bytes that come one after another. */
+/* A checksum of bytes that arrive in pieces. */
 typedef struct XXH3_state_s tp_sum;
 
 tp_sum *tp__sum_new(void); /* NULL without memory */
@@ -35,7 +35,8 @@ void tp__sum_begin(tp_sum *s);
 void tp__sum_add(tp_sum *s, const void *bytes, size_t n);
 uint64_t tp__sum_end(const tp_sum *s);
 
-/* That of a header: its JSON text, padding included, which begins with TP_SUM_BEGIN and 16 digits. */
+/* The checksum of a header: of its JSON text, padding included, which begins with TP_SUM_BEGIN and 16
+ * digits. */
 uint64_t tp__sum_header(tp_sum *s, const char *json, size_t length);
 
 void tp__sum_print(uint64_t sum, char *digits);       /* 16 of them, and no '\0'            */

@@ -11,7 +11,7 @@
 
 #define bad(F, ...) tp__file_fail(F, TP_E_IO, __VA_ARGS__)
 
-/* The JSON text: its length, or 0 with F failed. */
+/* The length of the JSON text, or 0 with F failed. */
 static size_t header_length(tp_file *F)
 {
     unsigned char first[9] = { 0 };
@@ -34,12 +34,12 @@ static size_t header_length(tp_file *F)
 
 /* ---- the header ---- */
 
-/* A value takes jansson up to 300 bytes, and two letters of a file: of more than these, or of lists
- * and objects where a header has none, no tree is made. Sound headers have about 13 values a
- * tensor. */
+/* jansson takes up to 300 bytes for a value of two letters. A header with more values than this, or
+ * with lists and objects where a sound one has none, is refused before it is parsed. Sound headers
+ * have about 13 values for each tensor. */
 enum { MOST_VALUES = 2000000, DEEPEST = 3 };
 
-/* The letter behind the string that begins at s, or end. */
+/* The first letter after the string that begins at s, or end. */
 static const char *skip_string(const char *s, const char *end)
 {
     for (s++; s < end && *s != '"'; s++)
@@ -47,8 +47,8 @@ static const char *skip_string(const char *s, const char *end)
     return s < end ? s + 1 : end;
 }
 
-/* {"NAME":{"KEY":[1,2]}}: objects at depth 0 and 1, lists above them, no list in a list. What is no
- * JSON is the parser's business. */
+/* Checks the nesting {"NAME":{"KEY":[1,2]}}: objects at depth 0 and 1, lists below them, no list in a
+ * list. Text that is not JSON is left to the parser. */
 static bool modest(tp_file *F, const char *text, size_t length)
 {
     const char *const end = text + length;
@@ -170,7 +170,7 @@ static void parse_tensor(tp_file *F, const char *name, const json_t *j)
     "; the file is damaged, or a program has changed it and kept the checksums: take the last "    \
     "good checkpoint, or leave out the metadata '" TP_SUM_HEADER "' and '" TP_SUM_TENSORS "'"
 
-/* Compares the header's, if the file has checksums, and prepares for those of tensors. */
+/* Compares the header's checksum, if the file has any, and prepares to compare those of tensors. */
 static void check_header(tp_file *F, const char *text, size_t length)
 {
     const json_t *meta = json_object_get(F->root, "__metadata__");
@@ -194,7 +194,7 @@ static void check_header(tp_file *F, const char *text, size_t length)
             (unsigned long long)is, (unsigned long long)said);
 }
 
-/* Takes them out of the metadata, which are for programs; the tensors are known. */
+/* Moves the checksums of tensors from the metadata, which programs see, to the list of tensors. */
 static void take_sums(tp_file *F)
 {
     if (!F->sum || !tp_file_ok(F)) return;

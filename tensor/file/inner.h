@@ -36,19 +36,19 @@ typedef struct tp_stored {
 const tp_stored *tp__stored(const char *name); /* NULL: unknown      */
 const tp_stored *tp__stored_as(tp_dtype dt);   /* how dt is written  */
 
-/* Adds memory of a device under a name; its bytes are fetched by tp_writer_commit. */
+/* Adds memory of a device under a name; tp_writer_commit reads its bytes. */
 void tp__writer_add_device(tp_writer *W, const char *name, tp_device *D, const tp_view *v);
 
-/* As tp_writer_finite, but infinity passes: masks are made of it. */
+/* As tp_writer_finite, but infinity passes, since masks contain it. */
 void tp__writer_no_nan(tp_writer *W);
 
-/* Fails the writer with somebody else's error: a part of the file could not be given. */
+/* Fails the writer with the error of an object that could not supply its part of the file. */
 void tp__writer_fail(tp_writer *W, const tp_err *e);
 
 /* Copies n of the stored bytes of a tensor, from its byte `first` on. */
 bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n, void *to);
 
-/* Fails the reader: nothing, if it has failed already. "PATH: " is put before the text. */
+/* Fails the reader unless it has failed already; the text begins with "PATH: ". */
 void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 
 #endif

@@ -1,4 +1,4 @@
-/* meta.c - metadata of an open file: texts, and numbers that JSON reads the same in every locale. */
+/* meta.c - metadata of an open file: texts, and numbers parsed as JSON. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +8,11 @@
 typedef struct source {
     const char *at;
     size_t left;
-    bool starved; /* there was no memory */
+    bool starved; /* memory ran out */
 } source;
 
-/* Feeds jansson byte by byte: without memory its lexer drops letters and goes on, which only errno
- * tells, and only until the next number. */
+/* Feeds jansson byte by byte. When memory runs out, its lexer drops letters and continues; only errno
+ * shows that, and only until the next number. */
 static size_t feed(void *to, size_t room, void *data)
 {
     source *s = data;
@@ -56,7 +56,7 @@ bool tp_file_meta_at(const tp_file *F, int i, const char **key, const char **val
     return true;
 }
 
-/* JSON and not strtod, which reads numbers as the locale writes them. */
+/* Parsed as JSON, not by strtod, which depends on the locale. */
 static json_t *number(tp_file *F, const char *key, const char *text, const char *what, size_t flags)
 {
     json_t *j = tp__file_json(F, text, strlen(text), JSON_DECODE_ANY | flags, NULL);

@@ -1,8 +1,7 @@
-/* regular.c - files as they are read everywhere: regular ones alone, and by read, never by a
- * map.
+/* regular.c - opening files to be read: only regular ones, and by read, never by mmap.
  *
- * A pipe would be waited for without end, a device may have none. Whoever reads a map is killed by
- * SIGBUS where the file has become shorter or the disk fails; read reports both. */
+ * Opening a pipe would wait forever, and a device may have no end. Reading a map kills the process by
+ * SIGBUS if the file was truncated or the disk fails; read reports both. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,6 +1,5 @@
-/* replace.c - writing a file so that a reader finds the old one or the new one, whole,
- * whatever happens in between: everything goes to PATH.tmp-PID, which is synced and renamed over
- * PATH, then the folder is synced. */
+/* replace.c - writes a file such that a reader always finds the old or the new one, whole: everything
+ * goes to PATH.tmp-PID, which is synced and renamed over PATH, then the folder is synced. */
 #include "tensor/file/replace.h"
 
 #include <errno.h>
@@ -50,7 +49,7 @@ bool tp__file_put(int fd, const void *data, size_t bytes)
     return true;
 }
 
-/* A leftover of a killed process with our number is in the way only of us. */
+/* Removes the leftover of a killed process that had our process number. */
 static int create(const char *path)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
@@ -134,7 +133,7 @@ bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, s
 
 /* ---- folders ---- */
 
-/* path is cut at each slash in turn, and whole again. */
+/* Cuts path at each slash in turn and restores it. */
 static bool make_parents(char *path)
 {
     for (char *s = path + 1; *s; s++)

@@ -1,6 +1,6 @@
 /* write.c - writing safetensors files. Layout: inner.h.
  *
- * Tensors are written from where they are; device memory passes through one bounded buffer. The
+ * Tensors are written from the caller's memory; device memory passes through one bounded buffer. The
  * header, which holds their checksums, is written last. */
 #include <errno.h>
 #include <jansson.h>
@@ -21,7 +21,7 @@ typedef struct item {
     char *name;
     tp_view view;
     size_t bytes, begin;
-    int order;      /* of being added    */
+    int order;      /* in which added    */
     tp_device *dev; /* NULL: host memory */
     void *own;      /* a copy            */
 } item;
@@ -129,7 +129,7 @@ void tp__writer_fail(tp_writer *W, const tp_err *e)
 void tp_writer_meta(tp_writer *W, const char *key, const char *value)
 {
     if (!tp_writer_ok(W)) return;
-    errno = 0; /* jansson does not tell why it failed, malloc does */
+    errno = 0; /* jansson does not say why it failed, but malloc sets errno */
     if (strcmp(key, TP_SUM_HEADER) == 0 || strcmp(key, TP_SUM_TENSORS) == 0)
         fail(W, TP_E_VALUE, "metadata '%s' is a checksum, which the writer itself makes", key);
     else if (json_object_get(W->meta, key))
@@ -147,7 +147,7 @@ void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value)
     tp_writer_meta(W, key, text);
 }
 
-/* The shortest of 15 to 17 digits that gives the same bits again, in the form of JSON. */
+/* As JSON with the fewest digits, 15 to 17, that read back to the same bits. */
 void tp_writer_meta_num(tp_writer *W, const char *key, double value)
 {
     if (!isfinite(value)) {
@@ -155,7 +155,7 @@ void tp_writer_meta_num(tp_writer *W, const char *key, double value)
         return;
     }
     json_t *j = json_real(value);
-    bool same = false; /* stays so without memory */
+    bool same = false; /* stays false without memory */
     for (size_t digits = 15; digits <= 17 && !same; digits++) {
         char *text = json_dumps(j, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
         json_t *back = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
@@ -243,7 +243,7 @@ static int by_place(const void *pa, const void *pb)
     return ea != eb ? (ea < eb ? 1 : -1) : a->order - b->order;
 }
 
-/* Gives every tensor its place: wide elements first, so that all are aligned without gaps. */
+/* Assigns the offsets: wide elements first, so that all tensors are aligned without gaps. */
 static void place(tp_writer *W)
 {
     size_t at = 0;
@@ -270,7 +270,7 @@ static json_t *describe(const item *t)
                      shape, "data_offsets", begin, begin + bytes);
 }
 
-/* The metadata behind checksums whose digits are still 0. NULL without memory. */
+/* The metadata, after checksums whose digits are still 0. NULL without memory. */
 static json_t *describe_all(const tp_writer *W)
 {
     const size_t digits = TP_SUM_DIGITS * (size_t)W->n;
@@ -291,7 +291,7 @@ static json_t *describe_all(const tp_writer *W)
 /* The JSON text, or NULL with W failed. */
 static char *header(tp_writer *W)
 {
-    errno = 0; /* without memory jansson may drop letters and go on; malloc tells */
+    errno = 0; /* without memory jansson may drop letters and continue; malloc sets errno */
     json_t *root = json_object();
     if (json_object_set_new(root, "__metadata__", describe_all(W)) != 0) no_host_memory(W);
     for (int i = 0; i < W->n; i++) {
@@ -320,7 +320,7 @@ typedef struct content {
     tp_sum *sum;
 } content;
 
-/* Ready to be filled with checksums; takes the text. */
+/* Builds the header, into which checksums are filled later; frees the text. */
 static void frame(content *c, char *text)
 {
     const size_t length = text ? strlen(text) : 0;
@@ -335,7 +335,7 @@ static void frame(content *c, char *text)
     free(text);
 }
 
-/* Fails W if the part of t from byte `at` on, found at data, holds what it refuses. */
+/* Fails W if data, the part of t from byte `at` on, contains a value that W refuses. */
 static bool accept(tp_writer *W, const item *t, size_t at, const void *data, size_t bytes)
 {
     const size_t size = tp_dtype_size(t->view.dtype);
@@ -361,7 +361,7 @@ static bool put_part(const content *c, int fd, const item *t, size_t at, const v
     return tp__file_put(fd, data, n);
 }
 
-/* In pieces: what the checksum has read is still in the cache when it is written. */
+/* Writes in pieces, which are still in the cache after they are summed. */
 static bool put_item(const content *c, int fd, const item *t)
 {
     bool ok = true;
@@ -379,7 +379,7 @@ static bool put_item(const content *c, int fd, const item *t)
     return ok;
 }
 
-/* Leaves room for the header, which is known when the data is. */
+/* Writes the data first, since the header holds their checksums. */
 static bool put_content(int fd, void *env)
 {
     const content *c = env;
