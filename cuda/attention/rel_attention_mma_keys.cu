@@ -92,6 +92,17 @@ template <int COLS, bool DISTANCES> struct column_warp {
         am_clear<COLS / 8>(dv);
         sum[0] = sum[1] = 0.0f;
     }
+    /* Queues copies of the block's rows from `first` to room, values behind; loads the bias logits. */
+    __device__ void fetch(const attn<bf16> &p, bf16 *room, const am_rows &rows,
+                          const am_rows &values, int first)
+    {
+        const int row = first + (int)threadIdx.x / 32 * 16 + (int)threadIdx.x % 32 / 4;
+        tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room, rows.at, first, p.keys, p.dim, p.width);
+        if (!DISTANCES)
+            tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room + AM_ROWS * COLS, values.at, first, p.keys,
+                                                    p.dim, p.width);
+        for (int half = 0; half < 2; half++) own_bias[half] = rows.bias_of(row + 8 * half);
+    }
     /* Rows from j, queries i .. i + STEP in `tile`, their dO behind; of_query: lse and delta. ring: table
      * (for distances: keys), values: for distances. */
     template <class L>
@@ -147,7 +158,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_column_grad_mma(attn<bf16> 
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     const am_block owner(p.heads, DISTANCES ? p.splits : p.batch);
     am_block at = owner;
-    const int first = at.tile * AM_ROWS, j = first + 16 * warp, row = j + lane / 4;
+    const int first = at.tile * AM_ROWS, j = first + 16 * warp;
     const int begin = attn_begin_query(p, first);
     const int end = DISTANCES ? p.queries : attn_end_query(p, min(first + AM_ROWS, p.keys) - 1);
     const bool hidden = begin >= end || (DISTANCES && p.span && first >= p.span);
@@ -168,11 +179,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_column_grad_mma(attn<bf16> 
         int place = AM_ROWS - 16 * warp, slot = 0;
         __syncthreads(); /* all warps have finished the batch row before */
         if (at.b == b0) {
-            tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room, of_own.at, first, p.keys, p.dim, p.width);
-            if (!DISTANCES)
-                tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room + AM_ROWS * COLS, of_v.at, first,
-                                                        p.keys, p.dim, p.width);
-            for (int half = 0; half < 2; half++) w.own_bias[half] = of_own.bias_of(row + 8 * half);
+            w.fetch(p, room, of_own, of_v, first);
         }
         tiles.fetch(tiles.now, p, p.q + rows, p.dout + rows, begin, p.queries);
         ring.begin(DISTANCES ? k : table, begin + p.ahead - first - AM_ROWS);

@@ -7,7 +7,7 @@
 #ifndef TP_TILES_CUH
 #define TP_TILES_CUH
 
-#include "cuda/kit/kernel.cuh"
+#include "cuda/kit/ptx.cuh"
 
 /* The offset of chunk c of a row, in elements. */
 template <int COLS> static __device__ inline int tp_tile_at(int row, int c)

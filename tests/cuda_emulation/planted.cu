@@ -3,6 +3,7 @@
 #include "cuda_emulation/planted.h"
 
 #include "cuda/kit/move.cuh"
+#include "cuda/kit/ptx.cuh"
 
 enum { BLOCK = 64 };
 
