@@ -5,6 +5,8 @@
 #include <string.h>
 #include <tapegrad/options.h>
 
+#include "shape_text.h"
+
 typedef struct request {
     tp_words files;
     bool names, meta;
@@ -126,16 +128,11 @@ static summary summarise(tp_file *F, const tp_file_tensor *t)
 
 static void print_tensor(tp_file *F, const tp_file_tensor *t, int width)
 {
-    char shape[256] = "[";
+    char shape[256];
     const summary s = summarise(F, t);
     if (!tp_file_ok(F)) return;
-    for (int i = 0; i < t->shape.ndim; i++) {
-        const size_t n = strlen(shape);
-        snprintf(shape + n, sizeof shape - n, "%s%lld", i ? "," : "", (long long)t->shape.dim[i]);
-    }
     print_text(t->name, width);
-    printf("  %-7s %s]", t->stored, shape);
-    printf("%*s", (int)(strlen(shape) < 16 ? 16 - strlen(shape) : 0), "");
+    printf("  %-7s %-17s", t->stored, shape_text(&t->shape, shape, sizeof shape));
     if (s.finite) printf(" %12.5g %12.5g %12.5g", s.low, s.high, s.sum / (double)s.finite);
     if (s.nan) printf("  %lld NaN", (long long)s.nan);
     if (s.infinite) printf("  %lld infinite", (long long)s.infinite);

@@ -15,16 +15,6 @@ int print_json(json_t *json)
     return status;
 }
 
-const char *shape_text(const tp_shape *s, char *text, size_t size)
-{
-    size_t used = (size_t)snprintf(text, size, "[");
-    for (int i = 0; i < s->ndim && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? "," : "",
-                                 (long long)s->dim[i]);
-    if (used < size) snprintf(text + used, size - used, "]");
-    return text;
-}
-
 json_t *shape_json(const tp_shape *s)
 {
     json_t *list = json_array();

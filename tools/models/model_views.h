@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <tapegrad/model.h>
 
+#include "shape_text.h"
+
 /* The library's own counts for a model. */
 typedef struct model_facts {
     tp_model_cfg cfg;
@@ -37,8 +39,7 @@ int model_summary(const summary_opts *o);
 /* Prints and releases json; returns the exit status. */
 int print_json(json_t *json);
 
-/* A shape as text, "[1,2048,512]", and as a JSON list. */
-const char *shape_text(const tp_shape *s, char *text, size_t size);
+/* A shape as a JSON list. */
 json_t *shape_json(const tp_shape *s);
 
 #endif
