@@ -1,9 +1,8 @@
-/* load.c - reading a whole regular file, unpacked with libarchive if its first bytes are those of a
- * compressed format.
+/* load.c - reads a whole regular file, and unpacks it with libarchive if it is compressed.
  *
- * The format is told by its first bytes, not by the name, so that a renamed file still opens; a
- * name that promises compression which the bytes do not show is an error, because training on the
- * packed bytes of a damaged file would otherwise go unnoticed. */
+ * The format is detected from the magic bytes, not from the name, so a renamed file still opens. A
+ * compressed file's name without its magic bytes is an error: training on the packed bytes of a
+ * damaged file would otherwise go unnoticed. */
 #include "load.h"
 
 #include <archive.h>
@@ -20,7 +19,7 @@ static const struct packing {
     const char *name, *suffix;
     size_t length;
     uint8_t magic[6];
-    int filter; /* what libarchive calls it; none: zip */
+    int filter; /* of libarchive; none: zip */
     int (*support)(struct archive *);
     /* clang-format off */
 } packings[] = {
@@ -58,7 +57,7 @@ void tp__blob_free(tp_blob *b)
     *b = (tp_blob){ 0 };
 }
 
-/* A heap buffer that doubles. Room for at least one more byte, or false. */
+/* Makes room for at least one more byte by doubling the buffer; false without memory. */
 static bool grow(uint8_t **buffer, size_t *capacity, size_t used)
 {
     if (used < *capacity) return true;
@@ -83,7 +82,7 @@ int tp__open_file(const char *path, int64_t *bytes, char *why, size_t size)
     return fd;
 }
 
-/* The first n bytes, which the file had when it was opened. */
+/* Reads the first n bytes. The file had as many when it was opened, but may have shrunk since. */
 static bool take(tp_blob *b, int fd, size_t n, char *why, size_t size)
 {
     if (!b->bytes || n > b->room) {
@@ -107,7 +106,7 @@ static bool take(tp_blob *b, int fd, size_t n, char *why, size_t size)
     return false;
 }
 
-/* Of a packed file all is needed, whatever the limit. */
+/* Whether a file is compressed; such a file is read as a whole, whatever the limit. */
 static bool is_packed(int fd)
 {
     uint8_t first[6];
@@ -115,7 +114,8 @@ static bool is_packed(int fd)
     return packing_of(&b) != NULL;
 }
 
-/* most: a longer file is refused; cut: as much of a plain one is read. 0: no such limit. */
+/* A file of more than `most` bytes is an error; of a plain file at most `cut` bytes are read. 0: no
+ * limit. */
 static bool read_file(tp_blob *b, const char *path, size_t most, size_t cut, char *why, size_t size)
 {
     int64_t bytes;
@@ -146,7 +146,7 @@ static bool damaged(struct archive *a, size_t used, char *why, size_t size)
     return false;
 }
 
-/* The content of the current entry, up to limit. */
+/* Unpacks the current entry, up to `limit` bytes. */
 static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, char *why, size_t size)
 {
     uint8_t *buffer = NULL;
@@ -165,7 +165,7 @@ static bool unpack_entry(tp_blob *out, struct archive *a, size_t limit, char *wh
     return got < 0 ? damaged(a, used, why, size) : got == 0;
 }
 
-/* Steps to the next regular file of a zip, or to the only entry of the other formats. */
+/* Advances to the next regular file of a zip, or to the only entry of the other formats. */
 static int next_file(struct archive *a)
 {
     struct archive_entry *e;
@@ -175,25 +175,27 @@ static int next_file(struct archive *a)
     return r;
 }
 
-/* The other methods of zip reserve as much memory as the file asks for, up to 4 GiB. */
+/* Accepts the methods of zip with bounded memory; the others allocate what the file asks for, up to
+ * 4 GiB. */
 static bool modest(struct archive *a, char *why, size_t size)
 {
     static const char *const methods[] = { "(uncompressed)", "(deflation)", "(bzip)" };
     const char *name = archive_format_name(a); /* "ZIP 2.0 (deflation)" */
     for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
         if (name && strstr(name, methods[i])) return true;
-    snprintf(why, size, "is packed as %s; pack it with deflate, gzip, xz, zstd or bzip2",
+    snprintf(why, size, "is compressed as %s; use deflate, gzip, xz, zstd or bzip2",
              name ? name : "an unknown kind of zip");
     return false;
 }
 
-/* Leaves *out empty where the archive holds nothing. A broken header could pass as text of the raw
- * format, so the filter must be the one that the first bytes announced. */
+/* *out stays empty if the archive is empty. The filter must be the one of the magic bytes: a damaged
+ * header could otherwise pass as text of the raw format. */
 static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
                        const struct packing *p, size_t limit, char *why, size_t size)
 {
     if (p->filter == ARCHIVE_FILTER_XZ && tp__immodest_xz(packed->bytes, packed->size)) {
-        snprintf(why, size, "asks for a dictionary above 256 MiB; pack it again, with xz -9");
+        snprintf(why, size,
+                 "needs a dictionary of more than 256 MiB; compress it again with xz -9");
         return false;
     }
     p->support(a);
@@ -208,7 +210,7 @@ static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
     if (p->filter == ARCHIVE_FILTER_NONE && !modest(a, why, size)) return false;
     if (!unpack_entry(out, a, limit ? limit : SIZE_MAX, why, size)) return false;
     if (next_file(a) != ARCHIVE_OK) return true;
-    snprintf(why, size, "holds several files; unpack the one that is meant");
+    snprintf(why, size, "contains several files; unpack the one to read");
     return false;
 }
 

@@ -1,4 +1,4 @@
-/* samples.c - examples in memory, a contiguous array a column, and batches of them. */
+/* samples.c - examples in memory, one contiguous array per column, and batches of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ struct tp_samples {
     column column[TP_MAX_COLUMNS];
     tp_samples_opts opts;
     int64_t count, room;
-    int64_t *order; /* of the training examples in epoch `shuffled`; -1: of none */
+    int64_t *order; /* [training examples]: their order in epoch `shuffled`, if it is not -1 */
     int64_t shuffled;
     uint64_t hash;
     char why[WHY];
@@ -33,14 +33,14 @@ static void out_of_memory(tp_samples *X, int64_t count)
     snprintf(X->why, WHY, "samples: out of memory for %lld examples", (long long)count);
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 static bool possible(tp_samples *X, int columns, const tp_column *c, const tp_samples_opts *o)
 {
     if (columns < 1 || columns > TP_MAX_COLUMNS)
         snprintf(X->why, WHY, "samples: %d columns are not 1 to %d", columns, TP_MAX_COLUMNS);
     else if (o->batch < 1)
-        snprintf(X->why, WHY, "samples: a batch of %lld", (long long)o->batch);
+        snprintf(X->why, WHY, "samples: the batch is %lld, not at least 1", (long long)o->batch);
     else if (o->hold_back < 0 || o->hold_back == 1)
         snprintf(X->why, WHY, "samples: hold_back is %lld, not 0 or at least 2",
                  (long long)o->hold_back);
@@ -52,7 +52,7 @@ static bool possible(tp_samples *X, int columns, const tp_column *c, const tp_sa
     return !X->why[0];
 }
 
-/* False if an example, or a batch of it, is too large to be counted. */
+/* False without memory, or if the size of a batch overflows. */
 static bool set_column(column *c, tp_column is, int64_t batch)
 {
     const size_t most = SIZE_MAX / 4 / (size_t)batch;
@@ -113,7 +113,7 @@ static bool grow(tp_samples *X)
     return true;
 }
 
-/* By words of eight bytes. */
+/* Hashes words of eight bytes, then the remaining bytes. */
 static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t n)
 {
     for (; n >= 8; n -= 8, bytes += 8) {
@@ -143,7 +143,7 @@ void tp_samples_add(tp_samples *X, const void *const value[])
 
 /* ---- batches ---- */
 
-/* The example that is number i of a part. */
+/* The index of example i of a part. */
 static int64_t example(const tp_samples *X, tp_part part, int64_t i)
 {
     const int64_t every = X->opts.hold_back;

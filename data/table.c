@@ -1,5 +1,5 @@
-/* table.c - text files of rows and cells. The bytes are held once, with a zero in the place of
- * every separator, and a pointer for each cell. */
+/* table.c - text files of rows and cells: one copy of the bytes, in which zeros replace the
+ * separators, and a pointer to each cell. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { WHY = 1024, MAX_CELLS = 4096 };
 
-/* A column's labels. */
+/* The labels of a column. */
 typedef struct labels {
     int count;
     int32_t *of; /* [rows] */
@@ -30,7 +30,7 @@ static tp_table no_memory = { .why = "table: out of memory" };
 
 /* ---- rows ---- */
 
-/* The next line from *at that is not empty, and its end; false after the last. */
+/* Finds the next non-empty line from *at on; false after the last. */
 static bool next_line(char **at, char *end, char **line, char **line_end, int64_t *number)
 {
     while (*at < end) {
@@ -45,7 +45,7 @@ static bool next_line(char **at, char *end, char **line, char **line_end, int64_
     return false;
 }
 
-/* Up to one more than there may be. */
+/* Stops counting at MAX_CELLS + 1. */
 static int count_cells(const char *line, const char *end, char separator)
 {
     int n = 1;
@@ -53,7 +53,7 @@ static int count_cells(const char *line, const char *end, char separator)
     return n;
 }
 
-/* The cells of a line, of which there are at least as many as there are columns. */
+/* Splits a line with at least `columns` cells; the last cell takes the rest of the line. */
 static void split(char **cell, int columns, char *line, char *end, char separator)
 {
     for (int c = 0; c < columns; c++) {
@@ -82,7 +82,7 @@ static void measure(tp_table *X, const char *name, char *end, const tp_table_opt
         if (X->columns == 0) X->columns = n;
         if (memchr(line, 0, (size_t)(stop - line)))
             snprintf(X->why, WHY,
-                     "table %.480s: line %lld holds a zero byte: it is not a text file", name,
+                     "table %.480s: line %lld contains a zero byte: it is not a text file", name,
                      (long long)number);
         else if (n < X->columns || (n > X->columns && o->columns == 0))
             snprintf(X->why, WHY,
@@ -95,12 +95,12 @@ static void measure(tp_table *X, const char *name, char *end, const tp_table_opt
         if (X->why[0]) return;
     }
     X->rows -= X->header;
-    if (X->rows < 1) snprintf(X->why, WHY, "table %.480s: no rows", name);
+    if (X->rows < 1) snprintf(X->why, WHY, "table %.480s: has no rows", name);
 }
 
 static void fill(tp_table *X, const char *name, const char *bytes, size_t n, const tp_table_opts *o)
 {
-    static const char mark[] = { '\xef', '\xbb', '\xbf' }; /* of UTF-8, at the beginning */
+    static const char mark[] = { '\xef', '\xbb', '\xbf' }; /* the byte order mark of UTF-8 */
     const char separator = o->separator ? o->separator : '\t';
     char *line = NULL, *stop = NULL;
     int64_t number = 0;
@@ -137,7 +137,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(**(char **const *)a, **(char **const *)b);
 }
 
-/* Cells of the column in the order of their bytes: equal ones get one number. */
+/* Sorts the cells of a column by their bytes; equal cells get the same number. */
 static bool number_cells(const tp_table *X, int column, labels *L)
 {
     char ***order = malloc((size_t)X->rows * sizeof *order), **first = X->cell + column;
@@ -155,7 +155,7 @@ static bool number_cells(const tp_table *X, int column, labels *L)
     return done;
 }
 
-/* Made when they are first asked for; NULL: X has failed. */
+/* Numbers the column at the first call. NULL: X has failed. */
 static const labels *labels_of(tp_table *X, int column)
 {
     if (!tp_table_ok(X)) return NULL;

@@ -1,12 +1,12 @@
-/* xz.c - the largest dictionary that an .xz file asks for. liblzma reserves it before it has seen
- * any data of a block, so all blocks are looked at before it begins, without unpacking:
+/* xz.c - finds the largest dictionary that an .xz file asks for. liblzma allocates it before it has
+ * read any data of a block, so all blocks are checked first, without unpacking them:
  *
  *     stream   header 12 | blocks | index | footer 12        streams, with zeros between them
  *     block    header | LZMA2 chunks, a zero | padding to 4 | check
  *     chunk    01, 02: size - 1 in 2 bytes | as many          80 and above: 2 bytes | packed
  *              size - 1 in 2 bytes | properties, from c0 on | packed bytes
  *
- * Where the file is damaged the walk ends, as liblzma does at the same place. */
+ * At damage the walk ends, as liblzma does at the same place. */
 #include <string.h>
 
 #include "load.h"
@@ -15,8 +15,8 @@ enum { HEADER = 12, LZMA2 = 0x21 };
 
 typedef struct walk {
     const uint8_t *at, *end;
-    size_t check; /* bytes of it */
-    int largest;  /* dictionary  */
+    size_t check; /* bytes of a block's check */
+    int largest;  /* dictionary so far        */
 } walk;
 
 static size_t left(const walk *w)
@@ -47,7 +47,7 @@ static bool number(walk *w, uint64_t *x)
     return false;
 }
 
-/* Flags, sizes if the flags say so, filters as id, length, properties. */
+/* A header is flags, the sizes that the flags announce, and filters: id, length, properties. */
 static bool block_header(walk *w)
 {
     const size_t size = 4 * ((size_t)w->at[0] + 1);
@@ -81,7 +81,7 @@ static bool block(walk *w)
     return skip(w, (4 - bytes % 4) % 4 + w->check);
 }
 
-/* A zero, how many records, two numbers each, padding to 4, check. */
+/* The index is a zero, the number of records, two numbers each, padding to 4 bytes, and a check. */
 static bool index_and_footer(walk *w)
 {
     const uint8_t *begin = w->at++;

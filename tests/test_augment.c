@@ -409,7 +409,7 @@ Test(augment, errors)
     cr_assert(tp_augment_recipe(&a, "eval", 64));
     a.crop_ratio = 1.5;
     cr_expect_not(tp_augment_image(&a, &w, &in, (tp_example){ 0 }, out));
-    cr_expect_str_eq(w.why, "no 64 x 64 pixels can be cut with crop_ratio 1.5");
+    cr_expect_str_eq(w.why, "a crop of 64 x 64 pixels is impossible with crop_ratio 1.5");
     a = (tp_augment){ .size = 1, .crop = TP_CROP_NONE };
     cr_expect_not(tp_augment_image(&a, &w, &in, (tp_example){ 0 }, out));
     cr_expect_str_eq(w.why, "pixels cannot be scaled by mean 0 and std 0 of channel 0: std must be "

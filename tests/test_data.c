@@ -195,7 +195,7 @@ Test(data, text_option_errors)
         tp_text_close(X);
     }
     tp_text *X = tp_text_from(NULL, 0, NULL);
-    cr_expect_str_eq(tp_text_why(X), "text in memory: is empty");
+    cr_expect_str_eq(tp_text_why(X), "the text in memory is empty");
     tp_text_close(X);
 }
 
@@ -338,7 +338,8 @@ Test(data, batch_errors)
     }
     tp_text *X = tp_text_from(NULL, 0, NULL);
     tp_bytes *S = tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ .batch = 1, .tokens = 1 });
-    cr_expect_str_eq(tp_bytes_why(S), "text in memory: is empty", "a failed text's reason is kept");
+    cr_expect_str_eq(tp_bytes_why(S), "the text in memory is empty",
+                     "a failed text's reason is kept");
     tp_bytes_free(S);
     tp_text_close(X);
 }

@@ -164,7 +164,7 @@ Test(samples, mistakes_are_named)
     } cases[] = {
         { 0, good, { .batch = 1 }, "0 columns are not 1 to 16" },
         { 17, good, { .batch = 1 }, "17 columns are not 1 to 16" },
-        { 1, good, { .batch = 0 }, "a batch of 0" },
+        { 1, good, { .batch = 0 }, "the batch is 0" },
         { 1, good, { .batch = 1, .hold_back = 1 }, "hold_back is 1" },
         { 1, good, { .batch = 1, .hold_back = -2 }, "hold_back is -2" },
         { 1, { (tp_dtype)99, TP_SCALAR }, { .batch = 1 }, "column 0 has no dtype" },

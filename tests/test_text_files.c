@@ -192,19 +192,19 @@ Test(text_files, file_errors)
     pack(4, "none.zip", "", 0, 0);
     expect_why("none.zip", "is named .zip but is not a zip file");
     pack(4, "two.zip", "ab", 2, 2);
-    expect_why("two.zip", "holds several files; unpack the one that is meant");
+    expect_why("two.zip", "contains several files; unpack the one to read");
     pack(4, "lzma.zip", text, 100, 1);
     relabel_zip("lzma.zip", 14);
-    expect_why("lzma.zip",
-               "is packed as ZIP 2.0 (lzma); pack it with deflate, gzip, xz, zstd or bzip2");
+    expect_why("lzma.zip", "is compressed as ZIP 2.0 (lzma); use deflate, gzip, xz, zstd or bzip2");
     put("large.xz", xz_4g, sizeof xz_4g - 1);
-    expect_why("large.xz", "asks for a dictionary above 256 MiB; pack it again, with xz -9");
+    expect_why("large.xz", "needs a dictionary of more than 256 MiB; compress it again with xz -9");
     pack(1, "second.xz", text, N, 1);
     const size_t first = get("second.xz", packed, N);
     memset(packed + first, 0, 8); /* between streams */
     memcpy(packed + first + 8, xz_4g, sizeof xz_4g - 1);
     put("second.xz", packed, first + 8 + sizeof xz_4g - 1);
-    expect_why("second.xz", "asks for a dictionary above 256 MiB; pack it again, with xz -9");
+    expect_why("second.xz",
+               "needs a dictionary of more than 256 MiB; compress it again with xz -9");
     for (int i = 0; i < FORMATS; i++) {
         pack(i, formats[i].name, text, N, 1);
         const size_t n = get(formats[i].name, packed, N);

@@ -1,4 +1,4 @@
-/* affine.c - images turned, sheared and moved, equal to Pillow's bit for bit. */
+/* affine.c - rotation, shear and translation of images, bit-identical to Pillow's. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ bool tp_image_affine(tp_image *out, const tp_image *in, const double m[6], tp_fi
     return true;
 }
 
-/* To 15 decimals, exactly as printing and reading it again. */
+/* Rounds to 15 decimals, as Pillow does. */
 static double rounded(double x)
 {
     char text[32];
@@ -29,6 +29,6 @@ void tp_image_rotation(const tp_image *in, double degrees, double m[6])
     const double angle = -((turn < 0 ? turn + 360 : turn) * (pi / 180));
     const double x = (double)in->width / 2, y = (double)in->height / 2;
     const double c = rounded(cos(angle)), s = rounded(sin(angle)), d = rounded(-sin(angle));
-    const double turned[6] = { c, s, c * -x + s * -y + x, d, c, d * -x + c * -y + y };
-    memcpy(m, turned, sizeof turned);
+    const double rotation[6] = { c, s, c * -x + s * -y + x, d, c, d * -x + c * -y + y };
+    memcpy(m, rotation, sizeof rotation);
 }

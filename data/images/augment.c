@@ -1,9 +1,9 @@
-/* augment.c - the pipelines of images.
+/* augment.c - the augmentation pipelines of images.
  *
- *     bytes -> decoded box -> size x size pixels -> flipped, RandAugment -> floats -> a box erased
+ *     bytes -> decoded box -> size x size pixels -> flip, RandAugment -> floats -> a box erased
  *
- * Random numbers are drawn in that order from one stream an example. Where a random box of the
- * image is wanted, only that box is decoded: the same pixels as of the whole image. */
+ * Random numbers are drawn in that order, from one stream per example. For a random box only that box
+ * is decoded, which gives the same pixels as decoding the whole image. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { TRIES = 10, PADDING = 4 };
 
 /* ---- size x size pixels ---- */
 
-/* Width and height of a box with a random area and shape, `wide` being its width by its height. */
+/* Draws the width and height of a box: a fraction of `pixels` in `area`, an aspect ratio in `wide`. */
 static void draw_shape(tp_random *r, double pixels, const double area[2], const double wide[2],
                        int64_t *width, int64_t *height)
 {
@@ -27,7 +27,7 @@ static void draw_shape(tp_random *r, double pixels, const double area[2], const 
     *height = (int64_t)nearbyint(sqrt(a / shape));
 }
 
-/* The largest box in the middle whose shape is allowed. */
+/* The largest centred box with an allowed aspect ratio. */
 static tp_box middle(const double aspect[2], int64_t W, int64_t H)
 {
     const double shape = (double)W / (double)H;
@@ -52,8 +52,8 @@ static tp_box draw_box(const tp_augment *a, tp_random *r, int64_t W, int64_t H)
     return middle(a->aspect, W, H);
 }
 
-/* A window of what the image is when its shorter edge has become size / crop_ratio: no more of it
- * is computed. */
+/* Resizes the shorter edge to size / crop_ratio and cuts a window of size x size. Only the pixels of
+ * the window are computed. */
 static bool cut_edge(const tp_augment *a, tp_augment_work *w, const tp_image *in, tp_random *r)
 {
     const int64_t S = a->size, edge = (int64_t)((double)S / a->crop_ratio);
@@ -62,7 +62,8 @@ static bool cut_edge(const tp_augment *a, tp_augment_work *w, const tp_image *in
     const tp_image all = { .width = tall ? edge : longer, .height = tall ? longer : edge };
     tp_box window = tp_image_centre(&all, S, S);
     if (S < 1 || edge < S)
-        return tp__image_fail(&w->image, "no %lld x %lld pixels can be cut with crop_ratio %g",
+        return tp__image_fail(&w->image,
+                              "a crop of %lld x %lld pixels is impossible with crop_ratio %g",
                               (long long)S, (long long)S, a->crop_ratio);
     if (a->crop == TP_CROP_RANDOM) {
         window.y = tp_random_below(r, all.height - S + 1);
@@ -72,7 +73,7 @@ static bool cut_edge(const tp_augment *a, tp_augment_work *w, const tp_image *in
                             all.height, window, a->filter);
 }
 
-/* Leaves it in w->image. */
+/* Makes size x size pixels, in w->image. */
 static bool fit(const tp_augment *a, tp_augment_work *w, const tp_image *in, tp_random *r)
 {
     const int64_t S = a->size;
@@ -101,7 +102,7 @@ static double either_sign(tp_random *r, double x)
     return tp_random_uniform(r) < 0.5 ? x : -x;
 }
 
-/* Of an operation at strength m, 0 to 1. */
+/* The argument of an operation of strength m, 0 to 1. */
 static double argument_of(tp_pixel_op op, double m, tp_random *r)
 {
     switch (op) {
@@ -167,8 +168,7 @@ static void erase(const tp_augment *a, tp_random *r, float *out)
 
 /* ---- an example ---- */
 
-/* Numbers that are no deviation, those of a forgotten field too, would make every pixel infinite.
- */
+/* A standard deviation of 0, such as that of a forgotten field, would make every pixel infinite. */
 static bool can_scale(const tp_augment *a, tp_augment_work *w)
 {
     for (int c = 0; c < TP_RGB; c++) {
@@ -210,7 +210,7 @@ bool tp_augment_image(const tp_augment *a, tp_augment_work *w, const tp_image *i
     return finish(a, w, &r, out);
 }
 
-/* The least size at which pixels of width x height need not be enlarged. */
+/* The largest factor by which width x height can shrink without falling below `least`. */
 static int shrink_to(int64_t width, int64_t height, int64_t least)
 {
     int by = 8;
@@ -218,7 +218,7 @@ static int shrink_to(int64_t width, int64_t height, int64_t least)
     return by;
 }
 
-/* Decodes no more than is needed. */
+/* Decodes only the pixels that the crop needs. */
 static bool fit_bytes(const tp_augment *a, tp_augment_work *w, const void *bytes, size_t n,
                       tp_random *r)
 {

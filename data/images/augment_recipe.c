@@ -1,5 +1,5 @@
-/* augment_recipe.c - the papers' pipelines by name. Those of training differ in nothing: all papers
- * took over DeiT's, in which colour jitter is set but RandAugment takes its place. */
+/* augment_recipe.c - the papers' pipelines by name. All papers train with DeiT's pipeline, which sets
+ * colour jitter but uses RandAugment instead of it. */
 #include <string.h>
 
 #include <tapegrad/augment.h>
@@ -32,7 +32,7 @@ static void training(tp_augment *a)
     a->mix = (tp_mix){ .probability = 1, .mixup = 0.8, .cutmix = 1, .cut = 0.5, .smoothing = 0.1 };
 }
 
-/* For small sets: most of the image, and nothing but its frame changes. */
+/* For small sets: crops keep most of the image, and colours stay as they are. */
 static void small(tp_augment *a)
 {
     a->crop = a->size > SMALL ? TP_CROP_RESIZED : TP_CROP_PADDED;

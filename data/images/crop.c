@@ -1,4 +1,4 @@
-/* crop.c - parts of images, mirrored ones, and pixels as numbers. */
+/* crop.c - crops, flips, and conversion of pixels to floats. */
 #include <math.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ bool tp_image_crop(tp_image *out, const tp_image *in, tp_box box, const uint8_t 
     if (!tp_image_ok(in)) return tp__image_fail(out, "%s", in->why);
     if (!tp_image_new(out, box.width, box.height)) return false;
     if (!fill) fill = black;
-    /* columns of out that lie in the image */
+    /* columns of out that are inside the image */
     const int64_t from = clamp(-box.x, 0, box.width);
     const int64_t to = clamp(in->width - box.x, from, box.width);
     for (int64_t y = 0; y < box.height; y++) {
@@ -36,7 +36,7 @@ bool tp_image_crop(tp_image *out, const tp_image *in, tp_box box, const uint8_t 
     return true;
 }
 
-/* Offsets of a half go to the even neighbour; a smaller image gets the odd pixel behind it. */
+/* Halves round to even; the odd pixel of padding goes to the end. */
 static int64_t centre(int64_t have, int64_t want)
 {
     return have < want ? -((want - have) / 2) : (int64_t)nearbyint((double)(have - want) / 2);
@@ -60,7 +60,7 @@ void tp_image_flip(tp_image *p)
     }
 }
 
-/* A table of what each value becomes in each channel. */
+/* A table per channel maps the 256 values to floats. */
 void tp_image_floats(const tp_image *p, const float mean[3], const float std[3], float *out)
 {
     float table[TP_RGB][256];

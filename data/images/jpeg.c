@@ -1,10 +1,10 @@
 /* jpeg.c - JPEG by libjpeg-turbo, as Pillow sets it: exact inverse transform, smooth
  * upsampling.
  *
- * libjpeg leaves by longjmp where a file is broken: all that must be released belongs to its own
- * object or to the image, and no local variable changes after setjmp. Of a box only the rows and
- * columns around it are transformed, and nothing below it is even read: a random crop takes about
- * two thirds of the time of the image. */
+ * libjpeg reports errors by longjmp: everything to be released belongs to its object or to the image,
+ * and no local variable changes after setjmp. For a box only the rows and columns around it are
+ * transformed, and nothing below it is read: a random crop takes about two thirds of the time of the
+ * whole image. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,10 +14,9 @@
 
 #include "inner.h"
 
-/* A file of many scans, each empty, would take minutes: each goes over the whole image. All
- * images may have FEW_SCANS, three times what encoders make, others as many as go over
- * MOST_SCANNED pixels. Below NARROW columns libjpeg upsamples in another way, which a box must not
- * choose. */
+/* Each scan visits the whole image, so a file of many empty scans would take minutes. Any image may
+ * have FEW_SCANS, three times what encoders write; more are allowed up to MOST_SCANNED pixels in all.
+ * Below NARROW columns libjpeg upsamples differently, so narrower boxes are not cropped while decoding. */
 enum { MOST_SCANS = 200, FEW_SCANS = 32, EDGE = 2, NARROW = 64, CMYK = 4 };
 static const int64_t MOST_SCANNED = 1000000000;
 
@@ -28,7 +27,7 @@ typedef struct reader {
     jmp_buf escape;
     tp_image *p;
     bool strict;
-    tp_box part; /* of p, in pixels of the shrunk image */
+    tp_box part; /* the box of p in pixels of the shrunk image */
 } reader;
 
 static void leave(j_common_ptr c)
@@ -40,7 +39,7 @@ static void leave(j_common_ptr c)
     longjmp(r->escape, 1);
 }
 
-/* Damage that libjpeg makes the best of: where the file ends too early, grey is what remains. */
+/* libjpeg recovers from some damage: missing data at the end become grey, unless strict. */
 static void message(j_common_ptr c, int level)
 {
     const reader *r = c->client_data;
@@ -68,7 +67,7 @@ static void silent(j_common_ptr c)
     (void)c;
 }
 
-/* May leave by longjmp, as all that follows. */
+/* This and all functions below may leave by longjmp. */
 static void begin(reader *r, const uint8_t *bytes, size_t n)
 {
     jpeg_create_decompress(&r->d);
@@ -91,14 +90,14 @@ static void prepare(reader *r, tp_image *p, bool strict)
 
 static int orientation_of(const struct jpeg_decompress_struct *d)
 {
-    static const char mark[] = "Exif\0"; /* and the byte that ends it */
+    static const char mark[] = "Exif\0"; /* with the NUL of the literal */
     for (jpeg_saved_marker_ptr m = d->marker_list; m; m = m->next)
         if (m->data_length > sizeof mark && memcmp(m->data, mark, sizeof mark) == 0)
             return tp__exif_orientation(m->data + sizeof mark, m->data_length - sizeof mark);
     return 1;
 }
 
-/* 255 (1 - c)(1 - k), rounded. Adobe's files hold 255 - c and 255 - k. */
+/* 255 (1 - c)(1 - k), rounded. Adobe's files store 255 - c and 255 - k. */
 static void from_cmyk(uint8_t *rgb, const uint8_t *cmyk, int64_t n, bool inverted)
 {
     const int flip = inverted ? 0 : 255;
@@ -107,7 +106,7 @@ static void from_cmyk(uint8_t *rgb, const uint8_t *cmyk, int64_t n, bool inverte
             rgb[c] = (uint8_t)(((cmyk[c] ^ flip) * (cmyk[3] ^ flip) + 127) / 255);
 }
 
-/* The box of the full image as pixels of the shrunk one. */
+/* The box of the full image in pixels of the shrunk one, rounded outwards. */
 static tp_box shrunk(tp_box b, int64_t by)
 {
     const int64_t x = b.x / by, y = b.y / by;
@@ -118,7 +117,7 @@ static void choose_colours(reader *r)
 {
     struct jpeg_decompress_struct *d = &r->d;
     if (d->num_components != 1 && d->num_components != 3 && d->num_components != CMYK)
-        refuse(r, "neither grey nor of three nor of four colours");
+        refuse(r, "the image has neither one, three nor four colour components");
     d->out_color_space = d->num_components == CMYK ? JCS_CMYK : JCS_RGB;
 }
 
@@ -142,7 +141,7 @@ static void start(reader *r, const tp_image_opts *o, int *orientation)
     jpeg_start_decompress(d);
 }
 
-/* Leaves in *first the column of the image that rows now begin with. */
+/* Limits decoding to the columns of the box; *first is the first decoded column. */
 static void narrow(reader *r, JDIMENSION *first)
 {
     struct jpeg_decompress_struct *d = &r->d;

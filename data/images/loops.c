@@ -1,8 +1,8 @@
-/* loops.c - resizing, blending and moving pixels: once for the baseline, once with -mavx2.
+/* loops.c - resizing, blending and affine maps of pixels, compiled for the baseline and with -mavx2.
  *
- * A pixel is a vector of four bytes, of which three count: it is written whole, and the next pixel
- * overwrites the fourth. The bits are the same in both: resizing adds whole numbers, and the rest
- * does the same operations in the same order. */
+ * A pixel is a vector of four bytes: all four are written, and the next pixel overwrites the fourth.
+ * Both builds give the same bits: resizing adds integers, and everything else performs the same
+ * operations in the same order. */
 #include "loops.h"
 
 #include <math.h>
@@ -111,7 +111,7 @@ static void columns(uint8_t *out, const uint8_t *in, const tp_axis *a)
 
 /* ---- blends ---- */
 
-/* A sum of 13 pixels is never half way between two multiples of 13: no rounding to agree on. */
+/* A sum of 13 pixels is never halfway between two multiples of 13, so no rounding mode matters. */
 static void sharpen(uint8_t *out, const uint8_t *in, int64_t stride, int64_t n, float factor)
 {
     const uint8_t *above = in - stride, *below = in + stride;
@@ -134,14 +134,13 @@ static void colour(uint8_t *rgb, int64_t n, float factor)
 
 /* ---- affine maps ----
  *
- * The cubic has a = -1, unlike that of resizing. Columns outside repeat the border; of the rows the
- * first is clamped, and a later one outside repeats the result of the row before it. Where a
- * fraction is 0 the cubic is its second value, exactly: moves and shears along one axis need no
- * more than one row or column. */
+ * The cubic has a = -1, unlike that of resizing. Columns outside repeat the border. The first row is
+ * clamped; a later row outside repeats the result of the row before it. With a fraction of 0 the cubic
+ * is exactly its second value, so translations and shears along one axis need one row or column. */
 
-/* Macros: vectors of four doubles have no calling convention in the baseline. */
+/* Macros, since the baseline has no calling convention for vectors of four doubles. */
 #define REAL(pixel) __builtin_convertvector(load(pixel), d4)
-/* Between b and c. */
+/* Interpolates between b and c. */
 #define CUBIC(a, b, c, d, t)                                                                       \
     ((b) +                                                                                         \
      (t) * (((c) - (a)) + (t) * ((2 * ((a) - (b)) + (c) - (d)) + (t) * (-(a) + (b) - (c) + (d)))))
@@ -151,7 +150,7 @@ static inline int64_t clamp(int64_t x, int64_t top)
     return x < 0 ? 0 : x > top ? top : x;
 }
 
-/* Of four pixels of a row, x[] in bytes. */
+/* Interpolates four pixels of a row; x[] are offsets in bytes. */
 static inline void across(d4 *out, const uint8_t *line, const int64_t x[4], double t)
 {
     if (t == 0) {

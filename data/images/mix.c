@@ -1,4 +1,4 @@
-/* mix.c - mixup and cutmix: image i of a batch with image B-1-i, and targets to match.
+/* mix.c - mixup and cutmix of image i of a batch with image B-1-i, and of their targets.
  *
  *     mixup:   x_i = lambda x_i + (1 - lambda) x_{B-1-i}
  *     cutmix:  a box of x_i comes from x_{B-1-i}; lambda = 1 - its share of the image */

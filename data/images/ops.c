@@ -1,7 +1,7 @@
-/* ops.c - the 15 operations of RandAugment, equal to Pillow's bit for bit.
+/* ops.c - the 15 operations of RandAugment, bit-identical to Pillow's.
  *
- * Most are tables of 256 values a channel, or blends a + f (b - a) of the image b with a poorer
- * one, in float32 and cut to whole numbers. */
+ * Most are tables of 256 values per channel, or blends a + f (b - a) of the image b with a degraded
+ * image a, in float32 and truncated. */
 #include <math.h>
 #include <string.h>
 
@@ -60,7 +60,7 @@ static void flatten(uint8_t *out, const int64_t *h)
     }
 }
 
-/* Of channels by their histogram. */
+/* Maps each channel by its histogram. */
 static void equalise(tp_image *p, void (*rule)(uint8_t *, const int64_t *))
 {
     int64_t h[TP_RGB][VALUES];
@@ -110,7 +110,7 @@ static int mean_grey(const tp_image *p)
     return (int)((double)sum / (double)n + 0.5);
 }
 
-/* Border pixels are as smooth as they can be: blended with themselves. */
+/* Border pixels stay as they are: they have no smoothed value to blend with. */
 static bool with_smooth(tp_image *out, const tp_image *in, float f)
 {
     if (!tp_image_copy(out, in)) return false;

@@ -1,7 +1,7 @@
-/* png.c - PNG by libpng: any kind becomes 8-bit RGB, and RGB is written.
+/* png.c - decodes PNG of any kind to 8-bit RGB, by libpng.
  *
- * libpng leaves by longjmp where a file is broken; as in jpeg.c, no local variable changes
- * after setjmp. Rows that were read before that are kept unless strict; the rest is black. */
+ * libpng reports errors by longjmp; as in jpeg.c, no local variable changes after setjmp. Rows that
+ * were read before an error are kept unless strict; the rest is black. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@ typedef struct reader {
     png_infop info;
     const uint8_t *bytes;
     size_t left;
-    uint8_t *scratch; /* the whole image, where a box is wanted of an interlaced one; else a row */
+    uint8_t *scratch; /* the whole image if it is interlaced, else a row */
     tp_image *p;
     tp_box box;
-    size_t most; /* memory that is given in one piece */
-    bool rows;   /* reading them has begun            */
+    size_t most; /* largest allocation that is allowed */
+    bool rows;   /* reading of rows has begun          */
     jmp_buf escape;
     char why[200];
 } reader;
@@ -49,7 +49,7 @@ static void take(png_structp png, png_bytep to, size_t n)
     r->left -= n;
 }
 
-/* libpng asks for as much as a chunk claims to be long, whatever its limits. */
+/* Limits allocations: libpng allocates the length that a chunk claims, whatever its own limits. */
 static png_voidp give(png_structp png, png_alloc_size_t n)
 {
     const reader *r = png_get_mem_ptr(png);
@@ -80,7 +80,7 @@ static void finish(reader *r)
     free(r->scratch);
 }
 
-/* May leave by longjmp, as all that follows. */
+/* This and all functions below may leave by longjmp. */
 static void read_header(reader *r)
 {
     png_set_read_fn(r->png, r, take);
@@ -117,11 +117,11 @@ static void start(reader *r, const tp_image_opts *o, int *orientation)
         longjmp(r->escape, 1);
     if (o->orient) *orientation = orientation_of(r);
     as_rgb(r);
-    r->most = SIZE_MAX; /* rows, which max_pixels limits */
+    r->most = SIZE_MAX; /* for rows, which max_pixels limits */
     const bool whole = png_set_interlace_handling(r->png) > 1;
     png_read_update_info(r->png, r->info);
     if (png_get_rowbytes(r->png, r->info) != (size_t)width * TP_RGB)
-        png_error(r->png, "an unknown kind of pixels");
+        png_error(r->png, "the format of its pixels is unknown");
     r->scratch = calloc((size_t)width * (whole ? height : 1), TP_RGB);
     if (!r->scratch) png_error(r->png, "out of memory");
     if (!tp_image_new(r->p, r->box.width, r->box.height)) longjmp(r->escape, 1);
@@ -137,7 +137,7 @@ static void keep_row(reader *r, const uint8_t *row, int64_t y)
                (size_t)b->width * TP_RGB);
 }
 
-/* All seven passes of an interlaced image, each adding pixels to the rows. */
+/* Reads the seven passes of an interlaced image; each adds pixels to the rows. */
 static void read_passes(reader *r, int passes)
 {
     const int64_t width = png_get_image_width(r->png, r->info) * (int64_t)TP_RGB;

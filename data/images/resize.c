@@ -1,6 +1,6 @@
-/* resize.c - antialiased resizing, equal to Pillow's bit for bit.
+/* resize.c - antialiased resizing, bit-identical to Pillow's.
  *
- *     out[o] = sum_k weight[o][k] in[first[o] + k]      columns first, then rows, 8 bits in between
+ *     out[o] = sum_k weight[o][k] in[first[o] + k]      columns first, then rows; 8 bits between the passes
  */
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "loops.h"
 
-/* What is asked of an axis: outputs from to from + count - 1 of all. */
+/* The part of an axis to compute: outputs from .. from + count - 1. */
 typedef struct span {
     int64_t inputs, outputs, from, count;
 } span;
@@ -32,7 +32,7 @@ static double support_of(tp_filter filter, double scale)
     return (filter == TP_BICUBIC ? 2 : 1) * fmax(scale, 1);
 }
 
-/* The weights of output o, which sum to 1, in `real` first. */
+/* The weights of output o, which sum to 1; `real` is scratch for them as doubles. */
 static void weigh(tp_axis *a, int64_t o, const span *s, tp_filter filter, double *real)
 {
     const double scale = (double)s->inputs / (double)s->outputs;
@@ -89,7 +89,7 @@ static void all_columns(uint8_t *out, const uint8_t *in, int64_t stride, int64_t
         tp__loops()->columns(out + y * across->outputs * TP_RGB, in + y * stride, across);
 }
 
-/* Columns of the rows that will be needed. */
+/* Resizes the columns of the rows that are needed, then the rows. */
 static bool both(tp_image *out, const uint8_t *in, int64_t stride, const tp_axis *across,
                  const tp_axis *down)
 {
@@ -104,7 +104,7 @@ static bool both(tp_image *out, const uint8_t *in, int64_t stride, const tp_axis
     return true;
 }
 
-/* An axis that keeps its size is left alone. */
+/* Skips an axis that keeps its size. */
 static bool resize(tp_image *out, const uint8_t *in, int64_t stride, const span *x, const span *y,
                    tp_filter filter)
 {

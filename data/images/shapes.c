@@ -1,9 +1,8 @@
 /* shapes.c - ten kinds of shapes and textures at random places, sizes, angles and colours, on a
  * background of another colour, with noise. Image i of a part is always the same one.
  *
- * A kind is a function that says what is inside at a place: shapes lie in the square [-1,1] x
- * [-1,1], textures fill the plane with a period of about 1. Four places a pixel smooth the edges.
- */
+ * A kind is a function of a point: is the point inside? Shapes are inside the square [-1,1] x [-1,1];
+ * textures fill the plane with a period of about 1. Four samples per pixel smooth the edges. */
 #include <math.h>
 #include <stdlib.h>
 #include <tapegrad/random.h>
@@ -32,7 +31,7 @@ static bool inside(int kind, double u, double v)
     }
 }
 
-/* Where a pixel lies in the shape's own coordinates. */
+/* Maps pixels to the shape's own coordinates (u,v). */
 typedef struct pose {
     double x, y, across,
         down; /* centre in pixels; (u,v) of one pixel to the right is (across, down) */
@@ -51,7 +50,7 @@ static pose draw_pose(tp_random *r, int kind, double side)
                    .down = sin(angle) / size };
 }
 
-/* The share of four places in the pixel that are inside. */
+/* The fraction of four samples in the pixel that are inside. */
 static double cover(int kind, const pose *p, int64_t x, int64_t y)
 {
     int hits = 0;

@@ -1,4 +1,4 @@
-/* write.c - images as PNG files. */
+/* write.c - writes images as PNG files. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,12 +1,12 @@
-/* bytes.c - batches of contiguous streams out of one long sequence of token ids.
+/* bytes.c - batches of contiguous streams from one long sequence of token ids.
  *
  *     ids        | block 0 | block 1 | ... | block nb-1 |    blocks of M tokens, the last shorter
  *     stream b   blocks b*k .. b*k + k-1, k = nb / B         the remainder is dropped
  *     step s     block s mod k of every stream, [B,M]
  *
- * The target of a token is the one after it. The official code gives the last token of a block
- * none; all_targets gives it the first of the next block. A block cut short by the end of the text
- * is filled up with <pad>, which is never a target. */
+ * The target of a token is the next token. In the official code the last token of a block has none;
+ * with all_targets it is the first token of the next block. The last block is padded with <pad>, which
+ * is never a target. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -87,7 +87,7 @@ int64_t tp_bytes_position(const tp_bytes *S)
 
 void tp_bytes_seek(tp_bytes *S, int64_t position)
 {
-    const int64_t most = INT64_C(1) << 60; /* so that nobody counts beyond 64 bits */
+    const int64_t most = INT64_C(1) << 60; /* positions must not overflow 64 bits */
     if (S == &no_memory) return;
     S->position = position < 0 ? 0 : position > most ? most : position;
 }

@@ -1,10 +1,9 @@
-/* text.c - a text as token ids, cut into training, validation and test part.
+/* text.c - a text as token ids, split into training, validation and test parts.
  *
  *     | train: what remains | valid: 5 % | test: 5 % |      of 10^8 bytes: 90, 5 and 5 million
  *
- * Extra text goes behind the training part. All ids are made when the text is opened: two bytes a
- * token, and the file is closed again before training begins, so that changing it later does no
- * harm. */
+ * Extra text is appended to the training part. Opening converts the whole text to ids of two bytes and
+ * closes the file, so changing the file during training is harmless. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +39,7 @@ static bool encode(tp_text *X, tp_part s, const uint8_t *text)
     return true;
 }
 
-/* A copy of the training bytes with those of the file behind them; NULL if that failed. */
+/* The training bytes followed by those of another file, to be freed; NULL: X has failed. */
 static uint8_t *extend(tp_text *X, const uint8_t *train, const char *path)
 {
     const size_t n = (size_t)X->bytes[TP_TRAIN];
@@ -60,7 +59,7 @@ static uint8_t *extend(tp_text *X, const uint8_t *train, const char *path)
     return both;
 }
 
-/* Ids of the three parts, the dictionary from the first unless one is given. */
+/* Encodes the three parts. The dictionary is built from the training part unless one is given. */
 static void encode_all(tp_text *X, const char *name, const uint8_t *const part[SPLITS],
                        const tp_text_opts *o)
 {
@@ -124,7 +123,7 @@ tp_text *tp_text_from(const uint8_t *bytes, int64_t n, const tp_text_opts *o)
     if (n > 0)
         fill(X, "in memory", bytes, n, o);
     else
-        snprintf(X->why, WHY, "text in memory: is empty");
+        snprintf(X->why, WHY, "the text in memory is empty");
     return X;
 }
 

@@ -1,10 +1,10 @@
-/* vocab.c - the dictionary of a language model over bytes: which token stands for which byte.
+/* vocab.c - the dictionary of a language model over bytes: the token of each byte.
  *
  *     0 <s>   1 <pad>   2 </s>   3 <unk>   4.. symbols by falling count   fillers to 8 k
  *
- * Ties are broken by the byte-wise order of the symbols' names, as the official dictionaries do:
- * the name of a byte is its decimal number ("10" < "9"), in text8 the character itself with "_" for
- * the blank. Newline is no symbol; it is the end-of-line token. */
+ * Ties are broken by the byte order of the symbols' names, as in the official dictionaries: a byte is
+ * named by its decimal number ("10" < "9"), in text8 by the character itself, with "_" for the blank.
+ * Newline is the end-of-line token, not a symbol. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static void start(tp_vocab *v, tp_text_style style)
     if (style != TP_TEXT_BYTES) v->id['\n'] = END;
 }
 
-/* Gives the next id to a byte; false if it has one. */
+/* Assigns the next id to a byte; false if it has one already. */
 static bool add(tp_vocab *v, int byte)
 {
     if (v->id[byte] != UNKNOWN) return false;
@@ -82,7 +82,7 @@ static void count_bytes(int64_t count[256], const uint8_t *text, int64_t n)
     for (int64_t i = 0; i < n; i++) count[text[i]]++;
 }
 
-/* The symbols of the text in the order of their ids; returns how many. */
+/* Sorts the symbols of the text by their ids; returns how many there are. */
 static size_t rank(symbol found[256], tp_text_style style, const int64_t count[256])
 {
     size_t kinds = 0;

@@ -1,4 +1,4 @@
-/* vocab.h - what text.c shares with the dictionary. */
+/* vocab.h - the rule of text8's parts, which the dictionary and the text share. */
 #ifndef TP_VOCAB_H
 #define TP_VOCAB_H
 
