@@ -1,4 +1,4 @@
-/* convnet.c - the convolutional baseline, whole: presets, checks, metadata, forward pass, costs. */
+/* convnet.c - the convolutional baseline: presets, checks, members, forward pass, costs. */
 #include <tapegrad/convnet.h>
 
 #include <stdio.h>
@@ -30,31 +30,28 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
     return false;
 }
 
-static bool in_range(int64_t n, int64_t most)
-{
-    return n >= 1 && n <= most;
-}
-
 bool tp_convnet_cfg_check(const tp_convnet_cfg *c, char *why, size_t size)
 {
     why[0] = '\0';
-    if (!in_range(c->width, MAX_WIDTH))
-        snprintf(why, size, "a width of %lld: 1 to %d are possible", (long long)c->width,
-                 MAX_WIDTH);
-    else if (!in_range(c->classes, MAX_CLASSES))
-        snprintf(why, size, "%lld classes", (long long)c->classes);
-    else if (!in_range(c->image[0], MAX_SIDE) || !in_range(c->image[1], MAX_SIDE))
-        snprintf(why, size, "images of %lld x %lld: sides of 1 to %d are possible",
+    if (!tp__in_range(c->width, 1, MAX_WIDTH))
+        snprintf(why, size, "the width is %lld, not 1 to %d", (long long)c->width, MAX_WIDTH);
+    else if (!tp__in_range(c->classes, 1, MAX_CLASSES))
+        snprintf(why, size, "there are %lld classes, not 1 to %d", (long long)c->classes,
+                 MAX_CLASSES);
+    else if (!tp__in_range(c->image[0], 1, MAX_SIDE) || !tp__in_range(c->image[1], 1, MAX_SIDE))
+        snprintf(why, size, "images are %lld x %lld pixels: sides must be 1 to %d",
                  (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
     return !why[0];
 }
 
 #define AT(member) offsetof(tp_convnet_cfg, member)
-static const tp__member members[] = {
-    { .key = "convnet_width", .kind = MEMBER_INT64, .at = AT(width) },
-    { .key = "image", .kind = MEMBER_SIDES, .at = AT(image), .older = "classifier_size" },
-    { .key = "classes", .kind = MEMBER_INT64, .at = AT(classes), .older = "classifier_classes" },
-    { .key = NULL },
+static const tp_model_member members[] = {
+    { "convnet_width", TP_MEMBER_INT64, .at = AT(width) },
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE,
+      .older = "classifier_size" },
+    { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS,
+      .older = "classifier_classes" },
+    { .kind = TP_MEMBER_END },
 };
 
 static bool model_check(const void *cfg, char *why, size_t size)
@@ -62,34 +59,9 @@ static bool model_check(const void *cfg, char *why, size_t size)
     return tp_convnet_cfg_check(cfg, why, size);
 }
 
-static void model_write(const void *cfg, tp_writer *W)
-{
-    tp_writer_meta(W, "model", tp_model_convnet.name);
-    tp__members_write(members, cfg, W);
-}
-
-static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
-{
-    return tp__members_read(members, tp_model_convnet.name, cfg, F, why, size) &&
-           tp_convnet_cfg_check(cfg, why, size);
-}
-
-static tp_common_cfg model_get(const void *cfg)
-{
-    const tp_convnet_cfg *c = cfg;
-    return (tp_common_cfg){ .image = { c->image[0], c->image[1] }, .outputs = c->classes };
-}
-
-static void model_set(void *cfg, const tp_common_cfg *o)
-{
-    tp_convnet_cfg *c = cfg;
-    memcpy(c->image, o->image, sizeof c->image);
-    c->classes = o->outputs;
-}
-
 /* ---- the model ---- */
 
-/* Channels that layer i makes. */
+/* Output channels of layer i. */
 static int64_t channels(const tp_convnet_cfg *c, int i)
 {
     return c->width << (i < 3 ? i : 3);
@@ -148,7 +120,7 @@ static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor
 
 /* ---- costs ---- */
 
-/* Pixels of the map that layer i makes. */
+/* Pixels of the output of layer i. */
 static double pixels(const tp_convnet_cfg *c, int i)
 {
     int64_t h = c->image[0], w = c->image[1];
@@ -173,7 +145,7 @@ tp_flops tp_convnet_flops(const tp_convnet_cfg *c)
     return f;
 }
 
-/* The image; of each layer what the convolution makes, its batch norm, and ReLU of it. */
+/* The image, and for each layer the outputs of its convolution (for the batch norm) and its ReLU. */
 double tp_convnet_activations(const tp_convnet_cfg *c)
 {
     double values = 3.0 * pixels(c, 0);
@@ -202,10 +174,7 @@ const tp_model tp_model_convnet = {
     .size = sizeof(tp_convnet),
     .preset = model_preset,
     .check = model_check,
-    .write = model_write,
-    .read = model_read,
-    .get = model_get,
-    .set = model_set,
+    .members = members,
     .init = model_init,
     .forward = model_forward,
     .flops = model_flops,

@@ -1,4 +1,4 @@
-/* members.c - configurations as checkpoint metadata, by tables of their members. */
+/* members.c - configurations as checkpoint metadata and as options, by the table of their members. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,50 +6,64 @@
 
 #include "model_inner.h"
 
-enum { MOST = INT32_MAX }; /* of a number in a list */
+enum { LIST_MAX = 64, NUMBER_MAX = INT32_MAX }; /* of a list, and of its numbers */
 
-static int values(const tp__member *m, const void *cfg)
+/* How many entries of a list are used. */
+static int entries(const tp_model_member *m, const void *cfg)
 {
-    if (m->kind == MEMBER_SIDES) return 2;
+    if (m->kind == TP_MEMBER_SIDES) return 2;
     return m->length ? *(const int *)((const char *)cfg + m->length) : m->count;
 }
 
 /* ---- writing ---- */
 
-static void write_list(const tp__member *m, const void *p, int n, tp_writer *W)
+static void write_list(const tp_model_member *m, const void *p, int n, tp_writer *W)
 {
     char text[512] = "";
     size_t used = 0;
     for (int i = 0; i < n && used < sizeof text; i++) {
         const long long x =
-            m->kind == MEMBER_INTS ? ((const int *)p)[i] : (long long)((const int64_t *)p)[i];
+            m->kind == TP_MEMBER_INTS ? ((const int *)p)[i] : (long long)((const int64_t *)p)[i];
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%lld", i ? "," : "", x);
     }
     tp_writer_meta(W, m->key, text);
 }
 
-void tp__members_write(const tp__member *m, const void *cfg, tp_writer *W)
+static void write_text(const tp_model_member *m, const void *cfg, tp_writer *W)
 {
-    for (; m->key; m++) {
+    char text[512];
+    m->print(cfg, text, sizeof text);
+    tp_writer_meta(W, m->key, text);
+}
+
+void tp_model_write_cfg(const tp_model *model, const void *cfg, tp_writer *W)
+{
+    tp_writer_meta(W, "model", model->name);
+    for (const tp_model_member *m = model->members; m->kind != TP_MEMBER_END; m++) {
         const void *p = (const char *)cfg + m->at;
         switch (m->kind) {
-        case MEMBER_INT64: tp_writer_meta_int(W, m->key, *(const int64_t *)p); break;
-        case MEMBER_INT: tp_writer_meta_int(W, m->key, *(const int *)p); break;
-        case MEMBER_REAL: tp_writer_meta_num(W, m->key, *(const double *)p); break;
-        case MEMBER_FLAG: tp_writer_meta_int(W, m->key, *(const bool *)p); break;
-        case MEMBER_NOT: tp_writer_meta_int(W, m->key, !*(const bool *)p); break;
-        case MEMBER_WORD: tp_writer_meta(W, m->key, m->words[*(const int *)p]); break;
-        case MEMBER_CHOICE: tp_writer_meta(W, m->key, m->words[*(const bool *)p]); break;
-        default: write_list(m, p, values(m, cfg), W);
+        case TP_MEMBER_END:
+        case TP_MEMBER_HIDDEN: break;
+        case TP_MEMBER_TEXT: write_text(m, cfg, W); break;
+        case TP_MEMBER_INT64: tp_writer_meta_int(W, m->key, *(const int64_t *)p); break;
+        case TP_MEMBER_INT: tp_writer_meta_int(W, m->key, *(const int *)p); break;
+        case TP_MEMBER_REAL: tp_writer_meta_num(W, m->key, *(const double *)p); break;
+        case TP_MEMBER_FLAG: tp_writer_meta_int(W, m->key, *(const bool *)p); break;
+        case TP_MEMBER_NOT: tp_writer_meta_int(W, m->key, !*(const bool *)p); break;
+        case TP_MEMBER_WORD: tp_writer_meta(W, m->key, m->words[*(const int *)p]); break;
+        case TP_MEMBER_CHOICE: tp_writer_meta(W, m->key, m->words[*(const bool *)p]); break;
+        case TP_MEMBER_INTS:
+        case TP_MEMBER_INT64S:
+        case TP_MEMBER_SIDES: write_list(m, p, entries(m, cfg), W); break;
         }
     }
 }
 
 /* ---- reading ---- */
 
-/* A value being read: its member, key and text, and where a refusal goes. */
+/* A value that is read: its member, the key found and its text, and where the reason of an error goes. */
 typedef struct reading {
-    const tp__member *m;
+    const tp_model_member *m;
     const char *key, *text;
     tp_file *F;
     char *why;
@@ -67,7 +81,7 @@ static bool read_int(const reading *r, int64_t lo, int64_t hi, int64_t *x)
     return false;
 }
 
-/* Which of the words the text is, or -1. */
+/* The index of the text among the words, or -1. */
 static int read_word(const reading *r)
 {
     const char *const *w = r->m->words;
@@ -81,7 +95,8 @@ static int read_word(const reading *r)
     return -1;
 }
 
-/* Numbers in [0, MOST], commas between: how many, or 0 if the text is no list of 1 to `most`. */
+/* Parses numbers of 0 to NUMBER_MAX, separated by commas. Returns how many there are, or 0 if the text
+ * is not a list of 1 to `most` numbers. */
 static int parse_list(const char *text, int most, int64_t *x)
 {
     int n = 0;
@@ -89,7 +104,7 @@ static int parse_list(const char *text, int most, int64_t *x)
         char *end;
         errno = 0;
         x[n] = strtoll(text, &end, 10);
-        if (end == text || errno || x[n] < 0 || x[n] > MOST) return 0;
+        if (end == text || errno || x[n] < 0 || x[n] > NUMBER_MAX) return 0;
         n++;
         if (*end != ',') return *end ? 0 : n;
         text = end + 1;
@@ -97,12 +112,10 @@ static int parse_list(const char *text, int most, int64_t *x)
     return 0;
 }
 
-enum { LIST_MAX = 64 };
-
 static bool read_list(const reading *r, void *cfg)
 {
-    const tp__member *m = r->m;
-    const bool sides = m->kind == MEMBER_SIDES;
+    const tp_model_member *m = r->m;
+    const bool sides = m->kind == TP_MEMBER_SIDES;
     const int most = sides ? 2 : m->count;
     int *length = m->length ? (int *)(void *)((char *)cfg + m->length) : NULL;
     int64_t x[LIST_MAX];
@@ -112,15 +125,16 @@ static bool read_list(const reading *r, void *cfg)
     if (sides && n == 1)
         snprintf(r->why, r->size, "%s has one side", r->key);
     else if (n == 0 || (!length && n != most))
-        snprintf(r->why, r->size, "%s = '%.60s' is no list of %s%d sizes, or one is out of range",
-                 r->key, r->text, length || sides ? "at most " : "", most);
+        snprintf(r->why, r->size,
+                 "%s = '%.60s' is not a list of %s%d sizes, or one is out of range", r->key,
+                 r->text, length || sides ? "at most " : "", most);
     else if (length && *length && *length != n)
-        snprintf(r->why, r->size, "%d numbers of %s for %d stages", n, r->key, *length);
+        snprintf(r->why, r->size, "%s has %d numbers for %d stages", r->key, n, *length);
     else {
         if (length) *length = n;
         for (int i = 0; i < n; i++) {
             void *p = (char *)cfg + m->at;
-            if (m->kind == MEMBER_INTS)
+            if (m->kind == TP_MEMBER_INTS)
                 ((int *)p)[i] = (int)x[i];
             else
                 ((int64_t *)p)[i] = x[i];
@@ -132,36 +146,42 @@ static bool read_list(const reading *r, void *cfg)
 
 static bool read_member(const reading *r, void *cfg)
 {
-    const tp__member *m = r->m;
+    const tp_model_member *m = r->m;
     void *p = (char *)cfg + m->at;
     int64_t x = 0;
 
     switch (m->kind) {
-    case MEMBER_INT64: return read_int(r, INT64_MIN, INT64_MAX, p);
-    case MEMBER_INT:
+    case TP_MEMBER_INT64: return read_int(r, INT64_MIN, INT64_MAX, p);
+    case TP_MEMBER_INT:
         if (!read_int(r, INT32_MIN, INT32_MAX, &x)) return false;
         *(int *)p = (int)x;
         return true;
-    case MEMBER_REAL:
+    case TP_MEMBER_REAL:
         if (tp_file_num(r->F, r->key, p)) return true;
         snprintf(r->why, r->size, "%s", tp_file_why(r->F));
         return false;
-    case MEMBER_FLAG:
-    case MEMBER_NOT:
+    case TP_MEMBER_FLAG:
+    case TP_MEMBER_NOT:
         if (!read_int(r, 0, 1, &x)) return false;
-        *(bool *)p = (x != 0) != (m->kind == MEMBER_NOT);
+        *(bool *)p = (x != 0) != (m->kind == TP_MEMBER_NOT);
         return true;
-    case MEMBER_WORD:
-    case MEMBER_CHOICE:
+    case TP_MEMBER_WORD:
+    case TP_MEMBER_CHOICE:
         x = read_word(r);
         if (x < 0) return false;
-        if (m->kind == MEMBER_WORD)
+        if (m->kind == TP_MEMBER_WORD)
             *(int *)p = (int)x;
         else
             *(bool *)p = x != 0;
         return true;
-    default: return read_list(r, cfg);
+    case TP_MEMBER_TEXT: return m->parse(cfg, r->text, r->why, r->size);
+    case TP_MEMBER_INTS:
+    case TP_MEMBER_INT64S:
+    case TP_MEMBER_SIDES: return read_list(r, cfg);
+    case TP_MEMBER_END:
+    case TP_MEMBER_HIDDEN: break;
     }
+    return true;
 }
 
 const char *tp__model_of(tp_file *F)
@@ -170,32 +190,82 @@ const char *tp__model_of(tp_file *F)
     return name ? name : tp_file_meta(F, "classifier");
 }
 
-bool tp__members_read(const tp__member *m, const char *model, void *cfg, tp_file *F, char *why,
-                      size_t size)
+/* Gives a member the value that files without its key mean. False: they must have it. */
+static bool take_default(const tp_model_member *m, void *cfg)
 {
-    const char *found = tp__model_of(F);
+    int64_t *x = (void *)((char *)cfg + m->at);
+    if (!m->otherwise) return false;
+    for (int i = 0; i < (m->kind == TP_MEMBER_SIDES ? 2 : 1); i++) x[i] = m->otherwise;
+    return true;
+}
 
-    if (!tp_file_ok(F) || !found) {
-        snprintf(why, size, "%s",
-                 tp_file_ok(F) ? "the file holds no model configuration" : tp_file_why(F));
-        return false;
-    }
-    if (strcmp(found, model) != 0) {
-        snprintf(why, size, "the file holds another model: '%.60s', not '%s'", found, model);
-        return false;
-    }
-    for (; m->key; m++) {
+static bool read_members(const tp_model_member *m, void *cfg, tp_file *F, char *why, size_t size)
+{
+    for (; m->kind != TP_MEMBER_END; m++) {
+        if (m->kind == TP_MEMBER_HIDDEN) continue;
         reading r = { m, m->key, tp_file_meta(F, m->key), F, why, size };
         if (!r.text && m->older) {
             r.key = m->older;
             r.text = tp_file_meta(F, m->older);
         }
-        if (!r.text && m->optional) continue;
-        if (!r.text) {
+        if (!r.text && !take_default(m, cfg)) {
             snprintf(why, size, "the configuration lacks '%s'", m->key);
             return false;
         }
-        if (!read_member(&r, cfg)) return false;
+        if (r.text && !read_member(&r, cfg)) return false;
     }
     return true;
+}
+
+bool tp_model_read_cfg(const tp_model *model, void *cfg, tp_file *F, char *why, size_t size)
+{
+    const char *found = tp__model_of(F);
+
+    memset(cfg, 0, model->cfg_size);
+    if (!tp_file_ok(F))
+        snprintf(why, size, "%s", tp_file_why(F));
+    else if (!found)
+        snprintf(why, size, "the file contains no model configuration");
+    else if (strcmp(found, model->name) != 0)
+        snprintf(why, size, "the file contains another model: '%.60s', not '%s'", found,
+                 model->name);
+    else
+        return read_members(model->members, cfg, F, why, size) && model->check(cfg, why, size);
+    return false;
+}
+
+/* ---- options ---- */
+
+tp_common_cfg tp_model_get(const tp_model_cfg *c)
+{
+    tp_common_cfg o = { 0 };
+    if (!c || !c->model) return o;
+    for (const tp_model_member *m = c->model->members; m->kind != TP_MEMBER_END; m++) {
+        const void *p = c->at.bytes + m->at;
+        switch (m->common) {
+        case TP_COMMON_NONE: break;
+        case TP_COMMON_IMAGE: memcpy(o.image, p, sizeof o.image); break;
+        case TP_COMMON_CACHE: o.cache = *(const int64_t *)p; break;
+        case TP_COMMON_OUTPUTS: o.outputs = *(const int64_t *)p; break;
+        case TP_COMMON_DROP_PATH: o.drop_path = *(const double *)p; break;
+        case TP_COMMON_RECOMPUTE: o.recompute = *(const tp_recompute *)p; break;
+        }
+    }
+    return o;
+}
+
+void tp_model_set(tp_model_cfg *c, const tp_common_cfg *o)
+{
+    if (!c || !c->model) return;
+    for (const tp_model_member *m = c->model->members; m->kind != TP_MEMBER_END; m++) {
+        void *p = c->at.bytes + m->at;
+        switch (m->common) {
+        case TP_COMMON_NONE: break;
+        case TP_COMMON_IMAGE: memcpy(p, o->image, sizeof o->image); break;
+        case TP_COMMON_CACHE: *(int64_t *)p = o->cache; break;
+        case TP_COMMON_OUTPUTS: *(int64_t *)p = o->outputs; break;
+        case TP_COMMON_DROP_PATH: *(double *)p = o->drop_path; break;
+        case TP_COMMON_RECOMPUTE: *(tp_recompute *)p = o->recompute; break;
+        }
+    }
 }

@@ -1,5 +1,5 @@
-/* model.c - models by name, and configurations of any model as values: what tp_model gives, found
- * through the table (model_table.c). */
+/* model.c - models by name, and configurations of any model as values, found through the table
+ * (model_table.c). */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 /* ---- names ---- */
 
-/* The next word of a list with blanks between, from *at on: its first letter, or NULL. */
+/* The next word of a list separated by blanks, from *at on, or NULL. */
 static const char *next_word(const char **at, size_t *length)
 {
     const char *word = *at + strspn(*at, " ");
@@ -37,7 +37,7 @@ const tp_model_row *tp_model_find(const char *name)
 
 enum { LONGEST = 64 };
 
-/* Letters to insert, delete or replace until a [m] is b [n], case aside (Levenshtein). */
+/* The Levenshtein distance of a [m] and b [n], ignoring case. */
 static size_t distance(const char *a, size_t m, const char *b, size_t n)
 {
     size_t row[LONGEST + 1];
@@ -57,7 +57,7 @@ static size_t distance(const char *a, size_t m, const char *b, size_t n)
     return row[n];
 }
 
-/* Of all names the one with the fewest letters changed. */
+/* Writes the name with the smallest distance. */
 static void nearest(const char *name, char *buf, size_t size)
 {
     const tp_model_row *row;
@@ -87,7 +87,7 @@ static bool take_preset(tp_model_cfg *c, const tp_model *m, const char *name, ch
     return true;
 }
 
-/* Has an earlier row the same model? */
+/* Whether an earlier row has the same model. */
 static bool is_repeated(int i)
 {
     for (int k = 0; k < i; k++)
@@ -118,16 +118,6 @@ bool tp_model_check(const tp_model_cfg *c, char *why, size_t size)
     return false;
 }
 
-tp_common_cfg tp_model_get(const tp_model_cfg *c)
-{
-    return c->model ? c->model->get(&c->at) : (tp_common_cfg){ 0 };
-}
-
-void tp_model_set(tp_model_cfg *c, const tp_common_cfg *o)
-{
-    if (c->model) c->model->set(&c->at, o);
-}
-
 tp_flops tp_model_flops(const tp_model_cfg *c, int64_t tokens, int64_t cache)
 {
     return c->model ? c->model->flops(&c->at, tokens, cache) : (tp_flops){ 0 };
@@ -140,7 +130,7 @@ double tp_model_activations(const tp_model_cfg *c, int64_t tokens, int64_t cache
 
 void tp_model_write(const tp_model_cfg *c, tp_writer *W)
 {
-    if (c->model) c->model->write(&c->at, W);
+    if (c->model) tp_model_write_cfg(c->model, &c->at, W);
 }
 
 static const tp_model *model_called(const char *name)
@@ -155,16 +145,16 @@ bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t size)
 {
     const char *name = tp__model_of(F);
     const tp_model *m = name ? model_called(name) : NULL;
-    char reason[512] = "it holds no model configuration: the metadata 'model' is missing";
+    char reason[512] = "it contains no model configuration: the metadata 'model' is missing";
 
     memset(c, 0, sizeof *c);
-    if (m && m->read(&c->at, F, reason, sizeof reason)) {
+    if (m && tp_model_read_cfg(m, &c->at, F, reason, sizeof reason)) {
         c->model = m;
         return true;
     }
     if (name && !m)
-        snprintf(reason, sizeof reason,
-                 "it holds a model of kind '%.60s', which this version does not know", name);
+        snprintf(reason, sizeof reason, "its model is a '%.60s', which this version does not know",
+                 name);
     if (tp_file_ok(F))
         snprintf(why, size, "%s: %s", tp_file_path(F), reason);
     else
@@ -174,7 +164,7 @@ bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t size)
 
 /* ---- the same model ---- */
 
-/* Do both declare the same names, in the same order, with the same shapes and dtypes? */
+/* Whether both declare the same names in the same order, with the same shapes and dtypes. */
 static bool lists_agree(const tp_params *P, const tp_params *Q)
 {
     tp_param_info there = { 0 };

@@ -9,9 +9,9 @@ struct tp_net {
     void *module;
 };
 
-static tp_net no_memory; /* a net that could not be made */
+static tp_net no_memory; /* returned for a net that could not be allocated */
 
-/* N, or in place of NULL one that could not be made. */
+/* N, or no_memory if N is NULL. */
 static const tp_net *some(const tp_net *N)
 {
     return N ? N : &no_memory;
@@ -58,7 +58,7 @@ tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x)
 {
     if (!tp_want_module(T, N, "net")) return TP_NONE;
     if (!N->module)
-        return tp_raise(T, TP_E_STATE, "the model could not be made: see its tp_params");
+        return tp_raise(T, TP_E_STATE, "the model could not be created: see its tp_params");
     if (!tp_params_ok(N->params)) return tp_raise(T, TP_E_STATE, "%s", tp_params_why(N->params));
     if (N->cfg.model->state_size && !state)
         return tp_raise(T, TP_E_VALUE, "%s carries a state from call to call: see tp_net_state_new",
@@ -80,7 +80,7 @@ void tp_net_state_free(const tp_net *N, tp_tape *T, void *state)
 
 bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized)
 {
-    if (!tp_params_want_module(P, N, "net") || !N->module) return false; /* P says why */
+    if (!tp_params_want_module(P, N, "net") || !N->module) return false; /* P has the reason */
     if (resized && N->cfg.model->load) return N->cfg.model->load(P, N->module, tp_file_path(F));
     return tp_params_read(P, F, "", &(tp_load_opts){ .convert = true });
 }

@@ -1,9 +1,9 @@
-/* model_table.c - every model of the library by name: a line each, with what its paper prints. */
+/* model_table.c - every model of the library by name, one row each, with the figures of its paper. */
 #include <tapegrad/models.h>
 #include <tapegrad/vision.h>
 
-/* name, other names, model, family, the paper's parameters and FLOPs (0: not stated), FLOPs that it
- * counts an element of LayerNorm. */
+/* Columns: name, other names, model, family, parameters and FLOPs in the paper (0: not stated), FLOPs
+ * that the paper counts per element of LayerNorm. */
 /* clang-format off */
 static const tp_model_row rows[] = {
     /* Transformer-LS and Transformer-XL: language models of bytes (enwik8) and letters (text8). */

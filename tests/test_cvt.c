@@ -389,9 +389,9 @@ Test(cvt, impossible_configurations)
                                          "heads of rank 0",
                                          "rank 1099511627776",
                                          "0 classes",
-                                         "wants all of them",
+                                         "needs all of them",
                                          "drop path must be in [0,1), not 1",
-                                         "deviation nan" };
+                                         "standard deviation nan" };
     for (int i = 0; i < 12; i++) rows[i] = small(TP_CVT_LS_13);
     rows[0].dim[1] = 0;
     rows[1].heads[1] = 3;
@@ -422,7 +422,7 @@ static bool through_file(const tp_cvt_cfg *cfg, const char *key, const char *val
     const char *k, *v;
     tp_writer *W = tp_writer_new(in_folder("a.safetensors"));
     tp_writer *V = tp_writer_new(in_folder("b.safetensors"));
-    tp_cvt_cfg_write(cfg, W);
+    tp_model_write_cfg(&tp_model_cvt, cfg, W);
     cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
     tp_writer_free(W);
     tp_file *F = tp_file_open(in_folder("a.safetensors"));
@@ -434,7 +434,7 @@ static bool through_file(const tp_cvt_cfg *cfg, const char *key, const char *val
     tp_writer_free(V);
     tp_file_close(F);
     F = tp_file_open(in_folder("b.safetensors"));
-    const bool ok = tp_cvt_cfg_read(back, F, why, size);
+    const bool ok = tp_model_read_cfg(&tp_model_cvt, back, F, why, size);
     tp_file_close(F);
     return ok;
 }

@@ -206,12 +206,12 @@ Test(model_table, files_without_a_model, .init = make_folder, .fini = remove_fol
     char why[512] = "";
     tp_file *F = through_file(&c, " model ", nothing);
     cr_expect(!tp_model_read(&d, F, why, sizeof why) && !d.model);
-    cr_expect(strstr(why, "b.safetensors: it holds no model configuration"), "%s", why);
+    cr_expect(strstr(why, "b.safetensors: it contains no model configuration"), "%s", why);
     tp_file_close(F);
 
     F = through_file(&c, " model ", other);
     cr_expect(!tp_model_read(&d, F, why, sizeof why));
-    cr_expect(strstr(why, "a model of kind 'resnet-50', which this version does not know"), "%s",
+    cr_expect(strstr(why, "its model is a 'resnet-50', which this version does not know"), "%s",
               why);
     tp_file_close(F);
 
@@ -329,8 +329,8 @@ Test(model_table, descriptions)
         const tp_model *m = row->model;
         const bool carries = m->state_size > 0;
         cr_expect(m->name && m->size && m->cfg_size, "%s", row->name);
-        cr_expect(m->preset && m->check && m->write && m->read && m->get && m->set && m->init &&
-                      m->forward && m->flops && m->activations,
+        cr_expect(m->preset && m->check && m->members && m->init && m->forward && m->flops &&
+                      m->activations,
                   "%s lacks a function", row->name);
         cr_expect((m->state_clear != NULL) == carries && (m->state_write != NULL) == carries &&
                       (m->state_read != NULL) == carries,
@@ -471,7 +471,7 @@ Test(model_table, requests_that_fail)
     tp_net *N = tp_net_new(P, "", &c);
     cr_expect_str_eq(tp_params_why(P), "no model has been chosen");
     tp_net_forward(T, N, NULL, TP_NONE);
-    cr_expect(strstr(tp_why(T), "could not be made"), "%s", tp_why(T));
+    cr_expect(strstr(tp_why(T), "could not be created"), "%s", tp_why(T));
     cr_expect_null(tp_net_state_new(N));
     tp_net_state_free(N, T, NULL);
 

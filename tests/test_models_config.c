@@ -107,24 +107,24 @@ Test(models, configurations_in_files, .init = make_folder, .fini = remove_folder
     x.clamp = 1000;
 
     tp_writer *W = tp_writer_new(one_file());
-    tp_ls_lm_cfg_write(&c, W);
+    tp_model_write_cfg(&tp_model_ls_lm, &c, W);
     cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
     tp_writer_free(W);
     tp_file *F = tp_file_open(one_file());
-    cr_expect(tp_ls_lm_cfg_read(&d, F, why, sizeof why), "%s", why);
+    cr_expect(tp_model_read_cfg(&tp_model_ls_lm, &d, F, why, sizeof why), "%s", why);
     cr_expect(d.vocab == 32 && d.layers == 30 && d.dim == 512 && d.ls.attn.clamp == 7 && d.pre_ln &&
               d.gelu && !d.bias && d.ls.attn.masked && d.ls.project_first && !d.ls.attn.segment &&
               !d.ls.ln_local && d.dropout == c.dropout && d.ls.attn.window == 512);
-    cr_expect(!tp_txl_cfg_read(&y, F, why, sizeof why));
+    cr_expect(!tp_model_read_cfg(&tp_model_txl, &y, F, why, sizeof why));
     cr_expect(strstr(why, "'transformer-ls-lm', not 'transformer-xl'"), "%s", why);
     tp_file_close(F);
 
     W = tp_writer_new(one_file());
-    tp_txl_cfg_write(&x, W);
+    tp_model_write_cfg(&tp_model_txl, &x, W);
     cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
     tp_writer_free(W);
     F = tp_file_open(one_file());
-    cr_expect(tp_txl_cfg_read(&y, F, why, sizeof why), "%s", why);
+    cr_expect(tp_model_read_cfg(&tp_model_txl, &y, F, why, sizeof why), "%s", why);
     cr_expect(y.d_head == 128 && y.same_length && y.clamp == 1000 && y.att_dropout == 0.15);
     tp_file_close(F);
 }
@@ -148,7 +148,7 @@ Test(models, broken_configurations_in_files, .init = make_folder, .fini = remove
         tp_ls_lm_cfg c = tp_ls_lm_tiny(208);
         tp_writer *W = tp_writer_new(one_file()),
                   *V = tp_writer_new(in_folder("changed.safetensors"));
-        tp_ls_lm_cfg_write(&c, W);
+        tp_model_write_cfg(&tp_model_ls_lm, &c, W);
         cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
         tp_writer_free(W);
         tp_file *F = tp_file_open(one_file());
@@ -161,7 +161,8 @@ Test(models, broken_configurations_in_files, .init = make_folder, .fini = remove
         tp_writer_free(V);
         tp_file_close(F);
         F = tp_file_open(in_folder("changed.safetensors"));
-        cr_expect(!tp_ls_lm_cfg_read(&c, F, why, sizeof why), "%s accepted", rows[i].key);
+        cr_expect(!tp_model_read_cfg(&tp_model_ls_lm, &c, F, why, sizeof why), "%s accepted",
+                  rows[i].key);
         cr_expect(strstr(why, rows[i].text), "'%s' has no '%s'", why, rows[i].text);
         tp_file_close(F);
     }

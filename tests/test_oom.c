@@ -254,7 +254,7 @@ static bool save(world *w, const char *path, char *why, size_t size)
     tp_writer_meta(W, "vocab", "enwik8:32,97");
     tp_writer_meta_int(W, "update", 1);
     tp_writer_meta_num(W, "score", 0.1);
-    tp_ls_lm_cfg_write(&w->lm.cfg, W);
+    tp_model_write_cfg(&tp_model_ls_lm, &w->lm.cfg, W);
     tp_params_write(w->P, W, "");
     tp_optim_write(w->O, W);
     tp_ema_write(w->E, W);
@@ -272,8 +272,8 @@ static bool load(world *w, const char *path, char *why, size_t size)
     tp_file *F = tp_file_open(path);
     why[0] = '\0';
     bool ok = tp_file_ok(F) && tp_file_num(F, "score", &score) && score == 0.1;
-    ok = ok && tp_ls_lm_cfg_read(&cfg, F, why, size) && tp_params_read(w->P, F, "", NULL) &&
-         tp_optim_read(w->O, F) && tp_ema_read(w->E, F) &&
+    ok = ok && tp_model_read_cfg(&tp_model_ls_lm, &cfg, F, why, size) &&
+         tp_params_read(w->P, F, "", NULL) && tp_optim_read(w->O, F) && tp_ema_read(w->E, F) &&
          tp_ls_lm_state_read(w->T, &w->lm, &w->state, F);
     if (!ok && !*why) snprintf(why, size, "%s", tp_file_ok(F) ? world_why(w) : tp_file_why(F));
     tp_file_close(F);

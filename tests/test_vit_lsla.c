@@ -253,11 +253,11 @@ Test(vit_lsla, configuration_in_a_file)
         .variant = TP_LSLA_QXX_NP, .fixed_scale = true, .raw_weights = true, .mask_outer = true
     };
     tp_writer *W = tp_writer_new(in_folder("a.safetensors"));
-    tp_vit_lsla_cfg_write(&c, W);
+    tp_model_write_cfg(&tp_model_vit_lsla, &c, W);
     cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
     tp_writer_free(W);
     tp_file *F = tp_file_open(in_folder("a.safetensors"));
-    cr_expect(tp_vit_lsla_cfg_read(&back, F, why, sizeof why), "%s", why);
+    cr_expect(tp_model_read_cfg(&tp_model_vit_lsla, &back, F, why, sizeof why), "%s", why);
     cr_expect(back.image[0] == 32 && back.image[1] == 64 && back.classes == 10 && back.dim == 16 &&
               back.stages == 3 && back.window == 4 && back.mlp_ratio == 1.5 &&
               back.drop_path == 0.1);
@@ -287,7 +287,7 @@ static void expect_unread(const char *key, const char *value, const char *messag
     cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
     tp_writer_free(W);
     tp_file *F = tp_file_open(in_folder("b.safetensors"));
-    const bool read = tp_vit_lsla_cfg_read(&c, F, why, sizeof why);
+    const bool read = tp_model_read_cfg(&tp_model_vit_lsla, &c, F, why, sizeof why);
     cr_expect(read == !message, "%s = %s is %s", key, value, why);
     if (message) cr_expect(strstr(why, message), "%s = %s: %s", key, value, why);
     tp_file_close(F);
@@ -299,10 +299,10 @@ Test(vit_lsla, configurations_that_files_cannot_have)
     expect_unread("", "", NULL);
     expect_unread("model", "transformer-xl", "another model: 'transformer-xl', not 'vit-lsla'");
     expect_unread("image", "32", "image has one side");
-    expect_unread("image", "32,32,32", "no list of at most 2 sizes");
-    expect_unread("depths", "2,x", "depths = '2,x' is no list");
-    expect_unread("depths", "", "depths = '' is no list");
-    expect_unread("heads", "1,2,4", "3 numbers of heads for 2 stages");
+    expect_unread("image", "32,32,32", "not a list of at most 2 sizes");
+    expect_unread("depths", "2,x", "depths = '2,x' is not a list");
+    expect_unread("depths", "", "depths = '' is not a list");
+    expect_unread("heads", "1,2,4", "heads has 3 numbers for 2 stages");
     expect_unread("classes", "many", "classes");
     expect_unread("variant", "qx", "variant = 'qx' is not known");
     expect_unread("scale", "none", "scale = 'none' is not known");
@@ -320,11 +320,11 @@ Test(vit_lsla, impossible_models)
         bool is_int;
     } rows[] = {
 #define LONG(m) offsetof(tp_vit_lsla_cfg, m)
-        { "images of 0 x 32: sides of 1 to 65536", LONG(image), 0, false },
-        { "9 stages: 1 to 8", LONG(stages), 9, true },
+        { "images are 0 x 32 pixels: sides must be 1 to 65536", LONG(image), 0, false },
+        { "9 stages, not 1 to 8", LONG(stages), 9, true },
         { "the width 15 is not even", LONG(dim), 15, false },
         { "0 classes", LONG(classes), 0, false },
-        { "a window of 500: 1 to 128", LONG(window), 500, false },
+        { "the window is 500, not 1 to 128", LONG(window), 500, false },
         { "no variant has the number 7", LONG(attn.variant), 7, true },
         { "stage 0 has 0 blocks", LONG(depths), 0, true },
         { "the width 16 does not divide into 3 heads", LONG(heads), 3, true },
@@ -372,7 +372,7 @@ Test(vit_lsla, image_sizes)
         { 64, 64, NULL },
         { 128, 64, NULL },
         { 61, 127, NULL }, /* 16 x 32 after the stem */
-        { 32, 32, "has windows of 2, the parameters are for windows of 4" },
+        { 32, 32, "has windows of 2, but the parameters are for windows of 4" },
         { 64, 96, "a map of 4 x 6 does not divide into windows of 4" },
     };
     tp_vit_lsla_cfg c = small();
@@ -438,7 +438,7 @@ Test(vit_lsla, weights_for_another_image_size)
     tp_params *R = tp_params_new(D, NULL);
     tp_vit_lsla_init(R, &model, "", c);
     cr_expect(!tp_vit_lsla_load(R, in_folder("small.safetensors")));
-    cr_expect(strstr(tp_params_why(R), "head.weight is of another shape"), "%s", tp_params_why(R));
+    cr_expect(strstr(tp_params_why(R), "head.weight has another shape"), "%s", tp_params_why(R));
     tp_params *S = tp_params_new(D, NULL);
     c.attn.variant = TP_LSLA_QKV;
     tp_vit_lsla_init(S, &model, "", c);

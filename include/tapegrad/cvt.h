@@ -56,11 +56,6 @@ TP_API tp_cvt_cfg tp_cvt_preset(tp_cvt_name name, int64_t size);
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_cvt_cfg_check(const tp_cvt_cfg *cfg, char *why, size_t size);
 
-/* As tp_ls_lm_cfg_write and tp_ls_lm_cfg_read. A file without cfg.image, from an earlier version, reads as
- * 224 x 224. */
-TP_API void tp_cvt_cfg_write(const tp_cvt_cfg *cfg, tp_writer *W);
-TP_API bool tp_cvt_cfg_read(tp_cvt_cfg *cfg, tp_file *F, char *why, size_t size);
-
 /* "conv_proj_N.conv", "conv_proj_N.bn", "proj_N": depthwise 3x3, batch norm, linear. */
 typedef struct tp_cvt_proj {
     tp_conv2d_m conv;

@@ -49,6 +49,51 @@ typedef struct tp_common_cfg {
     tp_recompute recompute;
 } tp_common_cfg;
 
+/* ---- the members of a configuration ---- */
+
+typedef enum tp_member_kind {
+    TP_MEMBER_END,    /* the last row                                                  */
+    TP_MEMBER_INT64,  /* int64_t                                                       */
+    TP_MEMBER_INT,    /* int                                                           */
+    TP_MEMBER_REAL,   /* double; its text reads back exactly                           */
+    TP_MEMBER_FLAG,   /* bool as 0 or 1                                                */
+    TP_MEMBER_NOT,    /* bool as its opposite                                          */
+    TP_MEMBER_WORD,   /* enum that counts from 0, as one of `words`                    */
+    TP_MEMBER_CHOICE, /* bool as words[0] (false) or words[1]                          */
+    TP_MEMBER_INTS,   /* int [count] as "1,2,3"                                        */
+    TP_MEMBER_INT64S, /* int64_t [count]                                               */
+    TP_MEMBER_SIDES,  /* int64_t [2], height and width of an image, as "32,48"         */
+    TP_MEMBER_TEXT,   /* any part of the configuration: print and parse are the model's */
+    TP_MEMBER_HIDDEN  /* not in metadata: the row only has the `common` member          */
+} tp_member_kind;
+
+/* The member of tp_common_cfg that a member of a configuration holds. */
+typedef enum tp_member_common {
+    TP_COMMON_NONE, /* none: the model's own */
+    TP_COMMON_IMAGE,
+    TP_COMMON_CACHE,
+    TP_COMMON_OUTPUTS,
+    TP_COMMON_DROP_PATH,
+    TP_COMMON_RECOMPUTE
+} tp_member_common;
+
+/* One member: how checkpoints store it, and whether all models share it. */
+typedef struct tp_model_member {
+    const char *key; /* in metadata */
+    tp_member_kind kind;
+    size_t at; /* offsetof the configuration */
+    tp_member_common common;
+    const char *const *words; /* ends with NULL                                           */
+    int count;                /* entries of a list                                        */
+    size_t length;            /* offsetof an int, the used entries of a list; 0: all      */
+    const char *older;        /* a key that earlier versions wrote; may be NULL           */
+    int64_t otherwise;        /* the value in files without the key; 0: the key is needed */
+    void (*print)(const void *cfg, char *buf, size_t size);
+    bool (*parse)(void *cfg, const char *text, char *why, size_t size);
+} tp_model_member;
+
+/* ---- a model ---- */
+
 /* A model. cfg points to its own configuration (a tp_cvt_cfg), m to its module (a tp_cvt), and state to
  * what it carries between calls (a tp_ls_lm_state). Members marked "may be NULL" are optional. */
 typedef struct tp_model {
@@ -65,12 +110,8 @@ typedef struct tp_model {
     bool (*preset)(void *cfg, const char *name, char *why, size_t size);
     /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
     bool (*check)(const void *cfg, char *why, size_t size);
-    /* Writes the configuration as checkpoint metadata, "model" included, and reads it. recompute is not
-     * stored. read: false with the reason in why if F holds no possible configuration of this model. */
-    void (*write)(const void *cfg, tp_writer *W);
-    bool (*read)(void *cfg, tp_file *F, char *why, size_t size);
-    tp_common_cfg (*get)(const void *cfg);
-    void (*set)(void *cfg, const tp_common_cfg *o);
+    /* Everything that a checkpoint stores, in its order, and the members that all models share. */
+    const tp_model_member *members;
 
     /* Declares the parameters. An impossible cfg fails P. m is zeroed memory. */
     void (*init)(tp_params *P, void *m, const char *name, const void *cfg);
@@ -149,6 +190,11 @@ TP_API double tp_model_activations(const tp_model_cfg *cfg, int64_t tokens, int6
  * false with a full sentence, including the file's name, in why; cfg then has no model. */
 TP_API void tp_model_write(const tp_model_cfg *cfg, tp_writer *W);
 TP_API bool tp_model_read(tp_model_cfg *cfg, tp_file *F, char *why, size_t size);
+
+/* The same for the configuration of a given model, such as a tp_cvt_cfg; recompute is not stored. read: why
+ * does not include the file's name. */
+TP_API void tp_model_write_cfg(const tp_model *m, const void *cfg, tp_writer *W);
+TP_API bool tp_model_read_cfg(const tp_model *m, void *cfg, tp_file *F, char *why, size_t size);
 
 /* True if both have the same parameters and buffers after being set to the same input size and number of
  * outputs. The weights of one can then be loaded into the other (tp_net_load). */

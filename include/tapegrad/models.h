@@ -31,12 +31,6 @@ TP_API tp_ls_lm_cfg tp_ls_lm_large(int64_t vocab); /* 30 layers, width 512: the 
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_ls_lm_cfg_check(const tp_ls_lm_cfg *cfg, char *why, size_t size);
 
-/* Writes the configuration as checkpoint metadata ("model", "d_model", ...) and reads it. recompute is not
- * stored. read: false with the reason in why if F holds no configuration, an impossible one or another
- * model's. */
-TP_API void tp_ls_lm_cfg_write(const tp_ls_lm_cfg *cfg, tp_writer *W);
-TP_API bool tp_ls_lm_cfg_read(tp_ls_lm_cfg *cfg, tp_file *F, char *why, size_t size);
-
 typedef struct tp_ls_block {
     const char *path;
     bool pre_ln;
@@ -119,8 +113,6 @@ TP_API tp_txl_cfg tp_txl_base(int64_t vocab);  /* 12 layers, width 512: 41M   */
 TP_API tp_txl_cfg tp_txl_large(int64_t vocab); /* 24 layers, width 1024: 277M */
 /* As their counterparts of tp_ls_lm_cfg. */
 TP_API bool tp_txl_cfg_check(const tp_txl_cfg *cfg, char *why, size_t size);
-TP_API void tp_txl_cfg_write(const tp_txl_cfg *cfg, tp_writer *W);
-TP_API bool tp_txl_cfg_read(tp_txl_cfg *cfg, tp_file *F, char *why, size_t size);
 
 /* The attention sub-layer, with residual and norm. All layers of a model share the biases [H,d_head]. */
 typedef struct tp_txl_attn {

@@ -79,10 +79,6 @@ TP_API bool tp_vil_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t s
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_vil_cfg_check(const tp_vil_cfg *cfg, char *why, size_t size);
 
-/* As tp_ls_lm_cfg_write and tp_ls_lm_cfg_read. */
-TP_API void tp_vil_cfg_write(const tp_vil_cfg *cfg, tp_writer *W);
-TP_API bool tp_vil_cfg_read(tp_vil_cfg *cfg, tp_file *F, char *why, size_t size);
-
 /* Patch embedding: [B,H,W,C] -> tokens [B,g+N,d]. Remaining rows and columns are dropped. */
 typedef struct tp_vil_embed {
     const char *path;

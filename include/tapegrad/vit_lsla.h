@@ -70,10 +70,6 @@ TP_API tp_vit_lsla_cfg tp_vit_lsla_paper(int64_t classes); /* 18.9M, 224 x 224  
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_vit_lsla_cfg_check(const tp_vit_lsla_cfg *cfg, char *why, size_t size);
 
-/* As tp_ls_lm_cfg_write and tp_ls_lm_cfg_read. */
-TP_API void tp_vit_lsla_cfg_write(const tp_vit_lsla_cfg *cfg, tp_writer *W);
-TP_API bool tp_vit_lsla_cfg_read(tp_vit_lsla_cfg *cfg, tp_file *F, char *why, size_t size);
-
 /* Two strided 3 x 3 convolutions with batch norm and hardswish, which reduce the image to a quarter of its
  * sides. */
 typedef struct tp_lsla_stem {

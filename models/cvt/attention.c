@@ -1,15 +1,15 @@
 /* attention.c - convolutional attention of CvT, full and long-short.
  *
- * Queries, keys and values are separable convolutions of the map: depthwise, batch norm, linear.
- * The class token, row 0 where there is one, passes the linear part only, or nothing (raw_class).
+ * Queries, keys and values are separable convolutions of the map: depthwise, batch norm, linear. The
+ * class token, row 0 if there is one, passes the linear part only, or nothing (raw_class).
  *
- *     full        every row attends to all keys, of which strides leave fewer
- *     long-short  a feature attends, in one softmax, to the keys around its window, to `rank`
- *                 dynamic projections of all of them, and to the class token; the class token
- *                 attends to itself and to what the features have found
+ *     full        every row attends to all keys; a stride reduces their number
+ *     long-short  a feature attends, in one softmax, to the keys around its window, to `rank` dynamic
+ *                 projections of all keys, and to the class token; the class token attends to itself
+ *                 and to the outputs of the features
  *
- * In the long-short attention the class token's key lies behind the projected ones: all queries see
- * both. So features stay apart from it, and only its own attention copies them. */
+ * Long-short attention appends the class token's key to the projected ones, which all queries see. So
+ * features and class token are separate tensors, and only the class token's attention copies them. */
 #include <math.h>
 #include <stdio.h>
 
@@ -64,7 +64,7 @@ static tp_tensor tokens(tp_tape *T, tp_tensor map)
     return tp_reshape(T, map, TP_SHAPE(B, N, tp_dim(map, 3)));
 }
 
-/* The map f before the linear part: [B,N',D]. */
+/* f [B,H,W,D] -> [B,N',D], before the linear part. */
 static tp_tensor convolved(tp_tape *T, const tp_cvt_proj *m, tp_tensor f)
 {
     return tokens(T, tp_batchnorm_forward(T, &m->bn, tp_conv2d_forward(T, &m->conv, f)));
@@ -101,7 +101,7 @@ static tp_tensor full(tp_tape *T, const tp_cvt_attn *m, tp_tensor f, tp_tensor c
     return tp_attention(T, q, k, v, TP_NONE, TP_NONE, cfg);
 }
 
-/* The scores of the dynamic projection: [B,N,heads*rank]. */
+/* The scores of the dynamic projection, [B,N,heads*rank]. */
 static tp_tensor scores(tp_tape *T, const tp_cvt_attn *m, tp_tensor f)
 {
     const tp_conv2d_m *conv = &m->conv_p;
@@ -110,14 +110,14 @@ static tp_tensor scores(tp_tape *T, const tp_cvt_attn *m, tp_tensor f)
     return tp_linear_forward(T, &m->proj_p, tokens(T, y));
 }
 
-/* The `rank` projections of all N rows of x. */
+/* Projects the N rows of x to `rank` rows per head. */
 static tp_tensor compressed(tp_tape *T, const tp_cvt_attn *m, tp_tensor x, tp_tensor p)
 {
     const int heads = (int)m->heads, N = (int)tp_dim(x, 1), rank = (int)m->rank;
     return norm(T, &m->dual_ln.global, tp_chunk_project(T, x, p, heads, N, rank));
 }
 
-/* The class token after the features: c attends to [k; o] with values [v; o]. */
+/* The class token c attends to [k; o] with values [v; o], o being the outputs of the features. */
 static tp_tensor class_attention(tp_tape *T, const tp_cvt_attn *m, tp_tensor c, tp_tensor k,
                                  tp_tensor v, tp_tensor o)
 {
@@ -158,14 +158,15 @@ static tp_tensor long_short(tp_tape *T, const tp_cvt_attn *m, tp_tensor f, tp_te
     return tp_concat(T, 1, class_attention(T, m, c, kc, vc, o), o);
 }
 
-/* Fails T unless the rows of x are those of the map, and a class token or none. */
+/* Fails T unless x has the rows of the map, with or without a class token. */
 static void check_rows(tp_tape *T, tp_tensor x, tp_tensor grid)
 {
     const long long rows = (long long)tp_dim(x, 1);
     const long long H = (long long)tp_dim(grid, 0), W = (long long)tp_dim(grid, 1);
 
     if (tp_ok(T) && rows != H * W && rows != H * W + 1)
-        tp_raise(T, TP_E_SHAPE, "%lld tokens are neither those of a %lld x %lld map nor one more",
+        tp_raise(T, TP_E_SHAPE,
+                 "%lld tokens do not match a map of %lld x %lld, with or without a class token",
                  rows, H, W);
 }
 

@@ -1,5 +1,4 @@
-/* config.c - presets of CvT, CvT* and CvT*-LS, checks, metadata, and the model as one constant.
- */
+/* config.c - presets, checks and members of CvT, CvT* and CvT*-LS, and their constant. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +9,11 @@
 #include "model_inner.h"
 
 #define STAGES   TP_CVT_STAGES
-#define MAX_SIZE (1 << 20) /* of widths, ranks, windows, classes, images: products fit */
+#define MAX_SIZE (1 << 20) /* of widths, ranks, windows, classes, images, so that products fit */
 
 /* ---- presets ---- */
 
-/* The published models: what they are called without the size of images, widths, heads, blocks. */
+/* The published models: name without the size of images, widths, heads, blocks. */
 static const struct size {
     const char *name;
     int64_t dim[STAGES];
@@ -69,7 +68,7 @@ tp_cvt_cfg tp_cvt_preset(tp_cvt_name name, int64_t size)
     return c;
 }
 
-/* Three stages of 48 to 192 channels, with windows and ranks for maps of 16, 8 and 4 (64 x 64). */
+/* Three stages of 48 to 192 channels, with windows and ranks for images of 64 x 64. */
 static tp_cvt_cfg small(bool long_short)
 {
     return (tp_cvt_cfg){ .image = { 64, 64 },
@@ -85,15 +84,15 @@ static tp_cvt_cfg small(bool long_short)
                          .class_std = 0.02 };
 }
 
-/* What follows if text begins with start, '-' being as good as '_'; else NULL. */
-static const char *behind(const char *text, const char *start)
+/* The rest of text after start, or NULL if it does not begin so; '-' equals '_'. */
+static const char *rest_of(const char *text, const char *start)
 {
     for (; *start; text++, start++)
         if (*text != *start && !(*text == '-' && *start == '_')) return NULL;
     return text;
 }
 
-/* A published model's name and "-", then the side of images: "cvt_ls-13-224". */
+/* Parses the name of a published model, "-" and the side of images: "cvt_ls-13-224". */
 static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 {
     if (strcmp(name, "cvt-small") == 0 || strcmp(name, "cvt-ls-small") == 0) {
@@ -101,7 +100,7 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
         return true;
     }
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        const char *rest = behind(name, sizes[i].name);
+        const char *rest = rest_of(name, sizes[i].name);
         if (!rest || rest[0] != '-' || rest[1] < '1' || rest[1] > '9') continue;
         char *end;
         const long side = strtol(rest + 1, &end, 10);
@@ -117,7 +116,7 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 
 static bool is_size(int64_t n)
 {
-    return n >= 1 && n <= MAX_SIZE;
+    return tp__in_range(n, 1, MAX_SIZE);
 }
 
 static void check_stage(const tp_cvt_cfg *c, int s, char *buf, size_t size)
@@ -133,8 +132,9 @@ static void check_stage(const tp_cvt_cfg *c, int s, char *buf, size_t size)
     else if (c->blocks[s] < 0 || c->blocks[s] > TP_CVT_MAX_BLOCKS)
         snprintf(buf, size, "stage %d has %d blocks", s, c->blocks[s]);
     else if (c->long_short && (!is_size(r) || !is_size(w) || !is_size(r * c->heads[s])))
-        snprintf(buf, size, "stage %d: a window of %lld and %d heads of rank %lld", s, w,
-                 c->heads[s], r);
+        snprintf(buf, size,
+                 "stage %d has a window of %lld and %d heads of rank %lld: sizes must be 1 to %d",
+                 s, w, c->heads[s], r, MAX_SIZE);
 }
 
 bool tp_cvt_cfg_check(const tp_cvt_cfg *c, char *why, size_t size)
@@ -148,100 +148,57 @@ bool tp_cvt_cfg_check(const tp_cvt_cfg *c, char *why, size_t size)
     }
     if (why[0]) return false;
     if (blocks > TP_CVT_MAX_BLOCKS)
-        snprintf(why, size, "%d blocks: at most %d are possible", blocks, TP_CVT_MAX_BLOCKS);
+        snprintf(why, size, "the model has %d blocks, not at most %d", blocks, TP_CVT_MAX_BLOCKS);
     else if (!is_size(c->classes))
-        snprintf(why, size, "%lld classes", (long long)c->classes);
+        snprintf(why, size, "there are %lld classes, not 1 to %d", (long long)c->classes, MAX_SIZE);
     else if (!is_size(c->image[0]) || !is_size(c->image[1]))
-        snprintf(why, size, "images of %lld x %lld", (long long)c->image[0],
-                 (long long)c->image[1]);
+        snprintf(why, size, "images are %lld x %lld pixels: sides must be 1 to %d",
+                 (long long)c->image[0], (long long)c->image[1], MAX_SIZE);
     else if (c->kv_stride < 1 || c->kv_stride > MAX_SIZE || (c->long_short && c->kv_stride > 1))
-        snprintf(why, size, "a stride of %lld in front of keys and values%s",
-                 (long long)c->kv_stride,
-                 c->long_short ? ": the long-short attention wants all of them" : "");
-    else if (!(c->drop_path >= 0.0 && c->drop_path < 1.0))
+        snprintf(why, size, "the stride of keys and values is %lld%s", (long long)c->kv_stride,
+                 c->long_short ? ", but long-short attention needs all of them" : "");
+    else if (!tp__is_rate(c->drop_path))
         snprintf(why, size, "drop path must be in [0,1), not %g", c->drop_path);
     else if (!(c->class_std >= 0.0 && c->class_std <= MAX_SIZE))
-        snprintf(why, size, "a class token of deviation %g", c->class_std);
+        snprintf(why, size, "the class token has the standard deviation %g, not 0 to %d",
+                 c->class_std, MAX_SIZE);
     return !why[0];
 }
 
-/* ---- metadata: the keys of the reference cases, a list one value a stage ---- */
+/* ---- members: keys as in the reference cases; lists have one value per stage ---- */
 
 #define AT(member) offsetof(tp_cvt_cfg, member)
-static const tp__member members[] = {
-    { .key = "num_classes", .kind = MEMBER_INT64, .at = AT(classes) },
-    { .key = "stride_kv", .kind = MEMBER_INT64, .at = AT(kv_stride) },
-    { .key = "dims", .kind = MEMBER_INT64S, .at = AT(dim), .count = STAGES },
-    { .key = "heads", .kind = MEMBER_INTS, .at = AT(heads), .count = STAGES },
-    { .key = "depth", .kind = MEMBER_INTS, .at = AT(blocks), .count = STAGES },
-    { .key = "long_short", .kind = MEMBER_FLAG, .at = AT(long_short) },
-    { .key = "r", .kind = MEMBER_INT64S, .at = AT(rank), .count = STAGES },
-    { .key = "w", .kind = MEMBER_INT64S, .at = AT(window), .count = STAGES },
-    { .key = "conv_bias", .kind = MEMBER_FLAG, .at = AT(conv_bias) },
-    { .key = "wide_scale", .kind = MEMBER_FLAG, .at = AT(wide_scale) },
-    { .key = "quick_gelu", .kind = MEMBER_FLAG, .at = AT(quick_gelu) },
-    { .key = "raw_class", .kind = MEMBER_FLAG, .at = AT(raw_class) },
-    { .key = "single_proj", .kind = MEMBER_FLAG, .at = AT(single_proj) },
-    { .key = "no_dual_ln", .kind = MEMBER_FLAG, .at = AT(raw_kv) },
-    { .key = "biased_ws", .kind = MEMBER_FLAG, .at = AT(biased_ws) },
-    { .key = "mean_pool", .kind = MEMBER_FLAG, .at = AT(mean_pool) },
-    { .key = "class_std", .kind = MEMBER_REAL, .at = AT(class_std) },
-    { .key = "drop_path", .kind = MEMBER_REAL, .at = AT(drop_path) },
-    { .key = "drop_last_stage", .kind = MEMBER_FLAG, .at = AT(drop_last_stage) },
-    { .key = "image",
-      .kind = MEMBER_SIDES,
-      .at = AT(image),
-      .older = "classifier_size",
-      .optional = true },
-    { .key = NULL },
+static const tp_model_member members[] = {
+    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
+    { "stride_kv", TP_MEMBER_INT64, .at = AT(kv_stride) },
+    { "dims", TP_MEMBER_INT64S, .at = AT(dim), .count = STAGES },
+    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = STAGES },
+    { "depth", TP_MEMBER_INTS, .at = AT(blocks), .count = STAGES },
+    { "long_short", TP_MEMBER_FLAG, .at = AT(long_short) },
+    { "r", TP_MEMBER_INT64S, .at = AT(rank), .count = STAGES },
+    { "w", TP_MEMBER_INT64S, .at = AT(window), .count = STAGES },
+    { "conv_bias", TP_MEMBER_FLAG, .at = AT(conv_bias) },
+    { "wide_scale", TP_MEMBER_FLAG, .at = AT(wide_scale) },
+    { "quick_gelu", TP_MEMBER_FLAG, .at = AT(quick_gelu) },
+    { "raw_class", TP_MEMBER_FLAG, .at = AT(raw_class) },
+    { "single_proj", TP_MEMBER_FLAG, .at = AT(single_proj) },
+    { "no_dual_ln", TP_MEMBER_FLAG, .at = AT(raw_kv) },
+    { "biased_ws", TP_MEMBER_FLAG, .at = AT(biased_ws) },
+    { "mean_pool", TP_MEMBER_FLAG, .at = AT(mean_pool) },
+    { "class_std", TP_MEMBER_REAL, .at = AT(class_std) },
+    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { "drop_last_stage", TP_MEMBER_FLAG, .at = AT(drop_last_stage) },
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE,
+      .older = "classifier_size", .otherwise = 224 },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
 };
-
-void tp_cvt_cfg_write(const tp_cvt_cfg *cfg, tp_writer *W)
-{
-    tp_writer_meta(W, "model", tp_model_cvt.name);
-    tp__members_write(members, cfg, W);
-}
-
-bool tp_cvt_cfg_read(tp_cvt_cfg *cfg, tp_file *F, char *why, size_t size)
-{
-    *cfg = (tp_cvt_cfg){ .image = { 224, 224 } };
-    return tp__members_read(members, tp_model_cvt.name, cfg, F, why, size) &&
-           tp_cvt_cfg_check(cfg, why, size);
-}
 
 /* ---- the model ---- */
 
 static bool model_check(const void *cfg, char *why, size_t size)
 {
     return tp_cvt_cfg_check(cfg, why, size);
-}
-
-static void model_write(const void *cfg, tp_writer *W)
-{
-    tp_cvt_cfg_write(cfg, W);
-}
-
-static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
-{
-    return tp_cvt_cfg_read(cfg, F, why, size);
-}
-
-static tp_common_cfg model_get(const void *cfg)
-{
-    const tp_cvt_cfg *c = cfg;
-    return (tp_common_cfg){ .image = { c->image[0], c->image[1] },
-                            .outputs = c->classes,
-                            .drop_path = c->drop_path,
-                            .recompute = c->recompute };
-}
-
-static void model_set(void *cfg, const tp_common_cfg *o)
-{
-    tp_cvt_cfg *c = cfg;
-    memcpy(c->image, o->image, sizeof c->image);
-    c->classes = o->outputs;
-    c->drop_path = o->drop_path;
-    c->recompute = o->recompute;
 }
 
 static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
@@ -255,7 +212,7 @@ static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor
     return tp_cvt_forward(T, m, x);
 }
 
-/* Ranks and windows may differ: they follow the size of images. */
+/* Ranks and windows may differ, since they follow the size of images. */
 static bool model_same(const void *one, const void *other)
 {
     const tp_cvt_cfg *a = one, *b = other;
@@ -292,10 +249,7 @@ const tp_model tp_model_cvt = {
     .size = sizeof(tp_cvt),
     .preset = model_preset,
     .check = model_check,
-    .write = model_write,
-    .read = model_read,
-    .get = model_get,
-    .set = model_set,
+    .members = members,
     .init = model_init,
     .forward = model_forward,
     .same = model_same,

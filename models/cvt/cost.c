@@ -1,8 +1,8 @@
-/* cost.c - multiply-adds and activation memory of CvT, CvT* and CvT*-LS in closed form, for one
- * image. Window scores count all (w + 2s)^2 keys, those outside the map too, as the paper does. */
+/* cost.c - closed forms of the multiply-adds and activation memory of CvT, CvT* and CvT*-LS, for one
+ * image. Like the paper, window scores count all (w + 2s)^2 keys, including those outside the map. */
 #include <tapegrad/cvt.h>
 
-/* Sizes of one stage, as doubles. */
+/* The sizes of one stage. */
 typedef struct stage {
     double N, D, C;        /* tokens of the map, width, width of the input          */
     double taps;           /* of the token embedding                                */
@@ -18,7 +18,7 @@ static int64_t strided(int64_t n, int64_t stride)
     return (n - 1) / stride + 1;
 }
 
-/* Stage s of a map of *H x *W, which becomes its own. */
+/* The sizes of stage s; *H x *W is the map before it, and becomes its own. */
 static stage stage_of(const tp_cvt_cfg *c, int s, int64_t *H, int64_t *W)
 {
     const int64_t kernel = s == 0 ? 7 : 3, stride = s == 0 ? 4 : 2, pad = s == 0 ? 2 : 1;
@@ -45,7 +45,7 @@ static stage stage_of(const tp_cvt_cfg *c, int s, int64_t *H, int64_t *W)
     return z;
 }
 
-/* One block. */
+/* Multiply-adds of one block. */
 static double block_macs(const tp_cvt_cfg *c, const stage *z)
 {
     const double N = z->N, D = z->D, DD = D * D;
@@ -80,17 +80,17 @@ tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg)
 
 /* ---- activations, in values ---- */
 
-/* What the attention of a block keeps beside its input: the map; each convolution's result before
- * and after its batch norm; queries, keys and values; the result with its log-sum-exp. */
+/* Values that full attention saves in addition to its input: the map; the output of each convolution
+ * before and after its batch norm; queries, keys and values; its output and log-sum-exp. */
 static double full_values(const stage *z)
 {
     const double inputs = z->N + 2.0 * z->M, linear = z->dense + 2.0 * z->dense_k;
     return (z->N + inputs + linear + z->rows + 2.0 * z->keys + z->rows) * z->D + z->rows * z->heads;
 }
 
-/* Also keys and values before their norm, the scores of the dynamic projection behind its
- * convolution, projected keys and values; what the class token attends to, and the joined result.
- */
+/* Long-short attention also saves keys and values before their norm, the scores of the dynamic
+ * projection and their convolution, the projected keys and values, the keys and values of the class
+ * token, and the joined output. */
 static double long_short_values(const tp_cvt_cfg *c, const stage *z)
 {
     const double norms = c->raw_kv ? 0.0 : 2.0, low = z->r + z->cls;

@@ -1,12 +1,12 @@
 /* cvt.c - CvT, CvT* and CvT*-LS: images to classes in three stages.
  *
- *     map    = norm(conv(map))               a token embedding, smaller and wider
- *     x      = tokens(map)                   in the last stage with the class token in front
+ *     map    = norm(conv(map))               token embedding: smaller and wider
+ *     x      = tokens(map)                   in the last stage after the class token
  *     x      = x + attn(norm1(x))            for each block; with drop path in training
  *     x      = x + mlp(norm2(x))
  *     logits = head(norm(class token))       or of the mean of all normalised tokens
  *
- * What is rescaled to other resolutions is the map alone; no weight depends on it. */
+ * Another resolution changes the size of the map only; no weight depends on it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -62,7 +62,7 @@ static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x
     return tp_add(T, x[0], tp_drop_path(T, y, m->drop_path));
 }
 
-/* x + mlp(norm2(x)); where nothing is dropped, in one pass after the products. */
+/* x + mlp(norm2(x)). Without drop path the sum is part of the last product. */
 static tp_tensor feed_forward(tp_tape *T, const tp_cvt_block *m, tp_tensor x)
 {
     const tp_tensor u = tp_layernorm_forward(T, &m->norm2, x);
@@ -91,7 +91,7 @@ tp_tensor tp_cvt_block_forward(tp_tape *T, const tp_cvt_block *m, tp_tensor x, t
 
 /* ---- model ---- */
 
-/* Linear weights N(0, 0.02), and biases 0 but the head's and those of convolutions. */
+/* Linear weights are N(0, 0.02), biases 0 except the head's and those of convolutions. */
 static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
     const bool bias = s.ndim == 1 && tp_ends_in(name, ".bias");
@@ -103,7 +103,7 @@ static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
     return (tp_init){ .kind = TP_INIT_ZERO };
 }
 
-/* The rate of block b of `stage`, the i-th of all. */
+/* The drop path rate of block b of `stage`, which is block i of the model. */
 static double rate_of(const tp_cvt_cfg *c, int stage, int b, int i)
 {
     int at = i, last = -1;
@@ -116,7 +116,7 @@ static double rate_of(const tp_cvt_cfg *c, int stage, int b, int i)
     return last > 0 ? c->drop_path * at / last : 0.0;
 }
 
-/* Stage s, whose first block is the i-th; returns the next stage's first. */
+/* Declares stage s, whose first block is block i of the model; returns the first of the next stage. */
 static int init_stage(tp_params *P, tp_cvt *m, int s, int i)
 {
     const tp_cvt_cfg *c = &m->cfg;
@@ -169,7 +169,7 @@ static void check_images(tp_tape *T, const tp_params *P, tp_tensor x)
         tp_raise(T, TP_E_SHAPE, "images must be [batch,height,width,3], channels last");
 }
 
-/* The token [1,1,D] in front of each image's x [B,N,D]. */
+/* Prepends the token [1,1,D] to x [B,N,D]. */
 static tp_tensor with_class(tp_tape *T, tp_tensor token, tp_tensor x)
 {
     const tp_shape s = TP_SHAPE(tp_dim(x, 0), 1, tp_dim(x, 2));

@@ -1,14 +1,13 @@
-/* load.c - weights of CvT*-LS for another resolution: ranks of the dynamic projection grow.
+/* load.c - loads weights of CvT*-LS for another resolution, whose dynamic projection has a larger rank.
  *
- * Rows of proj_p are head * rank + i. A rank k times as large repeats each row k times, so that the
- * projections are the same ones, k times each; noise, the values that P was born with, lets them
- * part. */
+ * Rows of proj_p are head * rank + i. If the rank grows k times, each row is repeated k times, which
+ * repeats each projection; the initial values of P are added as noise, so that they can diverge. */
 #include <stdlib.h>
 #include <string.h>
 
 #include <tapegrad/cvt.h>
 
-/* How often each row of t has to be repeated to be the parameter's; 0: it cannot become it. */
+/* The number of times that each row of t is repeated in the parameter; 0: the shapes do not match. */
 static int64_t times(const tp_param_info *it, const tp_file_tensor *t)
 {
     const tp_shape *a = &it->shape, *b = t ? &t->shape : NULL;
@@ -19,7 +18,7 @@ static int64_t times(const tp_param_info *it, const tp_file_tensor *t)
     return a->ndim == 1 || a->dim[1] == b->dim[1] ? a->dim[0] / b->dim[0] : 0;
 }
 
-/* Value i becomes that of row i / k of t, and what it was. */
+/* Adds row i / k of t to row i of the parameter. */
 static bool grow(tp_params *P, tp_file *F, const tp_param_info *it, const tp_file_tensor *t)
 {
     const int64_t n = tp_numel(it->tensor), rows = it->shape.dim[0], columns = n / rows;
@@ -41,7 +40,7 @@ static bool grow(tp_params *P, tp_file *F, const tp_param_info *it, const tp_fil
     return ok;
 }
 
-/* Loads what fits, then grows the rest. */
+/* Loads the parameters of equal shape, then those that grow. */
 static bool load(tp_params *P, tp_file *F)
 {
     const tp_load_opts strict = { .convert = true }, partial = { .convert = true, .partial = true };
@@ -52,7 +51,8 @@ static bool load(tp_params *P, tp_file *F)
         possible = possible && k > 0;
         grows = grows || k > 1;
     }
-    if (!possible || !grows) return tp_params_read(P, F, "", &strict); /* or it says what differs */
+    if (!possible || !grows)
+        return tp_params_read(P, F, "", &strict); /* fails with the difference, if any */
     if (!tp_params_read(P, F, "", &partial)) return false;
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
         const tp_file_tensor *t = tp_file_find(F, it.name);

@@ -1,35 +1,33 @@
-/* common.c - what the two language models share: checks of sizes, initialisation, position
- * tables, memories. */
+/* common.c - functions of both language models: checks of sizes, initialisation, position tables,
+ * memories. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "inner.h"
-
-bool tp__lm_is_rate(double p)
-{
-    return p >= 0.0 && p < 1.0;
-}
+#include "model_inner.h"
 
 bool tp__lm_is_size(int64_t n)
 {
-    return n >= 1 && n <= TP_LM_MAX_SIZE;
+    return tp__in_range(n, 1, TP_LM_MAX_SIZE);
 }
 
 void tp__lm_check_common(int64_t vocab, int64_t dim, int64_t hidden, int layers, int64_t mem_len,
                          char *buf, size_t size)
 {
     if (!tp__lm_is_size(vocab))
-        snprintf(buf, size, "the vocabulary has %lld entries", (long long)vocab);
-    else if (!tp__lm_is_size(dim))
-        snprintf(buf, size, "the width is %lld", (long long)dim);
-    else if (!tp__lm_is_size(hidden))
-        snprintf(buf, size, "the feed-forward width is %lld", (long long)hidden);
-    else if (mem_len > TP_LM_MAX_SIZE)
-        snprintf(buf, size, "a memory of %lld rows: at most %d are possible", (long long)mem_len,
+        snprintf(buf, size, "the vocabulary has %lld entries, not 1 to %d", (long long)vocab,
                  TP_LM_MAX_SIZE);
+    else if (!tp__lm_is_size(dim))
+        snprintf(buf, size, "the width is %lld, not 1 to %d", (long long)dim, TP_LM_MAX_SIZE);
+    else if (!tp__lm_is_size(hidden))
+        snprintf(buf, size, "the feed-forward width is %lld, not 1 to %d", (long long)hidden,
+                 TP_LM_MAX_SIZE);
+    else if (mem_len > TP_LM_MAX_SIZE)
+        snprintf(buf, size, "the model has a memory of %lld rows, not at most %d",
+                 (long long)mem_len, TP_LM_MAX_SIZE);
     else if (layers < 1 || layers > TP_LM_MAX_LAYERS)
-        snprintf(buf, size, "%d layers: 1 to %d are possible", layers, TP_LM_MAX_LAYERS);
+        snprintf(buf, size, "the model has %d layers, not 1 to %d", layers, TP_LM_MAX_LAYERS);
 }
 
 tp_init tp__lm_init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
@@ -56,7 +54,7 @@ tp_tensor tp__lm_frequencies(tp_params *P, const char *name, int64_t dim)
     return buffer;
 }
 
-/* x as a tensor of dtype f64 or f32. */
+/* x as a tensor of f64 or f32. */
 static tp_tensor from_double(tp_tape *T, tp_dtype dt, tp_shape s, const double *x)
 {
     const int64_t n = s.dim[0] * s.dim[1];
@@ -116,7 +114,7 @@ void tp__lm_remember(tp_tape *T, tp_tensor *slot, tp_tensor old, tp_tensor h, in
     tp_carry(T, slot, x);
 }
 
-/* ---- memories as a whole, and in checkpoints * ---- */
+/* ---- memories in checkpoints ---- */
 
 bool tp__lm_slots_write(tp_tape *T, const char *name, int n, const tp_tensor *slot, tp_writer *W)
 {
@@ -142,7 +140,7 @@ void tp__lm_slots_clear(tp_tape *T, int n, tp_tensor *slot)
         if (tp_given(slot[i])) tp_carry(T, &slot[i], TP_NONE);
 }
 
-/* One tensor of a file into a slot. */
+/* Reads a tensor of a file into a slot. */
 static void read_slot(tp_tape *T, const tp_file_tensor *t, tp_tensor *slot, tp_file *F)
 {
     const tp_dtype dt = tp_compute_dtype(T);

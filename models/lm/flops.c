@@ -1,7 +1,7 @@
-/* flops.c - multiply-adds and activation memory of the language models in closed form.
+/* flops.c - closed forms of the multiply-adds and activation memory of the language models.
  *
- * One forward pass of one row of the batch: M tokens after L rows of cache. Position tables, which
- * all rows of a batch share, are counted in full. Only visible pairs of query and key count. */
+ * They are for one forward pass of one row of the batch: M tokens after L rows of cache. Position
+ * tables, which all rows of a batch share, count in full; only visible pairs of query and key count. */
 #include <tapegrad/models.h>
 
 static double least(double a, double b)
@@ -9,18 +9,18 @@ static double least(double a, double b)
     return a < b ? a : b;
 }
 
-/* Sizes that the formulas use, as doubles. */
+/* The sizes in the formulas. */
 typedef struct ls_sizes {
     double M, L, d, F, H, V, N;
-    double r;             /* vectors a chunk                     */
+    double r;             /* vectors per chunk                   */
     double near;          /* cached rows of the window           */
     double rows;          /* rows projected to keys and values   */
-    double keys;          /* mean rows that a window shows       */
+    double keys;          /* visible rows of a window, on average */
     double old;           /* vectors of the cache                */
     double all;           /* vectors of cache and segment        */
-    double seen;          /* mean vectors that a query sees      */
+    double seen;          /* visible vectors, on average         */
     double table;         /* rows of the window's position table */
-    double local, global; /* rows and vectors that are normalised, each as key and as value */
+    double local, global; /* rows and vectors that pass a norm, as keys and as values */
 } ls_sizes;
 
 static ls_sizes ls_sizes_of(const tp_ls_lm_cfg *c, int64_t tokens, int64_t cache)
@@ -71,7 +71,7 @@ tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory)
 {
     const double M = (double)tokens, S = (double)(tokens + memory), d = (double)cfg->dim;
     const double a = (double)(cfg->heads * cfg->d_head), F = (double)cfg->hidden;
-    double pairs = 0.0; /* visible ones */
+    double pairs = 0.0; /* visible pairs of query and key */
 
     for (int64_t i = 1; i <= tokens; i++)
         pairs += cfg->same_length ? least((double)(memory + i), (double)cfg->mem_len)
@@ -85,8 +85,8 @@ tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory)
 
 /* ---- activations, in values ---- */
 
-/* What the ops of the attention save: normalised cache; rows joined, projected and normalised;
- * scores; vectors before and after their norm; queries, tables, result and log-sum-exp. */
+/* Values that the attention's ops save: the normalised cache; rows joined, projected and normalised;
+ * scores; vectors before and after their norm; queries, tables, output and log-sum-exp. */
 static double ls_attention_values(const tp_ls_lm_cfg *c, const ls_sizes *s)
 {
     const bool first = c->ls.project_first;
@@ -99,7 +99,8 @@ static double ls_attention_values(const tp_ls_lm_cfg *c, const ls_sizes *s)
     return wide * s->d + (s->M + s->L) * s->H * s->r + statistics;
 }
 
-/* Of the activation between fc1 and fc2: its input (ReLU: the sign, a byte), and its result. */
+/* Values that the activation between fc1 and fc2 saves: its input (for ReLU the sign, a byte) and its
+ * output. */
 static double feed_forward_values(double M, double F, bool gelu)
 {
     return (gelu ? 2.0 : 1.25) * M * F;

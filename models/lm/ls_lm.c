@@ -1,12 +1,12 @@
-/* ls_lm.c - the Transformer-LS language model, with the caches of its streams.
+/* ls_lm.c - the Transformer-LS language model, and the caches of its streams.
  *
- *     a  = norm1(h)                   residual from the *normalised* a and b2: the raw h is not
- *     b2 = norm2(a + attn(a, cache))  carried on, and no norm follows the last block
+ *     a  = norm1(h)                   residuals add to the *normalised* a and b2, not to the raw h;
+ *     b2 = norm2(a + attn(a, cache))  no norm follows the last block
  *     h' = b2 + ff(b2)
  *
- * Layer n caches its raw input, detached, so that norm1 of the cache follows the current weights
- * and passes gradient to them. While a stream starts, official caches are rows of zeros that take
- * part in the softmax; with the option `masked` the cache simply is shorter. */
+ * Layer n caches its raw input, detached: norm1 of the cache uses the current weights and contributes
+ * to their gradient. At the start of a stream official caches are rows of zeros that take part in the
+ * softmax; with the option `masked` the cache is shorter instead. */
 #include <math.h>
 #include <stdio.h>
 
@@ -30,9 +30,8 @@ void tp_ls_block_init(tp_params *P, tp_ls_block *m, const char *name, const tp_l
     tp_pop(P);
 }
 
-/* x: a [B,M,d] (normalised if pre_ln), the raw cache [B,L,d], both tables -> a + attn(a). The
- * residual is inside, so that the gradient of a is summed in the same order if this is recomputed.
- */
+/* x: a [B,M,d] (normalised if pre_ln), the raw cache [B,L,d], both tables -> a + attn(a). The residual
+ * is included, so that recomputation sums the gradient of a in the same order. */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
     const tp_ls_block *m = self;
@@ -103,7 +102,7 @@ static int64_t gcd(int64_t a, int64_t b)
     return b ? gcd(b, a % b) : a;
 }
 
-/* tokens [B,M] padded on the right with id 0 so that chunks are whole. */
+/* Pads tokens [B,M] on the right with id 0 to whole chunks. */
 static tp_tensor pad_tokens(tp_tape *T, const tp_ls_attn_cfg *c, tp_tensor tokens)
 {
     const int64_t B = tp_dim(tokens, 0), M = tp_dim(tokens, 1);
@@ -114,7 +113,7 @@ static tp_tensor pad_tokens(tp_tape *T, const tp_ls_attn_cfg *c, tp_tensor token
     return tp_concat(T, 1, tokens, tp_full(T, tp_dtype_of(tokens), rest, 0.0));
 }
 
-/* [B,M] -> [B,M,d], in the compute dtype, which the whole residual stream has. */
+/* [B,M] -> [B,M,d], in the compute dtype, which is that of the whole residual stream. */
 static tp_tensor embed(tp_tape *T, const tp_ls_lm *m, tp_tensor tokens)
 {
     const tp_tensor h = tp_embedding(T, m->in_emb, tokens, sqrt((double)m->cfg.dim));

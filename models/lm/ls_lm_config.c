@@ -1,5 +1,5 @@
-/* ls_lm_config.c - the Transformer-LS language model's presets, checks and metadata, and the model
- * as one constant. Keys are those of the specification. */
+/* ls_lm_config.c - presets, checks and members of the Transformer-LS language model, and its constant.
+ * Keys of metadata are those of the specification. */
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ tp_ls_lm_cfg tp_ls_lm_large(int64_t vocab)
     return c;
 }
 
-/* Trained in half an hour on two cores: examples/enwik8. */
+/* Trains in half an hour on two cores: examples/enwik8. */
 static tp_ls_lm_cfg mini(int64_t vocab)
 {
     tp_ls_lm_cfg c = tp_ls_lm_tiny(vocab);
@@ -66,13 +66,13 @@ static const struct {
     { "large", tp_ls_lm_large },
 };
 
-/* The dictionaries of the papers' texts. */
+/* Sizes of the dictionaries of the papers' texts. */
 static const struct {
     const char *name;
     int64_t vocab;
 } texts[] = { { "enwik8", 208 }, { "text8", 32 } };
 
-/* "ls_lm-SIZE-TEXT" */
+/* Parses "ls_lm-SIZE-TEXT". */
 static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 {
     char full[64];
@@ -99,10 +99,12 @@ bool tp_ls_lm_cfg_check(const tp_ls_lm_cfg *c, char *why, size_t size)
     if (why[0]) return false;
     if (ls->window > TP_LM_MAX_SIZE || ls->chunk > TP_LM_MAX_SIZE ||
         (int64_t)ls->heads * ls->rank > TP_LM_MAX_SIZE)
-        snprintf(why, size, "a window of %d, chunks of %d and %d heads of rank %d: at most %d",
-                 ls->window, ls->chunk, ls->heads, ls->rank, TP_LM_MAX_SIZE);
+        snprintf(
+            why, size,
+            "the model has a window of %d, chunks of %d and %d heads of rank %d, not at most %d",
+            ls->window, ls->chunk, ls->heads, ls->rank, TP_LM_MAX_SIZE);
     else if (c->mem_len < (ls->masked ? 0 : 1))
-        snprintf(why, size, "a cache of %lld rows: the model needs one%s", L,
+        snprintf(why, size, "the model has a cache of %lld rows, but it needs one%s", L,
                  c->mem_len == 0 ? " unless empty caches are masked" : "");
     else if (c->mem_len % ls->chunk)
         snprintf(why, size, "the chunk length %d does not divide the cache of %lld rows", ls->chunk,
@@ -110,9 +112,9 @@ bool tp_ls_lm_cfg_check(const tp_ls_lm_cfg *c, char *why, size_t size)
     else if (c->mem_len < ls->window && !ls->masked)
         snprintf(why, size,
                  "the cache of %lld rows is shorter than the window of %d: "
-                 "lengthen it, or set the option masked",
+                 "lengthen it, or set masked",
                  L, ls->window);
-    else if (!tp__lm_is_rate(c->dropout) || !tp__lm_is_rate(c->emb_dropout))
+    else if (!tp__is_rate(c->dropout) || !tp__is_rate(c->emb_dropout))
         snprintf(why, size, "dropout must be in [0,1), not %g and %g", c->dropout, c->emb_dropout);
     return !why[0];
 }
@@ -126,73 +128,37 @@ static const char *const orders[] = { "compress_first", "project_first", NULL };
 static const char *const norms[] = { "on", "off", NULL };
 
 #define AT(member) offsetof(tp_ls_lm_cfg, member)
-static const tp__member members[] = {
-    { .key = "vocab_size", .kind = MEMBER_INT64, .at = AT(vocab) },
-    { .key = "d_model", .kind = MEMBER_INT64, .at = AT(dim) },
-    { .key = "d_inner", .kind = MEMBER_INT64, .at = AT(hidden) },
-    { .key = "n_layer", .kind = MEMBER_INT, .at = AT(layers) },
-    { .key = "n_head", .kind = MEMBER_INT, .at = AT(ls.attn.heads) },
-    { .key = "mem_len", .kind = MEMBER_INT64, .at = AT(mem_len) },
-    { .key = "chunk_size", .kind = MEMBER_INT, .at = AT(ls.attn.chunk) },
-    { .key = "chunk_rank", .kind = MEMBER_INT, .at = AT(ls.attn.rank) },
-    { .key = "window_len", .kind = MEMBER_INT, .at = AT(ls.attn.window) },
-    { .key = "clamp_len", .kind = MEMBER_INT, .at = AT(ls.attn.clamp) },
-    { .key = "cpos_clamp_len", .kind = MEMBER_INT, .at = AT(ls.attn.chunk_clamp) },
-    { .key = "use_bias", .kind = MEMBER_FLAG, .at = AT(bias) },
-    { .key = "pre_ln", .kind = MEMBER_FLAG, .at = AT(pre_ln) },
-    { .key = "use_gelu", .kind = MEMBER_FLAG, .at = AT(gelu) },
-    { .key = "dropout", .kind = MEMBER_REAL, .at = AT(dropout) },
-    { .key = "emb_dropout", .kind = MEMBER_REAL, .at = AT(emb_dropout) },
-    { .key = "empty_cache", .kind = MEMBER_CHOICE, .at = AT(ls.attn.masked), .words = caches },
-    { .key = "window", .kind = MEMBER_CHOICE, .at = AT(ls.attn.segment), .words = windows },
-    { .key = "dproj_input", .kind = MEMBER_CHOICE, .at = AT(ls.ln_local), .words = inputs },
-    { .key = "cache_dproj", .kind = MEMBER_CHOICE, .at = AT(ls.project_first), .words = orders },
-    { .key = "dual_ln", .kind = MEMBER_CHOICE, .at = AT(ls.raw_kv), .words = norms },
-    { .key = NULL },
+static const tp_model_member members[] = {
+    { "vocab_size", TP_MEMBER_INT64, .at = AT(vocab), .common = TP_COMMON_OUTPUTS },
+    { "d_model", TP_MEMBER_INT64, .at = AT(dim) },
+    { "d_inner", TP_MEMBER_INT64, .at = AT(hidden) },
+    { "n_layer", TP_MEMBER_INT, .at = AT(layers) },
+    { "n_head", TP_MEMBER_INT, .at = AT(ls.attn.heads) },
+    { "mem_len", TP_MEMBER_INT64, .at = AT(mem_len), .common = TP_COMMON_CACHE },
+    { "chunk_size", TP_MEMBER_INT, .at = AT(ls.attn.chunk) },
+    { "chunk_rank", TP_MEMBER_INT, .at = AT(ls.attn.rank) },
+    { "window_len", TP_MEMBER_INT, .at = AT(ls.attn.window) },
+    { "clamp_len", TP_MEMBER_INT, .at = AT(ls.attn.clamp) },
+    { "cpos_clamp_len", TP_MEMBER_INT, .at = AT(ls.attn.chunk_clamp) },
+    { "use_bias", TP_MEMBER_FLAG, .at = AT(bias) },
+    { "pre_ln", TP_MEMBER_FLAG, .at = AT(pre_ln) },
+    { "use_gelu", TP_MEMBER_FLAG, .at = AT(gelu) },
+    { "dropout", TP_MEMBER_REAL, .at = AT(dropout) },
+    { "emb_dropout", TP_MEMBER_REAL, .at = AT(emb_dropout) },
+    { "empty_cache", TP_MEMBER_CHOICE, .at = AT(ls.attn.masked), .words = caches },
+    { "window", TP_MEMBER_CHOICE, .at = AT(ls.attn.segment), .words = windows },
+    { "dproj_input", TP_MEMBER_CHOICE, .at = AT(ls.ln_local), .words = inputs },
+    { "cache_dproj", TP_MEMBER_CHOICE, .at = AT(ls.project_first), .words = orders },
+    { "dual_ln", TP_MEMBER_CHOICE, .at = AT(ls.raw_kv), .words = norms },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
 };
-
-void tp_ls_lm_cfg_write(const tp_ls_lm_cfg *cfg, tp_writer *W)
-{
-    tp_writer_meta(W, "model", tp_model_ls_lm.name);
-    tp__members_write(members, cfg, W);
-}
-
-bool tp_ls_lm_cfg_read(tp_ls_lm_cfg *cfg, tp_file *F, char *why, size_t size)
-{
-    *cfg = (tp_ls_lm_cfg){ 0 };
-    return tp__members_read(members, tp_model_ls_lm.name, cfg, F, why, size) &&
-           tp_ls_lm_cfg_check(cfg, why, size);
-}
 
 /* ---- the model ---- */
 
 static bool model_check(const void *cfg, char *why, size_t size)
 {
     return tp_ls_lm_cfg_check(cfg, why, size);
-}
-
-static void model_write(const void *cfg, tp_writer *W)
-{
-    tp_ls_lm_cfg_write(cfg, W);
-}
-
-static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
-{
-    return tp_ls_lm_cfg_read(cfg, F, why, size);
-}
-
-static tp_common_cfg model_get(const void *cfg)
-{
-    const tp_ls_lm_cfg *c = cfg;
-    return (tp_common_cfg){ .cache = c->mem_len, .outputs = c->vocab, .recompute = c->recompute };
-}
-
-static void model_set(void *cfg, const tp_common_cfg *o)
-{
-    tp_ls_lm_cfg *c = cfg;
-    c->mem_len = o->cache;
-    c->vocab = o->outputs;
-    c->recompute = o->recompute;
 }
 
 static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
@@ -241,10 +207,7 @@ const tp_model tp_model_ls_lm = {
     .carried = "cache",
     .preset = model_preset,
     .check = model_check,
-    .write = model_write,
-    .read = model_read,
-    .get = model_get,
-    .set = model_set,
+    .members = members,
     .init = model_init,
     .forward = model_forward,
     .state_clear = model_state_clear,

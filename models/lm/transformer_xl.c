@@ -1,12 +1,11 @@
-/* transformer_xl.c - the Transformer-XL language model (Dai et al. 2019), the full-attention
- * baseline: every token attends to the whole segment so far and to a memory of earlier layer
+/* transformer_xl.c - the Transformer-XL language model (Dai et al. 2019), the full-attention baseline:
+ * every token attends to all tokens of its segment up to itself and to a memory of earlier layer
  * inputs.
  *
  *     logit = ((q + r_w) k + (q + r_r) r_net(pe(distance))) / sqrt(D),   distance <= clamp
  *
- * The two biases are shared by all layers. qkv_net is one matrix, as in the published names, but
- * its query rows multiply the segment only: upstream projects queries for the memory and drops
- * them. */
+ * All layers share the two biases. qkv_net is one matrix, as in the published weights, but its query
+ * rows multiply the segment only; upstream also projects queries of the memory, and drops them. */
 #include <math.h>
 #include <stdio.h>
 
@@ -38,7 +37,7 @@ void tp_txl_attn_init(tp_params *P, tp_txl_attn *m, const char *name, const tp_t
     tp_pop(P);
 }
 
-/* Part 0 (q), 1 (k) or 2 (v) of qkv_net applied to x. */
+/* Applies part 0 (q), 1 (k) or 2 (v) of qkv_net to x. */
 static tp_tensor project(tp_tape *T, const tp_txl_attn *m, tp_tensor x, int part)
 {
     const int64_t rows = tp_dim(m->qkv_net, 0) / 3;
@@ -105,7 +104,7 @@ void tp_txl_init(tp_params *P, tp_txl *m, const char *name, tp_txl_cfg cfg)
 {
     if (!tp_params_want_module(P, m, "txl")) return;
     char why[256];
-    const tp_init rule = { 0 }; /* of the model, below */
+    const tp_init rule = { 0 }; /* replaced by tp__lm_init_rule */
     *m = (tp_txl){ .params = P, .cfg = cfg };
     if (!tp_txl_cfg_check(&cfg, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "Transformer-XL: %s", why);

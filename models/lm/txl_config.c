@@ -1,4 +1,4 @@
-/* txl_config.c - Transformer-XL's presets, checks and metadata, and the model as one constant. */
+/* txl_config.c - presets, checks and members of Transformer-XL, and its constant. */
 #include <stdio.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ tp_txl_cfg tp_txl_large(int64_t vocab)
                          .att_dropout = 0.15 };
 }
 
-/* As wide and deep as the Transformer-LS of that name. */
+/* As wide and deep as the Transformer-LS model of the same name. */
 static tp_txl_cfg small_one(int layers, int64_t dim, int64_t vocab)
 {
     return (tp_txl_cfg){ .vocab = vocab,
@@ -64,13 +64,13 @@ static const struct {
     { "large", tp_txl_large },
 };
 
-/* The dictionaries of the papers' texts. */
+/* Sizes of the dictionaries of the papers' texts. */
 static const struct {
     const char *name;
     int64_t vocab;
 } texts[] = { { "enwik8", 204 }, { "text8", 27 } };
 
-/* "txl-SIZE-TEXT" */
+/* Parses "txl-SIZE-TEXT". */
 static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 {
     char full[64];
@@ -93,14 +93,15 @@ bool tp_txl_cfg_check(const tp_txl_cfg *c, char *why, size_t size)
     tp__lm_check_common(c->vocab, c->dim, c->hidden, c->layers, c->mem_len, why, size);
     if (why[0]) return false;
     if (c->dim < 2 || c->dim % 2)
-        snprintf(why, size, "the width %lld is not even: sinusoidal positions come in pairs",
+        snprintf(why, size, "the width %lld is odd, but sinusoidal positions come in pairs",
                  (long long)c->dim);
     else if (c->heads < 1 || !tp__lm_is_size(c->d_head) || !tp__lm_is_size(c->heads * c->d_head))
-        snprintf(why, size, "%d heads of width %lld", c->heads, (long long)c->d_head);
+        snprintf(why, size, "the model has %d heads of width %lld, which is impossible", c->heads,
+                 (long long)c->d_head);
     else if (c->mem_len < 0 || (c->same_length && c->mem_len == 0))
-        snprintf(why, size, "a memory of %lld rows%s", (long long)c->mem_len,
-                 c->same_length ? " with same_length" : "");
-    else if (!tp__lm_is_rate(c->dropout) || !tp__lm_is_rate(c->att_dropout))
+        snprintf(why, size, "the model has a memory of %lld rows%s, which is impossible",
+                 (long long)c->mem_len, c->same_length ? " with same_length" : "");
+    else if (!tp__is_rate(c->dropout) || !tp__is_rate(c->att_dropout))
         snprintf(why, size, "dropout must be in [0,1), not %g and %g", c->dropout, c->att_dropout);
     return !why[0];
 }
@@ -108,64 +109,28 @@ bool tp_txl_cfg_check(const tp_txl_cfg *c, char *why, size_t size)
 /* ---- metadata ---- */
 
 #define AT(member) offsetof(tp_txl_cfg, member)
-static const tp__member members[] = {
-    { .key = "vocab_size", .kind = MEMBER_INT64, .at = AT(vocab) },
-    { .key = "d_model", .kind = MEMBER_INT64, .at = AT(dim) },
-    { .key = "d_inner", .kind = MEMBER_INT64, .at = AT(hidden) },
-    { .key = "d_head", .kind = MEMBER_INT64, .at = AT(d_head) },
-    { .key = "n_layer", .kind = MEMBER_INT, .at = AT(layers) },
-    { .key = "n_head", .kind = MEMBER_INT, .at = AT(heads) },
-    { .key = "mem_len", .kind = MEMBER_INT64, .at = AT(mem_len) },
-    { .key = "clamp_len", .kind = MEMBER_INT64, .at = AT(clamp) },
-    { .key = "pre_lnorm", .kind = MEMBER_FLAG, .at = AT(pre_ln) },
-    { .key = "same_length", .kind = MEMBER_FLAG, .at = AT(same_length) },
-    { .key = "dropout", .kind = MEMBER_REAL, .at = AT(dropout) },
-    { .key = "dropatt", .kind = MEMBER_REAL, .at = AT(att_dropout) },
-    { .key = NULL },
+static const tp_model_member members[] = {
+    { "vocab_size", TP_MEMBER_INT64, .at = AT(vocab), .common = TP_COMMON_OUTPUTS },
+    { "d_model", TP_MEMBER_INT64, .at = AT(dim) },
+    { "d_inner", TP_MEMBER_INT64, .at = AT(hidden) },
+    { "d_head", TP_MEMBER_INT64, .at = AT(d_head) },
+    { "n_layer", TP_MEMBER_INT, .at = AT(layers) },
+    { "n_head", TP_MEMBER_INT, .at = AT(heads) },
+    { "mem_len", TP_MEMBER_INT64, .at = AT(mem_len), .common = TP_COMMON_CACHE },
+    { "clamp_len", TP_MEMBER_INT64, .at = AT(clamp) },
+    { "pre_lnorm", TP_MEMBER_FLAG, .at = AT(pre_ln) },
+    { "same_length", TP_MEMBER_FLAG, .at = AT(same_length) },
+    { "dropout", TP_MEMBER_REAL, .at = AT(dropout) },
+    { "dropatt", TP_MEMBER_REAL, .at = AT(att_dropout) },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
 };
-
-void tp_txl_cfg_write(const tp_txl_cfg *cfg, tp_writer *W)
-{
-    tp_writer_meta(W, "model", tp_model_txl.name);
-    tp__members_write(members, cfg, W);
-}
-
-bool tp_txl_cfg_read(tp_txl_cfg *cfg, tp_file *F, char *why, size_t size)
-{
-    *cfg = (tp_txl_cfg){ 0 };
-    return tp__members_read(members, tp_model_txl.name, cfg, F, why, size) &&
-           tp_txl_cfg_check(cfg, why, size);
-}
 
 /* ---- the model ---- */
 
 static bool model_check(const void *cfg, char *why, size_t size)
 {
     return tp_txl_cfg_check(cfg, why, size);
-}
-
-static void model_write(const void *cfg, tp_writer *W)
-{
-    tp_txl_cfg_write(cfg, W);
-}
-
-static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
-{
-    return tp_txl_cfg_read(cfg, F, why, size);
-}
-
-static tp_common_cfg model_get(const void *cfg)
-{
-    const tp_txl_cfg *c = cfg;
-    return (tp_common_cfg){ .cache = c->mem_len, .outputs = c->vocab, .recompute = c->recompute };
-}
-
-static void model_set(void *cfg, const tp_common_cfg *o)
-{
-    tp_txl_cfg *c = cfg;
-    c->mem_len = o->cache;
-    c->vocab = o->outputs;
-    c->recompute = o->recompute;
 }
 
 static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
@@ -214,10 +179,7 @@ const tp_model tp_model_txl = {
     .carried = "memory",
     .preset = model_preset,
     .check = model_check,
-    .write = model_write,
-    .read = model_read,
-    .get = model_get,
-    .set = model_set,
+    .members = members,
     .init = model_init,
     .forward = model_forward,
     .state_clear = model_state_clear,

@@ -1,136 +1,21 @@
-/* attention.c - the attentions of Vision Longformer, tokens [B,g+N,d] in and out.
+/* attention.c - the attentions of Vision Longformer, from tokens [B,g+N,d] to tokens.
  *
- *     window, full   local rows see their window (or the map) and the global tokens; global rows
- *                    see all tokens. Both are rows of one product with proj
+ *     window, full   local rows see their window (or the map) and the global tokens; global rows see
+ *                    all tokens
  *     Linformer      keys and values of all tokens are mixed to K rows: proj_k^T k
  *     SRA            keys and values come from a map reduced by a convolution and instance norm
  *     performer      phi(q) (phi(k)^T v) / (phi(q) sum phi(k)), phi positive random features
- *     LS             window and dynamic projections, keys and values normed; the global row then
- *                    attends to what the local rows received
+ *     LS             window and dynamic projections, with norms of keys and values; the global row
+ *                    then attends to the outputs of the local rows
  *
  * Queries, keys and values are products with slices of the stored matrices, which are views. */
-#include <math.h>
-
 #include <tapegrad/random.h>
 
 #include "inner.h"
 
-/* ---- parameters ---- */
-
-static int64_t table_rows(const tp_vil_attn *m)
-{
-    const int64_t w = m->stage.feature, half = w / 2;
-    if (m->kind == TP_VIL_FULL) return (2 * m->map[0] - 1) * (2 * m->map[1] - 1);
-    if (m->kind != TP_VIL_LS) return (4 * w - 1) * (4 * w - 1);
-    if (m->distinct_bias) return (2 * (w + half) - 1) * (2 * (w + half) - 1);
-    return 2 * (w + half - 1) * (2 * half + w + 1) + 1;
-}
-
-static void init_bias(tp_params *P, tp_vil_attn *m)
-{
-    const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };
-    const int64_t H = m->stage.heads, g = m->stage.global;
-    const bool local = m->kind == TP_VIL_WINDOW || m->kind == TP_VIL_GLOBAL;
-
-    if (m->kind == TP_VIL_LS && m->stage.feature == 0) return;
-    if (!local && m->kind != TP_VIL_FULL && m->kind != TP_VIL_LS) return;
-    m->table = tp_param(P, TP_VIL_TABLE, TP_SHAPE(table_rows(m), H), normal, 0);
-    if (g == 0 || m->kind == TP_VIL_LS) return;
-    m->g2l = tp_param(P, "g2l_relative_position_bias", TP_SHAPE(2, H, g), normal, 0);
-    m->g2g = tp_param(P, "g2g_relative_position_bias", TP_SHAPE(H, g, g), normal, 0);
-}
-
-/* A second projection for global queries, or the names of one for the first. */
-static void init_global(tp_params *P, tp_linear_m *m, const char *name, const tp_linear_m *same,
-                        bool own)
-{
-    const int64_t out = tp_dim(same->weight, 0), in = tp_dim(same->weight, 1);
-    if (own) {
-        tp_linear_init(P, m, name, in, out, tp_given(same->bias));
-        return;
-    }
-    *m = *same;
-    tp_push(P, name);
-    tp_tie(P, "weight", same->weight);
-    if (tp_given(same->bias)) tp_tie(P, "bias", same->bias);
-    tp_pop(P);
-}
-
-static void init_linformer(tp_params *P, tp_vil_attn *m, bool separate)
-{
-    const int64_t tokens = m->stage.global + m->map[0] * m->map[1], K = m->stage.feature;
-    const tp_init uniform = { TP_INIT_UNIFORM, 1.0 / sqrt((double)K), 0.0 };
-    m->proj_k = tp_param(P, "proj_k", TP_SHAPE(tokens, K), uniform, 0);
-    m->proj_v = m->proj_k;
-    if (separate)
-        m->proj_v = tp_param(P, "proj_v", TP_SHAPE(tokens, K), uniform, 0);
-    else
-        tp_tie(P, "proj_v", m->proj_k);
-}
-
-static void init_kind(tp_params *P, tp_vil_attn *m, const tp_vil_cfg *cfg)
-{
-    const int64_t d = m->stage.dim, H = m->stage.heads, R = m->stage.feature;
-    switch (m->kind) {
-    case TP_VIL_LINFORMER: init_linformer(P, m, cfg->separate_kv); break;
-    case TP_VIL_SRA:
-        tp_conv2d_init(P, &m->proj_sr, "proj_sr", d, d, R, false,
-                       (tp_conv_cfg){ .stride = { R, R } });
-        break;
-    case TP_VIL_PERFORMER:
-        m->features = tp_param(P, "fast_attention.projection_matrix", TP_SHAPE(R, d / H),
-                               (tp_init){ TP_INIT_NORMAL, 1.0, 0.0 }, TP_BUFFER);
-        break;
-    case TP_VIL_LS:
-        if (m->stage.rank > 0)
-            tp_linear_init(P, &m->dynamic, "to_dynamic_projection", d, H * m->stage.rank, true);
-        tp_layernorm_init(P, &m->ln_dp, "dual_ln_dp", d, 1e-5);
-        tp_layernorm_init(P, &m->ln_full, "dual_ln_full", d, 1e-5);
-        break;
-    default: break;
-    }
-}
-
-void tp_vil_attn_init(tp_params *P, tp_vil_attn *m, const char *name, const tp_vil_cfg *cfg,
-                      int stage)
-{
-    if (!tp_params_want_module(P, m, "vil_attn")) return;
-    const int64_t d = cfg->stage[stage].dim;
-    const bool bias = !cfg->linear_qkv;
-
-    *m = (tp_vil_attn){ .path = tp_push(P, name),
-                        .kind = cfg->stage[stage].dense ? TP_VIL_FULL : cfg->kind,
-                        .stage = cfg->stage[stage],
-                        .edge = cfg->edge,
-                        .shift = cfg->shift,
-                        .mask_wrapped = cfg->mask_wrapped,
-                        .separate_global = cfg->separate_global,
-                        .distinct_bias = cfg->distinct_bias };
-    tp__vil_map(cfg, stage, m->map);
-    const bool whole =
-        m->kind == TP_VIL_FULL || m->kind == TP_VIL_PERFORMER || m->kind == TP_VIL_LS;
-    const bool windows = m->kind == TP_VIL_WINDOW || m->kind == TP_VIL_GLOBAL;
-
-    if (!m->stage.absolute) init_bias(P, m);
-    if (whole) {
-        tp_linear_init(P, &m->qkv, "qkv", d, 3 * d, bias);
-    } else {
-        tp_linear_init(P, &m->query, "query", d, d, bias);
-        tp_linear_init(P, &m->kv, "kv", d, 2 * d, bias);
-    }
-    tp_linear_init(P, &m->proj, "proj", d, d, true);
-    if (windows && m->stage.global > 0) {
-        init_global(P, &m->query_global, "query_global", &m->query, m->separate_global);
-        init_global(P, &m->kv_global, "kv_global", &m->kv, m->separate_global);
-        init_global(P, &m->proj_global, "proj_global", &m->proj, m->separate_global);
-    }
-    init_kind(P, m, cfg);
-    tp_pop(P);
-}
-
 /* ---- pieces ---- */
 
-/* x times one of `parts` equal stretches of rows. */
+/* x times part `part` of the matrix, whose rows are divided into `parts` equal parts. */
 tp_tensor tp__vil_project(tp_tape *T, const tp_linear_m *m, tp_tensor x, int part, int parts)
 {
     const int64_t rows = tp_dim(m->weight, 0) / parts;
@@ -144,7 +29,7 @@ static tp_tensor global_rows(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
     return tp_slice(T, x, 1, 0, m->stage.global);
 }
 
-/* A view where there are no global rows. */
+/* x itself if there are no global rows. */
 static tp_tensor local_rows(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
 {
     const int64_t g = m->stage.global;
@@ -157,15 +42,15 @@ static tp_tensor attend(tp_tape *T, const tp_vil_attn *m, tp_tensor q, tp_tensor
     return tp_attention(T, q, k, v, TP_NONE, bias, (tp_attn_cfg){ .heads = m->stage.heads });
 }
 
-/* Row 0 or 1 of g2l: what global queries add for local keys, and local queries for global ones.
- * [H,g] */
+/* Row 0 or 1 of g2l, [H,g]: the bias of global queries and local keys, or of local queries and global
+ * keys. */
 static tp_tensor between(tp_tape *T, const tp_vil_attn *m, int row)
 {
     const tp_shape s = TP_SHAPE(m->stage.heads, m->stage.global);
     return tp_reshape(T, tp_slice(T, m->g2l, 0, row, 1), s);
 }
 
-/* What global queries add to the logits of all tokens [H,g,g+N]. */
+/* The bias of global queries and all keys, [H,g,g+N]. */
 static tp_tensor global_query_bias(tp_tape *T, const tp_vil_attn *m, int64_t local)
 {
     const int64_t H = m->stage.heads, g = m->stage.global;
@@ -197,7 +82,7 @@ static tp_window_attn_cfg window_of(const tp_vil_attn *m, const int64_t size[2])
     return c;
 }
 
-/* The chunks that this call sees. */
+/* The chunks that are visible in this call. */
 static int block_of(tp_tape *T, const tp_vil_attn *m)
 {
     uint64_t seed, offset;
@@ -210,9 +95,9 @@ static int block_of(tp_tape *T, const tp_vil_attn *m)
     return 1 + (int)tp_random_below(&r, 8);
 }
 
-/* ---- kinds: x -> context, but for windows proj included ---- */
+/* ---- kinds: x -> context; windows() includes the last projection ---- */
 
-/* Local rows, before their projection [B,N,d]. */
+/* The context of the local rows, [B,N,d]. */
 static tp_tensor local_attention(tp_tape *T, const tp_vil_attn *m, tp_tensor q, tp_tensor k,
                                  tp_tensor v, const int64_t size[2])
 {
@@ -285,7 +170,7 @@ static tp_tensor reduced(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const in
     return attend(T, m, tp_linear_forward(T, &m->query, x), k, v, TP_NONE);
 }
 
-/* Long-short attention: the global row attends to the results of the local ones. */
+/* Long-short attention: the global row attends to the outputs of the local ones. */
 static tp_tensor long_short(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const int64_t size[2])
 {
     const int H = m->stage.heads, r = m->stage.rank;
@@ -316,16 +201,15 @@ static void check_map(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const int64
         m->kind == TP_VIL_LINFORMER || (m->kind == TP_VIL_FULL && tp_given(m->table));
     if (tp_ndim(x) != 3 || tp_dim(x, 1) != g + h * w)
         tp_raise(T, TP_E_SHAPE,
-                 "%s: x must be [batch,%lld,width]: "
-                 "%lld global tokens, then a map of %lld x %lld",
+                 "%s: x must be [batch,%lld,width]: %lld global tokens, then a map of %lld x %lld",
                  m->path, g + h * w, g, h, w);
     else if (fixed && (h != m->map[0] || w != m->map[1]))
-        tp_raise(T, TP_E_SHAPE, "%s: a map of %lld x %lld tokens; its %s was made for %lld x %lld",
+        tp_raise(T, TP_E_SHAPE, "%s: the map has %lld x %lld tokens, but the %s is for %lld x %lld",
                  m->path, h, w, m->kind == TP_VIL_FULL ? "table of positions" : "mixture",
                  (long long)m->map[0], (long long)m->map[1]);
 }
 
-/* What the last projection reads. */
+/* The input of the last projection. */
 static tp_tensor context(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const int64_t size[2])
 {
     switch (m->kind) {

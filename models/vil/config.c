@@ -1,10 +1,10 @@
-/* config.c - configurations of Vision Longformer: the official notation of stages, checks, and
- * checkpoint metadata. */
+/* config.c - configurations of Vision Longformer: the official notation of stages, and checks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "inner.h"
+#include "model_inner.h"
 
 void tp__vil_map(const tp_vil_cfg *cfg, int stage, int64_t size[2])
 {
@@ -17,7 +17,7 @@ void tp__vil_map(const tp_vil_cfg *cfg, int stage, int64_t size[2])
 
 /* ---- notation ---- */
 
-/* One letter and its number into the stage; false: no such letter. */
+/* Sets the field of a letter; false: the letter is unknown, or its value impossible. */
 static bool set_letter(tp_vil_stage *s, char letter, long value)
 {
     switch (letter) {
@@ -34,7 +34,7 @@ static bool set_letter(tp_vil_stage *s, char letter, long value)
     }
 }
 
-/* Reads stage `number` at *at, up to its '_' or the end. */
+/* Parses stage `number` from *at to the next '_' or the end. */
 static bool parse_stage(tp_vil_stage *s, int number, const char **at)
 {
     *s = (tp_vil_stage){
@@ -91,10 +91,10 @@ void tp_vil_notation(const tp_vil_cfg *cfg, char *buf, size_t size)
 
 static bool is_size(int64_t n)
 {
-    return n >= 1 && n <= TP_VIL_MAX_SIZE;
+    return tp__in_range(n, 1, TP_VIL_MAX_SIZE);
 }
 
-/* What is wrong with a stage's own numbers, or buf[0] = 0. */
+/* Checks the numbers of a stage; buf stays empty if they are possible. */
 static void check_stage(const tp_vil_cfg *c, int k, char *buf, size_t size)
 {
     const tp_vil_stage *s = &c->stage[k];
@@ -107,33 +107,38 @@ static void check_stage(const tp_vil_cfg *c, int k, char *buf, size_t size)
         snprintf(buf, size, "stage %d: the width %lld does not divide into %d heads", k + 1, d,
                  s->heads);
     else if (s->blocks < 1 || s->blocks > TP_VIL_MAX_BLOCKS)
-        snprintf(buf, size, "stage %d: %d blocks: 1 to %d are possible", k + 1, s->blocks,
+        snprintf(buf, size, "stage %d has %d blocks, not 1 to %d", k + 1, s->blocks,
                  TP_VIL_MAX_BLOCKS);
     else if (!is_size(s->patch) || map[0] < 1 || map[1] < 1)
         snprintf(buf, size, "stage %d: patches of side %lld leave nothing of %lld x %lld pixels",
                  k + 1, (long long)s->patch, (long long)c->image[0], (long long)c->image[1]);
     else if (s->absolute && s->dim % 2)
-        snprintf(buf, size,
-                 "stage %d: the width %lld is odd: "
-                 "positions of rows and columns share the channels",
-                 k + 1, d);
+        snprintf(
+            buf, size,
+            "stage %d: the width %lld is odd, but positions of rows and columns each take half",
+            k + 1, d);
     else if (s->global < 0 || s->global > TP_VIL_MAX_SIZE)
-        snprintf(buf, size, "stage %d: %lld global tokens", k + 1, (long long)s->global);
+        snprintf(buf, size, "stage %d has %lld global tokens, not 0 to %d", k + 1,
+                 (long long)s->global, TP_VIL_MAX_SIZE);
     else if (kind == TP_VIL_GLOBAL && s->global == 0)
-        snprintf(buf, size, "stage %d: attention to global tokens only needs one", k + 1);
+        snprintf(buf, size, "stage %d: attention to global tokens needs at least one", k + 1);
     else if (kind != TP_VIL_FULL && kind != TP_VIL_GLOBAL && kind != TP_VIL_LS && !is_size(f))
-        snprintf(buf, size, "stage %d: a window or number of features of %lld", k + 1, f);
+        snprintf(buf, size, "stage %d: the window or number of features is %lld, not 1 to %d",
+                 k + 1, f, TP_VIL_MAX_SIZE);
     else if (kind == TP_VIL_SRA && (map[0] < f || map[1] < f))
         snprintf(buf, size, "stage %d: a reduction by %lld leaves nothing of %lld x %lld tokens",
                  k + 1, f, (long long)map[0], (long long)map[1]);
     else if (kind == TP_VIL_LS && (f < 0 || f > TP_VIL_MAX_SIZE || s->rank < 0 ||
                                    s->rank > TP_VIL_MAX_SIZE || (f == 0 && s->rank == 0)))
-        snprintf(buf, size, "stage %d: a window of %lld and rank %d", k + 1, f, s->rank);
+        snprintf(
+            buf, size,
+            "stage %d has a window of %lld and rank %d: at most one may be 0, and none above %d",
+            k + 1, f, s->rank, TP_VIL_MAX_SIZE);
     else if (kind == TP_VIL_LS && f == 1 && !s->absolute)
-        snprintf(buf, size,
-                 "stage %d: long-short attention with a window "
-                 "of 1 has no table of relative positions",
-                 k + 1);
+        snprintf(
+            buf, size,
+            "stage %d: long-short attention with a window of 1 has no table of relative positions",
+            k + 1);
 }
 
 bool tp_vil_cfg_check(const tp_vil_cfg *c, char *why, size_t size)
@@ -142,25 +147,26 @@ bool tp_vil_cfg_check(const tp_vil_cfg *c, char *why, size_t size)
 
     why[0] = '\0';
     if (c->stages < 1 || c->stages > TP_VIL_MAX_STAGES)
-        snprintf(why, size, "%d stages: 1 to %d are possible", c->stages, TP_VIL_MAX_STAGES);
+        snprintf(why, size, "the model has %d stages, not 1 to %d", c->stages, TP_VIL_MAX_STAGES);
     else if ((int)c->kind < TP_VIL_WINDOW || c->kind > TP_VIL_LS)
         snprintf(why, size, "there is no attention number %d", (int)c->kind);
     else if (!is_size(c->image[0]) || !is_size(c->image[1]))
-        snprintf(why, size, "images of %lld x %lld pixels", (long long)c->image[0],
-                 (long long)c->image[1]);
+        snprintf(why, size, "images are %lld x %lld pixels: sides must be 1 to %d",
+                 (long long)c->image[0], (long long)c->image[1], TP_VIL_MAX_SIZE);
     else if (!is_size(c->classes))
-        snprintf(why, size, "%lld classes", (long long)c->classes);
-    else if (!(c->drop_path >= 0.0 && c->drop_path < 1.0))
+        snprintf(why, size, "there are %lld classes, not 1 to %d", (long long)c->classes,
+                 TP_VIL_MAX_SIZE);
+    else if (!tp__is_rate(c->drop_path))
         snprintf(why, size, "drop path must be in [0,1), not %g", c->drop_path);
     else if (c->shift < TP_BLOCK_OWN || c->shift > TP_VIL_SHIFT_RANDOM)
         snprintf(why, size, "there is no shift %d", c->shift);
     else if (c->edge == TP_EDGE_EXACT && c->shift != TP_BLOCK_ALL)
-        snprintf(why, size, "exact windows reach into all neighbours: no shift is possible");
+        snprintf(why, size, "exact windows see all neighbours, so a shift is impossible");
     for (int k = 0; k < c->stages && !why[0]; k++) {
         check_stage(c, k, why, size);
         blocks += c->stage[k].blocks;
         if (!why[0] && blocks > TP_VIL_MAX_BLOCKS)
-            snprintf(why, size, "more than %d blocks", TP_VIL_MAX_BLOCKS);
+            snprintf(why, size, "the model has more than %d blocks", TP_VIL_MAX_BLOCKS);
     }
     return !why[0];
 }

@@ -1,17 +1,17 @@
-/* flops.c - multiply-adds and activation memory of Vision Longformer in closed form, one image
+/* flops.c - closed forms of the multiply-adds and activation memory of Vision Longformer, for one image
  * of the configured size.
  *
- * The paper counts by a rule of its own: no global tokens, (2w+1)^2 keys a window, six products
- * with Performer's features; its Global rows count tokens, a second kv and windows that the model
- * does not have. */
+ * The paper's rule differs: it counts no global tokens, (2w+1)^2 keys per window, and six products with
+ * Performer's features; its rows of Global models count global tokens, a second kv and windows that the
+ * models do not have. */
 #include "inner.h"
 
 typedef struct sizes {
     tp_vil_kind kind;
     double N, T, g, d, H, f, r;
-    double padded;  /* tokens of whole chunks             */
-    double reduced; /* tokens of SRA's map                */
-    double tile;    /* keys of the map that a window sees */
+    double padded;  /* tokens, padded to whole chunks */
+    double reduced; /* tokens of SRA's reduced map    */
+    double tile;    /* local keys of a window         */
 } sizes;
 
 static double whole(int64_t n, int64_t unit)
@@ -41,7 +41,7 @@ static sizes sizes_of(const tp_vil_cfg *c, int stage)
     return z;
 }
 
-/* One attention, projections included. */
+/* Multiply-adds of one attention, including its projections. */
 static double attention_macs(const sizes *z)
 {
     const double dense = 4.0 * z->T * z->d * z->d, rows = 2.0 * z->g * z->T * z->d;
@@ -61,7 +61,8 @@ static double attention_macs(const sizes *z)
     return 0.0;
 }
 
-/* As the paper counts it. window: of the Global rows, 8, 4, 2, 1 from the first of four stages. */
+/* The same by the paper's rule. window: the one of Global models, 8, 4, 2, 1 from the first of four
+ * stages on. */
 static double paper_macs(sizes z, tp_vil_kind model, double window)
 {
     const double seen = 2.0 * z.f + 1.0, old = 2.0 * window + 1.0;
@@ -78,8 +79,8 @@ static double paper_macs(sizes z, tp_vil_kind model, double window)
     }
 }
 
-/* Multiply-adds by the paper's rule or of the operations themselves; of both, the elements that
- * pass a LayerNorm. */
+/* Multiply-adds, by the paper's rule or of the actual operations; *norm: elements that pass a
+ * LayerNorm. */
 static double count(const tp_vil_cfg *cfg, bool paper, double *norm)
 {
     double macs = 0.0, in = 3.0;
@@ -88,7 +89,7 @@ static double count(const tp_vil_cfg *cfg, bool paper, double *norm)
         const tp_vil_stage *s = &cfg->stage[k];
         const sizes z = sizes_of(cfg, k);
         const double window = (double)(1 << (cfg->stages - 1 - k)), n = s->blocks;
-        const bool tokens = !paper || cfg->kind == TP_VIL_GLOBAL; /* global ones count */
+        const bool tokens = !paper || cfg->kind == TP_VIL_GLOBAL; /* global tokens count */
         const double mlp = 8.0 * (tokens ? z.T : z.N) * z.d * z.d;
         const double p = (double)s->patch;
         macs += z.N * z.d * in * p * p +
@@ -110,8 +111,8 @@ tp_flops tp_vil_flops(const tp_vil_cfg *cfg)
 
 /* ---- activations, in values ---- */
 
-/* What the ops of an attention save: projections' input, queries, keys, values, statistics, the
- * context. */
+/* Values that the ops of an attention save: the input of the projections, queries, keys, values,
+ * statistics and the context. */
 static double attention_values(const sizes *z)
 {
     const double Td = z->T * z->d, Nd = z->N * z->d, Kd = z->f * z->d, rows = z->g * z->d;

@@ -1,4 +1,4 @@
-/* inner.h - what the files of Vision Longformer share. */
+/* inner.h - functions that the files of Vision Longformer share. */
 #ifndef TP_VIL_INNER_H
 #define TP_VIL_INNER_H
 
@@ -6,10 +6,10 @@
 
 #define TP_VIL_TABLE "local_relative_position_bias_table"
 
-/* The map that a stage makes of an image of the configured size; zeros if nothing is left of it. */
+/* The size of a stage's map for images of the configured size; zeros if nothing is left. */
 void tp__vil_map(const tp_vil_cfg *cfg, int stage, int64_t size[2]);
 
-/* x times part 0 ... parts - 1 of the rows of a stored matrix. */
+/* x times part 0 ... parts - 1 of the rows of a stored matrix, and its bias. */
 tp_tensor tp__vil_project(tp_tape *T, const tp_linear_m *m, tp_tensor x, int part, int parts);
 
 /* Performer's attention before the last projection, x [B,g+N,d]. */

@@ -1,5 +1,5 @@
-/* load.c - weights of a Vision Longformer made for another resolution, window or number of
- * classes, by the official rule. */
+/* load.c - loads weights of a Vision Longformer for another resolution, window or number of classes, by
+ * the official rule. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 /* ---- resizing ---- */
 
-/* Sample i of `to` lies between the samples *low and *high of `from`: how far behind the first. */
+/* Sample i of `to` is between the samples *low and *high of `from`; returns its distance from *low. */
 static double place(int64_t i, int64_t from, int64_t to, int64_t *low, int64_t *high)
 {
     const double at = ((double)i + 0.5) * (double)from / (double)to - 0.5;
@@ -41,7 +41,7 @@ void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int6
 typedef struct loader {
     tp_params *P;
     tp_file *F;
-    tp_vil_cfg old; /* of the file; no stages: it does not say */
+    tp_vil_cfg old; /* of the file; without stages if it has none */
 } loader;
 
 static bool same_shape(const tp_shape *a, const tp_shape *b)
@@ -49,8 +49,8 @@ static bool same_shape(const tp_shape *a, const tp_shape *b)
     return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof a->dim[0]) == 0;
 }
 
-/* The file's tensor for a parameter if it has another shape of as many axes and the same last one,
- * or NULL. */
+/* The tensor of a parameter in the file if it has another shape, with as many axes and the same last
+ * one; else NULL. */
 static const tp_file_tensor *other_shape(const loader *l, const char *name, tp_tensor p)
 {
     const tp_file_tensor *t = tp_given(p) ? tp_file_find(l->F, name) : NULL;
@@ -87,7 +87,7 @@ static void load_positions(loader *l, const char *path, const char *leaf, tp_ten
         load_resized(l, t, p, (int64_t[]){ t->shape.dim[1], 1 }, (int64_t[]){ tp_dim(p, 1), 1 });
 }
 
-/* Rows and columns of a table of so many rows; false: it is no rectangle that we know. */
+/* The sides of the rectangle of offsets in a table of `rows` rows; false: they are unknown. */
 static bool table_sides(int64_t rows, const int64_t map[2], int64_t side[2])
 {
     const int64_t root = llround(sqrt((double)rows));
@@ -115,7 +115,7 @@ static void load_table(loader *l, const tp_vil_attn *m, int stage)
                         (long long)tp_dim(m->table, 0));
 }
 
-/* The first rows of a head of more classes. */
+/* Loads the first rows of a head with more classes. */
 static void load_head(loader *l, const char *path, const char *leaf, tp_tensor p)
 {
     char name[256];
@@ -162,7 +162,7 @@ bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path)
     loader l = { .P = P, .F = tp_file_open(path) };
     char why[256];
     if (all_there(&l)) {
-        if (!tp_vil_cfg_read(&l.old, l.F, why, sizeof why)) l.old.stages = 0;
+        if (!tp_model_read_cfg(&tp_model_vil, &l.old, l.F, why, sizeof why)) l.old.stages = 0;
         if (tp_params_read(P, l.F, "", &(tp_load_opts){ .partial = true, .convert = true }))
             load_others(&l, m);
     }

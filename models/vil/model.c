@@ -1,56 +1,48 @@
-/* model.c - Vision Longformer as one constant: its configuration as checkpoint metadata, under
- * the names of the official code's options, and what the table of models wants of it. */
+/* model.c - the constant of Vision Longformer. Keys of its members are the options of the official
+ * code. */
 #include <stdio.h>
 #include <string.h>
 
 #include "inner.h"
 #include "model_inner.h"
 
-/* ---- metadata ---- */
+/* ---- members ---- */
 
 static const char *const kinds[] = { "longformer", "global",    "full", "linformer",
                                      "srformer",   "performer", "ls",   NULL };
 static const char *const edges[] = { "mask", "exact", "cyclic", NULL };
 
+/* The stages in the official notation. */
+static void print_stages(const void *cfg, char *buf, size_t size)
+{
+    tp_vil_notation(cfg, buf, size);
+}
+
+static bool parse_stages(void *cfg, const char *text, char *why, size_t size)
+{
+    return tp_vil_parse(cfg, text, why, size);
+}
+
 #define AT(member) offsetof(tp_vil_cfg, member)
-static const tp__member members[] = {
-    { .key = "attn_type", .kind = MEMBER_WORD, .at = AT(kind), .words = kinds },
-    { .key = "edge", .kind = MEMBER_WORD, .at = AT(edge), .words = edges },
-    { .key = "mode", .kind = MEMBER_INT, .at = AT(shift) },
-    { .key = "image_height", .kind = MEMBER_INT64, .at = AT(image[0]) },
-    { .key = "image_width", .kind = MEMBER_INT64, .at = AT(image[1]) },
-    { .key = "num_classes", .kind = MEMBER_INT64, .at = AT(classes) },
-    { .key = "drop_path", .kind = MEMBER_REAL, .at = AT(drop_path) },
-    { .key = "avg_pool", .kind = MEMBER_FLAG, .at = AT(avg_pool) },
-    { .key = "mask_wrapped", .kind = MEMBER_FLAG, .at = AT(mask_wrapped) },
-    { .key = "share_w", .kind = MEMBER_NOT, .at = AT(separate_global) },
-    { .key = "share_kv", .kind = MEMBER_NOT, .at = AT(separate_kv) },
-    { .key = "norm_embed", .kind = MEMBER_NOT, .at = AT(raw_embed) },
-    { .key = "qkv_bias", .kind = MEMBER_NOT, .at = AT(linear_qkv) },
-    { .key = "distinct_bias", .kind = MEMBER_FLAG, .at = AT(distinct_bias) },
-    { .key = NULL },
+static const tp_model_member members[] = {
+    { "arch", TP_MEMBER_TEXT, .print = print_stages, .parse = parse_stages },
+    { "attn_type", TP_MEMBER_WORD, .at = AT(kind), .words = kinds },
+    { "edge", TP_MEMBER_WORD, .at = AT(edge), .words = edges },
+    { "mode", TP_MEMBER_INT, .at = AT(shift) },
+    { "image_height", TP_MEMBER_INT64, .at = AT(image[0]), .common = TP_COMMON_IMAGE },
+    { "image_width", TP_MEMBER_INT64, .at = AT(image[1]) },
+    { "num_classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
+    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { "avg_pool", TP_MEMBER_FLAG, .at = AT(avg_pool) },
+    { "mask_wrapped", TP_MEMBER_FLAG, .at = AT(mask_wrapped) },
+    { "share_w", TP_MEMBER_NOT, .at = AT(separate_global) },
+    { "share_kv", TP_MEMBER_NOT, .at = AT(separate_kv) },
+    { "norm_embed", TP_MEMBER_NOT, .at = AT(raw_embed) },
+    { "qkv_bias", TP_MEMBER_NOT, .at = AT(linear_qkv) },
+    { "distinct_bias", TP_MEMBER_FLAG, .at = AT(distinct_bias) },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
 };
-
-void tp_vil_cfg_write(const tp_vil_cfg *c, tp_writer *W)
-{
-    char arch[512];
-    tp_vil_notation(c, arch, sizeof arch);
-    tp_writer_meta(W, "model", tp_model_vil.name);
-    tp_writer_meta(W, "arch", arch);
-    tp__members_write(members, c, W);
-}
-
-bool tp_vil_cfg_read(tp_vil_cfg *cfg, tp_file *F, char *why, size_t size)
-{
-    *cfg = (tp_vil_cfg){ 0 };
-    if (!tp__members_read(members, tp_model_vil.name, cfg, F, why, size)) return false;
-    const char *arch = tp_file_meta(F, "arch");
-    if (!arch) {
-        snprintf(why, size, "the configuration lacks 'arch'");
-        return false;
-    }
-    return tp_vil_parse(cfg, arch, why, size) && tp_vil_cfg_check(cfg, why, size);
-}
 
 /* ---- the model ---- */
 
@@ -64,34 +56,6 @@ static bool model_check(const void *cfg, char *why, size_t size)
     return tp_vil_cfg_check(cfg, why, size);
 }
 
-static void model_write(const void *cfg, tp_writer *W)
-{
-    tp_vil_cfg_write(cfg, W);
-}
-
-static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
-{
-    return tp_vil_cfg_read(cfg, F, why, size);
-}
-
-static tp_common_cfg model_get(const void *cfg)
-{
-    const tp_vil_cfg *c = cfg;
-    return (tp_common_cfg){ .image = { c->image[0], c->image[1] },
-                            .outputs = c->classes,
-                            .drop_path = c->drop_path,
-                            .recompute = c->recompute };
-}
-
-static void model_set(void *cfg, const tp_common_cfg *o)
-{
-    tp_vil_cfg *c = cfg;
-    memcpy(c->image, o->image, sizeof c->image);
-    c->classes = o->outputs;
-    c->drop_path = o->drop_path;
-    c->recompute = o->recompute;
-}
-
 static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
 {
     tp_vil_init(P, m, name, *(const tp_vil_cfg *)cfg);
@@ -103,7 +67,7 @@ static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor
     return tp_vil_forward(T, m, x);
 }
 
-/* Windows and numbers of global tokens may differ: loading resizes their tables. */
+/* Windows and numbers of global tokens may differ, since loading resizes their tables. */
 static bool model_same(const void *one, const void *other)
 {
     const tp_vil_cfg *a = one, *b = other;
@@ -121,7 +85,7 @@ static bool model_load(tp_params *P, const void *m, const char *path)
     return tp_vil_load(P, m, path);
 }
 
-/* Linformer mixes the tokens of one size: its mixtures begin anew. */
+/* Linformer's mixtures are for maps of one size, and keep their initial values. */
 static bool model_all_resized(const void *cfg)
 {
     return ((const tp_vil_cfg *)cfg)->kind != TP_VIL_LINFORMER;
@@ -158,10 +122,7 @@ const tp_model tp_model_vil = {
     .size = sizeof(tp_vil),
     .preset = model_preset,
     .check = model_check,
-    .write = model_write,
-    .read = model_read,
-    .get = model_get,
-    .set = model_set,
+    .members = members,
     .init = model_init,
     .forward = model_forward,
     .same = model_same,

@@ -1,12 +1,11 @@
-/* performer.c - attention by positive random features (Choromanski et al. 2021), as the
- * official code of Vision Longformer computes it.
+/* performer.c - attention by positive random features (Choromanski et al. 2021), as in the official code
+ * of Vision Longformer.
  *
  *     u = W z D^(-1/4),  c = |z|^2 D^(-1/2) / 2,  phi(z) = exp(u - c - mu) + 1e-4
  *     out = phi(q) (phi(k)^T v) / (phi(q) sum phi(k))
  *
- * mu is the largest u of a query, and the largest of all keys, heads and images of the call. The
- * gradient passes through both, small but there because of the 1e-4. Upstream's factor m^(-1/2) of
- * phi cancels. */
+ * mu is the largest u of a query; for keys, the largest over all keys, heads and images of the call. It
+ * has a gradient, small but not zero, because of the 1e-4. Upstream's factor m^(-1/2) of phi cancels. */
 #include <math.h>
 #include <stdlib.h>
 #include <tapegrad/random.h>
@@ -52,27 +51,27 @@ tp_tensor tp__vil_performer(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
 /* ---- features ---- */
 
 /* a -= (a . b) b */
-static void free_from(double *a, const double *b, int64_t D)
+static void project_out(double *a, const double *b, int64_t D)
 {
     double along = 0.0;
     for (int64_t c = 0; c < D; c++) along += a[c] * b[c];
     for (int64_t c = 0; c < D; c++) a[c] -= along * b[c];
 }
 
-/* The rows of x [n,D], n at most D, made orthonormal one after the other, each freed from the
- * earlier ones twice, since once leaves what rounding lets pass. */
+/* Gram-Schmidt on the rows of x [n,D], n at most D. Each row is orthogonalised twice against the
+ * earlier ones, to remove the rounding error of the first pass. */
 static void orthonormalise(double *x, int64_t n, int64_t D)
 {
     for (int64_t i = 0; i < n; i++) {
         double *row = x + i * D, square = 0.0;
         for (int pass = 0; pass < 2; pass++)
-            for (int64_t k = 0; k < i; k++) free_from(row, x + k * D, D);
+            for (int64_t k = 0; k < i; k++) project_out(row, x + k * D, D);
         for (int64_t c = 0; c < D; c++) square += row[c] * row[c];
         for (int64_t c = 0; c < D; c++) row[c] /= sqrt(square);
     }
 }
 
-/* x [m,D]: blocks of D orthogonal rows, each as long as a normal vector of its own. */
+/* x [m,D]: blocks of D orthogonal rows, each with the length of a random normal vector. */
 static void draw_features(tp_random *r, double *x, int64_t m, int64_t D)
 {
     for (int64_t i = 0; i < m * D; i++) x[i] = tp_random_normal(r);

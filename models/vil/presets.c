@@ -1,11 +1,11 @@
-/* presets.c - Vision Longformers by name. Published ones: widths and depths from one table,
- * attentions from another. Small ones for a first run: the attention alone. */
+/* presets.c - Vision Longformers by name. A published name combines a shape and an attention; names of
+ * small models for a first run choose the attention only. */
 #include <stdio.h>
 #include <string.h>
 
 #include "inner.h"
 
-/* scale: of the first stage's map, a 4th of the image's sides (0), an 8th (1) or a 16th (2). */
+/* scale: the map of the first stage has a 4th of the image's sides (0), an 8th (1) or a 16th (2). */
 typedef struct shape {
     const char *name;
     int stages, scale;
@@ -46,8 +46,8 @@ static const shape shapes[] = {
     { "small-1-1-8-2", 4, 0, { 1, 1, 8, 2 },  SMALL4 },
 };
 
-/* Of models with four stages; those with fewer take what stands at the scales of their maps.
- * sparse: stages with the kind's attention, counted from the first. */
+/* Values per stage are for models of four stages; models with fewer take those of their maps' scales.
+ * sparse: the number of stages, from the first on, with the attention of the kind. */
 typedef struct attention {
     const char *name;
     tp_vil_kind kind;
@@ -76,7 +76,7 @@ static const attention attentions[] = {
 };
 /* clang-format on */
 
-/* The longest shape that the name begins with, a '-' following; *rest: what is behind it. */
+/* The longest shape that begins the name, followed by '-'; *rest is what follows. */
 static const shape *find_shape(const char *name, const char **rest)
 {
     const shape *found = NULL;
@@ -91,7 +91,7 @@ static const shape *find_shape(const char *name, const char **rest)
     return found;
 }
 
-/* The attention whose name text is, but for a "-384" at the end. */
+/* The attention of the name, which may end in "-384". */
 static const attention *find_attention(const char *text, int *image)
 {
     for (size_t i = 0; i < sizeof attentions / sizeof *attentions; i++) {
@@ -110,7 +110,7 @@ static int window_384(tp_vil_kind kind, int scale)
     return kind == TP_VIL_LS ? 8 : table[scale];
 }
 
-/* Three scales of 48 to 192 channels: maps of 16, 8 and 4 for images of 64 x 64. */
+/* Three stages of 48 to 192 channels: maps of 16, 8 and 4 for images of 64 x 64. */
 static bool small_preset(tp_vil_cfg *cfg, const char *name, char *why, size_t size)
 {
     static const struct {

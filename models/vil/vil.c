@@ -1,8 +1,8 @@
-/* vil.c - Vision Longformer: stages of patch embedding and blocks, and the classifier.
+/* vil.c - Vision Longformer: stages of a patch embedding and blocks, then the classifier.
  *
  *     x = x + drop_path(attn(norm1 x));  x = x + drop_path(mlp(norm2 x))
  *
- * Global tokens live within a stage: the next one reads the map of the local tokens alone. */
+ * Global tokens belong to one stage: the next stage reads only the map of the local tokens. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,17 +33,17 @@ void tp_vil_embed_init(tp_params *P, tp_vil_embed *m, const char *name, int64_t 
     tp_pop(P);
 }
 
-/* x [B,h,w,d] with the positions of its rows in the first half of the channels, those of its
- * columns in the second. */
+/* Adds positions to x [B,h,w,d]: of rows to the first half of the channels, of columns to the second. */
 static tp_tensor add_positions(tp_tape *T, const tp_vil_embed *m, tp_tensor x)
 {
     const int64_t h = tp_dim(x, 1), w = tp_dim(x, 2), half = tp_dim(m->row_pos, 2);
     if (h > tp_dim(m->row_pos, 1) || w > tp_dim(m->col_pos, 1))
-        return tp_raise(T, TP_E_SHAPE,
-                        "%s: a map of %lld x %lld; "
-                        "the tables of positions have %lld rows and %lld columns",
-                        m->path, (long long)h, (long long)w, (long long)tp_dim(m->row_pos, 1),
-                        (long long)tp_dim(m->col_pos, 1));
+        return tp_raise(
+            T, TP_E_SHAPE,
+            "%s: the map is %lld x %lld, but the tables of positions have %lld rows and "
+            "%lld columns",
+            m->path, (long long)h, (long long)w, (long long)tp_dim(m->row_pos, 1),
+            (long long)tp_dim(m->col_pos, 1));
     const tp_tensor rows = tp_reshape(T, tp_slice(T, m->row_pos, 1, 0, h), TP_SHAPE(h, 1, half));
     const tp_tensor cols = tp_slice(T, m->col_pos, 1, 0, w);
     const tp_shape all = TP_SHAPE(h, w, half);
@@ -88,7 +88,7 @@ void tp_vil_block_init(tp_params *P, tp_vil_block *m, const char *attention, con
     tp_pop(P);
 }
 
-/* x: tokens, and an empty tensor [height,width,0] that carries the map's size to a second run. */
+/* x: tokens, and an empty tensor [height,width,0] that passes the size of the map to recomputation. */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
     const tp_vil_block *m = self;
@@ -125,7 +125,7 @@ tp_tensor tp_vil_block_forward(tp_tape *T, const tp_vil_block *m, tp_tensor x,
 
 /* ---- model ---- */
 
-/* For the modules of blocks and the head: matrices of linear layers and their biases. */
+/* The initial values of linear layers in blocks and the head. */
 static tp_init linear_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
     (void)env;
@@ -177,7 +177,7 @@ void tp_vil_init(tp_params *P, tp_vil *m, const char *name, tp_vil_cfg cfg)
     tp_pop(P);
 }
 
-/* One stage: a map in, tokens and their map out. */
+/* Runs one stage: map -> tokens and their map. */
 static tp_vil_out run_stage(tp_tape *T, const tp_vil *m, int stage, const tp_vil_block *block,
                             tp_tensor map)
 {

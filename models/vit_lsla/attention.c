@@ -2,9 +2,9 @@
  *
  *     y = proj((softmax(E (q k^T) + inner + mask) + outer) v)     q = fc_q(x)
  *
- * in each window and head. k and v are x itself, so that a layer has two matrices instead of four; the variants project
- * them. The op reads windows where they lie in the map. The maps are computed again in plain ops:
- * the op holds nothing of their size. */
+ * in each window and head. k and v are x itself, so that a layer has two matrices instead of four; the
+ * variants project them. The op reads windows directly from the map. tp_lsla_attn_maps recomputes the
+ * scores and weights in plain ops, since the op stores nothing of their size. */
 #include <math.h>
 #include <stdlib.h>
 #include <tapegrad/vit_lsla.h>
@@ -14,9 +14,11 @@ void tp_lsla_attn_init(tp_params *P, tp_lsla_attn_m *m, const char *name, int64_
 {
     if (!tp_params_want_module(P, m, "lsla_attn")) return;
     if (heads < 1 || dim < 1 || dim % heads || window < 1) {
-        tp_params_raise(P, TP_E_VALUE,
-                        "self-limited attention %s: a width of %lld in %d heads, a window of %lld",
-                        name, (long long)dim, heads, (long long)window);
+        tp_params_raise(
+            P, TP_E_VALUE,
+            "self-limited attention %s: a width of %lld in %d heads with a window of %lld is "
+            "impossible",
+            name, (long long)dim, heads, (long long)window);
         dim = heads = 1;
         window = 1;
     }
@@ -66,9 +68,9 @@ tp_tensor tp_lsla_attn_forward(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor ma
     return tp_leave(T, tp_reshape(T, project(T, &m->proj, y), tp_shape_of(map)));
 }
 
-/* ---- the weights, for figures ---- */
+/* ---- attention maps, for figures ---- */
 
-/* x [B,H,W,D] rolled and cut: [B*windows,heads,n,d]. */
+/* x [B,H,W,D] -> [B*windows,heads,n,d], rolled by the shift. */
 static tp_tensor windows(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x, int64_t shift)
 {
     const int64_t B = tp_dim(x, 0), rows = tp_dim(x, 1), cols = tp_dim(x, 2), D = tp_dim(x, 3);
@@ -80,7 +82,7 @@ static tp_tensor windows(tp_tape *T, const tp_lsla_attn_m *m, tp_tensor x, int64
     return tp_permute(T, x, TP_SHAPE(0, 2, 1, 3));
 }
 
-/* The bias [heads,n,n] of all pairs of a window. */
+/* The bias of all pairs of tokens in a window, [heads,n,n]. */
 static tp_tensor spread(tp_tape *T, tp_tensor table, int64_t w)
 {
     const int64_t n = w * w;
@@ -94,13 +96,13 @@ static tp_tensor spread(tp_tape *T, tp_tensor table, int64_t w)
     return tp_permute(T, y, TP_SHAPE(2, 0, 1));
 }
 
-/* Of a rolled map's `size` rows (or columns): which border row i belongs to. */
+/* Border region (0, 1 or 2) of row or column i of the rolled map. */
 static int border(int64_t i, int64_t size, int64_t w, int64_t shift)
 {
     return i < size - w ? 0 : i < size - shift ? 1 : 2;
 }
 
-/* [windows of an image,1,n,n]: `apart` for pairs of tokens from two borders of the map, else
+/* [windows of an image,1,n,n]: `apart` for pairs of tokens in different border regions, else
  * `together`. */
 static tp_tensor borders(tp_tape *T, const int64_t map[2], int64_t w, int64_t shift, float together,
                          float apart)

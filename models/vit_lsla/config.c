@@ -1,4 +1,4 @@
-/* config.c - ViT-LSLA's presets, checks and metadata, and the model as one constant. */
+/* config.c - presets, checks and members of ViT-LSLA, and its constant. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "inner.h"
 #include "model_inner.h"
 
-/* MAX_WIDTH: of classes too; products fit. */
+/* MAX_WIDTH also limits classes, so that products fit. */
 enum { MAX_SIDE = 1 << 16, MAX_WINDOW = 128, MAX_WIDTH = 1 << 24 };
 
 tp_vit_lsla_cfg tp_vit_lsla_paper(int64_t classes)
@@ -34,7 +34,7 @@ tp_vit_lsla_cfg tp_vit_lsla_tiny(int64_t classes)
                               .mlp_ratio = 2.0 };
 }
 
-enum { IP102 = 102, FOOD101 = 101, MINI_IMAGENET = 100 }; /* classes of the paper's sets */
+enum { IP102 = 102, FOOD101 = 101, MINI_IMAGENET = 100 }; /* classes of the paper's data sets */
 
 /* Tables 1, 4 and 5. */
 static const struct {
@@ -55,8 +55,8 @@ static const struct {
     { "vit_lsla-outer", IP102, { .raw_scores = true } },
 };
 
-/* tp_vit_lsla_tiny for images of 64 x 64. A window of MAX_WINDOW is as large as the map, up to
- * images of 512 x 512: softmax of queries and keys of all tokens, with a relative bias. */
+/* tp_vit_lsla_tiny for images of 64 x 64. With MAX_WINDOW the window is the whole map for images up to
+ * 512 x 512: full attention with a relative bias. */
 static const struct {
     const char *name;
     int64_t window;
@@ -93,29 +93,24 @@ static bool model_preset(void *cfg, const char *name, char *why, size_t size)
 
 /* ---- checks ---- */
 
-static bool in_range(int64_t x, int64_t lo, int64_t hi)
-{
-    return x >= lo && x <= hi;
-}
-
 static void check_sizes(const tp_vit_lsla_cfg *c, char *buf, size_t size)
 {
-    if (!in_range(c->image[0], 1, MAX_SIDE) || !in_range(c->image[1], 1, MAX_SIDE))
-        snprintf(buf, size, "images of %lld x %lld: sides of 1 to %d are possible",
+    if (!tp__in_range(c->image[0], 1, MAX_SIDE) || !tp__in_range(c->image[1], 1, MAX_SIDE))
+        snprintf(buf, size, "images are %lld x %lld pixels: sides must be 1 to %d",
                  (long long)c->image[0], (long long)c->image[1], MAX_SIDE);
-    else if (!in_range(c->stages, 1, TP_VIT_MAX_STAGES))
-        snprintf(buf, size, "%d stages: 1 to %d are possible", c->stages, TP_VIT_MAX_STAGES);
-    else if (!in_range(c->dim, 2, MAX_WIDTH >> c->stages) || c->dim % 2)
+    else if (!tp__in_range(c->stages, 1, TP_VIT_MAX_STAGES))
+        snprintf(buf, size, "the model has %d stages, not 1 to %d", c->stages, TP_VIT_MAX_STAGES);
+    else if (!tp__in_range(c->dim, 2, MAX_WIDTH >> c->stages) || c->dim % 2)
         snprintf(buf, size, "the width %lld is not even and between 2 and %d", (long long)c->dim,
                  MAX_WIDTH >> c->stages);
-    else if (!in_range(c->classes, 1, MAX_WIDTH))
-        snprintf(buf, size, "%lld classes", (long long)c->classes);
-    else if (!in_range(c->window, 1, MAX_WINDOW))
-        snprintf(buf, size, "a window of %lld: 1 to %d are possible", (long long)c->window,
-                 MAX_WINDOW);
-    else if (!in_range((int64_t)c->attn.variant, TP_LSLA_QXX, TP_LSLA_QXX_NP))
+    else if (!tp__in_range(c->classes, 1, MAX_WIDTH))
+        snprintf(buf, size, "there are %lld classes, not 1 to %d", (long long)c->classes,
+                 MAX_WIDTH);
+    else if (!tp__in_range(c->window, 1, MAX_WINDOW))
+        snprintf(buf, size, "the window is %lld, not 1 to %d", (long long)c->window, MAX_WINDOW);
+    else if (!tp__in_range((int64_t)c->attn.variant, TP_LSLA_QXX, TP_LSLA_QXX_NP))
         snprintf(buf, size, "no variant has the number %d", (int)c->attn.variant);
-    else if (!(c->drop_path >= 0.0 && c->drop_path < 1.0))
+    else if (!tp__is_rate(c->drop_path))
         snprintf(buf, size, "drop_path must be in [0,1), not %g", c->drop_path);
 }
 
@@ -123,8 +118,9 @@ static void check_stage(const tp_vit_lsla_cfg *c, int i, char *buf, size_t size)
 {
     const tp_lsla_stage s = tp__lsla_stage(c, i);
     const double hidden = c->mlp_ratio * (double)s.dim;
-    if (!in_range(c->depths[i], 1, TP_VIT_MAX_BLOCKS) || tp__lsla_blocks(c) > TP_VIT_MAX_BLOCKS)
-        snprintf(buf, size, "stage %d has %d blocks: at least 1, all stages at most %d", i,
+    if (!tp__in_range(c->depths[i], 1, TP_VIT_MAX_BLOCKS) || tp__lsla_blocks(c) > TP_VIT_MAX_BLOCKS)
+        snprintf(buf, size,
+                 "stage %d has %d blocks: it needs at least 1, all stages together at most %d", i,
                  c->depths[i], TP_VIT_MAX_BLOCKS);
     else if (c->heads[i] < 1 || s.dim % c->heads[i])
         snprintf(buf, size, "stage %d: the width %lld does not divide into %d heads", i,
@@ -148,83 +144,36 @@ bool tp_vit_lsla_cfg_check(const tp_vit_lsla_cfg *c, char *why, size_t size)
     return !why[0];
 }
 
-/* ---- metadata ---- */
+/* ---- members ---- */
 
 static const char *const variants[] = { "qxx", "qxv", "qkv", "qxx_np", NULL };
 static const char *const scales[] = { "dynamic", "fixed", NULL };
 
 #define AT(member) offsetof(tp_vit_lsla_cfg, member)
-static const tp__member members[] = {
-    { .key = "image", .kind = MEMBER_SIDES, .at = AT(image) },
-    { .key = "depths",
-      .kind = MEMBER_INTS,
-      .at = AT(depths),
-      .count = TP_VIT_MAX_STAGES,
+static const tp_model_member members[] = {
+    { "image", TP_MEMBER_SIDES, .at = AT(image), .common = TP_COMMON_IMAGE },
+    { "depths", TP_MEMBER_INTS, .at = AT(depths), .count = TP_VIT_MAX_STAGES,
       .length = AT(stages) },
-    { .key = "heads",
-      .kind = MEMBER_INTS,
-      .at = AT(heads),
-      .count = TP_VIT_MAX_STAGES,
-      .length = AT(stages) },
-    { .key = "classes", .kind = MEMBER_INT64, .at = AT(classes) },
-    { .key = "dim", .kind = MEMBER_INT64, .at = AT(dim) },
-    { .key = "window", .kind = MEMBER_INT64, .at = AT(window) },
-    { .key = "mlp_ratio", .kind = MEMBER_REAL, .at = AT(mlp_ratio) },
-    { .key = "drop_path", .kind = MEMBER_REAL, .at = AT(drop_path) },
-    { .key = "variant", .kind = MEMBER_WORD, .at = AT(attn.variant), .words = variants },
-    { .key = "scale", .kind = MEMBER_CHOICE, .at = AT(attn.fixed_scale), .words = scales },
-    { .key = "inner", .kind = MEMBER_NOT, .at = AT(attn.raw_scores) },
-    { .key = "outer", .kind = MEMBER_NOT, .at = AT(attn.raw_weights) },
-    { .key = "mask_outer", .kind = MEMBER_FLAG, .at = AT(attn.mask_outer) },
-    { .key = NULL },
+    { "heads", TP_MEMBER_INTS, .at = AT(heads), .count = TP_VIT_MAX_STAGES, .length = AT(stages) },
+    { "classes", TP_MEMBER_INT64, .at = AT(classes), .common = TP_COMMON_OUTPUTS },
+    { "dim", TP_MEMBER_INT64, .at = AT(dim) },
+    { "window", TP_MEMBER_INT64, .at = AT(window) },
+    { "mlp_ratio", TP_MEMBER_REAL, .at = AT(mlp_ratio) },
+    { "drop_path", TP_MEMBER_REAL, .at = AT(drop_path), .common = TP_COMMON_DROP_PATH },
+    { "variant", TP_MEMBER_WORD, .at = AT(attn.variant), .words = variants },
+    { "scale", TP_MEMBER_CHOICE, .at = AT(attn.fixed_scale), .words = scales },
+    { "inner", TP_MEMBER_NOT, .at = AT(attn.raw_scores) },
+    { "outer", TP_MEMBER_NOT, .at = AT(attn.raw_weights) },
+    { "mask_outer", TP_MEMBER_FLAG, .at = AT(attn.mask_outer) },
+    { .kind = TP_MEMBER_HIDDEN, .at = AT(recompute), .common = TP_COMMON_RECOMPUTE },
+    { .kind = TP_MEMBER_END },
 };
-
-void tp_vit_lsla_cfg_write(const tp_vit_lsla_cfg *c, tp_writer *W)
-{
-    tp_writer_meta(W, "model", tp_model_vit_lsla.name);
-    tp__members_write(members, c, W);
-}
-
-bool tp_vit_lsla_cfg_read(tp_vit_lsla_cfg *c, tp_file *F, char *why, size_t size)
-{
-    *c = (tp_vit_lsla_cfg){ 0 };
-    return tp__members_read(members, tp_model_vit_lsla.name, c, F, why, size) &&
-           tp_vit_lsla_cfg_check(c, why, size);
-}
 
 /* ---- the model ---- */
 
 static bool model_check(const void *cfg, char *why, size_t size)
 {
     return tp_vit_lsla_cfg_check(cfg, why, size);
-}
-
-static void model_write(const void *cfg, tp_writer *W)
-{
-    tp_vit_lsla_cfg_write(cfg, W);
-}
-
-static bool model_read(void *cfg, tp_file *F, char *why, size_t size)
-{
-    return tp_vit_lsla_cfg_read(cfg, F, why, size);
-}
-
-static tp_common_cfg model_get(const void *cfg)
-{
-    const tp_vit_lsla_cfg *c = cfg;
-    return (tp_common_cfg){ .image = { c->image[0], c->image[1] },
-                            .outputs = c->classes,
-                            .drop_path = c->drop_path,
-                            .recompute = c->recompute };
-}
-
-static void model_set(void *cfg, const tp_common_cfg *o)
-{
-    tp_vit_lsla_cfg *c = cfg;
-    memcpy(c->image, o->image, sizeof c->image);
-    c->classes = o->outputs;
-    c->drop_path = o->drop_path;
-    c->recompute = o->recompute;
 }
 
 static void model_init(tp_params *P, void *m, const char *name, const void *cfg)
@@ -238,7 +187,7 @@ static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor
     return tp_vit_lsla_forward(T, m, x);
 }
 
-/* Windows may differ: loading resizes their tables. */
+/* Windows may differ, since loading resizes their tables. */
 static bool model_same(const void *one, const void *other)
 {
     const tp_vit_lsla_cfg *a = one, *b = other;
@@ -274,10 +223,7 @@ const tp_model tp_model_vit_lsla = {
     .size = sizeof(tp_vit_lsla),
     .preset = model_preset,
     .check = model_check,
-    .write = model_write,
-    .read = model_read,
-    .get = model_get,
-    .set = model_set,
+    .members = members,
     .init = model_init,
     .forward = model_forward,
     .same = model_same,

@@ -1,8 +1,8 @@
-/* cost.c - multiply-adds and activation memory of ViT-LSLA in closed form, for one image
- * of the configured size. */
+/* cost.c - closed forms of the multiply-adds and activation memory of ViT-LSLA, for one image of the
+ * configured size. */
 #include "inner.h"
 
-/* Pixels of the image after being halved so many times. */
+/* Pixels of the image after a number of halvings. */
 static double pixels(const tp_vit_lsla_cfg *c, int halvings)
 {
     int64_t side[2] = { c->image[0], c->image[1] };
@@ -11,7 +11,7 @@ static double pixels(const tp_vit_lsla_cfg *c, int halvings)
     return (double)side[0] * (double)side[1];
 }
 
-/* Matrices D x D of an attention. */
+/* The number of D x D matrices of an attention. */
 static double matrices(const tp_lsla_cfg *o)
 {
     return o->variant == TP_LSLA_QKV ? 4.0 : o->variant == TP_LSLA_QXX_NP ? 1.0 : 2.0;
@@ -40,8 +40,8 @@ tp_flops tp_vit_lsla_flops(const tp_vit_lsla_cfg *c)
     return f;
 }
 
-/* What a block keeps, in values: its input; the normalised input, queries, other projections and
- * the result of the attention; the sum, normalised; both sides of GELU. */
+/* Values that a block saves: its input; the normalised input, queries, other projections and output of
+ * the attention; the sum and its norm; input and output of GELU. */
 static double block_values(const tp_vit_lsla_cfg *c, double T, double D, double heads)
 {
     const tp_lsla_variant v = c->attn.variant;

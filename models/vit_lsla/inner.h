@@ -1,10 +1,10 @@
-/* inner.h - sizes that the files of ViT-LSLA share. */
+/* inner.h - the sizes of ViT-LSLA's stages. */
 #ifndef TP_VIT_LSLA_INNER_H
 #define TP_VIT_LSLA_INNER_H
 
 #include <tapegrad/vit_lsla.h>
 
-/* A stage's map, channels, and the window that its parameters have. */
+/* The map of a stage, its channels, and the window of its parameters. */
 typedef struct tp_lsla_stage {
     int64_t map[2], dim, window;
 } tp_lsla_stage;

@@ -1,14 +1,14 @@
-/* load.c - weights of a ViT-LSLA that was made for another image size.
+/* load.c - loads weights of a ViT-LSLA for another image size.
  *
- * What a window's size decides is resized over positions, bicubic as PyTorch's interpolate: tables
- * [(2w-1)^2,H] over the differences of rows and of columns, scales [w^2,w^2] over the rows and
- * columns of queries and of keys. */
+ * Parameters whose shape depends on the window are resized over positions, bicubic as in PyTorch's
+ * interpolate: tables [(2w-1)^2,H] over the differences of rows and of columns, scales [w^2,w^2] over
+ * the rows and columns of queries and of keys. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/vit_lsla.h>
 
-/* Weights of the four samples around a place t in [0,1) after the second (a = -0.75). */
+/* Weights of four samples for a position t in [0,1) after the second sample (a = -0.75). */
 static void cubic(double t, double weight[4])
 {
     const double a = -0.75;
@@ -19,7 +19,7 @@ static void cubic(double t, double weight[4])
     }
 }
 
-/* y [outer,to,inner] = x [outer,from,inner], resized along the middle axis; edges are repeated. */
+/* y [outer,to,inner] = x [outer,from,inner], resized along the middle axis with repeated edges. */
 static void resize(const double *x, double *y, int64_t outer, int64_t from, int64_t to,
                    int64_t inner)
 {
@@ -50,8 +50,8 @@ static bool has(const char *name, const char *part)
     return strstr(name, part) != NULL;
 }
 
-/* Over how many axes of equal size, in front of `inner` elements each, a parameter spreads when its
- * window's size may differ: 0 for all others. Sizes are those in the file and wanted. */
+/* The number of position axes of a parameter that depends on the window, else 0. *from and *to are
+ * their size in the file and in the model; each position has *inner elements. */
 static int spread(const tp_param_info *it, const tp_file_tensor *t, int64_t *from, int64_t *to,
                   int64_t *inner)
 {
@@ -84,8 +84,8 @@ static void load_resized(tp_params *P, tp_file *F, const tp_param_info *it, cons
     if (tp_file_read(F, t, TP_F64, x)) {
         double *source = x;
         for (int axis = 0; axis < axes; axis++) {
-            const int64_t behind = inner * power(from, axes - 1 - axis);
-            resize(source, y, power(to, axis), from, to, behind);
+            const int64_t each = inner * power(from, axes - 1 - axis);
+            resize(source, y, power(to, axis), from, to, each);
             double *spare = source;
             source = y;
             y = spare;
@@ -103,7 +103,7 @@ static bool same_shape(const tp_shape *a, const tp_shape *b)
     return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof a->dim[0]) == 0;
 }
 
-/* Everything is there before anything is changed. */
+/* Checks everything before anything is changed. */
 static bool check(tp_params *P, tp_file *F)
 {
     int64_t from, to, inner;
@@ -113,10 +113,10 @@ static bool check(tp_params *P, tp_file *F)
         if (!t && !it.buffer)
             tp_params_raise(P, TP_E_VALUE, "%s has no tensor %s", tp_file_path(F), it.name);
         else if (t && !same_shape(&t->shape, &it.shape) && !spread(&it, t, &from, &to, &inner))
-            tp_params_raise(P, TP_E_SHAPE,
-                            "%s: %s is of another shape than the model's, and not "
-                            "of a window's positions",
-                            tp_file_path(F), it.name);
+            tp_params_raise(
+                P, TP_E_SHAPE,
+                "%s: %s has another shape than in the model, and it does not depend on the window",
+                tp_file_path(F), it.name);
     }
     return tp_params_ok(P);
 }

@@ -1,9 +1,9 @@
-/* vit_lsla.c - ViT-LSLA: a convolutional stem, four stages of windowed blocks, and a head.
+/* vit_lsla.c - ViT-LSLA: a convolutional stem, stages of windowed blocks, and a head.
  *
  *     x  = x + drop_path(attn(norm1(x)))
  *     x  = x + drop_path(mlp(norm2(x)))       the next stage begins with norm(conv(x))
  *
- * Activations stay maps [B,H,W,D] throughout; windows are never cut out of them. */
+ * Activations are maps [B,H,W,D] throughout; windows are never copied out of them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -81,7 +81,7 @@ void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name, tp_lsl
     tp_pop(P);
 }
 
-/* Does a map divide into the windows that the parameters were made for? */
+/* Whether a map divides into windows of the size of the parameters. */
 static bool fits(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
 {
     const int64_t rows = tp_dim(x, 1), cols = tp_dim(x, 2), w = m->attn.window;
@@ -90,7 +90,7 @@ static bool fits(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
     if (wanted != w)
         tp_raise(
             T, TP_E_SHAPE,
-            "a map of %lld x %lld has windows of %lld, the parameters are for windows of %lld: "
+            "a map of %lld x %lld has windows of %lld, but the parameters are for windows of %lld: "
             "declare the model for this image size and load the weights with tp_vit_lsla_load",
             (long long)rows, (long long)cols, (long long)wanted, (long long)w);
     else if (rows % w || cols % w)
@@ -137,7 +137,7 @@ tp_tensor tp_lsla_block_forward(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
 
 /* ---- model ---- */
 
-/* Swin's rule, MPViT's for the stem; the scales and the downsampling keep their defaults. */
+/* Swin's initial values, and MPViT's for the stem; scales and downsampling keep their defaults. */
 static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
     (void)env;
@@ -147,7 +147,7 @@ static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
     return tp_ends_in(name, ".bias") ? (tp_init){ .kind = TP_INIT_ZERO } : dflt;
 }
 
-/* Stage i, whose blocks begin at block[first]; returns where the next ones do. */
+/* Declares stage i, whose blocks begin at block[first]; returns the first of the next stage. */
 static int init_stage(tp_params *P, tp_vit_lsla *m, int i, int first)
 {
     const tp_vit_lsla_cfg *c = &m->cfg;
