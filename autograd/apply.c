@@ -303,17 +303,18 @@ static bool infer(tp_tape *T, frame *f, tp_infer *q, tp_dtype *real)
     return T->err.code == TP_OK;
 }
 
-static bool execute(tp_tape *T, frame *f, tp_infer *q, tp_call *c)
+static bool execute(tp_tape *T, frame *f, int64_t view_at, tp_call *c)
 {
-    if (!make_outputs(T, f, q->view_at)) return false;
+    if (!make_outputs(T, f, view_at)) return false;
     if (f->view) return true;
     const tp_kernel k = f->op->forward[T->dev->be->kind];
     if (!k) {
         tp__fail(T, TP_E_NOKERNEL, "%s: no kernel for %s", f->op->name, T->dev->name);
         return false;
     }
-    if (f->op->work) {
-        f->work = tp__alloc(T, f->op->work(q, T->dev->threads), f->op->name);
+    const tp_work work = f->op->work[T->dev->be->kind];
+    if (work) {
+        f->work = tp__alloc(T, work(c), f->op->name);
         if (!f->work) return false;
         c->work = f->work->data;
     }
@@ -350,7 +351,7 @@ tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, cons
     if (!take_inputs(T, &f, in) || ((op->flags & TP_COMPUTES) && !bring_to_compute(T, &f, in)))
         return all_failed(ny, y);
 
-    tp_infer q = { T, attr, nx, f.ny, f.xv, f.yv, T->train, false, -1, T->dev->be->kind, 0 };
+    tp_infer q = { T, attr, nx, f.ny, f.xv, f.yv, T->train, -1, 0 };
     tp_call c = { .dev = T->dev,
                   .attr = attr,
                   .rng = { T->seed, T->offset },
@@ -363,7 +364,7 @@ tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, cons
     const bool wants = T->recording && any_wants_grad(&f);
     const bool keep = wants && !(op->flags & TP_NOT_DIFFERENTIABLE);
     bool ok = infer(T, &f, &q, &c.real) && check_gradient(T, &f, q.view_at, wants) &&
-              execute(T, &f, &q, &c) && (!keep || record(T, &f, &c, q.passes)) &&
+              execute(T, &f, q.view_at, &c) && (!keep || record(T, &f, &c, q.passes)) &&
               publish(T, &f, keep, y ? y : one);
     drop_outputs(&f);
     if (ok && T->observer && !T->replaying) show(T, &f, attr, in, y ? y : one);

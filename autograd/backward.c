@@ -208,32 +208,30 @@ static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy)
     sinks s = { .add = 0 };
     bool ok = versions_match(T, r);
     for (int i = 0; ok && i < r->nx; i++) ok = open_sink(T, r, i, &s);
-    tp_infer q = { T,  r->attr,          r->nx,    r->ny, r->xv, r->yv, r->train, true,
-                   -1, T->dev->be->kind, r->passes };
-    tp_buf *scratch = NULL;
+    tp_call c = { .dev = T->dev,
+                  .attr = r->attr,
+                  .rng = r->rng,
+                  .train = r->train,
+                  .nx = r->nx,
+                  .ny = r->ny,
+                  .real = r->real,
+                  .x = r->xv,
+                  .y = r->yv,
+                  .dy = dy,
+                  .dx = s.dx,
+                  .add = s.add,
+                  .replay = T->replaying };
+    const tp_work work = r->op->work[T->dev->be->kind];
     const bool runs = ok && any_sink(r, &s);
-    if (runs && r->op->work) {
-        scratch = tp__alloc(T, r->op->work(&q, T->dev->threads), r->op->name);
+    tp_buf *scratch = NULL;
+    if (runs && work) {
+        scratch = tp__alloc(T, work(&c), r->op->name);
         ok = scratch != NULL;
+        if (ok) c.work = scratch->data;
     }
-    if (ok && runs) {
-        const tp_call c = { .dev = T->dev,
-                            .attr = r->attr,
-                            .rng = r->rng,
-                            .train = r->train,
-                            .nx = r->nx,
-                            .ny = r->ny,
-                            .real = r->real,
-                            .x = r->xv,
-                            .y = r->yv,
-                            .dy = dy,
-                            .dx = s.dx,
-                            .add = s.add,
-                            .work = scratch ? scratch->data : NULL,
-                            .replay = T->replaying };
+    if (ok && runs)
         ok = tp__run(T, &c, r->op->backward[T->dev->be->kind], true, r->op->name) == TP_OK &&
              (!T->check_finite || tp__check_gradients(T, r, dy, s.dx));
-    }
     tp__buf_unref(scratch);
     return close_sinks(T, r, &s, ok);
 }

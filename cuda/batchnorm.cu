@@ -74,7 +74,7 @@ template <class S, int N> static tp_code statistics(const tp_call *c, const tp_m
                          s);
     int64_t *const batches = tp_absent(&c->x[5]) ? NULL : tp_out<int64_t>(&c->x[5]);
     const running to = { c->replay ? NULL : mean, var, batches, (float)(1.0 - at->momentum), eps };
-    const int64_t blocks = tp__gpu_row_blocks(a.rows, TP_TILE_ROWS);
+    const int64_t blocks = tp_row_blocks(a.rows, TP_TILE_ROWS);
     const tp_code code = tp_launch(c, tp_moments_kernel<S, N>, tp_grid(c, tp_tiles(a, N), 1),
                                    TP_THREADS, 0, a, tp_in<S>(&c->x[0]), part);
     if (code != TP_OK) return code;
@@ -105,7 +105,7 @@ template <class S> static tp_code batchnorm_fwd(const tp_call *c)
 /* c->work: the sums of dy h and of dy, [2][C], then their parts by block of rows, [blocks][2][C]. */
 template <class S, int N> static tp_code grad(const tp_call *c, const tp_matrix &a)
 {
-    const int64_t C = a.C, blocks = tp__gpu_row_blocks(a.rows, TP_TILE_ROWS);
+    const int64_t C = a.C, blocks = tp_row_blocks(a.rows, TP_TILE_ROWS);
     const tp_channel_stats stats = stats_of(c);
     const S *x = tp_in<S>(&c->x[0]), *dy = tp_in<S>(&c->dy[0]);
     float *sums = static_cast<float *>(c->work), *part = sums + 2 * C;
@@ -135,5 +135,13 @@ template <class S> static tp_code batchnorm_bwd(const tp_call *c)
                             [&](auto n) { return grad<S, decltype(n)::value>(c, a); });
 }
 
+static size_t batchnorm_work(const tp_call *c)
+{
+    const tp_matrix a = matrix_of(c);
+    if (!tp_is_backward(c) && !c->train) return 0;
+    return (size_t)((tp_row_blocks(a.rows, TP_TILE_ROWS) + 1) * 2 * a.C) * sizeof(float);
+}
+
+TP_CUDA_WORK(batchnorm_work)
 TP_CUDA_KERNEL(batchnorm_fwd)
 TP_CUDA_KERNEL(batchnorm_bwd)

@@ -9,10 +9,10 @@
  * With T taps a gathered element is read from cache T times and written once: 2 T bytes an element
  * of X in bf16, and as many read by the product, which has 2 Co operations for each. Bound by memory
  * below some hundred outputs, by the product above. */
+#include "cuda/kit/conv2d_room.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"
 #include "cuda/kit/move.cuh"
-#include "tensor/geometry/conv2d_gpu.h"
 
 /* ---- kernels ---- */
 
@@ -106,9 +106,9 @@ static tp__conv2d conv_of(const tp_call *c)
     return tp__conv2d_of(static_cast<const tp_conv_cfg *>(c->attr), &c->x[0], &c->x[1]);
 }
 
-static tp__conv2d_gpu_room room_of(const tp_call *c, const tp__conv2d &g)
+static conv_room room_of(const tp_call *c, const tp__conv2d &g)
 {
-    return tp__conv2d_gpu_room_of(&g, tp_dtype_size(c->x[0].dtype), c->dx != NULL);
+    return conv_room_of(&g, tp_dtype_size(c->x[0].dtype), tp_is_backward(c));
 }
 
 static char *work_at(const tp_call *c, size_t at)
@@ -127,7 +127,7 @@ static tp_code gather(const tp_call *c, const tp__conv2d_pass &p, int64_t first,
         tp_by(packs),    tp_by(p.axis[1].taps),  tp_by(p.axis[0].taps * p.axis[1].taps),
         tp_by(p.groups), tp_by(p.axis[1].count), tp_by(p.axis[0].count)
     };
-    const int64_t words = rows * tp__conv2d_row(&p) * size / bytes;
+    const int64_t words = rows * conv_row(&p) * size / bytes;
     return tp_with_word(bytes, [&](auto w) {
         typedef decltype(w) W;
         return tp_launch(c, gather_kernel<W>, tp_grid(c, words), TP_THREADS, 0, p, by, first, words,
@@ -151,9 +151,9 @@ template <class S>
 static tp_code run_pass(const tp_call *c, const tp__conv2d &g, const tp__conv2d_pass &p,
                         const S *from, const tp_view *to, bool add)
 {
-    const tp__conv2d_gpu_room room = room_of(c, g);
+    const conv_room room = room_of(c, g);
     const int64_t K = p.axis[0].taps * p.axis[1].taps * p.from, C = p.groups * p.to;
-    const int64_t n = tp__conv2d_positions(&p), chunk = tp__conv2d_chunk(&p, sizeof(S));
+    const int64_t n = conv_positions(&p), chunk = conv_chunk(&p, sizeof(S));
     const bool dense = tp__conv2d_dense(&p);
     S *w = static_cast<S *>(c->work);
     float *sums = reinterpret_cast<float *>(work_at(c, room.sums));
@@ -241,10 +241,10 @@ template <class S> static tp_code dx(const tp_call *c, const tp__conv2d &g)
 
 template <class S> static tp_code dw(const tp_call *c, const tp__conv2d &g)
 {
-    const tp__conv2d_gpu_room room = room_of(c, g);
+    const conv_room room = room_of(c, g);
     const tp__conv2d_pass p = tp__conv2d_forward(&g);
     const int64_t taps = p.axis[0].taps * p.axis[1].taps, K = taps * p.from;
-    const int64_t n = tp__conv2d_positions(&p), chunk = tp__conv2d_chunk(&p, sizeof(S));
+    const int64_t n = conv_positions(&p), chunk = conv_chunk(&p, sizeof(S));
     const bool add = c->add >> 1 & 1u;
     float *sums = reinterpret_cast<float *>(work_at(c, room.sums));
     tp_code code = TP_OK;
@@ -316,5 +316,14 @@ template <class S> static tp_code conv2d_bwd(const tp_call *c)
     });
 }
 
+/* The pass's, then the room of the sum for the bias. */
+static size_t conv2d_work(const tp_call *c)
+{
+    const bool sums = tp_is_backward(c) && !tp_absent(&c->x[2]);
+    return room_of(c, conv_of(c)).all +
+           (sums ? tp__fold_work(&c->y[0], &c->x[2], c->y[0].dtype) : 0);
+}
+
+TP_CUDA_WORK(conv2d_work)
 TP_CUDA_KERNEL(conv2d_fwd)
 TP_CUDA_KERNEL(conv2d_bwd)

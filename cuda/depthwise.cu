@@ -359,10 +359,23 @@ static tp_code finish(const tp_call *c, int input, int64_t first, int64_t taps, 
     });
 }
 
+/* dw and db are summed in at most 256 strips of at least 64 outputs. */
+static int64_t strip_of(const tp__conv &g)
+{
+    const int64_t outputs = g.batch * g.h.out * g.w.out;
+    return outputs > 64 * 256 ? (outputs + 255) / 256 : 64;
+}
+
+static int64_t strips_of(const tp__conv &g)
+{
+    const int64_t n = strip_of(g);
+    return (g.batch * g.h.out * g.w.out + n - 1) / n;
+}
+
 /* Lanes are a power of two, so that a block is a whole number of groups. */
 static strip_cut cut_of(const tp__conv &g, int64_t packs, int64_t items)
 {
-    strip_cut cut = { tp__conv_strips(&g), 0, 0, 1 };
+    strip_cut cut = { strips_of(g), 0, 0, 1 };
     while (cut.lanes < 32 && cut.lanes < packs) cut.lanes *= 2;
     cut.slices = (packs + cut.lanes - 1) / cut.lanes;
     if (cut.strips > 0) cut.size = (items + cut.strips - 1) / cut.strips;
@@ -415,5 +428,15 @@ template <class S> static tp_code depthwise_bwd(const tp_call *c)
     return sums_of_taps<S>(c, g);
 }
 
+/* Weights [taps][C]; backward also sums for dw and db [taps+1][C] of each strip. */
+static size_t depthwise_work(const tp_call *c)
+{
+    const tp__conv g = conv_of(c);
+    const int64_t taps = g.h.taps * g.w.taps;
+    const int64_t rows = taps + (tp_is_backward(c) ? strips_of(g) * (taps + 1) : 0);
+    return (size_t)(rows * g.channels) * sizeof(float);
+}
+
+TP_CUDA_WORK(depthwise_work)
 TP_CUDA_KERNEL(depthwise_fwd)
 TP_CUDA_KERNEL(depthwise_bwd)

@@ -178,9 +178,17 @@ template <class S> static tp_code dropout_add_bwd(const tp_call *c)
         return packed ? add_grad<S, R, N>(c, a, part) : add_grad<S, R, 1>(c, a, part);
     });
     if (code != TP_OK || !part) return code;
-    return tp_add_parts(c, a.C, tp__gpu_row_blocks(a.rows, TP_TILE_ROWS), a.C, part, 1);
+    return tp_add_parts(c, a.C, tp_row_blocks(a.rows, TP_TILE_ROWS), a.C, part, 1);
 }
 
+static size_t dropout_add_work(const tp_call *c)
+{
+    if (!tp_is_backward(c) || tp_absent(&c->x[1])) return 0;
+    const tp_matrix a = tp_matrix_of(&c->x[0], columns_of(c));
+    return (size_t)(tp_row_blocks(a.rows, TP_TILE_ROWS) * a.C) * sizeof(float);
+}
+
+TP_CUDA_WORK(dropout_add_work)
 TP_CUDA_KERNEL(dropout_fwd)
 TP_CUDA_KERNEL(dropout_bwd)
 TP_CUDA_KERNEL(dropout_add_fwd)

@@ -73,5 +73,11 @@ template <class S> static tp_code embedding_bwd(const tp_call *c)
                          tp_in<S>(&c->dy[0]), tp_out<S>(to));
 }
 
+static size_t embedding_work(const tp_call *c)
+{
+    return tp_is_backward(c) ? tp_keyed_sums_work(c->x[1].numel, c->x[0].dim[1]) : 0;
+}
+
+TP_CUDA_WORK(embedding_work)
 TP_CUDA_KERNEL(embedding_fwd)
 TP_CUDA_KERNEL(embedding_bwd)

@@ -134,6 +134,19 @@ template <class S> static tp_code scatter_add_bwd(const tp_call *c)
                         [&](auto v) { return take(c, tp_in<S>(dy), tp_out<decltype(v)>(&dx[2])); });
 }
 
+/* Where values are added: in gather's backward and in scatter_add's forward. */
+static size_t gather_work(const tp_call *c)
+{
+    return tp_is_backward(c) ? tp_keyed_sums_work(c->x[1].numel, 1) : 0;
+}
+
+static size_t scatter_add_work(const tp_call *c)
+{
+    return tp_is_backward(c) ? 0 : tp_keyed_sums_work(c->x[1].numel, 1);
+}
+
+TP_CUDA_WORK(gather_work)
+TP_CUDA_WORK(scatter_add_work)
 TP_CUDA_KERNEL(gather_fwd)
 TP_CUDA_KERNEL(gather_bwd)
 TP_CUDA_KERNEL(scatter_add_fwd)

@@ -8,7 +8,11 @@
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/interpolate.h"
 
-typedef tp__resize_gpu_taps taps_of;
+/* The taps of an output of an axis. c->work: those of each output, rows first, made once a call. */
+struct taps_of {
+    float w[4];
+    int32_t first;
+};
 
 __global__ void __launch_bounds__(TP_THREADS) taps_kernel(tp__resize g, taps_of *taps)
 {
@@ -141,5 +145,12 @@ template <class S> static tp_code interpolate_bwd(const tp_call *c)
     return packs ? backward<S, N>(c, g) : backward<S, 1>(c, g);
 }
 
+static size_t interpolate_work(const tp_call *c)
+{
+    const tp__interpolate_attr *at = static_cast<const tp__interpolate_attr *>(c->attr);
+    return (size_t)(at->size[0] + at->size[1]) * sizeof(taps_of);
+}
+
+TP_CUDA_WORK(interpolate_work)
 TP_CUDA_KERNEL(interpolate_fwd)
 TP_CUDA_KERNEL(interpolate_bwd)

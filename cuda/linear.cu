@@ -140,10 +140,23 @@ template <class S> static tp_code dz_sum(const tp_call *c, const S *dz, void *wo
     });
 }
 
-/* c->work: dZ [rows,N] if there is an activation, then the scratch of the sum. */
+static size_t dz_bytes(const tp_call *c)
+{
+    const size_t bytes = (size_t)c->y[0].numel * tp_dtype_size(c->y[0].dtype);
+    return act_of(c) == TP_ACT_NONE ? 0 : (bytes + 15) / 16 * 16;
+}
+
+/* c->work in backward: dZ [rows,N] if there is an activation, then the scratch of the sum. */
+static size_t linear_work(const tp_call *c)
+{
+    const tp_view *y = &c->y[0], *b = &c->x[2];
+    if (!tp_is_backward(c)) return 0;
+    return dz_bytes(c) + (tp_absent(b) ? 0 : tp__fold_work(y, b, y->dtype));
+}
+
 template <class S> static tp_code linear_bwd(const tp_call *c)
 {
-    const int64_t N = c->x[1].dim[0], rows = rows_of(c), n = c->dy[0].numel;
+    const int64_t N = c->x[1].dim[0], rows = rows_of(c);
     const tp_view *dw = &c->dx[1], *db = &c->dx[2];
     const S *dz = tp_in<S>(&c->dy[0]);
     char *work = static_cast<char *>(c->work);
@@ -151,7 +164,7 @@ template <class S> static tp_code linear_bwd(const tp_call *c)
     tp_code code = TP_OK;
     if (act_of(c) != TP_ACT_NONE) {
         S *to = reinterpret_cast<S *>(work);
-        work += tp__dz_bytes(n, sizeof(S));
+        work += dz_bytes(c);
         code = grad<S>(c, to);
         dz = to;
     }
@@ -168,5 +181,6 @@ template <class S> static tp_code linear_bwd(const tp_call *c)
     return code == TP_OK && !summed ? dz_sum(c, dz, work) : code;
 }
 
+TP_CUDA_WORK(linear_work)
 TP_CUDA_KERNEL(linear_fwd)
 TP_CUDA_KERNEL(linear_bwd)

@@ -324,7 +324,7 @@ static tp_code grad(const tp_call *c, const rownorm &k, int64_t size, S *dx, flo
     const S *x = tp_in<S>(&c->x[0]), *dy = tp_in<S>(&c->dy[0]);
     const stats *t = tp_in<stats>(&c->y[1]);
     const bool add = c->add & 1u;
-    const int64_t blocks = tp__gpu_row_blocks(k.rows, TP_WHOLE_ROWS);
+    const int64_t blocks = tp_row_blocks(k.rows, TP_WHOLE_ROWS);
     if (k.n > HELD) {
         const tp_code code = part ? tp_launch(c, long_norm_sums<S>, tp_grid(c, blocks * k.n),
                                               TP_THREADS, 0, k, size, x, dy, t, part)
@@ -345,16 +345,24 @@ static tp_code grad(const tp_call *c, const rownorm &k, int64_t size, S *dx, flo
 template <class S> static tp_code rownorm_bwd(const tp_call *c)
 {
     const rownorm k = rownorm_of(c);
-    const int64_t blocks = tp__gpu_row_blocks(k.rows, TP_WHOLE_ROWS);
+    const int64_t blocks = tp_row_blocks(k.rows, TP_WHOLE_ROWS);
     const bool params = c->dx[1].data || (c->nx > 2 && c->dx[2].data);
     float *part = params ? static_cast<float *>(c->work) : NULL;
-    tp_code code =
-        grad<S>(c, k, tp__gpu_block_rows(k.rows, TP_WHOLE_ROWS), tp_out<S>(&c->dx[0]), part);
+    tp_code code = grad<S>(c, k, tp_block_rows(k.rows, TP_WHOLE_ROWS), tp_out<S>(&c->dx[0]), part);
     if (code == TP_OK && c->dx[1].data) code = tp_add_parts(c, k.n, blocks, 2 * k.n, part, 1);
     if (code == TP_OK && c->nx > 2 && c->dx[2].data)
         code = tp_add_parts(c, k.n, blocks, 2 * k.n, part + k.n, 2);
     return code;
 }
 
+static size_t rownorm_work(const tp_call *c)
+{
+    const bool params = !tp_absent(&c->x[1]) || (c->nx > 2 && !tp_absent(&c->x[2]));
+    const int64_t n = c->x[0].dim[c->x[0].ndim - 1];
+    const int64_t blocks = tp_row_blocks(c->y[1].dim[0], TP_WHOLE_ROWS);
+    return tp_is_backward(c) && params ? (size_t)(blocks * 2 * n) * sizeof(float) : 0;
+}
+
+TP_CUDA_WORK(rownorm_work)
 TP_CUDA_KERNEL(rownorm_fwd)
 TP_CUDA_KERNEL(rownorm_bwd)

@@ -13,7 +13,8 @@
  *     TP_CPU_KERNEL(NAME_bwd)
  *
  * The first object, base and 32, also holds the symbol tp_cpu_NAME_fwd that the op names; it chooses
- * by the device's isa and the call's type. Everything shared through headers here is static inline,
+ * by the device's isa and the call's type. TP_CPU_WORK(NAME_work) does the same for the function
+ * that tells how many bytes of c->work the kernels need. Everything shared through headers here is static inline,
  * so that no wide copy of a helper ends up in baseline code.
  */
 #ifndef TP_KERNEL_H
@@ -40,54 +41,55 @@
 #define TP_NAME(name, isa, bits)    TP_NAME_OF(name, isa, bits)
 #define TP_KERNEL_FN(name)          TP_NAME(name, TP_ISA, TP_REAL)
 
-#define TP_EXPORT(name)                                                                            \
-    tp_code TP_KERNEL_FN(name)(const tp_call *c);                                                  \
-    tp_code TP_KERNEL_FN(name)(const tp_call *c)                                                   \
+#define TP_EXPORT(result, name)                                                                    \
+    result TP_KERNEL_FN(name)(const tp_call *c);                                                   \
+    result TP_KERNEL_FN(name)(const tp_call *c)                                                    \
     {                                                                                              \
         return name(c);                                                                            \
     }
 
 /* The objects of one instruction set. */
-#define TP_TYPED(name, isa)                                                                        \
-    tp_code tp_cpu_##name##_##isa##_f32(const tp_call *c);                                         \
-    tp_code tp_cpu_##name##_##isa##_f64(const tp_call *c);                                         \
-    static inline tp_code name##_##isa(const tp_call *c)                                           \
+#define TP_TYPED(result, name, isa)                                                                \
+    result tp_cpu_##name##_##isa##_f32(const tp_call *c);                                          \
+    result tp_cpu_##name##_##isa##_f64(const tp_call *c);                                          \
+    static inline result name##_##isa(const tp_call *c)                                            \
     {                                                                                              \
         return c->real == TP_F64 ? tp_cpu_##name##_##isa##_f64(c)                                  \
                                  : tp_cpu_##name##_##isa##_f32(c);                                 \
     }
-#define TP_UNTYPED(name, isa)                                                                      \
-    tp_code tp_cpu_##name##_##isa##_f32(const tp_call *c);                                         \
-    static inline tp_code name##_##isa(const tp_call *c)                                           \
+#define TP_UNTYPED(result, name, isa)                                                              \
+    result tp_cpu_##name##_##isa##_f32(const tp_call *c);                                          \
+    static inline result name##_##isa(const tp_call *c)                                            \
     {                                                                                              \
         return tp_cpu_##name##_##isa##_f32(c);                                                     \
     }
 
 #if !defined(TP_ISA_DISPATCH) /* not the first object: no public symbol */
-#define TP_DISPATCH(name, of_isa)
+#define TP_DISPATCH(result, name, of_isa)
 #elif defined(__x86_64__)
-#define TP_DISPATCH(name, of_isa)                                                                  \
-    of_isa(name, base) of_isa(name, avx2) of_isa(name, avx512)                                     \
-        tp_code tp_cpu_##name(const tp_call *c);                                                   \
-    tp_code tp_cpu_##name(const tp_call *c)                                                        \
+#define TP_DISPATCH(result, name, of_isa)                                                          \
+    of_isa(result, name, base) of_isa(result, name, avx2) of_isa(result, name, avx512)             \
+        result tp_cpu_##name(const tp_call *c);                                                    \
+    result tp_cpu_##name(const tp_call *c)                                                         \
     {                                                                                              \
         return c->dev->isa == TP_ISA_AVX512 ? name##_avx512(c)                                     \
                : c->dev->isa == TP_ISA_AVX2 ? name##_avx2(c)                                       \
                                             : name##_base(c);                                      \
     }
 #else
-#define TP_DISPATCH(name, of_isa)                                                                  \
-    of_isa(name, base) tp_code tp_cpu_##name(const tp_call *c);                                    \
-    tp_code tp_cpu_##name(const tp_call *c)                                                        \
+#define TP_DISPATCH(result, name, of_isa)                                                          \
+    of_isa(result, name, base) result tp_cpu_##name(const tp_call *c);                             \
+    result tp_cpu_##name(const tp_call *c)                                                         \
     {                                                                                              \
         return name##_base(c);                                                                     \
     }
 #endif
 
-#define TP_CPU_KERNEL(name) TP_EXPORT(name) TP_DISPATCH(name, TP_TYPED)
+#define TP_CPU_KERNEL(name) TP_EXPORT(tp_code, name) TP_DISPATCH(tp_code, name, TP_TYPED)
+#define TP_CPU_WORK(name)   TP_EXPORT(size_t, name) TP_DISPATCH(size_t, name, TP_TYPED)
 
 /* In files without real.h, which look at dtypes themselves or only move bytes. */
-#define TP_CPU_KERNEL_UNTYPED(name) TP_EXPORT(name) TP_DISPATCH(name, TP_UNTYPED)
+#define TP_CPU_KERNEL_UNTYPED(name) TP_EXPORT(tp_code, name) TP_DISPATCH(tp_code, name, TP_UNTYPED)
 
 /* The parallel loop with the call itself as context. */
 typedef void (*tp_call_body)(const tp_call *c, int64_t begin, int64_t end, int thread);
@@ -132,6 +134,10 @@ typedef struct tp_gemm {
     tp_tile_done done; /* or NULL; for one product or a sum */
     const void *ctx;
 } tp_gemm;
+
+/* Bytes of g.work, of all threads, for the products of op(a) and op(b), with the rows of a as one
+ * matrix, and of their gradients. */
+size_t tp__product_work(const tp_device *D, tp_dtype dtype, const tp_view *a, const tp_view *b);
 
 /* Splits the work over D's threads; their number does not change bits. */
 void tp__gemm_parallel(const tp_device *D, const tp_gemm *g);

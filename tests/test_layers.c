@@ -54,18 +54,19 @@ Test(layers, includes)
         0, "OpenMP threads are started in parallel.c only");
 }
 
-/* docs/adding-an-op.md: a kernel is named by its op and by its file for each backend. cast_fwd also
- * serves the parameters, softmax_fwd is the example in comments. */
+/* docs/adding-an-op.md: a kernel, and the function for its workspace, is named by its op and by its
+ * file for each backend. cast_fwd also serves the parameters, softmax_fwd and linear_work are the
+ * examples in comments. */
 Test(layers, an_op_is_where_the_guide_says)
 {
     cr_expect_eq(
         lines(
-            "grep -rhoE 'TP_KERNEL\\([a-z0-9_]+\\)' --include='*.c' autograd/ops |"
-            "sed 's/TP_KERNEL(//; s/)//' | sort -u | while read k; do "
+            "grep -rhoE 'TP_(KERNEL|WORK)\\([a-z0-9_]+\\)' --include='*.c' autograd/ops |"
+            "sed -E 's/TP_[A-Z]+[(]//; s/[)]//' | sort -u | while read k; do "
             "grep -rlwE \"(tp__(cpu|cuda)_)?$k\" --include='*.[ch]' --include='*.cu*' "
             "tensor autograd cuda nn include | grep -vE "
             "'^(autograd/ops|tensor/cpu|cuda|cuda/attention)/[a-z0-9_]+[.](c|cu)$' |"
-            "sed \"s/^/$k: /\"; done | grep -vE 'cast_fwd: autograd/params_store.c|softmax_fwd: .*[.](h|cuh)$'"),
+            "sed \"s/^/$k: /\"; done | grep -vE 'cast_fwd: autograd/params_store.c|(softmax_fwd|linear_work): .*[.](h|cuh)$'"),
         0, "kernels are named elsewhere");
 }
 

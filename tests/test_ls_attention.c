@@ -14,7 +14,7 @@
 #include "support_device.h"
 #include "support_values.h"
 #include "tensor/bf16.h"
-#include "tensor/geometry/ls_plan.h"
+#include "tensor/geometry/ls_attention.h"
 
 static const tp_isa isas[] = { TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 };
 

@@ -8,6 +8,7 @@
 
 TP_KERNEL(attention_fwd);
 TP_KERNEL(attention_bwd);
+TP_WORK(attention_work);
 
 static tp_code check_mask(tp_infer *q)
 {
@@ -44,11 +45,6 @@ static tp_code attention_shape(tp_infer *q)
     if (code == TP_OK && !tp_absent(&q->x[3])) code = check_mask(q);
     if (code == TP_OK && !tp_absent(&q->x[4])) code = check_bias(q);
     return code;
-}
-
-static size_t attention_work(const tp_infer *q, int threads)
-{
-    return tp__attn_work(q, threads, false);
 }
 
 /* q k^T and P v. */
@@ -104,10 +100,10 @@ const tp_op tp_op_attention = {
     .optional = 1u << 3 | 1u << 4,
     .flags = TP_RANDOM | TP_COMPUTES,
     .shape = attention_shape,
-    .work = attention_work,
     .macs = attention_macs,
     .forward = TP_KERNELS(attention_fwd),
     .backward = TP_KERNELS(attention_bwd),
+    .work = TP_WORKS(attention_work),
     .cases = attention_cases,
 };
 

@@ -1,5 +1,4 @@
-/* attn.h - what the ops of full attention share: checks of queries, keys and values, results,
- * scratch memory. */
+/* attn.h - what the ops of full attention share: checks of queries, keys and values, results. */
 #ifndef TP_ATTN_INNER_H
 #define TP_ATTN_INNER_H
 
@@ -7,7 +6,6 @@
 
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/attn.h"
-#include "tensor/geometry/attn_gpu.h"
 
 static inline tp_code tp__attn_check_cfg(tp_infer *q)
 {
@@ -54,22 +52,13 @@ static inline tp_code tp__attn_infer(tp_infer *q)
 /* Pairs of query and key of one head that causality and the span leave; a mask is data. */
 static inline double tp__attn_pairs(const tp_infer *q, bool positions)
 {
-    const tp_attn a = tp__attn(q->x, q->attr, positions, false);
+    const tp_attn a = tp__attn(q->x, q->attr, positions);
     double pairs = 0.0;
     for (int64_t i = 0; i < a.queries; i++) {
         const int64_t seen = tp__end_key(&a, i) - tp__first_key(&a, i);
         if (seen > 0) pairs += (double)seen;
     }
     return pairs * (double)a.batch;
-}
-
-static inline size_t tp__attn_work(const tp_infer *q, int threads, bool positions)
-{
-    if (q->device == TP_CUDA)
-        return (size_t)tp__attn_gpu(q->x, q->attr, positions, q->backward).total * sizeof(float);
-    const tp_attn a = tp__attn(q->x, q->attr, positions, q->backward);
-    const size_t size = q->x[0].dtype == TP_F64 ? sizeof(double) : sizeof(float);
-    return (size_t)tp__attn_elements(&a, threads) * size;
 }
 
 #endif

@@ -9,7 +9,6 @@
 
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/norms.h"
-#include "tensor/geometry/row_blocks.h"
 
 static tp_code batchnorm_shape(tp_infer *q)
 {
@@ -40,16 +39,6 @@ static tp_code batchnorm_shape(tp_infer *q)
     q->y[1] = (tp_view){ .dtype = q->x[3].dtype, .ndim = 1, .dim = { C } };
     q->y[2] = q->y[1];
     return TP_OK;
-}
-
-static size_t batchnorm_work(const tp_infer *q, int threads)
-{
-    const int64_t C = q->x[3].dim[0], rows = C > 0 ? q->x[0].numel / C : 0;
-    const int64_t blocks =
-        q->device == TP_CUDA ? tp__gpu_row_blocks(rows, TP_TILE_ROWS) : tp__row_blocks(rows);
-    (void)threads;
-    if (!q->backward && !q->train) return 0;
-    return (size_t)((blocks + 1) * 2 * C) * tp_dtype_size(q->x[3].dtype);
 }
 
 /* A running variance is positive. */
@@ -87,6 +76,7 @@ static const tp_gradcase batchnorm_cases[] = {
 
 TP_KERNEL(batchnorm_fwd);
 TP_KERNEL(batchnorm_bwd);
+TP_WORK(batchnorm_work);
 
 const tp_op tp_op_batchnorm = {
     .name = "batchnorm",
@@ -98,9 +88,9 @@ const tp_op tp_op_batchnorm = {
     .optional = 1u << 1 | 1u << 2 | 1u << 5,
     .constant = 1u << 3 | 1u << 4 | 1u << 5,
     .shape = batchnorm_shape,
-    .work = batchnorm_work,
     .forward = TP_KERNELS(batchnorm_fwd),
     .backward = TP_KERNELS(batchnorm_bwd),
+    .work = TP_WORKS(batchnorm_work),
     .cases = batchnorm_cases,
 };
 

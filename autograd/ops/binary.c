@@ -46,10 +46,9 @@ static tp_code sub_shape(tp_infer *q)
 }
 
 /* Backward sums dy into db. */
-static size_t binary_work(const tp_infer *q, int threads)
+static size_t binary_work(const tp_call *c)
 {
-    (void)threads;
-    return q->backward ? tp__fold_work(&q->x[0], &q->x[1], q->x[0].dtype) : 0;
+    return tp_is_backward(c) ? tp__fold_work(&c->x[0], &c->x[1], c->x[0].dtype) : 0;
 }
 
 static const tp_gradcase binary_cases[] = {
@@ -69,8 +68,8 @@ static const tp_gradcase binary_cases[] = {
 #define BOTH TP_SAVE_X(0) | TP_SAVE_X(1)
 #define BINARY(op, text, reads, rule)                                                              \
     .name = #op, .doc = text, .nx = 2, .ny = 1, .saves = reads, .shape = rule,                     \
-    .work = binary_work, .forward = TP_KERNELS(op##_fwd), .backward = TP_KERNELS(op##_bwd),        \
-    .cases = binary_cases
+    .work = TP_SAME_WORK(binary_work), .forward = TP_KERNELS(op##_fwd),                            \
+    .backward = TP_KERNELS(op##_bwd), .cases = binary_cases
 
 const tp_op tp_op_add = { BINARY(add, "a + b; b broadcasts into a", 0, add_shape) };
 const tp_op tp_op_sub = { BINARY(sub, "a - b; b broadcasts into a", 0, sub_shape) };

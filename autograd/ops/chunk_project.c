@@ -9,6 +9,7 @@
 
 TP_KERNEL(chunk_project_fwd);
 TP_KERNEL(chunk_project_bwd);
+TP_WORK(chunk_project_work);
 
 static tp_code chunk_shape(tp_infer *q)
 {
@@ -37,16 +38,6 @@ static tp_code chunk_shape(tp_infer *q)
     q->y[0].dim[1] = x->dim[1] / a->chunk * a->rank;
     q->y[0].dim[2] = x->dim[2];
     return TP_OK;
-}
-
-static size_t chunk_work(const tp_infer *q, int threads)
-{
-    if (q->x[1].numel == 0) return 0;
-    if (q->device == TP_CUDA)
-        return (size_t)tp__chunk_gpu_scratch(q->attr, q->x[0].dim[0] * q->x[0].dim[1],
-                                             q->x[0].dim[2], q->backward) *
-               tp_dtype_size(TP_F32);
-    return (size_t)threads * tp__chunk_scratch(q->attr) * tp_dtype_size(TP_F64);
 }
 
 static double chunk_macs(const tp_infer *q)
@@ -90,10 +81,10 @@ const tp_op tp_op_chunk_project = {
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
     .flags = TP_COMPUTES,
     .shape = chunk_shape,
-    .work = chunk_work,
     .macs = chunk_macs,
     .forward = TP_KERNELS(chunk_project_fwd),
     .backward = TP_KERNELS(chunk_project_bwd),
+    .work = TP_WORKS(chunk_project_work),
     .cases = chunk_cases,
 };
 

@@ -4,10 +4,8 @@
  *
  * Weights are in PyTorch's layout, [Co,Ci/groups,KH,KW]; group i of the outputs reads group i of
  * the inputs. One input and one output a group is tp_depthwise_conv2d's. */
+#include "tensor/geometry/conv2d.h"
 #include "autograd/ops/op_inner.h"
-#include "tensor/geometry/broadcast.h"
-#include "tensor/geometry/conv2d_cut.h"
-#include "tensor/geometry/conv2d_gpu.h"
 #include <tapegrad/tensor.h>
 
 #define MOST INT32_MAX /* of stride, pad, dilation and sizes: no product overflows */
@@ -68,16 +66,6 @@ static tp_code conv2d_shape(tp_infer *q)
     q->y[0].dim[2] = g.axis[1].out;
     q->y[0].dim[3] = g.co;
     return TP_OK;
-}
-
-static size_t conv2d_work(const tp_infer *q, int threads)
-{
-    const tp__conv2d g = tp__conv2d_of(q->attr, &q->x[0], &q->x[1]);
-    const tp_dtype real = tp__sum_dtype(q->x[0].dtype);
-    if (q->device != TP_CUDA) return tp__conv2d_room_of(real, &g, q->backward, threads).all;
-    const size_t sums =
-        q->backward && !tp_absent(&q->x[2]) ? tp__fold_work(&q->y[0], &q->x[2], q->y[0].dtype) : 0;
-    return tp__conv2d_gpu_room_of(&g, tp_dtype_size(q->x[0].dtype), q->backward).all + sums;
 }
 
 /* All taps, those in the padding too. */
@@ -148,6 +136,7 @@ static const tp_gradcase conv2d_cases[] = {
 
 TP_KERNEL(conv2d_fwd);
 TP_KERNEL(conv2d_bwd);
+TP_WORK(conv2d_work);
 
 const tp_op tp_op_conv2d = {
     .name = "conv2d",
@@ -159,10 +148,10 @@ const tp_op tp_op_conv2d = {
     .optional = 1u << 2,
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv2d_shape,
-    .work = conv2d_work,
     .macs = conv2d_macs,
     .forward = TP_KERNELS(conv2d_fwd),
     .backward = TP_KERNELS(conv2d_bwd),
+    .work = TP_WORKS(conv2d_work),
     .cases = conv2d_cases,
 };
 

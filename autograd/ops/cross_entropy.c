@@ -51,10 +51,9 @@ static tp_code cross_entropy_shape(tp_infer *q)
 }
 
 /* Forward: a loss a row. Backward: what the sum was divided by. */
-static size_t cross_entropy_work(const tp_infer *q, int threads)
+static size_t cross_entropy_work(const tp_call *c)
 {
-    (void)threads;
-    return (size_t)(q->backward ? 1 : q->y[1].dim[0]) * sizeof(double);
+    return (size_t)(tp_is_backward(c) ? 1 : c->y[1].dim[0]) * sizeof(double);
 }
 
 /* Index targets with some rows not counted; probabilities that do not add up to 1. */
@@ -102,9 +101,9 @@ const tp_op tp_op_cross_entropy = {
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
     .constant = 1u << 1,
     .shape = cross_entropy_shape,
-    .work = cross_entropy_work,
     .forward = TP_KERNELS(cross_entropy_fwd),
     .backward = TP_KERNELS(cross_entropy_bwd),
+    .work = TP_SAME_WORK(cross_entropy_work),
     .cases = cross_entropy_cases,
 };
 

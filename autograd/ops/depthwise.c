@@ -69,18 +69,6 @@ static tp_code conv2d_shape(tp_infer *q)
     return conv_shape(q, 2);
 }
 
-/* Weights [taps,C]; backward also sums for dw and db [taps+1,C], of each block, on the CPU in all.
- */
-static size_t conv_work(const tp_infer *q, int threads)
-{
-    const tp__conv g = tp__conv_of(q->attr, &q->x[0], &q->x[1]);
-    const int64_t taps = g.h.taps * g.w.taps;
-    const int64_t sums = q->device == TP_CUDA ? tp__conv_strips(&g) : tp__conv_blocks(&g) + 1;
-    (void)threads;
-    const int64_t rows = taps + (q->backward ? sums * (taps + 1) : 0);
-    return (size_t)(rows * g.channels) * tp_dtype_size(tp__sum_dtype(q->x[0].dtype));
-}
-
 /* All taps, those in the padding too. */
 static double conv_macs(const tp_infer *q)
 {
@@ -151,6 +139,7 @@ static const tp_gradcase conv2d_cases[] = {
 
 TP_KERNEL(depthwise_fwd);
 TP_KERNEL(depthwise_bwd);
+TP_WORK(depthwise_work);
 
 const tp_op tp_op_depthwise_conv1d = {
     .name = "depthwise_conv1d",
@@ -162,10 +151,10 @@ const tp_op tp_op_depthwise_conv1d = {
     .optional = 1u << 2,
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv1d_shape,
-    .work = conv_work,
     .macs = conv_macs,
     .forward = TP_KERNELS(depthwise_fwd),
     .backward = TP_KERNELS(depthwise_bwd),
+    .work = TP_WORKS(depthwise_work),
     .cases = conv1d_cases,
 };
 
@@ -179,10 +168,10 @@ const tp_op tp_op_depthwise_conv2d = {
     .optional = 1u << 2,
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv2d_shape,
-    .work = conv_work,
     .macs = conv_macs,
     .forward = TP_KERNELS(depthwise_fwd),
     .backward = TP_KERNELS(depthwise_bwd),
+    .work = TP_WORKS(depthwise_work),
     .cases = conv2d_cases,
 };
 

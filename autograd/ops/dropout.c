@@ -5,12 +5,12 @@
  *
  * The mask is a function of (seed, offset, element): nothing is saved, backward makes it again. */
 #include "autograd/ops/op_inner.h"
-#include "tensor/geometry/row_blocks.h"
 
 TP_KERNEL(dropout_fwd);
 TP_KERNEL(dropout_bwd);
 TP_KERNEL(dropout_add_fwd);
 TP_KERNEL(dropout_add_bwd);
+TP_WORK(dropout_add_work);
 
 static tp_code check_p(tp_infer *q)
 {
@@ -74,18 +74,6 @@ static tp_code add_shape(tp_infer *q)
     return TP_OK;
 }
 
-/* Partial sums of the gradient of b. */
-static size_t add_work(const tp_infer *q, int threads)
-{
-    const tp_view *x = &q->x[0], *b = &q->x[1];
-    (void)threads;
-    if (!q->backward || tp_absent(b) || b->dim[0] == 0) return 0;
-    const int64_t C = b->dim[0], rows = x->numel / C;
-    if (q->device == TP_CUDA)
-        return (size_t)(tp__gpu_row_blocks(rows, TP_TILE_ROWS) * C) * sizeof(float);
-    return (size_t)(tp__row_blocks(rows) * C) * sizeof(double);
-}
-
 static const tp_gradcase add_cases[] = {
     { "bias", .in = { { 2, { 3, 7 } }, { 1, { 7 } }, { 2, { 3, 7 } } }, .attr = &(double){ 0.4 } },
     { "no bias", .in = { { 2, { 3, 7 } }, { 0 }, { 2, { 3, 7 } } }, .attr = &(double){ 0.4 } },
@@ -114,9 +102,9 @@ const tp_op tp_op_dropout_add = {
     .optional = 1u << 1,
     .flags = TP_RANDOM,
     .shape = add_shape,
-    .work = add_work,
     .forward = TP_KERNELS(dropout_add_fwd),
     .backward = TP_KERNELS(dropout_add_bwd),
+    .work = TP_WORKS(dropout_add_work),
     .cases = add_cases,
 };
 

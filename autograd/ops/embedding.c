@@ -2,10 +2,10 @@
  *
  * Ids are checked by the kernel, when their values are there. */
 #include "autograd/ops/op_inner.h"
-#include "tensor/geometry/keyed_sums.h"
 
 TP_KERNEL(embedding_fwd);
 TP_KERNEL(embedding_bwd);
+TP_WORK(embedding_work);
 
 static tp_code embedding_shape(tp_infer *q)
 {
@@ -21,13 +21,6 @@ static tp_code embedding_shape(tp_infer *q)
     q->y[0].dtype = table->dtype;
     q->y[0].dim[q->y[0].ndim++] = table->dim[1];
     return TP_OK;
-}
-
-static size_t embedding_work(const tp_infer *q, int threads)
-{
-    (void)threads;
-    if (!q->backward || q->device != TP_CUDA) return 0;
-    return tp__keyed_sums_work(q->x[1].numel, q->x[0].dim[1]);
 }
 
 static const tp_gradcase embedding_cases[] = {
@@ -55,9 +48,9 @@ const tp_op tp_op_embedding = {
     .saves = TP_SAVE_X(1),
     .flags = TP_ACCUMULATES,
     .shape = embedding_shape,
-    .work = embedding_work,
     .forward = TP_KERNELS(embedding_fwd),
     .backward = TP_KERNELS(embedding_bwd),
+    .work = TP_CUDA_WORKS(embedding_work),
     .cases = embedding_cases,
 };
 

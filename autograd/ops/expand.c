@@ -24,10 +24,9 @@ static tp_code expand_shape(tp_infer *q)
     return TP_OK;
 }
 
-static size_t expand_work(const tp_infer *q, int threads)
+static size_t expand_work(const tp_call *c)
 {
-    (void)threads;
-    return q->backward ? tp__fold_work(&q->y[0], &q->x[0], q->x[0].dtype) : 0;
+    return tp_is_backward(c) ? tp__fold_work(&c->y[0], &c->x[0], c->x[0].dtype) : 0;
 }
 
 static const tp_gradcase expand_cases[] = {
@@ -52,9 +51,9 @@ const tp_op tp_op_expand = {
     .ny = 1,
     .attr_size = sizeof(tp_shape),
     .shape = expand_shape,
-    .work = expand_work,
     .forward = TP_KERNELS(expand_fwd),
     .backward = TP_KERNELS(expand_bwd),
+    .work = TP_SAME_WORK(expand_work),
     .cases = expand_cases,
 };
 

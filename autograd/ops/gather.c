@@ -5,12 +5,13 @@
  *
  * Each is the other's gradient. Indices are checked by the kernel, when their values are there. */
 #include "autograd/ops/op_inner.h"
-#include "tensor/geometry/keyed_sums.h"
 
 TP_KERNEL(gather_fwd);
 TP_KERNEL(gather_bwd);
+TP_WORK(gather_work);
 TP_KERNEL(scatter_add_fwd);
 TP_KERNEL(scatter_add_bwd);
+TP_WORK(scatter_add_work);
 
 static tp_code check_index(tp_infer *q)
 {
@@ -36,18 +37,6 @@ static tp_code gather_shape(tp_infer *q)
     q->y[0] = q->x[1];
     q->y[0].dtype = q->x[0].dtype;
     return check_index(q);
-}
-
-/* A GPU sorts what is added: in gather's backward, in scatter_add's forward. */
-static size_t gpu_work(const tp_infer *q, bool adds)
-{
-    return adds && q->device == TP_CUDA ? tp__keyed_sums_work(q->x[1].numel, 1) : 0;
-}
-
-static size_t gather_work(const tp_infer *q, int threads)
-{
-    (void)threads;
-    return gpu_work(q, q->backward);
 }
 
 static const tp_gradcase gather_cases[] = {
@@ -79,9 +68,9 @@ const tp_op tp_op_gather = {
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),
     .shape = gather_shape,
-    .work = gather_work,
     .forward = TP_KERNELS(gather_fwd),
     .backward = TP_KERNELS(gather_bwd),
+    .work = TP_CUDA_WORKS(gather_work),
     .cases = gather_cases,
 };
 
@@ -98,12 +87,6 @@ static tp_code scatter_add_shape(tp_infer *q)
         return tp_fail(q, TP_E_SHAPE, "index and src differ in shape");
     q->y[0] = q->x[0];
     return check_index(q);
-}
-
-static size_t scatter_add_work(const tp_infer *q, int threads)
-{
-    (void)threads;
-    return gpu_work(q, !q->backward);
 }
 
 static const tp_gradcase scatter_add_cases[] = {
@@ -131,9 +114,9 @@ const tp_op tp_op_scatter_add = {
     .attr_size = sizeof(int),
     .saves = TP_SAVE_X(1),
     .shape = scatter_add_shape,
-    .work = scatter_add_work,
     .forward = TP_KERNELS(scatter_add_fwd),
     .backward = TP_KERNELS(scatter_add_bwd),
+    .work = TP_CUDA_WORKS(scatter_add_work),
     .cases = scatter_add_cases,
 };
 

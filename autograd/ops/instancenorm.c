@@ -26,12 +26,12 @@ static tp_code instancenorm_shape(tp_infer *q)
 }
 
 /* Backward: of each image the sums of dy h and of dy. */
-static size_t instancenorm_work(const tp_infer *q, int threads)
+static size_t instancenorm_work(const tp_call *c)
 {
-    const tp_view *stats = &q->y[1];
-    (void)threads;
-    return q->backward ? (size_t)(stats->dim[0] * 2 * stats->dim[2]) * tp_dtype_size(stats->dtype)
-                       : 0;
+    const tp_view *stats = &c->y[1];
+    return tp_is_backward(c)
+               ? (size_t)(stats->dim[0] * 2 * stats->dim[2]) * tp_dtype_size(stats->dtype)
+               : 0;
 }
 
 #define EPS(e)                                                                                     \
@@ -69,9 +69,9 @@ const tp_op tp_op_instancenorm = {
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
     .optional = 1u << 1 | 1u << 2,
     .shape = instancenorm_shape,
-    .work = instancenorm_work,
     .forward = TP_KERNELS(instancenorm_fwd),
     .backward = TP_KERNELS(instancenorm_bwd),
+    .work = TP_SAME_WORK(instancenorm_work),
     .cases = instancenorm_cases,
 };
 

@@ -27,14 +27,6 @@ static tp_code interpolate_shape(tp_infer *q)
     return TP_OK;
 }
 
-static size_t interpolate_work(const tp_infer *q, int threads)
-{
-    const tp__interpolate_attr *at = q->attr;
-    (void)threads;
-    return (size_t)(at->size[0] + at->size[1]) *
-           (q->device == TP_CUDA ? sizeof(tp__resize_gpu_taps) : sizeof(tp__resize_taps));
-}
-
 #define X(...) .in = { { 4, { __VA_ARGS__ } } }
 #define SIZE(h, w, mode, align)                                                                    \
     .attr = &(tp__interpolate_attr)                                                                \
@@ -66,6 +58,7 @@ static const tp_gradcase interpolate_cases[] = {
 
 TP_KERNEL(interpolate_fwd);
 TP_KERNEL(interpolate_bwd);
+TP_WORK(interpolate_work);
 
 const tp_op tp_op_interpolate = {
     .name = "interpolate",
@@ -74,9 +67,9 @@ const tp_op tp_op_interpolate = {
     .ny = 1,
     .attr_size = sizeof(tp__interpolate_attr),
     .shape = interpolate_shape,
-    .work = interpolate_work,
     .forward = TP_KERNELS(interpolate_fwd),
     .backward = TP_KERNELS(interpolate_bwd),
+    .work = TP_WORKS(interpolate_work),
     .cases = interpolate_cases,
 };
 

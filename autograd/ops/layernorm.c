@@ -45,9 +45,9 @@ const tp_op tp_op_layernorm = {
     .optional = 1u << 1 | 1u << 2,
     .flags = TP_ACCUMULATES,
     .shape = tp__rownorm_shape,
-    .work = tp__rownorm_work,
     .forward = TP_KERNELS(rownorm_fwd),
     .backward = TP_KERNELS(rownorm_bwd),
+    .work = TP_WORKS(rownorm_work),
     .cases = layernorm_cases,
 };
 

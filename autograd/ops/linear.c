@@ -4,9 +4,7 @@
  *
  * One op instead of three: bias and activation cost no pass over memory of their own. */
 #include "autograd/ops/op_inner.h"
-#include "tensor/geometry/broadcast.h"
 #include "tensor/geometry/linalg.h"
-#include "tensor/geometry/row_blocks.h"
 
 static tp_code linear_shape(tp_infer *q)
 {
@@ -32,24 +30,6 @@ static tp_code linear_shape(tp_infer *q)
     if (act == TP_ACT_RELU) q->y[1].dtype = TP_U8;
     if (act == TP_ACT_NONE) q->y[1] = (tp_view){ .dtype = x->dtype, .ndim = 1 };
     return TP_OK;
-}
-
-/* The products'; backward also dZ unless it is dY, and partial sums of db. On CUDA dZ has the dtype of
- * Y, and products have their own room. */
-static size_t linear_work(const tp_infer *q, int threads)
-{
-    const tp_view *y = &q->y[0];
-    const tp_dtype real = tp__sum_dtype(y->dtype);
-    const size_t products = tp__product_work(real, &q->x[0], &q->x[1], threads);
-    if (!q->backward) return products;
-    const int64_t N = q->x[1].dim[0], rows = N > 0 ? y->numel / N : 0;
-    const int64_t dz = ((const tp__linear_attr *)q->attr)->act == TP_ACT_NONE ? 0 : y->numel;
-    const size_t size = tp_dtype_size(real);
-    const size_t sums = tp_absent(&q->x[2])    ? 0
-                        : q->device == TP_CUDA ? tp__fold_work(y, &q->x[2], y->dtype)
-                                               : (size_t)(tp__row_blocks(rows) * N) * size;
-    if (q->device == TP_CUDA) return tp__dz_bytes(dz, tp_dtype_size(y->dtype)) + sums;
-    return products + (size_t)dz * size + sums;
 }
 
 static double linear_macs(const tp_infer *q)
@@ -83,6 +63,7 @@ static const tp_gradcase linear_cases[] = {
 
 TP_KERNEL(linear_fwd);
 TP_KERNEL(linear_bwd);
+TP_WORK(linear_work);
 
 const tp_op tp_op_linear = {
     .name = "linear",
@@ -94,10 +75,10 @@ const tp_op tp_op_linear = {
     .optional = 1u << 2,
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = linear_shape,
-    .work = linear_work,
     .macs = linear_macs,
     .forward = TP_KERNELS(linear_fwd),
     .backward = TP_KERNELS(linear_bwd),
+    .work = TP_WORKS(linear_work),
     .cases = linear_cases,
 };
 

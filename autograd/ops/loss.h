@@ -30,16 +30,16 @@ static inline tp_code tp__point_loss_shape(tp_infer *q)
 }
 
 /* Partial sums of the blocks. */
-static inline size_t tp__point_loss_work(const tp_infer *q, int threads)
+static inline size_t tp__point_loss_work(const tp_call *c)
 {
-    (void)threads;
-    return q->backward ? 0 : (size_t)(q->x[0].numel / TP_BLOCK + 1) * sizeof(double);
+    return tp_is_backward(c) ? 0 : (size_t)(c->x[0].numel / TP_BLOCK + 1) * sizeof(double);
 }
 
 /* The rest of their tp_op. */
 #define TP_POINT_LOSS                                                                              \
     .nx = 2, .ny = 1, .attr_size = sizeof(tp__point_loss_attr),                                    \
-    .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .constant = 1u << 1, .work = tp__point_loss_work,        \
-    .forward = TP_KERNELS(point_loss_fwd), .backward = TP_KERNELS(point_loss_bwd)
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .constant = 1u << 1,                                     \
+    .work = TP_SAME_WORK(tp__point_loss_work), .forward = TP_KERNELS(point_loss_fwd),              \
+    .backward = TP_KERNELS(point_loss_bwd)
 
 #endif

@@ -10,6 +10,7 @@
 
 TP_KERNEL(ls_attention_fwd);
 TP_KERNEL(ls_attention_bwd);
+TP_WORK(ls_attention_work);
 
 /* The inputs that belong to the window, and to the vectors. */
 #define LS_WINDOW (1u << LS_K_WIN | 1u << LS_V_WIN | 1u << LS_POS_WIN | 1u << LS_R_W | 1u << LS_R_R)
@@ -130,19 +131,6 @@ static tp_code ls_shape(tp_infer *q)
     return check_chunks(q, a);
 }
 
-static size_t ls_work(const tp_infer *q, int threads)
-{
-    if (q->device == TP_CUDA)
-        return (size_t)tp__ls_plan_of(q->x, q->attr, q->backward).total * sizeof(float);
-    if (q->y[0].numel == 0) return 0;
-    const tp__ls_dims g = tp__ls_geometry(q->x, q->attr);
-    const tp__ls_scratch a = tp__ls_layout(&g, q->backward);
-    const size_t size = tp_dtype_size(tp__sum_dtype(q->x[LS_Q].dtype));
-    return ((size_t)threads * (size_t)a.total +
-            (size_t)(g.B * g.H * g.stripes) * (size_t)a.partial) *
-           size;
-}
-
 /* Scores by keys and by positions, and values, of the rows and vectors that each query sees. */
 static double ls_macs(const tp_infer *q)
 {
@@ -230,10 +218,10 @@ const tp_op tp_op_ls_attention = {
     .optional = LS_WINDOW | LS_CHUNKS,
     .flags = TP_COMPUTES,
     .shape = ls_shape,
-    .work = ls_work,
     .macs = ls_macs,
     .forward = TP_KERNELS(ls_attention_fwd),
     .backward = TP_KERNELS(ls_attention_bwd),
+    .work = TP_WORKS(ls_attention_work),
     .cases = ls_cases,
 };
 

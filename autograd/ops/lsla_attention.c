@@ -12,6 +12,7 @@
 
 TP_KERNEL(lsla_attention_fwd);
 TP_KERNEL(lsla_attention_bwd);
+TP_WORK(lsla_attention_work);
 
 static tp_code check_cfg(tp_infer *q, const tp_lsla_attn_cfg *c)
 {
@@ -67,17 +68,6 @@ static tp_code lsla_shape(tp_infer *q)
                          .ndim = 3,
                          .dim = { x->dim[0], c->heads, x->dim[1] } };
     return code;
-}
-
-static size_t lsla_work(const tp_infer *q, int threads)
-{
-    const tp_lsla g = tp__lsla(q->x, q->attr);
-    if (q->device == TP_CUDA)
-        return q->backward
-                   ? (size_t)(g.heads * tp__lsla_gpu_slices(&g) * 5 * g.n * g.n) * sizeof(float)
-                   : 0;
-    const size_t size = q->x[LSLA_Q].dtype == TP_F64 ? sizeof(double) : sizeof(float);
-    return (size_t)tp__lsla_elements(&g, q->backward, threads) * size;
 }
 
 /* q k^T, and both parts of the result in one product. */
@@ -137,10 +127,10 @@ const tp_op tp_op_lsla_attention = {
     .optional = 1u << LSLA_SCALE | 1u << LSLA_INNER | 1u << LSLA_OUTER,
     .flags = TP_COMPUTES,
     .shape = lsla_shape,
-    .work = lsla_work,
     .macs = lsla_macs,
     .forward = TP_KERNELS(lsla_attention_fwd),
     .backward = TP_KERNELS(lsla_attention_bwd),
+    .work = TP_WORKS(lsla_attention_work),
     .cases = lsla_cases,
 };
 

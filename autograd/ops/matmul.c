@@ -36,11 +36,6 @@ static tp_code matmul_shape(tp_infer *q)
     return TP_OK;
 }
 
-static size_t matmul_work(const tp_infer *q, int threads)
-{
-    return tp__product_work(tp__sum_dtype(q->x[0].dtype), &q->x[0], &q->x[1], threads);
-}
-
 static double matmul_macs(const tp_infer *q)
 {
     const tp__matmul_attr *at = q->attr;
@@ -90,6 +85,7 @@ static const tp_gradcase matmul_cases[] = {
 
 TP_KERNEL(matmul_fwd);
 TP_KERNEL(matmul_bwd);
+TP_WORK(matmul_work);
 
 const tp_op tp_op_matmul = {
     .name = "matmul",
@@ -100,10 +96,10 @@ const tp_op tp_op_matmul = {
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = matmul_shape,
-    .work = matmul_work,
     .macs = matmul_macs,
     .forward = TP_KERNELS(matmul_fwd),
     .backward = TP_KERNELS(matmul_bwd),
+    .work = TP_CPU_WORKS(matmul_work),
     .cases = matmul_cases,
 };
 

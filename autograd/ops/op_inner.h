@@ -1,4 +1,5 @@
-/* op_inner.h - what the library's own op files share: kernel tables and common shape checks. */
+/* op_inner.h - what the library's own op files share: tables of kernels and of their workspace,
+ * common shape checks. */
 #ifndef TP_OP_INNER_H
 #define TP_OP_INNER_H
 
@@ -12,17 +13,27 @@
 #define TP_KERNEL(name)                                                                            \
     tp_code tp_cpu_##name(const tp_call *c);                                                       \
     tp_code tp_cuda_##name(const tp_call *c)
+
+/* TP_WORK(linear_work); declares the functions that say how much workspace the kernels need, which
+ * stand beside them. Their table is TP_WORKS(linear_work), TP_CPU_WORKS or TP_CUDA_WORKS where only
+ * one backend needs any, and TP_SAME_WORK(f) where a function of the op file serves both. */
+#define TP_WORK(name)                                                                              \
+    size_t tp_cpu_##name(const tp_call *c);                                                        \
+    size_t tp_cuda_##name(const tp_call *c)
+
 #ifdef TP_HAVE_CUDA
-#define TP_KERNELS(name)                                                                           \
-    {                                                                                              \
-        [TP_CPU] = tp_cpu_##name, [TP_CUDA] = tp_cuda_##name                                       \
-    }
+#define TP_OF_CUDA(name) tp_cuda_##name
 #else
-#define TP_KERNELS(name)                                                                           \
-    {                                                                                              \
-        [TP_CPU] = tp_cpu_##name                                                                   \
-    }
+#define TP_OF_CUDA(name) NULL
 #endif
+
+/* clang-format off */
+#define TP_KERNELS(name)    { [TP_CPU] = tp_cpu_##name, [TP_CUDA] = TP_OF_CUDA(name) }
+#define TP_WORKS(name)      { [TP_CPU] = tp_cpu_##name, [TP_CUDA] = TP_OF_CUDA(name) }
+#define TP_CPU_WORKS(name)  { [TP_CPU] = tp_cpu_##name }
+#define TP_CUDA_WORKS(name) { [TP_CUDA] = TP_OF_CUDA(name) }
+#define TP_SAME_WORK(f)     { [TP_CPU] = f, [TP_CUDA] = f }
+/* clang-format on */
 
 /* y[0] has the shape and dtype of x[0], which must be floating. */
 static inline tp_code tp__like_x(tp_infer *q)

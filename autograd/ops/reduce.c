@@ -59,11 +59,10 @@ static tp_code max_shape(tp_infer *q)
 }
 
 /* Forward sums x into y. */
-static size_t sum_work(const tp_infer *q, int threads)
+static size_t sum_work(const tp_call *c)
 {
-    const tp_view b = tp__reduced(&q->x[0], ((const tp_axis_attr *)q->attr)->axis);
-    (void)threads;
-    return q->backward ? 0 : tp__fold_work(&q->x[0], &b, q->x[0].dtype);
+    const tp_view b = tp__reduced(&c->x[0], ((const tp_axis_attr *)c->attr)->axis);
+    return tp_is_backward(c) ? 0 : tp__fold_work(&c->x[0], &b, c->x[0].dtype);
 }
 
 static const tp_gradcase reduce_cases[] = {
@@ -84,8 +83,10 @@ static const tp_gradcase reduce_cases[] = {
     .cases = reduce_cases
 /* clang-format on */
 
-const tp_op tp_op_sum = { REDUCE(sum, "sum over an axis, or over all"), .work = sum_work };
-const tp_op tp_op_mean = { REDUCE(mean, "mean over an axis, or over all"), .work = sum_work };
+const tp_op tp_op_sum = { REDUCE(sum, "sum over an axis, or over all"),
+                          .work = TP_SAME_WORK(sum_work) };
+const tp_op tp_op_mean = { REDUCE(mean, "mean over an axis, or over all"),
+                           .work = TP_SAME_WORK(sum_work) };
 const tp_op tp_op_logsumexp = {
     REDUCE(logsumexp, "log of the sum of e^x over an axis, or over all"),
     .saves = TP_SAVE_X(0) | TP_SAVE_Y(0),

@@ -9,6 +9,7 @@
 
 TP_KERNEL(rel_attention_fwd);
 TP_KERNEL(rel_attention_bwd);
+TP_WORK(rel_attention_work);
 
 /* x[i] must be floating and [m,n]. */
 static tp_code check_matrix(tp_infer *q, int i, const char *what, int64_t m, int64_t n)
@@ -34,11 +35,6 @@ static tp_code rel_attention_shape(tp_infer *q)
     for (int i = 4; i < 6 && code == TP_OK; i++)
         code = check_matrix(q, i, "r_w and r_r must be [H,D]", cfg->heads, width / cfg->heads);
     return code;
-}
-
-static size_t rel_attention_work(const tp_infer *q, int threads)
-{
-    return tp__attn_work(q, threads, true);
 }
 
 /* q k^T, q pos^T and P v. */
@@ -78,10 +74,10 @@ const tp_op tp_op_rel_attention = {
              TP_SAVE_X(5) | TP_SAVE_Y(0) | TP_SAVE_Y(1),
     .flags = TP_RANDOM | TP_COMPUTES,
     .shape = rel_attention_shape,
-    .work = rel_attention_work,
     .macs = rel_attention_macs,
     .forward = TP_KERNELS(rel_attention_fwd),
     .backward = TP_KERNELS(rel_attention_bwd),
+    .work = TP_WORKS(rel_attention_work),
     .cases = rel_attention_cases,
 };
 

@@ -33,9 +33,9 @@ const tp_op tp_op_rmsnorm = {
     .optional = 1u << 1,
     .flags = TP_ACCUMULATES,
     .shape = tp__rownorm_shape,
-    .work = tp__rownorm_work,
     .forward = TP_KERNELS(rownorm_fwd),
     .backward = TP_KERNELS(rownorm_bwd),
+    .work = TP_WORKS(rownorm_work),
     .cases = rmsnorm_cases,
 };
 

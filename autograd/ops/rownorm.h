@@ -1,4 +1,4 @@
-/* rownorm.h - what layer norm and RMS norm share: shape rule, scratch, kernels. */
+/* rownorm.h - what layer norm and RMS norm share: shape rule and kernels. */
 #ifndef TP_ROWNORM_H
 #define TP_ROWNORM_H
 
@@ -6,10 +6,10 @@
 
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/norms.h"
-#include "tensor/geometry/row_blocks.h"
 
 TP_KERNEL(rownorm_fwd);
 TP_KERNEL(rownorm_bwd);
+TP_WORK(rownorm_work);
 
 /* x [...,C], w [C], b [C]; the hidden output holds two numbers a row. */
 static inline tp_code tp__rownorm_shape(tp_infer *q)
@@ -28,21 +28,6 @@ static inline tp_code tp__rownorm_shape(tp_infer *q)
     q->y[1].dim[0] = n > 0 ? x->numel / n : 0;
     q->y[1].dim[1] = 2;
     return TP_OK;
-}
-
-/* Backward: for each block of rows its sums for dw and db. */
-static inline size_t tp__rownorm_work(const tp_infer *q, int threads)
-{
-    const tp_view *stats = &q->y[1];
-    (void)threads;
-    bool params = false;
-    for (int i = 1; i < q->nx; i++) params |= !tp_absent(&q->x[i]);
-    if (!q->backward || !params) return 0;
-    const int64_t n = q->x[0].dim[q->x[0].ndim - 1];
-    const int64_t rows = stats->dim[0], blocks = q->device == TP_CUDA
-                                                     ? tp__gpu_row_blocks(rows, TP_WHOLE_ROWS)
-                                                     : tp__row_blocks(rows);
-    return (size_t)(blocks * 2 * n) * tp_dtype_size(stats->dtype);
 }
 
 #endif

@@ -12,6 +12,7 @@
 
 TP_KERNEL(window_attention_fwd);
 TP_KERNEL(window_attention_bwd);
+TP_WORK(window_attention_work);
 
 /* Sizes whose products stay far within 64 bits. */
 static const int64_t longest = INT64_C(1) << 20, largest = INT64_C(1) << 30;
@@ -123,18 +124,6 @@ static tp_code window_shape(tp_infer *q)
                          .ndim = 3,
                          .dim = { x->dim[0], c->heads, c->height * c->width } };
     return code;
-}
-
-static size_t window_work(const tp_infer *q, int threads)
-{
-    const tp_window g = tp__window(q->x, q->attr);
-    if (q->device == TP_CUDA) {
-        const tp_window_gpu gpu = tp__window_gpu(&g);
-        const bool parts = q->x[WIN_Q].dtype == TP_BF16;
-        return q->backward ? (size_t)(parts ? gpu.total : gpu.table) * sizeof(float) : 0;
-    }
-    const size_t size = q->x[WIN_Q].dtype == TP_F64 ? sizeof(double) : sizeof(float);
-    return (size_t)tp__window_elements(&g, q->backward, threads) * size;
 }
 
 /* Exact edges: pairs of positions of one axis that are at most halo apart. */
@@ -262,10 +251,10 @@ const tp_op tp_op_window_attention = {
     .optional = 1u << WIN_LOW_K | 1u << WIN_LOW_V | 1u << WIN_TABLE | 1u << WIN_GLOBAL_BIAS,
     .flags = TP_COMPUTES,
     .shape = window_shape,
-    .work = window_work,
     .macs = window_macs,
     .forward = TP_KERNELS(window_attention_fwd),
     .backward = TP_KERNELS(window_attention_bwd),
+    .work = TP_WORKS(window_attention_work),
     .cases = window_cases,
 };
 

@@ -2,8 +2,9 @@
 #ifndef TP_ATTENTION_CUH
 #define TP_ATTENTION_CUH
 
+#include <tapegrad/ops.h>
+
 #include "cuda/kit/kernel.cuh"
-#include "tensor/geometry/attn_gpu.h"
 
 /* The destination of a gradient: in S, or in f32 if it belongs to a parameter. */
 template <class S> struct attn_sink {

@@ -198,11 +198,46 @@ template <class S> static tp_code grad_parts(const tp_call *c, const attn<S> &p,
     return code;
 }
 
+/* Where the pieces of c->work begin, in floats. */
+struct attn_room {
+    int64_t bias;   /* bf16: [B+1,H,S]: r_w k, then r_r pos; all that forward has               */
+    int64_t delta;  /* [B,H,N]: rowsum(dO * O)                                                  */
+    int64_t dr;     /* [B * tiles of 64 queries][2][H*D]: parts of the gradients of r_w and r_r */
+    int64_t dpos;   /* [splits][S][H*D]: parts of the gradient of pos                           */
+    int64_t splits; /* of the batch, so that there are enough tiles of distances                */
+    int64_t total;
+};
+
+static attn_room room_of(const tp_call *c, bool positions)
+{
+    const int64_t heads = static_cast<const tp_attn_cfg *>(c->attr)->heads;
+    const int64_t batch = c->x[0].dim[0], n = c->x[0].dim[1], s = c->x[1].dim[1];
+    const int64_t width = c->x[0].dim[2], tiles = (s + 63) / 64 * heads;
+    const int64_t splits = tiles > 0 ? (512 + tiles - 1) / tiles : 1;
+    const bool back = tp_is_backward(c);
+    attn_room r = { 0, 0, 0, 0, 1, 0 };
+    if (positions && c->x[0].dtype == TP_BF16) r.delta = (batch + 1) * heads * s;
+    r.total = r.dpos = r.dr = r.delta + (back ? batch * heads * n : 0);
+    if (!positions || !back) return r;
+    r.dpos += batch * ((n + 63) / 64) * 2 * width;
+    r.splits = splits < batch ? splits : batch > 0 ? batch : 1;
+    r.total = r.dpos + r.splits * s * width;
+    return r;
+}
+
+static size_t attention_work(const tp_call *c)
+{
+    return (size_t)room_of(c, false).total * sizeof(float);
+}
+static size_t rel_attention_work(const tp_call *c)
+{
+    return (size_t)room_of(c, true).total * sizeof(float);
+}
+
 /* Assigns the partial sums of the call's gradients their place in c->work. */
 template <class S> static void place_work(const tp_call *c, attn<S> &p, bool positions)
 {
-    const tp_attn_gpu at =
-        tp__attn_gpu(c->x, static_cast<const tp_attn_cfg *>(c->attr), positions, true);
+    const attn_room at = room_of(c, positions);
     float *work = static_cast<float *>(c->work);
     p.biases = work + at.bias;
     p.delta = work + at.delta;
@@ -262,5 +297,7 @@ template <class S> static tp_code rel_attention_bwd(const tp_call *c)
     return backward<true, S>(c);
 }
 
+TP_CUDA_WORK(attention_work)
+TP_CUDA_WORK(rel_attention_work)
 TP_CUDA_KERNEL(attention_bwd)
 TP_CUDA_KERNEL(rel_attention_bwd)

@@ -348,5 +348,18 @@ template <class S> static tp_code chunk_project_bwd(const tp_call *c)
     });
 }
 
+/* With spans: of each span and rank the sums of D elements, the largest score and the sum of the
+ * powers; three floats of each column of scores. Otherwise weights, and their gradients. */
+static size_t chunk_project_work(const tp_call *c)
+{
+    if (c->x[1].numel == 0) return 0;
+    const chunk_geometry g = geometry_of(c);
+    const int64_t columns = g.chunks * g.n;
+    const int64_t spans = columns * (tp__chunk_spans(g) * (g.D + 2) + 3);
+    const int64_t weights = columns * g.l * (tp_is_backward(c) ? 2 : 1);
+    return (size_t)max(spans, weights) * sizeof(float);
+}
+
+TP_CUDA_WORK(chunk_project_work)
 TP_CUDA_KERNEL(chunk_project_fwd)
 TP_CUDA_KERNEL(chunk_project_bwd)

@@ -15,7 +15,14 @@ template <class S, class F> static tp_code chunk_with_gradient(const tp_view *dx
     return dx->dtype == TP_F32 ? f(float()) : f(S());
 }
 
-/* Long chunks, cut into spans. */
+/* Long chunks: blocks take spans of the tokens of a head, up to eight ranks. */
+enum { TP_CHUNK_SPAN = 512, TP_CHUNK_RANKS = 8 };
+
+static inline int64_t tp__chunk_spans(const chunk_geometry &g)
+{
+    return (g.l + TP_CHUNK_SPAN - 1) / TP_CHUNK_SPAN;
+}
+
 static inline bool tp__chunk_spans_serve(const chunk_geometry &g)
 {
     return g.l >= 64 && g.r <= TP_CHUNK_RANKS && g.D > 0;

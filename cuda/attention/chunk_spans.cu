@@ -26,7 +26,7 @@ struct chunk_spans {
 
 static chunk_spans spans_of(const tp_call *c, const chunk_geometry &g)
 {
-    const int64_t spans = tp__chunk_spans(static_cast<const tp__chunk_attr *>(c->attr));
+    const int64_t spans = tp__chunk_spans(g);
     float *const part = static_cast<float *>(c->work);
     return { spans, part, part + g.chunks * g.n * spans * (g.D + 2) };
 }

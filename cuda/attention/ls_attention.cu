@@ -126,9 +126,15 @@ static tp_code ls_forward(const tp_call *c, const ls_call<bf16> &p)
 template <class S> static tp_code ls_attention_fwd(const tp_call *c)
 {
     if (c->y[0].numel == 0) return TP_OK;
-    const ls_call<S> p = ls_call_of<S>(c, false);
+    const ls_call<S> p = ls_call_of<S>(c);
     const tp_code code = ls_bias_logits(c, p);
     return code == TP_OK ? ls_forward(c, p) : code;
 }
 
+static size_t ls_attention_work(const tp_call *c)
+{
+    return (size_t)tp__ls_plan_of(c).total * sizeof(float);
+}
+
+TP_CUDA_WORK(ls_attention_work)
 TP_CUDA_KERNEL(ls_attention_fwd)

@@ -390,7 +390,7 @@ static tp_code ls_launch_queries(const tp_call *c, const ls_call<bf16> &p, const
 
 template <class S> static tp_code ls_attention_bwd(const tp_call *c)
 {
-    const ls_call<S> p = ls_call_of<S>(c, true);
+    const ls_call<S> p = ls_call_of<S>(c);
     const int64_t items = (int64_t)p.B * p.N * p.H;
     const ls_grad<S> g = { tp_in<S>(&c->dy[0]), tp_in<float>(&c->y[1]), p.work + p.delta };
     tp_code code = ls_bias_logits(c, p);

@@ -17,8 +17,8 @@
 #ifndef TP_LS_PLAIN_CUH
 #define TP_LS_PLAIN_CUH
 
+#include "cuda/attention/ls_plan.cuh"
 #include "cuda/kit/kernel.cuh"
-#include "tensor/geometry/ls_plan.h"
 
 enum {
     LS_THREADS = 256,
@@ -41,11 +41,10 @@ template <class S> struct ls_call : tp__ls_plan {
     float *work;
 };
 
-template <class S> static ls_call<S> ls_call_of(const tp_call *c, bool backward)
+template <class S> static ls_call<S> ls_call_of(const tp_call *c)
 {
     ls_call<S> p;
-    static_cast<tp__ls_plan &>(p) =
-        tp__ls_plan_of(c->x, static_cast<const tp__ls_attr *>(c->attr), backward);
+    static_cast<tp__ls_plan &>(p) = tp__ls_plan_of(c);
     const auto in = [&](int i) {
         return tp_absent(&c->x[i]) ? static_cast<const S *>(NULL) : tp_in<S>(&c->x[i]);
     };

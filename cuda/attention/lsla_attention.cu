@@ -242,12 +242,23 @@ template <class S> static const S *lsla_given(const tp_view *v)
     return tp_absent(v) ? NULL : tp_in<S>(v);
 }
 
+/* The slices of the windows of a head: two blocks for each processor of a large GPU, with two windows at
+ * least, and sums of 16 MiB at most. */
+static int64_t lsla_slices(const tp_lsla &g)
+{
+    const int64_t windows = g.batch * g.down * g.across, each = 5 * g.n * g.n * g.heads;
+    int64_t most = 264 / g.heads;
+    if (most > windows / 2) most = windows / 2;
+    if (most > (1 << 22) / each) most = (1 << 22) / each;
+    return most < 1 ? 1 : most;
+}
+
 template <class S> static lsla<S> lsla_problem(const tp_call *c)
 {
     const tp_lsla_attn_cfg *cfg = static_cast<const tp_lsla_attn_cfg *>(c->attr);
     lsla<S> p = {};
     p.g = tp__lsla(c->x, cfg);
-    p.g.slices = tp__lsla_gpu_slices(&p.g);
+    p.g.slices = lsla_slices(p.g);
     p.fixed = (float)(cfg->scale != 0.0 ? cfg->scale : p.g.dim ? 1.0 / sqrt((double)p.g.dim) : 1.0);
     p.mask_outer = cfg->mask_outer;
     p.q = tp_in<S>(&c->x[LSLA_Q]);
@@ -323,5 +334,13 @@ template <class S> static tp_code lsla_attention_bwd(const tp_call *c)
     return code;
 }
 
+static size_t lsla_attention_work(const tp_call *c)
+{
+    const tp_lsla g = tp__lsla(c->x, static_cast<const tp_lsla_attn_cfg *>(c->attr));
+    if (!tp_is_backward(c)) return 0;
+    return (size_t)(g.heads * lsla_slices(g) * 5 * g.n * g.n) * sizeof(float);
+}
+
+TP_CUDA_WORK(lsla_attention_work)
 TP_CUDA_KERNEL(lsla_attention_fwd)
 TP_CUDA_KERNEL(lsla_attention_bwd)

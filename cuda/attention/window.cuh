@@ -29,6 +29,37 @@ static __device__ inline int64_t win_first_chunk(const tp_window &g, int axis, i
     return first;
 }
 
+enum { WIN_SLICES = 512, WIN_SPAN = 512 }; /* of all heads' tiles of queries; cells of a span */
+
+/* What backward sums up: gradients of biases in slices of the tiles of queries, those of low and
+ * global keys in spans of the map. Pieces of c->work begin where it says, in floats. */
+struct win_room {
+    int64_t tiles, slices; /* of a chunk; of all chunks of the batch                             */
+    int64_t reach[2];      /* largest differences of positions                                   */
+    int64_t differences;   /* of positions, or 0: nothing depends on them                        */
+    int64_t biases;        /* those, global tokens, two constants; padded                        */
+    int64_t spans;         /* slices of the map                                                  */
+    int64_t table, keys;   /* [slices][H][biases]; [B][H][spans][extra][2][D]                    */
+    int64_t total;         /* before them: delta, [B,H,N]                                        */
+};
+
+static inline win_room win_room_of(const tp_window &g)
+{
+    win_room w;
+    for (int i = 0; i < 2; i++) w.reach[i] = g.chunk[i] + g.halo[i] - 1;
+    w.tiles = tp__window_ceil(g.chunk[0] * g.chunk[1], TP_WINDOW_QUERIES);
+    w.slices = tp__window_min(g.batch * g.chunks[0] * g.chunks[1] * w.tiles,
+                              tp__window_max(1, WIN_SLICES / g.heads));
+    w.differences =
+        g.local && (g.rows || g.exact) ? (2 * w.reach[0] + 1) * (2 * w.reach[1] + 1) : 0;
+    w.biases = tp__window_ceil(w.differences + g.global + 2, 4) * 4;
+    w.spans = tp__window_ceil(g.cells, WIN_SPAN);
+    w.table = g.batch * g.heads * g.cells;
+    w.keys = w.table + w.slices * g.heads * w.biases;
+    w.total = w.keys + g.batch * g.heads * w.spans * g.extra * 2 * g.dim;
+    return w;
+}
+
 /* Tensor cores: supported calls; gradients except delta and dq of global tokens. */
 bool tp__window_mma_serves(const win<bf16> &p);
 tp_code tp__window_mma_fwd(const tp_call *c, const win<bf16> &p);

@@ -490,5 +490,15 @@ template <class S> static tp_code window_attention_bwd(const tp_call *c)
     return code == TP_OK ? win_grad_plain(c, p) : code;
 }
 
+/* The plain kernels need delta alone. */
+static size_t window_attention_work(const tp_call *c)
+{
+    const win_room room =
+        win_room_of(tp__window(c->x, static_cast<const tp_window_attn_cfg *>(c->attr)));
+    if (!tp_is_backward(c)) return 0;
+    return (size_t)(c->x[WIN_Q].dtype == TP_BF16 ? room.total : room.table) * sizeof(float);
+}
+
+TP_CUDA_WORK(window_attention_work)
 TP_CUDA_KERNEL(window_attention_fwd)
 TP_CUDA_KERNEL(window_attention_bwd)

@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2)
 static __device__ inline float wm_sum_parts(const wm &p, const float *parts, int64_t h, int64_t i)
 {
     float sum = 0.0f;
-    for (int64_t s = 0; s < p.gpu.slices; s++) sum += parts[(s * p.g.heads + h) * p.biases + i];
+    for (int64_t s = 0; s < p.room.slices; s++) sum += parts[(s * p.g.heads + h) * p.biases + i];
     return sum;
 }
 
@@ -214,7 +214,7 @@ bool tp__window_mma_serves_bwd(const win<bf16> &call)
 template <int COLS> static tp_code grad_queries(const tp_call *c, const wm &p, float *parts)
 {
     const int64_t items = p.g.batch * p.g.chunks[0] * p.g.chunks[1] * p.tiles;
-    const int64_t slices = parts ? p.gpu.slices : items;
+    const int64_t slices = parts ? p.room.slices : items;
     const auto kernel =
         parts ? window_grad_queries_mma<COLS, true> : window_grad_queries_mma<COLS, false>;
     return tp_launch(c, kernel, (unsigned)(slices * p.g.heads), AM_THREADS,
@@ -225,7 +225,7 @@ tp_code tp__window_mma_bwd(const tp_call *c, const win<bf16> &call)
 {
     const wm p = wm_problem(call);
     const bool biases = p.dtable.to || p.dbias.to;
-    float *const parts = biases ? static_cast<float *>(c->work) + p.gpu.table : NULL;
+    float *const parts = biases ? static_cast<float *>(c->work) + p.room.table : NULL;
     tp_code code = TP_OK;
     if (p.dq.to || biases)
         code = p.g.dim <= 32 ? grad_queries<32>(c, p, parts) : grad_queries<64>(c, p, parts);

@@ -241,8 +241,8 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2)
     const int extra = (int)p.g.extra, low = (int)p.g.low, width = (int)p.g.width;
     const int64_t part = blockIdx.x / (unsigned)attn_tiles(extra, WM_ROWS);
     const int first = (int)(blockIdx.x % (unsigned)attn_tiles(extra, WM_ROWS)) * WM_ROWS;
-    const int64_t head = part / p.gpu.spans, b = head / p.g.heads;
-    const int span = (int)(part - head * p.gpu.spans), h = (int)(head - b * p.g.heads);
+    const int64_t head = part / p.room.spans, b = head / p.g.heads;
+    const int span = (int)(part - head * p.room.spans), h = (int)(head - b * p.g.heads);
     const int i = first + (int)threadIdx.x / 32 * 16;
     wm_chunk t = {};
     t.b = (int)b;
@@ -252,9 +252,9 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2)
         list[threadIdx.x] = j >= extra ? -1 : j < low ? -2 - j * width : (j - low) * width;
     }
     if (threadIdx.x == 0) {
-        const int begin = span * TP_WINDOW_SPAN;
+        const int begin = span * WIN_SPAN;
         const wm_item all = {
-            0, 0, (int)p.g.size[1], begin, (int)min(p.g.cells, (int64_t)begin + TP_WINDOW_SPAN), {}
+            0, 0, (int)p.g.size[1], begin, (int)min(p.g.cells, (int64_t)begin + WIN_SPAN), {}
         };
         items[0] = all;
     }
@@ -293,8 +293,8 @@ __global__ void __launch_bounds__(TP_THREADS) window_sum_extra(wm p, const float
         const attn_sink<bf16> to = low ? key ? p.dlow_k : p.dlow_v : key ? p.dk : p.dv;
         const int64_t row = low ? b * p.g.low + j : b * p.g.tokens + j - p.g.low;
         float sum = 0.0f;
-        for (int64_t s = 0; s < p.gpu.spans; s++)
-            sum += parts[(head * p.gpu.spans + s) * size + j * 2 * D + x];
+        for (int64_t s = 0; s < p.room.spans; s++)
+            sum += parts[(head * p.room.spans + s) * size + j * 2 * D + x];
         if (to.to) to.put(row * p.g.width + (head - b * p.g.heads) * D + (key ? x : x - D), sum);
     }
 }
@@ -311,7 +311,7 @@ template <int COLS> static tp_code grad_extra(const tp_call *c, const wm &p, flo
 {
     const int64_t tiles = attn_tiles((int)p.g.extra, WM_ROWS);
     const tp_code code = tp_launch(c, window_grad_extra_mma<COLS>,
-                                   (unsigned)(p.g.batch * p.g.heads * p.gpu.spans * tiles),
+                                   (unsigned)(p.g.batch * p.g.heads * p.room.spans * tiles),
                                    AM_THREADS, wm_key_shared<COLS>(p), p, parts);
     if (code != TP_OK) return code;
     return tp_launch(c, window_sum_extra, tp_grid(c, p.g.batch * p.g.extra * p.g.width * 2),
@@ -321,7 +321,7 @@ template <int COLS> static tp_code grad_extra(const tp_call *c, const wm &p, flo
 tp_code tp__window_mma_grad_keys(const tp_call *c, const win<bf16> &call)
 {
     const wm p = wm_problem(call);
-    float *const parts = static_cast<float *>(c->work) + p.gpu.keys;
+    float *const parts = static_cast<float *>(c->work) + p.room.keys;
     tp_code code = TP_OK;
     if (p.dk.to || p.dv.to) code = p.g.dim <= 32 ? grad_keys<32>(c, p) : grad_keys<64>(c, p);
     if (code != TP_OK || p.g.extra == 0 || !(p.dk.to || p.dv.to || p.dlow_k.to || p.dlow_v.to))

@@ -16,7 +16,7 @@ constexpr int WM_ROWS =
     TP_WINDOW_QUERIES; /* of a block, and keys of a list are padded to as many */
 
 struct wm : win<bf16> {
-    tp_window_gpu gpu;
+    win_room room;
     int tiles;             /* of the queries of a chunk                                       */
     int keys;              /* most keys of a chunk, padded                                    */
     int reach[2], side[2]; /* largest differences of positions; 2 reach + 1                   */
@@ -28,15 +28,15 @@ static inline wm wm_problem(const win<bf16> &call)
 {
     wm p = {};
     static_cast<win<bf16> &>(p) = call;
-    p.gpu = tp__window_gpu(&p.g);
+    p.room = win_room_of(p.g);
     for (int i = 0; i < 2; i++) {
-        p.reach[i] = (int)p.gpu.reach[i];
+        p.reach[i] = (int)p.room.reach[i];
         p.side[i] = 2 * p.reach[i] + 1;
     }
-    p.tiles = (int)p.gpu.tiles;
+    p.tiles = (int)p.room.tiles;
     p.keys = attn_tiles((int)p.g.keys, WM_ROWS) * WM_ROWS;
-    p.differences = (int)p.gpu.differences;
-    p.biases = (int)p.gpu.biases;
+    p.differences = (int)p.room.differences;
+    p.biases = (int)p.room.biases;
     return p;
 }
 

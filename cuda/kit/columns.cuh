@@ -1,7 +1,8 @@
 /* columns.cuh - sums over the rows of a matrix, as partial sums of blocks of rows, added in order.
  *
- * row_blocks.h cuts the rows into blocks for a GPU by their number alone, so bits do not depend on
- * the grid. A block of threads writes the partial sums of a block of rows to c->work,
+ * There are at most 1024 blocks of rows, of at least 16 rows where a block of threads has all their
+ * columns, or of at least 256 where it has some. The number of rows alone decides, so bits do not
+ * depend on the grid. A block of threads writes the partial sums of a block of rows to c->work,
  * [blocks][ld] floats, and the kernel here adds them: few bytes, soon read again, which mostly stay
  * in the L2 cache. Kernels that need no whole rows work in tiles: a block of threads covers 8 packs
  * of columns and 32 rows at a time. */
@@ -9,7 +10,20 @@
 #define TP_COLUMNS_CUH
 
 #include "cuda/kit/kernel.cuh"
-#include "tensor/geometry/row_blocks.h"
+
+enum { TP_WHOLE_ROWS = 16, TP_TILE_ROWS = 256 }; /* the least number of rows of a block */
+
+static inline int64_t tp_block_rows(int64_t rows, int64_t least)
+{
+    const int64_t n = (rows + 1023) / 1024;
+    return n < least ? least : n;
+}
+
+static inline int64_t tp_row_blocks(int64_t rows, int64_t least)
+{
+    const int64_t n = tp_block_rows(rows, least);
+    return (rows + n - 1) / n;
+}
 
 /* A block adds 32 columns: warp w adds the parts w, w + warps, ..., and warp 0 adds their sums. */
 template <class Out>
@@ -61,7 +75,7 @@ struct tp_matrix {
 static inline tp_matrix tp_matrix_of(const tp_view *x, int64_t C)
 {
     const int64_t rows = C > 0 ? x->numel / C : 0;
-    return { rows, C, tp__gpu_block_rows(rows, TP_TILE_ROWS) };
+    return { rows, C, tp_block_rows(rows, TP_TILE_ROWS) };
 }
 
 enum { TP_TILE_LANES = 8, TP_TILE_GROUPS = TP_THREADS / TP_TILE_LANES };

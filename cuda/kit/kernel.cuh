@@ -58,6 +58,14 @@ static inline tp_code tp_no_dtype(const tp_call *c, tp_dtype dt)
         return name(c);                                                                            \
     }
 
+/* Makes tp_cuda_name, which returns the bytes of c->work that the kernels need, of name. */
+#define TP_CUDA_WORK(name)                                                                         \
+    extern "C" size_t tp_cuda_##name(const tp_call *c);                                            \
+    extern "C" size_t tp_cuda_##name(const tp_call *c)                                             \
+    {                                                                                              \
+        return name(c);                                                                            \
+    }
+
 /* Dispatches on a second type, such as that of an f32 parameter beside bf16 data:
  *     return tp_with_type(c, c->x[1].dtype, [&](auto b) { using B = decltype(b); ... }); */
 template <class F> static tp_code tp_with_type(const tp_call *c, tp_dtype dt, F f)

@@ -11,7 +11,6 @@
 #define TP_KEYED_SUMS_CUH
 
 #include "cuda/kit/move.cuh"
-#include "tensor/geometry/keyed_sums.h"
 
 /* ---- sorting ---- */
 
@@ -20,6 +19,30 @@ struct alignas(8) tp_keyed {
 };
 
 constexpr uint32_t TP_NOWHERE = 0xffffffffu;
+enum {
+    TP_SORT_TILE = 2048, /* keys that one block sorts by a digit */
+    TP_SORT_DIGITS = 256,
+    TP_SUM_RUN = 32 /* sorted keys whose rows one thread sums */
+};
+
+static inline int64_t tp_sort_tiles(int64_t keys)
+{
+    return (keys + TP_SORT_TILE - 1) / TP_SORT_TILE;
+}
+
+static inline int64_t tp_sum_runs_of(int64_t keys)
+{
+    return (keys + TP_SUM_RUN - 1) / TP_SUM_RUN;
+}
+
+/* Two rows of floats a run, two lists of 8 bytes a key, and what a tile has of each digit. */
+static inline size_t tp_keyed_sums_work(int64_t keys, int64_t columns)
+{
+    return (size_t)(2 * tp_sum_runs_of(keys) * columns) * sizeof(float) +
+           (size_t)(2 * keys) * 2 * sizeof(uint32_t) +
+           (size_t)(TP_SORT_DIGITS * tp_sort_tiles(keys)) * sizeof(uint32_t);
+}
+
 enum { TP_SORT_WARPS = TP_THREADS / 32, TP_SORT_STRIPS = TP_SORT_TILE / TP_THREADS };
 static_assert((int)TP_SORT_DIGITS == (int)TP_THREADS, "a thread for each digit");
 
@@ -258,7 +281,7 @@ template <class K>
 static tp_code tp_sort_keys(const tp_call *c, const K &keys, int64_t n, int64_t V, tp_keyed *lists,
                             uint32_t *counts, const tp_keyed **sorted)
 {
-    const int64_t tiles = tp__sort_tiles(n);
+    const int64_t tiles = tp_sort_tiles(n);
     const tp_keyed *from = NULL;
     tp_keyed *to = lists;
     tp_code code = TP_OK;
@@ -297,12 +320,12 @@ static tp_code tp_sum_keyed(const tp_call *c, const tp_keyed_sums &k, const X *x
 }
 
 /* Adds scale x[i] to row keys(i) of table [V,C] for i < n; a negative key is skipped. Without `add`
- * the table holds zeros. c->work: tp__keyed_sums_work(n, C) bytes. */
+ * the table holds zeros. c->work: tp_keyed_sums_work(n, C) bytes. */
 template <class K, class X, class Y>
 static tp_code tp_add_by_key(const tp_call *c, const K &keys, int64_t n, int64_t V, int64_t C,
                              float scale, bool add, const X *x, Y *table)
 {
-    tp_keyed_sums k = { n, tp__sum_runs(n), C, scale, add, NULL, NULL, NULL };
+    tp_keyed_sums k = { n, tp_sum_runs_of(n), C, scale, add, NULL, NULL, NULL };
     if (n >= TP_NOWHERE || V > TP_NOWHERE)
         return tp__cuda_fail(c, TP_E_VALUE,
                              "at most 2^32 - 2 indices into as many places; "

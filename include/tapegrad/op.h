@@ -57,6 +57,17 @@ typedef struct tp_call {
 
 typedef tp_code (*tp_kernel)(const tp_call *c);
 
+/* Forward calls have neither dy nor dx. */
+static inline bool tp_is_backward(const tp_call *c)
+{
+    return c->dx != NULL;
+}
+
+/* Returns the bytes of c->work that the kernel needs for this call. They depend on shapes,
+ * attributes and c->real, not on which gradients are wanted. On the CPU the tape widens bf16 data
+ * later, so these views still have the dtype bf16. */
+typedef size_t (*tp_work)(const tp_call *c);
+
 /* The arguments of a shape rule: inputs (shapes and dtypes, no data) and the outputs to describe. */
 typedef struct tp_infer {
     tp_tape *T;
@@ -64,13 +75,12 @@ typedef struct tp_infer {
     int nx, ny;
     const tp_view *x;
     tp_view *y;
-    bool train, backward; /* backward: work() is called for the backward kernel */
-    int64_t view_at; /* shape(): a value >= 0 makes y[0] a view of x[0] from that element on; no
-                        kernel runs forward, nor backward if the view has all elements. -1, the
-                        initial value: a result with memory of its own                      */
-    int device;      /* work(): TP_CPU or TP_CUDA */
-    uint32_t passes; /* shape(): bit i = the gradient of x[i] equals that of y[0], in shape and
-                        dtype too: the tape passes it on and does not ask backward for it  */
+    bool train;
+    int64_t view_at; /* a value >= 0 makes y[0] a view of x[0] from that element on; no kernel runs
+                        forward, nor backward if the view has all elements. -1, the initial
+                        value: a result with memory of its own                              */
+    uint32_t passes; /* bit i = the gradient of x[i] equals that of y[0], in shape and dtype too:
+                        the tape passes it on and does not ask backward for it              */
 } tp_infer;
 
 /* One set of inputs for the gradient test (f64, finite differences). An input with ndim 0 is
@@ -103,13 +113,13 @@ typedef struct tp_op {
     uint32_t optional;      /* bit i: input i may be TP_NONE  */
     uint32_t constant;      /* bit i: input i never gets a gradient (targets, statistics) */
     unsigned flags;
-    tp_code (*shape)(tp_infer *q);                  /* checks; result shapes and dtypes */
-    size_t (*work)(const tp_infer *q, int threads); /* scratch bytes; NULL: none        */
+    tp_code (*shape)(tp_infer *q); /* checks; result shapes and dtypes */
     /* Multiply-adds of one forward call, from the attributes and the shapes of inputs and visible
      * outputs. Counted are products, convolutions and, in attention, the pairs that a query sees.
      * NULL: none (elementwise ops, norms, copies). See tp_seen_macs. */
     double (*macs)(const tp_infer *q);
     tp_kernel forward[TP_NBACKENDS], backward[TP_NBACKENDS];
+    tp_work work[TP_NBACKENDS]; /* of both directions; NULL: none */
     const tp_gradcase *cases;
 } tp_op;
 

@@ -1,21 +1,20 @@
 /* attention.c - full attention and relative-position attention: loops over tiles.
  *
  * Forward: a task is 64 queries of one head; it walks over the tiles of keys that they see. Backward: a
- * task is a pair of stripes (geometry/attn.h); for each 64 queries it walks over the tiles of keys of
+ * task is a pair of stripes (kit/attn_scratch.h); for each 64 queries it walks over the tiles of keys of
  * the stripe, recomputes the probabilities, and adds five products a tile to dq, dk and dv in place.
  * Only inputs, output and log-sum-exp are kept between the two. Tiles that none of the queries see are
  * skipped. tp__gemm computes the products on tiles; the rest is a tenth to a fifth of the time. */
 #include "tensor/cpu/kit/attn_tiles.h"
 #include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/geometry/attn.h"
 #include "tensor/kernel.h"
 
 /* out = result / sum, lse = maximum + log(sum); zeros for a query that sees no key. */
 static void store_queries(const attn *a, const tile *t)
 {
     const tp_attn *g = &a->g;
-    const real *out = t->scratch + g->at.out, *tops = t->scratch + g->at.row, *sums = tops + t->m;
+    const real *out = t->scratch + a->at.out, *tops = t->scratch + a->at.row, *sums = tops + t->m;
     real *lse = a->lse + (t->b * g->heads + t->h) * g->queries + t->i;
     for (int64_t r = 0; r < t->m; r++) {
         real *y = a->out + query_at(a, t, r);
@@ -29,15 +28,15 @@ static void forward_queries(const attn *a, tile *t)
 {
     const tp_attn *g = &a->g;
     const int64_t end = tp__end_key(g, t->i + t->m - 1);
-    real *out = t->scratch + g->at.out, *tops = t->scratch + g->at.row, *sums = tops + t->m;
+    real *out = t->scratch + a->at.out, *tops = t->scratch + a->at.row, *sums = tops + t->m;
     begin_queries(a, t);
     memset(out, 0, (size_t)(t->m * g->dim) * sizeof(real));
     for (int64_t r = 0; r < t->m; r++) {
         tops[r] = -(real)INFINITY;
         sums[r] = 0;
     }
-    for (int64_t j = tp__first_key(g, t->i); j < end; j += g->tile_n) {
-        set_keys(a, t, j, end - j < g->tile_n ? end - j : g->tile_n);
+    for (int64_t j = tp__first_key(g, t->i); j < end; j += a->cut.n) {
+        set_keys(a, t, j, end - j < a->cut.n ? end - j : a->cut.n);
         logits(a, t);
         softmax_rows(a, t);
         tp__gemm(REAL, false, false, t->m, g->dim, t->n, 1.0, t->s, t->ld_s, a->v + key_at(a, t),
@@ -50,17 +49,17 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
 {
     const attn *a = ctx;
     const tp_attn *g = &a->g;
-    const int64_t tiles = (g->queries + g->tile_m - 1) / g->tile_m;
+    const int64_t tiles = (g->queries + a->cut.m - 1) / a->cut.m;
     for (int64_t x = begin; x < end; x++) {
         const int64_t head = x / tiles,
-                      i = (tiles - 1 - x % tiles) * g->tile_m; /* the longest first */
+                      i = (tiles - 1 - x % tiles) * a->cut.m; /* the longest first */
         tile t = {
             .b = head / g->heads,
             .h = head % g->heads,
             .i = i,
-            .m = g->queries - i < g->tile_m ? g->queries - i : g->tile_m,
+            .m = g->queries - i < a->cut.m ? g->queries - i : a->cut.m,
             .words = { .rng = a->rng, .group = -1 },
-            .scratch = a->work + thread * g->at.total,
+            .scratch = a->work + thread * a->at.total,
         };
         forward_queries(a, &t);
     }
@@ -71,7 +70,7 @@ static void begin_backward(const attn *a, const tile *t)
 {
     const tp_attn *g = &a->g;
     const size_t bytes = (size_t)(t->m * g->dim) * sizeof(real);
-    real *dout = t->scratch + g->at.dout, *delta = t->scratch + g->at.row;
+    real *dout = t->scratch + a->at.dout, *delta = t->scratch + a->at.row;
     begin_queries(a, t);
     for (int64_t r = 0; r < t->m; r++) {
         const real *dy = a->dout + query_at(a, t, r), *y = a->out + query_at(a, t, r);
@@ -81,8 +80,8 @@ static void begin_backward(const attn *a, const tile *t)
         memcpy(dout + r * g->dim, dy, (size_t)g->dim * sizeof(real));
         delta[r] = sum;
     }
-    memset(t->scratch + g->at.out, 0, bytes);
-    if (g->positions) memset(t->scratch + g->at.out_pos, 0, bytes);
+    memset(t->scratch + a->at.out, 0, bytes);
+    if (g->positions) memset(t->scratch + a->at.out_pos, 0, bytes);
 }
 
 /* The position gradients of a tile, from ds with zeros in the corners that belong to no key. */
@@ -90,17 +89,17 @@ static void position_gradients(const attn *a, const tile *t)
 {
     const tp_attn *g = &a->g;
     const int64_t d = g->dim, n = t->n + t->m - 1, top = top_distance(a, t);
-    real *s = t->scratch + g->at.scores, *pos = t->scratch + g->at.pos;
-    real *dpos = t->scratch + g->at.dpos;
+    real *s = t->scratch + a->at.scores, *pos = t->scratch + a->at.pos;
+    real *dpos = t->scratch + a->at.dpos;
     for (int64_t r = 0; r < t->m; r++) {
         real *row = s + r * t->ld;
         memset(row, 0, (size_t)(t->m - 1 - r) * sizeof(real));
         memset(row + t->m - 1 - r + t->n, 0, (size_t)r * sizeof(real));
     }
-    tp__gemm(REAL, false, false, t->m, d, n, 1.0, s, t->ld, pos, d, 1.0, t->scratch + g->at.out_pos,
+    tp__gemm(REAL, false, false, t->m, d, n, 1.0, s, t->ld, pos, d, 1.0, t->scratch + a->at.out_pos,
              d);
     if (!a->dpos) return;
-    tp__gemm(REAL, true, false, n, d, t->m, 1.0, s, t->ld, t->scratch + g->at.q_pos, d, 0.0, dpos,
+    tp__gemm(REAL, true, false, n, d, t->m, 1.0, s, t->ld, t->scratch + a->at.q_pos, d, 0.0, dpos,
              d);
     for (int64_t x = 0; x < n && x <= top; x++) {
         real *to = a->dpos + (top - x) * g->width + t->h * d;
@@ -112,8 +111,8 @@ static void backward_tile(const attn *a, tile *t)
 {
     const tp_attn *g = &a->g;
     const int64_t d = g->dim, keys = key_at(a, t);
-    const real *q = t->scratch + g->at.q, *dout = t->scratch + g->at.dout;
-    real *p = t->scratch + g->at.other;
+    const real *q = t->scratch + a->at.q, *dout = t->scratch + a->at.dout;
+    real *p = t->scratch + a->at.other;
     logits(a, t);
     tp__gemm(REAL, false, true, t->m, t->n, d, 1.0, dout, d, a->v + keys, g->width, 0.0, p, t->ld);
     gradient_rows(a, t);
@@ -125,7 +124,7 @@ static void backward_tile(const attn *a, tile *t)
                  g->width);
     if (a->dq || a->dr)
         tp__gemm(REAL, false, false, t->m, d, t->n, 1.0, t->s, t->ld_s, a->k + keys, g->width, 1.0,
-                 t->scratch + g->at.out, d);
+                 t->scratch + a->at.out, d);
     if (g->positions) position_gradients(a, t);
 }
 
@@ -135,7 +134,7 @@ static void end_backward(const attn *a, const tile *t, real *dr)
     const tp_attn *g = &a->g;
     const int64_t d = g->dim;
     for (int part = 0; part < (g->positions ? 2 : 1); part++) {
-        const real *from = t->scratch + (part ? g->at.out_pos : g->at.out);
+        const real *from = t->scratch + (part ? a->at.out_pos : a->at.out);
         for (int64_t r = 0; r < t->m; r++) {
             real *dq = a->dq ? a->dq + query_at(a, t, r) : NULL;
             for (int64_t x = 0; dq && x < d; x++) dq[x] += a->scale * from[r * d + x];
@@ -148,18 +147,18 @@ static void end_backward(const attn *a, const tile *t, real *dr)
 static void backward_pair(const attn *a, tile *t, int64_t I, int64_t J)
 {
     const tp_attn *g = &a->g;
-    const int64_t stripe = g->cut.stripe, begin = J * stripe - g->cut.pad;
+    const int64_t stripe = a->cut.stripe, begin = J * stripe - a->cut.pad;
     const int64_t stop = (I + 1) * stripe < g->queries ? (I + 1) * stripe : g->queries;
-    real *dr = a->dr ? a->dr + (t->h * g->cut.nq + I) * 2 * g->dim : NULL;
-    for (t->i = I * stripe; t->i < stop; t->i += g->tile_m) {
-        t->m = stop - t->i < g->tile_m ? stop - t->i : g->tile_m;
+    real *dr = a->dr ? a->dr + (t->h * a->cut.nq + I) * 2 * g->dim : NULL;
+    for (t->i = I * stripe; t->i < stop; t->i += a->cut.m) {
+        t->m = stop - t->i < a->cut.m ? stop - t->i : a->cut.m;
         const int64_t first = tp__first_key(g, t->i), last = tp__end_key(g, t->i + t->m - 1);
         const int64_t end = begin + stripe < last ? begin + stripe : last;
         int64_t j = begin > first ? begin : first;
         if (j >= end) continue;
         begin_backward(a, t);
-        for (; j < end; j += g->tile_n) {
-            set_keys(a, t, j, end - j < g->tile_n ? end - j : g->tile_n);
+        for (; j < end; j += a->cut.n) {
+            set_keys(a, t, j, end - j < a->cut.n ? end - j : a->cut.n);
             backward_tile(a, t);
         }
         end_backward(a, t, dr);
@@ -171,26 +170,29 @@ static void backward_tasks(const void *ctx, int64_t begin, int64_t end, int thre
     const attn *a = ctx;
     const tp_attn *g = &a->g;
     for (int64_t x = begin; x < end; x++) {
-        const int64_t group = x / g->cut.nk, J = x % g->cut.nk;
-        const int64_t I = (a->phase - J + g->cut.phases) % g->cut.phases;
+        const int64_t group = x / a->cut.nk, J = x % a->cut.nk;
+        const int64_t I = (a->phase - J + a->cut.phases) % a->cut.phases;
         const int64_t first = g->shared ? 0 : group / g->heads;
         const int64_t last = g->shared ? g->batch : first + 1;
-        if (I >= g->cut.nq) continue;
+        if (I >= a->cut.nq) continue;
         tile t = { .h = group % g->heads,
                    .words = { .rng = a->rng, .group = -1 },
-                   .scratch = a->work + thread * g->at.total };
+                   .scratch = a->work + thread * a->at.total };
         for (t.b = first; t.b < last; t.b++) backward_pair(a, &t, I, J);
     }
 }
 
 /* The setup that both ops share. */
-static attn prepare(const tp_call *c, bool positions, bool backward)
+static attn prepare(const tp_call *c, bool positions)
 {
     const tp_attn_cfg *cfg = c->attr;
-    const tp_attn g = tp__attn(c->x, cfg, positions, backward);
+    const tp_attn g = tp__attn(c->x, cfg, positions);
+    const tp_attn_cut cut = tp__attn_cut(&g, tp_is_backward(c));
     const bool drop = c->train && cfg->dropout > 0;
     attn a = {
         .g = g,
+        .cut = cut,
+        .at = tp__attn_scratch(&g, &cut, tp_is_backward(c)),
         .rng = c->rng,
         .drop_below = drop ? tp__drop_below(cfg->dropout) : 0,
         .scale = (real)(cfg->scale != 0 ? cfg->scale
@@ -216,10 +218,23 @@ static attn prepare(const tp_call *c, bool positions, bool backward)
     return a;
 }
 
+/* Elements of a.dr. */
+static int64_t elements_of_parts(const attn *a)
+{
+    return a->g.positions ? a->g.heads * a->cut.nq * 2 * a->g.dim : 0;
+}
+
+/* c->work: the scratch of each thread, then a.dr. */
+static size_t work_of(const tp_call *c, bool positions)
+{
+    const attn a = prepare(c, positions);
+    return (size_t)(c->dev->threads * a.at.total + elements_of_parts(&a)) * sizeof(real);
+}
+
 static tp_code run_forward(const tp_call *c, bool positions)
 {
-    const attn a = prepare(c, positions, false);
-    const int64_t tiles = a.g.tile_m ? (a.g.queries + a.g.tile_m - 1) / a.g.tile_m : 0;
+    const attn a = prepare(c, positions);
+    const int64_t tiles = a.cut.m ? (a.g.queries + a.cut.m - 1) / a.cut.m : 0;
     tp__parallel(c->dev, a.g.batch * a.g.heads * tiles, 1, forward_tasks, &a);
     return TP_OK;
 }
@@ -227,7 +242,7 @@ static tp_code run_forward(const tp_call *c, bool positions)
 /* Adds the parts of the gradient of r_w (which = 0) or r_r (1) to it, in the order of stripes. */
 static void sum_parts(const attn *a, int which, real *to)
 {
-    const int64_t d = a->g.dim, nq = a->g.cut.nq;
+    const int64_t d = a->g.dim, nq = a->cut.nq;
     for (int64_t p = 0; to && p < a->g.heads * nq; p++)
         for (int64_t x = 0; x < d; x++) to[p / nq * d + x] += a->dr[(2 * p + which) * d + x];
 }
@@ -241,10 +256,10 @@ static void zero(const void *ctx, int64_t begin, int64_t end, int thread)
 
 static tp_code run_backward(const tp_call *c, bool positions)
 {
-    attn a = prepare(c, positions, true);
+    attn a = prepare(c, positions);
     const tp_attn *g = &a.g;
     const int64_t groups = g->heads * (g->shared ? 1 : g->batch);
-    const int64_t parts = tp__attn_elements(g, 0); /* of the gradients of r_w and r_r */
+    const int64_t parts = elements_of_parts(&a);
     a.dout = c->dy[0].data;
     a.dq = c->dx[0].data;
     a.dk = c->dx[1].data;
@@ -254,16 +269,26 @@ static tp_code run_backward(const tp_call *c, bool positions)
     for (int i = 0; i < c->nx; i++)
         if (c->dx[i].data) tp__parallel(c->dev, c->dx[i].numel, 1 << 18, zero, &c->dx[i]);
     if (parts > 0 && (c->dx[4].data || c->dx[5].data)) {
-        a.dr = a.work + c->dev->threads * g->at.total;
+        a.dr = a.work + c->dev->threads * a.at.total;
         memset(a.dr, 0, (size_t)parts * sizeof(real));
     }
-    for (a.phase = 0; a.phase < g->cut.phases; a.phase++)
-        tp__parallel(c->dev, groups * g->cut.nk, 1, backward_tasks, &a);
+    for (a.phase = 0; a.phase < a.cut.phases; a.phase++)
+        tp__parallel(c->dev, groups * a.cut.nk, 1, backward_tasks, &a);
     if (a.dr) {
         sum_parts(&a, 0, c->dx[4].data);
         sum_parts(&a, 1, c->dx[5].data);
     }
     return TP_OK;
+}
+
+static size_t attention_work(const tp_call *c)
+{
+    return work_of(c, false);
+}
+
+static size_t rel_attention_work(const tp_call *c)
+{
+    return work_of(c, true);
 }
 
 static tp_code attention_fwd(const tp_call *c)
@@ -289,6 +314,8 @@ static tp_code rel_attention_bwd(const tp_call *c)
 #undef attn
 #undef tile
 
+TP_CPU_WORK(attention_work)
+TP_CPU_WORK(rel_attention_work)
 TP_CPU_KERNEL(attention_fwd)
 TP_CPU_KERNEL(attention_bwd)
 TP_CPU_KERNEL(rel_attention_fwd)

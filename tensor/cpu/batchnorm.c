@@ -9,8 +9,8 @@
  * s, [C] each. */
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/geometry/norms.h"
-#include "tensor/geometry/row_blocks.h"
 #include "tensor/kernel.h"
 
 /* Inputs x, w, b, mean, var, batches; hidden outputs 1 and 2 are m and s. */
@@ -172,5 +172,12 @@ static tp_code batchnorm_bwd(const tp_call *c)
     return TP_OK;
 }
 
+static size_t batchnorm_work(const tp_call *c)
+{
+    if (!tp_is_backward(c) && !c->train) return 0;
+    return (size_t)((tp__row_blocks(bn_rows(c)) + 1) * 2 * channels(c)) * sizeof(real);
+}
+
+TP_CPU_WORK(batchnorm_work)
 TP_CPU_KERNEL(batchnorm_fwd)
 TP_CPU_KERNEL(batchnorm_bwd)

@@ -57,11 +57,23 @@ static void chunk_sums(const tp__chunk_attr *a, int64_t C, const real *x, const 
             }
 }
 
+/* Elements of scratch a thread needs: p, its gradient, two rows. */
+static size_t scratch_of(const tp__chunk_attr *a)
+{
+    return (size_t)((2 * a->chunk + 2) * a->heads * a->rank + 15) / 16 * 16;
+}
+
+static size_t chunk_project_work(const tp_call *c)
+{
+    if (c->x[1].numel == 0) return 0;
+    return (size_t)c->dev->threads * scratch_of(c->attr) * sizeof(double);
+}
+
 static void chunk_forward(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp__chunk_attr *a = c->attr;
     const int64_t l = a->chunk, n = a->heads * a->rank, C = c->x[0].dim[2];
-    real *p = (real *)c->work + (size_t)thread * tp__chunk_scratch(a), *max = p + l * n;
+    real *p = (real *)c->work + (size_t)thread * scratch_of(a), *max = p + l * n;
     for (int64_t t = begin; t < end; t++) {
         chunk_softmax((const real *)c->x[1].data + t * l * n, l, n, p, max, max + n);
         chunk_sums(a, C, (const real *)c->x[0].data + t * l * C, p,
@@ -121,7 +133,7 @@ static void chunk_backward(const tp_call *c, int64_t begin, int64_t end, int thr
 {
     const tp__chunk_attr *a = c->attr;
     const int64_t l = a->chunk, n = a->heads * a->rank, C = c->x[0].dim[2];
-    real *p = (real *)c->work + (size_t)thread * tp__chunk_scratch(a), *g = p + l * n;
+    real *p = (real *)c->work + (size_t)thread * scratch_of(a), *g = p + l * n;
     real *max = g + l * n, *dx = c->dx[0].data, *dz = c->dx[1].data;
     for (int64_t t = begin; t < end; t++) {
         chunk_softmax((const real *)c->x[1].data + t * l * n, l, n, p, max, max + n);
@@ -139,5 +151,6 @@ static tp_code chunk_project_bwd(const tp_call *c)
     return TP_OK;
 }
 
+TP_CPU_WORK(chunk_project_work)
 TP_CPU_KERNEL(chunk_project_fwd)
 TP_CPU_KERNEL(chunk_project_bwd)

@@ -5,9 +5,9 @@
  * conv2d_pass.c computes Y and dX, conv2d_dw.c dW, tile by tile (kit/conv2d_tiles.h). 1 x 1
  * convolutions are products with X itself. */
 #include "tensor/cpu/kit/add_blocks.h"
+#include "tensor/cpu/kit/conv2d_cut.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/geometry/conv2d_cut.h"
-#include "tensor/geometry/row_blocks.h"
+#include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/kernel.h"
 
 void TP_KERNEL_FN(conv2d_pass)(const tp_call *c, const tp__conv2d *g, const tp__conv2d_pass *p,
@@ -114,5 +114,12 @@ static tp_code conv2d_bwd(const tp_call *c)
     return TP_OK;
 }
 
+static size_t conv2d_work(const tp_call *c)
+{
+    const tp__conv2d g = conv_of(c);
+    return tp__conv2d_room_of(REAL, &g, tp_is_backward(c), c->dev->threads).all;
+}
+
+TP_CPU_WORK(conv2d_work)
 TP_CPU_KERNEL(conv2d_fwd)
 TP_CPU_KERNEL(conv2d_bwd)

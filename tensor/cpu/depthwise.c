@@ -12,10 +12,42 @@
  * [taps,C]. */
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/cpu/kit/vector.h"
 #include "tensor/geometry/conv2d.h"
-#include "tensor/geometry/row_blocks.h"
 #include "tensor/kernel.h"
+
+/* One piece of work: positions of a row, about 16 K elements; not more, since they are added up one
+ * by one for dw. */
+static int64_t segment_of(const tp__conv *g)
+{
+    const int64_t n = g->channels > 0 ? 16384 / g->channels : 1;
+    return n < 1 ? 1 : n < 512 ? n : 512;
+}
+
+/* Pieces of all rows of a batch of images of h x w positions. */
+static int64_t pieces_of(const tp__conv *g, int64_t h, int64_t w)
+{
+    const int64_t n = segment_of(g);
+    return g->batch * h * ((w + n - 1) / n);
+}
+
+/* dw and db are summed in at most 128 blocks of so many pieces, which have 64 outputs or more where
+ * pieces are whole, and those added in order. */
+static int64_t block_of(const tp__conv *g)
+{
+    const int64_t n = segment_of(g), outputs = n < g->w.out ? n : g->w.out;
+    const int64_t least = outputs > 0 ? (63 + outputs) / outputs : 1;
+    int64_t size = (pieces_of(g, g->h.out, g->w.out) + 127) / 128;
+    if (size < least) size = least;
+    return size > 1 ? size : 1;
+}
+
+static int64_t blocks_of(const tp__conv *g)
+{
+    const int64_t n = block_of(g);
+    return (pieces_of(g, g->h.out, g->w.out) + n - 1) / n;
+}
 
 #define VECTORS 4                /* of channels, in registers at a time */
 #define COLS    (TP_VECTOR / 16) /* columns                             */
@@ -29,7 +61,7 @@ typedef struct piece {
 /* Piece number t of images of rows x width positions. */
 static piece piece_of(const tp__conv *g, int64_t t, int64_t rows, int64_t width)
 {
-    const int64_t n = tp__conv_segment(g), segments = (width + n - 1) / n;
+    const int64_t n = segment_of(g), segments = (width + n - 1) / n;
     const int64_t from = t % segments * n, to = from + n < width ? from + n : width;
     return (piece){ t / segments / rows, t / segments % rows, from, to };
 }
@@ -287,7 +319,7 @@ static tp_code depthwise_fwd(const tp_call *c)
     const tp__conv g = conv_of(c);
     if (g.channels == 0) return TP_OK;
     transpose(g.channels, g.h.taps * g.w.taps, c->x[1].data, c->work);
-    tp__for(c, tp__conv_pieces(&g, g.h.out, g.w.out), 1, forward_pieces);
+    tp__for(c, pieces_of(&g, g.h.out, g.w.out), 1, forward_pieces);
     return TP_OK;
 }
 
@@ -325,8 +357,8 @@ static void dw_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp__conv g = conv_of(c);
     const tp__conv2d_span h = tp__conv2d_straight(&g.h), w = tp__conv2d_straight(&g.w);
-    const int64_t C = g.channels, taps = g.h.taps * g.w.taps, size = tp__conv_block(&g);
-    const int64_t pieces = tp__conv_pieces(&g, g.h.out, g.w.out);
+    const int64_t C = g.channels, taps = g.h.taps * g.w.taps, size = block_of(&g);
+    const int64_t pieces = pieces_of(&g, g.h.out, g.w.out);
     (void)thread;
     for (int64_t k = begin; k < end; k++) {
         real *dw = block_sums(c, &g, k);
@@ -344,7 +376,7 @@ static void dw_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
 
 static void dw_db(const tp_call *c, const tp__conv *g)
 {
-    const int64_t C = g->channels, taps = g->h.taps * g->w.taps, blocks = tp__conv_blocks(g);
+    const int64_t C = g->channels, taps = g->h.taps * g->w.taps, blocks = blocks_of(g);
     const bool add_w = c->add >> 1 & 1u, add_b = c->add >> 2 & 1u;
     real *sums = block_sums(c, g, -1), *dw = c->dx[1].data, *db = c->dx[2].data;
     tp__for(c, blocks, 1, dw_blocks);
@@ -361,7 +393,7 @@ static tp_code depthwise_bwd(const tp_call *c)
     if (g.channels == 0) return TP_OK;
     if (c->dx[0].data) {
         transpose(g.channels, g.h.taps * g.w.taps, c->x[1].data, c->work);
-        tp__for(c, tp__conv_pieces(&g, g.h.in, g.w.in), 1, dx_pieces);
+        tp__for(c, pieces_of(&g, g.h.in, g.w.in), 1, dx_pieces);
     }
     if (c->dx[1].data || c->dx[2].data) dw_db(c, &g);
     return TP_OK;
@@ -369,5 +401,15 @@ static tp_code depthwise_bwd(const tp_call *c)
 
 #undef LANES
 
+/* Weights [taps,C]; backward also sums for dw and db [taps+1,C], of all blocks and of each. */
+static size_t depthwise_work(const tp_call *c)
+{
+    const tp__conv g = conv_of(c);
+    const int64_t taps = g.h.taps * g.w.taps;
+    const int64_t rows = taps + (tp_is_backward(c) ? (blocks_of(&g) + 1) * (taps + 1) : 0);
+    return (size_t)(rows * g.channels) * sizeof(real);
+}
+
+TP_CPU_WORK(depthwise_work)
 TP_CPU_KERNEL(depthwise_fwd)
 TP_CPU_KERNEL(depthwise_bwd)

@@ -6,7 +6,7 @@
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/geometry/row_blocks.h"
+#include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/kernel.h"
 
 typedef struct mask {
@@ -173,6 +173,14 @@ static tp_code dropout_add_bwd(const tp_call *c)
     return TP_OK;
 }
 
+static size_t dropout_add_work(const tp_call *c)
+{
+    const tp_view *x = &c->x[0], *b = &c->x[1];
+    if (!tp_is_backward(c) || tp_absent(b) || b->dim[0] == 0) return 0;
+    return (size_t)(tp__row_blocks(x->numel / b->dim[0]) * b->dim[0]) * sizeof(double);
+}
+
+TP_CPU_WORK(dropout_add_work)
 TP_CPU_KERNEL(dropout_fwd)
 TP_CPU_KERNEL(dropout_bwd)
 TP_CPU_KERNEL(dropout_add_fwd)

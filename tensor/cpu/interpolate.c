@@ -7,12 +7,18 @@
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 
+/* The taps of an output of an axis. c->work: those of each output, rows first, made once a call. */
+typedef struct resize_taps {
+    double w[4];
+    int64_t first;
+} resize_taps;
+
 static tp__resize resize_of(const tp_call *c, const tp_view *x)
 {
     return tp__resize_of(c->attr, x);
 }
 
-static void make_taps(const tp__resize *g, tp__resize_taps *taps)
+static void make_taps(const tp__resize *g, resize_taps *taps)
 {
     for (int i = 0; i < 2; i++)
         for (int64_t o = 0; o < g->axis[i].out; o++, taps++)
@@ -20,7 +26,7 @@ static void make_taps(const tp__resize *g, tp__resize_taps *taps)
 }
 
 /* The weight of input i in the output with these taps; two taps may be the same input at an edge. */
-static double weight_of(const tp__resize_axis *a, const tp__resize_taps *t, int64_t i)
+static double weight_of(const tp__resize_axis *a, const resize_taps *t, int64_t i)
 {
     double w = 0.0;
     for (int k = 0; k < a->taps; k++)
@@ -38,13 +44,13 @@ static void resize_rows(const tp_call *c, int64_t begin, int64_t end, int thread
 {
     const tp__resize g = resize_of(c, &c->x[0]);
     const tp__resize_axis *h = &g.axis[0], *w = &g.axis[1];
-    const tp__resize_taps *rows = c->work, *cols = rows + h->out;
+    const resize_taps *rows = c->work, *cols = rows + h->out;
     const int64_t C = g.channels;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
-        const tp__resize_taps *a = &rows[r % h->out];
+        const resize_taps *a = &rows[r % h->out];
         for (int64_t o = 0; o < w->out; o++) {
-            const tp__resize_taps *b = &cols[o];
+            const resize_taps *b = &cols[o];
             real *y = (real *)c->y[0].data + (r * w->out + o) * C;
             memset(y, 0, (size_t)C * sizeof *y);
             for (int i = 0; i < h->taps; i++) {
@@ -69,8 +75,8 @@ static tp_code interpolate_fwd(const tp_call *c)
 }
 
 /* Adds a row of outputs, with this weight, to a row of inputs. */
-static void collect_row(const tp__resize *g, const tp__resize_taps *cols, real weight,
-                        const real *dy, real *dx)
+static void collect_row(const tp__resize *g, const resize_taps *cols, real weight, const real *dy,
+                        real *dx)
 {
     const tp__resize_axis *w = &g->axis[1];
     for (int64_t j = 0; j < w->in; j++) {
@@ -89,7 +95,7 @@ static void resize_grad(const tp_call *c, int64_t begin, int64_t end, int thread
 {
     const tp__resize g = resize_of(c, &c->dx[0]);
     const tp__resize_axis *h = &g.axis[0], *w = &g.axis[1];
-    const tp__resize_taps *rows = c->work, *cols = rows + h->out;
+    const resize_taps *rows = c->work, *cols = rows + h->out;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
         const int64_t n = w->in * g.channels;
@@ -114,5 +120,12 @@ static tp_code interpolate_bwd(const tp_call *c)
     return TP_OK;
 }
 
+static size_t interpolate_work(const tp_call *c)
+{
+    const tp__interpolate_attr *at = c->attr;
+    return (size_t)(at->size[0] + at->size[1]) * sizeof(resize_taps);
+}
+
+TP_CPU_WORK(interpolate_work)
 TP_CPU_KERNEL(interpolate_fwd)
 TP_CPU_KERNEL(interpolate_bwd)

@@ -9,8 +9,8 @@
 #include "tensor/cpu/kit/activation.h"
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/geometry/linalg.h"
-#include "tensor/geometry/row_blocks.h"
 #include "tensor/kernel.h"
 
 static tp_act act_of(const tp_call *c)
@@ -66,12 +66,25 @@ static tp_code linear_fwd(const tp_call *c)
     return TP_OK;
 }
 
+static size_t products_work(const tp_call *c)
+{
+    return tp__product_work(c->dev, REAL, &c->x[0], &c->x[1]);
+}
+
 /* c->work: the scratch of the products, then dZ [rows,N] if there is an activation, then the partial
  * sums of db [blocks,N]. */
+static size_t linear_work(const tp_call *c)
+{
+    if (!tp_is_backward(c)) return products_work(c);
+    const int64_t N = c->x[1].dim[0], rows = N > 0 ? c->y[0].numel / N : 0;
+    const int64_t dz = act_of(c) == TP_ACT_NONE ? 0 : c->y[0].numel;
+    const int64_t db = tp_absent(&c->x[2]) ? 0 : tp__row_blocks(rows) * N;
+    return products_work(c) + (size_t)(dz + db) * sizeof(real);
+}
+
 static real *own_work(const tp_call *c)
 {
-    const size_t products = tp__product_work(REAL, &c->x[0], &c->x[1], c->dev->threads);
-    return (real *)((char *)c->work + products);
+    return (real *)((char *)c->work + products_work(c));
 }
 
 static real *dz_of(const tp_call *c)
@@ -136,5 +149,6 @@ static tp_code linear_bwd(const tp_call *c)
     return TP_OK;
 }
 
+TP_CPU_WORK(linear_work)
 TP_CPU_KERNEL(linear_fwd)
 TP_CPU_KERNEL(linear_bwd)

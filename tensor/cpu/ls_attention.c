@@ -6,11 +6,10 @@
  *
  * A task is one head of one batch row, or a stripe of its queries; it packs its operands and walks the
  * queries in tiles. A tile's scores, whole rows at a time, stay in cache, so a plain two-pass softmax
- * suffices. Only the band and the visible vectors are multiplied; ls_attention.h explains geometry and
- * the order of the tables. Backward recomputes the scores from the log-sum-exp. Tasks share no result:
+ * suffices. Only the band and the visible vectors are multiplied; kit/ls_scratch.h explains the
+ * order of the tables. Backward recomputes the scores from the log-sum-exp. Tasks share no result:
  * contributions of several tasks are kept as partial sums and added in order, so the number of threads
  * does not matter. A query that sees no key, as can happen without a window, gives zeros. */
-#include "tensor/geometry/ls_attention.h"
 #include "tensor/cpu/kit/ls_products.h"
 #include "tensor/cpu/kit/ls_tiles.h"
 #include "tensor/cpu/kit/real.h"
@@ -371,5 +370,15 @@ static tp_code ls_attention_bwd(const tp_call *c)
     return TP_OK;
 }
 
+/* c->work: the scratch of each thread, then the partial sums of all tasks. */
+static size_t ls_attention_work(const tp_call *c)
+{
+    if (c->y[0].numel == 0) return 0;
+    const tp__ls_dims g = tp__ls_geometry(c->x, c->attr);
+    const tp__ls_scratch a = tp__ls_layout(&g, tp_is_backward(c));
+    return (size_t)(c->dev->threads * a.total + g.B * g.H * g.stripes * a.partial) * sizeof(real);
+}
+
+TP_CPU_WORK(ls_attention_work)
 TP_CPU_KERNEL(ls_attention_fwd)
 TP_CPU_KERNEL(ls_attention_bwd)

@@ -8,9 +8,9 @@
  * windows (scale and tables) are computed for each slice and added in order, so bits do not depend on
  * the number of threads. */
 #include "tensor/cpu/kit/ls_products.h"
+#include "tensor/cpu/kit/lsla_scratch.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/transpose.h"
-#include "tensor/geometry/lsla.h"
 #include "tensor/kernel.h"
 
 #define lsla     lsla
@@ -334,14 +334,14 @@ static void lsla_forward_tasks(const void *ctx, int64_t begin, int64_t end, int 
     for (int64_t task = begin; task < end; task++) lsla_walk(&t, task, lsla_forward);
 }
 
-static lsla lsla_prepare(const tp_call *c, bool backward)
+static lsla lsla_prepare(const tp_call *c)
 {
     const tp_lsla_attn_cfg *cfg = c->attr;
     const tp_lsla g = tp__lsla(c->x, cfg);
     const double scale = cfg->scale != 0 ? cfg->scale : g.dim ? 1 / sqrt((double)g.dim) : 1;
     return (lsla){ .c = c,
                    .g = g,
-                   .at = tp__lsla_layout(&g, backward),
+                   .at = tp__lsla_layout(&g, tp_is_backward(c)),
                    .scale = (real)scale,
                    .in_place = g.dim * (int64_t)sizeof(real) % TP_VECTOR == 0,
                    .outer_apart = cfg->mask_outer };
@@ -349,7 +349,7 @@ static lsla lsla_prepare(const tp_call *c, bool backward)
 
 static tp_code lsla_attention_fwd(const tp_call *c)
 {
-    const lsla a = lsla_prepare(c, false);
+    const lsla a = lsla_prepare(c);
     if (c->y[0].numel == 0) return TP_OK;
     tp__parallel(c->dev, a.g.heads * a.g.slices, 1, lsla_forward_tasks, &a);
     return TP_OK;
@@ -482,7 +482,7 @@ static void lsla_add_slices(const lsla *a)
 
 static tp_code lsla_attention_bwd(const tp_call *c)
 {
-    const lsla a = lsla_prepare(c, true);
+    const lsla a = lsla_prepare(c);
     for (int i = LSLA_SCALE; i < LSLA_NX; i++)
         if (c->dx[i].data) memset(c->dx[i].data, 0, (size_t)c->dx[i].numel * sizeof(real));
     if (c->y[0].numel == 0) return TP_OK;
@@ -491,8 +491,17 @@ static tp_code lsla_attention_bwd(const tp_call *c)
     return TP_OK;
 }
 
+/* c->work: the scratch of each thread, then the partial sums of the slices of all heads. */
+static size_t lsla_attention_work(const tp_call *c)
+{
+    const lsla a = lsla_prepare(c);
+    return (size_t)(c->dev->threads * a.at.total + a.g.heads * a.g.slices * a.at.partial) *
+           sizeof(real);
+}
+
 #undef lsla
 #undef lsla_win
 
+TP_CPU_WORK(lsla_attention_work)
 TP_CPU_KERNEL(lsla_attention_fwd)
 TP_CPU_KERNEL(lsla_attention_bwd)

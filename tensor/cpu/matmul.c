@@ -50,4 +50,10 @@ tp_code tp_cpu_matmul_bwd(const tp_call *c)
     return TP_OK;
 }
 
+size_t tp_cpu_matmul_work(const tp_call *c);
+size_t tp_cpu_matmul_work(const tp_call *c)
+{
+    return tp__product_work(c->dev, c->real, &c->x[0], &c->x[1]);
+}
+
 #endif

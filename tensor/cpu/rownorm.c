@@ -12,8 +12,8 @@
  * rows. */
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/geometry/norms.h"
-#include "tensor/geometry/row_blocks.h"
 #include "tensor/kernel.h"
 
 typedef struct stats {
@@ -149,5 +149,13 @@ static tp_code rownorm_bwd(const tp_call *c)
     return TP_OK;
 }
 
+static size_t rownorm_work(const tp_call *c)
+{
+    const bool params = !tp_absent(&c->x[1]) || (c->nx > 2 && !tp_absent(&c->x[2]));
+    const int64_t n = c->x[0].dim[c->x[0].ndim - 1], blocks = tp__row_blocks(c->y[1].dim[0]);
+    return tp_is_backward(c) && params ? (size_t)(blocks * 2 * n) * sizeof(real) : 0;
+}
+
+TP_CPU_WORK(rownorm_work)
 TP_CPU_KERNEL(rownorm_fwd)
 TP_CPU_KERNEL(rownorm_bwd)

@@ -9,7 +9,6 @@
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/window_tiles.h"
-#include "tensor/geometry/window.h"
 #include "tensor/kernel.h"
 
 /* ---- forward ---- */
@@ -68,17 +67,19 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
     }
 }
 
-static win prepare(const tp_call *c, bool backward)
+static win prepare(const tp_call *c)
 {
     const tp_window_attn_cfg *cfg = c->attr;
     const tp_window g = tp__window(c->x, cfg);
     const double scale = cfg->scale != 0 ? cfg->scale : g.dim ? 1 / sqrt((double)g.dim) : 1;
-    return (win){ .c = c, .g = g, .at = tp__window_layout(&g, backward), .scale = (real)scale };
+    return (win){
+        .c = c, .g = g, .at = tp__window_layout(&g, tp_is_backward(c)), .scale = (real)scale
+    };
 }
 
 static tp_code window_attention_fwd(const tp_call *c)
 {
-    const win a = prepare(c, false);
+    const win a = prepare(c);
     if (c->y[0].numel == 0) return TP_OK;
     const int64_t tasks = a.g.batch * a.g.heads * a.g.strips * a.g.chunks[0];
     tp__parallel(c->dev, tasks, 1, forward_tasks, &a);
@@ -304,7 +305,7 @@ static void zero(const void *ctx, int64_t begin, int64_t end, int thread)
 
 static tp_code window_attention_bwd(const tp_call *c)
 {
-    win a = prepare(c, true);
+    win a = prepare(c);
     const tp_window *g = &a.g;
     for (int i = 0; i < c->nx; i++)
         if (c->dx[i].data) tp__parallel(c->dev, c->dx[i].numel, 1 << 18, zero, &c->dx[i]);
@@ -316,5 +317,14 @@ static tp_code window_attention_bwd(const tp_call *c)
     return TP_OK;
 }
 
+/* c->work: the scratch of each thread, then the partial sums of the stripes of all heads. */
+static size_t window_attention_work(const tp_call *c)
+{
+    const win a = prepare(c);
+    const int64_t tasks = a.g.batch * a.g.heads * a.g.stripes;
+    return (size_t)(c->dev->threads * a.at.total + tasks * a.at.partial) * sizeof(real);
+}
+
+TP_CPU_WORK(window_attention_work)
 TP_CPU_KERNEL(window_attention_fwd)
 TP_CPU_KERNEL(window_attention_bwd)

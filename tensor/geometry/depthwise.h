@@ -52,49 +52,4 @@ static inline tp__conv tp__conv_of(const tp_conv_cfg *cfg, const tp_view *x, con
     return g;
 }
 
-/* One piece of work: positions of a row, about 16 K elements; not more, since they are added up one
- * by one for dw. */
-static inline int64_t tp__conv_segment(const tp__conv *g)
-{
-    const int64_t n = g->channels > 0 ? 16384 / g->channels : 1;
-    return n < 1 ? 1 : n < 512 ? n : 512;
-}
-
-/* Pieces of all rows of a batch of images of h x w positions. */
-static inline int64_t tp__conv_pieces(const tp__conv *g, int64_t h, int64_t w)
-{
-    const int64_t n = tp__conv_segment(g);
-    return g->batch * h * ((w + n - 1) / n);
-}
-
-/* dw and db are summed in at most 128 blocks of so many pieces, which have 64 outputs or more where
- * pieces are whole, and those added in order. */
-static inline int64_t tp__conv_block(const tp__conv *g)
-{
-    const int64_t n = tp__conv_segment(g), outputs = n < g->w.out ? n : g->w.out;
-    const int64_t least = outputs > 0 ? (63 + outputs) / outputs : 1;
-    int64_t size = (tp__conv_pieces(g, g->h.out, g->w.out) + 127) / 128;
-    if (size < least) size = least;
-    return size > 1 ? size : 1;
-}
-
-static inline int64_t tp__conv_blocks(const tp__conv *g)
-{
-    const int64_t n = tp__conv_block(g);
-    return (tp__conv_pieces(g, g->h.out, g->w.out) + n - 1) / n;
-}
-
-/* On a GPU dw and db are summed in at most 256 strips of at least 64 outputs. */
-static inline int64_t tp__conv_strip(const tp__conv *g)
-{
-    const int64_t outputs = g->batch * g->h.out * g->w.out;
-    return outputs > 64 * 256 ? (outputs + 255) / 256 : 64;
-}
-
-static inline int64_t tp__conv_strips(const tp__conv *g)
-{
-    const int64_t n = tp__conv_strip(g);
-    return (g->batch * g->h.out * g->w.out + n - 1) / n;
-}
-
 #endif

@@ -91,15 +91,4 @@ TP_HD static inline void tp__resize_readers(const tp__resize_axis *a, int64_t i,
     if (i < a->in - 1 && high + 2.0 < (double)a->out) *end = (int64_t)(high + 2.0);
 }
 
-/* The taps of each output of both axes, rows first: in c->work, made once a call. */
-typedef struct tp__resize_taps {
-    double w[4];
-    int64_t first;
-} tp__resize_taps;
-
-typedef struct tp__resize_gpu_taps {
-    float w[4];
-    int32_t first;
-} tp__resize_gpu_taps;
-
 #endif

@@ -1,29 +1,43 @@
-/* ls_attention.h - what the ops of long-short attention share with their CPU kernels: attributes,
- * geometry, and the layout of scratch memory.
+/* ls_attention.h - what the op of long-short attention shares with its kernels: attributes, inputs,
+ * geometry.
  *
  * N queries follow Wc cached rows of the window; window row j is a key at distance Wc + t - j from
- * query t. Chunk vectors are numbered oldest first; those of Cc chunks precede the segment.
- * Distances and vectors grow in opposite directions, so both position tables are packed in reverse:
- * packed row x of the window table is distance span - 1 - x, of the chunk table rho = nc - 1 - x.
- * Then a table runs along with the keys, and neither needs a shift:
- *
- *     window   key row base + u + i of query t0 + i   <->  packed row span - U + u
- *     chunks   vector v of a query in chunk m         <->  packed row nc - (Cc + m) r + v
- *
- * A tile is up to LS_TILE queries. Its window scores are S[i][c], c = key row - base. Query i's
- * band ends before column U + i; seen from S with leading dimension ld + 1 all bands are one dense
- * matrix whose U columns are table rows, although S was written for keys. Without a window (w = 0)
- * U is 0 and all bands are empty; with rank 0 there are no vectors. */
+ * query t. Chunk vectors are numbered oldest first; those of Cc chunks precede the segment. */
 #ifndef TP_LS_ATTENTION_H
 #define TP_LS_ATTENTION_H
 
-#include "tensor/geometry/ls_plan.h"
+#include <string.h>
+#include <tapegrad/op.h>
+#include <tapegrad/ops.h>
 
 #define LS_ALIGN 16 /* elements: sizes in scratch are multiples, whatever the vector length */
-#define LS_SLACK 16 /* rows and columns that register kernels may touch beyond the end      */
 #define LS_TASKS 8  /* fewer heads in the batch than this: queries are cut in stripes       */
+#define LS_TILE  64 /* queries a tile                                                      */
 
-/* ---- geometry ---- */
+typedef struct tp__ls_attr {
+    int64_t heads, chunk, rank, window, clamp, chunk_clamp, cache, valid;
+    bool masked, segment;
+} tp__ls_attr;
+
+enum {
+    LS_Q,
+    LS_K_WIN,
+    LS_V_WIN,
+    LS_K_CMP,
+    LS_V_CMP,
+    LS_POS_WIN,
+    LS_POS_CMP,
+    LS_R_W,
+    LS_R_R,
+    LS_NX
+};
+
+static inline tp__ls_attr tp__ls_attr_of(tp_ls_in in, tp_ls_attn_cfg cfg)
+{
+    const tp__ls_attr a = { cfg.heads,       cfg.chunk, cfg.rank, cfg.window, cfg.clamp,
+                            cfg.chunk_clamp, in.cache,  in.valid, cfg.masked, cfg.segment };
+    return a;
+}
 
 typedef struct tp__ls_dims {
     int64_t B, N, H, D, width; /* q [B,N,width], width = H D                            */
@@ -53,22 +67,22 @@ static inline int64_t tp__ls_up(int64_t n, int64_t m)
  * on the number of threads; none is shorter than the window, which its neighbour computes again. */
 static inline tp__ls_dims tp__ls_geometry(const tp_view *x, const tp__ls_attr *a)
 {
-    tp__ls_dims g = {
-        .B = x[LS_Q].dim[0],
-        .N = x[LS_Q].dim[1],
-        .H = a->heads,
-        .D = x[LS_Q].dim[2] / a->heads,
-        .width = x[LS_Q].dim[2],
-        .w = a->window,
-        .l = a->chunk,
-        .r = a->rank,
-        .span = a->segment ? 2 * a->window : a->window,
-        .Wc = a->window ? x[LS_K_WIN].dim[1] - x[LS_Q].dim[1] : 0,
-        .nc = tp_absent(&x[LS_K_CMP]) ? 0 : x[LS_K_CMP].dim[1],
-        .clamp = a->clamp > 0 ? a->clamp : INT64_MAX,
-        .chunk_clamp = a->chunk_clamp > 0 ? a->chunk_clamp : INT64_MAX,
-        .segment = a->segment,
-    };
+    tp__ls_dims g;
+    memset(&g, 0, sizeof g);
+    g.B = x[LS_Q].dim[0];
+    g.N = x[LS_Q].dim[1];
+    g.H = a->heads;
+    g.D = x[LS_Q].dim[2] / a->heads;
+    g.width = x[LS_Q].dim[2];
+    g.w = a->window;
+    g.l = a->chunk;
+    g.r = a->rank;
+    g.span = a->segment ? 2 * a->window : a->window;
+    g.Wc = a->window ? x[LS_K_WIN].dim[1] - x[LS_Q].dim[1] : 0;
+    g.nc = tp_absent(&x[LS_K_CMP]) ? 0 : x[LS_K_CMP].dim[1];
+    g.clamp = a->clamp > 0 ? a->clamp : INT64_MAX;
+    g.chunk_clamp = a->chunk_clamp > 0 ? a->chunk_clamp : INT64_MAX;
+    g.segment = a->segment;
     g.pad = tp__ls_up(g.D, LS_ALIGN);
     g.Cc = g.r ? g.nc / g.r - g.N / g.l : 0;
     if (a->masked) {
@@ -93,133 +107,6 @@ static inline int64_t tp__ls_first_row(const tp__ls_dims *g, int64_t t)
 static inline int64_t tp__ls_end_vec(const tp__ls_dims *g, int64_t t)
 {
     return (g->Cc + t / g->l) * g->r;
-}
-
-/* ---- tiles ---- */
-
-/* Queries t0 .. t0+n-1. Column c of the scores is window row base + c. */
-typedef struct tp__ls_tile {
-    int64_t t0, n, base;
-    int64_t reach; /* the most window rows that a query sees; query i's end at column reach + i */
-    int64_t cols, vecs; /* ends of what the last query sees */
-} tp__ls_tile;
-
-/* The most window rows seen by one of `rows` queries from t. */
-static inline int64_t tp__ls_reach(const tp__ls_dims *g, int64_t t, int64_t rows)
-{
-    int64_t most = 0;
-    for (; rows > 0; rows--, t++) most = tp__ls_max(most, g->Wc + t + 1 - tp__ls_first_row(g, t));
-    return most;
-}
-
-static inline tp__ls_tile tp__ls_tile_at(const tp__ls_dims *g, int64_t t0, int64_t end)
-{
-    const int64_t n = tp__ls_min(LS_TILE, end - t0), reach = tp__ls_reach(g, t0, n);
-    return (tp__ls_tile){ .t0 = t0,
-                          .n = n,
-                          .base = g->Wc + t0 + 1 - reach,
-                          .reach = reach,
-                          .cols = reach ? reach + n - 1 : 0,
-                          .vecs = tp__ls_end_vec(g, t0 + n - 1) };
-}
-
-/* The first column that query i sees. */
-static inline int64_t tp__ls_first_col(const tp__ls_dims *g, const tp__ls_tile *t, int64_t i)
-{
-    return tp__ls_first_row(g, t->t0 + i) - t->base;
-}
-
-/* The columns that `rows` queries from i see, the first of which is `first`. */
-static inline int64_t tp__ls_band(const tp__ls_tile *t, int64_t i, int64_t rows, int64_t first)
-{
-    return t->reach ? t->reach + i + rows - 1 - first : 0;
-}
-
-/* The end of the queries that belong to the chunk of query i. */
-static inline int64_t tp__ls_chunk_end(const tp__ls_dims *g, const tp__ls_tile *t, int64_t i)
-{
-    return tp__ls_min(t->n, ((t->t0 + i) / g->l + 1) * g->l - t->t0);
-}
-
-/* ---- scratch ---- */
-
-/* Arrays of a thread: name, rows, elements a row. A t at the end of a name: transposed. */
-/* clang-format off */
-#define LS_AREAS(X)                                                        \
-    X(kt, g->D, ld_win)  /* keys of the window */                          \
-    X(v, win, pad)       /* and values */                                  \
-    X(kct, g->D, ld_cmp) /* chunk vectors */                               \
-    X(vc, cmp, pad)                                                        \
-    X(rw, pos, pad)      /* window table, reversed */                      \
-    X(rwt, g->D, ld_pos)                                                   \
-    X(rc, cmp, pad)      /* chunk table, reversed */                       \
-    X(rct, g->D, ld_cmp)                                                   \
-    X(s, tile, ld_s)     /* window scores, then probabilities */           \
-    X(sc, tile, ld_cmp)  /* the same of chunk vectors */                   \
-    X(qs, tile, pad)     /* scaled queries */                              \
-    X(qw, tile, pad)     /* with the content bias */                       \
-    X(qr, tile, pad)     /* with the position bias */                      \
-    X(o, tile, pad)      /* output; in backward its gradient */
-#define LS_BACKWARD_AREAS(X)                                               \
-    X(k, win, pad)                                                         \
-    X(vt, g->D, ld_win)                                                    \
-    X(kc, cmp, pad)                                                        \
-    X(vct, g->D, ld_cmp)                                                   \
-    X(ds, tile, ld_s)                                                      \
-    X(dsc, tile, ld_cmp)                                                   \
-    X(dqs, tile, pad)                                                      \
-    X(dqw, tile, pad)                                                      \
-    X(dqr, tile, pad)                                                      \
-    X(dk, win, pad)      /* sums over the tiles of the stripe */           \
-    X(dv, win, pad)
-
-/* What a task of backward leaves to be summed over tasks. */
-#define LS_PARTIAL_AREAS(X)                                                \
-    X(head_k, head, pad) /* window rows before the stripe's own */         \
-    X(head_v, head, pad)                                                   \
-    X(dkc, cmp, pad)                                                       \
-    X(dvc, cmp, pad)                                                       \
-    X(drw, pos, pad)     /* tables, reversed */                            \
-    X(drc, cmp, pad)                                                       \
-    X(dr_w, 1, pad)      /* biases */                                      \
-    X(dr_r, 1, pad)
-/* clang-format on */
-
-/* Offsets and leading dimensions, in elements. */
-typedef struct tp__ls_scratch {
-    int64_t ld_win, ld_cmp, ld_pos, ld_s;
-    int64_t total, partial; /* of a thread, of a task */
-#define X(name, rows, ld) int64_t name;
-    LS_AREAS(X)
-    LS_BACKWARD_AREAS(X)
-    LS_PARTIAL_AREAS(X)
-#undef X
-} tp__ls_scratch;
-
-/* An odd multiple of LS_ALIGN, so that the rows of a column lie in different cache sets. */
-static inline int64_t tp__ls_ld(int64_t n)
-{
-    return ((n + LS_SLACK + LS_ALIGN - 1) / LS_ALIGN | 1) * LS_ALIGN;
-}
-
-static inline tp__ls_scratch tp__ls_layout(const tp__ls_dims *g, bool backward)
-{
-    const int64_t keys = g->w ? g->Wc + g->N : 0, rows = tp__ls_min(keys, g->stripe + g->span);
-    const int64_t ld_win = tp__ls_ld(rows), ld_cmp = tp__ls_ld(g->nc), ld_pos = tp__ls_ld(g->span);
-    const int64_t ld_s = tp__ls_ld(tp__ls_min(keys, g->span) + LS_TILE), pad = g->pad;
-    const int64_t win = rows + LS_SLACK, cmp = g->nc + LS_SLACK, pos = g->span + LS_SLACK;
-    const int64_t tile = LS_TILE + LS_SLACK;
-    const int64_t head = g->stripes > 1 ? tp__ls_min(keys, g->span) : 0;
-    tp__ls_scratch a = { .ld_win = ld_win, .ld_cmp = ld_cmp, .ld_pos = ld_pos, .ld_s = ld_s };
-#define X(name, rows, ld) a.name = (a.total += (rows) * (ld)) - (rows) * (ld);
-    LS_AREAS(X)
-    if (!backward) return a;
-    LS_BACKWARD_AREAS(X)
-#undef X
-#define X(name, rows, ld) a.name = (a.partial += (rows) * (ld)) - (rows) * (ld);
-    LS_PARTIAL_AREAS(X)
-#undef X
-    return a;
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* window.h - attention over maps: which keys the queries of a chunk see, and the scratch memory.
- * Shared by the op file and the kernels.
+/* window.h - attention over maps: which keys the queries of a chunk see. Shared by the op file and
+ * the kernels.
  *
  * The map is cut into chunks of queries. All queries of a chunk see the same keys: first the low
  * ones and the global tokens, then the cells of one to nine rectangles of the map. A rectangle has
@@ -26,11 +26,7 @@ enum {
     TP_WINDOW_QUERIES = 64,     /* of a chunk at a time                    */
     TP_WINDOW_TASKS = 16,       /* fewer heads in the batch: more stripes  */
     TP_WINDOW_PACKED = 1 << 16, /* elements of keys packed together, about: they stay in cache */
-    TP_WINDOW_RECTS = 9,
-    TP_WINDOW_ALIGN = 16, /* elements: sizes in scratch are multiples, whatever the vector length */
-    TP_WINDOW_SLACK = 16, /* rows and columns that products may touch beyond the end */
-    TP_WINDOW_SLICES = 512, /* of all heads' tiles of queries, and cells of a span: for a GPU */
-    TP_WINDOW_SPAN = 512
+    TP_WINDOW_RECTS = 9
 };
 
 enum { WIN_Q, WIN_K, WIN_V, WIN_LOW_K, WIN_LOW_V, WIN_TABLE, WIN_GLOBAL_BIAS, WIN_NX };
@@ -53,25 +49,6 @@ typedef struct tp_window {
     int64_t stripes, phases; /* of rows of chunks                                    */
     int64_t strip, strips;   /* chunks of a row of chunks whose keys are packed together */
 } tp_window;
-
-/* Where the pieces of a thread's scratch begin, in elements. A t at the end of a name: transposed.
- * Rows of D are rounded up to `pad`. Keys are packed with the extra ones first, those of the map
- * from `front` on: those of a strip. */
-typedef struct tp_window_scratch {
-    int64_t m, pad, ld;    /* queries of a piece at most; of rows; of score tiles         */
-    int64_t front, packed; /* of packed keys                                              */
-    int64_t ldk;           /* of transposed keys                                          */
-    int64_t scores;        /* [m][ld]                                                     */
-    int64_t q, out;        /* [m][pad]: scaled queries; result, or their gradient         */
-    int64_t kt, v;         /* [D][ldk]; [packed][pad]                                     */
-    int64_t table, tables; /* biases of the packed keys, see window_tiles.h; their number */
-    int64_t other, dout;   /* backward: [m][ld] gradients of probabilities; [m][pad]      */
-    int64_t k, vt;         /* backward                                                    */
-    int64_t dk, dv;        /* backward: sums, [packed][pad]                               */
-    int64_t dtable;        /* backward: gradient of the biases                            */
-    int64_t total;
-    int64_t partial; /* backward, of a task: dk, dv [extra][D]; [rows]; [g]         */
-} tp_window_scratch;
 
 TP_HD static inline int64_t tp__window_min(int64_t a, int64_t b)
 {
@@ -206,108 +183,6 @@ TP_HD static inline int tp__window_rects(const tp_window *g, int64_t cy, int64_t
         if (tp__window_rect(g, cy, cx, b, &r)) rect[n++] = r;
     }
     return n;
-}
-
-/* The differences of places across, key less query, are in absolute value at most this. */
-static inline int64_t tp__window_across(const tp_window *g)
-{
-    return tp__window_max(0, tp__window_min(g->chunk[1] + g->halo[1], g->size[1]) - 1);
-}
-
-/* The most biases that window_tiles.h lays out. */
-static inline int64_t tp__window_biases(const tp_window *g)
-{
-    const int64_t down = tp__window_min(g->chunk[0], g->size[0]);
-    if (!g->local || (g->rows == 0 && !g->exact)) return 0;
-    if (tp__window_banded(g)) return down * tp__window_band(g) * (2 * tp__window_across(g) + 1);
-    return TP_WINDOW_RECTS * down * g->chunk[0] * (2 * g->chunk[1] - 1);
-}
-
-static inline int64_t tp__window_up(int64_t n)
-{
-    return tp__window_ceil(n, TP_WINDOW_ALIGN) * TP_WINDOW_ALIGN;
-}
-
-/* Of rows of n elements: an odd multiple of TP_WINDOW_ALIGN is kind to caches. */
-static inline int64_t tp__window_ld(int64_t n)
-{
-    return (tp__window_ceil(n + TP_WINDOW_SLACK, TP_WINDOW_ALIGN) | 1) * TP_WINDOW_ALIGN;
-}
-
-static inline int64_t tp__window_take(int64_t *total, int64_t n)
-{
-    const int64_t at = *total;
-    *total += tp__window_up(n);
-    return at;
-}
-
-static inline tp_window_scratch tp__window_layout(const tp_window *g, bool backward)
-{
-    const int64_t queries = tp__window_min(g->chunk[0] * g->chunk[1], g->cells);
-    const int64_t across = tp__window_min(g->strip * g->chunk[1] + 2 * g->halo[1], g->size[1]);
-    const int64_t cells = tp__window_banded(g) ? tp__window_band(g) * across : g->keys - g->extra;
-    tp_window_scratch w;
-    memset(&w, 0, sizeof w);
-    w.m = tp__window_min(TP_WINDOW_QUERIES, queries);
-    w.pad = tp__window_up(g->dim);
-    w.ld = tp__window_ld(g->keys);
-    w.front = tp__window_up(g->extra + TP_WINDOW_SLACK);
-    w.packed = w.front + (g->local ? cells : 0) + TP_WINDOW_SLACK;
-    w.ldk = tp__window_ld(w.packed);
-    w.tables = tp__window_biases(g);
-    const int64_t rows = (w.m + TP_WINDOW_SLACK) * w.pad, tile = (w.m + TP_WINDOW_SLACK) * w.ld;
-    w.scores = tp__window_take(&w.total, tile);
-    w.q = tp__window_take(&w.total, rows);
-    w.out = tp__window_take(&w.total, rows);
-    w.kt = tp__window_take(&w.total, w.pad * w.ldk);
-    w.v = tp__window_take(&w.total, w.packed * w.pad);
-    w.table = tp__window_take(&w.total, w.tables);
-    if (!backward) return w;
-    w.other = tp__window_take(&w.total, tile);
-    w.dout = tp__window_take(&w.total, rows);
-    w.k = tp__window_take(&w.total, w.packed * w.pad);
-    w.vt = tp__window_take(&w.total, w.pad * w.ldk);
-    w.dk = tp__window_take(&w.total, w.packed * w.pad);
-    w.dv = tp__window_take(&w.total, w.packed * w.pad);
-    w.dtable = tp__window_take(&w.total, w.tables);
-    w.partial = 2 * g->extra * g->dim + g->rows + g->global;
-    return w;
-}
-
-/* On a GPU, what backward sums up: gradients of biases in slices of the tiles of queries, those of
- * low and global keys in slices of the map. Pieces of the work begin where it says, in floats. */
-typedef struct tp_window_gpu {
-    int64_t tiles, slices; /* of a chunk; of all chunks of the batch                             */
-    int64_t reach[2];      /* largest differences of positions                                   */
-    int64_t differences;   /* of positions, or 0: nothing depends on them                        */
-    int64_t biases;        /* those, global tokens, two constants; padded                        */
-    int64_t spans;         /* slices of the map                                                  */
-    int64_t table, keys;   /* [slices][H][biases]; [B][H][spans][extra][2][D]                    */
-    int64_t total;         /* before them: delta, [B,H,N]                                        */
-} tp_window_gpu;
-
-static inline tp_window_gpu tp__window_gpu(const tp_window *g)
-{
-    tp_window_gpu w;
-    for (int i = 0; i < 2; i++) w.reach[i] = g->chunk[i] + g->halo[i] - 1;
-    w.tiles = tp__window_ceil(g->chunk[0] * g->chunk[1], TP_WINDOW_QUERIES);
-    w.slices = tp__window_min(g->batch * g->chunks[0] * g->chunks[1] * w.tiles,
-                              tp__window_max(1, TP_WINDOW_SLICES / g->heads));
-    w.differences =
-        g->local && (g->rows || g->exact) ? (2 * w.reach[0] + 1) * (2 * w.reach[1] + 1) : 0;
-    w.biases = tp__window_ceil(w.differences + g->global + 2, 4) * 4;
-    w.spans = tp__window_ceil(g->cells, TP_WINDOW_SPAN);
-    w.table = g->batch * g->heads * g->cells;
-    w.keys = w.table + w.slices * g->heads * w.biases;
-    w.total = w.keys + g->batch * g->heads * w.spans * g->extra * 2 * g->dim;
-    return w;
-}
-
-/* Elements of scratch: each thread's, then those of all stripes of all heads. */
-static inline int64_t tp__window_elements(const tp_window *g, bool backward, int threads)
-{
-    const tp_window_scratch w = tp__window_layout(g, backward);
-    return threads * w.total + g->batch * g->heads * g->stripes * w.partial;
 }
 
 #endif

@@ -6,7 +6,7 @@
 
 extern "C" tp_code ls_wide_forward(const tp_call *c)
 {
-    const ls_call<bf16> p = ls_call_of<bf16>(c, false);
+    const ls_call<bf16> p = ls_call_of<bf16>(c);
     if (c->x[0].dtype != TP_BF16 || p.D != 64 || !ls_serves(p, 128, LS_STEP))
         return tp__cuda_fail(c, TP_E_VALUE, "not a call for 32 queries a warp");
     const tp_code code = ls_bias_logits(c, p);

@@ -13,9 +13,9 @@
 #ifndef TP_ATTN_TILES_H
 #define TP_ATTN_TILES_H
 
+#include "tensor/cpu/kit/attn_scratch.h"
 #include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/geometry/attn.h"
 #include "tensor/kernel.h"
 
 /* Types that depend on `real`; undefined again at the end of tensor/cpu/attention.c. */
@@ -24,6 +24,8 @@
 
 typedef struct attn {
     tp_attn g;
+    tp_attn_cut cut;
+    tp_attn_scratch at;
     tp_rng rng;
     uint32_t drop_below; /* 0: no dropout */
     real scale, keep_scale;
@@ -64,9 +66,9 @@ static void set_keys(const attn *a, tile *t, int64_t j, int64_t n)
     const int64_t skew = a->g.positions ? 1 : 0;
     t->j = j;
     t->n = n;
-    t->ld = a->g.at.ld;
+    t->ld = a->at.ld;
     t->ld_s = t->ld - skew;
-    t->s = t->scratch + a->g.at.scores + skew * (t->m - 1);
+    t->s = t->scratch + a->at.scores + skew * (t->m - 1);
 }
 
 /* to[m][D] = scale (queries + r), r [D] or NULL */
@@ -82,8 +84,8 @@ static void load_queries(const attn *a, const tile *t, const real *r, real *to)
 static void begin_queries(const attn *a, const tile *t)
 {
     const int64_t head = t->h * a->g.dim;
-    load_queries(a, t, a->r_w ? a->r_w + head : NULL, t->scratch + a->g.at.q);
-    if (a->g.positions) load_queries(a, t, a->r_r + head, t->scratch + a->g.at.q_pos);
+    load_queries(a, t, a->r_w ? a->r_w + head : NULL, t->scratch + a->at.q);
+    if (a->g.positions) load_queries(a, t, a->r_r + head, t->scratch + a->at.q_pos);
 }
 
 /* The largest distance of the tile: that of its last query and first key. */
@@ -108,12 +110,12 @@ static void logits(const attn *a, const tile *t)
 {
     const tp_attn *g = &a->g;
     if (g->positions) {
-        real *pos = t->scratch + g->at.pos;
+        real *pos = t->scratch + a->at.pos;
         load_positions(a, t, pos);
-        tp__gemm(REAL, false, true, t->m, t->n + t->m - 1, g->dim, 1.0, t->scratch + g->at.q_pos,
-                 g->dim, pos, g->dim, 0.0, t->scratch + g->at.scores, t->ld);
+        tp__gemm(REAL, false, true, t->m, t->n + t->m - 1, g->dim, 1.0, t->scratch + a->at.q_pos,
+                 g->dim, pos, g->dim, 0.0, t->scratch + a->at.scores, t->ld);
     }
-    tp__gemm(REAL, false, true, t->m, t->n, g->dim, 1.0, t->scratch + g->at.q, g->dim,
+    tp__gemm(REAL, false, true, t->m, t->n, g->dim, 1.0, t->scratch + a->at.q, g->dim,
              a->k + key_at(a, t), g->width, g->positions ? 1.0 : 0.0, t->s, t->ld_s);
 }
 
@@ -156,7 +158,7 @@ static const real *keep_row(const attn *a, tile *t, int64_t r, int64_t n)
     const int64_t query = (t->b * g->heads + t->h) * g->queries + t->i + r;
     const uint32_t below = a->drop_below;
     const real scale = a->keep_scale;
-    real *keep = t->scratch + g->at.keep;
+    real *keep = t->scratch + a->at.keep;
     if (below == 0) return NULL;
     for (int64_t c = 0, step; c < n; c += step) {
         step = n - c;
@@ -184,7 +186,7 @@ static real max_of(const real *s, int64_t lo, int64_t hi, real x)
 static void softmax_rows(const attn *a, tile *t)
 {
     const int64_t d = a->g.dim;
-    real *tops = t->scratch + a->g.at.row, *sums = tops + t->m, *out = t->scratch + a->g.at.out;
+    real *tops = t->scratch + a->at.row, *sums = tops + t->m, *out = t->scratch + a->at.out;
     for (int64_t r = 0; r < t->m; r++) {
         real *s = t->s + r * t->ld_s, sum = 0;
         int64_t lo, hi;
@@ -234,9 +236,9 @@ static void gradient_rows(const attn *a, tile *t)
 {
     const tp_attn *g = &a->g;
     const int64_t row = (t->b * g->heads + t->h) * g->queries + t->i;
-    const real *delta = t->scratch + g->at.row;
+    const real *delta = t->scratch + a->at.row;
     for (int64_t r = 0; r < t->m; r++) {
-        real *s = t->s + r * t->ld_s, *dp = t->scratch + g->at.other + r * t->ld;
+        real *s = t->s + r * t->ld_s, *dp = t->scratch + a->at.other + r * t->ld;
         int64_t lo, hi;
         seen(a, t, r, &lo, &hi);
         finish_row(a, t, r, lo, hi);

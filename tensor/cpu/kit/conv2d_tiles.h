@@ -10,8 +10,8 @@
 #ifndef TP_CONV2D_TILES_H
 #define TP_CONV2D_TILES_H
 
+#include "tensor/cpu/kit/conv2d_cut.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/geometry/conv2d_cut.h"
 #include "tensor/kernel.h"
 
 /* Positions of a tile: images, rows and columns from `first` on. */

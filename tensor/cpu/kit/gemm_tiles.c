@@ -165,6 +165,14 @@ static void gemm_tiles(const void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+size_t tp__product_work(const tp_device *D, tp_dtype dtype, const tp_view *a, const tp_view *b)
+{
+    const int64_t width = a->dim[a->ndim - 1];
+    int64_t size = width > 0 ? a->numel / width : 0;
+    for (int i = b->ndim - 2; i < b->ndim; i++) size = max(size, b->dim[i]);
+    return (size_t)D->threads * tp__gemm_scratch(dtype, max(width, size));
+}
+
 void tp__gemm_parallel(const tp_device *D, const tp_gemm *g)
 {
     if (g->m == 0 || g->n == 0) return;

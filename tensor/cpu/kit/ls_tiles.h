@@ -5,9 +5,9 @@
 
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/ls_products.h"
+#include "tensor/cpu/kit/ls_scratch.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/transpose.h"
-#include "tensor/geometry/ls_attention.h"
 #include "tensor/kernel.h"
 
 #ifndef ls_task

@@ -13,7 +13,7 @@
 #include "tensor/cpu/kit/ls_products.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/transpose.h"
-#include "tensor/geometry/window.h"
+#include "tensor/cpu/kit/window_scratch.h"
 #include "tensor/kernel.h"
 
 #ifndef win

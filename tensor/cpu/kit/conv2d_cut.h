@@ -8,8 +8,8 @@
 #define TP_CONV2D_CUT_H
 
 #include "tensor/cpu/kit/gemm.h"
+#include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/geometry/conv2d.h"
-#include "tensor/geometry/row_blocks.h"
 
 enum {
     TP_CONV_TILE = 256,         /* positions of a tile, up to twice as many      */

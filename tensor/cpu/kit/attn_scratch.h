@@ -1,0 +1,94 @@
+/* attn_scratch.h - how the CPU cuts attention into tiles and stripes, and the scratch of a thread.
+ *
+ * Tiles of 64 queries by 512 keys stay in a 1 MB second-level cache, two of them in backward, and
+ * are large enough for matrix products at nearly full rate; more queries would waste more of the
+ * product with relative positions. Scratch does not grow with the number of queries or keys.
+ *
+ * Backward is cut into stripes of queries and of keys, equally long, laid out so that the causal
+ * diagonal runs through their corners: keys are shifted by `pad`, query i stands at i + S - N +
+ * pad, and S - N + pad is a multiple of the stripe. The pairs (query stripe I, key stripe J) with I
+ * + J equal to c modulo `phases` form phase c: no two of them share a query or a key, so that they
+ * run in parallel and write dq, dk and dv without partial sums. With relative positions the phases
+ * do not wrap around: then the I - J of a phase differ by two or more, and no two pairs share a
+ * distance either. The cut follows from the shapes alone, so results do not depend on the number
+ * of threads. */
+#ifndef TP_ATTN_SCRATCH_H
+#define TP_ATTN_SCRATCH_H
+
+#include "tensor/geometry/attn.h"
+
+enum { TP_ATTN_QUERIES = 64, TP_ATTN_KEYS = 512, TP_ATTN_STRIPE = 256, TP_ATTN_TASKS = 16 };
+
+typedef struct tp_attn_cut {
+    int64_t m, n;           /* queries and keys of a tile                         */
+    int64_t stripe, pad;    /* backward: rows of a stripe; shift of the keys      */
+    int64_t nq, nk, phases; /* backward: stripes of queries and keys; forward: 0 */
+} tp_attn_cut;
+
+/* Stripes so that a phase has about TP_ATTN_TASKS pairs, as far as there are TP_ATTN_STRIPE keys
+ * for each. */
+static inline tp_attn_cut tp__attn_cut(const tp_attn *a, bool backward)
+{
+    const int64_t groups = a->heads * (a->shared ? 1 : a->batch);
+    const int64_t most = a->queries > a->keys ? a->queries : a->keys;
+    const int64_t parts = groups > 0 && groups < TP_ATTN_TASKS ? TP_ATTN_TASKS / groups : 1;
+    const int64_t part = TP_ATTN_STRIPE * parts;
+    tp_attn_cut c = { .m = a->queries < TP_ATTN_QUERIES ? a->queries : TP_ATTN_QUERIES,
+                      .n = a->keys < TP_ATTN_KEYS ? a->keys : TP_ATTN_KEYS };
+    if (!backward) return c;
+    c.stripe = TP_ATTN_STRIPE * (most > 0 ? (most + part - 1) / part : 1);
+    c.pad = (c.stripe - a->ahead % c.stripe) % c.stripe;
+    c.nq = (a->queries + c.stripe - 1) / c.stripe;
+    c.nk = (a->keys + c.pad + c.stripe - 1) / c.stripe;
+    c.phases = a->positions ? c.nq + c.nk - 1 : c.nq > c.nk ? c.nq : c.nk;
+    return c;
+}
+
+/* Where the pieces of a thread's scratch begin, in elements. m, n: queries and keys of a tile. */
+typedef struct tp_attn_scratch {
+    int64_t ld;           /* of score tiles: an odd multiple of 16, kind to caches           */
+    int64_t scores;       /* [m][ld]: logits, probabilities; backward: their gradients       */
+    int64_t other;        /* [m][ld]: backward: gradients of the probabilities               */
+    int64_t q, q_pos;     /* [m][D]: scaled queries, with r_w and r_r if there are positions */
+    int64_t out, out_pos; /* [m][D]: result; backward: query gradient by keys, by positions  */
+    int64_t dout;         /* [m][D]: backward: gradient of the result                        */
+    int64_t row;          /* [2][m]: running maximum and sum; backward: lse, rowsum(dO * O)  */
+    int64_t keep;         /* [n]: dropout factors of a row                                   */
+    int64_t pos, dpos;    /* [n + m][D]: positions by decreasing distance, their gradients   */
+    int64_t total;
+} tp_attn_scratch;
+
+static inline int64_t tp__attn_take(tp_attn_scratch *w, int64_t n)
+{
+    const int64_t at = w->total;
+    w->total += (n + 15) / 16 * 16;
+    return at;
+}
+
+static inline tp_attn_scratch tp__attn_scratch(const tp_attn *a, const tp_attn_cut *c,
+                                               bool backward)
+{
+    const int64_t m = c->m, n = c->n, d = a->dim;
+    tp_attn_scratch w = { .ld = (n + (a->positions ? m : 0) + 15) / 16 * 16 };
+    if (w.ld / 16 % 2 == 0) w.ld += 16;
+    w.scores = tp__attn_take(&w, m * w.ld);
+    w.q = tp__attn_take(&w, m * d);
+    w.out = tp__attn_take(&w, m * d);
+    w.row = tp__attn_take(&w, 2 * m);
+    w.keep = tp__attn_take(&w, n);
+    if (a->positions) {
+        w.q_pos = tp__attn_take(&w, m * d);
+        w.pos = tp__attn_take(&w, (n + m) * d);
+    }
+    if (backward) {
+        w.other = tp__attn_take(&w, m * w.ld);
+        w.dout = tp__attn_take(&w, m * d);
+    }
+    if (backward && a->positions) {
+        w.out_pos = tp__attn_take(&w, m * d);
+        w.dpos = tp__attn_take(&w, (n + m) * d);
+    }
+    return w;
+}
+
+#endif

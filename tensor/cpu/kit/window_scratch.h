@@ -1,0 +1,96 @@
+/* window_scratch.h - attention over maps: the scratch memory of a thread. */
+#ifndef TP_WINDOW_SCRATCH_H
+#define TP_WINDOW_SCRATCH_H
+
+#include "tensor/geometry/window.h"
+
+enum {
+    TP_WINDOW_ALIGN = 16, /* elements: sizes in scratch are multiples, whatever the vector length */
+    TP_WINDOW_SLACK = 16  /* rows and columns that products may touch beyond the end */
+};
+
+/* Where the pieces of a thread's scratch begin, in elements. A t at the end of a name: transposed.
+ * Rows of D are rounded up to `pad`. Keys are packed with the extra ones first, those of the map
+ * from `front` on: those of a strip. */
+typedef struct tp_window_scratch {
+    int64_t m, pad, ld;    /* queries of a piece at most; of rows; of score tiles         */
+    int64_t front, packed; /* of packed keys                                              */
+    int64_t ldk;           /* of transposed keys                                          */
+    int64_t scores;        /* [m][ld]                                                     */
+    int64_t q, out;        /* [m][pad]: scaled queries; result, or their gradient         */
+    int64_t kt, v;         /* [D][ldk]; [packed][pad]                                     */
+    int64_t table, tables; /* biases of the packed keys, see window_tiles.h; their number */
+    int64_t other, dout;   /* backward: [m][ld] gradients of probabilities; [m][pad]      */
+    int64_t k, vt;         /* backward                                                    */
+    int64_t dk, dv;        /* backward: sums, [packed][pad]                               */
+    int64_t dtable;        /* backward: gradient of the biases                            */
+    int64_t total;
+    int64_t partial; /* backward, of a task: dk, dv [extra][D]; [rows]; [g]         */
+} tp_window_scratch;
+
+/* The differences of places across, key less query, are in absolute value at most this. */
+static inline int64_t tp__window_across(const tp_window *g)
+{
+    return tp__window_max(0, tp__window_min(g->chunk[1] + g->halo[1], g->size[1]) - 1);
+}
+
+/* The most biases that window_tiles.h lays out. */
+static inline int64_t tp__window_biases(const tp_window *g)
+{
+    const int64_t down = tp__window_min(g->chunk[0], g->size[0]);
+    if (!g->local || (g->rows == 0 && !g->exact)) return 0;
+    if (tp__window_banded(g)) return down * tp__window_band(g) * (2 * tp__window_across(g) + 1);
+    return TP_WINDOW_RECTS * down * g->chunk[0] * (2 * g->chunk[1] - 1);
+}
+
+static inline int64_t tp__window_up(int64_t n)
+{
+    return tp__window_ceil(n, TP_WINDOW_ALIGN) * TP_WINDOW_ALIGN;
+}
+
+/* Of rows of n elements: an odd multiple of TP_WINDOW_ALIGN is kind to caches. */
+static inline int64_t tp__window_ld(int64_t n)
+{
+    return (tp__window_ceil(n + TP_WINDOW_SLACK, TP_WINDOW_ALIGN) | 1) * TP_WINDOW_ALIGN;
+}
+
+static inline int64_t tp__window_take(int64_t *total, int64_t n)
+{
+    const int64_t at = *total;
+    *total += tp__window_up(n);
+    return at;
+}
+
+static inline tp_window_scratch tp__window_layout(const tp_window *g, bool backward)
+{
+    const int64_t queries = tp__window_min(g->chunk[0] * g->chunk[1], g->cells);
+    const int64_t across = tp__window_min(g->strip * g->chunk[1] + 2 * g->halo[1], g->size[1]);
+    const int64_t cells = tp__window_banded(g) ? tp__window_band(g) * across : g->keys - g->extra;
+    tp_window_scratch w = { 0 };
+    w.m = tp__window_min(TP_WINDOW_QUERIES, queries);
+    w.pad = tp__window_up(g->dim);
+    w.ld = tp__window_ld(g->keys);
+    w.front = tp__window_up(g->extra + TP_WINDOW_SLACK);
+    w.packed = w.front + (g->local ? cells : 0) + TP_WINDOW_SLACK;
+    w.ldk = tp__window_ld(w.packed);
+    w.tables = tp__window_biases(g);
+    const int64_t rows = (w.m + TP_WINDOW_SLACK) * w.pad, tile = (w.m + TP_WINDOW_SLACK) * w.ld;
+    w.scores = tp__window_take(&w.total, tile);
+    w.q = tp__window_take(&w.total, rows);
+    w.out = tp__window_take(&w.total, rows);
+    w.kt = tp__window_take(&w.total, w.pad * w.ldk);
+    w.v = tp__window_take(&w.total, w.packed * w.pad);
+    w.table = tp__window_take(&w.total, w.tables);
+    if (!backward) return w;
+    w.other = tp__window_take(&w.total, tile);
+    w.dout = tp__window_take(&w.total, rows);
+    w.k = tp__window_take(&w.total, w.packed * w.pad);
+    w.vt = tp__window_take(&w.total, w.pad * w.ldk);
+    w.dk = tp__window_take(&w.total, w.packed * w.pad);
+    w.dv = tp__window_take(&w.total, w.packed * w.pad);
+    w.dtable = tp__window_take(&w.total, w.tables);
+    w.partial = 2 * g->extra * g->dim + g->rows + g->global;
+    return w;
+}
+
+#endif
