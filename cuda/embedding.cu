@@ -59,7 +59,7 @@ template <class S> static tp_code embedding_fwd(const tp_call *c)
     });
 }
 
-/* c->work: tp__keyed_sums_work bytes. */
+/* c->work: tp_keyed_sums_work bytes. */
 template <class S> static tp_code embedding_bwd(const tp_call *c)
 {
     const tp_view *to = &c->dx[0];

@@ -203,7 +203,7 @@ Test(index_ops, messages)
     static const char *const expected[] = {
         "embedding: id 7 at position 2, but the table has 3 rows",
         "embedding: id -1 at position 1, but the table has 2 rows",
-        "embedding: wants a floating table and ids of i32 or i64\n  inputs f32[3,2], f32[3,2]",
+        "embedding: the table must be floating point, ids i32 or i64\n  inputs f32[3,2], f32[3,2]",
         "embedding: the table must have two axes, rows and columns",
         "gather: index 7 at position 2, but axis 0 has size 6",
         "gather: axis 2 is out of range: x has 2 axes",

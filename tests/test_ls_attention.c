@@ -456,7 +456,7 @@ typedef struct mistake {
 static const mistake mistakes[] = {
     { 1, 1, 7, { "", GOOD, CFG(2, 4, 1, 6) }, "k_win and v_win must both be [B,Wc+N,H*D]" },
     { -1, 0, 0, { "", 1, 8, 7, 2, 4, CFG(2, 4, 1, 6) }, "k_win has 15 rows for 8 queries: between 0 and 6 (the window) may come before them" },
-    { -1, 0, 0, { "", 1, 8, 3, 2, 4, CFG(2, 4, 1, 6) }, "a window of 6 needs 5 rows before the queries, k_win has 3; the option masked does without" },
+    { -1, 0, 0, { "", 1, 8, 3, 2, 4, CFG(2, 4, 1, 6) }, "a window of 6 needs 5 rows before the queries, k_win has 3; set the option masked to allow fewer" },
     { -1, 0, 0, { "", 1, 8, 5, 2, 4, CFG(2, 4, 1, 6), .cfg.segment = true }, "a window of 6 needs 6 rows before the queries" },
     { 5, 0, 5, { "", GOOD, CFG(2, 4, 1, 6) }, "pos_win must be [6,H*D]" },
     { 6, 0, 3, { "", GOOD, CFG(2, 4, 1, 6) }, "pos_cmp must be [n,H*D], n at least 4" },

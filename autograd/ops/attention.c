@@ -2,8 +2,8 @@
  *
  *     y[i] = sum_j P[i,j] v[j]      P = dropout(softmax_j(scale q[i] k[j] + bias[i,j]))
  *
- * over the keys j that query i sees. Backward reads the inputs, y and the log-sum-exp of each row,
- * and computes P again: nothing of size N * S is kept. */
+ * The sum runs over the keys j that query i sees. Backward reads the inputs, y and the log-sum-exp
+ * of each row, and recomputes P: nothing of size N * S is stored. */
 #include "autograd/ops/attn.h"
 
 TP_KERNEL(attention_fwd);
@@ -53,8 +53,8 @@ static double attention_macs(const tp_infer *q)
     return 2.0 * tp__attn_pairs(q, false) * (double)q->x[0].dim[2];
 }
 
-/* Masks of the cases: in two rows of the batch, one key in three is hidden; the second row of the
- * case with seven keys sees nothing at all. */
+/* Masks for the cases: one key in three is masked. In the case with seven keys, the second row of
+ * the batch sees no key at all. */
 static void fill_mask(int i, tp_view *x)
 {
     if (i != 3) return;

@@ -1,4 +1,4 @@
-/* attn.h - what the ops of full attention share: checks of queries, keys and values, results. */
+/* attn.h - shape checks that the full-attention ops share. */
 #ifndef TP_ATTN_INNER_H
 #define TP_ATTN_INNER_H
 
@@ -21,8 +21,8 @@ static inline tp_code tp__attn_check_cfg(tp_infer *q)
     return TP_OK;
 }
 
-/* x[0..2]: q [B,N,H*D], k and v [B,S,H*D]. Sets the results: y [B,N,H*D] and, hidden, the
- * log-sum-exp of each query's logits [B,H,N], in f32 where the data is bf16. */
+/* x[0..2] are q [B,N,H*D], k and v [B,S,H*D]. Describes the outputs: y [B,N,H*D] and the hidden
+ * log-sum-exp of each query's logits [B,H,N], in f32 for bf16 data. */
 static inline tp_code tp__attn_infer(tp_infer *q)
 {
     const tp_view *x = q->x;
@@ -49,7 +49,7 @@ static inline tp_code tp__attn_infer(tp_infer *q)
     return TP_OK;
 }
 
-/* Pairs of query and key of one head that causality and the span leave; a mask is data. */
+/* Query-key pairs of one head within causality and span. A mask is data, so it does not count. */
 static inline double tp__attn_pairs(const tp_infer *q, bool positions)
 {
     const tp_attn a = tp__attn(q->x, q->attr, positions);

@@ -2,9 +2,9 @@
  *
  *     y = (x - m) / sqrt(v + eps) * w + b      over all axes of x [...,C] but the last
  *
- * m and v are those of the batch in training and the buffers `mean` and `var` in eval. In training
- * the kernel moves the buffers and counts `batches`, once: a replay by tp_checkpoint leaves them
- * alone. */
+ * m and v are the batch's mean and variance in training, the buffers `mean` and `var` in eval. In
+ * training the kernel also updates the buffers and increments `batches`; when tp_checkpoint replays
+ * the op, it leaves them unchanged. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
@@ -16,7 +16,7 @@ static tp_code batchnorm_shape(tp_infer *q)
     const tp__batchnorm_attr *at = q->attr;
     const tp_view *x = &q->x[0];
 
-    tp_infer floats = *q; /* all inputs but the count */
+    tp_infer floats = *q; /* all inputs except batches */
     floats.nx = 5;
     if (tp__expect_float(&floats) != TP_OK) return TP_E_DTYPE;
     for (int i = 3; i < 5; i++)

@@ -1,5 +1,5 @@
-/* cast.c - conversion between floating dtypes; to its own dtype it is a view. The gradient is
- * converted back. */
+/* cast.c - conversion between floating dtypes. A cast to the input's own dtype is a view. Backward
+ * converts the gradient back. */
 #include "autograd/ops/op_inner.h"
 
 TP_KERNEL(cast_fwd);

@@ -1,4 +1,4 @@
-/* chunk_project.c - the dynamic projection: chunks of tokens are averaged to a few vectors.
+/* chunk_project.c - the dynamic projection: reduces each chunk of tokens to a few weighted means.
  *
  *     y[b, c r + j, head i] = sum_s p[s] x[b, c l + s, head i],   p = softmax over s of
  *                                                                     scores[b, c l + s, i r + j]

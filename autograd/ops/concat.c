@@ -1,7 +1,7 @@
-/* concat.c - concat, stack and split: tensors joined along one axis, and cut in equal parts.
+/* concat.c - concat, stack and split: join tensors along one axis, or cut one into equal parts.
  *
- * A stacked tensor is one joined along an axis of size 1 that its parts do not write down, so both
- * have the same kernels; those of split are the same in the other direction. */
+ * Stacking is concatenation along a new axis of size 1, so both ops share their kernels. Split uses
+ * the same kernels in the opposite direction. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/shape_ops.h"
 

@@ -3,12 +3,12 @@
  *     y[b,o,n] = bias[n] + sum_k sum_c x[b, o stride - pad + k dilation, c] w[n,c,k]
  *
  * Weights are in PyTorch's layout, [Co,Ci/groups,KH,KW]; group i of the outputs reads group i of
- * the inputs. One input and one output a group is tp_depthwise_conv2d's. */
+ * the inputs. Groups of one input and one output go to tp_depthwise_conv2d. */
 #include "tensor/geometry/conv2d.h"
 #include "autograd/ops/op_inner.h"
 #include <tapegrad/tensor.h>
 
-#define MOST INT32_MAX /* of stride, pad, dilation and sizes: no product overflows */
+#define MOST INT32_MAX /* the largest option and size, so that no product overflows */
 
 static tp_code check_channels(tp_infer *q)
 {
@@ -68,7 +68,7 @@ static tp_code conv2d_shape(tp_infer *q)
     return TP_OK;
 }
 
-/* All taps, those in the padding too. */
+/* Counts all taps, also those in the padding. */
 static double conv2d_macs(const tp_infer *q)
 {
     const tp_view *w = &q->x[1];
@@ -155,7 +155,7 @@ const tp_op tp_op_conv2d = {
     .cases = conv2d_cases,
 };
 
-/* 0 stands for the default. */
+/* Replaces zeros by the defaults. */
 static tp_conv_cfg with_defaults(tp_conv_cfg cfg)
 {
     for (int i = 0; i < 2; i++) {
@@ -166,7 +166,7 @@ static tp_conv_cfg with_defaults(tp_conv_cfg cfg)
     return cfg;
 }
 
-/* One input and one output a group. */
+/* Does each group have one input and one output? */
 static bool is_depthwise(tp_tensor x, tp_tensor w, int64_t groups)
 {
     const tp_shape s = tp_shape_of(x), v = tp_shape_of(w);

@@ -1,16 +1,16 @@
-/* cross_entropy.c - cross entropy of softmax(logits) with an index or with probabilities.
+/* cross_entropy.c - cross entropy of softmax(logits) with class indices or probabilities.
  *
  *     loss = sum_j q_j (lse - x_j)     q = (1-e) target + e/V     lse = log sum_j exp(x_j)
  *
- * Saves logits, targets and two numbers a row; probabilities are never stored. Index targets are
- * checked by the kernel, when their values are there. */
+ * Saves the logits, the targets and two numbers per row; probabilities are never stored. The kernel
+ * checks index targets, since the shape rule cannot see their values. */
 #include "autograd/ops/loss.h"
 #include "tensor/error.h"
 
 TP_KERNEL(cross_entropy_fwd);
 TP_KERNEL(cross_entropy_bwd);
 
-/* An index target has the leading axes of the logits, probabilities have all. */
+/* Index targets have the leading axes of the logits, probabilities all of them. */
 static tp_code check_target(tp_infer *q)
 {
     const tp_view *logits = &q->x[0], *target = &q->x[1];
@@ -50,13 +50,13 @@ static tp_code cross_entropy_shape(tp_infer *q)
     return code == TP_OK ? tp__check_reduction(q, a->reduction) : code;
 }
 
-/* Forward: a loss a row. Backward: what the sum was divided by. */
+/* Forward: one loss per row. Backward: the divisor of the sum. */
 static size_t cross_entropy_work(const tp_call *c)
 {
     return (size_t)(tp_is_backward(c) ? 1 : c->y[1].dim[0]) * sizeof(double);
 }
 
-/* Index targets with some rows not counted; probabilities that do not add up to 1. */
+/* Index targets that ignore some rows; probabilities that do not add up to 1. */
 static void fill(int i, tp_view *v)
 {
     for (int64_t e = 0; i == 1 && e < v->numel; e++)

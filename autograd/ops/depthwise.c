@@ -1,4 +1,4 @@
-/* depthwise.c - depthwise convolutions, channels last, one and two axes.
+/* depthwise.c - depthwise convolutions over one or two axes, channels last.
  *
  *     y[b,o,c] = bias[c] + sum_k x[b, o stride - pad + k dilation, c] w[c,0,k]
  *
@@ -6,7 +6,7 @@
 #include "tensor/geometry/depthwise.h"
 #include "autograd/ops/op_inner.h"
 
-#define MOST INT32_MAX /* of stride, pad, dilation and sizes: no product overflows */
+#define MOST INT32_MAX /* the largest option and size, so that no product overflows */
 
 static tp_code check_cfg(tp_infer *q, int axes)
 {
@@ -69,7 +69,7 @@ static tp_code conv2d_shape(tp_infer *q)
     return conv_shape(q, 2);
 }
 
-/* All taps, those in the padding too. */
+/* Counts all taps, also those in the padding. */
 static double conv_macs(const tp_infer *q)
 {
     const tp_view *w = &q->x[1];
@@ -175,7 +175,7 @@ const tp_op tp_op_depthwise_conv2d = {
     .cases = conv2d_cases,
 };
 
-/* 0 stands for the default. */
+/* Replaces zeros by the defaults. */
 static tp_conv_cfg with_defaults(tp_conv_cfg cfg, int axes)
 {
     for (int i = 0; i < axes; i++) {

@@ -3,7 +3,7 @@
  *     dropout      y = m x              m = 1/(1-p) where the element's word is at least p 2^32,
  *     dropout_add  y = residual + m (x + b)     else 0; 1 everywhere unless training
  *
- * The mask is a function of (seed, offset, element): nothing is saved, backward makes it again. */
+ * The mask is a function of (seed, offset, element): backward recomputes it, nothing is saved. */
 #include "autograd/ops/op_inner.h"
 
 TP_KERNEL(dropout_fwd);

@@ -1,6 +1,6 @@
-/* embedding.c - rows of a table by id: y[...,j] = scale table[ids[...],j].
+/* embedding.c - looks up rows of a table: y[...,j] = scale table[ids[...],j].
  *
- * Ids are checked by the kernel, when their values are there. */
+ * The kernel checks the ids, since the shape rule cannot see their values. */
 #include "autograd/ops/op_inner.h"
 
 TP_KERNEL(embedding_fwd);
@@ -12,7 +12,7 @@ static tp_code embedding_shape(tp_infer *q)
     const tp_view *table = &q->x[0], *ids = &q->x[1];
 
     if (!tp_is_float(table->dtype) || !tp__is_index(ids->dtype))
-        return tp_fail(q, TP_E_DTYPE, "wants a floating table and ids of i32 or i64");
+        return tp_fail(q, TP_E_DTYPE, "the table must be floating point, ids i32 or i64");
     if (table->ndim != 2)
         return tp_fail(q, TP_E_SHAPE, "the table must have two axes, rows and columns");
     if (ids->ndim == TP_MAX_DIMS)

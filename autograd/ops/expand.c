@@ -1,4 +1,4 @@
-/* expand.c - repeats axes of size 1, and adds leading axes, up to a given shape. */
+/* expand.c - repeats axes of size 1 and adds leading axes to reach a given shape. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/broadcast.h"
 

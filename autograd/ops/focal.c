@@ -1,4 +1,4 @@
-/* focal.c - sigmoid focal loss (Lin et al. 2017): well classified elements count little.
+/* focal.c - sigmoid focal loss (Lin et al. 2017), which gives well-classified elements little weight.
  *
  *     a_t (1-p_t)^gamma bce(x, t)     p_t = p t + (1-p)(1-t), a_t = alpha t + (1-alpha)(1-t)
  *
@@ -17,7 +17,7 @@ static tp_code focal_shape(tp_infer *q)
     return tp__point_loss_shape(q);
 }
 
-/* Targets are 0, 1 and between. */
+/* Targets are 0, 1 and values in between. */
 static void fill(int i, tp_view *v)
 {
     for (int64_t e = 0; i == 1 && e < v->numel; e++) tp_st(v, e, (double)(e % 3) / 2.0);

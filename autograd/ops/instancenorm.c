@@ -2,7 +2,7 @@
  *
  *     y = (x - m) / sqrt(v + eps) * w + b     m, v of each image and channel of x [B,...,C]
  *
- * Biased variance over all positions, no running statistics. */
+ * The variance is biased and taken over all positions; there are no running statistics. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
@@ -25,7 +25,7 @@ static tp_code instancenorm_shape(tp_infer *q)
     return TP_OK;
 }
 
-/* Backward: of each image the sums of dy h and of dy. */
+/* Backward: the sums of dy h and of dy for each image. */
 static size_t instancenorm_work(const tp_call *c)
 {
     const tp_view *stats = &c->y[1];

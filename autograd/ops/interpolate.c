@@ -1,8 +1,8 @@
-/* interpolate.c - images of another size, bilinear or bicubic, channels last.
+/* interpolate.c - resizes images, bilinear or bicubic, channels last.
  *
- *     y[b,o,p,c] = sum_i sum_j h[o,i] w[p,j] x[b,i,j,c]       two or four weights h, w an output
+ *     y[b,o,p,c] = sum_i sum_j h[o,i] w[p,j] x[b,i,j,c]       two or four weights h, w per output
  *
- * PyTorch's rules without antialiasing (tensor/geometry/interpolate.h). */
+ * Follows PyTorch without antialiasing (tensor/geometry/interpolate.h). */
 #include "tensor/geometry/interpolate.h"
 #include "autograd/ops/op_inner.h"
 
@@ -62,7 +62,7 @@ TP_WORK(interpolate_work);
 
 const tp_op tp_op_interpolate = {
     .name = "interpolate",
-    .doc = "x [B,H,W,C] in another size, bilinear or bicubic, without antialiasing",
+    .doc = "x [B,H,W,C] resized, bilinear or bicubic, without antialiasing",
     .nx = 1,
     .ny = 1,
     .attr_size = sizeof(tp__interpolate_attr),

@@ -2,7 +2,7 @@
  *
  *     Y[...,N] = act(X[...,K] W[N,K]^T + b[N])
  *
- * One op instead of three: bias and activation cost no pass over memory of their own. */
+ * Fused, so that on the CPU bias and activation need no pass over memory of their own. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/linalg.h"
 

@@ -1,4 +1,4 @@
-/* loss.h - what the op files of the losses share: checks, result, scratch. */
+/* loss.h - what the losses' op files share: checks, result shape, workspace. */
 #ifndef TP_LOSS_INNER_H
 #define TP_LOSS_INNER_H
 
@@ -15,7 +15,7 @@ static inline tp_code tp__check_reduction(tp_infer *q, tp_reduction r)
     return tp_fail(q, TP_E_VALUE, "unknown reduction %d", (int)r);
 }
 
-/* Elementwise losses: x and target of one shape; a scalar, or one loss an element. */
+/* Elementwise losses: x and target of one shape; the result is a scalar or one loss per element. */
 static inline tp_code tp__point_loss_shape(tp_infer *q)
 {
     const tp__point_loss_attr *a = q->attr;
@@ -29,13 +29,13 @@ static inline tp_code tp__point_loss_shape(tp_infer *q)
     return tp__check_reduction(q, a->reduction);
 }
 
-/* Partial sums of the blocks. */
+/* One partial sum per block. */
 static inline size_t tp__point_loss_work(const tp_call *c)
 {
     return tp_is_backward(c) ? 0 : (size_t)(c->x[0].numel / TP_BLOCK + 1) * sizeof(double);
 }
 
-/* The rest of their tp_op. */
+/* The fields that their tp_op constants have in common. */
 #define TP_POINT_LOSS                                                                              \
     .nx = 2, .ny = 1, .attr_size = sizeof(tp__point_loss_attr),                                    \
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .constant = 1u << 1,                                     \

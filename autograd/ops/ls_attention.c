@@ -2,9 +2,9 @@
  *
  *     y[t] = softmax(window logits, chunk logits) (window values, chunk values)
  *
- * The softmax runs over the rows of the window and the vectors of the chunks together. The
- * log-sum-exp of each query is a second, hidden output, [B,H,N]: with it backward recomputes the
- * probabilities, tile by tile, instead of keeping N (w + vectors) of them. */
+ * One softmax covers the rows of the window and the vectors of the chunks. A second, hidden output
+ * [B,H,N] holds the log-sum-exp of each query, from which backward recomputes the probabilities tile
+ * by tile instead of storing N (w + vectors) of them. */
 #include "tensor/geometry/ls_attention.h"
 #include "autograd/ops/op_inner.h"
 
@@ -12,11 +12,11 @@ TP_KERNEL(ls_attention_fwd);
 TP_KERNEL(ls_attention_bwd);
 TP_WORK(ls_attention_work);
 
-/* The inputs that belong to the window, and to the vectors. */
+/* The inputs of the window, and those of the chunk vectors. */
 #define LS_WINDOW (1u << LS_K_WIN | 1u << LS_V_WIN | 1u << LS_POS_WIN | 1u << LS_R_W | 1u << LS_R_R)
 #define LS_CHUNKS (1u << LS_K_CMP | 1u << LS_V_CMP | 1u << LS_POS_CMP)
 
-/* Is x[i] [rows,width], or [B,rows,width] where q has its batch? */
+/* Is x[i] [rows,width], or with a batch [B,rows,width], B and width as in q? */
 static bool is_rows(const tp_infer *q, int i, int64_t rows, bool batch)
 {
     const tp_view *v = &q->x[i], *x = &q->x[LS_Q];
@@ -24,7 +24,7 @@ static bool is_rows(const tp_infer *q, int i, int64_t rows, bool batch)
            v->dim[v->ndim - 1] == x->dim[2] && (!batch || v->dim[0] == x->dim[0]);
 }
 
-/* [H,D], or with axes of size 1 as in the checkpoints: [1,H,1,D], [1,H,1,1,D]. */
+/* Is it [H,D], or [1,H,1,D] or [1,H,1,1,D] as in the checkpoints? */
 static bool is_bias(const tp_view *v, int64_t width, int64_t heads)
 {
     return v->numel == width && (v->ndim == 2 || v->ndim == 4 || v->ndim == 5) &&
@@ -56,8 +56,8 @@ static tp_code check_window(tp_infer *q, const tp__ls_attr *a)
     const int64_t least = a->segment ? a->window : a->window - 1;
     if (!a->masked && Wc < least)
         return tp_fail(q, TP_E_SHAPE,
-                       "a window of %lld needs %lld rows before the queries, k_win has %lld; the "
-                       "option masked does without",
+                       "a window of %lld needs %lld rows before the queries, k_win has %lld; set "
+                       "the option masked to allow fewer",
                        (long long)a->window, (long long)least, (long long)Wc);
     const int64_t span = a->segment ? 2 * a->window : a->window;
     if (!is_rows(q, LS_POS_WIN, span, false))
@@ -131,7 +131,8 @@ static tp_code ls_shape(tp_infer *q)
     return check_chunks(q, a);
 }
 
-/* Scores by keys and by positions, and values, of the rows and vectors that each query sees. */
+/* Each query meets the rows and vectors that it sees in three products: with keys, with positions,
+ * and with values. */
 static double ls_macs(const tp_infer *q)
 {
     const tp__ls_dims g = tp__ls_geometry(q->x, q->attr);

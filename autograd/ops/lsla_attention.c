@@ -2,9 +2,9 @@
  *
  *     y = (softmax(E (q k^T) + inner + mask) + outer) v       E elementwise, or a number
  *
- * Backward makes the scores and, from the log-sum-exp (a second, hidden output [B,H,N]), the
- * probabilities again, and gives all gradients in one pass over each window. Where k and v are the
- * input of q's projection itself, the tape adds the three terms of its gradient. */
+ * Backward recomputes the scores and the probabilities, the latter from the log-sum-exp (a second,
+ * hidden output [B,H,N]), and computes all gradients in one pass over each window. If k and v are
+ * also the input of q's projection, the tape adds the three terms of its gradient. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
@@ -70,7 +70,7 @@ static tp_code lsla_shape(tp_infer *q)
     return code;
 }
 
-/* q k^T, and both parts of the result in one product. */
+/* Two products: q k^T, and one with v for both parts of the result. */
 static double lsla_macs(const tp_infer *q)
 {
     const tp_lsla g = tp__lsla(q->x, q->attr);

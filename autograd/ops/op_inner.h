@@ -43,13 +43,14 @@ static inline tp_code tp__like_x(tp_infer *q)
     return TP_OK;
 }
 
-/* Input i has the gradient of y[0] if both are alike; a parameter may be of another dtype. */
+/* Lets input i take the gradient of y[0] as it is, if shapes and dtypes agree (a parameter's dtype may
+ * differ). */
 static inline void tp__pass_gradient(tp_infer *q, int i)
 {
     if (q->x[i].dtype == q->y[0].dtype && tp__same_shape(&q->x[i], &q->y[0])) q->passes |= 1u << i;
 }
 
-/* Fails unless every input that was given is floating. */
+/* Fails unless all inputs that are present are floating point. */
 static inline tp_code tp__expect_float(tp_infer *q)
 {
     for (int i = 0; i < q->nx; i++)
@@ -58,7 +59,7 @@ static inline tp_code tp__expect_float(tp_infer *q)
     return TP_OK;
 }
 
-/* Fails unless the inputs from the second on are [n] or absent; names[i] is input i's. */
+/* Fails unless all inputs after the first are [n] or absent; names[i] is the name of input i. */
 static inline tp_code tp__expect_vectors(tp_infer *q, const char *const *names, int64_t n)
 {
     for (int i = 1; i < q->nx; i++)
@@ -78,7 +79,7 @@ static inline bool tp__is_index(tp_dtype dt)
     return dt == TP_I32 || dt == TP_I64;
 }
 
-/* The axis counted from the front, or -1 with the op failed. */
+/* The axis counted from the front; fails the op and returns -1 if it is out of range. */
 static inline int tp__check_axis(tp_infer *q, int ndim, int axis)
 {
     const int k = tp__axis(ndim, axis);

@@ -1,11 +1,11 @@
-/* pad.c - elements of a constant value around one axis. */
+/* pad.c - pads one axis with a constant value. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/shape_ops.h"
 
 TP_KERNEL(pad_fwd);
 TP_KERNEL(pad_bwd);
 
-/* Integers must be able to hold the value. */
+/* Can an integer dtype hold the value? */
 static bool holds(tp_dtype dt, double value)
 {
     if (tp_is_float(dt)) return true;
@@ -48,7 +48,7 @@ static const tp_gradcase pad_cases[] = {
 
 const tp_op tp_op_pad = {
     .name = "pad",
-    .doc = "before and after elements of a value around an axis",
+    .doc = "an axis padded with a constant, `before` and `after` elements",
     .nx = 1,
     .ny = 1,
     .attr_size = sizeof(tp_pad_attr),

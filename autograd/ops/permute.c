@@ -1,5 +1,5 @@
-/* permute.c - axes in another order: axis i of y is axis order[i] of x. Where only axes of size
- * 1 move, a view. */
+/* permute.c - reorders axes: axis i of y is axis order[i] of x. The result is a view if only axes of
+ * size 1 move. */
 #include "autograd/ops/op_inner.h"
 
 TP_KERNEL(permute_fwd);
@@ -10,7 +10,7 @@ static tp_code permute_shape(tp_infer *q)
     const tp_shape *s = q->attr;
     const tp_view *x = &q->x[0];
     unsigned seen = 0;
-    int last = -1; /* the axis of x, of those longer than 1, that came last */
+    int last = -1; /* the previous axis of x that is longer than 1 */
     bool moved = false;
     if (s->ndim != x->ndim)
         return tp_fail(q, TP_E_SHAPE, "the order names %d axes, x has %d", s->ndim, x->ndim);

@@ -1,13 +1,13 @@
-/* pool2d.c - the largest or the mean of windows of images, channels last.
+/* pool2d.c - max and average pooling of images, channels last.
  *
  *     y[b,o,c] = max or mean over k of x[b, o stride - pad + k, c]
  *
- * The pad is at most half of the kernel, so that each window has an input. The maximum keeps where
- * it was found, 4 bytes an output. */
+ * The pad is at most half of the kernel, so that each window has an input. Max pooling stores the
+ * position of each maximum, 4 bytes per output. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/pool.h"
 
-#define MOST INT32_MAX /* of all sizes, and of the positions of an image */
+#define MOST INT32_MAX /* the largest size, and the most positions of an image */
 
 static tp_code pool_shape(tp_infer *q)
 {
@@ -87,9 +87,9 @@ TP_KERNEL(avg_pool2d_bwd);
 
 const tp_op tp_op_max_pool2d = {
     .name = "max_pool2d",
-    .doc = "the largest of windows of x [B,H,W,C]; gradient to the first",
+    .doc = "max pooling of x [B,H,W,C]; the first maximum gets the gradient",
     .nx = 1,
-    .ny = 2, /* y, and the position in its image where it was found */
+    .ny = 2, /* y, and the position of the maximum in its image */
     .attr_size = sizeof(tp_pool_cfg),
     .saves = TP_SAVE_Y(1),
     .shape = max_shape,
@@ -100,7 +100,7 @@ const tp_op tp_op_max_pool2d = {
 
 const tp_op tp_op_avg_pool2d = {
     .name = "avg_pool2d",
-    .doc = "the mean of windows of x [B,H,W,C]",
+    .doc = "average pooling of x [B,H,W,C]",
     .nx = 1,
     .ny = 1,
     .attr_size = sizeof(tp_pool_cfg),
@@ -110,7 +110,7 @@ const tp_op tp_op_avg_pool2d = {
     .cases = pool_cases,
 };
 
-/* 0 stands for the kernel. */
+/* A stride of 0 means that of the kernel. */
 static tp_pool_cfg with_strides(tp_pool_cfg cfg)
 {
     for (int i = 0; i < 2; i++)

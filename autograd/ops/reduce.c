@@ -1,4 +1,4 @@
-/* reduce.c - sum, mean, max, argmax, logsumexp over one axis, which disappears, or over all. */
+/* reduce.c - sum, mean, max, argmax, logsumexp over one axis, which is removed, or over all. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/broadcast.h"
 #include "tensor/geometry/shape_ops.h"
@@ -13,7 +13,7 @@ TP_KERNEL(argmax_fwd);
 TP_KERNEL(logsumexp_fwd);
 TP_KERNEL(logsumexp_bwd);
 
-/* y[0] has the shape of x without the axis. *terms: how many elements become one. */
+/* y[0] has the shape of x without the axis. *terms: the elements that each result reduces. */
 static tp_code reduce_shape(tp_infer *q, tp_dtype dtype, int64_t *terms)
 {
     const tp_axis_attr *a = q->attr;
@@ -41,7 +41,7 @@ static tp_code extreme_shape(tp_infer *q, tp_dtype dtype)
     int64_t terms = 0;
     const tp_code code = reduce_shape(q, dtype, &terms);
     if (code == TP_OK && terms == 0)
-        return tp_fail(q, TP_E_SHAPE, "nothing has no maximum: the axis has size 0");
+        return tp_fail(q, TP_E_SHAPE, "the axis has size 0, so there is no maximum");
     return code;
 }
 
@@ -94,7 +94,7 @@ const tp_op tp_op_logsumexp = {
 
 const tp_op tp_op_max = {
     .name = "max",
-    .doc = "maximum over an axis, or over all; gradient to the first",
+    .doc = "maximum over an axis, or over all; the first maximum gets the gradient",
     .nx = 1,
     .ny = 2, /* values, and their indices for backward */
     .attr_size = sizeof(tp_axis_attr),

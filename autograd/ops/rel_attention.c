@@ -3,8 +3,8 @@
  *     y[i] = sum_j P[i,j] v[j]      d = i + S - N - j, 0 <= d (< max_span)
  *     P = dropout(softmax_j(scale ((q[i] + r_w) k[j] + (q[i] + r_r) pos[d])))
  *
- * As tp_attention it keeps inputs, y and the log-sum-exp, and computes P again in backward. The
- * gradients of pos, r_w and r_r sum over the batch. */
+ * Like tp_attention it saves the inputs, y and the log-sum-exp, and recomputes P in backward. The
+ * gradients of pos, r_w and r_r are summed over the batch. */
 #include "autograd/ops/attn.h"
 
 TP_KERNEL(rel_attention_fwd);

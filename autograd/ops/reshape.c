@@ -1,7 +1,7 @@
-/* reshape.c - the same data with other sizes: a view, in both directions. */
+/* reshape.c - the same data in another shape: a view, forward and backward. */
 #include "autograd/ops/op_inner.h"
 
-/* Fills in the size that is -1, if there is one. */
+/* Computes the size given as -1, if any. */
 static tp_code infer_size(tp_infer *q, tp_view *y, int unknown)
 {
     const int64_t n = q->x[0].numel;

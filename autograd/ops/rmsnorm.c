@@ -2,7 +2,7 @@
  *
  *     y = x / sqrt(mean x^2 + eps) * w               w optional
  *
- * The kernels are layer norm's without the mean. */
+ * Shares the kernels of layer norm, without the mean. */
 #include "autograd/ops/rownorm.h"
 
 #define EPS(e)                                                                                     \

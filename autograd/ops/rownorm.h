@@ -1,4 +1,4 @@
-/* rownorm.h - what layer norm and RMS norm share: shape rule and kernels. */
+/* rownorm.h - the shape rule and kernels that layer norm and RMS norm share. */
 #ifndef TP_ROWNORM_H
 #define TP_ROWNORM_H
 
@@ -11,7 +11,7 @@ TP_KERNEL(rownorm_fwd);
 TP_KERNEL(rownorm_bwd);
 TP_WORK(rownorm_work);
 
-/* x [...,C], w [C], b [C]; the hidden output holds two numbers a row. */
+/* x [...,C], w [C], b [C]; the hidden output holds two numbers per row. */
 static inline tp_code tp__rownorm_shape(tp_infer *q)
 {
     static const char *const names[] = { "x", "w", "b" };

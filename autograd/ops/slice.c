@@ -1,4 +1,4 @@
-/* slice.c - some indices of one axis: a view where their elements are contiguous, else a copy. */
+/* slice.c - a range of one axis: a view if its elements are contiguous, else a copy. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/shape_ops.h"
 
@@ -39,8 +39,7 @@ static const tp_gradcase slice_cases[] = {
 
 const tp_op tp_op_slice = {
     .name = "slice",
-    .doc =
-        "count indices of an axis; a view where all axes before it have size 1, and of all indices",
+    .doc = "a range of an axis; a view if it is the whole axis or all axes before it have size 1",
     .nx = 1,
     .ny = 1,
     .attr_size = sizeof(tp_slice_attr),

@@ -1,4 +1,4 @@
-/* smooth_l1.c - quadratic near zero, linear beyond (Girshick 2015); d = x - target:
+/* smooth_l1.c - a loss quadratic near zero and linear beyond (Girshick 2015); d = x - target:
  *
  *     d^2 / (2 beta) if |d| < beta, else |d| - beta/2     beta 0: |d| */
 #include "autograd/ops/loss.h"

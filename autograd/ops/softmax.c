@@ -2,7 +2,7 @@
  *
  *     softmax(x)_i = e^(x_i - max) / sum_j e^(x_j - max)
  *
- * Both keep their result for backward, not their input. */
+ * Both save their result for backward, not their input. */
 #include "autograd/ops/op_inner.h"
 
 static tp_code softmax_shape(tp_infer *q)

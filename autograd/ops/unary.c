@@ -1,7 +1,7 @@
-/* unary.c - elementwise functions of one operand; their kernels are made in tensor/cpu/unary.c.
+/* unary.c - elementwise functions of one operand; tensor/cpu/unary.c generates their kernels.
  *
- * An op saves what its derivative is made of: the result where that suffices, since a result is
- * often kept anyway by the op that reads it. */
+ * An op saves its result for backward if the derivative can be computed from it, since the op that
+ * reads the result often keeps it anyway. Other ops save their input. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
@@ -31,7 +31,7 @@ static void positive(int i, tp_view *x)
     for (int64_t e = 0; e < x->numel; e++) tp_st(x, e, fabs(tp_ld(x, e)) + 0.1);
 }
 
-/* Reaches the outer parts of hardswish, away from its kinks at -3 and 3. */
+/* Covers the outer parts of hardswish, away from its kinks at -3 and 3. */
 static void wide(int i, tp_view *x)
 {
     (void)i;
@@ -128,7 +128,7 @@ const tp_op tp_op_neg = {
 
 const tp_op tp_op_clamp = {
     .name = "clamp",
-    .doc = "min(max(x, lo), hi); gradient inside only",
+    .doc = "min(max(x, lo), hi); gradient 0 outside the bounds",
     .nx = 1,
     .ny = 1,
     .attr_size = sizeof(tp_unary_attr),

@@ -1,10 +1,10 @@
-/* weight_standardize.c - weights of each output channel, shifted and scaled (Qiao et al. 2019).
+/* weight_standardize.c - standardises the weights of each output channel (Qiao et al. 2019).
  *
  *     y = (w - m) / (std + eps)           unbiased deviation of the weights of a channel
  *     y = (w - m) / sqrt(var + eps)       `biased`: biased variance
  *
- * Hidden: m, the factor s = dy/dw at fixed statistics, and k, of the term -k (w - m) sum(dy (w -
- * m)) that the change of s adds to the gradient. */
+ * The hidden output holds m, the factor s = dy/dw at fixed statistics, and k: the change of s adds
+ * the term -k (w - m) sum(dy (w - m)) to the gradient. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"

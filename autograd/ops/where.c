@@ -1,4 +1,4 @@
-/* where.c - elementwise choice between two tensors by a mask. */
+/* where.c - selects elements from two tensors by a mask. */
 #include "autograd/ops/op_inner.h"
 
 TP_KERNEL(where_fwd);

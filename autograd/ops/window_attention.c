@@ -1,10 +1,10 @@
-/* window_attention.c - attention over maps: each chunk of queries sees its own cells and those
+/* window_attention.c - attention over maps: each chunk of queries sees its own cells, the cells
  * around it, low-rank keys and global tokens, in one softmax.
  *
  *     y[i] = sum_j P[i,j] v[j]      P = softmax_j(scale q[i] k[j] + bias[i - j])
  *
- * The log-sum-exp of each query is a second, hidden output, [B,H,N]: with it backward makes the
- * probabilities again. */
+ * A second, hidden output [B,H,N] holds the log-sum-exp of each query, from which backward
+ * recomputes the probabilities. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
@@ -14,7 +14,7 @@ TP_KERNEL(window_attention_fwd);
 TP_KERNEL(window_attention_bwd);
 TP_WORK(window_attention_work);
 
-/* Sizes whose products stay far within 64 bits. */
+/* Limits that keep products of sizes far within 64 bits. */
 static const int64_t longest = INT64_C(1) << 20, largest = INT64_C(1) << 30;
 
 static tp_code check_sizes(tp_infer *q, const tp_window_attn_cfg *c)
@@ -57,7 +57,8 @@ static tp_code check_window(tp_infer *q, const tp_window_attn_cfg *c)
         return tp_fail(q, TP_E_VALUE,
                        "blocks and TP_EDGE_CYCLIC need a halo as large as the window");
     if (c->window[0] == 0 && c->global == 0 && tp_absent(&q->x[WIN_LOW_K]))
-        return tp_fail(q, TP_E_VALUE, "no window, no low and no global keys: queries see nothing");
+        return tp_fail(q, TP_E_VALUE,
+                       "queries see no keys: give a window, low_k and low_v, or global tokens");
     return TP_OK;
 }
 
@@ -126,7 +127,7 @@ static tp_code window_shape(tp_infer *q)
     return code;
 }
 
-/* Exact edges: pairs of positions of one axis that are at most halo apart. */
+/* With exact edges: pairs of positions along one axis that are at most halo apart. */
 static double pairs_of_axis(const tp_window *g, int axis)
 {
     double pairs = 0.0;
@@ -136,7 +137,7 @@ static double pairs_of_axis(const tp_window *g, int axis)
     return pairs;
 }
 
-/* Otherwise: the queries of each chunk with all keys of the map that it sees. */
+/* Otherwise: each query of a chunk with all keys of the map that the chunk sees. */
 static double pairs_of_chunks(const tp_window *g)
 {
     double pairs = 0.0;
@@ -152,7 +153,7 @@ static double pairs_of_chunks(const tp_window *g)
     return pairs;
 }
 
-/* q k^T and P v, with low and global keys. */
+/* q k^T and P v, including low-rank and global keys. */
 static double window_macs(const tp_infer *q)
 {
     const tp_window g = tp__window(q->x, q->attr);
