@@ -1,6 +1,7 @@
 /* support_trial.c - see the header. */
 #include "support_trial.h"
 
+#include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "support_device.h"
 #include "support_values.h"
 
-static int64_t elements(const tp_shape *s)
+int64_t trial_count(const tp_shape *s)
 {
     int64_t n = 1;
     for (int i = 0; i < s->ndim; i++) n *= s->dim[i];
@@ -22,7 +23,7 @@ static double *numbers(int64_t n)
 
 static double *input_values(const trial *t, int i)
 {
-    const int64_t n = elements(&t->in[i]);
+    const int64_t n = trial_count(&t->in[i]);
     double *x = numbers(n);
     if (t->x[i])
         memcpy(x, t->x[i], (size_t)n * sizeof *x);
@@ -40,7 +41,7 @@ static void run_on(tp_tape *T, const trial *t, trial_result *r)
         r->x[i] = input_values(t, i);
         const bool wanted = !(t->constant >> i & 1u);
         x[i] = (wanted ? values_input : values_constant)(T, t->dtype, t->in[i], r->x[i]);
-        if (wanted) r->dx[i] = numbers(elements(&t->in[i]));
+        if (wanted) r->dx[i] = numbers(trial_count(&t->in[i]));
     }
     const tp_tensor y = t->f(T, x, t->env);
     r->shape = tp_shape_of(y);
@@ -102,7 +103,7 @@ bool trial_same_on_threads(const trial *t)
         if (k > 0) {
             same = same && !*r.why && equal(r.y, first.y, r.ny);
             for (int i = 0; i < TRIAL_INPUTS && same; i++)
-                same = equal(r.dx[i], first.dx[i], elements(&t->in[i]));
+                same = equal(r.dx[i], first.dx[i], trial_count(&t->in[i]));
             trial_free(&r);
         } else {
             first = r;
@@ -120,4 +121,22 @@ bool trial_fails(const trial *t, const char *text)
     if (!as_told) fprintf(stderr, "expected: %s\ngot: %s\n", text, *r.why ? r.why : "no error");
     trial_free(&r);
     return as_told;
+}
+
+void trial_compare(const trial *t, trial_naive naive, const char *name, double tol)
+{
+    trial_result r = trial_run(t);
+    cr_expect_str_empty(r.why, "%s: %s", name, r.why);
+    double *y = numbers(r.ny), *dx[TRIAL_INPUTS];
+    for (int i = 0; i < TRIAL_INPUTS; i++) dx[i] = numbers(trial_count(&t->in[i]));
+    naive(t->env, &r, y, dx);
+    cr_expect_lt(values_error(r.y, y, r.ny, 0), tol, "%s: y, isa %d", name, (int)t->isa);
+    for (int i = 0; i < TRIAL_INPUTS; i++) {
+        if (r.dx[i])
+            cr_expect_lt(values_error(r.dx[i], dx[i], trial_count(&t->in[i]), 0), tol,
+                         "%s: gradient %d, isa %d", name, i, (int)t->isa);
+        free(dx[i]);
+    }
+    free(y);
+    trial_free(&r);
 }

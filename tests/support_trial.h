@@ -37,6 +37,14 @@ bool trial_can(tp_dtype dt, tp_isa isa);
 trial_result trial_run(const trial *t);
 void trial_free(trial_result *r);
 
+int64_t trial_count(const tp_shape *s); /* elements */
+
+/* Adds the result to y and the gradients of the inputs to dx, by plain loops over r->x and r->dy. */
+typedef void (*trial_naive)(const void *env, const trial_result *r, double *y, double **dx);
+
+/* Runs t and compares it with naive(t->env, ...). */
+void trial_compare(const trial *t, trial_naive naive, const char *name, double tol);
+
 /* Are y and all gradients of 1, 2, 3 and 5 threads equal, bit by bit? On CUDA: of several runs,
  * under the emulation in each of its orders of threads. */
 bool trial_same_on_threads(const trial *t);

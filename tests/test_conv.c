@@ -2,7 +2,6 @@
  * and gradients for strides, pads, dilations and channel counts around the kernels' blocks; empty
  * sizes, bf16, equal bits on any number of threads, messages. */
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support_trial.h"
@@ -62,13 +61,6 @@ static const layer layers[] = {
     { "no channels", { 3, { 2, 5, 0 } }, { 3, { 0, 1, 3 } }, { 1, { 0 } }, ONE(1, 1, 1) },
 };
 
-static int64_t count(const tp_shape *s)
-{
-    int64_t n = 1;
-    for (int i = 0; i < s->ndim; i++) n *= s->dim[i];
-    return n;
-}
-
 /* Adds the contributions of one output element to y, dx, dw, db. */
 static void naive_output(const layer *l, const trial_result *r, int64_t b, int64_t oh, int64_t ow,
                          int64_t at, double *y, double *dx[3])
@@ -99,8 +91,9 @@ static void naive_output(const layer *l, const trial_result *r, int64_t b, int64
     }
 }
 
-static void naive(const layer *l, const trial_result *r, double *y, double *dx[3])
+static void naive(const void *env, const trial_result *r, double *y, double *dx[3])
 {
+    const layer *l = env;
     const tp_shape *s = &r->shape;
     const int64_t C = l->w.dim[0], OW = s->dim[s->ndim - 2], OH = s->ndim == 3 ? 1 : s->dim[1];
     for (int64_t o = 0; C > 0 && o < r->ny / C; o++)
@@ -111,20 +104,7 @@ static void check(const layer *l, tp_dtype dt, tp_dtype compute, tp_isa isa, dou
 {
     const trial t = { convolve,           l,         .in = { l->x, l->w, l->b }, .dtype = dt,
                       .compute = compute, .isa = isa };
-    trial_result r = trial_run(&t);
-    cr_expect_str_empty(r.why, "%s: %s", l->name, r.why);
-    double *y = calloc((size_t)r.ny + 1, sizeof *y), *dx[3];
-    for (int i = 0; i < 3; i++) dx[i] = calloc((size_t)count(&t.in[i]) + 1, sizeof *dx[i]);
-    naive(l, &r, y, dx);
-    cr_expect_lt(values_error(r.y, y, r.ny, 0), tol, "%s: y, isa %d", l->name, (int)isa);
-    for (int i = 0; i < 3; i++) {
-        if (r.dx[i])
-            cr_expect_lt(values_error(r.dx[i], dx[i], count(&t.in[i]), 0), tol,
-                         "%s: gradient %d, isa %d", l->name, i, (int)isa);
-        free(dx[i]);
-    }
-    free(y);
-    trial_free(&r);
+    trial_compare(&t, naive, l->name, tol);
 }
 
 Test(conv, values_and_gradients)

@@ -2,7 +2,6 @@
  * gradients for kernels, strides, pads, dilations, groups and sizes around the tiles of the
  * kernels; bf16, equal bits on any number of threads, sizes, defaults, messages. */
 #include <criterion/criterion.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support_trial.h"
@@ -74,13 +73,6 @@ static const layer layers[] = {
     { "no rows", X(1, 0, 3, 2), X(4, 2, 1, 3), V(4), { .pad = { 1, 1 } } },
 };
 
-static int64_t count(const tp_shape *s)
-{
-    int64_t n = 1;
-    for (int i = 0; i < s->ndim; i++) n *= s->dim[i];
-    return n;
-}
-
 /* Adds the contributions of the outputs at one position to y, dx, dw, db. */
 static void naive_position(const layer *l, const trial_result *r, int64_t b, int64_t oh, int64_t ow,
                            int64_t at, double *y, double *dx[3])
@@ -113,8 +105,9 @@ static void naive_position(const layer *l, const trial_result *r, int64_t b, int
     }
 }
 
-static void naive(const layer *l, const trial_result *r, double *y, double *dx[3])
+static void naive(const void *env, const trial_result *r, double *y, double *dx[3])
 {
+    const layer *l = env;
     const int64_t C = r->shape.dim[3], OW = r->shape.dim[2], OH = r->shape.dim[1];
     for (int64_t o = 0; C > 0 && o < r->ny / C; o++)
         naive_position(l, r, o / OW / OH, o / OW % OH, o % OW, o * C, y, dx);
@@ -124,20 +117,7 @@ static void check(const layer *l, tp_dtype dt, tp_dtype compute, tp_isa isa, dou
 {
     const trial t = { convolve,           l,         .in = { l->x, l->w, l->b }, .dtype = dt,
                       .compute = compute, .isa = isa };
-    trial_result r = trial_run(&t);
-    cr_expect_str_empty(r.why, "%s: %s", l->name, r.why);
-    double *y = calloc((size_t)r.ny + 1, sizeof *y), *dx[3];
-    for (int i = 0; i < 3; i++) dx[i] = calloc((size_t)count(&t.in[i]) + 1, sizeof *dx[i]);
-    naive(l, &r, y, dx);
-    cr_expect_lt(values_error(r.y, y, r.ny, 0), tol, "%s: y, isa %d", l->name, (int)isa);
-    for (int i = 0; i < 3; i++) {
-        if (r.dx[i])
-            cr_expect_lt(values_error(r.dx[i], dx[i], count(&t.in[i]), 0), tol,
-                         "%s: gradient %d, isa %d", l->name, i, (int)isa);
-        free(dx[i]);
-    }
-    free(y);
-    trial_free(&r);
+    trial_compare(&t, naive, l->name, tol);
 }
 
 Test(conv2d, values_and_gradients)

@@ -24,13 +24,6 @@ static double *zeros(int64_t n)
     return calloc((size_t)n + 1, sizeof(double));
 }
 
-static int64_t count(const tp_shape *s)
-{
-    int64_t n = 1;
-    for (int i = 0; i < s->ndim; i++) n *= s->dim[i];
-    return n;
-}
-
 /* ---- matmul ---- */
 
 typedef struct product {
@@ -101,12 +94,12 @@ static void check_matmul(const product *p, tp_dtype dt)
     const trial t = { matmul, p, .in = { p->a, p->b }, .dtype = dt, .compute = dt };
     trial_result r = trial_run(&t);
     cr_expect_str_empty(r.why, "%s: %s", p->name, r.why);
-    double *y = zeros(r.ny), *da = zeros(count(&p->a)), *db = zeros(count(&p->b));
+    double *y = zeros(r.ny), *da = zeros(trial_count(&p->a)), *db = zeros(trial_count(&p->b));
     naive_matmul(p, &r, y, da, db);
     const double tol = tolerance(dt);
     cr_expect_lt(values_error(r.y, y, r.ny, 0), tol, "%s: y", p->name);
-    cr_expect_lt(values_error(r.dx[0], da, count(&p->a), 0), tol, "%s: da", p->name);
-    cr_expect_lt(values_error(r.dx[1], db, count(&p->b), 0), tol, "%s: db", p->name);
+    cr_expect_lt(values_error(r.dx[0], da, trial_count(&p->a), 0), tol, "%s: da", p->name);
+    cr_expect_lt(values_error(r.dx[1], db, trial_count(&p->b), 0), tol, "%s: db", p->name);
     free(y);
     free(da);
     free(db);
@@ -189,12 +182,12 @@ static void check_linear(const layer *l, const layer_act *a, tp_dtype dt, tp_dty
     trial_result r = trial_run(&t);
     cr_expect_str_empty(r.why, "%s, %s: %s", l->name, a->name, r.why);
     double *y = zeros(r.ny),
-           *dx[3] = { zeros(count(&l->x)), zeros(count(&l->w)), zeros(l->w.dim[0]) };
+           *dx[3] = { zeros(trial_count(&l->x)), zeros(trial_count(&l->w)), zeros(l->w.dim[0]) };
     naive_linear(l, a->act, &r, y, dx);
     cr_expect_lt(values_error(r.y, y, r.ny, 0), tol, "%s, %s: y", l->name, a->name);
     for (int i = 0; i < 3; i++)
         if (r.dx[i])
-            cr_expect_lt(values_error(r.dx[i], dx[i], count(&t.in[i]), 0), tol,
+            cr_expect_lt(values_error(r.dx[i], dx[i], trial_count(&t.in[i]), 0), tol,
                          "%s, %s: gradient %d, isa %d", l->name, a->name, i, (int)isa);
     free(y);
     for (int i = 0; i < 3; i++) free(dx[i]);
