@@ -26,6 +26,12 @@ static void set_tape_grad(tp_node *n, tp_buf *g)
     n->grad.data = g->data;
 }
 
+static void drop_tape_grad(tp_node *n)
+{
+    tp__buf_unref(n->grad_buf);
+    n->grad_buf = NULL;
+}
+
 /* to += from, elementwise. */
 static bool add_views(tp_tape *T, const tp_view *to, const tp_view *from)
 {
@@ -93,6 +99,7 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
     } else {
         ok = (owns_grad(n) || take_copy(T, n)) && add_views(T, &n->grad, &from);
     }
+    n->fresh = ok;
     tp__buf_unref(g);
     return ok;
 }
@@ -155,8 +162,9 @@ static bool close_sinks(tp_tape *T, const tp_rec *r, sinks *s, bool ok)
                 tp__buf_unref(s->temp[i]);
         } else if (ok && (r->passes >> i & 1u) && wants_grad(r, i)) {
             ok = tp__add_grad(T, n, tp__buf_ref(r->y[0]->grad_buf));
-        } else if (ok && n && n->params && s->dx[i].data) {
-            n->has_grad = n->fresh = true;
+        } else if (ok && n && s->dx[i].data) {
+            if (n->params) n->has_grad = true;
+            n->fresh = true;
         }
     }
     return ok;
@@ -239,7 +247,7 @@ static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy)
 static bool reached(const tp_rec *r)
 {
     for (int k = 0; k < r->visible; k++)
-        if (r->y[k] && r->y[k]->grad_buf) return true;
+        if (r->y[k] && r->y[k]->fresh) return true;
     return false;
 }
 
@@ -247,9 +255,9 @@ static void release_output_grads(tp_rec *r)
 {
     for (int k = 0; k < r->visible; k++) {
         tp_node *n = r->y[k];
-        if (!n || n->kept) continue;
-        tp__buf_unref(n->grad_buf);
-        n->grad_buf = NULL;
+        if (!n) continue;
+        n->fresh = false;
+        if (!n->kept) drop_tape_grad(n);
     }
 }
 
@@ -327,6 +335,15 @@ bool tp__walk(tp_tape *T, int64_t from, int64_t to)
     return true;
 }
 
+/* A walk that stopped midway leaves sums of which terms are missing. */
+static void drop_unfinished(tp_tape *T)
+{
+    for (size_t i = 0; i < T->used.n; i++) {
+        drop_tape_grad(T->used.at[i]);
+        T->used.at[i]->fresh = false;
+    }
+}
+
 /* Marks the gradients of all sets read as incomplete, so that tp_step refuses them. */
 static void poison(tp_tape *T)
 {
@@ -368,7 +385,12 @@ static bool seed_loss(tp_tape *T, tp_tensor loss)
 void tp_backward(tp_tape *T, tp_tensor loss)
 {
     T = tp__some(T);
-    if (T->err.code != TP_OK || !seed_loss(T, loss) || !tp__walk(T, T->nrecs, 0)) {
+    bool ok = T->err.code == TP_OK && seed_loss(T, loss);
+    if (ok && !tp__walk(T, T->nrecs, 0)) {
+        drop_unfinished(T);
+        ok = false;
+    }
+    if (!ok) {
         poison(T);
         return;
     }

@@ -30,8 +30,9 @@ struct tp_node {
     int64_t rec;      /* record that made it, or TP_NO_REC */
     const char *died_in;
     bool live, kept, wants_grad, input, carried;
+    bool fresh; /* the running backward has added to the gradient and not passed it on yet */
     /* parameters only */
-    bool frozen, buffer, has_grad, fresh; /* fresh: got a gradient in the running backward */
+    bool frozen, buffer, has_grad;
     int index, pending; /* pending: uses that the running backward has not passed (for hooks) */
 };
 

@@ -329,6 +329,38 @@ Test(tape, reshape_shares_and_returns_gradients)
     end(&s);
 }
 
+/* One tape may hold several graphs: a loss is differentiated through its own graph only. */
+Test(tape, graphs_are_differentiated_apart)
+{
+    world s = begin();
+    const tp_tensor x = input(s.T), kept = tp_keep(s.T, tp_scale(s.T, x, 2.0));
+    const tp_tensor first = tp_sum(s.T, kept, TP_ALL);
+    tp_backward(s.T, first);
+    const tp_tensor z = input(s.T);
+    tp_backward(s.T, tp_sum(s.T, tp_scale(s.T, z, 3.0), TP_ALL));
+    cr_expect(tp_ok(s.T), "the kept tensor is of another graph: %s", tp_why(s.T));
+    double g[8];
+    values_read(s.T, tp_grad(s.T, x), g);
+    cr_expect_eq(g[0], 2.0);
+    values_read(s.T, tp_grad(s.T, kept), g);
+    cr_expect_eq(g[0], 1.0);
+    values_read(s.T, tp_grad(s.T, z), g);
+    cr_expect_eq(g[0], 3.0);
+
+    tp_backward(s.T, tp_sum(s.T, tp_square(s.T, kept), TP_ALL));
+    cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "its record is used up: %s", tp_why(s.T));
+    tp_clear(s.T);
+    const tp_tensor w = input(s.T);
+    tp_backward(s.T, tp_sum(s.T, tp_scale(s.T, w, 5.0), TP_ALL));
+    cr_expect(tp_ok(s.T), "nothing of the failed walk is left: %s", tp_why(s.T));
+    values_read(s.T, tp_grad(s.T, w), g);
+    cr_expect_eq(g[0], 5.0);
+    tp_grad(s.T, x);
+    cr_expect_eq(tp_code_of(s.T), TP_E_STATE, "the failed walk dropped the gradient of x");
+    tp_clear(s.T);
+    end(&s);
+}
+
 Test(tape, misuse_is_reported)
 {
     world s = begin();

@@ -69,7 +69,8 @@ TP_API void tp_write_rows(tp_tape *T, tp_tensor dst, int64_t row, tp_tensor src)
 
 /* Computes the gradients of the scalar loss. Those of parameters are added to the gradients of earlier
  * backward passes since the last tp_step; those of inputs and kept tensors last until reset. Data
- * saved only for backward is released. A second backward over the same nodes is TP_E_STATE. */
+ * saved only for backward is released. A second backward over the same nodes is TP_E_STATE. A
+ * backward that fails midway drops the gradients of all tensors of the tape. */
 TP_API void tp_backward(tp_tape *T, tp_tensor loss);
 
 /* The gradient of an input or a kept tensor after tp_backward, owned by T, or of a parameter, owned by
