@@ -132,8 +132,6 @@ struct tp_tape {
     int nmoves, moves_cap;
 };
 
-/* One parameter set. Values and gradients are blocks in which each parameter starts at a multiple
- * of 256 bytes, in order of declaration; buffers have memory of their own. */
 typedef struct tp_entry {
     char *name;
     tp_node *node;
@@ -144,6 +142,20 @@ typedef struct tp_entry {
     void *content;        /* initial content of a buffer, until completion */
 } tp_entry;
 
+/* A hash table from names to numbers; the names belong to the caller. */
+typedef struct tp_name {
+    const char *name; /* NULL: a free slot */
+    uint64_t hash;
+    int value;
+} tp_name;
+
+typedef struct tp_names {
+    tp_name *slot;
+    int n, cap; /* cap: 0 or a power of two, at least twice n */
+} tp_names;
+
+/* One parameter set. Values and gradients are blocks in which each parameter starts at a multiple
+ * of 256 bytes, in order of declaration; buffers have memory of their own. */
 struct tp_params {
     tp_device *dev;
     tp_err err;
@@ -152,8 +164,8 @@ struct tp_params {
     uint64_t seed, version;
     tp_entry *entries;
     int n, cap;
-    char **strings; /* interned paths */
-    int nstrings, strings_cap;
+    tp_names index;   /* from full names to places in entries */
+    tp_names strings; /* interned paths; owned */
     char path[1024];
     size_t marks[64]; /* path lengths to return to */
     int depth;
@@ -197,6 +209,10 @@ tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: tape fai
 void tp__release(tp_node *n, const char *where); /* ends a node's life in that scope */
 tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v); /* takes over a reference of buf */
 void tp__rec_release(tp_rec *r);                               /* drops what a record saved */
+
+/* names.c */
+const tp_name *tp__names_find(const tp_names *N, const char *name); /* NULL: not there      */
+bool tp__names_add(tp_names *N, const char *name, int value); /* a new name; false: no memory */
 
 /* tape.c */
 /* The node behind a handle, or NULL with the tape failed; `what` names it in the message. */

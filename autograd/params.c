@@ -73,13 +73,14 @@ void tp_params_free(tp_params *P)
         free(e->name);
         if (!e->alias_of) tp__param_node_free(P, e->node);
     }
-    for (int i = 0; i < P->nstrings; i++) free(P->strings[i]);
+    for (int i = 0; i < P->strings.cap; i++) free((void *)(uintptr_t)P->strings.slot[i].name);
     tp__buf_unref(P->values);
     tp__buf_unref(P->grads);
     tp__buf_unref(P->shadow);
     tp__buf_unref(P->norm_buf);
     tp__param_node_free(P, P->norm);
-    free(P->strings);
+    free(P->strings.slot);
+    free(P->index.slot);
     free(P->entries);
     free(P);
 }
@@ -118,19 +119,14 @@ static bool join(const tp_params *P, const char *name, char *text, size_t size)
 /* A copy that lives as long as P. */
 static const char *intern(tp_params *P, const char *s)
 {
-    for (int i = 0; i < P->nstrings; i++)
-        if (strcmp(P->strings[i], s) == 0) return P->strings[i];
-    if (P->nstrings == P->strings_cap) {
-        const int cap = P->strings_cap ? 2 * P->strings_cap : 64;
-        char **p = realloc(P->strings, (size_t)cap * sizeof *p);
-        if (!p) return NULL;
-        P->strings = p;
-        P->strings_cap = cap;
-    }
+    const tp_name *known = tp__names_find(&P->strings, s);
+    if (known) return known->name;
     char *copy = malloc(strlen(s) + 1);
     if (!copy) return NULL;
     memcpy(copy, s, strlen(s) + 1);
-    return P->strings[P->nstrings++] = copy;
+    if (tp__names_add(&P->strings, copy, 0)) return copy;
+    free(copy);
+    return NULL;
 }
 
 const char *tp_push(tp_params *P, const char *name)
@@ -174,95 +170,92 @@ void tp_params_init_rule(tp_params *P, tp_init_rule rule, void *env)
 
 static tp_entry *find(const tp_params *P, const char *name)
 {
-    for (int i = 0; i < P->n; i++)
-        if (strcmp(P->entries[i].name, name) == 0) return &P->entries[i];
-    return NULL;
+    const tp_name *s = tp__names_find(&P->index, name);
+    return s ? &P->entries[s->value] : NULL;
 }
 
-/* A new entry with the full name, or NULL with P failed. */
-static tp_entry *declare(tp_params *P, const char *name)
+/* Writes the full name of a new parameter. Returns false, with P failed, if the name is not allowed. */
+static bool full_name(tp_params *P, const char *name, char full[sizeof P->path])
 {
-    char full[sizeof P->path];
-    if (!tp_params_ok(P)) return NULL;
-    if (!name || !*name) {
+    if (!tp_params_ok(P)) return false;
+    if (!name || !*name)
         tp__err(&P->err, TP_E_VALUE, "tp_param: parameter %d, below '%.200s', has %s name",
                 P->n + 1, P->path, name ? "an empty" : "no");
-        return NULL;
-    }
-    if (!join(P, name, full, sizeof full)) {
+    else if (!join(P, name, full, sizeof P->path))
         tp__err(&P->err, TP_E_VALUE, "tp_param: the name '%.200s...' is too long", P->path);
-        return NULL;
-    }
-    if (P->complete) {
+    else if (P->complete)
         tp__err(&P->err, TP_E_STATE,
                 "tp_param '%s': the parameters are in use already; declare all of them before the "
                 "first op, load, save or optimiser",
                 full);
-        return NULL;
-    }
-    if (find(P, full)) {
+    else if (find(P, full))
         tp__err(&P->err, TP_E_VALUE, "tp_param '%s': this name exists already", full);
-        return NULL;
-    }
-    if (P->n == P->cap) {
-        const int cap = P->cap ? 2 * P->cap : 64;
-        tp_entry *p = realloc(P->entries, (size_t)cap * sizeof *p);
-        if (!p) {
-            tp__params_no_memory(P);
-            return NULL;
-        }
-        P->entries = p;
-        P->cap = cap;
-    }
-    tp_entry *e = &P->entries[P->n];
-    *e = (tp_entry){ .name = malloc(strlen(full) + 1) };
-    if (!e->name) {
+    return P->err.code == TP_OK;
+}
+
+static bool entries_grow(tp_params *P)
+{
+    const int cap = P->cap ? 2 * P->cap : 64;
+    tp_entry *p = realloc(P->entries, (size_t)cap * sizeof *p);
+    if (!p) return false;
+    P->entries = p;
+    P->cap = cap;
+    return true;
+}
+
+/* A new entry for the node, or NULL with P failed. */
+static tp_entry *append(tp_params *P, const char *full, tp_node *node)
+{
+    char *name = P->n < P->cap || entries_grow(P) ? malloc(strlen(full) + 1) : NULL;
+    if (name) memcpy(name, full, strlen(full) + 1);
+    if (!name || !tp__names_add(&P->index, name, P->n)) {
+        free(name);
         tp__params_no_memory(P);
         return NULL;
     }
-    memcpy(e->name, full, strlen(full) + 1);
-    P->n++;
+    tp_entry *e = &P->entries[P->n++];
+    *e = (tp_entry){ .name = name, .node = node };
     return e;
 }
 
-/* Makes the node of a new entry; removes the entry again if that fails. */
-static tp_tensor declare_node(tp_params *P, tp_entry *e, tp_dtype dt, tp_shape s, int flags)
+/* A new entry with a node of its own, or NULL with P failed. */
+static tp_entry *declare(tp_params *P, const char *name, tp_dtype dt, tp_shape s, int flags)
 {
+    char full[sizeof P->path];
     int64_t numel;
-    const bool fits = tp__numel(&s, &numel);
-    tp_node *n = fits ? tp__param_node(P) : NULL;
+    if (!full_name(P, name, full)) return NULL;
+    if (!tp__numel(&s, &numel)) {
+        tp__err(&P->err, TP_E_SHAPE, "tp_param '%s': impossible shape", full);
+        return NULL;
+    }
+    tp_node *n = tp__param_node(P);
     if (!n) {
-        if (fits)
-            tp__params_no_memory(P);
-        else
-            tp__err(&P->err, TP_E_SHAPE, "tp_param '%s': impossible shape", e->name);
-        free(e->name);
-        P->n--;
-        return TP_FAILED;
+        tp__params_no_memory(P);
+        return NULL;
     }
     n->buffer = (flags & TP_BUFFER) != 0;
     n->frozen = (flags & TP_FROZEN) != 0;
     n->wants_grad = !n->buffer && !n->frozen;
     n->view = tp__view(dt, &s, NULL);
-    n->index = P->n - 1;
-    e->node = n;
-    return tp__handle(n);
+    n->index = P->n;
+    tp_entry *e = append(P, full, n);
+    if (!e) tp__param_node_free(P, n);
+    return e;
 }
 
 tp_tensor tp_param(tp_params *P, const char *name, tp_shape s, tp_init init, int flags)
 {
-    tp_entry *e = declare(P, name);
+    tp_entry *e = P ? declare(P, name, P->dtype, s, flags) : NULL;
     if (!e) return TP_FAILED;
     e->init = P->rule && !(flags & TP_BUFFER) ? P->rule(e->name, s, init, P->rule_env) : init;
-    return declare_node(P, e, P->dtype, s, flags);
+    return tp__handle(e->node);
 }
 
 tp_tensor tp_buffer(tp_params *P, const char *name, tp_dtype dt, tp_shape s, const void *host)
 {
-    tp_entry *e = declare(P, name);
+    tp_entry *e = declare(P, name, dt, s, TP_BUFFER);
     if (!e) return TP_FAILED;
-    const tp_tensor t = declare_node(P, e, dt, s, TP_BUFFER);
-    const size_t bytes = t.node ? tp__view_bytes(&t.node->view) : 0;
+    const size_t bytes = tp__view_bytes(&e->node->view);
     if (host && bytes) {
         e->content = malloc(bytes);
         if (e->content)
@@ -270,7 +263,7 @@ tp_tensor tp_buffer(tp_params *P, const char *name, tp_dtype dt, tp_shape s, con
         else
             tp__params_no_memory(P);
     }
-    return t;
+    return tp__handle(e->node);
 }
 
 /* The entry of one of P's own parameters, or NULL with P failed. */
@@ -285,13 +278,12 @@ tp_entry *tp__entry(tp_params *P, tp_tensor p, const char *what)
 
 void tp_tie(tp_params *P, const char *name, tp_tensor same)
 {
+    char full[sizeof P->path];
     const tp_entry *of = tp__entry(P, same, "tp_tie");
-    const char *target = of ? of->name : NULL;
-    tp_node *node = of ? of->node : NULL;
-    tp_entry *e = of ? declare(P, name) : NULL;
-    if (!e) return;
-    e->node = node;
-    e->alias_of = target;
+    if (!of || !full_name(P, name, full)) return;
+    const char *target = of->name; /* the entries may move */
+    tp_entry *e = append(P, full, of->node);
+    if (e) e->alias_of = target;
 }
 
 /* Is name the prefix itself or below it? Whole components are compared: "layers.1" is no prefix of
