@@ -1,9 +1,9 @@
 /* names.c - a hash table from names to numbers, with open addressing. */
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/random.h>
 
 #include "autograd/graph.h"
-#include "tensor/rng.h"
 
 /* The slot of a name, or the free one where it belongs. */
 static tp_name *slot_of(const tp_names *N, uint64_t hash, const char *name)
@@ -30,14 +30,14 @@ static bool grow(tp_names *N)
 const tp_name *tp__names_find(const tp_names *N, const char *name)
 {
     if (N->n == 0) return NULL;
-    const tp_name *s = slot_of(N, tp__fnv1a(name), name);
+    const tp_name *s = slot_of(N, tp_hash_text(TP_HASH, name), name);
     return s->name ? s : NULL;
 }
 
 bool tp__names_add(tp_names *N, const char *name, int value)
 {
     if (N->n >= N->cap / 2 && !grow(N)) return false;
-    const uint64_t hash = tp__fnv1a(name);
+    const uint64_t hash = tp_hash_text(TP_HASH, name);
     *slot_of(N, hash, name) = (tp_name){ name, hash, value };
     N->n++;
     return true;

@@ -2,26 +2,30 @@
 # fuzz.sh - builds the fuzzers of tests/fuzz (clang, libFuzzer, AddressSanitizer and
 # UndefinedBehaviorSanitizer) and runs them. Fails if one finds anything.
 #
-#   scripts/fuzz.sh                  all of them, a minute together
+#   scripts/fuzz.sh                  all of them with new random inputs, a minute together
 #   scripts/fuzz.sh SECONDS          the same, longer
-#   scripts/fuzz.sh SECONDS NAME     one: safetensors, data, config, image, image_set, runs, table or ops
-#   scripts/fuzz.sh merge            copies inputs that reach new code into tests/fuzz/corpus
+#   scripts/fuzz.sh SECONDS NAME     one: safetensors, data, config, image, image_set, table, ops, runs
+#                                    or programs
+#   scripts/fuzz.sh --runs [NAME]    a fixed number of inputs, the same ones every time: for CI
+#   scripts/fuzz.sh merge [NAME]     copies inputs that reach new code into tests/fuzz/corpus
 #
-# What they learn stays in build/fuzz/corpus/NAME, inputs that break something in build/fuzz/crashes.
+# What the random runs learn is kept in build/fuzz/corpus/NAME, inputs that break something in
+# build/fuzz/crashes.
 source "$(dirname "$0")/setup.sh"
 
-names=(safetensors data config image image_set runs table ops)
+# Each with the inputs of --runs, about ten seconds of one core.
+counts="programs:600 runs:4000 ops:12000 config:20000 safetensors:120000 data:40000 image:25000 image_set:60000 table:150000"
 case ${1:-} in
 -h | --help)
-    sed -n '2,11s/^# \{0,1\}//p' "$0"
+    sed -n '2,14s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 esac
-seconds=${1:-60}
-[[ $seconds =~ ^([1-9][0-9]*|merge)$ ]] || die "'$seconds' is no number of seconds; see scripts/fuzz.sh --help"
+mode=${1:-60}
+[[ $mode =~ ^([1-9][0-9]*|merge|--runs)$ ]] || die "'$mode' is no number of seconds; see scripts/fuzz.sh --help"
 if [ $# -gt 1 ]; then
-    names=("$2")
-    [ -f "$ROOT/tests/fuzz/fuzz_$2.c" ] || die "There is no fuzzer '$2'; there are safetensors, data, config, image, image_set, runs, table and ops."
+    [[ " $counts" = *" $2:"* ]] || die "There is no fuzzer '$2'; see scripts/fuzz.sh --help"
+    counts=$(grep -oE "(^| )$2:[0-9]+" <<<"$counts")
 fi
 
 need $BUILD_NEEDS $CLANG_NEEDS
@@ -35,9 +39,11 @@ mkdir -p "$crashes"
 # Memory beyond what so small a file can need is a finding too.
 limits="-max_len=4096 -timeout=20 -rss_limit_mb=1024 -malloc_limit_mb=512"
 export OMP_WAIT_POLICY=passive
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm # run folders in memory: each file of a run is synced
 
-if [ "$seconds" = merge ]; then
-    for name in "${names[@]}"; do
+if [ "$mode" = merge ]; then
+    for entry in $counts; do
+        name=${entry%:*}
         mkdir -p "$work/corpus/$name"
         "$work/bin/fuzz_$name" $limits -merge=1 "$seeds/$name" "$work/corpus/$name"
     done
@@ -45,19 +51,35 @@ if [ "$seconds" = merge ]; then
 fi
 
 # As many at a time as there are cores, so that all of it takes the time that was asked for.
-waves=$(((${#names[@]} + $(nproc) - 1) / $(nproc)))
-each=$((seconds / waves))
-[ "$each" -gt 0 ] || each=1 # 0 would be for ever
-export each crashes limits work seeds
-one() {
+waves=$((($(wc -w <<<"$counts") + $(nproc) - 1) / $(nproc)))
+each=0
+[ "$mode" = --runs ] || each=$((mode / waves))
+[ "$mode" = --runs ] || [ "$each" -gt 0 ] || each=1 # 0 would be for ever
+export mode each crashes limits work seeds
+
+# The inputs of the corpus in an order that does not depend on the file system, a seed, and no mutations
+# that depend on addresses (-use_cmp): the same inputs each time.
+fixed() {
+    rm -rf "$work/runs/$1"
+    mkdir -p "$work/runs/$1"
+    ls "$seeds/$1" | LC_ALL=C sort | sed "s|^|$seeds/$1/|" | paste -sd, | tr -d '\n' >"$work/runs/$1.list"
+    "$work/bin/fuzz_$1" $limits -seed=1 -runs="$2" -use_cmp=0 -seed_inputs="@$work/runs/$1.list" \
+        -print_final_stats=1 -artifact_prefix="$crashes/$1-" "$work/runs/$1"
+}
+random() {
     mkdir -p "$work/corpus/$1"
     "$work/bin/fuzz_$1" $limits -max_total_time="$each" -print_final_stats=1 -artifact_prefix="$crashes/$1-" \
-        "$work/corpus/$1" "$seeds/$1" >"$work/$1.log" 2>&1 || {
-        tail -n 60 "$work/$1.log" >&2
+        "$work/corpus/$1" "$seeds/$1"
+}
+one() {
+    local name=${1%:*} kind=random
+    [ "$mode" != --runs ] || kind=fixed
+    $kind "$name" "${1#*:}" >"$work/$name.log" 2>&1 || {
+        tail -n 60 "$work/$name.log" >&2
         return 1
     }
-    say "fuzz_$1: $(grep -oE 'stat::number_of_executed_units: [0-9]+' "$work/$1.log" | grep -oE '[0-9]+') inputs, nothing found"
+    say "fuzz_$name: $(grep -oE 'stat::number_of_executed_units: [0-9]+' "$work/$name.log" | grep -oE '[0-9]+') inputs, $(grep DONE "$work/$name.log" | grep -oE 'cov: [0-9]+ ft: [0-9]+'), nothing found"
 }
-export -f one say
-printf '%s\n' "${names[@]}" | xargs -P "$(nproc)" -I{} bash -c 'one {}' ||
+export -f one fixed random say
+printf '%s\n' $counts | xargs -P "$(nproc)" -I{} bash -c 'one {}' ||
     die "A fuzzer found something: the input is in $crashes. Run build/fuzz/bin/fuzz_NAME FILE to see it again."

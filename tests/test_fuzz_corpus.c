@@ -63,6 +63,11 @@ Test(fuzz_corpus, runs)
     cr_expect_geq(replay("runs", fuzz_runs), 20, "the corpus is there");
 }
 
+Test(fuzz_corpus, programs)
+{
+    cr_expect_geq(replay("programs", fuzz_programs), 20, "the corpus is there");
+}
+
 Test(fuzz_corpus, table)
 {
     cr_expect_geq(replay("table", fuzz_table), 20, "the corpus is there");

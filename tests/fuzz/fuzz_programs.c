@@ -1,0 +1,88 @@
+/* fuzz_programs.c - the input damages the folder of a run (folder_damage), which one of the programs
+ * enwik8 and imagenet then resumes, evaluates, trains anew or uses. The first byte is a row of
+ * `commands`, the rest is for folder_damage.
+ *
+ * What must hold: the program ends with 0 or 1; a run that is done has a whole checkpoint; one that
+ * is refused, and whatever only reads the run, leaves its files alone. */
+#include <stdio.h>
+
+#include "commands.h"
+#include "folder.h"
+#include "fuzz.h"
+#include "image_commands.h"
+
+enum { ENWIK8, IMAGENET, PROGRAMS };
+
+#define TEXT_MODEL                                                                                 \
+    "--layers 1 --dim 8 --hidden 8 --heads 1 --chunk 4 --window 4 --tokens 8 --mem-len 8 "
+#define TEXT_RUN                                                                                   \
+    "--run-dir text-run --data text --threads 1 --batch 2 --warmup 2 --schedule constant "         \
+    "--log-every 1 --eval-every 2 --eval-tokens 50 --checkpoint-every 1 " TEXT_MODEL
+#define IMAGE_RUN                                                                                  \
+    "--run-dir image-run --shapes 10 --size 16 --threads 1 --workers 1 --batch 2 --epochs 1000 "   \
+    "--flip 0 --schedule constant --log-every 1 --eval-every 2 --checkpoint-every 1 "
+
+typedef enum effect { READS, RESUMES, REPLACES } effect;
+
+static const struct {
+    int program;
+    effect effect;
+    int (*run)(int argc, char **argv);
+    const char *flags;
+} commands[] = {
+    { ENWIK8, RESUMES, train_main, "--run-dir text-run --resume --steps 4" },
+    { ENWIK8, READS, eval_main, "--run-dir text-run --data text --threads 1 --limit 40" },
+    { ENWIK8, READS, generate_main, "--run-dir text-run --threads 1 --length 3" },
+    { ENWIK8, REPLACES, train_main, TEXT_RUN "--overwrite --steps 1" },
+    { ENWIK8, READS, train_main,
+      TEXT_RUN "--init text-run/last.safetensors --steps 1 --run-dir other --overwrite" },
+    { IMAGENET, RESUMES, image_train_main, "--run-dir image-run --resume --steps 4" },
+    { IMAGENET, READS, image_eval_main, "--run-dir image-run --threads 1 --shapes 2 --workers 1" },
+    { IMAGENET, READS, predict_main, "image.png --run-dir image-run --threads 1" },
+    { IMAGENET, REPLACES, image_train_main, IMAGE_RUN "--overwrite --steps 1" },
+    { IMAGENET, READS, image_train_main,
+      IMAGE_RUN "--init image-run/last.safetensors --steps 1 --run-dir other --overwrite" },
+};
+
+static void make_text(void)
+{
+    FILE *f = fopen("text", "w");
+    fuzz_demand(f, "a text is made");
+    for (int i = 0; i < 6000; i++) putc(i % 6 ? 'a' + i * i / 7 % 13 : ' ', f);
+    fuzz_demand(fclose(f) == 0, "a text is written");
+}
+
+/* A whole run of each program, and its confusion matrix as an image for others. */
+static void begin(folder run[PROGRAMS])
+{
+    folder_workplace();
+    make_text();
+    fuzz_demand(folder_run(train_main, TEXT_RUN "--steps 2") == 0, "enwik8 runs");
+    fuzz_demand(folder_run(image_train_main, IMAGE_RUN "--steps 2") == 0, "imagenet runs");
+    fuzz_demand(rename("image-run/confusion.png", "image.png") == 0, "there is an image");
+    for (int i = 0; i < PROGRAMS; i++) folder_read(&run[i]);
+}
+
+static void demand_effect(effect e, int status, const folder *F, uint64_t before)
+{
+    fuzz_demand(status == 0 || status == 1, "a program succeeds or refuses");
+    if (e != READS && status == 0)
+        fuzz_demand(folder_is_whole(F), "a run that is done has a whole checkpoint");
+    if (e == RESUMES && status == 1)
+        fuzz_demand(folder_checkpoint(F) == before, "a refused run leaves the checkpoint alone");
+    if (e == READS) fuzz_demand(folder_content(F) == before, "what reads a run changes no file");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
+{
+    static folder run[PROGRAMS] = { { .path = "text-run" }, { .path = "image-run" } };
+    if (size < 3) return 0;
+    if (!run[0].file[0].bytes) begin(run);
+    const int k = input[0] % (int)(sizeof commands / sizeof *commands);
+    const folder *F = &run[commands[k].program];
+    const effect e = commands[k].effect;
+    folder_damage(F, input + 1, size - 1);
+    const uint64_t before = e == READS ? folder_content(F) : folder_checkpoint(F);
+    demand_effect(e, folder_run(commands[k].run, commands[k].flags), F, before);
+    return 0;
+}
