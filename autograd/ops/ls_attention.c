@@ -135,6 +135,7 @@ static tp_code ls_shape(tp_infer *q)
  * and with values. */
 static double ls_macs(const tp_infer *q)
 {
+    if (q->x[LS_Q].numel == 0) return 0.0; /* however many queries its shape names */
     const tp__ls_dims g = tp__ls_geometry(q->x, q->attr);
     double pairs = 0.0;
     for (int64_t t = 0; t < g.N; t++) {
