@@ -100,6 +100,12 @@ tp_dtype ops_dtype(ops_env *e)
                      : (tp_dtype)(b == 252 ? -1 : b - 247);
 }
 
+int ops_axis(ops_env *e)
+{
+    const uint8_t b = ops_byte(e);
+    return b < 200 ? b % 9 - 4 : b < 224 ? TP_ALL : ops_int(e);
+}
+
 /* ---- shapes ---- */
 
 int64_t ops_dim(tp_shape s, int axis)

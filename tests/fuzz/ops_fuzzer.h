@@ -56,6 +56,7 @@ int64_t ops_near(ops_env *e, int64_t fit); /* mostly what fits                  
 double ops_number(ops_env *e);
 tp_shape ops_shape(ops_env *e);
 tp_dtype ops_dtype(ops_env *e);
+int ops_axis(ops_env *e);
 
 /* A slot, a parameter, a tensor that no op may take, but mostly a new one of the wanted shape. */
 ops_pick ops_take(ops_env *e, tp_shape want, ops_kind kind);
@@ -90,7 +91,46 @@ extern const ops_row ops_rows[];     /* ops_rows.c: every function of ops.h; end
 extern const ops_row ops_controls[]; /* ops_control.c: everything else that a tape can do  */
 int ops_count(const ops_row *rows);
 
-/* ops_wide.c: attention, convolution, pooling */
+/* ops_elementwise.c */
+tp_tensor ops_scale(ops_env *e, const ops_row *r);
+tp_tensor ops_clamp(ops_env *e, const ops_row *r);
+tp_tensor ops_cast(ops_env *e, const ops_row *r);
+tp_tensor ops_where(ops_env *e, const ops_row *r);
+
+/* ops_shapes.c */
+tp_tensor ops_reshape(ops_env *e, const ops_row *r);
+tp_tensor ops_permute(ops_env *e, const ops_row *r);
+tp_tensor ops_slice(ops_env *e, const ops_row *r);
+tp_tensor ops_concat(ops_env *e, const ops_row *r);
+tp_tensor ops_stack(ops_env *e, const ops_row *r);
+tp_tensor ops_split(ops_env *e, const ops_row *r);
+tp_tensor ops_expand(ops_env *e, const ops_row *r);
+tp_tensor ops_pad(ops_env *e, const ops_row *r);
+tp_tensor ops_roll(ops_env *e, const ops_row *r);
+tp_tensor ops_embedding(ops_env *e, const ops_row *r);
+tp_tensor ops_gather(ops_env *e, const ops_row *r);
+tp_tensor ops_scatter_add(ops_env *e, const ops_row *r);
+tp_tensor ops_one_hot(ops_env *e, const ops_row *r);
+
+/* ops_layers.c */
+tp_tensor ops_matmul(ops_env *e, const ops_row *r);
+tp_tensor ops_matmul_t(ops_env *e, const ops_row *r);
+tp_tensor ops_linear(ops_env *e, const ops_row *r);
+tp_tensor ops_layernorm(ops_env *e, const ops_row *r);
+tp_tensor ops_rmsnorm(ops_env *e, const ops_row *r);
+tp_tensor ops_batchnorm(ops_env *e, const ops_row *r);
+tp_tensor ops_instancenorm(ops_env *e, const ops_row *r);
+tp_tensor ops_weight_standardize(ops_env *e, const ops_row *r);
+tp_tensor ops_dropout_add(ops_env *e, const ops_row *r);
+
+/* ops_losses.c */
+tp_tensor ops_loss(ops_env *e, const ops_row *r);
+tp_tensor ops_cross_entropy(ops_env *e, const ops_row *r);
+tp_tensor ops_cross_entropy_smooth(ops_env *e, const ops_row *r);
+tp_tensor ops_focal(ops_env *e, const ops_row *r);
+tp_tensor ops_smooth_l1(ops_env *e, const ops_row *r);
+
+/* ops_wide.c */
 tp_tensor ops_conv(ops_env *e, const ops_row *r);
 tp_tensor ops_conv2d(ops_env *e, const ops_row *r);
 tp_tensor ops_pool(ops_env *e, const ops_row *r);

@@ -1,0 +1,108 @@
+/* ops_layers.c - instructions of fuzz_ops with weights: products and normalisation. */
+#define TP_NO_SITE /* errors name the instruction (run in fuzz_ops.c), not a line here */
+#include "ops_fuzzer.h"
+
+/* ---- products ---- */
+
+static tp_tensor product(ops_env *e, bool ta, bool tb, bool plain)
+{
+    const ops_pick a = ops_any(e);
+    const int64_t k = ops_dim(a.s, ta ? -2 : -1), n = ops_size(e);
+    tp_shape s = ops_flag(e) ? a.s : TP_SHAPE(1, 1);
+    s = ops_with(ops_with(s, -2, tb ? n : k), -1, tb ? k : n);
+    const tp_tensor b = ops_input(e, s);
+    return plain ? tp_matmul(ops_tape(e), a.t, b) : tp_matmul_t(ops_tape(e), a.t, ta, b, tb);
+}
+
+tp_tensor ops_matmul(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    return product(e, false, false, true);
+}
+
+tp_tensor ops_matmul_t(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const uint8_t b = ops_byte(e);
+    return product(e, b & 1, b & 2, false);
+}
+
+tp_tensor ops_linear(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const int64_t n = ops_size(e);
+    const tp_tensor w = ops_input(e, TP_SHAPE(n, ops_dim(x.s, -1)));
+    const tp_tensor b = ops_maybe(e, TP_SHAPE(n));
+    const uint8_t act = ops_byte(e);
+    return tp_linear(ops_tape(e), x.t, w, b, (tp_act)(act < 250 ? act % 4 : act));
+}
+
+/* ---- normalisation ---- */
+
+/* x, and a weight and a bias of its last axis. */
+typedef struct normed {
+    ops_pick x;
+    tp_shape c;
+    tp_tensor w, b;
+} normed;
+
+static normed draw_normed(ops_env *e)
+{
+    normed n = { .x = ops_any(e) };
+    n.c = TP_SHAPE(ops_dim(n.x.s, -1));
+    n.w = ops_maybe(e, n.c);
+    n.b = ops_maybe(e, n.c);
+    return n;
+}
+
+tp_tensor ops_layernorm(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const normed n = draw_normed(e);
+    return tp_layernorm(ops_tape(e), n.x.t, n.w, n.b, ops_number(e));
+}
+
+tp_tensor ops_instancenorm(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const normed n = draw_normed(e);
+    return tp_instancenorm(ops_tape(e), n.x.t, n.w, n.b, ops_number(e));
+}
+
+tp_tensor ops_rmsnorm(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const normed n = draw_normed(e);
+    return tp_rmsnorm(ops_tape(e), n.x.t, n.w, ops_number(e));
+}
+
+/* The last parameters are buffers of four numbers and a counter. */
+tp_tensor ops_batchnorm(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const normed n = draw_normed(e);
+    const tp_tensor *p = e->w[e->world].param;
+    const bool buffers = ops_near(e, 1) == 1;
+    const tp_tensor mean = buffers ? p[3] : ops_input(e, n.c);
+    const tp_tensor var = buffers ? p[4] : ops_input(e, n.c);
+    const tp_tensor batches = ops_flag(e) ? p[5] : ops_maybe(e, TP_SHAPE(1));
+    const double momentum = ops_number(e);
+    return tp_batchnorm(ops_tape(e), n.x.t, n.w, n.b, mean, var, batches, momentum, ops_number(e));
+}
+
+tp_tensor ops_weight_standardize(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick w = ops_any(e);
+    const double eps = ops_number(e);
+    return tp_weight_standardize(ops_tape(e), w.t, eps, ops_flag(e));
+}
+
+tp_tensor ops_dropout_add(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const normed n = draw_normed(e);
+    const tp_tensor residual = ops_input(e, n.x.s);
+    return tp_dropout_add(ops_tape(e), n.x.t, n.b, residual, ops_number(e));
+}
