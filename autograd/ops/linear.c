@@ -69,7 +69,7 @@ const tp_op tp_op_linear = {
     .name = "linear",
     .doc = "act(x w^T + b) over the last axis",
     .nx = 3, /* x, w, b */
-    .ny = 2, /* y, and of the pre-activation: itself or act' there (GELUs), its sign, or nothing */
+    .ny = 2, /* y, and act'(Z) for GELUs, Z > 0 for ReLU, or nothing, where Z = x w^T + b */
     .attr_size = sizeof(tp__linear_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
     .optional = 1u << 2,

@@ -25,7 +25,7 @@ static void finish_row(const tp_call *c, int64_t at, int64_t j, int64_t n)
     const tp_act act = act_of(c);
     const real *b = c->x[2].data;
     real *y = (real *)c->y[0].data + at;
-    real *z = tp__keeps_z(act) ? (real *)c->y[1].data + at : y;
+    real *z = tp__keeps_slope(act) ? (real *)c->y[1].data + at : y;
     if (b)
         for (int64_t i = 0; i < n; i++) z[i] += b[j + i];
     if (act == TP_ACT_RELU) {
@@ -60,7 +60,7 @@ static tp_code linear_fwd(const tp_call *c)
         .dtype = REAL, .m = rows_of(c), .n = N, .k = K, .batch = 1,
         .a = c->x[0].data, .lda = K,
         .b = c->x[1].data, .ldb = K, .tb = true,
-        .c = c->y[tp__keeps_z(act_of(c))].data, .ldc = N, .work = c->work,
+        .c = c->y[tp__keeps_slope(act_of(c))].data, .ldc = N, .work = c->work,
         .done = finish_tile, .ctx = c });
     /* clang-format on */
     return TP_OK;
@@ -104,7 +104,7 @@ static void dz_row(const tp_call *c, int64_t at, int64_t n)
     if (act_of(c) == TP_ACT_RELU) {
         const uint8_t *positive = (const uint8_t *)c->y[1].data + at;
         for (int64_t i = 0; i < n; i++) dz[i] = positive[i] ? dy[i] : 0;
-    } else if (tp__keeps_z(act_of(c))) {
+    } else if (tp__keeps_slope(act_of(c))) {
         const real *slope = (const real *)c->y[1].data + at;
         for (int64_t i = 0; i < n; i++) dz[i] = dy[i] * slope[i];
     }

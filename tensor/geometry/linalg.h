@@ -15,8 +15,8 @@ typedef struct tp__linear_attr {
     tp_act act;
 } tp__linear_attr;
 
-/* Does backward need more of the pre-activation than its sign: itself, or the slope there? */
-TP_HD static inline bool tp__keeps_z(tp_act act)
+/* Is the hidden output of linear act'(Z)? For ReLU it is one byte an element, Z > 0. */
+TP_HD static inline bool tp__keeps_slope(tp_act act)
 {
     return act == TP_ACT_GELU || act == TP_ACT_QUICK_GELU;
 }
