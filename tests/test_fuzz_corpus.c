@@ -38,6 +38,11 @@ Test(fuzz_corpus, safetensors)
     cr_expect_geq(replay("safetensors", fuzz_safetensors), 20, "the corpus is there");
 }
 
+Test(fuzz_corpus, torch)
+{
+    cr_expect_geq(replay("torch", fuzz_torch), 20, "the corpus is there");
+}
+
 Test(fuzz_corpus, data)
 {
     cr_expect_geq(replay("data", fuzz_data), 20, "the corpus is there");

@@ -1,7 +1,4 @@
-/* file.c - an open file: its format, its list of tensors.
- *
- * The file stays open and its data are read on demand. A writer that renames a new file over the
- * path (as ours does) leaves the open one whole; reading fails if the file was cut off meanwhile. */
+/* file.c - the list of tensors of an open file, and its error. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,10 +7,6 @@
 #include <unistd.h>
 
 #include "tensor/file/open.h"
-
-static tp_file no_memory = {
-    .err = { TP_E_MEMORY, "file: out of memory for the file object itself", NULL },
-};
 
 static tp_file no_file = {
     .err = { TP_E_STATE, "file: NULL was given in place of a file; open one with tp_file_open",
@@ -96,8 +89,7 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Makes the index by name; nothing is added afterwards. */
-static void make_index(tp_file *F)
+void tp__file_index(tp_file *F)
 {
     F->by_name = malloc(((size_t)F->n + 1) * sizeof *F->by_name);
     if (!F->by_name) {
@@ -120,86 +112,7 @@ int tp__file_keep(tp_file *F, int fd)
     return fd;
 }
 
-/* ---- opening ---- */
-
-static void open_file(tp_file *F)
-{
-    const char *kind;
-    int64_t bytes;
-    F->fd = tp_file_regular(F->path, &bytes, &kind);
-    F->size = (size_t)bytes;
-    if (F->fd < 0 && kind)
-        bad(F, "is %s; give the path of a file with weights", kind);
-    else if (F->fd < 0)
-        bad(F, "cannot be opened (%s); check the path and its permissions", strerror(errno));
-    else if (bytes < 8)
-        bad(F, "has %lld bytes, too few for the 8 of the header length" TP_FILE_AGAIN,
-            (long long)bytes);
-}
-
-/* Detects the format from the first bytes. What is none of the others is read as safetensors, whose
- * reader says what is wrong. */
-static void read_format(tp_file *F, bool may_index)
-{
-    unsigned char first[9] = { 0 };
-    uint64_t header;
-    if (!tp__file_at(F, 0, first, F->size < 9 ? 8 : 9)) return;
-    memcpy(&header, first, sizeof header);
-    if (first[8] == '{' && header <= F->size - 8)
-        tp__file_header(F);
-    else if (memcmp(first, "PK\3\4", 4) == 0)
-        tp__file_torch_zip(F);
-    else if (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5)
-        tp__file_torch_legacy(F);
-    else if (first[0] == '{' && may_index)
-        tp__file_shards(F);
-    else
-        tp__file_header(F);
-}
-
-tp_file *tp__file_open(const char *path, bool may_index)
-{
-    tp_file *F = calloc(1, sizeof *F);
-    char *copy = F ? strdup(path ? path : "") : NULL;
-    if (!copy) {
-        free(F);
-        return &no_memory;
-    }
-    F->path = copy;
-    open_file(F);
-    if (tp_file_ok(F)) read_format(F, may_index);
-    if (tp_file_ok(F)) make_index(F);
-    if (!tp_file_ok(F)) { /* nothing of it may be used */
-        for (int i = 0; i < F->n; i++) free(F->at[i].name);
-        F->n = 0;
-        F->meta = NULL;
-    }
-    return F;
-}
-
-tp_file *tp_file_open(const char *path)
-{
-    return tp__file_open(path, true);
-}
-
-void tp_file_close(tp_file *F)
-{
-    if (!F || F == &no_memory) return;
-    for (int i = 0; i < F->n; i++) {
-        free(F->at[i].bytes);
-        free(F->at[i].name);
-    }
-    for (int i = 0; i < F->nshards; i++) tp_file_close(F->shards[i]);
-    for (int i = 0; i < F->nunpacked; i++) close(F->unpacked[i]);
-    if (F->fd >= 0) close(F->fd);
-    json_decref(F->root);
-    free(F->at);
-    free(F->by_name);
-    free(F->shards);
-    tp__sum_free(F->sum);
-    free(F->path);
-    free(F);
-}
+/* ---- what the file says of itself ---- */
 
 bool tp_file_ok(const tp_file *F)
 {

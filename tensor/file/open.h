@@ -57,6 +57,9 @@ tp_file *tp__file_open(const char *path, bool may_index);
 tp_slot *tp__file_add(tp_file *F, const char *name, bool copy, const tp_stored *s,
                       const tp_shape *shape, const int64_t *stride, int fd, size_t from);
 
+/* Makes the index by name; nothing is added afterwards. */
+void tp__file_index(tp_file *F);
+
 /* Adds a pair to the metadata, unless it is no UTF-8. */
 void tp__file_add_meta(tp_file *F, const char *key, const char *value);
 

@@ -9,6 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 int fuzz_safetensors(const uint8_t *input, size_t size);
+int fuzz_torch(const uint8_t *input, size_t size);
 int fuzz_data(const uint8_t *input, size_t size);
 int fuzz_config(const uint8_t *input, size_t size);
 int fuzz_image(const uint8_t *input, size_t size);
