@@ -1,14 +1,14 @@
-/* fault_calls.c - preloaded into a program, makes calls on files fail as a disk does that is full
- * or breaks:
+/* fault_calls.c - a preloaded library that makes a program's calls on files fail, as on a full or
+ * broken disk:
  *
- *     FAULT="CALL N ERRNO PART"         the Nth call and all later ones on paths that contain PART,
- *                                       where $ is the end of the path
- *     FAULT="CALL N ERRNO PART once"    that one alone
- *     FAULT_LOG=FILE                    a line for each call that counts: its name and path
+ *     FAULT="CALL N ERRNO PART"         fails the Nth and all later calls on paths that contain
+ *                                       PART; $ marks the end of the path
+ *     FAULT="CALL N ERRNO PART once"    fails the Nth call only
+ *     FAULT_LOG=FILE                    logs the name and path of each counted call
  *
- * CALL is one function of the C library, or any. The paths of "any" are absolute. Standard streams
- * do not count. The first write that fails gets half of its bytes out before, a close that fails
- * closes. */
+ * CALL is one function of the C library, or any. Paths are made absolute. Standard streams do not
+ * count. The first write that fails has written half of its bytes; a close that fails still closes
+ * the file. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -48,7 +48,7 @@ static void note(const char *call, const char *path)
     syscall(SYS_close, fd);
 }
 
-/* Is this call to fail? Counts; *first: it is the first one. */
+/* Counts the call. True if it is to fail; *first: it is the first failure. */
 static bool due(const char *call, const char *path, bool *first)
 {
     static atomic_int calls;
@@ -74,7 +74,7 @@ static bool due_fd(const char *call, int fd, bool *first)
     return fd > STDERR_FILENO && due(call, path_of(fd, path, sizeof path), first);
 }
 
-/* The C library's own function; ISO C has no cast from object to function pointers. */
+/* The C library's function, assigned as an object: ISO C has no cast to function pointers. */
 #define REAL(name)                                                                                 \
     __typeof__(name) *real;                                                                        \
     bool first = false;                                                                            \
@@ -95,7 +95,7 @@ static bool due_fd(const char *call, int fd, bool *first)
         return due_fd(#name, fd, &first) ? -1 : real arguments;                                    \
     }
 
-/* Opening to write is called "open", opening to read "look". */
+/* Opening for writing counts as "open", opening for reading as "look". */
 int open(const char *path, int flags, ...)
 {
     REAL(open);
@@ -151,7 +151,7 @@ FAIL_PATH(int, rmdir, (const char *path), path, (path), -1)
 FAIL_PATH(int, unlink, (const char *path), path, (path), -1)
 FAIL_PATH(int, rename, (const char *from, const char *to), to, (from, to), -1)
 
-/* Locks alone. */
+/* Only locks fail. */
 int fcntl(int fd, int command, ...)
 {
     REAL(fcntl);

@@ -18,7 +18,7 @@ extern struct criterion_suite *__start_cr_sts[] __attribute__((weak));
 extern struct criterion_suite *__stop_cr_sts[] __attribute__((weak));
 
 static const struct criterion_test *now;
-static bool failed; /* the test that runs */
+static bool failed; /* the running test */
 static jmp_buf end_of_test;
 
 void criterion_send_assert(struct criterion_assert_stats *stats)
@@ -52,7 +52,7 @@ static const struct criterion_test_extra_data *suite_of(const struct criterion_t
 {
     for (struct criterion_suite **s = __start_cr_sts; s < __stop_cr_sts; s++)
         if (strcmp((*s)->name, t->category) == 0) return (*s)->data;
-    return t->data; /* which has all that there is */
+    return t->data; /* which already holds all parameters */
 }
 
 void criterion_internal_test_setup(void)
@@ -74,8 +74,8 @@ void criterion_internal_test_teardown(void)
     if (suite != now->data && suite->fini) suite->fini();
 }
 
-/* Without arguments runs every test, else those whose SUITE/NAME contains the first argument. CTest
- * passes Criterion's flags, which are ignored here. */
+/* Runs every test, or those whose SUITE/NAME contains the first argument. CTest passes Criterion's
+ * flags, which are ignored here. */
 int main(int argc, char **argv)
 {
     const char *wanted = argc > 1 && argv[1][0] != '-' ? argv[1] : "";

@@ -19,7 +19,7 @@ static tp_tensor join_heads(tp_tape *T, tp_tensor x)
     return tp_reshape(T, tp_permute(T, x, TP_SHAPE(0, 2, 1, 3)), s);
 }
 
-/* u8 of the shape of the logits [B,H,N,S]: which keys a query sees. */
+/* Which keys a query sees: u8 of the shape of the logits, [B,H,N,S]. */
 static tp_tensor visible(tp_tape *T, tp_shape s, const uint8_t *mask, tp_attn_cfg cfg)
 {
     const int64_t heads = s.dim[1], n = s.dim[2], keys = s.dim[3];
@@ -36,8 +36,8 @@ static tp_tensor visible(tp_tape *T, tp_shape s, const uint8_t *mask, tp_attn_cf
     return t;
 }
 
-/* From logits [B,H,N,S] and values [B,S,H*D] to the result. A row of equal logits represents a
- * query that sees nothing; its probabilities are replaced by zeros. */
+/* The result from logits [B,H,N,S] and values [B,S,H*D]. A query that sees no key has equal logits;
+ * its probabilities are replaced by zeros. */
 static tp_tensor attend(tp_tape *T, tp_tensor logits, tp_tensor v, const uint8_t *mask,
                         tp_attn_cfg cfg)
 {
@@ -64,7 +64,7 @@ tp_tensor ref_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, const
     return attend(T, tp_given(bias) ? tp_add(T, s, bias) : s, v, mask, cfg);
 }
 
-/* Position logits by distance, (q + r_r) pos^T [B,H,N,S], read at the distance of each key. */
+/* Gathers the position logits (q + r_r) pos^T [B,H,N,S] at the distance of each key. */
 static tp_tensor by_key(tp_tape *T, tp_tensor x)
 {
     const tp_shape s = tp_shape_of(x);

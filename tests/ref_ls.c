@@ -1,6 +1,6 @@
 /* ref_ls.c - see the header. Every query is multiplied with every key and every row of both
- * position tables; keys that it does not see get a logit of -1e30. What a query sees, and at which
- * distance, is written out pair by pair from the definition and shares nothing with the kernels. */
+ * position tables; keys that it does not see get a logit of -1e30. The keys that a query sees and
+ * their distances follow the definition pair by pair and share no code with the kernels. */
 #include "ref_ls.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ tp_tensor ref_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, int heads
                       TP_SHAPE(B, C * rank, heads * D));
 }
 
-/* ---- who sees what ---- */
+/* ---- visible keys ---- */
 
 typedef struct geometry {
     int64_t B, H, N, Wc, Cc, nc;
@@ -54,7 +54,7 @@ static int64_t chunk_row(const geometry *g, int64_t t, int64_t v)
     return g->cfg->chunk_clamp > 0 && rho > g->cfg->chunk_clamp ? g->cfg->chunk_clamp : rho;
 }
 
-/* qc k^T + (qp table^T, looked up), -1e30 where unseen: [B,H,N,S]. */
+/* qc k^T + qp table^T gathered by distance, and -1e30 for unseen keys: [B,H,N,S]. */
 static tp_tensor logits(tp_tape *T, const geometry *g, tp_tensor qc, tp_tensor qp, tp_tensor k,
                         tp_tensor table, row_fn row)
 {
@@ -80,7 +80,7 @@ static tp_tensor logits(tp_tape *T, const geometry *g, tp_tensor qc, tp_tensor q
     return y;
 }
 
-/* 1 for queries that see a vector at least, else 0: [1,1,N,1]. */
+/* 1 for queries that see at least one vector, else 0: [1,1,N,1]. */
 static tp_tensor seeing(tp_tape *T, const geometry *g)
 {
     double *seen = calloc((size_t)g->N + 1, sizeof *seen);

@@ -6,8 +6,8 @@
 
 /* ---- windows ---- */
 
-/* Of each query a list of n keys: its row of [low; q's tokens; zeros], its row of [table; global
- * biases; zero], and whether it is seen. */
+/* n keys for each query. A key has a row of [low; q's tokens; zeros], a row of [table; global
+ * biases; zero], and a flag whether it is seen. */
 typedef struct list {
     int64_t n, low, global, cells, rows, stride, reach[2];
     int64_t *key, *bias;
@@ -22,8 +22,8 @@ static void put(list *l, int64_t query, int64_t *at, int64_t key, int64_t bias)
     l->seen[e] = 1;
 }
 
-/* Puts key (jy,jx) of the map (nominally there) for query (iy,ix); its contents are those of
- * (sy,sx), zeros outside the map. */
+/* Appends the key at nominal position (jy,jx) for query (iy,ix). Its contents come from (sy,sx) and
+ * are zero outside the map. */
 static void put_cell(list *l, const tp_window_attn_cfg *c, int64_t iy, int64_t ix, int64_t *at,
                      int64_t jy, int64_t jx, int64_t sy, int64_t sx)
 {
@@ -34,7 +34,7 @@ static void put_cell(list *l, const tp_window_attn_cfg *c, int64_t iy, int64_t i
     put(l, iy * c->width + ix, at, inside ? cell : zero, l->rows ? row : l->global);
 }
 
-/* Is block (dy,dx) of those around the own one seen? */
+/* Does a query see the block at offset (dy,dx) from its own? */
 static bool uses(const tp_window_attn_cfg *c, int64_t dy, int64_t dx)
 {
     static const int8_t place[9][2] = { { 0, 0 }, { -1, -1 }, { -1, 0 }, { -1, 1 }, { 0, -1 },
@@ -104,7 +104,7 @@ static list make_list(const tp_window_in *in, const tp_window_attn_cfg *c)
     l.seen = calloc(total, 1);
     for (int64_t i = 0; i < l.cells; i++) {
         int64_t at = 0;
-        for (int64_t j = 0; j < l.low + l.global; j++) /* low keys: the row of zero biases */
+        for (int64_t j = 0; j < l.low + l.global; j++) /* low keys have the zero bias */
             put(&l, i, &at, j, l.rows + (j < l.low ? l.global : j - l.low));
         if (c->window[0] == 0) continue;
         (c->edge == TP_EDGE_CYCLIC ? list_cyclic : list_map)(&l, c, i / c->width, i % c->width,
@@ -113,7 +113,7 @@ static list make_list(const tp_window_in *in, const tp_window_attn_cfg *c)
     return l;
 }
 
-/* [low; x; zeros] gathered by the lists: [B,N,n,H,D]. */
+/* Gathers [low; x; zeros] by the lists: [B,N,n,H,D]. */
 static tp_tensor gather(tp_tape *T, const list *l, tp_tensor low, tp_tensor x, int64_t heads)
 {
     const int64_t B = tp_dim(x, 0), C = tp_dim(x, 2), n = l->cells * l->n;
@@ -165,8 +165,8 @@ tp_tensor ref_window_attention(tp_tape *T, tp_window_in in, tp_window_attn_cfg c
 
 /* ---- light self-limited attention ---- */
 
-/* For query i and key j of the whole map: -1 if they are in different windows, else the element of
- * the scale or, for tables, the row. */
+/* For query i and key j of the whole map: -1 in different windows, else the index of the scale's
+ * element or of the table's row. */
 static int64_t pair(const tp_lsla_attn_cfg *c, int64_t i, int64_t j, bool table, bool *same)
 {
     const int64_t w = c->window, H = c->height, W = c->width;
@@ -184,7 +184,7 @@ static int64_t pair(const tp_lsla_attn_cfg *c, int64_t i, int64_t j, bool table,
     return (qy - ky + w - 1) * (2 * w - 1) + qx - kx + w - 1;
 }
 
-/* [N,N] or, of a table, [H,N,N]: its elements at the places of the pairs. */
+/* Gathers the elements of x for all pairs: [N,N], or [H,N,N] for a table. */
 static tp_tensor spread(tp_tape *T, const tp_lsla_attn_cfg *c, tp_tensor x, bool table)
 {
     const int64_t n = c->height * c->width, heads = table ? tp_dim(x, 1) : 1;
@@ -200,7 +200,7 @@ static tp_tensor spread(tp_tape *T, const tp_lsla_attn_cfg *c, tp_tensor x, bool
     return table ? tp_permute(T, y, TP_SHAPE(2, 0, 1)) : tp_reshape(T, y, TP_SHAPE(n, n * heads));
 }
 
-/* u8 [B,H,N,N]: pairs of one window; with `apart` only those with no border between them. */
+/* Pairs in the same window, u8 [B,H,N,N]; with `apart`, only pairs with no border between them. */
 static tp_tensor together(tp_tape *T, const tp_lsla_attn_cfg *c, tp_shape s, bool apart)
 {
     const int64_t n = s.dim[2], total = s.dim[0] * s.dim[1] * n * n;

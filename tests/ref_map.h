@@ -1,5 +1,4 @@
-/* ref_map.h - attention over maps written out in plain ops, with lists of keys by the definition.
- */
+/* ref_map.h - attention over maps in plain ops, with key lists that follow the definition. */
 #ifndef REF_MAP_H
 #define REF_MAP_H
 

@@ -4,7 +4,7 @@
 
 #include <tapegrad/tapegrad.h>
 
-/* The arguments of tp_layernorm and so on; x [...,C]. */
+/* The arguments are those of tp_layernorm and so on; x [...,C]. */
 tp_tensor ref_layernorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
 tp_tensor ref_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, double eps);
 tp_tensor ref_softmax(tp_tape *T, tp_tensor x);
@@ -19,7 +19,7 @@ tp_tensor ref_instancenorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, do
 /* w [Co,n]. */
 tp_tensor ref_weight_standardize(tp_tape *T, tp_tensor w, double eps, bool biased);
 
-/* x [R,K]; the products x[r,k] w[n,k] are all held. */
+/* x [R,K]; all products x[r,k] w[n,k] are stored. */
 tp_tensor ref_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act);
 
 #endif

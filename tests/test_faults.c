@@ -1,7 +1,7 @@
 /* test_faults.c - training on disks that are full, broken, read-only or removed, stopped at any
- * moment: no checkpoint is lost, the message says what, where and what to do, and the resumed run
- * has the bits of an undisturbed one (docs/faults.md). Each test holds for every training program
- * (support_runs.c). */
+ * moment. No checkpoint is lost, the message says what failed, where, and what to do, and the
+ * resumed run gives the same bits as an undisturbed one (docs/faults.md). Each test runs for every
+ * training program (support_runs.c). */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ static void for_each_program(check f)
     }
 }
 
-/* A test of its own for each function of this file that is given a program. */
+/* Defines a test that runs the function body that follows for each training program. */
 #define FAULT(name)                                                                                \
     static void name(const run_kind *k);                                                           \
     Test(faults, name)                                                                             \
@@ -39,8 +39,8 @@ static void for_each_program(check f)
     }                                                                                              \
     static void name(const run_kind *k)
 
-/* After a fault: there is a whole checkpoint, nothing else is left, and it leads to the same end.
- */
+/* After a fault there is an intact checkpoint and no temporary file, and the resumed run ends the
+ * same. */
 static void expect_recovery(const run_kind *k, const char *fault)
 {
     char name[400];
@@ -72,7 +72,7 @@ FAULT(system_calls)
     static const struct {
         const char *call;
         int nth, error;
-        const char *part, *file, *advice; /* the last two: in the message */
+        const char *part, *file, *advice; /* the message contains the last two */
     } cases[] = {
         { "open", 1, ENOSPC, "/last.safetensors.tmp-", "run/last.safetensors", ROOM },
         { "open", 1, EROFS, "/best.safetensors.tmp-", "run/best.safetensors", "writable" },
@@ -119,7 +119,7 @@ FAULT(system_calls)
 
 /* ---- streams ---- */
 
-/* Closed ones: no message lands in a file of the run. */
+/* With closed standard streams, no message ends up in a file of the run. */
 FAULT(closed_streams)
 {
     static const char *const closed[] = { "<&-", ">&-", "2>&-", "<&- >&- 2>&-" };
@@ -136,7 +136,7 @@ FAULT(closed_streams)
 
 /* ---- memory ---- */
 
-/* However little there is: a message, never a wait without end. OpenBLAS maps 128 MiB. */
+/* Too little memory ends training with a message, never with a hang. OpenBLAS maps 128 MiB. */
 FAULT(little_memory)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -159,7 +159,7 @@ FAULT(little_memory)
 
 /* ---- disks ---- */
 
-/* A file that cannot grow: the program is not killed by the signal that comes with it. */
+/* The signal sent when a file exceeds the size limit does not kill the program. */
 FAULT(limit_of_file_size)
 {
     cr_assert(shell("cp -r base run"));
@@ -169,7 +169,7 @@ FAULT(limit_of_file_size)
     expect_recovery(k, "ulimit");
 }
 
-/* Skips the test where this user may not. */
+/* Skips the test if this user may not mount file systems. */
 static void need_mounts(void)
 {
     if (shell("unshare -rm sh -c 'mkdir -p m && mount -t tmpfs none m' 2>/dev/null")) return;
@@ -177,7 +177,7 @@ static void need_mounts(void)
     cr_skip_test("this user cannot mount file systems (unshare -rm)");
 }
 
-/* The run is on a file system of its own with little room left; the final files are kept. */
+/* The run is on its own file system with little room left; its files are copied out at the end. */
 FAULT(full_disk)
 {
     static const int rooms[] = { 0, 4, 8, 16, 32, 64, 96, 128, 160 }; /* KiB */
@@ -212,7 +212,7 @@ FAULT(read_only_folder)
     expect_recovery(k, "read-only");
 }
 
-/* Nobody reads what the program says: it trains on. */
+/* Training goes on if its output cannot be written. */
 FAULT(full_output)
 {
     char command[600];
@@ -224,7 +224,7 @@ FAULT(full_output)
 
 /* ---- folders ---- */
 
-/* Stops it at a moment when it is writing no file, which would land in whatever the folder is. */
+/* Stops the child when it has no temporary file open, which would end up in the changed folder. */
 static void hold(pid_t child)
 {
     for (bool writing = true; writing;) {
@@ -235,7 +235,7 @@ static void hold(pid_t child)
     }
 }
 
-/* Whatever happens to the folder while a long run is in it. */
+/* Runs a command on the folder while a long run is using it. */
 static int run_while(const run_kind *k, const char *command)
 {
     int status;
@@ -267,8 +267,8 @@ FAULT(vanished_folder)
     }
 }
 
-/* Another run came into its place: it is left alone, unless the change came between the program's
- * look at the folder and its writing, which here is seldom the case. */
+/* If another run has replaced the folder, the program leaves that run alone, unless the change came
+ * between the program's check and its write, which is rare here. */
 FAULT(replaced_folder)
 {
     bool alone = false;
@@ -283,8 +283,8 @@ FAULT(replaced_folder)
     cr_expect(alone, "%s", k->command);
 }
 
-/* The second process is refused, whatever its command; the lock file of a dead process blocks
- * nobody. */
+/* A second process is refused, whatever its command; the lock file of a dead process does not
+ * block a new one. */
 FAULT(one_process_a_folder)
 {
     char message[128], args[1024];
@@ -305,7 +305,7 @@ FAULT(one_process_a_folder)
     cr_expect_eq(update_in("run/last.safetensors"), update + 2);
 }
 
-/* Whoever removes the lock file lets nobody in, and takes nothing from the run. */
+/* Removing the lock file neither admits a second process nor harms the run. */
 FAULT(lock_is_removed)
 {
     char args[1024];
@@ -325,7 +325,7 @@ FAULT(lock_is_removed)
     cr_expect(update_in("run/last.safetensors") > update, "%s: it has ended", k->command);
 }
 
-/* A log cut in a line, with lines of the future or of nonsense, is mended by the next start. */
+/* The next start repairs a log that ends within a line or has lines of the future or garbage. */
 FAULT(damaged_log)
 {
     static const char *const damages[] = {
@@ -341,7 +341,7 @@ FAULT(damaged_log)
     }
 }
 
-/* A pipe in the place of the log is not waited for. */
+/* The program does not wait on a pipe in the place of the log. */
 FAULT(log_that_is_a_pipe)
 {
     (void)k;
@@ -349,7 +349,7 @@ FAULT(log_that_is_a_pipe)
     expect_refusal(RESUME, 1, "run/log.jsonl: is a pipe, not a regular file; remove it");
 }
 
-/* Only a file that is not there means that no model was the best so far. */
+/* Only a missing file means that there is no best model yet. */
 FAULT(unreadable_best)
 {
     cr_assert(shell("cp -r base run; head -c 100 base/best.safetensors >run/best.safetensors"));
@@ -363,7 +363,7 @@ FAULT(unreadable_best)
     expect_recovery(k, "unreadable best");
 }
 
-/* Flips the bit at this position of the file, in thousandths of all its bits; a second call
+/* Flips the bit at this position of the file, given in thousandths of its length. A second call
  * restores it. */
 static void flip(const char *path, int part)
 {

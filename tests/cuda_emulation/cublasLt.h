@@ -1,4 +1,4 @@
-/* cublasLt.h - the few calls of cuBLASLt that tapegrad makes, for the emulation. */
+/* cublasLt.h - the part of cuBLASLt that tapegrad calls, for the emulation. */
 #ifndef EMULATED_CUBLASLT_H
 #define EMULATED_CUBLASLT_H
 

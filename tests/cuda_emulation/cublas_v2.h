@@ -1,4 +1,4 @@
-/* cublas_v2.h - the few calls of cuBLAS that tapegrad makes, for the emulation. */
+/* cublas_v2.h - the part of cuBLAS that tapegrad calls, for the emulation. */
 #ifndef EMULATED_CUBLAS_V2_H
 #define EMULATED_CUBLAS_V2_H
 

@@ -1,4 +1,4 @@
-/* cuda_bf16.h - bfloat16 for the emulation, converted as on the GPU: nearest even. */
+/* cuda_bf16.h - bfloat16 for the emulation; conversion rounds to nearest even, as on the GPU. */
 #ifndef EMULATED_CUDA_BF16_H
 #define EMULATED_CUDA_BF16_H
 

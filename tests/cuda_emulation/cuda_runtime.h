@@ -1,8 +1,8 @@
-/* cuda_runtime.h - CUDA's device language for a host compiler, as far as kernels use it.
+/* cuda_runtime.h - the part of CUDA's device language that the kernels use, for a host compiler.
  *
  * A kernel is an ordinary function; each thread of a block runs it on a fiber
- * (emulated_device.cpp). Everything that waits for other threads goes through emulated_barrier or
- * emulated_exchange. Built-in functions keep CUDA's names; those that wrap PTX are named
+ * (emulated_device.cpp). Every wait for other threads goes through emulated_barrier or
+ * emulated_exchange. Built-in functions keep CUDA's names; functions that wrap PTX are named
  * emulated_*. */
 #ifndef EMULATED_CUDA_RUNTIME_H
 #define EMULATED_CUDA_RUNTIME_H
@@ -52,48 +52,49 @@ using std::min;
 /* ---- the scheduler ---- */
 
 typedef void (*emulated_body)(const void *env);
-/* Would a GPU take this launch? */
+/* The error with which a GPU would refuse this launch, or cudaSuccess. */
 cudaError_t emulated_accepted(cudaStream_t s, dim3 grid, dim3 block, size_t shared);
-/* Dynamic shared memory that the kernel may have on the GPU of the stream. */
+/* The dynamic shared memory that cudaFuncSetAttribute granted the kernel on the stream's GPU. */
 size_t emulated_asked(const void *kernel, cudaStream_t s);
 void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t asked,
                   emulated_body body, const void *env);
 
-/* Waits for all threads of the block; then every thread may read what others wrote. */
+/* Waits for all threads of the block and orders their memory accesses. */
 void emulated_barrier();
-/* Waits for all lanes of the warp; the 32 values given, readable until the lane's next call. */
+/* Waits for all lanes of the warp. Returns their 32 values, valid until the lane's next call. */
 const uint64_t *emulated_exchange(unsigned mask, uint64_t value);
-/* The same within a warp: lanes may then read what other lanes wrote, which no collective promises. */
+/* Waits for all lanes and, unlike the collectives, orders their memory accesses. */
 void emulated_syncwarp(unsigned mask);
-/* What this thread does next there is atomic. */
+/* Announces an atomic operation of this thread at this address to the race detector. */
 void emulated_atomic(const void *at, size_t bytes);
 unsigned emulated_lane();
-/* The words of all lanes: all[lane][k], in one round. For tensor core instructions. */
+/* Exchanges the words of all lanes in one round, for tensor core instructions: all[lane][k]. */
 const uint32_t (*emulated_gather(const uint32_t a[4], const uint32_t b[2]))[6];
 /* Fails the launch unless p is aligned to 16 bytes. */
 void emulated_expect_aligned(const void *p);
-/* Shared memory of this block under a key, poisoned when first asked for. */
+/* The block's shared memory for this key, poisoned on first use. */
 void *emulated_shared(const void *key, size_t bytes);
 void *emulated_dynamic_shared();
-/* Asynchronous copies of this thread happen when waited for; until then NaN is in their place. */
+/* An asynchronous copy happens when its thread waits for it; until then its target holds NaN. */
 void emulated_copy(void *to, const void *from, size_t bytes);
 void emulated_commit();
 void emulated_wait(int groups_left);
 
-/* Work of a stream: it is delayed until someone waits for it, or becomes part of the recording
- * (emulated_graph.cpp). Until then it has no results, and its inputs must not change. */
+/* Queues work on a stream: it runs when the host waits for it, or becomes part of the recording
+ * (emulated_graph.cpp). Its inputs must not change until it has run. */
 void emulated_queue(cudaStream_t s, std::function<void()> work);
 void emulated_queue_copied(cudaStream_t s, void (*work)(const void *args), const void *args,
                            size_t bytes);
 bool emulated_recording(cudaStream_t s);
-/* The position of a GPU's next work in its queue; runs all work before a position. */
+/* emulated_place: the position of a GPU's next work in its queue. emulated_finish runs all work
+ * before a position; emulated_passed: it has run. */
 unsigned long long emulated_place(int gpu);
 void emulated_finish(int gpu, unsigned long long place);
 bool emulated_passed(int gpu, unsigned long long place);
-/* cudaErrorInvalidResourceHandle if the stream's GPU is not the current one, also of calls for
- * which CUDA does not say that it must be. */
+/* cudaErrorInvalidResourceHandle if the stream's GPU is not the current one. The emulation demands
+ * this also of calls for which CUDA does not document it. */
 cudaError_t emulated_current(cudaStream_t s);
-/* Of a launch, for the next cudaGetLastError. */
+/* Stores the error of a launch for the next cudaGetLastError. */
 void emulated_refuse(cudaError_t e);
 
 template <class... P, class... A>
@@ -185,7 +186,7 @@ inline int __all_sync(unsigned mask, int yes)
 
 /* ---- integers, bits, mathematics ---- */
 
-/* Their reads and writes are not those of a thread to the race detector. */
+/* Keeps the race detector from counting the function's accesses as plain reads and writes. */
 #define EMULATED_ATOMIC __attribute__((noinline, no_sanitize_thread))
 
 template <class T, class V> EMULATED_ATOMIC T atomicAdd(T *at, V v)
@@ -254,10 +255,10 @@ template <class T> T __ldg(const T *p)
 
 /* ---- tensor cores: fragments as in the PTX manual ---- */
 
-/* D[16,8] = A[16,16] B[16,8] + C in bf16, and with k = 8 in tf32. */
+/* D[16,8] = A[16,16] B[16,8] + C in bf16; in tf32 A is [16,8] and B [8,8]. */
 void emulated_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4]);
 void emulated_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2], const float c[4]);
-/* Four 8 x 8 matrices of 16-bit elements, lane l giving row l % 8 of matrix l / 8. */
+/* Loads four 8 x 8 matrices of 16-bit elements; lane l passes row l % 8 of matrix l / 8. */
 void emulated_ldmatrix(uint32_t r[4], const void *row, bool transposed);
 
 #endif

@@ -47,8 +47,9 @@ enum cudaStreamCaptureMode {
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
-/* What the emulated libraries need: device memory is touched between enter and leave; `queue` copies
- * args and does the work when the stream comes to it; `fault` is that of an earlier kernel; `refused`: cuBLASLt fails this call. */
+/* The emulated libraries access device memory only between `enter` and `leave`. `queue` copies args
+ * and runs the work in stream order. `fault` is the error of an earlier kernel. `refused` tells
+ * cuBLASLt to fail this call. */
 typedef struct CUstream_st {
     int gpu;
     void (*enter)(struct CUstream_st *s), (*leave)(struct CUstream_st *s);
@@ -61,7 +62,7 @@ typedef struct CUgraph_st *cudaGraph_t, *cudaGraphExec_t;
 typedef struct CUevent_st {
     int gpu;
     unsigned long long place; /* in the queue of the GPU */
-    double seconds;           /* when the GPU passed it  */
+    double seconds;           /* when the GPU reached it */
 } * cudaEvent_t;
 
 struct cudaDeviceProp {

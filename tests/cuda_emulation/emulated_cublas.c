@@ -1,4 +1,4 @@
-/* emulated_cublas.c - the emulation's libcublas.so, loaded by tapegrad as the real one is. */
+/* emulated_cublas.c - the emulation's libcublas.so, which tapegrad loads like the real one. */
 #include <stdlib.h>
 
 #include "emulated_gemm.h"

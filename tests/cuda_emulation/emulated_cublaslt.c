@@ -1,7 +1,7 @@
-/* emulated_cublaslt.c - the emulation's libcublasLt.so, loaded by tapegrad as the real one is.
+/* emulated_cublaslt.c - the emulation's libcublasLt.so, which tapegrad loads like the real one.
  *
- * An algorithm remembers the problem that it was selected for and what was promised about it, and
- * is refused for any other, which exposes a table of algorithms that mixes up problems. */
+ * An algorithm remembers the problem it was selected for, including the promised alignments, and is
+ * refused for any other. This exposes a table of algorithms that mixes up problems. */
 #include "cublasLt.h"
 
 #include <stdlib.h>
@@ -10,13 +10,13 @@
 #include "emulated_gemm.h"
 
 #define WORKSPACE 4096 /* bytes that every algorithm needs */
-#define ALIGNED   16   /* bytes: of bias and sums */
+#define ALIGNED   16   /* alignment of bias and sums, in bytes */
 
 struct cublasLtContext {
     int unused;
 };
 
-/* What the opaque types hold. */
+/* The contents of the opaque types. */
 typedef struct product {
     cublasComputeType_t compute;
     cublasOperation_t ta, tb;
@@ -79,7 +79,7 @@ cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t 
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* An attribute's value has the size of its field. */
+/* Sets an attribute, whose value must have the size of its field. */
 static cublasStatus_t set(void *object, size_t at, size_t field, const void *value, size_t size)
 {
     if (size != field) return CUBLAS_STATUS_INVALID_VALUE;
@@ -129,7 +129,7 @@ static uint32_t alignment(const void *p)
     return (uint32_t)(bits & (~bits + 1));
 }
 
-/* The product, without data; false: sizes, types or layouts do not fit together. */
+/* Describes the product without its data. False if sizes, types or layouts do not match. */
 static int describe(emulated_gemm *g, uint64_t *problem, product p, layout a, layout b, layout c)
 {
     const int ta = p.ta == CUBLAS_OP_T, tb = p.tb == CUBLAS_OP_T;

@@ -1,9 +1,9 @@
-/* emulated_device.cpp - blocks one after another, the threads of a block as fibers.
+/* emulated_device.cpp - runs blocks one after another, and the threads of a block on fibers.
  *
- * A fiber runs threads of the block one by one, in the chosen order; a thread that waits keeps the
- * fiber it is on, and the next thread gets another. So kernels without barriers run on one fiber
- * without a switch. Whoever waits for what can never come is a deadlock: the launch fails, as a
- * GPU would hang. */
+ * A fiber runs threads of the block one by one, in the chosen order. A thread that waits keeps its
+ * fiber, and the next thread gets another. So kernels without barriers run on one fiber without a
+ * switch. If no thread can go on, the kernel has deadlocked: the launch fails where a GPU would
+ * hang. */
 #include "cuda_runtime.h"
 #include "emulation.h"
 #include "races.h"
@@ -37,9 +37,9 @@ namespace
 {
 
 constexpr size_t STACK = 256 << 10;
-constexpr size_t SHARED = 99 << 10;  /* of a block: 8.6 and 8.9 have the least */
-constexpr size_t UNASKED = 48 << 10; /* without cudaFuncSetAttribute, and of declared arrays */
-constexpr int POISON = 0xff;         /* NaN in every floating type, -1 in integers */
+constexpr size_t SHARED = 99 << 10;  /* per block; the least, that of 8.6 and 8.9 */
+constexpr size_t UNASKED = 48 << 10; /* without cudaFuncSetAttribute, and for declared arrays */
+constexpr int POISON = 0xff;         /* is NaN in every floating type and -1 in integers */
 
 /* ---- device memory ---- */
 
@@ -51,12 +51,12 @@ struct Allocation {
 std::map<char *, Allocation> allocations;
 size_t in_use[EMULATION_GPUS];
 thread_local int current; /* the GPU */
-/* Dynamic shared memory that a kernel may have on a GPU. */
+/* The dynamic shared memory that cudaFuncSetAttribute granted each kernel, per GPU. */
 std::map<const void *, size_t> asked[EMULATION_GPUS];
-int inside; /* device memory is out of bounds for the host between launches and copies */
+int inside; /* 0: between launches and copies, when the host must not access device memory */
 cudaError_t last_error;
 
-/* A GPU sees its own memory only. */
+/* Opens the memory of the stream's GPU; that of other GPUs stays closed. */
 void enter(cudaStream_t s)
 {
     if (inside++ == 0)
@@ -127,7 +127,7 @@ struct Fiber {
     void *jump[5];
     bool begun = false;
     char *stack;
-    void *fake; /* of the address sanitizer */
+    void *fake; /* the address sanitizer's fake stack */
 };
 
 enum State { NEW, READY, AT_BARRIER, AT_WARP, DONE };
@@ -142,13 +142,13 @@ struct Copy {
 struct Thread {
     State state = NEW;
     Fiber *fiber = nullptr;
-    int groups = 0; /* of asynchronous copies, committed */
+    int groups = 0; /* committed groups of asynchronous copies */
     std::vector<Copy> copies;
 };
 
 struct Warp {
     uint64_t slot[2][32];
-    uint32_t words[2][32][6]; /* fragments of the round, beside the slots */
+    uint32_t words[2][32][6]; /* fragments of the round, in addition to the slots */
     int arrived[2] = { 0, 0 }, round[32] = { 0 };
 };
 
@@ -158,16 +158,16 @@ struct Block {
     std::vector<Thread> threads;
     std::vector<Warp> warps;
     std::vector<unsigned> order;
-    size_t next = 0, end = 0; /* in order: the thread after the one that runs, the last of these */
+    size_t next = 0, end = 0; /* positions in `order`: of the next thread, and past the last */
     int now = 0;
     std::map<const void *, void *> shared;
     size_t dynamic_bytes = 0, declared_bytes = 0;
-    bool misaligned = false, unfinished = false; /* a copy; one that nobody waited for */
+    bool misaligned = false, unfinished = false; /* a copy is; a copy was never waited for */
 };
 
 Block *B;
 std::vector<Fiber *> idle;
-/* All of them, also those of blocks that hang; never destroyed, so no leak. */
+/* All fibers, including those of deadlocked blocks. It is never destroyed, so nothing leaks. */
 std::vector<Fiber *> &made = *new std::vector<Fiber *>();
 Fiber scheduler;
 const void *scheduler_stack;
@@ -181,8 +181,8 @@ void select_thread(int i)
     threadIdx = { u % blockDim.x, u / blockDim.x % blockDim.y, u / blockDim.x / blockDim.y };
 }
 
-/* Leaves one fiber for another. swapcontext would ask the kernel for the signal mask each time,
- * which costs most of a run; only the first entry of a fiber needs it. */
+/* Switches from one fiber to another. swapcontext makes a system call for the signal mask each
+ * time, which would dominate the run time; only the first entry of a fiber uses setcontext. */
 __attribute__((noinline, no_sanitize_address)) void change(Fiber &from, Fiber &to)
 {
     from.begun = true;
@@ -191,7 +191,7 @@ __attribute__((noinline, no_sanitize_address)) void change(Fiber &from, Fiber &t
     setcontext(&to.first);
 }
 
-/* The body of every fiber: runs new threads until the next in order is not a new one. */
+/* The body of every fiber: runs threads until the next in order has already started. */
 void fiber_main()
 {
     __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
@@ -252,7 +252,7 @@ void suspend(State s)
     __sanitizer_start_switch_fiber(&t.fiber->fake, scheduler_stack, scheduler_size);
     change(*t.fiber, scheduler);
     __sanitizer_finish_switch_fiber(t.fiber->fake, &scheduler_stack, &scheduler_size);
-    t.state = READY; /* it runs; only the scheduler reads this */
+    t.state = READY; /* running; only the scheduler reads this */
 }
 
 /* ---- a block ---- */
@@ -276,7 +276,7 @@ int count(State s)
     return n;
 }
 
-/* Threads first .. end - 1 in order, as far as they get; false: nowhere. */
+/* Runs threads order[first .. end - 1] as far as they get. False if none could run. */
 bool run_some(size_t first, size_t end)
 {
     bool moved = false;
@@ -294,9 +294,8 @@ bool run_some(size_t first, size_t end)
     return moved;
 }
 
-/* False if threads wait for others that never arrive. A warp runs up to the next barrier before
- * another begins, so that it is as far ahead as possible; in shuffled order all warps are
- * interleaved. */
+/* False on a deadlock. A warp runs up to the next barrier before another begins, so that it gets as
+ * far ahead as possible; in shuffled order all warps are interleaved. */
 bool run_threads()
 {
     const size_t n = B->threads.size(), step = emulation.order == SHUFFLED ? n : 32;
@@ -335,7 +334,7 @@ bool run_block(Block &b, int threads)
     return ok;
 }
 
-/* What a call says: the fault of an earlier kernel, which stays, before a failure of its own. */
+/* The result of a call: the fault of an earlier kernel, which persists, else the call's own. */
 cudaError_t said(cudaError_t e)
 {
     if (e != cudaSuccess) last_error = e;
@@ -357,7 +356,7 @@ CUstream_st streams[EMULATION_GPUS] = {
     { 1, enter, leave, emulated_queue_copied, faulted, refused },
 };
 
-/* All that was given to a GPU is done. */
+/* Runs all queued work of a GPU. */
 void finish(int gpu)
 {
     emulated_finish(gpu, emulated_place(gpu));
@@ -399,8 +398,8 @@ size_t emulated_asked(const void *kernel, cudaStream_t s)
     return more == asked[s->gpu].end() ? 0 : more->second;
 }
 
-/* What a kernel declares is known when it runs, so too much shared memory is a fault; a GPU would
- * refuse the launch. */
+/* A kernel's declared shared memory is known only when it runs. Too much is therefore a fault here,
+ * where a GPU would refuse the launch. */
 void emulated_run(cudaStream_t s, dim3 grid, dim3 block, size_t shared, size_t asked_for,
                   emulated_body body, const void *env)
 {
@@ -523,7 +522,6 @@ void emulated_wait(int groups_left)
     t.copies = later;
 }
 
-/* The words of all lanes: all[lane][k], in one round. */
 const uint32_t (*emulated_gather(const uint32_t a[4], const uint32_t b[2]))[6]
 {
     Warp &w = B->warps[size_t(B->now) / 32];
@@ -563,7 +561,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->totalGlobalMem = emulation.memory;
     p->sharedMemPerBlockOptin = SHARED;
     p->major = emulation.major;
-    p->multiProcessorCount = 2; /* few, so that grid-stride loops go round */
+    p->multiProcessorCount = 2; /* few, so that grid-stride loops iterate */
     return device < emulation.gpus ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
@@ -594,7 +592,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
     return said(cudaSuccess);
 }
 
-/* Waits, as a GPU does. */
+/* Runs the GPU's queued work first: CUDA's cudaFree waits for it. */
 cudaError_t cudaFree(void *p)
 {
     const auto a = allocations.find(static_cast<char *>(p));
@@ -623,7 +621,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
                             cudaStream_t s)
 {
     if (kind == cudaMemcpyDeviceToHost && emulated_recording(s))
-        return said(cudaErrorStreamCaptureUnsupported); /* tapegrad never does */
+        return said(cudaErrorStreamCaptureUnsupported); /* tapegrad never does this */
     if (elsewhere(to, s) || elsewhere(from, s)) return said(cudaErrorInvalidValue);
     emulated_queue(s, [=] {
         enter(s);
@@ -680,7 +678,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
     return said(*e ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
-/* A GPU may still come to it. */
+/* The queue may still hold the event's recording, so it is run first. */
 cudaError_t cudaEventDestroy(cudaEvent_t e)
 {
     emulated_finish(e->gpu, e->place);
@@ -690,7 +688,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t e)
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
 {
-    if (e->gpu != s->gpu || emulated_recording(s)) /* tapegrad never does */
+    if (e->gpu != s->gpu || emulated_recording(s)) /* tapegrad never does this */
         return said(cudaErrorInvalidResourceHandle);
     emulated_queue(s, [=] {
         timespec t;

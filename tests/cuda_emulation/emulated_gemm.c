@@ -1,7 +1,7 @@
 /* emulated_gemm.c - the matrix product of the emulated libraries.
  *
  * Operands are copied to float matrices element by element, so that the address sanitizer sees
- * every access; the product is OpenBLAS's. */
+ * every access. OpenBLAS computes the product. */
 #include "emulated_gemm.h"
 
 #include <cblas.h>
@@ -31,7 +31,7 @@ static void put(matrix x, int row, int col, float v)
         ((float *)x.data)[i] = v;
 }
 
-/* op(x), rows x cols, dense and column-major. */
+/* Copies op(x), rows x cols, to a dense column-major matrix. */
 static void pack(float *to, matrix x, cublasOperation_t op, int rows, int cols)
 {
     for (int j = 0; j < cols; j++)

@@ -4,12 +4,12 @@
 
 #include "cublas_v2.h"
 
-/* C = scale op(A) op(B) + keep C, column-major, `batch` times. */
+/* C = scale op(A) op(B) + keep C, column-major, for each of `batch` matrices. */
 typedef struct emulated_gemm {
     cudaStream_t stream;
     cublasOperation_t ta, tb;
     int m, n, k, lda, ldb, ldc, batch;
-    int halves; /* the first half of k is summed by itself and rounded to bf16, as cuBLAS may do */
+    int halves; /* sum the first half of k separately and round it to bf16, as cuBLAS may do */
     float scale, keep;
     const void *a, *b;
     void *c;
@@ -19,10 +19,10 @@ typedef struct emulated_gemm {
     void *sums;       /* [n], of op(B)'s columns, or NULL; both type_c */
 } emulated_gemm;
 
-/* What the libraries demand of sizes, leading dimensions and types. */
+/* Do sizes, leading dimensions and types meet the libraries' requirements? */
 int emulated_gemm_valid(const emulated_gemm *g, cublasComputeType_t compute);
 
-/* Carries it out when the stream comes to it. */
+/* Queues the product on its stream. */
 void emulated_gemm_queue(const emulated_gemm *g);
 
 #endif

@@ -1,6 +1,6 @@
-/* emulated_graph.cpp - streams: work is kept as closures. It runs when someone waits for it, as
- * late as a GPU may run it, so a host that does not wait sees the previous contents. Each launch of
- * a graph runs the work that was queued between begin and end of its recording, in order. */
+/* emulated_graph.cpp - streams and graphs: queued work is kept as closures and runs when the host
+ * waits for it, as late as a GPU may run it. A host that does not wait sees the old contents. Each
+ * launch of a graph runs the work that was queued during its recording, in order. */
 #include <deque>
 #include <vector>
 
@@ -14,15 +14,15 @@ struct CUgraph_st {
 static CUgraph_st *recording; /* the graph being recorded, or none */
 static cudaStream_t recorded; /* its stream */
 
-/* Streams are those of GPUs: one each. */
+/* Each GPU has one stream. */
 static struct {
     std::deque<std::function<void()>> work;
-    unsigned long long done; /* places before this one */
+    unsigned long long done; /* all places before this one are done */
 } queues[EMULATION_GPUS];
 
 void emulated_queue(cudaStream_t s, std::function<void()> work)
 {
-    if (emulation.fault) return; /* a GPU does nothing more */
+    if (emulation.fault) return; /* a GPU drops further work after a fault */
     if (emulated_recording(s))
         recording->work.push_back(std::move(work));
     else
@@ -93,7 +93,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
 {
     if (emulated_current(s)) return emulated_current(s);
-    emulated_queue(s, [=] { /* the graph must be there until then */
+    emulated_queue(s, [=] { /* the graph must still exist when this runs */
                             for (const auto &work : exec->work)
                                 if (!emulation.fault) work();
     });

@@ -1,4 +1,4 @@
-/* emulated_mma.cpp - the tensor core instructions of a warp: products of fragments, ldmatrix. */
+/* emulated_mma.cpp - a warp's tensor core instructions: products of fragments, ldmatrix. */
 #include "cuda_runtime.h"
 #include "emulation.h"
 #include "races.h"
@@ -64,5 +64,5 @@ void emulated_ldmatrix(uint32_t r[4], const void *row, bool transposed)
         }
         r[m] = uint32_t(e[0]) | uint32_t(e[1]) << 16;
     }
-    emulated_exchange(0xffffffffu, 0); /* all lanes have read before any overwrites */
+    emulated_exchange(0xffffffffu, 0); /* no lane overwrites words before all have read them */
 }

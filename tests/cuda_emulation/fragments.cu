@@ -4,7 +4,7 @@
 #include "cuda/attention/skew.cuh"
 #include "cuda/kit/tiles.cuh"
 
-/* Block b of the accumulators of x [16,40]. */
+/* Loads 16 x 8 block b of x [16,40] as an accumulator. */
 static __device__ void load_block(float d[4], const float *x, int b)
 {
     const int lane = threadIdx.x % 32;
@@ -41,7 +41,7 @@ __global__ void lean_kernel(const float *x, float *y)
     for (int i = 0; i < 4; i++) y[(lane / 4 + i / 2 * 8) * 8 + column + i % 2] = out[i];
 }
 
-/* The fragments of x^T as mma's A. */
+/* Loads x^T as fragments of mma's A. */
 __global__ void transposed_kernel(const float *x, float *y)
 {
     TP_SHARED(bf16, tile, [16][16]);
@@ -64,7 +64,7 @@ __global__ void narrow_kernel(int n, const float *x, bf16 *y)
     for (int i = threadIdx.x; i < n; i += 32) tp_put(y + i, x[i]);
 }
 
-/* A and B are copied by two warps, the first one multiplies. */
+/* Two warps copy A and B; the first multiplies. */
 __global__ void tiles_kernel(const bf16 *x, float *y)
 {
     constexpr int COLS = 64;
@@ -114,7 +114,7 @@ extern "C" tp_code fragments_run(const tp_call *c, fragment what)
     float *y = tp_out<float>(&c->y[0]);
     if (what == LEAN) return tp_launch(c, lean_kernel, 1, 32, 0, x, y);
     if (what == TRANSPOSED) return tp_launch(c, transposed_kernel, 1, 32, 0, x, y);
-    if (what == TILES) { /* bf16 behind the results */
+    if (what == TILES) { /* the bf16 inputs follow the results */
         bf16 *narrow = reinterpret_cast<bf16 *>(y + 256 + 16 * 64);
         const tp_code code = tp_launch(c, narrow_kernel, 1, 32, 0, 2 * 12 * 40, x, narrow);
         return code == TP_OK ? tp_launch(c, tiles_kernel, 1, 64, 0, narrow, y) : code;

@@ -1,4 +1,4 @@
-/* fragments.h - the kernels of fragments.cu, each one warp on matrices of floats. */
+/* fragments.h - the kernels of fragments.cu, which work on matrices of floats. */
 #ifndef FRAGMENTS_H
 #define FRAGMENTS_H
 
@@ -9,8 +9,8 @@ typedef enum fragment {
     UNSKEW,     /* x [16,40] -> y [16,24]: y[i][u] = x[i][u + i]        */
     LEAN,       /* x [24,8] -> y [16,8]: y[i][c] = x[16 + c - i][c]     */
     TRANSPOSED, /* x [16,16] -> y [16,16]: y = x^T through ldmatrix     */
-    TILES,      /* x: A, B [12,40] -> y: Z = A B^T [16,16] through tiles of 64
-                   columns with zeros around, then Z B [16,64]            */
+    TILES,      /* x: A, B [12,40] -> y: Z = A B^T [16,16] through tiles padded
+                   with zeros to 64 columns, then Z B [16,64]             */
     SHUFFLES    /* y [5,32]: x of lane + 3, lane - 5, a ballot, any, all */
 } fragment;
 

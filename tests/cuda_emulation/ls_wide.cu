@@ -1,5 +1,5 @@
-/* ls_wide.cu - the kernel of long-short attention with 32 queries a warp, which serves calls of
- * 32768 queries and more, for calls of any size. */
+/* ls_wide.cu - runs the long-short attention kernel with 32 queries per warp, which tapegrad uses
+ * from 32768 queries on, for calls of any size. */
 #include "cuda_emulation/ls_wide.h"
 
 #include "cuda/attention/ls_mma_fwd.cuh"

@@ -1,4 +1,4 @@
-/* ls_wide.h - long-short attention forward, heads of 64, by the kernel for many queries. */
+/* ls_wide.h - long-short attention forward with D = 64 by the kernel for many queries. */
 #ifndef LS_WIDE_H
 #define LS_WIDE_H
 

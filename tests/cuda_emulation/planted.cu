@@ -1,5 +1,5 @@
-/* planted.cu - kernels with mistakes, to prove that the emulation finds them: y = x reversed within
- * blocks of 64 elements. The kernel without a mistake is their measure. */
+/* planted.cu - kernels with deliberate mistakes, to test that the emulation finds them: y = x
+ * reversed within blocks of 64 elements. Correct versions are the control. */
 #include "cuda_emulation/planted.h"
 
 #include "cuda/kit/move.cuh"
@@ -21,7 +21,7 @@ __global__ void reverse_kernel(planted mistake, int64_t n, const float *x, float
     if (mistake == PAST_THE_END && first + t == n - 1) y[n] = 0.0f;
 }
 
-/* Lane 0 misses the sum: a collective that not all lanes reach. */
+/* Lane 0 skips the sum, so not all lanes reach the collective. */
 __global__ void warp_kernel(planted mistake, float *y)
 {
     float v = (float)threadIdx.x;
@@ -29,7 +29,7 @@ __global__ void warp_kernel(planted mistake, float *y)
     y[threadIdx.x] = v;
 }
 
-/* A copy to shared memory that is used before it has arrived. */
+/* Uses a copy to shared memory before it has arrived. */
 __global__ void copy_kernel(planted mistake, const float *x, float *y)
 {
     TP_SHARED(float, part, [128]);
@@ -42,7 +42,7 @@ __global__ void copy_kernel(planted mistake, const float *x, float *y)
     if (mistake == USED_EARLY) tp_copy_wait<0>();
 }
 
-/* The second block is copied to where the first was. */
+/* Copies the second block of 64 elements over the first. */
 __global__ void rounds_kernel(planted mistake, const float *x, float *y)
 {
     TP_SHARED(float, part, [BLOCK]);
@@ -61,8 +61,8 @@ __global__ void rounds_kernel(planted mistake, const float *x, float *y)
     y[BLOCK + t] = part[BLOCK - 1 - t];
 }
 
-/* Mistakes that no order of threads and blocks shows: each result is right in all of them. y = x
- * reversed in blocks of 64, or of 32. */
+/* Mistakes that no order of threads and blocks reveals: the result is right in every order. y = x
+ * reversed in blocks of 64 or 32. */
 __global__ void race_kernel(planted mistake, const float *x, float *y)
 {
     TP_SHARED(float, part, [BLOCK]);
@@ -73,7 +73,7 @@ __global__ void race_kernel(planted mistake, const float *x, float *y)
     if (mistake == LANES_IN_ORDER) __syncwarp();
     if (mistake == LANES_UNORDERED) tp_warp<tp_sum_of>(part[t]);
     y[first + t] = part[in_warp ? t ^ 31 : BLOCK - 1 - t];
-    if (mistake == READ_AND_OVERWRITTEN) { /* with what is there */
+    if (mistake == READ_AND_OVERWRITTEN) { /* with the value it already has */
         __syncwarp();
         part[t] = x[first + t];
     }
@@ -81,7 +81,7 @@ __global__ void race_kernel(planted mistake, const float *x, float *y)
     if (mistake == BLOCK_READS && t == 0 && !(y[BLOCK] < 1e9f)) y[first] = part[BLOCK - 1];
 }
 
-/* y[0] = how many threads there are, bit by bit. */
+/* y[0] = the number of threads, as an integer. */
 __global__ void count_kernel(planted mistake, uint32_t *y)
 {
     if (mistake == COUNTED)
@@ -90,7 +90,7 @@ __global__ void count_kernel(planted mistake, uint32_t *y)
         y[0] = y[0] + 1;
 }
 
-/* y = x, by words of 16 bytes. */
+/* y = x, copied in 16-byte words. */
 __global__ void words_kernel(planted mistake, const float *x, float *y)
 {
     if (mistake != WORDS && threadIdx.x == 31) return;
@@ -98,7 +98,7 @@ __global__ void words_kernel(planted mistake, const float *x, float *y)
     tp_store(y + at, tp_load(x + at));
 }
 
-/* D = A B for A [16,16], B [8,16] transposed, by the tensor core wrapper. */
+/* D = A B^T for A [16,16] and B [8,16], by the tensor core wrapper. */
 __global__ void mma_kernel(const float *x, float *y)
 {
     TP_SHARED(bf16, a, [16][16]);
@@ -118,7 +118,7 @@ __global__ void mma_kernel(const float *x, float *y)
     for (int i = 0; i < 4; i++) y[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
 }
 
-/* Declares 1 KiB in addition to what the launch asks for. */
+/* Declares 1 KiB of shared memory in addition to the dynamic memory of the launch. */
 __global__ void shared_kernel(float *y)
 {
     TP_SHARED(float, part, [256]);
@@ -127,8 +127,8 @@ __global__ void shared_kernel(float *y)
     y[threadIdx.x] = part[threadIdx.x] + rest[threadIdx.x];
 }
 
-/* Adds to y how many quotients of the lane are wrong: of numbers at multiples of d, and of all
- * sizes up to the largest. */
+/* Adds the number of the lane's wrong quotients to y. Dividends are next to multiples of d, and of
+ * all sizes up to the largest. */
 __global__ void divide_kernel(tp_divisor by, float *y)
 {
     const int64_t most = INT64_MAX, lane = threadIdx.x, k = most / by.d;
@@ -141,8 +141,8 @@ __global__ void divide_kernel(tp_divisor by, float *y)
     for (const int64_t i : some) y[lane] += tp_over(by, i) != i / by.d;
 }
 
-/* Adds to y how many words of the lane are not those of the CPU: seeds, offsets and blocks of all
- * sizes. */
+/* Adds to y how many words of the lane that differ from the CPU's, for seeds, offsets and blocks
+ * of all sizes. */
 __global__ void philox_kernel(float *y)
 {
     const uint64_t lane = threadIdx.x,
@@ -168,14 +168,14 @@ static tp_code divide(const tp_call *c, float *y)
     return code;
 }
 
-/* A launch as the GPU receives it, without the checks of tp_launch. */
+/* Launches a kernel without the checks of tp_launch. */
 static tp_code launch_alone(const tp_call *c, dim3 grid, size_t shared, float *y)
 {
     emulated_launch(grid, dim3(32), shared, tp__cuda_stream(c->dev), shared_kernel, y);
     return tp__cuda_launched(c);
 }
 
-/* A launch for a GPU that is not the current one. */
+/* Launches on a GPU that is not the current one. */
 static tp_code launch_elsewhere(const tp_call *c, float *y)
 {
     const cudaStream_t s = tp__cuda_stream(c->dev);
@@ -184,7 +184,7 @@ static tp_code launch_elsewhere(const tp_call *c, float *y)
     return tp__cuda_launched(c);
 }
 
-/* A copy to memory of another GPU. */
+/* Copies to the memory of another GPU. */
 static tp_code copy_elsewhere(const tp_call *c, const float *x)
 {
     void *p = NULL;

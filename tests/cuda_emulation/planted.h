@@ -1,4 +1,4 @@
-/* planted.h - the kernels of planted.cu: correct ones, and those with mistakes. */
+/* planted.h - the kernels of planted.cu, correct ones and ones with mistakes. */
 #ifndef PLANTED_H
 #define PLANTED_H
 
@@ -21,7 +21,7 @@ typedef enum planted {
     MISALIGNED,
     ROUNDS, /* y = x reversed in blocks of 64, 128 elements */
     WARP_AHEAD,
-    BLOCKS_IN_TURN, /* y = x reversed in blocks of 64, but by blocks that need the one before */
+    BLOCKS_IN_TURN, /* y = x reversed in blocks of 64; each block needs the previous one */
     COPIED_EARLY,
     RACELESS,       /* y = x reversed in blocks of 64   */
     LANES_IN_ORDER, /* y = x reversed in blocks of 32   */
@@ -34,14 +34,14 @@ typedef enum planted {
     WORDS, /* y = x, 128 elements */
     WORDS_MISALIGNED,
     MMA,         /* y [16,8] = A B^T, x = A [16,16] and B [8,16] */
-    DIVIDE,      /* y = how many of some quotients are wrong, for 32 elements */
-    PHILOX,      /* y = how many of some random words are wrong, for 32 elements */
+    DIVIDE,      /* y = the number of wrong quotients, for 32 elements */
+    PHILOX,      /* y = the number of wrong random words, for 32 elements */
     SHARED_FITS, /* y = 0, with 48 KiB of shared memory */
     SHARED_NOT_ASKED,
     SHARED_TOO_MUCH,
     NO_BLOCKS,
     TOO_MANY_DOWN,
-    ANOTHER_GPU, /* is the current one                      */
+    ANOTHER_GPU, /* is current, not the GPU of the launch */
     MEMORY_ELSEWHERE
 } planted;
 

@@ -1,11 +1,11 @@
 /* races.cpp - a race detector for emulated kernels.
  *
- * Every byte of device and shared memory has a cell that knows its last write and its reads since.
- * Time passes in periods: one ends where a launch begins, a block begins, or a block passes
- * __syncthreads. Blocks run one after another, so a record of this launch from before this block is
- * of another block, which no order connects with this one; one from earlier in this block is before
- * a barrier; within a period only __syncwarp orders, and only lanes of a warp. Collectives such as
- * __shfl_sync order nothing: CUDA promises none for them. */
+ * Every byte of device and shared memory has a cell that records its last write and the reads since
+ * then. Time is counted in periods: a new one starts when a launch or a block begins, and at each
+ * __syncthreads. Blocks run one after another. A record of this launch from before this block
+ * belongs to another block, so it is unordered. A record from an earlier period of this block is
+ * ordered by a barrier. Within a period only __syncwarp orders accesses, between lanes of a warp.
+ * Collectives such as __shfl_sync order nothing, as CUDA does not promise it. */
 #ifdef TP_RACES
 
 #include "races.h"
@@ -26,30 +26,30 @@
 namespace
 {
 
-/* ---- watched memory: shared memory of the block, then that of devices ---- */
+/* ---- watched memory: the block's shared memory, then device memory ---- */
 
 constexpr size_t ARENA = size_t(8) << 30, ZONE = size_t(1) << 20, PAGE = 4096;
 
-/* Who touched a byte last: one thread, or several. */
+/* The last accesses to a byte, by one thread or several. */
 struct Record {
     uint32_t period;
-    uint16_t who; /* the thread, and flags */
+    uint16_t who; /* the last thread, and flags */
     uint16_t warp_step;
 };
 enum : uint16_t {
     THREAD = 1023,
-    LANES = 1 << 10,  /* and by other lanes of the warp since its last __syncwarp */
-    WARPS = 1 << 11,  /* other warps too, in this period                  */
-    BLOCKS = 1 << 12, /* other blocks too, in this launch                 */
-    ATOMIC = 1 << 13  /* all of them                                      */
+    LANES = 1 << 10,  /* also other lanes of the warp since its last __syncwarp */
+    WARPS = 1 << 11,  /* also other warps in this period                  */
+    BLOCKS = 1 << 12, /* also other blocks in this launch                 */
+    ATOMIC = 1 << 13  /* all accesses are atomic                          */
 };
 
 struct Cell {
-    Record write, read; /* atomic operations are reads that disturb each other not */
+    Record write, read; /* atomic operations count as reads, ordered with each other */
 };
 
 char *arena; /* ARENA bytes */
-Cell *cells; /* of each byte; never cleared, as time only grows */
+Cell *cells; /* one per byte; never cleared, as periods only grow */
 size_t shared_used, device_used = ZONE;
 std::map<size_t, std::vector<void *>> &released = *new std::map<size_t, std::vector<void *>>();
 
@@ -73,17 +73,16 @@ void open_arena()
 
 size_t whole_pages(size_t bytes)
 {
-    return (bytes + PAGE) / PAGE * PAGE; /* and at least one byte between two */
+    return (bytes + PAGE) / PAGE * PAGE; /* at least one byte between neighbours */
 }
 
 /* ---- order ---- */
 
 uint32_t period = 1, launch_began = 1, block_began = 1;
-uint16_t warp_steps[THREAD + 1]; /* of each thread in this block */
+uint16_t warp_steps[THREAD + 1]; /* calls of __syncwarp by each thread of this block */
 bool found, misaligned;
 
-/* Is the record an access that nothing orders before this thread's? Records older than `since` are
- * ordered. */
+/* Is the recorded access unordered with this thread's? Records older than `since` are ordered. */
 bool disturbs(const Record &r, uint32_t since)
 {
     if (r.period < since) return false;
@@ -95,7 +94,7 @@ bool disturbs(const Record &r, uint32_t since)
     return r.warp_step == warp_steps[race_thread] && (other != race_thread || r.who & LANES);
 }
 
-/* Adds this thread to those of the record. */
+/* Adds this thread's access to the record. */
 void join(Record &r, uint32_t since, uint16_t flags)
 {
     const int other = r.who & THREAD;
@@ -110,7 +109,7 @@ void join(Record &r, uint32_t since, uint16_t flags)
     r = { period, uint16_t(race_thread | flags), warp_steps[race_thread] };
 }
 
-/* False: it meets a write, or a read, that is not ordered; which of the two comes back. */
+/* Records an access, or returns the record of a write or read that it races with. */
 const Record *touch(Cell &c, uint32_t since, race_access how)
 {
     const bool atomic = c.read.who & ATOMIC;
@@ -130,7 +129,7 @@ const Record *touch(Cell &c, uint32_t since, race_access how)
     return nullptr;
 }
 
-/* ---- reports: each place once ---- */
+/* ---- reports, one per place in the code ---- */
 
 constexpr size_t MOST_REPORTS = 20;
 
@@ -140,7 +139,7 @@ bool first_time(const void *from)
     return told.size() < MOST_REPORTS && told.insert(from).second;
 }
 
-/* The lines of the source that made the call which returns to `from`. */
+/* Prints the source lines of the call that returns to `from`. */
 void print_place(const void *from)
 {
     Dl_info in;
@@ -149,7 +148,7 @@ void print_place(const void *from)
     if (readlink("/proc/self/exe", name, sizeof name - 1) < 0) return;
     std::snprintf(
         command, sizeof command, "addr2line -Cfpie '%s' %#zx >&2",
-        access(in.dli_fname, R_OK) ? name : in.dli_fname, /* a program is called anything */
+        access(in.dli_fname, R_OK) ? name : in.dli_fname, /* a program's argv[0] may be no path */
         size_t(static_cast<const char *>(from) - 1 - static_cast<const char *>(in.dli_fbase)));
     std::fflush(stderr);
     if (std::system(command)) std::fprintf(stderr, "%s\n", command);
@@ -192,7 +191,7 @@ void report_misaligned(const void *at, size_t bytes, const void *from)
 
 } // namespace
 
-/* ---- what the emulation says ---- */
+/* ---- calls from the emulation ---- */
 
 void race_launch()
 {
@@ -255,7 +254,7 @@ void *race_memory(size_t bytes)
     return p;
 }
 
-/* Cells of large pieces are given back: they are many times as large. */
+/* Gives the cells of large allocations back, as they are many times as large. */
 void race_release(void *p, size_t bytes)
 {
     const size_t size = whole_pages(bytes);
@@ -271,10 +270,10 @@ void *race_shared(size_t bytes)
     return p;
 }
 
-/* ---- what the compiler calls ---- */
+/* ---- calls that the compiler inserts ---- */
 
 #define HERE __builtin_return_address(0)
-/* The compiler makes accesses of 16 bytes of two of 8 as well. */
+/* The compiler also merges two 8-byte accesses into a 16-byte one, so 8-byte alignment suffices. */
 #define HOOK(name, bytes, how, aligned)                                                            \
     void name(void *at)                                                                            \
     {                                                                                              \
@@ -288,7 +287,7 @@ void *race_shared(size_t bytes)
     HOOK(__tsan_unaligned_read##bytes, bytes, RACE_READ, false)                                    \
     HOOK(__tsan_unaligned_write##bytes, bytes, RACE_WRITE, false)
 
-struct Mismatch { /* as the compiler lays it out */
+struct Mismatch { /* the compiler's layout */
     const char *file;
     uint32_t line, column;
     const void *type;
@@ -317,8 +316,8 @@ void __tsan_func_exit(void) {}
 void __tsan_vptr_update(void **, void *) {}
 void __tsan_vptr_read(void **) {}
 
-/* Called by -fsanitize=alignment: the address is less aligned than the type needs, also for 16
- * bytes. */
+/* Called by -fsanitize=alignment for an address less aligned than its type requires, including
+ * types of 16 bytes. */
 void __ubsan_handle_type_mismatch_v1(Mismatch *what, void *at)
 {
     if (race_thread >= 0) report_misaligned(at, size_t(1) << what->log_alignment, HERE);

@@ -1,8 +1,8 @@
-/* races.h - a race detector for emulated kernels: finds accesses that nothing orders.
+/* races.h - a race detector for emulated kernels: finds unordered accesses.
  *
- * Kernels are compiled with the calls of gcc's thread sanitizer, which races.cpp answers. The
- * emulation reports what it does on behalf of a thread (copies, fragments, atomics). Without
- * TAPEGRAD_CUDA_RACES all this is empty. */
+ * Kernels are compiled with gcc's thread sanitizer, whose calls races.cpp implements. The emulation
+ * reports its own accesses on behalf of a thread (copies, fragments, atomics). Without
+ * TAPEGRAD_CUDA_RACES these functions are empty. */
 #ifndef RACES_H
 #define RACES_H
 
@@ -11,18 +11,19 @@
 
 enum race_access { RACE_READ, RACE_WRITE, RACE_ATOMIC };
 
-extern int race_thread; /* of the block, -1: no kernel runs */
+extern int race_thread; /* the running thread's index in its block; -1: no kernel runs */
 
 #ifdef TP_RACES
 void race_launch();
 void race_block();
 void race_barrier();
-void race_warp(); /* this lane passed __syncwarp */
+void race_warp(); /* this lane has passed __syncwarp */
 void race_touch(const void *at, size_t bytes, race_access how, const void *from);
-/* Since the launch began: were there accesses without an order? One that is not aligned? */
+/* Since the launch began, was there a race? A misaligned access? */
 bool race_found();
 bool race_misaligned();
-/* Watched memory: of a device, NULL if there is none; of the block, until the next block. */
+/* Watched memory: race_memory's is device memory, NULL if none is left; race_shared's lasts until
+ * the next block. */
 void *race_memory(size_t bytes);
 void race_release(void *p, size_t bytes);
 void *race_shared(size_t bytes);
