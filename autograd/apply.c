@@ -28,7 +28,7 @@ tp_code tp_fail(tp_infer *q, tp_code code, const char *fmt, ...)
     return code;
 }
 
-/* Fails the tape with what the shape rule said, the op's name before it and its inputs behind. */
+/* Fails the tape with the shape rule's message, preceded by the op's name and followed by its inputs. */
 static void fail_rule(tp_tape *T, const tp_infer *q, const char *name)
 {
     char text[TP_TEXT] = "";
@@ -47,7 +47,8 @@ static void set_absent(tp_view *v)
     *v = (tp_view){ .ndim = -1 };
 }
 
-/* A tensor from outside a checkpointed function must not silently lose its gradient in it. */
+/* Notes the parameters that a checkpointed function reads. Fails for other tensors from outside that
+ * want a gradient, because they would silently lose it. */
 static bool watch_input(tp_tape *T, const tp_op *op, int i, tp_node *n)
 {
     if (!T->watch) return true;
@@ -281,7 +282,7 @@ static tp_tensor all_failed(int ny, tp_tensor *y)
     return TP_FAILED;
 }
 
-/* Is backward possible if it is wanted? A view of all elements needs no kernel for it. */
+/* Fails if a gradient is wanted and the op has no backward; a view of all elements needs none. */
 static bool check_gradient(tp_tape *T, const frame *f, int64_t view_at, bool wants)
 {
     if (!wants || (f->op->flags & TP_NOT_DIFFERENTIABLE)) return true;

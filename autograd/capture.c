@@ -34,9 +34,9 @@ struct tp_capture {
     int plain;      /* steps run without capture since the last recording was tried */
     bool recording; /* between begin and end */
     mode mode;
-    void *graph;                     /* NULL: none yet        */
-    int owner;                       /* of its memory         */
-    tp_buf *advance;                 /* of the random stream, one uint64_t on the device */
+    void *graph;     /* NULL: none yet        */
+    int owner;       /* of the recording's memory (tp_heap.owner) */
+    tp_buf *advance; /* of the random stream since then: one uint64_t on the device */
     uint64_t offset, draws, kernels; /* random offset at the recording; offsets a step uses */
     int64_t launches;
     set *sets; /* [nsets] */
@@ -137,7 +137,7 @@ static void advance_sets(tp_capture *C)
     }
 }
 
-/* Did the step read no other sets than those noted? */
+/* Did the step read only the sets that were noted? */
 static bool sets_are_all(const tp_capture *C)
 {
     for (int i = 0; i < C->T->nreads; i++) {
@@ -192,9 +192,9 @@ static void put_back(const tp_move *m)
     m->now->view = m->view;
 }
 
-/* Copies what the step carried to the addresses of the former contents. All are read before the first
- * is written, since one slot may use another's memory. False: a slot was filled, emptied or changed
- * its shape (nothing was copied), or out of memory (the tape has failed). */
+/* Copies the tensors that the step carried to the addresses of those they replaced. All are read
+ * before the first is written, since one slot may use another's memory. False: a slot was filled,
+ * emptied or reshaped (nothing was copied), or out of memory (the tape has failed). */
 static bool move_back(tp_tape *T)
 {
     const tp_backend *be = T->dev->be;

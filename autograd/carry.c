@@ -26,7 +26,7 @@ static bool retire(tp_tape *T, tp_node *n)
     return true;
 }
 
-/* Returns the node that was taken last and is in no list. */
+/* Recycles the node that was taken last, which is in no list. */
 static void give_back(tp_tape *T, tp_node *n)
 {
     tp__buf_unref(n->buf);

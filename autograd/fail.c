@@ -1,4 +1,4 @@
-/* fail.c - the sticky error of a tape: recording it with the place in the program, asking for it. */
+/* fail.c - the sticky error of a tape: recorded with its place in the program, and reported. */
 #include <stdio.h>
 
 #include "autograd/graph.h"
@@ -87,7 +87,7 @@ tp_tape *tp_at(tp_tape *T, const char *file, int line)
     return T;
 }
 
-/* ---- errors that come from elsewhere ---- */
+/* ---- errors of other objects ---- */
 
 void tp__no_host_memory(tp_tape *T)
 {

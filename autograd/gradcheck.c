@@ -1,16 +1,16 @@
 /* gradcheck.c - checks the gradients of an op against central differences, in f64.
  *
  * The outputs y are reduced to L = sum w y with fixed random weights w, so that one backward gives
- * all dL/dx and the outputs of an op are checked together. They are compared with
+ * all dL/dx and the outputs of an op are checked together. Each dL/dx is compared with
  *
  *     (L(x + h d) - L(x - h d)) / 2h      h = 1e-6 max(1, |x|)
  *
  * for each unit vector d if the input has at most 64 elements, else for three random d of +-1.
  * The difference is taken output by output: outputs that did not change add no rounding error.
  *
- * Before that, backward runs on records that hold all inputs and outputs. In each run another one
- * that the op does not save is overwritten: if a gradient changes, the op reads it and would normally
- * find a NULL pointer. */
+ * Before that, backward runs on records that hold all inputs and outputs. Each run overwrites one of
+ * those that the op does not save: if a gradient changes, the op reads it and would normally find a
+ * NULL pointer. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,20 +26,20 @@
 #define FULL       64   /* elements of an input up to which each is probed     */
 #define DIRECTIONS 3    /* above that                                          */
 #define STEP       1e-6 /* h                                                   */
-#define RELATIVE   1e-6 /* tolerance: of the largest gradient of the input     */
-#define ROUNDING   1e-9 /* and of the largest output, for what h makes of eps  */
-#define SAME       1e-9 /* between gradients computed in two ways              */
+#define RELATIVE   1e-6 /* tolerance relative to the input's largest gradient  */
+#define ROUNDING   1e-9 /* plus this times the largest output: eps / h         */
+#define SAME       1e-9 /* tolerance between gradients computed in two ways    */
 
 /* ---- the loss ---- */
 
-/* +-[0.5, 1.5), for element e of all outputs one behind the other. */
+/* The weight of element e of the concatenated outputs: +-[0.5, 1.5). */
 static double weight(int64_t e)
 {
     const uint32_t w = tp__word(SEED, 1, (uint64_t)e);
     return (w & 1 ? 1.0 : -1.0) * (0.5 + (double)tp__uniform(w));
 }
 
-/* The attribute is the number of outputs; further inputs are the outputs of further applications. */
+/* The attribute is the number of outputs of one application; the inputs are the outputs of all. */
 static tp_code probe_shape(tp_infer *q)
 {
     q->y[0] = (tp_view){ .dtype = TP_F64 };
@@ -92,11 +92,11 @@ typedef struct check {
     tp_view x[TP_MAX_INPUTS];     /* in host memory; ndim -1: absent               */
     double *grad[TP_MAX_INPUTS];  /* of the inputs in `wanted`                     */
     double *other[TP_MAX_INPUTS]; /* the same, computed in another way             */
-    double *saved;                /* the values of an input that is being moved    */
+    double *saved;                /* original values of the input being perturbed  */
     double *above, *below;        /* the outputs at x + h d and x - h d            */
     int64_t outputs;              /* their number                                  */
     uint32_t wanted;
-    uint32_t spoilt; /* TP_SAVE_X(i) or TP_SAVE_Y(i): made useless before backward; 0: nothing */
+    uint32_t spoilt; /* TP_SAVE_X(i) or TP_SAVE_Y(i): overwritten before backward; 0: none */
     void *blocks[3 * TP_MAX_INPUTS + 3]; /* all memory of the case */
     int nblocks;
     char *text;
@@ -121,7 +121,7 @@ static bool tape_ok(const check *c)
     return tp_ok(c->T) || fail(c, "%s", tp_why(c->T));
 }
 
-/* Zeroed memory; one element more, so that empty arrays have memory too. */
+/* Zeroed memory for n + 1 elements, so that an empty array has an address too. */
 static void *array(check *c, int64_t n, size_t size)
 {
     return c->blocks[c->nblocks++] = calloc((size_t)n + 1, size);
@@ -141,8 +141,8 @@ static void place(const check *c, uint32_t wants, tp_tensor *x)
     }
 }
 
-/* Applies the op, with the same random numbers each time. Returns the number of floating outputs,
- * which are the first of y then. */
+/* Applies the op, with the same random numbers each time. Moves the floating outputs to the front of
+ * y and returns their number. */
 static int apply(const check *c, const tp_tensor *x, tp_tensor *y)
 {
     int n = 0;
@@ -196,8 +196,8 @@ static void spoil_records(const check *c)
     }
 }
 
-/* The gradients of L by the inputs in wants, with the op applied `times` times to the same inputs: all
- * contributions but one are added to an earlier one. */
+/* Gradients of L with respect to the inputs in wants. The op is applied `times` times to the same
+ * inputs, so that all contributions but the first are accumulated. */
 static bool backward(check *c, uint32_t wants, int times, double *const *grad)
 {
     tp_tensor x[TP_MAX_INPUTS], y[2 * TP_MAX_OUTPUTS];
@@ -296,8 +296,8 @@ static bool reads(check *c, int piece)
     return !same;
 }
 
-/* A kernel that several ops share may read one of two pieces, whichever is saved: so a saved piece
- * that goes unread is no failure. */
+/* A kernel that several ops share may read whichever of two pieces is saved. So reading an unsaved
+ * piece is a failure only if every saved one is read too. */
 static bool check_saves(check *c)
 {
     const uint32_t all = pieces(c), saved = all & c->op->saves;

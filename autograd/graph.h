@@ -1,10 +1,10 @@
-/* graph.h - the inside of the tape: nodes (tensors), records (applied ops), scopes, parameters.
+/* graph.h - internals of the tape: nodes (tensors), records (applied ops), scopes, parameters.
  *
  * A tape's nodes and records live in memory that the tape recycles but never returns before it is
  * freed, so a stale handle can always be recognised: node->gen differs from the handle's, or
- * node->live is false. Nodes of parameters are recycled by the device until it closes, so that
- * their handles, too, outlive them. Buffers are reference counted: a live node owns one reference,
- * a record one for each input or output that it saved for backward. */
+ * node->live is false. The device recycles the nodes of parameters and keeps their memory until it
+ * closes, so their stale handles are recognised too. Buffers are reference counted: a live node owns
+ * one reference, a record one for each input or output that it saved for backward. */
 #ifndef TP_GRAPH_H
 #define TP_GRAPH_H
 
@@ -21,22 +21,22 @@
 typedef struct tp_node tp_node;
 struct tp_node {
     uint64_t gen;
-    tp_tape *tape;     /* owner, or NULL: a parameter       */
-    tp_params *params; /* owner of a parameter, else NULL   */
-    tp_buf *buf;       /* of a parameter: the block of values    */
+    tp_tape *tape;     /* owner; NULL for a parameter            */
+    tp_params *params; /* owner of a parameter, else NULL        */
+    tp_buf *buf;       /* for a parameter, the block of values   */
     tp_view view;
     tp_buf *grad_buf; /* gradient of a tape tensor; NULL: none yet */
-    tp_view grad;     /* of a parameter: its place in the gradient block */
+    tp_view grad;     /* for a parameter, its part of the gradient block */
     int64_t rec;      /* record that made it, or TP_NO_REC */
     const char *died_in;
     bool live, kept, wants_grad, input, carried;
     bool fresh; /* the running backward has added to the gradient and not passed it on yet */
     /* parameters only */
     bool frozen, buffer, has_grad;
-    int index, pending; /* pending: uses that the running backward has not passed (for hooks) */
+    int index, pending; /* pending: uses that the running backward has yet to reach (for hooks) */
 };
 
-/* What tp_checkpoint runs again. */
+/* The function that tp_checkpoint runs again, with the tape's state at its first run. */
 typedef struct tp_replay {
     tp_fn f;
     tp_fn_n fn;
@@ -55,12 +55,12 @@ typedef struct tp_rec {
     tp_rng rng;
     tp_dtype real;
     bool train, done;
-    uint32_t passes; /* bit i: x[i] has the gradient of y[0] */
+    uint32_t passes; /* bit i: the gradient of x[i] equals that of y[0] */
     int nx, ny, visible;
     tp_node **x, **y; /* x: NULL if absent; y: visible outputs */
     tp_view *xv, *yv; /* data NULL if not saved */
     tp_buf **xbuf, **ybuf;
-    uint64_t *version; /* tp__version of the parameters among x, or of the replay's */
+    uint64_t *version; /* tp__version of each parameter in x, or in replay->params */
     tp_replay *replay;
     const char *path, *file;
     int line;
@@ -102,7 +102,7 @@ typedef struct tp_move {
 struct tp_tape {
     tp_device *dev;
     tp_err err;
-    tp_err rule; /* what tp_fail says of the op that is applied, without its name and inputs */
+    tp_err rule; /* tp_fail's message about the op being applied, without its name and inputs */
     bool born_failed, train, recording, check_finite, replaying;
     bool saves_all; /* records hold every input and output, whatever the op saves (gradcheck.c) */
     tp_dtype compute;
@@ -112,7 +112,7 @@ struct tp_tape {
     int line;
     tp_scope *scopes;
     size_t nscopes, scopes_cap;
-    tp_nodes open;    /* live tensors by age: scopes are ranges of it      */
+    tp_nodes open;    /* live tensors by age; a scope is a range of them   */
     tp_nodes used;    /* every node handed out since reset (not carried)   */
     tp_nodes spare;   /* recycled nodes                                    */
     tp_nodes carried; /* live carried nodes                                */
@@ -127,7 +127,7 @@ struct tp_tape {
     tp_observer observer; /* NULL: none */
     void *observer_env;
     bool moving, unsteady; /* a step is being recorded; it filled or emptied a slot */
-    uint64_t epoch; /* grows when results end, or a slot gets other memory, outside a recording */
+    uint64_t epoch; /* grows at a reset, and when a slot changes memory outside a recording */
     tp_move *moves;
     int nmoves, moves_cap;
 };
@@ -136,9 +136,9 @@ typedef struct tp_entry {
     char *name;
     tp_node *node;
     tp_init init;
-    const char *alias_of; /* a second name */
+    const char *alias_of; /* the first name, if this is a second one */
     size_t at;            /* byte offset in the blocks */
-    tp_buf *own;          /* buffers */
+    tp_buf *own;          /* memory of a buffer */
     void *content;        /* initial content of a buffer, until completion */
 } tp_entry;
 
@@ -164,7 +164,7 @@ struct tp_params {
     uint64_t seed, version;
     tp_entry *entries;
     int n, cap;
-    tp_names index;   /* from full names to places in entries */
+    tp_names index;   /* from full names to indices of entries */
     tp_names strings; /* interned paths; owned */
     char path[1024];
     size_t marks[64]; /* path lengths to return to */
@@ -175,7 +175,7 @@ struct tp_params {
     size_t block_bytes, shadow_bytes;
     uint64_t shadow_version;
     int64_t backwards; /* completed since the last step */
-    int swapped;       /* averages whose values are in the block now, in place of its own */
+    int swapped;       /* number of averages now swapped into the block of values */
     tp_err grad_err;   /* a failed backward poisoned the gradients */
     tp_node *norm;     /* scalar of tp_clip_grad_norm */
     tp_buf *norm_buf;
@@ -193,11 +193,11 @@ static inline tp_tensor tp__handle(const tp_node *n)
 /* fail.c */
 extern tp_tape tp__no_tape_memory;   /* what tp_tape_new returns without memory            */
 tp_tape *tp__some(const tp_tape *T); /* T, or a failed tape in place of NULL               */
-bool tp__is_none(const tp_tape *T);  /* one of those two: nothing may be written to it     */
+bool tp__is_none(const tp_tape *T);  /* is T NULL or such a tape? Then it is read-only     */
 tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
 void tp__no_host_memory(tp_tape *T);
 tp_code tp__device_failed(tp_tape *T); /* fails the tape with its device's text */
-/* The same where an op meets the failure, which is usually that of an earlier op. */
+/* The same, naming the op that ran into the failure; an earlier op usually caused it. */
 tp_code tp__device_failed_at(tp_tape *T, const char *name, bool backward);
 
 /* nodes.c */
@@ -206,12 +206,12 @@ tp_node *tp__node_new(tp_tape *T);         /* live, in the innermost scope; NULL
 void *tp__arena(tp_tape *T, size_t bytes); /* zeroed; NULL: tape failed */
 bool tp__nodes_push(tp_nodes *a, tp_node *n);
 tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: tape failed with the text */
-void tp__release(tp_node *n, const char *where); /* ends a node's life in that scope */
+void tp__release(tp_node *n, const char *where); /* where: the scope that was left, or NULL */
 tp_tensor tp__wrap(tp_tape *T, tp_buf *buf, const tp_view *v); /* takes over a reference of buf */
 void tp__rec_release(tp_rec *r);                               /* drops what a record saved */
 
 /* names.c */
-const tp_name *tp__names_find(const tp_names *N, const char *name); /* NULL: not there      */
+const tp_name *tp__names_find(const tp_names *N, const char *name); /* NULL: not found      */
 bool tp__names_add(tp_names *N, const char *name, int value); /* a new name; false: no memory */
 
 /* tape.c */
@@ -223,7 +223,7 @@ tp_params *tp__set_read(const tp_tape *T, int i); /* of T->reads; NULL: freed si
 
 /* run_kernel.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
-/* Waits for the device; false with the tape failed if that brings up an error. */
+/* Copies to the host, waiting for the device; false, with the tape failed, if that reveals an error. */
 bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes);
 
 /* finite.c: false if an element is not finite; T has failed then */
@@ -239,7 +239,7 @@ bool tp__push_rec(tp_tape *T, tp_rec *r);
 
 /* backward.c */
 bool tp__walk(tp_tape *T, int64_t from, int64_t to); /* records from-1 down to `to` */
-/* Adds the buffer g (of n's size and dtype) into n's gradient; takes over g's reference. */
+/* Adds the buffer g (of n's size and dtype) to n's gradient; takes over g's reference. */
 bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g);
 
 /* checkpoint.c */
@@ -262,7 +262,7 @@ bool tp__params_complete(tp_params *P);
 /* The gradient block, and bf16 values. A failure is stored in *error only: P stays usable. */
 bool tp__params_grads(tp_params *P, tp_err *error);
 const void *tp__params_shadow(tp_params *P, const tp_node *n, tp_err *error);
-/* False with *e set where averages are swapped in: "WHAT: the parameters hold the averages; ...". */
+/* False with *e set if averages are swapped in: "WHAT: the parameters hold the averages; ...". */
 bool tp__params_hold_values(const tp_params *P, const char *what, tp_err *e);
 void tp__params_touch(tp_params *P); /* values changed: raises the version       */
 

@@ -5,7 +5,7 @@
 
 #include "autograd/graph.h"
 
-/* The slot of a name, or the free one where it belongs. */
+/* The slot of a name, or the free slot where it belongs. */
 static tp_name *slot_of(const tp_names *N, uint64_t hash, const char *name)
 {
     const size_t mask = (size_t)N->cap - 1;

@@ -6,7 +6,7 @@
 
 #define NODES_A_CHUNK 256
 #define ARENA_CHUNK   ((size_t)64 << 10)
-#define ARENA_HEAD    64 /* room of a chunk's header, keeps data aligned */
+#define ARENA_HEAD    64 /* room for a chunk's header; keeps the data aligned */
 
 static bool reserve(tp_nodes *a, size_t wanted)
 {

@@ -1,4 +1,4 @@
-/* observe.c - setting an observer, which apply.c calls after each op, and what it may ask. */
+/* observe.c - sets an observer, which apply.c calls after each op, and answers its queries. */
 #include <tapegrad/observe.h>
 #include <tapegrad/tensor.h>
 

@@ -109,14 +109,14 @@ void tp__params_no_memory(tp_params *P)
     tp__err(&P->err, TP_E_MEMORY, "params: out of host memory");
 }
 
-/* path + "." + name, in text. False if it does not fit. */
+/* Writes path + "." + name to text. False if it does not fit. */
 static bool join(const tp_params *P, const char *name, char *text, size_t size)
 {
     const char *dot = *P->path && *name ? "." : "";
     return (size_t)snprintf(text, size, "%s%s%s", P->path, dot, name) < size;
 }
 
-/* A copy that lives as long as P. */
+/* A copy of s that lives as long as P. */
 static const char *intern(tp_params *P, const char *s)
 {
     const tp_name *known = tp__names_find(&P->strings, s);

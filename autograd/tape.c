@@ -1,4 +1,4 @@
-/* tape.c - the tape: its life, handles and scopes. */
+/* tape.c - the tape: its lifetime, handles and scopes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 #define FIRST_GEN 2 /* 0 is TP_NONE, 1 is TP_FAILED */
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
 tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o)
 {
@@ -34,7 +34,7 @@ tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o)
     return T;
 }
 
-/* Drops the records from `from` on, and what they still hold. */
+/* Drops the records from `from` on and releases what they still hold. */
 void tp__recs_drop(tp_tape *T, int64_t from)
 {
     for (int64_t i = T->nrecs - 1; i >= from; i--) tp__rec_release(T->recs[i]);
@@ -47,7 +47,7 @@ static void node_recycle(tp_tape *T, tp_node *n)
     tp__buf_unref(n->grad_buf);
     n->grad_buf = NULL;
     n->gen = 0;
-    tp__nodes_push(&T->spare, n); /* has room for all */
+    tp__nodes_push(&T->spare, n); /* cannot fail: see grow_spare */
 }
 
 void tp_reset(tp_tape *T)

@@ -6,7 +6,7 @@
 #include "autograd/graph.h"
 #include "tensor/bf16.h"
 
-/* A new tensor without content, or NULL with the tape failed. */
+/* A new uninitialised tensor, or NULL with the tape failed. */
 static tp_node *make(tp_tape *T, const char *what, tp_dtype dt, tp_shape s)
 {
     if (tp__some(T)->err.code != TP_OK) return NULL;

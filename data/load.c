@@ -57,7 +57,7 @@ void tp__blob_free(tp_blob *b)
     *b = (tp_blob){ 0 };
 }
 
-/* Makes room for at least one more byte by doubling the buffer; false without memory. */
+/* Makes room for at least one more byte by doubling the buffer; false if out of memory. */
 static bool grow(uint8_t **buffer, size_t *capacity, size_t used)
 {
     if (used < *capacity) return true;
@@ -106,7 +106,7 @@ static bool take(tp_blob *b, int fd, size_t n, char *why, size_t size)
     return false;
 }
 
-/* Whether a file is compressed; such a file is read as a whole, whatever the limit. */
+/* Is the file compressed? Such a file is read as a whole, whatever the limit. */
 static bool is_packed(int fd)
 {
     uint8_t first[6];

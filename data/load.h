@@ -21,7 +21,7 @@ bool tp__blob_load(tp_blob *b, const char *path, size_t limit, char *why, size_t
 bool tp__blob_read(tp_blob *b, const char *path, size_t most, char *why, size_t size);
 void tp__blob_free(tp_blob *b);
 
-/* Whether a block of an .xz file needs a dictionary of more than 256 MiB, four times that of xz -9. */
+/* Does a block of an .xz file need a dictionary of more than 256 MiB, four times that of xz -9? */
 bool tp__immodest_xz(const uint8_t *bytes, size_t n);
 
 /* Opens a regular file and returns its descriptor; -1 on failure, with the reason in why, and errno. */

@@ -52,7 +52,7 @@ static bool possible(tp_samples *X, int columns, const tp_column *c, const tp_sa
     return !X->why[0];
 }
 
-/* False without memory, or if the size of a batch overflows. */
+/* False if out of memory, or if the size of a batch overflows. */
 static bool set_column(column *c, tp_column is, int64_t batch)
 {
     const size_t most = SIZE_MAX / 4 / (size_t)batch;
@@ -213,7 +213,7 @@ int64_t tp_samples_feed(tp_samples *X, tp_tape *T, tp_part part, int64_t epoch, 
     return tp_ok(T) ? n : 0;
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 bool tp_samples_ok(const tp_samples *X)
 {

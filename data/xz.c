@@ -1,12 +1,12 @@
-/* xz.c - finds the largest dictionary that an .xz file asks for. liblzma allocates it before it has
- * read any data of a block, so all blocks are checked first, without unpacking them:
+/* xz.c - finds the largest dictionary that an .xz file declares. liblzma allocates it before reading
+ * any data of a block, so all blocks are checked first, without unpacking them:
  *
  *     stream   header 12 | blocks | index | footer 12        streams, with zeros between them
  *     block    header | LZMA2 chunks, a zero | padding to 4 | check
  *     chunk    01, 02: size - 1 in 2 bytes | as many          80 and above: 2 bytes | packed
  *              size - 1 in 2 bytes | properties, from c0 on | packed bytes
  *
- * At damage the walk ends, as liblzma does at the same place. */
+ * The walk ends at damaged data, where liblzma stops as well. */
 #include <string.h>
 
 #include "load.h"

@@ -6,9 +6,9 @@
 
 #include "model_inner.h"
 
-enum { LIST_MAX = 64, NUMBER_MAX = INT32_MAX }; /* of a list, and of its numbers */
+enum { LIST_MAX = 64, NUMBER_MAX = INT32_MAX }; /* longest list, largest of its numbers */
 
-/* How many entries of a list are used. */
+/* The number of entries of a list in use. */
 static int entries(const tp_model_member *m, const void *cfg)
 {
     if (m->kind == TP_MEMBER_SIDES) return 2;
@@ -61,7 +61,7 @@ void tp_model_write_cfg(const tp_model *model, const void *cfg, tp_writer *W)
 
 /* ---- reading ---- */
 
-/* A value that is read: its member, the key found and its text, and where the reason of an error goes. */
+/* A value being read: its member, the key found and its text, and the buffer for an error's reason. */
 typedef struct reading {
     const tp_model_member *m;
     const char *key, *text;
@@ -190,7 +190,7 @@ const char *tp__model_of(tp_file *F)
     return name ? name : tp_file_meta(F, "classifier");
 }
 
-/* Gives a member the value that files without its key mean. False: they must have it. */
+/* Sets a member that the file lacks to its default. False: the key is required. */
 static bool take_default(const tp_model_member *m, void *cfg)
 {
     int64_t *x = (void *)((char *)cfg + m->at);

@@ -87,7 +87,7 @@ static bool take_preset(tp_model_cfg *c, const tp_model *m, const char *name, ch
     return true;
 }
 
-/* Whether an earlier row has the same model. */
+/* Does an earlier row have the same model? */
 static bool is_repeated(int i)
 {
     for (int k = 0; k < i; k++)
@@ -164,7 +164,7 @@ bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t size)
 
 /* ---- the same model ---- */
 
-/* Whether both declare the same names in the same order, with the same shapes and dtypes. */
+/* Do both declare the same names in the same order, with the same shapes and dtypes? */
 static bool lists_agree(const tp_params *P, const tp_params *Q)
 {
     tp_param_info there = { 0 };

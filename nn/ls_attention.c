@@ -137,8 +137,8 @@ static void check_geometry(tp_tape *T, const tp_ls_attn_m *a, int64_t M, int64_t
                  a->path, l, c->window);
 }
 
-/* Vectors of the cache, then of the segment h. rows: keys and values of all rows that are
- * projected, the last ones those of h. */
+/* Compressed vectors of the cache, then of the segment h. rows: keys and values of all projected
+ * rows; the rows of h come last. */
 static tp_kv compress_all(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
                           tp_tensor x, tp_kv rows)
 {

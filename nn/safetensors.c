@@ -16,8 +16,8 @@ static tp_slots slots_of(tp_params *P)
     return S;
 }
 
-/* Compares before allocating: a file that configures a model larger than memory is refused for the
- * tensors that it lacks. */
+/* Compares before allocating, so that a file whose configuration describes a model larger than memory
+ * is refused for the tensors it lacks. */
 bool tp_params_read(tp_params *P, tp_file *F, const char *prefix, const tp_load_opts *o)
 {
     if (!tp_params_ok(P) || !tp__params_hold_values(P, tp_file_path(F), &P->err)) return false;
@@ -59,7 +59,7 @@ bool tp_save(tp_params *P, const char *path)
     if (!tp__params_complete(P)) return false;
     tp_writer *W = tp_writer_new(path);
     tp__writer_no_nan(W);
-    tp_writer_meta(W, "format", "pt"); /* PyTorch's names and layout: its loaders ask for this */
+    tp_writer_meta(W, "format", "pt"); /* PyTorch's names and layout: its loaders require this */
     const bool ok = tp_params_write(P, W, "") && tp_writer_commit(W);
     if (!ok) tp__err(&P->err, tp_writer_code(W), "%s", tp_writer_why(W));
     tp_writer_free(W);

@@ -132,7 +132,7 @@ static bool begins(const char *s, const char *prefix)
     return strncmp(s, prefix, strlen(prefix)) == 0;
 }
 
-/* The name that a tensor of the file has here; NULL: not for us. */
+/* The slot name of a tensor of the file; NULL: the tensor is not to be loaded. */
 static const char *local_name(const reading *r, const char *name)
 {
     if (!begins(name, r->prefix)) return NULL;

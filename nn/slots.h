@@ -12,8 +12,8 @@ typedef struct tp_slot {
     char *name;
     tp_view view;
     tp_device *dev; /* NULL: host memory                                          */
-    int same;       /* index of the slot whose memory this is: its own, or that of
-                       the first name if this is a tied second one                */
+    int same;       /* index of the slot that owns the memory: this one, or for a
+                       tied second name the slot of the first name                */
 } tp_slot;
 
 typedef struct tp_slots {
@@ -27,14 +27,15 @@ void tp__slots_add(tp_slots *S, tp_device *dev, const char *prefix, const char *
                    const tp_view *v, int same);
 void tp__slots_free(tp_slots *S);
 
-/* Loads every slot from the tensor `prefix` + name of F, as tp_params_read describes. Where
- * the file does not fit, nothing is changed and *e says all that differs; where it can no longer be
- * read, some slots are. `what` names the slots ("parameters"). */
+/* Loads every slot from the tensor `prefix` + name of F, as tp_params_read describes. If the file
+ * does not match, nothing is changed and *e lists every difference; if reading fails midway, some
+ * slots have been changed. `what` names the slots ("parameters"). */
 bool tp__slots_read(const tp_slots *S, tp_file *F, const char *prefix, const tp_load_opts *o,
                     const char *what, tp_err *e);
 
-/* The two halves of it. match: the file's tensor for each slot that has memory of its own (NULL:
- * none), to be freed, or NULL with *e set; it looks at shapes only, so views need no memory yet. */
+/* The two halves of tp__slots_read. match returns the file's tensor for each slot that has memory of
+ * its own (NULL: none), to be freed, or NULL with *e set. It reads shapes only, so views need no
+ * memory yet. */
 const tp_file_tensor **tp__slots_match(const tp_slots *S, tp_file *F, const char *prefix,
                                        const tp_load_opts *o, const char *what, tp_err *e);
 bool tp__slots_load(const tp_slots *S, tp_file *F, const tp_file_tensor *const *from, tp_err *e);

@@ -1,4 +1,4 @@
-/* want.c - the check of modules that were given as NULL. */
+/* want.c - the check for a module passed as NULL. */
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>
 

@@ -1,10 +1,11 @@
 /* alloc.c - the caching allocator, one per device, over any backend's alloc and free.
  *
- * Memory comes from the backend in slabs and is handed out in blocks. Sizes are rounded to 512 B
- * below 1 MiB, to 2 MiB above. A request takes the smallest free block that wastes at most 1/8,
- * else splits a larger one of a slab below 64 MiB, else gets a slab of its own (small requests share
- * slabs of 2 MiB). Freed neighbours merge. All work of a device is on one stream, so reuse needs no
- * events. When the backend is out of memory, cached slabs are returned and the request is repeated. */
+ * The backend supplies slabs, from which requests get blocks. Sizes are rounded up to a multiple of
+ * 512 B below 1 MiB, of 2 MiB above. A request takes the smallest free block that wastes at most 1/8.
+ * Failing that, it splits a larger block of a slab below 64 MiB. Failing that, it gets a new slab;
+ * small requests share slabs of 2 MiB. Freed neighbours merge. All work of a device is on one stream,
+ * so reuse needs no events. If the backend is out of memory, cached slabs are returned to it and the
+ * request is repeated. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +67,7 @@ static void idle_remove(tp_heap *h, tp_block *b)
     h->cached -= b->size;
 }
 
-/* Every block may become idle: the idle list grows when a block is made, so that freeing never fails. */
+/* Any block may become idle, so the idle list grows here, where a block is made: freeing never fails. */
 static tp_block *block_new(tp_heap *h, tp_slab *s, size_t at, size_t size)
 {
     if (h->nblocks == h->idle_cap) {
@@ -130,7 +131,7 @@ static tp_block *slab_new(tp_device *D, size_t size)
     return b;
 }
 
-/* Cuts b (not idle) to size; the rest becomes idle. If that needs memory and there is none, b stays whole. */
+/* Cuts b (not idle) to size; the rest becomes idle. Out of host memory: b stays whole. */
 static void block_split(tp_heap *h, tp_block *b, size_t size)
 {
     tp_block *rest = block_new(h, b->slab, b->at + size, b->size - size);
@@ -194,7 +195,7 @@ static void give(tp_device *D, tp_block *b)
     if (h->limit && h->cached > h->limit) trim_locked(D, h->limit);
 }
 
-/* The address of empty buffers: NULL would mean "not wanted" to a kernel, and memcpy must not get it. */
+/* The address of empty buffers. Kernels read NULL as "not wanted", and memcpy must not get NULL. */
 static _Alignas(64) char nothing[1];
 
 static void hold(tp_heap *h, const tp_block *b, size_t bytes)
@@ -317,16 +318,16 @@ void tp__heap_text(tp_device *D, size_t request, char *text, size_t size)
     print_bytes(text, size, ", peak ", h->peak);
 }
 
-/* ---- memory of parameter nodes, which stale handles still read ---- */
+/* ---- memory of freed parameter nodes, which stale handles may still read ---- */
 
 typedef struct tp_left {
-    _Alignas(16) struct tp_left *next; /* what is handed out follows */
+    _Alignas(16) struct tp_left *next; /* the memory given to the caller follows */
 } tp_left;
 
 void *tp__left_take(tp_device *D, size_t bytes)
 {
     pthread_mutex_lock(&D->heap.lock);
-    const uint64_t gen = ++D->next_gen + 1; /* 0 and 1 are no tensors */
+    const uint64_t gen = ++D->next_gen + 1; /* 0 and 1: TP_NONE, TP_FAILED */
     tp_left *p = D->left;
     if (p) D->left = p->next;
     pthread_mutex_unlock(&D->heap.lock);

@@ -8,7 +8,7 @@
 
 #include "tensor/error.h"
 
-/* One backend: how to get memory and move bytes. Offsets and sizes are in bytes. */
+/* One backend: allocates memory and moves bytes. Offsets and sizes are in bytes. */
 typedef struct tp_backend {
     int kind;                                   /* TP_CPU, TP_CUDA */
     void *(*alloc)(tp_device *D, size_t bytes); /* NULL: no memory */
@@ -19,10 +19,10 @@ typedef struct tp_backend {
     void (*zero)(tp_device *D, void *dst, size_t bytes);
     void (*fill)(tp_device *D, void *dst, size_t bytes, const void *value); /* 16 bytes, repeated */
     void (*sync)(tp_device *D);
-    /* The rest may be NULL. Called after each op, with its name for errors that are found later. */
+    /* The rest may be NULL. ran: called after each op; errors found later are reported by its name. */
     tp_code (*ran)(tp_device *D, const char *op, bool backward);
-    /* Profiling of a queue: mark notes where an op begins (-1) or where the op of a line of the
-     * profile ends; read_marks waits and adds the times of all marks. NULL: the CPU's clock is used. */
+    /* Profiling of a queue: mark(D, -1) marks the beginning of an op, mark(D, line) the end of the op
+     * of that profile line; read_marks waits and adds up the times. NULL: the CPU's clock is used. */
     void (*mark)(tp_device *D, int line);
     void (*read_marks)(tp_device *D);
     /* Recorded steps (autograd/capture.c). Between begin and end, work goes only into the recording,
@@ -32,7 +32,7 @@ typedef struct tp_backend {
     void (*graph_launch)(tp_device *D, void *graph);
     void (*graph_free)(tp_device *D, void *graph);
     void (*close)(tp_device *D);  /* before the heap's memory is returned */
-    void (*forget)(tp_device *D); /* after that                           */
+    void (*forget)(tp_device *D); /* after the heap's memory is returned  */
 } tp_backend;
 
 typedef struct tp_slab tp_slab;
@@ -49,16 +49,16 @@ typedef struct tp_heap {
     tp_block **idle; /* free blocks by (size, age) */
     size_t nidle, idle_cap, nblocks;
     size_t live, cached, peak, limit;
-    size_t held, held_peak; /* bytes of slabs up to the end of all that was ever handed out */
+    size_t held, held_peak; /* bytes of slabs up to the last byte ever given to a buffer */
     uint64_t allocs, fail_at, fail_count;
     bool exact;        /* no cache, no rounding */
-    int owner, owners; /* of the slabs in use now, and the last one given */
+    int owner, owners; /* owner of new slabs; the last number given to one */
 } tp_heap;
 
 /* The measurements behind tp_device_profile (profile.c). */
 typedef struct tp_profile {
     bool on;
-    double began; /* the op that is running */
+    double began; /* when the running op began */
     int n, cap;
     tp_op_time *at;
 } tp_profile;
@@ -68,14 +68,14 @@ struct tp_device {
     char name[16];
     int threads;
     tp_isa isa;
-    bool dry; /* memory is counted, never touched: callers of kernels check this first */
+    bool dry; /* memory is counted, never touched; check this before running a kernel */
     tp_heap heap;
     uint64_t launches, syncs, unfused;
     tp_profile profile;
-    const uint64_t *capturing; /* not NULL while a step is recorded: device memory that says how far
-                                  the random stream has advanced when it runs */
+    const uint64_t *capturing; /* not NULL while a step is recorded: device memory with the offsets
+                                  by which the random stream has advanced since then */
     void *gpu;                 /* of the CUDA backend */
-    struct tp_left *left;      /* host memory of parameters that are gone (tp__left_take)     */
+    struct tp_left *left;      /* host memory of freed parameters (tp__left_take)             */
     uint64_t next_gen;         /* of a parameter's handle */
     tp_error_fn on_error;      /* NULL: none */
     void *on_error_env;
@@ -91,15 +91,15 @@ typedef struct tp_buf {
     int refs;
 } tp_buf;
 
-/* A buffer with one owner, or NULL without memory (see tp__heap_text). 64-byte aligned, not
- * cleared. bytes may be 0. */
+/* A buffer with one owner, 64-byte aligned and not cleared; NULL if out of memory (see
+ * tp__heap_text). bytes may be 0. */
 tp_buf *tp__buf_new(tp_device *D, size_t bytes);
 tp_buf *tp__buf_ref(tp_buf *b);
-void tp__buf_unref(tp_buf *b); /* NULL: nothing */
+void tp__buf_unref(tp_buf *b); /* b may be NULL */
 
-/* Host memory that stale handles may still read: a piece that is given back is reused by the next
- * take and returned to the system only when D closes. All pieces of a device have one size. A piece
- * arrives zeroed except for its first 8 bytes, a number that is unique in D; NULL without memory. */
+/* Host memory that stale handles may still read: the next take reuses a piece given back, and the
+ * system gets it only when D closes. All pieces of a device have one size. take returns a piece
+ * zeroed except for its first 8 bytes, a number unique in D; NULL if out of memory. */
 void *tp__left_take(tp_device *D, size_t bytes);
 void tp__left_give(tp_device *D, void *p);
 void tp__left_free(tp_device *D);
@@ -107,16 +107,16 @@ void tp__left_free(tp_device *D);
 void tp__heap_init(tp_heap *h, const tp_device_opts *o);
 void tp__heap_free(tp_device *D); /* all slabs; blocks in use become invalid */
 void tp__heap_trim(tp_device *D);
-/* From here on memory comes from slabs of a new owner, whose number is returned. Its freed blocks are
- * neither reused by others nor returned to the system until it releases them. */
+/* From now on memory comes from slabs of a new owner, whose number is returned. Until tp__heap_release
+ * its freed blocks are neither reused by others nor returned to the system. */
 int tp__heap_own(tp_device *D);
 void tp__heap_own_nothing(tp_device *D);
 void tp__heap_release(tp_device *D, int owner);
 /* "requested 2.0 GiB, live ..., cached ..., peak ..." */
 void tp__heap_text(tp_device *D, size_t request, char *text, size_t size);
 
-/* Splits [0,n) into chunks of `grain` and runs body on them, on D's threads. What body computes for
- * an index must not depend on the chunk: then results do not depend on the number of threads. */
+/* Splits [0,n) into chunks of `grain` and runs body on them, on D's threads. The result for an index
+ * must not depend on the chunk; then it does not depend on the number of threads. */
 typedef void (*tp_body)(const void *ctx, int64_t begin, int64_t end, int thread);
 void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, const void *ctx);
 
@@ -130,7 +130,7 @@ tp_code tp__op_ends(tp_device *D, const char *op, bool backward);
 void tp__profile_add(tp_device *D, int line, double seconds);
 void tp__profile_free(tp_device *D);
 
-/* Every element of a whole buffer becomes x, converted to its dtype. */
+/* Sets every element of a whole buffer to x, converted to its dtype. */
 void tp__fill(tp_device *D, const tp_view *v, double x);
 
 /* Copies device memory to the host and waits. False: D has failed, and host is undefined. */
@@ -140,7 +140,7 @@ extern const tp_backend tp__cpu_backend, tp__dry_backend[TP_NBACKENDS];
 /* cuda/: opens GPU `index` for D, or fails D. */
 void tp__cuda_open(tp_device *D, int index, const tp_device_opts *o);
 
-/* Sets OpenBLAS to one thread and makes it map its memory for products on that many of our threads,
+/* Sets OpenBLAS to one thread and makes it map its memory for products on `threads` of our threads,
  * which costs address space only. False: no address space is left. */
 bool tp__blas_prepare(int threads);
 

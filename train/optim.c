@@ -288,7 +288,7 @@ bool tp_step(tp_optim *O, double lr)
 
 /* ---- files ---- */
 
-/* All that the next step depends on: moments, and each parameter's count of updates. */
+/* Everything the next step depends on: moments, and each parameter's count of updates. */
 static tp_slots slots_of(tp_optim *O)
 {
     const bool adam = O->kind == ADAM || O->kind == ADAMW;

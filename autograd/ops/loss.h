@@ -1,4 +1,4 @@
-/* loss.h - what the losses' op files share: checks, result shape, workspace. */
+/* loss.h - shared by the op files of the losses: checks, result shape, workspace. */
 #ifndef TP_LOSS_INNER_H
 #define TP_LOSS_INNER_H
 

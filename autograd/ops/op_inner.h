@@ -14,9 +14,9 @@
     tp_code tp_cpu_##name(const tp_call *c);                                                       \
     tp_code tp_cuda_##name(const tp_call *c)
 
-/* TP_WORK(linear_work); declares the functions that say how much workspace the kernels need, which
- * stand beside them. Their table is TP_WORKS(linear_work), TP_CPU_WORKS or TP_CUDA_WORKS where only
- * one backend needs any, and TP_SAME_WORK(f) where a function of the op file serves both. */
+/* TP_WORK(linear_work); declares the functions, defined beside the kernels, that return the workspace
+ * size. TP_WORKS(linear_work) is their table; TP_CPU_WORKS and TP_CUDA_WORKS are for ops that need
+ * workspace on one backend only, TP_SAME_WORK(f) for a function of the op file that serves both. */
 #define TP_WORK(name)                                                                              \
     size_t tp_cpu_##name(const tp_call *c);                                                        \
     size_t tp_cuda_##name(const tp_call *c)
@@ -43,8 +43,8 @@ static inline tp_code tp__like_x(tp_infer *q)
     return TP_OK;
 }
 
-/* Lets input i take the gradient of y[0] as it is, if shapes and dtypes agree (a parameter's dtype may
- * differ). */
+/* Passes the gradient of y[0] to input i unchanged, if shapes and dtypes agree (a parameter's dtype
+ * may differ). */
 static inline void tp__pass_gradient(tp_infer *q, int i)
 {
     if (q->x[i].dtype == q->y[0].dtype && tp__same_shape(&q->x[i], &q->y[0])) q->passes |= 1u << i;

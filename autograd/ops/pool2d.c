@@ -110,7 +110,7 @@ const tp_op tp_op_avg_pool2d = {
     .cases = pool_cases,
 };
 
-/* A stride of 0 means that of the kernel. */
+/* A stride of 0 means the kernel's size. */
 static tp_pool_cfg with_strides(tp_pool_cfg cfg)
 {
     for (int i = 0; i < 2; i++)

@@ -13,7 +13,7 @@ TP_KERNEL(argmax_fwd);
 TP_KERNEL(logsumexp_fwd);
 TP_KERNEL(logsumexp_bwd);
 
-/* y[0] has the shape of x without the axis. *terms: the elements that each result reduces. */
+/* y[0] has the shape of x without the axis. *terms: the number of elements reduced to one. */
 static tp_code reduce_shape(tp_infer *q, tp_dtype dtype, int64_t *terms)
 {
     const tp_axis_attr *a = q->attr;

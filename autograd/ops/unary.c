@@ -1,7 +1,7 @@
 /* unary.c - elementwise functions of one operand; tensor/cpu/unary.c generates their kernels.
  *
  * An op saves its result for backward if the derivative can be computed from it, since the op that
- * reads the result often keeps it anyway. Other ops save their input. */
+ * reads the result often saves it anyway. Other ops save their input. */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"

@@ -3,8 +3,8 @@
  *     y = (w - m) / (std + eps)           unbiased deviation of the weights of a channel
  *     y = (w - m) / sqrt(var + eps)       `biased`: biased variance
  *
- * The hidden output holds m, the factor s = dy/dw at fixed statistics, and k: the change of s adds
- * the term -k (w - m) sum(dy (w - m)) to the gradient. */
+ * The hidden output holds m, the factor s = dy/dw at fixed statistics, and k. Since s depends on w,
+ * the gradient has the additional term -k (w - m) sum(dy (w - m)). */
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"

@@ -1,4 +1,4 @@
-/* exif.c - the orientation that the EXIF data of an image ask for.
+/* exif.c - the orientation given in the EXIF data of an image.
  *
  * EXIF data are a TIFF structure: "II" (little-endian) or "MM", 42, the offset of a directory. The
  * directory is a count and entries of 12 bytes: tag, type, count, value. */

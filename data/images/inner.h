@@ -16,8 +16,8 @@ enum { TP_LARGEST_IMAGES = 1 << 30 };
 /* Empties p and stores the reason; returns false. */
 bool tp__image_fail(tp_image *p, const char *fmt, ...) TP_PRINTF(2, 3);
 
-/* Whether an image of that size is within the limit (0: the default). If not, p fails with the name
- * of the format. */
+/* Is an image of that size within the limit (0: the default)? If not, p fails with the name of the
+ * format. */
 bool tp__image_allowed(tp_image *p, const char *format, uint64_t width, uint64_t height,
                        int64_t max_pixels);
 

@@ -51,7 +51,7 @@ static void flatten(uint8_t *out, const int64_t *h)
         total += h[v];
         if (h[v]) last = h[v];
     }
-    const int64_t step = (total - last) / 255; /* 0 also where there is one value */
+    const int64_t step = (total - last) / 255; /* 0 also if there is only one value */
     int64_t sum = step / 2;
     for (int v = 0; v < VALUES; v++) {
         const int64_t flat = step ? sum / step : v;

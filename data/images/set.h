@@ -1,4 +1,4 @@
-/* set.h - a set of images while it is filled by a layout. */
+/* set.h - a set of images, as the readers of the layouts fill it. */
 #ifndef TP_IMAGES_INNER_H
 #define TP_IMAGES_INNER_H
 
@@ -34,7 +34,7 @@ struct tp_image_set {
 
 /* ---- set_items.c: functions that layouts call; they return false if the set has failed ---- */
 
-tp_image_set *tp__image_set_new(void); /* empty, or failed for want of memory */
+tp_image_set *tp__image_set_new(void); /* empty, or failed if out of memory   */
 bool tp__image_set_fail(tp_image_set *X, const char *fmt, ...) TP_PRINTF(2, 3);
 size_t tp__image_set_text(tp_image_set *X, const char *s); /* copies s; returns its offset */
 bool tp__image_set_class(tp_image_set *X, const char *name);
@@ -47,7 +47,7 @@ int32_t tp__image_set_label(const tp_image_set *X, const char *name);
 
 /* Writes FOLDER/NAME into buf, and returns it. */
 const char *tp__join(char *buf, size_t size, const char *folder, const char *name);
-/* Whether a folder or file exists. X fails if the file system does not answer. */
+/* Does a folder or file exist? X fails if the file system cannot tell. */
 bool tp__is_folder(tp_image_set *X, const char *path);
 bool tp__is_file(tp_image_set *X, const char *path);
 bool tp__is_image(const char *name); /* .jpg, .jpeg, .png */

@@ -1,4 +1,4 @@
-/* set_items.c - the images and classes of a set: layouts add them, everything else asks for them. */
+/* set_items.c - the images and classes of a set: layouts add them, all other code reads them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +123,7 @@ void tp_image_set_close(tp_image_set *X)
     free(X);
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 bool tp_image_set_ok(const tp_image_set *X)
 {

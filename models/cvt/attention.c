@@ -8,8 +8,9 @@
  *                 projections of all keys, and to the class token; the class token attends to itself
  *                 and to the outputs of the features
  *
- * Long-short attention appends the class token's key to the projected ones, which all queries see. So
- * features and class token are separate tensors, and only the class token's attention copies them. */
+ * Long-short attention appends the class token's key to the projected ones, which all queries see.
+ * Features and class token are therefore separate tensors; only the class token's attention copies
+ * them. */
 #include <math.h>
 #include <stdio.h>
 
@@ -117,7 +118,7 @@ static tp_tensor compressed(tp_tape *T, const tp_cvt_attn *m, tp_tensor x, tp_te
     return norm(T, &m->dual_ln.global, tp_chunk_project(T, x, p, heads, N, rank));
 }
 
-/* The class token c attends to [k; o] with values [v; o], o being the outputs of the features. */
+/* The class token c attends to keys [k; o] with values [v; o], where o are the features' outputs. */
 static tp_tensor class_attention(tp_tape *T, const tp_cvt_attn *m, tp_tensor c, tp_tensor k,
                                  tp_tensor v, tp_tensor o)
 {

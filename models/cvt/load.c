@@ -1,4 +1,4 @@
-/* load.c - loads weights of CvT*-LS for another resolution, whose dynamic projection has a larger rank.
+/* load.c - loads weights of CvT*-LS at another resolution, with a larger rank of the dynamic projection.
  *
  * Rows of proj_p are head * rank + i. If the rank grows k times, each row is repeated k times, which
  * repeats each projection; the initial values of P are added as noise, so that they can diverge. */

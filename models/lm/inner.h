@@ -4,7 +4,7 @@
 
 #include <tapegrad/models.h>
 
-/* Whether a size of a configuration is possible. Sizes come from files: products of three and sums of
+/* Is a size of a configuration possible? Sizes come from files: products of three and sums of such
  * products must not overflow. */
 bool tp__lm_is_size(int64_t n);
 
@@ -21,7 +21,7 @@ tp_init tp__lm_init_rule(const char *name, tp_shape s, tp_init dflt, void *env);
 tp_tensor tp__lm_frequencies(tp_params *P, const char *name, int64_t dim);
 
 /* Keeps the sinusoids of distances 0 .. rows-1 (at most clamp, if > 0) in *slot: [rows,dim], in f64 on
- * an f64 tape, else f32. They are computed only if *slot has another number of rows. */
+ * an f64 tape, else f32. Recomputes them only if *slot has a different number of rows. */
 tp_tensor tp__lm_positions(tp_tape *T, tp_tensor *slot, int64_t rows, tp_tensor inv_freq,
                            int64_t clamp);
 

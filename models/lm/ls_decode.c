@@ -1,4 +1,4 @@
-/* ls_decode.c - incremental decoding with the Transformer-LS model, at the cost of one token per token.
+/* ls_decode.c - incremental decoding with the Transformer-LS model: each token costs one token's work.
  *
  * A query needs the last rows of the window and the vectors of all earlier chunks. Each layer carries
  * for its one stream
@@ -12,8 +12,8 @@
  * (win is absent without a window, cmp and next with rank 0).
  * A complete chunk adds vectors of both kinds. At the end of a segment `next` replaces the segment's
  * vectors, and the oldest ones are dropped; the rows of the cache are needed only through their
- * vectors. The op gets one query in token mode with exactly the rows visible to it, so that both window
- * rules and both treatments of empty caches need no case of their own. */
+ * vectors. The op gets one query in token mode with exactly the rows visible to it, so neither window
+ * rule and neither treatment of empty caches needs a special case. */
 #include <math.h>
 
 #include "decode.h"

@@ -6,7 +6,7 @@
 
 #define TP_VIL_TABLE "local_relative_position_bias_table"
 
-/* The size of a stage's map for images of the configured size; zeros if nothing is left. */
+/* The size of a stage's map for images of the configured size; zeros if the map is empty. */
 void tp__vil_map(const tp_vil_cfg *cfg, int stage, int64_t size[2]);
 
 /* x times part 0 ... parts - 1 of the rows of a stored matrix, and its bias. */

@@ -33,7 +33,7 @@ void tp_vil_embed_init(tp_params *P, tp_vil_embed *m, const char *name, int64_t 
     tp_pop(P);
 }
 
-/* Adds positions to x [B,h,w,d]: of rows to the first half of the channels, of columns to the second. */
+/* Adds embeddings of rows to the first half of the channels of x [B,h,w,d], of columns to the second. */
 static tp_tensor add_positions(tp_tape *T, const tp_vil_embed *m, tp_tensor x)
 {
     const int64_t h = tp_dim(x, 1), w = tp_dim(x, 2), half = tp_dim(m->row_pos, 2);

@@ -81,7 +81,7 @@ void tp_lsla_block_init(tp_params *P, tp_lsla_block *m, const char *name, tp_lsl
     tp_pop(P);
 }
 
-/* Whether a map divides into windows of the size of the parameters. */
+/* Does the map divide into windows of the parameters' size? */
 static bool fits(tp_tape *T, const tp_lsla_block *m, tp_tensor x)
 {
     const int64_t rows = tp_dim(x, 1), cols = tp_dim(x, 2), w = m->attn.window;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 typedef struct tp_progress {
-    bool silent;          /* prints nothing: another process does          */
+    bool silent;          /* prints nothing, because another process does  */
     bool terminal, shown; /* shown: an unfinished line is on the terminal */
     int64_t first, last;  /* steps                                        */
     double began, drawn, limit;

@@ -1,4 +1,4 @@
-/* train_report.c - what follows an update, in this order: a validation and the best model, a line
+/* train_report.c - the work after an update, in this order: a validation and the best model, a line
  * of the log, a checkpoint.
  *
  * The checkpoint comes last. After a kill before it, the resumed run repeats the lost work, so log,
@@ -184,8 +184,8 @@ static bool write_files(tp_trainer *r, const snapshot *now, duties todo)
     return done && (!(todo.save || r->unvalidated) || tp__run_save(r));
 }
 
-/* Recreates a folder that was removed during the run and saves a checkpoint in it. A folder that
- * another run has replaced is left alone. The run fails with a message about either. */
+/* Recreates a run folder that was removed during the run and saves a checkpoint in it. A folder that
+ * now holds another run is left alone. Either way the run fails with a message. */
 static void rescue(tp_trainer *r)
 {
     char path[TP_PATH];

@@ -1,5 +1,5 @@
-/* train_state.c - the two checkpoints of a run, and what the last one must hold so that a resumed
- * run computes the same bits as one that never stopped:
+/* train_state.c - the two checkpoints of a run. The last one holds everything that a resumed run
+ * needs to compute the same bits as one that never stopped:
  *
  *     weights and buffers, moments (optim.*), averages (ema.*), the program's state  as tensors
  *     settings (train.*), what evaluation needs, update, random state, the hash of
@@ -20,7 +20,7 @@ static void write_model(tp_trainer *r, tp_writer *W)
     tp_params_write(r->run.P, W, "");
 }
 
-/* With these the next report covers the same updates as without a stop. */
+/* With these sums the next report covers the same updates as in a run that never stopped. */
 static void write_sums(const tp_trainer *r, tp_writer *W)
 {
     tp_writer_meta_num(W, "sum.report", r->sum.report);

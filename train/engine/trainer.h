@@ -70,7 +70,7 @@ bool tp__run_check_program(tp_trainer *r);
 /* The program's name in its files. */
 const char *tp__run_program(const tp_training *t);
 
-/* Sets r->command: the program's manual, plus what is true of every run. */
+/* Sets r->command: the program's manual, plus the part that every program shares. */
 void tp__run_complete_manual(tp_trainer *r);
 
 /* Settings with the program's defaults or the preset in `asked`. The caller frees *settings and its
@@ -146,7 +146,7 @@ double tp__run_rate(const tp_trainer *r, int64_t update);
 
 /* ---- train_report.c ---- */
 
-/* Does what is due after an update. last: it is the run's last; stop: a signal came. */
+/* Does whatever is due after an update. last: this was the run's last update; stop: a signal came. */
 bool tp__run_after_update(tp_trainer *r, tp_tensor norm, bool last, bool stop);
 
 /* Runs the validation and writes the report that a stopped run left out. */
@@ -154,7 +154,7 @@ bool tp__run_finish_validation(tp_trainer *r);
 
 /* ---- train_state.c ---- */
 
-/* last.safetensors: all that the next update depends on. load: into a run that is built. */
+/* last.safetensors: everything the next update depends on. load reads it into a run that is built. */
 bool tp__run_save(tp_trainer *r);
 bool tp__run_load(tp_trainer *r, tp_file *F);
 
