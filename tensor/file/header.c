@@ -255,7 +255,7 @@ static int by_offset(const void *pa, const void *pb)
 static void check_order(tp_file *F)
 {
     size_t end = 0;
-    qsort(F->at, (size_t)F->n, sizeof *F->at, by_offset);
+    if (F->n) qsort(F->at, (size_t)F->n, sizeof *F->at, by_offset); /* without tensors at is NULL */
     for (int i = 0; i < F->n; i++) {
         const tp_file_tensor *t = &F->at[i].tensor;
         if (t->offset < end)
