@@ -1,8 +1,8 @@
 /* axis.cu - ops that cut and join along one axis: slice, pad, concat, stack, split, roll.
  *
- * With respect to the axis a tensor is [outer][dim][inner]. Every result is a matrix of `outer` rows,
- * each assembled from parts: pieces of rows of other tensors, or a constant. A slice has one part, a
- * pad three, a roll two, a concat one for each input.
+ * With respect to the axis, a tensor is [outer][dim][inner]. Every result is a matrix of `outer`
+ * rows, each assembled from parts: pieces of rows of other tensors, or a constant. A slice has one
+ * part, a pad three, a roll two, and a concat one for each input.
  *
  * A thread writes 16 bytes. It reads them as one word where all pieces are made of such words, else
  * as several narrower ones, so odd sizes cost loads from cache rather than memory. Each element is

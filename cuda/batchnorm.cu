@@ -1,9 +1,10 @@
 /* batchnorm.cu - normalises each channel of X [rows,C] by the statistics of its column, or by running
  * statistics; formulas as in tensor/cpu/batchnorm.c.
  *
- * Training reads x for the statistics and again to normalise: 12 bytes an element (f32; half of
- * that in bf16). Backward reads x and dy twice: 20 bytes. Eval moves 8 bytes forward; backward 20
- * with gradients of w and b, 8 without. About 20 operations an element: bound by memory. */
+ * Training reads x for the statistics and again to normalise: 12 bytes per element (f32; half of
+ * that in bf16). Backward reads x and dy twice: 20 bytes. Evaluation moves 8 bytes forward;
+ * backward 20 with gradients of w and b, 8 without. About 20 operations per element: bound by
+ * memory. */
 #include "cuda/kit/channel_norm.cuh"
 #include "tensor/geometry/norms.h"
 

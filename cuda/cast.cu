@@ -1,4 +1,4 @@
-/* cast.cu - conversion between f32 and bf16, rounded to nearest even. Moves 6 bytes an
+/* cast.cu - conversion between f32 and bf16, rounded to nearest even. Moves 6 bytes per
  * element. */
 #include "cuda/kit/map.cuh"
 

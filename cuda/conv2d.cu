@@ -6,9 +6,9 @@
  * (conv2d.h). Both are gathered in chunks of rows that fit the scratch memory. 1 x 1 convolutions
  * multiply X itself; where patches do not overlap X' is no larger than X.
  *
- * With T taps a gathered element is read from cache T times and written once: 2 T bytes an element
- * of X in bf16, and as many read by the product, which has 2 Co operations for each. Bound by memory
- * below some hundred outputs, by the product above. */
+ * With T taps an element of X is read from cache T times, and each copy is written once: 2 T bytes
+ * per element in bf16. The product reads as many and has 2 Co operations for each copy. Bound by
+ * memory below some hundred output channels, by the product above. */
 #include "cuda/kit/conv2d_room.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"
@@ -316,7 +316,7 @@ template <class S> static tp_code conv2d_bwd(const tp_call *c)
     });
 }
 
-/* The pass's, then the room of the sum for the bias. */
+/* The scratch memory of a pass, then that of the sum for the bias. */
 static size_t conv2d_work(const tp_call *c)
 {
     const bool sums = tp_is_backward(c) && !tp_absent(&c->x[2]);

@@ -3,7 +3,7 @@
  *
  * 8 or 32 lanes or a block process a row, in packs of 16 bytes. Forward reads it once: each thread
  * keeps a running maximum, and sums relative to it that are rescaled when it rises. Backward reads
- * and writes it once. So 4 bytes an element forward and 8 backward (f32; half of that in bf16),
+ * and writes it once. So 4 bytes per element forward and 8 backward (f32; half of that in bf16),
  * plus those of target probabilities (read twice in backward, the second time from cache), with
  * about 12 operations: bound by memory.
  *

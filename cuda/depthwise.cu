@@ -3,16 +3,16 @@
  *     y[o,c] = b[c] + sum over taps k of x[i,c] w[k,c]      i the input under tap k of output o
  *     dx[i,c] = sum dy[o,c] w[k,c]     dw[k,c] = sum dy[o,c] x[i,c]     db[c] = sum dy[o,c]
  *
- * Three taps wide, one or three high, dilation 1, stride 1 or (except for dx) 2: a thread computes
- * four channels of runs of four outputs, one row below the other, with its weights in registers. Rows
- * that the taps of the next outputs read again come from L1. All other convolutions: a thread
- * computes one position and four channels, or one. dx at stride 1 is a convolution of dy with the
- * taps reversed.
+ * If kernels are three taps wide and one or three high, with dilation 1 and stride 1 or (except for
+ * dx) 2, a thread computes four channels of runs of four outputs, one row below the other, with its
+ * weights in registers. Rows that the taps of the next outputs read again come from L1. In all
+ * other convolutions a thread computes one position and four channels, or one. dx at stride 1 is a
+ * convolution of dy with the taps reversed.
  *
  * dw and db are summed in strips of outputs, which are cut by the shapes alone and added in order.
  *
- * Bytes an element in bf16 at stride 1: 4 forward, 4 for dx, 4 for dw; 2 operations a tap each.
- * Bound by memory; in bf16 with nine taps instruction issue is close. */
+ * Bytes per element in bf16 at stride 1: 4 forward, 4 for dx, 4 for dw; 2 operations per tap each.
+ * Bound by memory; in bf16 with nine taps, instruction issue is close. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/depthwise.h"
 
@@ -326,7 +326,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
     }
 }
 
-/* out[c][k] of `taps` rows of part, from row `first`: a warp sums over the strips. */
+/* out[c][k] = or += the sum over strips of row first + k of part, k < taps, one warp for each. */
 template <class D>
 __global__ void __launch_bounds__(TP_THREADS)
     finish_taps(int64_t C, int64_t strips, int64_t rows, int64_t first, int64_t taps, bool add,

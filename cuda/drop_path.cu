@@ -2,7 +2,7 @@
  * least p 2^32, else 0. Backward is the same function of dy.
  *
  * A thread takes a pack of one sample and draws its word itself, about 100 operations for 16 bytes:
- * still bound by memory. Moves 8 bytes an element (f32); dropped samples are not read. */
+ * still bound by memory. Moves 8 bytes per element (f32); dropped samples are not read. */
 #include "cuda/kit/mask.cuh"
 
 template <class S, int N>

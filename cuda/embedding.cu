@@ -1,7 +1,7 @@
 /* embedding.cu - y[i] = scale table[id[i]], rows of C elements; its gradient sums rows of dy by id
  * (keyed_sums.cuh).
  *
- * Forward moves 8 bytes an element (f32; half of that in bf16). Bound by memory. Ids out of range
+ * Forward moves 8 bytes per element (f32; half of that in bf16). Bound by memory. Ids out of range
  * give NaN and no gradient. */
 #include "cuda/kit/keyed_sums.cuh"
 

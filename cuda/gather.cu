@@ -3,7 +3,7 @@
  * The index consists of lines along the axis; a line reads from, or adds to, one line of the larger
  * tensor. Reading takes a thread for each element: 8 bytes of index, one read, one write. Adding
  * sorts the addressed places (keyed_sums.cuh), in one pass for each byte of the number of places; a
- * pass moves 24 bytes an element of the index. Bound by memory. */
+ * pass moves 24 bytes per element of the index. Bound by memory. */
 #include "cuda/kit/keyed_sums.cuh"
 #include "tensor/shape.h"
 
@@ -134,7 +134,7 @@ template <class S> static tp_code scatter_add_bwd(const tp_call *c)
                         [&](auto v) { return take(c, tp_in<S>(dy), tp_out<decltype(v)>(&dx[2])); });
 }
 
-/* Where values are added: in gather's backward and in scatter_add's forward. */
+/* Needed where values are added: in gather's backward and in scatter_add's forward. */
 static size_t gather_work(const tp_call *c)
 {
     return tp_is_backward(c) ? tp_keyed_sums_work(c->x[1].numel, 1) : 0;

@@ -2,8 +2,8 @@
  * formulas as in tensor/cpu/instancenorm.c, kernels of channel_norm.cuh.
  *
  * A block of threads covers 8 packs of channels of an image. Forward reads x for the statistics and
- * again to normalise: 12 bytes an element (f32; half of that in bf16); backward reads x and dy
- * twice: 20. About 20 operations an element: bound by memory, and by latency where images times
+ * again to normalise: 12 bytes per element (f32; half of that in bf16); backward reads x and dy
+ * twice: 20. About 20 operations per element: bound by memory, and by latency where images times
  * packs are few. */
 #include "cuda/kit/channel_norm.cuh"
 #include "tensor/geometry/norms.h"
@@ -22,7 +22,8 @@ static tp_channel_stats stats_of(const tp_call *c)
     return { m, m + C, 2 * C };
 }
 
-/* In stats [B][2][C] replaces squared deviations v, the second half, by 1 / sqrt(v / positions + eps). */
+/* Replaces the second half of stats [B][2][C], squared deviations v, by 1 / sqrt(v / positions +
+ * eps). */
 __global__ void __launch_bounds__(TP_THREADS)
     scale_kernel(int64_t n, int64_t C, float positions, float eps, float *stats)
 {

@@ -1,14 +1,14 @@
 /* interpolate.cu - resizes channels-last images.
  *
  * A thread computes a pack of channels of an output or, in backward, of an input, which gathers from
- * the outputs that read it. The weights of an axis are computed first, in double, by one thread an
+ * the outputs that read it. The weights of an axis are computed first, in double, by one thread per
  * output. Each element comes from memory once and from cache as often as it is read (4 or 16 times
- * an output): bound by memory where images are large, by the launches where they are position
- * tables. */
+ * per output): bound by memory for large images, by the launches for position tables. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/interpolate.h"
 
-/* The taps of an output of an axis. c->work: those of each output, rows first, made once a call. */
+/* The taps of an output of an axis. c->work: those of each output, rows first, computed once per
+ * call. */
 struct taps_of {
     float w[4];
     int32_t first;

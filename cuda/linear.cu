@@ -2,10 +2,11 @@
  *
  *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
  *
- * cuBLASLt adds the bias in the product, and sums db in that of dW. Where it cannot, or db is added
- * to an existing gradient, separate passes do. Activations are separate passes too: 6 bytes an
- * element of Y in bf16 (5 for ReLU) in each direction, small beside the product's 2 K operations.
- * Hidden output, as on the CPU: act'(Z) for the GELUs, one byte an element (Z > 0) for ReLU. */
+ * cuBLASLt adds the bias in the product, and sums db in that of dW. Where it cannot, or where db is
+ * added to an existing gradient, separate passes do. Activations are separate passes too: 6 bytes
+ * per element of Y in bf16 (5 for ReLU) in each direction, few compared with the product's 2 K
+ * operations. The hidden output is, as on the CPU, act'(Z) for the GELUs and one byte per element
+ * (Z > 0) for ReLU. */
 #include "cuda/kit/activation.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"

@@ -1,10 +1,10 @@
 /* optim.cu - optimiser updates, gradient norm, clipping and averaging over the flat blocks of a
  * parameter set; their formulas are in tensor/geometry/segments.h.
  *
- * One kernel each over all parameters: a block of threads takes a block of TP_BLOCK elements and
- * finds its segment in a table that is uploaded with the call. Every array is read and written
- * once: Adam moves 28 bytes an element, SGD 12 to 20, bound by memory. Sums of squares are in
- * double and added in order. */
+ * Each operation is one kernel over all parameters: a block of threads takes a block of TP_BLOCK
+ * elements and finds its segment in a table that is uploaded with the call. Every array is read and
+ * written once: Adam moves 28 bytes per element, SGD 12 to 20, bound by memory. Sums of squares are
+ * in double and added in order. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/segments.h"
 

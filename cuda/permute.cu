@@ -1,11 +1,11 @@
 /* permute.cu - reorders axes: copies of rows, or transposes of tiles.
  *
  * Axes that stay neighbours are merged first. If the last axis of y is the last of x, rows are
- * copied in words of up to 16 bytes, with one fast division an axis and word. Else y's last axis and
- * the axis that is contiguous in x span matrices, which go through tiles in shared memory: both x
- * and y are accessed in runs of 128 bytes. Elements below 4 bytes are moved four bytes at a time and
- * transposed in registers, where sizes allow it. Matrices with a side of at most 8 need no tiles: a
- * thread moves a line across the long side.
+ * copied in words of up to 16 bytes, with one fast division per axis and word. Else y's last axis
+ * and the axis that is contiguous in x span matrices, which go through tiles in shared memory: both
+ * x and y are accessed in runs of 128 bytes. Elements below 4 bytes are moved four bytes at a time
+ * and transposed in registers, where sizes allow it. Matrices with a side of at most 8 need no
+ * tiles: a thread moves a line across the long side.
  *
  * Each element is read and written once: bound by memory. Only the size of a dtype matters. */
 #include "cuda/kit/move.cuh"
@@ -101,7 +101,8 @@ __global__ void __launch_bounds__(TP_THREADS) transpose_tiles(matrices m, const 
     }
 }
 
-/* For matrices with a short side, along which a thread loops; steps of the long and the short side. */
+/* For matrices whose short side has n elements, over which a thread loops. x_long ... y_short: the
+ * steps along both sides in x and y. */
 template <class E>
 __global__ void __launch_bounds__(TP_THREADS)
     transpose_narrow(matrices m, int64_t n, int64_t x_long, int64_t x_short, int64_t y_long,

@@ -2,8 +2,8 @@
  *
  *     y = f(x);   dx = dy f'   with f' computed from what the op saved, x or y
  *
- * Moves 8 bytes an element forward, 12 backward (f32): bound by memory. A new function is a line in
- * the table. */
+ * Moves 8 bytes per element forward, 12 backward (f32): bound by memory. A new function is a line
+ * in the table. */
 #include "cuda/kit/activation.cuh"
 #include "cuda/kit/map.cuh"
 #include "tensor/geometry/elementwise.h"

@@ -2,7 +2,7 @@
  * tensor/cpu/weight_standardize.c.
  *
  * A warp processes a row and reads it three times forward, twice backward, mostly from cache: 8 and
- * 12 bytes an element (f32). Weights are small: the launch dominates. */
+ * 12 bytes per element (f32). Weights are small: the launch dominates. */
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/norms.h"
 

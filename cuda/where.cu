@@ -1,8 +1,8 @@
 /* where.cu - mask ? a : b; each gradient flows where its operand was selected.
  *
- * A thread takes eight elements. Forward moves 13 bytes an element (f32): both operands are read
- * whole, since memory delivers stretches in which masks change. Backward reads mask and dy once for
- * both gradients, also 13 bytes. Bound by memory. */
+ * A thread takes eight elements. Forward moves 13 bytes per element (f32): both operands are read
+ * whole, since the mask changes within the stretches that memory delivers. Backward reads mask and
+ * dy once for both gradients, also 13 bytes. Bound by memory. */
 #include "cuda/kit/kernel.cuh"
 
 enum { N = 8 };

@@ -3,9 +3,9 @@
  *     y[i] = sum_j dropout(p)[i,j] v[j] / sum_j p[i,j]      lse[i] = log(sum_j e^s[i,j])
  *
  * A block owns 64 queries of a head and 64 columns of its values, and walks over tiles of the keys
- * they see with a running maximum and sum; no matrix of size N * S is stored. 4 D multiply-adds for
- * each query and key (6 D with positions) at f32 rate are the limit; keys and values are read once
- * for 64 queries. Heads wider than 64 recompute their logits for each 64 columns. */
+ * they see with a running maximum and sum; no matrix of size N * S is stored. The limit is 4 D
+ * operations per query and key (6 D with positions) at f32 rate; keys and values are read once per
+ * 64 queries. Heads wider than 64 recompute their logits for each 64 columns. */
 #include "cuda/attention/attention_f32.cuh"
 #include "cuda/attention/attention_mma.cuh"
 

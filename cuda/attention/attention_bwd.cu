@@ -3,10 +3,10 @@
  *     P = e^(s - lse)   dP = dO V^T   dS = P (dropout(dP) - delta)   delta = rowsum(dO * O)
  *     dQ = scale (dS K + dS' R)   dK = dS^T Q   dV = dropout(P)^T dO   dR = dS'^T Q   dbias = dS
  *
- * Each block owns its results and recomputes all else from the log-sum-exp: one pass owns 64 queries
- * a block, one 64 keys, one 64 distances (S' is S by query and distance), one a tile of the bias.
- * Sums over the batch are partial sums in c->work, added in order. 16 D multiply-adds for each query
- * and key for dQ, dK and dV at f32 rate are the limit. */
+ * Each block owns its results and recomputes everything else from the log-sum-exp. In one pass a
+ * block owns 64 queries, in others 64 keys, 64 distances (S' is S by query and distance) or a tile
+ * of the bias. Sums over the batch are partial sums in c->work, added in order. The limit is 14 D
+ * operations per query and key for dQ, dK and dV at f32 rate. */
 #include "cuda/attention/attention_f32.cuh"
 #include "cuda/attention/attention_mma.cuh"
 
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(AT_THREADS, 1) query_grad(attn<S> p, int slabs
     sum_rows(by_position, transposed, dr + p.width, min(AT, p.dim - at.x0));
 }
 
-/* acc += T^T rows: T is a tile of rows by columns, of the rows 64 columns from x0 are used. */
+/* acc += T^T rows, for a tile T of rows by columns and 64 columns of the rows from x0. */
 template <class S>
 static __device__ inline void add_by_column(float acc[4][4], const float tile[4][4], float *kept,
                                             float *stage, const at_rows<S> &rows, int i, int x0,
@@ -200,7 +200,7 @@ template <class S> static tp_code grad_parts(const tp_call *c, const attn<S> &p,
 
 /* Where the pieces of c->work begin, in floats. */
 struct attn_room {
-    int64_t bias;   /* bf16: [B+1,H,S]: r_w k, then r_r pos; all that forward has               */
+    int64_t bias;   /* bf16: [B+1,H,S]: r_w k, then r_r pos; the only piece of forward          */
     int64_t delta;  /* [B,H,N]: rowsum(dO * O)                                                  */
     int64_t dr;     /* [B * tiles of 64 queries][2][H*D]: parts of the gradients of r_w and r_r */
     int64_t dpos;   /* [splits][S][H*D]: parts of the gradient of pos                           */
@@ -234,7 +234,7 @@ static size_t rel_attention_work(const tp_call *c)
     return (size_t)room_of(c, true).total * sizeof(float);
 }
 
-/* Assigns the partial sums of the call's gradients their place in c->work. */
+/* Points p at its pieces of c->work: bias logits, delta and the partial sums of gradients. */
 template <class S> static void place_work(const tp_call *c, attn<S> &p, bool positions)
 {
     const attn_room at = room_of(c, positions);

@@ -2,7 +2,7 @@
  *
  * A warp holds 32 queries (16 for heads over 64, or where queries are few): their results and
  * running maxima stay in registers. Keys and values pass through shared memory, 32 at a time, while
- * the next 32 are copied. Reads keys and values once for 128 (64) queries. A step of 32 queries and
+ * the next 32 are copied. Reads keys and values once per 128 (64) queries. A step of 32 queries and
  * 32 keys of 64 columns is 64 mma, 16 ldmatrix, 32 2^x and one barrier. With 330 instructions, where
  * no key is masked, dropped or rescaled, mma and 2^x would be the limit instead of issue; today
  *
@@ -88,7 +88,7 @@ template <int COLS, int ROWS> static tp_code launch(const tp_call *c, const attn
                      (size_t)(BLOCK + 4 * AM_STEP) * COLS * sizeof(bf16), p);
 }
 
-/* Both sizes of blocks compute a row alike: the smaller one serves where the larger would leave
+/* Both block sizes compute a row identically; the smaller one is used where the larger would leave
  * multiprocessors idle. */
 tp_code tp__attention_mma_fwd(const tp_call *c, const attn<bf16> &p)
 {

@@ -22,8 +22,8 @@ tp_code tp__rel_attention_mma_biases(const tp_call *c, const attn<bf16> &p);
 tp_code tp__rel_attention_mma_fwd(const tp_call *c, const attn<bf16> &p);
 tp_code tp__rel_attention_mma_bwd(const tp_call *c, const attn<bf16> &p);
 
-/* Heads of multiples of 8 up to 128 are padded with zeros to 32, 64 or 128 columns. A scale that is
- * not positive would turn maxima into minima. */
+/* Heads of multiples of 8 up to 128 are padded with zeros to 32, 64 or 128 columns. The scale must
+ * be positive, or maxima would become minima. */
 static inline bool am_serves(const attn<bf16> &p)
 {
     return p.dim % 8 == 0 && p.dim > 0 && p.dim <= 128 && p.scale > 1e-6f &&
@@ -97,7 +97,7 @@ static __device__ inline uint32_t am_dropped(const attn<bf16> &p, const am_block
     return bits;
 }
 
-/* Applies dropout; one branch without it. */
+/* Applies dropout. Without it, the cost is one branch. */
 template <int N>
 static __device__ inline void am_drop(const attn<bf16> &p, float s[N][4], uint32_t dropped)
 {

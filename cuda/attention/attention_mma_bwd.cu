@@ -1,12 +1,13 @@
 /* attention_mma_bwd.cu - gradients of full attention on tensor cores, bf16.
  *
- * Two passes recompute the probabilities from the log-sum-exp: the owners of 64 queries compute dq
- * (three products for each query and key), the owners of 64 keys dk and dv (four, with transposed
- * logits, so that keys are the rows and nothing is transposed through memory). A warp holds 16 rows;
- * 32 columns (16 for heads over 64) at a time pass through shared memory while the next are copied.
- * P and dS are rounded to bf16 for the products, sums are in f32. For heads of 64 a step of
- * 16 by 32 is 48 mma (dk, dv: 64), 24 (32) ldmatrix and 16 2^x a lane; with 210 (320) instructions,
- * where no key is masked or dropped, mma and the reads of shared memory would be the limit; today
+ * Two passes recompute the probabilities from the log-sum-exp. The owners of 64 queries compute dq
+ * (three products for each query and key). The owners of 64 keys compute dk and dv (four, with
+ * transposed logits, so that keys are the rows and nothing is transposed through memory). A warp
+ * holds 16 rows; 32 columns (16 for heads over 64) at a time pass through shared memory while the
+ * next are copied. P and dS are rounded to bf16 for the products, sums are in f32. For heads of 64
+ * a step of 16 by 32 is 48 mma (dk, dv: 64), 24 (32) ldmatrix and 16 2^x per lane; with 210 (320)
+ * instructions, where no key is masked or dropped, mma and the reads of shared memory would be the
+ * limit; today
  *
  *     budget: query_grad_mma<64> sm_90 275 instructions
  *     budget: key_grad_mma<64> sm_90 330 instructions

@@ -3,9 +3,9 @@
  *     S[i][j] = q_i k_j + r_w k_j + (q_i + r_r) pos_d      key j + distance d = query i + ahead
  *
  * The two biases are logits of a key and of a distance, computed once (p.biases), so that one operand
- * q serves both products. Of queries, keys and distances a block holds BLOCK rows of one and walks
- * over another in steps. Rows of the third, called lines, pass by in a ring in shared memory: row x of
- * warp w and column c of step t use line
+ * q serves both products. A block holds BLOCK rows of one of three matrices (queries, keys and
+ * distances) and walks over another in steps. Rows of the third, called lines, pass through a ring
+ * in shared memory: row x of warp w and column c of step t use line
  *
  *     STEP t + c - x + BLOCK - 16 MT w
  *
@@ -17,7 +17,7 @@
 #include "cuda/attention/attention_mma.cuh"
 #include "cuda/attention/skew.cuh"
 
-/* Rows of a head with their bias logits or, with step -1, the same from the last to the first. */
+/* Rows of a head with their bias logits; step -1: from the last row to the first. */
 struct am_rows {
     const bf16 *at;
     const float *bias; /* or NULL */

@@ -2,17 +2,19 @@
  *
  *     y_j = sum_s p_sj x_s     dx_s = sum_j p_sj dy_j     dz_sj = p_sj (g_sj - sum_s p_sj g_sj)
  *
- * for each head, where p is the softmax of the scores z over the tokens of a chunk, g_sj = <x_s, dy_j>.
+ * for each head, where p is the softmax of the scores z over the tokens of a chunk and
+ * g_sj = <x_s, dy_j>.
  *
  * Short chunks, with heads that are 1, 2, 4 .. 32 packs wide: a warp takes a head of a chunk and keeps
- * its rows of x in registers, so that x and z are read once and dx is written once. Bytes an element of
- * x in bf16, with 16 tokens, rank 1 and width 64: 2.2 forward, 4.2 backward; 2 and 4 operations, 0.6
- * shuffles. Bound by memory. The sum of p g needs no second pass, as all g are in registers.
+ * its rows of x in registers, so that x and z are read once and dx is written once. In bf16, with
+ * 16 tokens, rank 1 and width 64, an element of x costs 2.2 bytes forward and 4.2 backward, 2 and 4
+ * operations, and 0.6 shuffles: bound by memory. The sum of p g needs no second pass, as all g are
+ * in registers.
  *
  * Long chunks of up to eight ranks are cut into spans (chunk_spans.cu).
  *
- * All others: p and g are floats in c->work, computed by one thread an element, and one block a column
- * of scores; several passes. */
+ * In all other cases p and g are floats in c->work, computed in several passes by one thread per
+ * element and one block per column of scores. */
 #include "cuda/attention/chunk_project.cuh"
 
 static chunk_geometry geometry_of(const tp_call *c)
@@ -197,7 +199,7 @@ static tp_code backward_warps(const tp_call *c, const chunk_geometry &g, int lan
         tp_in<S>(&c->x[1]), tp_in<S>(&c->dy[0]), tp_out<X>(&c->dx[0]), tp_out<Z>(&c->dx[1]));
 }
 
-/* ---- any size: one thread an element ---- */
+/* ---- any size: one thread per element ---- */
 
 /* A block takes one column of the scores of a chunk. */
 template <class S>
@@ -348,8 +350,8 @@ template <class S> static tp_code chunk_project_bwd(const tp_call *c)
     });
 }
 
-/* With spans: of each span and rank the sums of D elements, the largest score and the sum of the
- * powers; three floats of each column of scores. Otherwise weights, and their gradients. */
+/* With spans: D sums, the largest score and the sum of the powers for each span and rank, and three
+ * floats for each column of scores. Otherwise the weights and their gradients. */
 static size_t chunk_project_work(const tp_call *c)
 {
     if (c->x[1].numel == 0) return 0;

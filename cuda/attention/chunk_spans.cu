@@ -4,11 +4,11 @@
  * A block takes a head of a span of 512 tokens of a chunk and computes the largest score of each rank,
  * exponentials, and the sums of x weighted by them. A second kernel adds the spans in order and, in
  * backward, computes the sum of p g, which is <y_j, dy_j>. So the last kernel computes dx and dz in one
- * pass: one token a thread for the dot products, one element of x a lane for dx.
+ * pass: one token per thread for the dot products, one element of x per lane for dx.
  *
  * Reads x and z once forward, twice backward, and writes dx and dz once: with 32 columns and eight
- * ranks 2.5 bytes an element of x forward and 7.5 backward (bf16). With eight ranks forward has about
- * 13 instructions for 32 elements, backward 30: bound by memory, unless heads are narrow. */
+ * ranks 2.5 bytes per element of x forward and 7.5 backward (bf16). With eight ranks forward has
+ * about 13 instructions for 32 elements, backward 30: bound by memory, unless heads are narrow. */
 #include "cuda/attention/chunk_project.cuh"
 
 constexpr int SPAN = TP_CHUNK_SPAN, RANKS = TP_CHUNK_RANKS;
@@ -123,7 +123,8 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* A warp adds the spans of a column of scores. y: forward; dy: backward, for the columns. */
+/* A warp adds the spans of a column of scores. y: forward, else NULL. dy: backward, which also
+ * stores the three values of the column; else NULL. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     merge_spans(chunk_geometry g, chunk_spans s, S *y, const S *dy)

@@ -1,11 +1,11 @@
 /* ls_attention.cu - long-short attention, forward: one softmax over window and chunk vectors.
  *
- * bf16 with heads of 64 and 32 runs on tensor cores (ls_mma_fwd.cuh), all else in the kernel of this
- * file: a block owns 64 queries of a head and walks the band of its window, then its vectors, in
- * tiles of 64 columns, with one running maximum and sum for both (ls_plain.cuh). Keys and values are
- * read once for each tile of queries, from cache; 6 D operations for each visible pair at f32 rate
- * are the limit. Saves the log-sum-exp. A query that sees no key gives zeros and a log-sum-exp of
- * 0. */
+ * bf16 with heads of 64 and 32 runs on tensor cores (ls_mma_fwd.cuh), everything else in the kernel
+ * of this file: a block owns 64 queries of a head and walks the band of its window, then its
+ * vectors, in tiles of 64 columns, with one running maximum and sum for both (ls_plain.cuh). Keys
+ * and values are read once per tile of queries, from cache; the limit is 6 D operations per visible
+ * pair at f32 rate. Saves the log-sum-exp. A query that sees no key gives zeros and a log-sum-exp
+ * of 0. */
 #include "cuda/attention/ls_mma_fwd.cuh"
 
 /* A thread's state of its four queries: largest logit, sum, four columns of the output. */
@@ -112,8 +112,8 @@ static tp_code ls_forward(const tp_call *c, const ls_call<float> &p)
     return ls_forward_plain(c, p);
 }
 
-/* Two blocks of 16 queries a warp read each key once for both; with one, twice as many blocks fill the
- * GPU. The choice depends on the shapes alone, as bits must not depend on the GPU. */
+/* A warp with two blocks of 16 queries reads each key once for both; with one, twice as many blocks
+ * fill the GPU. The choice depends on the shapes alone, so that bits do not depend on the GPU. */
 static tp_code ls_forward(const tp_call *c, const ls_call<bf16> &p)
 {
     const bool few = p.D == 64 && (int64_t)p.B * p.H * p.N < LS_FEW_QUERIES;

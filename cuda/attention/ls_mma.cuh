@@ -1,8 +1,8 @@
 /* ls_mma.cuh - long-short attention on tensor cores: products with tiles (tiles.cuh), and the calls
  * that these kernels support.
  *
- * A lane's address in a fragment is one offset; 16 columns of depth further is an exclusive or, 16
- * rows further a constant. */
+ * A lane's address in a fragment is one offset. Moving 16 columns in depth is an exclusive or;
+ * moving 16 rows adds a constant. */
 #ifndef TP_LS_MMA_CUH
 #define TP_LS_MMA_CUH
 
@@ -104,8 +104,8 @@ static __device__ inline void ls_copy_rows(bf16 *tile, int to, const ls_rows<bf1
     }
 }
 
-/* Tells whether there are kernels for this call. Queries of 16 rows must share their chunk, and
- * `queries` of them may need at most `lines` rows of the table more than one of them does. */
+/* Tells whether there are kernels for this call. Blocks of 16 queries must share a chunk, and
+ * `queries` queries may need at most `lines` more rows of the table than one query does. */
 static inline bool ls_serves(const ls_call<float> &, int, int)
 {
     return false;

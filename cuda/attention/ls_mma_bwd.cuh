@@ -6,8 +6,8 @@
  * the products (skew.cuh); dS is unskewed and multiplied by the same lines for dq. In the part of the
  * vectors the queries of a chunk and column j use line j + offset.
  *
- * Owners of columns need P and dS transposed, by way of shared memory in bf16. Sums over queries are
- * a product with ones. The next tile is copied while one is computed, if there is room.
+ * Owners of columns transpose P and dS through shared memory in bf16. Sums over queries are a
+ * product with ones. The next tile is copied while one is computed, if there is room.
  *
  * A tile of 16 x 64 of a warp (head 64) is 176 mma for dq, 172 for keys and 148 for distances of
  * the window. Instructions, counting the loop of the last products once instead of four times:
@@ -308,7 +308,8 @@ static __device__ inline void ls_fetch_columns(const ls_call<bf16> &p, const ls_
     if (WINDOW) ls_copy_bias<LS_SKEW, -1>(x.b, TABLE ? k : r, top, unscale);
 }
 
-/* Stores dx and dv of the block's columns. sums: of dS over queries, the gradient of the bias beyond q. */
+/* Stores dx and dv of the block's columns. sums: of dS over queries, for the term of the bias in
+ * dx. */
 template <int D, bool TABLE, bool WINDOW>
 static __device__ inline void ls_store_columns(const ls_call<bf16> &p, const ls_columns &o,
                                                const ls_column &c, const float dx[D / 8][4],

@@ -1,5 +1,5 @@
-/* ls_plan.cuh - long-short attention: the sizes of a call, and places in scratch memory. Scratch is floats in proportion to the tokens; nothing has
- * the size of queries times keys.
+/* ls_plan.cuh - long-short attention: the sizes of a call, and places in scratch memory. Scratch
+ * holds floats in proportion to the tokens; nothing has the size of queries times keys.
  *
  * Tables are shared by all batch rows, so their gradients are sums over all queries. These are cut
  * into `splits` runs of query tiles, by shapes alone, each with a sum of its own. */
@@ -18,7 +18,7 @@ typedef struct tp__ls_plan {
     int keys[LS_PARTS];      /* Wc + N or 0, vectors                                   */
     int distances[LS_PARTS]; /* rows of the table that are used                        */
     int splits[LS_PARTS];
-    int sum_rows; /* added before a sum is put down: gradients of biases    */
+    int sum_rows; /* rows added before a sum is stored: gradients of biases */
     bool segment;
     /* Places in scratch memory, in floats. Backward only: from delta. */
     int64_t a, b;            /* bias logits: r_w K [B,H,Wc+N], r_r Rw [H,distances]    */

@@ -1,13 +1,14 @@
-/* lsla_attention.cu - light self-limited attention in f32, where tensor cores do not serve
- * (lsla_attention_mma.cu, lsla_attention_mma_bwd.cu), and the sums over windows of both.
+/* lsla_attention.cu - light self-limited attention in f32, for calls that the tensor core kernels
+ * do not support (lsla_attention_mma.cu, lsla_attention_mma_bwd.cu), and the sums over windows of
+ * both.
  *
  *     W = softmax(E (q k^T) + inner + mask) + outer      y = W v
  *
  * A block processes one head of one window or, in backward, the windows of a slice one after the other.
- * It holds keys and values in shared memory; each warp takes a query. Forward 4 n D, backward 10 n D
- * operations a query and head of n = w w keys, at f32 rate; 16 D bytes of bf16. Sums over windows
- * (scale, tables) are those of the slices, added in order: this reads 12 n n bytes a slice and
- * head. */
+ * It holds keys and values in shared memory; each warp takes a query. A query and head with n = w w
+ * keys takes 4 n D operations forward and 10 n D backward at f32 rate, and 16 D bytes of bf16. Sums
+ * over windows (scale, tables) are those of the slices, added in order: this reads 12 n n bytes per
+ * slice and head. */
 #include "cuda/attention/lsla.cuh"
 
 constexpr int LSLA_WARPS = 4;
@@ -203,7 +204,7 @@ template <class S> __global__ void __launch_bounds__(TP_THREADS) lsla_grad_slice
     }
 }
 
-/* dscale[e] = its sums over heads. */
+/* dscale[e] = the sum over heads. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS) lsla_grad_scale(lsla<S> p, attn_sink<S> dscale)
 {
@@ -215,8 +216,8 @@ __global__ void __launch_bounds__(TP_THREADS) lsla_grad_scale(lsla<S> p, attn_si
     }
 }
 
-/* A table's gradient, row r of head h: sums over the queries a that have a key at that offset.
- * which: 1 inner, 2 outer. */
+/* Row r and head h of a table's gradient: the sum over the queries a that have a key at that
+ * offset. which: 1 inner, 2 outer. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     lsla_grad_table(lsla<S> p, int which, attn_sink<S> dtable)
@@ -242,8 +243,8 @@ template <class S> static const S *lsla_given(const tp_view *v)
     return tp_absent(v) ? NULL : tp_in<S>(v);
 }
 
-/* The slices of the windows of a head: two blocks for each processor of a large GPU, with two windows at
- * least, and sums of 16 MiB at most. */
+/* The number of slices of a head's windows: enough for two blocks per multiprocessor of a large
+ * GPU, but at least two windows in a slice and at most 16 MiB of sums. */
 static int64_t lsla_slices(const tp_lsla &g)
 {
     const int64_t windows = g.batch * g.down * g.across, each = 5 * g.n * g.n * g.heads;

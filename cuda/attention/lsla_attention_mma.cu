@@ -6,9 +6,9 @@
  * before the outer bias is added, and one product gives both terms of the result. A warp has 16
  * queries.
  *
- * Reads q, k and v and writes y once, 8 D bytes a token and head (6 D where values are the keys);
- * 4 n D operations. Sixteen queries of a warp are 32 mma (heads over 32: 64) and 32 2^x a lane, and
- * about as many instructions as multiprocessors issue while the bytes are moved.
+ * Reads q, k and v and writes y once, 8 D bytes per token and head (6 D where values are the keys);
+ * 4 n D operations. Sixteen queries of a warp take 32 mma (heads over 32: 64) and 32 2^x per lane,
+ * and about as many instructions as multiprocessors issue while the bytes are moved.
  *
  *     budget: lsla_mma_kernel<32> sm_90 660 instructions
  *     budget: lsla_mma_kernel<64> sm_90 780 instructions

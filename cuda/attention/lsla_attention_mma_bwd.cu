@@ -8,11 +8,11 @@
  * one is computed. A warp has 16 queries. Values that all windows share are stored in the order in
  * which the lanes read them: scale and biases in shared memory, sums of their gradients (dz s, dz and
  * dW) in registers until the slice ends. W and ds go through shared memory in bf16 to the warps, which
- * then own 16 keys each. Slices follow from the shapes alone, their sums are added in order.
+ * then own 16 keys each. Slices follow from the shapes alone, and their sums are added in order.
  *
- * Reads q, k, v and dy and writes dq, dk and dv once, 14 D bytes a token and head; 10 n D operations.
- * Windows of 7 x 7 and heads of 32 have 76 mma and 28 2^x a lane for sixteen queries of a warp, and as
- * many instructions as multiprocessors issue while these bytes are moved.
+ * Reads q, k, v and dy and writes dq, dk and dv once, 14 D bytes per token and head; 10 n D
+ * operations. Windows of 7 x 7 and heads of 32 take 76 mma and 28 2^x per lane for sixteen queries
+ * of a warp, and as many instructions as multiprocessors issue while these bytes are moved.
  *
  *     budget: lsla_grad_mma<32, 7> sm_90 930 instructions
  *     budget: lsla_grad_mma<64, 7> sm_90 1200 instructions

@@ -1,11 +1,11 @@
 /* rel_attention_mma.cu - relative attention forward on tensor cores, bf16.
  *
- * As full attention (attention_mma.cu), with rows of the position table in a ring (attention_rel.cuh),
- * by decreasing distance. A step of 32 keys brings 32 new rows, which all warps use in turn; their
- * products are kept for the following steps, so none is computed twice. A separate kernel first
- * computes the bias logits from one read of keys and table.
+ * Like full attention (attention_mma.cu), with rows of the position table in a ring
+ * (attention_rel.cuh) by decreasing distance. A step of 32 keys brings 32 new rows, which all warps
+ * use in turn; their products are kept for the following steps, so none is computed twice. A
+ * separate kernel first computes the bias logits from one read of keys and table.
  *
- * Reads keys, values and table once for 128 (64) queries. A step of 32 queries and 32 keys of 64
+ * Reads keys, values and table once per 128 (64) queries. A step of 32 queries and 32 keys of 64
  * columns is 96 mma, 24 ldmatrix, 32 shuffles for the skew and 32 2^x: bound by mma and issue.
  *
  *     budget: rel_attention_mma_kernel<64, 2> sm_90 855 instructions

@@ -5,7 +5,7 @@
  * unskewed for its product with the lines, which therefore runs 16 columns behind.
  *
  * Five products for each query and key. For heads of 64 a step of 16 by 32 is 80 mma, 40 ldmatrix and
- * 16 2^x a lane: bound by mma and the reads of shared memory.
+ * 16 2^x per lane: bound by mma and the reads of shared memory.
  *
  *     budget: rel_query_grad_mma<64> sm_90 715 instructions
  */

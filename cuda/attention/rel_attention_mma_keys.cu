@@ -2,13 +2,13 @@
  * owners of 64 keys, dpos by the owners of 64 distances (layout: rel_mma_bwd.cuh).
  *
  * Both hold their own rows as rows and queries as columns, so nothing is transposed through memory. In
- * the pass over distances keys and distances swap roles, as in the f32 kernels. The gradients of the
- * biases beyond q have rank one: c r_w in dk and e r_r in dpos, where c and e are sums of dS over
- * queries.
+ * the pass over distances keys and distances swap roles, as in the f32 kernels. The biases, which
+ * are added to q, contribute terms of rank one: c r_w to dk and e r_r to dpos, where c and e are
+ * sums of dS over queries.
  *
  * Six products for each query and key; a product with lines counts twice, since it multiplies 32 lines
  * for 16 queries and uses half of the results. For heads of 64 a step of 16 by 32 is 96 mma, 44 and 48
- * ldmatrix and 16 2^x a lane: bound by mma and the reads of shared memory.
+ * ldmatrix and 16 2^x per lane: bound by mma and the reads of shared memory.
  *
  *     budget: rel_column_grad_mma<64, false> sm_90 830 instructions
  *     budget: rel_column_grad_mma<64, true> sm_90 880 instructions
@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_column_grad_mma(attn<bf16> 
         const am_rows of_v = am_keys(p, p.v, at.b, at.h, NULL);
         const am_rows of_own = DISTANCES ? table : k;
         int place = AM_ROWS - 16 * warp, slot = 0;
-        __syncthreads(); /* all warps have finished the batch row before */
+        __syncthreads(); /* all warps have finished the previous batch row */
         if (at.b == b0) {
             w.fetch(p, room, of_own, of_v, first);
         }

@@ -4,7 +4,7 @@
  * its results: queries (dq, partial sums of dr_w and dr_r; rel_attention_mma_bwd.cu), keys (dk, dv), or
  * distances (partial sums of dpos over some rows of the batch; rel_attention_mma_keys.cu). It walks over
  * the others in steps of STEP columns: 32, or 16 where heads have 128 columns. Each logit also needs
- * one line of a third matrix, which passes by in a ring in shared memory (attention_rel.cuh).
+ * one line of a third matrix, which passes through a ring in shared memory (attention_rel.cuh).
  *
  *     shared memory, bf16 rows:
  *     owner of queries      64 q     64 dO    2 STEP k    2 STEP v      ring of the table

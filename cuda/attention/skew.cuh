@@ -4,10 +4,10 @@
  *     tp_skew     S[i][c] = G[i][c - i]        tp_unskew     G[i][u] = S[i][u + i]
  *     tp_skew_columns     S[i][c] = G[c - i][c]
  *
- * for rows i of 0 .. 7, over blocks of 8 columns. A row is in the four lanes of a quad, two columns a
- * lane, and its shift is lane / 4: one shuffle and two selects a value. tp_skew_columns moves values
- * along columns, with one select. Rows 8 .. 15 of an accumulator, its second half, move by one whole
- * block more: the caller passes other blocks. */
+ * for rows i of 0 .. 7, over blocks of 8 columns. A row is in the four lanes of a quad, two columns
+ * per lane, and its shift is lane / 4: one shuffle and two selects per value. tp_skew_columns moves
+ * values along columns, with one select. Rows 8 .. 15 of an accumulator, its second half, move by
+ * one whole block more: the caller passes other blocks. */
 #ifndef TP_SKEW_CUH
 #define TP_SKEW_CUH
 

@@ -31,8 +31,8 @@ static __device__ inline int64_t win_first_chunk(const tp_window &g, int axis, i
 
 enum { WIN_SLICES = 512, WIN_SPAN = 512 }; /* of all heads' tiles of queries; cells of a span */
 
-/* What backward sums up: gradients of biases in slices of the tiles of queries, those of low and
- * global keys in spans of the map. Pieces of c->work begin where it says, in floats. */
+/* The partial sums of backward: gradients of biases by slice of the tiles of queries, those of low
+ * and global keys by span of the map. table, keys and total are offsets in c->work, in floats. */
 struct win_room {
     int64_t tiles, slices; /* of a chunk; of all chunks of the batch                             */
     int64_t reach[2];      /* largest differences of positions                                   */

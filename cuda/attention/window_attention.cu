@@ -4,11 +4,11 @@
  *     P = softmax(scale q k^T + bias)   y = P v   dS = P (dO v^T - rowsum(dO y))
  *     dq = scale dS k   dk = scale dS^T q   dv = P^T dO   dbias: sums of dS
  *
- * A warp owns its results: a query, a key, or a row of the table. It takes 32 partners at a time, one a
- * lane, for logits and gradients, and then one column of the head a lane for the sums. Everything is
- * recomputed from the log-sum-exp, nothing is shared, no sum depends on the grid. Operations a pair:
- * 4 D forward, 16 D backward (and 4 D more with a table), at f32 rate; keys and values come from the
- * caches. */
+ * A warp owns its results: a query, a key, or a row of the table. It takes 32 partners at a time,
+ * one per lane, for logits and gradients, and then one column of the head per lane for the sums.
+ * Everything is recomputed from the log-sum-exp, nothing is shared, and no sum depends on the grid.
+ * Operations per pair: 4 D forward, 14 D backward (and 4 D more with a table), at f32 rate; keys
+ * and values come from the caches. */
 #include "cuda/attention/window.cuh"
 
 constexpr int WIN_COLUMNS = 8; /* of a lane: heads of up to 256 */
@@ -79,7 +79,7 @@ template <class S> static __device__ inline win_key win_extra(const win<S> &p, i
     return { row, low || !p.bias ? -1 : row, low, !low, true };
 }
 
-/* Key j of the query's keys. */
+/* Key j in the list of keys that the query sees. */
 template <class S>
 static __device__ inline win_key win_key_at(const win<S> &p, const win_query &t, int64_t j)
 {
@@ -150,7 +150,7 @@ static __device__ inline win_grad win_gradient(const win<S> &p, const win_query 
     return { probability, probability * (dp - p.delta[win_at(p, t)]) };
 }
 
-/* acc += f times the row, one column a lane. */
+/* acc += f times the row; lanes take adjacent columns. */
 template <class S>
 static __device__ inline void win_add(float acc[WIN_COLUMNS], float f, const S *row, int64_t dim)
 {
@@ -252,7 +252,7 @@ struct win_sums {
     float dk[WIN_COLUMNS], dv[WIN_COLUMNS];
 };
 
-/* Adds the contributions of `count` queries, one a lane. */
+/* Adds the contributions of `count` queries, one per lane. */
 template <class S>
 static __device__ inline void win_add_queries(const win<S> &p, const win_query &t, int count,
                                               const win_key &key, win_sums *sums)
@@ -270,7 +270,7 @@ static __device__ inline void win_add_queries(const win<S> &p, const win_query &
     }
 }
 
-/* All queries of the map see the key. */
+/* Adds the contributions of all queries of the map, which all see the key. */
 template <class S>
 static __device__ inline void win_grad_extra(const win<S> &p, win_query *t, const win_key &key,
                                              win_sums *sums)
@@ -282,7 +282,8 @@ static __device__ inline void win_grad_extra(const win<S> &p, win_query *t, cons
     }
 }
 
-/* The queries of chunk (cy,cx) that see cell (y,x), through each rectangle that contains it. */
+/* Adds those of the queries of chunk (cy,cx) that see cell (y,x), for each rectangle that contains
+ * it. */
 template <class S>
 static __device__ inline void win_grad_chunk(const win<S> &p, win_query *t, int64_t cy, int64_t cx,
                                              int64_t y, int64_t x, win_sums *sums)
@@ -439,7 +440,7 @@ template <class S> static tp_code win_too_wide(const tp_call *c, const win<S> &p
                          (long long)p.g.dim, 32 * WIN_COLUMNS);
 }
 
-/* One warp an item. */
+/* One warp per item. */
 template <class S>
 static tp_code win_launch(const tp_call *c, void (*kernel)(win<S>), int64_t items, const win<S> &p)
 {

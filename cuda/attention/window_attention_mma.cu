@@ -6,9 +6,9 @@
  * by difference of positions.
  *
  * Reads each key and value once for 64 queries, from the cache except for the first reader: 8 D bytes
- * of device memory a query and head. 4 D operations and one 2^x a pair; the limit is 2^x for heads of
- * 32. A step of 16 by 64 of a warp is 32 mma (heads over 32: 64), 16 (32) ldmatrix and 32 2^x a lane;
- * biases, which the budget leaves out, are 72 instructions more.
+ * of device memory per query and head. 4 D operations and one 2^x per pair; the limit is 2^x for
+ * heads of 32. A step of 16 by 64 of a warp is 32 mma (heads over 32: 64), 16 (32) ldmatrix and 32
+ * 2^x per lane; biases, which the budget leaves out, are 72 instructions more.
  *
  *     budget: window_mma_kernel<32> sm_90 310 instructions
  *     budget: window_mma_kernel<64> sm_90 405 instructions
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 4 : 3) window_mma_ker
     if (i < count) wm_finish<COLS>(p, t, w, cell);
 }
 
-/* Heads of multiples of 8 up to 64; keys and biases of a chunk must fit into shared memory. A scale
- * that is not positive would turn maxima into minima. */
+/* Heads of multiples of 8 up to 64; keys and biases of a chunk must fit into shared memory. The
+ * scale must be positive, or maxima would become minima. */
 bool tp__window_mma_serves(const win<bf16> &call)
 {
     const tp_window &g = call.g;

@@ -6,10 +6,10 @@
  * 256 keys is stored in shared memory, where each thread sums the pairs of its differences of
  * positions. The slices' sums are added in order. Slices follow from the shapes alone.
  *
- * Three products a pair: 6 D operations, one 2^x, and for the gradients of biases a write and a
+ * Three products per pair: 6 D operations, one 2^x, and for the gradients of biases a write and a
  * read of bf16 and an addition. A step of 16 by 32 of a warp is 24 mma (heads over 32: 48), 12 (24)
- * ldmatrix and 16 2^x a lane; 240 (300) instructions where all keys are in the map and biases need
- * no gradient. */
+ * ldmatrix and 16 2^x per lane; 240 (300) instructions where all keys are in the map and biases
+ * need no gradient. */
 #include "cuda/attention/window_mma_bwd.cuh"
 
 constexpr int WM_STASH = 256,

@@ -7,8 +7,8 @@
  * tokens are seen by all queries: a block takes 64 of them and a span of the map; the spans' sums are
  * added in order.
  *
- * Four products a pair: 8 D operations and one 2^x. A step of 16 by 32 of a warp is 32 mma (heads
- * over 32: 64), 16 (32) ldmatrix and 16 2^x a lane; the warp that fetches log-sum-exps has 60
+ * Four products per pair: 8 D operations and one 2^x. A step of 16 by 32 of a warp is 32 mma (heads
+ * over 32: 64), 16 (32) ldmatrix and 16 2^x per lane; the warp that fetches log-sum-exps has 60
  * instructions more than the budget.
  *
  *     budget: window_grad_keys_mma<32> sm_90 310 instructions

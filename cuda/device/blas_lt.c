@@ -3,7 +3,7 @@
  *
  * cuBLASLt is asked for its best algorithm once for each problem; descriptors and algorithm are
  * kept in a table of fixed size, so a call sets one pointer and launches. The query is work of the
- * host alone, so it may happen while a step is recorded. A product that is split over k keeps its
+ * host alone, so it may run while a step is recorded. A product that is split over k keeps its
  * partial sums in f32 and adds them in a separate step: deterministic, and rounded once. */
 #include <cublasLt.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* Every caller that queues work gets the stream here, which also selects the GPU: a thread may use
- * several, and kernels, attributes, memory and recordings belong to the current one. */
+/* Every caller that queues work gets its stream here. The call also selects the GPU: a thread may
+ * use several, and kernels, attributes, memory and recordings belong to the current one. */
 cudaStream_t tp__cuda_stream(const tp_device *D)
 {
     cudaSetDevice(tp__gpu(D)->index);

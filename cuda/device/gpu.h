@@ -34,7 +34,7 @@ static inline tp_cuda *tp__gpu(const tp_device *D)
     return D->gpu;
 }
 
-/* gpu.c. Fails the device for good: after such an error CUDA answers nothing else. */
+/* gpu.c. Fails the device permanently: after such an error every CUDA call fails. */
 void tp__gpu_fault(tp_device *D, const char *what, cudaError_t e);
 
 static inline void tp__gpu_check(tp_device *D, const char *what, cudaError_t e)

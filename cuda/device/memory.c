@@ -14,7 +14,7 @@ void *tp__gpu_alloc(tp_device *D, size_t bytes)
     cudaError_t e = cudaSetDevice(tp__gpu(D)->index);
     if (e == cudaSuccess) e = cudaMalloc(&p, bytes);
     if (e == cudaSuccess) return p;
-    cudaGetLastError(); /* a lack of memory is not an error of the next launch */
+    cudaGetLastError(); /* the next launch must not report a lack of memory */
     if (e != cudaErrorMemoryAllocation) tp__gpu_fault(D, "asking for memory", e);
     return NULL;
 }

@@ -5,7 +5,7 @@
  * Columns are summed in tiles (columns.cuh). A thread reads eight rows at a time, computes their
  * mean and squared deviations in registers, and merges these in order (Chan, Golub, LeVeque 1979).
  * A block of rows of the matrix is an image; its statistics begin `step` elements after those of the
- * image before. step 0: all rows share their statistics. */
+ * previous image. step 0: all rows share their statistics. */
 #ifndef TP_CHANNEL_NORM_CUH
 #define TP_CHANNEL_NORM_CUH
 
@@ -141,8 +141,8 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* dx = w s (dy - mean dy - h mean(dy h)). The sums of dy h and of dy are laid out as the statistics.
- * With running statistics dx = w s dy, and share, which is 1 / rows, is 0. */
+/* dx = w s (dy - mean dy - h mean(dy h)). The sums of dy h and of dy are laid out like the
+ * statistics. With running statistics dx = w s dy, and share, which is 1 / rows, is 0. */
 template <class S, int N>
 __global__ void __launch_bounds__(TP_THREADS)
     tp_channel_grad(tp_matrix a, float share, tp_channel_stats stats, tp_row_param w,

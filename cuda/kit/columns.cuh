@@ -1,11 +1,11 @@
 /* columns.cuh - sums over the rows of a matrix, as partial sums of blocks of rows, added in order.
  *
- * There are at most 1024 blocks of rows, of at least 16 rows where a block of threads has all their
- * columns, or of at least 256 where it has some. The number of rows alone decides, so bits do not
+ * There are at most 1024 blocks of rows, of at least 16 rows if a block of threads has all their
+ * columns and of at least 256 if it has some. The number of rows alone decides, so bits do not
  * depend on the grid. A block of threads writes the partial sums of a block of rows to c->work,
- * [blocks][ld] floats, and the kernel here adds them: few bytes, soon read again, which mostly stay
- * in the L2 cache. Kernels that need no whole rows work in tiles: a block of threads covers 8 packs
- * of columns and 32 rows at a time. */
+ * [blocks][ld] floats, and the kernel here adds them. These few bytes are read again soon and
+ * mostly stay in the L2 cache. Kernels that need no whole rows work in tiles: a block of threads
+ * covers 8 packs of columns and 32 rows at a time. */
 #ifndef TP_COLUMNS_CUH
 #define TP_COLUMNS_CUH
 
@@ -81,8 +81,7 @@ static inline tp_matrix tp_matrix_of(const tp_view *x, int64_t C)
 enum { TP_TILE_LANES = 8, TP_TILE_GROUPS = TP_THREADS / TP_TILE_LANES };
 
 /* Tile t of a, in columns of packs of N. This thread has columns j .. j + N and the rows first,
- * first + TP_TILE_GROUPS, ... below last, which is 0 if the thread has no
- * columns. */
+ * first + TP_TILE_GROUPS, ... below last, which is 0 if the thread has no columns. */
 template <int N> struct tp_tile {
     int64_t block, left, j, first, last;
 

@@ -1,5 +1,5 @@
-/* conv2d_room.cuh - scratch memory of convolutions: a pass (tensor/geometry/conv2d.h) goes in chunks
- * of positions, whose inputs are gathered into rows of a matrix. */
+/* conv2d_room.cuh - scratch memory of convolutions: a pass (tensor/geometry/conv2d.h) runs in
+ * chunks of positions, whose inputs are gathered into rows of a matrix. */
 #ifndef TP_CONV2D_ROOM_CUH
 #define TP_CONV2D_ROOM_CUH
 
@@ -7,8 +7,8 @@
 
 #define CONV_CHUNK_BYTES ((size_t)64 << 20) /* of a chunk's matrix, unless one row has more */
 
-/* Where things begin in c->work, in bytes: the weights of a pass; the matrix of a chunk; sums in
- * floats, of dW or of a chunk that is put down position by position. */
+/* Offsets in c->work, in bytes: the weights of a pass, at 0; the matrix of a chunk; sums in floats,
+ * of dW or of a chunk that is stored position by position. */
 struct conv_room {
     size_t matrix, sums, all;
 };

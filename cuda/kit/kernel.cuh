@@ -58,7 +58,7 @@ static inline tp_code tp_no_dtype(const tp_call *c, tp_dtype dt)
         return name(c);                                                                            \
     }
 
-/* Makes tp_cuda_name, which returns the bytes of c->work that the kernels need, of name. */
+/* Defines tp_cuda_name, which returns the bytes of c->work that the kernels need, by name. */
 #define TP_CUDA_WORK(name)                                                                         \
     extern "C" size_t tp_cuda_##name(const tp_call *c);                                            \
     extern "C" size_t tp_cuda_##name(const tp_call *c)                                             \
@@ -98,8 +98,8 @@ static tp_code tp_launch(const tp_call *c, void (*kernel)(P...), dim3 grid, int 
     return tp__cuda_launched(c);
 }
 
-/* Blocks for a grid-stride loop over n items, `threads` items a block and round: enough to fill the
- * GPU several times over. An item's result must not depend on the block that computes it. */
+/* Blocks for a grid-stride loop over n items, `threads` items per block and round: enough to fill
+ * the GPU several times over. An item's result must not depend on the block that computes it. */
 static inline unsigned tp_grid(const tp_call *c, int64_t n, int threads = TP_THREADS)
 {
     const int64_t blocks = (n + threads - 1) / threads, most = 16 * tp__cuda_processors(c->dev);
@@ -111,8 +111,8 @@ static inline unsigned tp_grid(const tp_call *c, int64_t n, int threads = TP_THR
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);                      \
          i += (int64_t)gridDim.x * blockDim.x)
 
-/* for (int64_t r = ...): all r in [0,n), one a block and round. All threads of a block agree on r,
- * so the body may contain barriers; it must end with one before shared memory is reused. */
+/* for (int64_t r = ...): all r in [0,n), one per block and round. All threads of a block agree on
+ * r, so the body may contain barriers; it must end with one before shared memory is reused. */
 #define TP_EACH_BLOCK(r, n) for (int64_t r = blockIdx.x; r < (n); r += gridDim.x)
 
 /* ---- elements ---- */
@@ -170,7 +170,8 @@ template <class S> static __device__ inline tp_pack<S> tp_load(const S *p)
     return tp_load_n<S, (int)(16 / sizeof(S))>(p);
 }
 
-/* Tells whether all these may be moved in packs: buffers are aligned, views into them need not be. */
+/* Tells whether all these may be moved in packs. Buffers are aligned; views into them need not
+ * be. */
 template <class... T> static inline bool tp_aligned(const T *...p)
 {
     uintptr_t bits = 0;
@@ -199,7 +200,7 @@ static __device__ inline int64_t tp_div(int64_t a, int64_t b)
 /* ---- random numbers, equal to the CPU's ---- */
 
 /* The random stream of an op. A recorded step runs later than it was recorded: *advance is the number
- * of random ops that the stream has moved on since. NULL: the op is not recorded. */
+ * of random ops by which the stream has advanced since. NULL: the op is not recorded. */
 struct tp_random {
     uint64_t seed, offset;
     const uint64_t *advance;

@@ -1,12 +1,12 @@
 /* keyed_sums.cuh - table[key(i)] = or += scale x[i], rows of C elements, for any keys.
  *
- * Sorts (key, i) by key with a stable radix sort, 8 bits a pass, then sums rows of x along the
+ * Sorts (key, i) by key with a stable radix sort, 8 bits per pass, then sums rows of x along the
  * sorted list, in runs of 32 that depend on the number of keys alone. A key whose rows are all in
  * one run is finished there. A key that spans several runs gets a partial sum from each, which one
  * block adds in order, so a key's additions are always the same.
  *
- * Reads x once and writes the rows in use; partial sums are at most 1/4 byte an element of x, and a
- * pass of the sort moves 24 bytes a key. Bound by memory. */
+ * Reads x once and writes the rows in use; partial sums are at most 1/4 byte per element of x, and
+ * a pass of the sort moves 24 bytes per key. Bound by memory. */
 #ifndef TP_KEYED_SUMS_CUH
 #define TP_KEYED_SUMS_CUH
 
@@ -35,7 +35,8 @@ static inline int64_t tp_sum_runs_of(int64_t keys)
     return (keys + TP_SUM_RUN - 1) / TP_SUM_RUN;
 }
 
-/* Two rows of floats a run, two lists of 8 bytes a key, and what a tile has of each digit. */
+/* Two rows of floats per run, two lists of 8 bytes per key, and the counts of each digit in a
+ * tile. */
 static inline size_t tp_keyed_sums_work(int64_t keys, int64_t columns)
 {
     return (size_t)(2 * tp_sum_runs_of(keys) * columns) * sizeof(float) +
@@ -158,7 +159,7 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 /* ---- summing ---- */
 
-/* head[run]: partial sums of the key continued from the run before; tail[run]: of the key that
+/* head[run]: partial sums of the key continued from the previous run; tail[run]: of the key that
  * continues in the next run. */
 struct tp_keyed_sums {
     int64_t n, runs, C;
@@ -232,7 +233,8 @@ static __device__ inline int64_t tp_end_of(const tp_keyed_sums &k, int64_t run, 
     return out;
 }
 
-/* A block finishes the key that begins in its run and continues, if there is one: N columns a lane. */
+/* A block finishes the key that begins in its run and continues, if there is one: N columns per
+ * lane. */
 template <class S, int N>
 __global__ void __launch_bounds__(TP_THREADS) tp_add_runs(tp_keyed_sums k, int64_t tiles, S *table)
 {

@@ -25,7 +25,7 @@ typedef enum tp_crop {
 /* Mixing: each batch is mixed with the given probability, by cutmix or by mixup. */
 typedef struct tp_mix {
     double probability;
-    double mixup, cutmix; /* a of lambda's distribution Beta(a, a); 0: off       */
+    double mixup, cutmix; /* lambda is drawn from Beta(a, a) with this a; 0: off */
     double cut;           /* probability of cutmix if both are on                */
     double smoothing;     /* label smoothing, with or without mixing             */
 } tp_mix;
@@ -55,7 +55,7 @@ typedef struct tp_augment {
 /* The recipe of that name for size x size pixels:
  *
  *     vil vil-ls cvt lsla   training: random resized crop, flip, RandAugment 9, erasing, mixing
- *     small                 random resized crop of at least 0.35 of it, flip; smoothed labels
+ *     small                 random resized crop of at least 0.35 of the area, flip; smoothed labels
  *     finetune              random crop after resizing to size / 0.922, flip; smoothed labels
  *     eval                  centre crop after resizing to size / 0.875
  *     none                  resizing only

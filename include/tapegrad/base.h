@@ -92,9 +92,9 @@ inline constexpr tp_shape tp__shape_of(std::initializer_list<int64_t> sizes)
 #endif
 
 /* Constructors never return NULL. A device, tape, parameter set, optimiser or average that is built on
- * NULL is a failed object whose text says so. With a NULL object a function does nothing and returns
- * false, 0, NULL or TP_NONE; NAME_ok returns false and NAME_why a text. A NULL module fails the
- * parameters in NAME_init and the tape in NAME_forward.
+ * NULL is a failed object whose text says so. Given a NULL object, a function does nothing and
+ * returns false, 0, NULL or TP_NONE; NAME_ok returns false and NAME_why a text. A NULL module fails
+ * the parameters in NAME_init and the tape in NAME_forward.
  *
  * Every object keeps its first error. NAME_ok is true until then; NAME_why returns the full text, or ""
  * without an error. NAME_free and NAME_close release the object and accept failed ones and NULL. */

@@ -64,8 +64,9 @@ typedef struct tp_stats {
  *     ... build the model and take two steps on D ...
  *     size_t peak = tp_device_stats(D).peak_bytes;
  *
- * Give it as many threads as the real device, since some kernels need scratch memory per thread. A
- * dry "cuda" needs no GPU. The memory of the GPU's own libraries (some hundred MB) is not counted. */
+ * Open it with as many threads as the real device, since some kernels need scratch memory per
+ * thread. A dry "cuda" needs no GPU. The memory of the GPU's own libraries (some hundred MB) is not
+ * counted. */
 TP_API tp_device *tp_device_open(const char *name, const tp_device_opts *o);
 
 /* Closes and frees the device. Every object created on it must be freed first. D may have failed. */

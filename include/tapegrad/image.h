@@ -75,7 +75,7 @@ TP_API tp_box tp_image_centre(const tp_image *in, int64_t width, int64_t height)
 
 TP_API void tp_image_flip(tp_image *p); /* mirrors it horizontally, in place */
 
-/* Affine map to an image of the same size: pixel (x, y) of out is that of in at
+/* Affine map to an image of the same size: pixel (x, y) of out is sampled from in at
  * (m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]), in coordinates of pixel corners, or fill outside.
  * tp_image_rotation gives the m of a rotation about the centre, in degrees counter-clockwise. */
 TP_API bool tp_image_affine(tp_image *out, const tp_image *in, const double m[6], tp_filter filter,
@@ -96,8 +96,8 @@ TP_API void tp_image_rotation(const tp_image *in, double degrees, double m[6]);
     X(CONTRAST, "Contrast")         /* factor: 0 the mean grey            */                       \
     X(BRIGHTNESS, "Brightness")     /* factor: 0 black                    */                       \
     X(SHARPNESS, "Sharpness")       /* factor: 0 smooth                   */                       \
-    X(SHEAR_X, "ShearX")            /* columns a row                      */                       \
-    X(SHEAR_Y, "ShearY")            /* rows a column                      */                       \
+    X(SHEAR_X, "ShearX")            /* columns per row                    */                       \
+    X(SHEAR_Y, "ShearY")            /* rows per column                    */                       \
     X(TRANSLATE_X, "TranslateXRel") /* fraction of the width              */                       \
     X(TRANSLATE_Y, "TranslateYRel") /* fraction of the height             */
 

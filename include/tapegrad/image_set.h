@@ -18,10 +18,10 @@ extern "C" {
  *     folder         CLASS/PICTURE, or train/CLASS/PICTURE beside val, valid, validation or test.
  *                    Without such folders every tenth image of a class is for validation
  *     imagenet       train/WNID/PICTURE; val/WNID/PICTURE, or val/PICTURE with the list
- *                    imagenet_2012_validation_synset_labels.txt (a WNID a line) beside val
- *     ip102          train.txt, val.txt, test.txt ("FILE LABEL" a line), images/FILE
- *     food101        meta/train.txt, meta/test.txt ("CLASS/NAME" a line), images/CLASS/NAME.jpg
- *     miniimagenet   train.csv, val.csv, test.csv ("FILE,WNID" a line; .xz too), images/FILE: of
+ *                    imagenet_2012_validation_synset_labels.txt (one WNID per line) beside val
+ *     ip102          train.txt, val.txt, test.txt ("FILE LABEL" per line), images/FILE
+ *     food101        meta/train.txt, meta/test.txt ("CLASS/NAME" per line), images/CLASS/NAME.jpg
+ *     miniimagenet   train.csv, val.csv, test.csv ("FILE,WNID" per line; .xz too), images/FILE: of
  *                    the 600 images of each class 480 to train, 120 to test; or new_train.csv,
  *                    new_val.csv
  *     cifar10        data_batch_1.bin ..., test_batch.bin: the binary version

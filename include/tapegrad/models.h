@@ -111,7 +111,7 @@ typedef struct tp_txl_cfg {
 
 TP_API tp_txl_cfg tp_txl_base(int64_t vocab);  /* 12 layers, width 512: 41M   */
 TP_API tp_txl_cfg tp_txl_large(int64_t vocab); /* 24 layers, width 1024: 277M */
-/* As their counterparts of tp_ls_lm_cfg. */
+/* See tp_ls_lm_cfg_check. */
 TP_API bool tp_txl_cfg_check(const tp_txl_cfg *cfg, char *why, size_t size);
 
 /* The attention sub-layer, with residual and norm. All layers of a model share the biases [H,d_head]. */
@@ -153,7 +153,7 @@ typedef struct tp_txl_state {
 TP_API void tp_txl_init(tp_params *P, tp_txl *m, const char *name, tp_txl_cfg cfg);
 /* tokens [B,N] -> logits [B,N,V]; advances the memory, which is initially empty. */
 TP_API tp_tensor tp_txl_forward(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_tensor tokens);
-/* As their counterparts of tp_ls_lm_state. */
+/* See the functions of tp_ls_lm_state. */
 TP_API void tp_txl_state_clear(tp_tape *T, tp_txl_state *s);
 TP_API bool tp_txl_state_write(tp_tape *T, const tp_txl *m, const tp_txl_state *s, tp_writer *W);
 TP_API bool tp_txl_state_read(tp_tape *T, const tp_txl *m, tp_txl_state *s, tp_file *F);

@@ -166,10 +166,11 @@ typedef struct tp_ls_context {
 TP_API tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor h, tp_tensor cache,
                                     tp_ls_context ctx);
 
-/* The two halves of it, for decoders. tp_ls_attn_rows projects x [B,N,dim] to keys and values: *window
- * receives them normalised, as the window sees them, and the result is what compressing the running
- * segment reads. tp_ls_attn_compress gives the normalised keys and values [B,(N/l)*r,dim] of the chunks
- * of x, computed from those rows or, if rows is NULL, from x itself, as for a cache. */
+/* The two halves of tp_ls_attn_forward, for decoders. tp_ls_attn_rows projects x [B,N,dim] to keys
+ * and values: *window receives them normalised, as the window sees them, and the result is what
+ * compressing the running segment reads. tp_ls_attn_compress gives the normalised keys and values
+ * [B,(N/l)*r,dim] of the chunks of x, computed from those rows or, if rows is NULL, from x itself,
+ * as for a cache. */
 typedef struct tp_kv {
     tp_tensor k, v;
 } tp_kv;

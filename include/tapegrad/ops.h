@@ -110,8 +110,8 @@ TP_API tp_tensor tp_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp
 /* ---- norms and softmax ---- */
 
 /* w (x - mean) / sqrt(var + eps) + b over the last axis, with the biased variance: x [...,C]; w, b [C]
- * or TP_NONE. Saves x and two numbers a row. (Ba, Kiros, Hinton 2016.) tp_rmsnorm is w x / sqrt(mean of
- * x^2 + eps) (Zhang, Sennrich 2019). */
+ * or TP_NONE. Saves x and two numbers per row. (Ba, Kiros, Hinton 2016.) tp_rmsnorm is w x /
+ * sqrt(mean of x^2 + eps) (Zhang, Sennrich 2019). */
 TP_API tp_tensor tp_layernorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
 TP_API tp_tensor tp_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, double eps);
 
@@ -153,8 +153,8 @@ TP_API tp_tensor tp_depthwise_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_te
                                      tp_conv_cfg cfg);
 
 /* x [B,H,W,Ci], w [Co,Ci/groups,KH,KW], b [Co] or TP_NONE -> [B,Ho,Wo,Co] with
- * Ho = floor((H + 2 pad - dilation (KH - 1) - 1) / stride) + 1. With one input and one output a
- * group it is tp_depthwise_conv2d. */
+ * Ho = floor((H + 2 pad - dilation (KH - 1) - 1) / stride) + 1. With one input and one output
+ * channel per group it is tp_depthwise_conv2d. */
 TP_API tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg);
 
 typedef struct tp_pool_cfg {

@@ -28,7 +28,7 @@ typedef struct tp_machine_settings {
     int64_t threads;
 } tp_machine_settings;
 
-/* In the order of the choices of --optimizer and --schedule. */
+/* Values of --optimizer and --schedule, in the order of their choices. */
 enum { TP_BY_ADAMW, TP_BY_ADAM, TP_BY_SGD, TP_BY_QHM, TP_BY_ADAMW_VIL };
 enum { TP_RATE_CONSTANT, TP_RATE_LINEAR, TP_RATE_COSINE, TP_RATE_STEP, TP_RATE_ONECYCLE };
 
@@ -77,7 +77,8 @@ TP_API double tp_train_rate(const tp_train_settings *o, int64_t u, int64_t total
 
 /* ---- a run ---- */
 
-/* The run, which the functions of a program receive. They change only members marked so. */
+/* The run, which the functions of a program receive. They may change only the
+ * members marked as set by open and share. */
 typedef struct tp_run {
     void *settings; /* the program's, which begin with a tp_train_settings                */
     void *state;    /* the program's own: tp_training.state_size bytes, initially zero */
@@ -119,7 +120,7 @@ typedef struct tp_training {
 
     /* Fills the zeroed settings with everything that flags may change. asked and given: the settings and
      * flags of the command line, for presets; NULL for the defaults that the help shows. False with the
-     * reason in why. May be NULL: tp_train_defaults("runs/PROGRAM") and defaults. */
+     * reason in why. May be NULL, for tp_train_defaults("runs/PROGRAM") and `defaults`. */
     bool (*settings_of)(void *settings, const void *asked, const tp_given_flags *given, char *why,
                         size_t size);
 
@@ -132,9 +133,10 @@ typedef struct tp_training {
 
     /* Declares the model in R->P. */
     void (*build)(tp_run *R);
-    /* Loads the weights of --init into the model; may be NULL: by name. */
+    /* Loads the weights of --init into the model; may be NULL, which loads them by name. */
     void (*init)(tp_run *R, tp_file *from);
-    /* The optimiser and the learning rate; may be NULL: tp_train_optimizer and tp_train_rate. */
+    /* The optimiser and the learning rate; may be NULL, for tp_train_optimizer and
+     * tp_train_rate. */
     tp_optim *(*optimizer)(tp_run *R);
     double (*rate)(const tp_run *R, int64_t update);
 
@@ -153,8 +155,8 @@ typedef struct tp_training {
     double (*validate)(tp_run *R, char *text, size_t size);
     void (*best)(tp_run *R);
 
-    /* Prints what is trained on which data (tp_run_say) and notes it for config.json; may be NULL: the
-     * number of parameters. */
+    /* Prints what is trained on which data (tp_run_say) and notes it for config.json; may be NULL,
+     * which prints the number of parameters. */
     void (*describe)(tp_run *R);
     /* Adds to a report of the mean loss: text for the progress line (may stay empty), notes for the log;
      * may be NULL. after is called when the report is written and sums may restart; may be NULL. */

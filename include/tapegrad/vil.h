@@ -115,7 +115,7 @@ typedef struct tp_vil_attn {
 } tp_vil_attn;
 TP_API void tp_vil_attn_init(tp_params *P, tp_vil_attn *m, const char *name, const tp_vil_cfg *cfg,
                              int stage);
-/* x [B,g+N,d]: g global tokens, then those of a map of that size -> [B,g+N,d] */
+/* x [B,g+N,d]: g global tokens, then N = size[0] * size[1] tokens of the map -> [B,g+N,d] */
 TP_API tp_tensor tp_vil_attn_forward(tp_tape *T, const tp_vil_attn *m, tp_tensor x,
                                      const int64_t size[2]);
 
@@ -153,9 +153,9 @@ TP_API void tp_vil_init(tp_params *P, tp_vil *m, const char *name, tp_vil_cfg cf
  * mixing matrix has a fixed size. */
 TP_API tp_tensor tp_vil_forward(tp_tape *T, const tp_vil *m, tp_tensor images);
 
-/* The two halves of it. tp_vil_trunk returns the tokens of the last stage before the final norm; out, if
- * not NULL, receives the output of each stage: all tokens, and the map [B,height,width,d] of the local
- * ones. tp_vil_head applies norm, pooling and head. */
+/* The two halves of tp_vil_forward. tp_vil_trunk returns the tokens of the last stage before the
+ * final norm; out, if not NULL, receives the output of each stage: all tokens, and the map
+ * [B,height,width,d] of the local ones. tp_vil_head applies norm, pooling and head. */
 typedef struct tp_vil_out {
     tp_tensor tokens, map;
 } tp_vil_out;
@@ -163,13 +163,13 @@ TP_API tp_tensor tp_vil_trunk(tp_tape *T, const tp_vil *m, tp_tensor images, tp_
 TP_API tp_tensor tp_vil_head(tp_tape *T, const tp_vil *m, tp_tensor tokens);
 
 /* Loads weights of the same model for another resolution or window, including the official ones. Position
- * tables are resized (bilinear); of a head with more classes the first rows are used; other tensors of
- * a different shape are skipped, as are tensors that the model does not have. Tables of maps that are
- * not square need the file's metadata; those of ViL-LS, whose entries collide, cannot be resized.
- * False: see tp_params_why. */
+ * tables are resized (bilinear); a head with more classes contributes its first rows; other tensors
+ * of a different shape are skipped, as are tensors that the model does not have. Tables of maps
+ * that are not square need the file's metadata; those of ViL-LS, whose entries collide, cannot be
+ * resized. False: see tp_params_why. */
 TP_API bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path);
 
-/* The resizing that it uses: x [from0,from1,channels] -> y [to0,to1,channels]. */
+/* The resizing that tp_vil_load uses: x [from0,from1,channels] -> y [to0,to1,channels]. */
 TP_API void tp_vil_resize(const double *x, const int64_t from[2], double *y, const int64_t to[2],
                           int64_t channels);
 
@@ -185,7 +185,7 @@ TP_API double tp_vil_activations(const tp_vil_cfg *cfg);
  * I = 1 + 5 epoch, epochs counted from 0 (detection: I = 1000). False: see tp_params_why. */
 TP_API bool tp_vil_redraw(tp_params *P, const tp_vil *m, uint64_t seed, uint64_t draw);
 
-/* Sets what windows see in training from now on: see tp_vil_cfg.shift. */
+/* Sets tp_vil_cfg.shift, which chooses the chunks that windows see, for later training passes. */
 TP_API void tp_vil_set_shift(tp_vil *m, int shift);
 
 extern TP_API const tp_model tp_model_vil;

@@ -130,8 +130,8 @@ typedef struct tp_vit_lsla {
  * convolutions by PyTorch's default, biases 0. An impossible cfg fails P. */
 TP_API void tp_vit_lsla_init(tp_params *P, tp_vit_lsla *m, const char *name, tp_vit_lsla_cfg cfg);
 
-/* images [B,H,W,3] -> logits [B,classes]. Any size is possible whose maps divide into windows of the same
- * size as those of cfg.image. */
+/* images [B,H,W,3] -> logits [B,classes]. Images may have any size whose maps divide into windows
+ * of the same size as those of cfg.image. */
 TP_API tp_tensor tp_vit_lsla_forward(tp_tape *T, const tp_vit_lsla *m, tp_tensor images);
 
 /* Loads weights of the same model for another image size. Where windows differ, tables and scales are
