@@ -1,5 +1,5 @@
-/* test_augment.c - streams of random numbers, the pipelines of images, and the mixing of batches
- * against reference cases. */
+/* test_augment.c - random number streams, image pipelines, and the mixing of batches against
+ * reference cases. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <png.h>
@@ -75,7 +75,7 @@ static double normals(tp_random *r)
     return (double)z[2];
 }
 
-/* Means and variances within five standard errors, and the range. */
+/* Means are within five standard errors, variances within 5 %, and all values in range. */
 Test(augment, distributions)
 {
     static const struct {
@@ -131,8 +131,8 @@ static float *run(const tp_augment *a, tp_augment_work *w, const tp_image *in, t
     return out;
 }
 
-/* An example has the same bits whatever was prepared before and by whichever worker; another epoch
- * differs unless nothing is random. */
+/* An example's bits do not depend on the worker or on what it prepared before. Another epoch gives
+ * other bits if the recipe is random. */
 Test(augment, an_example_is_a_function_of_its_key)
 {
     static const int64_t sizes[] = { 24, 40 };
@@ -172,7 +172,7 @@ static float number(const tp_augment *a, int value, int c)
     return ((float)value / 255 - a->mean[c]) / a->std[c];
 }
 
-/* Steps one by one: each with probability 1 and nothing else. */
+/* Each step alone, with probability 1. */
 Test(augment, flip_and_floats)
 {
     tp_augment a;
@@ -193,7 +193,7 @@ Test(augment, flip_and_floats)
     tp_image_free(&in);
 }
 
-/* Small images: a place of the padded image, each of the 81 now and then. */
+/* Small images are cropped from the padded image, at all 81 positions in time. */
 Test(augment, padded_crops)
 {
     enum { S = 16 };
@@ -220,7 +220,7 @@ Test(augment, padded_crops)
     tp_image_free(&want);
 }
 
-/* Erased boxes: how often, how large, and of which values. */
+/* The frequency, sizes and values of erased boxes. */
 Test(augment, erasing)
 {
     enum { S = 48, N = 400 };
@@ -257,7 +257,7 @@ Test(augment, erasing)
     tp_image_free(&in);
 }
 
-/* An image of columns, whose ends show what a random box covers. */
+/* Pixels hold their coordinates, so the corners of a crop show its box. */
 Test(augment, random_boxes)
 {
     enum { W = 200, H = 150, N = 500 };
@@ -286,7 +286,7 @@ Test(augment, random_boxes)
     tp_image_free(&in);
 }
 
-/* Shares of the 15 operations: a constant image is changed by some of them only. */
+/* The number of examples that operations and jitter change. */
 Test(augment, operations_and_jitter_change_images)
 {
     enum { S = 40, N = 300 };
@@ -294,7 +294,7 @@ Test(augment, operations_and_jitter_change_images)
         const char *name;
         int ops;
         double probability, jitter;
-        int least, most; /* images that differ from the original */
+        int least, most; /* number of images that differ from the original */
     } cases[] = {
         { "no operation", 0, 0.5, 0, 0, 0 },
         { "two that are left out", 2, 0, 0, 0, 0 },
@@ -324,7 +324,7 @@ Test(augment, operations_and_jitter_change_images)
     tp_image_free(&in);
 }
 
-/* The window of a large resize equals a crop of all of it. */
+/* Resizing a centre window equals resizing the whole image and cropping it. */
 Test(augment, centre_crops_equal_resizing_and_cropping)
 {
     static const int64_t shapes[][2] = {
@@ -350,7 +350,7 @@ Test(augment, centre_crops_equal_resizing_and_cropping)
     tp_image_free(&want);
 }
 
-/* PNG of p in memory. */
+/* Encodes p as a PNG in memory. */
 static size_t encode(const tp_image *p, uint8_t *to, size_t size)
 {
     png_image image = { .version = PNG_IMAGE_VERSION,
@@ -425,7 +425,7 @@ enum { BATCH = 4, CLASSES = 7, LARGEST = 4 * 3 * 11 * 14 };
 
 typedef struct mix_case {
     const char *file, *labels;
-    const char *lambda, *drawn; /* keys of numbers */
+    const char *lambda, *drawn; /* keys of scalars */
     int64_t x, y;               /* centre of the box */
 } mix_case;
 
@@ -436,7 +436,7 @@ static void read_f32(tp_file *F, const char *name, float *to)
     cr_assert(tp_file_read(F, t, TP_F32, to), "%s", tp_file_why(F));
 }
 
-/* Reference images are channels first: [B,C,H,W] to [B,H,W,C]. */
+/* Converts a reference batch from [B,C,H,W] to [B,H,W,C]. */
 static tp_shape read_batch(tp_file *F, const char *name, float *to)
 {
     static float raw[LARGEST];
@@ -503,13 +503,13 @@ Test(augment, mixing_cases)
     }
 }
 
-/* Which of the two, how often, and boxes within the image. */
+/* The frequency of either kind; boxes stay within the image. */
 Test(augment, mixing_draws)
 {
     static const struct {
         const char *name;
         tp_mix mix;
-        int cut, blend; /* of 1000, give or take 60 */
+        int cut, blend; /* of 1000, +- 60 */
     } cases[] = {
         { "both", { 1, 0.8, 1, 0.5, 0.1 }, 500, 500 },
         { "both, now and then", { 0.6, 0.8, 1, 0.25, 0.1 }, 150, 450 },

@@ -1,8 +1,8 @@
-/* test_broken_disk.c - each call that a program makes on a file fails in turn, once or from then on
+/* test_broken_disk.c - each call that a program makes on a file fails in turn, once or permanently
  * (fault_calls.c). Whichever call fails, nothing is lost, one line says what happened, and the run
  * resumed without faults ends with the same files.
  *
- *     FAULTS=1 test_broken_disk      every call of every program; N: each Nth; a few otherwise */
+ *     FAULTS=1 test_broken_disk      fails every call; FAULTS=N: every Nth; default: a few */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>
@@ -16,13 +16,13 @@
 
 TestSuite(broken_disk, .timeout = 36000);
 
-enum { FEW = 3 }; /* calls of each kind of run */
+enum { FEW = 3 }; /* calls per kind of run, by default */
 
 #define RESUME "--resume --steps 4 --run-dir run"
 
 typedef struct trial {
-    const char *program, *setup, *args; /* of the run that the faults meet */
-    const char *fresh;                  /* trains: the run from its beginning to its end */
+    const char *program, *setup, *args; /* the run with faults */
+    const char *fresh;                  /* arguments of the whole run, if it trains */
 } trial;
 
 static bool exists(const char *path)
@@ -30,7 +30,7 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* FAULT_LOG has the calls that counted. */
+/* Runs t with this fault; `calls` logs the counted calls. */
 static int run_under_fault(const trial *t, const char *fault)
 {
     char command[6000];
@@ -46,7 +46,7 @@ static int run_under_fault(const trial *t, const char *fault)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* With the nth call failing; 0: none. */
+/* Runs t with the nth call failing; 0: none fails. */
 static int run_with_fault(const trial *t, int n, const char *often)
 {
     char fault[600];
@@ -63,7 +63,7 @@ static int count_calls(void)
     return n;
 }
 
-/* The nth line of `calls`, without the folder. */
+/* The nth line of `calls`, without the folder's path. */
 static const char *call_of(int n)
 {
     static char line[5000];
@@ -84,15 +84,15 @@ static bool same_end(void)
            same_log("straight/log.jsonl", "run/log.jsonl");
 }
 
-/* One line, that of the program. */
+/* Is the error output one line that begins with the program's name? */
 static bool is_message(const trial *t)
 {
     const size_t begin = strcspn(t->program, " "), n = strlen(errors);
     return strncmp(errors, t->program, begin) == 0 && strchr(errors, '\n') == errors + n - 1;
 }
 
-/* An intact checkpoint remains where there was one. A run that resumes from it, or begins anew
- * without one, ends as without faults. */
+/* An existing checkpoint survives. A run that resumes from it, or starts fresh without one, ends as
+ * without faults. */
 static void expect_end(const trial *t, int status, const char *name, const char *often)
 {
     const bool whole = exists("run/last.safetensors");
@@ -120,7 +120,7 @@ static void fail_call(const trial *t, int n, const char *often, const char *righ
         cr_expect_str_eq(out, right, "%s: another result: %s", name, out);
 }
 
-/* Fails calls of a run that ends with this status by itself. */
+/* Fails calls of a run that ends with this status without faults. */
 static void fail_calls(const trial *t, int normal)
 {
     static char right[sizeof out];
@@ -156,12 +156,12 @@ Test(broken_disk, training)
         const char *copy = "rm -rf run; cp -r base run";
         fail_calls(&(trial){ k->command, copy, RESUME, fresh }, 0);
         fail_calls(&(trial){ k->command, "rm -rf run", fresh, fresh }, 0);
-        fail_calls(&(trial){ k->command, copy, fresh, fresh }, 1); /* there is a run already */
+        fail_calls(&(trial){ k->command, copy, fresh, fresh }, 1); /* a run exists already */
         program_end();
     }
 }
 
-/* Commands that read: the result without faults, or a message. */
+/* Commands that read give the right result or a message. */
 Test(broken_disk, reading)
 {
     static const char *const commands[][3] = {
@@ -186,7 +186,7 @@ Test(broken_disk, reading)
     }
 }
 
-/* ---- calls whose failing would show nothing ---- */
+/* ---- calls whose failure could go unnoticed ---- */
 
 static void expect_status(const trial *t, const char *fault, int status, const char *message)
 {
@@ -195,7 +195,7 @@ static void expect_status(const trial *t, const char *fault, int status, const c
     cr_expect(strstr(errors, message), "%s, %s: %s", t->program, fault, errors);
 }
 
-/* A file that cannot be looked at is not taken for one that is missing. */
+/* A file that cannot be accessed is not taken for a missing one. */
 Test(broken_disk, looking)
 {
     char fresh[1024];
@@ -215,7 +215,7 @@ Test(broken_disk, looking)
     }
 }
 
-/* Nor does a set of images become another one. */
+/* A disk error does not silently change the set of images. */
 Test(broken_disk, images)
 {
     static const struct {
@@ -238,7 +238,7 @@ Test(broken_disk, images)
     program_end();
 }
 
-/* Values that were not read are not printed. */
+/* tp-inspect does not print values that it could not read. */
 Test(broken_disk, inspecting)
 {
     run_kind_begin(&run_kinds[0]);

@@ -1,7 +1,7 @@
-/* test_cuda.c - every op on the CUDA device, f32 and bf16, against the CPU in f64: results and
- * gradients of all cases of its gradient test, and again where the op is used twice, on inputs that
- * are not aligned, so that gradients are added. On the emulated device also in several orders of
- * threads, which must not matter. Without a CUDA device the tests are skipped.
+/* test_cuda.c - every op on the CUDA device in f32 and bf16, against the CPU in f64: results and
+ * gradients of all its gradient test's cases. A second pass uses the op twice on misaligned inputs,
+ * so that gradients accumulate. On the emulated device the order of threads must not change the
+ * bits. Without a CUDA device the tests are skipped.
  *
  *     TAPEGRAD_OP=softmax build/emulate/bin/test_cuda --filter 'cuda/every*'     one op only */
 #include <criterion/criterion.h>
@@ -67,7 +67,7 @@ static tp_view host_input(const tp_gradcase *k, int i)
     return v;
 }
 
-/* Numbers of a magnitude from 1/2 to 1, exact in bf16: the gradient of the result. */
+/* The gradient of the result: magnitudes from 1/2 to 1, exact in bf16. */
 static tp_tensor weights(tp_tape *T, tp_tensor y, int output)
 {
     const int64_t n = tp_numel(y);
@@ -94,7 +94,7 @@ static void take(answer *a, tp_tape *T, tp_tensor x)
     }
 }
 
-/* Ops that are also checked with f32 parameters beside bf16 data. */
+/* Ops that are also checked with f32 parameters and bf16 data. */
 static const char *const mixing[] = { "layernorm",    "rmsnorm",     "batchnorm",
                                       "instancenorm", "dropout_add", NULL };
 
@@ -105,7 +105,7 @@ static bool mixes(const tp_op *op)
     return mixing[i] != NULL;
 }
 
-/* Is input i an f32 parameter? The statistics of batchnorm always are beside bf16 data. */
+/* Is input i an f32 parameter? With bf16 data, the statistics of batchnorm always are. */
 static bool is_parameter(const tp_op *op, const tp_gradcase *k, int i, tp_dtype dt, bool mixed)
 {
     const bool statistics = strcmp(op->name, "batchnorm") == 0 && op->constant >> i & 1u;
@@ -120,7 +120,7 @@ static tp_tensor parameter(tp_params *P, const tp_op *op, const tp_gradcase *k, 
     return tp_param(P, name, k->in[i], zero, op->constant >> i & 1u ? TP_BUFFER : 0);
 }
 
-/* The data of v as an input that is not aligned: all but the first element of a longer one. */
+/* The data of v as a misaligned input: all but the first element of a longer tensor. */
 static tp_tensor piece(tp_tape *T, const tp_view *v, tp_dtype dt, tp_shape shape)
 {
     const size_t size = tp_dtype_size(v->dtype), bytes = (size_t)v->numel * size;
@@ -154,7 +154,7 @@ static void set_parameter(tp_params *P, const tp_gradcase *k, int i, tp_tensor p
     free(v.data);
 }
 
-/* y = op(x), its results to a unless NULL; the loss, or TP_NONE. */
+/* Computes y = op(x) and appends it to a unless NULL. Returns the loss, or TP_NONE. */
 static tp_tensor loss_of(tp_tape *T, const tp_op *op, const tp_gradcase *k, const tp_tensor *x,
                          answer *a)
 {
@@ -175,7 +175,7 @@ static void apply(tp_tape *T, tp_params *P, const tp_op *op, const tp_gradcase *
 {
     const int nx = inputs_of(op, k);
     tp_tensor x[TP_MAX_INPUTS] = { TP_NONE };
-    for (int i = 0; i < nx; i++) /* all are declared before one is used */
+    for (int i = 0; i < nx; i++) /* all are declared before the first is used */
         x[i] = k->in[i].ndim > 0 && is_parameter(op, k, i, t.dt, t.mixed) ? parameter(P, op, k, i)
                                                                           : TP_NONE;
     for (int i = 0; i < nx; i++) {
@@ -186,7 +186,7 @@ static void apply(tp_tape *T, tp_params *P, const tp_op *op, const tp_gradcase *
     }
     tp_tensor loss = loss_of(T, op, k, x, a);
     if (t.twice) loss = tp_add(T, loss, loss_of(T, op, k, x, NULL));
-    for (int i = 0; i < nx && tp_ok(T); i++) /* batch norm moves its statistics */
+    for (int i = 0; i < nx && tp_ok(T); i++) /* batchnorm updates its statistics */
         if (tp_given(x[i]) && op->constant >> i & 1u) take(a, T, x[i]);
     if (op->flags & TP_NOT_DIFFERENTIABLE) return;
     tp_backward(T, loss);
@@ -230,7 +230,7 @@ static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp
     cr_expect(got.ni == exact.ni &&
                   memcmp(got.integers, exact.integers, (size_t)got.ni * sizeof(int64_t)) == 0,
               "%s: indices differ", name);
-    /* Training has all that evaluation has. Used twice, the order that mixes most is enough. */
+    /* Training covers evaluation. For an op used twice, the most shuffled order is enough. */
     for (int order = t.twice ? 2 : 1; t.train && device_set_order(order); order++) {
         run(gpu, op, k, t, &again);
         cr_expect(memcmp(again.v, got.v, (size_t)got.n * sizeof(double)) == 0,
@@ -239,7 +239,7 @@ static void check_case(tp_device *cpu, tp_device *gpu, const tp_op *op, const tp
     device_set_order(0);
 }
 
-/* mixed: only ops that mix, their parameters in f32. */
+/* mixed: checks only the ops in `mixing`, with f32 parameters. */
 static void check_all(tp_dtype dt, bool mixed)
 {
     tp_device *cpu = tp_device_open("cpu", &(tp_device_opts){ .threads = 1 });
@@ -249,7 +249,7 @@ static void check_all(tp_dtype dt, bool mixed)
     for (const tp_op *const *op = tp_op_table; *op; op++) {
         if (only && strcmp((*op)->name, only) != 0) continue;
         if (strcmp((*op)->name, "cast") == 0 || strcmp((*op)->name, "one_hot") == 0)
-            continue; /* their cases are to f64; one_hot: tests/test_cuda_moves.c */
+            continue; /* their cases produce f64; tests/test_cuda_moves.c checks one_hot */
         if (mixed && !mixes(*op)) continue;
         cr_expect(has_kernels(*op), "%s has no CUDA kernels", (*op)->name);
         for (const tp_gradcase *k = (*op)->cases; k && k->name; k++)
@@ -280,8 +280,8 @@ Test(cuda, every_op_bf16_with_f32_parameters, .timeout = 600)
     check_all(TP_BF16, true);
 }
 
-/* ---- rows as long as shared memory is without asking for more, and those that just exceed it: too
- * long for finite differences ---- */
+/* ---- rows that just fill or just exceed the default shared memory, too long for finite
+ * differences ---- */
 
 Test(cuda, rows_that_fill_shared_memory, .timeout = 600)
 {
@@ -301,12 +301,11 @@ Test(cuda, rows_that_fill_shared_memory, .timeout = 600)
     tp_device_close(cpu);
 }
 
-/* ---- embedding: more rows than gradient cases have, so that ids are sorted by three digits ----
- */
+/* ---- embedding: so many rows that ids are sorted by three digits ---- */
 
 enum { VOCABULARY = 70000, WIDTH = 4, TOKENS = 3000 };
 
-/* Two tokens that differ in the last digit alone are two thirds of a list, in turns; the second
+/* Two thirds of a list alternate between two tokens that differ only in the last digit. The second
  * list adds to the gradient of the first. */
 static void embed(tp_device *D, tp_dtype dt, double *grad)
 {
@@ -455,7 +454,7 @@ Test(cuda, a_steady_step_does_not_wait)
 
 enum { LETTERS = 19, SEGMENT = 32, WARM = 4, CHECKED = 2 };
 
-/* One update of a Transformer-LS as enwik8 makes it; the loss. */
+/* One update of a Transformer-LS as in enwik8. Returns the loss. */
 static tp_tensor lm_step(tp_tape *T, tp_params *P, tp_optim *O, const tp_ls_lm *lm,
                          tp_ls_lm_state *s, int k)
 {

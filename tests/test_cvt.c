@@ -1,5 +1,5 @@
-/* test_cvt.c - CvT, CvT* and CvT*-LS from outside: counts, costs, initial values, drop path,
- * resolutions, recomputation, configurations in files, weights of another resolution. */
+/* test_cvt.c - CvT, CvT* and CvT*-LS through the public interface: counts, costs, initial values,
+ * drop path, resolutions, recomputation, configurations in files, weights of another resolution. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 static const struct published {
     tp_cvt_name name;
     int64_t size, params;
-    double macs, whole; /* whole: 5 an element of LayerNorm and BatchNorm added, G; 0: not stated */
+    double macs, whole; /* whole: G, adds 5 per LayerNorm or BatchNorm element; 0: not stated */
 } published[] = {
     { TP_CVT_13, 224, 19997480, 4566089216.0, 0 },
     { TP_CVT_13, 384, 19997480, 16269359616.0, 0 },
@@ -58,8 +58,8 @@ Test(cvt, counts_and_costs)
     tp_device_close(D);
 }
 
-/* Bytes that a recorded forward pass of two images keeps for each, on a device that computes
- * nothing: in parts of less than 1 MiB, since larger ones are rounded up to 2 MiB. */
+/* Bytes per image that a recorded forward pass of two images keeps on a dry device. The images are
+ * small, since allocations above 1 MiB are rounded up to 2 MiB. */
 static double kept(tp_cvt_cfg cfg, int64_t H, int64_t W)
 {
     static tp_cvt m;
@@ -115,7 +115,7 @@ static tp_cvt_cfg small(tp_cvt_name name)
     return c;
 }
 
-/* Ramps and a wave: no two pixels alike. Host values of n images of H x W. */
+/* Host values of images: ramps and a wave, so that no two pixels are alike. */
 static float *pixels(int64_t count)
 {
     float *x = malloc((size_t)count * sizeof *x);
@@ -133,7 +133,7 @@ static tp_tensor images(tp_tape *T, int64_t n, int64_t H, int64_t W)
     return y;
 }
 
-/* Moments of a parameter's values; *n = 0 if there is none of that name. */
+/* Moments of a parameter's values; *n = 0 if there is no such parameter. */
 static void moments(tp_params *P, const char *name, double *mean, double *deviation, int64_t *n)
 {
     const tp_tensor t = tp_find(P, name);
@@ -148,7 +148,7 @@ static void moments(tp_params *P, const char *name, double *mean, double *deviat
     free(x);
 }
 
-/* Deviations of uniform(+-a) are a / sqrt 3. */
+/* The standard deviation of uniform(-a, a) is a / sqrt 3. */
 Test(cvt, initial_values)
 {
     const struct {
@@ -331,7 +331,7 @@ static void free_run(run *r)
     free(r->buffer);
 }
 
-/* The same bits of loss, gradients and running statistics, in less memory. */
+/* Recomputation gives the same bits of loss, gradients and running statistics in less memory. */
 Test(cvt, recomputed_blocks)
 {
     for (int f = 0; f < 3; f++) {
@@ -415,7 +415,7 @@ Test(cvt, impossible_configurations)
     tp_device_close(D);
 }
 
-/* Writes cfg, with one key's value replaced (NULL: left out) if `key` is given, and reads it. */
+/* Writes cfg to a file and reads it back. `value` replaces key's, if given; NULL omits the key. */
 static bool through_file(const tp_cvt_cfg *cfg, const char *key, const char *value,
                          tp_cvt_cfg *back, char *why, size_t size)
 {
@@ -508,7 +508,7 @@ static double *values(tp_params *P, const char *name, int64_t *n)
 static const char p_weight[] = "stage1.blocks.1.attn.proj_p.weight";
 static const char p_bias[] = "stage1.blocks.1.attn.proj_p.bias";
 
-/* Row (head, i) of rank 6 is row (head, i / 2) of rank 3. */
+/* Row (head, i) of rank 2r is its initial value plus row (head, i / 2) of rank r. */
 Test(cvt, weights_for_a_larger_rank, .init = make_folder, .fini = remove_folder)
 {
     static tp_cvt a, b;
@@ -546,7 +546,7 @@ Test(cvt, weights_for_a_larger_rank, .init = make_folder, .fini = remove_folder)
     tp_device_close(D);
 }
 
-/* A rank that is not a multiple, or another difference, is refused, and nothing changes. */
+/* A rank that is not a multiple, or any other difference, is refused without changing values. */
 Test(cvt, weights_that_do_not_fit, .init = make_folder, .fini = remove_folder)
 {
     static tp_cvt a, b;

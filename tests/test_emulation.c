@@ -1,7 +1,6 @@
-/* test_emulation.c - the emulation of CUDA finds planted mistakes: a missing barrier, accesses past
- * an end, unwritten outputs, wrong tails, waits that never end, launches that a GPU refuses; and
- * the CUDA device's own errors.
- */
+/* test_emulation.c - the CUDA emulation finds planted mistakes: missing barriers, out-of-bounds
+ * accesses, unwritten outputs, wrong tails, deadlocks, launches that a GPU refuses. The CUDA
+ * device's own errors are tested as well. */
 #include <criterion/criterion.h>
 
 #ifdef TP_EMULATION
@@ -24,7 +23,7 @@
 #define SANITIZED 0
 #endif
 
-/* A launch with a race fails where races are looked for. */
+/* A launch with a race fails in a build with the race detector. */
 #ifdef TP_RACES
 #define RACE TP_E_CUDA
 #else
@@ -33,7 +32,7 @@
 
 #define MOST 512
 
-/* Runs a kernel on n elements x = 1, 2, ...; the result to y. */
+/* Runs a kernel on n elements x = 1, 2, ...; writes the result to y. */
 static tp_code run(planted mistake, int64_t n, int64_t ny, float *y)
 {
     tp_device *D = device_cuda();
@@ -102,7 +101,7 @@ Test(emulation, quick_division)
     for (int i = 0; i < 32; i++) cr_expect_eq(y[i], 0.0f, "lane %d: %g are wrong", i, (double)y[i]);
 }
 
-/* The function of cuRAND's header, which kernels call, gives the words of the CPU. */
+/* cuRAND's function, which kernels call, gives the same words as the CPU. */
 Test(emulation, words_of_curand)
 {
 #ifndef TP_CURAND
@@ -132,7 +131,7 @@ Test(emulation, finds_wrong_results)
                       order);
         }
     float y[MOST];
-    for (int order = FORWARD; order <= BACKWARD; order++) { /* one warp before the other */
+    for (int order = FORWARD; order <= BACKWARD; order++) { /* one warp after another */
         device_set_order(order);
         cr_expect_eq(run(WARP_AHEAD, 128, 128, y), RACE);
         cr_expect(RACE || !reversed(y, 128, 64), "a warp ahead of others is seen in order %d",
@@ -208,7 +207,7 @@ Test(emulation, finds_waits_without_end)
     cr_expect_eq(run(REVERSE, 70, 70, y), TP_OK, "after that all is well");
 }
 
-/* The order matters: an attribute set for one launch holds for the next. */
+/* The table's order matters: an attribute set for one launch also holds for later ones. */
 Test(emulation, finds_launches_that_a_gpu_refuses)
 {
     static const struct {
@@ -240,11 +239,7 @@ Test(emulation, finds_work_for_another_gpu)
     emulation.gpus = 1;
 }
 
-enum {
-    CARDS = 2,
-    STEPS = 6,
-    WIDE = 12288
-}; /* a row fills the shared memory that nobody asks for */
+enum { CARDS = 2, STEPS = 6, WIDE = 12288 }; /* a row fills the default shared memory */
 
 typedef struct trained {
     tp_device *D;
@@ -306,8 +301,8 @@ static void train_end(trained *m, bool profile)
     tp_device_close(m->D);
 }
 
-/* One thread trains on both in turns, recorded, or with times: each GPU gets its own attributes,
- * memory, events and recordings, and they compute the same. */
+/* One thread alternates between training on both GPUs, with capture or with profiling. Each GPU has
+ * its own attributes, memory, events and recordings, and the results agree. */
 static void train_on_two_gpus(bool profile)
 {
     static const char *const names[CARDS] = { "cuda:0", "cuda:1" };
@@ -336,7 +331,7 @@ Test(emulation, two_gpus_in_one_thread)
 
 enum { FEW = 64 };
 
-/* The emulated GPU has one: that of the device. */
+/* The emulated GPU has only one stream, the device's. */
 static cudaStream_t stream_of_gpu(void)
 {
     cudaStream_t s = NULL;
@@ -344,8 +339,8 @@ static cudaStream_t stream_of_gpu(void)
     return s;
 }
 
-/* Work runs when it is waited for, not before: until then, it has neither results nor read what it
- * copies. */
+/* Work runs only when the host waits for it. Until then it has no results and has not read its
+ * inputs. */
 Test(emulation, finds_hosts_that_do_not_wait)
 {
     tp_device *D = device_cuda();
@@ -390,7 +385,7 @@ static void free_too_early(void)
     tp_device_sync(D);
 }
 
-/* Does the sanitizer end a process that does this? */
+/* Does the sanitizer abort a process that calls act, or runs the planted kernel? */
 static bool dies(void (*act)(void), planted mistake, int64_t n)
 {
     fflush(NULL);
@@ -454,8 +449,8 @@ Test(emulation, opening_fails_with_a_sentence)
     expect_open("cuda", TP_E_DEVICE, "is the GPU's memory full?");
 }
 
-/* exp, tanh, then a kernel fails, followed by `meet` or a read. With exact, each result requests
- * memory from the driver. */
+/* A kernel fails after exp and tanh, then `meet` or a read runs into it. With exact, each result
+ * requests memory from the driver. */
 static void expect_fault(bool exact, tp_tensor (*meet)(tp_tape *, tp_tensor), const char *met)
 {
     static const char said[] = "unspecified launch failure (cudaErrorLaunchFailure); one of the "
@@ -489,11 +484,11 @@ Test(emulation, faults_name_the_last_ops)
     expect_fault(false, tp_sigmoid, "cuda:0: a kernel that was queued before: unspecified");
     expect_fault(false, tp_sigmoid, "; seen by sigmoid");
     expect_fault(false, multiply, "; seen by matmul");
-    expect_fault(true, tp_sigmoid, "device cuda:0: asking for memory: "); /* of the result */
+    expect_fault(true, tp_sigmoid, "device cuda:0: asking for memory: "); /* memory of the result */
     expect_fault(true, NULL, "device cuda:0: download: ");
 }
 
-/* The fault of a kernel is found by the next call; on a GPU nothing can be done after it. */
+/* The next call reports a kernel's fault, after which every call fails, as on a GPU. */
 Test(emulation, faults_stay)
 {
     tp_device *D = device_cuda();

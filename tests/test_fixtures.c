@@ -1,8 +1,8 @@
 /* test_fixtures.c - the reference cases, run by the table of tp-parity on the device of the suite;
  * tp-parity refuses damaged cases and finds unused values in their metadata.
  *
- * Full-size models take half a minute of processor time in an optimised build, and run there unless
- * TAPEGRAD_FULL is 0; they want ten times that elsewhere, and run if TAPEGRAD_FULL is 1. */
+ * Full-size models take half a minute of processor time in an optimised build and run there unless
+ * TAPEGRAD_FULL is 0. Other builds take ten times as long and run them if TAPEGRAD_FULL is 1. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <math.h>
@@ -117,15 +117,15 @@ Test(fixtures, vil_f32)
     run_area("vil", TP_F32);
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 typedef struct planted {
     const char *file;
-    parity_change change; /* of the metadata */
-    const char *why;      /* part of the sentence */
+    parity_change change; /* a change of the metadata */
+    const char *why;      /* part of the message */
 } planted;
 
-/* One for each way of reading a value, and for each way of comparing it. */
+/* One mistake for each way of reading a value and of comparing it. */
 static const planted mistakes[] = {
     { "lm/attn_r1_basic",
       { "novelty", "1" },
@@ -262,7 +262,7 @@ static void copy_case(const char *from, const char *to, const parity_change *c,
     commit(W, F);
 }
 
-/* A tensor that nothing was compared with is a failure, and so is one that is missing. */
+/* A tensor that was not compared is a failure, and so is a missing tensor. */
 Test(fixtures, tensors_too_many_or_too_few_are_refused, .init = make_folder, .fini = remove_folder)
 {
     static const struct {
@@ -295,7 +295,7 @@ Test(fixtures, tensors_too_many_or_too_few_are_refused, .init = make_folder, .fi
     tp_device_close(D);
 }
 
-/* The specification names the values of traces that float32 cannot reproduce, so zero_grads need not. */
+/* zero_grads may be absent: the specification names the values that f32 cannot reproduce. */
 Test(fixtures, trace_without_zero_grads)
 {
     const parity_change none = { "zero_grads", NULL };
@@ -307,7 +307,7 @@ Test(fixtures, trace_without_zero_grads)
     tp_device_close(D);
 }
 
-/* Tensors without elements are parameters of no global tokens; any other is one too many. */
+/* Empty tensors are accepted only as parameters of absent global tokens. */
 Test(fixtures, empty_tensors, .init = make_folder, .fini = remove_folder)
 {
     static const char *const names[] = { "param.cls_pos_embed", "grad.cls_pos_embed",
@@ -338,8 +338,8 @@ static float *read_floats(tp_file *F, const char *name)
     return x;
 }
 
-/* Copies a case without its gradients, with a probe that the output is orthogonal to but for
- * rounding, and with output.loss, which misses by `off` of the terms' norm. */
+/* Copies a case without its gradients. The new probe is orthogonal to the output up to rounding;
+ * output.loss is off by `off` times the norm of its terms. */
 static void copy_orthogonal(const char *from, const char *to, double off)
 {
     tp_file *F = tp_file_open(from);
@@ -373,7 +373,7 @@ static void copy_orthogonal(const char *from, const char *to, double off)
     free(probe);
 }
 
-/* A sum whose terms cancel has the rounding error of its terms. */
+/* When the terms of a sum cancel, the tolerance is relative to the terms. */
 Test(fixtures, loss_of_terms_that_cancel, .init = make_folder, .fini = remove_folder)
 {
     const char *path = TP_SOURCE_DIR "/tests/fixtures/lm/attn_r1_basic.safetensors";
@@ -389,9 +389,9 @@ Test(fixtures, loss_of_terms_that_cancel, .init = make_folder, .fini = remove_fo
     tp_device_close(D);
 }
 
-/* ---- what the audit finds ---- */
+/* ---- the audit ---- */
 
-/* Every value of these cases counts. */
+/* A change of any metadata value of these cases is noticed. */
 Test(fixtures, audit)
 {
     static const char *const cases[] = {
@@ -429,7 +429,7 @@ Test(fixtures, audit)
     tp_device_close(D);
 }
 
-/* Values that mean the same as others: cases covered by the table of exceptions. */
+/* The table of exceptions covers values that mean the same as others. */
 Test(fixtures, audit_excepts, .init = make_folder, .fini = remove_folder)
 {
     static const struct {
@@ -457,7 +457,7 @@ Test(fixtures, audit_excepts, .init = make_folder, .fini = remove_folder)
     tp_device_close(D);
 }
 
-/* Options that nothing in the file depends on are reported; a case that fails is not audited. */
+/* Options without effect are reported; a failing case is not audited. */
 Test(fixtures, audit_reports, .init = make_folder, .fini = remove_folder)
 {
     static const char *const found[] = {

@@ -1,6 +1,6 @@
 /* test_gemm.c - the parallel matrix product against a plain loop in double: every form, type and
- * instruction set, sizes around the edges of blocks, sums of products, batches, NaN and infinity,
- * and memory that must not be read or written. */
+ * instruction set, sizes around block edges, sums of products, batches, NaN and infinity, and
+ * memory that must not be read or written. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,12 +12,12 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-enum { PAD = 3, THREADS = 2 }; /* elements between rows */
+enum { PAD = 3, THREADS = 2 }; /* elements of padding after each row */
 
 typedef struct sizes {
     const char *name;
     int64_t m, n, k, batch;
-    bool sum; /* the batch is added into one C */
+    bool sum; /* the batch's products are summed into one C */
 } sizes;
 
 static const sizes cases[] = {
@@ -47,7 +47,7 @@ static const sizes cases[] = {
     { "empty sum", 5, 20, 4, 0, true },
 };
 
-/* One matrix of the product: rows with PAD elements of NaN between them. */
+/* A matrix of the product, with PAD elements of NaN between rows. */
 typedef struct matrix {
     int64_t rows, cols, ld, step;
     double *value; /* the stored value, as double */
@@ -91,8 +91,8 @@ static void release(matrix *x)
 static void expected(const tp_gemm *g, const matrix *a, const matrix *b, matrix *c)
 {
     const int64_t results = g->step_c ? g->batch : 1, sums = g->step_c ? 1 : g->batch;
-    const int64_t down = g->ta ? 1 : a->ld, along = g->ta ? a->ld : 1;  /* in A, by row and by k */
-    const int64_t deep = g->tb ? 1 : b->ld, across = g->tb ? b->ld : 1; /* in B, by k and column */
+    const int64_t down = g->ta ? 1 : a->ld, along = g->ta ? a->ld : 1;  /* A's strides: row, k */
+    const int64_t deep = g->tb ? 1 : b->ld, across = g->tb ? b->ld : 1; /* B's strides: k, col */
     for (int64_t p = 0; p < results; p++)
         for (int64_t i = 0; i < g->m; i++)
             for (int64_t j = 0; j < g->n; j++) {
@@ -106,7 +106,7 @@ static void expected(const tp_gemm *g, const matrix *a, const matrix *b, matrix 
             }
 }
 
-/* C on the device against c->value. */
+/* Compares C on the device with c->value. */
 static void expect_product(tp_device *D, const sizes *s, tp_dtype real, int form, const matrix *c,
                            int64_t n)
 {
@@ -171,8 +171,8 @@ Test(gemm, every_form)
     while (count > 0) tp_device_close(devices[--count]);
 }
 
-/* One infinite element of A and one NaN of B reach exactly their row and their column, for every
- * place of a block. */
+/* An infinity in A affects only its row and a NaN in B only its column, at every position in a
+ * block. */
 static void check_special(tp_device *D, bool ta, bool tb)
 {
     enum { M = 13, N = 39, K = 19 };
@@ -222,7 +222,7 @@ Test(gemm, nan_and_infinity)
 
 /* ---- tiles ---- */
 
-/* The product of a case by a device of so many threads, with the kernels of `isa`. */
+/* The product of a case on a device with this many threads and instruction set. */
 static float *by_threads(const sizes *s, int form, tp_isa isa, int threads)
 {
     const bool ta = form & 1, tb = form & 2;
@@ -255,7 +255,7 @@ static float *by_threads(const sizes *s, int form, tp_isa isa, int threads)
     return c;
 }
 
-/* The number of threads changes the tiles, and nothing else. */
+/* The number of threads changes the tiles but not the bits. */
 Test(gemm, same_bits_for_any_threads)
 {
     static const sizes wide[] = {

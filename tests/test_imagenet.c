@@ -1,6 +1,6 @@
 /* test_imagenet.c - the program imagenet as a user runs it, on shapes that it draws and on folders
- * made of them: stopping and resuming gives the same bits, evaluation and prediction agree with
- * training, every bad input is one clear message. */
+ * of such images: stopping and resuming gives the same bits, evaluation and prediction agree with
+ * training, every bad input gives one clear message. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "support_images.h"
 #include "support_program.h"
 
-/* Updates of milliseconds. */
+/* An update takes milliseconds. */
 #define SMALL "--threads 1 --shapes 40 --size 16 --batch 8 --epochs 2 --log-every 2 "
 
 static void begin(void)
@@ -28,8 +28,8 @@ TestSuite(imagenet, .init = begin, .fini = program_end, .timeout = 600);
 
 /* ---- training ---- */
 
-/* Stopped after 4 updates, in the middle of an epoch of 5, and resumed with other threads: the bits
- * of a run without a stop. */
+/* A run stopped after 4 updates, within an epoch of 5, and resumed with another number of threads
+ * gives the same bits as an uninterrupted run. */
 static void expect_resume(const char *name, const char *flags)
 {
     succeed("train " SMALL "%s --run-dir a --overwrite", flags);
@@ -74,7 +74,7 @@ Test(imagenet, resume_of_models_is_exact)
         expect_resume(runs[i].name, runs[i].flags);
 }
 
-/* How far a tensor of two checkpoints differs, at most. */
+/* The largest difference between a tensor's values in two checkpoints. */
 static double distance(const char *a, const char *b, const char *tensor)
 {
     double most = 0;
@@ -98,8 +98,8 @@ static void read_tensor(const char *path, const char *name, double *x, int64_t n
     tp_file_close(F);
 }
 
-/* The first update of adamw-vil by the specification: epsilon added to the uncorrected root, decay
- * applied to the updated parameter, no decay of the head's bias. */
+/* The first update of adamw-vil follows the specification: epsilon is added to the uncorrected
+ * root, decay applies to the updated parameter, the head's bias does not decay. */
 Test(imagenet, adamw_of_vil)
 {
     enum { WEIGHTS = 1280, BIASES = 10 };
@@ -129,8 +129,8 @@ Test(imagenet, adamw_of_vil)
     }
 }
 
-/* The rates that the log has for the recipe vil: a warm-up of one epoch of 5 updates, then the
- * cosine as if it had begun with the run. */
+/* The logged rates of the recipe vil: a warm-up of one epoch of 5 updates, then the cosine as if it
+ * had begun with the run. */
 Test(imagenet, rates_of_vil)
 {
     succeed("train " SMALL "--recipe vil --epochs 3 --lr 0.01 --warmup 1 --log-every 1 "
@@ -149,7 +149,7 @@ Test(imagenet, rates_of_vil)
     }
 }
 
-/* With nothing but the gradient in a step, QHM is SGD without momentum; with the average, not. */
+/* With nu = 0, QHM is SGD without momentum; with the default nu it is not. */
 Test(imagenet, quasi_hyperbolic_momentum)
 {
     static const char flags[] = "train " SMALL "--steps 5 --lr 0.1 --weight-decay 0.1";
@@ -160,8 +160,8 @@ Test(imagenet, quasi_hyperbolic_momentum)
     cr_expect(distance("sgd/last.safetensors", "qhm/last.safetensors", "head.weight") > 1e-4);
 }
 
-/* Performer's features live as many batches as the flags say: here the second update of the first
- * epoch sees new ones. */
+/* Performer's features are redrawn after the number of batches in the flags: here the second update
+ * of the first epoch uses new ones. */
 Test(imagenet, features_are_redrawn)
 {
     static const char matrix[] = "layer1.1.attn.fast_attention.projection_matrix";
@@ -176,7 +176,7 @@ Test(imagenet, features_are_redrawn)
     cr_expect_eq(distance("first/last.safetensors", "never/last.safetensors", matrix), 0);
 }
 
-/* Counts that no run reaches are refused; a schedule beyond 2^63 batches is never over. */
+/* Counts that no run reaches are refused. A redraw due after 2^63 batches never happens. */
 Test(imagenet, extreme_counts_of_features)
 {
     static const char matrix[] = "layer1.1.attn.fast_attention.projection_matrix";
@@ -185,7 +185,7 @@ Test(imagenet, extreme_counts_of_features)
                                 "--redraw-growth 9000000000000000000 --steps";
     const int64_t most = INT64_C(1) << 60, bad[] = { most + 1, INT64_MAX, -1, INT64_MIN };
     succeed("%s 1 --run-dir first", flags);
-    succeed("%s 4 --run-dir fourth", flags); /* epochs of one update */
+    succeed("%s 4 --run-dir fourth", flags); /* an epoch has one update */
     cr_expect_eq(distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         change_number("first/last.safetensors", "features_served", bad[i]);
@@ -197,8 +197,7 @@ Test(imagenet, extreme_counts_of_features)
     cr_expect_eq(distance("first/last.safetensors", "fourth/last.safetensors", matrix), 0);
 }
 
-/* The files of a run: the log has the values for the papers' figures, the confusion matrix is an
- * image. */
+/* The log has the values for the papers' figures; the confusion matrix is an image. */
 Test(imagenet, files_of_a_run)
 {
     int64_t width, height;
@@ -218,8 +217,8 @@ Test(imagenet, files_of_a_run)
               out);
 }
 
-/* Two colours are learned from a folder; evaluation gives the score of validation, prediction names
- * the colours. */
+/* Training on a folder learns two colours. Evaluation reproduces the validation score, and
+ * prediction names the colours. */
 Test(imagenet, folder_of_images)
 {
     make_colours("set", 12);
@@ -239,7 +238,7 @@ Test(imagenet, folder_of_images)
     cr_expect(strstr(out, "%  red") && strstr(errors, "gone.png"), "%s%s", out, errors);
 }
 
-/* An image that cannot be read is named once and counted, or with --strict the end. */
+/* An unreadable image is named once and counted; with --strict it ends the run. */
 Test(imagenet, broken_image)
 {
     make_colours("set", 12);
@@ -275,7 +274,7 @@ Test(imagenet, plan)
               taken);
 }
 
-/* ---- weights of other runs ---- */
+/* ---- weights from other runs ---- */
 
 Test(imagenet, init_with_another_head)
 {
@@ -297,7 +296,7 @@ Test(imagenet, init_with_another_head)
     expect_refusal("eval --data set --run-dir ten", 1, "was trained on other classes: class 0 is");
 }
 
-/* Tables of positions follow the size of the images only if that is asked for. */
+/* Position tables are resized to the image size only on request. */
 Test(imagenet, init_at_another_resolution)
 {
     static const char wider[] = "train --preset lsla-small --threads 1 --shapes 20 --batch 10 "
@@ -316,8 +315,8 @@ Test(imagenet, init_at_another_resolution)
     succeed("eval --run-dir low --shapes 20 --size 32 --threads 1");
 }
 
-/* Tables of every kind with --init --resize: resized bilinearly by the papers' rule; the other
- * weights are copied. */
+/* --init --resize resizes tables of every kind bilinearly by the papers' rule and copies the other
+ * weights. */
 Test(imagenet, resized_tables)
 {
     static const struct {
@@ -421,7 +420,7 @@ Test(imagenet, refusals)
     cr_expect(same_bytes("before/log.jsonl", "run/log.jsonl"));
 }
 
-/* Images of one pixel, and of one row of JPEG's largest width, are valid images. */
+/* Images of one pixel and of one row of JPEG's maximum width are valid. */
 Test(imagenet, extreme_shapes)
 {
     static const int64_t sides[][2] = { { 1, 1 }, { 65500, 1 }, { 1, 65500 } };

@@ -1,5 +1,5 @@
 /* test_losses.c - losses and their gradients against the plain formulas in f64, on every
- * instruction set, in f32 and f64; rows not counted, extreme logits, messages. */
+ * instruction set, in f32 and f64; ignored rows, extreme logits, messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static double tolerance(tp_dtype dt)
     return dt == TP_F32 ? 1e-5 : 1e-12;
 }
 
-/* What n row losses become and the gradient of each. weight: the gradient of an unreduced loss. */
+/* Reduces n row losses; g: the gradient of each. weight: the gradient of an unreduced loss. */
 static void reduce(tp_reduction r, int64_t n, int64_t counted, const double *weight, double *loss,
                    double *g)
 {
@@ -47,7 +47,7 @@ static void reduce(tp_reduction r, int64_t n, int64_t counted, const double *wei
     if (r != TP_EACH) loss[0] = sum / (divisor > 0.0 ? divisor : 1.0);
 }
 
-/* The loss and, from sum(weight loss), the gradient of x. */
+/* Reads the loss into y and the gradient of sum(weight loss) by x into dx. */
 static void run(world *s, tp_tensor x, tp_tensor loss, const double *weight, double *y, double *dx)
 {
     values_read(s->T, loss, y);
@@ -63,7 +63,7 @@ static void run(world *s, tp_tensor x, tp_tensor loss, const double *weight, dou
 
 enum { ROWS = 37, MAX_V = 300 };
 
-/* Probabilities q (unsmoothed) of a row from its index or given ones. */
+/* The loss and gradient of one row; q: its target probabilities before smoothing. */
 static void naive_row(const double *x, const double *q, int64_t V, double e, double *loss,
                       double *dx)
 {
@@ -168,7 +168,7 @@ Test(losses, no_row_counts)
     end(&s);
 }
 
-/* Masked classes and logits whose exponentials overflow or vanish. */
+/* Masked classes, and logits whose exponentials overflow or underflow. */
 Test(losses, cross_entropy_of_extreme_logits)
 {
     static const struct {
@@ -338,7 +338,7 @@ Test(losses, elementwise)
     }
 }
 
-/* Where exp overflows or vanishes the losses are linear or 0, and small ones keep their digits. */
+/* Where exp overflows or underflows, the losses are linear or 0; small losses stay accurate. */
 Test(losses, extreme_logits)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* test_ls_attention.c - long-short attention and the dynamic projection against plain ops
- * (ref_ls.c): values and all gradients, on every instruction set, in f32 and f64; bits on any
- * number of threads; memory in proportion to the tokens; messages. */
+ * (ref_ls.c): values and all gradients, on every instruction set, in f32 and f64; equal bits on any
+ * number of threads; memory linear in the tokens; messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -150,7 +150,7 @@ static tp_tensor fused(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
     return tp_ls_attention(T, in, cfg);
 }
 
-/* The result (out[INPUTS]) and the gradient of sum(result * probe) for each input. */
+/* Computes the result (out[INPUTS]) and each input's gradient of sum(result * probe). */
 static bool run(world *s, attention f, const ls_case *k, tp_dtype dt, double *const *x,
                 const double *probe, double *const *out)
 {
@@ -213,7 +213,7 @@ static void empty(store *d)
 static const char *const names[INPUTS + 1] = { "dq",       "dk_win",   "dv_win", "dk_cmp", "dv_cmp",
                                                "dpos_win", "dpos_cmp", "dr_w",   "dr_r",   "y" };
 
-/* Limits of the result and of gradients, parts of the largest value. Of heads of D; 0: any. */
+/* The limits of result and gradients are relative to the largest value. D = 0: cases of any D. */
 static void compare(world s, attention f, int64_t D, tp_dtype dt, double limit, double grad_limit)
 {
     world ref = begin(TP_ISA_AUTO, 2, TP_F64);
@@ -274,7 +274,7 @@ Test(ls_attention, cuda_bf16_is_close_to_plain_ops, .timeout = 600)
 #ifdef TP_EMULATION
 extern const tp_op tp_op_ls_attention;
 
-/* By the kernel that calls of many queries get. */
+/* Uses the kernel for calls with many queries. */
 static tp_tensor fused_wide(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
 {
     static tp_op op;
@@ -310,7 +310,7 @@ Test(ls_attention, bits_do_not_depend_on_threads)
     }
 }
 
-/* Of the kernels on tensor cores. */
+/* The kernels for tensor cores. */
 Test(ls_attention, cuda_bits_do_not_depend_on_the_order_of_threads, .timeout = 600)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -331,7 +331,7 @@ Test(ls_attention, cuda_bits_do_not_depend_on_the_order_of_threads, .timeout = 6
     }
 }
 
-/* Large logits: the softmax is taken against the largest, over window and vectors together. */
+/* The softmax subtracts the largest logit of window and vectors together. */
 Test(ls_attention, large_logits)
 {
     device_cpu_only();
@@ -351,7 +351,7 @@ Test(ls_attention, large_logits)
 
 /* ---- memory ---- */
 
-/* Peak bytes a token of forward and backward. */
+/* Peak bytes per token of forward and backward. */
 static double bytes_per_token(int64_t N)
 {
     const ls_case k = { "memory", 1, N, 32, N / 16, 8, CFG(2, 16, 1, 32) };
@@ -364,8 +364,8 @@ static double bytes_per_token(int64_t N)
     return bytes / (double)N;
 }
 
-/* Probabilities, or queries x keys of anything, would show: 8 KB and 64 KB a token. The allocator
- * rounds large blocks up, so the figures are not quite equal. */
+/* Storing any queries x keys matrix would take 8 KB and 64 KB per token. The allocator rounds large
+ * blocks up, so the figures are not quite equal. */
 Test(ls_attention, memory_is_linear)
 {
     device_cpu_only();
@@ -394,7 +394,7 @@ static tp_tensor fused_project(tp_tape *T, tp_tensor x, tp_tensor z, int heads, 
     return tp_chunk_project(T, x, z, heads, chunk, rank);
 }
 
-/* y, dx and dz of sum(y * y), one behind the other. */
+/* Writes y, dx and dz of sum(y * y), one after another. */
 static void run_chunk(world *s, projection f, const chunk_case *k, tp_dtype dt, double *out)
 {
     const tp_shape sx = TP_SHAPE(k->B, k->N, k->heads * k->D);
@@ -442,7 +442,7 @@ Test(chunk_project, equals_plain_ops)
 
 /* ---- messages ---- */
 
-/* Applies a case with one size changed and expects a text. */
+/* A case with one size changed, and the message it must give. */
 typedef struct mistake {
     int input, axis; /* -1: none */
     int64_t size;

@@ -1,5 +1,5 @@
-/* test_model_table.c - every row of the table of models, through tp_model and tp_net only: names,
- * configurations in files, parameters, steps on a dry device, costs, comparison of models;
+/* test_model_table.c - every row of the table of models, using tp_model and tp_net only: names,
+ * configurations in files, parameter counts, steps on a dry device, costs, comparison of models,
  * checkpoints of earlier versions. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -53,7 +53,7 @@ Test(model_table, other_names)
     }
 }
 
-/* Models without a row. */
+/* Names of models without a row. */
 Test(model_table, composed_names)
 {
     tp_model_cfg c = preset("cvt-ls-13-448");
@@ -87,7 +87,7 @@ Test(model_table, unknown_names)
 
 /* ---- configurations in files ---- */
 
-/* Through a file: its metadata as given, but the keys of `without` left out and `more` added. */
+/* Writes c's metadata to a file, leaving out keys in `without` and adding `more`, and opens it. */
 static tp_file *through_file(const tp_model_cfg *c, const char *without, const char *const *more)
 {
     const char *key, *value;
@@ -111,7 +111,7 @@ static tp_file *through_file(const tp_model_cfg *c, const char *without, const c
 
 static const char *const nothing[] = { NULL };
 
-/* As text, since paddings of the structs may differ. */
+/* Compares as text, since the structs' padding may differ. */
 static void expect_equal(const char *name, const tp_model_cfg *a, const tp_model_cfg *b)
 {
     const char *key, *value;
@@ -148,7 +148,7 @@ Test(model_table, configurations_in_files, .init = make_folder, .fini = remove_f
     }
 }
 
-/* What all configurations share is set and got back; the rest stays. */
+/* tp_model_get returns the shared options that tp_model_set sets, for every model. */
 Test(model_table, shared_options)
 {
     const tp_model_row *row;
@@ -169,8 +169,8 @@ Test(model_table, shared_options)
     }
 }
 
-/* Checkpoints of version 0.1: CvT did not write the size of images, imagenet wrote it; the
- * convolutional baseline wrote no model of its own. */
+/* In checkpoints of version 0.1, imagenet and not CvT wrote the image size, and the convolutional
+ * baseline wrote no model. */
 Test(model_table, earlier_checkpoints, .init = make_folder, .fini = remove_folder)
 {
     static const char *const old_cvt[] = {
@@ -228,8 +228,8 @@ Test(model_table, files_without_a_model, .init = make_folder, .fini = remove_fol
 
 /* ---- parameters ---- */
 
-/* Tolerance of a count against the paper's: half a unit of its last digit, which is a tenth of a
- * million for most, or the row's own. */
+/* The tolerance of a count against the paper's: half a unit of its last digit, for most papers a
+ * tenth of a million, or a model's own tolerance. */
 static double tolerance(const tp_model_row *row)
 {
     static const struct {
@@ -238,8 +238,8 @@ static double tolerance(const tp_model_row *row)
     } other[] = {
         { "cvt_ls-", 0.7e6 },    /* counts of the published code, not the table's       */
         { "performer", 0.25e6 }, /* the paper counts the random features            */
-        { "swin-", 0.5e6 },      /* no digits behind the point, here and below      */
-        { "-rpb", 0.35e6 },      /* printed without the tables of biases            */
+        { "swin-", 0.5e6 },      /* printed in whole millions, here and below       */
+        { "-rpb", 0.35e6 },      /* printed without the bias tables                 */
         { "base-wide", 0.5e6 },  { "cvt-", 0.5e6 }, { "ls_lm-", 0.6e6 }, { "txl-", 0.6e6 },
     };
     for (size_t i = 0; i < sizeof other / sizeof *other; i++)
@@ -320,7 +320,7 @@ Test(model_table, steps_on_a_dry_device)
     tp_device_close(D);
 }
 
-/* ---- what a description holds ---- */
+/* ---- descriptions ---- */
 
 Test(model_table, descriptions)
 {
@@ -367,7 +367,7 @@ Test(model_table, costs)
     }
 }
 
-/* ---- the same model ---- */
+/* ---- comparison of models ---- */
 
 Test(model_table, same_model)
 {
@@ -396,7 +396,7 @@ Test(model_table, equal_and_different_weights)
         const char *one, *other;
         bool same;
     } cases[] = {
-        { "cvt_ls-13-224", "cvt-ls-13-448", true }, /* ranks grow */
+        { "cvt_ls-13-224", "cvt-ls-13-448", true }, /* the rank may grow */
         { "cvt_ls-13-224", "cvt_star-13-224", false },
         { "cvt-13", "cvt-21", false },
         { "cvt-13", "vil-tiny-rpb", false },

@@ -1,8 +1,7 @@
-/* test_oom.c - memory runs out at the n-th allocation, for every n: of making a model, of a
- * training step, of saving and loading a checkpoint, of decoding, of reading a text. Each time
- * there is an error that says so, nothing leaks, no file is harmed, and the next try gives the bits
- * of a run that nothing disturbed. Both kinds of shortage are tried: one that passes, and one that
- * lasts. */
+/* test_oom.c - memory runs out at the n-th allocation, for many n, while a model is built or
+ * trained, a checkpoint saved or loaded, a text decoded or read. Each time the error says so,
+ * nothing leaks, no file is harmed, and the next try gives the same bits as an undisturbed run. The
+ * shortage is temporary or lasts until the end of the try. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 #include "tensor/backend.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-enum { STRIDE = 5 }; /* every fifth n: it is slow */
+enum { STRIDE = 5 }; /* every fifth n, since the test is slow */
 #else
 enum { STRIDE = 1 };
 #endif
@@ -68,7 +67,7 @@ static void world_close(world *w)
     tp_device_close(w->D);
 }
 
-/* Why something of it has failed; NULL if nothing has. */
+/* The first error of any of its objects, or NULL. */
 static const char *world_why(const world *w)
 {
     const char *why[] = { tp_device_why(w->D), tp_params_why(w->P), tp_why(w->T),
@@ -78,7 +77,7 @@ static const char *world_why(const world *w)
     return NULL;
 }
 
-/* True if the step went through. */
+/* True if the step succeeded. */
 static bool step(world *w)
 {
     static const int32_t ids[B * M] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 3, 5, 7, 9, 2 };
@@ -92,7 +91,7 @@ static bool step(world *w)
     return ok && !world_why(w);
 }
 
-/* A number that every value, average and moment goes into. */
+/* A hash of all values, averages and moments. */
 static uint64_t digest(world *w)
 {
     uint64_t h = TP_HASH;
@@ -115,7 +114,7 @@ static uint64_t digest(world *w)
 typedef struct
 try {
     size_t n, count; /* allocations n .. n + count - 1 fail */
-    size_t calls;    /* that were made                      */
+    size_t calls;    /* number of allocations made          */
     bool ok;
     char why[4096];
 }
@@ -226,7 +225,7 @@ Test(oom, training_step, .timeout = 900)
     }
 }
 
-/* What fails because the device has failed says why, not that memory is missing. */
+/* A failure due to a failed device gives the device's error, not a shortage of memory. */
 Test(oom, failed_device)
 {
     world w;
@@ -247,7 +246,7 @@ Test(oom, failed_device)
 
 /* ---- checkpoints ---- */
 
-/* True if the file at path was written; else why. */
+/* True if the file at path was written; else the reason is in why. */
 static bool save(world *w, const char *path, char *why, size_t size)
 {
     tp_writer *W = tp_writer_new(path);
@@ -280,7 +279,7 @@ static bool load(world *w, const char *path, char *why, size_t size)
     return ok;
 }
 
-/* The whole file, to be freed. */
+/* The contents of the file, which the caller frees. */
 static char *content(const char *path, size_t *size)
 {
     FILE *f = fopen(path, "r");
@@ -301,7 +300,7 @@ static bool same_content(const char *path, const char *text, size_t size)
 
 typedef struct saving {
     world w;
-    char *before, *after; /* the file there was, and the one that is to replace it */
+    char *before, *after; /* the existing file and the one to replace it */
     size_t nbefore, nafter;
 } saving;
 
@@ -337,7 +336,7 @@ static void load_fresh(void *env, try *t)
     malloc_fail(t->n, t->count);
     const bool ok = load(&w, path, why, sizeof why);
     end_try(t, ok, why);
-    if (!ok) { /* objects that could not be read stay failed; new ones load */
+    if (!ok) { /* objects stay failed after a failed load; new ones can load */
         world_close(&w);
         if (t->count > 1 && t->n % 16) return; /* to save time */
         world_open(&w, 7, TP_F32, TP_RECOMPUTE_NONE);
@@ -352,7 +351,7 @@ Test(oom, checkpoints, .timeout = 900)
 {
     static saving s;
     char why[2048];
-    if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1); /* syncing costs nothing */
+    if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1); /* syncing is free there */
     make_folder();
     malloc_fail(0, 0);
     const char *path = in_folder("last.safetensors");
@@ -494,9 +493,9 @@ Test(oom, tables, .timeout = 900)
     remove_folder();
 }
 
-/* ---- memory of the device, by its own means of failing ---- */
+/* ---- device memory, limited by the device ---- */
 
-/* Large enough that most tensors need slabs of their own. */
+/* Large enough that most tensors need their own slab. */
 enum { ROWS = 64, IN = 300, HIDDEN = 2000 };
 
 typedef struct net {
@@ -533,7 +532,7 @@ static tp_tensor hidden(tp_tape *T, const void *self, tp_tensor x)
     return tp_dropout(T, tp_linear_act(T, &m->in, x, TP_ACT_GELU), 0.1);
 }
 
-/* One step; true if it went through. */
+/* One step; true if it succeeded. */
 static bool net_step(net *m)
 {
     tp_reset(m->T);
