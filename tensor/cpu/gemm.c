@@ -1,14 +1,15 @@
 /* gemm.c - a tile of a matrix product, summed in registers.
  *
- * B is packed block by block, TP_GEMM_DEPTH rows of TP_GEMM_COLS bytes, into panels [k][SUM_COLS]
- * that stay in L2. Each strip of SUM_ROWS rows of A passes over all panels of the block while it is
- * in L1; A is read where it lies, since the kernel wants its elements one by one, and transposed into
- * rows of k first where it is stored transposed. The sum over k is the same whatever rows and
- * columns a tile has, so a product has the same bits however it is cut. A B that many tiles need
- * can be packed once; rows may lie anywhere, as those of convolutions do.
+ * B is packed in blocks of TP_GEMM_DEPTH rows by TP_GEMM_COLS bytes, into panels [k][SUM_COLS] that
+ * stay in L2. Each strip of SUM_ROWS rows of A is multiplied by all panels of the block while the
+ * strip is in L1. A is read in place, since the kernel reads its elements one by one; if A is
+ * stored transposed, it is first transposed into rows of k. The order of the sum over k does not
+ * depend on the tile's rows and columns, so a product has the same bits however it is split. A B
+ * that many tiles need can be packed once. The rows may have arbitrary addresses, as in
+ * convolutions.
  *
- * Only the wide instruction sets have it: at the baseline OpenBLAS, which looks at the processor
- * itself, is faster. */
+ * Only the wide instruction sets use this code. At the baseline OpenBLAS is faster, because it
+ * detects the processor itself. */
 #include "tensor/kernel.h"
 
 #ifndef TP_BASELINE
@@ -18,8 +19,8 @@
 #include "tensor/cpu/kit/vector.h"
 
 #define SUM_ROWS    TP_GEMM_STRIP
-#define SUM_VECTORS (TP_VECTOR / 16) /* across, of each row: 4 of 64 bytes, 2 of 32 */
-#define ROWS_AHEAD  8                /* of B, asked for before they are copied */
+#define SUM_VECTORS (TP_VECTOR / 16) /* vectors per row of sums: 4 of 64 bytes, 2 of 32  */
+#define ROWS_AHEAD  8                /* rows of B that the prefetch is ahead of the copy */
 _Static_assert(TP_GEMM_PANEL % (SUM_VECTORS * TP_VECTOR) == 0, "tp__gemm_scratch has no room");
 _Static_assert(TP_GEMM_COLS % TP_GEMM_PANEL == 0, "blocks must be whole panels");
 
@@ -30,7 +31,7 @@ static int64_t min(int64_t a, int64_t b)
 
 #define LANES    ((int64_t)(TP_VECTOR / sizeof(real)))
 #define SUM_COLS (SUM_VECTORS * LANES)
-#define LINE     ((int64_t)(64 / sizeof(real))) /* of the cache */
+#define LINE     ((int64_t)(64 / sizeof(real))) /* elements in a cache line */
 
 typedef real vec __attribute__((vector_size(TP_VECTOR)));
 typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
@@ -43,8 +44,9 @@ static inline const real *row_of_b(const tp_gemm_tile *t, int64_t k, int64_t j)
     return (t->ta && t->rows ? (const real *)t->rows[k] : (const real *)t->b + k * t->ldb) + j;
 }
 
-/* Panels of the block of B from row k and column j on; zeros up to a whole vector. Rows of B are
- * copied to all panels, not panel after panel: memory likes long pieces. */
+/* Packs the block of B from row k and column j on into panels, padded with zeros to a whole vector.
+ * Each row of B is copied to all panels before the next row, because long sequential reads are
+ * faster. */
 static void pack(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t depth, int64_t n, real *to)
 {
     const int64_t whole = (n + LANES - 1) / LANES * LANES;
@@ -74,7 +76,7 @@ static void pack(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t depth, int
 typedef struct block {
     int64_t n, depth, lda, ldc;
     const real *a;
-    const void *const *rows; /* or NULL: from element `first` of them on, instead of a */
+    const void *const *rows; /* or NULL; read from element `first` on, instead of a */
     int64_t first;
     const real *b; /* panels */
     bool add;
@@ -100,7 +102,8 @@ TP_INLINE void put(real *to, vec v, int64_t n, bool add)
     *(any *)to = v;
 }
 
-/* `rows` rows of c by n vectors, the last one with `last` columns; rows and n are constants. */
+/* Computes `rows` rows of c, n vectors wide, the last with `last` columns; rows and n are
+ * constants. */
 /* clang-format off */
 TP_INLINE void sum(const block *s, const real *const *strip, const real *b, real *c, int64_t last,
                       int rows, int n)
@@ -115,7 +118,7 @@ TP_INLINE void sum(const block *s, const real *const *strip, const real *b, real
     TP_UNROLL
     for (int y = 0; y < SUM_ROWS; y++) a[y] = y < rows ? strip[y] : NULL;
     TP_UNROLL
-    for (int y = 0; y < SUM_ROWS; y++) /* C comes while the sums are made */
+    for (int y = 0; y < SUM_ROWS; y++) /* C is fetched during the sums */
         TP_UNROLL
         for (int x = 0; x < SUM_VECTORS; x++)
             if (y < rows && x < n) __builtin_prefetch(c + y * ldc + x * LANES, 1);
@@ -142,9 +145,9 @@ TP_INLINE void sum(const block *s, const real *const *strip, const real *b, real
 }
 /* clang-format on */
 
-/* Asks for the part of the strip `next` of A that falls to the panel from column j on, so that all
- * of it is there when its turn comes: each of its rows is a page of its own, and too short for the
- * processor's own prefetching. */
+/* Prefetches the share of the next strip of A that belongs to the panel from column j on, so that
+ * the whole strip is in the cache when it is needed. Each of its rows is on a page of its own and
+ * too short for hardware prefetching. */
 TP_INLINE void fetch(const block *s, const real *const *next, int64_t j)
 {
     const int64_t begin = j * s->depth / s->n, end = (j + SUM_COLS) * s->depth / s->n;
@@ -152,7 +155,8 @@ TP_INLINE void fetch(const block *s, const real *const *next, int64_t j)
         for (int64_t k = begin; k < end; k += LINE) __builtin_prefetch(next[y] + k);
 }
 
-/* `rows` rows of c, which is a constant, from row i on. more: are there as many after them? */
+/* Computes `rows` rows of c from row i on; rows is a constant. more: another whole strip
+ * follows. */
 TP_INLINE void strip(const block *s, int64_t i, real *c, int rows, bool more)
 {
     const real *a[SUM_ROWS], *next[SUM_ROWS];
@@ -191,8 +195,8 @@ static void strips(const block *s, int64_t m, real *c)
     if (i < m) strip(s, i, c, 1, false);
 }
 
-/* The columns of c by one block of B, which is packed, and columns of op(A) from k on. transposed:
- * memory for rows of these. */
+/* Computes the columns of c of one packed block of B, from the columns of op(A) from k on.
+ * transposed: memory for the rows of a transposed A. */
 static void rows(const tp_gemm_tile *t, block *s, int64_t k, real *c, real *transposed)
 {
     const real *a = t->a;
@@ -218,7 +222,7 @@ static int64_t panels_size(int64_t depth, int64_t n)
     return depth * ((n + SUM_COLS - 1) / SUM_COLS * SUM_COLS);
 }
 
-/* Blocks of equal depth. A sum of nothing has one block of depth 0. */
+/* The number of blocks, which have equal depth. An empty sum has one block of depth 0. */
 static int64_t blocks_of(const tp_gemm_tile *t)
 {
     return t->k > 0 ? (t->k + TP_GEMM_DEPTH - 1) / TP_GEMM_DEPTH : 1;

@@ -1,4 +1,4 @@
-/* attn.h - the geometry of attention: sizes, and what a query sees. */
+/* attn.h - the geometry of attention: sizes, and the keys that a query sees. */
 #ifndef TP_ATTN_H
 #define TP_ATTN_H
 
@@ -7,12 +7,12 @@
 
 typedef struct tp_attn {
     int64_t batch, heads, queries, keys, dim, width; /* B, H, N, S, D, H * D              */
-    int64_t ahead, span; /* S - N; 0 or the largest number of keys a query sees          */
+    int64_t ahead, span; /* S - N; most keys that a query sees, 0: no limit */
     bool causal, positions;
     bool shared; /* a bias [H,N,S] or positions: their gradients sum over the batch */
 } tp_attn;
 
-/* Query i sees keys first <= j < end, but for the mask. */
+/* Query i sees the keys first <= j < end that the mask allows. */
 static inline int64_t tp__first_key(const tp_attn *a, int64_t i)
 {
     const int64_t first = i + a->ahead + 1 - a->span;

@@ -1,4 +1,4 @@
-/* broadcast.c - merges the axes of a broadcast and cuts the sums that go back through it. */
+/* broadcast.c - merges the axes of a broadcast and splits the sums over them into blocks. */
 #include "tensor/geometry/broadcast.h"
 
 #include <tapegrad/ops.h>
@@ -6,11 +6,11 @@
 #include "tensor/shape.h"
 
 enum {
-    FOLD_ROW = 4096,        /* longest stretch summed in one go       */
-    FOLD_COLUMNS = 1024,    /* columns that a task sums side by side  */
-    FOLD_SCRATCH = 1 << 16, /* most elements of all block sums        */
-    FOLD_BLOCK = 1 << 14,   /* fewest elements of a in a block ...    */
-    FOLD_TERMS = 1 << 8     /* but no more terms than that in a float */
+    FOLD_ROW = 4096,        /* longest stretch summed at once                  */
+    FOLD_COLUMNS = 1024,    /* columns that a task sums together               */
+    FOLD_SCRATCH = 1 << 16, /* most elements in all block sums                 */
+    FOLD_BLOCK = 1 << 14,   /* fewest elements of a in a block                 */
+    FOLD_TERMS = 1 << 8     /* most terms in a float sum; overrides FOLD_BLOCK */
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -23,7 +23,7 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Appends an axis before those there: axes are met from the last to the first. */
+/* Prepends an axis; the axes are visited from the last to the first. */
 static void prepend(tp_axes *x, int64_t dim, int64_t stride)
 {
     for (int k = x->n; k > 0; k--) {

@@ -1,16 +1,16 @@
-/* broadcast.h - how a smaller operand b lies in a larger one a, for elementwise ops, expand and
- * sums.
+/* broadcast.h - how a smaller operand b broadcasts into a larger operand a, for elementwise
+ * ops, expand and sums.
  *
- * Axes are aligned right. Neighbouring axes that b has in full, or that all repeat b, are merged;
- * the last merged axis is the row: n consecutive elements of a that meet either n consecutive
- * elements of b or a single one. Equal shapes are one row, a trailing vector is one row repeated, a
- * scalar one element repeated.
+ * Axes are aligned at the right. Adjacent axes are merged if b has all of them in full or is
+ * repeated along all of them. The last merged axis is the row: n consecutive elements of a that
+ * meet either n consecutive elements of b or a single one. Equal shapes have one row; a trailing
+ * vector is one row repeated; a scalar is one element repeated.
  *
- * A loop over elements [i, end) of a goes piece by piece, a piece being part of one row:
+ * A loop over elements [i, end) of a runs piece by piece; a piece is part of one row:
  *
  *     for (tp_piece s = tp__piece(&p, i, end); s.n > 0; tp__next(&p, &s, end))
- *         ... a[s.a + k] meets b[p.one ? s.b : s.b + k], k < s.n ...
- */
+ *         ... a[s.a + k] meets b[p.one ? s.b : s.b + k], k < s.n
+ * ... */
 #ifndef TP_BROADCAST_H
 #define TP_BROADCAST_H
 
@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* Some axes in order: item i of `count` lies at tp__axes_at(i). */
+/* Some axes in order. Item i of `count` is at offset tp__axes_at(x, i). */
 typedef struct tp_axes {
     int n;
     int64_t count, dim[TP_MAX_DIMS], stride[TP_MAX_DIMS];
@@ -37,11 +37,11 @@ static inline int64_t tp__axes_at(const tp_axes *x, int64_t i)
 }
 
 typedef struct tp_bcast {
-    int64_t n;     /* elements of a in a row                                  */
-    bool one;      /* a row meets one element of b, not n                     */
-    tp_axes rows;  /* rows of a: where the row of b begins, in elements of b  */
-    tp_axes kept;  /* rows of b: where the first row of a begins that meets it */
-    tp_axes again; /* from that row of a to all others that meet it           */
+    int64_t n;     /* elements of a in a row                                        */
+    bool one;      /* a row meets one element of b, not n                           */
+    tp_axes rows;  /* rows of a: offset of the row of b that each meets             */
+    tp_axes kept;  /* rows of b: offset of the first row of a that meets it         */
+    tp_axes again; /* offsets from that row of a to all rows that meet the same row */
 } tp_bcast;
 
 /* b must broadcast into a (tp__broadcasts). Only shapes are read. */
@@ -69,24 +69,25 @@ static inline void tp__next(const tp_bcast *p, tp_piece *s, int64_t end)
 }
 #endif
 
-/* How sums over what meets each element of b are cut, by the shapes alone: the `spans` stretches of
- * a that meet a row of b are summed in `blocks` blocks, whose sums are added in order. */
+/* How the sums onto the elements of b are split; the split depends on the shapes alone. The `spans`
+ * stretches of a that meet a row of b are summed in `blocks` blocks, and the block sums are added
+ * in order. */
 typedef struct tp_fold {
     tp_bcast p;
-    int64_t width;         /* elements of a row that one task sums                   */
-    int64_t pieces;        /* of a row, of `width` elements, the last one shorter    */
-    int64_t spans;         /* stretches of a that meet one row of b (one: pieces count) */
-    int64_t blocks, block; /* blocks of `block` spans; block sums need scratch if blocks > 1 */
-    int64_t nb;            /* elements of b */
+    int64_t width;         /* elements of a row that one task sums                            */
+    int64_t pieces;        /* pieces of a row; the last may be shorter than `width`           */
+    int64_t spans;         /* stretches of a that meet one row of b; if `one`, pieces of rows */
+    int64_t blocks, block; /* blocks of `block` spans; block sums need scratch if blocks > 1  */
+    int64_t nb;            /* elements of b                                                   */
 } tp_fold;
 
 tp_fold tp__fold(const tp_view *a, const tp_view *b);
 
-/* Bytes of scratch for sums of data of dtype dt. */
+/* Bytes of scratch for the sums of data of dtype dt. */
 size_t tp__fold_work(const tp_view *a, const tp_view *b, tp_dtype dt);
 
-/* The view b of x with the sizes of one axis, or of all axes for TP_ALL, replaced by 1: what sums
- * over that axis broadcast from. */
+/* The view of x with size 1 along one axis, or along all axes for TP_ALL. Sums over that axis have
+ * this shape. */
 tp_view tp__reduced(const tp_view *x, int axis);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
 /* conv2d.h - geometry of convolutions of channels-last images, for shape rule, scratch and kernels.
  *
- * A pass makes positions of one image from positions of another: position j, tap t of an axis reads
- * from + j move + t hop, or nothing where that is outside. The convolution itself is one pass. Its
- * gradient dX is one pass for each remainder of a position by the stride: the taps that meet such
- * positions form a dense convolution of dY, so each element has one writer and nothing is
- * scattered.
- */
+ * A pass computes positions of one image from positions of another. Along an axis, position j and
+ * tap t read position from + j move + t hop, or nothing outside the image. The convolution itself
+ * is one pass. Its gradient dX takes one pass for each remainder of a position modulo the stride:
+ * the taps that meet such positions form a dense convolution of dY, so each element has one writer
+ * and nothing is
+ * scattered. */
 #ifndef TP_CONV2D_H
 #define TP_CONV2D_H
 
@@ -16,7 +16,7 @@ typedef struct tp__conv2d {
     tp__conv_axis axis[2];         /* rows, columns          */
 } tp__conv2d;
 
-/* Attributes have no zeros: see tp_conv2d. */
+/* The defaults of cfg are already filled in, see tp_conv2d. */
 static inline tp__conv2d tp__conv2d_of(const tp_conv_cfg *cfg, const tp_view *x, const tp_view *w)
 {
     tp__conv2d g;
@@ -28,7 +28,7 @@ static inline tp__conv2d tp__conv2d_of(const tp_conv_cfg *cfg, const tp_view *x,
     return g;
 }
 
-/* Is it a product of the rows of x, as they lie? */
+/* Whether the convolution is a plain matrix product with the rows of x. */
 static inline bool tp__conv2d_is_product(const tp__conv2d *g)
 {
     for (int i = 0; i < 2; i++)
@@ -38,8 +38,8 @@ static inline bool tp__conv2d_is_product(const tp__conv2d *g)
 
 /* One axis of a pass. */
 typedef struct tp__conv2d_span {
-    int64_t to, at, step, count; /* makes at, at + step, ... of `to` positions  */
-    int64_t size, from, move;    /* reads `size` positions                      */
+    int64_t to, at, step, count; /* computes positions at, at + step, ... of `to` */
+    int64_t size, from, move;    /* reads an axis of `size` positions             */
     int64_t taps, hop;
     int64_t tap, next; /* tap t of the pass is tap + t next of the kernel */
 } tp__conv2d_span;
@@ -51,7 +51,7 @@ typedef struct tp__conv2d_pass {
     bool back;        /* reads dY            */
 } tp__conv2d_pass;
 
-/* Of the convolution itself. */
+/* One axis of the forward pass. */
 static inline tp__conv2d_span tp__conv2d_straight(const tp__conv_axis *a)
 {
     tp__conv2d_span s;
@@ -80,7 +80,8 @@ static inline tp__conv2d_pass tp__conv2d_forward(const tp__conv2d *g)
     return p;
 }
 
-/* Taps k with f + pad - k dilation a multiple of the stride, the last one first. */
+/* One axis of the pass for remainder f. Its taps k, the last one first, are those with f + pad - k
+ * dilation a multiple of the stride. */
 static inline tp__conv2d_span tp__conv2d_phase(const tp__conv_axis *a, int64_t f)
 {
     tp__conv2d_span s;
@@ -107,7 +108,7 @@ static inline tp__conv2d_span tp__conv2d_phase(const tp__conv_axis *a, int64_t f
     return s;
 }
 
-/* Passes of dX: one for each pair of remainders that there are. */
+/* The number of passes of dX, one for each pair of remainders that occurs. */
 static inline int64_t tp__conv2d_phases(const tp__conv2d *g)
 {
     int64_t n = 1;
@@ -135,7 +136,7 @@ static inline int64_t tp__conv2d_weights(const tp__conv2d_pass *p)
     return p->groups * p->axis[0].taps * p->axis[1].taps * p->from * p->to;
 }
 
-/* Are the positions made all of those of the image, one behind the other? */
+/* Whether the pass computes all positions of the image, in order. */
 static inline bool tp__conv2d_dense(const tp__conv2d_pass *p)
 {
     return p->axis[0].step == 1 && p->axis[1].step == 1;

@@ -1,7 +1,7 @@
 /* depthwise.h - geometry of depthwise convolutions, for their shape rule, scratch and kernels.
  *
- * Tap k of an axis joins output o with input i = o stride - pad + k dilation. One axis is two axes
- * of which the first has one row and one tap. */
+ * Tap k of an axis connects output o to input i = o stride - pad + k dilation. A 1D convolution is
+ * handled as 2D, with one row and one tap along the first axis. */
 #ifndef TP_DEPTHWISE_H
 #define TP_DEPTHWISE_H
 
@@ -17,7 +17,7 @@ typedef struct tp__conv {
     tp__conv_axis h, w;
 } tp__conv;
 
-/* Outputs of an axis; none if the kernel does not fit. */
+/* The number of outputs of an axis; 0 if the kernel does not fit. */
 static inline int64_t tp__conv_out(const tp__conv_axis *a)
 {
     const int64_t room = a->in + 2 * a->pad - a->dilation * (a->taps - 1) - 1;

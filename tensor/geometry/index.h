@@ -1,4 +1,4 @@
-/* index.h - integer tensors of either width, as kernels read them. */
+/* index.h - reads integer tensors of either width. */
 #ifndef TP_INDEX_H
 #define TP_INDEX_H
 
@@ -9,7 +9,7 @@ static inline int64_t tp__index(const tp_view *v, int64_t i)
     return v->dtype == TP_I32 ? ((const int32_t *)v->data)[i] : ((const int64_t *)v->data)[i];
 }
 
-/* The first element outside [low, high), or -1. */
+/* Index of the first element outside [low, high), or -1. */
 static inline int64_t tp__first_outside(const tp_view *v, int64_t low, int64_t high)
 {
     for (int64_t i = 0; i < v->numel; i++) {

@@ -1,8 +1,10 @@
-/* interpolate.h - where outputs of a resized axis read: PyTorch's rules without antialiasing.
+/* interpolate.h - the inputs of each output of a resized axis, by PyTorch's rules without
+ * antialiasing.
  *
- * Output o lies at input (o + 1/2) in/out - 1/2, or with aligned corners at o (in - 1)/(out - 1).
- * Bilinear: the two inputs around it, beginning with input 0 at least. Bicubic: four, by the cubic
- * convolution with a = -3/4. Inputs beyond an end are the one at the end. */
+ * Output o is at input coordinate (o + 1/2) in/out - 1/2, or o (in - 1)/(out - 1) with aligned
+ * corners. Bilinear interpolation raises a negative coordinate to 0 and reads the two inputs around
+ * it. Bicubic reads four inputs, weighted by cubic convolution with a = -3/4. Reads beyond an end
+ * return the input at that end. */
 #ifndef TP_INTERPOLATE_H
 #define TP_INTERPOLATE_H
 
@@ -22,7 +24,7 @@ typedef struct tp__resize_axis {
     int64_t in, out;
     int taps; /* 2 or 4 */
     bool align;
-    double scale; /* inputs an output */
+    double scale; /* inputs per output */
 } tp__resize_axis;
 
 typedef struct tp__resize {
@@ -49,7 +51,8 @@ static inline tp__resize tp__resize_of(const tp__interpolate_attr *at, const tp_
     return g;
 }
 
-/* Weights of the taps of output o; the first is at input *first, which may be outside. */
+/* Weights of the taps of output o. The first tap reads input *first, which may be outside the
+ * axis. */
 TP_HD static inline void tp__resize_weights(const tp__resize_axis *a, int64_t o, double w[4],
                                             int64_t *first)
 {
@@ -77,7 +80,7 @@ TP_HD static inline int64_t tp__resize_inside(const tp__resize_axis *a, int64_t 
     return i < 0 ? 0 : i < a->in ? i : a->in - 1;
 }
 
-/* Outputs [*first, *end) among which are all that read input i. */
+/* A range [*first, *end) that contains all outputs that read input i. */
 TP_HD static inline void tp__resize_readers(const tp__resize_axis *a, int64_t i, int64_t *first,
                                             int64_t *end)
 {

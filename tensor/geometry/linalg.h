@@ -1,4 +1,4 @@
-/* linalg.h - what matmul and linear share with their kernels. */
+/* linalg.h - attributes that matmul and linear share with their kernels. */
 #ifndef TP_LINALG_H
 #define TP_LINALG_H
 
@@ -15,7 +15,7 @@ typedef struct tp__linear_attr {
     tp_act act;
 } tp__linear_attr;
 
-/* Is the hidden output of linear act'(Z)? For ReLU it is one byte an element, Z > 0. */
+/* Whether the hidden output of linear is act'(Z). For ReLU it is one byte per element, Z > 0. */
 TP_HD static inline bool tp__keeps_slope(tp_act act)
 {
     return act == TP_ACT_GELU || act == TP_ACT_QUICK_GELU;

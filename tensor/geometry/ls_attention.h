@@ -1,8 +1,9 @@
-/* ls_attention.h - what the op of long-short attention shares with its kernels: attributes, inputs,
- * geometry.
+/* ls_attention.h - attributes, inputs and geometry that the long-short attention op shares with its
+ * kernels.
  *
- * N queries follow Wc cached rows of the window; window row j is a key at distance Wc + t - j from
- * query t. Chunk vectors are numbered oldest first; those of Cc chunks precede the segment. */
+ * Wc cached window rows precede the N queries. Window row j is a key at distance Wc + t - j from
+ * query t. Chunk vectors are numbered oldest first; those of the Cc cached chunks precede the
+ * segment. */
 #ifndef TP_LS_ATTENTION_H
 #define TP_LS_ATTENTION_H
 
@@ -10,9 +11,9 @@
 #include <tapegrad/op.h>
 #include <tapegrad/ops.h>
 
-#define LS_ALIGN 16 /* elements: sizes in scratch are multiples, whatever the vector length */
-#define LS_TASKS 8  /* fewer heads in the batch than this: queries are cut in stripes       */
-#define LS_TILE  64 /* queries a tile                                                      */
+#define LS_ALIGN 16 /* elements; scratch sizes are multiples of it for every vector length */
+#define LS_TASKS 8  /* with fewer heads in the batch, queries are split into stripes       */
+#define LS_TILE  64 /* queries per tile                                                    */
 
 typedef struct tp__ls_attr {
     int64_t heads, chunk, rank, window, clamp, chunk_clamp, cache, valid;
@@ -40,12 +41,12 @@ static inline tp__ls_attr tp__ls_attr_of(tp_ls_in in, tp_ls_attn_cfg cfg)
 }
 
 typedef struct tp__ls_dims {
-    int64_t B, N, H, D, width; /* q [B,N,width], width = H D                            */
-    int64_t pad;               /* D rounded up to LS_ALIGN                              */
-    int64_t w, l, r, span;     /* span: distances in the window table                   */
-    int64_t Wc, nc, Cc;        /* window rows before the segment, vectors, chunks before */
-    int64_t first, first_vec;  /* the first visible window row and vector               */
-    int64_t stripe, stripes;   /* queries a task, tasks a head                          */
+    int64_t B, N, H, D, width; /* q [B,N,width], width = H D                 */
+    int64_t pad;               /* D rounded up to LS_ALIGN                   */
+    int64_t w, l, r, span;     /* span: distances in the window table        */
+    int64_t Wc, nc, Cc;        /* cached window rows, vectors, cached chunks */
+    int64_t first, first_vec;  /* the first visible window row and vector    */
+    int64_t stripe, stripes;   /* queries per task, tasks per head           */
     int64_t clamp, chunk_clamp;
     bool segment;
 } tp__ls_dims;
@@ -63,8 +64,9 @@ static inline int64_t tp__ls_up(int64_t n, int64_t m)
     return (n + m - 1) / m * m;
 }
 
-/* The geometry of checked inputs. Stripes follow from the shapes alone, so that bits do not depend
- * on the number of threads; none is shorter than the window, which its neighbour computes again. */
+/* The geometry of checked inputs. Stripes depend on the shapes alone, so results do not depend on
+ * the number of threads. No stripe is shorter than the window, because each stripe packs the window
+ * before it again. */
 static inline tp__ls_dims tp__ls_geometry(const tp_view *x, const tp__ls_attr *a)
 {
     tp__ls_dims g;

@@ -1,9 +1,9 @@
 /* lsla.h - light self-limited attention: windows and shifts. Shared by the op file and the
  * kernels.
  *
- * The map is rolled up and left by the shift, then cut into windows of w x w tokens, n = w w. Of
- * the rolled map's rows the last w hold tokens from two borders of the map, and columns likewise: a
- * query must not see keys of another region (all others have region 0). */
+ * The map is rolled up and left by the shift, then split into windows of w x w tokens, n = w w. The
+ * last w rows of the rolled map hold tokens from two borders of the map, and so do its last w
+ * columns. A query must not see keys of another region; the rest of the map is region 0. */
 #ifndef TP_LSLA_H
 #define TP_LSLA_H
 
@@ -12,18 +12,18 @@
 
 #include "tensor/host_device.h"
 
-/* Of the windows of a head, at most: tasks and partial sums; each has at least eight windows, since
- * a task spreads out the head's biases. */
+/* Most slices of a head's windows. A slice is one task with its own partial sums, and has at least
+ * eight windows because each task expands the head's biases. */
 enum { TP_LSLA_SLICES = 16 };
 
 enum { LSLA_Q, LSLA_K, LSLA_V, LSLA_SCALE, LSLA_INNER, LSLA_OUTER, LSLA_NX };
 
 typedef struct tp_lsla {
-    int64_t batch, heads, dim, width; /* B, H, D, C = H D                     */
-    int64_t size[2], window, shift;   /* of the map; w                        */
-    int64_t n, table;                 /* tokens of a window; rows of a table  */
-    int64_t down, across;             /* windows                              */
-    int64_t slices;                   /* of the windows of a head             */
+    int64_t batch, heads, dim, width; /* B, H, D, C = H D                    */
+    int64_t size[2], window, shift;   /* size of the map; w                  */
+    int64_t n, table;                 /* tokens of a window; rows of a table */
+    int64_t down, across;             /* windows in the map                  */
+    int64_t slices;                   /* slices of a head's windows          */
 } tp_lsla;
 
 static inline tp_lsla tp__lsla(const tp_view *x, const tp_lsla_attn_cfg *cfg)
@@ -47,13 +47,13 @@ static inline tp_lsla tp__lsla(const tp_view *x, const tp_lsla_attn_cfg *cfg)
     return g;
 }
 
-/* The token of the map that stands at (y,x) of the rolled map. */
+/* The token of the map at (y,x) of the rolled map. */
 TP_HD static inline int64_t tp__lsla_token(const tp_lsla *g, int64_t y, int64_t x)
 {
     return (y + g->shift) % g->size[0] * g->size[1] + (x + g->shift) % g->size[1];
 }
 
-/* The region of (y,x) of the rolled map: 3 times that of the row and that of the column. */
+/* The region of (y,x) of the rolled map: 3 times the row's region plus the column's. */
 TP_HD static inline int tp__lsla_region(const tp_lsla *g, int64_t y, int64_t x)
 {
     const int row = y < g->size[0] - g->window ? 0 : y < g->size[0] - g->shift ? 1 : 2;
@@ -61,7 +61,7 @@ TP_HD static inline int tp__lsla_region(const tp_lsla *g, int64_t y, int64_t x)
     return g->shift ? 3 * row + col : 0;
 }
 
-/* The row of a table for query a and key b of a window. */
+/* The bias table row for query a and key b of a window. */
 TP_HD static inline int64_t tp__lsla_place(const tp_lsla *g, int64_t a, int64_t b)
 {
     const int64_t w = g->window;

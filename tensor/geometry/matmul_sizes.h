@@ -1,4 +1,5 @@
-/* matmul_sizes.h - the products that a matmul is made of, for the kernels of every device. */
+/* matmul_sizes.h - the batch of products that a matmul computes, for the kernels of every
+ * device. */
 #ifndef TP_MATMUL_SIZES_H
 #define TP_MATMUL_SIZES_H
 
@@ -6,10 +7,10 @@
 
 #include "tensor/geometry/linalg.h"
 
-typedef struct tp_operand { /* of every product of the batch */
+typedef struct tp_operand { /* one operand of all products of the batch */
     const void *data;
     bool transposed;
-    int64_t ld, step; /* elements from row to row and from matrix to matrix, 0: only one */
+    int64_t ld, step; /* elements between rows and between matrices; step 0: one matrix for all */
 } tp_operand;
 
 typedef struct tp_matmul_sizes { /* A is m x k, B is k x n */

@@ -1,4 +1,4 @@
-/* norms.h - what the normalisations share with their kernels: attributes. */
+/* norms.h - attributes that the normalisations share with their kernels. */
 #ifndef TP_NORMS_H
 #define TP_NORMS_H
 
@@ -19,7 +19,7 @@ typedef struct tp__instancenorm_attr {
 
 typedef struct tp__standardize_attr {
     double eps;
-    bool biased; /* variance, and eps under the root */
+    bool biased; /* biased variance, with eps under the root */
 } tp__standardize_attr;
 
 #endif

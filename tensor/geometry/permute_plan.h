@@ -1,11 +1,11 @@
-/* permute_plan.h - axes in another order, neighbours that stay neighbours merged to one: what the
- * copies and transposes of CPU and GPU begin with. */
+/* permute_plan.h - a permutation of axes, with axes that stay adjacent merged. The copies and
+ * transposes of CPU and GPU start from it. */
 #ifndef TP_PERMUTE_PLAN_H
 #define TP_PERMUTE_PLAN_H
 
 #include "tensor/geometry/broadcast.h"
 
-/* y as merged axes, at least one: dim, and the stride of each in x (from) and in y (to). */
+/* The merged axes of y, at least one: sizes, and strides in x (from) and in y (to). */
 typedef struct tp_permute_plan {
     int n;
     int64_t dim[TP_MAX_DIMS], from[TP_MAX_DIMS], to[TP_MAX_DIMS];

@@ -1,6 +1,6 @@
 /* pool.h - geometry of pooling windows over channels-last images, for shape rule and kernels.
  *
- * Output o of an axis sees those of the inputs o stride - pad .. + kernel that there are. */
+ * Output o of an axis sees the inputs of [o stride - pad, o stride - pad + kernel) that exist. */
 #ifndef TP_POOL_H
 #define TP_POOL_H
 
@@ -15,11 +15,11 @@ typedef struct tp__pool_axis {
 
 typedef struct tp__pool {
     int64_t batch, channels;
-    tp__pool_axis axis[2]; /* rows, columns */
-    bool ignore_pad;       /* of an average: divide by the inputs that there are */
+    tp__pool_axis axis[2]; /* rows, columns                                      */
+    bool ignore_pad;       /* average: divide by the number of inputs that exist */
 } tp__pool;
 
-/* Attributes have no zeros: see tp_max_pool2d. */
+/* The defaults of cfg are already filled in, see tp_max_pool2d. */
 static inline tp__pool tp__pool_of(const tp_pool_cfg *cfg, const tp_view *x)
 {
     tp__pool g;
@@ -62,7 +62,7 @@ TP_HD static inline tp__range tp__pool_seen(const tp__pool_axis *a, int64_t i)
     return r;
 }
 
-/* What the average of an output is divided by. */
+/* The divisor of an output's average. */
 TP_HD static inline int64_t tp__pool_count(const tp__pool *g, int64_t row, int64_t col)
 {
     const tp__range h = tp__pool_window(&g->axis[0], row), w = tp__pool_window(&g->axis[1], col);

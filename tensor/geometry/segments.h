@@ -1,9 +1,10 @@
-/* segments.h - kernels over the flat blocks of a parameter set: which stretches they touch, with
- * which numbers.
+/* segments.h - the segments of a parameter set's flat blocks and their coefficients, for the
+ * kernels that update them.
  *
  * The blocks of values, gradients, moments and averages have one layout; a segment is the stretch
- * of one parameter in all of them. The work is cut into blocks of TP_BLOCK elements that never
- * cross a segment, so the cut depends on the shapes only, and any thread may take any block. */
+ * of one parameter in each of them. The work is split into blocks of TP_BLOCK elements that never
+ * cross a segment boundary. The split depends on the shapes only, and any thread may take any
+ * block. */
 #ifndef TP_SEGMENTS_H
 #define TP_SEGMENTS_H
 
@@ -18,10 +19,10 @@
 typedef struct tp_segment {
     int64_t at, numel; /* first element in the blocks; elements, at least one */
     int64_t block;     /* number of its first block of TP_BLOCK elements      */
-    double l2;         /* g += l2 p, before all else                          */
-    double rate;       /* SGD: of u; Adam: of m / (root sqrt(v) + eps)        */
+    double l2;         /* g += l2 p, applied first                            */
+    double rate;       /* factor of the step: see the formulas below          */
     double root;
-    double before, after; /* p -= before p and p -= after p, around the update */
+    double before, after; /* decay of p before and after the update */
 } tp_segment;
 
 typedef struct tp_segments {
@@ -44,7 +45,7 @@ typedef struct tp_adam_attr {
     double scale, beta1, beta2, eps;
 } tp_adam_attr;
 
-/* grad_norm: x = { g }, y = { one element }; work: one double a block.
+/* grad_norm: x = { g }, y = { one element }; work: one double per block.
  * grad_clip: x = { norm }, y = { g }: g *= min(1, number / (norm + 1e-6)).
  * ema_step:  x = { p }, y = { e }: e += number (p - e). */
 typedef struct tp_segments_attr {

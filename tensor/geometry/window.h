@@ -1,18 +1,18 @@
-/* window.h - attention over maps: which keys the queries of a chunk see. Shared by the op file and
- * the kernels.
+/* window.h - attention over maps: the keys that the queries of a chunk see. Shared by the op file
+ * and the kernels.
  *
- * The map is cut into chunks of queries. All queries of a chunk see the same keys: first the low
- * ones and the global tokens, then the cells of one to nine rectangles of the map. A rectangle has
- * a nominal place, by which positions are measured, and a source, which differs from it where a
- * cyclic map wraps around.
+ * The map is split into chunks of queries. All queries of a chunk see the same keys: first the low
+ * keys and the global tokens, then the cells of one to nine rectangles of the map. Positions are
+ * measured by a rectangle's nominal place; its source differs from that place where a cyclic map
+ * wraps around.
  *
- * Backward adds to the gradients of keys that neighbouring chunks share. So chunks are cut into
- * stripes, each of at least two rows of chunks (two stripes with one row between them would meet
- * there), and of two neighbouring stripes one runs before the other: phase 0 are the even stripes,
- * phase 1 the odd ones; on a cyclic map with an odd number of stripes the last one is a neighbour
- * of the first, and phase 2. Everything that is shared more widely (low and global keys, tables) is
- * summed for each stripe and added in order. The cut follows from the shapes alone, so that bits do
- * not depend on the number of threads. */
+ * Backward adds to the gradients of keys that neighbouring chunks share. The chunks are therefore
+ * grouped into stripes, and neighbouring stripes run in different phases: even stripes in phase 0,
+ * odd ones in phase 1. On a cyclic map with an odd number of stripes, the last stripe is a
+ * neighbour of the first and runs in phase 2. A stripe has at least two rows of chunks, since two
+ * stripes with a single row between them would both add to it. Gradients that are shared more
+ * widely (low and global keys, tables) are summed for each stripe and added in order. The split
+ * depends on the shapes alone, so results do not depend on the number of threads. */
 #ifndef TP_WINDOW_H
 #define TP_WINDOW_H
 
@@ -23,16 +23,16 @@
 #include "tensor/host_device.h"
 
 enum {
-    TP_WINDOW_QUERIES = 64,     /* of a chunk at a time                    */
-    TP_WINDOW_TASKS = 16,       /* fewer heads in the batch: more stripes  */
-    TP_WINDOW_PACKED = 1 << 16, /* elements of keys packed together, about: they stay in cache */
+    TP_WINDOW_QUERIES = 64,     /* queries of a chunk at a time                                   */
+    TP_WINDOW_TASKS = 16,       /* with fewer heads in the batch, more stripes                    */
+    TP_WINDOW_PACKED = 1 << 16, /* about the elements of keys packed together; they stay in cache */
     TP_WINDOW_RECTS = 9
 };
 
 enum { WIN_Q, WIN_K, WIN_V, WIN_LOW_K, WIN_LOW_V, WIN_TABLE, WIN_GLOBAL_BIAS, WIN_NX };
 
-/* rows x cols cells, nominally from (y,x); cell (i,j) holds the key at (y+i+dy, x+j+dx) of the map,
- * or zeros if that lies outside. */
+/* rows x cols cells, nominally from (y,x). Cell (i,j) holds the key at (y+i+dy, x+j+dx) of the map,
+ * or zeros outside the map. */
 typedef struct tp_rect {
     int64_t y, x, rows, cols, dy, dx;
 } tp_rect;
@@ -41,13 +41,13 @@ typedef struct tp_window {
     int64_t batch, heads, dim, width; /* B, H, D, C = H D                                    */
     int64_t cells, tokens;            /* N, g + N                                            */
     int64_t size[2], chunk[2], halo[2], chunks[2];
-    int64_t low, global, extra;     /* r, g, r + g                                         */
-    int64_t keys;                   /* most keys of a chunk, the extra ones included       */
-    int64_t reach[2], stride, rows; /* of the table of biases; 0 rows: none                */
+    int64_t low, global, extra;     /* r, g, r + g                                   */
+    int64_t keys;                   /* most keys of a chunk, the extra ones included */
+    int64_t reach[2], stride, rows; /* layout of the bias table; 0 rows: no table    */
     bool local, exact, cyclic, mask_wrapped;
     int block;
-    int64_t stripes, phases; /* of rows of chunks                                    */
-    int64_t strip, strips;   /* chunks of a row of chunks whose keys are packed together */
+    int64_t stripes, phases; /* stripes of rows of chunks, and their phases                 */
+    int64_t strip, strips;   /* chunks whose keys are packed together; such strips in a row */
 } tp_window;
 
 TP_HD static inline int64_t tp__window_min(int64_t a, int64_t b)
@@ -63,7 +63,7 @@ TP_HD static inline int64_t tp__window_ceil(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Do all chunks of a row of chunks see cells of one band of the map, and nothing else? */
+/* Whether the map cells that a row of chunks sees are exactly one band of the map. */
 static inline bool tp__window_banded(const tp_window *g)
 {
     return !g->cyclic && g->block <= 0;
@@ -150,8 +150,8 @@ TP_HD static inline void tp__window_block(const tp_window *g, int axis, int64_t 
         *count = size - (n - 1) * chunk;
 }
 
-/* Rectangle b (one of nine, the own block first, then those around it row by row) of keys that the
- * chunk in row cy and column cx sees; false: it is empty. */
+/* Rectangle b of the keys that the chunk in row cy and column cx sees; false if it is empty.
+ * Rectangle 0 is the chunk's own block; 1 to 8 are those around it, row by row. */
 TP_HD static inline bool tp__window_rect(const tp_window *g, int64_t cy, int64_t cx, int b,
                                          tp_rect *r)
 {
@@ -172,8 +172,8 @@ TP_HD static inline bool tp__window_rect(const tp_window *g, int64_t cy, int64_t
     return r->rows > 0 && r->cols > 0;
 }
 
-/* The rectangles of keys that the chunk in row cy and column cx sees; returns how many. None is
- * empty. */
+/* The rectangles of keys that the chunk in row cy and column cx sees, without empty ones; returns
+ * their number. */
 TP_HD static inline int tp__window_rects(const tp_window *g, int64_t cy, int64_t cx,
                                          tp_rect rect[TP_WINDOW_RECTS])
 {

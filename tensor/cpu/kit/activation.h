@@ -30,7 +30,7 @@ TP_INLINE real relu_slope(real x)
     return x > 0 ? 1 : 0;
 }
 
-/* The value, and the slope at little extra cost. */
+/* Returns the value. The slope adds little to the cost. */
 TP_INLINE real gelu_both(real x, real *slope)
 {
     real below;

@@ -1,17 +1,17 @@
-/* attn_scratch.h - how the CPU cuts attention into tiles and stripes, and the scratch of a thread.
+/* attn_scratch.h - how the CPU splits attention into tiles and stripes, and a thread's scratch.
  *
- * Tiles of 64 queries by 512 keys stay in a 1 MB second-level cache, two of them in backward, and
- * are large enough for matrix products at nearly full rate; more queries would waste more of the
- * product with relative positions. Scratch does not grow with the number of queries or keys.
+ * Tiles of 64 queries by 512 keys fit in a 1 MB L2 cache, two of them in backward, and are large
+ * enough for matrix products at nearly full rate. With more queries, more of the product with the
+ * relative positions would be wasted. Scratch does not grow with the number of queries or keys.
  *
- * Backward is cut into stripes of queries and of keys, equally long, laid out so that the causal
- * diagonal runs through their corners: keys are shifted by `pad`, query i stands at i + S - N +
+ * Backward is split into equally long stripes of queries and of keys. They are placed so that the
+ * causal diagonal runs through their corners: keys are shifted by `pad`, query i is at i + S - N +
  * pad, and S - N + pad is a multiple of the stripe. The pairs (query stripe I, key stripe J) with I
- * + J equal to c modulo `phases` form phase c: no two of them share a query or a key, so that they
- * run in parallel and write dq, dk and dv without partial sums. With relative positions the phases
- * do not wrap around: then the I - J of a phase differ by two or more, and no two pairs share a
- * distance either. The cut follows from the shapes alone, so results do not depend on the number
- * of threads. */
+ * + J equal to c modulo `phases` form phase c. No two pairs of a phase share a query or a key, so
+ * they run in parallel and write dq, dk and dv without partial sums. With relative positions the
+ * phases do not wrap around. Then the values of I - J in a phase differ by two or more, and no two
+ * pairs share a distance either. The split depends on the shapes alone, so results do not depend on
+ * the number of threads. */
 #ifndef TP_ATTN_SCRATCH_H
 #define TP_ATTN_SCRATCH_H
 
@@ -25,8 +25,8 @@ typedef struct tp_attn_cut {
     int64_t nq, nk, phases; /* backward: stripes of queries and keys; forward: 0 */
 } tp_attn_cut;
 
-/* Stripes so that a phase has about TP_ATTN_TASKS pairs, as far as there are TP_ATTN_STRIPE keys
- * for each. */
+/* Chooses stripes that give a phase about TP_ATTN_TASKS pairs, with at least TP_ATTN_STRIPE keys
+ * each. */
 static inline tp_attn_cut tp__attn_cut(const tp_attn *a, bool backward)
 {
     const int64_t groups = a->heads * (a->shared ? 1 : a->batch);
@@ -44,17 +44,17 @@ static inline tp_attn_cut tp__attn_cut(const tp_attn *a, bool backward)
     return c;
 }
 
-/* Where the pieces of a thread's scratch begin, in elements. m, n: queries and keys of a tile. */
+/* Offsets of the pieces of a thread's scratch, in elements. m, n: queries and keys of a tile. */
 typedef struct tp_attn_scratch {
-    int64_t ld;           /* of score tiles: an odd multiple of 16, kind to caches           */
-    int64_t scores;       /* [m][ld]: logits, probabilities; backward: their gradients       */
-    int64_t other;        /* [m][ld]: backward: gradients of the probabilities               */
-    int64_t q, q_pos;     /* [m][D]: scaled queries, with r_w and r_r if there are positions */
-    int64_t out, out_pos; /* [m][D]: result; backward: query gradient by keys, by positions  */
-    int64_t dout;         /* [m][D]: backward: gradient of the result                        */
-    int64_t row;          /* [2][m]: running maximum and sum; backward: lse, rowsum(dO * O)  */
-    int64_t keep;         /* [n]: dropout factors of a row                                   */
-    int64_t pos, dpos;    /* [n + m][D]: positions by decreasing distance, their gradients   */
+    int64_t ld;           /* row length of score tiles: an odd multiple of 16 spreads cache sets */
+    int64_t scores;       /* [m][ld]: logits, probabilities; backward: their gradients           */
+    int64_t other;        /* [m][ld]: backward: gradients of the probabilities                   */
+    int64_t q, q_pos;     /* [m][D]: scaled queries, with r_w and r_r if there are positions     */
+    int64_t out, out_pos; /* [m][D]: result; backward: query gradient from keys, positions       */
+    int64_t dout;         /* [m][D]: backward: gradient of the result                            */
+    int64_t row;          /* [2][m]: running maximum and sum; backward: lse, rowsum(dO * O)      */
+    int64_t keep;         /* [n]: dropout factors of a row                                       */
+    int64_t pos, dpos;    /* [n + m][D]: positions by decreasing distance, their gradients       */
     int64_t total;
 } tp_attn_scratch;
 

@@ -1,15 +1,15 @@
 /* attn_tiles.h - one tile of attention: logits, softmax, gradients.
  *
  *     logits    s = q k^T (+ q' pos^T by distance) + bias,  q = scale (query + r_w), q' with r_r
- *     forward   online softmax: a running maximum and sum a row; earlier results are rescaled
+ *     forward   online softmax: a running maximum and sum per row; earlier results are rescaled
  *     backward  p = exp(s - lse), dp = dO v^T, ds = p (dp - rowsum(dO * O))
  *
- * The position logits of m queries and n keys belong to n + m - 1 distances. They are one dense
- * product T with the position rows in order of decreasing distance; key column c of row r is
- * T[r][m - 1 - r + c]. So T, read from its element m - 1 with a leading dimension one smaller, is the
- * tile of logits, to which the product with the keys is added in place: nothing is shifted. In
- * exchange the corners of T, a share m / (n + m), belong to no key of the tile.
- */
+ * The position logits of m queries and n keys have n + m - 1 distances. They are one dense product
+ * T with the position rows in order of decreasing distance; key column c of row r is
+ * T[r][m - 1 - r + c]. So T, read from its element m - 1 with a leading dimension one smaller, is
+ * the tile of logits. The product with the keys is added to it in place, and no row is shifted. The price is
+ * the corners of T, a share of m / (n + m), which belong to no key of the
+ * tile. */
 #ifndef TP_ATTN_TILES_H
 #define TP_ATTN_TILES_H
 
@@ -88,13 +88,13 @@ static void begin_queries(const attn *a, const tile *t)
     if (a->g.positions) load_queries(a, t, a->r_r + head, t->scratch + a->at.q_pos);
 }
 
-/* The largest distance of the tile: that of its last query and first key. */
+/* The largest distance of the tile, between its last query and its first key. */
 static inline int64_t top_distance(const attn *a, const tile *t)
 {
     return t->i + t->m - 1 + a->g.ahead - t->j;
 }
 
-/* Position rows of the tile, largest distance first; those of keys ahead of a query are zero. */
+/* Position rows of the tile, largest distance first; rows of keys ahead of a query are zero. */
 static void load_positions(const attn *a, const tile *t, real *to)
 {
     const int64_t d = a->g.dim, top = top_distance(a, t);
@@ -168,7 +168,8 @@ static const real *keep_row(const attn *a, tile *t, int64_t r, int64_t n)
     return keep;
 }
 
-/* The maximum of x and of s[lo..hi), in lanes, since compilers do not vectorise a plain loop. */
+/* The maximum of x and s[lo..hi). Separate lanes are used because compilers do not vectorise a
+ * plain loop. */
 static real max_of(const real *s, int64_t lo, int64_t hi, real x)
 {
     enum { LANES = 32 };
@@ -231,7 +232,7 @@ static inline void gradient_row(int64_t lo, int64_t hi, real lse, real delta,
         }
 }
 
-/* With dp in the other buffer: s becomes ds, the other buffer the probabilities after dropout. */
+/* The other buffer holds dp. s becomes ds, and dp becomes the probabilities after dropout. */
 static void gradient_rows(const attn *a, tile *t)
 {
     const tp_attn *g = &a->g;

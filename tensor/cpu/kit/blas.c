@@ -1,7 +1,7 @@
 /* blas.c - OpenBLAS's matrix products; the only file that includes cblas.h.
  *
- * OpenBLAS runs single-threaded: its own pool was slower than our split (gemm_tiles.c) on every shape
- * measured, and fights with OpenMP for cores. */
+ * OpenBLAS runs single-threaded: its own pool was slower than our split (gemm_tiles.c) on every
+ * shape measured, and it competes with OpenMP for cores. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 
 #include <cblas.h>
@@ -10,12 +10,12 @@
 
 #include "tensor/kernel.h"
 
-/* ---- its threads and memory ---- */
+/* ---- threads and memory ---- */
 
 /* OpenBLAS maps a buffer for each concurrent product, and keeps it. If there is no memory for one, it
  * retries forever. */
 #define BUFFER  ((size_t)128 << 20)
-#define BUFFERS 64 /* at most are mapped in advance */
+#define BUFFERS 64 /* most buffers mapped in advance */
 
 /* Declared in no header, and missing from some builds. */
 __attribute__((weak)) void *blas_memory_alloc(int where);
@@ -42,8 +42,8 @@ static void map_buffers(int n)
     for (int i = 0; i < n; i++) blas_memory_free(p[i]);
 }
 
-/* OpenBLAS has a table of buffers for twice the processors that it was built for, at least 50, of which
- * its own threads take some. */
+/* OpenBLAS has a table of two buffers for each processor it was built for, at least 50 in all. Its
+ * own threads take some of them. */
 static int buffers_for(int threads)
 {
     int most = 24;
@@ -74,7 +74,8 @@ bool tp__blas_prepare(int threads)
 
 /* ---- products ---- */
 
-/* One row times a matrix: no packing. 4 to 9 times faster than the general product. */
+/* One row times a matrix. It needs no packing and is 4 to 9 times faster than the general
+ * product. */
 static void gemv(tp_dtype dtype, bool tb, int64_t n, int64_t k, double alpha, const void *a,
                  const void *b, int64_t ldb, double beta, void *c)
 {

@@ -1,9 +1,10 @@
-/* conv2d_cut.h - how the CPU cuts the passes of a convolution into tasks, by the shapes alone, and
- * the scratch memory that this takes.
+/* conv2d_cut.h - how the CPU splits the passes of a convolution into tasks, by the shapes alone,
+ * and the scratch memory that the tasks need.
  *
- * A tile is a block of positions: whole images where they are small, else rows of one, else part of
- * a row. Of it a task makes some of the channels, from the inputs of some rows of taps at a time.
- * Sums for dW are formed in parts, each of a range of tiles, and those added in order. */
+ * A tile is a block of positions: whole images if they are small, otherwise rows of one image,
+ * otherwise part of a row. A task computes some of a tile's channels, from the inputs of some rows
+ * of taps at a time. Sums for dW are formed in parts, each over a range of tiles, and the parts are
+ * added in order. */
 #ifndef TP_CONV2D_CUT_H
 #define TP_CONV2D_CUT_H
 
@@ -12,35 +13,35 @@
 #include "tensor/geometry/conv2d.h"
 
 enum {
-    TP_CONV_TILE = 256,         /* positions of a tile, up to twice as many      */
-    TP_CONV_DEPTH = 256,        /* inputs of a position that are gathered at once */
-    TP_CONV_LINE = 64,          /* of them at least, where they are read in place */
-    TP_CONV_TASKS = 8,          /* of a pass, where the sizes give as many       */
-    TP_CONV_WIDTH = 64,         /* channels of a task at least, where cut        */
+    TP_CONV_TILE = 256,         /* positions of a tile, at most twice as many        */
+    TP_CONV_DEPTH = 256,        /* inputs of a position that are gathered at once    */
+    TP_CONV_LINE = 64,          /* fewest inputs of a line that is read in place     */
+    TP_CONV_TASKS = 8,          /* tasks of a pass, where the sizes allow            */
+    TP_CONV_WIDTH = 64,         /* fewest channels of a task, if split               */
     TP_CONV_LAID = 16,          /* input channels whose weights are laid out at once */
-    TP_CONV_PARTS = 16,         /* of the sums for dW at most                    */
-    TP_CONV_PART_ROOM = 1 << 22 /* elements of all of them, beyond the first four */
+    TP_CONV_PARTS = 16,         /* most parts of the sums for dW                     */
+    TP_CONV_PART_ROOM = 1 << 22 /* most elements of all parts, if more than four     */
 };
 
-/* No pieces of size 0. */
+/* Returns 0 if b is 0. */
 static inline int64_t tp__ceil_div(int64_t a, int64_t b)
 {
     return b > 0 ? (a + b - 1) / b : 0;
 }
 
-/* n in equal pieces of about `size`: the size of one. */
+/* The size of one piece when n is split into equal pieces of about `size`. */
 static inline int64_t tp__equal(int64_t n, int64_t size)
 {
     return n > size ? tp__ceil_div(n, tp__ceil_div(n, size > 1 ? size : 1)) : n > 1 ? n : 1;
 }
 
 typedef struct tp__conv2d_cut {
-    int64_t images, rows, cols, positions; /* of a tile                    */
-    int64_t tiles[3], count;               /* along these axes; in all     */
-    int64_t width, widths;                 /* channels of a task; such cuts */
-    int64_t lines, chunks;                 /* rows of taps of a chunk       */
-    bool direct;                           /* chunks are lines that lie together in the image */
-    int64_t depth;                         /* inputs of a position in a chunk */
+    int64_t images, rows, cols, positions; /* of a tile                                    */
+    int64_t tiles[3], count;               /* tiles along these axes; in all               */
+    int64_t width, widths;                 /* channels of a task; tasks per tile           */
+    int64_t lines, chunks;                 /* rows of taps in a chunk; chunks              */
+    bool direct;                           /* a chunk is one line, contiguous in the image */
+    int64_t depth;                         /* inputs of a position in a chunk              */
 } tp__conv2d_cut;
 
 static inline tp__conv2d_cut tp__conv2d_cut_of(const tp__conv2d_pass *p)
@@ -69,7 +70,7 @@ static inline tp__conv2d_cut tp__conv2d_cut_of(const tp__conv2d_pass *p)
     return t;
 }
 
-/* Parts of the sums for dW, and tiles of a part. */
+/* Tiles in a part of the sums for dW, and the number of parts. */
 static inline int64_t tp__conv2d_part(const tp__conv2d_pass *p, const tp__conv2d_cut *t)
 {
     const int64_t n = tp__conv2d_weights(p), room = n > 0 ? TP_CONV_PART_ROOM / n : TP_CONV_PARTS;
@@ -82,13 +83,13 @@ static inline int64_t tp__conv2d_parts(const tp__conv2d_pass *p, const tp__conv2
     return tp__ceil_div(t->count, tp__conv2d_part(p, t));
 }
 
-static inline int64_t tp__conv2d_whole(int64_t elements) /* cache lines, in elements */
+static inline int64_t tp__conv2d_whole(int64_t elements) /* rounds up to whole cache lines */
 {
     return (elements + 15) / 16 * 16;
 }
 
-/* Elements of a thread's scratch in a pass: what it gathers, a tile of results; then the product's
- * own. */
+/* Elements of the gathered inputs in a thread's scratch, and of the addresses of inputs read in
+ * place. A tile of results (backward) and the product's own scratch follow. */
 static inline int64_t tp__conv2d_gathered(tp_dtype dtype, const tp__conv2d_cut *t)
 {
     const int64_t rows = t->direct ? t->positions * (int64_t)sizeof(void *) : 0;
@@ -96,14 +97,14 @@ static inline int64_t tp__conv2d_gathered(tp_dtype dtype, const tp__conv2d_cut *
            tp__conv2d_whole(rows / (int64_t)tp_dtype_size(dtype));
 }
 
-/* Where, in that, it notes where each position's inputs lie. */
+/* The part of that scratch that holds the address of each position's inputs. */
 static inline const void **tp__conv2d_rows(tp_dtype dtype, const tp__conv2d_cut *t, char *scratch)
 {
     const int64_t at = tp__conv2d_whole(t->positions * t->depth) * (int64_t)tp_dtype_size(dtype);
     return (const void **)(void *)(scratch + at);
 }
 
-/* Elements of a pass's weights as its products take them. */
+/* Elements of a pass's weights, packed for its products. */
 static inline int64_t tp__conv2d_panels(tp_dtype dtype, const tp__conv2d_pass *p,
                                         const tp__conv2d_cut *t)
 {
@@ -121,7 +122,7 @@ static inline size_t tp__conv2d_scratch(tp_dtype dtype, const tp__conv2d_pass *p
            tp__gemm_scratch(dtype, size);
 }
 
-/* Scratch of one thread for all passes of a direction. */
+/* Scratch of one thread for all passes of forward or of backward. */
 static inline size_t tp__conv2d_thread_work(tp_dtype dtype, const tp__conv2d *g, bool backward)
 {
     const tp__conv2d_pass f = tp__conv2d_forward(g);
@@ -139,7 +140,7 @@ static inline size_t tp__conv2d_thread_work(tp_dtype dtype, const tp__conv2d *g,
     return most;
 }
 
-/* Bytes of a pass's packed weights: of the convolution, or of the passes of its gradient. */
+/* Bytes of the packed weights of the convolution, or of the largest pass of its gradient. */
 static inline size_t tp__conv2d_panel_work(tp_dtype dtype, const tp__conv2d *g, bool backward)
 {
     int64_t most = 0;
@@ -152,7 +153,7 @@ static inline size_t tp__conv2d_panel_work(tp_dtype dtype, const tp__conv2d *g, 
     return (size_t)tp__conv2d_whole(most) * tp_dtype_size(dtype);
 }
 
-/* Scratch of one thread where the convolution is a product of `rows` rows. */
+/* Scratch of one thread if the convolution is a matrix product with `rows` rows. */
 static inline size_t tp__conv2d_product_work(tp_dtype dtype, const tp__conv2d *g, int64_t rows)
 {
     int64_t size = g->ci > g->co ? g->ci : g->co;
@@ -160,11 +161,12 @@ static inline size_t tp__conv2d_product_work(tp_dtype dtype, const tp__conv2d *g
     return tp__gemm_scratch(dtype, size);
 }
 
-/* c->work: the weights of a pass, laid out and packed, unless it is a product; scratch of each
- * thread. In backward then parts of dW, and of db by blocks of rows. */
+/* Layout of c->work: the weights of a pass, laid out and packed, unless the convolution is a matrix
+ * product; then the scratch of each thread. In backward, the parts of dW and the partial sums of db
+ * for blocks of rows follow. */
 typedef struct tp__conv2d_room {
-    size_t thread;                       /* bytes of a thread's scratch     */
-    size_t panels, threads, dw, db, all; /* where these begin; bytes in all */
+    size_t thread;                       /* bytes of a thread's scratch    */
+    size_t panels, threads, dw, db, all; /* offsets of these; bytes in all */
 } tp__conv2d_room;
 
 static inline tp__conv2d_room tp__conv2d_room_of(tp_dtype dtype, const tp__conv2d *g, bool backward,

@@ -3,10 +3,10 @@
  *     Y = X' W' + b     dX = dY' W''     dW = dY^T X'
  *
  * Row i of X' (im2col) holds the inputs under the taps of output i; dY' is the same for each input
- * (tensor/geometry/conv2d.h). Neither is stored as a whole: a task computes some columns of a tile of
- * rows. The inputs under a row of taps are often contiguous in the image. Then the product reads them
- * there, and only lines across an edge are gathered; else all lines are, into L2 (so at the baseline,
- * where OpenBLAS computes the product). */
+ * (tensor/geometry/conv2d.h). Neither is stored as a whole: a task computes some columns of a tile
+ * of rows. If the inputs under a row of taps are contiguous in the image, the product reads them in
+ * place, and only lines that cross an edge are gathered. Otherwise all lines are gathered into L2.
+ * The baseline always gathers, because OpenBLAS computes its products. */
 #ifndef TP_CONV2D_TILES_H
 #define TP_CONV2D_TILES_H
 
@@ -41,7 +41,7 @@ static inline int64_t made_at(const tp__conv2d_pass *p, int64_t image, int64_t r
     return at * p->groups * p->to;
 }
 
-/* Multiply-adds that a task should have at least. */
+/* Fewest multiply-adds that a task should have. */
 #define MIN_WORK 1.0e6
 
 static inline int64_t grain_of(double work)
@@ -94,7 +94,7 @@ static inline void gather_tile(const tp__conv2d_pass *p, const tile *a, int64_t 
 {
     const tp__conv2d_span *h = &p->axis[0], *w = &p->axis[1];
     const int64_t line = w->taps * p->from, step = p->groups * p->from, pitch = w->size * step;
-    if (line == 0) return; /* without channels there may be no map either */
+    if (line == 0) return; /* without channels the map may be missing too */
     for (int64_t b = a->first[0]; b < a->first[0] + a->size[0]; b++)
         for (int64_t j = a->first[1]; j < a->first[1] + a->size[1]; j++)
             for (int64_t i = a->first[2]; i < a->first[2] + a->size[2]; i++)

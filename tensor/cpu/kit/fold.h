@@ -1,8 +1,9 @@
 /* fold.h - sums onto a broadcast operand b: out[b] = sum of x[a], or of x[a] w[a], over the elements of a
  * that b[b] broadcasts to.
  *
- * Serves gradients of small operands, sum and mean. broadcast.h cuts the sums, so bits do not depend
- * on the number of threads; there is no temporary of the size of a. */
+ * Gradients of small operands, sum and mean use it. broadcast.h splits the sums by the shapes
+ * alone, so results do not depend on the number of threads. There is no temporary of the size of
+ * a. */
 #ifndef TP_FOLD_H
 #define TP_FOLD_H
 
@@ -16,7 +17,8 @@ typedef struct fold_job {
     real *out;         /* [blocks][nb] */
 } fold_job;
 
-/* Adds short runs in float and their sums in double: a float has few digits for thousands of terms. */
+/* Adds short runs in float and their sums in double: float is too imprecise for thousands of
+ * terms. */
 static inline double fold_dot(const real *x, const real *w, int64_t n)
 {
     double sum = 0.0;
@@ -43,7 +45,8 @@ static inline void fold_add(real *restrict to, const real *x, const real *w, int
         for (int64_t i = 0; i < n; i++) to[i] += x[i];
 }
 
-/* One element of b, where rows of a match single elements: spans are pieces of rows. */
+/* Sums onto one element of b, where a whole row of a meets one element. Spans are pieces of
+ * rows. */
 static inline real fold_one(const fold_job *job, int64_t at, int64_t first, int64_t last)
 {
     const tp_fold *f = job->f;
@@ -57,7 +60,7 @@ static inline real fold_one(const fold_job *job, int64_t at, int64_t first, int6
     return (real)sum;
 }
 
-/* n neighbouring elements of b, side by side: spans are rows. */
+/* Sums onto n consecutive elements of b at once. Spans are rows. */
 static inline void fold_columns(const fold_job *job, int64_t at, int64_t first, int64_t last,
                                 real *to, int64_t n)
 {
@@ -91,7 +94,7 @@ static inline void fold_tasks(const void *ctx, int64_t begin, int64_t end, int t
     }
 }
 
-/* x and w have shape a, out has shape b; of the views a and b only the shapes are read. */
+/* x and w have shape a, out has shape b; only the shapes of the views a and b are read. */
 static inline void fold(const tp_call *c, const tp_view *a, const tp_view *b, const real *x,
                         const real *w, real *out)
 {

@@ -1,5 +1,5 @@
-/* gemm.h - a piece of a matrix product as one thread computes it with the kernels of gemm.c,
- * and the memory that they pack their operands into. */
+/* gemm.h - the tile of a matrix product that one thread computes with the kernels of gemm.c, and
+ * the memory for its packed operands. */
 #ifndef TP_GEMM_H
 #define TP_GEMM_H
 
@@ -9,12 +9,12 @@
 #include <tapegrad/device.h>
 
 enum {
-    TP_GEMM_STRIP = 6,   /* rows that are summed at a time                             */
-    TP_GEMM_DEPTH = 384, /* k of a block: longer sums accumulate in C                  */
-    TP_GEMM_COLS = 1024, /* bytes of a row of a block of B: 384 KB, which stay in L2   */
-    TP_GEMM_ROWS = 384,  /* bytes of a column of a block of A, where A is transposed   */
-    TP_GEMM_PANEL = 256, /* the columns of a block are rounded up to so many bytes     */
-    TP_GEMM_PAD = 64     /* bytes between rows of A^T: strides of 4 KB share a cache set */
+    TP_GEMM_STRIP = 6,   /* rows summed at a time                                        */
+    TP_GEMM_DEPTH = 384, /* k of a block: longer sums accumulate in C                    */
+    TP_GEMM_COLS = 1024, /* bytes of a row of a block of B; its 384 KB stay in L2        */
+    TP_GEMM_ROWS = 384,  /* bytes of a column of a block of a transposed A               */
+    TP_GEMM_PANEL = 256, /* rows of a block are rounded up to a multiple of these bytes  */
+    TP_GEMM_PAD = 64     /* bytes between rows of A^T: rows 4 KB apart share a cache set */
 };
 
 /* C[m,n] = or += op(A) op(B), row-major. Any size may be 0. */
@@ -25,19 +25,19 @@ typedef struct tp_gemm_tile {
     void *c;
     int64_t lda, ldb, ldc;
     const void *const
-        *rows; /* or NULL: addresses of the rows of A, instead of a; of B, with ta and not tb */
-    const void *panels; /* or NULL: B, already packed; instead of b                             */
-    void *work;         /* tp__gemm_scratch bytes, 64-byte aligned                              */
+        *rows;          /* or NULL; row addresses of A instead of a, or of B if ta and not tb */
+    const void *panels; /* or NULL; B already packed, instead of b                            */
+    void *work;         /* tp__gemm_scratch bytes, 64-byte aligned                            */
 } tp_gemm_tile;
 
-/* Elements of the panels of a B of k rows and n columns, at most. */
+/* Most elements in the panels of a B with k rows and n columns. */
 static inline int64_t tp__gemm_panels(tp_dtype dtype, int64_t k, int64_t n)
 {
     const int64_t cols = TP_GEMM_PANEL / (int64_t)tp_dtype_size(dtype);
     return k * ((n + cols - 1) / cols * cols);
 }
 
-/* Bytes that one thread needs for products with at most `size` columns and terms of a sum. */
+/* Bytes that one thread needs for products with at most `size` columns and `size` terms per sum. */
 static inline size_t tp__gemm_scratch(tp_dtype dtype, int64_t size)
 {
     const size_t bytes = tp_dtype_size(dtype);

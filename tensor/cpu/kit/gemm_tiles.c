@@ -1,23 +1,24 @@
 /* gemm_tiles.c - matrix products over many threads, tile by tile.
  *
- * A tile is computed by the kernels of gemm.c or by OpenBLAS: at the baseline, and for one row
- * (gemv) or a few columns, where packing would not pay.
+ * A tile is computed by the kernels of gemm.c. OpenBLAS computes it at the baseline, and for one
+ * row (gemv) or a few columns, where packing would not pay.
  *
- * The kernels pack the tile's piece of B, and of A where it is stored transposed: tiles have one block
- * of columns and as many rows as possible, fewer only to give every thread its share. This cut follows
- * the number of threads, but bits do not: the kernels add in the same order however a product is cut.
- * OpenBLAS does not, so its tiles follow from the shape alone. It packs the whole of B for every tile:
- * against one large call on one thread, tiles of 256 rows keep 97-100 % of its rate, of 128 rows
- * 94-96 %, of 64 rows 88-91 %; cutting columns below 512 costs another tenth. */
+ * The kernels pack the tile's part of B, and of A if A is stored transposed. A tile therefore has
+ * one block of columns and as many rows as possible, fewer only to give every thread its share.
+ * This split depends on the number of threads, but the results do not: the kernels add in the same
+ * order however a product is split. OpenBLAS does not, so its tiles depend on the shape alone.
+ * OpenBLAS packs all of B for every tile. Compared with one large call on one thread, tiles of 256
+ * rows keep 97-100 % of its rate, of 128 rows 94-96 %, of 64 rows 88-91 %. Blocks of fewer than 512
+ * columns cost another tenth. */
 #include "tensor/cpu/kit/gemm.h"
 #include "tensor/kernel.h"
 
-#define MIN_WORK 1.0e6 /* multiply-adds of a tile or chunk: 20 times the cost of an empty region */
+#define MIN_WORK 1.0e6 /* least multiply-adds of a task: 20 times the cost of an empty region */
 
-#define OWN_TILES    2   /* tiles for each of several threads, where sizes allow */
-#define OWN_ROWS     512 /* most rows of a tile                                  */
-#define OWN_MIN_ROWS 48  /* least rows of a tile, where rows are cut             */
-#define OWN_MIN_COLS 8   /* of a product: OpenBLAS computes narrower ones        */
+#define OWN_TILES    2   /* tiles per thread with several threads                   */
+#define OWN_ROWS     512 /* most rows of a tile                                     */
+#define OWN_MIN_ROWS 48  /* least rows of a tile, where rows are cut                */
+#define OWN_MIN_COLS 8   /* least columns of a product; OpenBLAS gets narrower ones */
 
 #define BLAS_TILES    8   /* tiles of the whole batch, where sizes allow  */
 #define BLAS_ROWS     256 /* most rows of a tile                          */
@@ -75,8 +76,8 @@ static int64_t round_up(int64_t a, int64_t unit)
     return ceil_div(a, unit) * unit;
 }
 
-/* Cuts columns into blocks of equal size, and rows into equal tiles that the threads share evenly;
- * blocks are smaller where there are not enough rows. */
+/* Splits columns into blocks of equal size, and rows into equal tiles that the threads share
+ * evenly. Blocks are narrower if there are not enough rows. */
 static void cut_for_kernel(gemm_job *s, int64_t want, int threads)
 {
     const tp_gemm *g = &s->g;
@@ -91,7 +92,7 @@ static void cut_for_kernel(gemm_job *s, int64_t want, int threads)
     s->tile_m = round_up(ceil_div(g->m, min(tiles, most)), TP_GEMM_STRIP);
 }
 
-/* Rows are cut first; columns only when that gives too few tiles. */
+/* Splits rows first, and columns only if that gives too few tiles. */
 static void cut_for_blas(gemm_job *s, int64_t want)
 {
     const tp_gemm *g = &s->g;

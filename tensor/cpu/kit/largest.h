@@ -6,8 +6,8 @@
 #include <float.h>
 #include <stdint.h>
 
-/* The largest of `most` and x[n]. A reduction starts from -infinity with gcc, from -FLT_MAX with clang:
- * a result that may be that start is searched again, one by one. */
+/* The largest of `most` and x[n]. The reduction starts from -infinity with gcc and from -FLT_MAX
+ * with clang. If the result may be that start, a plain loop computes it again. */
 static inline real largest(const real *x, int64_t n, real most)
 {
     const real first = most;

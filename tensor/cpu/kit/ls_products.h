@@ -4,13 +4,13 @@
  *
  * a may be stored transposed, b2 is optional.
  *
- * Attention multiplies short, banded and overlapping matrices, where a BLAS, which packs its
- * operands in each call, runs at 60 to 70 % of its speed on large ones; this runs at 95 % of the
- * FMA limit. A block of c, as large as the registers hold, is summed over k: one row of b is loaded
- * for all rows of a. Blocks are always complete: up to LS_ROWS - 1 rows, and columns up to a vector
- * less one, beyond the end of c are computed too, in memory that the caller provides as slack. Rows
- * of an operand need not be equally spaced: LS_A_AT, LS_B_AT and LS_C_AT take offsets from a table.
- */
+ * Attention multiplies short, banded and overlapping matrices. A BLAS packs its operands in each
+ * call and runs there at 60 to 70 % of its speed on large matrices; this code runs at 95 % of the
+ * FMA limit. A block of c that fits the registers is summed over k, and each row of b is loaded
+ * once for all rows of a. Blocks are always complete: up to LS_ROWS - 1 rows, and columns up to a
+ * vector less one, beyond the end of c are computed too, in slack that the caller provides. Rows of
+ * an operand need not be equally spaced: LS_A_AT, LS_B_AT and LS_C_AT take offsets from a
+ * table. */
 #ifndef TP_LS_PRODUCTS_H
 #define TP_LS_PRODUCTS_H
 
@@ -18,7 +18,7 @@
 #include "tensor/cpu/kit/vector.h"
 
 #ifndef LS_ROWS
-#define LS_ROWS    6 /* rows of sums; 4 for the last ones of a chunk of 16 */
+#define LS_ROWS    6 /* rows of sums; 4 in the last block of a chunk of 16 */
 #define LS_VECTORS (TP_VECTOR == 64 ? 4 : 2) /* columns of sums, in vectors                   */
 
 /* Types that depend on `real`. */
@@ -67,7 +67,8 @@ TP_INLINE void ls_store(real *p, ls_vec v)
     *(ls_any *)p = v;
 }
 
-/* `rows` rows of c from i, n vectors of columns from j; rows, n and how are constants. */
+/* Computes `rows` rows of c from i and n vectors of columns from j. rows, n and how are
+ * constants. */
 /* clang-format off */
 TP_INLINE void ls_block(const ls_product *p, int64_t i, int64_t j, int rows, int n, int how)
 {
@@ -113,7 +114,7 @@ TP_INLINE void ls_block(const ls_product *p, int64_t i, int64_t j, int rows, int
 }
 /* clang-format on */
 
-/* All columns of `rows` rows. */
+/* Computes all columns of `rows` rows. */
 TP_INLINE void ls_rows(const ls_product *p, int64_t i, int rows, int how)
 {
     int64_t j = 0;

@@ -1,16 +1,16 @@
 /* ls_scratch.h - long-short attention on the CPU: tiles of queries, and the layout of scratch memory.
  *
- * Distances and vectors grow in opposite directions, so both position tables are packed in reverse:
- * packed row x of the window table is distance span - 1 - x, of the chunk table rho = nc - 1 - x.
- * Then a table runs along with the keys, and neither needs a shift:
+ * Distances and vector indices grow in opposite directions, so both position tables are packed in
+ * reverse: packed row x of the window table is distance span - 1 - x, of the chunk table rho = nc -
+ * 1 - x. Table rows and keys then have the same order, and neither needs a shift:
  *
  *     window   key row base + u + i of query t0 + i   <->  packed row span - U + u
  *     chunks   vector v of a query in chunk m         <->  packed row nc - (Cc + m) r + v
  *
- * A tile is up to LS_TILE queries. Its window scores are S[i][c], c = key row - base. Query i's
- * band ends before column U + i; seen from S with leading dimension ld + 1 all bands are one dense
- * matrix whose U columns are table rows, although S was written for keys. Without a window (w = 0)
- * U is 0 and all bands are empty; with rank 0 there are no vectors. */
+ * A tile has up to LS_TILE queries. Its window scores are S[i][c], c = key row - base. Query i's
+ * band ends before column U + i. Read with leading dimension ld + 1, all bands of S form one dense
+ * matrix whose U columns are table rows. Without a window (w = 0) U is 0 and all bands are empty;
+ * with rank 0 there are no vectors. */
 #ifndef TP_LS_SCRATCH_H
 #define TP_LS_SCRATCH_H
 
@@ -24,7 +24,7 @@
 typedef struct tp__ls_tile {
     int64_t t0, n, base;
     int64_t reach; /* the most window rows that a query sees; query i's end at column reach + i */
-    int64_t cols, vecs; /* ends of what the last query sees */
+    int64_t cols, vecs; /* ends of the columns and vectors that the last query sees */
 } tp__ls_tile;
 
 /* The most window rows seen by one of `rows` queries from t. */
@@ -52,13 +52,13 @@ static inline int64_t tp__ls_first_col(const tp__ls_dims *g, const tp__ls_tile *
     return tp__ls_first_row(g, t->t0 + i) - t->base;
 }
 
-/* The columns that `rows` queries from i see, the first of which is `first`. */
+/* The number of columns that `rows` queries from i see, from `first` on. */
 static inline int64_t tp__ls_band(const tp__ls_tile *t, int64_t i, int64_t rows, int64_t first)
 {
     return t->reach ? t->reach + i + rows - 1 - first : 0;
 }
 
-/* The end of the queries that belong to the chunk of query i. */
+/* The end of the queries in the chunk of query i. */
 static inline int64_t tp__ls_chunk_end(const tp__ls_dims *g, const tp__ls_tile *t, int64_t i)
 {
     return tp__ls_min(t->n, ((t->t0 + i) / g->l + 1) * g->l - t->t0);
@@ -66,11 +66,11 @@ static inline int64_t tp__ls_chunk_end(const tp__ls_dims *g, const tp__ls_tile *
 
 /* ---- scratch ---- */
 
-/* Arrays of a thread: name, rows, elements a row. A t at the end of a name: transposed. */
+/* Arrays of a thread: name, rows, elements per row. A final t in a name means transposed. */
 /* clang-format off */
 #define LS_AREAS(X)                                                        \
     X(kt, g->D, ld_win)  /* keys of the window */                          \
-    X(v, win, pad)       /* and values */                                  \
+    X(v, win, pad)       /* values of the window */                        \
     X(kct, g->D, ld_cmp) /* chunk vectors */                               \
     X(vc, cmp, pad)                                                        \
     X(rw, pos, pad)      /* window table, reversed */                      \
@@ -78,10 +78,10 @@ static inline int64_t tp__ls_chunk_end(const tp__ls_dims *g, const tp__ls_tile *
     X(rc, cmp, pad)      /* chunk table, reversed */                       \
     X(rct, g->D, ld_cmp)                                                   \
     X(s, tile, ld_s)     /* window scores, then probabilities */           \
-    X(sc, tile, ld_cmp)  /* the same of chunk vectors */                   \
+    X(sc, tile, ld_cmp)  /* chunk scores, then probabilities */            \
     X(qs, tile, pad)     /* scaled queries */                              \
-    X(qw, tile, pad)     /* with the content bias */                       \
-    X(qr, tile, pad)     /* with the position bias */                      \
+    X(qw, tile, pad)     /* queries with content bias */                   \
+    X(qr, tile, pad)     /* queries with position bias */                  \
     X(o, tile, pad)      /* output; in backward its gradient */
 #define LS_BACKWARD_AREAS(X)                                               \
     X(k, win, pad)                                                         \
@@ -96,7 +96,7 @@ static inline int64_t tp__ls_chunk_end(const tp__ls_dims *g, const tp__ls_tile *
     X(dk, win, pad)      /* sums over the tiles of the stripe */           \
     X(dv, win, pad)
 
-/* What a task of backward leaves to be summed over tasks. */
+/* Partial sums of a task of backward, which are summed over tasks afterwards. */
 #define LS_PARTIAL_AREAS(X)                                                \
     X(head_k, head, pad) /* window rows before the stripe's own */         \
     X(head_v, head, pad)                                                   \
@@ -111,7 +111,7 @@ static inline int64_t tp__ls_chunk_end(const tp__ls_dims *g, const tp__ls_tile *
 /* Offsets and leading dimensions, in elements. */
 typedef struct tp__ls_scratch {
     int64_t ld_win, ld_cmp, ld_pos, ld_s;
-    int64_t total, partial; /* of a thread, of a task */
+    int64_t total, partial; /* elements of a thread and of a task */
 #define X(name, rows, ld) int64_t name;
     LS_AREAS(X)
     LS_BACKWARD_AREAS(X)
@@ -119,7 +119,7 @@ typedef struct tp__ls_scratch {
 #undef X
 } tp__ls_scratch;
 
-/* An odd multiple of LS_ALIGN, so that the rows of a column lie in different cache sets. */
+/* An odd multiple of LS_ALIGN, so that the rows of a column fall into different cache sets. */
 static inline int64_t tp__ls_ld(int64_t n)
 {
     return ((n + LS_SLACK + LS_ALIGN - 1) / LS_ALIGN | 1) * LS_ALIGN;

@@ -52,8 +52,8 @@ static ls_task ls_task_at(const tp_call *c, const tp__ls_dims *g, const tp__ls_s
     return k;
 }
 
-/* The task's head in row `row` of its batch row, in a view [B,rows,width]. Tables [rows,width], and
- * biases, which are one row of some shape, serve all batch rows. */
+/* The task's head in row `row` of its batch row, in a view [B,rows,width]. All batch rows share the
+ * tables [rows,width] and the biases, which are one row of some shape. */
 static real *ls_at(const ls_task *k, const tp_view *v, int64_t row)
 {
     const int64_t rows = v->ndim == 3 ? k->b * v->dim[1] + row : row;
@@ -118,7 +118,8 @@ static real ls_scale(int64_t D)
     return RC(1.0) / r_sqrt((real)D);
 }
 
-/* qs = scale q, qw = qs + r_w, qr = qs + r_r; without a window there are no biases: only qs. */
+/* qs = scale q, qw = qs + r_w, qr = qs + r_r; without a window there are no biases, and only qs is
+ * set. */
 static void ls_query(int64_t D, real scale, const real *restrict q, const real *restrict r_w,
                      const real *restrict r_r, real *restrict qs, real *restrict qw,
                      real *restrict qr)
@@ -151,7 +152,7 @@ static void ls_queries(const ls_task *k, const tp__ls_tile *t)
 
 /* ---- scores ---- */
 
-/* s = a K^T over the band, or added to it; K as packed by ls_pack. */
+/* s = a K^T over the band, or s += a K^T; `product` decides. ls_pack has packed K. */
 static void ls_band_scores(const ls_task *k, const tp__ls_tile *t, const real *a, const real *kt,
                            real *s, void (*product)(const ls_product *))
 {
@@ -191,8 +192,8 @@ static void ls_position_scores(const ls_task *k, const tp__ls_tile *t)
     }
 }
 
-/* sc = qs (Kc + Rc)^T: the queries of a chunk share their part of the table. A group also writes rows
- * of the next one, which overwrites them. */
+/* sc = qs (Kc + Rc)^T: the queries of a chunk share their part of the table. A chunk's product also
+ * writes rows of the next chunk, which overwrites them. */
 static void ls_chunk_scores(const ls_task *k, const tp__ls_tile *t)
 {
     const tp__ls_dims *g = k->g;
@@ -224,7 +225,8 @@ static void ls_scores(const ls_task *k, const tp__ls_tile *t)
 
 /* ---- rows of scores ---- */
 
-/* The part of a row of scores that a query sees, n rounded up to LS_ALIGN so that loops need no remainder. */
+/* The part of a row of scores that a query sees. n is rounded up to LS_ALIGN, so loops need no
+ * remainder. */
 typedef struct ls_span {
     real *x;
     int64_t n;

@@ -4,22 +4,22 @@
 
 #include "tensor/geometry/lsla.h"
 
-/* Where the pieces of a thread's scratch begin, in elements. All matrices are
- * [key][query], so that a softmax runs down columns: rows of `wide` queries, whole vectors, as are
- * the `deep` columns of tokens. */
+/* Offsets of the pieces of a thread's scratch, in elements. All matrices are [key][query], so that
+ * a softmax runs down columns. Rows of `wide` queries are whole vectors, and so are the `deep`
+ * columns of tokens. */
 typedef struct tp_lsla_scratch {
     int64_t wide, deep;
-    int64_t scale, inner, outer;    /* [n][wide]: the head's, spread out                     */
-    int64_t q, k, v, out;           /* [wide][deep]: copies of heads that are no whole vectors */
-    int64_t qt;                     /* [deep][wide]                                          */
-    int64_t row;                    /* [wide] of int64_t                                     */
-    int64_t region, lse, sum;       /* [wide]                                                */
-    int64_t minus, plus;            /* [n][wide]: biases of a window of several regions      */
-    int64_t s, p;                   /* [wide][wide]: scores; probabilities                   */
-    int64_t dout, doutt, dp;        /* backward: [wide][deep], [deep][wide]; of probabilities */
-    int64_t dscale, dinner, douter; /* [n][wide]: sums of the task                           */
+    int64_t scale, inner, outer;    /* [n][wide]: expanded from the head's tables               */
+    int64_t q, k, v, out;           /* [wide][deep]: copies of heads that are not whole vectors */
+    int64_t qt;                     /* [deep][wide]                                             */
+    int64_t row;                    /* [wide] of int64_t                                        */
+    int64_t region, lse, sum;       /* [wide]                                                   */
+    int64_t minus, plus;            /* [n][wide]: biases of a window with several regions       */
+    int64_t s, p;                   /* [wide][wide]: scores; probabilities                      */
+    int64_t dout, doutt, dp;        /* backward: [wide][deep]; [deep][wide]; gradient of p      */
+    int64_t dscale, dinner, douter; /* [n][wide]: sums of the task                              */
     int64_t total;
-    int64_t partial; /* backward, of a slice: [n][n] of the scale, two tables */
+    int64_t partial; /* backward, per slice: gradients of the scale [n][n], two tables */
 } tp_lsla_scratch;
 
 static inline int64_t tp__lsla_round(int64_t n)

@@ -1,9 +1,9 @@
 /* philox_words.h - consecutive words of a random stream, 64 blocks at a time.
  *
- * The same words as tp__word, with a block in each 64-bit lane: a product reads only the low half of
- * a lane, so high halves are left unmasked until the end. AVX-512 takes 0.21 ns a word, AVX2 0.48,
- * one by one 1.9. A round waits for its products, so TP_PHILOX_AT_ONCE vectors of blocks are processed
- * together: 0.32 ns with one, 0.27 with two. */
+ * The words are those of tp__word, computed with a block in each 64-bit lane. A product reads only
+ * the low half of a lane, so high halves are left unmasked until the end. AVX-512 takes 0.21 ns per
+ * word, AVX2 0.48, scalar code 1.9. A round waits for its products, so TP_PHILOX_AT_ONCE vectors of
+ * blocks are processed together; a word takes 0.32 ns with one vector, 0.27 with two. */
 #ifndef TP_PHILOX_WORDS_H
 #define TP_PHILOX_WORDS_H
 
@@ -51,7 +51,7 @@ TP_INLINE tp_lanes tp__low_times(tp_lanes x, uint32_t y)
 }
 
 /* w: the words of TP_PHILOX_AT_ONCE vectors of blocks. Even lanes hold the first half of a vector's
- * blocks, odd ones the second: then pairs of words interleave to the right order. */
+ * blocks, odd lanes the second half; pairs of words then interleave to the right order. */
 TP_INLINE void tp__philox_lanes(tp_rng rng, uint64_t block, uint32_t *w)
 {
     enum { L = TP_PHILOX_LANES, N = TP_PHILOX_AT_ONCE };
@@ -100,12 +100,12 @@ static inline void tp__philox_group(tp_rng rng, uint64_t block, uint32_t *w)
 /* A stream read by element. */
 typedef struct tp_words {
     tp_rng rng;
-    int64_t group; /* the one in w; -1: none yet */
+    int64_t group; /* the group in w; -1: none yet */
     uint32_t w[TP_PHILOX_WORDS];
 } tp_words;
 
-/* The words of elements e, e+1, ...: lowers *n, the number wanted, to the number available at the
- * result. Any order of elements works; in rising order nothing is computed twice. */
+/* Returns the words of elements e, e+1, ... and lowers *n, the number wanted, to the number
+ * available. Elements may be read in any order; in rising order nothing is computed twice. */
 static inline const uint32_t *tp__words_at(tp_words *s, int64_t e, int64_t *n)
 {
     const int64_t group = e / TP_PHILOX_WORDS, at = e % TP_PHILOX_WORDS;

@@ -1,8 +1,9 @@
 /* row_blocks.h - sums over the rows of a matrix, in blocks that depend on its shape only.
  *
- * Each block of rows adds into a row of partial sums of its own, on any thread; the partial sums
- * are then added in order, so the bits do not depend on the number of threads. At most 128 blocks
- * of at least 32 rows: enough for any number of cores, little memory, short chains of additions. */
+ * Each block of rows adds into its own row of partial sums, on any thread. The partial sums are
+ * then added in order, so results do not depend on the number of threads. There are at most 128
+ * blocks of at least 32 rows: enough for any number of cores, with little memory and short chains
+ * of additions. */
 #ifndef TP_ROW_BLOCKS_H
 #define TP_ROW_BLOCKS_H
 

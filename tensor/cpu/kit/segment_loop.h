@@ -5,8 +5,8 @@
 #include "tensor/geometry/segments.h"
 #include "tensor/kernel.h"
 
-/* The loop over all blocks of a call: body gets the segment, the block's number, its first element and
- * its length. The attr of each of these kernels begins with its tp_segments. */
+/* The loop over all blocks of a call. body gets the segment, the block's number, its first element
+ * and its length. The attr of these kernels begins with its tp_segments. */
 typedef void (*tp_block_body)(const tp_call *c, const tp_segment *s, int64_t block, int64_t at,
                               int64_t n);
 typedef struct tp_block_loop {

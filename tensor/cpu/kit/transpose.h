@@ -33,7 +33,7 @@
 #define TP_HIGH TP_HIGH_2
 #endif
 
-/* A square, of which row i begins at from + at[i], or from + i ld without a table. */
+/* Transposes a square whose row i begins at from + at[i], or at from + i ld if at is NULL. */
 TP_INLINE void transpose_square(const real *from, const int64_t *at, int64_t ld, real *to,
                                 int64_t ldt)
 {

@@ -21,8 +21,8 @@
 #endif
 #define TP_INLINE static inline __attribute__((always_inline))
 
-/* Keeps gcc from folding the load of v into each multiplication, which would reload it every time: with
- * AVX2 loads then are the limit, at 0.65 of the speed. */
+/* Keeps gcc from folding the load of v into each multiplication, which would reload it every time.
+ * With AVX2 the loads would then limit the speed to 0.65 of this. */
 #if defined(__AVX__) && !defined(__AVX512F__)
 #define TP_HOLD(v) __asm__("" : "+x"(v))
 #else

@@ -2,7 +2,7 @@
  * compilers vectorise.
  *
  * libm calls in a loop cost 6 to 17 times more. Each function is exact at its special values
- * (signed zeros, infinities, NaN) and right for subnormal arguments and results. Largest errors
+ * (signed zeros, infinities, NaN) and correct for subnormal arguments and results. Largest errors
  * over all floats, with and without fused multiply-add: exp 1.02 ulp, log 0.9 ulp, tanh 1.5 ulp,
  * the normal distribution 0.65 ulp of 1 (tests/test_vmath.c). Coefficients are minimax fits,
  * rounded to float. Double uses libm: it is for tests, not for speed. */
@@ -90,10 +90,11 @@ TP_INLINE float tp__tanhf(float x)
     return copysignf(a < 0.55f ? small : large, x);
 }
 
-/* The density of the normal distribution at x, and in *below its integral up to x. Both derive from one
- * g = e^(-x^2/2): the integral from |x| on is g times a slowly falling function, fitted with the
- * weight g. The fit has even degree: far out, where it is rough, it stays positive. g needs neither the
- * range nor the last bits of tp__expf, with which a dense layer with GELU takes a tenth longer. */
+/* The density of the normal distribution at x, and in *below its integral up to x. Both derive from
+ * one g = e^(-x^2/2): the integral from |x| on is g times a slowly falling function, fitted with
+ * the weight g. The fit has even degree, so it stays positive far out, where it is rough. g needs
+ * neither the range nor the last bits of tp__expf, which would make a dense layer with GELU a tenth
+ * slower. */
 TP_INLINE float tp__gaussf(float x, float *below)
 {
     const float a = fabsf(x), t = a > 13.27f ? 13.27f : a; /* where g becomes 0 */

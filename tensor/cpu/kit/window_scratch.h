@@ -5,36 +5,36 @@
 #include "tensor/geometry/window.h"
 
 enum {
-    TP_WINDOW_ALIGN = 16, /* elements: sizes in scratch are multiples, whatever the vector length */
-    TP_WINDOW_SLACK = 16  /* rows and columns that products may touch beyond the end */
+    TP_WINDOW_ALIGN = 16, /* elements; scratch sizes are multiples of it for every vector length */
+    TP_WINDOW_SLACK = 16  /* rows and columns that products may touch beyond the end             */
 };
 
-/* Where the pieces of a thread's scratch begin, in elements. A t at the end of a name: transposed.
- * Rows of D are rounded up to `pad`. Keys are packed with the extra ones first, those of the map
- * from `front` on: those of a strip. */
+/* Offsets of the pieces of a thread's scratch, in elements. A final t in a name means transposed.
+ * Rows of D elements are padded to `pad`. The extra keys are packed first; the keys of a strip of
+ * the map follow from row `front` on. */
 typedef struct tp_window_scratch {
-    int64_t m, pad, ld;    /* queries of a piece at most; of rows; of score tiles         */
-    int64_t front, packed; /* of packed keys                                              */
-    int64_t ldk;           /* of transposed keys                                          */
-    int64_t scores;        /* [m][ld]                                                     */
-    int64_t q, out;        /* [m][pad]: scaled queries; result, or their gradient         */
-    int64_t kt, v;         /* [D][ldk]; [packed][pad]                                     */
-    int64_t table, tables; /* biases of the packed keys, see window_tiles.h; their number */
-    int64_t other, dout;   /* backward: [m][ld] gradients of probabilities; [m][pad]      */
-    int64_t k, vt;         /* backward                                                    */
-    int64_t dk, dv;        /* backward: sums, [packed][pad]                               */
-    int64_t dtable;        /* backward: gradient of the biases                            */
+    int64_t m, pad, ld;    /* most queries of a piece; row lengths of [m][pad] and of score tiles */
+    int64_t front, packed; /* packed keys: first row of the map's; rows in all                    */
+    int64_t ldk;           /* row length of transposed keys                                       */
+    int64_t scores;        /* [m][ld]                                                             */
+    int64_t q, out;        /* [m][pad]: scaled queries; result, or their gradient                 */
+    int64_t kt, v;         /* [D][ldk]; [packed][pad]                                             */
+    int64_t table, tables; /* biases of the packed keys, see window_tiles.h; their number         */
+    int64_t other, dout;   /* backward: [m][ld] gradients of probabilities; [m][pad]              */
+    int64_t k, vt;         /* backward                                                            */
+    int64_t dk, dv;        /* backward: sums, [packed][pad]                                       */
+    int64_t dtable;        /* backward: gradient of the biases                                    */
     int64_t total;
-    int64_t partial; /* backward, of a task: dk, dv [extra][D]; [rows]; [g]         */
+    int64_t partial; /* backward, per task: dk, dv [extra][D]; [rows]; [g] */
 } tp_window_scratch;
 
-/* The differences of places across, key less query, are in absolute value at most this. */
+/* The largest horizontal distance between a key and a query. */
 static inline int64_t tp__window_across(const tp_window *g)
 {
     return tp__window_max(0, tp__window_min(g->chunk[1] + g->halo[1], g->size[1]) - 1);
 }
 
-/* The most biases that window_tiles.h lays out. */
+/* The most elements in the bias tables of window_tiles.h. */
 static inline int64_t tp__window_biases(const tp_window *g)
 {
     const int64_t down = tp__window_min(g->chunk[0], g->size[0]);
@@ -48,7 +48,8 @@ static inline int64_t tp__window_up(int64_t n)
     return tp__window_ceil(n, TP_WINDOW_ALIGN) * TP_WINDOW_ALIGN;
 }
 
-/* Of rows of n elements: an odd multiple of TP_WINDOW_ALIGN is kind to caches. */
+/* The row length for n elements. An odd multiple of TP_WINDOW_ALIGN spreads a column over cache
+ * sets. */
 static inline int64_t tp__window_ld(int64_t n)
 {
     return (tp__window_ceil(n + TP_WINDOW_SLACK, TP_WINDOW_ALIGN) | 1) * TP_WINDOW_ALIGN;

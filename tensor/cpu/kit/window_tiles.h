@@ -1,12 +1,12 @@
 /* window_tiles.h - attention over maps, shared by forward and backward: the chunk and its memory,
  * packed keys, biases, logits.
  *
- * Cells of keys are packed column by column, for a strip of chunks at a time. Where a row of chunks
- * sees one band of the map, a strip is several of its chunks, and the keys of a chunk are a range of
- * the packed cells, which its neighbours share; else a strip is one chunk.
+ * Cells of keys are packed column by column, for a strip of chunks at a time. If a row of chunks
+ * sees one band of the map, a strip is several of its chunks. The keys of a chunk are then a range
+ * of the packed cells, which overlaps with its neighbours'. Otherwise a strip is one chunk.
  *
- * A table of biases is computed for each row of queries of the chunk: for every horizontal difference
- * of positions, a column of keys. So the biases of a query are a range of it too. */
+ * A table of biases is computed for each row of queries of the chunk. It has a column of keys for
+ * every horizontal difference of positions, so the biases of a query are a range of it too. */
 #ifndef TP_WINDOW_TILES_H
 #define TP_WINDOW_TILES_H
 
@@ -30,8 +30,8 @@ typedef struct win {
     int64_t phase;
 } win;
 
-/* Biases of a rectangle of keys: tables + row of queries * step + (difference across - least) *
- * rows of keys. y: the first row of keys. */
+/* The biases of a rectangle of keys begin at tables + row of queries * step + (horizontal
+ * difference - least) * rows. y is the first row of keys. */
 typedef struct win_run {
     int64_t y, rows, least, count, tables, step;
 } win_run;
@@ -45,13 +45,13 @@ typedef struct win_chunk {
     int nrect;
     tp_rect rect[TP_WINDOW_RECTS];
     win_run run[TP_WINDOW_RECTS];
-    int64_t key, n, padded; /* padded: columns of scores that products read */
-    int64_t first;          /* packed column of a band                      */
+    int64_t key, n, padded; /* padded: columns of scores that products read  */
+    int64_t first;          /* map column of the first packed cell of a band */
     real *scratch;
     real *partial; /* backward: sums of the task */
 } win_chunk;
 
-/* The head's slice of a token of x [B,g+N,C], of y [B,N,C] (tokens = N), of low [B,r,C]. */
+/* The head's slice of a token of x [B,g+N,C], of y [B,N,C] (tokens = N) or of low [B,r,C]. */
 static inline real *slice(const win_chunk *t, const tp_view *x, int64_t tokens, int64_t token)
 {
     const tp_window *g = &t->a->g;
@@ -65,7 +65,7 @@ static inline int64_t source(const tp_window *g, const tp_rect *r, int64_t i, in
     return y < g->size[0] && x < g->size[1] ? g->global + y * g->size[1] + x : -1;
 }
 
-/* to[d] = k from[d] in whole vectors; d is too small for a call to pay. */
+/* to[d] = k from[d] in whole vectors; d is too small for a library call to pay off. */
 TP_INLINE void scaled_row(real *restrict to, const real *restrict from, int64_t d, real k)
 {
     const int64_t lanes = TP_VECTOR / (int64_t)sizeof(real);
@@ -100,7 +100,8 @@ static int64_t packed_cells(const win_chunk *t)
     return n;
 }
 
-/* to [packed][pad]: the low rows and the global ones, then the cells of the rectangles. */
+/* Fills to [packed][pad] with the low rows and the global ones, then the cells of the
+ * rectangles. */
 static void gather(const win_chunk *t, const tp_view *low, const tp_view *x, real *to)
 {
     const tp_window *g = &t->a->g;
