@@ -1,14 +1,14 @@
 /* bench_models.c - time and memory of training steps of any model of the table, as JSON lines
  * (--help).
  *
- * A step is forward, cross entropy, backward and AdamW on random images or tokens, fed as by a
- * loader. The cache of a language model is as long as the segment. "utilisation" is the rate of the
- * FLOPs in the model's closed form (2 per multiply-add, backward twice forward, recomputation not
- * counted) divided by "sgemm_gflops", the rate of a 1024^3 f32 product of OpenBLAS with the same
- * threads in the same run (blas_rate.h). "matmul_gflops" is the rate of tapegrad's own product.
- * "predicted_mb" is the prediction of a dry device for "device_peak_mb". --clock cpu counts the CPU
- * time of all threads; with one thread it is a fair figure on a busy machine. --profile prints the
- * time of each op instead.
+ * A step is forward, cross entropy, backward and AdamW on random images or tokens, fed as a loader
+ * would feed them. The cache of a language model is as long as the segment. "utilisation" is the
+ * rate of the FLOPs in the model's closed form (2 per multiply-add, backward twice forward,
+ * recomputation not counted) divided by "sgemm_gflops", the rate of a 1024^3 f32 product of
+ * OpenBLAS with the same threads in the same run (blas_rate.h). "matmul_gflops" is the rate of
+ * tapegrad's own product. "predicted_mb" is the prediction of a dry device for "device_peak_mb".
+ * --clock cpu counts the CPU time of all threads; with one thread that is a fair measure on a busy
+ * machine. --profile prints the time of each op instead.
  *
  * On CUDA steps are queued without waiting, as in training. "matmul_gflops" is the rate of an 8192^3
  * product in --dtype and the base of "utilisation". "kernel_seconds" is the time of a step's kernels

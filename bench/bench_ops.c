@@ -8,8 +8,8 @@
  * twice forward. "ms" is the median of the repetitions, rates are of the best. The growing contexts
  * (those from 16K tokens on only with --long yes) compare their time with the closed form,
  * extrapolated from the first. "mb" is the device memory of inputs, results, gradients, saved
- * tensors and scratch. --clock cpu counts the CPU time of all threads; with one thread it is a fair
- * figure on a busy machine.
+ * tensors and scratch. --clock cpu counts the CPU time of all threads; with one thread that is a
+ * fair measure on a busy machine.
  *
  * On CUDA the cases are larger and times are those of the op's kernels by the GPU's clock
  * (tp_device_profile); the two rates are those of "matmul" and "copy" there. --smoke makes these
@@ -37,7 +37,7 @@ typedef struct settings {
     tp_dtype dtype;                        /* of matrix products          */
 } settings;
 
-/* ---- an op that ends the graph; its backward notes when the timed op's backward begins ---- */
+/* ---- an op that ends the graph; its backward records when that of the timed op begins ---- */
 
 static double backward_began;
 

@@ -24,7 +24,7 @@ bool on_cuda(const setup *s);
 
 /* Takes s->steps on D after a few warm-up steps; seconds receives the time of each. On CUDA this is
  * the mean time, because the host runs ahead as in training. With `ahead`, each step is queued behind
- * maxima of it. On failure prints the reason and returns false. */
+ * maxima over that tensor. On failure prints the reason and returns false. */
 bool take_steps(tp_device *D, const setup *s, tp_tensor ahead, double *seconds);
 
 /* The peak that a dry device predicts for the same steps, in MiB; 0 if they fail. */

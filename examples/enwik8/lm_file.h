@@ -15,15 +15,15 @@ typedef struct lm_file {
     tp_net *m;
 } lm_file;
 
-/* The dictionary of a checkpoint; false with the whole sentence in why. */
+/* Reads the dictionary of a checkpoint. False with a full sentence in why. */
 bool lm_vocab_read(tp_vocab *v, const tp_file *F, char *why, size_t size);
 
 /* Finds the checkpoint and reads its configuration and dictionary. False with the reason in t.why;
  * close in either case. */
 bool lm_file_open(lm_file *f, const tp_trained_settings *o);
 
-/* Loads the weights into a model of f->cfg. The caller may have changed values of it on which the
- * weights do not depend (cache, clamps). */
+/* Loads the weights into a model of f->cfg. Before the call, members on which the weights do not
+ * depend (cache, clamps) may be changed. */
 bool lm_file_load(lm_file *f, const tp_machine_settings *o);
 void lm_file_close(lm_file *f);
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* In the order of the choices of --model. */
+/* The kinds, in the order of the choices of --model. */
 static const lm_kind *const kinds[] = { &lm_kind_ls, &lm_kind_txl };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 

@@ -33,7 +33,7 @@ typedef struct lm_kind {
     /* False, with the reason in why, if a segment cannot have `tokens` tokens; the message names
      * `flag`, which sets them. NULL: any segment is possible. */
     bool (*segment)(const void *cfg, const char *flag, int64_t tokens, char *why, size_t size);
-    /* Does the cache start empty and grow, instead of starting with rows of zeros? */
+    /* True if the cache starts empty and grows, instead of starting with rows of zeros. */
     bool (*grows)(const settings *s);
     /* Applies flags of `eval`: largest distances (negative: as trained), Transformer-XL's window. */
     void (*limit)(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_length);
@@ -49,7 +49,7 @@ const lm_recipe *lm_recipe_of(const settings *s); /* NULL: no such phase */
 tp_model_cfg lm_cfg_of(const settings *s, int64_t vocab);
 void lm_cfg_into(const tp_model_cfg *c, settings *s);
 
-/* The configuration of a checkpoint; false with the whole sentence in why. */
+/* Reads the configuration of a checkpoint. False with a full sentence in why. */
 bool lm_cfg_read(tp_model_cfg *c, tp_file *F, char *why, size_t size);
 
 bool lm_segment_check(const tp_model_cfg *c, const char *flag, int64_t tokens, char *why,

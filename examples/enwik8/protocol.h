@@ -26,8 +26,8 @@ double score_bpc(const score *s); /* NaN while nothing is scored */
 /* Called after each segment; false stops the evaluation. */
 typedef bool (*score_fn)(void *env, const score *s);
 
-/* Scores ids[0..n-1] with m, whose cache decides how far it looks back. Sets T to evaluation mode and
- * resets it. Returns the score up to the end, a stop, or an error on T. */
+/* Scores ids[0..n-1] with m, whose cache determines how far it looks back. Sets T to evaluation
+ * mode and resets it. Returns the score up to the end, a stop, or an error on T. */
 score protocol_run(const protocol *p, tp_tape *T, const tp_net *m, const int16_t *ids, int64_t n,
                    score_fn seen, void *env);
 

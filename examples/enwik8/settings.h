@@ -31,11 +31,11 @@ typedef struct settings {
 
 extern const tp_option train_options[];
 
-/* Sets the defaults that do not depend on a preset, then those of this one. False with the reason in
- * why. */
+/* Sets the defaults that do not depend on a preset, then those of the given preset. False with the
+ * reason in why. */
 bool settings_start(settings *s, int model, int preset, int64_t phase, char *why, size_t size);
 
-/* Sets all that the preset decides from model, preset and phase. False with the reason in why if
+/* Sets everything that model, preset and phase determine. False with the reason in why if
  * there is no such phase. Leaves s->train.lr 0, because it depends on the text (preset_lr). */
 bool settings_preset(settings *s, char *why, size_t size);
 double preset_lr(const settings *s, bool text8);

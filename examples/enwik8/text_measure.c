@@ -10,7 +10,8 @@ typedef struct streams {
     int64_t B, M, steps;
 } streams;
 
-/* The tokens to score; 0: all. A trial run only measures memory: as many as it trains on suffice. */
+/* The number of tokens to score; 0: all. A trial only measures memory, so it stops once the cache
+ * is full. */
 static int64_t most_tokens(const tp_run *R)
 {
     const settings *s = R->settings;

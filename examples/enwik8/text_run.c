@@ -28,7 +28,7 @@ static bool read_vocab(tp_run *R, const tp_file *from, tp_vocab *v)
     return false;
 }
 
-/* Is the configuration that of the checkpoint of --init, as far as weights depend on it? */
+/* True if the configuration agrees with the --init checkpoint wherever weights depend on it. */
 static bool same_model(tp_run *R, tp_file *from)
 {
     const settings *s = R->settings;
@@ -46,7 +46,7 @@ static bool same_model(tp_run *R, tp_file *from)
     return false;
 }
 
-/* Opens a reader of the training text that makes the run's segments. */
+/* Opens a reader that cuts the training text into the run's segments. */
 static void open_reader(tp_run *R)
 {
     const settings *s = R->settings;

@@ -103,7 +103,7 @@ static double validate(tp_run *R, char *text, size_t size)
     tp_loader *L = new_loader(R, t->valid, false);
     const int classes = tp_image_set_classes(t->train);
     double n, found = 0, seen = 0;
-    (void)text, (void)size; /* a longer text than the score is possible */
+    (void)text, (void)size; /* text could describe more than the score */
     for (int64_t i = 0; !tp_run_stopped(R); seen += n, i++) {
         tp_reset(E);
         n = (double)tp_loader_feed(L, E, 0, i, t->valid_batch);

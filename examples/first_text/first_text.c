@@ -32,7 +32,7 @@ typedef struct state {
     tp_linear_m head;
 } state;
 
-/* True and false comparisons of numbers. */
+/* Generates true and false comparisons of numbers. */
 static tp_table *make_up(void)
 {
     static char text[100000];
@@ -108,7 +108,7 @@ static double validate(tp_run *R, char *text, size_t size)
     tp_tape *E = R->E;
     const int labels = tp_table_labels(t->lines, 0);
     double found = 0;
-    (void)text, (void)size; /* a longer text than the score is possible */
+    (void)text, (void)size; /* text could describe more than the score */
     for (int64_t i = 0; !tp_run_stopped(R); i++) {
         tp_reset(E);
         if (tp_samples_feed(t->samples, E, TP_VALID, 0, i, t->valid) == 0) break;

@@ -11,7 +11,7 @@ void class_names_write(tp_writer *W, const tp_image_set *X);
  * NULL or too short. Returns buf. */
 const char *class_name(const char *text, int64_t i, char *buf, size_t size);
 
-/* Does the text name the classes of X, in that order? If not, why names the first that differs. */
+/* True if the text names the classes of X in order; else why names the first that differs. */
 bool class_names_agree(const char *text, const tp_image_set *X, char *why, size_t size);
 
 #endif

@@ -30,7 +30,7 @@ bool classifier_check(const classifier_cfg *c, char *why, size_t size);
 void classifier_write(const classifier_cfg *c, tp_writer *W);
 bool classifier_read(classifier_cfg *c, tp_file *F, char *why, size_t size);
 
-/* init fills *m, which must hold no model. free also frees m itself, which may be NULL. */
+/* init fills *m, which must not hold a model. free also frees m itself, which may be NULL. */
 void classifier_init(tp_params *P, classifier *m, const classifier_cfg *c);
 void classifier_free(classifier *m);
 
@@ -48,7 +48,7 @@ void classifier_random_shift(classifier *m, bool on);
  * tp_params_why. */
 bool classifier_redraw(tp_params *P, const classifier *m, uint64_t seed, uint64_t draw);
 
-/* Do two configurations have the same weights, apart from image size and classes? */
+/* True if both configurations have the same weights, apart from image size and classes. */
 bool classifier_same(const classifier_cfg *a, const classifier_cfg *b);
 
 /* Loads the weights of a checkpoint of the same model; false: see tp_params_why. */
@@ -56,7 +56,8 @@ bool classifier_weights(tp_params *P, tp_file *F);
 
 /* Describes what loading weights for another image size changes; NULL: nothing. */
 const char *classifier_resizing(const classifier_cfg *c);
-/* Are all weights resized? If not, some are initialised anew and the model must be trained. */
+/* True if all weights are resized. Otherwise some are reinitialised and the model must be
+ * trained. */
 bool classifier_resizes_all(const classifier_cfg *c);
 /* Loads and resizes the weights of a checkpoint that differs only in image size. */
 bool classifier_load_resized(tp_params *P, const classifier *m, tp_file *F);

@@ -43,7 +43,7 @@ static bool find(const tp_params *P, const char *name, tp_param_info *it)
     return false;
 }
 
-/* Copies a parameter that both models have; of the head perhaps only the first rows. */
+/* Copies a parameter that both models have; for the head, perhaps only the first rows. */
 static void copy_values(tp_run *R, tp_params *from, const tp_param_info *it)
 {
     const image_settings *s = R->settings;

@@ -1,4 +1,4 @@
-/* image_presets.c - models by name, and recipes: those of the papers' codes, and two for small sets
+/* image_presets.c - models by name, and recipes: those of the papers' code, and two for small sets
  * and short runs. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,7 +106,7 @@ double image_lr(const image_settings *s)
 
 /* ---- models ---- */
 
-/* Presets with names of the program's own. Any other image model of the table is a preset too. */
+/* Presets that only this program names. Any other image model of the table is a preset too. */
 static const struct preset {
     const char *name;
     image_recipe recipe;

@@ -189,13 +189,13 @@ static tp_tensor batch_loss(tp_run *R)
     if (dtype == TP_F64) x = tp_cast(R->T, x, TP_F64);
     if (dtype == TP_F64) y = tp_cast(R->T, y, TP_F64);
     tp_tensor z = classifier_forward(R->T, t->m, x);
-    if (dtype == TP_BF16) z = tp_cast(R->T, z, TP_F32); /* as the targets are */
+    if (dtype == TP_BF16) z = tp_cast(R->T, z, TP_F32); /* the dtype of the targets */
     return tp_cross_entropy(R->T, z, y, TP_MEAN);
 }
 
 /* ---- descriptions and reports ---- */
 
-/* The backward pass counts twice the forward, recomputation does not count. */
+/* FLOPs of an update per image: backward counts twice forward, recomputation is not counted. */
 static double flops_of_image(const image_run *t)
 {
     return 6.0 * classifier_macs(&t->cfg);

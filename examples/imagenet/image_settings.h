@@ -86,13 +86,13 @@ bool image_model(const image_settings *s, int64_t classes, classifier_cfg *c, ch
 tp_augment image_augment(const image_settings *s);
 tp_augment image_eval_pipeline(int64_t size, double crop_ratio);
 
-/* rates.c: the learning rate of the update after u, with U updates an epoch; the factors of weight
- * decay. */
+/* rates.c: the learning rate of the update after u, with U updates per epoch; the factors of
+ * weight decay. */
 double image_rate(const image_settings *s, int64_t u, int64_t U);
 tp_factors image_factors(const char *name, tp_shape shape, void *settings);
 tp_optim *image_new_optimizer(tp_params *P, image_settings *s); /* s must outlive it */
 
-/* Sets the defaults that do not depend on a preset, then those of this one (which: see
+/* Sets the defaults that do not depend on a preset, then those of the given preset (which: see
  * image_preset). */
 bool image_start(image_settings *s, const char *preset, int which, char *why, size_t size);
 

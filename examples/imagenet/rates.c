@@ -1,4 +1,4 @@
-/* rates.c - learning rates, weight decay and optimisers of the papers' codes.
+/* rates.c - learning rates, weight decay and optimisers of the papers' code.
  *
  * The papers' schedules warm up linearly from a fraction of the rate, then follow half a cosine to
  * the final rate. They differ in where the cosine starts and in how they count updates: see

@@ -107,7 +107,7 @@ static json_t *row_json(const tp_model_row *row, const model_facts *f)
                      "activation_bytes_recomputed", f->kept_by_blocks);
 }
 
-/* Does text contain part, ignoring case? */
+/* True if text contains part, ignoring case. */
 static bool has(const char *text, const char *part)
 {
     const size_t n = strlen(part);

@@ -40,7 +40,7 @@ static const char *scaled(double x, char *text, size_t size)
     return text;
 }
 
-/* Columns that UTF-8 text takes on a terminal. */
+/* The number of terminal columns that UTF-8 text takes. */
 static int width(const char *s)
 {
     int n = 0;
@@ -132,7 +132,7 @@ static void add_children(page *p, int node, const char *branch, int depth)
     }
 }
 
-/* The op of a line; empty if the name already is the op. */
+/* The op of a line; empty if the name is already the op. */
 static const char *op_of(const layer *at)
 {
     return at->op && at->name[0] != '(' ? at->op : "";

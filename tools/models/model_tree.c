@@ -114,7 +114,7 @@ static void add_parameters(builder *b, tp_params *P)
 /* ---- ops ---- */
 
 /* The node that an op belongs to: the part of its scope that owns the last parameter among the
- * inputs, or the scope itself if there is none. *all: are all inputs parameters? */
+ * inputs, or the scope itself if there is none. *all is set if all inputs are parameters. */
 static int reader_of(const builder *b, const tp_seen *s, int scope, bool *all)
 {
     int reader = scope;

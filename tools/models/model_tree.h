@@ -31,7 +31,7 @@ bool model_tree_build(model_tree *t, const tp_model_cfg *c, const char *name, ch
                       size_t size);
 void model_tree_free(model_tree *t);
 
-/* Are the subtrees equal apart from the names of a and b? */
+/* True if the subtrees are equal apart from the names of a and b. */
 bool model_tree_equal(const model_tree *t, int a, int b);
 
 #endif

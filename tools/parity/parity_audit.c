@@ -41,7 +41,8 @@ static const char *reason_of(const audit *a, const char *to)
     return NULL;
 }
 
-/* Does the case agree with that value, too? A change that goes unnoticed in f32 is retried in f64. */
+/* True if the case also agrees with that value. A change that goes unnoticed in f32 is retried in
+ * f64. */
 static bool agrees_with(const audit *a, const char *to)
 {
     const parity_change change = { a->k->key, to };
@@ -195,7 +196,7 @@ static bool has_f64(tp_device *D)
     return has;
 }
 
-/* Runs the unchanged case in the precision of the audit; returns as par_run does. */
+/* Runs the unchanged case in the precision of the audit. Returns the result of par_run. */
 static int run_unchanged(parity *p, const char *path, bool f64, parity_opts *o, parity_result *r)
 {
     o->compute = f64 ? TP_F64 : TP_F32;

@@ -8,7 +8,7 @@ typedef struct par_exception {
     const char *kind; /* '*' matches any characters; NULL ends the table */
     const char *key;
     const char *reason;
-    /* Does the other value leave the case unchanged? NULL: every value does. */
+    /* True if the other value leaves the case unchanged. NULL: every value does. */
     bool (*same)(parity *p, const char *from, const char *to);
 } par_exception;
 extern const par_exception par_exceptions[];

@@ -84,8 +84,8 @@ struct parity {
 
 /* ---- one case ---- parity.c */
 
-/* Reads the file, finds the kind and runs it; returns as parity_run does. Call par_close after any
- * result. */
+/* Reads the file, finds the kind and runs it. Returns the result of parity_run. Call par_close
+ * after any result. */
 int par_run(parity *p, const char *path, const parity_opts *o, parity_result *r);
 void par_release(parity *p); /* frees tape and parameters only */
 void par_close(parity *p);
@@ -98,7 +98,7 @@ void par_fail(parity *p, const char *fmt, ...) TP_PRINTF(2, 3);
 bool par_ok(parity *p);
 /* n zeroed elements that live until the end of the case; NULL: failed. */
 void *par_alloc(parity *p, int64_t n, size_t size);
-/* A formatted name that lives as long; "" if out of memory. */
+/* A formatted name with the same lifetime; "" if out of memory. */
 const char *par_name(parity *p, const char *fmt, ...) TP_PRINTF(2, 3);
 
 /* ---- metadata ---- parity_meta.c; absent keys have the given default */
@@ -110,8 +110,8 @@ bool par_is_prose(const parity *p, const char *key);
 const char *par_text(parity *p, const char *key); /* NULL: absent */
 const char *par_model_name(parity *p);            /* the key `model` */
 int64_t par_int(parity *p, const char *key, int64_t dflt, int64_t least, int64_t most);
-int64_t par_size(parity *p, const char *key, int64_t dflt);  /* 1 ... */
-int64_t par_count(parity *p, const char *key, int64_t dflt); /* 0 ... */
+int64_t par_size(parity *p, const char *key, int64_t dflt);  /* >= 1 */
+int64_t par_count(parity *p, const char *key, int64_t dflt); /* >= 0 */
 bool par_flag(parity *p, const char *key, bool dflt);
 double par_num(parity *p, const char *key, double dflt);
 /* The index of the value among the words, which end with NULL. */
@@ -120,8 +120,8 @@ int par_word(parity *p, const char *key, int dflt, const char *const *words);
 const double *par_list(parity *p, const char *key, int64_t *n);
 /* The same for whole numbers, at least `least`. */
 const int64_t *par_sizes(parity *p, const char *key, int64_t least, int64_t *n);
-/* A space-separated list of names. par_names: does it contain the name? par_next_name: the next name
- * from *at on (NULL: the first), NULL at the end. */
+/* A space-separated list of names. par_names: true if it contains the name. par_next_name: the next
+ * name from *at on (NULL: the first), NULL at the end. */
 bool par_names(parity *p, const char *key, const char *name);
 const char *par_next_name(parity *p, const char *key, const char **at);
 /* A JSON object, {} if the key is absent; NULL: failed. par_json_num removes a member; members that
@@ -187,8 +187,8 @@ void par_check_buffers(parity *p);
  * Errors are relative to the largest magnitude of the reference, within the limits of the cases'
  * README; for tensors of zeros and those named in `zero_grads` they are absolute. bf16 gradients are
  * compared by their norms, with a limit of our own: rounding moves values across the kink of ReLU,
- * which changes single elements much and norms by up to 1e-1, on the CPU as on a GPU. Tensors that
- * the file lacks are not compared. */
+ * which changes single elements a lot and norms by up to 1e-1, on the CPU and on a GPU. Tensors
+ * that the file lacks are not compared. */
 typedef enum par_class { PAR_OUTPUT, PAR_GRADIENT } par_class;
 double par_limit(const parity *p, par_class c);
 /* For values that are always computed in double: the rounding of the stored tensor. */
@@ -219,7 +219,7 @@ bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t
 /* Compares an output with "output.NAME" and multiplies it with its probe ("input.probe.NAME",
  * "input.probe_NAME"; for the first output of a pass also "input.probe"). */
 void par_output(parity *p, const char *name, tp_tensor x);
-/* Does the file have this output or a probe for it? */
+/* True if the file has this output or a probe for it. */
 bool par_wants(const parity *p, const char *name);
 /* Adds a scalar that is differentiated instead of the probes. */
 void par_loss(parity *p, tp_tensor loss);

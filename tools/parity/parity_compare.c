@@ -27,7 +27,7 @@ bool par_zero_in_theory(parity *p, const char *name)
     return par_names(p, "zero_grads", name);
 }
 
-/* Is it "grad.NAME" or "gradnorm.NAME" of a parameter or input named in zero_grads? */
+/* True for "grad.NAME" or "gradnorm.NAME" of a parameter or input named in zero_grads. */
 static bool is_zero_gradient(parity *p, const char *name)
 {
     const char *dot = strchr(name, '.');

@@ -22,7 +22,7 @@ static int64_t number(parity *p, const char *key)
     return text ? strtoll(text, NULL, 10) : 0;
 }
 
-/* Is one value `a`, the other `b`? */
+/* True if one value is `a` and the other `b`. */
 static bool are(const char *from, const char *to, const char *a, const char *b)
 {
     return (strcmp(from, a) == 0 && strcmp(to, b) == 0) ||
@@ -57,7 +57,7 @@ static bool no_momentum(parity *p, const char *from, const char *to)
            (member(from, "qhm_nu", 1.0) == 0.0 && member(to, "qhm_nu", 1.0) == 0.0);
 }
 
-/* Was a name removed whose gradient is stored as zeros, or not at all? */
+/* True if a name was removed whose gradient is stored as zeros, or not at all. */
 static bool stored_as_zeros(parity *p, const char *from, const char *to)
 {
     const int n = (int)strcspn(from, " ");
@@ -82,7 +82,7 @@ static bool small_change(parity *p, const char *from, const char *to)
     return fabs(strtod(from, NULL) - strtod(to, NULL)) <= lost;
 }
 
-/* Are both rows of the model table for the same weights, at different image sizes? */
+/* True if both rows of the model table are for the same weights, at different image sizes. */
 static bool same_weights(parity *p, const char *from, const char *to)
 {
     tp_model_cfg a, b;
@@ -100,7 +100,7 @@ static int64_t number_or(parity *p, const char *key, const char *other)
     return number(p, par_given(p, key) ? key : other);
 }
 
-/* Do both clamps leave distances 0 .. reach - 1 unchanged? 0 and -1 mean off. */
+/* True if both clamps leave distances 0 .. reach - 1 unchanged. 0 and -1 mean off. */
 static bool both_beyond(const char *from, const char *to, int64_t reach)
 {
     const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10);
@@ -115,7 +115,8 @@ static int64_t valid_rows(parity *p)
                                                  : number_or(p, "L", "mem_len");
 }
 
-/* Are all distances in the window, or in Transformer-XL's segment and memory, below both clamps? */
+/* True if all distances in the window, or in Transformer-XL's segment and memory, are below both
+ * clamps. */
 static bool no_distance(parity *p, const char *from, const char *to)
 {
     const int64_t window = number(p, "window_len") * (is(p, "window", "segment") ? 2 : 1);
@@ -137,7 +138,7 @@ static int64_t longest(parity *p)
     return most;
 }
 
-/* The same for distances between chunks; a segment is padded to whole chunks and windows. */
+/* The same for distances between chunks. A segment is padded to whole chunks and windows. */
 static bool no_chunk_distance(parity *p, const char *from, const char *to)
 {
     const int64_t l = number(p, "chunk_size"), M = longest(p);
@@ -181,7 +182,7 @@ static bool one_row(parity *p, const char *from, const char *to)
     return is(p, "B", "1");
 }
 
-/* Is no vector of the cache visible? */
+/* True if no vector of the cache is visible. */
 static bool no_cache(parity *p)
 {
     return number(p, "L") == 0 ||
@@ -209,7 +210,7 @@ static bool cache_full(parity *p, const char *from, const char *to)
     return !par_given(p, "valid_cache") || number(p, "valid_cache") == number(p, "L");
 }
 
-/* Are all gradient norms below both limits? 0 means no limit. */
+/* True if all gradient norms are below both limits. 0 means no limit. */
 static bool not_clipped(parity *p, const char *from, const char *to)
 {
     const double a = strtod(from, NULL), b = strtod(to, NULL);
@@ -236,20 +237,20 @@ static bool no_draws(parity *p, const char *from, const char *to)
     return !par_given(p, "drawn_modes");
 }
 
-/* Does a stage have window attention? */
+/* True if the case has window attention. */
 static bool has_windows(parity *p)
 {
     const char *type = par_text(p, "attn_type");
     return (!type || strncmp(type, "longformer", 10) == 0) && !is(p, "only_glo", "1");
 }
 
-/* Is the case a single attention on a map with sides of at most `side`? */
+/* True if the case is a single attention on a map with sides of at most `side`. */
 static bool map_within(parity *p, int64_t side)
 {
     return par_given(p, "nx") && number(p, "nx") <= side && number(p, "ny") <= side;
 }
 
-/* Are the maps of all stages with windows of w at most w + 1 wide? */
+/* True if the maps of all stages with windows of w are at most w + 1 wide. */
 static bool maps_within_windows(parity *p)
 {
     tp_vil_cfg c = { 0 };
@@ -265,7 +266,7 @@ static bool maps_within_windows(parity *p)
     return true;
 }
 
-/* Do exact and chunk-wise windows see the same tokens? Exact windows reach w cells. */
+/* True if exact and chunk-wise windows see the same tokens. Exact windows reach w cells. */
 static bool no_other_chunk(parity *p, const char *from, const char *to)
 {
     if (!has_windows(p) || is(p, "module_mode", "-1")) return true;
@@ -321,14 +322,14 @@ static bool pooled_anyway(parity *p, const char *from, const char *to)
            c.stage[c.stages - 1].global == 0;
 }
 
-/* Does every window of w, with its halo, cover a whole side of the map? */
+/* True if every window of w, with its halo, covers a whole side of the map. */
 static bool reaches(int64_t w, int64_t side)
 {
     const int64_t halo = w > 1 ? w / 2 : 1;
     return w > 0 && (side - 1) / w * w <= halo && w + halo >= side;
 }
 
-/* Does every token see each token of a map of that side exactly once through windows of w? */
+/* True if every token sees each token of a map of that side exactly once through windows of w. */
 static bool sees_all(parity *p, int64_t w, int64_t side)
 {
     if (is(p, "attn_type", "ls") || strncmp(p->kind->kind, "vil.ls", 6) == 0)
@@ -356,7 +357,7 @@ static int64_t next_number(const char **at)
     return x;
 }
 
-/* Do the drawn shifts differ only in attentions whose map is one chunk and has no neighbours? */
+/* True if the drawn shifts differ only in attentions whose map is one chunk without neighbours. */
 static bool one_chunk(parity *p, const char *from, const char *to)
 {
     tp_vil_cfg c = { 0 };
@@ -374,8 +375,8 @@ static bool one_chunk(parity *p, const char *from, const char *to)
     return !*from && !*to;
 }
 
-/* Are two stages equal in all that matters? A single token attends to itself, so the number of heads
- * does not. */
+/* True if two stages are equal in all that matters. A single token attends to itself, so its number
+ * of heads does not matter. */
 static bool same_stage(parity *p, const tp_vil_stage *a, const tp_vil_stage *b, int64_t side)
 {
     const int64_t tokens = a->global + side * side;
@@ -443,8 +444,8 @@ static bool one_head(parity *p, const char *from, const char *to)
     return n > 0;
 }
 
-/* Do both windows cover the map? A stage's map has 1/4, 1/8 and 1/16 of the image's sides; that of a
- * single attention has the case's size. */
+/* True if both windows cover the map. A stage's map has 1/4, 1/8 and 1/16 of the image's sides;
+ * that of a single attention has the case's size. */
 static bool same_windows(parity *p, const char *from, const char *to)
 {
     const int64_t side[] = { number(p, "H"), number(p, "W") };

@@ -77,7 +77,7 @@ typedef struct operation {
 } operation;
 enum { RESIZE = TP_NPIXEL_OPS, CROP_RESIZE };
 
-/* If one name is a prefix of another, the longer comes first. */
+/* If one name is a prefix of another, the longer one comes first. */
 static const operation operations[] = {
     { "autocontrast", TP_PIXEL_AUTO_CONTRAST, 0 },
     { "equalize", TP_PIXEL_EQUALIZE, 0 },

@@ -37,7 +37,7 @@ static const struct {
     { "detection.", "masks proposals loss_normalizer image thr#" },
 };
 
-/* Does the pattern of n characters match the key? */
+/* True if the pattern of n characters matches the key. */
 static bool matches(const char *word, size_t n, const char *key)
 {
     const char last = word[n - 1];

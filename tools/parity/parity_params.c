@@ -106,7 +106,8 @@ static void load_one(parity *p, const tp_param_info *it)
     }
 }
 
-/* Is there a parameter of that name? A linear search is cheap next to filling a full-size model. */
+/* True if a parameter has that name. A linear search is cheap compared with filling a full-size
+ * model. */
 static bool is_parameter(const parity *p, const char *name)
 {
     for (tp_param_info it = { 0 }; tp_next_param(p->P, &it);)

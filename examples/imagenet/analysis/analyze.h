@@ -37,8 +37,8 @@ bool analysis_run_one(analysis *a, tp_observer see, void *env);
 /* The path of file `name` in the output folder. */
 void analysis_path(const analysis *a, const char *name, char path[4400]);
 
-/* Is the op the last of a block, so that its result is the block's? In evaluation this is the
- * residual addition after the MLP, or the activation in the convolutional network. */
+/* True if the op is the last of a block, so that its result is the block's. In evaluation this is
+ * the residual addition after the MLP, or the activation in the convolutional network. */
 bool analysis_ends_block(const tp_seen *s);
 
 /* Number of class and global tokens before the map's tokens in block i. */

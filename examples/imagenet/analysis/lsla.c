@@ -48,7 +48,7 @@ static void take_scale(const lsla_query *q, tp_tape *T, tp_tensor scale, double 
     host_free(&h);
 }
 
-/* Finds the window's place in the image; its map is rolled by `shift`. */
+/* Finds the window's position in the image; the window's map is rolled by `shift`. */
 static void place(search *s, const int64_t map[2], int64_t shift)
 {
     lsla_query *q = s->q;

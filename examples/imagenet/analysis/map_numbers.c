@@ -92,7 +92,7 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* Does the query in (iy,ix) see the token in (jy,jx)? */
+/* True if the query at (iy,ix) sees the token at (jy,jx). */
 static bool sees(const tp_window_attn_cfg *c, int64_t iy, int64_t ix, int64_t jy, int64_t jx)
 {
     const int64_t i[2] = { iy, ix }, j[2] = { jy, jx };

@@ -18,7 +18,7 @@ typedef struct norms {
 } norms;
 
 /* Adds the norms of rows front .. of x [B,front+N,C] to to[0], and those of the first rank rows of
- * low [B,..,C] to to[1]. If low is NULL, it projects x itself. */
+ * low [B,..,C] to to[1]. If low is NULL, the function projects x itself. */
 static void add(norms *s, tp_tape *T, const host_array *x, const host_array *low, int64_t front,
                 int64_t heads, double to[2])
 {
@@ -78,7 +78,7 @@ static void see(void *env, tp_tape *T, const tp_seen *seen)
     const char *name = seen->op->name;
     if (analysis_ends_block(seen)) forget(s);
     if (s->a->at >= DEPTH_MAX) return;
-    /* Only the first two of a block: those of a class token follow. */
+    /* Only the first two of a block; those of a class token follow. */
     if (s->raws < 2 && strcmp(name, "layernorm") == 0 && tp_ends_in(seen->path, "dual_ln_full"))
         host_read(&s->raw[s->raws++], T, seen->x[0]);
     if (strcmp(name, "chunk_project") == 0) host_read(&s->scores, T, seen->x[1]);

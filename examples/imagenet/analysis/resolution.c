@@ -12,7 +12,7 @@ enum { MODELS = 12, SIZES = 32 };
 typedef struct measured {
     char name[64];
     int n;
-    double side[SIZES], forward[SIZES], step[SIZES]; /* pixels; ms an image    */
+    double side[SIZES], forward[SIZES], step[SIZES]; /* pixels; ms per image   */
     double bytes[SIZES];                             /* MB of a training step   */
 } measured;
 

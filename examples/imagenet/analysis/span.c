@@ -38,7 +38,7 @@ static void see_window(spans *s, tp_tape *T, const tp_seen *seen)
     take(s, window_span(&s->of[s->a->at], &s->in, row, col));
 }
 
-/* Do the models' tp_attention ops attend over the whole map? */
+/* True if the model's tp_attention ops attend over the whole map. */
 static bool is_full(const analysis *a)
 {
     const tp_vil *vil = classifier_as(a->f.m, &tp_model_vil);
