@@ -49,7 +49,7 @@ if(TAPEGRAD_CUDA_EMULATION)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_kernels>)
   endfunction()
   tp_emulated_kernels(tapegrad ${CUDA_KERNELS})
-  # dlopen finds these by the programs' rpath, in place of the real libraries.
+  # dlopen finds these through the programs' rpath, in place of the real libraries.
   foreach(name cublas cublasLt)
     string(TOLOWER emulated_${name} library)
     add_library(${library} SHARED ${emulation}/${library}.c ${emulation}/emulated_gemm.c)

@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(TP_THREADS, 4)
 
 typedef unsigned long long counter;
 
-/* Integers may be added in any order. */
+/* *counted += the number of rows that count. Integers may be added in any order. */
 static __global__ void __launch_bounds__(TP_THREADS) count_kernel(problem k, counter *counted)
 {
     counter n = 0;

@@ -295,7 +295,7 @@ template <int N, class F> static tp_code with_spread(int64_t n, F f)
 
 enum { HELD = 32 * 256 }; /* elements of the longest row in registers */
 
-/* In packs if rows are whole packs, else in single elements. */
+/* Calls f(spread): in packs if rows are whole packs, else in single elements. */
 template <class S, class F> static tp_code with_packs(bool aligned, int64_t n, F f)
 {
     constexpr int N = (int)(16 / sizeof(S));

@@ -34,7 +34,7 @@ say "aarch64: library, tools and programs build"
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
 export OMP_WAIT_POLICY=passive
-# PROGRAM ARGUMENT...
+# Runs PROGRAM ARGUMENT... under qemu.
 arm() {
     qemu-aarch64-static -L "$root" -E LD_LIBRARY_PATH=/usr/lib/aarch64-linux-gnu/openblas-pthread \
         "build/arm64/bin/$1" "${@:2}" >"$run/out" 2>&1 || {

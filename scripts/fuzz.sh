@@ -2,18 +2,18 @@
 # fuzz.sh - builds the fuzzers of tests/fuzz (clang, libFuzzer, AddressSanitizer and
 # UndefinedBehaviorSanitizer) and runs them. Fails if one finds anything.
 #
-#   scripts/fuzz.sh                  all of them with new random inputs, a minute together
+#   scripts/fuzz.sh                  all of them with new random inputs, a minute in total
 #   scripts/fuzz.sh SECONDS          the same, longer
 #   scripts/fuzz.sh SECONDS NAME     one: safetensors, torch, data, config, image, image_set, table, ops, runs
 #                                    or programs
 #   scripts/fuzz.sh --runs [NAME]    a fixed number of inputs, the same ones every time: for CI
 #   scripts/fuzz.sh merge [NAME]     copies inputs that reach new code into tests/fuzz/corpus
 #
-# What the random runs learn is kept in build/fuzz/corpus/NAME, inputs that break something in
-# build/fuzz/crashes.
+# Inputs of the random runs that reach new code are kept in build/fuzz/corpus/NAME, inputs that break
+# something in build/fuzz/crashes.
 source "$(dirname "$0")/setup.sh"
 
-# Each with the inputs of --runs, about ten seconds of one core.
+# The fuzzers, each with its number of inputs for --runs: about ten seconds of one core.
 counts="programs:600 runs:4000 ops:12000 config:20000 safetensors:120000 torch:20000 data:40000 image:25000"
 counts="$counts image_set:60000 table:150000"
 case ${1:-} in
@@ -37,7 +37,7 @@ cd "$ROOT"
 work=$ROOT/build/fuzz seeds=$ROOT/tests/fuzz/corpus # absolute: fuzz_runs works in a folder of its own
 crashes=$work/crashes
 mkdir -p "$crashes"
-# Memory beyond what so small a file can need is a finding too.
+# Using more memory than such a small file can need is a finding too.
 limits="-max_len=4096 -timeout=20 -rss_limit_mb=1024 -malloc_limit_mb=512"
 export OMP_WAIT_POLICY=passive
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm # run folders in memory: each file of a run is synced
@@ -51,15 +51,15 @@ if [ "$mode" = merge ]; then
     exit 0
 fi
 
-# As many at a time as there are cores, so that all of it takes the time that was asked for.
+# Runs one fuzzer per core at a time, so that all of them together take the requested time.
 waves=$((($(wc -w <<<"$counts") + $(nproc) - 1) / $(nproc)))
 each=0
 [ "$mode" = --runs ] || each=$((mode / waves))
 [ "$mode" = --runs ] || [ "$each" -gt 0 ] || each=1 # 0 would be for ever
 export mode each crashes limits work seeds
 
-# The inputs of the corpus in an order that does not depend on the file system, a seed, and no mutations
-# that depend on addresses (-use_cmp): the same inputs each time.
+# Runs the same inputs each time: the corpus in an order that does not depend on the file system, a fixed
+# seed, and no mutations that depend on addresses (-use_cmp).
 fixed() {
     rm -rf "$work/runs/$1"
     mkdir -p "$work/runs/$1"

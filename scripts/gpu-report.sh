@@ -3,9 +3,9 @@
 #
 #   gpu-report.sh                  all parts, in order; takes half an hour
 #   gpu-report.sh --only PARTS     comma-separated parts: tests, sanitizer, ops, models, peers; or, without
-#                                  a GPU, `report`, which reports on what --add gives, or `cpu`, the tests
-#                                  on the CPU (from an archive, with only its own libraries)
-#   gpu-report.sh --minutes N      ends within N minutes and lists what there was no time for
+#                                  a GPU, `report`, which reports on the results of --add, or `cpu`, the
+#                                  tests on the CPU (from an archive, with only its own libraries)
+#   gpu-report.sh --minutes N      ends within N minutes and lists what it had to skip
 #   gpu-report.sh --add DIR        includes the results of an earlier run in DIR; may be repeated
 #   gpu-report.sh --out DIR        the folder of the results (default ./gpu-report)
 #   gpu-report.sh --python PATH    the Python with the PyTorch to compare with (default python3)
@@ -69,7 +69,7 @@ done
 
 note() { echo "$*" | tee -a "$notes" >&2; }
 
-# Stopped runs may have left half a line.
+# The complete lines: a stopped run may have left half of one.
 whole_lines() { grep -a '^{.*}$' "$lines" || true; }
 # The last result of each test: name, ok or FAILED or stopped, seconds.
 last_results() { awk '{ at[$1] = $0; if (!($1 in seen)) name[++n] = $1; seen[$1] } END { for (i = 1; i <= n; i++) print at[name[i]] }' "$results"; }
@@ -96,13 +96,13 @@ json() {
     sed 's/\\/\\\\/g; s/"/\\"/g' "$notes" | awk '{ printf "%s\n\"%s\"", (NR > 1 ? "," : ""), $0 }'
     printf ']}\n'
 }
-# Call after each new result.
+# Writes both reports; called after each new result.
 save() {
     report >"$out/report.md.part" && mv "$out/report.md.part" "$out/report.md"
     json >"$out/gpu-report.json.part" && mv "$out/gpu-report.json.part" "$out/gpu-report.json"
 }
 
-# Are at least 15 seconds left? If not, notes that $1 was skipped.
+# True if at least 15 seconds are left. If not, notes that $1 was skipped.
 time_for() {
     [ $((ends - SECONDS)) -ge 15 ] || {
         note "no time for $1"

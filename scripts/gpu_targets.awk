@@ -15,7 +15,7 @@ function ceiling(op, key, amount,    best, p, name, ms) {
 
 function share(x, whole) { return x == "" || whole == "" || whole == 0 ? "" : x / whole }
 
-# sign ">": at least, "<": at most.
+# sign: ">" for at least, "<" for at most.
 function target(what, measured, sign, wanted,    met) {
     met = measured == "" ? "not measured" : (sign == ">" ? measured >= wanted : measured <= wanted) ? "yes" : "**no**"
     printf "| %s | %s | %s %s | %s |\n", what, show("%.2f", measured), sign == ">" ? "at least" : "at most", wanted, met

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# pack.sh - makes an archive that checks and measures tapegrad on another machine's NVIDIA GPU. It has
+# pack.sh - makes an archive that checks and measures tapegrad on another machine's NVIDIA GPU. It contains
 # programs, tests (those with the CTest label `device` that need only a GPU), their data, benchmarks and all
 # libraries they need except CUDA's, so that it runs on any x86-64 Linux with an NVIDIA driver and cuBLAS
 # (from a toolkit or PyTorch's wheels). It includes the C library for machines with an older one.
@@ -59,7 +59,7 @@ ls "$libc"/lib{dl.so.2,pthread.so.0,rt.so.1} >>"$work/libraries"
 while read -r path; do
     case ${path##*/} in
     libicudata.so.*)
-        # 31 MB of tables that only libarchive's xar reader needs, through libxml2; no program reads xar.
+        # A stub in place of 31 MB of tables, which only libarchive's xar reader needs, through libxml2.
         printf 'const char icudt%s_dat[64] = {0};\n' "${path##*.so.}" |
             cc -shared -fPIC -x c - -Wl,-soname,"${path##*/}" -o "$to/lib/${path##*/}"
         ;;

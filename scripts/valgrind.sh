@@ -16,7 +16,7 @@ export OMP_WAIT_POLICY=passive
 head -c 6000 docs/design.md >"$run/text"
 for n in {10..39}; do printf 'ends in %d\tnumber %d\n' $((n % 10)) "$n"; done >"$run/lines"
 
-# PROGRAM ARGUMENT...
+# Runs PROGRAM ARGUMENT... under memcheck.
 check() {
     valgrind --quiet --error-exitcode=99 --leak-check=full --show-leak-kinds=definite,indirect \
         --errors-for-leak-kinds=definite,indirect "build/release/bin/$1" "${@:2}" >"$run/out" 2>&1 || {

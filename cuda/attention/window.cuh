@@ -38,7 +38,7 @@ struct win_room {
     int64_t reach[2];      /* largest differences of positions                                   */
     int64_t differences;   /* of positions, or 0: nothing depends on them                        */
     int64_t biases;        /* those, global tokens, two constants; padded                        */
-    int64_t spans;         /* slices of the map                                                  */
+    int64_t spans;         /* of the map                                                         */
     int64_t table, keys;   /* [slices][H][biases]; [B][H][spans][extra][2][D]                    */
     int64_t total;         /* before them: delta, [B,H,N]                                        */
 };

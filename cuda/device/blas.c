@@ -105,7 +105,7 @@ void tp__cuda_blas_close(tp_cuda_blas *b)
     free(b);
 }
 
-/* cuBLAS wants leading dimensions of at least 1, even for empty matrices. */
+/* cuBLAS requires leading dimensions of at least 1, even for empty matrices. */
 static int leading(int64_t n)
 {
     return n > 1 ? (int)n : 1;

@@ -15,7 +15,7 @@
 #define PLANS      256
 #define NEIGHBOURS 8 /* entries where a plan may be stored */
 #define KEY        13
-#define ALIGNED    16 /* bytes: the alignment that the kernels want of the vector */
+#define ALIGNED    16 /* bytes: the alignment that the kernels require of the vector */
 
 /* clang-format off */
 #define FUNCTIONS(X)                                                                               \

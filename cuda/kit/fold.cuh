@@ -1,4 +1,5 @@
-/* fold.cuh - sums onto a broadcast operand b: for each element of b, over the elements of a it broadcasts to.
+/* fold.cuh - sums onto a broadcast operand b: over the elements of a that each element of b
+ * broadcasts to.
  *
  *     out[b] = finish(sum of x[a] w[a], b)
  *
