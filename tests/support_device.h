@@ -5,24 +5,24 @@
 #include <stdbool.h>
 #include <tapegrad/device.h>
 
-/* The device of the suite: cpu, or the one that the environment variable TAPEGRAD_DEVICE names. */
+/* Opens the device of the suite: cpu, or the one in the environment variable TAPEGRAD_DEVICE. */
 tp_device *device_open(const tp_device_opts *o);
 bool device_is_cuda(void);
-bool device_is_emulated(void); /* a GPU's emulation, slower by far: tests do less */
-/* Skips a test of the CPU alone where the device is CUDA: the suite of the CPU has it. */
+bool device_is_emulated(void); /* the emulation is much slower, so tests do less */
+/* Skips a CPU-only test on CUDA, as the CPU's suite runs it. */
 void device_cpu_only(void);
-/* The most exact dtype that it computes in, TP_F64 or TP_F32, and the limit that goes with it. */
+/* The most exact dtype of the suite's device, TP_F64 or TP_F32, and the limit for that dtype. */
 tp_dtype device_real(void);
 double device_limit(double f64, double f32);
 
-/* Is there a GPU, or its emulation? */
+/* Is there a GPU or its emulation? */
 bool device_has_cuda(void);
-/* The error of opening it if there is neither driver nor emulation; else NULL. */
+/* The error of opening a GPU if there is neither driver nor emulation, else NULL. */
 const char *device_cuda_missing(void);
-/* Opens it, each buffer an allocation of its own, which is poisoned by the emulation. */
+/* Opens the GPU with a separate allocation for each buffer, which the emulation poisons. */
 tp_device *device_cuda(void);
 
-/* Emulation: chooses one of the orders of threads, 0 being the usual one. False: no such order. */
+/* Chooses the emulation's order of threads; 0 is the usual one. False if there is no such order. */
 bool device_set_order(int order);
 
 #endif

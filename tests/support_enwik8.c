@@ -1,11 +1,11 @@
-/* support_enwik8.c - the program enwik8 with a small made-up text. */
+/* support_enwik8.c - the program enwik8 with a small synthetic text. */
 #include "support_enwik8.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
-/* There is something to learn in it. */
+/* The text is regular, so that a model can learn from it. */
 void make_text(const char *name, int bytes)
 {
     static const char *const word[] = {

@@ -1,4 +1,4 @@
-/* support_enwik8.h - the program enwik8 with a small made-up text. */
+/* support_enwik8.h - the program enwik8 with a small synthetic text. */
 #ifndef TP_SUPPORT_ENWIK8_H
 #define TP_SUPPORT_ENWIK8_H
 
@@ -9,11 +9,11 @@
     "--threads 1 --layers 2 --dim 32 --hidden 48 --heads 2 --chunk 8 --window 16 --tokens 32 "     \
     "--mem-len 32 --batch 2 --warmup 4 --eval-tokens 200 "
 
-/* A file of so many bytes: words of a few syllables in lines. */
+/* Writes a file of this size: lines of words of a few syllables. */
 void make_text(const char *name, int bytes);
 
-void enwik8_begin(void); /* makes the folder, with `text`; program_end removes it */
+void enwik8_begin(void); /* makes the folder and `text`; program_end removes it */
 
-double bpc_printed(int64_t *tokens); /* by eval, and of how many tokens */
+double bpc_printed(int64_t *tokens); /* printed by eval, with the number of tokens */
 
 #endif

@@ -1,4 +1,4 @@
-/* support_files.c - safetensors files, whole and damaged. */
+/* support_files.c - intact and damaged safetensors files. */
 #include "support_files.h"
 
 #include <criterion/criterion.h>

@@ -1,12 +1,11 @@
-/* support_fixtures.h - finds reference cases: in $TAPEGRAD_FIXTURES, in ../shared/fixtures beside
- * the source folder (not for an emulated GPU), and last in tests/fixtures, the selection that the
- * project keeps. */
+/* support_fixtures.h - finds reference cases: in $TAPEGRAD_FIXTURES, then in ../shared/fixtures
+ * beside the source folder (not for an emulated GPU), then in the selection of tests/fixtures. */
 #ifndef SUPPORT_FIXTURES_H
 #define SUPPORT_FIXTURES_H
 
 #include <stddef.h>
 
-/* The first path/name that exists there, in path; the test is skipped if there is none. */
+/* Stores the first existing path in `path`; skips the test if there is none. */
 void fixture_find(const char *name, char *path, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* support_folder.c - a folder of its own for each test that writes files. */
+/* support_folder.c - a separate folder for each test that writes files. */
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "support_folder.h"
 

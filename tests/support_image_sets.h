@@ -6,12 +6,12 @@
 
 /* Names are relative to the folder. */
 void write_text(const char *name, const char *text);
-void make(const char *name); /* a folder */
+void make(const char *name); /* makes a folder */
 
-/* An image of 40 x 36 pixels of one colour, which tells images apart. */
+/* Writes an image of 40 x 36 pixels of one colour, by which tests tell images apart. */
 void write_image(const char *name, int colour);
 
-/* NAME/cat and NAME/dog with n images each. */
+/* Makes NAME/cat and NAME/dog with n images each. */
 void make_classes(const char *name, int n, int colour);
 
 tp_image_set *open_set(const char *name, tp_layout layout, tp_part part);

@@ -4,13 +4,12 @@
 
 #include <tapegrad/tapegrad.h>
 
-/* Elements of a shape; the index along each axis of element e, and back. */
+/* The number of elements; element e's index along each axis; the element at an index. */
 int64_t elements(tp_shape s);
 void index_of(tp_shape s, int64_t e, int64_t *index);
 int64_t element_at(tp_shape s, const int64_t *index);
 
-/* Did the mistake just made fail T with a text that begins so? Clears the error for the next one.
- */
+/* Did T fail with an error that begins with this text? Clears the error. */
 bool failed_with(tp_tape *T, const char *text);
 
 #endif

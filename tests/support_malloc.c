@@ -1,5 +1,5 @@
-/* support_malloc.c - see the header. Freed blocks must come from here too: memory that a shared
- * library allocates and we free (or the reverse) would show as a wrong count. */
+/* support_malloc.c - see the header. Freed blocks must be allocated here too: memory that a shared
+ * library allocates and we free, or the reverse, makes the count wrong. */
 #include "support_malloc.h"
 
 #include <errno.h>

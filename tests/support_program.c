@@ -1,4 +1,4 @@
-/* support_program.c - the programs of examples/ as a user runs them, in a folder of its own. */
+/* support_program.c - the programs of examples/ as a user runs them, each in its own folder. */
 #include "support_program.h"
 
 #include <criterion/criterion.h>
@@ -81,7 +81,7 @@ pid_t start(const char *args)
     if (child == 0) {
         dup2(open("out", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDOUT_FILENO);
         dup2(open("err", O_WRONLY | O_CREAT | O_TRUNC, 0666), STDERR_FILENO);
-        signal(SIGINT, SIG_DFL); /* shells ignore it for tests in the background */
+        signal(SIGINT, SIG_DFL); /* shells make background tests ignore it */
         execv(words[0], words);
         _exit(127);
     }

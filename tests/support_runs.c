@@ -44,7 +44,7 @@ static void long_line_data(void)
     make_lines("lines", 4000);
 }
 
-/* The same few images under many names. */
+/* Validation images: one file of each colour under many names. */
 static void long_image_data(void)
 {
     cr_assert(shell("for i in $(seq 100 700); do for c in red blue; do "

@@ -97,7 +97,7 @@ bool trial_same_on_threads(const trial *t)
     for (size_t k = 0; k < sizeof threads / sizeof *threads; k++) {
         trial now = *t;
         now.threads = threads[k];
-        if (!device_set_order((int)k) && device_is_emulated()) break; /* this is the only order */
+        if (!device_set_order((int)k) && device_is_emulated()) break; /* there is no other order */
         trial_result r = trial_run(&now);
         if (*r.why) fprintf(stderr, "%s\n", r.why);
         if (k > 0) {

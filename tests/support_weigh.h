@@ -6,7 +6,7 @@
 
 #include <tapegrad/tapegrad.h>
 
-/* Runs a backward after which the gradients of p[i] have grown by g[i] (numel values in double). */
+/* Runs a backward that adds g[i] (numel doubles) to the gradient of each p[i]. */
 void give_grads(tp_tape *T, int n, const tp_tensor *p, double *const *g);
 
 #endif

@@ -1,5 +1,5 @@
 /* test_analyze.c - the numbers of `imagenet analyze` against plain arithmetic on the same models:
- * similarity, norms, light self-limited attention. Spans: test_analyze_span.c. */
+ * similarity, norms, light self-limited attention. test_analyze_span.c tests spans. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -8,7 +8,7 @@
 
 /* ---- similarity ---- */
 
-/* Mean cosine of all pairs, pair by pair, of x [B,front+N,D] or [B,H,W,D]. */
+/* The mean cosine of all pairs of tokens of x [B,front+N,D] or [B,H,W,D], pair by pair. */
 static double plain_cosine(tp_tape *T, tp_tensor x, int64_t front)
 {
     host_array h = { 0 };
@@ -32,7 +32,7 @@ static double plain_cosine(tp_tape *T, tp_tensor x, int64_t front)
     return pairs > 0 ? sum / (pairs * (double)B) : 0;
 }
 
-/* The similarity after each block by the models' own parts, NAN where these do not show it. */
+/* The similarity after each block, computed from the model's parts; NAN where they hide it. */
 static int of_lsla(analysis *a, double *want)
 {
     const tp_vit_lsla *m = classifier_as(a->f.m, &tp_model_vit_lsla);
@@ -148,9 +148,9 @@ Test(analyze, cosine_of_known_rows)
 
 /* ---- norms ---- */
 
-/* Before any norm, the first block of a model equals that of the same model without DualLN, whose
- * projections the op itself has computed. With both norms as initialised, vectors of D elements
- * have length sqrt(D) up to epsilon. */
+/* Before any norm, the first block equals that of the same model without DualLN, whose projections
+ * the op computed. After both initialised norms, vectors of D elements have length sqrt(D) up to
+ * epsilon. */
 Test(analyze, norm_ratios)
 {
     static norm_ratios with, without, vil;
@@ -181,8 +181,8 @@ Test(analyze, norm_ratios)
         }
 }
 
-/* Three tokens, two heads of one element and two ranks, the scores such that the first head takes
- * token 1 and the mean, the second one token 2 and token 0. */
+/* Three tokens, two heads of one element and two ranks. By its scores the first head selects token
+ * 1 and the mean, the second head tokens 2 and 0. */
 Test(analyze, projection_of_known_tokens)
 {
     const double x[6] = { 1, 10, 2, 20, 6, 60 }, no = -1000;
@@ -195,8 +195,8 @@ Test(analyze, projection_of_known_tokens)
 
 /* ---- light self-limited attention ---- */
 
-/* Scores by the queries and keys themselves, weights by a softmax of the logits. The window's first
- * row and column, of which no pair is masked. */
+/* The logits follow from the scores, and the weights from a softmax of the logits. No pair of the
+ * default window is masked. */
 Test(analyze, self_limited_attention)
 {
     static const struct {
@@ -238,7 +238,7 @@ Test(analyze, self_limited_attention)
     }
 }
 
-/* The score of a pair: the first block's, from its input made by the model's parts. */
+/* The scores of the first block, computed from its input. */
 Test(analyze, score_of_self_limited_attention)
 {
     analysis a;

@@ -12,7 +12,7 @@
 
 typedef ref_attention_case problem;
 
-/* The result and the gradients of the inputs. */
+/* The result, then the gradients of the inputs. */
 enum { MAX_INPUTS = REF_ATTENTION_INPUTS, MAX_PARTS = MAX_INPUTS + 1 };
 typedef struct answer {
     int64_t numel[MAX_PARTS];
@@ -153,7 +153,7 @@ Test(attention, equals_plain_ops)
     tp_device_close(D);
 }
 
-/* f32 rounds logits, of magnitude size^2 here, before the exponential. */
+/* f32 rounds logits, of magnitude size^2, before the exponential; a large size needs tolerance. */
 Test(attention, in_f32_on_every_instruction_set)
 {
     const tp_isa isas[] = { TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 };
@@ -207,7 +207,7 @@ Test(attention, has_the_same_bits_on_any_number_of_threads)
     }
 }
 
-/* Exactly zero, in the result and in the gradients: rows [from, to) of queries, or of all keys. */
+/* Rows [from, to) of this part, the result or a gradient, must be exactly zero. */
 static void expect_zeros(const problem *p, const answer *a, int part, int64_t from, int64_t to)
 {
     const int64_t width = p->H * p->D;
@@ -226,7 +226,7 @@ Test(attention, of_a_query_that_sees_nothing_is_zero)
     tp_device *D = tp_device_open("cpu", NULL);
 
     answer a = solve(&masked, D, TP_F32, false);
-    expect_zeros(&masked, &a, 0, masked.N, 2 * masked.N); /* the second row of the batch */
+    expect_zeros(&masked, &a, 0, masked.N, 2 * masked.N); /* the second sample */
     expect_zeros(&masked, &a, 1, masked.N, 2 * masked.N);
     expect_zeros(&masked, &a, 2, masked.S, 2 * masked.S);
     expect_zeros(&masked, &a, 3, masked.S, 2 * masked.S);
@@ -240,7 +240,7 @@ Test(attention, of_a_query_that_sees_nothing_is_zero)
     tp_device_close(D);
 }
 
-/* What attention takes in training beside its inputs grows with N, not with N * S. */
+/* The memory of training, inputs aside, grows with N and not with N * S. */
 Test(attention, takes_memory_linear_in_the_tokens)
 {
     const problem problems[] = {
@@ -272,7 +272,7 @@ typedef struct mistake {
     tp_attn_cfg cfg;
     const char *text;
     tp_code code;
-    tp_dtype mask_type; /* TP_F32, which is 0, means TP_U8 here */
+    tp_dtype mask_type; /* TP_F32, the default 0, means TP_U8 */
 } mistake;
 
 #define X3(B, N, C)                                                                                \

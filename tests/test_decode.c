@@ -1,5 +1,5 @@
-/* test_decode.c - incremental decoding equals running all tokens so far through the model, at every
- * step, over several segments; and a token's work and memory do not depend on its position. */
+/* test_decode.c - incremental decoding gives the same logits as running all tokens so far through
+ * the model, at every step over several segments. Work and memory do not depend on the position. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { V = 17, MOST = 128 };
 
-/* A small model; zeros mean 1 layer... see build. */
+/* A small model; open_bench replaces zeros by defaults. */
 typedef struct decode_case {
     const char *name;
     int64_t segment, mem_len;
@@ -51,7 +51,7 @@ static const decode_case cases[] = {
 typedef struct bench {
     tp_device *D;
     tp_params *P;
-    tp_tape *T; /* of the recomputation */
+    tp_tape *T; /* tape of the recomputation */
     tp_tape *decoding;
     tp_ls_lm lm;
 } bench;
@@ -75,7 +75,7 @@ static void open_bench(bench *b, const decode_case *c)
     tp_ls_lm_init(b->P, &b->lm, "", cfg);
     cr_assert(tp_params_ok(b->P), "%s: %s", c->name, tp_params_why(b->P));
 
-    /* Weights of ordinary size: at the initial 0.02 all attention is alike. */
+    /* Larger weights than the initial 0.02, at which attention is nearly uniform. */
     for (tp_param_info it = { 0 }; tp_next_param(b->P, &it);) {
         static double x[1 << 14];
         const size_t bytes = (size_t)tp_numel(it.tensor) * sizeof *x;
@@ -95,7 +95,7 @@ static void close_bench(bench *b)
     tp_device_close(b->D);
 }
 
-/* Logits after tokens 0 .. n-1, run in whole segments and a padded last one from a fresh state. */
+/* Logits after tokens 0 .. n-1, from a fresh state, in whole segments and a padded last one. */
 static void recompute(bench *b, const int32_t *token, int64_t n, int64_t segment, double *logits)
 {
     tp_tape *T = b->T;
@@ -114,15 +114,15 @@ static void recompute(bench *b, const int32_t *token, int64_t n, int64_t segment
     cr_assert(tp_ok(T), "%s", tp_why(T));
 }
 
-/* How far logits may be off. Weights of this size amplify the rounding of f32: up to 1e-3 is seen,
- * on the CPU too. */
+/* The tolerance of logits. Weights of this size amplify rounding in f32, by which errors up to 1e-3
+ * occur, also on the CPU. */
 static double tolerance(void)
 {
     return device_limit(2e-6, 4e-3);
 }
 
-/* An emulated GPU decodes across two segment borders, not three, and recomputes only at every
- * sixteenth token: an earlier error stays in the state. */
+/* An emulated GPU decodes across two segment borders, not three, and recomputes only every
+ * sixteenth token, as earlier errors persist in the state. */
 static int stride(void)
 {
     return device_is_emulated() ? 16 : 1;
@@ -156,7 +156,7 @@ static void check_case(const decode_case *c)
     close_bench(&b);
 }
 
-/* Two halves, which run side by side. */
+/* Half of the cases, so that two tests can run in parallel. */
 static void check_every_second(size_t first)
 {
     for (size_t i = first; i < sizeof cases / sizeof *cases; i += 2) check_case(&cases[i]);
@@ -172,7 +172,7 @@ Test(decode, equals_recomputation_at_every_step_too)
     check_every_second(1);
 }
 
-/* Prompts are fed without asking for logits; borders of chunks and segments fall anywhere. */
+/* Prompts are fed without requesting logits and may end anywhere in a chunk or segment. */
 Test(decode, prompts_of_any_length)
 {
     static bench b;
@@ -196,8 +196,8 @@ Test(decode, prompts_of_any_length)
     close_bench(&b);
 }
 
-/* Tokens at the same position in a chunk cost the same number of launches in every segment, those
- * at a border a few more; memory after each segment does not grow. */
+/* Tokens at the same position in a chunk take the same number of launches in every segment, with a
+ * few more at a border. Memory after each segment does not grow. */
 Test(decode, work_and_memory_do_not_grow)
 {
     static bench b;

@@ -1,4 +1,4 @@
-/* test_determinism.c - the number of threads does not change a bit: results and gradients of ops on
+/* test_determinism.c - bits do not depend on the number of threads: results and gradients of ops on
  * sizes that split, and a short training run, on 1, 2 and 8 threads and every instruction set. */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -196,7 +196,7 @@ static tp_tensor mse(tp_tape *T, const tp_tensor *x)
 typedef struct op_case {
     const char *name;
     tp_tensor (*f)(tp_tape *T, const tp_tensor *x);
-    int grads;     /* the number of leading inputs that want a gradient; the others are constants */
+    int grads;     /* number of leading inputs that need a gradient; the others are constants */
     int64_t below; /* > 0: the constant holds integers in [0, below)                  */
     tp_shape in[MAX_IN];
 } op_case;
@@ -335,8 +335,8 @@ Test(determinism, ops)
 
 enum { VOCAB = 31, BATCH = 2, TOKENS = 64, STEPS = 3 };
 
-/* The parameters after a few updates of a small language model with everything on: dropout, caches,
- * clipping. */
+/* The parameters of a small language model after a few updates with dropout, caches and clipping.
+ */
 static float *train(int threads, size_t *bytes)
 {
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads });
@@ -391,7 +391,7 @@ Test(determinism, training_run)
     free(one);
 }
 
-/* The child has none of the threads that computed in its parent. */
+/* A forked child has none of its parent's worker threads. */
 Test(determinism, child_of_a_fork, .timeout = 120)
 {
     size_t bytes, ours_bytes;

@@ -34,7 +34,7 @@ static void get_values(tp_tape *t, tp_tensor x, int64_t n, double *v)
     if (tp_numel(x) == n) values_read(t, x, v);
 }
 
-/* The larger error; NaN stays. */
+/* The larger error, or NaN if a is NaN. */
 static double worse(double a, double b)
 {
     return isnan(a) || b <= a ? a : b;
@@ -114,7 +114,7 @@ Test(elementwise, unary)
             const double range = unary[i].to - unary[i].from;
             tp_reset(T);
             values_random(x, N, i);
-            for (int e = 0; e < N; e++) /* floats, so that both dtypes see the same; never 0 */
+            for (int e = 0; e < N; e++) /* exact in f32, as both dtypes use it; never 0 */
                 x[e] = (float)(unary[i].from + range * (0.50001 + 0.5 * x[e]));
             const tp_tensor in = values_input(T, dt, TP_SHAPE(N), x);
             const tp_tensor out = unary[i].op(T, in);
@@ -126,7 +126,7 @@ Test(elementwise, unary)
                 const double want = unary[i].exact(x[e]), size = fabs(want) + fabs(x[e]);
                 const double h = 1e-6 * fmax(fabs(x[e]), 0.01);
                 const double d = (unary[i].exact(x[e] + h) - unary[i].exact(x[e] - h)) / (2 * h);
-                const bool kink = fabs(fabs(x[e]) - 3) < 1e-4; /* of hardswish */
+                const bool kink = fabs(fabs(x[e]) - 3) < 1e-4; /* kinks of hardswish */
                 value = worse(value, fabs(y[e] - want) / size);
                 slope = worse(slope, kink ? 0 : fabs(g[e] - d) / (1 + fabs(d)));
             }
@@ -174,7 +174,7 @@ static double slope_b(int op, double a, double b)
     return op == 0 ? 1 : op == 1 ? -1 : op == 2 ? a : -a / (b * b);
 }
 
-/* Shapes that cut the sums of db in blocks, pieces and columns, and leave remainders. */
+/* Shapes that split the sums of db into blocks, pieces and columns, with remainders. */
 static const struct {
     tp_shape a, b;
 } broadcasts[] = {
@@ -197,7 +197,7 @@ static const struct {
     { { 2, { 0, 3 } }, { 1, { 3 } } },
 };
 
-/* The element of b that meets element e of a. */
+/* The element of b that is combined with element e of a. */
 static int64_t meets(tp_shape a, tp_shape b, int64_t e)
 {
     int64_t index[TP_MAX_DIMS];
@@ -294,7 +294,7 @@ Test(elementwise, where)
         sample_all(b, N, 2, false);
         values_random(mask, N, 3);
         for (int e = 0; e < N; e++) mask[e] = mask[e] > 0 ? (e % 2 ? 1 : 255) : 0;
-        a[0] = NAN; /* where it is not taken it must not show */
+        a[0] = NAN; /* an element that is not selected must not matter */
         mask[0] = 0;
         tp_reset(T);
         const tp_tensor ta = values_input(T, dt, TP_SHAPE(N), a),

@@ -1,7 +1,7 @@
-/* test_enwik8.c - the program enwik8 as a user runs it, on a small made-up text: stopping and
- * resuming gives the same bits, every bad input is one clear message, evaluation and generation
- * work as documented. Signals, kills and full disks are tested by test_faults.c, test_kill.c and
- * test_signals.c. */
+/* test_enwik8.c - the program enwik8 as a user runs it, on a small synthetic text: stopping and
+ * resuming gives the same bits, every bad input gives one clear message, evaluation and generation
+ * work as documented. test_faults.c, test_kill.c and test_signals.c test signals, kills and full
+ * disks. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ TestSuite(enwik8, .init = enwik8_begin, .fini = program_end, .timeout = 900);
 
 /* ---- resuming ---- */
 
-/* Stopped after 5 updates and resumed on 2 threads: the bits of 12 updates without a stop. */
+/* A run stopped after 5 updates and resumed on 2 threads equals 12 uninterrupted updates. */
 Test(enwik8, resume_is_exact)
 {
     static const struct {
@@ -177,7 +177,7 @@ Test(enwik8, bad_input)
               "nothing was written over");
 }
 
-/* A position in the text that no run reaches is refused, not counted on from. */
+/* A text position that no run reaches is refused. */
 Test(enwik8, extreme_positions)
 {
     const int64_t most = INT64_C(1) << 60, bad[] = { most + 1, INT64_MAX, -1, INT64_MIN };
@@ -208,9 +208,8 @@ static bool all_finite(const char *path)
     return finite;
 }
 
-/* A learning rate that makes training diverge: the run stops by itself, keeps the last good
- * checkpoint and gives advice, which works. Rounding decides whether the loss or a gradient becomes
- * NaN first. */
+/* The learning rate makes training diverge. The run stops, keeps the last good checkpoint and gives
+ * advice, which works. Rounding decides whether the loss or a gradient becomes NaN first. */
 Test(enwik8, nan_loss)
 {
     static const struct {
@@ -255,7 +254,7 @@ Test(enwik8, eval_protocols)
         { "--protocol official --segment 64 --context 128 --limit 500", 500 - 7 },
         { "--protocol windows --segment 32 --context 128 --step 64 --limit 500", 448 },
         { "--protocol fast --limit 500", 500 },
-        { "--protocol stream --segment 32 --context 32 --limit 500", 500 }, /* as fast */
+        { "--protocol stream --segment 32 --context 32 --limit 500", 500 }, /* equals fast */
         { "--protocol windows --segment 32 --context 96 --step 50 --limit 500", 500 },
         { "--protocol fast --split valid", 1000 },
     };
@@ -396,8 +395,8 @@ Test(enwik8, log_and_config)
     cr_expect(strstr(out, "\"layers\": 2") && strstr(out, "\"optimizer\": \"adamw\""), "%s", out);
 }
 
-/* The comparison of variants: one row each, and at the number of updates that the slowest made its
- * reading is its last validation. What is complete is not trained again. */
+/* The comparison has one row for each variant. The slowest variant's value at its own number of
+ * updates is its last validation. Complete runs are not trained again. */
 Test(enwik8, comparison)
 {
     static const char command[] =

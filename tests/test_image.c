@@ -1,8 +1,7 @@
-/* test_image.c - decoding: every difficult file of the shared JPEG collection behaves as its list
- * says, boxes and shrinking, PNG of every kind made here, and every error text.
+/* test_image.c - decoding: every difficult file of the shared JPEG collection gives the result in
+ * the collection's list. Boxes and shrinking, generated PNGs of every kind, and every error text.
  *
- * The collection is looked for in $TAPEGRAD_DATA/jpeg and in ../shared/data/jpeg beside the source
- * folder. */
+ * The collection is in $TAPEGRAD_DATA/jpeg or in ../shared/data/jpeg beside the source folder. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <png.h>
@@ -44,8 +43,8 @@ static void means(const tp_image *p, double mean[3])
     for (int c = 0; c < 3; c++) mean[c] /= (double)(p->width * p->height);
 }
 
-/* Columns of the list with the expected result: images that Pillow reads, and images that djpeg
- * reads with a warning, such as truncated files. */
+/* The list's columns with the expected result. Pillow reads the images, or djpeg reads them with a
+ * warning, as for truncated files. */
 typedef struct wanted {
     const char *file, *size, *load, *mean;
     bool readable;
@@ -160,7 +159,7 @@ Test(image, boxes_of_difficult_files)
     tp_image_free(&part);
 }
 
-/* ---- files made here ---- */
+/* ---- generated files ---- */
 
 enum { WIDTH = 37, HEIGHT = 29 };
 
@@ -205,7 +204,7 @@ static const struct kind {
     { "rgba 16, interlaced", 16, PNG_COLOR_TYPE_RGBA, true, false },
 };
 
-/* The stored channels, and the conversion of a stored sample. */
+/* The number of stored channels. */
 static int channels(const struct kind *k)
 {
     return k->colour == PNG_COLOR_TYPE_PALETTE ? 1
@@ -254,7 +253,7 @@ static bytes make_png(const struct kind *k)
         uint8_t *to = rows[y] = all + y * WIDTH * 8;
         for (int64_t i = 0; i < WIDTH * n; i++, to += wide) {
             to[0] = (uint8_t)sample(k, i / n, y, (int)(i % n));
-            if (wide == 2) to[1] = 0xc7; /* lost */
+            if (wide == 2) to[1] = 0xc7; /* the low byte is lost */
         }
     }
     png_write_image(png, rows);
@@ -295,7 +294,7 @@ Test(image, png_of_every_kind)
     tp_image_free(&p);
 }
 
-/* The rows read from a truncated PNG are kept and the rest is black; with strict, it is an error. */
+/* A truncated PNG keeps the rows read and is black below; with strict it is an error. */
 Test(image, truncated_png)
 {
     tp_image p = { 0 };
@@ -314,7 +313,7 @@ Test(image, truncated_png)
     tp_image_free(&p);
 }
 
-/* A grey JPEG of that size, all of one value; of so many scans if that is not 1: progressive. */
+/* A grey JPEG of constant value; progressive with this number of scans unless that is 1. */
 static bytes make_jpeg(unsigned width, unsigned height, int scans)
 {
     jpeg_scan_info scan[65] = { { .comps_in_scan = 1 } };
@@ -346,7 +345,7 @@ static bytes make_jpeg(unsigned width, unsigned height, int scans)
     return b;
 }
 
-/* Each scan goes over the whole image: a megabyte could take half a minute. */
+/* Each scan covers the whole image, so a one-megabyte file could take half a minute. */
 Test(image, scans)
 {
     static const struct {
@@ -435,7 +434,7 @@ Test(image, writing, .init = make_folder, .fini = remove_folder)
     tp_image_free(&back);
 }
 
-/* A file that is truncated and refilled while it is read causes no SIGBUS. */
+/* A file that is truncated and refilled during a read causes no SIGBUS. */
 Test(image, file_that_shrinks, .init = make_folder, .fini = remove_folder)
 {
     enum { TIMES = 400 };
@@ -458,7 +457,7 @@ Test(image, file_that_shrinks, .init = make_folder, .fini = remove_folder)
     tp_image_free(&p);
 }
 
-/* Reading anything else might wait or never end; compressed files are not unpacked. */
+/* Reading other kinds of files could block or never end. Compressed files are not unpacked. */
 Test(image, only_images_in_regular_files, .init = make_folder, .fini = remove_folder)
 {
     tp_image p = { 0 };

@@ -1,11 +1,11 @@
-/* test_kill.c - training programs killed with SIGKILL while they spend their time writing
- * checkpoints: there is always a whole one, nothing piles up in the folder, and the end is that of
- * a run never killed.
+/* test_kill.c - training programs killed with SIGKILL while they mostly write checkpoints. There is
+ * always an intact checkpoint, no files accumulate, and the result equals that of a run never
+ * killed.
  *
- *     KILLS=200 test_kill      so many kills of each program, 15 otherwise
+ *     KILLS=200 test_kill      200 kills of each program, 15 by default
  *
- * Odd kills come after a random time, even ones at an event in the folder (a file made, written,
- * closed, renamed), so that each window between two system calls is met. */
+ * Odd kills come after a random time, even ones at an event in the folder (a file created, written,
+ * closed, renamed), so that kills hit each window between two system calls. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static uint32_t random_below(uint32_t n)
     return (state >> 8) % n;
 }
 
-/* Returns once `count` events of the kind have come from the folder, or after two seconds. */
+/* Waits for `count` events of these kinds in the folder, at most two seconds. */
 static void await_events(int watch, uint32_t mask, int count)
 {
     char buffer[4096] __attribute__((aligned(8)));
@@ -73,7 +73,7 @@ static int tensors_in(const char *path)
     return n;
 }
 
-/* The files of the folder; *torn: those that only a kill leaves. */
+/* Counts the files in the folder; *torn: temporary files, which only a kill leaves. */
 static int count_files(const char *path, int *torn)
 {
     int n = 0;
@@ -99,7 +99,7 @@ static void expect_same_end(const run_kind *k)
                  name);
 }
 
-/* Runs `args` until it is killed. False if it came to its end before. */
+/* Runs `args` and kills it. False if it ended before. */
 static bool run_and_kill(const char *args, int round, int watch)
 {
     int status;
@@ -114,7 +114,7 @@ static bool run_and_kill(const char *args, int round, int watch)
     return false;
 }
 
-/* The update of the checkpoint, which is not older than `before`; -1: there never was one. */
+/* The checkpoint's update, which must be at least `before`; -1: there was no checkpoint yet. */
 static int64_t check_folder(const run_kind *k, int round, int64_t before, int *met)
 {
     int torn;

@@ -1,12 +1,12 @@
-/* test_layers.c - the rules of the tree: includes between layers, folders, sizes, functions that
- * the library must never call, and consumers that use an installed copy through CMake and
- * pkg-config. */
+/* test_layers.c - the rules of the source tree: includes between layers, folders, file sizes,
+ * functions that the library must not call, and consumers that use an installed copy through CMake
+ * and pkg-config. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The lines that a shell command prints in the source folder; prints them if there are any. */
+/* Prints and counts the output lines of a shell command run in the source folder. */
 static int lines(const char *command)
 {
     char full[4096], line[512];
@@ -54,9 +54,9 @@ Test(layers, includes)
         0, "OpenMP threads are started in parallel.c only");
 }
 
-/* docs/adding-an-op.md: a kernel, and the function for its workspace, is named by its op and by its
- * file for each backend. cast_fwd also serves the parameters, softmax_fwd and linear_work are the
- * examples in comments. */
+/* By docs/adding-an-op.md, only an op and its file for each backend name a kernel or its workspace
+ * function. cast_fwd also serves the parameters; comments use softmax_fwd and linear_work as
+ * examples. */
 Test(layers, an_op_is_where_the_guide_says)
 {
     cr_expect_eq(
@@ -85,8 +85,8 @@ Test(layers, the_library_never_ends_the_process_nor_prints)
         "no environment variables");
 }
 
-/* docs/design.md, "Where things are": a line a folder of sources, indented by depth. A line of several
- * names means folders side by side. */
+/* docs/design.md, "Where things are", has a line for each source folder, indented by depth. A line
+ * with several names means sibling folders. */
 Test(layers, the_tree_is_as_drawn)
 {
     cr_expect_eq(
@@ -123,7 +123,7 @@ static int run(const char *command)
     return system(command);
 }
 
-/* With the warnings of this build, so that a cache of the compiler has the objects. */
+/* Uses this build's warning flags, so that a compiler cache has the objects. */
 Test(layers, exported_symbols, .timeout = 1200)
 {
     char command[2048];
@@ -149,7 +149,7 @@ Test(layers, exported_symbols, .timeout = 1200)
              TP_BUILD_DIR);
     cr_expect_eq(lines(command), 0, "no internal names are exported");
 
-    /* a consumer by CMake and one by pkg-config, against that installation */
+    /* builds one consumer with CMake and one with pkg-config against that installation */
     snprintf(command, sizeof command,
              "cmake -S '%s/tests/consumer' -B '%s/consumer/build' "
              "-DCMAKE_PREFIX_PATH='%s/consumer/prefix' >/dev/null && "
@@ -171,7 +171,7 @@ Test(layers, exported_symbols, .timeout = 1200)
     cr_expect_eq(run(command), 0, "a consumer builds with pkg-config");
 }
 
-/* A static installation under another prefix than the configured one, moved away from there. */
+/* A static installation works under a prefix other than the configured one, and after a move. */
 Test(layers, static_installation, .timeout = 600)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* test_norms.c - normalisations and softmax against the plain formulas in f64, on every instruction
- * set: values (gradients are test_gradcheck's and test_refs's), running statistics, extreme inputs,
- * empty sizes, equal bits on any number of threads, messages. */
+ * set: values, running statistics, extreme inputs, empty sizes, equal bits with any number
+ * of threads, messages. test_gradcheck.c and test_refs.c check gradients. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ typedef struct setting {
     double eps, momentum;
 } setting;
 
-/* x, w, b, mean, var as far as the kind has them. */
+/* Inputs are x, w, b, mean, var, of which a kind uses the first few. */
 static tp_tensor apply(tp_tape *T, const tp_tensor *x, const void *env)
 {
     const setting *s = env;
@@ -59,7 +59,7 @@ static void naive_row(kind k, double eps, int64_t n, const double *x, double *y)
                               : x[i] - most - log(sum);
 }
 
-/* y [rows,n] from x, w, b, mean, var. */
+/* Computes y [rows,n] from x, w, b, mean, var. */
 static void naive(const setting *s, const trial_result *r, int64_t rows, int64_t n, bool eval,
                   double *y)
 {
@@ -91,7 +91,7 @@ static trial trial_of(const setting *s, int64_t rows, int64_t n, bool w, bool b)
     return t;
 }
 
-/* Positive numbers. */
+/* n positive numbers. */
 static double *variances(int64_t n)
 {
     double *v = calloc((size_t)n + 1, sizeof *v);
@@ -138,7 +138,7 @@ Test(norms, values)
             }
 }
 
-/* One-pass formulas lose all digits here. */
+/* A one-pass variance would lose all digits here. */
 Test(norms, the_variance_is_exact_at_a_large_mean)
 {
     enum { ROWS = 200, N = 40 };
@@ -320,7 +320,7 @@ Test(norms, scalars_are_refused)
     }
 }
 
-/* ---- instance norm and weight standardisation: values against tests/test_refs.c ---- */
+/* ---- instance norm and weight standardisation; tests/test_refs.c checks values ---- */
 
 typedef struct option {
     bool weights, biased;

@@ -22,7 +22,7 @@ static const struct {
     tp_shape shape;
     int64_t numel;
 } params[N] = {
-    { "wide.weight", { 2, { 70, 130 } }, LARGEST }, /* two full blocks and a rest */
+    { "wide.weight", { 2, { 70, 130 } }, LARGEST }, /* two full blocks and a remainder */
     { "block.bias", { 1, { 4096 } }, 4096 },
     { "one", { 0, { 0 } }, 1 },
     { "empty", { 2, { 0, 3 } }, 0 },
@@ -186,7 +186,7 @@ static void plain_step(const form *f, plain *s, int i, const double *grad, doubl
                    f->adam.weight_decay * c.decay);
 }
 
-/* Which parameters step `step` reaches: "one" is frozen in step 2, "late" comes from step 3 on. */
+/* Does a step update parameter i? "one" is frozen in step 2; "late" has gradients from step 3. */
 static bool reached(int step, int i)
 {
     return !(i == 2 && step == 2) && !(i == 4 && step < 3);
@@ -202,7 +202,7 @@ static void run_step(const world *w, tp_optim *O, int step, double lr)
     for (int pass = 0; pass <= (step == 4); pass++) {
         int n = 0;
         for (int i = 0; i < N; i++) {
-            if (i != 2 && !reached(step, i)) continue; /* the frozen one takes part */
+            if (i != 2 && !reached(step, i)) continue; /* the frozen parameter takes part */
             gradient(step + 50 * pass, i, g[i]);
             p[n] = w->p[i];
             at[n++] = g[i];
@@ -277,7 +277,7 @@ Test(optim, bits_do_not_depend_on_threads)
     free_world(&many);
 }
 
-/* ---- what a step may do ---- */
+/* ---- conditions of a step ---- */
 
 Test(optim, a_step_without_gradients_fails_and_the_next_may_succeed)
 {
@@ -383,7 +383,7 @@ static void *limited_alloc(tp_device *D, size_t bytes)
     return allocations_left-- > 0 ? tp__cpu_backend.alloc(D, bytes) : NULL;
 }
 
-/* Memory ends after n allocations, for all n: an error text, no crash, no leak. */
+/* If memory runs out after n allocations, for any n, there is an error, no crash and no leak. */
 Test(optim, out_of_device_memory)
 {
     tp_backend limited = tp__cpu_backend;
@@ -471,7 +471,7 @@ Test(optim_files, stopping_and_continuing_gives_the_same_bits)
     }
 }
 
-/* Of a forged file: in the count of all updates, and in that of one parameter. */
+/* The forged file's count of all updates or of one parameter's updates is out of range. */
 Test(optim_files, a_count_beyond_all_training_is_refused)
 {
     const int64_t most = INT64_C(1) << 60, bad[] = { most + 1, INT64_MAX, -1, INT64_MIN };

@@ -1,5 +1,5 @@
-/* test_params_io.c - weights in and out of files: round trips, every difference in one message,
- * ties, prefixes, conversion, and that a failure changes nothing. */
+/* test_params_io.c - saving and loading weights: round trips, all differences in one message, ties,
+ * prefixes, conversion; a failure changes nothing. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -69,7 +69,7 @@ Test(params_io, there_and_back)
     tp_device_close(D);
 }
 
-/* ---- files of other programs, made by hand ---- */
+/* ---- files as other programs write them ---- */
 
 typedef struct line {
     const char *name;
@@ -119,7 +119,7 @@ typedef struct line {
         "running_mean", TP_F32, TWO                                                                \
     }
 
-/* Writes tensors of value `fill` (all of them zero bits if it is 0), with an optional alias. */
+/* Writes tensors filled with `fill` (0: zero bits in any dtype), with an optional alias. */
 static const char *file_of(const line *lines, const char *alias, const char *of, float fill)
 {
     static float data[5000];
@@ -247,7 +247,7 @@ Test(params_io, fitting_and_unfitting_files)
                              "%s: %s", cases[i].name, tp_params_why(P));
         if (ok) values(P, after);
         for (int k = 0; ok && k < VALUES; k++) {
-            const bool kept = cases[i].o.partial && k >= 5000 && k < 5003; /* of another shape */
+            const bool kept = cases[i].o.partial && k >= 5000 && k < 5003; /* its shape differs */
             cr_expect_eq(after[k], kept ? before[k] : 0.0, "%s: value %d", cases[i].name, k);
         }
         tp_params_free(P);
@@ -255,7 +255,7 @@ Test(params_io, fitting_and_unfitting_files)
     tp_device_close(D);
 }
 
-/* The values behind the back of a failed P: a failed load must not have written any. */
+/* Reads the values despite P's error: a failed load must not have written any. */
 Test(params_io, a_failed_load_changes_nothing)
 {
     static double before[VALUES], after[VALUES];
@@ -297,7 +297,7 @@ Test(params_io, tied_names_that_differ)
     tp_writer_free(W);
     tp_params_free(P);
 
-    /* the other way round: one tensor with an alias in the file, two parameters here */
+    /* the reverse: one tensor with an alias in the file, two parameters in P */
     const line one[] = { { "in_emb.weight", TP_F32, EMB }, { 0 } };
     path = file_of(one, "alias.out_emb.weight", "in_emb.weight", 2.0f);
     P = tp_params_new(D, NULL);
@@ -383,7 +383,7 @@ Test(params_io, two_models_in_one_file)
     tp_device_close(D);
 }
 
-/* ---- failures of others ---- */
+/* ---- earlier failures ---- */
 
 Test(params_io, failed_files_and_failed_parameters)
 {
@@ -411,8 +411,8 @@ Test(params_io, failed_files_and_failed_parameters)
     tp_device_close(D);
 }
 
-/* A configuration out of a file can name a model of any size: it takes memory only once the file is
- * seen to hold it. */
+/* A configuration in a file can describe a model of any size. Memory is allocated only after the
+ * file has been checked to contain it. */
 Test(params_io, an_unfitting_load_takes_no_memory)
 {
     tp_device *D = device_open(NULL);
@@ -449,7 +449,7 @@ Test(params_io, loading_between_forward_and_backward)
     tp_device_close(D);
 }
 
-/* ---- a device that fails while it is read ---- */
+/* ---- a device that fails during a read ---- */
 
 static int reads_left;
 
@@ -481,7 +481,7 @@ static bool gets(tp_params *P)
 static const struct {
     const char *name;
     bool (*act)(tp_params *P);
-    int reads; /* that go well before; in_emb, norm.bias, table, seen, running_mean are five */
+    int reads; /* successful reads; in_emb, norm.bias, table, seen, running_mean are five */
     bool ok;
 } late_faults[] = {
     { "save, first read", saves, 0, false }, { "save, last read", saves, 4, false },

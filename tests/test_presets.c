@@ -1,6 +1,6 @@
-/* test_presets.c - every model that `imagenet train --preset` knows takes a training step: at its
- * own size on a dry device, where every shape is checked and nothing computed, and in numbers on
- * small images. On CUDA, the small models' logits and gradients are the CPU's. */
+/* test_presets.c - every model of `imagenet train --preset` takes a training step, at full size on
+ * a dry device, which checks shapes without computing, and with values on small images. On CUDA,
+ * the small models' logits and gradients match the CPU's. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ typedef struct rig {
 
 static rig r[2];
 
-/* The preset for images of that size (0: its own). False: it is impossible there. */
+/* The preset for this image size (0: its own). False if the size is impossible. */
 static bool configure(const char *name, int64_t size, int64_t classes, classifier_cfg *c)
 {
     char why[1024];
@@ -58,7 +58,7 @@ static void close_rig(rig *g)
     tp_device_close(g->D);
 }
 
-/* Forward and backward on the same noise each time. */
+/* Runs forward and backward on fixed noise. */
 static void run(rig *g)
 {
     const int64_t side = g->m.cfg.size, n = BATCH * side * side * 3;
@@ -85,9 +85,9 @@ static void expect_fine(const rig *g, const char *name)
     cr_expect(tp_optim_ok(g->O), "%s: %s", name, tp_optim_why(g->O));
 }
 
-/* ---- at their own size ---- */
+/* ---- at full size ---- */
 
-/* parameters: 0, or how many there must be for 1000 classes. */
+/* parameters: the expected number for 1000 classes; 0: any. */
 static void dry_step(const char *name, int64_t parameters)
 {
     classifier_cfg c;
@@ -101,7 +101,7 @@ static void dry_step(const char *name, int64_t parameters)
     close_rig(r);
 }
 
-/* From the table's row of that name; 0: there is none. */
+/* The number of parameters of the table's row; 0: no such row. */
 static int64_t published_count(const char *name)
 {
     const tp_model_row *m = tp_model_find(name);
@@ -129,9 +129,9 @@ Test(presets, steps_at_their_own_size)
         if (strncmp(m->name, "vil-", 4) == 0) dry_step(m->name, published_count(m->name));
 }
 
-/* ---- in numbers ---- */
+/* ---- with values ---- */
 
-/* Two steps on one batch: the loss falls, and there is a gradient. */
+/* In two steps on one batch the loss falls, and the gradient is not zero. */
 static void real_step(const char *name, const classifier_cfg *c)
 {
     double loss[2], norm = 0;
@@ -148,7 +148,7 @@ static void real_step(const char *name, const classifier_cfg *c)
     close_rig(r);
 }
 
-/* The smallest images that the model accepts: some need whole windows, or maps that can be reduced. */
+/* Chooses the smallest images that the model accepts. */
 static void configure_small(const char *name, classifier_cfg *c)
 {
     static const int64_t sizes[] = { 32, 28, 64 };
@@ -157,7 +157,7 @@ static void configure_small(const char *name, classifier_cfg *c)
     cr_assert(i < 3, "%s: no size is possible", name);
 }
 
-/* Small images; the largest models, which have smaller ones of the same kind, are left out. */
+/* The largest models are left out, as there are smaller ones of the same kind. */
 Test(presets, steps_in_numbers)
 {
     if (device_is_cuda()) cr_skip_test("the CPU's");
@@ -192,7 +192,7 @@ Test(presets, steps_in_numbers)
 
 /* ---- on CUDA ---- */
 
-/* A difference of two vectors, and the length of the first. */
+/* The norm of the difference of two vectors, and of the first. */
 typedef struct gap {
     double difference, length;
 } gap;
@@ -207,8 +207,8 @@ static gap gap_of(const double *a, const double *b, size_t n)
     return (gap){ sqrt(g.difference), sqrt(g.length) };
 }
 
-/* whole: the length of the gradient of all parameters, which rounding is measured by where a
- * parameter's own vanishes. */
+/* whole: the norm of all gradients, to which rounding errors are relative where a parameter's own
+ * gradient vanishes. */
 static void compare_gradient(const char *preset, const tp_param_info *it, double whole)
 {
     const size_t n = (size_t)tp_numel(it->tensor);
@@ -259,8 +259,7 @@ Test(presets, small_ones_on_cuda)
     }
 }
 
-/* Each model with the values of its paper's table; a rate belongs to a batch of 1024 (cvt-13:
- * 2048). */
+/* Each model has the values of its paper's table. Rates are for a batch of 1024 (cvt-13: 2048). */
 Test(presets, recipes)
 {
     static const struct {

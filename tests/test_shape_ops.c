@@ -28,15 +28,15 @@ static void close_all(void)
 
 TestSuite(shape_ops, .init = open_all, .fini = close_all);
 
-/* ---- ops of one input, described by where each element of y comes from ---- */
+/* ---- ops of one input, described by the source of each element of y ---- */
 
 typedef struct args {
     tp_shape s; /* the order of permute, the shape of expand */
-    int axis;   /* from the front */
+    int axis;   /* counted from the front */
     int64_t a, b;
 } args;
 
-/* Changes the index of an element of y into that of an element of x; false: y is padding there. */
+/* Maps the index of an element of y to its source in x. False if the element is padding. */
 typedef bool (*source)(const args *g, tp_shape x, int64_t *index);
 typedef tp_tensor (*apply)(const args *g, tp_tensor x);
 
@@ -229,14 +229,14 @@ static const struct {
     { "roll by nothing", roll, rolled, { 2, { 7, 3 } }, { 2, { 7, 3 } }, { .axis = 0, .a = 14 } },
 };
 
-/* Distinct values as far as dtype allows, all of them exact in it. */
+/* Values exact in dtype, and distinct as far as it allows. */
 static double value(tp_dtype dt, int64_t e)
 {
     const int64_t limit = dt == TP_U8 || dt == TP_BF16 ? 256 : 1 << 20;
     return (double)(e % limit);
 }
 
-/* Checks values in dtype dt; where it is floating also the gradient of sum w y, w = 1, 2, 3, ... */
+/* Checks values in dt and, if it is floating, the gradient of sum w y with w = 1, 2, 3, ... */
 static void check_case(size_t i, tp_dtype dt)
 {
     const tp_shape sx = cases[i].x, sy = cases[i].y;
@@ -297,7 +297,7 @@ static const struct {
     { "one", 1, 1, { { 2, { 5, 2 } } } },
 };
 
-/* Concatenates, and slices the result: each part must come back, and its gradient reach it. */
+/* Slicing the concatenation returns each part, and each part gets its gradient. */
 Test(shape_ops, concat)
 {
     for (size_t i = 0; i < sizeof joins / sizeof *joins; i++)
@@ -365,7 +365,7 @@ Test(shape_ops, stack_and_split)
             cr_expect_arr_eq(back, v[k], sizeof back, "split along %d, part %d", axis, k);
             cr_expect_eq(tp_dim(y[k], at), 1);
         }
-        /* the second part is not used: its gradient counts as zeros */
+        /* the second part is unused, so its gradient is zero */
         tp_backward(T, tp_sum(T, tp_sub(T, tp_square(T, y[0]), y[2]), TP_ALL));
         for (int k = 0; k < 3; k++) {
             values_read(T, tp_grad(T, x[k]), back);
@@ -415,7 +415,7 @@ Test(shape_ops, views)
     cr_expect_gt(tp_device_stats(D).live_bytes, before);
 }
 
-/* Views take neither a kernel nor memory, forward and backward. */
+/* Views need no kernel and no memory, forward and backward. */
 Test(shape_ops, slices_of_everything_cost_nothing)
 {
     uint64_t launches[2];
@@ -438,7 +438,7 @@ Test(shape_ops, slices_of_everything_cost_nothing)
     cr_expect_eq(peaks[1], peaks[0], "%d bytes more", (int)(peaks[1] - peaks[0]));
 }
 
-/* Slices that overlap add to the gradient of one tensor. */
+/* Overlapping slices accumulate into the gradient of one tensor. */
 Test(shape_ops, overlapping_slices)
 {
     for (int axis = 0; axis < 2; axis++) {

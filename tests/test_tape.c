@@ -9,7 +9,7 @@
 #include "support_device.h"
 #include "support_values.h"
 
-/* A small model's worth of objects. */
+/* The objects of a small model. */
 typedef struct world {
     tp_device *D;
     tp_params *P;
@@ -42,7 +42,7 @@ static tp_tensor input(tp_tape *T)
     return values_input(T, device_real(), TP_SHAPE(2, 4), x);
 }
 
-/* x -> tanh(x w), a layer in a scope */
+/* tanh(x w), a layer in a scope. */
 static tp_tensor layer(tp_tape *T, const void *self, tp_tensor x)
 {
     tp_enter(T, "layer");
@@ -50,7 +50,7 @@ static tp_tensor layer(tp_tape *T, const void *self, tp_tensor x)
     return tp_leave(T, tp_tanh(T, tp_matmul(T, x, w)));
 }
 
-/* ... with dropout, so that the random offset matters */
+/* The same with dropout, so that the random offset matters. */
 static tp_tensor noisy(tp_tape *T, const void *self, tp_tensor x)
 {
     tp_enter(T, "noisy");
@@ -116,7 +116,7 @@ Test(tape, carry_survives_reset_and_old_content_one_more)
         tp_reset(s.T);
         const tp_tensor old = slot;
         tp_carry(s.T, &slot, tp_scale(s.T, slot, 2.0));
-        tp_add(s.T, old, slot); /* the former content is still valid */
+        tp_add(s.T, old, slot); /* the previous contents are still valid */
         cr_expect(tp_ok(s.T), "%s", tp_why(s.T));
     }
     double v[8];
@@ -204,7 +204,7 @@ static tp_tensor unchanged(tp_tape *T, const void *self, tp_tensor x)
     return *(const tp_tensor *)self;
 }
 
-/* The replay would have taken the gradient from the op or the parameter that it belongs to. */
+/* The replay would take the gradient away from the op or parameter that it belongs to. */
 Test(tape, checkpoint_refuses_results_from_outside)
 {
     world s = begin();
@@ -277,8 +277,8 @@ Test(tape, one_tensor_used_twice_by_one_op)
     end(&s);
 }
 
-/* A sum passes its gradient on to both operands; further contributions to one of them must not
- * reach the other. */
+/* A sum passes its gradient to both operands. Further contributions to one operand must not reach
+ * the other. */
 Test(tape, gradients_handed_on_stay_apart)
 {
     world s = begin();
@@ -290,7 +290,7 @@ Test(tape, gradients_handed_on_stay_apart)
     const struct {
         const char *name;
         tp_tensor x;
-        double of_b; /* its gradient is as many times b */
+        double of_b; /* its gradient divided by b */
     } cases[] = { { "e", e, 2.0 }, { "d", d, 2.0 }, { "c", c, 4.0 } };
     double v[8], g[8];
     values_read(s.T, b, v);
@@ -396,7 +396,7 @@ Test(tape, misuse_is_reported)
     end(&s);
 }
 
-/* Each of many parameter sets takes part in backward and may step. */
+/* Each of many parameter sets takes part in backward and can step. */
 Test(tape, as_many_parameter_sets_as_a_step_reads)
 {
     enum { SETS = 40 };
@@ -438,7 +438,7 @@ static tp_tensor square_of_handle(tp_tape *T, const void *self, tp_tensor x)
     return tp_mul(T, x, *(const tp_tensor *)self);
 }
 
-/* Handles of freed parameters are distinguished from those of parameters that reuse their memory. */
+/* A freed parameter's handle is distinguished from that of a parameter that reuses its memory. */
 Test(tape, parameters_freed_too_early)
 {
     enum { USE, REUSE, BACKWARD, CHECKPOINT, VIEW, GRADIENT, CASES };
@@ -497,7 +497,7 @@ Test(tape, hook_fires_once_after_the_last_use)
     }
 }
 
-/* Sizes around the 16 bytes that are written at once. */
+/* Sizes around the 16 bytes of one write. */
 Test(tape, filled_tensors)
 {
     static const tp_dtype types[] = { TP_F32, TP_F64, TP_BF16, TP_I32, TP_I64, TP_U8 };
@@ -522,7 +522,7 @@ Test(tape, filled_tensors)
 typedef struct notes {
     int n, doubled;
     char text[256];
-    double sum; /* of all that tanh made */
+    double sum; /* over all outputs of tanh */
 } notes;
 
 static void note(void *env, tp_tape *T, const tp_seen *seen)
@@ -536,7 +536,7 @@ static void note(void *env, tp_tape *T, const tp_seen *seen)
     double y[8];
     values_read(T, seen->y[0], y);
     for (int i = 0; i < 8; i++) k->sum += y[i];
-    const tp_tensor twice = tp_scale(T, seen->y[0], 2.0); /* not seen itself */
+    const tp_tensor twice = tp_scale(T, seen->y[0], 2.0); /* ops of the observer are not observed */
     k->doubled += tp_given(twice);
 }
 

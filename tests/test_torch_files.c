@@ -1,5 +1,5 @@
 /* test_torch_files.c - checkpoints of PyTorch (tests/fixtures/torch, written by PyTorch): values of
- * every dtype and layout in both containers, several files with an index, and what is refused. */
+ * every dtype and layout in both containers, several files with an index, and refusals. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static const char *write_all(const char *name, const void *bytes, size_t n)
     return path;
 }
 
-/* ---- what is read ---- */
+/* ---- values ---- */
 
 static void expect(tp_file *F, const char *name, const char *stored, tp_shape s, const double *x)
 {
@@ -177,7 +177,7 @@ Test(torch_files, a_bad_index)
     refuse_index("{\"weight_map\": {\"b.weight\": \"half.bin\"}}", "is not in 'half.bin'");
 }
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 Test(torch_files, code_is_refused_by_name_and_never_run)
 {
@@ -187,8 +187,8 @@ Test(torch_files, code_is_refused_by_name_and_never_run)
     cr_expect_neq(access("/tmp/tapegrad-was-run", F_OK), 0);
 }
 
-/* What is cut off anywhere is refused: in the archive, since its directory is at the end, in the row
- * of pickles, since the data of the last tensor are. */
+/* A file truncated anywhere is refused: an archive has its directory at the end, and a legacy file
+ * the data of its last tensor. */
 Test(torch_files, cut_off_anywhere)
 {
     for (int c = 0; c < 2; c++) {
@@ -207,7 +207,7 @@ Test(torch_files, cut_off_anywhere)
 #define MAGIC   "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
 #define PREFACE MAGIC "\x80\x02M\xe9\x03.\x80\x02}."
 
-/* A legacy file whose object is this pickle; a literal, which may contain 0. */
+/* Refuses a legacy file whose object is this pickle, a literal that may contain 0. */
 #define REFUSE_PICKLE(pickle, text)                                                                \
     refuse(write_all("x.pth", PREFACE pickle, sizeof PREFACE pickle - 1), text)
 
@@ -269,7 +269,7 @@ Test(torch_files, pickles_that_are_wrong)
     refuse(write_all("x.pth", "\x80\2K\1.0123", 9), "none that torch.save has written");
 }
 
-/* Each list holds the one before it twice: 2^40 values in a few bytes. */
+/* Each list holds the previous one twice: 2^30 values in a few bytes. */
 Test(torch_files, a_pickle_that_explodes)
 {
     char file[1024] = PREFACE "]q\0";

@@ -49,7 +49,7 @@ static void free_world(world *w)
     tp_device_close(w->D);
 }
 
-/* Gradients of which the common norm is returned, times `size`. */
+/* Sets gradients scaled by `size` and returns their common norm. */
 static double give(const world *w, double size)
 {
     static double wide[WIDE], few[4], frozen[100];
@@ -92,7 +92,7 @@ Test(clip, norm_and_scaling)
 {
     static const struct {
         const char *name;
-        double size, max; /* max in units of the norm */
+        double size, max; /* max is relative to the norm */
     } cases[] = {
         { "measure only", 0.5, 0.0 },   { "below", 0.5, 1.5 },
         { "above", 0.5, 0.25 },         { "tiny norm: the 1e-6 counts", 0x1p-30, 0.5 },
@@ -139,7 +139,7 @@ Test(clip, nan_stays_visible)
     free_world(&w);
 }
 
-/* The parameters do not change, and the message names the gradient. */
+/* The parameters stay unchanged, and the message names the gradient. */
 Test(clip, nan_refuses_the_step)
 {
     static const struct {
@@ -249,7 +249,7 @@ Test(ema, swapped_averages_are_not_updated)
     free_world(&w);
 }
 
-/* An update would change the averages, and the next swap take it for the values. */
+/* A step on swapped-in averages is refused: it would train them, and the next swap keep them. */
 Test(ema, swapped_averages_are_not_trained)
 {
     world w = make_world(TP_F32, 1);
@@ -273,7 +273,7 @@ Test(ema, swapped_averages_are_not_trained)
     free_world(&w);
 }
 
-/* Neither are weights loaded into the averages. */
+/* Loading weights is refused while averages are swapped in. */
 Test(ema, swapped_averages_are_not_loaded)
 {
     make_folder();
@@ -290,7 +290,7 @@ Test(ema, swapped_averages_are_not_loaded)
     remove_folder();
 }
 
-/* Nor are parameters set by hand; buffers, which have no average, are. */
+/* So is setting parameters, but not buffers, which have no average. */
 Test(ema, swapped_averages_are_not_set)
 {
     tp_device *D = device_open(NULL);
@@ -312,7 +312,7 @@ Test(ema, swapped_averages_are_not_set)
     tp_device_close(D);
 }
 
-/* A graph recorded before a swap has read other values: an error, not a wrong gradient. */
+/* Backward through a graph recorded before a swap is an error, as it read other values. */
 Test(ema, swap_between_forward_and_backward)
 {
     world w = make_world(TP_F32, 1);
@@ -374,7 +374,7 @@ Test(schedule, closed_forms)
         { "step, second", tp_lr_step(5, 2, 3, 0.1, 0.8), 0.08 },
         { "step, third", tp_lr_step(8, 2, 3, 0.1, 0.8), 0.008 },
         { "step, never", tp_lr_step(8, 2, 0, 0.1, 0.8), 0.8 },
-        /* pct * total - 1 = 2 is the top, 9 the last */
+        /* the maximum is at pct * total - 1 = 2, the end at 9 */
         { "onecycle, first", tp_lr_onecycle(0, 10, 0.1, 0.3, 25, 1e4), 0.004 },
         { "onecycle, rising", tp_lr_onecycle(1, 10, 0.1, 0.3, 25, 1e4), 0.052 },
         { "onecycle, top", tp_lr_onecycle(2, 10, 0.1, 0.3, 25, 1e4), 0.1 },

@@ -1,6 +1,6 @@
-/* test_vil.c - Vision Longformer from outside: counts and costs of every published model, the
- * notation of stages, impossible configurations, files, weights for another resolution, random
- * shifts, recomputation. */
+/* test_vil.c - Vision Longformer through the public interface: counts and costs of every published
+ * model, the notation of stages, impossible configurations, files, weights for another resolution,
+ * random shifts, recomputation. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static const char *const shapes[] = { "tiny-1-10-1",   "tiny-2-9-1",   "tiny-1-1
                                       "tiny-1-2-8-1",  "small-1-10-1", "small-2-9-1",
                                       "small-1-1-9-1", "small-1-2-8-1" };
 
-/* Parameters, GMACs as the paper counts, GMACs of the operations themselves. */
+/* Parameters, GMACs by the paper's count, GMACs of the actual operations. */
 /* clang-format off */
 static const struct {
     const char *attention;
@@ -300,7 +300,7 @@ static void train_once(tp_vil_cfg c, double out[2])
     close_rig(&r);
 }
 
-/* A second run of a block draws the same shifts and the same samples. */
+/* A recomputed block draws the same shifts and samples. */
 Test(vil, recomputation_changes_nothing)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -340,7 +340,7 @@ Test(vil, random_shifts)
     close_rig(&r);
 }
 
-/* Maps of another size where nothing has one, and a message where something has. */
+/* A model without fixed map sizes accepts other images; otherwise there is a message. */
 Test(vil, other_image_sizes)
 {
     static rig r;
@@ -380,7 +380,7 @@ Test(vil, weights_for_another_resolution, .init = make_folder, .fini = remove_fo
     const tp_tensor from = a.m.block[2].attn.table, to = b.m.block[2].attn.table;
     cr_assert(tp_param_get(a.P, from, TP_F64, was, sizeof was));
     cr_assert(tp_param_get(b.P, to, TP_F64, table, sizeof table));
-    for (int k = 0; k < 2; k++) /* the middle is the middle, the corners are flat */
+    for (int k = 0; k < 2; k++) /* resizing keeps the centre and the corners */
         cr_expect(fabs(table[180 * 2 + k] - was[60 * 2 + k]) < 1e-7 && table[k] == was[k]);
     cr_assert(tp_param_get(a.P, a.m.head.weight, TP_F64, head, sizeof head));
     cr_assert(tp_param_get(b.P, b.m.head.weight, TP_F64, fresh, sizeof fresh));
@@ -426,7 +426,7 @@ Test(vil, initial_values)
     close_rig(&r);
 }
 
-/* Blocks of orthogonal rows whose mean square is their width; each draw gives another matrix. */
+/* Blocks have orthogonal rows whose mean squared norm is the width; each draw differs. */
 Test(vil, performer_features)
 {
     enum { M = 200, D = 16 };

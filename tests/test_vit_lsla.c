@@ -1,5 +1,5 @@
-/* test_vit_lsla.c - ViT-LSLA from outside: the paper's counts, costs, initial values,
- * configurations in files, recomputation, image sizes, and refusals of impossible requests. */
+/* test_vit_lsla.c - ViT-LSLA through the public interface: the paper's counts, costs, initial
+ * values, configurations in files, recomputation, image sizes, refusals of impossible requests. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -139,7 +139,7 @@ Test(vit_lsla, activation_memory)
 
 /* ---- initial values ---- */
 
-/* Mean and deviation of a parameter. */
+/* Mean and standard deviation of a parameter. */
 static void moments(tp_params *P, const char *name, double *mean, double *deviation)
 {
     const tp_tensor t = tp_find(P, name);
@@ -200,7 +200,7 @@ Test(vit_lsla, initial_values)
 
 /* ---- training ---- */
 
-/* The norm of all gradients, and the loss, of a step with stochastic depth. */
+/* The gradient norm and the loss of a step with stochastic depth. */
 static void step_with(tp_recompute recompute, tp_lsla_cfg attn, double out[2])
 {
     tp_device *D = device_open(&(tp_device_opts){ .threads = 2 });
@@ -269,7 +269,7 @@ Test(vit_lsla, configuration_in_a_file)
     remove_folder();
 }
 
-/* One key of a good file changed. */
+/* Changes one key of a valid file and expects this message. */
 static void expect_unread(const char *key, const char *value, const char *message)
 {
     static const char *const good[][2] = {
@@ -398,7 +398,7 @@ Test(vit_lsla, image_sizes)
     tp_device_close(D);
 }
 
-/* A parameter's values from both sets, and the interpolated values of the first. */
+/* Compares a parameter of `to` with the interpolated values of `from`. */
 static void expect_resized(tp_device *D, tp_params *from, tp_params *to, const char *name,
                            tp_shape map, int64_t side)
 {
@@ -420,9 +420,9 @@ Test(vit_lsla, weights_for_another_image_size)
     tp_device *D = device_open(NULL);
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     tp_params *Q = tp_params_new(D, &(tp_params_opts){ .seed = 2 });
-    tp_vit_lsla_init(P, &model, "", c); /* windows of 2 in stage 2 */
+    tp_vit_lsla_init(P, &model, "", c); /* stage 2 has windows of 2 */
     cr_assert(tp_save(P, in_folder("small.safetensors")), "%s", tp_params_why(P));
-    c.image[0] = c.image[1] = 64; /* of 4 there too */
+    c.image[0] = c.image[1] = 64; /* stage 2 has windows of 4 */
     tp_vit_lsla_init(Q, &other, "", c);
     cr_assert(tp_vit_lsla_load(Q, in_folder("small.safetensors")), "%s", tp_params_why(Q));
 
