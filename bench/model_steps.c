@@ -27,7 +27,7 @@ bool on_cuda(const setup *s)
 /* ---- batches ---- */
 
 /* Host arrays: random images and labels, the same in every step; or memory for tokens, which are
- * drawn anew for each. */
+ * redrawn for each step. */
 typedef struct batch {
     tp_shape shape, targets;
     float *images;

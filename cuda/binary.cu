@@ -3,7 +3,7 @@
  *     y = f(a, b);   da = dy df/da,   db = sum of dy df/db over the elements of a that b[i] broadcasts to
  *
  * Moves each element of a, y (dy, da) once, b from cache: 8 to 12 bytes per element (f32), bound by
- * memory. b may be an f32 parameter beside bf16 data. */
+ * memory. b may be an f32 parameter with bf16 data. */
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"
 

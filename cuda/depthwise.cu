@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-enum { RUN = 4, BAND = 8 }; /* outputs of a row computed at once; rows that a thread goes down */
+enum { RUN = 4, BAND = 8 }; /* outputs of a row computed at once; rows per thread, in order */
 
 /* Calls f(t, tap, x) for each output t of a run and each tap, with four channels of the input under
  * it. x is the first image, `left` the column under the first tap of output 0; that of the next

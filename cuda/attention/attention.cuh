@@ -19,8 +19,8 @@ template <class S> struct attn_sink {
     }
 };
 
-/* Queries [B,N,H*D], keys and values [B,S,H*D], positions [S,H*D]. NULL: not given, not asked for, or
- * not part of the pass. */
+/* Queries [B,N,H*D], keys and values [B,S,H*D], positions [S,H*D]. NULL: not given, not requested,
+ * or not part of the pass. */
 template <class S> struct attn {
     int batch, heads, queries, keys, dim, width, ahead,
         span; /* ahead = S - N; span: distances that a query sees, 0: no limit */

@@ -33,7 +33,7 @@ static chunk_geometry geometry_of(const tp_call *c)
 
 /* ---- short chunks: a warp takes a head of a chunk ---- */
 
-enum { WARPS = 128 }; /* threads of a block: more warps fit than in blocks of twice as many */
+enum { WARPS = 128 }; /* threads of a block; with twice as many, fewer warps fit */
 
 /* Lanes that are a multiple of `lanes` apart hold the same pack of different tokens: token,
  * token + step, ...; `left` tokens of the chunk remain from `token` on. */

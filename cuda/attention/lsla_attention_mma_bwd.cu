@@ -282,7 +282,7 @@ static __device__ inline void lb_mix(float o[COLS / 8][4], const bf16 *m, const 
     }
 }
 
-/* Stores the warp's 16 rows in cells of the map, 16 bytes at a time by way of its rows of a tile. */
+/* Stores the warp's 16 rows in cells of the map, 16 bytes at a time through its rows of a tile. */
 template <int COLS>
 static __device__ inline void lb_store(const lsla<bf16> &p, const lb_map &g,
                                        const attn_sink<bf16> &sink, int64_t begin, const int own[2],

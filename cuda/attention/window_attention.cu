@@ -1,5 +1,5 @@
-/* window_attention.cu - attention over maps in f32, for calls that tensor cores do not serve
- * (window_attention_mma.cu; geometry: tensor/geometry/window.h).
+/* window_attention.cu - attention over maps in f32, for calls that the tensor core kernels do not
+ * support (window_attention_mma.cu; geometry: tensor/geometry/window.h).
  *
  *     P = softmax(scale q k^T + bias)   y = P v   dS = P (dO v^T - rowsum(dO y))
  *     dq = scale dS k   dk = scale dS^T q   dv = P^T dO   dbias: sums of dS

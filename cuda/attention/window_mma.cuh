@@ -119,7 +119,7 @@ struct wm_rect {
     __device__ int cells() const { return rows * cols; }
 };
 
-/* Dynamic shared memory that is left beside the queries of a block and the rectangles. */
+/* Dynamic shared memory that is left after the queries of a block and the rectangles. */
 constexpr size_t WM_ROOM = (99 << 10) - WM_ROWS * sizeof(int) - TP_WINDOW_RECTS * sizeof(wm_rect);
 
 /* Rectangle b of chunk t; without cells if there is none. */

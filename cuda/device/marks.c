@@ -1,5 +1,5 @@
 /* marks.c - the profile of ops on the GPU: a pair of events around each op. The events are read when
- * all pairs are in use or the profile is asked for, so the host waits once every PAIRS ops. */
+ * all pairs are in use or the profile is requested, so the host waits once every PAIRS ops. */
 #include "cuda/device/inner.h"
 
 #include <stdlib.h>

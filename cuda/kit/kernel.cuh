@@ -66,7 +66,7 @@ static inline tp_code tp_no_dtype(const tp_call *c, tp_dtype dt)
         return name(c);                                                                            \
     }
 
-/* Dispatches on a second type, such as that of an f32 parameter beside bf16 data:
+/* Dispatches on a second type, such as that of an f32 parameter with bf16 data:
  *     return tp_with_type(c, c->x[1].dtype, [&](auto b) { using B = decltype(b); ... }); */
 template <class F> static tp_code tp_with_type(const tp_call *c, tp_dtype dt, F f)
 {

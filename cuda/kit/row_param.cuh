@@ -1,5 +1,5 @@
 /* row_param.cuh - a parameter along the last axis (weight, bias) that may be absent and may differ in
- * type from the data, such as f32 beside bf16. The type is tested where the parameter is loaded, by
+ * type from the data, such as f32 with bf16. The type is tested where the parameter is loaded, by
  * a branch that is the same for all threads, so kernels are not instantiated for each type. */
 #ifndef TP_ROW_PARAM_CUH
 #define TP_ROW_PARAM_CUH

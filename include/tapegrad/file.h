@@ -111,7 +111,7 @@ TP_API size_t tp_file_bytes(int fd, int64_t from, void *to, size_t n);
 
 /* True if text is valid UTF-8, so that a checkpoint can hold it. */
 TP_API bool tp_is_utf8(const char *text);
-/* Whether a text, such as a parameter's or a file's name, ends in `end`. */
+/* True if a text, such as the name of a parameter or a file, ends in `end`. */
 TP_API bool tp_ends_in(const char *text, const char *end);
 
 /* Creates a folder and its missing parents. False with the reason in why. */

@@ -15,10 +15,10 @@ extern "C" {
 /* The layouts of files in a folder. Labels count from 0; classes are sorted by the bytes of their names
  * unless a list defines the order.
  *
- *     folder         CLASS/PICTURE, or train/CLASS/PICTURE beside val, valid, validation or test.
+ *     folder         CLASS/PICTURE, or train/CLASS/PICTURE next to val, valid, validation or test.
  *                    Without such folders every tenth image of a class is for validation
  *     imagenet       train/WNID/PICTURE; val/WNID/PICTURE, or val/PICTURE with the list
- *                    imagenet_2012_validation_synset_labels.txt (one WNID per line) beside val
+ *                    imagenet_2012_validation_synset_labels.txt (one WNID per line) next to val
  *     ip102          train.txt, val.txt, test.txt ("FILE LABEL" per line), images/FILE
  *     food101        meta/train.txt, meta/test.txt ("CLASS/NAME" per line), images/CLASS/NAME.jpg
  *     miniimagenet   train.csv, val.csv, test.csv ("FILE,WNID" per line; .xz too), images/FILE: of

@@ -1,8 +1,8 @@
 /* model.h - a model described by one constant, and the table of all models (models library).
  *
- * A constant tp_model beside its code describes each model. Programs, tools, benchmarks and tests depend
- * on nothing else: they choose a row of the table by name, change what all configurations share
- * (tp_common_cfg), and run the model as a tp_net:
+ * Each model is described by a constant tp_model next to its code. Programs, tools, benchmarks and
+ * tests depend only on that: they choose a row of the table by name, change what all configurations
+ * share (tp_common_cfg), and run the model as a tp_net:
  *
  *     tp_model_cfg c;
  *     if (!tp_model_preset(&c, "cvt-13", why, sizeof why)) ...

@@ -57,9 +57,9 @@ typedef struct tp_ls_lm {
 } tp_ls_lm;
 
 /* The carried caches of one group of streams, one slot per layer, and the position tables of the last
- * geometry. `{ 0 }` starts the streams: with mem_len zero rows, as in the official code, or with
- * ls.attn.masked with none, growing to mem_len. Training and validation use separate states. A forward
- * that fails may have advanced only some layers: clear the state or read a saved one. */
+ * geometry. `{ 0 }` starts the streams: with mem_len zero rows, as in the official code, or, with
+ * ls.attn.masked, with none, growing to mem_len. Training and validation use separate states. A
+ * forward that fails may have advanced only some layers: clear the state or read a saved one. */
 typedef struct tp_ls_lm_state {
     tp_tensor cache[TP_LM_MAX_LAYERS];
     tp_tensor pos_win, pos_cmp;

@@ -64,7 +64,7 @@ static inline bool tp_is_backward(const tp_call *c)
 }
 
 /* Returns the bytes of c->work that the kernel needs for this call. They depend on shapes,
- * attributes and c->real, not on which gradients are wanted. On the CPU the tape widens bf16 data
+ * attributes and c->real, not on which gradients are needed. On the CPU the tape widens bf16 data
  * later, so these views still have the dtype bf16. */
 typedef size_t (*tp_work)(const tp_call *c);
 

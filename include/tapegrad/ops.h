@@ -5,7 +5,7 @@
  * allocates anything; a failed op returns a failed tensor, and the tape keeps the text. No op
  * synchronises. Results belong to the tape. Every op has a gradient unless its comment says otherwise.
  * Negative axes count from the end. Integer tensors are TP_I32 or TP_I64, masks TP_U8 (1 = true).
- * A configuration (tp_..._cfg) goes by value; { 0 } is the default except for sizes. */
+ * Configurations (tp_..._cfg) are passed by value; { 0 } is the default except for sizes. */
 #ifndef TAPEGRAD_OPS_H
 #define TAPEGRAD_OPS_H
 

@@ -107,7 +107,7 @@ TP_API void tp_grad_clear(tp_params *P);
  * parameters counted once). max <= 0 only measures. Returns the norm as a scalar, owned by P and valid
  * until the next call. Does not synchronise. If the norm is NaN or infinite, the CPU scales nothing,
  * and tp_step refuses these gradients until tp_grad_clear with a text that names the parameter. On a
- * GPU, which cannot know without waiting, NaN spreads to all gradients and through tp_step to all
+ * GPU, where a check would have to wait, NaN spreads to all gradients and through tp_step to all
  * parameters: check the norm. If memory is short, the result is a failed tensor, and tp_step refuses
  * these gradients too. */
 TP_API tp_tensor tp_clip_grad_norm(tp_params *P, double max);

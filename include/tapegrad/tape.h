@@ -67,7 +67,7 @@ TP_API tp_tensor tp_carry(tp_tape *T, tp_tensor *slot, tp_tensor x);
  * for decoders: allowed only while not recording. Fails unless the row shapes agree. */
 TP_API void tp_write_rows(tp_tape *T, tp_tensor dst, int64_t row, tp_tensor src);
 
-/* Computes the gradients of the scalar loss. Those of parameters are added to the gradients of earlier
+/* Computes the gradients of the scalar loss. Those of parameters add to the gradients of earlier
  * backward passes since the last tp_step; those of inputs and kept tensors last until reset. Data
  * saved only for backward is released. A second backward over the same nodes is TP_E_STATE. A
  * backward that fails midway drops the gradients of all tensors of the tape. */

@@ -101,8 +101,8 @@ typedef struct tp_run {
 /* ---- a program ---- */
 
 typedef struct tp_training {
-    tp_command command;     /* the engine adds to the manual what holds for every run: signals,
-                               files, status; synopsis NULL: flags, and how to resume       */
+    tp_command command;     /* the engine adds the manual's parts for every run: signals, files,
+                               status; synopsis NULL: flags, and how to resume              */
     const char *program;    /* in config.json: "enwik8"; NULL: command.name                    */
     const char *unit;       /* the unit of tp_run.units: "tokens"                              */
     const char *score;      /* name of the validation score, a metadata key of best.safetensors:

@@ -24,7 +24,7 @@ typedef enum tp_vil_kind {
     TP_VIL_LS         /* a window and `rank` dynamic projections (ViL-LS)        */
 } tp_vil_kind;
 
-/* A further value of tp_vil_cfg.shift, beside TP_BLOCK_ALL, TP_BLOCK_OWN and 1..8: training draws one of
+/* A value of tp_vil_cfg.shift besides TP_BLOCK_ALL, TP_BLOCK_OWN and 1..8: training draws one of
  * the eight neighbours for each attention and call from the tape's random stream. A recorded step
  * (tp_capture_begin) repeats what it drew. */
 enum { TP_VIL_SHIFT_RANDOM = 9 };

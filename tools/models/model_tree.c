@@ -1,8 +1,8 @@
 /* model_tree.c - see the header.
  *
- * An op belongs to the module whose scope it ran in, or to that module's part whose parameter it
- * reads: tp_linear with the weight of "ff.fc2" belongs to fc2, whichever module calls it. A tensor
- * computed from parameters only (a slice, a standardised weight) counts as a parameter. */
+ * An op belongs to the module in whose scope it ran, or to the part of that module whose parameter
+ * it reads: tp_linear with the weight of "ff.fc2" belongs to fc2, whichever module calls it. A
+ * tensor computed from parameters only (a slice, a standardised weight) counts as a parameter. */
 #include "model_tree.h"
 
 #include <stdio.h>

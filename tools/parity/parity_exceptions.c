@@ -49,7 +49,8 @@ static double member(const char *text, const char *name, double dflt)
     return value;
 }
 
-/* Without momentum QHM's nu does not matter, and with nu = 0 the momentum does not. */
+/* True without momentum, where QHM's nu does not matter, and with nu = 0, where momentum does
+ * not. */
 static bool no_momentum(parity *p, const char *from, const char *to)
 {
     (void)p;
