@@ -201,8 +201,8 @@ static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k
                              *(const tp_lsla_attn_cfg *)k->map);
 }
 
-/* N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1: 3 N w d MACs
- * for the window, 3 N n d for the n vectors that a query sees on average. */
+/* N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1. That is
+ * 3 N w d MACs for the window and 3 N n d for the n vectors that a query sees on average. */
 #define LS_CASE(N)                                                                                 \
     .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512 },                                  \
     .mflop = 6e-6 * N * 512.0 * (512.0 + N / 16.0 + (N / 16.0 - 1.0) / 2.0),                       \

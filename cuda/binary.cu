@@ -2,8 +2,8 @@
  *
  *     y = f(a, b);   da = dy df/da,   db = sum of dy df/db over the elements of a that b[i] broadcasts to
  *
- * Moves each element of a, y (dy, da) once, b from cache: 8 to 12 bytes per element (f32), bound by
- * memory. b may be an f32 parameter with bf16 data. */
+ * Moves each element of a and y (dy and da) once and reads b from cache: 8 to 12 bytes per element
+ * (f32), bound by memory. b may be an f32 parameter with bf16 data. */
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"
 

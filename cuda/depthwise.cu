@@ -4,7 +4,7 @@
  *     dx[i,c] = sum dy[o,c] w[k,c]     dw[k,c] = sum dy[o,c] x[i,c]     db[c] = sum dy[o,c]
  *
  * If kernels are three taps wide and one or three high, with dilation 1 and stride 1 or (except for
- * dx) 2, a thread computes four channels of runs of four outputs, one row below the other, with its
+ * dx) 2, a thread computes four channels of runs of four outputs, row after row, with its
  * weights in registers. Rows that the taps of the next outputs read again come from L1. In all
  * other convolutions a thread computes one position and four channels, or one. dx at stride 1 is a
  * convolution of dy with the taps reversed.

@@ -4,7 +4,7 @@
  * A row is held in the registers of 8 or 32 lanes or of a block, in packs of 16 bytes: x is read once
  * and the two passes of the variance run in registers. Moves 8 bytes per element forward, 12
  * backward (f32; half of that in bf16), with about 8 and 20 operations: bound by memory. Backward
- * computes dx and the sums for dw and db from one reading of x and dy: each thread keeps the sums
+ * computes dx and the sums for dw and db from one read of x and dy: each thread keeps the sums
  * of its columns over a block of rows (columns.cuh), which adds 1 byte per element, mostly in
  * cache. Rows of more than 8192 elements are read again instead, by separate kernels. */
 #include "cuda/kit/columns.cuh"

@@ -1,7 +1,7 @@
 /* ls_attention.cu - long-short attention, forward: one softmax over window and chunk vectors.
  *
  * bf16 with heads of 64 and 32 runs on tensor cores (ls_mma_fwd.cuh), everything else in the kernel
- * of this file: a block owns 64 queries of a head and walks the band of its window, then its
+ * of this file. A block owns 64 queries of a head and walks the band of its window, then its
  * vectors, in tiles of 64 columns, with one running maximum and sum for both (ls_plain.cuh). Keys
  * and values are read once per tile of queries, from cache; the limit is 6 D operations per visible
  * pair at f32 rate. Saves the log-sum-exp. A query that sees no key gives zeros and a log-sum-exp

@@ -1,11 +1,11 @@
 /* window_attention_mma_keys.cu - gradients of attention over maps on tensor cores, bf16: keys and
  * values.
  *
- * A block owns 64 keys of a chunk and walks over the queries that see them, 32 at a time: the queries
- * of each neighbouring chunk, for each of its rectangles that comes from this chunk. Logits are
- * transposed, so that keys are the rows and nothing is transposed through memory. Low keys and global
- * tokens are seen by all queries: a block takes 64 of them and a span of the map; the spans' sums are
- * added in order.
+ * A block owns 64 keys of a chunk and walks over the queries that see them, 32 at a time: those of
+ * each neighbouring chunk, once for each of its rectangles of keys that lies in this chunk. Logits
+ * are transposed, so that keys are the rows and nothing is transposed through memory. Low keys and
+ * global tokens are seen by all queries: a block takes 64 of them and a span of the map; the spans'
+ * sums are added in order.
  *
  * Four products per pair: 8 D operations and one 2^x. A step of 16 by 32 of a warp is 32 mma (heads
  * over 32: 64), 16 (32) ldmatrix and 16 2^x per lane; the warp that fetches log-sum-exps has 60

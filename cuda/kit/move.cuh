@@ -33,8 +33,8 @@ template <class F> static tp_code tp_with_word(int bytes, F f)
 
 /* ---- division ---- */
 
-/* i / d by a multiplication and a shift, which is many times faster: m is 2^32 (2^s / d - 1) rounded
- * up, where 2^s is the smallest power of two not below d; `wide` is the same with 2^64. */
+/* i / d by a multiplication and a shift, which is many times faster. m is 2^32 (2^s / d - 1)
+ * rounded up, where 2^s is the smallest power of two not below d; `wide` is the same with 2^64. */
 struct tp_divisor {
     int64_t d;
     uint64_t wide;

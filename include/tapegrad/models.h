@@ -86,9 +86,9 @@ TP_API bool tp_ls_lm_state_read(tp_tape *T, const tp_ls_lm *m, tp_ls_lm_state *s
 
 /* Incremental decoding of one stream: each token costs the work of one token, in constant memory. The
  * result equals, within rounding, that of running all tokens so far in segments of `segment` from a
- * fresh state (specification 4.5): the vectors of a chunk are computed when it is complete, and at the
- * end of a segment those of the cache replace them. The decoder needs T for itself: each call resets it
- * and runs in evaluation mode without recording. The weights must not change meanwhile. */
+ * fresh state (specification 4.5). The vectors of a chunk are computed when it is complete; at the
+ * end of a segment, those of the cache replace them. The decoder needs T for itself: each call
+ * resets it and runs in evaluation mode without recording. The weights must not change meanwhile. */
 typedef struct tp_ls_lm_decoder tp_ls_lm_decoder;
 TP_API tp_ls_lm_decoder *tp_ls_lm_decoder_new(tp_tape *T, const tp_ls_lm *m,
                                               int64_t segment); /* never NULL */

@@ -56,11 +56,11 @@ TP_API tp_optim *tp_adam_new(tp_params *P, const tp_adam_opts *o);
 TP_API tp_optim *tp_adamw_new(tp_params *P, const tp_adamw_opts *o);
 TP_API void tp_optim_free(tp_optim *O);
 
-/* Updates the parameters with the gradients in P and clears them; true if it did. Fails, changing
- * nothing, if no backward has completed since the last step, if the last backward failed, if lr is
- * negative (for ascent use tp_grad_scale), or if tp_clip_grad_norm has found NaN or infinity on the CPU.
- * Without clipping only a tape with check_finite detects them. Unlike other errors this one is cleared
- * by the next successful step (see tp_grad_clear). */
+/* Updates the parameters with the gradients in P and clears them. Returns true on success. Refuses,
+ * changing nothing, if no backward has completed since the last step, if the last backward failed,
+ * if lr is negative (for ascent use tp_grad_scale), or if tp_clip_grad_norm has found NaN or
+ * infinity on the CPU. Without clipping, only a tape with check_finite detects those. Unlike other
+ * errors, a refusal is cleared by the next successful step (see tp_grad_clear). */
 TP_API bool tp_step(tp_optim *O, double lr);
 
 /* Multiplies the gradients by k inside the next tp_step, for the mean over accumulated micro-batches. A

@@ -22,8 +22,8 @@ typedef enum tp_init_kind {
     TP_INIT_TRUNC    /* normal(0, a) truncated at 2 a      */
 } tp_init_kind;
 
-/* How to draw initial values: on the CPU in double, from Philox with the key seed ^ fnv1a64(full name),
- * so that they depend neither on the order of declaration nor on the device. */
+/* How to draw initial values. They are drawn on the CPU in double, from Philox with the key
+ * seed ^ fnv1a64(full name), and depend neither on the order of declaration nor on the device. */
 typedef struct tp_init {
     tp_init_kind kind;
     double a, b;

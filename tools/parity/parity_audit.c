@@ -1,5 +1,5 @@
-/* parity_audit.c - checks that a case's metadata decide what is run: it changes every value that was
- * read, one at a time, and each change must be refused or make the case disagree.
+/* parity_audit.c - checks that a case's metadata determine what is run. It changes every value that
+ * was read, one at a time, and each change must be refused or make the case disagree.
  *
  * The changes depend on how a key was read. Numbers: plus and minus one, doubled, negated, and, if
  * not whole, times and divided by ten. Lists: shortened and lengthened. Flags: flipped. Words: every

@@ -142,8 +142,8 @@ static void set_shifts(parity *p, tp_vil_block *block, int n)
 
 /* ---- the index of relative positions ---- */
 
-/* Compares the index as the reference stores it: the table's row for every query of a window (full
- * attention: of the map) and every key around it, in the reference's order of keys. */
+/* Compares the index of the reference: the table's row for every query of a window (full attention:
+ * of the map) and every key around it, in the reference's order of keys. */
 static void check_index(parity *p, const char *name, const tp_vil_attn *m)
 {
     const int64_t w = m->stage.feature, half = w / 2, nx = m->map[0], ny = m->map[1];
