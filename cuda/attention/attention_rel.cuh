@@ -141,7 +141,8 @@ static __device__ inline void am_before(float kept[MT][2 * MT][4], const L &ring
     }
 }
 
-/* Logits of queries and 8 N keys, unscaled. kept: products with the lines before, updated. */
+/* Computes the logits of queries and 8 N keys, unscaled, and updates kept, the products with the
+ * previous lines. */
 template <int COLS, int MT, int N, class L, class A>
 static __device__ inline void am_rel_logits(float s[MT][N][4], float kept[MT][2 * MT][4],
                                             const L &ring, int place, const bf16 *keys,

@@ -12,7 +12,7 @@
  *     S = q (K + R) + a[key] + b[distance]        a = r_w K, b = r_r R, for the window only
  *
  * Tiles are 64 x 64, of 256 threads with 4 x 4 each; heads longer than 64 are cut into blocks of
- * columns, for each of which the logits are recomputed. 32 multiply-adds need 4 to 5 wide loads from
+ * columns, and each block recomputes the logits. 32 multiply-adds need 4 to 5 wide loads from
  * shared memory, which is the limit. */
 #ifndef TP_LS_PLAIN_CUH
 #define TP_LS_PLAIN_CUH

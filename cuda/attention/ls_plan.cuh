@@ -2,7 +2,7 @@
  * holds floats in proportion to the tokens; nothing has the size of queries times keys.
  *
  * Tables are shared by all batch rows, so their gradients are sums over all queries. These are cut
- * into `splits` runs of query tiles, by shapes alone, each with a sum of its own. */
+ * into `splits` runs of query tiles, by shapes alone, and each run has its own sum. */
 #ifndef TP_LS_PLAN_CUH
 #define TP_LS_PLAN_CUH
 

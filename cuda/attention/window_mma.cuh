@@ -1,11 +1,11 @@
 /* window_mma.cuh - shared by the tensor core kernels of attention over maps: chunks, the lists of
  * their keys, biases by difference of positions, gathered tiles, products.
  *
- * A key has a row in memory and a place, from which its bias is found. For keys of the map the place is
- * minus the key's part of the difference of positions, to which a query adds its own part; for all
- * others it is negative, the complement of the bias's index. Differences beyond the reach have the
- * bias -inf, and so has the padding of a list, so no other mask is needed. Biases are divided by the
- * scale: they are initial values of logits. */
+ * A key has a row in memory and a place, which determines its bias. For keys of the map the place
+ * is minus the key's part of the difference of positions, to which a query adds its own part. For
+ * all others it is negative: the complement of the bias's index. Differences beyond the reach have
+ * the bias -inf, and so has the padding of a list, so no other mask is needed. Biases are divided
+ * by the scale: they are initial values of logits. */
 #ifndef TP_WINDOW_MMA_CUH
 #define TP_WINDOW_MMA_CUH
 

@@ -75,8 +75,8 @@ TP_API int64_t tp_image_set_count(const tp_image_set *X);
 TP_API int tp_image_set_classes(const tp_image_set *X);
 TP_API const char *tp_image_set_class(const tp_image_set *X, int label); /* a class's name */
 TP_API int32_t tp_image_set_label(const tp_image_set *X, int64_t i);
-/* A hash of the labels and of the names without their folders, by which a resumed run detects other
- * images. */
+/* A hash of the labels and of the names without their folders, from which a resumed run detects
+ * that the images have changed. */
 TP_API uint64_t tp_image_set_hash(const tp_image_set *X);
 /* The file of image i, for messages; buf is used for names that must be composed. */
 TP_API const char *tp_image_set_name(const tp_image_set *X, int64_t i, char *buf, size_t size);

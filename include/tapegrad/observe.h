@@ -20,9 +20,9 @@ typedef struct tp_seen {
 } tp_seen;
 typedef void (*tp_observer)(void *env, tp_tape *T, const tp_seen *s);
 
-/* Calls f after every op that T applies; f NULL ends it. f may read the tensors (tp_read) and apply ops,
- * for which it is not called. It is not called for ops that tp_checkpoint recomputes or that a recorded
- * step repeats. */
+/* Calls f after every op that T applies; f NULL ends it. f may read the tensors (tp_read) and apply
+ * ops. It is called neither for those nor for ops that tp_checkpoint recomputes or a recorded step
+ * repeats. */
 TP_API void tp_observe(tp_tape *T, tp_observer f, void *env);
 
 /* The multiply-adds of an op's forward call (tp_op.macs); 0 for ops without products. Valid only inside

@@ -1,5 +1,5 @@
-/* options.h - the flags of a program as one table, by which they are parsed, documented, stored and
- * compared (train library).
+/* options.h - the flags of a program as one table, used to parse, document, store and compare them
+ * (train library).
  *
  * Settings are a plain struct, and each row of the table describes one of its members. Rows are written
  * with the macros below:

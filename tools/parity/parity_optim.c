@@ -1,8 +1,8 @@
 /* parity_optim.c - kinds of Vision Longformer's optimisers and schedules: updates with given
  * gradients, learning rates.
  *
- * Tensors are numbered group.index, gradients and results step.group.index; the file decides how many
- * there are. */
+ * Tensors are numbered group.index, gradients and results step.group.index; the file determines how
+ * many there are. */
 #include <stdlib.h>
 #include <tapegrad/vil.h>
 

@@ -1,4 +1,4 @@
-/* analyze.c - `imagenet analyze`: figures of the inside of a model. */
+/* analyze.c - `imagenet analyze`: figures of a model's internals. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
