@@ -87,7 +87,7 @@ static void limit(void *cfg, int64_t clamp, int64_t chunk_clamp, bool same_lengt
         .log_every = 100, .eval_every = 1000, .checkpoint_every = 1000                             \
     }
 
-/* mini uses many short streams, so that an update sees many places of the text. With few long
+/* mini uses many short streams, so that an update sees many parts of the text. With few long
  * streams the model adapts to the text at hand and gets worse on the rest. */
 const lm_kind lm_kind_ls = {
     .model = &tp_model_ls_lm,

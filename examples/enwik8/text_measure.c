@@ -1,5 +1,5 @@
 /* text_measure.c - the validation of `enwik8 train`: one pass over the validation text in as many
- * streams as training has, every token scored. */
+ * streams as training has. Every token is scored. */
 #include <math.h>
 #include <stdio.h>
 

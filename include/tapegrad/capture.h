@@ -30,7 +30,7 @@ extern "C" {
 
 typedef struct tp_capture tp_capture;
 
-/* Records steps of T, which must outlive the object. Never NULL: if memory is short, all steps run
+/* Records steps of T, which must outlive the object. Never NULL: if memory runs out, all steps run
  * normally. */
 TP_API tp_capture *tp_capture_new(tp_tape *T);
 TP_API void tp_capture_free(tp_capture *C);

@@ -108,7 +108,7 @@ TP_API const char *tp_table_heading(const tp_table *X, int column); /* NULL with
 
 /* A column as labels: its distinct cells, sorted by their bytes, are numbered from 0. These return the
  * number of labels, the label of a row, and the text of a label. The first call numbers the column; if
- * memory is short, X fails, and they return 0 and "". */
+ * memory runs out, X fails, and they return 0 and "". */
 TP_API int tp_table_labels(tp_table *X, int column);
 TP_API int32_t tp_table_label(tp_table *X, int64_t row, int column);
 TP_API const char *tp_table_label_name(tp_table *X, int column, int label);

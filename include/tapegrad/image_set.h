@@ -101,7 +101,7 @@ typedef struct tp_loader_opts {
                     the last batch may be smaller                                             */
     bool
         strict; /* an unreadable image is an error. Otherwise it is skipped, and in training the next
-                    one takes its place. Too many open files, short memory and a failing disk are
+                    one takes its place. Too many open files, lack of memory and a failing disk are
                     always errors                                                             */
     /* Called once for each image that cannot be read, on the thread of tp_loader_next. May be NULL. */
     void (*bad)(void *env, const char *name, const char *why);

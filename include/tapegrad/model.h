@@ -214,8 +214,8 @@ TP_API void *tp_net_module(const tp_net *N); /* the model's own module, such as 
  * T. */
 TP_API tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x);
 
-/* The state of one group of streams, initially empty. NULL if memory is short and for models that carry
- * nothing. tp_net_state_free clears it first, so T must be alive; it ignores NULL. */
+/* The state of one group of streams, initially empty. NULL if memory runs out and for models that
+ * carry nothing. tp_net_state_free clears it first, so T must be alive; it ignores NULL. */
 TP_API void *tp_net_state_new(const tp_net *N);
 TP_API void tp_net_state_free(const tp_net *N, tp_tape *T, void *state);
 

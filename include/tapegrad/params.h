@@ -108,8 +108,8 @@ TP_API void tp_grad_clear(tp_params *P);
  * until the next call. Does not synchronise. If the norm is NaN or infinite, the CPU scales nothing,
  * and tp_step refuses these gradients until tp_grad_clear with a text that names the parameter. On a
  * GPU, where a check would have to wait, NaN spreads to all gradients and through tp_step to all
- * parameters: check the norm. If memory is short, the result is a failed tensor, and tp_step refuses
- * these gradients too. */
+ * parameters: check the norm. If memory runs out, the result is a failed tensor, and tp_step
+ * refuses these gradients too. */
 TP_API tp_tensor tp_clip_grad_norm(tp_params *P, double max);
 
 /* Called when backward has finished a parameter's gradient (after the parameter's last use on the
@@ -126,7 +126,7 @@ TP_API void tp_on_grad(tp_params *P, tp_grad_hook fn, void *env);
 TP_API bool tp_save(tp_params *P, const char *path);
 
 typedef struct tp_load_opts {
-    bool partial;      /* ignore missing, extra and misshapen tensors instead of failing    */
+    bool partial;      /* skip missing, extra and wrongly shaped tensors instead of failing */
     bool convert;      /* accept and convert other floating dtypes                          */
     const char *strip; /* prefix to remove from names in the file, where present            */
     const char *(*rename)(const char *name, void *env); /* NULL result: skip the tensor  */

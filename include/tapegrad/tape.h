@@ -25,7 +25,7 @@ typedef struct tp_tape_opts {
 typedef tp_tensor (*tp_fn)(tp_tape *T, const void *self, tp_tensor x);
 typedef tp_tensor (*tp_fn_n)(tp_tape *T, const void *self, int nx, const tp_tensor *x);
 
-/* Creates a tape on D. Never NULL: with a failed device or without memory the tape is a failed object.
+/* Creates a tape on D. Never NULL: if D has failed or memory runs out, the tape is a failed object.
  * o may be NULL. Free it before D is closed. */
 TP_API tp_tape *tp_tape_new(tp_device *D, const tp_tape_opts *o);
 TP_API void tp_tape_free(tp_tape *T);
