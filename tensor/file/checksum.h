@@ -2,11 +2,11 @@
  *
  *     {"__metadata__":{"xxh3.header":"0123456789abcdef","xxh3.tensors":"...", ...}, ...}
  *
- * xxh3.tensors has one for the bytes of each tensor, in the order of the data, without blanks.
- * xxh3.header is that of the header, bytes 0 to 7 and the padding included, with 0 for each of its
- * own digits; it comes first, so that these lie in the same place in every file. Each of the two
- * keys requires the other: if either is damaged, the file is not mistaken for one without
- * checksums. */
+ * xxh3.tensors holds a checksum for the bytes of each tensor, in the order of the data, without
+ * blanks. xxh3.header is the checksum of the header, bytes 0 to 7 and the padding included, with 0
+ * for each of its own digits. It comes first, so that its digits are at the same offset in every
+ * file. Each of the two keys requires the other: if either is damaged, the file is not mistaken for
+ * one without checksums. */
 #ifndef TP_CHECKSUM_H
 #define TP_CHECKSUM_H
 
@@ -17,7 +17,7 @@
 #define TP_SUM_HEADER  "xxh3.header"
 #define TP_SUM_TENSORS "xxh3.tensors"
 
-/* The beginning of a header with checksums, up to the digits of the header's own. */
+/* The beginning of a header with checksums, up to the digits of the header's checksum. */
 #define TP_SUM_BEGIN "{\"__metadata__\":{\"" TP_SUM_HEADER "\":\""
 
 enum {
@@ -35,11 +35,11 @@ void tp__sum_begin(tp_sum *s);
 void tp__sum_add(tp_sum *s, const void *bytes, size_t n);
 uint64_t tp__sum_end(const tp_sum *s);
 
-/* The checksum of a header: of its JSON text, padding included, which begins with TP_SUM_BEGIN and 16
- * digits. */
+/* The checksum of a header. json is its JSON text, padding included, which begins with TP_SUM_BEGIN
+ * and 16 digits. */
 uint64_t tp__sum_header(tp_sum *s, const char *json, size_t length);
 
-void tp__sum_print(uint64_t sum, char *digits);       /* 16 of them, and no '\0'            */
-bool tp__sum_scan(const char *digits, uint64_t *sum); /* false: not 16 of 0 to 9 and a to f */
+void tp__sum_print(uint64_t sum, char *digits);       /* writes 16 digits, no '\0'           */
+bool tp__sum_scan(const char *digits, uint64_t *sum); /* false: not 16 digits 0 to 9, a to f */
 
 #endif

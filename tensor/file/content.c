@@ -1,7 +1,7 @@
-/* content.c - the elements of a file's tensors, their checksums compared.
+/* content.c - reads the elements of a file's tensors and compares their checksums.
  *
- * Checksums (checksum.h) are compared before anything is given out: the header's when the file is
- * opened, a tensor's when the first of its bytes are wanted. A file may have none. */
+ * Checksums (checksum.h) are compared before any data is returned: the header's when the file is
+ * opened, a tensor's when any of its bytes are first read. A file may have none. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,8 @@ static tp_slot *slot_of(const tp_file_tensor *t)
 }
 
 /* Reads all of a tensor and compares its checksum. Without a destination the bytes go to a buffer,
- * piece by piece. Pieces are small, so that what was read is still in the cache when it is summed. */
+ * piece by piece. Pieces are small, so that the bytes are still in the cache when they are
+ * summed. */
 static bool read_checked(tp_file *F, tp_slot *s, void *to)
 {
     enum { PIECE = 1 << 16 };
@@ -56,8 +57,8 @@ static bool read_checked(tp_file *F, tp_slot *s, void *to)
     return s->is_checked;
 }
 
-/* Elements `first` to first+n-1 in row-major order, of `size` bytes each. Runs along the last axis
- * are read at once where they have no gaps. */
+/* Reads elements `first` to first+n-1 in row-major order, of `size` bytes each. Runs along the last
+ * axis without gaps are read at once. */
 static bool gather(tp_file *F, const tp_slot *s, int64_t first, int64_t n, size_t size, char *to)
 {
     const tp_shape *shape = &s->tensor.shape;

@@ -46,7 +46,7 @@ static bool grow(tp_file *F)
     return true;
 }
 
-/* Is an order of elements the usual one? Axes of size 1 may have any stride. */
+/* Whether the elements are in row-major order. Axes of size 1 may have any stride. */
 static bool is_row_major(const tp_shape *s, const int64_t *stride)
 {
     int64_t step = 1;
@@ -112,7 +112,7 @@ int tp__file_keep(tp_file *F, int fd)
     return fd;
 }
 
-/* ---- what the file says of itself ---- */
+/* ---- state and lookup ---- */
 
 bool tp_file_ok(const tp_file *F)
 {

@@ -1,6 +1,6 @@
 /* header.c - the header of a safetensors file: every length, name, dtype, shape and offset is
- * checked before anything of the file is used, so that a damaged or hostile file is an error text,
- * never a read outside its memory. Layout: inner.h. */
+ * checked before the file is used, so that a damaged or hostile file gives an error text, never a
+ * read out of bounds. Layout: inner.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,12 +34,12 @@ static size_t header_length(tp_file *F)
 
 /* ---- the header ---- */
 
-/* jansson takes up to 300 bytes for a value of two letters. A header with more values than this, or
- * with lists and objects where a sound one has none, is refused before it is parsed. Sound headers
- * have about 13 values for each tensor. */
+/* jansson takes up to 300 bytes for a value of two characters. A header with more values than this,
+ * or with lists and objects where a valid one has none, is refused before it is parsed. Valid
+ * headers have about 13 values for each tensor. */
 enum { MOST_VALUES = 2000000, DEEPEST = 3 };
 
-/* The first letter after the string that begins at s, or end. */
+/* The first character after the string that begins at s, or end. */
 static const char *skip_string(const char *s, const char *end)
 {
     for (s++; s < end && *s != '"'; s++)
@@ -170,7 +170,8 @@ static void parse_tensor(tp_file *F, const char *name, const json_t *j)
     "; the file is damaged, or a program has changed it and kept the checksums: take the last "    \
     "good checkpoint, or leave out the metadata '" TP_SUM_HEADER "' and '" TP_SUM_TENSORS "'"
 
-/* Compares the header's checksum, if the file has any, and prepares to compare those of tensors. */
+/* Compares the header's checksum, if the file has one, and prepares to compare those of the
+ * tensors. */
 static void check_header(tp_file *F, const char *text, size_t length)
 {
     const json_t *meta = json_object_get(F->root, "__metadata__");
@@ -255,7 +256,7 @@ static int by_offset(const void *pa, const void *pb)
 static void check_order(tp_file *F)
 {
     size_t end = 0;
-    if (F->n) qsort(F->at, (size_t)F->n, sizeof *F->at, by_offset); /* without tensors at is NULL */
+    if (F->n) qsort(F->at, (size_t)F->n, sizeof *F->at, by_offset); /* at is NULL if n is 0 */
     for (int i = 0; i < F->n; i++) {
         const tp_file_tensor *t = &F->at[i].tensor;
         if (t->offset < end)

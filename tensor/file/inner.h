@@ -1,4 +1,4 @@
-/* inner.h - what the reader and the writer of safetensors files share.
+/* inner.h - declarations that the reader and the writer of safetensors files share.
  *
  *     8 bytes  N, little endian        N bytes  JSON, padded with blanks        the data
  *     { "__metadata__": { "key": "value" },
@@ -17,7 +17,7 @@
 #error "safetensors files are read in place: only little-endian machines are supported"
 #endif
 
-/* For a tensor that was given as NULL. */
+/* The error text for a tensor that was given as NULL. */
 #define TP_FILE_ABSENT "a tensor was read that the file does not have; see tp_file_find"
 
 #define TP_FILE_HEADER_MAX 100000000 /* bytes of JSON, the limit of the reference reader too */
@@ -25,7 +25,7 @@
 typedef enum tp_stored_kind { TP_STORED_FLOAT, TP_STORED_INT, TP_STORED_OTHER } tp_stored_kind;
 
 /* A dtype of the format. `dt` is the tensor dtype with the same bits, TP_NDTYPES if there is none;
- * OTHER can be listed and copied, but not converted. */
+ * a dtype of kind OTHER can be listed and copied, but not converted. */
 typedef struct tp_stored {
     const char *name;
     size_t size;
@@ -39,13 +39,13 @@ const tp_stored *tp__stored_as(tp_dtype dt);   /* how dt is written  */
 /* Adds memory of a device under a name; tp_writer_commit reads its bytes. */
 void tp__writer_add_device(tp_writer *W, const char *name, tp_device *D, const tp_view *v);
 
-/* As tp_writer_finite, but infinity passes, since masks contain it. */
+/* Like tp_writer_finite, but allows infinity, since masks contain it. */
 void tp__writer_no_nan(tp_writer *W);
 
 /* Fails the writer with the error of an object that could not supply its part of the file. */
 void tp__writer_fail(tp_writer *W, const tp_err *e);
 
-/* Copies n of the stored bytes of a tensor, from its byte `first` on. */
+/* Copies n of the stored bytes of a tensor, beginning with byte `first`. */
 bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n, void *to);
 
 /* Fails the reader unless it has failed already; the text begins with "PATH: ". */

@@ -11,8 +11,8 @@ typedef struct source {
     bool starved; /* memory ran out */
 } source;
 
-/* Feeds jansson byte by byte. When memory runs out, its lexer drops letters and continues; only errno
- * shows that, and only until the next number. */
+/* Feeds jansson byte by byte. When memory runs out, its lexer drops characters and continues; only
+ * errno shows that, and only until the next number. */
 static size_t feed(void *to, size_t room, void *data)
 {
     source *s = data;
@@ -56,7 +56,7 @@ bool tp_file_meta_at(const tp_file *F, int i, const char **key, const char **val
     return true;
 }
 
-/* Parsed as JSON, not by strtod, which depends on the locale. */
+/* Parses a number as JSON, not by strtod, which depends on the locale. */
 static json_t *number(tp_file *F, const char *key, const char *text, const char *what, size_t flags)
 {
     json_t *j = tp__file_json(F, text, strlen(text), JSON_DECODE_ANY | flags, NULL);

@@ -1,7 +1,8 @@
 /* open.c - opening a file of tensors, whatever its format, and closing it.
  *
  * The file stays open and its data are read on demand. A writer that renames a new file over the
- * path (as ours does) leaves the open one whole; reading fails if the file was cut off meanwhile. */
+ * path (as ours does) leaves the open file intact; reading fails if the file was truncated
+ * meanwhile. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,8 @@ static void open_file(tp_file *F)
             (long long)bytes);
 }
 
-/* Detects the format from the first bytes. What is none of the others is read as safetensors, whose
- * reader says what is wrong. */
+/* Detects the format from the first bytes. An unknown format is read as safetensors, whose reader
+ * reports what is wrong. */
 static void read_format(tp_file *F, bool may_index)
 {
     unsigned char first[9] = { 0 };
@@ -62,7 +63,7 @@ tp_file *tp__file_open(const char *path, bool may_index)
     open_file(F);
     if (tp_file_ok(F)) read_format(F, may_index);
     if (tp_file_ok(F)) tp__file_index(F);
-    if (!tp_file_ok(F)) { /* nothing of it may be used */
+    if (!tp_file_ok(F)) { /* none of its content may be used */
         for (int i = 0; i < F->n; i++) free(F->at[i].name);
         F->n = 0;
         F->meta = NULL;

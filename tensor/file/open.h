@@ -1,4 +1,4 @@
-/* open.h - an open file: what the reader of a format fills, and what tensors are read from.
+/* open.h - an open file. The reader of its format fills it; tensors are then read from it.
  *
  *     header.c    safetensors
  *     torch.c     checkpoints of PyTorch
@@ -13,18 +13,18 @@
 
 #define TP_FILE_AGAIN "; the file is damaged: copy, download or write it again"
 
-/* A tensor and the place of its elements. */
+/* A tensor and the location of its elements. */
 typedef struct tp_slot {
     tp_file_tensor tensor; /* first: a tp_file_tensor of a file is a tp_slot */
     int fd;
-    size_t from;                 /* offset of its first element in fd                         */
-    bool scattered;              /* in the order of `stride`; else row-major without gaps     */
-    int64_t stride[TP_MAX_DIMS]; /* in elements                                               */
-    tp_file *shard;              /* the file that it is a tensor of, as `there`; NULL: itself */
+    size_t from;                 /* offset of its first element in fd                     */
+    bool scattered;              /* in the order of `stride`; else row-major without gaps */
+    int64_t stride[TP_MAX_DIMS]; /* in elements                                           */
+    tp_file *shard;              /* the shard that holds it as `there`; NULL: this file   */
     const tp_file_tensor *there;
-    char *name;   /* NULL: it is the JSON's */
-    void *bytes;  /* what tp_file_data has given, or NULL */
-    uint64_t sum; /* the checksum, if the file has some   */
+    char *name;   /* a copy of the name; NULL: the JSON owns it */
+    void *bytes;  /* returned by tp_file_data, or NULL          */
+    uint64_t sum; /* the checksum, if the file has any          */
     bool is_checked;
 } tp_slot;
 
@@ -33,46 +33,47 @@ struct tp_file {
     char *path;
     int fd;
     size_t size;
-    size_t data_from, data_size; /* safetensors: what is behind the header */
-    json_t *root, *meta; /* metadata, and names of a safetensors file, are strings of these */
+    size_t data_from, data_size; /* safetensors: the data after the header               */
+    json_t *root, *meta;         /* own the metadata and the names of a safetensors file */
     int n, room;
     tp_slot *at;
     const tp_file_tensor **by_name;
     bool has_sums;
     tp_sum *sum;
-    int unpacked[2]; /* files without a name that hold what was compressed */
+    int unpacked[2]; /* unnamed files with unpacked entries */
     int nunpacked;
     tp_file **shards;
     int nshards;
 };
 
-/* F, or a failed file in place of NULL. */
+/* F, or a failed file if F is NULL. */
 tp_file *tp__file_some(const tp_file *F);
 
-/* tp_file_open; without may_index, an index of several files is no file of weights. */
+/* Like tp_file_open. Without may_index, an index of several files is refused. */
 tp_file *tp__file_open(const char *path, bool may_index);
 
-/* Adds a tensor whose first element is at an offset of fd; stride NULL: row-major. A copy is made of
- * the name if it is not the JSON's. NULL with F failed. */
+/* Adds a tensor whose first element is at offset `from` of fd; stride NULL: row-major. `copy`
+ * copies the name, for names that the JSON does not own. Returns NULL with F failed. */
 tp_slot *tp__file_add(tp_file *F, const char *name, bool copy, const tp_stored *s,
                       const tp_shape *shape, const int64_t *stride, int fd, size_t from);
 
-/* Makes the index by name; nothing is added afterwards. */
+/* Builds the index by name; no tensor is added afterwards. */
 void tp__file_index(tp_file *F);
 
-/* Adds a pair to the metadata, unless it is no UTF-8. */
+/* Adds a pair to the metadata, unless its key is not UTF-8. */
 void tp__file_add_meta(tp_file *F, const char *key, const char *value);
 
 /* Takes over a descriptor, which is closed with F. Returns it; -1 fails F. */
 int tp__file_keep(tp_file *F, int fd);
 
-/* Reads n bytes from an offset of F's own file; they were there when it was opened. */
+/* Reads n bytes from an offset of F's own file; the file had them when it was opened. */
 bool tp__file_at(tp_file *F, size_t from, void *to, size_t n);
 
-/* Parses JSON. NULL with *e filled (unless e is NULL), or with F failed if memory is short. */
+/* Parses JSON. Returns NULL with *e filled (unless e is NULL), or with F failed if memory is
+ * short. */
 json_t *tp__file_json(tp_file *F, const char *text, size_t length, size_t flags, json_error_t *e);
 
-/* Fill F from its format; F fails if anything of the file is wrong. */
+/* Fill F from a file of their format. F fails if anything in the file is wrong. */
 void tp__file_header(tp_file *F); /* safetensors */
 void tp__file_torch_zip(tp_file *F);
 void tp__file_torch_legacy(tp_file *F);

@@ -1,4 +1,4 @@
-/* pickle.c - the instructions of the machine for pickles, and its values from outside. */
+/* pickle.c - the instructions of the pickle machine, and access to its values. */
 #include "tensor/file/pickle_inner.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void push_real(tp_pickle *p)
     tp__pickle_push(p, v);
 }
 
-/* A whole number of n bytes, two's complement. */
+/* Pushes a two's complement integer of n bytes; above 8 bytes it becomes a TEXT. */
 static void push_long(tp_pickle *p, uint64_t n)
 {
     if (n > 8) {
@@ -146,7 +146,7 @@ static void persistent(tp_pickle *p)
 
 /* ---- containers ---- */
 
-/* Moves what lies above the mark, or the n topmost values, into the container below. */
+/* Moves the values above the mark, or the n topmost values, into the container below them. */
 static void append(tp_pickle *p, tp_pickle_kind kind, bool marked, size_t n)
 {
     if (marked) n = p->stack.n - tp__pickle_pop_mark(p);
@@ -202,7 +202,7 @@ static void recall(tp_pickle *p, uint64_t i)
 
 /* ---- instructions ---- */
 
-/* Texts, numbers, constants. False: op is none of them. */
+/* Runs an instruction for a text, number or constant. False: op is another instruction. */
 static bool run_atom(tp_pickle *p, unsigned char op)
 {
     switch (op) {
@@ -304,7 +304,7 @@ const tp_pickle_value *tp__pickle_next(tp_pickle *p)
     return tp__pickle_ok(p) ? tp__pickle_pop(p) : NULL;
 }
 
-/* ---- the rest ---- */
+/* ---- creation and access ---- */
 
 tp_pickle *tp__pickle_new(int fd, size_t from, size_t to, bool (*allows)(const char *name))
 {

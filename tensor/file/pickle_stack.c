@@ -1,7 +1,7 @@
-/* pickle_stack.c - input, arena and stack of the machine for pickles.
+/* pickle_stack.c - input, arena and stack of the pickle machine.
  *
- * Values and lists live in one arena of limited size: a pickle of a few bytes cannot ask for much
- * more than a multiple of its own length. */
+ * Values and lists are allocated in one arena of limited size. A pickle of a few bytes cannot ask
+ * for much more than a multiple of its own length. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +10,10 @@
 
 #include "tensor/file/pickle_inner.h"
 
-/* Checkpoints with the state of an optimiser have some 100 000 values. */
+/* Checkpoints with the state of an optimiser have about 100 000 values. */
 enum {
     CHUNK = 1 << 16,
-    MOST_BYTES = 1 << 28, /* of the arena */
+    MOST_BYTES = 1 << 28, /* size of the arena */
     MOST_VALUES = 1 << 22,
 };
 
@@ -106,7 +106,8 @@ tp_pickle_value *tp__pickle_new_value(tp_pickle *p, tp_pickle_kind kind)
     return v;
 }
 
-/* Makes room for n pointers more; what grows is left in the arena, at most as much again. */
+/* Makes room for n more pointers. The old array stays in the arena, which costs at most as much
+ * again. */
 static bool reserve(tp_pickle *p, tp_pickle_value ***at, size_t used, size_t *room, size_t n)
 {
     if (n <= *room - used) return true;

@@ -1,8 +1,8 @@
-/* read.c - tensors of a safetensors file in the dtype that the caller wants.
+/* read.c - reads tensors of a file in the dtype that the caller wants.
  *
- * Equal dtypes are copied. Floating ones convert through double, integers through int64 with a
- * range check. Every element is loaded by memcpy, since data need not be aligned. 8-bit floats carry
- * no scale here and are therefore not converted. */
+ * Equal dtypes are copied. Floating-point dtypes convert through double, integers through int64
+ * with a range check. Every element is loaded by memcpy, since data need not be aligned. 8-bit
+ * floats carry no scale here and are therefore not converted. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static float from_f16(uint16_t h)
     return f;
 }
 
-/* Loads x from p as a T of the same name as a variable. */
+/* Declares x of type T and loads it from p. */
 #define LOAD(T, x)                                                                                 \
     T x;                                                                                           \
     memcpy(&x, p, sizeof x)
@@ -54,7 +54,7 @@ static bool load_int(const tp_stored *s, const unsigned char *p, int64_t *out)
     }
 }
 
-/* to: the elements from `first` on, whose stored form is src. */
+/* Converts the stored integers src into `to`, the elements from `first` on. */
 static bool ints(tp_file *F, const tp_file_tensor *t, const tp_stored *s, const unsigned char *src,
                  int64_t first, const tp_view *to)
 {

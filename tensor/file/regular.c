@@ -1,7 +1,7 @@
-/* regular.c - opening files to be read: only regular ones, and by read, never by mmap.
+/* regular.c - opens only regular files, and reads them with pread, never with mmap.
  *
- * Opening a pipe would wait forever, and a device may have no end. Reading a map kills the process by
- * SIGBUS if the file was truncated or the disk fails; read reports both. */
+ * Opening a pipe would wait forever, and a device may have no end. Reading a mapping kills the
+ * process with SIGBUS if the file was truncated or the disk fails; pread reports both. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
-/* replace.c - writes a file such that a reader always finds the old or the new one, whole: everything
- * goes to PATH.tmp-PID, which is synced and renamed over PATH, then the folder is synced. */
+/* replace.c - writes a file so that a reader always finds the complete old file or the complete new
+ * one. The data go to PATH.tmp-PID, which is synced and renamed over PATH, then the folder is
+ * synced. */
 #include "tensor/file/replace.h"
 
 #include <errno.h>
@@ -49,7 +50,7 @@ bool tp__file_put(int fd, const void *data, size_t bytes)
     return true;
 }
 
-/* Removes the leftover of a killed process that had our process number. */
+/* Creates a file. Removes the leftover of a killed process that had the same process number. */
 static int create(const char *path)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
@@ -133,7 +134,7 @@ bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, s
 
 /* ---- folders ---- */
 
-/* Cuts path at each slash in turn and restores it. */
+/* Creates a folder and its parents; cuts path at each slash in turn and restores it. */
 static bool make_parents(char *path)
 {
     for (char *s = path + 1; *s; s++)

@@ -2,7 +2,7 @@
  *
  *     { "metadata": { ... }, "weight_map": { "NAME": "model-00001-of-00002.safetensors", ... } }
  *
- * The files stand in the folder of the index and may have any format but that of an index. */
+ * The files are in the folder of the index and may have any format except an index. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static json_t *parse_index(tp_file *F)
     return j;
 }
 
-/* The path of a file beside the index; NULL without memory. */
+/* The path of a file in the folder of the index; NULL without memory. */
 static char *beside(const tp_file *F, const char *name)
 {
     const char *slash = strrchr(F->path, '/');
@@ -67,7 +67,7 @@ static tp_file *open_shard(tp_file *F, const char *name)
     return tp_file_ok(F) ? S : NULL;
 }
 
-/* The open shard of that name. NULL with F failed. */
+/* The shard of that name, opened if it is not yet. NULL with F failed. */
 static tp_file *find_shard(tp_file *F, const char *name)
 {
     for (int i = F->nshards - 1; i >= 0; i--) {

@@ -1,4 +1,4 @@
-/* torch.c - tensors of the pickle in a checkpoint of PyTorch.
+/* torch.c - the tensors in the pickle of a PyTorch checkpoint.
  *
  * A tensor is named by the path of keys that leads to it ("model.norm.weight"); numbers and texts
  * become metadata under such names. Nothing is executed (pickle.h). */
@@ -11,7 +11,7 @@
 
 /* ---- names ---- */
 
-/* A dtype under the names of its storage class and of the dtype itself. */
+/* A dtype with the names of its storage class and of the dtype itself. */
 static const struct dtype {
     const char *storage, *dtype, *stored;
 } dtypes[] = {
@@ -37,7 +37,8 @@ enum { NDTYPES = sizeof dtypes / sizeof *dtypes };
 
 #define UNTYPED "torch.storage.UntypedStorage" /* its size is in bytes */
 
-/* Beside tensors: what training programs put into their checkpoints and holds no code. */
+/* Other classes and functions that training programs put into their checkpoints and that hold no
+ * code. */
 static const char *const others[] = {
     UNTYPED,
     "torch._utils._rebuild_tensor",
@@ -103,7 +104,7 @@ static bool is_natural(const tp_pickle_value *v)
     return v->kind == TP_PICKLE_INT && v->whole >= 0;
 }
 
-/* False: id is not that of a storage. */
+/* Reads a storage from its id. False: the id is not one of a storage. */
 static bool storage_of(const tp_pickle_value *id, tp_storage *s)
 {
     const tp_pickle_value *a = id->args;
@@ -150,7 +151,7 @@ tp_storage *tp__torch_storage(const tp_torch *C, const char *key)
 
 /* ---- tensors ---- */
 
-/* Sizes or strides. */
+/* Reads sizes or strides. */
 static bool read_dims(const tp_pickle_value *v, int64_t *dim, int *ndim)
 {
     if (v->kind == TP_PICKLE_CALL && v->args->n == 1) v = v->args->at[0]; /* torch.Size((2, 3)) */
@@ -163,13 +164,13 @@ static bool read_dims(const tp_pickle_value *v, int64_t *dim, int *ndim)
     return true;
 }
 
-/* Do all elements lie among the storage's `most`? */
+/* Whether all elements are inside a storage of `most` elements. */
 static bool is_inside(const tp_shape *s, const int64_t *stride, int64_t numel, uint64_t first,
                       uint64_t most)
 {
     uint64_t last = first;
     if (numel == 0) return true;
-    if ((uint64_t)numel > most) return false; /* expanded: a few bytes would become any number */
+    if ((uint64_t)numel > most) return false; /* expanded: few bytes, any number of elements */
     for (int i = 0; i < s->ndim; i++) {
         uint64_t step;
         if (__builtin_mul_overflow((uint64_t)(s->dim[i] - 1), (uint64_t)stride[i], &step) ||
@@ -190,7 +191,8 @@ static bool view_offset(const tp_pickle_value *id, uint64_t *offset)
     return true;
 }
 
-/* a: (storage, offset, sizes, strides, ...), with the dtype as a seventh in an untyped storage. */
+/* a: (storage, offset, sizes, strides, ...), with the dtype as the seventh item if the storage is
+ * untyped. */
 static void add_tensor(tp_torch *C, const char *name, const tp_pickle_value *a)
 {
     tp_storage s;
@@ -265,7 +267,7 @@ static void visit_list(tp_torch *C, const tp_pickle_value *v, char *name, size_t
     char number[24];
     for (size_t i = 0; i < v->n && tp_file_ok(C->F); i++) {
         const tp_pickle_kind kind = v->at[i]->kind;
-        if (kind < TP_PICKLE_TUPLE) continue; /* thousands of numbers are no metadata */
+        if (kind < TP_PICKLE_TUPLE) continue; /* thousands of numbers are not metadata */
         snprintf(number, sizeof number, "%zu", i);
         visit_child(C, v->at[i], number, name, length, depth);
     }
@@ -276,7 +278,7 @@ static bool begins_with(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* (list of pairs), as Python 2 wrote an OrderedDict. */
+/* Visits (list of pairs), the form in which Python 2 wrote an OrderedDict. */
 static void visit_pairs(tp_torch *C, const tp_pickle_value *args, char *name, size_t length,
                         int depth)
 {

@@ -1,10 +1,10 @@
-/* torch_archive.c - what torch.save has written since 2020, a ZIP archive:
+/* torch_archive.c - reads what torch.save has written since 2020, a ZIP archive:
  *
  *     NAME/data.pkl       the pickle
  *     NAME/byteorder      "little" or "big"; not in older files
  *     NAME/data/KEY       the elements of each storage
  *
- * PyTorch compresses nothing, and tensors are read where they are in the archive. */
+ * PyTorch compresses nothing, so tensors are read in place from the archive. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ static tp_zip_entry *find_pickle(tp_torch *C, tp_zip *z, char prefix[NAME])
     return NULL;
 }
 
-/* The entry of a storage, wanted from now on. NULL with F failed. */
+/* Finds the entry of a storage and marks it as wanted. NULL with F failed. */
 static tp_zip_entry *want_storage(tp_torch *C, tp_zip *z, const char *prefix, const tp_storage *s)
 {
     char name[2 * NAME];
@@ -50,8 +50,8 @@ static tp_zip_entry *want_storage(tp_torch *C, tp_zip *z, const char *prefix, co
     return tp_file_ok(C->F) ? e : NULL;
 }
 
-/* Gives all wanted entries an offset in a file: *unpacked is -1, or holds those that were
- * compressed. It has no name, so that nothing is left of it. */
+/* Gives all wanted entries an offset in a file. Compressed entries are unpacked into *unpacked,
+ * which is -1 if there are none. That file has no name, so nothing of it is left behind. */
 static bool place_entries(tp_torch *C, tp_zip *z, int *unpacked)
 {
     bool compressed = false;

@@ -1,5 +1,5 @@
-/* torch_legacy.c - what torch.save wrote before 2020, and writes on request: pickles one after
- * another, with the data behind them.
+/* torch_legacy.c - reads what torch.save wrote before 2020, and still writes on request: pickles
+ * one after another, followed by the data.
  *
  *     magic number, 1001, a description of the system, the object, the list of storage keys
  *     for each key: 8 bytes with its number of elements, and the elements */
@@ -8,7 +8,7 @@
 
 #include "tensor/file/torch.h"
 
-/* The data behind the pickles, in the order of the keys. */
+/* Locates the data of the storages, which follow the pickles in the order of the keys. */
 static void place_legacy(tp_torch *C, const tp_pickle_value *keys, int fd, size_t at, size_t size)
 {
     for (size_t i = 0; i < keys->n && tp_file_ok(C->F); i++) {

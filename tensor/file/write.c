@@ -21,9 +21,9 @@ typedef struct item {
     char *name;
     tp_view view;
     size_t bytes, begin;
-    int order;      /* in which added    */
-    tp_device *dev; /* NULL: host memory */
-    void *own;      /* a copy            */
+    int order;      /* index in order of addition  */
+    tp_device *dev; /* NULL: host memory           */
+    void *own;      /* a copy of the data, or NULL */
 } item;
 
 struct tp_writer {
@@ -32,7 +32,7 @@ struct tp_writer {
     json_t *meta;
     item *items;
     int n, cap;
-    bool committed, no_nan, finite; /* refused: NaN; NaN and infinity */
+    bool committed, no_nan, finite; /* no_nan refuses NaN; finite also infinity */
 };
 
 static tp_writer no_memory = {
@@ -44,7 +44,7 @@ static tp_writer no_writer = {
              NULL },
 };
 
-/* W, or a failed writer in place of NULL. */
+/* W, or a failed writer if W is NULL. */
 static tp_writer *some(const tp_writer *W)
 {
     return W ? (tp_writer *)(uintptr_t)W : &no_writer;
@@ -147,7 +147,7 @@ void tp_writer_meta_int(tp_writer *W, const char *key, int64_t value)
     tp_writer_meta(W, key, text);
 }
 
-/* As JSON with the fewest digits, 15 to 17, that read back to the same bits. */
+/* Writes JSON with the fewest digits, 15 to 17, that read back to the same bits. */
 void tp_writer_meta_num(tp_writer *W, const char *key, double value)
 {
     if (!isfinite(value)) {
@@ -231,7 +231,7 @@ void tp__writer_add_device(tp_writer *W, const char *name, tp_device *D, const t
     if (D->dry) fail(W, TP_E_STATE, "'%.200s' lives on a dry device, which holds no values", name);
     if (!tp_writer_ok(W) || !check(W, name, &s, v->dtype, v->data)) return;
     item *t = add(W, name, v);
-    if (t && D->be->kind != TP_CPU) t->dev = D; /* memory of the CPU is host memory */
+    if (t && D->be->kind != TP_CPU) t->dev = D; /* CPU memory is host memory */
 }
 
 /* ---- the header ---- */
@@ -270,7 +270,7 @@ static json_t *describe(const item *t)
                      shape, "data_offsets", begin, begin + bytes);
 }
 
-/* The metadata, after checksums whose digits are still 0. NULL without memory. */
+/* The metadata, preceded by checksums whose digits are still 0. NULL without memory. */
 static json_t *describe_all(const tp_writer *W)
 {
     const size_t digits = TP_SUM_DIGITS * (size_t)W->n;
@@ -291,7 +291,7 @@ static json_t *describe_all(const tp_writer *W)
 /* The JSON text, or NULL with W failed. */
 static char *header(tp_writer *W)
 {
-    errno = 0; /* without memory jansson may drop letters and continue; malloc sets errno */
+    errno = 0; /* without memory jansson may drop characters and continue; malloc sets errno */
     json_t *root = json_object();
     if (json_object_set_new(root, "__metadata__", describe_all(W)) != 0) no_host_memory(W);
     for (int i = 0; i < W->n; i++) {
@@ -361,7 +361,7 @@ static bool put_part(const content *c, int fd, const item *t, size_t at, const v
     return tp__file_put(fd, data, n);
 }
 
-/* Writes in pieces, which are still in the cache after they are summed. */
+/* Writes in pieces that are still in the cache after they are summed. */
 static bool put_item(const content *c, int fd, const item *t)
 {
     bool ok = true;

@@ -1,8 +1,8 @@
-/* zip.c - the directory of a ZIP archive by libarchive.
+/* zip.c - reads the directory of a ZIP archive with libarchive.
  *
- * libarchive gives an entry's bytes in order. PyTorch stores them as they are, and a tensor is read
- * in any order and in part: of such entries the offset in the file is kept, and libarchive reads
- * the others. */
+ * libarchive returns the bytes of an entry in order, but a tensor is read in any order and in part.
+ * PyTorch stores entries uncompressed. The file offset of such entries is kept, and libarchive
+ * reads only the compressed ones. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -83,8 +83,8 @@ static bool add(tp_zip *z, const char *name, struct archive *a, struct archive_e
         tp__err(&z->err, TP_E_MEMORY, "out of memory for the names of the ZIP archive");
         return false;
     }
-    /* Bytes that libarchive has consumed, directory and skipped entries left out: the offset in the
-     * file at which the entry's data begin. */
+    /* The number of bytes that libarchive has consumed, without the directory and skipped entries,
+     * is the file offset at which the entry's data begin. */
     z->at[z->n++] = (tp_zip_entry){ .name = copy,
                                     .size = (size_t)archive_entry_size(e),
                                     .from = is_stored(a) ? archive_filter_bytes(a, -1) : -1 };
@@ -96,7 +96,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const tp_zip_entry *)a)->name, ((const tp_zip_entry *)b)->name);
 }
 
-/* What is said to be stored lies in the file, behind a header of its own. */
+/* Checks that names are unique, and that each stored entry is in the file, after its local
+ * header. */
 static void check(tp_zip *z)
 {
     const off_t end = lseek(z->fd, 0, SEEK_END);
@@ -141,7 +142,7 @@ tp_zip_entry *tp__zip_find(const tp_zip *z, const char *name)
     return z->n ? bsearch(&key, z->at, z->n, sizeof key, by_name) : NULL;
 }
 
-/* Exactly the size that the directory gives is taken: an entry cannot unpack to more. */
+/* Unpacks exactly the size that the directory gives: an entry cannot unpack to more. */
 static void unpack(tp_zip *z, struct archive *a, tp_zip_entry *e, FILE *to)
 {
     char buffer[1 << 14];

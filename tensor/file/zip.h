@@ -1,4 +1,4 @@
-/* zip.h - where the entries of a ZIP archive lie, so that they are read like any part of a file. */
+/* zip.h - locates the entries of a ZIP archive, so that they are read like any part of a file. */
 #ifndef TP_ZIP_H
 #define TP_ZIP_H
 
@@ -10,14 +10,13 @@ typedef struct tp_zip_entry {
     char *name;
     size_t size;
     int64_t from; /* offset in the file, or in the stream of tp__zip_unpack; -1: compressed */
-    bool wanted,
-        unpacked; /* by the caller; into the stream                                         */
+    bool wanted, unpacked; /* wanted by the caller; unpacked into the stream */
 } tp_zip_entry;
 
 typedef struct tp_zip {
     tp_err err;
     int fd;
-    tp_zip_entry *at; /* by name */
+    tp_zip_entry *at; /* sorted by name */
     size_t n, room;
 } tp_zip;
 

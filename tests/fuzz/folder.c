@@ -68,7 +68,7 @@ static const char *path_of(const folder *F, int file)
     return path;
 }
 
-/* Its bytes, valid until the next call; a missing file is empty. */
+/* The bytes of a file, valid until the next call; a missing file is empty. */
 static const uint8_t *content(const folder *F, int file, size_t *size)
 {
     static uint8_t bytes[LARGEST];

@@ -19,14 +19,14 @@ typedef struct folder {
 /* Makes a working directory, removed when the process ends. */
 void folder_workplace(void);
 
-/* Runs a program with these flags, separated by spaces; its output is dropped. Returns its status. */
+/* Runs a program with these flags, separated by spaces; discards its output. Returns its status. */
 int folder_run(int (*program)(int argc, char **argv), const char *flags);
 
-/* Reads the files of a whole run, and takes the checksums out of the checkpoints: they would end
- * almost every input. */
+/* Reads the files of a complete run and removes the checksums from the checkpoints, because they
+ * would reject almost every input. */
 void folder_read(folder *F);
 
-/* Writes the files back, one of them damaged. The input is the file, the way, and further bytes:
+/* Writes the files back, one of them damaged. The input gives the file, the way and further bytes:
  *
  *     way 0   these bytes are the file
  *     way 1   edits of three bytes each: place (2) and new byte
@@ -38,6 +38,6 @@ void folder_damage(const folder *F, const uint8_t *input, size_t size);
 uint64_t folder_checkpoint(const folder *F);
 uint64_t folder_content(const folder *F);
 
-/* Is last.safetensors a file that a run can resume? */
+/* Whether a run can resume from last.safetensors. */
 bool folder_is_whole(const folder *F);
 #endif

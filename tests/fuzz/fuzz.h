@@ -1,5 +1,5 @@
-/* fuzz.h - what the fuzzers share. Each fuzz_NAME.c defines LLVMFuzzerTestOneInput; the replay test
- * links all of them under the names of their files. */
+/* fuzz.h - declarations that the fuzzers share. Each fuzz_NAME.c defines LLVMFuzzerTestOneInput;
+ * the replay test links all of them under the names of their files. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -19,23 +19,24 @@ int fuzz_programs(const uint8_t *input, size_t size);
 int fuzz_image_set(const uint8_t *input, size_t size);
 int fuzz_ops(const uint8_t *input, size_t size);
 
-/* The functions of ops.h that fuzz_ops calls, without tp_; NULL after the last one. */
+/* The name of a function of ops.h that fuzz_ops calls, without tp_; NULL after the last one. */
 const char *fuzz_ops_name(int i);
 
-/* A path under which these bytes can be opened, until the next call: a file in memory. */
+/* A path at which these bytes can be opened until the next call. The file is in memory. */
 const char *fuzz_path(const void *bytes, size_t size);
 
-/* Makes the checksums of a safetensors file in memory right where it has any: without that, hardly
- * an input of a fuzzer comes past them. False: it has none, or is no such file. Uses fuzz_path. */
+/* Corrects the checksums of a safetensors file in memory; without that, hardly any input would get
+ * past them. False: it has none, or is no such file. Uses fuzz_path. */
 bool fuzz_mend(uint8_t *bytes, size_t size);
 
-/* Takes the checksums out of a safetensors file in memory that tp_writer wrote; its new size. */
+/* Removes the checksums from a safetensors file in memory that tp_writer wrote. Returns the new
+ * size. */
 size_t fuzz_without_checksums(uint8_t *bytes, size_t size);
 
-/* Ends the process with the text if what must hold does not: for a fuzzer that is a crash. */
+/* Aborts with the text if the condition does not hold; for a fuzzer that is a crash. */
 void fuzz_demand(bool holds, const char *text);
 
-/* The common ways of an error object: it is good and says nothing, or it is bad and says why. */
+/* Demands the rule of error objects: a good one gives no reason, a bad one gives one. */
 void fuzz_demand_reason(bool ok, const char *why);
 
 #endif

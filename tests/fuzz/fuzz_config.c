@@ -3,10 +3,11 @@
  *     a    arguments of `enwik8 train`
  *     m    "key=value" each: metadata of a checkpoint
  *
- * Arguments go through the table of options, the presets and the model's checks; metadata through
- * the readers of settings and model configurations, and into loading a model, which must refuse
- * sizes that the file does not hold before it takes memory for them. What must hold besides: a
- * setting that is printed reads back as itself, and an accepted configuration stays accepted. */
+ * Arguments go through the table of options, the presets and the model's checks. Metadata go
+ * through the readers of settings and model configurations, and into loading a model, which must
+ * refuse sizes that the file does not hold before it allocates memory for them. Two more things
+ * must hold: a printed setting reads back as itself, and an accepted configuration stays
+ * accepted. */
 #include "fuzz.h"
 
 #include <jansson.h>
@@ -23,7 +24,7 @@ static const tp_command train = {
     .name = "train", .summary = "", .synopsis = "", .about = "", .table = train_options
 };
 
-/* Every setting printed and read back is the same setting. */
+/* Checks that every setting reads back as it was printed. */
 static void print_and_read(const settings *s)
 {
     const tp_option *row[TP_MAX_OPTIONS];
@@ -41,7 +42,7 @@ static void print_and_read(const settings *s)
     tp_options_free(train_options, &back);
 }
 
-/* Wider models only take longer: a table of frequencies is made for each. */
+/* Wider models only take longer, since each computes a table of frequencies. */
 static bool is_quick(const tp_model_cfg *cfg)
 {
     settings s = { 0 };
@@ -49,7 +50,7 @@ static bool is_quick(const tp_model_cfg *cfg)
     return s.dim <= 1 << 16;
 }
 
-/* Declaring a model takes no memory for its values. */
+/* Declaring a model allocates no memory for its values. */
 static void declare(tp_device *D, const tp_model_cfg *cfg)
 {
     char why[WHY];
@@ -93,7 +94,7 @@ static void arguments(tp_device *D, char *text)
 
 /* ---- metadata ---- */
 
-/* A safetensors file without tensors, its metadata the lines of the text. */
+/* Makes a safetensors file without tensors. The lines of the text are its metadata. */
 static const char *metadata_file(char *text)
 {
     json_t *meta = json_object();
@@ -101,7 +102,7 @@ static const char *metadata_file(char *text)
         char *value = strchr(line, '=');
         if (!value) continue;
         *value++ = '\0';
-        json_object_set_new(meta, line, json_string(value)); /* no UTF-8: left out */
+        json_object_set_new(meta, line, json_string(value)); /* not UTF-8: left out */
     }
     json_t *root = json_pack("{s:o}", "__metadata__", meta);
     char *header = json_dumps(root, JSON_COMPACT);

@@ -2,9 +2,9 @@
  *
  *     style    valid, test: 256ths of the text    batch and tokens of the streams    the file
  *
- * At most 128 KiB of the file is read, as by a caller who does not trust it. What must hold besides
- * memory safety: the parts make up the text, every id is in the dictionary and stands for its byte,
- * and a dictionary reads back as it was printed. */
+ * At most 128 KiB of the file are read, as by a caller who does not trust it. Besides memory safety
+ * the following must hold: the parts make up the text, every id is in the dictionary and stands for
+ * its byte, and a dictionary reads back as it was printed. */
 #include "fuzz.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void print_and_parse(const tp_vocab *v)
     fuzz_demand(tp_vocab_parse(&back, text) && same_ids(v, &back), "a dictionary reads back");
 }
 
-/* The file as the text of a dictionary. */
+/* Parses the file as the text of a dictionary. */
 static void parse(const uint8_t *file, size_t size)
 {
     char *text = malloc(size + 1);
@@ -67,7 +67,7 @@ static void stream(const tp_text *X, tp_part s, const tp_bytes_opts *o)
     tp_bytes_free(S);
 }
 
-/* Closes X. */
+/* Checks X and closes it. */
 static void check(tp_text *X, const tp_bytes_opts *o)
 {
     fuzz_demand_reason(tp_text_ok(X), tp_text_why(X));

@@ -2,9 +2,9 @@
  *
  *     shrink, orient, strict    x, y, width, height of a box    recipe and size    the file
  *
- * What must hold besides memory safety: an image has the size that was announced, a box of it
- * holds the same pixels, what is read strictly is what is read otherwise, and pipelines make finite
- * numbers of whatever is an image. */
+ * Besides memory safety the following must hold: an image has the announced size, a box of it holds
+ * the same pixels, strict decoding gives the same pixels, and pipelines produce finite numbers from
+ * every image. */
 #include "fuzz.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static void check_size(const tp_image *p, const uint8_t *file, size_t size)
     fuzz_demand(width * height <= PIXELS, "the limit is kept");
 }
 
-/* Boxes and strictness change nothing but what is kept. A box need not see damage elsewhere. */
+/* A box changes only which pixels are kept. Decoding it need not detect damage elsewhere. */
 static void check_box(const tp_image *all, const uint8_t *input, const uint8_t *file, size_t size)
 {
     tp_image part = { 0 };

@@ -1,8 +1,8 @@
-/* fuzz_image_set.c - the input is one byte that names a layout, and the file that the layout is told
- * by: a tar shard, a list, a batch of CIFAR-10.
+/* fuzz_image_set.c - the input is one byte that names a layout, and the file that defines a set of
+ * it: a tar shard, a list, a batch of CIFAR-10.
  *
- * What must hold besides memory safety: a set that opens has images of at least two classes, each
- * with a label and a name, and what can be read of them is finite. */
+ * Besides memory safety the following must hold: a set that opens has images of at least two
+ * classes, each with a label and a name, and the pixels that can be read are finite. */
 #include "fuzz.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ enum { SIZE = 8, READ = 4, PIXELS = 1 << 14 };
 
 static const struct {
     tp_layout layout;
-    const char *file, *beside, *text; /* another file that the layout wants */
+    const char *file, *beside, *text; /* another file that the layout needs */
 } layouts[] = {
     { TP_LAYOUT_SHARDS, "s.tar", NULL, NULL },
     { TP_LAYOUT_CIFAR10, "data_batch_1.bin", "batches.meta.txt", "a\nb\nc\n" },

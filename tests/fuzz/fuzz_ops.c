@@ -1,15 +1,16 @@
 /* fuzz_ops.c - the input is a program of ops on a tape: four bytes of options (ops_open), then
- * instructions of a byte each, followed by what their functions draw.
+ * instructions. Each is one byte, followed by the bytes that its function draws.
  *
  *     0..63     one of ops_controls: tensors, scopes, backward, gradients, ...
  *     64..249   one of ops_rows: every function of ops.h
  *     250..255  the next instruction is given NULL in place of a tape
  *
- * Each one runs on a dry device and, where that says that it is small enough, on a real one. What
- * must hold: both take and refuse the same, with the same code and text, and results have the same
- * dtype and shape; only values, which a dry device has not, and allocations that fail may refuse
- * more. A failed tape has a text and passes failed tensors on. Gradients have the shapes of their
- * tensors. After tp_clear the tape computes what a new one does. No device memory leaks. */
+ * Each instruction runs on a dry device and, if the dry run shows that it is small enough, on a
+ * real one. The following must hold. Both accept and refuse the same, with the same code and text,
+ * and results have the same dtype and shape. The real device may refuse more only because of
+ * values, which a dry device lacks, and of failing allocations. A failed tape has a text and
+ * returns failed tensors. Gradients have the shapes of their tensors. After tp_clear the tape
+ * computes what a new one computes. No device memory leaks. */
 #include "fuzz.h"
 
 #include <stdio.h>
@@ -45,11 +46,11 @@ static const ops_row *draw_row(ops_env *e)
     return b < CONTROLS ? &ops_controls[b % controls] : &ops_rows[(b - CONTROLS) % rows];
 }
 
-/* ---- both worlds say the same ---- */
+/* ---- comparing the worlds ---- */
 
 typedef struct outcome {
     tp_code code;
-    char text[64]; /* its beginning */
+    char text[64]; /* the beginning of its first line */
 } outcome;
 
 static outcome outcome_of(tp_tape *T)
@@ -70,14 +71,14 @@ static bool is_same(tp_tensor a, tp_tensor b)
     return same;
 }
 
-/* May the real device refuse what the dry one takes? */
+/* Whether the real device may refuse what the dry one accepts. */
 static bool may_refuse(const ops_env *e, tp_code code)
 {
     return code == TP_E_VALUE || (code == TP_E_NONFINITE && e->finite) ||
            (code == TP_E_MEMORY && e->no_memory) || e->apart;
 }
 
-/* fuzz_demand with what both tapes say. */
+/* Like fuzz_demand, but also prints the errors of both tapes. */
 static void demand(const ops_env *e, bool holds, const char *text)
 {
     if (!holds)
@@ -99,13 +100,13 @@ static void compare(ops_env *e, const tp_tensor t[OPS_WORLDS])
     } else {
         const bool same = dry.code == real.code && strcmp(dry.text, real.text) == 0;
         demand(e, same || may_refuse(e, real.code), "both refuse for one reason");
-        if (!same) e->apart = true; /* one backward may have come further than the other */
+        if (!same) e->apart = true; /* one backward may have got further */
     }
 }
 
 /* ---- one instruction ---- */
 
-/* What only one world carries, because it is large or was refused, neither does. */
+/* Drops the carried tensor if only one world has it, because it is large or was refused. */
 static void forget_carried(ops_env *e)
 {
     if (is_same(e->w[OPS_DRY].carried, e->w[OPS_REAL].carried)) return;
@@ -124,7 +125,7 @@ static tp_tensor run(ops_env *e, int world, const ops_row *r)
     return r->run(e, r);
 }
 
-/* True if the real device can do what the dry one has done. */
+/* Whether the real device can run what the dry one has run. */
 static bool is_cheap(const ops_env *e, size_t before)
 {
     const tp_stats s = tp_device_stats(e->w[OPS_DRY].D);

@@ -1,9 +1,10 @@
-/* fuzz_programs.c - the input damages the folder of a run (folder_damage), which one of the programs
- * enwik8 and imagenet then resumes, evaluates, trains anew or uses. The first byte is a row of
- * `commands`, the rest is for folder_damage.
+/* fuzz_programs.c - the input damages the folder of a run (folder_damage), which one of the
+ * programs enwik8 and imagenet then resumes, evaluates, trains anew or uses. The first byte selects
+ * a row of `commands`; folder_damage takes the rest.
  *
- * What must hold: the program ends with 0 or 1; a run that is done has a whole checkpoint; one that
- * is refused, and whatever only reads the run, leaves its files alone. */
+ * The following must hold: the program exits with 0 or 1; a run that succeeds has a complete
+ * checkpoint; a refused run leaves its checkpoint unchanged; a command that only reads the run
+ * changes no file. */
 #include <stdio.h>
 
 #include "commands.h"
@@ -52,7 +53,7 @@ static void make_text(void)
     fuzz_demand(fclose(f) == 0, "a text is written");
 }
 
-/* A whole run of each program, and its confusion matrix as an image for others. */
+/* Makes a complete run of each program, and an image from a confusion matrix. */
 static void begin(folder run[PROGRAMS])
 {
     folder_workplace();

@@ -2,14 +2,14 @@
  * then resumes. fuzz_programs does the same to the programs enwik8 and imagenet, at a tenth of the
  * speed.
  *
- * What must hold: the program ends with 0 or 1; done, its checkpoint is whole; refused, the
- * checkpoint is what it was. */
+ * The following must hold: the program exits with 0 or 1; after success its checkpoint is complete;
+ * after a refusal the checkpoint is unchanged. */
 #include <tapegrad/train.h>
 
 #include "folder.h"
 #include "fuzz.h"
 
-/* ---- the program: two weights become small ---- */
+/* ---- a program that shrinks two weights ---- */
 
 typedef struct state {
     tp_tensor w;

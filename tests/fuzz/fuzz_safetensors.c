@@ -1,20 +1,22 @@
 /* fuzz_safetensors.c - the input is a safetensors file: opening, listing, every conversion, and
  * loading it into parameters, moments and averages.
  *
- * A file with checksums is tried as it is, and once more with right ones.
+ * A file with checksums is tried as it is, and once more with correct ones.
  *
- * What must hold besides memory safety: tensors fill the data side by side, a failed file shows
- * nothing, whatever fails says why, and a load that succeeds has stored the bytes of the file. */
+ * Besides memory safety the following must hold: tensors fill the data without gaps, a failed file
+ * exposes nothing, every failure gives a reason, and a load that succeeds has stored the bytes of
+ * the file. */
 #include "fuzz.h"
 
 #include <string.h>
 #include <tapegrad/tapegrad.h>
 
-enum { PIECE = 64 }; /* elements read at a time, few of each tensor */
+enum { PIECE = 64 }; /* elements read from each end of a tensor */
 
 static volatile unsigned sink;
 
-/* Looks at the first and the last byte of each tensor, which a sanitizer would see outside. */
+/* Reads the first and the last byte of each tensor, so that a sanitizer reports bytes out of
+ * bounds. */
 static void walk(tp_file *F, size_t size)
 {
     size_t end = 0;
@@ -44,7 +46,7 @@ static void read_as(const char *path, tp_dtype dt)
     tp_file_close(F);
 }
 
-/* Metadata as text, and each value as a number until the first that is none. */
+/* Reads metadata as text, and each value as a number until the first that is not one. */
 static void read_meta(const char *path, bool real)
 {
     const char *key, *value;
@@ -90,7 +92,7 @@ static const char *skip_x(const char *name, void *env)
     return name[0] == 'x' ? NULL : name;
 }
 
-/* Do the values of w have the bytes of this tensor of the file? */
+/* Whether the values of w have the bytes of this tensor of the file. */
 static bool holds(const model *m, tp_file *F, const char *name)
 {
     float now[W_SIZE];

@@ -12,7 +12,7 @@
 void fuzz_demand(bool holds, const char *text)
 {
     if (holds) return;
-    dprintf(STDERR_FILENO, "demand broken: %s\n", text); /* a target may have turned stderr away */
+    dprintf(STDERR_FILENO, "demand broken: %s\n", text); /* the target may have redirected stderr */
     abort();
 }
 
@@ -48,7 +48,7 @@ enum {
     TENSORS_AT = HEADER_AT + DIGITS + sizeof SECOND - 1,
 };
 
-/* Where the data begins, if the file has checksums; else 0. */
+/* Offset of the data if the file has checksums, else 0. */
 static size_t data_behind_checksums(const uint8_t *bytes, size_t size)
 {
     uint64_t n = 0;
@@ -78,7 +78,7 @@ bool fuzz_mend(uint8_t *bytes, size_t size)
     const size_t data = data_behind_checksums(bytes, size);
     if (data == 0) return false;
     mend_header(bytes, data);
-    tp_file *F = tp_file_open(fuzz_path(bytes, size)); /* empty where something else is wrong */
+    tp_file *F = tp_file_open(fuzz_path(bytes, size)); /* empty if something else is wrong */
     for (int i = 0; i < tp_file_count(F); i++) {
         const tp_file_tensor *t = tp_file_at(F, i);
         put_sum(bytes + TENSORS_AT + DIGITS * i, bytes + data + t->offset, t->bytes);

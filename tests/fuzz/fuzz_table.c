@@ -1,6 +1,7 @@
-/* fuzz_table.c - the input is two bytes of options and a file of rows, plain or packed. What must
- * hold besides memory safety: every row has its cells, no cell holds a line end or, but for the
- * last one, a separator, and labels are the numbers of cells in their order. */
+/* fuzz_table.c - the input is two bytes of options and a file of rows, plain or packed. Besides
+ * memory safety the following must hold: every row has all its cells, no cell contains a line end,
+ * only the last cell may contain a separator, and labels number the distinct cells in sorted
+ * order. */
 #include "fuzz.h"
 
 #include <string.h>

@@ -1,14 +1,14 @@
-/* fuzz_torch.c - the input is a checkpoint of PyTorch, as a ZIP archive or a row of pickles:
+/* fuzz_torch.c - the input is a PyTorch checkpoint, as a ZIP archive or as consecutive pickles:
  * opening it, listing it, and reading every tensor in two dtypes.
  *
- * What must hold besides memory safety: a tensor is found by its name and has the size of its shape,
- * a failed file shows nothing, and whatever fails says why. */
+ * Besides memory safety the following must hold: a tensor is found by its name and has the size of
+ * its shape, a failed file exposes nothing, and every failure gives a reason. */
 #include "fuzz.h"
 
 #include <string.h>
 #include <tapegrad/file.h>
 
-enum { PIECE = 64 }; /* elements read at a time, few of each tensor */
+enum { PIECE = 64 }; /* elements read from each end of a tensor */
 
 static void walk(const tp_file *F)
 {

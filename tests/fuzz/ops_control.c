@@ -1,5 +1,5 @@
-/* ops_control.c - instructions of fuzz_ops that are no ops: tensors from the host, scopes, backward,
- * gradients, recomputation, carried tensors, and what else a tape can do. */
+/* ops_control.c - instructions of fuzz_ops that are not ops: tensors from the host, scopes,
+ * backward, gradients, recomputation, carried tensors, and everything else that a tape can do. */
 #define TP_NO_SITE
 #include "ops_fuzzer.h"
 
@@ -66,7 +66,7 @@ static tp_tensor backward(ops_env *e, const ops_row *r)
     return TP_NONE;
 }
 
-/* Of the sum of anything. */
+/* Backward of the sum of any tensor. */
 static tp_tensor backward_of_sum(ops_env *e, const ops_row *r)
 {
     (void)r;
@@ -103,7 +103,7 @@ static tp_tensor params(ops_env *e, const ops_row *r)
 
 /* ---- recomputation ---- */
 
-/* What is run again: it must say the same both times, so its program is a copy. */
+/* The recomputed function. Both runs must be the same, so it keeps what it has drawn. */
 typedef struct body {
     uint8_t what;
     double number;
@@ -181,7 +181,7 @@ static tp_tensor write_rows(ops_env *e, const ops_row *r)
     return TP_NONE;
 }
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
 static tp_tensor look(ops_env *e, const ops_row *r)
 {

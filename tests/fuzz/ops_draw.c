@@ -1,4 +1,4 @@
-/* ops_draw.c - what the bytes of a program mean: numbers, shapes, tensors. */
+/* ops_draw.c - decodes the bytes of a program into numbers, shapes and tensors. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@ bool ops_flag(ops_env *e)
     return ops_byte(e) & 1;
 }
 
-/* The last 16 of 256 bytes are rare values. */
+/* The last 16 of the 256 byte values stand for rare values. */
 enum { RARE = 240 };
 
 int64_t ops_size(ops_env *e)

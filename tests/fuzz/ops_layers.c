@@ -40,7 +40,7 @@ tp_tensor ops_linear(ops_env *e, const ops_row *r)
 
 /* ---- normalisation ---- */
 
-/* x, and a weight and a bias of its last axis. */
+/* x, with a weight and a bias for its last axis. */
 typedef struct normed {
     ops_pick x;
     tp_shape c;
@@ -77,7 +77,7 @@ tp_tensor ops_rmsnorm(ops_env *e, const ops_row *r)
     return tp_rmsnorm(ops_tape(e), n.x.t, n.w, ops_number(e));
 }
 
-/* The last parameters are buffers of four numbers and a counter. */
+/* Parameters 3 and 4 are buffers of four numbers, and parameter 5 is a counter. */
 tp_tensor ops_batchnorm(ops_env *e, const ops_row *r)
 {
     (void)r;

@@ -5,14 +5,15 @@
 
 #include "ops_fuzzer.h"
 
-/* ---- signatures of many ops ---- */
+/* ---- signatures that many ops share ---- */
 
 static tp_tensor one(ops_env *e, const ops_row *r)
 {
     return r->one(ops_tape(e), ops_any(e).t);
 }
 
-/* The second operand has some of the first one's axes, the last ones. */
+/* The second operand has the shape of the first one, or lacks its first axis, or has size 1 on an
+ * axis. */
 static tp_tensor two(ops_env *e, const ops_row *r)
 {
     const ops_pick a = ops_any(e);
@@ -45,7 +46,7 @@ static tp_tensor chance(ops_env *e, const ops_row *r)
 #define OWN(NAME)    { .name = #NAME, .run = ops_##NAME }
 /* clang-format on */
 
-/* New rows go to the end: the inputs of the corpus name rows by their places. */
+/* New rows go at the end, because the inputs of the corpus refer to rows by index. */
 const ops_row ops_rows[] = {
     TWO(add),
     TWO(sub),

@@ -34,7 +34,7 @@ tp_tensor ops_slice(ops_env *e, const ops_row *r)
     return tp_slice(ops_tape(e), x.t, axis, start, ops_integer(e));
 }
 
-/* A number of tensors, of one shape but where a byte says otherwise. */
+/* Draws several tensors of one shape, unless a byte changes the size of `axis`. */
 enum { MANY = TP_MAX_INPUTS + 4 };
 static int many(ops_env *e, int axis, tp_tensor x[MANY])
 {

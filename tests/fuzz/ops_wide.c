@@ -59,7 +59,7 @@ tp_tensor ops_interpolate(ops_env *e, const ops_row *r)
 
 /* ---- attention ---- */
 
-/* Sizes that most attentions share, and the heads that the op is told. */
+/* Sizes that most attentions share, and the number of heads passed to the op. */
 typedef struct sizes {
     int64_t B, N, S, H, D, C;
     int heads;

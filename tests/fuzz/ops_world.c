@@ -1,4 +1,4 @@
-/* ops_world.c - the two devices of fuzz_ops with their tapes and parameters, and what must hold of
+/* ops_world.c - the two devices of fuzz_ops with their tapes and parameters, and what must hold for
  * them. */
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,8 @@ static void see_gradient(void *env, tp_params *P, tp_tensor p, const char *name,
     fuzz_demand(*name && tp_ndim(p) > 0 && backwards > 0, "a hook is told of a parameter");
 }
 
-/* Of large inputs it is no question, and counting takes as long as there are queries. */
+/* Counts multiply-adds. Large inputs exceed the limit anyway, and counting them would take time in
+ * proportion to the queries. */
 static void count(void *env, tp_tape *T, const tp_seen *s)
 {
     (void)T;
@@ -37,7 +38,8 @@ static void open_params(ops_world *w)
     w->param[5] = tp_buffer(w->P, "batches", TP_I64, TP_SHAPE(1), NULL);
 }
 
-/* Four bytes: compute dtype and modes, instruction set, which allocation fails, for how long. */
+/* The four bytes give the compute dtype and modes, the instruction set, the allocation that fails,
+ * and for how long. */
 static void open_world(ops_world *w, bool dry, const uint8_t head[4])
 {
     static const tp_dtype compute[] = { TP_F32, TP_BF16, TP_F64, TP_F32 };
@@ -70,7 +72,7 @@ static void close_world(ops_world *w)
     tp_device_close(w->D);
 }
 
-/* Making devices and tapes takes longer than most programs: they are used again, unless allocations
+/* Creating devices and tapes takes longer than most programs. They are reused, unless allocations
  * fail or a byte says otherwise. */
 static ops_world *kept(const uint8_t head[4])
 {
@@ -95,7 +97,7 @@ void ops_open(ops_env *e, const uint8_t head[4])
     tp_observe(e->w[OPS_DRY].T, count, &e->macs);
 }
 
-/* As it was made, so that the next program does what it would do alone. */
+/* Restores the initial state, so that the next program does what it would do alone. */
 static void restore(ops_world *w)
 {
     const double zeros[4] = { 0 };
@@ -144,7 +146,7 @@ void ops_demand_text(tp_tape *T)
     fuzz_demand(strlen(tp_why(T)) == n, "the first error stays");
 }
 
-/* A small computation: the bits of its loss and of a gradient. */
+/* The loss and a gradient of a small computation. */
 typedef struct figures {
     double loss, dx[6];
 } figures;
@@ -190,7 +192,7 @@ void ops_demand_life(ops_env *e)
     if (!ok && e->no_memory) {
         fuzz_demand(tp_code_of(T) == TP_E_MEMORY, "only memory is missing");
         ok = compute(e, &f);
-        if (!ok) return; /* it lasts */
+        if (!ok) return; /* the failure lasts */
     }
     fuzz_demand(ok, "a tape works after tp_clear");
     if (!first[isa][dtype].known) {
