@@ -71,7 +71,7 @@ static void pack(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t depth, int
 
 /* ---- sums ---- */
 
-/* What the strips of a block share. */
+/* The data that all strips of a block share. */
 #define block block
 typedef struct block {
     int64_t n, depth, lda, ldc;
@@ -195,8 +195,8 @@ static void strips(const block *s, int64_t m, real *c)
     if (i < m) strip(s, i, c, 1, false);
 }
 
-/* Computes the columns of c of one packed block of B, from the columns of op(A) from k on.
- * transposed: memory for the rows of a transposed A. */
+/* Multiplies the columns of op(A) from k on by one packed block of B. transposed: memory for the
+ * rows of a transposed A. */
 static void rows(const tp_gemm_tile *t, block *s, int64_t k, real *c, real *transposed)
 {
     const real *a = t->a;

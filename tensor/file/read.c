@@ -40,8 +40,8 @@ static double load_float(const tp_stored *s, const unsigned char *p)
     return (double)(s->dt == TP_BF16 ? tp__from_bf16(h) : from_f16(h));
 }
 
-/* The first letter of an integer dtype's name says how to widen it (BOOL, I*, U*). False if the
- * value is above the largest int64. */
+/* The first letter of an integer dtype's name determines how to widen it (BOOL, I*, U*). False if
+ * the value is above the largest int64. */
 static bool load_int(const tp_stored *s, const unsigned char *p, int64_t *out)
 {
     const unsigned unused = (unsigned)(64 - 8 * s->size);

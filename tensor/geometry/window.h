@@ -2,9 +2,9 @@
  * and the kernels.
  *
  * The map is split into chunks of queries. All queries of a chunk see the same keys: first the low
- * keys and the global tokens, then the cells of one to nine rectangles of the map. Positions are
- * measured by a rectangle's nominal place; its source differs from that place where a cyclic map
- * wraps around.
+ * keys and the global tokens, then the cells of one to nine rectangles of the map. Relative
+ * positions follow from a rectangle's nominal place; its source differs from that place where a
+ * cyclic map wraps around.
  *
  * Backward adds to the gradients of keys that neighbouring chunks share. The chunks are therefore
  * grouped into stripes, and neighbouring stripes run in different phases: even stripes in phase 0,

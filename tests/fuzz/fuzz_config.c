@@ -1,4 +1,5 @@
-/* fuzz_config.c - the configuration of a run, as text. The first letter says what the lines are:
+/* fuzz_config.c - the configuration of a run, as text. The first letter gives the kind of the
+ * lines:
  *
  *     a    arguments of `enwik8 train`
  *     m    "key=value" each: metadata of a checkpoint

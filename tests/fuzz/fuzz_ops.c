@@ -3,7 +3,7 @@
  *
  *     0..63     one of ops_controls: tensors, scopes, backward, gradients, ...
  *     64..249   one of ops_rows: every function of ops.h
- *     250..255  the next instruction is given NULL in place of a tape
+ *     250..255  the next instruction is given NULL instead of a tape
  *
  * Each instruction runs on a dry device and, if the dry run shows that it is small enough, on a
  * real one. The following must hold. Both accept and refuse the same, with the same code and text,

@@ -7,9 +7,8 @@
  * The position logits of m queries and n keys have n + m - 1 distances. They are one dense product
  * T with the position rows in order of decreasing distance; key column c of row r is
  * T[r][m - 1 - r + c]. So T, read from its element m - 1 with a leading dimension one smaller, is
- * the tile of logits. The product with the keys is added to it in place, and no row is shifted. The price is
- * the corners of T, a share of m / (n + m), which belong to no key of the
- * tile. */
+ * the tile of logits. The product with the keys is added in place, and no row is shifted. The price
+ * is the corners of T, a share of m / (n + m), which belong to no key of the tile. */
 #ifndef TP_ATTN_TILES_H
 #define TP_ATTN_TILES_H
 

@@ -13,8 +13,8 @@
 
 typedef struct fold_job {
     const tp_fold *f;
-    const real *x, *w; /* w: NULL, or factors beside x */
-    real *out;         /* [blocks][nb] */
+    const real *x, *w; /* w: NULL, or factors of x */
+    real *out;         /* [blocks][nb]             */
 } fold_job;
 
 /* Adds short runs in float and their sums in double: float is too imprecise for thousands of

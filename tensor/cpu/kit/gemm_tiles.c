@@ -17,12 +17,12 @@
 
 #define OWN_TILES    2   /* tiles per thread with several threads                   */
 #define OWN_ROWS     512 /* most rows of a tile                                     */
-#define OWN_MIN_ROWS 48  /* least rows of a tile, where rows are cut                */
+#define OWN_MIN_ROWS 48  /* least rows of a tile, if rows are split                 */
 #define OWN_MIN_COLS 8   /* least columns of a product; OpenBLAS gets narrower ones */
 
-#define BLAS_TILES    8   /* tiles of the whole batch, where sizes allow  */
-#define BLAS_ROWS     256 /* most rows of a tile                          */
-#define BLAS_MIN_COLS 128 /* least columns of a tile, where they are cut  */
+#define BLAS_TILES    8   /* tiles of the whole batch, where sizes allow */
+#define BLAS_ROWS     256 /* most rows of a tile                         */
+#define BLAS_MIN_COLS 128 /* least columns of a tile, if they are split  */
 
 typedef void (*tile_kernel)(const tp_gemm_tile *t);
 

@@ -264,7 +264,8 @@ static real ls_exp(ls_span s, real shift)
     return sum;
 }
 
-/* Turns scores into probabilities p = exp(s - lse), and gradients of p into those of the scores. */
+/* Turns scores into probabilities p = exp(s - lse), and gradients of p into gradients of the
+ * scores. */
 static void ls_row_grad(ls_span s, ls_span ds, real lse, real delta)
 {
     real *restrict p = s.x, *restrict dp = ds.x;

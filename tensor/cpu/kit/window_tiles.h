@@ -246,7 +246,7 @@ static void set_strip(win_chunk *t, int64_t cy, int64_t cx)
     for (int r = 0; biased(t) && r < t->nrect; r++) make_tables(t, &t->run[r]);
 }
 
-/* The index in the map of the cell of query i of the chunk. */
+/* The map index of the cell of query i of the chunk. */
 static inline int64_t cell_of(const win_chunk *t, int64_t i)
 {
     return (t->y + i / t->cols) * t->a->g.size[1] + t->x + i % t->cols;
@@ -320,7 +320,7 @@ static void finish_logits(const win_chunk *t, int64_t i, real *s)
     }
 }
 
-/* Logits of the m queries from i of the chunk; their scaled queries are kept. */
+/* Computes the logits of the m queries of the chunk from i on, and keeps their scaled queries. */
 static void logits(const win_chunk *t, int64_t i, int64_t m)
 {
     const win *a = t->a;
