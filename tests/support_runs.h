@@ -8,8 +8,8 @@
 typedef struct run_kind {
     const char *command; /* "enwik8 train" */
     void (*make_data)(void);
-    /* Flags of a run, without --steps and --run-dir. Updates take milliseconds, and the rate does not
-     * depend on the last step, so that a run may continue after any update. */
+    /* Flags without --steps and --run-dir. Updates take milliseconds, and the rate does not depend
+     * on the last step, so that a run may continue after any update. */
     const char *train;
     const char *often;  /* a report and a checkpoint each update, a validation every second one; the
                            first improvement after update 2 comes by update 6 */

@@ -75,7 +75,7 @@ Test(alloc, cache_limit_returns_memory)
     tp_device_close(D);
 }
 
-/* A long random sequence: blocks never overlap, everything comes back. */
+/* In a long random sequence blocks never overlap, and all memory is returned. */
 Test(alloc, random_sequence)
 {
     enum { N = 64 };

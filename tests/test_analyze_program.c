@@ -1,4 +1,4 @@
-/* test_analyze_program.c - the files of `imagenet analyze` as a user gets them. */
+/* test_analyze_program.c - the files that `imagenet analyze` writes. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "analysis/analyze.h"
 #include "support_program.h"
 
-/* Lines of a file below its first, which must be the names. */
+/* The number of lines after a file's first line, which must be the column names. */
 static int lines_of(const char *name, const char *columns)
 {
     char line[512] = "";
@@ -42,8 +42,8 @@ TestSuite(analyze_program, .init = begin, .fini = program_end, .timeout = 300);
 
 #define SMALL "--threads 1 --shapes 20 --size 32 --batch 10 --epochs 1 "
 
-/* The biases of block 0 are those of the checkpoint's table, at the specification's places: with a
- * window of w and half = w/2 row (down + half + w - 1)(2 half + w) + across + half + w - 1. */
+/* The biases of block 0 come from the checkpoint's table. With windows of w and half = w/2 they are
+ * in row (down + half + w - 1)(2 half + w) + across + half + w - 1, by the specification. */
 static void expect_biases(const char *name, const char *checkpoint)
 {
     enum { REACH = 5, STRIDE = 8, ROWS = 91 }; /* w = 4 */
@@ -81,8 +81,8 @@ Test(analyze_program, files)
     succeed("train " SMALL "--preset vil-ls-small --run-dir run");
     succeed("train " SMALL "--preset lsla-small --run-dir other");
     succeed("analyze other --run-dir run --images 5 --batch 2 --threads 1");
-    /* maps of 8, 4, 4, 2 ... tokens per side with 1, 2 and 4 heads; head -1; a line for the tokens
-     * in front */
+    /* maps of 8, 4, 4, 2 ... tokens per side with 1, 2 and 4 heads, and head -1; one more line for
+     * the tokens in front */
     const int spans = 2 * (64 + 1) + 2 * 3 * (16 + 1) + 4 * 5 * (4 + 1);
     cr_expect_eq(lines_of("run/analysis/similarity.tsv", "block\ttokens\tcosine"), 7);
     cr_expect_eq(lines_of("run/analysis/norms.tsv",

@@ -10,13 +10,13 @@
 typedef struct span_check {
     const char *preset;
     analysis *a;
-    int seen, joined; /* attentions; those whose output needs the weights through projections */
+    int seen, joined; /* attentions, and those with weights through projections */
     host_array scores;
     bool normed;
 } span_check;
 
-/* The query's y [heads D] computed from a span: values times the weights `direct` (and `through`),
- * plus the tokens in front. */
+/* Compares the query's y [heads D] with the span's: values times the weights `direct` (and
+ * `through`), plus `rest`. */
 static void expect_output(const span_check *c, const span *s, const host_array *v,
                           const host_array *y, int64_t front, int64_t at, const double *rest)
 {
@@ -40,9 +40,8 @@ static void expect_output(const span_check *c, const span *s, const host_array *
     }
 }
 
-/* Recomputes the softmax of one head over keys in the order of the op by plain arithmetic: the
- * contribution of low-rank keys (with norms between: of all keys) and of the tokens in front to the
- * result. */
+/* Recomputes the softmax of each head by plain arithmetic, over keys in the op's order. rest: the
+ * contribution of low-rank keys from `skip` on and of the tokens in front. */
 static void rest_of(const window_seen *in, const host_array *v, const host_array *low_v,
                     int64_t row, int64_t col, int64_t skip, double *rest)
 {
@@ -136,8 +135,8 @@ static void check_attention(void *env, tp_tape *T, const tp_seen *s)
     span_free(&of);
 }
 
-/* The attention of a query times the values equals the op's result. Without DualLN this also holds
- * for the weights of tokens through the projection. */
+/* A query's weights times the values equal the op's result. Without DualLN this includes weights of
+ * tokens through the projection. */
 Test(analyze, spans_equal_the_ops_results)
 {
     static const struct {

@@ -1,6 +1,6 @@
-/* test_capture.c - recorded steps: the same bits as steps without recording, with dropout, carried
- * tensors and changing data and learning rates. Steps that cannot be recorded run normally. On the
- * CPU, where nothing is recorded, and on a CUDA device if there is one. */
+/* test_capture.c - recorded steps give the same bits as steps without recording, with dropout,
+ * carried tensors and changing data and learning rates. Steps that cannot be recorded run normally.
+ * Runs on the CPU, where nothing is recorded, and on a CUDA device if there is one. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "support_device.h"
 #include "support_values.h"
 
-enum { STEPS = 9, ROWS = 5, IN = 6, HIDDEN = 8, EAGER = 2 }; /* EAGER: before the recording */
+enum { STEPS = 9, ROWS = 5, IN = 6, HIDDEN = 8, EAGER = 2 }; /* EAGER: steps before the recording */
 
 typedef struct net {
     tp_device *D;
@@ -59,8 +59,8 @@ static void feed(net *m, int step)
     tp_feed(m->T, &m->x, TP_F32, TP_SHAPE(ROWS, IN), f);
 }
 
-/* h = dropout(gelu(x w^T + b) + memory v^T), and two slots: the last h and the one before it, whose
- * memory the first reuses. */
+/* h = dropout(gelu(x w^T + b) + older / 2 + memory v^T). The two slots hold the last h and the one
+ * before it, whose memory the first reuses. */
 static tp_tensor forward(net *m)
 {
     tp_tensor h = tp_gelu(m->T, tp_linear(m->T, m->x, m->w, m->b, TP_ACT_NONE));
@@ -72,7 +72,7 @@ static tp_tensor forward(net *m)
     return tp_mean(m->T, tp_square(m->T, h), TP_ALL);
 }
 
-/* A step; returns its loss. */
+/* Runs a step and returns its loss. */
 static double step(net *m, int i)
 {
     static tp_tensor loss;
@@ -147,7 +147,7 @@ Test(capture, bits_are_unchanged)
     if (device_has_cuda()) same_bits("cuda", STEPS - EAGER);
 }
 
-/* A parameter with a gradient already: the recording, made without, would overwrite it. */
+/* With an existing gradient a step is not replayed, as the recording would overwrite it. */
 Test(capture, leaves_accumulation_alone)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -156,7 +156,7 @@ Test(capture, leaves_accumulation_alone)
     for (int capture = 0; capture < 2; capture++) {
         net m = make("cuda", capture);
         for (int i = 0; i < 4; i++) step(&m, i);
-        for (int i = 0; i < 2; i++) { /* without tp_step in between */
+        for (int i = 0; i < 2; i++) { /* no tp_step in between */
             feed(&m, i);
             if (!capture) tp_reset(m.T);
             if (!capture || tp_capture_begin(m.C)) {
@@ -181,7 +181,7 @@ Test(capture, leaves_accumulation_alone)
     cr_expect(memcmp(&a[0], &a[1], sizeof *a) == 0, "other bits");
 }
 
-/* What a program may change between two steps. */
+/* Changes that a program may make between two steps. */
 typedef enum change {
     OTHER_DATA,
     OTHER_MEMORY,
@@ -234,7 +234,7 @@ Test(capture, notices_changes)
     }
 }
 
-/* Shapes of carried tensors grow in the first steps: nothing is recorded until they are constant. */
+/* While the shapes of carried tensors grow in the first steps, nothing is recorded. */
 Test(capture, waits_until_carried_tensors_keep_their_shape)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");

@@ -1,6 +1,6 @@
 /* test_cuda_attention.c - tp_attention and tp_rel_attention on the CUDA device against the CPU in
- * f64, where the kernels change their way: tails of tiles, several tiles, head sizes, the causal
- * edge, parameters as inputs. Results and gradients, f32 and bf16, several orders of threads. */
+ * f64, on the kernels' different paths: tails of tiles, several tiles, head sizes, the causal edge,
+ * parameters as inputs. Results and gradients, f32 and bf16, several orders of threads. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static int64_t elements(tp_shape s)
     return n;
 }
 
-/* Values of input i, exact in bf16, so that all devices see the same. */
+/* Values of input i, exact in bf16, so that all devices use the same. */
 static double *values(const problem *p, int i)
 {
     const int64_t n = elements(ref_attention_input(p, i));
@@ -99,7 +99,7 @@ static tp_tensor mask(const problem *p, tp_tape *T)
     return t;
 }
 
-/* An input; in an odd place, a view into a longer one that begins with a NaN. */
+/* An input; at an odd place it is a view of a longer tensor that begins with a NaN. */
 static tp_tensor input(const problem *p, tp_tape *T, tp_dtype dt, tp_shape s, const double *v)
 {
     const int64_t n = elements(s);
@@ -112,7 +112,7 @@ static tp_tensor input(const problem *p, tp_tape *T, tp_dtype dt, tp_shape s, co
     return tp_keep(T, tp_reshape(T, tp_slice(T, all, 0, 1, n), s));
 }
 
-/* The inputs of the op in dt, or as parameters of P. */
+/* The op's inputs in dt, or as parameters of P. */
 static void inputs(const problem *p, tp_tape *T, tp_params *P, tp_dtype dt, tp_tensor x[INPUTS])
 {
     static const char *const names[] = { "q", "k", "v", "pos", "r_w", "r_r" };

@@ -1,6 +1,6 @@
 /* test_cuda_linear.c - dense layers on the CUDA device against the CPU in f64: biases that can and
- * cannot be part of the product, and more problems than the device remembers algorithms for. On the
- * emulated device also that no kernel of ours runs for a bias or its gradient. */
+ * cannot be fused with the product, and more problems than the device caches algorithms for. On the
+ * emulated device, no kernel of ours runs for a bias or its gradient. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ typedef struct layer {
     tp_act act;
 } layer;
 
-/* Threads that the emulation has started so far; 0 on a GPU. */
+/* The number of threads that the emulation has started so far; 0 on a GPU. */
 static uint64_t threads(void)
 {
 #ifdef TP_EMULATION
@@ -47,7 +47,7 @@ static double *take(tp_tape *T, tp_tensor x, double *to)
     return to + tp_numel(x);
 }
 
-/* y, dx, dw and db, one behind the other: how many numbers. used: threads of forward, backward. */
+/* Writes y, dx, dw and db to out and returns their count. used: threads of forward, backward. */
 static int64_t run(tp_device *D, tp_dtype dt, layer l, double *out, uint64_t used[2])
 {
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = dt, .train = true });
@@ -121,7 +121,7 @@ Test(cuda_linear, biases)
     tp_device_close(cpu);
 }
 
-/* TF32 affects products of f32 only, not those of bf16. The numbers are exact in TF32 too. */
+/* TF32 affects products of f32 but not of bf16. The numbers are exact in TF32 too. */
 Test(cuda_linear, tf32)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -136,7 +136,7 @@ Test(cuda_linear, tf32)
     tp_device_close(cpu);
 }
 
-/* Backward takes dY, dZ and the gradients, each in the dtype of x: 2 bytes an element in bf16. */
+/* Backward needs dY, dZ and the gradients in the dtype of x: 2 bytes per element in bf16. */
 Test(cuda_linear, backward_memory_follows_the_dtype)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -160,7 +160,7 @@ Test(cuda_linear, backward_memory_follows_the_dtype)
     }
 }
 
-/* 256 + 1 is not representable in bf16: partial sums must not be rounded, however k is split. */
+/* bf16 cannot represent 256 + 1, so partial sums must not be rounded, however k is split. */
 Test(cuda_linear, partial_sums_are_not_rounded)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -179,7 +179,7 @@ Test(cuda_linear, partial_sums_are_not_rounded)
     tp_device_close(D);
 }
 
-/* Twice 400 problems with forward and backward each, more than are remembered. */
+/* Runs 400 problems twice, forward and backward: more than the device caches. */
 Test(cuda_linear, many_problems)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");

@@ -1,7 +1,6 @@
-/* test_cuda_map.c - attention over maps on the CUDA device, in bf16 against the CPU in f64, on maps
- * that are too large for finite differences: heads for tensor cores, several tiles of queries and
- * of keys, every kind of edge. The result and each gradient by itself, in several orders of
- * threads. */
+/* test_cuda_map.c - attention over maps on the CUDA device in bf16, against the CPU in f64, on maps
+ * too large for finite differences: heads for tensor cores, several tiles of queries and keys,
+ * every kind of edge. The result and each gradient are compared, in several orders of threads. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 
 extern const tp_op tp_op_window_attention, tp_op_lsla_attention;
 
-enum { INPUTS = 7, ROOM = 16384 }; /* elements of a tensor, at most */
+enum { INPUTS = 7, ROOM = 16384 }; /* ROOM: the most elements of a tensor */
 
 typedef struct problem {
     const char *name;
@@ -77,7 +76,7 @@ typedef struct answer {
     double v[1 + INPUTS][ROOM];
 } answer;
 
-/* Values exact in bf16, so that all devices see the same. */
+/* Values are exact in bf16, so that all devices use the same. */
 static void values(tp_shape s, uint64_t seed, double x[ROOM])
 {
     int64_t n = 1;

@@ -1,6 +1,6 @@
-/* test_cuda_moves.c - ops that only move elements, on the CUDA device in every dtype: the same
- * values as on the CPU. Sizes of whole packs, of pieces of packs, and of other widths of words. Random
- * masks too. */
+/* test_cuda_moves.c - ops that only move elements, on the CUDA device in every dtype, give the same
+ * values as on the CPU. Sizes are whole packs, parts of packs, and other word widths. Random masks
+ * are tested as well. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
@@ -65,7 +65,7 @@ static tp_tensor swap_ends(tp_tape *T, tp_tensor x)
 {
     return tp_permute(T, x, TP_SHAPE(2, 1, 0));
 }
-static tp_tensor swap_piece(tp_tape *T, tp_tensor x) /* which is not aligned */
+static tp_tensor swap_piece(tp_tape *T, tp_tensor x) /* a misaligned piece */
 {
     const tp_shape s = tp_shape_of(x);
     const int64_t n = tp_numel(x);
@@ -87,7 +87,7 @@ static tp_tensor expand_last(tp_tape *T, tp_tensor x)
     const tp_shape s = tp_shape_of(x);
     return tp_expand(T, tp_slice(T, x, 2, 1, 1), TP_SHAPE(s.dim[0], s.dim[1], 29));
 }
-static tp_tensor expand_piece(tp_tape *T, tp_tensor x) /* which is not aligned */
+static tp_tensor expand_piece(tp_tape *T, tp_tensor x) /* a misaligned piece */
 {
     const tp_tensor row = tp_slice(T, tp_reshape(T, x, TP_SHAPE(tp_numel(x))), 0, 1, 32);
     return tp_expand(T, row, TP_SHAPE(5, 32));
@@ -127,7 +127,7 @@ static const tp_dtype dtypes[] = { TP_U8, TP_I32, TP_I64, TP_BF16, TP_F32 };
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
-/* The result on D of x = 0, 1, 2, ... mod 251, numbers that every dtype holds. */
+/* The result on D for x = 0, 1, 2, ... mod 251, which every dtype represents exactly. */
 static int64_t result(tp_device *D, const struct move *m, tp_dtype dt, tp_shape s, double *y)
 {
     static double x[ROOM];
@@ -167,7 +167,7 @@ Test(cuda_moves, every_dtype, .timeout = 600)
     tp_device_close(cpu);
 }
 
-/* Two slices of x that overlap: the second is added to the gradient of the first. */
+/* The gradients of two overlapping slices of x accumulate. */
 static void slices_of(tp_device *D, tp_dtype dt, int64_t width, int64_t start, double *gradient)
 {
     double v[3 * 64];
@@ -201,7 +201,7 @@ Test(cuda_moves, slices_add_to_a_gradient)
     tp_device_close(cpu);
 }
 
-/* Views take neither a kernel nor memory, forward and backward, and give the same bits. */
+/* Views need no kernel and no memory, forward and backward, and give the same bits. */
 Test(cuda_moves, slices_of_everything_cost_nothing)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -228,8 +228,8 @@ Test(cuda_moves, slices_of_everything_cost_nothing)
     cr_expect(memcmp(g[1], g[0], sizeof g[0]) == 0, "gradients differ");
 }
 
-/* scatter_add along the last axis and the gradient of a gather, both from one index that meets each
- * place many times: result, gradient. */
+/* The result of scatter_add along the last axis and the gradient of a gather, both with one index
+ * that contains each position many times. */
 enum { LINES = 3, SIZE = 70, LENGTH = 501 };
 
 static void sums_on(tp_device *D, tp_dtype dt, bool wide, double *out)
@@ -267,8 +267,8 @@ Test(cuda_moves, sums_over_places)
     tp_device_close(cpu);
 }
 
-/* The device's dropout keeps the elements that the words of tensor/rng.h keep, also for seeds and
- * offsets beyond 32 bits: whole packs and a remainder. */
+/* The device's dropout keeps the same elements as the words of tensor/rng.h, also for seeds and
+ * offsets beyond 32 bits, in whole packs and a remainder. */
 Test(cuda_moves, masks_are_the_words_of_the_cpu)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");
@@ -293,7 +293,7 @@ Test(cuda_moves, masks_are_the_words_of_the_cpu)
     tp_device_close(gpu);
 }
 
-/* Rows of whole packs, of pieces of packs, and shorter than one. */
+/* Rows are whole packs, parts of packs, or shorter than a pack. */
 Test(cuda_moves, one_hot)
 {
     if (!device_has_cuda()) cr_skip_test("no CUDA device, nor an emulated one");

@@ -1,5 +1,5 @@
-/* test_cuda_run.c - the program enwik8 on the CUDA device: the course of a run on the CPU, the same
- * bits after a stop, checkpoints that go from one device to the other. */
+/* test_cuda_run.c - the program enwik8 on the CUDA device: training follows a run on the CPU, a
+ * stop does not change bits, and checkpoints move between devices. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ Test(cuda_run, follows_the_cpu)
 {
     static const struct {
         const char *flags;
-        double limit; /* of bits per character, after 8 updates */
+        double limit; /* difference in bits per character after 8 updates */
     } runs[] = {
         { "--recompute block", 1e-3 },
         { "--dtype bf16 --masked", 3e-2 },

@@ -1,5 +1,5 @@
 /* test_data.c - dictionaries, splits and batches of texts, on texts small enough to check by eye.
- * test_text_files.c tests the files that texts are read from. */
+ * test_text_files.c tests reading texts from files. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ Test(data, vocab_parse_refuses)
 
 /* ---- texts ---- */
 
-/* Ids as symbols: '|' for </s>, '?' for <unk>. */
+/* Ids are written as symbols: '|' for </s>, '?' for <unk>. */
 static void expect_ids(const tp_text *X, tp_part s, const char *want, const char *name)
 {
     int64_t n;
@@ -145,7 +145,7 @@ Test(data, text_splits)
     }
 }
 
-/* The default: 90 / 5 / 5 per cent, which of a full-size file are 90, 5 and 5 million bytes. */
+/* By default 90 / 5 / 5 per cent: 90, 5 and 5 million bytes of a full-size file. */
 Test(data, text_default_fractions)
 {
     static const struct {
@@ -164,7 +164,7 @@ Test(data, text_default_fractions)
     free(bytes);
 }
 
-/* A checkpoint's dictionary is used as it is, whatever the text. */
+/* A checkpoint's dictionary is used unchanged, whatever the text. */
 Test(data, text_given_vocab)
 {
     tp_vocab v;
@@ -199,7 +199,7 @@ Test(data, text_option_errors)
     tp_text_close(X);
 }
 
-/* ---- batches: over the ids 0 1 2 ... 9 of a text in bytes ---- */
+/* ---- batches of a text whose ids are its bytes 0 1 2 ... ---- */
 
 static tp_text *digits(int n)
 {
@@ -211,7 +211,7 @@ static tp_text *digits(int n)
 static const struct {
     const char *name;
     int n, batch, tokens, all, steps;
-    int32_t x[3][6], y[3][6]; /* the first steps, then the wrap around */
+    int32_t x[3][6], y[3][6]; /* the first steps, then the step after the wrap */
 } batches[] = {
     { "two streams, one block dropped",
       20,

@@ -1,4 +1,4 @@
-/* test_errors.c - the exact text of errors, one of every code that the core can raise on a CPU. */
+/* test_errors.c - the exact texts of errors, one for each code that the core can raise on a CPU. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ Test(errors, op_inputs_place_and_path)
                      "tape",
                      "%s", tp_why(T));
     cr_expect_eq(tp_code_of(T), TP_E_SHAPE);
-    /* failed tensors pass through; the first text stays */
+    /* failed tensors pass through; the first error stays */
     cr_expect_eq(tp_numel(y), 1);
     cr_expect_eq(tp_dim(y, 5), 1);
     cr_expect(isnan(tp_item(T, tp_sum(T, tp_add(T, y, b), TP_ALL))));
@@ -52,7 +52,7 @@ Test(errors, op_inputs_place_and_path)
     close_tape(D, T);
 }
 
-/* Each case leaves its error on T. */
+/* Each function below leaves its error on T. */
 static void bad_dtype(tp_tape *T)
 {
     tp_add(T, tp_full(T, TP_F32, TP_SHAPE(2), 0), tp_full(T, TP_F64, TP_SHAPE(2), 0));
@@ -261,7 +261,7 @@ Test(errors, the_callback_hears_of_each_error_once)
         cases[i].run(T);
         expect_heard(&h, 1, tp_why(T), cases[i].name);
         cr_expect_eq(h.code, cases[i].code, "%s", cases[i].name);
-        item_of_two(T); /* a failed tape fails no more */
+        item_of_two(T); /* a failed tape does not fail again */
         cr_expect_eq(h.calls, 1, "%s", cases[i].name);
         tp_clear(T);
         tp_reset(T);
@@ -284,8 +284,8 @@ Test(errors, the_callback_hears_of_each_error_once)
     close_tape(D, T);
 }
 
-/* NaN weights pass from op to op. A program that never checks is told of them at the first place
- * that checks: clipping, hence each step on the CPU, and saving. */
+/* NaN weights pass through ops. The callback of a program that never checks is called at the first
+ * check: clipping, hence each step on the CPU, and saving. */
 Test(errors, the_callback_hears_of_nan)
 {
     tp_device *D;
@@ -358,7 +358,7 @@ Test(errors, null_objects)
     tp_reset(T);
     tp_clear(T);
     cr_expect_not(tp_ok(T));
-    tp_tensor slot = TP_NONE; /* the functions themselves, as under TP_NO_SITE */
+    tp_tensor slot = TP_NONE; /* calls functions instead of macros, as with TP_NO_SITE */
     (tp_input)(T, TP_F32, TP_SHAPE(1), &v);
     (tp_from)(T, TP_F32, TP_SHAPE(1), &v);
     (tp_backward)(T, (tp_sum)(T, (tp_full)(T, TP_F32, TP_SHAPE(2), 1.0), TP_ALL));

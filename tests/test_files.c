@@ -11,7 +11,7 @@
 
 TestSuite(files, .init = make_folder, .fini = remove_folder);
 
-/* ---- there and back ---- */
+/* ---- round trips ---- */
 
 Test(files, all_dtypes_there_and_back)
 {
@@ -83,8 +83,8 @@ Test(files, no_tensors)
     tp_file_close(F);
 }
 
-/* As other programs write them: dtypes that our tensors do not have, and an odd header length, so that
- * no element is aligned. */
+/* Other programs write dtypes that our tensors do not have. The odd header length misaligns all
+ * elements. */
 /* clang-format off */
 static const char *const foreign =
     "{" TENSOR("f16", "F16", "[6]", "[0,12]")
@@ -170,7 +170,7 @@ Test(files, conversion_of_foreign_dtypes)
     tp_file_close(F);
 }
 
-/* Programs do not see checksums among the metadata, so copying metadata copies no stale checksums. */
+/* Metadata hide checksums from programs, so that copying metadata copies no stale checksums. */
 Test(files, checksums_are_hidden_from_metadata)
 {
     static unsigned char whole[4096];

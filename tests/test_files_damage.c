@@ -1,4 +1,4 @@
-/* test_files_damage.c - damaged safetensors files: every kind of damage with its message, every
+/* test_files_damage.c - damaged safetensors files: every kind of damage and its message, every
  * truncation, every flipped bit. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -137,7 +137,7 @@ Test(files, broken_beginnings)
         "the header length (bytes 0 to 7) is 100000001, more than the 100000000 allowed" OTHER);
 }
 
-/* Headers that the JSON library would turn into a tree 80 times as large. */
+/* Headers for which the JSON library would build a tree 80 times as large. */
 Test(files, headers_that_would_take_memory)
 {
     enum { MANY = 2100000 };
@@ -190,7 +190,7 @@ Test(files, every_truncation)
 
 /* ---- checksums ---- */
 
-/* Reads all of a file, in one of several ways. */
+/* Reads a whole file in one of several ways. */
 static bool reads(const char *path, int way, char *why, size_t size)
 {
     tp_file *F = tp_file_open(path);
@@ -263,7 +263,7 @@ Test(files, damage_is_named)
                         "6850f3735a142f9c" KEPT);
 }
 
-/* Files rewritten by other programs: accepted without checksums, refused with stale ones. */
+/* Files rewritten by other programs are accepted without checksums, refused with stale ones. */
 Test(files, checksums_of_rewritten_files)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* test_files_write.c - writing safetensors files: mistakes, full disks, killed programs; never is
- * there half a file. */
+/* test_files_write.c - writing safetensors files: mistakes, full disks, killed programs. An
+ * incomplete file is never visible. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
@@ -102,7 +102,7 @@ Test(files_write, mistakes_of_the_writer)
     }
 }
 
-/* A file of n bytes all equal to `value`, which is its metadata too. */
+/* Writes a file of n bytes equal to `value`, which is also in its metadata. */
 static bool write_version(const char *path, int value, size_t n, char *why, size_t size)
 {
     void *data = malloc(n);
@@ -117,7 +117,7 @@ static bool write_version(const char *path, int value, size_t n, char *why, size
     return ok;
 }
 
-/* The version that is in the file, which must be whole. */
+/* The version in the file, which must be intact. */
 static int64_t read_version(const char *path)
 {
     int64_t value = -1;
@@ -168,7 +168,7 @@ Test(files_write, former_file_survives_errors)
                    "Not a directory); choose a path without a file in place of a folder");
     expect_failure(taken, "renaming", "Is a directory); choose a path that is no folder");
     char name[256] = "";
-    memset(name, 'n', 250); /* a name of the most bytes leaves no room for the temporary one */
+    memset(name, 'n', 250); /* the longest file name leaves no room for the temporary suffix */
     expect_failure(in_folder(name), "creating", "File name too long); choose a shorter name");
     cr_expect_eq(files_in_folder(), 2, "a temporary file is left");
 }
@@ -198,7 +198,7 @@ Test(files_write, leftover_of_the_same_process_number)
     cr_expect_eq(files_in_folder(), 1);
 }
 
-/* A program killed at any moment leaves the file whole: its last version or the one before. */
+/* A program killed at any moment leaves an intact file, its last version or the one before. */
 Test(files_write, killed_while_writing)
 {
     const char *path = in_folder("killed");
@@ -218,7 +218,7 @@ Test(files_write, killed_while_writing)
     cr_expect(most > 0, "no version was ever replaced");
 }
 
-/* A reader keeps the file that it opened when another is written to the path. */
+/* A reader keeps the file that it opened when another one is written to the path. */
 Test(files_write, open_file_outlives_its_replacement)
 {
     const char *path = in_folder("old");

@@ -10,7 +10,7 @@
 #include "tensor/backend.h"
 #include "tensor/shape.h"
 
-/* Runs a kernel on x = 1 .. n; tiles on small numbers, so that their products are exact. */
+/* Runs a kernel on x = 1 .. n, or tiles on small numbers, so that products are exact. */
 static void run(fragment what, int64_t n, int64_t ny, float *y)
 {
     tp_device *D = device_cuda();

@@ -1,5 +1,5 @@
-/* test_image_ops.c - pixel operations against images that Pillow 9.4 made, bit for bit, and by
- * their own rules on images made here. */
+/* test_image_ops.c - pixel operations match images made by Pillow 9.4 bit for bit, and follow their
+ * rules on generated images. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ static void expect_same(const tp_image *got, const tp_image *want, const char *n
     cr_expect_eq(wrong, 0, "%s: %lld values differ", name, (long long)wrong);
 }
 
-/* What a name in a file begins with, and the operation that is meant. */
+/* Prefixes of names in a file, and the operations that they mean. */
 static const struct {
     const char *name;
     tp_pixel_op op;
@@ -80,7 +80,7 @@ static tp_pixel_op meant(const char *name)
     return TP_NPIXEL_OPS;
 }
 
-/* Every output of the file that one of the 15 operations makes. */
+/* Checks every output in the file that one of the 15 operations produces. */
 static int run_operations(tp_file *F)
 {
     tp_image in = { 0 }, p = { 0 }, want = { 0 }, work = { 0 };
@@ -139,7 +139,7 @@ static void expect_rotated(tp_file *F, const char *output, double degrees)
     tp_image_free(&want);
 }
 
-/* Shorter edge to 27, centre 24 x 24, as floats; the case is channels first. */
+/* Shorter edge resized to 27, centre 24 x 24, as floats. The case is stored channels first. */
 static void expect_eval(tp_file *F)
 {
     enum { S = 24 };
@@ -183,7 +183,7 @@ Test(image_ops, baseline_cases)
     tp_file_close(F);
 }
 
-/* ---- images made here ---- */
+/* ---- generated images ---- */
 
 static void make(tp_image *p, int64_t width, int64_t height)
 {
@@ -191,7 +191,7 @@ static void make(tp_image *p, int64_t width, int64_t height)
     for (int64_t i = 0; i < width * height * 3; i++) p->rgb[i] = (uint8_t)(i * i * 31 + i * 7);
 }
 
-/* Sizes around those of vectors, and 1. */
+/* 1, and sizes around vector lengths. */
 static const int64_t sides[] = { 1, 2, 3, 5, 15, 16, 17, 33 };
 enum { SIDES = sizeof sides / sizeof *sides };
 
@@ -290,7 +290,7 @@ Test(image_ops, crop_and_centre)
         tp_box box;
     } centres[] = {
         { 10, 8, 4, 4, { 3, 2, 4, 4 } },
-        { 11, 9, 4, 4, { 4, 2, 4, 4 } }, /* 3.5 and 2.5 go to the even side */
+        { 11, 9, 4, 4, { 4, 2, 4, 4 } }, /* 3.5 and 2.5 are rounded to even */
         { 4, 4, 4, 4, { 0, 0, 4, 4 } },
         { 4, 3, 8, 8, { -2, -2, 8, 8 } },
     };

@@ -1,5 +1,5 @@
-/* test_image_set.c - every layout of labelled image sets, on small sets created here, and the messages
- * for damaged ones. test_loader.c tests batches of them. */
+/* test_image_set.c - every layout of labelled image sets, on small generated sets, and the messages
+ * for damaged sets. test_loader.c tests batches. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <criterion/criterion.h>
@@ -138,7 +138,7 @@ Test(images, mini_imagenet)
     expect_set("mini", TP_LAYOUT_AUTO, TP_TRAIN, TP_LAYOUT_MINI_IMAGENET, 2, 2, "n07", "n03");
 }
 
-/* An image whose pixels count up. */
+/* Writes records of images whose pixels count up. */
 static void write_records(const char *name, const int *label, int n)
 {
     uint8_t record[3073];
@@ -210,7 +210,7 @@ Test(images, shards)
         char name[160];
         write_image("one.png", 60 * i);
         const size_t n = read_bytes("one.png", bytes, sizeof bytes);
-        snprintf(name, sizeof name, "%0*d.png", i == 1 ? 130 : 6, i); /* a long name: pax header */
+        snprintf(name, sizeof name, "%0*d.png", i == 1 ? 130 : 6, i); /* pax header: a long name */
         add_entry(t, name, bytes, n);
         snprintf(name + strlen(name) - 3, 4, "cls");
         add_entry(t, name, i ? "4" : "1", 1);
@@ -229,7 +229,7 @@ Test(images, shards)
     tp_augment_work_free(&w);
 }
 
-/* A label that is missing, not a number, or truncated with the file. */
+/* The label is missing, not a number, or truncated with the file. */
 Test(images, broken_shards)
 {
     static const struct {
@@ -260,8 +260,8 @@ Test(images, broken_shards)
     }
 }
 
-/* The number in KEY.cls counts wherever it is beside the image; labels by number and by folder do not
- * mix. */
+/* The number in KEY.cls counts before or after the image. Numeric labels and labels by folder do
+ * not mix. */
 Test(images, labels_of_shards)
 {
     static const struct {
@@ -323,7 +323,7 @@ Test(images, labels_of_shards)
     }
 }
 
-/* A checkpoint could not hold these names. */
+/* Names that a checkpoint could not store are refused. */
 Test(images, names_of_classes)
 {
     static const struct {
@@ -421,7 +421,7 @@ static void count_bad(void *env, const char *name, const char *why)
     ++*(int *)env;
 }
 
-/* Too many open files do not make an image unreadable, in any layout. */
+/* With too many open files, no image counts as unreadable, in any layout. */
 Test(images, too_many_open_files)
 {
     uint8_t bytes[1 << 12];

@@ -27,7 +27,7 @@ static void end(world *s)
     tp_device_close(s->D);
 }
 
-/* n indices in [0, below) as a tensor of dtype dt; also to host. */
+/* n indices in [0, below) as a tensor of dtype dt, also written to host. */
 static tp_tensor indices(tp_tape *T, tp_dtype dt, tp_shape s, int64_t below, int64_t *host)
 {
     static double values[20000];
@@ -41,7 +41,7 @@ static tp_tensor indices(tp_tape *T, tp_dtype dt, tp_shape s, int64_t below, int
     return values_constant(T, dt, s, values);
 }
 
-/* Gradient of sum(w y) by x. */
+/* The gradient of sum(w y) by x. */
 static void gradient(tp_tape *T, tp_tensor y, const double *w, tp_tensor x, double *dx)
 {
     const tp_tensor tw = values_constant(T, tp_dtype_of(y), tp_shape_of(y), w);
@@ -80,7 +80,7 @@ Test(index_ops, embedding)
     end(&s);
 }
 
-/* Two tables in one: the second use adds to the gradient of the first. */
+/* One table is used twice, and the gradients of both uses add up. */
 Test(index_ops, embedding_adds_gradients)
 {
     const double table[6] = { 1, 2, 3, 4, 5, 6 };
@@ -102,7 +102,7 @@ Test(index_ops, embedding_adds_gradients)
 
 enum { D0 = 4, D1 = 5, D2 = 6, MOST = 4 * 5 * 20 };
 
-/* The place in x that element (i,j,k) of the index refers to. */
+/* The position in x that element (i,j,k) of the index refers to. */
 static int64_t place(int axis, int64_t i, int64_t j, int64_t k, int64_t at)
 {
     if (axis == 0) i = at;

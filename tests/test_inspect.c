@@ -1,4 +1,4 @@
-/* test_inspect.c - the program tp-inspect: its output, its options, its exit status. */
+/* test_inspect.c - the program tp-inspect: output, options, exit status. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 TestSuite(inspect, .init = make_folder, .fini = remove_folder);
 
-/* What the program prints (errors too) and its exit status. */
+/* Runs the program, stores its output and errors in `out` and returns its exit status. */
 static int inspect(const char *arguments, char *out, size_t size)
 {
     char command[2000];
@@ -77,7 +77,7 @@ Test(inspect, output_and_options)
     cr_expect_eq(strncmp(out, "a\nlayers", 8), 0, "several files are titled: %s", out);
 }
 
-/* One bit of a value: the tensor is named, and nothing of the file shown as if it were sound. */
+/* With a damaged value the message names the tensor, and no values are shown. */
 Test(inspect, damaged_file)
 {
     char out[4096];
@@ -90,7 +90,7 @@ Test(inspect, damaged_file)
     cr_expect_eq(inspect("--names a", out, sizeof out), 0, "only the header is read");
 }
 
-/* As other programs write it. */
+/* Other programs write files without checksums. */
 Test(inspect, without_checksums)
 {
     static const char bytes[] = "\x3c\0\0\0\0\0\0\0"

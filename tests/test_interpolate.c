@@ -1,5 +1,5 @@
-/* test_interpolate.c - tp_interpolate against numbers of PyTorch 2.15 (f64), on every instruction
- * set; equal bits on any number of threads, messages. Gradients: test_gradcheck. */
+/* test_interpolate.c - tp_interpolate against values from PyTorch 2.15 (f64), on every instruction
+ * set; equal bits on any number of threads, messages. test_gradcheck.c tests gradients. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -42,7 +42,7 @@ static tp_tensor apply(tp_tape *T, const tp_tensor *x, const void *env)
     return tp_interpolate(T, x[0], r->height, r->width, r->mode, r->align);
 }
 
-/* Two images of three channels; all are the same but for a factor. */
+/* Two images of three channels, all equal up to a factor. */
 static void check(size_t i, tp_dtype dt, tp_isa isa, double tol)
 {
     const resize *r = &cases[i];

@@ -1,5 +1,5 @@
-/* test_loader.c - batches of images: the same for any number of threads, resumable anywhere; images
- * that cannot be read. */
+/* test_loader.c - batches of images are the same for any number of threads and can be resumed
+ * anywhere; unreadable images. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>

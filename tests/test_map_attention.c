@@ -1,6 +1,6 @@
 /* test_map_attention.c - attention over maps (windows, light self-limited) against plain ops:
  * results and all gradients, in f64 and on every instruction set in f32; full attention as a
- * special case; threads and the stripes they take; messages. */
+ * special case; threads and their stripes; messages. */
 #include <criterion/criterion.h>
 
 #include "ref_map.h"
@@ -123,7 +123,7 @@ static trial lsla_trial(int i)
     return t;
 }
 
-/* b: of the same inputs, in plain ops. */
+/* Compares a run of t with b, the result of plain ops on the same inputs. */
 static void compare(const char *name, trial t, const trial_result *b)
 {
     const double tol = t.dtype == TP_F64 ? 1e-12 : 2e-5;
@@ -143,7 +143,7 @@ static void compare(const char *name, trial t, const trial_result *b)
     trial_free(&a);
 }
 
-/* In f64, and in f32 on every instruction set. */
+/* Compares in f64, and in f32 on every instruction set. */
 static void compare_all(const char *name, trial t, trial_fn ref)
 {
     trial plain = t;
@@ -185,7 +185,7 @@ Test(map_attention, bits_do_not_depend_on_threads)
     }
 }
 
-/* The rows of the map to whose gradients a stripe adds: bit i for row i. */
+/* The rows of the map to whose gradients a stripe adds, as bits. */
 static uint64_t rows_of(const tp_window *g, int64_t stripe)
 {
     uint64_t rows = 0;
@@ -199,7 +199,7 @@ static uint64_t rows_of(const tp_window *g, int64_t stripe)
     return rows;
 }
 
-/* One cell a chunk, so that a row of chunks is a row of the map. */
+/* A chunk has one cell, so that a row of chunks is a row of the map. */
 Test(map_attention, concurrent_stripes_share_no_row)
 {
     for (int64_t height = 1; height < 40; height++)
@@ -222,7 +222,7 @@ Test(map_attention, concurrent_stripes_share_no_row)
             }
 }
 
-/* Chunks that see the whole map: full attention. */
+/* Each chunk sees the whole map, which makes this full attention. */
 static tp_tensor full(tp_tape *T, const tp_tensor *x, const void *env)
 {
     const tp_window_attn_cfg *c = &((const problem *)env)->cfg;

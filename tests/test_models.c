@@ -1,6 +1,6 @@
-/* test_models.c - the language models from outside: counts, names and shapes, parameters that
- * ablations leave out, the untrained loss, bf16 against f32. Their costs, configurations and
- * states: test_models_cost.c, test_models_config.c, test_models_state.c. */
+/* test_models.c - the language models through the public interface: counts, names and shapes,
+ * parameters that ablations omit, the untrained loss, bf16 against f32. test_models_cost.c,
+ * test_models_config.c and test_models_state.c test costs, configurations and states. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -159,7 +159,7 @@ Test(models, ablations)
     enum { M = 32 };
     static const struct {
         const char *name;
-        tp_ls_cfg ls; /* options beside rank 2, window 8 */
+        tp_ls_cfg ls; /* options in addition to rank 2, window 8 */
         const char *absent[8];
     } rows[] = {
         { "all", { .attn = { .rank = 2, .window = 8 } }, { NULL } },
@@ -221,7 +221,7 @@ Test(models, ablations)
 
 /* ---- initialisation ---- */
 
-/* The untrained model predicts the current token again: well above ln 208 = 5.34. */
+/* The untrained model predicts the current token, so the loss is well above ln 208 = 5.34. */
 Test(models, first_loss)
 {
     enum { M = 64, V = 208 };
@@ -249,8 +249,8 @@ Test(models, first_loss)
 
 /* ---- bf16 ---- */
 
-/* Loss of the third segment, a gradient's norm, and the first logit that a decoder gives, computed
- * in f32 or bf16. */
+/* The loss of the third segment, a gradient's norm, and a decoder's first logit, computed in f32 or
+ * bf16. */
 static void train_in(tp_dtype compute, double out[3])
 {
     enum { M = 32, V = 19 };

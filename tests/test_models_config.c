@@ -1,4 +1,4 @@
-/* test_models_config.c - configurations of the language models: impossible ones, and in files. */
+/* test_models_config.c - impossible configurations of the language models, and their files. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -65,7 +65,7 @@ Test(models, impossible_configurations)
     tp_device_close(D);
 }
 
-/* Sizes whose products would overflow. */
+/* The products of these sizes would overflow. */
 Test(models, impossible_sizes_of_transformer_xl)
 {
     const struct {

@@ -5,7 +5,7 @@
 
 #include "support_device.h"
 
-/* Forward MFLOP a token (2 a multiply-add), as the specification's section 9 tabulates them. */
+/* Forward MFLOP per token, 2 per multiply-add, from the table in section 9 of the specification. */
 Test(models, flops)
 {
     const struct {
@@ -65,7 +65,7 @@ Test(models, activation_memory)
     const struct {
         bool pre_ln, project_first, gelu;
         tp_recompute recompute;
-        tp_ls_cfg ls; /* rank and window, if given; options */
+        tp_ls_cfg ls; /* rank and window, if not 0; options */
     } rows[] = {
         { true, false, true, TP_RECOMPUTE_NONE, { .attn = { 0 } } },
         { true, true, true, TP_RECOMPUTE_NONE, { .attn = { 0 } } },
@@ -87,7 +87,7 @@ Test(models, activation_memory)
           TP_RECOMPUTE_NONE,
           { .attn = { .rank = 1, .window = 64 }, .raw_kv = true } },
     };
-    /* Dry devices count as real ones do (test_plan), in no time. */
+    /* a dry device counts like a real one (test_plan.c), but faster */
     tp_device *D = device_open(&(tp_device_opts){ .threads = 1, .dry = true });
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tp_ls_lm_cfg c = {
@@ -100,7 +100,7 @@ Test(models, activation_memory)
         c.gelu = rows[i].gelu;
         c.ls.project_first = rows[i].project_first;
         c.recompute = rows[i].recompute;
-        const double caches = 4.0 * 256 * 128 * sizeof(float); /* the new ones, copies */
+        const double caches = 4.0 * 256 * 128 * sizeof(float); /* copies: the new caches */
         const double want = tp_ls_lm_activations(&c, M, 256),
                      got = measure(D, &c, NULL, M) - caches;
         cr_expect(fabs(got / want - 1.0) < 0.02, "row %zu: %g bytes, closed form %g", i, got, want);

@@ -1,4 +1,4 @@
-/* test_modules.c - modules against the ops that they consist of, their names, and the tape's mode. */
+/* test_modules.c - modules against their ops, the names of parameters, and the tape's mode. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <tapegrad/tapegrad.h>
@@ -8,7 +8,7 @@
 
 enum { B = 2, N = 5, C = 8, HEADS = 2 };
 
-/* Largest difference of two tensors of the same size. */
+/* The largest difference of two tensors of the same size. */
 static double difference(tp_tape *T, tp_tensor a, tp_tensor b)
 {
     return tp_item(T, tp_max(T, tp_abs(T, tp_sub(T, a, b)), TP_ALL));
@@ -52,7 +52,7 @@ Test(modules, self_attention_is_its_projections_and_the_op)
     tp_device_close(D);
 }
 
-/* A layer by its pieces, with the norms before or after. */
+/* Runs an encoder layer by its parts, with the norms before or after. */
 static tp_tensor by_pieces(tp_tape *T, const tp_encoder_layer_m *m, tp_tensor x, tp_tensor mask)
 {
     const bool after = m->cfg.norm_after;

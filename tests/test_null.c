@@ -1,5 +1,5 @@
-/* test_null.c - NULL in place of an object: one message where there is an object to fail, and never a
- * crash. */
+/* test_null.c - NULL in place of an object gives one message, if another object can carry it, and
+ * never a crash. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include <tapegrad/vil.h>
 #include <tapegrad/vit_lsla.h>
 
-/* Declares the i-th module at NULL. Returns its name in messages, or NULL past the last. */
+/* Initialises the i-th module at NULL. Returns its name in messages, or NULL after the last. */
 static const char *init(int i, tp_params *P)
 {
     const tp_convnet_cfg small = { .classes = 2 };
@@ -149,7 +149,7 @@ Test(null, states)
     tp_device_close(D);
 }
 
-/* Every module, where the parameters or the tape are NULL too. */
+/* Every module with NULL parameters or a NULL tape as well. */
 Test(null, modules_without_parameters_and_tape)
 {
     for (int i = 0; init(i, NULL); i++)

@@ -1,5 +1,5 @@
-/* test_op_macs.c - the multiply-adds that ops report: each op's count in small cases that can be
- * counted by hand, and the sum over a forward pass of every model against its closed form. */
+/* test_op_macs.c - the multiply-adds that ops report: each op's count in small cases counted by
+ * hand, and the sum over a forward pass of every model against its closed form. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,8 +105,8 @@ Test(op_macs, long_short_attention, .init = begin, .fini = end)
     expect("chunk_project", 2 * 6 * 8 * 3);
 }
 
-/* Keys that the query at (y,x) sees in a map of 5 x 7 cut into chunks of 2 x 3: those of all chunks
- * around its own, or with exact edges those at most as many rows and columns away. */
+/* The number of keys that the query at (y,x) sees in a map of 5 x 7 with chunks of 2 x 3: keys in
+ * its own and adjacent chunks, or with exact edges at most 2 rows and 3 columns away. */
 static double keys_around(int y, int x, bool exact)
 {
     int n = 0;
@@ -151,12 +151,12 @@ Test(op_macs, ops_of_the_compute_dtype_count)
 
 /* ---- every model ---- */
 
-/* By how much a closed form counts more than the ops, at most, by design; 0: they agree exactly. */
+/* The maximal relative excess of the closed form over the ops, by design; 0: they are equal. */
 static double allowed(const tp_model_cfg *c)
 {
-    /* Keys beyond the edges of the map, as upstream computes them. */
+    /* keys beyond the edges of the map, which upstream computes */
     const double windows = 0.045, narrow_windows = 0.015;
-    /* Denominators and squared norms, which are elementwise ops here. */
+    /* denominators and squared norms, which are elementwise ops here */
     const double performer = 0.002;
     if (c->model == &tp_model_cvt)
         return ((const tp_cvt_cfg *)&c->at)->long_short ? narrow_windows : 0.0;
@@ -169,8 +169,8 @@ static double allowed(const tp_model_cfg *c)
     }
 }
 
-/* Of one sample in evaluation; language models: of a segment as long as the cache, after it is
- * full. */
+/* Multiply-adds of one sample in evaluation. For language models the sample is a segment as long as
+ * the cache, with a full cache. */
 static double counted(const char *name, const tp_model_cfg *c)
 {
     const tp_common_cfg o = tp_model_get(c);

@@ -1,6 +1,6 @@
-/* test_peers.c - several processes that train one model together: here threads that exchange data
- * through shared memory. Their run equals that of one process with all batches and resumes with the
- * same bits; when one of them fails, the others do not wait for it. */
+/* test_peers.c - several processes train one model together, simulated by threads that exchange
+ * data through shared memory. The run equals that of one process with all batches and resumes with the
+ * same bits. If one process fails, the others do not wait for it. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@ enum { PEERS = 3, WIDTH = 4 };
 
 typedef struct settings {
     tp_train_settings train;
-    int64_t fail_at, fail_rank; /* the update in which that process fails; 0: never */
+    int64_t fail_at, fail_rank; /* update and rank of the failure; update 0: never */
 } settings;
 
 static const tp_option options[] = {
@@ -48,7 +48,7 @@ static void build(tp_run *R)
     tp_linear_init(R->P, &((state *)R->state)->line, "line", WIDTH, 1, true);
 }
 
-/* Batch b of the epoch has the points of rank 0, then those of rank 1, ... */
+/* Batch b of the epoch has the points of rank 0, then of rank 1, and so on. */
 static void next(tp_run *R)
 {
     const settings *s = R->settings;
@@ -167,7 +167,7 @@ static void *run_process(void *env)
     return NULL;
 }
 
-/* Runs all processes; *status of each. */
+/* Runs all processes and stores the exit status of each. */
 static void run_together(char *flags, int status[PEERS])
 {
     pthread_t thread[PEERS];
@@ -203,7 +203,7 @@ static void alone(const char *flags)
 
 static void begin(void)
 {
-    program_begin("none"); /* a folder of its own */
+    program_begin("none"); /* makes a separate folder */
     cr_assert(freopen("said", "w", stdout));
 }
 
@@ -250,12 +250,12 @@ Test(peers, resume_with_the_same_bits)
     read_weights("straight/last.safetensors", a);
     read_weights("cut/last.safetensors", b);
     cr_expect(memcmp(a, b, sizeof a) == 0);
-    /* The log line of the epoch that was interrupted, including its mean loss. */
+    /* Compares the log line of the interrupted epoch, including its mean loss. */
     cr_assert(shell("for r in straight cut; do grep '\"step\":4,' $r/log.jsonl >$r/line; done"));
     cr_expect(same_log("straight/line", "cut/line"));
 }
 
-/* In the middle of an update, at the start (the folder of process 0), while files are written. */
+/* A peer fails within an update, at the start (the folder of process 0), or while writing files. */
 Test(peers, nobody_waits_for_a_failed_peer)
 {
     for (int rank = 0; rank < PEERS; rank++) {

@@ -1,5 +1,5 @@
-/* test_plan.c - a dry device predicts the memory of the run to the byte, and `enwik8 train` uses
- * the memory that it forecasts. */
+/* test_plan.c - a dry device predicts the memory of a run to the byte, and `enwik8 train` uses the
+ * memory that it forecasts. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -119,7 +119,7 @@ static tp_tensor loss_of(tp_tape *T, model *m, const recipe *r, bool eval)
     return tp_cross_entropy(T, logits, y, TP_MEAN);
 }
 
-/* A short training run, and the device's statistics of it. */
+/* Runs a short training and returns the device's statistics. */
 static tp_stats train(const recipe *r, const char *device, bool dry)
 {
     tp_device *D = tp_device_open(device, &(tp_device_opts){ .threads = r->threads, .dry = dry });
@@ -189,7 +189,7 @@ Test(plan, a_dry_gpu_counts_as_a_real_one, .timeout = 600)
             compare(&recipes[i], "cuda");
 }
 
-/* Far more than any machine has: nothing is touched, errors of shape are as always. */
+/* With more memory than any machine has, nothing is touched, and shape errors are reported. */
 Test(plan, a_dry_device_touches_nothing)
 {
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
@@ -226,7 +226,7 @@ Test(plan, a_dry_device_saves_nothing)
 
 /* ---- the program ---- */
 
-/* The number after the last `what` in the program's output, -1 if there is none. */
+/* The number after the last `what` in the program's output, or -1. */
 static double number_after(const char *what)
 {
     const char *at = NULL;
@@ -238,7 +238,7 @@ static double number_after(const char *what)
     "train --data text --layers 2 --dim 96 --heads 3 --hidden 384 --tokens 256 --mem-len 256 "     \
     "--batch 6 --eval-tokens 300 "
 
-/* A run of two updates, each validated, its own forecast and the plan of the same flags. */
+/* A run of two validated updates agrees with its own forecast and with the plan of its flags. */
 Test(plan, a_run_uses_the_planned_memory, .init = enwik8_begin, .fini = program_end, .timeout = 900)
 {
     device_cpu_only();
@@ -273,7 +273,7 @@ Test(plan, a_run_uses_the_planned_memory, .init = enwik8_begin, .fini = program_
     expect_refusal("train --data text --plan --resume", 1, "leave out --resume");
 }
 
-/* The memory of the process, as the system counts it. */
+/* Forecasts the memory of the process as the system counts it. */
 Test(plan, the_process_is_planned, .init = enwik8_begin, .fini = program_end, .timeout = 900)
 {
 #ifdef __SANITIZE_ADDRESS__

@@ -51,7 +51,7 @@ static tp_tensor apply(tp_tape *T, const tp_tensor *x, const void *env)
     return (p->max ? tp_max_pool2d : tp_avg_pool2d)(T, x[0], p->o);
 }
 
-/* What output (b, oh, ow, c) at element `at` is and gives. */
+/* Adds output o = (b, oh, ow, c), element `at`, to y and its gradients to dx. */
 static void naive_output(const pool *p, const trial_result *r, const int64_t o[4], int64_t at,
                          double *y, double *dx)
 {

@@ -1,6 +1,6 @@
-/* test_profile.c - the times of ops: each kernel counted once, under its own name, the slowest
- * first; nothing is measured that nobody asked for. On the CPU and, if there is one, on a CUDA
- * device. */
+/* test_profile.c - the times of ops: each kernel is counted once under its own name, the slowest
+ * first. Nothing is measured without a request. Runs on the CPU and on a CUDA device if there is
+ * one. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
@@ -17,7 +17,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* y = exp(w x), the gradient of its sum, a step of SGD; times `steps`. */
+/* Runs `steps` SGD steps on the sum of exp(w w). */
 static void work(tp_device *D, int steps)
 {
     tp_params *P = tp_params_new(D, NULL);

@@ -1,5 +1,5 @@
-/* test_recompute.c - recomputation changes only the memory of a training step: losses, gradients
- * and carried memories have the same bits, dropout included. */
+/* test_recompute.c - recomputation changes only the memory of a training step. Losses, gradients
+ * and carried memories have the same bits, also with dropout. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ static const tp_recompute modes[] = { TP_RECOMPUTE_NONE, TP_RECOMPUTE_ATTENTION,
                                       TP_RECOMPUTE_BLOCK };
 static const char *const mode_names[] = { "none", "attention", "block" };
 
-/* Gradients and losses of a short training run, and its peak memory. */
+/* The gradients, losses and peak memory of a short training run. */
 typedef struct run {
     float loss[SEGMENTS], *grad;
     size_t n, peak;

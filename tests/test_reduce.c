@@ -1,5 +1,5 @@
 /* test_reduce.c - sum, mean, max, argmax, logsumexp against loops in double: values and gradients
- * over shapes that are cut in many ways, special values, mistakes, empty tensors. */
+ * over shapes that are split in many ways, special values, mistakes, empty tensors. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static const struct {
     { { 4, { 3, 4, 5, 6 } }, -3 },
 };
 
-/* Result and gradient of reduction `kind` of n elements, `step` apart, for the gradient dy. */
+/* Result and gradient, for dy, of the reduction `kind` of n elements at stride `step`. */
 static double expected(int kind, const double *x, int64_t n, int64_t step, double dy, double *dx)
 {
     double sum = 0.0, scaled = 0.0;
@@ -120,7 +120,7 @@ Test(reduce, values_and_gradients)
         }
 }
 
-/* Sums of many numbers of one sign keep their digits, and sums of bf16 are f32. */
+/* Sums of many numbers of one sign stay accurate, and sums of bf16 are in f32. */
 Test(reduce, precision)
 {
     enum { N = 1 << 22 };

@@ -1,8 +1,8 @@
 /* test_refs.c - fused ops against the same functions composed of simple ops: results and the
  * gradients of all inputs and parameters, in f64 and f32, on every instruction set.
  *
- * To add an op: its composition in ref_NAME.c, two functions here that unpack x, and entries in the
- * table. */
+ * To add an op, write its composition in ref_NAME.c, two functions here that unpack x, and entries
+ * in the table. */
 #include <criterion/criterion.h>
 
 #include "ref_norms.h"

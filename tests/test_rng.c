@@ -1,5 +1,4 @@
-/* test_rng.c - the random stream: known words, uniforms, normals, masks of dropout and drop path.
- */
+/* test_rng.c - the random stream: known words, uniforms, normals, dropout and drop path masks. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <math.h>
@@ -36,7 +35,7 @@ Test(rng, known_words)
     }
 }
 
-/* Groups of words equal single ones: any start, any order, counters beyond 32 bits. */
+/* Groups of words equal single words, for any start and order and counters beyond 32 bits. */
 Test(rng, words_in_groups)
 {
     static const int64_t starts[] = { 0, 1, 255, 256, 1000, 77, 0x3fffffff0, 0x4000000001, 5 };
@@ -181,7 +180,7 @@ Test(rng, dropout_is_the_keep_rule)
     }
 }
 
-/* residual + dropout(x + b) in one op and in three, at the same offset. */
+/* residual + dropout(x + b) as one op equals three ops at the same offset. */
 Test(rng, dropout_add_has_the_mask_of_dropout)
 {
     enum { ROWS = 301, C = 77 };
@@ -231,7 +230,7 @@ Test(rng, drop_path_drops_samples)
     end(&s);
 }
 
-/* The gradient goes where the forward pass let values through, also after the tape went on. */
+/* Backward uses the forward mask, even if the tape's random state has changed since. */
 Test(rng, backward_uses_the_mask_of_forward)
 {
     static double y[N], dx[N];

@@ -1,5 +1,5 @@
-/* test_samples.c - examples in memory: the contents of each batch, the same whenever it is
- * requested, and refusals. */
+/* test_samples.c - examples in memory: the contents of each batch, which do not depend on when it
+ * is requested, and refusals. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ typedef struct batch {
     int32_t example[BATCH];
 } batch;
 
-/* Reads a batch back, and checks that its columns belong together. */
+/* Reads a batch and checks that its columns belong together. */
 static batch read(tp_samples *X, tp_tape *T, tp_part part, int64_t epoch, int64_t step,
                   tp_tensor slot[2])
 {
@@ -134,7 +134,7 @@ Test(samples, hashes_of_data_differ)
     tp_samples_free(Z);
 }
 
-/* More examples than the first allocations hold, fed in between. */
+/* Adds more examples than the first allocations hold, with batches fed in between. */
 Test(samples, they_may_be_added_later)
 {
     const tp_column column = { TP_I64, TP_SCALAR };

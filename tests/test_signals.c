@@ -1,6 +1,6 @@
-/* test_signals.c - training programs that receive a signal: the update is finished, a checkpoint
- * written, and the resumed run ends with the files of one that was never stopped. A signal in the
- * middle of a validation ends it, and the resumed run repeats it. For every training program
+/* test_signals.c - a training program that receives a signal finishes the update and writes a
+ * checkpoint, and the resumed run ends with the same files as an uninterrupted one. A signal during
+ * a validation ends it, and the resumed run repeats it. Tests cover every training program
  * (support_runs.c). */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -61,15 +61,15 @@ Test(signals, at_any_moment)
 
 /* ---- during a validation ---- */
 
-/* Starts a run of 4 updates in a fresh folder and ends it some time after its checkpoint of update
- * `after`. Was it in a validation? */
+/* Starts a run of 4 updates in a fresh folder and ends it some time after the report of update
+ * `after`. True if it was in a validation. */
 static bool stop_in_validation(const run_kind *k, int after, double seconds)
 {
     char args[1024], text[64];
     int status;
     snprintf(args, sizeof args, "%s %s %s --steps 4 --run-dir run", k->train, k->often,
              k->slow_validation);
-    cr_assert(shell("rm -rf run")); /* the reports to wait for are this run's */
+    cr_assert(shell("rm -rf run")); /* so that the awaited reports are this run's */
     const pid_t child = start(args);
     await_reports("run/log.jsonl", after);
     nap(seconds);
@@ -83,13 +83,13 @@ static bool stop_in_validation(const run_kind *k, int after, double seconds)
     return true;
 }
 
-/* After update 2 in the middle of a run, and after the last one: `after` is the update before. */
+/* Stops the validation of update after + 1, in the middle or at the end of a run. */
 static void stop_validation(const run_kind *k, int after)
 {
     char name[64];
     bool met = false;
     snprintf(name, sizeof name, "%s, update %d", k->command, after + 1);
-    double seconds = 0.004; /* longer and longer: builds with sanitizers take their time */
+    double seconds = 0.004; /* grows, as builds with sanitizers are slow */
     for (int i = 0; i < 60 && !met; i++, seconds = seconds < 4 ? 1.3 * seconds : 0.004)
         met = stop_in_validation(k, after, seconds);
     cr_assert(met, "%s: no signal came during the validation", name);

@@ -14,7 +14,7 @@ static tp_table *table(const char *text, tp_table_opts o)
     return tp_table_from(text, strlen(text), &o);
 }
 
-/* `cells` are those of all rows, separated by '|'. */
+/* `cells` has the cells of all rows, separated by '|'. */
 static void expect_cells(tp_table *X, int columns, const char *cells)
 {
     char all[256] = "";

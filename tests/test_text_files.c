@@ -1,5 +1,5 @@
-/* test_text_files.c - files that texts are read from: every archive format, and the messages for
- * damaged files and for what is not a regular file. */
+/* test_text_files.c - reading texts from files: every archive format, and the messages for damaged
+ * files and files that are not regular. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <criterion/criterion.h>
@@ -107,7 +107,7 @@ Test(text_files, archives)
     tp_text_close(plain);
 }
 
-/* Extra text is part of the training split and of the dictionary, not of the other splits. */
+/* Extra text belongs to the training split and the dictionary, not to the other splits. */
 Test(text_files, extra_text)
 {
     static const char text[] = "aaaabbbbaaaabbbbaabb";
@@ -156,7 +156,7 @@ static void expect_why(const char *name, const char *want)
     tp_text_close(X);
 }
 
-/* Replaces the method in the local header and in the directory of a zip with one file. */
+/* Replaces the compression method in both headers of a zip with one file. */
 static void relabel_zip(const char *name, char method)
 {
     static char packed[4096];
@@ -168,7 +168,7 @@ static void relabel_zip(const char *name, char method)
     put(name, packed, n);
 }
 
-/* The two headers of an .xz file whose only block needs a dictionary of 4 GiB. */
+/* The two headers of an .xz file whose block needs a dictionary of 4 GiB. */
 static const char xz_4g[] = "\xfd\x37zXZ\0\0\0\xff\x12\xd9\x41"
                             "\x02\0\x21\x01\x28\0\0\0\0\0\0\0";
 
@@ -213,7 +213,7 @@ Test(text_files, file_errors)
     }
 }
 
-/* Reading anything else might wait or never end. */
+/* Reading other kinds of files could block or never end. */
 Test(text_files, only_regular_files)
 {
     const int listener = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -228,7 +228,7 @@ Test(text_files, only_regular_files)
     close(listener);
 }
 
-/* A text that is truncated and refilled while it is opened gives a message, not a SIGBUS. */
+/* A text that is truncated and refilled during opening gives a message, not a SIGBUS. */
 Test(text_files, file_that_shrinks)
 {
     enum { LONG = 1 << 24, TIMES = 25 };

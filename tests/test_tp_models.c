@@ -1,5 +1,4 @@
-/* test_tp_models.c - the program tp-models: its list, its filter, its trees, its JSON, its exit
- * status. */
+/* test_tp_models.c - the program tp-models: list, filter, trees, JSON, exit status. */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <math.h>
@@ -11,7 +10,7 @@
 
 static char text[400000];
 
-/* What the program prints (errors too) into `text`, and its exit status. */
+/* Runs the program, stores its output and errors in `text` and returns its exit status. */
 static int models(const char *arguments)
 {
     char command[1000];
@@ -157,7 +156,7 @@ Test(tp_models, tree)
         "memory       0.2 MiB saved for backward, 0.2 with --recompute block; one sample, f32\n");
 }
 
-/* What a tree holds at several depths, and where equal blocks share a line. */
+/* Trees at several depths, and with one line for equal blocks. */
 Test(tp_models, trees_of_other_models)
 {
     static const struct {
@@ -207,7 +206,7 @@ Test(tp_models, list_as_json)
     json_decref(list);
 }
 
-/* Parameters and multiply-adds of a node are at least those of its parts together. */
+/* A node has at least the parameters and multiply-adds of its parts together. */
 static void check_node(const char *model, const json_t *node)
 {
     const json_t *part, *parts = json_object_get(node, "layers");

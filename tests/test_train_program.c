@@ -1,5 +1,5 @@
 /* test_train_program.c - the engine of runs with programs that lack functions, fail or return
- * invalid scores, and with folders that hold half a run. The program learns a constant. */
+ * invalid scores, and with folders of incomplete runs. The program learns a constant. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
@@ -226,8 +226,8 @@ Test(train_program, nan_score)
     expect(&whole, "--run-dir some --nan-from 5", 0, "Done: 12 updates; best weight 0.6");
 }
 
-/* A fault after best.safetensors and before last.safetensors: the validation is done again, and is
- * the best again. */
+/* After a fault between writing best.safetensors and last.safetensors, the validation is repeated
+ * and is the best again. */
 Test(train_program, best_of_an_update_that_is_done_again)
 {
     expect(&whole, "--run-dir run --steps 7", 0, "stopped by --steps after update 7");
@@ -270,7 +270,7 @@ Test(train_program, start_that_fails_leaves_no_folder)
     cr_expect(access("no/mine", F_OK) == 0);
 }
 
-/* What a killed process was writing goes, the program's own files too. */
+/* The temporary files of a killed process are removed, including the program's own files. */
 Test(train_program, leftovers_are_cleared)
 {
     expect(&whole, "--run-dir run --steps 2", 0, "Continue");

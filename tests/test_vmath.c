@@ -1,6 +1,5 @@
-/* test_vmath.c - the float functions of tensor/cpu/kit/vmath.h against libm in double: over all
- * exponents, as compiled here and as compiled into the kernels of every instruction set of this
- * machine. */
+/* test_vmath.c - the float functions of tensor/cpu/kit/vmath.h against libm in double, over all
+ * exponents, compiled here and in the kernels of every instruction set of this machine. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <tapegrad/tapegrad.h>
@@ -8,15 +7,15 @@
 #include "tensor/cpu/kit/vmath.h"
 
 #define CHUNK (1 << 18)
-#define STEP  2039 /* of the bit patterns: 4000 floats for each exponent and sign */
+#define STEP  2039 /* between bit patterns: 4000 floats for each exponent and sign */
 
-/* Units in the last place of a float near `scale`; overflow counts as 2^128. */
+/* The error in units in the last place of a float near `scale`; overflow counts as 2^128. */
 static double ulps(float got, double want, double scale)
 {
     if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0.0 : INFINITY;
     const double limit = 0x1p128;
     const double a = fmax(-limit, fmin(limit, (double)got)), b = fmax(-limit, fmin(limit, want));
-    int exponent = -125; /* of subnormals and zero */
+    int exponent = -125; /* the exponent of subnormals and zero */
     if (scale != 0.0) frexp(fmin(fabs(scale), limit / 2), &exponent);
     return fabs(a - b) / ldexp(1.0, (exponent < -125 ? -125 : exponent) - 24);
 }
@@ -76,7 +75,7 @@ typedef struct function {
     tp_tensor (*op)(tp_tape *T, tp_tensor x);
     double (*exact)(double x);
     double limit;
-    enum { OF_RESULT, OF_X, OF_ONE } unit; /* that the limit is in: x or 1 loses less */
+    enum { OF_RESULT, OF_X, OF_ONE } unit; /* the limit is in ulps of the result, x or 1 */
 } function;
 
 static const function functions[] = {
@@ -90,8 +89,8 @@ static const function functions[] = {
 };
 #define FUNCTIONS (int)(sizeof functions / sizeof *functions)
 
-/* Compares f on the CHUNK * STEP bit patterns that all sweeps together cover. T: NULL or the tape
- * whose kernels compute. */
+/* Compares f on every STEP-th bit pattern of a float, by the kernels of T or, if NULL, compiled
+ * here. */
 static void sweep(const function *f, tp_tape *T, const char *where)
 {
     static float x[CHUNK], y[CHUNK];
@@ -149,7 +148,7 @@ Test(vmath, accuracy_avx512)
     sweep_kernels(TP_ISA_AVX512);
 }
 
-/* Values that must be exact, with the sign of zero. */
+/* Values that must be exact, including the sign of zero. */
 Test(vmath, special_values)
 {
     const float least = 0x1p-149f, most = 0x1.fffffep127f;
