@@ -116,14 +116,14 @@ static void open_cpu(tp_device *D, const tp_device_opts *o)
     D->be = o->dry ? &tp__dry_backend[TP_CPU] : &tp__cpu_backend;
 }
 
-/* What tp_device_open returns if the object itself cannot be allocated. */
+/* Returned by tp_device_open if the object itself cannot be allocated. */
 static tp_device no_memory = {
     .name = "none",
     .err = { TP_E_MEMORY, "device: out of memory for the device object itself", NULL },
 };
 
 #ifdef TP_HAVE_CUDA
-/* "cuda" or "cuda:N". */
+/* Opens "cuda" or "cuda:N". */
 static void open_cuda(tp_device *D, const char *name, const tp_device_opts *o)
 {
     const char *at = name[4] == ':' ? name + 5 : "0";

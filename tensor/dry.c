@@ -1,8 +1,8 @@
-/* dry.c - the memory of a dry device: address ranges that nothing may touch.
+/* dry.c - the memory of a dry device: address ranges that must not be accessed.
  *
  * A dry device answers "how much memory would this take". The caching allocator works normally, so
- * its statistics are those of a real run, but a slab is a reserved range without pages, kernels are
- * skipped, and reading returns zeros. A kernel that runs by mistake faults at once. */
+ * its statistics equal those of a real run. But a slab is a reserved range without pages, kernels
+ * are skipped, and reads return zeros. A kernel that runs by mistake faults at once. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include <string.h>
 #include <sys/mman.h>

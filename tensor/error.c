@@ -1,4 +1,4 @@
-/* error.c - codes, names, and the building of error texts. */
+/* error.c - codes, their names, and the composition of error texts. */
 #include "tensor/error.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* kernel.h - what CPU kernel files include: views, the device, the parallel loop, GEMM, dispatch.
+/* kernel.h - included by CPU kernel files: views, the device, the parallel loop, GEMM, dispatch.
  *
  * Each tensor/cpu/NAME.c is compiled once for each instruction set (TP_ISA is base, avx2 or
  * avx512) and, if it includes real.h, for each element type (TP_REAL is 32 or 64). Its layout:
@@ -12,10 +12,10 @@
  *     TP_CPU_KERNEL(NAME_fwd)
  *     TP_CPU_KERNEL(NAME_bwd)
  *
- * The first object, base and 32, also holds the symbol tp_cpu_NAME_fwd that the op names; it chooses
- * by the device's isa and the call's type. TP_CPU_WORK(NAME_work) does the same for the function
- * that tells how many bytes of c->work the kernels need. Everything shared through headers here is static inline,
- * so that no wide copy of a helper ends up in baseline code.
+ * The first object, base and 32, also defines the symbol tp_cpu_NAME_fwd that the op refers to; it
+ * selects by the device's isa and the call's type. TP_CPU_WORK(NAME_work) does the same for the
+ * function that returns the bytes of c->work that the kernels need. All code shared through headers
+ * here is static inline, so that no wide copy of a helper ends up in baseline code.
  */
 #ifndef TP_KERNEL_H
 #define TP_KERNEL_H
@@ -88,7 +88,7 @@
 #define TP_CPU_KERNEL(name) TP_EXPORT(tp_code, name) TP_DISPATCH(tp_code, name, TP_TYPED)
 #define TP_CPU_WORK(name)   TP_EXPORT(size_t, name) TP_DISPATCH(size_t, name, TP_TYPED)
 
-/* In files without real.h, which look at dtypes themselves or only move bytes. */
+/* For files without real.h, which dispatch on dtypes themselves or only move bytes. */
 #define TP_CPU_KERNEL_UNTYPED(name) TP_EXPORT(tp_code, name) TP_DISPATCH(tp_code, name, TP_UNTYPED)
 
 /* The parallel loop with the call itself as context. */
@@ -110,18 +110,18 @@ static inline void tp__for(const tp_call *c, int64_t n, int64_t grain, tp_call_b
     tp__parallel(c->dev, n, grain, tp__call_loop, &l);
 }
 
-/* C = alpha op(A) op(B) + beta C, row-major, op(A) m x k, op(B) k x n, on the calling thread. f32
- * or f64 by dtype. Any size may be 0. */
+/* C = alpha op(A) op(B) + beta C, row-major, op(A) m x k, op(B) k x n, on the calling thread. dtype
+ * is f32 or f64. Any size may be 0. */
 void tp__gemm(tp_dtype dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
               const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c,
               int64_t ldc);
 
-/* Told of each finished tile of C, rows [i, i+m) and columns [j, j+n), on the thread that made it
- * and while it is in cache. */
+/* Called for each finished tile of C, rows [i, i+m) and columns [j, j+n), by the thread that computed
+ * it, while the tile is in cache. */
 typedef void (*tp_tile_done)(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n);
 
-/* C = or += op(A) op(B), `batch` times. step_x: elements from one product's X to the next one's; 0
- * means all share it, and a shared C gets the sum of the products, added in order. */
+/* C = or += op(A) op(B), `batch` times. step_x: elements from one product's X to the next one's; 0:
+ * all products share X. A shared C gets the sum of the products, added in order. */
 typedef struct tp_gemm {
     tp_dtype dtype; /* TP_F32 or TP_F64 */
     int64_t m, n, k;
@@ -130,16 +130,16 @@ typedef struct tp_gemm {
     bool ta, tb, add;
     int64_t lda, ldb, ldc;
     int64_t batch, step_a, step_b, step_c;
-    void *work;        /* of tp__gemm_scratch(dtype, max(n, k) or more) bytes for each thread */
-    tp_tile_done done; /* or NULL; for one product or a sum */
+    void *work;        /* tp__gemm_scratch(dtype, max(n, k) or more) bytes for each thread */
+    tp_tile_done done; /* or NULL; only for a single product or a sum */
     const void *ctx;
 } tp_gemm;
 
-/* Bytes of g.work, of all threads, for the products of op(a) and op(b), with the rows of a as one
- * matrix, and of their gradients. */
+/* Bytes of g.work, for all threads, for op(a) op(b), where the rows of a form one matrix, and for the
+ * products of its gradients. */
 size_t tp__product_work(const tp_device *D, tp_dtype dtype, const tp_view *a, const tp_view *b);
 
-/* Splits the work over D's threads; their number does not change bits. */
+/* Splits the work over D's threads; the result is bit-identical for any number of them. */
 void tp__gemm_parallel(const tp_device *D, const tp_gemm *g);
 
 #endif

@@ -1,5 +1,5 @@
 /* numpy_permutation.c - the permutations of NumPy's RandomState: MT19937 (Matsumoto, Nishimura
- * 1998) seeded with one number, and a shuffle from the end whose partner is drawn by masking words
+ * 1998) seeded with one number, and a shuffle from the end. Each partner is drawn by masking words
  * until one is small enough. */
 #include <tapegrad/random.h>
 

@@ -9,8 +9,8 @@ int tp__max_threads(void)
     return omp_get_max_threads();
 }
 
-/* After fork() a child has none of the threads that gcc's OpenMP would wait for. It uses one thread,
- * which gives the same bits. */
+/* True in a child after fork(), which lacks the threads that gcc's OpenMP would wait for. The child
+ * uses one thread, which gives the same bits. */
 static bool alone;
 
 static void note_fork(void)

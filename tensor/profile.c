@@ -1,8 +1,8 @@
 /* profile.c - measures the time of each op, one line for each op and direction.
  *
- * The CPU's clock is read around each kernel. A CUDA device marks begin and end in its stream; the
- * marks are read when they are used up or the table is asked for, so that measuring does not wait
- * for each op. */
+ * The CPU's clock is read around each kernel. A CUDA device marks begin and end in its stream. The
+ * marks are read when none are left or the table is requested, so that measuring does not wait for
+ * each op. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -1,7 +1,7 @@
-/* rng.h - Philox4x32-10 (Salmon et al. 2011), laid out as cuRAND's: shared by all backends.
+/* rng.h - Philox4x32-10 (Salmon et al. 2011), laid out as in cuRAND; shared by all backends.
  *
- * Word e mod 4 of block e/4 with counter (offset, e/4) and key seed belongs to element e of random
- * op number `offset`: independent of device, grid and threads. */
+ * Element e of random op number `offset` gets word e mod 4 of the block with counter (offset, e/4) and
+ * key seed, independent of device, grid and threads. */
 #ifndef TP_RNG_H
 #define TP_RNG_H
 

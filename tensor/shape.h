@@ -20,7 +20,7 @@ tp_view tp__view(tp_dtype dt, const tp_shape *s, void *data);
 tp_shape tp__view_shape(const tp_view *v);
 size_t tp__view_bytes(const tp_view *v);
 
-/* Maps a negative axis; -1 if out of range. */
+/* The axis counted from the front; -1 if out of range. */
 int tp__axis(int ndim, int axis);
 
 bool tp__same_shape(const tp_view *a, const tp_view *b);

@@ -10,7 +10,7 @@ bool tp_ends_in(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Length of a sequence that begins with this byte, 0: none does. */
+/* Length of a UTF-8 sequence that begins with this byte; 0 if the byte cannot begin one. */
 static int length_of(unsigned char first)
 {
     if (first < 0x80) return 1;
@@ -25,7 +25,7 @@ bool tp_is_utf8(const char *text)
         const int n = length_of(*s);
         uint32_t letter = n > 1 ? *s & (0x7fu >> n) : *s;
         for (int k = 1; k < n; k++) {
-            if ((s[k] & 0xc0) != 0x80) return false; /* the zero at the end, too */
+            if ((s[k] & 0xc0) != 0x80) return false; /* also catches the final zero */
             letter = letter << 6 | (s[k] & 0x3fu);
         }
         const bool surrogate = letter >= 0xd800 && letter < 0xe000;
