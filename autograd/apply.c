@@ -210,7 +210,7 @@ static void *copy_of(tp_tape *T, const void *p, size_t bytes)
     return c;
 }
 
-/* Stores what backward reads. The record owns references to the saved buffers only. */
+/* Appends the record that backward reads. It owns references to the saved buffers only. */
 static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
 {
     tp_rec *r = tp__arena(T, sizeof *r);

@@ -1,9 +1,9 @@
 /* backward.c - the reverse pass: walks the records from the loss back and releases what they saved.
  *
- * The kernel writes the first contribution to a gradient. Later ones are added, by the kernel where
- * the op can (TP_ACCUMULATES), else through a temporary. Where an input's gradient equals that of the
- * result (tp_infer.passes), the nodes share one buffer; a node that accumulates into a shared
- * gradient copies it first. */
+ * The kernel writes the first contribution to a gradient. Later ones are added, by the kernel if the
+ * op can (TP_ACCUMULATES), else through a temporary. If an input's gradient equals the result's
+ * (tp_infer.passes), the nodes share one buffer; a node that accumulates into a shared gradient
+ * copies it first. */
 #include <string.h>
 
 #include "autograd/graph.h"
@@ -113,7 +113,7 @@ typedef struct sinks {
     uint32_t add;
 } sinks;
 
-/* Is the same node an earlier input of the record, whose gradient this call writes already? */
+/* Is the node also an earlier input of the record, so that this call already writes its gradient? */
 static bool claimed(const tp_rec *r, int i)
 {
     for (int k = 0; k < i; k++)
@@ -150,7 +150,7 @@ static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
     return true;
 }
 
-/* Gives the nodes the gradients that the kernel wrote and those that pass unchanged. */
+/* Hands the nodes their gradients, both those the kernel wrote and those passed on unchanged. */
 static bool close_sinks(tp_tape *T, const tp_rec *r, sinks *s, bool ok)
 {
     for (int i = 0; i < r->nx; i++) {
@@ -335,7 +335,7 @@ bool tp__walk(tp_tape *T, int64_t from, int64_t to)
     return true;
 }
 
-/* A walk that stopped midway leaves sums of which terms are missing. */
+/* A walk that stopped midway leaves gradients that lack some of their terms. */
 static void drop_unfinished(tp_tape *T)
 {
     for (size_t i = 0; i < T->used.n; i++) {

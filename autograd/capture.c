@@ -34,7 +34,7 @@ struct tp_capture {
     int plain;      /* steps run without capture since the last recording was tried */
     bool recording; /* between begin and end */
     mode mode;
-    void *graph;     /* NULL: none yet        */
+    void *graph;     /* NULL: none yet */
     int owner;       /* of the recording's memory (tp_heap.owner) */
     tp_buf *advance; /* of the random stream since then: one uint64_t on the device */
     uint64_t offset, draws, kernels; /* random offset at the recording; offsets a step uses */

@@ -66,8 +66,8 @@ static bool wants(const tp_replay *p, int nx, tp_node *const *x)
     return false;
 }
 
-/* A result that the function neither received nor made: allowed only for constants, since its record
- * belongs to another op. */
+/* The function returned a tensor that it neither received nor computed. Only a constant is allowed,
+ * since the record of such a tensor belongs to another op. */
 static tp_tensor from_outside(tp_tape *T, const tp_node *result)
 {
     if (!result->wants_grad) return tp__handle(result);

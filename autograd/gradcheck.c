@@ -127,7 +127,7 @@ static void *array(check *c, int64_t n, size_t size)
     return c->blocks[c->nblocks++] = calloc((size_t)n + 1, size);
 }
 
-/* Resets the tape and makes the inputs; bit i of wants: input i wants its gradient. */
+/* Resets the tape and creates the inputs; bit i of wants: input i wants its gradient. */
 static void place(const check *c, uint32_t wants, tp_tensor *x)
 {
     tp_reset(c->T);

@@ -27,7 +27,7 @@ struct tp_node {
     tp_view view;
     tp_buf *grad_buf; /* gradient of a tape tensor; NULL: none yet */
     tp_view grad;     /* for a parameter, its part of the gradient block */
-    int64_t rec;      /* record that made it, or TP_NO_REC */
+    int64_t rec;      /* record that produced it, or TP_NO_REC */
     const char *died_in;
     bool live, kept, wants_grad, input, carried;
     bool fresh; /* the running backward has added to the gradient and not passed it on yet */
@@ -74,7 +74,7 @@ typedef struct tp_arena_chunk {
 
 typedef struct tp_scope {
     const char *path;
-    size_t first; /* index into open[] of the first tensor made inside */
+    size_t first; /* index into open[] of the first tensor created inside */
 } tp_scope;
 
 typedef struct tp_nodes { /* a growing array of node pointers */
@@ -191,7 +191,7 @@ static inline tp_tensor tp__handle(const tp_node *n)
 }
 
 /* fail.c */
-extern tp_tape tp__no_tape_memory;   /* what tp_tape_new returns without memory            */
+extern tp_tape tp__no_tape_memory;   /* returned by tp_tape_new if out of memory           */
 tp_tape *tp__some(const tp_tape *T); /* T, or a failed tape in place of NULL               */
 bool tp__is_none(const tp_tape *T);  /* is T NULL or such a tape? Then it is read-only     */
 tp_tensor tp__fail(tp_tape *T, tp_code code, const char *fmt, ...) TP_PRINTF(3, 4);
@@ -217,9 +217,9 @@ bool tp__names_add(tp_names *N, const char *name, int value); /* a new name; fal
 /* tape.c */
 /* The node behind a handle, or NULL with the tape failed; `what` names it in the message. */
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what);
-void tp__recs_drop(tp_tape *T, int64_t from);     /* truncates the records to `from`      */
-bool tp__note_read(tp_tape *T, tp_params *P);     /* P is read in this step; false: no memory */
-tp_params *tp__set_read(const tp_tape *T, int i); /* of T->reads; NULL: freed since */
+void tp__recs_drop(tp_tape *T, int64_t from); /* truncates the records to `from`      */
+bool tp__note_read(tp_tape *T, tp_params *P); /* notes that this step reads P; false: no memory */
+tp_params *tp__set_read(const tp_tape *T, int i); /* the set of T->reads[i]; NULL: freed since */
 
 /* run_kernel.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
@@ -231,7 +231,7 @@ bool tp__check_results(tp_tape *T, const char *name, int nx, const tp_view *x, i
                        const tp_view *y);
 bool tp__check_gradients(tp_tape *T, const tp_rec *r, const tp_view *dy, const tp_view *dx);
 
-/* capture.c: a slot's tensor is replaced; old or now is NULL for an empty slot. False: no memory. */
+/* capture.c: notes that a slot's tensor was replaced; NULL: an empty slot. False: no memory. */
 bool tp__carry_note(tp_tape *T, const tp_node *old, tp_node *now);
 
 /* apply.c */

@@ -48,7 +48,7 @@ static void copy_views(tp_view *to, const tp_view *from, int n)
     if (n > 0) memcpy(to, from, (size_t)n * sizeof *to);
 }
 
-/* Runs a CPU kernel whose call holds bf16 views: in f32, rounded to nearest even. */
+/* Runs a CPU kernel in f32 on a call with bf16 views; results are rounded to nearest even. */
 static tp_code run_widened(tp_tape *T, const tp_call *c, tp_kernel k, bool backward,
                            const char *name)
 {

@@ -175,8 +175,8 @@ static int next_file(struct archive *a)
     return r;
 }
 
-/* Accepts the methods of zip with bounded memory; the others allocate what the file asks for, up to
- * 4 GiB. */
+/* Accepts the zip methods that need bounded memory; the others allocate as much as the file declares,
+ * up to 4 GiB. */
 static bool modest(struct archive *a, char *why, size_t size)
 {
     static const char *const methods[] = { "(uncompressed)", "(deflation)", "(bzip)" };

@@ -33,7 +33,7 @@ struct tp_loader {
     tp_loader_opts o;
     tp_augment augment;
     int64_t pixels;           /* floats of an image */
-    int64_t length;           /* examples an epoch */
+    int64_t length;           /* examples per epoch */
     int64_t epoch, step;      /* of the batch that is scheduled next */
     int64_t *order, order_of; /* [length]: the order of epoch order_of */
     tp_loader_slot *ring;

@@ -49,7 +49,7 @@ void tp_ls_attn_init(tp_params *P, tp_ls_attn_m *m, const char *name, int64_t di
 
     if (!tp_ls_cfg_check(&cfg, dim, why, sizeof why)) {
         tp_params_raise(P, TP_E_VALUE, "long-short attention %s: %s", name, why);
-        cfg.attn.heads = cfg.attn.chunk = 1; /* P has failed; nothing may divide by zero */
+        cfg.attn.heads = cfg.attn.chunk = 1; /* P has failed; avoids divisions by zero */
     }
     const int64_t H = cfg.attn.heads, D = dim / H;
     const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };

@@ -72,8 +72,8 @@ struct tp_device {
     tp_heap heap;
     uint64_t launches, syncs, unfused;
     tp_profile profile;
-    const uint64_t *capturing; /* not NULL while a step is recorded: device memory with the offsets
-                                  by which the random stream has advanced since then */
+    const uint64_t *capturing; /* not NULL while a step is recorded: device memory that holds how
+                                  far the random stream has advanced since then */
     void *gpu;                 /* of the CUDA backend */
     struct tp_left *left;      /* host memory of freed parameters (tp__left_take)             */
     uint64_t next_gen;         /* of a parameter's handle */

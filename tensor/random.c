@@ -29,7 +29,7 @@ double tp_random_between(tp_random *r, double lo, double hi)
     return lo + (hi - lo) * tp_random_uniform(r);
 }
 
-/* The high half of n times 64 random bits; the bias is below n / 2^64. */
+/* 64 random bits modulo n; the bias is below n / 2^64. */
 int64_t tp_random_below(tp_random *r, int64_t n)
 {
     const uint64_t x = (uint64_t)tp_random_word(r) << 32 | tp_random_word(r);

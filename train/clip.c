@@ -2,7 +2,7 @@
  *
  * Norm and comparison stay on the device, so nothing waits. The norm is a scalar of the parameter
  * set; each call overwrites it. A failure marks the gradients, not the set, and tp_step refuses
- * them. A NaN or infinite norm is such a failure where reading the norm is free: on the CPU. */
+ * them. On the CPU, where reading the norm is free, a NaN or infinite norm is such a failure. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -10,7 +10,7 @@
 TP_KERNEL(cross_entropy_fwd);
 TP_KERNEL(cross_entropy_bwd);
 
-/* Index targets have the leading axes of the logits, probabilities all of them. */
+/* Index targets have the leading axes of the logits; probabilities have all axes. */
 static tp_code check_target(tp_infer *q)
 {
     const tp_view *logits = &q->x[0], *target = &q->x[1];

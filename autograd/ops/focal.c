@@ -2,7 +2,7 @@
  *
  *     a_t (1-p_t)^gamma bce(x, t)     p_t = p t + (1-p)(1-t), a_t = alpha t + (1-alpha)(1-t)
  *
- * with p = sigmoid(x) and a_t = 1 where alpha is negative. */
+ * with p = sigmoid(x), and a_t = 1 if alpha is negative. */
 #include "autograd/ops/loss.h"
 
 static tp_code focal_shape(tp_infer *q)

@@ -12,7 +12,7 @@ TP_KERNEL(ls_attention_fwd);
 TP_KERNEL(ls_attention_bwd);
 TP_WORK(ls_attention_work);
 
-/* The inputs of the window, and those of the chunk vectors. */
+/* Masks of the inputs for the window and for the chunk vectors. */
 #define LS_WINDOW (1u << LS_K_WIN | 1u << LS_V_WIN | 1u << LS_POS_WIN | 1u << LS_R_W | 1u << LS_R_R)
 #define LS_CHUNKS (1u << LS_K_CMP | 1u << LS_V_CMP | 1u << LS_POS_CMP)
 

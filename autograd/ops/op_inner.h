@@ -1,5 +1,5 @@
-/* op_inner.h - what the library's own op files share: tables of kernels and of their workspace,
- * common shape checks. */
+/* op_inner.h - shared by the library's own op files: tables of kernels and of their workspace, common
+ * shape checks. */
 #ifndef TP_OP_INNER_H
 #define TP_OP_INNER_H
 

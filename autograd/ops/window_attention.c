@@ -127,7 +127,7 @@ static tp_code window_shape(tp_infer *q)
     return code;
 }
 
-/* With exact edges: pairs of positions along one axis that are at most halo apart. */
+/* Counts pairs with exact edges: positions along one axis that are at most halo apart. */
 static double pairs_of_axis(const tp_window *g, int axis)
 {
     double pairs = 0.0;
@@ -137,7 +137,7 @@ static double pairs_of_axis(const tp_window *g, int axis)
     return pairs;
 }
 
-/* Otherwise: each query of a chunk with all keys of the map that the chunk sees. */
+/* Counts pairs without exact edges: each query of a chunk sees every map key that the chunk sees. */
 static double pairs_of_chunks(const tp_window *g)
 {
     double pairs = 0.0;

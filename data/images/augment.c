@@ -168,7 +168,7 @@ static void erase(const tp_augment *a, tp_random *r, float *out)
 
 /* ---- an example ---- */
 
-/* A standard deviation of 0, such as that of a forgotten field, would make every pixel infinite. */
+/* A standard deviation of 0, as in a field left unset, would make every pixel infinite. */
 static bool can_scale(const tp_augment *a, tp_augment_work *w)
 {
     for (int c = 0; c < TP_RGB; c++) {

@@ -15,7 +15,7 @@
 #include "inner.h"
 
 /* Each scan visits the whole image, so a file of many empty scans would take minutes. Any image may
- * have FEW_SCANS, three times what encoders write; more are allowed up to MOST_SCANNED pixels in all.
+ * have FEW_SCANS, three times what encoders write, or more if they visit at most MOST_SCANNED pixels.
  * Below NARROW columns libjpeg upsamples differently, so narrower boxes are not cropped while decoding. */
 enum { MOST_SCANS = 200, FEW_SCANS = 32, EDGE = 2, NARROW = 64, CMYK = 4 };
 static const int64_t MOST_SCANNED = 1000000000;

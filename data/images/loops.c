@@ -134,7 +134,7 @@ static void colour(uint8_t *rgb, int64_t n, float factor)
 
 /* ---- affine maps ----
  *
- * The cubic has a = -1, unlike that of resizing. Columns outside repeat the border. The first row is
+ * The cubic has a = -1, unlike the one for resizing. Columns outside repeat the border. The first row is
  * clamped; a later row outside repeats the result of the row before it. With a fraction of 0 the cubic
  * is exactly its second value, so translations and shears along one axis need one row or column. */
 

@@ -39,7 +39,7 @@ static bool encode(tp_text *X, tp_part s, const uint8_t *text)
     return true;
 }
 
-/* The training bytes followed by those of another file, to be freed; NULL: X has failed. */
+/* The training bytes followed by the bytes of another file, to be freed; NULL: X has failed. */
 static uint8_t *extend(tp_text *X, const uint8_t *train, const char *path)
 {
     const size_t n = (size_t)X->bytes[TP_TRAIN];

@@ -1,7 +1,7 @@
 /* attention.c - convolutional attention of CvT, full and long-short.
  *
  * Queries, keys and values are separable convolutions of the map: depthwise, batch norm, linear. The
- * class token, row 0 if there is one, passes the linear part only, or nothing (raw_class).
+ * class token, row 0 if there is one, passes only the linear part, or neither (raw_class).
  *
  *     full        every row attends to all keys; a stride reduces their number
  *     long-short  a feature attends, in one softmax, to the keys around its window, to `rank` dynamic

@@ -84,7 +84,7 @@ static tp_cvt_cfg small(bool long_short)
                          .class_std = 0.02 };
 }
 
-/* The rest of text after start, or NULL if it does not begin so; '-' equals '_'. */
+/* The rest of text after the prefix `start`, or NULL if it lacks the prefix; '-' equals '_'. */
 static const char *rest_of(const char *text, const char *start)
 {
     for (; *start; text++, start++)

@@ -91,7 +91,7 @@ tp_tensor tp_cvt_block_forward(tp_tape *T, const tp_cvt_block *m, tp_tensor x, t
 
 /* ---- model ---- */
 
-/* Linear weights are N(0, 0.02), biases 0 except the head's and those of convolutions. */
+/* Linear weights are N(0, 0.02), biases 0 except in the head and in convolutions. */
 static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
 {
     const bool bias = s.ndim == 1 && tp_ends_in(name, ".bias");

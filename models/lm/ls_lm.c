@@ -113,7 +113,7 @@ static tp_tensor pad_tokens(tp_tape *T, const tp_ls_attn_cfg *c, tp_tensor token
     return tp_concat(T, 1, tokens, tp_full(T, tp_dtype_of(tokens), rest, 0.0));
 }
 
-/* [B,M] -> [B,M,d], in the compute dtype, which is that of the whole residual stream. */
+/* [B,M] -> [B,M,d], in the compute dtype, which the whole residual stream keeps. */
 static tp_tensor embed(tp_tape *T, const tp_ls_lm *m, tp_tensor tokens)
 {
     const tp_tensor h = tp_embedding(T, m->in_emb, tokens, sqrt((double)m->cfg.dim));

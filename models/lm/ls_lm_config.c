@@ -1,5 +1,5 @@
 /* ls_lm_config.c - presets, checks and members of the Transformer-LS language model, and its constant.
- * Keys of metadata are those of the specification. */
+ * Metadata keys follow the specification. */
 #include <stdio.h>
 #include <string.h>
 

@@ -85,7 +85,7 @@ static void init_layer(tp_params *P, tp_txl_layer *m, const char *name, const tp
     tp_pop(P);
 }
 
-/* x: as attend. */
+/* x: as in attend. */
 static tp_tensor run_layer(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
     const tp_txl_layer *m = self;

@@ -61,8 +61,8 @@ static double attention_macs(const sizes *z)
     return 0.0;
 }
 
-/* The same by the paper's rule. window: the one of Global models, 8, 4, 2, 1 from the first of four
- * stages on. */
+/* The same by the paper's rule. window: the window of Global models, which is 8, 4, 2, 1 in stages 1
+ * to 4. */
 static double paper_macs(sizes z, tp_vil_kind model, double window)
 {
     const double seen = 2.0 * z.f + 1.0, old = 2.0 * window + 1.0;

@@ -12,7 +12,7 @@ static const char *const kinds[] = { "longformer", "global",    "full", "linform
                                      "srformer",   "performer", "ls",   NULL };
 static const char *const edges[] = { "mask", "exact", "cyclic", NULL };
 
-/* The stages in the official notation. */
+/* Prints the stages in the official notation. */
 static void print_stages(const void *cfg, char *buf, size_t size)
 {
     tp_vil_notation(cfg, buf, size);

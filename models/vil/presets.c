@@ -46,7 +46,7 @@ static const shape shapes[] = {
     { "small-1-1-8-2", 4, 0, { 1, 1, 8, 2 },  SMALL4 },
 };
 
-/* Values per stage are for models of four stages; models with fewer take those of their maps' scales.
+/* Values per stage are for models of four stages; models with fewer use the values at their scales.
  * sparse: the number of stages, from the first on, with the attention of the kind. */
 typedef struct attention {
     const char *name;
@@ -76,7 +76,7 @@ static const attention attentions[] = {
 };
 /* clang-format on */
 
-/* The longest shape that begins the name, followed by '-'; *rest is what follows. */
+/* The shape with the longest name that `name` begins with, before a '-'; *rest: the text after it. */
 static const shape *find_shape(const char *name, const char **rest)
 {
     const shape *found = NULL;
@@ -103,7 +103,7 @@ static const attention *find_attention(const char *text, int *image)
     return NULL;
 }
 
-/* At 384 the windows of the published codes and papers: Table 15's 13 and 17, ViL-LS 8. */
+/* Windows at 384 in the published code and papers: Table 15's 13 and 17 are 2w+1; 8 for ViL-LS. */
 static int window_384(tp_vil_kind kind, int scale)
 {
     static const int table[TP_VIL_MAX_STAGES] = { 6, 8, 12, 12 };

@@ -124,8 +124,8 @@ bool tp__missing(const char *path)
     return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
-/* Is the open file no longer at this path? If the disk cannot say, the answer is no: the next write
- * will report the error. */
+/* Is the open file no longer at this path? False if the disk cannot tell: the next write will report
+ * the error. */
 static bool moved(const char *path, int fd)
 {
     struct stat there, ours;

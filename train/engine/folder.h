@@ -28,7 +28,7 @@ void tp__folder_close(tp_folder *R);
 /* Call before closing: removes a folder that this run created and left empty. */
 void tp__folder_forget(const tp_folder *R);
 
-/* Is there certainly no such file? False with errno set if the disk cannot say, with errno 0 if the
+/* Is there certainly no such file? False with errno set if the disk cannot tell, with errno 0 if the
  * file exists. */
 bool tp__missing(const char *path);
 

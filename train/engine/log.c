@@ -30,8 +30,8 @@ static bool kept(tp_run_log *L, const char *line, size_t length, int64_t keep)
     return yes;
 }
 
-/* The whole file; empty if there is none. NULL with errno set on failure; *kind then names what the
- * path is if it is no regular file. */
+/* The whole file; empty if there is none. NULL with errno set on failure; if the path is not a regular
+ * file, *kind then names what it is. */
 static char *read_all(const char *path, size_t *bytes, const char **kind)
 {
     size_t capacity = 1 << 16;
@@ -120,7 +120,7 @@ bool tp__log_write(tp_run_log *L, json_t *object)
     if (L->why[0]) return false;
     const size_t length = line ? strlen(line) : 0;
     errno = ENOMEM;
-    if (line) line[length] = '\n'; /* replaces the terminator: one write a line */
+    if (line) line[length] = '\n'; /* replaces the terminator: one write per line */
     const bool done = line && write_all(L->fd, line, length + 1);
     const int error = errno;
     free(line);

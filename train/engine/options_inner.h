@@ -30,7 +30,7 @@ int tp__bad_usage(const char *command);
 void tp__print_version(const char *command);
 
 /* Call first in a main function: opens /dev/null for closed standard streams. Otherwise a file that
- * the program opens would get such a number, and messages would be written into it. */
+ * the program opens could get such a descriptor, and messages would be written into the file. */
 void tp__open_streams(void);
 
 #endif

@@ -114,7 +114,7 @@ static bool begin_with(tp_trainer *r, tp_file *from)
     return open_data(r, from) && (r->o->plan || build_run(r, from, false));
 }
 
-/* Is the file missing? The run fails if the disk cannot say. */
+/* Is the file missing? The run fails if the disk cannot tell. */
 static bool is_missing(tp_trainer *r, const char *path)
 {
     if (tp__missing(path)) return true;
@@ -273,7 +273,7 @@ bool tp__run_open(tp_trainer *r, const tp_training *t, const tp_peers *peers, in
     return *status == TP_PARSED && tp__run_everywhere(r, !r->why[0]);
 }
 
-/* Frees what runs and trials both own. */
+/* Frees the parts that both runs and trials own. */
 static void free_parts(tp_trainer *r)
 {
     tp_run *R = &r->run;

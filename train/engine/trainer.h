@@ -16,7 +16,7 @@
 #include "log.h"
 #include "progress.h"
 
-/* Losses, each the mean of a batch; those of `pending` batches are still on the device. */
+/* Sums of losses, each the mean of a batch; `pending` batches still have theirs on the device. */
 typedef struct tp_tally {
     double report, epoch; /* since the last report, since the epoch began */
     int64_t reported, of_epoch, pending;
@@ -95,8 +95,8 @@ void tp__run_close(tp_trainer *r);
 /* Opens the device and builds the model by r->o; dry: on a device that counts without computing. */
 bool tp__run_build(tp_trainer *r, bool dry, bool blank);
 
-/* A trial next to r, with its own settings (whose texts remain r's). Call tp__run_trial_end in
- * either case. */
+/* Begins a trial beside r with the given settings, whose texts r still owns. Call tp__run_trial_end
+ * in either case. */
 bool tp__run_trial_begin(tp_trainer *trial, const tp_trainer *r, void *settings, bool dry);
 void tp__run_trial_end(tp_trainer *trial);
 
