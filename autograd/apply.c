@@ -28,7 +28,7 @@ tp_code tp_fail(tp_infer *q, tp_code code, const char *fmt, ...)
     return code;
 }
 
-/* Fails the tape with the shape rule's message, preceded by the op's name and followed by its inputs. */
+/* Fails the tape with the op's name, the shape rule's message and the inputs. */
 static void fail_rule(tp_tape *T, const tp_infer *q, const char *name)
 {
     char text[TP_TEXT] = "";
@@ -47,8 +47,8 @@ static void set_absent(tp_view *v)
     *v = (tp_view){ .ndim = -1 };
 }
 
-/* Notes the parameters that a checkpointed function reads. Fails for other tensors from outside that
- * want a gradient, because they would silently lose it. */
+/* Notes the parameters that a checkpointed function reads. Fails for other tensors from outside
+ * that want a gradient, because they would silently lose it. */
 static bool watch_input(tp_tape *T, const tp_op *op, int i, tp_node *n)
 {
     if (!T->watch) return true;
@@ -118,7 +118,7 @@ static bool bring_to_compute(tp_tape *T, frame *f, tp_tensor *x)
     return true;
 }
 
-/* All floating inputs must have one dtype; norms may read f32 parameters beside bf16 activations. */
+/* All floating inputs have one dtype, but norms may read f32 parameters beside bf16 activations. */
 static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
 {
     tp_dtype first = TP_NDTYPES;
@@ -254,7 +254,7 @@ static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
     return true;
 }
 
-/* Makes the visible nodes, which take over the references of their buffers; hidden ones are dropped. */
+/* Creates the visible nodes, which take over their buffers; drops the hidden outputs. */
 static bool publish(tp_tape *T, frame *f, bool recorded, tp_tensor *y)
 {
     tp_rec *r = recorded ? T->recs[T->nrecs - 1] : NULL;

@@ -1,7 +1,7 @@
 /* backward.c - the reverse pass: walks the records from the loss back and releases what they saved.
  *
- * The kernel writes the first contribution to a gradient. Later ones are added, by the kernel if the
- * op can (TP_ACCUMULATES), else through a temporary. If an input's gradient equals the result's
+ * The kernel writes the first contribution to a gradient. Later ones are added, by the kernel if
+ * the op can (TP_ACCUMULATES), else through a temporary. If an input's gradient equals the result's
  * (tp_infer.passes), the nodes share one buffer; a node that accumulates into a shared gradient
  * copies it first. */
 #include <string.h>
@@ -113,7 +113,7 @@ typedef struct sinks {
     uint32_t add;
 } sinks;
 
-/* Is the node also an earlier input of the record, so that this call already writes its gradient? */
+/* Is the node also an earlier input of the record, whose gradient this call writes already? */
 static bool claimed(const tp_rec *r, int i)
 {
     for (int k = 0; k < i; k++)

@@ -1,4 +1,4 @@
-/* capture.c - recorded steps: keeps the state of the host consistent with a recording on the device.
+/* capture.c - recorded steps: keeps the host's state consistent with a recording on the device.
  *
  * A recording consists of kernels with fixed arguments, so all memory must stay in place:
  * - memory that a recorded step uses belongs to the recording (tp_heap.owner) until it is freed;

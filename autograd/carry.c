@@ -10,7 +10,7 @@ static tp_node *slot_node(const tp_tape *T, const tp_tensor *slot)
     return n && n->gen == slot->gen && n->carried && n->tape == T ? n : NULL;
 }
 
-/* Moves a carried node to the list that the next reset recycles. Out of memory: it stays carried. */
+/* Moves a carried node to the list recycled at the next reset. Out of memory: it stays carried. */
 static bool retire(tp_tape *T, tp_node *n)
 {
     if (!tp__nodes_push(&T->retired, n)) {

@@ -8,9 +8,9 @@
  * for each unit vector d if the input has at most 64 elements, else for three random d of +-1.
  * The difference is taken output by output: outputs that did not change add no rounding error.
  *
- * Before that, backward runs on records that hold all inputs and outputs. Each run overwrites one of
- * those that the op does not save: if a gradient changes, the op reads it and would normally find a
- * NULL pointer. */
+ * Before that, backward runs on records that hold all inputs and outputs. Each run overwrites one
+ * of those that the op does not save: if a gradient changes, the op reads it and would normally
+ * find a NULL pointer. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -141,8 +141,8 @@ static void place(const check *c, uint32_t wants, tp_tensor *x)
     }
 }
 
-/* Applies the op, with the same random numbers each time. Moves the floating outputs to the front of
- * y and returns their number. */
+/* Applies the op, with the same random numbers each time. Moves the floating outputs to the front
+ * of y and returns their number. */
 static int apply(const check *c, const tp_tensor *x, tp_tensor *y)
 {
     int n = 0;

@@ -3,8 +3,8 @@
  * A tape's nodes and records live in memory that the tape recycles but never returns before it is
  * freed, so a stale handle can always be recognised: node->gen differs from the handle's, or
  * node->live is false. The device recycles the nodes of parameters and keeps their memory until it
- * closes, so their stale handles are recognised too. Buffers are reference counted: a live node owns
- * one reference, a record one for each input or output that it saved for backward. */
+ * closes, so their stale handles are recognised too. Buffers are reference counted: a live node
+ * owns one reference, a record one for each input or output that it saved for backward. */
 #ifndef TP_GRAPH_H
 #define TP_GRAPH_H
 
@@ -91,7 +91,7 @@ typedef struct tp_watch {
     tp_node *const *x;
 } tp_watch;
 
-/* A carried tensor that a recorded step replaced (capture.c): the content of `now` is copied to buf. */
+/* A carried tensor replaced by a recorded step (capture.c), which copies `now` back to buf. */
 typedef struct tp_move {
     tp_buf *buf;
     tp_view view;
@@ -223,7 +223,7 @@ tp_params *tp__set_read(const tp_tape *T, int i); /* the set of T->reads[i]; NUL
 
 /* run_kernel.c */
 tp_code tp__run(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name);
-/* Copies to the host, waiting for the device; false, with the tape failed, if that reveals an error. */
+/* Copies to the host and waits; false, with the tape failed, if that reveals an error. */
 bool tp__download(tp_tape *T, void *host, const void *from, size_t bytes);
 
 /* finite.c: false if an element is not finite; T has failed then */

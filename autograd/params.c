@@ -174,7 +174,7 @@ static tp_entry *find(const tp_params *P, const char *name)
     return s ? &P->entries[s->value] : NULL;
 }
 
-/* Writes the full name of a new parameter. Returns false, with P failed, if the name is not allowed. */
+/* Writes the full name of a new parameter. False, with P failed, if the name is not allowed. */
 static bool full_name(tp_params *P, const char *name, char full[sizeof P->path])
 {
     if (!tp_params_ok(P)) return false;

@@ -1,5 +1,5 @@
-/* run_kernel.c - runs one kernel. On the CPU, bf16 inputs are widened to f32 and bf16 results rounded
- * here, so that kernels see float and double only. */
+/* run_kernel.c - runs one kernel. On the CPU, bf16 inputs are widened to f32 and bf16 results
+ * rounded here, so that kernels see float and double only. */
 #include <string.h>
 
 #include "autograd/graph.h"

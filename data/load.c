@@ -175,8 +175,8 @@ static int next_file(struct archive *a)
     return r;
 }
 
-/* Accepts the zip methods that need bounded memory; the others allocate as much as the file declares,
- * up to 4 GiB. */
+/* Accepts the zip methods that need bounded memory; the others allocate as much as the file
+ * declares, up to 4 GiB. */
 static bool modest(struct archive *a, char *why, size_t size)
 {
     static const char *const methods[] = { "(uncompressed)", "(deflation)", "(bzip)" };
@@ -188,8 +188,8 @@ static bool modest(struct archive *a, char *why, size_t size)
     return false;
 }
 
-/* *out stays empty if the archive is empty. The filter must be the one of the magic bytes: a damaged
- * header could otherwise pass as text of the raw format. */
+/* *out stays empty if the archive is empty. The filter must be the one of the magic bytes: a
+ * damaged header could otherwise pass as text of the raw format. */
 static bool unpack_all(tp_blob *out, struct archive *a, const tp_blob *packed,
                        const struct packing *p, size_t limit, char *why, size_t size)
 {

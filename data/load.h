@@ -12,19 +12,19 @@ typedef struct tp_blob {
     int error; /* errno of a failure, or 0 */
 } tp_blob;
 
-/* Fills *b with the first `limit` unpacked bytes of a regular file (0: all). False with the reason in
- * why. Free *b in either case. */
+/* Fills *b with the first `limit` unpacked bytes of a regular file (0: all). False with the reason
+ * in why. Free *b in either case. */
 bool tp__blob_load(tp_blob *b, const char *path, size_t limit, char *why, size_t size);
 
-/* Reads a file without unpacking it, into the memory of *b if it suffices; begin with { 0 }. A file of
- * more than `most` bytes is an error. */
+/* Reads a file without unpacking it, into the memory of *b if it suffices; begin with { 0 }. A file
+ * of more than `most` bytes is an error. */
 bool tp__blob_read(tp_blob *b, const char *path, size_t most, char *why, size_t size);
 void tp__blob_free(tp_blob *b);
 
 /* Does a block of an .xz file need a dictionary of more than 256 MiB, four times that of xz -9? */
 bool tp__immodest_xz(const uint8_t *bytes, size_t n);
 
-/* Opens a regular file and returns its descriptor; -1 on failure, with the reason in why, and errno. */
+/* Opens a regular file and returns its descriptor; -1 on failure, with why and errno set. */
 int tp__open_file(const char *path, int64_t *bytes, char *why, size_t size);
 
 #endif

@@ -1,8 +1,9 @@
 /* loader.c - batches of images that worker threads prepare.
  *
- * A ring of batches connects the workers with tp_loader_next. The caller's thread decides which images
- * a batch has, in order; any free worker takes the next image. The pixels of an image depend on
- * (seed, epoch, place in the epoch) only, so neither the number of workers nor their order matters. */
+ * A ring of batches connects the workers with tp_loader_next. The caller's thread decides which
+ * images a batch has, in order; any free worker takes the next image. The pixels of an image depend
+ * on (seed, epoch, place in the epoch) only, so neither the number of workers nor their order
+ * matters. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

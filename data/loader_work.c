@@ -1,5 +1,5 @@
-/* loader_work.c - the worker threads of a loader: each takes one image of the oldest unfinished batch,
- * and the one that finishes a batch mixes it. */
+/* loader_work.c - the worker threads of a loader: each takes one image of the oldest unfinished
+ * batch, and the one that finishes a batch mixes it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

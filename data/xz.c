@@ -1,5 +1,5 @@
-/* xz.c - finds the largest dictionary that an .xz file declares. liblzma allocates it before reading
- * any data of a block, so all blocks are checked first, without unpacking them:
+/* xz.c - finds the largest dictionary that an .xz file declares. liblzma allocates it before
+ * reading any data of a block, so all blocks are checked first, without unpacking them:
  *
  *     stream   header 12 | blocks | index | footer 12        streams, with zeros between them
  *     block    header | LZMA2 chunks, a zero | padding to 4 | check

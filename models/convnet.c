@@ -145,7 +145,7 @@ tp_flops tp_convnet_flops(const tp_convnet_cfg *c)
     return f;
 }
 
-/* Counts the image, and for each layer the outputs of its convolution (for batch norm) and its ReLU. */
+/* Counts the image, and for each layer the outputs of convolution (for batch norm) and ReLU. */
 double tp_convnet_activations(const tp_convnet_cfg *c)
 {
     double values = 3.0 * pixels(c, 0);

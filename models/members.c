@@ -1,4 +1,4 @@
-/* members.c - configurations as checkpoint metadata and as options, by the table of their members. */
+/* members.c - configurations as checkpoint metadata and as options, by their table of members. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ void tp_model_write_cfg(const tp_model *model, const void *cfg, tp_writer *W)
 
 /* ---- reading ---- */
 
-/* A value being read: its member, the key found and its text, and the buffer for an error's reason. */
+/* A value being read: its member, the key found, its text, and the buffer for an error's reason. */
 typedef struct reading {
     const tp_model_member *m;
     const char *key, *text;
@@ -95,8 +95,8 @@ static int read_word(const reading *r)
     return -1;
 }
 
-/* Parses numbers of 0 to NUMBER_MAX, separated by commas. Returns how many there are, or 0 if the text
- * is not a list of 1 to `most` numbers. */
+/* Parses numbers of 0 to NUMBER_MAX, separated by commas. Returns how many there are, or 0 if the
+ * text is not a list of 1 to `most` numbers. */
 static int parse_list(const char *text, int most, int64_t *x)
 {
     int n = 0;

@@ -4,8 +4,8 @@
 
 #include <tapegrad/model.h>
 
-/* The name of the model in a file, or NULL: metadata "model", or "classifier" in early checkpoints of
- * a model that wrote no other. */
+/* The name of the model in a file, or NULL: metadata "model", or "classifier" in early checkpoints
+ * of a model that wrote no other. */
 const char *tp__model_of(tp_file *F);
 
 /* ---- checks of configurations ---- */

@@ -1,9 +1,9 @@
-/* model_table.c - every model of the library by name, one row each, with the figures of its paper. */
+/* model_table.c - every model of the library by name, a row each, with the figures of its paper. */
 #include <tapegrad/models.h>
 #include <tapegrad/vision.h>
 
-/* Columns: name, other names, model, family, parameters and FLOPs in the paper (0: not stated), FLOPs
- * that the paper counts per element of LayerNorm. */
+/* Columns: name, other names, model, family, parameters and FLOPs in the paper (0: not stated),
+ * FLOPs that the paper counts per element of LayerNorm. */
 /* clang-format off */
 static const tp_model_row rows[] = {
     /* Transformer-LS and Transformer-XL: language models of bytes (enwik8) and letters (text8). */
@@ -58,7 +58,7 @@ static const tp_model_row rows[] = {
     { "cvt_ls-21-448",   NULL,                     &tp_model_cvt, "CvT*-LS", 32.1e6, 34.2e9,  5 },
     { "cvt-small",       NULL,                     &tp_model_cvt, "CvT*",    0,      0,       5 },
     { "cvt-ls-small",    NULL,                     &tp_model_cvt, "CvT*-LS", 0,      0,       5 },
-    /* Vision Longformer: Tables 2, 4, 5, 11, 12 and 14. ViL-LS: Table 5 of Transformer-LS. Then small ones. */
+    /* Vision Longformer: Tables 2, 4, 5, 11, 12, 14; ViL-LS: Transformer-LS, Table 5; small. */
     { "vil-tiny-1-10-1-full",                NULL,                    &tp_model_vil, "ViL",    7.1e6,  1.35e9, 0 },
     { "vil-tiny-2-9-1-full",                 NULL,                    &tp_model_vil, "ViL",    6.8e6,  1.45e9, 0 },
     { "vil-tiny-1-1-9-1-full",               NULL,                    &tp_model_vil, "ViL",    6.7e6,  2.29e9, 0 },

@@ -1,5 +1,5 @@
-/* mlp.c - the feed-forward part of a Transformer layer. Bias and activation are fused into fc1; bias,
- * dropout and residual after fc2 are one pass. */
+/* mlp.c - the feed-forward part of a Transformer layer. Bias and activation are fused into fc1;
+ * bias, dropout and residual after fc2 are one pass. */
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>
 

@@ -1,7 +1,7 @@
 /* slots.c - named memory in and out of safetensors files.
  *
- * Reading has two parts: match compares names, shapes and dtypes and collects all differences in one
- * text; load copies in bounded pieces and fails only if the file has changed since or cannot be
+ * Reading has two parts: match compares names, shapes and dtypes and collects all differences in
+ * one text; load copies in bounded pieces and fails only if the file has changed since or cannot be
  * read. */
 #include "nn/slots.h"
 

@@ -33,8 +33,8 @@ void tp__slots_free(tp_slots *S);
 bool tp__slots_read(const tp_slots *S, tp_file *F, const char *prefix, const tp_load_opts *o,
                     const char *what, tp_err *e);
 
-/* The two halves of tp__slots_read. match returns the file's tensor for each slot that has memory of
- * its own (NULL: none), to be freed, or NULL with *e set. It reads shapes only, so views need no
+/* The two halves of tp__slots_read. match returns the file's tensor for each slot that has memory
+ * of its own (NULL: none), to be freed, or NULL with *e set. It reads shapes only, so views need no
  * memory yet. */
 const tp_file_tensor **tp__slots_match(const tp_slots *S, tp_file *F, const char *prefix,
                                        const tp_load_opts *o, const char *what, tp_err *e);

@@ -1,11 +1,11 @@
 /* alloc.c - the caching allocator, one per device, over any backend's alloc and free.
  *
  * The backend supplies slabs, from which requests get blocks. Sizes are rounded up to a multiple of
- * 512 B below 1 MiB, of 2 MiB above. A request takes the smallest free block that wastes at most 1/8.
- * Failing that, it splits a larger block of a slab below 64 MiB. Failing that, it gets a new slab;
- * small requests share slabs of 2 MiB. Freed neighbours merge. All work of a device is on one stream,
- * so reuse needs no events. If the backend is out of memory, cached slabs are returned to it and the
- * request is repeated. */
+ * 512 B below 1 MiB, of 2 MiB above. A request takes the smallest free block that wastes at most
+ * 1/8. Failing that, it splits a larger block of a slab below 64 MiB. Failing that, it gets a new
+ * slab; small requests share slabs of 2 MiB. Freed neighbours merge. All work of a device is on one
+ * stream, so reuse needs no events. If the backend is out of memory, cached slabs are returned to
+ * it and the request is repeated. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static void idle_remove(tp_heap *h, tp_block *b)
     h->cached -= b->size;
 }
 
-/* Any block may become idle, so the idle list grows here, where a block is made: freeing never fails. */
+/* Any block may become idle, so the idle list grows with each new block: freeing never fails. */
 static tp_block *block_new(tp_heap *h, tp_slab *s, size_t at, size_t size)
 {
     if (h->nblocks == h->idle_cap) {

@@ -19,14 +19,16 @@ typedef struct tp_backend {
     void (*zero)(tp_device *D, void *dst, size_t bytes);
     void (*fill)(tp_device *D, void *dst, size_t bytes, const void *value); /* 16 bytes, repeated */
     void (*sync)(tp_device *D);
-    /* The rest may be NULL. ran: called after each op; errors found later are reported by its name. */
+    /* The rest may be NULL. ran is called after each op, whose name errors found later report. */
     tp_code (*ran)(tp_device *D, const char *op, bool backward);
-    /* Profiling of a queue: mark(D, -1) marks the beginning of an op, mark(D, line) the end of the op
-     * of that profile line; read_marks waits and adds up the times. NULL: the CPU's clock is used. */
+    /* Profiling of a queue: mark(D, -1) marks the beginning of an op, mark(D, line) the end of the
+     * op of that profile line; read_marks waits and adds up the times. NULL: the CPU's clock is
+     * used. */
     void (*mark)(tp_device *D, int line);
     void (*read_marks)(tp_device *D);
-    /* Recorded steps (autograd/capture.c). Between begin and end, work goes only into the recording,
-     * which launch runs. begin may refuse; end returns the recording, or NULL with the device failed. */
+    /* Recorded steps (autograd/capture.c). Between begin and end, work goes only into the
+     * recording, which launch runs. begin may refuse; end returns the recording, or NULL with the
+     * device failed. */
     bool (*capture_begin)(tp_device *D);
     void *(*capture_end)(tp_device *D);
     void (*graph_launch)(tp_device *D, void *graph);
@@ -107,16 +109,16 @@ void tp__left_free(tp_device *D);
 void tp__heap_init(tp_heap *h, const tp_device_opts *o);
 void tp__heap_free(tp_device *D); /* all slabs; blocks in use become invalid */
 void tp__heap_trim(tp_device *D);
-/* From now on memory comes from slabs of a new owner, whose number is returned. Until tp__heap_release
- * its freed blocks are neither reused by others nor returned to the system. */
+/* From now on memory comes from slabs of a new owner, whose number is returned. Until
+ * tp__heap_release its freed blocks are neither reused by others nor returned to the system. */
 int tp__heap_own(tp_device *D);
 void tp__heap_own_nothing(tp_device *D);
 void tp__heap_release(tp_device *D, int owner);
 /* "requested 2.0 GiB, live ..., cached ..., peak ..." */
 void tp__heap_text(tp_device *D, size_t request, char *text, size_t size);
 
-/* Splits [0,n) into chunks of `grain` and runs body on them, on D's threads. The result for an index
- * must not depend on the chunk; then it does not depend on the number of threads. */
+/* Splits [0,n) into chunks of `grain` and runs body on them, on D's threads. The result for an
+ * index must not depend on the chunk; then it does not depend on the number of threads. */
 typedef void (*tp_body)(const void *ctx, int64_t begin, int64_t end, int thread);
 void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, const void *ctx);
 

@@ -116,8 +116,8 @@ void tp__gemm(tp_dtype dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
               const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c,
               int64_t ldc);
 
-/* Called for each finished tile of C, rows [i, i+m) and columns [j, j+n), by the thread that computed
- * it, while the tile is in cache. */
+/* Called for each finished tile of C, rows [i, i+m) and columns [j, j+n), by the thread that
+ * computed it, while the tile is in cache. */
 typedef void (*tp_tile_done)(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n);
 
 /* C = or += op(A) op(B), `batch` times. step_x: elements from one product's X to the next one's; 0:
@@ -135,8 +135,8 @@ typedef struct tp_gemm {
     const void *ctx;
 } tp_gemm;
 
-/* Bytes of g.work, for all threads, for op(a) op(b), where the rows of a form one matrix, and for the
- * products of its gradients. */
+/* Bytes of g.work, for all threads, for op(a) op(b), where the rows of a form one matrix, and for
+ * the products of its gradients. */
 size_t tp__product_work(const tp_device *D, tp_dtype dtype, const tp_view *a, const tp_view *b);
 
 /* Splits the work over D's threads; the result is bit-identical for any number of them. */

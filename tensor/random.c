@@ -54,7 +54,7 @@ static double log_gamma_value(tp_random *r, double a)
     }
 }
 
-/* X / (X + Y) of gamma values, computed from logarithms, which do not underflow for small a and b. */
+/* X / (X + Y) of gamma values, computed from logarithms, which do not underflow for small a, b. */
 double tp_random_beta(tp_random *r, double a, double b)
 {
     const double x = log_gamma_value(r, a), y = log_gamma_value(r, b);

@@ -1,7 +1,7 @@
 /* rng.h - Philox4x32-10 (Salmon et al. 2011), laid out as in cuRAND; shared by all backends.
  *
- * Element e of random op number `offset` gets word e mod 4 of the block with counter (offset, e/4) and
- * key seed, independent of device, grid and threads. */
+ * Element e of random op number `offset` gets word e mod 4 of the block with counter (offset, e/4)
+ * and key seed, independent of device, grid and threads. */
 #ifndef TP_RNG_H
 #define TP_RNG_H
 
@@ -47,7 +47,7 @@ TP_HD static inline uint32_t tp__drop_below(double p)
     return (uint32_t)(p * 4294967296.0);
 }
 
-/* Host only: elements 2i and 2i+1, and element e, of a standard normal stream (Box-Muller, double). */
+/* Host only: elements 2i and 2i+1, and element e, of a normal stream (Box-Muller, double). */
 void tp__normal_pair(uint64_t seed, uint64_t offset, uint64_t i, double z[2]);
 double tp__normal(uint64_t seed, uint64_t offset, uint64_t e);
 

@@ -1,4 +1,4 @@
-/* text.c - properties of texts: how they end, and whether the JSON of a checkpoint can hold them. */
+/* text.c - properties of texts: how they end, and whether JSON in a checkpoint can hold them. */
 #include <stdint.h>
 #include <string.h>
 

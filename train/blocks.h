@@ -23,7 +23,7 @@ tp_view tp__block_view(const tp_params *P, const tp_buf *b);
 /* A parameter's part of a block. */
 tp_view tp__block_part(const tp_buf *b, const tp_entry *e);
 
-/* Appends a segment for a parameter and returns it for the caller to fill; NULL for an empty one. */
+/* Appends a segment for a parameter and returns it to be filled; NULL if the parameter is empty. */
 tp_segment *tp__segments_add(tp_segments *s, const tp_params *P, const tp_entry *e);
 
 /* A kernel over blocks, and its name in messages and profiles. */
@@ -32,8 +32,8 @@ typedef struct tp_block_kernel {
     tp_kernel kernel[TP_NBACKENDS];
 } tp_block_kernel;
 
-/* Runs a kernel over blocks: x and y as segments.h describes. False with *e set if P's device has no
- * such kernel. */
+/* Runs a kernel over blocks: x and y as segments.h describes. False with *e set if P's device has
+ * no such kernel. */
 bool tp__blocks_run(const tp_params *P, const tp_block_kernel *op, const void *attr, int nx,
                     const tp_view *x, int ny, tp_view *y, void *work, tp_err *e);
 

@@ -49,8 +49,8 @@ static inline tp_code tp__attn_infer(tp_infer *q)
     return TP_OK;
 }
 
-/* Query-key pairs of one head within causality and span. A mask is data, so it does not count. An empty
- * q has no pairs, however many queries its shape names. */
+/* Query-key pairs of one head within causality and span. A mask is data, so it does not count. An
+ * empty q has no pairs, however many queries its shape names. */
 static inline double tp__attn_pairs(const tp_infer *q, bool positions)
 {
     if (q->x[0].numel == 0) return 0.0;

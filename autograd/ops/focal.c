@@ -1,4 +1,4 @@
-/* focal.c - sigmoid focal loss (Lin et al. 2017), which gives well-classified elements little weight.
+/* focal.c - sigmoid focal loss (Lin et al. 2017), which down-weights well-classified elements.
  *
  *     a_t (1-p_t)^gamma bce(x, t)     p_t = p t + (1-p)(1-t), a_t = alpha t + (1-alpha)(1-t)
  *

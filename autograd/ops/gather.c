@@ -3,8 +3,8 @@
  *     gather       y[i][j][k] = x[i][index[i][j][k]][k]
  *     scatter_add  y = x, then y[i][index[i][j][k]][k] += src[i][j][k]
  *
- * Each is the other's gradient. The kernel checks the indices, since the shape rule cannot see their
- * values. */
+ * Each is the other's gradient. The kernel checks the indices, since the shape rule cannot see
+ * their values. */
 #include "autograd/ops/op_inner.h"
 
 TP_KERNEL(gather_fwd);

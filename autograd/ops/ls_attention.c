@@ -3,8 +3,8 @@
  *     y[t] = softmax(window logits, chunk logits) (window values, chunk values)
  *
  * One softmax covers the rows of the window and the vectors of the chunks. A second, hidden output
- * [B,H,N] holds the log-sum-exp of each query, from which backward recomputes the probabilities tile
- * by tile instead of storing N (w + vectors) of them. */
+ * [B,H,N] holds the log-sum-exp of each query, from which backward recomputes the probabilities
+ * tile by tile instead of storing N (w + vectors) of them. */
 #include "tensor/geometry/ls_attention.h"
 #include "autograd/ops/op_inner.h"
 

@@ -1,5 +1,5 @@
-/* op_inner.h - shared by the library's own op files: tables of kernels and of their workspace, common
- * shape checks. */
+/* op_inner.h - shared by the library's own op files: tables of kernels and of their workspace,
+ * common shape checks. */
 #ifndef TP_OP_INNER_H
 #define TP_OP_INNER_H
 
@@ -14,9 +14,10 @@
     tp_code tp_cpu_##name(const tp_call *c);                                                       \
     tp_code tp_cuda_##name(const tp_call *c)
 
-/* TP_WORK(linear_work); declares the functions, defined beside the kernels, that return the workspace
- * size. TP_WORKS(linear_work) is their table; TP_CPU_WORKS and TP_CUDA_WORKS are for ops that need
- * workspace on one backend only, TP_SAME_WORK(f) for a function of the op file that serves both. */
+/* TP_WORK(linear_work); declares the functions, defined beside the kernels, that return the
+ * workspace size. TP_WORKS(linear_work) is their table; TP_CPU_WORKS and TP_CUDA_WORKS are for ops
+ * that need workspace on one backend only, TP_SAME_WORK(f) for a function of the op file that
+ * serves both. */
 #define TP_WORK(name)                                                                              \
     size_t tp_cpu_##name(const tp_call *c);                                                        \
     size_t tp_cuda_##name(const tp_call *c)

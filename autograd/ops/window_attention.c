@@ -137,7 +137,7 @@ static double pairs_of_axis(const tp_window *g, int axis)
     return pairs;
 }
 
-/* Counts pairs without exact edges: each query of a chunk sees every map key that the chunk sees. */
+/* Counts pairs without exact edges: each query of a chunk sees all map keys of the chunk. */
 static double pairs_of_chunks(const tp_window *g)
 {
     double pairs = 0.0;

@@ -2,8 +2,8 @@
  *
  *     bytes -> decoded box -> size x size pixels -> flip, RandAugment -> floats -> a box erased
  *
- * Random numbers are drawn in that order, from one stream per example. For a random box only that box
- * is decoded, which gives the same pixels as decoding the whole image. */
+ * Random numbers are drawn in that order, from one stream per example. For a random box only that
+ * box is decoded, which gives the same pixels as decoding the whole image. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { TRIES = 10, PADDING = 4 };
 
 /* ---- size x size pixels ---- */
 
-/* Draws the width and height of a box: a fraction of `pixels` in `area`, an aspect ratio in `wide`. */
+/* Draws the size of a box: its share of `pixels` is in `area`, its aspect ratio in `wide`. */
 static void draw_shape(tp_random *r, double pixels, const double area[2], const double wide[2],
                        int64_t *width, int64_t *height)
 {
@@ -52,8 +52,8 @@ static tp_box draw_box(const tp_augment *a, tp_random *r, int64_t W, int64_t H)
     return middle(a->aspect, W, H);
 }
 
-/* Resizes the shorter edge to size / crop_ratio and cuts a window of size x size. Only the pixels of
- * the window are computed. */
+/* Resizes the shorter edge to size / crop_ratio and cuts a window of size x size. Only the pixels
+ * of the window are computed. */
 static bool cut_edge(const tp_augment *a, tp_augment_work *w, const tp_image *in, tp_random *r)
 {
     const int64_t S = a->size, edge = (int64_t)((double)S / a->crop_ratio);

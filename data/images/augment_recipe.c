@@ -1,5 +1,5 @@
-/* augment_recipe.c - the papers' pipelines by name. All papers train with DeiT's pipeline, which sets
- * colour jitter but uses RandAugment instead of it. */
+/* augment_recipe.c - the papers' pipelines by name. All papers train with DeiT's pipeline, which
+ * sets colour jitter but uses RandAugment instead of it. */
 #include <string.h>
 
 #include <tapegrad/augment.h>

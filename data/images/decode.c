@@ -1,7 +1,7 @@
 /* decode.c - images from files: chooses the decoder, then applies the EXIF orientation.
  *
- * The format is detected from the first bytes, never from the name: published sets contain PNG files
- * named .JPEG. */
+ * The format is detected from the first bytes, never from the name: published sets contain PNG
+ * files named .JPEG. */
 #include <string.h>
 
 #include "inner.h"

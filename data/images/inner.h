@@ -33,12 +33,12 @@ bool tp__png_size(const uint8_t *bytes, size_t n, int64_t *width, int64_t *heigh
 /* The orientation in EXIF data, a TIFF structure; 1 if they have none. */
 int tp__exif_orientation(const uint8_t *tiff, size_t n);
 
-/* Writes the box of o, or the whole image if o has none. p fails if the box is not inside an image of
- * that size. */
+/* Writes the box of o, or the whole image if o has none. p fails if the box is not inside an image
+ * of that size. */
 bool tp__image_box(tp_image *p, const tp_image_opts *o, int64_t width, int64_t height, tp_box *box);
 
-/* Computes a window of the result of tp_image_resize. in is not empty; box and window are inside their
- * images. */
+/* Computes a window of the result of tp_image_resize. in is not empty; box and window are inside
+ * their images. */
 bool tp__image_resize(tp_image *out, const tp_image *in, tp_box box, int64_t width, int64_t height,
                       tp_box window, tp_filter filter);
 

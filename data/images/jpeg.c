@@ -1,10 +1,10 @@
 /* jpeg.c - JPEG by libjpeg-turbo, as Pillow sets it: exact inverse transform, smooth
  * upsampling.
  *
- * libjpeg reports errors by longjmp: everything to be released belongs to its object or to the image,
- * and no local variable changes after setjmp. For a box only the rows and columns around it are
- * transformed, and nothing below it is read: a random crop takes about two thirds of the time of the
- * whole image. */
+ * libjpeg reports errors by longjmp: everything to be released belongs to its object or to the
+ * image, and no local variable changes after setjmp. For a box only the rows and columns around it
+ * are transformed, and nothing below it is read: a random crop takes about two thirds of the time
+ * of the whole image. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +15,9 @@
 #include "inner.h"
 
 /* Each scan visits the whole image, so a file of many empty scans would take minutes. Any image may
- * have FEW_SCANS, three times what encoders write, or more if they visit at most MOST_SCANNED pixels.
- * Below NARROW columns libjpeg upsamples differently, so narrower boxes are not cropped while decoding. */
+ * have FEW_SCANS, three times what encoders write, or more if they visit at most MOST_SCANNED
+ * pixels. Below NARROW columns libjpeg upsamples differently, so narrower boxes are not cropped
+ * while decoding. */
 enum { MOST_SCANS = 200, FEW_SCANS = 32, EDGE = 2, NARROW = 64, CMYK = 4 };
 static const int64_t MOST_SCANNED = 1000000000;
 

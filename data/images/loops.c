@@ -1,8 +1,8 @@
-/* loops.c - resizing, blending and affine maps of pixels, compiled for the baseline and with -mavx2.
+/* loops.c - resizing, blending and affine maps of pixels, compiled at the baseline and with -mavx2.
  *
- * A pixel is a vector of four bytes: all four are written, and the next pixel overwrites the fourth.
- * Both builds give the same bits: resizing adds integers, and everything else performs the same
- * operations in the same order. */
+ * A pixel is a vector of four bytes: all four are written, and the next pixel overwrites the
+ * fourth. Both builds give the same bits: resizing adds integers, and everything else performs the
+ * same operations in the same order. */
 #include "loops.h"
 
 #include <math.h>
@@ -134,9 +134,10 @@ static void colour(uint8_t *rgb, int64_t n, float factor)
 
 /* ---- affine maps ----
  *
- * The cubic has a = -1, unlike the one for resizing. Columns outside repeat the border. The first row is
- * clamped; a later row outside repeats the result of the row before it. With a fraction of 0 the cubic
- * is exactly its second value, so translations and shears along one axis need one row or column. */
+ * The cubic has a = -1, unlike the one for resizing. Columns outside repeat the border. The first
+ * row is clamped; a later row outside repeats the result of the row before it. With a fraction of 0
+ * the cubic is exactly its second value, so translations and shears along one axis need one row or
+ * column. */
 
 /* Macros, since the baseline has no calling convention for vectors of four doubles. */
 #define REAL(pixel) __builtin_convertvector(load(pixel), d4)

@@ -1,5 +1,5 @@
-/* loops.h - the loops over pixels that take most of the time, compiled for the baseline and for AVX2
- * with the same bits. */
+/* loops.h - the loops over pixels that take most of the time, compiled for the baseline and for
+ * AVX2 with the same bits. */
 #ifndef TP_IMAGE_LOOPS_H
 #define TP_IMAGE_LOOPS_H
 
@@ -22,7 +22,7 @@ typedef struct tp_loops {
     /* One row of n bytes: output o of input rows `stride` bytes apart. */
     void (*row)(uint8_t *out, const uint8_t *in, int64_t stride, int64_t n, const tp_axis *a,
                 int64_t o);
-    /* One row inside the border: n bytes blended with their smoothing (1 1 1, 1 5 1, 1 1 1) / 13. */
+    /* A row inside the border: n bytes blended with their smoothing (1 1 1, 1 5 1, 1 1 1) / 13. */
     void (*sharpen)(uint8_t *out, const uint8_t *in, int64_t stride, int64_t n, float factor);
     /* Blends n pixels with their grey, in place. */
     void (*colour)(uint8_t *rgb, int64_t n, float factor);

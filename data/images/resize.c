@@ -1,7 +1,8 @@
 /* resize.c - antialiased resizing, bit-identical to Pillow's.
  *
- *     out[o] = sum_k weight[o][k] in[first[o] + k]      columns first, then rows; 8 bits between the passes
- */
+ *     out[o] = sum_k weight[o][k] in[first[o] + k]
+ *
+ * Columns are resized first, then rows; pixels have 8 bits between the passes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

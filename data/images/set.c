@@ -1,4 +1,4 @@
-/* set.c - opens a set of labelled images: detects its layout, calls its reader, checks the result. */
+/* set.c - opens a set of labelled images: detects and reads its layout, and checks the result. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -93,8 +93,8 @@ static void find_elsewhere(tp_image_set *X, const char *folder, char *where, siz
     if (n >= 0) tp__entries_free(names, n);
 }
 
-/* Can checkpoints store the name of a class, as a line of UTF-8? shown: the name for a message, with
- * unprintable bytes as \\xNN. */
+/* Can checkpoints store the name of a class, as a line of UTF-8? shown: the name for a message,
+ * with unprintable bytes as \\xNN. */
 static bool is_line(const char *name, char *shown, size_t size)
 {
     bool line = tp_is_utf8(name);

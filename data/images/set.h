@@ -54,8 +54,8 @@ bool tp__is_image(const char *name); /* .jpg, .jpeg, .png */
 bool tp__is_shard(const char *name); /* .tar              */
 
 /* Lists the folders or the files in a folder, sorted by bytes, without names that begin with a dot.
- * Free the list with tp__entries_free. -1: the folder cannot be read; X fails unless the folder does
- * not exist. */
+ * Free the list with tp__entries_free. -1: the folder cannot be read; X fails unless the folder
+ * does not exist. */
 int tp__entries(tp_image_set *X, const char *path, bool folders, char ***names);
 void tp__entries_free(char **names, int n);
 

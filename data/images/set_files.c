@@ -19,8 +19,8 @@ const char *tp__join(char *buf, size_t size, const char *folder, const char *nam
     return buf;
 }
 
-/* The mode of a file or folder, 0 if there is none. Any other error fails X: treating it as a missing
- * file would select another layout or shrink the set. */
+/* The mode of a file or folder, 0 if there is none. Any other error fails X: treating it as a
+ * missing file would select another layout or shrink the set. */
 static mode_t mode_of(tp_image_set *X, const char *path)
 {
     struct stat st;

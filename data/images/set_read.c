@@ -50,8 +50,8 @@ static bool prepare_image(const tp_image_set *X, int64_t i, const tp_augment *a,
     return ok;
 }
 
-/* Reads a file into memory that w reuses for the next image, since fresh memory took 2 % of the time;
- * large buffers are freed. Sets errno on failure, as the functions below do. */
+/* Reads a file into memory that w reuses for the next image, since fresh memory took 2 % of the
+ * time; large buffers are freed. Sets errno on failure, as the functions below do. */
 static bool prepare_file(const char *path, const tp_augment *a, tp_augment_work *w, tp_example e,
                          float *out)
 {

@@ -93,8 +93,8 @@ static int32_t folder_label(tp_image_set *X, const char *name)
     return tp__image_set_class(X, class) ? X->classes - 1 : -1;
 }
 
-/* Labels the images of a key after its last entry. An image without a label is an error: dropping it
- * would shrink the set silently. */
+/* Labels the images of a key after its last entry. An image without a label is an error: dropping
+ * it would shrink the set silently. */
 static bool finish(tp_image_set *X, const char *path, const pending *p, labels *L)
 {
     if (p->numbered) L->numbered = true;

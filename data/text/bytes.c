@@ -5,8 +5,8 @@
  *     step s     block s mod k of every stream, [B,M]
  *
  * The target of a token is the next token. In the official code the last token of a block has none;
- * with all_targets it is the first token of the next block. The last block is padded with <pad>, which
- * is never a target. */
+ * with all_targets it is the first token of the next block. The last block is padded with <pad>,
+ * which is never a target. */
 #include <stdio.h>
 #include <stdlib.h>
 

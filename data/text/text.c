@@ -2,8 +2,8 @@
  *
  *     | train: what remains | valid: 5 % | test: 5 % |      of 10^8 bytes: 90, 5 and 5 million
  *
- * Extra text is appended to the training part. Opening converts the whole text to ids of two bytes and
- * closes the file, so changing the file during training is harmless. */
+ * Extra text is appended to the training part. Opening converts the whole text to ids of two bytes
+ * and closes the file, so changing the file during training is harmless. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  *
  *     0 <s>   1 <pad>   2 </s>   3 <unk>   4.. symbols by falling count   fillers to 8 k
  *
- * Ties are broken by the byte order of the symbols' names, as in the official dictionaries: a byte is
- * named by its decimal number ("10" < "9"), in text8 by the character itself, with "_" for the blank.
- * Newline is the end-of-line token, not a symbol. */
+ * Ties are broken by the byte order of the symbols' names, as in the official dictionaries: a byte
+ * is named by its decimal number ("10" < "9"), in text8 by the character itself, with "_" for the
+ * blank. Newline is the end-of-line token, not a symbol. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

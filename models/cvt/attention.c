@@ -1,12 +1,12 @@
 /* attention.c - convolutional attention of CvT, full and long-short.
  *
- * Queries, keys and values are separable convolutions of the map: depthwise, batch norm, linear. The
- * class token, row 0 if there is one, passes only the linear part, or neither (raw_class).
+ * Queries, keys and values are separable convolutions of the map: depthwise, batch norm, linear.
+ * The class token, row 0 if there is one, passes only the linear part, or neither (raw_class).
  *
  *     full        every row attends to all keys; a stride reduces their number
- *     long-short  a feature attends, in one softmax, to the keys around its window, to `rank` dynamic
- *                 projections of all keys, and to the class token; the class token attends to itself
- *                 and to the outputs of the features
+ *     long-short  a feature attends, in one softmax, to the keys around its window, to `rank`
+ *                 dynamic projections of all keys, and to the class token; the class token attends
+ *                 to itself and to the outputs of the features
  *
  * Long-short attention appends the class token's key to the projected ones, which all queries see.
  * Features and class token are therefore separate tensors; only the class token's attention copies
@@ -118,7 +118,7 @@ static tp_tensor compressed(tp_tape *T, const tp_cvt_attn *m, tp_tensor x, tp_te
     return norm(T, &m->dual_ln.global, tp_chunk_project(T, x, p, heads, N, rank));
 }
 
-/* The class token c attends to keys [k; o] with values [v; o], where o are the features' outputs. */
+/* The class token c attends to keys [k; o] and values [v; o]; o: the outputs of the features. */
 static tp_tensor class_attention(tp_tape *T, const tp_cvt_attn *m, tp_tensor c, tp_tensor k,
                                  tp_tensor v, tp_tensor o)
 {

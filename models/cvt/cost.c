@@ -1,5 +1,6 @@
-/* cost.c - closed forms of the multiply-adds and activation memory of CvT, CvT* and CvT*-LS, for one
- * image. Like the paper, window scores count all (w + 2s)^2 keys, including those outside the map. */
+/* cost.c - closed forms of the multiply-adds and activation memory of CvT, CvT* and CvT*-LS, for
+ * one image. Like the paper, window scores count all (w + 2s)^2 keys, including those outside the
+ * map. */
 #include <tapegrad/cvt.h>
 
 /* The sizes of one stage. */
@@ -80,8 +81,9 @@ tp_flops tp_cvt_flops(const tp_cvt_cfg *cfg)
 
 /* ---- activations, in values ---- */
 
-/* Values that full attention saves in addition to its input: the map; the output of each convolution
- * before and after its batch norm; queries, keys and values; its output and log-sum-exp. */
+/* Values that full attention saves in addition to its input: the map; the output of each
+ * convolution before and after its batch norm; queries, keys and values; its output and
+ * log-sum-exp. */
 static double full_values(const stage *z)
 {
     const double inputs = z->N + 2.0 * z->M, linear = z->dense + 2.0 * z->dense_k;

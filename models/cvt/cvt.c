@@ -116,7 +116,7 @@ static double rate_of(const tp_cvt_cfg *c, int stage, int b, int i)
     return last > 0 ? c->drop_path * at / last : 0.0;
 }
 
-/* Declares stage s, whose first block is block i of the model; returns the first of the next stage. */
+/* Declares stage s, whose first block is block i of the model; returns the next first block. */
 static int init_stage(tp_params *P, tp_cvt *m, int s, int i)
 {
     const tp_cvt_cfg *c = &m->cfg;

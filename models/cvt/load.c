@@ -1,13 +1,14 @@
-/* load.c - loads weights of CvT*-LS at another resolution, with a larger rank of the dynamic projection.
+/* load.c - loads weights of CvT*-LS at another resolution, where projections have a larger rank.
  *
- * Rows of proj_p are head * rank + i. If the rank grows k times, each row is repeated k times, which
- * repeats each projection; the initial values of P are added as noise, so that they can diverge. */
+ * Rows of proj_p are head * rank + i. If the rank grows k times, each row is repeated k times,
+ * which repeats each projection; the initial values of P are added as noise, so that they can
+ * diverge. */
 #include <stdlib.h>
 #include <string.h>
 
 #include <tapegrad/cvt.h>
 
-/* The number of times that each row of t is repeated in the parameter; 0: the shapes do not match. */
+/* How many times each row of t is repeated in the parameter; 0: the shapes do not match. */
 static int64_t times(const tp_param_info *it, const tp_file_tensor *t)
 {
     const tp_shape *a = &it->shape, *b = t ? &t->shape : NULL;

@@ -1,7 +1,8 @@
 /* flops.c - closed forms of the multiply-adds and activation memory of the language models.
  *
  * They are for one forward pass of one row of the batch: M tokens after L rows of cache. Position
- * tables, which all rows of a batch share, count in full; only visible pairs of query and key count. */
+ * tables, which all rows of a batch share, count in full; only visible pairs of query and key
+ * count. */
 #include <tapegrad/models.h>
 
 static double least(double a, double b)
@@ -85,8 +86,9 @@ tp_flops tp_txl_flops(const tp_txl_cfg *cfg, int64_t tokens, int64_t memory)
 
 /* ---- activations, in values ---- */
 
-/* Values that the attention's ops save: the normalised cache; rows joined, projected and normalised;
- * scores; vectors before and after their norm; queries, tables, output and log-sum-exp. */
+/* Values that the attention's ops save: the normalised cache; rows joined, projected and
+ * normalised; scores; vectors before and after their norm; queries, tables, output and
+ * log-sum-exp. */
 static double ls_attention_values(const tp_ls_lm_cfg *c, const ls_sizes *s)
 {
     const bool first = c->ls.project_first;
@@ -99,8 +101,8 @@ static double ls_attention_values(const tp_ls_lm_cfg *c, const ls_sizes *s)
     return wide * s->d + (s->M + s->L) * s->H * s->r + statistics;
 }
 
-/* Values that the activation between fc1 and fc2 saves: its input (for ReLU the sign, a byte) and its
- * output. */
+/* Values that the activation between fc1 and fc2 saves: its input (for ReLU the sign, a byte) and
+ * its output. */
 static double feed_forward_values(double M, double F, bool gelu)
 {
     return (gelu ? 2.0 : 1.25) * M * F;

@@ -12,16 +12,16 @@ bool tp__lm_is_size(int64_t n);
 void tp__lm_check_common(int64_t vocab, int64_t dim, int64_t hidden, int layers, int64_t mem_len,
                          char *buf, size_t size);
 
-/* The official initial values: matrices and position biases N(0, 0.02), norm weights N(1, 0.02), all
- * other vectors 0. */
+/* The official initial values: matrices and position biases N(0, 0.02), norm weights N(1, 0.02),
+ * all other vectors 0. */
 tp_init tp__lm_init_rule(const char *name, tp_shape s, tp_init dflt, void *env);
 
-/* Declares a buffer of the dim/2 sinusoid frequencies, in f64: rounding them to f32 would change the
- * angle of position 8000 by 5e-4. */
+/* Declares a buffer of the dim/2 sinusoid frequencies, in f64: rounding them to f32 would change
+ * the angle of position 8000 by 5e-4. */
 tp_tensor tp__lm_frequencies(tp_params *P, const char *name, int64_t dim);
 
-/* Keeps the sinusoids of distances 0 .. rows-1 (at most clamp, if > 0) in *slot: [rows,dim], in f64 on
- * an f64 tape, else f32. Recomputes them only if *slot has a different number of rows. */
+/* Keeps the sinusoids of distances 0 .. rows-1 (at most clamp, if > 0) in *slot: [rows,dim], in f64
+ * on an f64 tape, else f32. Recomputes them only if *slot has a different number of rows. */
 tp_tensor tp__lm_positions(tp_tape *T, tp_tensor *slot, int64_t rows, tp_tensor inv_freq,
                            int64_t clamp);
 
@@ -33,8 +33,9 @@ bool tp__lm_check_input(tp_tape *T, const tp_params *P, tp_tensor tokens, tp_ten
  * there are fewer. Nothing is copied if h alone fills it exactly. */
 void tp__lm_remember(tp_tape *T, tp_tensor *slot, tp_tensor old, tp_tensor h, int64_t mem_len);
 
-/* Writes carried slots as tensors "state.NAME.0" ... of a checkpoint, and reads them back. Empty slots
- * are not written; slots without tensors become empty. All have the same shape [B,rows,dim]. */
+/* Writes carried slots as tensors "state.NAME.0" ... of a checkpoint, and reads them back. Empty
+ * slots are not written; slots without tensors become empty. All have the same shape
+ * [B,rows,dim]. */
 bool tp__lm_slots_write(tp_tape *T, const char *name, int n, const tp_tensor *slot, tp_writer *W);
 bool tp__lm_slots_read(tp_tape *T, const char *name, int n, tp_tensor *slot, int64_t min_rows,
                        int64_t max_rows, int64_t dim, tp_file *F);

@@ -1,7 +1,7 @@
-/* ls_decode.c - incremental decoding with the Transformer-LS model: each token costs one token's work.
+/* ls_decode.c - incremental decoding with the Transformer-LS model: each token is processed once.
  *
- * A query needs the last rows of the window and the vectors of all earlier chunks. Each layer carries
- * for its one stream
+ * A query needs the last rows of the window and the vectors of all earlier chunks. Each layer
+ * carries for its one stream
  *
  *     win [2s,d]           keys and values of the window, of which at most s rows are visible;
  *                          the last rows of a full buffer move to its front
@@ -9,11 +9,11 @@
  *     cmp [(L+M)/l r,d]    vectors of the cache, then of the complete chunks of the segment
  *     next [M/l r,d]       vectors of the same chunks by the rule of the cache
  *
- * (win is absent without a window, cmp and next with rank 0).
- * A complete chunk adds vectors of both kinds. At the end of a segment `next` replaces the segment's
- * vectors, and the oldest ones are dropped; the rows of the cache are needed only through their
- * vectors. The op gets one query in token mode with exactly the rows visible to it, so neither window
- * rule and neither treatment of empty caches needs a special case. */
+ * (win is absent without a window, cmp and next with rank 0). A complete chunk adds vectors of both
+ * kinds. At the end of a segment `next` replaces the segment's vectors, and the oldest ones are
+ * dropped; the rows of the cache are needed only through their vectors. The op gets one query in
+ * token mode with exactly the rows visible to it, so neither window rule and neither treatment of
+ * empty caches needs a special case. */
 #include <math.h>
 
 #include "decode.h"
@@ -24,7 +24,7 @@ static tp_kv concat_kv(tp_tape *T, tp_kv a, tp_kv b)
     return (tp_kv){ tp_concat(T, 1, a.k, b.k), tp_concat(T, 1, a.v, b.v) };
 }
 
-/* The number of visible rows in the current token's window, including itself; 0 without a window. */
+/* Number of visible rows in the current token's window, including itself; 0 without a window. */
 static int64_t visible(const tp_ls_lm_decoder *d)
 {
     const int64_t w = d->m->cfg.ls.attn.window;
@@ -63,8 +63,8 @@ static tp_tensor attend(tp_ls_lm_decoder *d, const tp_ls_attn_m *m, const tp_ls_
     tp_write_rows(T, s->x, d->t % l, tp__ls_flat(T, x));
     if (m->cfg.attn.rank > 0 && (d->t + 1) % l == 0) complete_chunk(d, m, s);
 
-    /* A chunk of one token completes with its own query: the op then expects its vectors, though they
-     * are not visible to the query. */
+    /* A chunk of one token completes with its own query: the op then expects its vectors, though
+     * they are not visible to the query. */
     const int64_t nc =
         tp__ls_vectors(d, d->cached) + tp__ls_vectors(d, d->t) + tp__ls_vectors(d, 1);
     const tp_kv none = { TP_NONE, TP_NONE };

@@ -24,8 +24,8 @@ static tp_kv repeat_kv(tp_tape *T, tp_kv x, int64_t times)
     return (tp_kv){ tp_expand(T, x.k, s), tp_expand(T, x.v, s) };
 }
 
-/* Creates the buffers of a layer, and the phantom rows of an official empty cache. Those are all equal,
- * so one chunk is computed and repeated. */
+/* Creates the buffers of a layer, and the phantom rows of an official empty cache. Those are all
+ * equal, so one chunk is computed and repeated. */
 static void start_layer(tp_ls_lm_decoder *d, int i, tp_tensor pos_win, tp_tensor pos_cmp)
 {
     tp_tape *T = d->T;

@@ -4,9 +4,9 @@
  *     b2 = norm2(a + attn(a, cache))  no norm follows the last block
  *     h' = b2 + ff(b2)
  *
- * Layer n caches its raw input, detached: norm1 of the cache uses the current weights and contributes
- * to their gradient. At the start of a stream official caches are rows of zeros that take part in the
- * softmax; with the option `masked` the cache is shorter instead. */
+ * Layer n caches its raw input, detached: norm1 of the cache uses the current weights and
+ * contributes to their gradient. At the start of a stream official caches are rows of zeros that
+ * take part in the softmax; with the option `masked` the cache is shorter instead. */
 #include <math.h>
 #include <stdio.h>
 
@@ -30,8 +30,8 @@ void tp_ls_block_init(tp_params *P, tp_ls_block *m, const char *name, const tp_l
     tp_pop(P);
 }
 
-/* x: a [B,M,d] (normalised if pre_ln), the raw cache [B,L,d], both tables -> a + attn(a). The residual
- * is included, so that recomputation sums the gradient of a in the same order. */
+/* x: a [B,M,d] (normalised if pre_ln), the raw cache [B,L,d], both tables -> a + attn(a). The
+ * residual is included, so that recomputation sums the gradient of a in the same order. */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
     const tp_ls_block *m = self;

@@ -1,5 +1,5 @@
-/* ls_lm_config.c - presets, checks and members of the Transformer-LS language model, and its constant.
- * Metadata keys follow the specification. */
+/* ls_lm_config.c - presets, checks and members of the Transformer-LS language model, and its
+ * constant. Metadata keys follow the specification. */
 #include <stdio.h>
 #include <string.h>
 

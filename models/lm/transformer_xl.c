@@ -1,11 +1,12 @@
-/* transformer_xl.c - the Transformer-XL language model (Dai et al. 2019), the full-attention baseline:
- * every token attends to all tokens of its segment up to itself and to a memory of earlier layer
- * inputs.
+/* transformer_xl.c - the Transformer-XL language model (Dai et al. 2019), the full-attention
+ * baseline: every token attends to all tokens of its segment up to itself and to a memory of
+ * earlier layer inputs.
  *
  *     logit = ((q + r_w) k + (q + r_r) r_net(pe(distance))) / sqrt(D),   distance <= clamp
  *
- * All layers share the two biases. qkv_net is one matrix, as in the published weights, but its query
- * rows multiply the segment only; upstream also projects queries of the memory, and drops them. */
+ * All layers share the two biases. qkv_net is one matrix, as in the published weights, but its
+ * query rows multiply the segment only; upstream also projects queries of the memory, and drops
+ * them. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* attention.c - the attentions of Vision Longformer, from tokens [B,g+N,d] to tokens.
  *
- *     window, full   local rows see their window (or the map) and the global tokens; global rows see
- *                    all tokens
+ *     window, full   local rows see their window (or the map) and the global tokens; global rows
+ *                    see all tokens
  *     Linformer      keys and values of all tokens are mixed to K rows: proj_k^T k
  *     SRA            keys and values come from a map reduced by a convolution and instance norm
  *     performer      phi(q) (phi(k)^T v) / (phi(q) sum phi(k)), phi positive random features
@@ -42,8 +42,8 @@ static tp_tensor attend(tp_tape *T, const tp_vil_attn *m, tp_tensor q, tp_tensor
     return tp_attention(T, q, k, v, TP_NONE, bias, (tp_attn_cfg){ .heads = m->stage.heads });
 }
 
-/* Row 0 or 1 of g2l, [H,g]: the bias of global queries and local keys, or of local queries and global
- * keys. */
+/* Row 0 or 1 of g2l, [H,g]: the bias of global queries and local keys, or of local queries and
+ * global keys. */
 static tp_tensor between(tp_tape *T, const tp_vil_attn *m, int row)
 {
     const tp_shape s = TP_SHAPE(m->stage.heads, m->stage.global);

@@ -1,9 +1,9 @@
-/* flops.c - closed forms of the multiply-adds and activation memory of Vision Longformer, for one image
- * of the configured size.
+/* flops.c - closed forms of the multiply-adds and activation memory of Vision Longformer, for one
+ * image of the configured size.
  *
- * The paper's rule differs: it counts no global tokens, (2w+1)^2 keys per window, and six products with
- * Performer's features; its rows of Global models count global tokens, a second kv and windows that the
- * models do not have. */
+ * The paper's rule differs: it counts no global tokens, (2w+1)^2 keys per window, and six products
+ * with Performer's features; its rows of Global models count global tokens, a second kv and windows
+ * that the models do not have. */
 #include "inner.h"
 
 typedef struct sizes {
@@ -61,8 +61,8 @@ static double attention_macs(const sizes *z)
     return 0.0;
 }
 
-/* The same by the paper's rule. window: the window of Global models, which is 8, 4, 2, 1 in stages 1
- * to 4. */
+/* The same by the paper's rule. window: the window of Global models, which is 8, 4, 2, 1 in stages
+ * 1 to 4. */
 static double paper_macs(sizes z, tp_vil_kind model, double window)
 {
     const double seen = 2.0 * z.f + 1.0, old = 2.0 * window + 1.0;

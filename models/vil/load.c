@@ -1,5 +1,5 @@
-/* load.c - loads weights of a Vision Longformer for another resolution, window or number of classes, by
- * the official rule. */
+/* load.c - loads weights of a Vision Longformer for another resolution, window or number of
+ * classes, by the official rule. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 /* ---- resizing ---- */
 
-/* Sample i of `to` is between the samples *low and *high of `from`; returns its distance from *low. */
+/* Sample i of `to` is between samples *low and *high of `from`; returns its distance from *low. */
 static double place(int64_t i, int64_t from, int64_t to, int64_t *low, int64_t *high)
 {
     const double at = ((double)i + 0.5) * (double)from / (double)to - 0.5;
@@ -49,8 +49,8 @@ static bool same_shape(const tp_shape *a, const tp_shape *b)
     return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof a->dim[0]) == 0;
 }
 
-/* The tensor of a parameter in the file if it has another shape, with as many axes and the same last
- * one; else NULL. */
+/* The tensor of a parameter in the file if it has another shape, with as many axes and the same
+ * last one; else NULL. */
 static const tp_file_tensor *other_shape(const loader *l, const char *name, tp_tensor p)
 {
     const tp_file_tensor *t = tp_given(p) ? tp_file_find(l->F, name) : NULL;

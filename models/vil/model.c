@@ -85,7 +85,7 @@ static bool model_load(tp_params *P, const void *m, const char *path)
     return tp_vil_load(P, m, path);
 }
 
-/* Linformer's mixtures fit maps of one size only; for another size they keep their initial values. */
+/* Linformer's mixtures fit one size of map only; for another they keep their initial values. */
 static bool model_all_resized(const void *cfg)
 {
     return ((const tp_vil_cfg *)cfg)->kind != TP_VIL_LINFORMER;

@@ -1,11 +1,12 @@
-/* performer.c - attention by positive random features (Choromanski et al. 2021), as in the official code
- * of Vision Longformer.
+/* performer.c - attention by positive random features (Choromanski et al. 2021), as in the official
+ * code of Vision Longformer.
  *
  *     u = W z D^(-1/4),  c = |z|^2 D^(-1/2) / 2,  phi(z) = exp(u - c - mu) + 1e-4
  *     out = phi(q) (phi(k)^T v) / (phi(q) sum phi(k))
  *
- * mu is the largest u of a query; for keys, the largest over all keys, heads and images of the call. It
- * has a gradient, small but not zero, because of the 1e-4. Upstream's factor m^(-1/2) of phi cancels. */
+ * mu is the largest u of a query; for keys, the largest over all keys, heads and images of the
+ * call. It has a gradient, small but not zero, because of the 1e-4. Upstream's factor m^(-1/2) of
+ * phi cancels. */
 #include <math.h>
 #include <stdlib.h>
 #include <tapegrad/random.h>

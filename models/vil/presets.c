@@ -1,11 +1,11 @@
-/* presets.c - Vision Longformers by name. A published name combines a shape and an attention; names of
- * small models for a first run choose the attention only. */
+/* presets.c - Vision Longformers by name. A published name combines a shape and an attention; names
+ * of small models for a first run choose the attention only. */
 #include <stdio.h>
 #include <string.h>
 
 #include "inner.h"
 
-/* scale: the map of the first stage has a 4th of the image's sides (0), an 8th (1) or a 16th (2). */
+/* scale: the first stage's map has a 4th of the image's sides (0), an 8th (1) or a 16th (2). */
 typedef struct shape {
     const char *name;
     int stages, scale;
@@ -76,7 +76,7 @@ static const attention attentions[] = {
 };
 /* clang-format on */
 
-/* The shape with the longest name that `name` begins with, before a '-'; *rest: the text after it. */
+/* The longest shape name that `name` begins with, before a "-"; *rest: the text after it. */
 static const shape *find_shape(const char *name, const char **rest)
 {
     const shape *found = NULL;

@@ -33,7 +33,7 @@ void tp_vil_embed_init(tp_params *P, tp_vil_embed *m, const char *name, int64_t 
     tp_pop(P);
 }
 
-/* Adds embeddings of rows to the first half of the channels of x [B,h,w,d], of columns to the second. */
+/* x [B,h,w,d] + positions: of rows in the first half of the channels, of columns in the second. */
 static tp_tensor add_positions(tp_tape *T, const tp_vil_embed *m, tp_tensor x)
 {
     const int64_t h = tp_dim(x, 1), w = tp_dim(x, 2), half = tp_dim(m->row_pos, 2);
@@ -88,7 +88,7 @@ void tp_vil_block_init(tp_params *P, tp_vil_block *m, const char *attention, con
     tp_pop(P);
 }
 
-/* x: tokens, and an empty tensor [height,width,0] that passes the size of the map to recomputation. */
+/* x: tokens, and an empty tensor [height,width,0] that carries the map's size to recomputation. */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
     const tp_vil_block *m = self;

@@ -55,8 +55,8 @@ static const struct {
     { "vit_lsla-outer", IP102, { .raw_scores = true } },
 };
 
-/* tp_vit_lsla_tiny for images of 64 x 64. With MAX_WINDOW the window is the whole map for images up to
- * 512 x 512: full attention with a relative bias. */
+/* tp_vit_lsla_tiny for images of 64 x 64. With MAX_WINDOW the window is the whole map for images up
+ * to 512 x 512: full attention with a relative bias. */
 static const struct {
     const char *name;
     int64_t window;

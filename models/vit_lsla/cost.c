@@ -1,5 +1,5 @@
-/* cost.c - closed forms of the multiply-adds and activation memory of ViT-LSLA, for one image of the
- * configured size. */
+/* cost.c - closed forms of the multiply-adds and activation memory of ViT-LSLA, for one image of
+ * the configured size. */
 #include "inner.h"
 
 /* Pixels of the image after a number of halvings. */
@@ -40,8 +40,8 @@ tp_flops tp_vit_lsla_flops(const tp_vit_lsla_cfg *c)
     return f;
 }
 
-/* Values that a block saves: its input; the normalised input, queries, other projections and output of
- * the attention; the sum and its norm; input and output of GELU. */
+/* Values that a block saves: its input; the normalised input, queries, other projections and output
+ * of the attention; the sum and its norm; input and output of GELU. */
 static double block_values(const tp_vit_lsla_cfg *c, double T, double D, double heads)
 {
     const tp_lsla_variant v = c->attn.variant;

@@ -1,8 +1,8 @@
 /* load.c - loads weights of a ViT-LSLA for another image size.
  *
  * Parameters whose shape depends on the window are resized over positions, bicubic as in PyTorch's
- * interpolate: tables [(2w-1)^2,H] over the differences of rows and of columns, scales [w^2,w^2] over
- * the rows and columns of queries and of keys. */
+ * interpolate: tables [(2w-1)^2,H] over the differences of rows and of columns, scales [w^2,w^2]
+ * over the rows and columns of queries and of keys. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -55,7 +55,7 @@ static bool lock_folder(tp_folder *R)
     return !in_use;
 }
 
-/* Temporary files that a killed process left behind, the engine's or the program's: NAME.tmp-PID. */
+/* Temporary files of a killed process, the engine's or the program's: NAME.tmp-PID. */
 static bool is_leftover(const char *name)
 {
     const char *temporary = strstr(name, ".tmp-");
@@ -124,8 +124,8 @@ bool tp__missing(const char *path)
     return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
-/* Is the open file no longer at this path? False if the disk cannot tell: the next write will report
- * the error. */
+/* Is the open file no longer at this path? False if the disk cannot tell: the next write will
+ * report the error. */
 static bool moved(const char *path, int fd)
 {
     struct stat there, ours;

@@ -28,8 +28,8 @@ void tp__folder_close(tp_folder *R);
 /* Call before closing: removes a folder that this run created and left empty. */
 void tp__folder_forget(const tp_folder *R);
 
-/* Is there certainly no such file? False with errno set if the disk cannot tell, with errno 0 if the
- * file exists. */
+/* Is there certainly no such file? False with errno set if the disk cannot tell, with errno 0 if
+ * the file exists. */
 bool tp__missing(const char *path);
 
 /* Has the folder been removed, moved, replaced or emptied since it was locked? */

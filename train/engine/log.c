@@ -30,8 +30,8 @@ static bool kept(tp_run_log *L, const char *line, size_t length, int64_t keep)
     return yes;
 }
 
-/* The whole file; empty if there is none. NULL with errno set on failure; if the path is not a regular
- * file, *kind then names what it is. */
+/* The whole file; empty if there is none. NULL with errno set on failure; if the path is not a
+ * regular file, *kind then names what it is. */
 static char *read_all(const char *path, size_t *bytes, const char **kind)
 {
     size_t capacity = 1 << 16;

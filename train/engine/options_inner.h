@@ -24,7 +24,7 @@ const tp_option *tp__options_unfit(const tp_option *table, const void *settings)
 /* All flags as one JSON object: config.json. */
 json_t *tp__options_json(const tp_option *table, const void *settings);
 
-/* Prints where the manual is, after a message about a wrong command line. Returns the exit status. */
+/* Prints where the manual is, after a message on a wrong command line. Returns the exit status. */
 int tp__bad_usage(const char *command);
 
 void tp__print_version(const char *command);

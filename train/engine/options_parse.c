@@ -1,5 +1,4 @@
-/* options_parse.c - parses a command line into settings and prints the manual, from an option table.
- */
+/* options_parse.c - uses an option table to parse a command line and to print the manual. */
 #include "options_inner.h"
 
 #include <stddef.h>

@@ -1,5 +1,4 @@
-/* options_store.c - writes settings to checkpoints and config.json, reads, copies and compares them.
- */
+/* options_store.c - writes settings to checkpoints and config.json; reads, copies, compares. */
 #include "options_inner.h"
 
 #include <stdlib.h>

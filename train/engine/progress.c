@@ -18,7 +18,7 @@ void tp__progress_start(tp_progress *p, int64_t first, int64_t last, double limi
     };
 }
 
-/* Seconds until the last step at the mean speed so far, or until the time limit if that is earlier. */
+/* Seconds to the last step at the mean speed so far, or to the time limit if that is earlier. */
 static double remaining(const tp_progress *p, int64_t step, double now)
 {
     const double passed = now - p->began;

@@ -100,8 +100,8 @@ static void account(tp_trainer *trial, size_t built, tp_forecast *m)
     m->activations = m->peak - m->weights - m->gradients - m->optimizer - m->averages - m->state;
 }
 
-/* Adds the memory of the process outside the device. A checkpoint copies the state. Reading the data
- * may already have reached the peak. */
+/* Adds the memory of the process outside the device. A checkpoint copies the state. Reading the
+ * data may already have reached the peak. */
 static void add_process(const tp_trainer *r, tp_forecast *m)
 {
     const size_t used = r->run.D ? tp_device_stats(r->run.D).held_peak_bytes : 0;

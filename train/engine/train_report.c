@@ -184,8 +184,8 @@ static bool write_files(tp_trainer *r, const snapshot *now, duties todo)
     return done && (!(todo.save || r->unvalidated) || tp__run_save(r));
 }
 
-/* Recreates a run folder that was removed during the run and saves a checkpoint in it. A folder that
- * now holds another run is left alone. Either way the run fails with a message. */
+/* Recreates a run folder that was removed during the run and saves a checkpoint in it. A folder
+ * that now holds another run is left alone. Either way the run fails with a message. */
 static void rescue(tp_trainer *r)
 {
     char path[TP_PATH];

@@ -43,8 +43,8 @@ static void write_place(const tp_trainer *r, tp_writer *W)
     tp_writer_meta(W, "data_hash", hash);
 }
 
-/* Checks the folder once more, because collecting the data took time. If it has vanished, the caller
- * notices too and rescues the run. */
+/* Checks the folder once more, because collecting the data took time. If it has vanished, the
+ * caller notices too and rescues the run. */
 static bool commit(tp_trainer *r, tp_writer *W)
 {
     const bool fine = tp__run_fine(r);

@@ -146,7 +146,7 @@ double tp__run_rate(const tp_trainer *r, int64_t update);
 
 /* ---- train_report.c ---- */
 
-/* Does whatever is due after an update. last: this was the run's last update; stop: a signal came. */
+/* Does whatever is due after an update. last: the run's last update; stop: a signal came. */
 bool tp__run_after_update(tp_trainer *r, tp_tensor norm, bool last, bool stop);
 
 /* Runs the validation and writes the report that a stopped run left out. */
@@ -154,7 +154,7 @@ bool tp__run_finish_validation(tp_trainer *r);
 
 /* ---- train_state.c ---- */
 
-/* last.safetensors: everything the next update depends on. load reads it into a run that is built. */
+/* last.safetensors: everything the next update depends on. load reads it into a built run. */
 bool tp__run_save(tp_trainer *r);
 bool tp__run_load(tp_trainer *r, tp_file *F);
 
