@@ -19,8 +19,8 @@
 #include "tensor/cpu/kit/vector.h"
 
 #define SUM_ROWS    TP_GEMM_STRIP
-#define SUM_VECTORS (TP_VECTOR / 16) /* vectors per row of sums: 4 of 64 bytes, 2 of 32  */
-#define ROWS_AHEAD  8                /* rows of B that the prefetch is ahead of the copy */
+#define SUM_VECTORS (TP_VECTOR / 16) /* vectors per row of sums: 4 of 64 bytes, 2 of 32 */
+#define ROWS_AHEAD  8                /* rows of B prefetched ahead of the copy          */
 _Static_assert(TP_GEMM_PANEL % (SUM_VECTORS * TP_VECTOR) == 0, "tp__gemm_scratch has no room");
 _Static_assert(TP_GEMM_COLS % TP_GEMM_PANEL == 0, "blocks must be whole panels");
 

@@ -20,7 +20,7 @@ typedef struct tp_segment {
     int64_t at, numel; /* first element in the blocks; elements, at least one */
     int64_t block;     /* number of its first block of TP_BLOCK elements      */
     double l2;         /* g += l2 p, applied first                            */
-    double rate;       /* factor of the step: see the formulas below          */
+    double rate;       /* factor of the step, see the formulas below          */
     double root;
     double before, after; /* decay of p before and after the update */
 } tp_segment;

@@ -25,7 +25,7 @@
 enum {
     TP_WINDOW_QUERIES = 64,     /* queries of a chunk at a time                                   */
     TP_WINDOW_TASKS = 16,       /* with fewer heads in the batch, more stripes                    */
-    TP_WINDOW_PACKED = 1 << 16, /* about the elements of keys packed together; they stay in cache */
+    TP_WINDOW_PACKED = 1 << 16, /* approximate elements of keys packed together, to stay in cache */
     TP_WINDOW_RECTS = 9
 };
 

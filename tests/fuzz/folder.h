@@ -26,7 +26,8 @@ int folder_run(int (*program)(int argc, char **argv), const char *flags);
  * would reject almost every input. */
 void folder_read(folder *F);
 
-/* Writes the files back, one of them damaged. The input gives the file, the way and further bytes:
+/* Writes the files back, one of them damaged. The input gives the file, the kind of damage and
+ * further bytes:
  *
  *     way 0   these bytes are the file
  *     way 1   edits of three bytes each: place (2) and new byte

@@ -1,5 +1,5 @@
 /* fuzz_image_set.c - the input is one byte that names a layout, and the file that defines a set of
- * it: a tar shard, a list, a batch of CIFAR-10.
+ * that layout: a tar shard, a list, a batch of CIFAR-10.
  *
  * Besides memory safety the following must hold: a set that opens has images of at least two
  * classes, each with a label and a name, and the pixels that can be read are finite. */

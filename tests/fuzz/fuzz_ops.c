@@ -6,9 +6,9 @@
  *     250..255  the next instruction is given NULL instead of a tape
  *
  * Each instruction runs on a dry device and, if the dry run shows that it is small enough, on a
- * real one. The following must hold. Both accept and refuse the same, with the same code and text,
- * and results have the same dtype and shape. The real device may refuse more only because of
- * values, which a dry device lacks, and of failing allocations. A failed tape has a text and
+ * real one. The following must hold. Both devices accept and refuse the same, with the same code
+ * and text, and results have the same dtype and shape. The real device may refuse more only because
+ * of values, which a dry device lacks, and of failing allocations. A failed tape has a text and
  * returns failed tensors. Gradients have the shapes of their tensors. After tp_clear the tape
  * computes what a new one computes. No device memory leaks. */
 #include "fuzz.h"

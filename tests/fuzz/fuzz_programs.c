@@ -3,8 +3,8 @@
  * a row of `commands`; folder_damage takes the rest.
  *
  * The following must hold: the program exits with 0 or 1; a run that succeeds has a complete
- * checkpoint; a refused run leaves its checkpoint unchanged; a command that only reads the run
- * changes no file. */
+ * checkpoint; a resumed run that is refused leaves its checkpoint unchanged; a command that only
+ * reads the run changes no file. */
 #include <stdio.h>
 
 #include "commands.h"

@@ -130,7 +130,7 @@ void ops_store(ops_env *e, const tp_tensor t[OPS_WORLDS], bool dry_only)
     e->next_slot = (e->next_slot + 1) % OPS_SLOTS;
 }
 
-/* ---- what must hold ---- */
+/* ---- demands ---- */
 
 void ops_demand_text(tp_tape *T)
 {

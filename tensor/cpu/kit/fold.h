@@ -1,9 +1,9 @@
 /* fold.h - sums onto a broadcast operand b: out[b] = sum of x[a], or of x[a] w[a], over the elements of a
  * that b[b] broadcasts to.
  *
- * Gradients of small operands, sum and mean use it. broadcast.h splits the sums by the shapes
- * alone, so results do not depend on the number of threads. There is no temporary of the size of
- * a. */
+ * It serves sum, mean and the gradients of small operands. broadcast.h splits the sums by the
+ * shapes alone, so results do not depend on the number of threads. There is no temporary of the
+ * size of a. */
 #ifndef TP_FOLD_H
 #define TP_FOLD_H
 

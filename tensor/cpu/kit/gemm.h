@@ -13,7 +13,7 @@ enum {
     TP_GEMM_DEPTH = 384, /* k of a block: longer sums accumulate in C                    */
     TP_GEMM_COLS = 1024, /* bytes of a row of a block of B; its 384 KB stay in L2        */
     TP_GEMM_ROWS = 384,  /* bytes of a column of a block of a transposed A               */
-    TP_GEMM_PANEL = 256, /* rows of a block are rounded up to a multiple of these bytes  */
+    TP_GEMM_PANEL = 256, /* rows of a block are rounded up to multiples of it, in bytes  */
     TP_GEMM_PAD = 64     /* bytes between rows of A^T: rows 4 KB apart share a cache set */
 };
 

@@ -4,12 +4,12 @@
  *
  * a may be stored transposed, b2 is optional.
  *
- * Attention multiplies short, banded and overlapping matrices. A BLAS packs its operands in each
- * call and runs there at 60 to 70 % of its speed on large matrices; this code runs at 95 % of the
- * FMA limit. A block of c that fits the registers is summed over k, and each row of b is loaded
- * once for all rows of a. Blocks are always complete: up to LS_ROWS - 1 rows, and columns up to a
- * vector less one, beyond the end of c are computed too, in slack that the caller provides. Rows of
- * an operand need not be equally spaced: LS_A_AT, LS_B_AT and LS_C_AT take offsets from a
+ * Attention multiplies short, banded and overlapping matrices. On these a BLAS, which packs its
+ * operands in each call, runs at 60 to 70 % of its speed on large matrices; this code runs at 95 %
+ * of the FMA limit. A block of c that fits the registers is summed over k, and each row of b is
+ * loaded once for all rows of a. Blocks are always complete: up to LS_ROWS - 1 rows, and columns up
+ * to a vector less one, beyond the end of c are computed too, in slack that the caller provides.
+ * Rows of an operand need not be equally spaced: LS_A_AT, LS_B_AT and LS_C_AT take offsets from a
  * table. */
 #ifndef TP_LS_PRODUCTS_H
 #define TP_LS_PRODUCTS_H

@@ -1,6 +1,6 @@
 /* ls_scratch.h - long-short attention on the CPU: tiles of queries, and the layout of scratch memory.
  *
- * Distances and vector indices grow in opposite directions, so both position tables are packed in
+ * Distances fall as the indices of keys and vectors rise, so both position tables are packed in
  * reverse: packed row x of the window table is distance span - 1 - x, of the chunk table rho = nc -
  * 1 - x. Table rows and keys then have the same order, and neither needs a shift:
  *

@@ -9,7 +9,7 @@
  * columns of tokens. */
 typedef struct tp_lsla_scratch {
     int64_t wide, deep;
-    int64_t scale, inner, outer;    /* [n][wide]: expanded from the head's tables               */
+    int64_t scale, inner, outer;    /* [n][wide]: scale and the head's tables, expanded         */
     int64_t q, k, v, out;           /* [wide][deep]: copies of heads that are not whole vectors */
     int64_t qt;                     /* [deep][wide]                                             */
     int64_t row;                    /* [wide] of int64_t                                        */

@@ -14,7 +14,7 @@ enum {
  * the map follow from row `front` on. */
 typedef struct tp_window_scratch {
     int64_t m, pad, ld;    /* most queries of a piece; row lengths of [m][pad] and of score tiles */
-    int64_t front, packed; /* packed keys: first row of the map's; rows in all                    */
+    int64_t front, packed; /* packed keys: first row of map keys; rows in all                     */
     int64_t ldk;           /* row length of transposed keys                                       */
     int64_t scores;        /* [m][ld]                                                             */
     int64_t q, out;        /* [m][pad]: scaled queries; result, or their gradient                 */
