@@ -72,7 +72,7 @@ static bool owns_grad(const tp_node *n)
     return n->params || n->grad_buf->refs == 1;
 }
 
-/* Replaces n's shared gradient by a copy of its own. */
+/* Replaces n's shared gradient by a copy that n owns. */
 static bool take_copy(tp_tape *T, tp_node *n)
 {
     tp_buf *own = tp__alloc(T, tp__view_bytes(&n->view), "backward");

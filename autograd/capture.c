@@ -37,7 +37,7 @@ struct tp_capture {
     void *graph;     /* NULL: none yet */
     int owner;       /* of the recording's memory (tp_heap.owner) */
     tp_buf *advance; /* of the random stream since then: one uint64_t on the device */
-    uint64_t offset, draws, kernels; /* random offset at the recording; offsets a step uses */
+    uint64_t offset, draws, kernels; /* offset at the recording; offsets and kernels of a step */
     int64_t launches;
     set *sets; /* [nsets] */
     int nsets;
@@ -270,7 +270,7 @@ static bool start_recording(tp_capture *C)
     C->advance = tp__buf_new(D, sizeof(uint64_t));
     if (!noted || !C->advance) return false;
     D->be->zero(D, C->advance->data, sizeof(uint64_t));
-    tp__heap_trim(D); /* the recording gets slabs of its own */
+    tp__heap_trim(D); /* the recording gets its own slabs */
     if (!D->be->capture_begin(D)) return false;
     C->owner = tp__heap_own(D);
     D->capturing = C->advance->data;

@@ -5,8 +5,8 @@
 
 #include "autograd/graph.h"
 
-/* Returns the index of the first element of v that is not finite and stores it in *bad; -1 if there
- * is none, or no memory for a copy. */
+/* Returns the index of the first element of v that is not finite and stores its value in *bad; -1
+ * if there is none, or no memory for a copy. */
 static int64_t find(tp_tape *T, const tp_view *v, double *bad)
 {
     if (tp_absent(v) || !v->data || !tp_is_float(v->dtype)) return -1;

@@ -218,7 +218,7 @@ static tp_entry *append(tp_params *P, const char *full, tp_node *node)
     return e;
 }
 
-/* A new entry with a node of its own, or NULL with P failed. */
+/* A new entry with its own node, or NULL with P failed. */
 static tp_entry *declare(tp_params *P, const char *name, tp_dtype dt, tp_shape s, int flags)
 {
     char full[sizeof P->path];
@@ -286,7 +286,7 @@ void tp_tie(tp_params *P, const char *name, tp_tensor same)
     if (e) e->alias_of = target;
 }
 
-/* Is name the prefix itself or below it? Whole components are compared: "layers.1" is no prefix of
+/* Is name the prefix itself or below it? Whole components are compared: "layers.1" is not above
  * "layers.10.bias". */
 static bool is_below(const char *name, const char *prefix)
 {

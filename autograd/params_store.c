@@ -241,7 +241,7 @@ static bool convert(const tp_view *to, const tp_view *from)
     return true;
 }
 
-/* Moves a view of device memory to (get) or from host memory of dtype dt. */
+/* Copies a view of device memory to (get) or from host memory of dtype dt. */
 static bool transfer(tp_params *P, const char *name, const tp_view *v, tp_dtype dt, void *host,
                      size_t bytes, bool get)
 {

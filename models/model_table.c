@@ -58,7 +58,8 @@ static const tp_model_row rows[] = {
     { "cvt_ls-21-448",   NULL,                     &tp_model_cvt, "CvT*-LS", 32.1e6, 34.2e9,  5 },
     { "cvt-small",       NULL,                     &tp_model_cvt, "CvT*",    0,      0,       5 },
     { "cvt-ls-small",    NULL,                     &tp_model_cvt, "CvT*-LS", 0,      0,       5 },
-    /* Vision Longformer: Tables 2, 4, 5, 11, 12, 14; ViL-LS: Transformer-LS, Table 5; small. */
+    /* Vision Longformer: Tables 2, 4, 5, 11, 12 and 14; ViL-LS: Table 5 of Transformer-LS;
+     * then small ones. */
     { "vil-tiny-1-10-1-full",                NULL,                    &tp_model_vil, "ViL",    7.1e6,  1.35e9, 0 },
     { "vil-tiny-2-9-1-full",                 NULL,                    &tp_model_vil, "ViL",    6.8e6,  1.45e9, 0 },
     { "vil-tiny-1-1-9-1-full",               NULL,                    &tp_model_vil, "ViL",    6.7e6,  2.29e9, 0 },

@@ -92,7 +92,7 @@ typedef struct reading {
     tp_file *F;
     const char *prefix;
     const tp_load_opts *o;
-    const tp_file_tensor **from; /* by slot, for those with memory of their own */
+    const tp_file_tensor **from; /* [S->n], for slots with their own memory */
     int count[KINDS], differences;
     char text[1600];
 } reading;
@@ -168,7 +168,7 @@ static bool equal(tp_file *F, const tp_file_tensor *a, const tp_file_tensor *b)
     return same;
 }
 
-/* Offers tensor t of the file under one of its names. An alias without a slot is no difference. */
+/* Offers tensor t of the file under one of its names. An alias without a slot is ignored. */
 static void offer(reading *r, const char *name, const tp_file_tensor *t, bool alias)
 {
     const char *local = local_name(r, name);

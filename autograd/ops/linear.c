@@ -2,7 +2,7 @@
  *
  *     Y[...,N] = act(X[...,K] W[N,K]^T + b[N])
  *
- * Fused, so that on the CPU bias and activation need no pass over memory of their own. */
+ * It is fused, so that on the CPU bias and activation need no separate pass over memory. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/linalg.h"
 

@@ -7,7 +7,7 @@
 #include "load.h"
 #include "set.h"
 
-enum { HELD_OUT = 10 }; /* every tenth image is for validation if the set has no such part */
+enum { HELD_OUT = 10 }; /* every tenth image is for validation if the set has no validation part */
 
 typedef enum which { ALL, TRAINING, VALIDATION } which;
 
@@ -136,7 +136,7 @@ void tp__read_imagenet(tp_image_set *X, const char *folder, tp_part part)
         read_tree(X, train, train, ALL);
         return;
     }
-    const int n = tp__entries(X, valid, true, &names); /* folders of classes? */
+    const int n = tp__entries(X, valid, true, &names); /* is there a folder for each class? */
     if (n >= 0) tp__entries_free(names, n);
     if (n > 0)
         read_tree(X, tp__is_folder(X, train) ? train : valid, valid, ALL);

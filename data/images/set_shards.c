@@ -18,7 +18,7 @@
 /* The entries of one key, which are adjacent: images, and KEY.cls before, between or after them. */
 typedef struct pending {
     char key[512];
-    int64_t first; /* index of its first image in the set; the set's last is its last */
+    int64_t first; /* index in the set of its first image; the set's last image is its last */
     bool numbered; /* KEY.cls was found                                               */
     int32_t label; /* the number in it, or -1                                         */
 } pending;

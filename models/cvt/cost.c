@@ -19,7 +19,7 @@ static int64_t strided(int64_t n, int64_t stride)
     return (n - 1) / stride + 1;
 }
 
-/* The sizes of stage s; *H x *W is the map before it, and becomes its own. */
+/* The sizes of stage s. *H x *W is the map before the stage, and is set to the map after it. */
 static stage stage_of(const tp_cvt_cfg *c, int s, int64_t *H, int64_t *W)
 {
     const int64_t kernel = s == 0 ? 7 : 3, stride = s == 0 ? 4 : 2, pad = s == 0 ? 2 : 1;
