@@ -22,7 +22,7 @@ static void long_text_data(void)
     make_text("text", 600000);
 }
 
-/* 36 lines, half of them for validation, whose labels follow from their letters. */
+/* Writes lines whose labels follow from their words. */
 static void make_lines(const char *name, int lines)
 {
     FILE *f = fopen(name, "w");

@@ -153,7 +153,7 @@ Test(attention, equals_plain_ops)
     tp_device_close(D);
 }
 
-/* f32 rounds logits, of magnitude size^2, before the exponential; a large size needs tolerance. */
+/* f32 rounds logits, of magnitude size^2, before the exponential: hence the two tolerances. */
 Test(attention, in_f32_on_every_instruction_set)
 {
     const tp_isa isas[] = { TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 };

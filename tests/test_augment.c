@@ -484,7 +484,7 @@ Test(augment, mixing_cases)
         int32_t label[BATCH];
         double lambda = 0, drawn = 0;
         float corrected;
-        if (i > 0 && !getenv("TAPEGRAD_FIXTURES")) break; /* the project keeps the first */
+        if (i > 0 && !getenv("TAPEGRAD_FIXTURES")) break; /* the repository has only the first */
         fixture_find(cases[i].file, path, sizeof path);
         tp_file *F = tp_file_open(path);
         cr_assert(tp_file_num(F, cases[i].lambda, &lambda) &&

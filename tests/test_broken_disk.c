@@ -2,7 +2,7 @@
  * (fault_calls.c). Whichever call fails, nothing is lost, one line says what happened, and the run
  * resumed without faults ends with the same files.
  *
- *     FAULTS=1 test_broken_disk      fails every call; FAULTS=N: every Nth; default: a few */
+ *     FAULTS=1 test_broken_disk      fails every call; FAULTS=N every Nth, the default a few */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@ static const struct {
     const char *printed;
     int64_t size;
 } vocabs[] = {
-    /* 'a' 97 and 'c' 99 tie, so do 10 names of one digit less; "100" sorts before "97" */
+    /* 'a' (97) and 'c' (99) tie; ties are in string order, where "100" precedes "97" */
     { "ties in string order", "bbbaaccd\n\n", TP_TEXT_ENWIK8, "enwik8:98,97,99,100", 8 },
     { "decimal names, not numbers", "\x09\x0b\x64\x63", TP_TEXT_ENWIK8, "enwik8:100,11,9,99", 8 },
     { "four symbols fill eight", "abcd", TP_TEXT_ENWIK8, "enwik8:100,97,98,99", 8 },

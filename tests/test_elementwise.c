@@ -26,7 +26,7 @@ static void close_all(void)
     tp_device_close(D);
 }
 
-/* Reads n elements; NaN if x has another shape or dtype than expected. */
+/* Reads n elements; NaN if x has another number of elements. */
 static void get_values(tp_tape *t, tp_tensor x, int64_t n, double *v)
 {
     for (int64_t e = 0; e < n; e++) v[e] = NAN;

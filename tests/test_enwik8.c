@@ -336,8 +336,8 @@ Test(enwik8, manuals)
     succeed("--version");
 }
 
-/* Extra text changes only training: dictionary and ids, not validation. A resumed run keeps it, and
- * the seconds of its log continue. */
+/* Extra text changes the training split and the dictionary but not the validation split. A resumed
+ * run keeps the extra text, and the seconds of its log continue. */
 Test(enwik8, extra_text)
 {
     cr_assert(shell("head -c 3000 text > more"));

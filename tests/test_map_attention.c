@@ -185,7 +185,7 @@ Test(map_attention, bits_do_not_depend_on_threads)
     }
 }
 
-/* The rows of the map to whose gradients a stripe adds, as bits. */
+/* Bit i is set if the stripe adds to the gradients of row i of the map. */
 static uint64_t rows_of(const tp_window *g, int64_t stripe)
 {
     uint64_t rows = 0;

@@ -1,6 +1,6 @@
 /* test_norms.c - normalisations and softmax against the plain formulas in f64, on every instruction
- * set: values, running statistics, extreme inputs, empty sizes, equal bits with any number
- * of threads, messages. test_gradcheck.c and test_refs.c check gradients. */
+ * set: values, running statistics, extreme inputs, empty sizes, equal bits with any number of
+ * threads, messages. test_gradcheck.c and test_refs.c check gradients. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>

@@ -23,7 +23,7 @@ enum { STRIDE = 1 };
 enum { V = 11, B = 2, M = 8 };
 static const size_t shortages[] = { 1, SIZE_MAX / 2 }; /* how many allocations fail */
 
-/* ---- a model in training, with everything on ---- */
+/* ---- a model in training, with all options on ---- */
 
 typedef struct world {
     tp_device *D;

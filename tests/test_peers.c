@@ -1,6 +1,6 @@
 /* test_peers.c - several processes train one model together, simulated by threads that exchange
- * data through shared memory. The run equals that of one process with all batches and resumes with the
- * same bits. If one process fails, the others do not wait for it. */
+ * data through shared memory. The run equals that of one process with all batches and resumes with
+ * the same bits. If one process fails, the others do not wait for it. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <pthread.h>

@@ -189,7 +189,7 @@ Test(plan, a_dry_gpu_counts_as_a_real_one, .timeout = 600)
             compare(&recipes[i], "cuda");
 }
 
-/* With more memory than any machine has, nothing is touched, and shape errors are reported. */
+/* Tensors larger than any machine's memory touch nothing, and shape errors are still reported. */
 Test(plan, a_dry_device_touches_nothing)
 {
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });

@@ -249,7 +249,7 @@ Test(ema, swapped_averages_are_not_updated)
     free_world(&w);
 }
 
-/* A step on swapped-in averages is refused: it would train them, and the next swap keep them. */
+/* A step while averages are swapped in is refused, as it would change the averages. */
 Test(ema, swapped_averages_are_not_trained)
 {
     world w = make_world(TP_F32, 1);
@@ -290,7 +290,7 @@ Test(ema, swapped_averages_are_not_loaded)
     remove_folder();
 }
 
-/* So is setting parameters, but not buffers, which have no average. */
+/* Setting parameters is refused too, but not setting buffers, which have no average. */
 Test(ema, swapped_averages_are_not_set)
 {
     tp_device *D = device_open(NULL);
