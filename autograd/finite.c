@@ -6,7 +6,7 @@
 #include "autograd/graph.h"
 
 /* Returns the index of the first element of v that is not finite and stores its value in *bad; -1
- * if there is none, or no memory for a copy. */
+ * if there is none, or if out of memory for a copy. */
 static int64_t find(tp_tape *T, const tp_view *v, double *bad)
 {
     if (tp_absent(v) || !v->data || !tp_is_float(v->dtype)) return -1;

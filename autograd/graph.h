@@ -212,13 +212,14 @@ void tp__rec_release(tp_rec *r);                               /* drops what a r
 
 /* names.c */
 const tp_name *tp__names_find(const tp_names *N, const char *name); /* NULL: not found      */
-bool tp__names_add(tp_names *N, const char *name, int value); /* a new name; false: no memory */
+bool tp__names_add(tp_names *N, const char *name, int value); /* a new name; false: out of memory */
 
 /* tape.c */
 /* The node behind a handle, or NULL with the tape failed; `what` names it in the message. */
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what);
 void tp__recs_drop(tp_tape *T, int64_t from); /* truncates the records to `from`      */
-bool tp__note_read(tp_tape *T, tp_params *P); /* notes that this step reads P; false: no memory */
+bool tp__note_read(tp_tape *T,
+                   tp_params *P); /* notes that this step reads P; false: out of memory */
 tp_params *tp__set_read(const tp_tape *T, int i); /* the set of T->reads[i]; NULL: freed since */
 
 /* run_kernel.c */
@@ -231,7 +232,7 @@ bool tp__check_results(tp_tape *T, const char *name, int nx, const tp_view *x, i
                        const tp_view *y);
 bool tp__check_gradients(tp_tape *T, const tp_rec *r, const tp_view *dy, const tp_view *dx);
 
-/* capture.c: notes that a slot's tensor was replaced; NULL: an empty slot. False: no memory. */
+/* capture.c: notes that a slot's tensor was replaced; NULL: an empty slot. False: out of memory. */
 bool tp__carry_note(tp_tape *T, const tp_node *old, tp_node *now);
 
 /* apply.c */
@@ -247,7 +248,7 @@ bool tp__replay_backward(tp_tape *T, tp_rec *r);
 
 /* params.c */
 tp_params *tp__params_some(const tp_params *P); /* P, or a failed set in place of NULL */
-tp_node *tp__param_node(tp_params *P);          /* live, P's; NULL: no memory */
+tp_node *tp__param_node(tp_params *P);          /* live, P's; NULL: out of memory */
 void tp__param_node_free(tp_params *P, tp_node *n);
 /* Identifies the values of a parameter: changes with each change of P, and when P is freed. */
 static inline uint64_t tp__version(const tp_node *n)

@@ -178,7 +178,7 @@ static tp_loader_slot *wait_for(tp_loader *L)
     return L->taken < L->scheduled && !L->why[0] ? s : NULL;
 }
 
-/* Without this check a set without a single readable image would be read forever. */
+/* Without this check the loader would loop forever over a set with no readable image. */
 static bool some_are_left(tp_loader *L)
 {
     const int64_t count = tp_image_set_count(L->X);
@@ -213,7 +213,7 @@ bool tp_loader_next(tp_loader *L, tp_batch *b)
         }
         pthread_cond_broadcast(&L->work);
         s = wait_for(L);
-        more = s && s->n == 0; /* no image of it could be read */
+        more = s && s->n == 0; /* none of its images could be read */
         if (more) L->taken++;
         if (more && L->o.train && !some_are_left(L)) s = NULL, more = false;
     }

@@ -11,7 +11,7 @@
 /* One backend: allocates memory and moves bytes. Offsets and sizes are in bytes. */
 typedef struct tp_backend {
     int kind;                                   /* TP_CPU, TP_CUDA */
-    void *(*alloc)(tp_device *D, size_t bytes); /* NULL: no memory */
+    void *(*alloc)(tp_device *D, size_t bytes); /* NULL: out of memory */
     void (*free)(tp_device *D, void *p, size_t bytes);
     void (*upload)(tp_device *D, void *dst, const void *host, size_t bytes);
     void (*download)(tp_device *D, void *host, const void *src, size_t bytes); /* synchronises */

@@ -18,7 +18,7 @@ struct tp_ema {
     tp_params *P;
     double decay;
     bool swapped;
-    tp_buf *averages, *chunk; /* chunk: staging of a swap, allocated early so none can fail */
+    tp_buf *averages, *chunk; /* chunk: staging of swaps, allocated early so that no swap fails */
     tp_segments s;
 };
 

@@ -1,5 +1,4 @@
-/* jpeg.c - JPEG by libjpeg-turbo, as Pillow sets it: exact inverse transform, smooth
- * upsampling.
+/* jpeg.c - decodes JPEG by libjpeg-turbo, set as in Pillow: exact inverse DCT, smooth upsampling.
  *
  * libjpeg reports errors by longjmp: everything to be released belongs to its object or to the
  * image, and no local variable changes after setjmp. For a box only the rows and columns around it

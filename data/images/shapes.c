@@ -1,5 +1,5 @@
 /* shapes.c - ten kinds of shapes and textures at random places, sizes, angles and colours, on a
- * background of another colour, with noise. Image i of a part is always the same one.
+ * background of another colour, with noise. Image i of a part is always the same.
  *
  * A kind is a function of a point: is the point inside? Shapes are inside the square [-1,1] x
  * [-1,1]; textures fill the plane with a period of about 1. Four samples per pixel smooth the

@@ -56,7 +56,7 @@ static inline int64_t tp__ls_span(const tp_ls_attn_cfg *c)
     return c->segment ? 2 * (int64_t)c->window : c->window;
 }
 
-/* Starts a call: the tape is the decoder's alone. */
+/* Starts a call. Only the decoder uses the tape. */
 static inline void tp__ls_begin(tp_ls_lm_decoder *d)
 {
     tp_reset(d->T);

@@ -82,7 +82,7 @@ static tp_window_attn_cfg window_of(const tp_vil_attn *m, const int64_t size[2])
     return c;
 }
 
-/* The chunks that are visible in this call. */
+/* Which of the neighbouring chunks are visible in this call. */
 static int block_of(tp_tape *T, const tp_vil_attn *m)
 {
     uint64_t seed, offset;

@@ -139,7 +139,7 @@ static bool is_free(tp_trainer *r)
                         r->folder.path);
 }
 
-/* --plan touches no run folder. */
+/* Opens a new run. With --plan no run folder is touched. */
 static bool open_fresh(tp_trainer *r)
 {
     const char *init = r->o->init;

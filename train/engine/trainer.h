@@ -16,7 +16,7 @@
 #include "log.h"
 #include "progress.h"
 
-/* Sums of losses, each the mean of a batch; `pending` batches still have theirs on the device. */
+/* Sums of losses, each the mean of a batch. The losses of `pending` batches are on the device. */
 typedef struct tp_tally {
     double report, epoch; /* since the last report, since the epoch began */
     int64_t reported, of_epoch, pending;
