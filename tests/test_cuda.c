@@ -23,8 +23,8 @@ extern const tp_op *const tp_op_table[];
 
 #define ROOM 65536 /* elements of all results and gradients of a case */
 
-/* How a case is run: its dtype, whether f32 parameters are combined with bf16 data, and whether the
- * op is used twice, on inputs that begin one element later. */
+/* The variant of a case: its dtype, whether f32 parameters are combined with bf16 data, and whether
+ * the op is used twice, on inputs that begin one element later. */
 typedef struct trial {
     tp_dtype dt;
     bool mixed, train, twice;

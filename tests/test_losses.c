@@ -219,7 +219,7 @@ static void naive_mse(double x, double t, double *loss, double *slope)
     *slope = 2.0 * (x - t);
 }
 
-/* torchvision's sigmoid_focal_loss, and its derivative by the product rule for t of 0 and 1. */
+/* torchvision's sigmoid_focal_loss, and its derivative by the product rule for t = 0 and t = 1. */
 static void focal(double x, double t, double alpha, double gamma, double *loss, double *slope)
 {
     const double sign = t > 0.5 ? 1.0 : -1.0, pt = sigmoid(sign * x), rest = sigmoid(-sign * x);

@@ -95,7 +95,7 @@ static bool step(world *w)
 static uint64_t digest(world *w)
 {
     uint64_t h = TP_HASH;
-    cr_assert(step(w), "%s", world_why(w)); /* moments show in the next values */
+    cr_assert(step(w), "%s", world_why(w)); /* the next values depend on the moments */
     for (int k = 0; k < 2; k++, tp_ema_swap(w->E))
         for (tp_param_info it = { 0 }; tp_next_param(w->P, &it);) {
             float x[512];

@@ -81,7 +81,7 @@ static void pack(int i, const char *name, const char *text, size_t n, int files)
     archive_write_free(a);
 }
 
-/* Every format gives the ids of the plain file, under its usual name and any other. */
+/* Every format gives the ids of the plain file, under its usual or any other name. */
 Test(text_files, archives)
 {
     enum { N = 200000 };

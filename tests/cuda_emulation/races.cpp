@@ -45,7 +45,7 @@ enum : uint16_t {
 };
 
 struct Cell {
-    Record write, read; /* atomic operations count as reads, ordered with each other */
+    Record write, read; /* atomic operations are reads that do not race with each other */
 };
 
 char *arena; /* ARENA bytes */

@@ -1,4 +1,4 @@
-/* main.cpp - every macro of the headers that makes a value, and an op of one's own, from C++17 on.
+/* main.cpp - uses every header macro that makes a value, and a user-defined op, in C++17 or later.
  */
 #include <cstdio>
 #include <tapegrad/op.h>
