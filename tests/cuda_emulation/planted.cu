@@ -127,8 +127,8 @@ __global__ void shared_kernel(float *y)
     y[threadIdx.x] = part[threadIdx.x] + rest[threadIdx.x];
 }
 
-/* Adds the number of the lane's wrong quotients to y[lane]. Dividends are near multiples of d, and of
- * all sizes up to the largest. */
+/* Adds the number of the lane's wrong quotients to y[lane]. Dividends are near multiples of d and
+ * of all sizes up to the largest. */
 __global__ void divide_kernel(tp_divisor by, float *y)
 {
     const int64_t most = INT64_MAX, lane = threadIdx.x, k = most / by.d;
@@ -141,8 +141,8 @@ __global__ void divide_kernel(tp_divisor by, float *y)
     for (const int64_t i : some) y[lane] += tp_over(by, i) != i / by.d;
 }
 
-/* y[lane] = the number of the lane's words that differ from the CPU's, for seeds, offsets and blocks
- * of all sizes. */
+/* y[lane] = the number of the lane's words that differ from the CPU's, for seeds, offsets and
+ * blocks of all sizes. */
 __global__ void philox_kernel(float *y)
 {
     const uint64_t lane = threadIdx.x,
