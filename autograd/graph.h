@@ -217,9 +217,8 @@ bool tp__names_add(tp_names *N, const char *name, int value); /* a new name; fal
 /* tape.c */
 /* The node behind a handle, or NULL with the tape failed; `what` names it in the message. */
 tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what);
-void tp__recs_drop(tp_tape *T, int64_t from); /* truncates the records to `from`      */
-bool tp__note_read(tp_tape *T,
-                   tp_params *P); /* notes that this step reads P; false: out of memory */
+void tp__recs_drop(tp_tape *T, int64_t from);     /* truncates the records to `from`      */
+bool tp__note_read(tp_tape *T, tp_params *P);     /* this step reads P; false: out of memory */
 tp_params *tp__set_read(const tp_tape *T, int i); /* the set of T->reads[i]; NULL: freed since */
 
 /* run_kernel.c */
