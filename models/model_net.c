@@ -1,7 +1,8 @@
 /* model_net.c - any model of the table with its parameters, ready to run. */
 #include <stdlib.h>
+#include <string.h>
 
-#include <tapegrad/model.h>
+#include "model_inner.h"
 
 struct tp_net {
     tp_model_cfg cfg;
@@ -78,9 +79,21 @@ void tp_net_state_free(const tp_net *N, tp_tape *T, void *state)
     free(state);
 }
 
+/* Index tables and masks that PyTorch's modules store as buffers. */
+static const char *skip_computed(const char *name, void *env)
+{
+    static const char *const computed[] = { "relative_position_index", "attn_mask" };
+    const char *dot = strrchr(name, '.'), *leaf = dot ? dot + 1 : name;
+    (void)env;
+    for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
+        if (strcmp(leaf, computed[i]) == 0) return NULL;
+    return name;
+}
+
 bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized)
 {
     if (!tp_params_want_module(P, N, "net") || !N->module) return false; /* P has the reason */
-    if (resized && N->cfg.model->load) return N->cfg.model->load(P, N->module, tp_file_path(F));
-    return tp_params_read(P, F, "", &(tp_load_opts){ .convert = true });
+    tp__published_enter(P, F);
+    if (resized && N->cfg.model->load) return N->cfg.model->load(P, N->module, F);
+    return tp_params_read(P, F, "", &(tp_load_opts){ .convert = true, .rename = skip_computed });
 }

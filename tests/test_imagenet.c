@@ -238,6 +238,62 @@ Test(imagenet, folder_of_images)
     cr_expect(strstr(out, "%  red") && strstr(errors, "gone.png"), "%s%s", out, errors);
 }
 
+/* Writes the weights of a checkpoint as training programs in Python publish them: under a prefix, with
+ * averages and an index table beside them, and without a description of the model. */
+static void publish(const char *from, const char *to)
+{
+    static int64_t index[4];
+    tp_file *F = tp_file_open(from);
+    tp_writer *W = tp_writer_new(to);
+    for (int i = 0; i < tp_file_count(F); i++) {
+        const tp_file_tensor *t = tp_file_at(F, i);
+        char name[512];
+        if (strncmp(t->name, "optim.", 6) == 0 || strncmp(t->name, "state.", 6) == 0 ||
+            strncmp(t->name, "ema.", 4) == 0)
+            continue;
+        const tp_dtype dt = strcmp(t->stored, "I64") == 0 ? TP_I64 : TP_F32;
+        const size_t bytes = (size_t)t->numel * tp_dtype_size(dt);
+        void *x = malloc(bytes + 1);
+        cr_assert(tp_file_read(F, t, dt, x), "%s", tp_file_why(F));
+        snprintf(name, sizeof name, "state_dict.module.%s", t->name);
+        tp_writer_add(W, name, dt, t->shape, x, true);
+        memset(x, 0, bytes);
+        snprintf(name, sizeof name, "state_dict_ema.module.%s", t->name);
+        tp_writer_add(W, name, dt, t->shape, x, true);
+        free(x);
+    }
+    tp_writer_add(W, "state_dict.module.attn.relative_position_index", TP_I64, TP_SHAPE(2, 2),
+                  index, false);
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    tp_file_close(F);
+}
+
+Test(imagenet, published_weights)
+{
+    char expected[4096];
+    make_colours("set", 12);
+    succeed("train --data set --size 16 --batch 8 --epochs 2 --threads 1 --run-dir run");
+    publish("run/last.safetensors", "published.bin");
+    succeed("eval --data set --checkpoint run/last.safetensors --crop-ratio 1");
+    snprintf(expected, sizeof expected, "%.*s", (int)strcspn(out, ","), out);
+    succeed("eval --data set --weights published.bin --preset tiny --size 16 --crop-ratio 1");
+    cr_expect(strncmp(out, expected, strlen(expected)) == 0, "'%s' but '%s'", expected, out);
+    succeed("predict set/val/red/12.png --weights published.bin --preset tiny --size 16");
+    cr_expect(strstr(out, "class 0") && strstr(out, "class 1"), "%s", out);
+    succeed("train --data set --size 16 --batch 8 --epochs 1 --threads 1 --run-dir more "
+            "--preset tiny --resize --init published.bin");
+    expect_refusal(
+        "train --data set --size 16 --batch 8 --epochs 1 --run-dir other --preset cvt-small --resize "
+        "--init published.bin",
+        1, "does not fit these parameters");
+    expect_refusal("predict set/val/red/12.png --weights published.bin", 1,
+                   "name its model with --preset");
+    expect_refusal("predict set/val/red/12.png --weights published.bin --preset cvt-13", 1,
+                   "does not fit these parameters");
+    expect_refusal("predict set/val/red/12.png --weights none.pth --preset tiny", 1, "none.pth");
+}
+
 /* An unreadable image is named once and counted; with --strict it ends the run. */
 Test(imagenet, broken_image)
 {

@@ -116,9 +116,9 @@ bool classifier_same(const classifier_cfg *a, const classifier_cfg *b)
     return tp_model_same(&a->of, &b->of);
 }
 
-bool classifier_weights(tp_params *P, tp_file *F)
+bool classifier_weights(tp_params *P, const classifier *m, tp_file *F)
 {
-    return tp_params_read(P, F, "", &(tp_load_opts){ .convert = true });
+    return tp_net_load(P, m->net, F, false);
 }
 
 const char *classifier_resizing(const classifier_cfg *c)

@@ -52,7 +52,7 @@ bool classifier_redraw(tp_params *P, const classifier *m, uint64_t seed, uint64_
 bool classifier_same(const classifier_cfg *a, const classifier_cfg *b);
 
 /* Loads the weights of a checkpoint of the same model; false: see tp_params_why. */
-bool classifier_weights(tp_params *P, tp_file *F);
+bool classifier_weights(tp_params *P, const classifier *m, tp_file *F);
 
 /* Describes what loading weights for another image size changes; NULL: nothing. */
 const char *classifier_resizing(const classifier_cfg *c);

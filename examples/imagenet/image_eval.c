@@ -24,6 +24,8 @@ typedef struct eval_options {
 static const tp_option table[] = {
     TP_HEADING("MODEL AND IMAGES"),
     TP_ROWS(tp_trained_options),
+    OPTION_WEIGHTS(S),
+    OPTION_PRESET(S),
     OPTIONS_IMAGES(S, c.data, 0, 0),
     TP_INT("shapes", S, shapes, 1, 10000000, 0, "Number of shapes to draw if --data is not given."),
     TP_CHOICE("split", S, split, "train|valid|test", 0, "The part of the images that is scored."),

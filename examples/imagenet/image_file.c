@@ -1,6 +1,7 @@
 /* image_file.c - see the header. */
 #include "image_file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,12 +53,64 @@ static bool load(image_file *f, tp_file *F, const image_common *c, bool resized)
     if (resized)
         classifier_load_resized(f->t.P, f->m, F);
     else
-        classifier_weights(f->t.P, F);
+        classifier_weights(f->t.P, f->m, F);
     return tp_trained_ok(&f->t);
+}
+
+/* The number of rows of the head; 0: F has no head. It has the shortest name of those that end so: an
+ * optimiser's moments are longer. */
+static int64_t classes_of(const tp_file *F)
+{
+    static const char head[] = "head.weight";
+    const size_t m = sizeof head - 1;
+    const tp_file_tensor *found = NULL;
+    for (int i = 0; i < tp_file_count(F); i++) {
+        const tp_file_tensor *t = tp_file_at(F, i);
+        const size_t n = strlen(t->name);
+        const bool ends =
+            n >= m && strcmp(t->name + n - m, head) == 0 && (n == m || t->name[n - m - 1] == '.');
+        if (ends && (!found || n < strlen(found->name))) found = t;
+    }
+    return found && found->shape.ndim == 2 ? found->shape.dim[0] : 0;
+}
+
+bool image_file_describe(const char *preset, const tp_file *F, classifier_cfg *c,
+                         double *crop_ratio, char *why, size_t size)
+{
+    image_settings s = { .train = { .accumulation = 1 } };
+    const int64_t classes = classes_of(F);
+    bool done = tp_file_ok(F);
+    if (!done) snprintf(why, size, "%s", tp_file_why(F));
+    done = done && image_preset(&s, preset, -1, why, size) &&
+           image_model(&s, classes > 0 ? classes : 1000, c, why, size);
+    if (crop_ratio) *crop_ratio = s.eval_crop_ratio;
+    free(s.preset);
+    return done;
+}
+
+static bool open_published(image_file *f, const image_common *c, int64_t size)
+{
+    char why[2048];
+    *f = (image_file){ 0 };
+    snprintf(f->t.path, sizeof f->t.path, "%.4096s", c->weights);
+    if (!c->preset)
+        return tp_trained_fail(
+            &f->t,
+            "--weights %s: name its model with --preset; 'imagenet train --help' "
+            "lists them",
+            c->weights);
+    tp_file *F = tp_file_open(c->weights);
+    bool done = image_file_describe(c->preset, F, &f->cfg, &f->crop_ratio, why, sizeof why) ||
+                tp_trained_fail(&f->t, "%s", why);
+    const bool resized = done && size > 0 && size != f->cfg.size;
+    done = done && (!resized || resize(f, size)) && load(f, F, c, resized);
+    tp_file_close(F);
+    return done;
 }
 
 bool image_file_open(image_file *f, const image_common *c, int64_t size)
 {
+    if (c->weights) return open_published(f, c, size);
     *f = (image_file){ .t = tp_trained_find(&c->t) };
     tp_file *F = tp_file_open(f->t.path);
     bool done = read_header(f, F);

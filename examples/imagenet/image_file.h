@@ -15,15 +15,26 @@ typedef struct image_file {
     classifier *m;
 } image_file;
 
-/* Loads the checkpoint; if `size` is not 0, for images of that size. False with the reason in t.why;
- * close in either case. */
+/* The model of a file that does not describe it: that of the preset, with as many classes as the head in
+ * F has. *crop_ratio, unless NULL, is that of the preset's evaluation. False with the reason in why. */
+bool image_file_describe(const char *preset, const tp_file *F, classifier_cfg *c,
+                         double *crop_ratio, char *why, size_t size);
+/* Loads the checkpoint or published weights that c names; if `size` is not 0, for images of that size.
+ * False with the reason in t.why; close in either case. */
 bool image_file_open(image_file *f, const image_common *c, int64_t size);
 /* The model with its initial weights, drawn with c->seed. */
 bool image_file_fresh(image_file *f, const classifier_cfg *cfg, const image_common *c);
 void image_file_close(image_file *f);
 
-/* A flag of the commands that run a trained model; a member of the settings type S. */
+/* Flags of the commands that run a trained model; members of the settings type S. */
 /* clang-format off */
+#define OPTION_WEIGHTS(S) \
+    TP_STRING("weights", S, c.weights, "FILE", 0, \
+              "Published weights in place of a checkpoint: safetensors, PyTorch's .pth, .pt or " \
+              ".bin, or the index of several files. --preset names their model.")
+#define OPTION_PRESET(S) \
+    TP_STRING("preset", S, c.preset, "NAME", 0, \
+              "The model of --weights; 'imagenet train --help' lists them.")
 #define OPTION_TRAINED_SIZE(S) \
     TP_INT("size", S, size, 0, 4096, 0, \
            "Size of the images, in pixels a side; 0: as in training. Position tables are resized.")

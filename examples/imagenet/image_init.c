@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "image_file.h"
 #include "image_run.h"
 
 static bool fits_size(tp_run *R, const char *file, const classifier_cfg *theirs)
@@ -77,7 +78,7 @@ static void transfer(tp_run *R, tp_file *F, const classifier_cfg *theirs)
         if (theirs->size != t->cfg.size)
             classifier_load_resized(Q, m, F);
         else
-            classifier_weights(Q, F);
+            classifier_weights(Q, m, F);
         if (!tp_params_ok(Q)) tp_run_fail(R, "%s", tp_params_why(Q));
     }
     for (tp_param_info it = { 0 }; tp_run_ok(R) && tp_next_param(R->P, &it);)
@@ -93,7 +94,9 @@ void image_init(tp_run *R, tp_file *from)
     const char *file = tp_file_path(from);
     classifier_cfg theirs;
     char why[2048];
-    if (!classifier_read(&theirs, from, why, sizeof why))
+    const bool described = tp_file_meta(from, "model") || tp_file_meta(from, "classifier");
+    if (described ? !classifier_read(&theirs, from, why, sizeof why)
+                  : !image_file_describe(s->preset, from, &theirs, NULL, why, sizeof why))
         tp_run_fail(R, "%s", why);
     else if (theirs.of.model != ours->of.model)
         tp_run_fail(R, "%s holds another model: %s, not %s", file, classifier_family(&theirs),

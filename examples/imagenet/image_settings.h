@@ -54,6 +54,7 @@ extern const tp_option image_options[];
 /* The first member of the settings of every command that runs a trained model. */
 typedef struct image_common {
     tp_trained_settings t;
+    char *weights, *preset; /* a publisher's file and the model that it is for; or NULL */
     char *data;
     int64_t batch, seed;
 } image_common;

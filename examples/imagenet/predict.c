@@ -22,6 +22,8 @@ static const tp_option table[] = {
     TP_HEADING("MODEL AND IMAGES"),
     TP_ARGUMENTS(S, images, "IMAGE ...", "JPEG or PNG files."),
     TP_ROWS(tp_trained_options),
+    OPTION_WEIGHTS(S),
+    OPTION_PRESET(S),
     OPTION_TRAINED_SIZE(S),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),

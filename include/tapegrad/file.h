@@ -41,6 +41,11 @@ TP_API int tp_file_count(const tp_file *F);                       /* number of t
 TP_API const tp_file_tensor *tp_file_at(const tp_file *F, int i); /* by offset; NULL: none  */
 TP_API const tp_file_tensor *tp_file_find(const tp_file *F, const char *name); /* NULL: none */
 
+/* From here on F has only the tensors whose names begin with prefix, under the rest of their names:
+ * "model." of a checkpoint that holds an optimiser, too. Earlier tp_file_tensor pointers of F become
+ * invalid. Fails F if there is no such tensor. */
+TP_API bool tp_file_enter(tp_file *F, const char *prefix);
+
 /* The stored bytes of a tensor, read once and kept until F is closed; tp_file_read needs no such copy.
  * NULL, with F failed, if they cannot be read. */
 TP_API const void *tp_file_data(tp_file *F, const tp_file_tensor *t);

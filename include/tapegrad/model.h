@@ -127,7 +127,7 @@ typedef struct tp_model {
     /* Loads weights of the same model for another input size (tp_vil_load). NULL: the weights do not
      * depend on it. resizes: what is resized, in words. all_resized: false if some weights keep their
      * initial values instead; NULL: none do. */
-    bool (*load)(tp_params *P, const void *m, const char *path);
+    bool (*load)(tp_params *P, const void *m, tp_file *F);
     const char *resizes;
     bool (*all_resized)(const void *cfg);
 
@@ -220,7 +220,9 @@ TP_API void *tp_net_state_new(const tp_net *N);
 TP_API void tp_net_state_free(const tp_net *N, tp_tape *T, void *state);
 
 /* Loads the weights of a checkpoint of the same model into P, where N was declared without a prefix;
- * floating dtypes are converted. resized: the checkpoint is for another input size. False: see
+ * floating dtypes are converted. The checkpoint may be a publisher's: weights under a prefix such as
+ * "state_dict.module." are found (F has entered it afterwards, tp_file_enter), and buffers that the
+ * model computes are skipped. resized: the checkpoint is for another input size. False: see
  * tp_params_why. */
 TP_API bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized);
 

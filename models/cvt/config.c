@@ -222,10 +222,10 @@ static bool model_same(const void *one, const void *other)
            a->conv_bias == b->conv_bias;
 }
 
-static bool model_load(tp_params *P, const void *m, const char *path)
+static bool model_load(tp_params *P, const void *m, tp_file *F)
 {
     (void)m;
-    return tp_cvt_load(P, path);
+    return tp__cvt_load(P, F);
 }
 
 static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)

@@ -8,6 +8,8 @@
 
 #include <tapegrad/cvt.h>
 
+#include "model_inner.h"
+
 /* How many times each row of t is repeated in the parameter; 0: the shapes do not match. */
 static int64_t times(const tp_param_info *it, const tp_file_tensor *t)
 {
@@ -42,7 +44,7 @@ static bool grow(tp_params *P, tp_file *F, const tp_param_info *it, const tp_fil
 }
 
 /* Loads the parameters of equal shape, then those that grow. */
-static bool load(tp_params *P, tp_file *F)
+bool tp__cvt_load(tp_params *P, tp_file *F)
 {
     const tp_load_opts strict = { .convert = true }, partial = { .convert = true, .partial = true };
     bool possible = true, grows = false;
@@ -65,7 +67,7 @@ static bool load(tp_params *P, tp_file *F)
 bool tp_cvt_load(tp_params *P, const char *path)
 {
     tp_file *F = tp_file_open(path);
-    const bool ok = load(P, F);
+    const bool ok = tp__cvt_load(P, F);
     tp_file_close(F);
     return ok;
 }

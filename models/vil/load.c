@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "inner.h"
+#include "model_inner.h"
 
 /* ---- resizing ---- */
 
@@ -156,16 +157,23 @@ static void load_others(loader *l, const tp_vil *m)
     load_head(l, m->head.path, "bias", m->head.bias);
 }
 
-bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path)
+bool tp__vil_load(tp_params *P, const void *m, tp_file *F)
 {
-    if (!tp_params_want_module(P, m, "vil")) return false;
-    loader l = { .P = P, .F = tp_file_open(path) };
+    loader l = { .P = P, .F = F };
     char why[256];
     if (all_there(&l)) {
         if (!tp_model_read_cfg(&tp_model_vil, &l.old, l.F, why, sizeof why)) l.old.stages = 0;
         if (tp_params_read(P, l.F, "", &(tp_load_opts){ .partial = true, .convert = true }))
             load_others(&l, m);
     }
-    tp_file_close(l.F);
     return tp_params_ok(P);
+}
+
+bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path)
+{
+    if (!tp_params_want_module(P, m, "vil")) return false;
+    tp_file *F = tp_file_open(path);
+    const bool ok = tp__vil_load(P, m, F);
+    tp_file_close(F);
+    return ok;
 }

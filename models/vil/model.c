@@ -80,9 +80,9 @@ static bool model_same(const void *one, const void *other)
     return same;
 }
 
-static bool model_load(tp_params *P, const void *m, const char *path)
+static bool model_load(tp_params *P, const void *m, tp_file *F)
 {
-    return tp_vil_load(P, m, path);
+    return tp__vil_load(P, m, F);
 }
 
 /* Linformer's mixtures fit one size of map only; for another they keep their initial values. */

@@ -196,10 +196,10 @@ static bool model_same(const void *one, const void *other)
            memcmp(a->heads, b->heads, sizeof a->heads) == 0 && a->attn.variant == b->attn.variant;
 }
 
-static bool model_load(tp_params *P, const void *m, const char *path)
+static bool model_load(tp_params *P, const void *m, tp_file *F)
 {
     (void)m;
-    return tp_vit_lsla_load(P, path);
+    return tp__vit_lsla_load(P, F);
 }
 
 static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)

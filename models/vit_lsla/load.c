@@ -8,6 +8,8 @@
 #include <string.h>
 #include <tapegrad/vit_lsla.h>
 
+#include "model_inner.h"
+
 /* Weights of four samples for a position t in [0,1) after the second sample (a = -0.75). */
 static void cubic(double t, double weight[4])
 {
@@ -121,15 +123,21 @@ static bool check(tp_params *P, tp_file *F)
     return tp_params_ok(P);
 }
 
-bool tp_vit_lsla_load(tp_params *P, const char *path)
+bool tp__vit_lsla_load(tp_params *P, tp_file *F)
 {
-    tp_file *F = tp_file_open(path);
     if (check(P, F) &&
         tp_params_read(P, F, "", &(tp_load_opts){ .partial = true, .convert = true }))
         for (tp_param_info it = { 0 }; tp_params_ok(P) && tp_next_param(P, &it);) {
             const tp_file_tensor *t = tp_file_find(F, it.name);
             if (t && !same_shape(&t->shape, &it.shape)) load_resized(P, F, &it, t);
         }
-    tp_file_close(F);
     return tp_params_ok(P);
+}
+
+bool tp_vit_lsla_load(tp_params *P, const char *path)
+{
+    tp_file *F = tp_file_open(path);
+    const bool ok = tp__vit_lsla_load(P, F);
+    tp_file_close(F);
+    return ok;
 }

@@ -29,15 +29,15 @@ bool tp__file_at(tp_file *F, size_t from, void *to, size_t n)
     return read_at(F, F->fd, from, to, n);
 }
 
-static tp_slot *slot_of(const tp_file_tensor *t)
+static tp_file_slot *slot_of(const tp_file_tensor *t)
 {
-    return (tp_slot *)t;
+    return (tp_file_slot *)t;
 }
 
 /* Reads all of a tensor and compares its checksum. Without a destination the bytes go to a buffer,
  * piece by piece. Pieces are small, so that the bytes are still in the cache when they are
  * summed. */
-static bool read_checked(tp_file *F, tp_slot *s, void *to)
+static bool read_checked(tp_file *F, tp_file_slot *s, void *to)
 {
     enum { PIECE = 1 << 16 };
     char buffer[PIECE];
@@ -59,7 +59,8 @@ static bool read_checked(tp_file *F, tp_slot *s, void *to)
 
 /* Reads elements `first` to first+n-1 in row-major order, of `size` bytes each. Runs along the last
  * axis without gaps are read at once. */
-static bool gather(tp_file *F, const tp_slot *s, int64_t first, int64_t n, size_t size, char *to)
+static bool gather(tp_file *F, const tp_file_slot *s, int64_t first, int64_t n, size_t size,
+                   char *to)
 {
     const tp_shape *shape = &s->tensor.shape;
     const int last = shape->ndim - 1;
@@ -80,7 +81,7 @@ static bool gather(tp_file *F, const tp_slot *s, int64_t first, int64_t n, size_
     return true;
 }
 
-static bool read_shard(tp_file *F, const tp_slot *s, size_t first, size_t n, void *to)
+static bool read_shard(tp_file *F, const tp_file_slot *s, size_t first, size_t n, void *to)
 {
     if (tp__file_bytes(s->shard, s->there, first, n, to)) return true;
     bad(F, "%s", tp_file_why(s->shard));
@@ -89,7 +90,7 @@ static bool read_shard(tp_file *F, const tp_slot *s, size_t first, size_t n, voi
 
 bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n, void *to)
 {
-    tp_slot *s = slot_of(t);
+    tp_file_slot *s = slot_of(t);
     if (!tp_file_ok(F)) return false;
     if (s->shard) return read_shard(F, s, first, n, to);
     if (s->scattered) {
@@ -126,7 +127,7 @@ const void *tp_file_data(tp_file *F, const tp_file_tensor *t)
         if (F) tp__file_fail(F, TP_E_VALUE, TP_FILE_ABSENT);
         return NULL;
     }
-    tp_slot *s = slot_of(t);
+    tp_file_slot *s = slot_of(t);
     if (s->bytes || !tp_file_ok(F)) return s->bytes;
     void *bytes = malloc(t->bytes + (t->bytes == 0));
     if (!bytes)

@@ -36,7 +36,7 @@ void tp__file_fail(tp_file *F, tp_code code, const char *fmt, ...)
 static bool grow(tp_file *F)
 {
     const int room = F->room ? 2 * F->room : 64;
-    tp_slot *at = F->n < INT_MAX / 2 ? realloc(F->at, (size_t)room * sizeof *at) : NULL;
+    tp_file_slot *at = F->n < INT_MAX / 2 ? realloc(F->at, (size_t)room * sizeof *at) : NULL;
     if (!at) {
         tp__file_fail(F, TP_E_MEMORY, "out of memory for the list of %d tensors", room);
         return false;
@@ -57,14 +57,14 @@ static bool is_row_major(const tp_shape *s, const int64_t *stride)
     return true;
 }
 
-tp_slot *tp__file_add(tp_file *F, const char *name, bool copy, const tp_stored *s,
-                      const tp_shape *shape, const int64_t *stride, int fd, size_t from)
+tp_file_slot *tp__file_add(tp_file *F, const char *name, bool copy, const tp_stored *s,
+                           const tp_shape *shape, const int64_t *stride, int fd, size_t from)
 {
     if (!tp_file_ok(F) || (F->n == F->room && !grow(F))) return NULL;
-    tp_slot *t = &F->at[F->n];
-    *t = (tp_slot){ .tensor = { .stored = s->name, .shape = *shape, .offset = from },
-                    .fd = fd,
-                    .from = from };
+    tp_file_slot *t = &F->at[F->n];
+    *t = (tp_file_slot){ .tensor = { .stored = s->name, .shape = *shape, .offset = from },
+                         .fd = fd,
+                         .from = from };
     if (!tp__numel(shape, &t->tensor.numel) ||
         !tp__size_mul((size_t)t->tensor.numel, s->size, &t->tensor.bytes)) {
         bad(F, "the shape of tensor '%.200s' has more elements than can be counted" TP_FILE_AGAIN,
@@ -91,11 +91,12 @@ static int by_name(const void *a, const void *b)
 
 void tp__file_index(tp_file *F)
 {
-    F->by_name = malloc(((size_t)F->n + 1) * sizeof *F->by_name);
-    if (!F->by_name) {
+    const tp_file_tensor **index = realloc(F->by_name, ((size_t)F->n + 1) * sizeof *index);
+    if (!index) {
         tp__file_fail(F, TP_E_MEMORY, "out of memory for the index of %d tensors", F->n);
         return;
     }
+    F->by_name = index;
     for (int i = 0; i < F->n; i++) F->by_name[i] = &F->at[i].tensor;
     qsort(F->by_name, (size_t)F->n, sizeof *F->by_name, by_name);
     for (int i = 1; i < F->n; i++)
@@ -110,6 +111,28 @@ int tp__file_keep(tp_file *F, int fd)
     else
         F->unpacked[F->nunpacked++] = fd;
     return fd;
+}
+
+bool tp_file_enter(tp_file *F, const char *prefix)
+{
+    const size_t length = strlen(prefix);
+    int n = 0;
+    F = tp__file_some(F);
+    if (!tp_file_ok(F)) return false;
+    for (int i = 0; i < F->n; i++) {
+        tp_file_slot *s = &F->at[i];
+        if (strncmp(s->tensor.name, prefix, length) == 0 && s->tensor.name[length]) {
+            s->tensor.name += length;
+            F->at[n++] = *s;
+        } else {
+            free(s->bytes);
+            free(s->name);
+        }
+    }
+    F->n = n;
+    if (n == 0) bad(F, "has no tensor whose name begins with '%.200s'", prefix);
+    tp__file_index(F);
+    return tp_file_ok(F);
 }
 
 /* ---- state and lookup ---- */

@@ -160,7 +160,8 @@ static void parse_tensor(tp_file *F, const char *name, const json_t *j)
     if (!s || !parse_shape(F, json_object_get(j, "shape"), &t) ||
         !parse_offsets(F, json_object_get(j, "data_offsets"), s->size, &t))
         return;
-    tp_slot *slot = tp__file_add(F, name, false, s, &t.shape, NULL, F->fd, F->data_from + t.offset);
+    tp_file_slot *slot =
+        tp__file_add(F, name, false, s, &t.shape, NULL, F->fd, F->data_from + t.offset);
     if (slot) slot->tensor.offset = t.offset;
 }
 
@@ -246,7 +247,8 @@ static bool parse_header(tp_file *F, size_t length)
 
 static int by_offset(const void *pa, const void *pb)
 {
-    const tp_file_tensor *a = &((const tp_slot *)pa)->tensor, *b = &((const tp_slot *)pb)->tensor;
+    const tp_file_tensor *a = &((const tp_file_slot *)pa)->tensor,
+                         *b = &((const tp_file_slot *)pb)->tensor;
     if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
     if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
     return strcmp(a->name, b->name);

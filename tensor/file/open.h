@@ -14,8 +14,8 @@
 #define TP_FILE_AGAIN "; the file is damaged: copy, download or write it again"
 
 /* A tensor and the location of its elements. */
-typedef struct tp_slot {
-    tp_file_tensor tensor; /* first: a tp_file_tensor of a file is a tp_slot */
+typedef struct tp_file_slot {
+    tp_file_tensor tensor; /* first: a tp_file_tensor of a file is a tp_file_slot */
     int fd;
     size_t from;                 /* offset of its first element in fd                     */
     bool scattered;              /* in the order of `stride`; else row-major without gaps */
@@ -26,7 +26,7 @@ typedef struct tp_slot {
     void *bytes;  /* returned by tp_file_data, or NULL          */
     uint64_t sum; /* the checksum, if the file has any          */
     bool is_checked;
-} tp_slot;
+} tp_file_slot;
 
 struct tp_file {
     tp_err err;
@@ -36,7 +36,7 @@ struct tp_file {
     size_t data_from, data_size; /* safetensors: the data after the header               */
     json_t *root, *meta;         /* own the metadata and the names of a safetensors file */
     int n, room;
-    tp_slot *at;
+    tp_file_slot *at;
     const tp_file_tensor **by_name;
     bool has_sums;
     tp_sum *sum;
@@ -54,8 +54,8 @@ tp_file *tp__file_open(const char *path, bool may_index);
 
 /* Adds a tensor whose first element is at offset `from` of fd; stride NULL: row-major. `copy`
  * copies the name, for names that the JSON does not own. Returns NULL with F failed. */
-tp_slot *tp__file_add(tp_file *F, const char *name, bool copy, const tp_stored *s,
-                      const tp_shape *shape, const int64_t *stride, int fd, size_t from);
+tp_file_slot *tp__file_add(tp_file *F, const char *name, bool copy, const tp_stored *s,
+                           const tp_shape *shape, const int64_t *stride, int fd, size_t from);
 
 /* Builds the index by name; no tensor is added afterwards. */
 void tp__file_index(tp_file *F);

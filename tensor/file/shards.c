@@ -85,7 +85,8 @@ static void add(tp_file *F, const char *name, const char *file)
         tp__file_fail(F, TP_E_IO, "tensor '%.200s' is not in '%.200s'; download both files again",
                       name, file);
     if (!t) return;
-    tp_slot *slot = tp__file_add(F, name, true, tp__stored(t->stored), &t->shape, NULL, F->fd, 0);
+    tp_file_slot *slot =
+        tp__file_add(F, name, true, tp__stored(t->stored), &t->shape, NULL, F->fd, 0);
     if (!slot) return;
     slot->shard = S;
     slot->there = t;

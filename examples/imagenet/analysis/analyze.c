@@ -26,6 +26,7 @@ static const tp_option table_of_flags[] = {
     TP_ARGUMENTS(S, beside, "RUN ...",
                  "Folders of more runs to draw in the similarity figure, for comparison."),
     TP_ROWS(tp_trained_options),
+    OPTION_WEIGHTS(S),
     OPTIONS_IMAGES(S, c.data, 0, 0),
     TP_CHOICE("split", S, split, "train|valid|test", 0, "The part to choose images from."),
     TP_INT("images", S, images, 1, 4096, 0, "Number of images to average over."),
@@ -49,8 +50,9 @@ static const tp_option table_of_flags[] = {
            "lsla: number of the query token in the window, from 0; -1: the eighth."),
     TP_FLAG("fresh", S, fresh, 0,
             "Use the model of --preset with its initial weights instead of a run."),
-    TP_STRING("preset", S, preset, "NAME,...", 0,
-              "resolution: the models; 'imagenet train --help' lists them. --fresh: one model."),
+    TP_STRING(
+        "preset", S, preset, "NAME,...", 0,
+        "resolution: the models; 'imagenet train --help' lists them. --fresh, --weights: one."),
     TP_INT("seed", S, c.seed, 0, TP_BIG, 0, "Seed of the choice of images and of --fresh weights."),
     TP_STRING("sizes", S, sizes, "N,...", 0, "resolution: image sizes, in pixels a side."),
     TP_NUM("seconds", S, seconds, 0.01, 3600, 0, "resolution: duration of each measurement."),
@@ -146,7 +148,8 @@ static bool open_run(analysis *a, const analyze_options *s, const char *run)
     image_common c = s->c;
     const bool first = run == s->c.t.run_dir;
     c.t.run_dir = (char *)(uintptr_t)run;
-    if (!first) c.t.checkpoint = NULL;
+    c.preset = s->preset;
+    if (!first) c.t.checkpoint = c.weights = NULL;
     if (first && s->fresh) return open_fresh(a, s) && open_images(a, s);
     if (!image_file_open(&a->f, &c, s->size)) return analysis_fail(a, "%s", a->f.t.why);
     return open_images(a, s);
