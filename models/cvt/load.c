@@ -21,11 +21,11 @@ static int64_t times(const tp_param_info *it, const tp_file_tensor *t)
     return a->ndim == 1 || a->dim[1] == b->dim[1] ? a->dim[0] / b->dim[0] : 0;
 }
 
-/* Adds row i / k of t to row i of the parameter. */
-static bool grow(tp_params *P, tp_file *F, const tp_param_info *it, const tp_file_tensor *t)
+/* Adds row i / k of t to row i of the parameter, k > 0. */
+static bool grow(tp_params *P, tp_file *F, const tp_param_info *it, const tp_file_tensor *t,
+                 int64_t k)
 {
     const int64_t n = tp_numel(it->tensor), rows = it->shape.dim[0], columns = n / rows;
-    const int64_t k = times(it, t);
     const size_t bytes = (size_t)n * sizeof(double);
     double *x = malloc(bytes), *from = malloc(bytes);
     bool ok = false;
@@ -59,7 +59,8 @@ bool tp__cvt_load(tp_params *P, tp_file *F)
     if (!tp_params_read(P, F, "", &partial)) return false;
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
         const tp_file_tensor *t = tp_file_find(F, it.name);
-        if (times(&it, t) > 1 && !grow(P, F, &it, t)) return false;
+        const int64_t k = times(&it, t);
+        if (k > 1 && !grow(P, F, &it, t, k)) return false;
     }
     return true;
 }

@@ -182,7 +182,7 @@ static tp_vil_out run_stage(tp_tape *T, const tp_vil *m, int stage, const tp_vil
                             tp_tensor map)
 {
     const tp_vil_stage *s = &m->cfg.stage[stage];
-    int64_t size[2];
+    int64_t size[2] = { 0 };
     tp_vil_out y;
 
     y.tokens = tp_vil_embed_forward(T, &m->embed[stage], map, size);

@@ -213,7 +213,7 @@ static attn prepare(const tp_call *c, bool positions)
     } else {
         a.mask = c->x[3].data;
         a.bias = c->x[4].data;
-        a.bias_batch = g.shared ? 0 : g.heads * g.queries * g.keys;
+        a.bias_batch = a.bias && !g.shared ? g.heads * g.queries * g.keys : 0;
     }
     return a;
 }

@@ -94,7 +94,7 @@ bool tp__file_bytes(tp_file *F, const tp_file_tensor *t, size_t first, size_t n,
     if (!tp_file_ok(F)) return false;
     if (s->shard) return read_shard(F, s, first, n, to);
     if (s->scattered) {
-        const size_t size = t->bytes / (size_t)t->numel;
+        const size_t size = tp__stored(t->stored)->size;
         return gather(F, s, (int64_t)(first / size), (int64_t)(n / size), size, to);
     }
     if (F->has_sums && !s->is_checked) {

@@ -39,13 +39,12 @@ static void read_format(tp_file *F, bool may_index)
     uint64_t header;
     if (!tp__file_at(F, 0, first, F->size < 9 ? 8 : 9)) return;
     memcpy(&header, first, sizeof header);
-    if (first[8] == '{' && header <= F->size - 8)
-        tp__file_header(F);
-    else if (memcmp(first, "PK\3\4", 4) == 0)
+    const bool other = first[8] != '{' || header > F->size - 8;
+    if (other && memcmp(first, "PK\3\4", 4) == 0)
         tp__file_torch_zip(F);
-    else if (first[0] == 0x80 && first[1] >= 2 && first[1] <= 5)
+    else if (other && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5)
         tp__file_torch_legacy(F);
-    else if (first[0] == '{' && may_index)
+    else if (other && first[0] == '{' && may_index)
         tp__file_shards(F);
     else
         tp__file_header(F);

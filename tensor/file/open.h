@@ -57,7 +57,7 @@ tp_file *tp__file_open(const char *path, bool may_index);
 tp_file_slot *tp__file_add(tp_file *F, const char *name, bool copy, const tp_stored *s,
                            const tp_shape *shape, const int64_t *stride, int fd, size_t from);
 
-/* Builds the index by name; no tensor is added afterwards. */
+/* Builds the index by name; to be called again after the list has changed. */
 void tp__file_index(tp_file *F);
 
 /* Adds a pair to the metadata, unless its key is not UTF-8. */

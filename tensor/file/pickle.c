@@ -1,6 +1,7 @@
 /* pickle.c - the instructions of the pickle machine, and access to its values. */
 #include "tensor/file/pickle_inner.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,9 +58,7 @@ static void push_name(tp_pickle *p, const char *module, const char *name)
     tp_pickle_value *v = tp__pickle_new_value(p, TP_PICKLE_NAME);
     char *text = v ? tp__pickle_allocate(p, size + 1) : NULL;
     if (!text) return;
-    memcpy(text, module, strlen(module));
-    text[strlen(module)] = '.';
-    memcpy(text + strlen(module) + 1, name, strlen(name) + 1);
+    snprintf(text, size + 1, "%s.%s", module, name);
     v->text = text;
     v->size = size;
     if (!p->allows(text))

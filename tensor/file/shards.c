@@ -3,6 +3,7 @@
  *     { "metadata": { ... }, "weight_map": { "NAME": "model-00001-of-00002.safetensors", ... } }
  *
  * The files are in the folder of the index and may have any format except an index. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,13 +37,11 @@ static json_t *parse_index(tp_file *F)
 /* The path of a file in the folder of the index; NULL without memory. */
 static char *beside(const tp_file *F, const char *name)
 {
-    const char *slash = strrchr(F->path, '/');
-    const size_t folder = slash ? (size_t)(slash + 1 - F->path) : 0;
-    char *path = malloc(folder + strlen(name) + 1);
-    if (!path) return NULL;
-    memcpy(path, F->path, folder);
-    strcpy(path + folder, name);
-    return path;
+    const char *path = tp_file_path(F), *slash = strrchr(path, '/');
+    const size_t folder = slash ? (size_t)(slash + 1 - path) : 0, size = folder + strlen(name) + 1;
+    char *made = malloc(size);
+    if (made) snprintf(made, size, "%.*s%s", (int)folder, path, name);
+    return made;
 }
 
 static bool is_plain(const char *name)
@@ -71,7 +70,7 @@ static tp_file *open_shard(tp_file *F, const char *name)
 static tp_file *find_shard(tp_file *F, const char *name)
 {
     for (int i = F->nshards - 1; i >= 0; i--) {
-        const char *path = F->shards[i]->path, *slash = strrchr(path, '/');
+        const char *path = tp_file_path(F->shards[i]), *slash = strrchr(path, '/');
         if (strcmp(slash ? slash + 1 : path, name) == 0) return F->shards[i];
     }
     return open_shard(F, name);
@@ -105,7 +104,8 @@ void tp__file_shards(tp_file *F)
             tp__file_fail(F, TP_E_IO,
                           "tensor '%.200s' is not given the name of a file in the same folder",
                           name);
-        if (tp_file_ok(F)) add(F, name, file);
+        else if (tp_file_ok(F))
+            add(F, name, file);
     }
     json_decref(index);
 }
