@@ -14,7 +14,8 @@ typedef struct request {
 
 static const tp_option table[] = {
     TP_HEADING("OPTIONS"),
-    TP_ARGUMENTS(request, files, "FILE ...", "safetensors files."),
+    TP_ARGUMENTS(request, files, "FILE ...",
+                 "safetensors, PyTorch's .pth, .pt or .bin, or the index of several files."),
     TP_FLAG("names", request, names, 0, "Print only the names of the tensors, one per line."),
     TP_FLAG("meta", request, meta, 0, "Print only the metadata, one KEY = VALUE per line."),
     { 0 },
@@ -29,7 +30,7 @@ static bool check(const void *settings, char *why, size_t size)
 
 static const tp_command manual = {
     .name = "tp-inspect",
-    .summary = "lists the tensors and the metadata of safetensors files",
+    .summary = "lists the tensors and the metadata of files of weights",
     .synopsis = "[--names | --meta] FILE ...",
     .about =
         "Checks each FILE and prints its metadata, then one line for each tensor in the order of "
