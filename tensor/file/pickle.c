@@ -7,7 +7,7 @@
 
 enum { MOST_MEMO = 1 << 22 };
 
-static tp_pickle no_memory = { .err = { TP_E_MEMORY, "out of memory for the pickle" } };
+static tp_pickle no_memory = { .err = { TP_E_MEMORY, "out of memory for the pickle", NULL } };
 
 /* ---- numbers and containers ---- */
 
