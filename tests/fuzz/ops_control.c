@@ -166,7 +166,10 @@ static tp_tensor carry(ops_env *e, const ops_row *r)
     (void)r;
     if (e->no_tape) return TP_NONE;
     const tp_tensor x = ops_flag(e) ? ops_any(e).t : TP_NONE;
-    return tp_carry(ops_tape(e), &e->w[e->world].carried, x);
+    tp_tensor *slot = &e->w[e->world].carried;
+    const tp_tensor before = *slot, now = tp_carry(ops_tape(e), slot, x);
+    /* The slot keeps its tensor if x is of a parameter set that failed, which only one world's can. */
+    return now.node == before.node && now.gen == before.gen ? TP_NONE : now;
 }
 
 static tp_tensor write_rows(ops_env *e, const ops_row *r)
