@@ -13,9 +13,9 @@ bool tp__vil_load(tp_params *P, const void *m, tp_file *F);
 bool tp__cvt_load(tp_params *P, tp_file *F);
 bool tp__vit_lsla_load(tp_params *P, tp_file *F);
 
-/* Enters the part of F that holds most of P's names, which its publisher may have wrapped:
- * "state_dict.module.". Of equal parts, F itself if it is one, else the one with the shortest name,
- * since averages are called after the weights ("model_ema." beside "model."). */
+/* Enters the prefix of F under which most of P's names are ("state_dict.module."), the shortest one of
+ * equals; averaged weights only if there are no others. Enters none if F has any of the names itself:
+ * an optimiser's moments must not stand in for a weight that is missing. */
 void tp__published_enter(const tp_params *P, tp_file *F);
 
 /* ---- checks of configurations ---- */

@@ -42,28 +42,35 @@ static void count_name(search *s, const tp_file *F, const char *name)
     }
 }
 
+/* Training programs call averaged weights so: "model_ema.", "ema_model.". */
+static bool is_average(const candidate *c)
+{
+    return strstr(c->prefix, "ema") != NULL;
+}
+
 static bool is_better(const candidate *a, const candidate *b)
 {
+    if (is_average(a) != is_average(b)) return is_average(b);
     if (a->names != b->names) return a->names > b->names;
     return strlen(a->prefix) < strlen(b->prefix);
 }
 
-static bool has_all(const tp_params *P, const tp_file *F)
+static bool has_any(const tp_params *P, const tp_file *F)
 {
-    bool all = true;
-    for (tp_param_info it = { 0 }; all && tp_next_param(P, &it);)
-        all = it.alias_of || tp_file_find(F, it.name);
-    return all;
+    bool any = false;
+    for (tp_param_info it = { 0 }; !any && tp_next_param(P, &it);)
+        any = tp_file_find(F, it.name) != NULL;
+    return any;
 }
 
 void tp__published_enter(const tp_params *P, tp_file *F)
 {
-    search *s = has_all(P, F) ? NULL : calloc(1, sizeof *s);
+    search *s = has_any(P, F) ? NULL : calloc(1, sizeof *s);
     const candidate *best = NULL;
-    if (!s) return; /* if it is for memory, loading reports the names that are missing */
+    if (!s) return; /* without memory, loading reports the names that are missing */
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) count_name(s, F, it.name);
     for (int i = 0; i < s->n; i++)
         if (!best || is_better(&s->at[i], best)) best = &s->at[i];
-    if (best && best->prefix[0]) tp_file_enter(F, best->prefix);
+    if (best) tp_file_enter(F, best->prefix);
     free(s);
 }

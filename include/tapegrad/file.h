@@ -18,7 +18,7 @@ typedef struct tp_file_tensor {
     const char *stored; /* "F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL", ... */
     tp_shape shape;
     int64_t numel;
-    size_t offset, bytes; /* of the stored form, from the start of the data section */
+    size_t offset, bytes; /* of the stored form; safetensors: from the start of the data */
 } tp_file_tensor;
 
 /* Opens and checks a file of tensors; the format is detected from its first bytes
@@ -37,8 +37,9 @@ TP_API bool tp_file_ok(const tp_file *F);
 TP_API const char *tp_file_why(const tp_file *F);
 TP_API const char *tp_file_path(const tp_file *F);
 
-TP_API int tp_file_count(const tp_file *F);                       /* number of tensors      */
-TP_API const tp_file_tensor *tp_file_at(const tp_file *F, int i); /* by offset; NULL: none  */
+/* Number of tensors, and tensor i in the order of the file; NULL: none. */
+TP_API int tp_file_count(const tp_file *F);
+TP_API const tp_file_tensor *tp_file_at(const tp_file *F, int i);
 TP_API const tp_file_tensor *tp_file_find(const tp_file *F, const char *name); /* NULL: none */
 
 /* From here on F has only the tensors whose names begin with prefix, under the rest of their names:

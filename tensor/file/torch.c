@@ -60,6 +60,8 @@ static const char *const others[] = {
     "numpy._core.multiarray.scalar",
     "__builtin__.set",
     "builtins.set",
+    "__builtin__.list",
+    "builtins.list",
     "__builtin__.dict",
     "builtins.dict",
 };
