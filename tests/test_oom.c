@@ -111,30 +111,28 @@ static uint64_t digest(world *w)
 
 /* ---- the loop over n ---- */
 
-typedef struct
-try {
+typedef struct attempt {
     size_t n, count; /* allocations n .. n + count - 1 fail */
     size_t calls;    /* number of allocations made          */
     bool ok;
     char why[4096];
-}
-try;
+} attempt;
 
 /* Ends the shortage and records its result. */
-static void end_try(try *t, bool ok, const char *why)
+static void end_attempt(attempt *t, bool ok, const char *why)
 {
     t->calls = malloc_heal();
     t->ok = ok;
     snprintf(t->why, sizeof t->why, "%s", why ? why : "no reason is given");
 }
 
-/* f makes one try, in which it calls malloc_fail(t->n, t->count) and end_try. */
-static void for_every_n(const char *name, void (*f)(void *env, try *t), void *env, int least)
+/* f makes one attempt, in which it calls malloc_fail(t->n, t->count) and end_attempt. */
+static void for_every_n(const char *name, void (*f)(void *env, attempt *t), void *env, int least)
 {
     malloc_fail(0, 0);
     for (size_t s = 0; s < sizeof shortages / sizeof *shortages; s++) {
         int failures = 0;
-        try t = { .n = 1, .count = shortages[s] };
+        attempt t = { .n = 1, .count = shortages[s] };
         for (;; t.n += STRIDE) {
             const int64_t live = malloc_live();
             f(env, &t);
@@ -177,18 +175,18 @@ static training undisturbed(int i)
     return t;
 }
 
-static void make(void *env, try *t)
+static void make(void *env, attempt *t)
 {
     const training *like = env;
     static world w;
     malloc_fail(t->n, t->count);
     world_open(&w, 1, like->compute, like->recompute);
-    end_try(t, !world_why(&w), world_why(&w));
+    end_attempt(t, !world_why(&w), world_why(&w));
     if (t->ok) cr_expect(step(&w) && digest(&w) == like->undisturbed, "make, allocation %zu", t->n);
     world_close(&w);
 }
 
-static void train(void *env, try *t)
+static void train(void *env, attempt *t)
 {
     const training *like = env;
     static world w;
@@ -197,7 +195,7 @@ static void train(void *env, try *t)
     tp_random_state(w.T, &seed, &offset);
     malloc_fail(t->n, t->count);
     const bool ok = step(&w);
-    end_try(t, ok, world_why(&w));
+    end_attempt(t, ok, world_why(&w));
     if (!ok) {
         cr_expect(tp_params_ok(w.P) && tp_ema_ok(w.E), "%s, allocation %zu: %s", like->name, t->n,
                   t->why);
@@ -304,7 +302,7 @@ typedef struct saving {
     size_t nbefore, nafter;
 } saving;
 
-static void save_again(void *env, try *t)
+static void save_again(void *env, attempt *t)
 {
     saving *s = env;
     char why[2048];
@@ -313,7 +311,7 @@ static void save_again(void *env, try *t)
     cr_assert(f && fwrite(s->before, 1, s->nbefore, f) == s->nbefore && fclose(f) == 0);
     malloc_fail(t->n, t->count);
     const bool ok = save(&s->w, path, why, sizeof why);
-    end_try(t, ok, why);
+    end_attempt(t, ok, why);
     if (!ok) {
         cr_expect(same_content(path, s->before, s->nbefore),
                   "save, allocation %zu: the former file", t->n);
@@ -326,7 +324,7 @@ static void save_again(void *env, try *t)
     cr_expect_eq(files_in_folder(), 1, "save, allocation %zu: something is left over", t->n);
 }
 
-static void load_fresh(void *env, try *t)
+static void load_fresh(void *env, attempt *t)
 {
     const uint64_t *undisturbed = env;
     static world w;
@@ -335,7 +333,7 @@ static void load_fresh(void *env, try *t)
     world_open(&w, 7, TP_F32, TP_RECOMPUTE_NONE);
     malloc_fail(t->n, t->count);
     const bool ok = load(&w, path, why, sizeof why);
-    end_try(t, ok, why);
+    end_attempt(t, ok, why);
     if (!ok) { /* objects stay failed after a failed load; new ones can load */
         world_close(&w);
         if (t->count > 1 && t->n % 16) return; /* to save time */
@@ -374,7 +372,7 @@ Test(oom, checkpoints, .timeout = 900)
 
 /* ---- decoding ---- */
 
-static void decode(void *env, try *t)
+static void decode(void *env, attempt *t)
 {
     world *w = env;
     float first[V], again[V];
@@ -388,7 +386,7 @@ static void decode(void *env, try *t)
         for (size_t i = 0; ok && i < sizeof tokens / sizeof *tokens; i++)
             ok = tp_ls_lm_decode(d, tokens[i], logits);
         if (k == 0)
-            end_try(t, ok, tp_why(T));
+            end_attempt(t, ok, tp_why(T));
         else
             cr_expect(ok, "decode after allocation %zu: %s", t->n, tp_why(T));
         tp_ls_lm_decoder_free(d);
@@ -420,7 +418,7 @@ static uint64_t hash_text(const tp_text *X)
     return h;
 }
 
-static void read_text(void *env, try *t)
+static void read_text(void *env, attempt *t)
 {
     uint64_t hash[2];
     for (int k = 0; k < 2; k++) {
@@ -430,7 +428,7 @@ static void read_text(void *env, try *t)
         tp_bytes *S = tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ .batch = B, .tokens = M });
         const bool ok = tp_bytes_next_host(S, x, y);
         if (k == 0)
-            end_try(t, ok, tp_bytes_why(S));
+            end_attempt(t, ok, tp_bytes_why(S));
         else
             cr_expect(ok, "text after allocation %zu: %s", t->n, tp_bytes_why(S));
         hash[k] = hash_text(X);
@@ -455,7 +453,7 @@ Test(oom, texts, .timeout = 900)
     remove_folder();
 }
 
-static void read_table(void *env, try *t)
+static void read_table(void *env, attempt *t)
 {
     const tp_column columns[] = { { TP_I32, TP_SHAPE(8) }, { TP_I32, TP_SCALAR } };
     uint64_t hash[2];
@@ -472,7 +470,7 @@ static void read_table(void *env, try *t)
         const bool ok = tp_table_ok(X) && tp_samples_ok(S);
         const char *why = tp_table_ok(X) ? tp_samples_why(S) : tp_table_why(X);
         if (k == 0)
-            end_try(t, ok, why);
+            end_attempt(t, ok, why);
         else
             cr_expect(ok, "table after allocation %zu: %s", t->n, why);
         hash[k] = tp_samples_hash(S);
@@ -491,6 +489,40 @@ Test(oom, tables, .timeout = 900)
     fclose(f);
     for_every_n("table", read_table, (void *)(uintptr_t)in_folder("rows"), 12);
     remove_folder();
+}
+
+/* ---- files of weights ---- */
+
+static void read_weights(void *env, attempt *t)
+{
+    uint64_t hash[2] = { TP_HASH, TP_HASH };
+    for (int k = 0; k < 2; k++) {
+        if (k == 0) malloc_fail(t->n, t->count);
+        tp_file *F = tp_file_open(env);
+        for (int i = 0; i < tp_file_count(F); i++) {
+            const tp_file_tensor *tensor = tp_file_at(F, i);
+            const unsigned char *bytes = tp_file_data(F, tensor);
+            for (size_t b = 0; bytes && b < tensor->bytes; b++)
+                hash[k] = tp_hash(hash[k], bytes[b]);
+        }
+        if (k == 0)
+            end_attempt(t, tp_file_ok(F), tp_file_why(F));
+        else
+            cr_expect(tp_file_ok(F), "weights after allocation %zu: %s", t->n, tp_file_why(F));
+        tp_file_close(F);
+    }
+    if (t->ok) cr_expect_eq(hash[0], hash[1], "weights, allocation %zu: other bytes", t->n);
+}
+
+Test(oom, weights, .timeout = 900)
+{
+    static const char *const names[] = { "zip.pth", "legacy.pth", "compressed.pth",
+                                         "shards.index.json" };
+    char path[1024];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, TP_SOURCE_DIR "/tests/fixtures/torch/%s", names[i]);
+        for_every_n(names[i], read_weights, path, 10);
+    }
 }
 
 /* ---- device memory, limited by the device ---- */
