@@ -23,7 +23,7 @@ case ${1:-} in
     ;;
 esac
 mode=${1:-60}
-[[ $mode =~ ^([1-9][0-9]*|merge|--runs)$ ]] || die "'$mode' is no number of seconds; see scripts/fuzz.sh --help"
+[[ $mode =~ ^([1-9][0-9]*|merge|--runs)$ ]] || die "'$mode' is not a number of seconds; see scripts/fuzz.sh --help"
 if [ $# -gt 1 ]; then
     [[ " $counts" = *" $2:"* ]] || die "There is no fuzzer '$2'; see scripts/fuzz.sh --help"
     counts=$(grep -oE "(^| )$2:[0-9]+" <<<"$counts")

@@ -16,7 +16,7 @@ TestSuite(files, .init = make_folder, .fini = remove_folder);
 /* ---- damage ---- */
 
 #define AGAIN "; the file is damaged: copy, download or write it again"
-#define OTHER "; this is no safetensors file, or its beginning is damaged"
+#define OTHER "; this is not a safetensors file, or its beginning is damaged"
 
 static const struct {
     const char *name;
@@ -69,9 +69,9 @@ static const struct {
     { "negative offset", 0, "{" TENSOR("a", "F32", "[1]", "[-4,0]") "}", 4,
       "tensor 'a' has no pair of data_offsets" AGAIN },
     { "offsets backwards", 0, "{" TENSOR("a", "F32", "[1]", "[4,0]") "}", 4,
-      "tensor 'a' lies at offsets 4 to 0 of 4 bytes of data" AGAIN },
+      "tensor 'a' is at offsets 4 to 0 of 4 bytes of data" AGAIN },
     { "cut off", 0, "{" TENSOR("a", "F32", "[2]", "[0,8]") "}", 7,
-      "tensor 'a' lies at offsets 0 to 8 of 7 bytes of data; the file is cut off: copy, download "
+      "tensor 'a' is at offsets 0 to 8 of 7 bytes of data; the file is cut off: copy, download "
       "or "
       "write it again" },
     { "wrong length", 0, "{" TENSOR("a", "F32", "[2,3]", "[0,20]") "}", 20,

@@ -386,7 +386,7 @@ Test(image, sizes_and_limits)
         { "too large, whatever is wanted of it",
           { .max_pixels = 9999, .shrink = 8, .box = { 0, 0, 1, 1 } },
           "JPEG: 400 x 300 pixels are more than the limit of 9999 (max_pixels)" },
-        { "shrink", { .shrink = 3 }, "JPEG: shrink is none of 1, 2, 4, 8" },
+        { "shrink", { .shrink = 3 }, "JPEG: shrink must be 1, 2, 4 or 8" },
         { "box",
           { .box = { 300, 0, 101, 5 } },
           "the box of 101 x 5 pixels at (300, 0) is not inside the image of 400 x 300" },

@@ -266,7 +266,7 @@ Test(torch_files, pickles_that_are_wrong)
                   "does not fit the pickle");
     REFUSE_PICKLE("NQ.].", "not that of a storage");
     REFUSE_PICKLE("]q\0h\0a.].", "contain themselves"); /* a list that is its own item */
-    refuse(write_all("x.pth", "\x80\2K\1.0123", 9), "none that torch.save has written");
+    refuse(write_all("x.pth", "\x80\2K\1.0123", 9), "not one of torch.save");
 }
 
 /* Each list holds the previous one twice: 2^30 values in a few bytes. */

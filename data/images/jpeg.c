@@ -126,7 +126,7 @@ static void start(reader *r, const tp_image_opts *o, int *orientation)
     struct jpeg_decompress_struct *d = &r->d;
     tp_box box;
     const int64_t by = o->shrink > 1 ? o->shrink : 1;
-    if (by != 1 && by != 2 && by != 4 && by != 8) refuse(r, "shrink is none of 1, 2, 4, 8");
+    if (by != 1 && by != 2 && by != 4 && by != 8) refuse(r, "shrink must be 1, 2, 4 or 8");
     if (o->orient) jpeg_save_markers(d, JPEG_APP0 + 1, 0xffff);
     jpeg_read_header(d, TRUE);
     if (!tp__image_allowed(r->p, "JPEG", d->image_width, d->image_height, o->max_pixels) ||

@@ -7,7 +7,7 @@
 #include "tensor/file/open.h"
 
 #define AGAIN TP_FILE_AGAIN
-#define OTHER "; this is no safetensors file, or its beginning is damaged"
+#define OTHER "; this is not a safetensors file, or its beginning is damaged"
 
 #define bad(F, ...) tp__file_fail(F, TP_E_IO, __VA_ARGS__)
 
@@ -131,7 +131,7 @@ static bool parse_offsets(tp_file *F, const json_t *j, size_t element, tp_file_t
         return false;
     }
     if (begin > end || end > F->data_size) {
-        bad(F, "tensor '%.200s' lies at offsets %llu to %llu of %llu bytes of data%s", t->name,
+        bad(F, "tensor '%.200s' is at offsets %llu to %llu of %llu bytes of data%s", t->name,
             (unsigned long long)begin, (unsigned long long)end, (unsigned long long)F->data_size,
             begin > end ? AGAIN : "; the file is cut off: copy, download or write it again");
         return false;

@@ -106,7 +106,7 @@ static void call(tp_pickle *p)
     const tp_pickle_value *callee = tp__pickle_pop(p);
     if (!tp__pickle_ok(p)) return;
     if (callee->kind != TP_PICKLE_NAME || args->kind != TP_PICKLE_TUPLE) {
-        tp__pickle_fail(p, "a call of the pickle is none");
+        tp__pickle_fail(p, "a call in the pickle lacks its function or arguments");
         return;
     }
     tp_pickle_value *v = tp__pickle_new_value(p, TP_PICKLE_CALL);
@@ -120,7 +120,8 @@ static void call_with_keywords(tp_pickle *p)
 {
     const tp_pickle_value *keywords = tp__pickle_pop(p);
     if (keywords->kind != TP_PICKLE_DICT || keywords->n != 0)
-        tp__pickle_fail(p, "a class of the pickle is made with keywords, which no tensor is");
+        tp__pickle_fail(
+            p, "an object of the pickle is constructed with keywords, which tensors do not need");
     call(p);
 }
 

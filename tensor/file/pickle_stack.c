@@ -81,7 +81,7 @@ void *tp__pickle_allocate(tp_pickle *p, size_t n)
     const size_t room = n > CHUNK ? n : CHUNK;
     if (room > MOST_BYTES - p->bytes) {
         tp__err(&p->err, TP_E_IO,
-                "the pickle needs more than %d MiB of memory; that is no list of tensors",
+                "the pickle needs more than %d MiB of memory, more than a list of tensors does",
                 MOST_BYTES >> 20);
         return NULL;
     }
@@ -100,8 +100,8 @@ tp_pickle_value *tp__pickle_new_value(tp_pickle *p, tp_pickle_kind kind)
 {
     tp_pickle_value *v = p->values < MOST_VALUES ? tp__pickle_allocate(p, sizeof *v) : NULL;
     if (p->values++ == MOST_VALUES)
-        tp__err(&p->err, TP_E_IO, "the pickle has more than %d values; that is no list of tensors",
-                MOST_VALUES);
+        tp__err(&p->err, TP_E_IO,
+                "the pickle has more than %d values, more than a list of tensors has", MOST_VALUES);
     if (v) *v = (tp_pickle_value){ .kind = kind };
     return v;
 }

@@ -40,7 +40,7 @@ static void check_preface(tp_torch *C)
     const tp_pickle_value *magic = tp__torch_next(C);
     if (!magic) return;
     if (!tp__pickle_is(magic, TP_PICKLE_TEXT, MAGIC)) {
-        tp__file_fail(C->F, TP_E_IO, "is a pickle, but none that torch.save has written");
+        tp__file_fail(C->F, TP_E_IO, "is a pickle, but not one of torch.save");
         return;
     }
     const tp_pickle_value *version = tp__torch_next(C),
