@@ -46,8 +46,8 @@ static void add(tp_writer *W, tp_params *P, const char *prefix, double scale, co
         const tp_dtype dt = it.dtype == TP_I64 ? TP_I64 : TP_F64;
         const size_t n = (size_t)tp_numel(it.tensor);
         char name[256];
-        double *x = malloc(n * sizeof *x); /* of doubles or of int64 */
         if (it.alias_of || (without && strcmp(it.name, without) == 0)) continue;
+        double *x = malloc(n * sizeof *x); /* of doubles or of int64 */
         cr_assert(tp_param_get(P, it.tensor, dt, x, n * sizeof *x), "%s", tp_params_why(P));
         for (size_t i = 0; dt == TP_F64 && i < n; i++) x[i] *= scale;
         snprintf(name, sizeof name, "%s%s", prefix, it.name);
