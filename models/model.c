@@ -1,8 +1,8 @@
 /* model.c - models by name, and configurations of any model as values, found through the table
  * (model_table.c). */
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <tapegrad/nearest.h>
 
 #include "model_inner.h"
 
@@ -35,45 +35,19 @@ const tp_model_row *tp_model_find(const char *name)
     return NULL;
 }
 
-enum { LONGEST = 64 };
-
-/* The Levenshtein distance of a [m] and b [n], ignoring case. */
-static size_t distance(const char *a, size_t m, const char *b, size_t n)
-{
-    size_t row[LONGEST + 1];
-    for (size_t k = 0; k <= n; k++) row[k] = k;
-    for (size_t i = 0; i < m; i++) {
-        size_t corner = row[0];
-        row[0] = i + 1;
-        for (size_t k = 0; k < n; k++) {
-            const bool same = tolower((unsigned char)a[i]) == tolower((unsigned char)b[k]);
-            size_t least = corner + !same;
-            if (row[k] + 1 < least) least = row[k] + 1;
-            if (row[k + 1] + 1 < least) least = row[k + 1] + 1;
-            corner = row[k + 1];
-            row[k + 1] = least;
-        }
-    }
-    return row[n];
-}
-
-/* Writes the name with the smallest distance. */
-static void nearest(const char *name, char *buf, size_t size)
+static bool unknown(const char *name, char *why, size_t size)
 {
     const tp_model_row *row;
-    const size_t length = strnlen(name, LONGEST);
-    size_t best = SIZE_MAX, n;
+    tp_nearest near = tp_nearest_to(name);
     for (int i = 0; (row = tp_model_at(i)); i++) {
-        char names[512];
-        snprintf(names, sizeof names, "%s %s", row->name, row->also ? row->also : "");
-        const char *at = names, *word;
-        while ((word = next_word(&at, &n))) {
-            const size_t d = n <= LONGEST ? distance(name, length, word, n) : SIZE_MAX;
-            if (d >= best) continue;
-            best = d;
-            snprintf(buf, size, "%.*s", (int)n, word);
-        }
+        tp_nearest_try(&near, row->name);
+        tp_nearest_try(&near, row->also);
     }
+    if (near.name[0])
+        snprintf(why, size, "no model is called '%.80s'; did you mean '%s'?", name, near.name);
+    else
+        snprintf(why, size, "no model is called '%.80s'; tp-models lists them all", name);
+    return false;
 }
 
 /* ---- presets ---- */
@@ -98,15 +72,11 @@ static bool is_repeated(int i)
 bool tp_model_preset(tp_model_cfg *c, const char *name, char *why, size_t size)
 {
     const tp_model_row *row = tp_model_find(name);
-    char near[LONGEST + 1] = "";
-
     if (row) return take_preset(c, row->model, row->name, why, size);
     for (int i = 0; (row = tp_model_at(i)); i++)
         if (!is_repeated(i) && take_preset(c, row->model, name, why, size)) return true;
-    nearest(name, near, sizeof near);
     memset(c, 0, sizeof *c);
-    snprintf(why, size, "no model is called '%.80s'; the nearest name is '%s'", name, near);
-    return false;
+    return unknown(name, why, size);
 }
 
 /* ---- configurations ---- */

@@ -428,11 +428,13 @@ Test(imagenet, refusals)
         const char *message;
     } bad[] = {
         { "", 2, "'imagenet COMMAND --help' prints the manual" },
-        { "trian", 2, "imagenet: 'trian' is not a command" },
+        { "trian", 2, "imagenet: 'trian' is not a command; did you mean 'train'?" },
         { "train --epoch 3", 2, "--epoch: unknown flag; did you mean --epochs?" },
         { "train --recipe swin", 2, "--recipe: 'swin' is not one of plain|small|vil|" },
         { "train image.png", 2, "'image.png' is not a flag" },
         { "train --preset resnet", 1, "--preset: 'resnet' is not one of tiny, convnet" },
+        { "train --preset cvt13", 1, "listed by tp-models; did you mean 'cvt-13'?\n" },
+        { "train --preset txl-small", 1, "listed by tp-models; did you mean 'vil-small'?\n" },
         { "train --data missing", 1, "missing" },
         { "train --data set --layout cifar10", 1, "set" },
         { "train --shapes 10 --batch 64", 1, "10" },

@@ -76,8 +76,7 @@ Test(model_table, unknown_names)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tp_model_cfg c;
         char why[512] = "", begin[128];
-        snprintf(begin, sizeof begin, "no model is called '%s'; the nearest name is '",
-                 cases[i].name);
+        snprintf(begin, sizeof begin, "no model is called '%s'; did you mean '", cases[i].name);
         cr_expect(!tp_model_preset(&c, cases[i].name, why, sizeof why) && !c.model, "%s",
                   cases[i].name);
         cr_expect(strncmp(why, begin, strlen(begin)) == 0 && strstr(why, cases[i].nearest),

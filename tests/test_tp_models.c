@@ -101,9 +101,11 @@ Test(tp_models, refusals)
         const char *output;
     } cases[] = {
         { "--summary cvt-14", 1,
-          "tp-models: no model is called 'cvt-14'; the nearest name is 'cvt-13'\n" },
+          "tp-models: no model is called 'cvt-14'; did you mean 'cvt-13'?\n" },
         { "--params CVT-13", 1,
-          "tp-models: no model is called 'CVT-13'; the nearest name is 'cvt-13'\n" },
+          "tp-models: no model is called 'CVT-13'; did you mean 'cvt-13'?\n" },
+        { "--summary resnet", 1,
+          "tp-models: no model is called 'resnet'; tp-models lists them all\n" },
         { "resnet", 1,
           "tp-models: no model's name begins with 'resnet'; run tp-models to list them all\n" },
         { "--filter resnet", 1,

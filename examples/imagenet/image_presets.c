@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/nearest.h>
 
 #include "image_settings.h"
 
@@ -158,11 +159,19 @@ static image_recipe own_recipe(const char *name, const tp_model_cfg *c)
 
 static bool unknown(const char *name, char *why, size_t size)
 {
+    const tp_model_row *row;
+    tp_nearest near = tp_nearest_to(name);
+    for (int i = 0; (row = tp_model_at(i)); i++)
+        if (row->model->input == TP_IMAGES) {
+            tp_nearest_try(&near, row->name);
+            tp_nearest_try(&near, row->also);
+        }
     int n = snprintf(why, size, "--preset: '%s' is not one of", name);
     for (int i = 0; i < PRESETS && n > 0 && (size_t)n < size; i++)
         n += snprintf(why + n, size - (size_t)n, "%s %s", i ? "," : "", presets[i].name);
     if (n > 0 && (size_t)n < size)
-        snprintf(why + n, size - (size_t)n, ", nor an image model listed by tp-models");
+        snprintf(why + n, size - (size_t)n, ", nor an image model listed by tp-models%s%s%s",
+                 near.name[0] ? "; did you mean '" : "", near.name, near.name[0] ? "'?" : "");
     return false;
 }
 

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/nearest.h>
 
 /* ---- rows ---- */
 
@@ -120,7 +121,12 @@ static bool set_choice(const tp_option *o, int *at, const char *text, char *why,
             *at = i;
             return true;
         }
-    snprintf(why, size, "'%s' is not one of %s", text, o->value);
+    tp_nearest near = tp_nearest_to(text);
+    tp_nearest_try(&near, o->value);
+    if (near.name[0])
+        snprintf(why, size, "'%s' is not one of %s; did you mean '%s'?", text, o->value, near.name);
+    else
+        snprintf(why, size, "'%s' is not one of %s", text, o->value);
     return false;
 }
 

@@ -1,8 +1,10 @@
 /* options_parse.c - uses an option table to parse a command line and to print the manual. */
 #include "options_inner.h"
 
+#include <ctype.h>
 #include <stddef.h>
 #include <string.h>
+#include <tapegrad/nearest.h>
 
 /* ---- messages ---- */
 
@@ -17,39 +19,44 @@ void tp__print_version(const char *command)
     printf("%s (tapegrad %s)\n", command, tp_version());
 }
 
-/* Levenshtein distance, one row at a time; names are short. */
-static int distance(const char *a, const char *b)
+/* Does the help of a flag begin with the words of name: "Learning rate." with "learning-rate"? */
+static bool is_about(const char *help, const char *name)
 {
-    int row[64];
-    const int n = (int)strlen(a), m = (int)strlen(b);
-    if (m >= 64 || n >= 64) return 64;
-    for (int j = 0; j <= m; j++) row[j] = j;
-    for (int i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= m; j++) {
-            const int swap = diagonal + (a[i - 1] != b[j - 1]);
-            const int shift = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = swap < shift ? swap : shift;
-        }
+    for (; *name; name++, help++)
+        if (tolower((unsigned char)*help) != *name && !(*help == ' ' && *name == '-')) return false;
+    return !isalnum((unsigned char)*help);
+}
+
+/* The flag that name describes, most closely if its help says little else; NULL: none. */
+static const char *described(const tp_option *const *row, int n, const char *name)
+{
+    const char *best = NULL;
+    size_t shortest = SIZE_MAX;
+    for (int i = 0; i < n; i++) {
+        if (!tp__option_is_flag(row[i]) || !is_about(row[i]->help, name)) continue;
+        const size_t length = strcspn(row[i]->help, ".;:");
+        if (length >= shortest) continue;
+        shortest = length;
+        best = row[i]->name;
     }
-    return row[m];
+    return best;
 }
 
 static int unknown(const tp_command *c, const char *name)
 {
     const tp_option *row[TP_MAX_OPTIONS];
-    const char *best = NULL;
-    int least = strlen(name) < 4 ? (int)strlen(name) : 4; /* suggest only names closer than this */
+    tp_nearest near = tp_nearest_to(name);
     const int n = tp_options_list(c->table, row);
-    for (int i = 0; i < n; i++)
-        if (tp__option_is_flag(row[i]) && distance(name, row[i]->name) < least) {
-            least = distance(name, row[i]->name);
-            best = row[i]->name;
-        }
+    for (int i = 0; i < n; i++) {
+        char opposite[64];
+        if (!tp__option_is_flag(row[i])) continue;
+        tp_nearest_try(&near, row[i]->name);
+        snprintf(opposite, sizeof opposite, "no-%s", row[i]->name);
+        if (row[i]->kind == TP_OPTION_BOOL) tp_nearest_try(&near, opposite);
+    }
+    const char *meant = near.name[0] ? near.name : described(row, n, name);
     fprintf(stderr, "%s: --%s: unknown flag", c->name, name);
-    if (best) fprintf(stderr, "; did you mean --%s?", best);
+    if (meant) fprintf(stderr, "; did you mean --%s?", meant);
     fputc('\n', stderr);
     return tp__bad_usage(c->name);
 }

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <tapegrad/nearest.h>
 #include <tapegrad/train.h>
 
 static void usage(const char *program, const char *about, const tp_subcommand *rows, FILE *out)
@@ -14,6 +15,15 @@ static void usage(const char *program, const char *about, const tp_subcommand *r
     for (const tp_subcommand *c = rows; c->name; c++)
         fprintf(out, "    %s %-*s %s\n", program, width, c->name, c->what);
     fprintf(out, "\n'%s COMMAND --help' prints the manual of a command.\n", program);
+}
+
+static void unknown(const char *program, const tp_subcommand *rows, const char *name)
+{
+    tp_nearest near = tp_nearest_to(name);
+    for (const tp_subcommand *c = rows; c->name; c++) tp_nearest_try(&near, c->name);
+    fprintf(stderr, "%s: '%s' is not a command", program, name);
+    if (near.name[0]) fprintf(stderr, "; did you mean '%s'?", near.name);
+    fprintf(stderr, "\n\n");
 }
 
 int tp_subcommands_main(const char *program, const char *about, const tp_subcommand *rows, int argc,
@@ -31,7 +41,7 @@ int tp_subcommands_main(const char *program, const char *about, const tp_subcomm
         tp__print_version(program);
         return 0;
     }
-    if (argc > 1) fprintf(stderr, "%s: '%s' is not a command\n\n", program, name);
+    if (argc > 1) unknown(program, rows, name);
     usage(program, about, rows, stderr);
     return 2;
 }
