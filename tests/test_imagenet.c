@@ -227,15 +227,15 @@ Test(imagenet, folder_of_images)
     cr_expect(strstr(out, "best top-1 100.00 %"), "%s", out);
     succeed("eval --data set --run-dir run --by-class --confusion c.png");
     cr_expect(strstr(out, "8 images: loss ") && strstr(out, "top-1 100.00 %") &&
-                  strstr(out, "red   "),
+                  strstr(out, "100.00 %         4  red\n"),
               "%s", out);
     succeed("predict set/val/red/12.png set/val/blue/13.png --run-dir run");
     const char *second = strstr(out, "set/val/blue/13.png\n");
     cr_assert(second && strncmp(out, "set/val/red/12.png\n", 19) == 0, "%s", out);
-    cr_expect(strstr(out, "%  red") < strstr(out, "%  blue"), "%s", out);
-    cr_expect(strstr(second, "%  blue") < strstr(second, "%  red"), "%s", out);
+    cr_expect(strstr(out, "  red\n") < strstr(out, "  blue\n"), "%s", out);
+    cr_expect(strstr(second, "  blue\n") < strstr(second, "  red\n"), "%s", out);
     cr_expect_eq(run("predict set/val/red/12.png gone.png --run-dir run"), 1);
-    cr_expect(strstr(out, "%  red") && strstr(errors, "gone.png"), "%s%s", out, errors);
+    cr_expect(strstr(out, "  red\n") && strstr(errors, "gone.png"), "%s%s", out, errors);
 }
 
 /* Writes the weights of a checkpoint as training programs in Python publish them: under a prefix, with

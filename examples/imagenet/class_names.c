@@ -1,9 +1,14 @@
 /* class_names.c - see the header. */
 #include "class_names.h"
 
+#include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { MOST_TEXT = 1 << 24 }; /* bytes of a file of names */
 
 void class_names_write(tp_writer *W, const tp_image_set *X)
 {
@@ -40,4 +45,114 @@ bool class_names_agree(const char *text, const tp_image_set *X, char *why, size_
         return false;
     }
     return true;
+}
+
+/* ---- as words ---- */
+
+/* An IP102 folder without classes.txt calls its classes "class 0", "class 1", ... */
+static bool nameless(const char *text)
+{
+    return !text || strncmp(text, "class 0\n", 8) == 0;
+}
+
+static const name_list *usual_list(const char *stored, int64_t classes)
+{
+    static const char *const certain[] = { "imagenet", "imagenet21k" };
+    for (size_t i = 0; i < sizeof certain / sizeof certain[0]; i++)
+        if (name_list_find(certain[i])->count == classes) return name_list_find(certain[i]);
+    const name_list *ip102 = name_list_find("ip102");
+    return stored && ip102->count == classes ? ip102 : NULL;
+}
+
+static bool fail(char *why, size_t size, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why, size, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+/* Makes every line end in \n alone; text has room for one more and its end. */
+static void normalize(char *text, size_t n)
+{
+    size_t kept = 0;
+    if (n > 0 && text[n - 1] != '\n') text[n++] = '\n';
+    for (size_t i = 0; i < n; i++)
+        if (text[i] && !(text[i] == '\r' && text[i + 1] == '\n')) text[kept++] = text[i];
+    text[kept] = '\0';
+}
+
+/* A whole file as text. NULL with the reason in why. */
+static char *read_lines(const char *path, char *why, size_t size)
+{
+    const char *kind;
+    int64_t bytes;
+    const int fd = tp_file_regular(path, &bytes, &kind);
+    if (fd < 0) {
+        fail(why, size,
+             "--names %s: %s%s; give a file with a name per line, or imagenet, imagenet21k, "
+             "cifar10, cifar100, food101 or ip102",
+             path, kind ? "is " : "", kind ? kind : strerror(errno));
+        return NULL;
+    }
+    char *text = bytes <= MOST_TEXT ? malloc((size_t)bytes + 2) : NULL;
+    const size_t n = text ? tp_file_bytes(fd, 0, text, (size_t)bytes) : 0;
+    const bool whole = text && (n == (size_t)bytes || errno == 0);
+    if (bytes > MOST_TEXT)
+        fail(why, size, "--names %s: it has %lld bytes; names of classes take %d at most", path,
+             (long long)bytes, MOST_TEXT);
+    else if (!whole)
+        fail(why, size, "--names %s: %s", path, text ? strerror(errno) : "out of memory");
+    close(fd);
+    if (whole)
+        normalize(text, n);
+    else
+        free(text);
+    return whole ? text : NULL;
+}
+
+static int64_t count_lines(const char *text)
+{
+    int64_t n = 0;
+    for (; (text = strchr(text, '\n')); text++) n++;
+    return n;
+}
+
+bool class_names_find(class_names *n, const char *given, const char *stored, int64_t classes,
+                      char *why, size_t size)
+{
+    *n = (class_names){ 0 };
+    if (!given && nameless(stored)) {
+        n->list = usual_list(stored, classes);
+        return true;
+    }
+    if (!given) return (n->text = strdup(stored)) || fail(why, size, "out of memory");
+    n->list = name_list_find(given);
+    if (!n->list && !(n->text = read_lines(given, why, size))) return false;
+    const int64_t count = n->list ? n->list->count : count_lines(n->text);
+    return count == classes ||
+           fail(why, size, "--names %s: has %lld names, the model has %lld classes", given,
+                (long long)count, (long long)classes);
+}
+
+void class_names_free(class_names *n)
+{
+    free(n->text);
+    *n = (class_names){ 0 };
+}
+
+class_words class_words_at(const class_names *n, int64_t i)
+{
+    class_words w = { 0 };
+    if (n->list) {
+        snprintf(w.name, sizeof w.name, "%s", name_list_at(n->list, i, w.wnid));
+        return w;
+    }
+    class_name(n->text, i, w.name, sizeof w.name);
+    if (!w.name[0]) class_name(NULL, i, w.name, sizeof w.name);
+    const char *synset = wnid_words(w.name), *food = food_words(w.name);
+    if (synset) memcpy(w.wnid, w.name, sizeof w.wnid);
+    if (synset || food) snprintf(w.name, sizeof w.name, "%s", synset ? synset : food);
+    return w;
 }

@@ -1,19 +1,21 @@
 /* image_eval.c - `imagenet eval`: loss and accuracy of a trained model on held-out images. */
-#include <math.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "class_names.h"
+#include "eval_report.h"
 #include "image_commands.h"
 #include "image_file.h"
 #include "image_settings.h"
+#include "plain_text.h"
 #include "score.h"
 
 typedef struct eval_options {
     image_common c;
-    char *confusion;
-    int layout, split;
+    char *confusion, *names;
+    int layout, split, format;
     int64_t size, shapes, workers;
     double crop_ratio;
     bool strict, by_class;
@@ -39,7 +41,10 @@ static const tp_option table[] = {
     TP_STRING("confusion", S, confusion, "FILE.png", 0,
               "Draw the confusion matrix: rows are classes, columns predictions."),
     TP_FLAG("by-class", S, by_class, 0,
-            "Print the top-1 accuracy of each class and its most frequent wrong prediction."),
+            "Print the top-1 accuracy of each class, the worst first, and its most frequent wrong "
+            "prediction."),
+    TP_CHOICE("format", S, format, "table|json", 0, "Text for people, or a JSON object."),
+    OPTION_NAMES(S),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
     TP_INT("workers", S, workers, 1, 256, 0, "Threads that decode and augment images."),
@@ -80,29 +85,10 @@ static bool tick(void *env, const score *s)
 
 static void bad_image(void *env, const char *name, const char *why)
 {
+    char line[4200], reason[1200];
     (void)env;
-    fprintf(stderr, "%s: skipped: %s: %s\n", manual.name, name, why);
-}
-
-static void print_classes(const image_file *f, const score *v)
-{
-    const int64_t C = f->cfg.classes;
-    for (int64_t r = 0; r < C; r++) {
-        const int64_t *row = v->confusion + r * C;
-        int64_t sum = 0, other = -1;
-        char name[256], wrong[256];
-        for (int64_t c = 0; c < C; c++) {
-            sum += row[c];
-            if (c != r && row[c] > 0 && (other < 0 || row[c] > row[other])) other = c;
-        }
-        if (sum == 0) continue;
-        printf("%-24s %6lld images  top-1 %6.2f %%", class_name(f->names, r, name, sizeof name),
-               (long long)sum, 100.0 * (double)row[r] / (double)sum);
-        if (other >= 0)
-            printf("  %.2f %% predicted as %s", 100.0 * (double)row[other] / (double)sum,
-                   class_name(f->names, other, wrong, sizeof wrong));
-        printf("\n");
-    }
+    fprintf(stderr, "%s: skipped: %s: %s\n", manual.name, plain_line(name, line, sizeof line),
+            plain_line(why, reason, sizeof reason));
 }
 
 static bool fits(image_file *f, const tp_image_set *X, const char *data)
@@ -118,7 +104,25 @@ static bool fits(image_file *f, const tp_image_set *X, const char *data)
            tp_trained_fail(&f->t, "%s was trained on other classes: %s", f->t.path, why);
 }
 
-static bool evaluate(const eval_options *s, image_file *f, const tp_image_set *X)
+static bool report(const eval_options *s, image_file *f, const class_names *names, score *v,
+                   double seconds)
+{
+    const eval_report r = { .v = v,
+                            .names = names,
+                            .classes = f->cfg.classes,
+                            .seconds = seconds,
+                            .by_class = s->by_class,
+                            .stopped = tp_stop_signal() != 0 };
+    if (!eval_report_print(stdout, (output_format)s->format, &r))
+        return tp_trained_fail(&f->t, "out of memory");
+    if (fflush(stdout) != 0) return tp_trained_fail(&f->t, "standard output: %s", strerror(errno));
+    if (s->confusion && !score_draw(v, f->cfg.classes, s->confusion))
+        return tp_trained_fail(&f->t, "%s", v->why);
+    return true;
+}
+
+static bool evaluate(const eval_options *s, image_file *f, const class_names *names,
+                     const tp_image_set *X)
 {
     const double ratio = s->crop_ratio > 0 ? s->crop_ratio : f->crop_ratio;
     const tp_augment a = image_eval_pipeline(f->cfg.size, ratio);
@@ -133,32 +137,24 @@ static bool evaluate(const eval_options *s, image_file *f, const tp_image_set *X
                                          .bad = bad_image,
                                          .go_on = tick,
                                          .env = &t });
+    const double seconds = tp_seconds() - t.line.began;
     tp_ticker_end(&t.line);
-    if (!done) tp_trained_fail(&f->t, "%s", v.why);
-    if (done) {
-        const double n = (double)v.count;
-        printf("%s%lld images: loss %.4f, top-1 %.2f %%, top-5 %.2f %%, %.0f images/s",
-               tp_stop_signal() ? "stopped after " : "", (long long)v.count, v.loss / n,
-               100.0 * (double)v.top1 / n, 100.0 * (double)v.top5 / n,
-               n / (tp_seconds() - t.line.began));
-        if (v.skipped > 0) printf(", %lld could not be read", (long long)v.skipped);
-        printf("\n");
-        if (s->by_class) print_classes(f, &v);
-        if (s->confusion && !score_draw(&v, f->cfg.classes, s->confusion))
-            done = tp_trained_fail(&f->t, "%s", v.why);
-    }
+    done = done ? report(s, f, names, &v, seconds) : tp_trained_fail(&f->t, "%s", v.why);
     score_free(&v);
     return done;
 }
 
-static bool measure(const eval_options *s, image_file *f)
+static bool measure(const eval_options *s, image_file *f, class_names *names)
 {
+    char why[1024];
     if (!image_file_open(f, &s->c, s->size)) return false;
+    if (!class_names_find(names, s->names, f->names, f->cfg.classes, why, sizeof why))
+        return tp_trained_fail(&f->t, "%s", why);
     tp_image_set *X = s->c.data
                           ? tp_image_set_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
                           : tp_image_set_shapes(s->shapes, f->cfg.size, (tp_part)s->split);
     bool done = tp_image_set_ok(X) || tp_trained_fail(&f->t, "%s", tp_image_set_why(X));
-    done = done && fits(f, X, s->c.data) && evaluate(s, f, X);
+    done = done && fits(f, X, s->c.data) && evaluate(s, f, names, X);
     tp_image_set_close(X);
     return done;
 }
@@ -166,8 +162,10 @@ static bool measure(const eval_options *s, image_file *f)
 static bool run(void *settings, char *why, size_t size)
 {
     image_file f = { 0 };
-    const bool done = measure(settings, &f);
+    class_names names = { 0 };
+    const bool done = measure(settings, &f, &names);
     snprintf(why, size, "%s", f.t.why);
+    class_names_free(&names);
     image_file_close(&f);
     return done;
 }

@@ -1,19 +1,21 @@
-/* predict.c - `imagenet predict`: the five most likely classes of images. */
-#include <math.h>
+/* predict.c - `imagenet predict`: the most likely classes of images. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "class_names.h"
 #include "image_commands.h"
 #include "image_file.h"
 #include "image_settings.h"
-#include "score.h"
+#include "plain_text.h"
+#include "predictions.h"
 
 typedef struct predict_options {
     image_common c;
+    char *names;
     tp_words images;
-    int64_t size;
+    int format;
+    int64_t size, top;
 } predict_options;
 
 #define S predict_options
@@ -25,6 +27,11 @@ static const tp_option table[] = {
     OPTION_WEIGHTS(S),
     OPTION_PRESET(S),
     OPTION_TRAINED_SIZE(S),
+    TP_HEADING("RESULTS"),
+    TP_INT("top", S, top, 1, PREDICTIONS_MOST, 0, "Number of classes shown for an image."),
+    TP_CHOICE("format", S, format, "table|json|csv", 0,
+              "A table for people; a JSON object per line and image; or CSV, a row per class."),
+    OPTION_NAMES(S),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
     { 0 },
@@ -34,83 +41,108 @@ static const tp_command manual = {
     .name = "imagenet predict",
     .summary = "predicts the classes of images",
     .synopsis = "IMAGE ... [--run-dir DIR | --checkpoint FILE] [flag ...]",
-    .about = "Prints the five most likely classes of each image and their probabilities, as "
-             "predicted by the model of a checkpoint. Images are resized and centre-cropped, as in "
-             "evaluation.",
+    .about = "Prints the most likely classes of each image and their probabilities, as predicted "
+             "by the model of a checkpoint or of published weights. Images are resized and "
+             "centre-cropped, as in evaluation. Wnids of ImageNet are shown as words.",
     .table = table,
-    .more = "EXIT STATUS\n"
-            "    0 success; 1 an image cannot be read, or another error; 2 a wrong command line\n\n"
-            "EXAMPLES\n"
-            "    imagenet predict cat.jpg dog.png --run-dir runs/convnet\n",
+    .more =
+        "FORMATS\n"
+        "    json  {\"image\": PATH, \"predictions\": [{\"class\": N, \"name\": WORDS, \"wnid\": ID,\n"
+        "          \"probability\": P}, ...]}; classes of other sets have no wnid\n"
+        "    csv   a header, then image,rank,class,wnid,name,probability (RFC 4180)\n\n"
+        "EXIT STATUS\n"
+        "    0 success; 1 an image cannot be read, or another error; 2 a wrong command line\n\n"
+        "EXAMPLES\n"
+        "    imagenet predict cat.jpg dog.png --run-dir runs/convnet\n"
+        "    imagenet predict *.jpg --preset cvt-13 --weights CvT-13.pth --format json\n",
 };
 
-static void print_best(const image_file *f, const char *path, const float *logits)
-{
-    int32_t best[5];
-    double sum = 0;
-    score_top5(logits, f->cfg.classes, best);
-    for (int64_t c = 0; c < f->cfg.classes; c++) sum += exp((double)(logits[c] - logits[best[0]]));
-    printf("%s\n", path);
-    for (int k = 0; k < 5 && best[k] >= 0; k++) {
-        char name[256];
-        printf("    %6.2f %%  %s\n", 100 * exp((double)(logits[best[k]] - logits[best[0]])) / sum,
-               class_name(f->names, best[k], name, sizeof name));
-    }
-}
+/* The images of a command line. */
+typedef struct predictor {
+    const predict_options *s;
+    image_file f;
+    class_names names;
+    tp_augment_work w;
+    float *x, *logits; /* scratch: [size,size,3], [classes] */
+    prediction best[PREDICTIONS_MOST];
+    int n; /* of best */
+} predictor;
 
-/* One image; x [size,size,3] and logits [classes] are scratch. */
-static bool predict(image_file *f, const char *path, tp_augment_work *w, float *x, float *logits)
+/* The logits of an image. */
+static bool infer(predictor *t, const char *path)
 {
+    image_file *f = &t->f;
     const tp_augment a = image_eval_pipeline(f->cfg.size, f->crop_ratio);
     tp_image image = { 0 };
     tp_image_read(&image, path, NULL);
-    const bool read = tp_augment_image(&a, w, &image, (tp_example){ 0 }, x);
-    if (!read) tp_trained_fail(&f->t, "%s", tp_image_ok(&image) ? w->why : image.why);
+    const bool read = tp_augment_image(&a, &t->w, &image, (tp_example){ 0 }, t->x);
+    if (!read) tp_trained_fail(&f->t, "%s", tp_image_ok(&image) ? t->w.why : image.why);
     tp_image_free(&image);
     if (!read) return false;
     tp_reset(f->t.T);
-    const tp_tensor in = classifier_input(f->t.T, f->m, x, 1);
+    const tp_tensor in = classifier_input(f->t.T, f->m, t->x, 1);
     const tp_tensor z = tp_cast(f->t.T, classifier_forward(f->t.T, f->m, in), TP_F32);
-    if (!tp_read(f->t.T, z, logits, (size_t)f->cfg.classes * sizeof *logits))
-        return tp_trained_fail(&f->t, "%s", tp_why(f->t.T));
-    print_best(f, path, logits);
-    return true;
+    return tp_read(f->t.T, z, t->logits, (size_t)f->cfg.classes * sizeof *t->logits) ||
+           tp_trained_fail(&f->t, "%s", tp_why(f->t.T));
 }
 
-static bool predict_all(const predict_options *s, image_file *f)
+static bool predict(predictor *t, const char *path)
 {
-    tp_augment_work w = { 0 };
+    image_file *f = &t->f;
+    if (!infer(t, path)) return false;
+    if (!predictions_of(t->logits, f->cfg.classes, t->n, t->best))
+        return tp_trained_fail(&f->t,
+                               "%s: the model computes NaN or infinity: the weights in %s are bad, "
+                               "or --dtype is too narrow for them",
+                               path, f->t.path);
+    return predictions_print(stdout, (output_format)t->s->format, &t->names, path, t->best, t->n) ||
+           tp_trained_fail(&f->t, "out of memory");
+}
+
+static bool predict_all(predictor *t)
+{
+    const predict_options *s = t->s;
+    char why[1024], line[4 * sizeof t->f.t.why];
     if (s->images.n == 0)
-        return tp_trained_fail(&f->t, "no image was given: imagenet predict IMAGE ...");
-    if (!image_file_open(f, &s->c, s->size)) return false;
-    float *x = malloc((size_t)(f->cfg.size * f->cfg.size * 3) * sizeof *x);
-    float *logits = malloc((size_t)f->cfg.classes * sizeof *logits);
-    bool done = (x && logits) || tp_trained_fail(&f->t, "out of memory");
-    for (int i = 0; x && logits && i < s->images.n; i++)
-        if (!predict(f, s->images.at[i], &w, x, logits)) {
-            fprintf(stderr, "%s: %s\n", manual.name, f->t.why);
-            f->t.why[0] = '\0';
+        return tp_trained_fail(&t->f.t, "no image was given: imagenet predict IMAGE ...");
+    if (!image_file_open(&t->f, &s->c, s->size)) return false;
+    const int64_t size = t->f.cfg.size, classes = t->f.cfg.classes;
+    if (!class_names_find(&t->names, s->names, t->f.names, classes, why, sizeof why))
+        return tp_trained_fail(&t->f.t, "%s", why);
+    t->n = (int)(s->top < classes ? s->top : classes);
+    t->x = malloc((size_t)(size * size * 3) * sizeof *t->x);
+    t->logits = malloc((size_t)classes * sizeof *t->logits);
+    if (!t->x || !t->logits) return tp_trained_fail(&t->f.t, "out of memory");
+    predictions_begin(stdout, (output_format)s->format);
+    bool done = true;
+    for (int i = 0; i < s->images.n && tp_ok(t->f.t.T); i++)
+        if (!predict(t, s->images.at[i])) {
+            fprintf(stderr, "%s: %s\n", manual.name, plain_line(t->f.t.why, line, sizeof line));
+            t->f.t.why[0] = '\0';
             done = false;
-            if (!tp_ok(f->t.T)) break;
         }
-    free(x);
-    free(logits);
-    tp_augment_work_free(&w);
+    if (fflush(stdout) != 0)
+        done = tp_trained_fail(&t->f.t, "standard output: %s", strerror(errno));
     return done;
 }
 
 static bool run(void *settings, char *why, size_t size)
 {
-    image_file f = { 0 };
-    const bool done = predict_all(settings, &f);
-    snprintf(why, size, "%s", f.t.why);
-    image_file_close(&f);
+    predictor t = { .s = settings };
+    const bool done = predict_all(&t);
+    snprintf(why, size, "%s", t.f.t.why);
+    free(t.x);
+    free(t.logits);
+    tp_augment_work_free(&t.w);
+    class_names_free(&t.names);
+    image_file_close(&t.f);
     return done;
 }
 
 int predict_main(int argc, char **argv)
 {
     predict_options s = { .c.t = { .machine = { .device = strdup("cpu") },
-                                   .run_dir = strdup("runs/imagenet") } };
+                                   .run_dir = strdup("runs/imagenet") },
+                          .top = 5 };
     return tp_command_main(&manual, argc, argv, &s, run);
 }

@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-void score_top5(const float *logits, int64_t classes, int32_t best[5])
+void score_top(const float *logits, int64_t classes, int n, int32_t *best)
 {
     int found = 0;
-    for (int k = 0; k < 5; k++) best[k] = -1;
+    for (int k = 0; k < n; k++) best[k] = -1;
     for (int32_t c = 0; c < classes; c++) {
         int at = found;
         while (at > 0 && logits[c] > logits[best[at - 1]]) at--;
-        if (at == 5) continue;
-        found += found < 5;
+        if (at == n) continue;
+        found += found < n;
         memmove(best + at + 1, best + at, (size_t)(found - at - 1) * sizeof *best);
         best[at] = c;
     }
@@ -22,7 +22,7 @@ void score_top5(const float *logits, int64_t classes, int32_t best[5])
 static void count(score *s, const float *logits, int64_t classes, int32_t label)
 {
     int32_t best[5];
-    score_top5(logits, classes, best);
+    score_top(logits, classes, 5, best);
     s->count++;
     s->top1 += best[0] == label;
     for (int k = 0; k < 5; k++) s->top5 += best[k] == label;
@@ -35,7 +35,8 @@ static bool fail(score *s, const char *why)
     return false;
 }
 
-static bool run_batch(score *s, tp_tape *T, const classifier *m, const tp_batch *b, float *logits)
+static bool run_batch(score *s, tp_tape *T, const classifier *m, const tp_batch *b, float *logits,
+                      const score_opts *o)
 {
     const int64_t C = m->cfg.classes;
     tp_reset(T);
@@ -45,7 +46,10 @@ static bool run_batch(score *s, tp_tape *T, const classifier *m, const tp_batch 
     s->loss += tp_item(T, tp_cross_entropy(T, z, y, TP_SUM));
     if (!tp_read(T, tp_cast(T, z, TP_F32), logits, (size_t)(b->n * C) * sizeof *logits))
         return fail(s, tp_why(T));
-    for (int64_t i = 0; i < b->n; i++) count(s, logits + i * C, C, b->label[i]);
+    for (int64_t i = 0; i < b->n; i++) {
+        count(s, logits + i * C, C, b->label[i]);
+        if (o->each) o->each(o->env, b->index[i], b->label[i], logits + i * C);
+    }
     return true;
 }
 
@@ -56,7 +60,7 @@ static bool run_batches(score *s, tp_tape *T, const classifier *m, tp_loader *L,
     tp_batch b;
     bool done = logits && s->confusion ? true : fail(s, "out of memory");
     while (done && tp_loader_next(L, &b)) {
-        done = run_batch(s, T, m, &b, logits);
+        done = run_batch(s, T, m, &b, logits, o);
         if (o->go_on && !o->go_on(o->env, s)) break;
     }
     tp_reset(T);

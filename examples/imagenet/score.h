@@ -20,6 +20,8 @@ typedef struct score_opts {
     bool strict;
     void (*bad)(void *env, const char *name, const char *why);
     bool (*go_on)(void *env, const score *so_far); /* false: stop here; may be NULL */
+    /* Called for each image with its number in the set; logits [classes]; may be NULL. */
+    void (*each)(void *env, int64_t image, int32_t label, const float *logits);
     void *env;
 } score_opts;
 
@@ -29,8 +31,8 @@ bool score_run(score *s, tp_tape *T, const classifier *m, const tp_image_set *X,
                const score_opts *o);
 void score_free(score *s);
 
-/* The five most likely classes, best first; padded with -1 if there are fewer classes. */
-void score_top5(const float *logits, int64_t classes, int32_t best[5]);
+/* The n most likely classes, best first; padded with -1 if there are fewer classes. */
+void score_top(const float *logits, int64_t classes, int n, int32_t *best);
 
 /* Draws the confusion matrix: rows are labels, columns predictions, darker cells a larger share of
  * the row. False with the reason in s->why. */

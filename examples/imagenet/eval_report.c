@@ -1,0 +1,164 @@
+/* eval_report.c - see the header. Classes are sorted by accuracy, the worst first. */
+#include "eval_report.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "class_json.h"
+#include "plain_text.h"
+
+/* A row of the confusion matrix. */
+typedef struct class_score {
+    int64_t label, images, right;
+    int64_t other, mistaken; /* the most frequent wrong prediction, and how often; -1, 0: none */
+} class_score;
+
+static class_score score_of(const int64_t *row, int64_t classes, int64_t label)
+{
+    class_score s = { .label = label, .right = row[label], .other = -1 };
+    for (int64_t c = 0; c < classes; c++) {
+        s.images += row[c];
+        if (c == label || row[c] <= s.mistaken) continue;
+        s.mistaken = row[c];
+        s.other = c;
+    }
+    return s;
+}
+
+static double share(int64_t part, int64_t of)
+{
+    return 100.0 * (double)part / (double)of;
+}
+
+/* By accuracy; then classes with more images come first, then those with lower numbers. */
+static int worse(const void *a, const void *b)
+{
+    const class_score *x = a, *y = b;
+    const double p = share(x->right, x->images), q = share(y->right, y->images);
+    if (p != q) return p < q ? -1 : 1;
+    if (x->images != y->images) return x->images > y->images ? -1 : 1;
+    return (x->label > y->label) - (x->label < y->label);
+}
+
+/* The classes that have images; the caller frees them. NULL without memory. */
+static class_score *by_class(const eval_report *r, int64_t *n)
+{
+    class_score *all = malloc((size_t)r->classes * sizeof *all);
+    *n = 0;
+    for (int64_t c = 0; all && c < r->classes; c++) {
+        const class_score s = score_of(r->v->confusion + c * r->classes, r->classes, c);
+        if (s.images > 0) all[(*n)++] = s;
+    }
+    if (all) qsort(all, (size_t)*n, sizeof *all, worse);
+    return all;
+}
+
+/* ---- text ---- */
+
+static const char *shown(const class_names *names, int64_t label, char *buf, size_t size)
+{
+    char line[1024];
+    const class_words w = class_words_at(names, label);
+    plain_line(w.name, line, sizeof line);
+    snprintf(buf, size, w.wnid[0] ? "%s (%s)" : "%s", line, w.wnid);
+    return buf;
+}
+
+/* Names that are longer than this do not widen their column. */
+enum { WIDEST = 48, NAME = 1100 };
+
+static int name_column(const eval_report *r, const class_score *all, int64_t n)
+{
+    int widest = 5;
+    char name[NAME];
+    for (int64_t i = 0; i < n; i++) {
+        const int columns = plain_columns(shown(r->names, all[i].label, name, sizeof name));
+        if (columns > widest && columns <= WIDEST) widest = columns;
+    }
+    return widest;
+}
+
+static bool print_classes(FILE *out, const eval_report *r)
+{
+    int64_t n;
+    class_score *all = by_class(r, &n);
+    if (!all) return false;
+    const int widest = name_column(r, all, n);
+    fprintf(out, "   top-1    images  %-*s  mistaken for\n", widest, "class");
+    for (int64_t i = 0; i < n; i++) {
+        const class_score *s = all + i;
+        char name[NAME], other[NAME];
+        const int pad = widest - plain_columns(shown(r->names, s->label, name, sizeof name));
+        fprintf(out, "%6.2f %%  %8lld  %s", share(s->right, s->images), (long long)s->images, name);
+        if (s->other >= 0)
+            fprintf(out, "%*s  %5.2f %% %s", pad > 0 ? pad : 0, "", share(s->mistaken, s->images),
+                    shown(r->names, s->other, other, sizeof other));
+        fputc('\n', out);
+    }
+    free(all);
+    return true;
+}
+
+static bool print_text(FILE *out, const eval_report *r)
+{
+    const score *v = r->v;
+    const double n = (double)v->count;
+    fprintf(out, "%s%lld images: loss %.4f, top-1 %.2f %%, top-5 %.2f %%, %.0f images/s",
+            r->stopped ? "stopped after " : "", (long long)v->count, v->loss / n,
+            share(v->top1, v->count), share(v->top5, v->count), n / r->seconds);
+    if (v->skipped > 0) fprintf(out, ", %lld could not be read", (long long)v->skipped);
+    fputc('\n', out);
+    return !r->by_class || print_classes(out, r);
+}
+
+/* ---- JSON ---- */
+
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *json_of(const class_names *names, const class_score *s)
+{
+    json_t *row = json_class(names, s->label);
+    bool done = json_object_set_new(row, "images", json_integer(s->images)) == 0 &&
+                json_object_set_new(row, "top1", json_real(share(s->right, s->images))) == 0;
+    if (done && s->other >= 0) {
+        json_t *other = json_class(names, s->other);
+        done = json_object_set_new(other, "images", json_integer(s->mistaken)) == 0;
+        done = json_object_set_new(row, "mistaken_for", other) == 0 && done;
+    }
+    if (done) return row;
+    json_decref(row);
+    return NULL;
+}
+
+static bool add_classes(json_t *line, const eval_report *r)
+{
+    int64_t n;
+    json_t *list = json_array();
+    class_score *all = by_class(r, &n);
+    bool done = list && all;
+    for (int64_t i = 0; done && i < n; i++)
+        done = json_array_append_new(list, json_of(r->names, all + i)) == 0;
+    free(all);
+    return json_object_set_new(line, "classes", list) == 0 && done;
+}
+
+static bool print_json(FILE *out, const eval_report *r)
+{
+    const score *v = r->v;
+    json_t *line =
+        json_pack("{s:I,s:o,s:o,s:o,s:I,s:b,s:o}", "images", (json_int_t)v->count, "loss",
+                  number(v->loss / (double)v->count), "top1", json_real(share(v->top1, v->count)),
+                  "top5", json_real(share(v->top5, v->count)), "skipped", (json_int_t)v->skipped,
+                  "stopped", (int)r->stopped, "seconds", json_real(r->seconds));
+    if (!line || !r->by_class || add_classes(line, r)) return json_print(out, line);
+    json_decref(line);
+    return false;
+}
+
+bool eval_report_print(FILE *out, output_format format, const eval_report *r)
+{
+    return format == FORMAT_JSON ? print_json(out, r) : print_text(out, r);
+}

@@ -1,0 +1,110 @@
+/* plain_text.c - see the header. */
+#include "plain_text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The bytes of the UTF-8 character at s, which *c becomes; 0 if they are not one. */
+static size_t character(const char *s, uint32_t *c)
+{
+    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    const unsigned char *u = (const unsigned char *)s;
+    const size_t n = u[0] < 0x80             ? 1
+                     : (u[0] & 0xe0) == 0xc0 ? 2
+                     : (u[0] & 0xf0) == 0xe0 ? 3
+                     : (u[0] & 0xf8) == 0xf0 ? 4
+                                             : 0;
+    *c = n < 2 ? u[0] : u[0] & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++) { /* also stops at the end of the text */
+        if ((u[i] & 0xc0) != 0x80) return 0;
+        *c = *c << 6 | (u[i] & 0x3f);
+    }
+    const bool surrogate = *c >= 0xd800 && *c < 0xe000;
+    return n && *c >= least[n] && *c < 0x110000 && !surrogate ? n : 0;
+}
+
+/* Characters that a terminal obeys, or that reverse or hide what follows them. */
+static bool commands(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x200b && c <= 0x200f) ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+char *plain_line(const char *text, char *buf, size_t size)
+{
+    size_t used = 0;
+    while (*text) {
+        uint32_t c;
+        char shown[20] = "";
+        const size_t n = character(text, &c), bytes = n ? n : 1;
+        if (n && !commands(c))
+            memcpy(shown, text, n);
+        else if (*text == '\n' || *text == '\t')
+            snprintf(shown, sizeof shown, "\\%c", *text == '\n' ? 'n' : 't');
+        else
+            for (size_t i = 0; i < bytes; i++)
+                snprintf(shown + 4 * i, sizeof shown - 4 * i, "\\x%02x", (unsigned char)text[i]);
+        const size_t length = strlen(shown);
+        if (used + length >= size) break;
+        memcpy(buf + used, shown, length);
+        used += length;
+        text += bytes;
+    }
+    buf[used] = '\0';
+    return buf;
+}
+
+int plain_columns(const char *line)
+{
+    int n = 0;
+    for (; *line; line++) n += ((unsigned char)*line & 0xc0) != 0x80;
+    return n;
+}
+
+char *plain_utf8(const char *text)
+{
+    char *copy = malloc(3 * strlen(text) + 1), *at = copy;
+    while (copy && *text) {
+        uint32_t c;
+        const size_t n = character(text, &c);
+        memcpy(at, n ? text : "\xef\xbf\xbd", n ? n : 3);
+        at += n ? n : 3;
+        text += n ? n : 1;
+    }
+    if (copy) *at = '\0';
+    return copy;
+}
+
+void plain_csv(FILE *out, const char *text)
+{
+    if (!strpbrk(text, ",\"\r\n")) {
+        fputs(text, out);
+        return;
+    }
+    fputc('"', out);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', out);
+        fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+char *plain_file_name(const char *text, char *buf, size_t size)
+{
+    size_t n = 0;
+    for (; *text && n + 1 < size; text++) {
+        const char c = *text;
+        const bool kept =
+            (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+        if (kept)
+            buf[n++] = c;
+        else if (n > 0 && buf[n - 1] != '-')
+            buf[n++] = '-';
+    }
+    if (n > 0 && buf[n - 1] == '-') n--;
+    if (n == 0) buf[n++] = 'x';
+    buf[n] = '\0';
+    return buf;
+}

@@ -1,0 +1,107 @@
+/* predictions.c - see the header. */
+#include "predictions.h"
+
+#include <langinfo.h>
+#include <locale.h>
+#include <math.h>
+#include <string.h>
+
+#include "class_json.h"
+#include "plain_text.h"
+#include "score.h"
+
+bool predictions_of(const float *logits, int64_t classes, int n, prediction *best)
+{
+    int32_t label[PREDICTIONS_MOST];
+    double sum = 0;
+    score_top(logits, classes, n, label);
+    const double top = (double)logits[label[0]];
+    for (int64_t c = 0; c < classes; c++) sum += exp((double)logits[c] - top);
+    for (int k = 0; k < n; k++)
+        best[k] = (prediction){ label[k], exp((double)logits[label[k]] - top) / sum };
+    return isfinite(sum);
+}
+
+void predictions_begin(FILE *out, output_format format)
+{
+    if (format == FORMAT_CSV) fputs("image,rank,class,wnid,name,probability\r\n", out);
+}
+
+/* ---- table ---- */
+
+enum { BAR = 20 }; /* columns of a certain class */
+
+/* Bars are of blocks where the locale can print them. */
+static const char *block(void)
+{
+    static const char *text;
+    if (!text) {
+        setlocale(LC_CTYPE, "");
+        text = strcmp(nl_langinfo(CODESET), "UTF-8") == 0 ? "\xe2\x96\x88" : "#";
+    }
+    return text;
+}
+
+static void print_table(FILE *out, const class_names *names, const char *path,
+                        const prediction *best, int n)
+{
+    char line[4 * sizeof(class_words)], where[4200];
+    fprintf(out, "%s\n", plain_line(path, where, sizeof where));
+    for (int k = 0; k < n; k++) {
+        const class_words w = class_words_at(names, best[k].label);
+        const int length = (int)lround(BAR * best[k].p);
+        fprintf(out, "%3d  %6.2f %%  ", k + 1, 100 * best[k].p);
+        for (int i = 0; i < BAR; i++) fputs(i < length ? block() : " ", out);
+        fprintf(out, "  %s", plain_line(w.name, line, sizeof line));
+        fprintf(out, w.wnid[0] ? " (%s)\n" : "\n", w.wnid);
+    }
+}
+
+/* ---- JSON and CSV ---- */
+
+static json_t *rows(const class_names *names, const prediction *best, int n)
+{
+    json_t *list = json_array();
+    for (int k = 0; k < n; k++) {
+        json_t *row = json_class(names, best[k].label);
+        if (json_object_set_new(row, "probability", json_real(best[k].p)) == 0 &&
+            json_array_append(list, row) == 0) {
+            json_decref(row);
+            continue;
+        }
+        json_decref(row);
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static bool print_json(FILE *out, const class_names *names, const char *path,
+                       const prediction *best, int n)
+{
+    return json_print(
+        out, json_pack("{s:o,s:o}", "image", json_text(path), "predictions", rows(names, best, n)));
+}
+
+static void print_csv(FILE *out, const class_names *names, const char *path, const prediction *best,
+                      int n)
+{
+    for (int k = 0; k < n; k++) {
+        const class_words w = class_words_at(names, best[k].label);
+        plain_csv(out, path);
+        fprintf(out, ",%d,%d,%s,", k + 1, (int)best[k].label, w.wnid);
+        plain_csv(out, w.name);
+        fprintf(out, ",%.9g\r\n", best[k].p);
+    }
+}
+
+bool predictions_print(FILE *out, output_format format, const class_names *names, const char *path,
+                       const prediction *best, int n)
+{
+    switch (format) {
+    case FORMAT_TABLE: print_table(out, names, path, best, n); break;
+    case FORMAT_JSON: return print_json(out, names, path, best, n);
+    case FORMAT_CSV: print_csv(out, names, path, best, n); break;
+    }
+    return true;
+}

@@ -1,0 +1,29 @@
+/* predictions.h - the most likely classes of an image, for people or programs. */
+#ifndef PREDICTIONS_H
+#define PREDICTIONS_H
+
+#include "class_names.h"
+
+/* Values of --format, in the order of its choices. */
+typedef enum output_format { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV } output_format;
+
+/* A class and its probability. */
+typedef struct prediction {
+    int32_t label;
+    double p;
+} prediction;
+
+enum { PREDICTIONS_MOST = 1000 };
+
+/* The n likeliest classes, best first, 1 <= n <= classes, PREDICTIONS_MOST; logits [classes]. False if one
+ * of them is NaN or infinite. */
+bool predictions_of(const float *logits, int64_t classes, int n, prediction *best);
+
+/* Prints what precedes all images. */
+void predictions_begin(FILE *out, output_format format);
+/* Prints the n predictions for the image of that path: a table, a line of JSON or n lines of CSV. False
+ * without memory. */
+bool predictions_print(FILE *out, output_format format, const class_names *names, const char *path,
+                       const prediction *best, int n);
+
+#endif

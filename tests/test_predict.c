@@ -1,0 +1,154 @@
+/* test_predict.c - `imagenet predict` and the reports of `imagenet eval`, for people and for programs. */
+#include <criterion/criterion.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <tapegrad/file.h>
+
+#include "support_images.h"
+#include "support_program.h"
+
+static void begin(void)
+{
+    program_begin("imagenet");
+}
+
+TestSuite(predict, .init = begin, .fini = program_end, .timeout = 300);
+
+#define TRAIN "train --data set --size 16 --batch 8 --epochs 8 --threads 1 --flip 0 --run-dir run"
+
+/* Renames the classes blue and red of the set to names for the shell. */
+static void rename_classes(const char *blue, const char *red)
+{
+    char command[400];
+    snprintf(command, sizeof command,
+             "for p in train val; do mv set/$p/blue set/$p/%s && mv set/$p/red set/$p/%s; done",
+             blue, red);
+    cr_assert(shell(command));
+}
+
+static json_t *parsed(const char *line)
+{
+    json_error_t e;
+    json_t *root = json_loads(line, JSON_DISABLE_EOF_CHECK, &e);
+    cr_assert(root, "%s: %s", e.text, line);
+    return root;
+}
+
+static const char *text_at(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+    return text ? text : "(none)";
+}
+
+/* Wnids of a run's folders are shown as words; the checkpoint keeps the folders. */
+Test(predict, words_for_wnids)
+{
+    make_colours("set", 12);
+    rename_classes("n03888257", "n01440764");
+    succeed(TRAIN);
+    succeed("predict set/val/n03888257/12.png --run-dir run");
+    cr_expect(strncmp(out, "set/val/n03888257/12.png\n  1 ", 28) == 0, "%s", out);
+    cr_expect(strstr(out, "parachute (n03888257)\n") && strstr(out, "tench (n01440764)\n"), "%s",
+              out);
+    tp_file *F = tp_file_open("run/best.safetensors");
+    cr_expect_str_eq(tp_file_meta(F, "class_names"), "n01440764\nn03888257\n");
+    tp_file_close(F);
+
+    succeed("predict set/val/n03888257/1?.png --run-dir run --format json --top 1");
+    const char *line = out;
+    for (int i = 12; i < 16; i++, line = strchr(line, '\n') + 1) {
+        char path[60];
+        json_t *root = parsed(line), *all = json_object_get(root, "predictions");
+        const json_t *first = json_array_get(all, 0);
+        snprintf(path, sizeof path, "set/val/n03888257/%d.png", i);
+        cr_expect_str_eq(text_at(root, "image"), path);
+        cr_expect_eq(json_array_size(all), 1);
+        cr_expect_str_eq(text_at(first, "wnid"), "n03888257");
+        cr_expect_str_eq(text_at(first, "name"), "parachute");
+        cr_expect_eq(json_integer_value(json_object_get(first, "class")), 1);
+        json_decref(root);
+    }
+    cr_expect_eq(*line, '\0');
+    cr_assert(shell("printf 'sky\\nearth, \"dry\"\\n' >names.txt"));
+    succeed("predict set/val/n03888257/12.png --run-dir run --names names.txt --format csv");
+    cr_expect(strstr(out, ",\"earth, \"\"dry\"\"\",0."), "%s", out);
+}
+
+/* Names with quotes, escape sequences and other alphabets leave every format readable. */
+Test(predict, hostile_names)
+{
+    make_colours("set", 12);
+    rename_classes("'a,\"b'", "\"$(printf 'caf\\303\\251 {@}')\"");
+    succeed(TRAIN);
+    succeed("predict set/val/caf*/12.png --run-dir run");
+    cr_expect(strstr(out, "a,\"b\n") && strstr(out, "caf\xc3\xa9 {@}\n"), "%s", out);
+    succeed("predict set/val/caf*/12.png set/val/a*/12.png --run-dir run --format json");
+    json_t *root = parsed(out);
+    const json_t *all = json_object_get(root, "predictions");
+    cr_expect_str_eq(text_at(json_array_get(all, 0), "name"), "caf\xc3\xa9 {@}");
+    cr_expect_str_eq(text_at(json_array_get(all, 1), "name"), "a,\"b");
+    json_decref(root);
+    succeed("predict set/val/caf*/12.png --run-dir run --format csv");
+    cr_expect(strstr(out, ",\"a,\"\"b\",0.") && strstr(out, ",caf\xc3\xa9 {@},0."), "%s", out);
+
+    cr_assert(shell("printf '\\033[31mred\\n\\377\\n' >names.txt"));
+    succeed("predict set/val/caf*/12.png --run-dir run --names names.txt");
+    cr_expect(strstr(out, "\\x1b[31mred\n") && strstr(out, "\\xff\n") && !strchr(out, '\x1b'), "%s",
+              out);
+    succeed("eval --data set --run-dir run --by-class --names names.txt");
+    cr_expect(strstr(out, "\\x1b[31mred") && !strchr(out, '\x1b'), "%s", out);
+    cr_expect_eq(run("predict \"$(printf 'no\\033[2Jne')\" --run-dir run"), 1);
+    cr_expect(strstr(errors, "no\\x1b[2Jne") && !strchr(errors, '\x1b'), "%s", errors);
+}
+
+/* The table of classes is sorted by accuracy, and JSON has the same numbers. */
+Test(predict, report_of_eval)
+{
+    make_colours("set", 12);
+    rename_classes("n03888257", "n01440764");
+    succeed(TRAIN);
+    cr_assert(shell("cp set/train/n03888257/0[0-5].png set/val/n01440764/"));
+    succeed("eval --data set --run-dir run --by-class");
+    const char *worst = strstr(out, "tench (n01440764)"), *best = strstr(out, "\n100.00 %");
+    cr_expect(worst && best && worst < best && strstr(worst, "% parachute (n03888257)\n"), "%s",
+              out);
+    succeed("eval --data set --run-dir run --by-class --format json");
+    json_t *root = parsed(out);
+    const json_t *classes = json_object_get(root, "classes");
+    const json_t *first = json_array_get(classes, 0), *second = json_array_get(classes, 1);
+    const json_t *other = json_object_get(first, "mistaken_for");
+    cr_expect_eq(json_array_size(classes), 2);
+    cr_expect_str_eq(text_at(first, "name"), "tench");
+    cr_expect_str_eq(text_at(other, "wnid"), "n03888257");
+    const json_int_t wrong = json_integer_value(json_object_get(other, "images"));
+    const json_int_t n = json_integer_value(json_object_get(first, "images"));
+    const json_int_t total = json_integer_value(json_object_get(root, "images"));
+    cr_expect(n > wrong && wrong > 0, "%s", out);
+    cr_expect_float_eq(json_number_value(json_object_get(first, "top1")),
+                       100.0 * (double)(n - wrong) / (double)n, 1e-6);
+    cr_expect_float_eq(json_number_value(json_object_get(root, "top1")),
+                       100.0 * (double)(total - wrong) / (double)total, 1e-6);
+    cr_expect_eq(json_number_value(json_object_get(second, "top1")), 100);
+    cr_expect_null(json_object_get(second, "mistaken_for"));
+    cr_expect(json_is_real(json_object_get(root, "loss")) &&
+              json_is_false(json_object_get(root, "stopped")));
+    json_decref(root);
+}
+
+Test(predict, refusals)
+{
+    make_colours("set", 12);
+    succeed(TRAIN);
+    expect_refusal("predict set/val/red/12.png --run-dir run --names ip102", 1,
+                   "--names ip102: has 102 names, the model has 2 classes");
+    expect_refusal("eval --data set --run-dir run --names set", 1, "--names set: is a folder");
+    expect_refusal("predict set/val/red/12.png --run-dir run --format xml", 2,
+                   "--format: 'xml' is not one of table|json|csv");
+    expect_refusal("predict set/val/red/12.png --run-dir run --top 0", 2, "--top");
+    cr_expect_eq(run("predict set/val/red/12.png --run-dir run 2>why >/dev/full; echo $?"), 0);
+    slurp("why", errors, sizeof errors);
+    cr_expect(strcmp(out, "1\n") == 0 && strstr(errors, "standard output: No space left"), "%s%s",
+              out, errors);
+}
