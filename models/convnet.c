@@ -177,6 +177,7 @@ const tp_model tp_model_convnet = {
     .members = members,
     .init = model_init,
     .forward = model_forward,
+    .head = "head.weight",
     .flops = model_flops,
     .activations = model_activations,
 };

@@ -2,6 +2,7 @@
 #ifndef TP_MODEL_INNER_H
 #define TP_MODEL_INNER_H
 
+#include <string.h>
 #include <tapegrad/model.h>
 
 /* The name of the model in a file, or NULL: metadata "model", or "classifier" in early checkpoints
@@ -13,10 +14,22 @@ bool tp__vil_load(tp_params *P, const void *m, tp_file *F);
 bool tp__cvt_load(tp_params *P, tp_file *F);
 bool tp__vit_lsla_load(tp_params *P, tp_file *F);
 
-/* Enters the prefix of F under which most of P's names are ("state_dict.module."), the shortest one of
- * equals; averaged weights only if there are no others. Enters none if F has any of the names itself:
- * an optimiser's moments must not stand in for a weight that is missing. */
-void tp__published_enter(const tp_params *P, tp_file *F);
+/* The member `resizes_to` of these models. */
+bool tp__vil_resizes(const char *name, const tp_shape *here, const tp_shape *there);
+bool tp__cvt_resizes(const char *name, const tp_shape *here, const tp_shape *there);
+bool tp__vit_lsla_resizes(const char *name, const tp_shape *here, const tp_shape *there);
+
+/* Have both as many axes, of the same lengths? */
+static inline bool tp__equal_shapes(const tp_shape *a, const tp_shape *b)
+{
+    return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof a->dim[0]) == 0;
+}
+
+/* Gives a publisher's file the names of P, which holds that model, and copies the prefix that was
+ * removed from them. None is if F has any of the names itself: an optimiser's moments must not stand in
+ * for a weight that is missing. */
+void tp__published_enter(const tp_model *model, const tp_params *P, tp_file *F, char *prefix,
+                         size_t size);
 
 /* ---- checks of configurations ---- */
 

@@ -79,21 +79,10 @@ void tp_net_state_free(const tp_net *N, tp_tape *T, void *state)
     free(state);
 }
 
-/* Index tables and masks that PyTorch's modules store as buffers. */
-static const char *skip_computed(const char *name, void *env)
-{
-    static const char *const computed[] = { "relative_position_index", "attn_mask" };
-    const char *dot = strrchr(name, '.'), *leaf = dot ? dot + 1 : name;
-    (void)env;
-    for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
-        if (strcmp(leaf, computed[i]) == 0) return NULL;
-    return name;
-}
-
 bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized)
 {
     if (!tp_params_want_module(P, N, "net") || !N->module) return false; /* P has the reason */
-    tp__published_enter(P, F);
+    tp__published_enter(N->cfg.model, P, F, NULL, 0);
     if (resized && N->cfg.model->load) return N->cfg.model->load(P, N->module, F);
-    return tp_params_read(P, F, "", &(tp_load_opts){ .convert = true, .rename = skip_computed });
+    return tp_params_read(P, F, "", &(tp_load_opts){ .convert = true });
 }

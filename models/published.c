@@ -1,10 +1,72 @@
-/* published.c - finds a model's weights in checkpoints of other programs. */
+/* published.c - finds a model's weights in checkpoints of other programs.
+ *
+ * Such a file gets our names in two steps. The model's table of spellings replaces parts of names and
+ * removes what the model computes itself. Then the prefix under which most of the model's names are
+ * ("state_dict.module.") is entered; the shortest one of equals, and averaged weights only if there
+ * are no others. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model_inner.h"
 
-enum { MOST_PREFIXES = 64, LONGEST = 256 };
+enum { MOST_PREFIXES = 64, LONGEST = 512 };
+
+/* ---- spellings ---- */
+
+/* Index tables and masks that PyTorch's modules store as buffers. */
+static const tp_spelling computed[] = {
+    { "relative_position_index", NULL },
+    { "position_ids", NULL },
+    { "attn_mask", NULL },
+    { 0 },
+};
+
+typedef struct speller {
+    const tp_spelling *table; /* may be NULL */
+    char name[LONGEST];
+} speller;
+
+static bool is_leaf(const char *name, const char *leaf)
+{
+    const size_t n = strlen(name), m = strlen(leaf);
+    return n >= m && strcmp(name + n - m, leaf) == 0 && (n == m || name[n - m - 1] == '.');
+}
+
+/* Replaces the first `theirs` in the name. */
+static void replace(char name[LONGEST], const tp_spelling *s)
+{
+    char rest[LONGEST];
+    char *at = strstr(name, s->theirs);
+    if (!at) return;
+    snprintf(rest, sizeof rest, "%s", at + strlen(s->theirs));
+    snprintf(at, (size_t)(name + LONGEST - at), "%s%s", s->ours, rest);
+}
+
+/* Changes the name by the table; false: it is no weight. */
+static bool apply(char name[LONGEST], const tp_spelling *table)
+{
+    for (const tp_spelling *s = table; s && s->theirs; s++) {
+        if (s->ours)
+            replace(name, s);
+        else if (is_leaf(name, s->theirs))
+            return false;
+    }
+    return true;
+}
+
+/* Our name of a tensor; NULL: it is no weight. Tensors without elements are leftovers of switches. */
+static const char *spell(const tp_file_tensor *t, void *env)
+{
+    speller *p = env;
+    if (t->numel == 0) return NULL;
+    if (strlen(t->name) >= LONGEST) return t->name;
+    strcpy(p->name, t->name);
+    if (!apply(p->name, computed) || !apply(p->name, p->table)) return NULL;
+    return strcmp(p->name, t->name) == 0 ? t->name : p->name;
+}
+
+/* ---- prefixes ---- */
 
 typedef struct candidate {
     char prefix[LONGEST];
@@ -33,12 +95,9 @@ static void count(search *s, const char *prefix, size_t length)
 /* Counts all prefixes under which F has the name. */
 static void count_name(search *s, const tp_file *F, const char *name)
 {
-    const size_t length = strlen(name);
     for (int i = 0; i < tp_file_count(F); i++) {
         const char *full = tp_file_at(F, i)->name;
-        const size_t all = strlen(full);
-        if (all < length || strcmp(full + all - length, name) != 0) continue;
-        if (all == length || full[all - length - 1] == '.') count(s, full, all - length);
+        if (is_leaf(full, name)) count(s, full, strlen(full) - strlen(name));
     }
 }
 
@@ -63,7 +122,7 @@ static bool has_any(const tp_params *P, const tp_file *F)
     return any;
 }
 
-void tp__published_enter(const tp_params *P, tp_file *F)
+static void enter(const tp_params *P, tp_file *F, char *prefix, size_t size)
 {
     search *s = has_any(P, F) ? NULL : calloc(1, sizeof *s);
     const candidate *best = NULL;
@@ -71,6 +130,38 @@ void tp__published_enter(const tp_params *P, tp_file *F)
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) count_name(s, F, it.name);
     for (int i = 0; i < s->n; i++)
         if (!best || is_better(&s->at[i], best)) best = &s->at[i];
-    if (best) tp_file_enter(F, best->prefix);
+    if (best) {
+        snprintf(prefix, size, "%s", best->prefix);
+        tp_file_enter(F, best->prefix);
+    }
     free(s);
+}
+
+/* ---- the two steps ---- */
+
+void tp__published_enter(const tp_model *model, const tp_params *P, tp_file *F, char *prefix,
+                         size_t size)
+{
+    speller p = { .table = model->spellings };
+    if (size) prefix[0] = '\0';
+    if (tp_file_rename(F, spell, &p)) enter(P, F, prefix, size);
+}
+
+bool tp_model_adopt(tp_model_cfg *c, tp_file *F, char *prefix, size_t size)
+{
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = 1, .dry = true });
+    tp_params *P = tp_params_new(D, NULL);
+    tp_net *N = tp_net_new(P, "", c); /* for the names of its parameters */
+    if (c->model) tp__published_enter(c->model, P, F, prefix, size);
+    const tp_file_tensor *head =
+        c->model && c->model->head ? tp_file_find(F, c->model->head) : NULL;
+    if (head && head->shape.ndim > 0) {
+        tp_common_cfg o = tp_model_get(c);
+        o.outputs = head->shape.dim[0];
+        tp_model_set(c, &o);
+    }
+    tp_net_free(N);
+    tp_params_free(P);
+    tp_device_close(D);
+    return tp_file_ok(F);
 }

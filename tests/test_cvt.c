@@ -555,7 +555,7 @@ Test(cvt, weights_that_do_not_fit, .init = make_folder, .fini = remove_folder)
         const char *text;
     } rows[] = { { 4, 5, "proj_p.weight" },
                  { 2, 5, "proj_p.weight" },
-                 { 6, 7, "another shape" },
+                 { 6, 7, "of another shape" },
                  { 3, 7, "head.weight" } };
     tp_device *D = tp_device_open("cpu", NULL);
     tp_params *P = tp_params_new(D, NULL);

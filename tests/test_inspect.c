@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <tapegrad/file.h>
+#include <tapegrad/model.h>
 
 #include "support_folder.h"
 
@@ -62,6 +62,9 @@ Test(inspect, output_and_options)
           "permissions\n"
           "empty\nweight\nhalf\nids\nempty\nweight\nhalf\nids\n" },
         { "", 2, "tp-inspect: no FILE was given\nTry 'tp-inspect --help'.\n" },
+        { "--names --match tiny a", 2,
+          "tp-inspect: --names, --meta and --match exclude each other\n"
+          "Try 'tp-inspect --help'.\n" },
         { "--all a", 2, "tp-inspect: --all: unknown flag\nTry 'tp-inspect --help'.\n" },
     };
     char out[4096];
@@ -101,4 +104,80 @@ Test(inspect, without_checksums)
     cr_assert(f && fwrite(bytes, 1, 70, f) == 70 && fclose(f) == 0);
     cr_expect_eq(inspect("a", out, sizeof out), 0, "%s", out);
     cr_expect(strstr(out, "\n1 tensors, 2 elements, 2 bytes, no checksums\n"), "%s", out);
+}
+
+/* ---- which model is it? ---- */
+
+/* Writes the weights of a model for 32 x 32 pixels and 7 classes to `a`, under a prefix; without the
+ * tensor `without`. */
+static void write_model(const char *model, const char *prefix, const char *without)
+{
+    char why[256], name[512];
+    tp_model_cfg cfg;
+    cr_assert(tp_model_preset(&cfg, model, why, sizeof why), "%s", why);
+    tp_common_cfg o = tp_model_get(&cfg);
+    o.image[0] = o.image[1] = 32;
+    o.outputs = 7;
+    tp_model_set(&cfg, &o);
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .blank = true });
+    tp_net *N = tp_net_new(P, "", &cfg);
+    tp_writer *W = tp_writer_new(in_folder("a"));
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        const size_t bytes = (size_t)tp_numel(it.tensor) * tp_dtype_size(it.dtype);
+        if (it.alias_of || strcmp(it.name, without) == 0) continue;
+        void *x = malloc(bytes);
+        cr_assert(tp_param_get(P, it.tensor, it.dtype, x, bytes), "%s", tp_params_why(P));
+        snprintf(name, sizeof name, "%s%s", prefix, it.name);
+        tp_writer_add(W, name, it.dtype, it.shape, x, true);
+        free(x);
+    }
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    tp_net_free(N);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+static void expect_match(const char *model, int status, const char *output)
+{
+    char command[100], out[8192];
+    snprintf(command, sizeof command, "--match %s a", model);
+    cr_expect_eq(inspect(command, out, sizeof out), status, "%s", command);
+    cr_expect(strstr(out, output), "%s lacks '%s':\n%s", command, output, out);
+}
+
+Test(inspect, match)
+{
+    write_model("tiny", "state_dict.net.", "");
+    expect_match(
+        "tiny", 0,
+        "a: tiny under 'state_dict.net.'\n"
+        "  32 of 32 tensors fit\n"
+        "  it has 7 classes where the published model has 1000; to train with others: --head "
+        "new or slice\n"
+        "  all weights can be loaded\n");
+    expect_match("any", 0, "tiny                     convolutional      fits\n");
+    expect_match("convnet", 1,
+                 "  shape: conv.0.weight [16,3,3,3] in the file, [32,3,3,3] in the model\n");
+    expect_match("convnet", 1, "  these weights cannot be loaded\n");
+    expect_match("teeny", 1, "the nearest name is 'tiny'");
+
+    write_model("tiny", "", "head.bias");
+    expect_match("tiny", 1,
+                 "a: tiny\n"
+                 "  missing: head.bias [7]\n"
+                 "  31 of 32 tensors fit, 1 are missing\n");
+    expect_match("any", 1, "a: no model fits; the nearest is tiny, with 31 of its 32 tensors\n");
+
+    write_model("vil-small", "", "");
+    expect_match("vil-small", 0, ", 4 can be resized\n");
+    expect_match("vil-small", 0,
+                 "  it is for another image size: give --size, or --resize to train from it\n"
+                 "  all weights can be loaded\n");
+
+    write_file(); /* of no model */
+    expect_match("tiny", 1, "  unknown: half []\n");
+    remove(in_folder("a"));
+    expect_match("any", 1, "tp-inspect: a: cannot be opened");
 }

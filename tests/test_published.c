@@ -1,10 +1,10 @@
 /* test_published.c - weights in checkpoints of other programs: the prefix under which they are is
- * found, and no other tensors are taken for them. */
+ * found, names are spelt our way, and no other tensors are taken for them. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/model.h>
+#include <tapegrad/vision.h>
 
 #include "support_folder.h"
 
@@ -166,5 +166,224 @@ Test(published, entering_a_prefix)
     cr_expect_eq(tp_file_count(F), 0);
     cr_expect_not(tp_file_enter(NULL, "none."));
     tp_file_close(F);
+    end(&t);
+}
+
+static const char *same_name(const tp_file_tensor *t, void *env)
+{
+    return strcmp(t->name, "b") == 0 ? env : t->name;
+}
+
+Test(published, renaming_tensors)
+{
+    static const float x[2] = { 1, 2 };
+    char name[8] = "c";
+    tp_writer *W = new_file();
+    tp_writer_add(W, "a", TP_F32, TP_SHAPE(1), x, false);
+    tp_writer_add(W, "b", TP_F32, TP_SHAPE(1), x + 1, false);
+    cr_assert(tp_writer_commit(W));
+    tp_writer_free(W);
+    tp_file *F = tp_file_open(in_folder("w.safetensors"));
+    cr_assert(tp_file_rename(F, same_name, name), "%s", tp_file_why(F));
+    float y = 0;
+    cr_expect(tp_file_find(F, "c") && !tp_file_find(F, "b"));
+    cr_expect(tp_file_read(F, tp_file_find(F, "c"), TP_F32, &y) && y == 2.0f);
+    cr_expect_not(tp_file_rename(NULL, same_name, name));
+    tp_file_close(F);
+    F = tp_file_open(in_folder("w.safetensors"));
+    strcpy(name, "a");
+    cr_expect_not(tp_file_rename(F, same_name, name));
+    cr_expect(strstr(tp_file_why(F), "has two tensors 'a'"), "%s", tp_file_why(F));
+    tp_file_close(F);
+}
+
+/* ---- spellings ---- */
+
+static tp_params *P_of(const tp_model_cfg *cfg, tp_device *D, tp_net **N)
+{
+    tp_params *P = tp_params_new(D, NULL);
+    *N = tp_net_new(P, "", cfg);
+    cr_assert(tp_params_ok(P), "%s", tp_params_why(P));
+    return P;
+}
+
+/* The tables of spellings leave our own names alone. */
+Test(published, our_names_stay)
+{
+    static const char *const models[] = { "tiny",
+                                          "cvt-13",
+                                          "cvt-ls-13",
+                                          "vil-tiny-rpb",
+                                          "vil-medium-ls",
+                                          "vil-tiny-1-1-9-1-performer",
+                                          "vil-tiny-1-1-9-1-linformer",
+                                          "vit-lsla",
+                                          "ls_lm-tiny",
+                                          "txl-tiny" };
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        tp_model_cfg cfg;
+        tp_net *N;
+        cr_assert(tp_model_preset(&cfg, models[i], why, sizeof why), "%s", why);
+        tp_params *P = P_of(&cfg, D, &N);
+        tp_writer *W = new_file();
+        for (tp_param_info it = { 0 }; tp_next_param(P, &it);)
+            tp_writer_add(W, it.name, TP_F32, TP_SHAPE(1), (const float[1]){ 0 }, true);
+        cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+        tp_writer_free(W);
+        tp_file *F = tp_file_open(in_folder("w.safetensors"));
+        char prefix[64] = "?";
+        cr_assert(tp_model_adopt(&cfg, F, prefix, sizeof prefix), "%s", tp_file_why(F));
+        cr_expect_str_eq(prefix, "", "%s", models[i]);
+        cr_expect_eq(tp_model_get(&cfg).outputs, 1, "%s has no head", models[i]);
+        for (tp_param_info it = { 0 }; tp_next_param(P, &it);)
+            cr_expect(tp_file_find(F, it.name), "%s: %s", models[i], it.name);
+        tp_file_close(F);
+        tp_net_free(N);
+        tp_params_free(P);
+    }
+    tp_device_close(D);
+}
+
+/* The name that Hugging Face's transformers give to a parameter of CvT. */
+static void spell_as_theirs(const char *name, char *buf, size_t size)
+{
+    static const char *const parts[][2] = {
+        { "patch_embed.proj", "embedding.convolution_embeddings.projection" },
+        { "patch_embed.norm", "embedding.convolution_embeddings.normalization" },
+        { "norm1", "layernorm_before" },
+        { "norm2", "layernorm_after" },
+        { "mlp.fc1", "intermediate.dense" },
+        { "mlp.fc2", "output.dense" },
+        { "attn.proj.", "attention.output.dense." },
+        { "cls_token", "cls_token" },
+    };
+    static const char *const roles[] = { "query", "key", "value" };
+    int stage, block, used = 0;
+    char role, rest[256];
+    if (sscanf(name, "stage%d.blocks.%d.%n", &stage, &block, &used) == 2 && used)
+        snprintf(buf, size, "cvt.encoder.stages.%d.layers.%d.", stage, block);
+    else if (sscanf(name, "stage%d.%n", &stage, &used) == 1 && used)
+        snprintf(buf, size, "cvt.encoder.stages.%d.", stage);
+    else {
+        const bool head = strncmp(name, "head", 4) == 0;
+        snprintf(buf, size, "%s%s", head ? "classifier" : "layernorm", name + 4);
+        return;
+    }
+    char *end = buf + strlen(buf);
+    name += used;
+    size -= (size_t)(end - buf);
+    if (sscanf(name, "attn.conv_proj_%c.%255s", &role, rest) == 2) {
+        const char *r = roles[role == 'k' ? 1 : role == 'v' ? 2 : 0], *dot = strchr(rest, '.');
+        snprintf(end, size,
+                 "attention.attention.convolution_projection_%s.convolution_projection.%s%s", r,
+                 rest[0] == 'b' ? "normalization" : "convolution", dot);
+        return;
+    }
+    if (sscanf(name, "attn.proj_%c.%255s", &role, rest) == 2) {
+        snprintf(end, size, "attention.attention.projection_%s.%s",
+                 roles[role == 'k'   ? 1
+                       : role == 'v' ? 2
+                                     : 0],
+                 rest);
+        return;
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const size_t n = strlen(parts[i][0]);
+        if (strncmp(name, parts[i][0], n) == 0) snprintf(end, size, "%s%s", parts[i][1], name + n);
+    }
+}
+
+Test(published, transformers_names_of_cvt)
+{
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_cvt_cfg c = tp_cvt_preset(TP_CVT_13, 32);
+    for (int s = 0; s < TP_CVT_STAGES; s++) c.dim[s] = 4 * c.heads[s], c.blocks[s] = 1;
+    c.classes = 5;
+    tp_model_cfg cfg = { .model = &tp_model_cvt };
+    memcpy(&cfg.at, &c, sizeof c);
+    tp_net *N, *M;
+    tp_params *P = P_of(&cfg, D, &N);
+    tp_writer *W = new_file();
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        char name[512], x[16384];
+        const size_t bytes = (size_t)tp_numel(it.tensor) * tp_dtype_size(it.dtype);
+        cr_assert(bytes <= sizeof x && tp_param_get(P, it.tensor, it.dtype, x, bytes));
+        spell_as_theirs(it.name, name, sizeof name);
+        tp_writer_add(W, name, it.dtype, it.shape, x, true);
+    }
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+
+    c.classes = 7; /* the file knows better */
+    memcpy(&cfg.at, &c, sizeof c);
+    tp_file *F = tp_file_open(in_folder("w.safetensors"));
+    cr_assert(tp_model_adopt(&cfg, F, NULL, 0), "%s", tp_file_why(F));
+    cr_expect_eq(tp_model_get(&cfg).outputs, 5);
+    tp_params *Q = tp_params_new(D, &(tp_params_opts){ .blank = true });
+    M = tp_net_new(Q, "", &cfg);
+    cr_assert(tp_net_load(Q, M, F, false), "%s", tp_params_why(Q));
+    double a[5], b[5];
+    cr_assert(tp_param_get(P, tp_find(P, "head.bias"), TP_F64, a, sizeof a));
+    cr_assert(tp_param_get(Q, tp_find(Q, "head.bias"), TP_F64, b, sizeof b));
+    cr_expect(memcmp(a, b, sizeof a) == 0);
+    tp_file_close(F);
+    tp_net_free(M);
+    tp_net_free(N);
+    tp_params_free(Q);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+/* ---- other resolutions ---- */
+
+/* Tables are resized, but every other difference is refused, and all are named. */
+Test(published, resizing_refuses_other_differences)
+{
+    char text[4096];
+    tp_device *D = tp_device_open("cpu", NULL);
+    tp_model_cfg cfg, other;
+    tp_net *N, *M;
+    cr_assert(tp_model_preset(&cfg, "vil-small", why, sizeof why), "%s", why);
+    other = cfg;
+    tp_common_cfg o = tp_model_get(&other);
+    o.image[0] = 96;
+    tp_model_set(&other, &o);
+    ((tp_vil_cfg *)&other.at)->image[1] = 96;
+    tp_params *P = P_of(&cfg, D, &N);
+    cr_assert(tp_save(P, in_folder("w.safetensors")), "%s", tp_params_why(P));
+
+    tp_params *Q = P_of(&other, D, &M);
+    tp_file *F = tp_file_open(in_folder("w.safetensors"));
+    cr_expect(tp_net_load(Q, M, F, true), "%s", tp_params_why(Q));
+    tp_file_close(F);
+    tp_net_free(M);
+    tp_params_free(Q);
+
+    ((tp_vil_cfg *)&other.at)->stage[0].dim *= 2;
+    Q = P_of(&other, D, &M);
+    F = tp_file_open(in_folder("w.safetensors"));
+    cr_expect_not(tp_net_load(Q, M, F, true));
+    snprintf(text, sizeof text, "%s", tp_params_why(Q));
+    cr_expect(strstr(text, "shape: layer1.0.proj.weight is ") &&
+                  strstr(text, "shape: layer1.0.norm_embed.weight is ") && strstr(text, " more"),
+              "%s", text);
+    tp_file_close(F);
+    tp_net_free(M);
+    tp_net_free(N);
+    tp_params_free(Q);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+/* Switches that are off leave tensors without elements, as Vision Longformer's cls_pos_embed. */
+Test(published, empty_tensors_are_left_out)
+{
+    trial t = begin(1);
+    const double is = first_weight(t.P);
+    tp_writer *W = new_file();
+    add(W, t.P, "net.", 1.0, NULL);
+    tp_writer_add(W, "net.layer4.0.cls_pos_embed", TP_F32, TP_SHAPE(1, 0, 4), NULL, false);
+    cr_expect_eq(load(W), is, "%s", why);
     end(&t);
 }

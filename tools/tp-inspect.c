@@ -1,14 +1,16 @@
-/* tp-inspect.c - prints the contents of safetensors files: metadata, tensors, and a summary of their
- * values. */
+/* tp-inspect.c - prints the contents of files of weights: metadata, tensors and a summary of their
+ * values, or which model they are for. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/options.h>
 
+#include "inspect_match.h"
 #include "shape_text.h"
 
 typedef struct request {
     tp_words files;
+    char *match;
     bool names, meta;
 } request;
 
@@ -18,20 +20,28 @@ static const tp_option table[] = {
                  "safetensors, PyTorch's .pth, .pt or .bin, or the index of several files."),
     TP_FLAG("names", request, names, 0, "Print only the names of the tensors, one per line."),
     TP_FLAG("meta", request, meta, 0, "Print only the metadata, one KEY = VALUE per line."),
+    TP_STRING("match", request, match, "MODEL", 0,
+              "Compare the names and shapes with those that the model expects, and list every "
+              "difference. any: list the models that fit. tp-models lists them."),
     { 0 },
 };
 
 static bool check(const void *settings, char *why, size_t size)
 {
     const request *r = settings;
-    if (r->files.n == 0) snprintf(why, size, "no FILE was given");
-    return r->files.n > 0;
+    if (r->files.n == 0)
+        snprintf(why, size, "no FILE was given");
+    else if (r->names + r->meta + (r->match != NULL) > 1)
+        snprintf(why, size, "--names, --meta and --match exclude each other");
+    else
+        return true;
+    return false;
 }
 
 static const tp_command manual = {
     .name = "tp-inspect",
     .summary = "lists the tensors and the metadata of files of weights",
-    .synopsis = "[--names | --meta] FILE ...",
+    .synopsis = "[--names | --meta | --match MODEL] FILE ...",
     .about =
         "Checks each FILE and prints its metadata, then one line for each tensor in the order of "
         "the data: name, dtype, shape, minimum, maximum and mean of the finite elements, and the "
@@ -40,16 +50,22 @@ static const tp_command manual = {
         "the totals and says whether the file has checksums.\n\n"
         "Checksums are verified first; for a damaged file only the damage is reported. --names "
         "and --meta read only the header. Values are read in pieces, so memory does not grow with "
-        "the file.",
+        "the file.\n\n"
+        "--match reads only the header, too. Prefixes and names of the model's publishers are known "
+        "and buffers that models compute are left out, as when the weights are loaded.",
     .table = table,
     .check = check,
-    .more = "EXIT STATUS\n"
-            "    0  every file is sound\n"
-            "    1  a file is missing or damaged; standard error says which, where and what to do\n"
-            "    2  a wrong command line\n\n"
-            "EXAMPLES\n"
-            "    tp-inspect best.safetensors\n"
-            "    tp-inspect --names best.safetensors | grep bias\n",
+    .more =
+        "EXIT STATUS\n"
+        "    0  every file is sound; with --match, all weights can be loaded\n"
+        "    1  a file is missing or damaged, and standard error says which, where and what to\n"
+        "       do; or it does not fit the model\n"
+        "    2  a wrong command line\n\n"
+        "EXAMPLES\n"
+        "    tp-inspect best.safetensors\n"
+        "    tp-inspect --names best.safetensors | grep bias\n"
+        "    tp-inspect --match cvt-13 CvT-13-224x224-IN-1k.pth\n"
+        "    tp-inspect --match any checkpoint.pth\n",
 };
 
 /* Prints text from a file, with control characters that could affect a terminal as \xNN. */
@@ -188,7 +204,13 @@ static bool run(void *options, char *why, size_t size)
     const mode m = r->names ? NAMES : r->meta ? META : ALL;
     (void)why, (void)size; /* each file has printed its own message */
     bool done = true;
-    for (int i = 0; i < r->files.n; i++) done = inspect(r->files.at[i], m, r->files.n > 1) && done;
+    for (int i = 0; i < r->files.n; i++) {
+        const char *path = r->files.at[i];
+        const bool fine = !r->match                      ? inspect(path, m, r->files.n > 1)
+                          : strcmp(r->match, "any") == 0 ? inspect_match_any(path)
+                                                         : inspect_match(r->match, path);
+        done = fine && done;
+    }
     return done;
 }
 

@@ -47,6 +47,16 @@ static bool resize(image_file *f, int64_t size)
                            (long long)size, f->t.path);
 }
 
+/* Adds to the reason why published weights could not be loaded. */
+static bool advise(image_file *f, const image_common *c)
+{
+    const size_t n = strlen(f->t.why);
+    snprintf(f->t.why + n, sizeof f->t.why - n,
+             "\n'tp-inspect --match %s %s' lists what fits, '--match any' the models that do",
+             c->preset, c->weights);
+    return false;
+}
+
 static bool load(image_file *f, tp_file *F, const image_common *c, bool resized)
 {
     if (!build(f, c, true)) return false;
@@ -54,35 +64,21 @@ static bool load(image_file *f, tp_file *F, const image_common *c, bool resized)
         classifier_load_resized(f->t.P, f->m, F);
     else
         classifier_weights(f->t.P, f->m, F);
-    return tp_trained_ok(&f->t);
+    return tp_trained_ok(&f->t) || (c->weights && advise(f, c)); /* advise: false */
 }
 
-/* The number of rows of the head; 0: F has no head. It has the shortest name of those that end so: an
- * optimiser's moments are longer. */
-static int64_t classes_of(const tp_file *F)
-{
-    static const char head[] = "head.weight";
-    const size_t m = sizeof head - 1;
-    const tp_file_tensor *found = NULL;
-    for (int i = 0; i < tp_file_count(F); i++) {
-        const tp_file_tensor *t = tp_file_at(F, i);
-        const size_t n = strlen(t->name);
-        const bool ends =
-            n >= m && strcmp(t->name + n - m, head) == 0 && (n == m || t->name[n - m - 1] == '.');
-        if (ends && (!found || n < strlen(found->name))) found = t;
-    }
-    return found && found->shape.ndim == 2 ? found->shape.dim[0] : 0;
-}
-
-bool image_file_describe(const char *preset, const tp_file *F, classifier_cfg *c,
-                         double *crop_ratio, char *why, size_t size)
+bool image_file_describe(const char *preset, tp_file *F, classifier_cfg *c, double *crop_ratio,
+                         char *why, size_t size)
 {
     image_settings s = { .train = { .accumulation = 1 } };
-    const int64_t classes = classes_of(F);
-    bool done = tp_file_ok(F);
-    if (!done) snprintf(why, size, "%s", tp_file_why(F));
-    done = done && image_preset(&s, preset, -1, why, size) &&
-           image_model(&s, classes > 0 ? classes : 1000, c, why, size);
+    bool done = tp_file_ok(F) && image_preset(&s, preset, -1, why, size) &&
+                image_model(&s, 1000, c, why, size);
+    if (done && tp_model_adopt(&c->of, F, NULL, 0))
+        classifier_fit(c, c->size, tp_model_get(&c->of).outputs);
+    if (!tp_file_ok(F)) {
+        snprintf(why, size, "%s", tp_file_why(F));
+        done = false;
+    }
     if (crop_ratio) *crop_ratio = s.eval_crop_ratio;
     free(s.preset);
     return done;
@@ -102,8 +98,8 @@ static bool open_published(image_file *f, const image_common *c, int64_t size)
     tp_file *F = tp_file_open(c->weights);
     bool done = image_file_describe(c->preset, F, &f->cfg, &f->crop_ratio, why, sizeof why) ||
                 tp_trained_fail(&f->t, "%s", why);
-    const bool resized = done && size > 0 && size != f->cfg.size;
-    done = done && (!resized || resize(f, size)) && load(f, F, c, resized);
+    /* The file does not say its size of images, so --size resizes even to that of the preset. */
+    done = done && (size == 0 || size == f->cfg.size || resize(f, size)) && load(f, F, c, size > 0);
     tp_file_close(F);
     return done;
 }

@@ -17,8 +17,8 @@ typedef struct image_file {
 
 /* The model of a file that does not describe it: that of the preset, with as many classes as the head in
  * F has. *crop_ratio, unless NULL, is that of the preset's evaluation. False with the reason in why. */
-bool image_file_describe(const char *preset, const tp_file *F, classifier_cfg *c,
-                         double *crop_ratio, char *why, size_t size);
+bool image_file_describe(const char *preset, tp_file *F, classifier_cfg *c, double *crop_ratio,
+                         char *why, size_t size);
 /* Loads the checkpoint or published weights that c names; if `size` is not 0, for images of that size.
  * False with the reason in t.why; close in either case. */
 bool image_file_open(image_file *f, const image_common *c, int64_t size);

@@ -75,7 +75,7 @@ static void transfer(tp_run *R, tp_file *F, const classifier_cfg *theirs)
         tp_run_fail(R, "out of memory");
     } else {
         classifier_init(Q, m, &cfg);
-        if (theirs->size != t->cfg.size)
+        if (theirs->size != t->cfg.size || s->resize)
             classifier_load_resized(Q, m, F);
         else
             classifier_weights(Q, m, F);

@@ -47,6 +47,12 @@ TP_API const tp_file_tensor *tp_file_find(const tp_file *F, const char *name); /
  * invalid. Fails F if there is no such tensor. */
 TP_API bool tp_file_enter(tp_file *F, const char *prefix);
 
+/* From here on the tensors of F have the names that `rename` returns, which it may write anew at each
+ * call; NULL removes the tensor. Earlier tp_file_tensor pointers of F become invalid. Fails F if two
+ * tensors get one name. */
+TP_API bool tp_file_rename(tp_file *F, const char *(*rename)(const tp_file_tensor *t, void *env),
+                           void *env);
+
 /* The stored bytes of a tensor, read once and kept until F is closed; tp_file_read needs no such copy.
  * NULL, with F failed, if they cannot be read. */
 TP_API const void *tp_file_data(tp_file *F, const tp_file_tensor *t);

@@ -94,6 +94,12 @@ typedef struct tp_model_member {
 
 /* ---- a model ---- */
 
+/* A part of the names in a publisher's files and what stands there in ours. NULL: the model does without
+ * the tensors whose last part it is. */
+typedef struct tp_spelling {
+    const char *theirs, *ours;
+} tp_spelling;
+
 /* A model. cfg points to its own configuration (a tp_cvt_cfg), m to its module (a tp_cvt), and state to
  * what it carries between calls (a tp_ls_lm_state). Members marked "may be NULL" are optional. */
 typedef struct tp_model {
@@ -130,6 +136,13 @@ typedef struct tp_model {
     bool (*load)(tp_params *P, const void *m, tp_file *F);
     const char *resizes;
     bool (*all_resized)(const void *cfg);
+    /* True if load accepts a tensor of the shape `there` for that parameter. NULL: load is NULL. */
+    bool (*resizes_to)(const char *name, const tp_shape *here, const tp_shape *there);
+
+    /* Publishers' files. head: the weight with a row for each output. spellings: applied in order, each
+     * once to a name; the last row is { 0 }. Both may be NULL. */
+    const char *head;
+    const tp_spelling *spellings;
 
     /* Costs of one sample of the configured size. tokens, cache (TP_TOKENS): lengths of the segment and
      * the cache; 0 means the configured cache for either. activations: bytes that training saves for
@@ -200,6 +213,11 @@ TP_API bool tp_model_read_cfg(const tp_model *m, void *cfg, tp_file *F, char *wh
  * outputs. The weights of one can then be loaded into the other (tp_net_load). */
 TP_API bool tp_model_same(const tp_model_cfg *a, const tp_model_cfg *b);
 
+/* Prepares a publisher's file for the model of cfg: its tensors get our names, as tp_net_load describes,
+ * and cfg gets as many outputs as the head in F has, if there is one. prefix receives what was removed
+ * in front of the names; NULL: it is not wanted. False if F has failed. */
+TP_API bool tp_model_adopt(tp_model_cfg *cfg, tp_file *F, char *prefix, size_t size);
+
 /* ---- a model in use ---- */
 
 /* Any model with its parameters declared in P under a name ("" for none). Never NULL; a failure is P's
@@ -220,10 +238,11 @@ TP_API void *tp_net_state_new(const tp_net *N);
 TP_API void tp_net_state_free(const tp_net *N, tp_tape *T, void *state);
 
 /* Loads the weights of a checkpoint of the same model into P, where N was declared without a prefix;
- * floating dtypes are converted. The checkpoint may be a publisher's: weights under a prefix such as
- * "state_dict.module." are found (F has entered it afterwards, tp_file_enter), and buffers that the
- * model computes are skipped. resized: the checkpoint is for another input size. False: see
- * tp_params_why. */
+ * floating dtypes are converted. The checkpoint may be a publisher's: F then gets our names
+ * (tp_file_rename). Weights under a prefix such as "state_dict.module." are found, averages
+ * ("model_ema.") only if there is nothing else; parts of names are replaced by the model's spellings;
+ * tensors without elements and buffers that the model computes are left out. resized: the checkpoint
+ * is for another input size. False: see tp_params_why. */
 TP_API bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized);
 
 #ifndef TP_NO_SITE

@@ -131,6 +131,9 @@ typedef struct tp_load_opts {
     const char *strip; /* prefix to remove from names in the file, where present            */
     const char *(*rename)(const char *name, void *env); /* NULL result: skip the tensor  */
     void *env;
+    /* True: the parameter keeps its value, and the caller loads the tensor of another shape itself.
+     * NULL: never. */
+    bool (*resizes)(const char *name, const tp_shape *here, const tp_shape *there);
 } tp_load_opts;
 
 /* Loads weights by name. Unless partial, all differences in names, shapes and dtypes are reported in

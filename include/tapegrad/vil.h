@@ -163,10 +163,10 @@ TP_API tp_tensor tp_vil_trunk(tp_tape *T, const tp_vil *m, tp_tensor images, tp_
 TP_API tp_tensor tp_vil_head(tp_tape *T, const tp_vil *m, tp_tensor tokens);
 
 /* Loads weights of the same model for another resolution or window, including the official ones. Position
- * tables are resized (bilinear); a head with more classes contributes its first rows; other tensors
- * of a different shape are skipped, as are tensors that the model does not have. Tables of maps
- * that are not square need the file's metadata; those of ViL-LS, whose entries collide, cannot be
- * resized. False: see tp_params_why. */
+ * tables are resized (bilinear); a head with more classes contributes its first rows; Linformer's
+ * mixtures of another map and tensors of another number of global tokens are skipped. Any other
+ * difference is refused. Tables of maps that are not square need the file's metadata; those of ViL-LS,
+ * whose entries collide, cannot be resized. False: see tp_params_why. */
 TP_API bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path);
 
 /* The resizing that tp_vil_load uses: x [from0,from1,channels] -> y [to0,to1,channels]. */

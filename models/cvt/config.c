@@ -242,6 +242,29 @@ static double model_activations(const void *cfg, int64_t tokens, int64_t cache)
     return tp_cvt_activations(cfg);
 }
 
+/* The names of Hugging Face's transformers. */
+static const tp_spelling spellings[] = {
+    { "cvt.encoder.stages.", "stage" },
+    { ".embedding.convolution_embeddings.projection.", ".patch_embed.proj." },
+    { ".embedding.convolution_embeddings.normalization.", ".patch_embed.norm." },
+    { ".layers.", ".blocks." },
+    { ".attention.attention.convolution_projection_", ".attn.conv_proj_" },
+    { ".attention.attention.projection_", ".attn.proj_" },
+    { "proj_query.", "proj_q." },
+    { "proj_key.", "proj_k." },
+    { "proj_value.", "proj_v." },
+    { ".convolution_projection.convolution.", ".conv." },
+    { ".convolution_projection.normalization.", ".bn." },
+    { ".attention.output.dense.", ".attn.proj." },
+    { ".intermediate.dense.", ".mlp.fc1." },
+    { ".output.dense.", ".mlp.fc2." },
+    { ".layernorm_before.", ".norm1." },
+    { ".layernorm_after.", ".norm2." },
+    { "layernorm.", "norm." },
+    { "classifier.", "head." },
+    { 0 },
+};
+
 const tp_model tp_model_cvt = {
     .name = "cvt",
     .input = TP_IMAGES,
@@ -255,6 +278,9 @@ const tp_model tp_model_cvt = {
     .same = model_same,
     .load = model_load,
     .resizes = "projections are repeated where the rank grows with the size",
+    .resizes_to = tp__cvt_resizes,
+    .head = "head.weight",
+    .spellings = spellings,
     .flops = model_flops,
     .activations = model_activations,
 };

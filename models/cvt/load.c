@@ -10,15 +10,11 @@
 
 #include "model_inner.h"
 
-/* How many times each row of t is repeated in the parameter; 0: the shapes do not match. */
-static int64_t times(const tp_param_info *it, const tp_file_tensor *t)
+bool tp__cvt_resizes(const char *name, const tp_shape *here, const tp_shape *there)
 {
-    const tp_shape *a = &it->shape, *b = t ? &t->shape : NULL;
-    if (!t || a->ndim != b->ndim) return 0;
-    if (memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof a->dim[0]) == 0) return 1;
-    if (!tp_ends_in(it->name, "proj_p.weight") && !tp_ends_in(it->name, "proj_p.bias")) return 0;
-    if (b->dim[0] < 1 || a->dim[0] % b->dim[0]) return 0;
-    return a->ndim == 1 || a->dim[1] == b->dim[1] ? a->dim[0] / b->dim[0] : 0;
+    if (!tp_ends_in(name, "proj_p.weight") && !tp_ends_in(name, "proj_p.bias")) return false;
+    return here->ndim == there->ndim && there->dim[0] > 0 && here->dim[0] % there->dim[0] == 0 &&
+           (here->ndim == 1 || here->dim[1] == there->dim[1]);
 }
 
 /* Adds row i / k of t to row i of the parameter, k > 0. */
@@ -46,21 +42,13 @@ static bool grow(tp_params *P, tp_file *F, const tp_param_info *it, const tp_fil
 /* Loads the parameters of equal shape, then those that grow. */
 bool tp__cvt_load(tp_params *P, tp_file *F)
 {
-    const tp_load_opts strict = { .convert = true }, partial = { .convert = true, .partial = true };
-    bool possible = true, grows = false;
-
-    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
-        const int64_t k = times(&it, tp_file_find(F, it.name));
-        possible = possible && k > 0;
-        grows = grows || k > 1;
-    }
-    if (!possible || !grows)
-        return tp_params_read(P, F, "", &strict); /* fails with the difference, if any */
-    if (!tp_params_read(P, F, "", &partial)) return false;
+    if (!tp_params_read(P, F, "", &(tp_load_opts){ .convert = true, .resizes = tp__cvt_resizes }))
+        return false;
     for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
         const tp_file_tensor *t = tp_file_find(F, it.name);
-        const int64_t k = times(&it, t);
-        if (k > 1 && !grow(P, F, &it, t, k)) return false;
+        if (t && !tp__equal_shapes(&t->shape, &it.shape) &&
+            !grow(P, F, &it, t, it.shape.dim[0] / t->shape.dim[0]))
+            return false;
     }
     return true;
 }
@@ -68,6 +56,7 @@ bool tp__cvt_load(tp_params *P, tp_file *F)
 bool tp_cvt_load(tp_params *P, const char *path)
 {
     tp_file *F = tp_file_open(path);
+    tp__published_enter(&tp_model_cvt, P, F, NULL, 0);
     const bool ok = tp__cvt_load(P, F);
     tp_file_close(F);
     return ok;

@@ -210,6 +210,7 @@ const tp_model tp_model_ls_lm = {
     .members = members,
     .init = model_init,
     .forward = model_forward,
+    .head = "in_emb.weight",
     .state_clear = model_state_clear,
     .state_write = model_state_write,
     .state_read = model_state_read,

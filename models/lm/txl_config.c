@@ -182,6 +182,7 @@ const tp_model tp_model_txl = {
     .members = members,
     .init = model_init,
     .forward = model_forward,
+    .head = "word_emb.emb_layers.0.weight",
     .state_clear = model_state_clear,
     .state_write = model_state_write,
     .state_read = model_state_read,

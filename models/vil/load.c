@@ -45,9 +45,23 @@ typedef struct loader {
     tp_vil_cfg old; /* of the file; without stages if it has none */
 } loader;
 
-static bool same_shape(const tp_shape *a, const tp_shape *b)
+/* Tables of positions and a head with more classes are resized. Linformer's mixtures of another map and
+ * the tensors of another number of global tokens keep their initial values, as in the official code. */
+bool tp__vil_resizes(const char *name, const tp_shape *here, const tp_shape *there)
 {
-    return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof a->dim[0]) == 0;
+    static const char *const leaves[] = { "cls_token",   "cls_pos_embed", "x_pos_embed",
+                                          "y_pos_embed", "attn.proj_k",   "attn.proj_v",
+                                          TP_VIL_TABLE };
+    const int last = here->ndim - 1;
+    if (here->ndim != there->ndim || last < 0) return false;
+    if (tp_ends_in(name, "g2l_relative_position_bias")) return here->dim[1] == there->dim[1];
+    if (tp_ends_in(name, "g2g_relative_position_bias")) return here->dim[0] == there->dim[0];
+    if (last > 0 && here->dim[last] != there->dim[last]) return false;
+    if (tp_ends_in(name, "head.weight") || tp_ends_in(name, "head.bias"))
+        return there->dim[0] > here->dim[0];
+    for (size_t i = 0; i < sizeof leaves / sizeof *leaves; i++)
+        if (tp_ends_in(name, leaves[i])) return true;
+    return false;
 }
 
 /* The tensor of a parameter in the file if it has another shape, with as many axes and the same
@@ -56,7 +70,8 @@ static const tp_file_tensor *other_shape(const loader *l, const char *name, tp_t
 {
     const tp_file_tensor *t = tp_given(p) ? tp_file_find(l->F, name) : NULL;
     const tp_shape s = tp_shape_of(p);
-    if (!t || same_shape(&t->shape, &s) || t->shape.ndim != s.ndim || t->numel == 0) return NULL;
+    if (!t || tp__equal_shapes(&t->shape, &s) || t->shape.ndim != s.ndim || t->numel == 0)
+        return NULL;
     return t->shape.dim[s.ndim - 1] == s.dim[s.ndim - 1] || s.ndim == 1 ? t : NULL;
 }
 
@@ -136,15 +151,6 @@ static void load_head(loader *l, const char *path, const char *leaf, tp_tensor p
 
 /* ---- the file ---- */
 
-static bool all_there(loader *l)
-{
-    if (!tp_file_ok(l->F)) tp_params_raise(l->P, TP_E_IO, "%s", tp_file_why(l->F));
-    for (tp_param_info it = { 0 }; tp_params_ok(l->P) && tp_next_param(l->P, &it);)
-        if (!it.buffer && !it.alias_of && !tp_file_find(l->F, it.name))
-            tp_params_raise(l->P, TP_E_VALUE, "%s has no tensor %s", tp_file_path(l->F), it.name);
-    return tp_params_ok(l->P);
-}
-
 static void load_others(loader *l, const tp_vil *m)
 {
     const tp_vil_block *block = m->block;
@@ -161,11 +167,10 @@ bool tp__vil_load(tp_params *P, const void *m, tp_file *F)
 {
     loader l = { .P = P, .F = F };
     char why[256];
-    if (all_there(&l)) {
-        if (!tp_model_read_cfg(&tp_model_vil, &l.old, l.F, why, sizeof why)) l.old.stages = 0;
-        if (tp_params_read(P, l.F, "", &(tp_load_opts){ .partial = true, .convert = true }))
-            load_others(&l, m);
-    }
+    if (!tp_params_read(P, F, "", &(tp_load_opts){ .convert = true, .resizes = tp__vil_resizes }))
+        return false;
+    if (!tp_model_read_cfg(&tp_model_vil, &l.old, F, why, sizeof why)) l.old.stages = 0;
+    load_others(&l, m);
     return tp_params_ok(P);
 }
 
@@ -173,6 +178,7 @@ bool tp_vil_load(tp_params *P, const tp_vil *m, const char *path)
 {
     if (!tp_params_want_module(P, m, "vil")) return false;
     tp_file *F = tp_file_open(path);
+    tp__published_enter(&tp_model_vil, P, F, NULL, 0);
     const bool ok = tp__vil_load(P, m, F);
     tp_file_close(F);
     return ok;

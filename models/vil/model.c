@@ -115,6 +115,11 @@ static bool model_redraw(tp_params *P, const void *m, uint64_t seed, uint64_t dr
     return tp_vil_redraw(P, m, seed, draw);
 }
 
+static const tp_spelling spellings[] = {
+    { "calls_since_last_redraw", NULL }, /* Performer's */
+    { 0 },
+};
+
 const tp_model tp_model_vil = {
     .name = "vision-longformer",
     .input = TP_IMAGES,
@@ -129,6 +134,9 @@ const tp_model tp_model_vil = {
     .load = model_load,
     .resizes = "tables of positions are resized",
     .all_resized = model_all_resized,
+    .resizes_to = tp__vil_resizes,
+    .head = "head.weight",
+    .spellings = spellings,
     .flops = model_flops,
     .activations = model_activations,
     .set_shift = model_set_shift,

@@ -229,6 +229,8 @@ const tp_model tp_model_vit_lsla = {
     .same = model_same,
     .load = model_load,
     .resizes = "tables of positions and scales are resized where windows differ",
+    .resizes_to = tp__vit_lsla_resizes,
+    .head = "head.weight",
     .flops = model_flops,
     .activations = model_activations,
 };

@@ -54,18 +54,23 @@ static bool has(const char *name, const char *part)
 
 /* The number of position axes of a parameter that depends on the window, else 0. *from and *to are
  * their size in the file and in the model; each position has *inner elements. */
-static int spread(const tp_param_info *it, const tp_file_tensor *t, int64_t *from, int64_t *to,
-                  int64_t *inner)
+static int spread(const char *name, const tp_shape *here, const tp_shape *there, int64_t *from,
+                  int64_t *to, int64_t *inner)
 {
-    const bool table = has(it->name, "relative_position_bias_table");
-    if (!table && !has(it->name, "dynamic_scale")) return 0;
-    if (it->shape.ndim != 2 || t->shape.ndim != 2) return 0;
-    *from = root(t->shape.dim[0]);
-    *to = root(it->shape.dim[0]);
-    *inner = table ? it->shape.dim[1] : 1;
-    const bool same =
-        table ? t->shape.dim[1] == it->shape.dim[1] : t->shape.dim[1] == t->shape.dim[0];
+    const bool table = has(name, "relative_position_bias_table");
+    if (!table && !has(name, "dynamic_scale")) return 0;
+    if (here->ndim != 2 || there->ndim != 2) return 0;
+    *from = root(there->dim[0]);
+    *to = root(here->dim[0]);
+    *inner = table ? here->dim[1] : 1;
+    const bool same = there->dim[1] == (table ? here->dim[1] : there->dim[0]);
     return same && *from > 0 && *to > 0 ? table ? 2 : 4 : 0;
+}
+
+bool tp__vit_lsla_resizes(const char *name, const tp_shape *here, const tp_shape *there)
+{
+    int64_t from, to, inner;
+    return spread(name, here, there, &from, &to, &inner) > 0;
 }
 
 static int64_t power(int64_t x, int n)
@@ -76,7 +81,7 @@ static int64_t power(int64_t x, int n)
 static void load_resized(tp_params *P, tp_file *F, const tp_param_info *it, const tp_file_tensor *t)
 {
     int64_t from = 1, to = 1, inner = 1;
-    const int axes = spread(it, t, &from, &to, &inner);
+    const int axes = spread(it->name, &it->shape, &t->shape, &from, &to, &inner);
     const int64_t most = power(from > to ? from : to, axes) * inner;
     double *x = malloc((size_t)(2 * most) * sizeof *x), *y = x ? x + most : NULL;
     if (!x) {
@@ -100,36 +105,13 @@ static void load_resized(tp_params *P, tp_file *F, const tp_param_info *it, cons
     free(x);
 }
 
-static bool same_shape(const tp_shape *a, const tp_shape *b)
-{
-    return a->ndim == b->ndim && memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof a->dim[0]) == 0;
-}
-
-/* Checks everything before anything is changed. */
-static bool check(tp_params *P, tp_file *F)
-{
-    int64_t from, to, inner;
-    if (!tp_file_ok(F)) tp_params_raise(P, TP_E_IO, "%s", tp_file_why(F));
-    for (tp_param_info it = { 0 }; tp_params_ok(P) && tp_next_param(P, &it);) {
-        const tp_file_tensor *t = tp_file_find(F, it.name);
-        if (!t && !it.buffer)
-            tp_params_raise(P, TP_E_VALUE, "%s has no tensor %s", tp_file_path(F), it.name);
-        else if (t && !same_shape(&t->shape, &it.shape) && !spread(&it, t, &from, &to, &inner))
-            tp_params_raise(
-                P, TP_E_SHAPE,
-                "%s: %s has another shape than in the model, and it does not depend on the window",
-                tp_file_path(F), it.name);
-    }
-    return tp_params_ok(P);
-}
-
 bool tp__vit_lsla_load(tp_params *P, tp_file *F)
 {
-    if (check(P, F) &&
-        tp_params_read(P, F, "", &(tp_load_opts){ .partial = true, .convert = true }))
+    const tp_load_opts o = { .convert = true, .resizes = tp__vit_lsla_resizes };
+    if (tp_params_read(P, F, "", &o))
         for (tp_param_info it = { 0 }; tp_params_ok(P) && tp_next_param(P, &it);) {
             const tp_file_tensor *t = tp_file_find(F, it.name);
-            if (t && !same_shape(&t->shape, &it.shape)) load_resized(P, F, &it, t);
+            if (t && !tp__equal_shapes(&t->shape, &it.shape)) load_resized(P, F, &it, t);
         }
     return tp_params_ok(P);
 }
@@ -137,6 +119,7 @@ bool tp__vit_lsla_load(tp_params *P, tp_file *F)
 bool tp_vit_lsla_load(tp_params *P, const char *path)
 {
     tp_file *F = tp_file_open(path);
+    tp__published_enter(&tp_model_vit_lsla, P, F, NULL, 0);
     const bool ok = tp__vit_lsla_load(P, F);
     tp_file_close(F);
     return ok;

@@ -113,16 +113,30 @@ int tp__file_keep(tp_file *F, int fd)
     return fd;
 }
 
-bool tp_file_enter(tp_file *F, const char *prefix)
+/* Gives a tensor a copy of its new name, which may be a part of the old one. */
+static void name_again(tp_file *F, tp_file_slot *s, const char *name)
 {
-    const size_t length = strlen(prefix);
+    if (name == s->tensor.name) return;
+    char *copy = strdup(name);
+    if (!copy) {
+        tp__file_fail(F, TP_E_MEMORY, "out of memory for the names of tensors");
+        return;
+    }
+    free(s->name);
+    s->tensor.name = s->name = copy;
+}
+
+bool tp_file_rename(tp_file *F, const char *(*rename)(const tp_file_tensor *t, void *env),
+                    void *env)
+{
     int n = 0;
     F = tp__file_some(F);
     if (!tp_file_ok(F)) return false;
     for (int i = 0; i < F->n; i++) {
         tp_file_slot *s = &F->at[i];
-        if (strncmp(s->tensor.name, prefix, length) == 0 && s->tensor.name[length]) {
-            s->tensor.name += length;
+        const char *name = rename(&s->tensor, env);
+        if (name) {
+            name_again(F, s, name);
             F->at[n++] = *s;
         } else {
             free(s->bytes);
@@ -130,9 +144,21 @@ bool tp_file_enter(tp_file *F, const char *prefix)
         }
     }
     F->n = n;
-    if (n == 0) bad(F, "has no tensor whose name begins with '%.200s'", prefix);
     tp__file_index(F);
     return tp_file_ok(F);
+}
+
+static const char *without(const tp_file_tensor *t, void *prefix)
+{
+    const size_t length = strlen(prefix);
+    return strncmp(t->name, prefix, length) == 0 && t->name[length] ? t->name + length : NULL;
+}
+
+bool tp_file_enter(tp_file *F, const char *prefix)
+{
+    if (!tp_file_rename(F, without, (void *)(uintptr_t)prefix)) return false;
+    if (F->n == 0) bad(F, "has no tensor whose name begins with '%.200s'", prefix);
+    return F->n > 0;
 }
 
 /* ---- state and lookup ---- */
