@@ -128,6 +128,7 @@ Test(picture, texts)
         { "it's \"q\"", ">it's \"q\"<" },
         { "a_{b}^c @d", ">a_{b}^c @d<" },
         { "50 % %g %d", ">50 % %g %d<" },
+        { "65.0 %, a-64", ">65.0 %, a-64<" },
         { "x \\n \\", ">x \\n \\<" },
         { "`touch pwned`", ">`touch pwned`<" },
         { "'; system('touch pwned')", ">'; system('touch pwned')<" },

@@ -67,10 +67,11 @@ double text_width(const char *text, double font)
 }
 
 /* A character in a double-quoted string of gnuplot. Punctuation becomes an octal number, so that none
- * can be an escape, a command to substitute or the end of the string. */
+ * can be an escape, a command to substitute or the end of the string; so do digits, which would prolong
+ * such a number. */
 static void put_character(FILE *f, const char *s, size_t bytes)
 {
-    if (bytes > 1 || isalnum((unsigned char)*s) || *s == ' ')
+    if (bytes > 1 || isalpha((unsigned char)*s) || *s == ' ')
         fwrite(s, 1, bytes, f);
     else
         fprintf(f, "\\%03o", (unsigned)(unsigned char)*s);
