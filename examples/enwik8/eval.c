@@ -87,18 +87,12 @@ static protocol choose(const eval_settings *s, lm_file *f)
     return p;
 }
 
-typedef struct progress {
-    tp_ticker line;
-    int64_t last;
-} progress;
-
 static bool tick(void *env, const score *s)
 {
-    progress *p = env;
-    if (tp_ticker_due(&p->line))
-        tp_ticker_draw(&p->line, "%lld/%lld tokens  %.4f bpc  %.0f tokens/s", (long long)s->tokens,
-                       (long long)p->last, score_bpc(s),
-                       (double)s->tokens / (tp_seconds() - p->line.began));
+    tp_ticker *t = env;
+    if (tp_ticker_due(t))
+        tp_ticker_draw(t, s->tokens, "%.4f bpc  %.0f tokens/s", score_bpc(s),
+                       (double)s->tokens / (tp_seconds() - t->began));
     return !tp_stop_signal();
 }
 
@@ -125,13 +119,13 @@ static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)
     if (s->limit > 0 && n > s->limit + 1) n = s->limit + 1;
     if (!fits(f, &p, part, n) || !lm_file_load(f, &s->o.machine)) return false;
     tp_catch_signals();
-    progress t = { .line = tp_ticker_start(), .last = n - 1 };
+    tp_ticker t = tp_ticker_start("tokens", n - 1);
     const score sum = protocol_run(&p, f->t.T, f->m, ids, n, tick, &t);
-    tp_ticker_end(&t.line);
+    tp_ticker_end(&t);
     if (!tp_trained_ok(&f->t)) return false;
     printf("%s text, %s%lld tokens: %.4f bpc, %.0f tokens/s\n", part,
            tp_stop_signal() ? "stopped after " : "", (long long)sum.tokens, score_bpc(&sum),
-           (double)sum.tokens / (tp_seconds() - t.line.began));
+           (double)sum.tokens / (tp_seconds() - t.began));
     return true;
 }
 

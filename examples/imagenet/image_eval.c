@@ -67,19 +67,13 @@ static const tp_command manual = {
             "    imagenet eval --data imagenet --checkpoint vil-tiny.safetensors --size 256\n",
 };
 
-typedef struct progress {
-    tp_ticker line;
-    int64_t last;
-} progress;
-
 static bool tick(void *env, const score *s)
 {
-    progress *p = env;
-    if (tp_ticker_due(&p->line))
-        tp_ticker_draw(&p->line, "%lld/%lld images  top-1 %.2f %%  %.0f images/s",
-                       (long long)s->count, (long long)p->last,
+    tp_ticker *t = env;
+    if (tp_ticker_due(t))
+        tp_ticker_draw(t, s->count, "top-1 %.2f %%  %.0f images/s",
                        100.0 * (double)s->top1 / (double)s->count,
-                       (double)s->count / (tp_seconds() - p->line.began));
+                       (double)s->count / (tp_seconds() - t->began));
     return !tp_stop_signal();
 }
 
@@ -126,7 +120,7 @@ static bool evaluate(const eval_options *s, image_file *f, const class_names *na
 {
     const double ratio = s->crop_ratio > 0 ? s->crop_ratio : f->crop_ratio;
     const tp_augment a = image_eval_pipeline(f->cfg.size, ratio);
-    progress t = { .line = tp_ticker_start(), .last = tp_image_set_count(X) };
+    tp_ticker t = tp_ticker_start("images", tp_image_set_count(X));
     score v;
     tp_catch_signals();
     bool done = score_run(&v, f->t.T, f->m, X,
@@ -137,8 +131,8 @@ static bool evaluate(const eval_options *s, image_file *f, const class_names *na
                                          .bad = bad_image,
                                          .go_on = tick,
                                          .env = &t });
-    const double seconds = tp_seconds() - t.line.began;
-    tp_ticker_end(&t.line);
+    const double seconds = tp_seconds() - t.began;
+    tp_ticker_end(&t);
     done = done ? report(s, f, names, &v, seconds) : tp_trained_fail(&f->t, "%s", v.why);
     score_free(&v);
     return done;

@@ -267,13 +267,19 @@ TP_API double tp_seconds(void); /* of a monotonic clock */
 /* Makes an allocated path absolute, so that it is valid in other folders. NULL stays NULL. */
 TP_API void tp_absolute_path(char **path);
 
-/* A line on stderr that is rewritten a few times a second, on terminals only. */
+/* A line on stderr about work in progress, "images 120/500 [##--]  TEXT  ETA 0:12". A terminal shows one
+ * line, which is redrawn a few times a second and never longer than the terminal is wide; elsewhere, and
+ * with TERM=dumb, each is a line of its own, one a minute. */
 typedef struct tp_ticker {
+    const char *unit; /* what is counted: "images" */
+    int64_t last;     /* how many there are        */
     double began, drawn;
+    bool terminal, shown;
 } tp_ticker;
-TP_API tp_ticker tp_ticker_start(void);
-TP_API bool tp_ticker_due(tp_ticker *t); /* true if it is time to draw */
-TP_API void tp_ticker_draw(tp_ticker *t, const char *fmt, ...) TP_PRINTF(2, 3);
+TP_API tp_ticker tp_ticker_start(const char *unit, int64_t last);
+TP_API bool tp_ticker_due(const tp_ticker *t); /* true if it is time to draw */
+/* The text consists of fields separated by two blanks; the last ones are left out where it is too long. */
+TP_API void tp_ticker_draw(tp_ticker *t, int64_t done, const char *fmt, ...) TP_PRINTF(3, 4);
 TP_API void tp_ticker_end(tp_ticker *t); /* clears the line */
 
 #ifdef __cplusplus

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,32 +58,6 @@ double tp_seconds(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-tp_ticker tp_ticker_start(void)
-{
-    return (tp_ticker){ .began = tp_seconds() };
-}
-
-bool tp_ticker_due(tp_ticker *t)
-{
-    return isatty(STDERR_FILENO) && tp_seconds() - t->drawn > 0.2;
-}
-
-void tp_ticker_draw(tp_ticker *t, const char *fmt, ...)
-{
-    va_list ap;
-    fputs("\r\033[K", stderr);
-    va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
-    va_end(ap);
-    t->drawn = tp_seconds();
-}
-
-void tp_ticker_end(tp_ticker *t)
-{
-    if (t->drawn > 0) fputs("\r\033[K", stderr);
-    t->drawn = 0;
 }
 
 /* ---- paths ---- */

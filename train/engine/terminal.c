@@ -1,0 +1,26 @@
+/* terminal.c - asks a stream and the environment what may be printed. The only reader of environment
+ * variables in the library: both are conventions of terminals. */
+#include "terminal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+bool tp__is_terminal(FILE *out)
+{
+    const char *term = getenv("TERM");
+    return term && *term && strcmp(term, "dumb") != 0 && isatty(fileno(out));
+}
+
+bool tp__has_colours(FILE *out)
+{
+    const char *unwanted = getenv("NO_COLOR");
+    return !(unwanted && *unwanted) && tp__is_terminal(out);
+}
+
+int tp__columns(FILE *out)
+{
+    struct winsize size;
+    return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}

@@ -1,0 +1,16 @@
+/* terminal.h - what the engine may print to a stream besides plain lines. */
+#ifndef TP_TERMINAL_H
+#define TP_TERMINAL_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* Is it a terminal that can redraw a line? Not with TERM=dumb. */
+bool tp__is_terminal(FILE *out);
+
+/* Is it such a terminal, and are colours wanted? Not with NO_COLOR (https://no-color.org). */
+bool tp__has_colours(FILE *out);
+
+int tp__columns(FILE *out); /* of a terminal; 80 if it does not say */
+
+#endif
