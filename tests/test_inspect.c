@@ -161,7 +161,7 @@ Test(inspect, match)
     expect_match("convnet", 1,
                  "  shape: conv.0.weight [16,3,3,3] in the file, [32,3,3,3] in the model\n");
     expect_match("convnet", 1, "  these weights cannot be loaded\n");
-    expect_match("teeny", 1, "the nearest name is 'tiny'");
+    expect_match("teeny", 1, "did you mean 'tiny'?");
 
     write_model("tiny", "", "head.bias");
     expect_match("tiny", 1,
