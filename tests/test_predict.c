@@ -3,9 +3,12 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <tapegrad/file.h>
+#include <tapegrad/image.h>
 
+#include "mistakes.h"
 #include "support_images.h"
 #include "support_program.h"
 
@@ -135,6 +138,127 @@ Test(predict, report_of_eval)
     cr_expect(json_is_real(json_object_get(root, "loss")) &&
               json_is_false(json_object_get(root, "stopped")));
     json_decref(root);
+}
+
+/* ---- pictures ---- */
+
+static bool gnuplot_here(void)
+{
+    const bool here = shell("command -v gnuplot >/dev/null");
+    cr_assert(here || !getenv("CI"), "CI has gnuplot");
+    if (!here) cr_log_warn("gnuplot is absent: no picture is drawn");
+    return here;
+}
+
+/* The number of pixels that differ from white, and those in the colours of right and wrong bars. */
+typedef struct ink {
+    int64_t width, height, any, green, red;
+} ink;
+
+static ink ink_of(const char *path)
+{
+    tp_image p = { 0 };
+    cr_assert(tp_image_read(&p, path, NULL), "%s: %s", path, p.why);
+    ink n = { .width = p.width, .height = p.height };
+    for (int64_t i = 0; i < p.width * p.height; i++) {
+        const uint8_t *c = p.rgb + 3 * i;
+        n.any += c[0] < 250 || c[1] < 250 || c[2] < 250;
+        n.green += c[1] > 120 && c[0] < 80 && c[2] < 80;
+        n.red += c[0] > 180 && c[1] < 80 && c[2] < 80;
+    }
+    tp_image_free(&p);
+    return n;
+}
+
+/* The worst are kept, whatever the order of the images; right and undefined predictions are none. */
+Test(mistakes, order)
+{
+    static const struct {
+        int32_t label;
+        float logits[3];
+    } images[] = {
+        { 0, { 1, 0, 0 } },   { 0, { 0, 5, 1 } }, { 2, { 0, 5, -9 } },
+        { 1, { NAN, 0, 5 } }, { 1, { 4, 0, 1 } }, { 2, { 9, 0, 0 } },
+        { 0, { 0, 2, 0 } },   { 0, { 0, 5, 1 } }, { 1, { -1, 4, 3.9f } },
+    };
+    static const int64_t expected[] = { 5, 2, 1, 7 };
+    enum { IMAGES = sizeof images / sizeof images[0] };
+    for (int first = 0; first < IMAGES; first++) {
+        mistake at[4];
+        mistakes m = { .most = 4, .at = at };
+        for (int k = 0; k < IMAGES; k++) {
+            const int i = (first + 4 * k) % IMAGES;
+            mistakes_note(&m, i, images[i].label, images[i].logits, 3);
+        }
+        cr_assert_eq(m.n, 4);
+        for (int k = 0; k < 4; k++)
+            cr_expect_eq(at[k].image, expected[k], "from %d: place %d is image %d", first, k,
+                         (int)at[k].image);
+        cr_expect(at[0].n == 3 && at[0].best[0].label == 0 && at[0].label == 2);
+        cr_expect_float_eq(at[0].right, exp(-9) / (1 + 2 * exp(-9)), 1e-12);
+    }
+}
+
+/* A picture holds the image, enlarged to 400 pixels, and bars beside it. */
+Test(predict, annotated_images)
+{
+    if (!gnuplot_here()) return;
+    make_colours("set", 12);
+    succeed(TRAIN);
+    cr_assert(shell("cp set/val/red/12.png \"$(printf 'a\\033[31m\"b.x.png')\""));
+    succeed(
+        "predict set/val/red/12.png set/val/blue/13.png a*b.x.png --run-dir run --annotate p/q");
+    static const char *const names[] = { "p/q/001-12.png", "p/q/002-13.png",
+                                         "p/q/003-a-31m-b-x.png" };
+    for (int i = 0; i < 3; i++) {
+        const ink n = ink_of(names[i]);
+        cr_expect(n.width > 840 && n.width < 1400 && n.height > 350 && n.height < 600,
+                  "%s: %d x %d", names[i], (int)n.width, (int)n.height);
+        cr_expect(n.any > 400 * 320, "%s: %d", names[i], (int)n.any);
+    }
+    cr_expect(!same_bytes(names[0], names[1]) && strstr(out, "set/val/red/12.png\n"));
+    expect_refusal("predict set/val/red/12.png --run-dir run --annotate run/log.jsonl", 1,
+                   "run/log.jsonl");
+    cr_expect_eq(
+        run_under("PATH=/nowhere", "predict set/val/red/12.png --run-dir run --annotate p"), 1);
+    cr_expect(strstr(errors, "p/001-12.png was not drawn: gnuplot is missing: apt-get install"),
+              "%s", errors);
+}
+
+/* The worst mistakes are ranked, named after their classes, and show both in their colours. */
+Test(predict, mistakes)
+{
+    if (!gnuplot_here()) return;
+    make_colours("set", 12);
+    rename_classes("n03888257", "n01440764");
+    succeed(TRAIN);
+    cr_assert(shell("cp set/train/n03888257/0[0-5].png set/val/n01440764/"));
+    succeed("eval --data set --run-dir run --errors worst --worst 4");
+    cr_expect(strstr(out, "\n4 mistakes are drawn in worst\n"), "%s", out);
+    cr_expect(shell("test \"$(ls worst | sed 's/..-//' | sort -u)\" = tench-parachute.png"));
+    for (int i = 1; i <= 4; i++) {
+        char path[60];
+        snprintf(path, sizeof path, "worst/%02d-tench-parachute.png", i);
+        const ink n = ink_of(path);
+        cr_expect(n.width > 840 && n.height > 440 && n.height < 700, "%d x %d", (int)n.width,
+                  (int)n.height);
+        cr_expect(n.red > 4000 && n.green > 20, "%d red, %d green", (int)n.red, (int)n.green);
+    }
+    succeed("eval --data set --run-dir run --errors worst8 --batch 3");
+    succeed("eval --data set --run-dir run --errors all --batch 64 --format json");
+    cr_expect(shell("ls all | wc -l | grep -qx 6 && diff -r worst8 all && cmp all/01* worst/01*"));
+    cr_expect(out[0] == '{' && !strstr(out, "drawn"), "%s", out);
+}
+
+/* Drawn shapes have no files, and more classes than bars: the right class may be a sixth bar. */
+Test(predict, mistakes_of_shapes)
+{
+    if (!gnuplot_here()) return;
+    succeed("train --shapes 40 --size 16 --batch 8 --epochs 1 --threads 1 --run-dir run");
+    succeed("eval --shapes 40 --run-dir run --errors worst --worst 3");
+    cr_expect(shell("test $(ls worst | grep -c '^0[123]-[a-z]*-[a-z]*[.]png$') = 3"));
+    expect_refusal("eval --shapes 40 --run-dir run --errors run/log.jsonl", 1, "run/log.jsonl");
+    expect_refusal("eval --shapes 40 --run-dir run --errors worst --worst 0", 2, "--worst");
 }
 
 Test(predict, refusals)

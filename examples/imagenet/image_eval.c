@@ -9,14 +9,15 @@
 #include "image_commands.h"
 #include "image_file.h"
 #include "image_settings.h"
+#include "mistakes.h"
 #include "plain_text.h"
 #include "score.h"
 
 typedef struct eval_options {
     image_common c;
-    char *confusion, *names;
+    char *confusion, *names, *errors;
     int layout, split, format;
-    int64_t size, shapes, workers;
+    int64_t size, shapes, workers, worst;
     double crop_ratio;
     bool strict, by_class;
 } eval_options;
@@ -43,6 +44,12 @@ static const tp_option table[] = {
     TP_FLAG("by-class", S, by_class, 0,
             "Print the top-1 accuracy of each class, the worst first, and its most frequent wrong "
             "prediction."),
+    TP_STRING(
+        "errors", S, errors, "DIR", 0,
+        "Draw the worst mistakes into this folder, each as the model saw it beside bars of its "
+        "likeliest classes: RANK-RIGHT-PREDICTED.png. Needs gnuplot."),
+    TP_INT("worst", S, worst, 1, 10000, 0,
+           "Number of mistakes to draw: those whose wrong class has the highest probability."),
     TP_CHOICE("format", S, format, "table|json", 0, "Text for people, or a JSON object."),
     OPTION_NAMES(S),
     TP_HEADING("MACHINE"),
@@ -64,12 +71,26 @@ static const tp_command manual = {
             "    0 success; 1 an error; 2 a wrong command line\n\n"
             "EXAMPLES\n"
             "    imagenet eval --data imagenette2 --run-dir runs/convnet --confusion matrix.png\n"
+            "    imagenet eval --data imagenette2 --run-dir runs/convnet --errors mistakes\n"
             "    imagenet eval --data imagenet --checkpoint vil-tiny.safetensors --size 256\n",
 };
 
+/* What a score's functions receive. */
+typedef struct progress {
+    tp_ticker line;
+    int64_t classes;
+    mistakes *m;
+} progress;
+
+static void note(void *env, int64_t image, int32_t label, const float *logits)
+{
+    progress *p = env;
+    mistakes_note(p->m, image, label, logits, p->classes);
+}
+
 static bool tick(void *env, const score *s)
 {
-    tp_ticker *t = env;
+    tp_ticker *t = &((progress *)env)->line;
     if (tp_ticker_due(t))
         tp_ticker_draw(t, s->count, "top-1 %.2f %%  %.0f images/s",
                        100.0 * (double)s->top1 / (double)s->count,
@@ -115,13 +136,31 @@ static bool report(const eval_options *s, image_file *f, const class_names *name
     return true;
 }
 
+static bool draw_mistakes(const eval_options *s, image_file *f, const class_names *names,
+                          const mistakes *m, const tp_image_set *X, const tp_augment *a)
+{
+    char why[2400], note[9000];
+    snprintf(note, sizeof note, "Model: %s of %s; images: %s. Red: predicted; green: right.",
+             classifier_family(&f->cfg), f->t.path, s->c.data ? s->c.data : "drawn shapes");
+    const int64_t drawn = mistakes_draw(m, X, a, names, note, s->errors, why, sizeof why);
+    if (drawn < 0) return tp_trained_fail(&f->t, "%s", why);
+    if (s->format == FORMAT_TABLE)
+        printf("%lld mistakes are drawn in %s\n", (long long)drawn, s->errors);
+    return true;
+}
+
 static bool evaluate(const eval_options *s, image_file *f, const class_names *names,
                      const tp_image_set *X)
 {
     const double ratio = s->crop_ratio > 0 ? s->crop_ratio : f->crop_ratio;
     const tp_augment a = image_eval_pipeline(f->cfg.size, ratio);
-    tp_ticker t = tp_ticker_start("images", tp_image_set_count(X));
+    mistakes m = { .most = s->errors ? s->worst : 0 };
+    progress t = { .line = tp_ticker_start("images", tp_image_set_count(X)),
+                   .classes = f->cfg.classes,
+                   .m = &m };
     score v;
+    m.at = calloc((size_t)m.most + 1, sizeof *m.at);
+    if (!m.at) return tp_trained_fail(&f->t, "out of memory");
     tp_catch_signals();
     bool done = score_run(&v, f->t.T, f->m, X,
                           &(score_opts){ .augment = &a,
@@ -130,11 +169,14 @@ static bool evaluate(const eval_options *s, image_file *f, const class_names *na
                                          .strict = s->strict,
                                          .bad = bad_image,
                                          .go_on = tick,
+                                         .each = s->errors ? note : NULL,
                                          .env = &t });
-    const double seconds = tp_seconds() - t.began;
-    tp_ticker_end(&t);
+    const double seconds = tp_seconds() - t.line.began;
+    tp_ticker_end(&t.line);
     done = done ? report(s, f, names, &v, seconds) : tp_trained_fail(&f->t, "%s", v.why);
+    done = done && (!s->errors || draw_mistakes(s, f, names, &m, X, &a));
     score_free(&v);
+    free(m.at);
     return done;
 }
 
@@ -172,6 +214,7 @@ int image_eval_main(int argc, char **argv)
         .split = TP_VALID,
         .shapes = 500,
         .workers = 2,
+        .worst = 25,
     };
     return tp_command_main(&manual, argc, argv, &s, run);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "annotate.h"
 #include "image_commands.h"
 #include "image_file.h"
 #include "image_settings.h"
@@ -12,7 +13,7 @@
 
 typedef struct predict_options {
     image_common c;
-    char *names;
+    char *names, *annotate;
     tp_words images;
     int format;
     int64_t size, top;
@@ -32,6 +33,10 @@ static const tp_option table[] = {
     TP_CHOICE("format", S, format, "table|json|csv", 0,
               "A table for people; a JSON object per line and image; or CSV, a row per class."),
     OPTION_NAMES(S),
+    TP_STRING(
+        "annotate", S, annotate, "DIR", 0,
+        "Draw each image beside bars of its likeliest classes, at most ten, into this folder: "
+        "NUMBER-NAME.png. Needs gnuplot."),
     TP_HEADING("MACHINE"),
     TP_ROWS(tp_machine_options),
     { 0 },
@@ -64,21 +69,20 @@ typedef struct predictor {
     class_names names;
     tp_augment_work w;
     float *x, *logits; /* scratch: [size,size,3], [classes] */
+    tp_image image;
     prediction best[PREDICTIONS_MOST];
     int n; /* of best */
+    gnuplot g;
 } predictor;
 
-/* The logits of an image. */
+/* Reads an image and computes its logits. */
 static bool infer(predictor *t, const char *path)
 {
     image_file *f = &t->f;
     const tp_augment a = image_eval_pipeline(f->cfg.size, f->crop_ratio);
-    tp_image image = { 0 };
-    tp_image_read(&image, path, NULL);
-    const bool read = tp_augment_image(&a, &t->w, &image, (tp_example){ 0 }, t->x);
-    if (!read) tp_trained_fail(&f->t, "%s", tp_image_ok(&image) ? t->w.why : image.why);
-    tp_image_free(&image);
-    if (!read) return false;
+    tp_image_read(&t->image, path, NULL);
+    if (!tp_augment_image(&a, &t->w, &t->image, (tp_example){ 0 }, t->x))
+        return tp_trained_fail(&f->t, "%s", tp_image_ok(&t->image) ? t->w.why : t->image.why);
     tp_reset(f->t.T);
     const tp_tensor in = classifier_input(f->t.T, f->m, t->x, 1);
     const tp_tensor z = tp_cast(f->t.T, classifier_forward(f->t.T, f->m, in), TP_F32);
@@ -86,7 +90,29 @@ static bool infer(predictor *t, const char *path)
            tp_trained_fail(&f->t, "%s", tp_why(f->t.T));
 }
 
-static bool predict(predictor *t, const char *path)
+/* Draws the image in t->image, the number'th of the command line. */
+static bool draw(predictor *t, const char *path, int number)
+{
+    char name[80], file[4600], why[1800], note[4400];
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const char *dot = strrchr(base, '.');
+    char *stem = strndup(base, dot ? (size_t)(dot - base) : strlen(base));
+    if (!stem) return tp_trained_fail(&t->f.t, "out of memory");
+    snprintf(file, sizeof file, "%s/%03d-%s.png", t->s->annotate, number,
+             plain_file_name(stem, name, sizeof name));
+    free(stem);
+    snprintf(note, sizeof note, "Model: %s of %s", classifier_family(&t->f.cfg), t->f.t.path);
+    const annotation a = { .title = base,
+                           .note = note,
+                           .image = &t->image,
+                           .names = &t->names,
+                           .best = t->best,
+                           .n = t->n,
+                           .truth = { .label = -1 } };
+    return annotate(&t->g, &a, file, why, sizeof why) || tp_trained_fail(&t->f.t, "%s", why);
+}
+
+static bool predict(predictor *t, const char *path, int number)
 {
     image_file *f = &t->f;
     if (!infer(t, path)) return false;
@@ -95,8 +121,9 @@ static bool predict(predictor *t, const char *path)
                                "%s: the model computes NaN or infinity: the weights in %s are bad, "
                                "or --dtype is too narrow for them",
                                path, f->t.path);
-    return predictions_print(stdout, (output_format)t->s->format, &t->names, path, t->best, t->n) ||
-           tp_trained_fail(&f->t, "out of memory");
+    if (!predictions_print(stdout, (output_format)t->s->format, &t->names, path, t->best, t->n))
+        return tp_trained_fail(&f->t, "out of memory");
+    return !t->s->annotate || draw(t, path, number);
 }
 
 static bool predict_all(predictor *t)
@@ -113,10 +140,12 @@ static bool predict_all(predictor *t)
     t->x = malloc((size_t)(size * size * 3) * sizeof *t->x);
     t->logits = malloc((size_t)classes * sizeof *t->logits);
     if (!t->x || !t->logits) return tp_trained_fail(&t->f.t, "out of memory");
+    if (s->annotate && !tp_make_folders(s->annotate, why, sizeof why))
+        return tp_trained_fail(&t->f.t, "%s", why);
     predictions_begin(stdout, (output_format)s->format);
     bool done = true;
     for (int i = 0; i < s->images.n && tp_ok(t->f.t.T); i++)
-        if (!predict(t, s->images.at[i])) {
+        if (!predict(t, s->images.at[i], i + 1)) {
             fprintf(stderr, "%s: %s\n", manual.name, plain_line(t->f.t.why, line, sizeof line));
             t->f.t.why[0] = '\0';
             done = false;
@@ -133,6 +162,8 @@ static bool run(void *settings, char *why, size_t size)
     snprintf(why, size, "%s", t.f.t.why);
     free(t.x);
     free(t.logits);
+    gnuplot_end(&t.g);
+    tp_image_free(&t.image);
     tp_augment_work_free(&t.w);
     class_names_free(&t.names);
     image_file_close(&t.f);
