@@ -132,8 +132,8 @@ static double pairs_of_axis(const tp_window *g, int axis)
 {
     double pairs = 0.0;
     for (int64_t i = 0; i < g->size[axis]; i++)
-        pairs += (double)(tp__window_min(i + g->halo[axis], g->size[axis] - 1) -
-                          tp__window_max(i - g->halo[axis], 0) + 1);
+        pairs += (double)(tp__least(i + g->halo[axis], g->size[axis] - 1) -
+                          tp__most(i - g->halo[axis], 0) + 1);
     return pairs;
 }
 
@@ -143,8 +143,8 @@ static double pairs_of_chunks(const tp_window *g)
     double pairs = 0.0;
     for (int64_t cy = 0; cy < g->chunks[0]; cy++)
         for (int64_t cx = 0; cx < g->chunks[1]; cx++) {
-            const int64_t rows = tp__window_min(g->chunk[0], g->size[0] - cy * g->chunk[0]);
-            const int64_t cols = tp__window_min(g->chunk[1], g->size[1] - cx * g->chunk[1]);
+            const int64_t rows = tp__least(g->chunk[0], g->size[0] - cy * g->chunk[0]);
+            const int64_t cols = tp__least(g->chunk[1], g->size[1] - cx * g->chunk[1]);
             tp_rect rect[TP_WINDOW_RECTS];
             const int n = tp__window_rects(g, cy, cx, rect);
             for (int i = 0; i < n; i++)

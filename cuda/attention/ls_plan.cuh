@@ -38,14 +38,14 @@ enum {
 static inline int64_t tp__ls_splits(const tp__ls_dims *g, int64_t rows)
 {
     const int64_t runs = (g->N + LS_TILE - 1) / LS_TILE;
-    const int64_t blocks = tp__ls_max(1, (rows + LS_TILE - 1) / LS_TILE * g->H);
+    const int64_t blocks = tp__most(1, (rows + LS_TILE - 1) / LS_TILE * g->H);
     const int64_t want = (SPLIT_BLOCKS + blocks - 1) / blocks;
-    return tp__ls_max(1, tp__ls_min(g->B * runs, want));
+    return tp__most(1, tp__least(g->B * runs, want));
 }
 
 static inline int tp__ls_small(int64_t n)
 {
-    return (int)tp__ls_min(n, INT32_MAX);
+    return (int)tp__least(n, INT32_MAX);
 }
 
 static inline tp__ls_plan tp__ls_sizes(const tp__ls_dims *g)
@@ -81,7 +81,7 @@ static inline tp__ls_plan tp__ls_plan_of(const tp_call *c)
     tp__ls_plan p = tp__ls_sizes(&g);
     const int64_t rows = p.keys[LS_WINDOW_PART], sw = p.splits[LS_WINDOW_PART];
     const int64_t sc = p.splits[LS_VECTOR_PART];
-    const int64_t most = tp__ls_max(g.B * rows, sw * g.span);
+    const int64_t most = tp__most(g.B * rows, sw * g.span);
     const struct {
         int64_t *at, n;
     } areas[] = {
@@ -96,7 +96,7 @@ static inline tp__ls_plan tp__ls_plan_of(const tp_call *c)
     };
     for (int i = 0; i < (tp_is_backward(c) ? 8 : 2); i++) {
         *areas[i].at = p.total;
-        p.total += tp__ls_up(areas[i].n, LS_ALIGN);
+        p.total += tp__round_up(areas[i].n, LS_ALIGN);
     }
     return p;
 }

@@ -47,13 +47,13 @@ static inline win_room win_room_of(const tp_window &g)
 {
     win_room w;
     for (int i = 0; i < 2; i++) w.reach[i] = g.chunk[i] + g.halo[i] - 1;
-    w.tiles = tp__window_ceil(g.chunk[0] * g.chunk[1], TP_WINDOW_QUERIES);
-    w.slices = tp__window_min(g.batch * g.chunks[0] * g.chunks[1] * w.tiles,
-                              tp__window_max(1, WIN_SLICES / g.heads));
+    w.tiles = tp__ceil_div(g.chunk[0] * g.chunk[1], TP_WINDOW_QUERIES);
+    w.slices =
+        tp__least(g.batch * g.chunks[0] * g.chunks[1] * w.tiles, tp__most(1, WIN_SLICES / g.heads));
     w.differences =
         g.local && (g.rows || g.exact) ? (2 * w.reach[0] + 1) * (2 * w.reach[1] + 1) : 0;
-    w.biases = tp__window_ceil(w.differences + g.global + 2, 4) * 4;
-    w.spans = tp__window_ceil(g.cells, WIN_SPAN);
+    w.biases = tp__ceil_div(w.differences + g.global + 2, 4) * 4;
+    w.spans = tp__ceil_div(g.cells, WIN_SPAN);
     w.table = g.batch * g.heads * g.cells;
     w.keys = w.table + w.slices * g.heads * w.biases;
     w.total = w.keys + g.batch * g.heads * w.spans * g.extra * 2 * g.dim;

@@ -289,8 +289,8 @@ static __device__ inline void win_grad_chunk(const win<S> &p, win_query *t, int6
                                              int64_t y, int64_t x, win_sums *sums)
 {
     const int64_t top = cy * p.g.chunk[0], left = cx * p.g.chunk[1];
-    const int64_t rows = tp__window_min(p.g.chunk[0], p.g.size[0] - top);
-    const int64_t cols = tp__window_min(p.g.chunk[1], p.g.size[1] - left);
+    const int64_t rows = tp__least(p.g.chunk[0], p.g.size[0] - top);
+    const int64_t cols = tp__least(p.g.chunk[1], p.g.size[1] - left);
     tp_rect rect[TP_WINDOW_RECTS];
     const int nrect = tp__window_rects(&p.g, cy, cx, rect);
     for (int r = 0; r < nrect; r++) {

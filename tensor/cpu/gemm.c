@@ -17,17 +17,13 @@
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/transpose.h"
 #include "tensor/cpu/kit/vector.h"
+#include "tensor/geometry/whole.h"
 
 #define SUM_ROWS    TP_GEMM_STRIP
 #define SUM_VECTORS (TP_VECTOR / 16) /* vectors per row of sums: 4 of 64 bytes, 2 of 32 */
 #define ROWS_AHEAD  8                /* rows of B prefetched ahead of the copy          */
 _Static_assert(TP_GEMM_PANEL % (SUM_VECTORS * TP_VECTOR) == 0, "tp__gemm_scratch has no room");
 _Static_assert(TP_GEMM_COLS % TP_GEMM_PANEL == 0, "blocks must be whole panels");
-
-static int64_t min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 #define LANES    ((int64_t)(TP_VECTOR / sizeof(real)))
 #define SUM_COLS (SUM_VECTORS * LANES)
@@ -55,11 +51,11 @@ static void pack(const tp_gemm_tile *t, int64_t k, int64_t j, int64_t depth, int
         for (int64_t i = 0; i < depth; i++) *(vec *)(last + i * SUM_COLS) = (vec){ 0 };
     }
     for (int64_t i = 0; i < n && t->tb; i += SUM_COLS)
-        transpose((const real *)t->b + (j + i) * t->ldb + k, t->ldb, min(n - i, SUM_COLS), depth,
-                  to + i * depth, SUM_COLS);
+        transpose((const real *)t->b + (j + i) * t->ldb + k, t->ldb, tp__least(n - i, SUM_COLS),
+                  depth, to + i * depth, SUM_COLS);
     for (int64_t l = 0; l < depth && !t->tb; l++) {
         const real *row = row_of_b(t, k + l, j);
-        const real *ahead = row_of_b(t, k + l + min(ROWS_AHEAD, depth - 1 - l), j);
+        const real *ahead = row_of_b(t, k + l + tp__least(ROWS_AHEAD, depth - 1 - l), j);
         real *at = to + l * SUM_COLS;
         int64_t i = 0;
         for (int64_t x = 0; x < n; x += LINE) __builtin_prefetch(ahead + x);
@@ -211,7 +207,7 @@ static void rows(const tp_gemm_tile *t, block *s, int64_t k, real *c, real *tran
     s->a = transposed;
     s->lda = s->depth + (int64_t)(TP_GEMM_PAD / sizeof(real));
     for (int64_t i = 0; i < t->m; i += most) {
-        const int64_t m = min(t->m - i, most);
+        const int64_t m = tp__least(t->m - i, most);
         transpose(a + k * t->lda + i, t->lda, s->depth, m, transposed, s->lda);
         strips(s, m, c + i * t->ldc);
     }
@@ -237,8 +233,8 @@ void TP_KERNEL_FN(gemm_tile)(const tp_gemm_tile *t)
     for (int64_t j = 0; j < t->n; j += cols)
         for (int64_t q = 0; q < blocks; q++) {
             const int64_t k = q * depth;
-            block s = { .n = min(t->n - j, cols),
-                        .depth = min(t->k - k, depth),
+            block s = { .n = tp__least(t->n - j, cols),
+                        .depth = tp__least(t->k - k, depth),
                         .ldc = t->ldc,
                         .first = k,
                         .b = panels ? panels : t->work,
@@ -257,7 +253,8 @@ void TP_KERNEL_FN(gemm_pack)(const tp_gemm_tile *t, real *to)
     const int64_t depth = (t->k + blocks - 1) / blocks;
     for (int64_t j = 0; j < t->n; j += cols)
         for (int64_t q = 0; q < blocks; q++) {
-            const int64_t k = q * depth, n = min(t->n - j, cols), rows = min(t->k - k, depth);
+            const int64_t k = q * depth, n = tp__least(t->n - j, cols),
+                          rows = tp__least(t->k - k, depth);
             pack(t, k, j, rows, n, to);
             to += panels_size(rows, n);
         }

@@ -22,7 +22,7 @@ static void ls_values(const ls_task *k, const tp__ls_tile *t)
 {
     const tp__ls_dims *g = k->g;
     for (int64_t i = 0; i < t->n; i += LS_ROWS) {
-        const int64_t rows = tp__ls_min(LS_ROWS, t->n - i), first = tp__ls_first_col(g, t, i);
+        const int64_t rows = tp__least(LS_ROWS, t->n - i), first = tp__ls_first_col(g, t, i);
         ls_product p = { .rows = rows,
                          .cols = g->pad,
                          .depth = tp__ls_end_vec(g, t->t0 + i + rows - 1) - g->first_vec,
@@ -129,7 +129,7 @@ static void ls_band_grad(const ls_task *k, const tp__ls_tile *t, const real *p, 
 {
     const tp__ls_dims *g = k->g;
     for (int64_t c = tp__ls_first_col(g, t, 0); c < t->cols; c += LS_ROWS) {
-        const int64_t from = tp__ls_max(0, c - t->reach + 1), to = tp__ls_min(t->n, c + LS_ROWS);
+        const int64_t from = tp__most(0, c - t->reach + 1), to = tp__least(t->n, c + LS_ROWS);
         const ls_product q = { .rows = LS_ROWS,
                                .cols = g->pad,
                                .depth = to - from,
@@ -201,7 +201,7 @@ static void ls_query_grads(const ls_task *k, const tp__ls_tile *t)
 {
     const tp__ls_dims *g = k->g;
     for (int64_t i = 0; i < t->n; i += LS_ROWS) {
-        const int64_t rows = tp__ls_min(LS_ROWS, t->n - i), first = tp__ls_first_col(g, t, i);
+        const int64_t rows = tp__least(LS_ROWS, t->n - i), first = tp__ls_first_col(g, t, i);
         const int64_t reach = tp__ls_reach(g, t->t0 + i, rows);
         ls_product p = { .rows = rows,
                          .cols = g->pad,
@@ -262,7 +262,7 @@ static void ls_store_rows(const ls_task *k, const tp_view *dx, const real *sum, 
     for (int64_t row = own; row < k->row0; row++)
         memset(ls_at(k, dx, row), 0, (size_t)g->D * sizeof(real));
     if (own > k->row0) memcpy(head, sum, (size_t)((own - k->row0) * g->pad) * sizeof(real));
-    for (int64_t row = tp__ls_max(own, k->row0); row < g->Wc + k->end; row++)
+    for (int64_t row = tp__most(own, k->row0); row < g->Wc + k->end; row++)
         memcpy(ls_at(k, dx, row), sum + (row - k->row0) * g->pad, (size_t)g->D * sizeof(real));
 }
 
@@ -315,7 +315,7 @@ static void ls_add_table(const ls_task *k, const tp_view *dx, int64_t rows, int6
                          const real *from)
 {
     for (int64_t i = 0; i < rows; i++)
-        ls_add_rows(k, dx, tp__ls_min(rows - 1 - i, clamp), 1, from + i * k->g->pad);
+        ls_add_rows(k, dx, tp__least(rows - 1 - i, clamp), 1, from + i * k->g->pad);
 }
 
 /* Adds, for one head of one batch row, the keys and values that several stripes have seen. */

@@ -58,11 +58,11 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
                         .h = head % g->heads,
                         .scratch = (real *)a->c->work + thread * a->at.total };
         set_strip(&t, cy, first);
-        for (int64_t cx = first; cx < tp__window_min(g->chunks[1], first + g->strip); cx++) {
+        for (int64_t cx = first; cx < tp__least(g->chunks[1], first + g->strip); cx++) {
             set_chunk(&t, cy, cx);
             const int64_t queries = t.rows * t.cols;
             for (int64_t i = 0; i < queries; i += a->at.m)
-                forward_piece(&t, i, tp__window_min(a->at.m, queries - i));
+                forward_piece(&t, i, tp__least(a->at.m, queries - i));
         }
     }
 }
@@ -200,7 +200,7 @@ static void backward_strip(win_chunk *t, int64_t cy, int64_t cx)
     const tp_window *g = &t->a->g;
     const tp_window_scratch *at = &t->a->at;
     const size_t bytes = (size_t)((at->packed - at->front) * at->pad) * sizeof(real);
-    const int64_t stop = tp__window_min(g->chunks[1], cx + g->strip);
+    const int64_t stop = tp__least(g->chunks[1], cx + g->strip);
     set_strip(t, cy, cx);
     const win_chunk strip = *t;
     memset(t->scratch + at->dk + at->front * at->pad, 0, bytes);
@@ -210,7 +210,7 @@ static void backward_strip(win_chunk *t, int64_t cy, int64_t cx)
         set_chunk(t, cy, cx);
         const int64_t queries = t->rows * t->cols;
         for (int64_t i = 0; i < queries; i += at->m)
-            backward_piece(t, i, tp__window_min(at->m, queries - i));
+            backward_piece(t, i, tp__least(at->m, queries - i));
     }
     scatter(&strip, t->scratch + at->dk, &t->a->c->dx[WIN_K]);
     scatter(&strip, t->scratch + at->dv, &t->a->c->dx[WIN_V]);

@@ -3,6 +3,7 @@
 
 #include <tapegrad/ops.h>
 
+#include "tensor/geometry/whole.h"
 #include "tensor/shape.h"
 
 enum {
@@ -12,16 +13,6 @@ enum {
     FOLD_BLOCK = 1 << 14,   /* fewest elements of a in a block                 */
     FOLD_TERMS = 1 << 8     /* most terms in a float sum; overrides FOLD_BLOCK */
 };
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* Prepends an axis; the axes are visited from the last to the first. */
 static void prepend(tp_axes *x, int64_t dim, int64_t stride)
@@ -65,14 +56,14 @@ tp_bcast tp__bcast(const tp_view *a, const tp_view *b)
 tp_fold tp__fold(const tp_view *a, const tp_view *b)
 {
     tp_fold f = { .p = tp__bcast(a, b) };
-    f.width = least(f.p.n, f.p.one ? FOLD_ROW : FOLD_COLUMNS);
+    f.width = tp__least(f.p.n, f.p.one ? FOLD_ROW : FOLD_COLUMNS);
     f.pieces = f.width ? (f.p.n + f.width - 1) / f.width : 0;
     f.spans = f.p.again.count * (f.p.one ? f.pieces : 1);
     f.nb = f.p.kept.count * (f.p.one ? 1 : f.p.n);
     const int64_t na = f.p.n * f.p.rows.count;
-    f.blocks = most(na / FOLD_BLOCK, f.p.one ? 1 : f.spans / FOLD_TERMS);
-    f.blocks = least(f.blocks, least(f.spans, f.nb ? FOLD_SCRATCH / f.nb : 1));
-    f.blocks = most(f.blocks, 1);
+    f.blocks = tp__most(na / FOLD_BLOCK, f.p.one ? 1 : f.spans / FOLD_TERMS);
+    f.blocks = tp__least(f.blocks, tp__least(f.spans, f.nb ? FOLD_SCRATCH / f.nb : 1));
+    f.blocks = tp__most(f.blocks, 1);
     f.block = (f.spans + f.blocks - 1) / f.blocks;
     if (f.block > 0) f.blocks = (f.spans + f.block - 1) / f.block;
     return f;

@@ -11,6 +11,8 @@
 #include <tapegrad/op.h>
 #include <tapegrad/ops.h>
 
+#include "tensor/geometry/whole.h"
+
 #define LS_ALIGN 16 /* elements; scratch sizes are multiples of it for every vector length */
 #define LS_TASKS 8  /* with fewer heads in the batch, queries are split into stripes       */
 #define LS_TILE  64 /* queries per tile                                                    */
@@ -51,19 +53,6 @@ typedef struct tp__ls_dims {
     bool segment;
 } tp__ls_dims;
 
-static inline int64_t tp__ls_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-static inline int64_t tp__ls_max(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-static inline int64_t tp__ls_up(int64_t n, int64_t m)
-{
-    return (n + m - 1) / m * m;
-}
-
 /* The geometry of checked inputs. Stripes depend on the shapes alone, so results do not depend on
  * the number of threads. No stripe is shorter than the window, because each stripe packs the window
  * before it again. */
@@ -85,16 +74,16 @@ static inline tp__ls_dims tp__ls_geometry(const tp_view *x, const tp__ls_attr *a
     g.clamp = a->clamp > 0 ? a->clamp : INT64_MAX;
     g.chunk_clamp = a->chunk_clamp > 0 ? a->chunk_clamp : INT64_MAX;
     g.segment = a->segment;
-    g.pad = tp__ls_up(g.D, LS_ALIGN);
+    g.pad = tp__round_up(g.D, LS_ALIGN);
     g.Cc = g.r ? g.nc / g.r - g.N / g.l : 0;
     if (a->masked) {
-        g.first = tp__ls_max(0, g.Wc - a->valid);
-        g.first_vec = tp__ls_min((a->cache - a->valid + g.l - 1) / g.l, g.Cc) * g.r;
+        g.first = tp__most(0, g.Wc - a->valid);
+        g.first_vec = tp__least((a->cache - a->valid + g.l - 1) / g.l, g.Cc) * g.r;
     }
-    const int64_t heads = tp__ls_max(1, g.B * g.H);
-    const int64_t want = (LS_TASKS + heads - 1) / heads, most = g.N / tp__ls_max(g.w, LS_TILE);
-    const int64_t stripes = tp__ls_max(1, tp__ls_min(want, most));
-    g.stripe = tp__ls_max(LS_TILE, tp__ls_up((g.N + stripes - 1) / stripes, LS_TILE));
+    const int64_t heads = tp__most(1, g.B * g.H);
+    const int64_t want = (LS_TASKS + heads - 1) / heads, most = g.N / tp__most(g.w, LS_TILE);
+    const int64_t stripes = tp__most(1, tp__least(want, most));
+    g.stripe = tp__most(LS_TILE, tp__round_up((g.N + stripes - 1) / stripes, LS_TILE));
     g.stripes = (g.N + g.stripe - 1) / g.stripe;
     return g;
 }
@@ -103,7 +92,7 @@ static inline tp__ls_dims tp__ls_geometry(const tp_view *x, const tp__ls_attr *a
 static inline int64_t tp__ls_first_row(const tp__ls_dims *g, int64_t t)
 {
     const int64_t row = g->segment ? t / g->w * g->w - g->w : t - g->w + 1;
-    return tp__ls_max(g->first, g->Wc + row);
+    return tp__most(g->first, g->Wc + row);
 }
 
 static inline int64_t tp__ls_end_vec(const tp__ls_dims *g, int64_t t)

@@ -20,7 +20,7 @@
 #include <tapegrad/op.h>
 #include <tapegrad/ops.h>
 
-#include "tensor/host_device.h"
+#include "tensor/geometry/whole.h"
 
 enum {
     TP_WINDOW_QUERIES = 64,     /* queries of a chunk at a time                                   */
@@ -50,19 +50,6 @@ typedef struct tp_window {
     int64_t strip, strips;   /* chunks whose keys are packed together; such strips in a row */
 } tp_window;
 
-TP_HD static inline int64_t tp__window_min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-TP_HD static inline int64_t tp__window_max(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-TP_HD static inline int64_t tp__window_ceil(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* Whether the map cells that a row of chunks sees are exactly one band of the map. */
 static inline bool tp__window_banded(const tp_window *g)
 {
@@ -72,18 +59,18 @@ static inline bool tp__window_banded(const tp_window *g)
 /* Rows of the band. */
 static inline int64_t tp__window_band(const tp_window *g)
 {
-    return tp__window_min(g->chunk[0] + 2 * g->halo[0], g->size[0]);
+    return tp__least(g->chunk[0] + 2 * g->halo[0], g->size[0]);
 }
 
 static inline void tp__window_cut(tp_window *g)
 {
     const int64_t groups = g->batch * g->heads, tasks = TP_WINDOW_TASKS;
     const int64_t parts = groups > 0 && groups < tasks ? tasks / groups : 1;
-    g->stripes = tp__window_max(1, tp__window_min(parts, g->chunks[0] / 2));
+    g->stripes = tp__most(1, tp__least(parts, g->chunks[0] / 2));
     g->phases = g->stripes < 2 ? 1 : g->cyclic && g->stripes % 2 ? 3 : 2;
-    const int64_t chunk = tp__window_max(1, tp__window_band(g) * g->chunk[1] * g->dim);
-    g->strip = tp__window_banded(g) ? tp__window_max(1, TP_WINDOW_PACKED / chunk) : 1;
-    g->strips = tp__window_ceil(g->chunks[1], g->strip);
+    const int64_t chunk = tp__most(1, tp__window_band(g) * g->chunk[1] * g->dim);
+    g->strip = tp__window_banded(g) ? tp__most(1, TP_WINDOW_PACKED / chunk) : 1;
+    g->strips = tp__ceil_div(g->chunks[1], g->strip);
 }
 
 /* The geometry of checked inputs. */
@@ -110,12 +97,12 @@ static inline tp_window tp__window(const tp_view *x, const tp_window_attn_cfg *c
     g.block = cfg->block;
     int64_t most = 1;
     for (int i = 0; i < 2; i++) {
-        g.chunk[i] = g.local ? cfg->window[i] : tp__window_max(g.size[i], 1);
+        g.chunk[i] = g.local ? cfg->window[i] : tp__most(g.size[i], 1);
         g.halo[i] = g.local && cfg->block != TP_BLOCK_OWN ? cfg->halo[i] : 0;
-        g.chunks[i] = tp__window_ceil(g.size[i], g.chunk[i]);
+        g.chunks[i] = tp__ceil_div(g.size[i], g.chunk[i]);
         g.reach[i] = cfg->reach[i] ? cfg->reach[i] : cfg->window[i] + cfg->halo[i] - 1;
         const int64_t span = g.chunk[i] + 2 * g.halo[i];
-        most *= g.cyclic ? span : tp__window_min(span, g.size[i]);
+        most *= g.cyclic ? span : tp__least(span, g.size[i]);
     }
     g.stride = cfg->stride ? cfg->stride : 2 * g.reach[1] + 1;
     g.extra = g.low + g.global;
@@ -160,10 +147,10 @@ TP_HD static inline bool tp__window_rect(const tp_window *g, int64_t cy, int64_t
     if (!g->local || (b > 0 && (whole || g->halo[0] == 0 || (g->block > 0 && b != g->block))))
         return false;
     if (whole) {
-        r->y = tp__window_max(0, cy * g->chunk[0] - g->halo[0]);
-        r->x = tp__window_max(0, cx * g->chunk[1] - g->halo[1]);
-        r->rows = tp__window_min(g->size[0], (cy + 1) * g->chunk[0] + g->halo[0]) - r->y;
-        r->cols = tp__window_min(g->size[1], (cx + 1) * g->chunk[1] + g->halo[1]) - r->x;
+        r->y = tp__most(0, cy * g->chunk[0] - g->halo[0]);
+        r->x = tp__most(0, cx * g->chunk[1] - g->halo[1]);
+        r->rows = tp__least(g->size[0], (cy + 1) * g->chunk[0] + g->halo[0]) - r->y;
+        r->cols = tp__least(g->size[1], (cx + 1) * g->chunk[1] + g->halo[1]) - r->x;
         r->dy = r->dx = 0;
     } else {
         tp__window_block(g, 0, cy, place / 3 - 1, &r->y, &r->rows, &r->dy);

@@ -11,6 +11,7 @@
 #include "tensor/cpu/kit/gemm.h"
 #include "tensor/cpu/kit/row_blocks.h"
 #include "tensor/geometry/conv2d.h"
+#include "tensor/geometry/whole.h"
 
 enum {
     TP_CONV_TILE = 256,         /* positions of a tile, at most twice as many        */
@@ -22,12 +23,6 @@ enum {
     TP_CONV_PARTS = 16,         /* most parts of the sums for dW                     */
     TP_CONV_PART_ROOM = 1 << 22 /* most elements of all parts, if more than four     */
 };
-
-/* Returns 0 if b is 0. */
-static inline int64_t tp__ceil_div(int64_t a, int64_t b)
-{
-    return b > 0 ? (a + b - 1) / b : 0;
-}
 
 /* The size of one piece when n is split into equal pieces of about `size`. */
 static inline int64_t tp__equal(int64_t n, int64_t size)

@@ -11,6 +11,7 @@
  * rows keep 97-100 % of its rate, of 128 rows 94-96 %, of 64 rows 88-91 %. Blocks of fewer than 512
  * columns cost another tenth. */
 #include "tensor/cpu/kit/gemm.h"
+#include "tensor/geometry/whole.h"
 #include "tensor/kernel.h"
 
 #define MIN_WORK 1.0e6 /* least multiply-adds of a task: 20 times the cost of an empty region */
@@ -48,21 +49,6 @@ static tile_kernel kernel_for(const tp_device *D, const tp_gemm *g)
     return NULL;
 }
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
-static int64_t min(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t max(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 typedef struct gemm_job {
     tp_gemm g;
     tile_kernel kernel;
@@ -71,25 +57,20 @@ typedef struct gemm_job {
     int64_t tile_m, tile_n, tiles_m, tiles_n; /* of each separate product                 */
 } gemm_job;
 
-static int64_t round_up(int64_t a, int64_t unit)
-{
-    return ceil_div(a, unit) * unit;
-}
-
 /* Splits columns into blocks of equal size, and rows into equal tiles that the threads share
  * evenly. Blocks are narrower if there are not enough rows. */
 static void cut_for_kernel(gemm_job *s, int64_t want, int threads)
 {
     const tp_gemm *g = &s->g;
     const int64_t size = (int64_t)tp_dtype_size(g->dtype), panel = TP_GEMM_PANEL / size;
-    const int64_t panels = ceil_div(g->n, panel), most = max(g->m / OWN_MIN_ROWS, 1);
-    const int64_t blocks =
-        max(ceil_div(g->n, TP_GEMM_COLS / size), ceil_div(min(want, threads), most));
-    s->tile_n = ceil_div(panels, min(blocks, panels)) * panel;
-    const int64_t across = ceil_div(g->n, s->tile_n);
-    int64_t tiles = max(ceil_div(want, across), ceil_div(g->m, OWN_ROWS));
+    const int64_t panels = tp__ceil_div(g->n, panel), most = tp__most(g->m / OWN_MIN_ROWS, 1);
+    const int64_t blocks = tp__most(tp__ceil_div(g->n, TP_GEMM_COLS / size),
+                                    tp__ceil_div(tp__least(want, threads), most));
+    s->tile_n = tp__ceil_div(panels, tp__least(blocks, panels)) * panel;
+    const int64_t across = tp__ceil_div(g->n, s->tile_n);
+    int64_t tiles = tp__most(tp__ceil_div(want, across), tp__ceil_div(g->m, OWN_ROWS));
     while (tiles < most && tiles * across * s->products % threads != 0) tiles++;
-    s->tile_m = round_up(ceil_div(g->m, min(tiles, most)), TP_GEMM_STRIP);
+    s->tile_m = tp__round_up(tp__ceil_div(g->m, tp__least(tiles, most)), TP_GEMM_STRIP);
 }
 
 /* Splits rows first, and columns only if that gives too few tiles. */
@@ -97,11 +78,11 @@ static void cut_for_blas(gemm_job *s, int64_t want)
 {
     const tp_gemm *g = &s->g;
     const int64_t least = g->m >= 512 ? 128 : 64;
-    s->tile_m = min(max(ceil_div(g->m, want * 16) * 16, least), BLAS_ROWS);
+    s->tile_m = tp__least(tp__most(tp__ceil_div(g->m, want * 16) * 16, least), BLAS_ROWS);
     s->tile_n = g->n;
-    const int64_t tiles = ceil_div(g->m, s->tile_m);
+    const int64_t tiles = tp__ceil_div(g->m, s->tile_m);
     if (tiles < want && tiles < 4)
-        s->tile_n = max(ceil_div(g->n, want / tiles * 16) * 16, BLAS_MIN_COLS);
+        s->tile_n = tp__most(tp__ceil_div(g->n, want / tiles * 16) * 16, BLAS_MIN_COLS);
 }
 
 static gemm_job split(const tp_device *D, const tp_gemm *g)
@@ -109,20 +90,20 @@ static gemm_job split(const tp_device *D, const tp_gemm *g)
     gemm_job s = { .g = *g, .kernel = kernel_for(D, g), .sums = 1, .products = g->batch };
     if (g->step_c == 0) {
         s.products = 1;
-        s.sums = max(g->batch, 1);
+        s.sums = tp__most(g->batch, 1);
         if (g->batch == 0) s.g.k = 0; /* an empty sum */
     }
-    s.scratch = tp__gemm_scratch(g->dtype, max(g->n, g->k));
-    const double work = (double)g->m * (double)g->n * (double)max(g->k * s.sums, 1);
+    s.scratch = tp__gemm_scratch(g->dtype, tp__most(g->n, g->k));
+    const double work = (double)g->m * (double)g->n * (double)tp__most(g->k * s.sums, 1);
     const int64_t own = D->threads > 1 ? OWN_TILES * D->threads : 1;
-    const int64_t tiles = ceil_div(s.kernel ? own : BLAS_TILES, max(s.products, 1));
-    const int64_t want = min(tiles, (int64_t)(work / MIN_WORK) + 1);
+    const int64_t tiles = tp__ceil_div(s.kernel ? own : BLAS_TILES, tp__most(s.products, 1));
+    const int64_t want = tp__least(tiles, (int64_t)(work / MIN_WORK) + 1);
     if (s.kernel)
         cut_for_kernel(&s, want, want > 1 ? D->threads : 1);
     else
         cut_for_blas(&s, want);
-    s.tiles_m = ceil_div(g->m, s.tile_m);
-    s.tiles_n = ceil_div(g->n, s.tile_n);
+    s.tiles_m = tp__ceil_div(g->m, s.tile_m);
+    s.tiles_n = tp__ceil_div(g->n, s.tile_n);
     return s;
 }
 
@@ -153,8 +134,8 @@ static void gemm_tiles(const void *ctx, int64_t begin, int64_t end, int thread)
         const int64_t i = at % tiles / s->tiles_n * s->tile_m, j = at % s->tiles_n * s->tile_n;
         const int64_t at_a = p * g->step_a + (g->ta ? i : i * g->lda);
         const int64_t at_b = p * g->step_b + (g->tb ? j * g->ldb : j);
-        t.m = min(g->m - i, s->tile_m);
-        t.n = min(g->n - j, s->tile_n);
+        t.m = tp__least(g->m - i, s->tile_m);
+        t.n = tp__least(g->n - j, s->tile_n);
         t.c = (char *)g->c + (p * g->step_c + i * g->ldc + j) * size;
         for (int64_t q = 0; q < s->sums; q++) {
             t.a = (const char *)g->a + (at_a + q * g->step_a) * size;
@@ -170,14 +151,14 @@ size_t tp__product_work(const tp_device *D, tp_dtype dtype, const tp_view *a, co
 {
     const int64_t width = a->dim[a->ndim - 1];
     int64_t size = width > 0 ? a->numel / width : 0;
-    for (int i = b->ndim - 2; i < b->ndim; i++) size = max(size, b->dim[i]);
-    return (size_t)D->threads * tp__gemm_scratch(dtype, max(width, size));
+    for (int i = b->ndim - 2; i < b->ndim; i++) size = tp__most(size, b->dim[i]);
+    return (size_t)D->threads * tp__gemm_scratch(dtype, tp__most(width, size));
 }
 
 void tp__gemm_parallel(const tp_device *D, const tp_gemm *g)
 {
     if (g->m == 0 || g->n == 0) return;
     const gemm_job s = split(D, g);
-    const double work = (double)s.tile_m * (double)s.tile_n * (double)max(s.g.k * s.sums, 1);
+    const double work = (double)s.tile_m * (double)s.tile_n * (double)tp__most(s.g.k * s.sums, 1);
     tp__parallel(D, s.products * s.tiles_m * s.tiles_n, (int64_t)(MIN_WORK / work), gemm_tiles, &s);
 }

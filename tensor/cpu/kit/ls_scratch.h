@@ -31,13 +31,13 @@ typedef struct tp__ls_tile {
 static inline int64_t tp__ls_reach(const tp__ls_dims *g, int64_t t, int64_t rows)
 {
     int64_t most = 0;
-    for (; rows > 0; rows--, t++) most = tp__ls_max(most, g->Wc + t + 1 - tp__ls_first_row(g, t));
+    for (; rows > 0; rows--, t++) most = tp__most(most, g->Wc + t + 1 - tp__ls_first_row(g, t));
     return most;
 }
 
 static inline tp__ls_tile tp__ls_tile_at(const tp__ls_dims *g, int64_t t0, int64_t end)
 {
-    const int64_t n = tp__ls_min(LS_TILE, end - t0), reach = tp__ls_reach(g, t0, n);
+    const int64_t n = tp__least(LS_TILE, end - t0), reach = tp__ls_reach(g, t0, n);
     return (tp__ls_tile){ .t0 = t0,
                           .n = n,
                           .base = g->Wc + t0 + 1 - reach,
@@ -61,7 +61,7 @@ static inline int64_t tp__ls_band(const tp__ls_tile *t, int64_t i, int64_t rows,
 /* The end of the queries in the chunk of query i. */
 static inline int64_t tp__ls_chunk_end(const tp__ls_dims *g, const tp__ls_tile *t, int64_t i)
 {
-    return tp__ls_min(t->n, ((t->t0 + i) / g->l + 1) * g->l - t->t0);
+    return tp__least(t->n, ((t->t0 + i) / g->l + 1) * g->l - t->t0);
 }
 
 /* ---- scratch ---- */
@@ -127,12 +127,12 @@ static inline int64_t tp__ls_ld(int64_t n)
 
 static inline tp__ls_scratch tp__ls_layout(const tp__ls_dims *g, bool backward)
 {
-    const int64_t keys = g->w ? g->Wc + g->N : 0, rows = tp__ls_min(keys, g->stripe + g->span);
+    const int64_t keys = g->w ? g->Wc + g->N : 0, rows = tp__least(keys, g->stripe + g->span);
     const int64_t ld_win = tp__ls_ld(rows), ld_cmp = tp__ls_ld(g->nc), ld_pos = tp__ls_ld(g->span);
-    const int64_t ld_s = tp__ls_ld(tp__ls_min(keys, g->span) + LS_TILE), pad = g->pad;
+    const int64_t ld_s = tp__ls_ld(tp__least(keys, g->span) + LS_TILE), pad = g->pad;
     const int64_t win = rows + LS_SLACK, cmp = g->nc + LS_SLACK, pos = g->span + LS_SLACK;
     const int64_t tile = LS_TILE + LS_SLACK;
-    const int64_t head = g->stripes > 1 ? tp__ls_min(keys, g->span) : 0;
+    const int64_t head = g->stripes > 1 ? tp__least(keys, g->span) : 0;
     tp__ls_scratch a = { .ld_win = ld_win, .ld_cmp = ld_cmp, .ld_pos = ld_pos, .ld_s = ld_s };
 #define X(name, rows, ld) a.name = (a.total += (rows) * (ld)) - (rows) * (ld);
     LS_AREAS(X)

@@ -39,7 +39,7 @@ static ls_task ls_task_at(const tp_call *c, const tp__ls_dims *g, const tp__ls_s
     real *partial = (real *)c->work + c->dev->threads * a->total + index * a->partial;
     ls_task k = { .c = c, .g = g, .a = a, .b = head / g->H, .h = head % g->H };
     k.begin = s * g->stripe;
-    k.end = tp__ls_min(g->N, k.begin + g->stripe);
+    k.end = tp__least(g->N, k.begin + g->stripe);
     k.row0 = tp__ls_first_row(g, k.begin);
     k.rows = g->w ? g->Wc + k.end - k.row0 : 0;
 #define X(name, rows, ld) k.name = own + a->name;
@@ -91,7 +91,7 @@ static void ls_pack_table(const ls_task *k, const tp_view *table, int64_t rows, 
                           real *to)
 {
     for (int64_t i = 0; i < rows; i++) {
-        const real *row = ls_at(k, table, tp__ls_min(rows - 1 - i, clamp));
+        const real *row = ls_at(k, table, tp__least(rows - 1 - i, clamp));
         ls_copy_row(to + i * k->g->pad, row, k->g->D, k->g->pad);
     }
 }
@@ -158,7 +158,7 @@ static void ls_band_scores(const ls_task *k, const tp__ls_tile *t, const real *a
 {
     const tp__ls_dims *g = k->g;
     for (int64_t i = 0; i < t->n; i += LS_ROWS) {
-        const int64_t rows = tp__ls_min(LS_ROWS, t->n - i), first = tp__ls_first_col(g, t, i);
+        const int64_t rows = tp__least(LS_ROWS, t->n - i), first = tp__ls_first_col(g, t, i);
         const ls_product p = { .rows = rows,
                                .cols = tp__ls_band(t, i, rows, first),
                                .depth = g->D,
@@ -177,7 +177,7 @@ static void ls_position_scores(const ls_task *k, const tp__ls_tile *t)
 {
     const tp__ls_dims *g = k->g;
     for (int64_t i = 0; i < t->n; i += LS_ROWS) {
-        const int64_t rows = tp__ls_min(LS_ROWS, t->n - i);
+        const int64_t rows = tp__least(LS_ROWS, t->n - i);
         const int64_t reach = tp__ls_reach(g, t->t0 + i, rows), ld = k->a->ld_s + 1;
         const ls_product p = { .rows = rows,
                                .cols = reach,
@@ -236,7 +236,7 @@ typedef struct ls_span {
  * columns that products may read to 0. */
 static ls_span ls_trim(real *row, int64_t first, int64_t end, int64_t cols, real rest)
 {
-    const int64_t n = tp__ls_up(end - first, LS_ALIGN), stop = cols + LS_SLACK;
+    const int64_t n = tp__round_up(end - first, LS_ALIGN), stop = cols + LS_SLACK;
     for (int64_t j = 0; j < first; j++) row[j] = 0;
     for (int64_t j = end; j < first + n; j++) row[j] = rest;
     for (int64_t j = first + n; j < stop; j++) row[j] = 0;

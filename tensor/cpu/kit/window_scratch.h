@@ -31,13 +31,13 @@ typedef struct tp_window_scratch {
 /* The largest horizontal distance between a key and a query. */
 static inline int64_t tp__window_across(const tp_window *g)
 {
-    return tp__window_max(0, tp__window_min(g->chunk[1] + g->halo[1], g->size[1]) - 1);
+    return tp__most(0, tp__least(g->chunk[1] + g->halo[1], g->size[1]) - 1);
 }
 
 /* The most elements in the bias tables of window_tiles.h. */
 static inline int64_t tp__window_biases(const tp_window *g)
 {
-    const int64_t down = tp__window_min(g->chunk[0], g->size[0]);
+    const int64_t down = tp__least(g->chunk[0], g->size[0]);
     if (!g->local || (g->rows == 0 && !g->exact)) return 0;
     if (tp__window_banded(g)) return down * tp__window_band(g) * (2 * tp__window_across(g) + 1);
     return TP_WINDOW_RECTS * down * g->chunk[0] * (2 * g->chunk[1] - 1);
@@ -45,14 +45,14 @@ static inline int64_t tp__window_biases(const tp_window *g)
 
 static inline int64_t tp__window_up(int64_t n)
 {
-    return tp__window_ceil(n, TP_WINDOW_ALIGN) * TP_WINDOW_ALIGN;
+    return tp__ceil_div(n, TP_WINDOW_ALIGN) * TP_WINDOW_ALIGN;
 }
 
 /* The row length for n elements. An odd multiple of TP_WINDOW_ALIGN spreads a column over cache
  * sets. */
 static inline int64_t tp__window_ld(int64_t n)
 {
-    return (tp__window_ceil(n + TP_WINDOW_SLACK, TP_WINDOW_ALIGN) | 1) * TP_WINDOW_ALIGN;
+    return (tp__ceil_div(n + TP_WINDOW_SLACK, TP_WINDOW_ALIGN) | 1) * TP_WINDOW_ALIGN;
 }
 
 static inline int64_t tp__window_take(int64_t *total, int64_t n)
@@ -64,11 +64,11 @@ static inline int64_t tp__window_take(int64_t *total, int64_t n)
 
 static inline tp_window_scratch tp__window_layout(const tp_window *g, bool backward)
 {
-    const int64_t queries = tp__window_min(g->chunk[0] * g->chunk[1], g->cells);
-    const int64_t across = tp__window_min(g->strip * g->chunk[1] + 2 * g->halo[1], g->size[1]);
+    const int64_t queries = tp__least(g->chunk[0] * g->chunk[1], g->cells);
+    const int64_t across = tp__least(g->strip * g->chunk[1] + 2 * g->halo[1], g->size[1]);
     const int64_t cells = tp__window_banded(g) ? tp__window_band(g) * across : g->keys - g->extra;
     tp_window_scratch w = { 0 };
-    w.m = tp__window_min(TP_WINDOW_QUERIES, queries);
+    w.m = tp__least(TP_WINDOW_QUERIES, queries);
     w.pad = tp__window_up(g->dim);
     w.ld = tp__window_ld(g->keys);
     w.front = tp__window_up(g->extra + TP_WINDOW_SLACK);

@@ -215,14 +215,14 @@ static void set_row(win_chunk *t, int64_t cy)
 {
     const tp_window *g = &t->a->g;
     t->y = cy * g->chunk[0];
-    t->rows = tp__window_min(g->chunk[0], g->size[0] - t->y);
+    t->rows = tp__least(g->chunk[0], g->size[0] - t->y);
 }
 
 static void set_chunk(win_chunk *t, int64_t cy, int64_t cx)
 {
     const tp_window *g = &t->a->g;
     t->x = cx * g->chunk[1];
-    t->cols = tp__window_min(g->chunk[1], g->size[1] - t->x);
+    t->cols = tp__least(g->chunk[1], g->size[1] - t->x);
     t->nrect = tp__window_rects(g, cy, cx, t->rect);
     t->key = t->a->at.front;
     if (tp__window_banded(g) && t->nrect > 0) t->key += (t->rect[0].x - t->first) * t->rect[0].rows;
@@ -239,7 +239,7 @@ static void set_strip(win_chunk *t, int64_t cy, int64_t cx)
     if (tp__window_banded(g) && t->nrect > 0) {
         const int64_t end = (cx + g->strip) * g->chunk[1] + g->halo[1];
         t->first = t->rect[0].x;
-        t->rect[0].cols = tp__window_min(g->size[1], end) - t->first;
+        t->rect[0].cols = tp__least(g->size[1], end) - t->first;
     }
     pack(t);
     set_runs(t);
