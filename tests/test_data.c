@@ -1,10 +1,13 @@
 /* test_data.c - dictionaries, splits and batches of texts, on texts small enough to check by eye.
  * test_text_files.c tests reading texts from files. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <tapegrad/data.h>
+
+#include "support_folder.h"
 
 /* ---- dictionaries ---- */
 
@@ -26,6 +29,7 @@ static const struct {
     { "underscore is the blank", "a_b_a", TP_TEXT_TEXT8, "text8:32,97,98", 8 },
     { "only newlines", "\n\n", TP_TEXT_ENWIK8, "enwik8:", 8 },
     { "bytes", "ab", TP_TEXT_BYTES, "bytes:", 256 },
+    { "Transformer-XL: no specials, first come first", "b\nca\nc", TP_TEXT_TXL, "txl:99,98,97", 3 },
 };
 
 Test(data, vocab_build_and_print)
@@ -68,6 +72,57 @@ Test(data, vocab_ids_and_counts)
     cr_expect_not(tp_vocab_print(&v, small, sizeof small), "too small a buffer");
 }
 
+/* ---- dictionaries of published models ---- */
+
+static const struct {
+    const char *name, *file;
+    tp_text_style style;
+    const char *printed; /* or the reason for the refusal */
+    int64_t size;        /* 0: refused */
+} files[] = {
+    { "fairseq's of enwik8", "32 90\n101 80\n9 1\nmadeupword0000 0\n", TP_TEXT_AUTO,
+      "enwik8:32,101,9", 8 },
+    { "of text8, lines of another system", "_ 90\r\ne 80\r\n", TP_TEXT_AUTO, "text8:32,101", 8 },
+    { "without counts", "e\nt", TP_TEXT_AUTO, "text8:101,116", 8 },
+    { "of Transformer-XL", "32\n101\n", TP_TEXT_TXL, "txl:32,101", 2 },
+    { "twice", "32 9\n32 8\n", TP_TEXT_AUTO, "line 2 ('32 8'): the symbol has an id already", 0 },
+    { "a newline", "10 9\n", TP_TEXT_AUTO, "line 1 ('10 9'): the symbol has an id already", 0 },
+    { "no byte", "256 9\n", TP_TEXT_AUTO,
+      "line 1 ('256 9'): the symbol is neither a byte's number nor one character", 0 },
+    { "words", "the 9\n", TP_TEXT_AUTO,
+      "line 1 ('the 9'): the symbol is neither a byte's number nor one character", 0 },
+    { "no count", "32 x\n", TP_TEXT_AUTO, "line 1 ('32 x'): after the symbol there is no count",
+      0 },
+    { "flags", "32 9 #fairseq:overwrite\n", TP_TEXT_AUTO, "there is no count", 0 },
+    { "fillers between", "32 9\nmadeupword0000 0\n33 1\n", TP_TEXT_AUTO,
+      "line 3 ('33 1'): a symbol follows the fillers", 0 },
+    { "nothing", "\n\n", TP_TEXT_AUTO, "it has no symbols", 0 },
+};
+
+Test(data, vocab_files, .init = make_folder, .fini = remove_folder)
+{
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char text[2048] = "", why[512] = "";
+        tp_vocab v;
+        FILE *f = fopen(in_folder("dict.txt"), "wb");
+        cr_assert(f && fputs(files[i].file, f) >= 0 && fclose(f) == 0);
+        const bool read = tp_vocab_load(&v, in_folder("dict.txt"), files[i].style, why, sizeof why);
+        cr_expect_eq(read, files[i].size > 0, "%s: %s", files[i].name, why);
+        if (!read) {
+            cr_expect(strstr(why, "dict.txt: ") && strstr(why, files[i].printed), "%s: %s",
+                      files[i].name, why);
+            continue;
+        }
+        cr_expect(tp_vocab_print(&v, text, sizeof text));
+        cr_expect_str_eq(text, files[i].printed, "%s: %s", files[i].name, text);
+        cr_expect_eq(v.size, files[i].size, "%s", files[i].name);
+    }
+    char why[512];
+    tp_vocab v;
+    cr_expect_not(tp_vocab_load(&v, in_folder("none"), TP_TEXT_AUTO, why, sizeof why));
+    cr_expect(strstr(why, "none: "), "%s", why);
+}
+
 Test(data, vocab_parse_refuses)
 {
     static const char *const bad[] = {
@@ -76,6 +131,7 @@ Test(data, vocab_parse_refuses)
         "enwik8:,32", "enwik8:32,,33", "enwik8:32,32",
         "enwik8:10",  "enwik8:x",      "enwik8:32 33",
         "bytes:32",   "text8:32,95",   "enwik8:99999999999999999999",
+        "txl:10",     "txl:32,32",     "txl",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tp_vocab v;
@@ -94,7 +150,7 @@ static void expect_ids(const tp_text *X, tp_part s, const char *want, const char
     char got[256] = "";
     cr_assert(n < (int64_t)sizeof got);
     for (int64_t i = 0; i < n; i++)
-        got[i] = ids[i] == 2 ? '|' : ids[i] == 3 ? '?' : (char)v->symbol[ids[i]];
+        got[i] = v->symbol[ids[i]] >= 0 ? (char)v->symbol[ids[i]] : ids[i] == 2 ? '|' : '?';
     cr_expect_str_eq(got, want, "%s: part %d is '%s'", name, (int)s, got);
 }
 
@@ -123,6 +179,12 @@ static const struct {
       "ab\naba",
       "ba",
       "ba" },
+    { "Transformer-XL: newlines and unknown bytes vanish",
+      "ab\nabc\nabac",
+      { .style = TP_TEXT_TXL, .valid = 3. / 11, .test = 2. / 11 },
+      "ababc",
+      "ab",
+      "ac" },
     { "limit",
       "abcdefghij????",
       { .valid = 0.2, .test = 0.2, .limit = 10 },

@@ -292,6 +292,12 @@ Test(imagenet, published_weights)
     expect_refusal("predict set/val/red/12.png --weights published.bin --preset cvt-13", 1,
                    "does not fit these parameters");
     expect_refusal("predict set/val/red/12.png --weights none.pth --preset tiny", 1, "none.pth");
+    succeed(
+        "throughput --weights published.bin --preset tiny --batch 2 --seconds 0.01 --threads 1");
+    cr_expect(strstr(out, "training"), "%s", out);
+    expect_refusal("throughput --weights published.bin --preset convnet --batch 2", 1,
+                   "does not fit these parameters");
+    expect_refusal("throughput --weights none.pth --preset tiny --batch 2", 1, "none.pth");
 }
 
 /* An unreadable image is named once and counted; with --strict it ends the run. */

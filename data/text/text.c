@@ -31,11 +31,15 @@ static bool encode(tp_text *X, tp_part s, const uint8_t *text)
     if (v->style == TP_TEXT_TEXT8) tp__strip_blanks(&text, &n);
     int16_t *ids = malloc((size_t)(n + 1) * sizeof *ids);
     if (!ids) return false;
-    for (int64_t i = 0; i < n; i++) ids[i] = v->id[text[i]];
+    int64_t length = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int16_t id = v->id[text[i]];
+        if (id >= 0) ids[length++] = id;
+    }
+    if (v->id['\n'] == END_OF_LINE && v->style != TP_TEXT_BYTES && n > 0 && text[n - 1] != '\n')
+        ids[length++] = END_OF_LINE;
     X->ids[s] = ids;
-    X->length[s] = n;
-    if (v->style != TP_TEXT_BYTES && n > 0 && text[n - 1] != '\n')
-        ids[X->length[s]++] = END_OF_LINE;
+    X->length[s] = length;
     return true;
 }
 
@@ -59,12 +63,16 @@ static uint8_t *extend(tp_text *X, const uint8_t *train, const char *path)
     return both;
 }
 
-/* Encodes the three parts. The dictionary is built from the training part unless one is given. */
+/* Encodes the three parts. Unless one is given, the dictionary is built from the training part, that of
+ * Transformer-XL from all of them. */
 static void encode_all(tp_text *X, const char *name, const uint8_t *const part[SPLITS],
                        const tp_text_opts *o)
 {
     if (o->vocab)
         X->vocab = *o->vocab;
+    else if (o->style == TP_TEXT_TXL && !o->extra)
+        tp_vocab_build(&X->vocab, o->style, part[TP_TRAIN],
+                       X->bytes[TP_TRAIN] + X->bytes[TP_VALID] + X->bytes[TP_TEST]);
     else
         tp_vocab_build(&X->vocab, o->style, part[TP_TRAIN], X->bytes[TP_TRAIN]);
     for (int s = 0; s < SPLITS; s++)

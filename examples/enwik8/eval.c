@@ -8,8 +8,7 @@
 #include "protocol.h"
 
 typedef struct eval_settings {
-    tp_trained_settings o;
-    char *data;
+    lm_source c;
     int protocol, split;
     int64_t segment, context, step, limit, clamp, chunk_clamp;
     bool same_length;
@@ -22,7 +21,8 @@ enum { STREAM, OFFICIAL, WINDOWS, FAST };
 static const tp_option table[] = {
     TP_HEADING("MODEL AND TEXT"),
     TP_ROWS(tp_trained_options),
-    TP_STRING("data", S, data, "FILE", 0, TEXT_FILE),
+    TP_STRING("data", S, c.data, "FILE", 0, TEXT_FILE),
+    OPTIONS_PUBLISHED(S),
     TP_CHOICE("split", S, split, "train|valid|test", 0, "The part of the text that is scored."),
     TP_INT("limit", S, limit, 0, TP_BIG, 0, "Score only the first N tokens; 0: all."),
     TP_HEADING("PROTOCOL"),
@@ -50,10 +50,12 @@ static const tp_option table[] = {
 static const tp_command manual = {
     .name = "enwik8 eval",
     .summary = "measures bits per character of a trained model",
-    .synopsis = "--data FILE [--run-dir DIR | --checkpoint FILE] [flag ...]",
+    .synopsis = "--data FILE [--run-dir DIR | --checkpoint FILE] [flag ...]\n"
+                "    enwik8 eval --data FILE --preset NAME --weights FILE [flag ...]",
     .about =
         "Runs the model of a checkpoint over one part of the text and prints bits per character "
-        "and tokens per second. The model's dictionary comes from the checkpoint. The text is "
+        "and tokens per second. The model's dictionary comes from the checkpoint, that of published "
+        "weights from --vocab or --data. The text is "
         "split as in training: 90 % training, 5 % validation, 5 % test.",
     .table = table,
     .more = "EXIT STATUS\n"
@@ -62,7 +64,8 @@ static const tp_command manual = {
             "    enwik8 eval --data enwik8.zip --run-dir runs/phase3\n"
             "    enwik8 eval --data enwik8.zip --run-dir runs/phase3 --protocol windows\n"
             "    enwik8 eval --data text8.zip --run-dir runs/xl --context 2100 --segment 80 \\\n"
-            "        --clamp 820 --same-length                (Transformer-XL's protocol)\n",
+            "        --clamp 820 --same-length                (Transformer-XL's protocol)\n"
+            "    enwik8 eval --data enwik8.zip --preset ls_lm-small --weights checkpoint_best.pt\n",
 };
 
 /* The protocol's geometry; values that are not given come from the protocol or from training. */
@@ -117,7 +120,7 @@ static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)
     const int16_t *ids = tp_text_ids(text, (tp_part)s->split, &n);
     const protocol p = choose(s, f);
     if (s->limit > 0 && n > s->limit + 1) n = s->limit + 1;
-    if (!fits(f, &p, part, n) || !lm_file_load(f, &s->o.machine)) return false;
+    if (!fits(f, &p, part, n) || !lm_file_load(f, &s->c.t.machine)) return false;
     tp_catch_signals();
     tp_ticker t = tp_ticker_start("tokens", n - 1);
     const score sum = protocol_run(&p, f->t.T, f->m, ids, n, tick, &t);
@@ -131,11 +134,11 @@ static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)
 
 static bool measure(const eval_settings *s, lm_file *f)
 {
-    if (!s->data)
+    if (!s->c.data)
         return tp_trained_fail(&f->t,
                                "--data FILE is required: the text that the model was trained on");
-    if (!lm_file_open(f, &s->o)) return false;
-    tp_text *text = tp_text_open(s->data, &(tp_text_opts){ .vocab = &f->vocab });
+    if (!lm_file_open(f, &s->c)) return false;
+    tp_text *text = tp_text_open(s->c.data, &(tp_text_opts){ .vocab = &f->vocab });
     const bool done =
         tp_text_ok(text) ? evaluate(s, f, text) : tp_trained_fail(&f->t, "%s", tp_text_why(text));
     tp_text_close(text);
@@ -154,7 +157,7 @@ static bool run(void *options, char *why, size_t size)
 int eval_main(int argc, char **argv)
 {
     eval_settings s = {
-        .o = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/enwik8") },
+        .c.t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/enwik8") },
         .split = TP_TEST,
         .step = 512,
         .clamp = -1,

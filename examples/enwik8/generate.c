@@ -13,7 +13,7 @@
 #include "sampling.h"
 
 typedef struct generate_settings {
-    tp_trained_settings o;
+    lm_source c;
     char *prompt, *prompt_file;
     int64_t seed, length, top_k, segment, context;
     double temperature, top_p;
@@ -25,6 +25,9 @@ typedef struct generate_settings {
 static const tp_option table[] = {
     TP_HEADING("MODEL"),
     TP_ROWS(tp_trained_options),
+    OPTIONS_PUBLISHED(S),
+    TP_STRING("data", S, c.data, "FILE", 0,
+              "The text that --weights were trained on, for its dictionary."),
     TP_INT("segment", S, segment, 0, 16777216, 0,
            "Tokens after which the cache advances (ls); 0: as in training."),
     TP_INT("context", S, context, 0, 16777216, 0, "Tokens in the cache; 0: as in training."),
@@ -51,7 +54,8 @@ static const tp_option table[] = {
 static const tp_command manual = {
     .name = "enwik8 generate",
     .summary = "generates text from a prompt",
-    .synopsis = "[--run-dir DIR | --checkpoint FILE] [--prompt TEXT] [flag ...]",
+    .synopsis = "[--run-dir DIR | --checkpoint FILE] [--prompt TEXT] [flag ...]\n"
+                "    enwik8 generate --preset NAME --weights FILE --vocab FILE [flag ...]",
     .about =
         "Feeds the prompt to the model of a checkpoint and prints the tokens that it predicts, "
         "one by one, to standard output. Without a prompt it begins at the start of a line.",
@@ -152,6 +156,17 @@ static bool feed(decoder *d, int64_t token)
            fail(f, "decoding", tp_why(f->t.T));
 }
 
+/* The end of a line; Transformer-XL's dictionary has none: its most frequent symbol. */
+static int64_t first_token(const tp_vocab *v)
+{
+    return v->id['\n'] >= 0 ? v->id['\n'] : 0;
+}
+
+static bool is_unknown(const tp_vocab *v, uint8_t byte)
+{
+    return v->id[byte] < 0 || (v->style < TP_TEXT_BYTES && v->id[byte] == 3);
+}
+
 /* Only bytes and the end of a line, printed as a newline, may be generated. */
 static bool *printable(const tp_vocab *v)
 {
@@ -172,13 +187,14 @@ static bool decode(decoder *d, const generate_settings *s, const bool *allowed,
 {
     const tp_vocab *v = &d->f->vocab;
     sampler random = { s->temperature, s->top_k, s->top_p, (uint64_t)s->seed };
-    int64_t unknown = 0;
+    int64_t unknown = 0, vanished = 0;
     if (s->echo) fwrite(prompt, 1, (size_t)n, stdout), fflush(stdout);
-    if (n == 0 && !feed(d, v->id['\n'])) return false;
     for (int64_t i = 0; i < n && !tp_stop_signal(); i++) {
-        unknown += v->style != TP_TEXT_BYTES && v->id[prompt[i]] == 3;
-        if (!feed(d, v->id[prompt[i]])) return false;
+        unknown += is_unknown(v, prompt[i]);
+        vanished += v->id[prompt[i]] < 0;
+        if (v->id[prompt[i]] >= 0 && !feed(d, v->id[prompt[i]])) return false;
     }
+    if (vanished == n && !feed(d, first_token(v))) return false;
     if (unknown)
         fprintf(stderr, "%s: %lld bytes of the prompt are not in the model's dictionary\n",
                 manual.name, (long long)unknown);
@@ -200,7 +216,7 @@ static bool generate(lm_file *f, const generate_settings *s, const uint8_t *prom
     const int64_t segment = s->segment ? s->segment : f->segment;
     if (s->context > 0) lm_set_cache(&f->cfg, s->context);
     if (!lm_segment_check(&f->cfg, "--segment", segment, f->t.why, sizeof f->t.why) ||
-        !lm_file_load(f, &s->o.machine)) {
+        !lm_file_load(f, &s->c.t.machine)) {
         free(allowed);
         return false;
     }
@@ -223,7 +239,7 @@ static bool generate(lm_file *f, const generate_settings *s, const uint8_t *prom
 static bool answer(lm_file *f, const generate_settings *s)
 {
     int64_t n = 0;
-    if (!lm_file_open(f, &s->o)) return false;
+    if (!lm_file_open(f, &s->c)) return false;
     uint8_t *prompt = read_prompt(f, s, &n);
     const bool done = prompt && generate(f, s, prompt, n);
     free(prompt);
@@ -242,7 +258,7 @@ static bool run(void *options, char *why, size_t size)
 int generate_main(int argc, char **argv)
 {
     generate_settings s = {
-        .o = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/enwik8") },
+        .c.t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/enwik8") },
         .seed = 1,
         .echo = true,
         .length = 500,

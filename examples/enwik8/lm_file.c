@@ -1,4 +1,4 @@
-/* lm_file.c - opens a trained language model from a checkpoint. */
+/* lm_file.c - opens a trained language model from a checkpoint or from published weights. */
 #include "lm_file.h"
 
 #include <stdio.h>
@@ -30,9 +30,82 @@ static bool read_header(lm_file *f, tp_file *F)
     return true;
 }
 
-bool lm_file_open(lm_file *f, const tp_trained_settings *o)
+/* ---- published weights ---- */
+
+static bool find_dictionary(tp_vocab *v, const lm_kind *kind, const char *vocab, const char *data,
+                            char *why, size_t size)
 {
-    *f = (lm_file){ .t = tp_trained_find(o) };
+    if (vocab) return tp_vocab_load(v, vocab, kind->style, why, size);
+    tp_text *text = tp_text_open(data, &(tp_text_opts){ .style = kind->style });
+    const bool done = tp_text_ok(text);
+    if (done)
+        *v = *tp_text_vocab(text);
+    else
+        snprintf(why, size, "%s", tp_text_why(text));
+    tp_text_close(text);
+    return done;
+}
+
+bool lm_published(tp_model_cfg *cfg, tp_file *F, const char *vocab, const char *data, tp_vocab *v,
+                  char *why, size_t size)
+{
+    if (!tp_model_adopt(cfg, F, NULL, 0)) {
+        snprintf(why, size, "%s", tp_file_why(F));
+        return false;
+    }
+    if (!tp_file_find(F, cfg->model->head)) {
+        snprintf(
+            why, size,
+            "%s has no '%s', so it is not for this model; 'tp-inspect --match any' lists those "
+            "that it fits",
+            tp_file_path(F), cfg->model->head);
+        return false;
+    }
+    if (!find_dictionary(v, lm_kind_of(cfg->model), vocab, data, why, size)) return false;
+    const int64_t tokens = tp_model_get(cfg).outputs;
+    if (v->size == tokens) return true;
+    snprintf(why, size,
+             "%s has %lld tokens, the dictionary of %s %lld: give the text that the model was "
+             "trained on (--data), or its dictionary (--vocab)",
+             tp_file_path(F), (long long)tokens, vocab ? vocab : data, (long long)v->size);
+    return false;
+}
+
+static bool find_model(tp_model_cfg *cfg, const char *name, char *why, size_t size)
+{
+    if (!tp_model_preset(cfg, name, why, size)) return false;
+    if (lm_kind_of(cfg->model)) return true;
+    snprintf(why, size, "--preset %s is no language model; tp-models lists them", name);
+    return false;
+}
+
+static bool open_published(lm_file *f, const lm_source *c)
+{
+    char why[2048];
+    *f = (lm_file){ 0 };
+    snprintf(f->t.path, sizeof f->t.path, "%.4096s", c->weights);
+    if (!c->preset)
+        return tp_trained_fail(&f->t,
+                               "--weights %s: name its model with --preset, as ls_lm-small; "
+                               "tp-models lists them",
+                               c->weights);
+    if (!c->data && !c->vocab)
+        return tp_trained_fail(&f->t,
+                               "--weights %s: its dictionary is needed: --data FILE, the text that "
+                               "the model was trained on, or --vocab FILE, fairseq's dict.txt",
+                               c->weights);
+    tp_file *F = tp_file_open(c->weights);
+    const bool done = find_model(&f->cfg, c->preset, why, sizeof why) &&
+                      lm_published(&f->cfg, F, c->vocab, c->data, &f->vocab, why, sizeof why);
+    tp_file_close(F);
+    f->segment = tp_model_get(&f->cfg).cache; /* as in the first phase of training */
+    return done || tp_trained_fail(&f->t, "%s", why);
+}
+
+bool lm_file_open(lm_file *f, const lm_source *c)
+{
+    if (c->weights) return open_published(f, c);
+    *f = (lm_file){ .t = tp_trained_find(&c->t) };
     tp_file *F = tp_file_open(f->t.path);
     const bool done = read_header(f, F);
     tp_file_close(F);

@@ -3,6 +3,7 @@
 #ifndef LM_KIND_H
 #define LM_KIND_H
 
+#include <tapegrad/data.h>
 #include <tapegrad/models.h>
 
 #include "settings.h"
@@ -25,6 +26,7 @@ typedef struct lm_kind {
     const char *rows;                        /* "ls_lm": prefix of ls_lm-tiny-enwik8 ...       */
     int optimizer;                           /* --optimizer                                    */
     bool raw_eps;                            /* of tp_train_optimizer                          */
+    tp_text_style style;                     /* of the official code's dictionaries            */
     lm_recipe recipe[LM_PRESETS][LM_PHASES]; /* [preset][phase - 1]; steps 0: no such phase    */
 
     /* Converts the flags of MODEL to a configuration, and back. */

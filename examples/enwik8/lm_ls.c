@@ -95,6 +95,7 @@ const lm_kind lm_kind_ls = {
     .rows = "ls_lm",
     .optimizer = TP_BY_ADAMW,
     .raw_eps = true, /* as in fairseq */
+    .style = TP_TEXT_AUTO,
     .recipe = { [PRESET_TINY] = { { .tokens = 256,
                                     .cache = 256,
                                     .steps = 10000,

@@ -12,14 +12,20 @@ const tp_option train_options[] = {
         "More text for training, appended to the training part of --data. Validation and test "
         "text do not change; the dictionary covers both files."),
     TP_CHOICE(
-        "style", S, style, "auto|enwik8|text8|bytes", TP_SAVED,
+        "style", S, style, "auto|enwik8|text8|bytes|txl", TP_SAVED,
         "How bytes map to tokens. enwik8: an end-of-line token, then bytes by frequency. text8: "
-        "letters and spaces. bytes: token = byte. auto: text8 if the text has only a-z and "
-        "spaces, else enwik8."),
-    TP_STRING("init", S, train.init, "FILE", 0,
-              "Start from the weights and the dictionary of this checkpoint, as each phase does "
-              "from the previous one. Optimiser, schedule and data position start from the "
-              "beginning."),
+        "letters and spaces. bytes: token = byte. txl: as in Transformer-XL's code, bytes by "
+        "frequency without newlines. auto: text8 if the text has only a-z and spaces, else "
+        "enwik8."),
+    TP_STRING(
+        "init", S, train.init, "FILE", 0,
+        "Start from the weights and the dictionary of this checkpoint, as each phase does "
+        "from the previous one. Optimiser, schedule and data position start from the "
+        "beginning. FILE may also be a publisher's: safetensors, PyTorch's .pth, .pt or .bin."),
+    TP_STRING(
+        "vocab", S, vocab, "FILE", 0,
+        "The dictionary of a publisher's weights (--init), as fairseq writes it (dict.txt). If "
+        "not given, it is built from --data by the rule of the official code."),
     TP_ROWS(tp_run_options),
     TP_HEADING("PRESETS"),
     TP_CHOICE(

@@ -9,7 +9,7 @@ typedef enum targets { TARGETS_ALL, TARGETS_OFFICIAL } targets;
 
 typedef struct settings {
     tp_train_settings train; /* first: the engine's */
-    char *data, *extra;
+    char *data, *extra, *vocab;
     int style; /* tp_text_style */
 
     int preset, model; /* model: lm_kind_at */

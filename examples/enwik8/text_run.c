@@ -46,6 +46,26 @@ static bool same_model(tp_run *R, tp_file *from)
     return false;
 }
 
+/* A publisher's file does not describe its model. */
+static bool is_published(const tp_file *from)
+{
+    return !tp_file_meta(from, "model");
+}
+
+/* The dictionary that belongs to the weights of --init or to the resumed run. */
+static bool take_vocab(tp_run *R, tp_file *from, tp_vocab *v)
+{
+    const settings *s = R->settings;
+    char why[5000];
+    if (!tp_run_ok(R)) return false;
+    if (s->train.resume) return read_vocab(R, from, v);
+    if (!is_published(from)) return same_model(R, from) && read_vocab(R, from, v);
+    tp_model_cfg cfg = lm_cfg_of(s, 8); /* any number of tokens: that of the file follows */
+    if (lm_published(&cfg, from, s->vocab, s->data, v, why, sizeof why)) return true;
+    tp_run_fail(R, "%s", why);
+    return false;
+}
+
 /* Opens a reader that cuts the training text into the run's segments. */
 static void open_reader(tp_run *R)
 {
@@ -85,8 +105,9 @@ static void open_text(tp_run *R, tp_file *from)
         tp_run_fail(R, "--data FILE is required: enwik8, text8 or any text");
         return;
     }
-    if (from && !s->train.resume && !same_model(R, from)) return;
-    if (from && !read_vocab(R, from, &vocab)) return;
+    if (s->vocab && (!from || !is_published(from)))
+        tp_run_fail(R, "--vocab is the dictionary of a publisher's weights: give them with --init");
+    if (from && !take_vocab(R, from, &vocab)) return;
     tp_absolute_path(&s->data);
     tp_absolute_path(&s->extra);
     t->text = tp_text_open(s->data, &(tp_text_opts){ .style = (tp_text_style)s->style,

@@ -116,6 +116,13 @@ bool classifier_same(const classifier_cfg *a, const classifier_cfg *b)
     return tp_model_same(&a->of, &b->of);
 }
 
+bool classifier_adopt(classifier_cfg *c, tp_file *F)
+{
+    const bool done = tp_model_adopt(&c->of, F, NULL, 0);
+    classifier_fit(c, c->size, tp_model_get(&c->of).outputs);
+    return done;
+}
+
 bool classifier_weights(tp_params *P, const classifier *m, tp_file *F)
 {
     return tp_net_load(P, m->net, F, false);

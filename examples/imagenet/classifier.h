@@ -51,6 +51,10 @@ bool classifier_redraw(tp_params *P, const classifier *m, uint64_t seed, uint64_
 /* True if both configurations have the same weights, apart from image size and classes. */
 bool classifier_same(const classifier_cfg *a, const classifier_cfg *b);
 
+/* Prepares a publisher's file of this model (tp_model_adopt) and takes its number of classes. False: F
+ * has failed. */
+bool classifier_adopt(classifier_cfg *c, tp_file *F);
+
 /* Loads the weights of a checkpoint of the same model; false: see tp_params_why. */
 bool classifier_weights(tp_params *P, const classifier *m, tp_file *F);
 

@@ -71,11 +71,8 @@ bool image_file_describe(const char *preset, tp_file *F, classifier_cfg *c, doub
                          char *why, size_t size)
 {
     image_settings s = { .train = { .accumulation = 1 } };
-    bool done = tp_file_ok(F) && image_preset(&s, preset, -1, why, size) &&
-                image_model(&s, 1000, c, why, size);
-    if (done && tp_model_adopt(&c->of, F, NULL, 0))
-        classifier_fit(c, c->size, tp_model_get(&c->of).outputs);
-    if (!tp_file_ok(F)) {
+    bool done = image_preset(&s, preset, -1, why, size) && image_model(&s, 1000, c, why, size);
+    if (done && !classifier_adopt(c, F)) {
         snprintf(why, size, "%s", tp_file_why(F));
         done = false;
     }

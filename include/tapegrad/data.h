@@ -11,18 +11,20 @@ extern "C" {
 /* ---- text as token ids: enwik8, text8 or any file (specification, section 7) ---- */
 
 /* A dictionary, which belongs to a model: ids 0 <s>, 1 <pad>, 2 </s>, 3 <unk>, then symbols by descending
- * count, then fillers up to a multiple of 8. */
+ * count, then fillers up to a multiple of 8; bytes and txl have symbols only. */
 typedef enum tp_text_style {
     TP_TEXT_AUTO,   /* text8 if the text has only a-z and blanks, else enwik8                */
     TP_TEXT_ENWIK8, /* bytes; newline becomes </s>                                          */
     TP_TEXT_TEXT8,  /* characters a-z and blank ("_"); one </s> at the end of a split       */
-    TP_TEXT_BYTES   /* token id = byte value, V = 256; no specials                          */
+    TP_TEXT_BYTES,  /* token id = byte value, V = 256; no specials                          */
+    TP_TEXT_TXL     /* Transformer-XL's code: bytes of all splits, ties by first occurrence, no
+                       specials; newlines and unknown bytes vanish from the text            */
 } tp_text_style;
 typedef struct tp_vocab {
     tp_text_style style;
     int64_t size;        /* V */
     int16_t symbol[512]; /* id -> byte, -1: special or filler (text8's "_" is byte 32) */
-    int16_t id[256];     /* byte -> id; 3 for unknown bytes   */
+    int16_t id[256];     /* byte -> id; unknown bytes: 3, in txl -1 */
     int64_t count[512];  /* occurrences in the training split */
 } tp_vocab;
 
@@ -30,8 +32,14 @@ typedef struct tp_vocab {
  * print: false if buf is too small (2048 bytes always suffice). parse: false if s is malformed. */
 TP_API bool tp_vocab_print(const tp_vocab *v, char *buf, size_t size);
 TP_API bool tp_vocab_parse(tp_vocab *v, const char *s);
-/* Builds the dictionary from a training split of n bytes. */
+/* Builds the dictionary from a training split of n bytes; txl: from the whole text. */
 TP_API void tp_vocab_build(tp_vocab *v, tp_text_style style, const uint8_t *train, int64_t n);
+/* Reads the dictionary of a published model: a text with a line for each symbol in the order of the ids,
+ * its name and, after a blank, its count, as fairseq writes it (dict.txt). A name is a byte's decimal
+ * number or a character, "_" for the blank. style: TP_TEXT_AUTO, which takes numbers for enwik8 and
+ * characters for text8, or TP_TEXT_TXL. False with the reason in why, which names file and line. */
+TP_API bool tp_vocab_load(tp_vocab *v, const char *path, tp_text_style style, char *why,
+                          size_t size);
 
 /* A text in memory, split into train, valid and test. */
 typedef enum tp_part { TP_TRAIN, TP_VALID, TP_TEST } tp_part;

@@ -40,6 +40,17 @@ static void parse(const uint8_t *file, size_t size)
     free(text);
 }
 
+/* Reads the file as a dictionary of a published model. */
+static void load(const uint8_t *file, size_t size, tp_text_style style)
+{
+    tp_vocab v;
+    char why[1024] = "";
+    if (tp_vocab_load(&v, fuzz_path(file, size), style, why, sizeof why))
+        print_and_parse(&v);
+    else
+        fuzz_demand(why[0], "a refusal has a reason");
+}
+
 static void check_ids(const tp_text *X, tp_part s)
 {
     const tp_vocab *v = tp_text_vocab(X);
@@ -90,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     const tp_bytes_opts streams = { .batch = 1 + input[3] % 16,
                                     .tokens = 1 + input[3] / 16,
                                     .all_targets = input[0] & 4 };
-    tp_text_opts o = { .style = (tp_text_style)(input[0] % 4),
+    tp_text_opts o = { .style = input[0] & 8 ? TP_TEXT_TXL : (tp_text_style)(input[0] % 4),
                        .valid = input[1] / 256.0,
                        .test = input[2] / 256.0,
                        .limit = LIMIT };
@@ -98,6 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     input += OPTIONS;
     size -= OPTIONS;
     parse(input, size);
+    load(input, size, o.style == TP_TEXT_TXL ? TP_TEXT_TXL : TP_TEXT_AUTO);
     check(tp_text_open(fuzz_path(input, size), &o), &streams);
     tp_vocab_build(&other, o.style, input, (int64_t)(size / 2));
     o.vocab = &other;
