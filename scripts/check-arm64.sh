@@ -28,7 +28,7 @@ fetch() {
 
 [ -e "$root/done" ] || fetch
 configure arm64 -DTAPEGRAD_WERROR=ON
-build arm64 tp-parity tp-inspect tp-models enwik8 imagenet
+build arm64 tp-parity tp-inspect tp-models tp-report enwik8 imagenet
 say "aarch64: library, tools and programs build"
 
 run=$(mktemp -d)

@@ -36,7 +36,7 @@ done
 need $BUILD_NEEDS $PLOT_NEEDS
 cd "$ROOT"
 configured release || configure release -DTAPEGRAD_TESTS=OFF -DTAPEGRAD_BENCH=OFF
-build release enwik8
+build release enwik8 tp-report
 mkdir -p "$run" 2>/dev/null || die "The folder $run cannot be created; choose another one with --run-dir."
 
 if [ -z "$data" ]; then
@@ -55,8 +55,10 @@ $bin/enwik8 train --preset tiny --data "$data" --run-dir "$run" "${budget[@]}"
 $bin/enwik8 eval --run-dir "$run" --data "$data" --protocol windows --context 2048 --step 512 --limit 20000
 say ""
 say "A sample of what it has learned:"
-$bin/enwik8 generate --run-dir "$run" --prompt "The " --length 400 --temperature 0.8 --top-k 40
+$bin/enwik8 generate --run-dir "$run" --prompt "The " --length 400 --temperature 0.8 --top-k 40 |
+    tee "$run/samples.txt"
 scripts/plot.sh "$run"
+$bin/tp-report "$run"
 say ""
-say "In $run: best.safetensors and last.safetensors, log.jsonl, curve.png."
+say "In $run: best.safetensors and last.safetensors, log.jsonl, curve.png, report.html (open it in a browser)."
 say "Continue training: $bin/enwik8 train --resume --run-dir $run --data $data --time 600"

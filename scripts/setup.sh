@@ -52,6 +52,7 @@ find_nvcc() { command -v "${CUDACXX:-nvcc}" || command -v /usr/local/cuda/bin/nv
 BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config pc-openblas:libopenblas-dev pc-jansson:libjansson-dev pc-libxxhash:libxxhash-dev pc-libarchive:libarchive-dev pc-libjpeg:libjpeg-dev pc-libpng:libpng-dev git:git"
 TEST_NEEDS="pc-criterion:libcriterion-dev"
 PLOT_NEEDS="gnuplot:gnuplot-nox"
+REPORT_NEEDS="chromium:chromium" # the test of tp-report's page, which is skipped without it
 # clang with LLVM's OpenMP, sanitizers and fuzzer. CMakePresets.json has the version for all scripts; the
 # archive of pack.sh has neither that file nor clang.
 CLANG=$(sed -n 's/.*"CMAKE_C_COMPILER": "clang-\([0-9]*\)".*/\1/p' "$ROOT/CMakePresets.json" 2>/dev/null || true)

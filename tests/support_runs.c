@@ -115,7 +115,7 @@ bool same_log(const char *a, const char *b)
     char command[1024];
     snprintf(command, sizeof command,
              "test -s %s && for f in %s %s; do sed -E "
-             "'s/\"(seconds|waited|memory|[a-z]+_per_s)\":[^,}]*//g' $f > $f.cmp; done;"
+             "'s/\"(seconds|waited|memory|process|[a-z]+_per_s)\":[^,}]*//g' $f > $f.cmp; done;"
              "cmp %s.cmp %s.cmp; s=$?; rm -f %s.cmp %s.cmp; exit $s",
              a, a, b, a, b, a, b);
     return shell(command);

@@ -36,7 +36,7 @@ enum { TP_RATE_CONSTANT, TP_RATE_LINEAR, TP_RATE_COSINE, TP_RATE_STEP, TP_RATE_O
 typedef struct tp_train_settings {
     tp_machine_settings machine;
     char *run_dir, *init;
-    bool resume, overwrite, plan, check_finite, graph, profile;
+    bool resume, overwrite, plan, check_finite, graph, profile, report;
     int64_t epochs, steps; /* a run ends after either; 0: no limit        */
     double time;           /* seconds; 0: no limit                        */
     int64_t batch, accumulation, seed;
@@ -59,7 +59,7 @@ extern TP_API const tp_option tp_run_options[];       /* run-dir resume overwrit
 extern TP_API const tp_option tp_length_options[];    /* epochs steps time batch accumulation    */
 extern TP_API const tp_option tp_rate_options[];      /* lr warmup schedule lr-end lr-every ...  */
 extern TP_API const tp_option tp_optimizer_options[]; /* optimizer weight-decay ... clip ema     */
-extern TP_API const tp_option tp_report_options[];    /* log-every eval-every checkpoint-every   */
+extern TP_API const tp_option tp_report_options[];    /* log-every eval-every ... report         */
 extern TP_API const tp_option tp_device_options[];    /* device dtype threads check-finite ...   */
 extern TP_API const tp_option
     tp_machine_options[]; /* device dtype threads; tp_machine_settings   */

@@ -2,7 +2,10 @@
 #ifndef TP_FORECAST_H
 #define TP_FORECAST_H
 
-#include "trainer.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct tp_trainer tp_trainer;
 
 /* A step's memory in bytes; the parts add up to the peak. */
 typedef struct tp_forecast {
@@ -20,6 +23,8 @@ bool tp__run_forecast(const tp_trainer *r, int recompute, tp_forecast *m, char *
 void *tp__run_settings_copy(const tp_trainer *r);
 
 size_t tp__run_memory_resident(void);  /* bytes, of this process                        */
+size_t tp__run_memory_peak(void);      /* the most that it has been                     */
 size_t tp__run_memory_available(void); /* bytes available without swapping; 0: unknown  */
+size_t tp__run_memory_installed(void); /* of the machine; 0: unknown                    */
 
 #endif

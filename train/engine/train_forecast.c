@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer.h"
+
 enum { MOST_UPDATES = 16 };
 
 /* Bytes of its buffer that OpenBLAS touches per thread. CPUs with AVX2 use our own products. */
@@ -33,7 +35,7 @@ size_t tp__run_memory_resident(void)
 }
 
 /* getrusage would include the peak of the process that started this one. */
-static size_t resident_peak(void)
+size_t tp__run_memory_peak(void)
 {
     return bytes_in("/proc/self/status", "VmHWM");
 }
@@ -41,6 +43,11 @@ static size_t resident_peak(void)
 size_t tp__run_memory_available(void)
 {
     return bytes_in("/proc/meminfo", "MemAvailable");
+}
+
+size_t tp__run_memory_installed(void)
+{
+    return bytes_in("/proc/meminfo", "MemTotal");
 }
 
 /* ---- the forecast ---- */
@@ -108,7 +115,7 @@ static void add_process(const tp_trainer *r, tp_forecast *m)
     const size_t now = tp__run_memory_resident();
     const double process =
         m->process + m->state + m->ahead + (now > used ? (double)(now - used) : 0);
-    const double before = (double)resident_peak();
+    const double before = (double)tp__run_memory_peak();
     m->process = process > before ? process : before;
 }
 

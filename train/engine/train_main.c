@@ -37,6 +37,8 @@ static bool begin(tp_trainer *r)
     tp__progress_start(&r->bar, R->update, r->last, r->o->time, R->rank > 0);
     r->notes = json_object();
     tp__run_describe(r);
+    if (!tp__run_forecast(r, r->o->recompute, &r->plan, r->plan_why, sizeof r->plan_why))
+        r->plan = (tp_forecast){ 0 };
     const bool done = tp__run_everywhere(r, tp__run_fine(r) && (R->rank > 0 || tp__run_files(r)));
     json_decref(r->notes);
     r->notes = NULL;

@@ -145,6 +145,7 @@ static bool open_fresh(tp_trainer *r)
     const char *init = r->o->init;
     if (!r->o->plan && r->run.rank == 0 && !r->o->overwrite && !is_free(r)) return false;
     r->saved = -1;
+    tp__run_compare(r);
     if (!init) return begin_with(r, NULL);
     tp_file *from = tp_file_open(init);
     const bool done =
@@ -185,8 +186,10 @@ static bool open_resumed(tp_trainer *r, const void *asked, const tp_given_flags 
     if (done && !tp_options_read(r->t->command.table, r->run.settings, from, why, sizeof why))
         done = tp__run_fail(r, "%s", why);
     const int64_t steps = r->o->steps;
-    done = done && tp__run_merge(r, asked, given) && open_data(r, from) &&
-           keeps_the_schedule(r, steps) && build_run(r, from, true) && tp__run_load(r, from);
+    done = done && tp__run_merge(r, asked, given);
+    if (done) tp__run_compare(r);
+    done = done && open_data(r, from) && keeps_the_schedule(r, steps) && build_run(r, from, true) &&
+           tp__run_load(r, from);
     tp_file_close(from);
     return done && tp__run_find_best(r);
 }
@@ -199,23 +202,13 @@ static bool discard(tp_trainer *r, const char *former)
                         strerror(errno));
 }
 
-static json_t *config(tp_trainer *r)
-{
-    json_t *c = json_object();
-    json_object_set_new(c, "program", json_string(tp__run_program(r->t)));
-    json_object_set_new(c, "version", json_string(tp_version()));
-    json_object_set_new(c, "parameters", json_integer(tp_params_count(r->run.P)));
-    json_object_update(c, r->notes);
-    json_object_set_new(c, "settings", tp__options_json(r->t->command.table, r->run.settings));
-    return c;
-}
-
 bool tp__run_files(tp_trainer *r)
 {
     const bool resumed = r->o->resume;
     r->begun = true;
     const int64_t keep = r->unvalidated ? r->run.update - 1 : r->run.update;
-    if (!tp__folder_config(&r->folder, config(r))) return tp__run_fail(r, "%s", r->folder.why);
+    if (!tp__folder_config(&r->folder, tp__run_config(r)))
+        return tp__run_fail(r, "%s", r->folder.why);
     if (!resumed && (!discard(r, r->folder.last) || !discard(r, r->folder.best))) return false;
     if (!tp__log_open(&r->log, r->folder.log, keep)) return tp__run_fail(r, "%s", r->log.why);
     r->seconds = tp__log_last(&r->log, "seconds");
@@ -292,6 +285,7 @@ void tp__run_close(tp_trainer *r)
 {
     tp__log_close(&r->log);
     json_decref(r->notes);
+    json_decref(r->preset);
     if (r->run.state) free_parts(r);
     if (r->run.settings) tp_options_free(r->t->command.table, r->run.settings);
     free(r->run.settings);

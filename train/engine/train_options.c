@@ -107,6 +107,9 @@ const tp_option tp_report_options[] = {
     TP_INT("checkpoint-every", O, checkpoint_every, 0, TP_BIG, TP_FREE,
            "Updates between checkpoints, in addition to those at the end of each epoch and of the "
            "run; 0: only those."),
+    TP_FLAG("report", O, report, 0,
+            "Write report.html into the run's folder after each validation: a page with curves, "
+            "settings, memory and time, as tp-report does."),
     { 0 },
 };
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "forecast.h"
+#include "trainer.h"
 
 enum { WARM_UP = 2, MAX_WAYS = 3 };
 static const char *const way_names[MAX_WAYS] = { "none", "attention", "block" };
@@ -173,10 +173,11 @@ int tp__run_plan(tp_trainer *r)
 void tp__run_announce(tp_trainer *r)
 {
     tp_run *R = &r->run;
-    tp_forecast m, less;
+    const tp_forecast m = r->plan;
+    tp_forecast less;
     char why[sizeof r->why];
-    if (!tp__run_forecast(r, r->o->recompute, &m, why, sizeof why)) {
-        tp_run_say(R, "warning: the memory of a step cannot be predicted: %s", why);
+    if (m.peak <= 0) {
+        tp_run_say(R, "warning: the memory of a step cannot be predicted: %s", r->plan_why);
         return;
     }
     const double available = (double)tp__run_memory_available() + (double)tp__run_memory_resident();

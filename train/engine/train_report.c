@@ -7,8 +7,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <tapegrad/report.h>
 #include <unistd.h>
 
+#include "op_times.h"
 #include "trainer.h"
 
 /* ---- what is due ---- */
@@ -148,8 +150,10 @@ static json_t *make_line(tp_trainer *r, const snapshot *now, bool epoch_end, jso
     snprintf(key, sizeof key, "%s_per_s", r->t->unit);
     set(line, key, now->units_per_s);
     json_object_set_new(line, "memory", json_integer((json_int_t)now->memory));
+    json_object_set_new(line, "process", json_integer((json_int_t)tp__run_memory_peak()));
     if (epoch_end) set(line, "train_loss", r->sum.epoch / (double)r->sum.of_epoch);
     if (validation) json_object_update_missing(line, validation);
+    if (validation && r->o->profile) json_object_set_new(line, "ops", tp__op_times_json(R->D));
     return line;
 }
 
@@ -165,6 +169,16 @@ static bool report(tp_trainer *r, const snapshot *now, bool epoch_end, json_t *v
 
 /* ---- files ---- */
 
+/* The page is no part of the run: what it lacks is a warning. */
+static void write_page(tp_trainer *r)
+{
+    char path[TP_PATH + 32], why[TP_PATH + 600];
+    const char *const folder = r->folder.path;
+    tp_run_path(&r->run, "report.html", path, sizeof path);
+    if (!tp_report_write(path, &folder, 1, why, sizeof why))
+        tp_run_say(&r->run, "warning: no page of this run: %s", why);
+}
+
 static bool write_files(tp_trainer *r, const snapshot *now, duties todo)
 {
     json_t *validation = NULL;
@@ -176,12 +190,15 @@ static bool write_files(tp_trainer *r, const snapshot *now, duties todo)
     }
     bool done = tp__run_fine(r);
     if (done && todo.report && !r->unvalidated) done = report(r, now, todo.epoch_end, validation);
+    const bool validated = validation && !r->unvalidated;
     json_decref(validation);
     if (done && todo.epoch_end && !r->unvalidated) {
         r->sum.epoch = 0;
         r->sum.of_epoch = 0;
     }
-    return done && (!(todo.save || r->unvalidated) || tp__run_save(r));
+    done = done && (!(todo.save || r->unvalidated) || tp__run_save(r));
+    if (done && r->o->report && validated && r->run.rank == 0) write_page(r);
+    return done;
 }
 
 /* Recreates a run folder that was removed during the run and saves a checkpoint in it. A folder

@@ -11,8 +11,8 @@
 
 static bool is_in_log(const tp_training *t, const char *name)
 {
-    const char *const ours[] = { "step",      "epoch",  "seconds",    "loss", "lr",
-                                 "grad_norm", "memory", "train_loss", t->unit };
+    const char *const ours[] = { "step",   "epoch",   "seconds", "loss",       "lr",   "grad_norm",
+                                 "memory", "process", "ops",     "train_loss", t->unit };
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (strcmp(name, ours[i]) == 0) return true;
     return false;
@@ -62,10 +62,13 @@ static const char every_folder[] =
     "    last.safetensors  checkpoint: everything the next update depends on\n"
     "    best.safetensors  the weights with the best validation score, and their configuration\n"
     "    log.jsonl         one JSON object per report: step, seconds (of training, without\n"
-    "                      validations and checkpoints), loss, lr, grad_norm, memory (peak\n"
-    "                      bytes); if the data has epochs, also epoch and, at the end of\n"
-    "                      each, train_loss\n"
-    "    config.json       all settings\n"
+    "                      validations and checkpoints), loss, lr, grad_norm, memory and\n"
+    "                      process (peak bytes of device and process); if the data has\n"
+    "                      epochs, also epoch and, at the end of each, train_loss; with\n"
+    "                      --profile, after a validation also ops\n"
+    "    config.json       all settings, those of the preset that differ (preset_values),\n"
+    "                      machine, expected memory (memory_plan)\n"
+    "    report.html       with --report: a page with curves, settings, memory and time\n"
     "    lock              locked while a process uses the folder\n\n"
     "EXIT STATUS\n"
     "    0    the run is complete, or --time is up\n"

@@ -6,13 +6,15 @@
  *     one update        train_update.c   batches, gradients, the optimiser
  *     after it          train_report.c   validation, log, checkpoints
  *     checkpoints       train_state.c    last and best
- *     forecasts         train_plan.c, train_forecast.c */
+ *     forecasts         train_plan.c, train_forecast.c
+ *     config.json       train_config.c */
 #ifndef TP_TRAINER_H
 #define TP_TRAINER_H
 
 #include <tapegrad/train.h>
 
 #include "folder.h"
+#include "forecast.h"
 #include "log.h"
 #include "progress.h"
 
@@ -28,7 +30,7 @@ typedef struct tp_stopwatch {
     int64_t updates;
 } tp_stopwatch;
 
-typedef struct tp_trainer {
+struct tp_trainer {
     tp_run run;
     const tp_training *t;
     tp_command command; /* t's, with the manual completed */
@@ -39,7 +41,8 @@ typedef struct tp_trainer {
     tp_folder folder;
     tp_run_log log;
     tp_progress bar;
-    json_t *notes; /* filled by tp_run_note; NULL: notes are dropped */
+    json_t *preset; /* its values of settings that differ from it; NULL: unknown    */
+    json_t *notes;  /* filled by tp_run_note; NULL: notes are dropped */
 
     tp_optim *O;
     tp_ema *ema;      /* NULL: no averages                    */
@@ -59,8 +62,10 @@ typedef struct tp_trainer {
     int64_t patience; /* calls of tp_run_stopped until a trial's validation ends; 0: no limit */
     bool begun;       /* files of the run have been written into its folder           */
     bool opened;      /* the program's open or share has been called                  */
+    tp_forecast plan; /* of the memory; all zero: none, for the reason in plan_why    */
+    char plan_why[6000];
     char why[6000];
-} tp_trainer;
+};
 
 /* ---- train_settings.c ---- */
 
@@ -102,6 +107,14 @@ void tp__run_trial_end(tp_trainer *trial);
 
 /* Writes the first files of the run's folder: config.json and an empty or shortened log. */
 bool tp__run_files(tp_trainer *r);
+
+/* ---- train_config.c ---- */
+
+/* Sets r->preset. Call before the program's open, which may complete the settings. */
+void tp__run_compare(tp_trainer *r);
+
+/* What config.json says: program, model, settings, the preset's, machine, forecast of the memory. */
+json_t *tp__run_config(tp_trainer *r);
 
 /* ---- failures: train_run.c ---- */
 

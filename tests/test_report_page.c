@@ -1,0 +1,247 @@
+/* test_report_page.c - the page of tp-report in a headless Chromium: curves, keys, pointer, hostile
+ * texts, phone, dark, no scripts, no network. Skipped where there is no Chromium. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <tapegrad/file.h>
+#include <tapegrad/report.h>
+
+#include "support_browser.h"
+#include "support_files.h"
+#include "support_folder.h"
+#include "support_program.h"
+
+#define EVIL "</script><script>window.hacked = 1</script>\\\"'<img src=x onerror='hacked=1'>"
+#define SVG                                                                                        \
+    "<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'>"                                \
+    "<script>fetch('http://example.invalid/a')</script>"                                           \
+    "<image href='http://example.invalid/b' width='9' height='9'/></svg>"
+
+enum { LINES = 40 };
+
+static double loss_at(int run, int line)
+{
+    return 4.0 / line + 0.25 * run + 0.125;
+}
+
+/* A run with LINES reports, every tenth with a validation; report 20 of run 0 has no loss. */
+static void make_run(const char *name, int n)
+{
+    char path[200], config[1000];
+    cr_assert(tp_make_folders(name, path, sizeof path));
+    snprintf(path, sizeof path, "%s/log.jsonl", name);
+    FILE *f = fopen(path, "w");
+    for (int i = 1; i <= LINES; i++) {
+        fprintf(f, "{\"step\":%d,\"images\":%d,\"seconds\":%d", 10 * i, 320 * i, 2 * i);
+        if (n == 0 && i == 20)
+            fprintf(f, ",\"loss\":null");
+        else
+            fprintf(f, ",\"loss\":%.9g", loss_at(n, i));
+        fprintf(f, ",\"lr\":0.%03d,\"memory\":9000000", i);
+        if (i % 10 == 0) fprintf(f, ",\"test_loss\":%.9g", loss_at(n, i) + 0.5);
+        if (i == LINES) fprintf(f, ",\"ops\":[[\"linear\",\"forward\",40,1.5]]");
+        fprintf(f, "}\n");
+    }
+    fclose(f);
+    snprintf(path, sizeof path, "%s/config.json", name);
+    snprintf(config, sizeof config,
+             "{\"program\":\"p\",\"unit\":\"images\",\"score\":\"test_loss\",\"higher\":false,"
+             "\"settings\":{\"lr\":0.%d,\"data\":\"" EVIL "\",\"preset\":\"tiny\"},"
+             "\"preset_values\":{\"lr\":0.5},"
+             "\"memory_plan\":{\"weights\":1000000,\"activations\":7000000,\"peak\":8000000}}",
+             n + 1);
+    write_bytes(path, config, strlen(config));
+}
+
+static void make_page(void)
+{
+    char why[1000] = "";
+    const char *const runs[] = { "first", "second" };
+    make_run("first", 0);
+    make_run("second", 1);
+    write_bytes("first/map.svg", SVG, strlen(SVG));
+    write_bytes("second/samples.txt", EVIL, strlen(EVIL));
+    cr_assert(tp_report_write("page.html", runs, 2, why, sizeof why), "%s", why);
+}
+
+static void begin(void)
+{
+    program_begin("");
+    if (!browser_open()) {
+        program_end();
+        cr_skip_test("there is no chromium: apt-get install chromium");
+    }
+    make_page();
+}
+
+static void end(void)
+{
+    cr_expect_str_eq(complaints, "", "the page complains or leaves the machine:\n%s", complaints);
+    browser_close();
+    program_end();
+}
+
+/* Presses Tab until the element with this id, or of this selector, has the focus. */
+static void tab_to(const char *selector)
+{
+    char test[400];
+    snprintf(test, sizeof test, "document.activeElement.matches('%s')", selector);
+    for (int i = 0; i < 100; i++) {
+        if (page_number(test) == 1) return;
+        press("Tab");
+    }
+    cr_assert_fail("Tab does not lead to %s", selector);
+}
+
+#define COUNT(selector) page_number("document.querySelectorAll('" selector "').length")
+
+Test(report_page, shows_the_log)
+{
+    begin();
+    browser_look("light", 1100, 900);
+    browse("page.html");
+    cr_expect_eq(COUNT("path.curve.training"), 2);
+    cr_expect_eq(COUNT("path.curve.validation"), 2);
+    cr_expect_eq(COUNT("#chart circle"), 2 * LINES / 10, "a dot per validation");
+    cr_expect_eq(
+        page_number("(document.querySelector('path.training[data-run=first]').getAttribute("
+                    "'d').match(/M/g) || []).length"),
+        2, "a value that is no number leaves a gap");
+    cr_expect_eq(page_number("(document.querySelector('path.training[data-run=second]')"
+                             ".getAttribute('d').match(/[ML]/g) || []).length"),
+                 LINES);
+    for (int run = 0; run < 2; run++)
+        for (int i = 1; i <= LINES / 10; i++) {
+            char cell[400], value[40];
+            snprintf(cell, sizeof cell,
+                     "document.querySelectorAll('[aria-label=Validations]')[%d].querySelectorAll("
+                     "'tbody tr')[%d].lastElementChild.textContent.replace('best ', '')",
+                     run, i - 1);
+            snprintf(value, sizeof value, "%.6g", loss_at(run, 10 * i) + 0.5);
+            cr_expect_str_eq(page_text(cell), value);
+        }
+    cr_expect_eq(COUNT("[aria-label=Validations] tr.best"), 2, "the best of each run is marked");
+    cr_expect(strstr(page_text("document.querySelector('[aria-label=\"Settings that differ\"]')"
+                               ".textContent"),
+                     "lr0.10.2"));
+    cr_expect(strstr(page_text("document.querySelector('[aria-label=Memory]').textContent"),
+                     "peak of a step8.0 MB9.0 MB112.5 %"));
+    cr_expect(strstr(page_text("document.querySelector('[aria-label=\"Time by op\"]').textContent"),
+                     "linearforward401.5"));
+    end();
+}
+
+Test(report_page, is_harmless)
+{
+    begin();
+    browse("page.html");
+    cr_expect(isnan(page_number("window.hacked")), "a text became a script");
+    cr_expect_eq(page_number("document.scripts.length"), 2);
+    cr_expect_eq(page_number("document.images.length"), 1);
+    cr_expect_eq(page_number("document.images[0].naturalWidth"), 9, "the picture is drawn");
+    cr_expect(strstr(page_text("document.querySelector('pre').textContent"), "<img src=x onerror"));
+    cr_expect(
+        strstr(page_text("document.querySelector('#sections').textContent"), "window.hacked = 1"));
+    end();
+}
+
+Test(report_page, keys_reach_everything)
+{
+    char value[40];
+    begin();
+    browser_look("light", 1100, 900);
+    browse("page.html");
+    const char *const stops[] = { "#quantity",      "#axis",        "#log",    "#smoothing",
+                                  "#legend button", "#chart > svg", ".scroll", "summary" };
+    for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) tab_to(stops[i]);
+    cr_expect_eq(
+        page_number("[...document.querySelectorAll('select, input, button, svg[tabindex]')]"
+                    ".filter((e) => !(e.labels && e.labels.length) && !e.textContent.trim()"
+                    " && !e.getAttribute('aria-label')).length"),
+        0, "every control has a name");
+
+    browse("page.html");
+    tab_to("#quantity");
+    press("ArrowDown");
+    cr_expect(strstr(page_text("document.querySelector('#chart text.label').textContent"),
+                     "learning rate"));
+    press("ArrowUp");
+    tab_to("#axis");
+    press("ArrowDown");
+    cr_expect(strstr(page_text("document.querySelector('#chart > svg').getAttribute('aria-label')"),
+                     "by images"));
+    press("ArrowUp");
+    tab_to("#log");
+    page_text("window.before = document.querySelector('path.curve').getAttribute('d')");
+    press(" ");
+    cr_expect_eq(page_number("document.querySelector('path.curve').getAttribute('d') === before"),
+                 0, "logarithmic");
+    tab_to("#smoothing");
+    press("ArrowRight");
+    cr_expect_eq(COUNT("path.raw"), 2);
+    press("Home");
+    tab_to("#legend button");
+    press(" ");
+    cr_expect_eq(COUNT("path.curve.training"), 1);
+    cr_expect_str_eq(page_text("document.activeElement.getAttribute('aria-pressed')"), "false");
+    press("Enter");
+    cr_expect_eq(COUNT("path.curve.training"), 2);
+
+    tab_to("#chart > svg");
+    press("ArrowRight");
+    press("ArrowRight");
+    snprintf(value, sizeof value, "first training %.6g", loss_at(0, 2));
+    cr_expect(strstr(page_text("document.querySelector('#live').textContent"), value), "%s: %s",
+              value, page_text("document.querySelector('#live').textContent"));
+    press("End");
+    snprintf(value, sizeof value, "%.6g", loss_at(1, LINES));
+    cr_expect(strstr(page_text("document.querySelector('#readout').textContent"), value));
+    press("Home");
+    press("+");
+    cr_expect_eq(page_number("document.querySelector('#whole').disabled"), 0, "magnified");
+    cr_expect_lt(page_number("(document.querySelector('path.training[data-run=second]')"
+                             ".getAttribute('d').match(/[ML]/g) || []).length"),
+                 LINES);
+    press("-");
+    cr_expect_eq(page_number("document.querySelector('#whole').disabled"), 1);
+    press("ArrowLeft");
+    press("Escape");
+    cr_expect_eq(page_number("document.querySelector('#readout').hidden"), 1);
+    end();
+}
+
+Test(report_page, pointer)
+{
+    char value[40];
+    begin();
+    browser_look("light", 1100, 900);
+    browse("page.html");
+    point("#chart > svg", 0.99, 0.5);
+    snprintf(value, sizeof value, "%.6g", loss_at(0, LINES));
+    cr_expect(strstr(page_text("document.querySelector('#readout').textContent"), value));
+    drag("#chart > svg", 0.3, 0.6);
+    cr_expect_eq(page_number("document.querySelector('#whole').disabled"), 0, "magnified");
+    page_text("document.querySelector('#whole').click()");
+    cr_expect_eq(page_number("document.querySelector('#whole').disabled"), 1);
+    end();
+}
+
+Test(report_page, looks)
+{
+    begin();
+    browser_look("light", 360, 740);
+    browse("page.html");
+    cr_expect_leq(page_number("document.documentElement.scrollWidth"), 360,
+                  "nothing is wider than a phone");
+    cr_expect_eq(COUNT("path.curve"), 4);
+    page_text("window.light = getComputedStyle(document.documentElement).backgroundColor");
+    cr_expect_str_eq(page_text("light"), "rgb(255, 255, 255)");
+    browser_look("dark", 360, 740);
+    cr_expect_str_eq(page_text("getComputedStyle(document.documentElement).backgroundColor"),
+                     "rgb(16, 20, 24)");
+    browser_scripts(false);
+    browse("page.html");
+    cr_expect(strstr(page_text("document.querySelector('noscript').innerText"), "second"));
+    end();
+}

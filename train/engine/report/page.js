@@ -1,0 +1,388 @@
+/* page.js - reads the data in #data and builds the page: notices, figures, curves, tables.
+ *
+ *   data = { runs: [{ name, folder, config, log, files, notes }] }
+ *   log  = { lines, validations, rows, values: { key: [...] }, at: { key: [row, ...] }, best, last, ops }
+ *
+ * log.at names the rows of keys that are not on every line; a null is a value that was no number. */
+
+const runs = JSON.parse(document.getElementById("data").textContent).runs;
+const byId = (id) => document.getElementById(id);
+const single = runs.length === 1;
+
+/* ---- what the keys of a log mean: name, unit, name in narrow places ---- */
+
+const NAMES = {
+  step: ["updates", ""], epoch: ["epochs", ""], seconds: ["training time", "s"], tokens: ["tokens", ""], images: ["images", ""],
+  loss: ["loss", "nats"], test_loss: ["loss of the validation", "nats", "validation loss"], valid_loss: ["loss of the validation", "nats", "validation loss"],
+  train_loss: ["mean loss of the epoch", "nats", "epoch's loss"], bpc: ["bits per character", "", "bpc"], valid_bpc: ["bits per character of the validation", "", "validation bpc"],
+  top1: ["top-1 accuracy of the validation", "%", "top-1"], top5: ["top-5 accuracy of the validation", "%", "top-5"],
+  lr: ["learning rate", ""], grad_norm: ["norm of the gradient", ""], memory: ["peak memory of the device", "MB"],
+  process: ["peak memory of the process", "MB"], waited: ["time waited for data", "fraction"], skipped: ["examples skipped", ""],
+};
+const AXES = ["step", "epoch", "tokens", "images", "seconds"];
+const BYTES = new Set(["memory", "process"]);
+
+function nameOf(key) {
+  if (NAMES[key]) return NAMES[key][0];
+  return key.endsWith("_per_s") ? "speed" : key;
+}
+
+function shortOf(key) {
+  return (NAMES[key] && NAMES[key][2]) || nameOf(key);
+}
+
+function unitOf(key) {
+  if (NAMES[key]) return NAMES[key][1];
+  return key.endsWith("_per_s") ? `${key.slice(0, -"_per_s".length)}/s` : "";
+}
+
+function labelOf(key, name = nameOf(key)) {
+  return unitOf(key) && unitOf(key) !== name ? `${name} (${unitOf(key)})` : name;
+}
+
+function megabytes(bytes) {
+  return `${bytes < 1e7 ? (bytes / 1e6).toFixed(1) : grouped(Math.round(bytes / 1e6))} MB`;
+}
+
+function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "\u2013";
+  const s = Math.round(seconds), two = (n) => String(n).padStart(2, "0");
+  if (s < 60) return `${Number(seconds.toPrecision(3))} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${two(s % 60)} s`;
+  return `${Math.floor(s / 3600)} h ${two(Math.floor((s % 3600) / 60))} min`;
+}
+
+/* ---- the runs: each column of the log as long as its rows; undefined: the line lacks the key ---- */
+
+runs.forEach((run, i) => {
+  const log = run.log;
+  run.columns = {};
+  for (const [key, values] of Object.entries(log.values)) {
+    const factor = BYTES.has(key) ? 1e-6 : 1, scaled = values.map((v) => (v === null ? null : v * factor));
+    if (!log.at[key]) run.columns[key] = scaled;
+    else {
+      run.columns[key] = new Array(log.rows).fill(undefined);
+      log.at[key].forEach((row, k) => { run.columns[key][row] = scaled[k]; });
+    }
+  }
+  run.color = `var(--c${i % 8})`;
+  run.dash = ["none", "7 4", "2 4", "10 3 2 3"][Math.floor(i / 8) % 4];
+  run.shown = true;
+  run.settings = run.config.settings || {};
+});
+
+const has = (key) => runs.some((r) => r.columns[key]);
+
+function points(run, key, axis) {
+  const xs = run.columns[axis], ys = run.columns[key], list = [];
+  if (!xs || !ys) return list;
+  for (let i = 0; i < ys.length; i++) if (ys[i] !== undefined && xs[i] != null) list.push({ x: xs[i], y: ys[i] });
+  return list;
+}
+
+/* Quantities to draw: the training's value with the validation's where both are logged. */
+function quantities() {
+  const keys = [...new Set(runs.flatMap((r) => Object.keys(r.columns)))].filter((k) => !AXES.includes(k));
+  const scores = new Set(runs.map((r) => r.log.score)), taken = new Set(), list = [];
+  for (const key of keys) {
+    const validation = [`valid_${key}`, `test_${key}`].find(has);
+    if (validation) {
+      taken.add(validation);
+      list.push({ training: key, validation });
+    }
+  }
+  for (const key of keys)
+    if (!taken.has(key) && !list.some((q) => q.training === key)) {
+      const sparse = runs.every((r) => !r.columns[key] || r.log.at[key]) || scores.has(key) || key.startsWith("top");
+      list.push(sparse ? { validation: key } : { training: key });
+    }
+  const rank = (q) => (scores.has(q.validation) ? 0 : q.training === "loss" ? 1 : q.validation ? 2 : 3);
+  return list.sort((a, b) => rank(a) - rank(b));
+}
+
+/* ---- learning curves ---- */
+
+function option(text, value) {
+  return element("option", { value }, text);
+}
+
+function startCurves() {
+  const choices = quantities(), axes = AXES.filter(has);
+  if (choices.length === 0 || axes.length === 0) {
+    byId("curves").replaceChildren(element("h2", {}, "Learning curves"), element("p", {}, "There are no reports yet."));
+    return;
+  }
+  choices.forEach((q, i) => byId("quantity").append(option(nameOf(q.training || q.validation), i)));
+  axes.forEach((a) => byId("axis").append(option(nameOf(a), a)));
+  const now = () => ({ q: choices[byId("quantity").value], axis: byId("axis").value });
+  const curvesOf = (run, { q, axis }) => ["training", "validation"].filter((kind) => q[kind]).map((kind) => (
+    { kind, run, name: run.name, color: run.color, dash: run.dash, points: points(run, q[kind], axis) }));
+
+  const readout = (x) => {
+    const { q, axis } = now(), at = axis === "seconds" ? duration : number;
+    const value = (s) => { /* the point nearest to x, unless the curve has ended before */
+      const known = s.points.filter((p) => p.y !== null);
+      if (known.length === 0 || x > known[known.length - 1].x + (known[known.length - 1].x - known[0].x) * 0.1) return { text: "\u2013" };
+      const point = known.reduce((best, p) => (Math.abs(p.x - x) < Math.abs(best.x - x) ? p : best));
+      return { point, text: number(point.y), at: point.x === x ? null : at(point.x) };
+    };
+    const rows = runs.filter((r) => r.shown).map((run) => (
+      { name: run.name, color: run.color, values: curvesOf(run, { q, axis }).map(value) }));
+    return { title: `${at(x)} ${axis === "seconds" ? "of training" : nameOf(axis)}`, head: ["training", "validation"].filter((kind) => q[kind]), rows };
+  };
+  const chart = new Chart(byId("chart"), readout, (text) => { byId("live").textContent = text; },
+    (on) => { byId("whole").disabled = !on; });
+
+  const update = () => {
+    const { q, axis } = now();
+    const name = labelOf(q.training || q.validation);
+    byId("chart").querySelector("svg").setAttribute("aria-label", `${name} by ${labelOf(axis)}`);
+    byId("legend").querySelectorAll(".kind").forEach((k) => { k.hidden = !(q.training && q.validation); });
+    byId("smoothing").disabled = !q.training;
+    chart.show({ xLabel: labelOf(axis), yLabel: name, log: byId("log").checked, smoothing: Number(byId("smoothing").value),
+      series: runs.filter((r) => r.shown).flatMap((r) => curvesOf(r, { q, axis })).filter((s) => s.points.length > 0) });
+  };
+  startLegend(update);
+  for (const id of ["quantity", "axis", "log"]) byId(id).addEventListener("change", update);
+  byId("smoothing").addEventListener("input", update);
+  byId("whole").addEventListener("click", () => chart.magnify(null));
+  update();
+}
+
+function sample(stroke, width, dash, dot) {
+  const svg = shape("svg", { width: 26, height: 10, "aria-hidden": "true" });
+  svg.append(shape("line", { x1: 1, x2: 25, y1: 5, y2: 5, stroke, "stroke-width": width, "stroke-dasharray": dash }));
+  if (dot) svg.append(shape("circle", { cx: 13, cy: 5, r: 3.4, fill: stroke }));
+  return svg;
+}
+
+function startLegend(update) {
+  for (const run of runs) {
+    const button = element("button", { type: "button", "aria-pressed": "true" }, sample(run.color, 3, run.dash), run.name);
+    button.addEventListener("click", () => {
+      run.shown = !run.shown;
+      button.setAttribute("aria-pressed", String(run.shown));
+      update();
+    });
+    byId("legend").append(button);
+  }
+  byId("legend").append(
+    element("span", { class: "kind" }, sample("currentColor", 1.6, "none"), "training"),
+    element("span", { class: "kind" }, sample("currentColor", 2.6, "none", true), "validation"));
+}
+
+/* ---- sections ---- */
+
+function section(title, ...children) {
+  const shown = children.flat().filter(Boolean);
+  if (shown.length) byId("sections").append(element("section", {}, element("h2", {}, title), ...shown));
+}
+
+/* One part per run; if there are several, under its name, which folds it, and only two are open. */
+function perRun(title, make) {
+  const parts = runs.map((run) => ({ run, parts: [make(run)].flat().filter(Boolean) })).filter((p) => p.parts.length);
+  section(title, ...parts.flatMap((p, i) => (single ? p.parts
+    : [element("details", { open: runs.length <= 2 || i === 0 }, element("summary", { class: "run" }, colored(p.run.color), p.run.name), ...p.parts)])));
+}
+
+/* head: [{ text, number }]; a row is a list of texts or nodes, or { best, cells }. */
+function table(label, head, rows, whole) {
+  const cell = (c, i) => (i === 0 ? element("th", { scope: "row", class: head[0].number && "number" }, c)
+    : element("td", { class: head[i].number && "number" }, c));
+  const body = rows.map((r) => element("tr", { class: r.best && "best" }, ...(r.cells || r).map(cell)));
+  return element("div", { class: whole ? "scroll whole" : "scroll", tabindex: 0, role: "region", "aria-label": label },
+    element("table", {}, element("thead", {}, element("tr", {}, ...head.map((h) => element("th", { scope: "col", class: h.number && "number" }, h.text)))),
+      element("tbody", {}, ...body)));
+}
+
+const words = (...texts) => texts.map((text) => ({ text }));
+const numbers = (...texts) => texts.map((text) => ({ text, number: true }));
+
+function valueText(v) {
+  if (v === undefined) return "\u2013";
+  if (v === null || v === "") return "not set";
+  if (typeof v === "boolean") return v ? "yes" : "no";
+  if (typeof v === "number") return String(v);
+  return typeof v === "string" ? v : JSON.stringify(v);
+}
+
+function scoreText(run, row) {
+  const key = run.log.score;
+  return row && row[key] !== undefined ? `${number(row[key])}${unitOf(key) === "%" ? " %" : ""}` : "\u2013";
+}
+
+const speedKey = (run) => Object.keys(run.log.values).find((k) => k.endsWith("_per_s"));
+
+/* ---- the top of the page ---- */
+
+function startTop() {
+  const c = runs[0].config;
+  const facts = single ? [c.program, c.model, runs[0].folder] : [`${runs.length} runs`];
+  byId("subtitle").textContent = facts.filter((f) => typeof f === "string").join(" \u00b7 ");
+  for (const run of runs)
+    for (const note of run.notes) byId("notices").append(element("li", {}, single ? note : `${run.name}: ${note}`));
+}
+
+function tile(name, value, more) {
+  byId("tiles").append(element("div", {}, element("dt", {}, name), element("dd", {}, value, more && element("small", {}, more))));
+}
+
+function startTiles() {
+  const run = runs[0], { last, best, score } = run.log, c = run.config;
+  if (!single || !last) return;
+  if (best) tile(`best ${shortOf(score)}`, scoreText(run, best), `after update ${number(best.step)}`);
+  const whole = Number.isInteger(c.updates) && c.updates > 0 ? `of ${number(c.updates)}, ${number(Math.floor((100 * last.step) / c.updates))} %` : "";
+  tile("updates", number(last.step), whole);
+  tile("training time", duration(last.seconds), last.epoch !== undefined ? `${number(last.epoch)} epochs` : "");
+  tile("loss", number(last.loss), "at the last report");
+  const speed = speedKey(run);
+  if (speed) tile("speed", number(Math.round(last[speed])), unitOf(speed));
+  if (c.parameters) tile("parameters", number(c.parameters), typeof c.model === "string" ? c.model : "");
+  if (last.memory) tile("peak memory", megabytes(last.memory), "of the device");
+}
+
+function startResults() {
+  if (single) return;
+  const score = runs[0].log.score, same = runs.every((r) => r.log.score === score);
+  const values = runs.map((r) => r.log.best && r.log.best[r.log.score]);
+  const known = values.filter((v) => typeof v === "number");
+  const top = runs[0].log.higher ? Math.max(...known) : Math.min(...known);
+  section("Results", table("Results of the runs", [...words("run"), ...numbers(same ? `best ${shortOf(score)}` : "best validation", "after update", "updates", "loss", "training time", "speed", "parameters", "peak memory")],
+    runs.map((r, i) => {
+      const l = r.log.last || {}, b = r.log.best, speed = speedKey(r);
+      const cells = [element("span", {}, colored(r.color), r.name), scoreText(r, b), b ? number(b.step) : "\u2013", number(l.step), number(l.loss), duration(l.seconds),
+        speed && l[speed] ? `${number(Math.round(l[speed]))} ${unitOf(speed)}` : "\u2013", number(r.config.parameters), l.memory ? megabytes(l.memory) : "\u2013"];
+      return { best: same && known.length > 1 && values[i] === top, cells };
+    }), true));
+}
+
+/* ---- settings ---- */
+
+const HOUSEKEEPING = new Set(["run-dir", "resume", "overwrite", "plan", "report"]);
+
+function startSettings() {
+  const all = [...new Set(runs.flatMap((r) => Object.keys(r.settings)))];
+  const differing = all.filter((k) => !HOUSEKEEPING.has(k) && new Set(runs.map((r) => JSON.stringify(r.settings[k]))).size > 1);
+  if (!single)
+    section("Differences between the settings", differing.length === 0 ? element("p", {}, "All settings are equal.")
+      : table("Settings that differ", words("setting", ...runs.map((r) => r.name)), differing.map((k) => [k, ...runs.map((r) => valueText(r.settings[k]))]), true));
+  perRun("Settings", (run) => {
+    const preset = run.config.preset_values, keys = Object.keys(run.settings), parts = [];
+    const changed = preset && Object.keys(preset).filter((k) => !HOUSEKEEPING.has(k) && valueText(preset[k]) !== valueText(run.settings[k]));
+    const name = typeof run.settings.preset === "string" ? `the preset ${run.settings.preset}` : "the defaults";
+    if (changed && changed.length)
+      parts.push(table("Settings that differ from the preset", words("setting", "this run", name), changed.map((k) => [k, valueText(run.settings[k]), valueText(preset[k])]), true));
+    else if (changed) parts.push(element("p", {}, `Nothing differs from ${name}.`));
+    if (keys.length)
+      parts.push(element("details", {}, element("summary", {}, `All ${keys.length} settings`),
+        table("All settings", words("setting", "value"), keys.map((k) => [k, valueText(run.settings[k])]))));
+    return parts;
+  });
+}
+
+/* ---- what it ran on ---- */
+
+const MACHINE = [
+  ["processor", "processor"], ["cores", "cores"], ["threads", "threads"], ["kernels", "kernels"], ["device", "device"],
+  ["memory", "memory"], ["system", "system"],
+];
+
+function startMachine() {
+  const facts = (run) => ({ ...(typeof run.config.machine === "object" ? run.config.machine : {}), tapegrad: run.config.version });
+  const rows = [...MACHINE, ["tapegrad", "tapegrad"]].map(([key, name]) => [name, ...runs.map((r) => {
+    const v = facts(r)[key];
+    return key === "memory" && typeof v === "number" ? `${Number((v / 1e9).toPrecision(3))} GB` : valueText(v);
+  })]).filter((row) => row.slice(1).some((v) => v !== "\u2013"));
+  if (rows.length) section("Machine", table("Machine", words("", ...(single ? [""] : runs.map((r) => r.name))), rows, true));
+}
+
+/* ---- validations ---- */
+
+function startValidations() {
+  perRun("Validations", (run) => {
+    const score = run.columns[run.log.score];
+    if (!score) return null;
+    const at = score.map((v, i) => (v === undefined ? -1 : i)).filter((i) => i >= 0);
+    const keys = Object.keys(run.columns);
+    const own = keys.filter((k) => !AXES.includes(k) && !BYTES.has(k) && (k === run.log.score || k === "loss" || run.log.at[k] || k.startsWith("test_") || k.startsWith("top")));
+    const shown = [...AXES.filter((k) => keys.includes(k) && k !== "seconds"), ...own];
+    const best = run.log.best && run.log.best.step;
+    const rows = at.map((i) => ({ best: run.columns.step[i] === best,
+      cells: shown.map((k) => (run.columns.step[i] === best && k === run.log.score
+        ? element("span", {}, element("span", { class: "mark" }, "best "), number(run.columns[k][i])) : number(run.columns[k][i]))) }));
+    const left = run.log.validations - at.length;
+    return [table("Validations", numbers(...shown.map((k) => labelOf(k, shortOf(k)))), rows),
+      left > 0 && element("p", { class: "faint" }, `${number(left)} further validations between these are in log.jsonl.`)];
+  });
+}
+
+/* ---- memory ---- */
+
+const PARTS = [
+  ["weights", "weights"], ["gradients", "gradients"], ["optimizer", "optimiser"], ["averages", "averages of weights"],
+  ["state", "carried state"], ["activations", "activations"],
+];
+
+function startMemory() {
+  perRun("Memory", (run) => {
+    const plan = run.config.memory_plan, last = run.log.last || {};
+    if (!plan || typeof plan !== "object" || !(plan.peak > 0)) return null;
+    const most = Math.max(plan.peak, last.memory || 0), bar = (name, spans) => element("div", {}, element("span", { class: "faint" }, name), element("div", { class: "bar" }, ...spans));
+    const piece = (bytes, color, title) => {
+      const span = element("span", { title });
+      span.style.cssText = `width:${(100 * bytes) / most}%;background:${color}`;
+      return span;
+    };
+    const parts = PARTS.map(([key, name], i) => ({ name, bytes: plan[key], color: `var(--c${i})` })).filter((p) => p.bytes > 0);
+    const bars = element("div", { class: "bars", "aria-hidden": "true" }, bar("planned", parts.map((p) => piece(p.bytes, p.color, `${p.name}: ${megabytes(p.bytes)}`))),
+      last.memory && bar("used", [piece(last.memory, "var(--faint)", `used: ${megabytes(last.memory)}`)]));
+    const share = (used, planned) => (used && planned ? `${number(Math.round((1000 * used) / planned) / 10)} %` : "");
+    const rows = parts.map((p) => [element("span", {}, colored(p.color), p.name), megabytes(p.bytes), "", ""]);
+    rows.push(["peak of a step", megabytes(plan.peak), last.memory ? megabytes(last.memory) : "\u2013", share(last.memory, plan.peak)]);
+    if (plan.process) rows.push(["whole process", megabytes(plan.process), last.process ? megabytes(last.process) : "\u2013", share(last.process, plan.process)]);
+    return [bars, table("Memory", [...words("part"), ...numbers("planned", "used", "share")], rows, true)];
+  });
+}
+
+/* ---- time by op ---- */
+
+function startOps() {
+  perRun("Time by op", (run) => {
+    const ops = (Array.isArray(run.log.ops) ? run.log.ops : []).filter((o) => Array.isArray(o) && o.length >= 4 && typeof o[3] === "number");
+    if (!ops.length) return null;
+    const all = ops.reduce((sum, o) => sum + o[3], 0);
+    const rows = ops.map(([op, direction, calls, seconds]) => {
+      const fill = element("i", {});
+      fill.style.width = `${(100 * seconds) / all}%`;
+      return [valueText(op), valueText(direction), number(calls), number(Number(seconds.toPrecision(4))), number(Number(((1e6 * seconds) / calls).toPrecision(3))),
+        element("span", {}, `${((100 * seconds) / all).toFixed(1)} %`, element("span", { class: "share" }, fill))];
+    });
+    return [element("p", { class: "faint" }, `Kernel time since the process began: ${duration(all)} in all, validations included.`),
+      table("Time by op", [...words("op", "direction"), ...numbers("calls", "seconds", "\u00b5s a call", "share")], rows)];
+  });
+}
+
+/* ---- pictures and samples ---- */
+
+function startFiles() {
+  perRun("Pictures", (run) => {
+    const pictures = run.files.filter((f) => f.picture);
+    return pictures.length && element("div", { class: "gallery" }, ...pictures.map((f) => element("figure", {},
+      element("img", { src: f.picture, alt: `${f.name} of ${run.name}` }), element("figcaption", {}, f.name))));
+  });
+  perRun("Samples", (run) => run.files.filter((f) => f.text !== undefined).flatMap((f) => [
+    element("p", { class: "faint" }, f.name), element("pre", { tabindex: 0 }, f.text),
+    f.cut && element("p", { class: "faint" }, "The file goes on.")]));
+}
+
+byId("page").hidden = false;
+startTop();
+startTiles();
+startResults();
+startCurves();
+startSettings();
+startValidations();
+startFiles();
+startMemory();
+startOps();
+startMachine();

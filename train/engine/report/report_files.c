@@ -1,0 +1,190 @@
+/* report_files.c - the pictures and texts of a run's folder, and of the folders in it, for the page.
+ *
+ * Pictures become data URIs. Only their first bytes are checked: a browser shows no more of a damaged
+ * picture than there is, and runs nothing that an SVG holds while it is an image. */
+#include <dirent.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <tapegrad/file.h>
+#include <unistd.h>
+
+#include "report.h"
+
+enum { MOST = 256, TEXT = 8 << 10 };
+
+/* Paths within the folder, sorted; files of the folder itself come first. */
+typedef struct listing {
+    const char *folder;
+    char *name[MOST];
+    int n;
+} listing;
+
+/* ---- JSON strings ---- */
+
+/* Length of the UTF-8 character at s, of at most n bytes; 0 if there is none. */
+static size_t character(const unsigned char *s, size_t n)
+{
+    const size_t length = *s < 0x80 ? 1 : *s < 0xc2 ? 0 : *s < 0xe0 ? 2 : *s < 0xf0 ? 3 : 4;
+    if (length == 0 || length > n || *s > 0xf4) return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    if (*s == 0xe0 && s[1] < 0xa0) return 0; /* longer than needed       */
+    if (*s == 0xed && s[1] > 0x9f) return 0; /* half of a surrogate pair */
+    if (*s == 0xf0 && s[1] < 0x90) return 0;
+    return *s == 0xf4 && s[1] > 0x8f ? 0 : length;
+}
+
+json_t *tp__report_text(const char *bytes, size_t n)
+{
+    char *repaired = malloc(3 * n + 1);
+    size_t used = 0;
+    for (size_t i = 0; repaired && i < n;) {
+        const size_t length = character((const unsigned char *)bytes + i, n - i);
+        memcpy(repaired + used, length ? bytes + i : "\xef\xbf\xbd", length ? length : 3);
+        used += length ? length : 3;
+        i += length ? length : 1;
+    }
+    json_t *text = repaired ? json_stringn(repaired, used) : NULL;
+    free(repaired);
+    return text;
+}
+
+void tp__report_note(json_t *notes, const char *fmt, ...)
+{
+    char text[5000];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    json_array_append_new(notes, tp__report_text(text, strlen(text)));
+}
+
+/* ---- listing ---- */
+
+static const char *type_of(const char *name)
+{
+    static const char *const types[][2] = {
+        { ".png", "image/png" },     { ".jpg", "image/jpeg" }, { ".jpeg", "image/jpeg" },
+        { ".svg", "image/svg+xml" }, { ".txt", "text/plain" },
+    };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (tp_ends_in(name, types[i][0])) return types[i][1];
+    return NULL;
+}
+
+/* Any picture but plot.sh's of the curves, which adds nothing to those of the page; of texts samples
+ * alone, since a folder may also hold what was trained on. */
+static bool wanted(const char *name)
+{
+    if (*name == '.' || !type_of(name)) return false;
+    if (tp_ends_in(name, ".txt")) return strncmp(name, "sample", 6) == 0;
+    return strcmp(name, "curve.png") != 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void list(listing *l, const char *sub)
+{
+    char path[4400], inner[300];
+    struct stat s;
+    snprintf(path, sizeof path, "%s/%s", l->folder, sub);
+    DIR *folder = opendir(path);
+    const int first = l->n;
+    for (const struct dirent *e; folder && (e = readdir(folder)) && l->n < MOST;) {
+        snprintf(inner, sizeof inner, "%s%s%s", sub, *sub ? "/" : "", e->d_name);
+        if (wanted(e->d_name) && (l->name[l->n] = strdup(inner))) l->n++;
+    }
+    qsort(l->name + first, (size_t)(l->n - first), sizeof *l->name, by_name);
+    if (folder) rewinddir(folder);
+    for (const struct dirent *e; folder && !*sub && (e = readdir(folder));) {
+        snprintf(path, sizeof path, "%s/%s", l->folder, e->d_name);
+        if (*e->d_name != '.' && stat(path, &s) == 0 && S_ISDIR(s.st_mode)) list(l, e->d_name);
+    }
+    if (folder) closedir(folder);
+}
+
+/* ---- contents ---- */
+
+static json_t *base64(const char *type, const unsigned char *b, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const size_t room = 64 + (n + 2) / 3 * 4;
+    char *text = malloc(room);
+    if (!text) return NULL;
+    size_t used = (size_t)snprintf(text, room, "data:%s;base64,", type);
+    for (size_t i = 0; i < n; i += 3) {
+        const uint32_t three = (uint32_t)b[i] << 16 | (uint32_t)(i + 1 < n ? b[i + 1] : 0) << 8 |
+                               (uint32_t)(i + 2 < n ? b[i + 2] : 0);
+        for (int k = 0; k < 4; k++)
+            text[used++] = i + (size_t)k <= n ? digits[three >> (18 - 6 * k) & 63] : '=';
+    }
+    json_t *uri = json_stringn(text, used);
+    free(text);
+    return uri;
+}
+
+/* Do the first bytes fit the name? */
+static bool begins_as(const char *type, const char *b, size_t n)
+{
+    if (strcmp(type, "image/png") == 0) return n > 8 && memcmp(b, "\x89PNG", 4) == 0;
+    if (strcmp(type, "image/jpeg") == 0) return n > 3 && memcmp(b, "\xff\xd8\xff", 3) == 0;
+    for (size_t i = 0; i + 4 < n && i < 4096; i++)
+        if (memcmp(b + i, "<svg", 4) == 0) return true;
+    return false;
+}
+
+/* Adds the n bytes of a file to the list. */
+static bool include(json_t *files, const char *name, const char *bytes, size_t n, bool cut)
+{
+    const char *type = type_of(name);
+    const bool text = strcmp(type, "text/plain") == 0;
+    if (!text && !begins_as(type, bytes, n)) return false;
+    json_t *file = json_object();
+    json_object_set_new(file, "name", tp__report_text(name, strlen(name)));
+    json_object_set_new(file, text ? "text" : "picture",
+                        text ? tp__report_text(bytes, n)
+                             : base64(type, (const unsigned char *)bytes, n));
+    json_object_set_new(file, "cut", json_boolean(cut));
+    json_array_append_new(files, file);
+    return true;
+}
+
+json_t *tp__report_files(const char *folder, size_t *room, json_t *notes)
+{
+    listing l = { .folder = folder };
+    json_t *files = json_array();
+    int large = 0;
+    list(&l, "");
+    for (int i = 0; i < l.n; i++) {
+        char path[4500];
+        const char *kind;
+        int64_t all = 0;
+        snprintf(path, sizeof path, "%s/%s", folder, l.name[i]);
+        const int fd = tp_file_regular(path, &all, &kind);
+        const bool text = tp_ends_in(l.name[i], ".txt");
+        const size_t n = text && all > TEXT ? TEXT : (size_t)(all > 0 ? all : 0);
+        char *bytes = fd >= 0 && n <= *room ? malloc(n + 1) : NULL;
+        if (fd >= 0 && n > *room)
+            large++;
+        else if (!bytes || tp_file_bytes(fd, 0, bytes, n) < n ||
+                 !include(files, l.name[i], bytes, n, (int64_t)n < all))
+            tp__report_note(notes, "%s cannot be shown: it is damaged or cannot be read.",
+                            l.name[i]);
+        else
+            *room -= n;
+        free(bytes);
+        if (fd >= 0) close(fd);
+        free(l.name[i]);
+    }
+    if (large > 0)
+        tp__report_note(notes, "%d more file%s would make this page too large; see the folder.",
+                        large, large == 1 ? "" : "s");
+    return files;
+}
