@@ -24,13 +24,33 @@ static int lines_of(const char *name, const char *columns)
     return n;
 }
 
+/* A whole PNG of at least that size. */
 static void expect_image(const char *name, int64_t width, int64_t height)
 {
     tp_image p = { 0 };
     cr_expect(tp_image_read(&p, name, &(tp_image_opts){ .strict = true }), "%s: %s", name, p.why);
-    cr_expect(p.width == width && p.height == height, "%s: %d x %d", name, (int)p.width,
+    cr_expect(p.width >= width && p.height >= height, "%s: %d x %d", name, (int)p.width,
               (int)p.height);
     tp_image_free(&p);
+}
+
+/* A well-formed SVG with these texts. */
+static void expect_texts(const char *name, const char *const texts[])
+{
+    static char svg[2000000];
+    char command[300];
+    slurp(name, svg, sizeof svg);
+    for (int i = 0; texts[i]; i++) cr_expect(strstr(svg, texts[i]), "%s: %s", name, texts[i]);
+    snprintf(command, sizeof command,
+             "python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' %s", name);
+    cr_expect(shell(command), "%s", name);
+}
+
+static bool gnuplot_here(void)
+{
+    if (shell("command -v gnuplot >/dev/null")) return true;
+    cr_log_warn("skipped: gnuplot is missing");
+    return false;
 }
 
 static void begin(void)
@@ -70,14 +90,9 @@ static void expect_biases(const char *name, const char *checkpoint)
     cr_expect_eq(n, (2 * REACH + 1) * (2 * REACH + 1), "%d", n);
 }
 
-static int64_t grid(int64_t maps)
-{
-    return maps * (HEAT_TILE + HEAT_GAP) + HEAT_GAP;
-}
-
 Test(analyze_program, files)
 {
-    const bool gnuplot = shell("command -v gnuplot >/dev/null");
+    if (!gnuplot_here()) return;
     succeed("train " SMALL "--preset vil-ls-small --run-dir run");
     succeed("train " SMALL "--preset lsla-small --run-dir other");
     succeed("analyze other --run-dir run --images 5 --batch 2 --threads 1");
@@ -93,21 +108,20 @@ Test(analyze_program, files)
                  spans);
     lines_of("run/analysis/bias.tsv", "block\ttable\thead\tdown\tacross\tbias");
     expect_biases("run/analysis/bias.tsv", "run/best.safetensors");
-    expect_image("run/analysis/span.png", grid(7), grid(7));
-    expect_image("run/analysis/bias.png", grid(4), grid(7));
+    expect_image("run/analysis/span.png", 8 * 120, 7 * 120);
+    expect_image("run/analysis/bias.png", 5 * 150, 7 * 150);
     succeed("analyze --run-dir other --what lsla --block 2 --threads 1 --out lsla");
     cr_expect_eq(lines_of("lsla/lsla.tsv",
                           "layer\tblock\twindow\thead\tquery\tkey\tkey_row\tkey_col\tscale\t"
                           "inner_bias\tscore\tlogit\tattn_before\touter_bias\tattn_after"),
                  5 * 16);
-    expect_image("lsla/lsla.png", grid(5), grid(5));
+    expect_image("lsla/lsla.png", 6 * 120, 5 * 120);
     succeed("analyze --what resolution --preset tiny,convnet --sizes 8,16 --seconds 0.01 "
             "--batch 2 --threads 1 --out sizes");
     cr_expect_eq(lines_of("sizes/resolution.tsv", "preset\tsize\tbatch\tforward_ms\tforward_mb\t"
                                                   "step_ms\tstep_mb"),
                  4);
     succeed("analyze --fresh --preset cvt-ls-small --what norms --images 4 --threads 1 --out new");
-    if (!gnuplot) return;
     static const char *const drawn[] = {
         "run/analysis/similarity.png",
         "run/analysis/norms.png",
@@ -118,8 +132,58 @@ Test(analyze_program, files)
         "sizes/resolution-step.png",
         "sizes/resolution-memory.png",
     };
-    for (size_t i = 0; i < sizeof drawn / sizeof drawn[0]; i++)
-        expect_image(drawn[i], CURVES_WIDTH, CURVES_HEIGHT);
+    for (size_t i = 0; i < sizeof drawn / sizeof drawn[0]; i++) expect_image(drawn[i], 640, 400);
+}
+
+/* Pictures say what they show: title, model, images, panels, axes and units. */
+Test(analyze_program, texts_of_pictures)
+{
+    if (!gnuplot_here()) return;
+    succeed("analyze --fresh --preset vil-ls-small --size 32 --images 4 --threads 1 --image 2 "
+            "--format svg --out vil");
+    succeed("analyze --fresh --preset lsla-small --size 32 --images 4 --threads 1 --what lsla "
+            "--format svg --out lsla");
+    succeed("analyze --what resolution --preset tiny,convnet --sizes 8,16 --seconds 0.01 "
+            "--batch 2 --threads 1 --format svg --out sizes");
+    expect_texts("vil/span.svg",
+                 (const char *const[]){ ">What a token attends to<",
+                                        ">vil-ls-small, initial weights, image 2 of drawn shapes "
+                                        "(valid)<",
+                                        ">query, 8 \u00d7 8<", ">block 6<", ">window: ", ">long: ",
+                                        ">both: ", ">head 3: ", ">weight, %<", NULL });
+    expect_texts("vil/bias.svg",
+                 (const char *const[]){ ">Relative position biases<", ">block 0, local<",
+                                        ">head 3<", ">key and reach<", ">rows<", ">columns<",
+                                        ">added to logits<", NULL });
+    expect_texts("vil/norms.svg", (const char *const[]){
+                                      ">Norms of keys and values<", ">values with DualLN<",
+                                      ">block<", ">norm in window / norm of projections<", NULL });
+    expect_texts("vil/similarity.svg",
+                 (const char *const[]){ ">4 images of drawn shapes (valid)<",
+                                        ">vil-ls-small, initial weights<",
+                                        ">mean cosine of two tokens<", NULL });
+    expect_texts("lsla/lsla.svg",
+                 (const char *const[]){ ">Light self-limited attention in block 0, window 0<",
+                                        ">query in it<", ">dynamic scale<", ">outer bias<",
+                                        ">mean of heads<", ">head 0<", ">weight<", NULL });
+    expect_texts("lsla/lsla-weights.svg",
+                 (const char *const[]){ ">Block 0, window 0, query 7.<", ">after it<", NULL });
+    expect_texts("sizes/resolution-memory.svg",
+                 (const char *const[]){ ">side of the image, pixels<", ">memory, MB<", ">convnet<",
+                                        ">Untrained models on noise, cpu, batch of 2<", NULL });
+}
+
+/* The tables are written nevertheless. */
+Test(analyze_program, without_gnuplot)
+{
+    const int status = run_under("PATH=", "analyze --fresh --preset cvt-ls-small --size 32 "
+                                          "--images 2 --threads 1 --out o");
+    cr_expect_eq(status, 1);
+    cr_expect(strstr(errors, "o/norms.png was not drawn: gnuplot is missing: apt-get install "
+                             "gnuplot-nox\n") &&
+                  strstr(errors, "3 pictures were not drawn; the tables are complete"),
+              "%s", errors);
+    cr_expect(shell("ls o/*.tsv | wc -l | grep -q 3 && ! ls o/*.png 2>/dev/null"));
 }
 
 Test(analyze_program, refusals)

@@ -10,13 +10,19 @@
 
 enum { MOST_TEXT = 1 << 24 }; /* bytes of a file of names */
 
-void class_names_write(tp_writer *W, const tp_image_set *X)
+char *class_names_of(const tp_image_set *X)
 {
     const int n = tp_image_set_classes(X);
     size_t bytes = 1;
     for (int i = 0; i < n; i++) bytes += strlen(tp_image_set_class(X, i)) + 1;
-    char *text = malloc(bytes), *at = text;
+    char *text = calloc(bytes, 1), *at = text;
     for (int i = 0; text && i < n; i++) at += sprintf(at, "%s\n", tp_image_set_class(X, i));
+    return text;
+}
+
+void class_names_write(tp_writer *W, const tp_image_set *X)
+{
+    char *text = class_names_of(X);
     if (text) tp_writer_meta(W, "class_names", text);
     free(text);
 }

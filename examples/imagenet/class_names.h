@@ -8,6 +8,8 @@
 
 #include "name_lists.h"
 
+/* The names of the folders, for the caller to free; NULL if out of memory. */
+char *class_names_of(const tp_image_set *X);
 void class_names_write(tp_writer *W, const tp_image_set *X);
 
 /* Copies the name of class i from that text to buf, truncated to its size; "class i" if the text is

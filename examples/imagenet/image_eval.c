@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "class_names.h"
+#include "confusion.h"
 #include "eval_report.h"
 #include "image_commands.h"
 #include "image_file.h"
@@ -12,6 +13,7 @@
 #include "mistakes.h"
 #include "plain_text.h"
 #include "score.h"
+#include "titles.h"
 
 typedef struct eval_options {
     image_common c;
@@ -39,8 +41,9 @@ static const tp_option table[] = {
     TP_FLAG("strict", S, strict, 0,
             "Stop at an image that cannot be read; off: report it and skip it."),
     TP_HEADING("REPORT"),
-    TP_STRING("confusion", S, confusion, "FILE.png", 0,
-              "Draw the confusion matrix: rows are classes, columns predictions."),
+    TP_STRING("confusion", S, confusion, "FILE", 0,
+              "Draw the confusion matrix, or the most frequent mistakes if there are more than 30 "
+              "classes, as FILE.png or FILE.svg."),
     TP_FLAG("by-class", S, by_class, 0,
             "Print the top-1 accuracy of each class, the worst first, and its most frequent wrong "
             "prediction."),
@@ -119,6 +122,17 @@ static bool fits(image_file *f, const tp_image_set *X, const char *data)
            tp_trained_fail(&f->t, "%s was trained on other classes: %s", f->t.path, why);
 }
 
+static bool draw_confusion(const eval_options *s, image_file *f, const class_names *names,
+                           const score *v)
+{
+    char model[600], images[400], what[1200], why[2048];
+    title_model(f, s->c.preset, model, sizeof model);
+    title_images(s->c.data, (tp_part)s->split, images, sizeof images);
+    snprintf(what, sizeof what, "%s, %s", model, images);
+    return confusion_draw(v, f->cfg.classes, names, what, s->confusion, why, sizeof why) ||
+           tp_trained_fail(&f->t, "%s", why);
+}
+
 static bool report(const eval_options *s, image_file *f, const class_names *names, score *v,
                    double seconds)
 {
@@ -131,9 +145,7 @@ static bool report(const eval_options *s, image_file *f, const class_names *name
     if (!eval_report_print(stdout, (output_format)s->format, &r))
         return tp_trained_fail(&f->t, "out of memory");
     if (fflush(stdout) != 0) return tp_trained_fail(&f->t, "standard output: %s", strerror(errno));
-    if (s->confusion && !score_draw(v, f->cfg.classes, s->confusion))
-        return tp_trained_fail(&f->t, "%s", v->why);
-    return true;
+    return !s->confusion || draw_confusion(s, f, names, v);
 }
 
 static bool draw_mistakes(const eval_options *s, image_file *f, const class_names *names,

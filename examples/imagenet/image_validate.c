@@ -1,8 +1,10 @@
 /* image_validate.c - the validation of `imagenet train`: centre crops of the whole validation set. */
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "confusion.h"
 #include "image_run.h"
-#include "score.h"
+#include "titles.h"
 
 static bool go_on(void *env, const score *so_far)
 {
@@ -35,10 +37,23 @@ double image_validate(tp_run *R, char *text, size_t size)
     return top1;
 }
 
+/* The run goes on without the picture if gnuplot is missing or fails; this is reported once. */
 void image_draw_best(tp_run *R)
 {
-    char path[4200];
+    const image_settings *s = R->settings;
     image_run *t = R->state;
+    class_names names = { 0 };
+    char path[4200], name[300], images[400], what[1000], why[2048];
+    char *stored = class_names_of(t->X);
     tp_run_path(R, "confusion.png", path, sizeof path);
-    if (!score_draw(&t->score, t->cfg.classes, path)) tp_run_fail(R, "%s", t->score.why);
+    title_images(s->data, TP_VALID, images, sizeof images);
+    snprintf(what, sizeof what, "%.300s, update %lld, %s",
+             title_name(s->train.run_dir, name, sizeof name), (long long)R->update, images);
+    const bool done =
+        class_names_find(&names, NULL, stored, t->cfg.classes, why, sizeof why) &&
+        confusion_draw(&t->score, t->cfg.classes, &names, what, path, why, sizeof why);
+    if (!done && !t->undrawn) tp_run_say(R, "%s", why);
+    t->undrawn = !done;
+    class_names_free(&names);
+    free(stored);
 }

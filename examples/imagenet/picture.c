@@ -12,7 +12,7 @@
 #include "picture_inner.h"
 #include "picture_style.h"
 
-enum { GRID = 256, EDGE = 12, LEAST_WIDTH = 420 };
+enum { GRID = 256, EDGE = 12, LEAST_WIDTH = 520 };
 
 /* The columns or rows of the grid: room before the plot, the plot, and after it. */
 typedef struct lane {

@@ -41,6 +41,7 @@ typedef struct panel_curves {
     int n;
     const curve *at;
     bool logarithmic; /* both axes, with a tick at each x of the first curve */
+    bool whole;       /* x are whole numbers, and so are the ticks           */
 } panel_curves;
 
 typedef enum panel_colour { COLOUR_PLAIN, COLOUR_RIGHT, COLOUR_WRONG } panel_colour;

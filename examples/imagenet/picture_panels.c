@@ -49,7 +49,7 @@ static void put_image(sheet *s, const panel *p)
 
 /* ---- maps ---- */
 
-enum { BAR_GAP = 10, BAR = 12, BAR_NUMBERS = 50, NAMES = 180 };
+enum { BAR_GAP = 10, BAR = 12, BAR_NUMBERS = 44, NAMES = 180 };
 static const double SLANT = 0.7071;
 
 static void heat_size(const panel *p, double *width, double *height, margins *m)
@@ -61,11 +61,11 @@ static void heat_size(const panel *p, double *width, double *height, margins *m)
         h->texts ? fmin(fmax(620 / cells, 22), 44) : fmin(fmax(620 / cells, 15), 44);
     const double side = h->row_names || h->texts ? cell * cells : h->numbered ? 200 : 160;
     set_size(width, height, (double)h->rows, (double)h->cols, side);
-    m->left = longest(h->row_names, h->rows, SMALL, NAMES) + 8;
+    m->left = longest(h->row_names, h->rows, SMALL, NAMES) + 12;
     m->left = fmax(m->left, col_names * SLANT - 10); /* they begin to the left of the cells */
     m->bottom = col_names > 0 ? col_names * SLANT + 16 : 6;
     if (h->numbered) m->left = m->bottom = 26;
-    m->right = h->no_bar ? 8 : BAR_GAP + BAR + BAR_NUMBERS + (h->unit ? 18 : 0);
+    m->right = h->no_bar ? 8 : BAR_GAP + BAR + BAR_NUMBERS + (h->unit ? 24 : 8);
 }
 
 static void put_names(sheet *s, const char *axis, const char *const *names, int64_t n,
@@ -103,18 +103,29 @@ static void find_range(const panel_heat *h, double *least, double *most)
     if (*least == *most) *most += fmax(fabs(*most), 1);
 }
 
-static void put_bar(sheet *s, const panel_heat *h, place at)
+/* A step of 1, 2 or 5 times a power of ten that divides the range into at most n parts. */
+static double step_of(double range, double n)
 {
+    const double least = range / n, power = pow(10, floor(log10(least)));
+    const double share = least / power;
+    return power * (share <= 1 ? 1 : share <= 2 ? 2 : share <= 5 ? 5 : 10);
+}
+
+static void put_bar(sheet *s, const panel_heat *h, place at, double least, double most)
+{
+    const double x = at.x + at.width + BAR_GAP;
     fprintf(s->f,
             "set colorbox user origin screen %.9g,%.9g size screen %.9g,%.9g front noborder\n"
-            "set cbtics scale 0.5 tc rgb '#202020' format '%%.3g'",
-            (at.x + at.width + BAR_GAP) / s->width, 1 - (at.y + at.height) / s->height,
-            BAR / s->width, at.height / s->height);
+            "set cbtics %.9g scale 0.5 tc rgb '#202020' format '%%.4g'",
+            x / s->width, 1 - (at.y + at.height) / s->height, BAR / s->width, at.height / s->height,
+            step_of(most - least, fmax(at.height / 36, 2)));
     put_font(s, SMALL);
     fputc('\n', s->f);
     if (!h->unit) return;
-    fputs("set cblabel ", s->f);
+    fputs("set label ", s->f);
     put_text(s, h->unit, strlen(h->unit), SMALL, fmax(at.height, 120), false);
+    fprintf(s->f, " at screen %.9g,%.9g center rotate by 90 front",
+            (x + BAR + BAR_NUMBERS) / s->width, 1 - (at.y + at.height / 2) / s->height);
     put_font(s, SMALL);
     fputc('\n', s->f);
 }
@@ -152,13 +163,13 @@ static void put_heat(sheet *s, const panel *p, place at)
     fputs("unset tics\nunset grid\nset border 15\n", s->f);
     fputs(h->diverging ? red_to_blue : white_to_blue, s->f);
     if (h->numbered) {
-        fputs("set tics out scale 0.5", s->f);
+        fputs("set tics out nomirror scale 0.5 tc rgb '#202020'", s->f);
         put_font(s, SMALL);
         fputs("\nset xtics\nset ytics\n", s->f);
     }
     if (h->row_names) put_names(s, "y", h->row_names, h->rows, "");
     if (h->col_names) put_names(s, "x", h->col_names, h->cols, "rotate by 45 right");
-    if (!h->no_bar) put_bar(s, h, at);
+    if (!h->no_bar) put_bar(s, h, at, least, most);
     if (h->texts) put_cells(s, h, least, most, at);
     put_marks(s, p, x, y);
     fprintf(s->f,
@@ -171,7 +182,7 @@ static void put_heat(sheet *s, const panel *p, place at)
 
 /* ---- curves ---- */
 
-enum { KEY = 200 };
+enum { KEY = 260 };
 
 static void curves_size(const panel *p, double *width, double *height, margins *m)
 {
@@ -194,6 +205,9 @@ static void put_curves(sheet *s, const panel *p, place at)
             fprintf(s->f, "%s%.9g", i ? "," : "", c->at[0].x[i]);
         fputs(")\n", s->f);
     }
+    int most = 0;
+    for (int i = 0; i < c->n; i++) most = c->at[i].n > most ? c->at[i].n : most;
+    if (c->whole) fprintf(s->f, "set xtics %d\n", 1 + most / 20);
     fputs("set offsets graph 0.02, graph 0.02, graph 0.04, graph 0.04\n", s->f);
     for (int i = 0; i < c->n; i++) {
         fprintf(s->f, "%s '-' with linespoints lt %d dt %d title ", i ? "," : "plot", i + 1,
@@ -227,7 +241,7 @@ static void bars_size(const panel *p, double *width, double *height, margins *m)
         texts = fmax(texts, text_width(bar_text(&b->at[i], buf), FONT));
     }
     *width = 260;
-    *height = 26 * b->n;
+    *height = 26 * fmax(b->n, 1);
     *m = (margins){ .left = fmin(names, KEY) + 10, .right = fmin(texts, KEY) + 12, .bottom = 24 };
 }
 
@@ -242,7 +256,7 @@ static void put_bars(sheet *s, const panel *p)
     for (int i = 0; i < b->n && b->most <= 0; i++)
         if (isfinite(b->at[i].value)) most = fmax(most, b->at[i].value);
     fprintf(s->f, "set xrange [0:%.9g]\nset yrange [%.1f:-0.5]\nset ytics scale 0 (",
-            most > 0 ? most : 1, b->n - 0.5);
+            most > 0 ? most : 1, fmax(b->n, 1) - 0.5);
     for (int i = 0; i < b->n; i++) {
         if (i) fputs(", ", s->f);
         put_text(s, b->at[i].name, strlen(b->at[i].name), FONT, KEY, true);
@@ -281,7 +295,7 @@ void panel_size(const panel *p, double *width, double *height, margins *m)
     if (p->width > 0) *width = p->width;
     if (p->height > 0) *height = p->height;
     m->top = p->title ? 24 : 8;
-    if (p->up) m->left += 20;
+    if (p->up) m->left += 26;
     if (p->across) m->bottom += 20;
     m->right = fmax(m->right, fmin(text_width(p->title, FONT), 1.6 * *width) - *width + 8);
 }
@@ -301,7 +315,7 @@ void panel_put(sheet *s, const panel *p, place at)
             at.x / s->width, (at.x + at.width) / s->width, 1 - at.y / s->height,
             1 - (at.y + at.height) / s->height);
     fputs(
-        "set autoscale\nset autoscale fix\nunset logscale\nunset colorbox\nunset cblabel\nset key off\nset offsets\n"
+        "set autoscale\nset autoscale fix\nunset logscale\nunset colorbox\nset key off\nset offsets\n"
         "set tics auto in scale 0.75 norotate autojustify nomirror tc rgb '#202020' format '%h'\n"
         "set grid xtics ytics\nset border 3\n",
         s->f);

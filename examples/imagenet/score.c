@@ -92,29 +92,3 @@ void score_free(score *s)
     free(s->confusion);
     s->confusion = NULL;
 }
-
-bool score_draw(score *s, int64_t classes, const char *path)
-{
-    const int64_t cell = classes < 320 ? 640 / classes : 1, side = cell * classes;
-    tp_image p = { 0 };
-    if (tp_image_new(&p, side, side)) {
-        for (int64_t r = 0; r < classes; r++) {
-            int64_t sum = 0;
-            for (int64_t c = 0; c < classes; c++) sum += s->confusion[r * classes + c];
-            for (int64_t c = 0; c < classes; c++) {
-                const double share =
-                    (double)s->confusion[r * classes + c] / (double)(sum ? sum : 1);
-                const uint8_t colour[3] = { (uint8_t)(255 - 247 * share),
-                                            (uint8_t)(255 - 207 * share),
-                                            (uint8_t)(255 - 148 * share) };
-                for (int64_t y = 0; y < cell; y++)
-                    for (int64_t x = 0; x < cell; x++)
-                        memcpy(p.rgb + 3 * ((r * cell + y) * side + c * cell + x), colour, 3);
-            }
-        }
-        tp_image_write(&p, path);
-    }
-    if (p.why[0]) fail(s, p.why);
-    tp_image_free(&p);
-    return !s->why[0];
-}

@@ -34,8 +34,4 @@ void score_free(score *s);
 /* The n most likely classes, best first; padded with -1 if there are fewer classes. */
 void score_top(const float *logits, int64_t classes, int n, int32_t *best);
 
-/* Draws the confusion matrix: rows are labels, columns predictions, darker cells a larger share of
- * the row. False with the reason in s->why. */
-bool score_draw(score *s, int64_t classes, const char *path);
-
 #endif

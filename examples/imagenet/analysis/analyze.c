@@ -6,6 +6,7 @@
 #include "analyze.h"
 #include "image_commands.h"
 #include "image_settings.h"
+#include "titles.h"
 
 enum { ALL, SIMILARITY, NORMS, LSLA, BIAS, SPAN, RESOLUTION };
 
@@ -13,7 +14,7 @@ typedef struct analyze_options {
     image_common c;
     tp_words beside;
     char *preset, *out, *sizes;
-    int what, layout, split, clock;
+    int what, format, layout, split, clock;
     int64_t images, size, image, block, query, window;
     double row, col, seconds;
     bool fresh;
@@ -35,6 +36,7 @@ static const tp_option table_of_flags[] = {
     TP_HEADING("DRAWING"),
     TP_CHOICE("what", S, what, "all|similarity|norms|lsla|bias|span|resolution", 0,
               "The figure to draw, see FIGURES; all: every figure of a trained model."),
+    TP_CHOICE("format", S, format, "png|svg", 0, "The kind of picture."),
     TP_STRING("out", S, out, "DIR", 0,
               "The folder to write to. If not given: 'analysis' in the run's folder, or in the "
               "current one if there is no run."),
@@ -69,8 +71,8 @@ static const tp_command manual = {
     .summary = "draws the papers' figures of the inside of a model",
     .synopsis = "[RUN ...] [--run-dir DIR | --checkpoint FILE] [--what FIGURE] [flag ...]",
     .about = "Runs the model of a checkpoint on some images, observes the results of its ops, and "
-             "writes figures as PNG files with their numbers as tab-separated tables (FILE.tsv). "
-             "Curves are drawn by gnuplot.",
+             "writes figures with their numbers as tab-separated tables (FILE.tsv). gnuplot draws "
+             "them; docs/pictures.md explains them.",
     .table = table_of_flags,
     .more =
         "FIGURES\n"
@@ -119,6 +121,8 @@ static bool load_images(analysis *a, const analyze_options *s, const tp_image_se
 
 static bool open_images(analysis *a, const analyze_options *s)
 {
+    title_model(&a->f, s->fresh || s->c.weights ? s->preset : NULL, a->model, sizeof a->model);
+    title_images(s->c.data, (tp_part)s->split, a->set, sizeof a->set);
     tp_image_set *X = s->c.data
                           ? tp_image_set_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
                           : tp_image_set_shapes(s->images, a->f.cfg.size, (tp_part)s->split);
@@ -164,17 +168,12 @@ static void close_run(analysis *a)
     a->n = 0;
 }
 
-static const char *name_of(const char *run)
-{
-    const char *slash = strrchr(run, '/');
-    return slash && slash[1] ? slash + 1 : run;
-}
-
 /* Draws the curve of the open model and those of further runs, which are opened in turn. */
 static bool draw_similarity(analysis *a, const analyze_options *s)
 {
     enum { RUNS = 8 };
     static depth d[RUNS];
+    static char name[RUNS][sizeof a->model];
     curve c[RUNS];
     const int n = s->beside.n + 1;
     if (n > RUNS) return analysis_fail(a, "at most %d further runs can be drawn", RUNS - 1);
@@ -183,11 +182,20 @@ static bool draw_similarity(analysis *a, const analyze_options *s)
         if (i > 0) close_run(a);
         if (i > 0 && !open_run(a, s, run)) return false;
         if (!similarity_measure(a, &d[i]) || (i == 0 && !similarity_write(a, &d[i]))) return false;
-        c[i] = (curve){ i == 0 && s->fresh ? s->preset : name_of(run), (int)d[i].blocks,
-                        d[i].number, d[i].cosine };
+        snprintf(name[i], sizeof name[i], "%s", a->model);
+        c[i] = (curve){ name[i], (int)d[i].blocks, d[i].number, d[i].cosine };
     }
-    analysis_curves(a, &(curves){ "block", "mean cosine of two tokens", false, n, c },
-                    "similarity.png");
+    const panel p = { .kind = PANEL_CURVES,
+                      .across = "block",
+                      .up = "mean cosine of two tokens",
+                      .curves = { .n = n, .at = c, .whole = true } };
+    a->model[0] = '\0'; /* the legend names them */
+    analysis_draw(a,
+                  (picture){ "Similarity of the tokens of an image by depth",
+                             "After each block: 1, all tokens point in the same direction; 0, "
+                             "unrelated ones.",
+                             1, 1, &p },
+                  OF_ALL_IMAGES, "similarity");
     return true;
 }
 
@@ -217,6 +225,7 @@ static bool analyze(analysis *a, const analyze_options *s)
     snprintf(folder, sizeof folder, of_run ? "%.4096s/analysis" : "analysis", s->c.t.run_dir);
     a->out = s->out ? s->out : folder;
     a->batch = s->c.batch;
+    a->ending = s->format == 1 ? "svg" : "png";
     a->named = s->what != ALL;
     a->image = s->image;
     a->block = s->block;
@@ -237,7 +246,10 @@ static bool analyze(analysis *a, const analyze_options *s)
 static bool run(void *settings, char *why, size_t size)
 {
     static analysis a;
-    const bool done = analyze(&a, settings);
+    bool done = analyze(&a, settings);
+    if (done && a.undrawn > 0)
+        done = analysis_fail(&a, "%d pictures were not drawn; the tables are complete", a.undrawn);
+    gnuplot_end(&a.plot);
     snprintf(why, size, "%s", a.why);
     close_run(&a);
     return done;

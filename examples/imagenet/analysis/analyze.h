@@ -4,23 +4,27 @@
 
 #include <tapegrad/observe.h>
 
-#include "curves.h"
-#include "heat_map.h"
 #include "image_file.h"
 #include "map_numbers.h"
+#include "picture.h"
 
 typedef struct analysis {
     image_file f;
     const char *out; /* folder */
     float *x;        /* images [n,size,size,3] */
     int64_t n, batch;
-    bool named;      /* --what names the figure: it is an error if the model has none       */
-    int64_t image;   /* the image on which attention is shown                               */
-    int64_t block;   /* the block that is shown, from 0; -1: all                            */
-    double row, col; /* position of the query token in the image, from 0 to 1               */
-    int64_t window;  /* LSLA: number of the window                                          */
-    int64_t query;   /* LSLA: token of the window; -1: the eighth                           */
-    int64_t at;      /* block of the op that is being observed                              */
+    bool named;         /* --what names the figure: it is an error if the model has none       */
+    int64_t image;      /* the image on which attention is shown                               */
+    int64_t block;      /* the block that is shown, from 0; -1: all                            */
+    double row, col;    /* position of the query token in the image, from 0 to 1               */
+    int64_t window;     /* LSLA: number of the window                                          */
+    int64_t query;      /* LSLA: token of the window; -1: the eighth                           */
+    int64_t at;         /* block of the op that is being observed                              */
+    const char *ending; /* of the pictures' names: "png" or "svg"    */
+    char model[700];    /* for titles: the model, and where images come from */
+    char set[400];
+    gnuplot plot;
+    int undrawn; /* pictures that could not be drawn */
     char why[4600];
 } analysis;
 
@@ -53,11 +57,26 @@ typedef struct tsv {
 bool tsv_begin(tsv *t, analysis *a, const char *columns);
 bool tsv_end(tsv *t, analysis *a, const char *name); /* writes the file, whole */
 
-/* Draws curves; if gnuplot fails, reports it and continues. */
-void analysis_curves(const analysis *a, const curves *p, const char *name);
+/* ---- pictures ---- */
 
-/* Draws a grid of heat maps; false with the reason in a->why. */
-bool analysis_heat(analysis *a, const heat_map *at, int down, int across, const char *name);
+/* A grid of panels with their titles. Free it in any case. */
+typedef struct panels {
+    int down, across;
+    panel *at;
+    char (*text)[2][80]; /* of each panel: title, label of the vertical axis */
+} panels;
+bool panels_new(panels *s, analysis *a, int down, int across);
+void panels_free(panels *s);
+/* Puts p into the grid; up: "" for no label. */
+void panels_put(panels *s, int row, int col, panel p, const char *title, const char *up);
+
+/* Draws OUT/NAME.png or .svg under a title, with the model, the images (what is shown is of one or of
+ * all) and a note on how to read it. If that fails, reports it and continues. */
+typedef enum shown { OF_ONE_IMAGE, OF_ALL_IMAGES, OF_NOISE } shown;
+void analysis_draw(analysis *a, picture p, shown what, const char *name);
+
+/* Image i as the model sees it. False if out of memory, which fails the analysis. */
+bool analysis_photo(analysis *a, int64_t i, tp_image *photo);
 
 /* The mean over heads of element i of v [heads,n]. */
 double analysis_mean(const double *v, int64_t heads, int64_t n, int64_t i);
@@ -68,7 +87,7 @@ enum { DEPTH_MAX = 256 };
 /* similarity.c */
 typedef struct depth {
     int64_t blocks;
-    double number[DEPTH_MAX], cosine[DEPTH_MAX]; /* from 1; mean over the images */
+    double number[DEPTH_MAX], cosine[DEPTH_MAX]; /* from 0; mean over the images */
     int64_t tokens[DEPTH_MAX];
 } depth;
 bool similarity_measure(analysis *a, depth *d);

@@ -106,7 +106,7 @@ static void print(FILE *f, int64_t block, const char *state, double x[2][2])
             x[0][1], x[0][0] / x[0][1], x[1][0], x[1][1], x[1][0] / x[1][1]);
 }
 
-static void draw(const analysis *a, norm_ratios *r)
+static void draw(analysis *a, norm_ratios *r)
 {
     static double number[DEPTH_MAX], ratio[4][DEPTH_MAX];
     static const char *const names[4] = { "keys without DualLN", "values without DualLN",
@@ -116,7 +116,7 @@ static void draw(const analysis *a, norm_ratios *r)
     bool dual = false;
     for (int64_t i = 0; i < r->blocks; i++) {
         if (!r->has[i]) continue;
-        number[n] = (double)(i + 1);
+        number[n] = (double)i;
         for (int kv = 0; kv < 2; kv++) {
             ratio[kv][n] = r->without[i][kv][0] / r->without[i][kv][1];
             ratio[2 + kv][n] = r->dual[i] ? r->with[i][kv][0] / r->with[i][kv][1] : NAN;
@@ -125,9 +125,16 @@ static void draw(const analysis *a, norm_ratios *r)
         n++;
     }
     for (int k = 0; k < 4; k++) c[k] = (curve){ names[k], n, number, ratio[k] };
-    analysis_curves(
-        a, &(curves){ "block", "norm of window / norm of projections", false, dual ? 4 : 2, c },
-        "norms.png");
+    const panel p = { .kind = PANEL_CURVES,
+                      .across = "block",
+                      .up = "norm in window / norm of projections",
+                      .curves = { .n = dual ? 4 : 2, .at = c, .whole = true } };
+    analysis_draw(a,
+                  (picture){ "Norms of keys and values",
+                             "Mean norm of the window's keys and values over that of the projected "
+                             "ones. At 1 one softmax can weigh both fairly, which DualLN is for.",
+                             1, 1, &p },
+                  OF_ALL_IMAGES, "norms");
 }
 
 bool norms_draw(analysis *a)

@@ -85,14 +85,19 @@ static bool measure(analysis *a, measured *m, const resolution_opts *o, int64_t 
     return true;
 }
 
-static void draw(analysis *a, const measured *m, int n, size_t what, const char *up,
-                 const char *name)
+/* what: the offset of the numbers in a `measured`. */
+static void draw(analysis *a, const measured *m, int n, size_t what, const char *title,
+                 const char *up, const char *name)
 {
     curve c[MODELS];
     for (int i = 0; i < n; i++)
         c[i] = (curve){ m[i].name, m[i].n, m[i].side,
                         (const double *)(const void *)((const char *)&m[i] + what) };
-    analysis_curves(a, &(curves){ "pixels a side", up, true, n, c }, name);
+    const panel p = { .kind = PANEL_CURVES,
+                      .across = "side of the image, pixels",
+                      .up = up,
+                      .curves = { .n = n, .at = c, .logarithmic = true } };
+    analysis_draw(a, (picture){ title, "Both axes are logarithmic.", 1, 1, &p }, OF_NOISE, name);
 }
 
 bool resolution_draw(analysis *a, const resolution_opts *o)
@@ -118,11 +123,16 @@ bool resolution_draw(analysis *a, const resolution_opts *o)
     int drawn = 0;
     while (drawn < n && m[drawn].n > 0) drawn++;
     if (drawn == 0) return done;
-    draw(a, m, drawn, offsetof(measured, forward), "forward, ms per image",
-         "resolution-forward.png");
-    draw(a, m, drawn, offsetof(measured, step), "training step, ms per image",
-         "resolution-step.png");
-    draw(a, m, drawn, offsetof(measured, bytes), "peak memory of a training step, MB",
-         "resolution-memory.png");
+    const char *clock = o->cpu_time ? "CPU time" : "time";
+    snprintf(a->model, sizeof a->model, "Untrained models on noise, %s, batch of %lld",
+             o->c->t.machine.device, (long long)o->c->batch);
+    char up[80];
+    snprintf(up, sizeof up, "%s per image, ms", clock);
+    draw(a, m, drawn, offsetof(measured, forward), "Forward pass by image size", up,
+         "resolution-forward");
+    draw(a, m, drawn, offsetof(measured, step), "Training step by image size", up,
+         "resolution-step");
+    draw(a, m, drawn, offsetof(measured, bytes), "Peak memory of a training step by image size",
+         "memory, MB", "resolution-memory");
     return done;
 }

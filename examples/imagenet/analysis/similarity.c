@@ -22,7 +22,7 @@ static void add_block(sums *s, tp_tape *T, tp_tensor y, int64_t i)
         for (int64_t b = 0; b < B; b++)
             s->d->cosine[i] += mean_cosine(h.v + (b * all + front) * D, N, D, work);
     s->d->tokens[i] = N;
-    s->d->number[i] = (double)(i + 1);
+    s->d->number[i] = (double)i;
     s->d->blocks = i + 1;
     host_free(&h);
     free(work);

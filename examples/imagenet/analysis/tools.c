@@ -115,26 +115,6 @@ bool tsv_end(tsv *t, analysis *a, const char *name)
     return done || analysis_fail(a, "%s", why);
 }
 
-void analysis_curves(const analysis *a, const curves *p, const char *name)
-{
-    char path[4400], why[700];
-    analysis_path(a, name, path);
-    if (curves_draw(p, path, why, sizeof why))
-        printf("%s\n", path);
-    else
-        fprintf(stderr, "imagenet analyze: %s\n", why);
-}
-
-bool analysis_heat(analysis *a, const heat_map *at, int down, int across, const char *name)
-{
-    char path[4400], why[512];
-    analysis_path(a, name, path);
-    if (!heat_draw(at, down, across, path, why, sizeof why))
-        return analysis_fail(a, "%s: %s", path, why);
-    printf("%s\n", path);
-    return true;
-}
-
 double analysis_mean(const double *v, int64_t heads, int64_t n, int64_t i)
 {
     double sum = 0;
