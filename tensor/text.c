@@ -19,19 +19,28 @@ static int length_of(unsigned char first)
     return first >= 0xf0 && first < 0xf5 ? 4 : 0;
 }
 
+size_t tp_utf8_at(const char *text, uint32_t *character)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    const int n = length_of(*s);
+    uint32_t letter = n > 1 ? *s & (0x7fu >> n) : *s;
+    for (int k = 1; k < n; k++) {
+        if ((s[k] & 0xc0) != 0x80) return 0; /* also catches the final zero */
+        letter = letter << 6 | (s[k] & 0x3fu);
+    }
+    const bool surrogate = letter >= 0xd800 && letter < 0xe000;
+    const bool longer = (n == 3 && letter < 0x800) || (n == 4 && letter < 0x10000);
+    *character = letter;
+    return surrogate || longer || letter > 0x10ffff ? 0 : (size_t)n;
+}
+
 bool tp_is_utf8(const char *text)
 {
-    for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        const int n = length_of(*s);
-        uint32_t letter = n > 1 ? *s & (0x7fu >> n) : *s;
-        for (int k = 1; k < n; k++) {
-            if ((s[k] & 0xc0) != 0x80) return false; /* also catches the final zero */
-            letter = letter << 6 | (s[k] & 0x3fu);
-        }
-        const bool surrogate = letter >= 0xd800 && letter < 0xe000;
-        const bool longer = (n == 3 && letter < 0x800) || (n == 4 && letter < 0x10000);
-        if (n == 0 || surrogate || longer || letter > 0x10ffff) return false;
-        s += n;
+    uint32_t letter;
+    while (*text) {
+        const size_t n = tp_utf8_at(text, &letter);
+        if (n == 0) return false;
+        text += n;
     }
     return true;
 }

@@ -3,27 +3,12 @@
 #include <ctype.h>
 #include <stdint.h>
 #include <string.h>
+#include <tapegrad/file.h>
 
 #include "picture_inner.h"
 
 static const double EM = 0.57; /* the usual width of a letter, in font sizes */
 static const char unknown[] = "\xef\xbf\xbd", cut[] = "\xe2\x80\xa6";
-
-/* Reads a character of valid UTF-8 that XML can hold and returns its bytes; 0: there is none. */
-static size_t character(const char *s, uint32_t *c)
-{
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    const uint8_t first = (uint8_t)*s;
-    const size_t n = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    if (n == 0 || first > 0xf4) return 0;
-    *c = n == 1 ? first : first & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if (((uint8_t)s[i] & 0xc0) != 0x80) return 0;
-        *c = *c << 6 | ((uint8_t)s[i] & 0x3f);
-    }
-    const bool surrogate = *c >= 0xd800 && *c <= 0xdfff, none = *c == 0xfffe || *c == 0xffff;
-    return *c < least[n] || *c > 0x10ffff || surrogate || none ? 0 : n;
-}
 
 /* In letters: characters of East Asian scripts have the width of two. */
 static int width_of(uint32_t c)
@@ -37,7 +22,8 @@ static int width_of(uint32_t c)
 static size_t shown_as(const char *s, const char **shown, size_t *size, int *width)
 {
     uint32_t c = 0;
-    const size_t n = character(s, &c);
+    size_t n = tp_utf8_at(s, &c);
+    if (c == 0xfffe || c == 0xffff) n = 0; /* XML cannot hold them */
     *shown = n ? s : unknown;
     *size = n ? n : strlen(unknown);
     if (n && (c < 0x20 || (c >= 0x7f && c < 0xa0))) {

@@ -5,25 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The bytes of the UTF-8 character at s, which *c becomes; 0 if they are not one. */
-static size_t character(const char *s, uint32_t *c)
-{
-    static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    const unsigned char *u = (const unsigned char *)s;
-    const size_t n = u[0] < 0x80             ? 1
-                     : (u[0] & 0xe0) == 0xc0 ? 2
-                     : (u[0] & 0xf0) == 0xe0 ? 3
-                     : (u[0] & 0xf8) == 0xf0 ? 4
-                                             : 0;
-    *c = n < 2 ? u[0] : u[0] & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) { /* also stops at the end of the text */
-        if ((u[i] & 0xc0) != 0x80) return 0;
-        *c = *c << 6 | (u[i] & 0x3f);
-    }
-    const bool surrogate = *c >= 0xd800 && *c < 0xe000;
-    return n && *c >= least[n] && *c < 0x110000 && !surrogate ? n : 0;
-}
+#include <tapegrad/file.h>
 
 /* Characters that a terminal obeys, or that reverse or hide what follows them. */
 static bool commands(uint32_t c)
@@ -38,7 +20,7 @@ char *plain_line(const char *text, char *buf, size_t size)
     while (*text) {
         uint32_t c;
         char shown[20] = "";
-        const size_t n = character(text, &c), bytes = n ? n : 1;
+        const size_t n = tp_utf8_at(text, &c), bytes = n ? n : 1;
         if (n && !commands(c))
             memcpy(shown, text, n);
         else if (*text == '\n' || *text == '\t')
@@ -68,7 +50,7 @@ char *plain_utf8(const char *text)
     char *copy = malloc(3 * strlen(text) + 1), *at = copy;
     while (copy && *text) {
         uint32_t c;
-        const size_t n = character(text, &c);
+        const size_t n = tp_utf8_at(text, &c);
         memcpy(at, n ? text : "\xef\xbf\xbd", n ? n : 3);
         at += n ? n : 3;
         text += n ? n : 1;

@@ -123,6 +123,9 @@ TP_API size_t tp_file_bytes(int fd, int64_t from, void *to, size_t n);
 
 /* True if text is valid UTF-8, so that a checkpoint can hold it. */
 TP_API bool tp_is_utf8(const char *text);
+/* Reads the character of UTF-8 at text, at its end the final zero. Returns its bytes, 1 to 4; 0 if the bytes
+ * there are none. */
+TP_API size_t tp_utf8_at(const char *text, uint32_t *character);
 /* True if a text, such as the name of a parameter or a file, ends in `end`. */
 TP_API bool tp_ends_in(const char *text, const char *end);
 
