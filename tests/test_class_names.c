@@ -200,7 +200,8 @@ Test(name_files, refusals)
     const struct {
         const char *given, *message;
     } bad[] = { { "cifar10", "--names cifar10: has 10 names, the model has 1000 classes" },
-                { "cifar", "--names cifar: No such file or directory; give a file" },
+                { "cifar", "--names cifar: No such file or directory; did you mean cifar10?" },
+                { "/names", "--names /names: No such file or directory; give a file" },
                 { folder, "is a folder; give a file with a name per line, or imagenet" },
                 { large, "1099511627776 bytes" } };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -262,6 +263,30 @@ Test(plain_text, lines)
     cr_expect_str_eq(plain_line("caf\xc3\xa9!", small, sizeof small), "caf\xc3\xa9");
     cr_expect_str_eq(plain_line("cafes\xc3\xa9", small, sizeof small), "cafes");
     cr_expect_str_eq(plain_line("four\xc3\xa9", small, sizeof small), "four");
+}
+
+Test(plain_text, characters)
+{
+    static const struct {
+        const char *text;
+        size_t bytes;
+        uint32_t letter;
+    } rows[] = { { "ab", 1, 'a' },
+                 { "", 1, 0 },
+                 { "\xc3\xa9!", 2, 0xe9 },
+                 { "\xe2\x82\xac", 3, 0x20ac },
+                 { "\xf0\x9f\x90\x9f", 4, 0x1f41f },
+                 { "\xc0\xaf", 0, 0 },
+                 { "\xe2\x82", 0, 0 },
+                 { "\xed\xa0\x80", 0, 0 },
+                 { "\x80", 0, 0 },
+                 { "\xf4\x90\x80\x80", 0, 0 } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        uint32_t letter = 0;
+        const size_t n = tp_utf8_at(rows[i].text, &letter);
+        cr_expect(n == rows[i].bytes && (!n || letter == rows[i].letter), "%zu: %zu bytes, U+%04x",
+                  i, n, (unsigned)letter);
+    }
 }
 
 Test(plain_text, file_names)

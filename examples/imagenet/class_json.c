@@ -5,7 +5,7 @@
 
 #include "plain_text.h"
 
-json_t *json_text(const char *text)
+json_t *text_as_json(const char *text)
 {
     char *utf8 = plain_utf8(text);
     json_t *string = utf8 ? json_string(utf8) : NULL;
@@ -13,16 +13,16 @@ json_t *json_text(const char *text)
     return string;
 }
 
-json_t *json_class(const class_names *n, int64_t i)
+json_t *class_as_json(const class_names *n, int64_t i)
 {
     const class_words w = class_words_at(n, i);
-    json_t *object = json_pack("{s:I,s:o}", "class", (json_int_t)i, "name", json_text(w.name));
+    json_t *object = json_pack("{s:I,s:o}", "class", (json_int_t)i, "name", text_as_json(w.name));
     if (!w.wnid[0] || json_object_set_new(object, "wnid", json_string(w.wnid)) == 0) return object;
     json_decref(object);
     return NULL;
 }
 
-bool json_print(FILE *out, json_t *line)
+bool print_json_line(FILE *out, json_t *line)
 {
     const bool done = line && json_dumpf(line, out, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
     json_decref(line);

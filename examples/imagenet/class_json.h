@@ -7,12 +7,12 @@
 #include "class_names.h"
 
 /* A string; bytes that are not UTF-8 become U+FFFD. NULL without memory. */
-json_t *json_text(const char *text);
+json_t *text_as_json(const char *text);
 /* {"class": i, "name": "parachute", "wnid": "n03888257"}, without wnid if it has none; NULL without
  * memory. */
-json_t *json_class(const class_names *n, int64_t i);
+json_t *class_as_json(const class_names *n, int64_t i);
 
 /* Prints a line and releases it. False without memory, and for a NULL. */
-bool json_print(FILE *out, json_t *line);
+bool print_json_line(FILE *out, json_t *line);
 
 #endif

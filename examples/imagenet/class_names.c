@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tapegrad/nearest.h>
 #include <unistd.h>
 
 enum { MOST_TEXT = 1 << 24 }; /* bytes of a file of names */
@@ -89,6 +90,20 @@ static void normalize(char *text, size_t n)
     text[kept] = '\0';
 }
 
+/* The file of --names cannot be opened. */
+static void no_file(const char *given, const char *problem, char *why, size_t size)
+{
+    tp_nearest near = tp_nearest_to(given);
+    for (const name_list *l = name_lists; l->id; l++) tp_nearest_try(&near, l->id);
+    if (near.name[0])
+        fail(why, size, "--names %s: %s; did you mean %s?", given, problem, near.name);
+    else
+        fail(why, size,
+             "--names %s: %s; give a file with a name per line, or imagenet, imagenet21k, cifar10, "
+             "cifar100, food101 or ip102",
+             given, problem);
+}
+
 /* A whole file as text. NULL with the reason in why. */
 static char *read_lines(const char *path, char *why, size_t size)
 {
@@ -96,10 +111,9 @@ static char *read_lines(const char *path, char *why, size_t size)
     int64_t bytes;
     const int fd = tp_file_regular(path, &bytes, &kind);
     if (fd < 0) {
-        fail(why, size,
-             "--names %s: %s%s; give a file with a name per line, or imagenet, imagenet21k, "
-             "cifar10, cifar100, food101 or ip102",
-             path, kind ? "is " : "", kind ? kind : strerror(errno));
+        char problem[300];
+        snprintf(problem, sizeof problem, kind ? "is %s" : "%s", kind ? kind : strerror(errno));
+        no_file(path, problem, why, size);
         return NULL;
     }
     char *text = bytes <= MOST_TEXT ? malloc((size_t)bytes + 2) : NULL;

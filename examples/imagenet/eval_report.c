@@ -120,11 +120,11 @@ static json_t *number(double x)
 
 static json_t *json_of(const class_names *names, const class_score *s)
 {
-    json_t *row = json_class(names, s->label);
+    json_t *row = class_as_json(names, s->label);
     bool done = json_object_set_new(row, "images", json_integer(s->images)) == 0 &&
                 json_object_set_new(row, "top1", json_real(share(s->right, s->images))) == 0;
     if (done && s->other >= 0) {
-        json_t *other = json_class(names, s->other);
+        json_t *other = class_as_json(names, s->other);
         done = json_object_set_new(other, "images", json_integer(s->mistaken)) == 0;
         done = json_object_set_new(row, "mistaken_for", other) == 0 && done;
     }
@@ -153,7 +153,7 @@ static bool print_json(FILE *out, const eval_report *r)
                   number(v->loss / (double)v->count), "top1", json_real(share(v->top1, v->count)),
                   "top5", json_real(share(v->top5, v->count)), "skipped", (json_int_t)v->skipped,
                   "stopped", (int)r->stopped, "seconds", json_real(r->seconds));
-    if (!line || !r->by_class || add_classes(line, r)) return json_print(out, line);
+    if (!line || !r->by_class || add_classes(line, r)) return print_json_line(out, line);
     json_decref(line);
     return false;
 }

@@ -63,7 +63,7 @@ static json_t *rows(const class_names *names, const prediction *best, int n)
 {
     json_t *list = json_array();
     for (int k = 0; k < n; k++) {
-        json_t *row = json_class(names, best[k].label);
+        json_t *row = class_as_json(names, best[k].label);
         if (json_object_set_new(row, "probability", json_real(best[k].p)) == 0 &&
             json_array_append(list, row) == 0) {
             json_decref(row);
@@ -79,8 +79,8 @@ static json_t *rows(const class_names *names, const prediction *best, int n)
 static bool print_json(FILE *out, const class_names *names, const char *path,
                        const prediction *best, int n)
 {
-    return json_print(
-        out, json_pack("{s:o,s:o}", "image", json_text(path), "predictions", rows(names, best, n)));
+    return print_json_line(out, json_pack("{s:o,s:o}", "image", text_as_json(path), "predictions",
+                                          rows(names, best, n)));
 }
 
 static void print_csv(FILE *out, const class_names *names, const char *path, const prediction *best,
