@@ -155,7 +155,7 @@ static void load_model(const char *path)
     static char cpu[] = "cpu";
     const tp_machine_settings machine = { .device = cpu, .dtype = TP_F32, .threads = 1 };
     static lm_file f;
-    if (lm_file_open(&f, &(tp_trained_settings){ .checkpoint = (char *)(uintptr_t)path })) {
+    if (lm_file_open(&f, &(lm_source){ .t.checkpoint = (char *)(uintptr_t)path })) {
         fuzz_demand(!is_quick(&f.cfg) || !lm_file_load(&f, &machine),
                     "missing weights are refused");
         lm_file_close(&f);
