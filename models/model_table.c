@@ -192,3 +192,9 @@ const tp_model_row *tp_model_at(int i)
     const int n = sizeof rows / sizeof *rows;
     return i >= 0 && i < n ? &rows[i] : NULL;
 }
+
+const char *tp_model_name(int i)
+{
+    const tp_model_row *row = tp_model_at(i);
+    return row ? row->name : NULL;
+}

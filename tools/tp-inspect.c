@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <tapegrad/model.h>
 #include <tapegrad/options.h>
 
 #include "inspect_match.h"
@@ -20,9 +21,9 @@ static const tp_option table[] = {
                  "safetensors, PyTorch's .pth, .pt or .bin, or the index of several files."),
     TP_FLAG("names", request, names, 0, "Print only the names of the tensors, one per line."),
     TP_FLAG("meta", request, meta, 0, "Print only the metadata, one KEY = VALUE per line."),
-    TP_STRING("match", request, match, "MODEL", 0,
-              "Compare the names and shapes with those that the model expects, and list every "
-              "difference. any: list the models that fit. tp-models lists them."),
+    TP_STRING_OF("match", request, match, "MODEL", tp_model_name, 0,
+                 "Compare the names and shapes with those that the model expects, and list every "
+                 "difference. any: list the models that fit. tp-models lists them."),
     { 0 },
 };
 

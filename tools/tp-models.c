@@ -18,18 +18,19 @@ typedef struct request {
 
 static const tp_option table[] = {
     TP_HEADING("OPTIONS"),
-    TP_ARGUMENTS(S, prefix, "PREFIX", "List only models whose name begins with PREFIX."),
+    TP_ARGUMENTS_OF(S, prefix, "PREFIX", tp_model_name,
+                    "List only models whose name begins with PREFIX."),
     TP_STRING("filter", S, filter, "TEXT", 0,
               "List only models whose name, family or other name contains TEXT, ignoring case."),
-    TP_STRING("summary", S, summary, "NAME", 0,
-              "Print the model's layers as a tree: op, output shape, and the parameters and "
-              "multiply-adds of each layer including all layers below it. (op) is an op that a "
-              "module computes in addition to its parts."),
+    TP_STRING_OF("summary", S, summary, "NAME", tp_model_name, 0,
+                 "Print the model's layers as a tree: op, output shape, and the parameters and "
+                 "multiply-adds of each layer including all layers below it. (op) is an op that a "
+                 "module computes in addition to its parts."),
     TP_INT("depth", S, depth, 0, 64, 0, "Levels of the tree."),
     TP_FLAG("fold", S, fold, 0,
             "Print equal neighbours as one line, with the numbers of a single one."),
-    TP_STRING("params", S, params, "NAME", 0,
-              "Print the names and shapes of the model's parameters and buffers."),
+    TP_STRING_OF("params", S, params, "NAME", tp_model_name, 0,
+                 "Print the names and shapes of the model's parameters and buffers."),
     TP_FLAG("json", S, json, 0,
             "Print the list or the summary as JSON, with sizes in elements and bytes."),
     { 0 },

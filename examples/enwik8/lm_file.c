@@ -71,6 +71,14 @@ bool lm_published(tp_model_cfg *cfg, tp_file *F, const char *vocab, const char *
     return false;
 }
 
+const char *lm_preset_known(int i)
+{
+    const tp_model_row *row;
+    for (int k = 0; (row = tp_model_at(k)); k++)
+        if (row->model->input == TP_TOKENS && i-- == 0) return row->name;
+    return NULL;
+}
+
 static bool find_model(tp_model_cfg *cfg, const char *name, char *why, size_t size)
 {
     if (!tp_model_preset(cfg, name, why, size)) return false;

@@ -15,13 +15,16 @@ typedef struct lm_source {
     char *data, *vocab;     /* a text, and a dictionary for --weights */
 } lm_source;
 
+/* The names of the table's language models; NULL past the last. */
+const char *lm_preset_known(int i);
+
 /* Rows for such a command; members of the settings type S. */
 /* clang-format off */
 #define OPTIONS_PUBLISHED(S) \
     TP_STRING("weights", S, c.weights, "FILE", 0, \
               "Published weights in place of a checkpoint: safetensors, PyTorch's .pth, .pt or " \
               ".bin, or the index of several files. They need --preset and a dictionary."), \
-    TP_STRING("preset", S, c.preset, "NAME", 0, \
+    TP_STRING_OF("preset", S, c.preset, "NAME", lm_preset_known, 0, \
               "The model of --weights: ls_lm-small, txl-base or another one that tp-models lists."), \
     TP_STRING("vocab", S, c.vocab, "FILE", 0, \
               "The dictionary of --weights, as fairseq writes it (dict.txt). If not given, it is " \

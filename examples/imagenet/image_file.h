@@ -33,7 +33,7 @@ void image_file_close(image_file *f);
               "Published weights in place of a checkpoint: safetensors, PyTorch's .pth, .pt or " \
               ".bin, or the index of several files. --preset names their model.")
 #define OPTION_PRESET(S) \
-    TP_STRING("preset", S, c.preset, "NAME", 0, \
+    TP_STRING_OF("preset", S, c.preset, "NAME", image_preset_known, 0, \
               "The model of --weights; 'imagenet train --help' lists them.")
 #define OPTION_TRAINED_SIZE(S) \
     TP_INT("size", S, size, 0, 4096, 0, \

@@ -136,6 +136,23 @@ static const struct preset {
 };
 enum { PRESETS = sizeof presets / sizeof presets[0] };
 
+static const struct preset *own_preset(const char *name)
+{
+    for (int i = 0; i < PRESETS; i++)
+        if (strcmp(presets[i].name, name) == 0) return &presets[i];
+    return NULL;
+}
+
+const char *image_preset_known(int i)
+{
+    const tp_model_row *row;
+    if (i < PRESETS) return presets[i].name;
+    i -= PRESETS;
+    for (int k = 0; (row = tp_model_at(k)); k++)
+        if (row->model->input == TP_IMAGES && !own_preset(row->name) && i-- == 0) return row->name;
+    return NULL;
+}
+
 const char *image_preset_name(int i)
 {
     return i < PRESETS ? presets[i].name : NULL;
@@ -152,9 +169,8 @@ static image_recipe paper_recipe(const tp_model_cfg *c)
 
 static image_recipe own_recipe(const char *name, const tp_model_cfg *c)
 {
-    for (int i = 0; i < PRESETS; i++)
-        if (strcmp(presets[i].name, name) == 0) return presets[i].recipe;
-    return paper_recipe(c);
+    const struct preset *own = own_preset(name);
+    return own ? own->recipe : paper_recipe(c);
 }
 
 static bool unknown(const char *name, char *why, size_t size)

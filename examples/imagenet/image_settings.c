@@ -21,8 +21,8 @@ const tp_option image_options[] = {
     TP_FLAG("strict", S, strict, TP_FREE,
             "Stop at an image that cannot be read; off: report, count and replace it."),
     TP_HEADING("PRESETS"),
-    TP_STRING("preset", S, preset, "NAME", TP_SAVED,
-              "The model, its image size and its recipe; see MODELS below."),
+    TP_STRING_OF("preset", S, preset, "NAME", image_preset_known, TP_SAVED,
+                 "The model, its image size and its recipe; see MODELS below."),
     TP_CHOICE("recipe", S, recipe, "plain|small|vil|vil-ls|vil-21k|cvt|lsla|finetune", TP_SAVED,
               "Sets everything under TRAINING and AUGMENTATION as in the paper of that name; flags "
               "override it. plain: for small convolutional networks. small: for small models with "

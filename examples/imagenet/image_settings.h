@@ -76,6 +76,9 @@ bool image_preset(image_settings *s, const char *name, int which, char *why, siz
 /* The name of the program's own preset i; NULL past the last. */
 const char *image_preset_name(int i);
 
+/* The name of any preset: the program's own, then the table's; NULL past the last. */
+const char *image_preset_known(int i);
+
 /* The recipe's learning rate, scaled in proportion from its batch to that of s. */
 double image_lr(const image_settings *s);
 

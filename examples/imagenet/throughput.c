@@ -19,7 +19,8 @@ typedef struct throughput_options {
 
 static const tp_option table[] = {
     TP_HEADING("MODEL"),
-    TP_STRING("preset", S, c.preset, "NAME", 0, "The model; 'imagenet train --help' lists them."),
+    TP_STRING_OF("preset", S, c.preset, "NAME", image_preset_known, 0,
+                 "The model; 'imagenet train --help' lists them."),
     OPTION_WEIGHTS(S),
     TP_INT("size", S, size, 0, 4096, 0, "Size of the images, in pixels a side; 0: the preset's."),
     TP_INT("classes", S, classes, 1, 1000000, 0,

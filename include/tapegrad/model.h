@@ -168,6 +168,7 @@ typedef struct tp_model_row {
 
 TP_API const tp_model_row *tp_model_at(int i);              /* NULL past the last             */
 TP_API const tp_model_row *tp_model_find(const char *name); /* by any of the names; NULL: none */
+TP_API const char *tp_model_name(int i);                    /* of a row; NULL past the last   */
 
 /* ---- a configuration of any model, as a value ---- */
 

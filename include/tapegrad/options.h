@@ -31,7 +31,8 @@ typedef enum tp_option_kind {
     TP_OPTION_NUM,     /* double                                                          */
     TP_OPTION_TEXT,    /* char *, owned by the settings; NULL: not given                  */
     TP_OPTION_CHOICE,  /* int: position in value, "one|two|three"                         */
-    TP_OPTION_WORDS    /* tp_words: arguments that are not flags                          */
+    TP_OPTION_WORDS,   /* tp_words: arguments that are not flags                          */
+    TP_OPTION_HELP     /* a flag of every command, "--help"; in no table                  */
 } tp_option_kind;
 
 /* Arguments that are not flags; the strings belong to argv. */
@@ -53,23 +54,28 @@ typedef struct tp_option {
     unsigned tags;
     size_t at;         /* offsetof(settings, member)               */
     double min, max;   /* TP_OPTION_INT, TP_OPTION_NUM             */
-    const char *value; /* its name in the help, or the choices     */
+    const char *value; /* its name in the help, or the choices. A shell completes names that begin
+                          with FILE or DIR, and arguments that are not flags, as paths */
     const char *help;  /* sentences; the help adds range and default */
     const struct tp_option *rows;
+    const char *(*known)(int i); /* names that the value usually is one of, for shells to complete;
+                                    NULL past the last. May be NULL */
 } tp_option;
 
 #define TP_BIG 9.0e18 /* max: no upper bound worth printing */
 enum { TP_MAX_OPTIONS = 192 };
 
 /* clang-format off */
-#define TP_HEADING(name)                            { name, TP_OPTION_HEADING, 0, 0, 0, 0, NULL, NULL, NULL }
-#define TP_ROWS(table)                              { "", TP_OPTION_ROWS, 0, 0, 0, 0, NULL, NULL, table }
-#define TP_FLAG(name, S, member, tags, help)        { name, TP_OPTION_BOOL, tags, offsetof(S, member), 0, 0, NULL, help, NULL }
-#define TP_INT(name, S, member, lo, hi, tags, help) { name, TP_OPTION_INT, tags, offsetof(S, member), lo, hi, "N", help, NULL }
-#define TP_NUM(name, S, member, lo, hi, tags, help) { name, TP_OPTION_NUM, tags, offsetof(S, member), lo, hi, "X", help, NULL }
-#define TP_STRING(name, S, member, what, tags, help) { name, TP_OPTION_TEXT, tags, offsetof(S, member), 0, 0, what, help, NULL }
-#define TP_CHOICE(name, S, member, words, tags, help) { name, TP_OPTION_CHOICE, tags, offsetof(S, member), 0, 0, words, help, NULL }
-#define TP_ARGUMENTS(S, member, what, help)         { "", TP_OPTION_WORDS, 0, offsetof(S, member), 0, 0, what, help, NULL }
+#define TP_HEADING(name)                            { name, TP_OPTION_HEADING, 0, 0, 0, 0, NULL, NULL, NULL, NULL }
+#define TP_ROWS(table)                              { "", TP_OPTION_ROWS, 0, 0, 0, 0, NULL, NULL, table, NULL }
+#define TP_FLAG(name, S, member, tags, help)        { name, TP_OPTION_BOOL, tags, offsetof(S, member), 0, 0, NULL, help, NULL, NULL }
+#define TP_INT(name, S, member, lo, hi, tags, help) { name, TP_OPTION_INT, tags, offsetof(S, member), lo, hi, "N", help, NULL, NULL }
+#define TP_NUM(name, S, member, lo, hi, tags, help) { name, TP_OPTION_NUM, tags, offsetof(S, member), lo, hi, "X", help, NULL, NULL }
+#define TP_STRING_OF(name, S, member, what, known, tags, help) { name, TP_OPTION_TEXT, tags, offsetof(S, member), 0, 0, what, help, NULL, known }
+#define TP_STRING(name, S, member, what, tags, help) TP_STRING_OF(name, S, member, what, NULL, tags, help)
+#define TP_CHOICE(name, S, member, words, tags, help) { name, TP_OPTION_CHOICE, tags, offsetof(S, member), 0, 0, words, help, NULL, NULL }
+#define TP_ARGUMENTS_OF(S, member, what, known, help)      { "", TP_OPTION_WORDS, 0, offsetof(S, member), 0, 0, what, help, NULL, known }
+#define TP_ARGUMENTS(S, member, what, help)         TP_ARGUMENTS_OF(S, member, what, NULL, help)
 /* clang-format on */
 
 /* A command of a program: its manual and its table. */
@@ -92,8 +98,8 @@ typedef struct tp_subcommand {
     int (*run)(int argc, char **argv);
 } tp_subcommand;
 
-/* The main function of such a program: runs the command named by argv[1], or handles --help and
- * --version. about: a line without a full stop. Returns the exit status. */
+/* The main function of such a program: runs the command named by argv[1], or handles --help, --version,
+ * --man, --completion and --commands. about: a line without a full stop. Returns the exit status. */
 TP_API int tp_subcommands_main(const char *program, const char *about, const tp_subcommand *rows,
                                int argc, char **argv);
 
@@ -109,7 +115,8 @@ TP_API bool tp_was_given(const tp_given_flags *g, const char *name);
 enum { TP_PARSED = -1 }; /* the program continues */
 
 /* Parses argv[0..argc-1], flags only, into settings; given may be NULL. Returns TP_PARSED or an exit
- * status: 0 after printing the help or the version, 2 after a message on stderr. */
+ * status: 0 after printing what --help, --version, --man or --completion ask for, 2 after a message on
+ * stderr. */
 TP_API int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
                             tp_given_flags *given);
 

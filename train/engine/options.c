@@ -14,7 +14,7 @@
 
 bool tp__option_is_flag(const tp_option *o)
 {
-    return o->kind != TP_OPTION_HEADING && o->kind != TP_OPTION_WORDS;
+    return o->kind != TP_OPTION_HEADING && o->kind != TP_OPTION_WORDS && o->kind != TP_OPTION_HELP;
 }
 
 static bool is_listed(const tp_option *const *row, int n, const tp_option *o)
@@ -160,7 +160,8 @@ bool tp_option_set(const tp_option *o, void *settings, const char *text, char *w
     case TP_OPTION_END:
     case TP_OPTION_HEADING:
     case TP_OPTION_ROWS:
-    case TP_OPTION_WORDS: break;
+    case TP_OPTION_WORDS:
+    case TP_OPTION_HELP: break;
     }
     return true;
 }
@@ -190,6 +191,7 @@ void tp_option_get(const tp_option *o, const void *settings, char *text, size_t 
     case TP_OPTION_END:
     case TP_OPTION_HEADING:
     case TP_OPTION_ROWS:
-    case TP_OPTION_WORDS: break;
+    case TP_OPTION_WORDS:
+    case TP_OPTION_HELP: break;
     }
 }

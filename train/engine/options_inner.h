@@ -8,8 +8,15 @@
 /* Room for a value as text. */
 enum { TP_OPTION_ROOM = 4200 };
 
-/* Can the command line name this row? */
+/* Does this row set a member of the settings by a flag? */
 bool tp__option_is_flag(const tp_option *o);
+
+/* The rows of tp_options_list, then those of --help and the like, which every command has. */
+enum { TP_MAX_ROWS = TP_MAX_OPTIONS + 8 };
+int tp__options_all(const tp_option *table, const tp_option *row[TP_MAX_ROWS]);
+
+/* The help of a row with its range and default. */
+void tp__option_help(const tp_option *o, const void *defaults, char *text, size_t size);
 
 /* The address of the row's value. */
 void *tp__option_member(const tp_option *o, void *settings);
@@ -28,6 +35,23 @@ json_t *tp__options_json(const tp_option *table, const void *settings);
 int tp__bad_usage(const char *command);
 
 void tp__print_version(const char *command);
+
+/* ---- what --man and --completion print ---- */
+
+void tp__man_of_command(const tp_command *c, const void *defaults, FILE *out);
+void tp__man_of_program(const char *program, const char *about, const tp_subcommand *rows,
+                        FILE *out);
+
+/* A command is part of a program if its name has a blank ("enwik8 train"). Its script then is a part
+ * of the program's, which tp__complete_program prints around those of the commands. */
+typedef enum tp_shell { TP_BASH, TP_ZSH } tp_shell;
+void tp__complete_command(const tp_command *c, tp_shell shell, FILE *out);
+void tp__complete_program(const char *program, const tp_subcommand *rows, tp_shell shell,
+                          FILE *out);
+
+/* If argv[i] is --completion: takes the shell from it or from argv[i + 1]. Returns TP_PARSED if it is
+ * another argument, 0, or 2 after a message. */
+int tp__shell_of(const char *command, int argc, char **argv, int i, tp_shell *shell);
 
 /* Call first in a main function: opens /dev/null for closed standard streams. Otherwise a file that
  * the program opens could get such a descriptor, and messages would be written into the file. */

@@ -1,4 +1,4 @@
-/* options_parse.c - uses an option table to parse a command line and to print the manual. */
+/* options_parse.c - uses an option table to parse a command line. */
 #include "options_inner.h"
 
 #include <ctype.h>
@@ -44,12 +44,12 @@ static const char *described(const tp_option *const *row, int n, const char *nam
 
 static int unknown(const tp_command *c, const char *name)
 {
-    const tp_option *row[TP_MAX_OPTIONS];
+    const tp_option *row[TP_MAX_ROWS];
     tp_nearest near = tp_nearest_to(name);
-    const int n = tp_options_list(c->table, row);
+    const int n = tp__options_all(c->table, row);
     for (int i = 0; i < n; i++) {
         char opposite[64];
-        if (!tp__option_is_flag(row[i])) continue;
+        if (row[i]->kind == TP_OPTION_HEADING) continue;
         tp_nearest_try(&near, row[i]->name);
         snprintf(opposite, sizeof opposite, "no-%s", row[i]->name);
         if (row[i]->kind == TP_OPTION_BOOL) tp_nearest_try(&near, opposite);
@@ -124,18 +124,52 @@ static int parse_flag(const tp_command *c, int argc, char **argv, int *i, void *
     return TP_PARSED;
 }
 
+int tp__shell_of(const char *command, int argc, char **argv, int i, tp_shell *shell)
+{
+    static const char flag[] = "--completion";
+    static const tp_option row = {
+        "completion", TP_OPTION_CHOICE, 0, 0, 0, 0, "bash|zsh", NULL, NULL, NULL
+    };
+    const size_t n = strlen(flag);
+    char why[256] = "a value is missing";
+    int found;
+    if (strncmp(argv[i], flag, n) != 0 || (argv[i][n] != '=' && argv[i][n])) return TP_PARSED;
+    const char *value = argv[i][n] ? argv[i] + n + 1 : i + 1 < argc ? argv[i + 1] : NULL;
+    if (value && tp_option_set(&row, &found, value, why, sizeof why)) {
+        *shell = (tp_shell)found;
+        return 0;
+    }
+    fprintf(stderr, "%s: %s: %s\n", command, flag, why);
+    return tp__bad_usage(command);
+}
+
+/* Prints what the argument asks for, if it is one of the flags that every command has. */
+static int answer(const tp_command *c, int argc, char **argv, int i, const void *settings)
+{
+    tp_shell shell;
+    const int status = tp__shell_of(c->name, argc, argv, i, &shell);
+    if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+        tp_options_help(c, settings, stdout);
+    else if (strcmp(argv[i], "--version") == 0)
+        tp__print_version(c->name);
+    else if (strcmp(argv[i], "--man") == 0)
+        tp__man_of_command(c, settings, stdout);
+    else if (status == 0)
+        tp__complete_command(c, shell, stdout);
+    else
+        return status;
+    return 0;
+}
+
 int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
                      tp_given_flags *given)
 {
     if (given) given->n = 0;
-    for (int i = 0; i < argc; i++) /* first, because flags change the defaults that --help shows */
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            tp_options_help(c, settings, stdout);
-            return 0;
-        } else if (strcmp(argv[i], "--version") == 0) {
-            tp__print_version(c->name);
-            return 0;
-        }
+    for (int i = 0; i < argc;
+         i++) { /* first, because flags change the defaults that --help shows */
+        const int status = answer(c, argc, argv, i, settings);
+        if (status != TP_PARSED) return status;
+    }
     for (int i = 0; i < argc; i++) {
         const bool dashes = strncmp(argv[i], "--", 2) == 0;
         if (!dashes && take_word(c, argv, argv[i], settings)) continue;
@@ -144,68 +178,4 @@ int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
         if (status != TP_PARSED) return status;
     }
     return TP_PARSED;
-}
-
-/* ---- the manual ---- */
-
-/* Prints text in lines of at most 80 columns; '\n' begins a new line, "\n\n" a paragraph. */
-static void wrap(FILE *out, int indent, const char *text)
-{
-    int column = 0;
-    while (*text) {
-        const int word = (int)strcspn(text, " \n");
-        if (column > 0 && column + 1 + word > 80) {
-            fputc('\n', out);
-            column = 0;
-        }
-        if (column == 0 && word > 0)
-            column = fprintf(out, "%*s%.*s", indent, "", word, text);
-        else if (word > 0)
-            column += fprintf(out, " %.*s", word, text);
-        text += word;
-        if (*text == '\n') {
-            fputc('\n', out);
-            column = 0;
-        }
-        if (*text) text++;
-    }
-    if (column > 0) fputc('\n', out);
-}
-
-static void help_row(const tp_option *o, const void *defaults, FILE *out)
-{
-    char value[256], range[100] = "", text[2000];
-    tp_option_get(o, defaults, value, sizeof value);
-    if (o->kind == TP_OPTION_WORDS) {
-        fprintf(out, "    %s\n", o->value);
-    } else if (o->kind == TP_OPTION_BOOL) {
-        fprintf(out, "    --%s, --no-%s\n", o->name, o->name);
-        snprintf(value, sizeof value, "%s",
-                 *(const bool *)tp__option_value(o, defaults) ? "on" : "off");
-    } else {
-        fprintf(out, "    --%s %s\n", o->name, o->value);
-    }
-    if (o->kind == TP_OPTION_INT || o->kind == TP_OPTION_NUM) {
-        char bounds[80];
-        tp__option_range(o, bounds, sizeof bounds);
-        snprintf(range, sizeof range, " Range: %s.", bounds);
-    }
-    snprintf(text, sizeof text, "%.1500s%s%s%s%s", o->help, range, value[0] ? " Default: " : "",
-             value, value[0] ? "." : "");
-    wrap(out, 8, text);
-}
-
-void tp_options_help(const tp_command *c, const void *defaults, FILE *out)
-{
-    const tp_option *row[TP_MAX_OPTIONS];
-    const int n = tp_options_list(c->table, row);
-    fprintf(out, "NAME\n    %s - %s\n\nSYNOPSIS\n    %s %s\n\nDESCRIPTION\n", c->name, c->summary,
-            c->name, c->synopsis ? c->synopsis : "[flag ...]");
-    wrap(out, 4, c->about);
-    for (int i = 0; i < n; i++)
-        if (row[i]->kind == TP_OPTION_HEADING)
-            fprintf(out, "\n%s\n", row[i]->name);
-        else
-            help_row(row[i], defaults, out);
-    if (c->more) fprintf(out, "\n%s", c->more);
 }

@@ -14,7 +14,14 @@ static void usage(const char *program, const char *about, const tp_subcommand *r
         if ((int)strlen(c->name) > width) width = (int)strlen(c->name);
     for (const tp_subcommand *c = rows; c->name; c++)
         fprintf(out, "    %s %-*s %s\n", program, width, c->name, c->what);
-    fprintf(out, "\n'%s COMMAND --help' prints the manual of a command.\n", program);
+    fprintf(
+        out,
+        "\n'%s COMMAND --help' prints the manual of a command. Flags without a command:\n\n"
+        "    --help, --version\n"
+        "    --man                  print a page for man; '%s COMMAND --man' prints a command's\n"
+        "    --completion bash|zsh  print a script with which the shell completes command lines\n"
+        "    --commands             print the names of the commands\n",
+        program, program);
 }
 
 static void unknown(const char *program, const tp_subcommand *rows, const char *name)
@@ -26,22 +33,36 @@ static void unknown(const char *program, const tp_subcommand *rows, const char *
     fprintf(stderr, "\n\n");
 }
 
+/* Prints what a flag of the program asks for. */
+static int answer(const char *program, const char *about, const tp_subcommand *rows, int argc,
+                  char **argv)
+{
+    tp_shell shell;
+    const int status = tp__shell_of(program, argc, argv, 1, &shell);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        usage(program, about, rows, stdout);
+    else if (strcmp(argv[1], "--version") == 0)
+        tp__print_version(program);
+    else if (strcmp(argv[1], "--man") == 0)
+        tp__man_of_program(program, about, rows, stdout);
+    else if (strcmp(argv[1], "--commands") == 0)
+        for (const tp_subcommand *c = rows; c->name; c++) printf("%s\n", c->name);
+    else if (status == 0)
+        tp__complete_program(program, rows, shell, stdout);
+    else
+        return status;
+    return 0;
+}
+
 int tp_subcommands_main(const char *program, const char *about, const tp_subcommand *rows, int argc,
                         char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : "";
     tp__open_streams();
-    for (const tp_subcommand *c = rows; c->name; c++)
-        if (strcmp(name, c->name) == 0) return c->run(argc - 2, argv + 2);
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        usage(program, about, rows, stdout);
-        return 0;
-    }
-    if (strcmp(name, "--version") == 0) {
-        tp__print_version(program);
-        return 0;
-    }
-    if (argc > 1) unknown(program, rows, name);
+    for (const tp_subcommand *c = rows; c->name && argc > 1; c++)
+        if (strcmp(argv[1], c->name) == 0) return c->run(argc - 2, argv + 2);
+    const int status = argc > 1 ? answer(program, about, rows, argc, argv) : TP_PARSED;
+    if (status != TP_PARSED) return status;
+    if (argc > 1) unknown(program, rows, argv[1]);
     usage(program, about, rows, stderr);
     return 2;
 }

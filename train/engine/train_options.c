@@ -6,8 +6,15 @@
 
 #define O tp_train_settings
 
+static const char *known_device(int i)
+{
+    static const char *const names[] = { "cpu", "cuda" };
+    return i < 2 ? names[i] : NULL;
+}
+
 const tp_option tp_machine_options[] = {
-    TP_STRING("device", tp_machine_settings, device, "NAME", 0, "cpu, cuda or cuda:1."),
+    TP_STRING_OF("device", tp_machine_settings, device, "NAME", known_device, 0,
+                 "cpu, cuda or cuda:1."),
     TP_CHOICE("dtype", tp_machine_settings, dtype, "f32|f64|bf16", TP_SAVED,
               "Element type of matrix products; f64 stores the weights in f64 too (CPU only)."),
     TP_INT("threads", tp_machine_settings, threads, 0, 1024, 0,

@@ -1,4 +1,4 @@
-/* test_progress.c - the progress line: its parts by width, and what terminals, dumb ones and files get. */
+/* test_terminal.c - the progress line and the headings of manuals: on terminals, on dumb ones, elsewhere. */
 #define _XOPEN_SOURCE 700 /* pseudo-terminals */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -238,4 +238,34 @@ Test(progress, of_commands)
     cr_expect_str_eq(text, "", "%s", text);
     on_terminal(stderr, evaluate_for_long, text, sizeof text);
     cr_expect_str_eq(text, "tokens 1/4  5 bpc  ETA 0:00\r\n", "%s", text);
+}
+
+static const tp_command manual = { .name = "name",
+                                   .summary = "what it does",
+                                   .about = "Text.",
+                                   .table = (const tp_option[]){ TP_HEADING("PART"), { 0 } },
+                                   .more = "MORE\n    an indented line\n\nLAST\n" };
+
+static void print_manual(void)
+{
+    tp_options_help(&manual, NULL, stdout);
+}
+
+#define BOLD(text) "\033[1m" text "\033[0m\r\n"
+
+Test(terminal, headings)
+{
+    char text[2048];
+    setenv("TERM", "xterm", 1);
+    unsetenv("NO_COLOR");
+    on_terminal(stdout, print_manual, text, sizeof text);
+    static const char *const bold[] = { BOLD("NAME"),        BOLD("SYNOPSIS"),
+                                        BOLD("DESCRIPTION"), BOLD("PART"),
+                                        BOLD("HELP"),        BOLD("MORE"),
+                                        BOLD("LAST"),        "    an indented line\r\n" };
+    for (size_t i = 0; i < sizeof bold / sizeof *bold; i++)
+        cr_expect(strstr(text, bold[i]), "%zu: %s", i, text);
+    setenv("NO_COLOR", "1", 1);
+    on_terminal(stdout, print_manual, text, sizeof text);
+    cr_expect(!strchr(text, 27) && strstr(text, "\nLAST\r\n"), "%s", text);
 }
