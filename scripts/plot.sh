@@ -2,7 +2,7 @@
 # plot.sh - draws the learning curves of training runs.
 #
 #   scripts/plot.sh RUN...              draws each RUN/log.jsonl, into curve.png in the first RUN
-#   scripts/plot.sh -o FILE.png RUN...  draws into FILE.png
+#   scripts/plot.sh -o FILE RUN...      draws into FILE, which ends in .png or .svg
 #
 #   --x steps|tokens|epochs|seconds  the horizontal axis: updates, tokens seen, epochs, or seconds of
 #                                    training (default steps)
@@ -12,6 +12,7 @@
 #
 # Write a RUN as NAME=FOLDER to choose its name in the legend.
 set -euo pipefail
+here=$(dirname "$0")
 die() {
     echo "plot.sh: $*" >&2
     exit 1
@@ -54,6 +55,11 @@ done
 [ ${#runs[@]} -gt 0 ] || die "no run was given; see scripts/plot.sh --help"
 command -v gnuplot >/dev/null || die "gnuplot is missing: apt-get install gnuplot-nox"
 image=${image:-${runs[0]#*=}/curve.png}
+case $image in # sizes of fonts are points in PNG, pixels in SVG
+*?.[Pp][Nn][Gg]) format=pngcairo font=9 large=11.25 ;;
+*?.[Ss][Vv][Gg]) format=svg font=12 large=15 ;;
+*) die "$image: end the name in .png or .svg" ;;
+esac
 
 case $x in
 steps | epochs) at=${x%s} ;;
@@ -70,12 +76,17 @@ column() {
     }' "$1"
 }
 
+# A text as a gnuplot string: every byte as an octal number, so that none is a quote or a command.
+quote() {
+    printf '"%s"' "$(printf %s "$1" | od -An -v -to1 | tr -d '\n' | tr ' ' '\\')"
+}
+
 # Adds the curve of column $1 of run number $2 with the log $3, the title $4 and the style $5.
 curves=""
 curve() {
     column "$3" "$1" >"$tmp/$1$2"
     [ -s "$tmp/$1$2" ] || return 1
-    curves+="${curves:+, }'$tmp/$1$2' with $5 lc $2 title '$4'"
+    curves+="${curves:+, }'$1$2' with $5 lc $2 title $(quote "$4")"
 }
 
 tmp=$(mktemp -d)
@@ -88,7 +99,8 @@ for run in "${runs[@]}"; do
     log=$folder/log.jsonl
     [ -r "$log" ] || die "$log cannot be read: $folder may not be the folder of a run"
     n=$((n + 1))
-    title=$(basename "${run%%=*}" | tr -d "'\"\\\\")
+    title=$(basename -- "${run%%=*}" | tr '[:cntrl:]' ' ')
+    title=${title% }
     if [ -n "$y" ]; then
         curve "$y" $n "$log" "$title" "$([[ $y = valid_bpc || $y = t* ]] && echo "$thick" || echo "$thin")" ||
             die "$log has no report with $y and $x yet"
@@ -101,36 +113,37 @@ case $x in
 steps) across=updates ;;
 tokens) across="tokens seen" ;;
 epochs) across=epochs ;;
-seconds) across="seconds of training" ;;
+seconds) across="training time, s" ;;
 esac
+kind=${y/_/ } kind=${kind/top/top-}
 case $y in
-*loss) up="$y, nats" ;;
-top*) up="$y of the validation, %" ;;
-*) up="bits per character" ;;
+*loss) up="$kind, nats" head=$kind ;;
+top*) up="$kind of the validation, %" head="validation $kind" ;;
+*) up="bits per character" head="bits per character" ;;
 esac
+head="${head^} by ${across%, s}"
+[ $n -gt 1 ] || head+=": $title"
 
-gnuplot <<GNUPLOT || die "gnuplot could not draw $image"
-set terminal pngcairo size 1000,640 noenhanced font "sans,11"
-set output '$tmp/curve.png'
-set xlabel "$across"
-set ylabel "$up"
-set grid lt 1 lw 0.5 lc rgb "#e0e0e0"
-set key outside below horizontal samplen 3 width 2
-set bmargin $((6 + n / 3))
-set border 3
-set tics nomirror
-set linetype 1 lc rgb "#1f77b4"
-set linetype 2 lc rgb "#d62728"
-set linetype 3 lc rgb "#2ca02c"
-set linetype 4 lc rgb "#ff7f0e"
-set linetype 5 lc rgb "#9467bd"
-set linetype 6 lc rgb "#8c564b"
-set linetype 7 lc rgb "#17becf"
-set linetype 8 lc rgb "#000000"
-set linetype 9 lc rgb "#bcbd22"
-set linetype cycle 9
+# The style of all pictures of the programs.
+style() {
+    sed -n 's/^ *"\(.*\)\\n".*/\1/p' "$here/../examples/imagenet/picture_style.h"
+}
+(cd "$tmp" && gnuplot -d) <<GNUPLOT || die "gnuplot could not draw $image"
+set terminal $format size 900,500 noenhanced background '#ffffff' font 'sans-serif,$font'
+set output 'picture'
+$(style)
+set label $(quote "$head") at screen 0.013,0.965 left font 'sans-serif,$large'
+set tmargin 3
+set xlabel $(quote "$across")
+set ylabel $(quote "$up")
+set key outside right top vertical Left reverse samplen 2 spacing 1.3
 set offsets graph 0, 0, 0.02, 0.02
 plot $curves
+set output
 GNUPLOT
-mv "$tmp/curve.png" "$image" || die "$image cannot be written"
-echo "$image"
+new=$image.tmp-$$
+cp -- "$tmp/picture" "$new" && sync -- "$new" && mv -f -- "$new" "$image" || {
+    rm -f -- "$new"
+    die "$image cannot be written"
+}
+printf '%s\n' "$image"

@@ -316,7 +316,8 @@ void panel_put(sheet *s, const panel *p, place at)
             1 - (at.y + at.height) / s->height);
     fputs(
         "set autoscale\nset autoscale fix\nunset logscale\nunset colorbox\nset key off\nset offsets\n"
-        "set tics auto in scale 0.75 norotate autojustify nomirror tc rgb '#202020' format '%h'\n"
+        "set xtics auto in nomirror\nset ytics auto in nomirror\n"
+        "set tics scale 0.75 norotate autojustify tc rgb '#202020' format '%h'\n"
         "set grid xtics ytics\nset border 3\n",
         s->f);
     put_axis(s, "x", p->across, at.width);
