@@ -42,21 +42,29 @@ static const char *described(const tp_option *const *row, int n, const char *nam
     return best;
 }
 
-static int unknown(const tp_command *c, const char *name)
+/* The flag that name was probably meant to be, in near or the table; NULL: none. Another word for what a
+ * flag is about is the next best thing to a name that is nearly right. */
+static const char *meant(const tp_command *c, const char *name, tp_nearest *near)
 {
     const tp_option *row[TP_MAX_ROWS];
-    tp_nearest near = tp_nearest_to(name);
     const int n = tp__options_all(c->table, row);
+    *near = tp_nearest_to(name);
     for (int i = 0; i < n; i++) {
         char opposite[64];
         if (row[i]->kind == TP_OPTION_HEADING) continue;
-        tp_nearest_try(&near, row[i]->name);
+        tp_nearest_try(near, row[i]->name);
         snprintf(opposite, sizeof opposite, "no-%s", row[i]->name);
-        if (row[i]->kind == TP_OPTION_BOOL) tp_nearest_try(&near, opposite);
+        if (row[i]->kind == TP_OPTION_BOOL) tp_nearest_try(near, opposite);
     }
-    const char *meant = near.name[0] ? near.name : described(row, n, name);
+    return near->name[0] ? near->name : described(row, n, name);
+}
+
+static int unknown(const tp_command *c, const char *name)
+{
+    tp_nearest near;
+    const char *flag = meant(c, name, &near);
     fprintf(stderr, "%s: --%s: unknown flag", c->name, name);
-    if (meant) fprintf(stderr, "; did you mean --%s?", meant);
+    if (flag) fprintf(stderr, "; did you mean --%s?", flag);
     fputc('\n', stderr);
     return tp__bad_usage(c->name);
 }
@@ -97,7 +105,13 @@ static bool take_word(const tp_command *c, char **argv, char *word, void *settin
 
 static int not_a_flag(const tp_command *c, const char *arg)
 {
-    fprintf(stderr, "%s: '%s' is not a flag; flags begin with --\n", c->name, arg);
+    tp_nearest near;
+    const char *flag = *arg == '-' && arg[1] ? meant(c, arg + 1, &near) : NULL;
+    fprintf(stderr, "%s: '%s' is not a flag; ", c->name, arg);
+    if (flag)
+        fprintf(stderr, "did you mean --%s?\n", flag);
+    else
+        fprintf(stderr, "flags begin with --\n");
     return tp__bad_usage(c->name);
 }
 
