@@ -1,5 +1,5 @@
 /* inspect_match.c - compares the names and shapes of a file with the parameters of a model, which are
- * declared on a dry device. Nothing is loaded. */
+ * declared on a dry device. For one model the values are read, too, and dropped. */
 #include "inspect_match.h"
 
 #include <stdio.h>
@@ -123,7 +123,14 @@ static void print_verdict(const match *m)
                text ? "" : "; to train with others: --head new or slice");
     if (can_load(m) && m->resized)
         printf("  it is for another image size: give --size, or --resize to train from it\n");
-    printf("  %s\n", can_load(m) ? "all weights can be loaded" : "these weights cannot be loaded");
+}
+
+/* Reads all values as a program does. */
+static bool load(match *m)
+{
+    if (tp_net_load(m->P, m->N, m->F, m->resized > 0)) return true;
+    fprintf(stderr, "tp-inspect: %s\n", tp_params_why(m->P));
+    return false;
 }
 
 bool inspect_match(const char *model, const char *path)
@@ -138,7 +145,8 @@ bool inspect_match(const char *model, const char *path)
                *m.prefix ? "'" : "");
         compare_all(&m);
         print_verdict(&m);
-        fits = can_load(&m);
+        fits = can_load(&m) && load(&m);
+        printf("  %s\n", fits ? "all weights can be loaded" : "these weights cannot be loaded");
     }
     close_match(&m);
     return fits;

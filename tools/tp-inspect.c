@@ -52,8 +52,9 @@ static const tp_command manual = {
         "Checksums are verified first; for a damaged file only the damage is reported. --names "
         "and --meta read only the header. Values are read in pieces, so memory does not grow with "
         "the file.\n\n"
-        "--match reads only the header, too. Prefixes and names of the model's publishers are known "
-        "and buffers that models compute are left out, as when the weights are loaded.",
+        "--match knows the prefixes and names of the model's publishers and leaves out buffers that "
+        "models compute, as loading does. If all names and shapes fit MODEL, the values are read as "
+        "well.",
     .table = table,
     .check = check,
     .more =
