@@ -78,6 +78,11 @@ Test(fuzz_corpus, table)
     cr_expect_geq(replay("table", fuzz_table), 20, "the corpus is there");
 }
 
+Test(fuzz_corpus, report)
+{
+    cr_expect_geq(replay("report", fuzz_report), 10, "the corpus is there");
+}
+
 Test(fuzz_corpus, ops)
 {
     cr_expect_geq(replay("ops", fuzz_ops), 20, "the corpus is there");

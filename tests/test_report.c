@@ -241,23 +241,25 @@ Test(report, pictures_and_samples)
     put("run/curve.png", "\x89PNG of scripts/plot.sh");
     put("run/d.png", "no picture");
     put("run/corpus.txt", "no sample");
+    put("run/e.svg", "<svg/>");
+    put("run/e.png", "\x89PNG the same");
     memcpy(noise, "\x89PNG", 4);
     write_bytes("run/large.png", noise, sizeof noise);
     memset(noise, 'a', sizeof noise);
     write_bytes("run/samples.txt", noise, 10000);
     const json_t *run = write_report(&data), *files = json_object_get(run, "files");
-    cr_assert_eq(json_array_size(files), 4);
-    const char *const names[] = { "a.jpg", "b.jpg", "samples.txt", "errors/c.jpg" };
-    for (size_t i = 0; i < 4; i++)
+    cr_assert_eq(json_array_size(files), 5);
+    const char *const names[] = { "a.jpg", "b.jpg", "e.svg", "samples.txt", "errors/c.jpg" };
+    for (size_t i = 0; i < 5; i++)
         cr_expect_str_eq(json_string_value(json_object_get(json_array_get(files, i), "name")),
                          names[i]);
-    const char *const digits[] = { "/9j/4A==", "/9j/4AE=", NULL, "/9j/4AEC" };
-    for (size_t i = 0; i < 4; i++)
+    const char *const digits[] = { "/9j/4A==", "/9j/4AE=", NULL, NULL, "/9j/4AEC" };
+    for (size_t i = 0; i < 5; i++)
         if (digits[i])
             expect_base64(json_string_value(json_object_get(json_array_get(files, i), "picture")),
                           digits[i]);
-    cr_expect_eq(json_string_length(json_object_get(json_array_get(files, 2), "text")), 8192);
-    cr_expect(json_is_true(json_object_get(json_array_get(files, 2), "cut")));
+    cr_expect_eq(json_string_length(json_object_get(json_array_get(files, 3), "text")), 8192);
+    cr_expect(json_is_true(json_object_get(json_array_get(files, 3), "cut")));
     cr_expect(noted(run, "d.png cannot be shown"));
     cr_expect(noted(run, "1 more file would make this page too large"));
     json_decref(data);

@@ -38,7 +38,8 @@ static void make_run(const char *name, int n)
             fprintf(f, ",\"loss\":null");
         else
             fprintf(f, ",\"loss\":%.9g", loss_at(n, i));
-        fprintf(f, ",\"lr\":0.%03d,\"memory\":9000000", i);
+        fprintf(f, ",\"lr\":0.%03d,\"memory\":9000000,\"constructor\":%d", i, i);
+        if (i > 30) fprintf(f, ",\"__proto__\":%d,\"toString\":1", i);
         if (i % 10 == 0) fprintf(f, ",\"test_loss\":%.9g", loss_at(n, i) + 0.5);
         if (i == LINES) fprintf(f, ",\"ops\":[[\"linear\",\"forward\",40,1.5]]");
         fprintf(f, "}\n");
@@ -47,7 +48,9 @@ static void make_run(const char *name, int n)
     snprintf(path, sizeof path, "%s/config.json", name);
     snprintf(config, sizeof config,
              "{\"program\":\"p\",\"unit\":\"images\",\"score\":\"test_loss\",\"higher\":false,"
-             "\"settings\":{\"lr\":0.%d,\"data\":\"" EVIL "\",\"preset\":\"tiny\"},"
+             "\"settings\":{\"lr\":0.%d,\"data\":\"" EVIL
+             "\",\"preset\":\"tiny\",\"__proto__\":1,\"x\":[2]},"
+             "\"parameters\":\"many\",\"machine\":[7],\"updates\":{},"
              "\"preset_values\":{\"lr\":0.5},"
              "\"memory_plan\":{\"weights\":1000000,\"activations\":7000000,\"peak\":8000000}}",
              n + 1);
@@ -152,8 +155,9 @@ Test(report_page, keys_reach_everything)
     begin();
     browser_look("light", 1100, 900);
     browse("page.html");
-    const char *const stops[] = { "#quantity",      "#axis",        "#log",    "#smoothing",
-                                  "#legend button", "#chart > svg", ".scroll", "summary" };
+    const char *const stops[] = { "#quantity",  "#axis",          "#log",
+                                  "#smoothing", "#legend button", "#chart > svg",
+                                  ".scroll",    "summary",        "pre" };
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) tab_to(stops[i]);
     cr_expect_eq(
         page_number("[...document.querySelectorAll('select, input, button, svg[tabindex]')]"
@@ -200,14 +204,17 @@ Test(report_page, keys_reach_everything)
     press("Home");
     press("+");
     cr_expect_eq(page_number("document.querySelector('#whole').disabled"), 0, "magnified");
-    cr_expect_lt(page_number("(document.querySelector('path.training[data-run=second]')"
-                             ".getAttribute('d').match(/[ML]/g) || []).length"),
-                 LINES);
+    cr_expect_lt(COUNT("#chart circle"), 2 * LINES / 10, "validations are outside");
     press("-");
     cr_expect_eq(page_number("document.querySelector('#whole').disabled"), 1);
     press("ArrowLeft");
     press("Escape");
     cr_expect_eq(page_number("document.querySelector('#readout').hidden"), 1);
+    tab_to("figure button");
+    press("Enter");
+    cr_expect_eq(COUNT("figure.wide"), 1);
+    press("Enter");
+    cr_expect_eq(COUNT("figure.wide"), 0);
     end();
 }
 

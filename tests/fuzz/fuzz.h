@@ -16,6 +16,7 @@ int fuzz_image(const uint8_t *input, size_t size);
 int fuzz_table(const uint8_t *input, size_t size);
 int fuzz_runs(const uint8_t *input, size_t size);
 int fuzz_programs(const uint8_t *input, size_t size);
+int fuzz_report(const uint8_t *input, size_t size);
 int fuzz_image_set(const uint8_t *input, size_t size);
 int fuzz_ops(const uint8_t *input, size_t size);
 

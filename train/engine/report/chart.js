@@ -40,7 +40,7 @@ function grouped(x) {
 
 /* Six significant digits, as many as a comparison of two runs needs. */
 function number(x) {
-  if (x === null || x === undefined) return "\u2013";
+  if (typeof x !== "number") return "\u2013";
   if (Number.isInteger(x)) return grouped(x);
   const size = Math.abs(x);
   if (size !== 0 && (size < 1e-4 || size >= 1e9)) return x.toExponential(4).replace(/\.?0+e/, "e");
@@ -151,8 +151,12 @@ class Chart {
     this.draw();
   }
 
+  drawable(p) {
+    return p.y !== null && (!this.plot.log || p.y > 0);
+  }
+
   visible(p) {
-    return p.y !== null && (!this.plot.log || p.y > 0) && (!this.span || (p.x >= this.span[0] && p.x <= this.span[1]));
+    return this.drawable(p) && (!this.span || (p.x >= this.span[0] && p.x <= this.span[1]));
   }
 
   measure() {
@@ -179,6 +183,10 @@ class Chart {
       return;
     }
     this.axes(width, height);
+    const clip = shape("clipPath", { id: "area" }), { left, right, top, bottom } = this.area;
+    clip.append(shape("rect", { x: left - 5, y: top - 5, width: right - left + 10, height: bottom - top + 10 }));
+    this.lines = shape("g", { "clip-path": "url(#area)" });
+    this.svg.append(clip, this.lines);
     this.curves();
     this.hair = shape("g", {});
     this.svg.append(this.hair);
@@ -211,7 +219,7 @@ class Chart {
   path(points) {
     let d = "", pen = false;
     for (const p of points) {
-      const drawn = this.visible(p);
+      const drawn = this.drawable(p);
       if (drawn) d += `${pen ? "L" : "M"}${this.x(p.x).toFixed(1)} ${this.y(p.y).toFixed(1)}`;
       pen = drawn;
     }
@@ -224,12 +232,12 @@ class Chart {
       const smooth = s.kind === "training" && plot.smoothing > 0;
       const points = smooth ? smoothed(s.points, plot.smoothing) : s.points;
       const style = { stroke: s.color, "stroke-dasharray": s.dash };
-      if (smooth) this.svg.append(shape("path", { class: "raw", d: this.path(s.points), ...style }));
-      this.svg.append(shape("path", { class: `curve ${s.kind}`, "data-run": s.name, d: this.path(points), ...style }));
+      if (smooth) this.lines.append(shape("path", { class: "raw", d: this.path(s.points), ...style }));
+      this.lines.append(shape("path", { class: `curve ${s.kind}`, "data-run": s.name, d: this.path(points), ...style }));
       const drawn = points.filter((p) => this.visible(p));
       if (s.kind === "validation" ? drawn.length <= 60 : drawn.length === 1)
         for (const p of drawn)
-          this.svg.append(shape("circle", { cx: this.x(p.x), cy: this.y(p.y), r: 3.2, fill: s.color }));
+          this.lines.append(shape("circle", { cx: this.x(p.x), cy: this.y(p.y), r: 3.2, fill: s.color }));
     }
   }
 

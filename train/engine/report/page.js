@@ -8,17 +8,19 @@
 const runs = JSON.parse(document.getElementById("data").textContent).runs;
 const byId = (id) => document.getElementById(id);
 const single = runs.length === 1;
+/* A copy of an object from a file, in which a key such as "constructor" is like any other. */
+const bare = (o) => Object.assign(Object.create(null), o);
 
 /* ---- what the keys of a log mean: name, unit, name in narrow places ---- */
 
-const NAMES = {
+const NAMES = bare({
   step: ["updates", ""], epoch: ["epochs", ""], seconds: ["training time", "s"], tokens: ["tokens", ""], images: ["images", ""],
   loss: ["loss", "nats"], test_loss: ["loss of the validation", "nats", "validation loss"], valid_loss: ["loss of the validation", "nats", "validation loss"],
   train_loss: ["mean loss of the epoch", "nats", "epoch's loss"], bpc: ["bits per character", "", "bpc"], valid_bpc: ["bits per character of the validation", "", "validation bpc"],
   top1: ["top-1 accuracy of the validation", "%", "top-1"], top5: ["top-5 accuracy of the validation", "%", "top-5"],
   lr: ["learning rate", ""], grad_norm: ["norm of the gradient", ""], memory: ["peak memory of the device", "MB"],
   process: ["peak memory of the process", "MB"], waited: ["time waited for data", "fraction"], skipped: ["examples skipped", ""],
-};
+});
 const AXES = ["step", "epoch", "tokens", "images", "seconds"];
 const BYTES = new Set(["memory", "process"]);
 
@@ -45,7 +47,7 @@ function megabytes(bytes) {
 }
 
 function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "\u2013";
+  if (typeof seconds !== "number") return "\u2013";
   const s = Math.round(seconds), two = (n) => String(n).padStart(2, "0");
   if (s < 60) return `${Number(seconds.toPrecision(3))} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${two(s % 60)} s`;
@@ -56,7 +58,9 @@ function duration(seconds) {
 
 runs.forEach((run, i) => {
   const log = run.log;
-  run.columns = {};
+  log.at = bare(log.at);
+  for (const name of ["last", "best"]) if (log[name]) log[name] = bare(log[name]);
+  run.columns = bare({});
   for (const [key, values] of Object.entries(log.values)) {
     const factor = BYTES.has(key) ? 1e-6 : 1, scaled = values.map((v) => (v === null ? null : v * factor));
     if (!log.at[key]) run.columns[key] = scaled;
@@ -68,8 +72,14 @@ runs.forEach((run, i) => {
   run.color = `var(--c${i % 8})`;
   run.dash = ["none", "7 4", "2 4", "10 3 2 3"][Math.floor(i / 8) % 4];
   run.shown = true;
-  run.settings = run.config.settings || {};
+  run.settings = bare(run.config.settings);
 });
+
+/* Is the key on lines with a validation only? */
+function ofValidation(run, key) {
+  const score = run.columns[run.log.score];
+  return score && run.log.at[key] && run.log.at[key].every((row) => score[row] !== undefined);
+}
 
 const has = (key) => runs.some((r) => r.columns[key]);
 
@@ -93,7 +103,7 @@ function quantities() {
   }
   for (const key of keys)
     if (!taken.has(key) && !list.some((q) => q.training === key)) {
-      const sparse = runs.every((r) => !r.columns[key] || r.log.at[key]) || scores.has(key) || key.startsWith("top");
+      const sparse = runs.every((r) => !r.columns[key] || ofValidation(r, key)) || scores.has(key) || key.startsWith("top");
       list.push(sparse ? { validation: key } : { training: key });
     }
   const rank = (q) => (scores.has(q.validation) ? 0 : q.training === "loss" ? 1 : q.validation ? 2 : 3);
@@ -267,7 +277,7 @@ function startSettings() {
     section("Differences between the settings", differing.length === 0 ? element("p", {}, "All settings are equal.")
       : table("Settings that differ", words("setting", ...runs.map((r) => r.name)), differing.map((k) => [k, ...runs.map((r) => valueText(r.settings[k]))]), true));
   perRun("Settings", (run) => {
-    const preset = run.config.preset_values, keys = Object.keys(run.settings), parts = [];
+    const preset = run.config.preset_values && bare(run.config.preset_values), keys = Object.keys(run.settings), parts = [];
     const changed = preset && Object.keys(preset).filter((k) => !HOUSEKEEPING.has(k) && valueText(preset[k]) !== valueText(run.settings[k]));
     const name = typeof run.settings.preset === "string" ? `the preset ${run.settings.preset}` : "the defaults";
     if (changed && changed.length)
@@ -304,7 +314,8 @@ function startValidations() {
     if (!score) return null;
     const at = score.map((v, i) => (v === undefined ? -1 : i)).filter((i) => i >= 0);
     const keys = Object.keys(run.columns);
-    const own = keys.filter((k) => !AXES.includes(k) && !BYTES.has(k) && (k === run.log.score || k === "loss" || run.log.at[k] || k.startsWith("test_") || k.startsWith("top")));
+    const own = keys.filter((k) => !AXES.includes(k) && !BYTES.has(k) && (k === run.log.score || k === "loss" || k.startsWith("test_") || k.startsWith("top")
+      || (run.log.at[k] && at.every((i) => run.columns[k][i] !== undefined))));
     const shown = [...AXES.filter((k) => keys.includes(k) && k !== "seconds"), ...own];
     const best = run.log.best && run.log.best.step;
     const rows = at.map((i) => ({ best: run.columns.step[i] === best,
@@ -364,11 +375,19 @@ function startOps() {
 
 /* ---- pictures and samples ---- */
 
+/* A press makes it as wide as the page, and small again. */
+function pictureOf(file, run) {
+  const button = element("button", { type: "button", "aria-expanded": "false", "aria-label": `Enlarge ${file.name}` },
+    element("img", { src: file.picture, alt: `${file.name} of ${run.name}` }));
+  const figure = element("figure", {}, button, element("figcaption", {}, file.name));
+  button.addEventListener("click", () => button.setAttribute("aria-expanded", String(figure.classList.toggle("wide"))));
+  return figure;
+}
+
 function startFiles() {
   perRun("Pictures", (run) => {
     const pictures = run.files.filter((f) => f.picture);
-    return pictures.length && element("div", { class: "gallery" }, ...pictures.map((f) => element("figure", {},
-      element("img", { src: f.picture, alt: `${f.name} of ${run.name}` }), element("figcaption", {}, f.name))));
+    return pictures.length && element("div", { class: "gallery" }, ...pictures.map((f) => pictureOf(f, run)));
   });
   perRun("Samples", (run) => run.files.filter((f) => f.text !== undefined).flatMap((f) => [
     element("p", { class: "faint" }, f.name), element("pre", { tabindex: 0 }, f.text),
@@ -376,13 +395,10 @@ function startFiles() {
 }
 
 byId("page").hidden = false;
-startTop();
-startTiles();
-startResults();
-startCurves();
-startSettings();
-startValidations();
-startFiles();
-startMemory();
-startOps();
-startMachine();
+for (const part of [startTop, startTiles, startResults, startCurves, startSettings, startValidations, startFiles, startMemory, startOps, startMachine])
+  try {
+    part();
+  } catch (e) { /* the other parts are still worth reading */
+    console.error(e);
+    byId("notices").append(element("li", {}, `A part of this page cannot be shown: ${e.message}`));
+  }

@@ -98,6 +98,7 @@ typedef struct page {
     FILE *f;
     json_t *runs;
     char title[600];
+    bool failed; /* memory ran out */
 } page;
 
 static void put_escaped(FILE *f, const char *s)
@@ -138,7 +139,7 @@ static void put_results(const page *p)
 }
 
 /* ASCII without '<', so that nothing in it can end the script or open a comment. */
-static void put_data(const page *p)
+static void put_data(page *p)
 {
     json_t *data = json_pack("{s:O}", "runs", p->runs);
     char *text = json_dumps(data, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
@@ -147,7 +148,7 @@ static void put_data(const page *p)
             fputs("\\u003c", p->f);
         else
             fputc(*s, p->f);
-    if (!text) fputs("{\"runs\":[]}", p->f);
+    p->failed = !text;
     free(text);
     json_decref(data);
 }
@@ -160,7 +161,7 @@ static void put_date(FILE *f)
     if (localtime_r(&now, &t) && strftime(text, sizeof text, "%Y-%m-%d %H:%M", &t)) fputs(text, f);
 }
 
-static void put_field(const page *p, const char *name, size_t n)
+static void put_field(page *p, const char *name, size_t n)
 {
     const struct {
         const char *name, *text;
@@ -179,7 +180,7 @@ static void put_field(const page *p, const char *name, size_t n)
     if (n == 4 && memcmp(name, "date", n) == 0) put_date(p->f);
 }
 
-static void fill(const page *p)
+static void fill(page *p)
 {
     const char *s = tp__report_template_html, *open, *close;
     while ((open = strstr(s, "{{")) && (close = strstr(open, "}}"))) {
@@ -213,7 +214,7 @@ static bool write_page(const char *path, json_t *runs, char *why, size_t size)
     set_title(&p);
     p.f = open_memstream(&text, &bytes);
     if (p.f) fill(&p);
-    const bool complete = p.f && !ferror(p.f);
+    const bool complete = p.f && !p.failed && !ferror(p.f);
     const bool closed = p.f && fclose(p.f) == 0;
     const bool done = complete && closed && tp_file_replace(path, text, bytes, why, size);
     if (!complete || !closed) snprintf(why, size, "%s cannot be written: out of memory", path);

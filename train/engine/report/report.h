@@ -24,7 +24,7 @@ json_t *tp__report_log(const char *folder, const char *unit, const char *score, 
 /* Pictures and texts of the folder, as far as *room bytes reach; takes their size from it. */
 json_t *tp__report_files(const char *folder, size_t *room, json_t *notes);
 
-/* A JSON string of any bytes: what is not UTF-8 becomes U+FFFD. */
+/* A JSON string of n bytes that a zero follows: what is not UTF-8 becomes U+FFFD. */
 json_t *tp__report_text(const char *bytes, size_t n);
 
 /* Adds a sentence to the notes of a run. */

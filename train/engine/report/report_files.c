@@ -25,25 +25,13 @@ typedef struct listing {
 
 /* ---- JSON strings ---- */
 
-/* Length of the UTF-8 character at s, of at most n bytes; 0 if there is none. */
-static size_t character(const unsigned char *s, size_t n)
-{
-    const size_t length = *s < 0x80 ? 1 : *s < 0xc2 ? 0 : *s < 0xe0 ? 2 : *s < 0xf0 ? 3 : 4;
-    if (length == 0 || length > n || *s > 0xf4) return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    if (*s == 0xe0 && s[1] < 0xa0) return 0; /* longer than needed       */
-    if (*s == 0xed && s[1] > 0x9f) return 0; /* half of a surrogate pair */
-    if (*s == 0xf0 && s[1] < 0x90) return 0;
-    return *s == 0xf4 && s[1] > 0x8f ? 0 : length;
-}
-
 json_t *tp__report_text(const char *bytes, size_t n)
 {
     char *repaired = malloc(3 * n + 1);
     size_t used = 0;
+    uint32_t ignored;
     for (size_t i = 0; repaired && i < n;) {
-        const size_t length = character((const unsigned char *)bytes + i, n - i);
+        const size_t length = tp_utf8_at(bytes + i, &ignored);
         memcpy(repaired + used, length ? bytes + i : "\xef\xbf\xbd", length ? length : 3);
         used += length ? length : 3;
         i += length ? length : 1;
@@ -156,33 +144,49 @@ static bool include(json_t *files, const char *name, const char *bytes, size_t n
     return true;
 }
 
+/* A PNG beside an SVG of the same name shows the same. */
+static bool doubles(const listing *l, int i)
+{
+    const size_t n = strlen(l->name[i]);
+    for (int k = 0; tp_ends_in(l->name[i], ".png") && k < l->n; k++)
+        if (strlen(l->name[k]) == n && tp_ends_in(l->name[k], ".svg") &&
+            memcmp(l->name[i], l->name[k], n - 4) == 0)
+            return true;
+    return false;
+}
+
+/* Adds a file to the list if it fits the room; returns false if it is too large. */
+static bool add(json_t *files, const char *folder, const char *name, size_t *room, json_t *notes)
+{
+    char path[4500];
+    const char *kind;
+    int64_t all = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    const int fd = tp_file_regular(path, &all, &kind);
+    const bool text = tp_ends_in(name, ".txt");
+    const size_t n = text && all > TEXT ? TEXT : (size_t)(all > 0 ? all : 0);
+    const bool fits = fd < 0 || n <= *room;
+    char *bytes = fd >= 0 && fits ? malloc(n + 1) : NULL;
+    if (bytes) bytes[n] = '\0';
+    const bool done = bytes && tp_file_bytes(fd, 0, bytes, n) == n &&
+                      include(files, name, bytes, n, (int64_t)n < all);
+    if (done) *room -= n;
+    if (!done && fits)
+        tp__report_note(notes, "%s cannot be shown: it is damaged or cannot be read.", name);
+    free(bytes);
+    if (fd >= 0) close(fd);
+    return fits;
+}
+
 json_t *tp__report_files(const char *folder, size_t *room, json_t *notes)
 {
     listing l = { .folder = folder };
     json_t *files = json_array();
     int large = 0;
     list(&l, "");
-    for (int i = 0; i < l.n; i++) {
-        char path[4500];
-        const char *kind;
-        int64_t all = 0;
-        snprintf(path, sizeof path, "%s/%s", folder, l.name[i]);
-        const int fd = tp_file_regular(path, &all, &kind);
-        const bool text = tp_ends_in(l.name[i], ".txt");
-        const size_t n = text && all > TEXT ? TEXT : (size_t)(all > 0 ? all : 0);
-        char *bytes = fd >= 0 && n <= *room ? malloc(n + 1) : NULL;
-        if (fd >= 0 && n > *room)
-            large++;
-        else if (!bytes || tp_file_bytes(fd, 0, bytes, n) < n ||
-                 !include(files, l.name[i], bytes, n, (int64_t)n < all))
-            tp__report_note(notes, "%s cannot be shown: it is damaged or cannot be read.",
-                            l.name[i]);
-        else
-            *room -= n;
-        free(bytes);
-        if (fd >= 0) close(fd);
-        free(l.name[i]);
-    }
+    for (int i = 0; i < l.n; i++)
+        if (!doubles(&l, i)) large += !add(files, folder, l.name[i], room, notes);
+    for (int i = 0; i < l.n; i++) free(l.name[i]);
     if (large > 0)
         tp__report_note(notes, "%d more file%s would make this page too large; see the folder.",
                         large, large == 1 ? "" : "s");
