@@ -261,6 +261,28 @@ Test(predict, mistakes_of_shapes)
     expect_refusal("eval --shapes 40 --run-dir run --errors worst --worst 0", 2, "--worst");
 }
 
+/* Published weights have no folders: the images' wnids find their classes, in whatever order and number;
+ * folders with other names are taken in the model's order. */
+Test(predict, classes_of_published_weights)
+{
+#define PUBLISHED "eval --data set --weights run/best.safetensors --preset tiny --size 16 "
+    make_colours("set", 12);
+    succeed(TRAIN);
+    cr_assert(
+        shell("printf 'n03888257\\nn01440764\\n' >names; printf 'n03888257\\nshark\\n' >other"));
+    succeed(PUBLISHED "--names names");
+    cr_expect(strstr(out, "top-1 100.00 %"), "%s", out);
+    rename_classes("n03888257", "n01440764"); /* now sorted the other way round */
+    succeed(PUBLISHED);
+    cr_expect(strstr(out, "top-1 0.00 %"), "%s", out);
+    succeed(PUBLISHED "--names names --by-class");
+    cr_expect(strstr(out, "8 images: ") && strstr(out, "top-1 100.00 %") &&
+                  strstr(out, "4  parachute (n03888257)\n"),
+              "%s", out);
+    expect_refusal(PUBLISHED "--names other", 1,
+                   "the model has 1 of the images' 2 classes, but no 'n01440764'");
+}
+
 Test(predict, refusals)
 {
     make_colours("set", 12);

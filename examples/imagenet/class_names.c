@@ -162,6 +162,14 @@ void class_names_free(class_names *n)
     *n = (class_names){ 0 };
 }
 
+/* Makes words of w->name. */
+static void find_words(class_words *w)
+{
+    const char *synset = wnid_words(w->name), *food = food_words(w->name);
+    if (synset) memcpy(w->wnid, w->name, sizeof w->wnid);
+    if (synset || food) snprintf(w->name, sizeof w->name, "%s", synset ? synset : food);
+}
+
 class_words class_words_at(const class_names *n, int64_t i)
 {
     class_words w = { 0 };
@@ -171,8 +179,43 @@ class_words class_words_at(const class_names *n, int64_t i)
     }
     class_name(n->text, i, w.name, sizeof w.name);
     if (!w.name[0]) class_name(NULL, i, w.name, sizeof w.name);
-    const char *synset = wnid_words(w.name), *food = food_words(w.name);
-    if (synset) memcpy(w.wnid, w.name, sizeof w.wnid);
-    if (synset || food) snprintf(w.name, sizeof w.name, "%s", synset ? synset : food);
+    find_words(&w);
     return w;
+}
+
+static bool same(const class_words *a, const class_words *b)
+{
+    return strcmp(a->wnid, b->wnid) == 0 && (a->wnid[0] || strcmp(a->name, b->name) == 0);
+}
+
+/* The number of the class in all [classes]; it is first looked for at k. -1: none. */
+static int64_t find_class(const class_words *all, int64_t classes, const class_words *w, int64_t k)
+{
+    if (k < classes && same(&all[k], w)) return k;
+    for (int64_t i = 0; i < classes; i++)
+        if (same(&all[i], w)) return i;
+    return -1;
+}
+
+bool class_labels(const class_names *n, int64_t classes, const tp_image_set *X, int32_t *label,
+                  char *why, size_t size)
+{
+    const int count = tp_image_set_classes(X);
+    int found = 0, missing = -1;
+    class_words *all = malloc((size_t)classes * sizeof *all);
+    if (!all) return fail(why, size, "out of memory");
+    for (int64_t i = 0; i < classes; i++) all[i] = class_words_at(n, i);
+    for (int k = 0; k < count; k++) {
+        class_words w = { 0 };
+        snprintf(w.name, sizeof w.name, "%s", tp_image_set_class(X, k));
+        find_words(&w);
+        label[k] = (int32_t)find_class(all, classes, &w, k);
+        if (label[k] < 0) missing = k;
+        found += label[k] >= 0;
+    }
+    free(all);
+    for (int k = 0; k < count && found == 0; k++) label[k] = k;
+    return missing < 0 || found == 0 ||
+           fail(why, size, "the model has %d of the images' %d classes, but no '%.200s'", found,
+                count, tp_image_set_class(X, missing));
 }

@@ -109,7 +109,9 @@ static void bad_image(void *env, const char *name, const char *why)
             plain_line(why, reason, sizeof reason));
 }
 
-static bool fits(image_file *f, const tp_image_set *X, const char *data)
+/* label[k] becomes the model's class for class k of the images. */
+static bool fits(image_file *f, const class_names *names, const tp_image_set *X, const char *data,
+                 int32_t *label)
 {
     char why[700];
     if (tp_image_set_classes(X) > f->cfg.classes)
@@ -118,6 +120,10 @@ static bool fits(image_file *f, const tp_image_set *X, const char *data)
                                "trained on other images%s",
                                tp_image_set_classes(X), f->t.path, (long long)f->cfg.classes,
                                data ? "" : "; give them with --data");
+    if (!f->names)
+        return class_labels(names, f->cfg.classes, X, label, why, sizeof why) ||
+               tp_trained_fail(&f->t, "%s does not fit the images: %s", f->t.path, why);
+    for (int k = 0; k < tp_image_set_classes(X); k++) label[k] = k;
     return class_names_agree(f->names, X, why, sizeof why) ||
            tp_trained_fail(&f->t, "%s was trained on other classes: %s", f->t.path, why);
 }
@@ -151,9 +157,10 @@ static bool report(const eval_options *s, image_file *f, const class_names *name
 static bool draw_mistakes(const eval_options *s, image_file *f, const class_names *names,
                           const mistakes *m, const tp_image_set *X, const tp_augment *a)
 {
-    char why[2400], note[9000];
-    snprintf(note, sizeof note, "Model: %s of %s; images: %s. Red: predicted; green: right.",
-             classifier_family(&f->cfg), f->t.path, s->c.data ? s->c.data : "drawn shapes");
+    char model[600], images[400], note[1200], why[2400];
+    title_model(f, s->c.preset, model, sizeof model);
+    title_images(s->c.data, (tp_part)s->split, images, sizeof images);
+    snprintf(note, sizeof note, "%s, %s. Red: predicted; green: right.", model, images);
     const int64_t drawn = mistakes_draw(m, X, a, names, note, s->errors, why, sizeof why);
     if (drawn < 0) return tp_trained_fail(&f->t, "%s", why);
     if (s->format == FORMAT_TABLE)
@@ -162,7 +169,7 @@ static bool draw_mistakes(const eval_options *s, image_file *f, const class_name
 }
 
 static bool evaluate(const eval_options *s, image_file *f, const class_names *names,
-                     const tp_image_set *X)
+                     const tp_image_set *X, const int32_t *label)
 {
     const double ratio = s->crop_ratio > 0 ? s->crop_ratio : f->crop_ratio;
     const tp_augment a = image_eval_pipeline(f->cfg.size, ratio);
@@ -181,6 +188,7 @@ static bool evaluate(const eval_options *s, image_file *f, const class_names *na
                                          .strict = s->strict,
                                          .bad = bad_image,
                                          .go_on = tick,
+                                         .label_of = label,
                                          .each = s->errors ? note : NULL,
                                          .env = &t });
     const double seconds = tp_seconds() - t.line.began;
@@ -202,7 +210,10 @@ static bool measure(const eval_options *s, image_file *f, class_names *names)
                           ? tp_image_set_open(s->c.data, (tp_layout)s->layout, (tp_part)s->split)
                           : tp_image_set_shapes(s->shapes, f->cfg.size, (tp_part)s->split);
     bool done = tp_image_set_ok(X) || tp_trained_fail(&f->t, "%s", tp_image_set_why(X));
-    done = done && fits(f, X, s->c.data) && evaluate(s, f, names, X);
+    int32_t *label = calloc((size_t)tp_image_set_classes(X) + 1, sizeof *label);
+    done = done && (label || tp_trained_fail(&f->t, "out of memory"));
+    done = done && fits(f, names, X, s->c.data, label) && evaluate(s, f, names, X, label);
+    free(label);
     tp_image_set_close(X);
     return done;
 }

@@ -8,6 +8,7 @@
 
 #include "annotate.h"
 #include "plain_text.h"
+#include "titles.h"
 
 static bool worse(const mistake *a, const mistake *b)
 {
@@ -56,7 +57,7 @@ typedef struct drawing {
 
 static bool draw(drawing *d, const mistake *m, int64_t rank, char *why, size_t size)
 {
-    char path[4600], right[64], wrong[64], title[1024], name[4200];
+    char path[4600], right[64], wrong[64], title[1024], name[4200], file[300];
     const class_words truth = class_words_at(d->names, m->label);
     const class_words guess = class_words_at(d->names, m->best[0].label);
     snprintf(path, sizeof path, "%s/%02lld-%s-%s.png", d->folder, (long long)rank,
@@ -74,7 +75,8 @@ static bool draw(drawing *d, const mistake *m, int64_t rank, char *why, size_t s
     const annotation a = {
         .title = title,
         .note = d->note,
-        .caption = tp_image_set_name(d->X, m->image, name, sizeof name),
+        .caption =
+            title_name(tp_image_set_name(d->X, m->image, name, sizeof name), file, sizeof file),
         .image = &d->p,
         .names = d->names,
         .best = m->best,

@@ -10,6 +10,7 @@
 #include "image_settings.h"
 #include "plain_text.h"
 #include "predictions.h"
+#include "titles.h"
 
 typedef struct predict_options {
     image_common c;
@@ -93,7 +94,7 @@ static bool infer(predictor *t, const char *path)
 /* Draws the image in t->image, the number'th of the command line. */
 static bool draw(predictor *t, const char *path, int number)
 {
-    char name[80], file[4600], why[1800], note[4400];
+    char name[80], file[4600], why[1800], note[600];
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     const char *dot = strrchr(base, '.');
     char *stem = strndup(base, dot ? (size_t)(dot - base) : strlen(base));
@@ -101,7 +102,7 @@ static bool draw(predictor *t, const char *path, int number)
     snprintf(file, sizeof file, "%s/%03d-%s.png", t->s->annotate, number,
              plain_file_name(stem, name, sizeof name));
     free(stem);
-    snprintf(note, sizeof note, "Model: %s of %s", classifier_family(&t->f.cfg), t->f.t.path);
+    title_model(&t->f, t->s->c.preset, note, sizeof note);
     const annotation a = { .title = base,
                            .note = note,
                            .image = &t->image,

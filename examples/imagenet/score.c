@@ -35,20 +35,28 @@ static bool fail(score *s, const char *why)
     return false;
 }
 
-static bool run_batch(score *s, tp_tape *T, const classifier *m, const tp_batch *b, float *logits,
+/* Scratch of a batch: [batch,classes], [batch]. */
+typedef struct scratch {
+    float *logits;
+    int32_t *label;
+} scratch;
+
+static bool run_batch(score *s, tp_tape *T, const classifier *m, const tp_batch *b, scratch w,
                       const score_opts *o)
 {
     const int64_t C = m->cfg.classes;
+    for (int64_t i = 0; i < b->n; i++)
+        w.label[i] = o->label_of ? o->label_of[b->label[i]] : b->label[i];
     tp_reset(T);
     const tp_tensor x = classifier_input(T, m, b->x, b->n);
-    const tp_tensor y = tp_from(T, TP_I32, TP_SHAPE(b->n), b->label);
+    const tp_tensor y = tp_from(T, TP_I32, TP_SHAPE(b->n), w.label);
     const tp_tensor z = classifier_forward(T, m, x);
     s->loss += tp_item(T, tp_cross_entropy(T, z, y, TP_SUM));
-    if (!tp_read(T, tp_cast(T, z, TP_F32), logits, (size_t)(b->n * C) * sizeof *logits))
+    if (!tp_read(T, tp_cast(T, z, TP_F32), w.logits, (size_t)(b->n * C) * sizeof *w.logits))
         return fail(s, tp_why(T));
     for (int64_t i = 0; i < b->n; i++) {
-        count(s, logits + i * C, C, b->label[i]);
-        if (o->each) o->each(o->env, b->index[i], b->label[i], logits + i * C);
+        count(s, w.logits + i * C, C, w.label[i]);
+        if (o->each) o->each(o->env, b->index[i], w.label[i], w.logits + i * C);
     }
     return true;
 }
@@ -56,15 +64,17 @@ static bool run_batch(score *s, tp_tape *T, const classifier *m, const tp_batch 
 static bool run_batches(score *s, tp_tape *T, const classifier *m, tp_loader *L,
                         const score_opts *o)
 {
-    float *logits = malloc((size_t)(o->batch * m->cfg.classes) * sizeof *logits);
+    const scratch w = { .logits = malloc((size_t)(o->batch * m->cfg.classes) * sizeof *w.logits),
+                        .label = malloc((size_t)o->batch * sizeof *w.label) };
     tp_batch b;
-    bool done = logits && s->confusion ? true : fail(s, "out of memory");
+    bool done = w.logits && w.label && s->confusion ? true : fail(s, "out of memory");
     while (done && tp_loader_next(L, &b)) {
-        done = run_batch(s, T, m, &b, logits, o);
+        done = run_batch(s, T, m, &b, w, o);
         if (o->go_on && !o->go_on(o->env, s)) break;
     }
     tp_reset(T);
-    free(logits);
+    free(w.logits);
+    free(w.label);
     s->skipped = tp_loader_skipped(L);
     if (done && !tp_loader_ok(L)) done = fail(s, tp_loader_why(L));
     return done;

@@ -20,7 +20,10 @@ typedef struct score_opts {
     bool strict;
     void (*bad)(void *env, const char *name, const char *why);
     bool (*go_on)(void *env, const score *so_far); /* false: stop here; may be NULL */
-    /* Called for each image with its number in the set; logits [classes]; may be NULL. */
+    /* The model's class for each class of the images; NULL: the same number. */
+    const int32_t *label_of;
+    /* Called for each image with its number in the set and its class in the model; logits [classes];
+     * may be NULL. */
     void (*each)(void *env, int64_t image, int32_t label, const float *logits);
     void *env;
 } score_opts;
