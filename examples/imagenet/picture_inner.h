@@ -39,7 +39,17 @@ void put_font(sheet *s, double font);
 void put_label(sheet *s, const char *text, size_t bytes, double x, double y, double font,
                double width);
 
+/* ---- picture_maps.c ---- */
+void image_size(const panel *p, double *width, double *height);
+void put_image(sheet *s, const panel *p);
+void heat_size(const panel *p, double *width, double *height, margins *m);
+void put_heat(sheet *s, const panel *p, place at);
+
 /* ---- picture_panels.c ---- */
+/* Sets a label whose centre is at that position. gnuplot would place those of axes by the width of numbers
+ * and names, which it only estimates. */
+void put_centred(sheet *s, const char *text, double x, double y, double font, double width,
+                 int degrees);
 void panel_size(const panel *p, double *width, double *height, margins *m);
 /* Draws a panel; labels that were set before appear with it. */
 void panel_put(sheet *s, const panel *p, place at);

@@ -123,9 +123,19 @@ bool lsla_measure(analysis *a, lsla_query *q); /* block a->block, -1: the first;
 void lsla_free(lsla_query *q);
 bool lsla_draw(analysis *a);
 
-/* bias.c, span.c */
+bool lsla_picture(analysis *a, const lsla_query *q, const double *mean, const double *key);
+
+/* bias.c */
 bool bias_draw(analysis *a);
+
+/* span.c: what the query attends to in each block */
+typedef struct block_spans {
+    int blocks;
+    span of[DEPTH_MAX];   /* direct NULL: none                                  */
+    bool full[DEPTH_MAX]; /* over the whole map, without windows                */
+} block_spans;
 bool span_draw(analysis *a);
+bool span_picture(analysis *a, const block_spans *s);
 
 /* resolution.c: presets and sizes are comma-separated lists */
 typedef struct resolution_opts {

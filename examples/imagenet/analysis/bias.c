@@ -150,7 +150,7 @@ static bool draw(analysis *a, const tables *s)
     panel_mark(*marks)[2] = calloc((size_t)s->n, sizeof *marks);
     const bool done = panels_new(&p, a, s->n, 1 + heads) && analysis_photo(a, a->image, &photo) &&
                       (marks || analysis_fail(a, "out of memory"));
-    for (int k = 0; k < s->n && done; k++) {
+    for (int k = 0; marks && k < s->n && done; k++) {
         mark(a, &s->at[k], marks[k]);
         put_row(&p, &s->at[k], k, &photo, marks[k]);
     }
