@@ -166,7 +166,7 @@ void put_heat(sheet *s, const panel *p, place at)
     if (h->numbered) {
         fputs("set tics out nomirror scale 0.5 tc rgb '#202020'", s->f);
         put_font(s, SMALL);
-        fputs("\nset xtics\nset ytics\n", s->f);
+        fputs("\nset xtics out nomirror\nset ytics out nomirror\n", s->f);
     }
     if (h->row_names) put_names(s, "y", h->row_names, h->rows, "");
     if (h->col_names) put_names(s, "x", h->col_names, h->cols, "rotate by 45 right");
