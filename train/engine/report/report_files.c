@@ -16,11 +16,11 @@
 
 enum { MOST = 256, TEXT = 8 << 10 };
 
-/* Paths within the folder, sorted; files of the folder itself come first. */
+/* Paths within the folder, each folder's in order and its own files first. */
 typedef struct listing {
     const char *folder;
-    char *name[MOST];
-    int n;
+    char name[MOST][520];
+    int n, left_out; /* left_out: more than there is room for */
 } listing;
 
 /* ---- JSON strings ---- */
@@ -73,29 +73,36 @@ static bool wanted(const char *name)
     return strcmp(name, "curve.png") != 0;
 }
 
-static int by_name(const void *a, const void *b)
+static void note_name(listing *l, const char *sub, const char *name)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    if (l->n == MOST)
+        l->left_out++;
+    else
+        snprintf(l->name[l->n++], sizeof l->name[0], "%s%s%s", sub, *sub ? "/" : "", name);
 }
 
+static bool is_folder(const listing *l, const char *name)
+{
+    char path[4400];
+    struct stat s;
+    snprintf(path, sizeof path, "%s/%s", l->folder, name);
+    return *name != '.' && stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+/* sub: "", or a folder in the folder. */
 static void list(listing *l, const char *sub)
 {
-    char path[4400], inner[300];
-    struct stat s;
+    char path[4400];
+    struct dirent **entry;
     snprintf(path, sizeof path, "%s/%s", l->folder, sub);
-    DIR *folder = opendir(path);
-    const int first = l->n;
-    for (const struct dirent *e; folder && (e = readdir(folder)) && l->n < MOST;) {
-        snprintf(inner, sizeof inner, "%s%s%s", sub, *sub ? "/" : "", e->d_name);
-        if (wanted(e->d_name) && (l->name[l->n] = strdup(inner))) l->n++;
+    const int n = scandir(path, &entry, NULL, alphasort);
+    for (int i = 0; i < n; i++)
+        if (wanted(entry[i]->d_name)) note_name(l, sub, entry[i]->d_name);
+    for (int i = 0; i < n; i++) {
+        if (!*sub && is_folder(l, entry[i]->d_name)) list(l, entry[i]->d_name);
+        free(entry[i]);
     }
-    qsort(l->name + first, (size_t)(l->n - first), sizeof *l->name, by_name);
-    if (folder) rewinddir(folder);
-    for (const struct dirent *e; folder && !*sub && (e = readdir(folder));) {
-        snprintf(path, sizeof path, "%s/%s", l->folder, e->d_name);
-        if (*e->d_name != '.' && stat(path, &s) == 0 && S_ISDIR(s.st_mode)) list(l, e->d_name);
-    }
-    if (folder) closedir(folder);
+    if (n >= 0) free(entry);
 }
 
 /* ---- contents ---- */
@@ -180,15 +187,17 @@ static bool add(json_t *files, const char *folder, const char *name, size_t *roo
 
 json_t *tp__report_files(const char *folder, size_t *room, json_t *notes)
 {
-    listing l = { .folder = folder };
+    listing *l = calloc(1, sizeof *l);
     json_t *files = json_array();
-    int large = 0;
-    list(&l, "");
-    for (int i = 0; i < l.n; i++)
-        if (!doubles(&l, i)) large += !add(files, folder, l.name[i], room, notes);
-    for (int i = 0; i < l.n; i++) free(l.name[i]);
-    if (large > 0)
+    if (!l) return files;
+    l->folder = folder;
+    list(l, "");
+    int more = l->left_out;
+    for (int i = 0; i < l->n; i++)
+        if (!doubles(l, i)) more += !add(files, folder, l->name[i], room, notes);
+    free(l);
+    if (more > 0)
         tp__report_note(notes, "%d more file%s would make this page too large; see the folder.",
-                        large, large == 1 ? "" : "s");
+                        more, more == 1 ? "" : "s");
     return files;
 }
