@@ -88,7 +88,7 @@ static bool await_mark(int channel)
         char text[sizeof MARK];
         const ssize_t n = recv(channel, text, strlen(MARK) - got, 0);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0 || memcmp(text, MARK + got, (size_t)n) != 0) return false;
+        if (n <= 0 || memcmp(text, &MARK[got], (size_t)n) != 0) return false;
         got += (size_t)n;
     }
     return true;
