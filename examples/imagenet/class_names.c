@@ -2,7 +2,6 @@
 #include "class_names.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,15 +70,6 @@ static const name_list *usual_list(const char *stored, int64_t classes)
     return stored && ip102->count == classes ? ip102 : NULL;
 }
 
-static bool fail(char *why, size_t size, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(why, size, fmt, ap);
-    va_end(ap);
-    return false;
-}
-
 /* Makes every line end in \n alone; text has room for one more and its end. */
 static void normalize(char *text, size_t n)
 {
@@ -96,12 +86,13 @@ static void no_file(const char *given, const char *problem, char *why, size_t si
     tp_nearest near = tp_nearest_to(given);
     for (const name_list *l = name_lists; l->id; l++) tp_nearest_try(&near, l->id);
     if (near.name[0])
-        fail(why, size, "--names %s: %s; did you mean %s?", given, problem, near.name);
+        snprintf(why, size, "--names %s: %s; did you mean %s?", given, problem, near.name);
     else
-        fail(why, size,
-             "--names %s: %s; give a file with a name per line, or imagenet, imagenet21k, cifar10, "
-             "cifar100, food101 or ip102",
-             given, problem);
+        snprintf(
+            why, size,
+            "--names %s: %s; give a file with a name per line, or imagenet, imagenet21k, cifar10, "
+            "cifar100, food101 or ip102",
+            given, problem);
 }
 
 /* A whole file as text. NULL with the reason in why. */
@@ -120,10 +111,10 @@ static char *read_lines(const char *path, char *why, size_t size)
     const size_t n = text ? tp_file_bytes(fd, 0, text, (size_t)bytes) : 0;
     const bool whole = text && (n == (size_t)bytes || errno == 0);
     if (bytes > MOST_TEXT)
-        fail(why, size, "--names %s: it has %lld bytes; names of classes take %d at most", path,
-             (long long)bytes, MOST_TEXT);
+        snprintf(why, size, "--names %s: it has %lld bytes; names of classes take %d at most", path,
+                 (long long)bytes, MOST_TEXT);
     else if (!whole)
-        fail(why, size, "--names %s: %s", path, text ? strerror(errno) : "out of memory");
+        snprintf(why, size, "--names %s: %s", path, text ? strerror(errno) : "out of memory");
     close(fd);
     if (whole)
         normalize(text, n);
@@ -147,13 +138,18 @@ bool class_names_find(class_names *n, const char *given, const char *stored, int
         n->list = usual_list(stored, classes);
         return true;
     }
-    if (!given) return (n->text = strdup(stored)) || fail(why, size, "out of memory");
+    if (!given) {
+        n->text = strdup(stored);
+        if (!n->text) snprintf(why, size, "out of memory");
+        return n->text != NULL;
+    }
     n->list = name_list_find(given);
     if (!n->list && !(n->text = read_lines(given, why, size))) return false;
     const int64_t count = n->list ? n->list->count : count_lines(n->text);
-    return count == classes ||
-           fail(why, size, "--names %s: has %lld names, the model has %lld classes", given,
-                (long long)count, (long long)classes);
+    if (count == classes) return true;
+    snprintf(why, size, "--names %s: has %lld names, the model has %lld classes", given,
+             (long long)count, (long long)classes);
+    return false;
 }
 
 void class_names_free(class_names *n)
@@ -203,7 +199,10 @@ bool class_labels(const class_names *n, int64_t classes, const tp_image_set *X, 
     const int count = tp_image_set_classes(X);
     int found = 0, missing = -1;
     class_words *all = malloc((size_t)classes * sizeof *all);
-    if (!all) return fail(why, size, "out of memory");
+    if (!all) {
+        snprintf(why, size, "out of memory");
+        return false;
+    }
     for (int64_t i = 0; i < classes; i++) all[i] = class_words_at(n, i);
     for (int k = 0; k < count; k++) {
         class_words w = { 0 };
@@ -215,7 +214,8 @@ bool class_labels(const class_names *n, int64_t classes, const tp_image_set *X, 
     }
     free(all);
     for (int k = 0; k < count && found == 0; k++) label[k] = k;
-    return missing < 0 || found == 0 ||
-           fail(why, size, "the model has %d of the images' %d classes, but no '%.200s'", found,
-                count, tp_image_set_class(X, missing));
+    if (missing < 0 || found == 0) return true;
+    snprintf(why, size, "the model has %d of the images' %d classes, but no '%.200s'", found, count,
+             tp_image_set_class(X, missing));
+    return false;
 }

@@ -211,8 +211,8 @@ static bool measure(const eval_options *s, image_file *f, class_names *names)
                           : tp_image_set_shapes(s->shapes, f->cfg.size, (tp_part)s->split);
     bool done = tp_image_set_ok(X) || tp_trained_fail(&f->t, "%s", tp_image_set_why(X));
     int32_t *label = calloc((size_t)tp_image_set_classes(X) + 1, sizeof *label);
-    done = done && (label || tp_trained_fail(&f->t, "out of memory"));
-    done = done && fits(f, names, X, s->c.data, label) && evaluate(s, f, names, X, label);
+    if (!label) done = tp_trained_fail(&f->t, "out of memory");
+    done = done && label && fits(f, names, X, s->c.data, label) && evaluate(s, f, names, X, label);
     free(label);
     tp_image_set_close(X);
     return done;
