@@ -21,7 +21,8 @@ const NAMES = bare({
   lr: ["learning rate", ""], grad_norm: ["norm of the gradient", ""], memory: ["peak memory of the device", "MB"],
   process: ["peak memory of the process", "MB"], waited: ["time waited for data", "fraction"], skipped: ["examples skipped", ""],
 });
-const AXES = ["step", "epoch", "tokens", "images", "seconds"];
+const UNITS = runs.map((r) => r.config.unit).filter((u) => typeof u === "string");
+const AXES = [...new Set(["step", "epoch", "tokens", "images", ...UNITS, "seconds"])];
 const BYTES = new Set(["memory", "process"]);
 
 function nameOf(key) {
@@ -243,7 +244,7 @@ function startTiles() {
   if (best) tile(`best ${shortOf(score)}`, scoreText(run, best), `after update ${number(best.step)}`);
   const whole = Number.isInteger(c.updates) && c.updates > 0 ? `of ${number(c.updates)}, ${number(Math.floor((100 * last.step) / c.updates))} %` : "";
   tile("updates", number(last.step), whole);
-  tile("training time", duration(last.seconds), last.epoch !== undefined ? `${number(last.epoch)} epochs` : "");
+  tile("training time", duration(last.seconds), last.epoch !== undefined ? `${number(last.epoch && Number(last.epoch.toPrecision(3)))} epochs` : "");
   tile("loss", number(last.loss), "at the last report");
   const speed = speedKey(run);
   if (speed) tile("speed", number(Math.round(last[speed])), unitOf(speed));
