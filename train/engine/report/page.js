@@ -202,7 +202,7 @@ function table(label, head, rows, whole) {
     : element("td", { class: head[i].number && "number" }, c));
   const body = rows.map((r) => element("tr", { class: r.best && "best" }, ...(r.cells || r).map(cell)));
   return element("div", { class: whole ? "scroll whole" : "scroll", tabindex: 0, role: "region", "aria-label": label },
-    element("table", {}, element("thead", {}, element("tr", {}, ...head.map((h) => element("th", { scope: "col", class: h.number && "number" }, h.text)))),
+    element("table", {}, head.some((h) => h.text) && element("thead", {}, element("tr", {}, ...head.map((h) => element("th", { scope: "col", class: h.number && "number" }, h.text)))),
       element("tbody", {}, ...body)));
 }
 
