@@ -1,12 +1,12 @@
 /* fuzz_torch.c - the input is a PyTorch checkpoint, as a ZIP archive or as consecutive pickles:
- * opening it, listing it, and reading every tensor in two dtypes.
+ * opening it, listing it, reading every tensor in two dtypes, and giving it a model's names.
  *
  * Besides memory safety the following must hold: a tensor is found by its name and has the size of
  * its shape, a failed file exposes nothing, and every failure gives a reason. */
 #include "fuzz.h"
 
 #include <string.h>
-#include <tapegrad/file.h>
+#include <tapegrad/vision.h>
 
 enum { PIECE = 64 }; /* elements read from each end of a tensor */
 
@@ -38,6 +38,22 @@ static void read_as(const char *path, tp_dtype dt)
     tp_file_close(F);
 }
 
+/* Takes the file for the published weights of a model. */
+static void adopt(const char *path, const char *model)
+{
+    char why[256], prefix[64];
+    tp_model_cfg cfg;
+    tp_file *F = tp_file_open(path);
+    const int all = tp_file_count(F);
+    fuzz_demand(tp_model_preset(&cfg, model, why, sizeof why), "the model exists");
+    const bool done = tp_model_adopt(&cfg, F, prefix, sizeof prefix);
+    fuzz_demand(done == tp_file_ok(F), "adopting fails with the file");
+    fuzz_demand_reason(done, tp_file_why(F));
+    fuzz_demand(tp_file_count(F) <= all, "no tensor is added");
+    if (done) walk(F);
+    tp_file_close(F);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     const char *path = fuzz_path(input, size);
@@ -51,5 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     if (!good) return 0;
     read_as(path, TP_F64);
     read_as(path, TP_I64);
+    adopt(path, "tiny");
+    adopt(path, "cvt-small");
     return 0;
 }
