@@ -105,7 +105,7 @@ static bool fill_rows(analysis *a, const block_spans *s, panels *p, const tp_ima
     for (int b = 0; b < s->blocks; b++) {
         const span *of = &s->of[b];
         if (!of->direct) continue;
-        v[n] = malloc((size_t)((of->heads + 3) * of->rows * of->cols + 1) * sizeof **v);
+        v[n] = calloc((size_t)((of->heads + 3) * of->rows * of->cols + 1), sizeof **v);
         if (!v[n]) return analysis_fail(a, "out of memory");
         fill(of, v[n]);
         row[n] = (block_row){
@@ -123,10 +123,12 @@ bool span_picture(analysis *a, const block_spans *s)
     static const char with_long[] =
         "Where the query in the orange frame looks, in percent of its attention. window: its "
         "neighbourhood; long: the whole map, through the dynamic projection; both: their sum. These "
-        "are means over the heads. Each block has one range of colours. What is missing to 100 % is on class and global tokens.";
+        "are means over the heads. Each block has one range of colours. What is missing to 100 % is "
+        "on class and global tokens.";
     static const char without[] =
         "Where the query in the orange frame looks, in percent of its attention: the mean over the "
-        "heads, then each head. Each block has one range of colours. What is missing to 100 % is on class and global tokens.";
+        "heads, then each head. Each block has one range of colours. What is missing to 100 % is on "
+        "class and global tokens.";
     const int parts = has_long(s) ? 3 : 1;
     int heads = 0, down = 0;
     for (int b = 0; b < s->blocks; b++) {
@@ -137,9 +139,11 @@ bool span_picture(analysis *a, const block_spans *s)
     tp_image photo = { 0 };
     block_row *row = calloc((size_t)down + 1, sizeof *row);
     double **v = calloc((size_t)down + 1, sizeof *v);
-    bool done = panels_new(&p, a, down, 1 + parts + heads) && analysis_photo(a, a->image, &photo) &&
-                ((row && v) || analysis_fail(a, "out of memory")) &&
-                fill_rows(a, s, &p, &photo, row, v, parts);
+    bool done = panels_new(&p, a, down, 1 + parts + heads) && analysis_photo(a, a->image, &photo);
+    if (row && v)
+        done = done && fill_rows(a, s, &p, &photo, row, v, parts);
+    else
+        done = analysis_fail(a, "out of memory");
     if (done)
         analysis_draw(a,
                       (picture){ "What a token attends to", parts > 1 ? with_long : without, p.down,
