@@ -9,8 +9,8 @@
 #include <tapegrad/file.h>
 #include <unistd.h>
 
-#include "class_names.h"
-#include "plain_text.h"
+#include "names/class_names.h"
+#include "names/plain_text.h"
 #include "predictions.h"
 #include "support_folder.h"
 

@@ -1,10 +1,10 @@
-/* test_confusion.c - the picture of what a classifier takes for what (examples/imagenet/confusion.h). */
+/* test_confusion.c - the picture of what a classifier takes for what (examples/imagenet/pictures/confusion.h). */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "confusion.h"
+#include "pictures/confusion.h"
 #include "support_program.h"
 
 static void begin(void)

@@ -1,4 +1,4 @@
-/* test_picture.c - the pictures that the programs draw through gnuplot (examples/imagenet/picture.h). */
+/* test_picture.c - the pictures that the programs draw through gnuplot (examples/imagenet/pictures/picture.h). */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "picture.h"
+#include "pictures/picture.h"
 #include "support_folder.h"
 #include "support_program.h"
 

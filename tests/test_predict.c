@@ -8,7 +8,7 @@
 #include <tapegrad/file.h>
 #include <tapegrad/image.h>
 
-#include "mistakes.h"
+#include "pictures/mistakes.h"
 #include "support_images.h"
 #include "support_program.h"
 

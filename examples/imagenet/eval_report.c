@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "class_json.h"
-#include "plain_text.h"
+#include "names/class_json.h"
+#include "names/plain_text.h"
 
 /* A row of the confusion matrix. */
 typedef struct class_score {

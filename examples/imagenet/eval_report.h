@@ -2,7 +2,7 @@
 #ifndef EVAL_REPORT_H
 #define EVAL_REPORT_H
 
-#include "class_names.h"
+#include "names/class_names.h"
 #include "predictions.h"
 #include "score.h"
 

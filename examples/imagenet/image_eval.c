@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "class_names.h"
-#include "confusion.h"
 #include "eval_report.h"
 #include "image_commands.h"
 #include "image_file.h"
 #include "image_settings.h"
-#include "mistakes.h"
-#include "plain_text.h"
+#include "names/class_names.h"
+#include "names/plain_text.h"
+#include "pictures/confusion.h"
+#include "pictures/mistakes.h"
+#include "pictures/titles.h"
 #include "score.h"
-#include "titles.h"
 
 typedef struct eval_options {
     image_common c;

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <tapegrad/random.h>
 
-#include "class_names.h"
 #include "image_commands.h"
+#include "names/class_names.h"
 
 /* ---- data ---- */
 

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "confusion.h"
 #include "image_run.h"
-#include "titles.h"
+#include "pictures/confusion.h"
+#include "pictures/titles.h"
 
 static bool go_on(void *env, const score *so_far)
 {

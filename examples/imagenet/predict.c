@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "annotate.h"
 #include "image_commands.h"
 #include "image_file.h"
 #include "image_settings.h"
-#include "plain_text.h"
+#include "names/plain_text.h"
+#include "pictures/annotate.h"
+#include "pictures/titles.h"
 #include "predictions.h"
-#include "titles.h"
 
 typedef struct predict_options {
     image_common c;

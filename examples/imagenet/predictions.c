@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "class_json.h"
-#include "plain_text.h"
+#include "names/class_json.h"
+#include "names/plain_text.h"
 #include "score.h"
 
 bool predictions_of(const float *logits, int64_t classes, int n, prediction *best)

@@ -2,7 +2,7 @@
 #ifndef PREDICTIONS_H
 #define PREDICTIONS_H
 
-#include "class_names.h"
+#include "names/class_names.h"
 
 /* Values of --format, in the order of its choices. */
 typedef enum output_format { FORMAT_TABLE, FORMAT_JSON, FORMAT_CSV } output_format;

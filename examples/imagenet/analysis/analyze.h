@@ -6,7 +6,7 @@
 
 #include "image_file.h"
 #include "map_numbers.h"
-#include "picture.h"
+#include "pictures/picture.h"
 
 typedef struct analysis {
     image_file f;

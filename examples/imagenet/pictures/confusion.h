@@ -2,7 +2,7 @@
 #ifndef CONFUSION_H
 #define CONFUSION_H
 
-#include "class_names.h"
+#include "names/class_names.h"
 #include "score.h"
 
 /* Up to this many classes the picture is the confusion matrix: rows are true classes, columns predicted

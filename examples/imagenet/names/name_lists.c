@@ -16,7 +16,7 @@ static const struct {
 #define ONE(synset, words)  { synset, ONE, words },
 #define MANY(synset, words) { synset, MANY, words },
 #define BOTH(synset, words) { synset, BOTH, words },
-#include "names/wordnet.inc"
+#include "wordnet.inc"
 #undef ONE
 #undef MANY
 #undef BOTH
