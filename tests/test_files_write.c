@@ -173,6 +173,20 @@ Test(files_write, former_file_survives_errors)
     cr_expect_eq(files_in_folder(), 2, "a temporary file is left");
 }
 
+/* A user who may write in /dev must not turn /dev/null into a file. */
+Test(files_write, pipe_in_place_of_the_file)
+{
+    struct stat s;
+    char why[2000] = "";
+    const char *pipe = in_folder("pipe"), *link = in_folder("link");
+    cr_assert(mkfifo(pipe, 0600) == 0 && symlink("pipe", link) == 0);
+    cr_expect(!write_version(pipe, 1, 10, why, sizeof why));
+    cr_expect(strstr(why, "pipe cannot be written: it is a device, a pipe or a socket"), "%s", why);
+    cr_expect(!write_version(link, 1, 10, why, sizeof why));
+    cr_expect(stat(link, &s) == 0 && S_ISFIFO(s.st_mode), "it was replaced");
+    cr_expect_eq(files_in_folder(), 2, "a temporary file is left");
+}
+
 Test(files_write, read_only_folder)
 {
     const char *path = in_folder("kept");

@@ -108,8 +108,8 @@ TP_API const char *tp_writer_why(const tp_writer *W);
 TP_API tp_code tp_writer_code(const tp_writer *W);
 TP_API void tp_writer_free(tp_writer *W);
 
-/* Replaces the content of a file by n bytes in the same way. False with the reason in why; the previous
- * file is then unchanged. */
+/* Replaces the content of a file by n bytes in the same way; never a device, a pipe or a socket. False
+ * with the reason in why; the previous file is then unchanged. */
 TP_API bool tp_file_replace(const char *path, const void *bytes, size_t n, char *why, size_t size);
 
 /* Opens a regular file for reading without ever blocking. Returns a descriptor, which the caller

@@ -75,6 +75,13 @@ static bool sync_folder(const char *path, char *folder)
     return ok;
 }
 
+/* Would the new file take the place of a device, a pipe or a socket? */
+static bool is_special(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
 static void write_file(tp_err *e, const char *path, char *temporary,
                        bool (*content)(int fd, void *env), void *env)
 {
@@ -102,7 +109,12 @@ bool tp__file_replace(tp_err *e, const char *path, bool (*content)(int fd, void 
 {
     const size_t size = strlen(path) + 32;
     char *temporary = malloc(size);
-    if (temporary) {
+    if (is_special(path)) {
+        tp__err(e, TP_E_IO,
+                "%.1000s cannot be written: it is a device, a pipe or a socket; give the path of a "
+                "file",
+                path);
+    } else if (temporary) {
         snprintf(temporary, size, "%s.tmp-%ld", path, (long)getpid());
         write_file(e, path, temporary, content, env);
     } else {
