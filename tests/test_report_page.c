@@ -149,6 +149,37 @@ Test(report_page, is_harmless)
     end();
 }
 
+/* Of a run that diverges, and beyond what the axes of a chart could hold. */
+Test(report_page, extreme_numbers)
+{
+    char why[1000] = "", log[4000] = "";
+    const char *const runs[] = { "huge" };
+    begin();
+    cr_assert(tp_make_folders("huge", why, sizeof why));
+    for (int i = 1; i <= 9; i++)
+        snprintf(log + strlen(log), sizeof log - strlen(log),
+                 "{\"step\":%d,\"loss\":%s3e38,\"both\":%s1e308,\"wide\":1e%d,"
+                 "\"close\":899999999999999%d,\"memory\":1e300}\n",
+                 i, i > 5 ? "-" : "", i % 2 ? "-" : "", 70 * i - 350, i);
+    write_bytes("huge/log.jsonl", log, strlen(log));
+    cr_assert(tp_report_write("page.html", runs, 1, why, sizeof why), "%s", why);
+    browser_look("light", 375, 800);
+    browse("page.html");
+    cr_expect_eq(page_number("(() => {"
+                             "  for (const q of byId('quantity').options)"
+                             "    for (const log of [true, false]) {"
+                             "      byId('quantity').value = q.value;"
+                             "      byId('log').checked = log;"
+                             "      byId('log').dispatchEvent(new Event('change'));"
+                             "    }"
+                             "  return byId('quantity').options.length;"
+                             "})()"),
+                 5);
+    cr_expect_eq(page_number("document.documentElement.scrollWidth"), 375, "wider than the phone");
+    cr_expect(strstr(page_text("document.getElementById('tiles').textContent"), "-3e+38"));
+    end();
+}
+
 Test(report_page, keys_reach_everything)
 {
     char value[40];

@@ -34,8 +34,12 @@ function shape(tag, attributes, text) {
 
 /* ---- numbers ---- */
 
+function exponential(x, digits) {
+  return x.toExponential(digits).replace(/\.?0+e/, "e");
+}
+
 function grouped(x) {
-  return x.toLocaleString("en-US", { maximumFractionDigits: 0 });
+  return Math.abs(x) < 1e15 ? x.toLocaleString("en-US", { maximumFractionDigits: 0 }) : exponential(x, 4);
 }
 
 /* Six significant digits, as many as a comparison of two runs needs. */
@@ -43,14 +47,14 @@ function number(x) {
   if (typeof x !== "number") return "\u2013";
   if (Number.isInteger(x)) return grouped(x);
   const size = Math.abs(x);
-  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return x.toExponential(4).replace(/\.?0+e/, "e");
+  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return exponential(x, 4);
   return String(Number(x.toPrecision(6)));
 }
 
 /* For ticks: 1500000 is 1.5M. */
 function short(x) {
   const size = Math.abs(x);
-  if (size !== 0 && size < 1e-3) return x.toExponential(6).replace(/\.?0+e/, "e");
+  if (size !== 0 && (size < 1e-3 || size >= 1e13)) return exponential(x, size < 1 ? 6 : 2);
   for (const [unit, letter] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]])
     if (size >= unit) {
       const by = letter === "k" ? 1e3 : unit;
@@ -61,12 +65,15 @@ function short(x) {
 
 /* ---- scales ---- */
 
+/* Beyond this, and below its inverse if the scale is logarithmic, the ends of an axis would not be numbers. */
+const LARGEST = 1e150;
+
 /* Round values from lo to hi, about `count` of them. */
 function roundTicks(lo, hi, count) {
   const raw = (hi - lo) / Math.max(count, 1), ten = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((k) => k * ten).find((s) => s >= raw * 0.999) || 10 * ten;
-  const ticks = [];
-  for (let i = Math.ceil(lo / step - 1e-9); i * step <= hi + step * 1e-9; i++) ticks.push(i * step);
+  const first = Math.ceil(lo / step - 1e-9), ticks = [];
+  for (let i = 0; i <= 2 * count + 2 && (first + i) * step <= hi + step * 1e-9; i++) ticks.push((first + i) * step);
   return ticks;
 }
 
@@ -97,7 +104,7 @@ function scale(lo, hi, from, to, log) {
 /* The range of values with a margin; one value alone gets a range around it. */
 function padded(lo, hi, log) {
   if (log) {
-    const factor = lo === hi ? 1.5 : (hi / lo) ** 0.04;
+    const factor = hi / lo < 1 + 1e-9 ? 1.5 : (hi / lo) ** 0.04;
     return [lo / factor, hi * factor];
   }
   const margin = lo === hi ? Math.abs(lo) * 0.1 || 1 : (hi - lo) * 0.04;
@@ -152,7 +159,7 @@ class Chart {
   }
 
   drawable(p) {
-    return p.y !== null && (!this.plot.log || p.y > 0);
+    return p.y !== null && Math.max(Math.abs(p.x), Math.abs(p.y)) < LARGEST && (!this.plot.log || p.y > 1 / LARGEST);
   }
 
   visible(p) {
