@@ -283,6 +283,8 @@ Test(report, program)
     cr_assert(mkdir("odd", 0777) == 0 && mkfifo("odd/log.jsonl", 0666) == 0);
     expect_refusal("odd", 1, "odd/log.jsonl is a pipe, not the log of a run");
     expect_refusal("run -o nowhere/page.html", 1, "nowhere");
+    expect_refusal("run -o run/log.jsonl", 1, "run/log.jsonl was not written: end the name");
+    cr_expect(shell("grep -q step run/log.jsonl"), "the log is lost");
     succeed("run -o p.html");
     cr_expect(strstr(out, "p.html"));
     succeed("run 'again=run'");

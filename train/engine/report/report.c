@@ -226,8 +226,12 @@ bool tp_report_write(const char *path, const char *const *runs, int n, char *why
 {
     json_t *all = json_array();
     size_t room = ROOM;
-    bool done = n > 0 && n <= PIECES / 4;
-    if (!done) snprintf(why, size, "a page holds 1 to %d runs, not %d", PIECES / 4, n);
+    const bool named = tp_ends_in(path, ".html") || tp_ends_in(path, ".htm");
+    bool done = named && n > 0 && n <= PIECES / 4;
+    if (!named)
+        snprintf(why, size, "%.1000s was not written: end the name of the page in .html", path);
+    else if (!done)
+        snprintf(why, size, "a page holds 1 to %d runs, not %d", PIECES / 4, n);
     for (int i = 0; done && i < n; i++) {
         json_t *run = read_run(runs[i], n, &room, why, size);
         done = run && json_array_append_new(all, run) == 0;
