@@ -296,6 +296,10 @@ Test(report, program)
     put("a=b/log.jsonl", "{\"step\":1}\n");
     succeed("a=b");
     cr_expect(access("a=b/report.html", F_OK) == 0, "a folder with '=' in its name");
+    cr_assert(chdir("run") == 0);
+    succeed(". -o ../page.html");
+    read_page("../page.html");
+    cr_expect_eq(count("<title>run</title>"), 1, "the name of the folder");
     end();
 }
 

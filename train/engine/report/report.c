@@ -45,6 +45,16 @@ static json_t *read_config(const char *folder, json_t *notes)
     return json_object();
 }
 
+/* The last part of a path. */
+static void last_part(const char *path, char *name, size_t size)
+{
+    size_t end = strlen(path), begin;
+    while (end > 1 && path[end - 1] == '/') end--;
+    for (begin = end; begin > 0 && path[begin - 1] != '/'; begin--) {
+    }
+    snprintf(name, size, "%.*s", (int)(end - begin), path + begin);
+}
+
 /* `spec` is FOLDER or NAME=FOLDER; a folder that exists may have '=' in its name. */
 static const char *folder_of(const char *spec, char *name, size_t size)
 {
@@ -54,11 +64,9 @@ static const char *folder_of(const char *spec, char *name, size_t size)
         snprintf(name, size, "%.*s", (int)(equals - spec), spec);
         return equals + 1;
     }
-    size_t end = strlen(spec), begin;
-    while (end > 1 && spec[end - 1] == '/') end--;
-    for (begin = end; begin > 0 && spec[begin - 1] != '/'; begin--) {
-    }
-    snprintf(name, size, "%.*s", (int)(end - begin), spec + begin);
+    char here[4096];
+    const bool is_here = strcmp(spec, ".") == 0 && getcwd(here, sizeof here);
+    last_part(is_here ? here : spec, name, size);
     return spec;
 }
 
