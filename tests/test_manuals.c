@@ -228,3 +228,16 @@ Test(manuals, mistakes)
     cr_expect_eq(shell_says("'" TP_BIN_DIR "'/enwik8 --commands"), 0);
     cr_expect_str_eq(out, "train\neval\ngenerate\n", "%s", out);
 }
+
+/* A package would install half a page. */
+Test(manuals, full_disk)
+{
+    static const char *const prints[] = { "enwik8 --help", "enwik8 train --man", "tp-inspect --man",
+                                          "enwik8 --completion bash" };
+    for (size_t i = 0; i < sizeof prints / sizeof *prints; i++) {
+        char args[200];
+        snprintf(args, sizeof args, "'%s'/%s >/dev/full; test $? = 1", TP_BIN_DIR, prints[i]);
+        cr_expect_eq(shell_says(args), 0, "%s: %s", prints[i], out);
+        cr_expect(strstr(out, ": standard output: No space left on device\n"), "%s", out);
+    }
+}

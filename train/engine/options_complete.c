@@ -298,7 +298,7 @@ void tp__complete_program(const char *program, const tp_subcommand *rows, tp_she
     char flag[] = "--completion", zsh[] = "zsh", bash[] = "bash";
     begin(program, shell, out);
     for (const tp_subcommand *c = rows; c->name; c++)
-        c->run(2, (char *[]){ flag, shell == TP_ZSH ? zsh : bash, NULL });
+        if (c->run(2, (char *[]){ flag, shell == TP_ZSH ? zsh : bash, NULL }) != 0) return;
     if (shell == TP_ZSH) {
         zsh_program(program, rows, out);
         zsh_end(program, out);

@@ -36,6 +36,9 @@ int tp__bad_usage(const char *command);
 
 void tp__print_version(const char *command);
 
+/* Has all that was printed reached standard output? Returns the exit status: 0, or 1 after a message. */
+int tp__printed(const char *command);
+
 /* ---- what --man and --completion print ---- */
 
 void tp__man_of_command(const tp_command *c, const void *defaults, FILE *out);

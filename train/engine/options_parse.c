@@ -2,6 +2,7 @@
 #include "options_inner.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 #include <tapegrad/nearest.h>
@@ -17,6 +18,14 @@ int tp__bad_usage(const char *command)
 void tp__print_version(const char *command)
 {
     printf("%s (tapegrad %s)\n", command, tp_version());
+}
+
+int tp__printed(const char *command)
+{
+    errno = EIO; /* what remains of an error that was some time ago */
+    if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
+    fprintf(stderr, "%s: standard output: %s\n", command, strerror(errno));
+    return 1;
 }
 
 /* Does the help of a flag begin with the words of name: "Learning rate." with "learning-rate"? */
@@ -172,7 +181,7 @@ static int answer(const tp_command *c, int argc, char **argv, int i, const void 
         tp__complete_command(c, shell, stdout);
     else
         return status;
-    return 0;
+    return tp__printed(c->name);
 }
 
 int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,

@@ -51,7 +51,7 @@ static int answer(const char *program, const char *about, const tp_subcommand *r
         tp__complete_program(program, rows, shell, stdout);
     else
         return status;
-    return 0;
+    return tp__printed(program);
 }
 
 int tp_subcommands_main(const char *program, const char *about, const tp_subcommand *rows, int argc,
@@ -80,7 +80,7 @@ int tp_command_main(const tp_command *c, int argc, char **argv, void *settings,
     if (status == TP_PARSED) {
         const bool done = run(settings, why, sizeof why);
         if (!done && why[0]) fprintf(stderr, "%s: %s\n", c->name, why);
-        status = !done ? 1 : tp_stop_signal() ? 128 + tp_stop_signal() : 0;
+        status = !done ? 1 : tp_stop_signal() ? 128 + tp_stop_signal() : tp__printed(c->name);
     }
     tp_options_free(c->table, settings);
     return status;
