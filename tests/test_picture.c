@@ -60,7 +60,7 @@ static void sample_begin(sample *s, const char *text)
                         .nmarks = 1,
                         .heat = { 3, 4, s->v, .diverging = true, .unit = text, .texts = s->texts,
                                   .row_names = s->names, .col_names = s->names } };
-    s->at[2] = (panel){ PANEL_CURVES, "curves", text, "up", .curves = { 2, s->curves, false } };
+    s->at[2] = (panel){ PANEL_CURVES, "curves", text, "up", .curves = { .n = 2, .at = s->curves } };
     s->at[3] = (panel){ PANEL_BARS, "bars", "share, %", NULL, .bars = { 3, s->bars, 100 } };
     s->p = (picture){ text, "A note that says how to read it.", 2, 2, s->at };
 }
