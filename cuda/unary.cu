@@ -17,6 +17,17 @@ static __device__ inline float gelu_2u_slope(float x)
     return 1.5957691216057308f * (1.0f + 0.134145f * x * x);
 }
 
+/* Mish is x t with t = tanh(log(1 + e^x)) = w / (w + 2), w = e^x (e^x + 2); from 20 on t is 1. */
+static __device__ inline float mish_gate(float x)
+{
+    const float e = expf(x > 20.0f ? 20.0f : x), w = e * (e + 2.0f);
+    return w / (w + 2.0f);
+}
+static __device__ inline float mish_slope(float x, float t)
+{
+    return t + x * (1.0f - t * t) * tp_logistic(x);
+}
+
 /* f(name, value at x, slope): the slope is a function of v, the x or y that the op saves. */
 /* clang-format off */
 #define FUNCTIONS(f)                                                                               \
@@ -34,7 +45,22 @@ static __device__ inline float gelu_2u_slope(float x)
                   v < -3.0f ? 0.0f : v > 3.0f ? 1.0f : (2.0f * v + 3.0f) / 6.0f)                   \
     f(silu,       x * tp_logistic(x),              tp_gated_slope(v, tp_logistic(v), 1.0f))        \
     f(sigmoid,    tp_logistic(x),                  v * (1.0f - v))                                 \
-    f(tanh,       tanhf(x),                        1.0f - v * v)
+    f(mish,       x * mish_gate(x),                mish_slope(v, mish_gate(v)))                    \
+    f(tanh,       tanhf(x),                        1.0f - v * v)                                   \
+    f(softplus,   tp_relu_f(x) + log1pf(expf(-fabsf(x))), tp_logistic(v))                          \
+    f(expm1,      expm1f(x),                       v + 1.0f)                                       \
+    f(log1p,      log1pf(x),                       1.0f / (1.0f + v))                              \
+    f(reciprocal, 1.0f / x,                        -v * v)                                         \
+    f(rsqrt,      1.0f / sqrtf(x),                 -0.5f * v * v * v)
+/* f(name, value at x): the slope is 0. */
+#define STEPS(f)                                                                                   \
+    f(floor, floorf(x))                                                                            \
+    f(round, rintf(x)) /* halves to even */                                                        \
+    f(sign,  x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x)
+/* f(name, value at x, slope at x) of functions with a constant a. */
+#define FUNCTIONS_OF(f)                                                                            \
+    f(leaky_relu, x > 0.0f ? x : a * x,            x > 0.0f ? 1.0f : a)                            \
+    f(elu,        x > 0.0f ? x : a * expm1f(x),    x > 0.0f ? 1.0f : a * expf(x))
 /* clang-format on */
 
 #define KERNELS(name, value, slope)                                                                \
@@ -60,7 +86,61 @@ static __device__ inline float gelu_2u_slope(float x)
 
 FUNCTIONS(KERNELS)
 
+#define STEP(name, value)                                                                          \
+    struct name##_value {                                                                          \
+        __device__ float operator()(float x) const { return value; }                               \
+    };                                                                                             \
+    template <class S> static tp_code name##_fwd(const tp_call *c)                                 \
+    {                                                                                              \
+        return tp_map(c, c->x[0].numel, name##_value(), tp_out<S>(&c->y[0]), tp_in<S>(&c->x[0]));  \
+    }                                                                                              \
+    TP_CUDA_KERNEL(name##_fwd)
+
+STEPS(STEP)
+
+struct no_slope {
+    __device__ float operator()(float) const { return 0.0f; }
+};
+
+template <class S> static tp_code step_bwd(const tp_call *c)
+{
+    if (!c->dx[0].data) return TP_OK;
+    return tp_map(c, c->dx[0].numel, no_slope(), tp_out<S>(&c->dx[0]), tp_in<S>(&c->dy[0]));
+}
+TP_CUDA_KERNEL(step_bwd)
+
 /* ---- functions with constants ---- */
+
+static tp_unary_attr constants(const tp_call *c)
+{
+    return *static_cast<const tp_unary_attr *>(c->attr);
+}
+
+#define KERNELS_OF(name, value, slope)                                                             \
+    struct name##_value {                                                                          \
+        float a;                                                                                   \
+        __device__ float operator()(float x) const { return value; }                               \
+    };                                                                                             \
+    struct name##_grad {                                                                           \
+        float a;                                                                                   \
+        __device__ float operator()(float dy, float x) const { return dy * (slope); }              \
+    };                                                                                             \
+    template <class S> static tp_code name##_fwd(const tp_call *c)                                 \
+    {                                                                                              \
+        const name##_value f = { (float)constants(c).a };                                          \
+        return tp_map(c, c->x[0].numel, f, tp_out<S>(&c->y[0]), tp_in<S>(&c->x[0]));               \
+    }                                                                                              \
+    template <class S> static tp_code name##_bwd(const tp_call *c)                                 \
+    {                                                                                              \
+        const name##_grad f = { (float)constants(c).a };                                           \
+        if (!c->dx[0].data) return TP_OK;                                                          \
+        return tp_map(c, c->x[0].numel, f, tp_out<S>(&c->dx[0]), tp_in<S>(&c->dy[0]),              \
+                      tp_in<S>(&c->x[0]));                                                         \
+    }                                                                                              \
+    TP_CUDA_KERNEL(name##_fwd)                                                                     \
+    TP_CUDA_KERNEL(name##_bwd)
+
+FUNCTIONS_OF(KERNELS_OF)
 
 struct scaled {
     float k;
@@ -79,11 +159,6 @@ struct clamp_grad {
         return dy * (x < lo || x > hi ? 0.0f : 1.0f);
     }
 };
-
-static tp_unary_attr constants(const tp_call *c)
-{
-    return *static_cast<const tp_unary_attr *>(c->attr);
-}
 
 template <class S> static tp_code scale_fwd(const tp_call *c)
 {

@@ -80,6 +80,26 @@ static double neg(double x)
 {
     return -x;
 }
+static double softplus(double x)
+{
+    return log1p(exp(x));
+}
+static double mish(double x)
+{
+    return x * tanh(softplus(x));
+}
+static double reciprocal(double x)
+{
+    return 1 / x;
+}
+static double rsqrt(double x)
+{
+    return 1 / sqrt(x);
+}
+static double sign(double x)
+{
+    return (x > 0) - (x < 0);
+}
 
 static const struct {
     const char *name;
@@ -100,7 +120,13 @@ static const struct {
     { "hardswish", tp_hardswish, hardswish, -9, 9 },
     { "silu", tp_silu, silu, -9, 9 },
     { "sigmoid", tp_sigmoid, sigmoid, -9, 9 },
+    { "mish", tp_mish, mish, -9, 9 },
     { "tanh", tp_tanh, tanh, -9, 9 },
+    { "softplus", tp_softplus, softplus, -9, 9 },
+    { "expm1", tp_expm1, expm1, -9, 9 },
+    { "log1p", tp_log1p, log1p, -0.9, 9 },
+    { "reciprocal", tp_reciprocal, reciprocal, 0, 9 },
+    { "rsqrt", tp_rsqrt, rsqrt, 0, 9 },
 };
 
 /* Values, and gradients as differences of the exact function, on more than one parallel chunk. */
@@ -133,6 +159,54 @@ Test(elementwise, unary)
             cr_expect_lt(value, f64 ? 4e-16 : 3e-7, "%s: %g", unary[i].name, value);
             cr_expect_lt(slope, f64 ? 1e-7 : 1e-6, "gradient of %s: %g", unary[i].name, slope);
         }
+}
+
+/* Values at and between the steps, and gradients, which are 0 everywhere. */
+Test(elementwise, steps)
+{
+    static const struct {
+        const char *name;
+        tp_tensor (*op)(tp_tape *T, tp_tensor x);
+        double (*exact)(double x);
+    } table[] = {
+        { "floor", tp_floor, floor },
+        { "round", tp_round, rint },
+        { "sign", tp_sign, sign },
+    };
+    enum { N = 20011 };
+    static double x[N], y[N], g[N];
+    for (int e = 0; e < N; e++) x[e] = (e - N / 2) / 64.0; /* every 32nd is at a half */
+    for (int i = 0; i < 3; i++)
+        for (int f64 = 0; f64 < 2; f64++) {
+            tp_reset(T);
+            const tp_tensor in = values_input(T, f64 ? TP_F64 : TP_F32, TP_SHAPE(N), x);
+            const tp_tensor out = table[i].op(T, in);
+            tp_backward(T, tp_sum(T, tp_mul(T, out, out), TP_ALL));
+            get_values(T, out, N, y);
+            get_values(T, tp_grad(T, in), N, g);
+            for (int e = 0; e < N; e++) {
+                cr_assert_eq(y[e], table[i].exact(x[e]), "%s of %g is %g", table[i].name, x[e],
+                             y[e]);
+                cr_assert_eq(g[e], 0.0, "gradient of %s at %g is %g", table[i].name, x[e], g[e]);
+            }
+        }
+}
+
+Test(elementwise, leaks_and_elus)
+{
+    const double x[] = { -2, -0.5, 0, 0.5, 2 };
+    double y[5], g[5];
+    const tp_tensor in = values_input(T, TP_F64, TP_SHAPE(5), x);
+    const tp_tensor leaky = tp_leaky_relu(T, in, 0.25), elu = tp_elu(T, in, 2);
+    tp_backward(T, tp_sum(T, tp_add(T, leaky, elu), TP_ALL));
+    get_values(T, leaky, 5, y);
+    for (int e = 0; e < 5; e++) cr_expect_eq(y[e], x[e] > 0 ? x[e] : 0.25 * x[e]);
+    get_values(T, elu, 5, y);
+    for (int e = 0; e < 5; e++) cr_expect_float_eq(y[e], x[e] > 0 ? x[e] : 2 * expm1(x[e]), 1e-15);
+    get_values(T, tp_grad(T, in), 5, g);
+    for (int e = 0; e < 5; e++)
+        cr_expect_float_eq(g[e], x[e] > 0 ? 2 : 0.25 + 2 * exp(x[e]), 1e-15, "gradient at %g is %g",
+                           x[e], g[e]);
 }
 
 Test(elementwise, constants)
@@ -402,6 +476,29 @@ Test(elementwise, special_values)
         { "hardswish of -3", tp_hardswish, -3.0, 0.0, -0.5 },
         { "hardswish of -infinity", tp_hardswish, -INFINITY, 0.0, 0.0 },
         { "hardswish of NaN", tp_hardswish, NAN, NAN, NAN },
+        { "mish of -1000", tp_mish, -1000.0, 0.0, 0.0 },
+        { "mish of 1000", tp_mish, 1000.0, 1000.0, 1.0 },
+        { "mish of NaN", tp_mish, NAN, NAN, NAN },
+        { "softplus of -infinity", tp_softplus, -INFINITY, 0.0, 0.0 },
+        { "softplus of 1000", tp_softplus, 1000.0, 1000.0, 1.0 },
+        { "softplus of NaN", tp_softplus, NAN, NAN, NAN },
+        { "expm1 of -infinity", tp_expm1, -INFINITY, -1.0, 0.0 },
+        { "expm1 of 1000", tp_expm1, 1000.0, INFINITY, INFINITY },
+        { "expm1 of 1e-20", tp_expm1, 0x1p-80, 0x1p-80, 1.0 },
+        { "log1p of -1", tp_log1p, -1.0, -INFINITY, INFINITY },
+        { "log1p of -2", tp_log1p, -2.0, NAN, -1.0 },
+        { "log1p of 1e-24", tp_log1p, 0x1p-80, 0x1p-80, 1.0 },
+        { "log1p of infinity", tp_log1p, INFINITY, INFINITY, 0.0 },
+        { "reciprocal of 0", tp_reciprocal, 0.0, INFINITY, -INFINITY },
+        { "reciprocal of infinity", tp_reciprocal, INFINITY, 0.0, 0.0 },
+        { "rsqrt of 0", tp_rsqrt, 0.0, INFINITY, -INFINITY },
+        { "rsqrt of -1", tp_rsqrt, -1.0, NAN, NAN },
+        { "floor of -infinity", tp_floor, -INFINITY, -INFINITY, 0.0 },
+        { "floor of NaN", tp_floor, NAN, NAN, 0.0 },
+        { "round of 2.5", tp_round, 2.5, 2.0, 0.0 },
+        { "round of NaN", tp_round, NAN, NAN, 0.0 },
+        { "sign of -infinity", tp_sign, -INFINITY, -1.0, 0.0 },
+        { "sign of NaN", tp_sign, NAN, NAN, 0.0 },
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         for (int f64 = 0; f64 < 2; f64++) {

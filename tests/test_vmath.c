@@ -41,7 +41,9 @@ static double silu(double x)
         for (int i = 0; i < CHUNK; i++) y[i] = tp__##name##f(x[i]);                                \
     }
 OVER_ARRAY(exp)
+OVER_ARRAY(expm1)
 OVER_ARRAY(log)
+OVER_ARRAY(log1p)
 OVER_ARRAY(tanh)
 
 static inline float tp__belowf(float x)
@@ -80,7 +82,9 @@ typedef struct function {
 
 static const function functions[] = {
     { "exp", exp_array, tp_exp, exp, 1.02, OF_RESULT },
+    { "expm1", expm1_array, tp_expm1, expm1, 1.5, OF_RESULT },
     { "log", log_array, tp_log, log, 0.9, OF_RESULT },
+    { "log1p", log1p_array, tp_log1p, log1p, 1.5, OF_RESULT },
     { "tanh", tanh_array, tp_tanh, tanh, 1.5, OF_RESULT },
     { "normal integral", below_array, NULL, below, 0.7, OF_ONE },
     { "normal density", density_array, NULL, density, 0.5, OF_ONE },
@@ -174,6 +178,22 @@ Test(vmath, special_values)
         { "log(inf)", log_one, INFINITY, INFINITY },
         { "log(NaN)", log_one, NAN, NAN },
         { "log of minus the least", log_one, -least, NAN },
+        { "expm1(0)", expm1_one, 0.0f, 0.0f },
+        { "expm1(-0)", expm1_one, -0.0f, -0.0f },
+        { "expm1(inf)", expm1_one, INFINITY, INFINITY },
+        { "expm1(-inf)", expm1_one, -INFINITY, -1.0f },
+        { "expm1(NaN)", expm1_one, NAN, NAN },
+        { "expm1 of the least", expm1_one, least, least },
+        { "expm1 of the most", expm1_one, most, INFINITY },
+        { "expm1 of minus the most", expm1_one, -most, -1.0f },
+        { "log1p(0)", log1p_one, 0.0f, 0.0f },
+        { "log1p(-0)", log1p_one, -0.0f, -0.0f },
+        { "log1p(-1)", log1p_one, -1.0f, -INFINITY },
+        { "log1p(-2)", log1p_one, -2.0f, NAN },
+        { "log1p(inf)", log1p_one, INFINITY, INFINITY },
+        { "log1p(-inf)", log1p_one, -INFINITY, NAN },
+        { "log1p(NaN)", log1p_one, NAN, NAN },
+        { "log1p of the least", log1p_one, least, least },
         { "tanh(0)", tanh_one, 0.0f, 0.0f },
         { "tanh(-0)", tanh_one, -0.0f, -0.0f },
         { "tanh(inf)", tanh_one, INFINITY, 1.0f },

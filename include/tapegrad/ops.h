@@ -28,13 +28,25 @@ TP_API tp_tensor tp_exp(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_log(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_sqrt(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_square(tp_tape *T, tp_tensor x);
-TP_API tp_tensor tp_abs(tp_tape *T, tp_tensor x); /* gradient 0 at 0 */
+TP_API tp_tensor tp_abs(tp_tape *T, tp_tensor x);        /* gradient 0 at 0                */
+TP_API tp_tensor tp_reciprocal(tp_tape *T, tp_tensor x); /* 1 / x                          */
+TP_API tp_tensor tp_rsqrt(tp_tape *T, tp_tensor x);      /* 1 / sqrt(x)                    */
+TP_API tp_tensor tp_expm1(tp_tape *T, tp_tensor x);      /* e^x - 1, exact near 0          */
+TP_API tp_tensor tp_log1p(tp_tape *T, tp_tensor x);      /* log(1 + x), exact near 0       */
+TP_API tp_tensor tp_floor(tp_tape *T, tp_tensor x);      /* gradient 0                     */
+TP_API tp_tensor tp_round(tp_tape *T, tp_tensor x);      /* halves to even; gradient 0     */
+TP_API tp_tensor tp_sign(tp_tape *T, tp_tensor x);       /* -1, 0, 1; gradient 0           */
 TP_API tp_tensor tp_relu(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_gelu(tp_tape *T, tp_tensor x);       /* x/2 (1 + erf(x/sqrt 2))        */
 TP_API tp_tensor tp_gelu_tanh(tp_tape *T, tp_tensor x);  /* tanh approximation of GELU     */
 TP_API tp_tensor tp_quick_gelu(tp_tape *T, tp_tensor x); /* x sigmoid(1.702 x)             */
 TP_API tp_tensor tp_hardswish(tp_tape *T, tp_tensor x);  /* x clamp(x + 3, 0, 6) / 6       */
 TP_API tp_tensor tp_silu(tp_tape *T, tp_tensor x);       /* x sigmoid(x)                   */
+TP_API tp_tensor tp_mish(tp_tape *T, tp_tensor x);       /* x tanh(softplus(x))            */
+TP_API tp_tensor tp_leaky_relu(tp_tape *T, tp_tensor x,
+                               double k);                   /* x above 0, k x below         */
+TP_API tp_tensor tp_elu(tp_tape *T, tp_tensor x, double k); /* x above 0, k (e^x - 1) below */
+TP_API tp_tensor tp_softplus(tp_tape *T, tp_tensor x);      /* log(1 + e^x)                 */
 TP_API tp_tensor tp_sigmoid(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_tanh(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_clamp(tp_tape *T, tp_tensor x, double lo, double hi); /* gradient inside only */
@@ -339,6 +351,17 @@ TP_API tp_tensor tp_mse(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction 
 #define tp_quick_gelu(T, ...)           tp_quick_gelu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_hardswish(T, ...)            tp_hardswish(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_silu(T, ...)                 tp_silu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_mish(T, ...)                 tp_mish(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_leaky_relu(T, ...)           tp_leaky_relu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_elu(T, ...)                  tp_elu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_softplus(T, ...)             tp_softplus(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_reciprocal(T, ...)           tp_reciprocal(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_rsqrt(T, ...)                tp_rsqrt(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_expm1(T, ...)                tp_expm1(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_log1p(T, ...)                tp_log1p(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_floor(T, ...)                tp_floor(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_round(T, ...)                tp_round(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_sign(T, ...)                 tp_sign(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_sigmoid(T, ...)              tp_sigmoid(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_tanh(T, ...)                 tp_tanh(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_clamp(T, ...)                tp_clamp(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
@@ -385,8 +408,8 @@ TP_API tp_tensor tp_mse(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction 
 #define tp_rel_attention(T, ...)        tp_rel_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_chunk_project(T, ...)        tp_chunk_project(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attention(T, ...)         tp_ls_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_window_attention_2d(T, ...) tp_window_attention_2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_lsla_attention(T, ...) tp_lsla_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_window_attention_2d(T, ...)  tp_window_attention_2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lsla_attention(T, ...)       tp_lsla_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_cross_entropy(T, ...)        tp_cross_entropy(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_cross_entropy_smooth(T, ...) tp_cross_entropy_smooth(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_bce_logits(T, ...)           tp_bce_logits(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

@@ -92,6 +92,8 @@ extern const ops_row ops_controls[]; /* ops_control.c: everything else that a ta
 int ops_count(const ops_row *rows);
 
 /* ops_elementwise.c */
+tp_tensor ops_leaky_relu(ops_env *e, const ops_row *r);
+tp_tensor ops_elu(ops_env *e, const ops_row *r);
 tp_tensor ops_scale(ops_env *e, const ops_row *r);
 tp_tensor ops_clamp(ops_env *e, const ops_row *r);
 tp_tensor ops_cast(ops_env *e, const ops_row *r);
