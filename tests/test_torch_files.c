@@ -291,4 +291,10 @@ Test(torch_files, archives_that_are_wrong)
         if (memcmp(bytes + i, "data.pkl", 8) == 0) memcpy(bytes + i, "data.pcl", 8);
     refuse(write_all("x.pth", bytes, n), "without a data.pkl");
     free(bytes);
+
+    bytes = read_all(containers[0], &n);
+    for (size_t i = 0; i + 3 < n; i++) /* the pickle ends without a value */
+        if (memcmp(bytes + i, "\x80\2}", 3) == 0) bytes[i + 2] = '.';
+    refuse(write_all("x.pth", bytes, n), "no operand");
+    free(bytes);
 }

@@ -301,7 +301,8 @@ const tp_pickle_value *tp__pickle_next(tp_pickle *p)
             "byte 0x%02x at offset %zu is no instruction of a pickle of tensors" TP_PICKLE_DAMAGED,
             op, tp__pickle_offset(p) - 1);
     }
-    return tp__pickle_ok(p) ? tp__pickle_pop(p) : NULL;
+    const tp_pickle_value *v = tp__pickle_pop(p); /* fails if there is none */
+    return tp__pickle_ok(p) ? v : NULL;
 }
 
 /* ---- creation and access ---- */
