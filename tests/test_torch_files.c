@@ -231,6 +231,22 @@ Test(torch_files, a_pickle_by_hand)
     tp_file_close(F);
 }
 
+/* Settings beside the weights hold paths, of which each Python and system has its own class. */
+Test(torch_files, paths_are_accepted)
+{
+    static const char file[] = PREFACE "}(X\1\0\0\0"
+                                       "acpathlib\nPosixPath\n)R"
+                                       "X\1\0\0\0"
+                                       "bcpathlib\nWindowsPath\n)R"
+                                       "X\1\0\0\0"
+                                       "ccpathlib._local\nPosixPath\n)R"
+                                       "X\1\0\0\0"
+                                       "dcpathlib._local\nWindowsPath\n)Ru.].";
+    tp_file *F = tp_file_open(write_all("x.pth", file, sizeof file - 1));
+    cr_expect(tp_file_ok(F), "%s", tp_file_why(F));
+    tp_file_close(F);
+}
+
 Test(torch_files, tensors_outside_their_storage)
 {
     REFUSE_PICKLE(TENSOR("K\1K\4\x85K\1\x85") DATA, "not inside its storage"); /* 1 + 4 > 4      */

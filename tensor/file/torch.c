@@ -54,6 +54,9 @@ static const char *const others[] = {
     "collections.Counter",
     "argparse.Namespace",
     "pathlib.PosixPath",
+    "pathlib.WindowsPath",
+    "pathlib._local.PosixPath", /* as Python 3.13 calls them */
+    "pathlib._local.WindowsPath",
     "_codecs.encode",
     "numpy.dtype",
     "numpy.core.multiarray.scalar",
