@@ -147,7 +147,26 @@ static void expect_match(const char *model, int status, const char *output)
     char command[100], out[8192];
     snprintf(command, sizeof command, "--match %s a", model);
     cr_expect_eq(inspect(command, out, sizeof out), status, "%s", command);
-    cr_expect(strstr(out, output), "%s lacks '%s':\n%s", command, output, out);
+    cr_expect(strstr(out, output) && !strchr(out, '\x1b'), "%s lacks '%s':\n%s", command, output,
+              out);
+}
+
+/* Names in a file do not command the terminal, neither in lists nor in messages. */
+Test(inspect, hostile_names)
+{
+    char out[8192];
+    write_model("tiny", "\x1b[31mnet.", "", "");
+    expect_match("tiny", 0, "a: tiny under '\\x1b[31mnet.'\n");
+    tp_writer *W = tp_writer_new(in_folder("a"));
+    tp_writer_add(W, "\x1b[2Jw", TP_U8, TP_SHAPE(1), "", false);
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    expect_match("tiny", 1, "  unknown: \\x1b[2Jw [1]\n");
+    FILE *f = fopen(in_folder("a"), "wb"); /* a pickle that asks for a function */
+    cr_assert(f && fputs("\x80\2cos\x1b[2J\nsystem\n.", f) >= 0 && fclose(f) == 0);
+    cr_expect_eq(inspect("a", out, sizeof out), 1);
+    cr_expect(strstr(out, "asks for 'os\\x1b[2J.system'"), "%s", out);
+    expect_match("tiny", 1, "asks for 'os\\x1b[2J.system'");
 }
 
 Test(inspect, match)

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/model.h>
+#include <tapegrad/options.h>
 
+#include "print_text.h"
 #include "shape_text.h"
 
 typedef struct match {
@@ -39,7 +41,9 @@ static void differ(match *m, int *count, const char *what, const char *name, con
     if (!m->print) return;
     if (there) shape_text(there, a, sizeof a);
     if (here) shape_text(here, b, sizeof b);
-    printf("  %s: %.400s %s%s%s%s\n", what, name, a, there && here ? " in the file, " : "", b,
+    printf("  %s: ", what);
+    print_text(name, 0);
+    printf(" %s%s%s%s\n", a, there && here ? " in the file, " : "", b,
            there && here ? " in the model" : "");
 }
 
@@ -129,7 +133,7 @@ static void print_verdict(const match *m)
 static bool load(match *m)
 {
     if (tp_net_load(m->P, m->N, m->F, m->resized > 0)) return true;
-    fprintf(stderr, "tp-inspect: %s\n", tp_params_why(m->P));
+    tp_command_complain("tp-inspect", tp_params_why(m->P));
     return false;
 }
 
@@ -139,10 +143,11 @@ bool inspect_match(const char *model, const char *path)
     char why[2048];
     bool fits = open_match(&m, model, path, why, sizeof why);
     if (!fits) {
-        fprintf(stderr, "tp-inspect: %s\n", why);
+        tp_command_complain("tp-inspect", why);
     } else {
-        printf("%s: %s%s%s%s\n", path, model, *m.prefix ? " under '" : "", m.prefix,
-               *m.prefix ? "'" : "");
+        printf("%s: %s%s", path, model, *m.prefix ? " under '" : "");
+        print_text(m.prefix, 0);
+        printf("%s\n", *m.prefix ? "'" : "");
         compare_all(&m);
         print_verdict(&m);
         fits = can_load(&m) && load(&m);
@@ -176,7 +181,7 @@ bool inspect_match_any(const char *path)
         close_match(&m);
     }
     if (!opened)
-        fprintf(stderr, "tp-inspect: %s\n", why);
+        tp_command_complain("tp-inspect", why);
     else if (models == 0 && nearest)
         printf("%s: no model fits; the nearest is %s, with %d of its %d tensors\n", path,
                nearest->name, most, of);

@@ -7,6 +7,7 @@
 #include <tapegrad/options.h>
 
 #include "inspect_match.h"
+#include "print_text.h"
 #include "shape_text.h"
 
 typedef struct request {
@@ -69,20 +70,6 @@ static const tp_command manual = {
         "    tp-inspect --match cvt-13 CvT-13-224x224-IN-1k.pth\n"
         "    tp-inspect --match any checkpoint.pth\n",
 };
-
-/* Prints text from a file, with control characters that could affect a terminal as \xNN. */
-static void print_text(const char *s, int width)
-{
-    int n = 0;
-    for (; *s; s++) {
-        const unsigned char c = (unsigned char)*s;
-        if (c < 0x20 || c == 0x7f)
-            n += printf("\\x%02x", c);
-        else
-            n += putchar(c) >= 0 && (c & 0xc0) != 0x80; /* columns of UTF-8 */
-    }
-    printf("%*s", n < width ? width - n : 0, "");
-}
 
 static void print_meta(const tp_file *F)
 {
@@ -195,7 +182,7 @@ static bool inspect(const char *path, mode m, bool title)
         printf("\n");
     }
     ok = tp_file_ok(F); /* reading values may have failed */
-    if (!ok) fprintf(stderr, "tp-inspect: %s\n", tp_file_why(F));
+    if (!ok) tp_command_complain("tp-inspect", tp_file_why(F));
     tp_file_close(F);
     return ok;
 }

@@ -120,6 +120,10 @@ enum { TP_PARSED = -1 }; /* the program continues */
 TP_API int tp_options_parse(const tp_command *c, int argc, char **argv, void *settings,
                             tp_given_flags *given);
 
+/* Prints "command: why" on stderr. Control characters are printed as \xNN, line ends apart: the reason may
+ * have a name from a file, which must not command a terminal. */
+TP_API void tp_command_complain(const char *command, const char *why);
+
 /* The main function of a command: parses into settings, which hold the defaults, checks and runs,
  * reports a failure on stderr, and frees the texts of the settings. run: false with the reason in why,
  * or "" if it was reported already. Returns the exit status: 1 failed, 2 bad flags, 128 + signal if a

@@ -67,6 +67,18 @@ int tp_subcommands_main(const char *program, const char *about, const tp_subcomm
     return 2;
 }
 
+void tp_command_complain(const char *command, const char *why)
+{
+    char text[8000] = "";
+    size_t n = 0;
+    for (; *why && n + 5 < sizeof text; why++) {
+        const unsigned char c = (unsigned char)*why;
+        const bool control = (c < 0x20 && c != '\n') || c == 0x7f;
+        n += (size_t)snprintf(text + n, sizeof text - n, control ? "\\x%02x" : "%c", c);
+    }
+    fprintf(stderr, "%s: %s\n", command, text);
+}
+
 int tp_command_main(const tp_command *c, int argc, char **argv, void *settings,
                     bool (*run)(void *settings, char *why, size_t size))
 {
@@ -74,12 +86,12 @@ int tp_command_main(const tp_command *c, int argc, char **argv, void *settings,
     tp__open_streams();
     int status = tp_options_parse(c, argc, argv, settings, NULL);
     if (status == TP_PARSED && c->check && !c->check(settings, why, sizeof why)) {
-        fprintf(stderr, "%s: %s\n", c->name, why);
+        tp_command_complain(c->name, why);
         status = tp__bad_usage(c->name);
     }
     if (status == TP_PARSED) {
         const bool done = run(settings, why, sizeof why);
-        if (!done && why[0]) fprintf(stderr, "%s: %s\n", c->name, why);
+        if (!done && why[0]) tp_command_complain(c->name, why);
         status = !done ? 1 : tp_stop_signal() ? 128 + tp_stop_signal() : tp__printed(c->name);
     }
     tp_options_free(c->table, settings);

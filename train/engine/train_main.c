@@ -128,7 +128,7 @@ static void say_goodbye(const tp_trainer *r)
 static int complain(const tp_trainer *r)
 {
     const char *name = r->t->command.name;
-    fprintf(stderr, "%s: %s\n", name ? name : "training", r->why);
+    tp_command_complain(name ? name : "training", r->why);
     return 1;
 }
 

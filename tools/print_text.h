@@ -1,0 +1,8 @@
+/* print_text.h - text from a file, for tp-inspect. */
+#ifndef PRINT_TEXT_H
+#define PRINT_TEXT_H
+
+/* Prints it with control characters, which could affect a terminal, as \xNN, and blanks up to a width. */
+void print_text(const char *s, int width);
+
+#endif
