@@ -297,4 +297,12 @@ Test(predict, refusals)
     slurp("why", errors, sizeof errors);
     cr_expect(strcmp(out, "1\n") == 0 && strstr(errors, "standard output: No space left"), "%s%s",
               out, errors);
+    /* More than the stream's buffer. */
+    cr_assert(
+        shell("for i in 1 2 3 4 5 6; do cat set/val/red/12.png >$i$(printf %0200d 0).png; done"));
+    cr_expect_eq(run("predict ?0*.png ?0*.png ?0*.png ?0*.png --run-dir run --format json 2>why "
+                     ">/dev/full; echo $?"),
+                 0);
+    slurp("why", errors, sizeof errors);
+    cr_expect_str_eq(errors, "imagenet predict: standard output: No space left on device\n");
 }

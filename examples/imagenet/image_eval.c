@@ -148,9 +148,10 @@ static bool report(const eval_options *s, image_file *f, const class_names *name
                             .seconds = seconds,
                             .by_class = s->by_class,
                             .stopped = tp_stop_signal() != 0 };
-    if (!eval_report_print(stdout, (output_format)s->format, &r))
+    if (!eval_report_print(stdout, (output_format)s->format, &r) && !ferror(stdout))
         return tp_trained_fail(&f->t, "out of memory");
-    if (fflush(stdout) != 0) return tp_trained_fail(&f->t, "standard output: %s", strerror(errno));
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return tp_trained_fail(&f->t, "standard output: %s", strerror(errno));
     return !s->confusion || draw_confusion(s, f, names, v);
 }
 

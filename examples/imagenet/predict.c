@@ -122,7 +122,8 @@ static bool predict(predictor *t, const char *path, int number)
                                "%s: the model computes NaN or infinity: the weights in %s are bad, "
                                "or --dtype is too narrow for them",
                                path, f->t.path);
-    if (!predictions_print(stdout, (output_format)t->s->format, &t->names, path, t->best, t->n))
+    if (!predictions_print(stdout, (output_format)t->s->format, &t->names, path, t->best, t->n) &&
+        !ferror(stdout))
         return tp_trained_fail(&f->t, "out of memory");
     return !t->s->annotate || draw(t, path, number);
 }
@@ -145,13 +146,13 @@ static bool predict_all(predictor *t)
         return tp_trained_fail(&t->f.t, "%s", why);
     predictions_begin(stdout, (output_format)s->format);
     bool done = true;
-    for (int i = 0; i < s->images.n && tp_ok(t->f.t.T); i++)
+    for (int i = 0; i < s->images.n && tp_ok(t->f.t.T) && !ferror(stdout); i++)
         if (!predict(t, s->images.at[i], i + 1)) {
             fprintf(stderr, "%s: %s\n", manual.name, plain_line(t->f.t.why, line, sizeof line));
             t->f.t.why[0] = '\0';
             done = false;
         }
-    if (fflush(stdout) != 0)
+    if (fflush(stdout) != 0 || ferror(stdout))
         done = tp_trained_fail(&t->f.t, "standard output: %s", strerror(errno));
     return done;
 }
