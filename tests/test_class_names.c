@@ -174,6 +174,7 @@ Test(name_files, lines)
     } files[] = { { "red\nn03888257\n", 14 },
                   { "red\r\nn03888257\r\n", 16 },
                   { "red\nn03888257", 13 },
+                  { "\xef\xbb\xbfred\nn03888257", 16 },
                   { "re\0d\nn03888257", 14 } };
     char why[1024];
     const char *path = in_folder("names.txt");

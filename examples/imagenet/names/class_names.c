@@ -70,12 +70,14 @@ static const name_list *usual_list(const char *stored, int64_t classes)
     return stored && ip102->count == classes ? ip102 : NULL;
 }
 
-/* Makes every line end in \n alone; text has room for one more and its end. */
+/* Makes every line end in \n alone and drops a byte order mark; text has room for one more and its
+ * end. */
 static void normalize(char *text, size_t n)
 {
+    const size_t mark = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     size_t kept = 0;
     if (n > 0 && text[n - 1] != '\n') text[n++] = '\n';
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = mark; i < n; i++)
         if (text[i] && !(text[i] == '\r' && text[i + 1] == '\n')) text[kept++] = text[i];
     text[kept] = '\0';
 }
