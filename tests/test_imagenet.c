@@ -330,6 +330,13 @@ Test(imagenet, published_weights)
     expect_refusal("predict set/val/red/12.png --weights published.bin --preset cvt-13", 1,
                    "does not fit these parameters");
     expect_refusal("predict set/val/red/12.png --weights none.pth --preset tiny", 1, "none.pth");
+    tp_writer *W = tp_writer_new("large");
+    uint8_t rows[70000] = { 0 };
+    tp_writer_add(W, "head.weight", TP_U8, TP_SHAPE(70000, 1), rows, false);
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    expect_refusal("predict set/val/red/12.png --weights large --preset vil-small", 1,
+                   "imagenet predict: large: there are 70000 classes");
     succeed(
         "throughput --weights published.bin --preset tiny --batch 2 --seconds 0.01 --threads 1");
     cr_expect(strstr(out, "training"), "%s", out);

@@ -71,9 +71,13 @@ bool image_file_describe(const char *preset, tp_file *F, classifier_cfg *c, doub
                          char *why, size_t size)
 {
     image_settings s = { .train = { .accumulation = 1 } };
+    char impossible[512];
     bool done = image_preset(&s, preset, -1, why, size) && image_model(&s, 1000, c, why, size);
     if (done && !classifier_adopt(c, F)) {
         snprintf(why, size, "%s", tp_file_why(F));
+        done = false;
+    } else if (done && !classifier_check(c, impossible, sizeof impossible)) {
+        snprintf(why, size, "%s: %s", tp_file_path(F), impossible);
         done = false;
     }
     if (crop_ratio) *crop_ratio = s.eval_crop_ratio;
