@@ -115,7 +115,8 @@ bool tp_model_read(tp_model_cfg *c, tp_file *F, char *why, size_t size)
 {
     const char *name = tp__model_of(F);
     const tp_model *m = name ? model_called(name) : NULL;
-    char reason[512] = "it contains no model configuration: the metadata 'model' is missing";
+    char reason[512] = "it contains no model configuration: the metadata 'model' is missing; a "
+                       "publisher's weights are given by --preset NAME --weights FILE";
 
     memset(c, 0, sizeof *c);
     if (m && tp_model_read_cfg(m, &c->at, F, reason, sizeof reason)) {

@@ -148,6 +148,7 @@ Test(enwik8, published_weights)
     } cases[] = {
         { "", "name its model with --preset, as ls_lm-small" },
         { "--preset ls_lm-tiny", "its dictionary is needed: --data FILE" },
+        { "--preset ls_lm-tiny --checkpoint x", "--weights and --checkpoint exclude each other" },
         { "--preset cvt-13 --data text", "--preset cvt-13 is no language model" },
         { "--preset ls_lm-tine --data text", "'ls_lm-tiny'" },
         { "--preset txl-tiny --vocab dict.txt", "has no 'word_emb.emb_layers.0.weight'" },

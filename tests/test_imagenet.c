@@ -330,6 +330,12 @@ Test(imagenet, published_weights)
     expect_refusal("predict set/val/red/12.png --weights published.bin --preset cvt-13", 1,
                    "does not fit these parameters");
     expect_refusal("predict set/val/red/12.png --weights none.pth --preset tiny", 1, "none.pth");
+    expect_refusal("predict set/val/red/12.png --checkpoint published.bin --preset tiny", 1,
+                   "published.bin: it contains no model configuration: the metadata 'model' is "
+                   "missing; a publisher's weights are given by --preset NAME --weights FILE");
+    expect_refusal("predict set/val/red/12.png --weights published.bin --preset tiny --checkpoint "
+                   "run/last.safetensors",
+                   1, "--weights and --checkpoint exclude each other");
     tp_writer *W = tp_writer_new("large");
     uint8_t rows[70000] = { 0 };
     tp_writer_add(W, "head.weight", TP_U8, TP_SHAPE(70000, 1), rows, false);

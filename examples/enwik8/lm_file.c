@@ -92,6 +92,8 @@ static bool open_published(lm_file *f, const lm_source *c)
     char why[2048];
     *f = (lm_file){ 0 };
     snprintf(f->t.path, sizeof f->t.path, "%.4096s", c->weights);
+    if (c->t.checkpoint)
+        return tp_trained_fail(&f->t, "--weights and --checkpoint exclude each other");
     if (!c->preset)
         return tp_trained_fail(&f->t,
                                "--weights %s: name its model with --preset, as ls_lm-small; "

@@ -90,6 +90,8 @@ static bool open_published(image_file *f, const image_common *c, int64_t size)
     char why[2048];
     *f = (image_file){ 0 };
     snprintf(f->t.path, sizeof f->t.path, "%.4096s", c->weights);
+    if (c->t.checkpoint)
+        return tp_trained_fail(&f->t, "--weights and --checkpoint exclude each other");
     if (!c->preset)
         return tp_trained_fail(
             &f->t,
