@@ -68,6 +68,14 @@ Test(images, imagenet)
     expect_set("in", TP_LAYOUT_IMAGENET, TP_TRAIN, TP_LAYOUT_IMAGENET, 4, 2, "cat", "dog");
     write_text("in/imagenet_2012_validation_synset_labels.txt", "dog\nwolf\n");
     expect_why("in", TP_LAYOUT_AUTO, TP_VALID, "line 2: no class is called 'wolf'");
+
+    make("held"); /* the validation images alone */
+    make_classes("held/val", 2, 0);
+    expect_why("held", TP_LAYOUT_AUTO, TP_VALID, "in the layout 'folder'");
+    cr_assert(rename(in_folder("held/val/cat"), in_folder("held/val/n02124075")) == 0 &&
+              rename(in_folder("held/val/dog"), in_folder("held/val/n02099601")) == 0);
+    expect_set("held", TP_LAYOUT_AUTO, TP_VALID, TP_LAYOUT_IMAGENET, 4, 2, "n02099601",
+               "n02124075");
 }
 
 Test(images, ip102)

@@ -55,11 +55,25 @@ static bool has_shards(tp_image_set *X, const char *folder)
     return found;
 }
 
+/* Are there folders, all called as the classes of ImageNet (n01440764)? */
+static bool has_wnids(tp_image_set *X, const char *folder)
+{
+    char **names;
+    const int n = tp__entries(X, folder, true, &names);
+    bool all = n > 0;
+    for (int i = 0; i < n; i++)
+        all = all && strlen(names[i]) == 9 && names[i][0] == 'n' &&
+              strspn(names[i] + 1, "0123456789") == 8;
+    if (n >= 0) tp__entries_free(names, n);
+    return all;
+}
+
 /* The layout of a folder, by its files; the most specific names come first. */
 static tp_layout detect(tp_image_set *X, const char *folder)
 {
-    char train[PATH_MAX];
+    char train[PATH_MAX], valid[PATH_MAX];
     tp__join(train, sizeof train, folder, "train");
+    tp__join(valid, sizeof valid, folder, "val");
     if (has(X, folder, "data_batch_1.bin") || has(X, folder, "cifar-10-batches-bin"))
         return TP_LAYOUT_CIFAR10;
     if (has(X, folder, "meta/classes.txt") && has(X, folder, "images")) return TP_LAYOUT_FOOD101;
@@ -69,6 +83,7 @@ static tp_layout detect(tp_image_set *X, const char *folder)
         return TP_LAYOUT_MINI_IMAGENET;
     if (has_shards(X, folder) || has_shards(X, train)) return TP_LAYOUT_SHARDS;
     if (has(X, folder, "imagenet_2012_validation_synset_labels.txt")) return TP_LAYOUT_IMAGENET;
+    if (!has(X, folder, "train") && has_wnids(X, valid)) return TP_LAYOUT_IMAGENET;
     return TP_LAYOUT_FOLDER;
 }
 
