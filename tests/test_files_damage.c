@@ -16,7 +16,8 @@ TestSuite(files, .init = make_folder, .fini = remove_folder);
 /* ---- damage ---- */
 
 #define AGAIN "; the file is damaged: copy, download or write it again"
-#define OTHER "; this is not a safetensors file, or its beginning is damaged"
+#define OTHER                                                                                      \
+    "; this is neither a safetensors file nor one of torch.save, or its beginning is damaged"
 
 static const struct {
     const char *name;

@@ -7,7 +7,8 @@
 #include "tensor/file/open.h"
 
 #define AGAIN TP_FILE_AGAIN
-#define OTHER "; this is not a safetensors file, or its beginning is damaged"
+#define OTHER                                                                                      \
+    "; this is neither a safetensors file nor one of torch.save, or its beginning is damaged"
 
 #define bad(F, ...) tp__file_fail(F, TP_E_IO, __VA_ARGS__)
 
