@@ -71,7 +71,7 @@ TP_INLINE real tanh_value(real x)             { return r_tanh(x); }
 TP_INLINE real tanh_slope(real y)       { return 1 - y * y; }
 TP_INLINE real mish_value(real x)             { return x * mish_gate(x); }
 TP_INLINE real mish_slope(real x)       { return mish_gate_slope(x, mish_gate(x)); }
-TP_INLINE real softplus_value(real x)         { return (x < 0 ? 0 : x) + r_log1p(r_exp(-r_abs(x))); }
+TP_INLINE real softplus_value(real x)         { return (x < 0 ? 0 : x) + r_log1p_finite(r_exp(-r_abs(x))); }
 TP_INLINE real softplus_slope(real x)   { return logistic(x); }
 TP_INLINE real expm1_value(real x)            { return r_expm1(x); }
 TP_INLINE real expm1_slope(real y)      { return y + 1; }

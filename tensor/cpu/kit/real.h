@@ -8,32 +8,34 @@
 
 #if TP_REAL == 64
 typedef double real;
-#define REAL    TP_F64
-#define RC(x)   x
-#define r_exp   exp
-#define r_expm1 expm1
-#define r_log   log
-#define r_log1p log1p
-#define r_tanh  tanh
-#define r_gauss tp__gauss
-#define r_sqrt  sqrt
-#define r_abs   fabs
-#define r_floor floor
-#define r_round rint /* halves to even */
+#define REAL           TP_F64
+#define RC(x)          x
+#define r_exp          exp
+#define r_expm1        expm1
+#define r_log          log
+#define r_log1p        log1p
+#define r_log1p_finite log1p
+#define r_tanh         tanh
+#define r_gauss        tp__gauss
+#define r_sqrt         sqrt
+#define r_abs          fabs
+#define r_floor        floor
+#define r_round        rint /* halves to even */
 #else
 typedef float real;
-#define REAL    TP_F32
-#define RC(x)   x##f
-#define r_exp   tp__expf
-#define r_expm1 tp__expm1f
-#define r_log   tp__logf
-#define r_log1p tp__log1pf
-#define r_tanh  tp__tanhf
-#define r_gauss tp__gaussf
-#define r_sqrt  sqrtf
-#define r_abs   fabsf
-#define r_floor floorf
-#define r_round rintf
+#define REAL           TP_F32
+#define RC(x)          x##f
+#define r_exp          tp__expf
+#define r_expm1        tp__expm1f
+#define r_log          tp__logf
+#define r_log1p        tp__log1pf
+#define r_log1p_finite tp__log1p_finitef
+#define r_tanh         tp__tanhf
+#define r_gauss        tp__gaussf
+#define r_sqrt         sqrtf
+#define r_abs          fabsf
+#define r_floor        floorf
+#define r_round        rintf
 #endif
 
 #endif

@@ -98,13 +98,17 @@ TP_INLINE float tp__logf(float x)
     return x > 0.0f ? (x < INFINITY ? y : x) : outside;
 }
 
-/* log(u) for the rounded u = 1 + x, corrected by the rest of the sum; u is exact for infinity and -1. */
-TP_INLINE float tp__log1pf(float x)
+/* log1p between -1 and infinity: log(u) for the rounded u = 1 + x, corrected by the rest of the sum. */
+TP_INLINE float tp__log1p_finitef(float x)
 {
     const float u = 1.0f + x, rest = x - (u - 1.0f);
-    const float y = tp__logf(u);
-    const float corrected = y + rest / u;
-    return x == 0.0f || u == INFINITY ? x : u == 0.0f ? y : corrected;
+    return tp__logf(u) + rest / u;
+}
+
+TP_INLINE float tp__log1pf(float x)
+{
+    const float y = tp__log1p_finitef(x);
+    return x == 0.0f || x == INFINITY ? x : x == -1.0f ? -INFINITY : y;
 }
 
 /* An odd polynomial for |x| < 0.55, beyond it 1 - 2 / (e^(2|x|) + 1). */
