@@ -283,6 +283,39 @@ Test(predict, classes_of_published_weights)
                    "the model has 1 of the images' 2 classes, but no 'n01440764'");
 }
 
+/* Copies a checkpoint with NaN as the first value of each floating tensor. */
+static void spoil(const char *from, const char *to)
+{
+    tp_file *F = tp_file_open(from);
+    tp_writer *W = tp_writer_new(to);
+    const char *key, *value;
+    for (int i = 0; tp_file_meta_at(F, i, &key, &value); i++) tp_writer_meta(W, key, value);
+    for (int i = 0; i < tp_file_count(F); i++) {
+        const tp_file_tensor *t = tp_file_at(F, i);
+        const tp_dtype dt = strcmp(t->stored, "F32") == 0 ? TP_F32 : TP_I64;
+        double *x = malloc(((size_t)t->numel + 1) * sizeof *x); /* of floats or of int64 */
+        cr_assert(tp_file_read(F, t, dt, x), "%s", tp_file_why(F));
+        if (dt == TP_F32) *(float *)x = NAN;
+        tp_writer_add(W, t->name, dt, t->shape, x, true);
+        free(x);
+    }
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+    tp_file_close(F);
+}
+
+/* NaN is no prediction of class 0. */
+Test(predict, weights_that_are_nan)
+{
+    make_colours("set", 12);
+    succeed(TRAIN);
+    spoil("run/best.safetensors", "bad.safetensors");
+    expect_refusal("predict set/val/blue/12.png --checkpoint bad.safetensors", 1,
+                   "the model computes NaN or infinity: the weights in bad.safetensors are bad");
+    expect_refusal("eval --data set --checkpoint bad.safetensors", 1,
+                   "the loss is nan: the weights in bad.safetensors are bad");
+}
+
 Test(predict, refusals)
 {
     make_colours("set", 12);

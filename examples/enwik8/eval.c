@@ -1,4 +1,5 @@
 /* eval.c - `enwik8 eval`: bits per character of held-out text by one of several protocols. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,12 @@ static bool evaluate(const eval_settings *s, lm_file *f, tp_text *text)
     const score sum = protocol_run(&p, f->t.T, f->m, ids, n, tick, &t);
     tp_ticker_end(&t);
     if (!tp_trained_ok(&f->t)) return false;
+    if (!isfinite(score_bpc(&sum)))
+        return tp_trained_fail(
+            &f->t,
+            "the loss is %g: the weights in %s are bad, or --dtype is too narrow "
+            "for them",
+            score_bpc(&sum), f->t.path);
     printf("%s text, %s%lld tokens: %.4f bpc, %.0f tokens/s\n", part,
            tp_stop_signal() ? "stopped after " : "", (long long)sum.tokens, score_bpc(&sum),
            (double)sum.tokens / (tp_seconds() - t.began));

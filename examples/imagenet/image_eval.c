@@ -1,5 +1,6 @@
 /* image_eval.c - `imagenet eval`: loss and accuracy of a trained model on held-out images. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,7 +195,15 @@ static bool evaluate(const eval_options *s, image_file *f, const class_names *na
                                          .env = &t });
     const double seconds = tp_seconds() - t.line.began;
     tp_ticker_end(&t.line);
-    done = done ? report(s, f, names, &v, seconds) : tp_trained_fail(&f->t, "%s", v.why);
+    if (!done)
+        tp_trained_fail(&f->t, "%s", v.why);
+    else if (!isfinite(v.loss))
+        done =
+            tp_trained_fail(&f->t,
+                            "the loss is %g: the weights in %s are bad, or --dtype is too narrow "
+                            "for them",
+                            v.loss, f->t.path);
+    done = done && report(s, f, names, &v, seconds);
     done = done && (!s->errors || draw_mistakes(s, f, names, &m, X, &a));
     score_free(&v);
     free(m.at);
