@@ -53,8 +53,16 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ ${#runs[@]} -gt 0 ] || die "no run was given; see scripts/plot.sh --help"
+
+# Splits a RUN into name and folder; a folder that exists may have '=' in its name.
+split() {
+    name=${1%%=*} folder=${1#*=}
+    [ ! -d "$1" ] || name=$1 folder=$1
+    [ "$name" != . ] || name=$PWD
+}
+split "${runs[0]}"
 command -v gnuplot >/dev/null || die "gnuplot is missing: apt-get install gnuplot-nox"
-image=${image:-${runs[0]#*=}/curve.png}
+image=${image:-$folder/curve.png}
 case $image in # sizes of fonts are points in PNG, pixels in SVG
 *?.[Pp][Nn][Gg]) format=pngcairo font=9 large=11.25 ;;
 *?.[Ss][Vv][Gg]) format=svg font=12 large=15 ;;
@@ -65,7 +73,7 @@ case $x in
 steps | epochs) at=${x%s} ;;
 *) at=$x ;;
 esac
-grep -qs '"top1":' "${runs[0]#*=}/log.jsonl" && y=${y:-top1}
+grep -qs '"top1":' "$folder/log.jsonl" && y=${y:-top1}
 
 # Prints "x value" for the reports that have both keys.
 column() {
@@ -73,7 +81,7 @@ column() {
         if (split($0, a, at) < 2 || split($0, b, key) < 2) next
         split(b[2], value, /[,}]/)
         if (value[1] != "null") print a[2] + 0, value[1]
-    }' "$1"
+    }' <"$1" # as an argument, a=b/log.jsonl would be a variable
 }
 
 # A text as a gnuplot string: every byte as an octal number, so that none is a quote or a command.
@@ -95,11 +103,11 @@ thin="lines lw 1"
 thick="linespoints lw 3 pt 7 ps 0.8"
 n=0
 for run in "${runs[@]}"; do
-    folder=${run#*=}
+    split "$run"
     log=$folder/log.jsonl
     [ -r "$log" ] || die "$log cannot be read: $folder may not be the folder of a run"
     n=$((n + 1))
-    title=$(basename -- "${run%%=*}" | tr '[:cntrl:]' ' ')
+    title=$(basename -- "$name" | tr '[:cntrl:]' ' ')
     title=${title% }
     if [ -n "$y" ]; then
         curve "$y" $n "$log" "$title" "$([[ $y = valid_bpc || $y = t* ]] && echo "$thick" || echo "$thin")" ||
@@ -142,7 +150,7 @@ plot $curves
 set output
 GNUPLOT
 new=$image.tmp-$$
-cp -- "$tmp/picture" "$new" && sync -- "$new" && mv -f -- "$new" "$image" || {
+cp -- "$tmp/picture" "$new" && sync -- "$new" && mv -fT -- "$new" "$image" || {
     rm -f -- "$new"
     die "$image cannot be written"
 }

@@ -77,7 +77,10 @@ Test(plot, names)
         "|touch pwned;.svg",
         (const char *const[]){
             ">Validation top-1 by updates: it's `touch pwned` \"q\" a_{b}^c 5%&lt;&amp;<", NULL });
-    cr_expect(shell("test ! -e pwned"));
+    cr_expect(shell("test ! -e pwned && cp -r cnn lr=3"));
+    cr_assert(plot("-o equals.svg lr=3"), "%s", errors);
+    expect_texts("equals.svg",
+                 (const char *const[]){ ">Validation top-1 by updates: lr=3<", NULL });
 }
 
 Test(plot, refusals)
@@ -92,11 +95,13 @@ Test(plot, refusals)
         { "lm --x tokens", "lm/log.jsonl has no report with bpc and tokens yet" },
         { "-o curve.gif lm", "curve.gif: end the name in .png or .svg" },
         { "-o no/curve.svg lm", "no/curve.svg cannot be written" },
+        { "-o folder.png lm", "folder.png cannot be written" },
     };
     if (!gnuplot_here()) return;
+    cr_assert(shell("mkdir folder.png"));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cr_expect(!plot(cases[i].args), "%s", cases[i].args);
         cr_expect(strstr(errors, cases[i].message), "%s: %s", cases[i].args, errors);
     }
-    cr_expect(shell("test -z \"$(find . -name '*.svg*')\""));
+    cr_expect(shell("test -z \"$(find . -name '*.[ps]?g.*' -o -name '*.svg')\""));
 }
