@@ -371,6 +371,22 @@ Test(data, batches_on_a_tape)
     tp_device_close(D);
 }
 
+/* Transformer-XL's dictionary of one symbol has no id 1, which is <pad> in others. */
+Test(data, padding_with_one_symbol)
+{
+    const tp_text_opts o = { .style = TP_TEXT_TXL, .valid = 0.1, .test = 0.1 };
+    tp_text *X = tp_text_from((const uint8_t *)"aaaaaaaaaaaa", 12, &o);
+    tp_bytes *S = tp_bytes_new(X, TP_TRAIN, &(tp_bytes_opts){ .batch = 1, .tokens = 7 });
+    int32_t x[7], y[7];
+    cr_assert(tp_text_vocab(X)->size == 1 && tp_bytes_steps(S) == 2, "%s", tp_bytes_why(S));
+    for (int step = 0; step < 2; step++) {
+        cr_expect(tp_bytes_next_host(S, x, y));
+        for (int i = 0; i < 7; i++) cr_expect(x[i] == 0 && y[i] <= 0, "step %d: %d", step, x[i]);
+    }
+    tp_bytes_free(S);
+    tp_text_close(X);
+}
+
 Test(data, batch_errors)
 {
     static const struct {

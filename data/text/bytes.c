@@ -18,6 +18,7 @@ struct tp_bytes {
     const int16_t *ids;
     int64_t length, batch, tokens, blocks; /* blocks: of each stream */
     int64_t position;
+    int32_t pad; /* the token after the last one; txl has no <pad>, and perhaps a single symbol */
     bool all_targets;
     int32_t *x, *y; /* [B,M], for tp_bytes_next */
     char why[WHY];
@@ -49,6 +50,7 @@ tp_bytes *tp_bytes_new(const tp_text *X, tp_part part, const tp_bytes_opts *o)
     S->tokens = o->tokens;
     S->all_targets = o->all_targets;
     check(S, X, part);
+    S->pad = tp_text_ok(X) && tp_text_vocab(X)->size > PAD ? PAD : 0;
     if (S->why[0]) return S;
     S->blocks = ((S->length - 1) / S->tokens + 1) / S->batch;
     const size_t cells = (size_t)(S->batch * S->tokens);
@@ -101,7 +103,7 @@ bool tp_bytes_next_host(tp_bytes *S, int32_t *x, int32_t *y)
         for (int64_t t = 0; t < M; t++, x++, y++) {
             const int64_t at = first + t;
             const bool target = at + 1 < S->length && (S->all_targets || t + 1 < M);
-            *x = at < S->length ? S->ids[at] : PAD;
+            *x = at < S->length ? S->ids[at] : S->pad;
             *y = target ? S->ids[at + 1] : NOT_COUNTED;
         }
     }
