@@ -349,6 +349,14 @@ FAULT(log_that_is_a_pipe)
     expect_refusal(RESUME, 1, "run/log.jsonl: is a pipe, not a regular file; remove it");
 }
 
+/* Nothing waits for it, and nothing replaces it. */
+FAULT(config_that_is_a_pipe)
+{
+    (void)k;
+    cr_assert(shell("cp -r base run; rm run/config.json; mkfifo run/config.json"));
+    expect_refusal(RESUME, 1, "run/config.json");
+}
+
 /* Only a missing file means that there is no best model yet. */
 FAULT(unreadable_best)
 {

@@ -1,4 +1,4 @@
-/* folder.c - creates and locks the folder of a training run, and writes its config.json. */
+/* folder.c - creates and locks the folder of a training run; writes and reads its config.json. */
 #include "folder.h"
 
 #include <dirent.h>
@@ -149,4 +149,17 @@ bool tp__folder_config(tp_folder *R, json_t *config)
     if (!text) snprintf(R->why, sizeof R->why, "%s cannot be written: out of memory", R->config);
     free(text);
     return done;
+}
+
+json_t *tp__config_read(const char *path)
+{
+    enum { MOST = 1 << 20 }; /* bytes */
+    const char *kind;
+    int64_t bytes;
+    const int fd = tp_file_regular(path, &bytes, &kind); /* does not wait for a pipe */
+    json_t *config = fd >= 0 && bytes <= MOST ? json_loadfd(fd, 0, NULL) : NULL;
+    if (fd >= 0) close(fd);
+    if (json_is_object(config)) return config;
+    json_decref(config);
+    return NULL;
 }

@@ -1,5 +1,5 @@
-/* train_config.c - config.json: what a run is, and on which machine. Nothing reads it but people,
- * scripts and the page of tp-report. */
+/* train_config.c - config.json: what a run is, and on which machine, for people, scripts and the page of
+ * tp-report. A resumed run reads only which settings its beginning compared with the preset. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +80,7 @@ static void leave_out_filled_in(const tp_trainer *r, json_t *values)
 {
     const char *key;
     void *next;
-    json_t *value, *former = json_load_file(r->folder.config, 0, NULL);
+    json_t *value, *former = tp__config_read(r->folder.config);
     const json_t *first = json_object_get(former, "preset_values");
     json_object_foreach_safe(values, next, key, value)
     {

@@ -13,12 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../folder.h"
 #include "report.h"
 
 enum {
     PIECES = 800,       /* of all logs together                 */
     ROOM = 1000 * 1000, /* bytes of pictures and texts, all together */
-    CONFIG = 1 << 20,   /* bytes of a config.json               */
 };
 
 /* ---- runs ---- */
@@ -32,15 +32,9 @@ static const char *text_in(const json_t *config, const char *key)
 static json_t *read_config(const char *folder, json_t *notes)
 {
     char path[4200];
-    const char *kind;
-    json_error_t error;
     snprintf(path, sizeof path, "%s/config.json", folder);
-    int64_t bytes;
-    const int fd = tp_file_regular(path, &bytes, &kind);
-    json_t *config = fd >= 0 && bytes <= CONFIG ? json_loadfd(fd, 0, &error) : NULL;
-    if (fd >= 0) close(fd);
-    if (json_is_object(config)) return config;
-    json_decref(config);
+    json_t *config = tp__config_read(path);
+    if (config) return config;
     tp__report_note(notes, "config.json is missing or damaged, so the settings are unknown.");
     return json_object();
 }
