@@ -121,6 +121,12 @@ Test(data, vocab_files, .init = make_folder, .fini = remove_folder)
     tp_vocab v;
     cr_expect_not(tp_vocab_load(&v, in_folder("none"), TP_TEXT_AUTO, why, sizeof why));
     cr_expect(strstr(why, "none: "), "%s", why);
+    FILE *f = fopen(in_folder("long"), "wb"); /* what would be cut off is refused */
+    cr_assert(f && fputs("32 9\n", f) >= 0);
+    for (int i = 0; i < 1 << 20; i++) fputc('\n', f);
+    cr_assert_eq(fclose(f), 0);
+    cr_expect_not(tp_vocab_load(&v, in_folder("long"), TP_TEXT_AUTO, why, sizeof why));
+    cr_expect(strstr(why, "long: it has more than 1048576 bytes"), "%s", why);
 }
 
 Test(data, vocab_parse_refuses)

@@ -72,14 +72,16 @@ bool tp_vocab_load(tp_vocab *v, const char *path, tp_text_style style, char *why
     tp_blob b;
     char reason[512];
     bool done = false;
-    const bool loaded = tp__blob_load(&b, path, MOST, reason, sizeof reason);
+    const bool loaded = tp__blob_load(&b, path, MOST + 1, reason, sizeof reason);
     char *text = loaded ? malloc(b.size + 1) : NULL;
     if (loaded && !text) snprintf(reason, sizeof reason, "out of memory");
     if (text) {
         memcpy(text, b.bytes, b.size);
         text[b.size] = '\0';
     }
-    if (text && strlen(text) < b.size)
+    if (text && b.size > MOST)
+        snprintf(reason, sizeof reason, "it has more than %d bytes, so it is no dictionary", MOST);
+    else if (text && strlen(text) < b.size)
         snprintf(reason, sizeof reason, "it has a zero byte, so it is no text");
     else
         done = text && parse(v, text, style, reason, sizeof reason);
