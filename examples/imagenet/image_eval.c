@@ -65,9 +65,10 @@ static const tp_option table[] = {
 static const tp_command manual = {
     .name = "imagenet eval",
     .summary = "measures loss and accuracy of a trained model",
-    .synopsis = "[--data DIR] [--run-dir DIR | --checkpoint FILE] [flag ...]",
+    .synopsis = "[--data DIR] [--run-dir DIR | --checkpoint FILE] [flag ...]\n"
+                "    imagenet eval --data DIR --preset NAME --weights FILE [flag ...]",
     .about =
-        "Runs the model of a checkpoint over one part of the images and prints the mean cross "
+        "Runs the model of a checkpoint or of published weights over one part of the images and prints the mean cross "
         "entropy, and how often the right class is predicted first (top-1) or among the first "
         "five (top-5). Images are resized and centre-cropped, as in the validations of training.",
     .table = table,

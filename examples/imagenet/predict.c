@@ -46,7 +46,8 @@ static const tp_option table[] = {
 static const tp_command manual = {
     .name = "imagenet predict",
     .summary = "predicts the classes of images",
-    .synopsis = "IMAGE ... [--run-dir DIR | --checkpoint FILE] [flag ...]",
+    .synopsis = "IMAGE ... [--run-dir DIR | --checkpoint FILE] [flag ...]\n"
+                "    imagenet predict IMAGE ... --preset NAME --weights FILE [flag ...]",
     .about = "Prints the most likely classes of each image and their probabilities, as predicted "
              "by the model of a checkpoint or of published weights. Images are resized and "
              "centre-cropped, as in evaluation. Wnids of ImageNet are shown as words.",

@@ -69,7 +69,8 @@ static const tp_option table_of_flags[] = {
 static const tp_command manual = {
     .name = "imagenet analyze",
     .summary = "draws the papers' figures of the inside of a model",
-    .synopsis = "[RUN ...] [--run-dir DIR | --checkpoint FILE] [--what FIGURE] [flag ...]",
+    .synopsis = "[RUN ...] [--run-dir DIR | --checkpoint FILE] [--what FIGURE] [flag ...]\n"
+                "    imagenet analyze --preset NAME --weights FILE [--what FIGURE] [flag ...]",
     .about = "Runs the model of a checkpoint on some images, observes the results of its ops, and "
              "writes figures with their numbers as tab-separated tables (FILE.tsv). gnuplot draws "
              "them; docs/pictures.md explains them.",
