@@ -1,5 +1,7 @@
-/* text.c - properties of texts: how they end, and whether JSON in a checkpoint can hold them. */
+/* text.c - properties of texts: how they end, whether JSON in a checkpoint can hold them, and how a
+ * terminal may show them. */
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <tapegrad/file.h>
@@ -43,4 +45,26 @@ bool tp_is_utf8(const char *text)
         text += n;
     }
     return true;
+}
+
+/* Characters that a terminal obeys, or that reverse or hide what follows them. */
+static bool commands(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x200b && c <= 0x200f) ||
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
+}
+
+size_t tp_plain_at(const char *text, char shown[TP_PLAIN])
+{
+    uint32_t c;
+    const size_t n = tp_utf8_at(text, &c), bytes = !*text ? 0 : n ? n : 1;
+    shown[0] = '\0';
+    if (bytes && n && !commands(c))
+        snprintf(shown, TP_PLAIN, "%.*s", (int)n, text);
+    else if (*text == '\n' || *text == '\t')
+        snprintf(shown, TP_PLAIN, "\\%c", *text == '\n' ? 'n' : 't');
+    else
+        for (size_t i = 0; i < bytes; i++)
+            snprintf(shown + 4 * i, TP_PLAIN - 4 * i, "\\x%02x", (unsigned char)text[i]);
+    return bytes;
 }

@@ -2,16 +2,16 @@
 #include "print_text.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <tapegrad/file.h>
 
 void print_text(const char *s, int width)
 {
-    int n = 0;
-    for (; *s; s++) {
-        const unsigned char c = (unsigned char)*s;
-        if (c < 0x20 || c == 0x7f)
-            n += printf("\\x%02x", c);
-        else
-            n += putchar(c) >= 0 && (c & 0xc0) != 0x80; /* columns of UTF-8 */
+    char shown[TP_PLAIN];
+    int columns = 0;
+    for (size_t n; (n = tp_plain_at(s, shown)) > 0; s += n) {
+        fputs(shown, stdout);
+        columns += *shown == '\\' ? (int)strlen(shown) : 1;
     }
-    printf("%*s", n < width ? width - n : 0, "");
+    printf("%*s", columns < width ? width - columns : 0, "");
 }

@@ -2,7 +2,7 @@
 #ifndef PRINT_TEXT_H
 #define PRINT_TEXT_H
 
-/* Prints it with control characters, which could affect a terminal, as \xNN, and blanks up to a width. */
+/* Prints it so that it cannot command a terminal (tp_plain_at), and blanks up to a width. */
 void print_text(const char *s, int width);
 
 #endif

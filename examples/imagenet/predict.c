@@ -132,7 +132,7 @@ static bool predict(predictor *t, const char *path, int number)
 static bool predict_all(predictor *t)
 {
     const predict_options *s = t->s;
-    char why[1024], line[4 * sizeof t->f.t.why];
+    char why[1024];
     if (s->images.n == 0)
         return tp_trained_fail(&t->f.t, "no image was given: imagenet predict IMAGE ...");
     if (!image_file_open(&t->f, &s->c, s->size)) return false;
@@ -149,7 +149,7 @@ static bool predict_all(predictor *t)
     bool done = true;
     for (int i = 0; i < s->images.n && tp_ok(t->f.t.T) && !ferror(stdout); i++)
         if (!predict(t, s->images.at[i], i + 1)) {
-            fprintf(stderr, "%s: %s\n", manual.name, plain_line(t->f.t.why, line, sizeof line));
+            tp_command_complain(manual.name, t->f.t.why);
             t->f.t.why[0] = '\0';
             done = false;
         }

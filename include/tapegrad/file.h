@@ -126,6 +126,13 @@ TP_API bool tp_is_utf8(const char *text);
 /* Reads the character of UTF-8 at text, at its end the final zero. Returns its bytes, 1 to 4; 0 if the bytes
  * there are none. */
 TP_API size_t tp_utf8_at(const char *text, uint32_t *character);
+
+enum { TP_PLAIN = 17 }; /* room for four escaped bytes */
+
+/* Writes the character at text to `shown` so that it cannot command a terminal: control characters, those
+ * that reverse or hide text, and bytes that are not UTF-8 become \n, \t or \xHH. Returns the bytes of text
+ * that were read; 0 at its end. */
+TP_API size_t tp_plain_at(const char *text, char shown[TP_PLAIN]);
 /* True if a text, such as the name of a parameter or a file, ends in `end`. */
 TP_API bool tp_ends_in(const char *text, const char *end);
 

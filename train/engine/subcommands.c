@@ -69,13 +69,11 @@ int tp_subcommands_main(const char *program, const char *about, const tp_subcomm
 
 void tp_command_complain(const char *command, const char *why)
 {
-    char text[8000] = "";
-    size_t n = 0;
-    for (; *why && n + 5 < sizeof text; why++) {
-        const unsigned char c = (unsigned char)*why;
-        const bool control = (c < 0x20 && c != '\n') || c == 0x7f;
-        n += (size_t)snprintf(text + n, sizeof text - n, control ? "\\x%02x" : "%c", c);
-    }
+    char text[8000] = "", shown[TP_PLAIN];
+    size_t used = 0, n;
+    for (; (n = tp_plain_at(why, shown)) > 0 && used + TP_PLAIN < sizeof text; why += n)
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, "%s", *why == '\n' ? "\n" : shown);
     fprintf(stderr, "%s: %s\n", command, text);
 }
 

@@ -7,32 +7,15 @@
 #include <string.h>
 #include <tapegrad/file.h>
 
-/* Characters that a terminal obeys, or that reverse or hide what follows them. */
-static bool commands(uint32_t c)
-{
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || (c >= 0x200b && c <= 0x200f) ||
-           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
-}
-
 char *plain_line(const char *text, char *buf, size_t size)
 {
-    size_t used = 0;
-    while (*text) {
-        uint32_t c;
-        char shown[20] = "";
-        const size_t n = tp_utf8_at(text, &c), bytes = n ? n : 1;
-        if (n && !commands(c))
-            memcpy(shown, text, n);
-        else if (*text == '\n' || *text == '\t')
-            snprintf(shown, sizeof shown, "\\%c", *text == '\n' ? 'n' : 't');
-        else
-            for (size_t i = 0; i < bytes; i++)
-                snprintf(shown + 4 * i, sizeof shown - 4 * i, "\\x%02x", (unsigned char)text[i]);
+    char shown[TP_PLAIN];
+    size_t used = 0, n;
+    for (; (n = tp_plain_at(text, shown)) > 0; text += n) {
         const size_t length = strlen(shown);
         if (used + length >= size) break;
         memcpy(buf + used, shown, length);
         used += length;
-        text += bytes;
     }
     buf[used] = '\0';
     return buf;
