@@ -2,27 +2,6 @@
 #define TP_NO_SITE /* errors name the instruction (run in fuzz_ops.c), not a line here */
 #include "ops_fuzzer.h"
 
-tp_tensor ops_leaky_relu(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    return tp_leaky_relu(ops_tape(e), x.t, ops_number(e));
-}
-
-tp_tensor ops_elu(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    return tp_elu(ops_tape(e), x.t, ops_number(e));
-}
-
-tp_tensor ops_scale(ops_env *e, const ops_row *r)
-{
-    (void)r;
-    const ops_pick x = ops_any(e);
-    return tp_scale(ops_tape(e), x.t, ops_number(e));
-}
-
 tp_tensor ops_clamp(ops_env *e, const ops_row *r)
 {
     (void)r;

@@ -81,7 +81,7 @@ struct ops_row {
     tp_tensor (*one)(tp_tape *, tp_tensor);
     tp_tensor (*two)(tp_tape *, tp_tensor, tp_tensor);
     tp_tensor (*axis)(tp_tape *, tp_tensor, int);
-    tp_tensor (*chance)(tp_tape *, tp_tensor, double);
+    tp_tensor (*number)(tp_tape *, tp_tensor, double);
     tp_tensor (*loss)(tp_tape *, tp_tensor, tp_tensor, tp_reduction);
     tp_tensor (*depthwise)(tp_tape *, tp_tensor, tp_tensor, tp_tensor, tp_conv_cfg);
     tp_tensor (*pool)(tp_tape *, tp_tensor, tp_pool_cfg);
@@ -92,9 +92,6 @@ extern const ops_row ops_controls[]; /* ops_control.c: everything else that a ta
 int ops_count(const ops_row *rows);
 
 /* ops_elementwise.c */
-tp_tensor ops_leaky_relu(ops_env *e, const ops_row *r);
-tp_tensor ops_elu(ops_env *e, const ops_row *r);
-tp_tensor ops_scale(ops_env *e, const ops_row *r);
 tp_tensor ops_clamp(ops_env *e, const ops_row *r);
 tp_tensor ops_cast(ops_env *e, const ops_row *r);
 tp_tensor ops_where(ops_env *e, const ops_row *r);

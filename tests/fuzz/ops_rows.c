@@ -31,17 +31,17 @@ static tp_tensor along(ops_env *e, const ops_row *r)
     return r->axis(ops_tape(e), x.t, ops_axis(e));
 }
 
-static tp_tensor chance(ops_env *e, const ops_row *r)
+static tp_tensor number(ops_env *e, const ops_row *r)
 {
     const ops_pick x = ops_any(e);
-    return r->chance(ops_tape(e), x.t, ops_number(e));
+    return r->number(ops_tape(e), x.t, ops_number(e));
 }
 
 /* clang-format off */
 #define ONE(NAME)    { .name = #NAME, .run = one, .one = tp_##NAME }
 #define TWO(NAME)    { .name = #NAME, .run = two, .two = tp_##NAME }
 #define ALONG(NAME)  { .name = #NAME, .run = along, .axis = tp_##NAME }
-#define CHANCE(NAME) { .name = #NAME, .run = chance, .chance = tp_##NAME }
+#define NUMBER(NAME) { .name = #NAME, .run = number, .number = tp_##NAME }
 #define LOSS(NAME)   { .name = #NAME, .run = ops_loss, .loss = tp_##NAME }
 #define OWN(NAME)    { .name = #NAME, .run = ops_##NAME }
 /* clang-format on */
@@ -52,7 +52,7 @@ const ops_row ops_rows[] = {
     TWO(sub),
     TWO(mul),
     TWO(div),
-    OWN(scale),
+    NUMBER(scale),
     ONE(neg),
     ONE(exp),
     ONE(log),
@@ -98,8 +98,8 @@ const ops_row ops_rows[] = {
     OWN(weight_standardize),
     ONE(softmax),
     ONE(log_softmax),
-    CHANCE(dropout),
-    CHANCE(drop_path),
+    NUMBER(dropout),
+    NUMBER(drop_path),
     OWN(dropout_add),
     { .name = "depthwise_conv1d", .run = ops_conv, .depthwise = tp_depthwise_conv1d },
     { .name = "depthwise_conv2d", .run = ops_conv, .depthwise = tp_depthwise_conv2d },
@@ -128,7 +128,7 @@ const ops_row ops_rows[] = {
     ONE(floor),
     ONE(round),
     ONE(sign),
-    OWN(leaky_relu),
-    OWN(elu),
+    NUMBER(leaky_relu),
+    NUMBER(elu),
     { .name = NULL },
 };
