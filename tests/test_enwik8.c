@@ -164,6 +164,8 @@ Test(enwik8, published_weights)
                  cases[i].flags);
         expect_refusal(command, 1, cases[i].message);
     }
+    expect_refusal("generate --preset ls_lm-tiny", 1, "--preset belongs to published weights");
+    expect_refusal("eval --data text --vocab dict.txt", 1, "--vocab belongs to published weights");
     expect_refusal("train --data text --vocab dict.txt --run-dir other", 1,
                    "--vocab is the dictionary of a publisher's weights");
     expect_refusal("train --data text --vocab short --init published.pt --run-dir other", 1,

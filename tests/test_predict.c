@@ -323,6 +323,8 @@ Test(predict, refusals)
     expect_refusal("predict set/val/red/12.png --run-dir run --names ip102", 1,
                    "--names ip102: has 102 names, the model has 2 classes");
     expect_refusal("eval --data set --run-dir run --names set", 1, "--names set: is a folder");
+    expect_refusal("predict set/val/red/12.png --run-dir run --preset cvt-13", 1,
+                   "--preset cvt-13 names the model of published weights: give --weights FILE");
     expect_refusal("predict set/val/red/12.png --run-dir run --format xml", 2,
                    "--format: 'xml' is not one of table|json|csv");
     expect_refusal("predict set/val/red/12.png --run-dir run --top 0", 2, "--top");

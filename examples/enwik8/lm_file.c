@@ -115,6 +115,12 @@ static bool open_published(lm_file *f, const lm_source *c)
 bool lm_file_open(lm_file *f, const lm_source *c)
 {
     if (c->weights) return open_published(f, c);
+    *f = (lm_file){ 0 };
+    if (c->preset || c->vocab)
+        return tp_trained_fail(&f->t,
+                               "--%s belongs to published weights: give --weights FILE, or "
+                               "leave it out",
+                               c->preset ? "preset" : "vocab");
     *f = (lm_file){ .t = tp_trained_find(&c->t) };
     tp_file *F = tp_file_open(f->t.path);
     const bool done = read_header(f, F);

@@ -113,6 +113,11 @@ bool image_file_open(image_file *f, const image_common *c, int64_t size)
     *f = (image_file){ .t = tp_trained_find(&c->t) };
     tp_file *F = tp_file_open(f->t.path);
     bool done = read_header(f, F);
+    if (done && c->preset)
+        done = tp_trained_fail(&f->t,
+                               "--preset %s names the model of published weights: give --weights "
+                               "FILE, or leave it out",
+                               c->preset);
     const bool resized = done && size > 0 && size != f->cfg.size;
     done = done && (!resized || resize(f, size)) && load(f, F, c, resized);
     tp_file_close(F);

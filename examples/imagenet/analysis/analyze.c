@@ -153,7 +153,7 @@ static bool open_run(analysis *a, const analyze_options *s, const char *run)
     image_common c = s->c;
     const bool first = run == s->c.t.run_dir;
     c.t.run_dir = (char *)(uintptr_t)run;
-    c.preset = s->preset;
+    c.preset = first ? s->preset : NULL;
     if (!first) c.t.checkpoint = c.weights = NULL;
     if (first && s->fresh) return open_fresh(a, s) && open_images(a, s);
     if (!image_file_open(&a->f, &c, s->size)) return analysis_fail(a, "%s", a->f.t.why);
