@@ -5,8 +5,8 @@ need $BUILD_NEEDS $CLANG_NEEDS g++:g++
 cd "$ROOT"
 warn="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
 
-for h in include/tapegrad/*.h; do
-    name=$(basename "$h")
+for h in include/tapegrad/*.h include/tapegrad/*/*.h; do
+    name=${h#include/tapegrad/}
     echo "#include <tapegrad/$name>" | gcc -std=c17 $warn -Iinclude -fsyntax-only -x c - 
     echo "#include <tapegrad/$name>" | clang-$CLANG -std=c17 $warn -Iinclude -fsyntax-only -x c -
     echo "#include <tapegrad/$name>" | g++ -std=c++17 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ -

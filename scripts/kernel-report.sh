@@ -42,7 +42,7 @@ compile() {
     local arch=$1 file=$2
     local name dir=build/kernels/$arch
     name=$(basename "$file" .cu)
-    [ -f "$dir/$name.log" ] && [ -z "$(find "$file" cuda/*/*.cuh cuda/*/*.h tensor/*.h tensor/geometry/*.h include/tapegrad/*.h scripts/kernel_loop.awk -newer "$dir/$name.log")" ] && return
+    [ -f "$dir/$name.log" ] && [ -z "$(find "$file" cuda/*/*.cuh cuda/*/*.h tensor/*.h tensor/geometry/*.h include/tapegrad/*.h include/tapegrad/*/*.h scripts/kernel_loop.awk -newer "$dir/$name.log")" ] && return
     mkdir -p "$dir"
     "$NVCC" -std=c++17 -O3 -cubin -arch="$arch" -Xptxas -v -Xcompiler -Wall,-Wextra -DTP_NO_SITE -I. \
         -Iinclude --keep --keep-dir "$dir" -o "$dir/$name.cubin" "$file" 2>"$dir/$name.err" || {

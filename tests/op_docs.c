@@ -74,7 +74,7 @@ int main(int argc, char **argv)
     static char text[SIZE];
     strcpy(text,
            "# Ops\n\n"
-           "Made from the op table by `op_docs`. Prototypes and shapes: `include/tapegrad/ops.h`.\n"
+           "Made from the op table by `op_docs`. Prototypes and shapes: `include/tapegrad/ops/`.\n"
            "Outputs count hidden ones, which only backward reads. *compute dtype*: inputs are\n"
            "brought to the tape's; *adds*: backward can add to a gradient, which saves a pass.\n\n"
            "| op | what | inputs, outputs | notes |\n|---|---|---|---|\n");

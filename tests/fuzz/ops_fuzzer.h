@@ -87,7 +87,7 @@ struct ops_row {
     tp_tensor (*pool)(tp_tape *, tp_tensor, tp_pool_cfg);
 };
 
-extern const ops_row ops_rows[];     /* ops_rows.c: every function of ops.h; ends with NULL */
+extern const ops_row ops_rows[]; /* ops_rows.c: every function of tapegrad/ops/; ends with NULL */
 extern const ops_row ops_controls[]; /* ops_control.c: everything else that a tape can do  */
 int ops_count(const ops_row *rows);
 

@@ -1,4 +1,4 @@
-/* ops_rows.c - one row for every function of ops.h: fuzz_ops runs it, test_fuzz_corpus compares the
+/* ops_rows.c - one row for every function of tapegrad/ops/: fuzz_ops runs it, test_fuzz_corpus compares the
  * rows with the header. */
 #define TP_NO_SITE /* the functions themselves are named here, not the macros */
 #include <string.h>

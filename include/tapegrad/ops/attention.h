@@ -1,0 +1,145 @@
+/* ops/attention.h - attention over sequences and over maps of tokens. See ops.h. */
+#ifndef TAPEGRAD_OPS_ATTENTION_H
+#define TAPEGRAD_OPS_ATTENTION_H
+
+#include <tapegrad/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- attention: tiled, so nothing of size N*S is stored. Heads are packed: [B,N,H*D] ---- */
+typedef struct tp_attn_cfg {
+    int heads;
+    bool causal;      /* query i sees keys j <= i + S - N                            */
+    double scale;     /* factor of q k; 0 means 1/sqrt(D)                            */
+    double dropout;   /* of the probabilities, in training                           */
+    int64_t max_span; /* tp_rel_attention; > 0: each query sees at most that many keys, its
+                         own included (Transformer-XL's same_length)                 */
+} tp_attn_cfg;
+
+/* softmax(scale q k^T + bias) v: q [B,N,H*D], k, v [B,S,H*D]; mask TP_U8 [B,S] (1 = visible) or
+ * TP_NONE; bias [H,N,S] or [B,H,N,S] or TP_NONE. A query that sees no key gives zeros. Saves
+ * inputs, output and the log-sum-exp. (Vaswani et al. 2017; tiling after Dao et al. 2022.) */
+TP_API tp_tensor tp_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor mask,
+                              tp_tensor bias, tp_attn_cfg cfg);
+
+/* Attention of Transformer-XL: causal, S = memory + N, distance d = i + S - N - j >= 0, logit
+ * scale ((q_i + r_w) k_j + (q_i + r_r) pos_d). pos [S,H*D] is ordered by increasing distance; r_w, r_r
+ * are [H,D]. (Dai et al. 2019, Appendix B.) */
+TP_API tp_tensor tp_rel_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor pos,
+                                  tp_tensor r_w, tp_tensor r_r, tp_attn_cfg cfg);
+
+/* Dynamic projection: head slice i of output row c*r+j is sum_s p[s] x[c*l+s], with
+ * p = softmax over the l tokens of chunk c of scores[., i*r+j].
+ * x [B,N,H*D], scores [B,N,H*r], N a multiple of l -> [B,(N/l)*r,H*D].
+ * (Zhu et al. 2021, Transformer-LS, equation 3.) */
+TP_API tp_tensor tp_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, int heads, int chunk,
+                                  int rank);
+
+/* Long-short attention of the language model (Zhu et al. 2021, equation 6; official computation).
+ * N queries follow a cache. Its last Wc <= window rows are in k_win, v_win, and the vectors of its
+ * Cc = nc/r - floor(N/l) whole chunks are in k_cmp, v_cmp; the cache itself may be longer. */
+typedef struct tp_ls_attn_cfg {
+    int heads, chunk;
+    int rank;               /* 0: only the window; k_cmp, v_cmp, pos_cmp are absent            */
+    int window;             /* 0: only the vectors; k_win, v_win, pos_win, r_w, r_r are absent */
+    int clamp, chunk_clamp; /* largest distances looked up in pos_win, pos_cmp; <= 0: no limit */
+    /* variants; the official code has all of them false: */
+    bool masked;  /* empty cache rows are invisible; otherwise they act as zero tokens  */
+    bool segment; /* a query also sees the window before its own segment of w tokens    */
+} tp_ls_attn_cfg;
+
+typedef struct tp_ls_in {
+    tp_tensor q;            /* [B,N,H*D] unscaled; the op scales by 1/sqrt(D)               */
+    tp_tensor k_win, v_win; /* [B,Wc+N,H*D] normalised, oldest first                        */
+    tp_tensor k_cmp, v_cmp; /* [B,nc,H*D] normalised, oldest first, or TP_NONE if nc is 0   */
+    tp_tensor pos_win;      /* [w,H*D], indexed by distance (segment: [2w,H*D])             */
+    tp_tensor pos_cmp;      /* [>=nc,H*D], row 0 for the nearest vector; TP_NONE if nc is 0 */
+    tp_tensor r_w, r_r;     /* [1,H,1,1,D], [1,H,1,D] or [H,D]: H*D elements                */
+    int64_t cache, valid;   /* masked: rows of the cache; the last `valid` of them are real */
+} tp_ls_in;
+
+/* One softmax over window rows and chunk vectors -> [B,N,H*D]. Query t sees the window rows at distances
+ * 0..w-1 and the vectors of chunks c < Cc + t/l. Saves inputs, output and log-sum-exp. N need not be a
+ * multiple of l: the last, partial chunk has no vector, and no query could see it. A query that sees
+ * nothing (no window and no real chunk before its own) gives zeros. */
+TP_API tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg);
+
+/* ---- attention over maps of tokens ---- */
+typedef enum tp_edge {
+    TP_EDGE_MASK,  /* keys outside the map are invisible                                        */
+    TP_EDGE_EXACT, /* so are keys more than halo rows or columns away from the query            */
+    TP_EDGE_CYCLIC /* chunks wrap around. The last chunks are padded with zero keys and values,
+                      visible where wrapping reaches them unless mask_wrapped is set            */
+} tp_edge;
+
+/* tp_window_attn_cfg.block; 1..8: the query's own chunk and one neighbour */
+enum { TP_BLOCK_OWN = -1, TP_BLOCK_ALL = 0 };
+
+typedef struct tp_window_attn_cfg {
+    int heads;
+    int64_t height, width; /* of the map of tokens                                              */
+    int64_t global;        /* number of global tokens, which precede those of the map           */
+    int64_t window[2]; /* rows and columns of a chunk of queries; { 0, 0 }: no keys of the map */
+    int64_t halo[2];   /* rows and columns visible around a query's chunk, <= window        */
+    tp_edge edge;
+    int block;        /* 1..8: the only visible one of the eight chunks around a query's, by rows */
+    int64_t reach[2]; /* largest position differences in the table; 0: window + halo - 1       */
+    int64_t stride;   /* table rows per difference of one map row; 0: 2 reach[1] + 1           */
+    bool mask_wrapped; /* TP_EDGE_CYCLIC                                                        */
+    double scale;      /* factor of q k; 0 means 1/sqrt(D)                                      */
+} tp_window_attn_cfg;
+
+typedef struct tp_window_in {
+    tp_tensor q, k, v; /* [B,g+N,H*D], N = height * width row by row; global rows of q are unused */
+    tp_tensor low_k, low_v; /* [B,r,H*D] keys and values that every query sees, or TP_NONE       */
+    tp_tensor table;        /* [2 reach[0] stride + 2 reach[1] + 1,H] or TP_NONE: added to the logit
+                               of query (y,x) and key (u,v) is row
+                               (y - u + reach[0]) stride + x - v + reach[1]                      */
+    tp_tensor global_bias;  /* [H,g] or TP_NONE: added to the logits of the global keys          */
+} tp_window_in;
+
+/* One softmax over the low keys, the global tokens and the keys around the query's chunk -> [B,N,H*D].
+ * Chunks start at row and column 0; the last ones may be smaller. For the attention of the global rows
+ * use tp_attention. Nothing of size N * keys is stored; saves inputs, output and log-sum-exp.
+ *
+ * Vision Longformer (Zhang et al. 2021): halo = window, and block is the random shift. Its full
+ * attention with relative bias is one window of the map's size with halo 0. Long-short attention of
+ * images (Zhu et al. 2021, section 4.3): halo = half the window, low keys from the dynamic projection. */
+TP_API tp_tensor tp_window_attention_2d(tp_tape *T, tp_window_in in, tp_window_attn_cfg cfg);
+
+typedef struct tp_lsla_attn_cfg {
+    int heads;
+    int64_t height, width; /* of the map of tokens, both multiples of window                   */
+    int64_t window, shift; /* the map is rolled up and left by shift before it is partitioned   */
+    bool mask_outer;       /* shifted windows: no outer bias between different border regions    */
+    double scale;          /* used without a learned scale; 0 means 1/sqrt(D)                   */
+} tp_lsla_attn_cfg;
+
+/* Light self-limited attention in each window of w x w tokens and each head:
+ * (softmax(E (q k^T) + inner + mask) + outer) v, where E multiplies elementwise and the mask is -100
+ * between tokens of different border regions of the rolled map. q, k, v [B,N,H*D], N = height * width;
+ * the layer's input itself may be k and v. E [w*w,w*w] is shared by the heads, or TP_NONE. inner and
+ * outer [(2w-1)^2,H] or TP_NONE: row (dy + w - 1)(2w - 1) + dx + w - 1 holds the bias for a query's
+ * position minus a key's. Saves inputs and log-sum-exp. (ViT-LSLA, Hechen et al. 2022, equations 15-18
+ * and Algorithm 1.) */
+TP_API tp_tensor tp_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v,
+                                   tp_tensor scale, tp_tensor inner, tp_tensor outer,
+                                   tp_lsla_attn_cfg cfg);
+
+#ifndef TP_NO_SITE
+/* clang-format off */
+#define tp_attention(T, ...)            tp_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_rel_attention(T, ...)        tp_rel_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_chunk_project(T, ...)        tp_chunk_project(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_ls_attention(T, ...)         tp_ls_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_window_attention_2d(T, ...)  tp_window_attention_2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lsla_attention(T, ...)       tp_lsla_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+/* clang-format on */
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,92 @@
+/* ops/elementwise.h - elementwise functions of one and of two operands, selection, conversion. See ops.h. */
+#ifndef TAPEGRAD_OPS_ELEMENTWISE_H
+#define TAPEGRAD_OPS_ELEMENTWISE_H
+
+#include <tapegrad/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- elementwise, two operands: b broadcasts into a (aligned at the last axis; equal sizes or 1) ---- */
+TP_API tp_tensor tp_add(tp_tape *T, tp_tensor a, tp_tensor b); /* a + b */
+TP_API tp_tensor tp_sub(tp_tape *T, tp_tensor a, tp_tensor b); /* a - b */
+TP_API tp_tensor tp_mul(tp_tape *T, tp_tensor a, tp_tensor b); /* a b   */
+TP_API tp_tensor tp_div(tp_tape *T, tp_tensor a, tp_tensor b); /* a / b */
+
+/* ---- elementwise, one operand ---- */
+TP_API tp_tensor tp_scale(tp_tape *T, tp_tensor x, double k); /* k x */
+TP_API tp_tensor tp_neg(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_exp(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_log(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_sqrt(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_square(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_abs(tp_tape *T, tp_tensor x);        /* gradient 0 at 0                */
+TP_API tp_tensor tp_reciprocal(tp_tape *T, tp_tensor x); /* 1 / x                          */
+TP_API tp_tensor tp_rsqrt(tp_tape *T, tp_tensor x);      /* 1 / sqrt(x)                    */
+TP_API tp_tensor tp_expm1(tp_tape *T, tp_tensor x);      /* e^x - 1, exact near 0          */
+TP_API tp_tensor tp_log1p(tp_tape *T, tp_tensor x);      /* log(1 + x), exact near 0       */
+TP_API tp_tensor tp_floor(tp_tape *T, tp_tensor x);      /* gradient 0                     */
+TP_API tp_tensor tp_round(tp_tape *T, tp_tensor x);      /* halves to even; gradient 0     */
+TP_API tp_tensor tp_sign(tp_tape *T, tp_tensor x);       /* -1, 0, 1; gradient 0           */
+TP_API tp_tensor tp_relu(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_gelu(tp_tape *T, tp_tensor x);       /* x/2 (1 + erf(x/sqrt 2))        */
+TP_API tp_tensor tp_gelu_tanh(tp_tape *T, tp_tensor x);  /* tanh approximation of GELU     */
+TP_API tp_tensor tp_quick_gelu(tp_tape *T, tp_tensor x); /* x sigmoid(1.702 x)             */
+TP_API tp_tensor tp_hardswish(tp_tape *T, tp_tensor x);  /* x clamp(x + 3, 0, 6) / 6       */
+TP_API tp_tensor tp_silu(tp_tape *T, tp_tensor x);       /* x sigmoid(x)                   */
+TP_API tp_tensor tp_mish(tp_tape *T, tp_tensor x);       /* x tanh(softplus(x))            */
+TP_API tp_tensor tp_leaky_relu(tp_tape *T, tp_tensor x,
+                               double k);                   /* x above 0, k x below         */
+TP_API tp_tensor tp_elu(tp_tape *T, tp_tensor x, double k); /* x above 0, k (e^x - 1) below */
+TP_API tp_tensor tp_softplus(tp_tape *T, tp_tensor x);      /* log(1 + e^x)                 */
+TP_API tp_tensor tp_sigmoid(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_tanh(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_clamp(tp_tape *T, tp_tensor x, double lo, double hi); /* gradient inside only */
+TP_API tp_tensor tp_cast(tp_tape *T, tp_tensor x, tp_dtype dt); /* between floating dtypes */
+
+/* mask ? a : b, elementwise; mask is TP_U8, and all three have the same shape. */
+TP_API tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_tensor a, tp_tensor b);
+
+#ifndef TP_NO_SITE
+/* clang-format off */
+#define tp_add(T, ...)                  tp_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_sub(T, ...)                  tp_sub(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_mul(T, ...)                  tp_mul(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_div(T, ...)                  tp_div(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_scale(T, ...)                tp_scale(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_neg(T, ...)                  tp_neg(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_exp(T, ...)                  tp_exp(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_log(T, ...)                  tp_log(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_sqrt(T, ...)                 tp_sqrt(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_square(T, ...)               tp_square(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_abs(T, ...)                  tp_abs(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_reciprocal(T, ...)           tp_reciprocal(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_rsqrt(T, ...)                tp_rsqrt(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_expm1(T, ...)                tp_expm1(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_log1p(T, ...)                tp_log1p(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_floor(T, ...)                tp_floor(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_round(T, ...)                tp_round(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_sign(T, ...)                 tp_sign(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_relu(T, ...)                 tp_relu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_gelu(T, ...)                 tp_gelu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_gelu_tanh(T, ...)            tp_gelu_tanh(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_quick_gelu(T, ...)           tp_quick_gelu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_hardswish(T, ...)            tp_hardswish(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_silu(T, ...)                 tp_silu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_mish(T, ...)                 tp_mish(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_leaky_relu(T, ...)           tp_leaky_relu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_elu(T, ...)                  tp_elu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_softplus(T, ...)             tp_softplus(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_sigmoid(T, ...)              tp_sigmoid(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_tanh(T, ...)                 tp_tanh(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_clamp(T, ...)                tp_clamp(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_cast(T, ...)                 tp_cast(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_where(T, ...)                tp_where(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+/* clang-format on */
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,116 @@
+/* ops/layers.h - products, norms, softmax, dropout, convolution, pooling, resizing. See ops.h. */
+#ifndef TAPEGRAD_OPS_LAYERS_H
+#define TAPEGRAD_OPS_LAYERS_H
+
+#include <tapegrad/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- linear algebra ---- */
+
+/* a [...,M,K] b [...,K,N] -> [...,M,N]; the leading axes are equal, or b has none. With ta or tb that
+ * operand is given transposed, [...,K,M] or [...,N,K]. */
+TP_API tp_tensor tp_matmul(tp_tape *T, tp_tensor a, tp_tensor b);
+TP_API tp_tensor tp_matmul_t(tp_tape *T, tp_tensor a, bool ta, tp_tensor b, bool tb);
+
+typedef enum tp_act { TP_ACT_NONE, TP_ACT_RELU, TP_ACT_GELU, TP_ACT_QUICK_GELU } tp_act;
+
+/* act(x w^T + b): x [...,K], w [N,K], b [N] or TP_NONE -> [...,N]. Bias and activation are applied while
+ * the product is still in cache. */
+TP_API tp_tensor tp_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act);
+
+/* ---- norms and softmax ---- */
+
+/* w (x - mean) / sqrt(var + eps) + b over the last axis, with the biased variance: x [...,C]; w, b [C]
+ * or TP_NONE. Saves x and two numbers per row. (Ba, Kiros, Hinton 2016.) tp_rmsnorm is w x /
+ * sqrt(mean of x^2 + eps) (Zhang, Sennrich 2019). */
+TP_API tp_tensor tp_layernorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
+TP_API tp_tensor tp_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, double eps);
+
+/* Batch normalisation (Ioffe, Szegedy 2015) of x [...,C], channels last; w, b [C] or TP_NONE. mean and
+ * var are buffers [C]: training mode updates them with the unbiased variance, new = (1-momentum) old +
+ * momentum batch; evaluation normalises with them. batches counts the updates, a buffer of one TP_I64,
+ * or TP_NONE. */
+TP_API tp_tensor tp_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_tensor mean,
+                              tp_tensor var, tp_tensor batches, double momentum, double eps);
+
+/* Normalises each image and channel of x [B,...,C] over all positions, with the biased variance; w, b
+ * [C] or TP_NONE. (Ulyanov et al. 2016.) */
+TP_API tp_tensor tp_instancenorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
+
+/* Standardises the weights w [Co,...] of each output channel: (w - mean) / (std + eps) with the unbiased
+ * deviation or, if biased, (w - mean) / sqrt(var + eps) with the biased variance. */
+TP_API tp_tensor tp_weight_standardize(tp_tape *T, tp_tensor w, double eps, bool biased);
+TP_API tp_tensor tp_softmax(tp_tape *T, tp_tensor x);     /* over the last axis */
+TP_API tp_tensor tp_log_softmax(tp_tape *T, tp_tensor x); /* over the last axis */
+
+/* ---- random: the identity outside training; kept values are scaled by 1/(1-p); 0 <= p < 1 ---- */
+TP_API tp_tensor tp_dropout(tp_tape *T, tp_tensor x, double p);
+TP_API tp_tensor tp_drop_path(tp_tape *T, tp_tensor x, double p); /* whole samples of axis 0 */
+
+/* residual + dropout(x + b) in one pass; x, residual [...,C], b [C] or TP_NONE. The mask equals that of
+ * tp_dropout at the same offset. */
+TP_API tp_tensor tp_dropout_add(tp_tape *T, tp_tensor x, tp_tensor b, tp_tensor residual, double p);
+
+/* ---- convolution: activations channels last, weights in PyTorch's layout ---- */
+typedef struct tp_conv_cfg {
+    int64_t stride[2], pad[2], dilation[2]; /* of rows and columns; 0 means 1, 0, 1        */
+    int64_t groups;                         /* 0 means 1; must be 0 for depthwise ops      */
+} tp_conv_cfg;
+/* x [B,N,C], w [C,1,K], b [C] or TP_NONE. The axis uses element 0 of each pair; element 1 must be 0. */
+TP_API tp_tensor tp_depthwise_conv1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
+                                     tp_conv_cfg cfg);
+/* x [B,H,W,C], w [C,1,KH,KW], b [C] or TP_NONE */
+TP_API tp_tensor tp_depthwise_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
+                                     tp_conv_cfg cfg);
+
+/* x [B,H,W,Ci], w [Co,Ci/groups,KH,KW], b [Co] or TP_NONE -> [B,Ho,Wo,Co] with
+ * Ho = floor((H + 2 pad - dilation (KH - 1) - 1) / stride) + 1. With one input and one output
+ * channel per group it is tp_depthwise_conv2d. */
+TP_API tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg);
+
+typedef struct tp_pool_cfg {
+    int64_t kernel[2], stride[2], pad[2]; /* of rows and columns; stride 0: the kernel */
+    bool ignore_pad; /* averages divide by the number of inputs in the window, without padding */
+} tp_pool_cfg;
+/* Max and average pooling of x [B,H,W,C] -> [B,Ho,Wo,C], Ho = floor((H + 2 pad - kernel) / stride) + 1;
+ * pad is at most half of the kernel. The gradient of a maximum goes to its first occurrence. */
+TP_API tp_tensor tp_max_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
+TP_API tp_tensor tp_avg_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
+
+/* Resizes x [B,H,W,C] -> [B,height,width,C] as PyTorch does without antialiasing; a sequence has H = 1.
+ * align_corners: the centres of the corner pixels coincide; otherwise the image's edges do. */
+typedef enum tp_interpolation { TP_INTERPOLATE_BILINEAR, TP_INTERPOLATE_BICUBIC } tp_interpolation;
+TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t width,
+                                tp_interpolation mode, bool align_corners);
+
+#ifndef TP_NO_SITE
+/* clang-format off */
+#define tp_matmul(T, ...)               tp_matmul(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_matmul_t(T, ...)             tp_matmul_t(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_linear(T, ...)               tp_linear(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_layernorm(T, ...)            tp_layernorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_rmsnorm(T, ...)              tp_rmsnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_batchnorm(T, ...)            tp_batchnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_instancenorm(T, ...)         tp_instancenorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_weight_standardize(T, ...)   tp_weight_standardize(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_softmax(T, ...)              tp_softmax(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_log_softmax(T, ...)          tp_log_softmax(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_dropout(T, ...)              tp_dropout(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_drop_path(T, ...)            tp_drop_path(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_dropout_add(T, ...)          tp_dropout_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_depthwise_conv1d(T, ...)     tp_depthwise_conv1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_depthwise_conv2d(T, ...)     tp_depthwise_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_conv2d(T, ...)               tp_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_max_pool2d(T, ...)           tp_max_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_avg_pool2d(T, ...)           tp_avg_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_interpolate(T, ...)          tp_interpolate(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+/* clang-format on */
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif
