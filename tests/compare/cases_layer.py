@@ -1,0 +1,122 @@
+"""Products, norms, softmax, convolution, pooling, resizing, attention, modules. Maps are channels last."""
+import torch
+import torch.nn.functional as F
+
+from draw import MEANT, Call, case
+
+
+def first(x):
+    """[B,..,C] to [B,C,..]"""
+    return x.movedim(-1, 1)
+
+
+def last(x):
+    return x.movedim(1, -1)
+
+
+@case("softmax", "log_softmax")
+def softmax(d, name):
+    f = {"softmax": torch.softmax, "log_softmax": torch.log_softmax}[name]
+    return Call([d.normal(d.shape(1), 3)], {}, lambda x: f(x, -1))
+
+
+@case("matmul")
+def matmul(d):
+    lead, (m, k, n) = d.shape(0, 2, 3), [d.int(0 if d.flag(0.05) else 1, 20) for _ in range(3)]
+    ta, tb = d.flag(), d.flag()
+    a = d.normal([*lead, *((k, m) if ta else (m, k))])
+    b = d.normal([*(lead if d.flag() else []), *((n, k) if tb else (k, n))])
+    return Call([a, b], {"ta": ta, "tb": tb}, lambda a, b: (a.mT if ta else a) @ (b.mT if tb else b))
+
+
+@case("linear")
+def linear(d):
+    k, n, act = d.int(1, 20), d.int(1, 20), d.pick(["none", "relu", "gelu"])
+    b = d.normal([n]) if d.flag() else None
+    f = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu}[act]
+    return Call([d.normal([*d.shape(0, 3), k]), d.normal([n, k]), b], {"act": act},
+                lambda x, w, b=None: f(F.linear(x, w, b)))
+
+
+@case("layernorm", "rmsnorm")
+def norm(d, name):
+    s, eps = [*d.shape(0, 3), d.int(2, 40)], d.pick([1e-5, 1e-3])
+    w = d.normal(s[-1:]) if d.flag(0.7) else None
+    if name == "rmsnorm":
+        return Call([d.normal(s), w], {"eps": eps}, lambda x, w=None: F.rms_norm(x, s[-1:], w, eps))
+    b = d.normal(s[-1:]) if d.flag(0.7) else None
+    return Call([d.normal(s), w, b], {"eps": eps}, lambda x, w=None, b=None: F.layer_norm(x, s[-1:], w, b, eps))
+
+
+MEANT["instancenorm"] = ("F.instance_norm of PyTorch 2.15 gives wrong gradients for a single image if the gradient of its "
+                         "result is channels last; compared with F.group_norm of one channel a group")
+
+
+@case("instancenorm")
+def instance_norm(d):
+    s = [d.int(1, 3), d.int(1, 5), d.int(2, 5), d.int(1, 20)]
+    w, b = (d.normal(s[-1:]), d.normal(s[-1:])) if d.flag() else (None, None)
+    return Call([d.normal(s), w, b], {}, lambda x, w=None, b=None: last(F.group_norm(first(x), s[-1], w, b)))
+
+
+@case("conv2d")
+def conv2d(d):
+    groups = d.pick([1, 1, 2, 3])
+    ci, co, k = groups * d.int(1, 4), groups * d.int(1, 5), [d.int(1, 4), d.int(1, 4)]
+    stride, pad, dilation = ([d.int(*r), d.int(*r)] for r in ((1, 3), (0, 3), (1, 2)))
+    size = [d.int(max(1, dilation[i] * (k[i] - 1) + 1 - 2 * pad[i]), 12) for i in (0, 1)]
+    b = d.normal([co]) if d.flag() else None
+    return Call([d.normal([d.int(0, 3), *size, ci]), d.normal([co, ci // groups, *k]), b],
+                {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups if groups > 1 else 0},
+                lambda x, w, b=None: last(F.conv2d(first(x), w, b, stride, pad, dilation, groups)))
+
+
+@case("max_pool2d", "avg_pool2d")
+def pool(d, name):
+    k = [d.int(1, 4), d.int(1, 4)]
+    stride, pad = [d.int(1, 3), d.int(1, 3)], [d.int(0, n // 2) for n in k]
+    s = [d.int(1, 3), d.int(k[0], 9), d.int(k[1], 9), d.int(1, 20)]
+    ignore = d.flag()
+    if name == "max_pool2d":
+        return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad},
+                    lambda x: last(F.max_pool2d(first(x), k, stride, pad)))
+    return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad, "ignore_pad": ignore},
+                lambda x: last(F.avg_pool2d(first(x), k, stride, pad, count_include_pad=not ignore)))
+
+
+@case("interpolate")
+def interpolate(d):
+    s, size = [d.int(1, 2), d.int(1, 7), d.int(1, 7), d.int(1, 9)], [d.int(1, 12), d.int(1, 12)]
+    mode, corners = d.pick(["bilinear", "bicubic"]), d.flag()
+    return Call([d.normal(s)], {"height": size[0], "width": size[1], "mode": mode, "align_corners": corners},
+                lambda x: last(F.interpolate(first(x), size, mode=mode, align_corners=corners)))
+
+
+@case("attention")
+def attention(d):
+    heads, size, b = d.int(1, 4), d.int(1, 12), d.int(1, 3)
+    n, s = d.int(1, 40), d.int(1, 40)
+    causal = d.flag(0.4)
+    s = n if causal else s
+    mask = d.mask([b, s], 0.8) if d.flag(0.3) and not causal else None
+    bias = d.normal([heads, n, s]) if d.flag(0.3) else None
+    if mask is not None:
+        mask[:, 0] = 1
+
+    def f(q, k, v, mask=None, bias=None):
+        q, k, v = (x.unflatten(-1, (heads, size)).transpose(1, 2) for x in (q, k, v))
+        add = torch.zeros(b, heads, n, s, dtype=q.dtype) if bias is None else bias[None]
+        if mask is not None:
+            add = add.masked_fill(mask[:, None, None] == 0, -torch.inf)
+        if causal:
+            add = add.masked_fill(torch.ones(n, s).triu(1) > 0, -torch.inf)
+        return F.scaled_dot_product_attention(q, k, v, add).transpose(1, 2).flatten(2)
+    x = [d.normal([b, m, heads * size]) for m in (n, s, s)]
+    return Call([*x, mask, bias], {"heads": heads, "causal": causal}, f)
+
+
+@case("embedding")
+def embedding(d):
+    n, scale = d.int(1, 9), d.real(0.5, 2)
+    return Call([d.normal([n, d.int(1, 20)]), d.ints(d.shape(0, 3), n)], {"scale": scale},
+                lambda w, i: scale * F.embedding(i, w))

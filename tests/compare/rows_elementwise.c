@@ -1,0 +1,18 @@
+/* rows_elementwise.c - elementwise ops of one and of two operands. */
+#define TP_NO_SITE
+#include "rows.h"
+
+static tp_tensor run_clamp(compare_call *c)
+{
+    return tp_clamp(c->T, c->x[0], compare_number(c, "lo", 0.0), compare_number(c, "hi", 0.0));
+}
+
+const compare_row compare_elementwise_rows[] = {
+    TWO(add),       TWO(sub),   TWO(mul),     TWO(div),           NUMBER(scale),
+    ONE(neg),       ONE(exp),   ONE(log),     ONE(sqrt),          ONE(square),
+    ONE(abs),       ONE(relu),  ONE(gelu),    ONE(gelu_tanh),     ONE(quick_gelu),
+    ONE(hardswish), ONE(silu),  ONE(sigmoid), ONE(tanh),          ONE(mish),
+    ONE(softplus),  ONE(expm1), ONE(log1p),   ONE(reciprocal),    ONE(rsqrt),
+    ONE(floor),     ONE(round), ONE(sign),    NUMBER(leaky_relu), NUMBER(elu),
+    OWN(clamp),     { 0 },
+};

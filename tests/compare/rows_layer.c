@@ -1,0 +1,98 @@
+/* rows_layer.c - products, norms, softmax, convolution, pooling, resizing, attention, modules. */
+#define TP_NO_SITE
+#include <string.h>
+
+#include "rows.h"
+
+static tp_tensor run_matmul(compare_call *c)
+{
+    return tp_matmul_t(c->T, c->x[0], compare_flag(c, "ta"), c->x[1], compare_flag(c, "tb"));
+}
+
+static tp_tensor run_linear(compare_call *c)
+{
+    const char *act = compare_text(c, "act", "none");
+    return tp_linear(c->T, c->x[0], c->x[1], compare_input(c, 2),
+                     strcmp(act, "relu") == 0   ? TP_ACT_RELU
+                     : strcmp(act, "gelu") == 0 ? TP_ACT_GELU
+                                                : TP_ACT_NONE);
+}
+
+static tp_tensor run_layernorm(compare_call *c)
+{
+    return tp_layernorm(c->T, c->x[0], compare_input(c, 1), compare_input(c, 2),
+                        compare_number(c, "eps", 1e-5));
+}
+
+static tp_tensor run_rmsnorm(compare_call *c)
+{
+    return tp_rmsnorm(c->T, c->x[0], compare_input(c, 1), compare_number(c, "eps", 1e-5));
+}
+
+static tp_tensor run_instancenorm(compare_call *c)
+{
+    return tp_instancenorm(c->T, c->x[0], compare_input(c, 1), compare_input(c, 2),
+                           compare_number(c, "eps", 1e-5));
+}
+
+/* The options stride, pad, dilation: two numbers each. */
+static tp_conv_cfg conv_cfg(const compare_call *c)
+{
+    tp_conv_cfg cfg = { .groups = compare_int(c, "groups", 0) };
+    compare_list(c, "stride", 2, cfg.stride);
+    compare_list(c, "pad", 2, cfg.pad);
+    compare_list(c, "dilation", 2, cfg.dilation);
+    return cfg;
+}
+
+static tp_tensor run_conv2d(compare_call *c)
+{
+    return tp_conv2d(c->T, c->x[0], c->x[1], compare_input(c, 2), conv_cfg(c));
+}
+
+static tp_pool_cfg pool_cfg(const compare_call *c)
+{
+    tp_pool_cfg cfg = { .ignore_pad = compare_flag(c, "ignore_pad") };
+    compare_list(c, "kernel", 2, cfg.kernel);
+    compare_list(c, "stride", 2, cfg.stride);
+    compare_list(c, "pad", 2, cfg.pad);
+    return cfg;
+}
+
+static tp_tensor run_max_pool2d(compare_call *c)
+{
+    return tp_max_pool2d(c->T, c->x[0], pool_cfg(c));
+}
+
+static tp_tensor run_avg_pool2d(compare_call *c)
+{
+    return tp_avg_pool2d(c->T, c->x[0], pool_cfg(c));
+}
+
+static tp_tensor run_interpolate(compare_call *c)
+{
+    const char *mode = compare_text(c, "mode", "bilinear");
+    return tp_interpolate(c->T, c->x[0], compare_int(c, "height", 1), compare_int(c, "width", 1),
+                          strcmp(mode, "bicubic") == 0 ? TP_INTERPOLATE_BICUBIC
+                                                       : TP_INTERPOLATE_BILINEAR,
+                          compare_flag(c, "align_corners"));
+}
+
+static tp_tensor run_attention(compare_call *c)
+{
+    return tp_attention(c->T, c->x[0], c->x[1], c->x[2], compare_input(c, 3), compare_input(c, 4),
+                        (tp_attn_cfg){ .heads = (int)compare_int(c, "heads", 1),
+                                       .causal = compare_flag(c, "causal"),
+                                       .scale = compare_number(c, "scale", 0.0) });
+}
+
+static tp_tensor run_embedding(compare_call *c)
+{
+    return tp_embedding(c->T, c->x[0], c->x[1], compare_number(c, "scale", 1.0));
+}
+
+const compare_row compare_layer_rows[] = {
+    ONE(softmax),     ONE(log_softmax),  OWN(matmul),    OWN(linear),     OWN(layernorm),
+    OWN(rmsnorm),     OWN(instancenorm), OWN(conv2d),    OWN(max_pool2d), OWN(avg_pool2d),
+    OWN(interpolate), OWN(attention),    OWN(embedding), { 0 },
+};
