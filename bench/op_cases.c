@@ -44,6 +44,18 @@ static tp_tensor linear(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_linear(T, x[0], x[1], x[2], TP_ACT_NONE);
 }
 
+static tp_tensor lstm(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_lstm(T, x[0], (tp_rnn_weights){ x[1], x[2], x[3], x[4] }, NULL, TP_NONE, false);
+}
+
+static tp_tensor gru(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_gru(T, x[0], (tp_rnn_weights){ x[1], x[2], x[3], x[4] }, NULL, TP_NONE, false);
+}
+
 static tp_tensor gelu_linear(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
@@ -270,6 +282,13 @@ static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k
             { { 2, { 169, H } }, 0 },                                                              \
             { { 2, { 169, H } }, 0 } }
 
+/* 500 steps of x [B,500,C], G gates of H units. */
+#define RNN_CASE(G, B, C, H)                                                                       \
+    .mflop = 2e-6 * B * 500 * G * H * (C + H), .in = { { { 3, { B, 500, C } }, 0 },                \
+                                                       { { 2, { G * H, C } }, 0 },                 \
+                                                       { { 2, { G * H, H } }, 0 },                 \
+                                                       { { 1, { G * H } }, 0 },                    \
+                                                       { { 1, { G * H } }, 0 } }
 #define LINEAR_CASE(K, N)                                                                          \
     .mflop = 2e-6 * 2048.0 * K * N,                                                                \
     .in = { { { 2, { 2048, K } }, 0 }, { { 2, { N, K } }, 0 }, { { 1, { N } }, 0 } }
@@ -373,6 +392,12 @@ const op_case op_cases_cpu[] = {
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
     { "instancenorm", "8x56x56x64", instancenorm, .mbyte = 8e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 }, { { 1, { 64 } }, 0 }, { { 1, { 64 } }, 0 } } },
+    { "lstm", "32x500x128 to 256", lstm, RNN_CASE(4, 32, 128, 256) },
+    { "lstm", "8x500x512 to 512", lstm, RNN_CASE(4, 8, 512, 512) },
+    { "lstm", "64x500x128 to 128", lstm, RNN_CASE(4, 64, 128, 128) },
+    { "gru", "32x500x128 to 256", gru, RNN_CASE(3, 32, 128, 256) },
+    { "gru", "8x500x512 to 512", gru, RNN_CASE(3, 8, 512, 512) },
+    { "gru", "64x500x128 to 128", gru, RNN_CASE(3, 64, 128, 128) },
     { "weight_standardize", "256x256x3x3", standardize, .mbyte = 8e-6 * 256 * 256 * 9,
       .in = { { { 4, { 256, 256, 3, 3 } }, 0 } } },
     { 0 },

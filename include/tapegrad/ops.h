@@ -14,6 +14,7 @@
 #include <tapegrad/ops/layers.h>
 #include <tapegrad/ops/loss.h>
 #include <tapegrad/ops/reduce.h>
+#include <tapegrad/ops/sequence.h>
 #include <tapegrad/ops/shape.h>
 
 #endif

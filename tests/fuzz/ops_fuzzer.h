@@ -141,6 +141,10 @@ tp_tensor ops_ls_attention(ops_env *e, const ops_row *r);
 tp_tensor ops_window(ops_env *e, const ops_row *r);
 tp_tensor ops_lsla(ops_env *e, const ops_row *r);
 
+/* ops_sequence.c */
+tp_tensor ops_lstm(ops_env *e, const ops_row *r);
+tp_tensor ops_gru(ops_env *e, const ops_row *r);
+
 /* ops_world.c */
 void ops_open(ops_env *e, const uint8_t head[4]);
 void ops_close(ops_env *e);       /* demands that nothing leaks                 */

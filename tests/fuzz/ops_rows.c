@@ -130,5 +130,7 @@ const ops_row ops_rows[] = {
     ONE(sign),
     NUMBER(leaky_relu),
     NUMBER(elu),
+    OWN(lstm),
+    OWN(gru),
     { .name = NULL },
 };
