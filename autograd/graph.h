@@ -190,6 +190,14 @@ static inline tp_tensor tp__handle(const tp_node *n)
     return n ? (tp_tensor){ (tp_node *)(uintptr_t)n, n->gen } : TP_FAILED;
 }
 
+/* tensor.c: a number is the node tp__number_node and, in the place of gen, the bits of a double. */
+extern tp_node tp__number_node;
+static inline bool tp__is_number(tp_tensor x)
+{
+    return x.node == &tp__number_node;
+}
+double tp__number_of(tp_tensor x);
+
 /* fail.c */
 extern tp_tape tp__no_tape_memory;   /* returned by tp_tape_new if out of memory           */
 tp_tape *tp__some(const tp_tape *T); /* T, or a failed tape in place of NULL               */

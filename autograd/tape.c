@@ -136,6 +136,12 @@ tp_node *tp__node(tp_tape *T, tp_tensor x, const char *what)
                  x.gen ? "%s: a failed tensor of another tape" : "%s: is missing (TP_NONE)", what);
         return NULL;
     }
+    if (tp__is_number(x)) {
+        tp__fail(T, TP_E_VALUE,
+                 "%s: the number %g stands in the place of a tensor; make one with tp_full", what,
+                 tp__number_of(x));
+        return NULL;
+    }
     if (n->gen != x.gen && !n->tape) {
         tp__fail(T, TP_E_STATE,
                  "%s: this tensor belonged to parameters that tp_params_free has freed, or is the "

@@ -65,8 +65,29 @@ tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value)
     return tp__handle(n);
 }
 
+/* ---- numbers ---- */
+
+tp_node tp__number_node; /* never live, so that queries treat it as a failed tensor */
+
+tp_tensor tp_number(double value)
+{
+    tp_tensor x = { &tp__number_node, 0 };
+    memcpy(&x.gen, &value, sizeof value);
+    return x;
+}
+
+double tp__number_of(tp_tensor x)
+{
+    double value;
+    memcpy(&value, &x.gen, sizeof value);
+    return value;
+}
+
+/* ---- reading ---- */
+
 double tp_item(tp_tape *T, tp_tensor x)
 {
+    if (tp__is_number(x) && tp_ok(T)) return tp__number_of(x);
     const tp_node *n = tp__node(T, x, "tp_item");
     if (!n) return (double)NAN;
     if (n->view.numel != 1) {

@@ -1,149 +1,128 @@
-/* binary.cu - add, sub, mul, div with b broadcast into a.
+/* binary.cu - functions of two operands that broadcast into a common shape.
  *
- *     y = f(a, b);   da = dy df/da,   db = sum of dy df/db over the elements of a that b[i] broadcasts to
+ *     y = f(a, b);   da = dy df/da,   db = dy df/db,   summed over the elements of y that an element meets
  *
- * Moves each element of a and y (dy and da) once and reads b from cache: 8 to 12 bytes per element
- * (f32), bound by memory. b may be an f32 parameter with bf16 data. */
+ * Moves each element of y and of the whole operands once and reads repeated ones from cache: 8 to 12
+ * bytes per element forward (f32), bound by memory; pow computes some 100 operations more. b may be an
+ * f32 parameter with bf16 data. */
 #include "cuda/kit/fold.cuh"
-#include "cuda/kit/map.cuh"
+#include "cuda/kit/operand.cuh"
+#include "tensor/geometry/elementwise.h"
 
-struct sum_of {
-    __device__ float operator()(float a, float b) const { return a + b; }
-};
-struct difference_of {
-    __device__ float operator()(float a, float b) const { return a - b; }
-};
-struct product_of {
-    __device__ float operator()(float a, float b) const { return a * b; }
-};
-struct quotient_of {
-    __device__ float operator()(float a, float b) const { return a / b; }
-};
-/* A pack is within one row of a, so one division finds the b of all its elements. */
-template <class F, class S, class B>
-__global__ void __launch_bounds__(TP_THREADS)
-    broadcast_map_kernel(tp_broadcast p, int64_t n, int64_t packs, const S *a, const B *b, S *y)
+/* x^0 is 1 and x^1 x; other powers by CUDA's powf, with C's special values. */
+static __device__ inline float power(float a, float b)
 {
-    constexpr int N = (int)(16 / sizeof(S));
-    TP_EACH (i, packs) {
-        const B *at = b + tp_broadcast_at(p, i * N);
-        tp_pack<S> v = tp_load(a + i * N);
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            tp_put(&v.at[k], F()(tp_float(v.at[k]), tp_float(at[p.one ? 0 : k])));
-        tp_store(y + i * N, v);
-    }
-    TP_EACH (i, n - packs * N) {
-        const int64_t e = packs * N + i;
-        tp_put(y + e, F()(tp_float(a[e]), tp_float(b[tp_broadcast_at(p, e)])));
-    }
+    return b == 2.0f ? a * a : b == 1.0f ? a : powf(a, b);
+}
+static __device__ inline float share(float dy, bool none, bool half)
+{
+    return none ? 0.0f : half ? 0.5f * dy : dy;
 }
 
-/* y = F(a, b), where a has the shape of x[0]: it is x[0] or dy. */
-template <class F, class S, class B>
-static tp_code broadcast_map(const tp_call *c, const tp_view *a, const tp_view *y)
+/* f(name, value, dy times the slope by a, by b) */
+/* clang-format off */
+#define FUNCTIONS(f)                                                                               \
+    f(add,     a + b,                            dy,                        dy)                    \
+    f(sub,     a - b,                            dy,                        -dy)                   \
+    f(mul,     a * b,                            dy * b,                    dy * a)                \
+    f(div,     a / b,                            dy / b,                    -dy * a / b / b)       \
+    f(pow,     power(a, b),                      b == 0.0f ? 0.0f : dy * (b * power(a, b - 1.0f)), \
+               a == 0.0f && b >= 0.0f ? 0.0f : dy * (power(a, b) * logf(a)))                       \
+    f(maximum, a > b || a != a ? a : b,          share(dy, a < b, a == b),  share(dy, a > b, a == b)) \
+    f(minimum, a < b || a != a ? a : b,          share(dy, a > b, a == b),  share(dy, a < b, a == b))
+/* clang-format on */
+
+template <class X> static tp_side<float, X> side(const tp_call *c, int i)
 {
-    constexpr int N = (int)(16 / sizeof(S));
-    const int64_t n = c->x[0].numel;
-    const tp_bcast p = tp__bcast(&c->x[0], &c->x[1]);
-    if (p.rows.count == 1 && !p.one) /* equal shapes */
-        return tp_map(c, n, F(), tp_out<S>(y), tp_in<S>(a), tp_in<B>(&c->x[1]));
-    const bool whole = p.n % N == 0 && tp_aligned(a->data, y->data);
-    return tp_launch(c, broadcast_map_kernel<F, S, B>, tp_grid(c, whole ? n / N : n), TP_THREADS, 0,
-                     tp_broadcast_of(p, 1), n, whole ? n / N : 0, tp_in<S>(a), tp_in<B>(&c->x[1]),
-                     tp_out<S>(y));
+    const float number = (float)static_cast<const tp_binary_attr *>(c->attr)->number;
+    return tp_side_of<float, X>(&c->y[0], &c->x[i], number);
 }
 
-template <class F, class S> static tp_code forward(const tp_call *c)
+/* Calls f with a value of the type of each operand. A number has that of the other. */
+template <class F> static tp_code with_types(const tp_call *c, F f)
 {
-    return tp_with_type(c, c->x[1].dtype, [&](auto b) {
-        return broadcast_map<F, S, decltype(b)>(c, &c->x[0], &c->y[0]);
+    const tp_view *a = &c->x[0], *b = &c->x[1];
+    return tp_with_type(c, tp_absent(a) ? b->dtype : a->dtype, [&](auto s) {
+        if (tp_absent(a) || tp_absent(b) || a->dtype == b->dtype) return f(s, s);
+        return f(s, float()); /* an f32 parameter with bf16 data */
     });
 }
 
-/* ---- db: a sum, then the factor that all its terms share ---- */
+template <class F> static tp_code forward(const tp_call *c)
+{
+    return with_types(c, [&](auto a, auto b) {
+        typedef decltype(a) S;
+        return tp_zip(c, c->y[0].numel, F(), tp_out<S>(&c->y[0]), side<S>(c, 0),
+                      side<decltype(b)>(c, 1));
+    });
+}
 
-struct negative {
-    __device__ float operator()(float sum, int64_t) const { return -sum; }
-};
-
-template <class B> struct by_square {
-    const B *b;
-    __device__ float operator()(float sum, int64_t i) const
+/* The terms of a gradient. Ops that read no operand have not saved them. */
+template <class F, class S, class A, class B> struct terms {
+    tp_side<float, S> dy;
+    A a;
+    B b;
+    bool reads;
+    __device__ float operator()(int64_t e) const
     {
-        return -sum / tp_float(b[i]) / tp_float(b[i]);
+        return F()(dy(e), reads ? a(e) : 0.0f, reads ? b(e) : 0.0f);
     }
 };
 
-/* factor: multiplies dy before the sum, or NULL. */
-template <class S, class B, class F>
-static tp_code fold_db(const tp_call *c, const S *factor, F finish)
+/* Gradient i: direct if the operand is as large as y, else summed. */
+template <class F, class S, class D, class A, class B>
+static tp_code gradient(const tp_call *c, int i, A a, B b)
 {
-    return tp_fold_sum(c, &c->x[0], &c->x[1], tp_in<S>(&c->dy[0]), factor, tp_out<B>(&c->dx[1]),
-                       c->work, finish);
+    const tp_view *dx = &c->dx[i];
+    const bool reads = c->x[0].data || c->x[1].data;
+    const tp_side<float, S> dy = tp_side_of<float, S>(&c->y[0], &c->dy[0], 0.0f);
+    if (dx->numel == c->y[0].numel)
+        return reads ? tp_zip(c, dx->numel, F(), tp_out<D>(dx), dy, a, b)
+                     : tp_zip(c, dx->numel, F(), tp_out<D>(dx), dy, dy, dy);
+    const terms<F, S, A, B> t = { dy, a, b, reads };
+    return tp_fold_terms(c, &c->y[0], dx, t, tp_out<D>(dx), c->work, tp_as_it_is());
 }
 
-template <class S> static tp_code add_fwd(const tp_call *c)
+template <class FA, class FB> static tp_code backward(const tp_call *c)
 {
-    return forward<sum_of, S>(c);
-}
-template <class S> static tp_code sub_fwd(const tp_call *c)
-{
-    return forward<difference_of, S>(c);
-}
-template <class S> static tp_code mul_fwd(const tp_call *c)
-{
-    return forward<product_of, S>(c);
-}
-template <class S> static tp_code div_fwd(const tp_call *c)
-{
-    return forward<quotient_of, S>(c);
-}
-
-template <class S> static tp_code add_bwd(const tp_call *c)
-{
-    if (!c->dx[1].data) return TP_OK;
-    return tp_with_type(c, c->dx[1].dtype, [&](auto b) {
-        return fold_db<S, decltype(b)>(c, (const S *)NULL, tp_as_it_is());
-    });
-}
-
-template <class S> static tp_code sub_bwd(const tp_call *c)
-{
-    if (!c->dx[1].data) return TP_OK;
-    return tp_with_type(c, c->dx[1].dtype, [&](auto b) {
-        return fold_db<S, decltype(b)>(c, (const S *)NULL, negative());
-    });
-}
-
-template <class S> static tp_code mul_bwd(const tp_call *c)
-{
-    return tp_with_type(c, c->x[1].dtype, [&](auto b) {
-        typedef decltype(b) B;
-        const tp_code code =
-            c->dx[0].data ? broadcast_map<product_of, S, B>(c, &c->dy[0], &c->dx[0]) : TP_OK;
+    return with_types(c, [&](auto x, auto w) {
+        typedef decltype(x) S;
+        typedef decltype(w) B;
+        const auto a = side<S>(c, 0);
+        const auto b = side<B>(c, 1);
+        const tp_code code = c->dx[0].data ? gradient<FA, S, S>(c, 0, a, b) : TP_OK;
         if (code != TP_OK || !c->dx[1].data) return code;
-        return fold_db<S, B>(c, tp_in<S>(&c->x[0]), tp_as_it_is());
+        return gradient<FB, S, B>(c, 1, a, b);
     });
 }
 
-template <class S> static tp_code div_bwd(const tp_call *c)
-{
-    return tp_with_type(c, c->x[1].dtype, [&](auto b) {
-        typedef decltype(b) B;
-        const tp_code code =
-            c->dx[0].data ? broadcast_map<quotient_of, S, B>(c, &c->dy[0], &c->dx[0]) : TP_OK;
-        if (code != TP_OK || !c->dx[1].data) return code;
-        const by_square<B> finish = { tp_in<B>(&c->x[1]) };
-        return fold_db<S, B>(c, tp_in<S>(&c->x[0]), finish);
-    });
-}
+#define KERNELS(op, value, by_a, by_b)                                                             \
+    struct op##_value {                                                                            \
+        __device__ float operator()(float a, float b) const { return value; }                      \
+    };                                                                                             \
+    struct op##_by_a {                                                                             \
+        __device__ float operator()(float dy, float a, float b) const                              \
+        {                                                                                          \
+            (void)a, (void)b;                                                                      \
+            return by_a;                                                                           \
+        }                                                                                          \
+    };                                                                                             \
+    struct op##_by_b {                                                                             \
+        __device__ float operator()(float dy, float a, float b) const                              \
+        {                                                                                          \
+            (void)a, (void)b;                                                                      \
+            return by_b;                                                                           \
+        }                                                                                          \
+    };                                                                                             \
+    static tp_code op##_fwd(const tp_call *c)                                                      \
+    {                                                                                              \
+        return forward<op##_value>(c);                                                             \
+    }                                                                                              \
+    static tp_code op##_bwd(const tp_call *c)                                                      \
+    {                                                                                              \
+        return backward<op##_by_a, op##_by_b>(c);                                                  \
+    }                                                                                              \
+    TP_CUDA_KERNEL_UNTYPED(op##_fwd)                                                               \
+    TP_CUDA_KERNEL_UNTYPED(op##_bwd)
 
-TP_CUDA_KERNEL(add_fwd)
-TP_CUDA_KERNEL(sub_fwd)
-TP_CUDA_KERNEL(mul_fwd)
-TP_CUDA_KERNEL(div_fwd)
-TP_CUDA_KERNEL(add_bwd)
-TP_CUDA_KERNEL(sub_bwd)
-TP_CUDA_KERNEL(mul_bwd)
-TP_CUDA_KERNEL(div_bwd)
+FUNCTIONS(KERNELS)

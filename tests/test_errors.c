@@ -57,9 +57,9 @@ static void bad_dtype(tp_tape *T)
 {
     tp_add(T, tp_full(T, TP_F32, TP_SHAPE(2), 0), tp_full(T, TP_F64, TP_SHAPE(2), 0));
 }
-static void broadcast_into_b(tp_tape *T)
+static void no_broadcast(tp_tape *T)
 {
-    tp_add(T, tp_full(T, TP_F32, TP_SHAPE(5), 0), tp_full(T, TP_F32, TP_SHAPE(5, 1), 0));
+    tp_add(T, tp_full(T, TP_F32, TP_SHAPE(5), 0), tp_full(T, TP_F32, TP_SHAPE(5, 4), 0));
 }
 static void missing(tp_tape *T)
 {
@@ -101,7 +101,7 @@ static const struct {
     const char *part;
 } cases[] = {
     { "mixed dtypes", bad_dtype, TP_E_DTYPE, "add: inputs mix f32 and f64; convert with tp_cast" },
-    { "b has more axes", broadcast_into_b, TP_E_SHAPE, "inputs f32[5], f32[5,1]" },
+    { "no broadcast", no_broadcast, TP_E_SHAPE, "along axis -1 the sizes are 5 in a, 4 in b" },
     { "missing input", missing, TP_E_VALUE, "add: input 1: is missing (TP_NONE)" },
     { "negative size", negative_size, TP_E_SHAPE, "tp_full: impossible shape [5,-1] of 2 axes" },
     { "overflow", overflow, TP_E_SHAPE, "tp_from: impossible shape [1099511627776,1099511627776]" },

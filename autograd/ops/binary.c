@@ -1,32 +1,22 @@
-/* binary.c - add, sub, mul, div: two operands, the second broadcasts into the first. */
+/* binary.c - functions of two operands, which broadcast into a common shape; either may be a number. */
+#include <math.h>
+
+#include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
+#include "autograd/ops/operands.h"
 #include "tensor/geometry/broadcast.h"
 
-TP_KERNEL(add_fwd);
-TP_KERNEL(sub_fwd);
-TP_KERNEL(mul_fwd);
-TP_KERNEL(div_fwd);
-TP_KERNEL(add_bwd);
-TP_KERNEL(sub_bwd);
-TP_KERNEL(mul_bwd);
-TP_KERNEL(div_bwd);
+/* clang-format off */
+#define BOTH(op) TP_KERNEL(op##_fwd); TP_KERNEL(op##_bwd)
+BOTH(add); BOTH(sub); BOTH(mul); BOTH(div); BOTH(pow); BOTH(maximum); BOTH(minimum);
+/* clang-format on */
 
 static tp_code binary_shape(tp_infer *q)
 {
-    const tp_view *a = &q->x[0], *b = &q->x[1];
-    if (!tp_is_float(a->dtype) || !tp_is_float(b->dtype))
-        return tp_fail(q, TP_E_DTYPE, "both operands must be floating point");
-    if (b->ndim > a->ndim)
-        return tp_fail(q, TP_E_SHAPE, "b has more axes than a, %d and %d", b->ndim, a->ndim);
-    for (int i = 1; i <= b->ndim; i++) {
-        const int64_t na = a->dim[a->ndim - i], nb = b->dim[b->ndim - i];
-        if (nb != na && nb != 1)
-            return tp_fail(q, TP_E_SHAPE,
-                           "sizes of axis %d are %lld and %lld: b does not broadcast into a", -i,
-                           (long long)na, (long long)nb);
-    }
-    q->y[0] = *a;
-    return TP_OK;
+    const tp_code code = tp__two_operands(q);
+    if (code == TP_OK && !tp_is_float(q->y[0].dtype))
+        return tp_fail(q, TP_E_DTYPE, "operands must be floating point; convert with tp_cast");
+    return code;
 }
 
 static tp_code add_shape(tp_infer *q)
@@ -45,55 +35,106 @@ static tp_code sub_shape(tp_infer *q)
     return code;
 }
 
-/* Backward sums dy into db. */
+/* Backward sums over dy into the gradient of an operand that is repeated. */
 static size_t binary_work(const tp_call *c)
 {
-    return tp_is_backward(c) ? tp__fold_work(&c->x[0], &c->x[1], c->x[0].dtype) : 0;
+    size_t most = 0;
+    for (int i = 0; tp_is_backward(c) && i < 2; i++) {
+        if (tp_absent(&c->x[i])) continue;
+        const size_t bytes = tp__fold_work(&c->y[0], &c->x[i], c->y[0].dtype);
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
-static const tp_gradcase binary_cases[] = {
-    { "same shape", .in = { { 3, { 2, 3, 5 } }, { 3, { 2, 3, 5 } } } },
-    { "trailing vector", .in = { { 3, { 2, 3, 5 } }, { 1, { 5 } } } },
-    { "trailing matrix", .in = { { 3, { 4, 3, 2 } }, { 2, { 3, 2 } } } },
-    { "one element", .in = { { 2, { 3, 7 } }, { 1, { 1 } } } },
-    { "one a row", .in = { { 2, { 3, 7 } }, { 2, { 3, 1 } } } },
-    { "one a matrix", .in = { { 3, { 2, 3, 4 } }, { 3, { 2, 1, 1 } } } },
-    { "inner axis repeated", .in = { { 4, { 2, 3, 1, 5 } }, { 4, { 2, 1, 1, 5 } } } },
-    { "axes in turn", .in = { { 5, { 2, 3, 2, 2, 3 } }, { 5, { 1, 3, 1, 2, 1 } } } },
-    { "axes in turn, last kept", .in = { { 4, { 2, 3, 2, 3 } }, { 4, { 2, 1, 2, 1 } } } },
-    { "empty", .in = { { 2, { 0, 4 } }, { 1, { 4 } } } },
+/* ---- inputs for the gradient test ---- */
+
+static const tp_binary_attr no_number = { 0 };
+#define NUMBER(i, k)                                                                               \
+    &(tp_binary_attr)                                                                              \
+    {                                                                                              \
+        k, 1 << (i)                                                                                \
+    }
+/* clang-format off */
+#define SHAPES(with)                                                                               \
+    { "same shape", .in = { { 3, { 2, 3, 5 } }, { 3, { 2, 3, 5 } } }, .fill = with, .attr = &no_number },              \
+    { "trailing vector", .in = { { 3, { 2, 3, 5 } }, { 1, { 5 } } }, .fill = with, .attr = &no_number },               \
+    { "trailing matrix", .in = { { 3, { 4, 3, 2 } }, { 2, { 3, 2 } } }, .fill = with, .attr = &no_number },            \
+    { "one element", .in = { { 2, { 3, 7 } }, { 1, { 1 } } }, .fill = with, .attr = &no_number },                      \
+    { "one a row", .in = { { 2, { 3, 7 } }, { 2, { 3, 1 } } }, .fill = with, .attr = &no_number },                     \
+    { "one a matrix", .in = { { 3, { 2, 3, 4 } }, { 3, { 2, 1, 1 } } }, .fill = with, .attr = &no_number },            \
+    { "inner axis repeated", .in = { { 4, { 2, 3, 1, 5 } }, { 4, { 2, 1, 1, 5 } } }, .fill = with, .attr = &no_number }, \
+    { "axes in turn", .in = { { 5, { 2, 3, 2, 2, 3 } }, { 5, { 1, 3, 1, 2, 1 } } }, .fill = with, .attr = &no_number },  \
+    { "axes in turn, last kept", .in = { { 4, { 2, 3, 2, 3 } }, { 4, { 2, 1, 2, 1 } } }, .fill = with, .attr = &no_number }, \
+    { "a is a vector", .in = { { 1, { 5 } }, { 3, { 2, 3, 5 } } }, .fill = with, .attr = &no_number },                 \
+    { "a is one element", .in = { { 1, { 1 } }, { 2, { 3, 7 } } }, .fill = with, .attr = &no_number },                 \
+    { "column and row", .in = { { 2, { 7, 1 } }, { 2, { 1, 5 } } }, .fill = with, .attr = &no_number },                \
+    { "repeated in turn", .in = { { 4, { 2, 1, 3, 1 } }, { 3, { 4, 1, 5 } } }, .fill = with, .attr = &no_number },     \
+    { "packs of columns and rows", .in = { { 2, { 5, 1 } }, { 1, { 24 } } }, .fill = with, .attr = &no_number },       \
+    { "empty", .in = { { 2, { 0, 4 } }, { 1, { 4 } } }, .fill = with, .attr = &no_number },                            \
+    { "repeated no times", .in = { { 2, { 1, 4 } }, { 2, { 0, 1 } } }, .fill = with, .attr = &no_number },             \
+    { "a number on the left", .in = { { 0 }, { 2, { 3, 11 } } }, .fill = with, .attr = NUMBER(0, 1.5) }, \
+    { "a number on the right", .in = { { 2, { 3, 11 } } }, .fill = with, .attr = NUMBER(1, -2.5) }
+/* clang-format on */
+
+static void base_and_exponent(int i, tp_view *x)
+{
+    for (int64_t e = 0; e < x->numel; e++)
+        tp_st(x, e, i == 0 ? fabs(tp_ld(x, e)) + 0.2 : 3.0 * tp_ld(x, e));
+}
+
+/* Operands that are nowhere closer than 1/8. */
+static void apart(int i, tp_view *x)
+{
+    for (int64_t e = 0; e < x->numel; e++)
+        tp_st(x, e, rint(2.0 * tp_ld(x, e)) + (i == 0 ? 0.25 : 0.0) + 0.05);
+}
+
+static const tp_gradcase any[] = { SHAPES(NULL), { 0 } };
+static const tp_gradcase far[] = { SHAPES(apart), { 0 } };
+static const tp_gradcase pow_cases[] = {
+    SHAPES(base_and_exponent),
+#define POWER(k)                                                                                   \
+    {                                                                                              \
+        "exponent " #k, .in = { { 1, { 11 } } }, .fill = base_and_exponent, .attr = NUMBER(1, k)   \
+    }
+    POWER(0),
+    POWER(1),
+    POWER(2),
+    POWER(3),
+    POWER(4),
+    POWER(0.5),
+    POWER(1.5),
+    POWER(-0.5),
+    POWER(-1),
+    POWER(-2),
+#undef POWER
+    { "a negative base", .in = { { 1, { 11 } } }, .attr = NUMBER(1, -3) },
     { 0 },
 };
 
-#define BOTH TP_SAVE_X(0) | TP_SAVE_X(1)
-#define BINARY(op, text, reads, rule)                                                              \
-    .name = #op, .doc = text, .nx = 2, .ny = 1, .saves = reads, .shape = rule,                     \
-    .work = TP_SAME_WORK(binary_work), .forward = TP_KERNELS(op##_fwd),                            \
-    .backward = TP_KERNELS(op##_bwd), .cases = binary_cases
+/* ---- the ops ---- */
 
-const tp_op tp_op_add = { BINARY(add, "a + b; b broadcasts into a", 0, add_shape) };
-const tp_op tp_op_sub = { BINARY(sub, "a - b; b broadcasts into a", 0, sub_shape) };
-const tp_op tp_op_mul = { BINARY(mul, "a b; b broadcasts into a", BOTH, binary_shape) };
-const tp_op tp_op_div = { BINARY(div, "a / b; b broadcasts into a", BOTH, binary_shape) };
-#undef BOTH
-#undef BINARY
+#define READS TP_SAVE_X(0) | TP_SAVE_X(1)
+#define BINARY(op, text, reads, rule, inputs)                                                      \
+    .name = #op, .doc = text, .nx = 2, .ny = 1, .attr_size = sizeof(tp_binary_attr),               \
+    .saves = reads, .optional = 3, .shape = rule, .work = TP_SAME_WORK(binary_work),               \
+    .forward = TP_KERNELS(op##_fwd), .backward = TP_KERNELS(op##_bwd), .cases = inputs
 
-tp_tensor tp_add(tp_tape *T, tp_tensor a, tp_tensor b)
-{
-    return tp_apply(T, &tp_op_add, NULL, a, b);
-}
+/* clang-format off */
+const tp_op tp_op_add = { BINARY(add, "a + b", 0, add_shape, any) };
+const tp_op tp_op_sub = { BINARY(sub, "a - b", 0, sub_shape, any) };
+const tp_op tp_op_mul = { BINARY(mul, "a b", READS, binary_shape, any) };
+const tp_op tp_op_div = { BINARY(div, "a / b", READS, binary_shape, any) };
+const tp_op tp_op_pow = { BINARY(pow, "a^b", READS, binary_shape, pow_cases) };
+const tp_op tp_op_maximum = { BINARY(maximum, "the larger operand, NaN if one is; at ties half a gradient for each", READS, binary_shape, far) };
+const tp_op tp_op_minimum = { BINARY(minimum, "the smaller operand, NaN if one is; at ties half a gradient for each", READS, binary_shape, far) };
 
-tp_tensor tp_sub(tp_tape *T, tp_tensor a, tp_tensor b)
-{
-    return tp_apply(T, &tp_op_sub, NULL, a, b);
-}
-
-tp_tensor tp_mul(tp_tape *T, tp_tensor a, tp_tensor b)
-{
-    return tp_apply(T, &tp_op_mul, NULL, a, b);
-}
-
-tp_tensor tp_div(tp_tape *T, tp_tensor a, tp_tensor b)
-{
-    return tp_apply(T, &tp_op_div, NULL, a, b);
-}
+tp_tensor tp_add(tp_tape *T, tp_tensor a, tp_tensor b)     { return tp__apply_two(T, &tp_op_add, a, b); }
+tp_tensor tp_sub(tp_tape *T, tp_tensor a, tp_tensor b)     { return tp__apply_two(T, &tp_op_sub, a, b); }
+tp_tensor tp_mul(tp_tape *T, tp_tensor a, tp_tensor b)     { return tp__apply_two(T, &tp_op_mul, a, b); }
+tp_tensor tp_div(tp_tape *T, tp_tensor a, tp_tensor b)     { return tp__apply_two(T, &tp_op_div, a, b); }
+tp_tensor tp_pow(tp_tape *T, tp_tensor a, tp_tensor b)     { return tp__apply_two(T, &tp_op_pow, a, b); }
+tp_tensor tp_maximum(tp_tape *T, tp_tensor a, tp_tensor b) { return tp__apply_two(T, &tp_op_maximum, a, b); }
+tp_tensor tp_minimum(tp_tape *T, tp_tensor a, tp_tensor b) { return tp__apply_two(T, &tp_op_minimum, a, b); }
+/* clang-format on */

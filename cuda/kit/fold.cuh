@@ -38,16 +38,20 @@ static inline tp_fold_plan tp_fold_plan_of(const tp_fold &f)
              tp_by(f.p.n), tp_by(f.pieces), kept,    again };
 }
 
-template <class X, class W>
-static __device__ inline float tp_fold_term(const X *x, const W *w, int64_t i)
-{
-    return w ? tp_float(x[i]) * tp_float(w[i]) : tp_float(x[i]);
-}
+/* The terms: a functor of the element of a. This one is x w, or x if w is NULL. */
+template <class X, class W> struct tp_fold_product {
+    const X *x;
+    const W *w;
+    __device__ float operator()(int64_t i) const
+    {
+        return w ? tp_float(x[i]) * tp_float(w[i]) : tp_float(x[i]);
+    }
+};
 
 /* Rows of a match rows of b: a thread sums one column of one block of spans. */
-template <class X, class W, class Out, class F>
+template <class T, class Out, class F>
 __global__ void __launch_bounds__(TP_THREADS)
-    tp_fold_columns(tp_fold_plan f, const X *x, const W *w, Out *out, F finish)
+    tp_fold_columns(tp_fold_plan f, T term, Out *out, F finish)
 {
     TP_EACH (t, f.blocks * f.nb.d) {
         const int64_t block = tp_over(f.nb, t), i = t - block * f.nb.d, row = tp_over(f.n, i);
@@ -57,7 +61,7 @@ __global__ void __launch_bounds__(TP_THREADS)
         for (int64_t s = first; s < last;) {
             const int64_t end = min(s + 64, last);
             float run = 0.0f;
-            for (; s < end; s++) run += tp_fold_term(x, w, at + tp_place(f.again, s));
+            for (; s < end; s++) run += term(at + tp_place(f.again, s));
             sum += (double)run;
         }
         tp_put(out + t, finish((float)sum, i));
@@ -65,9 +69,9 @@ __global__ void __launch_bounds__(TP_THREADS)
 }
 
 /* Rows of a match single elements of b: a block of threads sums one block of spans. */
-template <class X, class W, class Out, class F>
+template <class T, class Out, class F>
 __global__ void __launch_bounds__(TP_THREADS)
-    tp_fold_ones(tp_fold_plan f, const X *x, const W *w, Out *out, F finish)
+    tp_fold_ones(tp_fold_plan f, T term, Out *out, F finish)
 {
     TP_EACH_BLOCK (t, f.blocks * f.nb.d) {
         const int64_t block = tp_over(f.nb, t), i = t - block * f.nb.d;
@@ -78,7 +82,7 @@ __global__ void __launch_bounds__(TP_THREADS)
             for (int64_t e = threadIdx.x; e < (last - first) * f.n.d; e += blockDim.x) {
                 const int64_t s = tp_over(f.n, e);
                 const int64_t a = at + tp_place(f.again, first + s) + e - s * f.n.d;
-                sum += (double)tp_fold_term(x, w, a);
+                sum += (double)term(a);
             }
         } else {
             for (int64_t s = first; s < last; s++) {
@@ -86,8 +90,7 @@ __global__ void __launch_bounds__(TP_THREADS)
                 const int64_t n = min(f.width, f.n.d - piece);
                 const int64_t a = at + tp_place(f.again, row) + piece;
                 float run = 0.0f;
-                for (int64_t k = threadIdx.x; k < n; k += blockDim.x)
-                    run += tp_fold_term(x, w, a + k);
+                for (int64_t k = threadIdx.x; k < n; k += blockDim.x) run += term(a + k);
                 sum += (double)run;
             }
         }
@@ -107,31 +110,38 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-template <class X, class W, class Out, class F>
-static tp_code tp_fold_once(const tp_call *c, const tp_fold &f, const X *x, const W *w, Out *out,
-                            F finish)
+template <class T, class Out, class F>
+static tp_code tp_fold_once(const tp_call *c, const tp_fold &f, T term, Out *out, F finish)
 {
     const int64_t n = f.blocks * f.nb;
     const tp_fold_plan p = tp_fold_plan_of(f);
     if (!f.p.one)
-        return tp_launch(c, tp_fold_columns<X, W, Out, F>, tp_grid(c, n), TP_THREADS, 0, p, x, w,
-                         out, finish);
-    return tp_launch(c, tp_fold_ones<X, W, Out, F>, tp_grid(c, n, 1), TP_THREADS, 0, p, x, w, out,
+        return tp_launch(c, tp_fold_columns<T, Out, F>, tp_grid(c, n), TP_THREADS, 0, p, term, out,
+                         finish);
+    return tp_launch(c, tp_fold_ones<T, Out, F>, tp_grid(c, n, 1), TP_THREADS, 0, p, term, out,
                      finish);
 }
 
-/* x and w (or NULL) have shape a, out has shape b. work: tp__fold_work(a, b) bytes. */
+/* out, of shape b, is the sum of the terms of a. work: tp__fold_work(a, b) bytes. */
+template <class T, class Out, class F>
+static tp_code tp_fold_terms(const tp_call *c, const tp_view *a, const tp_view *b, T term, Out *out,
+                             void *work, F finish)
+{
+    const tp_fold f = tp__fold(a, b);
+    if (f.blocks == 1) return tp_fold_once(c, f, term, out, finish);
+    float *part = static_cast<float *>(work);
+    const tp_code code = tp_fold_once(c, f, term, part, tp_as_it_is());
+    if (code != TP_OK) return code;
+    return tp_launch(c, tp_fold_blocks<Out, F>, tp_grid(c, f.nb), TP_THREADS, 0, f.nb, f.blocks,
+                     part, out, finish);
+}
+
+/* The same for x w; x and w (or NULL) have shape a. */
 template <class X, class W, class Out, class F>
 static tp_code tp_fold_sum(const tp_call *c, const tp_view *a, const tp_view *b, const X *x,
                            const W *w, Out *out, void *work, F finish)
 {
-    const tp_fold f = tp__fold(a, b);
-    if (f.blocks == 1) return tp_fold_once(c, f, x, w, out, finish);
-    float *part = static_cast<float *>(work);
-    const tp_code code = tp_fold_once(c, f, x, w, part, tp_as_it_is());
-    if (code != TP_OK) return code;
-    return tp_launch(c, tp_fold_blocks<Out, F>, tp_grid(c, f.nb), TP_THREADS, 0, f.nb, f.blocks,
-                     part, out, finish);
+    return tp_fold_terms(c, a, b, tp_fold_product<X, W>{ x, w }, out, work, finish);
 }
 
 #endif

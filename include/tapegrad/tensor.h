@@ -19,6 +19,13 @@ TP_API tp_tensor tp_input(tp_tape *T, tp_dtype dt, tp_shape s, const void *host)
  * dropped, values out of range become the nearest one in range, and NaN becomes 0. */
 TP_API tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value);
 
+/* A number as an operand of an op of two operands or as a choice of tp_where: 1 - z is
+ * tp_sub(T, tp_number(1), z). The call-site macros of these ops accept plain numbers, so that
+ * tp_sub(T, 1, z) says the same. A number needs no tape and no memory and never expires; it takes the
+ * dtype of the other operand. All other functions refuse it, except tp_item, which returns it; its
+ * shape is that of a failed tensor. Integers are exact up to 2^53. */
+TP_API tp_tensor tp_number(double value);
+
 /* The single element of x, or NaN if T has failed. x may be a result, a parameter or the norm that
  * tp_clip_grad_norm returned. Synchronises. */
 TP_API double tp_item(tp_tape *T, tp_tensor x);
@@ -34,6 +41,48 @@ TP_API int64_t tp_dim(tp_tensor x, int axis);
 TP_API int64_t tp_numel(tp_tensor x);
 TP_API tp_dtype tp_dtype_of(tp_tensor x);
 TP_API tp_shape tp_shape_of(tp_tensor x);
+
+/* The tensor x, or tp_number(x). */
+static inline tp_tensor tp__itself(tp_tensor x)
+{
+    return x;
+}
+static inline tp_tensor tp__integer(long long x)
+{
+    return tp_number((double)x);
+}
+#ifdef __cplusplus
+extern "C++" {
+inline tp_tensor tp__operand(tp_tensor x)
+{
+    return x;
+}
+template <class X> tp_tensor tp__operand(X x)
+{
+    return tp_number(static_cast<double>(x));
+}
+}
+#define TP_OPERAND(x) tp__operand(x)
+#else
+#define TP_OPERAND_OF(x)                                                                           \
+    _Generic((x), tp_tensor                                                                        \
+             : tp__itself, long                                                                    \
+             : tp__integer, long long                                                              \
+             : tp__integer, default                                                                \
+             : tp_number)(x)
+#ifdef __GNUC__ /* nested calls would double the text at each level if x stood there twice */
+#define TP_OPERAND_IN(x, name)                                                                     \
+    __extension__({                                                                                \
+        __auto_type name = (x);                                                                    \
+        TP_OPERAND_OF(name);                                                                       \
+    })
+#define TP_OPERAND_NAMED(x, n) TP_OPERAND_IN(x, tp__operand_##n)
+#define TP_OPERAND_AT(x, n)    TP_OPERAND_NAMED(x, n)
+#define TP_OPERAND(x)          TP_OPERAND_AT(x, __COUNTER__)
+#else
+#define TP_OPERAND(x) TP_OPERAND_OF(x)
+#endif
+#endif
 
 #ifndef TP_NO_SITE
 #define tp_from(T, ...)  tp_from(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

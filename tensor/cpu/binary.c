@@ -1,103 +1,224 @@
-/* binary.c - add, sub, mul, div with b broadcast into a: memory-bound loops over pieces of
- * rows.
+/* binary.c - functions of two operands that broadcast into a common shape: memory-bound loops over
+ * rows (meet.h).
  *
- *     y = f(a, b);   da = dy df/da,   db = sum of dy df/db over the elements of a that b[i] broadcasts to
+ *     y = f(a, b);   da = dy df/da,   db = dy df/db,   summed over the elements of y that an element meets
  *
- * The sums of db are folded (fold.h) without a temporary of the size of a. Where da or db equals dy, the
- * tape passes dy on. */
+ * The sums are folded (fold.h) without a temporary of the size of y; terms that are no array or product
+ * of two are computed in pieces. Where da or db equals dy, the tape passes dy on. A number is a view of
+ * one element. */
 #include "tensor/cpu/kit/fold.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/geometry/broadcast.h"
+#include "tensor/geometry/elementwise.h"
+#include "tensor/geometry/meet.h"
 #include "tensor/kernel.h"
 
 #define GRAIN (4 * TP_BLOCK)
 
-typedef real (*function)(real a, real b);
+/* ---- the operands of a call ---- */
 
-TP_INLINE real add(real a, real b)
+typedef struct pair {
+    const real *a, *b, *dy;
+    tp_meet m;
+} pair;
+
+/* `number` is the room for an operand that is a number. */
+static pair operands(const tp_call *c, real *number)
 {
-    return a + b;
-}
-TP_INLINE real sub(real a, real b)
-{
-    return a - b;
-}
-TP_INLINE real mul(real a, real b)
-{
-    return a * b;
-}
-TP_INLINE real div(real a, real b)
-{
-    return a / b;
+    const tp_view *const x[] = { &c->x[0], &c->x[1] };
+    *number = (real)((const tp_binary_attr *)c->attr)->number;
+    return (pair){ tp_absent(x[0]) ? number : x[0]->data, tp_absent(x[1]) ? number : x[1]->data,
+                   tp_is_backward(c) ? c->dy[0].data : NULL, tp__meet(&c->y[0], 2, x) };
 }
 
-/* out = f(a, b) for elements [i, end) of a. Inlined where f is known, so that the loops vectorise. */
-TP_INLINE void map(function f, const tp_view *a_view, const tp_view *b_view, tp_view *out_view,
-                   int64_t i, int64_t end)
+typedef real (*value)(real a, real b);
+typedef real (*slope)(real dy, real a, real b);
+
+/* y = f(a, b) for elements [i, end). Inlined where f is known, so that the loops vectorise. */
+TP_INLINE void map(value f, const tp_call *c, int64_t i, int64_t end)
 {
-    const tp_bcast p = tp__bcast(a_view, b_view);
-    for (tp_piece s = tp__piece(&p, i, end); s.n > 0; tp__next(&p, &s, end)) {
-        const real *a = (const real *)a_view->data + s.a, *b = (const real *)b_view->data + s.b;
-        real *restrict out = (real *)out_view->data + s.a;
-        if (p.one) {
+    real number;
+    const pair p = operands(c, &number);
+    for (tp_run r = tp__run_from(&p.m, i, end); r.n > 0; tp__run_next(&p.m, &r, end)) {
+        const real *a = p.a + r.x[0], *b = p.b + r.x[1];
+        real *restrict y = (real *)c->y[0].data + r.y;
+        if (p.m.one[1]) {
             const real k = b[0];
-            for (int64_t j = 0; j < s.n; j++) out[j] = f(a[j], k);
+            for (int64_t j = 0; j < r.n; j++) y[j] = f(a[j], k);
+        } else if (p.m.one[0]) {
+            const real k = a[0];
+            for (int64_t j = 0; j < r.n; j++) y[j] = f(k, b[j]);
         } else {
-            for (int64_t j = 0; j < s.n; j++) out[j] = f(a[j], b[j]);
+            for (int64_t j = 0; j < r.n; j++) y[j] = f(a[j], b[j]);
         }
     }
 }
 
-/* ---- forward, and da, for which dy replaces a ---- */
-
-#define RANGE(name, f, a, b, out)                                                                  \
-    static void name(const tp_call *c, int64_t begin, int64_t end, int thread)                     \
-    {                                                                                              \
-        (void)thread;                                                                              \
-        map(f, &c->a, &c->b, &c->out, begin, end);                                                 \
+/* out = g(dy, a, b) for elements [i, end) of dy. */
+TP_INLINE void terms(slope g, const pair *p, int64_t i, int64_t end, real *to)
+{
+    for (tp_run r = tp__run_from(&p->m, i, end); r.n > 0; tp__run_next(&p->m, &r, end)) {
+        const real *a = p->a + r.x[0], *b = p->b + r.x[1], *dy = p->dy + r.y;
+        real *restrict out = to + (r.y - i);
+        if (p->m.one[1]) {
+            const real k = b[0];
+            for (int64_t j = 0; j < r.n; j++) out[j] = g(dy[j], a[j], k);
+        } else if (p->m.one[0]) {
+            const real k = a[0];
+            for (int64_t j = 0; j < r.n; j++) out[j] = g(dy[j], k, b[j]);
+        } else {
+            for (int64_t j = 0; j < r.n; j++) out[j] = g(dy[j], a[j], b[j]);
+        }
     }
+}
 
-RANGE(add_range, add, x[0], x[1], y[0])
-RANGE(sub_range, sub, x[0], x[1], y[0])
-RANGE(mul_range, mul, x[0], x[1], y[0])
-RANGE(div_range, div, x[0], x[1], y[0])
-RANGE(mul_da, mul, dy[0], x[1], dx[0])
-RANGE(div_da, div, dy[0], x[1], dx[0])
-#undef RANGE
+/* ---- the functions and dy times their slopes ---- */
+
+/* clang-format off */
+TP_INLINE real add_value(real a, real b)         { return a + b; }
+TP_INLINE real sub_value(real a, real b)         { return a - b; }
+TP_INLINE real mul_value(real a, real b)         { return a * b; }
+TP_INLINE real mul_da(real dy, real a, real b)   { (void)a; return dy * b; }
+TP_INLINE real mul_db(real dy, real a, real b)   { (void)b; return dy * a; }
+TP_INLINE real div_value(real a, real b)         { return a / b; }
+TP_INLINE real div_da(real dy, real a, real b)   { (void)a; return dy / b; }
+TP_INLINE real div_db(real dy, real a, real b)   { return -dy * a / b / b; }
+TP_INLINE real pow_value(real a, real b)         { return r_pow(a, b); }
+TP_INLINE real pow_da(real dy, real a, real b)   { return b == 0 ? 0 : dy * (b * r_pow(a, b - 1)); }
+TP_INLINE real pow_db(real dy, real a, real b)   { return (a == 0) & (b >= 0) ? 0 : dy * (r_pow(a, b) * r_log(a)); }
+TP_INLINE real maximum_value(real a, real b)     { return (a > b) | (a != a) ? a : b; }
+TP_INLINE real maximum_da(real dy, real a, real b) { return a < b ? 0 : a == b ? dy / 2 : dy; }
+TP_INLINE real maximum_db(real dy, real a, real b) { return a > b ? 0 : a == b ? dy / 2 : dy; }
+TP_INLINE real minimum_value(real a, real b)     { return (a < b) | (a != a) ? a : b; }
+TP_INLINE real minimum_da(real dy, real a, real b) { return a > b ? 0 : a == b ? dy / 2 : dy; }
+TP_INLINE real minimum_db(real dy, real a, real b) { return a < b ? 0 : a == b ? dy / 2 : dy; }
+/* clang-format on */
+
+/* ---- forward ---- */
 
 static tp_code each(const tp_call *c, tp_call_body body)
 {
-    tp__for(c, c->x[0].numel, GRAIN, body);
+    tp__for(c, c->y[0].numel, GRAIN, body);
     return TP_OK;
 }
 
-static tp_code add_fwd(const tp_call *c)
+#define FORWARD(op, name)                                                                          \
+    static void op##_range(const tp_call *c, int64_t begin, int64_t end, int thread)               \
+    {                                                                                              \
+        (void)thread;                                                                              \
+        map(op##_value, c, begin, end);                                                            \
+    }                                                                                              \
+    static tp_code name(const tp_call *c)                                                          \
+    {                                                                                              \
+        return each(c, op##_range);                                                                \
+    }
+
+FORWARD(add, add_fwd)
+FORWARD(sub, sub_fwd)
+FORWARD(mul, mul_fwd)
+FORWARD(div, div_fwd)
+FORWARD(pow, any_pow)
+FORWARD(maximum, maximum_fwd)
+FORWARD(minimum, minimum_fwd)
+
+/* ---- backward ---- */
+
+/* An operand that is not repeated has as many elements as y. */
+static bool whole(const tp_call *c, int i)
 {
-    return each(c, add_range);
-}
-static tp_code sub_fwd(const tp_call *c)
-{
-    return each(c, sub_range);
-}
-static tp_code mul_fwd(const tp_call *c)
-{
-    return each(c, mul_range);
-}
-static tp_code div_fwd(const tp_call *c)
-{
-    return each(c, div_range);
+    return c->x[i].numel == c->dy[0].numel;
 }
 
-/* ---- db: a sum, then the factor that all terms share ---- */
-
-static void sub_db(const tp_call *c, int64_t begin, int64_t end, int thread)
+/* The gradient of operand i: dy times a slope, summed if i is repeated. `all` are its terms as an
+ * array. */
+static tp_code gradient(const tp_call *c, int i, tp_call_body direct, fold_terms computed)
 {
+    real number;
+    if (!c->dx[i].data) return TP_OK;
+    if (whole(c, i)) {
+        tp__for(c, c->dy[0].numel, GRAIN, direct);
+    } else {
+        const pair p = operands(c, &number);
+        fold_computed(c, &c->dy[0], &c->dx[i], computed, &p, c->dx[i].data);
+    }
+    return TP_OK;
+}
+
+#define GRADIENT(name, op, i)                                                                      \
+    static void name##_direct(const tp_call *c, int64_t begin, int64_t end, int thread)            \
+    {                                                                                              \
+        real number;                                                                               \
+        const pair p = operands(c, &number);                                                       \
+        (void)thread;                                                                              \
+        terms(op, &p, begin, end, (real *)c->dx[i].data + begin);                                  \
+    }                                                                                              \
+    static void name##_terms(const void *ctx, int64_t begin, int64_t end, real *out)               \
+    {                                                                                              \
+        terms(op, ctx, begin, end, out);                                                           \
+    }                                                                                              \
+    static tp_code name(const tp_call *c)                                                          \
+    {                                                                                              \
+        return gradient(c, i, name##_direct, name##_terms);                                        \
+    }
+
+GRADIENT(mul_to_a, mul_da, 0)
+GRADIENT(mul_to_b, mul_db, 1)
+GRADIENT(div_to_a, div_da, 0)
+GRADIENT(div_to_b, div_db, 1)
+GRADIENT(any_pow_to_a, pow_da, 0)
+GRADIENT(any_pow_to_b, pow_db, 1)
+GRADIENT(maximum_to_a, maximum_da, 0)
+GRADIENT(maximum_to_b, maximum_db, 1)
+GRADIENT(minimum_to_a, minimum_da, 0)
+GRADIENT(minimum_to_b, minimum_db, 1)
+
+/* dx = dy for an operand whose gradient the tape does not pass on, because it is repeated or lacks
+ * axes. */
+static void take_sum(const tp_call *c, int i)
+{
+    if (c->dx[i].data) fold(c, &c->dy[0], &c->dx[i], c->dy[0].data, NULL, c->dx[i].data);
+}
+
+static tp_code add_bwd(const tp_call *c)
+{
+    take_sum(c, 0);
+    take_sum(c, 1);
+    return TP_OK;
+}
+
+static void negate(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const real *from = whole(c, 1) ? c->dy[0].data : c->dx[1].data;
     real *db = c->dx[1].data;
     (void)thread;
-    for (int64_t i = begin; i < end; i++) db[i] = -db[i];
+    for (int64_t i = begin; i < end; i++) db[i] = -from[i];
 }
 
-static void div_db(const tp_call *c, int64_t begin, int64_t end, int thread)
+static tp_code sub_bwd(const tp_call *c)
+{
+    take_sum(c, 0);
+    if (c->dx[1].data) {
+        if (!whole(c, 1)) take_sum(c, 1);
+        tp__for(c, c->dx[1].numel, GRAIN, negate);
+    }
+    return TP_OK;
+}
+
+/* Sums of products of dy with a whole operand need no terms of their own. */
+static bool fold_product(const tp_call *c, int i)
+{
+    if (!c->dx[i].data || whole(c, i) || tp_absent(&c->x[1 - i]) || !whole(c, 1 - i)) return false;
+    fold(c, &c->dy[0], &c->dx[i], c->dy[0].data, c->x[1 - i].data, c->dx[i].data);
+    return true;
+}
+
+static tp_code mul_bwd(const tp_call *c)
+{
+    if (!fold_product(c, 0)) mul_to_a(c);
+    if (!fold_product(c, 1)) mul_to_b(c);
+    return TP_OK;
+}
+
+static void over_square(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const real *b = c->x[1].data;
     real *db = c->dx[1].data;
@@ -105,42 +226,120 @@ static void div_db(const tp_call *c, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) db[i] = -db[i] / b[i] / b[i];
 }
 
-/* da: NULL for ops that never need it. factor: multiplies dy before the sum, or NULL. */
-static tp_code backward(const tp_call *c, tp_call_body da, const real *factor, tp_call_body db)
+static tp_code div_bwd(const tp_call *c)
 {
-    if (da && c->dx[0].data) tp__for(c, c->x[0].numel, GRAIN, da);
-    if (c->dx[1].data) {
-        fold(c, &c->x[0], &c->x[1], c->dy[0].data, factor, c->dx[1].data);
-        if (db) tp__for(c, c->x[1].numel, GRAIN, db);
-    }
+    div_to_a(c);
+    if (fold_product(c, 1))
+        tp__for(c, c->x[1].numel, GRAIN, over_square);
+    else
+        div_to_b(c);
     return TP_OK;
 }
 
-static tp_code add_bwd(const tp_call *c)
+static tp_code maximum_bwd(const tp_call *c)
 {
-    return backward(c, NULL, NULL, NULL);
+    maximum_to_a(c);
+    return maximum_to_b(c);
 }
 
-static tp_code sub_bwd(const tp_call *c)
+static tp_code minimum_bwd(const tp_call *c)
 {
-    return backward(c, NULL, NULL, sub_db);
+    minimum_to_a(c);
+    return minimum_to_b(c);
 }
 
-static tp_code mul_bwd(const tp_call *c)
+/* ---- powers with an exponent that is a number: a^k and dy k a^(k-1) ---- */
+
+/* clang-format off */
+TP_INLINE real power_0(real a)          { (void)a; return 1; }
+TP_INLINE real power_1(real a)          { return a; }
+TP_INLINE real power_2(real a)          { return a * a; }
+TP_INLINE real power_3(real a)          { return a * a * a; }
+TP_INLINE real power_of_minus_1(real a) { return 1 / a; }
+TP_INLINE real power_of_minus_2(real a) { return 1 / (a * a); }
+TP_INLINE real power_of_half(real a)    { return a == -INFINITY ? (real)INFINITY : r_sqrt(a + 0); }
+TP_INLINE real power_of_minus_half(real a) { return a == -INFINITY ? 0 : 1 / r_sqrt(a + 0); }
+/* clang-format on */
+
+#define POWERS(X)                                                                                  \
+    X(0, power_0)                                                                                  \
+    X(1, power_1)                                                                                  \
+    X(2, power_2)                                                                                  \
+    X(3, power_3)                                                                                  \
+    X(-1, power_of_minus_1)                                                                        \
+    X(-2, power_of_minus_2)                                                                        \
+    X(0.5, power_of_half)                                                                          \
+    X(-0.5, power_of_minus_half)
+
+TP_INLINE void powers(real (*f)(real), const tp_call *c, int64_t begin, int64_t end)
 {
-    return backward(c, mul_da, c->x[0].data, NULL);
+    const real *restrict a = c->x[0].data;
+    real *restrict y = c->y[0].data;
+    for (int64_t i = begin; i < end; i++) y[i] = f(a[i]);
 }
 
-static tp_code div_bwd(const tp_call *c)
+TP_INLINE void power_slopes(real (*f)(real), const tp_call *c, int64_t begin, int64_t end)
 {
-    return backward(c, div_da, c->x[0].data, div_db);
+    const real k = (real)((const tp_binary_attr *)c->attr)->number;
+    const real *restrict a = c->x[0].data, *restrict dy = c->dy[0].data;
+    real *restrict da = c->dx[0].data;
+    for (int64_t i = begin; i < end; i++) da[i] = dy[i] * (k * f(a[i]));
 }
 
-TP_CPU_KERNEL(add_fwd)
-TP_CPU_KERNEL(sub_fwd)
-TP_CPU_KERNEL(mul_fwd)
-TP_CPU_KERNEL(div_fwd)
-TP_CPU_KERNEL(add_bwd)
-TP_CPU_KERNEL(sub_bwd)
-TP_CPU_KERNEL(mul_bwd)
-TP_CPU_KERNEL(div_bwd)
+#define POWER(k, f)                                                                                \
+    static void f##_map(const tp_call *c, int64_t begin, int64_t end, int thread)                  \
+    {                                                                                              \
+        (void)thread;                                                                              \
+        powers(f, c, begin, end);                                                                  \
+    }                                                                                              \
+    static void f##_slope(const tp_call *c, int64_t begin, int64_t end, int thread)                \
+    {                                                                                              \
+        (void)thread;                                                                              \
+        power_slopes(f, c, begin, end);                                                            \
+    }
+POWERS(POWER)
+
+static const struct {
+    double exponent;
+    tp_call_body map, slope;
+} power[] = {
+#define ROW(k, f) { k, f##_map, f##_slope },
+    POWERS(ROW)
+#undef ROW
+};
+
+/* The row of an exponent that is a number, or -1. */
+static int row_of(const tp_call *c, double less)
+{
+    const tp_binary_attr *k = c->attr;
+    for (int i = 0; tp_absent(&c->x[1]) && i < (int)(sizeof power / sizeof *power); i++)
+        if (k->number - less == power[i].exponent) return i;
+    return -1;
+}
+
+static tp_code pow_fwd(const tp_call *c)
+{
+    const int row = row_of(c, 0.0);
+    return row < 0 ? any_pow(c) : each(c, power[row].map);
+}
+
+/* x^0 has the slope 0 even where x^-1 is infinite. */
+static tp_code pow_bwd(const tp_call *c)
+{
+    const int row = row_of(c, 1.0);
+    if (row >= 0 && ((const tp_binary_attr *)c->attr)->number != 0.0)
+        return c->dx[0].data ? each(c, power[row].slope) : TP_OK;
+    any_pow_to_a(c);
+    return any_pow_to_b(c);
+}
+
+#define BOTH(op)                                                                                   \
+    TP_CPU_KERNEL(op##_fwd)                                                                        \
+    TP_CPU_KERNEL(op##_bwd)
+BOTH(add)
+BOTH(sub)
+BOTH(mul)
+BOTH(div)
+BOTH(pow)
+BOTH(maximum)
+BOTH(minimum)

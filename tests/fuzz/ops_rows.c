@@ -12,17 +12,19 @@ static tp_tensor one(ops_env *e, const ops_row *r)
     return r->one(ops_tape(e), ops_any(e).t);
 }
 
-/* The second operand has the shape of the first one, or lacks its first axis, or has size 1 on an
- * axis. */
+/* One operand has the shape of the other, or lacks its first axis, or has size 1 on an axis, or both do on
+ * different axes; or one is a number. */
 static tp_tensor two(ops_env *e, const ops_row *r)
 {
-    const ops_pick a = ops_any(e);
+    ops_pick a = ops_any(e);
     const uint8_t b = ops_byte(e);
     tp_shape s = a.s;
     if (b & 1) s = ops_with(s, b >> 4 & 3, 1);
     if ((b & 6) == 2 && s.ndim > 0 && s.ndim <= TP_MAX_DIMS)
         memmove(s.dim, s.dim + 1, (size_t)--s.ndim * sizeof *s.dim);
-    return r->two(ops_tape(e), a.t, ops_input(e, s));
+    if ((b & 14) == 12) a.t = ops_input(e, ops_with(a.s, b >> 6, 1));
+    tp_tensor other = (b & 14) == 14 ? tp_number(ops_number(e)) : ops_input(e, s);
+    return b & 8 ? r->two(ops_tape(e), other, a.t) : r->two(ops_tape(e), a.t, other);
 }
 
 static tp_tensor along(ops_env *e, const ops_row *r)
@@ -132,5 +134,8 @@ const ops_row ops_rows[] = {
     NUMBER(elu),
     OWN(lstm),
     OWN(gru),
+    TWO(pow),
+    TWO(maximum),
+    TWO(minimum),
     { .name = NULL },
 };

@@ -2,17 +2,31 @@
 #ifndef TAPEGRAD_OPS_ELEMENTWISE_H
 #define TAPEGRAD_OPS_ELEMENTWISE_H
 
-#include <tapegrad/base.h>
+#include <tapegrad/tensor.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* ---- elementwise, two operands: b broadcasts into a (aligned at the last axis; equal sizes or 1) ---- */
+/* ---- elementwise, two operands ----
+ *
+ * The operands broadcast into a common shape: axes are aligned at the last one, and an operand that
+ * has size 1 along an axis, or lacks leading axes, is repeated. Either operand may be a number
+ * (tp_number), which the macros below accept as it is: tp_sub(T, 1, z), tp_gt(T, x, 0). */
 TP_API tp_tensor tp_add(tp_tape *T, tp_tensor a, tp_tensor b); /* a + b */
 TP_API tp_tensor tp_sub(tp_tape *T, tp_tensor a, tp_tensor b); /* a - b */
 TP_API tp_tensor tp_mul(tp_tape *T, tp_tensor a, tp_tensor b); /* a b   */
 TP_API tp_tensor tp_div(tp_tape *T, tp_tensor a, tp_tensor b); /* a / b */
+
+/* a^b, as C's pow: NaN for a < 0 unless b is an integer, 1 for b = 0. Gradients: da = dy b a^(b-1), 0 where
+ * b = 0; db = dy a^b log a, 0 where a = 0 and b >= 0, NaN where a < 0. An exponent that is a number from
+ * {-2, -1, -0.5, 0, 0.5, 1, 2, 3} needs no power function. */
+TP_API tp_tensor tp_pow(tp_tape *T, tp_tensor a, tp_tensor b);
+
+/* The larger and the smaller operand; NaN if one is NaN. Where both are equal, each gets half of the
+ * gradient; where one is NaN, both get all of it. */
+TP_API tp_tensor tp_maximum(tp_tape *T, tp_tensor a, tp_tensor b);
+TP_API tp_tensor tp_minimum(tp_tape *T, tp_tensor a, tp_tensor b);
 
 /* ---- elementwise, one operand ---- */
 TP_API tp_tensor tp_scale(tp_tape *T, tp_tensor x, double k); /* k x */
@@ -43,6 +57,7 @@ TP_API tp_tensor tp_softplus(tp_tape *T, tp_tensor x);      /* log(1 + e^x)     
 TP_API tp_tensor tp_sigmoid(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_tanh(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_clamp(tp_tape *T, tp_tensor x, double lo, double hi); /* gradient inside only */
+
 TP_API tp_tensor tp_cast(tp_tape *T, tp_tensor x, tp_dtype dt); /* between floating dtypes */
 
 /* mask ? a : b, elementwise; mask is TP_U8, and all three have the same shape. */
@@ -50,10 +65,14 @@ TP_API tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_tensor a, tp_tensor b);
 
 #ifndef TP_NO_SITE
 /* clang-format off */
-#define tp_add(T, ...)                  tp_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_sub(T, ...)                  tp_sub(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mul(T, ...)                  tp_mul(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_div(T, ...)                  tp_div(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define TP_TWO(f, T, a, b)              f(tp_at(T, __FILE__, __LINE__), TP_OPERAND(a), TP_OPERAND(b))
+#define tp_add(T, a, b)                 TP_TWO(tp_add, T, a, b)
+#define tp_sub(T, a, b)                 TP_TWO(tp_sub, T, a, b)
+#define tp_mul(T, a, b)                 TP_TWO(tp_mul, T, a, b)
+#define tp_div(T, a, b)                 TP_TWO(tp_div, T, a, b)
+#define tp_pow(T, a, b)                 TP_TWO(tp_pow, T, a, b)
+#define tp_maximum(T, a, b)             TP_TWO(tp_maximum, T, a, b)
+#define tp_minimum(T, a, b)             TP_TWO(tp_minimum, T, a, b)
 #define tp_scale(T, ...)                tp_scale(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_neg(T, ...)                  tp_neg(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_exp(T, ...)                  tp_exp(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

@@ -1,6 +1,8 @@
 /* fold.h - sums onto a broadcast operand b: out[b] = sum of x[a], or of x[a] w[a], over the elements of a
  * that b[b] broadcasts to.
  *
+ * Terms that are in no array are computed by a function, in pieces that stay in cache.
+ *
  * It serves sum, mean and the gradients of small operands. broadcast.h splits the sums by the
  * shapes alone, so results do not depend on the number of threads. There is no temporary of the
  * size of a. */
@@ -11,11 +13,26 @@
 #include "tensor/geometry/broadcast.h"
 #include "tensor/kernel.h"
 
+/* Writes the terms of elements [begin, end) of a to out. */
+typedef void (*fold_terms)(const void *ctx, int64_t begin, int64_t end, real *out);
+
 typedef struct fold_job {
     const tp_fold *f;
     const real *x, *w; /* w: NULL, or factors of x */
     real *out;         /* [blocks][nb]             */
+    fold_terms terms;  /* or NULL: in place of x   */
+    const void *ctx;
 } fold_job;
+
+enum { FOLD_PIECE = 1024 }; /* terms that are computed at once; a multiple of fold_dot's runs */
+
+/* The terms of n elements from i on, n <= FOLD_PIECE if they are computed. */
+static inline const real *fold_from(const fold_job *job, int64_t i, int64_t n, real *room)
+{
+    if (!job->terms) return job->x + i;
+    job->terms(job->ctx, i, i + n, room);
+    return room;
+}
 
 /* Adds short runs in float and their sums in double: float is too imprecise for thousands of
  * terms. */
@@ -50,12 +67,16 @@ static inline void fold_add(real *restrict to, const real *x, const real *w, int
 static inline real fold_one(const fold_job *job, int64_t at, int64_t first, int64_t last)
 {
     const tp_fold *f = job->f;
+    real room[FOLD_PIECE];
     double sum = 0.0;
     for (int64_t s = first; s < last; s++) {
         const int64_t piece = s % f->pieces * f->width, left = f->p.n - piece;
         const int64_t i = at + tp__axes_at(&f->p.again, s / f->pieces) + piece;
-        const int64_t n = left < f->width ? left : f->width;
-        sum += fold_dot(job->x + i, job->w ? job->w + i : NULL, n);
+        const int64_t n = left < f->width ? left : f->width, step = job->terms ? FOLD_PIECE : n;
+        for (int64_t k = 0; k < n; k += step) {
+            const int64_t m = step < n - k ? step : n - k;
+            sum += fold_dot(fold_from(job, i + k, m, room), job->w ? job->w + i + k : NULL, m);
+        }
     }
     return (real)sum;
 }
@@ -64,10 +85,11 @@ static inline real fold_one(const fold_job *job, int64_t at, int64_t first, int6
 static inline void fold_columns(const fold_job *job, int64_t at, int64_t first, int64_t last,
                                 real *to, int64_t n)
 {
+    real room[FOLD_PIECE]; /* n is at most tp_fold's width of a piece, which is no longer */
     memset(to, 0, (size_t)n * sizeof *to);
     for (int64_t s = first; s < last; s++) {
         const int64_t i = at + tp__axes_at(&job->f->p.again, s);
-        fold_add(to, job->x + i, job->w ? job->w + i : NULL, n);
+        fold_add(to, fold_from(job, i, n, room), job->w ? job->w + i : NULL, n);
     }
 }
 
@@ -94,12 +116,12 @@ static inline void fold_tasks(const void *ctx, int64_t begin, int64_t end, int t
     }
 }
 
-/* x and w have shape a, out has shape b; only the shapes of the views a and b are read. */
-static inline void fold(const tp_call *c, const tp_view *a, const tp_view *b, const real *x,
-                        const real *w, real *out)
+static inline void fold_all(const tp_call *c, const tp_view *a, const tp_view *b, fold_job job,
+                            real *out)
 {
     const tp_fold f = tp__fold(a, b);
-    const fold_job job = { &f, x, w, f.blocks > 1 ? c->work : out };
+    job.f = &f;
+    job.out = f.blocks > 1 ? c->work : out;
     const int64_t tasks = f.blocks * f.p.kept.count * (f.p.one ? 1 : f.pieces);
     tp__parallel(c->dev, tasks, 4 * TP_BLOCK / (f.width * f.block + 1), fold_tasks, &job);
     if (f.blocks == 1) return;
@@ -108,6 +130,20 @@ static inline void fold(const tp_call *c, const tp_view *a, const tp_view *b, co
         for (int64_t k = 0; k < f.blocks; k++) sum += (double)job.out[k * f.nb + i];
         out[i] = (real)sum;
     }
+}
+
+/* x and w have shape a, out has shape b; only the shapes of the views a and b are read. */
+static inline void fold(const tp_call *c, const tp_view *a, const tp_view *b, const real *x,
+                        const real *w, real *out)
+{
+    fold_all(c, a, b, (fold_job){ .x = x, .w = w }, out);
+}
+
+/* The same for terms that are computed. */
+static inline void fold_computed(const tp_call *c, const tp_view *a, const tp_view *b,
+                                 fold_terms terms, const void *ctx, real *out)
+{
+    fold_all(c, a, b, (fold_job){ .terms = terms, .ctx = ctx }, out);
 }
 
 #endif

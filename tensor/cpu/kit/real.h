@@ -20,6 +20,10 @@ typedef double real;
 #define r_sqrt         sqrt
 #define r_abs          fabs
 #define r_floor        floor
+#define r_pow          pow
+#define r_sin          sin
+#define r_cos          cos
+#define r_large(x)     0    /* r_sin and r_cos take any x */
 #define r_round        rint /* halves to even */
 #else
 typedef float real;
@@ -35,6 +39,10 @@ typedef float real;
 #define r_sqrt         sqrtf
 #define r_abs          fabsf
 #define r_floor        floorf
+#define r_pow          tp__powf
+#define r_sin          tp__sinf
+#define r_cos          tp__cosf
+#define r_large(x)     (fabsf(x) > TP_TURNS) /* r_sin and r_cos do not take x */
 #define r_round        rintf
 #endif
 

@@ -4,7 +4,8 @@
  * libm calls in a loop cost 6 to 17 times more. Each function is exact at its special values
  * (signed zeros, infinities, NaN) and correct for subnormal arguments and results. Largest errors
  * over all floats, with and without fused multiply-add: exp 1.02 ulp, expm1 1.49 ulp, log 0.9 ulp,
- * log1p 1.44 ulp, tanh 1.5 ulp, the normal distribution 0.65 ulp of 1 (tests/test_vmath.c).
+ * log1p 1.44 ulp, tanh 1.5 ulp, pow 0.6 ulp,
+ * sin and cos 1 ulp, the normal distribution 0.65 ulp of 1 (tests/test_vmath.c).
  * Coefficients are minimax fits, rounded to float. Double uses libm: it is for tests, not for speed. */
 #ifndef TP_VMATH_H
 #define TP_VMATH_H
@@ -123,6 +124,96 @@ TP_INLINE float tp__tanhf(float x)
     p = p * s - 0x1.55554ap-2f;
     const float small = p * s * x + x;
     return copysignf(a < 0.55f ? small : large, x);
+}
+
+TP_INLINE double tp__bits_double(uint64_t u)
+{
+    double d;
+    memcpy(&d, &u, sizeof d);
+    return d;
+}
+
+TP_INLINE uint64_t tp__double_bits(double d)
+{
+    uint64_t u;
+    memcpy(&u, &d, sizeof u);
+    return u;
+}
+
+/* sin and cos take |x| up to TP_TURNS only: callers compute larger x by libm, which they hardly ever do. */
+#define TP_TURNS 0x1p25f
+
+/* sin(x + first pi/2). x = n pi/2 + r with |r| <= pi/4, in double: pi/2 in two parts, of which the first
+ * has so few digits that n times it is exact, and n in the low bits of t. */
+TP_INLINE float tp__sine(float x, uint32_t first)
+{
+    const double d = (double)x, magic = 0x1.8p52;
+    const double t = d * 0x1.45f306dc9c883p-1 + magic, n = t - magic;
+    const float r = (float)((d - n * 0x1.921fb54p+0) - n * 0x1.10b4611a62633p-30), z = r * r;
+    const uint32_t quarter = (uint32_t)tp__double_bits(t) + first;
+    float p = 0x1.6dbe3p-19f; /* (sin(r) / r - 1) / r^2 */
+    p = p * z - 0x1.a013a8p-13f;
+    p = p * z + 0x1.11110ep-7f;
+    p = p * z - 0x1.555556p-3f;
+    float q = 0x1.9bd8ecp-16f; /* (cos(r) - 1 + r^2/2) / r^4 */
+    q = q * z - 0x1.6c12d4p-10f;
+    q = q * z + 0x1.555554p-5f;
+    const float odd = p * z * r + r, even = q * (z * z) - 0.5f * z + 1.0f;
+    const float v = quarter & 1u ? even : odd;
+    return quarter & 2u ? -v : v;
+}
+
+TP_INLINE float tp__sinf(float x)
+{
+    const float y = tp__sine(x, 0);
+    return x == 0.0f ? x : y;
+}
+
+TP_INLINE float tp__cosf(float x)
+{
+    return tp__sine(x, 1);
+}
+
+/* x^y = 2^(y log2 |x|) with C's signs and special values, in double: the logarithm needs the digits of the
+ * result and of its exponent. |x| = 2^k m with sqrt(1/2) <= m < sqrt(2); log2 m = s P(s^2) with
+ * s = (m - 1) / (m + 1). Integers of 64 bits become double through their low bits, as AVX2 has no
+ * conversion. */
+TP_INLINE float tp__powf(float x, float y)
+{
+    const uint64_t sqrt_half = 0x3fe6a09e667f3bcdu, one = 0x3ff0000000000000u;
+    const double a = fabs((double)x), e = (double)y;
+    const uint64_t u = tp__double_bits(a);
+    const uint64_t k = (u - sqrt_half + one) >> 52; /* the exponent + 1023 */
+    const double m = tp__bits_double(u - (k << 52) + one);
+    const double whole = tp__bits_double(k | 0x4330000000000000u) - (0x1p52 + 1023.0);
+    const double s = (m - 1.0) / (m + 1.0), z = s * s;
+    double p = 0x1.21b5261aae3dap-2;
+    p = p * z + 0x1.4795084da6141p-2;
+    p = p * z + 0x1.a61a30beb13cfp-2;
+    p = p * z + 0x1.2776c2909a8bap-1;
+    p = p * z + 0x1.ec709dc53f327p-1;
+    p = p * z + 0x1.71547652b824cp+1;
+    double log2a = s * p + whole;
+    log2a = a == 0.0 ? -(double)INFINITY : a > 0x1p200 ? (double)INFINITY : log2a;
+    double w = e * log2a;
+    w = w < -160.0 ? -160.0 : w; /* rounds to 0 */
+    w = w > 130.0 ? 130.0 : w;   /* overflows */
+    const double magic = 0x1.8p52, t = w + magic;
+    const double f = w - (t - magic);
+    double q = 0x1.41d32db2a0000p-13; /* 2^f */
+    q = q * f + 0x1.5f456b23a7000p-10;
+    q = q * f + 0x1.3b2dbbcb51800p-7;
+    q = q * f + 0x1.c6aed4b82b770p-5;
+    q = q * f + 0x1.ebfbdadc9ec1cp-3;
+    q = q * f + 0x1.62e430c7e9f0fp-1;
+    q = q * f + 0x1.0000000261590p+0;
+    float v = (float)tp__bits_double(tp__double_bits(q) + (tp__double_bits(t) << 52));
+    const float size = fabsf(y), half = 0.5f * size;
+    const int whole_y = floorf(size) == size, odd = whole_y & (floorf(half) != half);
+    v = (a == 1.0) & (size == INFINITY) ? 1.0f : v;
+    v = (x < 0.0f) & !whole_y & (x > -INFINITY) & (y == y) ? NAN : v;
+    v = odd & (int)(tp__float_bits(x) >> 31) ? -v : v;
+    return (y == 0.0f) | (x == 1.0f) ? 1.0f : v;
 }
 
 /* The density of the normal distribution at x, and in *below its integral up to x. Both derive from

@@ -1,0 +1,64 @@
+/* operands.h - shared by the ops whose operands broadcast into a common shape and may be numbers. */
+#ifndef TP_OPERANDS_H
+#define TP_OPERANDS_H
+
+#include "autograd/graph.h"
+#include "autograd/ops/op_inner.h"
+#include "tensor/geometry/elementwise.h"
+#include "tensor/geometry/meet.h"
+
+/* Applies an op of two operands. A number becomes an absent input and an attribute. */
+static inline tp_tensor tp__apply_two(tp_tape *T, const tp_op *op, tp_tensor a, tp_tensor b)
+{
+    tp_binary_attr k = { 0 };
+    tp_tensor x[] = { a, b };
+    for (int i = 0; i < 2; i++) {
+        if (!tp__is_number(x[i])) continue;
+        k.number = tp__number_of(x[i]);
+        k.numbers |= 1 << i;
+        x[i] = TP_NONE;
+    }
+    return tp_apply_n(T, op, &k, TP_TENSORS(x[0], x[1]), 1, NULL);
+}
+
+/* Describes y[0] by the common shape of the inputs; fails if they disagree on an axis. */
+static inline tp_code tp__broadcast_inputs(tp_infer *q, const char *const *names)
+{
+    const tp_view *x[TP_MEETING];
+    int64_t size[TP_MEETING];
+    char text[128] = "";
+    for (int i = 0; i < q->nx; i++) x[i] = &q->x[i];
+    const int last = tp__common_shape(&q->y[0], q->nx, x, size);
+    if (last < 0) return TP_OK;
+    for (int i = 0; i < q->nx; i++)
+        if (size[i] != 1)
+            tp__append(text, sizeof text, "%s%lld in %s", *text ? ", " : "", (long long)size[i],
+                       names[i]);
+    return tp_fail(
+        q, TP_E_SHAPE,
+        "along axis %d the sizes are %s: operands broadcast only if sizes are equal or 1", -last,
+        text);
+}
+
+/* The shape rule of two operands of one dtype, of which one may be a number: y[0] has their common shape
+ * and the dtype of the first tensor. */
+static inline tp_code tp__two_operands(tp_infer *q)
+{
+    static const char *const names[] = { "a", "b" };
+    const tp_binary_attr *k = q->attr;
+    if (k->numbers == 3)
+        return tp_fail(q, TP_E_VALUE,
+                       "both operands are numbers; make a tensor of one with tp_full");
+    for (int i = 0; i < 2; i++)
+        if (tp_absent(&q->x[i]) && !(k->numbers >> i & 1))
+            return tp_fail(q, TP_E_VALUE, "input %d: is missing (TP_NONE)", i);
+    const tp_view *const first = &q->x[tp_absent(&q->x[0])];
+    if (!k->numbers && q->x[0].dtype != q->x[1].dtype &&
+        !(tp_is_float(q->x[0].dtype) && tp_is_float(q->x[1].dtype))) /* checked by the tape */
+        return tp_fail(q, TP_E_DTYPE, "operands mix %s and %s; convert one with tp_cast",
+                       tp_dtype_name(q->x[0].dtype), tp_dtype_name(q->x[1].dtype));
+    q->y[0].dtype = first->dtype;
+    return tp__broadcast_inputs(q, names);
+}
+
+#endif
