@@ -213,6 +213,7 @@ template <class S> struct backward_data {
     float *product;        /* [B,H]: of h by the later step */
     float *carry;          /* [B,H]: of c, of GRU h past the gates */
     S *before;             /* [B,N,H]: h before each step */
+    S *inside;             /* with lengths, [B,N,C]: x, but 0 beyond them */
     float *sums;           /* [4H] */
     void *fold;
 };
@@ -294,6 +295,17 @@ template <class S> __global__ void __launch_bounds__(TP_THREADS) states_before(b
     }
 }
 
+/* x may hold NaN beyond the lengths, which a gradient of 0 would not cancel. */
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS)
+    copy_inside(sequences q, int64_t n, int64_t C, const S *x, S *to)
+{
+    TP_EACH (i, n) {
+        const int64_t row = tp_div(i, C), b = tp_div(row, q.N);
+        tp_put(to + i, row - b * q.N < q.length(b) ? tp_float(x[i]) : 0.0f);
+    }
+}
+
 /* db[k] = or += sums[k], or for k from `rest` on sums[k + shift]. */
 template <class To>
 __global__ void __launch_bounds__(TP_THREADS)
@@ -318,6 +330,7 @@ template <class S> static pieces backward_room(const tp_call *c, char *work, bac
     d->product = p.take<float>(z.B * z.H);
     d->carry = p.take<float>(z.B * z.H);
     d->before = p.take<S>(z.B * z.N * z.H);
+    d->inside = p.take<S>(tp_absent(&c->x[TP_RNN_LENGTHS]) ? 0 : c->x[0].numel);
     d->sums = p.take<float>(H4);
     d->fold = p.take<char>((int64_t)tp__fold_work(&dg, &sums, dg.dtype));
     return p;
@@ -399,6 +412,12 @@ template <class S> static tp_code whole_grads(const tp_call *c, const backward_d
     if (c->dx[TP_RNN_X].data) {
         code = input_grad(c, d, 0, together, c->add >> TP_RNN_X & 1u);
         if (code == TP_OK && !z.lstm) code = input_grad(c, d, 2, 1, true);
+    }
+    if (code == TP_OK && c->dx[TP_RNN_W_IH].data && !tp_absent(&c->x[TP_RNN_LENGTHS])) {
+        const int64_t n = c->x[0].numel;
+        code = tp_launch(c, copy_inside<S>, tp_grid(c, n), TP_THREADS, 0, d.q, n, z.C,
+                         static_cast<const S *>(x), d.inside);
+        x = d.inside;
     }
     if (code == TP_OK && c->dx[TP_RNN_W_IH].data) {
         code = weight_grad(c, d, TP_RNN_W_IH, 0, together, x);

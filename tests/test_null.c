@@ -50,6 +50,8 @@ static const char *init(int i, tp_params *P)
     case 28: tp_vit_lsla_init(P, NULL, "m", tp_vit_lsla_tiny(2)); return "vit_lsla";
     case 29: tp_convnet_init(P, NULL, "m", small); return "convnet";
     case 30: tp_net_load(P, NULL, NULL, true); return "net";
+    case 31: tp_lstm_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "lstm";
+    case 32: tp_gru_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "gru";
     default: return NULL;
     }
 }
@@ -95,6 +97,8 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 32: tp_vit_lsla_forward(T, NULL, x); return "vit_lsla";
     case 33: tp_convnet_forward(T, NULL, x); return "convnet";
     case 34: tp_net_forward(T, NULL, NULL, x); return "net";
+    case 35: tp_lstm_forward(T, NULL, x, NULL, TP_NONE); return "lstm";
+    case 36: tp_gru_forward(T, NULL, x, NULL, TP_NONE); return "gru";
     default: return NULL;
     }
 }

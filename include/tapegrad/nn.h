@@ -8,6 +8,7 @@
 #define TAPEGRAD_NN_H
 
 #include <tapegrad/base.h>
+#include <tapegrad/nn/recurrent.h>
 #include <tapegrad/ops.h>
 #include <tapegrad/params.h>
 
