@@ -6,16 +6,44 @@
 
 #include "autograd/graph.h"
 
-/* One application in progress. */
+/* One application in progress. Its lists have nx and ny items and are on the stack or, if there are
+ * many, in the arena: then the record takes over x and xv. */
 typedef struct frame {
     const tp_op *op;
     int nx, ny, visible;
-    tp_node *x[TP_MAX_INPUTS]; /* NULL: absent */
-    tp_view xv[TP_MAX_INPUTS], yv[TP_MAX_OUTPUTS];
-    tp_buf *ybuf[TP_MAX_OUTPUTS];
+    tp_tensor *in; /* the inputs, in the compute dtype */
+    tp_node **x;   /* NULL: absent */
+    tp_view *xv, *yv;
+    tp_buf **ybuf;
+    tp_tensor *y; /* the visible outputs */
     tp_buf *work;
     bool view;
 } frame;
+
+/* The lists of an op with few inputs and outputs. */
+typedef struct few {
+    tp_tensor in[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS];
+    tp_node *x[TP_MAX_INPUTS];
+    tp_view xv[TP_MAX_INPUTS], yv[TP_MAX_OUTPUTS];
+    tp_buf *ybuf[TP_MAX_OUTPUTS];
+} few;
+
+/* y: the caller's list of visible outputs, or NULL. False: out of memory. */
+static bool take_lists(tp_tape *T, frame *f, few *l, tp_tensor *y)
+{
+    f->in = tp__room(T, l->in, f->nx, sizeof *f->in);
+    f->x = tp__room(T, l->x, f->nx, sizeof *f->x);
+    f->xv = tp__room(T, l->xv, f->nx, sizeof *f->xv);
+    f->yv = tp__room(T, l->yv, f->ny, sizeof *f->yv);
+    f->ybuf = tp__room(T, l->ybuf, f->ny, sizeof *f->ybuf);
+    f->y = y ? y : tp__room(T, l->y, f->visible, sizeof *f->y);
+    if (!f->in || !f->x || !f->xv || !f->yv || !f->ybuf || !f->y) return false;
+    for (int i = 0; i < f->ny; i++) {
+        f->yv[i] = (tp_view){ .ndim = 0 };
+        f->ybuf[i] = NULL;
+    }
+    return true;
+}
 
 /* ---- errors that name the op ---- */
 
@@ -33,10 +61,11 @@ static void fail_rule(tp_tape *T, const tp_infer *q, const char *name)
 {
     char text[TP_TEXT] = "";
     tp__append(text, sizeof text, "%s: %s", name, T->rule.text);
-    for (int i = 0; i < q->nx; i++) {
+    for (int i = 0; i < q->nx && i < TP_MAX_INPUTS; i++) {
         tp__append(text, sizeof text, i == 0 ? "\n  inputs " : ", ");
         tp__print_view(text, sizeof text, &q->x[i]);
     }
+    if (q->nx > TP_MAX_INPUTS) tp__append(text, sizeof text, " and %d more", q->nx - TP_MAX_INPUTS);
     tp__fail(T, T->rule.code, "%s", text);
 }
 
@@ -63,7 +92,7 @@ static bool watch_input(tp_tape *T, const tp_op *op, int i, tp_node *n)
         }
         return true;
     }
-    if (!n->wants_grad || n->gen >= T->watch->born || (op->constant >> i & 1u)) return true;
+    if (!n->wants_grad || n->gen >= T->watch->born || (op->constant & tp__bit(i))) return true;
     tp__fail(T, TP_E_NOGRAD,
              "%s: input %d wants a gradient and reaches a checkpointed function from outside; pass "
              "it as an argument of tp_checkpoint_n, or tp_detach it",
@@ -71,10 +100,11 @@ static bool watch_input(tp_tape *T, const tp_op *op, int i, tp_node *n)
     return false;
 }
 
-static bool take_inputs(tp_tape *T, frame *f, const tp_tensor *x)
+static bool take_inputs(tp_tape *T, frame *f)
 {
+    const tp_tensor *x = f->in;
     for (int i = 0; i < f->nx; i++) {
-        if (!x[i].node && x[i].gen == 0 && (f->op->optional >> i & 1u)) {
+        if (!x[i].node && x[i].gen == 0 && (f->op->optional & tp__bit(i))) {
             f->x[i] = NULL;
             set_absent(&f->xv[i]);
             continue;
@@ -92,8 +122,9 @@ static bool take_inputs(tp_tape *T, frame *f, const tp_tensor *x)
 
 /* Ops of the matmul class read the tape's compute dtype: parameters through P's bf16 shadow,
  * tensors by a recorded cast. */
-static bool bring_to_compute(tp_tape *T, frame *f, tp_tensor *x)
+static bool bring_to_compute(tp_tape *T, frame *f)
 {
+    tp_tensor *x = f->in;
     for (int i = 0; i < f->nx; i++) {
         tp_node *n = f->x[i];
         if (!n || !tp_is_float(n->view.dtype) || n->view.dtype == T->compute) continue;
@@ -199,54 +230,68 @@ bool tp__push_rec(tp_tape *T, tp_rec *r)
 static bool any_wants_grad(const frame *f)
 {
     for (int i = 0; i < f->nx; i++)
-        if (f->x[i] && f->x[i]->wants_grad && !(f->op->constant >> i & 1u)) return true;
+        if (f->x[i] && f->x[i]->wants_grad && !(f->op->constant & tp__bit(i))) return true;
     return false;
 }
 
-static void *copy_of(tp_tape *T, const void *p, size_t bytes)
+/* Cuts a list from the memory at *at, filled with a copy of `from` unless NULL. */
+static void *cut(char **at, const void *from, size_t bytes)
 {
-    void *c = tp__arena(T, bytes ? bytes : 1);
-    if (c && bytes) memcpy(c, p, bytes);
-    return c;
+    void *p = *at;
+    if (from && bytes) memcpy(p, from, bytes);
+    *at += tp__arena_bytes(bytes);
+    return p;
+}
+
+/* A new record with its lists, in one piece of the arena. */
+static tp_rec *new_record(tp_tape *T, const frame *f, const tp_call *c)
+{
+    const bool many = f->nx > TP_MAX_INPUTS; /* x and xv are in the arena already */
+    const size_t nx = (size_t)f->nx, ny = (size_t)f->ny, nodes = nx * sizeof(tp_node *);
+    const size_t attr = c->attr ? f->op->attr_size : 0, views = nx * sizeof *f->xv;
+    const size_t bytes =
+        tp__arena_bytes(sizeof(tp_rec)) + tp__arena_bytes(attr) +
+        (many ? 0 : tp__arena_bytes(nodes) + tp__arena_bytes(views)) +
+        tp__arena_bytes(nx * sizeof(tp_buf *)) + tp__arena_bytes(nx * sizeof(uint64_t)) +
+        tp__arena_bytes(ny * sizeof *f->yv) + 2 * tp__arena_bytes(ny * sizeof(void *));
+    char *at = tp__arena(T, bytes);
+    if (!at) return NULL;
+    tp_rec *r = cut(&at, NULL, sizeof *r);
+    r->attr = cut(&at, c->attr, attr);
+    r->x = many ? f->x : cut(&at, f->x, nodes);
+    r->y = cut(&at, NULL, ny * sizeof *r->y);
+    r->xv = many ? f->xv : cut(&at, f->xv, views);
+    r->yv = cut(&at, f->yv, ny * sizeof *r->yv);
+    r->xbuf = cut(&at, NULL, nx * sizeof *r->xbuf);
+    r->ybuf = cut(&at, NULL, ny * sizeof *r->ybuf);
+    r->version = cut(&at, NULL, nx * sizeof *r->version);
+    return r;
 }
 
 /* Appends the record that backward reads. It owns references to the saved buffers only. */
 static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
 {
-    tp_rec *r = tp__arena(T, sizeof *r);
-    const size_t nx = (size_t)f->nx, ny = (size_t)f->ny;
+    tp_rec *r = new_record(T, f, c);
     if (!r) return false;
-    *r = (tp_rec){
-        .op = f->op,
-        .attr = copy_of(T, c->attr, c->attr ? f->op->attr_size : 0),
-        .rng = c->rng,
-        .real = c->real,
-        .train = c->train,
-        .passes = f->view && f->xv[0].numel == f->yv[0].numel ? 1 : passes,
-        .nx = f->nx,
-        .ny = f->ny,
-        .visible = f->visible,
-        .x = copy_of(T, f->x, nx * sizeof *f->x),
-        .y = tp__arena(T, ny * sizeof *r->y),
-        .xv = copy_of(T, f->xv, nx * sizeof *f->xv),
-        .yv = copy_of(T, f->yv, ny * sizeof *f->yv),
-        .xbuf = tp__arena(T, nx * sizeof *r->xbuf),
-        .ybuf = tp__arena(T, ny * sizeof *r->ybuf),
-        .version = tp__arena(T, nx * sizeof *r->version),
-    };
+    r->op = f->op;
+    r->rng = c->rng;
+    r->real = c->real;
+    r->train = c->train;
+    r->passes = f->view && f->xv[0].numel == f->yv[0].numel ? 1 : passes;
+    r->nx = f->nx;
+    r->ny = f->ny;
+    r->visible = f->visible;
     const uint32_t saves = T->saves_all ? UINT32_MAX : f->op->saves;
-    const bool whole =
-        r->attr && r->x && r->y && r->xv && r->yv && r->xbuf && r->ybuf && r->version;
-    if (!whole || !tp__push_rec(T, r)) return false;
+    if (!tp__push_rec(T, r)) return false;
     for (int i = 0; i < f->nx; i++) {
         if (f->x[i]) r->version[i] = tp__version(f->x[i]);
-        if (f->x[i] && (saves & TP_SAVE_X(i)))
+        if (f->x[i] && (saves & tp__bit(i)))
             r->xbuf[i] = tp__buf_ref(f->x[i]->buf);
         else
             r->xv[i].data = NULL;
     }
     for (int i = 0; i < f->ny; i++) {
-        if (saves & TP_SAVE_Y(i))
+        if (saves & tp__bit(i) << TP_MAX_INPUTS)
             r->ybuf[i] = tp__buf_ref(f->ybuf[i]);
         else
             r->yv[i].data = NULL;
@@ -255,14 +300,14 @@ static bool record(tp_tape *T, frame *f, const tp_call *c, uint32_t passes)
 }
 
 /* Creates the visible nodes, which take over their buffers; drops the hidden outputs. */
-static bool publish(tp_tape *T, frame *f, bool recorded, tp_tensor *y)
+static bool publish(tp_tape *T, frame *f, bool recorded)
 {
     tp_rec *r = recorded ? T->recs[T->nrecs - 1] : NULL;
     bool ok = true;
     for (int i = 0; i < f->visible; i++) {
-        y[i] = tp__wrap(T, f->ybuf[i], &f->yv[i]);
+        f->y[i] = tp__wrap(T, f->ybuf[i], &f->yv[i]);
         f->ybuf[i] = NULL;
-        tp_node *n = y[i].node;
+        tp_node *n = f->y[i].node;
         if (!n) {
             ok = false;
         } else if (r) {
@@ -324,50 +369,59 @@ static bool execute(tp_tape *T, frame *f, int64_t view_at, tp_call *c)
            (!T->check_finite || tp__check_results(T, f->op->name, f->nx, f->xv, f->visible, f->yv));
 }
 
-static void show(tp_tape *T, const frame *f, const void *attr, const tp_tensor *x,
-                 const tp_tensor *y)
+static void show(tp_tape *T, const frame *f, const void *attr)
 {
     const tp_observer observer = T->observer;
     const char *path = T->nscopes ? T->scopes[T->nscopes - 1].path : NULL;
-    const tp_seen s = { f->op, attr, path ? path : "", f->nx, f->visible, x, y };
+    const tp_seen s = { f->op, attr, path ? path : "", f->nx, f->visible, f->in, f->y };
     T->observer = NULL;
     observer(T->observer_env, T, &s);
     T->observer = observer;
 }
 
-tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, const tp_tensor *x,
-                     int ny, tp_tensor *y)
+/* Checks, infers, runs and records, once the lists have been taken. */
+static bool apply(tp_tape *T, frame *f, const void *attr)
 {
-    tp_tensor one[TP_MAX_OUTPUTS], in[TP_MAX_INPUTS];
-    if (!tp_ok(T)) return all_failed(ny, y);
-    T->ops++;
-    frame f = { .op = op, .nx = nx, .ny = op->ny < 0 ? ny : op->ny, .visible = ny };
-    if (nx < 0 || nx > TP_MAX_INPUTS || ny < 1 || f.ny > TP_MAX_OUTPUTS || ny > f.ny ||
-        (op->nx >= 0 && nx != op->nx)) {
-        tp__fail(T, TP_E_VALUE, "%s: called with %d inputs and %d outputs (at most %d each)",
-                 op->name, nx, ny, TP_MAX_INPUTS);
-        return all_failed(ny, y);
-    }
-    memcpy(in, x, (size_t)nx * sizeof *in);
-    if (!take_inputs(T, &f, in) || ((op->flags & TP_COMPUTES) && !bring_to_compute(T, &f, in)))
-        return all_failed(ny, y);
-
-    tp_infer q = { T, attr, nx, f.ny, f.xv, f.yv, T->train, -1, 0 };
+    if (!take_inputs(T, f) || ((f->op->flags & TP_COMPUTES) && !bring_to_compute(T, f)))
+        return false;
+    tp_infer q = { T, attr, f->nx, f->ny, f->xv, f->yv, T->train, -1, 0 };
     tp_call c = { .dev = T->dev,
                   .attr = attr,
                   .rng = { T->seed, T->offset },
                   .train = T->train,
-                  .nx = nx,
-                  .ny = f.ny,
-                  .x = f.xv,
-                  .y = f.yv,
+                  .nx = f->nx,
+                  .ny = f->ny,
+                  .x = f->xv,
+                  .y = f->yv,
                   .replay = T->replaying };
-    const bool wants = T->recording && any_wants_grad(&f);
-    const bool keep = wants && !(op->flags & TP_NOT_DIFFERENTIABLE);
-    bool ok = infer(T, &f, &q, &c.real) && check_gradient(T, &f, q.view_at, wants) &&
-              execute(T, &f, q.view_at, &c) && (!keep || record(T, &f, &c, q.passes)) &&
-              publish(T, &f, keep, y ? y : one);
-    drop_outputs(&f);
-    if (ok && T->observer && !T->replaying) show(T, &f, attr, in, y ? y : one);
-    return ok ? (y ? y : one)[0] : all_failed(ny, y);
+    const bool wants = T->recording && any_wants_grad(f);
+    const bool keep = wants && !(f->op->flags & TP_NOT_DIFFERENTIABLE);
+    const bool ok = infer(T, f, &q, &c.real) && check_gradient(T, f, q.view_at, wants) &&
+                    execute(T, f, q.view_at, &c) && (!keep || record(T, f, &c, q.passes)) &&
+                    publish(T, f, keep);
+    drop_outputs(f);
+    if (ok && T->observer && !T->replaying) show(T, f, attr);
+    return ok;
+}
+
+tp_tensor tp_apply_n(tp_tape *T, const tp_op *op, const void *attr, int nx, const tp_tensor *x,
+                     int ny, tp_tensor *y)
+{
+    few l;
+    if (!tp_ok(T)) return all_failed(ny, y);
+    T->ops++;
+    frame f = { .op = op, .nx = nx, .ny = op->ny < 0 ? ny : op->ny, .visible = ny };
+    if (nx < 0 || ny < 1 || ny > f.ny || (op->nx >= 0 && nx != op->nx)) {
+        tp__fail(T, TP_E_VALUE, "%s: called with %d inputs and %d outputs", op->name, nx, ny);
+        return all_failed(ny, y);
+    }
+    const tp_arena_mark mark = tp__arena_at(T);
+    const int64_t records = T->nrecs;
+    bool ok = take_lists(T, &f, &l, y);
+    if (ok && nx > 0) memcpy(f.in, x, (size_t)nx * sizeof *x);
+    ok = ok && apply(T, &f, attr);
+    const tp_tensor first = ok ? f.y[0] : TP_FAILED;
+    if (T->nrecs == records && (nx > TP_MAX_INPUTS || f.ny > TP_MAX_OUTPUTS))
+        tp__arena_back(T, mark);
+    return ok ? first : all_failed(ny, y);
 }

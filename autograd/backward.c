@@ -106,12 +106,18 @@ bool tp__add_grad(tp_tape *T, tp_node *n, tp_buf *g)
 
 /* ---- one record ---- */
 
-/* Where the gradients of a record's inputs go while its kernel runs. */
+/* Where the gradients of a record's inputs go while its kernel runs; lists of nx. */
 typedef struct sinks {
-    tp_view dx[TP_MAX_INPUTS];
-    tp_buf *temp[TP_MAX_INPUTS]; /* added to the gradient afterwards */
+    tp_view *dx;
+    tp_buf **temp; /* added to the gradient afterwards */
     uint32_t add;
 } sinks;
+
+/* The lists of a record with few inputs and outputs. */
+typedef struct few {
+    tp_view dx[TP_MAX_INPUTS], dy[TP_MAX_OUTPUTS];
+    tp_buf *temp[TP_MAX_INPUTS], *zeros[TP_MAX_OUTPUTS];
+} few;
 
 /* Is the node also an earlier input of the record, whose gradient this call writes already? */
 static bool claimed(const tp_rec *r, int i)
@@ -125,7 +131,7 @@ static bool claimed(const tp_rec *r, int i)
 static bool wants_grad(const tp_rec *r, int i)
 {
     const tp_node *n = r->x[i];
-    return n && n->wants_grad && tp_is_float(n->view.dtype) && !(r->op->constant >> i & 1u);
+    return n && n->wants_grad && tp_is_float(n->view.dtype) && !(r->op->constant & tp__bit(i));
 }
 
 static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
@@ -135,10 +141,12 @@ static bool open_sink(tp_tape *T, const tp_rec *r, int i, sinks *s)
     if (!n) return true;
     s->dx[i] = n->view;
     s->dx[i].data = NULL;
-    if (!wants_grad(r, i) || (r->passes >> i & 1u)) return true;
+    if (!wants_grad(r, i) || (r->passes & tp__bit(i))) return true;
     if (n->params && !grads_ready(T, n->params)) return false;
-    const bool has = has_grad(n), adds = (r->op->flags & TP_ACCUMULATES) && has && owns_grad(n);
-    if (!claimed(r, i) && (adds || (n->params && !has))) {
+    const bool flagged = i < TP_MAX_INPUTS - (r->nx > TP_MAX_INPUTS); /* has a bit of its own */
+    const bool has = has_grad(n);
+    const bool adds = (r->op->flags & TP_ACCUMULATES) && has && flagged && owns_grad(n);
+    if ((adds || (n->params && !has)) && !claimed(r, i)) {
         if (has) s->add |= 1u << i;
         s->dx[i].data = n->grad.data;
         return true;
@@ -160,7 +168,7 @@ static bool close_sinks(tp_tape *T, const tp_rec *r, sinks *s, bool ok)
                 ok = tp__add_grad(T, n, s->temp[i]);
             else
                 tp__buf_unref(s->temp[i]);
-        } else if (ok && (r->passes >> i & 1u) && wants_grad(r, i)) {
+        } else if (ok && (r->passes & tp__bit(i)) && wants_grad(r, i)) {
             ok = tp__add_grad(T, n, tp__buf_ref(r->y[0]->grad_buf));
         } else if (ok && n && s->dx[i].data) {
             if (n->params) n->has_grad = true;
@@ -211,9 +219,15 @@ static bool versions_match(tp_tape *T, const tp_rec *r)
     return true;
 }
 
-static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy)
+static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy, few *l)
 {
-    sinks s = { .add = 0 };
+    sinks s = { .dx = tp__room(T, l->dx, r->nx, sizeof *s.dx),
+                .temp = tp__room(T, l->temp, r->nx, sizeof *s.temp) };
+    if (!s.dx || !s.temp) return false;
+    for (int i = 0; i < r->nx; i++) {
+        s.dx[i].data = NULL;
+        s.temp[i] = NULL;
+    }
     bool ok = versions_match(T, r);
     for (int i = 0; ok && i < r->nx; i++) ok = open_sink(T, r, i, &s);
     tp_call c = { .dev = T->dev,
@@ -242,6 +256,21 @@ static bool run_record(tp_tape *T, tp_rec *r, const tp_view *dy)
              (!T->check_finite || tp__check_gradients(T, r, dy, s.dx));
     tp__buf_unref(scratch);
     return close_sinks(T, r, &s, ok);
+}
+
+/* Gathers the gradients of the outputs and computes those of the inputs. */
+static bool run_backward(tp_tape *T, tp_rec *r)
+{
+    few l;
+    const tp_arena_mark mark = tp__arena_at(T);
+    tp_view *dy = tp__room(T, l.dy, r->ny, sizeof *dy);
+    tp_buf **zeros = tp__room(T, l.zeros, r->ny, sizeof *zeros);
+    bool ok = dy && zeros;
+    for (int k = 0; ok && k < r->ny; k++) zeros[k] = NULL;
+    ok = ok && gather_dy(T, r, dy, zeros) && run_record(T, r, dy, &l);
+    for (int k = 0; zeros && k < r->ny; k++) tp__buf_unref(zeros[k]);
+    tp__arena_back(T, mark);
+    return ok;
 }
 
 static bool reached(const tp_rec *r)
@@ -275,10 +304,7 @@ static bool backward_record(tp_tape *T, tp_rec *r)
     if (r->replay) {
         ok = tp__replay_backward(T, r);
     } else {
-        tp_view dy[TP_MAX_OUTPUTS];
-        tp_buf *zeros[TP_MAX_OUTPUTS] = { NULL };
-        ok = gather_dy(T, r, dy, zeros) && run_record(T, r, dy);
-        for (int k = 0; k < r->ny; k++) tp__buf_unref(zeros[k]);
+        ok = run_backward(T, r);
     }
     release_output_grads(r);
     tp__rec_release(r);

@@ -18,7 +18,8 @@ static tp_tensor call(tp_tape *T, const tp_replay *p, int nx, const tp_tensor *x
 static tp_tensor first_run(tp_tape *T, tp_replay *p, int nx, const tp_tensor *x)
 {
     tp_watch w = { .outer = T->watch, .born = T->next_gen };
-    tp_tensor own[TP_MAX_INPUTS];
+    tp_tensor few[TP_MAX_INPUTS], *own = tp__room(T, few, nx, sizeof *own);
+    if (!own) return TP_FAILED;
     tp_enter(T, NULL);
     for (int i = 0; i < nx; i++) own[i] = tp_given(x[i]) ? tp_detach(T, x[i]) : TP_NONE;
     T->watch = &w;
@@ -78,10 +79,10 @@ static tp_tensor from_outside(tp_tape *T, const tp_node *result)
 
 static tp_tensor run(tp_tape *T, tp_replay p, int nx, const tp_tensor *x)
 {
-    tp_node *in[TP_MAX_INPUTS];
     if (T->err.code != TP_OK) return TP_FAILED;
-    if (nx < 0 || nx > TP_MAX_INPUTS)
-        return tp__fail(T, TP_E_VALUE, "tp_checkpoint: %d inputs, at most %d", nx, TP_MAX_INPUTS);
+    if (nx < 0) return tp__fail(T, TP_E_VALUE, "tp_checkpoint: %d inputs", nx);
+    tp_node *few[TP_MAX_INPUTS], **in = tp__room(T, few, nx, sizeof *in);
+    if (!in) return TP_FAILED;
     for (int i = 0; i < nx; i++) {
         in[i] = tp_given(x[i]) || x[i].gen ? tp__node(T, x[i], "tp_checkpoint: input") : NULL;
         if (T->err.code != TP_OK) return TP_FAILED;
@@ -187,7 +188,8 @@ static bool versions_match(tp_tape *T, const tp_rec *r)
 /* Runs the function again on new leaves that hold the saved data, then walks its records. */
 static bool replay(tp_tape *T, tp_rec *r, tp_node **leaf, const saved *s)
 {
-    tp_tensor x[TP_MAX_INPUTS];
+    tp_tensor few[TP_MAX_INPUTS], *x = tp__room(T, few, r->nx, sizeof *x);
+    if (!x) return false;
     for (int i = 0; i < r->nx; i++) {
         x[i] = TP_NONE;
         leaf[i] = NULL;
@@ -209,8 +211,10 @@ static bool replay(tp_tape *T, tp_rec *r, tp_node **leaf, const saved *s)
 
 bool tp__replay_backward(tp_tape *T, tp_rec *r)
 {
-    tp_node *leaf[TP_MAX_INPUTS] = { NULL };
     if (!versions_match(T, r)) return false;
+    tp_node *few[TP_MAX_INPUTS], **leaf = tp__room(T, few, r->nx, sizeof *leaf);
+    if (!leaf) return false;
+    for (int i = 0; i < r->nx; i++) leaf[i] = NULL;
     const saved s = enter_replay(T, r);
     bool ok = T->err.code == TP_OK && replay(T, r, leaf, &s);
     for (int i = 0; i < r->nx; i++) {

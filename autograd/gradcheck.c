@@ -19,6 +19,7 @@
 #include <tapegrad/device.h>
 #include <tapegrad/op.h>
 
+#include "autograd/gradcase.h"
 #include "autograd/graph.h"
 #include "tensor/rng.h"
 
@@ -89,15 +90,15 @@ typedef struct check {
     const tp_gradcase *k;
     bool train;
     int nx, ny;
-    tp_view x[TP_MAX_INPUTS];     /* in host memory; ndim -1: absent               */
-    double *grad[TP_MAX_INPUTS];  /* of the inputs in `wanted`                     */
-    double *other[TP_MAX_INPUTS]; /* the same, computed in another way             */
-    double *saved;                /* original values of the input being perturbed  */
-    double *above, *below;        /* the outputs at x + h d and x - h d            */
-    int64_t outputs;              /* their number                                  */
-    uint32_t wanted;
+    tp_view x[TP_CASE_INPUTS];     /* in host memory; ndim -1: absent               */
+    double *grad[TP_CASE_INPUTS];  /* of the inputs in `wanted`                     */
+    double *other[TP_CASE_INPUTS]; /* the same, computed in another way             */
+    double *saved;                 /* original values of the input being perturbed  */
+    double *above, *below;         /* the outputs at x + h d and x - h d            */
+    int64_t outputs;               /* their number                                  */
+    uint64_t wanted;
     uint32_t spoilt; /* TP_SAVE_X(i) or TP_SAVE_Y(i): overwritten before backward; 0: none */
-    void *blocks[3 * TP_MAX_INPUTS + 3]; /* all memory of the case */
+    void *blocks[3 * TP_CASE_INPUTS + 3]; /* all memory of the case */
     int nblocks;
     char *text;
     size_t size;
@@ -128,7 +129,7 @@ static void *array(check *c, int64_t n, size_t size)
 }
 
 /* Resets the tape and creates the inputs; bit i of wants: input i wants its gradient. */
-static void place(const check *c, uint32_t wants, tp_tensor *x)
+static void place(const check *c, uint64_t wants, tp_tensor *x)
 {
     tp_reset(c->T);
     for (int i = 0; i < c->nx; i++) {
@@ -156,7 +157,7 @@ static int apply(const check *c, const tp_tensor *x, tp_tensor *y)
 /* Writes the outputs at the current inputs to out, if given, and their number to c->outputs. */
 static bool evaluate(check *c, double *out)
 {
-    tp_tensor x[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS];
+    tp_tensor x[TP_CASE_INPUTS], y[TP_CASE_INPUTS];
     tp_record(c->T, false);
     place(c, 0, x);
     const int n = apply(c, x, y);
@@ -190,17 +191,17 @@ static void spoil_records(const check *c)
     for (int64_t k = 0; c->spoilt && k < c->T->nrecs; k++) {
         tp_rec *r = c->T->recs[k];
         for (int i = 0; r->op == c->op && i < r->nx; i++)
-            if (c->spoilt == TP_SAVE_X(i)) spoil(&r->xv[i], c->k->below[i]);
+            if (c->spoilt == tp__bit(i)) spoil(&r->xv[i], c->k->below[tp__case_like(c->k, i)]);
         for (int i = 0; r->op == c->op && i < r->ny; i++)
-            if (c->spoilt == TP_SAVE_Y(i)) spoil(&r->yv[i], 0);
+            if (c->spoilt == tp__bit(i) << TP_MAX_INPUTS) spoil(&r->yv[i], 0);
     }
 }
 
 /* Gradients of L with respect to the inputs in wants. The op is applied `times` times to the same
  * inputs, so that all contributions but the first are accumulated. */
-static bool backward(check *c, uint32_t wants, int times, double *const *grad)
+static bool backward(check *c, uint64_t wants, int times, double *const *grad)
 {
-    tp_tensor x[TP_MAX_INPUTS], y[2 * TP_MAX_OUTPUTS];
+    tp_tensor x[TP_CASE_INPUTS], y[2 * TP_CASE_INPUTS];
     int n = 0;
     place(c, wants, x);
     for (int t = 0; t < times; t++) n = apply(c, x, y + t * n);
@@ -277,7 +278,8 @@ static bool check_same(const check *c, int i, int times, const char *when)
 static uint32_t pieces(const check *c)
 {
     const int ny = c->op->ny < 0 ? c->ny : c->op->ny;
-    return ((1u << c->nx) - 1) * TP_SAVE_X(0) | ((1u << ny) - 1) * TP_SAVE_Y(0);
+    const uint32_t inputs = c->nx > 0 ? 2 * tp__bit(c->nx - 1) - 1 : 0;
+    return inputs | (2 * tp__bit(ny - 1) - 1) << TP_MAX_INPUTS;
 }
 
 /* Does a gradient change if that input or output is overwritten? False too if the tape fails. */
@@ -334,8 +336,7 @@ static bool check_gradients(check *c)
     }
     for (int i = 0; ok && i < c->nx; i++)
         if (c->wanted >> i & 1u)
-            ok = backward(c, 1u << i, 1, c->other) && check_same(c, i, 1, "wanted alone");
-    if (2 * c->ny > TP_MAX_INPUTS) return ok;
+            ok = backward(c, UINT64_C(1) << i, 1, c->other) && check_same(c, i, 1, "wanted alone");
     ok = ok && backward(c, c->wanted, 2, c->other);
     for (int i = 0; ok && i < c->nx; i++)
         if (c->wanted >> i & 1u) ok = check_same(c, i, 2, "of two applications");
@@ -352,7 +353,7 @@ static void fill_by_rule(const tp_gradcase *k, int i, tp_view *v)
         if (v->dtype == TP_U8)
             tp_st(v, e, w >> 31);
         else if (v->dtype == TP_I64)
-            tp_st(v, e, (double)((uint64_t)w * (uint64_t)k->below[i] >> 32));
+            tp_st(v, e, (double)((uint64_t)w * (uint64_t)k->below[tp__case_like(k, i)] >> 32));
         else
             tp_st(v, e, (w & 1 ? 1.0 : -1.0) * (0.05 + (double)tp__uniform(w)));
     }
@@ -361,29 +362,30 @@ static void fill_by_rule(const tp_gradcase *k, int i, tp_view *v)
 static bool make_input(check *c, int i)
 {
     const tp_gradcase *k = c->k;
-    if (k->in[i].ndim == 0) {
+    const int like = tp__case_like(k, i);
+    if (k->in[like].ndim == 0) {
         c->x[i] = (tp_view){ .ndim = -1 };
         return true;
     }
-    const tp_dtype dt = k->masks >> i & 1u ? TP_U8 : k->below[i] > 0 ? TP_I64 : TP_F64;
-    c->x[i] = tp__view(dt, &k->in[i], NULL);
+    const tp_dtype dt = k->masks & tp__bit(like) ? TP_U8 : k->below[like] > 0 ? TP_I64 : TP_F64;
+    c->x[i] = tp__view(dt, &k->in[like], NULL);
     c->x[i].data = array(c, c->x[i].numel, sizeof(double));
     c->grad[i] = array(c, c->x[i].numel, sizeof(double));
     c->other[i] = array(c, c->x[i].numel, sizeof(double));
     if (!c->x[i].data || !c->grad[i] || !c->other[i]) return fail(c, "out of memory");
     fill_by_rule(k, i, &c->x[i]);
     if (k->fill) k->fill(i, &c->x[i]);
-    if (dt == TP_F64 && !(c->op->constant >> i & 1u)) c->wanted |= 1u << i;
+    if (dt == TP_F64 && !(c->op->constant & tp__bit(i))) c->wanted |= UINT64_C(1) << i;
     return true;
 }
 
 static bool run_case(check *c)
 {
     int64_t most = 0;
-    c->nx = c->op->nx;
-    if (c->nx < 0) /* varies: up to the last one given */
-        for (c->nx = TP_MAX_INPUTS; c->nx > 0 && c->k->in[c->nx - 1].ndim == 0;) c->nx--;
+    c->nx = tp__case_inputs(c->op, c->k);
     c->ny = c->k->ny > 0 ? c->k->ny : 1;
+    if (c->k->nx > TP_CASE_INPUTS || c->ny > TP_CASE_INPUTS)
+        return fail(c, "a case has at most %d inputs and outputs", TP_CASE_INPUTS);
     for (int i = 0; i < c->nx; i++) {
         if (!make_input(c, i)) return false;
         if (!tp_absent(&c->x[i]) && c->x[i].numel > most) most = c->x[i].numel;

@@ -72,6 +72,11 @@ typedef struct tp_arena_chunk {
     /* data follows, 64-byte aligned */
 } tp_arena_chunk;
 
+typedef struct tp_arena_mark {
+    tp_arena_chunk *chunk;
+    size_t used;
+} tp_arena_mark;
+
 typedef struct tp_scope {
     const char *path;
     size_t first; /* index into open[] of the first tensor created inside */
@@ -185,6 +190,12 @@ struct tp_params {
 
 #define TP_FAILED ((tp_tensor){ NULL, 1 })
 
+/* The bit of input or output i in a mask; the last one stands for all further ones. */
+static inline uint32_t tp__bit(int i)
+{
+    return 1u << (i < TP_MAX_INPUTS ? i : TP_MAX_INPUTS - 1);
+}
+
 static inline tp_tensor tp__handle(const tp_node *n)
 {
     return n ? (tp_tensor){ (tp_node *)(uintptr_t)n, n->gen } : TP_FAILED;
@@ -212,6 +223,20 @@ tp_code tp__device_failed_at(tp_tape *T, const char *name, bool backward);
 tp_node *tp__node_take(tp_tape *T);        /* live, in no scope; NULL: tape failed         */
 tp_node *tp__node_new(tp_tape *T);         /* live, in the innermost scope; NULL: tape failed */
 void *tp__arena(tp_tape *T, size_t bytes); /* zeroed; NULL: tape failed */
+/* What a piece of that size takes. */
+static inline size_t tp__arena_bytes(size_t bytes)
+{
+    return (bytes + 15) / 16 * 16;
+}
+/* Everything taken from the arena since `mark` can be given back while no record needs it. */
+tp_arena_mark tp__arena_at(const tp_tape *T);
+void tp__arena_back(tp_tape *T, tp_arena_mark mark);
+/* Room for a list of n items of that size: `few`, which holds TP_MAX_INPUTS of them, or the arena.
+ * NULL: tape failed. */
+static inline void *tp__room(tp_tape *T, void *few, int n, size_t size)
+{
+    return n <= TP_MAX_INPUTS ? few : tp__arena(T, (size_t)n * size);
+}
 bool tp__nodes_push(tp_nodes *a, tp_node *n);
 tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what); /* NULL: tape failed with the text */
 void tp__release(tp_node *n, const char *where); /* where: the scope that was left, or NULL */

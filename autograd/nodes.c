@@ -105,7 +105,7 @@ void tp__rec_release(tp_rec *r)
 
 void *tp__arena(tp_tape *T, size_t bytes)
 {
-    bytes = (bytes + 15) / 16 * 16;
+    bytes = tp__arena_bytes(bytes);
     while (T->arena && T->arena->size - T->arena->used < bytes && T->arena->next) {
         T->arena = T->arena->next;
         T->arena->used = 0;
@@ -128,6 +128,17 @@ void *tp__arena(tp_tape *T, size_t bytes)
     T->arena->used += bytes;
     memset(p, 0, bytes);
     return p;
+}
+
+tp_arena_mark tp__arena_at(const tp_tape *T)
+{
+    return (tp_arena_mark){ T->arena, T->arena ? T->arena->used : 0 };
+}
+
+void tp__arena_back(tp_tape *T, tp_arena_mark mark)
+{
+    T->arena = mark.chunk ? mark.chunk : T->arena_first;
+    if (T->arena) T->arena->used = mark.used;
 }
 
 tp_buf *tp__alloc(tp_tape *T, size_t bytes, const char *what)

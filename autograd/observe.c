@@ -1,4 +1,6 @@
 /* observe.c - sets an observer, which apply.c calls after each op, and answers its queries. */
+#include <math.h>
+#include <stdlib.h>
 #include <tapegrad/observe.h>
 #include <tapegrad/tensor.h>
 
@@ -26,10 +28,16 @@ static tp_view view_of(tp_tensor x)
 
 double tp_seen_macs(const tp_seen *s)
 {
-    tp_view x[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS];
+    tp_view few[2 * TP_MAX_INPUTS], *x = few;
     if (!s->op->macs) return 0.0;
+    const size_t n = (size_t)s->nx + (size_t)s->ny;
+    if (n > sizeof few / sizeof *few) x = malloc(n * sizeof *x);
+    if (!x) return (double)NAN;
+    tp_view *y = x + s->nx;
     for (int i = 0; i < s->nx; i++) x[i] = view_of(s->x[i]);
     for (int i = 0; i < s->ny; i++) y[i] = view_of(s->y[i]);
     const tp_infer q = { .attr = s->attr, .nx = s->nx, .ny = s->ny, .x = x, .y = y, .view_at = -1 };
-    return s->op->macs(&q);
+    const double macs = s->op->macs(&q);
+    if (x != few) free(x);
+    return macs;
 }

@@ -13,8 +13,6 @@ typedef struct stand_in {
     bool in, out;
 } stand_in;
 
-#define MAX_STAND_INS (2 * (TP_MAX_INPUTS + TP_MAX_OUTPUTS))
-
 static void widen_data(float *to, const uint16_t *from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) to[i] = tp__from_bf16(from[i]);
@@ -48,12 +46,17 @@ static void copy_views(tp_view *to, const tp_view *from, int n)
     if (n > 0) memcpy(to, from, (size_t)n * sizeof *to);
 }
 
-/* Runs a CPU kernel in f32 on a call with bf16 views; results are rounded to nearest even. */
-static tp_code run_widened(tp_tape *T, const tp_call *c, tp_kernel k, bool backward,
-                           const char *name)
+/* The lists of a call, and a stand-in for each view. */
+typedef struct copies {
+    tp_view *x, *y, *dy, *dx;
+    stand_in *s;
+} copies;
+
+static tp_code run_in(tp_tape *T, const tp_call *c, tp_kernel k, bool backward, const char *name,
+                      const copies *l)
 {
-    tp_view x[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS], dy[TP_MAX_OUTPUTS], dx[TP_MAX_INPUTS];
-    stand_in s[MAX_STAND_INS];
+    tp_view *x = l->x, *y = l->y, *dy = l->dy, *dx = l->dx;
+    stand_in *s = l->s;
     int n = 0;
     tp_call w = *c;
     copy_views(x, c->x, c->nx);
@@ -76,6 +79,24 @@ static tp_code run_widened(tp_tape *T, const tp_call *c, tp_kernel k, bool backw
             round_data(s[i].original, s[i].view->data, s[i].view->numel);
         tp__buf_unref(s[i].buf);
     }
+    return code;
+}
+
+/* Runs a CPU kernel in f32 on a call with bf16 views; results are rounded to nearest even. */
+static tp_code run_widened(tp_tape *T, const tp_call *c, tp_kernel k, bool backward,
+                           const char *name)
+{
+    tp_view x[TP_MAX_INPUTS], y[TP_MAX_OUTPUTS], dy[TP_MAX_OUTPUTS], dx[TP_MAX_INPUTS];
+    stand_in s[2 * (TP_MAX_INPUTS + TP_MAX_OUTPUTS)];
+    const tp_arena_mark mark = tp__arena_at(T);
+    const int most = c->nx > c->ny ? c->nx : c->ny;
+    if (most <= TP_MAX_INPUTS) return run_in(T, c, k, backward, name, &(copies){ x, y, dy, dx, s });
+    const size_t n = (size_t)most, bytes = n * sizeof *x;
+    const copies l = { tp__arena(T, bytes), tp__arena(T, bytes), tp__arena(T, bytes),
+                       tp__arena(T, bytes), tp__arena(T, 4 * n * sizeof *s) };
+    const bool ok = l.x && l.y && l.dy && l.dx && l.s;
+    const tp_code code = ok ? run_in(T, c, k, backward, name, &l) : T->err.code;
+    tp__arena_back(T, mark);
     return code;
 }
 

@@ -4,6 +4,8 @@
  * rows, each assembled from parts: pieces of rows of other tensors, or a constant. A slice has one
  * part, a pad three, a roll two, and a concat one for each input.
  *
+ * More than FEW parts are moved a word for each thread, which then pays a bisection, too.
+ *
  * A thread writes 16 bytes. It reads them as one word where all pieces are made of such words, else
  * as several narrower ones, so odd sizes cost loads from cache rather than memory. Each element is
  * read and written once, with one division for 16 bytes: bound by memory. */
@@ -17,11 +19,13 @@ struct piece {
     int64_t end, step, at;
 };
 
+enum { FEW = 16 }; /* parts that a launch takes one by one */
+
 /* Sizes are in elements, later in words. */
 struct rows {
     int64_t count, columns;
     int parts;
-    piece part[TP_MAX_INPUTS];
+    piece part[FEW];
 };
 
 struct plan {
@@ -166,10 +170,88 @@ static tp_code surround(const tp_call *c, const frame &f, const tp_view *large,
     return write_rows(c, large, r, value);
 }
 
+/* ---- many parts ---- */
+
+/* Some of the parts of one tensor, as many as fit the arguments of a launch. */
+enum { BATCH = 192 };
+
+/* Columns begin .. end of the rows of the whole, where `begin` is the previous part's end. */
+struct slot {
+    void *data; /* NULL: not wanted */
+    int64_t end;
+};
+
+/* Columns from, from + 1, ... of a whole of `width` columns; sizes in words. */
+struct batch {
+    tp_divisor columns;
+    int64_t from, width;
+    void *whole;
+    int parts;
+    slot part[BATCH];
+};
+
+/* A thread moves one word, whose part it finds by bisection. */
+template <class W, bool JOIN>
+__global__ void __launch_bounds__(TP_THREADS) move_parts(batch b, int64_t n)
+{
+    TP_EACH (i, n) {
+        const int64_t row = tp_over(b.columns, i), column = i - row * b.columns.d;
+        int k = 0, last = b.parts - 1; /* the first part that ends beyond the column */
+        while (k < last) {
+            const int middle = (k + last) / 2;
+            if (column < b.part[middle].end)
+                last = middle;
+            else
+                k = middle + 1;
+        }
+        W *small = static_cast<W *>(b.part[k].data);
+        W *large = static_cast<W *>(b.whole) + row * b.width + b.from + column;
+        if (!small) continue;
+        const int64_t begin = k > 0 ? b.part[k - 1].end : 0;
+        small += row * (b.part[k].end - begin) + column - begin;
+        if (JOIN)
+            *large = *small;
+        else
+            *small = *large;
+    }
+}
+
+/* Joins the parts, or splits the whole, in a launch for each BATCH of them. */
+template <bool JOIN>
+static tp_code move_all(const tp_call *c, const frame &f, const tp_view *whole,
+                        const tp_view *parts, int n)
+{
+    const int64_t size = (int64_t)tp_dtype_size(whole->dtype), outer = f.outer;
+    int bytes = tp_widest(whole->numel / outer * size, (uintptr_t)whole->data);
+    for (int i = 0; i < n; i++)
+        bytes = tp_widest(bytes, (uintptr_t)parts[i].data, parts[i].numel / outer * size);
+    return tp_with_word(bytes, [&](auto w) {
+        typedef decltype(w) W;
+        batch b = {};
+        tp_code code = TP_OK;
+        b.width = whole->numel / outer * size / bytes;
+        b.whole = whole->data;
+        for (int i = 0; i < n && code == TP_OK; b.from += b.columns.d) {
+            int64_t end = 0;
+            for (b.parts = 0; b.parts < BATCH && i < n; i++) {
+                if (parts[i].numel == 0) continue;
+                end += parts[i].numel / outer * size / bytes;
+                b.part[b.parts++] = { parts[i].data, end };
+            }
+            b.columns = tp_by(end);
+            code = tp_launch(c, move_parts<W, JOIN>, tp_grid(c, outer * end), TP_THREADS, 0, b,
+                             outer * end);
+        }
+        return code;
+    });
+}
+
 /* whole = the concatenation of the parts. */
 static tp_code join(const tp_call *c, const tp_view *whole, const tp_view *parts, int n)
 {
     const frame f = frame_of(whole, static_cast<const tp_axis_attr *>(c->attr)->axis);
+    if (whole->numel == 0) return TP_OK;
+    if (n > FEW) return move_all<true>(c, f, whole, parts, n);
     rows r = { f.outer, 0, 0, {} };
     for (int i = 0; i < n; i++) append(f, &r, &parts[i], 0, width(f, &parts[i]));
     return write_rows(c, whole, r, 0.0);
@@ -181,7 +263,9 @@ static tp_code cut_all(const tp_call *c, const tp_view *whole, const tp_view *pa
     const frame f = frame_of(whole, static_cast<const tp_axis_attr *>(c->attr)->axis);
     tp_code code = TP_OK;
     int64_t at = 0;
-    for (int i = 0; i < n && code == TP_OK && whole->numel; i++) {
+    if (whole->numel == 0) return TP_OK;
+    if (n > FEW) return move_all<false>(c, f, whole, parts, n);
+    for (int i = 0; i < n && code == TP_OK; i++) {
         if (parts[i].data) code = cut(c, f, whole, &parts[i], at);
         at += width(f, &parts[i]) / f.inner;
     }

@@ -13,6 +13,8 @@
 #include <tapegrad/op.h>
 #include <tapegrad/tapegrad.h>
 
+#include "autograd/gradcase.h"
+#include "autograd/graph.h"
 #include "support_device.h"
 #include "support_values.h"
 #include "tensor/bf16.h"
@@ -38,26 +40,19 @@ typedef struct answer {
     char why[2048];
 } answer;
 
-static int inputs_of(const tp_op *op, const tp_gradcase *k)
-{
-    int n = op->nx;
-    if (n < 0)
-        for (n = TP_MAX_INPUTS; n > 0 && k->in[n - 1].ndim == 0;) n--;
-    return n;
-}
-
 /* Input i in f64 (or as integers), exact in bf16, so that all devices see the same numbers. */
 static tp_view host_input(const tp_gradcase *k, int i)
 {
-    const tp_dtype dt = k->masks >> i & 1u ? TP_U8 : k->below[i] > 0 ? TP_I64 : TP_F64;
-    tp_view v = tp__view(dt, &k->in[i], NULL);
+    const int like = tp__case_like(k, i);
+    const tp_dtype dt = k->masks >> like & 1u ? TP_U8 : k->below[like] > 0 ? TP_I64 : TP_F64;
+    tp_view v = tp__view(dt, &k->in[like], NULL);
     v.data = calloc((size_t)v.numel + 1, sizeof(double));
     for (int64_t e = 0; e < v.numel; e++) {
         const uint32_t w = tp__word(7, (uint64_t)i + 100, (uint64_t)e);
         if (dt == TP_U8)
             tp_st(&v, e, w >> 31);
         else if (dt == TP_I64)
-            tp_st(&v, e, (double)((uint64_t)w * (uint64_t)k->below[i] >> 32));
+            tp_st(&v, e, (double)((uint64_t)w * (uint64_t)k->below[like] >> 32));
         else
             tp_st(&v, e, (w & 1 ? 1.0 : -1.0) * (0.05 + (double)tp__uniform(w)));
     }
@@ -108,8 +103,8 @@ static bool mixes(const tp_op *op)
 /* Is input i an f32 parameter? With bf16 data, the statistics of batchnorm always are. */
 static bool is_parameter(const tp_op *op, const tp_gradcase *k, int i, tp_dtype dt, bool mixed)
 {
-    const bool statistics = strcmp(op->name, "batchnorm") == 0 && op->constant >> i & 1u;
-    return dt == TP_BF16 && k->below[i] == 0 && (statistics || (mixed && i > 0));
+    const bool statistics = strcmp(op->name, "batchnorm") == 0 && op->constant & tp__bit(i);
+    return dt == TP_BF16 && k->below[tp__case_like(k, i)] == 0 && (statistics || (mixed && i > 0));
 }
 
 static tp_tensor parameter(tp_params *P, const tp_op *op, const tp_gradcase *k, int i)
@@ -138,11 +133,12 @@ static tp_tensor piece(tp_tape *T, const tp_view *v, tp_dtype dt, tp_shape shape
 static tp_tensor input(tp_tape *T, const tp_op *op, const tp_gradcase *k, int i, trial t)
 {
     tp_view v = host_input(k, i);
-    const bool constant = op->constant >> i & 1u;
-    const tp_tensor x = t.twice && !constant ? piece(T, &v, t.dt, k->in[i])
-                        : v.dtype != TP_F64  ? tp_from(T, v.dtype, k->in[i], v.data)
-                        : constant           ? values_constant(T, t.dt, k->in[i], v.data)
-                                             : values_input(T, t.dt, k->in[i], v.data);
+    const tp_shape shape = tp__view_shape(&v);
+    const bool constant = op->constant & tp__bit(i);
+    const tp_tensor x = t.twice && !constant ? piece(T, &v, t.dt, shape)
+                        : v.dtype != TP_F64  ? tp_from(T, v.dtype, shape, v.data)
+                        : constant           ? values_constant(T, t.dt, shape, v.data)
+                                             : values_input(T, t.dt, shape, v.data);
     free(v.data);
     return x;
 }
@@ -159,8 +155,8 @@ static tp_tensor loss_of(tp_tape *T, const tp_op *op, const tp_gradcase *k, cons
                          answer *a)
 {
     const int ny = k->ny > 0 ? k->ny : 1;
-    tp_tensor y[TP_MAX_OUTPUTS], loss = TP_NONE;
-    tp_apply_n(T, op, k->attr, inputs_of(op, k), x, ny, y);
+    tp_tensor y[TP_CASE_INPUTS], loss = TP_NONE;
+    tp_apply_n(T, op, k->attr, tp__case_inputs(op, k), x, ny, y);
     for (int i = 0; a && i < ny && tp_ok(T); i++) take(a, T, y[i]);
     for (int i = 0; i < ny && tp_ok(T) && !(op->flags & TP_NOT_DIFFERENTIABLE); i++) {
         if (!tp_is_float(tp_dtype_of(y[i]))) continue;
@@ -173,25 +169,26 @@ static tp_tensor loss_of(tp_tape *T, const tp_op *op, const tp_gradcase *k, cons
 static void apply(tp_tape *T, tp_params *P, const tp_op *op, const tp_gradcase *k, trial t,
                   answer *a)
 {
-    const int nx = inputs_of(op, k);
-    tp_tensor x[TP_MAX_INPUTS] = { TP_NONE };
+    const int nx = tp__case_inputs(op, k);
+    tp_tensor x[TP_CASE_INPUTS] = { TP_NONE };
     for (int i = 0; i < nx; i++) /* all are declared before the first is used */
-        x[i] = k->in[i].ndim > 0 && is_parameter(op, k, i, t.dt, t.mixed) ? parameter(P, op, k, i)
-                                                                          : TP_NONE;
+        x[i] = k->in[tp__case_like(k, i)].ndim > 0 && is_parameter(op, k, i, t.dt, t.mixed)
+                   ? parameter(P, op, k, i)
+                   : TP_NONE;
     for (int i = 0; i < nx; i++) {
         if (tp_given(x[i]))
             set_parameter(P, k, i, x[i]);
-        else if (k->in[i].ndim > 0)
+        else if (k->in[tp__case_like(k, i)].ndim > 0)
             x[i] = input(T, op, k, i, t);
     }
     tp_tensor loss = loss_of(T, op, k, x, a);
     if (t.twice) loss = tp_add(T, loss, loss_of(T, op, k, x, NULL));
     for (int i = 0; i < nx && tp_ok(T); i++) /* batchnorm updates its statistics */
-        if (tp_given(x[i]) && op->constant >> i & 1u) take(a, T, x[i]);
+        if (tp_given(x[i]) && op->constant & tp__bit(i)) take(a, T, x[i]);
     if (op->flags & TP_NOT_DIFFERENTIABLE) return;
     tp_backward(T, loss);
     for (int i = 0; i < nx && tp_ok(T); i++)
-        if (tp_given(x[i]) && tp_is_float(tp_dtype_of(x[i])) && !(op->constant >> i & 1u))
+        if (tp_given(x[i]) && tp_is_float(tp_dtype_of(x[i])) && !(op->constant & tp__bit(i)))
             take(a, T, tp_grad(T, x[i]));
 }
 

@@ -39,7 +39,8 @@ static tp_code concat_shape(tp_infer *q)
                                "sizes of axis %d of inputs 0 "
                                "and %d are %lld and %lld",
                                k, i, (long long)x[0].dim[k], (long long)x[i].dim[k]);
-        q->y[0].dim[axis] += x[i].dim[axis];
+        if (__builtin_add_overflow(q->y[0].dim[axis], x[i].dim[axis], &q->y[0].dim[axis]))
+            return tp_fail(q, TP_E_SHAPE, "the joined axis is too long");
     }
     return TP_OK;
 }
@@ -90,6 +91,9 @@ static const tp_gradcase concat_cases[] = {
     { "whole packs", .in = { { 2, { 3, 8 } }, { 2, { 3, 24 } } }, .attr = &(tp_axis_attr){ 1 } },
     { "pieces of packs", .in = { { 2, { 3, 11 } }, { 2, { 3, 1 } }, { 2, { 3, 21 } } },
       .attr = &(tp_axis_attr){ 1 } },
+    { "forty tensors", .in = { { 2, { 2, 3 } }, { 2, { 2, 0 } }, { 2, { 2, 1 } } }, .nx = 40,
+      .attr = &(tp_axis_attr){ 1 } },
+    { "forty rows", .in = { { 2, { 1, 2 } } }, .nx = 40, .attr = &(tp_axis_attr){ 0 } },
     { 0 },
 };
 
@@ -100,6 +104,7 @@ static const tp_gradcase stack_cases[] = {
     { "between", .in = { { 2, { 4, 3 } }, { 2, { 4, 3 } } }, .attr = &(tp_axis_attr){ 1 } },
     { "pieces of packs", .in = { { 2, { 2, 13 } }, { 2, { 2, 13 } } },
       .attr = &(tp_axis_attr){ 1 } },
+    { "seventeen tensors", .in = { { 2, { 2, 2 } } }, .nx = 17, .attr = &(tp_axis_attr){ -1 } },
     { 0 },
 };
 
@@ -109,6 +114,7 @@ static const tp_gradcase split_cases[] = {
     { "one part", .in = { { 2, { 3, 2 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 1 },
     { "whole packs", .in = { { 2, { 3, 16 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 2 },
     { "pieces of packs", .in = { { 2, { 3, 33 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 3 },
+    { "seventeen parts", .in = { { 2, { 2, 34 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 17 },
     { 0 },
 };
 

@@ -11,6 +11,8 @@
 extern "C" {
 #endif
 
+/* Inputs and outputs that masks tell apart (TP_SAVE_X, tp_op.optional, ...). An op whose nx or ny
+ * is -1 may have more: bit 15 then stands for the sixteenth and all after it. */
 #define TP_MAX_INPUTS  16
 #define TP_MAX_OUTPUTS 16
 
@@ -47,7 +49,8 @@ typedef struct tp_call {
     tp_view *y;        /* outputs; visible ones first, then hidden ones                */
     const tp_view *dy; /* backward: gradients of the outputs, [ny]                     */
     tp_view *dx;       /* backward: to be written, [nx]                                */
-    uint32_t add;      /* backward: bit i = add to dx[i] (TP_ACCUMULATES only)         */
+    uint32_t add;      /* backward: bit i = add to dx[i] (TP_ACCUMULATES only); never to dx[15]
+                          and later ones of more than 16                                */
     void *work;        /* scratch of the size that work() returned, 64-byte aligned       */
     bool replay;       /* recomputed by tp_checkpoint: no side effects (batch statistics) */
     char *why;         /* room for TP_WHY bytes: a failing kernel may give its reason     */
@@ -91,6 +94,8 @@ typedef struct tp_gradcase {
     const void *attr;
     int64_t below[TP_MAX_INPUTS];    /* > 0: input i is TP_I64, in [0, below)           */
     uint32_t masks;                  /* bit i: input i is TP_U8, 0 or 1                 */
+    int nx;                          /* ops with nx -1: inputs; those after the last one given in
+                                        `in` are like it. 0: as many as are given       */
     int ny;                          /* visible outputs; 0: one                         */
     void (*fill)(int i, tp_view *x); /* may replace the values that the rules above gave x */
 } tp_gradcase;

@@ -176,20 +176,93 @@ static tp_code pad_bwd(const tp_call *c)
 
 /* ---- concat, stack and split: the parts of one tensor, one after the other ---- */
 
-/* Copies from the whole to its parts, or from the parts to the whole; parts without data are
+/* The whole as a matrix of `outer` rows of `width` elements, cut into blocks of rows and pieces of
+ * rows. Each part has some of the columns. */
+typedef struct joint {
+    char *whole;
+    const tp_view *part;
+    int parts, axis, ndim; /* of the whole; the parts of a stack lack the axis */
+    int64_t outer, inner, width, size;
+    int64_t rows, columns, pieces; /* of a block, of a piece; pieces of a row */
+    bool join;
+} joint;
+
+/* Rows of a fixed, small number of bytes. */
+#define COPY_ROWS(bytes)                                                                           \
+    case bytes:                                                                                    \
+        for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_step, from + r * from_step, bytes);  \
+        break
+
+static void copy_rows(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t rows,
+                      int64_t n)
+{
+    switch (n) {
+        COPY_ROWS(1);
+        COPY_ROWS(4);
+        COPY_ROWS(8);
+        COPY_ROWS(16);
+        COPY_ROWS(32);
+    default:
+        for (int64_t r = 0; r < rows; r++)
+            memcpy(to + r * to_step, from + r * from_step, (size_t)n);
+    }
+}
+
+/* Moves columns [begin, end) of `rows` rows of the whole from `row` on. */
+static void move_parts(const joint *j, int64_t row, int64_t rows, int64_t begin, int64_t end)
+{
+    int64_t at = 0;
+    for (int i = 0; i < j->parts && at < end; i++) {
+        const tp_view *p = &j->part[i];
+        const int64_t width = j->inner * (p->ndim == j->ndim ? p->dim[j->axis] : 1);
+        const int64_t from = begin > at ? begin - at : 0;
+        const int64_t n = (end - at < width ? end - at : width) - from;
+        if (n > 0 && p->data) {
+            char *small = (char *)p->data + (row * width + from) * j->size;
+            char *large = j->whole + (row * j->width + at + from) * j->size;
+            const int64_t step = width * j->size, large_step = j->width * j->size;
+            if (j->join)
+                copy_rows(large, large_step, small, step, rows, n * j->size);
+            else
+                copy_rows(small, step, large, large_step, rows, n * j->size);
+        }
+        at += width;
+    }
+}
+
+static void move_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const joint *j = ctx;
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        const int64_t row = t / j->pieces * j->rows, at = t % j->pieces * j->columns;
+        move_parts(j, row, j->outer - row < j->rows ? j->outer - row : j->rows, at,
+                   j->width - at < j->columns ? j->width : at + j->columns);
+    }
+}
+
+/* Copies from the parts to the whole, or from the whole to its parts; parts without data are
  * skipped. */
 static tp_code parts(const tp_call *c, const tp_view *whole, const tp_view *part, int n, bool join)
 {
     const tp_axis_attr *a = c->attr;
-    int64_t dim, at = 0;
+    int64_t dim;
+    if (whole->numel == 0) return TP_OK;
     const frame f = frame_of(c, whole, a->axis, &dim);
-    for (int i = 0; i < n; at += extent(&f, &part[i]), i++) {
-        if (!part[i].data) continue;
-        if (join)
-            place(&f, whole, &part[i], at, false);
-        else
-            cut(&f, whole, &part[i], at);
-    }
+    joint j = { .whole = whole->data,
+                .part = part,
+                .parts = n,
+                .axis = tp__axis(whole->ndim, a->axis),
+                .ndim = whole->ndim,
+                .outer = f.outer,
+                .inner = f.inner,
+                .width = dim * f.inner,
+                .size = (int64_t)tp_dtype_size(f.dtype),
+                .join = join };
+    j.columns = j.width < GRAIN ? j.width : GRAIN;
+    j.pieces = (j.width + j.columns - 1) / j.columns;
+    j.rows = (GRAIN + j.columns - 1) / j.columns;
+    tp__parallel(c->dev, (j.outer + j.rows - 1) / j.rows * j.pieces, 1, move_tasks, &j);
     return TP_OK;
 }
 

@@ -16,7 +16,7 @@ TP_API tp_tensor tp_permute(tp_tape *T, tp_tensor x,
 /* Indices start .. start+count-1 of an axis. A view if all axes before it have size 1. */
 TP_API tp_tensor tp_slice(tp_tape *T, tp_tensor x, int axis, int64_t start, int64_t count);
 
-/* tp_concat(T, axis, a, b, ...): up to TP_MAX_INPUTS tensors whose shapes differ only in that axis. */
+/* tp_concat(T, axis, a, b, ...): any number of tensors, whose shapes differ only in that axis. */
 TP_API tp_tensor tp_concat_n(tp_tape *T, int axis, int n, const tp_tensor *x);
 
 /* Splits x into n equal parts along axis and writes them to y[0..n). */
