@@ -5,9 +5,9 @@
  * cuBLASLt adds the bias in the product, and sums db in that of dW. Where it cannot, or where db is
  * added to an existing gradient, separate passes do. Activations are separate passes too: 6 bytes
  * per element of Y in bf16 (5 for ReLU) in each direction, few compared with the product's 2 K
- * operations. The hidden output is, as on the CPU, act'(Z) for the GELUs and one byte per element
+ * operations. The hidden output is, as on the CPU, act'(Z) for the GELUs and SiLU, and one byte per element
  * (Z > 0) for ReLU. */
-#include "cuda/kit/activation.cuh"
+#include "cuda/kit/dense.cuh"
 #include "cuda/kit/fold.cuh"
 #include "cuda/kit/map.cuh"
 #include "tensor/geometry/linalg.h"
@@ -15,13 +15,6 @@
 static tp_act act_of(const tp_call *c)
 {
     return static_cast<const tp__linear_attr *>(c->attr)->act;
-}
-
-template <class S>
-__global__ void __launch_bounds__(TP_THREADS)
-    bias_kernel(int64_t numel, int64_t n, const S *b, S *z)
-{
-    TP_EACH (i, numel) tp_put(z + i, tp_float(z[i]) + tp_float(b[i - tp_div(i, n) * n]));
 }
 
 template <class S>
@@ -33,15 +26,6 @@ __global__ void __launch_bounds__(TP_THREADS) relu_kernel(int64_t n, S *y, uint8
         tp_put(y + i, tp_relu_f(z));
     }
 }
-
-struct gelu {
-    static __device__ float value(float z) { return tp_gelu_f(z); }
-    static __device__ float slope(float z) { return tp_gelu_slope(z); }
-};
-struct quick_gelu {
-    static __device__ float value(float z) { return tp_quick_gelu_f(z); }
-    static __device__ float slope(float z) { return tp_quick_gelu_slope(z); }
-};
 
 /* Writes act(Z) to y and act'(Z) over z, N elements. */
 template <class F, int N, class S> static __device__ inline void gelu_pack(S *z, S *y)
@@ -79,19 +63,6 @@ static int64_t rows_of(const tp_call *c)
     return N > 0 ? c->y[0].numel / N : K > 0 ? c->x[0].numel / K : 0;
 }
 
-/* A product of dense row-major matrices. */
-static tp_cuda_gemm gemm(tp_dtype type, int64_t m, int64_t n, int64_t k)
-{
-    tp_cuda_gemm g = {};
-    g.m = m;
-    g.n = n;
-    g.k = k;
-    g.type = g.type_c = type;
-    g.ldc = n;
-    g.batch = 1;
-    return g;
-}
-
 template <class S> static tp_code activate(const tp_call *c, S *z, S *y)
 {
     const int64_t n = c->y[0].numel;
@@ -99,8 +70,9 @@ template <class S> static tp_code activate(const tp_call *c, S *z, S *y)
     case TP_ACT_RELU:
         return tp_launch(c, relu_kernel<S>, tp_grid(c, n), TP_THREADS, 0, n, y,
                          tp_out<uint8_t>(&c->y[1]));
-    case TP_ACT_GELU: return run_gelu<gelu>(c, z, y);
-    case TP_ACT_QUICK_GELU: return run_gelu<quick_gelu>(c, z, y);
+    case TP_ACT_GELU: return run_gelu<tp_gelu_of>(c, z, y);
+    case TP_ACT_QUICK_GELU: return run_gelu<tp_quick_gelu_of>(c, z, y);
+    case TP_ACT_SILU: return run_gelu<tp_silu_of>(c, z, y);
     default: return TP_OK;
     }
 }
@@ -110,7 +82,7 @@ template <class S> static tp_code linear_fwd(const tp_call *c)
     const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1], numel = c->y[0].numel;
     S *y = tp_out<S>(&c->y[0]), *z = tp__keeps_slope(act_of(c)) ? tp_out<S>(&c->y[1]) : y;
     const S *b = tp_absent(&c->x[2]) ? NULL : tp_in<S>(&c->x[2]);
-    tp_cuda_gemm g = gemm(c->x[0].dtype, rows_of(c), N, K);
+    tp_cuda_gemm g = tp_dense(c->x[0].dtype, rows_of(c), N, K);
     g.a = c->x[0].data;
     g.lda = K;
     g.b = c->x[1].data;
@@ -120,7 +92,7 @@ template <class S> static tp_code linear_fwd(const tp_call *c)
     g.bias = b;
     tp_code code = tp__cuda_gemm(c, &g);
     if (code == TP_OK && b && !g.fused)
-        code = tp_launch(c, bias_kernel<S>, tp_grid(c, numel), TP_THREADS, 0, numel, N, b, z);
+        code = tp_launch(c, tp_bias_kernel<S>, tp_grid(c, numel), TP_THREADS, 0, numel, N, b, z);
     return code == TP_OK ? activate<S>(c, z, y) : code;
 }
 
@@ -142,7 +114,7 @@ template <class S> static tp_code grad(const tp_call *c, S *dz)
 static tp_cuda_gemm dz_product(const tp_call *c, const void *dz, int to, int64_t m, int64_t k)
 {
     const int64_t N = c->x[1].dim[0], K = c->x[1].dim[1];
-    tp_cuda_gemm g = gemm(c->x[0].dtype, m, K, k);
+    tp_cuda_gemm g = tp_dense(c->x[0].dtype, m, K, k);
     g.a = dz;
     g.lda = N;
     g.ta = to == 1;

@@ -139,7 +139,8 @@ static const layer layers[] = {
 static const layer_act acts[] = { { TP_ACT_NONE, "none" },
                                   { TP_ACT_RELU, "relu" },
                                   { TP_ACT_GELU, "gelu" },
-                                  { TP_ACT_QUICK_GELU, "quick_gelu" } };
+                                  { TP_ACT_QUICK_GELU, "quick_gelu" },
+                                  { TP_ACT_SILU, "silu" } };
 
 static tp_tensor linear(tp_tape *T, const tp_tensor *x, const void *env)
 {
@@ -148,10 +149,12 @@ static tp_tensor linear(tp_tape *T, const tp_tensor *x, const void *env)
 
 static double activation(tp_act act, double z, double *slope)
 {
-    const double cdf = 0.5 * (1.0 + erf(z / sqrt(2.0))), s = 1.0 / (1.0 + exp(-1.702 * z));
+    const double k = act == TP_ACT_SILU ? 1.0 : 1.702;
+    const double cdf = 0.5 * (1.0 + erf(z / sqrt(2.0))), s = 1.0 / (1.0 + exp(-k * z));
     if (act == TP_ACT_NONE) return *slope = 1.0, z;
     if (act == TP_ACT_RELU) return *slope = z > 0.0, z > 0.0 ? z : 0.0;
-    if (act == TP_ACT_QUICK_GELU) return *slope = s + 1.702 * z * s * (1.0 - s), z * s;
+    if (act == TP_ACT_QUICK_GELU || act == TP_ACT_SILU)
+        return *slope = s + k * z * s * (1.0 - s), z * s;
     *slope = cdf + z * exp(-0.5 * z * z) / sqrt(2.0 * acos(-1.0));
     return z * cdf;
 }

@@ -2,7 +2,8 @@
  *
  *     y[i] = sum_j P[i,j] v[j]      P = dropout(softmax_j(scale q[i] k[j] + bias[i,j]))
  *
- * The sum runs over the keys j that query i sees. Backward reads the inputs, y and the log-sum-exp
+ * The sum runs over the keys j that query i sees. Grouped heads share k and v; ALiBi's bias is
+ * -slope |i + S - N - j|. Backward reads the inputs, y and the log-sum-exp
  * of each row, and recomputes P: nothing of size N * S is stored. */
 #include "autograd/ops/attn.h"
 
@@ -13,24 +14,28 @@ TP_WORK(attention_work);
 static tp_code check_mask(tp_infer *q)
 {
     const tp_view *k = &q->x[1], *mask = &q->x[3];
+    const int64_t keys = tp__attn_keys(k, q->attr);
     if (mask->dtype == TP_U8 && mask->ndim == 2 && mask->dim[0] == k->dim[0] &&
-        mask->dim[1] == k->dim[1])
+        mask->dim[1] == keys)
         return TP_OK;
     return tp_fail(q, mask->dtype == TP_U8 ? TP_E_SHAPE : TP_E_DTYPE,
-                   "mask must be u8[B,S] = u8[%lld,%lld]", (long long)k->dim[0],
-                   (long long)k->dim[1]);
+                   "mask must be u8[B,S] = u8[%lld,%lld]", (long long)k->dim[0], (long long)keys);
 }
 
 static tp_code check_bias(tp_infer *q)
 {
+    const tp_attn_cfg *cfg = q->attr;
     const tp_view *bias = &q->x[4];
-    const int64_t want[4] = { q->x[0].dim[0], ((const tp_attn_cfg *)q->attr)->heads, q->x[0].dim[1],
-                              q->x[1].dim[1] };
+    const int64_t want[4] = { q->x[0].dim[0], cfg->heads, q->x[0].dim[1],
+                              tp__attn_keys(&q->x[1], cfg) };
     bool fits = bias->ndim == 3 || bias->ndim == 4;
     for (int i = 1; fits && i <= bias->ndim; i++) fits = bias->dim[bias->ndim - i] == want[4 - i];
     if (!tp_is_float(bias->dtype)) return tp_fail(q, TP_E_DTYPE, "bias must be floating point");
-    if (!fits)
-        return tp_fail(q, TP_E_SHAPE, "bias must be [H,N,S] or [B,H,N,S] = [%lld,%lld,%lld,%lld]",
+    if (bias->ndim == 1 && bias->dim[0] == cfg->heads && cfg->alibi)
+        return tp_fail(q, TP_E_VALUE, "give the slopes [H] or set alibi, not both");
+    if (!fits && !(bias->ndim == 1 && bias->dim[0] == cfg->heads))
+        return tp_fail(q, TP_E_SHAPE,
+                       "bias must be [H,N,S] or [B,H,N,S] = [%lld,%lld,%lld,%lld], or slopes [H]",
                        (long long)want[0], (long long)want[1], (long long)want[2],
                        (long long)want[3]);
     return TP_OK;
@@ -42,6 +47,9 @@ static tp_code attention_shape(tp_infer *q)
     tp_code code = tp__attn_infer(q);
     if (code == TP_OK && cfg->max_span != 0)
         code = tp_fail(q, TP_E_VALUE, "max_span is an option of tp_rel_attention");
+    if (code == TP_OK && (cfg->keys < 0 || cfg->keys > q->x[1].dim[1]))
+        code = tp_fail(q, TP_E_VALUE, "keys must be in [0,%lld], not %lld",
+                       (long long)q->x[1].dim[1], (long long)cfg->keys);
     if (code == TP_OK && !tp_absent(&q->x[3])) code = check_mask(q);
     if (code == TP_OK && !tp_absent(&q->x[4])) code = check_bias(q);
     return code;
@@ -63,6 +71,7 @@ static void fill_mask(int i, tp_view *x)
 
 /* clang-format off */
 #define QKV(B, N, S, C) { 3, { B, N, C } }, { 3, { B, S, C } }, { 3, { B, S, C } }
+#define GROUPED(B, N, S, C, G) { 3, { B, N, C } }, { 3, { B, S, G } }, { 3, { B, S, G } }
 #define CFG(...) &(tp_attn_cfg){ .heads = __VA_ARGS__ }
 static const tp_gradcase attention_cases[] = {
     { "plain", .in = { QKV(2, 3, 4, 6) }, .attr = CFG(2) },
@@ -82,11 +91,29 @@ static const tp_gradcase attention_cases[] = {
     { "dropout", .in = { QKV(2, 4, 6, 4) }, .attr = CFG(2, .dropout = 0.4) },
     { "all", .in = { QKV(2, 4, 5, 4), { 2, { 2, 5 } }, { 3, { 2, 4, 5 } } },
       .attr = CFG(2, .causal = true, .dropout = 0.3), .masks = 1 << 3, .fill = fill_mask },
+    { "grouped heads", .in = { GROUPED(2, 3, 4, 12, 6) }, .attr = CFG(4, .kv_heads = 2) },
+    { "one head for all, causal", .in = { GROUPED(2, 5, 5, 12, 3) },
+      .attr = CFG(4, .causal = true, .kv_heads = 1) },
+    { "grouped, several tiles", .in = { GROUPED(1, 70, 67, 4, 2) }, .attr = CFG(2, .kv_heads = 1) },
+    { "grouped, padded tiles", .in = { GROUPED(1, 35, 40, 32, 16) },
+      .attr = CFG(4, .causal = true, .kv_heads = 2) },
+    { "grouped, mask, bias, dropout", .in = { GROUPED(2, 3, 5, 8, 4), { 2, { 2, 5 } }, { 3, { 4, 3, 5 } } },
+      .attr = CFG(4, .kv_heads = 2, .dropout = 0.3), .masks = 1 << 3, .fill = fill_mask },
+    { "alibi", .in = { QKV(2, 3, 5, 6) }, .attr = CFG(3, .causal = true, .alibi = true) },
+    { "alibi, both directions", .in = { QKV(2, 4, 4, 16) }, .attr = CFG(2, .alibi = true) },
+    { "slopes", .in = { GROUPED(3, 5, 4, 8, 4), { 0 }, { 1, { 4 } } },
+      .attr = CFG(4, .causal = true, .kv_heads = 2) },
+    { "slopes, several tiles", .in = { QKV(2, 70, 70, 2), { 0 }, { 1, { 1 } } }, .attr = CFG(1) },
+    { "first keys of a cache", .in = { GROUPED(2, 3, 9, 16, 8), { 2, { 2, 5 } } },
+      .attr = CFG(2, .causal = true, .kv_heads = 1, .alibi = true, .keys = 5), .masks = 1 << 3,
+      .fill = fill_mask },
+    { "one query, a long cache", .in = { QKV(2, 1, 150, 8) }, .attr = CFG(1, .causal = true, .keys = 67) },
     { "no keys", .in = { QKV(2, 3, 0, 4) }, .attr = CFG(2) },
     { 0 },
 };
 /* clang-format on */
 #undef QKV
+#undef GROUPED
 #undef CFG
 
 const tp_op tp_op_attention = {

@@ -12,6 +12,9 @@ static inline tp_code tp__attn_check_cfg(tp_infer *q)
     const tp_attn_cfg *cfg = q->attr;
     const int64_t width = q->x[0].dim[2];
     if (cfg->heads < 1) return tp_fail(q, TP_E_VALUE, "heads must be positive, not %d", cfg->heads);
+    if (cfg->kv_heads < 0 || (cfg->kv_heads > 0 && cfg->heads % cfg->kv_heads))
+        return tp_fail(q, TP_E_VALUE, "kv_heads must divide the %d heads, unlike %d", cfg->heads,
+                       cfg->kv_heads);
     if (width % cfg->heads)
         return tp_fail(q, TP_E_SHAPE, "a width of %lld does not divide into %d heads",
                        (long long)width, cfg->heads);
@@ -34,14 +37,19 @@ static inline tp_code tp__attn_infer(tp_infer *q)
     if (x[1].dim[0] != x[0].dim[0])
         return tp_fail(q, TP_E_SHAPE, "batch sizes of q and k differ: %lld and %lld",
                        (long long)x[0].dim[0], (long long)x[1].dim[0]);
-    if (x[1].dim[2] != x[0].dim[2])
+    if (x[1].dim[2] != x[0].dim[2] && !((const tp_attn_cfg *)q->attr)->kv_heads)
         return tp_fail(q, TP_E_SHAPE, "widths of q and k differ: %lld and %lld",
                        (long long)x[0].dim[2], (long long)x[1].dim[2]);
     if (!tp__same_shape(&x[1], &x[2]))
         return tp_fail(q, TP_E_SHAPE, "k and v must be of one shape");
     const tp_code code = tp__attn_check_cfg(q);
     if (code != TP_OK) return code;
-    const int heads = ((const tp_attn_cfg *)q->attr)->heads;
+    const tp_attn_cfg *cfg = q->attr;
+    const int heads = cfg->heads;
+    const int64_t dim = x[0].dim[2] / heads;
+    if (cfg->kv_heads && x[1].dim[2] != dim * cfg->kv_heads)
+        return tp_fail(q, TP_E_SHAPE, "k and v must be [B,S,%lld], %d heads of %lld",
+                       (long long)(dim * cfg->kv_heads), cfg->kv_heads, (long long)dim);
     q->y[0] = x[0];
     q->y[1] = (tp_view){ .dtype = tp__sum_dtype(x[0].dtype),
                          .ndim = 3,

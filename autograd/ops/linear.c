@@ -11,7 +11,7 @@ static tp_code linear_shape(tp_infer *q)
     const tp_act act = ((const tp__linear_attr *)q->attr)->act;
     const tp_view *x = &q->x[0], *w = &q->x[1], *b = &q->x[2];
 
-    if (act < TP_ACT_NONE || act > TP_ACT_QUICK_GELU)
+    if (act < TP_ACT_NONE || act > TP_ACT_SILU)
         return tp_fail(q, TP_E_VALUE, "unknown activation %d", (int)act);
     if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
     if (w->ndim != 2) return tp_fail(q, TP_E_SHAPE, "w must be [outputs,inputs]");
@@ -54,6 +54,7 @@ static const tp_gradcase linear_cases[] = {
     { "quick_gelu", .in = { { 2, { 5, 2 } }, { 2, { 4, 2 } }, { 1, { 4 } } },
       ACT(TP_ACT_QUICK_GELU) },
     { "quick_gelu, no bias", .in = { { 2, { 2, 3 } }, { 2, { 3, 3 } } }, ACT(TP_ACT_QUICK_GELU) },
+    { "silu", .in = { { 2, { 5, 3 } }, { 2, { 4, 3 } }, { 1, { 4 } } }, ACT(TP_ACT_SILU) },
     { "several blocks", .in = { { 2, { 70, 2 } }, { 2, { 3, 2 } }, { 1, { 3 } } },
       ACT(TP_ACT_GELU) },
     { "no rows", .in = { { 2, { 0, 2 } }, { 2, { 3, 2 } }, { 1, { 3 } } }, ACT(TP_ACT_GELU) },
@@ -69,7 +70,7 @@ const tp_op tp_op_linear = {
     .name = "linear",
     .doc = "act(x w^T + b) over the last axis",
     .nx = 3, /* x, w, b */
-    .ny = 2, /* y, and act'(Z) for GELUs, Z > 0 for ReLU, or nothing, where Z = x w^T + b */
+    .ny = 2, /* y; act'(Z) for GELUs and SiLU, Z > 0 for ReLU, or nothing; Z = x w^T + b */
     .attr_size = sizeof(tp__linear_attr),
     .saves = TP_SAVE_X(0) | TP_SAVE_X(1) | TP_SAVE_Y(1),
     .optional = 1u << 2,

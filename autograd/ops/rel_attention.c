@@ -25,6 +25,8 @@ static tp_code rel_attention_shape(tp_infer *q)
     const tp_attn_cfg *cfg = q->attr;
     const int64_t n = q->x[0].dim[1], s = q->x[1].dim[1], width = q->x[0].dim[2];
     tp_code code = tp__attn_infer(q);
+    if (code == TP_OK && (cfg->kv_heads != 0 || cfg->alibi || cfg->keys != 0))
+        code = tp_fail(q, TP_E_VALUE, "kv_heads, alibi and keys are options of tp_attention");
     if (code == TP_OK && s < n)
         code = tp_fail(q, TP_E_SHAPE,
                        "there must be at least as many keys as queries, not %lld and %lld",

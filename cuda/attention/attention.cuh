@@ -5,6 +5,7 @@
 #include <tapegrad/ops.h>
 
 #include "cuda/kit/kernel.cuh"
+#include "tensor/geometry/attn.h"
 
 /* The destination of a gradient: in S, or in f32 if it belongs to a parameter. */
 template <class S> struct attn_sink {
@@ -24,19 +25,25 @@ template <class S> struct attn_sink {
 template <class S> struct attn {
     int batch, heads, queries, keys, dim, width, ahead,
         span; /* ahead = S - N; span: distances that a query sees, 0: no limit */
+    int group, kv_width,
+        room; /* query heads that share a head of k and v; their width; rows of k and v
+                                  in a batch row, of which the first `keys` take part */
     bool causal;
+    bool sloped, biased; /* ALiBi's slopes; a bias or slopes              */
+    int power;           /* the largest power of two up to H, for slopes  */
     float scale, keep_scale;
     uint32_t drop_below; /* 0: no dropout */
     tp_random random;
     int64_t bias_batch; /* elements of bias for each batch row; 0: one bias for all */
-    const S *q, *k, *v, *pos, *r_w, *r_r, *bias, *dout;
+    const S *q, *k, *v, *pos, *r_w, *r_r, *bias, *slopes, *dout;
     const uint8_t *mask;
     S *out;
-    float *lse;    /* [B,H,N]                                                    */
-    float *biases; /* [B+1,H,S], bf16: r_w k, then r_r pos                       */
-    float *delta;  /* [B,H,N]: rowsum(dO * O)                                    */
-    float *dr;     /* [B * query tiles][2][H*D]: parts of dr_w and dr_r, or NULL */
-    float *dpos;   /* [splits][S][H*D]: parts of dpos                            */
+    float *lse;     /* [B,H,N]                                                    */
+    float *biases;  /* [B+1,H,S], bf16: r_w k, then r_r pos                       */
+    float *delta;   /* [B,H,N]: rowsum(dO * O)                                    */
+    float *dr;      /* [B * query tiles][2][H*D]: parts of dr_w and dr_r, or NULL */
+    float *dpos;    /* [splits][S][H*D]: parts of dpos                            */
+    float *dslopes; /* [B][query tiles][H]: parts of the gradient of the slopes, or NULL */
     int splits;
     attn_sink<S> dq, dk, dv, dbias;
 };
@@ -54,9 +61,12 @@ template <class S> static attn<S> attn_problem(const tp_call *c, bool positions)
     p.batch = (int)c->x[0].dim[0];
     p.heads = cfg->heads;
     p.queries = (int)c->x[0].dim[1];
-    p.keys = (int)c->x[1].dim[1];
+    p.room = (int)c->x[1].dim[1];
+    p.keys = (int)tp__attn_keys(&c->x[1], cfg);
     p.dim = (int)dim;
     p.width = (int)c->x[0].dim[2];
+    p.group = cfg->kv_heads > 0 ? cfg->heads / cfg->kv_heads : 1;
+    p.kv_width = (int)c->x[1].dim[2];
     p.ahead = p.keys - p.queries;
     p.span = positions ? (int)min(cfg->max_span, c->x[1].dim[1]) : 0;
     p.causal = positions || cfg->causal;
@@ -74,7 +84,12 @@ template <class S> static attn<S> attn_problem(const tp_call *c, bool positions)
         p.r_r = tp_in<S>(&c->x[5]);
     } else {
         p.mask = tp_absent(&c->x[3]) ? NULL : tp_in<uint8_t>(&c->x[3]);
-        p.bias = tp_absent(&c->x[4]) ? NULL : tp_in<S>(&c->x[4]);
+        const S *bias = tp_absent(&c->x[4]) ? NULL : tp_in<S>(&c->x[4]);
+        p.slopes = c->x[4].ndim == 1 ? bias : NULL;
+        p.bias = c->x[4].ndim == 1 ? NULL : bias;
+        p.sloped = p.slopes || cfg->alibi;
+        p.biased = p.bias || p.sloped;
+        for (p.power = 1; p.power <= p.heads / 2;) p.power *= 2;
         p.bias_batch = c->x[4].ndim == 4 ? (int64_t)p.heads * p.queries * p.keys : 0;
     }
     p.out = tp_out<S>(&c->y[0]);
@@ -105,6 +120,30 @@ template <class S> static __device__ inline int attn_begin_query(const attn<S> &
 template <class S> static __device__ inline int attn_end_query(const attn<S> &p, int last)
 {
     return p.span ? max(min(last - p.ahead + p.span, p.queries), 0) : p.queries;
+}
+
+/* ALiBi's slope of a head: given, or the standard one. */
+template <class S> static __device__ inline float attn_slope(const attn<S> &p, int h)
+{
+    if (p.slopes) return tp_float(p.slopes[h]);
+    const float step = h < p.power ? (float)(h + 1) : (float)(h - p.power) + 0.5f;
+    return exp2f(-8.0f * step / (float)p.power);
+}
+
+/* What ALiBi adds to the logit of query i and key j, for a slope of 1. */
+template <class S> static __device__ inline float attn_distance(const attn<S> &p, int i, int j)
+{
+    return -fabsf((float)(i + p.ahead - j));
+}
+
+/* The bias of query i and key j, 0 without one. */
+template <class S>
+static __device__ inline float attn_bias(const attn<S> &p, int b, int h, int i, int j)
+{
+    float sum = 0.0f;
+    if (p.bias)
+        sum = tp_float(p.bias[b * p.bias_batch + ((int64_t)h * p.queries + i) * p.keys + j]);
+    return p.sloped ? sum + attn_slope(p, h) * attn_distance(p, i, j) : sum;
 }
 
 /* Row i of the probabilities [B,H,N,S] of batch row b and head h. */

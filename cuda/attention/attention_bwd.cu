@@ -105,8 +105,8 @@ __global__ void __launch_bounds__(AT_THREADS, 1) key_grad(attn<S> p, int slabs)
     TP_SHARED_REST(float, kept);
     float *const stage = kept + AT_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
-    const at_block at(slabs, p.heads, DISTANCES ? p.splits : p.batch);
-    at_tile t = { at.b, at.h, 0, at.tile * AT };
+    const at_block at(slabs, p.heads / p.group, DISTANCES ? p.splits : p.batch);
+    at_tile t = { at.b, at.h * p.group, 0, at.tile * AT };
     const int last = min(t.j + AT, p.keys) - 1;
     const int end = !DISTANCES ? attn_end_query(p, last) : p.span && t.j >= p.span ? 0 : p.queries;
     const int first = DISTANCES ? (int)((int64_t)at.b * p.batch / p.splits) : at.b;
@@ -115,20 +115,22 @@ __global__ void __launch_bounds__(AT_THREADS, 1) key_grad(attn<S> p, int slabs)
     at_clear(dk);
     at_clear(dv);
     for (t.b = first; t.b < stop; t.b++)
-        for (t.i = attn_begin_query(p, t.j); t.i < end; t.i += AT) {
-            float ds[4][4], w[4][4];
-            at_gradients<POSITIONS, DISTANCES>(p, t, stage, ds, w);
-            if (!DISTANCES && p.dv.to)
-                add_by_column(dv, w, kept, stage, at_results(p, p.dout, t.b, t.h), t.i, at.x0,
+        for (t.h = at.h * p.group; t.h < (at.h + 1) * p.group; t.h++)
+            for (t.i = attn_begin_query(p, t.j); t.i < end; t.i += AT) {
+                float ds[4][4], w[4][4];
+                at_gradients<POSITIONS, DISTANCES>(p, t, stage, ds, w);
+                if (!DISTANCES && p.dv.to)
+                    add_by_column(dv, w, kept, stage, at_results(p, p.dout, t.b, t.h), t.i, at.x0,
+                                  p.dim);
+                add_by_column(dk, ds, kept, stage,
+                              at_queries(p, t.b, t.h, DISTANCES ? p.r_r : p.r_w), t.i, at.x0,
                               p.dim);
-            add_by_column(dk, ds, kept, stage, at_queries(p, t.b, t.h, DISTANCES ? p.r_r : p.r_w),
-                          t.i, at.x0, p.dim);
-        }
+            }
     for (int r = 0; r < 4; r++)
         for (int c = 0; c < 4; c++) {
             const int j = t.j + 4 * ty + r, x = at.x0 + 4 * tx + c;
-            if (j >= p.keys || x >= p.dim) continue;
-            const int64_t to = at_element(p, at.b, p.keys, j, t.h, x);
+            if (j >= p.room || x >= p.dim) continue;
+            const int64_t to = ((int64_t)at.b * p.room + j) * p.kv_width + at.h * p.dim + x;
             if (DISTANCES) p.dpos[to] = dk[r][c];
             if (!DISTANCES && p.dk.to) p.dk.put(to, dk[r][c]);
             if (!DISTANCES && p.dv.to) p.dv.put(to, dv[r][c]);
@@ -159,6 +161,27 @@ __global__ void __launch_bounds__(AT_THREADS, 2) bias_grad(attn<S> p, int key_ti
             if (i < p.queries && j < p.keys)
                 p.dbias.put(attn_row(p, at.b, t.h, i) * p.keys + j, sum[r][c]);
         }
+}
+
+/* The owner of 64 queries sums dS times the distance over the keys they see: a part of the gradient of
+ * the slopes. */
+template <class S> __global__ void __launch_bounds__(AT_THREADS, 2) slope_grad(attn<S> p)
+{
+    TP_SHARED_REST(float, stage);
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+    const at_block at(1, p.heads, p.batch);
+    at_tile t = { at.b, at.h, at.tile * AT, 0 };
+    const int end = attn_end_key(p, t.i + AT - 1), tiles = attn_tiles(p.queries, AT);
+    float sum = 0.0f;
+    for (; t.j < end; t.j += AT) {
+        float ds[4][4], w[4][4];
+        at_gradients<false, false>(p, t, stage, ds, w);
+        for (int r = 0; r < 4; r++)
+            for (int c = 0; c < 4; c++)
+                sum += ds[r][c] * attn_distance(p, t.i + 4 * ty + r, t.j + 4 * tx + c);
+    }
+    sum = tp_block<tp_sum_of>(sum);
+    if (threadIdx.x == 0) p.dslopes[((int64_t)at.b * tiles + at.tile) * p.heads + at.h] = sum;
 }
 
 /* out[x] = sum over k of parts[k * step + x] */
@@ -204,6 +227,7 @@ struct attn_room {
     int64_t delta;  /* [B,H,N]: rowsum(dO * O)                                                  */
     int64_t dr;     /* [B * tiles of 64 queries][2][H*D]: parts of the gradients of r_w and r_r */
     int64_t dpos;   /* [splits][S][H*D]: parts of the gradient of pos                           */
+    int64_t slopes; /* [B][tiles of 64 queries][H]: parts of the gradient of the slopes         */
     int64_t splits; /* of the batch, so that there are enough tiles of distances                */
     int64_t total;
 };
@@ -215,9 +239,11 @@ static attn_room room_of(const tp_call *c, bool positions)
     const int64_t width = c->x[0].dim[2], tiles = (s + 63) / 64 * heads;
     const int64_t splits = tiles > 0 ? (512 + tiles - 1) / tiles : 1;
     const bool back = tp_is_backward(c);
-    attn_room r = { 0, 0, 0, 0, 1, 0 };
+    attn_room r = { 0, 0, 0, 0, 0, 1, 0 };
     if (positions && c->x[0].dtype == TP_BF16) r.delta = (batch + 1) * heads * s;
     r.total = r.dpos = r.dr = r.delta + (back ? batch * heads * n : 0);
+    r.slopes = r.total;
+    if (!positions && back && c->x[4].ndim == 1) r.total += batch * ((n + 63) / 64) * heads;
     if (!positions || !back) return r;
     r.dpos += batch * ((n + 63) / 64) * 2 * width;
     r.splits = splits < batch ? splits : batch > 0 ? batch : 1;
@@ -243,7 +269,17 @@ template <class S> static void place_work(const tp_call *c, attn<S> &p, bool pos
     p.delta = work + at.delta;
     p.dr = positions && (c->dx[4].data || c->dx[5].data) ? work + at.dr : NULL;
     p.dpos = positions && c->dx[3].data ? work + at.dpos : NULL;
+    p.dslopes = p.slopes && c->dx[4].data ? work + at.slopes : NULL;
     p.splits = (int)at.splits;
+}
+
+template <class S> static tp_code slope_parts(const tp_call *c, const attn<S> &p, int64_t parts)
+{
+    const tp_code code = launch(c, slope_grad<S>, parts * p.heads, false, p);
+    return code != TP_OK
+               ? code
+               : tp_launch(c, sum_parts<S>, tp_grid(c, p.heads), TP_THREADS, 0, (int64_t)p.heads,
+                           parts, (int64_t)p.heads, p.dslopes, attn_sink_of<S>(&c->dx[4]));
 }
 
 /* dq with the parts of dr_w and dr_r, dk and dv, the parts of dpos. */
@@ -259,8 +295,8 @@ static tp_code grad_inputs(const tp_call *c, const attn<S> &p, int64_t slabs)
         code = launch(c, query_grad<POSITIONS, S>, heads * attn_tiles(p.queries, AT), POSITIONS, p,
                       slabs);
     if (code == TP_OK && (p.dk.to || p.dv.to))
-        code = launch(c, key_grad<POSITIONS, false, S>, heads * attn_tiles(p.keys, AT), POSITIONS,
-                      p, slabs);
+        code = launch(c, key_grad<POSITIONS, false, S>, heads / p.group * attn_tiles(p.room, AT),
+                      POSITIONS, p, slabs);
     if (POSITIONS && code == TP_OK && p.dpos)
         code = launch(c, key_grad<true, true, S>,
                       slabs * p.heads * p.splits * attn_tiles(p.keys, AT), true, p, slabs);
@@ -277,7 +313,7 @@ template <bool POSITIONS, class S> static tp_code backward(const tp_call *c)
     p.dq = attn_sink_of<S>(&c->dx[0]);
     p.dk = attn_sink_of<S>(&c->dx[1]);
     p.dv = attn_sink_of<S>(&c->dx[2]);
-    if (!POSITIONS) p.dbias = attn_sink_of<S>(&c->dx[4]);
+    if (!POSITIONS && p.bias) p.dbias = attn_sink_of<S>(&c->dx[4]);
     tp_code code = tp_launch(c, delta_kernel<S>,
                              tp_grid(c, (int64_t)p.batch * p.queries * p.heads, TP_THREADS / 32),
                              TP_THREADS, 0, p);
@@ -285,6 +321,7 @@ template <bool POSITIONS, class S> static tp_code backward(const tp_call *c)
     if (code == TP_OK && p.dbias.to)
         code = launch(c, bias_grad<S>, p.heads * (p.bias_batch ? p.batch : 1) * rows * columns,
                       false, p, columns);
+    if (code == TP_OK && p.dslopes) code = slope_parts(c, p, p.batch * rows);
     return POSITIONS && code == TP_OK ? grad_parts(c, p, p.batch * rows) : code;
 }
 

@@ -42,7 +42,8 @@ static __device__ inline at_rows<S> at_queries(const attn<S> &p, int b, int h, c
 template <class S>
 static __device__ inline at_rows<S> at_keys(const attn<S> &p, const S *of, int b, int h)
 {
-    return { of + (int64_t)b * p.keys * p.width + h * p.dim, NULL, 1.0f, p.keys, p.width };
+    return { of + (int64_t)b * p.room * p.kv_width + h / p.group * p.dim, NULL, 1.0f, p.keys,
+             p.kv_width };
 }
 
 /* Rows of dO or O. */
@@ -219,8 +220,6 @@ static __device__ inline void at_logits(const attn<S> &p, const at_tile &t, floa
                                at_keys(p, p.pos, 0, t.h), DISTANCES ? t.j : other, p.dim);
     const int column = t.j + 4 * tx;
     const uint32_t hidden = POSITIONS ? 0 : at_hidden(p, t.b, column);
-    const int64_t bias =
-        t.b * p.bias_batch + ((int64_t)t.h * p.queries + t.i + 4 * ty) * p.keys + column;
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         const int i = t.i + 4 * ty + r, seen = i + p.ahead + 1;
@@ -232,8 +231,8 @@ static __device__ inline void at_logits(const attn<S> &p, const at_tile &t, floa
         for (int c = 0; c < 4; c++)
             if (column + c < first || column + c >= end || hidden >> c & 1u)
                 s[r][c] = -INFINITY;
-            else if (!POSITIONS && p.bias)
-                s[r][c] += tp_float(p.bias[bias + (int64_t)r * p.keys + c]);
+            else if (!POSITIONS && p.biased)
+                s[r][c] += attn_bias(p, t.b, t.h, i, column + c);
     }
 }
 

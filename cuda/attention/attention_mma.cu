@@ -17,7 +17,7 @@ static __device__ inline void step(const attn<bf16> &p, const am_block &at,
                                    const bf16 *values)
 {
     const bool edge =
-        p.mask || p.bias || j + AM_STEP > p.keys || (p.causal && j + AM_STEP - 1 > i + p.ahead);
+        p.mask || p.biased || j + AM_STEP > p.keys || (p.causal && j + AM_STEP - 1 > i + p.ahead);
     float s[ROWS][AM_N][4];
 #pragma unroll
     for (int r = 0; r < ROWS; r++) am_clear<AM_N>(s[r]);
@@ -46,12 +46,13 @@ __global__ void __launch_bounds__(AM_THREADS, 2) attention_mma_kernel(attn<bf16>
     const int first = (attn_tiles(p.queries, BLOCK) - 1 - at.tile) * BLOCK; /* the longest first */
     const int i = first + (int)threadIdx.x / 32 * 16 * ROWS;
     const int end = attn_end_key(p, min(first + BLOCK, p.queries) - 1);
-    const int64_t head = (int64_t)at.b * p.keys * p.width + at.h * p.dim;
+    const int64_t head = (int64_t)at.b * p.room * p.kv_width + at.h / p.group * p.dim;
     am_queries<COLS, ROWS> w;
     w.clear();
     const auto fetch = [&](int j, bf16 *to) {
-        tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to, p.k + head, j, p.keys, p.dim, p.width);
-        tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to + TILE, p.v + head, j, p.keys, p.dim, p.width);
+        tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to, p.k + head, j, p.keys, p.dim, p.kv_width);
+        tp_tile_copy<COLS, AM_STEP, AM_THREADS>(to + TILE, p.v + head, j, p.keys, p.dim,
+                                                p.kv_width);
     };
     if (end > 0) {
         const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;

@@ -70,11 +70,8 @@ static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, i
             const int i = TRANSPOSED ? c : r, j = DISTANCES ? c + p.ahead - r : TRANSPOSED ? r : c;
             if (!am_sees(p, at.b, i, j))
                 s[n][e] = -INFINITY;
-            else if (p.bias)
-                s[n][e] +=
-                    unscale *
-                    tp_float(
-                        p.bias[at.b * p.bias_batch + ((int64_t)at.h * p.queries + i) * p.keys + j]);
+            else if (p.biased)
+                s[n][e] += unscale * attn_bias(p, at.b, at.h, i, j);
         }
 }
 
@@ -151,17 +148,17 @@ template <int N> static __device__ inline void am_clear(float s[N][4])
         for (int e = 0; e < 4; e++) s[n][e] = 0.0f;
 }
 
-/* Stores sixteen rows from `row` of a head, times k, in a tensor [B,count,H*D]. */
+/* Stores sixteen rows from `row` of a head, times k, in a tensor [B,count,width]. */
 template <int COLS>
 static __device__ inline void am_store(const attn<bf16> &p, const attn_sink<bf16> &to,
-                                       const am_block &at, int count, int row, const float k[2],
-                                       const float o[COLS / 8][4])
+                                       const am_block &at, int count, int width, int row,
+                                       const float k[2], const float o[COLS / 8][4])
 {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int r = row + lane / 4 + 8 * half;
-        const int64_t first = ((int64_t)at.b * count + r) * p.width + at.h * p.dim + lane % 4 * 2;
+        const int64_t first = ((int64_t)at.b * count + r) * width + at.h * p.dim + lane % 4 * 2;
 #pragma unroll
         for (int n = 0; n < COLS / 8; n++) {
             if (r >= count || 8 * n >= p.dim) continue;

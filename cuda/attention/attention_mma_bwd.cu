@@ -25,7 +25,7 @@ template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) query_grad_
               i = first + 16 * warp;
     const int row = i + lane / 4, end = attn_end_key(p, min(first + AM_ROWS, p.queries) - 1);
     const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
-    const int64_t head = (int64_t)at.b * p.keys * p.width + at.h * p.dim;
+    const int64_t head = (int64_t)at.b * p.room * p.kv_width + at.h / p.group * p.dim;
     am_ring<COLS> tiles = { room + 2 * AM_ROWS * COLS, room + 2 * AM_ROWS * COLS + 2 * TILE };
     am_held<COLS> q, dout;
     float dq[COLS / 8][4];
@@ -40,13 +40,14 @@ template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) query_grad_
         tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room, p.q + rows, first, p.queries, p.dim, p.width);
         tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room + AM_ROWS * COLS, p.dout + rows, first,
                                                 p.queries, p.dim, p.width);
-        tiles.fetch(tiles.now, p, p.k + head, p.v + head, 0, p.keys);
+        tiles.fetch(tiles.now, p, p.k + head, p.v + head, 0, p.keys, p.kv_width);
         tp_copy_commit();
     }
     for (int j = 0; j < end; j += STEPS, tiles.turn()) {
         tp_copy_wait<0>();
         __syncthreads();
-        if (j + STEPS < end) tiles.fetch(tiles.other, p, p.k + head, p.v + head, j + STEPS, p.keys);
+        if (j + STEPS < end)
+            tiles.fetch(tiles.other, p, p.k + head, p.v + head, j + STEPS, p.keys, p.kv_width);
         tp_copy_commit();
         if (j == 0) {
             q.take(room + 16 * warp * COLS);
@@ -56,7 +57,7 @@ template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) query_grad_
         const int column = j + lane % 4 * 2;
         float s[N][4], dp[N][4];
         q.scores(s, tiles.now);
-        if (p.mask || p.bias || j + STEPS > p.keys || (p.causal && j + STEPS - 1 > i + p.ahead))
+        if (p.mask || p.biased || j + STEPS > p.keys || (p.causal && j + STEPS - 1 > i + p.ahead))
             am_mask<false, N>(p, at, row, column, s);
         dout.scores(dp, tiles.now + TILE);
         am_gradients<N>(p, am_dropped<false, N>(p, at, row, column), s, dp,
@@ -64,21 +65,19 @@ template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) query_grad_
         am_mix<COLS, N>(dq, s, tiles.now);
     }
     const float scale[2] = { p.scale, p.scale };
-    am_store<COLS>(p, p.dq, at, p.queries, i, scale, dq);
+    am_store<COLS>(p, p.dq, at, p.queries, p.width, i, scale, dq);
 }
 
-/* The owner of 64 keys computes dk and dv. */
+/* The owner of 64 keys computes dk and dv, over the query heads that share them. */
 template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) key_grad_mma(attn<bf16> p)
 {
     TP_SHARED_REST(bf16, room);
     constexpr int STEPS = AM_STEPS<COLS>, N = AM_BLOCKS<COLS>, TILE = STEPS * COLS;
     TP_SHARED(float2, of_query, [2][STEPS]);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-    const am_block at(p.heads, p.batch);
-    const int first = at.tile * AM_ROWS, j = first + 16 * warp, row = j + lane / 4;
+    const am_block own(p.heads / p.group, p.batch);
+    const int first = own.tile * AM_ROWS, j = first + 16 * warp, row = j + lane / 4;
     const int begin = attn_begin_query(p, first);
-    const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
-    const int64_t head = (int64_t)at.b * p.keys * p.width + at.h * p.dim;
     am_ring<COLS> tiles = { room + 2 * AM_ROWS * COLS, room + 2 * AM_ROWS * COLS + 2 * TILE };
     am_held<COLS> k, v;
     float dk[COLS / 8][4], dv[COLS / 8][4];
@@ -86,44 +85,53 @@ template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) key_grad_mm
     am_clear<COLS / 8>(dk);
     am_clear<COLS / 8>(dv);
     if (begin < p.queries) {
-        tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room, p.k + head, first, p.keys, p.dim, p.width);
+        const int64_t head = (int64_t)own.b * p.room * p.kv_width + own.h * p.dim;
+        tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room, p.k + head, first, p.keys, p.dim, p.kv_width);
         tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room + AM_ROWS * COLS, p.v + head, first, p.keys,
-                                                p.dim, p.width);
-        tiles.fetch(tiles.now, p, p.q + rows, p.dout + rows, begin, p.queries);
+                                                p.dim, p.kv_width);
+    }
+    am_block at = own;
+    for (at.h *= p.group; begin < p.queries && at.h < (own.h + 1) * p.group; at.h++) {
+        const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
+        tiles.fetch(tiles.now, p, p.q + rows, p.dout + rows, begin, p.queries, p.width);
         tp_copy_commit();
         const float2 values = am_row_values<STEPS>(p, at, begin);
-        if (threadIdx.x < STEPS) of_query[0][threadIdx.x] = values;
-    }
-    for (int i = begin; i < p.queries; i += STEPS, tiles.turn(), slot ^= 1) {
-        tp_copy_wait<0>();
-        __syncthreads();
-        if (i + STEPS < p.queries)
-            tiles.fetch(tiles.other, p, p.q + rows, p.dout + rows, i + STEPS, p.queries);
-        tp_copy_commit();
-        const float2 next =
-            am_row_values<STEPS>(p, at, i + STEPS); /* arrives while this step runs */
-        if (i == begin) {
-            k.take(room + 16 * warp * COLS);
-            v.take(room + (AM_ROWS + 16 * warp) * COLS);
+        if (threadIdx.x < STEPS) of_query[slot][threadIdx.x] = values;
+        for (int i = begin; i < p.queries; i += STEPS, tiles.turn(), slot ^= 1) {
+            tp_copy_wait<0>();
+            __syncthreads();
+            if (i + STEPS < p.queries)
+                tiles.fetch(tiles.other, p, p.q + rows, p.dout + rows, i + STEPS, p.queries,
+                            p.width);
+            tp_copy_commit();
+            const float2 next =
+                am_row_values<STEPS>(p, at, i + STEPS); /* arrives while this step runs */
+            if (i == begin) {
+                k.take(room + 16 * warp * COLS);
+                v.take(room + (AM_ROWS + 16 * warp) * COLS);
+            }
+            if (j < p.keys && !(p.causal && j > i + STEPS - 1 + p.ahead)) {
+                const int column = i + lane % 4 * 2;
+                float s[N][4], dp[N][4];
+                k.scores(s, tiles.now);
+                if (p.mask || p.biased || (p.causal && j + 15 > i + p.ahead))
+                    am_mask<true, N>(p, at, row, column, s);
+                v.scores(dp, tiles.now + TILE);
+                am_gradients<N>(
+                    p, am_dropped<true, N>(p, at, row, column), s, dp,
+                    [&](int n, int e) { return of_query[slot][8 * n + lane % 4 * 2 + e % 2]; });
+                am_mix<COLS, N>(dv, dp, tiles.now + TILE);
+                am_mix<COLS, N>(dk, s, tiles.now);
+            }
+            if (threadIdx.x < STEPS) of_query[slot ^ 1][threadIdx.x] = next;
         }
-        if (j < p.keys && !(p.causal && j > i + STEPS - 1 + p.ahead)) {
-            const int column = i + lane % 4 * 2;
-            float s[N][4], dp[N][4];
-            k.scores(s, tiles.now);
-            if (p.mask || p.bias || (p.causal && j + 15 > i + p.ahead))
-                am_mask<true, N>(p, at, row, column, s);
-            v.scores(dp, tiles.now + TILE);
-            am_gradients<N>(p, am_dropped<true, N>(p, at, row, column), s, dp, [&](int n, int e) {
-                return of_query[slot][8 * n + lane % 4 * 2 + e % 2];
-            });
-            am_mix<COLS, N>(dv, dp, tiles.now + TILE);
-            am_mix<COLS, N>(dk, s, tiles.now);
-        }
-        if (threadIdx.x < STEPS) of_query[slot ^ 1][threadIdx.x] = next;
     }
+    for (int half = 0; half < 2; half++) /* rows of a cache that take no part */
+        for (int n = 0; n < COLS / 8 && row + 8 * half >= p.keys; n++)
+            dk[n][2 * half] = dk[n][2 * half + 1] = dv[n][2 * half] = dv[n][2 * half + 1] = 0.0f;
     const float scale[2] = { p.scale, p.scale }, one[2] = { 1.0f, 1.0f };
-    if (p.dk.to) am_store<COLS>(p, p.dk, at, p.keys, j, scale, dk);
-    if (p.dv.to) am_store<COLS>(p, p.dv, at, p.keys, j, one, dv);
+    if (p.dk.to) am_store<COLS>(p, p.dk, own, p.room, p.kv_width, j, scale, dk);
+    if (p.dv.to) am_store<COLS>(p, p.dv, own, p.room, p.kv_width, j, one, dv);
 }
 
 tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p)
@@ -138,8 +146,9 @@ tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p)
                              (unsigned)(attn_tiles(p.queries, AM_ROWS) * heads), AM_THREADS, shared,
                              p);
         if (code == TP_OK && (p.dk.to || p.dv.to))
-            code = tp_launch(c, key_grad_mma<COLS>, (unsigned)(attn_tiles(p.keys, AM_ROWS) * heads),
-                             AM_THREADS, shared, p);
+            code = tp_launch(c, key_grad_mma<COLS>,
+                             (unsigned)(attn_tiles(p.room, AM_ROWS) * heads / p.group), AM_THREADS,
+                             shared, p);
         return code;
     });
 }

@@ -73,10 +73,10 @@ template <int COLS> struct am_ring {
     static constexpr int TILE = AM_STEPS<COLS> * COLS;
     bf16 *now, *other;
     __device__ void fetch(bf16 *to, const attn<bf16> &p, const bf16 *x, const bf16 *y, int first,
-                          int count) const
+                          int count, int width) const
     {
-        tp_tile_copy<COLS, AM_STEPS<COLS>, AM_THREADS>(to, x, first, count, p.dim, p.width);
-        tp_tile_copy<COLS, AM_STEPS<COLS>, AM_THREADS>(to + TILE, y, first, count, p.dim, p.width);
+        tp_tile_copy<COLS, AM_STEPS<COLS>, AM_THREADS>(to, x, first, count, p.dim, width);
+        tp_tile_copy<COLS, AM_STEPS<COLS>, AM_THREADS>(to + TILE, y, first, count, p.dim, width);
     }
     __device__ void turn()
     {

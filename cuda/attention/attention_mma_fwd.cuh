@@ -108,7 +108,7 @@ static __device__ inline void am_finish(const attn<bf16> &p, const am_block &at,
                 p.lse[attn_row(p, at.b, at.h, row)] =
                     sum == 0.0f ? 0.0f : p.scale * w.top[r][half] + logf(sum);
         }
-        am_store<COLS>(p, out, at, p.queries, i + 16 * r, k, w.o[r]);
+        am_store<COLS>(p, out, at, p.queries, p.width, i + 16 * r, k, w.o[r]);
     }
 }
 

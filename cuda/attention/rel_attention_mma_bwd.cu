@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_query_grad_mma(attn<bf16> p
     tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room, p.q + rows, first, p.queries, p.dim, p.width);
     tp_tile_copy<COLS, AM_ROWS, AM_THREADS>(room + AM_ROWS * COLS, p.dout + rows, first, p.queries,
                                             p.dim, p.width);
-    tiles.fetch(tiles.now, p, k.at, v.at, begin, p.keys);
+    tiles.fetch(tiles.now, p, k.at, v.at, begin, p.keys, p.width);
     ring.begin(am_keys(p, p.pos, 0, at.h, am_distance_biases(p)).reversed(),
                p.queries - 1 - first - AM_ROWS + begin);
     tp_copy_commit();
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_query_grad_mma(attn<bf16> p
         tp_copy_wait<0>();
         __syncthreads();
         if (j + STEP < end) {
-            tiles.fetch(tiles.other, p, k.at, v.at, j + STEP, p.keys);
+            tiles.fetch(tiles.other, p, k.at, v.at, j + STEP, p.keys, p.width);
             ring.fetch();
         }
         tp_copy_commit();
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_query_grad_mma(attn<bf16> p
     for (int n = 0; n < COLS / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) w.by_key[n][e] += w.by_position[n][e];
-    if (p.dq.to) am_store<COLS>(p, p.dq, at, p.queries, i, scale, w.by_key);
+    if (p.dq.to) am_store<COLS>(p, p.dq, at, p.queries, p.width, i, scale, w.by_key);
 }
 
 tp_code tp__rel_attention_mma_bwd(const tp_call *c, const attn<bf16> &p)

@@ -141,8 +141,8 @@ template <int COLS, bool DISTANCES> struct column_warp {
         add_bias<COLS>(p, dk, sum, (DISTANCES ? p.r_r : p.r_w) + owner.h * p.dim);
         const float scale[2] = { p.scale, p.scale }, one[2] = { 1.0f, 1.0f };
         const attn_sink<bf16> dpos = { p.dpos, true }, to = DISTANCES ? dpos : p.dk;
-        if (to.to) am_store<COLS>(p, to, owner, p.keys, j, scale, dk);
-        if (!DISTANCES && p.dv.to) am_store<COLS>(p, p.dv, owner, p.keys, j, one, dv);
+        if (to.to) am_store<COLS>(p, to, owner, p.keys, p.width, j, scale, dk);
+        if (!DISTANCES && p.dv.to) am_store<COLS>(p, p.dv, owner, p.keys, p.width, j, one, dv);
     }
 };
 
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_column_grad_mma(attn<bf16> 
         if (at.b == b0) {
             w.fetch(p, room, of_own, of_v, first);
         }
-        tiles.fetch(tiles.now, p, p.q + rows, p.dout + rows, begin, p.queries);
+        tiles.fetch(tiles.now, p, p.q + rows, p.dout + rows, begin, p.queries, p.width);
         ring.begin(DISTANCES ? k : table, begin + p.ahead - first - AM_ROWS);
         if (DISTANCES) values.begin(of_v, begin + p.ahead - first - AM_ROWS);
         tp_copy_commit();
@@ -191,7 +191,8 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_column_grad_mma(attn<bf16> 
             tp_copy_wait<0>();
             __syncthreads();
             if (i + STEP < end) {
-                tiles.fetch(tiles.other, p, p.q + rows, p.dout + rows, i + STEP, p.queries);
+                tiles.fetch(tiles.other, p, p.q + rows, p.dout + rows, i + STEP, p.queries,
+                            p.width);
                 ring.fetch();
                 if (DISTANCES) values.fetch();
             }

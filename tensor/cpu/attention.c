@@ -40,7 +40,7 @@ static void forward_queries(const attn *a, tile *t)
         logits(a, t);
         softmax_rows(a, t);
         tp__gemm(REAL, false, false, t->m, g->dim, t->n, 1.0, t->s, t->ld_s, a->v + key_at(a, t),
-                 g->width, 1.0, out, g->dim);
+                 g->kv_width, 1.0, out, g->dim);
     }
     store_queries(a, t);
 }
@@ -58,6 +58,7 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
             .h = head % g->heads,
             .i = i,
             .m = g->queries - i < a->cut.m ? g->queries - i : a->cut.m,
+            .slope = slope_of(a, head % g->heads),
             .words = { .rng = a->rng, .group = -1 },
             .scratch = a->work + thread * a->at.total,
         };
@@ -114,17 +115,18 @@ static void backward_tile(const attn *a, tile *t)
     const real *q = t->scratch + a->at.q, *dout = t->scratch + a->at.dout;
     real *p = t->scratch + a->at.other;
     logits(a, t);
-    tp__gemm(REAL, false, true, t->m, t->n, d, 1.0, dout, d, a->v + keys, g->width, 0.0, p, t->ld);
+    tp__gemm(REAL, false, true, t->m, t->n, d, 1.0, dout, d, a->v + keys, g->kv_width, 0.0, p,
+             t->ld);
     gradient_rows(a, t);
     if (a->dv)
         tp__gemm(REAL, true, false, t->n, d, t->m, 1.0, p, t->ld, dout, d, 1.0, a->dv + keys,
-                 g->width);
+                 g->kv_width);
     if (a->dk)
         tp__gemm(REAL, true, false, t->n, d, t->m, 1.0, t->s, t->ld_s, q, d, 1.0, a->dk + keys,
-                 g->width);
+                 g->kv_width);
     if (a->dq || a->dr)
-        tp__gemm(REAL, false, false, t->m, d, t->n, 1.0, t->s, t->ld_s, a->k + keys, g->width, 1.0,
-                 t->scratch + a->at.out, d);
+        tp__gemm(REAL, false, false, t->m, d, t->n, 1.0, t->s, t->ld_s, a->k + keys, g->kv_width,
+                 1.0, t->scratch + a->at.out, d);
     if (g->positions) position_gradients(a, t);
 }
 
@@ -165,20 +167,27 @@ static void backward_pair(const attn *a, tile *t, int64_t I, int64_t J)
     }
 }
 
+/* A task has all query heads of a head of k and v, whose gradients it alone adds to in this phase. */
 static void backward_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const attn *a = ctx;
     const tp_attn *g = &a->g;
+    const int64_t kv_heads = g->heads / g->group;
     for (int64_t x = begin; x < end; x++) {
         const int64_t group = x / a->cut.nk, J = x % a->cut.nk;
         const int64_t I = (a->phase - J + a->cut.phases) % a->cut.phases;
-        const int64_t first = g->shared ? 0 : group / g->heads;
+        const int64_t first = g->shared ? 0 : group / kv_heads;
         const int64_t last = g->shared ? g->batch : first + 1;
         if (I >= a->cut.nq) continue;
-        tile t = { .h = group % g->heads,
-                   .words = { .rng = a->rng, .group = -1 },
-                   .scratch = a->work + thread * a->at.total };
-        for (t.b = first; t.b < last; t.b++) backward_pair(a, &t, I, J);
+        for (int64_t k = 0; k < g->group; k++) {
+            const int64_t h = group % kv_heads * g->group + k;
+            tile t = { .h = h,
+                       .slope = slope_of(a, h),
+                       .words = { .rng = a->rng, .group = -1 },
+                       .scratch = a->work + thread * a->at.total };
+            for (t.b = first; t.b < last; t.b++) backward_pair(a, &t, I, J);
+            if (a->dslopes) a->dslopes[(first * g->heads + h) * a->cut.nk + J] += t.dslope;
+        }
     }
 }
 
@@ -212,7 +221,11 @@ static attn prepare(const tp_call *c, bool positions)
         a.r_r = c->x[5].data;
     } else {
         a.mask = c->x[3].data;
-        a.bias = c->x[4].data;
+        a.alibi = cfg->alibi;
+        if (c->x[4].ndim == 1)
+            a.slopes = c->x[4].data;
+        else
+            a.bias = c->x[4].data;
         a.bias_batch = a.bias && !g.shared ? g.heads * g.queries * g.keys : 0;
     }
     return a;
@@ -224,11 +237,19 @@ static int64_t elements_of_parts(const attn *a)
     return a->g.positions ? a->g.heads * a->cut.nq * 2 * a->g.dim : 0;
 }
 
-/* c->work: the scratch of each thread, then a.dr. */
+/* Elements of a.dslopes, counted in reals. */
+static int64_t elements_of_slopes(const tp_call *c, const attn *a)
+{
+    if (a->g.positions || c->x[4].ndim != 1 || !tp_is_backward(c)) return 0;
+    return a->g.batch * a->g.heads * a->cut.nk * (int64_t)(sizeof(double) / sizeof(real));
+}
+
+/* c->work: the scratch of each thread, then a.dr or a.dslopes. */
 static size_t work_of(const tp_call *c, bool positions)
 {
     const attn a = prepare(c, positions);
-    return (size_t)(c->dev->threads * a.at.total + elements_of_parts(&a)) * sizeof(real);
+    const int64_t parts = elements_of_parts(&a) + elements_of_slopes(c, &a);
+    return (size_t)(c->dev->threads * a.at.total + parts) * sizeof(real);
 }
 
 static tp_code run_forward(const tp_call *c, bool positions)
@@ -247,6 +268,18 @@ static void sum_parts(const attn *a, int which, real *to)
         for (int64_t x = 0; x < d; x++) to[p / nq * d + x] += a->dr[(2 * p + which) * d + x];
 }
 
+/* Adds the parts of the gradient of the slopes to it, in the order of the batch and of stripes. */
+static void sum_slopes(const attn *a, real *to)
+{
+    const int64_t heads = a->g.heads, nk = a->cut.nk;
+    for (int64_t h = 0; h < heads; h++) {
+        double sum = 0;
+        for (int64_t b = 0; b < a->g.batch; b++)
+            for (int64_t J = 0; J < nk; J++) sum += a->dslopes[(b * heads + h) * nk + J];
+        to[h] = (real)sum;
+    }
+}
+
 static void zero(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const tp_view *x = ctx;
@@ -258,19 +291,23 @@ static tp_code run_backward(const tp_call *c, bool positions)
 {
     attn a = prepare(c, positions);
     const tp_attn *g = &a.g;
-    const int64_t groups = g->heads * (g->shared ? 1 : g->batch);
-    const int64_t parts = elements_of_parts(&a);
+    const int64_t groups = g->heads / g->group * (g->shared ? 1 : g->batch);
+    const int64_t parts = elements_of_parts(&a), slopes = elements_of_slopes(c, &a);
     a.dout = c->dy[0].data;
     a.dq = c->dx[0].data;
     a.dk = c->dx[1].data;
     a.dv = c->dx[2].data;
     a.dpos = positions ? c->dx[3].data : NULL;
-    a.dbias = positions ? NULL : c->dx[4].data;
+    a.dbias = positions || slopes ? NULL : c->dx[4].data;
     for (int i = 0; i < c->nx; i++)
         if (c->dx[i].data) tp__parallel(c->dev, c->dx[i].numel, 1 << 18, zero, &c->dx[i]);
     if (parts > 0 && (c->dx[4].data || c->dx[5].data)) {
         a.dr = a.work + c->dev->threads * a.at.total;
         memset(a.dr, 0, (size_t)parts * sizeof(real));
+    }
+    if (slopes > 0 && c->dx[4].data) {
+        a.dslopes = (double *)(a.work + c->dev->threads * a.at.total);
+        memset(a.dslopes, 0, (size_t)slopes * sizeof(real));
     }
     for (a.phase = 0; a.phase < a.cut.phases; a.phase++)
         tp__parallel(c->dev, groups * a.cut.nk, 1, backward_tasks, &a);
@@ -278,6 +315,7 @@ static tp_code run_backward(const tp_call *c, bool positions)
         sum_parts(&a, 0, c->dx[4].data);
         sum_parts(&a, 1, c->dx[5].data);
     }
+    if (a.dslopes) sum_slopes(&a, c->dx[4].data);
     return TP_OK;
 }
 

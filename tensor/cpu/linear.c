@@ -3,7 +3,7 @@
  *     dZ = dY act'(Z)     dX = dZ W     dW = dZ^T X     db = sum of the rows of dZ
  *
  * The thread that computed a tile of the product applies bias and activation to it while it is in cache.
- * Hidden output: act'(Z) for the GELUs, a by-product of act(Z); one byte an element (Z > 0) for ReLU;
+ * Hidden output: act'(Z) for the GELUs and SiLU, a by-product of act(Z); one byte an element (Z > 0) for ReLU;
  * none otherwise.
  */
 #include "tensor/cpu/kit/activation.h"
@@ -19,7 +19,7 @@ static tp_act act_of(const tp_call *c)
 }
 
 /* Bias and activation of the n elements from column j on, which begin at element `at` of Z. The GELUs
- * replace Z by their slopes. */
+ * and SiLU replace Z by their slopes. */
 static void finish_row(const tp_call *c, int64_t at, int64_t j, int64_t n)
 {
     const tp_act act = act_of(c);
@@ -36,6 +36,8 @@ static void finish_row(const tp_call *c, int64_t at, int64_t j, int64_t n)
         for (int64_t i = 0; i < n; i++) y[i] = gelu_both(z[i], &z[i]);
     } else if (act == TP_ACT_QUICK_GELU) {
         for (int64_t i = 0; i < n; i++) y[i] = quick_gelu_both(z[i], &z[i]);
+    } else if (act == TP_ACT_SILU) {
+        for (int64_t i = 0; i < n; i++) y[i] = silu_both(z[i], &z[i]);
     }
 }
 

@@ -15,10 +15,14 @@ typedef struct tp__linear_attr {
     tp_act act;
 } tp__linear_attr;
 
+typedef struct tp__glu_attr {
+    tp_glu_kind kind;
+} tp__glu_attr;
+
 /* Whether the hidden output of linear is act'(Z). For ReLU it is one byte per element, Z > 0. */
 TP_HD static inline bool tp__keeps_slope(tp_act act)
 {
-    return act == TP_ACT_GELU || act == TP_ACT_QUICK_GELU;
+    return act == TP_ACT_GELU || act == TP_ACT_QUICK_GELU || act == TP_ACT_SILU;
 }
 
 #endif

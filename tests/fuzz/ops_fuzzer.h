@@ -145,6 +145,11 @@ tp_tensor ops_lsla(ops_env *e, const ops_row *r);
 tp_tensor ops_lstm(ops_env *e, const ops_row *r);
 tp_tensor ops_gru(ops_env *e, const ops_row *r);
 
+/* ops_transformer.c */
+tp_tensor ops_glu(ops_env *e, const ops_row *r);
+tp_tensor ops_glu_linear(ops_env *e, const ops_row *r);
+tp_tensor ops_rotary(ops_env *e, const ops_row *r);
+
 /* ops_world.c */
 void ops_open(ops_env *e, const uint8_t head[4]);
 void ops_close(ops_env *e);       /* demands that nothing leaks                 */

@@ -35,7 +35,7 @@ tp_tensor ops_linear(ops_env *e, const ops_row *r)
     const tp_tensor w = ops_input(e, TP_SHAPE(n, ops_dim(x.s, -1)));
     const tp_tensor b = ops_maybe(e, TP_SHAPE(n));
     const uint8_t act = ops_byte(e);
-    return tp_linear(ops_tape(e), x.t, w, b, (tp_act)(act < 250 ? act % 4 : act));
+    return tp_linear(ops_tape(e), x.t, w, b, (tp_act)(act < 250 ? act % 5 : act));
 }
 
 /* ---- normalisation ---- */

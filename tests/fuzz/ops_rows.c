@@ -137,5 +137,8 @@ const ops_row ops_rows[] = {
     TWO(pow),
     TWO(maximum),
     TWO(minimum),
+    OWN(glu),
+    OWN(glu_linear),
+    OWN(rotary),
     { .name = NULL },
 };

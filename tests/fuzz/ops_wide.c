@@ -87,13 +87,22 @@ tp_tensor ops_attention(ops_env *e, const ops_row *r)
 {
     (void)r;
     const sizes z = draw_sizes(e);
+    const uint8_t how = ops_byte(e);
+    const int64_t kv_heads = how & 1 ? ops_size(e) : 0;
+    const int64_t kv = kv_heads ? ops_times(kv_heads, z.D) : z.C;
     const tp_tensor q = ops_input(e, TP_SHAPE(z.B, z.N, z.C));
-    const tp_tensor k = ops_input(e, TP_SHAPE(z.B, z.S, z.C));
-    const tp_tensor v = ops_input(e, TP_SHAPE(z.B, z.S, z.C));
-    const tp_tensor mask = ops_flag(e) ? ops_take(e, TP_SHAPE(z.B, z.S), OPS_MASK).t : TP_NONE;
-    const tp_tensor bias =
-        ops_maybe(e, ops_flag(e) ? TP_SHAPE(z.H, z.N, z.S) : TP_SHAPE(z.B, z.H, z.N, z.S));
-    return tp_attention(ops_tape(e), q, k, v, mask, bias, draw_cfg(e, z.heads));
+    const tp_tensor k = ops_input(e, TP_SHAPE(z.B, z.S, kv));
+    const tp_tensor v = ops_input(e, TP_SHAPE(z.B, z.S, kv));
+    const int64_t keys = how & 2 ? ops_near(e, z.S / 2) : 0, S = keys > 0 ? keys : z.S;
+    const tp_tensor mask = ops_flag(e) ? ops_take(e, TP_SHAPE(z.B, S), OPS_MASK).t : TP_NONE;
+    const tp_tensor bias = how & 4       ? ops_input(e, TP_SHAPE(z.H))
+                           : ops_flag(e) ? ops_maybe(e, TP_SHAPE(z.H, z.N, S))
+                                         : ops_maybe(e, TP_SHAPE(z.B, z.H, z.N, S));
+    tp_attn_cfg cfg = draw_cfg(e, z.heads);
+    cfg.kv_heads = kv_heads > INT32_MAX ? -1 : (int)kv_heads;
+    cfg.alibi = how & 8;
+    cfg.keys = keys;
+    return tp_attention(ops_tape(e), q, k, v, mask, bias, cfg);
 }
 
 tp_tensor ops_rel_attention(ops_env *e, const ops_row *r)

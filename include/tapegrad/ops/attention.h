@@ -16,13 +16,39 @@ typedef struct tp_attn_cfg {
     double dropout;   /* of the probabilities, in training                           */
     int64_t max_span; /* tp_rel_attention; > 0: each query sees at most that many keys, its
                          own included (Transformer-XL's same_length)                 */
+    /* tp_attention: */
+    int kv_heads; /* of k and v, a divisor of heads; 0: heads. Query head h reads head
+                     h / (heads / kv_heads) (grouped-query attention; 1: multi-query) */
+    bool alibi;   /* subtracts slope[h] |i + S - N - j| from the logits, with the standard slopes
+                     2^(-8 (h+1) / H) if H is a power of two; otherwise those of the power p below,
+                     then every second one of 2p                                    */
+    int64_t keys; /* > 0: only the first `keys` rows of k and v take part, as if k and v were
+                     cut there: the filled part of a cache. S above is then `keys`   */
 } tp_attn_cfg;
 
-/* softmax(scale q k^T + bias) v: q [B,N,H*D], k, v [B,S,H*D]; mask TP_U8 [B,S] (1 = visible) or
- * TP_NONE; bias [H,N,S] or [B,H,N,S] or TP_NONE. A query that sees no key gives zeros. Saves
- * inputs, output and the log-sum-exp. (Vaswani et al. 2017; tiling after Dao et al. 2022.) */
+/* softmax(scale q k^T + bias) v: q [B,N,H*D], k, v [B,S,G*D], G = kv_heads; mask TP_U8 [B,S] (1 =
+ * visible) or TP_NONE; bias [H,N,S] or [B,H,N,S], or [H], ALiBi's slopes as for cfg.alibi, or TP_NONE. A
+ * query that sees no key gives zeros. Saves inputs, output and the log-sum-exp; heads that share keys
+ * and values read one copy. (Vaswani et al. 2017; tiling after Dao et al. 2022; grouped heads: Ainslie et
+ * al. 2023; ALiBi: Press et al. 2022.) */
 TP_API tp_tensor tp_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor mask,
                               tp_tensor bias, tp_attn_cfg cfg);
+
+/* Rotary positions (Su et al. 2021). */
+typedef struct tp_rotary_cfg {
+    int heads;
+    int64_t size;     /* elements of each head that are rotated, the first ones; even; 0: all */
+    double base;      /* theta; 0: 10000                                                      */
+    int64_t offset;   /* added to every position: tokens before these, in decoding            */
+    bool interleaved; /* pairs (2i, 2i+1) as in GPT-J; otherwise (i, i + size/2) as in GPT-NeoX
+                         and Llama                                                            */
+} tp_rotary_cfg;
+
+/* Rotates pair i of each head of x [B,N,H*D] at position p by the angle p base^(-2i/size). positions: i32
+ * or i64, [N] or [B,N], or TP_NONE for 0 .. N-1. Angles are computed in double, so they are accurate for
+ * any position; cosines and sines are computed once for all heads, and nothing but the positions is saved:
+ * the gradient is the inverse rotation. */
+TP_API tp_tensor tp_rotary(tp_tape *T, tp_tensor x, tp_tensor positions, tp_rotary_cfg cfg);
 
 /* Attention of Transformer-XL: causal, S = memory + N, distance d = i + S - N - j >= 0, logit
  * scale ((q_i + r_w) k_j + (q_i + r_r) pos_d). pos [S,H*D] is ordered by increasing distance; r_w, r_r
@@ -131,6 +157,7 @@ TP_API tp_tensor tp_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tens
 #ifndef TP_NO_SITE
 /* clang-format off */
 #define tp_attention(T, ...)            tp_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_rotary(T, ...)               tp_rotary(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_rel_attention(T, ...)        tp_rel_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_chunk_project(T, ...)        tp_chunk_project(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attention(T, ...)         tp_ls_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

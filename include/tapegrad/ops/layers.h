@@ -15,11 +15,32 @@ extern "C" {
 TP_API tp_tensor tp_matmul(tp_tape *T, tp_tensor a, tp_tensor b);
 TP_API tp_tensor tp_matmul_t(tp_tape *T, tp_tensor a, bool ta, tp_tensor b, bool tb);
 
-typedef enum tp_act { TP_ACT_NONE, TP_ACT_RELU, TP_ACT_GELU, TP_ACT_QUICK_GELU } tp_act;
+typedef enum tp_act {
+    TP_ACT_NONE,
+    TP_ACT_RELU,
+    TP_ACT_GELU,
+    TP_ACT_QUICK_GELU,
+    TP_ACT_SILU
+} tp_act;
 
 /* act(x w^T + b): x [...,K], w [N,K], b [N] or TP_NONE -> [...,N]. Bias and activation are applied while
  * the product is still in cache. */
 TP_API tp_tensor tp_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_act act);
+
+/* The activation of a gated linear unit: GLU, SwiGLU, GEGLU, ReGLU. */
+typedef enum tp_glu_kind { TP_GLU_SIGMOID, TP_GLU_SILU, TP_GLU_GELU, TP_GLU_RELU } tp_glu_kind;
+
+/* Gated linear units: y = act(x Wg^T + bg) * (x Wu^T + bu), x [...,K] -> [...,N]. w [N,K] and b [N] are
+ * the gate's, w_up [N,K] and b_up [N] the other factor's. If w_up is TP_NONE, w [2N,K] and b [2N] hold
+ * both, the gate first. Biases may be TP_NONE. Activation, biases and product are applied while the second
+ * product is in cache. Saves both products; backward recomputes the activation. (Dauphin et al. 2017;
+ * Shazeer 2020.) */
+TP_API tp_tensor tp_glu_linear(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_tensor w_up,
+                               tp_tensor b_up, tp_glu_kind kind);
+
+/* The first half of x along an axis times the sigmoid of the second half, as
+ * torch.nn.functional.glu. Saves x. */
+TP_API tp_tensor tp_glu(tp_tape *T, tp_tensor x, int axis);
 
 /* ---- norms and softmax ---- */
 
@@ -91,6 +112,8 @@ TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t
 #define tp_matmul(T, ...)               tp_matmul(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_matmul_t(T, ...)             tp_matmul_t(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_linear(T, ...)               tp_linear(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_glu_linear(T, ...)           tp_glu_linear(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_glu(T, ...)                  tp_glu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_layernorm(T, ...)            tp_layernorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_rmsnorm(T, ...)              tp_rmsnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_batchnorm(T, ...)            tp_batchnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

@@ -3,7 +3,8 @@
  *
  *     relu        max(x, 0), slope 0 at 0
  *     gelu        x P(x), P the integral of the normal distribution up to x
- *     quick_gelu  x s(1.702 x), s the logistic function */
+ *     quick_gelu  x s(1.702 x), s the logistic function
+ *     silu        x s(x) */
 #ifndef TP_ACTIVATION_H
 #define TP_ACTIVATION_H
 
@@ -43,6 +44,13 @@ TP_INLINE real quick_gelu_both(real x, real *slope)
 {
     const real s = logistic(RC(1.702) * x);
     *slope = gated_slope(x, s, RC(1.702));
+    return x * s;
+}
+
+TP_INLINE real silu_both(real x, real *slope)
+{
+    const real s = logistic(x);
+    *slope = gated_slope(x, s, 1);
     return x * s;
 }
 

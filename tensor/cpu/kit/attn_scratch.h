@@ -29,7 +29,7 @@ typedef struct tp_attn_cut {
  * each. */
 static inline tp_attn_cut tp__attn_cut(const tp_attn *a, bool backward)
 {
-    const int64_t groups = a->heads * (a->shared ? 1 : a->batch);
+    const int64_t groups = a->heads / a->group * (a->shared ? 1 : a->batch);
     const int64_t most = a->queries > a->keys ? a->queries : a->keys;
     const int64_t parts = groups > 0 && groups < TP_ATTN_TASKS ? TP_ATTN_TASKS / groups : 1;
     const int64_t part = TP_ATTN_STRIPE * parts;

@@ -29,11 +29,14 @@ typedef struct attn {
     uint32_t drop_below; /* 0: no dropout */
     real scale, keep_scale;
     const real *q, *k, *v, *bias, *pos, *r_w, *r_r, *dout;
+    const real *slopes; /* ALiBi's [H], or NULL */
+    bool alibi;         /* the standard ones    */
     const uint8_t *mask;
     int64_t bias_batch; /* elements of bias for each batch row; 0: one bias for all */
     real *out, *lse;    /* written by forward, read by backward         */
     real *dq, *dk, *dv, *dbias, *dpos;
-    real *dr; /* [H][nq][2][D]: parts of the gradients of r_w and r_r */
+    real *dr;        /* [H][nq][2][D]: parts of the gradients of r_w and r_r */
+    double *dslopes; /* [B][H][nk]: parts of the gradient of the slopes      */
     real *work;
     int64_t phase;
 } attn;
@@ -41,6 +44,8 @@ typedef struct attn {
 /* m queries from i and n keys from j of one head, with the scratch of the thread. */
 typedef struct tile {
     int64_t b, h, i, m, j, n;
+    real slope;     /* ALiBi's, of the head    */
+    double dslope;  /* its gradient            */
     tp_words words; /* random words of dropout */
     real *scratch;
     real *s; /* logits, then probabilities; in backward, gradients of the logits */
@@ -56,7 +61,13 @@ static inline int64_t query_at(const attn *a, const tile *t, int64_t r)
 /* Offset of the tile's first key in k and v. */
 static inline int64_t key_at(const attn *a, const tile *t)
 {
-    return (t->b * a->g.keys + t->j) * a->g.width + t->h * a->g.dim;
+    return (t->b * a->g.room + t->j) * a->g.kv_width + t->h / a->g.group * a->g.dim;
+}
+
+static real slope_of(const attn *a, int64_t h)
+{
+    if (a->alibi) return (real)tp__alibi_slope((int)a->g.heads, (int)h);
+    return a->slopes ? a->slopes[h] : 0;
 }
 
 /* Sets the n keys from j and the address of their logits. */
@@ -115,7 +126,7 @@ static void logits(const attn *a, const tile *t)
                  g->dim, pos, g->dim, 0.0, t->scratch + a->at.scores, t->ld);
     }
     tp__gemm(REAL, false, true, t->m, t->n, g->dim, 1.0, t->scratch + a->at.q, g->dim,
-             a->k + key_at(a, t), g->width, g->positions ? 1.0 : 0.0, t->s, t->ld_s);
+             a->k + key_at(a, t), g->kv_width, g->positions ? 1.0 : 0.0, t->s, t->ld_s);
 }
 
 /* The columns lo <= c < hi of the tile that query row r sees. */
@@ -133,7 +144,13 @@ static inline int64_t bias_at(const attn *a, const tile *t, int64_t r)
     return t->b * a->bias_batch + (t->h * a->g.queries + t->i + r) * a->g.keys + t->j;
 }
 
-/* Finishes the logits of row r with bias and mask; keys that the row does not see get zero. */
+/* The distance of query row r from the first key of the tile, negative for keys ahead. */
+static inline real distance_at(const attn *a, const tile *t, int64_t r)
+{
+    return (real)(t->i + r + a->g.ahead - t->j);
+}
+
+/* Finishes the logits of row r with bias, slope and mask; keys that the row does not see get zero. */
 static void finish_row(const attn *a, const tile *t, int64_t r, int64_t lo, int64_t hi)
 {
     const tp_attn *g = &a->g;
@@ -143,6 +160,10 @@ static void finish_row(const attn *a, const tile *t, int64_t r, int64_t lo, int6
     if (a->bias) {
         const real *bias = a->bias + bias_at(a, t, r);
         for (int64_t c = lo; c < hi; c++) s[c] += bias[c];
+    }
+    if (t->slope != 0) {
+        const real from = distance_at(a, t, r), slope = t->slope;
+        for (int64_t c = lo; c < hi; c++) s[c] -= slope * r_abs(from - (real)(int32_t)c);
     }
     if (a->mask) {
         const uint8_t *mask = a->mask + t->b * g->keys + t->j;
@@ -248,6 +269,13 @@ static void gradient_rows(const attn *a, tile *t)
         if (a->dbias) {
             real *dbias = a->dbias + bias_at(a, t, r);
             for (int64_t c = lo; c < hi; c++) dbias[c] += s[c];
+        }
+        if (a->dslopes) {
+            const real from = distance_at(a, t, r);
+            real sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (int64_t c = lo; c < hi; c++) sum += s[c] * r_abs(from - (real)(int32_t)c);
+            t->dslope -= (double)sum;
         }
     }
 }
