@@ -84,11 +84,11 @@ TP_INLINE real div_da(real dy, real a, real b)   { (void)a; return dy / b; }
 TP_INLINE real div_db(real dy, real a, real b)   { return -dy * a / b / b; }
 TP_INLINE real pow_value(real a, real b)         { return r_pow(a, b); }
 TP_INLINE real pow_da(real dy, real a, real b)   { return b == 0 ? 0 : dy * (b * r_pow(a, b - 1)); }
-TP_INLINE real pow_db(real dy, real a, real b)   { return (a == 0) & (b >= 0) ? 0 : dy * (r_pow(a, b) * r_log(a)); }
-TP_INLINE real maximum_value(real a, real b)     { return (a > b) | (a != a) ? a : b; }
+TP_INLINE real pow_db(real dy, real a, real b)   { return ((a == 0) & (b >= 0)) ? 0 : dy * (r_pow(a, b) * r_log(a)); }
+TP_INLINE real maximum_value(real a, real b)     { return ((a > b) | (a != a)) ? a : b; }
 TP_INLINE real maximum_da(real dy, real a, real b) { return a < b ? 0 : a == b ? dy / 2 : dy; }
 TP_INLINE real maximum_db(real dy, real a, real b) { return a > b ? 0 : a == b ? dy / 2 : dy; }
-TP_INLINE real minimum_value(real a, real b)     { return (a < b) | (a != a) ? a : b; }
+TP_INLINE real minimum_value(real a, real b)     { return ((a < b) | (a != a)) ? a : b; }
 TP_INLINE real minimum_da(real dy, real a, real b) { return a > b ? 0 : a == b ? dy / 2 : dy; }
 TP_INLINE real minimum_db(real dy, real a, real b) { return a < b ? 0 : a == b ? dy / 2 : dy; }
 /* clang-format on */

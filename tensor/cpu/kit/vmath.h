@@ -210,10 +210,10 @@ TP_INLINE float tp__powf(float x, float y)
     float v = (float)tp__bits_double(tp__double_bits(q) + (tp__double_bits(t) << 52));
     const float size = fabsf(y), half = 0.5f * size;
     const int whole_y = floorf(size) == size, odd = whole_y & (floorf(half) != half);
-    v = (a == 1.0) & (size == INFINITY) ? 1.0f : v;
-    v = (x < 0.0f) & !whole_y & (x > -INFINITY) & (y == y) ? NAN : v;
-    v = odd & (int)(tp__float_bits(x) >> 31) ? -v : v;
-    return (y == 0.0f) | (x == 1.0f) ? 1.0f : v;
+    v = ((a == 1.0) & (size == INFINITY)) ? 1.0f : v;
+    v = ((x < 0.0f) & !whole_y & (x > -INFINITY) & (y == y)) ? NAN : v;
+    v = (odd & (int)(tp__float_bits(x) >> 31)) ? -v : v;
+    return ((y == 0.0f) | (x == 1.0f)) ? 1.0f : v;
 }
 
 /* The density of the normal distribution at x, and in *below its integral up to x. Both derive from
