@@ -49,7 +49,6 @@ cd "$ROOT"
 configure release -DTAPEGRAD_BENCH=ON
 build release bench_ops bench_models bench_data >&2
 bin=build/release/bin
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # spinning threads are slow on a busy machine
 
 venv=build/bench-venv
 if [ "$python" = install ]; then

@@ -10,7 +10,7 @@ source "$(dirname "$0")/setup.sh"
 need $BUILD_NEEDS aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu qemu-aarch64-static:qemu-user-static
 cd "$ROOT"
 root=$ROOT/build/arm64-root
-libraries="libopenblas-pthread-dev libjansson-dev libxxhash-dev libarchive-dev libjpeg-dev libpng-dev libgomp1"
+libraries="libopenblas-pthread-dev libjansson-dev libxxhash-dev libarchive-dev libjpeg-dev libpng-dev"
 
 # Downloads and unpacks the libraries and their dependencies: 32 MB.
 fetch() {
@@ -33,7 +33,6 @@ say "aarch64: library, tools and programs build"
 
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
-export OMP_WAIT_POLICY=passive
 # Runs PROGRAM ARGUMENT... under qemu.
 arm() {
     qemu-aarch64-static -L "$root" -E LD_LIBRARY_PATH=/usr/lib/aarch64-linux-gnu/openblas-pthread \

@@ -39,7 +39,6 @@ crashes=$work/crashes
 mkdir -p "$crashes"
 # Using more memory than such a small file can need is a finding too.
 limits="-max_len=4096 -timeout=20 -rss_limit_mb=1024 -malloc_limit_mb=512"
-export OMP_WAIT_POLICY=passive
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm # run folders in memory: each file of a run is synced
 
 if [ "$mode" = merge ]; then

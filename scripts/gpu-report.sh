@@ -166,7 +166,7 @@ else
     export TAPEGRAD_FIXTURES=$ROOT/tests/fixtures
 fi
 [ -z "$smoke" ] || tests=test_profile
-export OMP_WAIT_POLICY=passive PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
+export PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
 
 # ---- tests ----
 

@@ -50,7 +50,6 @@ budget=(--time 120)
 [ -n "$steps" ] && budget=(--steps "$steps")
 [ "$run" = runs/quickstart ] && budget+=(--overwrite) # other runs are never overwritten
 bin=build/release/bin
-export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} # spinning threads are slow on a busy machine
 $bin/enwik8 train --preset tiny --data "$data" --run-dir "$run" "${budget[@]}"
 $bin/enwik8 eval --run-dir "$run" --data "$data" --protocol windows --context 2048 --step 512 --limit 20000
 say ""

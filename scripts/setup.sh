@@ -53,11 +53,11 @@ BUILD_NEEDS="cc:gcc cmake:cmake ninja:ninja-build pkg-config:pkg-config pc-openb
 TEST_NEEDS="pc-criterion:libcriterion-dev"
 PLOT_NEEDS="gnuplot:gnuplot-nox"
 REPORT_NEEDS="chromium:chromium" # the test of tp-report's page, which is skipped without it
-# clang with LLVM's OpenMP, sanitizers and fuzzer. CMakePresets.json has the version for all scripts; the
+# clang with its sanitizers and fuzzer. CMakePresets.json has the version for all scripts; the
 # archive of pack.sh has neither that file nor clang.
 CLANG=$(sed -n 's/.*"CMAKE_C_COMPILER": "clang-\([0-9]*\)".*/\1/p' "$ROOT/CMakePresets.json" 2>/dev/null || true)
 LLVM=/usr/lib/llvm-$CLANG/lib
-CLANG_NEEDS="clang-$CLANG:clang-$CLANG file-$LLVM/libomp.so:libomp-$CLANG-dev file-$LLVM/clang/$CLANG/lib/linux/libclang_rt.fuzzer-$(uname -m).a:libclang-rt-$CLANG-dev"
+CLANG_NEEDS="clang-$CLANG:clang-$CLANG file-$LLVM/clang/$CLANG/lib/linux/libclang_rt.fuzzer-$(uname -m).a:libclang-rt-$CLANG-dev"
 
 # Configures build/PRESET; further arguments go to CMake. New build folders use Ninja, existing ones keep
 # their generator.

@@ -42,7 +42,6 @@ cd "$ROOT"
 configure release -DTAPEGRAD_TESTS=ON
 build release enwik8 test_kill # and the programs of test_kill >&2
 bin=build/release/bin
-export OMP_WAIT_POLICY=passive
 mkdir -p "$run"
 rm -rf "$run"/{long,threads1,threads2,threads8}
 git ls-files -z -- '*.c' '*.h' '*.md' | xargs -0 cat >"$run/text"

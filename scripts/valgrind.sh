@@ -2,8 +2,7 @@
 # valgrind.sh - runs a few training steps, a resumed run, an evaluation and a prediction of each kind of
 # program under memcheck: no use of uninitialised memory, no access out of bounds, no leak. Takes a minute.
 #
-# There are no suppressions. Only the stacks of OpenMP's threads, which are "possibly lost", do not count.
-# Memcheck hides AVX-512 from programs, so the AVX2 kernels run.
+# There are no suppressions. Memcheck hides AVX-512 from programs, so the AVX2 kernels run.
 source "$(dirname "$0")/setup.sh"
 
 need $BUILD_NEEDS valgrind:valgrind
@@ -12,7 +11,6 @@ configured release || configure release
 build release enwik8 imagenet first_text first_image >/dev/null
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
-export OMP_WAIT_POLICY=passive
 head -c 6000 docs/design.md >"$run/text"
 for n in {10..39}; do printf 'ends in %d\tnumber %d\n' $((n % 10)) "$n"; done >"$run/lines"
 

@@ -69,6 +69,7 @@ struct tp_device {
     const tp_backend *be; /* NULL: the device never opened */
     char name[16];
     int threads;
+    struct tp_pool *pool; /* NULL: loops run on the calling thread */
     tp_isa isa;
     bool dry; /* memory is counted, never touched; check this before running a kernel */
     tp_heap heap;
@@ -122,8 +123,15 @@ void tp__heap_text(tp_device *D, size_t request, char *text, size_t size);
 typedef void (*tp_body)(const void *ctx, int64_t begin, int64_t end, int thread);
 void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, const void *ctx);
 
-/* The number of threads that OpenMP would use here. */
+/* The cores that this process may use. */
 int tp__max_threads(void);
+
+/* The threads of a device: they start at the first loop that needs them and end in tp__pool_free, which
+ * accepts NULL. NULL: out of memory. One loop of a pool runs at a time: others that begin meanwhile, nested
+ * ones or those of another thread, run on the thread that calls, and so do all in a child after fork().
+ * The child may open devices of its own. */
+struct tp_pool *tp__pool_new(int threads);
+void tp__pool_free(struct tp_pool *p);
 
 /* Called around every kernel: count it, and time it if D is profiled. tp__op_ends may find that the
  * device has failed, and returns that code. op must live as long as D. */

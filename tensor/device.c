@@ -111,6 +111,7 @@ static void open_cpu(tp_device *D, const tp_device_opts *o)
                 D->threads);
         return;
     }
+    if (!o->dry && D->threads > 1) D->pool = tp__pool_new(D->threads);
     tp__heap_init(&D->heap, o);
     D->dry = o->dry;
     D->be = o->dry ? &tp__dry_backend[TP_CPU] : &tp__cpu_backend;
@@ -165,6 +166,7 @@ tp_device *tp_device_open(const char *name, const tp_device_opts *o)
 void tp_device_close(tp_device *D)
 {
     if (!D || D == &no_memory) return;
+    tp__pool_free(D->pool);
     tp__profile_free(D);
     if (D->be) {
         if (D->be->close) D->be->close(D);

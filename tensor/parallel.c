@@ -1,21 +1,75 @@
-/* parallel.c - the parallel loop; the only file that uses OpenMP. */
-#include <omp.h>
+/* parallel.c - the parallel loop: a pool of threads for each device.
+ *
+ * The calling thread works, too, and never waits for a thread that has not begun: a worker joins a loop
+ * through its gate, which closes when the chunks are used up, so that a worker that the system lets wait costs
+ * nothing. Threads that wait spin for SPIN nanoseconds and then sleep. On a machine whose cores are taken, a
+ * worker may lose its core in the middle of a chunk, and the loop takes longer than without it. The pool
+ * adds up what its workers gain and lose; where they lose, loops run on the calling thread for a while. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
+#include <math.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "tensor/backend.h"
 
-int tp__max_threads(void)
-{
-    return omp_get_max_threads();
-}
+enum {
+    LINE = 64,         /* bytes of a cache line                                           */
+    SPIN = 100000,     /* nanoseconds that a waiting thread spins before it sleeps         */
+    LOOKS = 32,        /* pauses between looks at the clock                                */
+    LOSS = 1000000,    /* nanoseconds lost on balance after which loops run alone ..       */
+    REST = 20,         /* .. for so many times the loss                                    */
+    MEMORY = 100000000 /* nanoseconds in loops after which most of a gain or loss is forgotten */
+};
 
-/* True in a child after fork(), which lacks the threads that gcc's OpenMP would wait for. The child
- * uses one thread, which gives the same bits. */
-static bool alone;
+/* The gate of a loop: its number above, then whether it is closed, then how many workers are inside. */
+#define CLOSED ((uint64_t)1 << 16)
+#define INSIDE (CLOSED - 1)
+#define NUMBER 17
+
+typedef struct worker {
+    _Alignas(LINE)
+        atomic_uint_fast64_t call; /* number of the last loop that it was called to; 0: end */
+    atomic_bool asleep;
+    struct tp_pool *pool;
+    int self; /* 1, 2, ..; the calling thread is 0 */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+} worker;
+
+struct tp_pool {
+    pthread_mutex_t busy; /* held by the thread whose loop runs */
+    int wanted, workers;  /* -1: not started yet */
+    unsigned forks;       /* of the process when the pool was made */
+    worker *worker;
+    uint64_t number; /* of the loop */
+
+    /* the loop, constant while the gate is open or workers are inside */
+    tp_body body;
+    const void *ctx;
+    int64_t n, grain, chunks;
+
+    int64_t gained, lost, rest_until; /* nanoseconds */
+
+    _Alignas(LINE) atomic_int_fast64_t next; /* chunk */
+    _Alignas(LINE) atomic_uint_fast64_t gate;
+    atomic_bool waits; /* the caller sleeps until the last worker has left */
+    pthread_mutex_t lock;
+    pthread_cond_t left;
+};
+
+static atomic_uint forks; /* that this process descends from, since the first pool was made */
 
 static void note_fork(void)
 {
-    alone = true;
+    atomic_fetch_add(&forks, 1);
 }
 
 static void watch_forks(void)
@@ -23,25 +77,230 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, note_fork);
 }
 
+int tp__max_threads(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+/* ---- waiting ---- */
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static inline void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Waits until x differs from `seen`, without sleeping; false if that takes longer than SPIN. */
+static bool spin(const atomic_uint_fast64_t *x, uint64_t seen)
+{
+    for (int64_t began = 0;;) {
+        for (int i = 0; i < LOOKS; i++) {
+            if (atomic_load_explicit(x, memory_order_acquire) != seen) return true;
+            pause_briefly();
+        }
+        const int64_t time = now();
+        if (!began) began = time;
+        if (time - began > SPIN) return false;
+    }
+}
+
+/* ---- workers ---- */
+
+/* Runs chunks until there are none left; returns how many. */
+static int64_t work(struct tp_pool *p, int self)
+{
+    int64_t done = 0;
+    for (;; done++) {
+        const int64_t i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
+        if (i >= p->chunks) return done;
+        const int64_t end = (i + 1) * p->grain;
+        p->body(p->ctx, i * p->grain, end < p->n ? end : p->n, self);
+    }
+}
+
+/* Joins loop `number` unless its gate has closed. */
+static bool enter(struct tp_pool *p, uint64_t number)
+{
+    uint64_t gate = atomic_load_explicit(&p->gate, memory_order_acquire);
+    while (gate >> NUMBER == number && !(gate & CLOSED))
+        if (atomic_compare_exchange_weak_explicit(&p->gate, &gate, gate + 1, memory_order_acquire,
+                                                  memory_order_acquire))
+            return true;
+    return false;
+}
+
+static void leave(struct tp_pool *p)
+{
+    const uint64_t gate = atomic_fetch_sub(&p->gate, 1) - 1;
+    if ((gate & INSIDE) || !(gate & CLOSED) || !atomic_load(&p->waits)) return;
+    pthread_mutex_lock(&p->lock);
+    pthread_cond_signal(&p->left);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void sleep_until_called(worker *w, uint64_t seen)
+{
+    pthread_mutex_lock(&w->lock);
+    atomic_store(&w->asleep, true);
+    while (atomic_load(&w->call) == seen) pthread_cond_wait(&w->wake, &w->lock);
+    atomic_store(&w->asleep, false);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void *live(void *arg)
+{
+    worker *w = arg;
+    for (uint64_t seen = 1;;) { /* loops are numbered from 2 */
+        if (!spin(&w->call, seen)) sleep_until_called(w, seen);
+        seen = atomic_load_explicit(&w->call, memory_order_acquire);
+        if (seen == 0) return NULL;
+        if (!enter(w->pool, seen)) continue;
+        work(w->pool, w->self);
+        leave(w->pool);
+    }
+}
+
+static void call(worker *w, uint64_t number)
+{
+    atomic_store(&w->call, number);
+    if (!atomic_load(&w->asleep)) return;
+    pthread_mutex_lock(&w->lock);
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- the pool ---- */
+
+struct tp_pool *tp__pool_new(int threads)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    struct tp_pool *p = aligned_alloc(LINE, sizeof *p);
+    if (!p) return NULL;
+    *p = (struct tp_pool){ .wanted = threads - 1,
+                           .workers = -1,
+                           .forks = atomic_load(&forks),
+                           .number = 1,
+                           .gate = CLOSED };
+    pthread_mutex_init(&p->busy, NULL);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->left, NULL);
+    return p;
+}
+
+/* As many workers as the system allows. They take no signals: handlers belong to the program's own
+ * threads. */
+static void start(struct tp_pool *p)
+{
+    sigset_t all, before;
+    p->workers = 0;
+    p->worker = aligned_alloc(LINE, (size_t)p->wanted * sizeof *p->worker);
+    if (!p->worker) return;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 0; i < p->wanted; i++) {
+        worker *w = &p->worker[i];
+        *w = (worker){ .call = 1, .pool = p, .self = i + 1 };
+        pthread_mutex_init(&w->lock, NULL);
+        pthread_cond_init(&w->wake, NULL);
+        if (pthread_create(&w->thread, NULL, live, w) != 0) break;
+        p->workers++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void tp__pool_free(struct tp_pool *p)
+{
+    if (!p) return;
+    for (int i = 0; i < p->workers && p->forks == atomic_load(&forks); i++) {
+        call(&p->worker[i], 0);
+        pthread_join(p->worker[i].thread, NULL);
+    }
+    free(p->worker);
+    free(p);
+}
+
+/* Waits until no worker is inside. */
+static void wait(struct tp_pool *p)
+{
+    uint64_t gate = atomic_fetch_or(&p->gate, CLOSED) | CLOSED;
+    while ((gate & INSIDE) && spin(&p->gate, gate))
+        gate = atomic_load_explicit(&p->gate, memory_order_acquire);
+    if (!(gate & INSIDE)) return;
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->waits, true);
+    while (atomic_load(&p->gate) & INSIDE) pthread_cond_wait(&p->left, &p->lock);
+    atomic_store(&p->waits, false);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Accounts for a loop that began at `began`, whose chunks were used up at `out` and done at `end`, of which
+ * the caller has run `own`. */
+static void account(struct tp_pool *p, int64_t began, int64_t out, int64_t end, int64_t own)
+{
+    const int64_t alone =
+        own ? (int64_t)((double)(out - began) * (double)p->chunks / (double)own) : end - began;
+    const int64_t gain = alone - (end - began);
+    const double kept = 1.0 - fmin(1.0, (double)(end - began) / MEMORY);
+    p->gained = (int64_t)((double)p->gained * kept);
+    p->lost = (int64_t)((double)p->lost * kept);
+    if (gain > 0)
+        p->gained += gain;
+    else
+        p->lost -= gain;
+    if (p->lost - p->gained < LOSS) return;
+    p->rest_until = end + REST * (p->lost - p->gained);
+    p->gained = p->lost = 0;
+}
+
+/* Runs the loop on up to `threads` threads; false if the calling thread shall run it alone: others use the
+ * pool, or it rests. */
+static bool run(struct tp_pool *p, int threads, int64_t n, int64_t grain, int64_t chunks,
+                tp_body body, const void *ctx)
+{
+    if (p->forks != atomic_load_explicit(&forks, memory_order_relaxed)) return false;
+    if (pthread_mutex_trylock(&p->busy) != 0) return false;
+    const int64_t began = now();
+    if (p->workers < 0) start(p);
+    const int called = threads - 1 < p->workers ? threads - 1 : p->workers;
+    const bool rests = called == 0 || began < p->rest_until;
+    if (!rests) {
+        p->body = body;
+        p->ctx = ctx;
+        p->n = n;
+        p->grain = grain;
+        p->chunks = chunks;
+        atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+        atomic_store_explicit(&p->gate, ++p->number << NUMBER, memory_order_release);
+        for (int i = 0; i < called; i++) call(&p->worker[i], p->number);
+        const int64_t own = work(p, 0), out = now();
+        wait(p);
+        account(p, began, out, now(), own);
+    }
+    pthread_mutex_unlock(&p->busy);
+    return !rests;
+}
+
 void tp__parallel(const tp_device *D, int64_t n, int64_t grain, tp_body body, const void *ctx)
 {
     if (n <= 0) return;
     if (grain < 1) grain = 1;
-    const int64_t chunks = (n + grain - 1) / grain;
+    const int64_t chunks = n / grain + (n % grain != 0);
     const int threads = chunks < D->threads ? (int)chunks : D->threads;
-    if (threads <= 1 || alone) {
+    if (threads <= 1 || !D->pool || !run(D->pool, threads, n, grain, chunks, body, ctx))
         body(ctx, 0, n, 0);
-        return;
-    }
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
-#pragma omp parallel num_threads(threads)
-    {
-        const int self = omp_get_thread_num();
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < chunks; i++) {
-            const int64_t end = (i + 1) * grain;
-            body(ctx, i * grain, end < n ? end : n, self);
-        }
-    }
 }

@@ -45,5 +45,3 @@ set_tests_properties(model_guide_shown PROPERTIES
   PASS_REGULAR_EXPRESSION "PatchMLP-S is patch_mlp-small: patch MLP, 224 x 224.*10,139,752 +1.91 G")
 add_test(NAME model_guide_table COMMAND guide_model_table --jobs 1)
 add_test(NAME model_guide_macs COMMAND guide_op_macs --jobs 1)
-set_tests_properties(model_guide_shown model_guide_table model_guide_macs PROPERTIES
-  ENVIRONMENT OMP_WAIT_POLICY=passive)

@@ -24,7 +24,6 @@ void program_begin(const char *name)
     program = name;
     make_folder();
     cr_assert(chdir(folder) == 0);
-    setenv("OMP_WAIT_POLICY", "passive", 1);
 }
 
 void program_end(void)

@@ -1,6 +1,7 @@
 /* test_determinism.c - bits do not depend on the number of threads: results and gradients of ops on
  * sizes that split, and a short training run, on 1, 2 and 8 threads and every instruction set. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -342,12 +343,12 @@ static float *train(int threads, size_t *bytes)
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads });
     tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .seed = 2, .train = true });
-    static tp_ls_lm lm;
+    tp_ls_lm *lm = calloc(1, sizeof *lm);
     tp_ls_lm_state state = { 0 };
     tp_ls_lm_cfg cfg = tp_ls_lm_tiny(VOCAB);
     cfg.layers = 2;
     cfg.dropout = cfg.emb_dropout = 0.1;
-    tp_ls_lm_init(P, &lm, "", cfg);
+    tp_ls_lm_init(P, lm, "", cfg);
     tp_optim *O = tp_adamw_new(P, &(tp_adamw_opts){ .weight_decay = 0.01 });
 
     for (int u = 0; u < STEPS; u++) {
@@ -356,7 +357,7 @@ static float *train(int threads, size_t *bytes)
         for (int i = 0; i < BATCH * TOKENS; i++) ids[i] = (int)((ids[i] + 1.0) / 2.0 * VOCAB);
         tp_reset(T);
         const tp_tensor tokens = values_constant(T, TP_I64, TP_SHAPE(BATCH, TOKENS), ids);
-        const tp_tensor logits = tp_ls_lm_forward(T, &lm, &state, tokens);
+        const tp_tensor logits = tp_ls_lm_forward(T, lm, &state, tokens);
         tp_backward(T, tp_cross_entropy(T, logits, tokens, TP_MEAN));
         tp_clip_grad_norm(P, 0.25);
         tp_step(O, 1e-3);
@@ -372,6 +373,7 @@ static float *train(int threads, size_t *bytes)
         *bytes += size;
     }
     tp_optim_free(O);
+    free(lm);
     tp_tape_free(T);
     tp_params_free(P);
     tp_device_close(D);
@@ -389,6 +391,31 @@ Test(determinism, training_run)
         free(p);
     }
     free(one);
+}
+
+/* Several programs' threads on one device, and a device each: the same parameters. */
+static void *train_beside(void *arg)
+{
+    size_t bytes;
+    (void)arg;
+    return train(2, &bytes);
+}
+
+Test(determinism, devices_in_several_threads, .timeout = 120)
+{
+    enum { N = 3 };
+    size_t bytes;
+    float *alone = train(1, &bytes);
+    pthread_t threads[N];
+    for (int i = 0; i < N; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, train_beside, NULL), 0);
+    for (int i = 0; i < N; i++) {
+        void *p;
+        pthread_join(threads[i], &p);
+        cr_expect(memcmp(p, alone, bytes) == 0, "thread %d", i);
+        free(p);
+    }
+    free(alone);
 }
 
 /* A forked child has none of its parent's worker threads. */

@@ -8,7 +8,6 @@ execute_process(COMMAND awk -v out=${CMAKE_CURRENT_BINARY_DIR}
 foreach(i RANGE 1 ${programs})
   tp_program(tutorial_${i} ${CMAKE_CURRENT_BINARY_DIR}/tutorial_${i}.c)
   add_test(NAME tutorial_${i} COMMAND tutorial_${i} WORKING_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
-  set_tests_properties(tutorial_${i} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
 endforeach()
 
 # Its pieces of examples/first_*, put together, are those programs.

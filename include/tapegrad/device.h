@@ -12,7 +12,7 @@ extern "C" {
 typedef enum tp_isa { TP_ISA_AUTO, TP_ISA_BASE, TP_ISA_AVX2, TP_ISA_AVX512 } tp_isa;
 
 typedef struct tp_device_opts {
-    int threads;        /* 0: OMP_NUM_THREADS if set, else the cores of this process        */
+    int threads;        /* 0: the cores that this process may use                           */
     tp_isa isa;         /* TP_ISA_AUTO: the best one that this machine supports             */
     size_t cache_limit; /* bytes of freed memory kept for reuse; 0: no limit                */
     size_t fail_at; /* tests: backend allocations fail_at .. fail_at + fail_count - 1 (from 1)  */
@@ -50,9 +50,15 @@ typedef struct tp_stats {
  * address-space limit (ulimit -v) leaves no room for that, the device fails, since OpenBLAS would
  * hang later.
  *
+ * The threads of a device start at the first op that is large enough and end with the device. They spin
+ * briefly while they wait, then sleep; on a busy machine ops run on the calling thread where that is faster.
+ * No environment variable matters. Threads of a program may use one device at the same time, each with a
+ * tape of its own; one op at a time is then split.
+ *
  * After fork(), the child of a process that has computed continues with one thread and the same bits,
- * because the other threads do not exist in it. The threads of a loader do not either, and CUDA does
- * not support fork: open loaders and CUDA devices in the child.
+ * because the other threads do not exist in it; devices that it opens have threads of their own. The
+ * threads of a loader do not exist in it either, and CUDA does not support fork: open loaders and CUDA
+ * devices in the child.
  *
  * A dry device measures what a program needs without running it. It accepts the same calls, reports
  * the same shapes and errors, and gives the same statistics to the byte, but runs no kernel and
