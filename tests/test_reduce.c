@@ -206,9 +206,11 @@ Test(reduce, mistakes)
     tp_logsumexp(T, tp_full(T, TP_I64, TP_SHAPE(2), 1), 0);
     cr_expect(failed_with(T, "logsumexp: input must be floating point\n"));
     tp_max(T, tp_full(T, TP_F32, TP_SHAPE(3, 0), 1), 1);
-    cr_expect(failed_with(T, "max: the axis has size 0, so there is no maximum\n"));
+    cr_expect(failed_with(
+        T, "max: the reduced axes have no elements, so none is the largest or smallest\n"));
     tp_argmax(T, tp_full(T, TP_F32, TP_SHAPE(0), 1), TP_ALL);
-    cr_expect(failed_with(T, "argmax: the axis has size 0, so there is no maximum\n"));
+    cr_expect(failed_with(
+        T, "argmax: the reduced axes have no elements, so none is the largest or smallest\n"));
     tp_max(T, tp_full(T, TP_F32, TP_SCALAR, 1), 0);
     cr_expect(failed_with(T, "max: axis 0 is out of range for 0 axes\n"));
 }
@@ -230,4 +232,85 @@ Test(reduce, empty)
     cr_expect_eq(tp_numel(tp_argmax(T, x, 1)), 0);
     tp_backward(T, sum);
     cr_expect_eq(tp_numel(tp_grad(T, x)), 0);
+}
+
+/* Sets of axes against reductions one axis at a time, and what is refused. */
+Test(reduce, sets_of_axes)
+{
+    double v[2 * 3 * 4 * 5], a[120], b[120];
+    values_random(v, 120, 5);
+    const tp_tensor x = values_constant(T, TP_F64, TP_SHAPE(2, 3, 4, 5), v);
+    const tp_tensor y = tp_sum(T, x, TP_KEEP(TP_AXES(0, -2)));
+    const tp_shape kept = tp_shape_of(y);
+    cr_expect(kept.ndim == 4 && kept.dim[0] == 1 && kept.dim[1] == 3 && kept.dim[2] == 1 &&
+              kept.dim[3] == 5);
+    values_read(T, y, a);
+    values_read(T, tp_sum(T, tp_sum(T, x, 2), 0), b);
+    cr_expect(values_error(a, b, 15, 0.0) < 1e-14);
+    values_read(T, tp_max(T, x, TP_AXES(3, 1)), a);
+    values_read(T, tp_max(T, tp_max(T, x, 3), 1), b);
+    cr_expect(values_error(a, b, 8, 0.0) == 0);
+    values_read(T, tp_min(T, x, TP_AXES(0, 2)), a);
+    values_read(T, tp_neg(T, tp_max(T, tp_max(T, tp_neg(T, x), 2), 0)), b);
+    cr_expect(values_error(a, b, 15, 0.0) == 0);
+    values_read(T, tp_prod(T, x, TP_AXES(0, 2)), a);
+    values_read(T, tp_prod(T, tp_prod(T, x, 2), 0), b);
+    cr_expect(values_error(a, b, 15, 0.0) < 1e-14);
+    values_read(T, tp_norm(T, x, 3, TP_AXES(0, 2)), a);
+    values_read(T, tp_norm(T, tp_norm(T, x, 3, 2), 3, 0), b);
+    cr_expect(values_error(a, b, 15, 0.0) < 1e-14);
+    cr_expect_eq(tp_ndim(tp_mean(T, x, TP_KEEP(TP_ALL))), 4);
+    tp_sum(T, x, TP_AXES(1, -3));
+    cr_expect(failed_with(T, "sum: axis 1 is given twice, as 1 and as -3\n"));
+    tp_sum(T, x, TP_AXES(1, 1));
+    cr_expect(failed_with(T, "sum: TP_AXES has an axis twice\n"));
+    tp_sum(T, x, TP_AXES(0, 4));
+    cr_expect(failed_with(T, "sum: axis 4 is out of range for 4 axes\n"));
+    tp_sum(T, x, TP_KEEP(100));
+    cr_expect(
+        failed_with(T, "sum: TP_AXES and TP_KEEP take axes from -8 to 7, at most 8 of them\n"));
+    tp_sum(T, x, TP__AXES_MARK);
+    cr_expect(failed_with(T, "sum: the set of axes is empty\n"));
+    tp_norm(T, x, -1, 0);
+    cr_expect(failed_with(T, "norm: p is -1, but must be 0 or more, or INFINITY\n"));
+    tp_var(T, x, 0, (double)NAN);
+    cr_expect(failed_with(T, "var: the correction is nan, not a finite number\n"));
+}
+
+/* The variance of numbers beside a large mean. */
+Test(reduce, variance_beside_a_large_mean)
+{
+    enum { N = 3000 };
+    double v[N], mean = 0, sum = 0, y[1];
+    values_random(v, N, 6);
+    for (int i = 0; i < N; i++) mean += (v[i] = (double)(float)(1e5 + v[i])) / N;
+    for (int i = 0; i < N; i++) sum += (v[i] - mean) * (v[i] - mean);
+    for (int columns = 0; columns < 2; columns++) {
+        const tp_shape s = columns ? TP_SHAPE(N, 1) : TP_SHAPE(1, N);
+        const tp_tensor x = values_constant(T, TP_F32, s, v);
+        values_read(T, tp_var(T, x, 1 - columns, 1), y);
+        cr_expect_float_eq(y[0], sum / (N - 1), 1e-5 * sum / N, "%g", y[0]);
+        values_read(T, tp_std(T, x, 1 - columns, 0), y);
+        cr_expect_float_eq(y[0], sqrt(sum / N), 1e-5, "%g", y[0]);
+    }
+}
+
+Test(reduce, any_and_all)
+{
+    const double v[] = { 0, 0, 0, 2, NAN, 1 };
+    double y[3];
+    const tp_dtype types[] = { TP_F32, TP_F64, TP_BF16, TP_I32, TP_I64, TP_U8 };
+    for (int i = 0; i < 6; i++) {
+        const tp_tensor x = values_constant(T, types[i], TP_SHAPE(3, 2), v);
+        values_read(T, tp_any(T, x, 1), y);
+        cr_expect(y[0] == 0 && y[1] == 1 && y[2] == 1, "%s", tp_dtype_name(types[i]));
+        values_read(T, tp_all(T, x, 1), y);
+        cr_expect(y[0] == 0 && y[1] == 0 && y[2] == (i < 3), "%s", tp_dtype_name(types[i]));
+    }
+    const tp_tensor none = tp_input(T, TP_F32, TP_SHAPE(0, 3), NULL);
+    cr_expect_eq(tp_dtype_of(tp_any(T, none, 0)), TP_U8);
+    values_read(T, tp_any(T, none, 0), y);
+    cr_expect_eq(y[2], 0);
+    values_read(T, tp_all(T, none, 0), y);
+    cr_expect_eq(y[2], 1);
 }

@@ -1,62 +1,13 @@
-/* reduce.c - sum, mean, max, argmax and logsumexp over one axis or all.
- *
- * Sums are folds (fold.h). The others see x as [outer][dim][inner] and write [outer][inner]: with inner 1
- * one row at a time, else WIDTH columns side by side. NaN wins over every number. */
-#include <tapegrad/ops.h>
-
+/* reduce.c - sum, mean, prod and logsumexp over any set of axes: sums are folds (fold.h), the others
+ * reducers (reducer.h). */
 #include "tensor/cpu/kit/fold.h"
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/geometry/broadcast.h"
-#include "tensor/geometry/shape_ops.h"
+#include "tensor/cpu/kit/reducer.h"
+#include "tensor/cpu/kit/vector.h"
 #include "tensor/kernel.h"
-#include "tensor/shape.h"
 
 #define GRAIN (4 * TP_BLOCK)
-#define WIDTH 256
-
-typedef struct sizes {
-    int64_t outer, dim, inner;
-    int64_t strips, width; /* pieces of the inner axis, all but the last of `width` columns */
-} sizes;
-
-static inline sizes sizes_of(const tp_call *c)
-{
-    const tp_axis_attr *a = c->attr;
-    const tp_view *x = &c->x[0];
-    sizes s = { .outer = 1, .dim = x->numel, .inner = 1 };
-    if (a->axis != TP_ALL)
-        tp__axis_split(x, tp__axis(x->ndim, a->axis), &s.outer, &s.dim, &s.inner);
-    s.width = s.inner < WIDTH ? s.inner : WIDTH;
-    s.strips = (s.inner + WIDTH - 1) / WIDTH;
-    return s;
-}
-
-/* One task of `body` is one strip of one outer index. */
-static inline tp_code each_strip(const tp_call *c, tp_call_body body)
-{
-    const sizes s = sizes_of(c);
-    tp__for(c, s.outer * s.strips, GRAIN / (s.dim * s.width + 1), body);
-    return TP_OK;
-}
-
-/* The offsets of strip t in x and in the result, and its width. */
-typedef struct strip {
-    int64_t x, y, n;
-} strip;
-
-static inline strip strip_of(const sizes *s, int64_t t)
-{
-    const int64_t outer = t / s->strips, j = t % s->strips * WIDTH;
-    const int64_t left = s->inner - j;
-    return (strip){ outer * s->dim * s->inner + j, outer * s->inner + j,
-                    left < WIDTH ? left : WIDTH };
-}
-
-static inline tp_view reduced(const tp_call *c)
-{
-    return tp__reduced(&c->x[0], ((const tp_axis_attr *)c->attr)->axis);
-}
 
 /* ---- sum and mean ---- */
 
@@ -130,101 +81,132 @@ static tp_code mean_bwd(const tp_call *c)
     return TP_OK;
 }
 
-/* ---- max and argmax: the first of the largest ---- */
+/* ---- prod: the product, that of the elements other than 0, and the number of zeros ---- */
 
-static int64_t row_argmax(const real *x, int64_t n)
+static void prod_row(const tp_call *c, const void *p, int64_t n, int64_t at, double *s)
 {
-    real most = x[0];
-    int nan = 0;
-#pragma omp simd reduction(max : most) reduction(| : nan)
-    for (int64_t i = 0; i < n; i++) {
-        most = x[i] > most ? x[i] : most;
-        nan |= x[i] != x[i];
+    const real *x = p;
+    (void)c, (void)at;
+    for (int64_t begin = 0; begin < n; begin += REDUCER_TERMS) {
+        const int64_t end = tp__least(begin + REDUCER_TERMS, n);
+        real all = 1, rest = 1, zeros = 0;
+#pragma omp simd reduction(* : all, rest) reduction(+ : zeros)
+        for (int64_t i = begin; i < end; i++) {
+            all *= x[i];
+            rest *= x[i] == 0 ? 1 : x[i];
+            zeros += x[i] == 0 ? 1 : 0;
+        }
+        s[0] *= (double)all;
+        s[1] *= (double)rest;
+        s[2] += (double)zeros;
     }
-    for (int64_t i = 0; i < n; i++)
-        if (nan ? x[i] != x[i] : x[i] == most) return i;
-    return 0; /* all are -infinity; the compiler's reductions start from the least finite number */
 }
 
-/* The same for n columns at once, rows of x `inner` apart. */
-static void column_argmax(const real *x, const sizes *s, int64_t n, int64_t *at)
+static void prod_columns(const tp_call *c, const void *p, int64_t step, int64_t rows, int64_t n,
+                         int64_t at, double *s)
 {
-    real most[WIDTH];
-    for (int64_t j = 0; j < n; j++) most[j] = x[j];
-    for (int64_t j = 0; j < n; j++) at[j] = 0;
-    for (int64_t d = 1; d < s->dim; d++) {
-        const real *row = x + d * s->inner;
+    const real *x = p;
+    real all[REDUCER_WIDTH], rest[REDUCER_WIDTH], zeros[REDUCER_WIDTH];
+    (void)c, (void)at;
+    for (; rows > 0; rows -= REDUCER_ROWS, x += REDUCER_ROWS * step) {
+        for (int64_t j = 0; j < n; j++) all[j] = rest[j] = 1;
+        memset(zeros, 0, (size_t)n * sizeof *zeros);
+        for (int64_t d = 0; d < tp__least(rows, REDUCER_ROWS); d++)
+            for (int64_t j = 0; j < n; j++) {
+                const real v = x[d * step + j];
+                all[j] *= v;
+                rest[j] *= v == 0 ? 1 : v;
+                zeros[j] += v == 0 ? 1 : 0;
+            }
         for (int64_t j = 0; j < n; j++) {
-            const real v = row[j];
-            const bool take = (v > most[j]) | ((v != v) & (most[j] == most[j]));
-            most[j] = take ? v : most[j];
-            at[j] = take ? d : at[j];
+            s[j] *= (double)all[j];
+            s[n + j] *= (double)rest[j];
+            s[2 * n + j] += (double)zeros[j];
         }
     }
 }
 
-/* argmax writes indices to y[0]; max values to y[0] and indices to y[1]. */
-static void find(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void prod_join(double *s, const double *t, int64_t n)
 {
-    const sizes s = sizes_of(c);
-    (void)thread;
-    for (int64_t t = begin; t < end; t++) {
-        const strip k = strip_of(&s, t);
-        const real *x = (const real *)c->x[0].data + k.x;
-        int64_t *at = (int64_t *)c->y[c->ny - 1].data + k.y;
-        if (s.inner == 1)
-            at[0] = row_argmax(x, s.dim);
-        else
-            column_argmax(x, &s, k.n, at);
-        if (c->ny == 1) continue;
-        real *y = (real *)c->y[0].data + k.y;
-        for (int64_t j = 0; j < k.n; j++) y[j] = x[at[j] * s.inner + j];
+    for (int64_t j = 0; j < n; j++) {
+        s[j] *= t[j];
+        s[n + j] *= t[n + j];
+        s[2 * n + j] += t[2 * n + j];
     }
 }
 
-static tp_code argmax_fwd(const tp_call *c)
+static void prod_finish(const tp_call *c, const double *s, int64_t n, int64_t i)
 {
-    return each_strip(c, find);
+    for (int k = 0; k < 3; k++) {
+        real *y = (real *)c->y[k].data + i;
+        for (int64_t j = 0; j < n; j++) y[j] = (real)s[k * n + j];
+    }
 }
 
-static tp_code max_fwd(const tp_call *c)
+static const reducer of_factors = {
+    3, { 1, 1, 0 }, prod_row, prod_columns, prod_join, prod_finish
+};
+
+static tp_code prod_fwd(const tp_call *c)
 {
-    return each_strip(c, find);
+    return reduce(c, &of_factors);
 }
 
-static void max_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
+/* The product of the other elements times dy; g = dy times the product of those that are not 0. */
+TP_INLINE real other_factors(real x, real g, real zeros)
 {
-    const sizes s = sizes_of(c);
-    const int64_t *at = c->y[1].data;
-    const real *dy = c->dy[0].data;
-    real *dx = c->dx[0].data;
+    return x == 0 ? (zeros == 1 ? g : 0) : zeros == 0 ? g / x : 0;
+}
+
+static void prod_dx(const tp_call *c, int64_t begin, int64_t end, int thread)
+{
+    const tp_view b = reduced(c);
+    const tp_bcast p = tp__bcast(&c->x[0], &b);
     (void)thread;
-    memset(dx + begin * s.dim * s.inner, 0, (size_t)((end - begin) * s.dim * s.inner) * sizeof *dx);
-    for (int64_t o = begin; o < end; o++)
-        for (int64_t j = 0; j < s.inner; j++) {
-            const int64_t i = o * s.inner + j;
-            dx[(o * s.dim + at[i]) * s.inner + j] = dy[i];
+    for (tp_piece s = tp__piece(&p, begin, end); s.n > 0; tp__next(&p, &s, end)) {
+        const real *restrict x = (const real *)c->x[0].data + s.a;
+        const real *restrict rest = (const real *)c->y[1].data + s.b;
+        const real *restrict zeros = (const real *)c->y[2].data + s.b;
+        const real *restrict dy = (const real *)c->dy[0].data + s.b;
+        real *restrict dx = (real *)c->dx[0].data + s.a;
+        if (p.one) {
+            const real g = dy[0] * rest[0], z = zeros[0];
+            for (int64_t i = 0; i < s.n; i++) dx[i] = other_factors(x[i], g, z);
+        } else {
+            for (int64_t i = 0; i < s.n; i++)
+                dx[i] = other_factors(x[i], dy[i] * rest[i], zeros[i]);
         }
+    }
 }
 
-static tp_code max_bwd(const tp_call *c)
+static tp_code prod_bwd(const tp_call *c)
 {
-    const sizes s = sizes_of(c);
-    if (c->dx[0].data) tp__for(c, s.outer, GRAIN / (s.dim * s.inner + 1), max_dx);
+    if (c->dx[0].data) tp__for(c, c->dx[0].numel, GRAIN, prod_dx);
     return TP_OK;
 }
 
 /* ---- logsumexp: log sum e^(x - m) + m with m the largest x, or 0 if that is infinite ---- */
 
-static inline real shift(real most)
+static inline double shift(double most)
 {
     return most - most == 0 ? most : 0;
 }
 
-static real row_logsumexp(const real *x, int64_t n)
+/* The state: the largest x, and the sum for it. */
+static inline void add_exps(double *most, double *sum, double m, double s)
 {
-    const real m = shift(largest(x, n, -(real)INFINITY));
+    const double both = m > *most ? m : *most;
+    *sum = (*sum == 0 ? 0 : *sum * exp(shift(*most) - shift(both))) +
+           (s == 0 ? 0 : s * exp(shift(m) - shift(both)));
+    *most = both;
+}
+
+static void logsumexp_row(const tp_call *c, const void *p, int64_t n, int64_t at, double *s)
+{
+    const real *x = p;
+    const real most = largest(x, n, -(real)INFINITY), m = (real)shift((double)most);
     double sum = 0.0;
+    (void)c, (void)at;
     for (int64_t begin = 0; begin < n; begin += TP_BLOCK) {
         const int64_t end = begin + TP_BLOCK < n ? begin + TP_BLOCK : n;
         real part = 0;
@@ -232,43 +214,59 @@ static real row_logsumexp(const real *x, int64_t n)
         for (int64_t i = begin; i < end; i++) part += r_exp(x[i] - m);
         sum += (double)part;
     }
-    return m + r_log((real)sum);
+    if (s[1] == 0) {
+        s[0] = (double)most;
+        s[1] = sum;
+    } else {
+        add_exps(&s[0], &s[1], (double)most, sum);
+    }
 }
 
-static void column_logsumexp(const real *x, const sizes *s, int64_t n, real *restrict y)
+static void logsumexp_columns(const tp_call *c, const void *p, int64_t step, int64_t rows,
+                              int64_t n, int64_t at, double *s)
 {
-    real most[WIDTH], sum[WIDTH] = { 0 };
-    for (int64_t j = 0; j < n; j++) most[j] = -(real)INFINITY;
-    for (int64_t d = 0; d < s->dim; d++) {
-        const real *row = x + d * s->inner;
-        for (int64_t j = 0; j < n; j++) most[j] = row[j] > most[j] ? row[j] : most[j];
+    const real *x = p;
+    real most[REDUCER_WIDTH], m[REDUCER_WIDTH], sum[REDUCER_WIDTH];
+    (void)c, (void)at;
+    for (; rows > 0; rows -= REDUCER_ROWS, x += REDUCER_ROWS * step) {
+        const int64_t some = tp__least(rows, REDUCER_ROWS);
+        for (int64_t j = 0; j < n; j++) most[j] = -(real)INFINITY;
+        for (int64_t d = 0; d < some; d++)
+            for (int64_t j = 0; j < n; j++)
+                most[j] = x[d * step + j] > most[j] ? x[d * step + j] : most[j];
+        for (int64_t j = 0; j < n; j++) m[j] = most[j] - most[j] == 0 ? most[j] : 0;
+        memset(sum, 0, (size_t)n * sizeof *sum);
+        for (int64_t d = 0; d < some; d++)
+            for (int64_t j = 0; j < n; j++) sum[j] += r_exp(x[d * step + j] - m[j]);
+        for (int64_t j = 0; j < n; j++) {
+            if (s[n + j] == 0) {
+                s[j] = (double)most[j];
+                s[n + j] = (double)sum[j];
+            } else {
+                add_exps(&s[j], &s[n + j], (double)most[j], (double)sum[j]);
+            }
+        }
     }
-    for (int64_t j = 0; j < n; j++) most[j] = shift(most[j]);
-    for (int64_t d = 0; d < s->dim; d++) {
-        const real *row = x + d * s->inner;
-        for (int64_t j = 0; j < n; j++) sum[j] += r_exp(row[j] - most[j]);
-    }
-    for (int64_t j = 0; j < n; j++) y[j] = most[j] + r_log(sum[j]);
 }
 
-static void logsumexp(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void logsumexp_join(double *s, const double *t, int64_t n)
 {
-    const sizes s = sizes_of(c);
-    (void)thread;
-    for (int64_t t = begin; t < end; t++) {
-        const strip k = strip_of(&s, t);
-        const real *x = (const real *)c->x[0].data + k.x;
-        real *y = (real *)c->y[0].data + k.y;
-        if (s.inner == 1)
-            y[0] = row_logsumexp(x, s.dim);
-        else
-            column_logsumexp(x, &s, k.n, y);
-    }
+    for (int64_t j = 0; j < n; j++) add_exps(&s[j], &s[n + j], t[j], t[n + j]);
 }
+
+static void logsumexp_finish(const tp_call *c, const double *s, int64_t n, int64_t i)
+{
+    real *y = (real *)c->y[0].data + i;
+    for (int64_t j = 0; j < n; j++) y[j] = (real)shift(s[j]) + r_log((real)s[n + j]);
+}
+
+static const reducer of_exps = {
+    2, { -INFINITY, 0 }, logsumexp_row, logsumexp_columns, logsumexp_join, logsumexp_finish
+};
 
 static tp_code logsumexp_fwd(const tp_call *c)
 {
-    return each_strip(c, logsumexp);
+    return reduce(c, &of_exps);
 }
 
 /* dx = dy e^(x - y); where y is -infinity so is every x, and the gradient is 0. */
@@ -306,8 +304,7 @@ TP_CPU_KERNEL(sum_fwd)
 TP_CPU_KERNEL(sum_bwd)
 TP_CPU_KERNEL(mean_fwd)
 TP_CPU_KERNEL(mean_bwd)
-TP_CPU_KERNEL(max_fwd)
-TP_CPU_KERNEL(max_bwd)
-TP_CPU_KERNEL(argmax_fwd)
+TP_CPU_KERNEL(prod_fwd)
+TP_CPU_KERNEL(prod_bwd)
 TP_CPU_KERNEL(logsumexp_fwd)
 TP_CPU_KERNEL(logsumexp_bwd)

@@ -1,8 +1,6 @@
 /* broadcast.c - merges the axes of a broadcast and splits the sums over them into blocks. */
 #include "tensor/geometry/broadcast.h"
 
-#include <tapegrad/ops.h>
-
 #include "tensor/geometry/whole.h"
 #include "tensor/shape.h"
 
@@ -74,13 +72,4 @@ size_t tp__fold_work(const tp_view *a, const tp_view *b, tp_dtype dt)
     const tp_fold f = tp__fold(a, b);
     return f.blocks > 1 ? (size_t)(f.blocks * f.nb) * tp_dtype_size(dt == TP_F64 ? TP_F64 : TP_F32)
                         : 0;
-}
-
-tp_view tp__reduced(const tp_view *x, int axis)
-{
-    tp_view b = *x;
-    for (int i = 0; i < x->ndim; i++)
-        if (axis == TP_ALL || i == tp__axis(x->ndim, axis)) b.dim[i] = 1;
-    b.data = NULL;
-    return b;
 }

@@ -86,10 +86,6 @@ tp_fold tp__fold(const tp_view *a, const tp_view *b);
 /* Bytes of scratch for the sums of data of dtype dt. */
 size_t tp__fold_work(const tp_view *a, const tp_view *b, tp_dtype dt);
 
-/* The view of x with size 1 along one axis, or along all axes for TP_ALL. Sums over that axis have
- * this shape. */
-tp_view tp__reduced(const tp_view *x, int axis);
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,11 +1,11 @@
-/* shape_ops.h - attributes shared by the shape and reduction ops and their kernels. Axes may be
+/* shape_ops.h - attributes shared by the shape and cumulative ops and their kernels. Axes may be
  * negative, as the user gave them. */
 #ifndef TP_SHAPE_OPS_H
 #define TP_SHAPE_OPS_H
 
 #include <stdint.h>
 
-typedef struct tp_axis_attr { /* concat, split, stack, reductions */
+typedef struct tp_axis_attr { /* concat, split, stack, cumsum, cumprod */
     int axis;
 } tp_axis_attr;
 

@@ -103,6 +103,11 @@ tp_dtype ops_dtype(ops_env *e)
 int ops_axis(ops_env *e)
 {
     const uint8_t b = ops_byte(e);
+    static const int sets[] = { TP_AXES(0, 1),   TP_AXES(0, -1),
+                                TP_KEEP(-1),     TP_KEEP(TP_AXES(0, 2)),
+                                TP_KEEP(TP_ALL), TP_AXES(1, 1),
+                                TP_AXES(9),      TP__AXES_MARK };
+    if (b >= 232 && b < 248) return sets[b % COUNT(sets)];
     return b < 200 ? b % 9 - 4 : b < 224 ? TP_ALL : ops_int(e);
 }
 

@@ -96,6 +96,11 @@ tp_tensor ops_clamp(ops_env *e, const ops_row *r);
 tp_tensor ops_cast(ops_env *e, const ops_row *r);
 tp_tensor ops_where(ops_env *e, const ops_row *r);
 
+/* ops_reduce.c */
+tp_tensor ops_var(ops_env *e, const ops_row *r);
+tp_tensor ops_std(ops_env *e, const ops_row *r);
+tp_tensor ops_norm(ops_env *e, const ops_row *r);
+
 /* ops_shapes.c */
 tp_tensor ops_reshape(ops_env *e, const ops_row *r);
 tp_tensor ops_permute(ops_env *e, const ops_row *r);

@@ -140,5 +140,13 @@ const ops_row ops_rows[] = {
     OWN(glu),
     OWN(glu_linear),
     OWN(rotary),
+    ALONG(prod),
+    ALONG(min),
+    ALONG(argmin),
+    OWN(var),
+    OWN(std),
+    OWN(norm),
+    ALONG(any),
+    ALONG(all),
     { .name = NULL },
 };

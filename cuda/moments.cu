@@ -1,0 +1,172 @@
+/* moments.cu - var, std and norms over any set of axes (reducer.cuh).
+ *
+ * Variances are summed about the running mean (Welford 1962), and parts are joined by Chan's formula, as on the
+ * CPU. Reads x once; bound by memory. */
+#include <cmath>
+
+#include "cuda/kit/reducer.cuh"
+
+static float option(const tp_call *c)
+{
+    return (float)tp_reduce_attr_of(c)->k;
+}
+
+/* ---- var and std ---- */
+
+struct moments {
+    struct state {
+        float n, mean, M;
+    };
+    float *y, *mean;
+    float correction;
+    bool root;
+    static __device__ state none() { return { 0.0f, 0.0f, 0.0f }; }
+    template <class S> __device__ void add(state &v, S x, int64_t) const
+    {
+        const float d = tp_float(x) - v.mean;
+        v.n += 1.0f;
+        v.mean += d / v.n;
+        v.M += d * (tp_float(x) - v.mean);
+    }
+    static __device__ state join(state a, state b)
+    {
+        const float n = a.n + b.n, d = b.mean - a.mean;
+        if (a.n == 0.0f || b.n == 0.0f) return a.n == 0.0f ? b : a;
+        return { n, a.mean + d * (b.n / n), a.M + b.M + d * d * (a.n * (b.n / n)) };
+    }
+    __device__ void finish(state v, int64_t i) const
+    {
+        const float var = v.n == 0.0f ? NAN : v.M / fmaxf(v.n - correction, 0.0f);
+        y[i] = root ? sqrtf(var) : var;
+        mean[i] = v.n == 0.0f ? NAN : v.mean;
+    }
+};
+
+template <class S> static tp_code moments_of(const tp_call *c, bool root)
+{
+    const moments r = { tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]), option(c), root };
+    return tp_reduce<S>(c, r);
+}
+
+template <class S> static tp_code var_fwd(const tp_call *c)
+{
+    return moments_of<S>(c, false);
+}
+template <class S> static tp_code std_fwd(const tp_call *c)
+{
+    return moments_of<S>(c, true);
+}
+
+/* dx = k (x - mean): var has k = 2 dy / (n - correction), std k = dy / (y (n - correction)). */
+struct moments_grad {
+    const float *y, *mean, *dy; /* y: of std, or NULL */
+    float scale;
+    __device__ float operator()(float x, int64_t i) const
+    {
+        const float k = !y ? dy[i] : y[i] == 0.0f ? 0.0f : dy[i] / y[i];
+        return y && y[i] == 0.0f ? 0.0f : scale * k * (x - mean[i]);
+    }
+};
+
+template <class S> static tp_code moments_bwd(const tp_call *c, const float *y)
+{
+    const int64_t results = c->dy[0].numel;
+    const float n = (float)(c->x[0].numel / (results ? results : 1)), free = n - option(c);
+    const moments_grad g = { y, tp_in<float>(&c->y[1]), tp_in<float>(&c->dy[0]),
+                             (y ? 1.0f : 2.0f) / (free > 0.0f ? free : 0.0f) };
+    return tp_reduce_grad<S>(c, g);
+}
+
+template <class S> static tp_code var_bwd(const tp_call *c)
+{
+    return moments_bwd<S>(c, (const float *)NULL);
+}
+template <class S> static tp_code std_bwd(const tp_call *c)
+{
+    return moments_bwd<S>(c, tp_in<float>(&c->y[0]));
+}
+
+/* ---- norms ---- */
+
+struct powers {
+    struct state {
+        float sum;
+    };
+    float *y;
+    float p;
+    static __device__ state none() { return { 0.0f }; }
+    template <class S> __device__ void add(state &v, S x, int64_t) const
+    {
+        const float f = fabsf(tp_float(x));
+        v.sum += p == 2.0f   ? f * f
+                 : p == 1.0f ? f
+                 : p == 0.0f ? (f != 0.0f ? 1.0f : 0.0f)
+                             : powf(f, p);
+    }
+    static __device__ state join(state a, state b) { return { a.sum + b.sum }; }
+    __device__ void finish(state v, int64_t i) const
+    {
+        y[i] = p == 2.0f ? sqrtf(v.sum) : p == 1.0f || p == 0.0f ? v.sum : powf(v.sum, 1.0f / p);
+    }
+};
+
+/* The largest magnitude and how many elements have it. */
+struct magnitudes {
+    struct state {
+        float most, ties;
+    };
+    float *y, *ties;
+    static __device__ state none() { return { 0.0f, 0.0f }; }
+    static __device__ state join(state a, state b)
+    {
+        if (a.most == b.most) return { a.most, a.ties + b.ties };
+        return b.most > a.most || b.most != b.most ? b : a;
+    }
+    template <class S> __device__ void add(state &v, S x, int64_t) const
+    {
+        v = join(v, { fabsf(tp_float(x)), 1.0f });
+    }
+    __device__ void finish(state v, int64_t i) const
+    {
+        y[i] = v.most;
+        ties[i] = v.ties;
+    }
+};
+
+template <class S> static tp_code norm_fwd(const tp_call *c)
+{
+    const powers r = { tp_out<float>(&c->y[0]), option(c) };
+    const magnitudes m = { tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]) };
+    return std::isinf(tp_reduce_attr_of(c)->k) ? tp_reduce<S>(c, m) : tp_reduce<S>(c, r);
+}
+
+/* dx = dy sign(x) (|x| / y)^(p - 1); ties: of p = infinity, or NULL. */
+struct norm_grad {
+    const float *y, *ties, *dy;
+    float p;
+    __device__ float operator()(float x, int64_t i) const
+    {
+        const float sign = x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f, f = fabsf(x);
+        if (ties) return f == y[i] ? dy[i] / ties[i] * sign : 0.0f;
+        if (p == 1.0f) return dy[i] * sign;
+        if (p == 0.0f || y[i] == 0.0f) return 0.0f;
+        if (p == 2.0f) return dy[i] / y[i] * x;
+        return f == 0.0f ? 0.0f : dy[i] * sign * powf(f / y[i], p - 1.0f);
+    }
+};
+
+template <class S> static tp_code norm_bwd(const tp_call *c)
+{
+    const bool largest = std::isinf(tp_reduce_attr_of(c)->k);
+    const norm_grad g = { tp_in<float>(&c->y[0]),
+                          largest ? tp_in<float>(&c->y[1]) : (const float *)NULL,
+                          tp_in<float>(&c->dy[0]), option(c) };
+    return tp_reduce_grad<S>(c, g);
+}
+
+TP_CUDA_KERNEL(var_fwd)
+TP_CUDA_KERNEL(var_bwd)
+TP_CUDA_KERNEL(std_fwd)
+TP_CUDA_KERNEL(std_bwd)
+TP_CUDA_KERNEL(norm_fwd)
+TP_CUDA_KERNEL(norm_bwd)
