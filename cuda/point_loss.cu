@@ -1,5 +1,5 @@
 /* point_loss.cu - elementwise losses: loss l(x, t) and slope dl/dx; formulas as in
- * tensor/cpu/point_loss.c.
+ * tensor/cpu/point_loss.c. poisson_nll branches on constants of the call, to keep one instance.
  *
  * A block sums TP_BLOCK elements and writes one part (loss.cuh). Moves 8 bytes per element forward,
  * 12 backward (f32; half of that in bf16), with 3 operations (mse) to about 60 (focal, three
@@ -53,6 +53,83 @@ struct focal {
         const float dm = gamma * (1.0f - 2.0f * t) * (p * q / m); /* divided by m */
         const point b = bce()(x, t);
         return { factor * b.loss, factor * (b.slope + dm * b.loss) };
+    }
+};
+
+struct probs {
+    __device__ point operator()(float x, float t) const
+    {
+        const float yes = logf(x), no = log1pf(-x), q = x * (1.0f - x);
+        return { (t - 1.0f) * (no < -100.0f ? -100.0f : no) - t * (yes < -100.0f ? -100.0f : yes),
+                 (x - t) / (q < 1e-12f ? 1e-12f : q) };
+    }
+};
+
+struct divergence {
+    __device__ point operator()(float x, float t) const
+    {
+        return { t == 0.0f ? 0.0f : t * (logf(t) - x), -t };
+    }
+};
+
+struct divergence_log {
+    __device__ point operator()(float x, float t) const
+    {
+        const float p = expf(t);
+        return { p == 0.0f ? 0.0f : p * (t - x), -p };
+    }
+};
+
+/* full: adds Stirling's approximation of log t! for t > 1. */
+struct poisson {
+    bool rate, full;
+    float eps;
+    __device__ point operator()(float x, float t) const
+    {
+        const float e = rate ? x + eps : expf(x);
+        const float more =
+            full && t > 1.0f ? t * logf(t) - t + 0.5f * logf(6.283185307179586477f * t) : 0.0f;
+        if (rate) return { x - t * logf(e) + more, 1.0f - t / e };
+        return { e - t * x + more, e - t };
+    }
+};
+
+struct hinge {
+    float margin;
+    __device__ point operator()(float x, float t) const
+    {
+        const float m = margin - t * x;
+        return { m < 0.0f ? 0.0f : m, m < 0.0f ? 0.0f : -t };
+    }
+};
+
+struct embedding {
+    float margin;
+    __device__ point operator()(float x, float t) const
+    {
+        const float m = margin - x;
+        const bool near = t != -1.0f, apart = t != 1.0f;
+        return { (near ? x : 0.0f) + (apart && !(m < 0.0f) ? m : 0.0f),
+                 (near ? 1.0f : 0.0f) - (apart && !(m < 0.0f) ? 1.0f : 0.0f) };
+    }
+};
+
+struct soft {
+    __device__ point operator()(float x, float t) const
+    {
+        const float z = -t * x, e = expf(-fabsf(z)), p = (z < 0.0f ? e : 1.0f) / (1.0f + e);
+        return { (z > 0.0f ? z : 0.0f) + log1pf(e), -t * p };
+    }
+};
+
+struct cosine {
+    float margin;
+    __device__ point operator()(float x, float t) const
+    {
+        const float m = x - margin;
+        if (t == 1.0f) return { 1.0f - x, -1.0f };
+        if (t != -1.0f || m < 0.0f) return { 0.0f, 0.0f };
+        return { m, 1.0f };
     }
 };
 
@@ -155,6 +232,17 @@ template <class F> static tp_code with_loss(const tp_call *c, F run)
         return run(focal{ alpha < 0.0f ? 1.0f : 1.0f - alpha,
                           alpha < 0.0f ? 0.0f : 2.0f * alpha - 1.0f, (float)a->gamma });
     case TP_LOSS_SMOOTH_L1: return run(smooth{ (float)a->beta });
+    case TP_LOSS_PROBS: return run(probs());
+    case TP_LOSS_KL: return run(divergence());
+    case TP_LOSS_KL_LOG: return run(divergence_log());
+    case TP_LOSS_POISSON: return run(poisson{ false, false, 0.0f });
+    case TP_LOSS_POISSON_FULL: return run(poisson{ false, true, 0.0f });
+    case TP_LOSS_POISSON_RATE: return run(poisson{ true, false, (float)a->eps });
+    case TP_LOSS_POISSON_RATE_FULL: return run(poisson{ true, true, (float)a->eps });
+    case TP_LOSS_HINGE: return run(hinge{ (float)a->margin });
+    case TP_LOSS_HINGE_EMBEDDING: return run(embedding{ (float)a->margin });
+    case TP_LOSS_SOFT_MARGIN: return run(soft());
+    case TP_LOSS_COSINE: return run(cosine{ (float)a->margin });
     case TP_LOSS_MSE: break;
     }
     return run(squared());

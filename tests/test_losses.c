@@ -252,6 +252,94 @@ static void naive_l1(double x, double t, double *loss, double *slope)
     *slope = x > t ? 1.0 : x < t ? -1.0 : 0.0;
 }
 
+static void naive_probs(double x, double t, double *loss, double *slope)
+{
+    *loss = -t * fmax(log(x), -100.0) - (1.0 - t) * fmax(log1p(-x), -100.0);
+    *slope = (x - t) / fmax(x * (1.0 - x), 1e-12);
+}
+
+static void naive_kl(double x, double t, double *loss, double *slope)
+{
+    *loss = t > 0.0 ? t * (log(t) - x) : 0.0;
+    *slope = -t;
+}
+
+static void naive_kl_log(double x, double t, double *loss, double *slope)
+{
+    *loss = exp(t) * (t - x);
+    *slope = -exp(t);
+}
+
+static void naive_poisson(double x, double t, double *loss, double *slope)
+{
+    *loss = exp(x) - t * x + (t > 1.0 ? t * log(t) - t + 0.5 * log(2.0 * acos(-1.0) * t) : 0.0);
+    *slope = exp(x) - t;
+}
+
+static void naive_rate(double x, double t, double *loss, double *slope)
+{
+    *loss = x - t * log(x + 0.01);
+    *slope = 1.0 - t / (x + 0.01);
+}
+
+static void naive_hinge(double x, double t, double *loss, double *slope)
+{
+    *loss = fmax(0.0, 1.0 - t * x);
+    *slope = t * x > 1.0 ? 0.0 : -t;
+}
+
+static void naive_embedding(double x, double t, double *loss, double *slope)
+{
+    *loss = t > 0.0 ? x : fmax(0.0, 0.5 - x);
+    *slope = t > 0.0 ? 1.0 : x > 0.5 ? 0.0 : -1.0;
+}
+
+static void naive_soft(double x, double t, double *loss, double *slope)
+{
+    *loss = log1p(exp(-t * x));
+    *slope = -t * sigmoid(-t * x);
+}
+
+static tp_tensor probs(tp_tape *T, tp_tensor x, tp_tensor t, tp_reduction r)
+{
+    return tp_bce(T, x, t, r);
+}
+
+static tp_tensor kl(tp_tape *T, tp_tensor x, tp_tensor t, tp_reduction r)
+{
+    return tp_kl_div(T, x, t, false, r);
+}
+
+static tp_tensor kl_log(tp_tape *T, tp_tensor x, tp_tensor t, tp_reduction r)
+{
+    return tp_kl_div(T, x, t, true, r);
+}
+
+static tp_tensor poisson(tp_tape *T, tp_tensor x, tp_tensor t, tp_reduction r)
+{
+    return tp_poisson_nll(T, x, t, (tp_poisson_nll_cfg){ .full = true }, r);
+}
+
+static tp_tensor rate(tp_tape *T, tp_tensor x, tp_tensor t, tp_reduction r)
+{
+    return tp_poisson_nll(T, x, t, (tp_poisson_nll_cfg){ .rate = true, .eps = 0.01 }, r);
+}
+
+static tp_tensor hinge(tp_tape *T, tp_tensor x, tp_tensor t, tp_reduction r)
+{
+    return tp_hinge(T, x, t, 1.0, r);
+}
+
+static tp_tensor embedding(tp_tape *T, tp_tensor x, tp_tensor t, tp_reduction r)
+{
+    return tp_hinge_embedding(T, x, t, 0.5, r);
+}
+
+static tp_tensor soft(tp_tape *T, tp_tensor x, tp_tensor t, tp_reduction r)
+{
+    return tp_soft_margin(T, x, t, r);
+}
+
 static tp_tensor bce(tp_tape *T, tp_tensor x, tp_tensor t, tp_reduction r)
 {
     return tp_bce_logits(T, x, t, r);
@@ -286,15 +374,46 @@ static const struct {
     const char *name;
     tp_tensor (*op)(tp_tape *T, tp_tensor x, tp_tensor t, tp_reduction r);
     naive_fn naive;
-    bool binary; /* targets 0 and 1 */
+    enum { NUMBERS, BITS, SIGNS, COUNTS, SHARES } target;
+    enum { ANY, SHARE, POSITIVE, SMALL } input;
 } points[] = {
-    { "bce_logits", bce, naive_bce, true },
-    { "mse", mse, naive_mse, false },
-    { "focal", focal_usual, naive_focal, true },
-    { "focal, no alpha, gamma 0", focal_plain, naive_focal_plain, true },
-    { "smooth_l1", smooth_l1, naive_smooth_l1, false },
-    { "l1", l1, naive_l1, false },
+    { "bce_logits", bce, naive_bce, BITS, ANY },
+    { "mse", mse, naive_mse, NUMBERS, ANY },
+    { "focal", focal_usual, naive_focal, BITS, ANY },
+    { "focal, no alpha, gamma 0", focal_plain, naive_focal_plain, BITS, ANY },
+    { "smooth_l1", smooth_l1, naive_smooth_l1, NUMBERS, ANY },
+    { "l1", l1, naive_l1, NUMBERS, ANY },
+    { "bce", probs, naive_probs, SHARES, SHARE },
+    { "kl_div", kl, naive_kl, SHARES, ANY },
+    { "kl_div of logarithms", kl_log, naive_kl_log, NUMBERS, ANY },
+    { "poisson_nll", poisson, naive_poisson, COUNTS, SMALL },
+    { "poisson_nll of rates", rate, naive_rate, COUNTS, POSITIVE },
+    { "hinge", hinge, naive_hinge, SIGNS, ANY },
+    { "hinge_embedding", embedding, naive_embedding, SIGNS, ANY },
+    { "soft_margin", soft, naive_soft, SIGNS, ANY },
 };
+
+/* x and t: uniform in [-1,1). */
+static double input_of(size_t k, double x)
+{
+    switch (points[k].input) {
+    case SHARE: return (double)(float)(0.5 + 0.499 * x);
+    case POSITIVE: return (double)(float)(2.1 + 2.0 * x);
+    case SMALL: return (double)(float)(3.0 * x);
+    default: return (double)(float)(12.0 * x);
+    }
+}
+
+static double target_of(size_t k, double t)
+{
+    switch (points[k].target) {
+    case BITS: return t > 0.0;
+    case SIGNS: return t > 0.0 ? 1.0 : -1.0;
+    case COUNTS: return floor(4.0 + 4.0 * t);
+    case SHARES: return t < -0.8 ? 0.0 : (double)(float)fabs(t);
+    default: return (double)(float)(12.0 * t);
+    }
+}
 
 static void check_point(world *s, size_t k, tp_dtype dt, tp_reduction r)
 {
@@ -306,8 +425,8 @@ static void check_point(world *s, size_t k, tp_dtype dt, tp_reduction r)
     values_random(t, POINTS, 2);
     values_random(weight, POINTS, 3);
     for (int64_t i = 0; i < POINTS; i++) {
-        x[i] = (double)(float)(12.0 * x[i]);
-        t[i] = points[k].binary ? t[i] > 0.0 : i % 100 ? (double)(float)(12.0 * t[i]) : x[i];
+        x[i] = input_of(k, x[i]);
+        t[i] = points[k].target == NUMBERS && i % 100 == 0 ? x[i] : target_of(k, t[i]);
         weight[i] = (double)(float)weight[i];
         points[k].naive(x[i], t[i], &loss[i], &dx[i]);
     }
@@ -408,6 +527,10 @@ Test(losses, messages)
         "focal: alpha must be at most 1, or negative for none, not 2",
         "focal: gamma must be in [0,100], not -1",
         "smooth_l1: beta must not be negative or infinite: -0.5",
+        "poisson_nll: eps must be in [0,1], not 2",
+        "hinge: margin must be finite: inf",
+        "cosine_embedding: margin must be in [-1,1], not 1.5",
+        "kl_div: x and target differ in shape\n  inputs f32[3,4], f32[4,3]",
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         tp_tape *T = s.T;
@@ -430,6 +553,12 @@ Test(losses, messages)
         case 10: tp_focal(T, x, x, 2.0, 2.0, TP_MEAN); break;
         case 11: tp_focal(T, x, x, 0.5, -1.0, TP_MEAN); break;
         case 12: tp_smooth_l1(T, x, x, -0.5, TP_MEAN); break;
+        case 13: tp_poisson_nll(T, x, x, (tp_poisson_nll_cfg){ .eps = 2 }, TP_MEAN); break;
+        case 14: tp_hinge(T, x, x, INFINITY, TP_MEAN); break;
+        case 15:
+            tp_cosine_embedding(T, x, x, tp_from(T, TP_F32, TP_SHAPE(3), zeros), 1.5, TP_MEAN);
+            break;
+        case 16: tp_kl_div(T, x, turned, false, TP_MEAN); break;
         }
         cr_expect_eq(strncmp(tp_why(T), expected[i], strlen(expected[i])), 0, "case %zu: %s", i,
                      tp_why(T));

@@ -25,11 +25,17 @@ static void fill(int i, tp_view *v)
 
 static const tp_gradcase focal_cases[] = {
     { "usual", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } }, .fill = fill,
-      .attr = &(tp__point_loss_attr){ TP_LOSS_FOCAL, TP_MEAN, 0.25, 2.0, 0.0 } },
+      .attr =
+          &(tp__point_loss_attr){
+              .loss = TP_LOSS_FOCAL, .reduction = TP_MEAN, .alpha = 0.25, .gamma = 2.0 } },
     { "no alpha", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } }, .fill = fill,
-      .attr = &(tp__point_loss_attr){ TP_LOSS_FOCAL, TP_EACH, -1.0, 0.5, 0.0 } },
+      .attr =
+          &(tp__point_loss_attr){
+              .loss = TP_LOSS_FOCAL, .reduction = TP_EACH, .alpha = -1.0, .gamma = 0.5 } },
     { "gamma 0", .in = { { 1, { 100 } }, { 1, { 100 } } }, .fill = fill,
-      .attr = &(tp__point_loss_attr){ TP_LOSS_FOCAL, TP_SUM, 0.25, 0.0, 0.0 } },
+      .attr =
+          &(tp__point_loss_attr){
+              .loss = TP_LOSS_FOCAL, .reduction = TP_SUM, .alpha = 0.25, .gamma = 0.0 } },
     { 0 },
 };
 
@@ -44,6 +50,8 @@ const tp_op tp_op_focal = {
 tp_tensor tp_focal(tp_tape *T, tp_tensor x, tp_tensor target, double alpha, double gamma,
                    tp_reduction r)
 {
-    const tp__point_loss_attr a = { TP_LOSS_FOCAL, r, alpha, gamma, 0.0 };
+    const tp__point_loss_attr a = {
+        .loss = TP_LOSS_FOCAL, .reduction = r, .alpha = alpha, .gamma = gamma
+    };
     return tp_apply(T, &tp_op_focal, &a, x, target);
 }

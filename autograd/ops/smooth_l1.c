@@ -13,11 +13,14 @@ static tp_code smooth_l1_shape(tp_infer *q)
 
 static const tp_gradcase smooth_l1_cases[] = {
     { "both parts", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } },
-      .attr = &(tp__point_loss_attr){ TP_LOSS_SMOOTH_L1, TP_MEAN, 0.0, 0.0, 0.7 } },
+      .attr =
+          &(tp__point_loss_attr){ .loss = TP_LOSS_SMOOTH_L1, .reduction = TP_MEAN, .beta = 0.7 } },
     { "beta 0", .in = { { 2, { 3, 7 } }, { 2, { 3, 7 } } },
-      .attr = &(tp__point_loss_attr){ TP_LOSS_SMOOTH_L1, TP_EACH, 0.0, 0.0, 0.0 } },
+      .attr =
+          &(tp__point_loss_attr){ .loss = TP_LOSS_SMOOTH_L1, .reduction = TP_EACH, .beta = 0.0 } },
     { "sum", .in = { { 1, { 100 } }, { 1, { 100 } } },
-      .attr = &(tp__point_loss_attr){ TP_LOSS_SMOOTH_L1, TP_SUM, 0.0, 0.0, 1.0 } },
+      .attr =
+          &(tp__point_loss_attr){ .loss = TP_LOSS_SMOOTH_L1, .reduction = TP_SUM, .beta = 1.0 } },
     { 0 },
 };
 
@@ -31,6 +34,6 @@ const tp_op tp_op_smooth_l1 = {
 
 tp_tensor tp_smooth_l1(tp_tape *T, tp_tensor x, tp_tensor target, double beta, tp_reduction r)
 {
-    const tp__point_loss_attr a = { TP_LOSS_SMOOTH_L1, r, 0.0, 0.0, beta };
+    const tp__point_loss_attr a = { .loss = TP_LOSS_SMOOTH_L1, .reduction = r, .beta = beta };
     return tp_apply(T, &tp_op_smooth_l1, &a, x, target);
 }

@@ -4,6 +4,13 @@
  *     focal      a_t (1-p_t)^gamma bce                            see below
  *     smooth_l1  d^2/(2 beta) if |d| < beta else |d| - beta/2     d = x - t
  *     mse        d^2
+ *     probs      -t log x - (1-t) log(1-x), logarithms >= -100    slope (x - t) / max(x (1-x), 1e-12)
+ *     kl         t (log t - x)                                    slope -t
+ *     poisson    e^x - t x, or x - t log(x + eps)                 slope e^x - t, or 1 - t / (x + eps)
+ *     hinge      max(0, margin - t x)
+ *     embedding  (t != -1) x + (t != 1) max(0, margin - x)
+ *     soft       log(1 + e^(-t x))
+ *     cosine     (t = 1) (1 - x) + (t = -1) max(0, x - margin)
  *
  * One function computes both, inlined by force (compilers find focal too large) into the loops, which
  * keep the half that they use and vectorise. */
@@ -63,6 +70,99 @@ TP_INLINE point mse(real x, real t, const tp__point_loss_attr *a)
     return (point){ d * d, RC(2.0) * d };
 }
 
+TP_INLINE real at_least(real low, real x)
+{
+    return x < low ? low : x; /* NaN stays */
+}
+
+TP_INLINE point probs(real x, real t, const tp__point_loss_attr *a)
+{
+    const real q = RC(1.0) - x;
+    const real yes = at_least(RC(-100.0), r_log(x)), no = at_least(RC(-100.0), r_log1p(-x));
+    (void)a;
+    return (point){ (t - RC(1.0)) * no - t * yes, (x - t) / at_least(RC(1e-12), x * q) };
+}
+
+TP_INLINE point kl(real x, real t, const tp__point_loss_attr *a)
+{
+    (void)a;
+    return (point){ t == 0 ? 0 : t * (r_log(t) - x), -t };
+}
+
+TP_INLINE point kl_log(real x, real t, const tp__point_loss_attr *a)
+{
+    const real p = r_exp(t);
+    (void)a;
+    return (point){ p == 0 ? 0 : p * (t - x), -p };
+}
+
+/* Stirling's approximation of log t! for t > 1. */
+TP_INLINE real stirling(real t)
+{
+    const real safe = t > 1 ? t : RC(1.0), two_pi = RC(6.283185307179586477);
+    const real s = safe * r_log(safe) - safe + RC(0.5) * r_log(two_pi * safe);
+    return t > 1 ? s : RC(0.0);
+}
+
+TP_INLINE point poisson(real x, real t, const tp__point_loss_attr *a)
+{
+    const real e = r_exp(x);
+    (void)a;
+    return (point){ e - t * x, e - t };
+}
+
+TP_INLINE point poisson_full(real x, real t, const tp__point_loss_attr *a)
+{
+    const point s = poisson(x, t, a);
+    return (point){ s.loss + stirling(t), s.slope };
+}
+
+TP_INLINE point rate(real x, real t, const tp__point_loss_attr *a)
+{
+    const real safe = x + (real)a->eps;
+    return (point){ x - t * r_log(safe), RC(1.0) - t / safe };
+}
+
+TP_INLINE point rate_full(real x, real t, const tp__point_loss_attr *a)
+{
+    const point s = rate(x, t, a);
+    return (point){ s.loss + stirling(t), s.slope };
+}
+
+TP_INLINE point hinge(real x, real t, const tp__point_loss_attr *a)
+{
+    const real m = (real)a->margin - t * x;
+    return (point){ m < 0 ? RC(0.0) : m, m < 0 ? RC(0.0) : -t };
+}
+
+TP_INLINE point embedding(real x, real t, const tp__point_loss_attr *a)
+{
+    const real m = (real)a->margin - x, far = m < 0 ? RC(0.0) : m,
+               pull = m < 0 ? RC(0.0) : RC(-1.0);
+    const bool near = t != RC(-1.0), apart = t != RC(1.0);
+    return (point){ (near ? x : RC(0.0)) + (apart ? far : RC(0.0)),
+                    (near ? RC(1.0) : RC(0.0)) + (apart ? pull : RC(0.0)) };
+}
+
+TP_INLINE point soft(real x, real t, const tp__point_loss_attr *a)
+{
+    const real z = -t * x, e = r_exp(-r_abs(z)), p = (z < 0 ? e : RC(1.0)) / (RC(1.0) + e);
+    (void)a;
+    return (point){ (z > 0 ? z : RC(0.0)) + log1(e), -t * p };
+}
+
+TP_INLINE point cosine(real x, real t, const tp__point_loss_attr *a)
+{
+    const real m = x - (real)a->margin, far = m < 0 ? RC(0.0) : m, push = m < 0 ? RC(0.0) : RC(1.0);
+    const bool near = t == RC(1.0), apart = t == RC(-1.0);
+    return (point){ near    ? RC(1.0) - x
+                    : apart ? far
+                            : RC(0.0),
+                    near    ? RC(-1.0)
+                    : apart ? push
+                            : RC(0.0) };
+}
+
 /* ---- forward ---- */
 
 /* Elements [begin, end): writes them to y, or returns their sum. */
@@ -92,6 +192,17 @@ static void loss_blocks(const tp_call *c, int64_t begin, int64_t end, int thread
         case TP_LOSS_FOCAL: *part = losses(c, from, to, focal); break;
         case TP_LOSS_SMOOTH_L1: *part = losses(c, from, to, smooth_l1); break;
         case TP_LOSS_MSE: *part = losses(c, from, to, mse); break;
+        case TP_LOSS_PROBS: *part = losses(c, from, to, probs); break;
+        case TP_LOSS_KL: *part = losses(c, from, to, kl); break;
+        case TP_LOSS_KL_LOG: *part = losses(c, from, to, kl_log); break;
+        case TP_LOSS_POISSON: *part = losses(c, from, to, poisson); break;
+        case TP_LOSS_POISSON_FULL: *part = losses(c, from, to, poisson_full); break;
+        case TP_LOSS_POISSON_RATE: *part = losses(c, from, to, rate); break;
+        case TP_LOSS_POISSON_RATE_FULL: *part = losses(c, from, to, rate_full); break;
+        case TP_LOSS_HINGE: *part = losses(c, from, to, hinge); break;
+        case TP_LOSS_HINGE_EMBEDDING: *part = losses(c, from, to, embedding); break;
+        case TP_LOSS_SOFT_MARGIN: *part = losses(c, from, to, soft); break;
+        case TP_LOSS_COSINE: *part = losses(c, from, to, cosine); break;
         }
     }
 }
@@ -135,6 +246,17 @@ static void slope_range(const tp_call *c, int64_t begin, int64_t end, int thread
     case TP_LOSS_FOCAL: slopes(c, begin, end, focal); break;
     case TP_LOSS_SMOOTH_L1: slopes(c, begin, end, smooth_l1); break;
     case TP_LOSS_MSE: slopes(c, begin, end, mse); break;
+    case TP_LOSS_PROBS: slopes(c, begin, end, probs); break;
+    case TP_LOSS_KL: slopes(c, begin, end, kl); break;
+    case TP_LOSS_KL_LOG: slopes(c, begin, end, kl_log); break;
+    case TP_LOSS_POISSON: slopes(c, begin, end, poisson); break;
+    case TP_LOSS_POISSON_FULL: slopes(c, begin, end, poisson_full); break;
+    case TP_LOSS_POISSON_RATE: slopes(c, begin, end, rate); break;
+    case TP_LOSS_POISSON_RATE_FULL: slopes(c, begin, end, rate_full); break;
+    case TP_LOSS_HINGE: slopes(c, begin, end, hinge); break;
+    case TP_LOSS_HINGE_EMBEDDING: slopes(c, begin, end, embedding); break;
+    case TP_LOSS_SOFT_MARGIN: slopes(c, begin, end, soft); break;
+    case TP_LOSS_COSINE: slopes(c, begin, end, cosine); break;
     }
 }
 

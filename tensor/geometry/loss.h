@@ -5,15 +5,54 @@
 #include <tapegrad/op.h>
 #include <tapegrad/ops.h>
 
-typedef enum tp__loss { TP_LOSS_BCE, TP_LOSS_FOCAL, TP_LOSS_SMOOTH_L1, TP_LOSS_MSE } tp__loss;
+typedef enum tp__loss {
+    TP_LOSS_BCE,
+    TP_LOSS_FOCAL,
+    TP_LOSS_SMOOTH_L1,
+    TP_LOSS_MSE,
+    TP_LOSS_PROBS, /* bce */
+    TP_LOSS_KL,
+    TP_LOSS_KL_LOG,
+    TP_LOSS_POISSON,
+    TP_LOSS_POISSON_FULL,
+    TP_LOSS_POISSON_RATE,
+    TP_LOSS_POISSON_RATE_FULL,
+    TP_LOSS_HINGE,
+    TP_LOSS_HINGE_EMBEDDING,
+    TP_LOSS_SOFT_MARGIN,
+    TP_LOSS_COSINE /* cosine_embedding */
+} tp__loss;
 
 /* Elementwise losses of x and a target. */
 typedef struct tp__point_loss_attr {
     tp__loss loss;
     tp_reduction reduction;
-    double alpha, gamma; /* focal     */
-    double beta;         /* smooth_l1 */
+    double alpha, gamma; /* focal                                     */
+    double beta;         /* smooth_l1                                 */
+    double margin;       /* hinge, hinge_embedding, cosine_embedding  */
+    double eps;          /* poisson_nll                               */
 } tp__point_loss_attr;
+
+/* Losses of rows: nll, triplet_margin, dice. */
+typedef struct tp__row_loss_attr {
+    tp_reduction reduction;
+    int axes;         /* dice: of a row */
+    bool swap;        /* triplet_margin */
+    double margin, p; /* triplet_margin */
+    double smooth;    /* dice           */
+} tp__row_loss_attr;
+
+#define TP_TRIPLET_EPS 1e-6 /* added to differences, as in PyTorch */
+
+typedef struct tp__cosine_attr {
+    double eps;
+} tp__cosine_attr;
+
+typedef struct tp__ctc_attr {
+    int64_t blank;
+    tp_reduction reduction;
+    bool zero_infinity;
+} tp__ctc_attr;
 
 typedef struct tp__cross_entropy_attr {
     double smoothing;

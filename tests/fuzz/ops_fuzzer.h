@@ -83,6 +83,7 @@ struct ops_row {
     tp_tensor (*axis)(tp_tape *, tp_tensor, int);
     tp_tensor (*number)(tp_tape *, tp_tensor, double);
     tp_tensor (*loss)(tp_tape *, tp_tensor, tp_tensor, tp_reduction);
+    tp_tensor (*margin)(tp_tape *, tp_tensor, tp_tensor, double, tp_reduction);
     tp_tensor (*depthwise)(tp_tape *, tp_tensor, tp_tensor, tp_tensor, tp_conv_cfg);
     tp_tensor (*pool)(tp_tape *, tp_tensor, tp_pool_cfg);
 };
@@ -133,6 +134,16 @@ tp_tensor ops_cross_entropy(ops_env *e, const ops_row *r);
 tp_tensor ops_cross_entropy_smooth(ops_env *e, const ops_row *r);
 tp_tensor ops_focal(ops_env *e, const ops_row *r);
 tp_tensor ops_smooth_l1(ops_env *e, const ops_row *r);
+tp_tensor ops_kl_div(ops_env *e, const ops_row *r);
+tp_tensor ops_poisson_nll(ops_env *e, const ops_row *r);
+tp_tensor ops_margin_loss(ops_env *e, const ops_row *r);
+tp_tensor ops_margin_ranking(ops_env *e, const ops_row *r);
+tp_tensor ops_nll(ops_env *e, const ops_row *r);
+tp_tensor ops_cosine_similarity(ops_env *e, const ops_row *r);
+tp_tensor ops_cosine_embedding(ops_env *e, const ops_row *r);
+tp_tensor ops_triplet_margin(ops_env *e, const ops_row *r);
+tp_tensor ops_dice(ops_env *e, const ops_row *r);
+tp_tensor ops_ctc(ops_env *e, const ops_row *r);
 
 /* ops_wide.c */
 tp_tensor ops_conv(ops_env *e, const ops_row *r);

@@ -56,3 +56,104 @@ tp_tensor ops_smooth_l1(ops_env *e, const ops_row *r)
     const double beta = ops_number(e);
     return tp_smooth_l1(ops_tape(e), x.t, target, beta, draw_reduction(e));
 }
+
+tp_tensor ops_kl_div(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const tp_tensor target = ops_input(e, x.s);
+    const bool log_target = ops_flag(e);
+    return tp_kl_div(ops_tape(e), x.t, target, log_target, draw_reduction(e));
+}
+
+tp_tensor ops_poisson_nll(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const tp_tensor target = ops_input(e, x.s);
+    tp_poisson_nll_cfg cfg = { .rate = ops_flag(e), .full = ops_flag(e) };
+    if (ops_flag(e)) cfg.eps = ops_number(e);
+    return tp_poisson_nll(ops_tape(e), x.t, target, cfg, draw_reduction(e));
+}
+
+tp_tensor ops_margin_loss(ops_env *e, const ops_row *r)
+{
+    const ops_pick x = ops_any(e);
+    const tp_tensor target = ops_input(e, x.s);
+    const double margin = ops_number(e);
+    return r->margin(ops_tape(e), x.t, target, margin, draw_reduction(e));
+}
+
+tp_tensor ops_margin_ranking(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const tp_tensor other = ops_input(e, x.s), target = ops_input(e, x.s);
+    const double margin = ops_number(e);
+    return tp_margin_ranking(ops_tape(e), x.t, other, target, margin, draw_reduction(e));
+}
+
+tp_tensor ops_nll(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const tp_tensor target = target_of(e, x.s);
+    return tp_nll(ops_tape(e), x.t, target, draw_reduction(e));
+}
+
+tp_tensor ops_cosine_similarity(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const tp_tensor other = ops_input(e, x.s);
+    const double eps = ops_flag(e) ? ops_number(e) : 1e-8;
+    return tp_cosine_similarity(ops_tape(e), x.t, other, eps);
+}
+
+static tp_shape without_last(tp_shape s)
+{
+    if (s.ndim > 0 && s.ndim <= TP_MAX_DIMS) s.ndim--;
+    return s;
+}
+
+tp_tensor ops_cosine_embedding(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const tp_tensor other = ops_input(e, x.s), target = ops_input(e, without_last(x.s));
+    const double margin = ops_flag(e) ? ops_number(e) : 0.1;
+    return tp_cosine_embedding(ops_tape(e), x.t, other, target, margin, draw_reduction(e));
+}
+
+tp_tensor ops_triplet_margin(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const tp_tensor positive = ops_input(e, x.s), negative = ops_input(e, x.s);
+    tp_triplet_cfg cfg = { .margin = ops_number(e), .swap = ops_flag(e) };
+    if (ops_flag(e)) cfg.p = ops_flag(e) ? 1.0 : ops_number(e);
+    return tp_triplet_margin(ops_tape(e), x.t, positive, negative, cfg, draw_reduction(e));
+}
+
+tp_tensor ops_dice(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const tp_tensor target = ops_input(e, x.s);
+    const int axes = (int)ops_near(e, x.s.ndim);
+    const double smooth = ops_flag(e) ? ops_number(e) : 1.0;
+    return tp_dice(ops_tape(e), x.t, target, axes, smooth, draw_reduction(e));
+}
+
+tp_tensor ops_ctc(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_map(e, 3);
+    const int64_t B = ops_dim(x.s, 0), S = ops_size(e);
+    const tp_tensor target = ops_ids(e, TP_SHAPE(ops_near(e, B), S));
+    const tp_tensor rows = ops_flag(e) ? ops_ids(e, TP_SHAPE(B)) : TP_NONE;
+    const tp_tensor lengths = ops_ids(e, TP_SHAPE(B));
+    const tp_ctc_cfg cfg = { .blank = ops_flag(e) ? ops_integer(e) : ops_dim(x.s, 2) - 1,
+                             .zero_infinity = ops_flag(e) };
+    return tp_ctc(ops_tape(e), x.t, target, rows, lengths, cfg, draw_reduction(e));
+}
