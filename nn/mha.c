@@ -1,29 +1,168 @@
-/* mha.c - multi-head self-attention: four projections around tp_attention, heads packed in the last
- * axis throughout, so that nothing is permuted. */
+/* mha.c - multi-head attention: four projections around tp_attention, heads packed in the last axis
+ * throughout, so that nothing is permuted. Rotary positions and norms of the heads come between.
+ *
+ * Decoding writes the new keys and values, already rotated, into carried buffers and lets the op read
+ * the filled part of them in place. */
 #include <tapegrad/nn.h>
 #include <tapegrad/tape.h>
+#include <tapegrad/tensor.h>
 
 void tp_mha_init(tp_params *P, tp_mha_m *m, const char *name, int64_t dim, bool bias,
-                 tp_attn_cfg cfg)
+                 tp_mha_cfg cfg)
 {
     if (!tp_params_want_module(P, m, "mha")) return;
+    const tp_init one = { TP_INIT_CONST, 1.0, 0.0 };
+    const int64_t size = cfg.attn.heads > 0 ? dim / cfg.attn.heads : 0;
+    const int64_t kv = cfg.attn.kv_heads > 0 ? cfg.attn.kv_heads * size : dim;
+    const int64_t memory = cfg.memory > 0 ? cfg.memory : dim;
     m->path = tp_push(P, name);
+    if (cfg.attn.heads < 1 || dim % cfg.attn.heads)
+        tp_params_raise(P, TP_E_VALUE, "mha: a width of %lld does not divide into %d heads",
+                        (long long)dim, cfg.attn.heads);
     tp_linear_init(P, &m->q, "q_proj", dim, dim, bias);
-    tp_linear_init(P, &m->k, "k_proj", dim, dim, bias);
-    tp_linear_init(P, &m->v, "v_proj", dim, dim, bias);
+    tp_linear_init(P, &m->k, "k_proj", memory, kv, bias);
+    tp_linear_init(P, &m->v, "v_proj", memory, kv, bias);
     tp_linear_init(P, &m->out, "out_proj", dim, dim, bias);
+    m->q_norm = m->k_norm = TP_NONE;
+    if (cfg.qk_norm) m->q_norm = tp_param(P, "q_norm.weight", TP_SHAPE(size), one, 0);
+    if (cfg.qk_norm) m->k_norm = tp_param(P, "k_norm.weight", TP_SHAPE(size), one, 0);
     m->cfg = cfg;
     tp_pop(P);
 }
 
-/* x [B,N,dim], mask u8 [B,N] or TP_NONE */
+static int kv_heads(const tp_mha_m *m)
+{
+    return m->cfg.attn.kv_heads > 0 ? m->cfg.attn.kv_heads : m->cfg.attn.heads;
+}
+
+/* x [B,N,heads*D], each head divided by its root mean square. */
+static tp_tensor normed(tp_tape *T, tp_tensor x, tp_tensor weight, int heads)
+{
+    if (!tp_given(weight) || !tp_ok(T)) return x;
+    const tp_shape s = tp_shape_of(x);
+    x = tp_reshape(T, x, TP_SHAPE(s.dim[0], s.dim[1], heads, s.dim[2] / heads));
+    return tp_reshape(T, tp_rmsnorm(T, x, weight, 1e-6), s);
+}
+
+static tp_tensor placed(tp_tape *T, const tp_mha_m *m, tp_tensor x, int heads, int64_t offset)
+{
+    if (!m->cfg.rotary) return x;
+    tp_rotary_cfg cfg = m->cfg.position;
+    cfg.heads = heads;
+    cfg.offset = offset;
+    return tp_rotary(T, x, TP_NONE, cfg);
+}
+
+static tp_tensor queries(tp_tape *T, const tp_mha_m *m, tp_tensor x)
+{
+    return normed(T, tp_linear_forward(T, &m->q, x), m->q_norm, m->cfg.attn.heads);
+}
+
+static tp_tensor keys(tp_tape *T, const tp_mha_m *m, tp_tensor x)
+{
+    return normed(T, tp_linear_forward(T, &m->k, x), m->k_norm, kv_heads(m));
+}
+
 tp_tensor tp_mha_forward(tp_tape *T, const tp_mha_m *m, tp_tensor x, tp_tensor mask)
 {
     if (!tp_want_module(T, m, "mha")) return TP_NONE;
     tp_enter(T, m->path);
-    const tp_tensor q = tp_linear_forward(T, &m->q, x);
-    const tp_tensor k = tp_linear_forward(T, &m->k, x);
+    const tp_tensor q = placed(T, m, queries(T, m, x), m->cfg.attn.heads, 0);
+    const tp_tensor k = placed(T, m, keys(T, m, x), kv_heads(m), 0);
     const tp_tensor v = tp_linear_forward(T, &m->v, x);
-    const tp_tensor y = tp_attention(T, q, k, v, mask, TP_NONE, m->cfg);
+    const tp_tensor y = tp_attention(T, q, k, v, mask, TP_NONE, m->cfg.attn);
+    return tp_leave(T, tp_linear_forward(T, &m->out, y));
+}
+
+tp_tensor tp_mha_cross(tp_tape *T, const tp_mha_m *m, tp_tensor x, tp_tensor memory, tp_tensor mask)
+{
+    if (!tp_want_module(T, m, "mha")) return TP_NONE;
+    tp_enter(T, m->path);
+    const tp_tensor q = queries(T, m, x), k = keys(T, m, memory);
+    const tp_tensor v = tp_linear_forward(T, &m->v, memory);
+    const tp_tensor y = tp_attention(T, q, k, v, mask, TP_NONE, m->cfg.attn);
+    return tp_leave(T, tp_linear_forward(T, &m->out, y));
+}
+
+/* ---- decoding ---- */
+
+void tp_kv_cache_free(tp_tape *T, tp_kv_cache *c)
+{
+    if (!c) return;
+    tp_carry(T, &c->k, TP_NONE);
+    tp_carry(T, &c->v, TP_NONE);
+    c->filled = 0;
+}
+
+/* Prepares the cache for n more tokens of each of `batch` texts; k tells width and dtype. */
+static bool reserve(tp_tape *T, tp_kv_cache *c, int64_t batch, int64_t n, tp_tensor k)
+{
+    if (!tp_ok(T)) return false;
+    if (c->filled < 0 || c->room < 0 || n > c->room - c->filled)
+        tp_raise(T, TP_E_SHAPE,
+                 "the cache has room for %lld tokens and %lld are in it; %lld more do not fit",
+                 (long long)c->room, (long long)c->filled, (long long)n);
+    else if (!tp_given(c->k)) {
+        const tp_shape s = TP_SHAPE(batch * c->room, tp_dim(k, 2));
+        tp_carry(T, &c->k, tp_full(T, tp_dtype_of(k), s, 0.0));
+        tp_carry(T, &c->v, tp_full(T, tp_dtype_of(k), s, 0.0));
+    } else if (tp_dim(c->k, 0) != batch * c->room)
+        tp_raise(T, TP_E_SHAPE, "the cache holds %lld rows, not %lld texts of %lld tokens",
+                 (long long)tp_dim(c->k, 0), (long long)batch, (long long)c->room);
+    return tp_ok(T);
+}
+
+/* Writes x [B,n,W] behind the tokens of each text in the buffer [B*room,W]. */
+static void append(tp_tape *T, const tp_kv_cache *c, tp_tensor to, tp_tensor x)
+{
+    const tp_shape rows = TP_SHAPE(tp_dim(x, 1), tp_dim(x, 2));
+    for (int64_t b = 0; tp_ok(T) && b < tp_dim(x, 0); b++)
+        tp_write_rows(T, to, b * c->room + c->filled, tp_reshape(T, tp_slice(T, x, 0, b, 1), rows));
+}
+
+/* Attention of q to the filled part of the cache. */
+static tp_tensor recall(tp_tape *T, const tp_mha_m *m, const tp_kv_cache *c, tp_tensor q,
+                        tp_tensor mask, bool causal)
+{
+    if (!tp_ok(T)) return TP_NONE;
+    tp_attn_cfg cfg = m->cfg.attn;
+    const tp_shape s = TP_SHAPE(tp_dim(q, 0), c->room, tp_dim(c->k, 1));
+    cfg.keys = c->filled;
+    cfg.causal = causal;
+    const tp_tensor k = tp_reshape(T, c->k, s), v = tp_reshape(T, c->v, s);
+    return tp_attention(T, q, k, v, mask, TP_NONE, cfg);
+}
+
+tp_tensor tp_mha_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache, tp_tensor x,
+                        tp_tensor mask)
+{
+    if (!tp_want_module(T, m, "mha") || !tp_want_module(T, cache, "cache")) return TP_NONE;
+    tp_enter(T, m->path);
+    const int64_t before = cache->filled;
+    const tp_tensor q = placed(T, m, queries(T, m, x), m->cfg.attn.heads, before);
+    const tp_tensor k = placed(T, m, keys(T, m, x), kv_heads(m), before);
+    const tp_tensor v = tp_linear_forward(T, &m->v, x);
+    if (!tp_ok(T) || !reserve(T, cache, tp_dim(k, 0), tp_dim(k, 1), k)) return tp_leave(T, TP_NONE);
+    append(T, cache, cache->k, k);
+    append(T, cache, cache->v, v);
+    if (tp_ok(T)) cache->filled += tp_dim(k, 1);
+    const tp_tensor y = recall(T, m, cache, q, mask, true);
+    return tp_leave(T, tp_linear_forward(T, &m->out, y));
+}
+
+tp_tensor tp_mha_cross_decode(tp_tape *T, const tp_mha_m *m, tp_kv_cache *cache, tp_tensor x,
+                              tp_tensor memory, tp_tensor mask)
+{
+    if (!tp_want_module(T, m, "mha") || !tp_want_module(T, cache, "cache")) return TP_NONE;
+    tp_enter(T, m->path);
+    if (cache->filled == 0) {
+        const tp_tensor k = keys(T, m, memory), v = tp_linear_forward(T, &m->v, memory);
+        if (!tp_ok(T)) return tp_leave(T, TP_NONE);
+        const tp_shape rows = TP_SHAPE(-1, tp_dim(k, 2));
+        tp_carry(T, &cache->k, tp_reshape(T, k, rows));
+        tp_carry(T, &cache->v, tp_reshape(T, v, rows));
+        if (tp_ok(T)) cache->filled = cache->room = tp_dim(k, 1);
+    }
+    const tp_tensor y = recall(T, m, cache, queries(T, m, x), mask, false);
     return tp_leave(T, tp_linear_forward(T, &m->out, y));
 }

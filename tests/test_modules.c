@@ -29,7 +29,7 @@ Test(modules, self_attention_is_its_projections_and_the_op)
     const tp_attn_cfg cfg = { .heads = HEADS, .causal = true };
     const uint8_t seen[B * N] = { 1, 1, 1, 1, 1, 1, 1, 1, 0, 0 };
     tp_mha_m m;
-    tp_mha_init(P, &m, "attn", C, true, cfg);
+    tp_mha_init(P, &m, "attn", C, true, (tp_mha_cfg){ .attn = cfg });
     cr_expect_eq(tp_params_count(P), 4 * (C * C + C));
     const char *names[] = { "attn.q_proj.weight", "attn.k_proj.bias", "attn.v_proj.weight",
                             "attn.out_proj.bias" };

@@ -24,7 +24,9 @@ static const char *init(int i, tp_params *P)
     case 4: tp_batchnorm_init(P, NULL, "m", 1, 0.1); return "batchnorm";
     case 5: tp_conv2d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_cfg){ 0 }); return "conv2d";
     case 6: tp_mlp_init(P, NULL, "m", "n", 1, 1, TP_ACT_NONE, 0.0); return "mlp";
-    case 7: tp_mha_init(P, NULL, "m", 1, true, (tp_attn_cfg){ .heads = 1 }); return "mha";
+    case 7:
+        tp_mha_init(P, NULL, "m", 1, true, (tp_mha_cfg){ .attn = { .heads = 1 } });
+        return "mha";
     case 8:
         tp_encoder_layer_init(P, NULL, "m", (tp_encoder_layer_cfg){ 0 });
         return "encoder_layer";
@@ -52,6 +54,10 @@ static const char *init(int i, tp_params *P)
     case 30: tp_net_load(P, NULL, NULL, true); return "net";
     case 31: tp_lstm_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "lstm";
     case 32: tp_gru_init(P, NULL, "m", (tp_rnn_cfg){ .in = 1, .hidden = 1 }); return "gru";
+    case 33: tp_glu_mlp_init(P, NULL, NULL, 1, 1, true, TP_GLU_SILU, 0.0); return "glu_mlp";
+    case 34:
+        tp_decoder_layer_init(P, NULL, "m", (tp_decoder_layer_cfg){ 0 });
+        return "decoder_layer";
     default: return NULL;
     }
 }
@@ -99,6 +105,13 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 34: tp_net_forward(T, NULL, NULL, x); return "net";
     case 35: tp_lstm_forward(T, NULL, x, NULL, TP_NONE); return "lstm";
     case 36: tp_gru_forward(T, NULL, x, NULL, TP_NONE); return "gru";
+    case 37: tp_glu_mlp_forward(T, NULL, x, TP_NONE); return "glu_mlp";
+    case 38: tp_mha_cross(T, NULL, x, x, TP_NONE); return "mha";
+    case 39: tp_mha_decode(T, NULL, NULL, x, TP_NONE); return "mha";
+    case 40: tp_mha_cross_decode(T, NULL, NULL, x, x, TP_NONE); return "mha";
+    case 41: tp_encoder_layer_decode(T, NULL, NULL, x, TP_NONE); return "encoder_layer";
+    case 42: tp_decoder_layer_forward(T, NULL, x, x, TP_NONE, TP_NONE); return "decoder_layer";
+    case 43: tp_decoder_layer_decode(T, NULL, NULL, x, x, TP_NONE); return "decoder_layer";
     default: return NULL;
     }
 }

@@ -94,42 +94,6 @@ TP_API void tp_mlp_init(tp_params *P, tp_mlp_m *m, const char *fc1, const char *
                         int64_t hidden, tp_act act, double dropout);
 TP_API tp_tensor tp_mlp_forward(tp_tape *T, const tp_mlp_m *m, tp_tensor x, tp_tensor residual);
 
-/* Multi-head self-attention: "q_proj", "k_proj", "v_proj", "out_proj", with or without bias. */
-typedef struct tp_mha_m {
-    const char *path;
-    tp_linear_m q, k, v, out;
-    tp_attn_cfg cfg;
-} tp_mha_m;
-TP_API void tp_mha_init(tp_params *P, tp_mha_m *m, const char *name, int64_t dim, bool bias,
-                        tp_attn_cfg cfg);
-/* x [B,N,dim], mask u8 [B,N] (1 = visible) or TP_NONE -> [B,N,dim] */
-TP_API tp_tensor tp_mha_forward(tp_tape *T, const tp_mha_m *m, tp_tensor x, tp_tensor mask);
-
-/* A transformer encoder layer (Vaswani et al. 2017): attention, then a feed-forward network, each added
- * to its input. The layer norms are applied before them, as in ViT and fairseq's normalize_before, or
- * after the sums, as in BERT and RoBERTa. "self_attn", "self_attn_layer_norm", "fc1",
- * "fc2", "final_layer_norm": fairseq's names. */
-typedef struct tp_encoder_layer_cfg {
-    int64_t dim, hidden;
-    int heads;
-    tp_act act;
-    double dropout, attn_dropout; /* dropout: of both results and the hidden layer; attn_dropout: of
-                                     the probabilities */
-    bool norm_after;              /* norms after the sums */
-} tp_encoder_layer_cfg;
-typedef struct tp_encoder_layer_m {
-    const char *path;
-    tp_encoder_layer_cfg cfg;
-    tp_mha_m attention;
-    tp_mlp_m mlp;
-    tp_layernorm_m norm1, norm2;
-} tp_encoder_layer_m;
-TP_API void tp_encoder_layer_init(tp_params *P, tp_encoder_layer_m *m, const char *name,
-                                  tp_encoder_layer_cfg cfg);
-/* x [B,N,dim], mask u8 [B,N] (1 = visible) or TP_NONE -> [B,N,dim] */
-TP_API tp_tensor tp_encoder_layer_forward(tp_tape *T, const tp_encoder_layer_m *m, tp_tensor x,
-                                          tp_tensor mask);
-
 /* Long-short attention of the language model (Zhu et al. 2021), with the names of the official
  * checkpoints. Parameters that a configuration does not use (rank 0, window 0, raw_kv) are not created. */
 typedef struct tp_ls_cfg {
@@ -194,9 +158,6 @@ TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t
 #define tp_batchnorm_forward(T, ...) tp_batchnorm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_conv2d_forward(T, ...)    tp_conv2d_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_mlp_forward(T, ...)       tp_mlp_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_mha_forward(T, ...)       tp_mha_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_encoder_layer_forward(T, ...)                                                           \
-    tp_encoder_layer_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attn_forward(T, ...)   tp_ls_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attn_rows(T, ...)      tp_ls_attn_rows(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attn_compress(T, ...)  tp_ls_attn_compress(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
@@ -206,4 +167,6 @@ TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t
 #ifdef __cplusplus
 }
 #endif
+#include <tapegrad/nn/transformer.h>
+
 #endif

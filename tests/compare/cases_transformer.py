@@ -1,0 +1,239 @@
+"""Gated linear units, rotary positions, grouped and sloped attention, transformer layers."""
+import math
+
+import torch
+import torch.nn.functional as F
+
+from draw import Call, case
+
+GATES = {"sigmoid": torch.sigmoid, "silu": F.silu, "gelu": F.gelu, "relu": F.relu}
+
+
+@case("glu")
+def glu(d):
+    s = d.shape(1, 4)
+    axis = d.axis(s)
+    s[axis] *= 2
+    return Call([d.normal(s)], {"axis": axis}, lambda x: F.glu(x, axis))
+
+
+@case("glu_linear")
+def glu_linear(d):
+    k, n, kind, both = d.int(1, 20), d.int(1, 40), d.pick(sorted(GATES)), d.flag()
+    x = d.normal([*d.shape(0, 3), k])
+    w = [d.normal([2 * n, k]), None] if both else [d.normal([n, k]), d.normal([n, k])]
+    b = [d.normal([len(v)]) if v is not None and d.flag(0.6) else None for v in w]
+
+    def f(x, w, b=None, up=None, b_up=None):
+        z = F.linear(x, w, b)
+        g, u = z.chunk(2, -1) if up is None else (z, F.linear(x, up, b_up))
+        return GATES[kind](g) * u
+    return Call([x, w[0], b[0], w[1], b[1]], {"kind": kind}, f)
+
+
+def rotated(x, heads, positions, size=0, base=0.0, offset=0, interleaved=False):
+    """x [B,N,H*D] as in transformers' Llama (halves) and GPT-J (interleaved), in f64."""
+    x = x.unflatten(-1, (heads, -1))
+    size = size or x.shape[-1]
+    part, rest = x[..., :size], x[..., size:]
+    frequency = (base or 1e4) ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    p = torch.arange(x.shape[1]) if positions is None else positions
+    t = ((p + offset).double()[..., None] * frequency)[..., None, :]
+    if interleaved:
+        a, b = part[..., 0::2], part[..., 1::2]
+        turned = torch.stack([a * t.cos() - b * t.sin(), b * t.cos() + a * t.sin()], -1).flatten(-2)
+    else:
+        a, b = part.chunk(2, -1)
+        turned = torch.cat([a * t.cos() - b * t.sin(), b * t.cos() + a * t.sin()], -1)
+    return torch.cat([turned, rest], -1).flatten(2)
+
+
+@case("rotary")
+def rotary(d):
+    heads, half, rest = d.int(1, 4), d.int(1, 20), d.pick([0, 0, d.int(1, 9)])
+    b, n = d.int(0, 3), d.int(0 if d.flag(0.05) else 1, 20)
+    options = {"heads": heads, "interleaved": d.flag()}
+    if rest:
+        options["size"] = 2 * half
+    if d.flag(0.3):
+        options["base"] = d.real(2, 1e6)
+    if d.flag(0.3):
+        options["offset"] = d.int(0, 1000000)
+    positions = d.pick([None, [n], [b, n]])
+    if positions is not None:
+        positions = d.ints(positions, d.pick([10, 1000000]))
+    x = d.normal([b, n, heads * (2 * half + rest)])
+    return Call([x, positions], options, lambda x, p=None: rotated(x, positions=p, **options))
+
+
+def slopes_of(heads):
+    """As in ALiBi's published code."""
+    def power(n):
+        start = 2 ** (-2 ** -(math.log2(n) - 3))
+        return [start * start ** i for i in range(n)]
+    if math.log2(heads).is_integer():
+        return power(heads)
+    near = 2 ** math.floor(math.log2(heads))
+    return power(near) + slopes_of(2 * near)[0::2][:heads - near]
+
+
+def sdpa(q, k, v, heads, kv_heads, add):
+    q, k, v = (x.unflatten(-1, (h, -1)).transpose(1, 2) for x, h in ((q, heads), (k, kv_heads), (v, kv_heads)))
+    y = F.scaled_dot_product_attention(q, k, v, add, enable_gqa=True)
+    return y.transpose(1, 2).flatten(2)
+
+
+@case("grouped_attention")
+def grouped_attention(d):
+    kv, size, b = d.int(1, 3), d.int(1, 12), d.int(1, 3)
+    heads = kv * d.int(1, 4)
+    causal = d.flag(0.4)
+    n = d.int(1, 40)
+    s = n + d.int(0, 9) if causal else d.int(1, 40)
+    room = s + d.pick([0, 0, d.int(1, 9)])
+    how = d.pick(["none", "alibi", "slopes", "bias"])
+    bias = d.normal([heads]) if how == "slopes" else d.normal([heads, n, s]) if how == "bias" else None
+    mask = d.mask([b, s], 0.8) if d.flag(0.3) and not causal else None
+    if mask is not None:
+        mask[:, 0] = 1
+    options = {"heads": heads, "causal": causal, "alibi": how == "alibi"}
+    if kv != heads or d.flag():
+        options["kv_heads"] = kv
+    if room != s:
+        options["keys"] = s
+
+    def f(q, k, v, mask=None, bias=None):
+        distance = (torch.arange(n)[:, None] + s - n - torch.arange(s)).abs()
+        add = torch.zeros(b, heads, n, s, dtype=q.dtype)
+        if how == "bias":
+            add = add + bias
+        if how == "alibi":
+            bias = torch.tensor(slopes_of(heads), dtype=q.dtype)
+        if how in ("alibi", "slopes"):
+            add = add - bias[:, None, None] * distance
+        if mask is not None:
+            add = add.masked_fill(mask[:, None, None] == 0, -torch.inf)
+        if causal:
+            add = add.masked_fill(torch.ones(n, s).triu(1 + s - n) > 0, -torch.inf)
+        return sdpa(q, k[:, :s], v[:, :s], heads, kv, add)
+    return Call([d.normal([b, n, heads * size]), *(d.normal([b, room, kv * size]) for _ in "kv"), mask, bias],
+                options, f)
+
+
+def linear_params(d, name, n, k, bias=True):
+    p = {f"m.{name}.weight": d.normal([n, k], k ** -0.5)}
+    return {**p, f"m.{name}.bias": d.normal([n], 0.1)} if bias else p
+
+
+def norm_params(d, name, n, bias=True):
+    p = {f"m.{name}.weight": d.uniform([n], 0.5, 1.5)}
+    return {**p, f"m.{name}.bias": d.normal([n], 0.1)} if bias else p
+
+
+def attention_params(d, name, dim):
+    return {k: v for part in ("q_proj", "k_proj", "v_proj", "out_proj")
+            for k, v in linear_params(d, f"{name}.{part}", dim, dim).items()}
+
+
+ATTENTION = {"self_attn": "self_attn", "encoder_attn": "multihead_attn"}
+
+
+def torch_layer(kind, params, names, dim, hidden, heads, act, norm_after):
+    """A function of PyTorch's layer that sees our parameters; names: ours of linears and norms, and PyTorch's."""
+    layer = kind(dim, heads, hidden, 0.0, act, batch_first=True, norm_first=not norm_after, dtype=torch.float64)
+    theirs = {}
+    for ours, name in ATTENTION.items():
+        if f"m.{ours}.q_proj.weight" in params:
+            for what in ("weight", "bias"):
+                theirs[f"{name}.in_proj_{what}"] = torch.cat(
+                    [params[f"m.{ours}.{p}_proj.{what}"] for p in "qkv"])
+                theirs[f"{name}.out_proj.{what}"] = params[f"m.{ours}.out_proj.{what}"]
+    for ours, name in names.items():
+        for what in ("weight", "bias"):
+            theirs[f"{name}.{what}"] = params[f"m.{ours}.{what}"]
+    return lambda *x, **more: torch.func.functional_call(layer, theirs, x, more)
+
+
+def drawn_layer(d):
+    heads = d.int(1, 3)
+    dim, hidden = heads * d.int(1, 3), d.int(1, 8)
+    return {"dim": dim, "hidden": hidden, "heads": heads, "act": d.pick(["relu", "gelu"]), "norm_after": d.flag()}
+
+
+@case("encoder_layer")
+def encoder_layer(d):
+    o = drawn_layer(d)
+    if d.flag():
+        return llama_layer(d, o)
+    b, n = d.int(1, 2), d.int(1, 5)
+    mask = d.mask([b, n], 0.7) if d.flag() else None
+    if mask is not None:
+        mask[:, 0] = 1
+    params = {**attention_params(d, "self_attn", o["dim"]), **norm_params(d, "self_attn_layer_norm", o["dim"]),
+              **linear_params(d, "fc1", o["hidden"], o["dim"]), **linear_params(d, "fc2", o["dim"], o["hidden"]),
+              **norm_params(d, "final_layer_norm", o["dim"])}
+    names = {"self_attn_layer_norm": "norm1", "fc1": "linear1", "fc2": "linear2", "final_layer_norm": "norm2"}
+
+    def f(x, mask=None, params=None):
+        hidden = None if mask is None else mask == 0
+        return torch_layer(torch.nn.TransformerEncoderLayer, params, names, **o)(x, src_key_padding_mask=hidden)
+    return Call([d.normal([b, n, o["dim"]]), mask], o, f, params=params)
+
+
+def llama_layer(d, o):
+    """Causal, grouped heads, rotary positions, RMS norms, SwiGLU, no bias; norms of query and key heads or ALiBi."""
+    kv, group, size = d.int(1, 2), d.int(1, 2), 2 * d.int(1, 3)
+    heads, hidden, b, n = kv * group, o["hidden"], d.int(1, 2), d.int(1, 5)
+    dim, kind, qk, alibi = heads * size, d.pick(sorted(GATES)), d.flag(), d.flag(0.3)
+    params = {**linear_params(d, "self_attn.q_proj", dim, dim, False),
+              **linear_params(d, "self_attn.k_proj", kv * size, dim, False),
+              **linear_params(d, "self_attn.v_proj", kv * size, dim, False),
+              **linear_params(d, "self_attn.out_proj", dim, dim, False),
+              **norm_params(d, "self_attn_layer_norm", dim, False), **norm_params(d, "final_layer_norm", dim, False),
+              **linear_params(d, "gate_proj", hidden, dim, False), **linear_params(d, "up_proj", hidden, dim, False),
+              **linear_params(d, "down_proj", dim, hidden, False)}
+    if qk:
+        params |= {**norm_params(d, "self_attn.q_norm", size, False), **norm_params(d, "self_attn.k_norm", size, False)}
+
+    def f(x, params=None):
+        w = {k[2:].removesuffix(".weight"): v for k, v in params.items()}
+        h = F.rms_norm(x, [dim], w["self_attn_layer_norm"], 1e-5)
+        q, k, v = (F.linear(h, w[f"self_attn.{p}_proj"]) for p in "qkv")
+        if qk:
+            q, k = (F.rms_norm(t.unflatten(-1, (-1, size)), [size], w[f"self_attn.{p}_norm"], 1e-6).flatten(2)
+                    for t, p in ((q, "q"), (k, "k")))
+        if not alibi:
+            q, k = rotated(q, heads, None), rotated(k, kv, None)
+        add = torch.zeros(heads, n, n, dtype=x.dtype)
+        if alibi:
+            distance = (torch.arange(n)[:, None] - torch.arange(n)).abs()
+            add = add - torch.tensor(slopes_of(heads), dtype=x.dtype)[:, None, None] * distance
+        add = add.masked_fill(torch.ones(n, n).triu(1) > 0, -torch.inf)
+        x = x + F.linear(sdpa(q, k, v, heads, kv, add), w["self_attn.out_proj"])
+        h = F.rms_norm(x, [dim], w["final_layer_norm"], 1e-5)
+        return x + F.linear(GATES[kind](F.linear(h, w["gate_proj"])) * F.linear(h, w["up_proj"]), w["down_proj"])
+    options = {"dim": dim, "hidden": hidden, "heads": heads, "kv_heads": kv, "causal": True, "gated": True,
+               "kind": kind, "rms": True, "no_bias": True, "rotary": not alibi, "alibi": alibi, "qk_norm": qk}
+    return Call([d.normal([b, n, dim])], options, f, params=params)
+
+
+@case("decoder_layer")
+def decoder_layer(d):
+    o = drawn_layer(d)
+    dim, b, n, s = o["dim"], d.int(1, 2), d.int(1, 5), d.int(1, 5)
+    mask = d.mask([b, s], 0.7) if d.flag() else None
+    if mask is not None:
+        mask[:, 0] = 1
+    params = {**attention_params(d, "self_attn", dim), **norm_params(d, "self_attn_layer_norm", dim),
+              **attention_params(d, "encoder_attn", dim), **norm_params(d, "encoder_attn_layer_norm", dim),
+              **linear_params(d, "fc1", o["hidden"], dim), **linear_params(d, "fc2", dim, o["hidden"]),
+              **norm_params(d, "final_layer_norm", dim)}
+    names = {"self_attn_layer_norm": "norm1", "encoder_attn_layer_norm": "norm2", "fc1": "linear1", "fc2": "linear2",
+             "final_layer_norm": "norm3"}
+
+    def f(x, memory, mask=None, params=None):
+        hidden = None if mask is None else mask == 0
+        ahead = torch.nn.Transformer.generate_square_subsequent_mask(n, dtype=torch.float64)
+        return torch_layer(torch.nn.TransformerDecoderLayer, params, names, **o)(
+            x, memory, tgt_mask=ahead, memory_key_padding_mask=hidden)
+    return Call([d.normal([b, n, dim]), d.normal([b, s, dim]), mask], o, f, params=params)
