@@ -149,7 +149,7 @@ static tp_tensor checkpoint(ops_env *e, const ops_row *r)
     const uint8_t how = ops_byte(e);
     const ops_pick x = ops_any(e);
     *b = (body){ how >> 4, ops_number(e), ops_input(e, x.s) };
-    const tp_tensor in[2] = { x.t, how & 4 ? ops_input(e, x.s) : TP_NONE };
+    const tp_tensor in[17] = { x.t, how & 4 ? ops_input(e, x.s) : TP_NONE };
     if (how & 1) return tp_checkpoint(ops_tape(e), how & 2 ? run_nested : run_one, b, x.t);
     return tp_checkpoint_n(ops_tape(e), run_body, b,
                            how & 4    ? 2
