@@ -1,4 +1,6 @@
 /* row_losses.c - losses and similarities of rows; their formulas are in tensor/cpu/row_loss.c. */
+#include <string.h>
+
 #include "autograd/ops/loss.h"
 
 #define ATTR(...)                                                                                  \
@@ -29,11 +31,14 @@ static tp_code row_result(tp_infer *q, int axes)
     return tp__check_reduction(q, a->reduction);
 }
 
-/* [rows, n] numbers saved for backward. */
+/* [rows, n] numbers saved for backward. Without elements, the leading axes alone may have a product that
+ * no tensor can have: then the size is one that the tape refuses. */
 static tp_view saved_rows(const tp_infer *q, int axes, int64_t n)
 {
-    int64_t rows = 1;
-    for (int i = 0; i < q->x[0].ndim - axes; i++) rows *= q->x[0].dim[i];
+    tp_shape leading = { .ndim = q->x[0].ndim - axes };
+    int64_t rows;
+    memcpy(leading.dim, q->x[0].dim, sizeof leading.dim);
+    if (!tp__numel(&leading, &rows)) rows = INT64_MAX;
     return (tp_view){ .dtype = tp__sum_dtype(q->x[0].dtype), .ndim = 2, .dim = { rows, n } };
 }
 
