@@ -148,7 +148,9 @@ FAULT(little_memory)
     snprintf(args, sizeof args, "%s %s --threads 1 --steps 2 --run-dir run --overwrite", k->train,
              k->often);
     for (; status == 1 && mib < 1000; mib += 20) {
-        snprintf(prefix, sizeof prefix, "ulimit -v %d; exec timeout -s KILL 60", mib * 1024);
+        snprintf(prefix, sizeof prefix,
+                 "ulimit -v %d; export OPENBLAS_NUM_THREADS=1; exec timeout -s KILL 60",
+                 mib * 1024);
         status = run_under(prefix, args);
         if (status == 0) break;
         cr_expect(status == 1 && (strstr(errors, "memory") || strstr(errors, "thread")),

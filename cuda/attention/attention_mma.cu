@@ -33,7 +33,7 @@ static __device__ inline void step(const attn<bf16> &p, const am_block &at,
                 tp_mma_bf16(s[r][n + 1], w.q[r][k], b + 2, s[r][n + 1]);
             }
         }
-    am_values<COLS, ROWS>(p, at, w, s, i, j, edge, values);
+    am_values<COLS, ROWS, true>(p, at, w, s, i, j, edge, values);
 }
 
 template <int COLS, int ROWS>

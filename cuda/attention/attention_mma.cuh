@@ -55,9 +55,9 @@ static __device__ inline bool am_sees(const attn<bf16> &p, int b, int i, int j)
            (!p.span || j > i + p.ahead - p.span) && (!p.mask || p.mask[(int64_t)b * p.keys + j]);
 }
 
-/* Masks pairs with -inf, and adds the bias to the others. TRANSPOSED: rows are keys or, with DISTANCES,
- * distances. */
-template <bool TRANSPOSED, int N, bool DISTANCES = false>
+/* Masks pairs with -inf, and adds the bias to the others if BIASED. TRANSPOSED: rows are keys or, with
+ * DISTANCES, distances. */
+template <bool TRANSPOSED, int N, bool DISTANCES = false, bool BIASED = true>
 static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, int row, int column,
                                       float s[N][4])
 {
@@ -70,7 +70,7 @@ static __device__ inline void am_mask(const attn<bf16> &p, const am_block &at, i
             const int i = TRANSPOSED ? c : r, j = DISTANCES ? c + p.ahead - r : TRANSPOSED ? r : c;
             if (!am_sees(p, at.b, i, j))
                 s[n][e] = -INFINITY;
-            else if (p.biased)
+            else if (BIASED && p.biased)
                 s[n][e] += unscale * attn_bias(p, at.b, at.h, i, j);
         }
 }

@@ -60,7 +60,7 @@ template <int COLS, int ROWS> struct am_queries {
 };
 
 /* Completes a step from its logits s: queries from i, keys from j. edge: some pairs may be masked. */
-template <int COLS, int ROWS>
+template <int COLS, int ROWS, bool BIASED>
 static __device__ inline void am_values(const attn<bf16> &p, const am_block &at,
                                         am_queries<COLS, ROWS> &w, float s[ROWS][AM_N][4], int i,
                                         int j, bool edge, const bf16 *values)
@@ -68,7 +68,7 @@ static __device__ inline void am_values(const attn<bf16> &p, const am_block &at,
     const int lane = (int)threadIdx.x % 32, row = i + lane / 4, column = j + lane % 4 * 2;
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        if (edge) am_mask<false, AM_N>(p, at, row + 16 * r, column, s[r]);
+        if (edge) am_mask<false, AM_N, false, BIASED>(p, at, row + 16 * r, column, s[r]);
         am_fold<COLS, AM_N>(s[r], w.o[r], w.top[r], w.sum[r], p.scale * AM_LOG2E);
         am_drop<AM_N>(p, s[r], am_dropped<false, AM_N>(p, at, row + 16 * r, column));
     }

@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(AM_THREADS, 2) rel_attention_mma_kernel(attn<b
                 j + AM_STEP - 1 > i + p.ahead || (p.span && j < i + 16 * ROWS + p.ahead - p.span);
             float s[ROWS][AM_N][4];
             am_rel_logits<COLS, ROWS, AM_N>(s, kept, ring, place, now, key_bias[slot], query);
-            am_values<COLS, ROWS>(p, at, w, s, i, j, edge, now + TILE);
+            am_values<COLS, ROWS, false>(p, at, w, s, i, j, edge, now + TILE);
         }
         if (warp == 0) key_bias[slot ^ 1][lane] = next_bias;
         if (warp == 1) line_bias[ring.put + lane] = next_bias;

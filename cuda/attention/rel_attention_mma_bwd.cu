@@ -107,7 +107,7 @@ template <int COLS> struct query_warp {
         am_rel_logits<COLS, 1, N>(s, kept, ring, place, tile, key_bias, query);
         if (j + STEP - 1 > i + p.ahead || (p.span && j < i + 16 + p.ahead - p.span) ||
             i + 16 > p.queries)
-            am_mask<false, N>(p, at, row, column, s[0]);
+            am_mask<false, N, false, false>(p, at, row, column, s[0]);
         dout.template scores<REL_UNROLL<COLS>>(dp, tile + TILE);
         am_gradients<N>(p, am_dropped<false, N>(p, at, row, column), s[0], dp,
                         [&](int, int e) { return of_query[lane / 4 + e / 2 * 8]; });

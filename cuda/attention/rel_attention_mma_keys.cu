@@ -119,7 +119,7 @@ template <int COLS, bool DISTANCES> struct column_warp {
         line_products<true, COLS, N>(s, own, tile, ring, place);
         if (i + STEP > p.queries || other < 15 ||
             (p.span && (DISTANCES ? j + 15 : other + STEP - 1) >= p.span))
-            am_mask<true, N, DISTANCES>(p, at, row, column, s);
+            am_mask<true, N, DISTANCES, false>(p, at, row, column, s);
         if (DISTANCES) {
             am_clear<N>(dp);
             line_products<false, COLS, N>(dp, own, tile + TILE, values, place);
