@@ -10,7 +10,7 @@
  * limit; today
  *
  *     budget: query_grad_mma<64> sm_90 275 instructions
- *     budget: key_grad_mma<64> sm_90 330 instructions
+ *     budget: key_grad_mma<64, false> sm_90 330 instructions
  */
 #include "cuda/attention/attention_mma_bwd.cuh"
 
@@ -68,8 +68,9 @@ template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) query_grad_
     am_store<COLS>(p, p.dq, at, p.queries, p.width, i, scale, dq);
 }
 
-/* The owner of 64 keys computes dk and dv, over the query heads that share them. */
-template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) key_grad_mma(attn<bf16> p)
+/* The owner of 64 keys computes dk and dv; if GROUPED, over the query heads that share them. */
+template <int COLS, bool GROUPED>
+__global__ void __launch_bounds__(AM_THREADS, 2) key_grad_mma(attn<bf16> p)
 {
     TP_SHARED_REST(bf16, room);
     constexpr int STEPS = AM_STEPS<COLS>, N = AM_BLOCKS<COLS>, TILE = STEPS * COLS;
@@ -91,7 +92,8 @@ template <int COLS> __global__ void __launch_bounds__(AM_THREADS, 2) key_grad_mm
                                                 p.dim, p.kv_width);
     }
     am_block at = own;
-    for (at.h *= p.group; begin < p.queries && at.h < (own.h + 1) * p.group; at.h++) {
+    if (GROUPED) at.h *= p.group;
+    for (bool more = begin < p.queries; more; more = GROUPED && ++at.h < (own.h + 1) * p.group) {
         const int64_t rows = (int64_t)at.b * p.queries * p.width + at.h * p.dim;
         tiles.fetch(tiles.now, p, p.q + rows, p.dout + rows, begin, p.queries, p.width);
         tp_copy_commit();
@@ -146,7 +148,7 @@ tp_code tp__attention_mma_bwd(const tp_call *c, const attn<bf16> &p)
                              (unsigned)(attn_tiles(p.queries, AM_ROWS) * heads), AM_THREADS, shared,
                              p);
         if (code == TP_OK && (p.dk.to || p.dv.to))
-            code = tp_launch(c, key_grad_mma<COLS>,
+            code = tp_launch(c, p.group > 1 ? key_grad_mma<COLS, true> : key_grad_mma<COLS, false>,
                              (unsigned)(attn_tiles(p.room, AM_ROWS) * heads / p.group), AM_THREADS,
                              shared, p);
         return code;
