@@ -51,6 +51,21 @@ def resize(mode):
     return functools.partial(F.interpolate, size=(112, 112), mode=mode)
 
 
+def recurrent(kind):
+    """What torch.nn.LSTM and torch.nn.GRU call: one layer, batch first, from zeros."""
+    def apply(x, *weights):
+        h = x.new_zeros(1, x.shape[0], weights[1].shape[1])
+        f, first = (torch.lstm, (h, h)) if kind == "lstm" else (torch.gru, h)
+        return f(x, first, weights, True, 1, 0.0, True, False, True)[0]
+    return apply
+
+
+def recurrent_case(kind, batch, width, hidden):
+    rows = hidden * {"lstm": 4, "gru": 3}[kind]
+    return (kind, f"{batch}x500x{width} to {hidden}", recurrent(kind),
+            [(batch, 500, width), (rows, width), (rows, hidden), (rows,), (rows,)])
+
+
 def adamw(x):
     """An update of x from its existing gradient; it has no backward."""
     return torch.optim.AdamW([x], lr=1e-3, fused=x.is_cuda)
@@ -72,7 +87,8 @@ def cases(device, smoke):
             ("interpolate", "8x56x56x64 to 112x112", resize("bilinear"), [Map(8, 64, 56, 56)]),
             ("interpolate", "8x56x56x64 to 112x112 bicubic", resize("bicubic"), [Map(8, 64, 56, 56)]),
             ("instancenorm", "8x56x56x64", F.instance_norm, [Map(8, 64, 56, 56)]),
-        ]
+        ] + [recurrent_case(kind, *sizes) for kind in ("lstm", "gru")
+             for sizes in ((32, 128, 256), (8, 512, 512), (64, 128, 128))]
     by = 64 if smoke else 1
     n, side, texts = ROWS // by, 8192 // by, 1 if smoke else 8
     rows, long = (n, WIDTH), 134217728 // by // by
