@@ -21,16 +21,17 @@ static inline tp_tensor tp__apply_two(tp_tape *T, const tp_op *op, tp_tensor a, 
     return tp_apply_n(T, op, &k, TP_TENSORS(x[0], x[1]), 1, NULL);
 }
 
-/* Describes y[0] by the common shape of the inputs; fails if they disagree on an axis. */
+/* Describes y[0] by the common shape of the inputs; fails if they disagree on an axis. The names of the
+ * inputs end with NULL. */
 static inline tp_code tp__broadcast_inputs(tp_infer *q, const char *const *names)
 {
     const tp_view *x[TP_MEETING];
-    int64_t size[TP_MEETING];
+    int64_t size[TP_MEETING] = { 0 };
     char text[128] = "";
     for (int i = 0; i < q->nx; i++) x[i] = &q->x[i];
     const int last = tp__common_shape(&q->y[0], q->nx, x, size);
     if (last < 0) return TP_OK;
-    for (int i = 0; i < q->nx; i++)
+    for (int i = 0; i < TP_MEETING && names[i]; i++)
         if (size[i] != 1)
             tp__append(text, sizeof text, "%s%lld in %s", *text ? ", " : "", (long long)size[i],
                        names[i]);
@@ -44,7 +45,7 @@ static inline tp_code tp__broadcast_inputs(tp_infer *q, const char *const *names
  * and the dtype of the first tensor. */
 static inline tp_code tp__two_operands(tp_infer *q)
 {
-    static const char *const names[] = { "a", "b" };
+    static const char *const names[TP_MEETING + 1] = { "a", "b" };
     const tp_binary_attr *k = q->attr;
     if (k->numbers == 3)
         return tp_fail(q, TP_E_VALUE,

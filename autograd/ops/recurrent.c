@@ -68,7 +68,8 @@ static tp_code check(tp_infer *q, int64_t G)
     for (int i = TP_RNN_B_IH; i <= TP_RNN_B_HH && code == TP_OK; i++)
         code = expect(q, i, G * H, -1, G == 4 ? "[4*H]" : "[3*H]");
     if (code == TP_OK) code = check_lengths(q);
-    for (int i = TP_RNN_H0; i < q->nx && code == TP_OK; i++) code = expect(q, i, B, H, "[B,H]");
+    for (int i = TP_RNN_H0; i <= TP_RNN_C0 && i < q->nx && code == TP_OK; i++)
+        code = expect(q, i, B, H, "[B,H]");
     return code;
 }
 

@@ -272,6 +272,7 @@ static tp_code forward(const tp_call *c, int gates, step_body step)
     const tp_code code = check_lengths(c);
     if (code != TP_OK) return code;
     plan p = lay_out(c);
+    if (!c->work) return TP_E_BUG; /* rnn_work always asks for memory */
     const int64_t panels = tp__ceil_div(p.z.H, LANES), N = p.z.N;
     sort_rows(&p);
     if (p.z.H > 0) memset(p.zeros, 0, (size_t)p.z.H * sizeof(real));
@@ -381,7 +382,7 @@ TP_INLINE void backward_step(const part *q, int64_t s, bool lstm)
     const plan *p = q->p;
     const int64_t H = p->z.H, width = MOST_VECTORS * LANES;
     const int64_t m = own_rows(q, active(p, s)), later = own_rows(q, active(p, s + 1));
-    tile sum;
+    tile sum = { 0 };
     for (int64_t k = q->from; k < q->to; k++) {
         const int64_t j = k * width, n = tp__least(H - j, width);
         for (int64_t r = 0, rows; r < later; r += rows) {
@@ -415,7 +416,7 @@ static void first_state(const part *q, int64_t s)
     const int64_t m = own_rows(q, active(p, 0));
     real *dh = p->c->dx[TP_RNN_H0].data;
     const bool add = p->c->add >> TP_RNN_H0 & 1u;
-    tile sum;
+    tile sum = { 0 };
     (void)s;
     for (int64_t k = q->from; k < q->to; k++) {
         const int64_t j = k * width, n = tp__least(H - j, width);
@@ -584,6 +585,7 @@ static void first_cells(const plan *p)
 static tp_code backward(const tp_call *c, step_body step)
 {
     plan p = lay_out(c);
+    if (!c->work) return TP_E_BUG; /* rnn_work always asks for memory */
     const int64_t panels = tp__ceil_div(p.z.H, MOST_VECTORS * LANES), H = p.z.H;
     sort_rows(&p);
     memset(p.zeros, 0, (size_t)H * sizeof(real));
