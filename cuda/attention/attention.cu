@@ -34,7 +34,8 @@ static __device__ inline void online_softmax(const attn<S> &p, uint32_t dropped,
 }
 
 template <bool POSITIONS, class S>
-__global__ void __launch_bounds__(AT_THREADS) attention_kernel(attn<S> p, int slabs)
+__global__ void __launch_bounds__(AT_THREADS, 1) /* else nvcc aims at 80 registers, and spills */
+    attention_kernel(attn<S> p, int slabs)
 {
     TP_SHARED_REST(float, transposed);
     float *const stage = transposed + AT_FLOATS;
