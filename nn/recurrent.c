@@ -57,7 +57,7 @@ static const char *declare(tp_params *P, const tp_rnn_cfg *cfg, const char *what
                 const int64_t in = l == 0 ? cfg->in : directions_of(cfg) * H;
                 w[l][r].w_ih = parameter(P, "weight_ih", l, r, TP_SHAPE(rows, in), uniform);
                 w[l][r].w_hh = parameter(P, "weight_hh", l, r, TP_SHAPE(rows, H), uniform);
-                if (cfg->no_bias) continue;
+                if (cfg->bias_free) continue;
                 w[l][r].b_ih = parameter(P, "bias_ih", l, r, TP_SHAPE(rows), uniform);
                 w[l][r].b_hh = parameter(P, "bias_hh", l, r, TP_SHAPE(rows), uniform);
             }

@@ -50,10 +50,10 @@ static void parts_init(tp_params *P, tp_encoder_layer_m *m, const tp_encoder_lay
     attention.attn.heads = cfg->heads;
     attention.attn.dropout = cfg->attn_dropout;
     m->cfg = *cfg;
-    tp_mha_init(P, &m->attention, "self_attn", cfg->dim, !cfg->no_bias, attention);
+    tp_mha_init(P, &m->attention, "self_attn", cfg->dim, !cfg->bias_free, attention);
     norm_init(P, &m->norm1, "self_attn_layer_norm", cfg);
     if (cfg->gated)
-        tp_glu_mlp_init(P, &m->glu, NULL, cfg->dim, cfg->hidden, !cfg->no_bias, cfg->kind,
+        tp_glu_mlp_init(P, &m->glu, NULL, cfg->dim, cfg->hidden, !cfg->bias_free, cfg->kind,
                         cfg->dropout);
     else
         tp_mlp_init(P, &m->mlp, "fc1", "fc2", cfg->dim, cfg->hidden, cfg->act, cfg->dropout);
@@ -125,7 +125,7 @@ void tp_decoder_layer_init(tp_params *P, tp_decoder_layer_m *m, const char *name
     cfg.attention.attn.causal = true;
     *m = (tp_decoder_layer_m){ .layer = { .path = tp_push(P, name) } };
     parts_init(P, &m->layer, &cfg);
-    tp_mha_init(P, &m->cross, "encoder_attn", cfg.dim, !cfg.no_bias, cross);
+    tp_mha_init(P, &m->cross, "encoder_attn", cfg.dim, !cfg.bias_free, cross);
     norm_init(P, &m->norm, "encoder_attn_layer_norm", &cfg);
     tp_pop(P);
 }

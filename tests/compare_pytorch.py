@@ -26,7 +26,7 @@ import draw  # noqa: E402
 import tensors  # noqa: E402
 
 STORED_BYTES = 2048  # of a stored call
-FAMILIES = ["elementwise", "reduce", "shape", "layer", "loss", "optim", "sequence", "transformer"]
+FAMILIES = ["elementwise", "reduce", "shape", "layer", "loss", "optim", "sequence", "transformer", "expressed"]
 
 
 def expected(call, rng):

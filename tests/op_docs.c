@@ -6,6 +6,8 @@
 #include <string.h>
 #include <tapegrad/op.h>
 
+#include "compare/expressed.h"
+
 extern const tp_op *const tp_op_table[];
 
 #define SIZE (1 << 16)
@@ -57,6 +59,22 @@ static void describe(char *text, const tp_op *op)
     strcat(text, " |\n");
 }
 
+static void express(char *text)
+{
+#define LINE(NAME, TORCH, EXPRESSION) { TORCH, #EXPRESSION },
+    static const struct {
+        const char *torch, *expression;
+    } lines[] = { EXPRESSED(LINE) };
+    strcat(
+        text,
+        "\n## Expressed by others\n\n"
+        "What PyTorch has as functions of their own and these ops express equally fast or nearly\n"
+        "so; each expression is compiled and compared with PyTorch (`tests/compare/expressed.h`).\n\n"
+        "| PyTorch | here |\n|---|---|\n");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        sprintf(text + strlen(text), "| `%s` | `%s` |\n", lines[i].torch, lines[i].expression);
+}
+
 static int check(const char *text, const char *file)
 {
     static char old[SIZE];
@@ -79,6 +97,7 @@ int main(int argc, char **argv)
            "brought to the tape's; *adds*: backward can add to a gradient, which saves a pass.\n\n"
            "| op | what | inputs, outputs | notes |\n|---|---|---|---|\n");
     for (const tp_op *const *op = tp_op_table; *op; op++) describe(text, *op);
+    express(text);
     if (argc == 3 && strcmp(argv[1], "--check") == 0) return check(text, argv[2]);
     fputs(text, stdout);
     return 0;

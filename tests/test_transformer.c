@@ -75,7 +75,7 @@ static const layer_case layers[] = {
                                    .attention.attn.alibi = true } },
     { "rotary", { DIM, 24, HEADS, TP_ACT_RELU, CAUSAL, .attention.rotary = true } },
     { "Llama", { DIM, 24, HEADS, CAUSAL, .attention.attn.kv_heads = 2, .attention.rotary = true, .gated = true,
-                 .kind = TP_GLU_SILU, .rms = true, .no_bias = true } },
+                 .kind = TP_GLU_SILU, .rms = true, .bias_free = true } },
     { "norms of heads", { DIM, 24, HEADS, CAUSAL, .attention.rotary = true, .attention.qk_norm = true,
                           .attention.position = { .interleaved = true, .size = 2 }, .gated = true } },
 };

@@ -28,6 +28,6 @@ def recurrent(d, name):
         if lengths is not None:
             y = pad_packed_sequence(y, True, total_length=n)[0]
         return (y, *last) if name == "lstm" else (y, last)
-    options = {"in": channels, "hidden": hidden, "layers": layers, "bidirectional": both, "no_bias": not bias}
+    options = {"in": channels, "hidden": hidden, "layers": layers, "bidirectional": both, "bias_free": not bias}
     lengths = None if lengths is None else np.asarray(lengths)
     return Call([d.normal([b, n, channels]), lengths, *first], options, run, params=params)

@@ -213,7 +213,7 @@ def llama_layer(d, o):
         h = F.rms_norm(x, [dim], w["final_layer_norm"], 1e-5)
         return x + F.linear(GATES[kind](F.linear(h, w["gate_proj"])) * F.linear(h, w["up_proj"]), w["down_proj"])
     options = {"dim": dim, "hidden": hidden, "heads": heads, "kv_heads": kv, "causal": True, "gated": True,
-               "kind": kind, "rms": True, "no_bias": True, "rotary": not alibi, "alibi": alibi, "qk_norm": qk}
+               "kind": kind, "rms": True, "bias_free": True, "rotary": not alibi, "alibi": alibi, "qk_norm": qk}
     return Call([d.normal([b, n, dim])], options, f, params=params)
 
 

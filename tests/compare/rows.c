@@ -2,9 +2,11 @@
 #include "rows.h"
 
 const compare_row *const compare_tables[] = {
-    compare_elementwise_rows, compare_reduce_rows,      compare_shape_rows,
-    compare_layer_rows,       compare_loss_rows,        compare_optim_rows,
-    compare_sequence_rows,    compare_transformer_rows, NULL,
+    compare_elementwise_rows, compare_reduce_rows,
+    compare_shape_rows,       compare_layer_rows,
+    compare_loss_rows,        compare_optim_rows,
+    compare_sequence_rows,    compare_transformer_rows,
+    compare_expressed_rows,   NULL,
 };
 
 tp_tensor compare_one(compare_call *c)

@@ -7,7 +7,7 @@
 
 extern const compare_row compare_elementwise_rows[], compare_reduce_rows[], compare_shape_rows[],
     compare_layer_rows[], compare_loss_rows[], compare_optim_rows[], compare_sequence_rows[],
-    compare_transformer_rows[];
+    compare_transformer_rows[], compare_expressed_rows[];
 
 tp_tensor compare_one(compare_call *c);       /* f(x0)            */
 tp_tensor compare_two(compare_call *c);       /* f(x0, x1)        */

@@ -8,7 +8,7 @@ static tp_rnn_cfg rnn_cfg(const compare_call *c)
                          .hidden = compare_int(c, "hidden", 1),
                          .layers = (int)compare_int(c, "layers", 0),
                          .bidirectional = compare_flag(c, "bidirectional"),
-                         .no_bias = compare_flag(c, "no_bias") };
+                         .bias_free = compare_flag(c, "bias_free") };
 }
 
 static tp_tensor run_lstm(compare_call *c)

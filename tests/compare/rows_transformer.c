@@ -67,7 +67,7 @@ static tp_encoder_layer_cfg layer_cfg(const compare_call *c)
         .gated = compare_flag(c, "gated"),
         .kind = kind_of(c),
         .rms = compare_flag(c, "rms"),
-        .no_bias = compare_flag(c, "no_bias"),
+        .bias_free = compare_flag(c, "bias_free"),
     };
 }
 

@@ -16,8 +16,8 @@ typedef struct tp_rnn_cfg {
     int64_t in, hidden;
     int layers;         /* 0 means 1 */
     bool bidirectional; /* a second direction reads each sequence from its end */
-    bool no_bias;
-    double dropout; /* of the results of all layers but the last, in training */
+    bool bias_free;     /* no "bias_ih_lk", "bias_hh_lk" */
+    double dropout;     /* of the results of all layers but the last, in training */
 } tp_rnn_cfg;
 
 /* torch.nn.LSTM and torch.nn.GRU with batch_first, without proj_size. Of layer k: "weight_ih_lk" [G*hidden,in],

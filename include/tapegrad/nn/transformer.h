@@ -91,7 +91,7 @@ typedef struct tp_encoder_layer_cfg {
     tp_glu_kind kind;
     bool rms;       /* RMS norms, which have no bias                                       */
     double eps;     /* of the norms; 0: 1e-5                                               */
-    bool no_bias;   /* of the attention's projections and of a gated network               */
+    bool bias_free; /* neither the attention's projections nor a gated network have biases */
     int64_t memory; /* decoder layers: width of memory; 0: dim                             */
 } tp_encoder_layer_cfg;
 typedef struct tp_encoder_layer_m {
