@@ -79,8 +79,9 @@ static void step(tp_tape *T, const op_case *k, double *forward, double *backward
     tp_device_reset_peak(tp_device_of(T));
     for (int i = 0; i < op_inputs(k); i++) {
         void *host = op_numbers(k, i, &seed);
-        x[i] = k->in[i].below > 0 ? tp_from(T, TP_I64, k->in[i].shape, host)
-                                  : tp_input(T, TP_F32, k->in[i].shape, host);
+        const tp_dtype dt = k->in[i].below > 0 ? TP_I64 : TP_F32;
+        x[i] = dt == TP_I64 || k->fixed >> i & 1u ? tp_from(T, dt, k->in[i].shape, host)
+                                                  : tp_input(T, dt, k->in[i].shape, host);
         free(host);
     }
     const double t = now();
@@ -172,7 +173,9 @@ static int run(const settings *s)
 {
     tp_device *D = tp_device_open(s->device_name, &s->device);
     tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .train = true, .compute = s->dtype });
-    const op_case *cases = !s->cuda ? op_cases_cpu : s->smoke ? op_cases_smoke : op_cases_cuda;
+    const op_case *const *tables = !s->cuda   ? op_tables_cpu
+                                   : s->smoke ? op_tables_smoke
+                                              : op_tables_cuda;
     rates machine = { 0.0, 0.0 };
     head_start h = { 0 };
     if (s->cuda) {
@@ -181,11 +184,12 @@ static int run(const settings *s)
         machine.products = 1e-6 * blas_rate(tp_device_stats(D).threads);
         printf("{\"sgemm_gflops\": %.1f}\n", 1e-3 * machine.products);
     }
-    for (int i = 0; cases[i].op && tp_ok(T); i++) {
-        const double rate =
-            i > 1 && !wanted(&cases[i], s) ? 0.0 : measure(T, &cases[i], s, &h, &machine);
-        if (i == 0 && s->cuda) machine.products = rate;
-        if (i == 1) machine.copies = rate;
+    for (int t = 0, n = 0; tables[t]; t++) {
+        for (const op_case *k = tables[t]; k->op && tp_ok(T); k++, n++) {
+            const double rate = n > 1 && !wanted(k, s) ? 0.0 : measure(T, k, s, &h, &machine);
+            if (n == 0 && s->cuda) machine.products = rate;
+            if (n == 1) machine.copies = rate;
+        }
     }
     if (!tp_ok(T)) fprintf(stderr, "%s\n", tp_why(T));
     const int status = tp_ok(T) ? 0 : 1;

@@ -1,0 +1,133 @@
+/* op_cases_attention.c - cases of bench_ops: attention and what belongs to it. */
+#include "op_cases.h"
+
+tp_tensor op_chunk_project(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_chunk_project(T, x[0], x[1], k->cfg.heads, k->cfg.chunk, k->cfg.rank);
+}
+
+tp_tensor op_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_attention(T, x[0], x[1], x[2], TP_NONE, TP_NONE,
+                        (tp_attn_cfg){ .heads = k->cfg.heads, .causal = k->causal });
+}
+
+tp_tensor op_ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_ls_attention(
+        T, (tp_ls_in){ x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], 0, 0 }, k->cfg);
+}
+
+static tp_tensor window_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    const tp_window_in in = { x[0], x[1], x[2], x[3], x[4], x[5], x[6] };
+    return tp_window_attention_2d(T, in, *(const tp_window_attn_cfg *)k->map);
+}
+
+static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_lsla_attention(T, x[0], x[1], x[2], x[3], x[4], x[5],
+                             *(const tp_lsla_attn_cfg *)k->map);
+}
+
+/* N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1. That is
+ * 3 N w d MACs for the window and 3 N n d for the n vectors that a query sees on average. */
+#define LS_CASE(N)                                                                                 \
+    .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512 },                                  \
+    .mflop = 6e-6 * N * 512.0 * (512.0 + N / 16.0 + (N / 16.0 - 1.0) / 2.0),                       \
+    .in = {                                                                                        \
+        { { 3, { 1, N, 512 } }, 0 },       { { 3, { 1, 512 + N, 512 } }, 0 },                      \
+        { { 3, { 1, 512 + N, 512 } }, 0 }, { { 3, { 1, N / 8, 512 } }, 0 },                        \
+        { { 3, { 1, N / 8, 512 } }, 0 },   { { 2, { 512, 512 } }, 0 },                             \
+        { { 2, { N / 8, 512 } }, 0 },      { { 2, { 8, 64 } }, 0 },                                \
+        { { 2, { 8, 64 } }, 0 },                                                                   \
+    }
+
+/* N tokens from the start of a text: no cache, so that the last query sees N / 16 vectors. */
+#define LS_CONTEXT(N)                                                                              \
+    .tokens = N, .cfg = { .heads = 8, .chunk = 16, .rank = 1, .window = 512, .masked = true },     \
+    .mflop = 6e-6 * 512.0 * (N * 512.0 - 512.0 * 511.0 / 2.0 + N * (N / 16.0 - 1.0) / 2.0),        \
+    .in = {                                                                                        \
+        { { 3, { 1, N, 512 } }, 0 },      { { 3, { 1, N, 512 } }, 0 },                             \
+        { { 3, { 1, N, 512 } }, 0 },      { { 3, { 1, N / 16, 512 } }, 0 },                        \
+        { { 3, { 1, N / 16, 512 } }, 0 }, { { 2, { 512, 512 } }, 0 },                              \
+        { { 2, { N / 16, 512 } }, 0 },    { { 2, { 8, 64 } }, 0 },                                 \
+        { { 2, { 8, 64 } }, 0 },                                                                   \
+    }
+
+/* N tokens, 8 heads of 64; each token sees the fraction SHARE of all. */
+#define ATTENTION_CASE(N, SHARE)                                                                   \
+    .cfg = { .heads = 8 }, .causal = (SHARE) < 1.0, .mflop = 4e-6 * N * 512.0 * N * (SHARE),       \
+    .in = { { { 3, { 1, N, 512 } }, 0 },                                                           \
+            { { 3, { 1, N, 512 } }, 0 },                                                           \
+            { { 3, { 1, N, 512 } }, 0 } }
+
+/* B maps of S x S cells, width 32 H. ViL: chunks of 7 x 7 that see KEYS cells on average, one global
+ * token; ViL-LS: 8 low-rank keys and 13 x 13 cells; LSLA: windows of 7 x 7. */
+#define MAP_QKV(B, N, H)                                                                           \
+    { { 3, { B, N, 32 * H } }, 0 }, { { 3, { B, N, 32 * H } }, 0 },                                \
+    {                                                                                              \
+        { 3, { B, N, 32 * H } }, 0                                                                 \
+    }
+#define VIL_CASE(B, S, H, KEYS)                                                                    \
+    .mflop = 4e-6 * B * S * S * 32.0 * H * (KEYS + 1),                                             \
+    .map =                                                                                         \
+        &(const tp_window_attn_cfg){                                                               \
+            .heads = H, .height = S, .width = S, .global = 1, .window = { 7, 7 }, .halo = { 7, 7 } \
+        },                                                                                         \
+    .in = { MAP_QKV(B, S * S + 1, H), { { 0 }, 0 }, { { 0 }, 0 }, { { 2, { 729, H } }, 0 } }
+#define VIL_LS_CASE(B, S, H, KEYS)                                                                 \
+    .mflop = 4e-6 * B * S * S * 32.0 * H * (KEYS + 9),                                             \
+    .map = &(const tp_window_attn_cfg){ .heads = H,                                                \
+                                        .height = S,                                               \
+                                        .width = S,                                                \
+                                        .global = 1,                                               \
+                                        .window = { 7, 7 },                                        \
+                                        .halo = { 3, 3 },                                          \
+                                        .reach = { 9, 9 },                                         \
+                                        .stride = 13 },                                            \
+    .in = { MAP_QKV(B, S * S + 1, H),                                                              \
+            { { 3, { B, 8, 32 * H } }, 0 },                                                        \
+            { { 3, { B, 8, 32 * H } }, 0 },                                                        \
+            { { 2, { 253, H } }, 0 } }
+#define LSLA_CASE(B, S, H)                                                                         \
+    .mflop = 4e-6 * B * S * S * 32.0 * H * 49,                                                     \
+    .map =                                                                                         \
+        &(const tp_lsla_attn_cfg){ .heads = H, .height = S, .width = S, .window = 7, .shift = 3 }, \
+    .in = { MAP_QKV(B, S * S, H),                                                                  \
+            { { 2, { 49, 49 } }, 0 },                                                              \
+            { { 2, { 169, H } }, 0 },                                                              \
+            { { 2, { 169, H } }, 0 } }
+
+/* clang-format off */
+const op_case op_cases_attention[] = {
+    { "chunk_project", "2048x512 l16 r1", op_chunk_project, .mbyte = 4e-6 * 2048 * 512,
+      .cfg = { .heads = 8, .chunk = 16, .rank = 1 },
+      .in = { { { 3, { 1, 2048, 512 } }, 0 }, { { 3, { 1, 2048, 8 } }, 0 } } },
+    { "chunk_project", "4x3136x64 l3136 r64", op_chunk_project, .mflop = 2e-6 * 4 * 3136 * 64 * 64,
+      .cfg = { .heads = 1, .chunk = 3136, .rank = 64 },
+      .in = { { { 3, { 4, 3136, 64 } }, 0 }, { { 3, { 4, 3136, 64 } }, 0 } } },
+    { "ls_attention", "2048+2048 d512 h8 w512 l16 r1", op_ls_attention, LS_CASE(2048) },
+    { "ls_attention", "8192+8192 d512 h8 w512 l16 r1", op_ls_attention, LS_CASE(8192) },
+    { "ls_attention", "2K tokens", op_ls_attention, LS_CONTEXT(2048) },
+    { "ls_attention", "4K tokens", op_ls_attention, LS_CONTEXT(4096) },
+    { "ls_attention", "8K tokens", op_ls_attention, LS_CONTEXT(8192) },
+    { "ls_attention", "16K tokens", op_ls_attention, LS_CONTEXT(16384) },
+    { "ls_attention", "32K tokens", op_ls_attention, LS_CONTEXT(32768) },
+    { "ls_attention", "64K tokens", op_ls_attention, LS_CONTEXT(65536) },
+    { "attention", "4096 d512 h8", op_attention, ATTENTION_CASE(4096, 1.0) },
+    { "attention", "4096 d512 h8 causal", op_attention, ATTENTION_CASE(4096, 4097.0 / 8192.0) },
+    { "window_attention", "ViL 8x56x56 h3", window_attention, VIL_CASE(8, 56, 3, 19.25 * 19.25) },
+    { "window_attention", "ViL-LS 8x56x56 h3", window_attention, VIL_LS_CASE(8, 56, 3, 12.25 * 12.25) },
+    { "window_attention", "ViL map of 56x56", window_attention, .tokens = 3137,
+      VIL_CASE(1, 56, 3, 19.25 * 19.25) },
+    { "window_attention", "ViL map of 112x112", window_attention, .tokens = 12545,
+      VIL_CASE(1, 112, 3, 20.125 * 20.125) },
+    { "window_attention", "ViL map of 224x224", window_attention, .tokens = 50177,
+      VIL_CASE(1, 224, 3, 20.5625 * 20.5625) },
+    { "window_attention", "ViL map of 448x448", window_attention, .tokens = 200705,
+      VIL_CASE(1, 448, 3, 20.78125 * 20.78125) },
+    { "lsla_attention", "8x56x56 h3", lsla_attention, LSLA_CASE(8, 56, 3) },
+    { 0 },
+};
+/* clang-format on */

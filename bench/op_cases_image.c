@@ -1,0 +1,95 @@
+/* op_cases_image.c - cases of bench_ops: ops of image models. */
+#include "op_cases.h"
+
+tp_tensor op_depthwise(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_depthwise_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = { 1, 1 } });
+}
+
+static tp_tensor depthwise_s2(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_depthwise_conv2d(T, x[0], x[1], TP_NONE,
+                               (tp_conv_cfg){ .stride = { 2, 2 }, .pad = { 1, 1 } });
+}
+
+tp_tensor op_conv(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = { 1, 1 } });
+}
+
+static tp_tensor conv_s2(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .stride = { 2, 2 }, .pad = { 1, 1 } });
+}
+
+static tp_tensor max_pool(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_max_pool2d(T, x[0],
+                         (tp_pool_cfg){ .kernel = { 3, 3 }, .stride = { 2, 2 }, .pad = { 1, 1 } });
+}
+
+static tp_tensor avg_pool(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_avg_pool2d(T, x[0], (tp_pool_cfg){ .kernel = { 2, 2 } });
+}
+
+static tp_tensor resize(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_interpolate(T, x[0], 112, 112, TP_INTERPOLATE_BILINEAR, false);
+}
+
+static tp_tensor resize_bicubic(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_interpolate(T, x[0], 112, 112, TP_INTERPOLATE_BICUBIC, false);
+}
+
+/* B images of N x N, 3 x 3 taps, C channels to C. */
+#define CONV_CASE(B, N, C)                                                                         \
+    .mflop = 18e-6 * B * N * N * C * C,                                                            \
+    .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { C, C, 3, 3 } }, 0 } }
+
+/* Stride 2, C channels to D. */
+#define HALVE_CASE(B, N, C, D)                                                                     \
+    .mflop = 4.5e-6 * B * N * N * C * D,                                                           \
+    .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { D, C, 3, 3 } }, 0 } }
+
+/* CONV_CASE with C groups; BYTES are moved for each element of the input. */
+#define DEPTHWISE_CASE(B, N, C, BYTES)                                                             \
+    .mbyte = (BYTES)*1e-6 * B * N * N * C,                                                         \
+    .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { C, 1, 3, 3 } }, 0 } }
+
+/* clang-format off */
+const op_case op_cases_image[] = {
+    { "conv2d", "8x56x56x64 k3", op_conv, CONV_CASE(8, 56, 64) },
+    { "conv2d", "8x28x28x128 k3", op_conv, CONV_CASE(8, 28, 128) },
+    { "conv2d", "8x14x14x256 k3", op_conv, CONV_CASE(8, 14, 256) },
+    { "conv2d", "8x7x7x512 k3", op_conv, CONV_CASE(8, 7, 512) },
+    { "conv2d", "4x224x224x3 to 48 k3 s2", conv_s2, HALVE_CASE(4, 224, 3, 48) },
+    { "conv2d", "4x56x56x96 to 192 k3 s2", conv_s2, HALVE_CASE(4, 56, 96, 192) },
+    { "conv2d", "4x28x28x192 to 384 k3 s2", conv_s2, HALVE_CASE(4, 28, 192, 384) },
+    { "conv2d", "4x14x14x384 to 768 k3 s2", conv_s2, HALVE_CASE(4, 14, 384, 768) },
+    { "depthwise_conv2d", "8x56x56x64 k3", op_depthwise, DEPTHWISE_CASE(8, 56, 64, 8) },
+    { "depthwise_conv2d", "8x56x56x64 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 56, 64, 5) },
+    { "depthwise_conv2d", "8x28x28x192 k3", op_depthwise, DEPTHWISE_CASE(8, 28, 192, 8) },
+    { "depthwise_conv2d", "8x28x28x192 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 28, 192, 5) },
+    { "depthwise_conv2d", "8x14x14x384 k3", op_depthwise, DEPTHWISE_CASE(8, 14, 384, 8) },
+    { "depthwise_conv2d", "8x14x14x384 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 14, 384, 5) },
+    { "max_pool2d", "8x112x112x64 k3 s2", max_pool, .mbyte = 5e-6 * 8 * 112 * 112 * 64,
+      .in = { { { 4, { 8, 112, 112, 64 } }, 0 } } },
+    { "avg_pool2d", "8x56x56x64 k2", avg_pool, .mbyte = 5e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "interpolate", "8x56x56x64 to 112x112", resize, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "interpolate", "8x56x56x64 to 112x112 bicubic", resize_bicubic, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { 0 },
+};
+/* clang-format on */
