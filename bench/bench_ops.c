@@ -87,6 +87,7 @@ static void step(tp_tape *T, const op_case *k, double *forward, double *backward
     const double t = now();
     const tp_tensor y = k->apply(T, x, k);
     *forward = now() - t;
+    if (k->forward_only) return;
     tp_backward(T, tp_apply(T, &end_op, NULL, y));
     *backward = now() - backward_began;
 }
@@ -157,7 +158,7 @@ static double measure(tp_tape *T, const op_case *k, const settings *s, const hea
     if (s->cuda) gpu_release(T, k, &in);
     if (!tp_ok(T)) return 0.0;
     const double rate = report(k, s, false, forward, n, &stats, machine);
-    if (k->apply) report(k, s, true, backward, n, &stats, machine);
+    if (k->apply && !k->forward_only) report(k, s, true, backward, n, &stats, machine);
     return rate;
 }
 

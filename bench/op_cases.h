@@ -18,11 +18,14 @@ typedef struct op_case {
     tp_tensor (*apply)(tp_tape *T, const tp_tensor *x, const struct op_case *k);
     tp_tensor (*one)(tp_tape *T, tp_tensor x);              /* of op_one */
     tp_tensor (*two)(tp_tape *T, tp_tensor x, tp_tensor y); /* of op_two */
+    tp_tensor (*along)(tp_tape *T, tp_tensor x, int axis);
     double mflop, mbyte; /* forward, millions; 0: does not apply  */
     double mbyte_back;   /* 0: twice those of forward             */
     tp_ls_attn_cfg cfg;  /* of attention and projection           */
     const void *map;     /* configuration of attention over maps  */
     bool causal;         /* attention                             */
+    int axis;            /* of functions along an axis            */
+    bool forward_only;   /* there is no gradient                  */
     int64_t tokens;      /* > 0: one of the growing contexts      */
     unsigned f32;        /* bit i: input i is always f32          */
     unsigned fixed;      /* bit i: input i has no gradient        */

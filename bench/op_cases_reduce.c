@@ -2,10 +2,45 @@
 #define TP_NO_SITE
 #include "op_cases.h"
 
+static tp_tensor along(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return k->along(T, x[0], k->axis);
+}
+
+static tp_tensor var(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_var(T, x[0], k->axis, 1.0);
+}
+
+static tp_tensor norm(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_norm(T, x[0], 2.0, k->axis);
+}
+
+/* M x N matrices along an axis; BYTES for each element. */
+#define MATRIX(M, N, AXIS, BYTES)                                                                  \
+    .axis = AXIS, .mbyte = BYTES * 1e-6 * M * N, .in = { { { 2, { M, N } }, 0 } }
+#define SQUARE(NAME, BYTES)                                                                        \
+    { #NAME, "1024x1024", along, .along = tp_##NAME, MATRIX(1024, 1024, 1, BYTES) },               \
+    {                                                                                              \
+#NAME, "1024x1024 down", along, .along = tp_##NAME, MATRIX(1024, 1024, 0, BYTES)           \
+    }
+
 /* clang-format off */
 const op_case op_cases_reduce[] = {
     { "softmax", "4096x512", op_one, .one = tp_softmax, .mbyte = 8e-6 * 4096 * 512, .mbyte_back = 12e-6 * 4096 * 512,
       .in = { { { 2, { 4096, 512 } }, 0 } } },
+    SQUARE(prod, 4),
+    { "var", "1024x1024", var, MATRIX(1024, 1024, 1, 4) },
+    { "var", "1024x1024 down", var, MATRIX(1024, 1024, 0, 4) },
+    { "norm", "1024x1024", norm, MATRIX(1024, 1024, 1, 4) },
+    { "norm", "1024x1024 down", norm, MATRIX(1024, 1024, 0, 4) },
+    { "argmin", "1024x1024", along, .along = tp_argmin, MATRIX(1024, 1024, 1, 4), .forward_only = true },
+    { "argmin", "1024x1024 down", along, .along = tp_argmin, MATRIX(1024, 1024, 0, 4), .forward_only = true },
+    SQUARE(cumsum, 8),
+    { "cumsum", "64x16384", along, .along = tp_cumsum, MATRIX(64, 16384, 1, 8) },
+    { "cumsum", "1x1048576", along, .along = tp_cumsum, MATRIX(1, 1048576, 1, 8) },
+    SQUARE(cumprod, 8),
     { 0 },
 };
 /* clang-format on */

@@ -1,4 +1,17 @@
-"""Reductions, and what normalises along an axis."""
+"""Reductions, what normalises along an axis, and functions along one."""
+import functools
+
+import torch
+
+
+def along(op, apply, rows=1024, columns=1024, axis=1):
+    name = f"{rows}x{columns}" + ("" if axis else " down")
+    return op, name, functools.partial(apply, dim=axis), [(rows, columns)]
+
+
 CASES = [
     ("softmax", "4096x512", lambda x: x.softmax(-1), [(4096, 512)]),
-]
+] + [along(op, apply, axis=axis) for op, apply in (
+    ("prod", torch.prod), ("var", torch.var), ("norm", torch.linalg.vector_norm), ("argmin", torch.argmin),
+    ("cumsum", torch.cumsum), ("cumprod", torch.cumprod)) for axis in (1, 0)
+] + [along("cumsum", torch.cumsum, 64, 16384), along("cumsum", torch.cumsum, 1, 1048576)]

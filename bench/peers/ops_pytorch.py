@@ -88,6 +88,9 @@ def directions(op, apply, shapes, args, clock):
             times.append((clock.seconds(optimiser.step)[1],))
             continue
         y, forward = clock.seconds(lambda: apply(*inputs))
+        if not y.requires_grad:
+            times.append((forward,))
+            continue
         if probe is None:
             probe = torch.rand_like(y) - 0.5
         _, backward = clock.seconds(lambda: y.backward(probe))

@@ -9,6 +9,7 @@
 #ifndef TAPEGRAD_OPS_H
 #define TAPEGRAD_OPS_H
 
+#include <tapegrad/ops/along.h>
 #include <tapegrad/ops/attention.h>
 #include <tapegrad/ops/elementwise.h>
 #include <tapegrad/ops/layers.h>

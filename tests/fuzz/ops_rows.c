@@ -161,5 +161,7 @@ const ops_row ops_rows[] = {
     OWN(triplet_margin),
     OWN(dice),
     OWN(ctc),
+    ALONG(cumsum),
+    ALONG(cumprod),
     { .name = NULL },
 };

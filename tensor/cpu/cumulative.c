@@ -1,0 +1,214 @@
+/* cumulative.c - running sums and products along an axis, and their gradients.
+ *
+ *     cumsum     s = s + x_i              y_i = s
+ *     its dx     s = s + dy_i             dx_i = s                         from the end
+ *     cumprod    s = x_i s                y_i = s
+ *     its dx     s = x_i (dy_i + s)       dx_i = y_(i-1) (dy_i + s)        from the end
+ *
+ * The last divides by nothing: it is exact where elements are 0, and linear in the length. s is a double.
+ *
+ * Each step waits for the one before, so CHAINS tiles advance together, or WIDTH of them where they are
+ * adjacent. Where there are few lanes, these are cut into tiles: a first pass finds s -> b + a s of each
+ * tile, and the second begins with the s that reaches it. */
+#include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/vector.h"
+#include "tensor/geometry/scan.h"
+#include "tensor/kernel.h"
+
+enum { CHAINS = 8, WIDTH = 64, TILE = 1024, GRAIN = 1 << 15 };
+
+typedef enum kind { SUM, PRODUCT, PRODUCT_GRAD } kind;
+
+typedef struct scan {
+    tp_scan g;
+    const real *x, *y, *dy; /* SUM reads x alone */
+    real *to;
+    double *a, *b; /* of each tile, [outer * tiles * inner]; NULL: one tile a lane */
+    bool totals;   /* the first pass */
+} scan;
+
+/* Tiles that advance together: `n` of them, whose elements begin at at[k] or, if adjacent, at at[0] + k. */
+typedef struct group {
+    int n;
+    int64_t at[CHAINS];
+    double a[WIDTH], b[WIDTH];
+} group;
+
+/* Steps begin .. end of each tile. edge: the last elements of PRODUCT_GRAD, before which there are none. */
+TP_INLINE void advance(const scan *s, group *g, int n, bool adjacent, int64_t begin, int64_t end,
+                       kind k, bool totals, bool edge)
+{
+    const int64_t inner = s->g.inner, step = s->g.back ? -inner : inner;
+    const real *restrict x = s->x, *restrict y = s->y, *restrict dy = s->dy;
+    real *restrict to = s->to;
+    double *restrict a = g->a, *restrict b = g->b;
+    for (int64_t d = begin; d < end; d++)
+        for (int j = 0; j < n; j++) {
+            const int64_t i = (adjacent ? g->at[0] + j : g->at[j]) + d * step;
+            if (k == PRODUCT_GRAD) {
+                const double sum = (double)dy[i] + b[j];
+                if (!totals) to[i] = (real)(edge ? sum : (double)y[i - inner] * sum);
+                if (totals) a[j] *= (double)x[i];
+                b[j] = (double)x[i] * sum;
+            } else {
+                b[j] = k == SUM ? b[j] + (double)x[i] : b[j] * (double)x[i];
+                if (!totals) to[i] = (real)b[j];
+            }
+        }
+}
+
+/* Tiles from `number` on: those of an adjacent group have equal lengths. */
+TP_INLINE void run(const scan *s, int64_t number, int n, bool adjacent, kind k, bool totals)
+{
+    group g = { .n = n };
+    int64_t least = s->g.tile;
+    tp_scan_part p[CHAINS];
+    for (int j = 0; j < (adjacent ? 1 : n); j++) {
+        p[j] = tp__scan_part(&s->g, number + j);
+        g.at[j] = p[j].at;
+        if (k == PRODUCT_GRAD && p[j].last && !totals) p[j].steps--; /* the edge */
+        least = p[j].steps < least ? p[j].steps : least;
+    }
+    for (int j = 0; j < n; j++) {
+        g.a[j] = 1;
+        g.b[j] = !totals && s->b ? s->b[number + j] : k == PRODUCT ? 1 : 0;
+    }
+    if (adjacent || n < CHAINS)
+        advance(s, &g, n, adjacent, 0, least, k, totals, false);
+    else
+        advance(s, &g, CHAINS, false, 0, least, k, totals, false);
+    if (adjacent && k == PRODUCT_GRAD && p[0].last && !totals)
+        advance(s, &g, n, true, least, least + 1, k, totals, true);
+    for (int j = 0; !adjacent && j < n; j++) {
+        group one = { .n = 1, .at = { g.at[j] }, .a = { g.a[j] }, .b = { g.b[j] } };
+        advance(s, &one, 1, true, least, p[j].steps, k, totals, false);
+        if (k == PRODUCT_GRAD && p[j].last && !totals)
+            advance(s, &one, 1, true, p[j].steps, p[j].steps + 1, k, totals, true);
+        g.a[j] = one.a[0];
+        g.b[j] = one.b[0];
+    }
+    for (int j = 0; totals && j < n; j++) {
+        s->a[number + j] = g.a[j];
+        s->b[number + j] = g.b[j];
+    }
+}
+
+/* Groups of a pass: CHAINS tiles each, or WIDTH adjacent lanes of one tile. */
+static bool is_wide(const scan *s)
+{
+    return s->g.inner >= 2 * CHAINS;
+}
+
+static int64_t pieces(const scan *s)
+{
+    return (s->g.inner + WIDTH - 1) / WIDTH;
+}
+
+static int64_t groups(const scan *s)
+{
+    const int64_t rows = s->g.outer * s->g.tiles;
+    return is_wide(s) ? rows * pieces(s) : (rows * s->g.inner + CHAINS - 1) / CHAINS;
+}
+
+TP_INLINE void run_groups(const scan *s, int64_t begin, int64_t end, kind k, bool totals)
+{
+    const int64_t tiles = s->g.outer * s->g.tiles * s->g.inner, parts = pieces(s);
+    for (int64_t i = begin; i < end; i++) {
+        if (is_wide(s)) {
+            const int64_t row = i / parts, j = (i - row * parts) * WIDTH, rest = s->g.inner - j;
+            run(s, row * s->g.inner + j, (int)(rest < WIDTH ? rest : WIDTH), true, k, totals);
+        } else {
+            const int64_t rest = tiles - i * CHAINS;
+            run(s, i * CHAINS, (int)(rest < CHAINS ? rest : CHAINS), false, k, totals);
+        }
+    }
+}
+
+#define RANGE(name, k)                                                                             \
+    static void name(const void *ctx, int64_t begin, int64_t end, int thread)                      \
+    {                                                                                              \
+        const scan *s = ctx;                                                                       \
+        (void)thread;                                                                              \
+        if (s->totals)                                                                             \
+            run_groups(s, begin, end, k, true);                                                    \
+        else                                                                                       \
+            run_groups(s, begin, end, k, false);                                                   \
+    }
+RANGE(sum_range, SUM)
+RANGE(product_range, PRODUCT)
+RANGE(product_grad_range, PRODUCT_GRAD)
+
+/* Replaces the b of each tile by the s that reaches it. */
+static void carry(const scan *s, kind k)
+{
+    const int64_t tiles = s->g.tiles, inner = s->g.inner;
+    for (int64_t lane = 0; lane < s->g.outer * inner; lane++) {
+        double at = k == PRODUCT ? 1 : 0;
+        for (int64_t t = 0; t < tiles; t++) {
+            const int64_t i = (lane / inner * tiles + t) * inner + lane % inner;
+            const double b = s->b[i];
+            s->b[i] = at;
+            at = k == SUM ? at + b : k == PRODUCT ? at * b : b + s->a[i] * at;
+        }
+    }
+}
+
+/* Lanes that are enough for all threads are not cut. */
+static tp_scan scan_of(const tp_call *c)
+{
+    tp_scan g = tp__scan(c, TILE);
+    return g.outer * g.inner >= 64 ? tp__scan(c, INT64_MAX) : g;
+}
+
+static tp_code scan_all(const tp_call *c, kind k, const real *x, const real *y, const real *dy,
+                        real *to)
+{
+    static void (*const range[])(const void *, int64_t, int64_t, int) = { sum_range, product_range,
+                                                                          product_grad_range };
+    scan s = { .g = scan_of(c), .x = x, .y = y, .dy = dy, .to = to };
+    const int64_t numel = s.g.outer * s.g.dim * s.g.inner;
+    if (!to || numel == 0) return TP_OK;
+    const int64_t n = groups(&s), grain = 1 + GRAIN / (1 + numel / n);
+    if (s.g.tiles > 1) {
+        s.a = c->work;
+        s.b = s.a + s.g.outer * s.g.tiles * s.g.inner;
+        s.totals = true;
+        tp__parallel(c->dev, n, grain, range[k], &s);
+        carry(&s, k);
+        s.totals = false;
+    }
+    tp__parallel(c->dev, n, grain, range[k], &s);
+    return TP_OK;
+}
+
+static tp_code cumsum_fwd(const tp_call *c)
+{
+    return scan_all(c, SUM, c->x[0].data, NULL, NULL, c->y[0].data);
+}
+
+static tp_code cumsum_bwd(const tp_call *c)
+{
+    return scan_all(c, SUM, c->dy[0].data, NULL, NULL, c->dx[0].data);
+}
+
+static tp_code cumprod_fwd(const tp_call *c)
+{
+    return scan_all(c, PRODUCT, c->x[0].data, NULL, NULL, c->y[0].data);
+}
+
+static tp_code cumprod_bwd(const tp_call *c)
+{
+    return scan_all(c, PRODUCT_GRAD, c->x[0].data, c->y[0].data, c->dy[0].data, c->dx[0].data);
+}
+
+static size_t cumulative_work(const tp_call *c)
+{
+    const tp_scan g = scan_of(c);
+    return g.tiles > 1 ? (size_t)(2 * g.outer * g.tiles * g.inner) * sizeof(double) : 0;
+}
+
+TP_CPU_WORK(cumulative_work)
+TP_CPU_KERNEL(cumsum_fwd)
+TP_CPU_KERNEL(cumsum_bwd)
+TP_CPU_KERNEL(cumprod_fwd)
+TP_CPU_KERNEL(cumprod_bwd)
