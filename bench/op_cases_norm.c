@@ -19,6 +19,12 @@ static tp_tensor instancenorm(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_instancenorm(T, x[0], x[1], x[2], 1e-5);
 }
 
+static tp_tensor groupnorm(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_groupnorm(T, x[0], 32, x[1], x[2], 1e-5);
+}
+
 static tp_tensor standardize(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
@@ -51,6 +57,10 @@ const op_case op_cases_norm[] = {
       .in = { { { 4, { 8, 14, 14, 384 } }, 0 }, { { 1, { 384 } }, 0 }, { { 1, { 384 } }, 0 } } },
     { "instancenorm", "8x56x56x64", instancenorm, .mbyte = 8e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 }, { { 1, { 64 } }, 0 }, { { 1, { 64 } }, 0 } } },
+    { "groupnorm", "8x56x56x64 g32", groupnorm, .mbyte = 8e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 }, { { 1, { 64 } }, 0 }, { { 1, { 64 } }, 0 } } },
+    { "groupnorm", "8x14x14x512 g32", groupnorm, .mbyte = 8e-6 * 8 * 14 * 14 * 512,
+      .in = { { { 4, { 8, 14, 14, 512 } }, 0 }, { { 1, { 512 } }, 0 }, { { 1, { 512 } }, 0 } } },
     { "weight_standardize", "256x256x3x3", standardize, .mbyte = 8e-6 * 256 * 256 * 9,
       .in = { { { 4, { 256, 256, 3, 3 } }, 0 } } },
     { 0 },

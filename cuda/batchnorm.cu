@@ -122,9 +122,10 @@ template <class S, int N> static tp_code grad(const tp_call *c, const tp_matrix 
         if (code == TP_OK && c->dx[1 + i].data)
             code = tp_add_parts(c, C, 1, C, sums + i * C, 1 + i);
     if (code != TP_OK || !c->dx[0].data) return code;
+    const tp_row_param w = tp_row_param_of(c, 1, 1.0f);
     return tp_launch(c, tp_channel_grad<S, N>, tp_grid(c, a.rows * C / N), TP_THREADS, 0, a,
-                     c->train ? 1.0f / (float)a.rows : 0.0f, stats, tp_row_param_of(c, 1, 1.0f),
-                     sums, sums + C, x, dy, tp_out<S>(&c->dx[0]));
+                     c->train ? 1.0f / (float)a.rows : 0.0f, stats, w, w, sums, sums + C, x, dy,
+                     tp_out<S>(&c->dx[0]));
 }
 
 template <class S> static tp_code batchnorm_bwd(const tp_call *c)

@@ -8,25 +8,21 @@
 static void norm_init(tp_params *P, tp_layernorm_m *m, const char *name,
                       const tp_encoder_layer_cfg *cfg)
 {
-    const tp_init one = { TP_INIT_CONST, 1.0, 0.0 };
     const double eps = cfg->eps > 0 ? cfg->eps : 1e-5;
+    tp_rmsnorm_m r;
     if (!cfg->rms) {
         tp_layernorm_init(P, m, name, cfg->dim, eps);
         return;
     }
-    m->path = tp_push(P, name);
-    m->weight = tp_param(P, "weight", TP_SHAPE(cfg->dim), one, 0);
-    m->bias = TP_NONE;
-    m->eps = eps;
-    tp_pop(P);
+    tp_rmsnorm_init(P, &r, name, cfg->dim, eps);
+    *m = (tp_layernorm_m){ r.path, r.weight, TP_NONE, r.eps };
 }
 
 static tp_tensor norm(tp_tape *T, const tp_encoder_layer_cfg *cfg, const tp_layernorm_m *m,
                       tp_tensor x)
 {
-    if (!cfg->rms) return tp_layernorm_forward(T, m, x);
-    tp_enter(T, m->path);
-    return tp_leave(T, tp_rmsnorm(T, x, m->weight, m->eps));
+    const tp_rmsnorm_m r = { m->path, m->weight, m->eps };
+    return cfg->rms ? tp_rmsnorm_forward(T, &r, x) : tp_layernorm_forward(T, m, x);
 }
 
 /* What a part reads: x, normalised unless the norms come after the sums. */

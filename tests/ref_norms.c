@@ -49,6 +49,17 @@ tp_tensor ref_instancenorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, do
     return affine(T, tp_permute(T, y, TP_SHAPE(0, 2, 1)), w, b);
 }
 
+tp_tensor ref_groupnorm(tp_tape *T, tp_tensor x, int64_t groups, tp_tensor w, tp_tensor b,
+                        double eps)
+{
+    const int64_t B = tp_dim(x, 0), N = tp_dim(x, 1), D = tp_dim(x, 2) / groups;
+    tp_tensor y = tp_reshape(T, x, TP_SHAPE(B, N, groups, D));
+    y = tp_reshape(T, tp_permute(T, y, TP_SHAPE(0, 2, 1, 3)), TP_SHAPE(B, groups, N * D));
+    y = tp_reshape(T, ref_layernorm(T, y, TP_NONE, TP_NONE, eps), TP_SHAPE(B, groups, N, D));
+    y = tp_permute(T, y, TP_SHAPE(0, 2, 1, 3));
+    return affine(T, tp_reshape(T, y, tp_shape_of(x)), w, b);
+}
+
 tp_tensor ref_weight_standardize(tp_tape *T, tp_tensor w, double eps, bool biased)
 {
     const tp_tensor d = tp_sub(T, w, column(T, tp_mean(T, w, -1)));

@@ -17,6 +17,8 @@ tp_tensor ref_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, doubl
 tp_tensor ref_instancenorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
 
 /* w [Co,n]. */
+tp_tensor ref_groupnorm(tp_tape *T, tp_tensor x, int64_t groups, tp_tensor w, tp_tensor b,
+                        double eps);
 tp_tensor ref_weight_standardize(tp_tape *T, tp_tensor w, double eps, bool biased);
 
 /* x [R,K]; all products x[r,k] w[n,k] are stored. */

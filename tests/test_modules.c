@@ -185,3 +185,41 @@ Test(modules, mode_and_synchronisation)
     tp_tape_free(T);
     tp_device_close(D);
 }
+
+Test(modules, norms_are_their_ops)
+{
+    tp_device *D = device_open(NULL);
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 4, .dtype = device_real() });
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = device_real() });
+    tp_rmsnorm_m rms;
+    tp_groupnorm_m group;
+    tp_instancenorm_m plain, affine;
+    tp_rmsnorm_init(P, &rms, "rms", C, 1e-5);
+    tp_groupnorm_init(P, &group, "group", C, 4, 1e-5);
+    tp_instancenorm_init(P, &plain, "plain", C, false, 1e-5);
+    tp_instancenorm_init(P, &affine, "affine", C, true, 1e-5);
+    const char *const names[] = { "rms.weight", "group.weight", "group.bias", "affine.weight",
+                                  "affine.bias" };
+    cr_expect_eq(tp_params_count(P), 5 * C);
+    for (int i = 0; i < 5; i++) {
+        const tp_tensor p = tp_find(P, names[i]);
+        cr_expect(tp_given(p), "%s", names[i]);
+        const tp_tensor start =
+            tp_full(T, device_real(), TP_SHAPE(C), i == 2 || i == 4 ? 0.0 : 1.0);
+        cr_expect_eq(difference(T, p, start), 0.0, "%s", names[i]);
+    }
+    const tp_tensor x = values(T);
+    const tp_tensor got[] = { tp_rmsnorm_forward(T, &rms, x), tp_groupnorm_forward(T, &group, x),
+                              tp_instancenorm_forward(T, &plain, x),
+                              tp_instancenorm_forward(T, &affine, x) };
+    const tp_tensor want[] = { tp_rmsnorm(T, x, TP_NONE, 1e-5),
+                               tp_groupnorm(T, x, 4, TP_NONE, TP_NONE, 1e-5),
+                               tp_instancenorm(T, x, TP_NONE, TP_NONE, 1e-5),
+                               tp_instancenorm(T, x, TP_NONE, TP_NONE, 1e-5) };
+    for (int i = 0; i < 4; i++)
+        cr_expect_leq(difference(T, got[i], want[i]), device_limit(1e-14, 1e-6), "%d: %s", i,
+                      tp_why(T));
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+}

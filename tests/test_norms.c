@@ -320,16 +320,18 @@ Test(norms, scalars_are_refused)
     }
 }
 
-/* ---- instance norm and weight standardisation; tests/test_refs.c checks values ---- */
+/* ---- instance and group norm, weight standardisation; tests/test_refs.c checks values ---- */
 
 typedef struct option {
     bool weights, biased;
     double eps;
+    int64_t groups; /* of group norm; 0: another op */
 } option;
 
 static tp_tensor apply_option(tp_tape *T, const tp_tensor *x, const void *env)
 {
     const option *o = env;
+    if (o->groups != 0) return tp_groupnorm(T, x[0], o->groups, x[1], x[2], o->eps);
     return o->weights ? tp_weight_standardize(T, x[0], o->eps, o->biased)
                       : tp_instancenorm(T, x[0], x[1], x[2], o->eps);
 }
@@ -341,19 +343,27 @@ Test(norms, messages_of_instances_and_weights)
         tp_shape in[3];
         const char *text;
     } cases[] = {
-        { { false, false, 1e-5 },
+        { { false, false, 1e-5, 0 },
           { { 3, { 2, 3, 4 } }, { 1, { 3 } } },
           "instancenorm: w must be [4]\n  inputs f32[2,3,4], f32[3], none\n" },
-        { { false, false, 1e-5 },
+        { { false, false, 1e-5, 0 },
           { { 3, { 2, 3, 4 } }, { 0 }, { 1, { 3 } } },
           "instancenorm: b must be [4]\n" },
-        { { false, false, 1e-5 }, { { 1, { 4 } } }, "instancenorm: x must be [B,...,C]\n" },
-        { { false, false, -1.0 }, { { 2, { 3, 4 } } }, "instancenorm: eps must be 0 or more\n" },
-        { { true, false, 1e-5 }, { { 1, { 4 } } }, "weight_standardize: w must be [Co,...]\n" },
-        { { true, false, NAN },
+        { { false, false, 1e-5, 0 }, { { 1, { 4 } } }, "instancenorm: x must be [B,...,C]\n" },
+        { { false, false, -1.0, 0 }, { { 2, { 3, 4 } } }, "instancenorm: eps must be 0 or more\n" },
+        { { false, false, 1e-5, 2 },
+          { { 3, { 2, 3, 4 } }, { 1, { 2 } } },
+          "groupnorm: w must be [4]\n  inputs f32[2,3,4], f32[2], none\n" },
+        { { false, false, 1e-5, 3 },
+          { { 3, { 2, 3, 4 } } },
+          "groupnorm: 4 channels cannot be divided into 3 groups\n" },
+        { { false, false, 1e-5, -3 }, { { 3, { 2, 3, 4 } } }, "groupnorm: groups cannot be -3\n" },
+        { { false, false, NAN, 2 }, { { 3, { 2, 3, 4 } } }, "groupnorm: eps must be 0 or more\n" },
+        { { true, false, 1e-5, 0 }, { { 1, { 4 } } }, "weight_standardize: w must be [Co,...]\n" },
+        { { true, false, NAN, 0 },
           { { 2, { 3, 4 } } },
           "weight_standardize: eps must be 0 or more\n" },
-        { { true, false, 1e-5 },
+        { { true, false, 1e-5, 0 },
           { { 2, { 3, 1 } } },
           "weight_standardize: an unbiased deviation needs two weights a channel or more\n" },
     };
@@ -364,16 +374,43 @@ Test(norms, messages_of_instances_and_weights)
     }
 }
 
-Test(norms, instances_on_threads)
+/* One image: its parts are spread over the threads; many: whole images. */
+Test(norms, instances_and_groups_on_threads)
 {
-    static const option o = { false, false, 1e-5 };
-    const trial t = { apply_option, &o, .in = { { 4, { 3, 20, 11, 70 } }, { 1, { 70 } } } };
-    cr_expect(trial_same_on_threads(&t));
+    static const option options[] = { { false, false, 1e-5, 0 }, { false, false, 1e-5, 7 } };
+    for (int i = 0; i < 2; i++)
+        for (int64_t images = 1; images < 12; images += 5) {
+            const trial t = { apply_option, &options[i],
+                              .in = { { 4, { images, 40, 31, 70 } }, { 1, { 70 } } } };
+            cr_expect(trial_same_on_threads(&t), "%d, %d images", i, (int)images);
+        }
+}
+
+/* A one-pass variance would lose all digits here. */
+Test(norms, the_variance_of_groups_is_exact_at_a_large_mean)
+{
+    enum { N = 1300, C = 6, D = 3 };
+    static const option o = { false, false, 1e-5, C / D };
+    static double x[N * C], y[N * C];
+    values_random(x, N * C, 1);
+    for (int i = 0; i < N * C; i++) x[i] = (double)(float)(3000.0 + x[i]);
+    for (int g = 0; g < C; g += D) {
+        static double row[N * D];
+        for (int i = 0; i < N * D; i++) row[i] = x[i / D * C + g + i % D];
+        double m, v;
+        moments(row, N * D, 1, &m, &v);
+        for (int i = 0; i < N * D; i++) y[i / D * C + g + i % D] = (row[i] - m) / sqrt(v + 1e-5);
+    }
+    trial t = { apply_option, &o, .in = { { 3, { 1, N, C } } } };
+    t.x[0] = x;
+    trial_result r = trial_run(&t);
+    cr_expect_lt(values_error(r.y, y, r.ny, 0), 1e-3, "%s", r.why);
+    trial_free(&r);
 }
 
 Test(norms, weights_on_threads)
 {
-    static const option o = { true, false, 1e-5 };
+    static const option o = { true, false, 1e-5, 0 };
     const trial t = { apply_option, &o, .in = { { 4, { 90, 70, 3, 3 } } } };
     cr_expect(trial_same_on_threads(&t));
 }

@@ -58,6 +58,9 @@ static const char *init(int i, tp_params *P)
     case 34:
         tp_decoder_layer_init(P, NULL, "m", (tp_decoder_layer_cfg){ 0 });
         return "decoder_layer";
+    case 35: tp_rmsnorm_init(P, NULL, "m", 1, 0.1); return "rmsnorm";
+    case 36: tp_groupnorm_init(P, NULL, "m", 2, 1, 0.1); return "groupnorm";
+    case 37: tp_instancenorm_init(P, NULL, "m", 1, true, 0.1); return "instancenorm";
     default: return NULL;
     }
 }
@@ -112,6 +115,9 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 41: tp_encoder_layer_decode(T, NULL, NULL, x, TP_NONE); return "encoder_layer";
     case 42: tp_decoder_layer_forward(T, NULL, x, x, TP_NONE, TP_NONE); return "decoder_layer";
     case 43: tp_decoder_layer_decode(T, NULL, NULL, x, x, TP_NONE); return "decoder_layer";
+    case 44: tp_rmsnorm_forward(T, NULL, x); return "rmsnorm";
+    case 45: tp_groupnorm_forward(T, NULL, x); return "groupnorm";
+    case 46: tp_instancenorm_forward(T, NULL, x); return "instancenorm";
     default: return NULL;
     }
 }

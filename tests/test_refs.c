@@ -54,6 +54,18 @@ static tp_tensor instancenorm_ref(tp_tape *T, const tp_tensor *x, const void *ep
     return ref_instancenorm(T, x[0], x[1], x[2], *(const double *)eps);
 }
 
+enum { GROUPS = 6 };
+
+static tp_tensor groupnorm(tp_tape *T, const tp_tensor *x, const void *eps)
+{
+    return tp_groupnorm(T, x[0], GROUPS, x[1], x[2], *(const double *)eps);
+}
+
+static tp_tensor groupnorm_ref(tp_tape *T, const tp_tensor *x, const void *eps)
+{
+    return ref_groupnorm(T, x[0], GROUPS, x[1], x[2], *(const double *)eps);
+}
+
 /* A negative eps selects the biased variance with eps under the root. */
 static tp_tensor standardize(tp_tape *T, const tp_tensor *x, const void *eps)
 {
@@ -136,6 +148,9 @@ static const struct {
     { "batchnorm, plain", batchnorm, batchnorm_ref, EPS(0.1), { { 2, { 7, 3 } } } },
     { "instancenorm", instancenorm, instancenorm_ref, EPS(1e-5), { { 3, { 2, 150, 37 } }, V(37), V(37) } },
     { "instancenorm, plain", instancenorm, instancenorm_ref, EPS(0.1), { { 3, { 3, 7, 3 } } } },
+    { "groupnorm", groupnorm, groupnorm_ref, EPS(1e-5), { { 3, { 2, 150, 42 } }, V(42), V(42) } },
+    { "groupnorm, several parts", groupnorm, groupnorm_ref, EPS(1e-5), { { 3, { 1, 1100, 6 } }, V(6), V(6) } },
+    { "groupnorm, plain", groupnorm, groupnorm_ref, EPS(0.1), { { 3, { 3, 7, 12 } } } },
     { "weight_standardize", standardize, standardize_ref, EPS(1e-5), { { 2, { 20, 9 } } } },
     { "weight_standardize, biased", standardize, standardize_ref, EPS(-1e-5), { { 2, { 5, 77 } } } },
     { "softmax", softmax, softmax_ref, NULL, { { 3, { 2, 9, 37 } } } },

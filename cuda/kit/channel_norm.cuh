@@ -1,4 +1,4 @@
-/* channel_norm.cuh - kernels of normalisations by channel: batch norm and instance norm.
+/* channel_norm.cuh - kernels of normalisations by channel: batch norm, group norm and instance norm.
  *
  *     h = (x - m) s     y = h w + b     dx = w s (dy - mean dy - h mean(dy h))
  *
@@ -141,17 +141,19 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* dx = w s (dy - mean dy - h mean(dy h)). The sums of dy h and of dy are laid out like the
- * statistics. With running statistics dx = w s dy, and share, which is 1 / rows, is 0. */
+/* dx = s (w dy - mean(w dy) - h mean(w dy h)). The sums of dy h and of dy are laid out like the
+ * statistics and are multiplied by of_sums, which is w, or 1 if they have it. With running statistics
+ * dx = w s dy, and share, which is 1 / terms of a sum, is 0. */
 template <class S, int N>
 __global__ void __launch_bounds__(TP_THREADS)
     tp_channel_grad(tp_matrix a, float share, tp_channel_stats stats, tp_row_param w,
-                    const float *sums_dyh, const float *sums_dy, const S *x, const S *dy, S *dx)
+                    tp_row_param of_sums, const float *sums_dyh, const float *sums_dy, const S *x,
+                    const S *dy, S *dx)
 {
     TP_EACH (i, a.rows * a.C / N) {
         const int64_t row = tp_div(i * N, a.C), j = i * N - row * a.C;
         const int64_t at = j + tp_stats_at(a, stats.step, row);
-        float m[N], s[N], weight[N], sum_dyh[N], sum_dy[N];
+        float m[N], s[N], weight[N], k[N], sum_dyh[N], sum_dy[N];
         tp_pack<S, N> g = tp_load_n<S, N>(dy + i * N);
         tp_take<N>(s, stats.s + at);
         tp_take<N>(weight, w, j);
@@ -160,10 +162,11 @@ __global__ void __launch_bounds__(TP_THREADS)
             tp_take<N>(m, stats.m + at);
             tp_take<N>(sum_dyh, sums_dyh + at);
             tp_take<N>(sum_dy, sums_dy + at);
+            tp_take<N>(k, of_sums, j);
             for (int e = 0; e < N; e++) {
                 const float h = (tp_float(v.at[e]) - m[e]) * s[e];
-                const float d = tp_float(g.at[e]) - share * sum_dy[e] - h * (share * sum_dyh[e]);
-                tp_put(&g.at[e], weight[e] * s[e] * d);
+                const float mean = share * k[e] * (sum_dy[e] + h * sum_dyh[e]);
+                tp_put(&g.at[e], s[e] * (weight[e] * tp_float(g.at[e]) - mean));
             }
         } else {
             for (int e = 0; e < N; e++) tp_put(&g.at[e], weight[e] * s[e] * tp_float(g.at[e]));

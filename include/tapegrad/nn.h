@@ -8,6 +8,7 @@
 #define TAPEGRAD_NN_H
 
 #include <tapegrad/base.h>
+#include <tapegrad/nn/norm.h>
 #include <tapegrad/nn/recurrent.h>
 #include <tapegrad/ops.h>
 #include <tapegrad/params.h>
@@ -41,16 +42,6 @@ TP_API void tp_embedding_init(tp_params *P, tp_embedding_m *m, const char *name,
 TP_API tp_tensor tp_embedding_forward(tp_tape *T, const tp_embedding_m *m, tp_tensor ids,
                                       double scale);
 
-/* Layer norm over the last axis: "weight" and "bias" [dim], initially 1 and 0. */
-typedef struct tp_layernorm_m {
-    const char *path;
-    tp_tensor weight, bias;
-    double eps;
-} tp_layernorm_m;
-TP_API void tp_layernorm_init(tp_params *P, tp_layernorm_m *m, const char *name, int64_t dim,
-                              double eps);
-TP_API tp_tensor tp_layernorm_forward(tp_tape *T, const tp_layernorm_m *m, tp_tensor x);
-
 /* DualLN of Transformer-LS: one norm for local keys and values and one for compressed ones, each over
  * all heads together and shared by keys and values. `local` and `global` are their names. */
 typedef struct tp_dualln_m {
@@ -58,18 +49,6 @@ typedef struct tp_dualln_m {
 } tp_dualln_m;
 TP_API void tp_dualln_init(tp_params *P, tp_dualln_m *m, const char *local, const char *global,
                            int64_t dim, double eps);
-
-/* Batch norm per channel of x [...,dim]: "weight" and "bias" [dim], initially 1 and 0; buffers
- * "running_mean" and "running_var" [dim], initially 0 and 1, and "num_batches_tracked", the number of
- * training batches. The momentum is PyTorch's 0.1. */
-typedef struct tp_batchnorm_m {
-    const char *path;
-    tp_tensor weight, bias, mean, var, batches;
-    double momentum, eps;
-} tp_batchnorm_m;
-TP_API void tp_batchnorm_init(tp_params *P, tp_batchnorm_m *m, const char *name, int64_t dim,
-                              double eps);
-TP_API tp_tensor tp_batchnorm_forward(tp_tape *T, const tp_batchnorm_m *m, tp_tensor x);
 
 /* Convolution of x [B,H,W,in]: "weight" [out,in/groups,kernel,kernel], "bias" [out]. groups = in = out is
  * a depthwise convolution. */
@@ -154,8 +133,6 @@ TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t
 #define tp_linear_forward(T, ...)    tp_linear_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_linear_act(T, ...)        tp_linear_act(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_embedding_forward(T, ...) tp_embedding_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_layernorm_forward(T, ...) tp_layernorm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_batchnorm_forward(T, ...) tp_batchnorm_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_conv2d_forward(T, ...)    tp_conv2d_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_mlp_forward(T, ...)       tp_mlp_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attn_forward(T, ...)   tp_ls_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

@@ -3,6 +3,7 @@
 #define TP_NORMS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef struct tp__rownorm_attr {
     double eps;
@@ -13,9 +14,17 @@ typedef struct tp__batchnorm_attr {
     double momentum, eps;
 } tp__batchnorm_attr;
 
-typedef struct tp__instancenorm_attr {
+typedef struct tp__groupnorm_attr {
+    int64_t groups;
+    bool each; /* instance norm: a group for each channel; groups is 0 */
     double eps;
-} tp__instancenorm_attr;
+} tp__groupnorm_attr;
+
+/* Channels of a group of C. */
+static inline int64_t tp__group_size(const tp__groupnorm_attr *at, int64_t C)
+{
+    return at->each || C == 0 ? 1 : C / at->groups;
+}
 
 typedef struct tp__standardize_attr {
     double eps;

@@ -59,6 +59,16 @@ def instance_norm(d):
     return Call([d.normal(s), w, b], {}, lambda x, w=None, b=None: last(F.group_norm(first(x), s[-1], w, b)))
 
 
+@case("groupnorm")
+def group_norm(d):
+    groups, eps = d.int(1, 5), d.pick([1e-5, 1e-3])
+    s = [0 if d.flag(0.04) else d.int(1, 3), *([d.int(1, 20)] if d.flag() else [d.int(1, 6), d.int(1, 30)]), groups * d.int(1, 9)]
+    w = d.normal(s[-1:]) if d.flag(0.7) else None
+    b = d.normal(s[-1:]) if d.flag(0.7) else None
+    return Call([d.normal(s), w, b], {"groups": groups, "eps": eps},
+                lambda x, w=None, b=None: last(F.group_norm(first(x), groups, w, b, eps)))
+
+
 @case("conv2d")
 def conv2d(d):
     groups = d.pick([1, 1, 2, 3])

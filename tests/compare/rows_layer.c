@@ -35,6 +35,12 @@ static tp_tensor run_instancenorm(compare_call *c)
                            compare_number(c, "eps", 1e-5));
 }
 
+static tp_tensor run_groupnorm(compare_call *c)
+{
+    return tp_groupnorm(c->T, c->x[0], compare_int(c, "groups", 1), compare_input(c, 1),
+                        compare_input(c, 2), compare_number(c, "eps", 1e-5));
+}
+
 /* The options stride, pad, dilation: two numbers each. */
 static tp_conv_cfg conv_cfg(const compare_call *c)
 {
@@ -94,5 +100,5 @@ static tp_tensor run_embedding(compare_call *c)
 const compare_row compare_layer_rows[] = {
     ONE(softmax),     ONE(log_softmax),  OWN(matmul),    OWN(linear),     OWN(layernorm),
     OWN(rmsnorm),     OWN(instancenorm), OWN(conv2d),    OWN(max_pool2d), OWN(avg_pool2d),
-    OWN(interpolate), OWN(attention),    OWN(embedding), { 0 },
+    OWN(interpolate), OWN(attention),    OWN(embedding), OWN(groupnorm),  { 0 },
 };

@@ -125,6 +125,7 @@ tp_tensor ops_layernorm(ops_env *e, const ops_row *r);
 tp_tensor ops_rmsnorm(ops_env *e, const ops_row *r);
 tp_tensor ops_batchnorm(ops_env *e, const ops_row *r);
 tp_tensor ops_instancenorm(ops_env *e, const ops_row *r);
+tp_tensor ops_groupnorm(ops_env *e, const ops_row *r);
 tp_tensor ops_weight_standardize(ops_env *e, const ops_row *r);
 tp_tensor ops_dropout_add(ops_env *e, const ops_row *r);
 

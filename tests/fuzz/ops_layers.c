@@ -70,6 +70,14 @@ tp_tensor ops_instancenorm(ops_env *e, const ops_row *r)
     return tp_instancenorm(ops_tape(e), n.x.t, n.w, n.b, ops_number(e));
 }
 
+tp_tensor ops_groupnorm(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const normed n = draw_normed(e);
+    const int64_t groups = ops_near(e, n.c.dim[0] % 2 == 0 ? 2 : 1);
+    return tp_groupnorm(ops_tape(e), n.x.t, groups, n.w, n.b, ops_number(e));
+}
+
 tp_tensor ops_rmsnorm(ops_env *e, const ops_row *r)
 {
     (void)r;

@@ -163,5 +163,6 @@ const ops_row ops_rows[] = {
     OWN(ctc),
     ALONG(cumsum),
     ALONG(cumprod),
+    OWN(groupnorm),
     { .name = NULL },
 };

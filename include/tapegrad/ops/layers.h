@@ -57,9 +57,13 @@ TP_API tp_tensor tp_rmsnorm(tp_tape *T, tp_tensor x, tp_tensor w, double eps);
 TP_API tp_tensor tp_batchnorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_tensor mean,
                               tp_tensor var, tp_tensor batches, double momentum, double eps);
 
-/* Normalises each image and channel of x [B,...,C] over all positions, with the biased variance; w, b
- * [C] or TP_NONE. (Ulyanov et al. 2016.) */
+/* Normalises each image of x [B,...,C], channels last, over all positions, with the biased variance; w, b
+ * [C] or TP_NONE. tp_instancenorm: each channel by itself (Ulyanov et al. 2016). tp_groupnorm: each group
+ * of C / groups neighbouring channels together (Wu, He 2018), as torch.nn.functional.group_norm; C must be
+ * a multiple of groups. */
 TP_API tp_tensor tp_instancenorm(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, double eps);
+TP_API tp_tensor tp_groupnorm(tp_tape *T, tp_tensor x, int64_t groups, tp_tensor w, tp_tensor b,
+                              double eps);
 
 /* Standardises the weights w [Co,...] of each output channel: (w - mean) / (std + eps) with the unbiased
  * deviation or, if biased, (w - mean) / sqrt(var + eps) with the biased variance. */
@@ -118,6 +122,7 @@ TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t
 #define tp_rmsnorm(T, ...)              tp_rmsnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_batchnorm(T, ...)            tp_batchnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_instancenorm(T, ...)         tp_instancenorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_groupnorm(T, ...)            tp_groupnorm(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_weight_standardize(T, ...)   tp_weight_standardize(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_softmax(T, ...)              tp_softmax(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_log_softmax(T, ...)          tp_log_softmax(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
