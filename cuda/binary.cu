@@ -38,19 +38,9 @@ template <class X> static tp_side<float, X> side(const tp_call *c, int i)
     return tp_side_of<float, X>(&c->y[0], &c->x[i], number);
 }
 
-/* Calls f with a value of the type of each operand. A number has that of the other. */
-template <class F> static tp_code with_types(const tp_call *c, F f)
-{
-    const tp_view *a = &c->x[0], *b = &c->x[1];
-    return tp_with_type(c, tp_absent(a) ? b->dtype : a->dtype, [&](auto s) {
-        if (tp_absent(a) || tp_absent(b) || a->dtype == b->dtype) return f(s, s);
-        return f(s, float()); /* an f32 parameter with bf16 data */
-    });
-}
-
 template <class F> static tp_code forward(const tp_call *c)
 {
-    return with_types(c, [&](auto a, auto b) {
+    return tp_with_operands(c, [&](auto a, auto b) {
         typedef decltype(a) S;
         return tp_zip(c, c->y[0].numel, F(), tp_out<S>(&c->y[0]), side<S>(c, 0),
                       side<decltype(b)>(c, 1));
@@ -85,7 +75,7 @@ static tp_code gradient(const tp_call *c, int i, A a, B b)
 
 template <class FA, class FB> static tp_code backward(const tp_call *c)
 {
-    return with_types(c, [&](auto x, auto w) {
+    return tp_with_operands(c, [&](auto x, auto w) {
         typedef decltype(x) S;
         typedef decltype(w) B;
         const auto a = side<S>(c, 0);

@@ -86,6 +86,10 @@ static void take(answer *a, tp_tape *T, tp_tensor x)
     } else if (tp_dtype_of(x) == TP_I64) {
         tp_read(T, x, a->integers + a->ni, (size_t)n * sizeof *a->integers);
         a->ni += n;
+    } else if (tp_dtype_of(x) == TP_U8) { /* as bytes, in whole integers */
+        memset(a->integers + a->ni, 0, (size_t)(n + 7) / 8 * sizeof *a->integers);
+        tp_read(T, x, a->integers + a->ni, (size_t)n);
+        a->ni += (n + 7) / 8;
     }
 }
 

@@ -288,27 +288,6 @@ static const struct {
     { { 3, { 1, 1, 4 } }, { 1, { 4 } } },
 };
 
-/* The element of x that meets element e of y. */
-static int64_t meets(tp_shape y, tp_shape x, int64_t e)
-{
-    int64_t index[TP_MAX_DIMS];
-    index_of(y, e, index);
-    for (int i = 0; i < x.ndim; i++) {
-        const int64_t k = index[y.ndim - x.ndim + i];
-        index[i] = x.dim[i] == 1 ? 0 : k; /* i is not above y.ndim - x.ndim + i */
-    }
-    return element_at(x, index);
-}
-
-static tp_shape common(tp_shape a, tp_shape b)
-{
-    tp_shape y = a.ndim < b.ndim ? b : a;
-    const tp_shape x = a.ndim < b.ndim ? a : b;
-    for (int i = 1; i <= x.ndim; i++)
-        if (y.dim[y.ndim - i] == 1) y.dim[y.ndim - i] = x.dim[x.ndim - i];
-    return y;
-}
-
 static void sample_all(double *v, int64_t n, uint64_t seed, bool away_from_zero)
 {
     values_random(v, n, seed);
@@ -318,7 +297,7 @@ static void sample_all(double *v, int64_t n, uint64_t seed, bool away_from_zero)
 
 static void check_broadcast(int op, tp_shape sa, tp_shape sb, tp_dtype dt)
 {
-    const tp_shape sy = common(sa, sb);
+    const tp_shape sy = common_shape(sa, sb);
     const int64_t na = elements(sa), nb = elements(sb), ny = elements(sy);
     double *x = malloc((size_t)(na + nb + 2 * ny + 1) * sizeof *x), *dy = x + na + nb, *y = dy + ny;
     double *got = malloc((size_t)(na + nb + 1) * sizeof *got);
@@ -339,7 +318,7 @@ static void check_broadcast(int op, tp_shape sa, tp_shape sb, tp_dtype dt)
     const double eps = dt == TP_F64 ? 1e-15 : 4e-7;
     double value = 0.0, sum = 0.0;
     for (int64_t e = 0; e < ny; e++) {
-        const int64_t i = meets(sy, sa, e), k = na + meets(sy, sb, e);
+        const int64_t i = element_meeting(sy, sa, e), k = na + element_meeting(sy, sb, e);
         const double to_a = dy[e] * slope_a(op, x[i], x[k]), to_b = dy[e] * slope_b(op, x[i], x[k]);
         const double exact = apply(op, x[i], x[k]);
         value = worse(value, fabs(y[e] - exact) / (1.0 + fabs(exact)));
@@ -517,35 +496,7 @@ Test(elementwise, sums_do_not_depend_on_threads)
     cr_expect_arr_eq(db[0], db[1], sizeof db[0]);
 }
 
-/* ---- where, cast, bf16 ---- */
-
-Test(elementwise, where)
-{
-    enum { N = 20001 };
-    static double a[N], b[N], mask[N], y[N], ga[N], gb[N];
-    for (int f64 = 0; f64 < 2; f64++) {
-        const tp_dtype dt = f64 ? TP_F64 : TP_F32;
-        sample_all(a, N, 1, false);
-        sample_all(b, N, 2, false);
-        values_random(mask, N, 3);
-        for (int e = 0; e < N; e++) mask[e] = mask[e] > 0 ? (e % 2 ? 1 : 255) : 0;
-        a[0] = NAN; /* an element that is not selected must not matter */
-        mask[0] = 0;
-        tp_reset(T);
-        const tp_tensor ta = values_input(T, dt, TP_SHAPE(N), a),
-                        tb = values_input(T, dt, TP_SHAPE(N), b);
-        const tp_tensor ty = tp_where(T, values_constant(T, TP_U8, TP_SHAPE(N), mask), ta, tb);
-        tp_backward(T, tp_sum(T, ty, TP_ALL));
-        get_values(T, ty, N, y);
-        get_values(T, tp_grad(T, ta), N, ga);
-        get_values(T, tp_grad(T, tb), N, gb);
-        int wrong = 0;
-        for (int e = 0; e < N; e++)
-            wrong += y[e] != (mask[e] != 0 ? a[e] : b[e]) || ga[e] != (mask[e] != 0) ||
-                     gb[e] != (mask[e] == 0);
-        cr_expect_eq(wrong, 0, "%d elements are wrong", wrong);
-    }
-}
+/* ---- cast, bf16 ---- */
 
 Test(elementwise, cast)
 {
@@ -719,12 +670,6 @@ Test(elementwise, mistakes)
     cr_expect(failed_with(T, "cast: only floating dtypes are converted, not f32 to u8\n"));
     tp_cast(T, x, (tp_dtype)99);
     cr_expect(failed_with(T, "cast: only floating dtypes are converted, not f32 to ?\n"));
-    tp_where(T, x, x, x);
-    cr_expect(failed_with(T, "where: the mask must be u8, not f32\n"));
-    tp_where(T, m, m, m);
-    cr_expect(failed_with(T, "where: a and b must be of one floating dtype\n"));
-    tp_where(T, tp_full(T, TP_U8, TP_SHAPE(3), 1), x, x);
-    cr_expect(failed_with(T, "where: mask, a and b must have one shape\n"));
 }
 
 Test(elementwise, empty)

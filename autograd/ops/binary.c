@@ -4,7 +4,6 @@
 #include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
 #include "autograd/ops/operands.h"
-#include "tensor/geometry/broadcast.h"
 
 /* clang-format off */
 #define BOTH(op) TP_KERNEL(op##_fwd); TP_KERNEL(op##_bwd)
@@ -35,16 +34,9 @@ static tp_code sub_shape(tp_infer *q)
     return code;
 }
 
-/* Backward sums over dy into the gradient of an operand that is repeated. */
 static size_t binary_work(const tp_call *c)
 {
-    size_t most = 0;
-    for (int i = 0; tp_is_backward(c) && i < 2; i++) {
-        if (tp_absent(&c->x[i])) continue;
-        const size_t bytes = tp__fold_work(&c->y[0], &c->x[i], c->y[0].dtype);
-        if (bytes > most) most = bytes;
-    }
-    return most;
+    return tp__operands_work(c, 0);
 }
 
 /* ---- inputs for the gradient test ---- */

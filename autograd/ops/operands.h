@@ -4,21 +4,42 @@
 
 #include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
+#include "tensor/geometry/broadcast.h"
 #include "tensor/geometry/elementwise.h"
 #include "tensor/geometry/meet.h"
 
-/* Applies an op of two operands. A number becomes an absent input and an attribute. */
-static inline tp_tensor tp__apply_two(tp_tape *T, const tp_op *op, tp_tensor a, tp_tensor b)
+/* Makes a number among two operands an absent input and an attribute. */
+static inline tp_binary_attr tp__take_number(tp_tensor x[2])
 {
     tp_binary_attr k = { 0 };
-    tp_tensor x[] = { a, b };
     for (int i = 0; i < 2; i++) {
         if (!tp__is_number(x[i])) continue;
         k.number = tp__number_of(x[i]);
         k.numbers |= 1 << i;
         x[i] = TP_NONE;
     }
-    return tp_apply_n(T, op, &k, TP_TENSORS(x[0], x[1]), 1, NULL);
+    return k;
+}
+
+/* Applies an op of two operands. */
+static inline tp_tensor tp__apply_two(tp_tape *T, const tp_op *op, tp_tensor a, tp_tensor b)
+{
+    tp_tensor x[] = { a, b };
+    const tp_binary_attr k = tp__take_number(x);
+    return tp_apply_n(T, op, &k, 2, x, 1, NULL);
+}
+
+/* Workspace of ops whose backward sums over dy into the gradient of a repeated operand. Operands are the
+ * inputs from `first` on. */
+static inline size_t tp__operands_work(const tp_call *c, int first)
+{
+    size_t most = 0;
+    for (int i = first; tp_is_backward(c) && i < c->nx; i++) {
+        if (tp_absent(&c->x[i])) continue;
+        const size_t bytes = tp__fold_work(&c->y[0], &c->x[i], c->y[0].dtype);
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
 /* Describes y[0] by the common shape of the inputs; fails if they disagree on an axis. The names of the
@@ -41,25 +62,33 @@ static inline tp_code tp__broadcast_inputs(tp_infer *q, const char *const *names
         text);
 }
 
+/* Fails unless the two operands, inputs `at` and at + 1, are there, of one dtype, and at most one is a
+ * number. y[0] gets the dtype of the first tensor. */
+static inline tp_code tp__expect_two(tp_infer *q, int at)
+{
+    const tp_binary_attr *k = q->attr;
+    const tp_view *a = &q->x[at], *b = &q->x[at + 1];
+    if (k->numbers == 3)
+        return tp_fail(q, TP_E_VALUE,
+                       "both operands are numbers; make a tensor of one with tp_full");
+    for (int i = 0; i < 2; i++)
+        if (tp_absent(&q->x[at + i]) && !(k->numbers >> i & 1))
+            return tp_fail(q, TP_E_VALUE, "input %d: is missing (TP_NONE)", at + i);
+    if (!k->numbers && a->dtype != b->dtype &&
+        !(tp_is_float(a->dtype) && tp_is_float(b->dtype))) /* checked by the tape */
+        return tp_fail(q, TP_E_DTYPE, "operands mix %s and %s; convert one with tp_cast",
+                       tp_dtype_name(a->dtype), tp_dtype_name(b->dtype));
+    q->y[0].dtype = tp_absent(a) ? b->dtype : a->dtype;
+    return TP_OK;
+}
+
 /* The shape rule of two operands of one dtype, of which one may be a number: y[0] has their common shape
  * and the dtype of the first tensor. */
 static inline tp_code tp__two_operands(tp_infer *q)
 {
     static const char *const names[TP_MEETING + 1] = { "a", "b" };
-    const tp_binary_attr *k = q->attr;
-    if (k->numbers == 3)
-        return tp_fail(q, TP_E_VALUE,
-                       "both operands are numbers; make a tensor of one with tp_full");
-    for (int i = 0; i < 2; i++)
-        if (tp_absent(&q->x[i]) && !(k->numbers >> i & 1))
-            return tp_fail(q, TP_E_VALUE, "input %d: is missing (TP_NONE)", i);
-    const tp_view *const first = &q->x[tp_absent(&q->x[0])];
-    if (!k->numbers && q->x[0].dtype != q->x[1].dtype &&
-        !(tp_is_float(q->x[0].dtype) && tp_is_float(q->x[1].dtype))) /* checked by the tape */
-        return tp_fail(q, TP_E_DTYPE, "operands mix %s and %s; convert one with tp_cast",
-                       tp_dtype_name(q->x[0].dtype), tp_dtype_name(q->x[1].dtype));
-    q->y[0].dtype = first->dtype;
-    return tp__broadcast_inputs(q, names);
+    const tp_code code = tp__expect_two(q, 0);
+    return code == TP_OK ? tp__broadcast_inputs(q, names) : code;
 }
 
 #endif

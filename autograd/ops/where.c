@@ -1,44 +1,86 @@
-/* where.c - selects elements from two tensors by a mask. */
+/* where.c - selects elements from two operands by a mask; all three broadcast. masked_fill is a selection
+ * between a number and a tensor of the shape of the result. */
 #include "autograd/ops/op_inner.h"
+#include "autograd/ops/operands.h"
 
 TP_KERNEL(where_fwd);
 TP_KERNEL(where_bwd);
 
 static tp_code where_shape(tp_infer *q)
 {
-    const tp_view *mask = &q->x[0], *a = &q->x[1], *b = &q->x[2];
-    if (mask->dtype != TP_U8)
-        return tp_fail(q, TP_E_DTYPE, "the mask must be u8, not %s", tp_dtype_name(mask->dtype));
-    if (!tp_is_float(a->dtype) || a->dtype != b->dtype)
-        return tp_fail(q, TP_E_DTYPE, "a and b must be of one floating dtype");
-    if (!tp__same_shape(mask, a) || !tp__same_shape(a, b))
-        return tp_fail(q, TP_E_SHAPE, "mask, a and b must have one shape");
-    q->y[0] = *a;
-    return TP_OK;
+    static const char *const names[TP_MEETING + 1] = { "mask", "a", "b" };
+    if (q->x[0].dtype != TP_U8)
+        return tp_fail(q, TP_E_DTYPE, "the mask must be u8, not %s", tp_dtype_name(q->x[0].dtype));
+    const tp_code code = tp__expect_two(q, 1);
+    if (code != TP_OK) return code;
+    for (int i = 1; i < 3; i++)
+        if (!tp_absent(&q->x[i]) && q->x[i].dtype != q->y[0].dtype)
+            return tp_fail(q, TP_E_DTYPE, "a and b must be of one dtype; convert one with tp_cast");
+    return tp__broadcast_inputs(q, names);
 }
 
+static tp_code masked_fill_shape(tp_infer *q)
+{
+    const tp_code code = where_shape(q);
+    if (code == TP_OK && !tp__same_shape(&q->y[0], &q->x[2]))
+        return tp_fail(q, TP_E_SHAPE, "the mask must broadcast into x, whose shape the result has");
+    return code;
+}
+
+static size_t where_work(const tp_call *c)
+{
+    return tp__operands_work(c, 1);
+}
+
+/* clang-format off */
+#define TENSORS &(tp_binary_attr){ 0 }
+#define NUMBER(i, k) &(tp_binary_attr){ k, 1 << (i) }
 static const tp_gradcase where_cases[] = {
-    { "vector", .in = { { 1, { 7 } }, { 1, { 7 } }, { 1, { 7 } } }, .masks = 1 },
-    { "odd sizes", .in = { { 2, { 5, 9 } }, { 2, { 5, 9 } }, { 2, { 5, 9 } } }, .masks = 1 },
-    { "empty", .in = { { 2, { 5, 0 } }, { 2, { 5, 0 } }, { 2, { 5, 0 } } }, .masks = 1 },
-    { "whole packs", .in = { { 1, { 16 } }, { 1, { 16 } }, { 1, { 16 } } }, .masks = 1 },
-    { "packs and a tail", .in = { { 1, { 43 } }, { 1, { 43 } }, { 1, { 43 } } }, .masks = 1 },
+    { "vector", .in = { { 1, { 7 } }, { 1, { 7 } }, { 1, { 7 } } }, .masks = 1, .attr = TENSORS },
+    { "odd sizes", .in = { { 2, { 5, 9 } }, { 2, { 5, 9 } }, { 2, { 5, 9 } } }, .masks = 1, .attr = TENSORS },
+    { "empty", .in = { { 2, { 5, 0 } }, { 2, { 5, 0 } }, { 2, { 5, 0 } } }, .masks = 1, .attr = TENSORS },
+    { "whole packs", .in = { { 1, { 16 } }, { 1, { 16 } }, { 1, { 16 } } }, .masks = 1, .attr = TENSORS },
+    { "packs and a tail", .in = { { 1, { 43 } }, { 1, { 43 } }, { 1, { 43 } } }, .masks = 1, .attr = TENSORS },
+    { "a mask of columns", .in = { { 2, { 5, 1 } }, { 2, { 5, 9 } }, { 2, { 5, 9 } } }, .masks = 1, .attr = TENSORS },
+    { "a mask of rows", .in = { { 1, { 16 } }, { 2, { 3, 16 } }, { 2, { 3, 16 } } }, .masks = 1, .attr = TENSORS },
+    { "a larger mask", .in = { { 3, { 2, 3, 5 } }, { 1, { 5 } }, { 2, { 3, 1 } } }, .masks = 1, .attr = TENSORS },
+    { "each repeated", .in = { { 3, { 2, 1, 1 } }, { 2, { 3, 1 } }, { 1, { 8 } } }, .masks = 1, .attr = TENSORS },
+    { "one element", .in = { { 2, { 3, 7 } }, { 1, { 1 } }, { 2, { 3, 7 } } }, .masks = 1, .attr = TENSORS },
+    { "repeated no times", .in = { { 2, { 1, 1 } }, { 2, { 1, 4 } }, { 2, { 0, 4 } } }, .masks = 1, .attr = TENSORS },
+    { "a is a number", .in = { { 2, { 3, 11 } }, { 0 }, { 2, { 3, 11 } } }, .masks = 1, .attr = NUMBER(0, 1.5) },
+    { "b is a number", .in = { { 1, { 11 } }, { 2, { 3, 1 } } }, .masks = 1, .attr = NUMBER(1, -2.5) },
     { 0 },
 };
 
-const tp_op tp_op_where = {
-    .name = "where",
-    .doc = "mask ? a : b",
-    .nx = 3,
-    .ny = 1,
-    .saves = TP_SAVE_X(0),
-    .shape = where_shape,
-    .forward = TP_KERNELS(where_fwd),
-    .backward = TP_KERNELS(where_bwd),
-    .cases = where_cases,
+static const tp_gradcase masked_fill_cases[] = {
+    { "one shape", .in = { { 2, { 3, 11 } }, { 0 }, { 2, { 3, 11 } } }, .masks = 1, .attr = NUMBER(0, 1.5) },
+    { "a mask of rows", .in = { { 2, { 3, 1 } }, { 0 }, { 3, { 2, 3, 8 } } }, .masks = 1, .attr = NUMBER(0, -1) },
+    { "empty", .in = { { 1, { 4 } }, { 0 }, { 2, { 0, 4 } } }, .masks = 1, .attr = NUMBER(0, 1) },
+    { 0 },
 };
+
+#define WHERE(op, text)                                                                            \
+    .name = #op, .doc = text, .nx = 3, .ny = 1, .attr_size = sizeof(tp_binary_attr),               \
+    .saves = TP_SAVE_X(0), .optional = 6, .shape = op##_shape, .work = TP_SAME_WORK(where_work),   \
+    .forward = TP_KERNELS(where_fwd), .backward = TP_KERNELS(where_bwd), .cases = op##_cases
+
+const tp_op tp_op_where = { WHERE(where, "mask ? a : b") };
+const tp_op tp_op_masked_fill = { WHERE(masked_fill, "mask ? a number : x") };
+/* clang-format on */
+
+static tp_tensor choose(tp_tape *T, const tp_op *op, tp_tensor mask, tp_tensor a, tp_tensor b)
+{
+    tp_tensor x[] = { a, b };
+    const tp_binary_attr k = tp__take_number(x);
+    return tp_apply(T, op, &k, mask, x[0], x[1]);
+}
 
 tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_tensor a, tp_tensor b)
 {
-    return tp_apply(T, &tp_op_where, NULL, mask, a, b);
+    return choose(T, &tp_op_where, mask, a, b);
+}
+
+tp_tensor tp_masked_fill(tp_tape *T, tp_tensor x, tp_tensor mask, double value)
+{
+    return choose(T, &tp_op_masked_fill, mask, tp_number(value), x);
 }

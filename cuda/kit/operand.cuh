@@ -82,6 +82,17 @@ static tp_side<V, X> tp_side_of(const tp_view *y, const tp_view *x, V number)
     return s;
 }
 
+/* Calls f with a value of the type of each of two floating operands, c->x[0] and c->x[1]. A number has that
+ * of the other one. */
+template <class F> static tp_code tp_with_operands(const tp_call *c, F f)
+{
+    const tp_view *a = &c->x[0], *b = &c->x[1];
+    return tp_with_type(c, tp_absent(a) ? b->dtype : a->dtype, [&](auto s) {
+        if (tp_absent(a) || tp_absent(b) || a->dtype == b->dtype) return f(s, s);
+        return f(s, float()); /* an f32 parameter with bf16 data */
+    });
+}
+
 template <class F, class Y, int N, class... V>
 static __device__ inline tp_pack<Y, N> tp_zip_pack(const F &f, const tp_values<V, N> &...v)
 {

@@ -10,6 +10,28 @@ typedef struct tp_binary_attr {
     int numbers; /* bit i: operand i is the number */
 } tp_binary_attr;
 
+/* What comparisons and logical ops ask about two elements. */
+typedef enum tp_relation {
+    TP_EQ,
+    TP_NE,
+    TP_LT,
+    TP_LE,
+    TP_GT,
+    TP_GE,
+    TP_AND,
+    TP_OR,
+    TP_XOR
+} tp_relation;
+
+/* A number is exact in the dtype of the tensor that it is compared with. */
+typedef struct tp_compare_attr {
+    tp_binary_attr operands; /* first, so that the rules of two operands find it */
+    tp_relation relation;
+} tp_compare_attr;
+
+/* What an op asks about one element. */
+typedef enum tp_question { TP_IS_ZERO, TP_IS_NAN, TP_IS_FINITE, TP_IS_INF } tp_question;
+
 /* Constants of a function of one operand: clamp's bounds a, b; of others only a. */
 typedef struct tp_unary_attr {
     double a, b;

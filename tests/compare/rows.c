@@ -14,9 +14,15 @@ tp_tensor compare_one(compare_call *c)
     return c->row->one(c->T, c->x[0]);
 }
 
+tp_tensor compare_operand(const compare_call *c, int i)
+{
+    const tp_tensor x = compare_input(c, i);
+    return tp_given(x) ? x : tp_number(compare_number(c, "k", 0.0));
+}
+
 tp_tensor compare_two(compare_call *c)
 {
-    return c->row->two(c->T, c->x[0], c->x[1]);
+    return c->row->two(c->T, compare_operand(c, 0), compare_operand(c, 1));
 }
 
 tp_tensor compare_axis(compare_call *c)

@@ -9,8 +9,11 @@ extern const compare_row compare_elementwise_rows[], compare_reduce_rows[], comp
     compare_layer_rows[], compare_loss_rows[], compare_optim_rows[], compare_sequence_rows[],
     compare_transformer_rows[], compare_expressed_rows[];
 
+/* Input i, or the number k if it is absent. */
+tp_tensor compare_operand(const compare_call *c, int i);
+
 tp_tensor compare_one(compare_call *c);       /* f(x0)            */
-tp_tensor compare_two(compare_call *c);       /* f(x0, x1)        */
+tp_tensor compare_two(compare_call *c);       /* f(x0, x1), either may be the number k */
 tp_tensor compare_axis(compare_call *c);      /* f(x0, axis)      */
 tp_tensor compare_by_number(compare_call *c); /* f(x0, k)         */
 tp_tensor compare_loss(compare_call *c);      /* f(x0, x1, reduction) */

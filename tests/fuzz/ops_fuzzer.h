@@ -96,6 +96,7 @@ int ops_count(const ops_row *rows);
 tp_tensor ops_clamp(ops_env *e, const ops_row *r);
 tp_tensor ops_cast(ops_env *e, const ops_row *r);
 tp_tensor ops_where(ops_env *e, const ops_row *r);
+tp_tensor ops_masked_fill(ops_env *e, const ops_row *r);
 
 /* ops_reduce.c */
 tp_tensor ops_var(ops_env *e, const ops_row *r);

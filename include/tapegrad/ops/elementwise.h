@@ -1,4 +1,4 @@
-/* ops/elementwise.h - elementwise functions of one and of two operands, selection, conversion. See ops.h. */
+/* ops/elementwise.h - elementwise functions of one and of two operands, masks, conversion. See ops.h. */
 #ifndef TAPEGRAD_OPS_ELEMENTWISE_H
 #define TAPEGRAD_OPS_ELEMENTWISE_H
 
@@ -27,6 +27,36 @@ TP_API tp_tensor tp_pow(tp_tape *T, tp_tensor a, tp_tensor b);
  * gradient; where one is NaN, both get all of it. */
 TP_API tp_tensor tp_maximum(tp_tape *T, tp_tensor a, tp_tensor b);
 TP_API tp_tensor tp_minimum(tp_tape *T, tp_tensor a, tp_tensor b);
+
+/* ---- masks ----
+ *
+ * Comparisons and logical ops of operands of one dtype, floating or integer, that broadcast as above. Results
+ * are masks: TP_U8, 1 where the answer is yes and 0 elsewhere, without a gradient. Comparisons with NaN are
+ * false, except tp_ne. A number is rounded to a floating dtype, and compared exactly with integers. */
+TP_API tp_tensor tp_eq(tp_tape *T, tp_tensor a, tp_tensor b); /* a == b */
+TP_API tp_tensor tp_ne(tp_tape *T, tp_tensor a, tp_tensor b); /* a != b */
+TP_API tp_tensor tp_lt(tp_tape *T, tp_tensor a, tp_tensor b); /* a < b  */
+TP_API tp_tensor tp_le(tp_tape *T, tp_tensor a, tp_tensor b); /* a <= b */
+TP_API tp_tensor tp_gt(tp_tape *T, tp_tensor a, tp_tensor b); /* a > b  */
+TP_API tp_tensor tp_ge(tp_tape *T, tp_tensor a, tp_tensor b); /* a >= b */
+
+/* Whatever is not 0 counts as true, also NaN. */
+TP_API tp_tensor tp_logical_and(tp_tape *T, tp_tensor a, tp_tensor b);
+TP_API tp_tensor tp_logical_or(tp_tape *T, tp_tensor a, tp_tensor b);
+TP_API tp_tensor tp_logical_xor(tp_tape *T, tp_tensor a, tp_tensor b);
+TP_API tp_tensor tp_logical_not(tp_tape *T, tp_tensor x);
+
+/* Of any dtype; integers are finite. */
+TP_API tp_tensor tp_isnan(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_isfinite(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_isinf(tp_tape *T, tp_tensor x);
+
+/* mask ? a : b, elementwise, where every element of the mask, TP_U8, that is not 0 selects a. The three
+ * broadcast; a and b have one dtype, floating or integer, and one of them may be a number: tp_where(T, m, x, 0). */
+TP_API tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_tensor a, tp_tensor b);
+
+/* value where the mask, which broadcasts into x, is not 0, else x. */
+TP_API tp_tensor tp_masked_fill(tp_tape *T, tp_tensor x, tp_tensor mask, double value);
 
 /* ---- elementwise, one operand ---- */
 TP_API tp_tensor tp_scale(tp_tape *T, tp_tensor x, double k); /* k x */
@@ -60,9 +90,6 @@ TP_API tp_tensor tp_clamp(tp_tape *T, tp_tensor x, double lo, double hi); /* gra
 
 TP_API tp_tensor tp_cast(tp_tape *T, tp_tensor x, tp_dtype dt); /* between floating dtypes */
 
-/* mask ? a : b, elementwise; mask is TP_U8, and all three have the same shape. */
-TP_API tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_tensor a, tp_tensor b);
-
 #ifndef TP_NO_SITE
 /* clang-format off */
 #define TP_TWO(f, T, a, b)              f(tp_at(T, __FILE__, __LINE__), TP_OPERAND(a), TP_OPERAND(b))
@@ -73,6 +100,21 @@ TP_API tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_tensor a, tp_tensor b);
 #define tp_pow(T, a, b)                 TP_TWO(tp_pow, T, a, b)
 #define tp_maximum(T, a, b)             TP_TWO(tp_maximum, T, a, b)
 #define tp_minimum(T, a, b)             TP_TWO(tp_minimum, T, a, b)
+#define tp_eq(T, a, b)                  TP_TWO(tp_eq, T, a, b)
+#define tp_ne(T, a, b)                  TP_TWO(tp_ne, T, a, b)
+#define tp_lt(T, a, b)                  TP_TWO(tp_lt, T, a, b)
+#define tp_le(T, a, b)                  TP_TWO(tp_le, T, a, b)
+#define tp_gt(T, a, b)                  TP_TWO(tp_gt, T, a, b)
+#define tp_ge(T, a, b)                  TP_TWO(tp_ge, T, a, b)
+#define tp_logical_and(T, a, b)         TP_TWO(tp_logical_and, T, a, b)
+#define tp_logical_or(T, a, b)          TP_TWO(tp_logical_or, T, a, b)
+#define tp_logical_xor(T, a, b)         TP_TWO(tp_logical_xor, T, a, b)
+#define tp_logical_not(T, ...)          tp_logical_not(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_isnan(T, ...)                tp_isnan(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_isfinite(T, ...)             tp_isfinite(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_isinf(T, ...)                tp_isinf(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_masked_fill(T, ...)          tp_masked_fill(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_where(T, mask, a, b)         tp_where(tp_at(T, __FILE__, __LINE__), mask, TP_OPERAND(a), TP_OPERAND(b))
 #define tp_scale(T, ...)                tp_scale(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_neg(T, ...)                  tp_neg(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_exp(T, ...)                  tp_exp(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
@@ -101,7 +143,6 @@ TP_API tp_tensor tp_where(tp_tape *T, tp_tensor mask, tp_tensor a, tp_tensor b);
 #define tp_tanh(T, ...)                 tp_tanh(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_clamp(T, ...)                tp_clamp(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_cast(T, ...)                 tp_cast(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_where(T, ...)                tp_where(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */
 #endif
 
