@@ -20,6 +20,36 @@ def softmax(d, name):
     return Call([d.normal(d.shape(1), 3)], {}, lambda x: f(x, -1))
 
 
+@case("einsum")
+def einsum(d):
+    letters = [d.pick("abcdefghijXYZ") for _ in range(d.int(2, 6))]
+    size = {c: 0 if d.flag(0.03) else d.int(1, 3) for c in letters}
+    dots = [d.int(1, 3) for _ in range(d.int(0, 2))]
+    parts, arrays, used = [], [], []
+    for _ in range(d.int(1, 4)):
+        own = [d.pick(letters) for _ in range(d.int(0, 3))]
+        own_size = {c: 1 if d.flag(0.1) else size[c] for c in own}
+        at = d.int(0, len(own)) if dots and d.flag() else None
+        front = dots[d.int(0, len(dots)):]
+        if at is None:
+            parts.append("".join(own))
+            arrays.append(d.normal([own_size[c] for c in own]))
+        else:
+            parts.append("".join(own[:at]) + "..." + "".join(own[at:]))
+            arrays.append(d.normal([own_size[c] for c in own[:at]] + front + [own_size[c] for c in own[at:]]))
+        used += own
+    spec = ",".join(parts)
+    if d.flag(0.7):
+        out = [c for c in sorted(set(used)) if d.flag()]
+        d.rng.shuffle(out)
+        if "..." in spec and d.flag(0.8):
+            out.insert(d.int(0, len(out)), "...")
+        spec += "->" + "".join(out)
+    if d.flag(0.2):
+        spec = spec.replace(",", " , ")
+    return Call(arrays, {"spec": spec}, lambda *x: torch.einsum(spec, *x))
+
+
 @case("matmul")
 def matmul(d):
     lead, (m, k, n) = d.shape(0, 2, 3), [d.int(0 if d.flag(0.05) else 1, 20) for _ in range(3)]

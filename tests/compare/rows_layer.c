@@ -9,6 +9,11 @@ static tp_tensor run_matmul(compare_call *c)
     return tp_matmul_t(c->T, c->x[0], compare_flag(c, "ta"), c->x[1], compare_flag(c, "tb"));
 }
 
+static tp_tensor run_einsum(compare_call *c)
+{
+    return tp_einsum_n(c->T, compare_text(c, "spec", ""), c->nx, c->x);
+}
+
 static tp_tensor run_linear(compare_call *c)
 {
     const char *act = compare_text(c, "act", "none");
@@ -98,7 +103,8 @@ static tp_tensor run_embedding(compare_call *c)
 }
 
 const compare_row compare_layer_rows[] = {
-    ONE(softmax),     ONE(log_softmax),  OWN(matmul),    OWN(linear),     OWN(layernorm),
-    OWN(rmsnorm),     OWN(instancenorm), OWN(conv2d),    OWN(max_pool2d), OWN(avg_pool2d),
-    OWN(interpolate), OWN(attention),    OWN(embedding), OWN(groupnorm),  { 0 },
+    ONE(softmax),    ONE(log_softmax), OWN(matmul),       OWN(linear),
+    OWN(layernorm),  OWN(rmsnorm),     OWN(instancenorm), OWN(conv2d),
+    OWN(max_pool2d), OWN(avg_pool2d),  OWN(interpolate),  OWN(attention),
+    OWN(embedding),  OWN(groupnorm),   OWN(einsum),       { 0 },
 };

@@ -121,6 +121,7 @@ tp_tensor ops_one_hot(ops_env *e, const ops_row *r);
 /* ops_layers.c */
 tp_tensor ops_matmul(ops_env *e, const ops_row *r);
 tp_tensor ops_matmul_t(ops_env *e, const ops_row *r);
+tp_tensor ops_einsum(ops_env *e, const ops_row *r);
 tp_tensor ops_linear(ops_env *e, const ops_row *r);
 tp_tensor ops_layernorm(ops_env *e, const ops_row *r);
 tp_tensor ops_rmsnorm(ops_env *e, const ops_row *r);

@@ -1,5 +1,7 @@
 /* ops_layers.c - instructions of fuzz_ops with weights: products and normalisation. */
 #define TP_NO_SITE /* errors name the instruction (run in fuzz_ops.c), not a line here */
+#include <string.h>
+
 #include "ops_fuzzer.h"
 
 /* ---- products ---- */
@@ -25,6 +27,32 @@ tp_tensor ops_matmul_t(ops_env *e, const ops_row *r)
     (void)r;
     const uint8_t b = ops_byte(e);
     return product(e, b & 1, b & 2, false);
+}
+
+/* Strings that are mostly right: a few letters, commas between as many parts as tensors, one arrow. */
+tp_tensor ops_einsum(ops_env *e, const ops_row *r)
+{
+    enum { OPERANDS = 4, LENGTH = 64 };
+    static const char *const other[] = { "...", " ", "Z", "->", "-", ".", ",", "1" };
+    char spec[LENGTH + 8] = "";
+    tp_tensor x[OPERANDS] = { TP_NONE, TP_NONE, TP_NONE, TP_NONE };
+    (void)r;
+    const int n = ops_byte(e) % (OPERANDS + 1);
+    const int64_t size = ops_size(e);
+    for (int i = 0; i <= n; i++) { /* the last part is the output */
+        tp_shape s = { 0, { 0 } };
+        const int letters = ops_byte(e) % 6;
+        if (i == n && ops_flag(e)) break;
+        if (i > 0) strcat(spec, i < n ? "," : "->");
+        for (int k = 0; k < letters; k++) {
+            const uint8_t b = ops_byte(e);
+            const char c[2] = { (char)('a' + b % 8), '\0' };
+            strcat(spec, b < 240 ? c : other[b % 8]);
+            s.dim[s.ndim++] = ops_near(e, b % 8 == 7 ? 1 : size);
+        }
+        if (i < n) x[i] = ops_input(e, s);
+    }
+    return tp_einsum_n(ops_tape(e), spec, n, x);
 }
 
 tp_tensor ops_linear(ops_env *e, const ops_row *r)

@@ -178,5 +178,6 @@ const ops_row ops_rows[] = {
     ONE(isfinite),
     ONE(isinf),
     OWN(masked_fill),
+    { .name = "einsum_n", .run = ops_einsum },
     { .name = NULL },
 };

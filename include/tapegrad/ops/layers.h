@@ -15,6 +15,18 @@ extern "C" {
 TP_API tp_tensor tp_matmul(tp_tape *T, tp_tensor a, tp_tensor b);
 TP_API tp_tensor tp_matmul_t(tp_tape *T, tp_tensor a, bool ta, tp_tensor b, bool tb);
 
+/* tp_einsum(T, "bij,bjk->bik", a, b, ...): any number of tensors, as torch.einsum. Each axis of each tensor
+ * has a letter, in one case or the other; axes with one letter have one size, or size 1, which is repeated. "..."
+ * stands for any further axes, aligned at the last one. The result has the axes that stand behind "->", without it
+ * those of "..." and then the letters that occur once, in the order of the alphabet, capitals first. Letters that
+ * the result lacks are summed over; a letter that occurs twice in a tensor takes its diagonal.
+ *
+ * The tensors are contracted from left to right, each pair by one tp_matmul_t, before which an operand is
+ * copied only where no order of its axes fits; write the cheapest pair first. A pair that sums over
+ * nothing is a tp_mul. Products compute as tp_matmul, and sums as tp_sum. */
+TP_API tp_tensor tp_einsum_n(tp_tape *T, const char *spec, int n, const tp_tensor *x);
+#define tp_einsum(T, spec, ...) tp_einsum_n(T, spec, TP_TENSORS(__VA_ARGS__))
+
 typedef enum tp_act {
     TP_ACT_NONE,
     TP_ACT_RELU,
@@ -115,6 +127,7 @@ TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t
 /* clang-format off */
 #define tp_matmul(T, ...)               tp_matmul(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_matmul_t(T, ...)             tp_matmul_t(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_einsum_n(T, ...)             tp_einsum_n(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_linear(T, ...)               tp_linear(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_glu_linear(T, ...)           tp_glu_linear(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_glu(T, ...)                  tp_glu(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
