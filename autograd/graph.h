@@ -176,10 +176,12 @@ struct tp_params {
     int depth;
     tp_init_rule rule;
     void *rule_env;
+    const tp_init_row *rows;         /* of tp_init_by_name; NULL: none */
     tp_buf *values, *grads, *shadow; /* shadow: bf16 copy, same layout in elements */
     size_t block_bytes, shadow_bytes;
     uint64_t shadow_version;
     int64_t backwards; /* completed since the last step */
+    bool given;        /* tp_param_set_grad since the last step */
     int swapped;       /* number of averages now swapped into the block of values */
     tp_err grad_err;   /* a failed backward poisoned the gradients */
     tp_node *norm;     /* scalar of tp_clip_grad_norm */
@@ -289,6 +291,13 @@ static inline uint64_t tp__version(const tp_node *n)
 }
 void tp__params_no_memory(tp_params *P);
 tp_entry *tp__entry(tp_params *P, tp_tensor p, const char *what); /* NULL: not P's, P failed */
+
+/* params_init.c */
+/* Turns kinds that depend on the shape into those that draw. False, with P failed: impossible. */
+bool tp__init_resolve(tp_params *P, const char *name, const tp_view *v, tp_init *init);
+bool tp__init_rows(tp_params *P); /* applies tp_init_by_name; false: P failed           */
+/* Draws host's values by its key; false: out of memory. */
+bool tp__init_draw(const tp_view *host, const tp_init *init, uint64_t key);
 
 /* params_store.c */
 bool tp__params_complete(tp_params *P);

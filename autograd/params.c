@@ -248,6 +248,7 @@ tp_tensor tp_param(tp_params *P, const char *name, tp_shape s, tp_init init, int
     tp_entry *e = P ? declare(P, name, P->dtype, s, flags) : NULL;
     if (!e) return TP_FAILED;
     e->init = P->rule && !(flags & TP_BUFFER) ? P->rule(e->name, s, init, P->rule_env) : init;
+    tp__init_resolve(P, e->name, &e->node->view, &e->init);
     return tp__handle(e->node);
 }
 
@@ -352,6 +353,7 @@ void tp_grad_clear(tp_params *P)
     if (!P) return;
     for (int i = 0; i < P->n; i++) P->entries[i].node->has_grad = false;
     P->backwards = 0;
+    P->given = false;
     P->grad_err = (tp_err){ 0 };
 }
 

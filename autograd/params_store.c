@@ -1,6 +1,5 @@
-/* params_store.c - the memory of parameters: layout and initial values of the block, gradients, the
- * bf16 copy, and transfers to and from the host. */
-#include <math.h>
+/* params_store.c - the memory of parameters: layout of the blocks, gradients, the bf16 copy, and
+ * transfers to and from the host. */
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/random.h>
@@ -8,7 +7,6 @@
 #include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
 #include "tensor/bf16.h"
-#include "tensor/rng.h"
 
 TP_KERNEL(cast_fwd);
 static const tp_kernel cast[TP_NBACKENDS] = TP_KERNELS(cast_fwd);
@@ -16,37 +14,6 @@ static const tp_kernel cast[TP_NBACKENDS] = TP_KERNELS(cast_fwd);
 #define ALIGN ((size_t)256) /* of each parameter in the blocks, bytes */
 
 /* ---- completion: layout and initial values ---- */
-
-static double draw(const tp_init *init, uint64_t key, uint64_t e)
-{
-    switch (init->kind) {
-    case TP_INIT_NORMAL: return init->b + init->a * tp__normal(key, 0, e);
-    case TP_INIT_UNIFORM: return init->a * (2.0 * (double)tp__uniform(tp__word(key, 0, e)) - 1.0);
-    case TP_INIT_TRUNC: {
-        double x = tp__normal(key, 0, e);
-        for (uint64_t again = 1; fabs(x) > 2.0; again++) x = tp__normal(key, again, e);
-        return init->b + init->a * x;
-    }
-    case TP_INIT_CONST:
-    case TP_INIT_ZERO: break; /* filled, not drawn */
-    }
-    return 0.0;
-}
-
-/* Normal values are drawn in pairs, which halves the logarithms and roots. */
-static void draw_all(tp_view *host, const tp_init *init, uint64_t key)
-{
-    if (init->kind != TP_INIT_NORMAL) {
-        for (int64_t i = 0; i < host->numel; i++) tp_st(host, i, draw(init, key, (uint64_t)i));
-        return;
-    }
-    for (int64_t i = 0; i < host->numel; i += 2) {
-        double z[2];
-        tp__normal_pair(key, 0, (uint64_t)i / 2, z);
-        tp_st(host, i, init->b + init->a * z[0]);
-        if (i + 1 < host->numel) tp_st(host, i + 1, init->b + init->a * z[1]);
-    }
-}
 
 static bool lay_out(tp_params *P)
 {
@@ -80,10 +47,10 @@ static bool fill(tp_params *P, const tp_entry *e)
     host.data = malloc(bytes);
     if (!host.data) return false;
     const uint64_t key = P->seed ^ tp_hash_text(TP_HASH, e->name);
-    draw_all(&host, &e->init, key);
-    P->dev->be->upload(P->dev, e->node->view.data, host.data, bytes);
+    const bool ok = tp__init_draw(&host, &e->init, key);
+    if (ok) P->dev->be->upload(P->dev, e->node->view.data, host.data, bytes);
     free(host.data);
-    return true;
+    return ok;
 }
 
 static bool no_device_memory(const tp_params *P, const char *what, size_t bytes, tp_err *e)
@@ -111,6 +78,7 @@ bool tp__params_complete(tp_params *P)
         tp__err(&P->err, TP_E_STATE, "params: '%s' was pushed and never popped", P->path);
         return false;
     }
+    if (!tp__init_rows(P)) return false;
     if (!lay_out(P) || !(P->values = zero_block(P, P->block_bytes)))
         return no_device_memory(P, "the values", P->block_bytes, &P->err);
     for (int i = 0; i < P->n; i++) {
@@ -301,4 +269,20 @@ bool tp_param_get_grad(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_
         return false;
     }
     return transfer(P, e->name, &e->node->grad, dt, host, bytes, true);
+}
+
+bool tp_param_set_grad(tp_params *P, tp_tensor p, tp_dtype dt, const void *host, size_t bytes)
+{
+    const tp_entry *e = tp__entry(P, p, "tp_param_set_grad");
+    if (!e) return false;
+    if (!e->node->wants_grad) {
+        tp__err(&P->err, TP_E_NOGRAD, "tp_param_set_grad: '%s' is %s and has no gradient", e->name,
+                e->node->buffer ? "a buffer" : "frozen");
+        return false;
+    }
+    if (!tp__params_grads(P, &P->err) ||
+        !transfer(P, e->name, &e->node->grad, dt, (void *)(uintptr_t)host, bytes, false))
+        return false;
+    e->node->has_grad = P->given = true;
+    return true;
 }

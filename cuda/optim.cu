@@ -1,36 +1,21 @@
 /* optim.cu - optimiser updates, gradient norm, clipping and averaging over the flat blocks of a
  * parameter set; their formulas are in tensor/geometry/segments.h.
  *
- * Each operation is one kernel over all parameters: a block of threads takes a block of TP_BLOCK
- * elements and finds its segment in a table that is uploaded with the call. Every array is read and
+ * Each operation is one kernel over all parameters (cuda/kit/segments.cuh). Every array is read and
  * written once: Adam moves 28 bytes per element, SGD 12 to 20, bound by memory. Sums of squares are
  * in double and added in order. */
-#include "cuda/kit/kernel.cuh"
-#include "tensor/geometry/segments.h"
+#include "cuda/kit/segments.cuh"
 
 static const tp_segments *segments(const tp_call *c)
 {
     return static_cast<const tp_segments *>(c->attr);
 }
 
-/* Elements [at, at + n) of block b, and its segment. */
-struct stretch {
-    const tp_segment *s;
-    int64_t at, n;
-};
-
-static __device__ inline stretch stretch_of(const tp_segments &s, int64_t block)
-{
-    const tp_segment *g = tp__segment(&s, block);
-    const int64_t done = (block - g->block) * TP_BLOCK;
-    return { g, g->at + done, min((int64_t)TP_BLOCK, g->numel - done) };
-}
-
 /* Calls body(p, segment) for each element; p holds its addresses in the arrays. */
 template <class F> __global__ void __launch_bounds__(TP_THREADS) update_kernel(tp_segments s, F f)
 {
     TP_EACH_BLOCK (b, s.blocks) {
-        const stretch t = stretch_of(s, b);
+        const tp_stretch t = tp_stretch_of(s, b);
         const typename F::numbers k = f.of(*t.s);
         for (int64_t i = threadIdx.x; i < t.n; i += blockDim.x) f.update(t.at + i, k);
     }
@@ -40,8 +25,7 @@ template <class F> static tp_code update(const tp_call *c, F f)
 {
     tp_segments s = *segments(c);
     if (s.blocks == 0) return TP_OK;
-    s.at = static_cast<tp_segment *>(tp__cuda_table(c, s.at, (size_t)s.n * sizeof *s.at));
-    if (!s.at) return TP_E_MEMORY;
+    if (!tp_upload(c, &s)) return TP_E_MEMORY;
     return tp_launch(c, update_kernel<F>, tp_grid(c, s.blocks, 1), TP_THREADS, 0, s, f);
 }
 
@@ -69,10 +53,11 @@ struct sgd {
 
 static tp_code sgd_step(const tp_call *c)
 {
-    const tp_sgd_attr *a = static_cast<const tp_sgd_attr *>(c->attr);
-    const sgd f = { tp_in<float>(&c->x[0]), tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]),
-                    (float)a->scale,        (float)a->momentum,      (float)a->gain,
-                    (float)a->of_g,         (float)a->of_u };
+    const tp_optim_attr *a = tp_options(c);
+    const sgd f = { tp_in<float>(&c->x[0]),       tp_out<float>(&c->y[0]),
+                    tp_out<float>(&c->y[1]),      (float)a->scale,
+                    (float)a->k[TP_SGD_MOMENTUM], (float)a->k[TP_SGD_GAIN],
+                    (float)a->k[TP_SGD_OF_G],     (float)a->k[TP_SGD_OF_U] };
     return update(c, f);
 }
 
@@ -103,12 +88,118 @@ struct adam {
 
 static tp_code adam_step(const tp_call *c)
 {
-    const tp_adam_attr *a = static_cast<const tp_adam_attr *>(c->attr);
-    const adam f = { tp_in<float>(&c->x[0]),  tp_out<float>(&c->y[0]),
-                     tp_out<float>(&c->y[1]), tp_out<float>(&c->y[2]),
-                     (float)a->scale,         (float)a->beta1,
-                     (float)a->beta2,         (float)(1.0 - a->beta1),
-                     (float)(1.0 - a->beta2), (float)a->eps };
+    const tp_optim_attr *a = tp_options(c);
+    const double beta1 = a->k[TP_ADAM_BETA1], beta2 = a->k[TP_ADAM_BETA2];
+    const adam f = { tp_in<float>(&c->x[0]),
+                     tp_out<float>(&c->y[0]),
+                     tp_out<float>(&c->y[1]),
+                     tp_out<float>(&c->y[2]),
+                     (float)a->scale,
+                     (float)beta1,
+                     (float)beta2,
+                     (float)(1.0 - beta1),
+                     (float)(1.0 - beta2),
+                     (float)a->k[TP_ADAM_EPS] };
+    return update(c, f);
+}
+
+/* ---- RMSprop, Adagrad, Lion ---- */
+
+struct rmsprop {
+    const float *g;
+    float *p, *v, *u, *mean; /* u: NULL without momentum; mean: NULL unless centred */
+    float scale, keep, rest, eps, momentum;
+    struct numbers {
+        float l2, rate;
+    };
+    __device__ numbers of(const tp_segment &s) const { return { (float)s.l2, (float)s.rate }; }
+    __device__ void update(int64_t i, numbers k) const
+    {
+        const float w = p[i], d = scale * g[i] + k.l2 * w;
+        float spread = keep * v[i] + rest * d * d;
+        v[i] = spread;
+        if (mean) {
+            const float old = mean[i], m = old + rest * (d - old);
+            mean[i] = m;
+            spread -= m * m;
+            spread = spread < 0.0f ? 0.0f : spread; /* by rounding */
+        }
+        float by = d / (sqrtf(spread) + eps);
+        if (u) u[i] = by = momentum * u[i] + by;
+        p[i] = w - k.rate * by;
+    }
+};
+
+static tp_code rmsprop_step(const tp_call *c)
+{
+    const tp_optim_attr *a = tp_options(c);
+    const double alpha = a->k[TP_RMSPROP_ALPHA];
+    const rmsprop f = { tp_in<float>(&c->x[0]),
+                        tp_out<float>(&c->y[0]),
+                        tp_out<float>(&c->y[1]),
+                        tp_out<float>(&c->y[2]),
+                        tp_out<float>(&c->y[3]),
+                        (float)a->scale,
+                        (float)alpha,
+                        (float)(1.0 - alpha),
+                        (float)a->k[TP_RMSPROP_EPS],
+                        (float)a->k[TP_RMSPROP_MOMENTUM] };
+    return update(c, f);
+}
+
+struct adagrad {
+    const float *g;
+    float *p, *v;
+    float scale, eps;
+    struct numbers {
+        float l2, rate;
+    };
+    __device__ numbers of(const tp_segment &s) const { return { (float)s.l2, (float)s.rate }; }
+    __device__ void update(int64_t i, numbers k) const
+    {
+        const float w = p[i], d = scale * g[i] + k.l2 * w, sum = v[i] + d * d;
+        v[i] = sum;
+        p[i] = w - k.rate * d / (sqrtf(sum) + eps);
+    }
+};
+
+static tp_code adagrad_step(const tp_call *c)
+{
+    const tp_optim_attr *a = tp_options(c);
+    const adagrad f = { tp_in<float>(&c->x[0]), tp_out<float>(&c->y[0]), tp_out<float>(&c->y[1]),
+                        (float)a->scale, (float)a->k[TP_ADAGRAD_EPS] };
+    return update(c, f);
+}
+
+struct lion {
+    const float *g;
+    float *p, *m;
+    float scale, beta1, beta2, rest1, rest2;
+    struct numbers {
+        float rate, before;
+    };
+    __device__ numbers of(const tp_segment &s) const { return { (float)s.rate, (float)s.before }; }
+    __device__ void update(int64_t i, numbers k) const
+    {
+        const float w = p[i], d = scale * g[i], old = m[i], to = beta1 * old + rest1 * d;
+        const float sign = to > 0.0f ? 1.0f : to < 0.0f ? -1.0f : to; /* 0 and NaN stay */
+        p[i] = w - k.before * w - k.rate * sign;
+        m[i] = beta2 * old + rest2 * d;
+    }
+};
+
+static tp_code lion_step(const tp_call *c)
+{
+    const tp_optim_attr *a = tp_options(c);
+    const double beta1 = a->k[TP_LION_BETA1], beta2 = a->k[TP_LION_BETA2];
+    const lion f = { tp_in<float>(&c->x[0]),
+                     tp_out<float>(&c->y[0]),
+                     tp_out<float>(&c->y[1]),
+                     (float)a->scale,
+                     (float)beta1,
+                     (float)beta2,
+                     (float)(1.0 - beta1),
+                     (float)(1.0 - beta2) };
     return update(c, f);
 }
 
@@ -118,7 +209,7 @@ __global__ void __launch_bounds__(TP_THREADS)
     norm_kernel(tp_segments s, const float *g, double *part)
 {
     TP_EACH_BLOCK (b, s.blocks) {
-        const stretch t = stretch_of(s, b);
+        const tp_stretch t = tp_stretch_of(s, b);
         double sum = 0.0;
         for (int64_t i = threadIdx.x; i < t.n; i += blockDim.x)
             sum += (double)g[t.at + i] * (double)g[t.at + i];
@@ -140,10 +231,7 @@ static tp_code grad_norm(const tp_call *c)
 {
     tp_segments s = *segments(c);
     double *part = static_cast<double *>(c->work);
-    if (s.blocks > 0) {
-        s.at = static_cast<tp_segment *>(tp__cuda_table(c, s.at, (size_t)s.n * sizeof *s.at));
-        if (!s.at) return TP_E_MEMORY;
-    }
+    if (!tp_upload(c, &s)) return TP_E_MEMORY;
     const tp_code code = tp_launch(c, norm_kernel, tp_grid(c, s.blocks, 1), TP_THREADS, 0, s,
                                    tp_in<float>(&c->x[0]), part);
     if (code != TP_OK) return code;
@@ -174,6 +262,26 @@ static tp_code grad_clip(const tp_call *c)
     return update(c, f);
 }
 
+struct clamp {
+    float *g;
+    float most;
+    struct numbers {
+    };
+    __device__ numbers of(const tp_segment &) const { return {}; }
+    __device__ void update(int64_t i, numbers) const
+    {
+        const float x = g[i];
+        if (x < -most || x > most) g[i] = x < 0.0f ? -most : most;
+    }
+};
+
+static tp_code grad_clamp(const tp_call *c)
+{
+    const tp_segments_attr *a = static_cast<const tp_segments_attr *>(c->attr);
+    const clamp f = { tp_out<float>(&c->y[0]), (float)a->number };
+    return update(c, f);
+}
+
 struct average {
     const float *p;
     float *e;
@@ -193,6 +301,10 @@ static tp_code ema_step(const tp_call *c)
 
 TP_CUDA_KERNEL_UNTYPED(sgd_step)
 TP_CUDA_KERNEL_UNTYPED(adam_step)
+TP_CUDA_KERNEL_UNTYPED(rmsprop_step)
+TP_CUDA_KERNEL_UNTYPED(adagrad_step)
+TP_CUDA_KERNEL_UNTYPED(lion_step)
 TP_CUDA_KERNEL_UNTYPED(grad_norm)
 TP_CUDA_KERNEL_UNTYPED(grad_clip)
+TP_CUDA_KERNEL_UNTYPED(grad_clamp)
 TP_CUDA_KERNEL_UNTYPED(ema_step)

@@ -6,7 +6,7 @@
  * special functions): bound by memory. */
 #include "cuda/kit/loss.cuh"
 #include "cuda/kit/map.cuh"
-#include "tensor/geometry/segments.h"
+#include "tensor/geometry/block.h"
 
 struct point {
     float loss, slope;

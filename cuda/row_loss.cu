@@ -6,7 +6,7 @@
  * Partial sums are added in order. */
 #include "cuda/kit/any.cuh"
 #include "cuda/kit/loss.cuh"
-#include "tensor/geometry/segments.h"
+#include "tensor/geometry/block.h"
 
 enum { WARPS = TP_THREADS / 32 };
 

@@ -26,7 +26,7 @@
 #include <tapegrad/op.h>
 
 #include "tensor/backend.h"
-#include "tensor/geometry/segments.h"
+#include "tensor/geometry/block.h"
 #include "tensor/rng.h"
 
 #ifndef TP_ISA

@@ -1,6 +1,7 @@
 /* test_null.c - NULL in place of an object gives one message, if another object can carry it, and
  * never a crash. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <tapegrad/capture.h>
@@ -204,6 +205,9 @@ Test(null, parameters)
     cr_expect_not(tp_param_get_grad(NULL, w, TP_F32, &v, sizeof v));
     tp_grad_clear(NULL);
     cr_expect_not(tp_given(tp_clip_grad_norm(NULL, 1.0)));
+    cr_expect_not(tp_clip_grad_value(NULL, 1.0));
+    cr_expect_not(tp_param_set_grad(NULL, w, TP_F32, &v, sizeof v));
+    tp_init_by_name(NULL, NULL);
     tp_on_grad(NULL, NULL, NULL);
     tp_params_raise(NULL, TP_E_IO, "nowhere");
     cr_expect_not(tp_save(NULL, "never.safetensors") || tp_load(NULL, "never.safetensors", NULL));
@@ -215,6 +219,8 @@ Test(null, optimisers_and_averages)
 {
     cr_expect_eq(tp_updates(NULL), 0);
     tp_grad_scale(NULL, 1.0);
+    cr_expect_not(tp_optim_set(NULL, "eps", 1.0));
+    cr_expect(isnan(tp_optim_get(NULL, "eps")));
     cr_expect_not(tp_optim_write(NULL, NULL) || tp_optim_read(NULL, NULL));
     cr_expect_eq(tp_optim_code(NULL), TP_E_STATE);
     cr_expect_str_eq(tp_optim_why(NULL), "optimiser: NULL was given in place of an optimiser");

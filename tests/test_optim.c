@@ -10,12 +10,13 @@
 #include "support_checkpoint.h"
 #include "support_device.h"
 #include "support_folder.h"
+#include "support_optim.h"
 #include "support_weigh.h"
 #include "tensor/backend.h"
 
 /* ---- a set of parameters: several blocks, exactly one, one element, none ---- */
 
-enum { N = 5, STEPS = 6, LARGEST = 70 * 130 };
+enum { N = 5, STEPS = 6, LARGEST = OPTIM_LARGEST };
 
 static const struct {
     const char *name;
@@ -70,122 +71,6 @@ static void gradient(int step, int i, double *g)
         g[k] = (double)((k * 37 + step * 101 + i * 53 + k * k % 11) % 255 - 127) / 256.0;
 }
 
-/* ---- plain loops ---- */
-
-typedef enum rule { SGD, QHM, ADAM, ADAMW } rule;
-
-typedef struct form {
-    const char *name;
-    rule rule;
-    tp_sgd_opts sgd;
-    tp_qhm_opts qhm;
-    tp_adam_opts adam;
-} form;
-
-static tp_factors some_factors(const char *name, tp_shape s, void *env)
-{
-    (void)env;
-    if (s.ndim == 1 && strcmp(name, "block.bias") == 0) return (tp_factors){ 1.0, 0.0 };
-    return strncmp(name, "wide.", 5) == 0 ? (tp_factors){ 0.25, 2.0 } : (tp_factors){ 1.0, 1.0 };
-}
-
-static const form forms[] = {
-    { .name = "sgd", .rule = SGD },
-    { .name = "sgd decay", .rule = SGD, .sgd = { .weight_decay = 0.1 } },
-    { .name = "sgd momentum", .rule = SGD, .sgd = { .momentum = 0.9, .weight_decay = 0.1 } },
-    { .name = "sgd nesterov", .rule = SGD, .sgd = { .momentum = 0.8, .nesterov = true } },
-    { .name = "sgd factors",
-      .rule = SGD,
-      .sgd = { .momentum = 0.9, .weight_decay = 0.2, .factors = some_factors } },
-    { .name = "qhm", .rule = QHM, .qhm = { .momentum = 0.9, .nu = 0.7, .weight_decay = 0.1 } },
-    { .name = "qhm damped", .rule = QHM, .qhm = { .momentum = 0.8, .nu = 1.0 } },
-    { .name = "qhm without momentum",
-      .rule = QHM,
-      .qhm = { .nu = 0.5, .weight_decay = 0.2, .factors = some_factors } },
-    { .name = "adam", .rule = ADAM },
-    { .name = "adam decay",
-      .rule = ADAM,
-      .adam = { .weight_decay = 0.1, .factors = some_factors } },
-    { .name = "adam raw eps", .rule = ADAM, .adam = { .raw_eps = true, .eps = 1e-2 } },
-    { .name = "adamw", .rule = ADAMW, .adam = { .weight_decay = 0.1 } },
-    { .name = "adamw betas", .rule = ADAMW, .adam = { .beta1 = 0.8, .beta2 = 0.9, .eps = 1e-2 } },
-    { .name = "adamw raw eps", .rule = ADAMW, .adam = { .weight_decay = 0.1, .raw_eps = true } },
-    { .name = "adamw decay after",
-      .rule = ADAMW,
-      .adam = { .weight_decay = 0.3, .raw_eps = true, .decay_after = true } },
-    { .name = "adamw factors",
-      .rule = ADAMW,
-      .adam = { .weight_decay = 0.3, .factors = some_factors } },
-};
-
-static tp_optim *make_optim(tp_params *P, const form *f)
-{
-    return f->rule == SGD    ? tp_sgd_new(P, &f->sgd)
-           : f->rule == QHM  ? tp_qhm_new(P, &f->qhm)
-           : f->rule == ADAM ? tp_adam_new(P, &f->adam)
-                             : tp_adamw_new(P, &f->adam);
-}
-
-typedef struct plain { /* one parameter: values, moments, updates made */
-    double p[LARGEST], m[LARGEST], v[LARGEST];
-    int updates;
-} plain;
-
-static void plain_sgd(const tp_sgd_opts *o, plain *s, int64_t n, const double *grad, double lr,
-                      double wd)
-{
-    for (int64_t k = 0; k < n; k++) {
-        const double g = grad[k] + wd * s->p[k];
-        s->m[k] = o->momentum * s->m[k] + g;
-        s->p[k] -= lr * (o->nesterov ? g + o->momentum * s->m[k] : s->m[k]);
-    }
-}
-
-static void plain_qhm(const tp_qhm_opts *o, plain *s, int64_t n, const double *grad, double lr,
-                      double wd)
-{
-    for (int64_t k = 0; k < n; k++) {
-        const double g = grad[k] + wd * s->p[k];
-        s->m[k] = o->momentum * s->m[k] + (1.0 - o->momentum) * g;
-        s->p[k] -= lr * ((1.0 - o->nu) * g + o->nu * s->m[k]);
-    }
-}
-
-static void plain_adam(const tp_adam_opts *o, bool decoupled, plain *s, int64_t n,
-                       const double *grad, double lr, double wd)
-{
-    const double b1 = o->beta1 != 0.0 ? o->beta1 : 0.9, b2 = o->beta2 != 0.0 ? o->beta2 : 0.999;
-    const double eps = o->eps != 0.0 ? o->eps : 1e-8;
-    const double c1 = 1.0 - pow(b1, s->updates), c2 = 1.0 - pow(b2, s->updates);
-    for (int64_t k = 0; k < n; k++) {
-        const double g = grad[k] + (decoupled ? 0.0 : wd * s->p[k]);
-        s->m[k] = b1 * s->m[k] + (1.0 - b1) * g;
-        s->v[k] = b2 * s->v[k] + (1.0 - b2) * g * g;
-        if (decoupled && !o->decay_after) s->p[k] -= lr * wd * s->p[k];
-        if (o->raw_eps)
-            s->p[k] -= lr * sqrt(c2) / c1 * s->m[k] / (sqrt(s->v[k]) + eps);
-        else
-            s->p[k] -= lr * (s->m[k] / c1) / (sqrt(s->v[k] / c2) + eps);
-        if (decoupled && o->decay_after) s->p[k] -= lr * wd * s->p[k];
-    }
-}
-
-static void plain_step(const form *f, plain *s, int i, const double *grad, double lr)
-{
-    const tp_factor_rule r = f->rule == SGD   ? f->sgd.factors
-                             : f->rule == QHM ? f->qhm.factors
-                                              : f->adam.factors;
-    const tp_factors c = r ? r(params[i].name, params[i].shape, NULL) : (tp_factors){ 1.0, 1.0 };
-    s->updates++;
-    if (f->rule == SGD)
-        plain_sgd(&f->sgd, s, params[i].numel, grad, lr * c.lr, f->sgd.weight_decay * c.decay);
-    else if (f->rule == QHM)
-        plain_qhm(&f->qhm, s, params[i].numel, grad, lr * c.lr, f->qhm.weight_decay * c.decay);
-    else
-        plain_adam(&f->adam, f->rule == ADAMW, s, params[i].numel, grad, lr * c.lr,
-                   f->adam.weight_decay * c.decay);
-}
-
 /* Does a step update parameter i? "one" is frozen in step 2; "late" has gradients from step 3. */
 static bool reached(int step, int i)
 {
@@ -214,7 +99,7 @@ static void run_step(const world *w, tp_optim *O, int step, double lr)
     cr_expect(tp_step(O, lr), "%s", tp_optim_why(O));
 }
 
-static void plain_run(const form *f, plain *s, int i)
+static void plain_run(const optim_form *f, optim_plain *s, int i)
 {
     static double g[LARGEST], h[LARGEST];
     for (int step = 0; step < STEPS; step++) {
@@ -224,23 +109,28 @@ static void plain_run(const form *f, plain *s, int i)
             gradient(step + 50, i, h);
             for (int64_t k = 0; k < params[i].numel; k++) g[k] = 0.5 * (g[k] + h[k]);
         }
-        plain_step(f, s, i, g, 0.05 / (step + 1));
+        optim_plain_step(f, s, g, 0.05 / (step + 1));
     }
 }
 
 Test(optim, every_form_against_plain_loops, .timeout = 120)
 {
-    static plain s[N];
+    static optim_plain s[N];
     static double now[LARGEST];
-    for (size_t c = 0; c < 2 * sizeof forms / sizeof *forms; c++) {
-        const form *f = &forms[c / 2];
+    for (size_t c = 0; optim_forms[c / 2].name; c++) {
+        const optim_form *f = &optim_forms[c / 2];
         const tp_dtype dt = c % 2 ? TP_F64 : TP_F32;
         const double limit = c % 2 ? 1e-13 : 2e-6;
         if (dt == TP_F64 && device_is_cuda()) continue;
         world w = make_world(dt, 2);
-        tp_optim *O = make_optim(w.P, f);
+        tp_optim *O = optim_make(w.P, f);
         memset(s, 0, sizeof s);
-        for (int i = 0; i < N; i++) get(&w, i, s[i].p);
+        for (int i = 0; i < N; i++) {
+            s[i].name = params[i].name;
+            s[i].shape = params[i].shape;
+            s[i].numel = params[i].numel;
+            get(&w, i, s[i].p);
+        }
         for (int step = 0; step < STEPS; step++) run_step(&w, O, step, 0.05 / (step + 1));
         cr_expect_eq(tp_updates(O), STEPS);
         for (int i = 0; i < N; i++) {
@@ -259,22 +149,27 @@ Test(optim, every_form_against_plain_loops, .timeout = 120)
 
 Test(optim, bits_do_not_depend_on_threads)
 {
+    static const char *const forms[] = { "adam", "rmsprop all", "lamb all" };
     static double a[LARGEST], b[LARGEST];
-    world one = make_world(TP_F32, 1), many = make_world(TP_F32, 7);
-    tp_optim *O1 = make_optim(one.P, &forms[8]), *O7 = make_optim(many.P, &forms[8]);
-    for (int step = 0; step < STEPS; step++) {
-        run_step(&one, O1, step, 0.05);
-        run_step(&many, O7, step, 0.05);
+    for (int f = 0; f < 3; f++) {
+        world one = make_world(TP_F32, 1), many = make_world(TP_F32, 7);
+        tp_optim *O1 = optim_make(one.P, optim_form_of(forms[f]));
+        tp_optim *O7 = optim_make(many.P, optim_form_of(forms[f]));
+        for (int step = 0; step < STEPS; step++) {
+            run_step(&one, O1, step, 0.05);
+            run_step(&many, O7, step, 0.05);
+        }
+        for (int i = 0; i < N; i++) {
+            get(&one, i, a);
+            get(&many, i, b);
+            cr_expect_arr_eq(a, b, (size_t)params[i].numel * sizeof *a, "%s: %s differs", forms[f],
+                             params[i].name);
+        }
+        tp_optim_free(O1);
+        tp_optim_free(O7);
+        free_world(&one);
+        free_world(&many);
     }
-    for (int i = 0; i < N; i++) {
-        get(&one, i, a);
-        get(&many, i, b);
-        cr_expect_arr_eq(a, b, (size_t)params[i].numel * sizeof *a, "%s differs", params[i].name);
-    }
-    tp_optim_free(O1);
-    tp_optim_free(O7);
-    free_world(&one);
-    free_world(&many);
 }
 
 /* ---- conditions of a step ---- */
@@ -345,11 +240,18 @@ Test(optim, bad_numbers_and_failed_parameters)
         { tp_sgd_new(w.P, &(tp_sgd_opts){ .momentum = 1.0 }),
           "sgd: momentum must be in [0, 1), not 1" },
         { tp_sgd_new(w.P, &(tp_sgd_opts){ .nesterov = true }), "sgd: nesterov needs a momentum" },
-        { tp_qhm_new(w.P, &(tp_qhm_opts){ .nu = 1.5 }), "qhm: nu must be in [0,1], not 1.5" },
+        { tp_qhm_new(w.P, &(tp_qhm_opts){ .nu = 1.5 }), "qhm: nu must be in [0, 1], not 1.5" },
         { tp_adam_new(w.P, &(tp_adam_opts){ .beta1 = -0.5 }),
           "adam: beta1 must be in [0, 1), not -0.5" },
         { tp_adamw_new(w.P, &(tp_adamw_opts){ .weight_decay = NAN }),
           "adamw: weight_decay must be in [0, inf), not nan" },
+        { tp_rmsprop_new(w.P, &(tp_rmsprop_opts){ .alpha = 1.0 }),
+          "rmsprop: alpha must be in [0, 1), not 1" },
+        { tp_adagrad_new(w.P, &(tp_adagrad_opts){ .lr_decay = -1.0 }),
+          "adagrad: lr_decay must be in [0, inf), not -1" },
+        { tp_lion_new(w.P, &(tp_lion_opts){ .beta2 = 2.0 }),
+          "lion: beta2 must be in [0, 1), not 2" },
+        { tp_optim_new(w.P, NULL, NULL), "optimiser: NULL was given in place of a kind" },
         { tp_adam_new(w.P, &(tp_adam_opts){ .factors = uphill }),
           "adam: the factors of 'wide.weight' are -1 and 1; both must be finite and at least 0" },
     };
@@ -372,6 +274,96 @@ Test(optim, bad_numbers_and_failed_parameters)
     cr_expect(!tp_step(O, 0.1));
     cr_expect_str_eq(tp_optim_why(O), tp_params_why(w.P));
     tp_optim_free(failed);
+    tp_optim_free(O);
+    free_world(&w);
+}
+
+/* ---- options changed between steps ---- */
+
+/* A run whose options change after step 2 gives the values of plain loops whose options change. */
+Test(optim, options_change_between_steps)
+{
+    static const struct {
+        const char *before, *after, *name[2];
+        double value[2];
+    } cases[] = {
+        { "sgd", "sgd decay", { "weight_decay" }, { 0.1 } },
+        { "sgd", "sgd momentum", { "weight_decay", "momentum" }, { 0.1, 0.9 } },
+        { "sgd momentum", "sgd decay", { "momentum" }, { 0.0 } },
+        { "adamw", "adamw betas", { "weight_decay", "beta1" }, { 0.0, 0.8 } },
+        { "rmsprop all", "rmsprop", { "momentum", "centered" }, { 0.0, 0.0 } },
+        { "lion", "lion decay", { "beta1", "beta2" }, { 0.83, 0.71 } },
+    };
+    static optim_plain s;
+    static double now[LARGEST], g[LARGEST];
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const optim_form *before = optim_form_of(cases[c].before);
+        optim_form after = *optim_form_of(cases[c].after);
+        world w = make_world(TP_F32, 2);
+        tp_optim *O = optim_make(w.P, before);
+        after.adam.beta2 = before->adam.beta2; /* what is not changed */
+        after.adam.eps = before->adam.eps;
+        after.rmsprop.eps = before->rmsprop.eps;
+        after.rmsprop.weight_decay = before->rmsprop.weight_decay;
+        after.lion.weight_decay = before->lion.weight_decay;
+        after.lion.factors = before->lion.factors;
+        memset(&s, 0, sizeof s);
+        s.name = params[1].name;
+        s.shape = params[1].shape;
+        s.numel = params[1].numel;
+        get(&w, 1, s.p);
+        for (int step = 0; step < 4; step++) {
+            for (int i = 0; step == 2 && i < 2 && cases[c].name[i]; i++) {
+                cr_expect(tp_optim_set(O, cases[c].name[i], cases[c].value[i]), "%s",
+                          tp_optim_why(O));
+                cr_expect_eq(tp_optim_get(O, cases[c].name[i]), cases[c].value[i]);
+            }
+            if (step == 2 && before->rule == SGD) memset(s.m, 0, sizeof s.m);
+            gradient(step, 1, g);
+            optim_plain_step(step < 2 ? before : &after, &s, g, 0.05);
+            run_step(&w, O, step, 0.05);
+        }
+        get(&w, 1, now);
+        double worst = 0.0;
+        for (int64_t k = 0; k < s.numel; k++) worst = fmax(worst, fabs(now[k] - s.p[k]));
+        cr_expect(worst <= 2e-6, "%s to %s: off by %g", cases[c].before, cases[c].after, worst);
+        tp_optim_free(O);
+        free_world(&w);
+    }
+}
+
+Test(optim, impossible_changes_of_options)
+{
+    static const struct {
+        const char *name;
+        double value;
+        const char *why;
+    } cases[] = {
+        { "beta1", 0.5,
+          "tp_optim_set: adagrad has no option 'beta1'; it has weight_decay, eps, lr_decay, "
+          "initial_accumulator" },
+        { NULL, 0.5, "tp_optim_set: adagrad has no option '(NULL)'; it has weight_decay, eps" },
+        { "eps", -1.0, "adagrad: eps must be in [0, inf), not -1" },
+        { "eps", NAN, "adagrad: eps must be in [0, inf), not nan" },
+        { "initial_accumulator", 1.0,
+          "tp_optim_set: initial_accumulator is read only when the optimiser is created" },
+    };
+    world w = make_world(TP_F32, 1);
+    tp_optim *O = tp_adagrad_new(w.P, NULL), *S = tp_sgd_new(w.P, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cr_expect_not(tp_optim_set(O, cases[i].name, cases[i].value), "case %zu", i);
+        cr_expect_eq(strncmp(tp_optim_why(O), cases[i].why, strlen(cases[i].why)), 0, "%s",
+                     tp_optim_why(O));
+        cr_expect_eq(tp_optim_get(O, "eps"), 1e-10);
+    }
+    cr_expect_not(tp_optim_set(S, "nesterov", 1.0));
+    cr_expect_str_eq(tp_optim_why(S), "sgd: nesterov needs a momentum");
+    cr_expect(tp_optim_set(S, "momentum", 0.9) && tp_optim_set(S, "nesterov", 1.0));
+    cr_expect(isnan(tp_optim_get(S, "beta1")) && isnan(tp_optim_get(NULL, "eps")));
+    cr_expect_not(tp_optim_set(NULL, "eps", 1.0));
+    run_step(&w, O, 0, 0.1);
+    cr_expect(tp_optim_ok(O), "a step clears the refusal: %s", tp_optim_why(O));
+    tp_optim_free(S);
     tp_optim_free(O);
     free_world(&w);
 }
@@ -428,13 +420,14 @@ static void save(const world *w, tp_optim *O, tp_ema *E, const char *path)
 
 Test(optim_files, stopping_and_continuing_gives_the_same_bits)
 {
-    static const int which[] = { 0, 2, 6, 11 };
+    static const char *const which[] = { "sgd",         "sgd momentum", "qhm damped", "adamw",
+                                         "rmsprop all", "adagrad all",  "lion decay", "lamb all" };
     static double a[LARGEST], b[LARGEST];
     for (size_t c = 0; c < sizeof which / sizeof *which; c++) {
-        const form *f = &forms[which[c]];
+        const optim_form *f = optim_form_of(which[c]);
         const char *path = in_folder("last.safetensors");
         world w = make_world(TP_F32, 2), again = make_world(TP_F32, 2);
-        tp_optim *O = make_optim(w.P, f), *O2 = make_optim(again.P, f);
+        tp_optim *O = optim_make(w.P, f), *O2 = optim_make(again.P, f);
         tp_ema *E = tp_ema_new(w.P, 0.9), *E2 = tp_ema_new(again.P, 0.9);
         for (int step = 0; step < STEPS; step++) {
             if (step == 4) {

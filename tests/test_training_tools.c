@@ -194,6 +194,91 @@ Test(clip, without_gradients_and_twice)
     free_world(&w);
 }
 
+Test(clip, by_value)
+{
+    static double g[WIDE], expect[WIDE];
+    double few[4] = { 0.5, -3.0, NAN, INFINITY };
+    world w = make_world(device_real(), 2);
+    const tp_tensor p[] = { w.wide, w.few };
+    double *at[] = { g, few };
+    for (int k = 0; k < WIDE; k++) {
+        g[k] = k * 29 % 64 - 32;
+        expect[k] = fmax(fmin(g[k], 7.5), -7.5);
+    }
+    cr_expect(tp_clip_grad_value(w.P, 1.0), "without gradients: %s", tp_params_why(w.P));
+    give_grads(w.T, 2, p, at);
+    cr_expect(tp_clip_grad_value(w.P, 7.5), "%s", tp_params_why(w.P));
+    cr_assert(tp_param_get_grad(w.P, w.wide, TP_F64, g, sizeof g));
+    cr_assert(tp_param_get_grad(w.P, w.few, TP_F64, few, sizeof few));
+    cr_expect_arr_eq(g, expect, sizeof g);
+    cr_expect(few[0] == 0.5 && few[1] == -3.0 && isnan(few[2]) && few[3] == 7.5);
+    cr_expect(tp_clip_grad_value(w.P, 0.0));
+    cr_assert(tp_param_get_grad(w.P, w.wide, TP_F64, g, sizeof g));
+    for (int k = 0; k < WIDE; k++) cr_assert(g[k] == 0.0, "element %d", k);
+    free_world(&w);
+}
+
+Test(clip, by_an_impossible_value)
+{
+    world w = make_world(TP_F32, 1);
+    tp_optim *O = tp_sgd_new(w.P, NULL);
+    give(&w, 1.0);
+    cr_expect_not(tp_clip_grad_value(w.P, -1.0));
+    cr_expect_not(tp_step(O, 0.1));
+    cr_expect_str_eq(tp_optim_why(O), "tp_clip_grad_value: max must be at least 0, not -1");
+    tp_grad_clear(w.P);
+    tp_reset(w.T);
+    give(&w, 1.0);
+    cr_expect(tp_clip_grad_value(w.P, 1.0) && tp_step(O, 0.1), "%s", tp_optim_why(O));
+    tp_optim_free(O);
+    free_world(&w);
+}
+
+/* ---- gradients from the host ---- */
+
+Test(given, a_step_uses_them)
+{
+    const float g[4] = { 1, 2, 3, 4 };
+    double now[4], more[4] = { 10, 10, 10, 10 }, *at = more;
+    world w = make_world(TP_F32, 1);
+    tp_optim *O = tp_sgd_new(w.P, NULL);
+    cr_expect(tp_param_set_grad(w.P, w.few, TP_F32, g, sizeof g), "%s", tp_params_why(w.P));
+    cr_expect(tp_step(O, 0.5), "%s", tp_optim_why(O));
+    cr_assert(tp_param_get(w.P, w.few, TP_F64, now, sizeof now));
+    for (int k = 0; k < 4; k++) cr_expect_eq(now[k], 1.0 - 0.5 * (k + 1));
+    cr_expect_not(tp_step(O, 0.5), "the gradients were used");
+    cr_expect(tp_param_set_grad(w.P, w.few, TP_F32, g, sizeof g));
+    give_grads(w.T, 1, &w.few, &at);
+    cr_assert(tp_param_get_grad(w.P, w.few, TP_F64, now, sizeof now));
+    for (int k = 0; k < 4; k++) cr_expect_eq(now[k], k + 11.0, "a backward adds to it");
+    cr_expect(tp_param_set_grad(w.P, w.few, TP_F32, g, sizeof g));
+    cr_assert(tp_param_get_grad(w.P, w.few, TP_F64, now, sizeof now));
+    for (int k = 0; k < 4; k++) cr_expect_eq(now[k], k + 1.0, "and setting replaces it");
+    tp_grad_clear(w.P);
+    cr_expect_not(tp_step(O, 0.5));
+    tp_optim_free(O);
+    free_world(&w);
+}
+
+Test(given, what_has_no_gradient)
+{
+    static const double g[100];
+    static const char *const why[] = {
+        "tp_param_set_grad: 'frozen' is frozen and has no gradient",
+        "tp_param_set_grad: 'seen' is a buffer and has no gradient",
+        "parameter 'few': 800 bytes given, it has 32 as f64",
+        "tp_param_set_grad: not a parameter of this set",
+    };
+    for (int i = 0; i < 4; i++) {
+        world w = make_world(TP_F32, 1);
+        const tp_tensor seen = tp_buffer(w.P, "seen", TP_F32, TP_SHAPE(100), NULL);
+        const tp_tensor p[] = { w.frozen, seen, w.few, TP_NONE };
+        cr_expect_not(tp_param_set_grad(w.P, p[i], TP_F64, g, sizeof g));
+        cr_expect_str_eq(tp_params_why(w.P), why[i], "%s", tp_params_why(w.P));
+        free_world(&w);
+    }
+}
+
 /* ---- averages ---- */
 
 static void set(const world *w, double x)
@@ -394,4 +479,106 @@ Test(schedule, closed_forms)
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
         cr_expect(fabs(rates[i].is - rates[i].should) <= 1e-15 + 1e-14 * rates[i].should,
                   "%s: %.17g, not %.17g", rates[i].name, rates[i].is, rates[i].should);
+}
+
+/* Rates of torch.optim.lr_scheduler.ReduceLROnPlateau after the same scores. */
+Test(schedule, plateau)
+{
+    enum { N = 22 };
+    static const double scores[N] = { 1.0, 0.9,      0.91, 0.95, 0.89995, 0.899, 0.9, 0.9,
+                                      0.9, 0.9,      NAN,  0.5,  0.5,     0.5,   0.5, 0.5,
+                                      -1., -1.00005, -1.5, -1.5, -1.5,    -1.5 };
+    static const struct {
+        const char *name;
+        tp_plateau options;
+        double rates[N];
+    } cases
+        [] = {
+            { "patience",
+              { .factor = 0.1, .patience = 2, .threshold = 1e-4, .eps = 1e-8 },
+              { .8,   .8,   .8,   .8,   .08,  .08,  .08,  .08,  .008, .008, .008,
+                .008, .008, .008, 8e-4, 8e-4, 8e-4, 8e-4, 8e-4, 8e-4, 8e-4, 8e-4 } },
+            { "cooldown",
+              { .factor = 0.5, .patience = 1, .cooldown = 2, .threshold = 1e-4, .eps = 1e-8 },
+              { .8, .8, .8, .4, .4, .4, .4, .2, .2, .2, .2,
+                .2, .2, .1, .1, .1, .1, .1, .1, .1, .1, .1 } },
+            { "higher",
+              { .factor = 0.25, .patience = 3, .threshold = 0.01, .eps = 1e-8, .higher = true },
+              { .8,      .8,      .8,      .8,      .2,       .2,      .2,    .2,
+                .05,     .05,     .05,     .05,     .0125,    .0125,   .0125, .0125,
+                3125e-6, 3125e-6, 3125e-6, 3125e-6, 78125e-8, 78125e-8 } },
+            { "absolute",
+              { .factor = 0.5,
+                .patience = 2,
+                .threshold = 0.2,
+                .eps = 1e-8,
+                .min_lr = 0.15,
+                .absolute = true },
+              { .8,  .8,  .8,  .4,  .4,  .4,  .2,  .2,  .2,  .15, .15,
+                .15, .15, .15, .15, .15, .15, .15, .15, .15, .15, .15 } },
+            { "higher, absolute",
+              { .factor = 0.5,
+                .threshold = 0.02,
+                .eps = 1e-8,
+                .min_lr = 1e-3,
+                .higher = true,
+                .absolute = true },
+              { .8,   .4,   .2,   .1,   .05,  .025, .0125, .00625, .003125, .0015625, 1e-3,
+                1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3,  1e-3,   1e-3,    1e-3,     1e-3 } },
+            { "small changes",
+              { .factor = 0.9, .threshold = 1e-4, .eps = 0.05 },
+              { .8,      .8,      .72,     .648,    .5832,   .5832,   .52488,  .472392,
+                .472392, .472392, .472392, .472392, .472392, .472392, .472392, .472392,
+                .472392, .472392, .472392, .472392, .472392, .472392 } },
+        };
+    make_folder();
+    const char *path = in_folder("plateau.safetensors");
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        tp_plateau S = cases[c].options;
+        S.lr = 0.8;
+        S.best = (double)NAN;
+        for (int i = 0; i < N; i++) {
+            tp_plateau again = cases[c].options; /* each step after a checkpoint */
+            tp_writer *W = tp_writer_new(path);
+            tp_plateau_write(&S, W);
+            cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+            tp_writer_free(W);
+            tp_file *F = tp_file_open(path);
+            cr_assert(tp_plateau_read(&again, F), "%s", tp_file_why(F));
+            tp_file_close(F);
+            S = again;
+            const double lr = tp_plateau_step(&S, scores[i]), should = cases[c].rates[i];
+            cr_expect(fabs(lr - should) <= 1e-14, "%s, score %d: %.17g, not %.17g", cases[c].name,
+                      i, lr, should);
+        }
+    }
+    remove_folder();
+}
+
+/* A file without this state, or with impossible numbers, changes nothing. */
+Test(schedule, plateau_of_another_file)
+{
+    static const struct {
+        const char *key;
+        double value;
+    } cases[] = {
+        { NULL, 0 }, { "plateau.lr", -1 }, { "plateau.bad", -1 }, { "plateau.resting", -5 }
+    };
+    make_folder();
+    const char *path = in_folder("plateau.safetensors");
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        static const char *const keys[] = { "plateau.lr", "plateau.bad", "plateau.resting" };
+        tp_writer *W = tp_writer_new(path);
+        for (int k = 0; cases[c].key && k < 3; k++)
+            tp_writer_meta_num(W, keys[k], strcmp(keys[k], cases[c].key) == 0 ? cases[c].value : 1);
+        cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+        tp_writer_free(W);
+        tp_plateau S = tp_plateau_usual(0.5);
+        S.bad = 3;
+        tp_file *F = tp_file_open(path);
+        cr_expect_not(tp_plateau_read(&S, F), "case %zu", c);
+        cr_expect(S.lr == 0.5 && S.bad == 3 && isnan(S.best), "case %zu", c);
+        tp_file_close(F);
+    }
+    remove_folder();
 }

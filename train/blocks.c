@@ -6,16 +6,16 @@ void tp__device_error(const tp_device *D, tp_err *e)
     if (D->err.code != TP_OK) tp__err(e, D->err.code, "%s", D->err.text);
 }
 
-tp_buf *tp__block_new(const tp_params *P, const char *what, tp_err *e)
+tp_buf *tp__block_new(const tp_params *P, size_t bytes, const char *what, tp_err *e)
 {
-    tp_buf *b = tp__buf_new(P->dev, P->block_bytes);
+    tp_buf *b = tp__buf_new(P->dev, bytes);
     if (b) {
-        P->dev->be->zero(P->dev, b->data, P->block_bytes);
+        P->dev->be->zero(P->dev, b->data, bytes);
         return b;
     }
     char text[512] = "";
     tp__device_error(P->dev, e);
-    tp__heap_text(P->dev, P->block_bytes, text, sizeof text);
+    tp__heap_text(P->dev, bytes, text, sizeof text);
     tp__err(e, TP_E_MEMORY, "%s: out of memory on %s: %s", what, P->dev->name, text);
     return NULL;
 }
@@ -50,18 +50,26 @@ bool tp__blocks_run(const tp_params *P, const tp_block_kernel *op, const void *a
 {
     char why[TP_WHY] = "";
     const tp_kernel k = op->kernel[P->dev->be->kind];
-    const tp_call c = { .dev = P->dev,
-                        .attr = attr,
-                        .nx = nx,
-                        .ny = ny,
-                        .real = P->dtype,
-                        .x = x,
-                        .y = y,
-                        .work = work,
-                        .why = why };
+    const tp_work size = op->work[P->dev->be->kind];
+    tp_call c = { .dev = P->dev,
+                  .attr = attr,
+                  .nx = nx,
+                  .ny = ny,
+                  .real = P->dtype,
+                  .x = x,
+                  .y = y,
+                  .work = work,
+                  .why = why };
+    tp_buf *own = NULL;
+    if (size) {
+        own = tp__block_new(P, size(&c), op->name, e);
+        if (!own) return false;
+        c.work = own->data;
+    }
     tp__op_begins(P->dev);
     tp_code code = !k ? TP_E_NOKERNEL : P->dev->dry ? TP_OK : k(&c);
     if (code == TP_OK) code = tp__op_ends(P->dev, op->name, false);
+    tp__buf_unref(own);
     if (code == TP_OK && P->dev->err.code != TP_OK) {
         tp__device_error(P->dev, e);
         return false;

@@ -14,8 +14,9 @@ static inline bool tp__in_block(const tp_entry *e)
     return !e->alias_of && !e->node->buffer;
 }
 
-/* A zeroed block, or NULL with *e set; `what` names the owner in the message. P is complete. */
-tp_buf *tp__block_new(const tp_params *P, const char *what, tp_err *e);
+/* Zeroed memory of P's device, for a block usually P->block_bytes, or NULL with *e set; `what` names
+ * the owner in the message. P is complete. */
+tp_buf *tp__block_new(const tp_params *P, size_t bytes, const char *what, tp_err *e);
 
 /* The whole block as a flat view of P's dtype, for kernels. b may be NULL: the view has no data. */
 tp_view tp__block_view(const tp_params *P, const tp_buf *b);
@@ -30,10 +31,11 @@ tp_segment *tp__segments_add(tp_segments *s, const tp_params *P, const tp_entry 
 typedef struct tp_block_kernel {
     const char *name;
     tp_kernel kernel[TP_NBACKENDS];
+    tp_work work[TP_NBACKENDS]; /* NULL: none, or the caller provides it */
 } tp_block_kernel;
 
 /* Runs a kernel over blocks: x and y as segments.h describes. False with *e set if P's device has
- * no such kernel. */
+ * no such kernel or no memory for its work. */
 bool tp__blocks_run(const tp_params *P, const tp_block_kernel *op, const void *attr, int nx,
                     const tp_view *x, int ny, tp_view *y, void *work, tp_err *e);
 

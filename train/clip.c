@@ -1,4 +1,4 @@
-/* clip.c - gradient clipping by the global norm.
+/* clip.c - gradient clipping by the global norm and by value.
  *
  * Norm and comparison stay on the device, so nothing waits. The norm is a scalar of the parameter
  * set; each call overwrites it. A failure marks the gradients, not the set, and tp_step refuses
@@ -10,8 +10,21 @@
 
 TP_KERNEL(grad_norm);
 TP_KERNEL(grad_clip);
-static const tp_block_kernel norm_kernel = { "grad_norm", TP_KERNELS(grad_norm) };
-static const tp_block_kernel clip_kernel = { "grad_clip", TP_KERNELS(grad_clip) };
+TP_KERNEL(grad_clamp);
+static const tp_block_kernel norm_kernel = { .name = "grad_norm", .kernel = TP_KERNELS(grad_norm) };
+static const tp_block_kernel clamp_kernel = { .name = "grad_clamp",
+                                              .kernel = TP_KERNELS(grad_clamp) };
+static const tp_block_kernel clip_kernel = { .name = "grad_clip", .kernel = TP_KERNELS(grad_clip) };
+
+/* Segments of all gradients, to be freed; NULL: out of memory. */
+static tp_segment *with_grads(tp_params *P, tp_segments *s)
+{
+    s->at = malloc((size_t)(P->n + 1) * sizeof *s->at);
+    for (int i = 0; s->at && i < P->n; i++)
+        if (tp__in_block(&P->entries[i]) && P->entries[i].node->has_grad)
+            tp__segments_add(s, P, &P->entries[i]);
+    return s->at;
+}
 
 /* A new node for the norm, whose buffer the first call allocates; NULL if out of memory. */
 static tp_node *norm_node(tp_params *P)
@@ -65,10 +78,7 @@ tp_tensor tp_clip_grad_norm(tp_params *P, double max)
 {
     if (!tp__params_complete(P)) return TP_FAILED;
     tp_segments_attr a = { .number = max };
-    a.s.at = malloc((size_t)(P->n + 1) * sizeof *a.s.at);
-    for (int i = 0; a.s.at && i < P->n; i++)
-        if (tp__in_block(&P->entries[i]) && P->entries[i].node->has_grad)
-            tp__segments_add(&a.s, P, &P->entries[i]);
+    with_grads(P, &a.s);
     tp_buf *work = tp__buf_new(P->dev, (size_t)a.s.blocks * sizeof(double));
     tp_node *n = norm_node(P);
     bool ok = a.s.at && work && n;
@@ -84,4 +94,22 @@ tp_tensor tp_clip_grad_norm(tp_params *P, double max)
     tp__buf_unref(work);
     free(a.s.at);
     return ok ? tp__handle(n) : TP_FAILED;
+}
+
+bool tp_clip_grad_value(tp_params *P, double max)
+{
+    if (!tp_params_ok(P)) return false;
+    tp_err *e = &P->grad_err;
+    tp_segments_attr a = { .number = max };
+    tp_view g = tp__block_view(P, P->grads);
+    if (!(max >= 0.0)) {
+        tp__err(e, TP_E_VALUE, "tp_clip_grad_value: max must be at least 0, not %g", max);
+        return false;
+    }
+    if (!P->grads) return true; /* no backward yet */
+    bool ok = with_grads(P, &a.s) != NULL;
+    if (!ok) tp__err(e, TP_E_MEMORY, "tp_clip_grad_value: out of host memory");
+    ok = ok && tp__blocks_run(P, &clamp_kernel, &a, 0, NULL, 1, &g, NULL, e);
+    free(a.s.at);
+    return ok;
 }

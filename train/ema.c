@@ -11,7 +11,7 @@
 #define CHUNK ((size_t)1 << 20) /* bytes exchanged at a time */
 
 TP_KERNEL(ema_step);
-static const tp_block_kernel ema_kernel = { "ema", TP_KERNELS(ema_step) };
+static const tp_block_kernel ema_kernel = { .name = "ema", .kernel = TP_KERNELS(ema_step) };
 
 struct tp_ema {
     tp_err err;
@@ -57,7 +57,7 @@ tp_ema *tp_ema_new(tp_params *P, double decay)
     if (!E->s.at) tp__err(&E->err, TP_E_MEMORY, "ema: out of host memory");
     for (int i = 0; E->s.at && i < P->n; i++)
         if (tp__in_block(&P->entries[i])) tp__segments_add(&E->s, P, &P->entries[i]);
-    E->averages = tp__block_new(P, "ema", &E->err);
+    E->averages = tp__block_new(P, P->block_bytes, "ema", &E->err);
     E->chunk = tp__buf_new(P->dev, P->block_bytes < CHUNK ? P->block_bytes : CHUNK);
     if (!E->chunk) tp__device_error(P->dev, &E->err);
     if (!E->chunk) tp__err(&E->err, TP_E_MEMORY, "ema: out of memory on %s", P->dev->name);

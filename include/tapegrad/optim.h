@@ -41,6 +41,38 @@ typedef struct tp_adam_opts {
 } tp_adam_opts;
 typedef tp_adam_opts tp_adamw_opts;
 
+/* Zero alpha and eps mean 0.99 and 1e-8. */
+typedef struct tp_rmsprop_opts {
+    double alpha, eps, momentum, weight_decay; /* decay is added to the gradient */
+    bool centered;                             /* divide by the variance of the gradients */
+    tp_factor_rule factors;
+    void *env;
+} tp_rmsprop_opts;
+
+typedef struct tp_adagrad_opts {
+    double eps;                 /* 0 means 1e-10                               */
+    double lr_decay;            /* update n has the rate lr / (1 + (n-1) lr_decay) */
+    double initial_accumulator; /* of the sums of squares                      */
+    double weight_decay;        /* is added to the gradient                    */
+    tp_factor_rule factors;
+    void *env;
+} tp_adagrad_opts;
+
+/* Zero betas mean 0.9 and 0.99. Usual rates are 3 to 10 times lower than AdamW's, and usual decays that
+ * much higher. */
+typedef struct tp_lion_opts {
+    double beta1, beta2, weight_decay;
+    tp_factor_rule factors;
+    void *env;
+} tp_lion_opts;
+
+/* Zero betas and eps mean 0.9, 0.999 and 1e-6. */
+typedef struct tp_lamb_opts {
+    double beta1, beta2, eps, weight_decay;
+    tp_factor_rule factors;
+    void *env;
+} tp_lamb_opts;
+
 /* Creates an optimiser over P's parameters. Never NULL; failed if P is. o may be NULL. Moments live on
  * P's device, in P's dtype.
  *   SGD:    g += wd p;  u = momentum u + g;  p -= lr u  (nesterov: p -= lr (g + momentum u))
@@ -48,12 +80,40 @@ typedef tp_adam_opts tp_adamw_opts;
  *   Adam:   g += wd p, then the update below without decay
  *   AdamW:  p -= lr wd p;  m, v moments;  p -= lr m^ / (sqrt(v^) + eps),  ^ bias-corrected
  *           raw_eps: p -= lr sqrt(1-b2^n)/(1-b1^n) m / (sqrt(v) + eps)
+ *   RMSprop: g += wd p;  v = alpha v + (1-alpha) g^2;  d = g / (sqrt(v) + eps);  p -= lr d
+ *           centered: sqrt(v - a^2), a the average of g (0 where rounding makes the difference
+ *           negative);  momentum: u = momentum u + d, p -= lr u  (torch.optim.RMSprop)
+ *   Adagrad: g += wd p;  v += g^2;  p -= lr / (1 + (n-1) lr_decay) g / (sqrt(v) + eps)
+ *           (torch.optim.Adagrad)
+ *   Lion:   p -= lr wd p;  p -= lr sign(b1 m + (1-b1) g);  m = b2 m + (1-b2) g
+ *           (Chen et al. 2023)
+ *   LAMB:   r = m^ / (sqrt(v^) + eps) + wd p;  p -= lr |p| / |r| r, m^ and v^ as Adam's, the norms those
+ *           of each parameter; the factor is 1 if either norm is 0 (You et al. 2020)
  * n counts the updates of each parameter separately. Frozen parameters and those without a gradient
  * since the last step are not changed. Free the optimiser before P. */
 TP_API tp_optim *tp_sgd_new(tp_params *P, const tp_sgd_opts *o);
 TP_API tp_optim *tp_qhm_new(tp_params *P, const tp_qhm_opts *o); /* NULL: momentum 0.9, nu 1 */
 TP_API tp_optim *tp_adam_new(tp_params *P, const tp_adam_opts *o);
 TP_API tp_optim *tp_adamw_new(tp_params *P, const tp_adamw_opts *o);
+TP_API tp_optim *tp_rmsprop_new(tp_params *P, const tp_rmsprop_opts *o);
+TP_API tp_optim *tp_adagrad_new(tp_params *P, const tp_adagrad_opts *o);
+TP_API tp_optim *tp_lion_new(tp_params *P, const tp_lion_opts *o);
+TP_API tp_optim *tp_lamb_new(tp_params *P, const tp_lamb_opts *o);
+
+/* The same for any kind, also for one of your own (optim_kind.h, examples/custom_optim). Options that
+ * are not listed have the kind's usual values. */
+typedef struct tp_optim_kind tp_optim_kind;
+typedef struct tp_optim_value {
+    const char *name;
+    double value;
+} tp_optim_value;
+typedef struct tp_optim_opts {
+    const tp_optim_value *values; /* up to a NULL name; NULL: none */
+    tp_factor_rule factors;
+    void *env;
+} tp_optim_opts;
+TP_API tp_optim *tp_optim_new(tp_params *P, const tp_optim_kind *kind, const tp_optim_opts *o);
+
 TP_API void tp_optim_free(tp_optim *O);
 
 /* Updates the parameters with the gradients in P and clears them. Returns true on success. Refuses,
@@ -62,6 +122,14 @@ TP_API void tp_optim_free(tp_optim *O);
  * infinity on the CPU. Without clipping, only a tape with check_finite detects those. Unlike other
  * errors, a refusal is cleared by the next successful step (see tp_grad_clear). */
 TP_API bool tp_step(tp_optim *O, double lr);
+
+/* Changes an option for the steps that follow: tp_optim_set(O, "weight_decay", 0.1). The names are those
+ * of the options structs; a flag is 0 or 1, and 0 is a value like any other. A moment that the new
+ * value calls for starts at zero, one that it does not need is discarded. Refuses, changing nothing,
+ * an option that O does not have, an impossible value, and Adagrad's initial_accumulator, which is
+ * read only by tp_adagrad_new; the next successful step clears that error. */
+TP_API bool tp_optim_set(tp_optim *O, const char *name, double value);
+TP_API double tp_optim_get(const tp_optim *O, const char *name); /* NaN if O has no such option */
 
 /* Multiplies the gradients by k inside the next tp_step, for the mean over accumulated micro-batches. A
  * clip before that step sees the gradients without k: clip to max / k. */
@@ -74,7 +142,8 @@ TP_API tp_code tp_optim_code(const tp_optim *O); /* TP_E_NONFINITE: NaN in the g
 
 /* Writes moments and update counts under "optim." in a training checkpoint, and reads them. The memory
  * is read when the writer is committed. Reading requires the same kind of optimiser over the same
- * parameters and otherwise changes nothing; O keeps its options and factors. False: see tp_optim_why. */
+ * parameters, with the same moments, and otherwise changes nothing. O keeps its options and factors: what
+ * a run has changed by tp_optim_set it must set again before reading. False: see tp_optim_why. */
 TP_API bool tp_optim_write(tp_optim *O, tp_writer *W);
 TP_API bool tp_optim_read(tp_optim *O, tp_file *F);
 
@@ -113,6 +182,28 @@ TP_API double tp_lr_step(int64_t u, int64_t warmup, int64_t every, double factor
  * falls to lr/div/final_div. Usual values: pct 0.3, div 25, final_div 1e4. */
 TP_API double tp_lr_onecycle(int64_t u, int64_t total, double lr, double pct, double div,
                              double final_div);
+
+/* A learning rate that falls when a score stops improving: torch.optim.lr_scheduler.ReduceLROnPlateau.
+ * tp_plateau_usual gives PyTorch's options, which may be changed: S.patience = 3. A score that is not
+ * finite is no improvement. */
+typedef struct tp_plateau {
+    double lr;            /* the present rate                                            */
+    double factor;        /* of a reduction; 0.1                                         */
+    double threshold;     /* an improvement must exceed it: relative to the best; 1e-4   */
+    double min_lr, eps;   /* the lowest rate; the smallest change; 0, 1e-8               */
+    int64_t patience;     /* scores in a row without improvement that are tolerated; 10   */
+    int64_t cooldown;     /* scores after a reduction that do not count; 0                */
+    bool higher;          /* a higher score is better; false                              */
+    bool absolute;        /* the threshold is a difference; false                         */
+    double best;          /* state: best score; NaN: none yet                             */
+    int64_t bad, resting; /* state: scores without improvement; scores that do not count yet */
+} tp_plateau;
+TP_API tp_plateau tp_plateau_usual(double lr);
+TP_API double tp_plateau_step(tp_plateau *S, double score); /* after a validation: the new rate */
+/* Rate and state in a training checkpoint, under "plateau."; S keeps its options. False, with S unchanged,
+ * if F has no such state. */
+TP_API void tp_plateau_write(const tp_plateau *S, tp_writer *W);
+TP_API bool tp_plateau_read(tp_plateau *S, tp_file *F);
 
 #ifdef __cplusplus
 }

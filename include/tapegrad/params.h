@@ -19,7 +19,15 @@ typedef enum tp_init_kind {
     TP_INIT_CONST,   /* a                                  */
     TP_INIT_NORMAL,  /* mean b, standard deviation a       */
     TP_INIT_UNIFORM, /* in [-a, a)                         */
-    TP_INIT_TRUNC    /* normal(0, a) truncated at 2 a      */
+    TP_INIT_TRUNC,   /* normal(0, a) truncated at 2 a      */
+    /* As torch.nn.init, for at least two axes. a is the gain; 0 means 1, for Kaiming sqrt(2) (ReLU). The
+     * fans are in = dim[1] r, out = dim[0] r, r the product of the further sizes; Kaiming's fan is in,
+     * with b = 1 out. */
+    TP_INIT_XAVIER_UNIFORM,  /* in [-s, s), s = a sqrt(6 / (in + out))                     */
+    TP_INIT_XAVIER_NORMAL,   /* standard deviation a sqrt(2 / (in + out))                  */
+    TP_INIT_KAIMING_UNIFORM, /* in [-s, s), s = a sqrt(3 / fan)                            */
+    TP_INIT_KAIMING_NORMAL,  /* standard deviation a / sqrt(fan)                           */
+    TP_INIT_ORTHOGONAL /* dim[0] rows: the vectors of the shorter side are orthonormal, times a */
 } tp_init_kind;
 
 /* How to draw initial values. They are drawn on the CPU in double, from Philox with the key
@@ -58,6 +66,16 @@ TP_API void tp_pop(tp_params *P);
 
 /* Sets the rule that may replace the default initialisation of parameters declared later. */
 TP_API void tp_params_init_rule(tp_params *P, tp_init_rule rule, void *env);
+
+/* Initial values by name: the first row whose pattern matches a parameter's full name replaces its
+ * initialisation, whatever declared it. In a pattern, * stands for any characters, also dots, and ? for
+ * one: "*.weight", "encoder.*.fc1.weight". A row with the pattern NULL ends the table, which must live until P
+ * is complete; a pattern that matches no parameter fails P then. Buffers are not concerned. */
+typedef struct tp_init_row {
+    const char *pattern;
+    tp_init init;
+} tp_init_row;
+TP_API void tp_init_by_name(tp_params *P, const tp_init_row *rows);
 
 /* Declares a parameter; its name must not be empty. TP_FROZEN: it gets no gradient. TP_BUFFER: it is
  * saved and loaded but is not a parameter, and is never decayed, clipped or counted. The handle lives
@@ -100,6 +118,11 @@ TP_API bool tp_param_get(tp_params *P, tp_tensor p, tp_dtype dt, void *host, siz
 TP_API bool tp_param_set(tp_params *P, tp_tensor p, tp_dtype dt, const void *host, size_t bytes);
 TP_API bool tp_param_get_grad(tp_params *P, tp_tensor p, tp_dtype dt, void *host, size_t bytes);
 
+/* Sets a gradient from the host, so that tp_step uses it as if a backward had computed it; a backward
+ * before that step adds to it. A buffer or a frozen parameter has none: P fails. */
+TP_API bool tp_param_set_grad(tp_params *P, tp_tensor p, tp_dtype dt, const void *host,
+                              size_t bytes);
+
 /* Drops all gradients and the error state that a failed backward or clipping left on them. */
 TP_API void tp_grad_clear(tp_params *P);
 
@@ -111,6 +134,11 @@ TP_API void tp_grad_clear(tp_params *P);
  * parameters: check the norm. If memory runs out, the result is a failed tensor, and tp_step
  * refuses these gradients too. */
 TP_API tp_tensor tp_clip_grad_norm(tp_params *P, double max);
+
+/* Clamps every element of all gradients to [-max, max], max >= 0; NaN stays (PyTorch's
+ * clip_grad_value_). Does not synchronise. If it fails, tp_step refuses these gradients until
+ * tp_grad_clear. */
+TP_API bool tp_clip_grad_value(tp_params *P, double max);
 
 /* Called when backward has finished a parameter's gradient (after the parameter's last use on the
  * tape), in backward order. `backwards` counts backward passes since the last step, from 1. For data

@@ -29,7 +29,17 @@ typedef struct tp_machine_settings {
 } tp_machine_settings;
 
 /* Values of --optimizer and --schedule, in the order of their choices. */
-enum { TP_BY_ADAMW, TP_BY_ADAM, TP_BY_SGD, TP_BY_QHM, TP_BY_ADAMW_VIL };
+enum {
+    TP_BY_ADAMW,
+    TP_BY_ADAM,
+    TP_BY_SGD,
+    TP_BY_QHM,
+    TP_BY_ADAMW_VIL,
+    TP_BY_RMSPROP,
+    TP_BY_ADAGRAD,
+    TP_BY_LION,
+    TP_BY_LAMB
+};
 enum { TP_RATE_CONSTANT, TP_RATE_LINEAR, TP_RATE_COSINE, TP_RATE_STEP, TP_RATE_ONECYCLE };
 
 /* The first member of a training program's settings. tp_train_defaults gives usual values. */
@@ -43,8 +53,8 @@ typedef struct tp_train_settings {
     int schedule, optimizer, recompute;
     double lr, warmup, lr_end, lr_factor;
     int64_t lr_every;
-    double weight_decay, beta1, beta2, eps, momentum, nu;
-    bool nesterov;
+    double weight_decay, beta1, beta2, eps, momentum, nu, alpha, lr_decay;
+    bool nesterov, centered;
     double clip, ema;
     int64_t log_every, eval_every, checkpoint_every;
 } tp_train_settings;

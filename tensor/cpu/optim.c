@@ -8,8 +8,8 @@
 
 static void sgd_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at, int64_t n)
 {
-    const tp_sgd_attr *a = c->attr;
-    const real scale = (real)a->scale, l2 = (real)s->l2, mu = (real)a->momentum;
+    const tp_optim_attr *a = c->attr;
+    const real scale = (real)a->scale, l2 = (real)s->l2, mu = (real)a->k[TP_SGD_MOMENTUM];
     const real rate = (real)s->rate;
     const real *restrict g = (const real *)c->x[0].data + at;
     real *restrict p = (real *)c->y[0].data + at;
@@ -19,7 +19,8 @@ static void sgd_block(const tp_call *c, const tp_segment *s, int64_t block, int6
         return;
     }
     real *restrict u = (real *)c->y[1].data + at;
-    const real gain = (real)a->gain, of_g = (real)a->of_g, of_u = (real)a->of_u;
+    const real gain = (real)a->k[TP_SGD_GAIN];
+    const real of_g = (real)a->k[TP_SGD_OF_G], of_u = (real)a->k[TP_SGD_OF_U];
     for (int64_t i = 0; i < n; i++) {
         const real d = scale * g[i] + l2 * p[i];
         u[i] = mu * u[i] + gain * d;
@@ -35,10 +36,11 @@ static tp_code sgd_step(const tp_call *c)
 
 static void adam_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at, int64_t n)
 {
-    const tp_adam_attr *a = c->attr;
-    const real scale = (real)a->scale, l2 = (real)s->l2, eps = (real)a->eps;
-    const real b1 = (real)a->beta1, b2 = (real)a->beta2;
-    const real c1 = (real)(1.0 - a->beta1), c2 = (real)(1.0 - a->beta2);
+    const tp_optim_attr *a = c->attr;
+    const double beta1 = a->k[TP_ADAM_BETA1], beta2 = a->k[TP_ADAM_BETA2];
+    const real scale = (real)a->scale, l2 = (real)s->l2, eps = (real)a->k[TP_ADAM_EPS];
+    const real b1 = (real)beta1, b2 = (real)beta2;
+    const real c1 = (real)(1.0 - beta1), c2 = (real)(1.0 - beta2);
     const real rate = (real)s->rate, root = (real)s->root;
     const real before = (real)s->before, after = (real)s->after;
     const real *restrict g = (const real *)c->x[0].data + at;
@@ -59,6 +61,101 @@ static void adam_block(const tp_call *c, const tp_segment *s, int64_t block, int
 static tp_code adam_step(const tp_call *c)
 {
     tp__for_blocks(c, adam_block);
+    return TP_OK;
+}
+
+/* A loop for each form, because the compiler vectorises none that asks for the form. */
+static inline void rmsprop_loop(const tp_call *c, const tp_segment *s, int64_t at, int64_t n,
+                                bool momentum, bool centered)
+{
+    const tp_optim_attr *a = c->attr;
+    const double alpha = a->k[TP_RMSPROP_ALPHA];
+    const real scale = (real)a->scale, l2 = (real)s->l2, eps = (real)a->k[TP_RMSPROP_EPS];
+    const real keep = (real)alpha, rest = (real)(1.0 - alpha), rate = (real)s->rate;
+    const real mu = (real)a->k[TP_RMSPROP_MOMENTUM];
+    const real *restrict g = (const real *)c->x[0].data + at;
+    real *restrict p = (real *)c->y[0].data + at, *restrict v = (real *)c->y[1].data + at;
+    real *restrict u = momentum ? (real *)c->y[2].data + at : NULL;
+    real *restrict mean = centered ? (real *)c->y[3].data + at : NULL;
+    for (int64_t i = 0; i < n; i++) {
+        const real d = scale * g[i] + l2 * p[i];
+        real spread = v[i] = keep * v[i] + rest * d * d;
+        if (centered) {
+            const real m = mean[i] + rest * (d - mean[i]);
+            mean[i] = m;
+            spread -= m * m;
+            spread = spread < 0 ? 0 : spread; /* by rounding */
+        }
+        real by = d / (r_sqrt(spread) + eps);
+        if (momentum) by = u[i] = mu * u[i] + by;
+        p[i] -= rate * by;
+    }
+}
+
+static void rmsprop_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at,
+                          int64_t n)
+{
+    const bool momentum = c->y[2].data != NULL, centered = c->y[3].data != NULL;
+    (void)block;
+    if (momentum && centered)
+        rmsprop_loop(c, s, at, n, true, true);
+    else if (momentum)
+        rmsprop_loop(c, s, at, n, true, false);
+    else if (centered)
+        rmsprop_loop(c, s, at, n, false, true);
+    else
+        rmsprop_loop(c, s, at, n, false, false);
+}
+
+static tp_code rmsprop_step(const tp_call *c)
+{
+    tp__for_blocks(c, rmsprop_block);
+    return TP_OK;
+}
+
+static void adagrad_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at,
+                          int64_t n)
+{
+    const tp_optim_attr *a = c->attr;
+    const real scale = (real)a->scale, l2 = (real)s->l2, eps = (real)a->k[TP_ADAGRAD_EPS];
+    const real rate = (real)s->rate;
+    const real *restrict g = (const real *)c->x[0].data + at;
+    real *restrict p = (real *)c->y[0].data + at, *restrict v = (real *)c->y[1].data + at;
+    (void)block;
+    for (int64_t i = 0; i < n; i++) {
+        const real d = scale * g[i] + l2 * p[i];
+        v[i] += d * d;
+        p[i] -= rate * d / (r_sqrt(v[i]) + eps);
+    }
+}
+
+static tp_code adagrad_step(const tp_call *c)
+{
+    tp__for_blocks(c, adagrad_block);
+    return TP_OK;
+}
+
+static void lion_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at, int64_t n)
+{
+    const tp_optim_attr *a = c->attr;
+    const double beta1 = a->k[TP_LION_BETA1], beta2 = a->k[TP_LION_BETA2];
+    const real scale = (real)a->scale, b1 = (real)beta1, b2 = (real)beta2;
+    const real c1 = (real)(1.0 - beta1), c2 = (real)(1.0 - beta2);
+    const real rate = (real)s->rate, before = (real)s->before;
+    const real *restrict g = (const real *)c->x[0].data + at;
+    real *restrict p = (real *)c->y[0].data + at, *restrict m = (real *)c->y[1].data + at;
+    (void)block;
+    for (int64_t i = 0; i < n; i++) {
+        const real d = scale * g[i], to = b1 * m[i] + c1 * d, q = p[i] - before * p[i];
+        const real sign = (real)(to > 0) - (real)(to < 0);
+        p[i] = q - rate * (to == to ? sign : to); /* NaN stays NaN */
+        m[i] = b2 * m[i] + c2 * d;
+    }
+}
+
+static tp_code lion_step(const tp_call *c)
+{
+    tp__for_blocks(c, lion_block);
     return TP_OK;
 }
 
@@ -101,6 +198,24 @@ static tp_code grad_clip(const tp_call *c)
     return TP_OK;
 }
 
+static void clamp_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at, int64_t n)
+{
+    const real most = (real)((const tp_segments_attr *)c->attr)->number;
+    real *g = (real *)c->y[0].data + at;
+    (void)s;
+    (void)block;
+    for (int64_t i = 0; i < n; i++) {
+        const real x = g[i] < -most ? -most : g[i];
+        g[i] = x > most ? most : x;
+    }
+}
+
+static tp_code grad_clamp(const tp_call *c)
+{
+    tp__for_blocks(c, clamp_block);
+    return TP_OK;
+}
+
 static void ema_block(const tp_call *c, const tp_segment *s, int64_t block, int64_t at, int64_t n)
 {
     const real k = (real)((const tp_segments_attr *)c->attr)->number;
@@ -119,6 +234,10 @@ static tp_code ema_step(const tp_call *c)
 
 TP_CPU_KERNEL(sgd_step)
 TP_CPU_KERNEL(adam_step)
+TP_CPU_KERNEL(rmsprop_step)
+TP_CPU_KERNEL(adagrad_step)
+TP_CPU_KERNEL(lion_step)
 TP_CPU_KERNEL(grad_norm)
 TP_CPU_KERNEL(grad_clip)
+TP_CPU_KERNEL(grad_clamp)
 TP_CPU_KERNEL(ema_step)

@@ -8,45 +8,45 @@
 #ifndef TP_SEGMENTS_H
 #define TP_SEGMENTS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <tapegrad/optim_kind.h>
 
+#include "tensor/geometry/block.h"
 #include "tensor/host_device.h"
 
-/* Elements of a fixed reduction block: sums over blocks of this size are added in order. */
-#define TP_BLOCK 4096
+/* The kernels of optimisers: x = { g }, y = { p, states }, attr a tp_optim_attr. In the formulas,
+ * g' = scale g + l2 p, and the constants k are named by the enums. */
 
-typedef struct tp_segment {
-    int64_t at, numel; /* first element in the blocks; elements, at least one */
-    int64_t block;     /* number of its first block of TP_BLOCK elements      */
-    double l2;         /* g += l2 p, applied first                            */
-    double rate;       /* factor of the step, see the formulas below          */
-    double root;
-    double before, after; /* decay of p before and after the update */
-} tp_segment;
+/* sgd_step: y = { p, u }; u has no data if momentum is 0, and then p -= rate g'.
+ *     u = momentum u + gain g';  p -= rate (of_g g' + of_u u) */
+enum { TP_SGD_MOMENTUM, TP_SGD_GAIN, TP_SGD_OF_G, TP_SGD_OF_U };
 
-typedef struct tp_segments {
-    tp_segment *at;
-    int64_t n, blocks;
-} tp_segments;
-
-/* sgd_step: x = { g }, y = { p, u }; u has no data if momentum is 0, and then p -= rate g'.
- *     g' = scale g + l2 p;  u = momentum u + gain g';  p -= rate (of_g g' + of_u u) */
-typedef struct tp_sgd_attr {
-    tp_segments s;
-    double scale, momentum, gain, of_g, of_u;
-} tp_sgd_attr;
-
-/* adam_step: x = { g }, y = { p, m, v }.
- *     g' = scale g + l2 p;  m = beta1 m + (1-beta1) g';  v = beta2 v + (1-beta2) g'^2
+/* adam_step: y = { p, m, v }.
+ *     m = beta1 m + (1-beta1) g';  v = beta2 v + (1-beta2) g'^2
  *     p -= before p;  p -= rate m / (root sqrt(v) + eps);  p -= after p */
-typedef struct tp_adam_attr {
-    tp_segments s;
-    double scale, beta1, beta2, eps;
-} tp_adam_attr;
+enum { TP_ADAM_BETA1, TP_ADAM_BETA2, TP_ADAM_EPS };
 
-/* grad_norm: x = { g }, y = { one element }; work: one double per block.
+/* rmsprop_step: y = { p, v, u, a }; u has no data without momentum, a only if centred.
+ *     v = alpha v + (1-alpha) g'^2;  a = alpha a + (1-alpha) g'
+ *     d = g' / (sqrt(v - a^2) + eps);  u = momentum u + d;  p -= rate u, or rate d */
+enum { TP_RMSPROP_ALPHA, TP_RMSPROP_EPS, TP_RMSPROP_MOMENTUM };
+
+/* adagrad_step: y = { p, v }.
+ *     v += g'^2;  p -= rate g' / (sqrt(v) + eps) */
+enum { TP_ADAGRAD_EPS };
+
+/* lion_step: y = { p, m }.
+ *     p -= before p;  p -= rate sign(beta1 m + (1-beta1) g');  m = beta2 m + (1-beta2) g' */
+enum { TP_LION_BETA1, TP_LION_BETA2 };
+
+/* lamb_step: y = { p, m, v }; work: two doubles per block and one per segment.
+ *     m, v as above, l2 = 0;  r = before m / (root sqrt(v) + eps) + after p;  p -= rate f r
+ *     f = |p| / |r|, norms of the whole parameter; 1 if either is 0 */
+enum { TP_LAMB_BETA1, TP_LAMB_BETA2, TP_LAMB_EPS };
+
+/* Attributes of the rest.
+ * grad_norm: x = { g }, y = { one element }; work: one double per block.
  * grad_clip: x = { norm }, y = { g }: g *= min(1, number / (norm + 1e-6)).
+ * grad_clamp: y = { g }: g = min(max(g, -number), number), NaN stays.
  * ema_step:  x = { p }, y = { e }: e += number (p - e). */
 typedef struct tp_segments_attr {
     tp_segments s;

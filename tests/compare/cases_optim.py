@@ -1,4 +1,4 @@
-"""Optimisers: a few steps with random gradients."""
+"""Optimisers: a few steps with random gradients. Those that PyTorch lacks follow their papers."""
 import torch
 
 from draw import Call, case
@@ -36,3 +36,71 @@ def adam(d, name):
     make = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
     return steps(d, name, {"beta1": b1, "beta2": b2, "eps": eps, "weight_decay": decay},
                  lambda p, lr: make(p, lr, (b1, b2), eps, weight_decay=decay))
+
+
+@case("rmsprop")
+def rmsprop(d):
+    alpha, eps, momentum = d.real(0.5, 0.999), d.pick([1e-6, 1e-3]), d.pick([0.0, 0.9])
+    decay, centered = d.pick([0.0, 0.1]), d.flag()
+    options = {"alpha": alpha, "eps": eps, "momentum": momentum, "weight_decay": decay, "centered": centered}
+    return steps(d, "rmsprop", options,
+                 lambda p, lr: torch.optim.RMSprop(p, lr, alpha, eps, decay, momentum, centered))
+
+
+@case("adagrad")
+def adagrad(d):
+    lr_decay, decay, initial, eps = d.pick([0.0, 0.2]), d.pick([0.0, 0.1]), d.pick([0.0, 0.3]), d.pick([1e-10, 1e-3])
+    return steps(d, "adagrad", {"lr_decay": lr_decay, "weight_decay": decay, "initial": initial, "eps": eps},
+                 lambda p, lr: torch.optim.Adagrad(p, lr, lr_decay, decay, initial, eps))
+
+
+class Formula:
+    """An optimiser of parameters p whose update(p, g, state, lr) changes p and its state."""
+
+    def __init__(self, p, lr, update):
+        self.p, self.lr, self.update, self.state = p, lr, update, [{} for _ in p]
+
+    @torch.no_grad()
+    def step(self):
+        for q, s in zip(self.p, self.state):
+            s["n"] = s.get("n", 0) + 1
+            self.update(q, q.grad, s, self.lr)
+
+
+@case("qhm")
+def qhm(d):
+    momentum, nu, decay = d.pick([0.0, 0.9]), d.real(0, 1), d.pick([0.0, 0.1])
+
+    def update(q, g, s, lr):
+        g = g + decay * q
+        s["u"] = momentum * s.get("u", 0) + (1 - momentum) * g
+        q -= lr * ((1 - nu) * g + nu * s["u"])
+    return steps(d, "qhm", {"momentum": momentum, "nu": nu, "weight_decay": decay},
+                 lambda p, lr: Formula(p, lr, update))
+
+
+@case("lion")
+def lion(d):
+    """Algorithm 2 of Chen et al. 2023."""
+    b1, b2, decay = d.real(0.5, 0.95), d.real(0.9, 0.999), d.pick([0.0, 0.1])
+
+    def update(q, g, s, lr):
+        m = s.get("m", torch.zeros_like(q))
+        q -= lr * ((b1 * m + (1 - b1) * g).sign() + decay * q)
+        s["m"] = b2 * m + (1 - b2) * g
+    return steps(d, "lion", {"beta1": b1, "beta2": b2, "weight_decay": decay}, lambda p, lr: Formula(p, lr, update))
+
+
+@case("lamb")
+def lamb(d):
+    """Algorithm 2 of You et al. 2020, phi the identity."""
+    b1, b2, eps, decay = d.real(0.5, 0.95), d.real(0.9, 0.999), d.pick([1e-6, 1e-3]), d.pick([0.0, 0.1])
+
+    def update(q, g, s, lr):
+        s["m"] = b1 * s.get("m", 0) + (1 - b1) * g
+        s["v"] = b2 * s.get("v", 0) + (1 - b2) * g * g
+        r = s["m"] / (1 - b1 ** s["n"]) / ((s["v"] / (1 - b2 ** s["n"])).sqrt() + eps) + decay * q
+        norms = q.norm(), r.norm()
+        q -= lr * (norms[0] / norms[1] if min(norms) > 0 else 1.0) * r
+    return steps(d, "lamb", {"beta1": b1, "beta2": b2, "eps": eps, "weight_decay": decay},
+                 lambda p, lr: Formula(p, lr, update))

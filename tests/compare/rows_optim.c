@@ -17,6 +17,27 @@ static tp_optim *optimiser(const compare_call *c, const char *kind)
     const tp_sgd_opts sgd = { .momentum = compare_number(c, "momentum", 0.0),
                               .weight_decay = decay,
                               .nesterov = compare_flag(c, "nesterov") };
+    const tp_rmsprop_opts rmsprop = { .alpha = compare_number(c, "alpha", 0.0),
+                                      .eps = adam.eps,
+                                      .momentum = sgd.momentum,
+                                      .weight_decay = decay,
+                                      .centered = compare_flag(c, "centered") };
+    const tp_adagrad_opts adagrad = { .eps = adam.eps,
+                                      .lr_decay = compare_number(c, "lr_decay", 0.0),
+                                      .initial_accumulator = compare_number(c, "initial", 0.0),
+                                      .weight_decay = decay };
+    const tp_lion_opts lion = { .beta1 = adam.beta1, .beta2 = adam.beta2, .weight_decay = decay };
+    const tp_lamb_opts lamb = {
+        .beta1 = adam.beta1, .beta2 = adam.beta2, .eps = adam.eps, .weight_decay = decay
+    };
+    const tp_qhm_opts qhm = { .momentum = sgd.momentum,
+                              .nu = compare_number(c, "nu", 1.0),
+                              .weight_decay = decay };
+    if (strcmp(kind, "qhm") == 0) return tp_qhm_new(c->P, &qhm);
+    if (strcmp(kind, "rmsprop") == 0) return tp_rmsprop_new(c->P, &rmsprop);
+    if (strcmp(kind, "adagrad") == 0) return tp_adagrad_new(c->P, &adagrad);
+    if (strcmp(kind, "lamb") == 0) return tp_lamb_new(c->P, &lamb);
+    if (strcmp(kind, "lion") == 0) return tp_lion_new(c->P, &lion);
     if (strcmp(kind, "sgd") == 0) return tp_sgd_new(c->P, &sgd);
     if (strcmp(kind, "adam") == 0) return tp_adam_new(c->P, &adam);
     if (strcmp(kind, "adamw") == 0) return tp_adamw_new(c->P, &adam);

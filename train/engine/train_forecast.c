@@ -61,8 +61,15 @@ void *tp__run_settings_copy(const tp_trainer *r)
 
 static size_t moments_of(const tp_train_settings *o)
 {
-    const bool sums = o->optimizer == TP_BY_SGD || o->optimizer == TP_BY_QHM;
-    return !sums ? 2 : o->momentum > 0 ? 1 : 0;
+    const size_t momentum = o->momentum > 0 ? 1 : 0;
+    switch (o->optimizer) {
+    case TP_BY_SGD:
+    case TP_BY_QHM: return momentum;
+    case TP_BY_ADAGRAD:
+    case TP_BY_LION: return 1;
+    case TP_BY_RMSPROP: return 1 + momentum + (o->centered ? 1 : 0);
+    default: return 2;
+    }
 }
 
 /* Runs updates until memory is steady, as many validation batches, and another update. */

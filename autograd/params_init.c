@@ -1,0 +1,179 @@
+/* params_init.c - initial values: from what a parameter declares or a pattern of names says to the
+ * numbers drawn. */
+#include <math.h>
+#include <stdlib.h>
+#include <tapegrad/random.h>
+
+#include "autograd/graph.h"
+#include "tensor/orthogonal.h"
+#include "tensor/rng.h"
+
+/* ---- what to draw ---- */
+
+static bool by_fans(tp_init_kind k)
+{
+    return k == TP_INIT_XAVIER_UNIFORM || k == TP_INIT_XAVIER_NORMAL ||
+           k == TP_INIT_KAIMING_UNIFORM || k == TP_INIT_KAIMING_NORMAL;
+}
+
+/* The fans of torch.nn.init: [out, in, ...], times the elements of the further axes. */
+static double deviation(const tp_init *init, const tp_shape *s)
+{
+    double field = 1.0;
+    for (int i = 2; i < s->ndim; i++) field *= (double)s->dim[i];
+    const double in = (double)s->dim[1] * field, out = (double)s->dim[0] * field;
+    if (init->kind == TP_INIT_XAVIER_UNIFORM || init->kind == TP_INIT_XAVIER_NORMAL)
+        return (init->a != 0.0 ? init->a : 1.0) * sqrt(2.0 / (in + out));
+    return (init->a != 0.0 ? init->a : sqrt(2.0)) / sqrt(init->b != 0.0 ? out : in);
+}
+
+bool tp__init_resolve(tp_params *P, const char *name, const tp_view *v, tp_init *init)
+{
+    const tp_shape s = tp__view_shape(v);
+    if (!by_fans(init->kind) && init->kind != TP_INIT_ORTHOGONAL) return true;
+    if (s.ndim < 2) {
+        tp__err(&P->err, TP_E_SHAPE,
+                "params: '%.200s' has %d axes; Xavier, Kaiming and orthogonal initial values need "
+                "at least two, so use another tp_init_kind for it",
+                name, s.ndim);
+        return false;
+    }
+    if (init->kind == TP_INIT_ORTHOGONAL) {
+        if (init->a == 0.0) init->a = 1.0;
+        return true;
+    }
+    const bool uniform =
+        init->kind == TP_INIT_XAVIER_UNIFORM || init->kind == TP_INIT_KAIMING_UNIFORM;
+    const double std = v->numel > 0 ? deviation(init, &s) : 0.0;
+    *init = uniform ? (tp_init){ TP_INIT_UNIFORM, sqrt(3.0) * std, 0.0 }
+                    : (tp_init){ TP_INIT_NORMAL, std, 0.0 };
+    return true;
+}
+
+/* ---- patterns of names ---- */
+
+/* `*` stands for any characters, also dots, `?` for one. */
+static bool matches(const char *pattern, const char *name)
+{
+    const char *star = NULL, *from = name;
+    while (*name) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            from = name;
+        } else if (*pattern == '?' || *pattern == *name) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star;
+            name = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return *pattern == 0;
+}
+
+void tp_init_by_name(tp_params *P, const tp_init_row *rows)
+{
+    if (!tp_params_ok(P)) return;
+    if (P->complete)
+        tp__err(&P->err, TP_E_STATE,
+                "tp_init_by_name: the parameters are in use already; call it before the first op, "
+                "load, save or optimiser");
+    else
+        P->rows = rows;
+}
+
+static bool is_drawn(const tp_entry *e)
+{
+    return !e->alias_of && !e->node->buffer;
+}
+
+static bool matches_any(const tp_params *P, const char *pattern)
+{
+    for (int i = 0; i < P->n; i++)
+        if (is_drawn(&P->entries[i]) && matches(pattern, P->entries[i].name)) return true;
+    return false;
+}
+
+bool tp__init_rows(tp_params *P)
+{
+    for (const tp_init_row *r = P->rows; r && r->pattern; r++) {
+        if (matches_any(P, r->pattern)) continue;
+        tp__err(&P->err, TP_E_VALUE,
+                "tp_init_by_name: no parameter matches '%.200s'; * stands for any characters, "
+                "and buffers and tied second names do not count",
+                r->pattern);
+        return false;
+    }
+    for (int i = 0; P->rows && i < P->n; i++) {
+        tp_entry *e = &P->entries[i];
+        const tp_init_row *r = P->rows;
+        if (!is_drawn(e)) continue;
+        while (r->pattern && !matches(r->pattern, e->name)) r++;
+        if (!r->pattern) continue;
+        e->init = r->init;
+        if (!tp__init_resolve(P, e->name, &e->node->view, &e->init)) return false;
+    }
+    return true;
+}
+
+/* ---- drawing ---- */
+
+static double draw(const tp_init *init, uint64_t key, uint64_t e)
+{
+    switch (init->kind) {
+    case TP_INIT_UNIFORM: return init->a * (2.0 * (double)tp__uniform(tp__word(key, 0, e)) - 1.0);
+    case TP_INIT_TRUNC: {
+        double x = tp__normal(key, 0, e);
+        for (uint64_t again = 1; fabs(x) > 2.0; again++) x = tp__normal(key, again, e);
+        return init->b + init->a * x;
+    }
+    default: return 0.0; /* filled, drawn in pairs, or resolved to one of these */
+    }
+}
+
+/* Normal values are drawn in pairs, which halves the logarithms and roots. */
+static void draw_normal(const tp_view *host, const tp_init *init, uint64_t key)
+{
+    for (int64_t i = 0; i < host->numel; i += 2) {
+        double z[2];
+        tp__normal_pair(key, 0, (uint64_t)i / 2, z);
+        tp_st(host, i, init->b + init->a * z[0]);
+        if (i + 1 < host->numel) tp_st(host, i + 1, init->b + init->a * z[1]);
+    }
+}
+
+/* As torch.nn.init.orthogonal_: the parameter as a matrix of dim[0] rows; the shorter side's vectors
+ * are orthonormal, times the gain. */
+static bool draw_orthogonal(const tp_view *host, const tp_init *init, uint64_t key)
+{
+    const int64_t rows = host->dim[0], cols = host->numel / rows;
+    const int64_t k = rows < cols ? rows : cols, n = rows < cols ? cols : rows;
+    const tp_init normal = { TP_INIT_NORMAL, 1.0, 0.0 };
+    tp_view q = tp__view(TP_F64, &TP_SHAPE(k, n), malloc((size_t)host->numel * sizeof(double)));
+    double *work = malloc((size_t)k * TP_ORTHO_PANEL * sizeof *work), *at = q.data;
+    if (at && work) {
+        draw_normal(&q, &normal, key);
+        tp__orthonormal_rows(k, n, at, work);
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < cols; c++)
+                tp_st(host, r * cols + c, init->a * at[rows < cols ? r * n + c : c * n + r]);
+    }
+    const bool ok = at && work;
+    free(q.data);
+    free(work);
+    return ok;
+}
+
+bool tp__init_draw(const tp_view *host, const tp_init *init, uint64_t key)
+{
+    if (init->kind == TP_INIT_ORTHOGONAL) return draw_orthogonal(host, init, key);
+    if (init->kind == TP_INIT_NORMAL) {
+        draw_normal(host, init, key);
+        return true;
+    }
+    for (int64_t i = 0; i < host->numel; i++) tp_st(host, i, draw(init, key, (uint64_t)i));
+    return true;
+}

@@ -1,0 +1,35 @@
+/* segments.cuh - the segments of a parameter set's blocks on the GPU: a block of threads takes a block
+ * of TP_BLOCK elements and finds its segment in a table that is uploaded with the call. */
+#ifndef TP_SEGMENTS_CUH
+#define TP_SEGMENTS_CUH
+
+#include "cuda/kit/kernel.cuh"
+#include "tensor/geometry/segments.h"
+
+static inline const tp_optim_attr *tp_options(const tp_call *c)
+{
+    return static_cast<const tp_optim_attr *>(c->attr);
+}
+
+/* Replaces the table by its copy on the device. False: out of memory. */
+static inline bool tp_upload(const tp_call *c, tp_segments *s)
+{
+    if (s->n == 0) return true;
+    s->at = static_cast<tp_segment *>(tp__cuda_table(c, s->at, (size_t)s->n * sizeof *s->at));
+    return s->at != NULL;
+}
+
+/* Elements [at, at + n) of block b, and its segment. */
+struct tp_stretch {
+    const tp_segment *s;
+    int64_t at, n;
+};
+
+static __device__ inline tp_stretch tp_stretch_of(const tp_segments &s, int64_t block)
+{
+    const tp_segment *g = tp__segment(&s, block);
+    const int64_t done = (block - g->block) * TP_BLOCK;
+    return { g, g->at + done, min((int64_t)TP_BLOCK, g->numel - done) };
+}
+
+#endif

@@ -1,0 +1,99 @@
+/* lamb.cu - LAMB's update over the flat blocks of a parameter set; the formula is in
+ * tensor/geometry/segments.h.
+ *
+ * Three kernels: moments and two sums of squares for each block (24 bytes an element), the factor of
+ * each parameter from its sums, added in order, and the update, which computes the step again from the
+ * moments (16 bytes). Bound by memory. Sums are in double. */
+#include "cuda/kit/segments.cuh"
+
+struct lamb {
+    const float *g;
+    float *p, *m, *v;
+    double *part, *factor; /* [blocks][2] and [segments] */
+    float scale, beta1, beta2, rest1, rest2, eps;
+};
+
+static __device__ inline float step_of(const tp_segment &s, float eps, float p, float m, float v)
+{
+    return (float)s.before * m / ((float)s.root * sqrtf(v) + eps) + (float)s.after * p;
+}
+
+__global__ void __launch_bounds__(TP_THREADS) moments_kernel(tp_segments s, lamb f)
+{
+    TP_EACH_BLOCK (b, s.blocks) {
+        const tp_stretch t = tp_stretch_of(s, b);
+        double pp = 0.0, rr = 0.0;
+        for (int64_t i = t.at + threadIdx.x; i < t.at + t.n; i += blockDim.x) {
+            const float p = f.p[i], d = f.scale * f.g[i];
+            const float m = f.beta1 * f.m[i] + f.rest1 * d, v = f.beta2 * f.v[i] + f.rest2 * d * d;
+            f.m[i] = m;
+            f.v[i] = v;
+            const double r = (double)step_of(*t.s, f.eps, p, m, v);
+            pp += (double)p * (double)p;
+            rr += r * r;
+        }
+        pp = tp_block<tp_sum_of>(pp);
+        rr = tp_block<tp_sum_of>(rr);
+        if (threadIdx.x == 0) {
+            f.part[2 * b] = pp;
+            f.part[2 * b + 1] = rr;
+        }
+    }
+}
+
+/* A block of threads for each segment. */
+__global__ void __launch_bounds__(TP_THREADS)
+    factor_kernel(tp_segments s, const double *part, double *factor)
+{
+    TP_EACH_BLOCK (i, s.n) {
+        const int64_t end = i + 1 < s.n ? s.at[i + 1].block : s.blocks;
+        double pp = 0.0, rr = 0.0;
+        for (int64_t b = s.at[i].block + threadIdx.x; b < end; b += blockDim.x) {
+            pp += part[2 * b];
+            rr += part[2 * b + 1];
+        }
+        pp = tp_block<tp_sum_of>(pp);
+        rr = tp_block<tp_sum_of>(rr);
+        if (threadIdx.x == 0) factor[i] = pp > 0.0 && rr > 0.0 ? sqrt(pp / rr) : 1.0;
+    }
+}
+
+__global__ void __launch_bounds__(TP_THREADS) lamb_kernel(tp_segments s, lamb f)
+{
+    TP_EACH_BLOCK (b, s.blocks) {
+        const tp_stretch t = tp_stretch_of(s, b);
+        const float rate = (float)(t.s->rate * f.factor[t.s - s.at]);
+        for (int64_t i = t.at + threadIdx.x; i < t.at + t.n; i += blockDim.x)
+            f.p[i] -= rate * step_of(*t.s, f.eps, f.p[i], f.m[i], f.v[i]);
+    }
+}
+
+static tp_code lamb_step(const tp_call *c)
+{
+    const tp_optim_attr *a = tp_options(c);
+    const double beta1 = a->k[TP_LAMB_BETA1], beta2 = a->k[TP_LAMB_BETA2];
+    tp_segments s = a->s;
+    double *part = static_cast<double *>(c->work);
+    if (s.blocks == 0) return TP_OK;
+    if (!tp_upload(c, &s)) return TP_E_MEMORY;
+    const lamb f = { tp_in<float>(&c->x[0]),
+                     tp_out<float>(&c->y[0]),
+                     tp_out<float>(&c->y[1]),
+                     tp_out<float>(&c->y[2]),
+                     part,
+                     part + 2 * s.blocks,
+                     (float)a->scale,
+                     (float)beta1,
+                     (float)beta2,
+                     (float)(1.0 - beta1),
+                     (float)(1.0 - beta2),
+                     (float)a->k[TP_LAMB_EPS] };
+    tp_code code = tp_launch(c, moments_kernel, tp_grid(c, s.blocks, 1), TP_THREADS, 0, s, f);
+    if (code == TP_OK)
+        code = tp_launch(c, factor_kernel, tp_grid(c, s.n, 1), TP_THREADS, 0, s, f.part, f.factor);
+    if (code == TP_OK)
+        code = tp_launch(c, lamb_kernel, tp_grid(c, s.blocks, 1), TP_THREADS, 0, s, f);
+    return code;
+}
+
+TP_CUDA_KERNEL_UNTYPED(lamb_step)

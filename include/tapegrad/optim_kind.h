@@ -1,0 +1,82 @@
+/* optim_kind.h - for writing optimisers. Not part of tapegrad.h; unstable until 1.0.
+ *
+ * An optimiser is one constant tp_optim_kind: its options, its state, and a kernel for each backend that
+ * updates all parameters in one call. The library's own are rows of the same table. tp_optim_new does
+ * the rest: factors, frozen parameters, errors, tp_optim_set, checkpoints. */
+#ifndef TAPEGRAD_OPTIM_KIND_H
+#define TAPEGRAD_OPTIM_KIND_H
+
+#include <tapegrad/op.h>
+#include <tapegrad/optim.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TP_OPTIM_OPTIONS = 8, TP_OPTIM_STATES = 3 };
+
+/* The stretch of one parameter in the blocks of values, gradients and states, and its numbers of a step.
+ * The blocks of values and gradients have one layout; so has a state, unless it has a shape of its
+ * own. */
+typedef struct tp_segment {
+    int64_t at, numel;            /* first element in the blocks; elements, at least one          */
+    int64_t block;                /* number of its first block of 4096 elements (library kernels) */
+    int64_t own[TP_OPTIM_STATES]; /* first element in each state                        */
+    int64_t rows,
+        cols; /* the parameter's last two sizes: numel / (rows * cols) matrices; 1 if absent */
+    int ndim; /* axes of the parameter                                        */
+    int64_t updates;  /* of this parameter, the present one included                  */
+    double lr, decay; /* learning rate and weight decay, times the parameter's factors */
+    double l2, rate, root, before, after; /* what tp_optim_kind.numbers makes of these   */
+} tp_segment;
+
+typedef struct tp_segments {
+    tp_segment *at;
+    int64_t n, blocks;
+} tp_segments;
+
+/* What c->attr points to. */
+typedef struct tp_optim_attr {
+    tp_segments s;              /* parameters that have a gradient and at least one element */
+    double scale;               /* factor on the gradients (tp_grad_scale)  */
+    double k[TP_OPTIM_OPTIONS]; /* the options, or what tp_optim_kind.constants makes of them */
+} tp_optim_attr;
+
+typedef struct tp_optim_option {
+    const char *name; /* NULL ends the table                           */
+    double usual;     /* its value if none is given                    */
+    double low, high; /* low <= value < high                           */
+    bool closed;      /* low <= value <= high                          */
+    bool at_start;    /* read only when the optimiser is created: tp_optim_set refuses it */
+} tp_optim_option;
+
+typedef struct tp_optim_state {
+    const char *name;      /* in checkpoints: "optim.NAME.PARAMETER"; NULL ends the table */
+    const char *only_with; /* exists only while this option is not 0; NULL: always    */
+    const char *starts_at; /* the option that holds its initial value; NULL: 0        */
+    tp_shape (*shape)(tp_shape of); /* its shape for a parameter of that shape, ndim -1 for none;
+                                        NULL: the parameter's                               */
+} tp_optim_state;
+
+/* An option named "weight_decay" is multiplied by each parameter's factor and passed as tp_segment.decay.
+ * A kernel is called with x = { gradients } and y = { values, states .. }, flat views of the whole
+ * blocks, of which it must write no elements but those of the segments. A state that does not exist
+ * has no data. On the CPU all floats have the type c->real. The kind must live as long as its
+ * optimisers. */
+struct tp_optim_kind {
+    const char *name; /* in messages, profiles and checkpoints */
+    tp_optim_option options[TP_OPTIM_OPTIONS];
+    tp_optim_state states[TP_OPTIM_STATES];
+    bool counts; /* tp_segment.updates matters: the counts are stored in checkpoints */
+    const char *(*check)(
+        const double *option); /* what is wrong with these options together, or NULL */
+    void (*constants)(const double *option, double *k);   /* NULL: k = the options  */
+    void (*numbers)(const double *option, tp_segment *s); /* NULL: lr and decay suffice */
+    tp_kernel step[TP_NBACKENDS];
+    tp_work work[TP_NBACKENDS]; /* NULL: none */
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

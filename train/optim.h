@@ -1,0 +1,46 @@
+/* optim.h - the object behind tp_optim: its options, its states, and a count for each parameter. */
+#ifndef TP_OPTIM_H
+#define TP_OPTIM_H
+
+#include <tapegrad/optim_kind.h>
+
+#include "train/blocks.h"
+
+typedef struct tp_weight { /* a parameter and its factors for rate and decay */
+    const tp_entry *entry;
+    tp_factors factors;
+    int64_t updates;
+    tp_view state[TP_OPTIM_STATES]; /* shape of each state, without data */
+    int64_t at[TP_OPTIM_STATES];    /* its first element in the state's block */
+    bool planned;                   /* is updated by the step that now runs */
+} tp_weight;
+
+struct tp_optim {
+    tp_err err;      /* of construction and reading: permanent    */
+    tp_err step_err; /* of the last step: the next step clears it */
+    tp_params *P;
+    const tp_optim_kind *kind;
+    double option[TP_OPTIM_OPTIONS];
+    tp_weight *weights;
+    int n;
+    tp_segments s; /* of the current step; capacity n */
+    tp_buf *state[TP_OPTIM_STATES];
+    size_t bytes[TP_OPTIM_STATES];
+    int64_t updates;
+    double scale; /* factor on the gradients of the next step */
+};
+
+/* optim.c: values of all options in the kind's order. */
+tp_optim *tp__optim_make(tp_params *P, const tp_optim_kind *kind, const double *values,
+                         tp_factor_rule rule, void *env);
+tp_optim *tp__optim_some(const tp_optim *O); /* O, or a failed optimiser in place of NULL */
+
+/* optim_options.c */
+int tp__optim_find(const tp_optim_kind *k, const char *name); /* index of an option, or -1 */
+double tp__optim_value(const tp_optim *O, const char *name);  /* 0 if there is no such option */
+/* False with *e set if the values are impossible, each alone or together. */
+bool tp__optim_check(const tp_optim_kind *k, const double *option, tp_err *e);
+/* Creates the states that the options call for and drops the others. False with *e set. */
+bool tp__optim_states(tp_optim *O, tp_err *e);
+
+#endif
