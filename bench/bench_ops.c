@@ -92,6 +92,25 @@ static void step(tp_tape *T, const op_case *k, double *forward, double *backward
     *backward = now() - backward_began;
 }
 
+/* Seconds of an update on the CPU from an existing gradient; *O is created by the first. */
+static double update(tp_tape *T, const op_case *k, tp_params **P, tp_optim **O)
+{
+    uint32_t seed = 2;
+    if (!*O) {
+        *P = tp_params_new(tp_device_of(T), NULL);
+        tp_param(*P, "x", k->in[0].shape, (tp_init){ TP_INIT_UNIFORM, 1.0, 0.0 }, 0);
+        *O = op_optimiser(*P, k);
+    }
+    float *host = op_numbers(k, 0, &seed);
+    const size_t bytes = (size_t)op_numel(k->in[0].shape) * sizeof *host;
+    if (!tp_param_set_grad(*P, tp_find(*P, "x"), TP_F32, host, bytes))
+        tp_raise(T, TP_E_STATE, "%s", tp_params_why(*P));
+    free(host);
+    const double t = now();
+    if (!tp_step(*O, 1e-3)) tp_raise(T, TP_E_STATE, "%s", tp_optim_why(*O));
+    return now() - t;
+}
+
 /* The machine's rates in this run: MFLOP/s of OpenBLAS (CUDA: of "matmul") and MB/s of "copy"; 0:
  * unknown. */
 typedef struct rates {
@@ -139,6 +158,8 @@ static double measure(tp_tape *T, const op_case *k, const settings *s, const hea
     static double forward[MAX_REPS], backward[MAX_REPS];
     double total = 0.0;
     gpu_inputs in;
+    tp_params *P = NULL;
+    tp_optim *O = NULL;
     if (s->cuda) gpu_place(T, k, &in);
     int n = -1; /* the first run warms up memory and caches */
     const int least = s->smoke ? 1 : MIN_REPS;
@@ -146,14 +167,18 @@ static double measure(tp_tape *T, const op_case *k, const settings *s, const hea
         double f = 0.0, b = 0.0;
         if (s->cuda)
             gpu_step(T, k, &in, h, s->dtype, &f, &b);
-        else
+        else if (k->apply)
             step(T, k, &f, &b);
+        else
+            f = update(T, k, &P, &O);
         if (n < 0) continue;
         forward[n] = f;
         backward[n] = b;
         total += f + b;
     }
     tp_stats stats = tp_device_stats(tp_device_of(T));
+    tp_optim_free(O);
+    tp_params_free(P);
     if (s->cuda) stats.peak_bytes -= h->bytes;
     if (s->cuda) gpu_release(T, k, &in);
     if (!tp_ok(T)) return 0.0;

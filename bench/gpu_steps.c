@@ -52,7 +52,7 @@ void gpu_place(tp_tape *T, const op_case *k, gpu_inputs *in)
             tp_param_set(in->P, in->at[i], TP_F32, host, n * sizeof(float));
         free(host);
     }
-    in->O = k->apply ? NULL : tp_adamw_new(in->P, NULL);
+    in->O = k->apply ? NULL : op_optimiser(in->P, k);
 }
 
 void gpu_release(tp_tape *T, const op_case *k, gpu_inputs *in)

@@ -61,7 +61,16 @@ static const op_case machine[] = {
 };
 
 const op_case *const op_tables_cpu[] = {
-    machine,        op_cases_product,   op_cases_norm,        op_cases_loss,   op_cases_attention,
-    op_cases_image, op_cases_recurrent, op_cases_elementwise, op_cases_reduce, op_cases_shape,
+    machine,
+    op_cases_product,
+    op_cases_norm,
+    op_cases_loss,
+    op_cases_attention,
+    op_cases_image,
+    op_cases_recurrent,
+    op_cases_elementwise,
+    op_cases_reduce,
+    op_cases_shape,
+    op_cases_update,
     NULL,
 };

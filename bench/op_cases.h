@@ -12,7 +12,7 @@ typedef struct op_input {
     int64_t below; /* > 0: integers in [0, below) */
 } op_input;
 
-/* A case without a function is an AdamW update of its input. */
+/* A case without a function is an update of its input by the optimiser that it names. */
 typedef struct op_case {
     const char *op, *shape;
     tp_tensor (*apply)(tp_tape *T, const tp_tensor *x, const struct op_case *k);
@@ -36,11 +36,14 @@ typedef struct op_case {
 /* A case without a name ends a table. */
 extern const op_case op_cases_product[], op_cases_norm[], op_cases_loss[], op_cases_attention[],
     op_cases_image[], op_cases_recurrent[], op_cases_elementwise[], op_cases_reduce[],
-    op_cases_shape[];
+    op_cases_shape[], op_cases_update[];
 
 /* Lists of tables, which NULL ends. The first two cases of the first table, a product and a copy,
  * measure the machine. `smoke` has small versions of the cases for a GPU. */
 extern const op_case *const op_tables_cpu[], *const op_tables_cuda[], *const op_tables_smoke[];
+
+/* The optimiser of a case without a function, over P. */
+tp_optim *op_optimiser(tp_params *P, const op_case *k);
 
 int op_inputs(const op_case *k);
 int64_t op_numel(tp_shape s);

@@ -6,13 +6,9 @@ from op_cases_attention import attention
 from op_cases_image import conv_case, depthwise_case
 from op_cases_kit import WIDTH, Ids
 from op_cases_product import linear_gelu
+from op_cases_update import Update
 
 ROWS = 65536
-
-
-def adamw(x):
-    """An update of x from its existing gradient; it has no backward."""
-    return torch.optim.AdamW([x], lr=1e-3, fused=x.is_cuda)
 
 
 def cases(smoke):
@@ -37,7 +33,7 @@ def cases(smoke):
         depthwise_case(64, 56, 96, 1, by),
         conv_case(64, 56, 64, by),
         conv_case(64, 14, 256, by),
-        ("adamw", "64M elements", adamw, [(long // 2,)]),
+        ("adamw", "64M elements", Update(torch.optim.AdamW), [(long // 2,)]),
         ("attention", "8x4096 d512 h8", attention(False), [(texts, 4096 // by, WIDTH)] * 3),
         ("attention", "8x4096 d512 h8 causal", attention(True), [(texts, 4096 // by, WIDTH)] * 3),
     ]

@@ -25,7 +25,9 @@ import op_cases_product
 import op_cases_recurrent
 import op_cases_reduce
 import op_cases_shape
+import op_cases_update
 from op_cases_kit import Ids, Map, Numbers
+from op_cases_update import Update
 
 LAYOUTS = {"last": torch.channels_last, "first": torch.contiguous_format}
 
@@ -35,7 +37,8 @@ def cases(device, smoke):
     if device != "cpu" or smoke:
         return op_cases_cuda.cases(smoke)
     families = (op_cases_product, op_cases_norm, op_cases_loss, op_cases_attention, op_cases_image,
-                op_cases_recurrent, op_cases_elementwise, op_cases_reduce, op_cases_shape)
+                op_cases_recurrent, op_cases_elementwise, op_cases_reduce, op_cases_shape,
+                op_cases_update)
     return [case for family in families for case in family.CASES]
 
 
@@ -76,17 +79,24 @@ def make(shape, args):
     return (torch.rand(tuple(shape), device=args.device) * 2 - 1).to(dtype, memory_format=layout).requires_grad_()
 
 
+def update(apply, x, args, clock):
+    """Seconds of the fastest way."""
+    x.grad, ways = torch.rand_like(x), []
+    for optimiser in apply.optimisers(x):
+        times = []
+        while len(times) < 4 or sum(times) < args.seconds:
+            times.append(clock.seconds(optimiser.step)[1])
+        ways.append(sorted(times[2:]))
+    return min(ways, key=lambda t: t[len(t) // 2])
+
+
 def directions(op, apply, shapes, args, clock):
     """Seconds by direction, without the first two repetitions."""
     inputs = [make(s, args) for s in shapes]
-    if op == "adamw":
-        inputs[0].grad = torch.rand_like(inputs[0])
-        optimiser = apply(*inputs)
+    if isinstance(apply, Update):
+        return [("forward", update(apply, inputs[0], args, clock))]
     probe, times = None, []
     while len(times) < 4 or sum(map(sum, times)) < 2 * args.seconds:
-        if op == "adamw":
-            times.append((clock.seconds(optimiser.step)[1],))
-            continue
         y, forward = clock.seconds(lambda: apply(*inputs))
         if not y.requires_grad:
             times.append((forward,))
@@ -101,7 +111,7 @@ def directions(op, apply, shapes, args, clock):
 
 
 def measure(op, name, apply, shapes, args, clock):
-    if args.compile and op not in ("attention", "adamw"):
+    if args.compile and op != "attention" and not isinstance(apply, Update):
         apply = torch.compile(apply)
     for direction, seconds in directions(op, apply, shapes, args, clock):
         print(json.dumps({
@@ -128,7 +138,7 @@ def main():
     torch.manual_seed(1)
     clock = HostClock(args.clock == "cpu") if args.device == "cpu" else CardClock()
     for op, name, apply, shapes in cases(args.device, args.smoke):
-        if args.filter in f"{op} {name}" and (op != "adamw" or args.dtype == "f32"):
+        if args.filter in f"{op} {name}" and (args.dtype == "f32" or not isinstance(apply, Update)):
             measure(op, name, apply, shapes, args, clock)
 
 
