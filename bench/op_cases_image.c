@@ -26,6 +26,26 @@ static tp_tensor conv_s2(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_conv2d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .stride = { 2, 2 }, .pad = { 1, 1 } });
 }
 
+static tp_tensor conv1d(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_conv1d(T, x[0], x[1], TP_NONE, (tp_conv_cfg){ .pad = { 1 } });
+}
+
+static tp_tensor transpose_k2(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_conv_transpose2d(T, x[0], x[1], TP_NONE,
+                               (tp_conv_transpose_cfg){ .stride = { 2, 2 } });
+}
+
+static tp_tensor transpose_k4(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    const tp_conv_transpose_cfg cfg = { .stride = { 2, 2 }, .pad = { 1, 1 } };
+    (void)k;
+    return tp_conv_transpose2d(T, x[0], x[1], TP_NONE, cfg);
+}
+
 static tp_tensor max_pool(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
@@ -61,6 +81,11 @@ static tp_tensor resize_bicubic(tp_tape *T, const tp_tensor *x, const op_case *k
     .mflop = 4.5e-6 * B * N * N * C * D,                                                           \
     .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { D, C, 3, 3 } }, 0 } }
 
+/* The size doubled by K x K taps, C channels to D. */
+#define DOUBLE_CASE(B, N, C, D, K)                                                                 \
+    .mflop = 2e-6 * B * N * N * K * K * C * D,                                                     \
+    .in = { { { 4, { B, N, N, C } }, 0 }, { { 4, { C, D, K, K } }, 0 } }
+
 /* CONV_CASE with C groups; BYTES are moved for each element of the input. */
 #define DEPTHWISE_CASE(B, N, C, BYTES)                                                             \
     .mbyte = (BYTES)*1e-6 * B * N * N * C,                                                         \
@@ -82,6 +107,10 @@ const op_case op_cases_image[] = {
     { "depthwise_conv2d", "8x28x28x192 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 28, 192, 5) },
     { "depthwise_conv2d", "8x14x14x384 k3", op_depthwise, DEPTHWISE_CASE(8, 14, 384, 8) },
     { "depthwise_conv2d", "8x14x14x384 k3 s2", depthwise_s2, DEPTHWISE_CASE(8, 14, 384, 5) },
+    { "conv1d", "8x3000x128 k3", conv1d, .mflop = 6e-6 * 8 * 3000 * 128 * 128,
+      .in = { { { 3, { 8, 3000, 128 } }, 0 }, { { 3, { 128, 128, 3 } }, 0 } } },
+    { "conv_transpose2d", "8x28x28x128 to 64 k2 s2", transpose_k2, DOUBLE_CASE(8, 28, 128, 64, 2) },
+    { "conv_transpose2d", "8x28x28x128 to 64 k4 s2", transpose_k4, DOUBLE_CASE(8, 28, 128, 64, 4) },
     { "max_pool2d", "8x112x112x64 k3 s2", max_pool, .mbyte = 5e-6 * 8 * 112 * 112 * 64,
       .in = { { { 4, { 8, 112, 112, 64 } }, 0 } } },
     { "avg_pool2d", "8x56x56x64 k2", avg_pool, .mbyte = 5e-6 * 8 * 56 * 56 * 64,

@@ -4,7 +4,8 @@
  *
  * Row i of X' (im2col) holds the inputs under the taps of output i; dY' is the same for each input
  * (conv2d.h). Both are gathered in chunks of rows that fit the scratch memory. 1 x 1 convolutions
- * multiply X itself; where patches do not overlap X' is no larger than X.
+ * multiply X itself; where patches do not overlap X' is no larger than X. A transposed convolution is
+ * dX of another one.
  *
  * With T taps an element of X is read from cache T times, and each copy is written once: 2 T bytes
  * per element in bf16. The product reads as many and has 2 Co operations for each copy. Bound by
@@ -101,11 +102,6 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 /* ---- passes ---- */
 
-static tp__conv2d conv_of(const tp_call *c)
-{
-    return tp__conv2d_of(static_cast<const tp_conv_cfg *>(c->attr), &c->x[0], &c->x[1]);
-}
-
 static conv_room room_of(const tp_call *c, const tp__conv2d &g)
 {
     return conv_room_of(&g, tp_dtype_size(c->x[0].dtype), tp_is_backward(c));
@@ -194,15 +190,13 @@ static tp_code zero(const tp_call *c, const tp_view *v)
     return tp__cuda_zero(c, v->data, (size_t)v->numel * tp_dtype_size(v->dtype));
 }
 
-template <class S> static tp_code conv2d_fwd(const tp_call *c)
+/* Y = or += X' W' */
+template <class S> static tp_code convolve(const tp_call *c, const tp__conv2d &g, bool add)
 {
-    const tp__conv2d g = conv_of(c);
     const int64_t n = c->y[0].numel;
-    tp_code code;
     if (n == 0) return TP_OK;
-    if (c->x[1].numel == 0) {
-        code = zero(c, &c->y[0]);
-    } else if (tp__conv2d_is_product(&g)) {
+    if (c->x[1].numel == 0 || c->x[0].numel == 0) return add ? TP_OK : zero(c, &c->y[0]);
+    if (tp__conv2d_is_product(&g)) {
         tp_cuda_gemm t = product(c, n / g.co, g.co, g.ci);
         t.a = c->x[0].data;
         t.lda = g.ci;
@@ -210,14 +204,27 @@ template <class S> static tp_code conv2d_fwd(const tp_call *c)
         t.ldb = g.ci;
         t.tb = true;
         t.c = c->y[0].data;
+        t.type_c = c->y[0].dtype;
         t.ldc = g.co;
-        code = tp__cuda_gemm(c, &t);
-    } else {
-        code = run_pass<S>(c, g, tp__conv2d_forward(&g), tp_in<S>(&c->x[0]), &c->y[0], false);
+        t.add = add;
+        return tp__cuda_gemm(c, &t);
     }
-    if (code != TP_OK || tp_absent(&c->x[2])) return code;
-    return tp_launch(c, bias_kernel<S>, tp_grid(c, n), TP_THREADS, 0, n, g.co, tp_in<S>(&c->x[2]),
-                     tp_out<S>(&c->y[0]));
+    return run_pass<S>(c, g, tp__conv2d_forward(&g), tp_in<S>(&c->x[0]), &c->y[0], add);
+}
+
+/* Y += b */
+template <class S> static tp_code add_bias(const tp_call *c)
+{
+    const int64_t n = c->y[0].numel;
+    if (n == 0 || tp_absent(&c->x[2])) return TP_OK;
+    return tp_launch(c, bias_kernel<S>, tp_grid(c, n), TP_THREADS, 0, n, c->x[2].numel,
+                     tp_in<S>(&c->x[2]), tp_out<S>(&c->y[0]));
+}
+
+template <class S> static tp_code conv2d_fwd(const tp_call *c)
+{
+    const tp_code code = convolve<S>(c, tp__conv2d_call(c), false);
+    return code == TP_OK ? add_bias<S>(c) : code;
 }
 
 /* ---- backward ---- */
@@ -298,32 +305,88 @@ static tp_code empty_sum(const tp_call *c, int to)
     return c->add >> to & 1u ? TP_OK : zero(c, &c->dx[to]);
 }
 
-template <class S> static tp_code conv2d_bwd(const tp_call *c)
+template <class S> static tp_code image_gradient(const tp_call *c, const tp__conv2d &g)
 {
-    const tp__conv2d g = conv_of(c);
-    const bool products = tp__conv2d_is_product(&g), empty = c->y[0].numel == 0;
-    tp_code code = TP_OK;
-    if (c->dx[0].data)
-        code = empty ? empty_sum(c, 0) : products ? grad_product(c, g, 0) : dx<S>(c, g);
-    if (code == TP_OK && c->dx[1].data)
-        code = empty ? empty_sum(c, 1) : products ? grad_product(c, g, 1) : dw<S>(c, g);
-    if (code != TP_OK || !c->dx[2].data) return code;
+    if (c->dx[0].numel == 0) return TP_OK;
+    if (c->dy[0].numel == 0) return empty_sum(c, 0);
+    return tp__conv2d_is_product(&g) ? grad_product(c, g, 0) : dx<S>(c, g);
+}
+
+template <class S> static tp_code weight_gradient(const tp_call *c, const tp__conv2d &g)
+{
+    if (c->dx[1].numel == 0) return TP_OK;
+    if (c->dy[0].numel == 0 || c->x[0].numel == 0) return empty_sum(c, 1);
+    return tp__conv2d_is_product(&g) ? grad_product(c, g, 1) : dw<S>(c, g);
+}
+
+/* at: of its scratch memory in c->work. */
+template <class S> static tp_code bias_gradient(const tp_call *c, size_t at)
+{
     return tp_with_type(c, c->dx[2].dtype, [&](auto b) {
         typedef decltype(b) B;
         const tp_add_to<B> finish = { tp_in<B>(&c->dx[2]), (c->add >> 2 & 1u) != 0 };
         return tp_fold_sum(c, &c->dy[0], &c->dx[2], tp_in<S>(&c->dy[0]), (const S *)NULL,
-                           tp_out<B>(&c->dx[2]), work_at(c, room_of(c, g).all), finish);
+                           tp_out<B>(&c->dx[2]), work_at(c, at), finish);
     });
+}
+
+static size_t bias_work(const tp_call *c)
+{
+    const bool sums = tp_is_backward(c) && !tp_absent(&c->x[2]);
+    return sums ? tp__fold_work(&c->y[0], &c->x[2], c->y[0].dtype) : 0;
+}
+
+template <class S> static tp_code conv2d_bwd(const tp_call *c)
+{
+    const tp__conv2d g = tp__conv2d_call(c);
+    tp_code code = c->dx[0].data ? image_gradient<S>(c, g) : TP_OK;
+    if (code == TP_OK && c->dx[1].data) code = weight_gradient<S>(c, g);
+    if (code == TP_OK && c->dx[2].data) code = bias_gradient<S>(c, room_of(c, g).all);
+    return code;
 }
 
 /* The scratch memory of a pass, then that of the sum for the bias. */
 static size_t conv2d_work(const tp_call *c)
 {
-    const bool sums = tp_is_backward(c) && !tp_absent(&c->x[2]);
-    return room_of(c, conv_of(c)).all +
-           (sums ? tp__fold_work(&c->y[0], &c->x[2], c->y[0].dtype) : 0);
+    return room_of(c, tp__conv2d_call(c)).all + bias_work(c);
+}
+
+/* ---- transposed: see tp__conv2d_turn ---- */
+
+template <class S> static tp_code conv_transpose2d_fwd(const tp_call *c)
+{
+    tp__conv2d_turned t;
+    tp__conv2d_turn(c, &t);
+    const tp_code code = image_gradient<S>(&t.c, tp__conv2d_call(&t.c));
+    return code == TP_OK ? add_bias<S>(c) : code;
+}
+
+static size_t turned_work(const tp_call *c)
+{
+    tp__conv2d_turned t;
+    tp__conv2d_turn(c, &t);
+    return room_of(&t.c, tp__conv2d_call(&t.c)).all;
+}
+
+template <class S> static tp_code conv_transpose2d_bwd(const tp_call *c)
+{
+    tp__conv2d_turned t;
+    tp__conv2d_turn(c, &t);
+    const tp__conv2d g = tp__conv2d_call(&t.c);
+    tp_code code = c->dx[0].data ? convolve<S>(&t.c, g, c->add & 1u) : TP_OK;
+    if (code == TP_OK && c->dx[1].data) code = weight_gradient<S>(&t.c, g);
+    if (code == TP_OK && c->dx[2].data) code = bias_gradient<S>(c, turned_work(c));
+    return code;
+}
+
+static size_t conv_transpose2d_work(const tp_call *c)
+{
+    return turned_work(c) + bias_work(c);
 }
 
 TP_CUDA_WORK(conv2d_work)
 TP_CUDA_KERNEL(conv2d_fwd)
 TP_CUDA_KERNEL(conv2d_bwd)
+TP_CUDA_WORK(conv_transpose2d_work)
+TP_CUDA_KERNEL(conv_transpose2d_fwd)
+TP_CUDA_KERNEL(conv_transpose2d_bwd)

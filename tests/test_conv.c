@@ -164,6 +164,9 @@ Test(conv, messages)
           "depthwise_conv1d: w must be [3,1,K]\n  inputs f32[2,9,3], f32[4,1,3], none\n" },
         { { "", { 4, { 2, 9, 9, 3 } }, { 4, { 3, 2, 3, 3 } }, { 0 }, TWO(0, 0, 0) },
           "depthwise_conv2d: w must be [3,1,KH,KW]\n" },
+        { { "", { 3, { 2, 4, 9 } }, { 3, { 4, 1, 3 } }, { 0 }, ONE(0, 0, 0) },
+          "depthwise_conv1d: x must be [B,N,4], channels last; it looks like channels first: "
+          "tp_permute it by 0, 2, 1\n" },
         { { "", { 4, { 2, 9, 9, 3 } }, { 3, { 3, 1, 3 } }, { 0 }, TWO(0, 0, 0) },
           "depthwise_conv2d: w must be [3,1,KH,KW]\n" },
         { { "", { 2, { 9, 3 } }, { 4, { 3, 1, 3, 3 } }, { 0 }, ONE(0, 0, 0) },

@@ -1,4 +1,4 @@
-/* test_conv2d.c - tp_conv2d against naive loops in f64, on every instruction set: values and
+/* test_conv2d.c - tp_conv2d, and tp_conv1d as its case of one row, against naive loops in f64, on every instruction set: values and
  * gradients for kernels, strides, pads, dilations, groups and sizes around the tiles of the
  * kernels; bf16, equal bits on any number of threads, sizes, defaults, messages. */
 #include <criterion/criterion.h>
@@ -194,6 +194,91 @@ Test(conv2d, messages)
     for (size_t i = 0; i < COUNT(cases); i++) {
         const layer *l = &cases[i].l;
         const trial t = { convolve, l, .in = { l->x, l->w, l->b } };
+        cr_expect(trial_fails(&t, cases[i].text), "case %zu", i);
+    }
+}
+
+/* ---- sequences: as images of one row ---- */
+
+static tp_tensor convolve_line(tp_tape *T, const tp_tensor *x, const void *env)
+{
+    const layer *l = env;
+    return tp_conv1d(T, x[0], x[1], x[2], l->cfg);
+}
+
+static void naive_line(const void *env, const trial_result *r, double *y, double *dx[3])
+{
+    const layer *l = env;
+    const tp_conv_cfg *o = &l->cfg;
+    const layer flat = {
+        "",
+        X(l->x.dim[0], 1, l->x.dim[1], l->x.dim[2]),
+        X(l->w.dim[0], l->w.dim[1], 1, l->w.dim[2]),
+        l->b,
+        { { 1, o->stride[0] }, { 0, o->pad[0] }, { 1, o->dilation[0] }, o->groups },
+    };
+    trial_result map = *r;
+    map.shape = TP_SHAPE(r->shape.dim[0], 1, r->shape.dim[1], r->shape.dim[2]);
+    naive(&flat, &map, y, dx);
+}
+
+#define L(n, c, k)                                                                                 \
+    {                                                                                              \
+        3,                                                                                         \
+        {                                                                                          \
+            n, c, k                                                                                \
+        }                                                                                          \
+    } /* clang-format off */
+static const layer lines[] = {
+    { "plain", L(2, 9, 3), L(5, 3, 3), V(5), { .groups = 1 } },
+    { "same size", L(3, 70, 32), L(24, 32, 3), V(24), { .pad = { 1 } } },
+    { "one tap", L(2, 90, 33), L(17, 33, 1), { 0 }, { .groups = 1 } },
+    { "all three", L(2, 61, 8), L(9, 8, 4), V(9), { { 3 }, { 4 }, { 2 }, 0 } },
+    { "groups", L(2, 31, 12), L(18, 4, 3), V(18), { .pad = { 1 }, .groups = 3 } },
+    { "depthwise", L(2, 31, 12), L(12, 1, 3), V(12), { .pad = { 1 }, .groups = 12 } },
+    { "a long line", L(1, 1500, 4), L(5, 4, 5), V(5), { .pad = { 2 } } },
+    { "no tokens", L(2, 0, 4), L(5, 4, 3), V(5), { .pad = { 1 } } },
+};
+/* clang-format on */
+
+Test(conv2d, sequences)
+{
+    for (tp_isa isa = TP_ISA_BASE; isa <= TP_ISA_AVX512; isa++)
+        for (size_t i = 0; i < COUNT(lines); i++)
+            for (int k = 0; k < 2; k++) {
+                const tp_dtype dt = k ? TP_F64 : TP_F32;
+                const trial t = {
+                    convolve_line, &lines[i],     .in = { lines[i].x, lines[i].w, lines[i].b },
+                    .dtype = dt,   .compute = dt, .isa = isa
+                };
+                if (trial_can(dt, isa))
+                    trial_compare(&t, naive_line, lines[i].name, k ? 1e-13 : 5e-6);
+            }
+}
+
+Test(conv2d, messages_of_sequences)
+{
+    static const struct {
+        layer l;
+        const char *text;
+    } cases[] = {
+        { { "", L(2, 9, 3), L(4, 2, 3), { 0 }, { .groups = 0 } },
+          "conv1d: w must be [Co,3,K]\n  inputs f32[2,9,3], f32[4,2,3], none\n" },
+        { { "", L(2, 3, 9), L(4, 3, 3), { 0 }, { .groups = 0 } },
+          "conv1d: x must be [B,N,3], channels last; it looks like channels first: tp_permute it by "
+          "0, 2, 1\n" },
+        { { "", X(2, 9, 9, 3), L(4, 3, 3), { 0 }, { .groups = 0 } },
+          "conv1d: x must be [B,N,C]\n" },
+        { { "", L(2, 9, 3), X(4, 3, 3, 3), { 0 }, { .groups = 0 } },
+          "conv1d: w must be [Co,Ci/groups,K]\n" },
+        { { "", L(2, 9, 3), L(4, 3, 3), { 0 }, { .stride = { 1, 1 } } },
+          "conv1d: stride[1] must be 0, not 1: there is one axis\n" },
+        { { "", L(2, 2, 3), L(4, 3, 3), { 0 }, { .groups = 0 } },
+          "conv1d: kernel spans 3, axis 1 with its pad only 2\n" },
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const layer *l = &cases[i].l;
+        const trial t = { convolve_line, l, .in = { l->x, l->w, l->b } };
         cr_expect(trial_fails(&t, cases[i].text), "case %zu", i);
     }
 }

@@ -223,3 +223,57 @@ Test(modules, norms_are_their_ops)
     tp_params_free(P);
     tp_device_close(D);
 }
+
+/* Is the parameter [s], drawn uniformly from +-1/sqrt(fan)? */
+static void expect_uniform(tp_tape *T, tp_params *P, const char *name, tp_shape s, double fan)
+{
+    static double v[1024];
+    const tp_tensor p = tp_find(P, name);
+    const tp_shape got = tp_shape_of(p);
+    int64_t n = 1;
+    double most = 0.0;
+    cr_assert(tp_given(p) && got.ndim == s.ndim, "%s", name);
+    for (int i = 0; i < s.ndim; n *= s.dim[i++]) cr_assert_eq(got.dim[i], s.dim[i], "%s", name);
+    values_read(T, p, v);
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(v[i]));
+    cr_expect(most <= 1.0 / sqrt(fan) && (n < 50 || most > 0.9 / sqrt(fan)), "%s: %g", name, most);
+}
+
+Test(modules, convolutions_are_their_ops)
+{
+    tp_device *D = device_open(NULL);
+    tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 4, .dtype = device_real() });
+    tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = device_real() });
+    const tp_conv_cfg same = { .pad = { 1 }, .groups = 2 }, wide = { .pad = { 0, 2 } };
+    const tp_conv_transpose_cfg two = { .stride = { 2, 2 }, .groups = 2 },
+                                one = { .stride = { 3 } };
+    tp_conv1d_m line;
+    tp_conv2d_m rect;
+    tp_conv_transpose1d_m up;
+    tp_conv_transpose2d_m up2;
+    tp_conv1d_init(P, &line, "line", C, 6, 3, true, same);
+    tp_conv2d_rect_init(P, &rect, "rect", C, 4, (int64_t[2]){ 1, 5 }, false, wide);
+    tp_conv_transpose1d_init(P, &up, "up", C, 6, 3, true, one);
+    tp_conv_transpose2d_init(P, &up2, "up2", C, 6, 2, true, two);
+    expect_uniform(T, P, "line.weight", TP_SHAPE(6, 4, 3), 12);
+    expect_uniform(T, P, "line.bias", TP_SHAPE(6), 12);
+    expect_uniform(T, P, "rect.weight", TP_SHAPE(4, 8, 1, 5), 40);
+    cr_expect(!tp_given(rect.bias));
+    expect_uniform(T, P, "up.weight", TP_SHAPE(8, 6, 3), 18);
+    expect_uniform(T, P, "up2.weight", TP_SHAPE(8, 3, 2, 2), 12);
+    expect_uniform(T, P, "up2.bias", TP_SHAPE(6), 12);
+
+    const tp_tensor x = values(T), map = tp_reshape(T, x, TP_SHAPE(B, 1, N, C));
+    const tp_tensor got[] = { tp_conv1d_forward(T, &line, x), tp_conv2d_forward(T, &rect, map),
+                              tp_conv_transpose1d_forward(T, &up, x),
+                              tp_conv_transpose2d_forward(T, &up2, map) };
+    const tp_tensor want[] = { tp_conv1d(T, x, line.weight, line.bias, same),
+                               tp_conv2d(T, map, rect.weight, TP_NONE, wide),
+                               tp_conv_transpose1d(T, x, up.weight, up.bias, one),
+                               tp_conv_transpose2d(T, map, up2.weight, up2.bias, two) };
+    for (int i = 0; i < 4; i++)
+        cr_expect_eq(difference(T, got[i], want[i]), 0.0, "%d: %s", i, tp_why(T));
+    tp_tape_free(T);
+    tp_params_free(P);
+    tp_device_close(D);
+}

@@ -344,10 +344,10 @@ Test(norms, messages_of_instances_and_weights)
         const char *text;
     } cases[] = {
         { { false, false, 1e-5, 0 },
-          { { 3, { 2, 3, 4 } }, { 1, { 3 } } },
-          "instancenorm: w must be [4]\n  inputs f32[2,3,4], f32[3], none\n" },
+          { { 3, { 2, 3, 4 } }, { 1, { 5 } } },
+          "instancenorm: w must be [4]\n  inputs f32[2,3,4], f32[5], none\n" },
         { { false, false, 1e-5, 0 },
-          { { 3, { 2, 3, 4 } }, { 0 }, { 1, { 3 } } },
+          { { 3, { 2, 3, 4 } }, { 0 }, { 1, { 5 } } },
           "instancenorm: b must be [4]\n" },
         { { false, false, 1e-5, 0 }, { { 1, { 4 } } }, "instancenorm: x must be [B,...,C]\n" },
         { { false, false, -1.0, 0 }, { { 2, { 3, 4 } } }, "instancenorm: eps must be 0 or more\n" },
@@ -357,6 +357,10 @@ Test(norms, messages_of_instances_and_weights)
         { { false, false, 1e-5, 3 },
           { { 3, { 2, 3, 4 } } },
           "groupnorm: 4 channels cannot be divided into 3 groups\n" },
+        { { false, false, 1e-5, 2 },
+          { { 4, { 2, 4, 6, 8 } }, { 1, { 4 } } },
+          "groupnorm: x must be [B,H,W,4], channels last; it looks like channels first: tp_permute "
+          "it by 0, 2, 3, 1\n" },
         { { false, false, 1e-5, -3 }, { { 3, { 2, 3, 4 } } }, "groupnorm: groups cannot be -3\n" },
         { { false, false, NAN, 2 }, { { 3, { 2, 3, 4 } } }, "groupnorm: eps must be 0 or more\n" },
         { { true, false, 1e-5, 0 }, { { 1, { 4 } } }, "weight_standardize: w must be [Co,...]\n" },

@@ -62,6 +62,16 @@ static const char *init(int i, tp_params *P)
     case 35: tp_rmsnorm_init(P, NULL, "m", 1, 0.1); return "rmsnorm";
     case 36: tp_groupnorm_init(P, NULL, "m", 2, 1, 0.1); return "groupnorm";
     case 37: tp_instancenorm_init(P, NULL, "m", 1, true, 0.1); return "instancenorm";
+    case 38: tp_conv1d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_cfg){ 0 }); return "conv1d";
+    case 39:
+        tp_conv_transpose1d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_transpose_cfg){ 0 });
+        return "conv_transpose1d";
+    case 40:
+        tp_conv_transpose2d_init(P, NULL, "m", 1, 1, 1, true, (tp_conv_transpose_cfg){ 0 });
+        return "conv_transpose2d";
+    case 41:
+        tp_conv2d_rect_init(P, NULL, "m", 1, 1, (int64_t[2]){ 1, 2 }, true, (tp_conv_cfg){ 0 });
+        return "conv2d";
     default: return NULL;
     }
 }
@@ -119,6 +129,9 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 44: tp_rmsnorm_forward(T, NULL, x); return "rmsnorm";
     case 45: tp_groupnorm_forward(T, NULL, x); return "groupnorm";
     case 46: tp_instancenorm_forward(T, NULL, x); return "instancenorm";
+    case 47: tp_conv1d_forward(T, NULL, x); return "conv1d";
+    case 48: tp_conv_transpose1d_forward(T, NULL, x); return "conv_transpose1d";
+    case 49: tp_conv_transpose2d_forward(T, NULL, x); return "conv_transpose2d";
     default: return NULL;
     }
 }

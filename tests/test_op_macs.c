@@ -68,6 +68,14 @@ Test(op_macs, convolutions, .init = begin, .fini = end)
     expect("depthwise_conv2d", 2 * 3 * 3 * 4 * 9);
     tp_depthwise_conv1d(T, ZEROS(2, 7, 4), ZEROS(4, 1, 3), TP_NONE, (tp_conv_cfg){ .pad = { 1 } });
     expect("depthwise_conv1d", 2 * 7 * 4 * 3);
+    tp_conv1d(T, ZEROS(2, 7, 4), ZEROS(6, 2, 3), TP_NONE,
+              (tp_conv_cfg){ .stride = { 2 }, .pad = { 1 }, .groups = 2 });
+    expect("conv1d", 2 * 4 * 6 * 2 * 3);
+    tp_conv_transpose2d(T, ZEROS(2, 3, 5, 4), ZEROS(4, 6, 3, 2), TP_NONE,
+                        (tp_conv_transpose_cfg){ .stride = { 2, 2 }, .groups = 2 });
+    expect("conv_transpose2d", 2 * 3 * 5 * 4 * 6 * 3 * 2);
+    tp_conv_transpose1d(T, ZEROS(2, 5, 4), ZEROS(4, 6, 3), TP_NONE, (tp_conv_transpose_cfg){ 0 });
+    expect("conv_transpose1d", 2 * 5 * 4 * 6 * 3);
 }
 
 Test(op_macs, attention, .init = begin, .fini = end)

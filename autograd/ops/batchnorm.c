@@ -25,6 +25,7 @@ static tp_code batchnorm_shape(tp_infer *q)
                            tp_dtype_name(tp__sum_dtype(x->dtype)));
     if (x->ndim < 1) return tp_fail(q, TP_E_SHAPE, "x needs one axis or more");
     const int64_t C = x->dim[x->ndim - 1];
+    if (tp__expect_norm_layout(q) != TP_OK) return TP_E_SHAPE;
     if (tp__expect_vectors(&floats, names, C) != TP_OK) return TP_E_SHAPE;
     if (!tp_absent(&q->x[5]) && (q->x[5].dtype != TP_I64 || q->x[5].numel != 1))
         return tp_fail(q, TP_E_SHAPE, "batches must be one number of dtype i64");

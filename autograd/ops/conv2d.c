@@ -1,59 +1,41 @@
-/* conv2d.c - convolutions of images, channels last.
+/* conv2d.c - convolutions of images and of sequences, channels last.
  *
  *     y[b,o,n] = bias[n] + sum_k sum_c x[b, o stride - pad + k dilation, c] w[n,c,k]
  *
- * Weights are in PyTorch's layout, [Co,Ci/groups,KH,KW]; group i of the outputs reads group i of
- * the inputs. Groups of one input and one output go to tp_depthwise_conv2d. */
+ * Weights are in PyTorch's layout, [Co,Ci/groups,KH,KW] and [Co,Ci/groups,K]; group i of the outputs reads
+ * group i of the inputs. Groups of one input and one output go to the depthwise ops. */
 #include "tensor/geometry/conv2d.h"
-#include "autograd/ops/op_inner.h"
+#include "autograd/ops/conv.h"
 #include <tapegrad/tensor.h>
 
-#define MOST INT32_MAX /* the largest option and size, so that no product overflows */
-
-static tp_code check_channels(tp_infer *q)
+static tp_code check_channels(tp_infer *q, int axes)
 {
     const int64_t groups = ((const tp_conv_cfg *)q->attr)->groups;
     const tp_view *x = &q->x[0], *w = &q->x[1], *b = &q->x[2];
-    if (x->ndim != 4) return tp_fail(q, TP_E_SHAPE, "x must be [B,H,W,C]");
-    if (w->ndim != 4) return tp_fail(q, TP_E_SHAPE, "w must be [Co,Ci/groups,KH,KW]");
-    const bool last = x->dim[3] % groups == 0 && x->dim[3] / groups == w->dim[1];
-    const bool first = x->dim[1] % groups == 0 && x->dim[1] / groups == w->dim[1];
-    if (first && !last && w->dim[1] > 0)
+    if (tp__expect_conv(q, axes, "Co,Ci/groups") != TP_OK) return TP_E_SHAPE;
+    const int64_t C = x->dim[axes + 1];
+    if (tp__expect_channels_last(q, w->dim[1] * groups) != TP_OK) return TP_E_SHAPE;
+    if (C % groups != 0 || w->dim[0] % groups != 0)
         return tp_fail(q, TP_E_SHAPE,
-                       "x must be [B,H,W,%lld], channels last; it looks like channels first: "
-                       "tp_permute it by 0, 2, 3, 1",
-                       (long long)x->dim[1]);
-    if (x->dim[3] % groups != 0 || w->dim[0] % groups != 0)
-        return tp_fail(q, TP_E_SHAPE,
-                       "%lld inputs and %lld outputs are no multiples of %lld groups",
-                       (long long)x->dim[3], (long long)w->dim[0], (long long)groups);
-    if (w->dim[1] != x->dim[3] / groups)
-        return tp_fail(q, TP_E_SHAPE, "w must be [Co,%lld,KH,KW]", (long long)(x->dim[3] / groups));
+                       "%lld inputs and %lld outputs are no multiples of %lld groups", (long long)C,
+                       (long long)w->dim[0], (long long)groups);
+    if (w->dim[1] != C / groups)
+        return tp_fail(q, TP_E_SHAPE, "w must be [Co,%lld,%s]", (long long)(C / groups),
+                       axes == 1 ? "K" : "KH,KW");
     if (!tp_absent(b) && (b->ndim != 1 || b->dim[0] != w->dim[0]))
         return tp_fail(q, TP_E_SHAPE, "b must be [%lld]", (long long)w->dim[0]);
-    for (int i = 0; i < 4; i++)
-        if (x->dim[i] > MOST || w->dim[i] > MOST)
-            return tp_fail(q, TP_E_SHAPE, "sizes must be below 2^31");
     return TP_OK;
 }
 
-static tp_code conv2d_shape(tp_infer *q)
+static tp_code conv_shape(tp_infer *q, int axes)
 {
-    static const char *const name[] = { "stride", "pad", "dilation" };
     const tp_conv_cfg *cfg = q->attr;
     const tp_view *x = &q->x[0], *w = &q->x[1];
 
     if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
-    for (int i = 0; i < 6; i++) {
-        const int64_t value = (i < 2 ? cfg->stride : i < 4 ? cfg->pad : cfg->dilation)[i % 2];
-        if (value < (i / 2 == 1 ? 0 : 1) || value > MOST)
-            return tp_fail(q, TP_E_VALUE, "%s cannot be %lld", name[i / 2], (long long)value);
-    }
-    if (cfg->groups < 1)
-        return tp_fail(q, TP_E_VALUE, "groups cannot be %lld", (long long)cfg->groups);
-    if (check_channels(q) != TP_OK) return TP_E_SHAPE;
-    for (int i = 0; i < 2; i++) {
-        if (w->dim[2 + i] < 1) return tp_fail(q, TP_E_SHAPE, "kernel sizes must be 1 or more");
+    if (tp__expect_conv_cfg(q, axes) != TP_OK) return TP_E_VALUE;
+    if (check_channels(q, axes) != TP_OK) return TP_E_SHAPE;
+    for (int i = 0; i < axes; i++) {
         const int64_t span = cfg->dilation[i] * (w->dim[2 + i] - 1) + 1;
         const int64_t room = x->dim[1 + i] + 2 * cfg->pad[i];
         if (x->dim[1 + i] > 0 && span > room)
@@ -62,17 +44,27 @@ static tp_code conv2d_shape(tp_infer *q)
     }
     const tp__conv2d g = tp__conv2d_of(cfg, x, w);
     q->y[0] = *x;
-    q->y[0].dim[1] = g.axis[0].out;
-    q->y[0].dim[2] = g.axis[1].out;
-    q->y[0].dim[3] = g.co;
+    if (axes == 2) q->y[0].dim[1] = g.axis[0].out;
+    q->y[0].dim[axes] = g.axis[1].out;
+    q->y[0].dim[axes + 1] = g.co;
     return TP_OK;
 }
 
+static tp_code conv1d_shape(tp_infer *q)
+{
+    return conv_shape(q, 1);
+}
+
+static tp_code conv2d_shape(tp_infer *q)
+{
+    return conv_shape(q, 2);
+}
+
 /* Counts all taps, also those in the padding. */
-static double conv2d_macs(const tp_infer *q)
+static double conv_macs(const tp_infer *q)
 {
     const tp_view *w = &q->x[1];
-    return (double)q->y[0].numel * (double)(w->dim[1] * w->dim[2] * w->dim[3]);
+    return w->dim[0] ? (double)q->y[0].numel * (double)(w->numel / w->dim[0]) : 0.0;
 }
 
 #define CFG(...)                                                                                   \
@@ -134,9 +126,51 @@ static const tp_gradcase conv2d_cases[] = {
 };
 /* clang-format on */
 
+#undef X
+#define X(...)                                                                                     \
+    {                                                                                              \
+        3,                                                                                         \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define ONE(s, p, d, g) CFG(.stride = { s }, .pad = { p }, .dilation = { d }, .groups = g)
+
+static const tp_gradcase conv1d_cases[] = {
+    { "plain", .in = { X(2, 7, 3), X(4, 3, 3), B(4) }, ONE(1, 0, 1, 1) },
+    { "same size", .in = { X(2, 6, 2), X(3, 2, 3), B(3) }, ONE(1, 1, 1, 1) },
+    { "no bias", .in = { X(1, 5, 3), X(2, 3, 2) }, ONE(1, 1, 1, 1) },
+    { "one tap", .in = { X(2, 5, 3), X(4, 3, 1), B(4) }, ONE(1, 0, 1, 1) },
+    { "all differ", .in = { X(1, 11, 2), X(3, 2, 3), B(3) }, ONE(3, 2, 2, 1) },
+    { "groups", .in = { X(2, 6, 4), X(6, 2, 3), B(6) }, ONE(1, 1, 1, 2) },
+    { "packs", .in = { X(1, 5, 16), X(8, 16, 3), B(8) }, ONE(2, 1, 1, 1) },
+    { "a long line", .in = { X(1, 530, 1), X(2, 1, 3), B(2) }, ONE(1, 1, 1, 1) },
+    { "no sequences", .in = { X(0, 4, 2), X(3, 2, 2), B(3) }, ONE(1, 0, 1, 1) },
+    { "no tokens", .in = { X(2, 0, 2), X(3, 2, 3), B(3) }, ONE(1, 1, 1, 1) },
+    { "no channels", .in = { X(2, 4, 0), X(3, 0, 2), B(3) }, ONE(1, 0, 1, 1) },
+    { 0 },
+};
+
 TP_KERNEL(conv2d_fwd);
 TP_KERNEL(conv2d_bwd);
 TP_WORK(conv2d_work);
+
+const tp_op tp_op_conv1d = {
+    .name = "conv1d",
+    .doc = "convolution of x [B,N,Ci], w [Co,Ci/groups,K]",
+    .nx = 3, /* x, w, b */
+    .ny = 1,
+    .attr_size = sizeof(tp_conv_cfg),
+    .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
+    .optional = 1u << 2,
+    .flags = TP_COMPUTES | TP_ACCUMULATES,
+    .shape = conv1d_shape,
+    .macs = conv_macs,
+    .forward = TP_KERNELS(conv2d_fwd),
+    .backward = TP_KERNELS(conv2d_bwd),
+    .work = TP_WORKS(conv2d_work),
+    .cases = conv1d_cases,
+};
 
 const tp_op tp_op_conv2d = {
     .name = "conv2d",
@@ -148,35 +182,35 @@ const tp_op tp_op_conv2d = {
     .optional = 1u << 2,
     .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv2d_shape,
-    .macs = conv2d_macs,
+    .macs = conv_macs,
     .forward = TP_KERNELS(conv2d_fwd),
     .backward = TP_KERNELS(conv2d_bwd),
     .work = TP_WORKS(conv2d_work),
     .cases = conv2d_cases,
 };
 
-/* Replaces zeros by the defaults. */
-static tp_conv_cfg with_defaults(tp_conv_cfg cfg)
-{
-    for (int i = 0; i < 2; i++) {
-        if (cfg.stride[i] == 0) cfg.stride[i] = 1;
-        if (cfg.dilation[i] == 0) cfg.dilation[i] = 1;
-    }
-    if (cfg.groups == 0) cfg.groups = 1;
-    return cfg;
-}
-
 /* Does each group have one input and one output? */
-static bool is_depthwise(tp_tensor x, tp_tensor w, int64_t groups)
+static bool is_depthwise(tp_tensor x, tp_tensor w, int axes, int64_t groups)
 {
     const tp_shape s = tp_shape_of(x), v = tp_shape_of(w);
-    return s.ndim == 4 && v.ndim == 4 && groups > 1 && groups == s.dim[3] && v.dim[0] == s.dim[3];
+    return s.ndim == axes + 2 && v.ndim == axes + 2 && groups > 1 && groups == s.dim[axes + 1] &&
+           v.dim[0] == groups;
+}
+
+tp_tensor tp_conv1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg)
+{
+    tp_conv_cfg at = tp__conv_defaults(cfg, 1);
+    if (is_depthwise(x, w, 1, at.groups)) {
+        at.groups = 0;
+        return tp_depthwise_conv1d(T, x, w, b, at);
+    }
+    return tp_apply(T, &tp_op_conv1d, &at, x, w, b);
 }
 
 tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg)
 {
-    tp_conv_cfg at = with_defaults(cfg);
-    if (is_depthwise(x, w, at.groups)) {
+    tp_conv_cfg at = tp__conv_defaults(cfg, 2);
+    if (is_depthwise(x, w, 2, at.groups)) {
         at.groups = 0;
         return tp_depthwise_conv2d(T, x, w, b, at);
     }

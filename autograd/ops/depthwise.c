@@ -38,6 +38,7 @@ static tp_code conv_shape(tp_infer *q, int axes)
     if (x->ndim != axes + 2)
         return tp_fail(q, TP_E_SHAPE, "x must be %s", axes == 1 ? "[B,N,C]" : "[B,H,W,C]");
     const int64_t C = x->dim[x->ndim - 1];
+    if (w->ndim == axes + 2 && tp__expect_channels_last(q, w->dim[0]) != TP_OK) return TP_E_SHAPE;
     if (w->ndim != axes + 2 || w->dim[0] != C || w->dim[1] != 1)
         return tp_fail(q, TP_E_SHAPE, "w must be [%lld,1,%s]", (long long)C,
                        axes == 1 ? "K" : "KH,KW");

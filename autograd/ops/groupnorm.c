@@ -24,6 +24,7 @@ static tp_code groupnorm_shape(tp_infer *q)
     if (!at->each && C % at->groups != 0)
         return tp_fail(q, TP_E_SHAPE, "%lld channels cannot be divided into %lld groups",
                        (long long)C, (long long)at->groups);
+    if (tp__expect_norm_layout(q) != TP_OK) return TP_E_SHAPE;
     if (tp__expect_vectors(q, names, C) != TP_OK) return TP_E_SHAPE;
     if (!(at->eps >= 0.0 && at->eps < INFINITY))
         return tp_fail(q, TP_E_VALUE, "eps must be 0 or more");

@@ -69,6 +69,30 @@ static inline tp_code tp__expect_vectors(tp_infer *q, const char *const *names, 
     return TP_OK;
 }
 
+/* Fails if x looks like [B,C,...] with these C channels, where an op wants [B,...,C]. */
+static inline tp_code tp__expect_channels_last(tp_infer *q, int64_t C)
+{
+    const tp_view *x = &q->x[0];
+    if (x->ndim < 3 || C < 1 || x->dim[x->ndim - 1] == C || x->dim[1] != C) return TP_OK;
+    return tp_fail(q, TP_E_SHAPE,
+                   "x must be [B,%s,%lld], channels last; it looks like channels first: tp_permute "
+                   "it by 0, 2, %s1",
+                   x->ndim == 3   ? "N"
+                   : x->ndim == 4 ? "H,W"
+                                  : "...",
+                   (long long)C,
+                   x->ndim == 3   ? ""
+                   : x->ndim == 4 ? "3, "
+                                  : "..., ");
+}
+
+/* The same for a norm by channel, whose w, input 1, or b, input 2, tells how many there are. */
+static inline tp_code tp__expect_norm_layout(tp_infer *q)
+{
+    const tp_view *v = tp_absent(&q->x[1]) ? &q->x[2] : &q->x[1];
+    return tp__expect_channels_last(q, !tp_absent(v) && v->ndim == 1 ? v->dim[0] : 0);
+}
+
 /* The dtype of sums over data of dtype dt: f32 for bf16. */
 static inline tp_dtype tp__sum_dtype(tp_dtype dt)
 {

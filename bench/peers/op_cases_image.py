@@ -17,6 +17,12 @@ def depthwise_case(batch, size, channels, stride=1, by=1):
             [Map(max(batch // by, 1), channels, size, size), Map(channels, 1, 3, 3)])
 
 
+def transpose_case(batch, size, channels, to, kernel):
+    return ("conv_transpose2d", f"{batch}x{size}x{size}x{channels} to {to} k{kernel} s2",
+            functools.partial(F.conv_transpose2d, stride=2, padding=kernel // 2 - 1),
+            [Map(batch, channels, size, size), Map(channels, to, kernel, kernel)])
+
+
 def resize(mode):
     return functools.partial(F.interpolate, size=(112, 112), mode=mode)
 
@@ -25,6 +31,8 @@ CASES = [
     conv_case(8, 56, 64), conv_case(8, 28, 128), conv_case(8, 14, 256), conv_case(8, 7, 512),
     depthwise_case(8, 56, 64), depthwise_case(8, 56, 64, 2), depthwise_case(8, 28, 192),
     depthwise_case(8, 28, 192, 2), depthwise_case(8, 14, 384), depthwise_case(8, 14, 384, 2),
+    ("conv1d", "8x3000x128 k3", functools.partial(F.conv1d, padding=1), [(8, 128, 3000), (128, 128, 3)]),
+    transpose_case(8, 28, 128, 64, 2), transpose_case(8, 28, 128, 64, 4),
     ("max_pool2d", "8x112x112x64 k3 s2", functools.partial(F.max_pool2d, kernel_size=3, stride=2, padding=1),
      [Map(8, 64, 112, 112)]),
     ("avg_pool2d", "8x56x56x64 k2", functools.partial(F.avg_pool2d, kernel_size=2), [Map(8, 64, 56, 56)]),

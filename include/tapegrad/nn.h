@@ -8,6 +8,7 @@
 #define TAPEGRAD_NN_H
 
 #include <tapegrad/base.h>
+#include <tapegrad/nn/conv.h>
 #include <tapegrad/nn/norm.h>
 #include <tapegrad/nn/recurrent.h>
 #include <tapegrad/ops.h>
@@ -49,17 +50,6 @@ typedef struct tp_dualln_m {
 } tp_dualln_m;
 TP_API void tp_dualln_init(tp_params *P, tp_dualln_m *m, const char *local, const char *global,
                            int64_t dim, double eps);
-
-/* Convolution of x [B,H,W,in]: "weight" [out,in/groups,kernel,kernel], "bias" [out]. groups = in = out is
- * a depthwise convolution. */
-typedef struct tp_conv2d_m {
-    const char *path;
-    tp_tensor weight, bias; /* bias TP_NONE: none */
-    tp_conv_cfg cfg;
-} tp_conv2d_m;
-TP_API void tp_conv2d_init(tp_params *P, tp_conv2d_m *m, const char *name, int64_t in, int64_t out,
-                           int64_t kernel, bool bias, tp_conv_cfg cfg);
-TP_API tp_tensor tp_conv2d_forward(tp_tape *T, const tp_conv2d_m *m, tp_tensor x);
 
 /* Feed-forward network: dropout(fc2(dropout(act(fc1 x)))), added to the residual unless that is TP_NONE.
  * fc1 and fc2 are the names of the two layers below the enclosing prefix ("ff.fc1", "CoreNet.0"). */
@@ -133,7 +123,6 @@ TP_API void tp_sinusoid(int64_t rows, int64_t n, const double *inv_freq, int64_t
 #define tp_linear_forward(T, ...)    tp_linear_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_linear_act(T, ...)        tp_linear_act(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_embedding_forward(T, ...) tp_embedding_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
-#define tp_conv2d_forward(T, ...)    tp_conv2d_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_mlp_forward(T, ...)       tp_mlp_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attn_forward(T, ...)   tp_ls_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attn_rows(T, ...)      tp_ls_attn_rows(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

@@ -3,7 +3,7 @@
  *     Y = X' W' + b     dX = dY' W''     dW = dY^T X'     db = sum of the rows of dY
  *
  * conv2d_pass.c computes Y and dX, conv2d_dw.c dW, tile by tile (kit/conv2d_tiles.h). 1 x 1
- * convolutions are products with X itself. */
+ * convolutions are products with X itself. A transposed convolution is dX of another one. */
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/conv2d_cut.h"
 #include "tensor/cpu/kit/real.h"
@@ -16,15 +16,10 @@ void TP_KERNEL_FN(conv2d_dw)(const tp_call *c, const tp__conv2d *g);
 
 /* ---- forward ---- */
 
-static tp__conv2d conv_of(const tp_call *c)
-{
-    return tp__conv2d_of(c->attr, &c->x[0], &c->x[1]);
-}
-
 static void add_bias(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n)
 {
     const tp_call *c = ctx;
-    const int64_t Co = c->x[1].dim[0];
+    const int64_t Co = c->y[0].dim[c->y[0].ndim - 1];
     const real *b = c->x[2].data;
     for (int64_t r = i; b && r < i + m; r++) {
         real *y = (real *)c->y[0].data + r * Co;
@@ -32,27 +27,42 @@ static void add_bias(const void *ctx, int64_t i, int64_t j, int64_t m, int64_t n
     }
 }
 
-static tp_code conv2d_fwd(const tp_call *c)
+/* Y = or += X' W' + b */
+static void convolve(const tp_call *c, const tp__conv2d *g, bool add)
 {
-    const tp__conv2d g = conv_of(c);
-    if (c->y[0].numel == 0) return TP_OK;
-    if (tp__conv2d_is_product(&g)) {
+    if (c->y[0].numel == 0) return;
+    if (tp__conv2d_is_product(g)) {
         /* clang-format off */
         tp__gemm_parallel(c->dev, &(tp_gemm){
-            .dtype = REAL, .m = c->y[0].numel / g.co, .n = g.co, .k = g.ci, .batch = 1,
-            .a = c->x[0].data, .lda = g.ci, .b = c->x[1].data, .ldb = g.ci, .tb = true,
-            .c = c->y[0].data, .ldc = g.co, .work = c->work, .done = add_bias, .ctx = c });
+            .dtype = REAL, .m = c->y[0].numel / g->co, .n = g->co, .k = g->ci, .batch = 1,
+            .a = c->x[0].data, .lda = g->ci, .b = c->x[1].data, .ldb = g->ci, .tb = true, .add = add,
+            .c = c->y[0].data, .ldc = g->co, .work = c->work, .done = add_bias, .ctx = c });
         /* clang-format on */
-        return TP_OK;
+        return;
     }
-    const tp__conv2d_pass p = tp__conv2d_forward(&g);
-    TP_KERNEL_FN(conv2d_pass)(c, &g, &p, c->x[0].data, c->x[2].data, c->y[0].data, false);
+    const tp__conv2d_pass p = tp__conv2d_forward(g);
+    TP_KERNEL_FN(conv2d_pass)(c, g, &p, c->x[0].data, c->x[2].data, c->y[0].data, add);
+}
+
+static tp_code conv2d_fwd(const tp_call *c)
+{
+    const tp__conv2d g = tp__conv2d_call(c);
+    convolve(c, &g, false);
     return TP_OK;
 }
 
 /* ---- backward ---- */
 
-static void dx(const tp_call *c, const tp__conv2d *g)
+/* Gives n channels of all positions of dX the value of `bias`, or 0. */
+static void fill(const tp_view *dx, const real *bias, int64_t n)
+{
+    real *to = dx->data;
+    if (!bias) memset(to, 0, (size_t)dx->numel * sizeof(real));
+    for (int64_t i = 0; bias && i < dx->numel; i += n) memcpy(to + i, bias, (size_t)n * sizeof *to);
+}
+
+/* dX = or += dY' W'', or with a bias dX = dY' W'' + bias. */
+static void dx_passes(const tp_call *c, const tp__conv2d *g, const real *bias)
 {
     const bool add = c->add & 1u;
     bool bare = false; /* some position is under no tap */
@@ -60,16 +70,17 @@ static void dx(const tp_call *c, const tp__conv2d *g)
         const tp__conv2d_pass p = tp__conv2d_backward(g, k);
         bare |= tp__conv2d_weights(&p) == 0;
     }
-    if (bare && !add) memset(c->dx[0].data, 0, (size_t)c->dx[0].numel * sizeof(real));
+    if (bare && !add) fill(&c->dx[0], bias, g->ci);
     for (int64_t k = 0; k < tp__conv2d_phases(g); k++) {
         const tp__conv2d_pass p = tp__conv2d_backward(g, k);
         if (tp__conv2d_weights(&p) > 0)
-            TP_KERNEL_FN(conv2d_pass)(c, g, &p, c->dy[0].data, NULL, c->dx[0].data, add);
+            TP_KERNEL_FN(conv2d_pass)(c, g, &p, c->dy[0].data, bias, c->dx[0].data, add);
     }
 }
 
-/* dX = dY W (to = 0) or dW = dY^T X (to = 1), of a 1 x 1 convolution. */
-static void product(const tp_call *c, const tp__conv2d *g, int to)
+/* dX = dY W (to = 0) or dW = dY^T X (to = 1), of a 1 x 1 convolution. biased: NULL, or the call whose
+ * result dX is and whose bias it gets. */
+static void product(const tp_call *c, const tp__conv2d *g, int to, const tp_call *biased)
 {
     const int64_t rows = g->batch * g->axis[0].out * g->axis[1].out;
     /* clang-format off */
@@ -77,49 +88,118 @@ static void product(const tp_call *c, const tp__conv2d *g, int to)
         .dtype = REAL, .m = to ? g->co : rows, .n = g->ci, .k = to ? rows : g->co, .batch = 1,
         .a = c->dy[0].data, .lda = g->co, .ta = to == 1,
         .b = c->x[1 - to].data, .ldb = g->ci, .add = c->add >> to & 1u,
-        .c = c->dx[to].data, .ldc = g->ci, .work = c->work });
+        .c = c->dx[to].data, .ldc = g->ci, .work = c->work,
+        .done = biased ? add_bias : NULL, .ctx = biased });
     /* clang-format on */
 }
 
-static void db_blocks(const tp_call *c, int64_t begin, int64_t end, int thread)
+static void image_gradient(const tp_call *c, const tp__conv2d *g, const tp_call *biased)
 {
-    const tp__conv2d g = conv_of(c);
-    const int64_t rows = g.batch * g.axis[0].out * g.axis[1].out, size = tp__block_rows(rows);
-    const tp__conv2d_room room = tp__conv2d_room_of(REAL, &g, true, c->dev->threads);
+    if (tp__conv2d_is_product(g))
+        product(c, g, 0, biased);
+    else
+        dx_passes(c, g, biased ? biased->x[2].data : NULL);
+}
+
+static void weight_gradient(const tp_call *c, const tp__conv2d *g)
+{
+    if (tp__conv2d_is_product(g))
+        product(c, g, 1, NULL);
+    else
+        TP_KERNEL_FN(conv2d_dw)(c, g);
+}
+
+/* db: sums of the rows of dY by blocks of rows, in `parts`. */
+typedef struct db_job {
+    const tp_call *c;
+    int64_t rows, co;
+    real *parts;
+} db_job;
+
+static void db_blocks(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const db_job *s = ctx;
+    const int64_t size = tp__block_rows(s->rows);
     (void)thread;
     for (int64_t k = begin; k < end; k++) {
-        real *part = (real *)((char *)c->work + room.db) + k * g.co;
-        memset(part, 0, (size_t)g.co * sizeof *part);
-        for (int64_t r = k * size; r < rows && r < (k + 1) * size; r++) {
-            const real *dy = (const real *)c->dy[0].data + r * g.co;
-            for (int64_t i = 0; i < g.co; i++) part[i] += dy[i];
+        real *part = s->parts + k * s->co;
+        memset(part, 0, (size_t)s->co * sizeof *part);
+        for (int64_t r = k * size; r < s->rows && r < (k + 1) * size; r++) {
+            const real *dy = (const real *)s->c->dy[0].data + r * s->co;
+            for (int64_t i = 0; i < s->co; i++) part[i] += dy[i];
         }
     }
 }
 
+static void bias_gradient(const tp_call *c, size_t at)
+{
+    const int64_t co = c->dx[2].numel, rows = co > 0 ? c->dy[0].numel / co : 0;
+    const int64_t blocks = tp__row_blocks(rows);
+    const db_job s = { c, rows, co, (real *)((char *)c->work + at) };
+    tp__parallel(c->dev, blocks, 1, db_blocks, &s);
+    tp__add_blocks(c->dx[2].data, c->add >> 2 & 1u, co, s.parts, blocks, co);
+}
+
 static tp_code conv2d_bwd(const tp_call *c)
 {
-    const tp__conv2d g = conv_of(c);
-    const tp__conv2d_room room = tp__conv2d_room_of(REAL, &g, true, c->dev->threads);
-    const int64_t blocks = tp__row_blocks(g.batch * g.axis[0].out * g.axis[1].out);
-    const bool is_product = tp__conv2d_is_product(&g);
-    if (c->dx[0].data && is_product) product(c, &g, 0);
-    if (c->dx[0].data && !is_product) dx(c, &g);
-    if (c->dx[1].data && is_product) product(c, &g, 1);
-    if (c->dx[1].data && !is_product) TP_KERNEL_FN(conv2d_dw)(c, &g);
-    if (!c->dx[2].data) return TP_OK;
-    tp__for(c, blocks, 1, db_blocks);
-    tp__add_blocks(c->dx[2].data, c->add >> 2 & 1u, g.co, (real *)((char *)c->work + room.db),
-                   blocks, g.co);
+    const tp__conv2d g = tp__conv2d_call(c);
+    if (c->dx[0].data) image_gradient(c, &g, NULL);
+    if (c->dx[1].data) weight_gradient(c, &g);
+    if (c->dx[2].data) bias_gradient(c, tp__conv2d_room_of(REAL, &g, true, c->dev->threads).db);
     return TP_OK;
 }
 
 static size_t conv2d_work(const tp_call *c)
 {
-    const tp__conv2d g = conv_of(c);
+    const tp__conv2d g = tp__conv2d_call(c);
     return tp__conv2d_room_of(REAL, &g, tp_is_backward(c), c->dev->threads).all;
+}
+
+/* ---- transposed: see tp__conv2d_turn ---- */
+
+static tp_code conv_transpose2d_fwd(const tp_call *c)
+{
+    tp__conv2d_turned t;
+    tp__conv2d_turn(c, &t);
+    const tp__conv2d g = tp__conv2d_call(&t.c);
+    if (c->y[0].numel > 0) image_gradient(&t.c, &g, tp_absent(&c->x[2]) ? NULL : c);
+    return TP_OK;
+}
+
+/* Bytes of the convolution's scratch; forward forms no sums for dW. */
+static size_t turned_work(const tp_call *c)
+{
+    tp__conv2d_turned t;
+    tp__conv2d_turn(c, &t);
+    const tp__conv2d g = tp__conv2d_call(&t.c);
+    const tp__conv2d_room room = tp__conv2d_room_of(REAL, &g, true, c->dev->threads);
+    const size_t forth = tp__conv2d_room_of(REAL, &g, false, c->dev->threads).all;
+    if (!tp_is_backward(c)) return room.dw;
+    return (size_t)tp__conv2d_whole((int64_t)(room.all > forth ? room.all : forth));
+}
+
+static tp_code conv_transpose2d_bwd(const tp_call *c)
+{
+    tp__conv2d_turned t;
+    tp__conv2d_turn(c, &t);
+    const tp__conv2d g = tp__conv2d_call(&t.c);
+    if (c->dx[0].data) convolve(&t.c, &g, c->add & 1u);
+    if (c->dx[1].data) weight_gradient(&t.c, &g);
+    if (c->dx[2].data) bias_gradient(c, turned_work(c));
+    return TP_OK;
+}
+
+/* The sums for db follow. */
+static size_t conv_transpose2d_work(const tp_call *c)
+{
+    const int64_t co = c->y[0].dim[c->y[0].ndim - 1], rows = co > 0 ? c->y[0].numel / co : 0;
+    const int64_t sums = tp_is_backward(c) ? tp__row_blocks(rows) * co : 0;
+    return turned_work(c) + (size_t)sums * sizeof(real);
 }
 
 TP_CPU_WORK(conv2d_work)
 TP_CPU_KERNEL(conv2d_fwd)
 TP_CPU_KERNEL(conv2d_bwd)
+TP_CPU_WORK(conv_transpose2d_work)
+TP_CPU_KERNEL(conv_transpose2d_fwd)
+TP_CPU_KERNEL(conv_transpose2d_bwd)

@@ -45,7 +45,7 @@ static void dw_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 /* dw[o][i][tap] = or += the sum of the parts [o][tap][i], for outputs o. */
 static void dw_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
-    const tp__conv2d g = tp__conv2d_of(c->attr, &c->x[0], &c->x[1]);
+    const tp__conv2d g = tp__conv2d_call(c);
     const tp__conv2d_pass p = tp__conv2d_forward(&g);
     const tp__conv2d_cut cut = tp__conv2d_cut_of(&p);
     const tp__conv2d_room room = tp__conv2d_room_of(REAL, &g, true, c->dev->threads);

@@ -70,7 +70,7 @@ static void pass_task(const pass_job *s, const tile *a, int64_t group, int64_t j
     t.add = (dense && s->add) || s->bias;
     t.work = p->back ? sums + tp__conv2d_whole(s->t.positions * s->t.width) : sums;
     for (int64_t r = 0; s->bias && r < a->positions; r++)
-        memcpy(to + r * Co, s->bias + group * p->to + j, (size_t)n * sizeof *to);
+        memcpy(to + r * t.ldc, s->bias + group * p->to + j, (size_t)n * sizeof *to);
     for (int64_t first = 0; first < taps; first += s->t.lines, t.add = true) {
         const int64_t last = first + s->t.lines < taps ? first + s->t.lines : taps;
         gather_tile(p, a, first, last, s->from + group * p->from, gathered, at);

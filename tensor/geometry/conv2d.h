@@ -4,8 +4,7 @@
  * tap t read position from + j move + t hop, or nothing outside the image. The convolution itself
  * is one pass. Its gradient dX takes one pass for each remainder of a position modulo the stride:
  * the taps that meet such positions form a dense convolution of dY, so each element has one writer
- * and nothing is
- * scattered. */
+ * and nothing is scattered. A convolution of sequences [B,N,C] is one of images of one row. */
 #ifndef TP_CONV2D_H
 #define TP_CONV2D_H
 
@@ -19,20 +18,78 @@ typedef struct tp__conv2d {
 /* The defaults of cfg are already filled in, see tp_conv2d. */
 static inline tp__conv2d tp__conv2d_of(const tp_conv_cfg *cfg, const tp_view *x, const tp_view *w)
 {
+    static const tp_conv_cfg plain = { { 1, 1 }, { 0, 0 }, { 1, 1 }, 1 };
+    const bool flat = x->ndim == 3;
     tp__conv2d g;
     g.batch = x->dim[0];
     g.groups = cfg->groups;
-    g.ci = x->dim[3];
+    g.ci = x->dim[x->ndim - 1];
     g.co = w->dim[0];
-    for (int i = 0; i < 2; i++) g.axis[i] = tp__conv_axis_of(cfg, i, x->dim[1 + i], w->dim[2 + i]);
+    g.axis[0] =
+        flat ? tp__conv_axis_of(&plain, 0, 1, 1) : tp__conv_axis_of(cfg, 0, x->dim[1], w->dim[2]);
+    g.axis[1] = tp__conv_axis_of(cfg, flat ? 0 : 1, x->dim[x->ndim - 2], w->dim[w->ndim - 1]);
     return g;
+}
+
+/* The convolution of a call. Its result says how many positions there are: fewer than fit if the call is
+ * that of a transposed convolution with output_pad. */
+static inline tp__conv2d tp__conv2d_call(const tp_call *c)
+{
+    const tp_view *y = &c->y[0];
+    tp__conv2d g = tp__conv2d_of((const tp_conv_cfg *)c->attr, &c->x[0], &c->x[1]);
+    g.axis[1].out = y->dim[y->ndim - 2];
+    if (y->ndim == 4) g.axis[0].out = y->dim[1];
+    return g;
+}
+
+/* ---- transposed convolutions ---- */
+
+typedef struct tp__conv_transpose_attr {
+    tp_conv_cfg conv; /* first: kernels read this */
+    int64_t output_pad[2];
+} tp__conv_transpose_attr;
+
+/* A transposed convolution Y of X is the gradient of the convolution whose result is like X and whose input
+ * is like Y, with the same weights. `c` is a call of that convolution:
+ *
+ *     forward    x = (like Y, w, none)    dy = X    dx = (Y, none, none)
+ *     backward   x = (dY, w, none)        dy = X    dx = (none, dw, none)    y = dX */
+typedef struct tp__conv2d_turned {
+    tp_call c;
+    tp_view x[3], y, dy, dx[3];
+} tp__conv2d_turned;
+
+static inline void tp__conv2d_turn(const tp_call *c, tp__conv2d_turned *t)
+{
+    const bool back = tp_is_backward(c);
+    t->x[0] = t->dx[0] = c->y[0];
+    t->x[1] = t->dx[1] = c->x[1];
+    t->x[2] = t->dx[2] = c->x[1];
+    t->x[2].ndim = t->dx[2].ndim = -1;
+    t->y = t->dy = c->x[0];
+    t->x[0].data = back ? c->dy[0].data : NULL;
+    t->x[2].data = t->dx[2].data = t->dx[1].data = t->y.data = NULL;
+    if (back) {
+        t->dx[0].data = NULL;
+        t->dx[1] = c->dx[1];
+        t->y.data = c->dx[0].data;
+        t->y.dtype = c->dx[0].dtype;
+    }
+    t->c = *c;
+    t->c.nx = 3;
+    t->c.x = t->x;
+    t->c.y = &t->y;
+    t->c.dy = &t->dy;
+    t->c.dx = t->dx;
 }
 
 /* Whether the convolution is a plain matrix product with the rows of x. */
 static inline bool tp__conv2d_is_product(const tp__conv2d *g)
 {
     for (int i = 0; i < 2; i++)
-        if (g->axis[i].taps != 1 || g->axis[i].stride != 1 || g->axis[i].pad != 0) return false;
+        if (g->axis[i].taps != 1 || g->axis[i].stride != 1 || g->axis[i].pad != 0 ||
+            g->axis[i].out != g->axis[i].in)
+            return false;
     return g->groups == 1;
 }
 

@@ -111,6 +111,35 @@ def conv2d(d):
                 lambda x, w, b=None: last(F.conv2d(first(x), w, b, stride, pad, dilation, groups)))
 
 
+@case("conv1d")
+def conv1d(d):
+    groups = d.pick([1, 1, 2, 3])
+    ci, co, k = groups * d.int(1, 4), groups * d.int(1, 5), d.int(1, 4)
+    stride, pad, dilation = d.int(1, 3), d.int(0, 3), d.int(1, 2)
+    n = d.int(max(1, dilation * (k - 1) + 1 - 2 * pad), 30)
+    b = d.normal([co]) if d.flag() else None
+    return Call([d.normal([d.int(0, 3), n, ci]), d.normal([co, ci // groups, k]), b],
+                {"stride": [stride], "pad": [pad], "dilation": [dilation], "groups": groups if groups > 1 else 0},
+                lambda x, w, b=None: last(F.conv1d(first(x), w, b, stride, pad, dilation, groups)))
+
+
+@case("conv_transpose1d", "conv_transpose2d")
+def conv_transpose(d, name):
+    axes = range(1 if name == "conv_transpose1d" else 2)
+    groups = d.pick([1, 1, 2, 3])
+    ci, co, k = groups * d.int(1, 4), d.int(1, 5), [d.int(1, 4) for _ in axes]
+    stride, dilation, size = ([d.int(1, most) for _ in axes] for most in (3, 3, 6))
+    extra = [d.int(0, max(stride[i], dilation[i]) - 1) for i in axes]
+    full = [(size[i] - 1) * stride[i] + dilation[i] * (k[i] - 1) + extra[i] + 1 for i in axes]
+    pad = [d.int(0, min(3, (n - 1) // 2)) for n in full]
+    b = d.normal([groups * co]) if d.flag() else None
+    f = F.conv_transpose1d if name == "conv_transpose1d" else F.conv_transpose2d
+    return Call([d.normal([d.int(1, 3), *size, ci]), d.normal([ci, co, *k]), b],
+                {"stride": stride, "pad": pad, "dilation": dilation, "groups": groups if groups > 1 else 0,
+                 "output_pad": extra},
+                lambda x, w, b=None: last(f(first(x), w, b, stride, pad, extra, groups, dilation)))
+
+
 @case("max_pool2d", "avg_pool2d")
 def pool(d, name):
     k = [d.int(1, 4), d.int(1, 4)]

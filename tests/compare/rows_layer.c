@@ -61,6 +61,23 @@ static tp_tensor run_conv2d(compare_call *c)
     return tp_conv2d(c->T, c->x[0], c->x[1], compare_input(c, 2), conv_cfg(c));
 }
 
+static tp_tensor run_conv1d(compare_call *c)
+{
+    return tp_conv1d(c->T, c->x[0], c->x[1], compare_input(c, 2), conv_cfg(c));
+}
+
+/* The options stride, pad, dilation, output_pad: a number for each axis. */
+static tp_tensor run_conv_transpose(compare_call *c)
+{
+    tp_conv_transpose_cfg cfg = { .groups = compare_int(c, "groups", 0) };
+    compare_list(c, "stride", 2, cfg.stride);
+    compare_list(c, "pad", 2, cfg.pad);
+    compare_list(c, "dilation", 2, cfg.dilation);
+    compare_list(c, "output_pad", 2, cfg.output_pad);
+    return (tp_shape_of(c->x[0]).ndim == 3 ? tp_conv_transpose1d : tp_conv_transpose2d)(
+        c->T, c->x[0], c->x[1], compare_input(c, 2), cfg);
+}
+
 static tp_pool_cfg pool_cfg(const compare_call *c)
 {
     tp_pool_cfg cfg = { .ignore_pad = compare_flag(c, "ignore_pad") };
@@ -103,8 +120,23 @@ static tp_tensor run_embedding(compare_call *c)
 }
 
 const compare_row compare_layer_rows[] = {
-    ONE(softmax),    ONE(log_softmax), OWN(matmul),       OWN(linear),
-    OWN(layernorm),  OWN(rmsnorm),     OWN(instancenorm), OWN(conv2d),
-    OWN(max_pool2d), OWN(avg_pool2d),  OWN(interpolate),  OWN(attention),
-    OWN(embedding),  OWN(groupnorm),   OWN(einsum),       { 0 },
+    ONE(softmax),
+    ONE(log_softmax),
+    OWN(matmul),
+    OWN(linear),
+    OWN(layernorm),
+    OWN(rmsnorm),
+    OWN(instancenorm),
+    OWN(conv2d),
+    OWN(max_pool2d),
+    OWN(avg_pool2d),
+    OWN(interpolate),
+    OWN(attention),
+    OWN(embedding),
+    OWN(groupnorm),
+    OWN(einsum),
+    OWN(conv1d),
+    { .op = "conv_transpose1d", .run = run_conv_transpose },
+    { .op = "conv_transpose2d", .run = run_conv_transpose },
+    { 0 },
 };

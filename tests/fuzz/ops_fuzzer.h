@@ -86,6 +86,7 @@ struct ops_row {
     tp_tensor (*margin)(tp_tape *, tp_tensor, tp_tensor, double, tp_reduction);
     tp_tensor (*depthwise)(tp_tape *, tp_tensor, tp_tensor, tp_tensor, tp_conv_cfg);
     tp_tensor (*pool)(tp_tape *, tp_tensor, tp_pool_cfg);
+    tp_tensor (*transpose)(tp_tape *, tp_tensor, tp_tensor, tp_tensor, tp_conv_transpose_cfg);
 };
 
 extern const ops_row ops_rows[]; /* ops_rows.c: every function of tapegrad/ops/; ends with NULL */
@@ -151,6 +152,8 @@ tp_tensor ops_ctc(ops_env *e, const ops_row *r);
 /* ops_wide.c */
 tp_tensor ops_conv(ops_env *e, const ops_row *r);
 tp_tensor ops_conv2d(ops_env *e, const ops_row *r);
+tp_tensor ops_conv_transpose(ops_env *e, const ops_row *r);
+tp_tensor ops_conv1d(ops_env *e, const ops_row *r);
 tp_tensor ops_pool(ops_env *e, const ops_row *r);
 tp_tensor ops_interpolate(ops_env *e, const ops_row *r);
 tp_tensor ops_attention(ops_env *e, const ops_row *r);

@@ -179,5 +179,8 @@ const ops_row ops_rows[] = {
     ONE(isinf),
     OWN(masked_fill),
     { .name = "einsum_n", .run = ops_einsum },
+    OWN(conv1d),
+    { .name = "conv_transpose1d", .run = ops_conv_transpose, .transpose = tp_conv_transpose1d },
+    { .name = "conv_transpose2d", .run = ops_conv_transpose, .transpose = tp_conv_transpose2d },
     { .name = NULL },
 };

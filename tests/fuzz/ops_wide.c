@@ -37,6 +37,38 @@ tp_tensor ops_conv2d(ops_env *e, const ops_row *r)
     return tp_conv2d(ops_tape(e), x.t, w, b, ops_flag(e) ? (tp_conv_cfg){ 0 } : cfg);
 }
 
+tp_tensor ops_conv1d(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    tp_conv_cfg cfg = { .groups = ops_integer(e) };
+    const int64_t g = cfg.groups > 0 && cfg.groups < 16 ? cfg.groups : 1;
+    const tp_shape line = TP_SHAPE(ops_size(e), ops_size(e), ops_times(g, ops_size(e)));
+    const ops_pick x = ops_take(e, line, OPS_FLOATS);
+    const int64_t Co = ops_times(g, ops_size(e)), Ci = ops_dim(x.s, -1) / g;
+    const tp_tensor w = ops_input(e, TP_SHAPE(Co, Ci, ops_size(e)));
+    const tp_tensor b = ops_maybe(e, TP_SHAPE(Co));
+    cfg.stride[0] = ops_integer(e);
+    cfg.pad[0] = ops_integer(e);
+    cfg.dilation[0] = ops_integer(e);
+    return tp_conv1d(ops_tape(e), x.t, w, b, cfg);
+}
+
+tp_tensor ops_conv_transpose(ops_env *e, const ops_row *r)
+{
+    const int axes = r->transpose == tp_conv_transpose1d ? 1 : 2;
+    tp_conv_transpose_cfg cfg = { .groups = ops_integer(e) };
+    const int64_t g = cfg.groups > 0 && cfg.groups < 16 ? cfg.groups : 1;
+    const ops_pick x = ops_map(e, axes + 2);
+    const int64_t Co = ops_size(e), Ci = ops_dim(x.s, -1);
+    const tp_tensor w = ops_input(e, axes == 1 ? TP_SHAPE(Ci, Co, ops_size(e))
+                                               : TP_SHAPE(Ci, Co, ops_size(e), ops_size(e)));
+    const tp_tensor b = ops_maybe(e, TP_SHAPE(ops_times(g, Co)));
+    int64_t *const to[] = { cfg.stride, cfg.pad, cfg.dilation, cfg.output_pad };
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < axes; k++) to[i][k] = ops_integer(e);
+    return r->transpose(ops_tape(e), x.t, w, b, cfg);
+}
+
 tp_tensor ops_pool(ops_env *e, const ops_row *r)
 {
     const ops_pick x = ops_map(e, 4);

@@ -107,6 +107,24 @@ TP_API tp_tensor tp_depthwise_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_te
  * Ho = floor((H + 2 pad - dilation (KH - 1) - 1) / stride) + 1. With one input and one output
  * channel per group it is tp_depthwise_conv2d. */
 TP_API tp_tensor tp_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg);
+/* The same of sequences: x [B,N,Ci], w [Co,Ci/groups,K] -> [B,No,Co]. The axis uses element 0 of each pair;
+ * element 1 must be 0. */
+TP_API tp_tensor tp_conv1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg);
+
+typedef struct tp_conv_transpose_cfg {
+    int64_t stride[2], pad[2], dilation[2]; /* as in tp_conv_cfg                            */
+    int64_t groups;                         /* 0 means 1                                    */
+    int64_t output_pad[2];                  /* positions added at the end of rows, columns;
+                                               less than the stride or the dilation         */
+} tp_conv_transpose_cfg;
+/* Transposed convolution, as torch.nn.functional.conv_transpose2d: the gradient of tp_conv2d with regard to
+ * its input, as an op. x [B,H,W,Ci], w [Ci,Co/groups,KH,KW], b [Co] or TP_NONE -> [B,Ho,Wo,Co] with
+ * Ho = (H - 1) stride - 2 pad + dilation (KH - 1) + output_pad + 1. An axis without positions stays one. */
+TP_API tp_tensor tp_conv_transpose2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
+                                     tp_conv_transpose_cfg cfg);
+/* x [B,N,Ci], w [Ci,Co/groups,K] -> [B,No,Co]. Element 1 of each pair must be 0. */
+TP_API tp_tensor tp_conv_transpose1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b,
+                                     tp_conv_transpose_cfg cfg);
 
 typedef struct tp_pool_cfg {
     int64_t kernel[2], stride[2], pad[2]; /* of rows and columns; stride 0: the kernel */
@@ -145,6 +163,9 @@ TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t
 #define tp_depthwise_conv1d(T, ...)     tp_depthwise_conv1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_depthwise_conv2d(T, ...)     tp_depthwise_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_conv2d(T, ...)               tp_conv2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_conv1d(T, ...)               tp_conv1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_conv_transpose1d(T, ...)     tp_conv_transpose1d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_conv_transpose2d(T, ...)     tp_conv_transpose2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_max_pool2d(T, ...)           tp_max_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_avg_pool2d(T, ...)           tp_avg_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_interpolate(T, ...)          tp_interpolate(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

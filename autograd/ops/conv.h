@@ -1,0 +1,56 @@
+/* conv.h - checks that convolutions and transposed convolutions share. */
+#ifndef TP_OPS_CONV_H
+#define TP_OPS_CONV_H
+
+#include "autograd/ops/op_inner.h"
+
+#define MOST INT32_MAX /* the largest option and size, so that no product overflows */
+
+/* Replaces zeros by the defaults; element 1 of each pair stays as given if there is one axis. */
+static inline tp_conv_cfg tp__conv_defaults(tp_conv_cfg cfg, int axes)
+{
+    for (int i = 0; i < axes; i++) {
+        if (cfg.stride[i] == 0) cfg.stride[i] = 1;
+        if (cfg.dilation[i] == 0) cfg.dilation[i] = 1;
+    }
+    if (cfg.groups == 0) cfg.groups = 1;
+    return cfg;
+}
+
+/* Fails unless the options in q->attr, which begins with them, are possible. */
+static inline tp_code tp__expect_conv_cfg(tp_infer *q, int axes)
+{
+    static const char *const name[] = { "stride", "pad", "dilation" };
+    const tp_conv_cfg *cfg = q->attr;
+    const int64_t *const value[] = { cfg->stride, cfg->pad, cfg->dilation };
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < axes; k++)
+            if (value[i][k] < (i == 1 ? 0 : 1) || value[i][k] > MOST)
+                return tp_fail(q, TP_E_VALUE, "%s cannot be %lld", name[i], (long long)value[i][k]);
+    for (int i = 0; axes == 1 && i < 3; i++)
+        if (value[i][1] != 0)
+            return tp_fail(q, TP_E_VALUE, "%s[1] must be 0, not %lld: there is one axis", name[i],
+                           (long long)value[i][1]);
+    if (cfg->groups < 1 || cfg->groups > MOST)
+        return tp_fail(q, TP_E_VALUE, "groups cannot be %lld", (long long)cfg->groups);
+    return TP_OK;
+}
+
+/* Fails unless x is [B,...,C] and w has as many axes, with kernel sizes of 1 or more. first: the names of
+ * its first two axes. */
+static inline tp_code tp__expect_conv(tp_infer *q, int axes, const char *first)
+{
+    const tp_view *x = &q->x[0], *w = &q->x[1];
+    if (x->ndim != axes + 2)
+        return tp_fail(q, TP_E_SHAPE, "x must be %s", axes == 1 ? "[B,N,C]" : "[B,H,W,C]");
+    if (w->ndim != axes + 2)
+        return tp_fail(q, TP_E_SHAPE, "w must be [%s,%s]", first, axes == 1 ? "K" : "KH,KW");
+    for (int i = 0; i < axes + 2; i++)
+        if (x->dim[i] > MOST || w->dim[i] > MOST)
+            return tp_fail(q, TP_E_SHAPE, "sizes must be below 2^31");
+    for (int i = 2; i < axes + 2; i++)
+        if (w->dim[i] < 1) return tp_fail(q, TP_E_SHAPE, "kernel sizes must be 1 or more");
+    return TP_OK;
+}
+
+#endif
