@@ -50,6 +50,8 @@ static __device__ inline float mish_slope(float x, float t)
     f(softplus,   tp_relu_f(x) + log1pf(expf(-fabsf(x))), tp_logistic(v))                          \
     f(expm1,      expm1f(x),                       v + 1.0f)                                       \
     f(log1p,      log1pf(x),                       1.0f / (1.0f + v))                              \
+    f(sin,        sinf(x),                         cosf(v))                                        \
+    f(cos,        cosf(x),                         -sinf(v))                                       \
     f(reciprocal, 1.0f / x,                        -v * v)                                         \
     f(rsqrt,      1.0f / sqrtf(x),                 -0.5f * v * v * v)
 /* f(name, value at x): the slope is 0. */

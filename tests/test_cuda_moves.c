@@ -92,6 +92,14 @@ static tp_tensor expand_piece(tp_tape *T, tp_tensor x) /* a misaligned piece */
     const tp_tensor row = tp_slice(T, tp_reshape(T, x, TP_SHAPE(tp_numel(x))), 0, 1, 32);
     return tp_expand(T, row, TP_SHAPE(5, 32));
 }
+static tp_tensor select_by_row(tp_tape *T, tp_tensor x)
+{
+    return tp_where(T, tp_le(T, tp_slice(T, x, 0, 1, 1), x), x, 7);
+}
+static tp_tensor select_whole(tp_tape *T, tp_tensor x)
+{
+    return tp_where(T, tp_ne(T, x, 3), x, tp_roll(T, x, 2, 1));
+}
 
 static const struct move {
     const char *name;
@@ -115,6 +123,8 @@ static const struct move {
     { "expand of the middle axis", expand_middle },
     { "expand of the last axis", expand_last },
     { "an expanded piece", expand_piece },
+    { "a selection by a repeated comparison", select_by_row },
+    { "a selection of one shape", select_whole },
 };
 
 static const tp_shape shapes[] = {

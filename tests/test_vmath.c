@@ -46,6 +46,18 @@ OVER_ARRAY(log)
 OVER_ARRAY(log1p)
 OVER_ARRAY(tanh)
 
+/* The kernels' way: libm beyond TP_TURNS. */
+static inline float tp__sine_anyf(float x)
+{
+    return fabsf(x) > TP_TURNS ? (float)sin((double)x) : tp__sinf(x);
+}
+static inline float tp__cosine_anyf(float x)
+{
+    return fabsf(x) > TP_TURNS ? (float)cos((double)x) : tp__cosf(x);
+}
+OVER_ARRAY(sine_any)
+OVER_ARRAY(cosine_any)
+
 static inline float tp__belowf(float x)
 {
     float below;
@@ -86,6 +98,8 @@ static const function functions[] = {
     { "log", log_array, tp_log, log, 0.9, OF_RESULT },
     { "log1p", log1p_array, tp_log1p, log1p, 1.5, OF_RESULT },
     { "tanh", tanh_array, tp_tanh, tanh, 1.5, OF_RESULT },
+    { "sin", sine_any_array, tp_sin, sin, 1.5, OF_RESULT },
+    { "cos", cosine_any_array, tp_cos, cos, 1.5, OF_RESULT },
     { "normal integral", below_array, NULL, below, 0.7, OF_ONE },
     { "normal density", density_array, NULL, density, 0.5, OF_ONE },
     { "gelu", NULL, tp_gelu, gelu, 2.0, OF_X },
@@ -200,6 +214,14 @@ Test(vmath, special_values)
         { "tanh(-inf)", tanh_one, -INFINITY, -1.0f },
         { "tanh(NaN)", tanh_one, NAN, NAN },
         { "tanh of the least", tanh_one, least, least },
+        { "sin(0)", sine_any_one, 0.0f, 0.0f },
+        { "sin(-0)", sine_any_one, -0.0f, -0.0f },
+        { "sin(inf)", sine_any_one, INFINITY, NAN },
+        { "sin(NaN)", sine_any_one, NAN, NAN },
+        { "sin of the least", sine_any_one, least, least },
+        { "cos(0)", cosine_any_one, 0.0f, 1.0f },
+        { "cos(-inf)", cosine_any_one, -INFINITY, NAN },
+        { "cos of the least", cosine_any_one, least, 1.0f },
         { "normal integral up to 0", below_one, 0.0f, 0.5f },
         { "normal integral up to inf", below_one, INFINITY, 1.0f },
         { "normal integral up to -inf", below_one, -INFINITY, 0.0f },

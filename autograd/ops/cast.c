@@ -1,33 +1,33 @@
-/* cast.c - conversion between floating dtypes. A cast to the input's own dtype is a view. Backward
- * converts the gradient back. */
+/* cast.c - conversion between dtypes. A cast to the input's own dtype is a view. Backward converts the
+ * gradient back; integers have none. */
 #include "autograd/ops/op_inner.h"
+#include "tensor/geometry/elementwise.h"
 
 TP_KERNEL(cast_fwd);
 TP_KERNEL(cast_bwd);
 
 static tp_code cast_shape(tp_infer *q)
 {
-    const tp_dtype to = *(const tp_dtype *)q->attr, from = q->x[0].dtype;
-    if (!tp_is_float(from) || !tp_is_float(to))
-        return tp_fail(q, TP_E_DTYPE, "only floating dtypes are converted, not %s to %s",
-                       tp_dtype_name(from), tp_dtype_name(to));
+    const tp_cast_attr *k = q->attr;
+    if (tp_dtype_size(k->to) == 0) return tp_fail(q, TP_E_DTYPE, "%d is no dtype", (int)k->to);
     q->y[0] = q->x[0];
-    q->y[0].dtype = to;
-    if (to == from) q->view_at = 0;
+    q->y[0].dtype = k->to;
+    if (k->to == q->x[0].dtype) q->view_at = 0;
     return TP_OK;
 }
 
+/* tests/test_cast.c has the conversions between dtypes. */
 static const tp_gradcase cast_cases[] = {
-    { "to its own dtype", .in = { { 2, { 3, 5 } } }, .attr = &(tp_dtype){ TP_F64 } },
+    { "to its own dtype", .in = { { 2, { 3, 5 } } }, .attr = &(tp_cast_attr){ TP_F64, TP_F64 } },
     { 0 },
 };
 
 const tp_op tp_op_cast = {
     .name = "cast",
-    .doc = "x in another floating dtype, rounded to nearest even",
+    .doc = "x in another dtype: rounded to nearest even, or truncated to an integer of its range",
     .nx = 1,
     .ny = 1,
-    .attr_size = sizeof(tp_dtype),
+    .attr_size = sizeof(tp_cast_attr),
     .shape = cast_shape,
     .forward = TP_KERNELS(cast_fwd),
     .backward = TP_KERNELS(cast_bwd),
@@ -36,5 +36,5 @@ const tp_op tp_op_cast = {
 
 tp_tensor tp_cast(tp_tape *T, tp_tensor x, tp_dtype dt)
 {
-    return tp_apply(T, &tp_op_cast, &dt, x);
+    return tp_apply(T, &tp_op_cast, (&(tp_cast_attr){ dt, tp_dtype_of(x) }), x);
 }

@@ -11,7 +11,7 @@
 #define BOTH(f) TP_KERNEL(f##_fwd); TP_KERNEL(f##_bwd)
 BOTH(exp); BOTH(log); BOTH(sqrt); BOTH(square); BOTH(abs); BOTH(relu); BOTH(gelu); BOTH(gelu_tanh);
 BOTH(quick_gelu); BOTH(hardswish); BOTH(silu); BOTH(mish); BOTH(sigmoid); BOTH(tanh); BOTH(softplus);
-BOTH(expm1); BOTH(log1p); BOTH(reciprocal); BOTH(rsqrt); BOTH(leaky_relu); BOTH(elu); BOTH(scale); BOTH(clamp);
+BOTH(expm1); BOTH(log1p); BOTH(sin); BOTH(cos); BOTH(reciprocal); BOTH(rsqrt); BOTH(leaky_relu); BOTH(elu); BOTH(scale); BOTH(clamp);
 TP_KERNEL(floor_fwd); TP_KERNEL(round_fwd); TP_KERNEL(sign_fwd); TP_KERNEL(step_bwd);
 /* clang-format on */
 
@@ -85,6 +85,8 @@ const tp_op tp_op_tanh = { UNARY(tanh, "hyperbolic tangent", TP_SAVE_Y(0), far) 
 const tp_op tp_op_softplus = { UNARY(softplus, "log(1 + e^x)", TP_SAVE_X(0), far) };
 const tp_op tp_op_expm1 = { UNARY(expm1, "e^x - 1, exact near 0", TP_SAVE_Y(0), any) };
 const tp_op tp_op_log1p = { UNARY(log1p, "log(1 + x), exact near 0", TP_SAVE_X(0), above_zero) };
+const tp_op tp_op_sin = { UNARY(sin, "sine", TP_SAVE_X(0), far) };
+const tp_op tp_op_cos = { UNARY(cos, "cosine", TP_SAVE_X(0), far) };
 const tp_op tp_op_reciprocal = { UNARY(reciprocal, "1 / x", TP_SAVE_Y(0), above_zero) };
 const tp_op tp_op_rsqrt = { UNARY(rsqrt, "1 / sqrt(x)", TP_SAVE_Y(0), above_zero) };
 const tp_op tp_op_floor = { STEP(floor, "the largest integer not above x; gradient 0") };
@@ -108,6 +110,8 @@ tp_tensor tp_tanh(tp_tape *T, tp_tensor x)       { return tp_apply(T, &tp_op_tan
 tp_tensor tp_softplus(tp_tape *T, tp_tensor x)   { return tp_apply(T, &tp_op_softplus, NULL, x); }
 tp_tensor tp_expm1(tp_tape *T, tp_tensor x)      { return tp_apply(T, &tp_op_expm1, NULL, x); }
 tp_tensor tp_log1p(tp_tape *T, tp_tensor x)      { return tp_apply(T, &tp_op_log1p, NULL, x); }
+tp_tensor tp_sin(tp_tape *T, tp_tensor x)        { return tp_apply(T, &tp_op_sin, NULL, x); }
+tp_tensor tp_cos(tp_tape *T, tp_tensor x)        { return tp_apply(T, &tp_op_cos, NULL, x); }
 tp_tensor tp_reciprocal(tp_tape *T, tp_tensor x) { return tp_apply(T, &tp_op_reciprocal, NULL, x); }
 tp_tensor tp_rsqrt(tp_tape *T, tp_tensor x)      { return tp_apply(T, &tp_op_rsqrt, NULL, x); }
 tp_tensor tp_floor(tp_tape *T, tp_tensor x)      { return tp_apply(T, &tp_op_floor, NULL, x); }

@@ -22,8 +22,8 @@ TP_API tp_tensor tp_full(tp_tape *T, tp_dtype dt, tp_shape s, double value);
 /* A number as an operand of an op of two operands or as a choice of tp_where: 1 - z is
  * tp_sub(T, tp_number(1), z). The call-site macros of these ops accept plain numbers, so that
  * tp_sub(T, 1, z) says the same. A number needs no tape and no memory and never expires; it takes the
- * dtype of the other operand. All other functions refuse it, except tp_item, which returns it; its
- * shape is that of a failed tensor. Integers are exact up to 2^53. */
+ * dtype of the other operand, but is compared with integers as it is. All other functions refuse it, except
+ * tp_item, which returns it; its shape is that of a failed tensor. Integers are exact up to 2^53. */
 TP_API tp_tensor tp_number(double value);
 
 /* The single element of x, or NaN if T has failed. x may be a result, a parameter or the norm that

@@ -1,44 +1,163 @@
-/* cast.c - conversion between f32 and f64. The tape has widened bf16 to f32 before, so input and output
- * may have the same dtype. */
+/* cast.c - conversion between all dtypes: one pass, bound by memory except from floats to i64.
+ *
+ * To integers fractions are dropped, values out of range become the nearest one in range, and NaN becomes 0.
+ * The tape widens bf16 to f32 before and rounds f32 to bf16 after the kernel. A second rounding would not be
+ * to the nearest, so values that f32 does not have are rounded to odd here: to the neighbour whose last bit is
+ * 1, which never lies halfway between two bf16. */
+#include "tensor/cpu/kit/vmath.h"
+#include "tensor/geometry/elementwise.h"
 #include "tensor/kernel.h"
 
 #define GRAIN (4 * TP_BLOCK)
 
-typedef struct cast {
-    const tp_view *from, *to;
-} cast;
+/* ---- one element ---- */
+
+/* An inexact result is as large as |x| or smaller, then its last bit is set. */
+TP_INLINE float odd_of_f64(double x)
+{
+    const float near = (float)x;
+    const double back = (double)near;
+    const uint32_t bits = tp__float_bits(near) - (fabs(back) > fabs(x) ? 1u : 0u);
+    return back == x ? near : tp__bits_float(bits | 1u);
+}
+
+/* The bits that double may lack become one odd bit. */
+TP_INLINE float odd_of_i64(int64_t x)
+{
+    const int64_t low = 0x7ff, few = (x & ~low) | ((x & low) != 0 ? low + 1 : 0);
+    const bool exact = x >= -(INT64_C(1) << 53) && x <= INT64_C(1) << 53;
+    return odd_of_f64((double)(exact ? x : few));
+}
+
+#define CLAMPED(x, lo, hi) ((x) != (x) ? 0 : (x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
+
+/* The largest float below 2^31 or 2^63 is not the largest integer. */
+TP_INLINE int32_t i32_of_f32(float x)
+{
+    const int32_t v = (int32_t)CLAMPED(x, -0x1p31f, 0x1.fffffep30f);
+    return x >= 0x1p31f ? INT32_MAX : v;
+}
+TP_INLINE int64_t i64_of_f32(float x)
+{
+    const int64_t v = (int64_t)CLAMPED(x, -0x1p63f, 0x1.fffffep62f);
+    return x >= 0x1p63f ? INT64_MAX : v;
+}
+TP_INLINE int64_t i64_of_f64(double x)
+{
+    const int64_t v = (int64_t)CLAMPED(x, -0x1p63, 0x1.fffffffffffffp62);
+    return x >= 0x1p63 ? INT64_MAX : v;
+}
+TP_INLINE int64_t within(int64_t x, int64_t lo, int64_t hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
+/* ---- arrays ---- */
+
+#define CAST(name, from, to, value)                                                                \
+    static void name(const void *px, void *py, int64_t n)                                          \
+    {                                                                                              \
+        const from *restrict in = px;                                                              \
+        to *restrict out = py;                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const from x = in[i];                                                                  \
+            out[i] = (to)(value);                                                                  \
+        }                                                                                          \
+    }
+
+CAST(f32_f32, float, float, x)
+CAST(f32_f64, float, double, x)
+CAST(f32_i32, float, int32_t, i32_of_f32(x))
+CAST(f32_i64, float, int64_t, i64_of_f32(x))
+CAST(f32_u8, float, uint8_t, (int32_t)CLAMPED(x, 0.0f, 255.0f))
+CAST(f64_f32, double, float, x)
+CAST(f64_odd, double, float, odd_of_f64(x))
+CAST(f64_i32, double, int32_t, (int32_t)CLAMPED(x, -0x1p31, 0x1.fffffffcp30))
+CAST(f64_i64, double, int64_t, i64_of_f64(x))
+CAST(f64_u8, double, uint8_t, (int32_t)CLAMPED(x, 0.0, 255.0))
+CAST(i32_f32, int32_t, float, x)
+CAST(i32_f64, int32_t, double, x)
+CAST(i32_odd, int32_t, float, odd_of_f64((double)x))
+CAST(i32_i64, int32_t, int64_t, x)
+CAST(i32_u8, int32_t, uint8_t, x<0 ? 0 : x> 255 ? 255 : x)
+CAST(i64_f32, int64_t, float, x)
+CAST(i64_f64, int64_t, double, x)
+CAST(i64_odd, int64_t, float, odd_of_i64(x))
+CAST(i64_i32, int64_t, int32_t, within(x, INT32_MIN, INT32_MAX))
+CAST(i64_u8, int64_t, uint8_t, within(x, 0, 255))
+CAST(u8_f32, uint8_t, float, x)
+CAST(u8_f64, uint8_t, double, x)
+CAST(u8_i32, uint8_t, int32_t, x)
+CAST(u8_i64, uint8_t, int64_t, x)
+
+typedef void (*cast)(const void *x, void *y, int64_t n);
+
+/* By the dtypes of the data and of the result; bf16 data is f32 here, and so is a result that becomes bf16. */
+static const cast casts[TP_NDTYPES][TP_NDTYPES] = {
+    [TP_F32] = { [TP_F32] = f32_f32,
+                 [TP_BF16] = f32_f32,
+                 [TP_F64] = f32_f64,
+                 [TP_I32] = f32_i32,
+                 [TP_I64] = f32_i64,
+                 [TP_U8] = f32_u8 },
+    [TP_F64] = { [TP_F32] = f64_f32,
+                 [TP_BF16] = f64_odd,
+                 [TP_I32] = f64_i32,
+                 [TP_I64] = f64_i64,
+                 [TP_U8] = f64_u8 },
+    [TP_I32] = { [TP_F32] = i32_f32,
+                 [TP_BF16] = i32_odd,
+                 [TP_F64] = i32_f64,
+                 [TP_I64] = i32_i64,
+                 [TP_U8] = i32_u8 },
+    [TP_I64] = { [TP_F32] = i64_f32,
+                 [TP_BF16] = i64_odd,
+                 [TP_F64] = i64_f64,
+                 [TP_I32] = i64_i32,
+                 [TP_U8] = i64_u8 },
+    [TP_U8] = { [TP_F32] = u8_f32,
+                [TP_BF16] = u8_f32,
+                [TP_F64] = u8_f64,
+                [TP_I32] = u8_i32,
+                [TP_I64] = u8_i64 },
+};
+
+/* ---- kernels ---- */
+
+typedef struct job {
+    const char *from;
+    char *to;
+    size_t from_size, to_size;
+    cast f;
+} job;
 
 static void convert(const void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const cast *k = ctx;
-    const float *x32 = k->from->data;
-    const double *x64 = k->from->data;
-    float *y32 = k->to->data;
-    double *y64 = k->to->data;
+    const job *j = ctx;
     (void)thread;
-    if (k->from->dtype == k->to->dtype) {
-        const size_t size = tp_dtype_size(k->to->dtype);
-        memcpy((char *)y32 + (size_t)begin * size, (const char *)x32 + (size_t)begin * size,
-               (size_t)(end - begin) * size);
-    } else if (k->to->dtype == TP_F64) {
-        for (int64_t i = begin; i < end; i++) y64[i] = (double)x32[i];
-    } else {
-        for (int64_t i = begin; i < end; i++) y32[i] = (float)x64[i];
-    }
+    j->f(j->from + (size_t)begin * j->from_size, j->to + (size_t)begin * j->to_size, end - begin);
+}
+
+/* to: the dtype that the result has in the end. */
+static tp_code convert_all(const tp_call *c, const tp_view *x, const tp_view *y, tp_dtype to)
+{
+    const job j = { x->data, y->data, tp_dtype_size(x->dtype), tp_dtype_size(y->dtype),
+                    casts[x->dtype][to] };
+    if (!j.f) return TP_E_DTYPE;
+    tp__parallel(c->dev, x->numel, GRAIN, convert, &j);
+    return TP_OK;
 }
 
 static tp_code cast_fwd(const tp_call *c)
 {
-    const cast k = { &c->x[0], &c->y[0] };
-    tp__parallel(c->dev, c->x[0].numel, GRAIN, convert, &k);
-    return TP_OK;
+    const tp_cast_attr *k = c->attr;
+    return convert_all(c, &c->x[0], &c->y[0], k->to);
 }
 
 static tp_code cast_bwd(const tp_call *c)
 {
-    const cast k = { &c->dy[0], &c->dx[0] };
-    if (c->dx[0].data) tp__parallel(c->dev, c->dx[0].numel, GRAIN, convert, &k);
-    return TP_OK;
+    const tp_cast_attr *k = c->attr;
+    return c->dx[0].data ? convert_all(c, &c->dy[0], &c->dx[0], k->from) : TP_OK;
 }
 
 TP_CPU_KERNEL_UNTYPED(cast_fwd)

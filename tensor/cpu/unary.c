@@ -3,7 +3,7 @@
  *     y = f(x);   dx = dy f'   with f' computed from what the op saved, x or y
  *
  * A new function is two lines in the table below, a name in FUNCTIONS (FUNCTIONS_OF with a constant a), a
- * tp_op in autograd/ops/unary.c. STEPS have the slope 0. */
+ * tp_op in autograd/ops/unary.c. STEPS have the slope 0; TURNS take large arguments from libm. */
 #include <string.h>
 
 #include "tensor/cpu/kit/activation.h"
@@ -19,6 +19,7 @@
     X(exp) X(log) X(sqrt) X(square) X(abs) X(relu) X(gelu) X(gelu_tanh) X(quick_gelu)              \
     X(hardswish) X(silu) X(mish) X(sigmoid) X(tanh) X(softplus) X(expm1) X(log1p) X(reciprocal)    \
     X(rsqrt)
+#define TURNS(X) X(sin, cos, dy) X(cos, sin, -dy) /* f, its slope, what the slope is multiplied by */
 #define STEPS(X) X(floor) X(round) X(sign)
 #define FUNCTIONS_OF(X) X(leaky_relu) X(elu)
 /* clang-format on */
@@ -168,6 +169,57 @@ FUNCTIONS(FUNCTION)
 FUNCTIONS_OF(FUNCTION_OF)
 STEPS(STEP)
 
+/* ---- sin and cos ---- */
+
+enum { TURNED = 256 }; /* elements of a piece */
+
+/* y = f(x) for n <= TURNED elements. If an x is too large for the loop, a second one corrects its y. */
+TP_INLINE void turn(real (*f)(real), double (*exact)(double), const real *restrict x,
+                    real *restrict y, int64_t n)
+{
+    int large = 0;
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = f(x[i]);
+        large |= r_large(x[i]);
+    }
+    for (int64_t i = 0; large && i < n; i++)
+        if (r_large(x[i])) y[i] = (real)exact((double)x[i]);
+}
+
+#define TURN(f, of_slope, g)                                                                       \
+    static void f##_map(const tp_call *c, int64_t begin, int64_t end, int thread)                  \
+    {                                                                                              \
+        const real *x = c->x[0].data;                                                              \
+        real *y = c->y[0].data;                                                                    \
+        (void)thread;                                                                              \
+        for (int64_t i = begin; i < end; i += TURNED)                                              \
+            turn(r_##f, f, x + i, y + i, end - i < TURNED ? end - i : TURNED);                     \
+    }                                                                                              \
+    static void f##_grad(const tp_call *c, int64_t begin, int64_t end, int thread)                 \
+    {                                                                                              \
+        const real *x = c->x[0].data, *restrict from = c->dy[0].data;                              \
+        real *restrict dx = c->dx[0].data, slope[TURNED];                                          \
+        (void)thread;                                                                              \
+        for (int64_t i = begin; i < end; i += TURNED) {                                            \
+            const int64_t n = end - i < TURNED ? end - i : TURNED;                                 \
+            turn(r_##of_slope, of_slope, x + i, slope, n);                                         \
+            for (int64_t j = 0; j < n; j++) {                                                      \
+                const real dy = from[i + j];                                                       \
+                dx[i + j] = (g)*slope[j];                                                          \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static tp_code f##_fwd(const tp_call *c)                                                       \
+    {                                                                                              \
+        return forward(c, f##_map);                                                                \
+    }                                                                                              \
+    static tp_code f##_bwd(const tp_call *c)                                                       \
+    {                                                                                              \
+        return backward(c, f##_grad);                                                              \
+    }
+
+TURNS(TURN)
+
 static tp_code step_bwd(const tp_call *c)
 {
     return backward(c, no_grad);
@@ -238,6 +290,8 @@ static tp_code clamp_bwd(const tp_call *c)
 FUNCTIONS(BOTH)
 FUNCTIONS_OF(BOTH)
 STEPS(STEP_FORWARD)
+BOTH(sin)
+BOTH(cos)
 TP_CPU_KERNEL(step_bwd)
 BOTH(scale)
 BOTH(clamp)

@@ -32,6 +32,11 @@ typedef struct tp_compare_attr {
 /* What an op asks about one element. */
 typedef enum tp_question { TP_IS_ZERO, TP_IS_NAN, TP_IS_FINITE, TP_IS_INF } tp_question;
 
+/* A conversion. The dtypes of views do not show bf16 on the CPU. */
+typedef struct tp_cast_attr {
+    tp_dtype to, from;
+} tp_cast_attr;
+
 /* Constants of a function of one operand: clamp's bounds a, b; of others only a. */
 typedef struct tp_unary_attr {
     double a, b;

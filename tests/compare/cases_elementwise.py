@@ -16,7 +16,7 @@ ONE = {
     "mish": (F.mish, -9, 9), "softplus": (lambda x: F.softplus(x, threshold=1e9), -30, 30),
     "expm1": (torch.expm1, -2, 2), "log1p": (torch.log1p, -0.9, 9), "reciprocal": (torch.reciprocal, 0.1, 9),
     "rsqrt": (torch.rsqrt, 0.01, 9), "floor": (torch.floor, -9, 9), "round": (torch.round, -9, 9),
-    "sign": (torch.sign, -3, 3),
+    "sign": (torch.sign, -3, 3), "sin": (torch.sin, -20, 20), "cos": (torch.cos, -20, 20),
 }
 TWO = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "pow": torch.pow,
        "maximum": torch.maximum, "minimum": torch.minimum}
@@ -123,3 +123,14 @@ def clamp(d):
     lo = d.real(-2, 1)
     hi = lo + d.real(0, 2)
     return Call([d.normal(d.shape())], {"lo": lo, "hi": hi}, lambda x: x.clamp(lo, hi))
+
+
+@case("cast")
+def cast(d):
+    """There and back. PyTorch wraps around where tapegrad saturates, and rounds i64 to bf16 twice."""
+    types = {"f32": torch.float32, "bf16": torch.bfloat16, "f64": torch.float64, "i32": torch.int32,
+             "i64": torch.int64, "u8": torch.uint8}
+    to = d.pick(list(types))
+    s = d.shape()
+    x = d.ints(s, 200) if d.flag(0.3) else d.uniform(s, 0, 200) if to == "u8" else d.normal(s, 100)
+    return Call([x], {"to": to}, lambda x: x.to(types[to]).to(torch.float64))

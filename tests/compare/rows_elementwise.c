@@ -1,5 +1,7 @@
 /* rows_elementwise.c - elementwise ops of one and of two operands. */
 #define TP_NO_SITE
+#include <string.h>
+
 #include "rows.h"
 
 static tp_tensor run_clamp(compare_call *c)
@@ -15,6 +17,24 @@ static tp_tensor run_where(compare_call *c)
 static tp_tensor run_masked_fill(compare_call *c)
 {
     return tp_masked_fill(c->T, c->x[0], c->x[1], compare_number(c, "k", 0.0));
+}
+
+/* In f64 again, so that the gradient of the file fits. */
+static tp_tensor run_cast(compare_call *c)
+{
+    static const struct {
+        const char *name;
+        tp_dtype dtype;
+    } names[] = { { "f32", TP_F32 },
+                  { "bf16", TP_BF16 },
+                  { "i32", TP_I32 },
+                  { "i64", TP_I64 },
+                  { "u8", TP_U8 } };
+    const char *to = compare_text(c, "to", "");
+    tp_dtype dt = TP_F64;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i].name, to) == 0) dt = names[i].dtype;
+    return tp_cast(c->T, tp_cast(c->T, c->x[0], dt), TP_F64);
 }
 
 const compare_row compare_elementwise_rows[] = {
@@ -67,5 +87,8 @@ const compare_row compare_elementwise_rows[] = {
     ONE(isinf),
     OWN(where),
     OWN(masked_fill),
+    ONE(sin),
+    ONE(cos),
+    OWN(cast),
     { 0 },
 };

@@ -182,5 +182,7 @@ const ops_row ops_rows[] = {
     OWN(conv1d),
     { .name = "conv_transpose1d", .run = ops_conv_transpose, .transpose = tp_conv_transpose1d },
     { .name = "conv_transpose2d", .run = ops_conv_transpose, .transpose = tp_conv_transpose2d },
+    ONE(sin),
+    ONE(cos),
     { .name = NULL },
 };

@@ -70,9 +70,11 @@ TP_API tp_tensor tp_reciprocal(tp_tape *T, tp_tensor x); /* 1 / x               
 TP_API tp_tensor tp_rsqrt(tp_tape *T, tp_tensor x);      /* 1 / sqrt(x)                    */
 TP_API tp_tensor tp_expm1(tp_tape *T, tp_tensor x);      /* e^x - 1, exact near 0          */
 TP_API tp_tensor tp_log1p(tp_tape *T, tp_tensor x);      /* log(1 + x), exact near 0       */
-TP_API tp_tensor tp_floor(tp_tape *T, tp_tensor x);      /* gradient 0                     */
-TP_API tp_tensor tp_round(tp_tape *T, tp_tensor x);      /* halves to even; gradient 0     */
-TP_API tp_tensor tp_sign(tp_tape *T, tp_tensor x);       /* -1, 0, 1; gradient 0           */
+TP_API tp_tensor tp_sin(tp_tape *T, tp_tensor x);        /* of any number of radians       */
+TP_API tp_tensor tp_cos(tp_tape *T, tp_tensor x);
+TP_API tp_tensor tp_floor(tp_tape *T, tp_tensor x); /* gradient 0                     */
+TP_API tp_tensor tp_round(tp_tape *T, tp_tensor x); /* halves to even; gradient 0     */
+TP_API tp_tensor tp_sign(tp_tape *T, tp_tensor x);  /* -1, 0, 1; gradient 0           */
 TP_API tp_tensor tp_relu(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_gelu(tp_tape *T, tp_tensor x);       /* x/2 (1 + erf(x/sqrt 2))        */
 TP_API tp_tensor tp_gelu_tanh(tp_tape *T, tp_tensor x);  /* tanh approximation of GELU     */
@@ -88,7 +90,10 @@ TP_API tp_tensor tp_sigmoid(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_tanh(tp_tape *T, tp_tensor x);
 TP_API tp_tensor tp_clamp(tp_tape *T, tp_tensor x, double lo, double hi); /* gradient inside only */
 
-TP_API tp_tensor tp_cast(tp_tape *T, tp_tensor x, tp_dtype dt); /* between floating dtypes */
+/* x in dtype dt. To floats it is rounded to nearest even, once; to integers as tp_full says: the fraction is
+ * dropped, values out of range become the nearest one in range, and NaN becomes 0. Only between floating dtypes
+ * there is a gradient. */
+TP_API tp_tensor tp_cast(tp_tape *T, tp_tensor x, tp_dtype dt);
 
 #ifndef TP_NO_SITE
 /* clang-format off */
@@ -126,6 +131,8 @@ TP_API tp_tensor tp_cast(tp_tape *T, tp_tensor x, tp_dtype dt); /* between float
 #define tp_rsqrt(T, ...)                tp_rsqrt(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_expm1(T, ...)                tp_expm1(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_log1p(T, ...)                tp_log1p(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_sin(T, ...)                  tp_sin(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_cos(T, ...)                  tp_cos(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_floor(T, ...)                tp_floor(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_round(T, ...)                tp_round(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_sign(T, ...)                 tp_sign(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
