@@ -17,6 +17,16 @@ static tp_tensor norm(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_norm(T, x[0], 2.0, k->axis);
 }
 
+static tp_tensor sort(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_sort(T, x[0], k->axis, false, NULL);
+}
+
+static tp_tensor top10(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_topk(T, x[0], 10, k->axis, true, NULL);
+}
+
 /* M x N matrices along an axis; BYTES for each element. */
 #define MATRIX(M, N, AXIS, BYTES)                                                                  \
     .axis = AXIS, .mbyte = BYTES * 1e-6 * M * N, .in = { { { 2, { M, N } }, 0 } }
@@ -41,6 +51,14 @@ const op_case op_cases_reduce[] = {
     { "cumsum", "64x16384", along, .along = tp_cumsum, MATRIX(64, 16384, 1, 8) },
     { "cumsum", "1x1048576", along, .along = tp_cumsum, MATRIX(1, 1048576, 1, 8) },
     SQUARE(cumprod, 8),
+    { "sort", "1024x1024", sort, MATRIX(1024, 1024, 1, 16) },
+    { "sort", "1024x1024 down", sort, MATRIX(1024, 1024, 0, 16) },
+    { "sort", "64x16384", sort, MATRIX(64, 16384, 1, 16) },
+    { "sort", "1x1048576", sort, MATRIX(1, 1048576, 1, 16) },
+    { "topk", "1024x1024", top10, MATRIX(1024, 1024, 1, 4) },
+    { "topk", "1024x1024 down", top10, MATRIX(1024, 1024, 0, 4) },
+    { "topk", "64x16384", top10, MATRIX(64, 16384, 1, 4) },
+    { "topk", "1x1048576", top10, MATRIX(1, 1048576, 1, 4) },
     { 0 },
 };
 /* clang-format on */

@@ -1,7 +1,8 @@
 /* test_along.c - functions along one axis against loops in double: running sums and products, with long lanes
- * and with zeros, the same bits on any number of threads. */
+ * and with zeros, the same bits on any number of threads; sorting. */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/random.h>
@@ -151,6 +152,100 @@ Test(along, bf16)
     cr_expect_eq(got[258], 260.0, "%g", got[258]);
 }
 
+/* ---- sorting ---- */
+
+/* Does a come before b? NaN is the largest. */
+static bool before(double a, double b, bool descending)
+{
+    if (isnan(a) || isnan(b)) return descending ? isnan(a) && !isnan(b) : !isnan(a) && isnan(b);
+    return descending ? a > b : a < b;
+}
+
+/* The k values are those at the indices, in order, and stable; no other element comes before the last. */
+static void check_order(const char *name, const double *x, const double *y, const int64_t *at,
+                        lane l, lane to, bool descending)
+{
+    bool *taken = calloc((size_t)l.n, sizeof *taken);
+    for (int64_t i = 0; i < to.n; i++) {
+        const int64_t p = at[to.at + i * to.step];
+        cr_assert(p >= 0 && p < l.n && !taken[p], "%s: index %lld", name, (long long)p);
+        taken[p] = true;
+        const double v = x[l.at + p * l.step], w = y[to.at + i * to.step];
+        cr_assert(memcmp(&v, &w, sizeof v) == 0, "%s: %g is not %g", name, w, v);
+        if (i == 0) continue;
+        const int64_t q = at[to.at + (i - 1) * to.step];
+        const double u = x[l.at + q * l.step];
+        cr_assert(before(u, v, descending) || (!before(v, u, descending) && q < p),
+                  "%s: %g at %lld, then %g at %lld", name, u, (long long)q, v, (long long)p);
+    }
+    const int64_t q = to.n > 0 ? at[to.at + (to.n - 1) * to.step] : -1;
+    const double last = q < 0 ? 0.0 : x[l.at + q * l.step];
+    for (int64_t p = 0; q >= 0 && p < l.n; p++) {
+        const double v = x[l.at + p * l.step];
+        cr_assert(taken[p] || before(last, v, descending) ||
+                      (!before(v, last, descending) && p > q),
+                  "%s: %g at %lld was left out", name, v, (long long)p);
+    }
+    free(taken);
+}
+
+/* kinds of values: distinct, few different ones with zeros of both signs, some NaN, sorted already. */
+static double value_of(int kind, double random, int64_t e)
+{
+    if (kind == 1) return floor(random * 3) * (e % 2 ? 1.0 : -0.0);
+    if (kind == 2) return e % 7 == 3 ? NAN : e % 11 == 5 ? -INFINITY : floor(random * 9);
+    return kind == 3 ? (double)(float)e : (double)(float)random;
+}
+
+static void check_sort(size_t i, tp_dtype dt, int kind, int64_t k, bool descending)
+{
+    const tp_shape s = shapes[i].s;
+    const int64_t numel = elements(s);
+    int64_t n, inner;
+    const int64_t lanes = lanes_of(i, &n, &inner), some = k < 0 ? n : k < n ? k : n;
+    char name[100];
+    snprintf(name, sizeof name, "shape %zu, %s, kind %d, k %d, %s", i, tp_dtype_name(dt), kind,
+             (int)k, descending ? "falling" : "rising");
+    double *x = malloc((size_t)numel * sizeof *x), *y = malloc((size_t)numel * sizeof *y);
+    int64_t *at = malloc((size_t)numel * sizeof *at);
+    values_random(x, numel, i);
+    for (int64_t e = 0; e < numel; e++) x[e] = value_of(kind, x[e], e);
+    tp_reset(T);
+    const tp_tensor in = values_input(T, dt, s, x);
+    tp_tensor indices;
+    const tp_tensor out = k < 0 ? tp_sort(T, in, shapes[i].axis, descending, &indices)
+                                : tp_topk(T, in, some, shapes[i].axis, descending, &indices);
+    values_read(T, out, y);
+    tp_read(T, indices, at, (size_t)(lanes * some) * sizeof *at);
+    cr_assert(tp_ok(T), "%s: %s", name, tp_why(T));
+    for (int64_t j = 0; j < lanes; j++)
+        check_order(name, x, y, at, lane_at(j, n, inner), lane_at(j, some, inner), descending);
+    /* the gradient of sum y_i g_i is g_i at the index of y_i, 0 elsewhere */
+    double *g = malloc((size_t)numel * sizeof *g), *want = calloc((size_t)numel, sizeof *want);
+    values_random(g, lanes * some, 7);
+    for (int64_t e = 0; e < lanes * some; e++) {
+        g[e] = (float)g[e];
+        const int64_t row = e / (some * inner);
+        want[(row * n + at[e]) * inner + e % inner] = g[e];
+    }
+    tp_backward(T, tp_sum(T, tp_mul(T, out, values_constant(T, dt, tp_shape_of(out), g)), TP_ALL));
+    if (kind != 2) {
+        values_read(T, tp_grad(T, in), y);
+        cr_expect_eq(values_error(y, want, numel, 1.0), 0.0, "the gradient of %s", name);
+    }
+    free(x), free(y), free(at), free(g), free(want);
+}
+
+Test(along, sort_and_topk)
+{
+    static const int64_t ks[] = { -1, 1, 5, 600 };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int kind = 0; kind < 4; kind++)
+            for (size_t k = 0; k < sizeof ks / sizeof *ks; k++)
+                check_sort(i, (i + k) % 2 ? TP_F64 : TP_F32, kind, ks[k],
+                           ((size_t)kind + k) % 3 == 0);
+}
+
 /* The bits of results and gradients of every shape. */
 static uint64_t hash_of(int threads)
 {
@@ -168,8 +263,8 @@ static uint64_t hash_of(int threads)
         const tp_tensor y =
             tp_cumprod(U, tp_cumsum(U, tp_scale(U, in, 1e-4), shapes[i].axis), shapes[i].axis);
         tp_backward(U, tp_sum(U, y, TP_ALL));
-        const tp_tensor results[] = { y, tp_grad(U, in) };
-        for (int k = 0; k < 2; k++) {
+        const tp_tensor results[] = { y, tp_grad(U, in), tp_argsort(U, in, shapes[i].axis, true) };
+        for (int k = 0; k < 3; k++) {
             values_read(U, results[k], got);
             for (int64_t e = 0; e < numel; e++) {
                 uint64_t bits;
@@ -199,6 +294,11 @@ Test(along, mistakes)
     cr_expect(failed_with(T, "cumsum: axis 2 is out of range for 2 axes"), "%s", tp_why(T));
     tp_cumprod(T, tp_full(T, TP_F32, TP_SCALAR, 1.0), 0);
     cr_expect(failed_with(T, "cumprod: axis 0 is out of range for 0 axes"), "%s", tp_why(T));
+    tp_topk(T, x, 4, 1, true, NULL);
+    cr_expect(failed_with(T, "topk: k must be from 0 to 3, the size of the axis, not 4"), "%s",
+              tp_why(T));
+    tp_sort(T, x, -3, true, NULL);
+    cr_expect(failed_with(T, "sort: axis -3 is out of range for 2 axes"), "%s", tp_why(T));
     tp_cumsum(T, tp_full(T, TP_I64, TP_SHAPE(3), 1.0), 0);
     cr_expect(failed_with(T, "cumsum: input must be floating point"), "%s", tp_why(T));
 }

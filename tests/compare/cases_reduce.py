@@ -85,3 +85,20 @@ def cumulative(d, name):
     if name == "cumprod" and d.flag():
         x[d.rng.random(x.shape) < 0.2] = 0.0
     return Call([x], {"axis": axis}, lambda x: getattr(x, name)(axis))
+
+
+@case("sort")
+def sort(d):
+    s = d.shape(1)
+    axis, descending = d.axis(s), d.flag()
+    x = d.normal(s) if d.flag() else d.ints(s, 3).astype(float) - 1.0  # equal elements
+    return Call([x], {"axis": axis, "descending": descending},
+                lambda x: tuple(torch.sort(x, dim=axis, descending=descending, stable=True)))
+
+
+@case("topk")
+def topk(d):
+    s = d.shape(1)
+    axis, largest = d.axis(s), d.flag()
+    k = d.int(0, s[axis])
+    return Call([d.normal(s)], {"axis": axis, "k": k, "largest": largest}, lambda x: tuple(x.topk(k, axis, largest)))

@@ -35,6 +35,22 @@ static tp_tensor run_norm(compare_call *c)
     return tp_norm(c->T, c->x[0], p < 0 ? INFINITY : p, axes(c)); /* JSON has no infinity */
 }
 
+static tp_tensor run_sort(compare_call *c)
+{
+    c->ny = 2;
+    c->y[0] = tp_sort(c->T, c->x[0], (int)compare_int(c, "axis", 0), compare_flag(c, "descending"),
+                      &c->y[1]);
+    return c->y[0];
+}
+
+static tp_tensor run_topk(compare_call *c)
+{
+    c->ny = 2;
+    c->y[0] = tp_topk(c->T, c->x[0], compare_int(c, "k", 0), (int)compare_int(c, "axis", 0),
+                      compare_flag(c, "largest"), &c->y[1]);
+    return c->y[0];
+}
+
 #define OVER(NAME)                                                                                 \
     {                                                                                              \
         .op = #NAME, .run = over, .axis = tp_##NAME                                                \
@@ -43,5 +59,5 @@ static tp_tensor run_norm(compare_call *c)
 const compare_row compare_reduce_rows[] = {
     OVER(sum),    OVER(mean),   OVER(prod),    OVER(max),       OVER(min), OVER(argmax),
     OVER(argmin), OVER(any),    OVER(all),     OVER(logsumexp), OWN(var),  OWN(std),
-    OWN(norm),    AXIS(cumsum), AXIS(cumprod), { 0 },
+    OWN(norm),    AXIS(cumsum), AXIS(cumprod), OWN(sort),       OWN(topk), { 0 },
 };

@@ -103,6 +103,9 @@ tp_tensor ops_masked_fill(ops_env *e, const ops_row *r);
 tp_tensor ops_var(ops_env *e, const ops_row *r);
 tp_tensor ops_std(ops_env *e, const ops_row *r);
 tp_tensor ops_norm(ops_env *e, const ops_row *r);
+tp_tensor ops_sort(ops_env *e, const ops_row *r);
+tp_tensor ops_argsort(ops_env *e, const ops_row *r);
+tp_tensor ops_topk(ops_env *e, const ops_row *r);
 
 /* ops_shapes.c */
 tp_tensor ops_reshape(ops_env *e, const ops_row *r);

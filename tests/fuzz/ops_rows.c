@@ -184,5 +184,8 @@ const ops_row ops_rows[] = {
     { .name = "conv_transpose2d", .run = ops_conv_transpose, .transpose = tp_conv_transpose2d },
     ONE(sin),
     ONE(cos),
+    OWN(sort),
+    OWN(argsort),
+    OWN(topk),
     { .name = NULL },
 };

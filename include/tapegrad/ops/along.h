@@ -1,4 +1,4 @@
-/* ops/along.h - functions along one axis: running sums and products. See ops.h. */
+/* ops/along.h - functions along one axis: running sums and products, sorting. See ops.h. */
 #ifndef TAPEGRAD_OPS_ALONG_H
 #define TAPEGRAD_OPS_ALONG_H
 
@@ -14,9 +14,24 @@ extern "C" {
 TP_API tp_tensor tp_cumsum(tp_tape *T, tp_tensor x, int axis);
 TP_API tp_tensor tp_cumprod(tp_tape *T, tp_tensor x, int axis);
 
+/* The elements along an axis in rising or falling order, and in *indices, unless NULL, where they were
+ * (TP_I64, of the same shape). The order is stable, also the falling one: equal elements keep theirs. NaN
+ * counts as the largest, as in PyTorch, and -0 equals 0. x is floating point; the axis has fewer than
+ * 2^32 - 1 elements. Gradients go where the elements were; indices have none. tp_argsort: the indices alone. */
+TP_API tp_tensor tp_sort(tp_tape *T, tp_tensor x, int axis, bool descending, tp_tensor *indices);
+TP_API tp_tensor tp_argsort(tp_tape *T, tp_tensor x, int axis, bool descending);
+
+/* The first k of tp_sort, falling for the largest and rising for the smallest; 0 <= k <= the axis. Of equal
+ * elements the first are taken. */
+TP_API tp_tensor tp_topk(tp_tape *T, tp_tensor x, int64_t k, int axis, bool largest,
+                         tp_tensor *indices);
+
 #ifndef TP_NO_SITE
 #define tp_cumsum(T, ...)  tp_cumsum(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_cumprod(T, ...) tp_cumprod(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_sort(T, ...)    tp_sort(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_argsort(T, ...) tp_argsort(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_topk(T, ...)    tp_topk(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus

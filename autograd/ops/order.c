@@ -1,0 +1,111 @@
+/* order.c - sort and topk along one axis: values and their indices. */
+#include "tensor/geometry/order.h"
+
+#include "autograd/ops/op_inner.h"
+
+TP_KERNEL(order_fwd);
+TP_KERNEL(order_bwd);
+TP_WORK(order_work);
+
+static tp_code order_shape(tp_infer *q)
+{
+    const tp_order_attr *a = q->attr;
+    const tp_view *x = &q->x[0];
+    const int axis = tp__check_axis(q, x->ndim, a->axis);
+    if (axis < 0) return TP_E_SHAPE;
+    if (!tp_is_float(x->dtype)) return tp_fail(q, TP_E_DTYPE, "input must be floating point");
+    if (x->dim[axis] >= UINT32_MAX)
+        return tp_fail(q, TP_E_SHAPE, "the axis must have fewer than 2^32 - 1 elements, not %lld",
+                       (long long)x->dim[axis]);
+    q->y[0] = *x;
+    if (a->k >= 0) q->y[0].dim[axis] = a->k;
+    q->y[1] = q->y[0];
+    q->y[1].dtype = TP_I64;
+    return TP_OK;
+}
+
+static tp_code topk_shape(tp_infer *q)
+{
+    const tp_order_attr *a = q->attr;
+    const tp_view *x = &q->x[0];
+    const int axis = tp__axis(x->ndim, a->axis);
+    if (axis >= 0 && (a->k < 0 || a->k > x->dim[axis]))
+        return tp_fail(q, TP_E_VALUE, "k must be from 0 to %lld, the size of the axis, not %lld",
+                       (long long)x->dim[axis], (long long)a->k);
+    return order_shape(q);
+}
+
+/* Distinct values, in no order, so that no two change places; and equal ones in bf16. */
+static void distinct(int i, tp_view *x)
+{
+    (void)i;
+    for (int64_t e = 0; e < x->numel; e++) tp_st(x, e, 1e-3 * (double)(e * 7919 % 10007 - 5000));
+}
+
+/* clang-format off */
+#define ORDER(text, size, at, way, count)                                                          \
+    { text, .in = { size }, .attr = &(tp_order_attr){ at, way, count }, .ny = 2, .fill = distinct }
+#define SIZE(...) { __VA_ARGS__ }
+/* clang-format on */
+
+static const tp_gradcase sort_cases[] = {
+    ORDER("leading axis", SIZE(3, { 5, 2, 3 }), 0, false, -1),
+    ORDER("middle axis", SIZE(3, { 2, 5, 3 }), 1, true, -1),
+    ORDER("last axis", SIZE(2, { 3, 7 }), -1, false, -1),
+    ORDER("no rows", SIZE(2, { 0, 5 }), 1, false, -1),
+    ORDER("no elements", SIZE(2, { 5, 0 }), 1, false, -1),
+    ORDER("one element", SIZE(2, { 5, 1 }), 1, true, -1),
+    ORDER("more than a warp", SIZE(2, { 3, 70 }), 1, true, -1),
+    ORDER("three tiles", SIZE(2, { 2, 4100 }), 1, false, -1),
+    ORDER("three tiles down", SIZE(2, { 4100, 2 }), 0, true, -1),
+    { 0 },
+};
+
+static const tp_gradcase topk_cases[] = {
+    ORDER("leading axis", SIZE(3, { 5, 2, 3 }), 0, false, 2),
+    ORDER("last axis", SIZE(2, { 3, 7 }), -1, true, 3),
+    ORDER("none", SIZE(2, { 3, 7 }), 1, true, 0),
+    ORDER("all", SIZE(2, { 3, 7 }), 1, true, 7),
+    ORDER("few of many", SIZE(2, { 2, 4100 }), 1, true, 5),
+    ORDER("few of many, down", SIZE(2, { 4100, 2 }), 0, false, 9),
+    ORDER("more than a tile", SIZE(2, { 2, 4100 }), 1, false, 3000),
+    ORDER("no rows", SIZE(2, { 0, 5 }), 1, false, 2),
+    { 0 },
+};
+
+/* clang-format off */
+#define SORTS(f, text)                                                                             \
+    .name = #f, .doc = text, .nx = 1, .ny = 2, .attr_size = sizeof(tp_order_attr),                 \
+    .saves = TP_SAVE_Y(1), .shape = f##_shape, .forward = TP_KERNELS(order_fwd),                   \
+    .backward = TP_KERNELS(order_bwd), .work = TP_WORKS(order_work), .cases = f##_cases
+#define sort_shape order_shape
+/* clang-format on */
+
+const tp_op tp_op_sort = { SORTS(sort, "elements along an axis in order, and their indices") };
+const tp_op tp_op_topk = { SORTS(topk, "the k largest or smallest along an axis, in order") };
+
+static tp_tensor apply(tp_tape *T, const tp_op *op, tp_tensor x, tp_order_attr a,
+                       tp_tensor *indices)
+{
+    tp_tensor y[2];
+    tp_apply_n(T, op, &a, 1, &x, 2, y);
+    if (indices) *indices = y[1];
+    return y[0];
+}
+
+tp_tensor tp_sort(tp_tape *T, tp_tensor x, int axis, bool descending, tp_tensor *indices)
+{
+    return apply(T, &tp_op_sort, x, (tp_order_attr){ axis, descending, -1 }, indices);
+}
+
+tp_tensor tp_argsort(tp_tape *T, tp_tensor x, int axis, bool descending)
+{
+    tp_tensor indices;
+    apply(T, &tp_op_sort, x, (tp_order_attr){ axis, descending, -1 }, &indices);
+    return indices;
+}
+
+tp_tensor tp_topk(tp_tape *T, tp_tensor x, int64_t k, int axis, bool largest, tp_tensor *indices)
+{
+    return apply(T, &tp_op_topk, x, (tp_order_attr){ axis, largest, k }, indices);
+}
