@@ -71,6 +71,12 @@ static tp_tensor resize_bicubic(tp_tape *T, const tp_tensor *x, const op_case *k
     return tp_interpolate(T, x[0], 112, 112, TP_INTERPOLATE_BICUBIC, false);
 }
 
+static tp_tensor resize_nearest(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_interpolate(T, x[0], 112, 112, TP_INTERPOLATE_NEAREST, false);
+}
+
 /* B images of N x N, 3 x 3 taps, C channels to C. */
 #define CONV_CASE(B, N, C)                                                                         \
     .mflop = 18e-6 * B * N * N * C * C,                                                            \
@@ -116,6 +122,8 @@ const op_case op_cases_image[] = {
     { "avg_pool2d", "8x56x56x64 k2", avg_pool, .mbyte = 5e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
     { "interpolate", "8x56x56x64 to 112x112", resize, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "interpolate", "8x56x56x64 to 112x112 nearest", resize_nearest, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
     { "interpolate", "8x56x56x64 to 112x112 bicubic", resize_bicubic, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },

@@ -1,6 +1,6 @@
-/* interpolate.c - resizes images, bilinear or bicubic, channels last.
+/* interpolate.c - resizes images, bilinear, bicubic or nearest, channels last.
  *
- *     y[b,o,p,c] = sum_i sum_j h[o,i] w[p,j] x[b,i,j,c]       two or four weights h, w per output
+ *     y[b,o,p,c] = sum_i sum_j h[o,i] w[p,j] x[b,i,j,c]       one, two or four weights h, w per output
  *
  * Follows PyTorch without antialiasing (tensor/geometry/interpolate.h). */
 #include "tensor/geometry/interpolate.h"
@@ -11,8 +11,11 @@ static tp_code interpolate_shape(tp_infer *q)
     const tp__interpolate_attr *at = q->attr;
     const tp_view *x = &q->x[0];
     if (tp__expect_float(q) != TP_OK) return TP_E_DTYPE;
-    if (at->mode != TP_INTERPOLATE_BILINEAR && at->mode != TP_INTERPOLATE_BICUBIC)
+    if ((int)at->mode < 0 || at->mode > TP_INTERPOLATE_NEAREST_EXACT)
         return tp_fail(q, TP_E_VALUE, "unknown mode %d", (int)at->mode);
+    if (at->align_corners && at->mode >= TP_INTERPOLATE_NEAREST)
+        return tp_fail(q, TP_E_VALUE,
+                       "corners cannot be aligned by nearest: align_corners must be false");
     if (x->ndim != 4) return tp_fail(q, TP_E_SHAPE, "x must be [B,H,W,C]");
     for (int i = 0; i < 2; i++) {
         if (at->size[i] < 1 || at->size[i] > INT32_MAX)
@@ -51,6 +54,11 @@ static const tp_gradcase interpolate_cases[] = {
     { "cubic, a line", X(1, 1, 6, 3), SIZE(1, 4, TP_INTERPOLATE_BICUBIC, false) },
     { "packs", X(1, 3, 2, 8), SIZE(4, 5, TP_INTERPOLATE_BILINEAR, false) },
     { "packs, cubic", X(1, 3, 4, 16), SIZE(5, 3, TP_INTERPOLATE_BICUBIC, false) },
+    { "nearest", X(2, 3, 4, 2), SIZE(5, 7, TP_INTERPOLATE_NEAREST, false) },
+    { "nearest, smaller", X(1, 7, 9, 8), SIZE(3, 4, TP_INTERPOLATE_NEAREST, false) },
+    { "nearest, much larger", X(1, 2, 1, 2), SIZE(9, 11, TP_INTERPOLATE_NEAREST, false) },
+    { "nearest exact", X(2, 3, 4, 2), SIZE(6, 9, TP_INTERPOLATE_NEAREST_EXACT, false) },
+    { "nearest exact, smaller", X(1, 7, 9, 1), SIZE(3, 2, TP_INTERPOLATE_NEAREST_EXACT, false) },
     { "no images", X(0, 3, 4, 2), SIZE(5, 7, TP_INTERPOLATE_BILINEAR, false) },
     { "no channels", X(1, 3, 4, 0), SIZE(5, 7, TP_INTERPOLATE_BICUBIC, false) },
     { 0 },
@@ -62,7 +70,7 @@ TP_WORK(interpolate_work);
 
 const tp_op tp_op_interpolate = {
     .name = "interpolate",
-    .doc = "x [B,H,W,C] resized, bilinear or bicubic, without antialiasing",
+    .doc = "x [B,H,W,C] resized, bilinear, bicubic or nearest, without antialiasing",
     .nx = 1,
     .ny = 1,
     .attr_size = sizeof(tp__interpolate_attr),

@@ -37,5 +37,6 @@ CASES = [
      [Map(8, 64, 112, 112)]),
     ("avg_pool2d", "8x56x56x64 k2", functools.partial(F.avg_pool2d, kernel_size=2), [Map(8, 64, 56, 56)]),
     ("interpolate", "8x56x56x64 to 112x112", resize("bilinear"), [Map(8, 64, 56, 56)]),
+    ("interpolate", "8x56x56x64 to 112x112 nearest", resize("nearest"), [Map(8, 64, 56, 56)]),
     ("interpolate", "8x56x56x64 to 112x112 bicubic", resize("bicubic"), [Map(8, 64, 56, 56)]),
 ]

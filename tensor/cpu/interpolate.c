@@ -52,6 +52,11 @@ static void resize_rows(const tp_call *c, int64_t begin, int64_t end, int thread
         for (int64_t o = 0; o < w->out; o++) {
             const resize_taps *b = &cols[o];
             real *y = (real *)c->y[0].data + (r * w->out + o) * C;
+            if (h->taps == 1) {
+                const int64_t at = (r / h->out * h->in + a->first) * w->in + b->first;
+                memcpy(y, (const real *)c->x[0].data + at * C, (size_t)C * sizeof *y);
+                continue;
+            }
             memset(y, 0, (size_t)C * sizeof *y);
             for (int i = 0; i < h->taps; i++) {
                 const int64_t row = r / h->out * h->in + tp__resize_inside(h, a->first + i);

@@ -4,7 +4,8 @@
  * Output o is at input coordinate (o + 1/2) in/out - 1/2, or o (in - 1)/(out - 1) with aligned
  * corners. Bilinear interpolation raises a negative coordinate to 0 and reads the two inputs around
  * it. Bicubic reads four inputs, weighted by cubic convolution with a = -3/4. Reads beyond an end
- * return the input at that end. */
+ * return the input at that end. Nearest reads input floor(o in/out), or floor((o + 1/2) in/out) if exact,
+ * in f32 as PyTorch, which decides where the quotient is close to an integer. */
 #ifndef TP_INTERPOLATE_H
 #define TP_INTERPOLATE_H
 
@@ -22,8 +23,9 @@ typedef struct tp__interpolate_attr {
 
 typedef struct tp__resize_axis {
     int64_t in, out;
-    int taps; /* 2 or 4 */
+    int taps; /* 1, 2 or 4 */
     bool align;
+    float shift;  /* of nearest */
     double scale; /* inputs per output */
 } tp__resize_axis;
 
@@ -42,7 +44,10 @@ static inline tp__resize tp__resize_of(const tp__interpolate_attr *at, const tp_
         tp__resize_axis *a = &g.axis[i];
         a->in = x->dim[1 + i];
         a->out = at->size[i];
-        a->taps = at->mode == TP_INTERPOLATE_BICUBIC ? 4 : 2;
+        a->taps = at->mode == TP_INTERPOLATE_BICUBIC    ? 4
+                  : at->mode == TP_INTERPOLATE_BILINEAR ? 2
+                                                        : 1;
+        a->shift = at->mode == TP_INTERPOLATE_NEAREST_EXACT ? 0.5f : 0.0f;
         a->align = at->align_corners;
         a->scale = !a->align    ? (double)a->in / (double)a->out
                    : a->out > 1 ? (double)(a->in - 1) / (double)(a->out - 1)
@@ -56,6 +61,13 @@ static inline tp__resize tp__resize_of(const tp__interpolate_attr *at, const tp_
 TP_HD static inline void tp__resize_weights(const tp__resize_axis *a, int64_t o, double w[4],
                                             int64_t *first)
 {
+    if (a->taps == 1) {
+        const float nearest = floorf(((float)o + a->shift) * (float)a->scale);
+        w[0] = 1.0;
+        w[1] = w[2] = w[3] = 0.0;
+        *first = nearest < (float)(a->in - 1) ? (int64_t)nearest : a->in - 1;
+        return;
+    }
     double at = a->align ? (double)o * a->scale : ((double)o + 0.5) * a->scale - 0.5;
     if (a->taps == 2 && at < 0.0) at = 0.0;
     int64_t i = (int64_t)floor(at);
@@ -88,8 +100,13 @@ TP_HD static inline void tp__resize_readers(const tp__resize_axis *a, int64_t i,
     *first = 0;
     *end = a->out;
     if (a->scale <= 0.0) return;
-    const double low = ((double)i - reach + half) / a->scale - half;
-    const double high = ((double)i + reach + half) / a->scale - half;
+    double low = ((double)i - reach + half) / a->scale - half;
+    double high = ((double)i + reach + half) / a->scale - half;
+    if (a->taps == 1) { /* with what f32 may be off */
+        const double slack = (double)a->out * 0x1p-21;
+        low = (double)i / a->scale - slack;
+        high = (double)(i + 1) / a->scale + slack;
+    }
     if (i > 0 && low > 1.0) *first = (int64_t)low - 1;
     if (i < a->in - 1 && high + 2.0 < (double)a->out) *end = (int64_t)(high + 2.0);
 }

@@ -156,9 +156,11 @@ def pool(d, name):
 @case("interpolate")
 def interpolate(d):
     s, size = [d.int(1, 2), d.int(1, 7), d.int(1, 7), d.int(1, 9)], [d.int(1, 12), d.int(1, 12)]
-    mode, corners = d.pick(["bilinear", "bicubic"]), d.flag()
+    mode = d.pick(["bilinear", "bicubic", "nearest", "nearest-exact"])
+    corners = d.flag() and not mode.startswith("nearest")
     return Call([d.normal(s)], {"height": size[0], "width": size[1], "mode": mode, "align_corners": corners},
-                lambda x: last(F.interpolate(first(x), size, mode=mode, align_corners=corners)))
+                lambda x: last(F.interpolate(first(x), size, mode=mode,
+                                             align_corners=None if mode.startswith("nearest") else corners)))
 
 
 @case("attention")

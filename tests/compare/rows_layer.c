@@ -99,11 +99,12 @@ static tp_tensor run_avg_pool2d(compare_call *c)
 
 static tp_tensor run_interpolate(compare_call *c)
 {
+    static const char *const names[] = { "bilinear", "bicubic", "nearest", "nearest-exact" };
     const char *mode = compare_text(c, "mode", "bilinear");
+    int k = 0;
+    while (k < 3 && strcmp(mode, names[k]) != 0) k++;
     return tp_interpolate(c->T, c->x[0], compare_int(c, "height", 1), compare_int(c, "width", 1),
-                          strcmp(mode, "bicubic") == 0 ? TP_INTERPOLATE_BICUBIC
-                                                       : TP_INTERPOLATE_BILINEAR,
-                          compare_flag(c, "align_corners"));
+                          (tp_interpolation)k, compare_flag(c, "align_corners"));
 }
 
 static tp_tensor run_attention(compare_call *c)

@@ -85,7 +85,7 @@ tp_tensor ops_interpolate(ops_env *e, const ops_row *r)
     const ops_pick x = ops_map(e, 4);
     const int64_t height = ops_size(e), width = ops_size(e);
     const uint8_t b = ops_byte(e);
-    return tp_interpolate(ops_tape(e), x.t, height, width, (tp_interpolation)(b < 250 ? b & 1 : b),
+    return tp_interpolate(ops_tape(e), x.t, height, width, (tp_interpolation)(b < 250 ? b & 3 : b),
                           ops_flag(e));
 }
 

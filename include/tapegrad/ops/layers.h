@@ -136,8 +136,14 @@ TP_API tp_tensor tp_max_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
 TP_API tp_tensor tp_avg_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
 
 /* Resizes x [B,H,W,C] -> [B,height,width,C] as PyTorch does without antialiasing; a sequence has H = 1.
- * align_corners: the centres of the corner pixels coincide; otherwise the image's edges do. */
-typedef enum tp_interpolation { TP_INTERPOLATE_BILINEAR, TP_INTERPOLATE_BICUBIC } tp_interpolation;
+ * align_corners: the centres of the corner pixels coincide; otherwise the image's edges do. It must be
+ * false for nearest, PyTorch's "nearest" and "nearest-exact". */
+typedef enum tp_interpolation {
+    TP_INTERPOLATE_BILINEAR,
+    TP_INTERPOLATE_BICUBIC,
+    TP_INTERPOLATE_NEAREST,
+    TP_INTERPOLATE_NEAREST_EXACT
+} tp_interpolation;
 TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t width,
                                 tp_interpolation mode, bool align_corners);
 
