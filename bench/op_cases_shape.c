@@ -13,12 +13,55 @@ tp_tensor op_swap_middle(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_permute(T, x[0], TP_SHAPE(0, 2, 1, 3));
 }
 
+static tp_tensor flip_along(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_flip(T, x[0], k->axis);
+}
+
+static tp_tensor pad_reflect(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_pad_nd(T, x[0], (tp_pad_cfg){ { 0, 1, 1 }, { 0, 1, 1 }, TP_PAD_REFLECT, 0 });
+}
+
+static tp_tensor pad_planes(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_pad_nd(T, x[0], (tp_pad_cfg){ { 0, 0, 3, 3 }, { 0, 0, 3, 3 }, TP_PAD_REFLECT, 0 });
+}
+
+static tp_tensor repeat(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_repeat(T, x[0], TP_SHAPE(2, 2));
+}
+
+static tp_tensor interleave(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_repeat_interleave(T, x[0], 1, 4);
+}
+
+/* Elements are moved once each way. */
+#define MOVES(mb) .mbyte = (mb), .mbyte_back = (mb)
+
 /* clang-format off */
 const op_case op_cases_shape[] = {
     { "embedding", "4096 of 208x512", op_embedding, .mbyte = 4e-6 * 4096 * 512, .mbyte_back = 4e-6 * 4096 * 512,
       .in = { { { 2, { 208, 512 } }, 0 }, { { 1, { 4096 } }, 208 } } },
     { "permute", "8x512x8x64 to 0213", op_swap_middle, .mbyte = 8e-6 * 4096 * 512, .mbyte_back = 8e-6 * 4096 * 512,
       .in = { { { 4, { 8, 512, 8, 64 } }, 0 } } },
+    { "flip", "2048x1024 last", flip_along, .axis = -1, MOVES(8e-6 * 2048 * 1024),
+      .in = { { { 2, { 2048, 1024 } }, 0 } } },
+    { "flip", "8x56x56x64 columns", flip_along, .axis = 2, MOVES(8e-6 * 8 * 56 * 56 * 64),
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "pad_nd", "8x56x56x64 reflect 1", pad_reflect, MOVES(4e-6 * 8 * (56 * 56 + 58 * 58) * 64),
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "pad_nd", "8x64x56x56 reflect 3", pad_planes, MOVES(4e-6 * 512 * (56 * 56 + 62 * 62)),
+      .in = { { { 4, { 8, 64, 56, 56 } }, 0 } } },
+    { "repeat", "1024x512 2x2", repeat, MOVES(20e-6 * 1024 * 512), .in = { { { 2, { 1024, 512 } }, 0 } } },
+    { "repeat_interleave", "1024x512 x4", interleave, MOVES(20e-6 * 1024 * 512),
+      .in = { { { 2, { 1024, 512 } }, 0 } } },
     { 0 },
 };
 /* clang-format on */

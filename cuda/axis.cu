@@ -81,20 +81,11 @@ __global__ void __launch_bounds__(TP_THREADS) fill_rows(plan p, int64_t n, int64
     TP_EACH (i, n - packs * N) y[packs * N + i] = word_of<W>(p, packs * N + i);
 }
 
-static uint4 repeated(tp_dtype dt, double value)
-{
-    uint4 all;
-    const int64_t n = (int64_t)(sizeof all / tp_dtype_size(dt));
-    const tp_view v = { &all, dt, 1, { n }, n };
-    for (int64_t i = 0; i < n; i++) tp_st(&v, i, value);
-    return all;
-}
-
 static tp_code write_rows(const tp_call *c, const tp_view *y, const rows &r, double value)
 {
     const int64_t size = (int64_t)tp_dtype_size(y->dtype);
     int bytes = tp_widest(r.columns * size, (uintptr_t)y->data);
-    plan p = { r, {}, repeated(y->dtype, value) };
+    plan p = { r, {}, tp_repeated(y->dtype, value) };
     for (int k = 0; k < r.parts; k++) {
         const piece &a = r.part[k];
         bytes = tp_widest(bytes, (uintptr_t)a.data, a.end * size, a.step * size, a.at * size);

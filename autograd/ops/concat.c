@@ -1,7 +1,8 @@
-/* concat.c - concat, stack and split: join tensors along one axis, or cut one into equal parts.
+/* concat.c - concat and stack join tensors along one axis; split, split_sizes and chunk cut one into parts.
  *
- * Stacking is concatenation along a new axis of size 1, so both ops share their kernels. Split uses
+ * Stacking is concatenation along a new axis of size 1, so both ops share their kernels. Cutting uses
  * the same kernels in the opposite direction. */
+#include "autograd/graph.h"
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/shape_ops.h"
 
@@ -80,6 +81,50 @@ static tp_code split_shape(tp_infer *q)
     return TP_OK;
 }
 
+static tp_code split_sizes_shape(tp_infer *q)
+{
+    const tp_sizes_attr *a = q->attr;
+    const tp_view *x = &q->x[0];
+    const int axis = tp__check_axis(q, x->ndim, a->along.axis);
+    if (axis < 0) return TP_E_SHAPE;
+    if (!a->sizes) return tp_fail(q, TP_E_VALUE, "NULL was given in place of sizes");
+    int64_t left = x->dim[axis];
+    for (int i = 0; i < q->ny; i++) {
+        if (a->sizes[i] < 0)
+            return tp_fail(q, TP_E_VALUE, "size %d is %lld", i, (long long)a->sizes[i]);
+        if (a->sizes[i] > left)
+            return tp_fail(q, TP_E_SHAPE, "the first %d sizes exceed the axis of size %lld", i + 1,
+                           (long long)x->dim[axis]);
+        left -= a->sizes[i];
+        q->y[i] = *x;
+        q->y[i].dim[axis] = a->sizes[i];
+    }
+    if (left > 0)
+        return tp_fail(q, TP_E_SHAPE, "the sizes leave %lld of an axis of size %lld",
+                       (long long)left, (long long)x->dim[axis]);
+    return TP_OK;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return a / b + (a % b > 0);
+}
+
+/* As many parts as tp_chunk has counted. */
+static tp_code chunk_shape(tp_infer *q)
+{
+    const tp_axis_attr *a = q->attr;
+    const tp_view *x = &q->x[0];
+    const int axis = tp__check_axis(q, x->ndim, a->axis);
+    if (axis < 0) return TP_E_SHAPE;
+    const int64_t dim = x->dim[axis], size = ceil_div(dim, q->ny);
+    for (int i = 0; i < q->ny; i++) {
+        q->y[i] = *x;
+        q->y[i].dim[axis] = i < q->ny - 1 ? size : dim - size * i;
+    }
+    return TP_OK;
+}
+
 static const tp_gradcase concat_cases[] = {
     { "leading axis", .in = { { 2, { 2, 3 } }, { 2, { 1, 3 } }, { 2, { 4, 3 } } },
       .attr = &(tp_axis_attr){ 0 } },
@@ -115,6 +160,30 @@ static const tp_gradcase split_cases[] = {
     { "whole packs", .in = { { 2, { 3, 16 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 2 },
     { "pieces of packs", .in = { { 2, { 3, 33 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 3 },
     { "seventeen parts", .in = { { 2, { 2, 34 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 17 },
+    { 0 },
+};
+
+#define SIZES(axis, ...)                                                                           \
+    .attr = &(tp_sizes_attr)                                                                       \
+    {                                                                                              \
+        { axis }, (const int64_t[])                                                                \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+static const tp_gradcase split_sizes_cases[] = {
+    { "leading axis", .in = { { 2, { 6, 2 } } }, SIZES(0, 1, 3, 2), .ny = 3 },
+    { "last axis, one part empty", .in = { { 3, { 2, 3, 5 } } }, SIZES(-1, 4, 0, 1), .ny = 3 },
+    { "one part", .in = { { 2, { 3, 2 } } }, SIZES(1, 2), .ny = 1 },
+    { "pieces of packs", .in = { { 2, { 3, 33 } } }, SIZES(1, 7, 25, 1), .ny = 3 },
+    { "nothing", .in = { { 2, { 3, 0 } } }, SIZES(1, 0, 0), .ny = 2 },
+    { 0 },
+};
+
+static const tp_gradcase chunk_cases[] = {
+    { "the last one smaller", .in = { { 2, { 7, 2 } } }, .attr = &(tp_axis_attr){ 0 }, .ny = 3 },
+    { "equal parts", .in = { { 3, { 2, 3, 4 } } }, .attr = &(tp_axis_attr){ -1 }, .ny = 2 },
+    { "pieces of packs", .in = { { 2, { 3, 35 } } }, .attr = &(tp_axis_attr){ 1 }, .ny = 3 },
     { 0 },
 };
 
@@ -154,6 +223,30 @@ const tp_op tp_op_split = {
     .cases = split_cases,
 };
 
+const tp_op tp_op_split_sizes = {
+    .name = "split_sizes",
+    .doc = "parts of given sizes along an axis",
+    .nx = 1,
+    .ny = -1,
+    .attr_size = sizeof(tp_sizes_attr),
+    .shape = split_sizes_shape,
+    .forward = TP_KERNELS(split_fwd),
+    .backward = TP_KERNELS(split_bwd),
+    .cases = split_sizes_cases,
+};
+
+const tp_op tp_op_chunk = {
+    .name = "chunk",
+    .doc = "parts of one size along an axis; the last may be smaller",
+    .nx = 1,
+    .ny = -1,
+    .attr_size = sizeof(tp_axis_attr),
+    .shape = chunk_shape,
+    .forward = TP_KERNELS(split_fwd),
+    .backward = TP_KERNELS(split_bwd),
+    .cases = chunk_cases,
+};
+
 tp_tensor tp_concat_n(tp_tape *T, int axis, int n, const tp_tensor *x)
 {
     return tp_apply_n(T, &tp_op_concat, &(tp_axis_attr){ axis }, n, x, 1, NULL);
@@ -167,4 +260,18 @@ tp_tensor tp_stack_n(tp_tape *T, int axis, int n, const tp_tensor *x)
 void tp_split(tp_tape *T, tp_tensor x, int axis, int n, tp_tensor *y)
 {
     tp_apply_n(T, &tp_op_split, &(tp_axis_attr){ axis }, 1, &x, n, y);
+}
+
+void tp_split_sizes(tp_tape *T, tp_tensor x, int axis, int n, const int64_t *sizes, tp_tensor *y)
+{
+    tp_apply_n(T, &tp_op_split_sizes, &(tp_sizes_attr){ { axis }, sizes }, 1, &x, n, y);
+}
+
+int tp_chunk(tp_tape *T, tp_tensor x, int axis, int n, tp_tensor *y)
+{
+    const int64_t dim = tp_dim(x, axis);
+    const int parts = n > 1 && dim > 0 ? (int)ceil_div(dim, ceil_div(dim, n)) : n;
+    tp_apply_n(T, &tp_op_chunk, &(tp_axis_attr){ axis }, 1, &x, parts, y);
+    for (int i = parts; i < n; i++) y[i] = tp_ok(T) ? TP_NONE : TP_FAILED;
+    return tp_ok(T) ? parts : 0;
 }

@@ -1,11 +1,13 @@
-/* pad.c - pads one axis with a constant value. */
+/* pad.c - pads one axis with a constant value, or several axes in one of four modes. */
 #include "autograd/ops/op_inner.h"
 #include "tensor/geometry/shape_ops.h"
 
 TP_KERNEL(pad_fwd);
 TP_KERNEL(pad_bwd);
+TP_KERNEL(pad_nd_fwd);
+TP_KERNEL(pad_nd_bwd);
 
-/* Can an integer dtype hold the value? */
+/* Can the dtype hold the value? */
 static bool holds(tp_dtype dt, double value)
 {
     if (tp_is_float(dt)) return true;
@@ -14,12 +16,22 @@ static bool holds(tp_dtype dt, double value)
     return value >= least && value <= most && value == (double)(int64_t)value;
 }
 
+/* The size of y's axis. */
+static tp_code lengthen(tp_infer *q, int axis, int64_t before, int64_t after)
+{
+    int64_t size;
+    if (__builtin_add_overflow(before, after, &size) ||
+        __builtin_add_overflow(size, q->x[0].dim[axis], &size))
+        return tp_fail(q, TP_E_SHAPE, "the padded axis is too long");
+    q->y[0].dim[axis] = size;
+    return TP_OK;
+}
+
 static tp_code pad_shape(tp_infer *q)
 {
     const tp_pad_attr *a = q->attr;
     const tp_view *x = &q->x[0];
     const int axis = tp__check_axis(q, x->ndim, a->axis);
-    int64_t size;
     if (axis < 0) return TP_E_SHAPE;
     if (a->before < 0 || a->after < 0)
         return tp_fail(q, TP_E_VALUE, "cannot pad by %lld and %lld", (long long)a->before,
@@ -27,12 +39,8 @@ static tp_code pad_shape(tp_infer *q)
     if (!holds(x->dtype, a->value))
         return tp_fail(q, TP_E_VALUE, "%s cannot hold the value %g", tp_dtype_name(x->dtype),
                        a->value);
-    if (__builtin_add_overflow(a->before, a->after, &size) ||
-        __builtin_add_overflow(size, x->dim[axis], &size))
-        return tp_fail(q, TP_E_SHAPE, "the padded axis is too long");
     q->y[0] = *x;
-    q->y[0].dim[axis] = size;
-    return TP_OK;
+    return lengthen(q, axis, a->before, a->after);
 }
 
 static const tp_gradcase pad_cases[] = {
@@ -62,4 +70,95 @@ tp_tensor tp_pad(tp_tape *T, tp_tensor x, int axis, int64_t before, int64_t afte
 {
     const tp_pad_attr a = { axis, before, after, value };
     return tp_apply(T, &tp_op_pad, &a, x);
+}
+
+/* ---- several axes ---- */
+
+static tp_code pad_axis(tp_infer *q, int axis)
+{
+    const tp_pad_cfg *cfg = q->attr;
+    const int64_t before = cfg->before[axis], after = cfg->after[axis];
+    const int64_t longest = before > after ? before : after, n = q->x[0].dim[axis];
+    if (before < 0 || after < 0)
+        return tp_fail(q, TP_E_VALUE, "cannot pad axis %d by %lld and %lld; cut with tp_slice",
+                       axis, (long long)before, (long long)after);
+    if (cfg->mode == TP_PAD_REFLECT && longest > 0 && longest >= n)
+        return tp_fail(q, TP_E_VALUE,
+                       "cannot reflect %lld elements along axis %d of size %lld: pad by less than "
+                       "the size",
+                       (long long)longest, axis, (long long)n);
+    if (cfg->mode == TP_PAD_CIRCULAR && longest > n)
+        return tp_fail(q, TP_E_VALUE,
+                       "cannot continue axis %d of size %lld by %lld elements: pad by at most the "
+                       "size",
+                       axis, (long long)n, (long long)longest);
+    if (cfg->mode == TP_PAD_REPLICATE && longest > 0 && n == 0)
+        return tp_fail(q, TP_E_VALUE, "axis %d is empty: there is nothing to replicate", axis);
+    return lengthen(q, axis, before, after);
+}
+
+static tp_code pad_nd_shape(tp_infer *q)
+{
+    const tp_pad_cfg *cfg = q->attr;
+    const tp_view *x = &q->x[0];
+    if (cfg->mode < TP_PAD_CONSTANT || cfg->mode > TP_PAD_CIRCULAR)
+        return tp_fail(q, TP_E_VALUE, "unknown mode %d", (int)cfg->mode);
+    if (cfg->mode == TP_PAD_CONSTANT && !holds(x->dtype, cfg->value))
+        return tp_fail(q, TP_E_VALUE, "%s cannot hold the value %g", tp_dtype_name(x->dtype),
+                       cfg->value);
+    for (int i = x->ndim; i < TP_MAX_DIMS; i++)
+        if (cfg->before[i] || cfg->after[i])
+            return tp_fail(q, TP_E_SHAPE, "axis %d cannot be padded: x has %d axes", i, x->ndim);
+    q->y[0] = *x;
+    for (int i = 0; i < x->ndim; i++) {
+        const tp_code code = pad_axis(q, i);
+        if (code != TP_OK) return code;
+    }
+    return TP_OK;
+}
+
+/* clang-format off */
+#define CFG(...) .attr = &(tp_pad_cfg){ __VA_ARGS__ }
+static const tp_gradcase pad_nd_cases[] = {
+    { "constant, two axes", .in = { { 3, { 2, 3, 4 } } },
+      CFG({ 1, 0, 2 }, { 0, 0, 1 }, TP_PAD_CONSTANT, 1.5) },
+    { "constant, an image", .in = { { 4, { 1, 3, 4, 8 } } },
+      CFG({ 0, 1, 2 }, { 0, 2, 1 }, TP_PAD_CONSTANT, -1.0) },
+    { "reflect, vector", .in = { { 1, { 5 } } }, CFG({ 4 }, { 2 }, TP_PAD_REFLECT, 0) },
+    { "reflect, an image", .in = { { 4, { 2, 3, 4, 3 } } },
+      CFG({ 0, 1, 2 }, { 0, 2, 3 }, TP_PAD_REFLECT, 0) },
+    { "reflect, packs", .in = { { 3, { 2, 4, 16 } } }, CFG({ 0, 3 }, { 0, 1 }, TP_PAD_REFLECT, 0) },
+    { "reflect, several packs", .in = { { 2, { 3, 37 } } },
+      CFG({ 0, 13 }, { 0, 22 }, TP_PAD_REFLECT, 0) },
+    { "replicate, vector", .in = { { 1, { 1 } } }, CFG({ 4 }, { 9 }, TP_PAD_REPLICATE, 0) },
+    { "replicate, an image", .in = { { 4, { 2, 3, 2, 3 } } },
+      CFG({ 0, 1, 2 }, { 0, 3, 0 }, TP_PAD_REPLICATE, 0) },
+    { "replicate, three axes", .in = { { 3, { 2, 3, 5 } } },
+      CFG({ 1, 2, 3 }, { 3, 2, 1 }, TP_PAD_REPLICATE, 0) },
+    { "circular, an image", .in = { { 4, { 1, 3, 4, 4 } } },
+      CFG({ 0, 3, 1 }, { 0, 2, 4 }, TP_PAD_CIRCULAR, 0) },
+    { "circular, axes apart", .in = { { 3, { 3, 2, 19 } } },
+      CFG({ 2, 0, 17 }, { 1, 0, 5 }, TP_PAD_CIRCULAR, 0) },
+    { "by nothing", .in = { { 2, { 3, 5 } } }, CFG({ 0 }, { 0 }, TP_PAD_REFLECT, 0) },
+    { "constant around nothing", .in = { { 2, { 3, 0 } } }, CFG({ 1, 2 }, { 0, 1 }, TP_PAD_CONSTANT, 7) },
+    { "empty", .in = { { 2, { 0, 3 } } }, CFG({ 0, 2 }, { 0, 1 }, TP_PAD_REFLECT, 0) },
+    { 0 },
+};
+/* clang-format on */
+
+const tp_op tp_op_pad_nd = {
+    .name = "pad_nd",
+    .doc = "several axes padded with a constant, mirror images, border elements or the other end",
+    .nx = 1,
+    .ny = 1,
+    .attr_size = sizeof(tp_pad_cfg),
+    .shape = pad_nd_shape,
+    .forward = TP_KERNELS(pad_nd_fwd),
+    .backward = TP_KERNELS(pad_nd_bwd),
+    .cases = pad_nd_cases,
+};
+
+tp_tensor tp_pad_nd(tp_tape *T, tp_tensor x, tp_pad_cfg cfg)
+{
+    return tp_apply(T, &tp_op_pad_nd, &cfg, x);
 }

@@ -31,6 +31,16 @@ template <class F> static tp_code tp_with_word(int bytes, F f)
     return bytes == 16 ? f(uint4()) : tp_with_element(bytes, f);
 }
 
+/* A word of copies of the value. */
+static inline uint4 tp_repeated(tp_dtype dt, double value)
+{
+    uint4 all;
+    const int64_t n = (int64_t)(sizeof all / tp_dtype_size(dt));
+    const tp_view v = { &all, dt, 1, { n }, n };
+    for (int64_t i = 0; i < n; i++) tp_st(&v, i, value);
+    return all;
+}
+
 /* ---- division ---- */
 
 /* i / d by a multiplication and a shift, which is many times faster. m is 2^32 (2^s / d - 1)

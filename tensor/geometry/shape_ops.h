@@ -5,9 +5,14 @@
 
 #include <stdint.h>
 
-typedef struct tp_axis_attr { /* concat, split, stack, cumsum, cumprod */
+typedef struct tp_axis_attr { /* concat, split, chunk, stack, cumsum, cumprod */
     int axis;
 } tp_axis_attr;
+
+typedef struct tp_sizes_attr { /* split_sizes; its kernels read the axis only */
+    tp_axis_attr along;
+    const int64_t *sizes; /* the caller's list: for the shape rule */
+} tp_sizes_attr;
 
 typedef struct tp_slice_attr {
     int axis;

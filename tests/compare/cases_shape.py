@@ -86,3 +86,78 @@ def gather(d, name):
     if name == "gather":
         return Call([d.normal(s), index], {"axis": axis}, lambda x, i: x.gather(axis, i))
     return Call([d.normal(s), index, d.normal(t)], {"axis": axis}, lambda x, i, y: x.scatter_add(axis, i, y))
+
+
+@case("flip")
+def flip(d):
+    s = d.shape()
+    axes = [i - len(s) if d.flag() else i for i in range(len(s)) if d.flag()] or list(range(len(s)))
+    return Call([d.normal(s)], {"axes": axes}, lambda x: x.flip(axes))
+
+
+def torch_pad(before, after):
+    """The sizes in torch.nn.functional.pad's order."""
+    return [n for pair in reversed(list(zip(before, after))) for n in pair]
+
+
+@case("pad_nd", stored=8)
+def pad_nd(d):
+    mode = d.pick(["constant", "reflect", "replicate", "circular"])
+    if mode == "constant":
+        s = d.shape(1)
+        before, after, value = [d.int(0, 3) for _ in s], [d.int(0, 3) for _ in s], d.real(-2, 2)
+        return Call([d.normal(s)], {"mode": mode, "before": before, "after": after, "value": value},
+                    lambda x: torch.nn.functional.pad(x, torch_pad(before, after), value=value))
+    s = d.shape(3, 5, empty=0.0)  # PyTorch pads the last one to three axes, after a batch and channels
+    if len(s) == 5:
+        s = [min(n, 3) for n in s]
+    most = [n - 1 if mode == "reflect" else n if mode == "circular" else 4 for n in s[2:]]
+    before, after = [0, 0] + [d.int(0, n) for n in most], [0, 0] + [d.int(0, n) for n in most]
+    return Call([d.normal(s)], {"mode": mode, "before": before, "after": after},
+                lambda x: torch.nn.functional.pad(x, torch_pad(before[2:], after[2:]), mode=mode))
+
+
+@case("repeat")
+def repeat(d):
+    s = d.shape(0, 3)
+    times = [d.int(0 if d.flag(0.1) else 1, 3) for _ in range(len(s) + d.int(0, 2))]
+    return Call([d.normal(s)], {"times": times}, lambda x: x.repeat(times))
+
+
+@case("repeat_interleave")
+def repeat_interleave(d):
+    s = d.shape(1)
+    axis, times = d.axis(s), d.int(0, 4)
+    return Call([d.normal(s)], {"axis": axis, "times": times}, lambda x: x.repeat_interleave(times, axis))
+
+
+@case("split_sizes")
+def split_sizes(d):
+    s = d.shape(1)
+    axis, sizes = d.axis(s), [d.int(0, 4) for _ in range(d.int(1, 5))]
+    s[axis] = sum(sizes)
+    return Call([d.normal(s)], {"axis": axis, "sizes": sizes}, lambda x: x.split(sizes, axis))
+
+
+@case("chunk")
+def chunk(d):
+    s = d.shape(1, size=9)
+    axis, n = d.axis(s), d.int(1, 6)
+    return Call([d.normal(s)], {"axis": axis, "n": n}, lambda x: x.chunk(n, axis))
+
+
+@case("unsqueeze", "squeeze", "flatten", "transpose")
+def views(d, name):
+    s = d.shape(1, 5)
+    a, b = d.axis(s), d.axis(s)
+    if name == "unsqueeze":
+        axis = d.int(-len(s) - 1, len(s))
+        return Call([d.normal(s)], {"axis": axis}, lambda x: x.unsqueeze(axis))
+    if name == "squeeze":
+        s = [1 if d.flag() else n for n in s]
+        axes = [i for i, n in enumerate(s) if n == 1 and d.flag()]
+        return Call([d.normal(s)], {"axes": axes}, lambda x: x.squeeze(axes) if axes else x.squeeze())
+    if name == "flatten":
+        a, b = sorted((a % len(s), b % len(s)))
+        return Call([d.normal(s)], {"first": a, "last": b}, lambda x: x.flatten(a, b))
+    return Call([d.normal(s)], {"a": a, "b": b}, lambda x: x.transpose(a, b))

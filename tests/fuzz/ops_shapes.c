@@ -103,6 +103,98 @@ tp_tensor ops_roll(ops_env *e, const ops_row *r)
     return tp_roll(ops_tape(e), x.t, axis, ops_integer(e));
 }
 
+tp_tensor ops_unsqueeze(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    return tp_unsqueeze(ops_tape(e), x.t, ops_axis(e));
+}
+
+/* An axis that can be dropped, mostly. */
+tp_tensor ops_squeeze(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const int axis = ops_axis(e);
+    const tp_shape s = axis > -9 && axis < 9 ? ops_with(x.s, axis, 1) : x.s;
+    return tp_squeeze(ops_tape(e), ops_flag(e) ? x.t : ops_input(e, s), axis);
+}
+
+tp_tensor ops_flatten(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const int first = ops_axis(e);
+    return tp_flatten(ops_tape(e), x.t, first, ops_axis(e));
+}
+
+tp_tensor ops_transpose(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const int a = ops_axis(e);
+    return tp_transpose(ops_tape(e), x.t, a, ops_axis(e));
+}
+
+tp_tensor ops_split_sizes(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    tp_tensor y[4] = { TP_NONE };
+    int64_t sizes[4];
+    const ops_pick x = ops_any(e);
+    const int axis = ops_axis(e), n = 1 + ops_byte(e) % 4;
+    int64_t left = axis > -9 && axis < 9 ? ops_dim(x.s, axis) : 0;
+    for (int i = 0; i < n; i++) { /* the last one takes what is left, mostly */
+        sizes[i] = i < n - 1 ? ops_byte(e) % 4 : ops_near(e, left);
+        left = ops_plus(left, -sizes[i]);
+    }
+    tp_split_sizes(ops_tape(e), x.t, axis, n, sizes, y);
+    return y[n - 1];
+}
+
+tp_tensor ops_chunk(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    enum { PARTS = 64 };
+    tp_tensor y[PARTS] = { TP_NONE };
+    const ops_pick x = ops_any(e);
+    const int axis = ops_axis(e), n = ops_int(e);
+    const int parts = tp_chunk(ops_tape(e), x.t, axis, n > PARTS ? PARTS : n, y);
+    return y[parts > 0 ? parts - 1 : 0];
+}
+
+tp_tensor ops_pad_nd(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const uint8_t mode = ops_byte(e);
+    tp_pad_cfg cfg = { .mode = (tp_pad_mode)(mode < 250 ? mode % 4 : mode),
+                       .value = ops_number(e) };
+    for (int i = 0; i < x.s.ndim && i < TP_MAX_DIMS; i++) {
+        cfg.before[i] = ops_near(e, ops_byte(e) % 4);
+        cfg.after[i] = ops_near(e, ops_byte(e) % 4);
+    }
+    return tp_pad_nd(ops_tape(e), x.t, cfg);
+}
+
+tp_tensor ops_repeat(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    tp_shape times = x.s;
+    for (int i = 0; i < times.ndim && i < TP_MAX_DIMS; i++)
+        times.dim[i] = ops_near(e, 1 + ops_byte(e) % 3);
+    return tp_repeat(ops_tape(e), x.t, ops_byte(e) < 200 ? times : ops_shape(e));
+}
+
+tp_tensor ops_repeat_interleave(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const int axis = ops_axis(e);
+    return tp_repeat_interleave(ops_tape(e), x.t, axis, ops_integer(e));
+}
+
 /* ---- index ---- */
 
 tp_tensor ops_embedding(ops_env *e, const ops_row *r)

@@ -19,8 +19,36 @@ TP_API tp_tensor tp_slice(tp_tape *T, tp_tensor x, int axis, int64_t start, int6
 /* tp_concat(T, axis, a, b, ...): any number of tensors, whose shapes differ only in that axis. */
 TP_API tp_tensor tp_concat_n(tp_tape *T, int axis, int n, const tp_tensor *x);
 
+/* ---- the same elements in another shape: views, but for most transpositions ---- */
+
+/* A new axis of size 1, which becomes axis `axis` of the result; -1: the last (torch.unsqueeze). */
+TP_API tp_tensor tp_unsqueeze(tp_tape *T, tp_tensor x, int axis);
+
+/* Drops axes of size 1 (torch.squeeze). axes: one axis or TP_AXES (ops/reduce.h), which must have size 1, or
+ * TP_ALL, all that have it. */
+TP_API tp_tensor tp_squeeze(tp_tape *T, tp_tensor x, int axes);
+
+/* Merges axes first .. last into one (torch.flatten). A scalar becomes [1]. */
+TP_API tp_tensor tp_flatten(tp_tape *T, tp_tensor x, int first, int last);
+
+/* Swaps two axes (torch.transpose). */
+TP_API tp_tensor tp_transpose(tp_tape *T, tp_tensor x, int a, int b);
+
+/* ---- parts ---- */
+
 /* Splits x into n equal parts along axis and writes them to y[0..n). */
 TP_API void tp_split(tp_tape *T, tp_tensor x, int axis, int n, tp_tensor *y);
+
+/* Splits x into n parts of sizes[0..n), whose sum is the size of the axis, and writes them to y[0..n)
+ * (torch.split with a list). */
+TP_API void tp_split_sizes(tp_tape *T, tp_tensor x, int axis, int n, const int64_t *sizes,
+                           tp_tensor *y);
+
+/* Splits x into at most n parts of ceil(size / n), the last one possibly smaller (torch.chunk), writes them
+ * to y[0..n) and returns their number; the rest of y becomes TP_NONE. */
+TP_API int tp_chunk(tp_tape *T, tp_tensor x, int axis, int n, tp_tensor *y);
+
+/* ---- copies ---- */
 
 /* tp_stack(T, axis, a, b, ...): joins n tensors of equal shape along a new axis. */
 TP_API tp_tensor tp_stack_n(tp_tape *T, int axis, int n, const tp_tensor *x);
@@ -31,8 +59,38 @@ TP_API tp_tensor tp_expand(tp_tape *T, tp_tensor x, tp_shape s);
 /* Adds `before` and `after` elements equal to value at the two ends of an axis. */
 TP_API tp_tensor tp_pad(tp_tape *T, tp_tensor x, int axis, int64_t before, int64_t after,
                         double value);
+
+/* How tp_pad_nd fills the two ends of an axis of size n. The gradient adds up over all copies of an
+ * element. */
+typedef enum tp_pad_mode {
+    TP_PAD_CONSTANT,
+    TP_PAD_REFLECT, /* mirror images without the border element: x[1], x[2], ...; by less than n */
+    TP_PAD_REPLICATE, /* copies of the border element                                             */
+    TP_PAD_CIRCULAR   /* elements of the other end; by at most n                                  */
+} tp_pad_mode;
+typedef struct tp_pad_cfg {
+    int64_t before[TP_MAX_DIMS], after[TP_MAX_DIMS]; /* elements, for axis 0, 1, ... of x */
+    tp_pad_mode mode;
+    double value; /* TP_PAD_CONSTANT */
+} tp_pad_cfg;
+
+/* Pads any axes at once, as torch.nn.functional.pad, which counts axes from the last and allows fewer of them
+ * in modes other than constant. By 1 pixel around images [B,H,W,C]:
+ *
+ *     tp_pad_nd(T, x, (tp_pad_cfg){ { 0, 1, 1 }, { 0, 1, 1 }, TP_PAD_REFLECT, 0 }) */
+TP_API tp_tensor tp_pad_nd(tp_tape *T, tp_tensor x, tp_pad_cfg cfg);
+
 TP_API tp_tensor tp_roll(tp_tape *T, tp_tensor x, int axis,
                          int64_t shift); /* cyclic, as torch.roll */
+
+/* Reverses the order of the elements along axes (torch.flip): an axis, TP_AXES or TP_ALL of ops/reduce.h. */
+TP_API tp_tensor tp_flip(tp_tape *T, tp_tensor x, int axes);
+
+/* x, times.dim[i] times one after the other along axis i (torch.Tensor.repeat, numpy.tile). Missing leading
+ * axes are added. tp_repeat_interleave repeats each element of an axis `times` times in place
+ * (torch.repeat_interleave). */
+TP_API tp_tensor tp_repeat(tp_tape *T, tp_tensor x, tp_shape times);
+TP_API tp_tensor tp_repeat_interleave(tp_tape *T, tp_tensor x, int axis, int64_t times);
 
 /* ---- index ---- */
 
@@ -60,6 +118,16 @@ TP_API tp_tensor tp_one_hot(tp_tape *T, tp_tensor ids, int64_t n, tp_dtype dt);
 #define tp_slice(T, ...)                tp_slice(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_concat_n(T, ...)             tp_concat_n(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_split(T, ...)                tp_split(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_unsqueeze(T, ...)            tp_unsqueeze(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_squeeze(T, ...)              tp_squeeze(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_flatten(T, ...)              tp_flatten(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_transpose(T, ...)            tp_transpose(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_split_sizes(T, ...)          tp_split_sizes(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_chunk(T, ...)                tp_chunk(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_pad_nd(T, ...)               tp_pad_nd(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_flip(T, ...)                 tp_flip(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_repeat(T, ...)               tp_repeat(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_repeat_interleave(T, ...)    tp_repeat_interleave(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_stack_n(T, ...)              tp_stack_n(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_expand(T, ...)               tp_expand(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_pad(T, ...)                  tp_pad(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)

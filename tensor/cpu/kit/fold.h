@@ -93,6 +93,31 @@ static inline void fold_columns(const fold_job *job, int64_t at, int64_t first, 
     }
 }
 
+/* Sums of `rows` rows of a fixed, small number of elements. */
+#define FOLD_ROWS(n)                                                                               \
+    case n:                                                                                        \
+        for (int64_t r = 0; r < rows; r++) {                                                       \
+            real sum = x[r * n];                                                                   \
+            for (int i = 1; i < n; i++) sum += x[r * n + i];                                       \
+            out[r] = sum;                                                                          \
+        }                                                                                          \
+        return
+
+/* Sums of rows of n elements that follow each other. w: NULL, or factors. */
+static inline void fold_rows(const real *restrict x, const real *w, int64_t rows, int64_t n,
+                             real *restrict out)
+{
+    switch (w ? 0 : n) {
+        FOLD_ROWS(2);
+        FOLD_ROWS(3);
+        FOLD_ROWS(4);
+        FOLD_ROWS(8);
+    default:
+        for (int64_t r = 0; r < rows; r++)
+            out[r] = (real)fold_dot(x + r * n, w ? w + r * n : NULL, n);
+    }
+}
+
 /* A task is one block of spans for one element, or for one piece of a row, of b. */
 static inline void fold_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
@@ -101,6 +126,11 @@ static inline void fold_tasks(const void *ctx, int64_t begin, int64_t end, int t
     const tp_bcast *p = &f->p;
     const int64_t pieces = p->one ? 1 : f->pieces;
     (void)thread;
+    if (p->one && f->spans == 1 && !job->terms) { /* rows that follow each other, one task each */
+        fold_rows(job->x + begin * p->n, job->w ? job->w + begin * p->n : NULL, end - begin, p->n,
+                  job->out + begin);
+        return;
+    }
     for (int64_t t = begin; t < end; t++) {
         const int64_t j = t % pieces * f->width, row = t / pieces % p->kept.count;
         const int64_t block = t / pieces / p->kept.count, first = block * f->block;

@@ -5,9 +5,24 @@
 #include <stdint.h>
 #include <string.h>
 
-/* to[0..n) = *element, n > 0, by doubling. */
-static inline void tp__repeat(char *to, const void *element, int64_t size, int64_t n)
+/* Elements of a fixed size, which the compiler moves in registers: short runs take a few cycles. */
+#define TP_REPEAT(bytes)                                                                           \
+    case bytes: {                                                                                  \
+        char one[bytes];                                                                           \
+        memcpy(one, element, bytes);                                                               \
+        for (int64_t i = 0; i < n; i++) memcpy(to + i * bytes, one, bytes);                        \
+        return;                                                                                    \
+    }
+
+/* to[0..n) = *element, n > 0; other sizes by doubling. */
+static inline void tp__repeat(char *restrict to, const void *restrict element, int64_t size,
+                              int64_t n)
 {
+    switch (size) {
+        TP_REPEAT(4)
+        TP_REPEAT(8)
+    default: break;
+    }
     memcpy(to, element, (size_t)size);
     for (int64_t done = 1, more; done < n; done += more) {
         more = done < n - done ? done : n - done;
