@@ -18,6 +18,7 @@ typedef struct op_case {
     tp_tensor (*apply)(tp_tape *T, const tp_tensor *x, const struct op_case *k);
     tp_tensor (*one)(tp_tape *T, tp_tensor x);              /* of op_one */
     tp_tensor (*two)(tp_tape *T, tp_tensor x, tp_tensor y); /* of op_two */
+    tp_tensor (*loss)(tp_tape *T, tp_tensor x, tp_tensor target, tp_reduction r);
     tp_tensor (*along)(tp_tape *T, tp_tensor x, int axis);
     double mflop, mbyte; /* forward, millions; 0: does not apply  */
     double mbyte_back;   /* 0: twice those of forward             */

@@ -12,6 +12,19 @@ tp_tensor op_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
                         (tp_attn_cfg){ .heads = k->cfg.heads, .causal = k->causal });
 }
 
+/* Two heads of keys and values for eight of queries. */
+static tp_tensor grouped_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    const tp_attn_cfg cfg = { .heads = k->cfg.heads, .kv_heads = 2, .causal = true };
+    return tp_attention(T, x[0], x[1], x[2], TP_NONE, TP_NONE, cfg);
+}
+
+static tp_tensor alibi_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    const tp_attn_cfg cfg = { .heads = k->cfg.heads, .causal = true, .alibi = true };
+    return tp_attention(T, x[0], x[1], x[2], TP_NONE, TP_NONE, cfg);
+}
+
 tp_tensor op_ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     return tp_ls_attention(
@@ -116,6 +129,10 @@ const op_case op_cases_attention[] = {
     { "ls_attention", "32K tokens", op_ls_attention, LS_CONTEXT(32768) },
     { "ls_attention", "64K tokens", op_ls_attention, LS_CONTEXT(65536) },
     { "attention", "4096 d512 h8", op_attention, ATTENTION_CASE(4096, 1.0) },
+    { "attention", "2048 d512 h8 causal ALiBi", alibi_attention, ATTENTION_CASE(2048, 2049.0 / 4096.0) },
+    { "attention", "2048 d512 h8/2 causal", grouped_attention, .cfg = { .heads = 8 },
+      .mflop = 4e-6 * 2048 * 512.0 * 2048 * 2049.0 / 4096.0,
+      .in = { { { 3, { 1, 2048, 512 } }, 0 }, { { 3, { 1, 2048, 128 } }, 0 }, { { 3, { 1, 2048, 128 } }, 0 } } },
     { "attention", "4096 d512 h8 causal", op_attention, ATTENTION_CASE(4096, 4097.0 / 8192.0) },
     { "window_attention", "ViL 8x56x56 h3", window_attention, VIL_CASE(8, 56, 3, 19.25 * 19.25) },
     { "window_attention", "ViL-LS 8x56x56 h3", window_attention, VIL_LS_CASE(8, 56, 3, 12.25 * 12.25) },

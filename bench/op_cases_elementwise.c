@@ -25,6 +25,17 @@ static tp_tensor to_i64(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_cast(T, x[0], TP_I64);
 }
 
+static tp_tensor glu(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_glu(T, x[0], -1);
+}
+
+static tp_tensor rotary(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_rotary(T, x[0], TP_NONE, (tp_rotary_cfg){ .heads = k->cfg.heads });
+}
+
 #define ROWS 4096
 
 /* clang-format off */
@@ -57,6 +68,10 @@ const op_case op_cases_elementwise[] = {
       .in = { { { 2, { ROWS, 512 } }, 0 } } },
     { "dropout_add", "4096x512", op_dropout_add, .mbyte = 12e-6 * ROWS * 512, .mbyte_back = 8e-6 * ROWS * 512,
       .in = { { { 2, { ROWS, 512 } }, 0 }, { { 2, { ROWS, 512 } }, 0 } } },
+    { "glu", "4096x1024", glu, .mbyte = 12e-6 * ROWS * 512, .mbyte_back = 20e-6 * ROWS * 512,
+      .in = { { { 2, { ROWS, 1024 } }, 0 } } },
+    { "rotary", "8x512x512 h8", rotary, .cfg = { .heads = 8 }, .mbyte = 8e-6 * ROWS * 512,
+      .mbyte_back = 8e-6 * ROWS * 512, .in = { { { 3, { 8, 512, 512 } }, 0 } } },
     { 0 },
 };
 /* clang-format on */

@@ -36,7 +36,18 @@ static tp_tensor top10(tp_tape *T, const tp_tensor *x, const op_case *k)
 #NAME, "1024x1024 down", along, .along = tp_##NAME, MATRIX(1024, 1024, 0, BYTES)           \
     }
 
+/* Each axis of a cube. */
+#define CUBE(NAME, AXIS, WHICH)                                                                    \
+    {                                                                                              \
+#NAME, "128x128x128 " WHICH, along, .along = tp_##NAME, .axis = AXIS, .mbyte = 8.388608,   \
+                                            .mbyte_back = 8.388608,                                \
+                                            .in = {                                                \
+                                                { { 3, { 128, 128, 128 } }, 0 } }                  \
+    }
+
 /* clang-format off */
+#define CUBES(NAME) CUBE(NAME, 2, "last axis"), CUBE(NAME, 1, "middle axis"), CUBE(NAME, 0, "first axis")
+
 const op_case op_cases_reduce[] = {
     { "softmax", "4096x512", op_one, .one = tp_softmax, .mbyte = 8e-6 * 4096 * 512, .mbyte_back = 12e-6 * 4096 * 512,
       .in = { { { 2, { 4096, 512 } }, 0 } } },
@@ -59,6 +70,10 @@ const op_case op_cases_reduce[] = {
     { "topk", "1024x1024 down", top10, MATRIX(1024, 1024, 0, 4) },
     { "topk", "64x16384", top10, MATRIX(64, 16384, 1, 4) },
     { "topk", "1x1048576", top10, MATRIX(1, 1048576, 1, 4) },
+    CUBES(sum),
+    CUBES(mean),
+    CUBES(max),
+    CUBES(logsumexp),
     { 0 },
 };
 /* clang-format on */

@@ -12,10 +12,15 @@ def einsum_case(name, *shapes):
     return "einsum", name, lambda *x: torch.einsum(name.split()[0], *x), list(shapes)
 
 
+def swiglu(x, w, up):
+    return F.silu(F.linear(x, w)) * F.linear(x, up)
+
+
 CASES = [
     ("linear", "2048x512->512", F.linear, [(2048, 512), (512, 512), (512,)]),
     ("linear", "2048x2048->512", F.linear, [(2048, 2048), (512, 2048), (512,)]),
     ("linear_gelu", "2048x512->2048", linear_gelu, [(2048, 512), (2048, 512), (2048,)]),
+    ("glu_linear", "2048x512->1024 SwiGLU", swiglu, [(2048, 512), (1024, 512), (1024, 512)]),
     einsum_case("bij,bjk->bik 8x512x512x512", (8, 512, 512), (8, 512, 512)),
     einsum_case("bhqd,bhkd->bhqk 4x8x512x512x64", (4, 8, 512, 64), (4, 8, 512, 64)),
     einsum_case("bqhd,bkhd->bhqk 4x8x512x512x64", (4, 512, 8, 64), (4, 512, 8, 64)),

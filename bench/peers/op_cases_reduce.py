@@ -17,6 +17,10 @@ def top10(x, dim):
     return torch.topk(x, 10, dim).values
 
 
+def cube(op, apply, which, axis):
+    return op, f"128x128x128 {which} axis", functools.partial(apply, dim=axis), [(128, 128, 128)]
+
+
 CASES = [
     ("softmax", "4096x512", lambda x: x.softmax(-1), [(4096, 512)]),
 ] + [along(op, apply, axis=axis) for op, apply in (
@@ -24,4 +28,7 @@ CASES = [
     ("cumsum", torch.cumsum), ("cumprod", torch.cumprod)) for axis in (1, 0)
 ] + [along("cumsum", torch.cumsum, 64, 16384), along("cumsum", torch.cumsum, 1, 1048576)] + [
     along(op, apply, *sizes) for op, apply in (("sort", sort), ("topk", top10))
-    for sizes in ((1024, 1024), (1024, 1024, 0), (64, 16384), (1, 1048576))]
+    for sizes in ((1024, 1024), (1024, 1024, 0), (64, 16384), (1, 1048576))] + [
+    cube(op, apply, which, axis)
+    for op, apply in (("sum", torch.sum), ("mean", torch.mean), ("max", torch.amax), ("logsumexp", torch.logsumexp))
+    for which, axis in (("last", 2), ("middle", 1), ("first", 0))]
