@@ -278,6 +278,25 @@ Test(optim, bad_numbers_and_failed_parameters)
     free_world(&w);
 }
 
+/* After many equal gradients the variance that a centred RMSprop divides by is 0 up to rounding. */
+Test(optim, centered_rmsprop_of_equal_gradients)
+{
+    static double g[LARGEST], now[LARGEST];
+    const tp_rmsprop_opts o = { .alpha = 0.7, .eps = 1e-3, .centered = true };
+    world w = make_world(TP_F32, 2);
+    tp_optim *O = tp_rmsprop_new(w.P, &o);
+    gradient(0, 1, g);
+    for (int step = 0; step < 80; step++) {
+        cr_assert(tp_param_set_grad(w.P, w.p[1], TP_F64, g, (size_t)params[1].numel * sizeof *g));
+        cr_assert(tp_step(O, 1e-3), "%s", tp_optim_why(O));
+    }
+    get(&w, 1, now);
+    for (int64_t k = 0; k < params[1].numel; k++)
+        cr_assert(isfinite(now[k]), "element %lld of %g", (long long)k, g[k]);
+    tp_optim_free(O);
+    free_world(&w);
+}
+
 /* ---- options changed between steps ---- */
 
 /* A run whose options change after step 2 gives the values of plain loops whose options change. */
