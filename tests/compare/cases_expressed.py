@@ -10,10 +10,11 @@ MEANT["hardsigmoid"] = "PyTorch's gradient in f64 is 1/6 rounded to f32"
 ONE = {
     "ceil": (torch.ceil, -9, 9), "trunc": (torch.trunc, -9, 9), "log2": (torch.log2, 0.01, 9),
     "log10": (torch.log10, 0.01, 9), "exp2": (torch.exp2, -9, 9), "sinh": (torch.sinh, -4, 4),
-    "cosh": (torch.cosh, -4, 4), "relu6": (F.relu6, -9, 9), "hardtanh": (F.hardtanh, -3, 3),
+    "cosh": (torch.cosh, -4, 4), "tan": (torch.tan, -1.4, 1.4), "relu6": (F.relu6, -9, 9), "hardtanh": (F.hardtanh, -3, 3),
     "hardsigmoid": (F.hardsigmoid, -5, 5), "logsigmoid": (F.logsigmoid, -30, 30), "selu": (F.selu, -5, 5),
     "celu": (lambda x: F.celu(x, 2), -5, 5), "softsign": (F.softsign, -9, 9), "tanhshrink": (F.tanhshrink, -9, 9),
-    "softshrink": (F.softshrink, -3, 3),
+    "softshrink": (F.softshrink, -3, 3), "hardshrink": (F.hardshrink, -3, 3),
+    "threshold": (lambda x: F.threshold(x, 0.1, 20), -3, 3),
     "count_nonzero": (lambda x: torch.count_nonzero(x).double(), -3, 3),
 }
 # Along the last axis of at least one axis.
@@ -63,3 +64,52 @@ def prelu(d):
 def addmm(d):
     m, k, n = d.int(1, 6), d.int(1, 6), d.int(1, 6)
     return Call([d.normal([m, k]), d.normal([k, n]), d.normal([n])], {}, lambda x, y, z: torch.addmm(z, x, y))
+
+
+@case("gaussian_nll")
+def gaussian_nll(d):
+    s = d.shape(1, 4, empty=0)
+    return Call([d.normal(s), d.normal(s), d.uniform(s, 0.1, 3)], {}, F.gaussian_nll_loss)
+
+
+@case("bilinear")
+def bilinear(d):
+    b, i, j, o = (d.int(1, 5) for _ in range(4))
+    return Call([d.normal([b, i]), d.normal([b, j]), d.normal([o, i, j])], {}, F.bilinear)
+
+
+@case("median")
+def median(d):
+    return Call([d.normal(d.shape(1, 4, empty=0))], {}, lambda x: x.median(-1, keepdim=True).values)
+
+
+@case("cdist")
+def cdist(d):
+    m, n, c = d.int(1, 6), d.int(1, 6), d.int(1, 6)
+    return Call([d.normal([m, c]), d.normal([n, c])], {}, lambda x, y: (x[:, None] - y).norm(dim=-1))
+
+
+@case("bincount")
+def bincount(d):
+    return Call([d.rng.integers(0, 9, d.int(1, 20))], {}, lambda x: torch.bincount(x, minlength=9).float())
+
+
+@case("embeddingbag", "index_select")
+def rows_of(d, name):
+    v, c = d.int(1, 9), d.int(1, 5)
+    ids = d.rng.integers(0, v, [d.int(1, 4), d.int(1, 4)] if name == "embeddingbag" else [d.int(1, 9)])
+    return Call([d.normal([v, c]), ids], {},
+                lambda x, y: F.embedding(y, x).sum(-2) if name == "embeddingbag" else x.index_select(0, y))
+
+
+@case("index_add")
+def index_add(d):
+    v, c, n = d.int(1, 9), d.int(1, 5), d.int(1, 9)
+    return Call([d.normal([v, c]), d.rng.integers(0, v, n), d.normal([n, c])], {},
+                lambda x, y, z: x.index_add(0, y, z))
+
+
+@case("pixel_shuffle")
+def pixel_shuffle(d):
+    x = d.normal([d.int(1, 3), d.int(1, 5), d.int(1, 5), 4 * d.int(1, 3)])
+    return Call([x], {}, lambda x: F.pixel_shuffle(x.permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1))

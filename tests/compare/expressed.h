@@ -11,6 +11,7 @@
     F(log2,        "torch.log2(x)",            tp_scale(T, tp_log(T, x), 1 / log(2.0))) \
     F(log10,       "torch.log10(x)",           tp_scale(T, tp_log(T, x), 1 / log(10.0))) \
     F(exp2,        "torch.exp2(x)",            tp_exp(T, tp_scale(T, x, log(2.0)))) \
+    F(tan,         "torch.tan(x)",             tp_div(T, tp_sin(T, x), tp_cos(T, x))) \
     F(sinh,        "torch.sinh(x)",            tp_scale(T, tp_sub(T, tp_expm1(T, x), tp_expm1(T, tp_neg(T, x))), 0.5)) \
     F(cosh,        "torch.cosh(x)",            tp_scale(T, tp_add(T, tp_exp(T, x), tp_exp(T, tp_neg(T, x))), 0.5)) \
     F(remainder,   "torch.remainder(x, y)",    tp_sub(T, x, tp_mul(T, y, tp_floor(T, tp_div(T, x, y))))) \
@@ -29,13 +30,24 @@
     F(softsign,    "F.softsign(x)",            tp_div(T, x, tp_add(T, 1, tp_abs(T, x)))) \
     F(tanhshrink,  "F.tanhshrink(x)",          tp_sub(T, x, tp_tanh(T, x))) \
     F(softshrink,  "F.softshrink(x, 0.5)",     tp_mul(T, tp_sign(T, x), tp_relu(T, tp_sub(T, tp_abs(T, x), 0.5)))) \
+    F(hardshrink,  "F.hardshrink(x, 0.5)",     tp_where(T, tp_gt(T, tp_abs(T, x), 0.5), x, 0)) \
+    F(threshold,   "F.threshold(x, 0.1, 20)",  tp_where(T, tp_gt(T, x, 0.1), x, 20)) \
     F(softmin,     "F.softmin(x, -1)",         tp_softmax(T, tp_neg(T, x))) \
     F(normalize,   "F.normalize(x, dim=-1)",   tp_div(T, x, tp_maximum(T, tp_norm(T, x, 2, TP_KEEP(-1)), 1e-12))) \
     F(pairwise,    "F.pairwise_distance(x, y)", tp_norm(T, tp_add(T, tp_sub(T, x, y), 1e-6), 2, -1)) \
     F(huber,       "F.huber_loss(x, y, delta=0.5)", tp_scale(T, tp_smooth_l1(T, x, y, 0.5, TP_MEAN), 0.5)) \
     F(l1,          "F.l1_loss(x, y)",          tp_smooth_l1(T, x, y, 0, TP_MEAN)) \
+    F(gaussian_nll, "F.gaussian_nll_loss(x, y, z)", tp_scale(T, tp_mean(T, tp_add(T, tp_log(T, z), tp_div(T, tp_square(T, tp_sub(T, x, y)), z)), TP_ALL), 0.5)) \
     F(dot,         "torch.dot(x, y)",          tp_sum(T, tp_mul(T, x, y), TP_ALL)) \
     F(addmm,       "torch.addmm(z, x, y)",     tp_add(T, z, tp_matmul(T, x, y))) \
+    F(bilinear,    "F.bilinear(x, y, z)",      tp_einsum(T, "bi,oij,bj->bo", x, z, y)) \
+    F(cdist,       "torch.cdist(x, y)",        tp_norm(T, tp_sub(T, tp_unsqueeze(T, x, 1), y), 2, -1)) \
+    F(median,      "torch.median(x, -1)",      tp_slice(T, tp_topk(T, x, (tp_dim(x, -1) + 1) / 2, -1, false, NULL), -1, (tp_dim(x, -1) - 1) / 2, 1)) \
+    F(bincount,    "torch.bincount(x, minlength=9)", tp_sum(T, tp_one_hot(T, x, 9, TP_F32), 0)) \
+    F(embeddingbag, "nn.EmbeddingBag(x)(y)",   tp_sum(T, tp_embedding(T, x, y, 1), -2)) \
+    F(index_select, "torch.index_select(x, 0, y)", tp_embedding(T, x, y, 1)) \
+    F(index_add,   "torch.index_add(x, 0, y, z)", tp_scatter_add(T, x, 0, tp_expand(T, tp_unsqueeze(T, y, 1), tp_shape_of(z)), z)) \
+    F(pixel_shuffle, "F.pixel_shuffle(x, 2)",  tp_reshape(T, tp_permute(T, tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), tp_dim(x, 1), tp_dim(x, 2), -1, 2, 2)), TP_SHAPE(0, 1, 4, 2, 5, 3)), TP_SHAPE(tp_dim(x, 0), tp_dim(x, 1) * 2, tp_dim(x, 2) * 2, -1))) \
     F(count_nonzero, "torch.count_nonzero(x)", tp_norm(T, x, 0, TP_ALL))
 /* clang-format on */
 
