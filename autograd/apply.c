@@ -149,15 +149,16 @@ static bool bring_to_compute(tp_tape *T, frame *f)
     return true;
 }
 
-/* All floating inputs have one dtype, but norms may read f32 parameters beside bf16 activations. */
+/* All floating inputs have one dtype, but norms may read f32 parameters beside bf16 activations. *real: the
+ * dtype in which kernels compute; TP_NDTYPES if no input is floating point. */
 static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
 {
     tp_dtype first = TP_NDTYPES;
-    *real = TP_F32;
+    *real = TP_NDTYPES;
     for (int i = 0; i < f->nx; i++) {
         if (!f->x[i] || !tp_is_float(f->xv[i].dtype)) continue;
         const tp_dtype dt = f->xv[i].dtype;
-        if (dt == TP_F64) *real = TP_F64;
+        if (*real != TP_F64) *real = dt == TP_F64 ? TP_F64 : TP_F32;
         if (first == TP_NDTYPES) {
             first = dt;
         } else if (dt != first && !(first == TP_BF16 && dt == TP_F32 && f->x[i]->params)) {
@@ -346,6 +347,7 @@ static bool infer(tp_tape *T, frame *f, tp_infer *q, tp_dtype *real)
     for (int i = 0; i < f->ny && code == TP_OK && e->code == TP_OK; i++) check_output(q, &f->yv[i]);
     if (code != TP_OK) tp__err(e, code, "%s", tp_code_text(code));
     if (e->code != TP_OK) fail_rule(T, q, f->op->name);
+    if (*real == TP_NDTYPES) *real = f->yv[0].dtype == TP_F64 ? TP_F64 : TP_F32;
     return T->err.code == TP_OK;
 }
 

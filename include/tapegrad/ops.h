@@ -11,6 +11,7 @@
 
 #include <tapegrad/ops/along.h>
 #include <tapegrad/ops/attention.h>
+#include <tapegrad/ops/create.h>
 #include <tapegrad/ops/elementwise.h>
 #include <tapegrad/ops/layers.h>
 #include <tapegrad/ops/loss.h>

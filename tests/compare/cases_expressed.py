@@ -113,3 +113,8 @@ def index_add(d):
 def pixel_shuffle(d):
     x = d.normal([d.int(1, 3), d.int(1, 5), d.int(1, 5), 4 * d.int(1, 3)])
     return Call([x], {}, lambda x: F.pixel_shuffle(x.permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1))
+
+
+@case("eye", stored=1)
+def eye(d):
+    return Call([], {}, lambda: torch.eye(5))

@@ -161,3 +161,25 @@ def views(d, name):
         a, b = sorted((a % len(s), b % len(s)))
         return Call([d.normal(s)], {"first": a, "last": b}, lambda x: x.flatten(a, b))
     return Call([d.normal(s)], {"a": a, "b": b}, lambda x: x.transpose(a, b))
+
+
+@case("tril", "triu")
+def triangle(d, name):
+    k = d.int(-7, 7)
+    return Call([d.normal(d.shape(2, 4))], {"diagonal": k}, lambda x: getattr(torch, name)(x, k))
+
+
+@case("arange")
+def arange(d):
+    start, step = d.real(-5, 5), d.pick([-1, 1]) * d.real(0.1, 2)
+    end = start + step * d.real(-1, 30)
+    count = max(0, int(np.ceil((end - start) / step)))
+    return Call([], {"start": start, "end": end, "step": step},
+                lambda: start + step * torch.arange(count, dtype=torch.float64))  # torch refuses a wrong direction
+
+
+@case("linspace")
+def linspace(d):
+    first, last, n = d.real(-5, 5), d.real(-5, 5), d.int(0, 40)
+    return Call([], {"first": first, "last": last, "n": n},
+                lambda: torch.linspace(first, last, n, dtype=torch.float64))

@@ -38,6 +38,7 @@
     F(huber,       "F.huber_loss(x, y, delta=0.5)", tp_scale(T, tp_smooth_l1(T, x, y, 0.5, TP_MEAN), 0.5)) \
     F(l1,          "F.l1_loss(x, y)",          tp_smooth_l1(T, x, y, 0, TP_MEAN)) \
     F(gaussian_nll, "F.gaussian_nll_loss(x, y, z)", tp_scale(T, tp_mean(T, tp_add(T, tp_log(T, z), tp_div(T, tp_square(T, tp_sub(T, x, y)), z)), TP_ALL), 0.5)) \
+    F(eye,         "torch.eye(5)",             tp_one_hot(T, tp_arange(T, TP_I64, 0, 5, 1), 5, TP_F32)) \
     F(dot,         "torch.dot(x, y)",          tp_sum(T, tp_mul(T, x, y), TP_ALL)) \
     F(addmm,       "torch.addmm(z, x, y)",     tp_add(T, z, tp_matmul(T, x, y))) \
     F(bilinear,    "F.bilinear(x, y, z)",      tp_einsum(T, "bi,oij,bj->bo", x, z, y)) \

@@ -9,7 +9,7 @@
     {                                                                                              \
         tp_tape *T = c->T;                                                                         \
         const tp_tensor x = c->x[0], y = c->x[1], z = c->x[2];                                     \
-        (void)y, (void)z;                                                                          \
+        (void)x, (void)y, (void)z;                                                                 \
         return EXPRESSION;                                                                         \
     }
 #define ENTRY(NAME, TORCH, EXPRESSION) OWN(NAME),

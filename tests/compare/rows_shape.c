@@ -131,6 +131,28 @@ static tp_tensor run_transpose(compare_call *c)
     return tp_transpose(c->T, c->x[0], (int)compare_int(c, "a", 0), (int)compare_int(c, "b", 0));
 }
 
+static tp_tensor run_tril(compare_call *c)
+{
+    return tp_tril(c->T, c->x[0], compare_int(c, "diagonal", 0));
+}
+
+static tp_tensor run_triu(compare_call *c)
+{
+    return tp_triu(c->T, c->x[0], compare_int(c, "diagonal", 0));
+}
+
+static tp_tensor run_arange(compare_call *c)
+{
+    return tp_arange(c->T, TP_F64, compare_number(c, "start", 0.0), compare_number(c, "end", 0.0),
+                     compare_number(c, "step", 1.0));
+}
+
+static tp_tensor run_linspace(compare_call *c)
+{
+    return tp_linspace(c->T, TP_F64, compare_number(c, "first", 0.0),
+                       compare_number(c, "last", 0.0), compare_int(c, "n", 0));
+}
+
 const compare_row compare_shape_rows[] = {
     OWN(permute),
     OWN(slice),
@@ -152,5 +174,9 @@ const compare_row compare_shape_rows[] = {
     OWN(squeeze),
     OWN(flatten),
     OWN(transpose),
+    OWN(tril),
+    OWN(triu),
+    OWN(arange),
+    OWN(linspace),
     { 0 },
 };

@@ -197,5 +197,11 @@ const ops_row ops_rows[] = {
     ALONG(flip),
     OWN(repeat),
     OWN(repeat_interleave),
+    OWN(arange),
+    OWN(linspace),
+    { .name = "tril", .run = ops_triangle, .diagonal = tp_tril },
+    { .name = "triu", .run = ops_triangle, .diagonal = tp_triu },
+    { .name = "rand", .run = ops_random, .random = tp_rand },
+    { .name = "randn", .run = ops_random, .random = tp_randn },
     { .name = NULL },
 };
