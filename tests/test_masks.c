@@ -217,7 +217,8 @@ static void check_where(tp_shape sm, tp_shape sa, tp_shape sb, tp_dtype dt, int 
     for (int64_t e = 0; e < nb; e++) wb[e] = 0;
     for (int64_t e = 0; e < ny; e++) {
         const bool yes = xm[element_meeting(sy, sm, e)] != 0;
-        const int64_t i = element_meeting(sy, sa, e), j = element_meeting(sy, sb, e);
+        const int64_t i = way == 1 ? 0 : element_meeting(sy, sa, e);
+        const int64_t j = way == 2 ? 0 : element_meeting(sy, sb, e);
         wrong += y[e] != (yes ? way == 1 ? k : xa[i] : way == 2 ? k : xb[j]);
         if (way != 1) wa[i] += yes;
         if (way != 2) wb[j] += !yes;
