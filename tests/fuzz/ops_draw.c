@@ -115,7 +115,7 @@ int ops_axis(ops_env *e)
 
 int64_t ops_dim(tp_shape s, int axis)
 {
-    if (axis < 0) axis += s.ndim;
+    if (axis < 0 && s.ndim > 0) axis += s.ndim;
     return axis >= 0 && axis < s.ndim && axis < TP_MAX_DIMS ? s.dim[axis] : 1;
 }
 
