@@ -68,8 +68,9 @@ static void express(char *text)
     strcat(
         text,
         "\n## Expressed by others\n\n"
-        "What PyTorch has as functions of their own and these ops express equally fast or nearly\n"
-        "so; each expression is compiled and compared with PyTorch (`tests/compare/expressed.h`).\n\n"
+        "Functions of PyTorch that other ops express. Each op of an expression is a pass over its\n"
+        "operands; `torch.cdist` holds all differences. The expressions are compiled and compared with\n"
+        "PyTorch (`tests/compare/expressed.h`).\n\n"
         "| PyTorch | here |\n|---|---|\n");
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         sprintf(text + strlen(text), "| `%s` | `%s` |\n", lines[i].torch, lines[i].expression);

@@ -1,4 +1,4 @@
-/* expressed.h - functions of PyTorch that ops of the library express as fast as an op of their own would be.
+/* expressed.h - functions of PyTorch that have no op of their own here because other ops express them.
  * EXPRESSED(F) is a list of F(NAME, what PyTorch calls it, expression in x, y and z on the tape T):
  * op_docs prints it in docs/ops.md, and run_calls computes it for the comparison with PyTorch. */
 #ifndef EXPRESSED_H
