@@ -1,4 +1,4 @@
-/* conv.h - checks that convolutions and transposed convolutions share. */
+/* conv.h - what convolutions, depthwise and transposed ones share: checks, defaults, members of their ops. */
 #ifndef TP_OPS_CONV_H
 #define TP_OPS_CONV_H
 
@@ -6,13 +6,28 @@
 
 #define MOST INT32_MAX /* the largest option and size, so that no product overflows */
 
-/* Replaces zeros by the defaults; element 1 of each pair stays as given if there is one axis. */
-static inline tp_conv_cfg tp__conv_defaults(tp_conv_cfg cfg, int axes)
+/* clang-format off */
+/* Members of an op of x, w and b or TP_NONE, with the kernels name_fwd, name_bwd and name_work. */
+#define TP_CONVOLUTION(name)                                                                       \
+    .nx = 3, .ny = 1, .saves = TP_SAVE_X(0) | TP_SAVE_X(1), .optional = 1u << 2,                   \
+    .flags = TP_COMPUTES | TP_ACCUMULATES, .forward = TP_KERNELS(name##_fwd),                      \
+    .backward = TP_KERNELS(name##_bwd), .work = TP_WORKS(name##_work)
+/* clang-format on */
+
+/* Replaces zeros by the defaults but for groups, which depthwise convolutions do not have; element 1 of each
+ * pair stays as given if there is one axis. */
+static inline tp_conv_cfg tp__conv_steps(tp_conv_cfg cfg, int axes)
 {
     for (int i = 0; i < axes; i++) {
         if (cfg.stride[i] == 0) cfg.stride[i] = 1;
         if (cfg.dilation[i] == 0) cfg.dilation[i] = 1;
     }
+    return cfg;
+}
+
+static inline tp_conv_cfg tp__conv_defaults(tp_conv_cfg cfg, int axes)
+{
+    cfg = tp__conv_steps(cfg, axes);
     if (cfg.groups == 0) cfg.groups = 1;
     return cfg;
 }

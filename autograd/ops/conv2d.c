@@ -158,34 +158,20 @@ TP_WORK(conv2d_work);
 const tp_op tp_op_conv1d = {
     .name = "conv1d",
     .doc = "convolution of x [B,N,Ci], w [Co,Ci/groups,K]",
-    .nx = 3, /* x, w, b */
-    .ny = 1,
     .attr_size = sizeof(tp_conv_cfg),
-    .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
-    .optional = 1u << 2,
-    .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv1d_shape,
     .macs = conv_macs,
-    .forward = TP_KERNELS(conv2d_fwd),
-    .backward = TP_KERNELS(conv2d_bwd),
-    .work = TP_WORKS(conv2d_work),
+    TP_CONVOLUTION(conv2d),
     .cases = conv1d_cases,
 };
 
 const tp_op tp_op_conv2d = {
     .name = "conv2d",
     .doc = "convolution of x [B,H,W,Ci], w [Co,Ci/groups,KH,KW]",
-    .nx = 3, /* x, w, b */
-    .ny = 1,
     .attr_size = sizeof(tp_conv_cfg),
-    .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
-    .optional = 1u << 2,
-    .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv2d_shape,
     .macs = conv_macs,
-    .forward = TP_KERNELS(conv2d_fwd),
-    .backward = TP_KERNELS(conv2d_bwd),
-    .work = TP_WORKS(conv2d_work),
+    TP_CONVOLUTION(conv2d),
     .cases = conv2d_cases,
 };
 

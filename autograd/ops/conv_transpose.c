@@ -162,34 +162,20 @@ TP_WORK(conv_transpose2d_work);
 const tp_op tp_op_conv_transpose1d = {
     .name = "conv_transpose1d",
     .doc = "transposed convolution of x [B,N,Ci], w [Ci,Co/groups,K]",
-    .nx = 3, /* x, w, b */
-    .ny = 1,
     .attr_size = sizeof(tp__conv_transpose_attr),
-    .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
-    .optional = 1u << 2,
-    .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv_transpose1d_shape,
     .macs = macs,
-    .forward = TP_KERNELS(conv_transpose2d_fwd),
-    .backward = TP_KERNELS(conv_transpose2d_bwd),
-    .work = TP_WORKS(conv_transpose2d_work),
+    TP_CONVOLUTION(conv_transpose2d),
     .cases = conv_transpose1d_cases,
 };
 
 const tp_op tp_op_conv_transpose2d = {
     .name = "conv_transpose2d",
     .doc = "transposed convolution of x [B,H,W,Ci], w [Ci,Co/groups,KH,KW]",
-    .nx = 3, /* x, w, b */
-    .ny = 1,
     .attr_size = sizeof(tp__conv_transpose_attr),
-    .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
-    .optional = 1u << 2,
-    .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv_transpose2d_shape,
     .macs = macs,
-    .forward = TP_KERNELS(conv_transpose2d_fwd),
-    .backward = TP_KERNELS(conv_transpose2d_bwd),
-    .work = TP_WORKS(conv_transpose2d_work),
+    TP_CONVOLUTION(conv_transpose2d),
     .cases = conv_transpose2d_cases,
 };
 

@@ -4,9 +4,7 @@
  *
  * Weights are in PyTorch's layout, [C,1,K] and [C,1,KH,KW]. */
 #include "tensor/geometry/depthwise.h"
-#include "autograd/ops/op_inner.h"
-
-#define MOST INT32_MAX /* the largest option and size, so that no product overflows */
+#include "autograd/ops/conv.h"
 
 static tp_code check_cfg(tp_infer *q, int axes)
 {
@@ -145,55 +143,31 @@ TP_WORK(depthwise_work);
 const tp_op tp_op_depthwise_conv1d = {
     .name = "depthwise_conv1d",
     .doc = "each channel of x [B,N,C] with its own kernel, w [C,1,K]",
-    .nx = 3, /* x, w, b */
-    .ny = 1,
     .attr_size = sizeof(tp_conv_cfg),
-    .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
-    .optional = 1u << 2,
-    .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv1d_shape,
     .macs = conv_macs,
-    .forward = TP_KERNELS(depthwise_fwd),
-    .backward = TP_KERNELS(depthwise_bwd),
-    .work = TP_WORKS(depthwise_work),
+    TP_CONVOLUTION(depthwise),
     .cases = conv1d_cases,
 };
 
 const tp_op tp_op_depthwise_conv2d = {
     .name = "depthwise_conv2d",
     .doc = "each channel of x [B,H,W,C] with its own kernel, w [C,1,KH,KW]",
-    .nx = 3, /* x, w, b */
-    .ny = 1,
     .attr_size = sizeof(tp_conv_cfg),
-    .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
-    .optional = 1u << 2,
-    .flags = TP_COMPUTES | TP_ACCUMULATES,
     .shape = conv2d_shape,
     .macs = conv_macs,
-    .forward = TP_KERNELS(depthwise_fwd),
-    .backward = TP_KERNELS(depthwise_bwd),
-    .work = TP_WORKS(depthwise_work),
+    TP_CONVOLUTION(depthwise),
     .cases = conv2d_cases,
 };
 
-/* Replaces zeros by the defaults. */
-static tp_conv_cfg with_defaults(tp_conv_cfg cfg, int axes)
-{
-    for (int i = 0; i < axes; i++) {
-        if (cfg.stride[i] == 0) cfg.stride[i] = 1;
-        if (cfg.dilation[i] == 0) cfg.dilation[i] = 1;
-    }
-    return cfg;
-}
-
 tp_tensor tp_depthwise_conv1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg)
 {
-    const tp_conv_cfg at = with_defaults(cfg, 1);
+    const tp_conv_cfg at = tp__conv_steps(cfg, 1);
     return tp_apply(T, &tp_op_depthwise_conv1d, &at, x, w, b);
 }
 
 tp_tensor tp_depthwise_conv2d(tp_tape *T, tp_tensor x, tp_tensor w, tp_tensor b, tp_conv_cfg cfg)
 {
-    const tp_conv_cfg at = with_defaults(cfg, 2);
+    const tp_conv_cfg at = tp__conv_steps(cfg, 2);
     return tp_apply(T, &tp_op_depthwise_conv2d, &at, x, w, b);
 }
