@@ -160,6 +160,9 @@ Test(conv_transpose, messages)
             { 0 },
             { .stride = { 2, 2 }, .output_pad = { 0, 2 } } },
           "conv_transpose2d: output_pad cannot be 2: it is less than the stride or the dilation\n" },
+        { { "", X(2, 9, 9, 3), X(3, 4, 3, 3), { 0 }, { .output_pad = { INT64_MAX, 0 } } },
+          "conv_transpose2d: output_pad cannot be 9223372036854775807: it is less than the stride or the "
+          "dilation\n" },
         { { "", X(2, 1, 9, 3), X(3, 4, 3, 3), { 0 }, { .pad = { 2, 0 } } },
           "conv_transpose2d: axis 1 of the result would have -1 positions\n" },
         { { "", L(2, 9, 3), L(3, 4, 3), { 0 }, { .output_pad = { 0, 1 } } },

@@ -15,16 +15,19 @@ static int64_t result_size(tp_infer *q, int i)
     const tp_conv_cfg *cfg = &at->conv;
     const int64_t n = q->x[0].dim[1 + i], taps = q->x[1].dim[2 + i], extra = at->output_pad[i];
     const int64_t span = cfg->dilation[i] * (taps - 1) + 1;
+    if (extra < 0 || (extra >= cfg->stride[i] && extra >= cfg->dilation[i])) {
+        tp_fail(q, TP_E_VALUE,
+                "output_pad cannot be %lld: it is less than the stride or the dilation",
+                (long long)extra);
+        return -1;
+    }
     const int64_t out = (n - 1) * cfg->stride[i] - 2 * cfg->pad[i] + span + extra;
-    tp_code code = TP_OK;
-    if (extra < 0 || (extra >= cfg->stride[i] && extra >= cfg->dilation[i]))
-        code = tp_fail(q, TP_E_VALUE,
-                       "output_pad cannot be %lld: it is less than the stride or the dilation",
-                       (long long)extra);
-    else if (n > 0 && (out < 1 || out > MOST))
-        code = tp_fail(q, TP_E_SHAPE, "axis %d of the result would have %lld positions", 1 + i,
-                       (long long)out);
-    return code != TP_OK ? -1 : n > 0 ? out : 0;
+    if (n > 0 && (out < 1 || out > MOST)) {
+        tp_fail(q, TP_E_SHAPE, "axis %d of the result would have %lld positions", 1 + i,
+                (long long)out);
+        return -1;
+    }
+    return n > 0 ? out : 0;
 }
 
 static tp_code transpose_shape(tp_infer *q, int axes)

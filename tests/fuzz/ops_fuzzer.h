@@ -86,6 +86,7 @@ struct ops_row {
     tp_tensor (*margin)(tp_tape *, tp_tensor, tp_tensor, double, tp_reduction);
     tp_tensor (*depthwise)(tp_tape *, tp_tensor, tp_tensor, tp_tensor, tp_conv_cfg);
     tp_tensor (*pool)(tp_tape *, tp_tensor, tp_pool_cfg);
+    tp_tensor (*spread)(tp_tape *, tp_tensor, int, double);
     tp_tensor (*diagonal)(tp_tape *, tp_tensor, int64_t);
     tp_tensor (*random)(tp_tape *, tp_dtype, tp_shape);
     tp_tensor (*transpose)(tp_tape *, tp_tensor, tp_tensor, tp_tensor, tp_conv_transpose_cfg);
@@ -108,8 +109,7 @@ tp_tensor ops_triangle(ops_env *e, const ops_row *r);
 tp_tensor ops_random(ops_env *e, const ops_row *r);
 
 /* ops_reduce.c */
-tp_tensor ops_var(ops_env *e, const ops_row *r);
-tp_tensor ops_std(ops_env *e, const ops_row *r);
+tp_tensor ops_spread(ops_env *e, const ops_row *r);
 tp_tensor ops_norm(ops_env *e, const ops_row *r);
 tp_tensor ops_sort(ops_env *e, const ops_row *r);
 tp_tensor ops_argsort(ops_env *e, const ops_row *r);

@@ -2,20 +2,11 @@
 #define TP_NO_SITE
 #include "ops_fuzzer.h"
 
-tp_tensor ops_var(ops_env *e, const ops_row *r)
+tp_tensor ops_spread(ops_env *e, const ops_row *r)
 {
     const ops_pick x = ops_any(e);
     const int axes = ops_axis(e);
-    (void)r;
-    return tp_var(ops_tape(e), x.t, axes, ops_number(e));
-}
-
-tp_tensor ops_std(ops_env *e, const ops_row *r)
-{
-    const ops_pick x = ops_any(e);
-    const int axes = ops_axis(e);
-    (void)r;
-    return tp_std(ops_tape(e), x.t, axes, ops_number(e));
+    return r->spread(ops_tape(e), x.t, axes, ops_number(e));
 }
 
 tp_tensor ops_norm(ops_env *e, const ops_row *r)
