@@ -59,6 +59,26 @@ static tp_tensor avg_pool(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_avg_pool2d(T, x[0], (tp_pool_cfg){ .kernel = { 2, 2 } });
 }
 
+static tp_tensor avg_pool_ceil(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_avg_pool2d(
+        T, x[0],
+        (tp_pool_cfg){ .kernel = { 3, 3 }, .stride = { 2, 2 }, .pad = { 1, 1 }, .ceil = true });
+}
+
+static tp_tensor adaptive_max(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_adaptive_max_pool2d(T, x[0], 7, 7);
+}
+
+static tp_tensor adaptive_avg(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_adaptive_avg_pool2d(T, x[0], 24, 24);
+}
+
 static tp_tensor resize(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
@@ -120,6 +140,12 @@ const op_case op_cases_image[] = {
     { "max_pool2d", "8x112x112x64 k3 s2", max_pool, .mbyte = 5e-6 * 8 * 112 * 112 * 64,
       .in = { { { 4, { 8, 112, 112, 64 } }, 0 } } },
     { "avg_pool2d", "8x56x56x64 k2", avg_pool, .mbyte = 5e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "avg_pool2d", "8x56x56x64 k3 s2 ceil", avg_pool_ceil, .mbyte = 5e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "adaptive_max_pool2d", "8x56x56x64 to 7x7", adaptive_max, .mbyte = 4.1e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "adaptive_avg_pool2d", "8x56x56x64 to 24x24", adaptive_avg, .mbyte = 4.7e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
     { "interpolate", "8x56x56x64 to 112x112", resize, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },

@@ -50,7 +50,8 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
                     }
                 }
             }
-        const float share = MAX ? 1.0f : 1.0f / (float)tp__pool_count(&g, o.row, o.col);
+        const int64_t seen = tp__pool_count(&g, 0, o.row) * tp__pool_count(&g, 1, o.col);
+        const float share = MAX ? 1.0f : 1.0f / (float)seen;
         for (int k = 0; k < N; k++) tp_put(&result.at[k], v[k] * share);
         tp_store(y + e * N, result);
         if (MAX) tp_store(at + e * N, found);
@@ -70,7 +71,8 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
         const int64_t image = i.image * g.axis[0].out * g.axis[1].out;
         tp_pack<S, N> result;
         float v[N] = {};
-        for (int64_t o = h.first; o < h.end; o++)
+        for (int64_t o = h.first; o < h.end; o++) {
+            const int64_t tall = MAX ? 0 : tp__pool_count(&g, 0, o);
             for (int64_t p = w.first; p < w.end; p++) {
                 const int64_t from = ((image + o * g.axis[1].out + p) * packs + i.c) * N;
                 const tp_pack<S, N> d = tp_load_n<S, N>(dy + from);
@@ -79,10 +81,11 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
                     for (int k = 0; k < N; k++)
                         v[k] += found.at[k] == here ? tp_float(d.at[k]) : 0.0f;
                 } else {
-                    const float share = 1.0f / (float)tp__pool_count(&g, o, p);
+                    const float share = 1.0f / (float)(tall * tp__pool_count(&g, 1, p));
                     for (int k = 0; k < N; k++) v[k] += share * tp_float(d.at[k]);
                 }
             }
+        }
         for (int k = 0; k < N; k++) tp_put(&result.at[k], v[k]);
         tp_store(dx + e * N, result);
     }
@@ -90,7 +93,7 @@ __global__ void __launch_bounds__(TP_THREADS, 2)
 
 static tp__pool pool_of(const tp_call *c, const tp_view *x)
 {
-    return tp__pool_of(static_cast<const tp_pool_cfg *>(c->attr), x);
+    return tp__pool_of(static_cast<const tp__pool_attr *>(c->attr), x);
 }
 
 template <bool MAX, class S, int N> static tp_code forward(const tp_call *c, int32_t *at)

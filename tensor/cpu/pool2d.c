@@ -6,10 +6,13 @@
 #include "tensor/geometry/pool.h"
 #include "tensor/kernel.h"
 
-/* Rows of a task, if a row takes `row` steps. */
-static int64_t rows_a_task(int64_t row)
+enum { GRAIN = 16384 }; /* additions or comparisons that are worth a thread */
+
+/* About how many inputs of an axis an output sees. */
+static int64_t width(const tp__pool_axis *a)
 {
-    return 16384 / (row + 1);
+    const int64_t w = a->kernel ? a->kernel : a->in / a->out + 1;
+    return w < a->in ? w : a->in;
 }
 
 static tp__pool pool_of(const tp_call *c, const tp_view *x)
@@ -21,8 +24,12 @@ static tp__pool pool_of(const tp_call *c, const tp_view *x)
 static void for_rows(const tp_call *c, const tp__pool *g, bool back, tp_call_body body)
 {
     const tp__pool_axis *h = &g->axis[0], *w = &g->axis[1];
-    const int64_t n = back ? w->in : w->out, rows = g->batch * (back ? h->in : h->out);
-    tp__for(c, n * g->channels > 0 ? rows : 0, rows_a_task(n * g->channels), body);
+    const int64_t rows = g->batch * (back ? h->in : h->out);
+    if (rows == 0 || w->in == 0 || g->channels == 0) return;
+    const double steps = (double)g->batch * (double)(h->out * w->out) * (double)g->channels *
+                         (double)width(h) * (double)width(w);
+    const double grain = GRAIN * (double)rows / steps;
+    tp__for(c, rows, grain > 1 ? (int64_t)grain : 1, body);
 }
 
 /* Joins n channels at position p of an image with the largest so far. NaN counts as larger than all. */
@@ -103,9 +110,10 @@ static void avg_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
         const real *x = (const real *)c->x[0].data + r / g.axis[0].out * g.axis[0].in * W * C;
         const int64_t row = r % g.axis[0].out;
         const tp__range h = tp__pool_window(&g.axis[0], row);
+        const int64_t tall = tp__pool_count(&g, 0, row);
         for (int64_t o = 0; o < g.axis[1].out; o++) {
             const tp__range w = tp__pool_window(&g.axis[1], o);
-            const real share = 1 / (real)tp__pool_count(&g, row, o);
+            const real share = 1 / (real)(tall * tp__pool_count(&g, 1, o));
             real *restrict y = (real *)c->y[0].data + (r * g.axis[1].out + o) * C;
             memset(y, 0, (size_t)C * sizeof *y);
             for (int64_t i = h.first; i < h.end; i++)
@@ -134,13 +142,15 @@ static void avg_grad(const tp_call *c, int64_t begin, int64_t end, int thread)
             const tp__range w = tp__pool_seen(&g.axis[1], j);
             real *restrict dx = (real *)c->dx[0].data + (r * W + j) * C;
             memset(dx, 0, (size_t)C * sizeof *dx);
-            for (int64_t o = h.first; o < h.end; o++)
+            for (int64_t o = h.first; o < h.end; o++) {
+                const int64_t tall = tp__pool_count(&g, 0, o);
+                const real *dy =
+                    (const real *)c->dy[0].data + (r / H * g.axis[0].out + o) * across * C;
                 for (int64_t p = w.first; p < w.end; p++) {
-                    const real share = 1 / (real)tp__pool_count(&g, o, p);
-                    const real *dy = (const real *)c->dy[0].data +
-                                     ((r / H * g.axis[0].out + o) * across + p) * C;
-                    for (int64_t i = 0; i < C; i++) dx[i] += share * dy[i];
+                    const real share = 1 / (real)(tall * tp__pool_count(&g, 1, p));
+                    for (int64_t i = 0; i < C; i++) dx[i] += share * dy[p * C + i];
                 }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
-/* pool.h - geometry of pooling windows over channels-last images, for shape rule and kernels.
+/* pool.h - geometry of pooling windows over channels-last images, for shape rules and kernels.
  *
- * Output o of an axis sees the inputs of [o stride - pad, o stride - pad + kernel) that exist. */
+ * Output o of an axis sees those inputs of [o stride - pad, o stride - pad + kernel) that exist or, in
+ * adaptive pooling, [floor(o in / out), ceil((o + 1) in / out)). The kernels know only these ranges. */
 #ifndef TP_POOL_H
 #define TP_POOL_H
 
@@ -9,8 +10,13 @@
 
 #include "tensor/host_device.h"
 
+typedef struct tp__pool_attr {
+    tp_pool_cfg cfg; /* its defaults are filled in; all 0 if adaptive */
+    int64_t size[2]; /* adaptive: rows and columns of y; otherwise 0  */
+} tp__pool_attr;
+
 typedef struct tp__pool_axis {
-    int64_t in, out, kernel, stride, pad;
+    int64_t in, out, kernel, stride, pad; /* kernel 0: adaptive */
 } tp__pool_axis;
 
 typedef struct tp__pool {
@@ -19,9 +25,23 @@ typedef struct tp__pool {
     bool ignore_pad;       /* average: divide by the number of inputs that exist */
 } tp__pool;
 
-/* The defaults of cfg are already filled in, see tp_max_pool2d. */
-static inline tp__pool tp__pool_of(const tp_pool_cfg *cfg, const tp_view *x)
+typedef struct tp__range {
+    int64_t first, end;
+} tp__range;
+
+/* Outputs of an axis; 0 or less if there is no room for a window. A window that `ceil` adds begins
+ * in the image or in the padding before it. */
+static inline int64_t tp__pool_outputs(const tp__pool_axis *a, bool ceil)
 {
+    const int64_t room = a->in + 2 * a->pad - a->kernel;
+    const int64_t out = room < 0 ? 0 : room / a->stride + 1;
+    const bool part = room < 0 ? room > -a->stride : room % a->stride > 0;
+    return out + (ceil && part && out * a->stride < a->in + a->pad);
+}
+
+static inline tp__pool tp__pool_of(const tp__pool_attr *at, const tp_view *x)
+{
+    const tp_pool_cfg *cfg = &at->cfg;
     tp__pool g;
     g.batch = x->dim[0];
     g.channels = x->dim[3];
@@ -32,29 +52,44 @@ static inline tp__pool tp__pool_of(const tp_pool_cfg *cfg, const tp_view *x)
         a->kernel = cfg->kernel[i];
         a->stride = cfg->stride[i];
         a->pad = cfg->pad[i];
-        const int64_t room = a->in + 2 * a->pad - a->kernel;
-        a->out = a->in == 0 || room < 0 ? 0 : room / a->stride + 1;
+        a->out = a->kernel == 0 ? at->size[i] : a->in == 0 ? 0 : tp__pool_outputs(a, cfg->ceil);
     }
     return g;
 }
 
-typedef struct tp__range {
-    int64_t first, end;
-} tp__range;
+/* Those of n that piece i of m covers, if the pieces are as equal as can be and overlap rather than cut
+ * an element. Swapping n and m gives the pieces that cover an element. */
+TP_HD static inline tp__range tp__pool_piece(int64_t i, int64_t n, int64_t m)
+{
+    tp__range r;
+    r.first = i * n / m;
+    r.end = ((i + 1) * n + m - 1) / m;
+    return r;
+}
+
+/* The window of output o in the padded image. */
+TP_HD static inline tp__range tp__pool_reach(const tp__pool_axis *a, int64_t o)
+{
+    if (a->kernel == 0) return tp__pool_piece(o, a->in, a->out);
+    tp__range r;
+    r.first = o * a->stride - a->pad;
+    r.end = r.first + a->kernel < a->in + a->pad ? r.first + a->kernel : a->in + a->pad;
+    return r;
+}
 
 /* The inputs that output o sees. */
 TP_HD static inline tp__range tp__pool_window(const tp__pool_axis *a, int64_t o)
 {
-    const int64_t begin = o * a->stride - a->pad, end = begin + a->kernel;
-    tp__range r;
-    r.first = begin > 0 ? begin : 0;
-    r.end = end < a->in ? end : a->in;
+    tp__range r = tp__pool_reach(a, o);
+    r.first = r.first > 0 ? r.first : 0;
+    r.end = r.end < a->in ? r.end : a->in;
     return r;
 }
 
 /* The outputs that see input i. */
 TP_HD static inline tp__range tp__pool_seen(const tp__pool_axis *a, int64_t i)
 {
+    if (a->kernel == 0) return tp__pool_piece(i, a->out, a->in);
     const int64_t at = i + a->pad, end = at / a->stride + 1;
     tp__range r;
     r.first = at < a->kernel ? 0 : (at - a->kernel) / a->stride + 1;
@@ -62,12 +97,12 @@ TP_HD static inline tp__range tp__pool_seen(const tp__pool_axis *a, int64_t i)
     return r;
 }
 
-/* The divisor of an output's average. */
-TP_HD static inline int64_t tp__pool_count(const tp__pool *g, int64_t row, int64_t col)
+/* What an axis contributes to the divisor of averages at its output o. */
+TP_HD static inline int64_t tp__pool_count(const tp__pool *g, int axis, int64_t o)
 {
-    const tp__range h = tp__pool_window(&g->axis[0], row), w = tp__pool_window(&g->axis[1], col);
-    return g->ignore_pad ? (h.end - h.first) * (w.end - w.first)
-                         : g->axis[0].kernel * g->axis[1].kernel;
+    const tp__pool_axis *a = &g->axis[axis];
+    const tp__range r = g->ignore_pad ? tp__pool_window(a, o) : tp__pool_reach(a, o);
+    return r.end - r.first;
 }
 
 #endif

@@ -144,13 +144,22 @@ def conv_transpose(d, name):
 def pool(d, name):
     k = [d.int(1, 4), d.int(1, 4)]
     stride, pad = [d.int(1, 3), d.int(1, 3)], [d.int(0, n // 2) for n in k]
-    s = [d.int(1, 3), d.int(k[0], 9), d.int(k[1], 9), d.int(1, 20)]
+    ceil = d.flag()
+    least = [max(1, k[i] - 2 * pad[i] - (stride[i] - 1 if ceil else 0)) for i in (0, 1)]
+    s = [d.int(1, 3), d.int(least[0], 9), d.int(least[1], 9), d.int(1, 20)]
     ignore = d.flag()
     if name == "max_pool2d":
-        return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad},
-                    lambda x: last(F.max_pool2d(first(x), k, stride, pad)))
-    return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad, "ignore_pad": ignore},
-                lambda x: last(F.avg_pool2d(first(x), k, stride, pad, count_include_pad=not ignore)))
+        return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad, "ceil": ceil},
+                    lambda x: last(F.max_pool2d(first(x), k, stride, pad, ceil_mode=ceil)))
+    return Call([d.normal(s)], {"kernel": k, "stride": stride, "pad": pad, "ignore_pad": ignore, "ceil": ceil},
+                lambda x: last(F.avg_pool2d(first(x), k, stride, pad, ceil, not ignore)))
+
+
+@case("adaptive_max_pool2d", "adaptive_avg_pool2d")
+def adaptive_pool(d, name):
+    s, size = [d.int(0, 3), d.int(1, 12), d.int(1, 12), d.int(1, 20)], [d.int(1, 9), d.int(1, 9)]
+    f = F.adaptive_max_pool2d if name == "adaptive_max_pool2d" else F.adaptive_avg_pool2d
+    return Call([d.normal(s)], {"height": size[0], "width": size[1]}, lambda x: last(f(first(x), size)))
 
 
 @case("interpolate")

@@ -80,7 +80,8 @@ static tp_tensor run_conv_transpose(compare_call *c)
 
 static tp_pool_cfg pool_cfg(const compare_call *c)
 {
-    tp_pool_cfg cfg = { .ignore_pad = compare_flag(c, "ignore_pad") };
+    tp_pool_cfg cfg = { .ignore_pad = compare_flag(c, "ignore_pad"),
+                        .ceil = compare_flag(c, "ceil") };
     compare_list(c, "kernel", 2, cfg.kernel);
     compare_list(c, "stride", 2, cfg.stride);
     compare_list(c, "pad", 2, cfg.pad);
@@ -95,6 +96,18 @@ static tp_tensor run_max_pool2d(compare_call *c)
 static tp_tensor run_avg_pool2d(compare_call *c)
 {
     return tp_avg_pool2d(c->T, c->x[0], pool_cfg(c));
+}
+
+static tp_tensor run_adaptive_max_pool2d(compare_call *c)
+{
+    return tp_adaptive_max_pool2d(c->T, c->x[0], compare_int(c, "height", 1),
+                                  compare_int(c, "width", 1));
+}
+
+static tp_tensor run_adaptive_avg_pool2d(compare_call *c)
+{
+    return tp_adaptive_avg_pool2d(c->T, c->x[0], compare_int(c, "height", 1),
+                                  compare_int(c, "width", 1));
 }
 
 static tp_tensor run_interpolate(compare_call *c)
@@ -131,6 +144,8 @@ const compare_row compare_layer_rows[] = {
     OWN(conv2d),
     OWN(max_pool2d),
     OWN(avg_pool2d),
+    OWN(adaptive_max_pool2d),
+    OWN(adaptive_avg_pool2d),
     OWN(interpolate),
     OWN(attention),
     OWN(embedding),

@@ -86,6 +86,7 @@ struct ops_row {
     tp_tensor (*margin)(tp_tape *, tp_tensor, tp_tensor, double, tp_reduction);
     tp_tensor (*depthwise)(tp_tape *, tp_tensor, tp_tensor, tp_tensor, tp_conv_cfg);
     tp_tensor (*pool)(tp_tape *, tp_tensor, tp_pool_cfg);
+    tp_tensor (*adaptive)(tp_tape *, tp_tensor, int64_t, int64_t);
     tp_tensor (*spread)(tp_tape *, tp_tensor, int, double);
     tp_tensor (*diagonal)(tp_tape *, tp_tensor, int64_t);
     tp_tensor (*random)(tp_tape *, tp_dtype, tp_shape);
@@ -175,6 +176,7 @@ tp_tensor ops_conv2d(ops_env *e, const ops_row *r);
 tp_tensor ops_conv_transpose(ops_env *e, const ops_row *r);
 tp_tensor ops_conv1d(ops_env *e, const ops_row *r);
 tp_tensor ops_pool(ops_env *e, const ops_row *r);
+tp_tensor ops_adaptive_pool(ops_env *e, const ops_row *r);
 tp_tensor ops_interpolate(ops_env *e, const ops_row *r);
 tp_tensor ops_attention(ops_env *e, const ops_row *r);
 tp_tensor ops_rel_attention(ops_env *e, const ops_row *r);

@@ -203,5 +203,7 @@ const ops_row ops_rows[] = {
     { .name = "triu", .run = ops_triangle, .diagonal = tp_triu },
     { .name = "rand", .run = ops_random, .random = tp_rand },
     { .name = "randn", .run = ops_random, .random = tp_randn },
+    { .name = "adaptive_max_pool2d", .run = ops_adaptive_pool, .adaptive = tp_adaptive_max_pool2d },
+    { .name = "adaptive_avg_pool2d", .run = ops_adaptive_pool, .adaptive = tp_adaptive_avg_pool2d },
     { .name = NULL },
 };

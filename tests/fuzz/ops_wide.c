@@ -76,7 +76,15 @@ tp_tensor ops_pool(ops_env *e, const ops_row *r)
     two(e, o.kernel);
     two(e, o.stride);
     two(e, o.pad);
+    o.ceil = ops_flag(e);
     return r->pool(ops_tape(e), x.t, o);
+}
+
+tp_tensor ops_adaptive_pool(ops_env *e, const ops_row *r)
+{
+    const ops_pick x = ops_map(e, 4);
+    const int64_t height = ops_flag(e) ? ops_integer(e) : ops_size(e), width = ops_size(e);
+    return r->adaptive(ops_tape(e), x.t, height, width);
 }
 
 tp_tensor ops_interpolate(ops_env *e, const ops_row *r)

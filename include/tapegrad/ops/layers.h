@@ -129,11 +129,19 @@ TP_API tp_tensor tp_conv_transpose1d(tp_tape *T, tp_tensor x, tp_tensor w, tp_te
 typedef struct tp_pool_cfg {
     int64_t kernel[2], stride[2], pad[2]; /* of rows and columns; stride 0: the kernel */
     bool ignore_pad; /* averages divide by the number of inputs in the window, without padding */
+    bool ceil;       /* positions that are left over get a window, too */
 } tp_pool_cfg;
 /* Max and average pooling of x [B,H,W,C] -> [B,Ho,Wo,C], Ho = floor((H + 2 pad - kernel) / stride) + 1;
- * pad is at most half of the kernel. The gradient of a maximum goes to its first occurrence. */
+ * pad is at most half of the kernel. The gradient of a maximum goes to its first occurrence. With ceil, PyTorch's
+ * ceil_mode, Ho is rounded up unless the last window would begin behind the image, and an average counts no
+ * position behind the padding. A sequence has H = 1. */
 TP_API tp_tensor tp_max_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
 TP_API tp_tensor tp_avg_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
+
+/* Adaptive pooling of x [B,H,W,C] -> [B,height,width,C], all sizes 1 or more: row o of the result sees the rows
+ * floor(o H / height) to ceil((o + 1) H / height) - 1, columns likewise. A sequence has H = 1. */
+TP_API tp_tensor tp_adaptive_max_pool2d(tp_tape *T, tp_tensor x, int64_t height, int64_t width);
+TP_API tp_tensor tp_adaptive_avg_pool2d(tp_tape *T, tp_tensor x, int64_t height, int64_t width);
 
 /* Resizes x [B,H,W,C] -> [B,height,width,C] as PyTorch does without antialiasing; a sequence has H = 1.
  * align_corners: the centres of the corner pixels coincide; otherwise the image's edges do. It must be
@@ -174,6 +182,8 @@ TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t
 #define tp_conv_transpose2d(T, ...)     tp_conv_transpose2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_max_pool2d(T, ...)           tp_max_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_avg_pool2d(T, ...)           tp_avg_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_adaptive_max_pool2d(T, ...)  tp_adaptive_max_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_adaptive_avg_pool2d(T, ...)  tp_adaptive_avg_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_interpolate(T, ...)          tp_interpolate(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */
 #endif
