@@ -46,15 +46,8 @@ __global__ void __launch_bounds__(TP_THREADS)
     factor_kernel(tp_segments s, const double *part, double *factor)
 {
     TP_EACH_BLOCK (i, s.n) {
-        const int64_t end = i + 1 < s.n ? s.at[i + 1].block : s.blocks;
-        double pp = 0.0, rr = 0.0;
-        for (int64_t b = s.at[i].block + threadIdx.x; b < end; b += blockDim.x) {
-            pp += part[2 * b];
-            rr += part[2 * b + 1];
-        }
-        pp = tp_block<tp_sum_of>(pp);
-        rr = tp_block<tp_sum_of>(rr);
-        if (threadIdx.x == 0) factor[i] = pp > 0.0 && rr > 0.0 ? sqrt(pp / rr) : 1.0;
+        const tp_block_sums sum = tp_sums_of_blocks(s, part, i);
+        if (threadIdx.x == 0) factor[i] = sum.a > 0.0 && sum.b > 0.0 ? sqrt(sum.a / sum.b) : 1.0;
     }
 }
 

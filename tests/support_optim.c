@@ -67,6 +67,15 @@ const optim_form optim_forms[] = {
                 .eps = 1e-3,
                 .weight_decay = 0.3,
                 .factors = some_factors } },
+    { .name = "adafactor", .rule = ADAFACTOR, .adafactor = { .eps1 = 1e-7 } },
+    { .name = "adafactor all",
+      .rule = ADAFACTOR,
+      .adafactor = { .beta2_decay = -0.5,
+                     .eps1 = 0.3,
+                     .eps2 = 0.4,
+                     .d = 1.05,
+                     .weight_decay = 0.3,
+                     .factors = some_factors } },
     { .name = NULL },
 };
 
@@ -88,6 +97,7 @@ tp_optim *optim_make(tp_params *P, const optim_form *f)
     case ADAGRAD: return tp_adagrad_new(P, &f->adagrad);
     case LION: return tp_lion_new(P, &f->lion);
     case LAMB: return tp_lamb_new(P, &f->lamb);
+    case ADAFACTOR: return tp_adafactor_new(P, &f->adafactor);
     }
     return NULL;
 }
@@ -187,6 +197,47 @@ static void lamb(const tp_lamb_opts *o, optim_plain *s, const double *grad, doub
     for (int64_t k = 0; k < s->numel; k++) s->p[k] -= lr * trust * s->u[k];
 }
 
+/* Moves m, the averages of rows, and v, those of columns, and leaves the mean squares in u. */
+static void factored(optim_plain *s, const double *g, double weight, double eps1)
+{
+    const int64_t C = s->shape.dim[s->shape.ndim - 1], R = s->shape.dim[s->shape.ndim - 2];
+    for (int64_t at = 0, r0 = 0, c0 = 0; at < s->numel; at += R * C, r0 += R, c0 += C) {
+        double mean = 0.0;
+        for (int64_t i = 0; i < R; i++) s->m[r0 + i] *= 1.0 - weight;
+        for (int64_t j = 0; j < C; j++) s->v[c0 + j] *= 1.0 - weight;
+        for (int64_t k = 0; k < R * C; k++) {
+            const double square = weight * g[at + k] * g[at + k];
+            s->m[r0 + k / C] += square / (double)C;
+            s->v[c0 + k % C] += square / (double)R;
+        }
+        for (int64_t i = 0; i < R; i++) mean += s->m[r0 + i] / (double)R;
+        for (int64_t k = 0; k < R * C; k++)
+            s->u[at + k] = s->m[r0 + k / C] * s->v[c0 + k % C] / fmax(mean, eps1);
+    }
+}
+
+static void adafactor(const tp_adafactor_opts *o, optim_plain *s, const double *grad, double lr,
+                      double wd)
+{
+    const double n = s->updates, weight = pow(n, given(o->beta2_decay, -0.8));
+    double pp = 0.0, uu = 0.0;
+    for (int64_t k = 0; k < s->numel; k++) pp += s->p[k] * s->p[k];
+    if (s->shape.ndim > 1) factored(s, grad, weight, o->eps1);
+    for (int64_t k = 0; k < s->numel; k++) {
+        if (s->shape.ndim < 2)
+            s->u[k] = s->v[k] = (1.0 - weight) * s->v[k] + weight * grad[k] * grad[k];
+        const double u = grad[k] / fmax(sqrt(s->u[k]), o->eps1);
+        uu += u * u;
+    }
+    const double size = fmax(given(o->eps2, 1e-3), sqrt(pp / (double)s->numel));
+    const double excess = fmax(1.0, sqrt(uu / (double)s->numel) / given(o->d, 1.0));
+    const double rate = fmin(lr, 1.0 / sqrt(n)) * size / excess;
+    for (int64_t k = 0; k < s->numel; k++) {
+        const double u = grad[k] / fmax(sqrt(s->u[k]), o->eps1);
+        s->p[k] = s->p[k] * (1.0 - lr * wd) - rate * u;
+    }
+}
+
 /* What all options structs have. */
 typedef struct common {
     double weight_decay;
@@ -204,6 +255,7 @@ static common common_of(const optim_form *f)
     case ADAGRAD: return (common){ f->adagrad.weight_decay, f->adagrad.factors };
     case LION: return (common){ f->lion.weight_decay, f->lion.factors };
     case LAMB: return (common){ f->lamb.weight_decay, f->lamb.factors };
+    case ADAFACTOR: return (common){ f->adafactor.weight_decay, f->adafactor.factors };
     }
     return (common){ 0 };
 }
@@ -224,5 +276,6 @@ void optim_plain_step(const optim_form *f, optim_plain *s, const double *grad, d
     case ADAGRAD: adagrad(&f->adagrad, s, grad, lr, wd); break;
     case LION: lion(&f->lion, s, grad, lr, wd); break;
     case LAMB: lamb(&f->lamb, s, grad, lr, wd); break;
+    case ADAFACTOR: adafactor(&f->adafactor, s, grad, lr, wd); break;
     }
 }

@@ -5,7 +5,17 @@
 
 #include <tapegrad/tapegrad.h>
 
-typedef enum optim_rule { SGD, QHM, ADAM, ADAMW, RMSPROP, ADAGRAD, LION, LAMB } optim_rule;
+typedef enum optim_rule {
+    SGD,
+    QHM,
+    ADAM,
+    ADAMW,
+    RMSPROP,
+    ADAGRAD,
+    LION,
+    LAMB,
+    ADAFACTOR
+} optim_rule;
 
 typedef struct optim_form {
     const char *name; /* NULL ends the table */
@@ -17,6 +27,7 @@ typedef struct optim_form {
     tp_adagrad_opts adagrad;
     tp_lion_opts lion;
     tp_lamb_opts lamb;
+    tp_adafactor_opts adafactor;
 } optim_form;
 
 extern const optim_form optim_forms[];
@@ -24,7 +35,7 @@ const optim_form *optim_form_of(const char *name); /* of the table */
 
 tp_optim *optim_make(tp_params *P, const optim_form *f);
 
-enum { OPTIM_LARGEST = 70 * 130 }; /* elements of a parameter */
+enum { OPTIM_LARGEST = 2 * 131 * 65 }; /* elements of a parameter */
 
 typedef struct optim_plain { /* one parameter: values, moments, updates made */
     const char *name;

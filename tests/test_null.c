@@ -231,6 +231,7 @@ Test(null, parameters)
 Test(null, optimisers_and_averages)
 {
     cr_expect_eq(tp_updates(NULL), 0);
+    cr_expect_eq(tp_optim_bytes(NULL), 0);
     tp_grad_scale(NULL, 1.0);
     cr_expect_not(tp_optim_set(NULL, "eps", 1.0));
     cr_expect(isnan(tp_optim_get(NULL, "eps")));

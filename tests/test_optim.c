@@ -14,20 +14,22 @@
 #include "support_weigh.h"
 #include "tensor/backend.h"
 
-/* ---- a set of parameters: several blocks, exactly one, one element, none ---- */
+/* ---- a set of parameters: several blocks, exactly one, one element, none; stacks of matrices ---- */
 
-enum { N = 5, STEPS = 6, LARGEST = OPTIM_LARGEST };
+enum { N = 7, STEPS = 6, LARGEST = OPTIM_LARGEST };
 
 static const struct {
     const char *name;
     tp_shape shape;
     int64_t numel;
 } params[N] = {
-    { "wide.weight", { 2, { 70, 130 } }, LARGEST }, /* two full blocks and a remainder */
+    { "wide.weight", { 2, { 70, 130 } }, 70 * 130 }, /* two full blocks and a remainder */
     { "block.bias", { 1, { 4096 } }, 4096 },
     { "one", { 0, { 0 } }, 1 },
     { "empty", { 2, { 0, 3 } }, 0 },
     { "late.weight", { 1, { 33 } }, 33 },
+    { "stack.weight", { 3, { 2, 131, 65 } }, LARGEST }, /* several slabs of rows */
+    { "conv.weight", { 4, { 50, 24, 3, 3 } }, 50 * 24 * 9 },
 };
 
 typedef struct world {
@@ -149,9 +151,9 @@ Test(optim, every_form_against_plain_loops, .timeout = 120)
 
 Test(optim, bits_do_not_depend_on_threads)
 {
-    static const char *const forms[] = { "adam", "rmsprop all", "lamb all" };
+    static const char *const forms[] = { "adam", "rmsprop all", "lamb all", "adafactor all" };
     static double a[LARGEST], b[LARGEST];
-    for (int f = 0; f < 3; f++) {
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
         world one = make_world(TP_F32, 1), many = make_world(TP_F32, 7);
         tp_optim *O1 = optim_make(one.P, optim_form_of(forms[f]));
         tp_optim *O7 = optim_make(many.P, optim_form_of(forms[f]));
@@ -251,6 +253,10 @@ Test(optim, bad_numbers_and_failed_parameters)
           "adagrad: lr_decay must be in [0, inf), not -1" },
         { tp_lion_new(w.P, &(tp_lion_opts){ .beta2 = 2.0 }),
           "lion: beta2 must be in [0, 1), not 2" },
+        { tp_adafactor_new(w.P, &(tp_adafactor_opts){ .d = 0.5 }),
+          "adafactor: d must be in [1, inf), not 0.5" },
+        { tp_adafactor_new(w.P, &(tp_adafactor_opts){ .beta2_decay = 0.1 }),
+          "adafactor: beta2_decay must be in [-inf, 0], not 0.1" },
         { tp_optim_new(w.P, NULL, NULL), "optimiser: NULL was given in place of a kind" },
         { tp_adam_new(w.P, &(tp_adam_opts){ .factors = uphill }),
           "adam: the factors of 'wide.weight' are -1 and 1; both must be finite and at least 0" },
@@ -295,6 +301,55 @@ Test(optim, centered_rmsprop_of_equal_gradients)
         cr_assert(isfinite(now[k]), "element %lld of %g", (long long)k, g[k]);
     tp_optim_free(O);
     free_world(&w);
+}
+
+/* The moments of matrices are those of their rows and columns; elsewhere they have the parameter's size. */
+Test(optim, bytes_of_moments)
+{
+    tp_device *D = device_open(&(tp_device_opts){ .threads = 1 });
+    tp_params *P = tp_params_new(D, NULL);
+    const tp_init zero = { TP_INIT_ZERO, 0, 0 };
+    tp_param(P, "embedding", TP_SHAPE(2000, 64), zero, 0);
+    tp_param(P, "stack", TP_SHAPE(3, 128, 64), zero, 0);
+    tp_param(P, "bias", TP_SHAPE(64), zero, 0);
+    tp_optim *adam = tp_adam_new(P, NULL), *sgd = tp_sgd_new(P, NULL);
+    const size_t before = tp_device_stats(D).live_bytes;
+    tp_optim *O = tp_adafactor_new(P, NULL);
+    const size_t grown = tp_device_stats(D).live_bytes - before;
+    const size_t exact = (2000 + 64 + 3 * (128 + 64) + 64) * sizeof(float);
+    cr_expect_eq(tp_optim_bytes(O), exact, "%zu", tp_optim_bytes(O));
+    cr_expect(grown >= exact && grown <= exact + 3 * 512, "%zu bytes for %zu", grown, exact);
+    cr_expect_eq(tp_optim_bytes(adam), 2 * (2000 * 64 + 3 * 128 * 64 + 64) * sizeof(float));
+    cr_expect_eq(tp_optim_bytes(sgd), 0);
+    cr_expect(tp_optim_set(sgd, "momentum", 0.9));
+    cr_expect_eq(tp_optim_bytes(sgd), tp_optim_bytes(adam) / 2);
+    tp_optim_free(O);
+    tp_optim_free(sgd);
+    tp_optim_free(adam);
+    tp_params_free(P);
+    tp_device_close(D);
+}
+
+/* Without options eps1 is that of the dtype; a parameter of zeros with zero gradients stays. */
+Test(optim, adafactor_at_zero)
+{
+    static double g[LARGEST], now[LARGEST];
+    double *at[2] = { g, g };
+    for (int f64 = 0; f64 <= !device_is_cuda(); f64++) {
+        world w = make_world(f64 ? TP_F64 : TP_F32, 2);
+        tp_optim *O = tp_adafactor_new(w.P, NULL);
+        cr_expect_eq(tp_optim_get(O, "eps1"), ldexp(1.0, f64 ? -52 : -23));
+        for (int i = 0; i < 2; i++)
+            cr_assert(tp_param_set(w.P, w.p[i], TP_F64, g, (size_t)params[i].numel * sizeof *g));
+        give_grads(w.T, 2, w.p, at);
+        cr_expect(tp_step(O, 0.1), "%s", tp_optim_why(O));
+        for (int i = 0; i < 2; i++) {
+            get(&w, i, now);
+            for (int64_t k = 0; k < params[i].numel; k++) cr_assert_eq(now[k], 0.0);
+        }
+        tp_optim_free(O);
+        free_world(&w);
+    }
 }
 
 /* ---- options changed between steps ---- */
@@ -440,7 +495,8 @@ static void save(const world *w, tp_optim *O, tp_ema *E, const char *path)
 Test(optim_files, stopping_and_continuing_gives_the_same_bits)
 {
     static const char *const which[] = { "sgd",         "sgd momentum", "qhm damped", "adamw",
-                                         "rmsprop all", "adagrad all",  "lion decay", "lamb all" };
+                                         "rmsprop all", "adagrad all",  "lion decay", "lamb all",
+                                         "adafactor",   "adafactor all" };
     static double a[LARGEST], b[LARGEST];
     for (size_t c = 0; c < sizeof which / sizeof *which; c++) {
         const optim_form *f = optim_form_of(which[c]);
@@ -543,7 +599,7 @@ Test(optim_files, a_file_that_does_not_fit_changes_nothing)
     O = tp_adam_new(P, NULL);
     cr_expect(!tp_optim_read(O, F));
     snprintf(why, sizeof why,
-             "%s does not fit these moments: 3 missing, 12 unknown, 2 of another shape", path);
+             "%s does not fit these moments: 3 missing, 18 unknown, 2 of another shape", path);
     cr_expect_eq(strncmp(tp_optim_why(O), why, strlen(why)), 0, "%s", tp_optim_why(O));
     cr_expect_eq(tp_updates(O), 0);
 

@@ -157,6 +157,14 @@ int64_t tp_updates(const tp_optim *O)
     return O ? O->updates : 0;
 }
 
+size_t tp_optim_bytes(const tp_optim *O)
+{
+    size_t sum = 0;
+    for (int k = 0; O && k < TP_OPTIM_STATES; k++)
+        if (O->state[k]) sum += O->bytes[k];
+    return sum;
+}
+
 void tp_grad_scale(tp_optim *O, double k)
 {
     if (O && O != &no_memory) O->scale = k;

@@ -1,8 +1,10 @@
 /* optim_kinds.c - the library's optimisers: rows of options, states and kernels, and constructors with
  * typed options. The enums name the options by their place in the row. */
+#include <float.h>
 #include <math.h>
 
 #include "autograd/ops/op_inner.h"
+#include "tensor/geometry/factored.h"
 #include "train/optim.h"
 
 TP_KERNEL(sgd_step);
@@ -11,6 +13,7 @@ TP_KERNEL(rmsprop_step);
 TP_KERNEL(adagrad_step);
 TP_KERNEL(lion_step);
 TP_KERNEL(lamb_step);
+TP_KERNEL(adafactor_step);
 
 /* clang-format off */
 #define DECAY            { "weight_decay", 0.0, 0.0, HUGE_VAL, false, false }
@@ -319,4 +322,76 @@ tp_optim *tp_lamb_new(tp_params *P, const tp_lamb_opts *o)
     const double values[] = { o->weight_decay, or_else(o->beta1, 0.9), or_else(o->beta2, 0.999),
                               or_else(o->eps, 1e-6) };
     return tp__optim_make(P, &lamb, values, o->factors, o->env);
+}
+
+/* ---- Adafactor ---- */
+
+enum { ADAFACTOR_BETA2_DECAY = 1, ADAFACTOR_EPS1, ADAFACTOR_EPS2, ADAFACTOR_D };
+
+static void adafactor_constants(const double *option, double *k)
+{
+    k[TP_ADAFACTOR_EPS1] = option[ADAFACTOR_EPS1];
+    k[TP_ADAFACTOR_EPS2] = option[ADAFACTOR_EPS2];
+    k[TP_ADAFACTOR_D] = option[ADAFACTOR_D];
+}
+
+static void adafactor_numbers(const double *option, tp_segment *s)
+{
+    const double n = (double)s->updates;
+    s->rate = fmin(s->lr, 1.0 / sqrt(n));
+    s->root = pow(n, option[ADAFACTOR_BETA2_DECAY]);
+    s->before = s->lr * s->decay;
+}
+
+/* [..,R,C] has averages of rows [..,R] and of columns [..,C]. */
+static tp_shape row_means(tp_shape of)
+{
+    of.ndim -= 1;
+    return of.ndim > 0 ? of : (tp_shape){ .ndim = -1 };
+}
+
+static tp_shape column_means(tp_shape of)
+{
+    if (of.ndim < 2) return (tp_shape){ .ndim = -1 };
+    of.dim[of.ndim - 2] = of.dim[of.ndim - 1];
+    of.ndim -= 1;
+    return of;
+}
+
+static tp_shape squares(tp_shape of)
+{
+    return of.ndim < 2 ? of : (tp_shape){ .ndim = -1 };
+}
+
+static size_t adafactor_work(const tp_call *c)
+{
+    const tp_optim_attr *a = c->attr;
+    return (size_t)tp__factored_size(&a->s, c->y[1].numel, c->y[0].numel) * sizeof(double);
+}
+
+static const tp_optim_kind adafactor = {
+    .name = "adafactor",
+    .options = { DECAY,
+                 { "beta2_decay", -0.8, -HUGE_VAL, 0.0, true, false },
+                 POSITIVE("eps1", FLT_EPSILON),
+                 POSITIVE("eps2", 1e-3),
+                 { "d", 1.0, 1.0, HUGE_VAL, false, false } },
+    .states = { { .name = "row", .shape = row_means },
+                { .name = "col", .shape = column_means },
+                { .name = "v", .shape = squares } },
+    .counts = true,
+    .constants = adafactor_constants,
+    .numbers = adafactor_numbers,
+    .step = TP_KERNELS(adafactor_step),
+    .work = TP_SAME_WORK(adafactor_work),
+};
+
+tp_optim *tp_adafactor_new(tp_params *P, const tp_adafactor_opts *o)
+{
+    static const tp_adafactor_opts defaults = { 0 };
+    const double least = P && P->dtype == TP_F64 ? DBL_EPSILON : (double)FLT_EPSILON;
+    if (!o) o = &defaults;
+    const double values[] = { o->weight_decay, or_else(o->beta2_decay, -0.8),
+                              or_else(o->eps1, least), or_else(o->eps2, 1e-3), or_else(o->d, 1.0) };
+    return tp__optim_make(P, &adafactor, values, o->factors, o->env);
 }

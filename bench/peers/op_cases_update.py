@@ -16,5 +16,6 @@ MANY = [(4194304,)]
 CASES = [
     ("adamw", "4M elements", Update(torch.optim.AdamW), MANY),
     ("rmsprop", "4M elements", Update(torch.optim.RMSprop, ["foreach"]), MANY),
+    ("adafactor", "2048x2048", Update(torch.optim.Adafactor, ["foreach"]), [(2048, 2048)]),
     ("adagrad", "4M elements", Update(torch.optim.Adagrad), MANY),
 ]

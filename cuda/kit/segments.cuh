@@ -32,4 +32,24 @@ static __device__ inline tp_stretch tp_stretch_of(const tp_segments &s, int64_t 
     return { g, g->at + done, min((int64_t)TP_BLOCK, g->numel - done) };
 }
 
+/* The sums of segment i over two numbers that a kernel has left for each block; for all threads of a
+ * block of threads. */
+struct tp_block_sums {
+    double a, b;
+};
+
+static __device__ inline tp_block_sums tp_sums_of_blocks(const tp_segments &s, const double *part,
+                                                         int64_t i)
+{
+    const int64_t end = i + 1 < s.n ? s.at[i + 1].block : s.blocks;
+    double x = 0.0, y = 0.0;
+    for (int64_t b = s.at[i].block + threadIdx.x; b < end; b += blockDim.x) {
+        x += part[2 * b];
+        y += part[2 * b + 1];
+    }
+    x = tp_block<tp_sum_of>(x);
+    y = tp_block<tp_sum_of>(y);
+    return { x, y };
+}
+
 #endif

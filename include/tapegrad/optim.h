@@ -73,6 +73,18 @@ typedef struct tp_lamb_opts {
     void *env;
 } tp_lamb_opts;
 
+/* Zero beta2_decay, eps2 and d mean -0.8, 1e-3 and 1. Usual rates are 1e-2. */
+typedef struct tp_adafactor_opts {
+    double beta2_decay; /* at most 0: update n weights the new squares by n^beta2_decay       */
+    double eps1;        /* the least root mean square to divide by; 0: that of P's dtype, 2^-23
+                           or 2^-52                                                       */
+    double eps2;        /* the least size of a parameter, which scales its steps              */
+    double d;           /* the largest root mean square of an update; at least 1              */
+    double weight_decay;
+    tp_factor_rule factors;
+    void *env;
+} tp_adafactor_opts;
+
 /* Creates an optimiser over P's parameters. Never NULL; failed if P is. o may be NULL. Moments live on
  * P's device, in P's dtype.
  *   SGD:    g += wd p;  u = momentum u + g;  p -= lr u  (nesterov: p -= lr (g + momentum u))
@@ -89,6 +101,12 @@ typedef struct tp_lamb_opts {
  *           (Chen et al. 2023)
  *   LAMB:   r = m^ / (sqrt(v^) + eps) + wd p;  p -= lr |p| / |r| r, m^ and v^ as Adam's, the norms those
  *           of each parameter; the factor is 1 if either norm is 0 (You et al. 2020)
+ *   Adafactor: p -= lr wd p;  p -= min(lr, 1/sqrt(n)) max(eps2, rms(p)) u / max(1, rms(u) / d), where
+ *           u = g / max(sqrt(v), eps1) and rms(p) is that before the decay. v averages g^2; that of a
+ *           parameter [..,R,C] is the product of averages of its rows and columns, divided by the mean
+ *           of the former, at least eps1. They are all its memory: R + C numbers for each R C, less
+ *           than a parameter's if the last two sizes exceed 2, very little if both are large
+ *           (Shazeer, Stern 2018; torch.optim.Adafactor)
  * n counts the updates of each parameter separately. Frozen parameters and those without a gradient
  * since the last step are not changed. Free the optimiser before P. */
 TP_API tp_optim *tp_sgd_new(tp_params *P, const tp_sgd_opts *o);
@@ -99,6 +117,7 @@ TP_API tp_optim *tp_rmsprop_new(tp_params *P, const tp_rmsprop_opts *o);
 TP_API tp_optim *tp_adagrad_new(tp_params *P, const tp_adagrad_opts *o);
 TP_API tp_optim *tp_lion_new(tp_params *P, const tp_lion_opts *o);
 TP_API tp_optim *tp_lamb_new(tp_params *P, const tp_lamb_opts *o);
+TP_API tp_optim *tp_adafactor_new(tp_params *P, const tp_adafactor_opts *o);
 
 /* The same for any kind, also for one of your own (optim_kind.h, examples/custom_optim). Options that
  * are not listed have the kind's usual values. */
@@ -135,7 +154,8 @@ TP_API double tp_optim_get(const tp_optim *O, const char *name); /* NaN if O has
  * clip before that step sees the gradients without k: clip to max / k. */
 TP_API void tp_grad_scale(tp_optim *O, double k);
 
-TP_API int64_t tp_updates(const tp_optim *O); /* completed steps */
+TP_API int64_t tp_updates(const tp_optim *O);    /* completed steps */
+TP_API size_t tp_optim_bytes(const tp_optim *O); /* of the moments on the device */
 TP_API bool tp_optim_ok(const tp_optim *O);
 TP_API const char *tp_optim_why(const tp_optim *O);
 TP_API tp_code tp_optim_code(const tp_optim *O); /* TP_E_NONFINITE: NaN in the gradients */

@@ -71,13 +71,8 @@ static tp_code lamb_step(const tp_call *c)
     const double *part = c->work;
     tp__for_blocks(c, moments_block);
     for (int64_t i = 0; i < all->n; i++) {
-        const int64_t end = i + 1 < all->n ? all->at[i + 1].block : all->blocks;
-        double pp = 0.0, rr = 0.0;
-        for (int64_t b = all->at[i].block; b < end; b++) {
-            pp += part[2 * b];
-            rr += part[2 * b + 1];
-        }
-        factors(c)[i] = pp > 0.0 && rr > 0.0 ? sqrt(pp / rr) : 1.0;
+        const tp_block_sums sum = tp__block_sums(all, part, i);
+        factors(c)[i] = sum.a > 0.0 && sum.b > 0.0 ? sqrt(sum.a / sum.b) : 1.0;
     }
     tp__for_blocks(c, update_block);
     return TP_OK;

@@ -43,6 +43,13 @@ enum { TP_LION_BETA1, TP_LION_BETA2 };
  *     f = |p| / |r|, norms of the whole parameter; 1 if either is 0 */
 enum { TP_LAMB_BETA1, TP_LAMB_BETA2, TP_LAMB_EPS };
 
+/* adafactor_step: y = { p, row, col, v }; row [..,R] and col [..,C] are averages of the rows and columns
+ * of g'^2 [..,R,C], v those of parameters of fewer axes; work: factored.h.
+ *     row += root (mean_C g'^2 - row);  col += root (mean_R g'^2 - col);  l2 = 0
+ *     u = g' / max(sqrt(row col / max(mean_R row, eps1)), eps1), or g' / max(sqrt(v), eps1)
+ *     p -= before p;  p -= rate max(eps2, rms(p)) / max(1, rms(u) / d) u, p in rms(p) the former */
+enum { TP_ADAFACTOR_EPS1, TP_ADAFACTOR_EPS2, TP_ADAFACTOR_D };
+
 /* Attributes of the rest.
  * grad_norm: x = { g }, y = { one element }; work: one double per block.
  * grad_clip: x = { norm }, y = { g }: g *= min(1, number / (norm + 1e-6)).

@@ -4,10 +4,10 @@ import torch
 from draw import Call, case
 
 
-def steps(d, kind, options, make):
-    """make(parameters) returns PyTorch's optimiser."""
+def steps(d, kind, options, make, empty=0.04):
+    """make(parameters) returns PyTorch's optimiser. empty: how often a size is 0."""
     n, lr = d.int(1, 8), d.real(0.001, 0.1)
-    shapes = [d.shape(0, 3) for _ in range(d.int(1, 3))]
+    shapes = [d.shape(0, 3, empty=empty) for _ in range(d.int(1, 3))]
     params = {str(i): d.normal(s) for i, s in enumerate(shapes)}
 
     def f(*gradients, params):
@@ -52,6 +52,15 @@ def adagrad(d):
     lr_decay, decay, initial, eps = d.pick([0.0, 0.2]), d.pick([0.0, 0.1]), d.pick([0.0, 0.3]), d.pick([1e-10, 1e-3])
     return steps(d, "adagrad", {"lr_decay": lr_decay, "weight_decay": decay, "initial": initial, "eps": eps},
                  lambda p, lr: torch.optim.Adagrad(p, lr, lr_decay, decay, initial, eps))
+
+
+@case("adafactor")
+def adafactor(d):
+    decay, eps1, eps2 = d.pick([0.0, 0.1]), d.pick([None, 0.3]), d.pick([1e-3, 1.0])
+    beta2_decay, limit = d.pick([-0.8, -0.3]), d.pick([1.0, 1.2])
+    options = {"beta2_decay": beta2_decay, "eps1": eps1 or 0.0, "eps2": eps2, "d": limit, "weight_decay": decay}
+    return steps(d, "adafactor", options,
+                 lambda p, lr: torch.optim.Adafactor(p, lr, beta2_decay, (eps1, eps2), limit, decay), empty=0)  # PyTorch divides by numel
 
 
 class Formula:

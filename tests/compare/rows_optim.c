@@ -30,10 +30,16 @@ static tp_optim *optimiser(const compare_call *c, const char *kind)
     const tp_lamb_opts lamb = {
         .beta1 = adam.beta1, .beta2 = adam.beta2, .eps = adam.eps, .weight_decay = decay
     };
+    const tp_adafactor_opts adafactor = { .beta2_decay = compare_number(c, "beta2_decay", 0.0),
+                                          .eps1 = compare_number(c, "eps1", 0.0),
+                                          .eps2 = compare_number(c, "eps2", 0.0),
+                                          .d = compare_number(c, "d", 0.0),
+                                          .weight_decay = decay };
     const tp_qhm_opts qhm = { .momentum = sgd.momentum,
                               .nu = compare_number(c, "nu", 1.0),
                               .weight_decay = decay };
     if (strcmp(kind, "qhm") == 0) return tp_qhm_new(c->P, &qhm);
+    if (strcmp(kind, "adafactor") == 0) return tp_adafactor_new(c->P, &adafactor);
     if (strcmp(kind, "rmsprop") == 0) return tp_rmsprop_new(c->P, &rmsprop);
     if (strcmp(kind, "adagrad") == 0) return tp_adagrad_new(c->P, &adagrad);
     if (strcmp(kind, "lamb") == 0) return tp_lamb_new(c->P, &lamb);

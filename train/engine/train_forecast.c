@@ -59,19 +59,6 @@ void *tp__run_settings_copy(const tp_trainer *r)
     return copy;
 }
 
-static size_t moments_of(const tp_train_settings *o)
-{
-    const size_t momentum = o->momentum > 0 ? 1 : 0;
-    switch (o->optimizer) {
-    case TP_BY_SGD:
-    case TP_BY_QHM: return momentum;
-    case TP_BY_ADAGRAD:
-    case TP_BY_LION: return 1;
-    case TP_BY_RMSPROP: return 1 + momentum + (o->centered ? 1 : 0);
-    default: return 2;
-    }
-}
-
 /* Runs updates until memory is steady, as many validation batches, and another update. */
 static bool rehearse(tp_trainer *trial)
 {
@@ -88,13 +75,13 @@ static bool rehearse(tp_trainer *trial)
     return tp__run_fine(trial) && tp__run_update(trial, &norm);
 }
 
-/* `built`, the device memory after building, is one block each for weights, moments and averages,
- * and the staging memory of a swap, which is smaller than a block. */
+/* `built`, the device memory after building, is that of the moments, one block each for weights and
+ * averages, and the staging memory of a swap, which is smaller than a block. */
 static void account(tp_trainer *trial, size_t built, tp_forecast *m)
 {
     const tp_run *R = &trial->run;
-    const size_t averages = trial->ema ? 1 : 0, moments = moments_of(trial->o);
-    const double block = (double)(built / (1 + moments + averages));
+    const size_t averages = trial->ema ? 1 : 0, moments = tp_optim_bytes(trial->O);
+    const double block = (double)((built - moments) / (1 + averages));
     const double rounded = trial->o->machine.dtype == TP_BF16 ? block / 2 : 0; /* bf16 weights */
     const tp_stats stats = tp_device_stats(R->D);
     const size_t packed = strcmp(stats.isa, "base") == 0 ? PACKED * (size_t)stats.threads : 0;
@@ -104,7 +91,7 @@ static void account(tp_trainer *trial, size_t built, tp_forecast *m)
     *m = (tp_forecast){
         .weights = block + rounded,
         .gradients = block,
-        .optimizer = (double)moments * block,
+        .optimizer = (double)moments,
         .averages = (double)averages * block,
         .state = carried > 0 ? carried : 0,
         .peak = (double)stats.peak_bytes,

@@ -86,12 +86,16 @@ const tp_option tp_rate_options[] = {
 };
 
 const tp_option tp_optimizer_options[] = {
-    TP_CHOICE("optimizer", O, optimizer, "adamw|adam|sgd|qhm|adamw-vil|rmsprop|adagrad|lion|lamb",
-              TP_SAVED,
-              "Update rule. qhm: quasi-hyperbolic momentum, whose average adds (1 - momentum) "
-              "times each gradient. adamw-vil: AdamW with eps added before the bias correction, "
-              "and weight decay applied after the update. lion: usual with --beta2 0.99 and a "
-              "rate 3 to 10 times lower than adamw's."),
+    TP_CHOICE(
+        "optimizer", O, optimizer,
+        "adamw|adam|sgd|qhm|adamw-vil|rmsprop|adagrad|lion|lamb|"
+        "adafactor",
+        TP_SAVED,
+        "Update rule. qhm: quasi-hyperbolic momentum, whose average adds (1 - momentum) "
+        "times each gradient. adamw-vil: AdamW with eps added before the bias correction, "
+        "and weight decay applied after the update. lion: usual with --beta2 0.99 and a "
+        "rate 3 to 10 times lower than adamw's. adafactor: PyTorch's, with moments of rows and "
+        "columns; usual with a rate of 0.01."),
     TP_NUM("weight-decay", O, weight_decay, 0, 1000, TP_SAVED, "Weight decay."),
     TP_NUM("beta1", O, beta1, 0, 0.999999, TP_SAVED,
            "Decay of the first moment (adam, adamw, lion, lamb)."),
@@ -208,7 +212,11 @@ tp_optim *tp_train_optimizer(tp_params *P, const tp_train_settings *o, bool raw_
                                 .weight_decay = o->weight_decay,
                                 .factors = rule,
                                 .env = env };
+    const tp_adafactor_opts adafactor = { .weight_decay = o->weight_decay,
+                                          .factors = rule,
+                                          .env = env };
     switch (o->optimizer) {
+    case TP_BY_ADAFACTOR: return tp_adafactor_new(P, &adafactor);
     case TP_BY_RMSPROP: return tp_rmsprop_new(P, &rmsprop);
     case TP_BY_ADAGRAD: return tp_adagrad_new(P, &adagrad);
     case TP_BY_LAMB: return tp_lamb_new(P, &lamb);

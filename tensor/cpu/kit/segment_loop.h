@@ -31,4 +31,20 @@ static inline void tp__for_blocks(const tp_call *c, tp_block_body body)
     tp__parallel(c->dev, ((const tp_segments *)c->attr)->blocks, 16, tp__block_loop, &l);
 }
 
+/* The sums of segment i over two numbers that a kernel has left for each block, in order. */
+typedef struct tp_block_sums {
+    double a, b;
+} tp_block_sums;
+
+static inline tp_block_sums tp__block_sums(const tp_segments *s, const double *part, int64_t i)
+{
+    const int64_t end = i + 1 < s->n ? s->at[i + 1].block : s->blocks;
+    tp_block_sums sum = { 0.0, 0.0 };
+    for (int64_t b = s->at[i].block; b < end; b++) {
+        sum.a += part[2 * b];
+        sum.b += part[2 * b + 1];
+    }
+    return sum;
+}
+
 #endif
