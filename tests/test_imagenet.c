@@ -53,6 +53,9 @@ Test(imagenet, resume_is_exact)
         { "bf16", "--recipe cvt --dtype bf16" },
         { "f64", "--dtype f64 --optimizer adam --schedule constant" },
         { "QHM", "--optimizer qhm --nu 0.7 --lr 0.1" },
+        { "RMSprop", "--optimizer rmsprop --centered" },
+        { "LAMB", "--optimizer lamb" },
+        { "Adafactor", "--optimizer adafactor --lr 0.01" },
     };
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
         expect_resume(runs[i].name, runs[i].flags);
