@@ -19,17 +19,17 @@ static __device__ inline float share(float dy, bool none, bool half)
     return none ? 0.0f : half ? 0.5f * dy : dy;
 }
 
-/* f(name, value, dy times the slope by a, by b) */
+/* f(name, whether slopes read the operands, value, dy times the slope by a, by b) */
 /* clang-format off */
 #define FUNCTIONS(f)                                                                               \
-    f(add,     a + b,                            dy,                        dy)                    \
-    f(sub,     a - b,                            dy,                        -dy)                   \
-    f(mul,     a * b,                            dy * b,                    dy * a)                \
-    f(div,     a / b,                            dy / b,                    -dy * a / b / b)       \
-    f(pow,     power(a, b),                      b == 0.0f ? 0.0f : dy * (b * power(a, b - 1.0f)), \
+    f(add,     false, a + b,                     dy,                        dy)                    \
+    f(sub,     false, a - b,                     dy,                        -dy)                   \
+    f(mul,     true,  a * b,                     dy * b,                    dy * a)                \
+    f(div,     true,  a / b,                     dy / b,                    -dy * a / b / b)       \
+    f(pow,     true,  power(a, b),               b == 0.0f ? 0.0f : dy * (b * power(a, b - 1.0f)), \
                a == 0.0f && b >= 0.0f ? 0.0f : dy * (power(a, b) * logf(a)))                       \
-    f(maximum, a > b || a != a ? a : b,          share(dy, a < b, a == b),  share(dy, a > b, a == b)) \
-    f(minimum, a < b || a != a ? a : b,          share(dy, a > b, a == b),  share(dy, a < b, a == b))
+    f(maximum, true,  a > b || a != a ? a : b,   share(dy, a < b, a == b),  share(dy, a > b, a == b)) \
+    f(minimum, true,  a < b || a != a ? a : b,   share(dy, a > b, a == b),  share(dy, a < b, a == b))
 /* clang-format on */
 
 template <class X> static tp_side<float, X> side(const tp_call *c, int i)
@@ -47,16 +47,19 @@ template <class F> static tp_code forward(const tp_call *c)
     });
 }
 
-/* The terms of a gradient. Ops that read no operand have not saved them. */
+/* In place of an operand that a slope does not read, which is not saved: a kernel for each type of dy
+ * serves operands of all types. */
+struct unread {
+    __device__ float operator()(int64_t) const { return 0.0f; }
+    template <int N> __device__ tp_values<float, N> pack(int64_t) const { return {}; }
+    bool packs(int64_t) const { return true; }
+};
+
 template <class F, class S, class A, class B> struct terms {
     tp_side<float, S> dy;
     A a;
     B b;
-    bool reads;
-    __device__ float operator()(int64_t e) const
-    {
-        return F()(dy(e), reads ? a(e) : 0.0f, reads ? b(e) : 0.0f);
-    }
+    __device__ float operator()(int64_t e) const { return F()(dy(e), a(e), b(e)); }
 };
 
 /* Gradient i: direct if the operand is as large as y, else summed. */
@@ -64,29 +67,34 @@ template <class F, class S, class D, class A, class B>
 static tp_code gradient(const tp_call *c, int i, A a, B b)
 {
     const tp_view *dx = &c->dx[i];
-    const bool reads = c->x[0].data || c->x[1].data;
     const tp_side<float, S> dy = tp_side_of<float, S>(&c->y[0], &c->dy[0], 0.0f);
-    if (dx->numel == c->y[0].numel)
-        return reads ? tp_zip(c, dx->numel, F(), tp_out<D>(dx), dy, a, b)
-                     : tp_zip(c, dx->numel, F(), tp_out<D>(dx), dy, dy, dy);
-    const terms<F, S, A, B> t = { dy, a, b, reads };
+    if (dx->numel == c->y[0].numel) return tp_zip(c, dx->numel, F(), tp_out<D>(dx), dy, a, b);
+    const terms<F, S, A, B> t = { dy, a, b };
     return tp_fold_terms(c, &c->y[0], dx, t, tp_out<D>(dx), c->work, tp_as_it_is());
 }
 
-template <class FA, class FB> static tp_code backward(const tp_call *c)
+template <bool READS, class X> static auto slope_side(const tp_call *c, int i)
+{
+    if constexpr (READS)
+        return side<X>(c, i);
+    else
+        return unread();
+}
+
+template <bool READS, class FA, class FB> static tp_code backward(const tp_call *c)
 {
     return tp_with_operands(c, [&](auto x, auto w) {
         typedef decltype(x) S;
         typedef decltype(w) B;
-        const auto a = side<S>(c, 0);
-        const auto b = side<B>(c, 1);
+        const auto a = slope_side<READS, S>(c, 0);
+        const auto b = slope_side<READS, B>(c, 1);
         const tp_code code = c->dx[0].data ? gradient<FA, S, S>(c, 0, a, b) : TP_OK;
         if (code != TP_OK || !c->dx[1].data) return code;
         return gradient<FB, S, B>(c, 1, a, b);
     });
 }
 
-#define KERNELS(op, value, by_a, by_b)                                                             \
+#define KERNELS(op, reads, value, by_a, by_b)                                                      \
     struct op##_value {                                                                            \
         __device__ float operator()(float a, float b) const { return value; }                      \
     };                                                                                             \
@@ -110,7 +118,7 @@ template <class FA, class FB> static tp_code backward(const tp_call *c)
     }                                                                                              \
     static tp_code op##_bwd(const tp_call *c)                                                      \
     {                                                                                              \
-        return backward<op##_by_a, op##_by_b>(c);                                                  \
+        return backward<reads, op##_by_a, op##_by_b>(c);                                           \
     }                                                                                              \
     TP_CUDA_KERNEL_UNTYPED(op##_fwd)                                                               \
     TP_CUDA_KERNEL_UNTYPED(op##_bwd)

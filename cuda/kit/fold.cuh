@@ -48,10 +48,24 @@ template <class X, class W> struct tp_fold_product {
     }
 };
 
+/* Where sums go: to part, [blocks, nb], for a second kernel, or, if part is NULL, finished to out. One
+ * kernel does both, because there is a kernel for each type of terms. */
+template <class Out, class F> struct tp_fold_out {
+    float *part;
+    Out *out;
+    F finish;
+    __device__ void operator()(int64_t t, float sum, int64_t i) const
+    {
+        if (part)
+            part[t] = sum;
+        else
+            tp_put(out + i, finish(sum, i));
+    }
+};
+
 /* Rows of a match rows of b: a thread sums one column of one block of spans. */
-template <class T, class Out, class F>
-__global__ void __launch_bounds__(TP_THREADS)
-    tp_fold_columns(tp_fold_plan f, T term, Out *out, F finish)
+template <class T, class To>
+__global__ void __launch_bounds__(TP_THREADS) tp_fold_columns(tp_fold_plan f, T term, To to)
 {
     TP_EACH (t, f.blocks * f.nb.d) {
         const int64_t block = tp_over(f.nb, t), i = t - block * f.nb.d, row = tp_over(f.n, i);
@@ -64,14 +78,13 @@ __global__ void __launch_bounds__(TP_THREADS)
             for (; s < end; s++) run += term(at + tp_place(f.again, s));
             sum += (double)run;
         }
-        tp_put(out + t, finish((float)sum, i));
+        to(t, (float)sum, i);
     }
 }
 
 /* Rows of a match single elements of b: a block of threads sums one block of spans. */
-template <class T, class Out, class F>
-__global__ void __launch_bounds__(TP_THREADS)
-    tp_fold_ones(tp_fold_plan f, T term, Out *out, F finish)
+template <class T, class To>
+__global__ void __launch_bounds__(TP_THREADS) tp_fold_ones(tp_fold_plan f, T term, To to)
 {
     TP_EACH_BLOCK (t, f.blocks * f.nb.d) {
         const int64_t block = tp_over(f.nb, t), i = t - block * f.nb.d;
@@ -95,7 +108,7 @@ __global__ void __launch_bounds__(TP_THREADS)
             }
         }
         sum = tp_block<tp_sum_of>(sum);
-        if (threadIdx.x == 0) tp_put(out + t, finish((float)sum, i));
+        if (threadIdx.x == 0) to(t, (float)sum, i);
     }
 }
 
@@ -110,30 +123,22 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-template <class T, class Out, class F>
-static tp_code tp_fold_once(const tp_call *c, const tp_fold &f, T term, Out *out, F finish)
-{
-    const int64_t n = f.blocks * f.nb;
-    const tp_fold_plan p = tp_fold_plan_of(f);
-    if (!f.p.one)
-        return tp_launch(c, tp_fold_columns<T, Out, F>, tp_grid(c, n), TP_THREADS, 0, p, term, out,
-                         finish);
-    return tp_launch(c, tp_fold_ones<T, Out, F>, tp_grid(c, n, 1), TP_THREADS, 0, p, term, out,
-                     finish);
-}
-
 /* out, of shape b, is the sum of the terms of a. work: tp__fold_work(a, b) bytes. */
 template <class T, class Out, class F>
 static tp_code tp_fold_terms(const tp_call *c, const tp_view *a, const tp_view *b, T term, Out *out,
                              void *work, F finish)
 {
     const tp_fold f = tp__fold(a, b);
-    if (f.blocks == 1) return tp_fold_once(c, f, term, out, finish);
-    float *part = static_cast<float *>(work);
-    const tp_code code = tp_fold_once(c, f, term, part, tp_as_it_is());
-    if (code != TP_OK) return code;
+    const tp_fold_plan p = tp_fold_plan_of(f);
+    typedef tp_fold_out<Out, F> To;
+    const To to = { f.blocks == 1 ? NULL : static_cast<float *>(work), out, finish };
+    const int64_t n = f.blocks * f.nb;
+    const tp_code code =
+        f.p.one ? tp_launch(c, tp_fold_ones<T, To>, tp_grid(c, n, 1), TP_THREADS, 0, p, term, to)
+                : tp_launch(c, tp_fold_columns<T, To>, tp_grid(c, n), TP_THREADS, 0, p, term, to);
+    if (code != TP_OK || !to.part) return code;
     return tp_launch(c, tp_fold_blocks<Out, F>, tp_grid(c, f.nb), TP_THREADS, 0, f.nb, f.blocks,
-                     part, out, finish);
+                     to.part, out, finish);
 }
 
 /* The same for x w; x and w (or NULL) have shape a. */
