@@ -25,20 +25,49 @@ static inline bool beats(double t, double s, double at)
     return at < 0 || t > s || (t != t && s == s);
 }
 
-/* The first of the largest of n numbers, at least 1. */
+/* The same by a plain loop. */
+TP_INLINE int64_t plain_first_largest(const real *x, int64_t n, bool least)
+{
+    int64_t at = 0;
+    for (int64_t i = 1; i < n; i++) {
+        const bool more = least ? x[i] < x[at] : x[i] > x[at];
+        if (x[at] == x[at] && (more || x[i] != x[i])) at = i;
+    }
+    return at;
+}
+
+/* The first of the largest of n numbers, at least 1: their maximum by vectors, block by block, then its index
+ * in the first block that has it. */
 TP_INLINE int64_t first_largest(const real *x, int64_t n, bool least)
 {
-    real most = least ? -x[0] : x[0];
-    int nan = 0;
+    enum { BLOCK = 256 };
+    real largest = 0;
+    int64_t from = 0;
+    for (int64_t b = 0; b < n; b += BLOCK) {
+        const int64_t end = tp__least(b + BLOCK, n);
+        real most = least ? -x[b] : x[b];
+        int nan = 0;
 #pragma omp simd reduction(max : most) reduction(| : nan)
-    for (int64_t i = 0; i < n; i++) {
-        const real v = least ? -x[i] : x[i];
-        most = v > most ? v : most;
-        nan |= v != v;
+        for (int64_t i = b; i < end; i++) {
+            const real v = least ? -x[i] : x[i];
+            most = v > most ? v : most;
+            nan |= v != v;
+        }
+        if (nan) return b + plain_first_largest(x + b, end - b, least);
+        if (b > 0 && !(most > largest)) continue;
+        largest = most;
+        from = b;
     }
-    for (int64_t i = 0; i < n; i++)
-        if (nan ? x[i] != x[i] : x[i] == (least ? -most : most)) return i;
-    return 0; /* all are infinite; the compiler's reductions start from the least finite number */
+    const real wanted = least ? -largest : largest;
+    const lane some = (lane)tp__least(BLOCK, n - from);
+    lane at = BLOCK;
+#pragma omp simd reduction(min : at)
+    for (lane i = 0; i < some; i++) {
+        const lane found = x[from + i] == wanted ? i : BLOCK;
+        at = found < at ? found : at;
+    }
+    /* clang's reductions start from the least finite number and miss -infinity */
+    return at < BLOCK ? from + at : plain_first_largest(x, n, least);
 }
 
 TP_INLINE void row(const real *x, int64_t n, int64_t at, double *s, bool least)
@@ -80,6 +109,28 @@ TP_INLINE void columns(const real *x, int64_t step, int64_t rows, int64_t n, int
         some_columns(x + d * step, step, tp__least(ROWS, rows - d), n, at + d, s, least);
 }
 
+/* argmax and argmin have only indices. */
+TP_INLINE void whole_rows(const tp_call *c, const real *x, int64_t rows, int64_t n, int64_t i,
+                          bool least)
+{
+    int64_t *at = (int64_t *)c->y[c->ny - 1].data + i;
+    real *y = c->ny == 1 ? NULL : (real *)c->y[0].data + i;
+    for (int64_t r = 0; r < rows; r++, x += n) {
+        at[r] = first_largest(x, n, least);
+        if (y) y[r] = x[at[r]];
+    }
+}
+
+static void max_rows(const tp_call *c, const void *x, int64_t rows, int64_t n, int64_t i)
+{
+    whole_rows(c, x, rows, n, i, false);
+}
+
+static void min_rows(const tp_call *c, const void *x, int64_t rows, int64_t n, int64_t i)
+{
+    whole_rows(c, x, rows, n, i, true);
+}
+
 static void max_row(const tp_call *c, const void *x, int64_t n, int64_t at, double *s)
 {
     (void)c;
@@ -115,7 +166,6 @@ static void join(double *s, const double *t, int64_t n)
     }
 }
 
-/* argmax and argmin have only indices. */
 static inline void store(const tp_call *c, const double *s, int64_t n, int64_t i, double sign)
 {
     int64_t *at = (int64_t *)c->y[c->ny - 1].data + i;
@@ -135,8 +185,12 @@ static void min_finish(const tp_call *c, const double *s, int64_t n, int64_t i)
     store(c, s, n, i, -1);
 }
 
-static const reducer largest_of = { 2, { 0, -1 }, max_row, max_columns, join, max_finish };
-static const reducer smallest_of = { 2, { 0, -1 }, min_row, min_columns, join, min_finish };
+static const reducer largest_of = {
+    2, { 0, -1 }, max_row, max_columns, join, max_finish, max_rows
+};
+static const reducer smallest_of = {
+    2, { 0, -1 }, min_row, min_columns, join, min_finish, min_rows
+};
 
 static tp_code max_fwd(const tp_call *c)
 {

@@ -87,8 +87,8 @@ static void all_finish(const tp_call *c, const double *s, int64_t n, int64_t i)
     for (int64_t j = 0; j < n; j++) ((uint8_t *)c->y[0].data)[i + j] = s[j] == 0;
 }
 
-static const reducer of_any = { 1, { 0 }, any_row, any_columns, join, any_finish };
-static const reducer of_all = { 1, { 0 }, all_row, all_columns, join, all_finish };
+static const reducer of_any = { 1, { 0 }, any_row, any_columns, join, any_finish, NULL };
+static const reducer of_all = { 1, { 0 }, all_row, all_columns, join, all_finish, NULL };
 
 static tp_code any_fwd(const tp_call *c)
 {

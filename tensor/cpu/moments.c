@@ -109,8 +109,8 @@ static void std_finish(const tp_call *c, const double *s, int64_t n, int64_t i)
     store(c, s, n, i, true);
 }
 
-static const reducer of_var = { 3, { 0 }, var_row, var_columns, var_join, var_finish };
-static const reducer of_std = { 3, { 0 }, var_row, var_columns, var_join, std_finish };
+static const reducer of_var = { 3, { 0 }, var_row, var_columns, var_join, var_finish, NULL };
+static const reducer of_std = { 3, { 0 }, var_row, var_columns, var_join, std_finish, NULL };
 
 /* Without terms nothing is 0 / 0 by itself if the correction is negative. */
 static tp_code moments(const tp_call *c, const reducer *r)
@@ -326,9 +326,10 @@ static void largest_finish(const tp_call *c, const double *s, int64_t n, int64_t
         for (int64_t j = 0; j < n; j++) ((real *)c->y[k].data)[i + j] = (real)s[k * n + j];
 }
 
-static const reducer of_powers = { 1, { 0 }, power_row, power_columns, power_join, power_finish };
+static const reducer of_powers = { 1,          { 0 },        power_row, power_columns,
+                                   power_join, power_finish, NULL };
 static const reducer of_magnitudes = {
-    2, { 0 }, largest_row, largest_columns, largest_join, largest_finish
+    2, { 0 }, largest_row, largest_columns, largest_join, largest_finish, NULL
 };
 
 static tp_code norm_fwd(const tp_call *c)

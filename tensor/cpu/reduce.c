@@ -83,45 +83,62 @@ static tp_code mean_bwd(const tp_call *c)
 
 /* ---- prod: the product, that of the elements other than 0, and the number of zeros ---- */
 
+/* The product of n factors from x on, `step` elements apart, that are not 0; adds their zeros. */
+static real prod_rest(const real *x, int64_t step, int64_t n, double *zeros)
+{
+    real rest = 1, none = 0;
+    for (int64_t i = 0; i < n; i++) {
+        rest *= x[i * step] == 0 ? 1 : x[i * step];
+        none += x[i * step] == 0 ? 1 : 0;
+    }
+    *zeros += (double)none;
+    return rest;
+}
+
 static void prod_row(const tp_call *c, const void *p, int64_t n, int64_t at, double *s)
 {
     const real *x = p;
     (void)c, (void)at;
     for (int64_t begin = 0; begin < n; begin += REDUCER_TERMS) {
         const int64_t end = tp__least(begin + REDUCER_TERMS, n);
-        real all = 1, rest = 1, zeros = 0;
-#pragma omp simd reduction(* : all, rest) reduction(+ : zeros)
+        real all = 1;
+        int none = 0;
+#pragma omp simd reduction(* : all) reduction(| : none)
         for (int64_t i = begin; i < end; i++) {
             all *= x[i];
-            rest *= x[i] == 0 ? 1 : x[i];
-            zeros += x[i] == 0 ? 1 : 0;
+            none |= x[i] == 0;
         }
         s[0] *= (double)all;
-        s[1] *= (double)rest;
-        s[2] += (double)zeros;
+        s[1] *= (double)(none ? prod_rest(x + begin, 1, end - begin, &s[2]) : all);
     }
+}
+
+/* all[n] *= x; returns whether a factor is 0. */
+static int prod_times(real *restrict all, const real *x, int64_t n)
+{
+    int none = 0;
+#pragma omp simd reduction(| : none)
+    for (int64_t j = 0; j < n; j++) {
+        all[j] *= x[j];
+        none |= x[j] == 0;
+    }
+    return none;
 }
 
 static void prod_columns(const tp_call *c, const void *p, int64_t step, int64_t rows, int64_t n,
                          int64_t at, double *s)
 {
     const real *x = p;
-    real all[REDUCER_WIDTH], rest[REDUCER_WIDTH], zeros[REDUCER_WIDTH];
+    real all[REDUCER_WIDTH];
     (void)c, (void)at;
     for (; rows > 0; rows -= REDUCER_ROWS, x += REDUCER_ROWS * step) {
-        for (int64_t j = 0; j < n; j++) all[j] = rest[j] = 1;
-        memset(zeros, 0, (size_t)n * sizeof *zeros);
-        for (int64_t d = 0; d < tp__least(rows, REDUCER_ROWS); d++)
-            for (int64_t j = 0; j < n; j++) {
-                const real v = x[d * step + j];
-                all[j] *= v;
-                rest[j] *= v == 0 ? 1 : v;
-                zeros[j] += v == 0 ? 1 : 0;
-            }
+        const int64_t some = tp__least(rows, REDUCER_ROWS);
+        int none = 0;
+        for (int64_t j = 0; j < n; j++) all[j] = 1;
+        for (int64_t d = 0; d < some; d++) none |= prod_times(all, x + d * step, n);
         for (int64_t j = 0; j < n; j++) {
             s[j] *= (double)all[j];
-            s[n + j] *= (double)rest[j];
-            s[2 * n + j] += (double)zeros[j];
+            s[n + j] *= (double)(none ? prod_rest(x + j, step, some, &s[2 * n + j]) : all[j]);
         }
     }
 }
@@ -143,9 +160,8 @@ static void prod_finish(const tp_call *c, const double *s, int64_t n, int64_t i)
     }
 }
 
-static const reducer of_factors = {
-    3, { 1, 1, 0 }, prod_row, prod_columns, prod_join, prod_finish
-};
+static const reducer of_factors = { 3,         { 1, 1, 0 }, prod_row, prod_columns,
+                                    prod_join, prod_finish, NULL };
 
 static tp_code prod_fwd(const tp_call *c)
 {
@@ -261,7 +277,7 @@ static void logsumexp_finish(const tp_call *c, const double *s, int64_t n, int64
 }
 
 static const reducer of_exps = {
-    2, { -INFINITY, 0 }, logsumexp_row, logsumexp_columns, logsumexp_join, logsumexp_finish
+    2, { -INFINITY, 0 }, logsumexp_row, logsumexp_columns, logsumexp_join, logsumexp_finish, NULL
 };
 
 static tp_code logsumexp_fwd(const tp_call *c)

@@ -36,6 +36,18 @@ static inline int64_t tp__axes_at(const tp_axes *x, int64_t i)
     return x->n > 0 ? at + i * x->stride[0] : 0;
 }
 
+/* Items of x from i on, before `end`, that lie `step` elements apart. */
+typedef struct tp_even {
+    int64_t at, items, step;
+} tp_even;
+
+static inline tp_even tp__even(const tp_axes *x, int64_t i, int64_t end)
+{
+    const int64_t last = x->n > 0 ? x->n - 1 : 0, step = x->n > 0 ? x->stride[last] : 0;
+    const int64_t left = last > 0 ? x->dim[last] - i % x->dim[last] : end - i;
+    return (tp_even){ tp__axes_at(x, i), left < end - i ? left : end - i, step };
+}
+
 typedef struct tp_bcast {
     int64_t n;     /* elements of a in a row                                        */
     bool one;      /* a row meets one element of b, not n                           */

@@ -62,6 +62,17 @@ static inline void fold_add(real *restrict to, const real *x, const real *w, int
         for (int64_t i = 0; i < n; i++) to[i] += x[i];
 }
 
+/* Adds rows that lie `step` elements apart. Four at once save three passes over the sums. */
+static inline void fold_add_rows(real *restrict to, const real *x, int64_t step, int64_t rows,
+                                 int64_t n)
+{
+    for (; rows >= 4; rows -= 4, x += 4 * step) {
+        const real *a = x, *b = a + step, *c = b + step, *d = c + step;
+        for (int64_t i = 0; i < n; i++) to[i] += (a[i] + b[i]) + (c[i] + d[i]);
+    }
+    for (; rows > 0; rows--, x += step) fold_add(to, x, NULL, n);
+}
+
 /* Sums onto one element of b, where a whole row of a meets one element. Spans are pieces of
  * rows. */
 static inline real fold_one(const fold_job *job, int64_t at, int64_t first, int64_t last)
@@ -87,9 +98,15 @@ static inline void fold_columns(const fold_job *job, int64_t at, int64_t first, 
 {
     real room[FOLD_PIECE]; /* n is at most tp_fold's width of a piece, which is no longer */
     memset(to, 0, (size_t)n * sizeof *to);
-    for (int64_t s = first; s < last; s++) {
-        const int64_t i = at + tp__axes_at(&job->f->p.again, s);
-        fold_add(to, fold_from(job, i, n, room), job->w ? job->w + i : NULL, n);
+    for (int64_t s = first; s < last;) {
+        const tp_even run = tp__even(&job->f->p.again, s, last);
+        s += run.items;
+        if (!job->terms && !job->w) {
+            fold_add_rows(to, job->x + at + run.at, run.step, run.items, n);
+            continue;
+        }
+        for (int64_t k = 0, i = at + run.at; k < run.items; k++, i += run.step)
+            fold_add(to, fold_from(job, i, n, room), job->w ? job->w + i : NULL, n);
     }
 }
 

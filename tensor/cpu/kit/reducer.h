@@ -32,6 +32,8 @@ typedef struct reducer {
     void (*join)(double *s, const double *t, int64_t n); /* the terms of t follow those of s */
     void (*finish)(const tp_call *c, const double *s, int64_t n,
                    int64_t i); /* stores results i... */
+    /* Stores results i... of rows that follow each other, n elements each; NULL: by row and finish. */
+    void (*whole_rows)(const tp_call *c, const void *x, int64_t rows, int64_t n, int64_t i);
 } reducer;
 
 typedef struct reducer_job {
@@ -74,13 +76,10 @@ static inline void reduce_row(const reducer_job *job, int64_t at, int64_t first,
 static inline void reduce_columns(const reducer_job *job, int64_t at, int64_t first, int64_t last,
                                   int64_t n, double *s)
 {
-    const tp_axes *again = &job->f.p.again;
-    const int64_t run = again->n > 1 ? again->dim[again->n - 1] : last;
-    const int64_t step = again->n > 0 ? again->stride[again->n - 1] : 0;
     for (int64_t k = first; k < last;) {
-        const int64_t rows = tp__least(last - k, run - k % run);
-        job->r->columns(job->c, reducer_at(job, at + tp__axes_at(again, k)), step, rows, n, k, s);
-        k += rows;
+        const tp_even run = tp__even(&job->f.p.again, k, last);
+        job->r->columns(job->c, reducer_at(job, at + run.at), run.step, run.items, n, k, s);
+        k += run.items;
     }
 }
 
@@ -108,6 +107,10 @@ static inline void reducer_tasks(const void *ctx, int64_t begin, int64_t end, in
     const int64_t pieces = f->p.kept.count * job->pieces;
     double own[REDUCER_STATE * REDUCER_WIDTH];
     (void)thread;
+    if (f->p.one && f->spans == 1 && job->r->whole_rows) {
+        job->r->whole_rows(job->c, reducer_at(job, begin * f->p.n), end - begin, f->p.n, begin);
+        return;
+    }
     for (int64_t t = begin; t < end; t++) {
         int64_t n, at;
         const int64_t block = f->blocks == 1 ? 0 : t / pieces;
