@@ -42,6 +42,16 @@ static tp_tensor interleave(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_repeat_interleave(T, x[0], 1, 4);
 }
 
+static tp_tensor select_along(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_index_select(T, x[0], k->axis, x[1]);
+}
+
+static tp_tensor add_along(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_index_add(T, x[0], k->axis, x[1], x[2]);
+}
+
 /* Elements are moved once each way. */
 #define MOVES(mb) .mbyte = (mb), .mbyte_back = (mb)
 
@@ -62,6 +72,14 @@ const op_case op_cases_shape[] = {
     { "repeat", "1024x512 2x2", repeat, MOVES(20e-6 * 1024 * 512), .in = { { { 2, { 1024, 512 } }, 0 } } },
     { "repeat_interleave", "1024x512 x4", interleave, MOVES(20e-6 * 1024 * 512),
       .in = { { { 2, { 1024, 512 } }, 0 } } },
+    { "index_select", "64x512x64 middle", select_along, .axis = 1, MOVES(8e-6 * 64 * 512 * 64),
+      .in = { { { 3, { 64, 512, 64 } }, 0 }, { { 1, { 512 } }, 512 } } },
+    { "index_select", "2048x1024 last", select_along, .axis = 1, MOVES(8e-6 * 2048 * 1024),
+      .in = { { { 2, { 2048, 1024 } }, 0 }, { { 1, { 1024 } }, 1024 } } },
+    { "index_add", "64x512x64 middle", add_along, .axis = 1, .mbyte = 16e-6 * 64 * 512 * 64, .mbyte_back = 8e-6 * 64 * 512 * 64,
+      .in = { { { 3, { 64, 512, 64 } }, 0 }, { { 1, { 512 } }, 512 }, { { 3, { 64, 512, 64 } }, 0 } } },
+    { "index_add", "2048x1024 last", add_along, .axis = 1, .mbyte = 16e-6 * 2048 * 1024, .mbyte_back = 8e-6 * 2048 * 1024,
+      .in = { { { 2, { 2048, 1024 } }, 0 }, { { 1, { 1024 } }, 1024 }, { { 2, { 2048, 1024 } }, 0 } } },
     { 0 },
 };
 /* clang-format on */

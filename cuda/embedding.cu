@@ -1,83 +1,164 @@
-/* embedding.cu - y[i] = scale table[id[i]], rows of C elements; its gradient sums rows of dy by id
- * (keyed_sums.cuh).
+/* embedding.cu - rows of a tensor by index: embedding, y[i] = scale table[id[i]], index_select and
+ * index_add along an axis of x [outer,size,inner], whose rows are [inner]. Adding sums rows by index
+ * (keyed_sums.cuh), one key for each of outer * n.
  *
- * Forward moves 8 bytes per element (f32; half of that in bf16). Bound by memory. Ids out of range
- * give NaN and no gradient. */
+ * Reading moves 8 bytes per element (f32; half of that in bf16). Bound by memory. Indices out of range
+ * give NaN, and nothing is added. */
 #include "cuda/kit/keyed_sums.cuh"
+#include "tensor/shape.h"
 
-/* The id of token i, or -1 if it is out of range. */
-struct id_list {
-    const void *at;
-    bool wide; /* i64 */
-    int64_t V;
+/* The row of x that row i of outer * n refers to, or -1 if its index is out of range. */
+struct row_list {
+    const void *at; /* [n] */
+    bool wide;      /* i64 */
+    int64_t outer, n, size, inner;
 
     __device__ int64_t operator()(int64_t i) const
     {
+        const int64_t o = i < n ? 0 : tp_div(i, n), k = i - o * n;
         const int64_t id =
-            wide ? static_cast<const int64_t *>(at)[i] : static_cast<const int32_t *>(at)[i];
-        return id < V ? id : -1;
+            wide ? static_cast<const int64_t *>(at)[k] : static_cast<const int32_t *>(at)[k];
+        return id >= 0 && id < size ? o * size + id : -1;
     }
 };
 
-/* ---- forward ---- */
-
-template <class S, int N>
-__global__ void __launch_bounds__(TP_THREADS)
-    take_rows(id_list ids, int64_t n, tp_divisor columns, float scale, const S *table, S *y)
+static row_list rows_of_table(const tp_call *c)
 {
-    TP_EACH (t, n * columns.d) {
-        const int64_t i = tp_over(columns, t), j = t - i * columns.d, id = ids(i);
-        const bool inside = id >= 0;
-        tp_pack<S, N> v = {};
-        if (inside) v = tp_load_n<S, N>(table + (id * columns.d + j) * N);
-        for (int e = 0; e < N; e++) tp_put(&v.at[e], inside ? scale * tp_float(v.at[e]) : NAN);
-        tp_store(y + t * N, v);
-    }
+    const tp_view *table = &c->x[0], *ids = &c->x[1];
+    return { ids->data, ids->dtype == TP_I64, 1, ids->numel, table->dim[0], table->dim[1] };
 }
 
-/* ---- launchers ---- */
+static row_list rows_along(const tp_call *c)
+{
+    const tp_view *x = &c->x[0], *index = &c->x[1];
+    const int axis = tp__axis(x->ndim, *static_cast<const int *>(c->attr));
+    row_list r = { index->data, index->dtype == TP_I64, 1, index->numel, x->dim[axis], 1 };
+    for (int d = 0; d < x->ndim; d++)
+        if (d != axis) *(d < axis ? &r.outer : &r.inner) *= x->dim[d];
+    return r;
+}
 
 static float scale_of(const tp_call *c)
 {
     return (float)*static_cast<const double *>(c->attr);
 }
 
-static id_list ids_of(const tp_call *c)
+/* ---- reading ---- */
+
+template <class S, class Y, int N>
+__global__ void __launch_bounds__(TP_THREADS)
+    take_rows(row_list rows, tp_divisor columns, float scale, const S *from, Y *to)
 {
-    return { c->x[1].data, c->x[1].dtype == TP_I64, c->x[0].dim[0] };
+    TP_EACH (t, rows.outer * rows.n * columns.d) {
+        const int64_t i = tp_over(columns, t), j = t - i * columns.d, row = rows(i);
+        const bool inside = row >= 0;
+        tp_pack<S, N> v = {};
+        tp_pack<Y, N> y;
+        if (inside) v = tp_load_n<S, N>(from + (row * columns.d + j) * N);
+        for (int e = 0; e < N; e++) tp_put(&y.at[e], inside ? scale * tp_float(v.at[e]) : NAN);
+        tp_store(to + t * N, y);
+    }
 }
 
-template <class S> static tp_code embedding_fwd(const tp_call *c)
+/* to [outer,n,inner] = scale from[:,index] */
+template <class S, class Y>
+static tp_code take(const tp_call *c, const row_list &r, float scale, const S *from, Y *to)
 {
-    const int64_t n = c->x[1].numel, C = c->x[0].dim[1];
-    const S *table = tp_in<S>(&c->x[0]);
-    S *y = tp_out<S>(&c->y[0]);
-    return tp_in_packs<(int)(16 / sizeof(S))>(tp_aligned(table, y), C, [&](auto size) {
+    constexpr int WIDE = (int)(16 / (sizeof(S) < sizeof(Y) ? sizeof(S) : sizeof(Y)));
+    const bool aligned = tp_aligned(from, static_cast<const void *>(to));
+    return tp_in_packs<WIDE>(aligned, r.inner, [&](auto size) {
         constexpr int N = decltype(size)::value;
-        return tp_launch(c, take_rows<S, N>, tp_grid(c, n * (C / N)), TP_THREADS, 0, ids_of(c), n,
-                         tp_by(C / N), scale_of(c), table, y);
+        return tp_launch(c, take_rows<S, Y, N>, tp_grid(c, r.outer * r.n * (r.inner / N)),
+                         TP_THREADS, 0, r, tp_by(r.inner / N), scale, from, to);
     });
 }
 
-/* c->work: tp_keyed_sums_work bytes. */
-template <class S> static tp_code embedding_bwd(const tp_call *c)
+/* ---- adding ---- */
+
+/* to[:,index] = or += scale from [outer,n,inner] */
+template <class X, class S>
+static tp_code put(const tp_call *c, const row_list &r, float scale, bool add, const X *from, S *to)
 {
-    const tp_view *to = &c->dx[0];
-    const bool add = (c->add & 1u) != 0;
-    if (!to->data) return TP_OK;
-    if (!add && to->numel > 0) {
-        const tp_code code = tp__cuda_zero(c, to->data, (size_t)to->numel * sizeof(S));
+    const int64_t numel = r.outer * r.size * r.inner;
+    if (!add && numel > 0) {
+        const tp_code code = tp__cuda_zero(c, to, (size_t)numel * sizeof(S));
         if (code != TP_OK) return code;
     }
-    return tp_add_by_key(c, ids_of(c), c->x[1].numel, to->dim[0], to->dim[1], scale_of(c), add,
-                         tp_in<S>(&c->dy[0]), tp_out<S>(to));
+    return tp_add_by_key(c, r, r.outer * r.n, r.outer * r.size, r.inner, scale, add, from, to);
+}
+
+static size_t work_of(const row_list &r)
+{
+    return tp_keyed_sums_work(r.outer * r.n, r.inner);
+}
+
+/* ---- the ops ---- */
+
+template <class S> static tp_code embedding_fwd(const tp_call *c)
+{
+    return take(c, rows_of_table(c), scale_of(c), tp_in<S>(&c->x[0]), tp_out<S>(&c->y[0]));
+}
+
+template <class S> static tp_code embedding_bwd(const tp_call *c)
+{
+    if (!c->dx[0].data) return TP_OK;
+    return put(c, rows_of_table(c), scale_of(c), c->add & 1u, tp_in<S>(&c->dy[0]),
+               tp_out<S>(&c->dx[0]));
+}
+
+template <class S> static tp_code index_select_fwd(const tp_call *c)
+{
+    return take(c, rows_along(c), 1.0f, tp_in<S>(&c->x[0]), tp_out<S>(&c->y[0]));
+}
+
+template <class S> static tp_code index_select_bwd(const tp_call *c)
+{
+    if (!c->dx[0].data) return TP_OK;
+    return put(c, rows_along(c), 1.0f, c->add & 1u, tp_in<S>(&c->dy[0]), tp_out<S>(&c->dx[0]));
+}
+
+/* src may have another floating-point dtype than x. */
+template <class S> static tp_code index_add_fwd(const tp_call *c)
+{
+    const tp_view *y = &c->y[0];
+    if (y->numel == 0) return TP_OK;
+    const tp_code code = tp__cuda_copy(c, y->data, c->x[0].data, (size_t)y->numel * sizeof(S));
+    if (code != TP_OK) return code;
+    return tp_with_type(c, c->x[2].dtype, [&](auto v) {
+        return put(c, rows_along(c), 1.0f, true, tp_in<decltype(v)>(&c->x[2]), tp_out<S>(y));
+    });
+}
+
+template <class S> static tp_code index_add_bwd(const tp_call *c)
+{
+    const tp_view *dsrc = &c->dx[2];
+    if (!dsrc->data) return TP_OK;
+    return tp_with_type(c, dsrc->dtype, [&](auto v) {
+        return take(c, rows_along(c), 1.0f, tp_in<S>(&c->dy[0]), tp_out<decltype(v)>(dsrc));
+    });
 }
 
 static size_t embedding_work(const tp_call *c)
 {
-    return tp_is_backward(c) ? tp_keyed_sums_work(c->x[1].numel, c->x[0].dim[1]) : 0;
+    return tp_is_backward(c) ? work_of(rows_of_table(c)) : 0;
+}
+
+static size_t index_select_work(const tp_call *c)
+{
+    return tp_is_backward(c) ? work_of(rows_along(c)) : 0;
+}
+
+static size_t index_add_work(const tp_call *c)
+{
+    return tp_is_backward(c) ? 0 : work_of(rows_along(c));
 }
 
 TP_CUDA_WORK(embedding_work)
+TP_CUDA_WORK(index_select_work)
+TP_CUDA_WORK(index_add_work)
 TP_CUDA_KERNEL(embedding_fwd)
 TP_CUDA_KERNEL(embedding_bwd)
+TP_CUDA_KERNEL(index_select_fwd)
+TP_CUDA_KERNEL(index_select_bwd)
+TP_CUDA_KERNEL(index_add_fwd)
+TP_CUDA_KERNEL(index_add_bwd)

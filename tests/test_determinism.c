@@ -100,6 +100,11 @@ static tp_tensor embedding(tp_tape *T, const tp_tensor *x)
     return tp_add(T, tp_embedding(T, x[0], x[1], 2.0), tp_embedding(T, x[0], x[1], -0.3));
 }
 
+static tp_tensor index_rows(tp_tape *T, const tp_tensor *x)
+{
+    return tp_index_select(T, tp_index_add(T, x[0], 1, x[2], x[1]), 1, x[2]);
+}
+
 static tp_tensor gather(tp_tape *T, const tp_tensor *x)
 {
     return tp_gather(T, x[0], 1, x[1]);
@@ -224,6 +229,8 @@ static const op_case cases[] = {
     { "expand", expand, 1, 0, { { 2, { 30, 1 } } } },
     { "permute, pad, concat, roll", move, 1, 0, { { 3, { 40, 30, 50 } } } },
     { "embedding", embedding, 1, 50, { { 2, { 50, 130 } }, { 1, { 1003 } } } },
+    { "index_add, index_select", index_rows, 2, 30,
+      { { 3, { 40, 30, 50 } }, { 3, { 40, 90, 50 } }, { 1, { 90 } } } },
     { "gather", gather, 1, 30, { { 3, { 40, 30, 50 } }, { 3, { 40, 90, 50 } } } },
     { "scatter_add", scatter_add, 2, 30,
       { { 3, { 40, 30, 50 } }, { 3, { 40, 90, 50 } }, { 3, { 40, 90, 50 } } } },

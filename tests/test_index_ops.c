@@ -1,4 +1,4 @@
-/* test_index_ops.c - embedding, gather, scatter_add, one_hot against plain loops; both index
+/* test_index_ops.c - embedding, index_select, index_add, gather, scatter_add, one_hot against plain loops; both index
  * widths; gradients with repeated indices; empty tensors; messages. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -95,6 +95,94 @@ Test(index_ops, embedding_adds_gradients)
     gradient(s.T, y, w, t, dx);
     const double want[6] = { 1, 1, 10, 10, 12, 12 };
     cr_expect_eq(memcmp(dx, want, sizeof want), 0);
+    end(&s);
+}
+
+/* ---- index_select and index_add ---- */
+
+/* [O,V,I] with n indices into the middle; the axis is the first, middle or last one of the shape. */
+static const struct {
+    tp_shape shape;
+    int axis;
+    int64_t O, V, I, n;
+} along[] = {
+    { { 2, { 7, 5 } }, 0, 1, 7, 5, 20 },
+    { { 3, { 3, 4, 70 } }, 1, 3, 4, 70, 9 }, /* more columns than a strip */
+    { { 3, { 3, 4, 70 } }, -1, 12, 70, 1, 100 },
+    { { 1, { 6 } }, 0, 1, 6, 1, 50 },
+    { { 4, { 5, 2, 3, 2 } }, -3, 5, 2, 6, 1 },
+    { { 3, { 40, 9, 3 } }, 1, 40, 9, 3, 30 },
+    { { 3, { 3, 4, 2 } }, 2, 12, 2, 1, 0 },
+    { { 2, { 0, 4 } }, 1, 0, 4, 1, 3 },
+    { { 2, { 3, 0 } }, 0, 1, 3, 0, 2 },
+};
+
+enum { ALONG_MOST = 40 * 30 * 3 };
+
+/* Results and gradients of case a, of which each sum has the terms of a loop in the same order. */
+static void check_along(size_t a, tp_dtype it, int threads)
+{
+    static double x[ALONG_MOST], src[ALONG_MOST], y[ALONG_MOST], got[ALONG_MOST], want[ALONG_MOST];
+    static double dx[ALONG_MOST], dsrc[ALONG_MOST], want_dx[ALONG_MOST];
+    int64_t index[100];
+    const int64_t O = along[a].O, V = along[a].V, I = along[a].I, n = along[a].n;
+    tp_shape taken = along[a].shape;
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .threads = threads });
+    tp_tape *T = tp_tape_new(D, NULL);
+    taken.dim[(along[a].axis + taken.ndim) % taken.ndim] = n;
+    values_random(x, O * V * I, 1);
+    values_random(src, O * n * I, 2);
+    const tp_tensor tx = values_input(T, TP_F64, along[a].shape, x);
+    const tp_tensor ts = values_input(T, TP_F64, taken, src);
+    const tp_tensor ti = indices(T, it, TP_SHAPE(n), V, index);
+    const tp_tensor selected = tp_index_select(T, tx, along[a].axis, ti);
+    const tp_tensor added = tp_index_add(T, tx, along[a].axis, ti, ts);
+    cr_assert(tp_ok(T), "case %zu: %s", a, tp_why(T));
+    memcpy(want, x, sizeof want);
+    memset(want_dx, 0, sizeof want_dx);
+    values_read(T, selected, y);
+    values_read(T, added, got);
+    for (int64_t e = 0; e < O * n * I; e++) {
+        const int64_t at = (e / (n * I) * V + index[e / I % n]) * I + e % I;
+        cr_assert_eq(y[e], x[at], "case %zu, element %lld", a, (long long)e);
+        want[at] += src[e];
+        want_dx[at] += src[e];
+    }
+    cr_expect_arr_eq(got, want, (size_t)(O * V * I) * sizeof *got, "case %zu: index_add", a);
+    gradient(T, selected, src, tx, dx);
+    cr_expect_arr_eq(dx, want_dx, (size_t)(O * V * I) * sizeof *dx, "case %zu: dx", a);
+    tp_reset(T);
+    const tp_tensor ux = values_input(T, TP_F64, along[a].shape, x);
+    const tp_tensor us = values_input(T, TP_F64, taken, src);
+    const tp_tensor ui = indices(T, it, TP_SHAPE(n), V, index);
+    gradient(T, tp_index_add(T, ux, along[a].axis, ui, us), x, us, dsrc);
+    values_read(T, tp_grad(T, ux), dx);
+    cr_expect_arr_eq(dsrc, y, (size_t)(O * n * I) * sizeof *y, "case %zu: dsrc", a);
+    cr_expect_arr_eq(dx, x, (size_t)(O * V * I) * sizeof *x, "case %zu: dx of index_add", a);
+    cr_expect(tp_ok(T), "case %zu: %s", a, tp_why(T));
+    tp_tape_free(T);
+    tp_device_close(D);
+}
+
+Test(index_ops, rows_along_an_axis)
+{
+    for (size_t a = 0; a < sizeof along / sizeof *along; a++)
+        for (int threads = 1; threads <= 3; threads++)
+            check_along(a, threads == 2 ? TP_I32 : TP_I64, threads);
+}
+
+/* Sums of bf16 are rounded once: 256 and eight times 1 give 264, where steps of 1 would be lost. */
+Test(index_ops, bf16_sums_are_rounded_once)
+{
+    const double x[1] = { 256.0 }, ones[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+    const int32_t zeros[8] = { 0 };
+    double y;
+    world s = begin();
+    const tp_tensor index = tp_from(s.T, TP_I32, TP_SHAPE(8), zeros);
+    const tp_tensor src = values_constant(s.T, TP_BF16, TP_SHAPE(8), ones);
+    values_read(
+        s.T, tp_index_add(s.T, values_constant(s.T, TP_BF16, TP_SHAPE(1), x), 0, index, src), &y);
+    cr_expect_eq(y, 264.0, "%g", y);
     end(&s);
 }
 
@@ -212,6 +300,14 @@ Test(index_ops, messages)
         "gather: x must be floating point, the index i32 or i64",
         "scatter_add: index and src differ in shape",
         "scatter_add: index 7 at position 2, but axis 0 has size 3",
+        "index_select: index 7 at position 2, but axis 0 has size 6",
+        "index_select: index -1 at position 1, but axis 1 has size 2",
+        "index_select: axis 2 is out of range for 2 axes",
+        "index_select: the index must have one axis, not 2",
+        "index_select: x must be floating point, the index i32 or i64",
+        "index_add: index 7 at position 2, but axis 0 has size 3",
+        "index_add: src must have x's shape, with the size of the index along the axis",
+        "index_add: axis -3 is out of range for 2 axes",
         "one_hot: id 7 at position 2, but n is 5",
         "one_hot: the result must be floating point, not i32",
         "one_hot: n must not be negative: -1",
@@ -241,10 +337,18 @@ Test(index_ops, messages)
         case 8: tp_gather(T, x, 0, x); break;
         case 9: tp_scatter_add(T, x, 0, column, x); break;
         case 10: tp_scatter_add(T, x, 0, column, tp_slice(T, x, 1, 0, 1)); break;
-        case 11: tp_one_hot(T, a, 5, TP_F32); break;
-        case 12: tp_one_hot(T, a, 5, TP_I32); break;
-        case 13: tp_one_hot(T, a, -1, TP_F32); break;
-        case 14: tp_one_hot(T, x, 5, TP_F32); break;
+        case 11: tp_index_select(T, flat, 0, a); break;
+        case 12: tp_index_select(T, x, 1, b); break;
+        case 13: tp_index_select(T, x, 2, a); break;
+        case 14: tp_index_select(T, x, 0, column); break;
+        case 15: tp_index_select(T, x, 0, x); break;
+        case 16: tp_index_add(T, x, 0, a, x); break;
+        case 17: tp_index_add(T, x, 1, a, x); break;
+        case 18: tp_index_add(T, x, -3, a, x); break;
+        case 19: tp_one_hot(T, a, 5, TP_F32); break;
+        case 20: tp_one_hot(T, a, 5, TP_I32); break;
+        case 21: tp_one_hot(T, a, -1, TP_F32); break;
+        case 22: tp_one_hot(T, x, 5, TP_F32); break;
         }
         cr_expect_eq(strncmp(tp_why(T), expected[i], strlen(expected[i])), 0, "case %zu: %s", i,
                      tp_why(T));

@@ -1,11 +1,22 @@
-/* embedding.c - looks up rows of a table: y[...,j] = scale table[ids[...],j].
+/* embedding.c - rows of a tensor by index. Looks up rows of a table, y[...,j] = scale table[ids[...],j];
+ * along any axis, for axis 1 of three
  *
- * The kernel checks the ids, since the shape rule cannot see their values. */
+ *     index_select  y[i][j][k] = x[i][index[j]][k]
+ *     index_add     y = x, then y[i][index[j]][k] += src[i][j][k]
+ *
+ * each the other's gradient. The kernel checks ids and indices, since the shape rule cannot see their
+ * values. */
 #include "autograd/ops/op_inner.h"
 
 TP_KERNEL(embedding_fwd);
 TP_KERNEL(embedding_bwd);
 TP_WORK(embedding_work);
+TP_KERNEL(index_select_fwd);
+TP_KERNEL(index_select_bwd);
+TP_WORK(index_select_work);
+TP_KERNEL(index_add_fwd);
+TP_KERNEL(index_add_bwd);
+TP_WORK(index_add_work);
 
 static tp_code embedding_shape(tp_infer *q)
 {
@@ -57,4 +68,112 @@ const tp_op tp_op_embedding = {
 tp_tensor tp_embedding(tp_tape *T, tp_tensor table, tp_tensor ids, double scale)
 {
     return tp_apply(T, &tp_op_embedding, &scale, table, ids);
+}
+
+/* ---- along an axis ---- */
+
+/* The shape of the rows that the index takes from x, of x's dtype. */
+static tp_code taken(tp_infer *q, tp_view *rows)
+{
+    const tp_view *x = &q->x[0], *index = &q->x[1];
+
+    if (!tp_is_float(x->dtype) || !tp__is_index(index->dtype))
+        return tp_fail(q, TP_E_DTYPE, "x must be floating point, the index i32 or i64");
+    const int axis = tp__check_axis(q, x->ndim, *(const int *)q->attr);
+    if (axis < 0) return TP_E_SHAPE;
+    if (index->ndim != 1)
+        return tp_fail(q, TP_E_SHAPE, "the index must have one axis, not %d", index->ndim);
+    *rows = *x;
+    rows->dim[axis] = index->dim[0];
+    return TP_OK;
+}
+
+static tp_code index_select_shape(tp_infer *q)
+{
+    return taken(q, &q->y[0]);
+}
+
+static const tp_gradcase index_select_cases[] = {
+    { "first axis", .in = { { 2, { 4, 3 } }, { 1, { 6 } } }, .attr = &(int){ 0 },
+      .below = { 0, 4 } },
+    { "middle axis", .in = { { 3, { 3, 4, 5 } }, { 1, { 7 } } }, .attr = &(int){ 1 },
+      .below = { 0, 4 } },
+    { "last axis", .in = { { 3, { 2, 3, 5 } }, { 1, { 4 } } }, .attr = &(int){ -1 },
+      .below = { 0, 5 } },
+    { "vector", .in = { { 1, { 5 } }, { 1, { 70 } } }, .attr = &(int){ 0 }, .below = { 0, 5 } },
+    { "rows of packs, one more than a strip", .in = { { 3, { 2, 3, 72 } }, { 1, { 40 } } },
+      .attr = &(int){ 1 }, .below = { 0, 3 } },
+    { "many outer", .in = { { 2, { 300, 7 } }, { 1, { 9 } } }, .attr = &(int){ 1 },
+      .below = { 0, 7 } },
+    { "no index", .in = { { 2, { 3, 2 } }, { 1, { 0 } } }, .attr = &(int){ 1 }, .below = { 0, 2 } },
+    { 0 },
+};
+
+const tp_op tp_op_index_select = {
+    .name = "index_select",
+    .doc = "y[i][j][k] = x[i][index[j]][k] for axis 1",
+    .nx = 2, /* x, index */
+    .ny = 1,
+    .attr_size = sizeof(int),
+    .saves = TP_SAVE_X(1),
+    .flags = TP_ACCUMULATES,
+    .shape = index_select_shape,
+    .forward = TP_KERNELS(index_select_fwd),
+    .backward = TP_KERNELS(index_select_bwd),
+    .work = TP_CUDA_WORKS(index_select_work),
+    .cases = index_select_cases,
+};
+
+tp_tensor tp_index_select(tp_tape *T, tp_tensor x, int axis, tp_tensor index)
+{
+    return tp_apply(T, &tp_op_index_select, &axis, x, index);
+}
+
+static tp_code index_add_shape(tp_infer *q)
+{
+    tp_view rows;
+    const tp_code code = taken(q, &rows);
+    if (code != TP_OK) return code;
+    if (!tp__same_shape(&rows, &q->x[2]))
+        return tp_fail(q, TP_E_SHAPE,
+                       "src must have x's shape, with the size of the index along the axis");
+    q->y[0] = q->x[0];
+    tp__pass_gradient(q, 0);
+    return TP_OK;
+}
+
+static const tp_gradcase index_add_cases[] = {
+    { "first axis", .in = { { 2, { 4, 3 } }, { 1, { 6 } }, { 2, { 6, 3 } } }, .attr = &(int){ 0 },
+      .below = { 0, 4 } },
+    { "middle axis", .in = { { 3, { 3, 4, 5 } }, { 1, { 7 } }, { 3, { 3, 7, 5 } } },
+      .attr = &(int){ 1 }, .below = { 0, 4 } },
+    { "last axis", .in = { { 3, { 2, 3, 5 } }, { 1, { 4 } }, { 3, { 2, 3, 4 } } },
+      .attr = &(int){ -1 }, .below = { 0, 5 } },
+    { "places across runs", .in = { { 1, { 2 } }, { 1, { 150 } }, { 1, { 150 } } },
+      .attr = &(int){ 0 }, .below = { 0, 2 } },
+    { "rows of packs, one more than a strip",
+      .in = { { 3, { 2, 3, 72 } }, { 1, { 40 } }, { 3, { 2, 40, 72 } } }, .attr = &(int){ 1 },
+      .below = { 0, 3 } },
+    { "no index", .in = { { 2, { 3, 2 } }, { 1, { 0 } }, { 2, { 3, 0 } } }, .attr = &(int){ 1 },
+      .below = { 0, 2 } },
+    { 0 },
+};
+
+const tp_op tp_op_index_add = {
+    .name = "index_add",
+    .doc = "x with src added to the rows of an index along an axis",
+    .nx = 3, /* x, index, src */
+    .ny = 1,
+    .attr_size = sizeof(int),
+    .saves = TP_SAVE_X(1),
+    .shape = index_add_shape,
+    .forward = TP_KERNELS(index_add_fwd),
+    .backward = TP_KERNELS(index_add_bwd),
+    .work = TP_CUDA_WORKS(index_add_work),
+    .cases = index_add_cases,
+};
+
+tp_tensor tp_index_add(tp_tape *T, tp_tensor x, int axis, tp_tensor index, tp_tensor src)
+{
+    return tp_apply(T, &tp_op_index_add, &axis, x, index, src);
 }

@@ -94,19 +94,11 @@ def bincount(d):
     return Call([d.rng.integers(0, 9, d.int(1, 20))], {}, lambda x: torch.bincount(x, minlength=9).float())
 
 
-@case("embeddingbag", "index_select")
-def rows_of(d, name):
+@case("embeddingbag")
+def embeddingbag(d):
     v, c = d.int(1, 9), d.int(1, 5)
-    ids = d.rng.integers(0, v, [d.int(1, 4), d.int(1, 4)] if name == "embeddingbag" else [d.int(1, 9)])
-    return Call([d.normal([v, c]), ids], {},
-                lambda x, y: F.embedding(y, x).sum(-2) if name == "embeddingbag" else x.index_select(0, y))
-
-
-@case("index_add")
-def index_add(d):
-    v, c, n = d.int(1, 9), d.int(1, 5), d.int(1, 9)
-    return Call([d.normal([v, c]), d.rng.integers(0, v, n), d.normal([n, c])], {},
-                lambda x, y, z: x.index_add(0, y, z))
+    ids = d.rng.integers(0, v, [d.int(1, 4), d.int(1, 4)])
+    return Call([d.normal([v, c]), ids], {}, lambda x, y: F.embedding(y, x).sum(-2))
 
 
 @case("pixel_shuffle")

@@ -88,6 +88,18 @@ def gather(d, name):
     return Call([d.normal(s), index, d.normal(t)], {"axis": axis}, lambda x, i, y: x.scatter_add(axis, i, y))
 
 
+@case("index_select", "index_add")
+def index_rows(d, name):
+    s = d.shape(1)
+    axis = d.axis(s)
+    n = d.int(0, 6) if s[axis] > 0 else 0
+    index, t = d.ints([n], s[axis] or 1), list(s)
+    t[axis] = n
+    if name == "index_select":
+        return Call([d.normal(s), index], {"axis": axis}, lambda x, i: x.index_select(axis, i))
+    return Call([d.normal(s), index, d.normal(t)], {"axis": axis}, lambda x, i, y: x.index_add(axis, i, y))
+
+
 @case("flip")
 def flip(d):
     s = d.shape()

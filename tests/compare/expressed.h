@@ -46,8 +46,6 @@
     F(median,      "torch.median(x, -1)",      tp_slice(T, tp_topk(T, x, (tp_dim(x, -1) + 1) / 2, -1, false, NULL), -1, (tp_dim(x, -1) - 1) / 2, 1)) \
     F(bincount,    "torch.bincount(x, minlength=9)", tp_sum(T, tp_one_hot(T, x, 9, TP_F32), 0)) \
     F(embeddingbag, "nn.EmbeddingBag(x)(y)",   tp_sum(T, tp_embedding(T, x, y, 1), -2)) \
-    F(index_select, "torch.index_select(x, 0, y)", tp_embedding(T, x, y, 1)) \
-    F(index_add,   "torch.index_add(x, 0, y, z)", tp_scatter_add(T, x, 0, tp_expand(T, tp_unsqueeze(T, y, 1), tp_shape_of(z)), z)) \
     F(pixel_shuffle, "F.pixel_shuffle(x, 2)",  tp_reshape(T, tp_permute(T, tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), tp_dim(x, 1), tp_dim(x, 2), -1, 2, 2)), TP_SHAPE(0, 1, 4, 2, 5, 3)), TP_SHAPE(tp_dim(x, 0), tp_dim(x, 1) * 2, tp_dim(x, 2) * 2, -1))) \
     F(count_nonzero, "torch.count_nonzero(x)", tp_norm(T, x, 0, TP_ALL))
 /* clang-format on */

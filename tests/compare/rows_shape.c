@@ -58,6 +58,16 @@ static tp_tensor run_scatter_add(compare_call *c)
     return tp_scatter_add(c->T, c->x[0], (int)compare_int(c, "axis", 0), c->x[1], c->x[2]);
 }
 
+static tp_tensor run_index_select(compare_call *c)
+{
+    return tp_index_select(c->T, c->x[0], (int)compare_int(c, "axis", 0), c->x[1]);
+}
+
+static tp_tensor run_index_add(compare_call *c)
+{
+    return tp_index_add(c->T, c->x[0], (int)compare_int(c, "axis", 0), c->x[1], c->x[2]);
+}
+
 /* The option "axes", a list, as a set; all axes without it. */
 static int axes_of(const compare_call *c)
 {
@@ -164,6 +174,8 @@ const compare_row compare_shape_rows[] = {
     OWN(pad),
     OWN(gather),
     OWN(scatter_add),
+    OWN(index_select),
+    OWN(index_add),
     OWN(flip),
     OWN(pad_nd),
     OWN(repeat),

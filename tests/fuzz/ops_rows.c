@@ -205,5 +205,7 @@ const ops_row ops_rows[] = {
     { .name = "randn", .run = ops_random, .random = tp_randn },
     { .name = "adaptive_max_pool2d", .run = ops_adaptive_pool, .adaptive = tp_adaptive_max_pool2d },
     { .name = "adaptive_avg_pool2d", .run = ops_adaptive_pool, .adaptive = tp_adaptive_avg_pool2d },
+    OWN(index_select),
+    OWN(index_add),
     { .name = NULL },
 };

@@ -205,6 +205,26 @@ tp_tensor ops_embedding(ops_env *e, const ops_row *r)
     return tp_embedding(ops_tape(e), table.t, ids, ops_number(e));
 }
 
+tp_tensor ops_index_select(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const int axis = ops_axis(e);
+    const tp_tensor index = ops_ids(e, TP_SHAPE(ops_size(e)));
+    return tp_index_select(ops_tape(e), x.t, axis, index);
+}
+
+tp_tensor ops_index_add(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_any(e);
+    const int axis = ops_axis(e);
+    const int64_t n = ops_size(e);
+    const tp_tensor index = ops_ids(e, TP_SHAPE(n));
+    const tp_shape s = ops_with(x.s, axis < -9 ? 0 : axis, n);
+    return tp_index_add(ops_tape(e), x.t, axis, index, ops_input(e, s));
+}
+
 tp_tensor ops_gather(ops_env *e, const ops_row *r)
 {
     (void)r;

@@ -98,6 +98,13 @@ TP_API tp_tensor tp_repeat_interleave(tp_tape *T, tp_tensor x, int axis, int64_t
  * error on the CPU. When the gradient is added to an existing one, only the rows used are touched. */
 TP_API tp_tensor tp_embedding(tp_tape *T, tp_tensor table, tp_tensor ids, double scale);
 
+/* index_select: y[i][j][k] = x[i][index[j]][k] for axis 1 (torch.index_select). index_add: a copy of x with
+ * src[i][j][k] added at [i][index[j]][k] (torch.index_add); src has x's shape, but along axis the index's
+ * size. index is an integer [n] in [0, the size of x along axis); an element out of range is an error on
+ * the CPU. The rows of a repeated index are added in order. */
+TP_API tp_tensor tp_index_select(tp_tape *T, tp_tensor x, int axis, tp_tensor index);
+TP_API tp_tensor tp_index_add(tp_tape *T, tp_tensor x, int axis, tp_tensor index, tp_tensor src);
+
 /* y[i][j][k] = x[i][index[i][j][k]][k] for axis 1 (torch.gather). index has as many axes as x and, except
  * along axis, at most x's sizes. */
 TP_API tp_tensor tp_gather(tp_tape *T, tp_tensor x, int axis, tp_tensor index);
@@ -133,6 +140,8 @@ TP_API tp_tensor tp_one_hot(tp_tape *T, tp_tensor ids, int64_t n, tp_dtype dt);
 #define tp_pad(T, ...)                  tp_pad(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_roll(T, ...)                 tp_roll(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_embedding(T, ...)            tp_embedding(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_index_select(T, ...)         tp_index_select(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_index_add(T, ...)            tp_index_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_gather(T, ...)               tp_gather(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_scatter_add(T, ...)          tp_scatter_add(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_one_hot(T, ...)              tp_one_hot(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
