@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from draw import Call, case
+from draw import MEANT, Call, case
 
 
 def axes(d, s):
@@ -56,13 +56,14 @@ def reduce(d, name):
     return Call([d.normal(s)], options, lambda x: getattr(x, name)(over, keep))
 
 
+MEANT["var"] = "of fewer elements than the correction: the gradient is NaN, as the result is; along axes PyTorch's is 0"
+
+
 @case("var", "std")
 def spread(d, name):
     s = d.shape(1, 4, empty=0.0)
     options, over = axes(d, s)
-    correction = d.int(0, 2) if math.prod(s[i] for i in over) > 2 else 0
-    if name == "std" and math.prod(s[i] for i in over) == 1:
-        s[over[0]] = 2  # where std is 0, PyTorch's gradient is NaN
+    correction = d.int(0, min(2, math.prod(s[i] for i in over)))
     return Call([d.normal(s)], {**options, "correction": correction},
                 lambda x: getattr(x, name)(over, correction=correction, keepdim="keep" in options))
 
