@@ -71,6 +71,7 @@ const op_case *const op_tables_cpu[] = {
     op_cases_elementwise,
     op_cases_reduce,
     op_cases_shape,
+    op_cases_create,
     op_cases_update,
     NULL,
 };

@@ -37,7 +37,7 @@ typedef struct op_case {
 /* A case without a name ends a table. */
 extern const op_case op_cases_product[], op_cases_norm[], op_cases_loss[], op_cases_attention[],
     op_cases_image[], op_cases_recurrent[], op_cases_elementwise[], op_cases_reduce[],
-    op_cases_shape[], op_cases_update[];
+    op_cases_shape[], op_cases_create[], op_cases_update[];
 
 /* Lists of tables, which NULL ends. The first two cases of the first table, a product and a copy,
  * measure the machine. `smoke` has small versions of the cases for a GPU. */

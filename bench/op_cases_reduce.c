@@ -22,6 +22,11 @@ static tp_tensor sort(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_sort(T, x[0], k->axis, false, NULL);
 }
 
+static tp_tensor argsort(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_argsort(T, x[0], k->axis, false);
+}
+
 static tp_tensor top10(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     return tp_topk(T, x[0], 10, k->axis, true, NULL);
@@ -66,6 +71,8 @@ const op_case op_cases_reduce[] = {
     { "sort", "1024x1024 down", sort, MATRIX(1024, 1024, 0, 16) },
     { "sort", "64x16384", sort, MATRIX(64, 16384, 1, 16) },
     { "sort", "1x1048576", sort, MATRIX(1, 1048576, 1, 16) },
+    { "argsort", "1024x1024", argsort, MATRIX(1024, 1024, 1, 12), .forward_only = true },
+    { "argsort", "64x16384", argsort, MATRIX(64, 16384, 1, 12), .forward_only = true },
     { "topk", "1024x1024", top10, MATRIX(1024, 1024, 1, 4) },
     { "topk", "1024x1024 down", top10, MATRIX(1024, 1024, 0, 4) },
     { "topk", "64x16384", top10, MATRIX(64, 16384, 1, 4) },

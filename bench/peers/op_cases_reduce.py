@@ -13,6 +13,10 @@ def sort(x, dim):
     return torch.sort(x, dim=dim, stable=True).values
 
 
+def argsort(x, dim):
+    return torch.argsort(x, dim=dim, stable=True)
+
+
 def top10(x, dim):
     return torch.topk(x, 10, dim).values
 
@@ -29,6 +33,7 @@ CASES = [
 ] + [along("cumsum", torch.cumsum, 64, 16384), along("cumsum", torch.cumsum, 1, 1048576)] + [
     along(op, apply, *sizes) for op, apply in (("sort", sort), ("topk", top10))
     for sizes in ((1024, 1024), (1024, 1024, 0), (64, 16384), (1, 1048576))] + [
+    along("argsort", argsort), along("argsort", argsort, 64, 16384)] + [
     cube(op, apply, which, axis)
     for op, apply in (("sum", torch.sum), ("mean", torch.mean), ("max", torch.amax), ("logsumexp", torch.logsumexp))
     for which, axis in (("last", 2), ("middle", 1), ("first", 0))]

@@ -16,6 +16,7 @@ import time
 import torch
 
 import op_cases_attention
+import op_cases_create
 import op_cases_cuda
 import op_cases_elementwise
 import op_cases_image
@@ -38,7 +39,7 @@ def cases(device, smoke):
         return op_cases_cuda.cases(smoke)
     families = (op_cases_product, op_cases_norm, op_cases_loss, op_cases_attention, op_cases_image,
                 op_cases_recurrent, op_cases_elementwise, op_cases_reduce, op_cases_shape,
-                op_cases_update)
+                op_cases_create, op_cases_update)
     return [case for family in families for case in family.CASES]
 
 
