@@ -55,7 +55,7 @@ Test(imagenet, resume_is_exact)
         { "QHM", "--optimizer qhm --nu 0.7 --lr 0.1" },
         { "RMSprop", "--optimizer rmsprop --centered" },
         { "LAMB", "--optimizer lamb" },
-        { "Adafactor", "--optimizer adafactor --lr 0.01" },
+        { "Adafactor, bf16", "--optimizer adafactor --lr 0.01 --dtype bf16" },
     };
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
         expect_resume(runs[i].name, runs[i].flags);
