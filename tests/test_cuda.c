@@ -94,8 +94,9 @@ static void take(answer *a, tp_tape *T, tp_tensor x)
 }
 
 /* Ops that are also checked with f32 parameters and bf16 data. */
-static const char *const mixing[] = { "layernorm", "rmsnorm",     "batchnorm", "instancenorm",
-                                      "groupnorm", "dropout_add", NULL };
+static const char *const mixing[] = { "layernorm",    "rmsnorm",   "batchnorm",
+                                      "instancenorm", "groupnorm", "dropout_add",
+                                      "scatter_add",  "index_add", NULL };
 
 static bool mixes(const tp_op *op)
 {
