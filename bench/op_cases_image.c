@@ -79,6 +79,24 @@ static tp_tensor adaptive_avg(tp_tape *T, const tp_tensor *x, const op_case *k)
     return tp_adaptive_avg_pool2d(T, x[0], 24, 24);
 }
 
+static tp_tensor unfold_k3(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_unfold(T, x[0], (tp_unfold_cfg){ .kernel = { 3, 3 }, .pad = { 1, 1 } });
+}
+
+static tp_tensor unfold_k16(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_unfold(T, x[0], (tp_unfold_cfg){ .kernel = { 16, 16 }, .stride = { 16, 16 } });
+}
+
+static tp_tensor fold_k3(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    (void)k;
+    return tp_fold(T, x[0], 56, 56, (tp_unfold_cfg){ .kernel = { 3, 3 }, .pad = { 1, 1 } });
+}
+
 static tp_tensor resize(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     (void)k;
@@ -147,6 +165,12 @@ const op_case op_cases_image[] = {
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
     { "adaptive_avg_pool2d", "8x56x56x64 to 24x24", adaptive_avg, .mbyte = 4.7e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "unfold", "8x56x56x64 k3", unfold_k3, .mbyte = 40e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
+    { "unfold", "8x224x224x3 k16 s16", unfold_k16, .mbyte = 8e-6 * 8 * 224 * 224 * 3,
+      .in = { { { 4, { 8, 224, 224, 3 } }, 0 } } },
+    { "fold", "8x56x56x64 k3", fold_k3, .mbyte = 40e-6 * 8 * 56 * 56 * 64,
+      .in = { { { 4, { 8, 56, 56, 576 } }, 0 } } },
     { "interpolate", "8x56x56x64 to 112x112", resize, .mbyte = 20e-6 * 8 * 56 * 56 * 64,
       .in = { { { 4, { 8, 56, 56, 64 } }, 0 } } },
     { "interpolate", "8x56x56x64 to 112x112 nearest", resize_nearest, .mbyte = 20e-6 * 8 * 56 * 56 * 64,

@@ -24,14 +24,14 @@ template <class Out> struct tp_add_to { /* add: accumulates onto the old value *
     }
 };
 
-/* tp_fold with divisors. */
+/* tp_fold_split with divisors. */
 struct tp_fold_plan {
     int64_t blocks, block, spans, width;
     tp_divisor nb, n, pieces;
     tp_places kept, again;
 };
 
-static inline tp_fold_plan tp_fold_plan_of(const tp_fold &f)
+static inline tp_fold_plan tp_fold_plan_of(const tp_fold_split &f)
 {
     const tp_places kept = tp_places_of(f.p.kept, 1), again = tp_places_of(f.p.again, 1);
     return { f.blocks,     f.block,         f.spans, f.width, tp_by(f.nb),
@@ -128,7 +128,7 @@ template <class T, class Out, class F>
 static tp_code tp_fold_terms(const tp_call *c, const tp_view *a, const tp_view *b, T term, Out *out,
                              void *work, F finish)
 {
-    const tp_fold f = tp__fold(a, b);
+    const tp_fold_split f = tp__fold(a, b);
     const tp_fold_plan p = tp_fold_plan_of(f);
     typedef tp_fold_out<Out, F> To;
     const To to = { f.blocks == 1 ? NULL : static_cast<float *>(work), out, finish };

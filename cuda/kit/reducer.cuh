@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(TP_THREADS)
 template <class S, class R> static tp_code tp_reduce(const tp_call *c, const R &r)
 {
     const tp_view b = tp__reduced(&c->x[0], tp_reduce_attr_of(c)->axes);
-    const tp_fold f = tp__fold(&c->x[0], &b);
+    const tp_fold_split f = tp__fold(&c->x[0], &b);
     const tp_fold_plan p = tp_fold_plan_of(f);
     const int64_t n = f.blocks * f.nb;
     const S *x = tp_in<S>(&c->x[0]);

@@ -51,9 +51,9 @@ tp_bcast tp__bcast(const tp_view *a, const tp_view *b)
     return p;
 }
 
-tp_fold tp__fold(const tp_view *a, const tp_view *b)
+tp_fold_split tp__fold(const tp_view *a, const tp_view *b)
 {
-    tp_fold f = { .p = tp__bcast(a, b) };
+    tp_fold_split f = { .p = tp__bcast(a, b) };
     f.width = tp__least(f.p.n, f.p.one ? FOLD_ROW : FOLD_COLUMNS);
     f.pieces = f.width ? (f.p.n + f.width - 1) / f.width : 0;
     f.spans = f.p.again.count * (f.p.one ? f.pieces : 1);
@@ -69,7 +69,7 @@ tp_fold tp__fold(const tp_view *a, const tp_view *b)
 
 size_t tp__fold_work(const tp_view *a, const tp_view *b, tp_dtype dt)
 {
-    const tp_fold f = tp__fold(a, b);
+    const tp_fold_split f = tp__fold(a, b);
     return f.blocks > 1 ? (size_t)(f.blocks * f.nb) * tp_dtype_size(dt == TP_F64 ? TP_F64 : TP_F32)
                         : 0;
 }

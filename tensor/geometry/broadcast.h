@@ -84,16 +84,16 @@ static inline void tp__next(const tp_bcast *p, tp_piece *s, int64_t end)
 /* How the sums onto the elements of b are split; the split depends on the shapes alone. The `spans`
  * stretches of a that meet a row of b are summed in `blocks` blocks, and the block sums are added
  * in order. */
-typedef struct tp_fold {
+typedef struct tp_fold_split {
     tp_bcast p;
     int64_t width;         /* elements of a row that one task sums                            */
     int64_t pieces;        /* pieces of a row; the last may be shorter than `width`           */
     int64_t spans;         /* stretches of a that meet one row of b; if `one`, pieces of rows */
     int64_t blocks, block; /* blocks of `block` spans; block sums need scratch if blocks > 1  */
     int64_t nb;            /* elements of b                                                   */
-} tp_fold;
+} tp_fold_split;
 
-tp_fold tp__fold(const tp_view *a, const tp_view *b);
+tp_fold_split tp__fold(const tp_view *a, const tp_view *b);
 
 /* Bytes of scratch for the sums of data of dtype dt. */
 size_t tp__fold_work(const tp_view *a, const tp_view *b, tp_dtype dt);

@@ -8,7 +8,7 @@
 #include <tapegrad/op.h>
 #include <tapegrad/ops.h>
 
-#include "tensor/host_device.h"
+#include "tensor/geometry/whole.h"
 
 typedef struct tp__pool_attr {
     tp_pool_cfg cfg; /* its defaults are filled in; all 0 if adaptive */
@@ -24,10 +24,6 @@ typedef struct tp__pool {
     tp__pool_axis axis[2]; /* rows, columns                                      */
     bool ignore_pad;       /* average: divide by the number of inputs that exist */
 } tp__pool;
-
-typedef struct tp__range {
-    int64_t first, end;
-} tp__range;
 
 /* Outputs of an axis; 0 or less if there is no room for a window. A window that `ceil` adds begins
  * in the image or in the padding before it. */

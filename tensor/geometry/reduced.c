@@ -84,6 +84,6 @@ tp_view tp__reduced(const tp_view *x, int axes)
 size_t tp__reduce_work(const tp_call *c, size_t state)
 {
     const tp_view b = tp__reduced(&c->x[0], ((const tp_reduce_attr *)c->attr)->axes);
-    const tp_fold f = tp__fold(&c->x[0], &b);
+    const tp_fold_split f = tp__fold(&c->x[0], &b);
     return tp_is_backward(c) || f.blocks == 1 ? 0 : (size_t)(f.blocks * f.nb) * state;
 }

@@ -4,6 +4,11 @@
 
 #include "tensor/host_device.h"
 
+/* The whole numbers from first to end - 1. */
+typedef struct tp__range {
+    int64_t first, end;
+} tp__range;
+
 static inline TP_HD int64_t tp__least(int64_t a, int64_t b)
 {
     return a < b ? a : b;

@@ -107,6 +107,11 @@ def pixel_shuffle(d):
     return Call([x], {}, lambda x: F.pixel_shuffle(x.permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1))
 
 
+@case("unfold_axis")
+def tensor_unfold(d):
+    return Call([d.normal([d.int(1, 4), d.int(1, 5), d.int(3, 20)])], {}, lambda x: x.unfold(-1, 3, 2))
+
+
 @case("eye", stored=1)
 def eye(d):
     return Call([], {}, lambda: torch.eye(5))

@@ -162,6 +162,25 @@ def adaptive_pool(d, name):
     return Call([d.normal(s)], {"height": size[0], "width": size[1]}, lambda x: last(f(first(x), size)))
 
 
+@case("unfold", "fold")
+def unfold(d, name):
+    k, stride, pad, dilation = ([d.int(*r), d.int(*r)] for r in ((1, 4), (1, 3), (0, 3), (1, 3)))
+    span = [dilation[i] * (k[i] - 1) + 1 for i in (0, 1)]
+    size = [d.int(max(1, span[i] - 2 * pad[i]), 10) for i in (0, 1)]
+    count = [(size[i] + 2 * pad[i] - span[i]) // stride[i] + 1 for i in (0, 1)]
+    b, c, taps = d.int(0, 3), d.int(1, 9), k[0] * k[1]
+    options = {"kernel": k, "stride": stride, "pad": pad, "dilation": dilation}
+    if name == "unfold":
+        return Call([d.normal([b, *size, c])], options,
+                    lambda x: F.unfold(first(x), k, dilation, pad, stride).reshape(b, c, taps, *count)
+                    .permute(0, 3, 4, 2, 1).flatten(3))
+
+    def fold(x):
+        x = x.reshape(b, count[0] * count[1], taps, c).permute(0, 3, 2, 1).flatten(1, 2)
+        return last(F.fold(x, size, k, dilation, pad, stride))
+    return Call([d.normal([b, *count, taps * c])], {**options, "height": size[0], "width": size[1]}, fold)
+
+
 @case("interpolate")
 def interpolate(d):
     s, size = [d.int(1, 2), d.int(1, 7), d.int(1, 7), d.int(1, 9)], [d.int(1, 12), d.int(1, 12)]

@@ -47,6 +47,7 @@
     F(bincount,    "torch.bincount(x, minlength=9)", tp_sum(T, tp_one_hot(T, x, 9, TP_F32), 0)) \
     F(embeddingbag, "nn.EmbeddingBag(x)(y)",   tp_sum(T, tp_embedding(T, x, y, 1), -2)) \
     F(pixel_shuffle, "F.pixel_shuffle(x, 2)",  tp_reshape(T, tp_permute(T, tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), tp_dim(x, 1), tp_dim(x, 2), -1, 2, 2)), TP_SHAPE(0, 1, 4, 2, 5, 3)), TP_SHAPE(tp_dim(x, 0), tp_dim(x, 1) * 2, tp_dim(x, 2) * 2, -1))) \
+    F(unfold_axis, "x.unfold(-1, 3, 2)",       tp_unfold(T, tp_unsqueeze(T, x, -1), (tp_unfold_cfg){ .kernel = { 1, 3 }, .stride = { 1, 2 } })) \
     F(count_nonzero, "torch.count_nonzero(x)", tp_norm(T, x, 0, TP_ALL))
 /* clang-format on */
 

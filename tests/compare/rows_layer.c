@@ -110,6 +110,27 @@ static tp_tensor run_adaptive_avg_pool2d(compare_call *c)
                                   compare_int(c, "width", 1));
 }
 
+static tp_unfold_cfg unfold_cfg(const compare_call *c)
+{
+    tp_unfold_cfg cfg = { { 0 }, { 0 }, { 0 }, { 0 } };
+    compare_list(c, "kernel", 2, cfg.kernel);
+    compare_list(c, "stride", 2, cfg.stride);
+    compare_list(c, "pad", 2, cfg.pad);
+    compare_list(c, "dilation", 2, cfg.dilation);
+    return cfg;
+}
+
+static tp_tensor run_unfold(compare_call *c)
+{
+    return tp_unfold(c->T, c->x[0], unfold_cfg(c));
+}
+
+static tp_tensor run_fold(compare_call *c)
+{
+    return tp_fold(c->T, c->x[0], compare_int(c, "height", 1), compare_int(c, "width", 1),
+                   unfold_cfg(c));
+}
+
 static tp_tensor run_interpolate(compare_call *c)
 {
     static const char *const names[] = { "bilinear", "bicubic", "nearest", "nearest-exact" };
@@ -146,6 +167,8 @@ const compare_row compare_layer_rows[] = {
     OWN(avg_pool2d),
     OWN(adaptive_max_pool2d),
     OWN(adaptive_avg_pool2d),
+    OWN(unfold),
+    OWN(fold),
     OWN(interpolate),
     OWN(attention),
     OWN(embedding),

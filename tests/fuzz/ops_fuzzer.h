@@ -179,6 +179,8 @@ tp_tensor ops_conv_transpose(ops_env *e, const ops_row *r);
 tp_tensor ops_conv1d(ops_env *e, const ops_row *r);
 tp_tensor ops_pool(ops_env *e, const ops_row *r);
 tp_tensor ops_adaptive_pool(ops_env *e, const ops_row *r);
+tp_tensor ops_unfold(ops_env *e, const ops_row *r);
+tp_tensor ops_fold(ops_env *e, const ops_row *r);
 tp_tensor ops_interpolate(ops_env *e, const ops_row *r);
 tp_tensor ops_attention(ops_env *e, const ops_row *r);
 tp_tensor ops_rel_attention(ops_env *e, const ops_row *r);

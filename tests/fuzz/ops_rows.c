@@ -207,5 +207,7 @@ const ops_row ops_rows[] = {
     { .name = "adaptive_avg_pool2d", .run = ops_adaptive_pool, .adaptive = tp_adaptive_avg_pool2d },
     OWN(index_select),
     OWN(index_add),
+    OWN(unfold),
+    OWN(fold),
     { .name = NULL },
 };

@@ -87,6 +87,46 @@ tp_tensor ops_adaptive_pool(ops_env *e, const ops_row *r)
     return r->adaptive(ops_tape(e), x.t, height, width);
 }
 
+static tp_unfold_cfg draw_windows(ops_env *e)
+{
+    tp_unfold_cfg cfg;
+    two(e, cfg.kernel);
+    two(e, cfg.stride);
+    two(e, cfg.pad);
+    two(e, cfg.dilation);
+    return cfg;
+}
+
+tp_tensor ops_unfold(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const ops_pick x = ops_map(e, 4);
+    return tp_unfold(ops_tape(e), x.t, draw_windows(e));
+}
+
+/* The windows of an axis of size n, if that is a small number. */
+static int64_t windows(int64_t n, const tp_unfold_cfg *cfg, int i)
+{
+    const int64_t k = cfg->kernel[i], s = cfg->stride[i] ? cfg->stride[i] : 1, p = cfg->pad[i];
+    const int64_t d = cfg->dilation[i] ? cfg->dilation[i] : 1, most = 1 << 20;
+    if (k < 1 || k > most || s < 1 || p < 0 || p > most || d < 1 || d > most || n < 1 || n > most)
+        return 1;
+    const int64_t room = n + 2 * p - d * (k - 1) - 1;
+    return room < 0 ? 0 : room / s + 1;
+}
+
+tp_tensor ops_fold(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const tp_unfold_cfg cfg = draw_windows(e);
+    const int64_t height = ops_size(e), width = ops_size(e);
+    const int64_t taps = ops_times(cfg.kernel[0], cfg.kernel[1]);
+    const tp_tensor x =
+        ops_input(e, TP_SHAPE(ops_size(e), ops_near(e, windows(height, &cfg, 0)),
+                              windows(width, &cfg, 1), ops_times(taps, ops_size(e))));
+    return tp_fold(ops_tape(e), x, height, width, cfg);
+}
+
 tp_tensor ops_interpolate(ops_env *e, const ops_row *r)
 {
     (void)r;

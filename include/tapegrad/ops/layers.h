@@ -1,4 +1,4 @@
-/* ops/layers.h - products, norms, softmax, dropout, convolution, pooling, resizing. See ops.h. */
+/* ops/layers.h - products, norms, softmax, dropout, convolution, pooling, windows, resizing. See ops.h. */
 #ifndef TAPEGRAD_OPS_LAYERS_H
 #define TAPEGRAD_OPS_LAYERS_H
 
@@ -143,6 +143,19 @@ TP_API tp_tensor tp_avg_pool2d(tp_tape *T, tp_tensor x, tp_pool_cfg cfg);
 TP_API tp_tensor tp_adaptive_max_pool2d(tp_tape *T, tp_tensor x, int64_t height, int64_t width);
 TP_API tp_tensor tp_adaptive_avg_pool2d(tp_tape *T, tp_tensor x, int64_t height, int64_t width);
 
+typedef struct tp_unfold_cfg {
+    int64_t kernel[2], stride[2], pad[2],
+        dilation[2]; /* of rows and columns; 0 means 1, but for kernel and pad */
+} tp_unfold_cfg;
+/* The windows of x [B,H,W,C] of any dtype -> [B,Ho,Wo,KH*KW*C], im2col: row by row the pixels of each window, all
+ * channels of a pixel together, zeros in the padding; Ho as of tp_conv2d. F.unfold of PyTorch sorts by channel
+ * first, [B,C*KH*KW,Ho*Wo]: its result is this one's, as [B,Ho*Wo,KH*KW,C], permuted to (0,3,2,1). A sequence has
+ * H = 1. */
+TP_API tp_tensor tp_unfold(tp_tape *T, tp_tensor x, tp_unfold_cfg cfg);
+/* The reverse, col2im: windows x [B,Ho,Wo,KH*KW*C] -> [B,height,width,C], the sum of all elements that tp_unfold
+ * would take from a position. Each function is the other's gradient. */
+TP_API tp_tensor tp_fold(tp_tape *T, tp_tensor x, int64_t height, int64_t width, tp_unfold_cfg cfg);
+
 /* Resizes x [B,H,W,C] -> [B,height,width,C] as PyTorch does without antialiasing; a sequence has H = 1.
  * align_corners: the centres of the corner pixels coincide; otherwise the image's edges do. It must be
  * false for nearest, PyTorch's "nearest" and "nearest-exact". */
@@ -184,6 +197,8 @@ TP_API tp_tensor tp_interpolate(tp_tape *T, tp_tensor x, int64_t height, int64_t
 #define tp_avg_pool2d(T, ...)           tp_avg_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_adaptive_max_pool2d(T, ...)  tp_adaptive_max_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_adaptive_avg_pool2d(T, ...)  tp_adaptive_avg_pool2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_unfold(T, ...)               tp_unfold(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_fold(T, ...)                 tp_fold(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_interpolate(T, ...)          tp_interpolate(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */
 #endif

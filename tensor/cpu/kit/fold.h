@@ -17,7 +17,7 @@
 typedef void (*fold_terms)(const void *ctx, int64_t begin, int64_t end, real *out);
 
 typedef struct fold_job {
-    const tp_fold *f;
+    const tp_fold_split *f;
     const real *x, *w; /* w: NULL, or factors of x */
     real *out;         /* [blocks][nb]             */
     fold_terms terms;  /* or NULL: in place of x   */
@@ -77,7 +77,7 @@ static inline void fold_add_rows(real *restrict to, const real *x, int64_t step,
  * rows. */
 static inline real fold_one(const fold_job *job, int64_t at, int64_t first, int64_t last)
 {
-    const tp_fold *f = job->f;
+    const tp_fold_split *f = job->f;
     real room[FOLD_PIECE];
     double sum = 0.0;
     for (int64_t s = first; s < last; s++) {
@@ -96,7 +96,7 @@ static inline real fold_one(const fold_job *job, int64_t at, int64_t first, int6
 static inline void fold_columns(const fold_job *job, int64_t at, int64_t first, int64_t last,
                                 real *to, int64_t n)
 {
-    real room[FOLD_PIECE]; /* n is at most tp_fold's width of a piece, which is no longer */
+    real room[FOLD_PIECE]; /* n is at most tp_fold_split's width of a piece, which is no longer */
     memset(to, 0, (size_t)n * sizeof *to);
     for (int64_t s = first; s < last;) {
         const tp_even run = tp__even(&job->f->p.again, s, last);
@@ -139,7 +139,7 @@ static inline void fold_rows(const real *restrict x, const real *w, int64_t rows
 static inline void fold_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const fold_job *job = ctx;
-    const tp_fold *f = job->f;
+    const tp_fold_split *f = job->f;
     const tp_bcast *p = &f->p;
     const int64_t pieces = p->one ? 1 : f->pieces;
     (void)thread;
@@ -166,7 +166,7 @@ static inline void fold_tasks(const void *ctx, int64_t begin, int64_t end, int t
 static inline void fold_all(const tp_call *c, const tp_view *a, const tp_view *b, fold_job job,
                             real *out)
 {
-    const tp_fold f = tp__fold(a, b);
+    const tp_fold_split f = tp__fold(a, b);
     job.f = &f;
     job.out = f.blocks > 1 ? c->work : out;
     const int64_t tasks = f.blocks * f.p.kept.count * (f.p.one ? 1 : f.pieces);

@@ -39,7 +39,7 @@ typedef struct reducer {
 typedef struct reducer_job {
     const tp_call *c;
     const reducer *r;
-    tp_fold f;
+    tp_fold_split f;
     int64_t pieces; /* of the results that a row meets */
     size_t size;    /* bytes of an element of x        */
 } reducer_job;
@@ -62,7 +62,7 @@ static inline const void *reducer_at(const reducer_job *job, int64_t i)
 static inline void reduce_row(const reducer_job *job, int64_t at, int64_t first, int64_t last,
                               double *s)
 {
-    const tp_fold *f = &job->f;
+    const tp_fold_split *f = &job->f;
     for (int64_t k = first; k < last; k++) {
         const int64_t row = f->pieces == 1 ? k : k / f->pieces,
                       piece = (k - row * f->pieces) * f->width;
@@ -103,7 +103,7 @@ static inline int64_t reducer_piece(const reducer_job *job, int64_t t, int64_t *
 static inline void reducer_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const reducer_job *job = ctx;
-    const tp_fold *f = &job->f;
+    const tp_fold_split *f = &job->f;
     const int64_t pieces = f->p.kept.count * job->pieces;
     double own[REDUCER_STATE * REDUCER_WIDTH];
     (void)thread;
@@ -147,7 +147,7 @@ static inline tp_code reduce(const tp_call *c, const reducer *r)
 {
     const tp_view b = reduced(c);
     reducer_job job = { c, r, tp__fold(&c->x[0], &b), 1, tp_dtype_size(c->x[0].dtype) };
-    const tp_fold *f = &job.f;
+    const tp_fold_split *f = &job.f;
     if (c->y[0].numel == 0) return TP_OK;
     if (!f->p.one) job.pieces = f->pieces;
     const int64_t results = f->p.kept.count * job.pieces;
