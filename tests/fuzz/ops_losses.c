@@ -153,7 +153,7 @@ tp_tensor ops_ctc(ops_env *e, const ops_row *r)
     const tp_tensor target = ops_ids(e, TP_SHAPE(ops_near(e, B), S));
     const tp_tensor rows = ops_flag(e) ? ops_ids(e, TP_SHAPE(B)) : TP_NONE;
     const tp_tensor lengths = ops_ids(e, TP_SHAPE(B));
-    const tp_ctc_cfg cfg = { .blank = ops_flag(e) ? ops_integer(e) : ops_dim(x.s, 2) - 1,
+    const tp_ctc_cfg cfg = { .blank = ops_flag(e) ? ops_integer(e) : ops_plus(ops_dim(x.s, 2), -1),
                              .zero_infinity = ops_flag(e) };
     return tp_ctc(ops_tape(e), x.t, target, rows, lengths, cfg, draw_reduction(e));
 }

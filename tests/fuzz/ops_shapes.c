@@ -146,7 +146,7 @@ tp_tensor ops_split_sizes(ops_env *e, const ops_row *r)
     int64_t left = axis > -9 && axis < 9 ? ops_dim(x.s, axis) : 0;
     for (int i = 0; i < n; i++) { /* the last one takes what is left, mostly */
         sizes[i] = i < n - 1 ? ops_byte(e) % 4 : ops_near(e, left);
-        left = ops_plus(left, -sizes[i]);
+        left = (int64_t)((uint64_t)left - (uint64_t)sizes[i]);
     }
     tp_split_sizes(ops_tape(e), x.t, axis, n, sizes, y);
     return y[n - 1];
