@@ -221,7 +221,7 @@ bool tp__replay_backward(tp_tape *T, tp_rec *r)
         if (!leaf[i] || !leaf[i]->grad_buf) continue;
         tp_buf *g = leaf[i]->grad_buf;
         leaf[i]->grad_buf = NULL;
-        if (ok)
+        if (ok && r->x[i]->wants_grad) /* not so if the function returned the input as it is */
             ok = tp__add_grad(T, r->x[i], g);
         else
             tp__buf_unref(g);

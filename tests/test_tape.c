@@ -221,6 +221,31 @@ Test(tape, checkpoint_refuses_results_from_outside)
     end(&s);
 }
 
+static tp_tensor first_of(tp_tape *T, const void *self, int nx, const tp_tensor *x)
+{
+    (void)T;
+    (void)self;
+    (void)nx;
+    return x[0];
+}
+
+/* A buffer has no gradient that the result's could be copied to; the other input's is 0. */
+Test(tape, checkpoint_returns_an_input_without_gradient)
+{
+    world s = begin();
+    const tp_init ones = { TP_INIT_CONST, 1.0, 0.0 };
+    const tp_tensor fixed[] = { tp_param(s.P, "fixed", TP_SHAPE(4), ones, TP_BUFFER),
+                                tp_full(s.T, device_real(), TP_SHAPE(4), 1.0) };
+    for (int i = 0; i < 2; i++) {
+        const tp_tensor x[] = { fixed[i], input(s.T) };
+        tp_backward(s.T, tp_sum(s.T, tp_checkpoint_n(s.T, first_of, NULL, 2, x), TP_ALL));
+        cr_expect(tp_ok(s.T), "%d: %s", i, tp_why(s.T));
+        cr_expect(!tp_given(tp_grad(s.T, fixed[i])), "%d", i);
+        tp_clear(s.T);
+    }
+    end(&s);
+}
+
 /* Eight layers in one scope, so that only the tensors saved for backward stay alive. */
 static tp_tensor deep(tp_tape *T, const world *s, bool checkpointed)
 {
