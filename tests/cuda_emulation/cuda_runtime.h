@@ -97,9 +97,10 @@ cudaError_t emulated_current(cudaStream_t s);
 /* Stores the error of a launch for the next cudaGetLastError. */
 void emulated_refuse(cudaError_t e);
 
+/* static: kernels of two files may have one signature and structs of one name */
 template <class... P, class... A>
-void emulated_launch(dim3 grid, dim3 block, size_t shared, cudaStream_t s, void (*kernel)(P...),
-                     A... args)
+static void emulated_launch(dim3 grid, dim3 block, size_t shared, cudaStream_t s,
+                            void (*kernel)(P...), A... args)
 {
     const cudaError_t e = emulated_accepted(s, grid, block, shared);
     if (e != cudaSuccess) return emulated_refuse(e);
