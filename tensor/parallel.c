@@ -44,6 +44,13 @@ typedef struct worker {
     pthread_cond_t wake;
 } worker;
 
+/* The chunks of a loop that a thread runs first. One loop after another gives a thread the same part of
+ * tensors of one size, which are in its cache. */
+typedef struct share {
+    _Alignas(LINE) atomic_int_fast64_t next; /* chunk */
+    int64_t end;
+} share;
+
 struct tp_pool {
     pthread_mutex_t busy; /* held by the thread whose loop runs */
     int wanted, workers;  /* -1: not started yet */
@@ -55,10 +62,11 @@ struct tp_pool {
     tp_body body;
     const void *ctx;
     int64_t n, grain, chunks;
+    int threads;
+    share *share; /* of each thread */
 
     int64_t gained, lost, rest_until; /* nanoseconds */
 
-    _Alignas(LINE) atomic_int_fast64_t next; /* chunk */
     _Alignas(LINE) atomic_uint_fast64_t gate;
     atomic_bool waits; /* the caller sleeps until the last worker has left */
     pthread_mutex_t lock;
@@ -120,15 +128,30 @@ static bool spin(const atomic_uint_fast64_t *x, uint64_t seen)
 
 /* ---- workers ---- */
 
-/* Runs chunks until there are none left; returns how many. */
+/* Runs chunks, its own first, until there are none left; returns how many. */
 static int64_t work(struct tp_pool *p, int self)
 {
     int64_t done = 0;
-    for (;; done++) {
-        const int64_t i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
-        if (i >= p->chunks) return done;
-        const int64_t end = (i + 1) * p->grain;
-        p->body(p->ctx, i * p->grain, end < p->n ? end : p->n, self);
+    for (int k = 0; k < p->threads; k++) {
+        share *s = &p->share[(self + k) % p->threads];
+        for (;; done++) {
+            const int64_t i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
+            if (i >= s->end) break;
+            const int64_t end = (i + 1) * p->grain;
+            p->body(p->ctx, i * p->grain, end < p->n ? end : p->n, self);
+        }
+    }
+    return done;
+}
+
+/* Deals chunks to the threads evenly. */
+static void deal(struct tp_pool *p)
+{
+    const int64_t each = p->chunks / p->threads, more = p->chunks % p->threads;
+    int64_t next = 0;
+    for (int i = 0; i < p->threads; i++) {
+        atomic_store_explicit(&p->share[i].next, next, memory_order_relaxed);
+        p->share[i].end = next += each + (i < more);
     }
 }
 
@@ -209,7 +232,8 @@ static void start(struct tp_pool *p)
     sigset_t all, before;
     p->workers = 0;
     p->worker = aligned_alloc(LINE, (size_t)p->wanted * sizeof *p->worker);
-    if (!p->worker) return;
+    p->share = aligned_alloc(LINE, ((size_t)p->wanted + 1) * sizeof *p->share);
+    if (!p->worker || !p->share) return;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 0; i < p->wanted; i++) {
@@ -231,6 +255,7 @@ void tp__pool_free(struct tp_pool *p)
         pthread_join(p->worker[i].thread, NULL);
     }
     free(p->worker);
+    free(p->share);
     free(p);
 }
 
@@ -284,7 +309,8 @@ static bool run(struct tp_pool *p, int threads, int64_t n, int64_t grain, int64_
         p->n = n;
         p->grain = grain;
         p->chunks = chunks;
-        atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+        p->threads = called + 1;
+        deal(p);
         atomic_store_explicit(&p->gate, ++p->number << NUMBER, memory_order_release);
         for (int i = 0; i < called; i++) call(&p->worker[i], p->number);
         const int64_t own = work(p, 0), out = now();
