@@ -98,7 +98,7 @@ static tp_code adaptive_max_shape(tp_infer *q)
     {                                                                                              \
         .cfg = { __VA_ARGS__ }                                                                     \
     }
-#define CFG(k, s, p)    POOL({ k, k }, { s, s }, { p, p })
+#define CFG(k, s, p)    POOL(.kernel = { k, k }, .stride = { s, s }, .pad = { p, p })
 #define IGNORE(k, s, p) POOL({ k, k }, { s, s }, { p, p }, .ignore_pad = true)
 #define CEIL(k, s, p)   POOL({ k, k }, { s, s }, { p, p }, .ceil = true)
 #define AXES            POOL({ 2, 3 }, { 3, 1 }, { 0, 1 }, .ignore_pad = true)
