@@ -148,7 +148,10 @@ Test(pool, windows_rounded_up)
         int64_t n;
         double y[4];
     } cases[] = {
-        { "rounded down", { "", false, { 4, { 1, 1, 5, 1 } }, .o = { { 1, 2 } } }, 2, { 1, 1 } },
+        { "rounded down",
+          { "", false, { 4, { 1, 1, 5, 1 } }, .o = { .kernel = { 1, 2 } } },
+          2,
+          { 1, 1 } },
         { "clipped at the pad",
           { "", false, { 4, { 1, 1, 5, 1 } }, .o = { { 1, 2 }, .ceil = true } },
           3,
