@@ -135,6 +135,7 @@ static int64_t work(struct tp_pool *p, int self)
     for (int k = 0; k < p->threads; k++) {
         share *s = &p->share[(self + k) % p->threads];
         for (;; done++) {
+            if (atomic_load_explicit(&s->next, memory_order_relaxed) >= s->end) break;
             const int64_t i = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
             if (i >= s->end) break;
             const int64_t end = (i + 1) * p->grain;

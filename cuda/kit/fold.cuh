@@ -48,8 +48,8 @@ template <class X, class W> struct tp_fold_product {
     }
 };
 
-/* Where sums go: to part, [blocks, nb], for a second kernel, or, if part is NULL, finished to out. One
- * kernel does both, because there is a kernel for each type of terms. */
+/* Where sums go: to part [blocks,nb], which a second kernel adds, or, if part is NULL, finished to out.
+ * Choosing at run time halves the number of kernels. */
 template <class Out, class F> struct tp_fold_out {
     float *part;
     Out *out;

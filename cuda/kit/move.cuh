@@ -96,7 +96,7 @@ static inline tp_places tp_places_of(const tp_axes &x, int64_t elements_a_word)
 static __device__ inline int64_t tp_place(const tp_places &x, int64_t i)
 {
     int64_t at = 0;
-#pragma unroll 1 /* one or two steps in most calls, and many places in a kernel */
+#pragma unroll 1 /* most calls take one or two steps; unrolled, kernels have twice the size */
     for (int k = x.n - 1; k > 0; k--) {
         const int64_t rest = tp_over(x.by[k], i);
         at += (i - rest * x.by[k].d) * x.stride[k];

@@ -25,7 +25,7 @@ static inline bool beats(double t, double s, double at)
     return at < 0 || t > s || (t != t && s == s);
 }
 
-/* The same by a plain loop. */
+/* The first of the largest of n numbers, at least 1, by a plain loop; NaN is larger than all. */
 TP_INLINE int64_t plain_first_largest(const real *x, int64_t n, bool least)
 {
     int64_t at = 0;

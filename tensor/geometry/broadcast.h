@@ -36,11 +36,12 @@ static inline int64_t tp__axes_at(const tp_axes *x, int64_t i)
     return x->n > 0 ? at + i * x->stride[0] : 0;
 }
 
-/* Items of x from i on, before `end`, that lie `step` elements apart. */
+/* Items of evenly spaced offsets: at, at + step, ... */
 typedef struct tp_even {
     int64_t at, items, step;
 } tp_even;
 
+/* The longest such run from item i of x on, before item `end`. */
 static inline tp_even tp__even(const tp_axes *x, int64_t i, int64_t end)
 {
     const int64_t last = x->n > 0 ? x->n - 1 : 0, step = x->n > 0 ? x->stride[last] : 0;

@@ -32,7 +32,7 @@ typedef struct reducer {
     void (*join)(double *s, const double *t, int64_t n); /* the terms of t follow those of s */
     void (*finish)(const tp_call *c, const double *s, int64_t n,
                    int64_t i); /* stores results i... */
-    /* Stores results i... of rows that follow each other, n elements each; NULL: by row and finish. */
+    /* Stores results i... of contiguous rows of n elements. NULL: row and finish do it. */
     void (*whole_rows)(const tp_call *c, const void *x, int64_t rows, int64_t n, int64_t i);
 } reducer;
 
