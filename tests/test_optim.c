@@ -1,115 +1,25 @@
-/* test_optim.c - every form of every optimiser against plain loops in double, the conditions of a
- * step, and that a saved optimiser continues with the same bits. */
+/* test_optim.c - every form of every optimiser against plain loops in double, and the conditions of a
+ * step. */
 #include <criterion/criterion.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tapegrad/tapegrad.h>
 
-#include "support_checkpoint.h"
 #include "support_device.h"
-#include "support_folder.h"
-#include "support_optim.h"
+#include "support_optim_world.h"
 #include "support_weigh.h"
 #include "tensor/backend.h"
 
-/* ---- a set of parameters: several blocks, exactly one, one element, none; stacks of matrices ---- */
-
-enum { N = 7, STEPS = 6, LARGEST = OPTIM_LARGEST };
-
-static const struct {
-    const char *name;
-    tp_shape shape;
-    int64_t numel;
-} params[N] = {
-    { "wide.weight", { 2, { 70, 130 } }, 70 * 130 }, /* two full blocks and a remainder */
-    { "block.bias", { 1, { 4096 } }, 4096 },
-    { "one", { 0, { 0 } }, 1 },
-    { "empty", { 2, { 0, 3 } }, 0 },
-    { "late.weight", { 1, { 33 } }, 33 },
-    { "stack.weight", { 3, { 2, 131, 65 } }, LARGEST }, /* several slabs of rows */
-    { "conv.weight", { 4, { 50, 24, 3, 3 } }, 50 * 24 * 9 },
-};
-
-typedef struct world {
-    tp_device *D;
-    tp_params *P;
-    tp_tape *T;
-    tp_tensor p[N];
-} world;
-
-static world make_world(tp_dtype dt, int threads)
-{
-    world w;
-    w.D = device_open(&(tp_device_opts){ .threads = threads });
-    w.P = tp_params_new(w.D, &(tp_params_opts){ .seed = 5, .dtype = dt });
-    w.T = tp_tape_new(w.D, &(tp_tape_opts){ .compute = dt });
-    tp_buffer(w.P, "seen", TP_I64, TP_SHAPE(1), NULL);
-    for (int i = 0; i < N; i++)
-        w.p[i] =
-            tp_param(w.P, params[i].name, params[i].shape, (tp_init){ TP_INIT_NORMAL, 0.5, 0 }, 0);
-    tp_tie(w.P, "tied", w.p[0]);
-    return w;
-}
-
-static void free_world(world *w)
-{
-    tp_tape_free(w->T);
-    tp_params_free(w->P);
-    tp_device_close(w->D);
-}
-
-static void get(const world *w, int i, double *host)
-{
-    cr_assert(tp_param_get(w->P, w->p[i], TP_F64, host, (size_t)params[i].numel * sizeof *host),
-              "%s", tp_params_why(w->P));
-}
-
-/* A gradient with 8 significant bits: the same in float and double. */
-static void gradient(int step, int i, double *g)
-{
-    for (int64_t k = 0; k < params[i].numel; k++)
-        g[k] = (double)((k * 37 + step * 101 + i * 53 + k * k % 11) % 255 - 127) / 256.0;
-}
-
-/* Does a step update parameter i? "one" is frozen in step 2; "late" has gradients from step 3. */
-static bool reached(int step, int i)
-{
-    return !(i == 2 && step == 2) && !(i == 4 && step < 3);
-}
-
-/* Step 4 has two backwards and the scale 1/2: the mean of two gradients. */
-static void run_step(const world *w, tp_optim *O, int step, double lr)
-{
-    static double g[N][LARGEST];
-    tp_tensor p[N];
-    double *at[N];
-    tp_freeze(w->P, "one", step == 2);
-    for (int pass = 0; pass <= (step == 4); pass++) {
-        int n = 0;
-        for (int i = 0; i < N; i++) {
-            if (i != 2 && !reached(step, i)) continue; /* the frozen parameter takes part */
-            gradient(step + 50 * pass, i, g[i]);
-            p[n] = w->p[i];
-            at[n++] = g[i];
-        }
-        give_grads(w->T, n, p, at);
-    }
-    if (step == 4) tp_grad_scale(O, 0.5);
-    cr_assert(tp_ok(w->T), "%s", tp_why(w->T));
-    cr_expect(tp_step(O, lr), "%s", tp_optim_why(O));
-}
-
 static void plain_run(const optim_form *f, optim_plain *s, int i)
 {
-    static double g[LARGEST], h[LARGEST];
-    for (int step = 0; step < STEPS; step++) {
-        if (!reached(step, i)) continue;
-        gradient(step, i, g);
+    static double g[OPTIM_LARGEST], h[OPTIM_LARGEST];
+    for (int step = 0; step < OPTIM_STEPS; step++) {
+        if (!optim_reached(step, i)) continue;
+        optim_gradient(step, i, g);
         if (step == 4) {
-            gradient(step + 50, i, h);
-            for (int64_t k = 0; k < params[i].numel; k++) g[k] = 0.5 * (g[k] + h[k]);
+            optim_gradient(step + 50, i, h);
+            for (int64_t k = 0; k < optim_params[i].numel; k++) g[k] = 0.5 * (g[k] + h[k]);
         }
         optim_plain_step(f, s, g, 0.05 / (step + 1));
     }
@@ -117,60 +27,61 @@ static void plain_run(const optim_form *f, optim_plain *s, int i)
 
 Test(optim, every_form_against_plain_loops, .timeout = 120)
 {
-    static optim_plain s[N];
-    static double now[LARGEST];
+    static optim_plain s[OPTIM_PARAMS];
+    static double now[OPTIM_LARGEST];
     for (size_t c = 0; optim_forms[c / 2].name; c++) {
         const optim_form *f = &optim_forms[c / 2];
         const tp_dtype dt = c % 2 ? TP_F64 : TP_F32;
         const double limit = c % 2 ? 1e-13 : 2e-6;
         if (dt == TP_F64 && device_is_cuda()) continue;
-        world w = make_world(dt, 2);
+        optim_world w = optim_world_new(dt, 2);
         tp_optim *O = optim_make(w.P, f);
         memset(s, 0, sizeof s);
-        for (int i = 0; i < N; i++) {
-            s[i].name = params[i].name;
-            s[i].shape = params[i].shape;
-            s[i].numel = params[i].numel;
-            get(&w, i, s[i].p);
+        for (int i = 0; i < OPTIM_PARAMS; i++) {
+            s[i].name = optim_params[i].name;
+            s[i].shape = optim_params[i].shape;
+            s[i].numel = optim_params[i].numel;
+            optim_get(&w, i, s[i].p);
         }
-        for (int step = 0; step < STEPS; step++) run_step(&w, O, step, 0.05 / (step + 1));
-        cr_expect_eq(tp_updates(O), STEPS);
-        for (int i = 0; i < N; i++) {
+        for (int step = 0; step < OPTIM_STEPS; step++)
+            optim_run_step(&w, O, step, 0.05 / (step + 1));
+        cr_expect_eq(tp_updates(O), OPTIM_STEPS);
+        for (int i = 0; i < OPTIM_PARAMS; i++) {
             double worst = 0.0;
             plain_run(f, &s[i], i);
-            get(&w, i, now);
-            for (int64_t k = 0; k < params[i].numel; k++)
+            optim_get(&w, i, now);
+            for (int64_t k = 0; k < optim_params[i].numel; k++)
                 worst = fmax(worst, fabs(now[k] - s[i].p[k]));
             cr_expect(worst <= limit, "%s, %s: %s is off by %g", f->name, tp_dtype_name(dt),
-                      params[i].name, worst);
+                      optim_params[i].name, worst);
         }
         tp_optim_free(O);
-        free_world(&w);
+        optim_world_free(&w);
     }
 }
 
 Test(optim, bits_do_not_depend_on_threads)
 {
     static const char *const forms[] = { "adam", "rmsprop all", "lamb all", "adafactor all" };
-    static double a[LARGEST], b[LARGEST];
+    static double a[OPTIM_LARGEST], b[OPTIM_LARGEST];
     for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
-        world one = make_world(TP_F32, 1), many = make_world(TP_F32, 7);
+        optim_world one = optim_world_new(TP_F32, 1), many = optim_world_new(TP_F32, 7);
         tp_optim *O1 = optim_make(one.P, optim_form_of(forms[f]));
         tp_optim *O7 = optim_make(many.P, optim_form_of(forms[f]));
-        for (int step = 0; step < STEPS; step++) {
-            run_step(&one, O1, step, 0.05);
-            run_step(&many, O7, step, 0.05);
+        for (int step = 0; step < OPTIM_STEPS; step++) {
+            optim_run_step(&one, O1, step, 0.05);
+            optim_run_step(&many, O7, step, 0.05);
         }
-        for (int i = 0; i < N; i++) {
-            get(&one, i, a);
-            get(&many, i, b);
-            cr_expect_arr_eq(a, b, (size_t)params[i].numel * sizeof *a, "%s: %s differs", forms[f],
-                             params[i].name);
+        for (int i = 0; i < OPTIM_PARAMS; i++) {
+            optim_get(&one, i, a);
+            optim_get(&many, i, b);
+            cr_expect_arr_eq(a, b, (size_t)optim_params[i].numel * sizeof *a, "%s: %s differs",
+                             forms[f], optim_params[i].name);
         }
         tp_optim_free(O1);
         tp_optim_free(O7);
-        free_world(&one);
-        free_world(&many);
+        optim_world_free(&one);
+        optim_world_free(&many);
     }
 }
 
@@ -178,33 +89,33 @@ Test(optim, bits_do_not_depend_on_threads)
 
 Test(optim, a_step_without_gradients_fails_and_the_next_may_succeed)
 {
-    static double before[LARGEST], after[LARGEST];
-    world w = make_world(TP_F32, 1);
+    static double before[OPTIM_LARGEST], after[OPTIM_LARGEST];
+    optim_world w = optim_world_new(TP_F32, 1);
     tp_optim *O = tp_adamw_new(w.P, NULL);
-    get(&w, 0, before);
+    optim_get(&w, 0, before);
     cr_expect(!tp_step(O, 0.1));
     cr_expect(!tp_optim_ok(O));
     cr_expect_str_eq(tp_optim_why(O), "tp_step: no tp_backward has completed since the last step");
-    get(&w, 0, after);
+    optim_get(&w, 0, after);
     cr_expect_arr_eq(before, after, sizeof before, "the values changed");
     cr_expect_eq(tp_updates(O), 0);
-    run_step(&w, O, 0, 0.1);
+    optim_run_step(&w, O, 0, 0.1);
     cr_expect(tp_optim_ok(O), "%s", tp_optim_why(O));
-    get(&w, 0, after);
+    optim_get(&w, 0, after);
     cr_expect_neq(before[0], after[0], "nothing changed");
     cr_expect(!tp_step(O, 0.1), "the gradients were used before");
     tp_optim_free(O);
-    free_world(&w);
+    optim_world_free(&w);
 }
 
 Test(optim, a_failed_backward_marks_the_gradients)
 {
-    static double before[LARGEST], after[LARGEST];
-    static double g[LARGEST];
+    static double before[OPTIM_LARGEST], after[OPTIM_LARGEST];
+    static double g[OPTIM_LARGEST];
     double *at = g;
-    world w = make_world(TP_F32, 1);
+    optim_world w = optim_world_new(TP_F32, 1);
     tp_optim *O = tp_sgd_new(w.P, NULL);
-    get(&w, 0, before);
+    optim_get(&w, 0, before);
     give_grads(w.T, 1, w.p, &at);
     tp_from(w.T, TP_F32, TP_SHAPE(-1), g); /* fails the tape */
     tp_backward(w.T, TP_NONE);
@@ -212,14 +123,14 @@ Test(optim, a_failed_backward_marks_the_gradients)
     cr_expect_str_eq(tp_optim_why(O), tp_why(w.T), "the text is the tape's");
     tp_clear(w.T);
     cr_expect(!tp_step(O, 0.1), "the mark stays");
-    get(&w, 0, after);
+    optim_get(&w, 0, after);
     cr_expect_arr_eq(before, after, sizeof before, "the values changed");
     tp_grad_clear(w.P);
-    gradient(0, 0, g);
+    optim_gradient(0, 0, g);
     give_grads(w.T, 1, w.p, &at);
     cr_expect(tp_step(O, 0.1), "%s", tp_optim_why(O));
     tp_optim_free(O);
-    free_world(&w);
+    optim_world_free(&w);
 }
 
 static tp_factors uphill(const char *name, tp_shape s, void *env)
@@ -232,9 +143,9 @@ static tp_factors uphill(const char *name, tp_shape s, void *env)
 
 Test(optim, bad_numbers_and_failed_parameters)
 {
-    static double g[LARGEST];
+    static double g[OPTIM_LARGEST];
     double *at = g;
-    world w = make_world(TP_F32, 1);
+    optim_world w = optim_world_new(TP_F32, 1);
     const struct {
         tp_optim *O;
         const char *why;
@@ -281,26 +192,27 @@ Test(optim, bad_numbers_and_failed_parameters)
     cr_expect_str_eq(tp_optim_why(O), tp_params_why(w.P));
     tp_optim_free(failed);
     tp_optim_free(O);
-    free_world(&w);
+    optim_world_free(&w);
 }
 
 /* After many equal gradients the variance that a centred RMSprop divides by is 0 up to rounding. */
 Test(optim, centered_rmsprop_of_equal_gradients)
 {
-    static double g[LARGEST], now[LARGEST];
+    static double g[OPTIM_LARGEST], now[OPTIM_LARGEST];
     const tp_rmsprop_opts o = { .alpha = 0.7, .eps = 1e-3, .centered = true };
-    world w = make_world(TP_F32, 2);
+    optim_world w = optim_world_new(TP_F32, 2);
     tp_optim *O = tp_rmsprop_new(w.P, &o);
-    gradient(0, 1, g);
+    optim_gradient(0, 1, g);
     for (int step = 0; step < 80; step++) {
-        cr_assert(tp_param_set_grad(w.P, w.p[1], TP_F64, g, (size_t)params[1].numel * sizeof *g));
+        cr_assert(
+            tp_param_set_grad(w.P, w.p[1], TP_F64, g, (size_t)optim_params[1].numel * sizeof *g));
         cr_assert(tp_step(O, 1e-3), "%s", tp_optim_why(O));
     }
-    get(&w, 1, now);
-    for (int64_t k = 0; k < params[1].numel; k++)
+    optim_get(&w, 1, now);
+    for (int64_t k = 0; k < optim_params[1].numel; k++)
         cr_assert(isfinite(now[k]), "element %lld of %g", (long long)k, g[k]);
     tp_optim_free(O);
-    free_world(&w);
+    optim_world_free(&w);
 }
 
 /* The moments of matrices are those of their rows and columns; elsewhere they have the parameter's size. */
@@ -333,22 +245,23 @@ Test(optim, bytes_of_moments)
 /* Without options eps1 is that of the dtype; a parameter of zeros with zero gradients stays. */
 Test(optim, adafactor_at_zero)
 {
-    static double g[LARGEST], now[LARGEST];
+    static double g[OPTIM_LARGEST], now[OPTIM_LARGEST];
     double *at[2] = { g, g };
     for (int f64 = 0; f64 <= !device_is_cuda(); f64++) {
-        world w = make_world(f64 ? TP_F64 : TP_F32, 2);
+        optim_world w = optim_world_new(f64 ? TP_F64 : TP_F32, 2);
         tp_optim *O = tp_adafactor_new(w.P, NULL);
         cr_expect_eq(tp_optim_get(O, "eps1"), ldexp(1.0, f64 ? -52 : -23));
         for (int i = 0; i < 2; i++)
-            cr_assert(tp_param_set(w.P, w.p[i], TP_F64, g, (size_t)params[i].numel * sizeof *g));
+            cr_assert(
+                tp_param_set(w.P, w.p[i], TP_F64, g, (size_t)optim_params[i].numel * sizeof *g));
         give_grads(w.T, 2, w.p, at);
         cr_expect(tp_step(O, 0.1), "%s", tp_optim_why(O));
         for (int i = 0; i < 2; i++) {
-            get(&w, i, now);
-            for (int64_t k = 0; k < params[i].numel; k++) cr_assert_eq(now[k], 0.0);
+            optim_get(&w, i, now);
+            for (int64_t k = 0; k < optim_params[i].numel; k++) cr_assert_eq(now[k], 0.0);
         }
         tp_optim_free(O);
-        free_world(&w);
+        optim_world_free(&w);
     }
 }
 
@@ -369,11 +282,11 @@ Test(optim, options_change_between_steps)
         { "lion", "lion decay", { "beta1", "beta2" }, { 0.83, 0.71 } },
     };
     static optim_plain s;
-    static double now[LARGEST], g[LARGEST];
+    static double now[OPTIM_LARGEST], g[OPTIM_LARGEST];
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const optim_form *before = optim_form_of(cases[c].before);
         optim_form after = *optim_form_of(cases[c].after);
-        world w = make_world(TP_F32, 2);
+        optim_world w = optim_world_new(TP_F32, 2);
         tp_optim *O = optim_make(w.P, before);
         after.adam.beta2 = before->adam.beta2; /* what is not changed */
         after.adam.eps = before->adam.eps;
@@ -382,10 +295,10 @@ Test(optim, options_change_between_steps)
         after.lion.weight_decay = before->lion.weight_decay;
         after.lion.factors = before->lion.factors;
         memset(&s, 0, sizeof s);
-        s.name = params[1].name;
-        s.shape = params[1].shape;
-        s.numel = params[1].numel;
-        get(&w, 1, s.p);
+        s.name = optim_params[1].name;
+        s.shape = optim_params[1].shape;
+        s.numel = optim_params[1].numel;
+        optim_get(&w, 1, s.p);
         for (int step = 0; step < 4; step++) {
             for (int i = 0; step == 2 && i < 2 && cases[c].name[i]; i++) {
                 cr_expect(tp_optim_set(O, cases[c].name[i], cases[c].value[i]), "%s",
@@ -393,16 +306,16 @@ Test(optim, options_change_between_steps)
                 cr_expect_eq(tp_optim_get(O, cases[c].name[i]), cases[c].value[i]);
             }
             if (step == 2 && before->rule == SGD) memset(s.m, 0, sizeof s.m);
-            gradient(step, 1, g);
+            optim_gradient(step, 1, g);
             optim_plain_step(step < 2 ? before : &after, &s, g, 0.05);
-            run_step(&w, O, step, 0.05);
+            optim_run_step(&w, O, step, 0.05);
         }
-        get(&w, 1, now);
+        optim_get(&w, 1, now);
         double worst = 0.0;
         for (int64_t k = 0; k < s.numel; k++) worst = fmax(worst, fabs(now[k] - s.p[k]));
         cr_expect(worst <= 2e-6, "%s to %s: off by %g", cases[c].before, cases[c].after, worst);
         tp_optim_free(O);
-        free_world(&w);
+        optim_world_free(&w);
     }
 }
 
@@ -422,7 +335,7 @@ Test(optim, impossible_changes_of_options)
         { "initial_accumulator", 1.0,
           "tp_optim_set: initial_accumulator is read only when the optimiser is created" },
     };
-    world w = make_world(TP_F32, 1);
+    optim_world w = optim_world_new(TP_F32, 1);
     tp_optim *O = tp_adagrad_new(w.P, NULL), *S = tp_sgd_new(w.P, NULL);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cr_expect_not(tp_optim_set(O, cases[i].name, cases[i].value), "case %zu", i);
@@ -435,11 +348,11 @@ Test(optim, impossible_changes_of_options)
     cr_expect(tp_optim_set(S, "momentum", 0.9) && tp_optim_set(S, "nesterov", 1.0));
     cr_expect(isnan(tp_optim_get(S, "beta1")) && isnan(tp_optim_get(NULL, "eps")));
     cr_expect_not(tp_optim_set(NULL, "eps", 1.0));
-    run_step(&w, O, 0, 0.1);
+    optim_run_step(&w, O, 0, 0.1);
     cr_expect(tp_optim_ok(O), "a step clears the refusal: %s", tp_optim_why(O));
     tp_optim_free(S);
     tp_optim_free(O);
-    free_world(&w);
+    optim_world_free(&w);
 }
 
 static int allocations_left;
@@ -476,141 +389,4 @@ Test(optim, out_of_device_memory)
         tp_params_free(P);
         tp_device_close(D);
     }
-}
-
-/* ---- files ---- */
-
-TestSuite(optim_files, .init = make_folder, .fini = remove_folder);
-
-static void save(const world *w, tp_optim *O, tp_ema *E, const char *path)
-{
-    tp_writer *W = tp_writer_new(path);
-    cr_expect(tp_params_write(w->P, W, ""));
-    cr_expect(tp_optim_write(O, W), "%s", tp_optim_why(O));
-    cr_expect(tp_ema_write(E, W), "%s", tp_ema_why(E));
-    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
-    tp_writer_free(W);
-}
-
-Test(optim_files, stopping_and_continuing_gives_the_same_bits)
-{
-    static const char *const which[] = { "sgd",         "sgd momentum", "qhm damped", "adamw",
-                                         "rmsprop all", "adagrad all",  "lion decay", "lamb all",
-                                         "adafactor",   "adafactor all" };
-    static double a[LARGEST], b[LARGEST];
-    for (size_t c = 0; c < sizeof which / sizeof *which; c++) {
-        const optim_form *f = optim_form_of(which[c]);
-        const char *path = in_folder("last.safetensors");
-        world w = make_world(TP_F32, 2), again = make_world(TP_F32, 2);
-        tp_optim *O = optim_make(w.P, f), *O2 = optim_make(again.P, f);
-        tp_ema *E = tp_ema_new(w.P, 0.9), *E2 = tp_ema_new(again.P, 0.9);
-        for (int step = 0; step < STEPS; step++) {
-            if (step == 4) {
-                save(&w, O, E, path);
-                tp_file *F = tp_file_open(path);
-                cr_assert(tp_params_read(again.P, F, "", NULL), "%s", tp_params_why(again.P));
-                cr_assert(tp_optim_read(O2, F), "%s", tp_optim_why(O2));
-                cr_assert(tp_ema_read(E2, F), "%s", tp_ema_why(E2));
-                cr_expect_eq(tp_updates(O2), 4);
-                tp_file_close(F);
-            }
-            run_step(&w, O, step, 0.05);
-            tp_ema_update(E);
-            if (step < 4) continue;
-            run_step(&again, O2, step, 0.05);
-            tp_ema_update(E2);
-        }
-        for (int pass = 0; pass < 2; pass++) { /* the values, then the averages */
-            for (int i = 0; i < N; i++) {
-                get(&w, i, a);
-                get(&again, i, b);
-                cr_expect_arr_eq(a, b, (size_t)params[i].numel * sizeof *a, "%s: %s differs",
-                                 f->name, params[i].name);
-            }
-            tp_ema_swap(E);
-            tp_ema_swap(E2);
-        }
-        tp_ema_free(E);
-        tp_ema_free(E2);
-        tp_optim_free(O);
-        tp_optim_free(O2);
-        free_world(&w);
-        free_world(&again);
-    }
-}
-
-/* The forged file's count of all updates or of one parameter's updates is out of range. */
-Test(optim_files, a_count_beyond_all_training_is_refused)
-{
-    const int64_t most = INT64_C(1) << 60, bad[] = { most + 1, INT64_MAX, -1, INT64_MIN };
-    const char *path = in_folder("last.safetensors");
-    char own[64], why[1200];
-    snprintf(own, sizeof own, "optim.updates.%s", params[0].name);
-    world w = make_world(TP_F32, 1);
-    tp_optim *O = tp_adam_new(w.P, NULL);
-    tp_ema *E = tp_ema_new(w.P, 0.9);
-    for (int i = 0; i < 10; i++) {
-        const char *key = i < 5 ? "optim.updates" : own;
-        const int64_t n = i % 5 < 4 ? bad[i % 5] : most;
-        save(&w, O, E, path);
-        change_number(path, key, n);
-        tp_optim *O2 = tp_adam_new(w.P, NULL);
-        tp_file *F = tp_file_open(path);
-        cr_expect_eq(tp_optim_read(O2, F), n == most, "%s = %lld", key, (long long)n);
-        snprintf(why, sizeof why, "%s: '%s' is out of range: %lld", path, key, (long long)n);
-        if (i < 5 && n < 0)
-            cr_expect(strstr(tp_optim_why(O2), " holds no optimiser"), "%s", tp_optim_why(O2));
-        else
-            cr_expect_str_eq(tp_optim_why(O2), n == most ? "" : why, "%s", tp_optim_why(O2));
-        tp_file_close(F);
-        tp_optim_free(O2);
-    }
-    tp_ema_free(E);
-    tp_optim_free(O);
-    free_world(&w);
-}
-
-Test(optim_files, a_file_that_does_not_fit_changes_nothing)
-{
-    static double a[LARGEST], b[LARGEST];
-    const char *path = in_folder("last.safetensors"), *weights = in_folder("weights.safetensors");
-    char why[1200];
-    world w = make_world(TP_F32, 1);
-    tp_optim *O = tp_adam_new(w.P, NULL), *other = tp_adamw_new(w.P, NULL);
-    tp_ema *E = tp_ema_new(w.P, 0.9);
-    run_step(&w, O, 0, 0.1);
-    save(&w, O, E, path);
-    cr_assert(tp_save(w.P, weights));
-    tp_file *F = tp_file_open(path), *plain_file = tp_file_open(weights);
-
-    cr_expect(!tp_optim_read(other, F));
-    snprintf(why, sizeof why, "%s holds state of the optimiser 'adam', this one is 'adamw'", path);
-    cr_expect_str_eq(tp_optim_why(other), why);
-    cr_expect(!tp_optim_read(O, plain_file));
-    snprintf(why, sizeof why, "%s holds no optimiser state (metadata optim.kind, optim.updates)",
-             weights);
-    cr_expect_str_eq(tp_optim_why(O), why);
-    tp_optim_free(other);
-    tp_optim_free(O);
-
-    tp_params *P = tp_params_new(w.D, NULL); /* another model */
-    tp_param(P, "one", TP_SHAPE(2), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
-    tp_param(P, "two", TP_SHAPE(2), (tp_init){ TP_INIT_ZERO, 0, 0 }, 0);
-    O = tp_adam_new(P, NULL);
-    cr_expect(!tp_optim_read(O, F));
-    snprintf(why, sizeof why,
-             "%s does not fit these moments: 3 missing, 18 unknown, 2 of another shape", path);
-    cr_expect_eq(strncmp(tp_optim_why(O), why, strlen(why)), 0, "%s", tp_optim_why(O));
-    cr_expect_eq(tp_updates(O), 0);
-
-    get(&w, 0, a);
-    cr_expect(!tp_ema_read(E, plain_file));
-    get(&w, 0, b);
-    cr_expect_arr_eq(a, b, sizeof a);
-    tp_file_close(F);
-    tp_file_close(plain_file);
-    tp_ema_free(E);
-    tp_optim_free(O);
-    tp_params_free(P);
-    free_world(&w);
 }
