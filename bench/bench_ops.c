@@ -70,41 +70,22 @@ static const tp_op end_op = { .name = "end",
 
 /* ---- measuring ---- */
 
-/* Seconds of one forward and one backward on the CPU. Numbers are made once for all repetitions: new ones
- * would push the inputs out of the caches, in which a peer's stay. */
-static void step(tp_tape *T, const op_case *k, void *const *host, double *forward, double *backward)
+/* Seconds of one forward and one backward pass on the CPU; an update has no backward. */
+static void step(tp_tape *T, const op_case *k, case_inputs *in, double *forward, double *backward)
 {
-    tp_tensor x[OP_MAX_IN] = { TP_NONE };
-    tp_reset(T);
-    tp_device_reset_peak(tp_device_of(T));
-    for (int i = 0; i < op_inputs(k); i++) {
-        const tp_dtype dt = k->in[i].below > 0 ? TP_I64 : TP_F32;
-        x[i] = dt == TP_I64 || k->fixed >> i & 1u ? tp_from(T, dt, k->in[i].shape, host[i])
-                                                  : tp_input(T, dt, k->in[i].shape, host[i]);
-    }
+    tp_tensor x[OP_MAX_IN];
+    case_inputs_begin(T, k, in, TP_F32, x);
     const double t = now();
+    if (in->O) {
+        if (!tp_step(in->O, 1e-3)) tp_raise(T, TP_E_STATE, "%s", tp_optim_why(in->O));
+        *forward = now() - t;
+        return;
+    }
     const tp_tensor y = k->apply(T, x, k);
     *forward = now() - t;
     if (k->forward_only) return;
     tp_backward(T, tp_apply(T, &end_op, NULL, y));
     *backward = now() - backward_began;
-}
-
-/* Seconds of an update on the CPU from an existing gradient; *O is created by the first. */
-static double update(tp_tape *T, const op_case *k, const void *gradient, tp_params **P,
-                     tp_optim **O)
-{
-    if (!*O) {
-        *P = tp_params_new(tp_device_of(T), NULL);
-        tp_param(*P, "x", k->in[0].shape, (tp_init){ TP_INIT_UNIFORM, 1.0, 0.0 }, 0);
-        *O = op_optimiser(*P, k);
-    }
-    const size_t bytes = (size_t)op_numel(k->in[0].shape) * sizeof(float);
-    if (!tp_param_set_grad(*P, tp_find(*P, "x"), TP_F32, gradient, bytes))
-        tp_raise(T, TP_E_STATE, "%s", tp_params_why(*P));
-    const double t = now();
-    if (!tp_step(*O, 1e-3)) tp_raise(T, TP_E_STATE, "%s", tp_optim_why(*O));
-    return now() - t;
 }
 
 /* The machine's rates in this run: MFLOP/s of OpenBLAS (CUDA: of "matmul") and MB/s of "copy"; 0:
@@ -153,34 +134,24 @@ static double measure(tp_tape *T, const op_case *k, const settings *s, const hea
 {
     static double forward[MAX_REPS], backward[MAX_REPS];
     double total = 0.0;
-    gpu_inputs in;
-    tp_params *P = NULL;
-    tp_optim *O = NULL;
-    void *host[OP_MAX_IN] = { NULL };
-    uint32_t seed = 1;
-    if (s->cuda) gpu_place(T, k, &in);
-    for (int i = 0; !s->cuda && i < op_inputs(k); i++) host[i] = op_numbers(k, i, &seed);
+    case_inputs in;
+    case_inputs_place(T, k, &in);
     int n = -1; /* the first run warms up memory and caches */
     const int least = s->smoke ? 1 : MIN_REPS;
     for (; n < MAX_REPS && (n < least || total < 2.0 * s->seconds) && tp_ok(T); n++) {
         double f = 0.0, b = 0.0;
         if (s->cuda)
             gpu_step(T, k, &in, h, s->dtype, &f, &b);
-        else if (k->apply)
-            step(T, k, host, &f, &b);
         else
-            f = update(T, k, host[0], &P, &O);
+            step(T, k, &in, &f, &b);
         if (n < 0) continue;
         forward[n] = f;
         backward[n] = b;
         total += f + b;
     }
     tp_stats stats = tp_device_stats(tp_device_of(T));
-    tp_optim_free(O);
-    tp_params_free(P);
-    for (int i = 0; i < OP_MAX_IN; i++) free(host[i]);
     if (s->cuda) stats.peak_bytes -= h->bytes;
-    if (s->cuda) gpu_release(T, k, &in);
+    case_inputs_release(T, k, &in);
     if (!tp_ok(T)) return 0.0;
     const double rate = report(k, s, false, forward, n, &stats, machine);
     if (k->apply && !k->forward_only) report(k, s, true, backward, n, &stats, machine);

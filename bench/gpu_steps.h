@@ -1,16 +1,9 @@
-/* gpu_steps.h - steps of one op on a GPU, for bench_ops. Inputs stay on the GPU; times are those of
- * the op's kernels by the GPU's clock. */
+/* gpu_steps.h - steps of one op on a GPU, for bench_ops. Times are those of the op's kernels by the
+ * GPU's clock. */
 #ifndef GPU_STEPS_H
 #define GPU_STEPS_H
 
-#include "op_cases.h"
-
-/* Floats are parameters of P, integers are carried from step to step. */
-typedef struct gpu_inputs {
-    tp_params *P;
-    tp_optim *O; /* for a case that is an update, else NULL */
-    tp_tensor at[OP_MAX_IN];
-} gpu_inputs;
+#include "case_inputs.h"
 
 /* Work that keeps the GPU busy for longer than the host needs to launch an op, so that measured times
  * do not include waiting for the host. */
@@ -24,11 +17,8 @@ typedef struct head_start {
 head_start head_start_new(tp_device *D, int64_t n);
 void head_start_free(head_start *h);
 
-void gpu_place(tp_tape *T, const op_case *k, gpu_inputs *in);
-void gpu_release(tp_tape *T, const op_case *k, gpu_inputs *in);
-
 /* Seconds of one forward and one backward pass; an update has no backward. */
-void gpu_step(tp_tape *T, const op_case *k, gpu_inputs *in, const head_start *h, tp_dtype dt,
+void gpu_step(tp_tape *T, const op_case *k, case_inputs *in, const head_start *h, tp_dtype dt,
               double *forward, double *backward);
 
 #endif
