@@ -7,15 +7,16 @@
  *
  * The last divides by nothing: it is exact where elements are 0, and linear in the length. s is a double.
  *
- * Each step waits for the one before, so CHAINS tiles advance together, or WIDTH of them where they are
- * adjacent. Where there are few lanes, these are cut into tiles: a first pass finds s -> b + a s of each
+ * Each step waits for the one before, so several tiles advance together: WIDTH where they are adjacent,
+ * otherwise so few that their lines share a set of the L1 cache (8 ways) even if rows and tensors are
+ * multiples of a page apart. Where there are few lanes, these are cut into tiles: a first pass finds s -> b + a s of each
  * tile, and the second begins with the s that reaches it. */
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/vector.h"
 #include "tensor/geometry/scan.h"
 #include "tensor/kernel.h"
 
-enum { CHAINS = 8, WIDTH = 64, TILE = 1024, GRAIN = 1 << 15 };
+enum { MAX_CHAINS = 4, WIDTH = 64, TILE = 1024, GRAIN = 1 << 15 };
 
 typedef enum kind { SUM, PRODUCT, PRODUCT_GRAD } kind;
 
@@ -27,10 +28,16 @@ typedef struct scan {
     bool totals;   /* the first pass */
 } scan;
 
+/* Tiles that are not adjacent: a step reads or writes a line of two tensors for each, or of four. */
+TP_INLINE int chains(kind k)
+{
+    return k == PRODUCT_GRAD ? 2 : MAX_CHAINS;
+}
+
 /* Tiles that advance together: `n` of them, whose elements begin at at[k] or, if adjacent, at at[0] + k. */
 typedef struct group {
     int n;
-    int64_t at[CHAINS];
+    int64_t at[MAX_CHAINS];
     double a[WIDTH], b[WIDTH];
 } group;
 
@@ -62,7 +69,7 @@ TP_INLINE void run(const scan *s, int64_t number, int n, bool adjacent, kind k, 
 {
     group g = { .n = n };
     int64_t least = s->g.tile;
-    tp_scan_part p[CHAINS];
+    tp_scan_part p[MAX_CHAINS];
     for (int j = 0; j < (adjacent ? 1 : n); j++) {
         p[j] = tp__scan_part(&s->g, number + j);
         g.at[j] = p[j].at;
@@ -73,10 +80,10 @@ TP_INLINE void run(const scan *s, int64_t number, int n, bool adjacent, kind k, 
         g.a[j] = 1;
         g.b[j] = !totals && s->b ? s->b[number + j] : k == PRODUCT ? 1 : 0;
     }
-    if (adjacent || n < CHAINS)
+    if (adjacent || n < chains(k))
         advance(s, &g, n, adjacent, 0, least, k, totals, false);
     else
-        advance(s, &g, CHAINS, false, 0, least, k, totals, false);
+        advance(s, &g, chains(k), false, 0, least, k, totals, false);
     if (adjacent && k == PRODUCT_GRAD && p[0].last && !totals)
         advance(s, &g, n, true, least, least + 1, k, totals, true);
     for (int j = 0; !adjacent && j < n; j++) {
@@ -93,10 +100,10 @@ TP_INLINE void run(const scan *s, int64_t number, int n, bool adjacent, kind k, 
     }
 }
 
-/* Groups of a pass: CHAINS tiles each, or WIDTH adjacent lanes of one tile. */
+/* Groups of a pass: chains(k) tiles each, or WIDTH adjacent lanes of one tile. */
 static bool is_wide(const scan *s)
 {
-    return s->g.inner >= 2 * CHAINS;
+    return s->g.inner >= 4 * MAX_CHAINS;
 }
 
 static int64_t pieces(const scan *s)
@@ -104,10 +111,10 @@ static int64_t pieces(const scan *s)
     return (s->g.inner + WIDTH - 1) / WIDTH;
 }
 
-static int64_t groups(const scan *s)
+static int64_t groups(const scan *s, kind k)
 {
     const int64_t rows = s->g.outer * s->g.tiles;
-    return is_wide(s) ? rows * pieces(s) : (rows * s->g.inner + CHAINS - 1) / CHAINS;
+    return is_wide(s) ? rows * pieces(s) : (rows * s->g.inner + chains(k) - 1) / chains(k);
 }
 
 TP_INLINE void run_groups(const scan *s, int64_t begin, int64_t end, kind k, bool totals)
@@ -118,8 +125,8 @@ TP_INLINE void run_groups(const scan *s, int64_t begin, int64_t end, kind k, boo
             const int64_t row = i / parts, j = (i - row * parts) * WIDTH, rest = s->g.inner - j;
             run(s, row * s->g.inner + j, (int)(rest < WIDTH ? rest : WIDTH), true, k, totals);
         } else {
-            const int64_t rest = tiles - i * CHAINS;
-            run(s, i * CHAINS, (int)(rest < CHAINS ? rest : CHAINS), false, k, totals);
+            const int64_t first = i * chains(k), rest = tiles - first;
+            run(s, first, (int)(rest < chains(k) ? rest : chains(k)), false, k, totals);
         }
     }
 }
@@ -168,7 +175,7 @@ static tp_code scan_all(const tp_call *c, kind k, const real *x, const real *y, 
     scan s = { .g = scan_of(c), .x = x, .y = y, .dy = dy, .to = to };
     const int64_t numel = s.g.outer * s.g.dim * s.g.inner;
     if (!to || numel == 0) return TP_OK;
-    const int64_t n = groups(&s), grain = 1 + GRAIN / (1 + numel / n);
+    const int64_t n = groups(&s, k), grain = 1 + GRAIN / (1 + numel / n);
     if (s.g.tiles > 1) {
         s.a = c->work;
         s.b = s.a + s.g.outer * s.g.tiles * s.g.inner;
