@@ -90,7 +90,7 @@ TP_INLINE void some_columns(const real *x, int64_t step, int64_t rows, int64_t n
         const real *from = x + d * step;
         for (int64_t j = 0; j < n; j++) {
             const real v = least ? -from[j] : from[j];
-            const bool take = (v > most[j]) | ((v != v) & (most[j] == most[j]));
+            const bool take = !(v <= most[j]) & (most[j] == most[j]);
             most[j] = take ? v : most[j];
             found[j] = take ? (lane)d : found[j];
         }

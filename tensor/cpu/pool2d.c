@@ -28,7 +28,7 @@ static void for_rows(const tp_call *c, const tp__pool *g, bool back, tp_call_bod
     if (rows == 0 || w->in == 0 || g->channels == 0) return;
     const double steps = (double)g->batch * (double)(h->out * w->out) * (double)g->channels *
                          (double)width(h) * (double)width(w);
-    const double grain = GRAIN * (double)rows / steps;
+    const double grain = (double)GRAIN * (double)rows / steps;
     tp__for(c, rows, grain > 1 ? (int64_t)grain : 1, body);
 }
 
@@ -36,7 +36,7 @@ static void for_rows(const tp_call *c, const tp__pool *g, bool back, tp_call_bod
 static inline void join(const real *x, int32_t p, int64_t n, real *restrict y, int32_t *restrict at)
 {
     for (int64_t i = 0; i < n; i++) {
-        const bool more = x[i] > y[i] || (x[i] != x[i] && y[i] == y[i]);
+        const bool more = (!(x[i] <= y[i])) & (y[i] == y[i]);
         y[i] = more ? x[i] : y[i];
         at[i] = more ? p : at[i];
     }
