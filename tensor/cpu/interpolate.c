@@ -5,6 +5,7 @@
  * computed once a call. */
 #include "tensor/geometry/interpolate.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/geometry/whole.h"
 #include "tensor/kernel.h"
 
 /* The taps of an output of an axis. c->work: those of each output, rows first, made once a call. */
@@ -34,10 +35,11 @@ static double weight_of(const tp__resize_axis *a, const resize_taps *t, int64_t 
     return w;
 }
 
-/* to[i] += w from[i], i < n. */
-static inline void add_scaled(real w, const real *from, int64_t n, real *restrict to)
+/* to[i] = u p[i] + v q[i], i < n, or adds that if `adds` is set. */
+TP_INLINE void blend(bool adds, real u, const real *p, real v, const real *q, int64_t n,
+                     real *restrict to)
 {
-    for (int64_t i = 0; i < n; i++) to[i] += w * from[i];
+    for (int64_t i = 0; i < n; i++) to[i] = (adds ? to[i] + u * p[i] : u * p[i]) + v * q[i];
 }
 
 static void resize_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
@@ -57,14 +59,13 @@ static void resize_rows(const tp_call *c, int64_t begin, int64_t end, int thread
                 memcpy(y, (const real *)c->x[0].data + at * C, (size_t)C * sizeof *y);
                 continue;
             }
-            memset(y, 0, (size_t)C * sizeof *y);
             for (int i = 0; i < h->taps; i++) {
                 const int64_t row = r / h->out * h->in + tp__resize_inside(h, a->first + i);
-                for (int j = 0; j < w->taps; j++) {
-                    const int64_t col = tp__resize_inside(w, b->first + j);
-                    add_scaled((real)(a->w[i] * b->w[j]),
-                               (const real *)c->x[0].data + (row * w->in + col) * C, C, y);
-                }
+                const real *x = (const real *)c->x[0].data + row * w->in * C;
+                for (int j = 0; j < w->taps; j += 2) /* 2 or 4 taps */
+                    blend(i + j > 0, (real)(a->w[i] * b->w[j]),
+                          x + tp__resize_inside(w, b->first + j) * C, (real)(a->w[i] * b->w[j + 1]),
+                          x + tp__resize_inside(w, b->first + j + 1) * C, C, y);
             }
         }
     }
@@ -79,39 +80,45 @@ static tp_code interpolate_fwd(const tp_call *c)
     return TP_OK;
 }
 
-/* Adds a row of outputs, with this weight, to a row of inputs. */
-static void collect_row(const tp__resize *g, const resize_taps *cols, real weight, const real *dy,
-                        real *dx)
+/* Adds n rows of outputs, with these weights, to a row of inputs. */
+static void collect_rows(const tp__resize *g, const resize_taps *cols, const real *weight,
+                         const real *dy, int64_t n, real *dx)
 {
     const tp__resize_axis *w = &g->axis[1];
+    const int64_t C = g->channels, row = w->out * C;
     for (int64_t j = 0; j < w->in; j++) {
         int64_t first, end;
         tp__resize_readers(w, j, &first, &end);
         for (int64_t p = first; p < end; p++) {
-            const double part = weight_of(w, &cols[p], j);
-            if (part != 0.0)
-                add_scaled(weight * (real)part, dy + p * g->channels, g->channels,
-                           dx + j * g->channels);
+            const real part = (real)weight_of(w, &cols[p], j), *from = dy + p * C;
+            if (part == 0) continue;
+            for (int64_t o = 0; o + 1 < n; o += 2)
+                blend(true, part * weight[o], from + o * row, part * weight[o + 1],
+                      from + (o + 1) * row, C, dx + j * C);
+            if (n % 2)
+                blend(true, part * weight[n - 1], from + (n - 1) * row, 0, from, C, dx + j * C);
         }
     }
 }
 
 static void resize_grad(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
+    enum { AT_ONCE = 8 };
     const tp__resize g = resize_of(c, &c->dx[0]);
     const tp__resize_axis *h = &g.axis[0], *w = &g.axis[1];
     const resize_taps *rows = c->work, *cols = rows + h->out;
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
-        const int64_t n = w->in * g.channels;
-        real *dx = (real *)c->dx[0].data + r * n;
+        const int64_t size = w->in * g.channels;
+        real *dx = (real *)c->dx[0].data + r * size, weight[AT_ONCE];
         int64_t first, last;
-        memset(dx, 0, (size_t)n * sizeof *dx);
+        memset(dx, 0, (size_t)size * sizeof *dx);
         tp__resize_readers(h, r % h->in, &first, &last);
-        for (int64_t o = first; o < last; o++) {
-            const real part = (real)weight_of(h, &rows[o], r % h->in);
+        for (int64_t o = first, n; o < last; o += n) {
             const int64_t from = (r / h->in * h->out + o) * w->out * g.channels;
-            if (part != 0) collect_row(&g, cols, part, (const real *)c->dy[0].data + from, dx);
+            n = tp__least(AT_ONCE, last - o);
+            for (int64_t i = 0; i < n; i++) weight[i] = (real)weight_of(h, &rows[o + i], r % h->in);
+            collect_rows(&g, cols, weight, (const real *)c->dy[0].data + from, n, dx);
         }
     }
 }
