@@ -95,21 +95,40 @@ static real prod_rest(const real *x, int64_t step, int64_t n, double *zeros)
     return rest;
 }
 
+/* Each factor waits for the one before, so four products of vectors are formed at once. none: is one 0? */
+static real product(const real *x, int64_t n, int *none)
+{
+    const int64_t q = n / 4;
+    real all = 1, all1 = 1, all2 = 1, all3 = 1;
+    int zero = 0, zero1 = 0;
+#pragma omp simd reduction(* : all, all1, all2, all3) reduction(| : zero, zero1)
+    for (int64_t i = 0; i < q; i++) {
+        const real a = x[i], b = x[q + i], c = x[2 * q + i], d = x[3 * q + i];
+        all *= a;
+        all1 *= b;
+        all2 *= c;
+        all3 *= d;
+        zero |= (a == 0) | (b == 0);
+        zero1 |= (c == 0) | (d == 0);
+    }
+    for (int64_t i = 4 * q; i < n; i++) {
+        all *= x[i];
+        zero |= x[i] == 0;
+    }
+    *none = zero | zero1;
+    return all * all1 * (all2 * all3);
+}
+
 static void prod_row(const tp_call *c, const void *p, int64_t n, int64_t at, double *s)
 {
     const real *x = p;
     (void)c, (void)at;
-    for (int64_t begin = 0; begin < n; begin += REDUCER_TERMS) {
-        const int64_t end = tp__least(begin + REDUCER_TERMS, n);
-        real all = 1;
-        int none = 0;
-#pragma omp simd reduction(* : all) reduction(| : none)
-        for (int64_t i = begin; i < end; i++) {
-            all *= x[i];
-            none |= x[i] == 0;
-        }
+    for (int64_t begin = 0; begin < n; begin += REDUCER_TERMS, x += REDUCER_TERMS) {
+        const int64_t some = tp__least(REDUCER_TERMS, n - begin);
+        int none;
+        const real all = product(x, some, &none);
         s[0] *= (double)all;
-        s[1] *= (double)(none ? prod_rest(x + begin, 1, end - begin, &s[2]) : all);
+        s[1] *= (double)(none ? prod_rest(x, 1, some, &s[2]) : all);
     }
 }
 
