@@ -23,7 +23,7 @@ template <class S> static __device__ inline void put_number(S *y, double v)
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS) arange_kernel(tp_arange_attr a, S *y)
 {
-    TP_EACH (i, a.n) put_number(y + i, tp__arange_at(&a, i));
+    TP_EACH (i, a.n) put_number(y + i, tp__arange_at(&a, (double)i));
 }
 
 template <class S> static tp_code arange(const tp_call *c)

@@ -15,7 +15,7 @@ static double most_of(tp_dtype dt)
 static tp_code check_integers(tp_infer *q, const tp_arange_attr *a)
 {
     const double high = most_of(a->dtype), low = a->dtype == TP_U8 ? 0.0 : -high;
-    const double end = a->n > 0 ? tp__arange_at(a, a->n - 1) : a->first;
+    const double end = a->n > 0 ? tp__arange_at(a, (double)(a->n - 1)) : a->first;
     if (a->first != floor(a->first) || a->step != floor(a->step))
         return tp_fail(q, TP_E_VALUE,
                        "start and step of %s must be integers, not %g and %g; use a floating dtype "

@@ -68,7 +68,7 @@ TP_INLINE int64_t within(int64_t x, int64_t lo, int64_t hi)
 CAST(f32_f32, float, float, x)
 CAST(f32_f64, float, double, x)
 CAST(f32_i32, float, int32_t, i32_of_f32(x))
-CAST(f32_i64, float, int64_t, i64_of_f32(x))
+CAST(f32_large, float, int64_t, i64_of_f32(x))
 CAST(f32_u8, float, uint8_t, (int32_t)CLAMPED(x, 0.0f, 255.0f))
 CAST(f64_f32, double, float, x)
 CAST(f64_odd, double, float, odd_of_f64(x))
@@ -89,6 +89,22 @@ CAST(u8_f32, uint8_t, float, x)
 CAST(u8_f64, uint8_t, double, x)
 CAST(u8_i32, uint8_t, int32_t, x)
 CAST(u8_i64, uint8_t, int64_t, x)
+
+/* AVX2 converts to i32 alone by vectors, so numbers that fit go that way. */
+static void f32_i64(const void *px, void *py, int64_t n)
+{
+    const float *restrict x = px;
+    int64_t *restrict y = py;
+    for (int64_t b = 0; b < n; b += TP_BLOCK) {
+        const int64_t end = b + TP_BLOCK < n ? b + TP_BLOCK : n;
+        int large = 0;
+        for (int64_t i = b; i < end; i++) large |= !(fabsf(x[i]) < 0x1p31f);
+        if (large)
+            f32_large(x + b, y + b, end - b);
+        else
+            for (int64_t i = b; i < end; i++) y[i] = (int32_t)x[i];
+    }
+}
 
 typedef void (*cast)(const void *x, void *y, int64_t n);
 

@@ -2,6 +2,7 @@
  * every dtype is only moved. */
 #include "tensor/geometry/create.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "tensor/kernel.h"
@@ -11,22 +12,43 @@ enum { GRAIN = 1 << 14 }; /* elements that are worth a thread */
 
 /* ---- arange ---- */
 
-#define STORE(TYPE)                                                                                \
-    do {                                                                                           \
-        TYPE *restrict y = c->y[0].data;                                                           \
-        for (int64_t i = begin; i < end; i++) y[i] = (TYPE)tp__arange_at(&a, i);                   \
-    } while (0)
+/* Numbers of a type, by way of `whole`. AVX2 has no vectors for conversions between doubles and i64. */
+#define NUMBERS(name, type, whole)                                                                 \
+    static void name(const tp_arange_attr *attr, int64_t begin, int64_t end, void *to)             \
+    {                                                                                              \
+        const tp_arange_attr a = *attr; /* no store may change it */                               \
+        for (int64_t b = begin; b < end; b += GRAIN) {                                             \
+            type *restrict y = (type *)to + b;                                                     \
+            const int32_t n = (int32_t)(end - b < GRAIN ? end - b : GRAIN);                        \
+            for (int32_t i = 0; i < n; i++)                                                        \
+                y[i] = (whole)tp__arange_at(&a, (double)b + (double)i);                            \
+        }                                                                                          \
+    }
+NUMBERS(numbers_f32, float, float)
+NUMBERS(numbers_f64, double, double)
+NUMBERS(numbers_i32, int32_t, int32_t)
+NUMBERS(numbers_i64, int64_t, int64_t)
+NUMBERS(numbers_i64_small, int64_t, int32_t)
+NUMBERS(numbers_u8, uint8_t, uint8_t)
+
+static bool is_small(double x)
+{
+    return fabs(x) < 0x1p31;
+}
 
 static void arange_range(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
-    const tp_arange_attr a = *(const tp_arange_attr *)c->attr;
+    const tp_arange_attr *a = c->attr;
+    const bool small =
+        is_small(tp__arange_at(a, (double)begin)) && is_small(tp__arange_at(a, (double)(end - 1)));
+    void *const y = c->y[0].data;
     (void)thread;
     switch (c->y[0].dtype) {
-    case TP_F32: STORE(float); break;
-    case TP_F64: STORE(double); break;
-    case TP_I32: STORE(int32_t); break;
-    case TP_I64: STORE(int64_t); break;
-    default: STORE(uint8_t); break;
+    case TP_F32: numbers_f32(a, begin, end, y); break;
+    case TP_F64: numbers_f64(a, begin, end, y); break;
+    case TP_I32: numbers_i32(a, begin, end, y); break;
+    case TP_I64: (small ? numbers_i64_small : numbers_i64)(a, begin, end, y); break;
+    default: numbers_u8(a, begin, end, y); break;
     }
 }
 

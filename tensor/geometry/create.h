@@ -14,10 +14,11 @@ typedef struct tp_arange_attr {
     bool line; /* of tp_linspace */
 } tp_arange_attr;
 
-TP_HD static inline double tp__arange_at(const tp_arange_attr *a, int64_t i)
+/* Number i, a whole one. */
+TP_HD static inline double tp__arange_at(const tp_arange_attr *a, double i)
 {
-    return i < a->ahead ? a->first + (double)i * a->step
-                        : a->last - (double)(a->n - 1 - i) * a->step;
+    return i < (double)a->ahead ? a->first + i * a->step
+                                : a->last - ((double)(a->n - 1) - i) * a->step;
 }
 
 typedef struct tp_random_attr {
