@@ -1,6 +1,6 @@
 /* attention.c - full attention and relative-position attention: loops over tiles.
  *
- * Forward: a task is 64 queries of one head; it walks over the tiles of keys that they see. Backward: a
+ * Forward: a task is 128 queries of one head (64 with positions); it walks over the tiles of keys that they see. Backward: a
  * task is a pair of stripes (kit/attn_scratch.h); for each 64 queries it walks over the tiles of keys of
  * the stripe, recomputes the probabilities, and adds five products a tile to dq, dk and dv in place.
  * Only inputs, output and log-sum-exp are kept between the two. Tiles that none of the queries see are

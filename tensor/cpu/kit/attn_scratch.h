@@ -1,8 +1,8 @@
 /* attn_scratch.h - how the CPU splits attention into tiles and stripes, and a thread's scratch.
  *
- * Tiles of 64 queries by 512 keys fit in a 1 MB L2 cache, two of them in backward, and are large
- * enough for matrix products at nearly full rate. With more queries, more of the product with the
- * relative positions would be wasted. Scratch does not grow with the number of queries or keys.
+ * Tiles of 128 queries by 512 keys fit in a 512 KB L2 cache, two of them in backward in 1 MB, and are
+ * large enough for matrix products at nearly full rate. With relative positions they have 64 queries:
+ * with more, more of the product with the positions would be wasted. Scratch does not grow with the number of queries or keys.
  *
  * Backward is split into equally long stripes of queries and of keys. They are placed so that the
  * causal diagonal runs through their corners: keys are shifted by `pad`, query i is at i + S - N +
@@ -17,7 +17,13 @@
 
 #include "tensor/geometry/attn.h"
 
-enum { TP_ATTN_QUERIES = 64, TP_ATTN_KEYS = 512, TP_ATTN_STRIPE = 256, TP_ATTN_TASKS = 16 };
+enum {
+    TP_ATTN_QUERIES = 128,
+    TP_ATTN_REL_QUERIES = 64,
+    TP_ATTN_KEYS = 512,
+    TP_ATTN_STRIPE = 256,
+    TP_ATTN_TASKS = 16
+};
 
 typedef struct tp_attn_cut {
     int64_t m, n;           /* queries and keys of a tile                         */
@@ -33,7 +39,8 @@ static inline tp_attn_cut tp__attn_cut(const tp_attn *a, bool backward)
     const int64_t most = a->queries > a->keys ? a->queries : a->keys;
     const int64_t parts = groups > 0 && groups < TP_ATTN_TASKS ? TP_ATTN_TASKS / groups : 1;
     const int64_t part = TP_ATTN_STRIPE * parts;
-    tp_attn_cut c = { .m = a->queries < TP_ATTN_QUERIES ? a->queries : TP_ATTN_QUERIES,
+    const int64_t rows = a->positions ? TP_ATTN_REL_QUERIES : TP_ATTN_QUERIES;
+    tp_attn_cut c = { .m = a->queries < rows ? a->queries : rows,
                       .n = a->keys < TP_ATTN_KEYS ? a->keys : TP_ATTN_KEYS };
     if (!backward) return c;
     c.stripe = TP_ATTN_STRIPE * (most > 0 ? (most + part - 1) / part : 1);
