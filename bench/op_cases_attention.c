@@ -33,7 +33,7 @@ tp_tensor op_ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
 
 static tp_tensor window_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
-    const tp_window_in in = { x[0], x[1], x[2], x[3], x[4], x[5], x[6] };
+    const tp_window_in in = { x[0], x[1], x[2], x[3], x[4], x[5], x[6], TP_NONE, TP_NONE };
     return tp_window_attention_2d(T, in, *(const tp_window_attn_cfg *)k->map);
 }
 
@@ -103,6 +103,15 @@ static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k
             { { 3, { B, 8, 32 * H } }, 0 },                                                        \
             { { 3, { B, 8, 32 * H } }, 0 },                                                        \
             { { 2, { 253, H } }, 0 } }
+/* Long-short attention of an encoder: B sequences of N tokens, 2 heads of 32, segments of W tokens that
+ * see W / 2 to either side, R low keys. */
+#define SEQUENCE_CASE(B, N, W, R)                                                                  \
+    .mflop = 4e-6 * B * N * 64.0 * (2.0 * W + R - W * W / (double)N),                              \
+    .map =                                                                                         \
+        &(const tp_window_attn_cfg){                                                               \
+            .heads = 2, .height = 1, .width = N, .window = { 1, W }, .halo = { 0, W / 2 }          \
+        },                                                                                         \
+    .in = { MAP_QKV(B, N, 2), { { 3, { B, R, 64 } }, 0 }, { { 3, { B, R, 64 } }, 0 } }
 #define LSLA_CASE(B, S, H)                                                                         \
     .mflop = 4e-6 * B * S * S * 32.0 * H * 49,                                                     \
     .map =                                                                                         \
@@ -136,6 +145,7 @@ const op_case op_cases_attention[] = {
     { "attention", "4096 d512 h8 causal", op_attention, ATTENTION_CASE(4096, 4097.0 / 8192.0) },
     { "window_attention", "ViL 8x56x56 h3", window_attention, VIL_CASE(8, 56, 3, 19.25 * 19.25) },
     { "window_attention", "ViL-LS 8x56x56 h3", window_attention, VIL_LS_CASE(8, 56, 3, 12.25 * 12.25) },
+    { "window_attention", "4x4096 d64 h2 w8 r32", window_attention, SEQUENCE_CASE(4, 4096, 8, 32) },
     { "window_attention", "ViL map of 56x56", window_attention, .tokens = 3137,
       VIL_CASE(1, 56, 3, 19.25 * 19.25) },
     { "window_attention", "ViL map of 112x112", window_attention, .tokens = 12545,

@@ -141,6 +141,35 @@ static tp_tensor biases(tp_tape *T, const list *l, tp_window_in in, tp_dtype dt,
     return tp_permute(T, tp_embedding(T, tp_concat_n(T, 0, n, rows), ids, 1.0), TP_SHAPE(0, 2, 1));
 }
 
+/* Adds -1e30 to the logits p [B,N,H,n] of hidden keys. */
+static tp_tensor hide_keys(tp_tape *T, const list *l, tp_window_in in, tp_tensor p)
+{
+    const tp_dtype dt = tp_dtype_of(p);
+    const int64_t B = tp_dim(p, 0), n = l->cells * l->n;
+    tp_tensor m[3] = { tp_full(T, dt, TP_SHAPE(B, l->low), 1.0),
+                       tp_full(T, dt, TP_SHAPE(B, l->global + l->cells), 1.0),
+                       tp_full(T, dt, TP_SHAPE(B, 1), 1.0) };
+    if (tp_given(in.low_mask)) m[0] = tp_cast(T, in.low_mask, dt);
+    if (tp_given(in.mask)) m[1] = tp_cast(T, in.mask, dt);
+    int64_t *at = malloc((size_t)(B * n + 1) * sizeof *at);
+    for (int64_t e = 0; e < B * n; e++) at[e] = l->key[e % n];
+    const tp_tensor all = l->low ? tp_concat_n(T, 1, 3, m) : tp_concat_n(T, 1, 2, m + 1);
+    const tp_tensor seen = tp_gather(T, all, 1, tp_from(T, TP_I64, TP_SHAPE(B, n), at));
+    free(at);
+    return tp_add(
+        T, p,
+        tp_reshape(T, tp_scale(T, tp_sub(T, seen, 1.0), 1e30), TP_SHAPE(B, l->cells, 1, l->n)));
+}
+
+/* Clears the rows of hidden queries in y [B,N,C]. */
+static tp_tensor hide_queries(tp_tape *T, tp_tensor mask, int64_t global, tp_tensor y)
+{
+    const int64_t B = tp_dim(y, 0), N = tp_dim(y, 1);
+    if (!tp_given(mask)) return y;
+    const tp_tensor m = tp_slice(T, tp_cast(T, mask, tp_dtype_of(y)), 1, global, N);
+    return tp_mul(T, y, tp_reshape(T, m, TP_SHAPE(B, N, 1)));
+}
+
 tp_tensor ref_window_attention(tp_tape *T, tp_window_in in, tp_window_attn_cfg cfg)
 {
     const int64_t B = tp_dim(in.q, 0), C = tp_dim(in.q, 2), H = cfg.heads, D = C / H;
@@ -152,7 +181,7 @@ tp_tensor ref_window_attention(tp_tape *T, tp_window_in in, tp_window_attn_cfg c
     const tp_tensor k = gather(T, &l, in.low_k, in.k, H), v = gather(T, &l, in.low_v, in.v, H);
     tp_tensor p = tp_permute(T, tp_sum(T, tp_mul(T, k, q), 4), TP_SHAPE(0, 1, 3, 2));
     p = tp_scale(T, p, cfg.scale != 0.0 ? cfg.scale : 1.0 / sqrt((double)D));
-    p = tp_add(T, p, biases(T, &l, in, dt, H));
+    p = hide_keys(T, &l, in, tp_add(T, p, biases(T, &l, in, dt, H)));
     const tp_tensor seen = tp_expand(T, tp_from(T, TP_U8, TP_SHAPE(1, l.cells, 1, l.n), l.seen), s);
     p = tp_softmax(T, tp_where(T, seen, p, tp_full(T, dt, s, -1e30)));
     const tp_tensor y = tp_matmul(T, tp_reshape(T, p, TP_SHAPE(B, l.cells, H, 1, l.n)),
@@ -160,7 +189,7 @@ tp_tensor ref_window_attention(tp_tape *T, tp_window_in in, tp_window_attn_cfg c
     free(l.key);
     free(l.bias);
     free(l.seen);
-    return tp_reshape(T, y, TP_SHAPE(B, l.cells, C));
+    return hide_queries(T, in.mask, cfg.global, tp_reshape(T, y, TP_SHAPE(B, l.cells, C)));
 }
 
 /* ---- light self-limited attention ---- */

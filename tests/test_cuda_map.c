@@ -13,7 +13,7 @@
 
 extern const tp_op tp_op_window_attention, tp_op_lsla_attention;
 
-enum { INPUTS = 7, ROOM = 16384 }; /* ROOM: the most elements of a tensor */
+enum { INPUTS = 9, ROOM = 16384 }; /* ROOM: the most elements of a tensor */
 
 typedef struct problem {
     const char *name;

@@ -1,7 +1,10 @@
 /* window_attention.c - attention over maps: each chunk of queries sees its own cells, the cells
  * around it, low-rank keys and global tokens, in one softmax.
  *
- *     y[i] = sum_j P[i,j] v[j]      P = softmax_j(scale q[i] k[j] + bias[i - j])
+ *     y[i] = sum_j P[i,j] v[j]      P = dropout(softmax_j(scale q[i] k[j] + bias[i - j]))
+ *
+ * Masks hide keys, and tokens as queries, whose results are zero. Backward draws the words of dropout
+ * again.
  *
  * A second, hidden output [B,H,N] holds the log-sum-exp of each query, from which backward
  * recomputes the probabilities. */
@@ -93,16 +96,40 @@ static tp_code check_low(tp_infer *q)
     return TP_OK;
 }
 
+/* Checks one of the masks, u8[B,n], n being `what`. */
+static tp_code check_mask(tp_infer *q, int i, const char *name, int64_t n, const char *what)
+{
+    const tp_view *mask = &q->x[i];
+    const int64_t batch = q->x[WIN_Q].dim[0];
+    if (tp_absent(mask) ||
+        (mask->dtype == TP_U8 && mask->ndim == 2 && mask->dim[0] == batch && mask->dim[1] == n))
+        return TP_OK;
+    return tp_fail(q, mask->dtype == TP_U8 ? TP_E_SHAPE : TP_E_DTYPE,
+                   "%s must be u8[B,%s] = u8[%lld,%lld]", name, what, (long long)batch,
+                   (long long)n);
+}
+
+static tp_code check_masks(tp_infer *q)
+{
+    const tp_view *low = &q->x[WIN_LOW_K];
+    if (tp_absent(low) && !tp_absent(&q->x[WIN_LOW_MASK]))
+        return tp_fail(q, TP_E_VALUE, "low_mask needs low_k and low_v");
+    const tp_code code = check_mask(q, WIN_MASK, "mask", q->x[WIN_Q].dim[1], "g+N");
+    return code == TP_OK ? check_mask(q, WIN_LOW_MASK, "low_mask", low->dim[1], "r") : code;
+}
+
 static tp_code window_shape(tp_infer *q)
 {
     const tp_window_attn_cfg *c = q->attr;
     const tp_view *x = &q->x[WIN_Q];
-    for (int i = 0; i < q->nx; i++)
+    for (int i = 0; i < WIN_MASK; i++)
         if (!tp_absent(&q->x[i]) && !tp_is_float(q->x[i].dtype))
             return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
     tp_code code = check_sizes(q, c);
     if (code != TP_OK) return code;
     if (!isfinite(c->scale)) return tp_fail(q, TP_E_VALUE, "scale must be finite");
+    if (!(c->dropout >= 0.0 && c->dropout < 1.0))
+        return tp_fail(q, TP_E_VALUE, "dropout must be in [0, 1), not %g", c->dropout);
     const int64_t tokens = c->global + c->height * c->width;
     if (x->ndim != 3 || x->dim[1] != tokens)
         return tp_fail(q, TP_E_SHAPE,
@@ -118,6 +145,7 @@ static tp_code window_shape(tp_infer *q)
     code = check_low(q);
     if (code == TP_OK) code = check_window(q, c);
     if (code == TP_OK) code = check_biases(q, c);
+    if (code == TP_OK) code = check_masks(q);
     q->y[0] = (tp_view){ .dtype = x->dtype,
                          .ndim = 3,
                          .dim = { x->dim[0], c->height * c->width, x->dim[2] } };
@@ -163,13 +191,37 @@ static double window_macs(const tp_infer *q)
     return 2.0 * (map + extra) * (double)(g.batch * g.width);
 }
 
-/* q, k, v; low keys; table; bias of global keys. */
-#define IN(B, N, C, r, rows, h, g)                                                                 \
-    {                                                                                              \
-        { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } }, { (r) ? 3 : 0, { B, r, C } },  \
-            { (r) ? 3 : 0, { B, r, C } }, { (rows) ? 2 : 0, { rows, h } },                         \
-            { (g) ? 2 : 0, { h, g } },                                                             \
+/* Masks for the cases. Row 0 of the batch: tokens 1, 4, 7, .. and every second low key are hidden. The
+ * other rows: all but three tokens and all low keys. */
+static void fill_masks(int i, tp_view *x)
+{
+    if (i != WIN_MASK && i != WIN_LOW_MASK) return;
+    for (int64_t e = 0; e < x->numel; e++) {
+        const int64_t j = e % x->dim[1];
+        const bool first = e < x->dim[1] ? (i == WIN_MASK ? j % 3 != 1 : j % 2 == 0) : false;
+        tp_st(x, e, first || (i == WIN_MASK && e != j && j >= 1 && j < 4));
     }
+}
+
+/* q, k, v; low keys; table; bias of global keys. MASKED: and two masks. */
+#define IN(...)                                                                                    \
+    {                                                                                              \
+        INPUTS(__VA_ARGS__)                                                                        \
+    }
+#define MASKED(B, N, C, r, rows, h, g)                                                             \
+    {                                                                                              \
+        INPUTS(B, N, C, r, rows, h, g), { 2, { B, N } }, { (r) ? 2 : 0, { B, r } },                \
+    }
+#define INPUTS(B, N, C, r, rows, h, g)                                                             \
+    { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } }, { (r) ? 3 : 0, { B, r, C } },      \
+        { (r) ? 3 : 0, { B, r, C } }, { (rows) ? 2 : 0, { rows, h } },                             \
+    {                                                                                              \
+        (g) ? 2 : 0,                                                                               \
+        {                                                                                          \
+            h, g                                                                                   \
+        }                                                                                          \
+    }
+#define FILL .masks = 1 << WIN_MASK | 1 << WIN_LOW_MASK, .fill = fill_masks
 #define CFG(...)                                                                                   \
     &(const tp_window_attn_cfg)                                                                    \
     {                                                                                              \
@@ -233,6 +285,29 @@ static const tp_gradcase window_cases[] = {
                   .edge = TP_EDGE_CYCLIC) },
     { "heads of 40, low and global keys only", .in = IN(1, 8, 40, 2, 0, 1, 2),
       .attr = CFG(.heads = 1, .height = 2, .width = 3, .global = 2) },
+    { "mask", .in = MASKED(2, 13, 4, 0, 49, 2, 1), FILL,
+      .attr = CFG(.heads = 2, .height = 3, .width = 4, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 }) },
+    { "masks of a sequence", .in = MASKED(3, 12, 4, 2, 0, 2, 0), FILL,
+      .attr = CFG(.heads = 2, .height = 1, .width = 12, .window = { 1, 4 }, .halo = { 0, 2 }) },
+    { "masks, windows of one token", .in = MASKED(2, 8, 8, 3, 0, 1, 1), FILL,
+      .attr = CFG(.heads = 1, .height = 1, .width = 7, .global = 1, .window = { 1, 1 }, .halo = { 0, 1 }) },
+    { "masks, no window, a row without keys", .in = MASKED(2, 7, 4, 3, 0, 2, 0), FILL,
+      .attr = CFG(.heads = 2, .height = 1, .width = 7) },
+    { "mask, exact", .in = MASKED(2, 20, 2, 0, 49, 1, 0), FILL,
+      .attr = CFG(.heads = 1, .height = 4, .width = 5, .window = { 2, 2 }, .halo = { 1, 1 }, .edge = TP_EDGE_EXACT,
+                  .reach = { 3, 3 }) },
+    { "masks, cyclic", .in = MASKED(2, 16, 2, 2, 49, 1, 1), FILL,
+      .attr = CFG(.heads = 1, .height = 3, .width = 5, .global = 1, .window = { 2, 2 }, .halo = { 2, 2 },
+                  .edge = TP_EDGE_CYCLIC) },
+    { "dropout", .in = IN(2, 17, 4, 3, 0, 2, 0),
+      .attr = CFG(.heads = 2, .height = 4, .width = 4, .global = 1, .window = { 2, 2 }, .halo = { 1, 1 },
+                  .dropout = 0.4) },
+    { "dropout, cyclic", .in = IN(1, 15, 2, 0, 49, 1, 0),
+      .attr = CFG(.heads = 1, .height = 3, .width = 5, .window = { 2, 2 }, .halo = { 2, 2 },
+                  .edge = TP_EDGE_CYCLIC, .dropout = 0.3) },
+    { "masks, dropout, biases", .in = MASKED(2, 14, 16, 3, 121, 2, 2), FILL,
+      .attr = CFG(.heads = 2, .height = 2, .width = 6, .global = 2, .window = { 3, 3 }, .halo = { 2, 2 },
+                  .reach = { 5, 5 }, .dropout = 0.3) },
     { "no batch", .in = IN(0, 4, 2, 0, 9, 1, 0),
       .attr = CFG(.heads = 1, .height = 2, .width = 2, .window = { 2, 2 }) },
     { "no map", .in = IN(1, 1, 2, 0, 9, 1, 1),
@@ -249,8 +324,8 @@ const tp_op tp_op_window_attention = {
     .ny = 2, /* y, and the log-sum-exp for backward */
     .attr_size = sizeof(tp_window_attn_cfg),
     .saves = ((1u << WIN_NX) - 1) | TP_SAVE_Y(0) | TP_SAVE_Y(1),
-    .optional = 1u << WIN_LOW_K | 1u << WIN_LOW_V | 1u << WIN_TABLE | 1u << WIN_GLOBAL_BIAS,
-    .flags = TP_COMPUTES,
+    .optional = ((1u << WIN_NX) - 1) & ~((1u << WIN_LOW_K) - 1),
+    .flags = TP_RANDOM | TP_COMPUTES,
     .shape = window_shape,
     .macs = window_macs,
     .forward = TP_KERNELS(window_attention_fwd),
@@ -262,5 +337,5 @@ const tp_op tp_op_window_attention = {
 tp_tensor tp_window_attention_2d(tp_tape *T, tp_window_in in, tp_window_attn_cfg cfg)
 {
     return tp_apply(T, &tp_op_window_attention, &cfg, in.q, in.k, in.v, in.low_k, in.low_v,
-                    in.table, in.global_bias);
+                    in.table, in.global_bias, in.mask, in.low_mask);
 }

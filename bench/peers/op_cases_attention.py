@@ -32,7 +32,27 @@ def alibi(q, k, v):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=BIAS[n]).transpose(1, 2)
 
 
+def sequence(w):
+    """Long-short attention of an encoder: windows of 2 w keys and low-rank keys in one softmax; padding is masked."""
+    def windows(x):
+        return F.pad(x, (0, 0, w // 2, w // 2)).unfold(2, 2 * w, w).transpose(-2, -1)  # [B,H,N/w,2w,D]
+
+    def apply(q, k, v, low_k, low_v):
+        b, n, _ = q.shape
+        q, k, v, low_k, low_v = (x.view(b, -1, 2, 32).transpose(1, 2) for x in (q, k, v, low_k, low_v))
+        q = q / 32 ** 0.5
+        near = q.reshape(b, 2, n // w, w, 32) @ windows(k).transpose(-2, -1)
+        hidden = F.pad(torch.zeros(n), (w // 2, w // 2), value=1.0).unfold(0, 2 * w, w).bool()
+        near = near.masked_fill(hidden[:, None], float("-inf")).reshape(b, 2, n, 2 * w)
+        p = torch.softmax(torch.cat([q @ low_k.transpose(-2, -1), near], -1), -1)
+        r = low_k.shape[2]
+        y = (p[..., r:].reshape(b, 2, n // w, w, 2 * w) @ windows(v)).reshape(b, 2, n, 32)
+        return (p[..., :r] @ low_v + y).transpose(1, 2)
+    return apply
+
+
 CASES = [("attention", "4096 d512 h8" + (" causal" if c else ""), attention(c), [(1, 4096, WIDTH)] * 3)
          for c in (False, True)] + [
     ("attention", "2048 d512 h8 causal ALiBi", alibi, [(1, 2048, WIDTH)] * 3),
-    ("attention", "2048 d512 h8/2 causal", grouped, [(1, 2048, WIDTH), (1, 2048, 128), (1, 2048, 128)])]
+    ("attention", "2048 d512 h8/2 causal", grouped, [(1, 2048, WIDTH), (1, 2048, 128), (1, 2048, 128)]),
+    ("window_attention", "4x4096 d64 h2 w8 r32", sequence(8), [(4, 4096, 64)] * 3 + [(4, 32, 64)] * 2)]

@@ -3,12 +3,15 @@
 #define TP_WINDOW_CUH
 
 #include "cuda/attention/attention.cuh"
+#include "cuda/kit/mask.cuh"
 #include "tensor/geometry/window.h"
 
 template <class S> struct win {
     tp_window g;
     float scale;
     const S *q, *k, *v, *low_k, *low_v, *table, *bias, *dout;
+    const uint8_t *mask, *low_mask; /* [B,g+N], [B,r], or NULL */
+    tp_mask drop;                   /* of element [B,H,N,r+g+N] */
     S *out;
     float *lse, *delta; /* [B,H,N] */
     attn_sink<S> dq, dk, dv, dlow_k, dlow_v, dtable, dbias;

@@ -1,8 +1,11 @@
 /* window_attention.cu - attention over maps in f32, for calls that the tensor core kernels do not
  * support (window_attention_mma.cu; geometry: tensor/geometry/window.h).
  *
- *     P = softmax(scale q k^T + bias)   y = P v   dS = P (dO v^T - rowsum(dO y))
- *     dq = scale dS k   dk = scale dS^T q   dv = P^T dO   dbias: sums of dS
+ *     P = softmax(scale q k^T + bias)   y = (M P) v   dS = P (M dO v^T - rowsum(dO y))
+ *     dq = scale dS k   dk = scale dS^T q   dv = (M P)^T dO   dbias: sums of dS
+ *
+ * M are the factors of dropout. Hidden keys have the logit -infinity, hidden queries no probabilities;
+ * the rows of both are not read.
  *
  * A warp owns its results: a query, a key, or a row of the table. It takes 32 partners at a time,
  * one per lane, for logits and gradients, and then one column of the head per lane for the sums.
@@ -57,6 +60,19 @@ template <class S> static __device__ inline int64_t win_keys(const win<S> &p, co
     return n;
 }
 
+/* Is token i of batch row b visible? */
+template <class S> static __device__ inline bool win_shown(const win<S> &p, int64_t b, int64_t i)
+{
+    return !p.mask || p.mask[b * p.g.tokens + i];
+}
+
+/* Is the query of that cell visible? */
+template <class S>
+static __device__ inline bool win_query_shown(const win<S> &p, const win_query &t)
+{
+    return win_shown(p, t.b, p.g.global + t.cell);
+}
+
 /* The key at nominal position (y,x), in rectangle r. */
 template <class S>
 static __device__ inline win_key win_cell(const win<S> &p, const win_query &t, const tp_rect &r,
@@ -66,24 +82,25 @@ static __device__ inline win_key win_cell(const win<S> &p, const win_query &t, c
     const bool inside = sy < p.g.size[0] && sx < p.g.size[1];
     const bool far =
         down > p.g.halo[0] || -down > p.g.halo[0] || across > p.g.halo[1] || -across > p.g.halo[1];
-    return { inside ? p.g.global + sy * p.g.size[1] + sx : -1,
-             p.g.rows ? (down + p.g.reach[0]) * p.g.stride + across + p.g.reach[1] : -1, false,
-             false, !(p.g.exact && far) };
+    const int64_t row = inside ? p.g.global + sy * p.g.size[1] + sx : -1;
+    return { row, p.g.rows ? (down + p.g.reach[0]) * p.g.stride + across + p.g.reach[1] : -1, false,
+             false, !(p.g.exact && far) && (row < 0 || win_shown(p, t.b, row)) };
 }
 
-/* Low key or global token j. */
-template <class S> static __device__ inline win_key win_extra(const win<S> &p, int64_t j)
+/* Low key or global token j of batch row b. */
+template <class S> static __device__ inline win_key win_extra(const win<S> &p, int64_t b, int64_t j)
 {
     const bool low = j < p.g.low;
     const int64_t row = low ? j : j - p.g.low;
-    return { row, low || !p.bias ? -1 : row, low, !low, true };
+    const bool shown = low ? !p.low_mask || p.low_mask[b * p.g.low + j] : win_shown(p, b, row);
+    return { row, low || !p.bias ? -1 : row, low, !low, shown };
 }
 
 /* Key j in the list of keys that the query sees. */
 template <class S>
 static __device__ inline win_key win_key_at(const win<S> &p, const win_query &t, int64_t j)
 {
-    if (j < p.g.extra) return win_extra(p, j);
+    if (j < p.g.extra) return win_extra(p, t.b, j);
     int r = 0;
     for (j -= p.g.extra; j >= t.rect[r].rows * t.rect[r].cols; r++)
         j -= t.rect[r].rows * t.rect[r].cols;
@@ -91,12 +108,12 @@ static __device__ inline win_key win_key_at(const win<S> &p, const win_query &t,
     return win_cell(p, t, t.rect[r], t.rect[r].y + row, t.rect[r].x + j - row * t.rect[r].cols);
 }
 
-/* The head's row of a key in k and low_k, or in v and low_v; NULL: zeros. */
+/* The head's row of a key in k and low_k, or in v and low_v; NULL: zeros, or not seen. */
 template <class S>
 static __device__ inline const S *win_row(const win<S> &p, const win_query &t, const win_key &key,
                                           const S *low, const S *x)
 {
-    if (key.row < 0) return NULL;
+    if (key.row < 0 || !key.seen) return NULL;
     const int64_t row = key.low ? t.b * p.g.low + key.row : t.b * p.g.tokens + key.row;
     return (key.low ? low : x) + row * p.g.width + t.h * p.g.dim;
 }
@@ -136,7 +153,17 @@ static __device__ inline float win_logit(const win<S> &p, const win_query &t, co
     return s;
 }
 
-/* The probability of a pair and the gradient of its logit. */
+/* The factor of dropout of a pair. Zero keys outside the map have any. */
+template <class S>
+static __device__ inline float win_keep(const win<S> &p, const win_query &t, const win_key &key)
+{
+    if (p.drop.below == 0) return 1.0f;
+    const int64_t j = key.low ? key.row : p.g.low + key.row;
+    const tp_words<1> words(p.drop, win_at(p, t) * (p.g.extra + p.g.cells) + max(j, (int64_t)0));
+    return words.drop(p.drop, 0, 1.0f);
+}
+
+/* The probability of a pair, after dropout, and the gradient of its logit. */
 struct win_grad {
     float probability, ds;
 };
@@ -145,9 +172,11 @@ template <class S>
 static __device__ inline win_grad win_gradient(const win<S> &p, const win_query &t,
                                                const win_key &key)
 {
+    if (!key.seen || !win_query_shown(p, t)) return { 0.0f, 0.0f };
     const float probability = expf(win_logit(p, t, key) - p.lse[win_at(p, t)]);
+    const float keep = win_keep(p, t, key);
     const float dp = win_dot(p.dout + win_y(p, t), win_row(p, t, key, p.low_v, p.v), p.g.dim);
-    return { probability, probability * (dp - p.delta[win_at(p, t)]) };
+    return { keep * probability, probability * (keep * dp - p.delta[win_at(p, t)]) };
 }
 
 /* acc += f times the row; lanes take adjacent columns. */
@@ -184,24 +213,27 @@ template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_kernel(win
     {
         win_query t;
         win_set_at(p, &t, i);
-        const int64_t keys = win_keys(p, t);
+        const int64_t keys = win_query_shown(p, t) ? win_keys(p, t) : 0;
         float acc[WIN_COLUMNS] = {}, top = -INFINITY, sum = 0.0f;
         for (int64_t j = 0; j < keys; j += 32) {
             const bool mine = j + lane < keys;
-            const float s = mine ? win_logit(p, t, win_key_at(p, t, j + lane)) : -INFINITY;
+            const win_key key = win_key_at(p, t, mine ? j + lane : j);
+            const float s = mine ? win_logit(p, t, key) : -INFINITY;
             const float most = fmaxf(top, tp_warp<tp_max_of>(s));
             const float base = most > -INFINITY ? most : 0.0f, fade = expf(top - base);
             const float e = expf(s - base);
             sum = sum * fade + tp_warp<tp_sum_of>(e);
             top = most;
             for (int c = 0; c < WIN_COLUMNS; c++) acc[c] *= fade;
+            const float kept = e * win_keep(p, t, key);
             for (int k = 0; k < 32 && j + k < keys; k++)
-                win_add(acc, __shfl_sync(0xffffffffu, e, k),
+                win_add(acc, __shfl_sync(0xffffffffu, kept, k),
                         win_row(p, t, win_key_at(p, t, j + k), p.low_v, p.v), p.g.dim);
         }
-        if (lane == 0) p.lse[i] = top + logf(sum);
+        const bool blind = sum == 0.0f; /* hidden, or without keys */
+        if (lane == 0) p.lse[i] = blind ? 0.0f : top + logf(sum);
         S *const y = p.out + win_y(p, t);
-        win_put(acc, p.g.dim, [&](int64_t x, float v) { tp_put(y + x, v / sum); });
+        win_put(acc, p.g.dim, [&](int64_t x, float v) { tp_put(y + x, blind ? 0.0f : v / sum); });
     }
 }
 
@@ -210,7 +242,9 @@ template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_delta(win<
     TP_EACH (i, p.g.batch * p.g.heads * p.g.cells) {
         win_query t;
         win_set_at(p, &t, i);
-        p.delta[i] = win_dot<S>(p.dout + win_y(p, t), p.out + win_y(p, t), p.g.dim);
+        p.delta[i] = win_query_shown(p, t)
+                         ? win_dot<S>(p.dout + win_y(p, t), p.out + win_y(p, t), p.g.dim)
+                         : 0.0f;
     }
 }
 
@@ -221,7 +255,7 @@ template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_grad_queri
     {
         win_query t;
         win_set_at(p, &t, i);
-        const int64_t keys = win_keys(p, t);
+        const int64_t keys = win_query_shown(p, t) ? win_keys(p, t) : 0;
         float acc[WIN_COLUMNS] = {};
         for (int64_t j = 0; j < keys; j += 32) {
             const float ds =
@@ -264,6 +298,7 @@ static __device__ inline void win_add_queries(const win<S> &p, const win_query &
         u.b = t.b;
         u.h = t.h;
         u.cell = __shfl_sync(0xffffffffu, t.cell, k);
+        if (!win_query_shown(p, u)) continue;
         win_add(sums->dk, p.scale * __shfl_sync(0xffffffffu, d.ds, k), win_q(p, u), p.g.dim);
         win_add(sums->dv, __shfl_sync(0xffffffffu, d.probability, k), p.dout + win_y(p, u),
                 p.g.dim);
@@ -332,9 +367,10 @@ template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_grad_keys(
         t.b = tp_div(row, p.g.heads);
         t.h = row - t.b * p.g.heads;
         win_sums sums = {};
-        if (j < p.g.extra)
-            win_grad_extra(p, &t, win_extra(p, j), &sums);
-        else if (p.g.local)
+        const win_key key = win_extra(p, t.b, j); /* of the map: only whether it is visible */
+        if (key.seen && j < p.g.extra)
+            win_grad_extra(p, &t, key, &sums);
+        else if (key.seen && p.g.local)
             win_grad_cell(p, &t, j - p.g.extra, &sums);
         const bool low = j < p.g.low;
         const int64_t token = low ? t.b * p.g.low + j : t.b * p.g.tokens + j - p.g.low;
@@ -401,7 +437,7 @@ template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_grad_bias(
             t.b = b;
             t.h = h;
             t.cell = i - b * p.g.cells;
-            sum += win_gradient(p, t, win_extra(p, p.g.low + e - h * p.g.global)).ds;
+            sum += win_gradient(p, t, win_extra(p, b, p.g.low + e - h * p.g.global)).ds;
         }
         sum = tp_warp<tp_sum_of>(sum);
         if (lane == 0) p.dbias.put(e, (float)sum);
@@ -428,6 +464,9 @@ template <class S> static win<S> win_problem(const tp_call *c)
     p.low_v = win_given<S>(&c->x[WIN_LOW_V]);
     p.table = win_given<S>(&c->x[WIN_TABLE]);
     p.bias = win_given<S>(&c->x[WIN_GLOBAL_BIAS]);
+    p.mask = win_given<uint8_t>(&c->x[WIN_MASK]);
+    p.low_mask = win_given<uint8_t>(&c->x[WIN_LOW_MASK]);
+    p.drop = tp_mask_of(c, c->train ? cfg->dropout : 0.0);
     p.out = tp_out<S>(&c->y[0]);
     p.lse = tp_out<float>(&c->y[1]);
     return p;
@@ -480,7 +519,7 @@ template <class S> static tp_code window_attention_bwd(const tp_call *c)
     attn_sink<S> *const sinks[] = {
         &p.dq, &p.dk, &p.dv, &p.dlow_k, &p.dlow_v, &p.dtable, &p.dbias
     };
-    for (int i = 0; i < WIN_NX; i++) *sinks[i] = attn_sink_of<S>(&c->dx[i]);
+    for (int i = 0; i < WIN_MASK; i++) *sinks[i] = attn_sink_of<S>(&c->dx[i]);
     if (code == TP_OK)
         code = tp_launch(c, win_delta<S>, tp_grid(c, queries, WIN_THREADS), WIN_THREADS, 0, p);
     if (code == TP_OK && p.dq.to)

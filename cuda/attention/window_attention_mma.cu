@@ -103,11 +103,12 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 4 : 3) window_mma_ker
     if (i < count) wm_finish<COLS>(p, t, w, cell);
 }
 
-/* Heads of multiples of 8 up to 64; keys and biases of a chunk must fit into shared memory. The
- * scale must be positive, or maxima would become minima. */
+/* Heads of multiples of 8 up to 64, no masks, no dropout; keys and biases of a chunk must fit into
+ * shared memory. The scale must be positive, or maxima would become minima. */
 bool tp__window_mma_serves(const win<bf16> &call)
 {
     const tp_window &g = call.g;
+    if (g.masked || call.drop.below > 0) return false;
     if (g.dim % 8 != 0 || g.dim < 8 || g.dim > 64 || call.scale <= 1e-6f || g.keys < 1 ||
         !tp_aligned(call.q, call.k, call.v, call.low_k, call.low_v, call.out))
         return false;

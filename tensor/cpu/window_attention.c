@@ -13,10 +13,10 @@
 
 /* ---- forward ---- */
 
-/* s[n] becomes exp(s - maximum); returns the sum, *top the maximum. */
+/* s[n] becomes exp(s - maximum); returns the sum, *top the maximum. Without any key both are 0. */
 static real exponentials(real *s, int64_t n, real *top)
 {
-    const real most = largest(s, n, s[0]);
+    const real seen = largest(s, n, s[0]), most = seen == -(real)INFINITY ? 0 : seen;
     real sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < n; j++) {
@@ -27,23 +27,43 @@ static real exponentials(real *s, int64_t n, real *top)
     return sum;
 }
 
+/* The results of m queries: out / sum, and zeros for a query that is hidden or sees no key. */
+static void store_rows(const win_chunk *t, int64_t i, int64_t m, const real *top, const real *sum)
+{
+    const win *a = t->a;
+    const real *out = t->scratch + a->at.out;
+    real *lse = (real *)a->c->y[1].data + (t->b * a->g.heads + t->h) * a->g.cells;
+    for (int64_t r = 0; r < m; r++) {
+        const int64_t cell = cell_of(t, i + r);
+        real *y = slice(t, &a->c->y[0], a->g.cells, cell);
+        if (query_shown(t, i + r) && sum[r] != 0) {
+            lse[cell] = top[r] + r_log(sum[r]);
+            scaled_row(y, out + r * a->at.pad, a->g.dim, 1 / sum[r]);
+        } else {
+            lse[cell] = 0;
+            clear_row(y, a->g.dim);
+        }
+    }
+}
+
 static void forward_piece(const win_chunk *t, int64_t i, int64_t m)
 {
     const win *a = t->a;
-    const int64_t pad = a->at.pad, ld = a->at.ld;
-    real *s = t->scratch + a->at.scores, *out = t->scratch + a->at.out, sum[TP_WINDOW_QUERIES];
-    real *lse = (real *)a->c->y[1].data + (t->b * a->g.heads + t->h) * a->g.cells;
+    real *s = t->scratch + a->at.scores, top[TP_WINDOW_QUERIES], sum[TP_WINDOW_QUERIES];
+    if (!piece_shown(t, i, m)) {
+        memset(sum, 0, sizeof sum);
+        store_rows(t, i, m, sum, sum);
+        return;
+    }
     logits(t, i, m);
     for (int64_t r = 0; r < m; r++) {
-        real top;
-        sum[r] = exponentials(s + r * ld, t->padded, &top);
-        lse[cell_of(t, i + r)] = top + r_log(sum[r]);
+        real *row = s + r * a->at.ld;
+        sum[r] = exponentials(row, t->padded, &top[r]);
+        const real *keep = keep_row(t, i + r);
+        for (int64_t j = 0; keep && j < t->padded; j++) row[j] *= keep[j];
     }
-    sum_keys(t, m, s, t->scratch + a->at.v, out);
-    for (int64_t r = 0; r < m; r++) {
-        real *y = slice(t, &a->c->y[0], a->g.cells, cell_of(t, i + r));
-        scaled_row(y, out + r * pad, a->g.dim, 1 / sum[r]);
-    }
+    sum_keys(t, m, s, t->scratch + a->at.v, t->scratch + a->at.out);
+    store_rows(t, i, m, top, sum);
 }
 
 static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
@@ -57,7 +77,7 @@ static void forward_tasks(const void *ctx, int64_t begin, int64_t end, int threa
                         .b = head / g->heads,
                         .h = head % g->heads,
                         .scratch = (real *)a->c->work + thread * a->at.total };
-        set_strip(&t, cy, first);
+        begin_strip(&t, cy, first);
         for (int64_t cx = first; cx < tp__least(g->chunks[1], first + g->strip); cx++) {
             set_chunk(&t, cy, cx);
             const int64_t queries = t.rows * t.cols;
@@ -72,9 +92,12 @@ static win prepare(const tp_call *c)
     const tp_window_attn_cfg *cfg = c->attr;
     const tp_window g = tp__window(c->x, cfg);
     const double scale = cfg->scale != 0 ? cfg->scale : g.dim ? 1 / sqrt((double)g.dim) : 1;
-    return (win){
-        .c = c, .g = g, .at = tp__window_layout(&g, tp_is_backward(c)), .scale = (real)scale
-    };
+    return (win){ .c = c,
+                  .g = g,
+                  .at = tp__window_layout(&g, tp_is_backward(c)),
+                  .scale = (real)scale,
+                  .drop_below = c->train && g.dropped ? tp__drop_below(cfg->dropout) : 0,
+                  .keep_scale = (real)(1 / (1 - cfg->dropout)) };
 }
 
 static tp_code window_attention_fwd(const tp_call *c)
@@ -89,14 +112,22 @@ static tp_code window_attention_fwd(const tp_call *c)
 /* ---- backward ---- */
 
 /* From logits s and gradients dp of the probabilities of one query: s becomes the logits' gradient,
- * dp the probabilities. */
-static void gradient_row(int64_t n, real lse, real delta, real *restrict s, real *restrict dp)
+ * dp the probabilities after dropout. keep is NULL without dropout. */
+static void gradient_row(int64_t n, real lse, real delta, const real *restrict keep,
+                         real *restrict s, real *restrict dp)
 {
-    for (int64_t j = 0; j < n; j++) {
-        const real p = r_exp(s[j] - lse);
-        s[j] = p * (dp[j] - delta);
-        dp[j] = p;
-    }
+    if (!keep)
+        for (int64_t j = 0; j < n; j++) {
+            const real p = r_exp(s[j] - lse);
+            s[j] = p * (dp[j] - delta);
+            dp[j] = p;
+        }
+    else
+        for (int64_t j = 0; j < n; j++) {
+            const real p = r_exp(s[j] - lse);
+            s[j] = p * (keep[j] * dp[j] - delta);
+            dp[j] = keep[j] * p;
+        }
 }
 
 /* Adds the gradients s of the logits of query i to those of the biases. */
@@ -114,29 +145,46 @@ static void bias_gradients(const win_chunk *t, int64_t i, const real *s)
     }
 }
 
+/* Copies dO of the rows of a piece, zeros for hidden queries; delta = rowsum(dO * O). */
+static void load_dout(const win_chunk *t, int64_t i, int64_t m, real *dout, real *delta)
+{
+    const win *a = t->a;
+    for (int64_t r = 0; r < m; r++) {
+        const int64_t cell = cell_of(t, i + r), d = a->g.dim;
+        const real *dy = slice(t, &a->c->dy[0], a->g.cells, cell);
+        const real *y = slice(t, &a->c->y[0], a->g.cells, cell);
+        real *to = dout + r * a->at.pad, sum = 0;
+        if (!query_shown(t, i + r)) {
+            clear_row(to, d);
+            delta[r] = 0;
+            continue;
+        }
+#pragma omp simd reduction(+ : sum)
+        for (int64_t x = 0; x < d; x++) sum += dy[x] * y[x];
+        copy_row(to, dy, d);
+        delta[r] = sum;
+    }
+}
+
 /* Gradients of the rows of a piece; its dO is copied. */
 static void gradient_rows(const win_chunk *t, int64_t i, int64_t m)
 {
     const win *a = t->a;
-    const int64_t d = a->g.dim, ld = a->at.ld, pad = a->at.pad;
+    const int64_t ld = a->at.ld;
     const real *lse = (const real *)a->c->y[1].data + (t->b * a->g.heads + t->h) * a->g.cells;
-    real *s = t->scratch + a->at.scores, *dp = t->scratch + a->at.other;
     real *dout = t->scratch + a->at.dout, delta[TP_WINDOW_QUERIES];
+    load_dout(t, i, m, dout, delta);
+    times_keys(t, m, dout, t->scratch + a->at.vt, t->scratch + a->at.other);
     for (int64_t r = 0; r < m; r++) {
-        const int64_t cell = cell_of(t, i + r);
-        const real *dy = slice(t, &a->c->dy[0], a->g.cells, cell);
-        const real *y = slice(t, &a->c->y[0], a->g.cells, cell);
-        real sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t x = 0; x < d; x++) sum += dy[x] * y[x];
-        copy_row(dout + r * pad, dy, d);
-        delta[r] = sum;
-    }
-    times_keys(t, m, dout, t->scratch + a->at.vt, dp);
-    for (int64_t r = 0; r < m; r++) {
-        for (int64_t j = t->n; j < t->padded; j++) dp[r * ld + j] = 0;
-        gradient_row(t->padded, lse[cell_of(t, i + r)], delta[r], s + r * ld, dp + r * ld);
-        bias_gradients(t, i + r, s + r * ld);
+        real *s = t->scratch + a->at.scores + r * ld, *dp = t->scratch + a->at.other + r * ld;
+        if (!query_shown(t, i + r)) {
+            clear_row(s, t->padded);
+            clear_row(dp, t->padded);
+            continue;
+        }
+        clear_row(dp + t->n, t->padded - t->n);
+        gradient_row(t->padded, lse[cell_of(t, i + r)], delta[r], keep_row(t, i + r), s, dp);
+        bias_gradients(t, i + r, s);
     }
 }
 
@@ -166,6 +214,7 @@ static void backward_piece(const win_chunk *t, int64_t i, int64_t m)
     const win *a = t->a;
     const real *s = t->scratch + a->at.scores;
     real *dq = t->scratch + a->at.out;
+    if (!piece_shown(t, i, m)) return;
     logits(t, i, m);
     gradient_rows(t, i, m);
     add_gradients(t, m, t->scratch + a->at.other, t->scratch + a->at.dout, t->scratch + a->at.dv);
@@ -201,7 +250,7 @@ static void backward_strip(win_chunk *t, int64_t cy, int64_t cx)
     const tp_window_scratch *at = &t->a->at;
     const size_t bytes = (size_t)((at->packed - at->front) * at->pad) * sizeof(real);
     const int64_t stop = tp__least(g->chunks[1], cx + g->strip);
-    set_strip(t, cy, cx);
+    if (!begin_strip(t, cy, cx)) return;
     const win_chunk strip = *t;
     memset(t->scratch + at->dk + at->front * at->pad, 0, bytes);
     memset(t->scratch + at->dv + at->front * at->pad, 0, bytes);

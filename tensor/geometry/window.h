@@ -29,7 +29,18 @@ enum {
     TP_WINDOW_RECTS = 9
 };
 
-enum { WIN_Q, WIN_K, WIN_V, WIN_LOW_K, WIN_LOW_V, WIN_TABLE, WIN_GLOBAL_BIAS, WIN_NX };
+enum {
+    WIN_Q,
+    WIN_K,
+    WIN_V,
+    WIN_LOW_K,
+    WIN_LOW_V,
+    WIN_TABLE,
+    WIN_GLOBAL_BIAS,
+    WIN_MASK,
+    WIN_LOW_MASK,
+    WIN_NX
+};
 
 /* rows x cols cells, nominally from (y,x). Cell (i,j) holds the key at (y+i+dy, x+j+dx) of the map,
  * or zeros outside the map. */
@@ -45,6 +56,7 @@ typedef struct tp_window {
     int64_t keys;                   /* most keys of a chunk, the extra ones included */
     int64_t reach[2], stride, rows; /* layout of the bias table; 0 rows: no table    */
     bool local, exact, cyclic, mask_wrapped;
+    bool masked, dropped; /* there is a mask; dropout, in training */
     int block;
     int64_t stripes, phases; /* stripes of rows of chunks, and their phases                 */
     int64_t strip, strips;   /* chunks whose keys are packed together; such strips in a row */
@@ -94,6 +106,8 @@ static inline tp_window tp__window(const tp_view *x, const tp_window_attn_cfg *c
     g.exact = cfg->edge == TP_EDGE_EXACT;
     g.cyclic = cfg->edge == TP_EDGE_CYCLIC;
     g.mask_wrapped = cfg->mask_wrapped;
+    g.masked = x[WIN_MASK].ndim || x[WIN_LOW_MASK].ndim;
+    g.dropped = cfg->dropout > 0;
     g.block = cfg->block;
     int64_t most = 1;
     for (int i = 0; i < 2; i++) {

@@ -263,10 +263,11 @@ tp_tensor ops_window(ops_env *e, const ops_row *r)
     }
     const tp_shape s = TP_SHAPE(z.B, ops_plus(cfg.global, ops_times(z.N, z.S)), z.C);
     tp_window_in in = { .q = ops_input(e, s), .k = ops_input(e, s), .v = ops_input(e, s) };
-    if (ops_flag(e)) {
-        const tp_shape low = TP_SHAPE(z.B, ops_size(e), z.C);
-        in.low_k = ops_input(e, low);
-        in.low_v = ops_input(e, low);
+    const bool low = ops_flag(e);
+    const int64_t rank = low ? ops_size(e) : 0;
+    if (low) {
+        in.low_k = ops_input(e, TP_SHAPE(z.B, rank, z.C));
+        in.low_v = ops_input(e, TP_SHAPE(z.B, rank, z.C));
     }
     if (ops_flag(e)) {
         const int64_t h =
@@ -275,6 +276,9 @@ tp_tensor ops_window(ops_env *e, const ops_row *r)
         in.table = ops_input(e, TP_SHAPE(ops_near(e, ops_times(rows, rows)), z.H));
     }
     in.global_bias = ops_maybe(e, TP_SHAPE(z.H, cfg.global));
+    if (ops_flag(e)) in.mask = ops_take(e, TP_SHAPE(z.B, s.dim[1]), OPS_MASK).t;
+    if (ops_flag(e)) in.low_mask = ops_take(e, TP_SHAPE(z.B, rank), OPS_MASK).t;
+    if (ops_flag(e)) cfg.dropout = ops_number(e);
     return tp_window_attention_2d(ops_tape(e), in, cfg);
 }
 

@@ -115,6 +115,7 @@ typedef struct tp_window_attn_cfg {
     int64_t stride;   /* table rows per difference of one map row; 0: 2 reach[1] + 1           */
     bool mask_wrapped; /* TP_EDGE_CYCLIC                                                        */
     double scale;      /* factor of q k; 0 means 1/sqrt(D)                                      */
+    double dropout;    /* of the probabilities, in training                                     */
 } tp_window_attn_cfg;
 
 typedef struct tp_window_in {
@@ -124,11 +125,24 @@ typedef struct tp_window_in {
                                of query (y,x) and key (u,v) is row
                                (y - u + reach[0]) stride + x - v + reach[1]                      */
     tp_tensor global_bias;  /* [H,g] or TP_NONE: added to the logits of the global keys          */
+    tp_tensor mask;     /* TP_U8 [B,g+N] (1 = visible) or TP_NONE: hidden tokens are no keys, and
+                               as queries they give zeros and have no gradient                   */
+    tp_tensor low_mask; /* TP_U8 [B,r] or TP_NONE: hidden low keys                           */
 } tp_window_in;
 
 /* One softmax over the low keys, the global tokens and the keys around the query's chunk -> [B,N,H*D].
  * Chunks start at row and column 0; the last ones may be smaller. For the attention of the global rows
  * use tp_attention. Nothing of size N * keys is stored; saves inputs, output and log-sum-exp.
+ *
+ * A query that sees no key gives zeros, and what hidden rows hold does not matter. Chunks whose queries
+ * are all hidden cost next to nothing. The zero keys of TP_EDGE_CYCLIC are not tokens: no mask hides them.
+ * Dropout takes the random word of element [B,H,N,r+g+N], the keys being low ones, global tokens, cells.
+ *
+ * A sequence is a map of height 1: with segments of w tokens and e keys to either side, height 1, width
+ * N, window { 1, w } and halo { 0, e }, e <= w. Long-short attention of encoders (Zhu et al. 2021,
+ * equation 6; official code: e = max(w / 2, 1)) has low keys from tp_chunk_project over the whole
+ * sequence, before them a global token, if there is one. With TP_EDGE_EXACT and e = w each token sees e
+ * tokens to either side (Longformer, Beltagy et al. 2020).
  *
  * Vision Longformer (Zhang et al. 2021): halo = window, and block is the random shift. Its full
  * attention with relative bias is one window of the map's size with halo 0. Long-short attention of

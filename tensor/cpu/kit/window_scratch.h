@@ -20,6 +20,7 @@ typedef struct tp_window_scratch {
     int64_t q, out;        /* [m][pad]: scaled queries; result, or their gradient                 */
     int64_t kt, v;         /* [D][ldk]; [packed][pad]                                             */
     int64_t table, tables; /* biases of the packed keys, see window_tiles.h; their number         */
+    int64_t hidden, keep;  /* [packed], with a mask: 1 for hidden keys; [ld], factors of dropout  */
     int64_t other, dout;   /* backward: [m][ld] gradients of probabilities; [m][pad]              */
     int64_t k, vt;         /* backward                                                            */
     int64_t dk, dv;        /* backward: sums, [packed][pad]                                       */
@@ -82,6 +83,8 @@ static inline tp_window_scratch tp__window_layout(const tp_window *g, bool backw
     w.kt = tp__window_take(&w.total, w.pad * w.ldk);
     w.v = tp__window_take(&w.total, w.packed * w.pad);
     w.table = tp__window_take(&w.total, w.tables);
+    w.hidden = tp__window_take(&w.total, g->masked ? w.packed : 0);
+    w.keep = tp__window_take(&w.total, g->dropped ? w.ld : 0);
     if (!backward) return w;
     w.other = tp__window_take(&w.total, tile);
     w.dout = tp__window_take(&w.total, rows);

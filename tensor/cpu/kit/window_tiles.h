@@ -1,5 +1,5 @@
-/* window_tiles.h - attention over maps, shared by forward and backward: the chunk and its memory,
- * packed keys, biases, logits.
+/* window_tiles.h - attention over maps, shared by forward and backward: packed keys, biases,
+ * logits.
  *
  * Cells of keys are packed column by column, for a strip of chunks at a time. If a row of chunks
  * sees one band of the map, a strip is several of its chunks. The keys of a chunk are then a range
@@ -10,85 +10,8 @@
 #ifndef TP_WINDOW_TILES_H
 #define TP_WINDOW_TILES_H
 
-#include "tensor/cpu/kit/ls_products.h"
-#include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/transpose.h"
-#include "tensor/cpu/kit/window_scratch.h"
-#include "tensor/kernel.h"
-
-#ifndef win
-#define win       win /* types that depend on `real` */
-#define win_run   win_run
-#define win_chunk win_chunk
-#endif
-
-typedef struct win {
-    const tp_call *c;
-    tp_window g;
-    tp_window_scratch at;
-    real scale;
-    int64_t phase;
-} win;
-
-/* The biases of a rectangle of keys begin at tables + row of queries * step + (horizontal
- * difference - least) * rows. y is the first row of keys. */
-typedef struct win_run {
-    int64_t y, rows, least, count, tables, step;
-} win_run;
-
-/* A chunk of one head, with the scratch of the thread. It sees n keys: the extra ones and the packed
- * ones from `key` on. */
-typedef struct win_chunk {
-    const win *a;
-    int64_t b, h;
-    int64_t y, x, rows, cols; /* its queries */
-    int nrect;
-    tp_rect rect[TP_WINDOW_RECTS];
-    win_run run[TP_WINDOW_RECTS];
-    int64_t key, n, padded; /* padded: columns of scores that products read  */
-    int64_t first;          /* map column of the first packed cell of a band */
-    real *scratch;
-    real *partial; /* backward: sums of the task */
-} win_chunk;
-
-/* The head's slice of a token of x [B,g+N,C], of y [B,N,C] (tokens = N) or of low [B,r,C]. */
-static inline real *slice(const win_chunk *t, const tp_view *x, int64_t tokens, int64_t token)
-{
-    const tp_window *g = &t->a->g;
-    return (real *)x->data + (t->b * tokens + token) * g->width + t->h * g->dim;
-}
-
-/* The token of cell (i,j) of a rectangle, or -1 if it is outside the map. */
-static inline int64_t source(const tp_window *g, const tp_rect *r, int64_t i, int64_t j)
-{
-    const int64_t y = r->y + i + r->dy, x = r->x + j + r->dx;
-    return y < g->size[0] && x < g->size[1] ? g->global + y * g->size[1] + x : -1;
-}
-
-/* to[d] = k from[d] in whole vectors; d is too small for a library call to pay off. */
-TP_INLINE void scaled_row(real *restrict to, const real *restrict from, int64_t d, real k)
-{
-    const int64_t lanes = TP_VECTOR / (int64_t)sizeof(real);
-    int64_t i = 0;
-    for (; i + lanes <= d; i += lanes) ls_store(to + i, k * ls_load(from + i));
-    for (; i < d; i++) to[i] = k * from[i];
-}
-
-TP_INLINE void copy_row(real *restrict to, const real *restrict from, int64_t d)
-{
-    const int64_t lanes = TP_VECTOR / (int64_t)sizeof(real);
-    int64_t i = 0;
-    for (; i + lanes <= d; i += lanes) ls_store(to + i, ls_load(from + i));
-    for (; i < d; i++) to[i] = from[i];
-}
-
-TP_INLINE void add_row(real *restrict to, const real *restrict from, int64_t d)
-{
-    const int64_t lanes = TP_VECTOR / (int64_t)sizeof(real);
-    int64_t i = 0;
-    for (; i + lanes <= d; i += lanes) ls_store(to + i, ls_load(to + i) + ls_load(from + i));
-    for (; i < d; i++) to[i] += from[i];
-}
+#include "tensor/cpu/kit/window_mask.h"
 
 /* ---- packing ---- */
 
@@ -101,23 +24,30 @@ static int64_t packed_cells(const win_chunk *t)
 }
 
 /* Fills to [packed][pad] with the low rows and the global ones, then the cells of the
- * rectangles. */
+ * rectangles. Rows of hidden keys are zero, whatever they hold. */
 static void gather(const win_chunk *t, const tp_view *low, const tp_view *x, real *to)
 {
     const tp_window *g = &t->a->g;
     const int64_t pad = t->a->at.pad;
-    for (int64_t i = 0; i < g->low; i++) copy_row(to + i * pad, slice(t, low, g->low, i), g->dim);
+    for (int64_t i = 0; i < g->low; i++)
+        if (low_shown(t, i))
+            copy_row(to + i * pad, slice(t, low, g->low, i), g->dim);
+        else
+            clear_row(to + i * pad, g->dim);
     for (int64_t i = 0; i < g->global; i++)
-        copy_row(to + (g->low + i) * pad, slice(t, x, g->tokens, i), g->dim);
+        if (shown(t, i))
+            copy_row(to + (g->low + i) * pad, slice(t, x, g->tokens, i), g->dim);
+        else
+            clear_row(to + (g->low + i) * pad, g->dim);
     to += t->a->at.front * pad;
     for (int r = 0; r < t->nrect; r++)
         for (int64_t j = 0; j < t->rect[r].cols; j++)
             for (int64_t i = 0; i < t->rect[r].rows; i++, to += pad) {
                 const int64_t token = source(g, &t->rect[r], i, j);
-                if (token < 0)
-                    memset(to, 0, (size_t)g->dim * sizeof(real));
-                else
+                if (token >= 0 && shown(t, token))
                     copy_row(to, slice(t, x, g->tokens, token), g->dim);
+                else
+                    clear_row(to, g->dim);
             }
 }
 
@@ -145,6 +75,7 @@ static void pack(const win_chunk *t)
     gather_keys(t, keys);
     transpose(keys, at->pad, rows, d, kt, at->ldk);
     if (!backward) gather_values(t, keys);
+    mark_hidden(t);
 }
 
 /* ---- biases ---- */
@@ -230,11 +161,13 @@ static void set_chunk(win_chunk *t, int64_t cy, int64_t cx)
     t->padded = tp__window_up(t->n + LS_ROWS);
 }
 
-/* Packs the keys of the strip of chunks from cx on, and sets t to its rectangles. */
-static void set_strip(win_chunk *t, int64_t cy, int64_t cx)
+/* Packs the keys of the strip of chunks from cx on, and sets t to its rectangles. If all of its queries
+ * are hidden, nothing is packed, and the result is false. */
+static bool begin_strip(win_chunk *t, int64_t cy, int64_t cx)
 {
     const tp_window *g = &t->a->g;
     set_row(t, cy);
+    if (!strip_shown(t, cx)) return false;
     set_chunk(t, cy, cx);
     if (tp__window_banded(g) && t->nrect > 0) {
         const int64_t end = (cx + g->strip) * g->chunk[1] + g->halo[1];
@@ -244,12 +177,7 @@ static void set_strip(win_chunk *t, int64_t cy, int64_t cx)
     pack(t);
     set_runs(t);
     for (int r = 0; biased(t) && r < t->nrect; r++) make_tables(t, &t->run[r]);
-}
-
-/* The map index of the cell of query i of the chunk. */
-static inline int64_t cell_of(const win_chunk *t, int64_t i)
-{
-    return (t->y + i / t->cols) * t->a->g.size[1] + t->x + i % t->cols;
+    return true;
 }
 
 /* ---- logits ---- */
@@ -302,8 +230,8 @@ static inline int64_t biases(const win_chunk *t, int r, int64_t y, int64_t x)
     return u->tables + (y - t->y) * u->step + (t->rect[r].x - x - u->least) * u->rows;
 }
 
-/* Adds the biases of query i of the chunk to its logits s, and masks the columns after the last key,
- * which get no probability and no gradient. */
+/* Adds the biases of query i of the chunk to its logits s, and masks hidden keys and the columns after
+ * the last key, which get no probability and no gradient. */
 static void finish_logits(const win_chunk *t, int64_t i, real *s)
 {
     const tp_window *g = &t->a->g;
@@ -311,13 +239,13 @@ static void finish_logits(const win_chunk *t, int64_t i, real *s)
     const real *bias = t->a->c->x[WIN_GLOBAL_BIAS].data;
     for (int64_t j = t->n; j < t->padded; j++) s[j] = -(real)INFINITY;
     for (int64_t j = 0; bias && j < g->global; j++) s[g->low + j] += bias[t->h * g->global + j];
-    if (!biased(t)) return;
-    s += g->extra;
-    for (int r = 0; r < t->nrect; r++) {
+    real *of_map = s + g->extra;
+    for (int r = 0; biased(t) && r < t->nrect; r++) {
         const int64_t n = t->rect[r].rows * t->rect[r].cols;
-        add_row(s, t->scratch + t->a->at.table + biases(t, r, y, x), n);
-        s += n;
+        add_row(of_map, t->scratch + t->a->at.table + biases(t, r, y, x), n);
+        of_map += n;
     }
+    hide_keys(t, s);
 }
 
 /* Computes the logits of the m queries of the chunk from i on, and keeps their scaled queries. */
@@ -329,7 +257,10 @@ static void logits(const win_chunk *t, int64_t i, int64_t m)
     for (int64_t r = 0; r < m; r++) {
         const int64_t token = a->g.global + cell_of(t, i + r);
         const real *from = slice(t, &a->c->x[WIN_Q], a->g.tokens, token);
-        scaled_row(q + r * pad, from, a->g.dim, a->scale);
+        if (shown(t, token))
+            scaled_row(q + r * pad, from, a->g.dim, a->scale);
+        else
+            clear_row(q + r * pad, a->g.dim);
     }
     times_keys(t, m, q, t->scratch + a->at.kt, s);
     for (int64_t r = 0; r < m; r++) finish_logits(t, i + r, s + r * a->at.ld);
