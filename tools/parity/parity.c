@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "parity_case.h"
+#include "parity_tables.h"
 
 static const par_kind *const tables[] = { par_lm_kinds, par_lsla_kinds, par_cvt_kinds,
                                           par_vil_kinds, par_optim_kinds };
@@ -181,6 +182,7 @@ void par_close(parity *p)
 int parity_run(parity_result *r, const char *path, const parity_opts *o)
 {
     parity p;
+    if (par_is_table(path)) return par_run_rows(r, path, o);
     const int result = par_run(&p, path, o, r);
     par_close(&p);
     return result;

@@ -1,0 +1,115 @@
+/* fuzz_documents.c - the input is one byte that names a kind of file, and the file: a table, an archive of
+ * them, an expression, a text to damage.
+ *
+ * Besides memory safety the following must hold: a set that opens has examples, their labels are classes
+ * and their documents not empty; an expression that has a value has a digit of it; damage adds ten bytes or
+ * removes some. */
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/listops.h>
+#include <unistd.h>
+
+enum { LONGEST = 64, MOST = 1 << 12 };
+
+static void check(tp_documents *X)
+{
+    fuzz_demand_reason(tp_documents_ok(X), tp_documents_why(X));
+    fuzz_demand(tp_documents_ok(X) == (tp_documents_count(X) > 0), "a good set has examples");
+    for (int64_t i = 0; i < tp_documents_count(X); i++) {
+        const int32_t label = tp_documents_label(X, i);
+        fuzz_demand(label >= 0 && label < tp_documents_classes(X), "labels are classes");
+        for (int k = 0; k < tp_documents_per_example(X); k++) {
+            int64_t n;
+            const uint16_t *ids = tp_documents_ids(X, i, k, &n);
+            fuzz_demand(n >= 1 && n <= tp_documents_longest(X), "documents have ids");
+            fuzz_demand(ids[0] <= 256 && ids[n - 1] <= 256, "ids are of the task");
+        }
+    }
+    tp_documents_close(X);
+}
+
+/* ---- kinds ---- */
+
+static char folder[64] = "";
+
+static const char *in_folder(const char *name)
+{
+    static char path[160];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void write_file(const char *name, const void *bytes, size_t n)
+{
+    FILE *f = fopen(in_folder(name), "wb");
+    fuzz_demand(f && fwrite(bytes, 1, n, f) == n && fclose(f) == 0, "a file can be written");
+}
+
+static void listops_table(const uint8_t *input, size_t n, int flags)
+{
+    const tp_documents_opts o = { .longest = flags & 1 ? LONGEST : 0,
+                                  .brackets = flags & 2 ? TP_BRACKETS_KEEP : TP_BRACKETS_DROP,
+                                  .unchecked = flags & 4 };
+    write_file("basic_train.tsv", input, n);
+    check(tp_documents_listops(in_folder("basic_train.tsv"), TP_TRAIN, &o));
+    unlink(in_folder("basic_train.tsv"));
+}
+
+static void listops_archive(const uint8_t *input, size_t n, int flags)
+{
+    write_file("archive", input, n);
+    check(tp_documents_listops(in_folder("archive"), (tp_part)(flags % 3), NULL));
+    unlink(in_folder("archive"));
+}
+
+static void expression(const uint8_t *input, size_t n, int flags)
+{
+    static uint16_t ids[MOST];
+    char why[256] = "";
+    tp_listops_value v;
+    int64_t count = 0;
+    if (n > MOST) return;
+    if (flags & 1)
+        for (size_t i = 0; i < n; i++) ids[count++] = input[i] % (TP_LISTOPS_IDS + 1);
+    else
+        count = tp_listops_read((const char *)input, n, ids, why, sizeof why);
+    fuzz_demand(count <= (int64_t)n, "tokens are words");
+    if (count < 0) return;
+    const bool good = tp_listops_evaluate(ids, count, &v, why, sizeof why);
+    fuzz_demand(good != (why[0] != '\0'), "what has no value says why");
+    fuzz_demand(v.answer >= 0 && v.answer <= 9, "values are digits");
+}
+
+static void damage(const uint8_t *input, size_t n, int flags)
+{
+    static uint8_t out[MOST + 10];
+    if (n > MOST) return;
+    fuzz_demand(tp_insert_marks(input, n, flags, flags & 1, flags & 2, out) == n + 10,
+                "insertion adds ten bytes");
+    fuzz_demand(tp_delete_marks(out, n + 10, out) <= n, "deletion removes them");
+}
+
+static void (*const kinds[])(const uint8_t *, size_t, int) = { listops_table, listops_archive,
+                                                               expression, damage };
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static void remove_folder(void)
+{
+    rmdir(folder);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
+{
+    if (size < 2) return 0;
+    if (!folder[0]) {
+        snprintf(folder, sizeof folder, "%s/tapegrad-XXXXXX",
+                 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+        fuzz_demand(mkdtemp(folder), "a folder can be made");
+        atexit(remove_folder);
+    }
+    kinds[input[0] % KINDS](input + 2, size - 2, input[1]);
+    return 0;
+}
