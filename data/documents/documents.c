@@ -148,6 +148,10 @@ int32_t tp_documents_label(const tp_documents *X, int64_t i)
 {
     return X->label[i];
 }
+const char *tp_documents_note(const tp_documents *X)
+{
+    return X->note;
+}
 uint64_t tp_documents_hash(const tp_documents *X)
 {
     return X->hash;

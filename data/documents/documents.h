@@ -15,7 +15,7 @@ struct tp_documents {
     int64_t used, ids_room;
     int open; /* documents of the example that is being added       */
     uint64_t hash;
-    char why[TP_DOCUMENTS_WHY];
+    char note[256], why[TP_DOCUMENTS_WHY];
 };
 
 /* Fails X unless it has failed before. Returns false. */
@@ -26,5 +26,17 @@ bool tp__documents_fail(tp_documents *X, const char *fmt, ...) TP_PRINTF(2, 3);
 uint16_t *tp__documents_room(tp_documents *X, int64_t n);
 bool tp__documents_end(tp_documents *X, int64_t n);
 bool tp__documents_label(tp_documents *X, int32_t label);
+
+/* Adds a text of bytes as document k of the example that is being added: damaged as *o wants it, cut, and one
+ * blank if nothing remains. At most `longest` ids. */
+bool tp__documents_text(tp_documents *X, int k, const uint8_t *text, size_t n, int64_t longest,
+                        const tp_documents_opts *o);
+
+/* Fails X if damage is wanted of a part for training, or of images. */
+bool tp__documents_damage(tp_documents *X, tp_part part, const tp_documents_opts *o);
+
+/* Adds an image: n pixels, each plus the offset, and a label. */
+bool tp__documents_pixels(tp_documents *X, const uint8_t *pixels, int64_t n, int32_t label,
+                          const tp_documents_opts *o);
 
 #endif

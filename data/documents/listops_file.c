@@ -86,6 +86,8 @@ tp_documents *tp_documents_listops(const char *path, tp_part part, const tp_docu
     static const char *const names[] = { "basic_train.tsv", "basic_val.tsv", "basic_test.tsv" };
     reader r = { .o = o ? o : &defaults };
     tp_documents *X = tp_documents_new(1, 10);
+    if (r.o->damage != TP_DAMAGE_NONE)
+        tp__documents_fail(X, "documents: expressions cannot be damaged");
     if (tp_documents_ok(X)) tp__table_visit(X, path, names[part], read_table, &r);
     free(r.ids);
     return X;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <tapegrad/listops.h>
 #include <unistd.h>
 
@@ -65,6 +66,58 @@ static void listops_archive(const uint8_t *input, size_t n, int flags)
     unlink(in_folder("archive"));
 }
 
+static void pairs_table(const uint8_t *input, size_t n, int flags)
+{
+    const tp_documents_opts o = { .longest = flags & 1 ? LONGEST : 0,
+                                  .damage = (tp_damage)((flags >> 1) % 3),
+                                  .whole = flags & 8 };
+    write_file("pairs.tsv", input, n);
+    check(tp_documents_pairs(in_folder("pairs.tsv"), TP_TEST, &o));
+    unlink(in_folder("pairs.tsv"));
+}
+
+/* Reviews, grey images or Pathfinder in a tar file. */
+static void task_archive(const uint8_t *input, size_t n, int flags)
+{
+    const tp_task *task = tp_task_at(1 + flags % 4);
+    write_file("archive", input, n);
+    check(task->open(in_folder("archive"), (tp_part)(flags / 4 % 3), NULL));
+    unlink(in_folder("archive"));
+}
+
+/* The records are so large that one takes most of the input: its label, then repeated bytes. */
+static void grey_records(const uint8_t *input, size_t n, int flags)
+{
+    static uint8_t bytes[4 * 3073];
+    const size_t size = flags & 128 ? (size_t)(flags & 127) * 96 : (size_t)(flags & 3) * 3073;
+    for (size_t i = 0; i < size; i++) bytes[i] = n ? input[i % n] : 0;
+    write_file("test_batch.bin", bytes, size);
+    check(tp_documents_cifar10(folder, TP_TEST, NULL));
+    unlink(in_folder("test_batch.bin"));
+}
+
+/* The list of a level that has one image. */
+static void pathfinder_list(const uint8_t *input, size_t n, int flags)
+{
+    /* clang-format off */
+    static const uint8_t dot[] = { /* one grey pixel as PNG */
+        0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52,
+        0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x00, 0x00, 0x00, 0x00, 0x3a, 0x7e, 0x9b,
+        0x55, 0x00, 0x00, 0x00, 0x0a, 0x49, 0x44, 0x41, 0x54, 0x78, 0x9c, 0x63, 0x50, 0x00, 0x00, 0x00,
+        0x22, 0x00, 0x21, 0xe3, 0xef, 0x67, 0x0b, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae,
+        0x42, 0x60, 0x82 };
+    /* clang-format on */
+    fuzz_demand(mkdir(in_folder("metadata"), 0700) == 0 && mkdir(in_folder("imgs"), 0700) == 0,
+                "folders can be made");
+    write_file("metadata/0.npy", input, n);
+    write_file("imgs/a.png", dot, flags & 4 ? 0 : sizeof dot);
+    check(tp_documents_pathfinder(folder, (tp_part)(flags % 3), NULL));
+    unlink(in_folder("metadata/0.npy"));
+    unlink(in_folder("imgs/a.png"));
+    rmdir(in_folder("metadata"));
+    rmdir(in_folder("imgs"));
+}
+
 static void expression(const uint8_t *input, size_t n, int flags)
 {
     static uint16_t ids[MOST];
@@ -93,7 +146,9 @@ static void damage(const uint8_t *input, size_t n, int flags)
 }
 
 static void (*const kinds[])(const uint8_t *, size_t, int) = { listops_table, listops_archive,
-                                                               expression, damage };
+                                                               expression,    damage,
+                                                               pairs_table,   task_archive,
+                                                               grey_records,  pathfinder_list };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static void remove_folder(void)
