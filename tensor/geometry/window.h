@@ -106,7 +106,7 @@ static inline tp_window tp__window(const tp_view *x, const tp_window_attn_cfg *c
     g.exact = cfg->edge == TP_EDGE_EXACT;
     g.cyclic = cfg->edge == TP_EDGE_CYCLIC;
     g.mask_wrapped = cfg->mask_wrapped;
-    g.masked = x[WIN_MASK].ndim || x[WIN_LOW_MASK].ndim;
+    g.masked = x[WIN_MASK].ndim > 0 || x[WIN_LOW_MASK].ndim > 0; /* absent: -1 */
     g.dropped = cfg->dropout > 0;
     g.block = cfg->block;
     int64_t most = 1;

@@ -9,11 +9,18 @@
 #include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/window_chunk.h"
 
+/* The mask of the tokens of the batch row, or NULL. */
+static inline const uint8_t *mask_of(const win_chunk *t)
+{
+    const uint8_t *mask = t->a->c->x[WIN_MASK].data;
+    return mask ? mask + t->b * t->a->g.tokens : NULL;
+}
+
 /* Is token i of the batch row visible? */
 static inline bool shown(const win_chunk *t, int64_t i)
 {
-    const uint8_t *mask = t->a->c->x[WIN_MASK].data;
-    return !mask || mask[t->b * t->a->g.tokens + i];
+    const uint8_t *mask = mask_of(t);
+    return !mask || mask[i];
 }
 
 static inline bool low_shown(const win_chunk *t, int64_t i)

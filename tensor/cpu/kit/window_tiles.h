@@ -29,6 +29,7 @@ static void gather(const win_chunk *t, const tp_view *low, const tp_view *x, rea
 {
     const tp_window *g = &t->a->g;
     const int64_t pad = t->a->at.pad;
+    const uint8_t *mask = mask_of(t);
     for (int64_t i = 0; i < g->low; i++)
         if (low_shown(t, i))
             copy_row(to + i * pad, slice(t, low, g->low, i), g->dim);
@@ -44,7 +45,7 @@ static void gather(const win_chunk *t, const tp_view *low, const tp_view *x, rea
         for (int64_t j = 0; j < t->rect[r].cols; j++)
             for (int64_t i = 0; i < t->rect[r].rows; i++, to += pad) {
                 const int64_t token = source(g, &t->rect[r], i, j);
-                if (token >= 0 && shown(t, token))
+                if (token >= 0 && (!mask || mask[token]))
                     copy_row(to, slice(t, x, g->tokens, token), g->dim);
                 else
                     clear_row(to, g->dim);
