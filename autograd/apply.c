@@ -128,6 +128,7 @@ static bool bring_to_compute(tp_tape *T, frame *f)
     for (int i = 0; i < f->nx; i++) {
         tp_node *n = f->x[i];
         if (!n || !tp_is_float(n->view.dtype) || n->view.dtype == T->compute) continue;
+        if (f->op->exact & tp__bit(i) && n->view.dtype == TP_F32 && T->compute == TP_BF16) continue;
         if (n->params) {
             if (T->compute != TP_BF16 || n->view.dtype != TP_F32) continue; /* refused later */
             tp_err e = { 0 };
@@ -149,7 +150,8 @@ static bool bring_to_compute(tp_tape *T, frame *f)
     return true;
 }
 
-/* All floating inputs have one dtype, but norms may read f32 parameters beside bf16 activations. *real: the
+/* All floating inputs have one dtype, but norms may read f32 parameters beside bf16 activations, and so may
+ * any op the inputs that it wants exact. *real: the
  * dtype in which kernels compute; TP_NDTYPES if no input is floating point. */
 static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
 {
@@ -159,9 +161,10 @@ static bool check_dtypes(tp_infer *q, const frame *f, tp_dtype *real)
         if (!f->x[i] || !tp_is_float(f->xv[i].dtype)) continue;
         const tp_dtype dt = f->xv[i].dtype;
         if (*real != TP_F64) *real = dt == TP_F64 ? TP_F64 : TP_F32;
+        const bool exact = f->x[i]->params || f->op->exact & tp__bit(i);
         if (first == TP_NDTYPES) {
             first = dt;
-        } else if (dt != first && !(first == TP_BF16 && dt == TP_F32 && f->x[i]->params)) {
+        } else if (dt != first && !(first == TP_BF16 && dt == TP_F32 && exact)) {
             tp_fail(q, TP_E_DTYPE,
                     "inputs mix %s and %s; "
                     "convert with tp_cast (a %s tape wants parameters opened as %s)",

@@ -43,6 +43,12 @@ static tp_tensor lsla_attention(tp_tape *T, const tp_tensor *x, const op_case *k
                              *(const tp_lsla_attn_cfg *)k->map);
 }
 
+static tp_tensor lsh_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_lsh_attention(T, x[0], x[1], x[2], TP_NONE,
+                            (tp_lsh_attn_cfg){ .heads = k->cfg.heads });
+}
+
 /* N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1. That is
  * 3 N w d MACs for the window and 3 N n d for the n vectors that a query sees on average. */
 #define LS_CASE(N)                                                                                 \
@@ -154,6 +160,9 @@ const op_case op_cases_attention[] = {
       VIL_CASE(1, 224, 3, 20.5625 * 20.5625) },
     { "window_attention", "ViL map of 448x448", window_attention, .tokens = 200705,
       VIL_CASE(1, 448, 3, 20.78125 * 20.78125) },
+    { "lsh_attention", "4096 d512 h8 c64 r2", lsh_attention, .cfg = { .heads = 8 }, .fixed = 1 << 2, .f32 = 1 << 2,
+      .mflop = 4e-6 * 4096 * 512 * (2 * 128 + 64),
+      .in = { { { 3, { 1, 4096, 512 } }, 0 }, { { 3, { 1, 4096, 512 } }, 0 }, { { 4, { 8, 64, 2, 64 } }, 0 } } },
     { "lsla_attention", "8x56x56 h3", lsla_attention, LSLA_CASE(8, 56, 3) },
     { 0 },
 };

@@ -2,7 +2,7 @@
 import torch
 import torch.nn.functional as F
 
-from op_cases_kit import HEADS, WIDTH
+from op_cases_kit import HEADS, WIDTH, Numbers
 
 
 def attention(causal):
@@ -51,8 +51,35 @@ def sequence(w):
     return apply
 
 
+def lsh(qk, v, rotations, c=64):
+    """Reformer's, without a mask."""
+    n, rounds, count = qk.shape[1], rotations.shape[2], 2 * rotations.shape[3]
+    x, v = (t.unflatten(-1, (HEADS, -1)).transpose(1, 2) for t in (qk, v))
+    key = F.rms_norm(x, x.shape[-1:], eps=1e-6) * x.shape[-1] ** -0.5
+    with torch.no_grad():
+        z = torch.einsum("bhnd,hdrf->bhrnf", x, rotations)
+        bucket = torch.cat([z, -z], -1).argmax(-1) + count * torch.arange(rounds, device=x.device)[:, None]
+        order = bucket.flatten(2).argsort(stable=True)
+        undo, order = order.argsort(), order % n
+
+    def cut(t):
+        return t.take_along_dim(order[..., None], 2).unflatten(2, (-1, c))
+
+    def look(t):
+        return torch.cat([t.roll(1, 2), t], 3)
+    place = order.unflatten(2, (-1, c))
+    s = cut(x) @ look(cut(key)).transpose(-1, -2)
+    s = s.masked_fill(place[..., None] == look(place)[..., None, :], -1e5)
+    lse = s.logsumexp(-1, keepdim=True)
+    y = ((s - lse).exp() @ look(cut(v))).flatten(2, 3)
+    y, lse = (t.take_along_dim(undo[..., None], 2).unflatten(2, (rounds, n)) for t in (y, lse.flatten(2, 3)))
+    return (lse.softmax(2) * y).sum(2).transpose(1, 2)
+
+
 CASES = [("attention", "4096 d512 h8" + (" causal" if c else ""), attention(c), [(1, 4096, WIDTH)] * 3)
          for c in (False, True)] + [
     ("attention", "2048 d512 h8 causal ALiBi", alibi, [(1, 2048, WIDTH)] * 3),
     ("attention", "2048 d512 h8/2 causal", grouped, [(1, 2048, WIDTH), (1, 2048, 128), (1, 2048, 128)]),
-    ("window_attention", "4x4096 d64 h2 w8 r32", sequence(8), [(4, 4096, 64)] * 3 + [(4, 32, 64)] * 2)]
+    ("window_attention", "4x4096 d64 h2 w8 r32", sequence(8), [(4, 4096, 64)] * 3 + [(4, 32, 64)] * 2),
+    ("lsh_attention", "4096 d512 h8 c64 r2", lsh,
+     [(1, 4096, WIDTH)] * 2 + [Numbers((HEADS, WIDTH // HEADS, 2, 64), fixed=True)])]

@@ -54,9 +54,8 @@ static __device__ inline at_rows<S> at_results(const attn<S> &p, const S *of, in
 }
 
 /* to[x][row] = rows first .. first + N of columns x0 .. x0 + AT_SLAB. */
-template <int N, class S>
-static __device__ inline void at_load_transposed(float *to, const at_rows<S> &r, int first, int x0,
-                                                 int dim)
+template <int N, class R>
+static __device__ inline void at_load_transposed(float *to, const R &r, int first, int x0, int dim)
 {
     const int row = (int)threadIdx.x / 8, x = (int)threadIdx.x % 8;
     to += x * (N + 4) + row;
@@ -68,8 +67,8 @@ static __device__ inline void at_load_transposed(float *to, const at_rows<S> &r,
 }
 
 /* to[row][x] = rows first .. first + N of columns x0 .. x0 + 64. */
-template <int N, class S>
-static __device__ inline void at_load(float *to, const at_rows<S> &r, int first, int x0, int dim)
+template <int N, class R>
+static __device__ inline void at_load(float *to, const R &r, int first, int x0, int dim)
 {
     const int row = (int)threadIdx.x / AT, x = (int)threadIdx.x % AT;
 #pragma unroll 2
@@ -127,23 +126,23 @@ static __device__ inline void at_outer_window(float acc[4][4], const float *A, c
 
 /* acc += rows of a times rows of b: those from j or, if skewed, for row r and column c the row
  * j + r - c. stage: shared memory for AT_SLAB columns of both. */
-template <bool SHEARED, class S>
-static __device__ inline void at_product(float acc[4][4], float *stage, const at_rows<S> &a, int i,
-                                         const at_rows<S> &b, int j, int dim)
+template <bool SHEARED, class A, class B>
+static __device__ inline void at_product(float acc[4][4], float *stage, const A &a, int i,
+                                         const B &b, int j, int dim)
 {
-    float *const A = stage, *const B = stage + AT_SLAB * AT_LD;
+    float *const left = stage, *const right = stage + AT_SLAB * AT_LD;
     for (int x0 = 0; x0 < dim; x0 += AT_SLAB) {
         __syncthreads();
-        at_load_transposed<AT>(A, a, i, x0, dim);
+        at_load_transposed<AT>(left, a, i, x0, dim);
         if (SHEARED)
-            at_load_transposed<2 * AT>(B, b, j - (AT - 1), x0, dim);
+            at_load_transposed<2 * AT>(right, b, j - (AT - 1), x0, dim);
         else
-            at_load_transposed<AT>(B, b, j, x0, dim);
+            at_load_transposed<AT>(right, b, j, x0, dim);
         __syncthreads();
         if constexpr (SHEARED)
-            at_outer_window(acc, A, B);
+            at_outer_window(acc, left, right);
         else
-            at_outer(acc, A, B, AT_SLAB);
+            at_outer(acc, left, right, AT_SLAB);
     }
 }
 /* acc[r][x] += sum over columns c of T[c][r] W[63 + r - c][x], W being the 128 rows around a tile. */

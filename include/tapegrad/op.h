@@ -117,6 +117,7 @@ typedef struct tp_op {
     uint32_t saves;         /* exactly what backward reads    */
     uint32_t optional;      /* bit i: input i may be TP_NONE  */
     uint32_t constant;      /* bit i: input i never gets a gradient (targets, statistics) */
+    uint32_t exact; /* bit i: input i may be f32 beside bf16 data; TP_COMPUTES leaves it so */
     unsigned flags;
     tp_code (*shape)(tp_infer *q); /* checks; result shapes and dtypes */
     /* Multiply-adds of one forward call, from the attributes and the shapes of inputs and visible

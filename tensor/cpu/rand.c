@@ -1,8 +1,7 @@
-/* rand.c - random numbers, uniform and normal: a group of words of the stream at a time. Words 2i and 2i+1
- * give elements 2i and 2i+1 of the normal numbers, by Box and Muller's transformation. */
+/* rand.c - random numbers, uniform and normal: a group of words of the stream at a time. */
 #include <string.h>
 
-#include "tensor/cpu/kit/philox_words.h"
+#include "tensor/cpu/kit/normal_words.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 
@@ -35,21 +34,10 @@ static void uniform_range(const tp_call *c, int64_t begin, int64_t end, int thre
 
 static void normal_range(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
-    uint32_t w[TP_PHILOX_WORDS];
-    real radius[TP_PHILOX_WORDS / 2], angle[TP_PHILOX_WORDS / 2], z[TP_PHILOX_WORDS];
+    real z[TP_PHILOX_WORDS];
     (void)thread;
     for (int64_t g = begin; g < end; g++) {
-        tp__philox_group(c->rng, (uint64_t)(g * TP_PHILOX_BLOCKS), w);
-        for (int i = 0; i < TP_PHILOX_WORDS / 2; i++) {
-            radius[i] = ((real)w[2 * i] + RC(0.5)) * RC(0x1p-32);
-            angle[i] = RC(6.283185307179586) * ((real)w[2 * i + 1] * RC(0x1p-32));
-        }
-        for (int i = 0; i < TP_PHILOX_WORDS / 2; i++)
-            radius[i] = r_sqrt(RC(-2.0) * r_log(radius[i]));
-        for (int i = 0; i < TP_PHILOX_WORDS / 2; i++) {
-            z[2 * i] = radius[i] * r_cos(angle[i]);
-            z[2 * i + 1] = radius[i] * r_sin(angle[i]);
-        }
+        tp__normal_group(c->rng, g, z);
         store(c, g, z);
     }
 }

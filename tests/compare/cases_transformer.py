@@ -120,6 +120,60 @@ def grouped_attention(d):
                 options, f)
 
 
+def lsh(x, key, v, rotations, mask, c, factors):
+    """[B,H,N,D] of Reformer, with its padding in a bucket of its own."""
+    n, rounds, count = x.shape[2], rotations.shape[2], math.prod(factors)
+    bucket, at, times = 0, 0, 1
+    for f in factors:
+        z = torch.einsum("bhnd,hdrf->bhrnf", x, rotations[..., at:at + f // 2])
+        bucket, at, times = bucket + times * torch.cat([z, -z], -1).argmax(-1), at + f // 2, times * f
+    bucket = bucket.masked_fill(mask[:, None, None] == 0, count) + (count + 1) * torch.arange(rounds)[:, None]
+    order = bucket.flatten(2).argsort(stable=True)
+    undo, order = order.argsort(), order % n
+
+    def cut(t):
+        return t.take_along_dim(order[..., None], 2).unflatten(2, (-1, c))
+
+    def look(t):
+        return torch.cat([t.roll(1, 2), t], 3)
+    place = order.unflatten(2, (-1, c))
+    hidden = mask[:, None, :].expand(-1, x.shape[1], -1).take_along_dim(order, 2).unflatten(2, (-1, c)) == 0
+    s = cut(x) @ look(cut(key)).transpose(-1, -2)
+    s = s.masked_fill(look(hidden)[..., None, :], -1e9)
+    s = s.masked_fill(place[..., None] == look(place)[..., None, :], -1e5)
+    lse = s.logsumexp(-1, keepdim=True)
+    y = ((s - lse).exp() @ look(cut(v))).flatten(2, 3)
+    y, lse = (t.take_along_dim(undo[..., None], 2).unflatten(2, (rounds, n)) for t in (y, lse.flatten(2, 3)))
+    return (lse.softmax(2) * y).sum(2)
+
+
+@case("lsh_attention")
+def lsh_attention(d):
+    b, heads, size, rounds, chunk = d.int(1, 3), d.int(1, 3), d.int(1, 9), d.int(1, 3), d.int(1, 8)
+    n = d.int(1, chunk) if d.flag(0.2) else chunk * d.int(2, 9)
+    options = {"heads": heads, "chunk": chunk, "rounds": rounds}
+    if d.flag():
+        factors = [2 * d.int(1, 5) for _ in range(d.int(1, 2))]
+        options["buckets"] = factors + [0] * (2 - len(factors))
+    else:
+        longest = options["longest"] = n * d.int(1, 40)
+        power = (2 * (n // chunk)).bit_length() - 1
+        two = 2 ** power > 2 * max(math.isqrt(longest // chunk), chunk)
+        factors = [2 ** (power // 2), 2 ** (power - power // 2)] if two else [2 ** power]
+    rotations = d.normal([heads, size, rounds, sum(factors) // 2]) if n > chunk else None
+    mask = d.mask([b, n], 0.7) if d.flag() else None
+
+    def f(qk, v, *rest):
+        x, v = (t.unflatten(-1, (heads, size)).transpose(1, 2) for t in (qk, v))
+        key = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() / size ** 0.5
+        seen = torch.ones(b, n) if mask is None else torch.from_numpy(mask)
+        if n > chunk:
+            return lsh(x, key, v, rest[0], seen, chunk, factors).transpose(1, 2).flatten(2)
+        s = (x @ key.transpose(-1, -2)).masked_fill(seen[:, None, None] == 0, -1e9)
+        return (s.masked_fill(torch.eye(n) > 0, -1e5).softmax(-1) @ v).transpose(1, 2).flatten(2)
+    return Call([d.normal([b, n, heads * size]), d.normal([b, n, heads * size]), rotations, mask], options, f)
+
+
 def linear_params(d, name, n, k, bias=True):
     p = {f"m.{name}.weight": d.normal([n, k], k ** -0.5)}
     return {**p, f"m.{name}.bias": d.normal([n], 0.1)} if bias else p

@@ -53,6 +53,16 @@ static tp_tensor run_grouped_attention(compare_call *c)
                         attn_cfg(c));
 }
 
+static tp_tensor run_lsh_attention(compare_call *c)
+{
+    tp_lsh_attn_cfg cfg = { .heads = (int)compare_int(c, "heads", 1),
+                            .chunk = compare_int(c, "chunk", 0),
+                            .rounds = (int)compare_int(c, "rounds", 0),
+                            .longest = compare_int(c, "longest", 0) };
+    compare_list(c, "buckets", 2, cfg.buckets);
+    return tp_lsh_attention(c->T, c->x[0], c->x[1], compare_input(c, 2), compare_input(c, 3), cfg);
+}
+
 static tp_encoder_layer_cfg layer_cfg(const compare_call *c)
 {
     return (tp_encoder_layer_cfg){
@@ -88,6 +98,6 @@ static tp_tensor run_decoder_layer(compare_call *c)
 }
 
 const compare_row compare_transformer_rows[] = {
-    OWN(glu),           OWN(glu_linear),    OWN(rotary), OWN(grouped_attention),
-    OWN(encoder_layer), OWN(decoder_layer), { 0 },
+    OWN(glu),           OWN(glu_linear),    OWN(rotary),        OWN(grouped_attention),
+    OWN(lsh_attention), OWN(encoder_layer), OWN(decoder_layer), { 0 },
 };

@@ -209,5 +209,6 @@ const ops_row ops_rows[] = {
     OWN(index_add),
     OWN(unfold),
     OWN(fold),
+    OWN(lsh_attention),
     { .name = NULL },
 };

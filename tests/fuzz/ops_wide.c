@@ -302,3 +302,20 @@ tp_tensor ops_lsla(ops_env *e, const ops_row *r)
     const tp_tensor inner = ops_maybe(e, table);
     return tp_lsla_attention(ops_tape(e), q, k, v, scale, inner, ops_maybe(e, table), cfg);
 }
+
+tp_tensor ops_lsh_attention(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const sizes z = draw_sizes(e);
+    const int64_t chunk = ops_integer(e), N = ops_times(z.N, ops_near(e, chunk));
+    tp_lsh_attn_cfg cfg = { .heads = z.heads, .chunk = chunk, .rounds = ops_int(e) };
+    if (ops_flag(e)) two(e, cfg.buckets);
+    if (ops_flag(e)) cfg.longest = ops_integer(e);
+    const int64_t columns = ops_plus(cfg.buckets[0], cfg.buckets[1]) / 2;
+    const tp_tensor qk = ops_input(e, TP_SHAPE(z.B, N, z.C));
+    const tp_tensor v = ops_input(e, TP_SHAPE(z.B, N, z.C));
+    const tp_tensor rotations =
+        ops_maybe(e, TP_SHAPE(z.H, z.D, cfg.rounds ? cfg.rounds : 2, columns));
+    const tp_tensor mask = ops_flag(e) ? ops_take(e, TP_SHAPE(z.B, N), OPS_MASK).t : TP_NONE;
+    return tp_lsh_attention(ops_tape(e), qk, v, rotations, mask, cfg);
+}

@@ -168,6 +168,37 @@ TP_API tp_tensor tp_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tens
                                    tp_tensor scale, tp_tensor inner, tp_tensor outer,
                                    tp_lsla_attn_cfg cfg);
 
+/* LSH attention (Reformer). Zeros are the published choices. */
+typedef struct tp_lsh_attn_cfg {
+    int heads;
+    int64_t chunk; /* tokens of a chunk; 0: 64. More tokens must be a multiple of it          */
+    int rounds;    /* of hashing; 0: 2                                                       */
+    int64_t
+        buckets[2];  /* a round's number of buckets, as one even factor or two; 0: tp_lsh_buckets */
+    int64_t longest; /* n_max of tp_lsh_buckets; 0: N                                           */
+} tp_lsh_attn_cfg;
+
+/* Attention of tokens that hash to near buckets. qk [B,N,H*D] are the queries, and normalised in the op, for
+ * each head, the keys: x / sqrt(mean x^2 + 1e-6) / sqrt(D). In each round tokens are sorted by bucket and cut
+ * into chunks; a chunk sees itself and the one before it, the first chunk of the first round the last chunk
+ * of the last. A key is as often in the softmax as it is seen: the rounds' results are weighted by the softmax
+ * of their log-sum-exp. A token sees itself only where it sees nothing else: with the logit -1e5. At most
+ * `chunk` tokens are not hashed and all see each other.
+ *
+ * mask: TP_U8 [B,N] (1 = real token) or TP_NONE. Padding has a bucket of its own and, as a key, the logit
+ * -1e9; as a query it sees itself. rotations: f32 [H,D,rounds,sum of buckets / 2], also beside bf16 data,
+ * without a gradient, or TP_NONE: normal numbers from the tape's random stream, others in every call and the
+ * same where tp_checkpoint repeats one. The bucket of a factor f is the largest of z = x rotations and -z, f in
+ * all; buckets are computed in f32 for bf16 data. Saves inputs, output, the order of the rounds * N entries and
+ * two numbers per token: memory is linear in N. (Kitaev et al. 2020.) */
+TP_API tp_tensor tp_lsh_attention(tp_tape *T, tp_tensor qk, tp_tensor v, tp_tensor rotations,
+                                  tp_tensor mask, tp_lsh_attn_cfg cfg);
+
+/* The published number of buckets for n tokens, of at most n_max: the smallest power of two above n / chunk, as
+ * one factor, buckets[1] = 0, or, if it exceeds 2 max(sqrt(n_max / chunk), chunk), as two. Quotients and the root
+ * are rounded down. Both are 0 if n <= chunk, where nothing is hashed. */
+TP_API void tp_lsh_buckets(int64_t n, int64_t n_max, int64_t chunk, int64_t buckets[2]);
+
 #ifndef TP_NO_SITE
 /* clang-format off */
 #define tp_attention(T, ...)            tp_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
@@ -176,6 +207,7 @@ TP_API tp_tensor tp_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tens
 #define tp_chunk_project(T, ...)        tp_chunk_project(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attention(T, ...)         tp_ls_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_window_attention_2d(T, ...)  tp_window_attention_2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lsh_attention(T, ...)        tp_lsh_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_lsla_attention(T, ...)       tp_lsla_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */
 #endif

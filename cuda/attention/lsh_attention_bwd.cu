@@ -1,0 +1,199 @@
+/* lsh_attention_bwd.cu - gradients of LSH attention.
+ *
+ *     P = e^(s - lse)   dS = P (dO V^T - delta), 0 where s was replaced   dQ = dS K   dK = dS^T Q   dV = P^T dO
+ *
+ * Launches take turns by round: in one a block owns 64 queries of a chunk, in the other 64 keys, which the
+ * queries of their own chunk and of the next one see. A token is once in a round, so each sum has one writer
+ * and a fixed order. Sums are f32 in c->work; a last pass adds both gradients of qk, that of the keys through
+ * their normalisation. The limit is 20 c D operations per token and round (with D up to 64), at f32 rate. */
+#include "cuda/attention/lsh.cuh"
+
+/* ds = the gradients of the logits of the tile, w = its probabilities. */
+template <class S>
+static __device__ inline void lsh_gradients(const lsh<S> &p, const lsh_block &k, const lsh_tile &t,
+                                            float *stage, float ds[4][4], float w[4][4])
+{
+    const int ty = (int)threadIdx.x / 16;
+    float dp[4][4];
+    const uint32_t replaced = lsh_logits(p, k, t, stage, w);
+    at_clear(dp);
+    at_product<false>(dp, stage, lsh_of(p, k, p.dy, t.query, NULL), 0,
+                      lsh_of(p, k, p.v, t.key, NULL), 0, p.dim);
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const int token = t.query[4 * ty + r];
+        const int64_t at = lsh_head(p, k) * p.tokens + max(token, 0);
+        const float top = p.stats[2 * at], log_sum = p.stats[2 * at + 1], delta = p.delta[at];
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            w[r][c] = token < 0 ? 0.0f : expf(w[r][c] - top - log_sum);
+            ds[r][c] = replaced >> (4 * r + c) & 1u ? 0.0f : w[r][c] * (dp[r][c] - delta);
+        }
+    }
+}
+
+/* Sets or adds to rows `token` of a [B,N,H*D] sum. */
+template <class S>
+static __device__ inline void lsh_add(const lsh<S> &p, const lsh_block &k, const int *token,
+                                      const float acc[4][4], float *sum)
+{
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+    for (int r = 0; r < 4; r++)
+        for (int c = 0; c < 4; c++) {
+            const int row = token[4 * ty + r], x = k.x0 + 4 * tx + c;
+            if (row < 0 || x >= p.dim) continue;
+            float *to = sum + lsh_base(p, k) + (int64_t)row * p.width + x;
+            *to = p.round ? *to + acc[r][c] : acc[r][c];
+        }
+}
+
+template <class S>
+__global__ void __launch_bounds__(AT_THREADS, 1) lsh_query_grad(lsh<S> p, int slabs, int tiles)
+{
+    TP_SHARED_REST(float, transposed);
+    TP_SHARED(lsh_tile, t, [1]);
+    float *const stage = transposed + AT_FLOATS;
+    const lsh_block k(slabs, tiles, p.chunks, p.heads);
+    const int64_t own = ((int64_t)p.round * p.chunks + k.chunk) * p.chunk;
+    const int64_t first = p.chunks == 1 ? own : (own + p.entries - p.chunk) % p.entries;
+    float dq[4][4];
+    at_clear(dq);
+    lsh_take(p, k, own + k.tile * AT, p.chunk - k.tile * AT, t[0].query);
+    for (int j = 0; j < p.keys; j += AT) {
+        float ds[4][4], w[4][4];
+        __syncthreads();
+        lsh_take_keys(p, k, (first + j) % p.entries, p.keys - j, t);
+        __syncthreads();
+        lsh_gradients(p, k, t[0], stage, ds, w);
+        __syncthreads();
+        at_keep<true>(transposed, ds);
+        at_load<AT>(stage, lsh_of(p, k, p.x, t[0].key, t[0].norm), 0, k.x0, p.dim);
+        __syncthreads();
+        at_outer(dq, transposed, stage, AT);
+    }
+    lsh_add(p, k, t[0].query, dq, p.dq);
+}
+
+/* acc += T^T rows, for a tile T of queries by keys and 64 columns of the rows of the queries. */
+template <class S>
+static __device__ inline void lsh_by_key(float acc[4][4], const float tile[4][4], float *kept,
+                                         float *stage, const lsh_rows<S> &rows, int x0, int dim)
+{
+    __syncthreads();
+    at_keep<false>(kept, tile);
+    at_load<AT>(stage, rows, 0, x0, dim);
+    __syncthreads();
+    at_outer(acc, kept, stage, AT);
+}
+
+template <class S>
+__global__ void __launch_bounds__(AT_THREADS, 1) lsh_key_grad(lsh<S> p, int slabs, int tiles)
+{
+    TP_SHARED_REST(float, kept);
+    TP_SHARED(lsh_tile, t, [1]);
+    float *const stage = kept + AT_FLOATS;
+    const lsh_block k(slabs, tiles, p.chunks, p.heads);
+    const int64_t own = ((int64_t)p.round * p.chunks + k.chunk) * p.chunk;
+    float dk[4][4], dv[4][4];
+    at_clear(dk);
+    at_clear(dv);
+    lsh_take_keys(p, k, own + k.tile * AT, p.chunk - k.tile * AT, t);
+    for (int which = 0; which < (p.chunks == 1 ? 1 : 2); which++)
+        for (int i = 0; i < p.chunk; i += AT) {
+            float ds[4][4], w[4][4];
+            __syncthreads();
+            lsh_take(p, k, (own + (int64_t)which * p.chunk + i) % p.entries, p.chunk - i,
+                     t[0].query);
+            __syncthreads();
+            lsh_gradients(p, k, t[0], stage, ds, w);
+            if (p.dv)
+                lsh_by_key(dv, w, kept, stage, lsh_of(p, k, p.dy, t[0].query, NULL), k.x0, p.dim);
+            if (p.dk)
+                lsh_by_key(dk, ds, kept, stage, lsh_of(p, k, p.x, t[0].query, NULL), k.x0, p.dim);
+        }
+    if (p.dv) lsh_add(p, k, t[0].key, dv, p.dv);
+    if (p.dk) lsh_add(p, k, t[0].key, dk, p.dk);
+}
+
+/* dx = dq + norm (dk - (dk key) key), key = norm x; a warp takes a row of a head. */
+template <class S> __global__ void __launch_bounds__(TP_THREADS) lsh_join_grads(lsh<S> p, S *dx)
+{
+    const int64_t rows = (int64_t)p.batch * p.tokens * p.heads;
+    const int lane = (int)threadIdx.x % 32;
+    for (int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < rows;
+         r += (int64_t)gridDim.x * blockDim.x / 32) {
+        const int64_t token = tp_div(r, p.heads), b = tp_div(token, p.tokens);
+        const int64_t at = (b * p.heads + r - token * p.heads) * p.tokens + token - b * p.tokens;
+        const float norm = p.norm[at];
+        float dot = 0.0f;
+        for (int64_t i = r * p.dim + lane; i < (r + 1) * p.dim; i += 32)
+            dot += p.dk[i] * norm * tp_float(p.x[i]);
+        dot = tp_warp<tp_sum_of>(dot);
+        for (int64_t i = r * p.dim + lane; i < (r + 1) * p.dim; i += 32)
+            tp_put(dx + i, p.dq[i] + norm * (p.dk[i] - dot * norm * tp_float(p.x[i])));
+    }
+}
+
+template <class S>
+__global__ void __launch_bounds__(TP_THREADS) lsh_round_grad(int64_t n, const float *from, S *to)
+{
+    TP_EACH (i, n) tp_put(to + i, from[i]);
+}
+
+/* c->work: norm and delta [B,H,N], dq, dk and, for bf16, dv [B,N,H*D]. */
+static size_t lsh_grads_bytes(const tp_call *c)
+{
+    const tp_lsh g = tp__lsh(c->x, static_cast<const tp_lsh_attn_cfg *>(c->attr));
+    const int64_t rows = g.batch * g.heads * g.tokens;
+    const int sums = c->x[LSH_QK].dtype == TP_BF16 ? 3 : 2;
+    return (size_t)(rows * (2 + sums * g.dim)) * sizeof(float);
+}
+
+static size_t lsh_attention_work(const tp_call *c)
+{
+    return tp_is_backward(c) ? lsh_grads_bytes(c) : lsh_room_of(c).bytes;
+}
+
+template <class S> static tp_code lsh_rounds(const tp_call *c, lsh<S> p)
+{
+    const int slabs = attn_tiles(p.dim, AT), tiles = attn_tiles(p.chunk, AT);
+    const unsigned blocks = (unsigned)((int64_t)slabs * tiles * p.chunks * p.heads * p.batch);
+    tp_code code = TP_OK;
+    for (p.round = 0; code == TP_OK && p.rounds > p.round; p.round++) {
+        if (p.dq)
+            code = tp_launch(c, lsh_query_grad<S>, blocks, AT_THREADS, AT_SHARED, p, slabs, tiles);
+        if (code == TP_OK)
+            code = tp_launch(c, lsh_key_grad<S>, blocks, AT_THREADS, AT_SHARED, p, slabs, tiles);
+    }
+    return code;
+}
+
+template <class S> static tp_code lsh_attention_bwd(const tp_call *c)
+{
+    constexpr bool exact = std::is_same<S, float>::value;
+    const int64_t n = c->y[LSH_Y].numel;
+    lsh<S> p = lsh_problem<S>(c);
+    if (n == 0 || (!c->dx[LSH_QK].data && !c->dx[LSH_V].data)) return TP_OK;
+    const int64_t rows = (int64_t)p.batch * p.heads * p.tokens;
+    float *norm = static_cast<float *>(c->work), *sums = norm + 2 * rows;
+    p.norm = norm;
+    p.delta = norm + rows;
+    p.dy = tp_in<S>(&c->dy[LSH_Y]);
+    if (c->dx[LSH_QK].data) {
+        p.dq = sums;
+        p.dk = sums + n;
+    }
+    if (c->dx[LSH_V].data) p.dv = exact ? tp_out<float>(&c->dx[LSH_V]) : sums + 2 * n;
+    tp_code code = lsh_prepare_rows(c, p, norm);
+    if (code == TP_OK) code = lsh_rounds(c, p);
+    if (code == TP_OK && p.dq)
+        code = tp_launch(c, lsh_join_grads<S>, tp_grid(c, 32 * rows), TP_THREADS, 0, p,
+                         tp_out<S>(&c->dx[LSH_QK]));
+    if (code == TP_OK && p.dv && !exact)
+        code = tp_launch(c, lsh_round_grad<S>, tp_grid(c, n), TP_THREADS, 0, n,
+                         static_cast<const float *>(p.dv), tp_out<S>(&c->dx[LSH_V]));
+    return code;
+}
+
+TP_CUDA_WORK(lsh_attention_work)
+TP_CUDA_KERNEL(lsh_attention_bwd)
