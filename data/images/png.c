@@ -71,7 +71,9 @@ static bool prepare(reader *r, tp_image *p, const uint8_t *bytes, size_t n)
     r->most = LARGEST_CHUNK;
     r->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, r, leave, silent, r, give, give_back);
     r->info = r->png ? png_create_info_struct(r->png) : NULL;
-    return r->info || tp__image_fail(p, "PNG: out of memory");
+    if (r->info) return true;
+    png_destroy_read_struct(&r->png, NULL, NULL);
+    return tp__image_fail(p, "PNG: out of memory");
 }
 
 static void finish(reader *r)
