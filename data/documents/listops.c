@@ -91,7 +91,7 @@ bool tp_listops_evaluate(const uint16_t *ids, int64_t n, tp_listops_value *value
     int depth = 0;
     int8_t *stack = n > 0 ? malloc((size_t)n) : NULL; /* values, and operators below 0 */
     *value = (tp_listops_value){ 0 };
-    if (n > 0 && !stack) wrong = "memory has run out";
+    if (n > 0 && !stack) wrong = "out of memory";
     for (; !wrong && i < n; i++) {
         const int id = ids[i];
         if (i > 0 && depth == 0) {

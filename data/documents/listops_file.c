@@ -42,7 +42,7 @@ static bool read_line(reader *r, const tp_lines *L, int64_t *n, int *answer, cha
     if (sources / 2 + 1 > r->room) {
         uint16_t *more = realloc(r->ids, (sources + 1) * sizeof *more);
         if (!more) {
-            snprintf(why, WHY, "is too long for the memory that is left: %zu bytes", sources);
+            snprintf(why, WHY, "out of memory for %zu bytes", sources);
             return false;
         }
         r->ids = more;

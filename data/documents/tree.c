@@ -61,9 +61,10 @@ static int names_of(walk *w, const char *path, char ***names)
         if (fits) fits = (list[n] = strdup(e->d_name)) != NULL;
         n += fits;
     }
-    if (!fits || errno) /* a failed readdir returns NULL, too */
-        tp__documents_fail(w->X, "%.700s: the folder cannot be read (%s)", path,
-                           strerror(fits ? errno : ENOMEM));
+    if (!fits)
+        tp__documents_fail(w->X, "%.700s: out of memory for the list of files", path);
+    else if (errno) /* a failed readdir returns NULL, too */
+        tp__documents_fail(w->X, "%.700s: the folder cannot be read (%s)", path, strerror(errno));
     if (d) closedir(d);
     if (n > 1) qsort(list, (size_t)n, sizeof *list, by_bytes);
     *names = list;

@@ -1,0 +1,69 @@
+/* document_loader.h - batches of documents: shuffled, sorted by length, padded or packed. Part of the data
+ * library. */
+#ifndef TAPEGRAD_DOCUMENT_LOADER_H
+#define TAPEGRAD_DOCUMENT_LOADER_H
+
+#include <tapegrad/documents.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tp_document_loader_opts {
+    int64_t batch; /* examples */
+    uint64_t seed;
+    bool
+        train; /* endless: shuffled for each epoch, whole batches only. Otherwise one pass in order,
+                         whose last batch may be smaller                                              */
+    bool whole; /* drops a smaller last batch there, too, as the published figures do          */
+    int64_t
+        bucket; /* > 1: the examples of that many batches in turn are sorted by length before they
+                         are divided into batches, and these shuffled (train). 0, 1: not sorted       */
+    int64_t
+        length; /* pads all documents to that many ids; 0: to the longest of the batch         */
+    int64_t
+        multiple; /* of which such a longest is made a multiple; 0: 1                            */
+    bool packed;  /* documents one after another, without padding; length and multiple are 0     */
+} tp_document_loader_opts;
+
+/* A batch in host memory, valid until the next call. Arrays have an entry for each document of an example. */
+typedef struct tp_document_batch {
+    int64_t n;                  /* examples                                             */
+    int64_t epoch, step;        /* step: within the epoch                               */
+    const int64_t *index;       /* [n]: the numbers of the examples                    */
+    const int32_t *label;       /* [n]                                                 */
+    int64_t length[2];          /* N, the padded length; packed: M, the number of ids   */
+    int64_t longest[2];         /* ids of the longest document                          */
+    const int32_t *ids[2];      /* [n,N]; packed: [M]                                 */
+    const uint8_t *mask[2];     /* [n,N]: 1 where the id is not 0; packed: NULL      */
+    const int32_t *position[2]; /* packed: [M], the place in the document        */
+    const int32_t *offset[2];   /* packed: [n+1], where documents begin          */
+} tp_document_batch;
+
+/* Never NULL. A document of zeros alone fails the loader, since attention to nothing has no value; so does one
+ * that is longer than `length`, and, if packed, a zero anywhere. X must stay open. */
+typedef struct tp_document_loader tp_document_loader;
+TP_API tp_document_loader *tp_document_loader_new(const tp_documents *X,
+                                                  const tp_document_loader_opts *o);
+TP_API void tp_document_loader_free(tp_document_loader *L);
+TP_API bool tp_document_loader_ok(const tp_document_loader *L);
+TP_API const char *tp_document_loader_why(const tp_document_loader *L);
+TP_API int64_t tp_document_loader_steps(const tp_document_loader *L); /* batches per epoch */
+
+/* The next batch. False at the end (unless train) or on an error. */
+TP_API bool tp_document_loader_next(tp_document_loader *L, tp_document_batch *b);
+/* Continues with that batch of that epoch (below 2^31), as a resumed run does. A batch depends on the set,
+ * the options, epoch and step alone. */
+TP_API void tp_document_loader_seek(tp_document_loader *L, int64_t epoch, int64_t step);
+
+/* Seeks and feeds the batch into slots of T (tp_feed): for each document ids TP_I32 and mask TP_U8, [n,N];
+ * packed: ids, positions, offsets, all TP_I32. Then the labels, TP_I32 [n]. Returns n, or 0 at the end (unless
+ * train) or if T has failed. tp_document_loader_slots returns the number of slots. */
+TP_API int64_t tp_document_loader_feed(tp_document_loader *L, tp_tape *T, int64_t epoch,
+                                       int64_t step, tp_tensor slot[]);
+TP_API int tp_document_loader_slots(const tp_document_loader *L);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
