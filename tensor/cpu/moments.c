@@ -7,6 +7,7 @@
  * (Chan, Golub, LeVeque 1979), so a large mean cancels only within a block, before anything is squared. */
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/reducer.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/cpu/kit/vector.h"
 #include "tensor/kernel.h"
 
@@ -36,10 +37,8 @@ static void var_row(const tp_call *c, const void *p, int64_t n, int64_t at, doub
     for (int64_t begin = 0; begin < n; begin += REDUCER_TERMS) {
         const int64_t end = tp__least(begin + REDUCER_TERMS, n);
         const double terms = (double)(end - begin);
-        real sum = 0, first = 0, second = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = begin; i < end; i++) sum += x[i];
-        const real mean = sum / (real)(end - begin);
+        const real mean = sum_of(x + begin, end - begin) / (real)(end - begin);
+        real first = 0, second = 0;
 #pragma omp simd reduction(+ : first, second)
         for (int64_t i = begin; i < end; i++) {
             const real d = x[i] - mean;

@@ -13,6 +13,7 @@
 #include "tensor/cpu/kit/add_blocks.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/row_blocks.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/geometry/norms.h"
 #include "tensor/kernel.h"
 
@@ -22,15 +23,8 @@ typedef struct stats {
 
 static stats stats_of(int64_t n, const real *x, real eps, bool centre)
 {
-    real m = 0, v = 0;
-    if (centre) {
-#pragma omp simd reduction(+ : m)
-        for (int64_t i = 0; i < n; i++) m += x[i];
-        m /= (real)n;
-    }
-#pragma omp simd reduction(+ : v)
-    for (int64_t i = 0; i < n; i++) v += (x[i] - m) * (x[i] - m);
-    return (stats){ m, 1 / r_sqrt(v / (real)n + eps) };
+    const real m = centre ? sum_of(x, n) / (real)n : 0;
+    return (stats){ m, 1 / r_sqrt(squares_about(m, x, n) / (real)n + eps) };
 }
 
 /* One pass with both parameters, the common case of layer norm. */

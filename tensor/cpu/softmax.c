@@ -6,6 +6,7 @@
  * Backward reads only y. */
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/kernel.h"
 
 static int64_t row_of(const tp_call *c)
@@ -48,9 +49,7 @@ static void softmax_grad_rows(const tp_call *c, int64_t begin, int64_t end, int 
         const real *y = (const real *)c->y[0].data + r * n;
         const real *dy = (const real *)c->dy[0].data + r * n;
         real *dx = (real *)c->dx[0].data + r * n;
-        real dot = 0;
-#pragma omp simd reduction(+ : dot)
-        for (int64_t i = 0; i < n; i++) dot += dy[i] * y[i];
+        const real dot = dot_of(dy, y, n);
         for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - dot);
     }
 }
@@ -79,9 +78,7 @@ static void log_softmax_grad_rows(const tp_call *c, int64_t begin, int64_t end, 
         const real *y = (const real *)c->y[0].data + r * n;
         const real *dy = (const real *)c->dy[0].data + r * n;
         real *dx = (real *)c->dx[0].data + r * n;
-        real sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = 0; i < n; i++) sum += dy[i];
+        const real sum = sum_of(dy, n);
         for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - r_exp(y[i]) * sum;
     }
 }

@@ -5,6 +5,7 @@
  *
  * Hidden output: m, s and k of each row, [Co,3]. */
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/geometry/norms.h"
 #include "tensor/kernel.h"
 
@@ -17,12 +18,7 @@ static void standardize_rows(const tp_call *c, int64_t begin, int64_t end, int t
     for (int64_t r = begin; r < end; r++) {
         const real *w = (const real *)c->x[0].data + r * n;
         real *y = (real *)c->y[0].data + r * n, *stats = (real *)c->y[1].data + 3 * r;
-        real m = 0, v = 0;
-#pragma omp simd reduction(+ : m)
-        for (int64_t i = 0; i < n; i++) m += w[i];
-        m /= (real)n;
-#pragma omp simd reduction(+ : v)
-        for (int64_t i = 0; i < n; i++) v += (w[i] - m) * (w[i] - m);
+        const real m = sum_of(w, n) / (real)n, v = squares_about(m, w, n);
         const real std = r_sqrt(v / (real)(at->biased ? n : n - 1));
         const real s = 1 / (at->biased ? r_sqrt(v / (real)n + eps) : std + eps);
         for (int64_t i = 0; i < n; i++) y[i] = (w[i] - m) * s;

@@ -10,6 +10,7 @@
 #define TP_FOLD_H
 
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/sums.h"
 #include "tensor/geometry/broadcast.h"
 #include "tensor/kernel.h"
 
@@ -40,16 +41,8 @@ static inline double fold_dot(const real *x, const real *w, int64_t n)
 {
     double sum = 0.0;
     for (int64_t begin = 0; begin < n; begin += 512) {
-        const int64_t end = begin + 512 < n ? begin + 512 : n;
-        real s = 0;
-        if (w) {
-#pragma omp simd reduction(+ : s)
-            for (int64_t i = begin; i < end; i++) s += x[i] * w[i];
-        } else {
-#pragma omp simd reduction(+ : s)
-            for (int64_t i = begin; i < end; i++) s += x[i];
-        }
-        sum += (double)s;
+        const int64_t some = begin + 512 < n ? 512 : n - begin;
+        sum += (double)(w ? dot_of(x + begin, w + begin, some) : sum_of(x + begin, some));
     }
     return sum;
 }

@@ -1,0 +1,59 @@
+/* sums.h - sums over a row by four vectors at once, since each addition waits for the one before. The order
+ * depends on n alone. */
+#ifndef TP_SUMS_H
+#define TP_SUMS_H
+
+#include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/vector.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define SUMS_LANES ((int64_t)(TP_VECTOR / sizeof(real)))
+
+typedef real sums_vec __attribute__((vector_size(TP_VECTOR)));
+typedef sums_vec sums_any __attribute__((aligned(sizeof(real)), may_alias));
+
+/* The terms of the sum below from element i on. */
+TP_INLINE sums_vec sums_term(const real *x, const real *w, real m, bool square, int64_t i)
+{
+    const sums_vec v = *(const sums_any *)(x + i);
+    return square ? (v - m) * (v - m) : w ? v * *(const sums_any *)(w + i) : v;
+}
+
+/* The sum of x[i], of x[i] w[i], or of (x[i] - m)^2; square, and whether w is NULL, are constants. */
+TP_INLINE real sum_terms(const real *x, const real *w, real m, bool square, int64_t n)
+{
+    sums_vec s[4] = { { 0 } };
+    real lanes[SUMS_LANES], sum = 0;
+    int64_t i = 0;
+    for (; i + 4 * SUMS_LANES <= n; i += 4 * SUMS_LANES) {
+        TP_UNROLL
+        for (int k = 0; k < 4; k++) s[k] += sums_term(x, w, m, square, i + k * SUMS_LANES);
+    }
+    for (; i + SUMS_LANES <= n; i += SUMS_LANES) s[0] += sums_term(x, w, m, square, i);
+    s[0] = (s[0] + s[1]) + (s[2] + s[3]);
+    memcpy(lanes, &s[0], sizeof lanes);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < SUMS_LANES; k++) sum += lanes[k];
+    for (; i < n; i++) sum += square ? (x[i] - m) * (x[i] - m) : w ? x[i] * w[i] : x[i];
+    return sum;
+}
+
+static inline real sum_of(const real *x, int64_t n)
+{
+    return sum_terms(x, NULL, 0, false, n);
+}
+
+static inline real dot_of(const real *x, const real *w, int64_t n)
+{
+    return sum_terms(x, w, 0, false, n);
+}
+
+/* The sum of (x[i] - m)^2. */
+static inline real squares_about(real m, const real *x, int64_t n)
+{
+    return sum_terms(x, NULL, m, true, n);
+}
+
+#endif
