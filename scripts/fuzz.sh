@@ -15,7 +15,7 @@ source "$(dirname "$0")/setup.sh"
 
 # The fuzzers, each with its number of inputs for --runs: about ten seconds of one core.
 counts="programs:600 runs:4000 ops:12000 config:20000 safetensors:120000 torch:20000 data:40000 image:25000"
-counts="$counts image_set:60000 table:150000 documents:100000 report:6000"
+counts="$counts image_set:60000 table:150000 documents:60000 report:6000"
 case ${1:-} in
 -h | --help)
     sed -n '2,14s/^# \{0,1\}//p' "$0"

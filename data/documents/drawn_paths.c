@@ -91,10 +91,12 @@ static void ink(drawing *d, dash at, double length, double width, float value)
 static int32_t draw(drawing *d, uint8_t pixels[SIDE * SIDE])
 {
     const int32_t label = (int32_t)tp_random_below(&d->r, 2);
-    int length = DASHES;
-    for (;; length -= length > SHORT) {
+    int length = DASHES, fit = 0;
+    for (d->n = 0; fit < 2; fit++) {
+        if (try_chain(d, length)) continue;
+        length -= length > SHORT;
         d->n = 0;
-        if (try_chain(d, length) && try_chain(d, length)) break;
+        fit = -1;
     }
     const int ends[] = { 0, length - 1, length, 2 * length - 1 };
     const int one = (int)tp_random_below(&d->r, 4);

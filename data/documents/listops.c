@@ -114,7 +114,7 @@ bool tp_listops_evaluate(const uint16_t *ids, int64_t n, tp_listops_value *value
     else if (n < 1 || depth)
         snprintf(why, size, n < 1 ? "there are no tokens" : "%d brackets are not closed", depth);
     else
-        value->answer = stack[0];
+        value->answer = (uint8_t)stack[0];
     free(stack);
     return !wrong && n > 0 && !depth;
 }

@@ -174,10 +174,10 @@ static void keep(tp_documents *X, const tp_listops_opts *o, const uint16_t *ids,
 static void draw_part(tp_documents *X, tp_part part, const tp_listops_opts *o, uint16_t *ids,
                       seen *s)
 {
-    const int64_t count[] = { o->train, o->valid, o->test };
-    int64_t first = 0, found = 0, idle = 0;
-    for (int p = 0; p < (int)part; p++) first += count[p];
-    for (uint64_t i = 0; !X->why[0] && found < first + count[part]; i++) {
+    const int64_t first = part == TP_TRAIN ? 0 : o->train + (part == TP_TEST ? o->valid : 0);
+    const int64_t count = part == TP_TRAIN ? o->train : part == TP_VALID ? o->valid : o->test;
+    int64_t found = 0, idle = 0;
+    for (uint64_t i = 0; !X->why[0] && found < first + count; i++) {
         tp_random r = tp_random_stream(o->seed, "listops", i, 0);
         int answer;
         const int64_t n = tp_listops_draw(&r, o, ids, &answer);

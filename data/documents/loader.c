@@ -220,7 +220,7 @@ static void arrange(tp_document_loader *L, int64_t epoch)
 /* Makes room for n ids. */
 static bool make_room(tp_document_loader *L, side *s, int64_t n)
 {
-    if (n <= s->room) return true;
+    if (n < 1 || n <= s->room) return n > 0;
     free(s->ids);
     free(s->mask);
     free(s->position);
