@@ -5,9 +5,9 @@ import torch.nn.functional as F
 from op_cases_kit import HEADS, WIDTH, Numbers
 
 
-def attention(causal):
+def attention(causal, heads=HEADS):
     def apply(*inputs):
-        q, k, v = (x.view(x.shape[0], x.shape[1], HEADS, WIDTH // HEADS).transpose(1, 2) for x in inputs)
+        q, k, v = (x.view(x.shape[0], x.shape[1], heads, -1).transpose(1, 2) for x in inputs)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
         return y.transpose(1, 2)  # the layout that the following projection reads
     return apply
@@ -80,6 +80,7 @@ CASES = [("attention", "4096 d512 h8" + (" causal" if c else ""), attention(c), 
          for c in (False, True)] + [
     ("attention", "2048 d512 h8 causal ALiBi", alibi, [(1, 2048, WIDTH)] * 3),
     ("attention", "2048 d512 h8/2 causal", grouped, [(1, 2048, WIDTH), (1, 2048, 128), (1, 2048, 128)]),
+    ("attention", "4x4096 d64 h2", attention(False, 2), [(4, 4096, 64)] * 3),
     ("window_attention", "4x4096 d64 h2 w8 r32", sequence(8), [(4, 4096, 64)] * 3 + [(4, 32, 64)] * 2),
     ("lsh_attention", "4096 d512 h8 c64 r2", lsh,
      [(1, 4096, WIDTH)] * 2 + [Numbers((HEADS, WIDTH // HEADS, 2, 64), fixed=True)])]
