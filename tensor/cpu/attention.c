@@ -1,10 +1,11 @@
 /* attention.c - full attention and relative-position attention: loops over tiles.
  *
- * Forward: a task is 128 queries of one head (64 with positions); it walks over the tiles of keys that they see. Backward: a
- * task is a pair of stripes (kit/attn_scratch.h); for each 64 queries it walks over the tiles of keys of
- * the stripe, recomputes the probabilities, and adds five products a tile to dq, dk and dv in place.
- * Only inputs, output and log-sum-exp are kept between the two. Tiles that none of the queries see are
- * skipped. tp__gemm computes the products on tiles; the rest is a tenth to a fifth of the time. */
+ * Forward: a task is 128 queries of one head (64 with positions); it walks over the tiles of keys that they
+ * see. Backward: a task is a pair of stripes (kit/attn_scratch.h); for each 128 queries it walks over the
+ * tiles of keys of the stripe, recomputes the probabilities, and adds five products a tile to dq, dk and dv in
+ * place. Only inputs, output and log-sum-exp are kept between the two. Tiles that none of the queries see are
+ * skipped. OpenBLAS computes the products with transposed scores, product.h the others; the rest is a tenth to
+ * a fifth of the time. */
 #include "tensor/cpu/kit/attn_tiles.h"
 #include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
@@ -39,8 +40,7 @@ static void forward_queries(const attn *a, tile *t)
         set_keys(a, t, j, end - j < a->cut.n ? end - j : a->cut.n);
         logits(a, t);
         softmax_rows(a, t);
-        tp__gemm(REAL, false, false, t->m, g->dim, t->n, 1.0, t->s, t->ld_s, a->v + key_at(a, t),
-                 g->kv_width, 1.0, out, g->dim);
+        add_values(a, t, a->v, out);
     }
     store_queries(a, t);
 }
@@ -115,8 +115,7 @@ static void backward_tile(const attn *a, tile *t)
     const real *q = t->scratch + a->at.q, *dout = t->scratch + a->at.dout;
     real *p = t->scratch + a->at.other;
     logits(a, t);
-    tp__gemm(REAL, false, true, t->m, t->n, d, 1.0, dout, d, a->v + keys, g->kv_width, 0.0, p,
-             t->ld);
+    times_keys(a, t, dout, a->v, false, p, t->ld);
     gradient_rows(a, t);
     if (a->dv)
         tp__gemm(REAL, true, false, t->n, d, t->m, 1.0, p, t->ld, dout, d, 1.0, a->dv + keys,
@@ -124,9 +123,7 @@ static void backward_tile(const attn *a, tile *t)
     if (a->dk)
         tp__gemm(REAL, true, false, t->n, d, t->m, 1.0, t->s, t->ld_s, q, d, 1.0, a->dk + keys,
                  g->kv_width);
-    if (a->dq || a->dr)
-        tp__gemm(REAL, false, false, t->m, d, t->n, 1.0, t->s, t->ld_s, a->k + keys, g->kv_width,
-                 1.0, t->scratch + a->at.out, d);
+    if (a->dq || a->dr) add_values(a, t, a->k, t->scratch + a->at.out);
     if (g->positions) position_gradients(a, t);
 }
 

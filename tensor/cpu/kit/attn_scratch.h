@@ -15,6 +15,7 @@
 #ifndef TP_ATTN_SCRATCH_H
 #define TP_ATTN_SCRATCH_H
 
+#include "tensor/cpu/kit/gemm.h"
 #include "tensor/geometry/attn.h"
 
 enum {
@@ -61,6 +62,7 @@ typedef struct tp_attn_scratch {
     int64_t dout;         /* [m][D]: backward: gradient of the result                            */
     int64_t row;          /* [2][m]: running maximum and sum; backward: lse, rowsum(dO * O)      */
     int64_t keep;         /* [n]: dropout factors of a row                                       */
+    int64_t gemm;         /* packed operands of a product                                        */
     int64_t pos, dpos;    /* [n + m][D]: positions by decreasing distance, their gradients       */
     int64_t total;
 } tp_attn_scratch;
@@ -70,6 +72,12 @@ static inline int64_t tp__attn_take(tp_attn_scratch *w, int64_t n)
     const int64_t at = w->total;
     w->total += (n + 15) / 16 * 16;
     return at;
+}
+
+static inline int64_t tp__attn_side(int64_t m, int64_t n, int64_t d)
+{
+    const int64_t most = m > n ? m : n;
+    return most > d ? most : d;
 }
 
 static inline tp_attn_scratch tp__attn_scratch(const tp_attn *a, const tp_attn_cut *c,
@@ -83,6 +91,8 @@ static inline tp_attn_scratch tp__attn_scratch(const tp_attn *a, const tp_attn_c
     w.out = tp__attn_take(&w, m * d);
     w.row = tp__attn_take(&w, 2 * m);
     w.keep = tp__attn_take(&w, n);
+    w.gemm = tp__attn_take(
+        &w, (int64_t)(tp__gemm_scratch(TP_F32, tp__attn_side(m, n, d)) / sizeof(float)));
     if (a->positions) {
         w.q_pos = tp__attn_take(&w, m * d);
         w.pos = tp__attn_take(&w, (n + m) * d);

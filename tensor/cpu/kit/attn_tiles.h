@@ -14,6 +14,7 @@
 
 #include "tensor/cpu/kit/attn_scratch.h"
 #include "tensor/cpu/kit/philox_words.h"
+#include "tensor/cpu/kit/product.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 
@@ -116,6 +117,23 @@ static void load_positions(const attn *a, const tile *t, real *to)
             memset(to + x * d, 0, (size_t)d * sizeof(real));
 }
 
+/* to[m][ld] = or += rows[m][D] x^T for the n rows of the tile in x, keys or values. */
+static inline void times_keys(const attn *a, const tile *t, const real *rows, const real *x,
+                              bool add, real *to, int64_t ld)
+{
+    const int64_t d = a->g.dim;
+    multiply(&(tp_gemm_tile){ false, true, add, t->m, t->n, d, rows, x + key_at(a, t), to, d,
+                              a->g.kv_width, ld, .work = t->scratch + a->at.gemm });
+}
+
+/* to[m][D] += s x for the n rows of the tile in x, s being the tile's scores. */
+static inline void add_values(const attn *a, const tile *t, const real *x, real *to)
+{
+    const int64_t d = a->g.dim;
+    multiply(&(tp_gemm_tile){ false, false, true, t->m, d, t->n, t->s, x + key_at(a, t), to,
+                              t->ld_s, a->g.kv_width, d, .work = t->scratch + a->at.gemm });
+}
+
 static void logits(const attn *a, const tile *t)
 {
     const tp_attn *g = &a->g;
@@ -125,8 +143,7 @@ static void logits(const attn *a, const tile *t)
         tp__gemm(REAL, false, true, t->m, t->n + t->m - 1, g->dim, 1.0, t->scratch + a->at.q_pos,
                  g->dim, pos, g->dim, 0.0, t->scratch + a->at.scores, t->ld);
     }
-    tp__gemm(REAL, false, true, t->m, t->n, g->dim, 1.0, t->scratch + a->at.q, g->dim,
-             a->k + key_at(a, t), g->kv_width, g->positions ? 1.0 : 0.0, t->s, t->ld_s);
+    times_keys(a, t, t->scratch + a->at.q, a->k, g->positions, t->s, t->ld_s);
 }
 
 /* The columns lo <= c < hi of the tile that query row r sees. */

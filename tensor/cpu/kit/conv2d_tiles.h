@@ -11,6 +11,7 @@
 #define TP_CONV2D_TILES_H
 
 #include "tensor/cpu/kit/conv2d_cut.h"
+#include "tensor/cpu/kit/product.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
 
@@ -47,23 +48,6 @@ static inline int64_t made_at(const tp__conv2d_pass *p, int64_t image, int64_t r
 static inline int64_t grain_of(double work)
 {
     return work < MIN_WORK ? (int64_t)(MIN_WORK / (work + 1.0)) : 1;
-}
-
-#ifndef TP_BASELINE
-void TP_KERNEL_FN(gemm_tile)(const tp_gemm_tile *t);
-#define OWN_PRODUCT true
-#else
-#define OWN_PRODUCT false
-#endif
-
-static inline void multiply(const tp_gemm_tile *t)
-{
-#ifdef TP_BASELINE
-    tp__gemm(REAL, t->ta, t->tb, t->m, t->n, t->k, 1.0, t->a, t->lda, t->b, t->ldb, t->add, t->c,
-             t->ldc);
-#else
-    TP_KERNEL_FN(gemm_tile)(t);
-#endif
 }
 
 /* ---- gathering ---- */
