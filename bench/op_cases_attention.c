@@ -49,6 +49,14 @@ static tp_tensor lsh_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
                             (tp_lsh_attn_cfg){ .heads = k->cfg.heads });
 }
 
+/* With a projection, Performer's. */
+static tp_tensor linear_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    const tp_features kind = k->in[3].shape.ndim ? TP_FEATURES_POSITIVE : TP_FEATURES_ELU;
+    return tp_linear_attention(T, x[0], x[1], x[2], kind ? x[3] : TP_NONE, TP_NONE,
+                               (tp_linear_attn_cfg){ .heads = k->cfg.heads, .features = kind });
+}
+
 /* N tokens after a cache of N, width 512, 8 heads, window 512, chunks of 16, rank 1. That is
  * 3 N w d MACs for the window and 3 N n d for the n vectors that a query sees on average. */
 #define LS_CASE(N)                                                                                 \
@@ -166,6 +174,12 @@ const op_case op_cases_attention[] = {
     { "lsh_attention", "4096 d512 h8 c64 r2", lsh_attention, .cfg = { .heads = 8 }, .fixed = 1 << 2, .f32 = 1 << 2,
       .mflop = 4e-6 * 4096 * 512 * (2 * 128 + 64),
       .in = { { { 3, { 1, 4096, 512 } }, 0 }, { { 3, { 1, 4096, 512 } }, 0 }, { { 4, { 8, 64, 2, 64 } }, 0 } } },
+    { "linear_attention", "4096 d512 h8", linear_attention, .cfg = { .heads = 8 }, .mflop = 4e-6 * 4096 * 512 * 64,
+      .in = { { { 3, { 1, 4096, 512 } }, 0 }, { { 3, { 1, 4096, 512 } }, 0 }, { { 3, { 1, 4096, 512 } }, 0 } } },
+    { "linear_attention", "4096 d512 h8 m256", linear_attention, .cfg = { .heads = 8 }, .fixed = 1 << 3, .f32 = 1 << 3,
+      .mflop = 8e-6 * 4096 * 512 * 256,
+      .in = { { { 3, { 1, 4096, 512 } }, 0 }, { { 3, { 1, 4096, 512 } }, 0 }, { { 3, { 1, 4096, 512 } }, 0 },
+              { { 2, { 256, 64 } }, 0 } } },
     { "lsla_attention", "8x56x56 h3", lsla_attention, LSLA_CASE(8, 56, 3) },
     { 0 },
 };

@@ -76,11 +76,30 @@ def lsh(qk, v, rotations, c=64):
     return (lse.softmax(2) * y).sum(2).transpose(1, 2)
 
 
+def linear(q, k, v):
+    q, k, v = (x.unflatten(-1, (HEADS, -1)).transpose(1, 2) for x in (q, k, v))
+    return ((F.elu(q) + 1) @ ((F.elu(k) + 1).transpose(-1, -2) @ v) * k.shape[2] ** -0.5).transpose(1, 2)
+
+
+def performer(q, k, v, projection):
+    """Positive features; maxima are constants."""
+    def features(x, axes):
+        x = x * x.shape[-1] ** -0.25
+        u = x @ projection.T
+        return torch.exp(u - x.square().sum(-1, keepdim=True) / 2 - u.detach().amax(axes, keepdim=True)) + 1e-4
+    q, k, v = (x.unflatten(-1, (HEADS, -1)).transpose(1, 2) for x in (q, k, v))
+    q, k = features(q, -1), features(k, (-1, -2))
+    return (q @ (k.transpose(-1, -2) @ v) / (q @ k.sum(2)[..., None])).transpose(1, 2)
+
+
 CASES = [("attention", "4096 d512 h8" + (" causal" if c else ""), attention(c), [(1, 4096, WIDTH)] * 3)
          for c in (False, True)] + [
     ("attention", "2048 d512 h8 causal ALiBi", alibi, [(1, 2048, WIDTH)] * 3),
     ("attention", "2048 d512 h8/2 causal", grouped, [(1, 2048, WIDTH), (1, 2048, 128), (1, 2048, 128)]),
     ("attention", "4x4096 d64 h2", attention(False, 2), [(4, 4096, 64)] * 3),
     ("window_attention", "4x4096 d64 h2 w8 r32", sequence(8), [(4, 4096, 64)] * 3 + [(4, 32, 64)] * 2),
+    ("linear_attention", "4096 d512 h8", linear, [(1, 4096, WIDTH)] * 3),
+    ("linear_attention", "4096 d512 h8 m256", performer,
+     [(1, 4096, WIDTH)] * 3 + [Numbers((256, WIDTH // HEADS), fixed=True)]),
     ("lsh_attention", "4096 d512 h8 c64 r2", lsh,
      [(1, 4096, WIDTH)] * 2 + [Numbers((HEADS, WIDTH // HEADS, 2, 64), fixed=True)])]

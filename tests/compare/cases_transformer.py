@@ -174,6 +174,48 @@ def lsh_attention(d):
     return Call([d.normal([b, n, heads * size]), d.normal([b, n, heads * size]), rotations, mask], options, f)
 
 
+@case("linear_attention")
+def linear_attention(d):
+    b, heads, size, n, s = d.int(1, 3), d.int(1, 3), d.int(1, 9), d.int(1, 40), d.int(1, 80)
+    kind = d.pick(["elu", "positive", "relu"])
+    options = {"heads": heads, "features": kind}
+    if d.flag(0.3):
+        options["scale"] = d.real(0.1, 0.8)
+    if kind == "elu":
+        options["normalise"] = d.flag()
+    elif d.flag(0.3):
+        options["eps"] = d.real(1e-5, 0.1)
+    projection = None if kind == "elu" else d.normal([d.int(1, 30), size])
+    mask = d.mask([b, s], 0.7) if d.flag() else None
+    if mask is not None:
+        mask[:, 0] = 1
+    scale = options.get("scale", s ** -0.5 if kind == "elu" else size ** -0.25)
+    eps = options.get("eps", 1e-4 if kind == "positive" else 1e-3)
+
+    def f(q, k, v, *rest):
+        seen = torch.ones(b, s) if mask is None else torch.from_numpy(mask)
+        q, k, v = (t.unflatten(-1, (heads, size)).transpose(1, 2) for t in (q, k, v))
+        real = seen[:, None, :, None].to(q.dtype)
+        v = v * real
+        if kind == "elu":
+            q, k = F.elu(q) + 1, (F.elu(k) + 1) * real
+        else:
+            q, k = scale * q, scale * k * real
+
+            def features(x, axes):
+                u = x @ rest[0].detach().T
+                if kind == "relu":
+                    return u.relu() + eps
+                most = u.detach().amax(axes, keepdim=True)
+                return torch.exp(u - x.square().sum(-1, keepdim=True) / 2 - most) + eps
+            q, k = features(q, -1), features(k, (-1, -2))
+        y = q @ (k.transpose(-1, -2) @ v)
+        y = scale * y if kind == "elu" and not options["normalise"] else y / (q @ k.sum(2)[..., None])
+        return y.transpose(1, 2).flatten(2)
+    return Call([d.normal([b, n, heads * size]), *(d.normal([b, s, heads * size]) for _ in "kv"), projection, mask],
+                options, f)
+
+
 def linear_params(d, name, n, k, bias=True):
     p = {f"m.{name}.weight": d.normal([n, k], k ** -0.5)}
     return {**p, f"m.{name}.bias": d.normal([n], 0.1)} if bias else p

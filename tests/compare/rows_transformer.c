@@ -63,6 +63,20 @@ static tp_tensor run_lsh_attention(compare_call *c)
     return tp_lsh_attention(c->T, c->x[0], c->x[1], compare_input(c, 2), compare_input(c, 3), cfg);
 }
 
+static tp_tensor run_linear_attention(compare_call *c)
+{
+    const char *kind = compare_text(c, "features", "elu");
+    const tp_linear_attn_cfg cfg = { .heads = (int)compare_int(c, "heads", 1),
+                                     .features = strcmp(kind, "elu") == 0    ? TP_FEATURES_ELU
+                                                 : strcmp(kind, "relu") == 0 ? TP_FEATURES_RELU
+                                                                             : TP_FEATURES_POSITIVE,
+                                     .normalise = compare_flag(c, "normalise"),
+                                     .scale = compare_number(c, "scale", 0.0),
+                                     .eps = compare_number(c, "eps", 0.0) };
+    return tp_linear_attention(c->T, c->x[0], c->x[1], c->x[2], compare_input(c, 3),
+                               compare_input(c, 4), cfg);
+}
+
 static tp_encoder_layer_cfg layer_cfg(const compare_call *c)
 {
     return (tp_encoder_layer_cfg){
@@ -98,6 +112,13 @@ static tp_tensor run_decoder_layer(compare_call *c)
 }
 
 const compare_row compare_transformer_rows[] = {
-    OWN(glu),           OWN(glu_linear),    OWN(rotary),        OWN(grouped_attention),
-    OWN(lsh_attention), OWN(encoder_layer), OWN(decoder_layer), { 0 },
+    OWN(glu),
+    OWN(glu_linear),
+    OWN(rotary),
+    OWN(grouped_attention),
+    OWN(lsh_attention),
+    OWN(linear_attention),
+    OWN(encoder_layer),
+    OWN(decoder_layer),
+    { 0 },
 };

@@ -189,6 +189,7 @@ tp_tensor ops_ls_attention(ops_env *e, const ops_row *r);
 tp_tensor ops_window(ops_env *e, const ops_row *r);
 tp_tensor ops_lsla(ops_env *e, const ops_row *r);
 tp_tensor ops_lsh_attention(ops_env *e, const ops_row *r);
+tp_tensor ops_linear_attention(ops_env *e, const ops_row *r);
 
 /* ops_sequence.c */
 tp_tensor ops_lstm(ops_env *e, const ops_row *r);

@@ -210,5 +210,6 @@ const ops_row ops_rows[] = {
     OWN(unfold),
     OWN(fold),
     OWN(lsh_attention),
+    OWN(linear_attention),
     { .name = NULL },
 };

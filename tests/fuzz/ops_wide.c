@@ -319,3 +319,23 @@ tp_tensor ops_lsh_attention(ops_env *e, const ops_row *r)
     const tp_tensor mask = ops_flag(e) ? ops_take(e, TP_SHAPE(z.B, N), OPS_MASK).t : TP_NONE;
     return tp_lsh_attention(ops_tape(e), qk, v, rotations, mask, cfg);
 }
+
+tp_tensor ops_linear_attention(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const sizes z = draw_sizes(e);
+    const uint8_t b = ops_byte(e);
+    const tp_linear_attn_cfg cfg = { .heads = z.heads,
+                                     .features = (tp_features)(b < 250 ? b % 3 : b),
+                                     .normalise = ops_flag(e),
+                                     .scale = ops_flag(e) ? ops_number(e) : 0.0,
+                                     .eps = ops_flag(e) ? ops_number(e) : 0.0 };
+    const tp_tensor q = ops_input(e, TP_SHAPE(z.B, z.N, z.C));
+    const tp_tensor k = ops_input(e, TP_SHAPE(z.B, z.S, z.C));
+    const tp_tensor v = ops_input(e, TP_SHAPE(z.B, z.S, z.C));
+    const tp_tensor w = ops_near(e, cfg.features != TP_FEATURES_ELU)
+                            ? ops_input(e, TP_SHAPE(ops_size(e), z.D))
+                            : TP_NONE;
+    const tp_tensor mask = ops_flag(e) ? ops_take(e, TP_SHAPE(z.B, z.S), OPS_MASK).t : TP_NONE;
+    return tp_linear_attention(ops_tape(e), q, k, v, w, mask, cfg);
+}

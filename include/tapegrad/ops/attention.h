@@ -199,6 +199,35 @@ TP_API tp_tensor tp_lsh_attention(tp_tape *T, tp_tensor qk, tp_tensor v, tp_tens
  * are rounded down. Both are 0 if n <= chunk, where nothing is hashed. */
 TP_API void tp_lsh_buckets(int64_t n, int64_t n_max, int64_t chunk, int64_t buckets[2]);
 
+/* Features phi of a query or key x of D numbers, for attention by sums. W: the projection. */
+typedef enum tp_features {
+    TP_FEATURES_ELU,      /* elu(x) + 1; D features, without a projection                       */
+    TP_FEATURES_POSITIVE, /* exp(W x - |x|^2 / 2 - c) + eps, of the softmax kernel (Performer's
+                             FAVOR+); c: the largest of W x, for queries of the row, for keys of
+                             all rows of a sample and head                                    */
+    TP_FEATURES_RELU      /* relu(W x) + eps                                                   */
+} tp_features;
+
+typedef struct tp_linear_attn_cfg {
+    int heads;
+    tp_features features;
+    bool normalise; /* TP_FEATURES_ELU: divide by phi(q_i) sum_j phi(k_j); the others always do */
+    double scale;   /* with a projection: of queries and keys before the features; 0: D^(-1/4).
+                       Otherwise of a result that is not normalised; 0: 1/sqrt(S)              */
+    double eps;     /* 0: 1e-4, with TP_FEATURES_RELU 1e-3                                     */
+} tp_linear_attn_cfg;
+
+/* Attention whose softmax is replaced by a product of features: y_i = phi(q_i) sum_j phi(k_j) v_j^T, divided by
+ * phi(q_i) sum_j phi(k_j) if normalised (0 where that is 0). q [B,N,H*D], k, v [B,S,H*D] -> [B,N,H*D]. projection [M,D],
+ * all heads', f32 also beside bf16 data and without a gradient, or TP_NONE for TP_FEATURES_ELU. mask: TP_U8 [B,S] (1 =
+ * real token) or TP_NONE. Padded values are zeros. Padded keys are left out of TP_FEATURES_ELU; in the others they
+ * are zero vectors, whose features count in the denominator, as in Performer's use on Long Range Arena. The largest
+ * numbers c are constants to the gradient. Features exist in tiles only: beside inputs and output, memory is M (D + 1)
+ * numbers for each sample and head, and three for each token and head. (Katharopoulos et al. 2020; Choromanski et al.
+ * 2021.) */
+TP_API tp_tensor tp_linear_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v,
+                                     tp_tensor projection, tp_tensor mask, tp_linear_attn_cfg cfg);
+
 #ifndef TP_NO_SITE
 /* clang-format off */
 #define tp_attention(T, ...)            tp_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
@@ -208,6 +237,7 @@ TP_API void tp_lsh_buckets(int64_t n, int64_t n_max, int64_t chunk, int64_t buck
 #define tp_ls_attention(T, ...)         tp_ls_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_window_attention_2d(T, ...)  tp_window_attention_2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_lsh_attention(T, ...)        tp_lsh_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_linear_attention(T, ...)     tp_linear_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_lsla_attention(T, ...)       tp_lsla_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */
 #endif
