@@ -7,6 +7,7 @@
 #include <tapegrad/capture.h>
 #include <tapegrad/convnet.h>
 #include <tapegrad/cvt.h>
+#include <tapegrad/lra.h>
 #include <tapegrad/models.h>
 #include <tapegrad/observe.h>
 #include <tapegrad/tapegrad.h>
@@ -72,6 +73,9 @@ static const char *init(int i, tp_params *P)
     case 41:
         tp_conv2d_rect_init(P, NULL, "m", 1, 1, (int64_t[2]){ 1, 2 }, true, (tp_conv_cfg){ 0 });
         return "conv2d";
+    case 42: tp_lra_attn_init(P, NULL, "m", (tp_lra_attn_cfg){ 0 }, TP_NONE); return "lra_attn";
+    case 43: tp_lra_init(P, NULL, "m", (tp_lra_cfg){ 0 }); return "lra";
+    case 44: tp_lra_redraw(P, NULL, 0, 0); return "lra";
     default: return NULL;
     }
 }
@@ -132,6 +136,13 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 47: tp_conv1d_forward(T, NULL, x); return "conv1d";
     case 48: tp_conv_transpose1d_forward(T, NULL, x); return "conv_transpose1d";
     case 49: tp_conv_transpose2d_forward(T, NULL, x); return "conv_transpose2d";
+    case 50: tp_lra_attn_forward(T, NULL, x, TP_NONE, TP_NONE); return "lra_attn";
+    case 51: tp_lra_encode(T, NULL, x, TP_NONE); return "lra";
+    case 52: tp_lra_pool(T, NULL, x); return "lra";
+    case 53: tp_lra_classify(T, NULL, x, TP_NONE); return "lra";
+    case 54:
+        tp_lra_forward(T, NULL, (tp_lra_document){ x, x }, (tp_lra_document){ x, x });
+        return "lra";
     default: return NULL;
     }
 }

@@ -474,6 +474,16 @@ Test(schedule, closed_forms)
           4e-7 + 0.5 * (0.1 - 4e-7) * (1 + cos(pi * 0.5 / 7.5)) },
         { "onecycle, top at once", tp_lr_onecycle(0, 10, 0.1, 0.1, 25, 1e4), 0.1 },
         { "onecycle, only rising", tp_lr_onecycle(9, 10, 0.1, 1.0, 25, 1e4), 0.1 },
+        { "cycle, first", tp_cycle_linear(0, 5000, 0.2, 4e-6, 1e-4, 4e-10), 4e-6 },
+        { "cycle, rising", tp_cycle_linear(500, 5000, 0.2, 4e-6, 1e-4, 4e-10),
+          5.204804804804805e-5 },
+        { "cycle, top", tp_cycle_linear(999, 5000, 0.2, 4e-6, 1e-4, 4e-10), 1e-4 },
+        { "cycle, falling", tp_cycle_linear(4998, 5000, 0.2, 4e-6, 1e-4, 4e-10),
+          2.5399900024993752e-8 },
+        { "cycle, last", tp_cycle_linear(4999, 5000, 0.2, 4e-6, 1e-4, 4e-10), 4e-10 },
+        { "cycle, beyond", tp_cycle_linear(9999, 5000, 0.2, 4e-6, 1e-4, 4e-10), 4e-10 },
+        { "cycle, a momentum", tp_cycle_linear(999, 5000, 0.2, 0.95, 0.85, 0.95), 0.85 },
+        { "cycle, top at once", tp_cycle_linear(0, 10, 0.1, 0.0, 1.0, 0.0), 1.0 },
         { "onecycle, one update", tp_lr_onecycle(0, 1, 0.1, 0.3, 25, 1e4), 4e-7 },
     };
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)

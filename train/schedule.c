@@ -65,3 +65,11 @@ double tp_lr_onecycle(int64_t u, int64_t total, double lr, double pct, double di
     if (at <= peak) return peak > 0.0 ? half_cosine(start, lr, at / peak) : lr;
     return half_cosine(lr, end, (at - peak) / (last - peak));
 }
+
+double tp_cycle_linear(int64_t u, int64_t total, double pct, double start, double top, double end)
+{
+    const double at = (double)u, peak = pct * (double)total - 1.0, last = (double)total - 1.0;
+    if (at >= last) return pct < 1.0 ? end : top;
+    if (at <= peak) return peak > 0.0 ? start + (top - start) * at / peak : top;
+    return top + (end - top) * (at - peak) / (last - peak);
+}

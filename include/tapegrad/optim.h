@@ -202,6 +202,10 @@ TP_API double tp_lr_step(int64_t u, int64_t warmup, int64_t every, double factor
  * falls to lr/div/final_div. Usual values: pct 0.3, div 25, final_div 1e4. */
 TP_API double tp_lr_onecycle(int64_t u, int64_t total, double lr, double pct, double div,
                              double final_div);
+/* The same path in straight lines, for a rate or, by tp_optim_set, a momentum or beta1, which PyTorch moves the other
+ * way: from start at u = 0 to top at u = pct total - 1, which need not be whole, and to end at u = total - 1. */
+TP_API double tp_cycle_linear(int64_t u, int64_t total, double pct, double start, double top,
+                              double end);
 
 /* A learning rate that falls when a score stops improving: torch.optim.lr_scheduler.ReduceLROnPlateau.
  * tp_plateau_usual gives PyTorch's options, which may be changed: S.patience = 3. A score that is not

@@ -8,10 +8,10 @@
  * call. It has a gradient, small but not zero, because of the 1e-4. Upstream's factor m^(-1/2) of
  * phi cancels. */
 #include <math.h>
-#include <stdlib.h>
 #include <tapegrad/random.h>
 
 #include "inner.h"
+#include "model_inner.h"
 
 /* x [B,N,H D] -> [B,H,N,D] */
 static tp_tensor heads_of(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
@@ -49,60 +49,14 @@ tp_tensor tp__vil_performer(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
     return tp_reshape(T, tp_permute(T, y, TP_SHAPE(0, 2, 1, 3)), TP_SHAPE(B, N, H * D));
 }
 
-/* ---- features ---- */
-
-/* a -= (a . b) b */
-static void project_out(double *a, const double *b, int64_t D)
-{
-    double along = 0.0;
-    for (int64_t c = 0; c < D; c++) along += a[c] * b[c];
-    for (int64_t c = 0; c < D; c++) a[c] -= along * b[c];
-}
-
-/* Gram-Schmidt on the rows of x [n,D], n at most D. Each row is orthogonalised twice against the
- * earlier ones, to remove the rounding error of the first pass. */
-static void orthonormalise(double *x, int64_t n, int64_t D)
-{
-    for (int64_t i = 0; i < n; i++) {
-        double *row = x + i * D, square = 0.0;
-        for (int pass = 0; pass < 2; pass++)
-            for (int64_t k = 0; k < i; k++) project_out(row, x + k * D, D);
-        for (int64_t c = 0; c < D; c++) square += row[c] * row[c];
-        for (int64_t c = 0; c < D; c++) row[c] /= sqrt(square);
-    }
-}
-
-/* x [m,D]: blocks of D orthogonal rows, each with the length of a random normal vector. */
-static void draw_features(tp_random *r, double *x, int64_t m, int64_t D)
-{
-    for (int64_t i = 0; i < m * D; i++) x[i] = tp_random_normal(r);
-    for (int64_t i = 0; i < m; i += D) orthonormalise(x + i * D, m - i < D ? m - i : D, D);
-    for (int64_t i = 0; i < m; i++) {
-        double square = 0.0;
-        for (int64_t c = 0; c < D; c++) {
-            const double z = tp_random_normal(r);
-            square += z * z;
-        }
-        for (int64_t c = 0; c < D; c++) x[i * D + c] *= sqrt(square);
-    }
-}
-
 bool tp_vil_redraw(tp_params *P, const tp_vil *m, uint64_t seed, uint64_t draw)
 {
     if (!tp_params_want_module(P, m, "vil")) return false;
     for (int i = 0; i < m->blocks; i++) {
         const tp_tensor w = m->block[i].attn.features;
-        const size_t n = (size_t)tp_numel(w);
         if (!tp_given(w)) continue;
-        double *x = calloc(n, sizeof *x);
-        if (!x) {
-            tp_params_raise(P, TP_E_MEMORY, "random features: out of host memory");
-            return false;
-        }
         tp_random r = tp_random_stream(seed, "vil.features", (uint64_t)i, draw);
-        draw_features(&r, x, tp_dim(w, 0), tp_dim(w, 1));
-        tp_param_set(P, w, TP_F64, x, n * sizeof *x);
-        free(x);
+        if (!tp__draw_features(P, w, &r)) return false;
     }
     return tp_params_ok(P);
 }

@@ -26,7 +26,7 @@ static const struct {
     { "", "fill input weights config buffers logits_train precision dtype reference* softmax" },
     { "", "key_max reduced_map targets stageK_norm item# float32_*" },
     { "lra.", ENCODERS },
-    { "lra.trace", "optimizer batches final shared parameters task" },
+    { "lra.", "optimizer batches final shared parameters task" },
     { "roberta.", ENCODERS },
     { "roberta.", "window one_sided" },
     { "roberta.longformer_attention", "attention" },

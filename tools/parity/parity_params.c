@@ -151,7 +151,7 @@ void par_load(parity *p)
 
     if (!par_ok(p)) return;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        par_same(p, counts[i], tp_params_count(p->P) - p->dropped);
+        if (!par_is_prose(p, counts[i])) par_same(p, counts[i], tp_params_count(p->P) - p->dropped);
     check_names(p);
     check_list(p, "zero_grads");
     check_list(p, "unused_params");

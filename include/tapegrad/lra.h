@@ -1,0 +1,187 @@
+/* lra.h - encoders of long sequences (models library): the bidirectional Transformer-LS and the
+ * attentions that it is compared with on the Long Range Arena (Zhu et al. 2021, sections 3 and 4.1; Tay
+ * et al. 2020), computed as in the official code.
+ *
+ * B: batch, n: tokens of a sequence with its padding, d: width, h: heads. mask: TP_U8 [B,n] (1 = token, 0 =
+ * padding) or TP_NONE, no padding. A sequence has at least one token: without any, softmax attention and
+ * the dynamic projection have nothing to look at (here: zeros and a mean; upstream, NaN or a mean). */
+#ifndef TAPEGRAD_LRA_H
+#define TAPEGRAD_LRA_H
+
+#include <tapegrad/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TP_LRA_MAX_LAYERS = 64, TP_LRA_MAX_SIZE = 1 << 20 }; /* sizes: lengths, widths, tables ... */
+
+typedef enum tp_lra_kind {
+    TP_LRA_LS,        /* window and projections: Transformer-LS                                */
+    TP_LRA_SOFTMAX,   /* all tokens                                                            */
+    TP_LRA_LINFORMER, /* `rank` fixed mixtures of all tokens (Wang et al. 2020)                */
+    TP_LRA_PERFORMER, /* `rank` random features (Choromanski et al. 2021)                      */
+    TP_LRA_NYSTROM,   /* `rank` landmarks (Nystroemformer, Xiong et al. 2021)                  */
+    TP_LRA_REFORMER,  /* tokens of near buckets (Kitaev et al. 2020)                           */
+    TP_LRA_LINEAR,    /* elu + 1 as kernel, without a normaliser (as in Nystroemformer's code) */
+    TP_LRA_NONE       /* values only                                                           */
+} tp_lra_kind;
+
+/* One attention. Members that a kind does not name are ignored by it. */
+typedef struct tp_lra_attn_cfg {
+    tp_lra_kind kind;
+    int64_t dim;
+    int heads;
+    int64_t
+        length; /* n_max. Linformer's mixtures, also those of `fixed`, need exactly so many tokens */
+    int64_t rank; /* LS: projections, 0 for none; others: see tp_lra_kind                    */
+    int64_t
+        window; /* LS: tokens of a segment, of which n is a multiple; each query sees its segment and
+                       max(window / 2, 1) tokens to either side. 0: no window                  */
+    int64_t
+        conv; /* odd kernel of a depthwise convolution of the values, added to the result; 0: none.
+                     LS, Linformer, Nystroem                                                   */
+    int64_t chunk, buckets[2]; /* Reformer: 0 means 64 and tp_lsh_buckets                      */
+    int rounds;                /* Reformer: of hashing; 0 means 2                              */
+    double dropout;            /* of probabilities, in training: LS and softmax                */
+    /* variants; the official code has all of them false: */
+    bool cls_from_seq; /* LS: the first token is the CLS                                       */
+    bool
+        cls_values; /* LS: the CLS attends to keys and values of the tokens, not to their results */
+    bool raw_kv;    /* LS: no DualLN                                                          */
+    bool fixed;     /* LS: Linformer's mixtures in place of dynamic projections               */
+    bool relu;      /* Performer: relu(c x) + 1e-3 in place of positive softmax features      */
+    bool
+        inverse_per_head; /* Nystroem: the pseudo-inverse is scaled for each sample and head, not by
+                              one number of the whole batch                                    */
+} tp_lra_attn_cfg;
+
+/* True if cfg is possible; else why receives a sentence that says what is wrong. */
+TP_API bool tp_lra_attn_cfg_check(const tp_lra_attn_cfg *cfg, char *why, size_t size);
+
+/* An attention with its projections, with the names of the official checkpoints. Parameters that the
+ * configuration does not have are not created; those that it merely does not read are (W_k and the
+ * biases of Reformer, the global norm without rank and CLS), for their names and counts. */
+typedef struct tp_lra_attn {
+    const char *path;
+    tp_lra_attn_cfg cfg;
+    tp_linear_m q, k, v, out; /* W_q, W_k, W_v; W_o (LS) or ff: all [d,d]                       */
+    tp_dualln_m dual_ln;      /* LS: dual_ln_l, of keys and values, and dual_ln_s, of what they
+                                 are compressed to and of the CLS: each over all heads together */
+    tp_linear_m dynamic;      /* LS: dconv_fc [h*rank,d]; its bias has no effect                */
+    tp_tensor mix;            /* Linformer: attn.E, LS with `fixed`: E [h,rank,length]          */
+    tp_tensor conv;           /* conv.weight or attn.conv.weight [h,1,kernel,1]                 */
+    tp_tensor features;       /* Performer: buffer attn.attn_fn.projection_matrix [rank,d/h]    */
+    tp_tensor rotations;      /* Reformer: of tp_lsh_attention; TP_NONE (as after init): drawn in
+                                 every call                                                     */
+} tp_lra_attn;
+
+/* mix: another layer's mixtures, which this one shares, or TP_NONE. */
+TP_API void tp_lra_attn_init(tp_params *P, tp_lra_attn *m, const char *name, tp_lra_attn_cfg cfg,
+                             tp_tensor mix);
+
+/* x [B,n,d], cls [B,1,d] or TP_NONE (LS only: an embedding that is no token) -> [B,n,d], with cls
+ * [B,1+n,d], the CLS first. Results of padding: zeros before the last projection for LS without a convolution;
+ * what the attention gives there for the others.
+ *
+ * LS, for the tokens: one softmax over the CLS, the projections and the window. For the CLS: one over
+ * itself and the tokens' results. Nothing of size n * keys is stored; with dropout neither. */
+TP_API tp_tensor tp_lra_attn_forward(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
+                                     tp_tensor mask);
+
+/* ---- the encoder ---- */
+
+/* What stands for the sequence in the classifier. */
+typedef enum tp_lra_pooling {
+    TP_LRA_MEAN,      /* the sum of the tokens, divided by n (padding counts as zeros)           */
+    TP_LRA_CLS_LAST,  /* an embedding that enters at the last layer: all published LS models     */
+    TP_LRA_CLS_TOKEN, /* an embedding that enters at the first layer                             */
+    TP_LRA_CLS_POOL /* the token vocab - 1 is put before the sequence. For Nystroem and Reformer the
+                         last token is dropped, so that n does not change                       */
+} tp_lra_pooling;
+
+typedef struct tp_lra_cfg {
+    tp_lra_attn_cfg
+        attn; /* its length: rows of the table of positions, with the CLS of TP_LRA_CLS_POOL */
+    int layers;
+    int64_t hidden, vocab, classes; /* hidden: of the MLPs and of the classifier  */
+    tp_lra_pooling pooling;
+    double dropout; /* of embeddings, attentions' results and MLPs, in training   */
+    bool tied;      /* all layers are one                                         */
+    bool pair;      /* two documents: the classifier reads a, b, a b and a - b    */
+} tp_lra_cfg;
+
+/* The encoder of a table of the paper, "lra-TASK-ATTENTION". TASK: listops, text, retrieval, image,
+ * pathfinder. ATTENTION: softmax, linformer, performer, nystrom, nystrom-conv (Nystroemformer's own kernel
+ * of 35), reformer, linear, none; ls (window 8, rank 32), ls-linformer (the same with fixed projections,
+ * Table 2), and for the first three tasks ls-best and dp (projections alone), of Table 7. Retrieval and the
+ * image tasks have the dropout of the published scripts, 0.1. */
+TP_API bool tp_lra_preset(tp_lra_cfg *cfg, const char *name, char *why, size_t size);
+
+/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+TP_API bool tp_lra_cfg_check(const tp_lra_cfg *cfg, char *why, size_t size);
+
+/* x + attn(norm1(x)), then x + mlp(norm2(x)). */
+typedef struct tp_lra_layer {
+    const char *path;
+    tp_layernorm_m norm1, norm2;
+    tp_lra_attn attn;
+    tp_mlp_m mlp;
+    double dropout;
+} tp_lra_layer;
+
+typedef struct tp_lra {
+    const char *path;
+    const tp_params *params;
+    tp_lra_cfg cfg;
+    tp_embedding_m words, positions;       /* [vocab,d], [length,d]                       */
+    tp_tensor cls;                         /* cls_embed [1,1,d]                           */
+    tp_lra_layer layer[TP_LRA_MAX_LAYERS]; /* tied: with the same parameters */
+    tp_layernorm_m norm;
+    tp_linear_m head[2];
+} tp_lra;
+
+/* Declares the model, initialised by the official rule: tables and mixtures N(0, 0.02), linear layers
+ * PyTorch's default, the CLS and LS's convolutions 0, norms 1 and 0; Performer's features N(0, 1) until
+ * tp_lra_redraw. An impossible cfg fails P. */
+TP_API void tp_lra_init(tp_params *P, tp_lra *m, const char *name, tp_lra_cfg cfg);
+
+/* ids: integers [B,n] -> the normed tokens [B,n,d], padding 0, or, where an embedding is the CLS, that
+ * alone, [B,1,d]. With TP_LRA_CLS_POOL the first row is the CLS. */
+TP_API tp_tensor tp_lra_encode(tp_tape *T, const tp_lra *m, tp_tensor ids, tp_tensor mask);
+
+/* The result of tp_lra_encode -> what stands for the sequence, [B,d]. */
+TP_API tp_tensor tp_lra_pool(tp_tape *T, const tp_lra *m, tp_tensor encoded);
+
+/* The classifier: a [B,d], b [B,d] or, for one document, TP_NONE -> logits [B,classes]. */
+TP_API tp_tensor tp_lra_classify(tp_tape *T, const tp_lra *m, tp_tensor a, tp_tensor b);
+
+/* Sequences to logits: all of the above. The second document has its own ids and mask, encoded in a run of its
+ * own; TP_NONE unless cfg.pair. */
+typedef struct tp_lra_document {
+    tp_tensor ids, mask;
+} tp_lra_document;
+TP_API tp_tensor tp_lra_forward(tp_tape *T, const tp_lra *m, tp_lra_document a, tp_lra_document b);
+
+/* The cost of one sequence, or one pair, of cfg.attn.length tokens, by the rule behind Table 1 of the paper,
+ * whose figures are paper + 5 norm. */
+TP_API tp_flops tp_lra_flops(const tp_lra_cfg *cfg);
+
+/* Draws Performer's features: blocks of orthogonal rows with the lengths of normal vectors. draw: the number of
+ * the drawing. The official code draws them once. False: see tp_params_why. */
+TP_API bool tp_lra_redraw(tp_params *P, const tp_lra *m, uint64_t seed, uint64_t draw);
+
+#ifndef TP_NO_SITE
+/* clang-format off */
+#define tp_lra_attn_forward(T, ...) tp_lra_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lra_encode(T, ...)       tp_lra_encode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lra_pool(T, ...)         tp_lra_pool(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lra_classify(T, ...)     tp_lra_classify(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lra_forward(T, ...)      tp_lra_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+/* clang-format on */
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

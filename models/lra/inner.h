@@ -1,0 +1,32 @@
+/* inner.h - functions that the files of the LRA encoders share. x: [B,n,d] unless said otherwise. */
+#ifndef TP_LRA_INNER_H
+#define TP_LRA_INNER_H
+
+#include <tapegrad/lra.h>
+
+/* x with zeros at padding. */
+tp_tensor tp__lra_hide(tp_tape *T, tp_tensor x, tp_tensor mask);
+
+/* [B,n,h D] -> [B,h,n,D] and back. */
+tp_tensor tp__lra_split(tp_tape *T, tp_tensor x, int heads);
+tp_tensor tp__lra_merge(tp_tape *T, tp_tensor x);
+
+/* Head slice i of row j is sum_t mix[i,j,t] x[t]: mix [h,k,n] -> [B,k,d]. */
+tp_tensor tp__lra_mix(tp_tape *T, tp_tensor mix, tp_tensor x);
+
+/* y plus the depthwise convolution of v along the tokens, one filter for each head; padding of v is 0. */
+tp_tensor tp__lra_convolve(tp_tape *T, const tp_lra_attn *m, tp_tensor y, tp_tensor v,
+                           tp_tensor mask);
+
+/* The attentions: from the layer's input to the result of tp_lra_attn_forward (long_short), from
+ * projected queries, keys and values to the input of the last projection (the others). */
+tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
+                             tp_tensor mask);
+tp_tensor tp__lra_nystrom(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
+                          tp_tensor mask);
+tp_tensor tp__lra_performer(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
+                            tp_tensor mask);
+tp_tensor tp__lra_linear(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
+                         tp_tensor mask);
+
+#endif

@@ -1,0 +1,132 @@
+/* ls_attention.c - bidirectional long-short attention (Zhu et al. 2021, section 3), as in the official
+ * code.
+ *
+ *     k, v   = LN_L(W_k x), LN_L(W_v x)                   low = LN_G([cls; P^T (k, v)])
+ *     y      = softmax([q low_k, q k of the window]) [low_v, v]
+ *     y_cls  = softmax(q_cls [k_cls, y]) [v_cls, y]       k_cls, v_cls without norms
+ *
+ * The sequence is a map of height 1, whose low keys are the CLS and the projections. */
+#include "inner.h"
+
+/* Keys or values of the tokens [B,n,d], those that all queries see [B,r,d], and the CLS's own [B,1,d]; the
+ * last two may be TP_NONE. */
+typedef struct rows {
+    tp_tensor token, low, cls;
+} rows;
+
+static tp_tensor norm(tp_tape *T, const tp_lra_attn *m, const tp_layernorm_m *ln, tp_tensor x)
+{
+    return m->cfg.raw_kv ? x : tp_layernorm_forward(T, ln, x);
+}
+
+/* [h*r] scores of each token, those of padding without weight. */
+static tp_tensor scores_of(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor mask)
+{
+    if (m->cfg.fixed || m->cfg.rank == 0) return TP_NONE;
+    const tp_tensor z = tp_linear_forward(T, &m->dynamic, x);
+    if (!tp_given(mask)) return z;
+    return tp_masked_fill(T, z, tp_logical_not(T, tp_unsqueeze(T, mask, -1)), -1e30);
+}
+
+static tp_tensor compress(tp_tape *T, const tp_lra_attn *m, tp_tensor y, tp_tensor scores,
+                          tp_tensor mask)
+{
+    if (m->cfg.fixed) return tp__lra_mix(T, m->mix, tp__lra_hide(T, y, mask));
+    return tp_chunk_project(T, y, scores, m->cfg.heads, (int)tp_dim(y, 1), (int)m->cfg.rank);
+}
+
+static rows rows_of(tp_tape *T, const tp_lra_attn *m, const tp_linear_m *linear, tp_tensor x,
+                    tp_tensor cls, tp_tensor scores, tp_tensor mask)
+{
+    rows y = { norm(T, m, &m->dual_ln.local, tp_linear_forward(T, linear, x)), TP_NONE, TP_NONE };
+    if (tp_given(cls)) y.cls = tp_linear_forward(T, linear, cls);
+    if (m->cfg.rank > 0) y.low = compress(T, m, y.token, scores, mask);
+    if (tp_given(y.low) && tp_given(y.cls))
+        y.low = tp_concat(T, 1, y.cls, y.low);
+    else if (tp_given(y.cls))
+        y.low = y.cls;
+    if (tp_given(y.low)) y.low = norm(T, m, &m->dual_ln.global, y.low);
+    return y;
+}
+
+/* The results of the tokens, zeros at padding. Without a window and projections, which needs a CLS, a token
+ * also sees itself. */
+static tp_tensor tokens(tp_tape *T, const tp_lra_attn *m, tp_tensor q, const rows *k, const rows *v,
+                        tp_tensor mask)
+{
+    const int64_t w = m->cfg.window;
+    tp_window_attn_cfg c = {
+        .heads = m->cfg.heads, .height = 1, .width = tp_dim(q, 1), .dropout = m->cfg.dropout
+    };
+    if (w > 0) {
+        c.window[0] = 1;
+        c.window[1] = w;
+        c.halo[1] = w > 1 ? w / 2 : 1;
+    } else if (m->cfg.rank == 0) {
+        c.window[0] = c.window[1] = 1;
+    }
+    const tp_window_in in = {
+        .q = q, .k = k->token, .v = v->token, .low_k = k->low, .low_v = v->low, .mask = mask
+    };
+    return tp_window_attention_2d(T, in, c);
+}
+
+/* The result of the CLS; y: those of the tokens. */
+static tp_tensor of_cls(tp_tape *T, const tp_lra_attn *m, tp_tensor cls, const rows *k,
+                        const rows *v, tp_tensor y, tp_tensor mask)
+{
+    const bool values = m->cfg.cls_values;
+    const tp_tensor q = tp_linear_forward(T, &m->q, cls);
+    const tp_tensor own_k = values ? tp_slice(T, k->low, 1, 0, 1) : k->cls;
+    const tp_tensor own_v = values ? tp_slice(T, v->low, 1, 0, 1) : v->cls;
+    const tp_tensor keys = tp_concat(T, 1, own_k, values ? k->token : y);
+    const tp_tensor vals = tp_concat(T, 1, own_v, values ? v->token : y);
+    tp_tensor seen = mask;
+    if (tp_given(mask))
+        seen = tp_concat(T, 1, tp_full(T, TP_U8, TP_SHAPE(tp_dim(mask, 0), 1), 1.0), mask);
+    return tp_attention(T, q, keys, vals, seen, TP_NONE, (tp_attn_cfg){ .heads = m->cfg.heads });
+}
+
+static void check(tp_tape *T, const tp_lra_attn *m, int64_t n, bool cls)
+{
+    const tp_lra_attn_cfg *c = &m->cfg;
+    if (c->window == 0 && c->rank == 0 && !cls)
+        tp_raise(T, TP_E_VALUE,
+                 "%s: without a window, projections and a CLS there is nothing to attend to",
+                 m->path);
+    else if (c->window > 0 && n % c->window)
+        tp_raise(T, TP_E_SHAPE, "%s: %lld tokens are no multiple of the window %lld: pad them",
+                 m->path, (long long)n, (long long)c->window);
+    else if (c->rank > 0 && c->fixed && n != tp_dim(m->mix, 2))
+        tp_raise(T, TP_E_SHAPE, "%s: there are %lld tokens, but E is for %lld: pad them", m->path,
+                 (long long)n, (long long)tp_dim(m->mix, 2));
+}
+
+static tp_tensor first_row(tp_tape *T, tp_tensor x)
+{
+    return tp_slice(T, x, 1, 0, 1);
+}
+
+static tp_tensor later_rows(tp_tape *T, tp_tensor x)
+{
+    return tp_slice(T, x, 1, 1, tp_dim(x, 1) - 1);
+}
+
+tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
+                             tp_tensor mask)
+{
+    if (m->cfg.cls_from_seq) {
+        cls = first_row(T, x);
+        x = later_rows(T, x);
+        if (tp_given(mask)) mask = later_rows(T, mask);
+    }
+    check(T, m, tp_dim(x, 1), tp_given(cls));
+    const tp_tensor scores = scores_of(T, m, x, mask);
+    const tp_tensor q = tp_linear_forward(T, &m->q, x);
+    const rows k = rows_of(T, m, &m->k, x, cls, scores, mask);
+    const rows v = rows_of(T, m, &m->v, x, cls, scores, mask);
+    tp_tensor y = tokens(T, m, q, &k, &v, mask), c = TP_NONE;
+    if (tp_given(cls)) c = of_cls(T, m, cls, &k, &v, y, mask);
+    y = tp__lra_convolve(T, m, y, v.token, mask);
+    return tp_linear_forward(T, &m->out, tp_given(cls) ? tp_concat(T, 1, c, y) : y);
+}
