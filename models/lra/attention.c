@@ -160,8 +160,8 @@ static tp_tensor context(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tenso
     case TP_LRA_LINFORMER: return tp__lra_convolve(T, m, linformer(T, m, q, k, v, mask), v, mask);
     case TP_LRA_NYSTROM:
         return tp__lra_convolve(T, m, tp__lra_nystrom(T, m, q, k, v, mask), v, mask);
-    case TP_LRA_PERFORMER: return tp__lra_performer(T, m, q, k, v, mask);
-    case TP_LRA_LINEAR: return tp__lra_linear(T, m, q, k, v, mask);
+    case TP_LRA_PERFORMER:
+    case TP_LRA_LINEAR: return tp__lra_kernel(T, m, q, k, v, mask);
     default: return softmax(T, m, q, k, v, mask);
     }
 }

@@ -24,9 +24,8 @@ tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_t
                              tp_tensor mask);
 tp_tensor tp__lra_nystrom(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
                           tp_tensor mask);
-tp_tensor tp__lra_performer(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
-                            tp_tensor mask);
-tp_tensor tp__lra_linear(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
+/* Performer and linear attention. */
+tp_tensor tp__lra_kernel(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
                          tp_tensor mask);
 
 #endif
