@@ -254,6 +254,7 @@ static void set_rotations(parity *p, tp_lra *m, int i)
 static tp_tensor encode(parity *p, tp_lra *m, tp_tensor *a, tp_tensor *b)
 {
     const tp_lra_document first = document(p, m, 0);
+    *a = *b = TP_NONE;
     set_rotations(p, m, 0);
     if (!par_ok(p)) return TP_NONE;
     const tp_tensor x = tp_lra_encode(p->T, m, first.ids, first.mask);
@@ -261,7 +262,6 @@ static tp_tensor encode(parity *p, tp_lra *m, tp_tensor *a, tp_tensor *b)
     const int64_t more = m->cfg.pooling == TP_LRA_CLS_POOL && !drops;
     par_same(p, "seq_len", tp_dim(first.ids, 1) + more);
     *a = tp_lra_pool(p->T, m, x);
-    *b = TP_NONE;
     if (!m->cfg.pair) return x;
     const tp_lra_document second = document(p, m, 1);
     set_rotations(p, m, 1);

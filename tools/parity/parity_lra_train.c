@@ -24,7 +24,7 @@ static void read_tensors(parity *p, trace *t)
     t->ids = par_integers(p, "input.ids", &ids);
     t->labels = par_integers(p, "input.labels", &labels);
     if (!t->ids || !t->labels) return;
-    if (ids.ndim != 3 || labels.ndim != 2 || ids.dim[0] != labels.dim[0] ||
+    if (ids.ndim != 3 || ids.dim[0] < 1 || labels.ndim != 2 || ids.dim[0] != labels.dim[0] ||
         ids.dim[1] != labels.dim[1]) {
         par_fail(p, "input.ids must be [batches,batch,tokens], input.labels [batches,batch]");
         return;
@@ -172,7 +172,7 @@ static void check_weights(parity *p)
 
 void lra_run_trace(parity *p)
 {
-    trace t = { .m = par_alloc(p, 1, sizeof *t.m) };
+    trace t = { .m = par_alloc(p, 1, sizeof *t.m), .batches = 1 };
 
     par_begin(p);
     if (!t.m) return;
