@@ -3,7 +3,14 @@
 
 tp_tensor op_chunk_project(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
-    return tp_chunk_project(T, x[0], x[1], k->cfg.heads, k->cfg.chunk, k->cfg.rank);
+    return tp_chunk_project(T, x[0], x[1], TP_NONE, k->cfg.heads, k->cfg.chunk, k->cfg.rank);
+}
+
+static tp_tensor chunk_project_kv(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    const tp_ls_attn_cfg *c = &k->cfg;
+    const tp_kv y = tp_chunk_project_kv(T, x[0], x[1], x[2], TP_NONE, c->heads, c->chunk, c->rank);
+    return tp_concat(T, 1, y.k, y.v);
 }
 
 tp_tensor op_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
@@ -143,6 +150,9 @@ const op_case op_cases_attention[] = {
     { "chunk_project", "4x3136x64 l3136 r64", op_chunk_project, .mflop = 2e-6 * 4 * 3136 * 64 * 64,
       .cfg = { .heads = 1, .chunk = 3136, .rank = 64 },
       .in = { { { 3, { 4, 3136, 64 } }, 0 }, { { 3, { 4, 3136, 64 } }, 0 } } },
+    { "chunk_project_kv", "4x4096x64 l4096 h2 r32", chunk_project_kv,
+      .mflop = 4e-6 * 4 * 4096 * 64 * 32, .cfg = { .heads = 2, .chunk = 4096, .rank = 32 },
+      .in = { { { 3, { 4, 4096, 64 } }, 0 }, { { 3, { 4, 4096, 64 } }, 0 }, { { 3, { 4, 4096, 64 } }, 0 } } },
     { "ls_attention", "2048+2048 d512 h8 w512 l16 r1", op_ls_attention, LS_CASE(2048) },
     { "ls_attention", "8192+8192 d512 h8 w512 l16 r1", op_ls_attention, LS_CASE(8192) },
     { "ls_attention", "2K tokens", op_ls_attention, LS_CONTEXT(2048) },

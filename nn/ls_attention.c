@@ -103,10 +103,9 @@ tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const 
     tp_kv y;
 
     if (rows) {
-        y.k = tp_chunk_project(T, rows->k, z, c->heads, c->chunk, c->rank);
-        y.v = tp_chunk_project(T, rows->v, z, c->heads, c->chunk, c->rank);
+        y = tp_chunk_project_kv(T, rows->k, rows->v, z, TP_NONE, c->heads, c->chunk, c->rank);
     } else {
-        const tp_tensor old = tp_chunk_project(T, x, z, c->heads, c->chunk, c->rank);
+        const tp_tensor old = tp_chunk_project(T, x, z, TP_NONE, c->heads, c->chunk, c->rank);
         y.k = tp_linear_forward(T, &m->proj_key, old);
         y.v = tp_linear_forward(T, &m->proj_val, old);
     }

@@ -159,7 +159,7 @@ static tp_tensor rel_attention(tp_tape *T, const tp_tensor *x)
 
 static tp_tensor chunk_project(tp_tape *T, const tp_tensor *x)
 {
-    return tp_chunk_project(T, x[0], x[1], 2, 16, 3);
+    return tp_chunk_project(T, x[0], x[1], TP_NONE, 2, 16, 3);
 }
 
 static tp_tensor ls_attention(tp_tape *T, const tp_tensor *x)

@@ -391,7 +391,7 @@ typedef tp_tensor (*projection)(tp_tape *T, tp_tensor x, tp_tensor z, int heads,
 
 static tp_tensor fused_project(tp_tape *T, tp_tensor x, tp_tensor z, int heads, int chunk, int rank)
 {
-    return tp_chunk_project(T, x, z, heads, chunk, rank);
+    return tp_chunk_project(T, x, z, TP_NONE, heads, chunk, rank);
 }
 
 /* Writes y, dx and dz of sum(y * y), one after another. */

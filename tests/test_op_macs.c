@@ -109,8 +109,10 @@ Test(op_macs, long_short_attention, .init = begin, .fini = end)
     tp_ls_attention(T, in,
                     (tp_ls_attn_cfg){ .heads = 2, .chunk = CHUNK, .rank = RANK, .window = W });
     expect("ls_attention", 3 * pairs * WIDTH);
-    tp_chunk_project(T, ZEROS(2, 6, 8), ZEROS(2, 6, 6), 2, 3, 3);
+    tp_chunk_project(T, ZEROS(2, 6, 8), ZEROS(2, 6, 6), TP_NONE, 2, 3, 3);
     expect("chunk_project", 2 * 6 * 8 * 3);
+    tp_chunk_project_kv(T, ZEROS(2, 6, 8), ZEROS(2, 6, 8), ZEROS(2, 6, 6), TP_NONE, 2, 3, 3);
+    expect("chunk_project_kv", 2 * 2 * 6 * 8 * 3);
 }
 
 /* The number of keys that the query at (y,x) sees in a map of 5 x 7 with chunks of 2 x 3: keys in

@@ -1,9 +1,10 @@
-/* chunk_project.c - the dynamic projection: reduces each chunk of tokens to a few weighted means.
+/* chunk_project.c - the dynamic projection: reduces each chunk of tokens to a few weighted means, of one
+ * tensor or, with the same weights, of two.
  *
  *     y[b, c r + j, head i] = sum_s p[s] x[b, c l + s, head i],   p = softmax over s of
  *                                                                     scores[b, c l + s, i r + j]
  *
- * Backward recomputes p, which is cheaper than reading it back. */
+ * Hidden tokens have no weight. Backward recomputes p, which is cheaper than reading it back. */
 #include "tensor/geometry/chunk_project.h"
 #include "autograd/ops/op_inner.h"
 
@@ -11,9 +12,20 @@ TP_KERNEL(chunk_project_fwd);
 TP_KERNEL(chunk_project_bwd);
 TP_WORK(chunk_project_work);
 
+static tp_code check_mask(tp_infer *q)
+{
+    const tp_view *x = &q->x[CHUNK_X], *mask = &q->x[CHUNK_MASK];
+    if (mask->dtype == TP_U8 && mask->ndim == 2 && mask->dim[0] == x->dim[0] &&
+        mask->dim[1] == x->dim[1])
+        return TP_OK;
+    return tp_fail(q, mask->dtype == TP_U8 ? TP_E_SHAPE : TP_E_DTYPE,
+                   "mask must be u8[B,N] = u8[%lld,%lld]", (long long)x->dim[0],
+                   (long long)x->dim[1]);
+}
+
 static tp_code chunk_shape(tp_infer *q)
 {
-    const tp_view *x = &q->x[0], *s = &q->x[1];
+    const tp_view *x = &q->x[CHUNK_X], *s = &q->x[CHUNK_SCORES];
     const tp__chunk_attr *a = q->attr;
     if (!tp_is_float(x->dtype) || !tp_is_float(s->dtype))
         return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
@@ -33,28 +45,41 @@ static tp_code chunk_shape(tp_infer *q)
     if (x->dim[1] % a->chunk != 0)
         return tp_fail(q, TP_E_SHAPE, "%lld tokens are not a multiple of the chunk, %lld",
                        (long long)x->dim[1], (long long)a->chunk);
-    q->y[0] = (tp_view){ .dtype = x->dtype, .ndim = 3 };
-    q->y[0].dim[0] = x->dim[0];
-    q->y[0].dim[1] = x->dim[1] / a->chunk * a->rank;
-    q->y[0].dim[2] = x->dim[2];
+    if (!tp_absent(&q->x[CHUNK_MASK])) {
+        const tp_code code = check_mask(q);
+        if (code != TP_OK) return code;
+    }
+    if (q->nx > CHUNK_V && (q->x[CHUNK_V].dtype != x->dtype || !tp__same_shape(x, &q->x[CHUNK_V])))
+        return tp_fail(q, TP_E_SHAPE, "k and v must be of one shape and dtype");
+    for (int i = 0; i < q->ny; i++)
+        q->y[i] = (tp_view){ .dtype = x->dtype,
+                             .ndim = 3,
+                             .dim = { x->dim[0], x->dim[1] / a->chunk * a->rank, x->dim[2] } };
     return TP_OK;
 }
 
 static double chunk_macs(const tp_infer *q)
 {
-    return (double)q->x[0].numel * (double)((const tp__chunk_attr *)q->attr)->rank;
+    return (double)q->ny * (double)q->x[0].numel * (double)((const tp__chunk_attr *)q->attr)->rank;
 }
 
-#define SHAPES(B, N, HD, HR)                                                                       \
-    {                                                                                              \
-        { 3, { B, N, HD } },                                                                       \
-        {                                                                                          \
-            3,                                                                                     \
-            {                                                                                      \
-                B, N, HR                                                                           \
-            }                                                                                      \
-        }                                                                                          \
-    }
+/* One token in three is hidden; in the later rows of the batch all but the first two are, so that later
+ * chunks have no visible token. */
+static void fill_mask(int i, tp_view *x)
+{
+    if (i != CHUNK_MASK) return;
+    for (int64_t e = 0; e < x->numel; e++)
+        tp_st(x, e, e < x->dim[1] ? e % 3 != 1 : e % x->dim[1] < 2);
+}
+
+/* clang-format off */
+#define SHAPES(B, N, HD, HR) { { 3, { B, N, HD } }, { 3, { B, N, HR } } }
+#define MASKED(B, N, HD, HR) { { 3, { B, N, HD } }, { 3, { B, N, HR } }, { 2, { B, N } } }
+#define TWO(B, N, HD, HR) { { 3, { B, N, HD } }, { 3, { B, N, HR } }, { 0 }, { 3, { B, N, HD } } }
+#define BOTH(B, N, HD, HR)                                                                         \
+    { { 3, { B, N, HD } }, { 3, { B, N, HR } }, { 2, { B, N } }, { 3, { B, N, HD } } }
+#define FILL .masks = 1 << CHUNK_MASK, .fill = fill_mask
+/* clang-format on */
 
 static const tp_gradcase chunk_cases[] = {
     { "rank 1", .in = SHAPES(2, 8, 6, 2), .attr = &(tp__chunk_attr){ 2, 4, 1 } },
@@ -69,16 +94,37 @@ static const tp_gradcase chunk_cases[] = {
       .attr = &(tp__chunk_attr){ 1, 521, 3 } },
     { "many ranks", .in = SHAPES(2, 33, 6, 18), .attr = &(tp__chunk_attr){ 2, 33, 9 } },
     { "no tokens", .in = SHAPES(2, 0, 6, 2), .attr = &(tp__chunk_attr){ 2, 4, 1 } },
+    { "mask", .in = MASKED(2, 10, 6, 9), .attr = &(tp__chunk_attr){ 3, 5, 3 }, FILL },
+    { "mask, packs", .in = MASKED(2, 12, 32, 4), .attr = &(tp__chunk_attr){ 2, 4, 2 }, FILL },
+    { "mask, spans", .in = MASKED(2, 521, 4, 2), .attr = &(tp__chunk_attr){ 1, 521, 2 }, FILL },
+    { "mask, many ranks", .in = MASKED(2, 66, 6, 18), .attr = &(tp__chunk_attr){ 2, 33, 9 }, FILL },
+    { 0 },
+};
+
+static const tp_gradcase kv_cases[] = {
+    { "rank 3", .in = TWO(2, 10, 6, 9), .attr = &(tp__chunk_attr){ 3, 5, 3 }, .ny = 2 },
+    { "packs", .in = TWO(1, 6, 32, 4), .attr = &(tp__chunk_attr){ 2, 3, 2 }, .ny = 2 },
+    { "one chunk, many ranks", .in = TWO(1, 70, 8, 20), .attr = &(tp__chunk_attr){ 4, 70, 5 },
+      .ny = 2 },
+    { "mask", .in = BOTH(2, 12, 6, 6), .attr = &(tp__chunk_attr){ 3, 4, 2 }, .ny = 2, FILL },
+    { "mask, packs", .in = BOTH(2, 12, 32, 4), .attr = &(tp__chunk_attr){ 2, 4, 2 }, .ny = 2,
+      FILL },
+    { "mask, spans", .in = BOTH(2, 70, 36, 3), .attr = &(tp__chunk_attr){ 1, 70, 3 }, .ny = 2,
+      FILL },
+    { "mask, many ranks", .in = BOTH(2, 66, 6, 18), .attr = &(tp__chunk_attr){ 2, 33, 9 }, .ny = 2,
+      FILL },
+    { "no tokens", .in = TWO(2, 0, 6, 2), .attr = &(tp__chunk_attr){ 2, 4, 1 }, .ny = 2 },
     { 0 },
 };
 
 const tp_op tp_op_chunk_project = {
     .name = "chunk_project",
     .doc = "head i of row c*r+j = sum_s softmax_s(scores[c*l+s, i*r+j]) x[c*l+s], chunks of l rows",
-    .nx = 2, /* x, scores */
+    .nx = 3, /* x, scores, mask */
     .ny = 1,
     .attr_size = sizeof(tp__chunk_attr),
-    .saves = TP_SAVE_X(0) | TP_SAVE_X(1),
+    .saves = TP_SAVE_X(CHUNK_X) | TP_SAVE_X(CHUNK_SCORES) | TP_SAVE_X(CHUNK_MASK),
+    .optional = 1u << CHUNK_MASK,
     .flags = TP_COMPUTES,
     .shape = chunk_shape,
     .macs = chunk_macs,
@@ -88,8 +134,36 @@ const tp_op tp_op_chunk_project = {
     .cases = chunk_cases,
 };
 
-tp_tensor tp_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, int heads, int chunk,
-                           int rank)
+const tp_op tp_op_chunk_project_kv = {
+    .name = "chunk_project_kv",
+    .doc = "chunk_project of two tensors with the same weights",
+    .nx = CHUNK_NX, /* k, scores, mask, v */
+    .ny = 2,
+    .attr_size = sizeof(tp__chunk_attr),
+    .saves = (1u << CHUNK_NX) - 1,
+    .optional = 1u << CHUNK_MASK,
+    .flags = TP_COMPUTES,
+    .shape = chunk_shape,
+    .macs = chunk_macs,
+    .forward = TP_KERNELS(chunk_project_fwd),
+    .backward = TP_KERNELS(chunk_project_bwd),
+    .work = TP_WORKS(chunk_project_work),
+    .cases = kv_cases,
+};
+
+tp_tensor tp_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, tp_tensor mask, int heads,
+                           int chunk, int rank)
 {
-    return tp_apply(T, &tp_op_chunk_project, &((tp__chunk_attr){ heads, chunk, rank }), x, scores);
+    const tp__chunk_attr a = { heads, chunk, rank };
+    return tp_apply(T, &tp_op_chunk_project, &a, x, scores, mask);
+}
+
+tp_kv tp_chunk_project_kv(tp_tape *T, tp_tensor k, tp_tensor v, tp_tensor scores, tp_tensor mask,
+                          int heads, int chunk, int rank)
+{
+    const tp__chunk_attr a = { heads, chunk, rank };
+    const tp_tensor x[CHUNK_NX] = { k, scores, mask, v };
+    tp_tensor y[2];
+    tp_apply_n(T, &tp_op_chunk_project_kv, &a, CHUNK_NX, x, 2, y);
+    return (tp_kv){ y[0], y[1] };
 }

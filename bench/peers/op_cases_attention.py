@@ -92,6 +92,13 @@ def performer(q, k, v, projection):
     return (q @ (k.transpose(-1, -2) @ v) / (q @ k.sum(2)[..., None])).transpose(1, 2)
 
 
+def project_kv(k, v, scores):
+    """The dynamic projection of whole sequences, 2 heads of rank 32."""
+    b, n, _ = k.shape
+    p = scores.view(b, n, 2, 32).permute(0, 2, 3, 1).softmax(-1)
+    return torch.cat([p @ x.view(b, n, 2, 32).transpose(1, 2) for x in (k, v)], 2).transpose(1, 2)
+
+
 CASES = [("attention", "4096 d512 h8" + (" causal" if c else ""), attention(c), [(1, 4096, WIDTH)] * 3)
          for c in (False, True)] + [
     ("attention", "2048 d512 h8 causal ALiBi", alibi, [(1, 2048, WIDTH)] * 3),
@@ -102,4 +109,5 @@ CASES = [("attention", "4096 d512 h8" + (" causal" if c else ""), attention(c), 
     ("linear_attention", "4096 d512 h8 m256", performer,
      [(1, 4096, WIDTH)] * 3 + [Numbers((256, WIDTH // HEADS), fixed=True)]),
     ("lsh_attention", "4096 d512 h8 c64 r2", lsh,
-     [(1, 4096, WIDTH)] * 2 + [Numbers((HEADS, WIDTH // HEADS, 2, 64), fixed=True)])]
+     [(1, 4096, WIDTH)] * 2 + [Numbers((HEADS, WIDTH // HEADS, 2, 64), fixed=True)]),
+    ("chunk_project_kv", "4x4096x64 l4096 h2 r32", project_kv, [(4, 4096, 64)] * 3)]

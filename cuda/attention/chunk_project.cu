@@ -3,7 +3,8 @@
  *     y_j = sum_s p_sj x_s     dx_s = sum_j p_sj dy_j     dz_sj = p_sj (g_sj - sum_s p_sj g_sj)
  *
  * for each head, where p is the softmax of the scores z over the tokens of a chunk and
- * g_sj = <x_s, dy_j>.
+ * g_sj = <x_s, dy_j>. Hidden tokens have p = 0, and their x is not read. A second tensor with the same
+ * weights takes another pass of each kernel; dz of both are added.
  *
  * Short chunks, with heads that are 1, 2, 4 .. 32 packs wide: a warp takes a head of a chunk and keeps
  * its rows of x in registers, so that x and z are read once and dx is written once. In bf16, with
@@ -20,15 +21,25 @@
 static chunk_geometry geometry_of(const tp_call *c)
 {
     const tp__chunk_attr *a = static_cast<const tp__chunk_attr *>(c->attr);
-    const int64_t C = c->x[0].dim[2];
-    chunk_geometry g = { c->x[0].dim[0] * (c->x[0].dim[1] / a->chunk),
+    const tp_view *x = &c->x[CHUNK_X], *mask = &c->x[CHUNK_MASK];
+    const int64_t C = x->dim[2];
+    chunk_geometry g = { x->dim[0] * (x->dim[1] / a->chunk),
                          a->chunk,
                          a->rank,
                          a->heads * a->rank,
                          a->heads,
                          C / a->heads,
-                         C };
+                         C,
+                         tp_absent(mask) ? NULL : tp_in<uint8_t>(mask) };
     return g;
+}
+
+static chunk_values values_of(const tp_call *c, int i)
+{
+    const int at = tp__chunk_values(i);
+    const bool backward = tp_is_backward(c);
+    return { &c->x[at], &c->y[i], backward ? &c->dy[i] : NULL, backward ? &c->dx[at] : NULL,
+             i > 0 };
 }
 
 /* ---- short chunks: a warp takes a head of a chunk ---- */
@@ -56,36 +67,50 @@ template <class Op> static __device__ inline float joined(float v, int first, in
     return v;
 }
 
-/* Loads this lane's rows of x, the first at x; zeros beyond the chunk. */
+/* Bit k: this lane has a k-th token, `first` being its own, and it is visible. */
+template <int STEPS>
+static __device__ inline unsigned seen_rows(const chunk_geometry &g, const warp_part &w,
+                                            int64_t first)
+{
+    unsigned seen = 0;
+#pragma unroll
+    for (int k = 0; k < STEPS; k++)
+        if (k * w.step < w.left && chunk_shown(g, first + k * w.step)) seen |= 1u << k;
+    return seen;
+}
+
+/* Loads this lane's rows of x, the first at x; zeros for those not seen. */
 template <int STEPS, class S>
-static __device__ inline void load_rows(const warp_part &w, int64_t stride, const S *x,
+static __device__ inline void load_rows(unsigned seen, int64_t stride, const S *x,
                                         tp_pack<S> v[STEPS])
 {
 #pragma unroll
     for (int k = 0; k < STEPS; k++) {
         v[k] = tp_pack<S>();
-        if (k * w.step < w.left) v[k] = tp_load(x + k * stride);
+        if (seen >> k & 1u) v[k] = tp_load(x + k * stride);
     }
 }
 
-/* p[k] = softmax of a column of scores, at the tokens of this lane, the first at z; 0 beyond the
- * chunk. */
+/* p[k] = softmax of a column of scores, at the tokens of this lane, the first at z; 0 for those not
+ * seen. */
 template <int STEPS, class S>
-static __device__ inline void weigh(const warp_part &w, int64_t stride, const S *z, float p[STEPS])
+static __device__ inline void weigh(const warp_part &w, unsigned seen, int64_t stride, const S *z,
+                                    float p[STEPS])
 {
     float most = -INFINITY, sum = 0.0f;
 #pragma unroll
     for (int k = 0; k < STEPS; k++) {
-        p[k] = k * w.step < w.left ? tp_float(z[k * stride]) : -INFINITY;
+        p[k] = seen >> k & 1u ? tp_float(z[k * stride]) : -INFINITY;
         most = tp_max_of::join(most, p[k]);
     }
     most = joined<tp_max_of>(most, w.lanes, 32);
 #pragma unroll
     for (int k = 0; k < STEPS; k++) {
-        p[k] = k * w.step < w.left ? expf(p[k] - most) : 0.0f;
+        p[k] = seen >> k & 1u ? expf(p[k] - most) : 0.0f;
         sum += p[k];
     }
-    const float scale = 1.0f / joined<tp_sum_of>(sum, w.lanes, 32);
+    sum = joined<tp_sum_of>(sum, w.lanes, 32);
+    const float scale = sum == 0.0f ? 0.0f : 1.0f / sum;
 #pragma unroll
     for (int k = 0; k < STEPS; k++) p[k] *= scale;
 }
@@ -109,11 +134,12 @@ __global__ void __launch_bounds__(WARPS)
     for (int64_t e = first_warp(); e < g.chunks * g.H; e += warps_of_grid()) {
         const int64_t t = tp_div(e, g.H), i = e - t * g.H, col = i * g.D + w.pack * N;
         const int64_t first = t * g.l + w.token, column = first * g.n + i * g.r;
+        const unsigned seen = seen_rows<STEPS>(g, w, first);
         tp_pack<S> v[STEPS], out;
-        load_rows<STEPS>(w, w.step * g.C, x + first * g.C + col, v);
+        load_rows<STEPS>(seen, w.step * g.C, x + first * g.C + col, v);
         for (int64_t j = 0; j < (ONE ? 1 : g.r); j++) {
             float p[STEPS], sum[N] = {};
-            weigh<STEPS>(w, w.step * g.n, z + column + j, p);
+            weigh<STEPS>(w, seen, w.step * g.n, z + column + j, p);
 #pragma unroll
             for (int k = 0; k < STEPS; k++)
                 for (int m = 0; m < N; m++) sum[m] += p[k] * tp_float(v[k].at[m]);
@@ -124,24 +150,26 @@ __global__ void __launch_bounds__(WARPS)
     }
 }
 
-/* dx and dz may be NULL. */
+/* dx and dz may be NULL. add: to dz. */
 template <bool ONE, int STEPS, class S, class X, class Z>
 __global__ void __launch_bounds__(WARPS)
-    project_grad(chunk_geometry g, int lanes, const S *x, const S *z, const S *dy, X *dx, Z *dz)
+    project_grad(chunk_geometry g, int lanes, const S *x, const S *z, const S *dy, X *dx, Z *dz,
+                 bool add)
 {
     constexpr int N = (int)(16 / sizeof(S));
     const warp_part w = part_of(g, lanes);
     for (int64_t e = first_warp(); e < g.chunks * g.H; e += warps_of_grid()) {
         const int64_t t = tp_div(e, g.H), i = e - t * g.H, col = i * g.D + w.pack * N;
         const int64_t first = t * g.l + w.token;
+        const unsigned seen = seen_rows<STEPS>(g, w, first);
         tp_pack<S> v[STEPS];
         float sums[STEPS][N] = {};
-        load_rows<STEPS>(w, w.step * g.C, x + first * g.C + col, v);
+        load_rows<STEPS>(seen, w.step * g.C, x + first * g.C + col, v);
         for (int64_t j = 0; j < (ONE ? 1 : g.r); j++) {
             const int64_t column = first * g.n + i * g.r + j;
             const tp_pack<S> from = tp_load(dy + (t * g.r + j) * g.C + col);
             float p[STEPS], dot[STEPS] = {}, mean = 0.0f;
-            weigh<STEPS>(w, w.step * g.n, z + column, p);
+            weigh<STEPS>(w, seen, w.step * g.n, z + column, p);
 #pragma unroll
             for (int k = 0; k < STEPS; k++) {
                 for (int m = 0; m < N; m++) {
@@ -155,7 +183,7 @@ __global__ void __launch_bounds__(WARPS)
 #pragma unroll
             for (int k = 0; k < STEPS; k++) {
                 if (dz && w.pack == 0 && k * w.step < w.left)
-                    tp_put(dz + column + k * w.step * g.n, p[k] * (dot[k] - mean));
+                    chunk_put(dz + column + k * w.step * g.n, p[k] * (dot[k] - mean), add);
             }
         }
 #pragma unroll
@@ -183,20 +211,23 @@ template <class S> static warp_plan plan_of(const chunk_geometry &g, bool aligne
 }
 
 template <int STEPS, class S>
-static tp_code forward_warps(const tp_call *c, const chunk_geometry &g, int lanes)
+static tp_code forward_warps(const tp_call *c, const chunk_geometry &g, const chunk_values &v,
+                             int lanes)
 {
     return tp_launch(c, g.r == 1 ? project_kernel<true, STEPS, S> : project_kernel<false, STEPS, S>,
-                     tp_grid(c, g.chunks * g.H, WARPS / 32), WARPS, 0, g, lanes, tp_in<S>(&c->x[0]),
-                     tp_in<S>(&c->x[1]), tp_out<S>(&c->y[0]));
+                     tp_grid(c, g.chunks * g.H, WARPS / 32), WARPS, 0, g, lanes, tp_in<S>(v.x),
+                     tp_in<S>(&c->x[CHUNK_SCORES]), tp_out<S>(v.y));
 }
 
 template <int STEPS, class S, class X, class Z>
-static tp_code backward_warps(const tp_call *c, const chunk_geometry &g, int lanes)
+static tp_code backward_warps(const tp_call *c, const chunk_geometry &g, const chunk_values &v,
+                              int lanes)
 {
     return tp_launch(
         c, g.r == 1 ? project_grad<true, STEPS, S, X, Z> : project_grad<false, STEPS, S, X, Z>,
-        tp_grid(c, g.chunks * g.H, WARPS / 32), WARPS, 0, g, lanes, tp_in<S>(&c->x[0]),
-        tp_in<S>(&c->x[1]), tp_in<S>(&c->dy[0]), tp_out<X>(&c->dx[0]), tp_out<Z>(&c->dx[1]));
+        tp_grid(c, g.chunks * g.H, WARPS / 32), WARPS, 0, g, lanes, tp_in<S>(v.x),
+        tp_in<S>(&c->x[CHUNK_SCORES]), tp_in<S>(v.dy), tp_out<X>(v.dx),
+        tp_out<Z>(&c->dx[CHUNK_SCORES]), v.add);
 }
 
 /* ---- any size: one thread per element ---- */
@@ -209,14 +240,17 @@ __global__ void __launch_bounds__(TP_THREADS) weights_kernel(chunk_geometry g, c
         const int64_t t = tp_div(column, g.n), first = t * g.l * g.n + column - t * g.n;
         float most = -INFINITY, sum = 0.0f;
         for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x)
-            most = tp_max_of::join(most, tp_float(z[first + s * g.n]));
+            if (chunk_shown(g, t * g.l + s))
+                most = tp_max_of::join(most, tp_float(z[first + s * g.n]));
         most = tp_block<tp_max_of>(most);
         for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x) {
-            const float e = expf(tp_float(z[first + s * g.n]) - most);
+            const bool shown = chunk_shown(g, t * g.l + s);
+            const float e = shown ? expf(tp_float(z[first + s * g.n]) - most) : 0.0f;
             p[first + s * g.n] = e;
             sum += e;
         }
-        const float k = 1.0f / tp_block<tp_sum_of>(sum);
+        sum = tp_block<tp_sum_of>(sum);
+        const float k = sum == 0.0f ? 0.0f : 1.0f / sum;
         for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x) p[first + s * g.n] *= k;
     }
 }
@@ -230,7 +264,8 @@ __global__ void __launch_bounds__(TP_THREADS)
         const float *w = p + t * g.l * g.n + tp_div(col, g.D) * g.r + row - t * g.r;
         const S *from = x + t * g.l * g.C + col;
         float sum = 0.0f;
-        for (int64_t s = 0; s < g.l; s++) sum += w[s * g.n] * tp_float(from[s * g.C]);
+        for (int64_t s = 0; s < g.l; s++)
+            if (chunk_shown(g, t * g.l + s)) sum += w[s * g.n] * tp_float(from[s * g.C]);
         tp_put(y + e, sum);
     }
 }
@@ -259,7 +294,8 @@ __global__ void __launch_bounds__(TP_THREADS)
         const S *a = x + row * g.C + i * g.D;
         const S *b = dy + (tp_div(row, g.l) * g.r + k - i * g.r) * g.C + i * g.D;
         float sum = 0.0f;
-        for (int64_t d = threadIdx.x % 32; d < g.D; d += 32) sum += tp_float(a[d]) * tp_float(b[d]);
+        const int64_t end = chunk_shown(g, row) ? g.D : 0;
+        for (int64_t d = threadIdx.x % 32; d < end; d += 32) sum += tp_float(a[d]) * tp_float(b[d]);
         sum = tp_warp<tp_sum_of>(sum);
         if (threadIdx.x % 32 == 0) out[e] = sum;
     }
@@ -267,7 +303,7 @@ __global__ void __launch_bounds__(TP_THREADS)
 
 template <class Z>
 __global__ void __launch_bounds__(TP_THREADS)
-    scores_grad(chunk_geometry g, const float *p, const float *dots, Z *dz)
+    scores_grad(chunk_geometry g, const float *p, const float *dots, Z *dz, bool add)
 {
     TP_EACH_BLOCK (column, g.chunks * g.n) {
         const int64_t t = tp_div(column, g.n), first = t * g.l * g.n + column - t * g.n;
@@ -276,7 +312,8 @@ __global__ void __launch_bounds__(TP_THREADS)
             sum += p[first + s * g.n] * dots[first + s * g.n];
         sum = tp_block<tp_sum_of>(sum);
         for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x)
-            tp_put(dz + first + s * g.n, p[first + s * g.n] * (dots[first + s * g.n] - sum));
+            chunk_put(dz + first + s * g.n, p[first + s * g.n] * (dots[first + s * g.n] - sum),
+                      add);
     }
 }
 
@@ -289,72 +326,97 @@ static int column_threads(int64_t l)
 template <class S> static tp_code weights(const tp_call *c, const chunk_geometry &g)
 {
     return tp_launch(c, weights_kernel<S>, tp_grid(c, g.chunks * g.n, 1), column_threads(g.l), 0, g,
-                     tp_in<S>(&c->x[1]), static_cast<float *>(c->work));
+                     tp_in<S>(&c->x[CHUNK_SCORES]), static_cast<float *>(c->work));
 }
 
-template <class S> static tp_code forward_any(const tp_call *c, const chunk_geometry &g)
+/* The weights stay for the second tensor. */
+template <class S>
+static tp_code forward_any(const tp_call *c, const chunk_geometry &g, const chunk_values &v)
 {
-    const tp_code code = weights<S>(c, g);
+    const tp_code code = v.add ? TP_OK : weights<S>(c, g);
     if (code != TP_OK) return code;
-    return tp_launch(c, sums_kernel<S>, tp_grid(c, c->y[0].numel), TP_THREADS, 0, g,
-                     tp_in<S>(&c->x[0]), static_cast<const float *>(c->work), tp_out<S>(&c->y[0]));
+    return tp_launch(c, sums_kernel<S>, tp_grid(c, v.y->numel), TP_THREADS, 0, g, tp_in<S>(v.x),
+                     static_cast<const float *>(c->work), tp_out<S>(v.y));
 }
 
 template <class S, class X, class Z>
-static tp_code backward_any(const tp_call *c, const chunk_geometry &g)
+static tp_code backward_any(const tp_call *c, const chunk_geometry &g, const chunk_values &v)
 {
-    const S *dy = tp_in<S>(&c->dy[0]);
-    const int64_t nz = c->x[1].numel;
+    const S *dy = tp_in<S>(v.dy);
+    const tp_view *dz = &c->dx[CHUNK_SCORES];
+    const int64_t nz = c->x[CHUNK_SCORES].numel;
     float *p = static_cast<float *>(c->work), *dots = p + nz;
-    tp_code code = weights<S>(c, g);
-    if (code == TP_OK && c->dx[0].data)
-        code = tp_launch(c, spread_kernel<S, X>, tp_grid(c, c->x[0].numel), TP_THREADS, 0, g, p, dy,
-                         tp_out<X>(&c->dx[0]));
-    if (code != TP_OK || !c->dx[1].data) return code;
+    tp_code code = v.add ? TP_OK : weights<S>(c, g);
+    if (code == TP_OK && v.dx->data)
+        code = tp_launch(c, spread_kernel<S, X>, tp_grid(c, v.x->numel), TP_THREADS, 0, g, p, dy,
+                         tp_out<X>(v.dx));
+    if (code != TP_OK || !dz->data) return code;
     code = tp_launch(c, dots_kernel<S>, tp_grid(c, nz, TP_THREADS / 32), TP_THREADS, 0, g,
-                     tp_in<S>(&c->x[0]), dy, dots);
+                     tp_in<S>(v.x), dy, dots);
     if (code != TP_OK) return code;
     return tp_launch(c, scores_grad<Z>, tp_grid(c, g.chunks * g.n, 1), column_threads(g.l), 0, g, p,
-                     dots, tp_out<Z>(&c->dx[1]));
+                     dots, tp_out<Z>(dz), v.add);
 }
 
 /* ---- kernels ---- */
 
+/* The second tensor takes the path of the first, whose weights it finds. */
 template <class S> static tp_code chunk_project_fwd(const tp_call *c)
 {
     const chunk_geometry g = geometry_of(c);
-    const warp_plan w = plan_of<S>(g, tp_aligned(tp_in<S>(&c->x[0]), tp_in<S>(&c->y[0])));
-    if (w.steps == 0 && tp__chunk_spans_serve(g)) return tp__chunk_spans_fwd(c, g);
-    return w.steps == 4   ? forward_warps<4, S>(c, g, w.lanes)
-           : w.steps == 8 ? forward_warps<8, S>(c, g, w.lanes)
-                          : forward_any<S>(c, g);
+    bool aligned = true;
+    for (int i = 0; i < c->ny; i++) {
+        const chunk_values v = values_of(c, i);
+        aligned = aligned && tp_aligned(tp_in<S>(v.x), tp_in<S>(v.y));
+    }
+    const warp_plan w = plan_of<S>(g, aligned);
+    tp_code code = TP_OK;
+    for (int i = 0; i < c->ny && code == TP_OK; i++) {
+        const chunk_values v = values_of(c, i);
+        code = w.steps == 0 && tp__chunk_spans_serve(g) ? tp__chunk_spans_fwd(c, g, v)
+               : w.steps == 4                           ? forward_warps<4, S>(c, g, v, w.lanes)
+               : w.steps == 8                           ? forward_warps<8, S>(c, g, v, w.lanes)
+                                                        : forward_any<S>(c, g, v);
+    }
+    return code;
 }
 
 template <class S, class X, class Z>
-static tp_code backward(const tp_call *c, const chunk_geometry &g)
+static tp_code backward(const tp_call *c, const chunk_geometry &g, const chunk_values &v,
+                        const warp_plan &w)
 {
-    const warp_plan w =
-        plan_of<S>(g, tp_aligned(tp_in<S>(&c->x[0]), tp_in<S>(&c->dy[0]), tp_in<X>(&c->dx[0])));
-    if (w.steps == 0 && tp__chunk_spans_serve(g)) return tp__chunk_spans_bwd(c, g);
-    return w.steps == 4   ? backward_warps<4, S, X, Z>(c, g, w.lanes)
-           : w.steps == 8 ? backward_warps<8, S, X, Z>(c, g, w.lanes)
-                          : backward_any<S, X, Z>(c, g);
+    if (w.steps == 0 && tp__chunk_spans_serve(g)) return tp__chunk_spans_bwd(c, g, v);
+    return w.steps == 4   ? backward_warps<4, S, X, Z>(c, g, v, w.lanes)
+           : w.steps == 8 ? backward_warps<8, S, X, Z>(c, g, v, w.lanes)
+                          : backward_any<S, X, Z>(c, g, v);
 }
 
 template <class S> static tp_code chunk_project_bwd(const tp_call *c)
 {
     const chunk_geometry g = geometry_of(c);
-    return chunk_with_gradient<S>(&c->dx[0], [&](auto x) {
-        return chunk_with_gradient<S>(
-            &c->dx[1], [&](auto z) { return backward<S, decltype(x), decltype(z)>(c, g); });
-    });
+    bool aligned = true;
+    for (int i = 0; i < c->ny; i++) {
+        const chunk_values v = values_of(c, i);
+        aligned = aligned && tp_aligned(tp_in<S>(v.x), tp_in<S>(v.dy), v.dx->data);
+    }
+    const warp_plan w = plan_of<S>(g, aligned);
+    tp_code code = TP_OK;
+    for (int i = 0; i < c->ny && code == TP_OK; i++) {
+        const chunk_values v = values_of(c, i);
+        code = chunk_with_gradient<S>(v.dx, [&](auto x) {
+            return chunk_with_gradient<S>(&c->dx[CHUNK_SCORES], [&](auto z) {
+                return backward<S, decltype(x), decltype(z)>(c, g, v, w);
+            });
+        });
+    }
+    return code;
 }
 
 /* With spans: D sums, the largest score and the sum of the powers for each span and rank, and three
  * floats for each column of scores. Otherwise the weights and their gradients. */
 static size_t chunk_project_work(const tp_call *c)
 {
-    if (c->x[1].numel == 0) return 0;
+    if (c->x[CHUNK_SCORES].numel == 0) return 0;
     const chunk_geometry g = geometry_of(c);
     const int64_t columns = g.chunks * g.n;
     const int64_t spans = columns * (tp__chunk_spans(g) * (g.D + 2) + 3);

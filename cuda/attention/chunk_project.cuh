@@ -7,7 +7,26 @@
 
 typedef struct chunk_geometry {
     int64_t chunks, l, r, n, H, D, C; /* x [chunks,l,C], C = H D; z [chunks,l,n], n = H r */
+    const uint8_t *mask;              /* [chunks,l] or NULL                               */
 } chunk_geometry;
+
+/* Is a token (of all chunks) visible? */
+static __device__ inline bool chunk_shown(const chunk_geometry &g, int64_t token)
+{
+    return !g.mask || g.mask[token];
+}
+
+/* One of the tensors that are projected: its views in a call. */
+typedef struct chunk_values {
+    const tp_view *x, *y, *dy, *dx;
+    bool add; /* its part of the gradient of the scores is added to an earlier one */
+} chunk_values;
+
+/* Stores or adds. */
+template <class S> static __device__ inline void chunk_put(S *to, float v, bool add)
+{
+    tp_put(to, add ? tp_float(*to) + v : v);
+}
 
 /* A gradient has the type of its tensor, or is f32 if that is a parameter. */
 template <class S, class F> static tp_code chunk_with_gradient(const tp_view *dx, F f)
@@ -27,7 +46,7 @@ static inline bool tp__chunk_spans_serve(const chunk_geometry &g)
 {
     return g.l >= 64 && g.r <= TP_CHUNK_RANKS && g.D > 0;
 }
-tp_code tp__chunk_spans_fwd(const tp_call *c, const chunk_geometry &g);
-tp_code tp__chunk_spans_bwd(const tp_call *c, const chunk_geometry &g);
+tp_code tp__chunk_spans_fwd(const tp_call *c, const chunk_geometry &g, const chunk_values &v);
+tp_code tp__chunk_spans_bwd(const tp_call *c, const chunk_geometry &g, const chunk_values &v);
 
 #endif

@@ -52,11 +52,12 @@ template <class Op> static __device__ inline float by_rank(float v)
     return v;
 }
 
-/* power[s][j] = e^(z - most) for the tokens of a span, whose scores of rank 0 begin at z. The threads
- * with threadIdx.x % 8 = j compute most and sum of rank j. */
+/* power[s][j] = e^(z - most) for the tokens of a span, from `token` on, whose scores of rank 0 begin at
+ * z; 0 for hidden ones. The threads with threadIdx.x % 8 = j compute most and sum of rank j. */
 template <class S>
-static __device__ inline void span_powers(const chunk_geometry &g, int tokens, const S *z,
-                                          float power[SPAN][RANKS], float *most, float *sum)
+static __device__ inline void span_powers(const chunk_geometry &g, int tokens, int64_t token,
+                                          const S *z, float power[SPAN][RANKS], float *most,
+                                          float *sum)
 {
     constexpr int STEP = TP_THREADS / RANKS;
     const int j = (int)threadIdx.x % RANKS, first = (int)threadIdx.x / RANKS;
@@ -64,11 +65,11 @@ static __device__ inline void span_powers(const chunk_geometry &g, int tokens, c
     *sum = 0.0f;
     for (int s = first; s < tokens; s += STEP) {
         power[s][j] = j < g.r ? tp_float(z[s * g.n + j]) : 0.0f;
-        *most = tp_max_of::join(*most, power[s][j]);
+        if (chunk_shown(g, token + s)) *most = tp_max_of::join(*most, power[s][j]);
     }
     *most = by_rank<tp_max_of>(*most);
     for (int s = first; s < tokens; s += STEP) {
-        power[s][j] = expf(power[s][j] - *most);
+        power[s][j] = chunk_shown(g, token + s) ? expf(power[s][j] - *most) : 0.0f;
         *sum += power[s][j];
     }
     *sum = by_rank<tp_sum_of>(*sum);
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(TP_THREADS)
         const int64_t t = tp_div(head, g.H), i = head - t * g.H, first = t * g.l + k * SPAN;
         const int tokens = (int)min((int64_t)SPAN, g.l - k * SPAN);
         float most, sum;
-        span_powers(g, tokens, z + first * g.n + i * g.r, power, &most, &sum);
+        span_powers(g, tokens, first, z + first * g.n + i * g.r, power, &most, &sum);
         if (threadIdx.x < g.r) {
             float *const of = part_at(g, s, t, i * g.r + threadIdx.x, k) + g.D;
             of[0] = most;
@@ -106,7 +107,8 @@ __global__ void __launch_bounds__(TP_THREADS)
             float acc[RANKS] = {};
 #pragma unroll 4
             for (int token = warp; token < tokens; token += SPAN_WARPS) {
-                const float v = d + lane < g.D ? tp_float(from[token * g.C]) : 0.0f;
+                const bool there = d + lane < g.D && chunk_shown(g, first + token);
+                const float v = there ? tp_float(from[token * g.C]) : 0.0f;
                 float p[RANKS];
                 load_ranks(power[token], p);
 #pragma unroll
@@ -121,6 +123,12 @@ __global__ void __launch_bounds__(TP_THREADS)
             __syncthreads();
         }
     }
+}
+
+/* The factor of a span in a sum relative to `most`; none where all tokens are hidden. */
+static __device__ inline float span_share(const float *part, int64_t D, float most)
+{
+    return part[D] == -INFINITY && part[D + 1] == 0.0f ? 0.0f : expf(part[D] - most);
 }
 
 /* A warp adds the spans of a column of scores. y: forward, else NULL. dy: backward, which also
@@ -138,19 +146,19 @@ __global__ void __launch_bounds__(TP_THREADS)
         float most = -INFINITY, sum = 0.0f, dot = 0.0f;
         for (int64_t k = 0; k < s.spans; k++) most = tp_max_of::join(most, part[k * step + g.D]);
         for (int64_t k = 0; k < s.spans; k++)
-            sum += expf(part[k * step + g.D] - most) * part[k * step + g.D + 1];
+            sum += span_share(part + k * step, g.D, most) * part[k * step + g.D + 1];
         for (int64_t d = lane; d < g.D; d += 32) {
             float v = 0.0f;
             for (int64_t k = 0; k < s.spans; k++)
-                v += expf(part[k * step + g.D] - most) * part[k * step + d];
-            v /= sum;
+                v += span_share(part + k * step, g.D, most) * part[k * step + d];
+            v = sum == 0.0f ? 0.0f : v / sum;
             if (y) tp_put(y + row + d, v);
             if (dy) dot += v * tp_float(dy[row + d]);
         }
         dot = tp_warp<tp_sum_of>(dot);
         if (dy && lane == 0) {
             s.column[3 * e] = most;
-            s.column[3 * e + 1] = 1.0f / sum;
+            s.column[3 * e + 1] = sum == 0.0f ? 0.0f : 1.0f / sum;
             s.column[3 * e + 2] = dot;
         }
     }
@@ -161,22 +169,25 @@ struct span_room {
     float (*p)[RANKS], (*rows)[TILE_LD], (*dy)[32]; /* [TILE], [TILE], [RANKS] */
 };
 
-/* p for the tokens of a round and, for rank threadIdx.x % 8, <y, dy>. */
+/* p for the tokens of a round, from `token` on. */
 template <class S>
 static __device__ inline void round_weights(const chunk_geometry &g, const chunk_spans &s,
-                                            const span_room &m, int tokens, int64_t column,
-                                            const S *z)
+                                            const span_room &m, int tokens, int64_t token,
+                                            int64_t column, const S *z)
 {
     const int j = (int)threadIdx.x % RANKS;
     const float *const of = s.column + 3 * (column + (j < g.r ? j : 0));
     for (int i = (int)threadIdx.x / RANKS; i < TILE; i += TP_THREADS / RANKS)
-        m.p[i][j] = i < tokens && j < g.r ? expf(tp_float(z[i * g.n + j]) - of[0]) * of[1] : 0.0f;
+        m.p[i][j] = i < tokens && j < g.r && chunk_shown(g, token + i)
+                        ? expf(tp_float(z[i * g.n + j]) - of[0]) * of[1]
+                        : 0.0f;
 }
 
-/* Block: TILE tokens of head i of chunk t. dx, dz may be NULL. */
+/* Block: TILE tokens of head i of chunk t. dx, dz may be NULL. add: to dz. */
 template <class S, class X, class Z>
 __global__ void __launch_bounds__(TP_THREADS)
-    span_grad(chunk_geometry g, chunk_spans s, const S *x, const S *z, const S *dy, X *dx, Z *dz)
+    span_grad(chunk_geometry g, chunk_spans s, const S *x, const S *z, const S *dy, X *dx, Z *dz,
+              bool add)
 {
     TP_SHARED_REST(float, shared);
     span_room m;
@@ -191,15 +202,17 @@ __global__ void __launch_bounds__(TP_THREADS)
         const int64_t column = t * g.n + i * g.r, scores = first * g.n + i * g.r;
         const int tokens = (int)min((int64_t)TILE, g.l - k * TILE);
         float dots[RANKS] = {};
-        round_weights(g, s, m, tokens, column, z + scores);
+        round_weights(g, s, m, tokens, first, column, z + scores);
         for (int64_t d = 0; d < g.D; d += 32) {
             const bool there = d + lane < g.D;
             const int64_t at = first * g.C + i * g.D + d + lane;
             const int64_t from = (t * g.r + warp) * g.C + i * g.D + d + lane;
             m.dy[warp][lane] = there && warp < g.r ? tp_float(dy[from]) : 0.0f;
 #pragma unroll 4
-            for (int a = warp; a < TILE; a += SPAN_WARPS)
-                m.rows[a][lane] = there && a < tokens ? tp_float(x[at + a * g.C]) : 0.0f;
+            for (int a = warp; a < TILE; a += SPAN_WARPS) {
+                const bool shown = there && a < tokens && chunk_shown(g, first + a);
+                m.rows[a][lane] = shown ? tp_float(x[at + a * g.C]) : 0.0f;
+            }
             __syncthreads();
             float own[RANKS];
 #pragma unroll
@@ -226,8 +239,8 @@ __global__ void __launch_bounds__(TP_THREADS)
 #pragma unroll
         for (int j = 0; j < RANKS; j++)
             if (dz && a < tokens && j < g.r)
-                tp_put(dz + scores + a * g.n + j,
-                       m.p[a][j] * (dots[j] - s.column[3 * (column + j) + 2]));
+                chunk_put(dz + scores + a * g.n + j,
+                          m.p[a][j] * (dots[j] - s.column[3 * (column + j) + 2]), add);
         __syncthreads();
     }
 }
@@ -235,44 +248,46 @@ __global__ void __launch_bounds__(TP_THREADS)
 /* ---- launching ---- */
 
 template <class S>
-static tp_code run_spans(const tp_call *c, const chunk_geometry &g, const chunk_spans &s, S *y,
-                         const S *dy)
+static tp_code run_spans(const tp_call *c, const chunk_geometry &g, const chunk_spans &s,
+                         const S *x, S *y, const S *dy)
 {
     const tp_code code = tp_launch(c, span_kernel<S>, tp_grid(c, g.chunks * g.H * s.spans, 1),
-                                   TP_THREADS, 0, g, s, tp_in<S>(&c->x[0]), tp_in<S>(&c->x[1]));
+                                   TP_THREADS, 0, g, s, x, tp_in<S>(&c->x[CHUNK_SCORES]));
     if (code != TP_OK) return code;
     return tp_launch(c, merge_spans<S>, tp_grid(c, g.chunks * g.n, SPAN_WARPS), TP_THREADS, 0, g, s,
                      y, dy);
 }
 
-tp_code tp__chunk_spans_fwd(const tp_call *c, const chunk_geometry &g)
+tp_code tp__chunk_spans_fwd(const tp_call *c, const chunk_geometry &g, const chunk_values &v)
 {
-    return tp_with_type(c, c->x[0].dtype, [&](auto s) {
+    return tp_with_type(c, v.x->dtype, [&](auto s) {
         typedef decltype(s) S;
-        return run_spans<S>(c, g, spans_of(c, g), tp_out<S>(&c->y[0]), NULL);
+        return run_spans<S>(c, g, spans_of(c, g), tp_in<S>(v.x), tp_out<S>(v.y), NULL);
     });
 }
 
 template <class S, class X, class Z>
-static tp_code grad(const tp_call *c, const chunk_geometry &g, const chunk_spans &s)
+static tp_code grad(const tp_call *c, const chunk_geometry &g, const chunk_spans &s,
+                    const chunk_values &v)
 {
     const int64_t blocks = g.chunks * g.H * ((g.l + TILE - 1) / TILE);
     return tp_launch(c, span_grad<S, X, Z>, tp_grid(c, blocks, 1), TP_THREADS,
-                     (TILE * (RANKS + TILE_LD) + RANKS * 32) * sizeof(float), g, s,
-                     tp_in<S>(&c->x[0]), tp_in<S>(&c->x[1]), tp_in<S>(&c->dy[0]),
-                     tp_out<X>(&c->dx[0]), tp_out<Z>(&c->dx[1]));
+                     (TILE * (RANKS + TILE_LD) + RANKS * 32) * sizeof(float), g, s, tp_in<S>(v.x),
+                     tp_in<S>(&c->x[CHUNK_SCORES]), tp_in<S>(v.dy), tp_out<X>(v.dx),
+                     tp_out<Z>(&c->dx[CHUNK_SCORES]), v.add);
 }
 
-tp_code tp__chunk_spans_bwd(const tp_call *c, const chunk_geometry &g)
+tp_code tp__chunk_spans_bwd(const tp_call *c, const chunk_geometry &g, const chunk_values &v)
 {
     const chunk_spans s = spans_of(c, g);
-    return tp_with_type(c, c->x[0].dtype, [&](auto type) {
+    return tp_with_type(c, v.x->dtype, [&](auto type) {
         typedef decltype(type) S;
-        const tp_code code = run_spans<S>(c, g, s, NULL, tp_in<S>(&c->dy[0]));
+        const tp_code code = run_spans<S>(c, g, s, tp_in<S>(v.x), NULL, tp_in<S>(v.dy));
         if (code != TP_OK) return code;
-        return chunk_with_gradient<S>(&c->dx[0], [&](auto x) {
-            return chunk_with_gradient<S>(
-                &c->dx[1], [&](auto z) { return grad<S, decltype(x), decltype(z)>(c, g, s); });
+        return chunk_with_gradient<S>(v.dx, [&](auto x) {
+            return chunk_with_gradient<S>(&c->dx[CHUNK_SCORES], [&](auto z) {
+                return grad<S, decltype(x), decltype(z)>(c, g, s, v);
+            });
         });
     });
 }

@@ -105,9 +105,6 @@ TP_API tp_tensor tp_ls_attn_forward(tp_tape *T, const tp_ls_attn_m *m, tp_tensor
  * compressing the running segment reads. tp_ls_attn_compress gives the normalised keys and values
  * [B,(N/l)*r,dim] of the chunks of x, computed from those rows or, if rows is NULL, from x itself,
  * as for a cache. */
-typedef struct tp_kv {
-    tp_tensor k, v;
-} tp_kv;
 TP_API tp_kv tp_ls_attn_rows(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, tp_kv *window);
 TP_API tp_kv tp_ls_attn_compress(tp_tape *T, const tp_ls_attn_m *m, tp_tensor x, const tp_kv *rows);
 

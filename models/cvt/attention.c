@@ -115,7 +115,7 @@ static tp_tensor scores(tp_tape *T, const tp_cvt_attn *m, tp_tensor f)
 static tp_tensor compressed(tp_tape *T, const tp_cvt_attn *m, tp_tensor x, tp_tensor p)
 {
     const int heads = (int)m->heads, N = (int)tp_dim(x, 1), rank = (int)m->rank;
-    return norm(T, &m->dual_ln.global, tp_chunk_project(T, x, p, heads, N, rank));
+    return norm(T, &m->dual_ln.global, tp_chunk_project(T, x, p, TP_NONE, heads, N, rank));
 }
 
 /* The class token c attends to keys [k; o] and values [v; o]; o: the outputs of the features. */

@@ -32,7 +32,8 @@ static tp_tensor compress(tp_tape *T, const tp_lra_attn *m, tp_tensor y, tp_tens
                           tp_tensor mask)
 {
     if (m->cfg.fixed) return tp__lra_mix(T, m->mix, tp__lra_hide(T, y, mask));
-    return tp_chunk_project(T, y, scores, m->cfg.heads, (int)tp_dim(y, 1), (int)m->cfg.rank);
+    return tp_chunk_project(T, y, scores, TP_NONE, m->cfg.heads, (int)tp_dim(y, 1),
+                            (int)m->cfg.rank);
 }
 
 static rows rows_of(tp_tape *T, const tp_lra_attn *m, const tp_linear_m *linear, tp_tensor x,

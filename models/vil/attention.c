@@ -182,8 +182,8 @@ static tp_tensor long_short(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const
 
     if (r > 0) {
         const tp_tensor p = local_rows(T, m, tp_linear_forward(T, &m->dynamic, x));
-        in.low_k = tp_chunk_project(T, local_rows(T, m, k), p, H, (int)N, r);
-        in.low_v = tp_chunk_project(T, local_rows(T, m, v), p, H, (int)N, r);
+        in.low_k = tp_chunk_project(T, local_rows(T, m, k), p, TP_NONE, H, (int)N, r);
+        in.low_v = tp_chunk_project(T, local_rows(T, m, v), p, TP_NONE, H, (int)N, r);
         in.low_k = tp_layernorm_forward(T, &m->ln_dp, in.low_k);
         in.low_v = tp_layernorm_forward(T, &m->ln_dp, in.low_v);
     }

@@ -216,6 +216,57 @@ def linear_attention(d):
                 options, f)
 
 
+@case("chunk_project_kv")
+def chunk_project_kv(d):
+    heads, size, rank, chunk = d.int(1, 4), d.int(1, 12), d.int(1, 9), d.pick([1, 4, d.int(1, 90)])
+    b, n = d.int(1, 3), chunk * d.int(1, 4)
+    mask = d.mask([b, n], 0.7) if d.flag() else None
+    if mask is not None:
+        mask[:, ::chunk] = 1
+
+    def f(k, v, scores, mask=None):
+        z = scores.view(b, n // chunk, chunk, heads, rank)
+        if mask is not None:
+            z = z.masked_fill(mask.view(b, n // chunk, chunk, 1, 1) == 0, -torch.inf)
+        p = z.softmax(2)
+        return tuple(torch.einsum("bclhr,bclhd->bcrhd", p, x.view(b, n // chunk, chunk, heads, size))
+                     .reshape(b, n // chunk * rank, heads * size) for x in (k, v))
+    return Call([d.normal([b, n, heads * size]), d.normal([b, n, heads * size]), d.normal([b, n, heads * rank]), mask],
+                {"heads": heads, "chunk": chunk, "rank": rank}, f)
+
+
+@case("window_attention_2d")
+def window_attention_2d(d):
+    """A sequence with low-rank keys and masks: full attention with a mask of the pairs."""
+    heads, size, b, n = d.int(1, 3), d.int(1, 12), d.int(1, 3), d.int(1, 60)
+    window, rank = d.pick([0, 1, d.int(1, 20)]), d.int(0, 9)
+    if window == 0 and rank == 0:
+        rank = 1
+    halo = d.int(0, window)
+    mask = d.mask([b, n], 0.7) if d.flag() else None
+    low_mask = d.mask([b, rank], 0.7) if d.flag() and rank else None
+    low = [d.normal([b, rank, heads * size]) if rank else None for _ in "kv"]
+
+    def f(q, k, v, low_k=None, low_v=None, mask=None, low_mask=None):
+        i, j = torch.arange(n)[:, None], torch.arange(n)
+        first = i // max(window, 1) * window
+        seen = ((j >= first - halo) & (j < first + window + halo) & (window > 0)).expand(b, n, n)
+        if mask is not None:
+            seen = seen & (mask[:, None] > 0)
+        if low_k is not None:
+            near = torch.ones(b, n, rank, dtype=bool) if low_mask is None else (low_mask[:, None] > 0).expand(b, n, rank)
+            k, v, seen = torch.cat([low_k, k], 1), torch.cat([low_v, v], 1), torch.cat([near, seen], 2)
+        q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (q, k, v))
+        s = (q @ k.transpose(-2, -1) / size ** 0.5).masked_fill(~seen[:, None], -torch.inf)
+        blind = ~seen.any(2)[:, None, :, None]  # queries without keys, and hidden ones, give zeros
+        if mask is not None:
+            blind = blind | (mask[:, None, :, None] == 0)
+        y = s.masked_fill(blind, 0.0).softmax(-1) @ v
+        return y.masked_fill(blind, 0.0).transpose(1, 2).flatten(2)
+    return Call([*(d.normal([b, n, heads * size]) for _ in "qkv"), *low, mask, low_mask],
+                {"heads": heads, "window": window, "halo": halo}, f)
+
+
 def linear_params(d, name, n, k, bias=True):
     p = {f"m.{name}.weight": d.normal([n, k], k ** -0.5)}
     return {**p, f"m.{name}.bias": d.normal([n], 0.1)} if bias else p

@@ -77,6 +77,35 @@ static tp_tensor run_linear_attention(compare_call *c)
                                compare_input(c, 4), cfg);
 }
 
+static tp_tensor run_chunk_project_kv(compare_call *c)
+{
+    const tp_kv y = tp_chunk_project_kv(
+        c->T, c->x[0], c->x[1], c->x[2], compare_input(c, 3), (int)compare_int(c, "heads", 1),
+        (int)compare_int(c, "chunk", 1), (int)compare_int(c, "rank", 1));
+    c->y[1] = y.v;
+    c->ny = 2;
+    return y.k;
+}
+
+/* A sequence: a map of height 1. */
+static tp_tensor run_window_attention_2d(compare_call *c)
+{
+    const int64_t window = compare_int(c, "window", 0);
+    const tp_window_in in = { .q = c->x[0],
+                              .k = c->x[1],
+                              .v = c->x[2],
+                              .low_k = compare_input(c, 3),
+                              .low_v = compare_input(c, 4),
+                              .mask = compare_input(c, 5),
+                              .low_mask = compare_input(c, 6) };
+    return tp_window_attention_2d(c->T, in,
+                                  (tp_window_attn_cfg){ .heads = (int)compare_int(c, "heads", 1),
+                                                        .height = 1,
+                                                        .width = tp_dim(c->x[0], 1),
+                                                        .window = { window > 0, window },
+                                                        .halo = { 0, compare_int(c, "halo", 0) } });
+}
+
 static tp_encoder_layer_cfg layer_cfg(const compare_call *c)
 {
     return (tp_encoder_layer_cfg){
@@ -118,6 +147,8 @@ const compare_row compare_transformer_rows[] = {
     OWN(grouped_attention),
     OWN(lsh_attention),
     OWN(linear_attention),
+    OWN(chunk_project_kv),
+    OWN(window_attention_2d),
     OWN(encoder_layer),
     OWN(decoder_layer),
     { 0 },

@@ -185,6 +185,7 @@ tp_tensor ops_interpolate(ops_env *e, const ops_row *r);
 tp_tensor ops_attention(ops_env *e, const ops_row *r);
 tp_tensor ops_rel_attention(ops_env *e, const ops_row *r);
 tp_tensor ops_chunk_project(ops_env *e, const ops_row *r);
+tp_tensor ops_chunk_project_kv(ops_env *e, const ops_row *r);
 tp_tensor ops_ls_attention(ops_env *e, const ops_row *r);
 tp_tensor ops_window(ops_env *e, const ops_row *r);
 tp_tensor ops_lsla(ops_env *e, const ops_row *r);

@@ -211,5 +211,6 @@ const ops_row ops_rows[] = {
     OWN(fold),
     OWN(lsh_attention),
     OWN(linear_attention),
+    OWN(chunk_project_kv),
     { .name = NULL },
 };

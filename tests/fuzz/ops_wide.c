@@ -207,7 +207,23 @@ tp_tensor ops_chunk_project(ops_env *e, const ops_row *r)
     const int64_t N = ops_times(z.N, chunk);
     const tp_tensor x = ops_input(e, TP_SHAPE(z.B, N, z.C));
     const tp_tensor scores = ops_input(e, TP_SHAPE(z.B, N, ops_times(z.H, rank)));
-    return tp_chunk_project(ops_tape(e), x, scores, z.heads, chunk, rank);
+    const tp_tensor mask = ops_flag(e) ? ops_take(e, TP_SHAPE(z.B, N), OPS_MASK).t : TP_NONE;
+    return tp_chunk_project(ops_tape(e), x, scores, mask, z.heads, chunk, rank);
+}
+
+tp_tensor ops_chunk_project_kv(ops_env *e, const ops_row *r)
+{
+    (void)r;
+    const sizes z = draw_sizes(e);
+    const int chunk = ops_int(e), rank = ops_int(e);
+    const int64_t N = ops_times(z.N, chunk);
+    const tp_tensor k = ops_input(e, TP_SHAPE(z.B, N, z.C));
+    const tp_tensor v = ops_input(e, TP_SHAPE(z.B, N, z.C));
+    const tp_tensor scores = ops_input(e, TP_SHAPE(z.B, N, ops_times(z.H, rank)));
+    const tp_tensor mask = ops_flag(e) ? ops_take(e, TP_SHAPE(z.B, N), OPS_MASK).t : TP_NONE;
+    const bool first = ops_flag(e);
+    const tp_kv y = tp_chunk_project_kv(ops_tape(e), k, v, scores, mask, z.heads, chunk, rank);
+    return first ? y.k : y.v;
 }
 
 tp_tensor ops_ls_attention(ops_env *e, const ops_row *r)

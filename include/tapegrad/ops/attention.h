@@ -57,11 +57,21 @@ TP_API tp_tensor tp_rel_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tenso
                                   tp_tensor r_w, tp_tensor r_r, tp_attn_cfg cfg);
 
 /* Dynamic projection: head slice i of output row c*r+j is sum_s p[s] x[c*l+s], with
- * p = softmax over the l tokens of chunk c of scores[., i*r+j].
+ * p = softmax over the l tokens of chunk c of scores[., i*r+j]. mask TP_U8 [B,N] (1 = visible) or TP_NONE:
+ * hidden tokens have no weight whatever they hold, and a chunk without visible ones gives zeros.
  * x [B,N,H*D], scores [B,N,H*r], N a multiple of l -> [B,(N/l)*r,H*D].
  * (Zhu et al. 2021, Transformer-LS, equation 3.) */
-TP_API tp_tensor tp_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, int heads, int chunk,
-                                  int rank);
+TP_API tp_tensor tp_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, tp_tensor mask,
+                                  int heads, int chunk, int rank);
+
+/* Keys and values. */
+typedef struct tp_kv {
+    tp_tensor k, v;
+} tp_kv;
+
+/* tp_chunk_project of k and of v [B,N,H*D], with one softmax of the scores. */
+TP_API tp_kv tp_chunk_project_kv(tp_tape *T, tp_tensor k, tp_tensor v, tp_tensor scores,
+                                 tp_tensor mask, int heads, int chunk, int rank);
 
 /* Long-short attention of the language model (Zhu et al. 2021, equation 6; official computation).
  * N queries follow a cache. Its last Wc <= window rows are in k_win, v_win, and the vectors of its
@@ -140,7 +150,7 @@ typedef struct tp_window_in {
  *
  * A sequence is a map of height 1: with segments of w tokens and e keys to either side, height 1, width
  * N, window { 1, w } and halo { 0, e }, e <= w. Long-short attention of encoders (Zhu et al. 2021,
- * equation 6; official code: e = max(w / 2, 1)) has low keys from tp_chunk_project over the whole
+ * equation 6; official code: e = max(w / 2, 1)) has low keys from tp_chunk_project_kv over the whole
  * sequence, before them a global token, if there is one. With TP_EDGE_EXACT and e = w each token sees e
  * tokens to either side (Longformer, Beltagy et al. 2020).
  *
@@ -234,6 +244,7 @@ TP_API tp_tensor tp_linear_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_te
 #define tp_rotary(T, ...)               tp_rotary(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_rel_attention(T, ...)        tp_rel_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_chunk_project(T, ...)        tp_chunk_project(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_chunk_project_kv(T, ...)     tp_chunk_project_kv(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_ls_attention(T, ...)         tp_ls_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_window_attention_2d(T, ...)  tp_window_attention_2d(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_lsh_attention(T, ...)        tp_lsh_attention(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
