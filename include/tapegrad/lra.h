@@ -4,7 +4,7 @@
  *
  * B: batch, n: tokens of a sequence with its padding, d: width, h: heads. mask: TP_U8 [B,n] (1 = token, 0 =
  * padding) or TP_NONE, no padding. A sequence has at least one token: without any, softmax attention and
- * the dynamic projection have nothing to look at (here: zeros and a mean; upstream, NaN or a mean). */
+ * the dynamic projection have nothing to look at (here: zeros; upstream, a mean or NaN). */
 #ifndef TAPEGRAD_LRA_H
 #define TAPEGRAD_LRA_H
 
@@ -32,28 +32,23 @@ typedef struct tp_lra_attn_cfg {
     tp_lra_kind kind;
     int64_t dim;
     int heads;
-    int64_t
-        length; /* n_max. Linformer's mixtures, also those of `fixed`, need exactly so many tokens */
-    int64_t rank; /* LS: projections, 0 for none; others: see tp_lra_kind                    */
-    int64_t
-        window; /* LS: tokens of a segment, of which n is a multiple; each query sees its segment and
-                       max(window / 2, 1) tokens to either side. 0: no window                  */
-    int64_t
-        conv; /* odd kernel of a depthwise convolution of the values, added to the result; 0: none.
-                     LS, Linformer, Nystroem                                                   */
-    int64_t chunk, buckets[2]; /* Reformer: 0 means 64 and tp_lsh_buckets                      */
-    int rounds;                /* Reformer: of hashing; 0 means 2                              */
-    double dropout;            /* of probabilities, in training: LS and softmax                */
+    int64_t length; /* n_max. Linformer's mixtures, also those of `fixed`, need exactly so many   */
+    int64_t rank;   /* LS: projections, 0 for none; others: see tp_lra_kind                       */
+    int64_t window; /* LS: tokens of a segment, of which n is a multiple; each query sees its
+                       segment and max(window / 2, 1) tokens to either side. 0: no window         */
+    int64_t conv;   /* odd kernel of a depthwise convolution of the values, added to the result;
+                       0: none. LS, Linformer, Nystroem                                           */
+    int64_t chunk, buckets[2]; /* Reformer: 0 means 64 and tp_lsh_buckets                         */
+    int rounds;                /* Reformer: of hashing; 0 means 2                                 */
+    double dropout;            /* of probabilities, in training: LS and softmax                   */
     /* variants; the official code has all of them false: */
-    bool cls_from_seq; /* LS: the first token is the CLS                                       */
-    bool
-        cls_values; /* LS: the CLS attends to keys and values of the tokens, not to their results */
-    bool raw_kv;    /* LS: no DualLN                                                          */
-    bool fixed;     /* LS: Linformer's mixtures in place of dynamic projections               */
-    bool relu;      /* Performer: relu(c x) + 1e-3 in place of positive softmax features      */
-    bool
-        inverse_per_head; /* Nystroem: the pseudo-inverse is scaled for each sample and head, not by
-                              one number of the whole batch                                    */
+    bool cls_from_seq;     /* LS: the first token is the CLS                                      */
+    bool cls_values;       /* LS: the CLS attends to the tokens' keys and values, not results     */
+    bool raw_kv;           /* LS: no DualLN                                                       */
+    bool fixed;            /* LS: Linformer's mixtures in place of dynamic projections            */
+    bool relu;             /* Performer: relu(c x) + 1e-3 in place of positive softmax features   */
+    bool inverse_per_head; /* Nystroem: the pseudo-inverse is scaled for each sample and head, not
+                              by one number of the whole batch                                    */
 } tp_lra_attn_cfg;
 
 /* True if cfg is possible; else why receives a sentence that says what is wrong. */
@@ -96,13 +91,13 @@ typedef enum tp_lra_pooling {
     TP_LRA_MEAN,      /* the sum of the tokens, divided by n (padding counts as zeros)           */
     TP_LRA_CLS_LAST,  /* an embedding that enters at the last layer: all published LS models     */
     TP_LRA_CLS_TOKEN, /* an embedding that enters at the first layer                             */
-    TP_LRA_CLS_POOL /* the token vocab - 1 is put before the sequence. For Nystroem and Reformer the
-                         last token is dropped, so that n does not change                       */
+    TP_LRA_CLS_POOL   /* the token vocab - 1 is put before the sequence. For Nystroem and
+                         Reformer the last token is dropped, so that n does not change          */
 } tp_lra_pooling;
 
 typedef struct tp_lra_cfg {
-    tp_lra_attn_cfg
-        attn; /* its length: rows of the table of positions, with the CLS of TP_LRA_CLS_POOL */
+    tp_lra_attn_cfg attn; /* its length: rows of the table of positions, a CLS of
+                             TP_LRA_CLS_POOL included                              */
     int layers;
     int64_t hidden, vocab, classes; /* hidden: of the MLPs and of the classifier  */
     tp_lra_pooling pooling;

@@ -19,32 +19,24 @@ static tp_tensor norm(tp_tape *T, const tp_lra_attn *m, const tp_layernorm_m *ln
     return m->cfg.raw_kv ? x : tp_layernorm_forward(T, ln, x);
 }
 
-/* [h*r] scores of each token, those of padding without weight. */
-static tp_tensor scores_of(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor mask)
+/* What the tokens are compressed to, [B,r,d] of k and of v. */
+static tp_kv compress(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_kv token, tp_tensor mask)
 {
-    if (m->cfg.fixed || m->cfg.rank == 0) return TP_NONE;
-    const tp_tensor z = tp_linear_forward(T, &m->dynamic, x);
-    if (!tp_given(mask)) return z;
-    return tp_masked_fill(T, z, tp_logical_not(T, tp_unsqueeze(T, mask, -1)), -1e30);
+    if (m->cfg.fixed)
+        return (tp_kv){ tp__lra_mix(T, m->mix, tp__lra_hide(T, token.k, mask)),
+                        tp__lra_mix(T, m->mix, tp__lra_hide(T, token.v, mask)) };
+    return tp_chunk_project_kv(T, token.k, token.v, tp_linear_forward(T, &m->dynamic, x), mask,
+                               m->cfg.heads, (int)tp_dim(x, 1), (int)m->cfg.rank);
 }
 
-static tp_tensor compress(tp_tape *T, const tp_lra_attn *m, tp_tensor y, tp_tensor scores,
-                          tp_tensor mask)
+/* low: what the tokens are compressed to, or TP_NONE; the CLS comes before it. */
+static rows rows_of(tp_tape *T, const tp_lra_attn *m, const tp_linear_m *linear, tp_tensor token,
+                    tp_tensor low, tp_tensor cls)
 {
-    if (m->cfg.fixed) return tp__lra_mix(T, m->mix, tp__lra_hide(T, y, mask));
-    return tp_chunk_project(T, y, scores, TP_NONE, m->cfg.heads, (int)tp_dim(y, 1),
-                            (int)m->cfg.rank);
-}
-
-static rows rows_of(tp_tape *T, const tp_lra_attn *m, const tp_linear_m *linear, tp_tensor x,
-                    tp_tensor cls, tp_tensor scores, tp_tensor mask)
-{
-    rows y = { norm(T, m, &m->dual_ln.local, tp_linear_forward(T, linear, x)), TP_NONE, TP_NONE };
-    if (tp_given(cls)) y.cls = tp_linear_forward(T, linear, cls);
-    if (m->cfg.rank > 0) y.low = compress(T, m, y.token, scores, mask);
-    if (tp_given(y.low) && tp_given(y.cls))
-        y.low = tp_concat(T, 1, y.cls, y.low);
-    else if (tp_given(y.cls))
+    rows y = { token, low, tp_given(cls) ? tp_linear_forward(T, linear, cls) : TP_NONE };
+    if (tp_given(low) && tp_given(cls))
+        y.low = tp_concat(T, 1, y.cls, low);
+    else if (tp_given(cls))
         y.low = y.cls;
     if (tp_given(y.low)) y.low = norm(T, m, &m->dual_ln.global, y.low);
     return y;
@@ -122,10 +114,13 @@ tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_t
         if (tp_given(mask)) mask = later_rows(T, mask);
     }
     check(T, m, tp_dim(x, 1), tp_given(cls));
-    const tp_tensor scores = scores_of(T, m, x, mask);
     const tp_tensor q = tp_linear_forward(T, &m->q, x);
-    const rows k = rows_of(T, m, &m->k, x, cls, scores, mask);
-    const rows v = rows_of(T, m, &m->v, x, cls, scores, mask);
+    const tp_kv token = { norm(T, m, &m->dual_ln.local, tp_linear_forward(T, &m->k, x)),
+                          norm(T, m, &m->dual_ln.local, tp_linear_forward(T, &m->v, x)) };
+    tp_kv low = { TP_NONE, TP_NONE };
+    if (m->cfg.rank > 0) low = compress(T, m, x, token, mask);
+    const rows k = rows_of(T, m, &m->k, token.k, low.k, cls);
+    const rows v = rows_of(T, m, &m->v, token.v, low.v, cls);
     tp_tensor y = tokens(T, m, q, &k, &v, mask), c = TP_NONE;
     if (tp_given(cls)) c = of_cls(T, m, cls, &k, &v, y, mask);
     y = tp__lra_convolve(T, m, y, v.token, mask);
