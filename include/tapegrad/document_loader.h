@@ -12,18 +12,14 @@ extern "C" {
 typedef struct tp_document_loader_opts {
     int64_t batch; /* examples */
     uint64_t seed;
-    bool
-        train; /* endless: shuffled for each epoch, whole batches only. Otherwise one pass in order,
-                         whose last batch may be smaller                                              */
-    bool whole; /* drops a smaller last batch there, too, as the published figures do          */
-    int64_t
-        bucket; /* > 1: the examples of that many batches in turn are sorted by length before they
-                         are divided into batches, and these shuffled (train). 0, 1: not sorted       */
-    int64_t
-        length; /* pads all documents to that many ids; 0: to the longest of the batch         */
-    int64_t
-        multiple; /* of which such a longest is made a multiple; 0: 1                            */
-    bool packed;  /* documents one after another, without padding; length and multiple are 0     */
+    bool train;       /* endless: shuffled for each epoch, whole batches only. Otherwise one pass in
+                         order, whose last batch may be smaller                                   */
+    bool whole;       /* drops a smaller last batch there, too, as the published figures do       */
+    int64_t bucket;   /* > 1: the examples of that many batches in turn are sorted by length before
+                         they are divided into batches, and these shuffled (train). 0, 1: not     */
+    int64_t length;   /* pads all documents to that many ids; 0: to the longest of the batch      */
+    int64_t multiple; /* of which such a longest is made a multiple; 0: 1                         */
+    bool packed;      /* documents one after another, without padding; length and multiple are 0  */
 } tp_document_loader_opts;
 
 /* A batch in host memory, valid until the next call. Arrays have an entry for each document of an example. */

@@ -181,11 +181,11 @@ TP_API tp_tensor tp_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tens
 /* LSH attention (Reformer). Zeros are the published choices. */
 typedef struct tp_lsh_attn_cfg {
     int heads;
-    int64_t chunk; /* tokens of a chunk; 0: 64. More tokens must be a multiple of it          */
-    int rounds;    /* of hashing; 0: 2                                                       */
-    int64_t
-        buckets[2];  /* a round's number of buckets, as one even factor or two; 0: tp_lsh_buckets */
-    int64_t longest; /* n_max of tp_lsh_buckets; 0: N                                           */
+    int64_t chunk;      /* tokens of a chunk; 0: 64. More tokens must be a multiple of it */
+    int rounds;         /* of hashing; 0: 2                                               */
+    int64_t buckets[2]; /* number of a round's buckets, as one even factor or two; 0: by
+                           tp_lsh_buckets                                                 */
+    int64_t longest;    /* n_max of tp_lsh_buckets; 0: N                                  */
 } tp_lsh_attn_cfg;
 
 /* Attention of tokens that hash to near buckets. qk [B,N,H*D] are the queries, and normalised in the op, for
