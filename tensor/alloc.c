@@ -5,7 +5,11 @@
  * 1/8. Failing that, it splits a larger block of a slab below 64 MiB. Failing that, it gets a new
  * slab; small requests share slabs of 2 MiB. Freed neighbours merge. All work of a device is on one
  * stream, so reuse needs no events. If the backend is out of memory, cached slabs are returned to
- * it and the request is repeated. */
+ * it and the request is repeated.
+ *
+ * Where sizes change from step to step, as with documents of all lengths, blocks of one step do not fit
+ * the next one's requests. So a new slab that would raise live and cached memory above 5/4 of the
+ * peak replaces all idle slabs by one of their total size, which may be split whatever its size. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +25,8 @@ struct tp_slab {
     char *base;
     size_t size, held; /* pages beyond `held` were never touched: the system has not mapped them */
     tp_block *first;
-    int owner; /* 0: shared */
+    int owner;  /* 0: shared */
+    bool joint; /* replaces several slabs */
 };
 
 void tp__heap_init(tp_heap *h, const tp_device_opts *o)
@@ -112,7 +117,19 @@ static void trim_locked(tp_device *D, size_t keep)
     }
 }
 
-static tp_block *slab_new(tp_device *D, size_t size)
+/* The size of a new slab for a block of `size`. */
+static size_t slab_size(tp_device *D, size_t size, bool *joint)
+{
+    tp_heap *h = &D->heap;
+    const size_t cached = h->cached;
+    if (size >= MIB && h->live + cached + size > h->peak + h->peak / 4) trim_locked(D, 0);
+    const size_t freed = cached - h->cached;
+    *joint = freed > 0;
+    if (freed > size) return freed;
+    return size < MIB ? 2 * MIB : size;
+}
+
+static tp_block *slab_new(tp_device *D, size_t size, bool joint)
 {
     tp_heap *h = &D->heap;
     h->allocs++;
@@ -126,7 +143,9 @@ static tp_block *slab_new(tp_device *D, size_t size)
         free(s);
         return NULL;
     }
-    *s = (tp_slab){ .next = h->slabs, .base = base, .size = size, .first = b, .owner = h->owner };
+    *s = (tp_slab){
+        .next = h->slabs, .base = base, .size = size, .first = b, .owner = h->owner, .joint = joint
+    };
     h->slabs = s;
     return b;
 }
@@ -147,22 +166,23 @@ static void block_split(tp_heap *h, tp_block *b, size_t size)
 static tp_block *take(tp_device *D, size_t size)
 {
     tp_heap *h = &D->heap;
-    if (h->exact) return slab_new(D, size);
+    if (h->exact) return slab_new(D, size, false);
     for (size_t i = idle_find(h, size); i < h->nidle; i++) {
         tp_block *b = h->idle[i];
         if (b->slab->owner != h->owner) continue;
         const bool close = b->size - size <= size / 8;
-        if (!close && b->slab->size >= SPLIT_BELOW) continue;
+        if (!close && b->slab->size >= SPLIT_BELOW && !b->slab->joint) continue;
         if (!close && size >= MIB && b->slab->size <= 2 * MIB) continue;
         idle_remove(h, b);
         if (!close) block_split(h, b, size);
         return b;
     }
-    const size_t slab = size < MIB ? 2 * MIB : size;
-    tp_block *b = slab_new(D, slab);
+    bool joint;
+    const size_t slab = slab_size(D, size, &joint);
+    tp_block *b = slab_new(D, slab, joint);
     if (!b) {
         trim_locked(D, 0);
-        b = slab_new(D, slab);
+        b = slab_new(D, size < MIB ? 2 * MIB : size, false);
     }
     if (b && b->size > size) block_split(h, b, size);
     return b;

@@ -75,6 +75,31 @@ Test(alloc, cache_limit_returns_memory)
     tp_device_close(D);
 }
 
+/* Steps of training on documents: all buffers of a step are a multiple of its random length. */
+Test(alloc, changing_sizes_keep_little)
+{
+    enum { BUFFERS = 40, STEPS = 400 };
+    static const size_t per_token[4] = { 8 * KIB, 16 * KIB, 4 * KIB, 512 };
+    tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
+    tp_buf *held[BUFFERS];
+    uint64_t allocs = 0;
+    uint32_t state = 1;
+    for (int step = 0; step < STEPS; step++) {
+        if (step == STEPS / 2) allocs = tp_device_stats(D).allocs;
+        state = state * 1664525u + 1013904223u;
+        const size_t length = 500 + (state >> 8) % 1500;
+        for (int i = 0; i < BUFFERS; i++)
+            cr_assert(held[i] = tp__buf_new(D, length * per_token[i % 4]));
+        for (int i = 0; i < BUFFERS; i++) tp__buf_unref(held[(i * 7 + step) % BUFFERS]);
+    }
+    const tp_stats s = tp_device_stats(D);
+    cr_expect_leq(s.cached_bytes, s.peak_bytes + s.peak_bytes / 4, "%zu MiB for a peak of %zu",
+                  s.cached_bytes / MIB, s.peak_bytes / MIB);
+    cr_expect_leq(s.allocs - allocs, (uint64_t)STEPS, "%llu slabs in the second half of the steps",
+                  (unsigned long long)(s.allocs - allocs));
+    tp_device_close(D);
+}
+
 /* In a long random sequence blocks never overlap, and all memory is returned. */
 Test(alloc, random_sequence)
 {
