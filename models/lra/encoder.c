@@ -211,10 +211,11 @@ tp_tensor tp_lra_classify(tp_tape *T, const tp_lra *m, tp_tensor a, tp_tensor b)
 tp_tensor tp_lra_forward(tp_tape *T, const tp_lra *m, tp_lra_document a, tp_lra_document b)
 {
     if (!tp_want_module(T, m, "lra")) return TP_NONE;
+    tp_enter(T, NULL);
     const tp_tensor x = tp_lra_pool(T, m, tp_lra_encode(T, m, a.ids, a.mask));
     tp_tensor y = TP_NONE;
     if (tp_given(b.ids)) y = tp_lra_pool(T, m, tp_lra_encode(T, m, b.ids, b.mask));
-    return tp_lra_classify(T, m, x, y);
+    return tp_leave(T, tp_lra_classify(T, m, x, y));
 }
 
 /* Document i of a batch, with its mask. */
@@ -235,6 +236,7 @@ tp_tensor tp_lra_forward_ids(tp_tape *T, const tp_lra *m, tp_tensor ids)
         return tp_raise(T, TP_E_SHAPE, "ids must be %s",
                         pair ? "[batch,2,tokens]: the model reads pairs of documents"
                              : "[batch,tokens]");
+    tp_enter(T, NULL);
     const tp_lra_document a = document(T, m, ids, 0), none = { TP_NONE, TP_NONE };
-    return tp_lra_forward(T, m, a, pair ? document(T, m, ids, 1) : none);
+    return tp_leave(T, tp_lra_forward(T, m, a, pair ? document(T, m, ids, 1) : none));
 }
