@@ -91,13 +91,15 @@ void tp_lra_init(tp_params *P, tp_lra *m, const char *name, tp_lra_cfg cfg)
 
 /* ---- layers ---- */
 
-/* in: x [B,n,d]; the CLS [B,1,d] or TP_NONE; the mask or TP_NONE -> attn(norm1(x)), with a CLS [B,1+n,d]. */
+/* in: x [B,n,d]; the CLS [B,1,d] or TP_NONE; the mask or TP_NONE -> x + attn(norm1(x)), with a CLS [B,1+n,d]. */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *in)
 {
     const tp_lra_layer *m = self;
     (void)nx;
     const tp_tensor u = tp_layernorm_forward(T, &m->norm1, in[0]);
-    return tp_lra_attn_forward(T, &m->attn, u, in[1], in[2]);
+    const tp_tensor a = tp_lra_attn_forward(T, &m->attn, u, in[1], in[2]);
+    const tp_tensor x = tp_given(in[1]) ? tp_concat(T, 1, in[1], in[0]) : in[0];
+    return tp_dropout_add(T, a, TP_NONE, x, m->dropout);
 }
 
 /* As attend -> the layer's result, with a CLS that first. */
@@ -105,11 +107,9 @@ static tp_tensor run_layer(tp_tape *T, const void *self, int nx, const tp_tensor
 {
     const tp_lra_layer *m = self;
     tp_enter(T, m->path);
-    const tp_tensor a = m->recompute == TP_RECOMPUTE_ATTENTION
+    const tp_tensor x = m->recompute == TP_RECOMPUTE_ATTENTION
                             ? tp_checkpoint_n(T, attend, m, nx, in)
                             : attend(T, m, nx, in);
-    tp_tensor x = tp_given(in[1]) ? tp_concat(T, 1, in[1], in[0]) : in[0];
-    x = tp_dropout_add(T, a, TP_NONE, x, m->dropout);
     return tp_leave(T, tp_mlp_forward(T, &m->mlp, tp_layernorm_forward(T, &m->norm2, x), x));
 }
 
