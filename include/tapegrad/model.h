@@ -198,6 +198,10 @@ TP_API bool tp_model_preset(tp_model_cfg *cfg, const char *name, char *why, size
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_model_check(const tp_model_cfg *cfg, char *why, size_t size);
 
+/* The shape of a batch of inputs: images are f32, ids integers. tokens (TP_TOKENS, TP_DOCUMENTS): how many, 0
+ * for the configured cache or length. */
+TP_API tp_shape tp_model_shape(const tp_model_cfg *cfg, int64_t batch, int64_t tokens);
+
 /* Get and set the common part of a configuration. The result may be impossible (tp_model_check). */
 TP_API tp_common_cfg tp_model_get(const tp_model_cfg *cfg);
 TP_API void tp_model_set(tp_model_cfg *cfg, const tp_common_cfg *o);
@@ -238,8 +242,8 @@ TP_API void tp_net_free(tp_net *N);
 TP_API const tp_model_cfg *tp_net_cfg(const tp_net *N);
 TP_API void *tp_net_module(const tp_net *N); /* the model's own module, such as a tp_cvt * */
 
-/* x: images, ids or documents, see tp_model_input. state: NULL for models without one. Returns the logits, owned by
- * T. */
+/* x: images, ids or documents, see tp_model_input. state: NULL for models without one. Returns the logits,
+ * owned by T. */
 TP_API tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x);
 
 /* The state of one group of streams, initially empty. NULL if memory runs out and for models that

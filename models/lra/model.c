@@ -59,6 +59,19 @@ static tp_tensor model_forward(tp_tape *T, const void *m, void *state, tp_tensor
     return tp_lra_forward_ids(T, m, ids);
 }
 
+/* Landmarks have no weights; mixtures, projections and random features do. */
+static bool model_same(const void *one, const void *other)
+{
+    const tp_lra_cfg *a = one, *b = other;
+    const tp_lra_attn_cfg *x = &a->attn, *y = &b->attn;
+    return x->kind == y->kind && x->dim == y->dim && x->heads == y->heads &&
+           x->length == y->length && (x->rank == y->rank || x->kind == TP_LRA_NYSTROM) &&
+           (x->window > 0) == (y->window > 0) && x->conv == y->conv && x->fixed == y->fixed &&
+           x->raw_kv == y->raw_kv && a->layers == b->layers && a->hidden == b->hidden &&
+           a->vocab == b->vocab && a->pooling == b->pooling && a->tied == b->tied &&
+           a->pair == b->pair;
+}
+
 static tp_flops model_flops(const void *cfg, int64_t tokens, int64_t cache)
 {
     (void)cache;
@@ -86,6 +99,7 @@ const tp_model tp_model_lra = {
     .members = members,
     .init = model_init,
     .forward = model_forward,
+    .same = model_same,
     .head = "seq_classifer.mlpblock.2.weight",
     .flops = model_flops,
     .activations = model_activations,
