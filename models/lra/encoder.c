@@ -138,7 +138,8 @@ static void prepend(tp_tape *T, const tp_lra *m, tp_tensor *ids, tp_tensor *mask
 
 static tp_tensor embed(tp_tape *T, const tp_lra *m, tp_tensor ids)
 {
-    const tp_tensor x = tp_embedding_forward(T, &m->words, ids, 1.0);
+    const tp_tensor x =
+        tp_cast(T, tp_embedding_forward(T, &m->words, ids, 1.0), tp_compute_dtype(T));
     const tp_tensor places = tp_slice(T, m->positions.weight, 0, 0, tp_dim(ids, 1));
     return tp_dropout(T, tp_add(T, x, tp_cast(T, places, tp_dtype_of(x))), m->cfg.dropout);
 }
