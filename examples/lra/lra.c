@@ -7,6 +7,7 @@
 static const tp_subcommand commands[] = {
     { "train", "trains an encoder on a task, or resumes training", lra_train_main },
     { "eval", "measures accuracy on held-out documents", lra_eval_main },
+    { "perturb", "measures accuracy on damaged documents", lra_perturb_main },
     { 0 },
 };
 

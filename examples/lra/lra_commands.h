@@ -4,5 +4,6 @@
 
 int lra_train_main(int argc, char **argv);
 int lra_eval_main(int argc, char **argv);
+int lra_perturb_main(int argc, char **argv);
 
 #endif

@@ -59,13 +59,23 @@ static bool choose_model(tp_run *R)
     return false;
 }
 
+/* A resumed run keeps the end that its schedule had. */
+static void check_steps(tp_run *R, const tp_file *from)
+{
+    const lra_settings *s = R->settings;
+    const char *former = tp_file_meta(from, "train.steps");
+    if (former && lra_steps_shape(s) && strtoll(former, NULL, 10) != s->train.steps)
+        tp_run_fail(R, "%s: its schedule ends at update %.20s, which --steps cannot change",
+                    tp_file_path(from), former);
+}
+
 static void open_documents(tp_run *R, tp_file *from)
 {
     lra_settings *s = R->settings;
     char why[512];
-    (void)from;
+    if (s->train.resume) check_steps(R, from);
     tp_absolute_path(&s->d.path);
-    if (!choose_model(R)) return;
+    if (!tp_run_ok(R) || !choose_model(R)) return;
     if (!task_data_check(&s->d, why, sizeof why)) {
         tp_run_fail(R, "%s", why);
         return;

@@ -55,7 +55,7 @@ const tp_option lra_options[] = {
         "and falls in straight lines, and beta1 the other way. paper: the fixed learning rate "
         "that the paper names, and no weight decay."),
     TP_INT(
-        "steps", S, train.steps, 1, TP_BIG, TP_SAVED,
+        "steps", S, train.steps, 1, TP_BIG, TP_FREE,
         "Updates of the whole run, over which the schedule extends. The recipe's warm-up keeps its "
         "share of them."),
     TP_NUM("time", S, train.time, 0, TP_BIG, 0,

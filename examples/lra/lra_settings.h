@@ -39,6 +39,9 @@ bool lra_settings_of(void *settings, const void *asked, const tp_given_flags *gi
 /* The model of the preset with the changes of s. */
 bool lra_model(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size);
 
+/* Do the updates of the whole run shape its learning rate? */
+bool lra_steps_shape(const lra_settings *s);
+
 /* Learning rate and first moment's decay of the update that follows u completed ones. */
 double lra_rate(const lra_settings *s, int64_t u);
 double lra_beta1(const lra_settings *s, int64_t u);
