@@ -8,6 +8,8 @@ static const tp_subcommand commands[] = {
     { "train", "trains an encoder on a task, or resumes training", lra_train_main },
     { "eval", "measures accuracy on held-out documents", lra_eval_main },
     { "perturb", "measures accuracy on damaged documents", lra_perturb_main },
+    { "table", "trains the paper's attentions and compares them", lra_table_main },
+    { "scale", "measures time and memory by the length of documents", lra_scale_main },
     { 0 },
 };
 

@@ -5,5 +5,7 @@
 int lra_train_main(int argc, char **argv);
 int lra_eval_main(int argc, char **argv);
 int lra_perturb_main(int argc, char **argv);
+int lra_table_main(int argc, char **argv);
+int lra_scale_main(int argc, char **argv);
 
 #endif
