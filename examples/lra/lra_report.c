@@ -1,8 +1,8 @@
 /* lra_report.c - see the header. */
 #include "lra_report.h"
 
-#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <tapegrad/file.h>
 
@@ -44,14 +44,11 @@ bool lra_report_print(FILE *out, bool json, const lra_report *r)
 
 bool lra_report_write(const lra_report *r, const char *path, char *why, size_t size)
 {
-    char draft[4500];
-    snprintf(draft, sizeof draft, "%s.part", path);
-    FILE *f = fopen(draft, "w");
-    bool done = f && print_json(f, r) && fflush(f) == 0;
-    if (f) done = fclose(f) == 0 && done;
-    if (done && rename(draft, path) == 0) return true;
-    snprintf(why, size, "%s cannot be written: %s; %s", path, strerror(errno),
-             tp_file_advice(errno));
-    if (f) remove(draft);
-    return false;
+    json_t *all = lra_report_json(r);
+    char *text = all ? json_dumps(all, JSON_REAL_PRECISION(9) | JSON_INDENT(2)) : NULL;
+    json_decref(all);
+    if (!text) snprintf(why, size, "out of memory");
+    const bool done = text && tp_file_replace(path, text, strlen(text), why, size);
+    free(text);
+    return done;
 }

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <tapegrad/train.h>
 
 #include "lra_commands.h"
@@ -39,7 +38,7 @@ static const tp_option options[] = {
         "Seconds of each training, without validations: a short trial of each attention gives the "
         "number of updates; 0: by --steps."),
     TP_STRING("flags", S, flags, "FLAGS", 0,
-              "Further flags of 'lra train' for all trainings, in one word: --flags '--length 1024 "
+              "Further flags of 'lra train' for all trainings, in one word: --flags='--length 1024 "
               "--batch 16'."),
     TP_HEADING("RUN"),
     TP_STRING(
@@ -126,35 +125,43 @@ static json_t *description(const table_settings *s)
                      "device", s->machine.device, "dtype", dtype);
 }
 
-/* Creates the folder and notes what it is for, or compares that with the note in it. */
+/* Notes what the folder is for. */
+static bool write_note(const json_t *ours, const char *path, char *why, size_t size)
+{
+    char *text = json_dumps(ours, JSON_INDENT(2));
+    const bool done = text && tp_file_replace(path, text, strlen(text), why, size);
+    if (!text) fail(why, size, "out of memory");
+    free(text);
+    return done;
+}
+
+static bool refuse(const char *folder, const json_t *theirs, char *why, size_t size)
+{
+    char *text = json_dumps(theirs, JSON_SORT_KEYS);
+    snprintf(why, size,
+             "%s holds a table of other settings, %.1000s: give these, or choose another --run-dir",
+             folder, text ? text : "");
+    free(text);
+    return false;
+}
+
+/* Creates the folder with the note, or compares the note that it has. */
 static bool open_folder(const table_settings *s, char *why, size_t size)
 {
     char path[TABLE_PATH];
     json_error_t error;
-    if (mkdir(s->run_dir, 0777) != 0 && errno != EEXIST) {
-        snprintf(why, size, "%s cannot be created: %s; %s", s->run_dir, strerror(errno),
-                 tp_file_advice(errno));
-        return false;
-    }
+    if (!tp_make_folders(s->run_dir, why, size)) return false;
     snprintf(path, sizeof path, "%.4300s/table.json", s->run_dir);
     json_t *ours = description(s), *theirs = json_load_file(path, 0, &error);
-    bool done = ours != NULL;
-    if (!done) fail(why, size, "out of memory");
+    bool done = ours || fail(why, size, "out of memory");
     if (done && theirs && !json_equal(ours, theirs)) {
-        char *text = json_dumps(theirs, JSON_SORT_KEYS);
-        snprintf(why, size,
-                 "%s holds a table of other settings, %.1000s: give these, or choose another "
-                 "--run-dir",
-                 s->run_dir, text ? text : "");
-        free(text);
-        done = false;
+        done = refuse(s->run_dir, theirs, why, size);
     } else if (done && !theirs && json_error_code(&error) != json_error_cannot_open_file) {
         snprintf(why, size, "%s: line %d: %s; remove it to begin anew", path, error.line,
                  error.text);
         done = false;
-    } else if (done && !theirs && json_dump_file(ours, path, JSON_INDENT(2)) != 0) {
-        snprintf(why, size, "%s cannot be written: %s", path, strerror(errno));
-        done = false;
+    } else if (done && !theirs) {
+        done = write_note(ours, path, why, size);
     }
     json_decref(ours);
     json_decref(theirs);
@@ -269,17 +276,14 @@ static void draw(const table_settings *s, const lra_table *t)
 
 static bool show(const table_settings *s, const lra_table *t, char *why, size_t size)
 {
-    char path[TABLE_PATH], line[4096];
+    char path[TABLE_PATH], *lines = table_lines(t);
+    if (!lines) return fail(why, size, "out of memory");
     snprintf(path, sizeof path, "%.4300s/table.jsonl", s->run_dir);
-    if (!table_write(t, path, why, size)) return false;
-    if (s->format == 0) {
-        table_print(t, stdout);
-    } else {
-        FILE *f = fopen(path, "r");
-        while (f && fgets(line, sizeof line, f)) fputs(line, stdout);
-        if (f) fclose(f);
-    }
-    return fflush(stdout) == 0 || fail(why, size, strerror(errno));
+    const bool done = tp_file_replace(path, lines, strlen(lines), why, size);
+    if (done && s->format == 0) table_print(t, stdout);
+    if (done && s->format == 1) fputs(lines, stdout);
+    free(lines);
+    return done && (fflush(stdout) == 0 || fail(why, size, strerror(errno)));
 }
 
 static bool make(const table_settings *s, lra_table *t, char *why, size_t size)
@@ -287,7 +291,9 @@ static bool make(const table_settings *s, lra_table *t, char *why, size_t size)
     char source[4200];
     if (!read_rows(s, t, why, size) || !open_folder(s, why, size)) return false;
     t->task = task_of(&s->d)->name;
-    t->source = task_source(&s->d, source, sizeof source);
+    snprintf(t->note, sizeof t->note, "%.300s%s%.250s",
+             s->d.path ? task_source(&s->d, source, sizeof source) : "Drawn documents",
+             s->flags ? "; flags: " : "", s->flags ? s->flags : "");
     tp_catch_signals();
     bool done = true;
     for (int64_t seed = 1; seed <= s->seeds && done; seed++)

@@ -17,7 +17,8 @@ typedef struct table_row {
 } table_row;
 
 typedef struct lra_table {
-    const char *task, *source; /* source: of the documents, for titles */
+    const char *task;
+    char note[600]; /* the documents and further flags, for the picture */
     int rows;
     table_row row[ATTENTIONS];
 } lra_table;
@@ -28,8 +29,8 @@ double table_deviation(const table_row *r, size_t at);
 
 void table_print(const lra_table *t, FILE *out);
 
-/* A JSON object for each run, into a file that is replaced at once. False with the reason in why. */
-bool table_write(const lra_table *t, const char *path, char *why, size_t size);
+/* A JSON object for each run, one a line; the caller frees the text. NULL without memory. */
+char *table_lines(const lra_table *t);
 
 /* Validation accuracy over the time of training, the mean over the seeds. */
 bool table_draw(const lra_table *t, const char *path, char *why, size_t size);

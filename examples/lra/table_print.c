@@ -1,9 +1,7 @@
 /* table_print.c - the table of attentions as text, JSON and a picture, beside the paper's figures. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/file.h>
 
 #include "lra_table.h"
 #include "pictures/picture.h"
@@ -111,9 +109,12 @@ static json_t *run_json(const lra_table *t, const table_row *r, int i)
                      x->process, "parameters", x->parameters, "gflops", x->gflops);
 }
 
-static bool print_lines(const lra_table *t, FILE *f)
+char *table_lines(const lra_table *t)
 {
-    bool done = true;
+    char *text = NULL;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+    bool done = f != NULL;
     for (int i = 0; i < t->rows; i++)
         for (int k = 0; k < t->row[i].runs && done; k++) {
             json_t *line = run_json(t, &t->row[i], k);
@@ -121,21 +122,10 @@ static bool print_lines(const lra_table *t, FILE *f)
                 line && json_dumpf(line, f, JSON_REAL_PRECISION(9)) == 0 && fputc('\n', f) != EOF;
             json_decref(line);
         }
-    return done;
-}
-
-bool table_write(const lra_table *t, const char *path, char *why, size_t size)
-{
-    char draft[TABLE_PATH + 8];
-    snprintf(draft, sizeof draft, "%s.part", path);
-    FILE *f = fopen(draft, "w");
-    bool done = f && print_lines(t, f) && fflush(f) == 0;
     if (f) done = fclose(f) == 0 && done;
-    if (done && rename(draft, path) == 0) return true;
-    snprintf(why, size, "%s cannot be written: %s; %s", path, strerror(errno),
-             tp_file_advice(errno));
-    if (f) remove(draft);
-    return false;
+    if (done) return text;
+    free(text);
+    return NULL;
 }
 
 /* ---- the picture ---- */
@@ -174,7 +164,7 @@ bool table_draw(const lra_table *t, const char *path, char *why, size_t size)
                       .width = 640,
                       .height = 400,
                       .curves = { .n = n, .at = c } };
-    const picture all = { title, t->source, 1, 1, &p };
+    const picture all = { title, t->note, 1, 1, &p };
     if (!done)
         snprintf(why, size, "out of memory");
     else
