@@ -10,6 +10,7 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <tapegrad/train.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lra_commands.h"
@@ -49,18 +50,22 @@ void train_flags_split(train_flags *f, const char *text)
 
 /* ---- processes ---- */
 
-/* Waits for the child; the first signal that comes meanwhile is passed on. */
+/* Waits for the child; the first signal that comes meanwhile is passed on. Looks from time to time, since a
+ * signal does not end waitpid. */
 static int await(pid_t child, char *why, size_t size)
 {
+    const struct timespec pause = { .tv_nsec = 20000000 };
     int status = 0;
     bool told = false;
-    while (waitpid(child, &status, 0) < 0) {
-        if (errno != EINTR) {
+    pid_t ended;
+    while ((ended = waitpid(child, &status, WNOHANG)) != child) {
+        if (ended < 0 && errno != EINTR) {
             snprintf(why, size, "waiting for a process failed: %s", strerror(errno));
             return -1;
         }
         if (tp_stop_signal() && !told) kill(child, tp_stop_signal());
         told = tp_stop_signal() != 0;
+        nanosleep(&pause, NULL);
     }
     if (WIFEXITED(status)) return WEXITSTATUS(status);
     snprintf(why, size, "the training was ended by signal %d", WTERMSIG(status));
