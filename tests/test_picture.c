@@ -1,4 +1,4 @@
-/* test_picture.c - the pictures that the programs draw through gnuplot (examples/imagenet/pictures/picture.h). */
+/* test_picture.c - the pictures that the programs draw through gnuplot (examples/pictures/picture.h). */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <signal.h>

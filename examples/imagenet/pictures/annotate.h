@@ -2,7 +2,7 @@
 #ifndef ANNOTATE_H
 #define ANNOTATE_H
 
-#include "picture.h"
+#include "pictures/picture.h"
 #include "predictions.h"
 
 typedef struct annotation {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "picture.h"
+#include "pictures/picture.h"
 
 typedef struct confusion {
     const score *v;

@@ -1,0 +1,134 @@
+/* encoder.c - see the header. */
+#include "encoder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *attention_name(int i)
+{
+    static const char *const names[ATTENTIONS] = {
+        "softmax", "linformer", "performer", "nystrom",      "nystrom-conv", "reformer",
+        "linear",  "none",      "ls",        "ls-linformer", "ls-best",      "dp",
+    };
+    return i >= 0 && i < ATTENTIONS ? names[i] : NULL;
+}
+
+/* ---- lengths ---- */
+
+bool encoder_is_fixed(const tp_lra_cfg *c)
+{
+    return c->attn.kind == TP_LRA_LINFORMER || (c->attn.kind == TP_LRA_LS && c->attn.fixed);
+}
+
+bool encoder_ignores_padding(const tp_lra_cfg *c)
+{
+    return !encoder_is_fixed(c) && c->attn.kind != TP_LRA_NYSTROM &&
+           c->attn.kind != TP_LRA_REFORMER;
+}
+
+static int64_t chunk_of(const tp_lra_cfg *c)
+{
+    return c->attn.chunk ? c->attn.chunk : 64;
+}
+
+/* Of which the tokens of a batch are a multiple. */
+static int64_t multiple_of(const tp_lra_cfg *c)
+{
+    switch (c->attn.kind) {
+    case TP_LRA_LS: return c->attn.window > 0 ? c->attn.window : 1;
+    case TP_LRA_NYSTROM: return c->attn.rank;
+    case TP_LRA_REFORMER: return chunk_of(c);
+    default: return 1;
+    }
+}
+
+tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, int64_t batch, int64_t bucket)
+{
+    const bool sorted = bucket > 1 && !encoder_is_fixed(c);
+    return (tp_document_loader_opts){ .batch = batch,
+                                      .bucket = sorted ? bucket : 0,
+                                      .length = sorted ? 0 : c->attn.length,
+                                      .multiple = sorted ? multiple_of(c) : 0 };
+}
+
+/* ---- configurations ---- */
+
+bool encoder_check(const tp_lra_cfg *c, char *why, size_t size)
+{
+    if (!tp_lra_cfg_check(c, why, size)) return false;
+    const int64_t n = c->attn.length, chunk = chunk_of(c);
+    if (c->attn.kind != TP_LRA_REFORMER || n <= chunk || n % chunk == 0) return true;
+    snprintf(why, size, "%lld tokens are no multiple of Reformer's chunk of %lld", (long long)n,
+             (long long)chunk);
+    return false;
+}
+
+static tp_model_cfg as_model(const tp_lra_cfg *c)
+{
+    tp_model_cfg m = { .model = &tp_model_lra };
+    memcpy(&m.at, c, sizeof *c);
+    return m;
+}
+
+void encoder_write(const tp_lra_cfg *c, tp_writer *W)
+{
+    const tp_model_cfg m = as_model(c);
+    tp_model_write(&m, W);
+}
+
+bool encoder_read(tp_lra_cfg *c, tp_file *F, char *why, size_t size)
+{
+    tp_model_cfg m;
+    if (!tp_model_read(&m, F, why, size)) return false;
+    if (m.model == &tp_model_lra) {
+        memcpy(c, &m.at, sizeof *c);
+        return true;
+    }
+    snprintf(why, size, "%s holds a %s, not an encoder of documents", tp_file_path(F),
+             m.model->name);
+    return false;
+}
+
+static const tp_lra *lra_of(const encoder *m)
+{
+    return tp_net_module(m->net);
+}
+
+void encoder_init(tp_params *P, encoder *m, const tp_lra_cfg *c, uint64_t seed)
+{
+    const tp_model_cfg model = as_model(c);
+    m->cfg = *c;
+    m->net = tp_net_new(P, "", &model);
+    if (c->attn.kind == TP_LRA_PERFORMER) tp_lra_redraw(P, lra_of(m), seed, 0);
+}
+
+void encoder_free(encoder *m)
+{
+    tp_net_free(m->net);
+    m->net = NULL;
+}
+
+/* ---- forward ---- */
+
+/* The mean is of the full length, as if the document were padded to it: results do not depend on how
+ * documents are put into batches. */
+static tp_tensor pooled(tp_tape *T, const encoder *m, tp_tensor ids, tp_tensor mask)
+{
+    const tp_tensor x = tp_lra_pool(T, lra_of(m), tp_lra_encode(T, lra_of(m), ids, mask));
+    const int64_t n = tp_dim(ids, 1), all = m->cfg.attn.length;
+    if (m->cfg.pooling != TP_LRA_MEAN || n == all) return x;
+    return tp_scale(T, x, (double)n / (double)all);
+}
+
+tp_tensor encoder_logits(tp_tape *T, const encoder *m, const tp_tensor slot[ENCODER_SLOTS])
+{
+    const tp_tensor a = pooled(T, m, slot[0], slot[1]);
+    const tp_tensor b = m->cfg.pair ? pooled(T, m, slot[2], slot[3]) : TP_NONE;
+    const tp_tensor z = tp_lra_classify(T, lra_of(m), a, b);
+    return tp_compute_dtype(T) == TP_BF16 ? tp_cast(T, z, TP_F32) : z;
+}
+
+tp_tensor encoder_loss(tp_tape *T, const encoder *m, const tp_tensor slot[ENCODER_SLOTS])
+{
+    return tp_cross_entropy(T, encoder_logits(T, m, slot), slot[m->cfg.pair ? 4 : 2], TP_MEAN);
+}

@@ -1,0 +1,20 @@
+/* lra.c - trains and compares encoders of long documents on the Long Range Arena: the program's
+ * subcommands. */
+#include <tapegrad/options.h>
+
+#include "lra_commands.h"
+
+static const tp_subcommand commands[] = {
+    { "train", "trains an encoder on a task, or resumes training", lra_train_main },
+    { "eval", "measures accuracy on held-out documents", lra_eval_main },
+    { "perturb", "measures accuracy on damaged documents", lra_perturb_main },
+    { "table", "trains the paper's attentions and compares them", lra_table_main },
+    { "scale", "measures time and memory by the length of documents", lra_scale_main },
+    { 0 },
+};
+
+int main(int argc, char **argv)
+{
+    return tp_subcommands_main("lra", "long documents: the attentions of the Long Range Arena",
+                               commands, argc, argv);
+}

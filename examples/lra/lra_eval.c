@@ -1,0 +1,134 @@
+/* lra_eval.c - `lra eval`: accuracy and loss of a trained encoder on one part of a task. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lra_commands.h"
+#include "lra_file.h"
+#include "lra_report.h"
+
+typedef struct eval_settings {
+    tp_trained_settings t;
+    task_data d; /* only its path */
+    int part, damage, format;
+    bool whole;
+    int64_t batch, limit;
+} eval_settings;
+
+#define S eval_settings
+
+static const tp_option table[] = {
+    TP_HEADING("MODEL AND DOCUMENTS"),
+    TP_ROWS(tp_trained_options),
+    OPTION_DATA(S, d, 0),
+    TP_CHOICE("part", S, part, "train|valid|test", 0, "The part of the documents that is scored."),
+    TP_INT("limit", S, limit, 0, TP_BIG, 0, "Score only that many examples; 0: all."),
+    TP_INT(
+        "batch", S, batch, 1, 65536, 0,
+        "Batch size, in examples. The official protocol drops a smaller last batch; both figures "
+        "are printed where they differ."),
+    TP_CHOICE("damage", S, damage, "none|insert|delete", 0,
+              "text, retrieval: insert ten punctuation marks into each document, or delete all of "
+              "them, as 'lra perturb' does; not for --part train."),
+    TP_FLAG("whole", S, whole, 0, "Insert marks only between characters of UTF-8."),
+    TP_CHOICE("format", S, format, "table|json", 0, "Text for people, or a JSON object."),
+    TP_HEADING("MACHINE"),
+    TP_ROWS(tp_machine_options),
+    { 0 },
+};
+
+static const tp_command manual = {
+    .name = "lra eval",
+    .summary = "measures accuracy and loss of a trained encoder",
+    .synopsis = "[--data PATH] [--run-dir DIR | --checkpoint FILE] [flag ...]",
+    .about =
+        "Runs the model of a checkpoint over one part of its task and prints the mean cross entropy and "
+        "how often the right class is predicted. Documents are read as in training; those that the "
+        "program drew for it are drawn again.",
+    .table = table,
+    .more = "EXIT STATUS\n"
+            "    0 success; 1 an error; 2 a wrong command line\n\n"
+            "EXAMPLES\n"
+            "    lra eval\n"
+            "    lra eval --data aclImdb --run-dir runs/text --damage delete\n",
+};
+
+static bool tick(void *env, const score *s)
+{
+    tp_ticker *t = env;
+    if (tp_ticker_due(t))
+        tp_ticker_draw(t, s->count, "accuracy %.2f %%  %.0f examples/s", score_accuracy(s),
+                       (double)s->count / (tp_seconds() - t->began));
+    return !tp_stop_signal();
+}
+
+static bool evaluate(const eval_settings *s, lra_file *f, const tp_documents *X)
+{
+    static const char *const parts[] = { "training", "validation", "test" };
+    score v;
+    tp_catch_signals();
+    tp_ticker t = tp_ticker_start("examples", tp_documents_count(X));
+    const bool done = score_run(&v, f->t.T, &f->m, X, s->batch, f->sorted, tick, &t);
+    tp_ticker_end(&t);
+    if (!done) return tp_trained_fail(&f->t, "%s", v.why);
+    if (!isfinite(v.loss))
+        return tp_trained_fail(
+            &f->t, "the loss is %g: the weights in %s are bad, or --dtype is too narrow for them",
+            v.loss, f->t.path);
+    const lra_report r = { .v = &v,
+                           .part = parts[s->part],
+                           .seconds = tp_seconds() - t.began,
+                           .stopped = tp_stop_signal() != 0 };
+    if (!lra_report_print(stdout, s->format == 1, &r) && !ferror(stdout))
+        return tp_trained_fail(&f->t, "out of memory");
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return tp_trained_fail(&f->t, "standard output: %s", strerror(errno));
+    return true;
+}
+
+static bool measure(const eval_settings *s, lra_file *f)
+{
+    if (!lra_file_open(f, &s->t, s->d.path)) return false;
+    const tp_task *task = task_of(&f->d);
+    if (s->damage && strcmp(task->name, "text") != 0 && strcmp(task->name, "retrieval") != 0)
+        return tp_trained_fail(&f->t, "--damage is for text and retrieval, not for %s", task->name);
+    tp_documents *X = task_open(&f->d, (task_view){ .part = (tp_part)s->part,
+                                                    .damage = (tp_damage)s->damage,
+                                                    .whole = s->whole,
+                                                    .limit = s->limit });
+    const bool done = (tp_documents_ok(X) || tp_trained_fail(&f->t, "%s", tp_documents_why(X))) &&
+                      lra_file_load(f, &s->t.machine) && evaluate(s, f, X);
+    tp_documents_close(X);
+    return done;
+}
+
+static bool run(void *settings, char *why, size_t size)
+{
+    lra_file f = { 0 };
+    const bool done = measure(settings, &f);
+    snprintf(why, size, "%s", f.t.why);
+    lra_file_close(&f);
+    return done;
+}
+
+static bool check(const void *settings, char *why, size_t size)
+{
+    const eval_settings *s = settings;
+    if (s->damage == 0 || s->part != TP_TRAIN) return true;
+    snprintf(why, size, "--damage is not for --part train: training documents are never damaged");
+    return false;
+}
+
+int lra_eval_main(int argc, char **argv)
+{
+    tp_command command = manual;
+    eval_settings s = {
+        .t = { .machine = { .device = strdup("cpu") }, .run_dir = strdup("runs/lra") },
+        .part = TP_TEST,
+        .batch = 32,
+    };
+    command.check = check;
+    return tp_command_main(&command, argc, argv, &s, run);
+}

@@ -1,0 +1,73 @@
+/* lra_file.c - see the header. */
+#include "lra_file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool read_header(lra_file *f, tp_file *F)
+{
+    char why[5000];
+    int64_t sorted = -1;
+    if (!tp_file_ok(F)) return tp_trained_fail(&f->t, "%s", tp_file_why(F));
+    if (!encoder_read(&f->cfg, F, why, sizeof why) || !task_data_read(&f->d, F, why, sizeof why))
+        return tp_trained_fail(&f->t, "%s", why);
+    if (!tp_file_int(F, "sorted", &sorted)) return tp_trained_fail(&f->t, "%s", tp_file_why(F));
+    if (sorted < 0 || sorted > 1)
+        return tp_trained_fail(&f->t, "%s: 'sorted' is neither 0 nor 1", f->t.path);
+    const char *attention = tp_file_meta(F, "attention");
+    snprintf(f->attention, sizeof f->attention, "%s", attention ? attention : "");
+    f->sorted = sorted;
+    return true;
+}
+
+/* Sets the documents' path, and compares the model with the task. */
+static bool complete(lra_file *f, const char *data)
+{
+    const tp_task *t = task_of(&f->d);
+    if (f->d.path && !data)
+        return tp_trained_fail(&f->t, "--data PATH is required: %s was trained on files of %s",
+                               f->t.path, t->name);
+    if (data) {
+        free(f->d.path);
+        f->d.path = strdup(data);
+        if (!f->d.path) return tp_trained_fail(&f->t, "out of memory");
+    }
+    if (f->cfg.classes < t->classes || f->cfg.pair != (t->documents == 2) ||
+        f->cfg.vocab < t->ids || f->cfg.attn.length != f->d.length)
+        return tp_trained_fail(&f->t, "%s: the model does not fit the task %s", f->t.path, t->name);
+    return true;
+}
+
+bool lra_file_open(lra_file *f, const tp_trained_settings *o, const char *data)
+{
+    f->t = tp_trained_find(o);
+    tp_file *F = tp_file_open(f->t.path);
+    const bool done = read_header(f, F) && complete(f, data);
+    tp_file_close(F);
+    return done;
+}
+
+bool lra_file_load(lra_file *f, const tp_machine_settings *o)
+{
+    tp_trained *t = &f->t;
+    char why[512];
+    if (!encoder_check(&f->cfg, why, sizeof why))
+        return tp_trained_fail(t, "%s: impossible model: %s", t->path, why);
+    tp_trained_open(t, o, 0, true);
+    encoder_init(t->P, &f->m, &f->cfg, 0);
+    tp_file *F = tp_file_open(t->path);
+    if (tp_file_ok(F))
+        tp_net_load(t->P, f->m.net, F, false);
+    else
+        tp_trained_fail(t, "%s", tp_file_why(F));
+    tp_file_close(F);
+    return tp_trained_ok(t);
+}
+
+void lra_file_close(lra_file *f)
+{
+    encoder_free(&f->m);
+    task_data_free(&f->d);
+    tp_trained_close(&f->t);
+}

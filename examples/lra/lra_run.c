@@ -1,0 +1,391 @@
+/* lra_run.c - trains an encoder on labelled documents. As in the official code, the training examples are an
+ * endless stream, so validations are counted in updates. */
+#include "lra_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/random.h>
+
+#include "lra_commands.h"
+
+/* ---- data ---- */
+
+static void open_parts(tp_run *R)
+{
+    const lra_settings *s = R->settings;
+    lra_run *t = R->state;
+    task_open_training(&s->d, t->X);
+    for (int k = TP_TRAIN; k <= TP_VALID && tp_run_ok(R); k++)
+        if (!tp_documents_ok(t->X[k]))
+            tp_run_fail(R, "%s", tp_documents_why(t->X[k]));
+        else if (tp_documents_note(t->X[k])[0])
+            tp_run_say(R, "%s", tp_documents_note(t->X[k]));
+}
+
+static double mean_length(const tp_documents *X)
+{
+    const int64_t count = tp_documents_count(X), documents = tp_documents_per_example(X);
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        for (int k = 0; k < documents; k++) {
+            int64_t n;
+            tp_documents_ids(X, i, k, &n);
+            sum += (double)n;
+        }
+    return count > 0 ? sum / (double)(count * documents) : 0;
+}
+
+static void open_loader(tp_run *R)
+{
+    const lra_settings *s = R->settings;
+    lra_run *t = R->state;
+    tp_document_loader_opts o = encoder_batches(&t->cfg, s->train.batch, s->bucket);
+    o.seed = (uint64_t)s->train.seed;
+    o.train = true;
+    t->L = tp_document_loader_new(t->X[TP_TRAIN], &o);
+    if (!tp_document_loader_ok(t->L)) tp_run_fail(R, "%s", tp_document_loader_why(t->L));
+    t->mean = o.length ? (double)o.length : mean_length(t->X[TP_TRAIN]);
+    R->units = s->train.batch;
+    R->data_hash = tp_documents_hash(t->X[TP_TRAIN]);
+}
+
+static bool choose_model(tp_run *R)
+{
+    lra_run *t = R->state;
+    char why[512];
+    if (lra_model(R->settings, &t->cfg, why, sizeof why)) return true;
+    tp_run_fail(R, "impossible model: %s", why);
+    return false;
+}
+
+/* A resumed run keeps the end that its schedule had. */
+static void check_steps(tp_run *R, const tp_file *from)
+{
+    const lra_settings *s = R->settings;
+    const char *former = tp_file_meta(from, "train.steps");
+    if (former && lra_steps_shape(s) && strtoll(former, NULL, 10) != s->train.steps)
+        tp_run_fail(R, "%s: its schedule ends at update %.20s, which --steps cannot change",
+                    tp_file_path(from), former);
+}
+
+static void open_documents(tp_run *R, tp_file *from)
+{
+    lra_settings *s = R->settings;
+    char why[512];
+    if (s->train.resume) check_steps(R, from);
+    tp_absolute_path(&s->d.path);
+    if (!tp_run_ok(R) || !choose_model(R)) return;
+    if (!task_data_check(&s->d, why, sizeof why)) {
+        tp_run_fail(R, "%s", why);
+        return;
+    }
+    if (s->train.warmup > (double)s->train.steps)
+        tp_run_fail(R, "--warmup %g is longer than the run of --steps %lld", s->train.warmup,
+                    (long long)s->train.steps);
+    open_parts(R);
+    if (tp_run_ok(R)) open_loader(R);
+}
+
+/* A trial runs every step on the same batch of noise, as long as the longest documents of the run. */
+static void share_documents(tp_run *R, const tp_run *with)
+{
+    const lra_settings *s = R->settings;
+    const lra_run *theirs = with->state;
+    lra_run *t = R->state;
+    tp_random r = tp_random_stream(1, "trial", 0, 0);
+    memcpy(t->X, theirs->X, sizeof t->X);
+    if (!choose_model(R)) return;
+    const tp_document_loader_opts o = encoder_batches(&t->cfg, s->train.batch, s->bucket);
+    const int64_t longest = tp_documents_longest(theirs->X[TP_TRAIN]);
+    t->length = o.length ? o.length : (longest + o.multiple - 1) / o.multiple * o.multiple;
+    t->mean = (double)t->length;
+    R->units = s->train.batch;
+    const size_t cells = (size_t)(R->units * t->length);
+    t->noise = malloc((cells + (size_t)R->units) * sizeof *t->noise);
+    t->ones = malloc(cells);
+    if (!t->noise || !t->ones) {
+        tp_run_fail(R, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < cells; i++) {
+        t->noise[i] = 1 + (int32_t)tp_random_below(&r, task_of(&s->d)->ids - 1);
+        t->ones[i] = 1;
+    }
+    for (int64_t i = 0; i < R->units; i++)
+        t->noise[cells + (size_t)i] = (int32_t)(i % t->cfg.classes);
+}
+
+static void close_documents(tp_run *R)
+{
+    lra_run *t = R->state;
+    tp_document_loader_free(t->L);
+    for (int k = TP_TRAIN; k <= TP_TEST && !R->trial; k++) tp_documents_close(t->X[k]);
+    free(t->noise);
+    free(t->ones);
+    encoder_free(&t->m);
+}
+
+/* ---- model ---- */
+
+static void build(tp_run *R)
+{
+    const lra_settings *s = R->settings;
+    lra_run *t = R->state;
+    encoder_init(R->P, &t->m, &t->cfg, (uint64_t)s->train.seed);
+}
+
+static tp_optim *new_optimizer(tp_run *R)
+{
+    lra_run *t = R->state;
+    return t->O = tp_train_optimizer(R->P, R->settings, false, NULL, NULL);
+}
+
+static double rate(const tp_run *R, int64_t update)
+{
+    return lra_rate(R->settings, update);
+}
+
+/* ---- steps ---- */
+
+static void feed_noise(tp_run *R)
+{
+    lra_run *t = R->state;
+    const tp_shape s = TP_SHAPE(R->units, t->length);
+    int c = 0;
+    for (int k = 0; k < (t->cfg.pair ? 2 : 1); k++) {
+        tp_feed(R->T, &t->slot[c++], TP_I32, s, t->noise);
+        tp_feed(R->T, &t->slot[c++], TP_U8, s, t->ones);
+    }
+    tp_feed(R->T, &t->slot[c], TP_I32, TP_SHAPE(R->units), t->noise + R->units * t->length);
+}
+
+static void feed_batch(tp_run *R)
+{
+    lra_run *t = R->state;
+    tp_document_batch b;
+    const int64_t steps = tp_document_loader_steps(t->L);
+    if (steps > 0) tp_document_loader_seek(t->L, R->batch / steps, R->batch % steps);
+    if (!tp_document_loader_next(t->L, &b)) {
+        tp_run_fail(R, "%s", tp_document_loader_why(t->L));
+        return;
+    }
+    int c = 0;
+    for (int k = 0; k < (t->cfg.pair ? 2 : 1); k++) {
+        const tp_shape s = TP_SHAPE(b.n, b.length[k]);
+        tp_feed(R->T, &t->slot[c++], TP_I32, s, b.ids[k]);
+        tp_feed(R->T, &t->slot[c++], TP_U8, s, b.mask[k]);
+        t->padded += b.n * b.length[k];
+    }
+    tp_feed(R->T, &t->slot[c], TP_I32, TP_SHAPE(b.n), b.label);
+}
+
+static void next_batch(tp_run *R)
+{
+    lra_run *t = R->state;
+    const lra_settings *s = R->settings;
+    if (s->train.schedule == RATE_CYCLE) tp_optim_set(t->O, "beta1", lra_beta1(s, R->update));
+    if (t->L)
+        feed_batch(R);
+    else
+        feed_noise(R);
+}
+
+static tp_tensor batch_loss(tp_run *R)
+{
+    const lra_run *t = R->state;
+    return encoder_loss(R->T, &t->m, t->slot);
+}
+
+static bool go_on(void *env, const score *so_far)
+{
+    (void)so_far;
+    return !tp_run_stopped(env);
+}
+
+static double validate(tp_run *R, char *text, size_t size)
+{
+    const lra_settings *s = R->settings;
+    lra_run *t = R->state;
+    score v;
+    if (R->trial) return 0; /* needs less memory than a training step */
+    if (!score_run(&v, R->E, &t->m, t->X[TP_VALID], s->train.batch, s->bucket > 1, go_on, R))
+        tp_run_fail(R, "%s", v.why);
+    snprintf(text, size, "loss %.4f  accuracy %.2f %%", score_loss(&v), score_accuracy(&v));
+    tp_run_note(R, "valid_loss", score_loss(&v));
+    tp_run_note(R, "accuracy", score_accuracy(&v));
+    return score_accuracy(&v);
+}
+
+/* ---- descriptions and reports ---- */
+
+/* FLOPs of an update: backward counts twice forward. Padding counts. */
+static double flops(const tp_run *R)
+{
+    const lra_settings *s = R->settings;
+    const lra_run *t = R->state;
+    return 6.0 * tp_lra_flops(&t->cfg, (int64_t)t->mean).macs *
+           (double)(s->train.batch * s->train.accumulation);
+}
+
+static void describe_data(tp_run *R)
+{
+    const lra_settings *s = R->settings;
+    const lra_run *t = R->state;
+    char source[4200];
+    tp_run_note_int(R, "documents", tp_documents_count(t->X[TP_TRAIN]));
+    tp_run_say(R,
+               "%s, %s: %lld examples for training, %lld for validation, %.0f tokens on average, "
+               "at most %lld",
+               task_of(&s->d)->name, task_source(&s->d, source, sizeof source),
+               (long long)tp_documents_count(t->X[TP_TRAIN]),
+               (long long)tp_documents_count(t->X[TP_VALID]), mean_length(t->X[TP_TRAIN]),
+               (long long)tp_documents_longest(t->X[TP_TRAIN]));
+    if (s->bucket > 1)
+        tp_run_say(R, "batches of %lld are padded to their longest document",
+                   (long long)s->train.batch);
+    else
+        tp_run_say(R, "batches of %lld are padded to %lld tokens", (long long)s->train.batch,
+                   (long long)t->cfg.attn.length);
+}
+
+static void describe(tp_run *R)
+{
+    const lra_settings *s = R->settings;
+    const tp_train_settings *o = &s->train;
+    const lra_run *t = R->state;
+    const tp_flops cost = tp_lra_flops(&t->cfg, 0);
+    char recipe[32], schedule[32];
+    tp_option_get(tp_option_find(lra_options, "recipe"), s, recipe, sizeof recipe);
+    tp_option_get(tp_option_find(lra_options, "schedule"), s, schedule, sizeof schedule);
+    tp_run_note(R, "gflops", (cost.paper + 5 * cost.norm) * 1e-9);
+    tp_run_say(
+        R,
+        "%s: %lld parameters, %lld layers, width %lld, at most %lld tokens, %.4f GFLOP forward "
+        "as the paper counts",
+        attention_name(s->attention), (long long)tp_params_count(R->P), (long long)s->layers,
+        (long long)s->dim, (long long)t->cfg.attn.length, (cost.paper + 5 * cost.norm) * 1e-9);
+    describe_data(R);
+    tp_run_say(
+        R,
+        "recipe %s: learning rate %g, schedule %s%s, warm-up %g of %lld updates, weight decay %g",
+        recipe, o->lr, schedule, s->fixed_lr ? " (fixed)" : "", o->warmup, (long long)o->steps,
+        o->weight_decay);
+}
+
+/* passes: over the training examples. */
+static void report(tp_run *R, double loss, char *text, size_t size)
+{
+    const lra_settings *s = R->settings;
+    const lra_run *t = R->state;
+    const double passes =
+        (double)(R->update * s->train.accumulation) / (double)tp_document_loader_steps(t->L);
+    (void)loss;
+    snprintf(text, size, "pass %.2f", passes);
+    tp_run_note(R, "passes", passes);
+    tp_run_note(R, "beta1", lra_beta1(s, R->update - 1));
+    tp_run_note_int(R, "tokens", t->padded);
+}
+
+static void begin_report(tp_run *R)
+{
+    lra_run *t = R->state;
+    t->padded = 0;
+}
+
+/* ---- checkpoints ---- */
+
+/* Metadata that evaluation needs. */
+static void write_model(tp_run *R, tp_writer *W)
+{
+    const lra_settings *s = R->settings;
+    const lra_run *t = R->state;
+    encoder_write(&t->cfg, W);
+    task_data_write(&s->d, W);
+    tp_writer_meta(W, "attention", attention_name(s->attention));
+    tp_writer_meta_int(W, "sorted", s->bucket > 1);
+}
+
+static void write_state(tp_run *R, tp_writer *W)
+{
+    tp_writer_meta_int(W, "sum.padded", ((const lra_run *)R->state)->padded);
+}
+
+static void read_state(tp_run *R, tp_file *F)
+{
+    lra_run *t = R->state;
+    tp_file_int(F, "sum.padded", &t->padded);
+    if (t->padded < 0 || t->padded > INT64_C(1) << 60)
+        tp_run_fail(R, "%s: 'sum.padded' is out of range", tp_file_path(F));
+}
+
+/* ---- the program ---- */
+
+static const tp_training lra_training = {
+    .command = {
+        .name = "lra train",
+        .summary = "trains an encoder of long documents",
+        .synopsis = "[--task NAME] [--attention NAME] [--data PATH] [flag ...]\n"
+                    "    lra train --resume [--run-dir DIR] [flag ...]",
+        .about =
+            "Trains a classifier of long documents on a task of the Long Range Arena, with one of the "
+            "attentions that Transformer-LS is compared with. Without --data, expressions of ListOps are "
+            "drawn, or images in the manner of Pathfinder.\n\n"
+            "Task and attention set the model, as in the paper's tables, and the task sets a recipe; flags "
+            "override both. The model with the best validation accuracy is tested when the run ends. The "
+            "defaults below are those of listops with long-short attention.",
+        .table = lra_options,
+        .more =
+            "ATTENTIONS\n"
+            "    softmax       all tokens\n"
+            "    ls            long-short: a window of 8 and 32 dynamic projections\n"
+            "    ls-best, dp   the window and rank that were best for the task; projections alone\n"
+            "    linformer     256 fixed mixtures; ls-linformer: in place of ls's projections\n"
+            "    performer     256 random features\n"
+            "    nystrom       128 landmarks; nystrom-conv: with its convolution of 35 tokens\n"
+            "    reformer      tokens that hash to near buckets, 2 rounds\n"
+            "    linear        elu + 1 as kernel\n"
+            "    none          no attention: values only\n\n"
+            "LOG\n"
+            "    examples (seen so far), examples_per_s, passes (over the training examples), tokens\n"
+            "    (of batches since the last report, with padding), beta1; after a validation accuracy\n"
+            "    (percent) and valid_loss\n\n"
+            "    test.json     accuracy of the best model on the test part, of all examples and of\n"
+            "                  whole batches only (official_accuracy), as the official code counts\n\n"
+            "EXAMPLES\n"
+            "    lra train --steps 500 --examples 5000\n"
+            "    lra train --task text --data aclImdb --attention softmax --run-dir runs/text\n"
+            "    lra train --preset lra-retrieval-ls-best --data aan --plan\n",
+    },
+    .program = "lra",
+    .unit = "examples",
+    .score = "accuracy",
+    .score_text = "accuracy %.2f %%",
+    .higher = true,
+    .other_data = "the documents differ from those this run was trained on; give those with --data",
+    .settings_size = sizeof(lra_settings),
+    .state_size = sizeof(lra_run),
+    .settings_of = lra_settings_of,
+    .open = open_documents,
+    .share = share_documents,
+    .build = build,
+    .optimizer = new_optimizer,
+    .rate = rate,
+    .next = next_batch,
+    .loss = batch_loss,
+    .validate = validate,
+    .describe = describe,
+    .report = report,
+    .after = begin_report,
+    .done = lra_test_best,
+    .write_model = write_model,
+    .write = write_state,
+    .read = read_state,
+    .flops = flops,
+    .close = close_documents,
+};
+
+int lra_train_main(int argc, char **argv)
+{
+    return tp_train_main(&lra_training, argc, argv);
+}

@@ -1,0 +1,241 @@
+/* lra_scale.c - `lra scale`: time and memory of a training step of every attention by the length of its
+ * documents. */
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lra_commands.h"
+#include "pictures/picture.h"
+#include "scale.h"
+
+enum { LENGTHS = 32 };
+
+typedef struct scale_settings {
+    tp_machine_settings machine;
+    task_data d; /* its task */
+    char *attentions, *lengths, *picture;
+    int64_t batch;
+    double seconds, limit;
+    bool cpu_time, dry;
+    int format;
+} scale_settings;
+
+#define S scale_settings
+
+static const tp_option options[] = {
+    TP_HEADING("MODELS"),
+    TP_CHOICE("task", S, d.task, TASK_NAMES, 0, "The task whose presets are measured."),
+    TP_STRING("attentions", S, attentions, "LIST", 0, "Attentions, separated by commas."),
+    TP_STRING("lengths", S, lengths, "LIST", 0, "Tokens of a document, separated by commas."),
+    TP_INT("batch", S, batch, 1, 65536, 0, "Batch size, in examples."),
+    TP_HEADING("MEASURING"),
+    TP_NUM("seconds", S, seconds, 0.001, 3600, 0, "Time of measuring one length, after one step."),
+    TP_NUM("limit", S, limit, 0, TP_BIG, 0,
+           "A step that is expected to take more seconds than that is not timed."),
+    TP_FLAG("cpu-time", S, cpu_time, 0,
+            "Measure processor time, for machines that do other work, too; with --threads 1."),
+    TP_FLAG("dry", S, dry, 0, "Only count the memory, which takes milliseconds."),
+    TP_HEADING("RESULTS"),
+    TP_STRING("picture", S, picture, "FILE", 0, "Draw time and memory as FILE.png or FILE.svg."),
+    TP_CHOICE("format", S, format, "table|json", 0,
+              "Text for people, or a JSON object for each attention and length."),
+    TP_HEADING("MACHINE"),
+    TP_ROWS(tp_machine_options),
+    { 0 },
+};
+
+static const tp_command manual = {
+    .name = "lra scale",
+    .summary = "measures time and memory by the length of documents",
+    .synopsis = "[--task NAME] [--attentions LIST] [--lengths LIST] [flag ...]",
+    .about =
+        "Takes training steps (forward, backward, update) of untrained models on noise without padding "
+        "and prints the median time of a step and its peak memory. The memory is counted on a device that "
+        "does not compute, exactly and also where a step would take too long.",
+    .table = options,
+    .more = "EXIT STATUS\n"
+            "    0 success; 1 an error; 2 a wrong command line\n\n"
+            "EXAMPLES\n"
+            "    lra scale --picture scale.png\n"
+            "    lra scale --dry --lengths 65536,1048576 --attentions softmax,ls\n",
+};
+
+typedef struct measured {
+    const char *attention;
+    int n;
+    double length[LENGTHS], bytes[LENGTHS], ms[LENGTHS];
+} measured;
+
+static bool fail(char *why, size_t size, const char *reason)
+{
+    snprintf(why, size, "%s", reason);
+    return false;
+}
+
+/* ---- lists ---- */
+
+static bool read_lengths(const char *list, int64_t length[LENGTHS], int *n, char *why, size_t size)
+{
+    for (*n = 0; *list; ++*n) {
+        char *end;
+        errno = 0;
+        const long long x = strtoll(list, &end, 10);
+        if (*n == LENGTHS || end == list || errno || x < 1 || x > TP_LRA_MAX_SIZE ||
+            (*end && *end != ',')) {
+            snprintf(why, size,
+                     "--lengths: '%.40s' does not begin with a length from 1 to %d, or is "
+                     "beyond %d of them",
+                     list, TP_LRA_MAX_SIZE, LENGTHS);
+            return false;
+        }
+        length[*n] = x;
+        list = end + (*end == ',');
+    }
+    return *n > 0 || fail(why, size, "--lengths: the list is empty");
+}
+
+static bool read_attentions(const char *list, measured m[ATTENTIONS], int *n, char *why,
+                            size_t size)
+{
+    for (*n = 0; *list; ++*n) {
+        const size_t length = strcspn(list, ",");
+        int k = 0;
+        while (k < ATTENTIONS && (strlen(attention_name(k)) != length ||
+                                  strncmp(attention_name(k), list, length) != 0))
+            k++;
+        if (k == ATTENTIONS || *n == ATTENTIONS) {
+            snprintf(why, size, "--attentions: '%.*s' is none of %s",
+                     length > 60 ? 60 : (int)length, list, ATTENTION_NAMES);
+            return false;
+        }
+        m[*n] = (measured){ .attention = attention_name(k) };
+        list += length + (list[length] == ',');
+    }
+    return *n > 0 || fail(why, size, "--attentions: the list is empty");
+}
+
+/* ---- measuring ---- */
+
+/* The time expected of the next length: at most quadratic in it. */
+static bool affordable(const scale_settings *s, const measured *m, int64_t length, double bytes)
+{
+    const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if (s->dry || (strncmp(s->machine.device, "cpu", 3) == 0 && bytes > memory / 2)) return false;
+    if (m->n == 0) return true;
+    const double more = (double)length / m->length[m->n - 1];
+    return m->ms[m->n - 1] * 1e-3 * fmax(1, more * more) <= s->limit; /* false for NaN */
+}
+
+static bool print(const scale_settings *s, const measured *m, int i)
+{
+    if (s->format == 0) {
+        printf("%-13s %8.0f", m->attention, m->length[i]);
+        if (isfinite(m->ms[i]))
+            printf(" %12.1f", m->ms[i]);
+        else
+            printf(" %12s", "-");
+        printf(" %12.1f\n", m->bytes[i] / 1e6);
+    } else {
+        json_t *ms = isfinite(m->ms[i]) ? json_real(m->ms[i]) : json_null();
+        json_t *row = json_pack("{s:s,s:s,s:f,s:I,s:o,s:f}", "task", tp_task_at(s->d.task)->name,
+                                "attention", m->attention, "tokens", m->length[i], "batch",
+                                (json_int_t)s->batch, "ms", ms, "bytes", m->bytes[i]);
+        if (row) json_dumpf(row, stdout, JSON_REAL_PRECISION(9));
+        json_decref(row);
+        putchar('\n');
+    }
+    return fflush(stdout) == 0;
+}
+
+static bool measure_one(const scale_settings *s, measured *m, int64_t length, char *why,
+                        size_t size)
+{
+    scale_opts o = {
+        .machine = &s->machine, .task = s->d.task, .batch = s->batch, .cpu_time = s->cpu_time
+    };
+    scale_step y;
+    if (!scale_measure(&y, m->attention, length, &o, why, size)) return false;
+    if (isnan(y.bytes)) return true; /* the attention does not fit the length */
+    const double bytes = y.bytes;
+    if (affordable(s, m, length, bytes)) {
+        o.seconds = s->seconds;
+        if (!scale_measure(&y, m->attention, length, &o, why, size)) return false;
+    }
+    if (tp_stop_signal()) return true;
+    m->length[m->n] = (double)length;
+    m->bytes[m->n] = bytes;
+    m->ms[m->n] = 1e3 * y.seconds;
+    return print(s, m, m->n++) || fail(why, size, strerror(errno));
+}
+
+/* ---- the picture ---- */
+
+static bool draw(const scale_settings *s, const measured *m, int n, char *why, size_t size)
+{
+    static double mb[ATTENTIONS][LENGTHS];
+    curve time[ATTENTIONS], memory[ATTENTIONS];
+    char note[300];
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < m[i].n; k++) mb[i][k] = m[i].bytes[k] / 1e6;
+        time[i] = (curve){ m[i].attention, m[i].n, m[i].length, m[i].ms };
+        memory[i] = (curve){ m[i].attention, m[i].n, m[i].length, mb[i] };
+    }
+    const panel p[] = { { .kind = PANEL_CURVES,
+                          .title = "Time",
+                          .across = "tokens",
+                          .up = s->cpu_time ? "processor time, ms" : "time, ms",
+                          .width = 440,
+                          .height = 400,
+                          .curves = { .n = n, .at = time, .logarithmic = true } },
+                        { .kind = PANEL_CURVES,
+                          .title = "Memory",
+                          .across = "tokens",
+                          .up = "memory, MB",
+                          .width = 440,
+                          .height = 400,
+                          .curves = { .n = n, .at = memory, .logarithmic = true } } };
+    snprintf(note, sizeof note,
+             "Untrained models of %s on noise, %s, batch of %lld. All axes are "
+             "logarithmic.",
+             tp_task_at(s->d.task)->name, s->machine.device, (long long)s->batch);
+    const picture all = { "Training step by the length of documents", note, 1, s->dry ? 1 : 2,
+                          s->dry ? p + 1 : p };
+    return picture_draw(NULL, &all, s->picture, why, size);
+}
+
+static bool run(void *settings, char *why, size_t size)
+{
+    const scale_settings *s = settings;
+    static measured m[ATTENTIONS];
+    int64_t length[LENGTHS];
+    int n, lengths;
+    if (!read_attentions(s->attentions, m, &n, why, size) ||
+        !read_lengths(s->lengths, length, &lengths, why, size))
+        return false;
+    tp_catch_signals();
+    if (s->format == 0)
+        printf("%-13s %8s %12s %12s\n", tp_task_at(s->d.task)->name, "tokens", "ms a step",
+               "memory, MB");
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < lengths && !tp_stop_signal(); k++)
+            if (!measure_one(s, &m[i], length[k], why, size)) return false;
+    return !s->picture || tp_stop_signal() || draw(s, m, n, why, size);
+}
+
+int lra_scale_main(int argc, char **argv)
+{
+    scale_settings s = {
+        .machine = { .device = strdup("cpu") },
+        .d = { .task = 1 },
+        .attentions = strdup("softmax,reformer,linformer,performer,nystrom,linear,none,ls,dp"),
+        .lengths = strdup("1024,2048,4096,8192,16384,32768,65536"),
+        .batch = 1,
+        .seconds = 2,
+        .limit = 20,
+    };
+    return tp_command_main(&manual, argc, argv, &s, run);
+}

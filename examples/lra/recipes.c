@@ -1,0 +1,200 @@
+/* recipes.c - presets and recipes of `lra train`, and its learning rates. The recipes are those of the official
+ * scripts (Transformer-LS), for the images of Nystroemformer's. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lra_settings.h"
+
+/* ---- names ---- */
+
+enum { TASKS = 5 };
+
+const char *lra_preset_known(int i)
+{
+    static char name[TASKS * ATTENTIONS][40];
+    tp_model_cfg c;
+    char why[200];
+    for (int k = 0; k < TASKS * ATTENTIONS; k++) {
+        snprintf(name[k], sizeof name[k], "lra-%s-%s", tp_task_at(k / ATTENTIONS)->name,
+                 attention_name(k % ATTENTIONS));
+        if (tp_model_preset(&c, name[k], why, sizeof why) && i-- == 0) return name[k];
+    }
+    return NULL;
+}
+
+static bool parse(const char *preset, int *task, int *attention)
+{
+    char name[64];
+    for (int t = 0; t < TASKS; t++)
+        for (int a = 0; a < ATTENTIONS; a++) {
+            snprintf(name, sizeof name, "lra-%s-%s", tp_task_at(t)->name, attention_name(a));
+            if (strcmp(name, preset) != 0) continue;
+            *task = t;
+            *attention = a;
+            return true;
+        }
+    return false;
+}
+
+static bool preset_cfg(int task, int attention, tp_lra_cfg *c, char *why, size_t size)
+{
+    char name[64];
+    tp_model_cfg m;
+    snprintf(name, sizeof name, "lra-%s-%s", tp_task_at(task)->name, attention_name(attention));
+    if (tp_model_preset(&m, name, why, size)) {
+        memcpy(c, &m.at, sizeof *c);
+        return true;
+    }
+    snprintf(why, size, "--attention %s: no window and rank were published for the task %s",
+             attention_name(attention), tp_task_at(task)->name);
+    return false;
+}
+
+/* ---- recipes ---- */
+
+/* By task. */
+static const struct recipe {
+    int64_t warmup, steps, batch, eval_every, seed;
+    double weight_decay;
+} recipes[TASKS] = {
+    { 1000, 5000, 32, 50, 1234, 0.0 },    { 8000, 20000, 32, 500, 1234, 0.01 },
+    { 8000, 30000, 32, 300, 4096, 0.01 }, { 175, 35000, 256, 350, 1234, 0.0 },
+    { 312, 62400, 256, 624, 1234, 0.0 },
+};
+
+static int64_t warmup_of(int task, int attention)
+{
+    const bool nystrom = strncmp(attention_name(attention), "nystrom", 7) == 0;
+    return task == 2 && nystrom ? 800 : recipes[task].warmup;
+}
+
+static void take_recipe(lra_settings *s, lra_recipe recipe, int64_t steps)
+{
+    const struct recipe *r = &recipes[s->d.task];
+    const int64_t warmup = warmup_of(s->d.task, s->attention);
+    const bool code = recipe == RECIPE_CODE;
+    s->recipe = (int)recipe;
+    s->train.steps = steps > 0 ? steps : r->steps;
+    s->train.warmup = round((double)warmup * (double)s->train.steps / (double)r->steps);
+    s->train.batch = r->batch;
+    s->train.lr = 1e-4;
+    s->train.schedule = code ? RATE_CYCLE : TP_RATE_CONSTANT;
+    s->train.optimizer = TP_BY_ADAMW;
+    s->train.beta1 = 0.9;
+    s->train.beta2 = 0.999;
+    s->train.eps = 1e-6;
+    s->train.weight_decay = code ? r->weight_decay : 0.0;
+    s->train.eval_every = s->train.checkpoint_every = r->eval_every;
+    s->train.seed = r->seed;
+}
+
+static void take_model(lra_settings *s, const tp_lra_cfg *c)
+{
+    s->layers = c->layers;
+    s->dim = c->attn.dim;
+    s->heads = c->attn.heads;
+    s->hidden = c->hidden;
+    s->rank = c->attn.rank;
+    s->window = c->attn.window;
+    s->conv = c->attn.conv;
+    s->pooling = (int)c->pooling;
+    s->dropout = c->dropout;
+    s->bucket = encoder_ignores_padding(c) ? 50 : 0;
+}
+
+bool lra_start(lra_settings *s, int task, int attention, lra_recipe recipe, int64_t steps,
+               char *why, size_t size)
+{
+    tp_lra_cfg c;
+    *s = (lra_settings){ .train = tp_train_defaults("runs/lra"), .attention = attention };
+    s->d.task = task;
+    task_data_defaults(&s->d);
+    if (!preset_cfg(task, attention, &c, why, size)) return false;
+    take_model(s, &c);
+    take_recipe(s, recipe, steps);
+    s->train.epochs = 0;
+    return true;
+}
+
+bool lra_settings_of(void *settings, const void *asked, const tp_given_flags *given, char *why,
+                     size_t size)
+{
+    const lra_settings *a = asked;
+    int task = a ? a->d.task : 0, attention = a ? a->attention : ATTENTION_LS;
+    int named = task, kind = attention;
+    if (a && a->preset) {
+        if (!parse(a->preset, &named, &kind)) {
+            snprintf(why, size, "--preset: '%.80s' is not lra-TASK-ATTENTION; --help lists both",
+                     a->preset);
+            return false;
+        }
+        if ((tp_was_given(given, "task") && named != task) ||
+            (tp_was_given(given, "attention") && kind != attention)) {
+            snprintf(why, size, "--preset %s contradicts --task or --attention: leave one out",
+                     a->preset);
+            return false;
+        }
+    }
+    const int64_t steps = a && tp_was_given(given, "steps") ? a->train.steps : 0;
+    return lra_start(settings, named, kind, a ? (lra_recipe)a->recipe : RECIPE_CODE, steps, why,
+                     size);
+}
+
+/* ---- the model ---- */
+
+bool lra_model(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size)
+{
+    if (!preset_cfg(s->d.task, s->attention, c, why, size)) return false;
+    c->layers = (int)s->layers;
+    c->hidden = s->hidden;
+    c->pooling = (tp_lra_pooling)s->pooling;
+    c->dropout = c->attn.dropout = s->dropout;
+    c->recompute = (tp_recompute)s->train.recompute;
+    c->attn.dim = s->dim;
+    c->attn.heads = (int)s->heads;
+    c->attn.rank = s->rank;
+    c->attn.window = s->window;
+    c->attn.conv = s->conv;
+    c->attn.length = s->d.length;
+    if (s->bucket > 1 && encoder_is_fixed(c)) {
+        snprintf(why, size,
+                 "--bucket %lld: fixed mixtures need documents of the full length: leave "
+                 "it out",
+                 (long long)s->bucket);
+        return false;
+    }
+    return encoder_check(c, why, size);
+}
+
+/* ---- rates ---- */
+
+/* The update whose rate counts, and the end of the warm-up as a share of the run. */
+static int64_t place(const lra_settings *s, int64_t u, double *pct)
+{
+    const int64_t warm = (int64_t)s->train.warmup;
+    *pct = s->train.warmup / (double)s->train.steps;
+    return s->fixed_lr && u > warm ? warm : u;
+}
+
+bool lra_steps_shape(const lra_settings *s)
+{
+    return s->train.schedule != TP_RATE_CONSTANT && s->train.schedule != TP_RATE_STEP;
+}
+
+double lra_rate(const lra_settings *s, int64_t u)
+{
+    const tp_train_settings *o = &s->train;
+    double pct;
+    if (o->schedule != RATE_CYCLE) return tp_train_rate(o, u, o->steps);
+    const int64_t at = place(s, u, &pct);
+    return tp_cycle_linear(at, o->steps, pct, o->lr / 25, o->lr, o->lr / 25 / 1e4);
+}
+
+double lra_beta1(const lra_settings *s, int64_t u)
+{
+    double pct;
+    if (s->train.schedule != RATE_CYCLE) return s->train.beta1;
+    const int64_t at = place(s, u, &pct);
+    return tp_cycle_linear(at, s->train.steps, pct, 0.95, 0.85, 0.95);
+}

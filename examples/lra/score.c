@@ -1,0 +1,96 @@
+/* score.c - see the header. Logits are compared in double on the host. */
+#include "score.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ALL_BATCHES = INT32_MAX };
+
+static double percent(int64_t part, int64_t of)
+{
+    return of > 0 ? 100.0 * (double)part / (double)of : (double)NAN;
+}
+
+double score_accuracy(const score *s)
+{
+    return percent(s->right, s->count);
+}
+
+double score_official(const score *s)
+{
+    return percent(s->whole_right, s->whole_count);
+}
+
+double score_loss(const score *s)
+{
+    return s->count > 0 ? s->loss / (double)s->count : (double)NAN;
+}
+
+/* Counts one example: z are its logits. NaN is never right. */
+static void count(score *s, const float *z, int64_t classes, int32_t label, bool whole)
+{
+    int64_t best = 0;
+    double sum = 0;
+    for (int64_t c = 1; c < classes; c++)
+        if (!(z[c] <= z[best])) best = c;
+    for (int64_t c = 0; c < classes; c++) sum += exp((double)z[c] - (double)z[best]);
+    const bool right = best == label && !isnan(sum);
+    s->count++;
+    s->right += right;
+    s->whole_count += whole;
+    s->whole_right += whole && right;
+    s->loss += log(sum) + (double)z[best] - (double)z[label];
+}
+
+static tp_tensor logits_of(tp_tape *T, const encoder *m, const tp_document_batch *b)
+{
+    tp_tensor slot[ENCODER_SLOTS] = { TP_NONE };
+    for (int k = 0; k < (m->cfg.pair ? 2 : 1); k++) {
+        const tp_shape s = TP_SHAPE(b->n, b->length[k]);
+        slot[2 * k] = tp_from(T, TP_I32, s, b->ids[k]);
+        slot[2 * k + 1] = tp_from(T, TP_U8, s, b->mask[k]);
+    }
+    return tp_cast(T, encoder_logits(T, m, slot), TP_F32);
+}
+
+/* whole: the examples in whole batches are those with smaller numbers. */
+static bool run_batch(score *s, tp_tape *T, const encoder *m, const tp_document_batch *b,
+                      float *logits, int64_t whole)
+{
+    const int64_t C = m->cfg.classes;
+    tp_reset(T);
+    if (!tp_read(T, logits_of(T, m, b), logits, (size_t)(b->n * C) * sizeof *logits)) {
+        snprintf(s->why, sizeof s->why, "%s", tp_why(T));
+        return false;
+    }
+    for (int64_t i = 0; i < b->n; i++)
+        count(s, logits + i * C, C, b->label[i], b->index[i] < whole);
+    return true;
+}
+
+bool score_run(score *s, tp_tape *T, const encoder *m, const tp_documents *X, int64_t batch,
+               bool sorted, score_fn go_on, void *env)
+{
+    const tp_document_loader_opts o = encoder_batches(&m->cfg, batch, sorted ? ALL_BATCHES : 0);
+    const int64_t n = tp_documents_count(X), whole = n - n % batch;
+    const int64_t rows = batch < n ? batch : n;
+    tp_document_batch b;
+    *s = (score){ 0 };
+    tp_document_loader *L = tp_document_loader_new(X, &o);
+    float *logits = malloc((size_t)(rows * m->cfg.classes + 1) * sizeof *logits);
+    bool done = logits != NULL;
+    if (!done) snprintf(s->why, sizeof s->why, "out of memory");
+    while (done && tp_document_loader_next(L, &b)) {
+        done = run_batch(s, T, m, &b, logits, whole);
+        if (go_on && !go_on(env, s)) break;
+    }
+    tp_reset(T);
+    if (done && !tp_document_loader_ok(L)) {
+        snprintf(s->why, sizeof s->why, "%s", tp_document_loader_why(L));
+        done = false;
+    }
+    free(logits);
+    tp_document_loader_free(L);
+    return done;
+}
