@@ -22,8 +22,9 @@ bool encoder_is_fixed(const tp_lra_cfg *c)
 
 bool encoder_ignores_padding(const tp_lra_cfg *c)
 {
-    return !encoder_is_fixed(c) && c->attn.kind != TP_LRA_NYSTROM &&
-           c->attn.kind != TP_LRA_REFORMER;
+    const tp_lra_kind kind = c->attn.kind;
+    return !encoder_is_fixed(c) &&
+           (kind == TP_LRA_LS || kind == TP_LRA_SOFTMAX || kind == TP_LRA_NONE);
 }
 
 static int64_t chunk_of(const tp_lra_cfg *c)

@@ -22,7 +22,8 @@ const char *attention_name(int i); /* NULL past the last */
 
 /* Are all documents padded to the full length? Mixtures of fixed positions need it. */
 bool encoder_is_fixed(const tp_lra_cfg *c);
-/* Does padding leave all results as they are? Not where landmarks or buckets are formed from it. */
+/* Does padding leave all results as they are? As published, it enters Performer's denominators, Nystroem's
+ * landmarks and Reformer's chunks, and the scale of linear attention depends on the padded length. */
 bool encoder_ignores_padding(const tp_lra_cfg *c);
 
 /* How batches are padded: bucket > 1 sorts by length and pads to the longest of a batch (of the document_loader's
