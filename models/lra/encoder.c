@@ -91,13 +91,15 @@ void tp_lra_init(tp_params *P, tp_lra *m, const char *name, tp_lra_cfg cfg)
 
 /* ---- layers ---- */
 
-/* in: x [B,n,d]; the CLS [B,1,d] or TP_NONE; the mask or TP_NONE -> attn(norm1(x)), with a CLS [B,1+n,d]. */
+/* in: x [B,n,d]; the CLS [B,1,d] or TP_NONE; the mask or TP_NONE -> x + attn(norm1(x)), with a CLS [B,1+n,d]. */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *in)
 {
     const tp_lra_layer *m = self;
     (void)nx;
     const tp_tensor u = tp_layernorm_forward(T, &m->norm1, in[0]);
-    return tp_lra_attn_forward(T, &m->attn, u, in[1], in[2]);
+    const tp_tensor a = tp_lra_attn_forward(T, &m->attn, u, in[1], in[2]);
+    const tp_tensor x = tp_given(in[1]) ? tp_concat(T, 1, in[1], in[0]) : in[0];
+    return tp_dropout_add(T, a, TP_NONE, x, m->dropout);
 }
 
 /* As attend -> the layer's result, with a CLS that first. */
@@ -105,11 +107,9 @@ static tp_tensor run_layer(tp_tape *T, const void *self, int nx, const tp_tensor
 {
     const tp_lra_layer *m = self;
     tp_enter(T, m->path);
-    const tp_tensor a = m->recompute == TP_RECOMPUTE_ATTENTION
+    const tp_tensor x = m->recompute == TP_RECOMPUTE_ATTENTION
                             ? tp_checkpoint_n(T, attend, m, nx, in)
                             : attend(T, m, nx, in);
-    tp_tensor x = tp_given(in[1]) ? tp_concat(T, 1, in[1], in[0]) : in[0];
-    x = tp_dropout_add(T, a, TP_NONE, x, m->dropout);
     return tp_leave(T, tp_mlp_forward(T, &m->mlp, tp_layernorm_forward(T, &m->norm2, x), x));
 }
 
@@ -138,10 +138,10 @@ static void prepend(tp_tape *T, const tp_lra *m, tp_tensor *ids, tp_tensor *mask
 
 static tp_tensor embed(tp_tape *T, const tp_lra *m, tp_tensor ids)
 {
-    const tp_tensor x =
-        tp_cast(T, tp_embedding_forward(T, &m->words, ids, 1.0), tp_compute_dtype(T));
+    const tp_tensor words = tp_embedding_forward(T, &m->words, ids, 1.0);
     const tp_tensor places = tp_slice(T, m->positions.weight, 0, 0, tp_dim(ids, 1));
-    return tp_dropout(T, tp_add(T, x, tp_cast(T, places, tp_dtype_of(x))), m->cfg.dropout);
+    const tp_tensor x = tp_add(T, words, tp_cast(T, places, tp_dtype_of(words)));
+    return tp_dropout(T, tp_cast(T, x, tp_compute_dtype(T)), m->cfg.dropout);
 }
 
 static bool check(tp_tape *T, const tp_lra *m, tp_tensor ids, tp_tensor mask)
@@ -212,10 +212,11 @@ tp_tensor tp_lra_classify(tp_tape *T, const tp_lra *m, tp_tensor a, tp_tensor b)
 tp_tensor tp_lra_forward(tp_tape *T, const tp_lra *m, tp_lra_document a, tp_lra_document b)
 {
     if (!tp_want_module(T, m, "lra")) return TP_NONE;
+    tp_enter(T, NULL);
     const tp_tensor x = tp_lra_pool(T, m, tp_lra_encode(T, m, a.ids, a.mask));
     tp_tensor y = TP_NONE;
     if (tp_given(b.ids)) y = tp_lra_pool(T, m, tp_lra_encode(T, m, b.ids, b.mask));
-    return tp_lra_classify(T, m, x, y);
+    return tp_leave(T, tp_lra_classify(T, m, x, y));
 }
 
 /* Document i of a batch, with its mask. */
@@ -236,6 +237,7 @@ tp_tensor tp_lra_forward_ids(tp_tape *T, const tp_lra *m, tp_tensor ids)
         return tp_raise(T, TP_E_SHAPE, "ids must be %s",
                         pair ? "[batch,2,tokens]: the model reads pairs of documents"
                              : "[batch,tokens]");
+    tp_enter(T, NULL);
     const tp_lra_document a = document(T, m, ids, 0), none = { TP_NONE, TP_NONE };
-    return tp_lra_forward(T, m, a, pair ? document(T, m, ids, 1) : none);
+    return tp_leave(T, tp_lra_forward(T, m, a, pair ? document(T, m, ids, 1) : none));
 }
