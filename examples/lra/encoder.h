@@ -32,9 +32,6 @@ tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, int64_t batch, int6
 
 /* ---- the model ---- */
 
-/* False with the reason in why. */
-bool encoder_check(const tp_lra_cfg *c, char *why, size_t size);
-
 /* The configuration as metadata of a checkpoint. read: false with a full sentence in why. */
 void encoder_write(const tp_lra_cfg *c, tp_writer *W);
 bool encoder_read(tp_lra_cfg *c, tp_file *F, char *why, size_t size);
