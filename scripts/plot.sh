@@ -6,9 +6,10 @@
 #
 #   --x steps|tokens|epochs|seconds  the horizontal axis: updates, tokens seen, epochs, or seconds of
 #                                    training (default steps)
-#   --y NAME                         one curve per run: valid_bpc, bpc or loss; for classifiers top1,
-#                                    top5, train_loss, test_loss or loss. If not given: training (thin)
-#                                    and validation (thick); for classifiers top1
+#   --y NAME                         one curve per run: valid_bpc, bpc or loss; for classifiers of images
+#                                    top1, top5, train_loss, test_loss or loss, of documents accuracy,
+#                                    valid_loss or loss. If not given: training (thin) and validation
+#                                    (thick); for classifiers top1 or accuracy
 #
 # Write a RUN as NAME=FOLDER to choose its name in the legend.
 set -euo pipefail
@@ -38,8 +39,8 @@ while [ $# -gt 0 ]; do
         ;;
     --y)
         case ${2:-} in
-        valid_bpc | bpc | loss | top1 | top5 | train_loss | test_loss) y=$2 ;;
-        *) die "--y must be valid_bpc, bpc, loss, top1, top5, train_loss or test_loss, not '${2:-}'" ;;
+        valid_bpc | bpc | loss | top1 | top5 | train_loss | test_loss | accuracy | valid_loss) y=$2 ;;
+        *) die "--y must be valid_bpc, bpc, loss, top1, top5, train_loss, test_loss, accuracy or valid_loss, not '${2:-}'" ;;
         esac
         shift
         ;;
@@ -74,6 +75,7 @@ steps | epochs) at=${x%s} ;;
 *) at=$x ;;
 esac
 grep -qs '"top1":' "$folder/log.jsonl" && y=${y:-top1}
+grep -qs '"accuracy":' "$folder/log.jsonl" && y=${y:-accuracy}
 
 # Prints "x value" for the reports that have both keys.
 column() {
@@ -110,7 +112,7 @@ for run in "${runs[@]}"; do
     title=$(basename -- "$name" | tr '[:cntrl:]' ' ')
     title=${title% }
     if [ -n "$y" ]; then
-        curve "$y" $n "$log" "$title" "$([[ $y = valid_bpc || $y = t* ]] && echo "$thick" || echo "$thin")" ||
+        curve "$y" $n "$log" "$title" "$([[ $y = valid_* || $y = t* || $y = accuracy ]] && echo "$thick" || echo "$thin")" ||
             die "$log has no report with $y and $x yet"
     else
         curve bpc $n "$log" "$title, training" "$thin" || die "$log has no report with bpc and $x yet"
@@ -126,7 +128,7 @@ esac
 kind=${y/_/ } kind=${kind/top/top-}
 case $y in
 *loss) up="$kind, nats" head=$kind ;;
-top*) up="$kind of the validation, %" head="validation $kind" ;;
+top* | accuracy) up="$kind of the validation, %" head="validation $kind" ;;
 *) up="bits per character" head="bits per character" ;;
 esac
 head="${head^} by ${across%, s}"

@@ -22,6 +22,9 @@ static void long_text_data(void)
     make_text("text", 600000);
 }
 
+/* The program draws its documents. */
+static void no_data(void) {}
+
 /* Writes lines whose labels follow from their words. */
 static void make_lines(const char *name, int lines)
 {
@@ -69,6 +72,17 @@ const run_kind run_kinds[] = {
       .seldom = "--log-every 1 --eval-every 0",
       .make_long_data = long_image_data,
       .slow_validation = "",
+      .updates = 40,
+      .files = 6 },
+    { .command = "lra train",
+      .make_data = no_data,
+      .train = "--threads 1 --examples 32 --valid-examples 40 --test-examples 8 --shortest 5 "
+               "--longest 15 --length 16 --layers 1 --dim 32 --hidden 8 --rank 2 --batch 8 "
+               "--recipe paper --warmup 1 --lr 0.01 --seed 5",
+      .often = "--log-every 1 --eval-every 2 --checkpoint-every 1",
+      .seldom = "--log-every 1 --eval-every 0 --checkpoint-every 40",
+      .make_long_data = no_data,
+      .slow_validation = "--valid-examples 9000",
       .updates = 40,
       .files = 6 },
     { .command = "first_text",

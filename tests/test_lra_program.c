@@ -13,8 +13,8 @@
 
 #include <tapegrad/listops.h>
 
+#include "doc_score.h"
 #include "lra_settings.h"
-#include "score.h"
 #include "support_checkpoint.h"
 #include "support_program.h"
 
@@ -230,19 +230,21 @@ Test(lra_program, padding_changes_no_score)
         tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 5, .dtype = TP_F64 });
         tp_tape *T = tp_tape_new(D, &(tp_tape_opts){ .compute = TP_F64 });
         encoder m = { 0 };
-        score padded, sorted, small;
+        doc_score padded, sorted, small;
         tp_record(T, false);
         encoder_init(P, &m, &c, 1);
-        cr_assert(score_run(&padded, T, &m, X, 8, false, NULL, NULL), "%s", padded.why);
-        cr_assert(score_run(&sorted, T, &m, X, 8, true, NULL, NULL), "%s", sorted.why);
-        cr_assert(score_run(&small, T, &m, X, 5, true, NULL, NULL), "%s", small.why);
+        cr_assert(doc_score_run(&padded, T, &m, X, 8, false, NULL, NULL), "%s", padded.why);
+        cr_assert(doc_score_run(&sorted, T, &m, X, 8, true, NULL, NULL), "%s", sorted.why);
+        cr_assert(doc_score_run(&small, T, &m, X, 5, true, NULL, NULL), "%s", small.why);
         cr_expect_eq(padded.count, 37);
         cr_expect_eq(padded.right, sorted.right, "%s", attention_name(i));
         cr_expect_eq(padded.whole_count, 32);
         cr_expect_eq(padded.whole_right, sorted.whole_right, "%s", attention_name(i));
         cr_expect_eq(small.whole_count, 35);
-        cr_expect_float_eq(score_loss(&padded), score_loss(&sorted), 1e-6, "%s", attention_name(i));
-        cr_expect_float_eq(score_loss(&padded), score_loss(&small), 1e-6, "%s", attention_name(i));
+        cr_expect_float_eq(doc_score_loss(&padded), doc_score_loss(&sorted), 1e-6, "%s",
+                           attention_name(i));
+        cr_expect_float_eq(doc_score_loss(&padded), doc_score_loss(&small), 1e-6, "%s",
+                           attention_name(i));
         encoder_free(&m);
         tp_tape_free(T);
         tp_params_free(P);
@@ -284,7 +286,7 @@ Test(lra_program, bad_input)
         { "train --task image --attention dp --data ops",
           "no window and rank were published for the task image" },
         { "train --length 100", "impossible model: 100 tokens are no multiple of the window 8" },
-        { "train --attention reformer --length 100", "no multiple of Reformer's chunk of 64" },
+        { "train --attention reformer --length 100", "no multiple of a chunk of 64" },
         { "train --attention linformer --bucket 9", "fixed mixtures need documents of the full" },
         { "train --shortest 9 --longest 8", "--shortest 9 is above --longest 8" },
         { "train --steps 9 --warmup 10", "--warmup 10 is longer than the run of --steps 9" },
@@ -328,8 +330,8 @@ Test(lra_program, changed_metadata)
     succeed("train " SMALL "--steps 2 --run-dir run --overwrite");
     change_number("run/best.safetensors", "documents.depth", 1000);
     expect_refusal("eval --run-dir run", 1, "'documents.depth': 1000 is out of range");
-    change_number("run/last.safetensors", "sum.padded", -1);
-    expect_refusal("train --resume --run-dir run", 1, "'sum.padded' is out of range");
+    change_number("run/last.safetensors", "tokens", -1);
+    expect_refusal("train --resume --run-dir run", 1, "'tokens' is out of range");
 }
 
 /* ---- perturb ---- */

@@ -61,6 +61,10 @@ Test(plot, png_and_svg)
     expect_texts("a.svg", (const char *const[]){ ">Bits per character by updates: lm<",
                                                  ">lm, training<", ">lm, validation<", ">updates<",
                                                  ">bits per character<", NULL });
+    cr_assert(shell("mkdir lra && echo '{\"step\":9,\"accuracy\":37.5}' >lra/log.jsonl"));
+    cr_assert(plot("-o c.svg lra"), "%s", errors);
+    expect_texts("c.svg", (const char *const[]){ ">Validation accuracy by updates: lra<",
+                                                 ">accuracy of the validation, %<", NULL });
     cr_assert(plot("-o b.svg --y test_loss --x seconds first=cnn second=cnn"), "%s", errors);
     expect_texts("b.svg",
                  (const char *const[]){ ">Test loss by training time<", ">first<", ">second<",

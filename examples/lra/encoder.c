@@ -22,13 +22,9 @@ bool encoder_is_fixed(const tp_lra_cfg *c)
 
 bool encoder_ignores_padding(const tp_lra_cfg *c)
 {
-    return !encoder_is_fixed(c) && c->attn.kind != TP_LRA_NYSTROM &&
-           c->attn.kind != TP_LRA_REFORMER;
-}
-
-static int64_t chunk_of(const tp_lra_cfg *c)
-{
-    return c->attn.chunk ? c->attn.chunk : 64;
+    const tp_lra_kind kind = c->attn.kind;
+    return !encoder_is_fixed(c) &&
+           (kind == TP_LRA_LS || kind == TP_LRA_SOFTMAX || kind == TP_LRA_NONE);
 }
 
 /* Of which the tokens of a batch are a multiple. */
@@ -37,7 +33,7 @@ static int64_t multiple_of(const tp_lra_cfg *c)
     switch (c->attn.kind) {
     case TP_LRA_LS: return c->attn.window > 0 ? c->attn.window : 1;
     case TP_LRA_NYSTROM: return c->attn.rank;
-    case TP_LRA_REFORMER: return chunk_of(c);
+    case TP_LRA_REFORMER: return c->attn.chunk ? c->attn.chunk : 64;
     default: return 1;
     }
 }
@@ -52,16 +48,6 @@ tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, int64_t batch, int6
 }
 
 /* ---- configurations ---- */
-
-bool encoder_check(const tp_lra_cfg *c, char *why, size_t size)
-{
-    if (!tp_lra_cfg_check(c, why, size)) return false;
-    const int64_t n = c->attn.length, chunk = chunk_of(c);
-    if (c->attn.kind != TP_LRA_REFORMER || n <= chunk || n % chunk == 0) return true;
-    snprintf(why, size, "%lld tokens are no multiple of Reformer's chunk of %lld", (long long)n,
-             (long long)chunk);
-    return false;
-}
 
 static tp_model_cfg as_model(const tp_lra_cfg *c)
 {

@@ -22,7 +22,8 @@ const char *attention_name(int i); /* NULL past the last */
 
 /* Are all documents padded to the full length? Mixtures of fixed positions need it. */
 bool encoder_is_fixed(const tp_lra_cfg *c);
-/* Does padding leave all results as they are? Not where landmarks or buckets are formed from it. */
+/* Does padding leave all results as they are? As published, it enters Performer's denominators, Nystroem's
+ * landmarks and Reformer's chunks, and the scale of linear attention depends on the padded length. */
 bool encoder_ignores_padding(const tp_lra_cfg *c);
 
 /* How batches are padded: bucket > 1 sorts by length and pads to the longest of a batch (of the document_loader's
@@ -30,9 +31,6 @@ bool encoder_ignores_padding(const tp_lra_cfg *c);
 tp_document_loader_opts encoder_batches(const tp_lra_cfg *c, int64_t batch, int64_t bucket);
 
 /* ---- the model ---- */
-
-/* False with the reason in why. */
-bool encoder_check(const tp_lra_cfg *c, char *why, size_t size);
 
 /* The configuration as metadata of a checkpoint. read: false with a full sentence in why. */
 void encoder_write(const tp_lra_cfg *c, tp_writer *W);

@@ -55,11 +55,11 @@ static const tp_command manual = {
             "    lra eval --data aclImdb --run-dir runs/text --damage delete\n",
 };
 
-static bool tick(void *env, const score *s)
+static bool tick(void *env, const doc_score *s)
 {
     tp_ticker *t = env;
     if (tp_ticker_due(t))
-        tp_ticker_draw(t, s->count, "accuracy %.2f %%  %.0f examples/s", score_accuracy(s),
+        tp_ticker_draw(t, s->count, "accuracy %.2f %%  %.0f examples/s", doc_score_accuracy(s),
                        (double)s->count / (tp_seconds() - t->began));
     return !tp_stop_signal();
 }
@@ -67,10 +67,10 @@ static bool tick(void *env, const score *s)
 static bool evaluate(const eval_settings *s, lra_file *f, const tp_documents *X)
 {
     static const char *const parts[] = { "training", "validation", "test" };
-    score v;
+    doc_score v;
     tp_catch_signals();
     tp_ticker t = tp_ticker_start("examples", tp_documents_count(X));
-    const bool done = score_run(&v, f->t.T, &f->m, X, s->batch, f->sorted, tick, &t);
+    const bool done = doc_score_run(&v, f->t.T, &f->m, X, s->batch, f->sorted, tick, &t);
     tp_ticker_end(&t);
     if (!done) return tp_trained_fail(&f->t, "%s", v.why);
     if (!isfinite(v.loss))

@@ -52,7 +52,7 @@ bool lra_file_load(lra_file *f, const tp_machine_settings *o)
 {
     tp_trained *t = &f->t;
     char why[512];
-    if (!encoder_check(&f->cfg, why, sizeof why))
+    if (!tp_lra_cfg_check(&f->cfg, why, sizeof why))
         return tp_trained_fail(t, "%s: impossible model: %s", t->path, why);
     tp_trained_open(t, o, 0, true);
     encoder_init(t->P, &f->m, &f->cfg, 0);

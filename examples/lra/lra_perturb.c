@@ -84,15 +84,15 @@ typedef struct progress {
     int64_t before; /* examples of earlier passes */
 } progress;
 
-static bool tick(void *env, const score *s)
+static bool tick(void *env, const doc_score *s)
 {
     progress *p = env;
     if (tp_ticker_due(&p->line))
-        tp_ticker_draw(&p->line, p->before + s->count, "accuracy %.2f %%", score_accuracy(s));
+        tp_ticker_draw(&p->line, p->before + s->count, "accuracy %.2f %%", doc_score_accuracy(s));
     return !tp_stop_signal();
 }
 
-static bool measure(const perturb_settings *s, lra_file *f, score v[DAMAGES])
+static bool measure(const perturb_settings *s, lra_file *f, doc_score v[DAMAGES])
 {
     progress p = { 0 };
     bool done = true;
@@ -105,7 +105,7 @@ static bool measure(const perturb_settings *s, lra_file *f, score v[DAMAGES])
         done = tp_documents_ok(X) || tp_trained_fail(&f->t, "%s", tp_documents_why(X));
         if (k == 0) p.line = tp_ticker_start("examples", DAMAGES * n);
         p.before = k * n;
-        if (done && !score_run(&v[k], f->t.T, &f->m, X, s->batch, f->sorted, tick, &p))
+        if (done && !doc_score_run(&v[k], f->t.T, &f->m, X, s->batch, f->sorted, tick, &p))
             done = tp_trained_fail(&f->t, "%s", v[k].why);
         tp_documents_close(X);
         if (done && !isfinite(v[k].loss))
@@ -121,20 +121,21 @@ static bool measure(const perturb_settings *s, lra_file *f, score v[DAMAGES])
 /* ---- printing ---- */
 
 static bool print_row(const perturb_settings *s, const lra_file *f, const char *run,
-                      const score v[DAMAGES])
+                      const doc_score v[DAMAGES])
 {
     const struct published *p = published_of(f->attention, task_of(&f->d)->name);
     if (s->format == 1) {
-        json_t *row = json_pack("{s:s,s:s,s:s,s:I,s:f,s:f,s:f}", "run", run, "attention",
-                                f->attention, "task", task_of(&f->d)->name, "examples",
-                                (json_int_t)v[0].count, "clean", score_accuracy(&v[0]), "insert",
-                                score_accuracy(&v[1]), "delete", score_accuracy(&v[2]));
+        json_t *row =
+            json_pack("{s:s,s:s,s:s,s:I,s:f,s:f,s:f}", "run", run, "attention", f->attention,
+                      "task", task_of(&f->d)->name, "examples", (json_int_t)v[0].count, "clean",
+                      doc_score_accuracy(&v[0]), "insert", doc_score_accuracy(&v[1]), "delete",
+                      doc_score_accuracy(&v[2]));
         const bool done = row && json_dumpf(row, stdout, JSON_REAL_PRECISION(9)) == 0;
         json_decref(row);
         if (!done) return false;
     } else {
         printf("%-24s %-14s", run, f->attention);
-        for (int k = 0; k < DAMAGES; k++) printf(" %8.2f", score_accuracy(&v[k]));
+        for (int k = 0; k < DAMAGES; k++) printf(" %8.2f", doc_score_accuracy(&v[k]));
         if (p) printf("   %6.2f %6.2f %6.2f", p->accuracy[0], p->accuracy[1], p->accuracy[2]);
     }
     putchar('\n');
@@ -166,7 +167,7 @@ static bool open_run(const perturb_settings *s, lra_file *f, char *run)
 static bool one_run(const perturb_settings *s, char *run, bool first, char *why, size_t size)
 {
     lra_file f = { 0 };
-    score v[DAMAGES] = { { 0 } };
+    doc_score v[DAMAGES] = { { 0 } };
     bool done = open_run(s, &f, run) && lra_file_load(&f, &s->machine) && measure(s, &f, v);
     if (done && !tp_stop_signal()) {
         if (first) print_head(s);

@@ -13,11 +13,11 @@ static json_t *number(double x)
 
 json_t *lra_report_json(const lra_report *r)
 {
-    const score *v = r->v;
+    const doc_score *v = r->v;
     return json_pack("{s:s,s:I,s:o,s:o,s:I,s:o,s:b,s:f}", "part", r->part, "examples",
-                     (json_int_t)v->count, "loss", number(score_loss(v)), "accuracy",
-                     number(score_accuracy(v)), "official_examples", (json_int_t)v->whole_count,
-                     "official_accuracy", number(score_official(v)), "stopped", (int)r->stopped,
+                     (json_int_t)v->count, "loss", number(doc_score_loss(v)), "accuracy",
+                     number(doc_score_accuracy(v)), "official_examples", (json_int_t)v->whole_count,
+                     "official_accuracy", number(doc_score_official(v)), "stopped", (int)r->stopped,
                      "seconds", r->seconds);
 }
 
@@ -31,13 +31,13 @@ static bool print_json(FILE *out, const lra_report *r)
 
 bool lra_report_print(FILE *out, bool json, const lra_report *r)
 {
-    const score *v = r->v;
+    const doc_score *v = r->v;
     if (json) return print_json(out, r);
     fprintf(out, "%s%lld %s examples: loss %.4f, accuracy %.2f %%",
-            r->stopped ? "stopped after " : "", (long long)v->count, r->part, score_loss(v),
-            score_accuracy(v));
+            r->stopped ? "stopped after " : "", (long long)v->count, r->part, doc_score_loss(v),
+            doc_score_accuracy(v));
     if (v->whole_count > 0 && v->whole_count < v->count)
-        fprintf(out, "; %.2f %% of the first %lld, in whole batches", score_official(v),
+        fprintf(out, "; %.2f %% of the first %lld, in whole batches", doc_score_official(v),
                 (long long)v->whole_count);
     return fprintf(out, "; %.0f examples/s\n", (double)v->count / r->seconds) > 0;
 }

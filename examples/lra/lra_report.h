@@ -5,10 +5,10 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "score.h"
+#include "doc_score.h"
 
 typedef struct lra_report {
-    const score *v;
+    const doc_score *v;
     const char *part; /* "test" */
     double seconds;
     bool stopped; /* by a signal, before the last example */

@@ -83,7 +83,7 @@ static void open_documents(tp_run *R, tp_file *from)
     if (s->train.warmup > (double)s->train.steps)
         tp_run_fail(R, "--warmup %g is longer than the run of --steps %lld", s->train.warmup,
                     (long long)s->train.steps);
-    open_parts(R);
+    if (tp_run_ok(R)) open_parts(R);
     if (tp_run_ok(R)) open_loader(R);
 }
 
@@ -175,7 +175,7 @@ static void feed_batch(tp_run *R)
         const tp_shape s = TP_SHAPE(b.n, b.length[k]);
         tp_feed(R->T, &t->slot[c++], TP_I32, s, b.ids[k]);
         tp_feed(R->T, &t->slot[c++], TP_U8, s, b.mask[k]);
-        t->padded += b.n * b.length[k];
+        t->tokens += b.n * b.length[k];
     }
     tp_feed(R->T, &t->slot[c], TP_I32, TP_SHAPE(b.n), b.label);
 }
@@ -197,7 +197,7 @@ static tp_tensor batch_loss(tp_run *R)
     return encoder_loss(R->T, &t->m, t->slot);
 }
 
-static bool go_on(void *env, const score *so_far)
+static bool go_on(void *env, const doc_score *so_far)
 {
     (void)so_far;
     return !tp_run_stopped(env);
@@ -207,14 +207,14 @@ static double validate(tp_run *R, char *text, size_t size)
 {
     const lra_settings *s = R->settings;
     lra_run *t = R->state;
-    score v;
+    doc_score v;
     if (R->trial) return 0; /* needs less memory than a training step */
-    if (!score_run(&v, R->E, &t->m, t->X[TP_VALID], s->train.batch, s->bucket > 1, go_on, R))
+    if (!doc_score_run(&v, R->E, &t->m, t->X[TP_VALID], s->train.batch, s->bucket > 1, go_on, R))
         tp_run_fail(R, "%s", v.why);
-    snprintf(text, size, "loss %.4f  accuracy %.2f %%", score_loss(&v), score_accuracy(&v));
-    tp_run_note(R, "valid_loss", score_loss(&v));
-    tp_run_note(R, "accuracy", score_accuracy(&v));
-    return score_accuracy(&v);
+    snprintf(text, size, "loss %.4f  accuracy %.2f %%", doc_score_loss(&v), doc_score_accuracy(&v));
+    tp_run_note(R, "valid_loss", doc_score_loss(&v));
+    tp_run_note(R, "accuracy", doc_score_accuracy(&v));
+    return doc_score_accuracy(&v);
 }
 
 /* ---- descriptions and reports ---- */
@@ -284,13 +284,7 @@ static void report(tp_run *R, double loss, char *text, size_t size)
     snprintf(text, size, "pass %.2f", passes);
     tp_run_note(R, "passes", passes);
     tp_run_note(R, "beta1", lra_beta1(s, R->update - 1));
-    tp_run_note_int(R, "tokens", t->padded);
-}
-
-static void begin_report(tp_run *R)
-{
-    lra_run *t = R->state;
-    t->padded = 0;
+    tp_run_note_int(R, "tokens", t->tokens);
 }
 
 /* ---- checkpoints ---- */
@@ -308,15 +302,15 @@ static void write_model(tp_run *R, tp_writer *W)
 
 static void write_state(tp_run *R, tp_writer *W)
 {
-    tp_writer_meta_int(W, "sum.padded", ((const lra_run *)R->state)->padded);
+    tp_writer_meta_int(W, "tokens", ((const lra_run *)R->state)->tokens);
 }
 
 static void read_state(tp_run *R, tp_file *F)
 {
     lra_run *t = R->state;
-    tp_file_int(F, "sum.padded", &t->padded);
-    if (t->padded < 0 || t->padded > INT64_C(1) << 60)
-        tp_run_fail(R, "%s: 'sum.padded' is out of range", tp_file_path(F));
+    tp_file_int(F, "tokens", &t->tokens);
+    if (t->tokens < 0 || t->tokens > INT64_C(1) << 60)
+        tp_run_fail(R, "%s: 'tokens' is out of range", tp_file_path(F));
 }
 
 /* ---- the program ---- */
@@ -347,11 +341,11 @@ static const tp_training lra_training = {
             "    linear        elu + 1 as kernel\n"
             "    none          no attention: values only\n\n"
             "LOG\n"
-            "    examples (seen so far), examples_per_s, passes (over the training examples), tokens\n"
-            "    (of batches since the last report, with padding), beta1; after a validation accuracy\n"
-            "    (percent) and valid_loss\n\n"
-            "    test.json     accuracy of the best model on the test part, of all examples and of\n"
-            "                  whole batches only (official_accuracy), as the official code counts\n\n"
+            "    examples and tokens (seen so far; padding counts), examples_per_s, passes (over the\n"
+            "    training examples), beta1; after a validation accuracy (percent) and valid_loss\n\n"
+            "    When the run ends, test.json gets the accuracy of the best model on the test part: of\n"
+            "    all examples, and of whole batches only (official_accuracy), as the official code\n"
+            "    counts.\n\n"
             "EXAMPLES\n"
             "    lra train --steps 500 --examples 5000\n"
             "    lra train --task text --data aclImdb --attention softmax --run-dir runs/text\n"
@@ -374,9 +368,9 @@ static const tp_training lra_training = {
     .next = next_batch,
     .loss = batch_loss,
     .validate = validate,
+    .best = lra_forget_test,
     .describe = describe,
     .report = report,
-    .after = begin_report,
     .done = lra_test_best,
     .write_model = write_model,
     .write = write_state,

@@ -45,7 +45,8 @@ const tp_option lra_options[] = {
         "bucket", S, bucket, 0, 1000000, TP_SAVED,
         "Batches whose documents are sorted by length before they are divided into batches, each "
         "padded to its longest document; 0: all are padded to --length. The default is 0 where "
-        "results depend on padding (nystrom, reformer); fixed mixtures (linformer) need 0."),
+        "results depend on padding: for all but softmax, ls, ls-best, dp and none. Fixed mixtures "
+        "(linformer, ls-linformer) need 0."),
     TP_HEADING("RUN"),
     TP_ROWS(tp_run_options),
     TP_HEADING("TRAINING"),

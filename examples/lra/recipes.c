@@ -164,7 +164,7 @@ bool lra_model(const lra_settings *s, tp_lra_cfg *c, char *why, size_t size)
                  (long long)s->bucket);
         return false;
     }
-    return encoder_check(c, why, size);
+    return tp_lra_cfg_check(c, why, size);
 }
 
 /* ---- rates ---- */

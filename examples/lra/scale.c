@@ -143,7 +143,7 @@ bool scale_measure(scale_step *y, const char *attention, int64_t length, const s
     if (!tp_model_preset(&m, name, why, size)) return false;
     memcpy(&c, &m.at, sizeof c);
     c.attn.length = length;
-    if (!encoder_check(&c, unfit, sizeof unfit)) return true;
+    if (!tp_lra_cfg_check(&c, unfit, sizeof unfit)) return true;
     return measure(y, &c, o, true, why, size) &&
            (o->seconds == 0 || measure(y, &c, o, false, why, size));
 }

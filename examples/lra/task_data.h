@@ -35,15 +35,15 @@ typedef struct task_data {
               "pathfinder: the folder of a level; not given: curv_contour_length_14."), \
     TP_INT("pixel-offset", S, at.pixel_offset, 0, 1, TP_WEIGHTS, \
            "image, pathfinder: added to each pixel. 0: black pixels count as padding, as published."), \
-    TP_INT("examples", S, at.train, 0, 100000000, TP_SAVED, \
+    TP_INT("examples", S, at.train, 0, 10000000, TP_SAVED, \
            "Examples for training; 0: all of --data; drawn: 96000 expressions, 20000 images."), \
-    TP_INT("valid-examples", S, at.valid, 0, 100000000, TP_SAVED, \
+    TP_INT("valid-examples", S, at.valid, 0, 10000000, TP_SAVED, \
            "Examples for validation; 0: all of --data; drawn: 2000."), \
-    TP_INT("test-examples", S, at.test, 0, 100000000, TP_SAVED, \
+    TP_INT("test-examples", S, at.test, 0, 10000000, TP_SAVED, \
            "Examples for the test; 0: all of --data; drawn: 2000."), \
-    TP_INT("shortest", S, at.shortest, 1, 1000000, TP_SAVED, \
+    TP_INT("shortest", S, at.shortest, 1, 1 << 20, TP_SAVED, \
            "Drawn expressions: the fewest tokens, with closing brackets."), \
-    TP_INT("longest", S, at.longest, 1, 1000000, TP_SAVED, "Drawn expressions: the most tokens."), \
+    TP_INT("longest", S, at.longest, 1, 1 << 20, TP_SAVED, "Drawn expressions: the most tokens."), \
     TP_INT("depth", S, at.depth, 1, 64, TP_SAVED, "Drawn expressions: the deepest nesting."), \
     TP_INT("args", S, at.args, 2, 1000, TP_SAVED, \
            "Drawn expressions: the most arguments of an operator."), \

@@ -1,5 +1,5 @@
 /* fuzz_programs.c - the input damages the folder of a run (folder_damage), which one of the
- * programs enwik8 and imagenet then resumes, evaluates, trains anew or uses. The first byte selects
+ * programs enwik8, imagenet and lra then resumes, evaluates, trains anew or uses. The first byte selects
  * a row of `commands`; folder_damage takes the rest.
  *
  * The following must hold: the program exits with 0 or 1; a run that succeeds has a complete
@@ -11,8 +11,9 @@
 #include "folder.h"
 #include "fuzz.h"
 #include "image_commands.h"
+#include "lra_commands.h"
 
-enum { ENWIK8, IMAGENET, PROGRAMS };
+enum { ENWIK8, IMAGENET, LRA, PROGRAMS };
 
 #define TEXT_MODEL                                                                                 \
     "--layers 1 --dim 8 --hidden 8 --heads 1 --chunk 4 --window 4 --tokens 8 --mem-len 8 "
@@ -22,6 +23,11 @@ enum { ENWIK8, IMAGENET, PROGRAMS };
 #define IMAGE_RUN                                                                                  \
     "--run-dir image-run --shapes 10 --size 16 --threads 1 --workers 1 --batch 2 --epochs 1000 "   \
     "--flip 0 --schedule constant --log-every 1 --eval-every 2 --checkpoint-every 1 "
+
+#define LRA_RUN                                                                                      \
+    "--run-dir lra-run --examples 8 --valid-examples 4 --test-examples 4 --shortest 3 --longest 15 " \
+    "--length 16 --layers 1 --dim 8 --hidden 8 --rank 2 --batch 4 --threads 1 --recipe paper "       \
+    "--warmup 1 --log-every 1 --eval-every 2 --checkpoint-every 1 "
 
 typedef enum effect { READS, RESUMES, REPLACES } effect;
 
@@ -44,6 +50,11 @@ static const struct {
     { IMAGENET, REPLACES, image_train_main, IMAGE_RUN "--overwrite --steps 1" },
     { IMAGENET, READS, image_train_main,
       IMAGE_RUN "--init image-run/last.safetensors --steps 1 --run-dir other --overwrite" },
+    { LRA, RESUMES, lra_train_main, "--run-dir lra-run --resume --steps 4" },
+    { LRA, READS, lra_eval_main, "--run-dir lra-run --threads 1 --format json" },
+    { LRA, REPLACES, lra_train_main, LRA_RUN "--overwrite --steps 1" },
+    { LRA, READS, lra_train_main,
+      LRA_RUN "--init lra-run/last.safetensors --steps 1 --run-dir other --overwrite" },
 };
 
 static void make_text(void)
@@ -61,6 +72,7 @@ static void begin(folder run[PROGRAMS])
     make_text();
     fuzz_demand(folder_run(train_main, TEXT_RUN "--steps 2") == 0, "enwik8 runs");
     fuzz_demand(folder_run(image_train_main, IMAGE_RUN "--steps 2") == 0, "imagenet runs");
+    fuzz_demand(folder_run(lra_train_main, LRA_RUN "--steps 2") == 0, "lra runs");
     fuzz_demand(rename("image-run/confusion.png", "image.png") == 0, "there is an image");
     for (int i = 0; i < PROGRAMS; i++) folder_read(&run[i]);
 }
@@ -77,7 +89,9 @@ static void demand_effect(effect e, int status, const folder *F, uint64_t before
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
-    static folder run[PROGRAMS] = { { .path = "text-run" }, { .path = "image-run" } };
+    static folder run[PROGRAMS] = { { .path = "text-run" },
+                                    { .path = "image-run" },
+                                    { .path = "lra-run" } };
     if (size < 3) return 0;
     if (!run[0].file[0].bytes) begin(run);
     const int k = input[0] % (int)(sizeof commands / sizeof *commands);

@@ -1,5 +1,5 @@
-/* score.c - see the header. Logits are compared in double on the host. */
-#include "score.h"
+/* doc_score.c - see the header. Logits are compared in double on the host. */
+#include "doc_score.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,23 +12,23 @@ static double percent(int64_t part, int64_t of)
     return of > 0 ? 100.0 * (double)part / (double)of : (double)NAN;
 }
 
-double score_accuracy(const score *s)
+double doc_score_accuracy(const doc_score *s)
 {
     return percent(s->right, s->count);
 }
 
-double score_official(const score *s)
+double doc_score_official(const doc_score *s)
 {
     return percent(s->whole_right, s->whole_count);
 }
 
-double score_loss(const score *s)
+double doc_score_loss(const doc_score *s)
 {
     return s->count > 0 ? s->loss / (double)s->count : (double)NAN;
 }
 
 /* Counts one example: z are its logits. NaN is never right. */
-static void count(score *s, const float *z, int64_t classes, int32_t label, bool whole)
+static void count(doc_score *s, const float *z, int64_t classes, int32_t label, bool whole)
 {
     int64_t best = 0;
     double sum = 0;
@@ -55,7 +55,7 @@ static tp_tensor logits_of(tp_tape *T, const encoder *m, const tp_document_batch
 }
 
 /* whole: the examples in whole batches are those with smaller numbers. */
-static bool run_batch(score *s, tp_tape *T, const encoder *m, const tp_document_batch *b,
+static bool run_batch(doc_score *s, tp_tape *T, const encoder *m, const tp_document_batch *b,
                       float *logits, int64_t whole)
 {
     const int64_t C = m->cfg.classes;
@@ -69,14 +69,14 @@ static bool run_batch(score *s, tp_tape *T, const encoder *m, const tp_document_
     return true;
 }
 
-bool score_run(score *s, tp_tape *T, const encoder *m, const tp_documents *X, int64_t batch,
-               bool sorted, score_fn go_on, void *env)
+bool doc_score_run(doc_score *s, tp_tape *T, const encoder *m, const tp_documents *X, int64_t batch,
+                   bool sorted, doc_score_fn go_on, void *env)
 {
     const tp_document_loader_opts o = encoder_batches(&m->cfg, batch, sorted ? ALL_BATCHES : 0);
     const int64_t n = tp_documents_count(X), whole = n - n % batch;
     const int64_t rows = batch < n ? batch : n;
     tp_document_batch b;
-    *s = (score){ 0 };
+    *s = (doc_score){ 0 };
     tp_document_loader *L = tp_document_loader_new(X, &o);
     float *logits = malloc((size_t)(rows * m->cfg.classes + 1) * sizeof *logits);
     bool done = logits != NULL;
