@@ -32,6 +32,12 @@ static tp_tensor alibi_attention(tp_tape *T, const tp_tensor *x, const op_case *
     return tp_attention(T, x[0], x[1], x[2], TP_NONE, TP_NONE, cfg);
 }
 
+static tp_tensor rel_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    return tp_rel_attention(T, x[0], x[1], x[2], x[3], x[4], x[5],
+                            (tp_attn_cfg){ .heads = k->cfg.heads });
+}
+
 tp_tensor op_ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
     return tp_ls_attention(
@@ -95,6 +101,14 @@ static tp_tensor linear_attention(tp_tape *T, const tp_tensor *x, const op_case 
     .in = { { { 3, { 1, N, 512 } }, 0 },                                                           \
             { { 3, { 1, N, 512 } }, 0 },                                                           \
             { { 3, { 1, N, 512 } }, 0 } }
+
+/* The same with positions, without a memory. They cost a third product. */
+#define RELATIVE_CASE(N)                                                                           \
+    .cfg = { .heads = 8 }, .mflop = 3e-6 * N * 512.0 * (N + 1.0),                                  \
+    .in = {                                                                                        \
+        { { 3, { 1, N, 512 } }, 0 }, { { 3, { 1, N, 512 } }, 0 }, { { 3, { 1, N, 512 } }, 0 },     \
+        { { 2, { N, 512 } }, 0 },    { { 2, { 8, 64 } }, 0 },     { { 2, { 8, 64 } }, 0 },         \
+    }
 
 /* B maps of S x S cells, width 32 H. ViL: chunks of 7 x 7 that see KEYS cells on average, one global
  * token; ViL-LS: 8 low-rank keys and 13 x 13 cells; LSLA: windows of 7 x 7. */
@@ -167,6 +181,7 @@ const op_case op_cases_attention[] = {
       .mflop = 4e-6 * 2048 * 512.0 * 2048 * 2049.0 / 4096.0,
       .in = { { { 3, { 1, 2048, 512 } }, 0 }, { { 3, { 1, 2048, 128 } }, 0 }, { { 3, { 1, 2048, 128 } }, 0 } } },
     { "attention", "4096 d512 h8 causal", op_attention, ATTENTION_CASE(4096, 4097.0 / 8192.0) },
+    { "rel_attention", "4096 d512 h8", rel_attention, RELATIVE_CASE(4096) },
     { "attention", "4x4096 d64 h2", op_attention, .cfg = { .heads = 2 },
       .mflop = 4e-6 * 4 * 4096.0 * 4096 * 64,
       .in = { { { 3, { 4, 4096, 64 } }, 0 }, { { 3, { 4, 4096, 64 } }, 0 }, { { 3, { 4, 4096, 64 } }, 0 } } },

@@ -78,22 +78,16 @@ static term moved(tp_tape *T, term t, const axes *to)
     return (term){ tp_permute(T, t.x, order), *to };
 }
 
-/* x [P,n,n,Q] -> [P,n,Q]: gathered from the places i (n + 1) of [P,n n,Q]. Where the places would take much memory:
- * padded behind and seen as [P,n,n+1,Q], x has its diagonal in the first column. */
+/* x [P,n,n,Q] -> [P,n,Q]: the places i (n + 1) of [P,n n,Q]. */
 static tp_tensor diagonal_of(tp_tape *T, tp_tensor x, int64_t P, int64_t n, int64_t Q)
 {
-    enum { MANY = 1 << 22 };
-    const int64_t count = times(P, times(n, Q));
-    int64_t *const at = count < MANY ? malloc((size_t)(count + 1) * sizeof *at) : NULL;
-    x = tp_reshape(T, x, TP_SHAPE(P, times(n, n), Q));
-    if (!at) {
-        x = tp_reshape(T, tp_pad(T, x, 1, 0, n, 0.0), TP_SHAPE(P, n, n + 1, Q));
-        return tp_slice(T, x, 2, 0, 1);
-    }
-    for (int64_t k = 0; k < count; k++) at[k] = k / Q % n * (n + 1);
-    const tp_tensor places = tp_from(T, TP_I64, TP_SHAPE(P, n, Q), at);
+    if (times(P, Q) == 0) return tp_reshape(T, x, TP_SHAPE(P, n, Q));
+    int64_t *const at = malloc((size_t)(n + 1) * sizeof *at);
+    if (!at) return tp_raise(T, TP_E_MEMORY, "no memory for %lld indices", (long long)n), TP_NONE;
+    for (int64_t i = 0; i < n; i++) at[i] = i * (n + 1);
+    const tp_tensor places = tp_from(T, TP_I64, TP_SHAPE(n), at);
     free(at);
-    return tp_gather(T, x, 1, places);
+    return tp_index_select(T, tp_reshape(T, x, TP_SHAPE(P, times(n, n), Q)), 1, places);
 }
 
 /* Takes the diagonal of axes i < j, which have one label; j moves behind i. */

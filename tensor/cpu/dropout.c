@@ -124,10 +124,10 @@ static tp_code dropout_add_fwd(const tp_call *c)
 static inline void grad_piece(int64_t n, const uint32_t *restrict w, const mask *m,
                               const real *restrict dy, real *restrict dx, real *restrict db)
 {
-    real g[TP_PHILOX_WORDS];
-    for (int64_t i = 0; i < n; i++) g[i] = w[i] >= m->below ? dy[i] * m->scale : RC(0.0);
-    if (dx) memcpy(dx, g, (size_t)n * sizeof *dx);
-    for (int64_t i = 0; db && i < n; i++) db[i] += g[i];
+    const uint32_t below = m->below;
+    const real scale = m->scale;
+    for (int64_t i = 0; dx && i < n; i++) dx[i] = w[i] >= below ? dy[i] * scale : RC(0.0);
+    for (int64_t i = 0; db && i < n; i++) db[i] += w[i] >= below ? dy[i] * scale : RC(0.0);
 }
 
 /* Blocks of rows; the partial sums of db are rows of c->work. */

@@ -1,141 +1,188 @@
 /* interpolate.c - resizes channels-last images.
  *
- * In forward a task is rows of outputs; in backward it is rows of inputs, which gather from the outputs
- * that read them, so each result has one writer. Vectorised over channels; the weights of an axis are
- * computed once a call. */
+ * A row of outputs is a weighted sum of rows of inputs, and a position in it one of positions of that sum, so each
+ * axis is summed by itself: first rows into a row of scratch, then its columns. Backward is the same with the
+ * transposed weights: inputs are sums over the outputs that read them. Each result has one writer. */
 #include "tensor/geometry/interpolate.h"
 #include "tensor/cpu/kit/real.h"
-#include "tensor/geometry/whole.h"
+#include "tensor/cpu/kit/vector.h"
 #include "tensor/kernel.h"
 
-/* The taps of an output of an axis. c->work: those of each output, rows first, made once a call. */
-typedef struct resize_taps {
-    double w[4];
-    int64_t first;
-} resize_taps;
+#define LANES ((int64_t)(TP_VECTOR / sizeof(real)))
+typedef real vec __attribute__((vector_size(TP_VECTOR)));
+typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
 
-static tp__resize resize_of(const tp_call *c, const tp_view *x)
-{
-    return tp__resize_of(c->attr, x);
-}
+enum { MOST_VECTORS = 4, GRAIN = 16384 };
 
-static void make_taps(const tp__resize *g, resize_taps *taps)
-{
-    for (int i = 0; i < 2; i++)
-        for (int64_t o = 0; o < g->axis[i].out; o++, taps++)
-            tp__resize_weights(&g->axis[i], o, taps->w, &taps->first);
-}
+/* A result is the sum of weight[k] times line first + k, k < count. */
+typedef struct span {
+    int64_t first, count;
+    const real *weight;
+} span;
 
-/* The weight of input i in the output with these taps; two taps may be the same input at an edge. */
-static double weight_of(const tp__resize_axis *a, const resize_taps *t, int64_t i)
-{
-    double w = 0.0;
-    for (int k = 0; k < a->taps; k++)
-        if (tp__resize_inside(a, t->first + k) == i) w += t->w[k];
-    return w;
-}
+/* Two axes of spans, rows and columns: those of results, and in backward those of outputs that they are made of.
+ * An axis has at most taps weights for each output. */
+typedef struct job {
+    const real *from;
+    real *to;
+    tp__resize g;
+    int64_t height[2], width[2]; /* of what is read and of what is written */
+    span *rows, *cols;           /* of what is written                     */
+    real *scratch;               /* [threads][width read, C]               */
+    size_t bytes;                /* of c->work                             */
+} job;
 
-/* to[i] = u p[i] + v q[i], i < n, or adds that if `adds` is set. */
-TP_INLINE void blend(bool adds, real u, const real *p, real v, const real *q, int64_t n,
-                     real *restrict to)
-{
-    for (int64_t i = 0; i < n; i++) to[i] = (adds ? to[i] + u * p[i] : u * p[i]) + v * q[i];
-}
+/* ---- weights ---- */
 
-static void resize_rows(const tp_call *c, int64_t begin, int64_t end, int thread)
+/* Spans of inputs for each output. Taps beyond an end belong to the input there. Returns the end of the weights. */
+static real *output_spans(const tp__resize_axis *a, span *to, real *weight)
 {
-    const tp__resize g = resize_of(c, &c->x[0]);
-    const tp__resize_axis *h = &g.axis[0], *w = &g.axis[1];
-    const resize_taps *rows = c->work, *cols = rows + h->out;
-    const int64_t C = g.channels;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        const resize_taps *a = &rows[r % h->out];
-        for (int64_t o = 0; o < w->out; o++) {
-            const resize_taps *b = &cols[o];
-            real *y = (real *)c->y[0].data + (r * w->out + o) * C;
-            if (h->taps == 1) {
-                const int64_t at = (r / h->out * h->in + a->first) * w->in + b->first;
-                memcpy(y, (const real *)c->x[0].data + at * C, (size_t)C * sizeof *y);
-                continue;
-            }
-            for (int i = 0; i < h->taps; i++) {
-                const int64_t row = r / h->out * h->in + tp__resize_inside(h, a->first + i);
-                const real *x = (const real *)c->x[0].data + row * w->in * C;
-                for (int j = 0; j < w->taps; j += 2) /* 2 or 4 taps */
-                    blend(i + j > 0, (real)(a->w[i] * b->w[j]),
-                          x + tp__resize_inside(w, b->first + j) * C, (real)(a->w[i] * b->w[j + 1]),
-                          x + tp__resize_inside(w, b->first + j + 1) * C, C, y);
-            }
-        }
+    for (int64_t o = 0; o < a->out; o++) {
+        double w[4], sum[4] = { 0 };
+        int64_t at;
+        tp__resize_weights(a, o, w, &at);
+        const int64_t first = tp__resize_inside(a, at);
+        for (int k = 0; k < a->taps; k++) sum[tp__resize_inside(a, at + k) - first] += w[k];
+        to[o] = (span){ first, tp__resize_inside(a, at + a->taps - 1) - first + 1, weight };
+        for (int64_t k = 0; k < to[o].count; k++) *weight++ = (real)sum[k];
     }
+    return weight;
+}
+
+/* Spans of outputs for each input: both ends of an output's span never decrease. */
+static real *input_spans(const tp__resize_axis *a, const span *of, span *to, real *weight)
+{
+    int64_t first = 0;
+    for (int64_t i = 0; i < a->in; i++) {
+        while (first < a->out && of[first].first + of[first].count <= i) first++;
+        to[i] = (span){ first, 0, weight };
+        for (int64_t o = first; o < a->out && of[o].first <= i; o++, to[i].count++)
+            *weight++ = of[o].weight[i - of[o].first];
+    }
+    return weight;
+}
+
+/* Places the spans, the weights and the rows of scratch in c->work. */
+static job job_of(const tp_call *c)
+{
+    const bool back = tp_is_backward(c);
+    job j = { .g = tp__resize_of(c->attr, back ? &c->dx[0] : &c->x[0]) };
+    const tp__resize_axis *h = &j.g.axis[0], *w = &j.g.axis[1];
+    const int64_t spans = h->out + w->out + (back ? h->in + w->in : 0);
+    const int64_t weights = h->taps * (h->out + w->out) * (back ? 2 : 1);
+    j.height[back] = h->in;
+    j.width[back] = w->in;
+    j.height[!back] = h->out;
+    j.width[!back] = w->out;
+    j.bytes = (size_t)spans * sizeof(span) + (size_t)weights * sizeof(real) +
+              (size_t)(c->dev->threads * j.width[0] * j.g.channels) * sizeof(real);
+    if (!c->work) return j;
+    span *const outputs = c->work;
+    real *weight = (real *)(outputs + spans);
+    j.scratch = weight + weights;
+    j.rows = outputs;
+    j.cols = outputs + h->out;
+    weight = output_spans(h, j.rows, weight);
+    weight = output_spans(w, j.cols, weight);
+    if (!back) return j;
+    j.rows = outputs + h->out + w->out;
+    j.cols = j.rows + h->in;
+    weight = input_spans(h, outputs, j.rows, weight);
+    input_spans(w, outputs + h->out, j.cols, weight);
+    return j;
+}
+
+/* ---- sums ---- */
+
+/* Elements of the sum from i on: `vectors` vectors. x: the first line of the span. */
+TP_INLINE void sum_vectors(const span *s, const real *x, int64_t step, int64_t i, int vectors,
+                           real *to)
+{
+    vec sum[MOST_VECTORS];
+    TP_UNROLL
+    for (int v = 0; v < vectors; v++) sum[v] = s->weight[0] * *(const any *)(x + i + v * LANES);
+    for (int64_t k = 1; k < s->count; k++) {
+        TP_UNROLL
+        for (int v = 0; v < vectors; v++)
+            sum[v] += s->weight[k] * *(const any *)(x + k * step + i + v * LANES);
+    }
+    TP_UNROLL
+    for (int v = 0; v < vectors; v++) *(any *)(to + i + v * LANES) = sum[v];
+}
+
+/* to[n] = the sum of the span over lines of n elements, `step` apart. */
+static void sum_span(const span *s, const real *from, int64_t step, int64_t n, real *to)
+{
+    const real *x = from + s->first * step;
+    int64_t i = 0;
+    if (s->count == 0) {
+        memset(to, 0, (size_t)n * sizeof *to);
+        return;
+    }
+    for (; i + MOST_VECTORS * LANES <= n; i += MOST_VECTORS * LANES)
+        sum_vectors(s, x, step, i, MOST_VECTORS, to);
+    for (; i + LANES <= n; i += LANES) sum_vectors(s, x, step, i, 1, to);
+    for (; i < n; i++) {
+        real sum = s->weight[0] * x[i];
+        for (int64_t k = 1; k < s->count; k++) sum += s->weight[k] * x[k * step + i];
+        to[i] = sum;
+    }
+}
+
+static bool copies(const span *s)
+{
+    return s->count == 1 && s->weight[0] == 1;
+}
+
+/* Rows [begin, end) of all images that are written. */
+static void resize_rows(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const job *j = ctx;
+    const int64_t C = j->g.channels, line = j->width[0] * C, size = j->width[1] * C;
+    real *const scratch = j->scratch + thread * line, *to = j->to + begin * size;
+    for (int64_t r = begin; r < end; r++, to += size) {
+        const int64_t image = r / j->height[1], y = r - image * j->height[1];
+        const real *row = j->from + image * j->height[0] * line;
+        const span *s = &j->rows[y];
+        if (copies(s) && y > 0 && r > begin && copies(s - 1) && s[-1].first == s->first) {
+            memcpy(to, to - size, (size_t)size * sizeof *to); /* equal to the row above */
+            continue;
+        }
+        if (copies(s))
+            row += s->first * line;
+        else
+            sum_span(s, row, line, line, scratch);
+        for (int64_t x = 0; x < j->width[1]; x++)
+            sum_span(&j->cols[x], copies(s) ? row : scratch, C, C, to + x * C);
+    }
+}
+
+static tp_code resize(const tp_call *c, const tp_view *from, const tp_view *to)
+{
+    if (!to->data || to->numel == 0) return TP_OK;
+    job j = job_of(c);
+    j.from = from->data;
+    j.to = to->data;
+    tp__parallel(c->dev, j.g.batch * j.height[1], GRAIN / (j.width[1] * j.g.channels), resize_rows,
+                 &j);
+    return TP_OK;
 }
 
 static tp_code interpolate_fwd(const tp_call *c)
 {
-    const tp__resize g = resize_of(c, &c->x[0]);
-    if (c->y[0].numel == 0) return TP_OK;
-    make_taps(&g, c->work);
-    tp__for(c, g.batch * g.axis[0].out, 16384 / (g.axis[1].out * g.channels), resize_rows);
-    return TP_OK;
-}
-
-/* Adds n rows of outputs, with these weights, to a row of inputs. */
-static void collect_rows(const tp__resize *g, const resize_taps *cols, const real *weight,
-                         const real *dy, int64_t n, real *dx)
-{
-    const tp__resize_axis *w = &g->axis[1];
-    const int64_t C = g->channels, row = w->out * C;
-    for (int64_t j = 0; j < w->in; j++) {
-        int64_t first, end;
-        tp__resize_readers(w, j, &first, &end);
-        for (int64_t p = first; p < end; p++) {
-            const real part = (real)weight_of(w, &cols[p], j), *from = dy + p * C;
-            if (part == 0) continue;
-            for (int64_t o = 0; o + 1 < n; o += 2)
-                blend(true, part * weight[o], from + o * row, part * weight[o + 1],
-                      from + (o + 1) * row, C, dx + j * C);
-            if (n % 2)
-                blend(true, part * weight[n - 1], from + (n - 1) * row, 0, from, C, dx + j * C);
-        }
-    }
-}
-
-static void resize_grad(const tp_call *c, int64_t begin, int64_t end, int thread)
-{
-    enum { AT_ONCE = 8 };
-    const tp__resize g = resize_of(c, &c->dx[0]);
-    const tp__resize_axis *h = &g.axis[0], *w = &g.axis[1];
-    const resize_taps *rows = c->work, *cols = rows + h->out;
-    (void)thread;
-    for (int64_t r = begin; r < end; r++) {
-        const int64_t size = w->in * g.channels;
-        real *dx = (real *)c->dx[0].data + r * size, weight[AT_ONCE];
-        int64_t first, last;
-        memset(dx, 0, (size_t)size * sizeof *dx);
-        tp__resize_readers(h, r % h->in, &first, &last);
-        for (int64_t o = first, n; o < last; o += n) {
-            const int64_t from = (r / h->in * h->out + o) * w->out * g.channels;
-            n = tp__least(AT_ONCE, last - o);
-            for (int64_t i = 0; i < n; i++) weight[i] = (real)weight_of(h, &rows[o + i], r % h->in);
-            collect_rows(&g, cols, weight, (const real *)c->dy[0].data + from, n, dx);
-        }
-    }
+    return resize(c, &c->x[0], &c->y[0]);
 }
 
 static tp_code interpolate_bwd(const tp_call *c)
 {
-    const tp__resize g = resize_of(c, &c->dx[0]);
-    if (!c->dx[0].data || c->dx[0].numel == 0) return TP_OK;
-    make_taps(&g, c->work);
-    tp__for(c, g.batch * g.axis[0].in, 16384 / (g.axis[1].in * g.channels), resize_grad);
-    return TP_OK;
+    return resize(c, &c->dy[0], &c->dx[0]);
 }
 
 static size_t interpolate_work(const tp_call *c)
 {
-    const tp__interpolate_attr *at = c->attr;
-    return (size_t)(at->size[0] + at->size[1]) * sizeof(resize_taps);
+    tp_call unknown = *c;
+    unknown.work = NULL;
+    return job_of(&unknown).bytes;
 }
 
 TP_CPU_WORK(interpolate_work)

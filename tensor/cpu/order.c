@@ -8,6 +8,7 @@
 
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/vector.h"
+#include "tensor/geometry/whole.h"
 #include "tensor/kernel.h"
 
 #if TP_REAL == 64
@@ -18,7 +19,16 @@ typedef uint32_t word;
 #define KEY tp__order_key32
 #endif
 
-enum { SHORT = 32, LONG = 8192, BLOCK = 32, LEAST_ROOM = 128, PANEL = 64, GRAIN = 4096 };
+enum {
+    SHORT = 32,
+    LONG = 8192,
+    BLOCK = 32,
+    LEAST_ROOM = 128,
+    PANEL = 64,
+    L1 = 8192,
+    MOST_APART = 1 << 17,
+    GRAIN = 4096
+};
 
 typedef struct item {
     word key;
@@ -188,38 +198,72 @@ static void clear_range(const tp_call *c, int64_t begin, int64_t end, int thread
     memset((real *)c->dx[0].data + begin, 0, (size_t)(end - begin) * sizeof(real));
 }
 
+/* Elements of a thread's scratch in backward. Rows of a panel that are far apart share few sets of the caches, so a
+ * panel is put together in one piece and then copied; 0: panels are rows already, or too large for L2. */
+static int64_t apart(const tp_order *o)
+{
+    const int64_t n = tp__least(o->inner, PANEL);
+    return o->inner > 1 && o->dim <= MOST_APART / n ? o->dim * n : 0;
+}
+
+/* dx[at] = dy for n adjacent lanes, whose elements are x_step and y_step apart. Where lanes exceed the L1 cache, the
+ * places are prefetched: stores that miss it would wait for each other. */
+TP_INLINE void put_lanes(real *restrict dx, int64_t x_step, const real *restrict dy,
+                         const int64_t *restrict at, int64_t end, int64_t y_step, int64_t n,
+                         bool large)
+{
+    const int64_t ahead = PANEL / n * y_step;
+    for (int64_t r = 0; r < end; r += y_step) {
+        for (int64_t l = 0; large && r + ahead < end && l < n; l++)
+            __builtin_prefetch(&dx[at[r + ahead + l] * x_step + l], 1);
+        for (int64_t l = 0; l < n; l++) dx[at[r + l] * x_step + l] = dy[r + l];
+    }
+}
+
 /* dy goes where the elements were: panels of adjacent lanes, so that dy is read in order. */
 static void order_grad_range(const tp_call *c, int64_t begin, int64_t end, int thread)
 {
     const tp_order o = tp__order(&c->dx[0], c->attr);
-    const int64_t panels = (o.inner + PANEL - 1) / PANEL;
-    (void)thread;
+    const int64_t panels = tp__ceil_div(o.inner, PANEL), room = apart(&o);
+    real *const scratch = (real *)c->work + thread * room;
     for (int64_t i = begin; i < end; i++) {
         const int64_t row = i / panels, j = (i - row * panels) * PANEL;
-        const int64_t from = row * o.k * o.inner + j, n = o.inner - j < PANEL ? o.inner - j : PANEL;
+        const int64_t from = row * o.k * o.inner + j, n = tp__least(o.inner - j, PANEL);
         const real *dy = (const real *)c->dy[0].data + from;
         const int64_t *at = (const int64_t *)c->y[1].data + from;
         real *dx = (real *)c->dx[0].data + row * o.dim * o.inner + j;
-        for (int64_t r = 0; r < o.k * o.inner; r += o.inner)
-            for (int64_t l = 0; l < n; l++) dx[at[r + l] * o.inner + l] = dy[r + l];
+        const bool large = o.dim * n > L1;
+        if (room > 0) {
+            if (o.k < o.dim) memset(scratch, 0, (size_t)(o.dim * n) * sizeof *dx);
+            put_lanes(scratch, n, dy, at, o.k * o.inner, o.inner, n, large);
+            for (int64_t d = 0; d < o.dim; d++)
+                memcpy(dx + d * o.inner, scratch + d * n, (size_t)n * sizeof *dx);
+        } else if (o.inner > 1) {
+            put_lanes(dx, o.inner, dy, at, o.k * o.inner, o.inner, n, large);
+        } else if (large) {
+            put_lanes(dx, 1, dy, at, o.k, 1, 1, true);
+        } else {
+            put_lanes(dx, 1, dy, at, o.k, 1, 1, false);
+        }
     }
 }
 
 static tp_code order_bwd(const tp_call *c)
 {
     const tp_order o = tp__order(&c->dx[0], c->attr);
-    const int64_t n = c->dx[0].numel, panels = (o.inner + PANEL - 1) / PANEL;
+    const int64_t n = c->dx[0].numel, panels = tp__ceil_div(o.inner, PANEL);
     if (!c->dx[0].data || n == 0) return TP_OK;
-    if (o.k < o.dim) tp__for(c, n, GRAIN, clear_range);
+    if (o.k < o.dim && apart(&o) == 0) tp__for(c, n, GRAIN, clear_range);
     tp__for(c, o.outer * panels, 1 + GRAIN * panels / (1 + o.k * o.inner), order_grad_range);
     return TP_OK;
 }
 
-/* Two lists for each lane in progress. */
+/* Two lists for each lane in progress; in backward a panel for each thread. */
 static size_t order_work(const tp_call *c)
 {
-    const tp_order o = tp__order(&c->x[0], c->attr);
-    if (tp_is_backward(c) || o.k == 0) return 0;
+    const tp_order o = tp__order(tp_is_backward(c) ? &c->dx[0] : &c->x[0], c->attr);
+    if (tp_is_backward(c)) return (size_t)(c->dev->threads * apart(&o)) * sizeof(real);
+    if (o.k == 0) return 0;
     return (size_t)(2 * lists(c, &o) * o.dim) * sizeof(item);
 }
 
