@@ -59,6 +59,8 @@ Test(model_table, composed_names)
     tp_model_cfg c = preset("cvt-ls-13-448");
     const tp_cvt_cfg *cvt = (const tp_cvt_cfg *)&c.at;
     cr_expect(cvt->rank[0] == 128 && cvt->window[0] == 16 && cvt->image[1] == 448);
+    c = preset("deit-s-distilled-384");
+    cr_expect(((const tp_vit_cfg *)&c.at)->distilled && tp_model_get(&c).image[1] == 384);
     c = preset("vil-small-1-1-9-1-sra32-384");
     cr_expect(((const tp_vil_cfg *)&c.at)->kind == TP_VIL_SRA && tp_model_get(&c).image[0] == 384);
 }
@@ -239,6 +241,7 @@ static double tolerance(const tp_model_row *row)
         { "performer", 0.25e6 }, /* the paper counts the random features            */
         { "swin-", 0.5e6 },      /* printed in whole millions, here and below       */
         { "-rpb", 0.35e6 },      /* printed without the bias tables                 */
+        { "vit-l", 2.8e6 },      /* printed for another head                        */
         { "base-wide", 0.5e6 },  { "cvt-", 0.5e6 }, { "ls_lm-", 0.6e6 }, { "txl-", 0.6e6 },
     };
     for (size_t i = 0; i < sizeof other / sizeof *other; i++)
@@ -409,6 +412,8 @@ Test(model_table, equal_and_different_weights)
         { "txl-base-enwik8", "txl-base-text8", true },
         { "txl-tiny-enwik8", "txl-mini-enwik8", false },
         { "tiny", "convnet", false },
+        { "deit-b", "vit-b-384", true },
+        { "deit-s", "deit-s-distilled", false },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const tp_model_cfg a = preset(cases[i].one), b = preset(cases[i].other);
@@ -435,10 +440,10 @@ static void expect_equal_weights(const char *name, tp_params *P, tp_params *Q)
 
 Test(model_table, weights_in_files, .init = make_folder, .fini = remove_folder)
 {
-    static const char *const names[] = { "tiny",      "ls_lm-tiny", "txl-tiny",
-                                         "vil-small", "cvt-small",  "lsla-small" };
+    static const char *const names[] = { "tiny",      "ls_lm-tiny", "txl-tiny", "vil-small",
+                                         "cvt-small", "lsla-small", "deit-mini" };
     tp_device *D = tp_device_open("cpu", NULL);
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 14; i++) {
         const char *name = names[i / 2];
         const tp_model_cfg c = preset(name);
         tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });

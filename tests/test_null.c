@@ -12,6 +12,7 @@
 #include <tapegrad/observe.h>
 #include <tapegrad/tapegrad.h>
 #include <tapegrad/vil.h>
+#include <tapegrad/vit.h>
 #include <tapegrad/vit_lsla.h>
 
 /* Initialises the i-th module at NULL. Returns its name in messages, or NULL after the last. */
@@ -76,6 +77,9 @@ static const char *init(int i, tp_params *P)
     case 42: tp_lra_attn_init(P, NULL, "m", (tp_lra_attn_cfg){ 0 }, TP_NONE); return "lra_attn";
     case 43: tp_lra_init(P, NULL, "m", (tp_lra_cfg){ 0 }); return "lra";
     case 44: tp_lra_redraw(P, NULL, 0, 0); return "lra";
+    case 45: tp_vit_attn_init(P, NULL, "m", 1, 1, 0.0); return "vit_attn";
+    case 46: tp_vit_block_init(P, NULL, "m", NULL, 0.0); return "vit_block";
+    case 47: tp_vit_init(P, NULL, "m", (tp_vit_cfg){ 0 }); return "vit";
     default: return NULL;
     }
 }
@@ -143,6 +147,11 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 54:
         tp_lra_forward(T, NULL, (tp_lra_document){ x, x }, (tp_lra_document){ x, x });
         return "lra";
+    case 55: tp_vit_attn_forward(T, NULL, x, TP_NONE); return "vit_attn";
+    case 56: tp_vit_block_forward(T, NULL, x); return "vit_block";
+    case 57: tp_vit_forward(T, NULL, x); return "vit";
+    case 58: tp_vit_heads(T, NULL, x, &kv.k); return "vit";
+    case 59: tp_net_heads(T, NULL, x, &kv.k); return "net";
     default: return NULL;
     }
 }
