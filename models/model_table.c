@@ -181,7 +181,7 @@ static const tp_model_row rows[] = {
     { "vil-small",                           NULL,                    &tp_model_vil, "ViL",    0,      0,      0 },
     { "vil-ls-small",                        NULL,                    &tp_model_vil, "ViL-LS", 0,      0,      5 },
     { "vil-full-small",                      NULL,                    &tp_model_vil, "ViL",    0,      0,      0 },
-    /* ViT and DeiT: the image baselines of the papers; then small ones. */
+    /* ViT and DeiT, ResNet and ResNeXt: the image baselines of the papers; then small ones. */
     { "deit-t",              "deit_t DeiT-T DeiT-T/16",           &tp_model_vit, "DeiT", 5.7e6,  1.3e9,   0 },
     { "deit-s",              "deit_s DeiT-S DeiT-S/16",           &tp_model_vit, "DeiT", 22.1e6, 4.6e9,   0 },
     { "deit-b",              "deit_b DeiT-B DeiT-B/16",           &tp_model_vit, "DeiT", 86.6e6, 17.6e9,  0 },
@@ -195,6 +195,13 @@ static const tp_model_row rows[] = {
     { "vit-l-384",           NULL,                                &tp_model_vit, "ViT",  307e6,  191.1e9, 0 },
     { "deit-mini",           NULL,                                &tp_model_vit, "DeiT", 0,      0,       0 },
     { "deit-mini-distilled", NULL,                                &tp_model_vit, "DeiT", 0,      0,       0 },
+    { "resnet-18",         "resnet18 ResNet-18",                 &tp_model_resnet, "ResNet",  11.7e6, 1.8e9,  0 },
+    { "resnet-50",         "resnet50 ResNet-50",                 &tp_model_resnet, "ResNet",  25.6e6, 4.1e9,  0 },
+    { "resnet-101",        "resnet101 ResNet-101",               &tp_model_resnet, "ResNet",  44.7e6, 7.9e9,  0 },
+    { "resnet-152",        "resnet152 ResNet-152",               &tp_model_resnet, "ResNet",  60e6,   11e9,   0 },
+    { "resnext-101-32x4d", "resnext101_32x4d ResNeXt101-32x4d",  &tp_model_resnet, "ResNeXt", 0,      0,      0 },
+    { "resnext-101-64x4d", "resnext101_64x4d ResNeXt101-64x4d",  &tp_model_resnet, "ResNeXt", 83.5e6, 15.6e9, 0 },
+    { "resnet-mini",       NULL,                                 &tp_model_resnet, "ResNet",  0,      0,      0 },
     /* The convolutional baseline. */
     { "tiny",    NULL, &tp_model_convnet, "convolutional", 0, 0, 0 },
     { "convnet", NULL, &tp_model_convnet, "convolutional", 0, 0, 0 },

@@ -10,6 +10,7 @@
 #include <tapegrad/lra.h>
 #include <tapegrad/models.h>
 #include <tapegrad/observe.h>
+#include <tapegrad/resnet.h>
 #include <tapegrad/tapegrad.h>
 #include <tapegrad/vil.h>
 #include <tapegrad/vit.h>
@@ -80,6 +81,8 @@ static const char *init(int i, tp_params *P)
     case 45: tp_vit_attn_init(P, NULL, "m", 1, 1, 0.0); return "vit_attn";
     case 46: tp_vit_block_init(P, NULL, "m", NULL, 0.0); return "vit_block";
     case 47: tp_vit_init(P, NULL, "m", (tp_vit_cfg){ 0 }); return "vit";
+    case 48: tp_resnet_block_init(P, NULL, "m", NULL, 1, 1, 1); return "resnet_block";
+    case 49: tp_resnet_init(P, NULL, "m", (tp_resnet_cfg){ 0 }); return "resnet";
     default: return NULL;
     }
 }
@@ -89,6 +92,7 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
 {
     int64_t size[2] = { 1, 1 };
     tp_kv kv;
+    tp_tensor maps[4];
     switch (i) {
     case 0: tp_linear_forward(T, NULL, x); return "linear";
     case 1: tp_linear_act(T, NULL, x, TP_ACT_RELU); return "linear";
@@ -152,6 +156,9 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 57: tp_vit_forward(T, NULL, x); return "vit";
     case 58: tp_vit_heads(T, NULL, x, &kv.k); return "vit";
     case 59: tp_net_heads(T, NULL, x, &kv.k); return "net";
+    case 60: tp_resnet_block_forward(T, NULL, x); return "resnet_block";
+    case 61: tp_resnet_forward(T, NULL, x); return "resnet";
+    case 62: tp_resnet_features(T, NULL, x, maps); return "resnet";
     default: return NULL;
     }
 }
