@@ -67,6 +67,14 @@ tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x)
     return N->cfg.model->forward(T, N->module, state, x);
 }
 
+tp_tensor tp_net_heads(tp_tape *T, const tp_net *N, tp_tensor x, tp_tensor *dist)
+{
+    const bool two = N && N->module && tp_params_ok(N->params) && N->cfg.model->heads;
+    *dist = TP_NONE;
+    if (two) return N->cfg.model->heads(T, N->module, x, dist);
+    return *dist = tp_net_forward(T, N, NULL, x);
+}
+
 void *tp_net_state_new(const tp_net *N)
 {
     N = some(N);

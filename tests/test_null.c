@@ -10,8 +10,11 @@
 #include <tapegrad/lra.h>
 #include <tapegrad/models.h>
 #include <tapegrad/observe.h>
+#include <tapegrad/pvt.h>
+#include <tapegrad/resnet.h>
 #include <tapegrad/tapegrad.h>
 #include <tapegrad/vil.h>
+#include <tapegrad/vit.h>
 #include <tapegrad/vit_lsla.h>
 
 /* Initialises the i-th module at NULL. Returns its name in messages, or NULL after the last. */
@@ -76,6 +79,14 @@ static const char *init(int i, tp_params *P)
     case 42: tp_lra_attn_init(P, NULL, "m", (tp_lra_attn_cfg){ 0 }, TP_NONE); return "lra_attn";
     case 43: tp_lra_init(P, NULL, "m", (tp_lra_cfg){ 0 }); return "lra";
     case 44: tp_lra_redraw(P, NULL, 0, 0); return "lra";
+    case 45: tp_vit_attn_init(P, NULL, "m", 1, 1, 0.0); return "vit_attn";
+    case 46: tp_vit_block_init(P, NULL, "m", NULL, 0.0); return "vit_block";
+    case 47: tp_vit_init(P, NULL, "m", (tp_vit_cfg){ 0 }); return "vit";
+    case 48: tp_resnet_block_init(P, NULL, "m", NULL, 1, 1, 1); return "resnet_block";
+    case 49: tp_resnet_init(P, NULL, "m", (tp_resnet_cfg){ 0 }); return "resnet";
+    case 50: tp_pvt_attn_init(P, NULL, "m", NULL, 0); return "pvt_attn";
+    case 51: tp_pvt_block_init(P, NULL, "m", NULL, 0, 0.0); return "pvt_block";
+    case 52: tp_pvt_init(P, NULL, "m", (tp_pvt_cfg){ 0 }); return "pvt";
     default: return NULL;
     }
 }
@@ -85,6 +96,7 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
 {
     int64_t size[2] = { 1, 1 };
     tp_kv kv;
+    tp_tensor maps[4];
     switch (i) {
     case 0: tp_linear_forward(T, NULL, x); return "linear";
     case 1: tp_linear_act(T, NULL, x, TP_ACT_RELU); return "linear";
@@ -144,6 +156,18 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
         tp_lra_forward(T, NULL, (tp_lra_document){ x, x }, (tp_lra_document){ x, x });
         return "lra";
     case 55: tp_lra_forward_ids(T, NULL, x); return "lra";
+    case 56: tp_vit_attn_forward(T, NULL, x, TP_NONE); return "vit_attn";
+    case 57: tp_vit_block_forward(T, NULL, x); return "vit_block";
+    case 58: tp_vit_forward(T, NULL, x); return "vit";
+    case 59: tp_vit_heads(T, NULL, x, &kv.k); return "vit";
+    case 60: tp_net_heads(T, NULL, x, &kv.k); return "net";
+    case 61: tp_resnet_block_forward(T, NULL, x); return "resnet_block";
+    case 62: tp_resnet_forward(T, NULL, x); return "resnet";
+    case 63: tp_resnet_features(T, NULL, x, maps); return "resnet";
+    case 64: tp_pvt_attn_forward(T, NULL, x, TP_NONE); return "pvt_attn";
+    case 65: tp_pvt_block_forward(T, NULL, x); return "pvt_block";
+    case 66: tp_pvt_forward(T, NULL, x); return "pvt";
+    case 67: tp_pvt_features(T, NULL, x, maps); return "pvt";
     default: return NULL;
     }
 }

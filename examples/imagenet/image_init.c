@@ -44,13 +44,23 @@ static bool find(const tp_params *P, const char *name, tp_param_info *it)
     return false;
 }
 
+/* Is it a parameter of the head, or of a second one whose name begins with the first one's ("head_dist.")? */
+static bool of_head(const tp_run *R, const char *name)
+{
+    const char *head = ((const image_run *)R->state)->cfg.of.model->head;
+    const char *dot = head ? strrchr(head, '.') : NULL;
+    const size_t n = dot ? (size_t)(dot - head) : 0;
+    return n > 0 && strncmp(name, head, n) == 0 && (name[n] == '.' || name[n] == '_');
+}
+
 /* Copies a parameter that both models have; for the head, perhaps only the first rows. */
 static void copy_values(tp_run *R, tp_params *from, const tp_param_info *it)
 {
     const image_settings *s = R->settings;
-    const bool of_head = strncmp(it->name, "head.", 5) == 0;
     tp_param_info there;
-    if (it->alias_of || (of_head && s->head == HEAD_NEW) || !find(from, it->name, &there)) return;
+    if (it->alias_of || (s->head == HEAD_NEW && of_head(R, it->name)) ||
+        !find(from, it->name, &there))
+        return;
     if (it->dtype != TP_F32 && it->dtype != TP_F64) return;
     const size_t bytes = (size_t)tp_numel(there.tensor) * sizeof(double);
     double *x = malloc(bytes);

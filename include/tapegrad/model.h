@@ -130,6 +130,9 @@ typedef struct tp_model {
     /* Declares the parameters. An impossible cfg fails P. m is zeroed memory. */
     void (*init)(tp_params *P, void *m, const char *name, const void *cfg);
     tp_tensor (*forward)(tp_tape *T, const void *m, void *state, tp_tensor x);
+    /* For models with a second head that learns from a teacher, else NULL: returns the logits of the class head,
+     * *dist receives those of the second one. forward gives their mean, in training too. */
+    tp_tensor (*heads)(tp_tape *T, const void *m, tp_tensor x, tp_tensor *dist);
     /* Clear, save and load the state; a zeroed state starts new streams. All three may be NULL. */
     void (*state_clear)(tp_tape *T, void *state);
     bool (*state_write)(tp_tape *T, const void *m, const void *state, tp_writer *W);
@@ -246,6 +249,11 @@ TP_API void *tp_net_module(const tp_net *N); /* the model's own module, such as 
  * owned by T. */
 TP_API tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x);
 
+/* The two results of a model with a distillation head, which tp_net_forward averages: returns the logits
+ * [B,classes] of the class head, and *dist receives those of the distillation head. Of other models without
+ * a state both are the same. For tp_distill_loss (vit.h). */
+TP_API tp_tensor tp_net_heads(tp_tape *T, const tp_net *N, tp_tensor x, tp_tensor *dist);
+
 /* The state of one group of streams, initially empty. NULL if memory runs out and for models that
  * carry nothing. tp_net_state_free clears it first, so T must be alive; it ignores NULL. */
 TP_API void *tp_net_state_new(const tp_net *N);
@@ -261,6 +269,7 @@ TP_API bool tp_net_load(tp_params *P, const tp_net *N, tp_file *F, bool resized)
 
 #ifndef TP_NO_SITE
 #define tp_net_forward(T, ...) tp_net_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_net_heads(T, ...)   tp_net_heads(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus

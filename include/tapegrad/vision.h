@@ -4,7 +4,10 @@
 
 #include <tapegrad/convnet.h>
 #include <tapegrad/cvt.h>
+#include <tapegrad/pvt.h>
+#include <tapegrad/resnet.h>
 #include <tapegrad/vil.h>
+#include <tapegrad/vit.h>
 #include <tapegrad/vit_lsla.h>
 
 #endif

@@ -1,0 +1,86 @@
+/* resnet.h - ResNet (He et al. 2016, with the stride on the 3x3 convolution, as in torchvision) and ResNeXt
+ * (Xie et al. 2017). Images are [B,H,W,3], feature maps [B,H,W,C]. */
+#ifndef TAPEGRAD_RESNET_H
+#define TAPEGRAD_RESNET_H
+
+#include <tapegrad/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TP_RESNET_STAGES     4
+#define TP_RESNET_MAX_BLOCKS 64 /* of all stages together */
+
+typedef struct tp_resnet_cfg {
+    int64_t image[2],
+        classes;  /* image: height and width, for costs; classes 0: no "fc", a backbone  */
+    int64_t base; /* width of the stem and planes of stage 0; they double with each stage */
+    int blocks[TP_RESNET_STAGES];
+    bool bottleneck; /* three convolutions and 4 planes channels, instead of two and planes */
+    int64_t groups, group_width; /* of the 3x3 convolution of a bottleneck, which has
+                                    floor(planes group_width / 64) groups channels                     */
+    bool
+        frozen_norm; /* batch norms always use their running statistics, as in detection; not stored */
+    tp_recompute recompute;
+} tp_resnet_cfg;
+
+/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+TP_API bool tp_resnet_cfg_check(const tp_resnet_cfg *cfg, char *why, size_t size);
+
+/* "conv1", "bn1", "conv2", "bn2", for bottlenecks "conv3", "bn3"; "downsample.0", "downsample.1" if the
+ * block changes the size of its input. */
+typedef struct tp_resnet_block {
+    const char *path;
+    int convs;
+    bool frozen_norm;
+    tp_recompute recompute;
+    tp_conv2d_m conv[3], down; /* down: without weight if the shortcut is the input itself */
+    tp_batchnorm_m bn[3], down_bn;
+} tp_resnet_block;
+/* in: channels of the input. An impossible combination of planes and groups fails P. */
+TP_API void tp_resnet_block_init(tp_params *P, tp_resnet_block *m, const char *name,
+                                 const tp_resnet_cfg *cfg, int64_t in, int64_t planes,
+                                 int64_t stride);
+/* x [B,H,W,in] -> [B,ceil(H/stride),ceil(W/stride),planes], for bottlenecks 4 planes. m must live until
+ * backward if the block recomputes. */
+TP_API tp_tensor tp_resnet_block_forward(tp_tape *T, const tp_resnet_block *m, tp_tensor x);
+
+typedef struct tp_resnet {
+    const char *path;
+    const tp_params *params;
+    tp_resnet_cfg cfg;
+    tp_conv2d_m conv1;
+    tp_batchnorm_m bn1;
+    tp_resnet_block block[TP_RESNET_MAX_BLOCKS];
+    tp_linear_m fc;
+} tp_resnet;
+
+/* Declares the model with torchvision's names and initial values: convolutions N(0, sqrt(2 / fan out)), the
+ * rest by the modules' defaults. An impossible cfg fails P. */
+TP_API void tp_resnet_init(tp_params *P, tp_resnet *m, const char *name, tp_resnet_cfg cfg);
+TP_API tp_tensor tp_resnet_forward(tp_tape *T, const tp_resnet *m,
+                                   tp_tensor images); /* any size -> [B,classes] */
+/* The results of the four stages, at 1/4, 1/8, 1/16 and 1/32 of the image's sides, rounded up. */
+TP_API void tp_resnet_features(tp_tape *T, const tp_resnet *m, tp_tensor images,
+                               tp_tensor maps[TP_RESNET_STAGES]);
+
+/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
+ * saves for its backward, in f32. */
+TP_API tp_flops tp_resnet_flops(const tp_resnet_cfg *cfg);
+TP_API double tp_resnet_activations(const tp_resnet_cfg *cfg);
+
+extern TP_API const tp_model tp_model_resnet;
+
+#ifndef TP_NO_SITE
+/* clang-format off */
+#define tp_resnet_block_forward(T, ...) tp_resnet_block_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_resnet_forward(T, ...)       tp_resnet_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_resnet_features(T, ...)      tp_resnet_features(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+/* clang-format on */
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

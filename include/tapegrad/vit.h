@@ -1,0 +1,114 @@
+/* vit.h - ViT (Dosovitskiy et al. 2021) and DeiT (Touvron et al. 2021), with or without a distillation
+ * token, and the losses of distillation. Images are [B,H,W,3], tokens [B,N,D]. */
+#ifndef TAPEGRAD_VIT_H
+#define TAPEGRAD_VIT_H
+
+#include <tapegrad/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TP_VIT_BLOCKS 64 /* at most */
+
+typedef struct tp_vit_cfg {
+    int64_t image[2], classes; /* image: height and width that the table of positions is for */
+    int64_t patch, dim;        /* side of a patch; width D                                   */
+    int heads, blocks;
+    int64_t mlp_ratio; /* hidden channels of the feed-forward network divided by dim */
+    bool distilled;    /* a second token and head, which learn from a teacher        */
+    double dropout;    /* of embeddings, projections and feed-forward networks       */
+    double drop_path;  /* of the last block; rises from 0 over all blocks            */
+    tp_recompute recompute;
+} tp_vit_cfg;
+
+/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+TP_API bool tp_vit_cfg_check(const tp_vit_cfg *cfg, char *why, size_t size);
+
+/* "qkv" [3D,D], rows of queries, keys and values in this order, and "proj". */
+typedef struct tp_vit_attn {
+    const char *path;
+    int heads;
+    double dropout;
+    tp_linear_m qkv, proj;
+} tp_vit_attn;
+TP_API void tp_vit_attn_init(tp_params *P, tp_vit_attn *m, const char *name, int64_t dim, int heads,
+                             double dropout);
+/* x [B,N,D] -> [B,N,D], added to the residual unless that is TP_NONE. */
+TP_API tp_tensor tp_vit_attn_forward(tp_tape *T, const tp_vit_attn *m, tp_tensor x,
+                                     tp_tensor residual);
+
+/* "norm1", "attn", "norm2", "mlp.fc1", "mlp.fc2". */
+typedef struct tp_vit_block {
+    const char *path;
+    double drop_path;
+    tp_recompute recompute;
+    tp_layernorm_m norm1, norm2;
+    tp_vit_attn attn;
+    tp_mlp_m mlp;
+} tp_vit_block;
+TP_API void tp_vit_block_init(tp_params *P, tp_vit_block *m, const char *name,
+                              const tp_vit_cfg *cfg, double drop_path);
+/* x [B,N,D] -> the same. m must live until backward if the block recomputes. */
+TP_API tp_tensor tp_vit_block_forward(tp_tape *T, const tp_vit_block *m, tp_tensor x);
+
+typedef struct tp_vit {
+    const char *path;
+    const tp_params *params;
+    tp_vit_cfg cfg;
+    tp_tensor cls_token, dist_token, pos_embed; /* [1,1,D], [1,1,D] if distilled, [1,g+N,D] */
+    tp_conv2d_m patch_embed;
+    tp_vit_block block[TP_VIT_BLOCKS];
+    tp_layernorm_m norm;
+    tp_linear_m head, head_dist; /* head_dist: if distilled */
+} tp_vit;
+
+/* Declares the model with DeiT's names and initial values: linear weights, tokens and the table N(0, 0.02),
+ * linear biases 0, the rest by the modules' defaults. An impossible cfg fails P. */
+TP_API void tp_vit_init(tp_params *P, tp_vit *m, const char *name, tp_vit_cfg cfg);
+
+/* Images of any size that holds a patch: for another grid of patches the table of positions is resized
+ * (bicubic). -> [B,classes]; of a distilled model the mean of both heads. */
+TP_API tp_tensor tp_vit_forward(tp_tape *T, const tp_vit *m, tp_tensor images);
+/* The logits of the class head; *dist receives those of the distillation head, or, without one, the same. */
+TP_API tp_tensor tp_vit_heads(tp_tape *T, const tp_vit *m, tp_tensor images, tp_tensor *dist);
+
+/* A table of positions [1,extra+N,D] of a grid from[0] x from[1] for the grid `to`: the first `extra` rows
+ * are copied, the others resized as by tp_interpolate. A grid of equal size returns the table itself. */
+TP_API tp_tensor tp_resize_positions(tp_tape *T, tp_tensor table, int64_t extra,
+                                     const int64_t from[2], const int64_t to[2],
+                                     tp_interpolation mode);
+
+/* Distillation (Touvron et al. 2021): (1 - alpha) base + alpha L, where L compares the student's logits
+ * `dist` [B,C] with a teacher's [B,C], which gets no gradient. base: a scalar, the loss of the class head.
+ * hard: the mean cross entropy with the teacher's most likely classes. soft: tau^2 KL(teacher || student) at the
+ * temperature tau, divided by the number of elements of the logits, as in DeiT's code. */
+typedef struct tp_distill_cfg {
+    bool soft;
+    double alpha, tau; /* alpha in [0,1]; tau > 0, used by soft only */
+} tp_distill_cfg;
+TP_API tp_tensor tp_distill_loss(tp_tape *T, tp_tensor base, tp_tensor dist, tp_tensor teacher,
+                                 tp_distill_cfg cfg);
+
+/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
+ * saves for its backward, in f32. */
+TP_API tp_flops tp_vit_flops(const tp_vit_cfg *cfg);
+TP_API double tp_vit_activations(const tp_vit_cfg *cfg);
+
+extern TP_API const tp_model tp_model_vit;
+
+#ifndef TP_NO_SITE
+/* clang-format off */
+#define tp_vit_attn_forward(T, ...)  tp_vit_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_vit_block_forward(T, ...) tp_vit_block_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_vit_forward(T, ...)       tp_vit_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_vit_heads(T, ...)         tp_vit_heads(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_resize_positions(T, ...)  tp_resize_positions(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_distill_loss(T, ...)      tp_distill_loss(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+/* clang-format on */
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

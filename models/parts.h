@@ -1,0 +1,58 @@
+/* parts.h - pieces of forward passes that several image models share. */
+#ifndef TP_MODEL_PARTS_H
+#define TP_MODEL_PARTS_H
+
+#include <tapegrad/model.h>
+
+/* True if P is ok and images are [B,H,W,3]; else T fails. */
+bool tp__check_images(tp_tape *T, const tp_params *P, tp_tensor images);
+
+/* x times part `part` of a matrix whose rows are divided into `parts` equal parts, views of it: queries,
+ * keys and values are often stored as one matrix. */
+tp_tensor tp__project(tp_tape *T, const tp_linear_m *m, tp_tensor x, int part, int parts);
+
+/* A branch that is added to x, with the rate of drop path: branch(..., tp__residual(T, x, rate)) adds x
+ * while it computes its last product, if the branch is not dropped; tp__add_branch adds it otherwise.
+ * residual: x or TP_NONE. add_branch: x + drop_path(y), or y itself if it has the sum already. */
+tp_tensor tp__residual(const tp_tape *T, tp_tensor x, double rate);
+tp_tensor tp__add_branch(tp_tape *T, tp_tensor x, tp_tensor y, double rate);
+
+/* x w^T + b, with dropout, added to the residual unless that is TP_NONE. */
+tp_tensor tp__linear_add(tp_tape *T, const tp_linear_m *m, tp_tensor x, tp_tensor residual,
+                         double dropout);
+
+/* x + mlp(norm(x)), with drop path. */
+tp_tensor tp__feed_forward(tp_tape *T, const tp_layernorm_m *norm, const tp_mlp_m *mlp, tp_tensor x,
+                           double rate);
+
+/* Prepends the token [1,1,D] to each row of x [B,N,D]. */
+tp_tensor tp__prepend(tp_tape *T, tp_tensor token, tp_tensor x);
+
+/* Reads the end of a preset's name, "-" and the side of images, 1 to `most`. False: it is something
+ * else. */
+bool tp__side_of(const char *text, int64_t most, int64_t *side);
+
+/* The rate of block i of n, which rises from 0 to `last`. */
+static inline double tp__drop_rate(double last, int i, int n)
+{
+    return n > 1 ? last * i / (n - 1) : 0.0;
+}
+
+/* A table of positions [1,extra+N,D]: `extra` rows of tokens, then those of a grid. */
+typedef struct tp__table {
+    const char *name;
+    tp_tensor table;
+    int64_t extra, grid[2]; /* of the model; in files of another size the grid is a square */
+    tp_interpolation mode;
+} tp__table;
+
+/* The table for a map of that size: itself, or resized as by tp_resize_positions. */
+tp_tensor tp__positions(tp_tape *T, const tp__table *t, int64_t height, int64_t width);
+
+/* True if a table of one shape may be resized to the other: `resizes_to` of tables. */
+bool tp__table_resizes(const tp_shape *here, const tp_shape *there);
+
+/* Loads the table from F and resizes it if it has other rows there. False: P has failed. */
+bool tp__load_table(tp_params *P, tp_file *F, const tp__table *t);
+
+#endif

@@ -1,0 +1,200 @@
+/* vit.c - ViT and DeiT: patches of images to classes.
+ *
+ *     x      = [class token; distillation token; conv(images)] + positions
+ *     x      = x + attn(norm1(x));  x = x + mlp(norm2(x))           for each block
+ *     logits = head(norm(x)[0]), head_dist(norm(x)[1])
+ *
+ * Only the rows that the heads read pass the last norm. */
+#include <stdio.h>
+
+#include "inner.h"
+
+/* ---- attention ---- */
+
+void tp_vit_attn_init(tp_params *P, tp_vit_attn *m, const char *name, int64_t dim, int heads,
+                      double dropout)
+{
+    if (!tp_params_want_module(P, m, "vit_attn")) return;
+    *m = (tp_vit_attn){ .path = tp_push(P, name), .heads = heads, .dropout = dropout };
+    tp_linear_init(P, &m->qkv, "qkv", dim, 3 * dim, true);
+    tp_linear_init(P, &m->proj, "proj", dim, dim, true);
+    tp_pop(P);
+}
+
+tp_tensor tp_vit_attn_forward(tp_tape *T, const tp_vit_attn *m, tp_tensor x, tp_tensor residual)
+{
+    if (!tp_want_module(T, m, "vit_attn")) return TP_NONE;
+    tp_enter(T, m->path);
+    const tp_tensor q = tp__project(T, &m->qkv, x, 0, 3), k = tp__project(T, &m->qkv, x, 1, 3);
+    const tp_tensor v = tp__project(T, &m->qkv, x, 2, 3);
+    const tp_attn_cfg cfg = { .heads = m->heads };
+    const tp_tensor y = tp_attention(T, q, k, v, TP_NONE, TP_NONE, cfg);
+    return tp_leave(T, tp__linear_add(T, &m->proj, y, residual, m->dropout));
+}
+
+/* ---- block ---- */
+
+void tp_vit_block_init(tp_params *P, tp_vit_block *m, const char *name, const tp_vit_cfg *cfg,
+                       double drop_path)
+{
+    if (!tp_params_want_module(P, m, "vit_block")) return;
+    const int64_t D = cfg->dim;
+    *m = (tp_vit_block){ .path = tp_push(P, name),
+                         .drop_path = drop_path,
+                         .recompute = cfg->recompute };
+    tp_layernorm_init(P, &m->norm1, "norm1", D, 1e-6);
+    tp_vit_attn_init(P, &m->attn, "attn", D, cfg->heads, cfg->dropout);
+    tp_layernorm_init(P, &m->norm2, "norm2", D, 1e-6);
+    tp_mlp_init(P, &m->mlp, "mlp.fc1", "mlp.fc2", D, cfg->mlp_ratio * D, TP_ACT_GELU, cfg->dropout);
+    tp_pop(P);
+}
+
+/* x + attn(norm1(x)) */
+static tp_tensor attend(tp_tape *T, const void *self, tp_tensor x)
+{
+    const tp_vit_block *m = self;
+    const tp_tensor u = tp_layernorm_forward(T, &m->norm1, x);
+    const tp_tensor to = tp__residual(T, x, m->drop_path);
+    return tp__add_branch(T, x, tp_vit_attn_forward(T, &m->attn, u, to), m->drop_path);
+}
+
+static tp_tensor run_block(tp_tape *T, const void *self, tp_tensor x)
+{
+    const tp_vit_block *m = self;
+    tp_enter(T, m->path);
+    x = m->recompute == TP_RECOMPUTE_ATTENTION ? tp_checkpoint(T, attend, m, x) : attend(T, m, x);
+    return tp_leave(T, tp__feed_forward(T, &m->norm2, &m->mlp, x, m->drop_path));
+}
+
+tp_tensor tp_vit_block_forward(tp_tape *T, const tp_vit_block *m, tp_tensor x)
+{
+    if (!tp_want_module(T, m, "vit_block")) return TP_NONE;
+    return m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint(T, run_block, m, x)
+                                              : run_block(T, m, x);
+}
+
+/* ---- model ---- */
+
+static const tp_init normal = { TP_INIT_NORMAL, 0.02, 0.0 };
+
+static tp_init init_rule(const char *name, tp_shape s, tp_init dflt, void *env)
+{
+    (void)env;
+    if (s.ndim == 2) return normal;
+    return s.ndim == 1 && tp_ends_in(name, ".bias") && !tp_ends_in(name, "patch_embed.proj.bias")
+               ? (tp_init){ .kind = TP_INIT_ZERO }
+               : dflt;
+}
+
+static void init_tokens(tp_params *P, tp_vit *m)
+{
+    const tp_vit_cfg *c = &m->cfg;
+    const int64_t N = c->image[0] / c->patch * (c->image[1] / c->patch);
+    m->cls_token = tp_param(P, "cls_token", TP_SHAPE(1, 1, c->dim), normal, 0);
+    if (c->distilled) m->dist_token = tp_param(P, "dist_token", TP_SHAPE(1, 1, c->dim), normal, 0);
+    m->pos_embed = tp_param(P, "pos_embed", TP_SHAPE(1, N + 1 + c->distilled, c->dim), normal, 0);
+}
+
+void tp_vit_init(tp_params *P, tp_vit *m, const char *name, tp_vit_cfg cfg)
+{
+    if (!tp_params_want_module(P, m, "vit")) return;
+    const int64_t p = cfg.patch, D = cfg.dim;
+    char text[256];
+    *m = (tp_vit){ .params = P, .cfg = cfg };
+    if (!tp_vit_cfg_check(&cfg, text, sizeof text)) {
+        tp_params_raise(P, TP_E_VALUE, "ViT: %s", text);
+        return;
+    }
+    m->path = tp_push(P, name);
+    tp_params_init_rule(P, init_rule, NULL);
+    init_tokens(P, m);
+    tp_conv2d_init(P, &m->patch_embed, "patch_embed.proj", 3, D, p, true,
+                   (tp_conv_cfg){ .stride = { p, p } });
+    for (int i = 0; i < cfg.blocks; i++) {
+        snprintf(text, sizeof text, "blocks.%d", i);
+        tp_vit_block_init(P, &m->block[i], text, &cfg, tp__drop_rate(cfg.drop_path, i, cfg.blocks));
+    }
+    tp_layernorm_init(P, &m->norm, "norm", D, 1e-6);
+    tp_linear_init(P, &m->head, "head", D, cfg.classes, true);
+    if (cfg.distilled) tp_linear_init(P, &m->head_dist, "head_dist", D, cfg.classes, true);
+    tp_params_init_rule(P, NULL, NULL);
+    tp_pop(P);
+}
+
+tp__table tp__vit_table(const tp_vit *m)
+{
+    const tp_vit_cfg *c = &m->cfg;
+    return (tp__table){ .name = "pos_embed",
+                        .table = m->pos_embed,
+                        .extra = 1 + c->distilled,
+                        .grid = { c->image[0] / c->patch, c->image[1] / c->patch },
+                        .mode = TP_INTERPOLATE_BICUBIC };
+}
+
+/* Images to tokens [B,g+N,D] with their positions. */
+static tp_tensor embed(tp_tape *T, const tp_vit *m, tp_tensor images)
+{
+    const tp_vit_cfg *c = &m->cfg;
+    const tp__table table = tp__vit_table(m);
+    const tp_tensor map = tp_conv2d_forward(T, &m->patch_embed, images);
+    const int64_t B = tp_dim(map, 0), h = tp_dim(map, 1), w = tp_dim(map, 2);
+    if (!tp_ok(T)) return TP_NONE;
+    tp_tensor x = tp_reshape(T, map, TP_SHAPE(B, h * w, c->dim));
+    if (c->distilled) x = tp__prepend(T, m->dist_token, x);
+    x = tp__prepend(T, m->cls_token, x);
+    x = tp_add(T, x, tp_cast(T, tp__positions(T, &table, h, w), tp_dtype_of(x)));
+    return tp_dropout(T, x, c->dropout);
+}
+
+/* Row `token` of x [B,g,D] through a head -> [B,classes] */
+static tp_tensor decide(tp_tape *T, const tp_linear_m *head, tp_tensor x, int token)
+{
+    const tp_shape s = TP_SHAPE(tp_dim(x, 0), tp_dim(x, 2));
+    return tp_linear_forward(T, head, tp_reshape(T, tp_slice(T, x, 1, token, 1), s));
+}
+
+tp_tensor tp_vit_heads(tp_tape *T, const tp_vit *m, tp_tensor images, tp_tensor *dist)
+{
+    *dist = TP_NONE;
+    if (!tp_want_module(T, m, "vit")) return TP_NONE;
+    tp_tensor both[2] = { TP_NONE, TP_NONE };
+    tp_enter(T, m->path);
+    if (tp__check_images(T, m->params, images)) {
+        tp_tensor x = embed(T, m, images);
+        for (int i = 0; i < m->cfg.blocks; i++) x = tp_vit_block_forward(T, &m->block[i], x);
+        x = tp_layernorm_forward(T, &m->norm, tp_slice(T, x, 1, 0, 1 + m->cfg.distilled));
+        both[0] = decide(T, &m->head, x, 0);
+        if (m->cfg.distilled) both[1] = decide(T, &m->head_dist, x, 1);
+    }
+    tp_leave_n(T, 1 + m->cfg.distilled, both);
+    *dist = both[m->cfg.distilled];
+    return both[0];
+}
+
+tp_tensor tp_vit_forward(tp_tape *T, const tp_vit *m, tp_tensor images)
+{
+    tp_tensor dist;
+    const tp_tensor cls = tp_vit_heads(T, m, images, &dist);
+    return m && m->cfg.distilled ? tp_scale(T, tp_add(T, cls, dist), 0.5) : cls;
+}
+
+/* ---- distillation ---- */
+
+tp_tensor tp_distill_loss(tp_tape *T, tp_tensor base, tp_tensor dist, tp_tensor teacher,
+                          tp_distill_cfg cfg)
+{
+    if (!(cfg.alpha >= 0.0 && cfg.alpha <= 1.0) || (cfg.soft && !(cfg.tau > 0.0)))
+        return tp_raise(T, TP_E_VALUE,
+                        "distillation: alpha is %g and tau %g, not 0 to 1 and above 0", cfg.alpha,
+                        cfg.tau);
+    const tp_tensor seen = tp_detach(T, teacher);
+    tp_tensor loss;
+    if (cfg.soft) {
+        const tp_tensor p = tp_log_softmax(T, tp_scale(T, dist, 1.0 / cfg.tau));
+        const tp_tensor t = tp_log_softmax(T, tp_scale(T, seen, 1.0 / cfg.tau));
+        loss = tp_scale(T, tp_kl_div(T, p, t, true, TP_MEAN), cfg.tau * cfg.tau);
+    } else {
+        loss = tp_cross_entropy(T, dist, tp_argmax(T, seen, 1), TP_MEAN);
+    }
+    return tp_add(T, tp_scale(T, base, 1.0 - cfg.alpha), tp_scale(T, loss, cfg.alpha));
+}
