@@ -9,10 +9,11 @@
 #include "tensor/kernel.h"
 
 #define LANES ((int64_t)(TP_VECTOR / sizeof(real)))
+#define LINE  ((int64_t)(64 / sizeof(real))) /* elements in a cache line */
 typedef real vec __attribute__((vector_size(TP_VECTOR)));
 typedef vec any __attribute__((aligned(sizeof(real)), may_alias));
 
-enum { MOST_VECTORS = 4, GRAIN = 16384 };
+enum { MOST_VECTORS = 4, GRAIN = 16384, AHEAD = 512 };
 
 /* A result is the sum of weight[k] times line first + k, k < count. */
 typedef struct span {
@@ -129,9 +130,10 @@ static void sum_span(const span *s, const real *from, int64_t step, int64_t n, r
     }
 }
 
-static bool copies(const span *s)
+/* Prefetches n results that lie AHEAD of `to`: stores that miss the caches would wait for each other. */
+static inline void fetch_results(const real *to, const real *end, int64_t n)
 {
-    return s->count == 1 && s->weight[0] == 1;
+    for (int64_t i = AHEAD; i < AHEAD + n && i < end - to; i += LINE) __builtin_prefetch(to + i, 1);
 }
 
 /* Rows [begin, end) of all images that are written. */
@@ -140,20 +142,21 @@ static void resize_rows(const void *ctx, int64_t begin, int64_t end, int thread)
     const job *j = ctx;
     const int64_t C = j->g.channels, line = j->width[0] * C, size = j->width[1] * C;
     real *const scratch = j->scratch + thread * line, *to = j->to + begin * size;
-    for (int64_t r = begin; r < end; r++, to += size) {
-        const int64_t image = r / j->height[1], y = r - image * j->height[1];
+    const real *const last = j->to + end * size;
+    for (int64_t r = begin; r < end; r++) {
+        const int64_t image = r / j->height[1];
         const real *row = j->from + image * j->height[0] * line;
-        const span *s = &j->rows[y];
-        if (copies(s) && y > 0 && r > begin && copies(s - 1) && s[-1].first == s->first) {
-            memcpy(to, to - size, (size_t)size * sizeof *to); /* equal to the row above */
-            continue;
-        }
-        if (copies(s))
+        const span *s = &j->rows[r - image * j->height[1]];
+        if (s->count == 1 && s->weight[0] == 1) {
             row += s->first * line;
-        else
+        } else {
             sum_span(s, row, line, line, scratch);
-        for (int64_t x = 0; x < j->width[1]; x++)
-            sum_span(&j->cols[x], copies(s) ? row : scratch, C, C, to + x * C);
+            row = scratch;
+        }
+        for (int64_t x = 0; x < j->width[1]; x++, to += C) {
+            fetch_results(to, last, C);
+            sum_span(&j->cols[x], row, C, C, to);
+        }
     }
 }
 
