@@ -57,9 +57,9 @@ static double measure(tp_device *D, const tp_lra_cfg *c, int64_t n, double *macs
         *macs = 0.0;
         tp_lra_forward_ids(T, m, ids);
         cr_assert(tp_ok(T), "%s", tp_why(T));
-        bytes = (double)(tp_device_stats(D).live_bytes - before) / B;
+        bytes = (double)(tp_device_stats(D).live_bytes - before) / (double)B;
     }
-    *macs /= B;
+    *macs /= (double)B;
     tp_tape_free(T);
     tp_params_free(P);
     free(m);
