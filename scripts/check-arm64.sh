@@ -28,7 +28,7 @@ fetch() {
 
 [ -e "$root/done" ] || fetch
 configure arm64 -DTAPEGRAD_WERROR=ON
-build arm64 tp-parity tp-inspect tp-models tp-report enwik8 imagenet
+build arm64 tp-parity tp-inspect tp-models tp-report enwik8 imagenet lra
 say "aarch64: library, tools and programs build"
 
 run=$(mktemp -d)
@@ -58,5 +58,8 @@ arm enwik8 train $small --steps 2 --dtype bf16 --run-dir "$run/b"
 arm enwik8 generate --run-dir "$run/a" --threads 2 --prompt "the " --length 20 --top-k 5
 arm imagenet train --shapes 20 --batch 2 --steps 2 --threads 2 --run-dir "$run/c"
 arm imagenet eval --shapes 10 --run-dir "$run/c" --threads 2
+arm lra train --examples 8 --valid-examples 4 --test-examples 4 --shortest 5 --longest 30 --length 32 --layers 1 \
+    --batch 4 --steps 2 --threads 2 --run-dir "$run/d"
+arm lra eval --run-dir "$run/d" --threads 2
 arm tp-inspect "$run/c/last.safetensors"
-say "aarch64: enwik8 and imagenet train, resume, generate and predict"
+say "aarch64: enwik8, imagenet and lra train, resume, evaluate, generate and predict"

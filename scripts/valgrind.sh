@@ -8,7 +8,7 @@ source "$(dirname "$0")/setup.sh"
 need $BUILD_NEEDS valgrind:valgrind
 cd "$ROOT"
 configured release || configure release
-build release enwik8 imagenet first_text first_image >/dev/null
+build release enwik8 imagenet lra first_text first_image >/dev/null
 run=$(mktemp -d)
 trap 'rm -rf "$run"' EXIT
 head -c 6000 docs/design.md >"$run/text"
@@ -34,6 +34,15 @@ check enwik8 generate --run-dir "$run/a" --threads 2 --prompt "the " --length 20
 check imagenet train --shapes 20 --batch 2 --steps 2 --ema 0.9 --threads 2 --run-dir "$run/d"
 check imagenet train --resume --steps 3 --threads 2 --run-dir "$run/d"
 check imagenet eval --shapes 10 --run-dir "$run/d" --threads 2
+lra="--examples 8 --valid-examples 5 --test-examples 5 --shortest 5 --longest 30 --length 32 --layers 2 --dim 16
+    --hidden 16 --rank 4 --batch 4 --threads 2 --dropout 0.1 --run-dir $run/g"
+check lra train $lra --attention ls --bucket 2 --steps 2
+check lra train --resume --threads 2 --run-dir "$run/g"
+check lra eval --run-dir "$run/g" --threads 2
+for attention in performer nystrom reformer linformer; do
+    check lra train $lra --attention $attention --steps 1 --overwrite
+done
+check lra scale --dry --lengths 64,128 --attentions softmax,ls --threads 2
 check first_image --size 8 --batch 2 --steps 2 --threads 2 --run-dir "$run/e"
 check first_image --resume --steps 3 --threads 2 --run-dir "$run/e"
 check first_text --data "$run/lines" --batch 2 --steps 2 --threads 2 --run-dir "$run/f"
