@@ -1,14 +1,14 @@
 /* bench_models.c - time and memory of training steps of any model of the table, as JSON lines
  * (--help).
  *
- * A step is forward, cross entropy, backward and AdamW on random images or tokens, fed as a loader
- * would feed them. The cache of a language model is as long as the segment. "utilisation" is the
- * rate of the FLOPs in the model's closed form (2 per multiply-add, backward twice forward,
- * recomputation not counted) divided by "sgemm_gflops", the rate of a 1024^3 f32 product of
- * OpenBLAS with the same threads in the same run (blas_rate.h). "matmul_gflops" is the rate of
- * tapegrad's own product. "predicted_mb" is the prediction of a dry device for "device_peak_mb".
- * --clock cpu counts the CPU time of all threads; with one thread that is a fair measure on a busy
- * machine. --profile prints the time of each op instead.
+ * A step is forward, cross entropy, backward and AdamW on random images, tokens or documents, fed
+ * as a loader would feed them. The cache of a language model is as long as the segment; documents
+ * have no padding. "utilisation" is the rate of the FLOPs in the model's closed form (2 per
+ * multiply-add, backward twice forward, recomputation not counted) divided by "sgemm_gflops", the
+ * rate of a 1024^3 f32 product of OpenBLAS with the same threads in the same run (blas_rate.h).
+ * "matmul_gflops" is the rate of tapegrad's own product. "predicted_mb" is the prediction of a dry
+ * device for "device_peak_mb". --clock cpu counts the CPU time of all threads; with one thread that
+ * is a fair measure on a busy machine. --profile prints the time of each op instead.
  *
  * On CUDA steps are queued without waiting, as in training. "matmul_gflops" is the rate of an 8192^3
  * product in --dtype and the base of "utilisation". "kernel_seconds" is the time of a step's kernels
@@ -76,7 +76,8 @@ static void report(const setup *s, tp_device *D, const figures *f)
            s->batch, recomputation[o.recompute], s->graph, stats.threads, stats.isa,
            (unsigned long long)stats.unfused, f->seconds);
     if (is_text(s))
-        printf("\"tokens_per_s\": %.1f, ", (double)s->tokens * s->batch / f->seconds);
+        printf("\"tokens_per_s\": %.1f, ",
+               (double)s->tokens * s->batch * (o.pair ? 2 : 1) / f->seconds);
     else
         printf("\"images_per_s\": %.2f, ", s->batch / f->seconds);
     printf("\"gflops\": %.1f, \"sgemm_gflops\": %.1f, \"matmul_gflops\": %.1f, \"utilisation\": "
@@ -144,8 +145,8 @@ static const tp_option table[] = {
     TP_HEADING("OPTIONS"),
     TP_STRING("model", S, model, "NAME", 0, "Any model that tp-models lists."),
     TP_INT("tokens", S, tokens, 0, 1 << 24, 0,
-           "Tokens of a segment and of the cache; 0: the model's."),
-    TP_INT("batch", S, batch, 0, 65536, 0, "Batch size; 0: 1 text or 4 images."),
+           "Tokens of a segment and of the cache, or of a document; 0: the model's."),
+    TP_INT("batch", S, batch, 0, 65536, 0, "Batch size; 0: 1 text or 4 images or documents."),
     TP_INT("steps", S, steps, 1, MAX_STEPS, 0, "Number of measured steps."),
     TP_INT("threads", S, threads, 0, 1024, 0, "CPU threads; 0: all cores."),
     TP_CHOICE("recompute", S, recompute, "none|attention|block", 0,
@@ -182,9 +183,9 @@ static bool configure(setup *s, const arguments *a, char *why, size_t size)
                   .profile = a->profile };
     if (!tp_model_preset(&s->model, a->model, why, size)) return false;
     tp_common_cfg o = tp_model_get(&s->model);
-    s->batch = a->batch ? (int)a->batch : is_text(s) ? 1 : 4;
-    s->tokens = !is_text(s) ? 0 : a->tokens ? a->tokens : o.cache;
-    if (is_text(s)) o.cache = s->tokens;
+    s->batch = a->batch ? (int)a->batch : is_lm(s) ? 1 : 4;
+    s->tokens = a->tokens ? a->tokens : is_lm(s) ? o.cache : o.length;
+    o.cache = o.length = s->tokens;
     o.recompute = (tp_recompute)a->recompute;
     o.drop_path = a->drop_path;
     tp_model_set(&s->model, &o);

@@ -42,25 +42,29 @@ static uint32_t draw(void)
     return state >> 8;
 }
 
+static int64_t count(tp_shape s)
+{
+    int64_t n = 1;
+    for (int i = 0; i < s.ndim; i++) n *= s.dim[i];
+    return n;
+}
+
 static bool batch_new(batch *b, const setup *s)
 {
-    const tp_common_cfg o = tp_model_get(&s->model);
-    const int64_t n = is_text(s) ? s->batch * s->tokens : s->batch;
-    *b =
-        (batch){ .shape = TP_SHAPE(s->batch, s->tokens), .targets = TP_SHAPE(s->batch, s->tokens) };
+    const int64_t outputs = tp_model_get(&s->model).outputs;
+    *b = (batch){ .shape = tp_model_shape(&s->model, s->batch, s->tokens) };
+    b->targets = is_lm(s) ? b->shape : TP_SHAPE(s->batch);
+    const int64_t values = count(b->shape), n = count(b->targets);
     state = 1;
     b->labels = malloc((size_t)n * sizeof *b->labels);
+    for (int64_t i = 0; b->labels && i < n; i++) b->labels[i] = (int32_t)(i * 7 % outputs);
     if (is_text(s)) {
-        b->ids = malloc((size_t)n * sizeof *b->ids);
+        b->ids = malloc((size_t)values * sizeof *b->ids);
         return b->ids && b->labels;
     }
-    b->shape = TP_SHAPE(s->batch, o.image[0], o.image[1], 3);
-    b->targets = TP_SHAPE(s->batch);
-    const int64_t values = n * o.image[0] * o.image[1] * 3;
     b->images = malloc((size_t)values * sizeof *b->images);
     for (int64_t i = 0; b->images && i < values; i++)
         b->images[i] = (float)draw() / 8388608.0F - 1.0F;
-    for (int64_t i = 0; b->labels && i < n; i++) b->labels[i] = (int32_t)(i * 7 % o.outputs);
     return b->images && b->labels;
 }
 
@@ -71,21 +75,23 @@ static void batch_free(batch *b)
     free(b->labels);
 }
 
-/* Draws tokens from [4,vocab), or from [0,vocab) for a smaller vocabulary. */
-static void draw_tokens(const setup *s, int32_t *ids)
+/* Draws tokens from [4,vocab), or from [0,vocab) for a smaller vocabulary. Documents are full: 0, padding, is
+ * not drawn for them. */
+static void draw_tokens(const setup *s, tp_shape shape, int32_t *ids)
 {
-    const int64_t vocab = tp_model_get(&s->model).outputs, first = vocab > 4 ? 4 : 0;
-    for (int64_t i = 0; i < s->batch * s->tokens; i++)
-        ids[i] = (int32_t)(first + draw() % (vocab - first));
+    const tp_common_cfg o = tp_model_get(&s->model);
+    const int64_t vocab = is_lm(s) ? o.outputs : o.vocab, first = vocab > 4 ? 4 : !is_lm(s);
+    const int64_t n = count(shape), words = vocab > first ? vocab - first : 1;
+    for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)(first + draw() % words);
 }
 
 /* Feeds inputs and targets of a step into their slots, as a loader would. */
 static void feed(tp_tape *T, const setup *s, const batch *b, tp_tensor *x, tp_tensor *y)
 {
     if (b->ids) {
-        draw_tokens(s, b->ids);
+        draw_tokens(s, b->shape, b->ids);
         tp_feed(T, x, TP_I32, b->shape, b->ids);
-        draw_tokens(s, b->labels);
+        if (is_lm(s)) draw_tokens(s, b->targets, b->labels);
     } else {
         tp_feed(T, x, TP_F32, b->shape, b->images);
     }
@@ -111,6 +117,7 @@ static void training_new(training *t, tp_device *D, const setup *s)
     t->T = tp_tape_new(D, &(tp_tape_opts){ .seed = 1, .compute = s->dtype, .train = true });
     t->net = tp_net_new(t->P, "", &s->model);
     t->state = tp_net_state_new(t->net);
+    if (s->model.model->redraw) s->model.model->redraw(t->P, tp_net_module(t->net), 1, 0);
     if (!tp_params_ok(t->P)) tp_raise(t->T, TP_E_VALUE, "%s", tp_params_why(t->P));
     t->O = tp_adamw_new(t->P, &(tp_adamw_opts){ .weight_decay = 0.01, .raw_eps = true });
     t->C = tp_capture_new(t->T);

@@ -10,12 +10,19 @@ typedef struct setup {
     tp_model_cfg model;
     const char *name, *device; /* name: of the model, as given */
     tp_dtype dtype;
-    int64_t tokens; /* TP_TOKENS: of a segment, with a cache of the same length */
+    int64_t tokens; /* TP_TOKENS: of a segment, with a cache of the same length;
+                       TP_DOCUMENTS: of each document; 0: images              */
     int batch, steps, threads;
     bool graph, smoke, profile;
 } setup;
 
 static inline bool is_text(const setup *s)
+{
+    return s->model.model->input != TP_IMAGES;
+}
+
+/* Do targets of every token stand against the logits of a language model? */
+static inline bool is_lm(const setup *s)
 {
     return s->model.model->input == TP_TOKENS;
 }

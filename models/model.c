@@ -88,6 +88,16 @@ bool tp_model_check(const tp_model_cfg *c, char *why, size_t size)
     return false;
 }
 
+tp_shape tp_model_shape(const tp_model_cfg *c, int64_t batch, int64_t tokens)
+{
+    const tp_common_cfg o = tp_model_get(c);
+    const tp_model_input input = c->model ? c->model->input : TP_IMAGES;
+    if (input == TP_IMAGES) return TP_SHAPE(batch, o.image[0], o.image[1], 3);
+    if (input == TP_TOKENS) return TP_SHAPE(batch, tokens ? tokens : o.cache);
+    if (o.pair) return TP_SHAPE(batch, 2, tokens ? tokens : o.length);
+    return TP_SHAPE(batch, tokens ? tokens : o.length);
+}
+
 tp_flops tp_model_flops(const tp_model_cfg *c, int64_t tokens, int64_t cache)
 {
     return c->model ? c->model->flops(&c->at, tokens, cache) : (tp_flops){ 0 };

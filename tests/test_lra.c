@@ -12,11 +12,11 @@
 static tp_lra_cfg preset(const char *task, const char *attention)
 {
     char name[64], why[256];
-    tp_lra_cfg c = { 0 };
+    tp_model_cfg c;
     snprintf(name, sizeof name, "lra-%s-%s", task, attention);
-    cr_assert(tp_lra_preset(&c, name, why, sizeof why), "%s: %s", name, why);
-    cr_expect(tp_lra_cfg_check(&c, why, sizeof why), "%s: %s", name, why);
-    return c;
+    cr_assert(tp_model_find(name) && tp_model_preset(&c, name, why, sizeof why), "%s", name);
+    cr_expect(c.model == &tp_model_lra && tp_model_check(&c, why, sizeof why), "%s", name);
+    return *(const tp_lra_cfg *)&c.at;
 }
 
 /* Parameters and GFLOPs of the paper's models, by the rules of Tables 1 and 9. */
@@ -51,7 +51,7 @@ Test(lra, published_counts)
             cr_expect(tp_params_ok(P), "%s", tp_params_why(P));
             cr_expect_eq(tp_params_count(P), published[i].params[t], "%s %s: %lld",
                          published[i].attention, tasks[t], (long long)tp_params_count(P));
-            const tp_flops f = tp_lra_flops(&c);
+            const tp_flops f = tp_lra_flops(&c, 0);
             const double giga = (f.paper + 5.0 * f.norm) * 1e-9;
             cr_expect_lt(fabs(giga - published[i].flops[t]), 0.50001e-4, "%s %s: %.5f",
                          published[i].attention, tasks[t], giga);
@@ -66,10 +66,10 @@ Test(lra, unknown_names)
     static const char *const names[] = { "lra",           "lra-listops",       "lra-listops-",
                                          "lra-text-fnet", "lra-image-ls-best", "lra-pathfinder-dp",
                                          "vil-listops-ls" };
-    tp_lra_cfg c;
+    tp_model_cfg c;
     char why[256];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        cr_expect(!tp_lra_preset(&c, names[i], why, sizeof why) && strstr(why, names[i]), "%s",
+        cr_expect(!tp_model_preset(&c, names[i], why, sizeof why) && strstr(why, names[i]), "%s",
                   names[i]);
 }
 
@@ -168,7 +168,6 @@ Test(lra, trains_with_dropout)
         float a[B * 3], b[B * 3];
         tp_lra_cfg c = small(TP_LRA_LS);
         c.pooling = (tp_lra_pooling)pooling;
-        c.attn.length = N + (pooling == TP_LRA_CLS_POOL);
         c.dropout = c.attn.dropout = 0.3;
         rig r = open_rig(c);
         logits_of(&r, 0, a);

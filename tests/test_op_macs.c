@@ -183,16 +183,14 @@ static double allowed(const tp_model_cfg *c)
  * the cache, with a full cache. */
 static double counted(const char *name, const tp_model_cfg *c)
 {
-    const tp_common_cfg o = tp_model_get(c);
+    const tp_dtype dt = c->model->input == TP_IMAGES ? TP_F32 : TP_I32;
     tp_params *P = tp_params_new(D, NULL);
     tp_net *N = tp_net_new(P, "", c);
     void *state = tp_net_state_new(N);
     for (int k = 0; k < (state ? 2 : 1); k++) {
         tp_reset(T);
         macs = 0.0;
-        const tp_tensor x = state ? tp_full(T, TP_I32, TP_SHAPE(1, o.cache), 0.0)
-                                  : ZEROS(1, o.image[0], o.image[1], 3);
-        tp_net_forward(T, N, state, x);
+        tp_net_forward(T, N, state, tp_full(T, dt, tp_model_shape(c, 1, 0), 0.0));
     }
     cr_expect(tp_ok(T), "%s: %s", name, tp_why(T));
     tp_net_state_free(N, T, state);

@@ -114,7 +114,7 @@ static void close_match(match *m)
 static void print_verdict(const match *m)
 {
     const int64_t outputs = tp_model_get(&m->cfg).outputs;
-    const bool text = m->cfg.model->input == TP_TOKENS;
+    const tp_model_input input = m->cfg.model->input;
     printf("  %d of %d tensors fit", m->fit, m->all);
     if (m->resized) printf(", %d can be resized", m->resized);
     if (m->shape) printf(", %d have another shape", m->shape);
@@ -123,8 +123,8 @@ static void print_verdict(const match *m)
     printf("\n");
     if (outputs != m->outputs)
         printf("  it has %lld %s where the published model has %lld%s\n", (long long)outputs,
-               text ? "tokens" : "classes", (long long)m->outputs,
-               text ? "" : "; to train with others: --head new or slice");
+               input == TP_TOKENS ? "tokens" : "classes", (long long)m->outputs,
+               input == TP_IMAGES ? "; to train with others: --head new or slice" : "");
     if (can_load(m) && m->resized)
         printf("  it is for another image size: give --size, or --resize to train from it\n");
 }

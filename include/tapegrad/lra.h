@@ -96,22 +96,17 @@ typedef enum tp_lra_pooling {
 } tp_lra_pooling;
 
 typedef struct tp_lra_cfg {
-    tp_lra_attn_cfg attn; /* its length: rows of the table of positions, a CLS of
-                             TP_LRA_CLS_POOL included                              */
+    tp_lra_attn_cfg attn; /* its length: most tokens of a document. The table of positions
+                             has as many rows, or, if a CLS goes before the document and
+                             nothing is dropped (TP_LRA_CLS_POOL), one more             */
     int layers;
-    int64_t hidden, vocab, classes; /* hidden: of the MLPs and of the classifier  */
+    int64_t hidden, vocab, classes; /* hidden: of the MLPs and of the classifier        */
     tp_lra_pooling pooling;
-    double dropout; /* of embeddings, attentions' results and MLPs, in training   */
-    bool tied;      /* all layers are one                                         */
-    bool pair;      /* two documents: the classifier reads a, b, a b and a - b    */
+    double dropout; /* of embeddings, attentions' results and MLPs, in training         */
+    bool tied;      /* all layers are one                                               */
+    bool pair;      /* two documents: the classifier reads a, b, a b and a - b          */
+    tp_recompute recompute;
 } tp_lra_cfg;
-
-/* The encoder of a table of the paper, "lra-TASK-ATTENTION". TASK: listops, text, retrieval, image,
- * pathfinder. ATTENTION: softmax, linformer, performer, nystrom, nystrom-conv (Nystroemformer's own kernel
- * of 35), reformer, linear, none; ls (window 8, rank 32), ls-linformer (the same with fixed projections,
- * Table 2), and for the first three tasks ls-best and dp (projections alone), of Table 7. Retrieval and the
- * image tasks have the dropout of the published scripts, 0.1. */
-TP_API bool tp_lra_preset(tp_lra_cfg *cfg, const char *name, char *why, size_t size);
 
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_lra_cfg_check(const tp_lra_cfg *cfg, char *why, size_t size);
@@ -123,6 +118,7 @@ typedef struct tp_lra_layer {
     tp_lra_attn attn;
     tp_mlp_m mlp;
     double dropout;
+    tp_recompute recompute;
 } tp_lra_layer;
 
 typedef struct tp_lra {
@@ -142,7 +138,8 @@ typedef struct tp_lra {
 TP_API void tp_lra_init(tp_params *P, tp_lra *m, const char *name, tp_lra_cfg cfg);
 
 /* ids: integers [B,n] -> the normed tokens [B,n,d], padding 0, or, where an embedding is the CLS, that
- * alone, [B,1,d]. With TP_LRA_CLS_POOL the first row is the CLS. */
+ * alone, [B,1,d]. With TP_LRA_CLS_POOL the first row is the CLS. m must live until backward if the model
+ * recomputes. */
 TP_API tp_tensor tp_lra_encode(tp_tape *T, const tp_lra *m, tp_tensor ids, tp_tensor mask);
 
 /* The result of tp_lra_encode -> what stands for the sequence, [B,d]. */
@@ -158,13 +155,28 @@ typedef struct tp_lra_document {
 } tp_lra_document;
 TP_API tp_tensor tp_lra_forward(tp_tape *T, const tp_lra *m, tp_lra_document a, tp_lra_document b);
 
-/* The cost of one sequence, or one pair, of cfg.attn.length tokens, by the rule behind Table 1 of the paper,
- * whose figures are paper + 5 norm. */
-TP_API tp_flops tp_lra_flops(const tp_lra_cfg *cfg);
+/* The same for a batch without masks: ids [B,n], or [B,2,n] if cfg.pair; id 0 is padding -> logits
+ * [B,classes]. */
+TP_API tp_tensor tp_lra_forward_ids(tp_tape *T, const tp_lra *m, tp_tensor ids);
+
+/* The cost of one sequence, or one pair, of `tokens` tokens, padding included; 0: cfg.attn.length. paper + 5 norm
+ * are the figures of Table 1 of the paper, which counts upstream's products. macs are those of this library. */
+TP_API tp_flops tp_lra_flops(const tp_lra_cfg *cfg, int64_t tokens);
+
+/* Bytes that a recorded forward pass of the same saves for backward, in f32, without weights. */
+TP_API double tp_lra_activations(const tp_lra_cfg *cfg, int64_t tokens);
 
 /* Draws Performer's features: blocks of orthogonal rows with the lengths of normal vectors. draw: the number of
  * the drawing. The official code draws them once. False: see tp_params_why. */
 TP_API bool tp_lra_redraw(tp_params *P, const tp_lra *m, uint64_t seed, uint64_t draw);
+
+/* The encoders as a constant for the table of models (model.h), with inputs of the kind TP_DOCUMENTS. Its
+ * presets are "lra-TASK-ATTENTION". TASK: listops, text, retrieval (pairs), image, pathfinder. ATTENTION:
+ * softmax, linformer, performer, nystrom, nystrom-conv (Nystroemformer's own kernel of 35), reformer, linear,
+ * none; ls (window 8, rank 32), ls-linformer (the same with fixed projections, Table 2), and for the first three
+ * tasks ls-best and dp (projections alone), of Table 7. Retrieval and the image tasks have the dropout of the
+ * published scripts, 0.1. Performer's features are to be drawn once (redraw). */
+extern TP_API const tp_model tp_model_lra;
 
 #ifndef TP_NO_SITE
 /* clang-format off */
@@ -173,6 +185,7 @@ TP_API bool tp_lra_redraw(tp_params *P, const tp_lra *m, uint64_t seed, uint64_t
 #define tp_lra_pool(T, ...)         tp_lra_pool(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_lra_classify(T, ...)     tp_lra_classify(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_lra_forward(T, ...)      tp_lra_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lra_forward_ids(T, ...)  tp_lra_forward_ids(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */
 #endif
 

@@ -35,8 +35,10 @@ typedef struct tp_flops {
 } tp_flops;
 
 typedef enum tp_model_input {
-    TP_IMAGES, /* [B,H,W,3] -> logits [B,classes]                         */
-    TP_TOKENS  /* ids [B,N] -> logits [B,N,V]; a state holds the caches   */
+    TP_IMAGES,   /* [B,H,W,3] -> logits [B,classes]                          */
+    TP_TOKENS,   /* ids [B,N] -> logits [B,N,V]; a state holds the caches    */
+    TP_DOCUMENTS /* ids [B,n], of pairs [B,2,n] -> logits [B,classes]; 0 is padding, which the
+                    model masks itself                                       */
 } tp_model_input;
 
 /* The part that all configurations share, so that programs can change it for any model. For a member
@@ -44,6 +46,9 @@ typedef enum tp_model_input {
 typedef struct tp_common_cfg {
     int64_t image[2]; /* TP_IMAGES: height and width                          */
     int64_t cache;    /* TP_TOKENS: rows carried from one segment to the next */
+    int64_t length;   /* TP_DOCUMENTS: most tokens of a document              */
+    int64_t vocab;    /* TP_DOCUMENTS: ids are below it                       */
+    bool pair;        /* TP_DOCUMENTS: a sample is two documents              */
     int64_t outputs;  /* number of classes, or size of the vocabulary         */
     double drop_path; /* TP_IMAGES: stochastic depth of the last block        */
     tp_recompute recompute;
@@ -72,6 +77,9 @@ typedef enum tp_member_common {
     TP_COMMON_NONE, /* none: the model's own */
     TP_COMMON_IMAGE,
     TP_COMMON_CACHE,
+    TP_COMMON_LENGTH,
+    TP_COMMON_VOCAB,
+    TP_COMMON_PAIR,
     TP_COMMON_OUTPUTS,
     TP_COMMON_DROP_PATH,
     TP_COMMON_RECOMPUTE
@@ -145,8 +153,8 @@ typedef struct tp_model {
     const tp_spelling *spellings;
 
     /* Costs of one sample of the configured size. tokens, cache (TP_TOKENS): lengths of the segment and
-     * the cache; 0 means the configured cache for either. activations: bytes that training saves for
-     * backward, in f32. */
+     * the cache; 0 means the configured cache for either. tokens (TP_DOCUMENTS): of each document, 0
+     * means the configured length. activations: bytes that training saves for backward, in f32. */
     tp_flops (*flops)(const void *cfg, int64_t tokens, int64_t cache);
     double (*activations)(const void *cfg, int64_t tokens, int64_t cache);
 
@@ -190,13 +198,18 @@ TP_API bool tp_model_preset(tp_model_cfg *cfg, const char *name, char *why, size
 /* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
 TP_API bool tp_model_check(const tp_model_cfg *cfg, char *why, size_t size);
 
+/* The shape of a batch of inputs: images are f32, ids integers. tokens (TP_TOKENS, TP_DOCUMENTS): how many, 0
+ * for the configured cache or length. */
+TP_API tp_shape tp_model_shape(const tp_model_cfg *cfg, int64_t batch, int64_t tokens);
+
 /* Get and set the common part of a configuration. The result may be impossible (tp_model_check). */
 TP_API tp_common_cfg tp_model_get(const tp_model_cfg *cfg);
 TP_API void tp_model_set(tp_model_cfg *cfg, const tp_common_cfg *o);
 
 /* The cost of one forward pass of one sample of the configured size, and the bytes that training saves
  * for its backward (f32). tokens, cache (TP_TOKENS): the length of the segment and the number of cached
- * rows before it; 0 means the configured cache for either. */
+ * rows before it; 0 means the configured cache for either. tokens (TP_DOCUMENTS): the length of each
+ * document with its padding; 0 means the configured length. */
 TP_API tp_flops tp_model_flops(const tp_model_cfg *cfg, int64_t tokens, int64_t cache);
 TP_API double tp_model_activations(const tp_model_cfg *cfg, int64_t tokens, int64_t cache);
 
@@ -229,8 +242,8 @@ TP_API void tp_net_free(tp_net *N);
 TP_API const tp_model_cfg *tp_net_cfg(const tp_net *N);
 TP_API void *tp_net_module(const tp_net *N); /* the model's own module, such as a tp_cvt * */
 
-/* x: images or ids, see tp_model_input. state: NULL for models without one. Returns the logits, owned by
- * T. */
+/* x: images, ids or documents, see tp_model_input. state: NULL for models without one. Returns the logits,
+ * owned by T. */
 TP_API tp_tensor tp_net_forward(tp_tape *T, const tp_net *N, void *state, tp_tensor x);
 
 /* The state of one group of streams, initially empty. NULL if memory runs out and for models that

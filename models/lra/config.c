@@ -1,97 +1,8 @@
-/* config.c - presets and checks of the LRA encoders. */
+/* config.c - checks of configurations of the LRA encoders. */
 #include <stdio.h>
-#include <string.h>
 
 #include "inner.h"
 #include "model_inner.h"
-
-/* ---- presets ---- */
-
-/* Tables 7 to 10 of Transformer-LS: the windows and ranks that were best for each task, 0, 0: not
- * published. */
-static const struct {
-    const char *name;
-    int64_t length, classes, best_window, best_rank, dp_rank;
-    double dropout;
-    bool pair;
-} tasks[] = {
-    { "listops", 2048, 10, 16, 2, 4, 0.0, false },    { "text", 4096, 2, 1, 1, 128, 0.0, false },
-    { "retrieval", 4096, 2, 1, 254, 256, 0.1, true }, { "image", 1024, 10, 0, 0, 0, 0.1, false },
-    { "pathfinder", 1024, 2, 0, 0, 0, 0.1, false },
-};
-
-enum { BEST = -1, DP = -2 }; /* of a rank: the task's */
-
-static const struct {
-    const char *name;
-    tp_lra_kind kind;
-    int64_t rank, window, conv;
-    bool fixed;
-} attentions[] = {
-    { "softmax", TP_LRA_SOFTMAX, 0, 0, 0, false },
-    { "linformer", TP_LRA_LINFORMER, 256, 0, 0, false },
-    { "performer", TP_LRA_PERFORMER, 256, 0, 0, false },
-    { "nystrom", TP_LRA_NYSTROM, 128, 0, 0, false },
-    { "nystrom-conv", TP_LRA_NYSTROM, 128, 0, 35, false },
-    { "reformer", TP_LRA_REFORMER, 0, 0, 0, false },
-    { "linear", TP_LRA_LINEAR, 0, 0, 0, false },
-    { "none", TP_LRA_NONE, 0, 0, 0, false },
-    { "ls", TP_LRA_LS, 32, 8, 0, false },
-    { "ls-linformer", TP_LRA_LS, 32, 8, 0, true },
-    { "ls-best", TP_LRA_LS, BEST, 0, 0, false },
-    { "dp", TP_LRA_LS, DP, 0, 0, false },
-};
-
-enum { TASKS = sizeof tasks / sizeof *tasks, ATTENTIONS = sizeof attentions / sizeof *attentions };
-
-/* Their numbers in the tables; false: the name is no "lra-TASK-ATTENTION". */
-static bool parse(const char *name, int *task, int *attention)
-{
-    if (strncmp(name, "lra-", 4) != 0) return false;
-    const size_t n = strcspn(name + 4, "-");
-    const char *rest = name + 4 + n;
-    *task = *attention = -1;
-    for (int i = 0; i < TASKS; i++)
-        if (strlen(tasks[i].name) == n && strncmp(tasks[i].name, name + 4, n) == 0) *task = i;
-    for (int i = 0; i < ATTENTIONS; i++)
-        if (*rest && strcmp(attentions[i].name, rest + 1) == 0) *attention = i;
-    return *task >= 0 && *attention >= 0 &&
-           (attentions[*attention].rank >= 0 || tasks[*task].dp_rank > 0);
-}
-
-bool tp_lra_preset(tp_lra_cfg *cfg, const char *name, char *why, size_t size)
-{
-    int t, a;
-    if (!parse(name, &t, &a)) {
-        snprintf(why, size, "no LRA encoder is called '%.80s'", name);
-        return false;
-    }
-    int64_t rank = attentions[a].rank, window = attentions[a].window;
-    if (rank == BEST) {
-        rank = tasks[t].best_rank;
-        window = tasks[t].best_window;
-    }
-    if (rank == DP) rank = tasks[t].dp_rank;
-    *cfg = (tp_lra_cfg){ .attn = { .kind = attentions[a].kind,
-                                   .dim = 64,
-                                   .heads = 2,
-                                   .length = tasks[t].length,
-                                   .rank = rank,
-                                   .window = window,
-                                   .conv = attentions[a].conv,
-                                   .fixed = attentions[a].fixed,
-                                   .dropout = tasks[t].dropout },
-                         .layers = 2,
-                         .hidden = 128,
-                         .vocab = 512,
-                         .classes = tasks[t].classes,
-                         .pooling = attentions[a].kind == TP_LRA_LS ? TP_LRA_CLS_LAST : TP_LRA_MEAN,
-                         .dropout = tasks[t].dropout,
-                         .pair = tasks[t].pair };
-    return true;
-}
-
-/* ---- checks ---- */
 
 static bool is_size(int64_t x)
 {
@@ -163,9 +74,8 @@ bool tp_lra_attn_cfg_check(const tp_lra_attn_cfg *c, char *why, size_t size)
 
 static void check_model(const tp_lra_cfg *c, char *why, size_t size)
 {
-    const bool embedded = c->pooling == TP_LRA_CLS_LAST || c->pooling == TP_LRA_CLS_TOKEN;
-    const bool ls = c->attn.kind == TP_LRA_LS;
-    const bool everywhere = c->pooling == TP_LRA_CLS_TOKEN || c->pooling == TP_LRA_CLS_POOL;
+    const bool ls = c->attn.kind == TP_LRA_LS, put = c->pooling == TP_LRA_CLS_POOL;
+    const bool everywhere = c->pooling == TP_LRA_CLS_TOKEN || put;
     const bool alone = c->pooling == TP_LRA_CLS_LAST && c->layers == 1;
 
     if (!tp__in_range(c->layers, 1, TP_LRA_MAX_LAYERS))
@@ -175,21 +85,21 @@ static void check_model(const tp_lra_cfg *c, char *why, size_t size)
                  (long long)c->hidden, (long long)c->vocab, (long long)c->classes, TP_LRA_MAX_SIZE);
     else if (!tp__in_range((int64_t)c->pooling, TP_LRA_MEAN, TP_LRA_CLS_POOL))
         snprintf(why, size, "there is no pooling number %d", (int)c->pooling);
+    else if (!tp__in_range((int64_t)c->recompute, TP_RECOMPUTE_NONE, TP_RECOMPUTE_BLOCK))
+        snprintf(why, size, "there is no recomputation number %d", (int)c->recompute);
     else if (!tp__is_rate(c->dropout))
         snprintf(why, size, "the dropout must be in [0,1), not %g", c->dropout);
-    else if (embedded && !ls)
+    else if (tp__lra_has_embedding(c) && !ls)
         snprintf(why, size, "only long-short attention takes an embedding as CLS");
     else if (c->attn.cls_from_seq)
         snprintf(why, size, "cls_from_seq of an encoder's attention follows from its pooling");
-    else if (c->pooling == TP_LRA_CLS_POOL && c->attn.length < 2)
-        snprintf(why, size, "a CLS before a sequence needs a length of at least 2");
+    else if (put && tp__lra_rows(c, c->attn.length) < 2)
+        snprintf(why, size, "a CLS in place of the last token needs a length of at least 2");
     else if (ls && c->attn.window == 0 && c->attn.rank == 0 && !everywhere && !alone)
         snprintf(why, size, "without a window and projections every layer needs a CLS");
-    else if (ls && c->attn.window > 0 &&
-             (c->attn.length - (c->pooling == TP_LRA_CLS_POOL ? 1 : 0)) % c->attn.window)
+    else if (ls && c->attn.window > 0 && c->attn.length % c->attn.window)
         snprintf(why, size, "%lld tokens are no multiple of the window %lld",
-                 (long long)c->attn.length - (c->pooling == TP_LRA_CLS_POOL ? 1 : 0),
-                 (long long)c->attn.window);
+                 (long long)c->attn.length, (long long)c->attn.window);
 }
 
 bool tp_lra_cfg_check(const tp_lra_cfg *c, char *why, size_t size)

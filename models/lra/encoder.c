@@ -10,6 +10,12 @@
 
 #include "inner.h"
 
+int64_t tp__lra_rows(const tp_lra_cfg *c, int64_t tokens)
+{
+    const bool keeps = c->attn.kind != TP_LRA_NYSTROM && c->attn.kind != TP_LRA_REFORMER;
+    return c->pooling == TP_LRA_CLS_POOL && keeps ? tokens + 1 : tokens;
+}
+
 /* ---- parameters ---- */
 
 static void init_layer(tp_params *P, tp_lra_layer *m, const char *name, const tp_lra_cfg *c,
@@ -17,8 +23,10 @@ static void init_layer(tp_params *P, tp_lra_layer *m, const char *name, const tp
 {
     tp_lra_attn_cfg attn = c->attn;
     attn.cls_from_seq = c->pooling == TP_LRA_CLS_POOL && attn.kind == TP_LRA_LS;
+    attn.length = tp__lra_rows(c, attn.length);
     m->path = tp_push(P, name);
     m->dropout = c->dropout;
+    m->recompute = c->recompute;
     tp_layernorm_init(P, &m->norm1, "norm1", attn.dim, 1e-5);
     tp_lra_attn_init(P, &m->attn, "mha", attn, mix);
     tp_layernorm_init(P, &m->norm2, "norm2", attn.dim, 1e-5);
@@ -35,11 +43,6 @@ static tp_init table_rule(const char *name, tp_shape s, tp_init dflt, void *env)
     return table ? (tp_init){ TP_INIT_NORMAL, 0.02, 0.0 } : dflt;
 }
 
-static bool has_embedding(const tp_lra_cfg *c)
-{
-    return c->pooling == TP_LRA_CLS_LAST || c->pooling == TP_LRA_CLS_TOKEN;
-}
-
 static void init_encoder(tp_params *P, tp_lra *m)
 {
     const tp_lra_cfg *c = &m->cfg;
@@ -47,11 +50,11 @@ static void init_encoder(tp_params *P, tp_lra *m)
     char name[32] = "transformer";
 
     tp_push(P, "model");
-    if (has_embedding(c))
+    if (tp__lra_has_embedding(c))
         m->cls = tp_param(P, "cls_embed", TP_SHAPE(1, 1, d), (tp_init){ .kind = TP_INIT_ZERO }, 0);
     tp_push(P, "embeddings");
     tp_embedding_init(P, &m->words, "word_embeddings", c->vocab, d);
-    tp_embedding_init(P, &m->positions, "position_embeddings", c->attn.length, d);
+    tp_embedding_init(P, &m->positions, "position_embeddings", tp__lra_rows(c, c->attn.length), d);
     tp_pop(P);
     for (int l = 0; l < (c->tied ? 1 : c->layers); l++) {
         if (!c->tied) snprintf(name, sizeof name, "transformer_%d", l);
@@ -88,30 +91,44 @@ void tp_lra_init(tp_params *P, tp_lra *m, const char *name, tp_lra_cfg cfg)
 
 /* ---- layers ---- */
 
-/* x [B,n,d] and, with a CLS, cls [B,1,d] in *cls, which receives its result. */
-static tp_tensor run_layer(tp_tape *T, const tp_lra_layer *m, tp_tensor x, tp_tensor *cls,
-                           tp_tensor mask)
+/* in: x [B,n,d]; the CLS [B,1,d] or TP_NONE; the mask or TP_NONE -> x + attn(norm1(x)), with a CLS [B,1+n,d]. */
+static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *in)
 {
-    tp_tensor c = cls ? *cls : TP_NONE;
+    const tp_lra_layer *m = self;
+    (void)nx;
+    const tp_tensor u = tp_layernorm_forward(T, &m->norm1, in[0]);
+    const tp_tensor a = tp_lra_attn_forward(T, &m->attn, u, in[1], in[2]);
+    const tp_tensor x = tp_given(in[1]) ? tp_concat(T, 1, in[1], in[0]) : in[0];
+    return tp_dropout_add(T, a, TP_NONE, x, m->dropout);
+}
+
+/* As attend -> the layer's result, with a CLS that first. */
+static tp_tensor run_layer(tp_tape *T, const void *self, int nx, const tp_tensor *in)
+{
+    const tp_lra_layer *m = self;
     tp_enter(T, m->path);
-    const tp_tensor a =
-        tp_lra_attn_forward(T, &m->attn, tp_layernorm_forward(T, &m->norm1, x), c, mask);
-    if (cls) x = tp_concat(T, 1, c, x);
-    x = tp_dropout_add(T, a, TP_NONE, x, m->dropout);
-    x = tp_mlp_forward(T, &m->mlp, tp_layernorm_forward(T, &m->norm2, x), x);
-    if (!cls) return tp_leave(T, x);
-    const tp_tensor both[] = { tp_slice(T, x, 1, 1, tp_dim(x, 1) - 1), tp_slice(T, x, 1, 0, 1) };
-    tp_leave_n(T, 2, both);
-    *cls = both[1];
-    return both[0];
+    const tp_tensor x = m->recompute == TP_RECOMPUTE_ATTENTION
+                            ? tp_checkpoint_n(T, attend, m, nx, in)
+                            : attend(T, m, nx, in);
+    return tp_leave(T, tp_mlp_forward(T, &m->mlp, tp_layernorm_forward(T, &m->norm2, x), x));
+}
+
+/* Replaces x and, if there is one, *cls by the layer's results. */
+static tp_tensor pass(tp_tape *T, const tp_lra_layer *m, tp_tensor x, tp_tensor *cls,
+                      tp_tensor mask)
+{
+    const tp_tensor in[] = { x, *cls, mask };
+    const tp_tensor y = m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint_n(T, run_layer, m, 3, in)
+                                                           : run_layer(T, m, 3, in);
+    if (!tp_given(*cls)) return y;
+    *cls = tp_slice(T, y, 1, 0, 1);
+    return tp_slice(T, y, 1, 1, tp_dim(y, 1) - 1);
 }
 
 /* Puts the token vocab - 1 before the sequences. */
 static void prepend(tp_tape *T, const tp_lra *m, tp_tensor *ids, tp_tensor *mask)
 {
-    const tp_lra_kind kind = m->cfg.attn.kind;
-    const bool keeps = kind != TP_LRA_NYSTROM && kind != TP_LRA_REFORMER;
-    const int64_t n = tp_dim(*ids, 1) - (keeps ? 0 : 1);
+    const int64_t n = tp__lra_rows(&m->cfg, tp_dim(*ids, 1)) - 1;
     const tp_shape one = TP_SHAPE(tp_dim(*ids, 0), 1);
     const tp_tensor cls = tp_full(T, tp_dtype_of(*ids), one, (double)(m->cfg.vocab - 1));
     *ids = tp_concat(T, 1, cls, tp_slice(T, *ids, 1, 0, n));
@@ -134,13 +151,11 @@ static bool check(tp_tape *T, const tp_lra *m, tp_tensor ids, tp_tensor mask)
         tp_raise(T, TP_E_STATE, "%s", tp_params_why(m->params));
         return false;
     }
-    const bool keeps = c->attn.kind != TP_LRA_NYSTROM && c->attn.kind != TP_LRA_REFORMER;
-    const int64_t most = c->attn.length - (c->pooling == TP_LRA_CLS_POOL && keeps ? 1 : 0);
     if (tp_ndim(ids) != 2 || tp_dim(ids, 1) < 1)
         tp_raise(T, TP_E_SHAPE, "ids must be [batch,tokens], at least one token long");
-    else if (tp_dim(ids, 1) > most)
+    else if (tp_dim(ids, 1) > c->attn.length)
         tp_raise(T, TP_E_SHAPE, "sequences of %lld tokens are longer than the %lld of this model",
-                 (long long)tp_dim(ids, 1), (long long)most);
+                 (long long)tp_dim(ids, 1), (long long)c->attn.length);
     else if (tp_given(mask) &&
              (tp_dtype_of(mask) != TP_U8 || tp_ndim(mask) != 2 ||
               tp_dim(mask, 0) != tp_dim(ids, 0) || tp_dim(mask, 1) != tp_dim(ids, 1)))
@@ -161,10 +176,10 @@ tp_tensor tp_lra_encode(tp_tape *T, const tp_lra *m, tp_tensor ids, tp_tensor ma
     for (int l = 0; l < c->layers; l++) {
         const bool last = l + 1 == c->layers;
         const bool enters = c->pooling == TP_LRA_CLS_TOKEN ? l == 0 : last;
-        if (has_embedding(c) && enters)
+        if (tp__lra_has_embedding(c) && enters)
             cls = tp_expand(T, tp_cast(T, m->cls, tp_dtype_of(x)),
                             TP_SHAPE(tp_dim(x, 0), 1, c->attn.dim));
-        x = run_layer(T, &m->layer[l], x, tp_given(cls) ? &cls : NULL, mask);
+        x = pass(T, &m->layer[l], x, &cls, mask);
     }
     if (tp_given(cls)) return tp_leave(T, tp_layernorm_forward(T, &m->norm, cls));
     return tp_leave(T, tp__lra_hide(T, tp_layernorm_forward(T, &m->norm, x), mask));
@@ -196,8 +211,32 @@ tp_tensor tp_lra_classify(tp_tape *T, const tp_lra *m, tp_tensor a, tp_tensor b)
 tp_tensor tp_lra_forward(tp_tape *T, const tp_lra *m, tp_lra_document a, tp_lra_document b)
 {
     if (!tp_want_module(T, m, "lra")) return TP_NONE;
+    tp_enter(T, NULL);
     const tp_tensor x = tp_lra_pool(T, m, tp_lra_encode(T, m, a.ids, a.mask));
     tp_tensor y = TP_NONE;
     if (tp_given(b.ids)) y = tp_lra_pool(T, m, tp_lra_encode(T, m, b.ids, b.mask));
-    return tp_lra_classify(T, m, x, y);
+    return tp_leave(T, tp_lra_classify(T, m, x, y));
+}
+
+/* Document i of a batch, with its mask. */
+static tp_lra_document document(tp_tape *T, const tp_lra *m, tp_tensor ids, int i)
+{
+    if (m->cfg.pair) {
+        const tp_shape s = TP_SHAPE(tp_dim(ids, 0), tp_dim(ids, 2));
+        ids = tp_reshape(T, tp_slice(T, ids, 1, i, 1), s);
+    }
+    return (tp_lra_document){ ids, tp_ne(T, ids, tp_full(T, tp_dtype_of(ids), TP_SHAPE(1), 0.0)) };
+}
+
+tp_tensor tp_lra_forward_ids(tp_tape *T, const tp_lra *m, tp_tensor ids)
+{
+    if (!tp_want_module(T, m, "lra")) return TP_NONE;
+    const bool pair = m->cfg.pair;
+    if (tp_ok(T) && (tp_ndim(ids) != (pair ? 3 : 2) || (pair && tp_dim(ids, 1) != 2)))
+        return tp_raise(T, TP_E_SHAPE, "ids must be %s",
+                        pair ? "[batch,2,tokens]: the model reads pairs of documents"
+                             : "[batch,tokens]");
+    tp_enter(T, NULL);
+    const tp_lra_document a = document(T, m, ids, 0), none = { TP_NONE, TP_NONE };
+    return tp_leave(T, tp_lra_forward(T, m, a, pair ? document(T, m, ids, 1) : none));
 }

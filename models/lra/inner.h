@@ -4,6 +4,19 @@
 
 #include <tapegrad/lra.h>
 
+/* Rows that the layers see of a document of so many tokens: with a CLS that is put before it one more,
+ * unless the last token is dropped for it. */
+int64_t tp__lra_rows(const tp_lra_cfg *c, int64_t tokens);
+
+/* Does the model have an embedding as CLS? */
+static inline bool tp__lra_has_embedding(const tp_lra_cfg *c)
+{
+    return c->pooling == TP_LRA_CLS_LAST || c->pooling == TP_LRA_CLS_TOKEN;
+}
+
+/* The member `preset` of tp_model_lra; cfg is a tp_lra_cfg. */
+bool tp__lra_preset(void *cfg, const char *name, char *why, size_t size);
+
 /* x with zeros at padding. */
 tp_tensor tp__lra_hide(tp_tape *T, tp_tensor x, tp_tensor mask);
 

@@ -29,6 +29,8 @@ static void describe_input(const tp_model_cfg *c, char *text, size_t size)
     const tp_common_cfg o = tp_model_get(c);
     if (c->model->input == TP_IMAGES)
         snprintf(text, size, "%lld x %lld", (long long)o.image[0], (long long)o.image[1]);
+    else if (c->model->input == TP_DOCUMENTS)
+        snprintf(text, size, "%s%lld tokens", o.pair ? "2 x " : "", (long long)o.length);
     else
         snprintf(text, size, "%lld tokens, %s %lld", (long long)o.cache, c->model->carried,
                  (long long)o.cache);

@@ -185,10 +185,12 @@ static void print_tree(page *p)
 
 static void print_totals(const model_tree *t, const model_facts *f, const tp_model_row *row)
 {
+    static const char *const samples[] = { "image", "segment after a full cache", "document" };
     char a[64], b[64];
+    const bool pair = tp_model_get(&f->cfg).pair;
     const double closed = tp_model_flops(&f->cfg, 0, 0).macs, macs = t->at[0].macs;
     printf("input        %s, one %s\n", shape_text(&t->input, a, sizeof a),
-           f->cfg.model->input == TP_IMAGES ? "image" : "segment after a full cache");
+           pair ? "pair of documents" : samples[f->cfg.model->input]);
     printf("parameters   %s, %.1f MiB in f32", grouped(f->params, a, sizeof a),
            (double)f->params / 262144.0);
     if (row && row->params > 0) printf("; the paper prints %s", scaled(row->params, b, sizeof b));

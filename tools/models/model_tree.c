@@ -196,9 +196,8 @@ static void settle(model_tree *t)
 
 static tp_tensor sample(tp_tape *T, const tp_model_cfg *c)
 {
-    const tp_common_cfg o = tp_model_get(c);
-    if (c->model->input == TP_TOKENS) return tp_full(T, TP_I32, TP_SHAPE(1, o.cache), 0.0);
-    return tp_full(T, TP_F32, TP_SHAPE(1, o.image[0], o.image[1], 3), 0.0);
+    const tp_dtype dt = c->model->input == TP_IMAGES ? TP_F32 : TP_I32;
+    return tp_full(T, dt, tp_model_shape(c, 1, 0), 0.0);
 }
 
 bool model_tree_build(model_tree *t, const tp_model_cfg *c, const char *name, char *why,

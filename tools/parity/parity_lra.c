@@ -196,17 +196,18 @@ void lra_declare(parity *p, void *self)
     const int64_t dim = par_int(p, "transformer_dim", PAR_NEEDED, 1, most);
     const int64_t length = par_int(p, "max_seq_len", PAR_NEEDED, 1, most);
     const bool ls = kind_of(p, "attn_type") == TP_LRA_LS;
-    const tp_lra_cfg c = { .attn = lra_attention(p, "attn_type", dim, length),
-                           .layers =
-                               (int)par_int(p, "num_layers", PAR_NEEDED, 1, TP_LRA_MAX_LAYERS),
-                           .hidden = par_int(p, "transformer_hidden_dim", PAR_NEEDED, 1, most),
-                           .vocab = par_int(p, "vocab_size", PAR_NEEDED, 1, most),
-                           .classes = par_int(p, "num_classes", PAR_NEEDED, 1, most),
-                           .pooling = pooling_of(p),
-                           .tied = par_flag(p, "tied_weights", false),
-                           .pair = par_flag(p, "retrieval", false) };
+    tp_lra_cfg c = { .attn = lra_attention(p, "attn_type", dim, length),
+                     .layers = (int)par_int(p, "num_layers", PAR_NEEDED, 1, TP_LRA_MAX_LAYERS),
+                     .hidden = par_int(p, "transformer_hidden_dim", PAR_NEEDED, 1, most),
+                     .vocab = par_int(p, "vocab_size", PAR_NEEDED, 1, most),
+                     .classes = par_int(p, "num_classes", PAR_NEEDED, 1, most),
+                     .pooling = pooling_of(p),
+                     .tied = par_flag(p, "tied_weights", false),
+                     .pair = par_flag(p, "retrieval", false) };
     const bool pooled = c.pooling == TP_LRA_CLS_POOL;
+    const bool drops = c.attn.kind == TP_LRA_NYSTROM || c.attn.kind == TP_LRA_REFORMER;
 
+    if (pooled && !drops) c.attn.length--; /* the official length counts the CLS */
     if (par_flag(p, "use_cls", pooled) != pooled)
         par_fail(p, "metadata use_cls: does not fit pooling_mode");
     if (par_flag(p, "cls_from_seq", pooled && ls) != (pooled && ls))
