@@ -18,8 +18,9 @@ enum {
     LINE_ROWS = 64,   /* about as many queries in a tile                                   */
     LINE_GROUP = 8,   /* at least as many in a group                                       */
     LINE_WIDEST = 32, /* of chunks and halos; wider ones are products that pay by themselves */
-    LINE_TASKS = 64,  /* the stripes of all heads, unless they have LINE_MOST tiles        */
-    LINE_MOST = 64
+    LINE_TASKS = 256, /* about as many stripes of all heads, of                            */
+    LINE_LEAST = 4,   /* to                                                                */
+    LINE_MOST = 16    /* tiles: what the heads of a stripe share of a cache line is in L2  */
 };
 
 /* The cut of the sequence and the pieces of a thread's scratch, in elements. A final t means transposed.
@@ -59,7 +60,8 @@ static line_cut cut_line(const win *a, bool backward)
     z.slots = w ? tp__window_up(z.group + 2 * z.halo) : 0;
     z.tile = tp__most(1, LINE_ROWS / z.group) * z.group;
     z.tiles = tp__ceil_div(g->cells, z.tile);
-    z.per = tp__least(LINE_MOST, tp__most(1, g->batch * g->heads * z.tiles / LINE_TASKS));
+    const int64_t all = g->batch * g->heads * z.tiles;
+    z.per = tp__least(LINE_MOST, tp__most(LINE_LEAST, all / LINE_TASKS));
     z.stripes = tp__ceil_div(z.tiles, z.per);
     z.low = tp__window_up(g->low);
     z.ld = z.low + z.slots;
@@ -256,17 +258,24 @@ static void line_add_gradients(const line *t, const real *s, const real *x, real
     }
 }
 
+static void line_hide_low(int64_t n, const real *restrict hidden, real *restrict s)
+{
+    for (int64_t j = 0; j < n; j++) s[j] = hidden[j] != 0 ? -(real)INFINITY : s[j];
+}
+
+static void line_hide_window(int64_t n, const real *restrict band, const real *restrict hidden,
+                             real *restrict s)
+{
+    for (int64_t j = 0; j < n; j++) s[j] = band[j] + hidden[j] != 0 ? -(real)INFINITY : s[j];
+}
+
 /* Masks the hidden keys of query r of the tile. */
 static void line_hide(const line *t, int64_t r, real *row)
 {
     const line_cut *z = &t->z;
-    const real *low = t->scratch + z->low_hidden, *hidden = t->scratch + z->hidden;
-    const real *band = t->scratch + z->band + r % z->group * z->slots;
-    hidden += r / z->group * z->group;
-    for (int64_t j = 0; j < z->low; j++) row[j] = low[j] != 0 ? -(real)INFINITY : row[j];
-    row += z->low;
-    for (int64_t j = 0; j < z->slots; j++)
-        row[j] = band[j] + hidden[j] != 0 ? -(real)INFINITY : row[j];
+    const real *hidden = t->scratch + z->hidden + r / z->group * z->group;
+    line_hide_low(z->low, t->scratch + z->low_hidden, row);
+    line_hide_window(z->slots, t->scratch + z->band + r % z->group * z->slots, hidden, row + z->low);
 }
 
 static void line_logits(const line *t)
@@ -323,24 +332,28 @@ static void line_forward(const line *t)
 
 /* ---- backward ---- */
 
-/* Turns the logits into the probabilities and the gradients of the probabilities into those of the logits. */
+/* Turns the logits p of a query into probabilities, and the gradients of these into the logits'. Keys
+ * without probability have no gradient, whatever their rows hold. */
+static void line_gradient_row(int64_t n, real lse, real delta, real *restrict p, real *restrict ds)
+{
+    for (int64_t j = 0; j < n; j++) p[j] = r_exp(p[j] - lse);
+    for (int64_t j = 0; j < n; j++) ds[j] = p[j] * (ds[j] - delta);
+    for (int64_t j = 0; j < n; j++) ds[j] = p[j] == 0 ? 0 : ds[j];
+}
+
+
 static void line_gradient_rows(const line *t, const real *delta)
 {
     const line_cut *z = &t->z;
     const real *lse = line_lse(t);
     for (int64_t r = 0; r < t->m; r++) {
-        real *restrict p = t->scratch + z->s + r * z->ld;
-        real *restrict ds = t->scratch + z->dp + r * z->ld;
+        real *p = t->scratch + z->s + r * z->ld, *ds = t->scratch + z->dp + r * z->ld;
         if (!line_shown(t, t->i + r)) {
             clear_row(p, z->ld);
             clear_row(ds, z->ld);
             continue;
         }
-        for (int64_t j = 0; j < z->ld; j++) {
-            const real each = r_exp(p[j] - lse[r]);
-            ds[j] = each == 0 ? 0 : each * (ds[j] - delta[r]);
-            p[j] = each;
-        }
+        line_gradient_row(z->ld, lse[r], delta[r], p, ds);
     }
 }
 
@@ -415,16 +428,16 @@ static void line_advance(const line *t)
 
 /* ---- tasks ---- */
 
-/* The stripe of a task, before its first tile. */
+/* The stripe of a task, before its first tile. The heads of a stripe follow each other. */
 static line line_stripe(const win *a, const line_cut *z, int64_t task, int thread)
 {
-    const int64_t head = task / z->stripes, span = z->per * z->tile;
-    const int64_t first = task % z->stripes * span;
+    const int64_t heads = a->g.heads, stripe = task / heads, span = z->per * z->tile;
+    const int64_t first = stripe % z->stripes * span;
     real *work = a->c->work;
     return (line){ .a = a,
                    .z = *z,
-                   .b = head / a->g.heads,
-                   .h = head % a->g.heads,
+                   .b = stripe / z->stripes,
+                   .h = task % heads,
                    .first = first,
                    .stop = tp__least(first + span, a->g.cells),
                    .scratch = work + thread * z->total,
@@ -474,33 +487,43 @@ static void line_backward_tasks(const void *ctx, int64_t begin, int64_t end, int
     }
 }
 
-/* Adds the stripes' sums of one head of one batch row to the gradients. */
+/* Adds a stripe's sums to the gradients. */
+static void line_add_stripe(const line *t)
+{
+    const tp_window *g = &t->a->g;
+    const int64_t halo = t->z.halo;
+    const real *from = t->partial;
+    for (int v = 0; v < 2; v++)
+        for (int64_t i = 0; i < g->low; i++, from += g->dim) {
+            const tp_view *dx = &t->a->c->dx[WIN_LOW_K + v];
+            if (!dx->data) continue;
+            real *to = line_row(t, dx, g->low, i);
+            if (t->first > 0)
+                add_row(to, from, g->dim);
+            else
+                copy_row(to, from, g->dim);
+        }
+    for (int side = 0; side < 4; side++) /* left k, v, right k, v */
+        for (int64_t i = 0; i < halo; i++, from += g->dim) {
+            const tp_view *dx = &t->a->c->dx[side % 2 ? WIN_V : WIN_K];
+            const int64_t token = side < 2 ? t->first - halo + i : t->stop + i;
+            if (dx->data && token >= 0 && token < g->cells)
+                add_row(line_row(t, dx, g->cells, token), from, g->dim);
+        }
+}
+
+/* The sums of the stripes of a head of a batch row. */
 static void line_sum_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
 {
     const win *a = ctx;
-    const tp_window *g = &a->g;
+    const int64_t heads = a->g.heads;
     const line_cut z = cut_line(a, true);
-    for (int64_t task = begin * z.stripes; task < end * z.stripes; task++) {
-        const line t = line_stripe(a, &z, task, thread);
-        const real *from = t.partial;
-        for (int v = 0; v < 2; v++)
-            for (int64_t i = 0; i < g->low; i++, from += g->dim) {
-                const tp_view *dx = &a->c->dx[WIN_LOW_K + v];
-                if (!dx->data) continue;
-                real *to = line_row(&t, dx, g->low, i);
-                if (task % z.stripes)
-                    add_row(to, from, g->dim);
-                else
-                    copy_row(to, from, g->dim);
-            }
-        for (int side = 0; side < 4; side++) /* left k, v, right k, v */
-            for (int64_t i = 0; i < z.halo; i++, from += g->dim) {
-                const tp_view *dx = &a->c->dx[side % 2 ? WIN_V : WIN_K];
-                const int64_t token = side < 2 ? t.first - z.halo + i : t.stop + i;
-                if (dx->data && token >= 0 && token < g->cells)
-                    add_row(line_row(&t, dx, g->cells, token), from, g->dim);
-            }
-    }
+    for (int64_t head = begin; head < end; head++)
+        for (int64_t i = 0; i < z.stripes; i++) {
+            const int64_t stripe = head / heads * z.stripes + i;
+            const line t = line_stripe(a, &z, stripe * heads + head % heads, thread);
+            line_add_stripe(&t);
+        }
 }
 
 static size_t line_work(const win *a, bool backward)
