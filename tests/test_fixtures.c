@@ -128,6 +128,11 @@ Test(fixtures, lra_f32)
     run_area("lra", TP_F32);
 }
 
+Test(fixtures, lra_bf16)
+{
+    run_area("lra", TP_BF16);
+}
+
 /* ---- refusals ---- */
 
 typedef struct planted {
@@ -197,6 +202,14 @@ static const planted mistakes[] = {
     { "lsla/aug_image_ops", { "arg.solarize_add", "99,120" }, "output.solarize_add: element" },
     { "lm/model_padded_last", { "segment_lengths", "" }, "is not a list of numbers" },
     { "lsla/recipe_mix", { "cutmix_box", "0,4,5,11" }, "the box is 0,4,5,10" },
+    { "lra/attn_ls_w4_r3_cls", { "window_size", "8" }, "output.y: relative error" },
+    { "lra/attn_ls_w4_r3_cls",
+      { "window_size", "5" },
+      "24 tokens are no multiple of the window 5" },
+    { "lra/attn_ls_w4_r3_cls", { "lengths", "24,12,5" }, "sequence 1 has 13 tokens, not 12" },
+    { "lra/attn_softmax", { "attention", "softmaxx" }, "the library has no such attention" },
+    { "lra/enc_ls_clstoken", { "cls_last_layer", "1" }, "a model has at most one CLS" },
+    { "lra/enc_softmax_clspool", { "max_seq_len", "18" }, "has a different shape in the model" },
 };
 
 Test(fixtures, mistakes_in_metadata_are_refused)

@@ -231,6 +231,12 @@ Test(lra, impossible_configurations)
           c.attn.rank = 0);
     WRONG("multiple of 5 landmarks", c = small(TP_LRA_NYSTROM); c.attn.rank = 5);
     WRONG("one even factor or two", c = small(TP_LRA_REFORMER); c.attn.buckets[0] = 3);
+    WRONG("2 heads of rank 1048576", c.attn.rank = TP_LRA_MAX_SIZE);
+    WRONG("24 tokens are no multiple of a chunk of 5", c = small(TP_LRA_REFORMER);
+          c.attn.chunk = 5);
+    WRONG("a CLS in place of the last token", c = small(TP_LRA_REFORMER);
+          c.pooling = TP_LRA_CLS_POOL; c.attn.length = 1);
+    WRONG("no recomputation number 3", c.recompute = (tp_recompute)3);
     WRONG("rounds of hashing", c = small(TP_LRA_REFORMER); c.attn.rounds = -1);
 }
 

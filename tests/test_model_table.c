@@ -180,6 +180,23 @@ Test(model_table, shared_options)
     }
 }
 
+static void expect_shape(const char *name, int64_t tokens, tp_shape want)
+{
+    const tp_model_cfg c = preset(name);
+    const tp_shape got = tp_model_shape(&c, 3, tokens);
+    cr_expect(got.ndim == want.ndim && memcmp(got.dim, want.dim, sizeof got.dim) == 0, "%s", name);
+}
+
+Test(model_table, shapes_of_inputs)
+{
+    expect_shape("cvt-13-384", 0, TP_SHAPE(3, 384, 384, 3));
+    expect_shape("txl-base", 0, TP_SHAPE(3, 512));
+    expect_shape("txl-base", 128, TP_SHAPE(3, 128));
+    expect_shape("lra-listops-ls", 0, TP_SHAPE(3, 2048));
+    expect_shape("lra-retrieval-ls", 0, TP_SHAPE(3, 2, 4096));
+    expect_shape("lra-retrieval-ls", 1024, TP_SHAPE(3, 2, 1024));
+}
+
 /* In checkpoints of version 0.1, imagenet and not CvT wrote the image size, and the convolutional
  * baseline wrote no model. */
 Test(model_table, earlier_checkpoints, .init = make_folder, .fini = remove_folder)

@@ -143,6 +143,7 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 54:
         tp_lra_forward(T, NULL, (tp_lra_document){ x, x }, (tp_lra_document){ x, x });
         return "lra";
+    case 55: tp_lra_forward_ids(T, NULL, x); return "lra";
     default: return NULL;
     }
 }

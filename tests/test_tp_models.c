@@ -57,6 +57,10 @@ Test(tp_models, list)
                            "41055436      41.0     33.11         -     229.7      13.4\n"));
     cr_expect(strstr(text, "\nvil-tiny-rpb                       224 x 224                     "
                            "6719698       6.7      1.33      1.30      39.4       5.0\n"));
+    cr_expect(strstr(text, "\nlra-listops-ls                     2048 tokens                 "
+                           "   249418         -      0.20      0.20      16.7       1.0\n"));
+    cr_expect(strstr(text, "\nlra-retrieval-ls-best              2 x 4096 tokens             "
+                           "   461754         -      2.17      2.17      95.4       4.0\n"));
 }
 
 Test(tp_models, filters)
@@ -66,6 +70,7 @@ Test(tp_models, filters)
         int lines;
     } cases[] = {
         { "txl-", "txl-base-text8", "ls_lm", 8 },
+        { "lra-text-", "lra-text-performer", "lra-listops", 13 },
         { "--filter XL", "txl-base-text8", "ls_lm", 8 },
         { "--filter cvt*-ls", "cvt_ls-21-448", "cvt-13-224", 9 },
         { "--filter E-ViT", "vil-small-flat-full", "vil-tiny-flat-full", 2 },
@@ -173,6 +178,9 @@ Test(tp_models, trees_of_other_models)
         { "--summary vil-tiny-rpb --fold", "└─ 2, 4 .. 18  (9 x) ", "└─ 18" },
         { "--summary ls_lm-tiny --depth 4", "└─ (ls_attention) ", "(4 x)" },
         { "--summary cvt-13-448", "cvt-13-448: cvt, 448 x 448\n", " is " },
+        { "--summary lra-text-ls", "[1,4096], one document\n", "pair" },
+        { "--summary lra-retrieval-performer", "[1,2,4096], one pair of documents\n", "segment" },
+        { "--summary lra-text-ls --depth 5", "├─ (window_attention_2d) ", "(attention_" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cr_expect_eq(models(cases[i].arguments), 0, "%s: %s", cases[i].arguments, text);
@@ -230,7 +238,7 @@ Test(tp_models, summaries_as_json)
 {
     static const char *const names[] = { "ls_lm-tiny", "txl-tiny",     "cvt-13",
                                          "cvt-ls-13",  "vil-tiny-rpb", "vil-tiny-1-1-9-1-performer",
-                                         "vit-lsla",   "convnet" };
+                                         "vit-lsla",   "convnet",      "lra-text-ls" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char arguments[128], why[256];
         tp_model_cfg c;

@@ -30,6 +30,7 @@ static void check_kind(const tp_lra_attn_cfg *c, char *why, size_t size)
     const bool convolves = ls || nystrom || c->kind == TP_LRA_LINFORMER;
     const bool hashes = c->kind == TP_LRA_REFORMER;
     const long long rank = (long long)c->rank;
+    const int64_t chunk = c->chunk > 0 ? c->chunk : 64;
 
     if (ls && (!is_size_or_0(c->rank) || !is_size_or_0(c->window)))
         snprintf(why, size,
@@ -38,6 +39,9 @@ static void check_kind(const tp_lra_attn_cfg *c, char *why, size_t size)
     else if (ranked && !is_size(c->rank))
         snprintf(why, size, "the rank (mixtures, landmarks or features) is %lld, not 1 to %d", rank,
                  TP_LRA_MAX_SIZE);
+    else if ((ls || c->kind == TP_LRA_LINFORMER) && rank * c->heads > TP_LRA_MAX_SIZE)
+        snprintf(why, size, "%d heads of rank %lld: the product may not be above %d", c->heads,
+                 rank, TP_LRA_MAX_SIZE);
     else if (nystrom && c->length % c->rank)
         snprintf(why, size, "%lld tokens are no multiple of %lld landmarks", (long long)c->length,
                  rank);
@@ -49,6 +53,9 @@ static void check_kind(const tp_lra_attn_cfg *c, char *why, size_t size)
     else if (hashes && (!is_size_or_0(c->chunk) || !tp__in_range(c->rounds, 0, 1024)))
         snprintf(why, size, "chunks of %lld tokens and %d rounds of hashing are impossible",
                  (long long)c->chunk, c->rounds);
+    else if (hashes && c->length > chunk && c->length % chunk)
+        snprintf(why, size, "%lld tokens are no multiple of a chunk of %lld", (long long)c->length,
+                 (long long)chunk);
     else if (hashes && !are_buckets(c->buckets))
         snprintf(why, size, "buckets must be one even factor or two, not %lld and %lld",
                  (long long)c->buckets[0], (long long)c->buckets[1]);

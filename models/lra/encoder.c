@@ -138,9 +138,10 @@ static void prepend(tp_tape *T, const tp_lra *m, tp_tensor *ids, tp_tensor *mask
 
 static tp_tensor embed(tp_tape *T, const tp_lra *m, tp_tensor ids)
 {
-    const tp_tensor x = tp_embedding_forward(T, &m->words, ids, 1.0);
+    const tp_tensor words = tp_embedding_forward(T, &m->words, ids, 1.0);
     const tp_tensor places = tp_slice(T, m->positions.weight, 0, 0, tp_dim(ids, 1));
-    return tp_dropout(T, tp_add(T, x, tp_cast(T, places, tp_dtype_of(x))), m->cfg.dropout);
+    const tp_tensor x = tp_add(T, words, tp_cast(T, places, tp_dtype_of(words)));
+    return tp_dropout(T, tp_cast(T, x, tp_compute_dtype(T)), m->cfg.dropout);
 }
 
 static bool check(tp_tape *T, const tp_lra *m, tp_tensor ids, tp_tensor mask)

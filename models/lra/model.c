@@ -90,7 +90,7 @@ static bool model_redraw(tp_params *P, const void *m, uint64_t seed, uint64_t dr
 }
 
 const tp_model tp_model_lra = {
-    .name = "lra",
+    .name = "lra-encoder",
     .input = TP_DOCUMENTS,
     .cfg_size = sizeof(tp_lra_cfg),
     .size = sizeof(tp_lra),

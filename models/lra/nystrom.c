@@ -16,7 +16,7 @@ static tp_tensor inverse(tp_tape *T, tp_tensor a, bool per_head)
 {
     const tp_tensor sums = tp_sum(T, a, TP_KEEP(-2)); /* [B,h,1,L] */
     const tp_tensor top = tp_max(T, sums, per_head ? TP_KEEP(-1) : TP_KEEP(TP_ALL));
-    tp_tensor z = tp_div(T, tp_transpose(T, a, -2, -1), top);
+    tp_tensor z = tp_div(T, tp_transpose(T, a, -2, -1), tp_cast(T, top, tp_dtype_of(a)));
     for (int i = 0; i < 6; i++) {
         const tp_tensor y = tp_matmul(T, a, z);
         tp_tensor u = tp_sub(T, tp_scale(T, z, 7.0), tp_matmul(T, z, y));

@@ -5,14 +5,15 @@
  *     m    "key=value" each: metadata of a checkpoint
  *
  * Arguments go through the table of options, the presets and the model's checks. Metadata go
- * through the readers of settings and model configurations, and into loading a model, which must
- * refuse sizes that the file does not hold before it allocates memory for them. Two more things
- * must hold: a printed setting reads back as itself, and an accepted configuration stays
+ * through the readers of settings and model configurations (language models, and every model of the
+ * table), and into loading a language model, which must refuse sizes that the file does not hold before
+ * it allocates memory for them. Two more things must hold: a printed setting reads back as itself, and an accepted configuration stays
  * accepted. */
 #include "fuzz.h"
 
 #include <jansson.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ static void print_and_read(const settings *s)
 static bool is_quick(const tp_model_cfg *cfg)
 {
     settings s = { 0 };
+    if (cfg->model->input != TP_TOKENS) return true;
     lm_cfg_into(cfg, &s);
     return s.dim <= 1 << 16;
 }
@@ -134,6 +136,24 @@ static void read_settings(const char *path)
     tp_file_close(F);
 }
 
+/* Configurations of any model. The encoders of documents are also declared; images' models would take long. */
+static void read_any(tp_device *D, const char *path)
+{
+    tp_model_cfg cfg;
+    char why[WHY] = "";
+    tp_file *F = tp_file_open(path);
+    const bool done = tp_model_read(&cfg, F, why, sizeof why);
+    fuzz_demand_reason(done, why);
+    if (done) {
+        fuzz_demand(tp_model_check(&cfg, why, sizeof why), "what was read is possible");
+        const tp_flops f = tp_model_flops(&cfg, 0, 0);
+        fuzz_demand(f.macs >= 0.0 && isfinite(f.macs) && isfinite(f.paper), "a cost is a number");
+        fuzz_demand(isfinite(tp_model_activations(&cfg, 0, 0)), "memory is a number");
+    }
+    if (done && cfg.model->input == TP_DOCUMENTS) declare(D, &cfg);
+    tp_file_close(F);
+}
+
 static void read_model(tp_device *D, const char *path)
 {
     tp_model_cfg cfg;
@@ -187,6 +207,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
         if (path) {
             read_settings(path);
             read_model(D, path);
+            read_any(D, path);
             load_model(path);
         }
     }

@@ -138,7 +138,9 @@ static int run_kind(parity *p)
         par_fail(p, name ? "unknown kind of case '%s'" : "the metadata lack 'kind'", name);
         return 1;
     }
-    if ((p->kind->large && !p->o->large) || (p->kind->no_bf16 && p->o->compute == TP_BF16))
+    if (p->kind->large && !p->o->large) return -1;
+    if (p->o->compute == TP_BF16 &&
+        (p->kind->no_bf16 || (p->kind->too_coarse && p->kind->too_coarse(p))))
         return -1;
     if (p->kind->run)
         p->kind->run(p);

@@ -291,12 +291,24 @@ static void run_full(parity *p, void *self)
     if (par_ok(p)) par_classify(p, tp_lra_classify(p->T, self, a, b));
 }
 
+/* Nystroem's inverse multiplies rounding errors; Reformer's hashes of rounded inputs differ. */
+static bool too_coarse(parity *p)
+{
+    const char *alone = par_text(p, "attention"), *of_model = par_text(p, "attn_type");
+    return (alone && strncmp(alone, "nystrom", 7) == 0) ||
+           (of_model &&
+            (strncmp(of_model, "nystrom", 7) == 0 || strncmp(of_model, "reformer", 8) == 0));
+}
+
+/* no_bf16: differences of two documents cancel. */
 const par_kind par_lra_kinds[] = {
-    { PAR_MODULE("lra.ls_attention", tp_lra_attn, declare_attention, attend), .no_bf16 = true },
-    { PAR_MODULE("lra.attention", tp_lra_attn, declare_attention, attend), .no_bf16 = true },
-    { PAR_MODULE("lra.encoder", tp_lra, lra_declare, run_model), .no_bf16 = true },
+    { PAR_MODULE("lra.ls_attention", tp_lra_attn, declare_attention, attend) },
+    { PAR_MODULE("lra.attention", tp_lra_attn, declare_attention, attend),
+      .too_coarse = too_coarse },
+    { PAR_MODULE("lra.encoder", tp_lra, lra_declare, run_model), .too_coarse = too_coarse },
     { PAR_MODULE("lra.retrieval", tp_lra, lra_declare, run_model), .no_bf16 = true },
-    { PAR_MODULE("lra.full", tp_lra, lra_declare, run_full), .large = true, .no_bf16 = true },
+    { PAR_MODULE("lra.full", tp_lra, lra_declare, run_full), .large = true,
+      .too_coarse = too_coarse },
     { .kind = "lra.trace", .run = lra_run_trace, .no_bf16 = true },
     { .kind = NULL },
 };
