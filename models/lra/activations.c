@@ -71,6 +71,7 @@ static double long_short(const tp_lra_attn_cfg *c, const sizes *z)
     double y = attended(n, n + low, z) + (convolves ? convolution(c, z) - n * d : 0.0);
     if (!c->raw_kv) y += 2.0 * (n + low) * (d + 2.0); /* inputs and statistics of the norms */
     if (r > 0.0) y += c->fixed ? 2.0 * n * d + 2.0 * mask(n) : n * z->h * r;
+    if (c->raw_kv && !c->fixed) y += 2.0 * z->cls * r * d; /* before they are joined to the CLS */
     if (z->cls > 0.0) y += attended(1.0, n + 1.0, z) + mask(n + 1.0);
     if (z->ends) return y;
     return z->cls > 0.0 || convolves ? y + (n + z->cls) * d : y; /* joined or summed */
