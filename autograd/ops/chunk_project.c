@@ -4,7 +4,8 @@
  *     y[b, c r + j, head i] = sum_s p[s] x[b, c l + s, head i],   p = softmax over s of
  *                                                                     scores[b, c l + s, i r + j]
  *
- * Hidden tokens have no weight. Backward recomputes p, which is cheaper than reading it back. */
+ * Hidden tokens have no weight. Backward recomputes p, which is cheaper than reading it back; it reads y, since
+ * the sum over s of p times its gradient is y times that of y. */
 #include "tensor/geometry/chunk_project.h"
 #include "autograd/ops/op_inner.h"
 
@@ -123,7 +124,7 @@ const tp_op tp_op_chunk_project = {
     .nx = 3, /* x, scores, mask */
     .ny = 1,
     .attr_size = sizeof(tp__chunk_attr),
-    .saves = TP_SAVE_X(CHUNK_X) | TP_SAVE_X(CHUNK_SCORES) | TP_SAVE_X(CHUNK_MASK),
+    .saves = TP_SAVE_X(CHUNK_X) | TP_SAVE_X(CHUNK_SCORES) | TP_SAVE_X(CHUNK_MASK) | TP_SAVE_Y(0),
     .optional = 1u << CHUNK_MASK,
     .flags = TP_COMPUTES,
     .shape = chunk_shape,
@@ -140,7 +141,7 @@ const tp_op tp_op_chunk_project_kv = {
     .nx = CHUNK_NX, /* k, scores, mask, v */
     .ny = 2,
     .attr_size = sizeof(tp__chunk_attr),
-    .saves = (1u << CHUNK_NX) - 1,
+    .saves = ((1u << CHUNK_NX) - 1) | TP_SAVE_Y(0) | TP_SAVE_Y(1),
     .optional = 1u << CHUNK_MASK,
     .flags = TP_COMPUTES,
     .shape = chunk_shape,

@@ -119,6 +119,7 @@ typedef struct tp_lra_layer {
     tp_mlp_m mlp;
     double dropout;
     tp_recompute recompute;
+    bool ends; /* the last one, whose CLS is an embedding: its tokens' results are not computed */
 } tp_lra_layer;
 
 typedef struct tp_lra {

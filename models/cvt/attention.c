@@ -111,11 +111,12 @@ static tp_tensor scores(tp_tape *T, const tp_cvt_attn *m, tp_tensor f)
     return tp_linear_forward(T, &m->proj_p, tokens(T, y));
 }
 
-/* Projects the N rows of x to `rank` rows per head. */
-static tp_tensor compressed(tp_tape *T, const tp_cvt_attn *m, tp_tensor x, tp_tensor p)
+/* Projects the N rows of k and of v to `rank` rows per head. */
+static tp_kv compressed(tp_tape *T, const tp_cvt_attn *m, tp_tensor k, tp_tensor v, tp_tensor p)
 {
-    const int heads = (int)m->heads, N = (int)tp_dim(x, 1), rank = (int)m->rank;
-    return norm(T, &m->dual_ln.global, tp_chunk_project(T, x, p, TP_NONE, heads, N, rank));
+    const int heads = (int)m->heads, N = (int)tp_dim(k, 1), rank = (int)m->rank;
+    const tp_kv low = tp_chunk_project_kv(T, k, v, p, TP_NONE, heads, N, rank);
+    return (tp_kv){ norm(T, &m->dual_ln.global, low.k), norm(T, &m->dual_ln.global, low.v) };
 }
 
 /* The class token c attends to keys [k; o] and values [v; o]; o: the outputs of the features. */
@@ -135,12 +136,10 @@ static tp_tensor long_short(tp_tape *T, const tp_cvt_attn *m, tp_tensor f, tp_te
     const tp_tensor q = tp_linear_forward(T, &m->q.linear, convolved(T, &m->q, f));
     const tp_tensor k = norm(T, ln, tp_linear_forward(T, &m->k.linear, convolved(T, &m->k, f)));
     const tp_tensor v = norm(T, ln, tp_linear_forward(T, &m->v.linear, convolved(T, &m->v, f)));
-    const tp_tensor p = scores(T, m, f);
-    tp_window_in in = { .q = q, .k = k, .v = v };
+    const tp_kv low = compressed(T, m, k, v, scores(T, m, f));
+    tp_window_in in = { .q = q, .k = k, .v = v, .low_k = low.k, .low_v = low.v };
     tp_tensor kc = TP_NONE, vc = TP_NONE;
 
-    in.low_k = compressed(T, m, k, p);
-    in.low_v = compressed(T, m, v, p);
     if (tp_given(c)) {
         kc = norm(T, ln, of_class(T, m, &m->k, c));
         vc = norm(T, ln, of_class(T, m, &m->v, c));

@@ -92,12 +92,14 @@ static double full_values(const stage *z)
 
 /* Long-short attention also saves keys and values before their norm, the scores of the dynamic
  * projection and their convolution, the projected keys and values, the keys and values of the class
- * token, and the joined output. */
+ * token, and the joined output. What is projected is saved before its norm or, in front of the class token,
+ * without one. */
 static double long_short_values(const tp_cvt_cfg *c, const stage *z)
 {
     const double norms = c->raw_kv ? 0.0 : 2.0, low = z->r + z->cls;
     const double features = (1.0 + 6.0 + 3.0 + norms + 1.0 + 1.0) * z->N * z->D;
-    const double projected = (2.0 * low + norms * z->r) * z->D + norms * 2.0 * (z->N + z->r);
+    const double before = c->raw_kv ? 2.0 * z->cls : 2.0;
+    const double projected = (2.0 * low + before * z->r) * z->D + norms * 2.0 * (z->N + z->r);
     const double joined = z->cls * (3.0 * (z->N + 1.0) + 8.0) * z->D;
     return features + z->N * z->heads * z->r + projected + joined + z->N * z->heads;
 }

@@ -7,6 +7,7 @@ typedef struct sizes {
     double rows, n,
         cls; /* of the layer's input; without a CLS among them; CLS beside the n: 0 or 1 */
     double d, h, r;
+    bool ends; /* the tokens' results are not computed */
 } sizes;
 
 /* Input, output and statistics of a row norm. */
@@ -66,11 +67,14 @@ static double kernel(const sizes *z, double features, double columns)
 static double long_short(const tp_lra_attn_cfg *c, const sizes *z)
 {
     const double n = z->n, d = z->d, r = z->r, low = r + z->cls;
-    double y = attended(n, n + low, z) + (c->conv > 0 ? convolution(c, z) - n * d : 0.0);
+    const bool convolves = c->conv > 0 && !z->ends;
+    double y = attended(n, n + low, z) + (convolves ? convolution(c, z) - n * d : 0.0);
     if (!c->raw_kv) y += 2.0 * (n + low) * (d + 2.0); /* inputs and statistics of the norms */
     if (r > 0.0) y += c->fixed ? 2.0 * n * d + 2.0 * mask(n) : n * z->h * r;
+    if (c->raw_kv && !c->fixed) y += 2.0 * z->cls * r * d; /* before they are joined to the CLS */
     if (z->cls > 0.0) y += attended(1.0, n + 1.0, z) + mask(n + 1.0);
-    return z->cls > 0.0 || c->conv > 0 ? y + (n + z->cls) * d : y; /* joined or summed */
+    if (z->ends) return y;
+    return z->cls > 0.0 || convolves ? y + (n + z->cls) * d : y; /* joined or summed */
 }
 
 /* Everything that one attention saves beside its input. */
@@ -114,8 +118,9 @@ static double document(const tp_lra_cfg *c, double rows)
                           .cls = first || beside,
                           .d = d,
                           .h = c->attn.heads,
-                          .r = (double)c->attn.rank };
-        values += layer(c, &z, beside ? rows + 1.0 : rows);
+                          .r = (double)c->attn.rank,
+                          .ends = last && tp__lra_has_embedding(c) };
+        values += layer(c, &z, z.ends ? 1.0 : beside ? rows + 1.0 : rows);
     }
     if (tp__lra_has_embedding(c)) return values + normed(1.0, d);
     return values + rows * (d + 2.0) + mask(rows);

@@ -61,6 +61,7 @@ static void init_encoder(tp_params *P, tp_lra *m)
         init_layer(P, &m->layer[l], name, c, l ? m->layer[0].attn.mix : TP_NONE);
     }
     for (int l = 1; c->tied && l < c->layers; l++) m->layer[l] = m->layer[0];
+    m->layer[c->layers - 1].ends = tp__lra_has_embedding(c);
     tp_layernorm_init(P, &m->norm, "norm", d, 1e-5);
     tp_pop(P);
 }
@@ -91,12 +92,16 @@ void tp_lra_init(tp_params *P, tp_lra *m, const char *name, tp_lra_cfg cfg)
 
 /* ---- layers ---- */
 
-/* in: x [B,n,d]; the CLS [B,1,d] or TP_NONE; the mask or TP_NONE -> x + attn(norm1(x)), with a CLS [B,1+n,d]. */
+/* in: x [B,n,d]; the CLS [B,1,d] or TP_NONE; the mask or TP_NONE -> x + attn(norm1(x)), with a CLS [B,1+n,d]. Of
+ * the layer that ends the encoder the CLS's row alone, [B,1,d]. */
 static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *in)
 {
     const tp_lra_layer *m = self;
     (void)nx;
     const tp_tensor u = tp_layernorm_forward(T, &m->norm1, in[0]);
+    if (m->ends)
+        return tp_dropout_add(T, tp__lra_attn_cls(T, &m->attn, u, in[1], in[2]), TP_NONE, in[1],
+                              m->dropout);
     const tp_tensor a = tp_lra_attn_forward(T, &m->attn, u, in[1], in[2]);
     const tp_tensor x = tp_given(in[1]) ? tp_concat(T, 1, in[1], in[0]) : in[0];
     return tp_dropout_add(T, a, TP_NONE, x, m->dropout);
@@ -113,7 +118,8 @@ static tp_tensor run_layer(tp_tape *T, const void *self, int nx, const tp_tensor
     return tp_leave(T, tp_mlp_forward(T, &m->mlp, tp_layernorm_forward(T, &m->norm2, x), x));
 }
 
-/* Replaces x and, if there is one, *cls by the layer's results. */
+/* Replaces x and, if there is one, *cls by the layer's results. None of x are computed by the layer that ends the
+ * encoder. */
 static tp_tensor pass(tp_tape *T, const tp_lra_layer *m, tp_tensor x, tp_tensor *cls,
                       tp_tensor mask)
 {
@@ -121,6 +127,7 @@ static tp_tensor pass(tp_tape *T, const tp_lra_layer *m, tp_tensor x, tp_tensor 
     const tp_tensor y = m->recompute == TP_RECOMPUTE_BLOCK ? tp_checkpoint_n(T, run_layer, m, 3, in)
                                                            : run_layer(T, m, 3, in);
     if (!tp_given(*cls)) return y;
+    if (m->ends) return *cls = y;
     *cls = tp_slice(T, y, 1, 0, 1);
     return tp_slice(T, y, 1, 1, tp_dim(y, 1) - 1);
 }

@@ -101,8 +101,8 @@ tp_flops tp_lra_flops(const tp_lra_cfg *c, int64_t tokens)
     y.macs = L * layer.macs + with * (4.0 * z.n + 2.0) * d;
     y.paper = L * layer.paper + with * (4.0 * z.n + 1.0) * d;
     y.norm = L * 2.0 * N * d + (embedded ? d : N * d);
-    if (embedded) {
-        y.macs += with * dense;
+    if (embedded) { /* the last layer computes no results of tokens */
+        y.macs += with * dense - N * (dense - 3.0 * d * d + (double)c->attn.conv * d);
         y.paper += with * dense;
         y.norm += with * d;
     }

@@ -31,10 +31,14 @@ tp_tensor tp__lra_mix(tp_tape *T, tp_tensor mix, tp_tensor x);
 tp_tensor tp__lra_convolve(tp_tape *T, const tp_lra_attn *m, tp_tensor y, tp_tensor v,
                            tp_tensor mask);
 
+/* The row of the CLS of tp_lra_attn_forward, [B,1,d]. */
+tp_tensor tp__lra_attn_cls(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
+                           tp_tensor mask);
+
 /* The attentions: from the layer's input to the result of tp_lra_attn_forward (long_short), from
  * projected queries, keys and values to the input of the last projection (the others). */
 tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
-                             tp_tensor mask);
+                             tp_tensor mask, bool cls_only);
 tp_tensor tp__lra_nystrom(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
                           tp_tensor mask);
 /* Performer and linear attention. */

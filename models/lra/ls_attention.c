@@ -106,7 +106,7 @@ static tp_tensor later_rows(tp_tape *T, tp_tensor x)
 }
 
 tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
-                             tp_tensor mask)
+                             tp_tensor mask, bool cls_only)
 {
     if (m->cfg.cls_from_seq) {
         cls = first_row(T, x);
@@ -123,6 +123,7 @@ tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_t
     const rows v = rows_of(T, m, &m->v, token.v, low.v, cls);
     tp_tensor y = tokens(T, m, q, &k, &v, mask), c = TP_NONE;
     if (tp_given(cls)) c = of_cls(T, m, cls, &k, &v, y, mask);
+    if (cls_only) return tp_linear_forward(T, &m->out, c);
     y = tp__lra_convolve(T, m, y, v.token, mask);
     return tp_linear_forward(T, &m->out, tp_given(cls) ? tp_concat(T, 1, c, y) : y);
 }

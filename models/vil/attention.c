@@ -170,10 +170,10 @@ static tp_tensor long_short(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const
 
     if (r > 0) {
         const tp_tensor p = local_rows(T, m, tp_linear_forward(T, &m->dynamic, x));
-        in.low_k = tp_chunk_project(T, local_rows(T, m, k), p, TP_NONE, H, (int)N, r);
-        in.low_v = tp_chunk_project(T, local_rows(T, m, v), p, TP_NONE, H, (int)N, r);
-        in.low_k = tp_layernorm_forward(T, &m->ln_dp, in.low_k);
-        in.low_v = tp_layernorm_forward(T, &m->ln_dp, in.low_v);
+        const tp_tensor rows_k = local_rows(T, m, k), rows_v = local_rows(T, m, v);
+        const tp_kv low = tp_chunk_project_kv(T, rows_k, rows_v, p, TP_NONE, H, (int)N, r);
+        in.low_k = tp_layernorm_forward(T, &m->ln_dp, low.k);
+        in.low_v = tp_layernorm_forward(T, &m->ln_dp, low.v);
     }
     const tp_tensor local = tp_window_attention_2d(T, in, window_of(m, size));
     if (m->stage.global == 0) return local;

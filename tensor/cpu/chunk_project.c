@@ -2,9 +2,10 @@
  *
  * A task is one chunk of l rows, or some of its heads where there are few chunks, such as whole sequences. It
  * computes the weights of its H heads in the thread's scratch [l][H r], column by column of the scores, then
- * sums the rows of the values, which are in cache. Long chunks with many ranks are matrix products instead.
- * Runs of hidden rows are passed over, so that padding costs nothing. */
+ * sums the rows of the values, which are in cache. Runs of hidden rows are passed over, so that padding costs
+ * nothing. Long chunks have loops of their own, chunk_long.h. */
 #include "tensor/geometry/chunk_project.h"
+#include "tensor/cpu/kit/chunk_long.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/vector.h"
 #include "tensor/kernel.h"
@@ -116,12 +117,6 @@ static void clear_hidden(const part *u, real *x, int64_t stride, int64_t width)
         if (!u->mask[s]) memset(x + s * stride, 0, (size_t)width * sizeof *x);
 }
 
-/* Tells whether a matrix product pays. */
-static bool is_product(const part *u)
-{
-    return u->l >= 32 && u->r >= 4;
-}
-
 /* p[s][k] = softmax over visible s of z[s][k], k < n. */
 static void chunk_softmax(const part *u, const real *z)
 {
@@ -161,21 +156,16 @@ TP_INLINE void chunk_add_row(const part *u, int64_t s, const real *x, real *y)
 /* y[j] = sum_s p[s][i r + j] x[s] over each head i. */
 static void chunk_sums(const part *u, const real *x, real *y)
 {
-    const int64_t r = u->r, D = u->D, C = u->C, n = u->n;
-    const bool product = is_product(u);
-    for (int64_t j = 0; j < r; j++) memset(y + j * C, 0, (size_t)(u->H * D) * sizeof *y);
-    for (int64_t begin, end = 0; next_run(u, &begin, &end);) {
-        for (int64_t i = 0; product && i < u->H; i++)
-            tp__gemm(REAL, true, false, r, D, end - begin, 1.0, u->p + begin * n + i * r, n,
-                     x + begin * C + i * D, C, 1.0, y + i * D, C);
-        for (int64_t s = begin; !product && s < end; s++) chunk_add_row(u, s, x, y);
-    }
+    for (int64_t j = 0; j < u->r; j++) memset(y + j * u->C, 0, (size_t)(u->H * u->D) * sizeof *y);
+    for (int64_t begin, end = 0; next_run(u, &begin, &end);)
+        for (int64_t s = begin; s < end; s++) chunk_add_row(u, s, x, y);
 }
 
 /* c->work: the scratch of each thread. */
 static size_t chunk_project_work(const tp_call *c)
 {
     if (c->x[CHUNK_SCORES].numel == 0) return 0;
+    if (is_long(c)) return long_work(c);
     return (size_t)c->dev->threads * scratch_of(c) * sizeof(real);
 }
 
@@ -192,23 +182,9 @@ static void chunk_forward(const tp_call *c, int64_t begin, int64_t end, int thre
 
 static tp_code chunk_project_fwd(const tp_call *c)
 {
+    if (is_long(c)) return long_forward(c);
     tp__for(c, chunks_of(c) * parts_of(c), grain(c->attr), chunk_forward);
     return TP_OK;
-}
-
-/* The same as chunk_row_products of rows [begin, end), by matrix products. */
-static void chunk_tile_products(const part *u, int64_t begin, int64_t end, const real *x,
-                                const real *dy, bool add, real *dx)
-{
-    const int64_t r = u->r, D = u->D, C = u->C, n = u->n, rows = end - begin;
-    for (int64_t i = 0; i < u->H; i++) {
-        const int64_t at = begin * n + i * r, from = begin * C + i * D;
-        tp__gemm(REAL, false, true, rows, r, D, 1.0, x + from, C, dy + i * D, C, add ? 1.0 : 0.0,
-                 u->g + at, n);
-        if (dx)
-            tp__gemm(REAL, false, false, rows, D, r, 1.0, u->p + at, n, dy + i * D, C, 0.0,
-                     dx + from, C);
-    }
 }
 
 /* g[s][i r + j] = or += dy[j] x[s] over head i; dx[s] = sum_j p dy[j], unless dx is NULL. */
@@ -235,12 +211,9 @@ TP_INLINE void chunk_row_products(const part *u, int64_t s, const real *x, const
 
 static void chunk_products(const part *u, const real *x, const real *dy, bool add, real *dx)
 {
-    const bool product = is_product(u);
     if (dx) clear_hidden(u, dx, u->C, u->H * u->D);
-    for (int64_t begin, end = 0; next_run(u, &begin, &end);) {
-        if (product) chunk_tile_products(u, begin, end, x, dy, add, dx);
-        for (int64_t s = begin; !product && s < end; s++) chunk_row_products(u, s, x, dy, add, dx);
-    }
+    for (int64_t begin, end = 0; next_run(u, &begin, &end);)
+        for (int64_t s = begin; s < end; s++) chunk_row_products(u, s, x, dy, add, dx);
 }
 
 /* dz = p (g - sum_s p g), the gradient of the softmax of each column. */
@@ -276,6 +249,7 @@ static void chunk_backward(const tp_call *c, int64_t begin, int64_t end, int thr
 
 static tp_code chunk_project_bwd(const tp_call *c)
 {
+    if (is_long(c)) return long_backward(c);
     tp__for(c, chunks_of(c) * parts_of(c), grain(c->attr), chunk_backward);
     return TP_OK;
 }

@@ -5,27 +5,14 @@
  * logits, which stay in cache for a plain softmax, and the result. Backward: a task is a stripe of rows
  * of chunks of one head; it recomputes the probabilities, adds four more products, and sums the
  * gradients of packed keys before they are added to the map's. Both go down the map strip by strip: two
- * thirds of the rows that a strip packs are in cache from the strip above. */
-#include "tensor/cpu/kit/largest.h"
+ * thirds of the rows that a strip packs are in cache from the strip above. Sequences with small windows have
+ * a loop of their own, window_line.h. */
 #include "tensor/cpu/kit/real.h"
+#include "tensor/cpu/kit/window_line.h"
 #include "tensor/cpu/kit/window_tiles.h"
 #include "tensor/kernel.h"
 
 /* ---- forward ---- */
-
-/* s[n] becomes exp(s - maximum); returns the sum, *top the maximum. Without any key both are 0. */
-static real exponentials(real *s, int64_t n, real *top)
-{
-    const real seen = largest(s, n, s[0]), most = seen == -(real)INFINITY ? 0 : seen;
-    real sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < n; j++) {
-        s[j] = r_exp(s[j] - most);
-        sum += s[j];
-    }
-    *top = most;
-    return sum;
-}
 
 /* The results of m queries: out / sum, and zeros for a query that is hidden or sees no key. */
 static void store_rows(const win_chunk *t, int64_t i, int64_t m, const real *top, const real *sum)
@@ -104,8 +91,11 @@ static tp_code window_attention_fwd(const tp_call *c)
 {
     const win a = prepare(c);
     if (c->y[0].numel == 0) return TP_OK;
-    const int64_t tasks = a.g.batch * a.g.heads * a.g.strips * a.g.chunks[0];
-    tp__parallel(c->dev, tasks, 1, forward_tasks, &a);
+    const int64_t heads = a.g.batch * a.g.heads;
+    if (line_suits(&a))
+        tp__parallel(c->dev, heads * cut_line(&a, false).stripes, 1, line_forward_tasks, &a);
+    else
+        tp__parallel(c->dev, heads * a.g.strips * a.g.chunks[0], 1, forward_tasks, &a);
     return TP_OK;
 }
 
@@ -352,12 +342,27 @@ static void zero(const void *ctx, int64_t begin, int64_t end, int thread)
     memset((real *)x->data + begin, 0, (size_t)(end - begin) * sizeof(real));
 }
 
+static void zero_gradient(const tp_call *c, int i)
+{
+    if (c->dx[i].data) tp__parallel(c->dev, c->dx[i].numel, 1 << 18, zero, &c->dx[i]);
+}
+
+static tp_code line_bwd(const win *a)
+{
+    const tp_call *c = a->c;
+    const int64_t heads = a->g.batch * a->g.heads;
+    for (int i = WIN_K; i <= WIN_V && !a->g.local; i++) zero_gradient(c, i);
+    tp__parallel(c->dev, heads * cut_line(a, true).stripes, 1, line_backward_tasks, a);
+    tp__parallel(c->dev, heads, 1, line_sum_tasks, a);
+    return TP_OK;
+}
+
 static tp_code window_attention_bwd(const tp_call *c)
 {
     win a = prepare(c);
     const tp_window *g = &a.g;
-    for (int i = 0; i < c->nx; i++)
-        if (c->dx[i].data) tp__parallel(c->dev, c->dx[i].numel, 1 << 18, zero, &c->dx[i]);
+    if (c->y[0].numel > 0 && line_suits(&a)) return line_bwd(&a);
+    for (int i = 0; i < c->nx; i++) zero_gradient(c, i);
     if (c->y[0].numel == 0) return TP_OK;
     for (a.phase = 0; a.phase < g->phases; a.phase++)
         tp__parallel(c->dev, g->batch * g->heads * g->stripes, 1, backward_tasks, &a);
@@ -371,6 +376,7 @@ static size_t window_attention_work(const tp_call *c)
 {
     const win a = prepare(c);
     const int64_t tasks = a.g.batch * a.g.heads * a.g.stripes;
+    if (line_suits(&a)) return line_work(&a, tp_is_backward(c));
     return (size_t)(c->dev->threads * a.at.total + tasks * a.at.partial) * sizeof(real);
 }
 

@@ -19,6 +19,7 @@
 
 #ifndef LS_ROWS
 #define LS_ROWS    6 /* rows of sums; 4 in the last block of a chunk of 16 */
+#define LS_EIGHT   8 /* rows of sums of narrow products                    */
 #define LS_VECTORS (TP_VECTOR == 64 ? 4 : 2) /* columns of sums, in vectors                   */
 
 /* Types that depend on `real`. */
@@ -75,14 +76,14 @@ TP_INLINE void ls_block(const ls_product *p, int64_t i, int64_t j, int rows, int
     const int64_t row = how & LS_TRANSPOSED ? 1 : p->lda, next = how & LS_TRANSPOSED ? p->lda : 1;
     const int64_t ldb = p->ldb, ldb2 = p->ldb2, ldc = p->ldc, depth = p->depth;
     const real *a = p->a + i * row, *b = p->b + j, *b2 = how & LS_PAIR ? p->b2 + j : NULL;
-    const real *a_at[LS_ROWS];
-    ls_vec sum[LS_ROWS][LS_VECTORS];
+    const real *a_at[LS_EIGHT];
+    ls_vec sum[LS_EIGHT][LS_VECTORS];
     TP_UNROLL
-    for (int y = 0; y < LS_ROWS; y++)
+    for (int y = 0; y < LS_EIGHT; y++)
         TP_UNROLL
         for (int x = 0; x < LS_VECTORS; x++) sum[y][x] = (ls_vec){ 0 };
     TP_UNROLL
-    for (int y = 0; y < LS_ROWS; y++)
+    for (int y = 0; y < LS_EIGHT; y++)
         if (how & LS_A_AT && y < rows) a_at[y] = p->a + p->at[i + y];
     for (int64_t k = 0; k < depth; k++) {
         const real *from = b + (how & LS_B_AT ? p->at[k] : k * ldb);
@@ -95,14 +96,14 @@ TP_INLINE void ls_block(const ls_product *p, int64_t i, int64_t j, int rows, int
             TP_HOLD(line[x]);
         }
         TP_UNROLL
-        for (int y = 0; y < LS_ROWS; y++)
+        for (int y = 0; y < LS_EIGHT; y++)
             TP_UNROLL
             for (int x = 0; x < LS_VECTORS; x++)
                 if (y < rows && x < n)
                     sum[y][x] += (how & LS_A_AT ? a_at[y][k] : a[y * row + k * next]) * line[x];
     }
     TP_UNROLL
-    for (int y = 0; y < LS_ROWS; y++)
+    for (int y = 0; y < LS_EIGHT; y++)
         TP_UNROLL
         for (int x = 0; x < LS_VECTORS; x++) {
             if (y >= rows || x >= n) continue;
@@ -135,6 +136,19 @@ TP_INLINE void ls_multiply(const ls_product *p, int how)
     if (i < p->rows) ls_rows(p, i, 4, how);
 }
 
+/* The same for few rows and columns: eight rows of half as many vectors, so that a row of b is loaded
+ * once. It may touch seven rows after the end. */
+TP_INLINE void ls_narrow(const ls_product *p, int how)
+{
+    enum { WIDE = LS_VECTORS / 2 };
+    for (int64_t i = 0; i < p->rows; i += LS_EIGHT)
+        for (int64_t j = 0; j < p->cols; j += WIDE * LANES)
+            if (WIDE > 1 && j + LANES < p->cols)
+                ls_block(p, i, j, LS_EIGHT, WIDE, how);
+            else
+                ls_block(p, i, j, LS_EIGHT, 1, how);
+}
+
 /* c = a b */
 static inline void ls_set(const ls_product *p)
 {
@@ -163,6 +177,21 @@ static inline void ls_add_t(const ls_product *p)
 static inline void ls_add_t_twice(const ls_product *p)
 {
     ls_multiply(p, LS_ADD | LS_TRANSPOSED | LS_TWICE);
+}
+
+static inline void ls_set_narrow(const ls_product *p)
+{
+    ls_narrow(p, 0);
+}
+
+static inline void ls_add_narrow(const ls_product *p)
+{
+    ls_narrow(p, LS_ADD);
+}
+
+static inline void ls_add_t_narrow(const ls_product *p)
+{
+    ls_narrow(p, LS_ADD | LS_TRANSPOSED);
 }
 
 #undef LANES
