@@ -190,6 +190,7 @@ tp_tensor tp_lra_attn_forward(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_
     if (!tp_want_module(T, m, "lra_attn")) return TP_NONE;
     tp_enter(T, m->path);
     if (!check(T, m, x, cls, mask)) return tp_leave(T, TP_NONE);
-    if (m->cfg.kind == TP_LRA_LS) return tp_leave(T, tp__lra_long_short(T, m, x, cls, mask));
+    if (m->cfg.kind == TP_LRA_LS)
+        return tp_leave(T, tp__lra_long_short(T, m, x, cls, (tp__lra_rows){ .mask = mask }));
     return tp_leave(T, tp_linear_forward(T, &m->out, context(T, m, x, mask)));
 }
