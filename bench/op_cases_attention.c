@@ -40,7 +40,13 @@ tp_tensor op_ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
 
 static tp_tensor window_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
-    const tp_window_in in = { x[0], x[1], x[2], x[3], x[4], x[5], x[6], TP_NONE, TP_NONE };
+    const tp_window_in in = { .q = x[0],
+                              .k = x[1],
+                              .v = x[2],
+                              .low_k = x[3],
+                              .low_v = x[4],
+                              .table = x[5],
+                              .global_bias = x[6] };
     return tp_window_attention_2d(T, in, *(const tp_window_attn_cfg *)k->map);
 }
 
