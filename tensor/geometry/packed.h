@@ -42,13 +42,13 @@ static inline TP_HD tp_rows tp__document(const tp_packing *p, int64_t b)
     return r;
 }
 
-/* The document of a row. */
+/* The document of a row, given offsets. */
 static inline TP_HD int64_t tp__document_of(const tp_packing *p, int64_t row)
 {
     int64_t lo = 0, hi = p->n - 1;
     while (lo < hi) {
         const int64_t mid = (lo + hi + 1) / 2;
-        if ((p->offset ? tp__offset(p, mid) : mid * p->longest) <= row)
+        if (tp__offset(p, mid) <= row)
             lo = mid;
         else
             hi = mid - 1;
