@@ -46,7 +46,44 @@ tp_tensor op_ls_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
 
 static tp_tensor window_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
 {
-    const tp_window_in in = { x[0], x[1], x[2], x[3], x[4], x[5], x[6], TP_NONE, TP_NONE };
+    const tp_window_in in = { .q = x[0],
+                              .k = x[1],
+                              .v = x[2],
+                              .low_k = x[3],
+                              .low_v = x[4],
+                              .table = x[5],
+                              .global_bias = x[6] };
+    return tp_window_attention_2d(T, in, *(const tp_window_attn_cfg *)k->map);
+}
+
+/* Where 32 documents begin that are as long, in words, as film reviews: the quantiles of a log-normal
+ * distribution of median 175. */
+static const int32_t reviews[] = {
+    0,    43,   196,  519,  628,  849,  907,  1069, 1421, 1537, 1770,
+    1839, 2009, 2398, 2521, 2768, 2846, 3025, 3464, 3595, 3857, 3943,
+    4131, 4651, 4789, 5069, 5163, 5361, 6070, 6216, 6516, 6617, 6826
+};
+enum { REVIEWS = sizeof reviews / sizeof *reviews - 1, REVIEW_ROWS = 6826, LONGEST_REVIEW = 709 };
+
+static tp_packed of_reviews(tp_tape *T)
+{
+    return (tp_packed){ tp_from(T, TP_I32, TP_SHAPE(REVIEWS + 1), reviews), LONGEST_REVIEW };
+}
+
+static tp_tensor packed_attention(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    const tp_packed of = of_reviews(T);
+    return tp_packed_attention(T, x[0], x[1], x[2], of, of, (tp_attn_cfg){ .heads = k->cfg.heads });
+}
+
+static tp_tensor packed_windows(tp_tape *T, const tp_tensor *x, const op_case *k)
+{
+    const tp_window_in in = { .q = x[0],
+                              .k = x[1],
+                              .v = x[2],
+                              .low_k = x[3],
+                              .low_v = x[4],
+                              .offset = of_reviews(T).offset };
     return tp_window_attention_2d(T, in, *(const tp_window_attn_cfg *)k->map);
 }
 
@@ -147,6 +184,12 @@ static tp_tensor linear_attention(tp_tape *T, const tp_tensor *x, const op_case 
             .heads = 2, .height = 1, .width = N, .window = { 1, W }, .halo = { 0, W / 2 }          \
         },                                                                                         \
     .in = { MAP_QKV(B, N, 2), { { 3, { B, R, 64 } }, 0 }, { { 3, { B, R, 64 } }, 0 } }
+/* Rows of the reviews, three tensors of 2 heads of 32. */
+#define REVIEW_QKV                                                                                 \
+    { { 2, { REVIEW_ROWS, 64 } }, 0 }, { { 2, { REVIEW_ROWS, 64 } }, 0 },                          \
+    {                                                                                              \
+        { 2, { REVIEW_ROWS, 64 } }, 0                                                              \
+    }
 #define LSLA_CASE(B, S, H)                                                                         \
     .mflop = 4e-6 * B * S * S * 32.0 * H * 49,                                                     \
     .map =                                                                                         \
@@ -188,6 +231,13 @@ const op_case op_cases_attention[] = {
     { "window_attention", "ViL 8x56x56 h3", window_attention, VIL_CASE(8, 56, 3, 19.25 * 19.25) },
     { "window_attention", "ViL-LS 8x56x56 h3", window_attention, VIL_LS_CASE(8, 56, 3, 12.25 * 12.25) },
     { "window_attention", "4x4096 d64 h2 w8 r32", window_attention, SEQUENCE_CASE(4, 4096, 8, 32) },
+    { "packed_attention", "32 reviews d64 h2", packed_attention, .cfg = { .heads = 2 },
+      .mflop = 4e-6 * 64 * 2115840, .in = { REVIEW_QKV } },
+    { "packed_window_attention", "32 reviews d64 h2 w8 r32", packed_windows,
+      .mflop = 4e-6 * REVIEW_ROWS * 64.0 * (16.0 + 32.0),
+      .map = &(const tp_window_attn_cfg){ .heads = 2, .height = 1, .width = LONGEST_REVIEW,
+                                          .window = { 1, 8 }, .halo = { 0, 4 } },
+      .in = { REVIEW_QKV, { { 3, { REVIEWS, 32, 64 } }, 0 }, { { 3, { REVIEWS, 32, 64 } }, 0 } } },
     { "window_attention", "ViL map of 56x56", window_attention, .tokens = 3137,
       VIL_CASE(1, 56, 3, 19.25 * 19.25) },
     { "window_attention", "ViL map of 112x112", window_attention, .tokens = 12545,

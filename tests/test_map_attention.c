@@ -71,7 +71,13 @@ enum { PROBLEMS = sizeof problems / sizeof *problems, WINDOWS = sizeof windows /
 
 static tp_window_in inputs(const tp_tensor *x)
 {
-    return (tp_window_in){ x[0], x[1], x[2], x[3], x[4], x[5], x[6], TP_NONE, TP_NONE };
+    return (tp_window_in){ .q = x[0],
+                           .k = x[1],
+                           .v = x[2],
+                           .low_k = x[3],
+                           .low_v = x[4],
+                           .table = x[5],
+                           .global_bias = x[6] };
 }
 
 static tp_tensor window_op(tp_tape *T, const tp_tensor *x, const void *env)

@@ -113,6 +113,9 @@ Test(op_macs, long_short_attention, .init = begin, .fini = end)
     expect("chunk_project", 2 * 6 * 8 * 3);
     tp_chunk_project_kv(T, ZEROS(2, 6, 8), ZEROS(2, 6, 8), ZEROS(2, 6, 6), TP_NONE, 2, 3, 3);
     expect("chunk_project_kv", 2 * 2 * 6 * 8 * 3);
+    const tp_packed of = { tp_full(T, TP_I32, TP_SHAPE(4), 0.0), 5 };
+    tp_packed_project_kv(T, ZEROS(12, 8), ZEROS(12, 8), ZEROS(12, 6), of, 2, 3);
+    expect("packed documents", 2 * 12 * 8 * 3);
 }
 
 /* The number of keys that the query at (y,x) sees in a map of 5 x 7 with chunks of 2 x 3: keys in
@@ -144,6 +147,16 @@ Test(op_macs, windows, .init = begin, .fini = end)
                                   .edge = exact ? TP_EDGE_EXACT : TP_EDGE_MASK });
         expect(exact ? "window attention, exact" : "window attention", 2 * 2 * pairs * 8);
     }
+    const tp_tensor rows = ZEROS(12, 8), ends = tp_full(T, TP_I32, TP_SHAPE(4), 0.0);
+    tp_window_attention_2d(
+        T, (tp_window_in){ .q = rows, .k = rows, .v = rows, .offset = ends },
+        (tp_window_attn_cfg){
+            .heads = 2, .height = 1, .width = 6, .window = { 1, 3 }, .halo = { 0, 1 } });
+    expect("packed sequences", 2 * 2 * 6 * 4 * 8); /* as two of 6: 4 keys for each token */
+    const tp_packed of = { tp_full(T, TP_I32, TP_SHAPE(4), 0.0), 6 };
+    tp_packed_attention(T, ZEROS(12, 8), ZEROS(12, 8), ZEROS(12, 8), of, of,
+                        (tp_attn_cfg){ .heads = 2 });
+    expect("packed attention", 2 * 12 * 4 * 8); /* as three of 4 */
     const tp_tensor x = ZEROS(2, 24, 8);
     tp_lsla_attention(T, x, x, x, TP_NONE, TP_NONE, TP_NONE,
                       (tp_lsla_attn_cfg){ .heads = 2, .height = 4, .width = 6, .window = 2 });

@@ -274,15 +274,13 @@ static tp_window_in map_inputs(tp_tape *T, const map *m, const tp_tensor *x)
     for (int64_t i = 0; i < m->B * n; i++) mask[i] = i % n % 3 != 1 && (i < n || i % n < 20);
     for (int64_t i = 0; i < m->B * m->low; i++) low[i] = i % 2 == 0;
     const tp_window_in in = {
-        x[0],
-        x[1],
-        x[2],
-        x[3],
-        x[4],
-        TP_NONE,
-        TP_NONE,
-        tp_from(T, TP_U8, TP_SHAPE(m->B, n), mask),
-        m->low ? tp_from(T, TP_U8, TP_SHAPE(m->B, m->low), low) : TP_NONE,
+        .q = x[0],
+        .k = x[1],
+        .v = x[2],
+        .low_k = x[3],
+        .low_v = x[4],
+        .mask = tp_from(T, TP_U8, TP_SHAPE(m->B, n), mask),
+        .low_mask = m->low ? tp_from(T, TP_U8, TP_SHAPE(m->B, m->low), low) : TP_NONE,
     };
     free(mask);
     return in;

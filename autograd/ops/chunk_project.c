@@ -4,10 +4,10 @@
  *     y[b, c r + j, head i] = sum_s p[s] x[b, c l + s, head i],   p = softmax over s of
  *                                                                     scores[b, c l + s, i r + j]
  *
- * Hidden tokens have no weight. Backward recomputes p, which is cheaper than reading it back; it reads y, since
- * the sum over s of p times its gradient is y times that of y. */
+ * Packed documents are chunks of different lengths. Hidden tokens have no weight. Backward recomputes p, which is
+ * cheaper than reading it back; it reads y, since the sum over s of p times its gradient is y times that of y. */
 #include "tensor/geometry/chunk_project.h"
-#include "autograd/ops/op_inner.h"
+#include "autograd/ops/packing.h"
 
 TP_KERNEL(chunk_project_fwd);
 TP_KERNEL(chunk_project_bwd);
@@ -24,8 +24,31 @@ static tp_code check_mask(tp_infer *q)
                    (long long)x->dim[1]);
 }
 
+static tp_code check_chunks(tp_infer *q)
+{
+    const tp_view *x = &q->x[CHUNK_X], *s = &q->x[CHUNK_SCORES];
+    const tp__chunk_attr *a = q->attr;
+    if (x->ndim != 3 || s->ndim != 3 || s->dim[0] != x->dim[0] || s->dim[1] != x->dim[1])
+        return tp_fail(q, TP_E_SHAPE, "x must be [B,N,H*D] and scores [B,N,H*r]");
+    if (x->dim[1] % a->chunk != 0)
+        return tp_fail(q, TP_E_SHAPE, "%lld tokens are not a multiple of the chunk, %lld",
+                       (long long)x->dim[1], (long long)a->chunk);
+    return tp_absent(&q->x[CHUNK_MASK]) ? TP_OK : check_mask(q);
+}
+
+static tp_code check_documents(tp_infer *q)
+{
+    const tp_view *x = &q->x[CHUNK_X], *s = &q->x[CHUNK_SCORES];
+    if (x->ndim != 2 || s->ndim != 2 || s->dim[0] != x->dim[0])
+        return tp_fail(q, TP_E_SHAPE, "k and v must be [M,H*D] and scores [M,H*r]");
+    return tp__expect_packing(q, CHUNK_OFFSET, "of.offset", x->dim[0],
+                              ((const tp__chunk_attr *)q->attr)->chunk);
+}
+
 static tp_code chunk_shape(tp_infer *q)
 {
+    const bool packed = tp__chunk_packed(q->x, q->nx);
+    tp_code code;
     const tp_view *x = &q->x[CHUNK_X], *s = &q->x[CHUNK_SCORES];
     const tp__chunk_attr *a = q->attr;
     if (!tp_is_float(x->dtype) || !tp_is_float(s->dtype))
@@ -33,29 +56,27 @@ static tp_code chunk_shape(tp_infer *q)
     if (a->heads < 1 || a->chunk < 1 || a->rank < 1)
         return tp_fail(q, TP_E_VALUE, "heads, chunk and rank must be positive: %lld, %lld, %lld",
                        (long long)a->heads, (long long)a->chunk, (long long)a->rank);
-    if (x->ndim != 3 || s->ndim != 3 || s->dim[0] != x->dim[0] || s->dim[1] != x->dim[1])
-        return tp_fail(q, TP_E_SHAPE, "x must be [B,N,H*D] and scores [B,N,H*r]");
-    if (x->dim[2] % a->heads != 0)
+    code = packed ? check_documents(q) : check_chunks(q);
+    if (code != TP_OK) return code;
+    const int64_t width = x->dim[x->ndim - 1], columns = s->dim[x->ndim - 1];
+    if (width % a->heads != 0)
         return tp_fail(q, TP_E_SHAPE, "width %lld is not a multiple of %lld heads",
-                       (long long)x->dim[2], (long long)a->heads);
-    const int64_t columns = a->heads * a->rank;
-    if (s->dim[2] != columns)
+                       (long long)width, (long long)a->heads);
+    if (columns != a->heads * a->rank)
         return tp_fail(q, TP_E_SHAPE, "scores have width %lld, %lld heads of rank %lld want %lld",
-                       (long long)s->dim[2], (long long)a->heads, (long long)a->rank,
-                       (long long)columns);
-    if (x->dim[1] % a->chunk != 0)
-        return tp_fail(q, TP_E_SHAPE, "%lld tokens are not a multiple of the chunk, %lld",
-                       (long long)x->dim[1], (long long)a->chunk);
-    if (!tp_absent(&q->x[CHUNK_MASK])) {
-        const tp_code code = check_mask(q);
-        if (code != TP_OK) return code;
-    }
+                       (long long)columns, (long long)a->heads, (long long)a->rank,
+                       (long long)(a->heads * a->rank));
     if (q->nx > CHUNK_V && (q->x[CHUNK_V].dtype != x->dtype || !tp__same_shape(x, &q->x[CHUNK_V])))
         return tp_fail(q, TP_E_SHAPE, "k and v must be of one shape and dtype");
-    for (int i = 0; i < q->ny; i++)
+    for (int i = 0; i < q->ny; i++) {
         q->y[i] = (tp_view){ .dtype = x->dtype,
                              .ndim = 3,
                              .dim = { x->dim[0], x->dim[1] / a->chunk * a->rank, x->dim[2] } };
+        if (!packed) continue;
+        q->y[i].dim[0] = q->x[CHUNK_OFFSET].dim[0] - 1;
+        q->y[i].dim[1] = a->rank;
+        q->y[i].dim[2] = width;
+    }
     return TP_OK;
 }
 
@@ -73,13 +94,23 @@ static void fill_mask(int i, tp_view *x)
         tp_st(x, e, e < x->dim[1] ? e % 3 != 1 : e % x->dim[1] < 2);
 }
 
+/* Packed cases have 17 rows in five documents, or 600 in two. */
+static void fill_packed(int i, tp_view *x)
+{
+    if (i != CHUNK_OFFSET) return;
+    tp__fill_offsets(x, x->dim[0] == 6 ? 17 : x->dim[0] == 3 ? 600 : 0);
+}
+
 /* clang-format off */
 #define SHAPES(B, N, HD, HR) { { 3, { B, N, HD } }, { 3, { B, N, HR } } }
 #define MASKED(B, N, HD, HR) { { 3, { B, N, HD } }, { 3, { B, N, HR } }, { 2, { B, N } } }
 #define TWO(B, N, HD, HR) { { 3, { B, N, HD } }, { 3, { B, N, HR } }, { 0 }, { 3, { B, N, HD } } }
 #define BOTH(B, N, HD, HR)                                                                         \
     { { 3, { B, N, HD } }, { 3, { B, N, HR } }, { 2, { B, N } }, { 3, { B, N, HD } } }
+#define PACKED(M, n, HD, HR)                                                                       \
+    { { 2, { M, HD } }, { 2, { M, HR } }, { 0 }, { 2, { M, HD } }, { 1, { n + 1 } } }
 #define FILL .masks = 1 << CHUNK_MASK, .fill = fill_mask
+#define FILL_PACKED .ny = 2, .below[CHUNK_OFFSET] = 1, .fill = fill_packed
 /* clang-format on */
 
 static const tp_gradcase chunk_cases[] = {
@@ -115,6 +146,14 @@ static const tp_gradcase kv_cases[] = {
     { "mask, many ranks", .in = BOTH(2, 66, 6, 18), .attr = &(tp__chunk_attr){ 2, 33, 9 }, .ny = 2,
       FILL },
     { "no tokens", .in = TWO(2, 0, 6, 2), .attr = &(tp__chunk_attr){ 2, 4, 1 }, .ny = 2 },
+    { "packed", .in = PACKED(17, 5, 6, 9), .attr = &(tp__chunk_attr){ 3, 7, 3 }, FILL_PACKED },
+    { "packed, packs", .in = PACKED(17, 5, 32, 4), .attr = &(tp__chunk_attr){ 2, 7, 2 },
+      FILL_PACKED },
+    { "packed, spans", .in = PACKED(600, 2, 4, 3), .attr = &(tp__chunk_attr){ 1, 600, 3 },
+      FILL_PACKED },
+    { "packed, many ranks", .in = PACKED(17, 5, 6, 18), .attr = &(tp__chunk_attr){ 2, 40, 9 },
+      FILL_PACKED },
+    { "no documents", .in = PACKED(0, 0, 6, 2), .attr = &(tp__chunk_attr){ 2, 4, 1 }, FILL_PACKED },
     { 0 },
 };
 
@@ -138,11 +177,11 @@ const tp_op tp_op_chunk_project = {
 const tp_op tp_op_chunk_project_kv = {
     .name = "chunk_project_kv",
     .doc = "chunk_project of two tensors with the same weights",
-    .nx = CHUNK_NX, /* k, scores, mask, v */
+    .nx = CHUNK_NX, /* k, scores, mask, v, offsets */
     .ny = 2,
     .attr_size = sizeof(tp__chunk_attr),
     .saves = ((1u << CHUNK_NX) - 1) | TP_SAVE_Y(0) | TP_SAVE_Y(1),
-    .optional = 1u << CHUNK_MASK,
+    .optional = 1u << CHUNK_MASK | 1u << CHUNK_OFFSET,
     .flags = TP_COMPUTES,
     .shape = chunk_shape,
     .macs = chunk_macs,
@@ -159,12 +198,24 @@ tp_tensor tp_chunk_project(tp_tape *T, tp_tensor x, tp_tensor scores, tp_tensor 
     return tp_apply(T, &tp_op_chunk_project, &a, x, scores, mask);
 }
 
-tp_kv tp_chunk_project_kv(tp_tape *T, tp_tensor k, tp_tensor v, tp_tensor scores, tp_tensor mask,
-                          int heads, int chunk, int rank)
+static tp_kv project_kv(tp_tape *T, tp__chunk_attr a, const tp_tensor x[CHUNK_NX])
 {
-    const tp__chunk_attr a = { heads, chunk, rank };
-    const tp_tensor x[CHUNK_NX] = { k, scores, mask, v };
     tp_tensor y[2];
     tp_apply_n(T, &tp_op_chunk_project_kv, &a, CHUNK_NX, x, 2, y);
     return (tp_kv){ y[0], y[1] };
+}
+
+tp_kv tp_chunk_project_kv(tp_tape *T, tp_tensor k, tp_tensor v, tp_tensor scores, tp_tensor mask,
+                          int heads, int chunk, int rank)
+{
+    return project_kv(T, (tp__chunk_attr){ heads, chunk, rank },
+                      (tp_tensor[]){ k, scores, mask, v, TP_NONE });
+}
+
+tp_kv tp_packed_project_kv(tp_tape *T, tp_tensor k, tp_tensor v, tp_tensor scores, tp_packed of,
+                           int heads, int rank)
+{
+    const int64_t longest = of.longest == 0 ? 1 : of.longest; /* all are empty */
+    return project_kv(T, (tp__chunk_attr){ heads, longest, rank },
+                      (tp_tensor[]){ k, scores, TP_NONE, v, of.offset });
 }

@@ -7,10 +7,10 @@
  * again.
  *
  * A second, hidden output [B,H,N] holds the log-sum-exp of each query, from which backward
- * recomputes the probabilities. */
+ * recomputes the probabilities; of packed sequences, [H,N] of each in turn. */
 #include <math.h>
 
-#include "autograd/ops/op_inner.h"
+#include "autograd/ops/packing.h"
 #include "tensor/geometry/window.h"
 
 TP_KERNEL(window_attention_fwd);
@@ -89,9 +89,10 @@ static tp_code check_biases(tp_infer *q, const tp_window_attn_cfg *c)
 
 static tp_code check_low(tp_infer *q)
 {
-    const tp_view *k = &q->x[WIN_LOW_K], *v = &q->x[WIN_LOW_V], *x = &q->x[WIN_Q];
+    const tp_view *k = &q->x[WIN_LOW_K], *v = &q->x[WIN_LOW_V];
     if (tp_absent(k) && tp_absent(v)) return TP_OK;
-    if (k->ndim != 3 || !tp__same_shape(k, v) || k->dim[0] != x->dim[0] || k->dim[2] != x->dim[2])
+    const tp_window g = tp__window(q->x, q->attr);
+    if (k->ndim != 3 || !tp__same_shape(k, v) || k->dim[0] != g.batch || k->dim[2] != g.width)
         return tp_fail(q, TP_E_SHAPE, "low_k and low_v must both be [B,r,H*D], or both absent");
     return TP_OK;
 }
@@ -100,7 +101,7 @@ static tp_code check_low(tp_infer *q)
 static tp_code check_mask(tp_infer *q, int i, const char *name, int64_t n, const char *what)
 {
     const tp_view *mask = &q->x[i];
-    const int64_t batch = q->x[WIN_Q].dim[0];
+    const int64_t batch = tp__window(q->x, q->attr).batch;
     if (tp_absent(mask) ||
         (mask->dtype == TP_U8 && mask->ndim == 2 && mask->dim[0] == batch && mask->dim[1] == n))
         return TP_OK;
@@ -118,10 +119,47 @@ static tp_code check_masks(tp_infer *q)
     return code == TP_OK ? check_mask(q, WIN_LOW_MASK, "low_mask", low->dim[1], "r") : code;
 }
 
+/* Checks q of packed sequences, and what they exclude. */
+static tp_code check_packed(tp_infer *q, const tp_window_attn_cfg *c)
+{
+    const tp_view *x = q->x;
+    if (x[WIN_Q].ndim != 2) return tp_fail(q, TP_E_SHAPE, "q of packed sequences must be [M,H*D]");
+    if (c->height != 1 || c->global != 0 || c->block != 0 || c->edge == TP_EDGE_CYCLIC ||
+        !tp_absent(&x[WIN_TABLE]) || !tp_absent(&x[WIN_GLOBAL_BIAS]) || !tp_absent(&x[WIN_MASK]))
+        return tp_fail(q, TP_E_VALUE,
+                       "packed sequences are maps of height 1 without global tokens, biases, mask "
+                       "and blocks, whose edge is not cyclic");
+    return tp__expect_packing(q, WIN_OFFSET, "offset", x[WIN_Q].dim[0], c->width);
+}
+
+static tp_code check_map(tp_infer *q, const tp_window_attn_cfg *c)
+{
+    const tp_view *x = &q->x[WIN_Q];
+    const int64_t tokens = c->global + c->height * c->width;
+    if (x->ndim == 3 && x->dim[1] == tokens) return TP_OK;
+    return tp_fail(
+        q, TP_E_SHAPE, "q must be [B,g+N,H*D] with %lld tokens: %lld and a map of %lld x %lld",
+        (long long)tokens, (long long)c->global, (long long)c->height, (long long)c->width);
+}
+
+/* The result, and the log-sum-exp. */
+static void describe(tp_infer *q, const tp_window_attn_cfg *c)
+{
+    const tp_view *x = &q->x[WIN_Q];
+    const tp_dtype sums = tp__sum_dtype(x->dtype);
+    const int64_t cells = c->height * c->width;
+    q->y[0] = *x;
+    q->y[1] = (tp_view){ .dtype = sums, .ndim = 1, .dim = { c->heads * x->dim[0] } };
+    if (!tp_absent(&q->x[WIN_OFFSET])) return;
+    q->y[0].dim[1] = cells;
+    q->y[1] = (tp_view){ .dtype = sums, .ndim = 3, .dim = { x->dim[0], c->heads, cells } };
+}
+
 static tp_code window_shape(tp_infer *q)
 {
     const tp_window_attn_cfg *c = q->attr;
     const tp_view *x = &q->x[WIN_Q];
+    const bool packed = !tp_absent(&q->x[WIN_OFFSET]);
     for (int i = 0; i < WIN_MASK; i++)
         if (!tp_absent(&q->x[i]) && !tp_is_float(q->x[i].dtype))
             return tp_fail(q, TP_E_DTYPE, "inputs must be floating point");
@@ -130,28 +168,19 @@ static tp_code window_shape(tp_infer *q)
     if (!isfinite(c->scale)) return tp_fail(q, TP_E_VALUE, "scale must be finite");
     if (!(c->dropout >= 0.0 && c->dropout < 1.0))
         return tp_fail(q, TP_E_VALUE, "dropout must be in [0, 1), not %g", c->dropout);
-    const int64_t tokens = c->global + c->height * c->width;
-    if (x->ndim != 3 || x->dim[1] != tokens)
-        return tp_fail(q, TP_E_SHAPE,
-                       "q must be [B,g+N,H*D] with %lld tokens: "
-                       "%lld and a map of %lld x %lld",
-                       (long long)tokens, (long long)c->global, (long long)c->height,
-                       (long long)c->width);
+    code = packed ? check_packed(q, c) : check_map(q, c);
+    if (code != TP_OK) return code;
     if (!tp__same_shape(x, &q->x[WIN_K]) || !tp__same_shape(x, &q->x[WIN_V]))
         return tp_fail(q, TP_E_SHAPE, "q, k and v must be of one shape");
-    if (x->dim[2] % c->heads != 0)
+    const int64_t width = x->dim[x->ndim - 1];
+    if (width % c->heads != 0)
         return tp_fail(q, TP_E_SHAPE, "a width of %lld does not divide into %d heads",
-                       (long long)x->dim[2], c->heads);
+                       (long long)width, c->heads);
     code = check_low(q);
     if (code == TP_OK) code = check_window(q, c);
     if (code == TP_OK) code = check_biases(q, c);
     if (code == TP_OK) code = check_masks(q);
-    q->y[0] = (tp_view){ .dtype = x->dtype,
-                         .ndim = 3,
-                         .dim = { x->dim[0], c->height * c->width, x->dim[2] } };
-    q->y[1] = (tp_view){ .dtype = tp__sum_dtype(x->dtype),
-                         .ndim = 3,
-                         .dim = { x->dim[0], c->heads, c->height * c->width } };
+    describe(q, c);
     return code;
 }
 
@@ -181,14 +210,16 @@ static double pairs_of_chunks(const tp_window *g)
     return pairs;
 }
 
-/* q k^T and P v, including low-rank and global keys. */
+/* q k^T and P v, including low-rank and global keys. Packed: as if sequences were of the longest length, but
+ * had no more rows than they have. */
 static double window_macs(const tp_infer *q)
 {
     const tp_window g = tp__window(q->x, q->attr);
+    const double maps = g.packed ? (double)q->x[WIN_Q].dim[0] / (double)g.cells : (double)g.batch;
     const double extra = (double)g.cells * (double)g.extra;
     const double map =
         g.exact && g.local ? pairs_of_axis(&g, 0) * pairs_of_axis(&g, 1) : pairs_of_chunks(&g);
-    return 2.0 * (map + extra) * (double)(g.batch * g.width);
+    return g.cells > 0 ? 2.0 * (map + extra) * maps * (double)g.width : 0.0;
 }
 
 /* Masks for the cases. Row 0 of the batch: tokens 1, 4, 7, .. and every second low key are hidden. The
@@ -203,6 +234,13 @@ static void fill_masks(int i, tp_view *x)
     }
 }
 
+/* Packed cases have 17 rows in five sequences. */
+static void fill_packed(int i, tp_view *x)
+{
+    fill_masks(i, x);
+    if (i == WIN_OFFSET) tp__fill_offsets(x, x->dim[0] == 6 ? 17 : 0);
+}
+
 /* q, k, v; low keys; table; bias of global keys. MASKED: and two masks. */
 #define IN(...)                                                                                    \
     {                                                                                              \
@@ -211,6 +249,17 @@ static void fill_masks(int i, tp_view *x)
 #define MASKED(B, N, C, r, rows, h, g)                                                             \
     {                                                                                              \
         INPUTS(B, N, C, r, rows, h, g), { 2, { B, N } }, { (r) ? 2 : 0, { B, r } },                \
+    }
+#define PACKED(M, n, C, r, low)                                                                    \
+    {                                                                                              \
+        { 2, { M, C } }, { 2, { M, C } }, { 2, { M, C } }, { (r) ? 3 : 0, { n, r, C } },           \
+            { (r) ? 3 : 0, { n, r, C } }, { 0 }, { 0 }, { 0 }, { (low) ? 2 : 0, { n, r } },        \
+        {                                                                                          \
+            1,                                                                                     \
+            {                                                                                      \
+                n + 1                                                                              \
+            }                                                                                      \
+        }                                                                                          \
     }
 #define INPUTS(B, N, C, r, rows, h, g)                                                             \
     { 3, { B, N, C } }, { 3, { B, N, C } }, { 3, { B, N, C } }, { (r) ? 3 : 0, { B, r, C } },      \
@@ -221,7 +270,8 @@ static void fill_masks(int i, tp_view *x)
             h, g                                                                                   \
         }                                                                                          \
     }
-#define FILL .masks = 1 << WIN_MASK | 1 << WIN_LOW_MASK, .fill = fill_masks
+#define FILL        .masks = 1 << WIN_MASK | 1 << WIN_LOW_MASK, .fill = fill_masks
+#define FILL_PACKED .masks = 1 << WIN_LOW_MASK, .below[WIN_OFFSET] = 1, .fill = fill_packed
 #define CFG(...)                                                                                   \
     &(const tp_window_attn_cfg)                                                                    \
     {                                                                                              \
@@ -308,6 +358,16 @@ static const tp_gradcase window_cases[] = {
     { "masks, dropout, biases", .in = MASKED(2, 14, 16, 3, 121, 2, 2), FILL,
       .attr = CFG(.heads = 2, .height = 2, .width = 6, .global = 2, .window = { 3, 3 }, .halo = { 2, 2 },
                   .reach = { 5, 5 }, .dropout = 0.3) },
+    { "packed", .in = PACKED(17, 5, 4, 2, false), FILL_PACKED,
+      .attr = CFG(.heads = 2, .height = 1, .width = 7, .window = { 1, 4 }, .halo = { 0, 2 }) },
+    { "packed, a looser bound, mask, dropout", .in = PACKED(17, 5, 8, 3, true), FILL_PACKED,
+      .attr = CFG(.heads = 1, .height = 1, .width = 19, .window = { 1, 2 }, .halo = { 0, 2 }, .dropout = 0.3) },
+    { "packed, exact", .in = PACKED(17, 5, 2, 0, false), FILL_PACKED,
+      .attr = CFG(.heads = 1, .height = 1, .width = 7, .window = { 1, 2 }, .halo = { 0, 2 }, .edge = TP_EDGE_EXACT) },
+    { "packed, low keys only", .in = PACKED(17, 5, 4, 2, false), FILL_PACKED,
+      .attr = CFG(.heads = 2, .height = 1, .width = 8) },
+    { "no documents", .in = PACKED(0, 0, 4, 2, false), FILL_PACKED,
+      .attr = CFG(.heads = 2, .height = 1, .width = 8, .window = { 1, 4 }, .halo = { 0, 2 }) },
     { "no batch", .in = IN(0, 4, 2, 0, 9, 1, 0),
       .attr = CFG(.heads = 1, .height = 2, .width = 2, .window = { 2, 2 }) },
     { "no map", .in = IN(1, 1, 2, 0, 9, 1, 1),
@@ -337,5 +397,5 @@ const tp_op tp_op_window_attention = {
 tp_tensor tp_window_attention_2d(tp_tape *T, tp_window_in in, tp_window_attn_cfg cfg)
 {
     return tp_apply(T, &tp_op_window_attention, &cfg, in.q, in.k, in.v, in.low_k, in.low_v,
-                    in.table, in.global_bias, in.mask, in.low_mask);
+                    in.table, in.global_bias, in.mask, in.low_mask, in.offset);
 }

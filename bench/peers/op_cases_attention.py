@@ -99,12 +99,27 @@ def project_kv(k, v, scores):
     return torch.cat([p @ x.view(b, n, 2, 32).transpose(1, 2) for x in (k, v)], 2).transpose(1, 2)
 
 
+# 32 documents as long, in words, as film reviews; PyTorch gets them padded.
+REVIEWS = [43, 153, 323, 109, 221, 58, 162, 352, 116, 233, 69, 170, 389, 123, 247, 78, 179, 439, 131, 262, 86, 188,
+           520, 138, 280, 94, 198, 709, 146, 300, 101, 209]
+LONGEST = -(-max(REVIEWS) // 8) * 8
+
+
+def padded_attention(q, k, v):
+    seen = torch.arange(LONGEST) < torch.tensor(REVIEWS)[:, None]
+    q, k, v = (x.view(len(REVIEWS), LONGEST, 2, 32).transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None, None]).transpose(1, 2)
+
+
 CASES = [("attention", "4096 d512 h8" + (" causal" if c else ""), attention(c), [(1, 4096, WIDTH)] * 3)
          for c in (False, True)] + [
     ("attention", "2048 d512 h8 causal ALiBi", alibi, [(1, 2048, WIDTH)] * 3),
     ("attention", "2048 d512 h8/2 causal", grouped, [(1, 2048, WIDTH), (1, 2048, 128), (1, 2048, 128)]),
     ("attention", "4x4096 d64 h2", attention(False, 2), [(4, 4096, 64)] * 3),
     ("window_attention", "4x4096 d64 h2 w8 r32", sequence(8), [(4, 4096, 64)] * 3 + [(4, 32, 64)] * 2),
+    ("packed_attention", "32 reviews d64 h2", padded_attention, [(32, LONGEST, 64)] * 3),
+    ("packed_window_attention", "32 reviews d64 h2 w8 r32", sequence(8),
+     [(32, LONGEST, 64)] * 3 + [(32, 32, 64)] * 2),
     ("linear_attention", "4096 d512 h8", linear, [(1, 4096, WIDTH)] * 3),
     ("linear_attention", "4096 d512 h8 m256", performer,
      [(1, 4096, WIDTH)] * 3 + [Numbers((256, WIDTH // HEADS), fixed=True)]),

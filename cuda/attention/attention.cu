@@ -33,16 +33,18 @@ static __device__ inline void online_softmax(const attn<S> &p, uint32_t dropped,
     }
 }
 
-template <bool POSITIONS, class S>
+template <bool POSITIONS, bool PACKED, class S>
 __global__ void __launch_bounds__(AT_THREADS, 1) /* else nvcc aims at 80 registers, and spills */
-    attention_kernel(attn<S> p, int slabs)
+    attention_kernel(attn<S> all, int slabs)
 {
     TP_SHARED_REST(float, transposed);
     float *const stage = transposed + AT_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
-    const at_block at(slabs, p.heads, p.batch);
-    at_tile t = { at.b, at.h, (attn_tiles(p.queries, AT) - 1 - at.tile) * AT,
+    const at_block at(slabs, all.heads, all.batch);
+    const attn_part<PACKED, S> p = attn_document<PACKED>(all, at.b);
+    at_tile t = { PACKED ? 0 : at.b, at.h, (attn_tiles(p.queries, AT) - 1 - at.tile) * AT,
                   0 }; /* the longest first */
+    if (PACKED && t.i < 0) return;
     const int end = attn_end_key(p, t.i + AT - 1);
     float o[4][4], top[4], sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
     at_clear(o);
@@ -72,6 +74,15 @@ __global__ void __launch_bounds__(AT_THREADS, 1) /* else nvcc aims at 80 registe
     }
 }
 
+template <bool POSITIONS, bool PACKED, class S>
+static tp_code launch(const tp_call *c, const attn<S> &p)
+{
+    const int slabs = max(attn_tiles(p.dim, AT), 1), tiles = attn_tiles(p.queries, AT);
+    return tp_launch(c, attention_kernel<POSITIONS, PACKED, S>,
+                     (unsigned)(slabs * p.heads * p.batch * tiles), AT_THREADS,
+                     POSITIONS ? AT_SHARED_WIDE : AT_SHARED, p, slabs);
+}
+
 template <bool POSITIONS, class S> static tp_code forward(const tp_call *c)
 {
     attn<S> p = attn_problem<S>(c, POSITIONS);
@@ -79,10 +90,7 @@ template <bool POSITIONS, class S> static tp_code forward(const tp_call *c)
     if constexpr (std::is_same<S, bf16>::value)
         if (am_serves(p))
             return POSITIONS ? tp__rel_attention_mma_fwd(c, p) : tp__attention_mma_fwd(c, p);
-    const int slabs = max(attn_tiles(p.dim, AT), 1), tiles = attn_tiles(p.queries, AT);
-    return tp_launch(c, attention_kernel<POSITIONS, S>,
-                     (unsigned)(slabs * p.heads * p.batch * tiles), AT_THREADS,
-                     POSITIONS ? AT_SHARED_WIDE : AT_SHARED, p, slabs);
+    return launch<POSITIONS, false>(c, p);
 }
 
 template <class S> static tp_code attention_fwd(const tp_call *c)
@@ -94,5 +102,11 @@ template <class S> static tp_code rel_attention_fwd(const tp_call *c)
     return forward<true, S>(c);
 }
 
+template <class S> static tp_code packed_attention_fwd(const tp_call *c)
+{
+    return launch<false, true>(c, attn_packed_problem<S>(c));
+}
+
 TP_CUDA_KERNEL(attention_fwd)
+TP_CUDA_KERNEL(packed_attention_fwd)
 TP_CUDA_KERNEL(rel_attention_fwd)

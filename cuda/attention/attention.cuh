@@ -6,6 +6,7 @@
 
 #include "cuda/kit/kernel.cuh"
 #include "tensor/geometry/attn.h"
+#include "tensor/geometry/packed.h"
 
 /* The destination of a gradient: in S, or in f32 if it belongs to a parameter. */
 template <class S> struct attn_sink {
@@ -17,6 +18,11 @@ template <class S> struct attn_sink {
             tp_put(static_cast<float *>(to) + i, v);
         else
             tp_put(static_cast<S *>(to) + i, v);
+    }
+    /* Skips n elements. */
+    __device__ void move(int64_t n)
+    {
+        if (to) to = static_cast<char *>(to) + n * (int64_t)(f32 ? sizeof(float) : sizeof(S));
     }
 };
 
@@ -46,6 +52,10 @@ template <class S> struct attn {
     float *dslopes; /* [B][query tiles][H]: parts of the gradient of the slopes, or NULL */
     int splits;
     attn_sink<S> dq, dk, dv, dbias;
+    tp_packing of_q, of_k; /* packed documents: queries, keys and room are the most of a document */
+    int drop_first, drop_queries,
+        drop_keys; /* dropout takes element [B,H,drop_queries,drop_keys], row
+                                                drop_first + b of B */
 };
 
 template <class S> static inline attn_sink<S> attn_sink_of(const tp_view *v)
@@ -68,6 +78,8 @@ template <class S> static attn<S> attn_problem(const tp_call *c, bool positions)
     p.group = cfg->kv_heads > 0 ? cfg->heads / cfg->kv_heads : 1;
     p.kv_width = (int)c->x[1].dim[2];
     p.ahead = p.keys - p.queries;
+    p.drop_queries = p.queries;
+    p.drop_keys = p.keys;
     p.span = positions ? (int)min(cfg->max_span, c->x[1].dim[1]) : 0;
     p.causal = positions || cfg->causal;
     p.scale = (float)(cfg->scale != 0.0 ? cfg->scale : dim ? 1.0 / sqrt((double)dim) : 1.0);
@@ -95,6 +107,58 @@ template <class S> static attn<S> attn_problem(const tp_call *c, bool positions)
     p.out = tp_out<S>(&c->y[0]);
     p.lse = tp_out<float>(&c->y[1]);
     return p;
+}
+
+/* The problem of packed documents: q, k, v and two offsets. */
+template <class S> static attn<S> attn_packed_problem(const tp_call *c)
+{
+    const tp_packed_attn *a = static_cast<const tp_packed_attn *>(c->attr);
+    const int64_t n = c->x[PACKED_OF_Q].dim[0] - 1;
+    tp_view x[5] = {};
+    tp_call padded = *c;
+    for (int i = 0; i < 5; i++) x[i].ndim = -1;
+    for (int i = 0; i < 3; i++) {
+        x[i] = c->x[i];
+        x[i].ndim = 3;
+        x[i].dim[0] = n;
+        x[i].dim[1] = i == 0 ? a->queries : a->keys;
+        x[i].dim[2] = c->x[i].dim[1];
+    }
+    padded.x = x;
+    padded.attr = &a->cfg;
+    attn<S> p = attn_problem<S>(&padded, false);
+    p.of_q = tp__packing(&c->x[PACKED_OF_Q], c->x[0].dim[0], a->queries);
+    p.of_k = tp__packing(&c->x[PACKED_OF_K], c->x[1].dim[0], a->keys);
+    return p;
+}
+
+/* Packed document b as a problem of its own, whose batch row is 0; otherwise the whole problem. */
+template <bool PACKED, class S>
+using attn_part = typename std::conditional<PACKED, const attn<S>, const attn<S> &>::type;
+
+template <bool PACKED, class S>
+static __device__ inline attn_part<PACKED, S> attn_document(const attn<S> &all, int b)
+{
+    if constexpr (PACKED) {
+        const tp_rows q = tp__document(&all.of_q, b), k = tp__document(&all.of_k, b);
+        attn<S> p = all;
+        p.drop_first = b;
+        p.queries = (int)q.count;
+        p.keys = p.room = (int)k.count;
+        p.ahead = p.keys - p.queries;
+        p.q += q.first * p.width;
+        p.k += k.first * p.kv_width;
+        p.v += k.first * p.kv_width;
+        p.out += q.first * p.width;
+        p.lse += q.first * p.heads;
+        if (p.dout) p.dout += q.first * p.width, p.delta += q.first * p.heads;
+        p.dq.move(q.first * p.width);
+        p.dk.move(k.first * p.kv_width);
+        p.dv.move(k.first * p.kv_width);
+        return p;
+    } else {
+        return all;
+    }
 }
 
 TP_HD static inline int attn_tiles(int n, int tile)
@@ -150,6 +214,14 @@ static __device__ inline float attn_bias(const attn<S> &p, int b, int h, int i, 
 template <class S> static __device__ inline int64_t attn_row(const attn<S> &p, int b, int h, int i)
 {
     return ((int64_t)b * p.heads + h) * p.queries + i;
+}
+
+/* The element of dropout of query i and key j. */
+template <class S>
+static __device__ inline int64_t attn_element(const attn<S> &p, int b, int h, int i, int j)
+{
+    const int64_t row = (int64_t)(p.drop_first + b) * p.heads + h;
+    return (row * p.drop_queries + i) * p.drop_keys + j;
 }
 
 /* Tells which elements of the probabilities [B,H,N,S] are dropped; neighbours share random words. */

@@ -10,9 +10,22 @@
 #include "cuda/attention/attention_f32.cuh"
 #include "cuda/attention/attention_mma.cuh"
 
+/* The place of a token of all in [B,H,N], or in [H,N] of its document; -1: it is in none. */
+template <class S> static __device__ inline int64_t delta_at(const attn<S> &p, int64_t token, int h)
+{
+    if (p.of_q.offset) {
+        const tp_rows at = tp__document(&p.of_q, tp__document_of(&p.of_q, token));
+        const int64_t i = token - at.first;
+        return i >= 0 && i < at.count ? at.first * p.heads + h * at.count + i : -1;
+    }
+    const int64_t b = tp_div(token, p.queries);
+    return attn_row(p, (int)b, h, (int)(token - b * p.queries));
+}
+
 template <class S> __global__ void __launch_bounds__(TP_THREADS) delta_kernel(attn<S> p)
 {
-    const int64_t rows = (int64_t)p.batch * p.queries * p.heads;
+    const int64_t tokens = p.of_q.offset ? p.of_q.rows : (int64_t)p.batch * p.queries;
+    const int64_t rows = tokens * p.heads;
     const int lane = (int)threadIdx.x % 32;
     for (int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; r < rows;
          r += (int64_t)gridDim.x * blockDim.x / 32) {
@@ -20,10 +33,9 @@ template <class S> __global__ void __launch_bounds__(TP_THREADS) delta_kernel(at
         float sum = 0.0f;
         for (int x = lane; x < p.dim; x += 32) sum += tp_float(o[x]) * tp_float(d[x]);
         sum = tp_warp<tp_sum_of>(sum);
-        const int64_t token = tp_div(r, p.heads), b = tp_div(token, p.queries);
-        if (lane == 0)
-            p.delta[attn_row(p, (int)b, (int)(r - token * p.heads), (int)(token - b * p.queries))] =
-                sum;
+        const int64_t token = tp_div(r, p.heads);
+        const int64_t at = delta_at(p, token, (int)(r - token * p.heads));
+        if (lane == 0 && at >= 0) p.delta[at] = sum;
     }
 }
 
@@ -42,15 +54,17 @@ static __device__ inline void sum_rows(const float acc[4][4], float *room, float
 }
 
 /* The owner of 64 queries computes dq, and its part of dr_w and dr_r. */
-template <bool POSITIONS, class S>
-__global__ void __launch_bounds__(AT_THREADS, 1) query_grad(attn<S> p, int slabs)
+template <bool POSITIONS, bool PACKED, class S>
+__global__ void __launch_bounds__(AT_THREADS, 1) query_grad(attn<S> all, int slabs)
 {
     TP_SHARED_REST(float, transposed);
     float *const stage = transposed + AT_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
-    const at_block at(slabs, p.heads, p.batch);
+    const at_block at(slabs, all.heads, all.batch);
+    const attn_part<PACKED, S> p = attn_document<PACKED>(all, at.b);
     const int tiles = attn_tiles(p.queries, AT), tile = tiles - 1 - at.tile;
-    at_tile t = { at.b, at.h, tile * AT, 0 };
+    at_tile t = { PACKED ? 0 : at.b, at.h, tile * AT, 0 };
+    if (PACKED && tile < 0) return;
     const int end = attn_end_key(p, t.i + AT - 1);
     float by_key[4][4], by_position[4][4];
     at_clear(by_key);
@@ -99,18 +113,21 @@ static __device__ inline void add_by_column(float acc[4][4], const float tile[4]
 }
 
 /* The owner of 64 keys computes dk and dv; the owner of 64 distances, dpos of some rows of the batch. */
-template <bool POSITIONS, bool DISTANCES, class S>
-__global__ void __launch_bounds__(AT_THREADS, 1) key_grad(attn<S> p, int slabs)
+template <bool POSITIONS, bool DISTANCES, bool PACKED, class S>
+__global__ void __launch_bounds__(AT_THREADS, 1) key_grad(attn<S> all, int slabs)
 {
     TP_SHARED_REST(float, kept);
     float *const stage = kept + AT_FLOATS;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
-    const at_block at(slabs, p.heads / p.group, DISTANCES ? p.splits : p.batch);
-    at_tile t = { at.b, at.h * p.group, 0, at.tile * AT };
+    const at_block at(slabs, all.heads / all.group, DISTANCES ? all.splits : all.batch);
+    const attn_part<PACKED, S> p = attn_document<PACKED>(all, at.b);
+    const int b = PACKED ? 0 : at.b;
+    at_tile t = { b, at.h * p.group, 0, at.tile * AT };
+    if (PACKED && t.j >= p.room) return;
     const int last = min(t.j + AT, p.keys) - 1;
     const int end = !DISTANCES ? attn_end_query(p, last) : p.span && t.j >= p.span ? 0 : p.queries;
-    const int first = DISTANCES ? (int)((int64_t)at.b * p.batch / p.splits) : at.b;
-    const int stop = DISTANCES ? (int)((int64_t)(at.b + 1) * p.batch / p.splits) : at.b + 1;
+    const int first = DISTANCES ? (int)((int64_t)at.b * p.batch / p.splits) : b;
+    const int stop = DISTANCES ? (int)((int64_t)(at.b + 1) * p.batch / p.splits) : b + 1;
     float dk[4][4], dv[4][4];
     at_clear(dk);
     at_clear(dv);
@@ -130,7 +147,7 @@ __global__ void __launch_bounds__(AT_THREADS, 1) key_grad(attn<S> p, int slabs)
         for (int c = 0; c < 4; c++) {
             const int j = t.j + 4 * ty + r, x = at.x0 + 4 * tx + c;
             if (j >= p.room || x >= p.dim) continue;
-            const int64_t to = ((int64_t)at.b * p.room + j) * p.kv_width + at.h * p.dim + x;
+            const int64_t to = ((int64_t)b * p.room + j) * p.kv_width + at.h * p.dim + x;
             if (DISTANCES) p.dpos[to] = dk[r][c];
             if (!DISTANCES && p.dk.to) p.dk.put(to, dk[r][c]);
             if (!DISTANCES && p.dv.to) p.dv.put(to, dv[r][c]);
@@ -282,23 +299,31 @@ template <class S> static tp_code slope_parts(const tp_call *c, const attn<S> &p
                            parts, (int64_t)p.heads, p.dslopes, attn_sink_of<S>(&c->dx[4]));
 }
 
-/* dq with the parts of dr_w and dr_r, dk and dv, the parts of dpos. */
+/* dq with the parts of dr_w and dr_r, dk and dv. */
+template <bool POSITIONS, bool PACKED, class S>
+static tp_code grad_rows(const tp_call *c, const attn<S> &p, int64_t slabs)
+{
+    const int64_t heads = slabs * p.heads * p.batch;
+    tp_code code = TP_OK;
+    if (p.dq.to || p.dr)
+        code = launch(c, query_grad<POSITIONS, PACKED, S>, heads * attn_tiles(p.queries, AT),
+                      POSITIONS, p, slabs);
+    if (code == TP_OK && (p.dk.to || p.dv.to))
+        code = launch(c, key_grad<POSITIONS, false, PACKED, S>,
+                      heads / p.group * attn_tiles(p.room, AT), POSITIONS, p, slabs);
+    return code;
+}
+
+/* All of these, and the parts of dpos. */
 template <bool POSITIONS, class S>
 static tp_code grad_inputs(const tp_call *c, const attn<S> &p, int64_t slabs)
 {
-    const int64_t heads = slabs * p.heads * p.batch;
     if constexpr (std::is_same<S, bf16>::value)
         if (am_serves(p))
             return POSITIONS ? tp__rel_attention_mma_bwd(c, p) : tp__attention_mma_bwd(c, p);
-    tp_code code = TP_OK;
-    if (p.dq.to || p.dr)
-        code = launch(c, query_grad<POSITIONS, S>, heads * attn_tiles(p.queries, AT), POSITIONS, p,
-                      slabs);
-    if (code == TP_OK && (p.dk.to || p.dv.to))
-        code = launch(c, key_grad<POSITIONS, false, S>, heads / p.group * attn_tiles(p.room, AT),
-                      POSITIONS, p, slabs);
+    tp_code code = grad_rows<POSITIONS, false>(c, p, slabs);
     if (POSITIONS && code == TP_OK && p.dpos)
-        code = launch(c, key_grad<true, true, S>,
+        code = launch(c, key_grad<true, true, false, S>,
                       slabs * p.heads * p.splits * attn_tiles(p.keys, AT), true, p, slabs);
     return code;
 }
@@ -325,6 +350,26 @@ template <bool POSITIONS, class S> static tp_code backward(const tp_call *c)
     return POSITIONS && code == TP_OK ? grad_parts(c, p, p.batch * rows) : code;
 }
 
+/* c->work is delta, [H,N] of each document. */
+static size_t packed_attention_work(const tp_call *c)
+{
+    const int64_t heads = static_cast<const tp_packed_attn *>(c->attr)->cfg.heads;
+    return tp_is_backward(c) ? (size_t)(c->x[0].dim[0] * heads) * sizeof(float) : 0;
+}
+
+template <class S> static tp_code packed_attention_bwd(const tp_call *c)
+{
+    attn<S> p = attn_packed_problem<S>(c);
+    p.delta = static_cast<float *>(c->work);
+    p.dout = tp_in<S>(&c->dy[0]);
+    p.dq = attn_sink_of<S>(&c->dx[0]);
+    p.dk = attn_sink_of<S>(&c->dx[1]);
+    p.dv = attn_sink_of<S>(&c->dx[2]);
+    const tp_code code = tp_launch(
+        c, delta_kernel<S>, tp_grid(c, p.of_q.rows * p.heads, TP_THREADS / 32), TP_THREADS, 0, p);
+    return code == TP_OK ? grad_rows<false, true>(c, p, max(attn_tiles(p.dim, AT), 1)) : code;
+}
+
 template <class S> static tp_code attention_bwd(const tp_call *c)
 {
     return backward<false, S>(c);
@@ -336,5 +381,7 @@ template <class S> static tp_code rel_attention_bwd(const tp_call *c)
 
 TP_CUDA_WORK(attention_work)
 TP_CUDA_WORK(rel_attention_work)
+TP_CUDA_WORK(packed_attention_work)
 TP_CUDA_KERNEL(attention_bwd)
+TP_CUDA_KERNEL(packed_attention_bwd)
 TP_CUDA_KERNEL(rel_attention_bwd)

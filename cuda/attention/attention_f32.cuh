@@ -246,8 +246,7 @@ static __device__ inline uint32_t at_dropped(const attn<S> &p, const at_tile &t)
 #pragma unroll 1
     for (int k = 0; k < 16; k++) {
         const int j = DISTANCES ? i + k / 4 + p.ahead - column - k % 4 : column + k % 4;
-        const int64_t e = attn_row(p, t.b, t.h, i + k / 4) * p.keys + j;
-        bits |= (uint32_t)dropout.drops(p, e) << k;
+        bits |= (uint32_t)dropout.drops(p, attn_element(p, t.b, t.h, i + k / 4, j)) << k;
     }
     return bits;
 }

@@ -14,7 +14,7 @@
  *
  * Long chunks of up to eight ranks are cut into spans (chunk_spans.cu).
  *
- * In all other cases p and g are floats in c->work, computed in several passes by one thread per
+ * In all other cases, among them packed documents, p and g are floats in c->work, computed in several passes by one thread per
  * element and one block per column of scores. */
 #include "cuda/attention/chunk_project.cuh"
 
@@ -22,15 +22,13 @@ static chunk_geometry geometry_of(const tp_call *c)
 {
     const tp__chunk_attr *a = static_cast<const tp__chunk_attr *>(c->attr);
     const tp_view *x = &c->x[CHUNK_X], *mask = &c->x[CHUNK_MASK];
-    const int64_t C = x->dim[2];
-    chunk_geometry g = { x->dim[0] * (x->dim[1] / a->chunk),
-                         a->chunk,
-                         a->rank,
-                         a->heads * a->rank,
-                         a->heads,
-                         C / a->heads,
-                         C,
-                         tp_absent(mask) ? NULL : tp_in<uint8_t>(mask) };
+    const int64_t C = x->dim[x->ndim - 1];
+    const tp_packing rows = tp__chunks(c->x, c->nx, a);
+    chunk_geometry g = { rows.n,   a->chunk,
+                         a->rank,  a->heads * a->rank,
+                         a->heads, C / a->heads,
+                         C,        tp_absent(mask) ? NULL : tp_in<uint8_t>(mask),
+                         rows };
     return g;
 }
 
@@ -203,7 +201,7 @@ typedef struct warp_plan {
 template <class S> static warp_plan plan_of(const chunk_geometry &g, bool aligned)
 {
     const int64_t n = (int64_t)(16 / sizeof(S)), lanes = g.D / n;
-    const bool fits = aligned && lanes * n == g.D && lanes >= 1 && lanes <= 32 &&
+    const bool fits = aligned && !g.rows.offset && lanes * n == g.D && lanes >= 1 && lanes <= 32 &&
                       (lanes & (lanes - 1)) == 0 && g.l <= 8 * (32 / lanes);
     warp_plan w = { 0, 0 };
     if (fits) w = { (int)lanes, g.l <= 4 * (32 / lanes) ? 4 : 8 };
@@ -232,26 +230,34 @@ static tp_code backward_warps(const tp_call *c, const chunk_geometry &g, const c
 
 /* ---- any size: one thread per element ---- */
 
+/* The chunk of a row. */
+static __device__ inline int64_t chunk_of(const chunk_geometry &g, int64_t row)
+{
+    return g.rows.offset ? tp__document_of(&g.rows, row) : tp_div(row, g.l);
+}
+
 /* A block takes one column of the scores of a chunk. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS) weights_kernel(chunk_geometry g, const S *z, float *p)
 {
     TP_EACH_BLOCK (column, g.chunks * g.n) {
-        const int64_t t = tp_div(column, g.n), first = t * g.l * g.n + column - t * g.n;
+        const int64_t t = tp_div(column, g.n);
+        const tp_rows rows = tp__document(&g.rows, t);
+        const int64_t first = rows.first * g.n + column - t * g.n;
         float most = -INFINITY, sum = 0.0f;
-        for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x)
-            if (chunk_shown(g, t * g.l + s))
+        for (int64_t s = threadIdx.x; s < rows.count; s += blockDim.x)
+            if (chunk_shown(g, rows.first + s))
                 most = tp_max_of::join(most, tp_float(z[first + s * g.n]));
         most = tp_block<tp_max_of>(most);
-        for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x) {
-            const bool shown = chunk_shown(g, t * g.l + s);
+        for (int64_t s = threadIdx.x; s < rows.count; s += blockDim.x) {
+            const bool shown = chunk_shown(g, rows.first + s);
             const float e = shown ? expf(tp_float(z[first + s * g.n]) - most) : 0.0f;
             p[first + s * g.n] = e;
             sum += e;
         }
         sum = tp_block<tp_sum_of>(sum);
         const float k = sum == 0.0f ? 0.0f : 1.0f / sum;
-        for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x) p[first + s * g.n] *= k;
+        for (int64_t s = threadIdx.x; s < rows.count; s += blockDim.x) p[first + s * g.n] *= k;
     }
 }
 
@@ -261,11 +267,12 @@ __global__ void __launch_bounds__(TP_THREADS)
 {
     TP_EACH (e, g.chunks * g.r * g.C) {
         const int64_t row = tp_div(e, g.C), col = e - row * g.C, t = tp_div(row, g.r);
-        const float *w = p + t * g.l * g.n + tp_div(col, g.D) * g.r + row - t * g.r;
-        const S *from = x + t * g.l * g.C + col;
+        const tp_rows rows = tp__document(&g.rows, t);
+        const float *w = p + rows.first * g.n + tp_div(col, g.D) * g.r + row - t * g.r;
+        const S *from = x + rows.first * g.C + col;
         float sum = 0.0f;
-        for (int64_t s = 0; s < g.l; s++)
-            if (chunk_shown(g, t * g.l + s)) sum += w[s * g.n] * tp_float(from[s * g.C]);
+        for (int64_t s = 0; s < rows.count; s++)
+            if (chunk_shown(g, rows.first + s)) sum += w[s * g.n] * tp_float(from[s * g.C]);
         tp_put(y + e, sum);
     }
 }
@@ -274,25 +281,25 @@ template <class S, class X>
 __global__ void __launch_bounds__(TP_THREADS)
     spread_kernel(chunk_geometry g, const float *p, const S *dy, X *dx)
 {
-    TP_EACH (e, g.chunks * g.l * g.C) {
+    TP_EACH (e, g.rows.rows * g.C) {
         const int64_t row = tp_div(e, g.C), col = e - row * g.C;
         const float *w = p + row * g.n + tp_div(col, g.D) * g.r;
-        const S *from = dy + tp_div(row, g.l) * g.r * g.C + col;
+        const S *from = dy + chunk_of(g, row) * g.r * g.C + col;
         float sum = 0.0f;
         for (int64_t j = 0; j < g.r; j++) sum += w[j] * tp_float(from[j * g.C]);
         tp_put(dx + e, sum);
     }
 }
 
-/* A warp takes one dot product: out [chunks,l,n]. */
+/* A warp takes one dot product: out [rows,n]. */
 template <class S>
 __global__ void __launch_bounds__(TP_THREADS)
     dots_kernel(chunk_geometry g, const S *x, const S *dy, float *out)
 {
-    for (int64_t e = first_warp(); e < g.chunks * g.l * g.n; e += warps_of_grid()) {
+    for (int64_t e = first_warp(); e < g.rows.rows * g.n; e += warps_of_grid()) {
         const int64_t row = tp_div(e, g.n), k = e - row * g.n, i = tp_div(k, g.r);
         const S *a = x + row * g.C + i * g.D;
-        const S *b = dy + (tp_div(row, g.l) * g.r + k - i * g.r) * g.C + i * g.D;
+        const S *b = dy + (chunk_of(g, row) * g.r + k - i * g.r) * g.C + i * g.D;
         float sum = 0.0f;
         const int64_t end = chunk_shown(g, row) ? g.D : 0;
         for (int64_t d = threadIdx.x % 32; d < end; d += 32) sum += tp_float(a[d]) * tp_float(b[d]);
@@ -306,12 +313,14 @@ __global__ void __launch_bounds__(TP_THREADS)
     scores_grad(chunk_geometry g, const float *p, const float *dots, Z *dz, bool add)
 {
     TP_EACH_BLOCK (column, g.chunks * g.n) {
-        const int64_t t = tp_div(column, g.n), first = t * g.l * g.n + column - t * g.n;
+        const int64_t t = tp_div(column, g.n);
+        const tp_rows rows = tp__document(&g.rows, t);
+        const int64_t first = rows.first * g.n + column - t * g.n;
         float sum = 0.0f;
-        for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x)
+        for (int64_t s = threadIdx.x; s < rows.count; s += blockDim.x)
             sum += p[first + s * g.n] * dots[first + s * g.n];
         sum = tp_block<tp_sum_of>(sum);
-        for (int64_t s = threadIdx.x; s < g.l; s += blockDim.x)
+        for (int64_t s = threadIdx.x; s < rows.count; s += blockDim.x)
             chunk_put(dz + first + s * g.n, p[first + s * g.n] * (dots[first + s * g.n] - sum),
                       add);
     }
@@ -420,7 +429,7 @@ static size_t chunk_project_work(const tp_call *c)
     const chunk_geometry g = geometry_of(c);
     const int64_t columns = g.chunks * g.n;
     const int64_t spans = columns * (tp__chunk_spans(g) * (g.D + 2) + 3);
-    const int64_t weights = columns * g.l * (tp_is_backward(c) ? 2 : 1);
+    const int64_t weights = c->x[CHUNK_SCORES].numel * (tp_is_backward(c) ? 2 : 1);
     return (size_t)max(spans, weights) * sizeof(float);
 }
 

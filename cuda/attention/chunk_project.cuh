@@ -8,6 +8,7 @@
 typedef struct chunk_geometry {
     int64_t chunks, l, r, n, H, D, C; /* x [chunks,l,C], C = H D; z [chunks,l,n], n = H r */
     const uint8_t *mask;              /* [chunks,l] or NULL                               */
+    tp_packing rows;                  /* of the chunks; packed ones have up to l          */
 } chunk_geometry;
 
 /* Is a token (of all chunks) visible? */
@@ -44,7 +45,7 @@ static inline int64_t tp__chunk_spans(const chunk_geometry &g)
 
 static inline bool tp__chunk_spans_serve(const chunk_geometry &g)
 {
-    return g.l >= 64 && g.r <= TP_CHUNK_RANKS && g.D > 0;
+    return !g.rows.offset && g.l >= 64 && g.r <= TP_CHUNK_RANKS && g.D > 0;
 }
 tp_code tp__chunk_spans_fwd(const tp_call *c, const chunk_geometry &g, const chunk_values &v);
 tp_code tp__chunk_spans_bwd(const tp_call *c, const chunk_geometry &g, const chunk_values &v);

@@ -15,6 +15,8 @@ template <class S> struct win {
     S *out;
     float *lse, *delta; /* [B,H,N] */
     attn_sink<S> dq, dk, dv, dlow_k, dlow_v, dtable, dbias;
+    tp_packing rows;           /* of packed sequences                             */
+    int64_t document, longest; /* the sequence that this is, and cells of the longest */
 };
 
 /* The first chunk with queries that may see row or column `at`, and the number of such chunks (modulo

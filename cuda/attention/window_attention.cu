@@ -17,6 +17,40 @@
 constexpr int WIN_COLUMNS = 8; /* of a lane: heads of up to 256 */
 constexpr int WIN_THREADS = 128;
 
+/* Packed sequence b as a problem of its own; otherwise the whole problem. */
+template <bool PACKED, class S>
+using win_part = typename std::conditional<PACKED, const win<S>, const win<S> &>::type;
+
+template <bool PACKED, class S>
+static __device__ inline win_part<PACKED, S> win_document(const win<S> &all, int64_t b)
+{
+    if constexpr (PACKED) {
+        const tp_rows at = tp__document(&all.rows, b);
+        const int64_t rows = at.first * all.g.width, low = b * all.g.low * all.g.width;
+        win<S> p = all;
+        p.document = b;
+        p.g.batch = 1;
+        p.g.cells = p.g.tokens = p.g.size[1] = at.count;
+        p.g.chunks[1] = tp__ceil_div(at.count, p.g.chunk[1]);
+        p.q += rows;
+        p.k += rows;
+        p.v += rows;
+        p.out += rows;
+        p.lse += at.first * p.g.heads;
+        if (p.low_k) p.low_k += low, p.low_v += low;
+        if (p.low_mask) p.low_mask += b * p.g.low;
+        if (p.dout) p.dout += rows, p.delta += at.first * p.g.heads;
+        p.dq.move(rows);
+        p.dk.move(rows);
+        p.dv.move(rows);
+        p.dlow_k.move(low);
+        p.dlow_v.move(low);
+        return p;
+    } else {
+        return all;
+    }
+}
+
 /* A query: its position in the map, and the keys that its chunk sees. */
 struct win_query {
     int64_t b, h, y, x, cell;
@@ -159,7 +193,9 @@ static __device__ inline float win_keep(const win<S> &p, const win_query &t, con
 {
     if (p.drop.below == 0) return 1.0f;
     const int64_t j = key.low ? key.row : p.g.low + key.row;
-    const tp_words<1> words(p.drop, win_at(p, t) * (p.g.extra + p.g.cells) + max(j, (int64_t)0));
+    const int64_t head = (p.document + t.b) * p.g.heads + t.h;
+    const int64_t row = (head * p.longest + t.cell) * (p.g.extra + p.longest);
+    const tp_words<1> words(p.drop, row + max(j, (int64_t)0));
     return words.drop(p.drop, 0, 1.0f);
 }
 
@@ -204,13 +240,22 @@ static __device__ inline void win_put(const float acc[WIN_COLUMNS], int64_t dim,
     for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; i < (n);               \
          i += (int64_t)gridDim.x * blockDim.x / 32)
 
+/* for (...): warp or thread i of sequence p, of those of `items` in all; each of the longest has `most`. */
+#define WIN_OF(p, i, all, item, most, count)                                                       \
+    const int64_t in_##i = PACKED ? tp_div(item, most) : 0, i = item - in_##i * (most);            \
+    const win_part<PACKED, S> p = win_document<PACKED>(all, in_##i);                               \
+    if (PACKED && i >= (count)) continue
+
 /* ---- queries ---- */
 
-template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_kernel(win<S> p)
+template <bool PACKED, class S>
+__global__ void __launch_bounds__(WIN_THREADS) win_kernel(win<S> all)
 {
     const int lane = (int)threadIdx.x % 32;
-    WIN_EACH_WARP(i, p.g.batch * p.g.heads * p.g.cells)
+    const int64_t most = all.g.heads * all.g.cells;
+    WIN_EACH_WARP(item, all.g.batch * most)
     {
+        WIN_OF(p, i, all, item, most, p.g.heads * p.g.cells);
         win_query t;
         win_set_at(p, &t, i);
         const int64_t keys = win_query_shown(p, t) ? win_keys(p, t) : 0;
@@ -237,9 +282,11 @@ template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_kernel(win
     }
 }
 
-template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_delta(win<S> p)
+template <bool PACKED, class S> __global__ void __launch_bounds__(WIN_THREADS) win_delta(win<S> all)
 {
-    TP_EACH (i, p.g.batch * p.g.heads * p.g.cells) {
+    const int64_t most = all.g.heads * all.g.cells;
+    TP_EACH (item, all.g.batch * most) {
+        WIN_OF(p, i, all, item, most, p.g.heads * p.g.cells);
         win_query t;
         win_set_at(p, &t, i);
         p.delta[i] = win_query_shown(p, t)
@@ -248,11 +295,14 @@ template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_delta(win<
     }
 }
 
-template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_grad_queries(win<S> p)
+template <bool PACKED, class S>
+__global__ void __launch_bounds__(WIN_THREADS) win_grad_queries(win<S> all)
 {
     const int lane = (int)threadIdx.x % 32;
-    WIN_EACH_WARP(i, p.g.batch * p.g.heads * p.g.cells)
+    const int64_t most = all.g.heads * all.g.cells;
+    WIN_EACH_WARP(item, all.g.batch * most)
     {
+        WIN_OF(p, i, all, item, most, p.g.heads * p.g.cells);
         win_query t;
         win_set_at(p, &t, i);
         const int64_t keys = win_query_shown(p, t) ? win_keys(p, t) : 0;
@@ -357,11 +407,14 @@ static __device__ inline void win_grad_cell(const win<S> &p, win_query *t, int64
 }
 
 /* Warp i: head, batch row and key; keys are the low ones, then k's. */
-template <class S> __global__ void __launch_bounds__(WIN_THREADS) win_grad_keys(win<S> p)
+template <bool PACKED, class S>
+__global__ void __launch_bounds__(WIN_THREADS) win_grad_keys(win<S> all)
 {
-    const int64_t n = p.g.low + p.g.tokens;
-    WIN_EACH_WARP(i, p.g.batch * p.g.heads * n)
+    const int64_t most = all.g.heads * (all.g.low + all.g.tokens);
+    WIN_EACH_WARP(item, all.g.batch * most)
     {
+        WIN_OF(p, i, all, item, most, p.g.heads * (p.g.low + p.g.tokens));
+        const int64_t n = p.g.low + p.g.tokens;
         const int64_t row = tp_div(i, n), j = i - row * n;
         win_query t;
         t.b = tp_div(row, p.g.heads);
@@ -469,6 +522,8 @@ template <class S> static win<S> win_problem(const tp_call *c)
     p.drop = tp_mask_of(c, c->train ? cfg->dropout : 0.0);
     p.out = tp_out<S>(&c->y[0]);
     p.lse = tp_out<float>(&c->y[1]);
+    p.longest = p.g.cells;
+    if (p.g.packed) p.rows = tp__packing(&c->x[WIN_OFFSET], c->x[WIN_Q].dim[0], p.longest);
     return p;
 }
 
@@ -491,17 +546,21 @@ template <class S> static tp_code window_attention_fwd(const tp_call *c)
     const win<S> p = win_problem<S>(c);
     const tp_code code = win_too_wide(c, p);
     if constexpr (std::is_same<S, bf16>::value)
-        if (tp__window_mma_serves(p)) return tp__window_mma_fwd(c, p);
-    return code == TP_OK ? win_launch(c, win_kernel<S>, p.g.batch * p.g.heads * p.g.cells, p)
-                         : code;
+        if (!p.g.packed && tp__window_mma_serves(p)) return tp__window_mma_fwd(c, p);
+    if (code != TP_OK) return code;
+    return win_launch(c, p.g.packed ? win_kernel<true, S> : win_kernel<false, S>,
+                      p.g.batch * p.g.heads * p.g.cells, p);
 }
 
 template <class S> static tp_code win_grad_plain(const tp_call *c, const win<S> &p)
 {
     tp_code code = TP_OK;
-    if (p.dq.to) code = win_launch(c, win_grad_queries<S>, p.g.batch * p.g.heads * p.g.cells, p);
+    if (p.dq.to)
+        code = win_launch(c, p.g.packed ? win_grad_queries<true, S> : win_grad_queries<false, S>,
+                          p.g.batch * p.g.heads * p.g.cells, p);
     if (code == TP_OK && (p.dk.to || p.dv.to || p.dlow_k.to || p.dlow_v.to))
-        code = win_launch(c, win_grad_keys<S>, p.g.batch * p.g.heads * (p.g.low + p.g.tokens), p);
+        code = win_launch(c, p.g.packed ? win_grad_keys<true, S> : win_grad_keys<false, S>,
+                          p.g.batch * p.g.heads * (p.g.low + p.g.tokens), p);
     if (code == TP_OK && p.dtable.to)
         code = win_launch(c, win_grad_table<S>, p.g.rows * p.g.heads, p);
     if (code == TP_OK && p.dbias.to)
@@ -521,21 +580,24 @@ template <class S> static tp_code window_attention_bwd(const tp_call *c)
     };
     for (int i = 0; i < WIN_MASK; i++) *sinks[i] = attn_sink_of<S>(&c->dx[i]);
     if (code == TP_OK)
-        code = tp_launch(c, win_delta<S>, tp_grid(c, queries, WIN_THREADS), WIN_THREADS, 0, p);
+        code = tp_launch(c, p.g.packed ? win_delta<true, S> : win_delta<false, S>,
+                         tp_grid(c, queries, WIN_THREADS), WIN_THREADS, 0, p);
     if (code == TP_OK && p.dq.to)
         code = tp_launch(c, win_clear_queries<S>, tp_grid(c, p.g.batch * p.g.global * p.g.width),
                          WIN_THREADS, 0, p);
     if constexpr (std::is_same<S, bf16>::value)
-        if (code == TP_OK && tp__window_mma_serves_bwd(p)) return tp__window_mma_bwd(c, p);
+        if (code == TP_OK && !p.g.packed && tp__window_mma_serves_bwd(p))
+            return tp__window_mma_bwd(c, p);
     return code == TP_OK ? win_grad_plain(c, p) : code;
 }
 
 /* The plain kernels need delta alone. */
 static size_t window_attention_work(const tp_call *c)
 {
-    const win_room room =
-        win_room_of(tp__window(c->x, static_cast<const tp_window_attn_cfg *>(c->attr)));
+    const tp_window g = tp__window(c->x, static_cast<const tp_window_attn_cfg *>(c->attr));
+    const win_room room = win_room_of(g);
     if (!tp_is_backward(c)) return 0;
+    if (g.packed) return (size_t)(c->x[WIN_Q].dim[0] * g.heads) * sizeof(float);
     return (size_t)(c->x[WIN_Q].dtype == TP_BF16 ? room.total : room.table) * sizeof(float);
 }
 

@@ -160,6 +160,24 @@ TP_API tp_tensor tp_lra_forward(tp_tape *T, const tp_lra *m, tp_lra_document a, 
  * [B,classes]. */
 TP_API tp_tensor tp_lra_forward_ids(tp_tape *T, const tp_lra *m, tp_tensor ids);
 
+/* Packed documents (ops/packed.h), as the loader gives them: integer ids and positions in their document,
+ * both [M]. length: the padded length by which TP_LRA_MEAN divides; 0: of.longest. */
+typedef struct tp_lra_packed {
+    tp_tensor ids, position;
+    tp_packed of;
+    int64_t length;
+} tp_lra_packed;
+
+/* What stands for each document, [documents,d]: tp_lra_encode and tp_lra_pool of the documents padded to
+ * `length` tokens, but no padding is computed. TP_LRA_LS without `fixed` and a convolution, and
+ * TP_LRA_SOFTMAX; the other attentions depend on the padded length. Lengths need not be multiples of the
+ * window. */
+TP_API tp_tensor tp_lra_encode_packed(tp_tape *T, const tp_lra *m, tp_lra_packed a);
+
+/* Packed documents to logits. b: the second ones of the same examples; its ids are TP_NONE unless cfg.pair. */
+TP_API tp_tensor tp_lra_forward_packed(tp_tape *T, const tp_lra *m, tp_lra_packed a,
+                                       tp_lra_packed b);
+
 /* The cost of one sequence, or one pair, of `tokens` tokens, padding included; 0: cfg.attn.length. paper + 5 norm
  * are the figures of Table 1 of the paper, which counts upstream's products. macs are those of this library. */
 TP_API tp_flops tp_lra_flops(const tp_lra_cfg *cfg, int64_t tokens);
@@ -185,6 +203,8 @@ extern TP_API const tp_model tp_model_lra;
 #define tp_lra_encode(T, ...)       tp_lra_encode(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_lra_pool(T, ...)         tp_lra_pool(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_lra_classify(T, ...)     tp_lra_classify(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lra_encode_packed(T, ...)  tp_lra_encode_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_lra_forward_packed(T, ...) tp_lra_forward_packed(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_lra_forward(T, ...)      tp_lra_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 #define tp_lra_forward_ids(T, ...)  tp_lra_forward_ids(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
 /* clang-format on */

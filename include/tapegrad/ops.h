@@ -15,6 +15,7 @@
 #include <tapegrad/ops/elementwise.h>
 #include <tapegrad/ops/layers.h>
 #include <tapegrad/ops/loss.h>
+#include <tapegrad/ops/packed.h>
 #include <tapegrad/ops/reduce.h>
 #include <tapegrad/ops/sequence.h>
 #include <tapegrad/ops/shape.h>

@@ -17,6 +17,12 @@ static inline bool tp__lra_has_embedding(const tp_lra_cfg *c)
 /* The member `preset` of tp_model_lra; cfg is a tp_lra_cfg. */
 bool tp__lra_preset(void *cfg, const char *name, char *why, size_t size);
 
+/* The sequences of a batch: [B,n,d] with a mask or TP_NONE, or, if packed.offset is given, [M,d]. */
+typedef struct tp__lra_rows {
+    tp_tensor mask;
+    tp_packed packed;
+} tp__lra_rows;
+
 /* x with zeros at padding. */
 tp_tensor tp__lra_hide(tp_tape *T, tp_tensor x, tp_tensor mask);
 
@@ -36,9 +42,11 @@ tp_tensor tp__lra_attn_cls(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_ten
                            tp_tensor mask);
 
 /* The attentions: from the layer's input to the result of tp_lra_attn_forward (long_short), from
- * projected queries, keys and values to the input of the last projection (the others). */
+ * projected queries, keys and values to the input of the last projection (the others). Packed sequences:
+ * cls [B,1,d] as otherwise, or with cls_from_seq the first B rows of x; results of all CLS come before those of
+ * all tokens. */
 tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
-                             tp_tensor mask, bool cls_only);
+                             tp__lra_rows rows, bool cls_only);
 tp_tensor tp__lra_nystrom(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
                           tp_tensor mask);
 /* Performer and linear attention. */

@@ -5,7 +5,8 @@
  *     y      = softmax([q low_k, q k of the window]) [low_v, v]
  *     y_cls  = softmax(q_cls [k_cls, y]) [v_cls, y]       k_cls, v_cls without norms
  *
- * The sequence is a map of height 1, whose low keys are the CLS and the projections. */
+ * The sequence is a map of height 1, whose low keys are the CLS and the projections. Packed sequences keep the
+ * rows of CLS and tokens apart. */
 #include "inner.h"
 
 /* Keys or values of the tokens [B,n,d], those that all queries see [B,r,d], and the CLS's own [B,1,d]; the
@@ -20,8 +21,13 @@ static tp_tensor norm(tp_tape *T, const tp_lra_attn *m, const tp_layernorm_m *ln
 }
 
 /* What the tokens are compressed to, [B,r,d] of k and of v. */
-static tp_kv compress(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_kv token, tp_tensor mask)
+static tp_kv compress(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_kv token,
+                      const tp__lra_rows *of)
 {
+    const tp_tensor mask = of->mask;
+    if (tp_given(of->packed.offset))
+        return tp_packed_project_kv(T, token.k, token.v, tp_linear_forward(T, &m->dynamic, x),
+                                    of->packed, m->cfg.heads, (int)m->cfg.rank);
     if (m->cfg.fixed)
         return (tp_kv){ tp__lra_mix(T, m->mix, tp__lra_hide(T, token.k, mask)),
                         tp__lra_mix(T, m->mix, tp__lra_hide(T, token.v, mask)) };
@@ -42,14 +48,20 @@ static rows rows_of(tp_tape *T, const tp_lra_attn *m, const tp_linear_m *linear,
     return y;
 }
 
+/* Tokens of a sequence with its padding; packed: of the longest. */
+static int64_t length_of(tp_tensor x, const tp__lra_rows *of)
+{
+    return tp_given(of->packed.offset) ? of->packed.longest : tp_dim(x, 1);
+}
+
 /* The results of the tokens, zeros at padding. Without a window and projections, which needs a CLS, a token
  * also sees itself. */
 static tp_tensor tokens(tp_tape *T, const tp_lra_attn *m, tp_tensor q, const rows *k, const rows *v,
-                        tp_tensor mask)
+                        const tp__lra_rows *of)
 {
     const int64_t w = m->cfg.window;
     tp_window_attn_cfg c = {
-        .heads = m->cfg.heads, .height = 1, .width = tp_dim(q, 1), .dropout = m->cfg.dropout
+        .heads = m->cfg.heads, .height = 1, .width = length_of(q, of), .dropout = m->cfg.dropout
     };
     if (w > 0) {
         c.window[0] = 1;
@@ -58,36 +70,59 @@ static tp_tensor tokens(tp_tape *T, const tp_lra_attn *m, tp_tensor q, const row
     } else if (m->cfg.rank == 0) {
         c.window[0] = c.window[1] = 1;
     }
-    const tp_window_in in = {
-        .q = q, .k = k->token, .v = v->token, .low_k = k->low, .low_v = v->low, .mask = mask
-    };
+    const tp_window_in in = { .q = q,
+                              .k = k->token,
+                              .v = v->token,
+                              .low_k = k->low,
+                              .low_v = v->low,
+                              .mask = of->mask,
+                              .offset = of->packed.offset };
     return tp_window_attention_2d(T, in, c);
+}
+
+/* [B,1,d] -> [B,d]. */
+static tp_tensor flat(tp_tape *T, tp_tensor x)
+{
+    return tp_reshape(T, x, TP_SHAPE(tp_dim(x, 0), tp_dim(x, 2)));
+}
+
+/* The attention of one query for each sequence, q [B,1,d], to its own row and to the tokens' -> as q. */
+static tp_tensor attend(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_kv own, tp_kv token,
+                        const tp__lra_rows *of)
+{
+    const tp_attn_cfg c = { .heads = m->cfg.heads };
+    const int64_t B = tp_dim(q, 0);
+    if (tp_given(of->packed.offset)) {
+        const tp_packed one = { tp_arange(T, TP_I32, 0.0, (double)(B + 1), 1.0), 1 };
+        tp_packed longer;
+        const tp_tensor k = tp_packed_prepend(T, flat(T, own.k), token.k, of->packed, &longer);
+        const tp_tensor v = tp_packed_prepend(T, flat(T, own.v), token.v, of->packed, NULL);
+        return tp_packed_attention(T, flat(T, q), k, v, one, longer, c);
+    }
+    tp_tensor seen = of->mask;
+    if (tp_given(seen)) seen = tp_concat(T, 1, tp_full(T, TP_U8, TP_SHAPE(B, 1), 1.0), seen);
+    return tp_attention(T, q, tp_concat(T, 1, own.k, token.k), tp_concat(T, 1, own.v, token.v),
+                        seen, TP_NONE, c);
 }
 
 /* The result of the CLS; y: those of the tokens. */
 static tp_tensor of_cls(tp_tape *T, const tp_lra_attn *m, tp_tensor cls, const rows *k,
-                        const rows *v, tp_tensor y, tp_tensor mask)
+                        const rows *v, tp_tensor y, const tp__lra_rows *of)
 {
-    const bool values = m->cfg.cls_values;
     const tp_tensor q = tp_linear_forward(T, &m->q, cls);
-    const tp_tensor own_k = values ? tp_slice(T, k->low, 1, 0, 1) : k->cls;
-    const tp_tensor own_v = values ? tp_slice(T, v->low, 1, 0, 1) : v->cls;
-    const tp_tensor keys = tp_concat(T, 1, own_k, values ? k->token : y);
-    const tp_tensor vals = tp_concat(T, 1, own_v, values ? v->token : y);
-    tp_tensor seen = mask;
-    if (tp_given(mask))
-        seen = tp_concat(T, 1, tp_full(T, TP_U8, TP_SHAPE(tp_dim(mask, 0), 1), 1.0), mask);
-    return tp_attention(T, q, keys, vals, seen, TP_NONE, (tp_attn_cfg){ .heads = m->cfg.heads });
+    if (!m->cfg.cls_values) return attend(T, m, q, (tp_kv){ k->cls, v->cls }, (tp_kv){ y, y }, of);
+    const tp_kv own = { tp_slice(T, k->low, 1, 0, 1), tp_slice(T, v->low, 1, 0, 1) };
+    return attend(T, m, q, own, (tp_kv){ k->token, v->token }, of);
 }
 
-static void check(tp_tape *T, const tp_lra_attn *m, int64_t n, bool cls)
+static void check(tp_tape *T, const tp_lra_attn *m, int64_t n, bool packed, bool cls)
 {
     const tp_lra_attn_cfg *c = &m->cfg;
     if (c->window == 0 && c->rank == 0 && !cls)
         tp_raise(T, TP_E_VALUE,
                  "%s: without a window, projections and a CLS there is nothing to attend to",
                  m->path);
-    else if (c->window > 0 && n % c->window)
+    else if (c->window > 0 && n % c->window && !packed)
         tp_raise(T, TP_E_SHAPE, "%s: %lld tokens are no multiple of the window %lld: pad them",
                  m->path, (long long)n, (long long)c->window);
     else if (c->rank > 0 && c->fixed && n != tp_dim(m->mix, 2))
@@ -95,35 +130,37 @@ static void check(tp_tape *T, const tp_lra_attn *m, int64_t n, bool cls)
                  (long long)n, (long long)tp_dim(m->mix, 2));
 }
 
-static tp_tensor first_row(tp_tape *T, tp_tensor x)
+/* The CLS of a sequence that begins with it, [B,1,d]. *x and *of become those of the tokens alone. */
+static tp_tensor take_cls(tp_tape *T, tp_tensor *x, tp__lra_rows *of)
 {
-    return tp_slice(T, x, 1, 0, 1);
-}
-
-static tp_tensor later_rows(tp_tape *T, tp_tensor x)
-{
-    return tp_slice(T, x, 1, 1, tp_dim(x, 1) - 1);
+    const tp_tensor all = *x;
+    if (tp_given(of->packed.offset)) {
+        const int64_t B = tp_dim(of->packed.offset, 0) - 1, d = tp_dim(all, 1);
+        *x = tp_slice(T, all, 0, B, tp_dim(all, 0) - B);
+        return tp_reshape(T, tp_slice(T, all, 0, 0, B), TP_SHAPE(B, 1, d));
+    }
+    const int64_t n = tp_dim(all, 1) - 1;
+    *x = tp_slice(T, all, 1, 1, n);
+    if (tp_given(of->mask)) of->mask = tp_slice(T, of->mask, 1, 1, n);
+    return tp_slice(T, all, 1, 0, 1);
 }
 
 tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
-                             tp_tensor mask, bool cls_only)
+                             tp__lra_rows of, bool cls_only)
 {
-    if (m->cfg.cls_from_seq) {
-        cls = first_row(T, x);
-        x = later_rows(T, x);
-        if (tp_given(mask)) mask = later_rows(T, mask);
-    }
-    check(T, m, tp_dim(x, 1), tp_given(cls));
+    const bool packed = tp_given(of.packed.offset);
+    if (m->cfg.cls_from_seq) cls = take_cls(T, &x, &of);
+    check(T, m, length_of(x, &of), packed, tp_given(cls));
     const tp_tensor q = tp_linear_forward(T, &m->q, x);
     const tp_kv token = { norm(T, m, &m->dual_ln.local, tp_linear_forward(T, &m->k, x)),
                           norm(T, m, &m->dual_ln.local, tp_linear_forward(T, &m->v, x)) };
     tp_kv low = { TP_NONE, TP_NONE };
-    if (m->cfg.rank > 0) low = compress(T, m, x, token, mask);
+    if (m->cfg.rank > 0) low = compress(T, m, x, token, &of);
     const rows k = rows_of(T, m, &m->k, token.k, low.k, cls);
     const rows v = rows_of(T, m, &m->v, token.v, low.v, cls);
-    tp_tensor y = tokens(T, m, q, &k, &v, mask), c = TP_NONE;
-    if (tp_given(cls)) c = of_cls(T, m, cls, &k, &v, y, mask);
+    tp_tensor y = tokens(T, m, q, &k, &v, &of), c = TP_NONE;
+    if (tp_given(cls)) c = of_cls(T, m, cls, &k, &v, y, &of);
     if (cls_only) return tp_linear_forward(T, &m->out, c);
-    y = tp__lra_convolve(T, m, y, v.token, mask);
-    return tp_linear_forward(T, &m->out, tp_given(cls) ? tp_concat(T, 1, c, y) : y);
+    y = tp__lra_convolve(T, m, y, v.token, of.mask);
+    return tp_linear_forward(T, &m->out, tp_given(cls) ? tp_concat(T, packed ? 0 : 1, c, y) : y);
 }

@@ -7,6 +7,7 @@
  * skipped. OpenBLAS computes the products with transposed scores, product.h the others; the rest is a tenth to
  * a fifth of the time. */
 #include "tensor/cpu/kit/attn_tiles.h"
+#include "tensor/cpu/kit/packed.h"
 #include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/kernel.h"
@@ -211,6 +212,8 @@ static attn prepare(const tp_call *c, bool positions)
         .out = c->y[0].data,
         .lse = c->y[1].data,
         .work = c->work,
+        .drop_queries = g.queries,
+        .drop_keys = g.keys,
     };
     if (positions) {
         a.pos = c->x[3].data;
@@ -316,6 +319,127 @@ static tp_code run_backward(const tp_call *c, bool positions)
     return TP_OK;
 }
 
+/* ---- packed documents: each is a call of its own on pieces of the tensors ---- */
+
+typedef struct document {
+    tp_call call;
+    tp_view x[5], y[2], dy[2], dx[5];
+    attn a;
+} document;
+
+typedef struct packed {
+    const tp_call *c;
+    tp_packing q, k;
+    int64_t scratch;       /* of a thread, in elements */
+    int64_t tasks, phases; /* the most of a document   */
+    int64_t phase;
+} packed;
+
+/* Tasks of a document: tiles of queries, in backward stripes of keys, of all heads. */
+static int64_t tasks_of(const attn *a, bool backward)
+{
+    const tp_attn *g = &a->g;
+    if (backward) return g->heads / g->group * a->cut.nk;
+    return a->cut.m ? g->heads * ((g->queries + a->cut.m - 1) / a->cut.m) : 0;
+}
+
+static void set_document(const packed *p, tp_rows q, tp_rows k, document *d)
+{
+    const tp_call *c = p->c;
+    const bool backward = tp_is_backward(c);
+    const int64_t heads = ((const tp_packed_attn *)c->attr)->cfg.heads;
+    d->call = *c;
+    for (int i = 0; i < 5; i++) d->x[i] = d->dx[i] = (tp_view){ .ndim = -1 };
+    for (int i = 0; i < 3; i++) d->x[i] = tp__rows_of(&c->x[i], i == 0 ? q : k);
+    for (int i = 0; backward && i < 3; i++) d->dx[i] = tp__rows_of(&c->dx[i], i == 0 ? q : k);
+    d->y[0] = tp__rows_of(&c->y[0], q);
+    d->y[1] = (tp_view){ .data = (real *)c->y[1].data + q.first * heads };
+    d->call.x = d->x;
+    d->call.y = d->y;
+    d->a = prepare(&d->call, false);
+    d->a.g.batch = p->q.n; /* for the cut: stripes are for few documents */
+    d->a.cut = tp__attn_cut(&d->a.g, backward);
+    d->a.at = tp__attn_scratch(&d->a.g, &d->a.cut, backward);
+    if (!backward) return;
+    d->a.dout = tp__rows_of(&c->dy[0], q).data;
+    d->a.dq = d->dx[0].data;
+    d->a.dk = d->dx[1].data;
+    d->a.dv = d->dx[2].data;
+}
+
+/* Document b, for the tasks of a thread. */
+static void begin_document(const packed *p, int64_t b, document *d)
+{
+    set_document(p, tp__document(&p->q, b), tp__document(&p->k, b), d);
+    d->a.at.total = p->scratch;
+    d->a.drop_first = b;
+    d->a.drop_queries = p->q.longest;
+    d->a.drop_keys = p->k.longest;
+    d->a.phase = p->phase;
+}
+
+static void packed_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const packed *p = ctx;
+    const bool backward = tp_is_backward(p->c);
+    document d;
+    for (int64_t x = begin, at = -1; x < end; x++) {
+        const int64_t b = x / p->tasks, task = x % p->tasks;
+        if (b != at) begin_document(p, at = b, &d);
+        if (task >= tasks_of(&d.a, backward) || (backward && p->phase >= d.a.cut.phases)) continue;
+        (backward ? backward_tasks : forward_tasks)(&d.a, task, task + 1, thread);
+    }
+}
+
+/* What shapes alone tell: the scratch. */
+static packed prepare_packed(const tp_call *c)
+{
+    const tp_packed_attn *a = c->attr;
+    document d;
+    packed p = { .c = c,
+                 .q = tp__packing(&c->x[PACKED_OF_Q], c->x[0].dim[0], a->queries),
+                 .k = tp__packing(&c->x[PACKED_OF_K], c->x[1].dim[0], a->keys) };
+    set_document(&p, (tp_rows){ 0, p.q.longest }, (tp_rows){ 0, p.k.longest }, &d);
+    p.scratch = d.a.at.total;
+    return p;
+}
+
+static tp_code run_packed(const tp_call *c)
+{
+    const bool backward = tp_is_backward(c);
+    packed p = prepare_packed(c);
+    document d;
+    tp_code code = tp__check_packing(c, &p.q);
+    if (code == TP_OK) code = tp__check_packing(c, &p.k);
+    if (code != TP_OK) return code;
+    for (int64_t b = 0; b < p.q.n; b++) {
+        begin_document(&p, b, &d);
+        const int64_t tasks = tasks_of(&d.a, backward), phases = backward ? d.a.cut.phases : 1;
+        p.tasks = tasks > p.tasks ? tasks : p.tasks;
+        p.phases = phases > p.phases ? phases : p.phases;
+    }
+    for (int i = 0; backward && i < 3; i++)
+        if (c->dx[i].data) tp__parallel(c->dev, c->dx[i].numel, 1 << 18, zero, &c->dx[i]);
+    for (; p.phase < p.phases; p.phase++)
+        tp__parallel(c->dev, p.q.n * p.tasks, 1, packed_tasks, &p);
+    return TP_OK;
+}
+
+static size_t packed_attention_work(const tp_call *c)
+{
+    return (size_t)(c->dev->threads * prepare_packed(c).scratch) * sizeof(real);
+}
+
+static tp_code packed_attention_fwd(const tp_call *c)
+{
+    return run_packed(c);
+}
+
+static tp_code packed_attention_bwd(const tp_call *c)
+{
+    return run_packed(c);
+}
+
 static size_t attention_work(const tp_call *c)
 {
     return work_of(c, false);
@@ -350,8 +474,11 @@ static tp_code rel_attention_bwd(const tp_call *c)
 #undef tile
 
 TP_CPU_WORK(attention_work)
+TP_CPU_WORK(packed_attention_work)
 TP_CPU_WORK(rel_attention_work)
 TP_CPU_KERNEL(attention_fwd)
 TP_CPU_KERNEL(attention_bwd)
+TP_CPU_KERNEL(packed_attention_fwd)
+TP_CPU_KERNEL(packed_attention_bwd)
 TP_CPU_KERNEL(rel_attention_fwd)
 TP_CPU_KERNEL(rel_attention_bwd)

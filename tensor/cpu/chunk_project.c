@@ -6,6 +6,7 @@
  * nothing. Long chunks have loops of their own, chunk_long.h. */
 #include "tensor/geometry/chunk_project.h"
 #include "tensor/cpu/kit/chunk_long.h"
+#include "tensor/cpu/kit/packed.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/vector.h"
 #include "tensor/kernel.h"
@@ -17,6 +18,7 @@ enum {
 
 /* H heads of one chunk. */
 typedef struct part {
+    tp_packing chunks;
     int64_t l, r, D, H, parts;
     int64_t C, columns;  /* row lengths of the values and of the scores     */
     int64_t row, result; /* first row of the values and scores; of a result */
@@ -28,7 +30,7 @@ typedef struct part {
 
 static int64_t chunks_of(const tp_call *c)
 {
-    return c->x[CHUNK_X].dim[0] * (c->x[CHUNK_X].dim[1] / ((const tp__chunk_attr *)c->attr)->chunk);
+    return tp__chunks(c->x, c->nx, c->attr).n;
 }
 
 /* Parts of a chunk. */
@@ -58,10 +60,11 @@ static size_t scratch_of(const tp_call *c)
 static part begin_parts(const tp_call *c, int thread)
 {
     const tp__chunk_attr *a = c->attr;
-    return (part){ .l = a->chunk,
+    const int64_t C = c->x[CHUNK_X].dim[c->x[CHUNK_X].ndim - 1];
+    return (part){ .chunks = tp__chunks(c->x, c->nx, a),
                    .r = a->rank,
-                   .D = c->x[CHUNK_X].dim[2] / a->heads,
-                   .C = c->x[CHUNK_X].dim[2],
+                   .D = C / a->heads,
+                   .C = C,
                    .columns = a->heads * a->rank,
                    .parts = parts_of(c),
                    .most = (real *)c->work + (size_t)thread * scratch_of(c) };
@@ -71,11 +74,13 @@ static void set_part(part *u, const tp_call *c, int64_t task)
 {
     const int64_t heads = ((const tp__chunk_attr *)c->attr)->heads, parts = u->parts;
     const int64_t chunk = parts > 1 ? task / parts : task, i = task - chunk * parts;
+    const tp_rows rows = tp__document(&u->chunks, chunk);
     const uint8_t *mask = c->x[CHUNK_MASK].data;
     u->head = parts > 1 ? i * heads / parts : 0;
     u->H = parts > 1 ? (i + 1) * heads / parts - u->head : heads;
     u->n = u->H * u->r;
-    u->row = chunk * u->l;
+    u->l = rows.count;
+    u->row = rows.first;
     u->result = chunk * u->r;
     u->mask = mask ? mask + u->row : NULL;
     u->sum = u->most + u->n;
@@ -183,6 +188,9 @@ static void chunk_forward(const tp_call *c, int64_t begin, int64_t end, int thre
 static tp_code chunk_project_fwd(const tp_call *c)
 {
     if (is_long(c)) return long_forward(c);
+    const tp_packing p = tp__chunks(c->x, c->nx, c->attr);
+    const tp_code code = p.offset ? tp__check_packing(c, &p) : TP_OK;
+    if (code != TP_OK) return code;
     tp__for(c, chunks_of(c) * parts_of(c), grain(c->attr), chunk_forward);
     return TP_OK;
 }
@@ -250,6 +258,9 @@ static void chunk_backward(const tp_call *c, int64_t begin, int64_t end, int thr
 static tp_code chunk_project_bwd(const tp_call *c)
 {
     if (is_long(c)) return long_backward(c);
+    const tp_packing p = tp__chunks(c->x, c->nx, c->attr);
+    const tp_code code = p.offset ? tp__check_packing(c, &p) : TP_OK;
+    if (code != TP_OK) return code;
     tp__for(c, chunks_of(c) * parts_of(c), grain(c->attr), chunk_backward);
     return TP_OK;
 }

@@ -7,6 +7,8 @@
  * gradients of packed keys before they are added to the map's. Both go down the map strip by strip: two
  * thirds of the rows that a strip packs are in cache from the strip above. Sequences with small windows have
  * a loop of their own, window_line.h. */
+#include "tensor/cpu/kit/largest.h"
+#include "tensor/cpu/kit/packed.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/window_line.h"
 #include "tensor/cpu/kit/window_tiles.h"
@@ -84,12 +86,16 @@ static win prepare(const tp_call *c)
                   .at = tp__window_layout(&g, tp_is_backward(c)),
                   .scale = (real)scale,
                   .drop_below = c->train && g.dropped ? tp__drop_below(cfg->dropout) : 0,
-                  .keep_scale = (real)(1 / (1 - cfg->dropout)) };
+                  .keep_scale = (real)(1 / (1 - cfg->dropout)),
+                  .longest = g.cells };
 }
+
+static tp_code run_packed(const tp_call *c);
 
 static tp_code window_attention_fwd(const tp_call *c)
 {
     const win a = prepare(c);
+    if (a.g.packed) return run_packed(c);
     if (c->y[0].numel == 0) return TP_OK;
     const int64_t heads = a.g.batch * a.g.heads;
     if (line_suits(&a))
@@ -267,7 +273,8 @@ static void store_extra(const win_chunk *t, const real *from, real *to)
 /* The sums of stripe `task` (of all heads). */
 static real *partial(const win *a, int64_t task)
 {
-    return (real *)a->c->work + a->c->dev->threads * a->at.total + task * a->at.partial;
+    return (real *)a->c->work + a->c->dev->threads * a->at.total +
+           (a->first_task + task) * a->at.partial;
 }
 
 static void backward_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
@@ -361,6 +368,7 @@ static tp_code window_attention_bwd(const tp_call *c)
 {
     win a = prepare(c);
     const tp_window *g = &a.g;
+    if (g->packed) return run_packed(c);
     if (c->y[0].numel > 0 && line_suits(&a)) return line_bwd(&a);
     for (int i = 0; i < c->nx; i++) zero_gradient(c, i);
     if (c->y[0].numel == 0) return TP_OK;
@@ -371,9 +379,126 @@ static tp_code window_attention_bwd(const tp_call *c)
     return TP_OK;
 }
 
+/* ---- packed documents: each is a call of its own on pieces of the tensors ---- */
+
+typedef struct document {
+    tp_call call;
+    tp_window_attn_cfg cfg;
+    tp_view x[WIN_NX], y[2], dy[2], dx[WIN_NX];
+    win a;
+} document;
+
+typedef struct packed {
+    const tp_call *c;
+    tp_packing rows;
+    int64_t scratch;       /* of a thread, in elements                                        */
+    int64_t tasks, phases; /* the most of a document: strips, in backward stripes of its heads */
+    int64_t phase;         /* after the last one, sums of partial sums                        */
+} packed;
+
+/* Part b of a tensor that has one for each document. */
+static tp_view part_of(const tp_view *x, int64_t b, int64_t n)
+{
+    tp_view y = *x;
+    if (tp_absent(x)) return y;
+    y.dim[0] = 1;
+    y.numel = n > 0 ? x->numel / n : 0;
+    if (x->data) y.data = (char *)x->data + (size_t)(b * y.numel) * tp_dtype_size(x->dtype);
+    return y;
+}
+
+static void set_document(const packed *p, int64_t b, tp_rows at, document *d)
+{
+    const tp_call *c = p->c;
+    const bool backward = tp_is_backward(c);
+    d->call = *c;
+    d->cfg = *(const tp_window_attn_cfg *)c->attr;
+    d->cfg.width = at.count;
+    for (int i = 0; i < WIN_NX; i++) {
+        const bool rows = i <= WIN_V;
+        d->x[i] = rows ? tp__rows_of(&c->x[i], at) : part_of(&c->x[i], b, p->rows.n);
+        if (backward)
+            d->dx[i] = rows ? tp__rows_of(&c->dx[i], at) : part_of(&c->dx[i], b, p->rows.n);
+    }
+    d->x[WIN_OFFSET] = (tp_view){ .ndim = -1 };
+    d->y[0] = tp__rows_of(&c->y[0], at);
+    d->y[1] = (tp_view){ .data = (real *)c->y[1].data + at.first * d->cfg.heads };
+    if (backward) d->dy[0] = tp__rows_of(&c->dy[0], at);
+    d->call.attr = &d->cfg;
+    d->call.x = d->x;
+    d->call.y = d->y;
+    d->call.dy = d->dy;
+    d->call.dx = backward ? d->dx : NULL;
+    d->a = prepare(&d->call);
+}
+
+/* Strips, or in backward stripes, of all heads. */
+static int64_t tasks_of(const win *a)
+{
+    const tp_window *g = &a->g;
+    return g->heads * (tp_is_backward(a->c) ? g->stripes : g->strips * g->chunks[0]);
+}
+
+/* What shapes alone tell. The longest document has the most tasks. */
+static packed prepare_packed(const tp_call *c, document *longest)
+{
+    const tp_window_attn_cfg *cfg = c->attr;
+    packed p = { .c = c, .rows = tp__packing(&c->x[WIN_OFFSET], c->x[WIN_Q].dim[0], cfg->width) };
+    set_document(&p, 0, (tp_rows){ 0, cfg->width }, longest);
+    p.scratch = longest->a.at.total;
+    p.tasks = tasks_of(&longest->a);
+    p.phases = tp_is_backward(c) ? longest->a.g.phases : 1;
+    return p;
+}
+
+static size_t packed_work(const tp_call *c)
+{
+    document longest;
+    const packed p = prepare_packed(c, &longest);
+    const int64_t sums = p.rows.n * p.tasks * longest.a.at.partial;
+    return (size_t)(c->dev->threads * p.scratch + sums) * sizeof(real);
+}
+
+static void packed_tasks(const void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const packed *p = ctx;
+    const int64_t tasks =
+        p->phase < p->phases ? p->tasks : ((const tp_window_attn_cfg *)p->c->attr)->heads;
+    document d;
+    for (int64_t i = begin, at = -1; i < end; i++) {
+        const int64_t b = i / tasks, task = i % tasks;
+        if (b != at) {
+            set_document(p, b, tp__document(&p->rows, b), &d);
+            d.a.at.total = p->scratch;
+            d.a.document = at = b;
+            d.a.longest = p->rows.longest;
+            d.a.first_task = b * p->tasks;
+            d.a.phase = p->phase;
+        }
+        if (p->phase == p->phases)
+            sum_rows(&d.a, task, task + 1, thread);
+        else if (task < tasks_of(&d.a))
+            (tp_is_backward(p->c) ? backward_tasks : forward_tasks)(&d.a, task, task + 1, thread);
+    }
+}
+
+static tp_code run_packed(const tp_call *c)
+{
+    document longest;
+    packed p = prepare_packed(c, &longest);
+    const tp_code code = tp__check_packing(c, &p.rows);
+    if (code != TP_OK) return code;
+    for (int i = 0; i < c->nx && tp_is_backward(c); i++) zero_gradient(c, i);
+    for (; p.phase < p.phases; p.phase++)
+        tp__parallel(c->dev, p.rows.n * p.tasks, 1, packed_tasks, &p);
+    if (tp_is_backward(c)) tp__parallel(c->dev, p.rows.n * longest.a.g.heads, 1, packed_tasks, &p);
+    return TP_OK;
+}
+
 /* c->work: the scratch of each thread, then the partial sums of the stripes of all heads. */
 static size_t window_attention_work(const tp_call *c)
 {
+    if (!tp_absent(&c->x[WIN_OFFSET])) return packed_work(c);
     const win a = prepare(c);
     const int64_t tasks = a.g.batch * a.g.heads * a.g.stripes;
     if (line_suits(&a)) return line_work(&a, tp_is_backward(c));

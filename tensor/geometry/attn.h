@@ -44,6 +44,13 @@ static inline double tp__alibi_slope(int heads, int h)
     return exp2(-8.0 * step / p);
 }
 
+/* tp_packed_attention: inputs after q, k and v, and attributes. */
+enum { PACKED_OF_Q = 3, PACKED_OF_K };
+typedef struct tp_packed_attn {
+    tp_attn_cfg cfg;
+    int64_t queries, keys; /* the most of a document */
+} tp_packed_attn;
+
 /* x: inputs of tp_attention (q, k, v, mask, bias) or tp_rel_attention (q, k, v, pos, r_w, r_r). */
 static inline tp_attn tp__attn(const tp_view *x, const tp_attn_cfg *cfg, bool positions)
 {

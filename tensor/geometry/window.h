@@ -39,6 +39,7 @@ enum {
     WIN_GLOBAL_BIAS,
     WIN_MASK,
     WIN_LOW_MASK,
+    WIN_OFFSET,
     WIN_NX
 };
 
@@ -57,6 +58,7 @@ typedef struct tp_window {
     int64_t reach[2], stride, rows; /* layout of the bias table; 0 rows: no table    */
     bool local, exact, cyclic, mask_wrapped;
     bool masked, dropped; /* there is a mask; dropout, in training */
+    bool packed;          /* the geometry is that of documents of the longest length */
     int block;
     int64_t stripes, phases; /* stripes of rows of chunks, and their phases                 */
     int64_t strip, strips;   /* chunks whose keys are packed together; such strips in a row */
@@ -85,18 +87,19 @@ static inline void tp__window_cut(tp_window *g)
     g->strips = tp__ceil_div(g->chunks[1], g->strip);
 }
 
-/* The geometry of checked inputs. */
+/* The geometry of checked inputs. Packed documents: as if each were the longest. */
 static inline tp_window tp__window(const tp_view *x, const tp_window_attn_cfg *cfg)
 {
     const tp_view *q = &x[WIN_Q], *low = &x[WIN_LOW_K], *table = &x[WIN_TABLE];
     tp_window g;
     memset(&g, 0, sizeof g);
-    g.batch = q->dim[0];
+    g.packed = x[WIN_OFFSET].ndim > 0;
+    g.batch = g.packed ? x[WIN_OFFSET].dim[0] - 1 : q->dim[0];
     g.heads = cfg->heads;
-    g.dim = q->dim[2] / cfg->heads;
-    g.width = q->dim[2];
+    g.width = q->dim[g.packed ? 1 : 2];
+    g.dim = g.width / cfg->heads;
     g.cells = cfg->height * cfg->width;
-    g.tokens = q->dim[1];
+    g.tokens = g.packed ? g.cells : q->dim[1];
     g.size[0] = cfg->height;
     g.size[1] = cfg->width;
     g.low = low->ndim ? low->dim[1] : 0;

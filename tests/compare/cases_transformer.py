@@ -267,6 +267,101 @@ def window_attention_2d(d):
                 {"heads": heads, "window": window, "halo": halo}, f)
 
 
+class Documents:
+    """Packed documents: their rows, offsets, and the rows of each in a tensor."""
+
+    def __init__(self, d, n, least=0):
+        self.rows = [d.pick([least, 1, d.int(1, 12), d.int(1, 70)]) for _ in range(n - 1)] + [d.int(1, 9)]
+        self.offset = np.concatenate([[0], np.cumsum(self.rows)]).astype(d.pick([np.int32, np.int64]))
+        self.total, self.longest = sum(self.rows), max(self.rows) + d.int(0, 3)
+
+    def of(self, x):
+        return x.split(self.rows)
+
+
+def attend(q, k, v, heads, kv_heads=None, seen=None):
+    """Attention of one document, [N,H*D] to [S,G*D]; queries that see nothing give zeros."""
+    q, k, v = (x.unflatten(-1, (h, -1)).transpose(0, 1)
+               for x, h in ((q, heads), (k, kv_heads or heads), (v, kv_heads or heads)))
+    k, v = (x.repeat_interleave(heads // len(x), 0) for x in (k, v))
+    s = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    seen = torch.ones(s.shape[-2:], dtype=bool) if seen is None else seen
+    blind = ~seen.any(-1, keepdim=True)
+    y = s.masked_fill(~seen, -torch.inf).masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0) @ v
+    return y.transpose(0, 1).flatten(1)
+
+
+@case("packed_attention")
+def packed_attention(d):
+    heads, size, n, causal = d.pick([1, 2, 4]), d.int(1, 12), d.int(1, 5), d.flag()
+    kv_heads = d.pick([0, 1, heads])
+    a = Documents(d, n)
+    b = Documents(d, n) if d.flag() else a
+    width = (kv_heads or heads) * size
+
+    def f(q, k, v, *_):
+        def one(q, k, v):
+            i, j = torch.arange(len(q))[:, None], torch.arange(len(k))
+            return attend(q, k, v, heads, kv_heads, j <= i + (len(k) - len(q)) if causal else None)
+        return torch.cat([one(*x) for x in zip(a.of(q), b.of(k), b.of(v))])
+    return Call([d.normal([a.total, heads * size]), *(d.normal([b.total, width]) for _ in "kv"), a.offset, b.offset],
+                {"heads": heads, "kv_heads": kv_heads, "causal": causal, "longest": max(a.longest, b.longest)}, f)
+
+
+@case("packed_window_attention")
+def packed_window_attention(d):
+    """tp_window_attention_2d of packed sequences."""
+    heads, size, window, rank = d.int(1, 3), d.int(1, 12), d.pick([0, 1, d.int(1, 20)]), d.int(0, 9)
+    if window == 0 and rank == 0:
+        rank = 1
+    n, halo = d.int(1, 5), d.int(0, window)
+    a = Documents(d, n)
+    low = [d.normal([n, rank, heads * size]) if rank else None for _ in "kv"]
+
+    def f(q, k, v, *rest):
+        low_k, low_v = rest[:2] if rank else (torch.zeros(n, 0, heads * size, dtype=q.dtype),) * 2
+
+        def one(q, k, v, low_k, low_v):
+            i, j = torch.arange(len(q))[:, None], torch.arange(len(q))
+            first = i // max(window, 1) * window
+            seen = (j >= first - halo) & (j < first + window + halo) & (window > 0)
+            seen = torch.cat([torch.ones(len(q), rank, dtype=bool), seen], 1)
+            return attend(q, torch.cat([low_k, k]), torch.cat([low_v, v]), heads, seen=seen)
+        return torch.cat([one(*x) for x in zip(a.of(q), a.of(k), a.of(v), low_k, low_v)])
+    return Call([*(d.normal([a.total, heads * size]) for _ in "qkv"), *low, a.offset],
+                {"heads": heads, "window": window, "halo": halo, "longest": a.longest}, f)
+
+
+@case("packed_project_kv")
+def packed_project_kv(d):
+    heads, size, rank = d.int(1, 4), d.int(1, 12), d.int(1, 9)
+    a = Documents(d, d.int(1, 5), least=1)
+
+    def f(k, v, scores, *_):
+        def one(x, z):
+            p = z.unflatten(-1, (heads, rank)).softmax(0)
+            return torch.einsum("lhr,lhd->rhd", p, x.unflatten(-1, (heads, size))).flatten(1)
+        return tuple(torch.stack([one(*t) for t in zip(a.of(x), a.of(scores))]) for x in (k, v))
+    return Call([d.normal([a.total, heads * size]), d.normal([a.total, heads * size]),
+                 d.normal([a.total, heads * rank]), a.offset],
+                {"heads": heads, "rank": rank, "longest": a.longest}, f)
+
+
+@case("packed_sum")
+def packed_sum(d):
+    a = Documents(d, d.int(1, 5))
+    return Call([d.normal([a.total, *d.shape(0, 2)]), a.offset], {"longest": a.longest},
+                lambda x, _: torch.stack([part.sum(0) for part in a.of(x)]))
+
+
+@case("packed_prepend")
+def packed_prepend(d):
+    n, tail = d.int(1, 5), d.shape(0, 2)
+    a = Documents(d, n)
+    return Call([d.normal([n, *tail]), d.normal([a.total, *tail]), a.offset], {"longest": a.longest},
+                lambda first, x, _: torch.cat([t for b, part in enumerate(a.of(x)) for t in (first[b:b + 1], part)]))
+
+
 def linear_params(d, name, n, k, bias=True):
     p = {f"m.{name}.weight": d.normal([n, k], k ** -0.5)}
     return {**p, f"m.{name}.bias": d.normal([n], 0.1)} if bias else p

@@ -87,6 +87,56 @@ static tp_tensor run_chunk_project_kv(compare_call *c)
     return y.k;
 }
 
+/* The documents that input i divides; none is longer than all rows. */
+static tp_packed documents(const compare_call *c, int i)
+{
+    return (tp_packed){ c->x[i], compare_int(c, "longest", 0) };
+}
+
+static tp_tensor run_packed_attention(compare_call *c)
+{
+    return tp_packed_attention(c->T, c->x[0], c->x[1], c->x[2], documents(c, 3), documents(c, 4),
+                               attn_cfg(c));
+}
+
+static tp_tensor run_packed_project_kv(compare_call *c)
+{
+    const tp_kv y =
+        tp_packed_project_kv(c->T, c->x[0], c->x[1], c->x[2], documents(c, 3),
+                             (int)compare_int(c, "heads", 1), (int)compare_int(c, "rank", 1));
+    c->y[1] = y.v;
+    c->ny = 2;
+    return y.k;
+}
+
+static tp_tensor run_packed_window_attention(compare_call *c)
+{
+    const int64_t window = compare_int(c, "window", 0);
+    const tp_packed of = documents(c, 5);
+    const tp_window_in in = { .q = c->x[0],
+                              .k = c->x[1],
+                              .v = c->x[2],
+                              .low_k = compare_input(c, 3),
+                              .low_v = compare_input(c, 4),
+                              .offset = of.offset };
+    return tp_window_attention_2d(c->T, in,
+                                  (tp_window_attn_cfg){ .heads = (int)compare_int(c, "heads", 1),
+                                                        .height = 1,
+                                                        .width = of.longest,
+                                                        .window = { window > 0, window },
+                                                        .halo = { 0, compare_int(c, "halo", 0) } });
+}
+
+static tp_tensor run_packed_sum(compare_call *c)
+{
+    return tp_packed_sum(c->T, c->x[0], documents(c, 1));
+}
+
+static tp_tensor run_packed_prepend(compare_call *c)
+{
+    return tp_packed_prepend(c->T, c->x[0], c->x[1], documents(c, 2), NULL);
+}
+
 /* A sequence: a map of height 1. */
 static tp_tensor run_window_attention_2d(compare_call *c)
 {
@@ -149,6 +199,11 @@ const compare_row compare_transformer_rows[] = {
     OWN(linear_attention),
     OWN(chunk_project_kv),
     OWN(window_attention_2d),
+    OWN(packed_attention),
+    OWN(packed_project_kv),
+    OWN(packed_window_attention),
+    OWN(packed_sum),
+    OWN(packed_prepend),
     OWN(encoder_layer),
     OWN(decoder_layer),
     { 0 },

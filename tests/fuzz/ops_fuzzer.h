@@ -103,6 +103,13 @@ tp_tensor ops_cast(ops_env *e, const ops_row *r);
 tp_tensor ops_where(ops_env *e, const ops_row *r);
 tp_tensor ops_masked_fill(ops_env *e, const ops_row *r);
 
+/* ops_packed.c */
+tp_tensor ops_packed_attention(ops_env *e, const ops_row *r);
+tp_tensor ops_packed_window(ops_env *e, tp_window_attn_cfg cfg);
+tp_tensor ops_packed_project_kv(ops_env *e, const ops_row *r);
+tp_tensor ops_packed_sum(ops_env *e, const ops_row *r);
+tp_tensor ops_packed_prepend(ops_env *e, const ops_row *r);
+
 /* ops_create.c */
 tp_tensor ops_arange(ops_env *e, const ops_row *r);
 tp_tensor ops_linspace(ops_env *e, const ops_row *r);

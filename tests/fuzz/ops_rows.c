@@ -212,5 +212,9 @@ const ops_row ops_rows[] = {
     OWN(lsh_attention),
     OWN(linear_attention),
     OWN(chunk_project_kv),
+    OWN(packed_attention),
+    OWN(packed_project_kv),
+    OWN(packed_sum),
+    OWN(packed_prepend),
     { .name = NULL },
 };

@@ -295,6 +295,7 @@ tp_tensor ops_window(ops_env *e, const ops_row *r)
     if (ops_flag(e)) in.mask = ops_take(e, TP_SHAPE(z.B, s.dim[1]), OPS_MASK).t;
     if (ops_flag(e)) in.low_mask = ops_take(e, TP_SHAPE(z.B, rank), OPS_MASK).t;
     if (ops_flag(e)) cfg.dropout = ops_number(e);
+    if (ops_flag(e)) return ops_packed_window(e, cfg);
     return tp_window_attention_2d(ops_tape(e), in, cfg);
 }
 

@@ -138,6 +138,7 @@ typedef struct tp_window_in {
     tp_tensor mask;     /* TP_U8 [B,g+N] (1 = visible) or TP_NONE: hidden tokens are no keys, and
                                as queries they give zeros and have no gradient                   */
     tp_tensor low_mask; /* TP_U8 [B,r] or TP_NONE: hidden low keys                           */
+    tp_tensor offset;   /* integer [B+1] or TP_NONE: the map is B packed sequences           */
 } tp_window_in;
 
 /* One softmax over the low keys, the global tokens and the keys around the query's chunk -> [B,N,H*D].
@@ -152,7 +153,10 @@ typedef struct tp_window_in {
  * N, window { 1, w } and halo { 0, e }, e <= w. Long-short attention of encoders (Zhu et al. 2021,
  * equation 6; official code: e = max(w / 2, 1)) has low keys from tp_chunk_project_kv over the whole
  * sequence, before them a global token, if there is one. With TP_EDGE_EXACT and e = w each token sees e
- * tokens to either side (Longformer, Beltagy et al. 2020).
+ * tokens to either side (Longformer, Beltagy et al. 2020). Sequences of different lengths may be packed
+ * (ops/packed.h): with offset, q, k, v and the result are [M,H*D], and width is the longest length. Segments
+ * begin anew with each sequence, whose last one may be smaller. There are no global tokens, biases, mask and
+ * blocks then, and the edge is not cyclic.
  *
  * Vision Longformer (Zhang et al. 2021): halo = window, and block is the random shift. Its full
  * attention with relative bias is one window of the map's size with halo 0. Long-short attention of

@@ -40,6 +40,9 @@ typedef struct attn {
     double *dslopes; /* [B][H][nk]: parts of the gradient of the slopes      */
     real *work;
     int64_t phase;
+    /* Dropout takes element [B,H,drop_queries,drop_keys], row drop_first + b of B: those of the padded
+     * documents if this is one of several. */
+    int64_t drop_first, drop_queries, drop_keys;
 } attn;
 
 /* m queries from i and n keys from j of one head, with the scratch of the thread. */
@@ -192,14 +195,15 @@ static void finish_row(const attn *a, const tile *t, int64_t r, int64_t lo, int6
 static const real *keep_row(const attn *a, tile *t, int64_t r, int64_t n)
 {
     const tp_attn *g = &a->g;
-    const int64_t query = (t->b * g->heads + t->h) * g->queries + t->i + r;
+    const int64_t row = (a->drop_first + t->b) * g->heads + t->h;
+    const int64_t query = row * a->drop_queries + t->i + r;
     const uint32_t below = a->drop_below;
     const real scale = a->keep_scale;
     real *keep = t->scratch + a->at.keep;
     if (below == 0) return NULL;
     for (int64_t c = 0, step; c < n; c += step) {
         step = n - c;
-        const uint32_t *w = tp__words_at(&t->words, query * g->keys + t->j + c, &step);
+        const uint32_t *w = tp__words_at(&t->words, query * a->drop_keys + t->j + c, &step);
         for (int64_t x = 0; x < step; x++) keep[c + x] = w[x] < below ? 0 : scale;
     }
     return keep;

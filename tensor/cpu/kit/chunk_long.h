@@ -45,7 +45,9 @@ typedef struct long_part {
 
 static bool is_long(const tp_call *c)
 {
-    return ((const tp__chunk_attr *)c->attr)->chunk >= LONG_TILE && c->x[CHUNK_X].numel > 0;
+    const bool packed = tp__chunk_packed(c->x, c->nx);
+    return !packed && ((const tp__chunk_attr *)c->attr)->chunk >= LONG_TILE &&
+           c->x[CHUNK_X].numel > 0;
 }
 
 static int64_t long_take(int64_t *total, int64_t n)
@@ -321,8 +323,7 @@ static void long_sum_tasks(const tp_call *c, int64_t begin, int64_t end, int thr
         begin_sums(&t);
         for (int64_t s, e = t.begin; next_tile(&t, &s, &e);) {
             if (raise_tops(&t, s, e))
-                for (int64_t k = 0; k < z.H * z.R; k++)
-                    t.sums[z.sum + k] *= t.scratch[z.scale + k];
+                for (int64_t k = 0; k < z.H * z.R; k++) t.sums[z.sum + k] *= t.scratch[z.scale + k];
             exponential_rows(&t, s, e, t.sums + z.top, t.sums + z.sum);
         }
     }
@@ -360,8 +361,8 @@ static void pack_gradients(const long_part *t)
                 for (int64_t d = 0; d < z->D; d++) sum += y[d] * dy[d];
                 delta[h * z->R + j] += sum;
             }
-            transpose(rows, z->pad, z->r, z->D,
-                      t->scratch + z->dy_t + (i * z->H + h) * z->D * z->R, z->R);
+            transpose(rows, z->pad, z->r, z->D, t->scratch + z->dy_t + (i * z->H + h) * z->D * z->R,
+                      z->R);
         }
 }
 

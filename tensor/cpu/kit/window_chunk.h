@@ -21,6 +21,8 @@ typedef struct win {
     uint32_t drop_below; /* 0: no dropout */
     real keep_scale;
     int64_t phase;
+    /* Of one of several documents: its number, the tokens of the longest, where its partial sums begin. */
+    int64_t document, longest, first_task;
 } win;
 
 /* The biases of a rectangle of keys begin at tables + row of queries * step + (horizontal

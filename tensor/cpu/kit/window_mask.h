@@ -107,8 +107,8 @@ static const real *keep_row(const win_chunk *t, int64_t i)
 {
     const win *a = t->a;
     const tp_window *g = &a->g;
-    const int64_t query = (t->b * g->heads + t->h) * g->cells + cell_of(t, i);
-    const int64_t row = query * (g->extra + g->cells);
+    const int64_t head = (a->document + t->b) * g->heads + t->h;
+    const int64_t row = (head * a->longest + cell_of(t, i)) * (g->extra + a->longest);
     real *keep = t->scratch + a->at.keep, *to = keep + g->extra;
     if (a->drop_below == 0) return NULL;
     draw_keep(a, row, g->extra, 1, keep);

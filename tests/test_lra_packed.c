@@ -1,0 +1,270 @@
+/* test_lra_packed.c - encoders of the Long Range Arena over packed documents: logits and gradients of the same
+ * documents padded, and of each one alone; batches of the loader; refusals. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/lra.h>
+
+#include "support_device.h"
+#include "support_values.h"
+
+enum { B = 5, N = 24, WORDS = 21, CLASSES = 3, MOST = 20000 };
+
+static const int64_t lengths[B] = { 13, 1, 20, 5, 8 };
+
+/* ---- models ---- */
+
+typedef struct variant {
+    const char *name;
+    tp_lra_kind kind;
+    tp_lra_pooling pooling;
+    int64_t rank, window;
+    bool cls_values, tied, pair;
+} variant;
+
+static const variant variants[] = {
+    { "CLS at last", TP_LRA_LS, TP_LRA_CLS_LAST, 4, 4, false, false, true },
+    { "CLS from the first layer", TP_LRA_LS, TP_LRA_CLS_TOKEN, 4, 4, false, true, false },
+    { "a token as CLS", TP_LRA_LS, TP_LRA_CLS_POOL, 4, 4, false, false, false },
+    { "mean", TP_LRA_LS, TP_LRA_MEAN, 4, 4, false, false, false },
+    { "values of the CLS", TP_LRA_LS, TP_LRA_CLS_LAST, 3, 2, true, false, false },
+    { "no window", TP_LRA_LS, TP_LRA_CLS_LAST, 4, 0, false, false, false },
+    { "no projections", TP_LRA_LS, TP_LRA_MEAN, 0, 8, false, false, false },
+    { "tokens see themselves and the CLS", TP_LRA_LS, TP_LRA_CLS_TOKEN, 0, 0, false, false, false },
+    { "softmax, mean", TP_LRA_SOFTMAX, TP_LRA_MEAN, 0, 0, false, false, false },
+    { "softmax, a token as CLS", TP_LRA_SOFTMAX, TP_LRA_CLS_POOL, 0, 0, false, true, true },
+};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+static tp_lra_cfg config(const variant *v)
+{
+    const bool pool = v->pooling == TP_LRA_CLS_POOL;
+    return (tp_lra_cfg){ .attn = { .kind = v->kind,
+                                   .dim = 16,
+                                   .heads = 2,
+                                   .length = N + pool,
+                                   .rank = v->rank,
+                                   .window = v->window,
+                                   .cls_values = v->cls_values,
+                                   .raw_kv = v->cls_values },
+                         .layers = 2,
+                         .hidden = 24,
+                         .vocab = WORDS,
+                         .classes = CLASSES,
+                         .pooling = v->pooling,
+                         .tied = v->tied,
+                         .pair = v->pair };
+}
+
+typedef struct rig {
+    tp_device *D;
+    tp_params *P;
+    tp_tape *T;
+    tp_lra *m;
+} rig;
+
+/* A CLS is initialised to zero, so all parameters get other values. */
+static rig open_rig(tp_lra_cfg c)
+{
+    rig r = { .D = device_open(NULL), .m = malloc(sizeof(tp_lra)) };
+    double *x = malloc(MOST * sizeof *x);
+    r.P = tp_params_new(r.D, &(tp_params_opts){ .seed = 1, .dtype = device_real() });
+    r.T = tp_tape_new(r.D, &(tp_tape_opts){ .compute = device_real() });
+    tp_lra_init(r.P, r.m, "", c);
+    cr_assert(tp_params_ok(r.P), "%s", tp_params_why(r.P));
+    for (tp_param_info it = { 0 }; tp_next_param(r.P, &it);) {
+        const int64_t n = tp_numel(it.tensor);
+        cr_assert(n < MOST);
+        values_random(x, n, (uint64_t)n);
+        for (int64_t i = 0; i < n; i++) x[i] = 0.4 * x[i] + (strstr(it.name, "norm") ? 1 : 0);
+        cr_assert(tp_param_set(r.P, it.tensor, TP_F64, x, (size_t)n * sizeof *x), "%s",
+                  tp_params_why(r.P));
+    }
+    free(x);
+    return r;
+}
+
+static void close_rig(rig *r)
+{
+    tp_tape_free(r->T);
+    tp_params_free(r->P);
+    tp_device_close(r->D);
+    free(r->m);
+}
+
+/* ---- documents ---- */
+
+static int64_t word(int64_t b, int64_t i)
+{
+    return 1 + (b * 31 + i * 7) % (WORDS - 2);
+}
+
+/* Documents first .. first + n - 1 of n tokens each, padded with another word than 0. */
+static tp_lra_document padded(tp_tape *T, int64_t first, int64_t n, int64_t tokens)
+{
+    int64_t ids[B * N];
+    uint8_t mask[B * N];
+    for (int64_t i = 0; i < n * tokens; i++) {
+        const int64_t b = first + i / tokens;
+        mask[i] = i % tokens < lengths[b];
+        ids[i] = mask[i] ? word(b, i % tokens) : 7;
+    }
+    return (tp_lra_document){ tp_from(T, TP_I64, TP_SHAPE(n, tokens), ids),
+                              tp_from(T, TP_U8, TP_SHAPE(n, tokens), mask) };
+}
+
+static tp_lra_packed packed(tp_tape *T, int64_t longest)
+{
+    int32_t ids[B * N], position[B * N], offset[B + 1] = { 0 };
+    int64_t at = 0;
+    for (int64_t b = 0; b < B; b++) {
+        for (int64_t i = 0; i < lengths[b]; i++, at++) {
+            ids[at] = (int32_t)word(b, i);
+            position[at] = (int32_t)i;
+        }
+        offset[b + 1] = (int32_t)at;
+    }
+    return (tp_lra_packed){ tp_from(T, TP_I32, TP_SHAPE(at), ids),
+                            tp_from(T, TP_I32, TP_SHAPE(at), position),
+                            { tp_from(T, TP_I32, TP_SHAPE(B + 1), offset), longest },
+                            N };
+}
+
+/* The weighted sum of the logits, whose gradient is compared; weights of document `first` on. */
+static void run_back(rig *r, tp_tensor z, int64_t first, double *logits)
+{
+    double w[B * CLASSES];
+    values_random(w, B * CLASSES, 5);
+    const tp_tensor weight =
+        values_constant(r->T, device_real(), tp_shape_of(z), w + first * CLASSES);
+    tp_backward(r->T, tp_sum(r->T, tp_mul(r->T, z, weight), TP_ALL));
+    values_read(r->T, z, logits + first * CLASSES);
+    cr_assert(tp_ok(r->T), "%s", tp_why(r->T));
+}
+
+/* All gradients in turn; returns their number. */
+static int64_t gradients(rig *r, double *g)
+{
+    int64_t n = 0;
+    for (tp_param_info it = { 0 }; tp_next_param(r->P, &it);) {
+        const int64_t count = tp_numel(it.tensor);
+        cr_assert(n + count < MOST);
+        memset(g + n, 0, (size_t)count * sizeof *g);
+        if (it.has_grad)
+            tp_param_get_grad(r->P, it.tensor, TP_F64, g + n, (size_t)count * sizeof *g);
+        n += count;
+    }
+    return n;
+}
+
+static const tp_lra_document none = { { NULL, 0 }, { NULL, 0 } };
+
+static tp_tensor padded_logits(rig *r, int64_t first, int64_t n, int64_t tokens)
+{
+    const tp_lra_document a = padded(r->T, first, n, tokens);
+    return tp_lra_forward(r->T, r->m, a, r->m->cfg.pair ? a : none);
+}
+
+static void expect_same(const variant *v, const char *what, const double *a, const double *b,
+                        int64_t n)
+{
+    const double error = values_error(a, b, n, 1.0);
+    cr_expect_leq(error, device_limit(1e-12, 2e-4), "%s: %s differ by %g", v->name, what, error);
+}
+
+/* Packed, padded, and each document in a pass of its own, whose gradients are added. */
+enum { PACKED, PADDED, ALONE, WAYS };
+
+static int64_t run(const variant *v, int way, double *logits, double *g)
+{
+    rig r = open_rig(config(v));
+    const int64_t unit = v->window ? v->window : 1;
+    if (way == PACKED) {
+        const tp_lra_packed a = packed(r.T, 22), nothing = { 0 };
+        run_back(&r, tp_lra_forward_packed(r.T, r.m, a, v->pair ? a : nothing), 0, logits);
+    } else if (way == PADDED) {
+        run_back(&r, padded_logits(&r, 0, B, N), 0, logits);
+    }
+    for (int64_t b = 0; way == ALONE && b < B; b++) {
+        const bool mean = v->pooling == TP_LRA_MEAN; /* depends on the padded length */
+        const int64_t tokens = mean ? N : (lengths[b] + unit - 1) / unit * unit;
+        run_back(&r, padded_logits(&r, b, 1, tokens), b, logits);
+        tp_reset(r.T);
+    }
+    const int64_t n = gradients(&r, g);
+    close_rig(&r);
+    return n;
+}
+
+static void check(const variant *v)
+{
+    static const char *const names[WAYS][2] = { { NULL, NULL },
+                                                { "padded logits", "padded gradients" },
+                                                { "logits alone", "gradients alone" } };
+    double y[WAYS][B * CLASSES];
+    double *g[WAYS];
+    int64_t n = 0;
+    for (int way = 0; way < WAYS; way++) {
+        g[way] = malloc(MOST * sizeof *g[way]);
+        n = run(v, way, y[way], g[way]);
+    }
+    for (int way = PADDED; way < WAYS; way++) {
+        expect_same(v, names[way][0], y[PACKED], y[way], B * CLASSES);
+        expect_same(v, names[way][1], g[PACKED], g[way], n);
+    }
+    for (int way = 0; way < WAYS; way++) free(g[way]);
+}
+
+Test(lra_packed, equals_padded_and_alone)
+{
+    for (int i = 0; i < VARIANTS; i++) check(&variants[i]);
+}
+
+/* Dropout reaches every place that has it, and leaves results finite. */
+Test(lra_packed, trains_with_dropout)
+{
+    for (int i = 0; i < VARIANTS; i++) {
+        tp_lra_cfg c = config(&variants[i]);
+        c.dropout = c.attn.dropout = 0.3;
+        c.pair = false;
+        rig r = open_rig(c);
+        double y[2][B * CLASSES];
+        for (int k = 0; k < 2; k++) {
+            tp_train(r.T, k);
+            const tp_lra_packed none_packed = { 0 };
+            run_back(&r, tp_lra_forward_packed(r.T, r.m, packed(r.T, 20), none_packed), 0, y[k]);
+            tp_reset(r.T);
+        }
+        cr_expect(memcmp(y[0], y[1], sizeof y[0]) != 0, "%s", variants[i].name);
+        close_rig(&r);
+    }
+}
+
+/* ---- refusals ---- */
+
+static void expect_refused(tp_lra_cfg c, int64_t longest, int64_t length, const char *text)
+{
+    rig r = open_rig(c);
+    tp_lra_packed a = packed(r.T, longest);
+    a.length = length;
+    tp_lra_encode_packed(r.T, r.m, a);
+    cr_expect(!tp_ok(r.T) && strstr(tp_why(r.T), text), "%s: %s", text, tp_why(r.T));
+    close_rig(&r);
+}
+
+Test(lra_packed, impossible_inputs)
+{
+    tp_lra_cfg c = config(&variants[0]);
+    expect_refused(c, 22, 21, "a padded length of 21 is less than the longest document, 22");
+    expect_refused(c, 22, 25, "1 to 24 tokens in this model, not 25");
+    expect_refused(c, 3, 20, "cannot fill 47 rows");
+    c.attn.kind = TP_LRA_LINEAR;
+    c.pooling = TP_LRA_MEAN;
+    expect_refused(c, 22, 24, "only softmax attention and long-short attention");
+    c = config(&variants[0]);
+    c.attn.conv = 3;
+    expect_refused(c, 22, 24, "take packed documents: pad them");
+    c.attn.conv = 0;
+    c.attn.fixed = true;
+    expect_refused(c, 22, 24, "take packed documents: pad them");
+}
