@@ -1,8 +1,8 @@
 /* interpolate.c - resizes channels-last images.
  *
- * A row of outputs is a weighted sum of rows of inputs, and a position in it one of positions of that sum, so each
- * axis is summed by itself: first rows into a row of scratch, then its columns. Backward is the same with the
- * transposed weights: inputs are sums over the outputs that read them. Each result has one writer. */
+ * The weights of an output are products of those of its row and of its column, so the axes are summed one after the
+ * other: rows of inputs into a row of scratch, then its columns. Backward does the same with the transposed weights:
+ * an input is a sum over the outputs that read it. Each result has one writer. */
 #include "tensor/geometry/interpolate.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/vector.h"
@@ -21,8 +21,8 @@ typedef struct span {
     const real *weight;
 } span;
 
-/* Two axes of spans, rows and columns: those of results, and in backward those of outputs that they are made of.
- * An axis has at most taps weights for each output. */
+/* One resize. c->work holds the spans of the outputs of both axes, in backward also those of the inputs, then the
+ * weights, at most `taps` for each output of an axis and direction, then the scratch rows. */
 typedef struct job {
     const real *from;
     real *to;

@@ -25,6 +25,7 @@ enum {
     BLOCK = 32,
     LEAST_ROOM = 128,
     PANEL = 64,
+    LINE = 16,
     L1 = 8192,
     MOST_APART = 1 << 17,
     GRAIN = 4096
@@ -243,6 +244,8 @@ static void order_grad_range(const tp_call *c, int64_t begin, int64_t end, int t
         } else if (large) {
             put_lanes(dx, 1, dy, at, o.k, 1, 1, true);
         } else {
+            for (int64_t e = o.dim; i + 1 < end && e < 2 * o.dim; e += LINE) /* the next lane */
+                __builtin_prefetch(dx + e, 1);
             put_lanes(dx, 1, dy, at, o.k, 1, 1, false);
         }
     }
