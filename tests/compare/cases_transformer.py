@@ -1,6 +1,7 @@
 """Gated linear units, rotary positions, grouped and sloped attention, transformer layers."""
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
