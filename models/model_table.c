@@ -181,7 +181,7 @@ static const tp_model_row rows[] = {
     { "vil-small",                           NULL,                    &tp_model_vil, "ViL",    0,      0,      0 },
     { "vil-ls-small",                        NULL,                    &tp_model_vil, "ViL-LS", 0,      0,      5 },
     { "vil-full-small",                      NULL,                    &tp_model_vil, "ViL",    0,      0,      0 },
-    /* ViT and DeiT, ResNet and ResNeXt: the image baselines of the papers; then small ones. */
+    /* ViT and DeiT, ResNet and ResNeXt, PVT: the image baselines of the papers; then small ones. */
     { "deit-t",              "deit_t DeiT-T DeiT-T/16",           &tp_model_vit, "DeiT", 5.7e6,  1.3e9,   0 },
     { "deit-s",              "deit_s DeiT-S DeiT-S/16",           &tp_model_vit, "DeiT", 22.1e6, 4.6e9,   0 },
     { "deit-b",              "deit_b DeiT-B DeiT-B/16",           &tp_model_vit, "DeiT", 86.6e6, 17.6e9,  0 },
@@ -202,6 +202,19 @@ static const tp_model_row rows[] = {
     { "resnext-101-32x4d", "resnext101_32x4d ResNeXt101-32x4d",  &tp_model_resnet, "ResNeXt", 0,      0,      0 },
     { "resnext-101-64x4d", "resnext101_64x4d ResNeXt101-64x4d",  &tp_model_resnet, "ResNeXt", 83.5e6, 15.6e9, 0 },
     { "resnet-mini",       NULL,                                 &tp_model_resnet, "ResNet",  0,      0,      0 },
+    { "pvt-tiny",   "pvt_tiny PVT-Tiny",        &tp_model_pvt, "PVT",   13.2e6, 1.9e9,  0 },
+    { "pvt-small",  "pvt_small PVT-Small",      &tp_model_pvt, "PVT",   24.5e6, 3.8e9,  0 },
+    { "pvt-medium", "pvt_medium PVT-Medium",    &tp_model_pvt, "PVT",   44.2e6, 6.7e9,  0 },
+    { "pvt-large",  "pvt_large PVT-Large",      &tp_model_pvt, "PVT",   61.4e6, 9.8e9,  0 },
+    { "pvt2-b0",    "pvt_v2_b0 PVTv2-B0",       &tp_model_pvt, "PVTv2", 0,      0,      0 },
+    { "pvt2-b1",    "pvt_v2_b1 PVTv2-B1",       &tp_model_pvt, "PVTv2", 0,      0,      0 },
+    { "pvt2-b2",    "pvt_v2_b2 PVTv2-B2",       &tp_model_pvt, "PVTv2", 25.4e6, 4.0e9,  0 },
+    { "pvt2-b2-li", "pvt_v2_b2_li PVTv2-B2-Li", &tp_model_pvt, "PVTv2", 22.6e6, 3.9e9,  0 },
+    { "pvt2-b3",    "pvt_v2_b3 PVTv2-B3",       &tp_model_pvt, "PVTv2", 45.2e6, 6.9e9,  0 },
+    { "pvt2-b4",    "pvt_v2_b4 PVTv2-B4",       &tp_model_pvt, "PVTv2", 62.6e6, 10.1e9, 0 },
+    { "pvt2-b5",    "pvt_v2_b5 PVTv2-B5",       &tp_model_pvt, "PVTv2", 82.0e6, 11.8e9, 0 },
+    { "pvt-mini",   NULL,                       &tp_model_pvt, "PVT",   0,      0,      0 },
+    { "pvt2-mini",  NULL,                       &tp_model_pvt, "PVTv2", 0,      0,      0 },
     /* The convolutional baseline. */
     { "tiny",    NULL, &tp_model_convnet, "convolutional", 0, 0, 0 },
     { "convnet", NULL, &tp_model_convnet, "convolutional", 0, 0, 0 },

@@ -416,6 +416,8 @@ Test(model_table, equal_and_different_weights)
         { "deit-b", "vit-b-384", true },
         { "deit-s", "deit-s-distilled", false },
         { "resnet-50", "resnext-101-32x4d", false },
+        { "pvt-small-384", "pvt-small", true },
+        { "pvt2-b2", "pvt2-b2-li", false },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const tp_model_cfg a = preset(cases[i].one), b = preset(cases[i].other);
@@ -443,9 +445,10 @@ static void expect_equal_weights(const char *name, tp_params *P, tp_params *Q)
 Test(model_table, weights_in_files, .init = make_folder, .fini = remove_folder)
 {
     static const char *const names[] = { "tiny",      "ls_lm-tiny", "txl-tiny",  "vil-small",
-                                         "cvt-small", "lsla-small", "deit-mini", "resnet-mini" };
+                                         "cvt-small", "lsla-small", "deit-mini", "resnet-mini",
+                                         "pvt-mini",  "pvt2-mini" };
     tp_device *D = tp_device_open("cpu", NULL);
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 20; i++) {
         const char *name = names[i / 2];
         const tp_model_cfg c = preset(name);
         tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });

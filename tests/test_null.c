@@ -10,6 +10,7 @@
 #include <tapegrad/lra.h>
 #include <tapegrad/models.h>
 #include <tapegrad/observe.h>
+#include <tapegrad/pvt.h>
 #include <tapegrad/resnet.h>
 #include <tapegrad/tapegrad.h>
 #include <tapegrad/vil.h>
@@ -83,6 +84,9 @@ static const char *init(int i, tp_params *P)
     case 47: tp_vit_init(P, NULL, "m", (tp_vit_cfg){ 0 }); return "vit";
     case 48: tp_resnet_block_init(P, NULL, "m", NULL, 1, 1, 1); return "resnet_block";
     case 49: tp_resnet_init(P, NULL, "m", (tp_resnet_cfg){ 0 }); return "resnet";
+    case 50: tp_pvt_attn_init(P, NULL, "m", NULL, 0); return "pvt_attn";
+    case 51: tp_pvt_block_init(P, NULL, "m", NULL, 0, 0.0); return "pvt_block";
+    case 52: tp_pvt_init(P, NULL, "m", (tp_pvt_cfg){ 0 }); return "pvt";
     default: return NULL;
     }
 }
@@ -159,6 +163,10 @@ static const char *forward(int i, tp_tape *T, tp_tensor x)
     case 60: tp_resnet_block_forward(T, NULL, x); return "resnet_block";
     case 61: tp_resnet_forward(T, NULL, x); return "resnet";
     case 62: tp_resnet_features(T, NULL, x, maps); return "resnet";
+    case 63: tp_pvt_attn_forward(T, NULL, x, TP_NONE); return "pvt_attn";
+    case 64: tp_pvt_block_forward(T, NULL, x); return "pvt_block";
+    case 65: tp_pvt_forward(T, NULL, x); return "pvt";
+    case 66: tp_pvt_features(T, NULL, x, maps); return "pvt";
     default: return NULL;
     }
 }

@@ -4,6 +4,7 @@
 
 #include <tapegrad/convnet.h>
 #include <tapegrad/cvt.h>
+#include <tapegrad/pvt.h>
 #include <tapegrad/resnet.h>
 #include <tapegrad/vil.h>
 #include <tapegrad/vit.h>

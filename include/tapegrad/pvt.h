@@ -1,0 +1,125 @@
+/* pvt.h - the Pyramid Vision Transformers PVT (Wang et al. 2021) and PVTv2 (Wang et al. 2022), also with
+ * linear attention: four stages whose keys and values are reduced in space. Images are [B,H,W,3], feature
+ * maps [B,H,W,D]. */
+#ifndef TAPEGRAD_PVT_H
+#define TAPEGRAD_PVT_H
+
+#include <tapegrad/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TP_PVT_STAGES     4
+#define TP_PVT_MAX_BLOCKS 64 /* of all stages together */
+
+typedef enum tp_pvt_kind {
+    TP_PVT,  /* tables of positions, a class token in the last stage                             */
+    TP_PVT2, /* overlapping patches, a depthwise convolution in feed-forward networks, a norm after
+                      each stage, the mean of the last map                                             */
+    TP_PVT2_LINEAR /* PVT2 with keys and values from a map pooled to a fixed size                      */
+} tp_pvt_kind;
+
+typedef struct tp_pvt_cfg {
+    int64_t image[2]; /* height and width that the tables of positions are for        */
+    int64_t classes;  /* 0: a backbone without class token, last norm of PVT and head */
+    tp_pvt_kind kind;
+    int64_t dim[TP_PVT_STAGES];
+    int heads[TP_PVT_STAGES], blocks[TP_PVT_STAGES];
+    int64_t reduction
+        [TP_PVT_STAGES]; /* R: keys and values come from R x R tokens; not TP_PVT2_LINEAR */
+    int64_t mlp_ratio
+        [TP_PVT_STAGES]; /* hidden channels of feed-forward networks divided by dim       */
+    int64_t pool;        /* TP_PVT2_LINEAR: side of the pooled map, else 0                */
+    double drop_path;    /* of the last block; rises from 0 over all blocks               */
+    tp_recompute recompute;
+} tp_pvt_cfg;
+
+/* True if cfg describes a possible model; else why receives a sentence that says what is wrong. */
+TP_API bool tp_pvt_cfg_check(const tp_pvt_cfg *cfg, char *why, size_t size);
+
+/* Attention with reduced keys and values: "q", "kv" [2D,D] (rows of keys, then values), "proj"; "sr" and
+ * "norm" where keys and values are reduced. */
+typedef struct tp_pvt_attn {
+    const char *path;
+    int heads;
+    int64_t pool; /* 0: a convolution with stride reduces the map */
+    tp_linear_m q, kv, proj;
+    tp_conv2d_m sr; /* without weight if nothing is reduced */
+    tp_layernorm_m norm;
+} tp_pvt_attn;
+/* Of a stage of cfg. */
+TP_API void tp_pvt_attn_init(tp_params *P, tp_pvt_attn *m, const char *name, const tp_pvt_cfg *cfg,
+                             int stage);
+/* x [B,H,W,D] -> the same, added to the residual unless that is TP_NONE. Rows and columns that a reduction by R
+ * leaves over are no keys. Without reduction any tokens may come as [B,1,N,D]. */
+TP_API tp_tensor tp_pvt_attn_forward(tp_tape *T, const tp_pvt_attn *m, tp_tensor x,
+                                     tp_tensor residual);
+
+/* "norm1", "attn", "norm2", "mlp.fc1", "mlp.fc2"; PVT2: "mlp.dwconv.dwconv". */
+typedef struct tp_pvt_block {
+    const char *path;
+    tp_pvt_kind kind;
+    double drop_path;
+    tp_recompute recompute;
+    tp_layernorm_m norm1, norm2;
+    tp_pvt_attn attn;
+    tp_mlp_m mlp;
+    tp_conv2d_m dwconv; /* PVT2 */
+} tp_pvt_block;
+TP_API void tp_pvt_block_init(tp_params *P, tp_pvt_block *m, const char *name,
+                              const tp_pvt_cfg *cfg, int stage, double drop_path);
+/* x [B,H,W,D] -> the same. m must live until backward if the block recomputes. */
+TP_API tp_tensor tp_pvt_block_forward(tp_tape *T, const tp_pvt_block *m, tp_tensor x);
+
+typedef struct tp_pvt_stage {
+    tp_conv2d_m proj; /* "patch_embedK.proj", "patch_embedK.norm", K from 1 to 4 */
+    tp_layernorm_m patch_norm;
+    tp_tensor pos_embed; /* PVT: "pos_embedK" [1,N,D], of the last stage [1,1+N,D] */
+    tp_layernorm_m norm; /* PVT2: "normK" */
+    int first;           /* index of its first block */
+} tp_pvt_stage;
+
+typedef struct tp_pvt {
+    const char *path;
+    const tp_params *params;
+    tp_pvt_cfg cfg;
+    tp_pvt_stage stage[TP_PVT_STAGES];
+    tp_tensor cls_token; /* PVT with classes: [1,1,D] */
+    tp_pvt_block block[TP_PVT_MAX_BLOCKS];
+    tp_layernorm_m norm; /* PVT with classes */
+    tp_linear_m head;
+} tp_pvt;
+
+/* Declares the model with the official code's names and initial values: linear weights, the class token and
+ * tables N(0, 0.02), linear biases 0; PVT2's convolutions N(0, sqrt(2 / fan out)) with bias 0; the rest by the
+ * modules' defaults. An impossible cfg fails P. */
+TP_API void tp_pvt_init(tp_params *P, tp_pvt *m, const char *name, tp_pvt_cfg cfg);
+
+/* Images of any size: for another size PVT's tables of positions are resized (bilinear). -> [B,classes] */
+TP_API tp_tensor tp_pvt_forward(tp_tape *T, const tp_pvt *m, tp_tensor images);
+/* The results of the four stages, without PVT's class token, at 1/4, 1/8, 1/16 and 1/32 of the image's
+ * sides. PVT2's sizes are rounded up, and its maps have passed the norms. */
+TP_API void tp_pvt_features(tp_tape *T, const tp_pvt *m, tp_tensor images,
+                            tp_tensor maps[TP_PVT_STAGES]);
+
+/* The cost of one image of size cfg.image, and the bytes that a recorded forward pass in training mode
+ * saves for its backward, in f32. */
+TP_API tp_flops tp_pvt_flops(const tp_pvt_cfg *cfg);
+TP_API double tp_pvt_activations(const tp_pvt_cfg *cfg);
+
+extern TP_API const tp_model tp_model_pvt;
+
+#ifndef TP_NO_SITE
+/* clang-format off */
+#define tp_pvt_attn_forward(T, ...)  tp_pvt_attn_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_pvt_block_forward(T, ...) tp_pvt_block_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_pvt_forward(T, ...)       tp_pvt_forward(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+#define tp_pvt_features(T, ...)      tp_pvt_features(tp_at(T, __FILE__, __LINE__), __VA_ARGS__)
+/* clang-format on */
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif
