@@ -128,6 +128,17 @@ Test(fixtures, lra_f32)
     run_area("lra", TP_F32);
 }
 
+Test(fixtures, image_baselines_f64)
+{
+    if (device_is_cuda()) cr_skip_test("CUDA devices have no f64");
+    run_area("image_baselines", TP_F64);
+}
+
+Test(fixtures, image_baselines_f32)
+{
+    run_area("image_baselines", TP_F32);
+}
+
 /* ---- refusals ---- */
 
 typedef struct planted {
@@ -196,6 +207,12 @@ static const planted mistakes[] = {
     { "lsla/aug_image_ops", { "arg.invert", "1" }, "arg.invert = '1': there are no arguments" },
     { "lsla/aug_image_ops", { "arg.solarize_add", "99,120" }, "output.solarize_add: element" },
     { "lm/model_padded_last", { "segment_lengths", "" }, "is not a list of numbers" },
+    { "image_baselines/vit_block", { "heads", "4" }, "output.y: relative error" },
+    { "image_baselines/vit_attention", { "tokens", "8" }, "the case's tensors say 7" },
+    { "image_baselines/pvt_block", { "sr_ratio", "1" }, "the model has no such parameter" },
+    { "image_baselines/resnet_bottleneck_eval", { "downsample", "1" }, "tensors say 0" },
+    { "image_baselines/full_deit_s_224", { "preset", "deit_m" }, "the library has no 'deit_m'" },
+    { "image_baselines/mixup_cutmix", { "cutmix_box", "0,6,4,13" }, "the box is 0,6,4,14" },
     { "lsla/recipe_mix", { "cutmix_box", "0,4,5,11" }, "the box is 0,4,5,10" },
 };
 

@@ -5,6 +5,7 @@
 #include <tapegrad/augment.h>
 #include <tapegrad/random.h>
 
+#include "parity_images.h"
 #include "parity_lsla.h"
 
 /* The rates of the metadata are per 512 images. They are always compared in double precision. */
@@ -42,32 +43,6 @@ void lsla_run_split(parity *p)
 }
 
 /* ---- images ---- */
-
-/* Fills image with the tensor `name` [H,W,3]. */
-static void read_image(parity *p, const char *name, tp_image *image)
-{
-    tp_shape s;
-    const int64_t *x = par_integers(p, name, &s);
-    const bool fits = x && s.ndim == 3 && s.dim[2] == 3 && par_numel(s) > 0;
-
-    if (!fits || !tp_image_new(image, s.dim[1], s.dim[0]))
-        par_fail(p, "%s is not an image [height,width,3]", name);
-    else
-        for (int64_t i = 0; i < par_numel(s); i++) image->rgb[i] = (uint8_t)x[i];
-}
-
-static void check_image(parity *p, const char *name, const tp_image *image)
-{
-    const tp_shape s = par_shape(p, name);
-    const int64_t n = image->width * image->height * 3;
-    int64_t *x = par_alloc(p, n, sizeof *x);
-
-    if (s.ndim != 3 || s.dim[0] != image->height || s.dim[1] != image->width)
-        par_fail(p, "%s has a different size than the result, %lld x %lld", name,
-                 (long long)image->height, (long long)image->width);
-    for (int64_t i = 0; x && i < n; i++) x[i] = image->rgb[i];
-    if (x) par_check_integers(p, name, x, n);
-}
 
 /* An image operation, found by the prefix of an output's name, which a number may follow. */
 typedef struct operation {
@@ -185,14 +160,14 @@ static void run_operation(parity *p, const char *name, const tp_image *in, tp_im
     if (!arguments(p, o, name, a)) return;
     const bool done = apply(o, a, in, out, work);
     if (!done) par_fail(p, "output.%s: %s", name, out->why);
-    if (done) check_image(p, par_name(p, "output.%s", name), out);
+    if (done) par_check_image(p, par_name(p, "output.%s", name), out);
 }
 
 void lsla_run_image_ops(parity *p)
 {
     tp_image in = { 0 }, out = { 0 }, work = { 0 };
 
-    read_image(p, "input.image", &in);
+    par_read_image(p, "input.image", &in);
     for (int i = 0; i < tp_file_count(p->F) && !p->failed; i++) {
         const char *name = tp_file_at(p->F, i)->name;
         if (strncmp(name, "output.", 7) == 0) run_operation(p, name + 7, &in, &out, &work);
@@ -247,12 +222,23 @@ static const double *mixed_targets(parity *p, const batch *b, const tp_mixing *d
     return got;
 }
 
+/* The names of labels and of the number of classes in this case. */
+static const char *labels_of(const parity *p)
+{
+    return par_has(p, "input.labels") ? "input.labels" : "input.label";
+}
+
+static const char *classes_of(const parity *p)
+{
+    return par_given(p, "num_classes") ? "num_classes" : "classes";
+}
+
 static void read_batch(parity *p, batch *b)
 {
     tp_shape s, labels;
     b->x = par_values(p, "input.x", &s);
-    const int64_t *label = par_integers(p, "input.label", &labels);
-    b->classes = par_size(p, "classes", PAR_NEEDED);
+    const int64_t *label = par_integers(p, labels_of(p), &labels);
+    b->classes = par_size(p, classes_of(p), PAR_NEEDED);
     if (p->failed) return;
     if (s.ndim != 4 || par_numel(labels) != s.dim[0]) {
         par_fail(p, "input.x must be images [B,C,H,W], input.label their labels [B]");
@@ -289,6 +275,7 @@ static tp_mixing cut(parity *p, const batch *b)
     if (edges != 0 && (edges != 4 || memcmp(own, box, sizeof own) != 0))
         par_fail(p, "metadata cutmix_box: the box is %lld,%lld,%lld,%lld", (long long)own[0],
                  (long long)own[1], (long long)own[2], (long long)own[3]);
+    par_check_integers(p, "output.cutmix_box", own, 4);
     return d;
 }
 

@@ -1,0 +1,127 @@
+/* parity_exceptions_images.c - exceptions for the kinds of image baselines; see parity_exceptions.c. */
+#include <stdlib.h>
+#include <string.h>
+#include <tapegrad/augment.h>
+
+#include "parity_audit.h"
+
+static int64_t number(parity *p, const char *key)
+{
+    const char *text = par_text(p, key);
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+static bool is(parity *p, const char *key, const char *value)
+{
+    const char *text = par_text(p, key);
+    return text && strcmp(text, value) == 0;
+}
+
+static bool same_program(parity *p, const char *from, const char *to)
+{
+    static const char vit[] = "image_baselines.vit_model", deit[] = "image_baselines.deit_model";
+    (void)p;
+    return (strcmp(from, vit) == 0 && strcmp(to, deit) == 0) ||
+           (strcmp(from, deit) == 0 && strcmp(to, vit) == 0);
+}
+
+static bool is_hard(parity *p, const char *from, const char *to)
+{
+    (void)from;
+    (void)to;
+    return is(p, "distill_type", "hard");
+}
+
+/* True if sides in both lists, or a single side, hold as many patches of that size. */
+static bool same_grid(const char *from, const char *to, int64_t patch)
+{
+    for (;;) {
+        char *a, *b;
+        if (strtoll(from, &a, 10) / patch != strtoll(to, &b, 10) / patch) return false;
+        if (*a != ',' || *b != ',') return *a == *b;
+        from = a + 1;
+        to = b + 1;
+    }
+}
+
+static bool same_patches(parity *p, const char *from, const char *to)
+{
+    return same_grid(from, to, number(p, "patch"));
+}
+
+/* PVT's stages have maps of 1/4 to 1/32 of the image's sides. */
+static bool same_maps(parity *p, const char *from, const char *to)
+{
+    (void)p;
+    for (int64_t part = 4; part <= 32; part *= 2)
+        if (!same_grid(from, to, part)) return false;
+    return true;
+}
+
+/* True if all planes get the same inner width. */
+static bool same_width(parity *p, const char *from, const char *to)
+{
+    const int64_t a = strtoll(from, NULL, 10), b = strtoll(to, NULL, 10);
+    const int64_t planes = number(p, par_given(p, "base") ? "base" : "planes");
+    for (int64_t s = 0; s < (par_given(p, "base") ? 4 : 1); s++)
+        if ((planes << s) * a / 64 != (planes << s) * b / 64) return false;
+    return a > 0 && b > 0;
+}
+
+/* Of the full models only ResNets have batch norms. */
+static bool no_batchnorm(parity *p, const char *from, const char *to)
+{
+    const char *name = par_text(p, "preset");
+    (void)from;
+    (void)to;
+    return name && strncmp(name, "resne", 5) != 0;
+}
+
+static bool in_evaluation(parity *p, const char *from, const char *to)
+{
+    (void)from;
+    (void)to;
+    return is(p, "mode", "eval");
+}
+
+static bool not_reduced(parity *p, const char *from, const char *to)
+{
+    (void)from;
+    (void)to;
+    return is(p, "sr_ratio", "1") && !is(p, "linear", "1");
+}
+
+/* The box of cutmix has integer sides, and its area determines lambda. */
+static bool same_box(parity *p, const char *from, const char *to)
+{
+    const double a = strtod(from, NULL), b = strtod(to, NULL);
+    const tp_shape s = par_shape(p, "input.x");
+    int64_t n;
+    const int64_t *centre = par_sizes(p, "cutmix_centre", 0, &n);
+    if (n != 2 || s.ndim != 4 || !(a >= 0 && a <= 1 && b >= 0 && b <= 1)) return false;
+    const tp_box x = tp_mix_cut(a, centre[1], centre[0], s.dim[2], s.dim[3]).box;
+    const tp_box y = tp_mix_cut(b, centre[1], centre[0], s.dim[2], s.dim[3]).box;
+    return x.x == y.x && x.y == y.y && x.width == y.width && x.height == y.height;
+}
+
+#define KIND "image_baselines."
+/* clang-format off */
+const par_exception par_image_exceptions[] = {
+    { KIND "*", "kind", "both kinds run the same code, and the other keys decide what it computes", same_program },
+    { KIND "vit*", "mode", "without batch norm nothing depends on it", NULL },
+    { KIND "deit*", "mode", "without batch norm nothing depends on it", NULL },
+    { KIND "pvt*", "mode", "without batch norm nothing depends on it", NULL },
+    { KIND "distill_loss", "mode", "without batch norm nothing depends on it", NULL },
+    { KIND "position_interpolation", "mode", "without batch norm nothing depends on it", NULL },
+    { KIND "full", "mode", "without batch norm nothing depends on it", no_batchnorm },
+    { KIND "distill_loss", "tau", "hard distillation has no temperature", is_hard },
+    { KIND "vit_model", "img", "the grid of patches is the same", same_patches },
+    { KIND "deit_model", "img", "the grid of patches is the same", same_patches },
+    { KIND "pvt_*", "img", "the maps of all stages are the same", same_maps },
+    { KIND "resne*", "width_per_group", "the inner widths are rounded down", same_width },
+    { KIND "resne*", "momentum_bn", "evaluation updates no statistics", in_evaluation },
+    { KIND "pvt*", "eps_attn_norm", "nothing is reduced", not_reduced },
+    { KIND "mixup_cutmix", "cutmix_lambda_drawn", "the box of cutmix does not change", same_box },
+    { NULL, NULL, NULL, NULL },
+};
+/* clang-format on */

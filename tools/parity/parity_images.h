@@ -1,0 +1,16 @@
+/* parity_images.h - kinds of image operations, and images in the files of cases. */
+#ifndef PARITY_IMAGES_H
+#define PARITY_IMAGES_H
+
+#include <tapegrad/image.h>
+
+#include "parity_case.h"
+
+/* Fills image with the tensor `name` [H,W,3], and compares an image with one. */
+void par_read_image(parity *p, const char *name, tp_image *image);
+void par_check_image(parity *p, const char *name, const tp_image *image);
+
+void par_run_images(parity *p);
+void par_run_metrics(parity *p); /* parity_metrics.c */
+
+#endif

@@ -1,0 +1,131 @@
+/* parity_pvt.c - kinds of PVT and PVTv2: attention, blocks, whole models, feature maps. */
+#include "parity_pvt.h"
+
+#include "parity_baselines.h"
+
+/* PVT or PVTv2, with or without pooling. */
+static void read_kind(parity *p, tp_pvt_cfg *c)
+{
+    const bool second = p->kind->variant & PVT_SECOND;
+    const bool linear = second && par_flag(p, "linear", false);
+    c->kind = !second ? TP_PVT : linear ? TP_PVT2_LINEAR : TP_PVT2;
+    if (linear)
+        c->pool = par_size(p, "pool_size", 7);
+    else if (second)
+        par_fixed(p, "pool_size", 0.0);
+}
+
+/* ---- attention and block, as stage 0 ---- */
+
+static tp_pvt_cfg read_stage(parity *p)
+{
+    tp_pvt_cfg c = { .dim = { par_size(p, "dim", PAR_NEEDED) },
+                     .heads = { (int)par_size(p, "heads", PAR_NEEDED) } };
+    read_kind(p, &c);
+    c.reduction[0] = c.kind == TP_PVT2_LINEAR ? 1 : par_size(p, "sr_ratio", PAR_NEEDED);
+    if (c.kind == TP_PVT2_LINEAR) par_fixed(p, "sr_ratio", 0.0);
+    return c;
+}
+
+/* x [B,H*W,D] as a map. */
+static tp_tensor take_map(parity *p)
+{
+    const int64_t H = par_size(p, "H", PAR_NEEDED), W = par_size(p, "W", PAR_NEEDED);
+    const tp_tensor x = par_take(p, "x");
+    return par_ok(p) ? tp_reshape(p->T, x, TP_SHAPE(tp_dim(x, 0), H, W, tp_dim(x, 2))) : x;
+}
+
+static void put_map(parity *p, tp_tensor y)
+{
+    if (!par_ok(p)) return;
+    const tp_shape s = TP_SHAPE(tp_dim(y, 0), tp_dim(y, 1) * tp_dim(y, 2), tp_dim(y, 3));
+    par_output(p, "y", tp_reshape(p->T, y, s));
+}
+
+void pvt_declare_attention(parity *p, void *self)
+{
+    tp_pvt_attn *m = self;
+    const tp_pvt_cfg c = read_stage(p);
+    if (p->failed) return;
+    tp_pvt_attn_init(p->P, m, "", &c, 0);
+    m->norm.eps = par_num(p, "eps_attn_norm", 1e-5);
+}
+
+void pvt_attend(parity *p, void *self)
+{
+    put_map(p, tp_pvt_attn_forward(p->T, self, take_map(p), TP_NONE));
+}
+
+static void set_eps(parity *p, tp_pvt_block *m)
+{
+    m->norm1.eps = m->norm2.eps = par_num(p, "eps_norm", 1e-6);
+    m->attn.norm.eps = par_num(p, "eps_attn_norm", 1e-5);
+}
+
+void pvt_declare_block(parity *p, void *self)
+{
+    tp_pvt_cfg c = read_stage(p);
+    c.mlp_ratio[0] = par_size(p, "mlp_ratio", 4);
+    if (p->failed) return;
+    tp_pvt_block_init(p->P, self, "", &c, 0, 0.0);
+    set_eps(p, self);
+}
+
+void pvt_run_block(parity *p, void *self)
+{
+    put_map(p, tp_pvt_block_forward(p->T, self, take_map(p)));
+}
+
+/* ---- models ---- */
+
+/* PVTv2 has no tables, so the size of its images is that of the case. */
+static void read_image(parity *p, tp_pvt_cfg *c)
+{
+    static const char *const modes[] = { "bilinear", NULL };
+    if (c->kind != TP_PVT) {
+        par_image_size(p, "x", c->image);
+        return;
+    }
+    baseline_image(p, c->image);
+    par_word(p, "interpolation", 0, modes);
+}
+
+void pvt_declare(parity *p, void *self)
+{
+    const bool headless = p->kind->variant & PVT_HEADLESS;
+    tp_pvt *m = self;
+    tp_pvt_cfg c = { 0 };
+    read_kind(p, &c);
+    read_image(p, &c);
+    baseline_stages(p, "dims", 1, c.dim);
+    baseline_ints(p, "heads", 1, c.heads);
+    baseline_ints(p, "depths", 1, c.blocks);
+    baseline_stages(p, "mlp_ratios", 1, c.mlp_ratio);
+    if (c.kind == TP_PVT2_LINEAR)
+        for (int s = 0; s < TP_PVT_STAGES; s++) c.reduction[s] = 1;
+    else
+        baseline_stages(p, "sr_ratios", 1, c.reduction);
+    if (c.kind == TP_PVT2_LINEAR && par_given(p, "sr_ratios")) par_text(p, "sr_ratios");
+    if (!headless) c.classes = par_size(p, "num_classes", PAR_NEEDED);
+    par_same(p, "class_token", c.kind == TP_PVT && !headless);
+    if (p->failed) return;
+    tp_pvt_init(p->P, m, "", c);
+    for (int s = 0; par_ok(p) && s < TP_PVT_STAGES; s++) {
+        m->stage[s].patch_norm.eps = par_num(p, "eps_patch_norm", 1e-5);
+        m->stage[s].norm.eps = par_num(p, "eps_norm", 1e-6);
+        for (int b = 0; b < c.blocks[s]; b++) set_eps(p, &m->block[m->stage[s].first + b]);
+    }
+    m->norm.eps = par_num(p, "eps_norm", 1e-6);
+}
+
+void pvt_run(parity *p, void *self)
+{
+    par_output(p, "logits", tp_pvt_forward(p->T, self, par_images(p, "x")));
+}
+
+void pvt_run_features(parity *p, void *self)
+{
+    tp_tensor maps[TP_PVT_STAGES];
+    tp_pvt_features(p->T, self, par_images(p, "x"), maps);
+    baseline_maps(p, maps);
+}
