@@ -72,6 +72,9 @@ Test(imagenet, resume_of_models_is_exact)
         { "CvT*-LS", "--preset cvt-ls-small --drop-path 0.2" },
         { "Performer",
           "--preset vil-tiny-performer --size 32 --shapes 20 --batch 4 --redraw-growth 1" },
+        { "DeiT", "--preset deit-mini-distilled --recipe deit --size 32 --shapes 20 --batch 4" },
+        { "ResNet", "--preset resnet-mini --recipe resnet --size 32 --shapes 20 --batch 4" },
+        { "PVT", "--preset pvt-mini --recipe pvt --size 32 --shapes 20 --batch 4" },
     };
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
         expect_resume(runs[i].name, runs[i].flags);

@@ -32,6 +32,13 @@ static void training(tp_augment *a)
     a->mix = (tp_mix){ .probability = 1, .mixup = 0.8, .cutmix = 1, .cut = 0.5, .smoothing = 0.1 };
 }
 
+static void crops(tp_augment *a)
+{
+    a->crop = a->size > SMALL ? TP_CROP_RESIZED : TP_CROP_PADDED;
+    a->flip = 0.5;
+    a->filter = TP_BILINEAR;
+}
+
 /* For small sets: crops keep most of the image, and colours stay as they are. */
 static void small(tp_augment *a)
 {
@@ -65,8 +72,9 @@ bool tp_augment_recipe(tp_augment *a, const char *name, int64_t size)
         const char *name;
         void (*set)(tp_augment *);
     } recipes[] = {
-        { "vil", training }, { "vil-ls", training },   { "cvt", training }, { "lsla", training },
-        { "small", small },  { "finetune", finetune }, { "eval", eval },    { "none", none },
+        { "vil", training },  { "vil-ls", training }, { "cvt", training },
+        { "lsla", training }, { "small", small },     { "finetune", finetune },
+        { "eval", eval },     { "none", none },       { "resnet", crops },
     };
     *a = plain;
     a->size = size;

@@ -27,6 +27,8 @@ typedef struct recipe {
 #define BY_CVT   RATE_CVT, TP_BY_ADAMW, DECAY_MATRICES
 #define BY_LSLA  RATE_LSLA, TP_BY_ADAMW, DECAY_LSLA
 #define FINETUNE RATE_VIL, TP_BY_QHM, DECAY_VIL
+#define BY_DEIT  RATE_CVT, TP_BY_ADAMW, DECAY_DEIT
+#define STEPS    RATE_RESNET, TP_BY_SGD, DECAY_ALL
 
 /* The first row that fits recipe and preset applies, so exceptions for single models come before the
  * general rows. */
@@ -46,6 +48,14 @@ static const recipe recipes[] = {
     { RECIPE_CVT, "cvt-w24", "cvt", 300, 2048, 2e-3, 5, 0.002, 1e-5, 0.1, 0.1, 0, BY_CVT, 1 },
     { RECIPE_CVT, "", "cvt", 300, 1024, 5e-4, 5, 0.002, 1e-5, 0.05, 0.1, 0, BY_CVT, 1 },
     { RECIPE_LSLA, "", "lsla", 300, 256, 2.5e-4, 20, 0.001, 2.5e-6, 0.05, 0.2, 5, BY_LSLA, 1 },
+    { RECIPE_DEIT, "", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.1, 0, BY_DEIT, 3 },
+    { RECIPE_PVT, "pvt-medium", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.3, 1, BY_CVT, 3 },
+    { RECIPE_PVT, "pvt-large", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.3, 1, BY_CVT, 3 },
+    { RECIPE_PVT, "pvt2-b3", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.3, 1, BY_CVT, 3 },
+    { RECIPE_PVT, "pvt2-b4", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.3, 1, BY_CVT, 3 },
+    { RECIPE_PVT, "pvt2-b5", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.3, 1, BY_CVT, 3 },
+    { RECIPE_PVT, "", "vil", 300, 1024, 1e-3, 5, 0.001, 1e-5, 0.05, 0.1, 0, BY_CVT, 3 },
+    { RECIPE_RESNET, "", "resnet", 90, 256, 0.1, 0, 0, 0, 1e-4, 0, 0, STEPS, 1 },
     { RECIPE_FINETUNE, "", "finetune", 10, 512, 3e-2, 0.25, 0.002, 1e-6, 0, 0.1, 0, FINETUNE, 1 },
 };
 /* clang-format on */
@@ -123,6 +133,11 @@ static const struct preset {
     { "lsla-qkv-small", RECIPE_SMALL },
     { "lsla-inner-small", RECIPE_SMALL },
     { "lsla-full-small", RECIPE_SMALL },
+    { "deit-mini", RECIPE_SMALL },
+    { "deit-mini-distilled", RECIPE_SMALL },
+    { "resnet-mini", RECIPE_SMALL },
+    { "pvt-mini", RECIPE_SMALL },
+    { "pvt2-mini", RECIPE_SMALL },
     { "cvt-13", RECIPE_CVT },
     { "cvt-21", RECIPE_CVT },
     { "cvt-w24", RECIPE_CVT },
@@ -164,6 +179,9 @@ static image_recipe paper_recipe(const tp_model_cfg *c)
     const tp_vil_cfg *vil = c->model == &tp_model_vil ? (const tp_vil_cfg *)&c->at : NULL;
     if (vil) return vil->kind == TP_VIL_LS ? RECIPE_VIL_LS : RECIPE_VIL;
     if (c->model == &tp_model_cvt) return RECIPE_CVT;
+    if (c->model == &tp_model_vit) return RECIPE_DEIT;
+    if (c->model == &tp_model_pvt) return RECIPE_PVT;
+    if (c->model == &tp_model_resnet) return RECIPE_RESNET;
     return c->model == &tp_model_vit_lsla ? RECIPE_LSLA : RECIPE_PLAIN;
 }
 

@@ -23,11 +23,14 @@ const tp_option image_options[] = {
     TP_HEADING("PRESETS"),
     TP_STRING_OF("preset", S, preset, "NAME", image_preset_known, TP_SAVED,
                  "The model, its image size and its recipe; see MODELS below."),
-    TP_CHOICE("recipe", S, recipe, "plain|small|vil|vil-ls|vil-21k|cvt|lsla|finetune", TP_SAVED,
-              "Sets everything under TRAINING and AUGMENTATION as in the paper of that name; flags "
-              "override it. plain: for small convolutional networks. small: for small models with "
-              "attention. vil-21k: pretraining on ImageNet-21K. finetune: fine-tuning at a higher "
-              "resolution, as in the ViL paper."),
+    TP_CHOICE(
+        "recipe", S, recipe, "plain|small|vil|vil-ls|vil-21k|cvt|lsla|finetune|deit|pvt|resnet",
+        TP_SAVED,
+        "Sets everything under TRAINING and AUGMENTATION as in the paper of that name; flags "
+        "override it. plain: for small convolutional networks. small: for small models with "
+        "attention. vil-21k: pretraining on ImageNet-21K. finetune: fine-tuning at a higher "
+        "resolution, as in the ViL paper. resnet: 90 epochs of SGD; images are resized bicubically, "
+        "where torchvision's recipe is bilinear."),
     TP_INT("size", S, size, 8, 4096, TP_SAVED, "Size of the images, in pixels a side."),
     TP_NUM("drop-path", S, drop_path, 0, 0.99, TP_SAVED,
            "Stochastic depth: drop probability of the last block, rising linearly from 0 at the "
@@ -51,20 +54,22 @@ const tp_option image_options[] = {
     TP_NUM("warmup", S, train.warmup, 0, 1000000, TP_SAVED, "Epochs of linear warm-up."),
     TP_NUM("warmup-factor", S, warmup_factor, 0, 1, TP_SAVED,
            "Fraction of the learning rate at which the warm-up starts."),
-    TP_CHOICE("schedule", S, schedule, "constant|cosine|vil|cvt|lsla|linear|step|onecycle",
+    TP_CHOICE("schedule", S, schedule, "constant|cosine|vil|cvt|lsla|linear|step|onecycle|resnet",
               TP_SAVED,
               "Learning rate after the warm-up. cosine: from the end of the warm-up to the end of "
               "the run. vil: a cosine over the whole run, whose beginning the warm-up replaces. "
               "cvt: the same, constant within an epoch. lsla: like cosine, one update late. "
-              "linear, step and onecycle warm up from 0."),
+              "linear, step and onecycle warm up from 0. resnet: a tenth after each third of the "
+              "epochs."),
     TP_NUM("lr-end", S, train.lr_end, 0, 1000, TP_SAVED, "Final learning rate."),
     TP_ROWS(tp_length_options),
     TP_ROWS(tp_rate_options),
     TP_ROWS(tp_optimizer_options),
-    TP_CHOICE("decay", S, decay, "all|matrices|vil|lsla", TP_SAVED,
+    TP_CHOICE("decay", S, decay, "all|matrices|vil|lsla|deit", TP_SAVED,
               "Parameters with weight decay. matrices: all but vectors, biases and class tokens. "
               "vil: all but norms, class tokens, position tables and the bias of the head. lsla: "
-              "as matrices, without position tables and dynamic scales."),
+              "as matrices, without position tables and dynamic scales. deit: as matrices, without "
+              "position tables and the distillation token."),
     TP_HEADING("AUGMENTATION"),
     TP_CHOICE(
         "crop", S, crop, "none|centre|random|resized|padded", TP_SAVED,

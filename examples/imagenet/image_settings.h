@@ -15,7 +15,10 @@ typedef enum image_recipe {
     RECIPE_VIL_21K,
     RECIPE_CVT,
     RECIPE_LSLA,
-    RECIPE_FINETUNE
+    RECIPE_FINETUNE,
+    RECIPE_DEIT,
+    RECIPE_PVT,
+    RECIPE_RESNET
 } image_recipe;
 typedef enum image_schedule {
     RATE_CONSTANT,
@@ -25,9 +28,16 @@ typedef enum image_schedule {
     RATE_LSLA,   /* starts after the warm-up, one update late          */
     RATE_LINEAR, /* this and the next two as in the engine             */
     RATE_STEP,
-    RATE_ONECYCLE
+    RATE_ONECYCLE,
+    RATE_RESNET /* a tenth after each third of the epochs */
 } image_schedule;
-typedef enum decay_groups { DECAY_ALL, DECAY_MATRICES, DECAY_VIL, DECAY_LSLA } decay_groups;
+typedef enum decay_groups {
+    DECAY_ALL,
+    DECAY_MATRICES,
+    DECAY_VIL,
+    DECAY_LSLA,
+    DECAY_DEIT
+} decay_groups;
 typedef enum new_head { HEAD_KEEP, HEAD_SLICE, HEAD_NEW } new_head;
 
 typedef struct image_settings {

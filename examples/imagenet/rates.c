@@ -20,6 +20,7 @@ double image_rate(const image_settings *s, int64_t u, int64_t U)
     case RATE_LINEAR: return tp_lr_linear(u, warm, total, lr, s->train.lr_end);
     case RATE_STEP: return tp_lr_step(u, warm, s->train.lr_every, s->train.lr_factor, lr);
     case RATE_ONECYCLE: return tp_lr_onecycle(u, total, lr, 0.3, 25, 1e4);
+    case RATE_RESNET: return lr * pow(0.1, (double)(3 * (u / U) / s->train.epochs));
     case RATE_COSINE: break;
     }
     return tp_lr_cosine_from(u + 1, warm, total, start, lr, s->train.lr_end);
@@ -37,6 +38,7 @@ tp_factors image_factors(const char *name, tp_shape shape, void *settings)
     static const char *const vil[] = { "pos_embed",  "cls_token", "norm.weight",      "norm.bias",
                                        "norm_embed", "head.bias", "relative_position" };
     static const char *const lsla[] = { "relative_position_bias_table", "dynamic_scale" };
+    static const char *const deit[] = { "pos_embed", "cls_token", "dist_token" };
     const image_settings *s = settings;
     const bool vector = shape.ndim <= 1 || tp_ends_in(name, "bias");
     bool spared = false;
@@ -44,6 +46,7 @@ tp_factors image_factors(const char *name, tp_shape shape, void *settings)
     case DECAY_ALL: break;
     case DECAY_MATRICES: spared = vector || strstr(name, "cls_token"); break;
     case DECAY_VIL: spared = contains_any(name, vil, sizeof vil / sizeof vil[0]); break;
+    case DECAY_DEIT: spared = vector || contains_any(name, deit, 3); break;
     case DECAY_LSLA: spared = vector || contains_any(name, lsla, 2); break;
     }
     return (tp_factors){ .lr = 1, .decay = spared ? 0 : 1 };
