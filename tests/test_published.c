@@ -218,6 +218,10 @@ Test(published, our_names_stay)
                                           "vil-tiny-1-1-9-1-performer",
                                           "vil-tiny-1-1-9-1-linformer",
                                           "vit-lsla",
+                                          "deit-t-distilled",
+                                          "resnet-50",
+                                          "pvt-tiny",
+                                          "pvt2-b0",
                                           "ls_lm-tiny",
                                           "txl-tiny" };
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });
@@ -386,4 +390,131 @@ Test(published, empty_tensors_are_left_out)
     tp_writer_add(W, "net.layer4.0.cls_pos_embed", TP_F32, TP_SHAPE(1, 0, 4), NULL, false);
     cr_expect_eq(load(W), is, "%s", why);
     end(&t);
+}
+
+/* ---- names of other publishers, as replacements in ours; ^ is the beginning of a name ---- */
+
+typedef const char *const renaming[2];
+
+static renaming torchvision_vit[] = {
+    { "blocks.", "encoder.layers.encoder_layer_" },
+    { ".norm1.", ".ln_1." },
+    { ".norm2.", ".ln_2." },
+    { ".attn.qkv.", ".self_attention.in_proj_" },
+    { ".attn.proj.", ".self_attention.out_proj." },
+    { ".mlp.fc1.", ".mlp.0." },
+    { ".mlp.fc2.", ".mlp.3." },
+    { "patch_embed.proj.", "conv_proj." },
+    { "pos_embed", "encoder.pos_embedding" },
+    { "cls_token", "class_token" },
+    { "^norm.", "encoder.ln." },
+    { "^head.", "heads.head." },
+    { NULL, NULL },
+};
+
+static renaming transformers_resnet[] = {
+    { "^conv1.", "resnet.embedder.embedder.convolution." },
+    { "^bn1.", "resnet.embedder.embedder.normalization." },
+    { "^layer1.", "resnet.encoder.stages.0.layers." },
+    { "^layer2.", "resnet.encoder.stages.1.layers." },
+    { "^layer3.", "resnet.encoder.stages.2.layers." },
+    { "^layer4.", "resnet.encoder.stages.3.layers." },
+    { ".downsample.0.", ".shortcut.convolution." },
+    { ".downsample.1.", ".shortcut.normalization." },
+    { ".conv1.", ".layer.0.convolution." },
+    { ".bn1.", ".layer.0.normalization." },
+    { ".conv2.", ".layer.1.convolution." },
+    { ".bn2.", ".layer.1.normalization." },
+    { ".conv3.", ".layer.2.convolution." },
+    { ".bn3.", ".layer.2.normalization." },
+    { "^fc.", "classifier.1." },
+    { NULL, NULL },
+};
+
+static renaming timm_pvt2[] = {
+    { "^patch_embed1.", "patch_embed." },
+    { "^patch_embed2.", "stages.1.downsample." },
+    { "^patch_embed3.", "stages.2.downsample." },
+    { "^patch_embed4.", "stages.3.downsample." },
+    { "^block1.", "stages.0.blocks." },
+    { "^block2.", "stages.1.blocks." },
+    { "^block3.", "stages.2.blocks." },
+    { "^block4.", "stages.3.blocks." },
+    { "^norm1.", "stages.0.norm." },
+    { "^norm2.", "stages.1.norm." },
+    { "^norm3.", "stages.2.norm." },
+    { "^norm4.", "stages.3.norm." },
+    { ".dwconv.dwconv.", ".dwconv." },
+    { NULL, NULL },
+};
+
+static void rename_by(const renaming *table, const char *name, char *buf, size_t size)
+{
+    snprintf(buf, size, "%s", name);
+    for (; (*table)[0]; table++) {
+        const bool first = (*table)[0][0] == '^';
+        const char *from = (*table)[0] + first;
+        char *at = strstr(buf, from), rest[256];
+        if (!at || (first && at != buf)) continue;
+        snprintf(rest, sizeof rest, "%s", at + strlen(from));
+        snprintf(at, (size_t)(buf + size - at), "%s%s", (*table)[1], rest);
+    }
+}
+
+static void write_renamed(tp_params *P, const renaming *table)
+{
+    tp_writer *W = new_file();
+    int same = 0;
+    for (tp_param_info it = { 0 }; tp_next_param(P, &it);) {
+        const size_t bytes = (size_t)tp_numel(it.tensor) * tp_dtype_size(it.dtype);
+        char name[256], *x = malloc(bytes + 1);
+        cr_assert(x && tp_param_get(P, it.tensor, it.dtype, x, bytes), "%s", it.name);
+        rename_by(table, it.name, name, sizeof name);
+        same += strcmp(name, it.name) == 0;
+        tp_writer_add(W, name, it.dtype, it.shape, x, true);
+        free(x);
+    }
+    cr_expect(same <= 2, "%d names have not changed", same);
+    cr_assert(tp_writer_commit(W), "%s", tp_writer_why(W));
+    tp_writer_free(W);
+}
+
+Test(published, names_of_other_libraries)
+{
+    static const struct {
+        const char *model;
+        const renaming *table;
+    } cases[] = {
+        { "deit-mini", torchvision_vit },
+        { "resnet-mini", transformers_resnet },
+        { "resnet-50", transformers_resnet },
+        { "pvt2-mini", timm_pvt2 },
+    };
+    tp_device *D = tp_device_open("cpu", NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tp_model_cfg cfg;
+        tp_net *N, *M;
+        cr_assert(tp_model_preset(&cfg, cases[i].model, why, sizeof why), "%s", why);
+        tp_params *P = P_of(&cfg, D, &N);
+        tp_params *Q = tp_params_new(D, &(tp_params_opts){ .blank = true });
+        M = tp_net_new(Q, "", &cfg);
+        write_renamed(P, cases[i].table);
+        tp_file *F = tp_file_open(in_folder("w.safetensors"));
+        cr_expect(tp_net_load(Q, M, F, false), "%s: %s", cases[i].model, tp_params_why(Q));
+        for (tp_param_info it = { 0 }; tp_params_ok(Q) && tp_next_param(P, &it);) {
+            const size_t bytes = (size_t)tp_numel(it.tensor) * tp_dtype_size(it.dtype);
+            char *a = malloc(2 * bytes + 1), *b = a + bytes;
+            cr_assert(a && tp_param_get(P, it.tensor, it.dtype, a, bytes) &&
+                          tp_param_get(Q, tp_find(Q, it.name), it.dtype, b, bytes),
+                      "%s", it.name);
+            cr_expect(memcmp(a, b, bytes) == 0, "%s: %s", cases[i].model, it.name);
+            free(a);
+        }
+        tp_file_close(F);
+        tp_net_free(N);
+        tp_net_free(M);
+        tp_params_free(P);
+        tp_params_free(Q);
+    }
+    tp_device_close(D);
 }
