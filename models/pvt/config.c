@@ -8,7 +8,12 @@
 #include "model_inner.h"
 
 #define STAGES TP_PVT_STAGES
-enum { MAX_SIZE = 1 << 20, MAX_SIDE = 1 << 16, MAX_RATIO = 64 }; /* so that products fit */
+enum {
+    MAX_SIZE = 1 << 20,
+    MAX_SIDE = 1 << 16,
+    MAX_RATIO = 64,
+    MAX_REDUCTION = 256
+}; /* so that products fit */
 
 /* ---- presets ---- */
 
@@ -112,9 +117,11 @@ static void check_stage(const tp_pvt_cfg *c, int s, char *why, size_t size)
                  "the feed-forward networks of stage %d are %lld times as wide, "
                  "not 1 to %d times",
                  s, (long long)c->mlp_ratio[s], MAX_RATIO);
-    else if (!tp__in_range(R, 1, MAX_SIDE) || (c->kind == TP_PVT2_LINEAR && R > 1))
-        snprintf(why, size, "the reduction of stage %d is %lld%s", s, R,
-                 R > 1 ? ", but a model that pools has none" : "");
+    else if (!tp__in_range(R, 1, MAX_REDUCTION))
+        snprintf(why, size, "the reduction of stage %d is %lld, not 1 to %d", s, R, MAX_REDUCTION);
+    else if (c->kind == TP_PVT2_LINEAR && R > 1)
+        snprintf(why, size, "stage %d has the reduction %lld, but a model that pools has none", s,
+                 R);
     else if (alone && R > 1)
         snprintf(why, size, "the last stage has a class token and the reduction %lld, not 1", R);
 }
