@@ -191,7 +191,8 @@ tp_tensor tp_lra_attn_forward(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_
     tp_enter(T, m->path);
     if (!check(T, m, x, cls, mask)) return tp_leave(T, TP_NONE);
     if (m->cfg.kind == TP_LRA_LS)
-        return tp_leave(T, tp__lra_long_short(T, m, x, cls, (tp__lra_rows){ .mask = mask }, false));
+        return tp_leave(T,
+                        tp__lra_long_short(T, m, x, cls, (tp__lra_batch){ .mask = mask }, false));
     return tp_leave(T, tp_linear_forward(T, &m->out, context(T, m, x, mask)));
 }
 
@@ -200,5 +201,5 @@ tp_tensor tp__lra_attn_cls(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_ten
 {
     tp_enter(T, m->path);
     if (!check(T, m, x, cls, mask)) return tp_leave(T, TP_NONE);
-    return tp_leave(T, tp__lra_long_short(T, m, x, cls, (tp__lra_rows){ .mask = mask }, true));
+    return tp_leave(T, tp__lra_long_short(T, m, x, cls, (tp__lra_batch){ .mask = mask }, true));
 }

@@ -18,10 +18,10 @@ static inline bool tp__lra_has_embedding(const tp_lra_cfg *c)
 bool tp__lra_preset(void *cfg, const char *name, char *why, size_t size);
 
 /* The sequences of a batch: [B,n,d] with a mask or TP_NONE, or, if packed.offset is given, [M,d]. */
-typedef struct tp__lra_rows {
+typedef struct tp__lra_batch {
     tp_tensor mask;
     tp_packed packed;
-} tp__lra_rows;
+} tp__lra_batch;
 
 /* x with zeros at padding. */
 tp_tensor tp__lra_hide(tp_tape *T, tp_tensor x, tp_tensor mask);
@@ -46,7 +46,7 @@ tp_tensor tp__lra_attn_cls(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_ten
  * cls [B,1,d] as otherwise, or with cls_from_seq the first B rows of x; results of all CLS come before those of
  * all tokens. */
 tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
-                             tp__lra_rows rows, bool cls_only);
+                             tp__lra_batch rows, bool cls_only);
 tp_tensor tp__lra_nystrom(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_tensor k, tp_tensor v,
                           tp_tensor mask);
 /* Performer and linear attention. */

@@ -22,7 +22,7 @@ static tp_tensor norm(tp_tape *T, const tp_lra_attn *m, const tp_layernorm_m *ln
 
 /* What the tokens are compressed to, [B,r,d] of k and of v. */
 static tp_kv compress(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_kv token,
-                      const tp__lra_rows *of)
+                      const tp__lra_batch *of)
 {
     const tp_tensor mask = of->mask;
     if (tp_given(of->packed.offset))
@@ -49,7 +49,7 @@ static rows rows_of(tp_tape *T, const tp_lra_attn *m, const tp_linear_m *linear,
 }
 
 /* Tokens of a sequence with its padding; packed: of the longest. */
-static int64_t length_of(tp_tensor x, const tp__lra_rows *of)
+static int64_t length_of(tp_tensor x, const tp__lra_batch *of)
 {
     return tp_given(of->packed.offset) ? of->packed.longest : tp_dim(x, 1);
 }
@@ -57,7 +57,7 @@ static int64_t length_of(tp_tensor x, const tp__lra_rows *of)
 /* The results of the tokens, zeros at padding. Without a window and projections, which needs a CLS, a token
  * also sees itself. */
 static tp_tensor tokens(tp_tape *T, const tp_lra_attn *m, tp_tensor q, const rows *k, const rows *v,
-                        const tp__lra_rows *of)
+                        const tp__lra_batch *of)
 {
     const int64_t w = m->cfg.window;
     tp_window_attn_cfg c = {
@@ -88,7 +88,7 @@ static tp_tensor flat(tp_tape *T, tp_tensor x)
 
 /* The attention of one query for each sequence, q [B,1,d], to its own row and to the tokens' -> as q. */
 static tp_tensor attend(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_kv own, tp_kv token,
-                        const tp__lra_rows *of)
+                        const tp__lra_batch *of)
 {
     const tp_attn_cfg c = { .heads = m->cfg.heads };
     const int64_t B = tp_dim(q, 0);
@@ -107,7 +107,7 @@ static tp_tensor attend(tp_tape *T, const tp_lra_attn *m, tp_tensor q, tp_kv own
 
 /* The result of the CLS; y: those of the tokens. */
 static tp_tensor of_cls(tp_tape *T, const tp_lra_attn *m, tp_tensor cls, const rows *k,
-                        const rows *v, tp_tensor y, const tp__lra_rows *of)
+                        const rows *v, tp_tensor y, const tp__lra_batch *of)
 {
     const tp_tensor q = tp_linear_forward(T, &m->q, cls);
     if (!m->cfg.cls_values) return attend(T, m, q, (tp_kv){ k->cls, v->cls }, (tp_kv){ y, y }, of);
@@ -131,7 +131,7 @@ static void check(tp_tape *T, const tp_lra_attn *m, int64_t n, bool packed, bool
 }
 
 /* The CLS of a sequence that begins with it, [B,1,d]. *x and *of become those of the tokens alone. */
-static tp_tensor take_cls(tp_tape *T, tp_tensor *x, tp__lra_rows *of)
+static tp_tensor take_cls(tp_tape *T, tp_tensor *x, tp__lra_batch *of)
 {
     const tp_tensor all = *x;
     if (tp_given(of->packed.offset)) {
@@ -146,7 +146,7 @@ static tp_tensor take_cls(tp_tape *T, tp_tensor *x, tp__lra_rows *of)
 }
 
 tp_tensor tp__lra_long_short(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_tensor cls,
-                             tp__lra_rows of, bool cls_only)
+                             tp__lra_batch of, bool cls_only)
 {
     const bool packed = tp_given(of.packed.offset);
     if (m->cfg.cls_from_seq) cls = take_cls(T, &x, &of);

@@ -33,7 +33,7 @@ static tp_tensor softmax(tp_tape *T, const tp_lra_attn *m, tp_tensor x, tp_packe
 static tp_tensor attend(tp_tape *T, const tp_lra_layer *m, const rows *r)
 {
     const tp_lra_attn_cfg *c = &m->attn.cfg;
-    const tp__lra_rows of = { .mask = TP_NONE, .packed = r->of };
+    const tp__lra_batch of = { .mask = TP_NONE, .packed = r->of };
     const bool own = r->cls > 0 && !c->cls_from_seq;
     const tp_tensor token = own ? later_rows(T, r->x, r->cls) : r->x;
     tp_tensor cls = TP_NONE;

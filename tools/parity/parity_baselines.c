@@ -147,9 +147,9 @@ static void run_distillation(parity *p, void *self)
     const tp_tensor teacher = par_tensor(p, "teacher_logits");
     const tp_tensor target = par_tensor(p, soft_targets ? "targets" : "labels");
     (void)self;
-    if (soft_targets) par_fixed(p, "label_smoothing", 0.0);
     if (!par_ok(p)) return;
-    const tp_tensor base = tp_cross_entropy_smooth(p->T, cls, target, smoothing, TP_MEAN);
+    const tp_tensor base =
+        tp_cross_entropy_smooth(p->T, cls, target, soft_targets ? 0.0 : smoothing, TP_MEAN);
     const tp_tensor loss = tp_distill_loss(p->T, base, dist, teacher, c);
     par_output(p, "loss_value", tp_reshape(p->T, loss, TP_SHAPE(1)));
 }

@@ -32,6 +32,26 @@ static bool is_hard(parity *p, const char *from, const char *to)
     return is(p, "distill_type", "hard");
 }
 
+static bool soft_targets(parity *p, const char *from, const char *to)
+{
+    (void)from;
+    (void)to;
+    return is(p, "soft_targets", "1");
+}
+
+/* True for a PVTv2 that pools its keys and values. */
+static bool pooled(parity *p, const char *from, const char *to)
+{
+    (void)from;
+    (void)to;
+    return is(p, "linear", "1");
+}
+
+static bool not_pooled(parity *p, const char *from, const char *to)
+{
+    return !pooled(p, from, to);
+}
+
 /* True if sides in both lists, or a single side, hold as many patches of that size. */
 static bool same_grid(const char *from, const char *to, int64_t patch)
 {
@@ -115,6 +135,9 @@ const par_exception par_image_exceptions[] = {
     { KIND "position_interpolation", "mode", "without batch norm nothing depends on it", NULL },
     { KIND "full", "mode", "without batch norm nothing depends on it", no_batchnorm },
     { KIND "distill_loss", "tau", "hard distillation has no temperature", is_hard },
+    { KIND "distill_loss", "label_smoothing", "the targets are given", soft_targets },
+    { KIND "pvt2*", "sr_ratio*", "keys and values are pooled instead", pooled },
+    { KIND "pvt2*", "pool_size", "nothing is pooled", not_pooled },
     { KIND "vit_model", "img", "the grid of patches is the same", same_patches },
     { KIND "deit_model", "img", "the grid of patches is the same", same_patches },
     { KIND "pvt_*", "img", "the maps of all stages are the same", same_maps },

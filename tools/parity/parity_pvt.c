@@ -12,7 +12,7 @@ static void read_kind(parity *p, tp_pvt_cfg *c)
     if (linear)
         c->pool = par_size(p, "pool_size", 7);
     else if (second)
-        par_fixed(p, "pool_size", 0.0);
+        par_count(p, "pool_size", 0); /* not used, like the ratios of models that pool */
 }
 
 /* ---- attention and block, as stage 0 ---- */
@@ -22,8 +22,9 @@ static tp_pvt_cfg read_stage(parity *p)
     tp_pvt_cfg c = { .dim = { par_size(p, "dim", PAR_NEEDED) },
                      .heads = { (int)par_size(p, "heads", PAR_NEEDED) } };
     read_kind(p, &c);
-    c.reduction[0] = c.kind == TP_PVT2_LINEAR ? 1 : par_size(p, "sr_ratio", PAR_NEEDED);
-    if (c.kind == TP_PVT2_LINEAR) par_fixed(p, "sr_ratio", 0.0);
+    const int64_t R = par_count(p, "sr_ratio", c.kind == TP_PVT2_LINEAR ? 0 : PAR_NEEDED);
+    c.reduction[0] = c.kind == TP_PVT2_LINEAR ? 1 : R;
+    if (c.reduction[0] < 1) par_fail(p, "metadata sr_ratio: a reduction is 1 or more");
     return c;
 }
 
@@ -101,11 +102,9 @@ void pvt_declare(parity *p, void *self)
     baseline_ints(p, "heads", 1, c.heads);
     baseline_ints(p, "depths", 1, c.blocks);
     baseline_stages(p, "mlp_ratios", 1, c.mlp_ratio);
-    if (c.kind == TP_PVT2_LINEAR)
-        for (int s = 0; s < TP_PVT_STAGES; s++) c.reduction[s] = 1;
-    else
-        baseline_stages(p, "sr_ratios", 1, c.reduction);
-    if (c.kind == TP_PVT2_LINEAR && par_given(p, "sr_ratios")) par_text(p, "sr_ratios");
+    if (c.kind != TP_PVT2_LINEAR || par_given(p, "sr_ratios"))
+        baseline_stages(p, "sr_ratios", c.kind == TP_PVT2_LINEAR ? 0 : 1, c.reduction);
+    for (int s = 0; s < TP_PVT_STAGES && c.kind == TP_PVT2_LINEAR; s++) c.reduction[s] = 1;
     if (!headless) c.classes = par_size(p, "num_classes", PAR_NEEDED);
     par_same(p, "class_token", c.kind == TP_PVT && !headless);
     if (p->failed) return;
