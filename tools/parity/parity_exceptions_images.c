@@ -88,6 +88,13 @@ static bool same_width(parity *p, const char *from, const char *to)
     return a > 0 && b > 0;
 }
 
+/* True for two names of one model, as "resnet50" and "resnet-50". */
+static bool one_row(parity *p, const char *from, const char *to)
+{
+    (void)p;
+    return tp_model_find(from) && tp_model_find(from) == tp_model_find(to);
+}
+
 /* Of the full models only ResNets have batch norms. */
 static bool no_batchnorm(parity *p, const char *from, const char *to)
 {
@@ -133,6 +140,7 @@ const par_exception par_image_exceptions[] = {
     { KIND "pvt*", "mode", "without batch norm nothing depends on it", NULL },
     { KIND "distill_loss", "mode", "without batch norm nothing depends on it", NULL },
     { KIND "position_interpolation", "mode", "without batch norm nothing depends on it", NULL },
+    { KIND "full", "preset", "both are names of the model", one_row },
     { KIND "full", "mode", "without batch norm nothing depends on it", no_batchnorm },
     { KIND "distill_loss", "tau", "hard distillation has no temperature", is_hard },
     { KIND "distill_loss", "label_smoothing", "the targets are given", soft_targets },
