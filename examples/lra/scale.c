@@ -65,15 +65,14 @@ static void close_world(world *w)
 
 static bool take_step(world *w)
 {
-    const tp_shape s = TP_SHAPE(w->batch, w->length);
-    tp_tensor slot[ENCODER_SLOTS] = { TP_NONE };
-    int c = 0;
+    const tp_document_batch b = { .n = w->batch,
+                                  .label = w->label,
+                                  .length = { w->length, w->length },
+                                  .ids = { w->ids, w->ids },
+                                  .mask = { w->ones, w->ones } };
+    tp_tensor slot[ENCODER_SLOTS];
     tp_reset(w->T);
-    for (int k = 0; k < (w->m.cfg.pair ? 2 : 1); k++) {
-        slot[c++] = tp_from(w->T, TP_I32, s, w->ids);
-        slot[c++] = tp_from(w->T, TP_U8, s, w->ones);
-    }
-    slot[c] = tp_from(w->T, TP_I32, TP_SHAPE(w->batch), w->label);
+    encoder_put(w->T, &w->m, &b, false, slot);
     tp_backward(w->T, encoder_loss(w->T, &w->m, slot));
     tp_step(w->O, 1e-6);
     tp_device_sync(w->D);
