@@ -43,24 +43,16 @@ static void count(doc_score *s, const float *z, int64_t classes, int32_t label, 
     s->loss += log(sum) + (double)z[best] - (double)z[label];
 }
 
-static tp_tensor logits_of(tp_tape *T, const encoder *m, const tp_document_batch *b)
-{
-    tp_tensor slot[ENCODER_SLOTS] = { TP_NONE };
-    for (int k = 0; k < (m->cfg.pair ? 2 : 1); k++) {
-        const tp_shape s = TP_SHAPE(b->n, b->length[k]);
-        slot[2 * k] = tp_from(T, TP_I32, s, b->ids[k]);
-        slot[2 * k + 1] = tp_from(T, TP_U8, s, b->mask[k]);
-    }
-    return tp_cast(T, encoder_logits(T, m, slot), TP_F32);
-}
-
 /* whole: the examples in whole batches are those with smaller numbers. */
 static bool run_batch(doc_score *s, tp_tape *T, const encoder *m, const tp_document_batch *b,
                       float *logits, int64_t whole)
 {
     const int64_t C = m->cfg.classes;
+    tp_tensor slot[ENCODER_SLOTS];
     tp_reset(T);
-    if (!tp_read(T, logits_of(T, m, b), logits, (size_t)(b->n * C) * sizeof *logits)) {
+    encoder_put(T, m, b, false, slot);
+    const tp_tensor z = tp_cast(T, encoder_logits(T, m, slot), TP_F32);
+    if (!tp_read(T, z, logits, (size_t)(b->n * C) * sizeof *logits)) {
         snprintf(s->why, sizeof s->why, "%s", tp_why(T));
         return false;
     }

@@ -96,6 +96,27 @@ void encoder_free(encoder *m)
 
 /* ---- forward ---- */
 
+static void put(tp_tape *T, tp_tensor *slot, tp_dtype dtype, tp_shape s, const void *values,
+                bool stay)
+{
+    if (stay)
+        tp_feed(T, slot, dtype, s, values);
+    else
+        *slot = tp_from(T, dtype, s, values);
+}
+
+void encoder_put(tp_tape *T, const encoder *m, const tp_document_batch *b, bool stay,
+                 tp_tensor slot[ENCODER_SLOTS])
+{
+    int c = 0;
+    for (int k = 0; k < (m->cfg.pair ? 2 : 1); k++) {
+        const tp_shape s = TP_SHAPE(b->n, b->length[k]);
+        put(T, &slot[c++], TP_I32, s, b->ids[k], stay);
+        put(T, &slot[c++], TP_U8, s, b->mask[k], stay);
+    }
+    put(T, &slot[c], TP_I32, TP_SHAPE(b->n), b->label, stay);
+}
+
 /* The mean is of the full length, as if the document were padded to it: results do not depend on how
  * documents are put into batches. */
 static tp_tensor pooled(tp_tape *T, const encoder *m, tp_tensor ids, tp_tensor mask)

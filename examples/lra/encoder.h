@@ -41,7 +41,12 @@ bool encoder_read(tp_lra_cfg *c, tp_file *F, char *why, size_t size);
 void encoder_init(tp_params *P, encoder *m, const tp_lra_cfg *c, uint64_t seed);
 void encoder_free(encoder *m);
 
-/* The slots that tp_document_loader_feed fills -> logits [B,classes], in f32 or f64. */
+/* Puts a batch on the tape: ids and mask of each document, then the labels. stay: into slots that outlive the step
+ * (tp_feed). Of b only n, length, ids, mask and label are read. */
+void encoder_put(tp_tape *T, const encoder *m, const tp_document_batch *b, bool stay,
+                 tp_tensor slot[ENCODER_SLOTS]);
+
+/* -> logits [B,classes], in f32 or f64. */
 tp_tensor encoder_logits(tp_tape *T, const encoder *m, const tp_tensor slot[ENCODER_SLOTS]);
 tp_tensor encoder_loss(tp_tape *T, const encoder *m, const tp_tensor slot[ENCODER_SLOTS]);
 

@@ -151,13 +151,25 @@ static double rate(const tp_run *R, int64_t update)
 static void feed_noise(tp_run *R)
 {
     lra_run *t = R->state;
-    const tp_shape s = TP_SHAPE(R->units, t->length);
-    int c = 0;
-    for (int k = 0; k < (t->cfg.pair ? 2 : 1); k++) {
-        tp_feed(R->T, &t->slot[c++], TP_I32, s, t->noise);
-        tp_feed(R->T, &t->slot[c++], TP_U8, s, t->ones);
-    }
-    tp_feed(R->T, &t->slot[c], TP_I32, TP_SHAPE(R->units), t->noise + R->units * t->length);
+    const tp_document_batch b = { .n = R->units,
+                                  .label = t->noise + R->units * t->length,
+                                  .length = { t->length, t->length },
+                                  .ids = { t->noise, t->noise },
+                                  .mask = { t->ones, t->ones } };
+    encoder_put(R->T, &t->m, &b, true, t->slot);
+}
+
+/* Memory that was kept for shorter batches would not fit a longer one, which gets new memory: the old is
+ * returned before. */
+static void make_room(tp_run *R, int64_t length)
+{
+    lra_run *t = R->state;
+    const lra_settings *s = R->settings;
+    if (length <= t->longest) return;
+    t->longest = length;
+    if (s->train.graph) return;
+    tp_reset(R->T);
+    tp_device_trim(R->D);
 }
 
 static void feed_batch(tp_run *R)
@@ -170,14 +182,9 @@ static void feed_batch(tp_run *R)
         tp_run_fail(R, "%s", tp_document_loader_why(t->L));
         return;
     }
-    int c = 0;
-    for (int k = 0; k < (t->cfg.pair ? 2 : 1); k++) {
-        const tp_shape s = TP_SHAPE(b.n, b.length[k]);
-        tp_feed(R->T, &t->slot[c++], TP_I32, s, b.ids[k]);
-        tp_feed(R->T, &t->slot[c++], TP_U8, s, b.mask[k]);
-        t->tokens += b.n * b.length[k];
-    }
-    tp_feed(R->T, &t->slot[c], TP_I32, TP_SHAPE(b.n), b.label);
+    make_room(R, b.length[0] > b.length[1] ? b.length[0] : b.length[1]);
+    encoder_put(R->T, &t->m, &b, true, t->slot);
+    t->tokens += b.n * (b.length[0] + b.length[1]);
 }
 
 static void next_batch(tp_run *R)

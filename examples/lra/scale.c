@@ -65,15 +65,14 @@ static void close_world(world *w)
 
 static bool take_step(world *w)
 {
-    const tp_shape s = TP_SHAPE(w->batch, w->length);
-    tp_tensor slot[ENCODER_SLOTS] = { TP_NONE };
-    int c = 0;
+    const tp_document_batch b = { .n = w->batch,
+                                  .label = w->label,
+                                  .length = { w->length, w->length },
+                                  .ids = { w->ids, w->ids },
+                                  .mask = { w->ones, w->ones } };
+    tp_tensor slot[ENCODER_SLOTS];
     tp_reset(w->T);
-    for (int k = 0; k < (w->m.cfg.pair ? 2 : 1); k++) {
-        slot[c++] = tp_from(w->T, TP_I32, s, w->ids);
-        slot[c++] = tp_from(w->T, TP_U8, s, w->ones);
-    }
-    slot[c] = tp_from(w->T, TP_I32, TP_SHAPE(w->batch), w->label);
+    encoder_put(w->T, &w->m, &b, false, slot);
     tp_backward(w->T, encoder_loss(w->T, &w->m, slot));
     tp_step(w->O, 1e-6);
     tp_device_sync(w->D);
@@ -120,7 +119,8 @@ static bool measure(scale_step *y, const tp_lra_cfg *c, const scale_opts *o, boo
     world w;
     bool done = open_world(&w, c, o, dry, why, size);
     if (done && dry) {
-        done = take_step(&w) && take_step(&w); /* the moments exist from the start of the second */
+        for (int i = 0; i < 2 && done; i++)
+            done = take_step(&w); /* moments exist from the second */
         y->bytes = (double)tp_device_stats(w.D).peak_bytes;
     } else if (done) {
         y->seconds = time_steps(&w, o);
