@@ -96,8 +96,7 @@ static win prepare(const tp_call *c)
                   .g = g,
                   .at = tp__window_layout(&g, tp_is_backward(c)),
                   .scale = (real)scale,
-                  .drop_below = c->train && g.dropped ? tp__drop_below(cfg->dropout) : 0,
-                  .keep_scale = (real)(1 / (1 - cfg->dropout)) };
+                  .drop = tp__keeper(c, cfg->dropout) };
 }
 
 static tp_code window_attention_fwd(const tp_call *c)
