@@ -354,9 +354,9 @@ static bool infer(tp_tape *T, frame *f, tp_infer *q, tp_dtype *real)
     return T->err.code == TP_OK;
 }
 
-static bool execute(tp_tape *T, frame *f, int64_t view_at, tp_call *c)
+static bool execute(tp_tape *T, frame *f, const tp_infer *q, tp_call *c)
 {
-    if (!make_outputs(T, f, view_at)) return false;
+    if (!make_outputs(T, f, q->view_at)) return false;
     if (f->view) return true;
     const tp_kernel k = f->op->forward[T->dev->be->kind];
     if (!k) {
@@ -369,7 +369,7 @@ static bool execute(tp_tape *T, frame *f, int64_t view_at, tp_call *c)
         if (!f->work) return false;
         c->work = f->work->data;
     }
-    if (f->op->flags & TP_RANDOM) T->offset++;
+    if (q->draws) T->offset++;
     return tp__run(T, c, k, false, f->op->name) == TP_OK &&
            (!T->check_finite || tp__check_results(T, f->op->name, f->nx, f->xv, f->visible, f->yv));
 }
@@ -389,7 +389,15 @@ static bool apply(tp_tape *T, frame *f, const void *attr)
 {
     if (!take_inputs(T, f) || ((f->op->flags & TP_COMPUTES) && !bring_to_compute(T, f)))
         return false;
-    tp_infer q = { T, attr, f->nx, f->ny, f->xv, f->yv, T->train, -1, 0 };
+    tp_infer q = { .T = T,
+                   .attr = attr,
+                   .nx = f->nx,
+                   .ny = f->ny,
+                   .x = f->xv,
+                   .y = f->yv,
+                   .train = T->train,
+                   .view_at = -1,
+                   .draws = f->op->flags & TP_RANDOM };
     tp_call c = { .dev = T->dev,
                   .attr = attr,
                   .rng = { T->seed, T->offset },
@@ -402,7 +410,7 @@ static bool apply(tp_tape *T, frame *f, const void *attr)
     const bool wants = T->recording && any_wants_grad(f);
     const bool keep = wants && !(f->op->flags & TP_NOT_DIFFERENTIABLE);
     const bool ok = infer(T, f, &q, &c.real) && check_gradient(T, f, q.view_at, wants) &&
-                    execute(T, f, q.view_at, &c) && (!keep || record(T, f, &c, q.passes)) &&
+                    execute(T, f, &q, &c) && (!keep || record(T, f, &c, q.passes)) &&
                     publish(T, f, keep);
     drop_outputs(f);
     if (ok && T->observer && !T->replaying) show(T, f, attr);

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "tensor/rng.h"
+
 /* [B,N,H D] -> [B,H,N,D] */
 static tp_tensor split_heads(tp_tape *T, tp_tensor x, int64_t H)
 {
@@ -92,6 +94,25 @@ static tp_tensor seeing(tp_tape *T, const geometry *g)
     return y;
 }
 
+/* p [B,H,N,rows+nc] times the factors of dropout, by the words that the op would take next: those of
+ * [B,H,N,nc+rows]. */
+static tp_tensor drop(tp_tape *T, const geometry *g, tp_tensor p)
+{
+    const int64_t S = tp_dim(p, 3), rows = S - g->nc, n = g->B * g->H * g->N * S;
+    const uint32_t below = tp__drop_below(g->cfg->dropout);
+    double *keep = malloc((size_t)n * sizeof *keep + 1);
+    uint64_t seed, offset;
+    tp_random_state(T, &seed, &offset);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t key = i % S < rows ? g->nc + i % S : i % S - rows;
+        const uint32_t word = tp__word(seed, offset, (uint64_t)(i / S * S + key));
+        keep[i] = word < below ? 0 : 1 / (1 - g->cfg->dropout);
+    }
+    const tp_tensor y = tp_mul(T, p, tp_from(T, TP_F64, TP_SHAPE(g->B, g->H, g->N, S), keep));
+    free(keep);
+    return y;
+}
+
 tp_tensor ref_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
 {
     const int64_t H = cfg.heads, N = tp_dim(in.q, 1), D = tp_dim(in.q, 2) / H;
@@ -119,7 +140,9 @@ tp_tensor ref_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg)
         v = tp_given(v) ? tp_concat(T, 2, v, far) : far;
     }
     if (!tp_given(e)) return tp_scale(T, in.q, 0.0);
-    tp_tensor y = tp_matmul(T, tp_softmax(T, e), v); /* [B,H,N,D] */
+    tp_tensor p = tp_softmax(T, e);
+    if (cfg.dropout > 0) p = drop(T, &g, p);
+    tp_tensor y = tp_matmul(T, p, v); /* [B,H,N,D] */
     if (cfg.window == 0) y = tp_mul(T, y, seeing(T, &g));
     return tp_reshape(T, tp_permute(T, y, TP_SHAPE(0, 2, 1, 3)), TP_SHAPE(g.B, N, H * D));
 }

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "tensor/rng.h"
+
 /* ---- windows ---- */
 
 /* n keys for each query. A key has a row of [low; q's tokens; zeros], a row of [table; global
@@ -249,6 +251,25 @@ static tp_tensor split_heads(tp_tape *T, tp_tensor x, int64_t heads)
     return tp_permute(T, tp_reshape(T, x, s), TP_SHAPE(0, 2, 1, 3));
 }
 
+/* The factors of dropout of all pairs in a window, by the words that the op would take next: those of
+ * [B,H,N,w*w]. */
+static tp_tensor keep(tp_tape *T, const tp_lsla_attn_cfg *c, tp_shape s)
+{
+    const int64_t n = s.dim[2], total = s.dim[0] * s.dim[1] * n * n, ww = c->window * c->window;
+    double *to = calloc((size_t)total + 1, sizeof *to);
+    uint64_t seed, offset;
+    tp_random_state(T, &seed, &offset);
+    for (int64_t e = 0; e < total; e++) {
+        bool same;
+        const int64_t key = pair(c, e / n % n, e % n, false, &same);
+        const uint32_t word = tp__word(seed, offset, (uint64_t)(e / n * ww + key % ww));
+        if (key >= 0 && word >= tp__drop_below(c->dropout)) to[e] = 1 / (1 - c->dropout);
+    }
+    const tp_tensor t = tp_from(T, TP_F64, s, to);
+    free(to);
+    return t;
+}
+
 tp_tensor ref_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, tp_tensor scale,
                              tp_tensor inner, tp_tensor outer, tp_lsla_attn_cfg cfg)
 {
@@ -265,6 +286,7 @@ tp_tensor ref_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v, 
     const tp_tensor seen = together(T, &cfg, s, false), free_pair = together(T, &cfg, s, true);
     p = tp_add(T, p, tp_where(T, free_pair, zero, tp_full(T, dt, s, -100.0)));
     p = tp_softmax(T, tp_where(T, seen, p, none));
+    if (cfg.dropout > 0) p = tp_mul(T, p, tp_cast(T, keep(T, &cfg, s), dt));
     if (tp_given(outer)) {
         const tp_tensor o = tp_expand(T, spread(T, &cfg, outer, true), s);
         p = tp_add(T, p, tp_where(T, cfg.mask_outer ? free_pair : seen, o, zero));

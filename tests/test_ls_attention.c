@@ -25,7 +25,7 @@ typedef struct world {
 
 static world begin_on(tp_device *D, tp_dtype compute)
 {
-    return (world){ D, tp_tape_new(D, &(tp_tape_opts){ .compute = compute }) };
+    return (world){ D, tp_tape_new(D, &(tp_tape_opts){ .compute = compute, .train = true }) };
 }
 
 static world begin(tp_isa isa, int threads, tp_dtype compute)
@@ -102,6 +102,12 @@ static const ls_case cases[] = {
     { "no window, nothing at all", 1, 7, 0, 0, 8, CFG(2, 8, 1, 0), .cfg.masked = true },
     { "no window, one query", 2, 1, 0, 9, 32, CFG(2, 16, 1, 0) },
     { "one query", 2, 1, 50, 9, 32, CFG(2, 16, 1, 50) },
+    { "dropout", 2, 83, 21, 3, 16, CFG(2, 8, 2, 21), .cfg.dropout = 0.3 },
+    { "dropout, head 64", 1, 150, 40, 5, 64, CFG(1, 16, 1, 40), .cfg.dropout = 0.1 },
+    { "dropout, segment, part of a cache, head 32", 1, 135, 96, 8, 32, CFG(1, 16, 3, 97), .cfg.segment = true, .cfg.masked = true, .cfg.clamp = 40, .cache = 128, .valid = 50, .cfg.dropout = 0.4 },
+    { "dropout, stripes", 1, 400, 24, 10, 33, CFG(1, 7, 1, 24), .cfg.dropout = 0.2 },
+    { "dropout, no window", 2, 150, 0, 5, 16, CFG(2, 16, 1, 0), .cfg.dropout = 0.2 },
+    { "dropout, rank 0", 2, 83, 21, 0, 33, CFG(3, 7, 0, 21), .cfg.dropout = 0.25 },
     { "one query, growing window", 1, 1, 13, 3, 64, CFG(2, 16, 2, 50), .cfg.masked = true, .cache = 13, .valid = 13 },
 };
 /* clang-format on */
@@ -158,6 +164,7 @@ static bool run(world *s, attention f, const ls_case *k, tp_dtype dt, double *co
     tp_tensor in[INPUTS];
     shapes(k, shape);
     tp_reset(s->T);
+    tp_set_random_state(s->T, 7, 5);
     for (int i = 0; i < INPUTS; i++) in[i] = values_input(s->T, dt, shape[i], x[i]);
     for (int i = 0; i < INPUTS; i++)
         if (!given(k, i)) in[i] = TP_NONE;
@@ -470,6 +477,8 @@ static const mistake mistakes[] = {
     { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 6), .cfg.masked = true, .cache = 5, .valid = 5 }, "a cache of 5 rows cannot have 6 in the window" },
     { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 6), .cfg.masked = true, .cache = INT64_MAX }, "cache and valid must be between 0 and 2^40" },
     { -1, 0, 0, { "", GOOD, CFG(2, 4, 0, 6), .cfg.masked = true, .valid = INT64_MIN }, "cache and valid must be between 0 and 2^40" },
+    { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 6), .cfg.dropout = 1 }, "dropout must be in [0, 1), not 1" },
+    { -1, 0, 0, { "", GOOD, CFG(2, 4, 1, 6), .cfg.dropout = NAN }, "dropout must be in [0, 1)" },
 };
 /* clang-format on */
 

@@ -1,5 +1,5 @@
 /* test_lsh_attention.c - LSH attention against plain loops: values and gradients, on every instruction set;
- * reference cases with their buckets; equal bits on any number of threads; drawn rotations; messages. */
+ * with dropout, too; reference cases with their buckets; equal bits on any number of threads; drawn rotations; messages. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +13,9 @@
 #include "support_trial.h"
 #include "support_values.h"
 #include "tensor/geometry/lsh.h"
+#include "tensor/rng.h"
+
+enum { SEED = 11 };
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
@@ -26,19 +29,23 @@ typedef struct lsh_case {
 } lsh_case;
 
 static const lsh_case cases[] = {
-    { "two rounds", 2, 24, 8, { 2, 4, 2, { 8 }, 0 }, -1 },
-    { "padding", 3, 24, 8, { 2, 4, 2, { 8 }, 0 }, 7 },
-    { "padding alone", 2, 24, 8, { 2, 4, 2, { 8 }, 0 }, 0 },
-    { "two factors", 2, 24, 5, { 3, 4, 2, { 2, 4 }, 0 }, 11 },
-    { "one round", 1, 32, 16, { 1, 8, 1, { 4 }, 0 }, 20 },
-    { "two chunks", 1, 8, 4, { 1, 4, 1, { 4 }, 0 }, 3 },
-    { "the rule", 2, 96, 16, { 2, 8, 3, { 0 }, 200 }, 61 },
-    { "the published sizes", 1, 256, 32, { 2, 0, 0, { 0 }, 0 }, 150 },
-    { "chunks of more than a tile", 1, 210, 12, { 1, 70, 2, { 4 }, 0 }, 100 },
-    { "wide heads", 1, 40, 100, { 1, 20, 2, { 4 }, 0 }, 33 },
-    { "one chunk", 2, 40, 8, { 2, 64, 2, { 0 }, 0 }, 23 },
-    { "one chunk of two tiles", 1, 100, 8, { 2, 100, 2, { 0 }, 0 }, -1 },
-    { "one token", 2, 1, 3, { 1, 4, 2, { 0 }, 0 }, -1 },
+    { "two rounds", 2, 24, 8, { 2, 4, 2, { 8 }, 0, 0 }, -1 },
+    { "padding", 3, 24, 8, { 2, 4, 2, { 8 }, 0, 0 }, 7 },
+    { "padding alone", 2, 24, 8, { 2, 4, 2, { 8 }, 0, 0 }, 0 },
+    { "two factors", 2, 24, 5, { 3, 4, 2, { 2, 4 }, 0, 0 }, 11 },
+    { "one round", 1, 32, 16, { 1, 8, 1, { 4 }, 0, 0 }, 20 },
+    { "two chunks", 1, 8, 4, { 1, 4, 1, { 4 }, 0, 0 }, 3 },
+    { "the rule", 2, 96, 16, { 2, 8, 3, { 0 }, 200, 0 }, 61 },
+    { "the published sizes", 1, 256, 32, { 2, 0, 0, { 0 }, 0, 0 }, 150 },
+    { "chunks of more than a tile", 1, 210, 12, { 1, 70, 2, { 4 }, 0, 0 }, 100 },
+    { "wide heads", 1, 40, 100, { 1, 20, 2, { 4 }, 0, 0 }, 33 },
+    { "one chunk", 2, 40, 8, { 2, 64, 2, { 0 }, 0, 0 }, 23 },
+    { "one chunk of two tiles", 1, 100, 8, { 2, 100, 2, { 0 }, 0, 0 }, -1 },
+    { "dropout", 2, 24, 8, { 2, 4, 2, { 8 }, 0, 0.3 }, -1 },
+    { "dropout, padding, three rounds", 3, 96, 5, { 3, 8, 3, { 2, 4 }, 0, 0.5 }, 31 },
+    { "dropout, one chunk of two tiles", 2, 100, 8, { 2, 100, 2, { 0 }, 0, 0.1 }, 87 },
+    { "dropout, chunks of more than a tile", 1, 210, 12, { 1, 70, 2, { 4 }, 0, 0.2 }, -1 },
+    { "one token", 2, 1, 3, { 1, 4, 2, { 0 }, 0, 0 }, -1 },
 };
 
 static bool is_real(const lsh_case *k, int64_t b, int64_t i)
@@ -67,6 +74,7 @@ static tp_tensor mask_of(tp_tape *T, const lsh_case *k)
 static tp_tensor apply(tp_tape *T, const tp_tensor *x, const void *env)
 {
     const lsh_case *k = env;
+    tp_set_random_state(T, SEED, 0);
     return tp_lsh_attention(T, x[0], x[1], x[2], mask_of(T, k), k->cfg);
 }
 
@@ -111,14 +119,14 @@ static void order_of(const lsh_case *k, const trial_result *r, int64_t b, int64_
     free(bucket);
 }
 
-/* One head: seen[i][j] = how often token i sees token j. */
+/* One head: seen[i][j] = how often token i sees token j, kept[i][j] the sum of the factors of dropout. */
 typedef struct head {
     const lsh_case *k;
     tp_lsh g;
     const trial_result *r;
     int64_t b, h;
     int *seen;
-    double *key, *dkey;
+    double *kept, *key, *dkey;
 } head;
 
 static void count_seen(head *a)
@@ -130,7 +138,11 @@ static void count_seen(head *a)
         for (int64_t j = 0; j < g->keys; j++) {
             const int64_t chunk = e / g->chunk, back = g->chunks > 1 ? g->chunk : 0;
             const int64_t at = (chunk * g->chunk - back + j + g->entries) % g->entries;
+            const int64_t row = ((a->b * g->heads + a->h) * g->entries + e) * g->keys;
+            const uint32_t word = tp__word(SEED, 0, (UINT64_C(1) << 48) + (uint64_t)(row + j));
+            const double p = a->k->cfg.dropout;
             a->seen[order[e] * g->tokens + order[at]]++;
+            a->kept[order[e] * g->tokens + order[at]] += word < tp__drop_below(p) ? 0 : 1 / (1 - p);
         }
     free(order);
 }
@@ -140,6 +152,13 @@ static double weight(const head *a, int64_t i, int64_t j, double s, double top)
 {
     const int times = a->seen[i * a->g.tokens + j];
     return times ? times * exp(s - top) : 0.0;
+}
+
+/* The same after dropout. */
+static double kept(const head *a, int64_t i, int64_t j, double s, double top)
+{
+    const double times = a->kept[i * a->g.tokens + j];
+    return times > 0 ? times * exp(s - top) : 0.0;
 }
 
 /* The result of token i and its gradients. */
@@ -156,21 +175,21 @@ static void attend(const head *a, int64_t i, double *y, double **dx)
     }
     for (int64_t j = 0; j < g->tokens; j++) sum += weight(a, i, j, s[j], top);
     for (int64_t j = 0; j < g->tokens; j++) {
-        const double p = weight(a, i, j, s[j], top) / sum;
+        const double p = kept(a, i, j, s[j], top) / sum;
         for (int64_t d = 0; d < g->dim; d++) y[own + d] += p * a->r->x[1][base + j * g->width + d];
     }
     for (int64_t d = 0; d < g->dim; d++) delta += y[own + d] * a->r->dy[own + d];
     for (int64_t j = 0; j < g->tokens; j++) {
-        const double p = weight(a, i, j, s[j], top) / sum;
-        double dp = 0.0;
+        const double p = weight(a, i, j, s[j], top) / sum, q = kept(a, i, j, s[j], top) / sum;
+        double ds = -p * delta;
         for (int64_t d = 0; d < g->dim; d++) {
-            dp += a->r->dy[own + d] * a->r->x[1][base + j * g->width + d];
-            dx[1][base + j * g->width + d] += p * a->r->dy[own + d];
+            ds += q * a->r->dy[own + d] * a->r->x[1][base + j * g->width + d];
+            dx[1][base + j * g->width + d] += q * a->r->dy[own + d];
         }
         if (j == i || !is_real(a->k, a->b, j)) continue;
         for (int64_t d = 0; d < g->dim; d++) {
-            dx[0][own + d] += p * (dp - delta) * a->key[j * g->dim + d];
-            a->dkey[j * g->dim + d] += p * (dp - delta) * a->r->x[0][own + d];
+            dx[0][own + d] += ds * a->key[j * g->dim + d];
+            a->dkey[j * g->dim + d] += ds * a->r->x[0][own + d];
         }
     }
     free(s);
@@ -208,10 +227,12 @@ static void naive(const void *env, const trial_result *r, double *y, double **dx
     for (a.b = 0; a.b < a.g.batch; a.b++)
         for (a.h = 0; a.h < a.g.heads; a.h++) {
             a.seen = calloc(n * n, sizeof *a.seen);
+            a.kept = calloc(n * n, sizeof *a.kept);
             a.key = calloc(n * d, sizeof *a.key);
             a.dkey = calloc(n * d, sizeof *a.dkey);
             attend_head(&a, y, dx);
             free(a.seen);
+            free(a.kept);
             free(a.key);
             free(a.dkey);
         }
@@ -497,6 +518,7 @@ Test(lsh_attention, messages)
         { { .heads = 1, .chunk = -1 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
           "lsh_attention: chunk must be from 0 to 2^31 - 1, longest not negative: -1, 0\n" },
         { { .heads = 1, .rounds = 1025 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } }, "lsh_attention: rounds must be from 0 to 1024, not 1025\n" },
+        { { .heads = 1, .dropout = 1.0 }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } }, "lsh_attention: dropout must be in [0, 1), not 1\n" },
         { { .heads = 1, .buckets = { 3 } }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },
           "lsh_attention: factors of buckets must be even and at most 2^20, not 3\n" },
         { { .heads = 1, .buckets = { 0, 2 } }, { { 3, { 1, 8, 4 } }, { 3, { 1, 8, 4 } } },

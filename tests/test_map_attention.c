@@ -64,6 +64,9 @@ static const struct {
     { "fixed scale", { .heads = 2, MAP(8, 8), .window = 4, .shift = 2 }, 2, 8, false, true, false },
     { "a scale", { .heads = 1, MAP(4, 8), .window = 4, .scale = 0.2 }, 2, 8, false, false, true },
     { "no bias", { .heads = 2, MAP(4, 8), .window = 4 }, 2, 8, true, false, false },
+    { "dropout", { .heads = 2, MAP(14, 21), .window = 7, .shift = 3, .dropout = 0.3 }, 2, 16, true, true, true },
+    { "dropout, masked", { .heads = 3, MAP(8, 12), .window = 4, .shift = 2, .mask_outer = true, .dropout = 0.5 }, 2, 24, false, true, true },
+    { "dropout, no bias", { .heads = 1, MAP(6, 3), .window = 3, .dropout = 0.1 }, 2, 32, true, false, false },
     { "slices", { .heads = 1, MAP(36, 4), .window = 2, .shift = 1 }, 1, 4, true, true, true },
 };
 /* clang-format on */
@@ -286,6 +289,9 @@ Test(map_attention, refuses)
     c = (tp_lsla_attn_cfg){ .heads = 1, MAP(4, 6), .window = 2, .shift = 2 };
     cr_expect(trial_fails(&u, "lsla_attention: shift must be between 0 and the window, 2, not 2"));
     c.shift = 0;
+    c.dropout = 1.0;
+    cr_expect(trial_fails(&u, "lsla_attention: dropout must be in [0, 1), not 1"));
+    c.dropout = 0.0;
     u.in[4] = TP_SHAPE(8, 1);
     cr_expect(trial_fails(&u, "lsla_attention: inner must be [9,1]"));
     c = (tp_lsla_attn_cfg){ .heads = 1, MAP(0, huge), .window = huge };

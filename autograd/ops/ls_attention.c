@@ -1,6 +1,6 @@
 /* ls_attention.c - long-short attention of the language model.
  *
- *     y[t] = softmax(window logits, chunk logits) (window values, chunk values)
+ *     y[t] = dropout(softmax(window logits, chunk logits)) (window values, chunk values)
  *
  * One softmax covers the rows of the window and the vectors of the chunks. A second, hidden output
  * [B,H,N] holds the log-sum-exp of each query, from which backward recomputes the probabilities
@@ -116,6 +116,9 @@ static tp_code ls_shape(tp_infer *q)
     if (a->cache < 0 || a->cache > most || a->valid < 0 || a->valid > most)
         return tp_fail(q, TP_E_VALUE, "cache and valid must be between 0 and 2^40: %lld, %lld",
                        (long long)a->cache, (long long)a->valid);
+    if (!(a->dropout >= 0.0 && a->dropout < 1.0))
+        return tp_fail(q, TP_E_VALUE, "dropout must be in [0, 1), not %g", a->dropout);
+    q->draws = a->dropout > 0.0;
     if (a->segment && a->window == 0)
         return tp_fail(q, TP_E_VALUE, "segment: a window of 0 has no segments");
     if (x->ndim != 3) return tp_fail(q, TP_E_SHAPE, "q must be [B,N,H*D]");
@@ -204,6 +207,15 @@ static const tp_gradcase ls_cases[] = {
       .attr = LS(.heads = 1, .chunk = 16, .rank = 3, .window = 21, .masked = true) },
     { "more vectors than queries", .in = INPUTS(1, 67, 3, 204, 3, 1, 2),
       .attr = LS(.heads = 1, .chunk = 4, .rank = 12, .window = 3) },
+    { "dropout", .in = INPUTS(2, 9, 4, 6, 4, 2, 3),
+      .attr = LS(.heads = 2, .chunk = 4, .rank = 2, .window = 4, .dropout = 0.3) },
+    { "dropout, part of a cache", .in = INPUTS(2, 7, 4, 8, 8, 1, 4),
+      .attr = LS(.heads = 1, .chunk = 3, .rank = 2, .window = 4, .segment = true, .masked = true,
+                 .cache = 7, .valid = 3, .dropout = 0.4) },
+    { "dropout, no window", .in = NO_WINDOW(2, 8, 6, 2, 3),
+      .attr = LS(.heads = 2, .chunk = 4, .rank = 2, .dropout = 0.5) },
+    { "dropout, two stripes, heads of 32", .in = INPUTS(1, 130, 17, 16, 17, 1, 32),
+      .attr = LS(.heads = 1, .chunk = 16, .rank = 1, .window = 17, .dropout = 0.1) },
     { "head 66", .in = INPUTS(1, 5, 3, 3, 3, 1, 66),
       .attr = LS(.heads = 1, .chunk = 3, .rank = 1, .window = 3) },
     { 0 },
@@ -212,7 +224,8 @@ static const tp_gradcase ls_cases[] = {
 
 const tp_op tp_op_ls_attention = {
     .name = "ls_attention",
-    .doc = "one softmax over a sliding window and the vectors of earlier chunks, with positions",
+    .doc = "one softmax over a sliding window and the vectors of earlier chunks, with positions; "
+           "dropout",
     .nx = LS_NX,
     .ny = 2, /* y, and the log-sum-exp for backward */
     .attr_size = sizeof(tp__ls_attr),

@@ -1,6 +1,6 @@
 /* lsh_attention.c - Reformer's attention: tokens see those that hash to the same or a neighbouring bucket.
  *
- *     y[i] = sum_e P[i,e] v[e]      P = softmax_e(x[i] key(x[e]))      key(x) = x / sqrt(mean x^2 + 1e-6) / sqrt(D)
+ *     y[i] = sum_e P[i,e] v[e]      P = dropout(softmax_e(x[i] key(x[e])))      key(x) = x / sqrt(mean x^2 + 1e-6) / sqrt(D)
  *
  * The sum runs over the entries e that i sees in all rounds: weighting the results of the rounds by the
  * softmax of their log-sum-exp is one softmax over the keys of all rounds. Saves the sorted order of the
@@ -50,6 +50,8 @@ static tp_code check_cfg(tp_infer *q)
         return tp_fail(q, TP_E_VALUE,
                        "chunk must be from 0 to 2^31 - 1, longest not negative: %lld, %lld",
                        (long long)cfg->chunk, (long long)cfg->longest);
+    if (!(cfg->dropout >= 0.0 && cfg->dropout < 1.0))
+        return tp_fail(q, TP_E_VALUE, "dropout must be in [0, 1), not %g", cfg->dropout);
     if (cfg->rounds < 0 || cfg->rounds > 1024)
         return tp_fail(q, TP_E_VALUE, "rounds must be from 0 to 1024, not %d", cfg->rounds);
     for (int i = 0; i < 2; i++)
@@ -161,6 +163,11 @@ static const tp_gradcase lsh_cases[] = {
     { "a chunk of several tiles", .in = { IN(1, 70, 3) }, .attr = CFG(1, .chunk = 100) },
     { "wide heads", .in = { IN(1, 8, 70) }, .attr = CFG(1, .chunk = 4, .rounds = 1) },
     { "many chunks", .in = { IN(1, 270, 4) }, .attr = CFG(2, .chunk = 2, .rounds = 4, .buckets = { 16, 8 }) },
+    { "dropout", .in = { IN(2, 12, 6), { 4, { 2, 3, 2, 4 } } }, .attr = CFG(2, .chunk = 4, .buckets = { 8 }, .dropout = 0.4) },
+    { "dropout, mask, own rotations", .in = { IN(2, 15, 4), { 0 }, { 2, { 2, 15 } } },
+      .attr = CFG(2, .chunk = 3, .rounds = 3, .dropout = 0.3), .masks = 1 << LSH_MASK, .fill = fill_mask },
+    { "dropout, one chunk of several tiles", .in = { IN(2, 70, 3) }, .attr = CFG(1, .chunk = 100, .dropout = 0.2) },
+    { "dropout, several tiles", .in = { IN(1, 140, 4) }, .attr = CFG(2, .chunk = 70, .dropout = 0.5) },
     { "no batch", .in = { IN(0, 8, 4) }, .attr = CFG(1, .chunk = 4) },
     { "no tokens", .in = { IN(2, 0, 4) }, .attr = CFG(1, .chunk = 4) },
     { 0 },
@@ -171,7 +178,8 @@ static const tp_gradcase lsh_cases[] = {
 
 const tp_op tp_op_lsh_attention = {
     .name = "lsh_attention",
-    .doc = "attention among tokens that hash to near buckets, with shared queries and keys; tiled",
+    .doc =
+        "attention among tokens that hash to near buckets, with shared queries and keys; dropout; tiled",
     .nx = LSH_NX,
     .ny = LSH_NY, /* y; for backward the order of the entries and the sums of the softmax */
     .attr_size = sizeof(tp_lsh_attn_cfg),

@@ -1,6 +1,6 @@
 /* lsla_attention.c - light self-limited attention in windows of a map.
  *
- *     y = (softmax(E (q k^T) + inner + mask) + outer) v       E elementwise, or a number
+ *     y = (dropout(softmax(E (q k^T) + inner + mask)) + outer) v       E elementwise, or a number
  *
  * Backward recomputes the scores and the probabilities, the latter from the log-sum-exp (a second,
  * hidden output [B,H,N]), and computes all gradients in one pass over each window. If k and v are
@@ -33,6 +33,8 @@ static tp_code check_cfg(tp_infer *q, const tp_lsla_attn_cfg *c)
         return tp_fail(q, TP_E_VALUE, "shift must be between 0 and the window, %lld, not %lld",
                        (long long)c->window, (long long)c->shift);
     if (!isfinite(c->scale)) return tp_fail(q, TP_E_VALUE, "scale must be finite");
+    if (!(c->dropout >= 0.0 && c->dropout < 1.0))
+        return tp_fail(q, TP_E_VALUE, "dropout must be in [0, 1), not %g", c->dropout);
     return TP_OK;
 }
 
@@ -63,6 +65,7 @@ static tp_code lsla_shape(tp_infer *q)
     code = check_shape(q, LSLA_SCALE, "scale", g.n, g.n);
     if (code == TP_OK) code = check_shape(q, LSLA_INNER, "inner", g.table, g.heads);
     if (code == TP_OK) code = check_shape(q, LSLA_OUTER, "outer", g.table, g.heads);
+    q->draws = c->dropout > 0.0;
     q->y[0] = *x;
     q->y[1] = (tp_view){ .dtype = tp__sum_dtype(x->dtype),
                          .ndim = 3,
@@ -110,6 +113,12 @@ static const tp_gradcase lsla_cases[] = {
       .attr = CFG(2, .height = 8, .width = 4, .window = 4, .shift = 1, .mask_outer = true) },
     { "whole heads, a row of keys left over", .in = IN(1, 18, 16, 3, 2, 1, 1, 1),
       .attr = CFG(2, .height = 6, .width = 3, .window = 3, .shift = 1) },
+    { "dropout", .in = IN(2, 24, 4, 2, 2, 1, 1, 1),
+      .attr = CFG(2, .height = 4, .width = 6, .window = 2, .dropout = 0.3) },
+    { "dropout, shifted, outer bias masked", .in = IN(1, 36, 16, 3, 2, 0, 1, 1),
+      .attr = CFG(2, .height = 6, .width = 6, .window = 3, .shift = 1, .mask_outer = true, .dropout = 0.5) },
+    { "dropout, no bias", .in = IN(2, 32, 6, 4, 1, 1, 0, 0),
+      .attr = CFG(1, .height = 8, .width = 4, .window = 4, .dropout = 0.1) },
     { "no batch", .in = IN(0, 4, 2, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
     { "no batch, heads of 8", .in = IN(0, 4, 8, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 2, .window = 2) },
     { "no map", .in = IN(2, 0, 2, 2, 1, 1, 1, 1), .attr = CFG(1, .height = 2, .width = 0, .window = 2) },
@@ -119,7 +128,7 @@ static const tp_gradcase lsla_cases[] = {
 
 const tp_op tp_op_lsla_attention = {
     .name = "lsla_attention",
-    .doc = "window attention with a learned scale and a bias before and after the softmax",
+    .doc = "window attention with a learned scale and a bias before and after the softmax; dropout",
     .nx = LSLA_NX,
     .ny = 2, /* y, and the log-sum-exp for backward */
     .attr_size = sizeof(tp_lsla_attn_cfg),

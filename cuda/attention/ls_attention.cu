@@ -1,7 +1,7 @@
 /* ls_attention.cu - long-short attention, forward: one softmax over window and chunk vectors.
  *
  * bf16 with heads of 64 and 32 runs on tensor cores (ls_mma_fwd.cuh), everything else in the kernel
- * of this file. A block owns 64 queries of a head and walks the band of its window, then its
+ * of this file, and so does dropout. A block owns 64 queries of a head and walks the band of its window, then its
  * vectors, in tiles of 64 columns, with one running maximum and sum for both (ls_plain.cuh). Keys
  * and values are read once per tile of queries, from cache; the limit is 6 D operations per visible
  * pair at f32 rate. Saves the log-sum-exp. A query that sees no key gives zeros and a log-sum-exp
@@ -43,6 +43,19 @@ static __device__ inline void ls_softmax_step(ls_online &m, float s[4][4])
     }
 }
 
+/* Dropout of the exponentials of a tile. */
+template <class S>
+static __device__ inline void ls_drop(const ls_call<S> &p, int part, const ls_tile &t, int64_t head,
+                                      float s[4][4])
+{
+    float keep[4][4];
+    ls_keep<false>(p, part, t, head, keep);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) s[i][j] *= keep[i][j];
+}
+
 /* Walks over the columns of a part that the queries from t0 see. */
 template <ls_way WAY, class S>
 static __device__ inline void ls_walk(const ls_call<S> &p, int part, int t0, int b, int h, int d0,
@@ -57,6 +70,7 @@ static __device__ inline void ls_walk(const ls_call<S> &p, int part, int t0, int
         ls_product<true, WAY>(p, t, q, p.scale, k, r, pool, s);
         ls_finish_logits<false>(p, part, t, k.bias, r.bias, s);
         ls_softmax_step(m, s);
+        if (p.drop.below > 0) ls_drop(p, part, t, (int64_t)b * p.H + h, s);
         __syncthreads();
         ls_put_columns(square, s);
         ls_stage(p, values, LS_TILE, v, c0, 1, d0);

@@ -1,5 +1,6 @@
 /* ls_attention_bwd.cu - long-short attention, backward: recomputes the probabilities from the
- * log-sum-exp, P = exp(S - lse), dS = P (dy V^T - delta), delta = sum of dy y.
+ * log-sum-exp, P = exp(S - lse), dS = P (M dy V^T - delta), delta = sum of dy y; M, the factors of
+ * dropout, multiply the P of dV, too.
  *
  * Every element of a result has one owner, so that no sum depends on the order of blocks:
  *
@@ -32,12 +33,14 @@ __global__ void __launch_bounds__(TP_THREADS)
     }
 }
 
-/* Turns logits into probabilities, and their gradients dp into those of the logits. */
-template <class S>
-static __device__ inline void ls_probabilities(const ls_call<S> &p, const ls_grad<S> &g,
+/* Turns logits into probabilities after dropout, and their gradients dp into those of the logits. */
+template <bool TABLE, class S>
+static __device__ inline void ls_probabilities(const ls_call<S> &p, const ls_grad<S> &g, int part,
                                                const ls_tile &t, int64_t head, float s[4][4],
                                                float dp[4][4])
 {
+    float keep[4][4];
+    if (p.drop.below > 0) ls_keep<TABLE>(p, part, t, head, keep);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int row = t.t0 + ls_row() + i;
@@ -45,8 +48,9 @@ static __device__ inline void ls_probabilities(const ls_call<S> &p, const ls_gra
         const float delta = row < p.N ? g.delta[head * p.N + row] : 0.0f;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            s[i][j] = expf(s[i][j] - lse);
-            dp[i][j] = s[i][j] * (dp[i][j] - delta);
+            const float each = expf(s[i][j] - lse), f = p.drop.below > 0 ? keep[i][j] : 1.0f;
+            s[i][j] = f * each;
+            dp[i][j] = each * (f * dp[i][j] - delta);
         }
     }
 }
@@ -99,7 +103,7 @@ static __device__ inline void ls_query_walk(const ls_call<S> &p, const ls_grad<S
         ls_product<true, WAY>(p, t, q, p.scale, k, r, rows, s);
         ls_product<true, LS_NONE>(p, t, dy, 1.0f, v, v, rows, ds);
         ls_finish_logits<false>(p, part, t, k.bias, r.bias, s);
-        ls_probabilities(p, g, t, head, s, ds);
+        ls_probabilities<false>(p, g, part, t, head, s, ds);
         __syncthreads();
         ls_put_columns(square, ds);
         ls_stage(p, rows, LS_TILE, k, c0, 1, d0);
@@ -163,7 +167,7 @@ __global__ void __launch_bounds__(LS_THREADS, 1)
         ls_product<true, WAY>(p, t, q, p.scale, TABLE ? r : k, TABLE ? k : r, rows, s);
         ls_product<!TABLE, TABLE ? WAY : LS_NONE>(p, t, dy, 1.0f, v, v, rows, ds);
         ls_finish_logits<TABLE>(p, o.part, t, TABLE ? r.bias : k.bias, TABLE ? k.bias : r.bias, s);
-        ls_probabilities(p, g, t, head, s, ds);
+        ls_probabilities<TABLE>(p, g, o.part, t, head, s, ds);
         __syncthreads();
         ls_put_rows(dss, ds);
         if (!TABLE) {

@@ -104,7 +104,7 @@ static __device__ inline void ls_copy_rows(bf16 *tile, int to, const ls_rows<bf1
     }
 }
 
-/* Tells whether there are kernels for this call. Blocks of 16 queries must share a chunk, and
+/* Tells whether there are kernels for this call: they have no dropout. Blocks of 16 queries must share a chunk, and
  * `queries` queries may need at most `lines` more rows of the table than one query does. */
 static inline bool ls_serves(const ls_call<float> &, int, int)
 {
@@ -113,8 +113,8 @@ static inline bool ls_serves(const ls_call<float> &, int, int)
 static inline bool ls_serves(const ls_call<bf16> &p, int queries, int lines)
 {
     const bool vectors = p.l % 16 == 0 && ((int64_t)queries + p.l - 2) / p.l * p.r <= lines;
-    return (p.D == 64 || p.D == 32) && (p.keys[LS_VECTOR_PART] == 0 || vectors) &&
-           p.distances[LS_WINDOW_PART] <= 4096 &&
+    return (p.D == 64 || p.D == 32) && p.drop.below == 0 &&
+           (p.keys[LS_VECTOR_PART] == 0 || vectors) && p.distances[LS_WINDOW_PART] <= 4096 &&
            tp_aligned(p.q, p.k[0], p.k[1], p.v[0], p.v[1], p.table_at[0], p.table_at[1]);
 }
 

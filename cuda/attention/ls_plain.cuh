@@ -19,6 +19,7 @@
 
 #include "cuda/attention/ls_plan.cuh"
 #include "cuda/kit/kernel.cuh"
+#include "cuda/kit/mask.cuh"
 
 enum {
     LS_THREADS = 256,
@@ -39,6 +40,7 @@ template <class S> struct ls_call : tp__ls_plan {
     float scale;
     const S *q, *k[LS_PARTS], *v[LS_PARTS], *table_at[LS_PARTS], *r_w, *r_r;
     float *work;
+    tp_mask drop; /* of element [B,H,N,vectors + window rows] */
 };
 
 template <class S> static ls_call<S> ls_call_of(const tp_call *c)
@@ -59,6 +61,7 @@ template <class S> static ls_call<S> ls_call_of(const tp_call *c)
     p.r_w = in(LS_R_W);
     p.r_r = in(LS_R_R);
     p.work = static_cast<float *>(c->work);
+    p.drop = tp_mask_of(c, c->train ? static_cast<const tp__ls_attr *>(c->attr)->dropout : 0.0);
     return p;
 }
 
@@ -261,6 +264,24 @@ static __device__ inline void ls_finish_logits(const ls_call<S> &p, int part, co
                 s[i][j] += straight[column] + skewed[other];
         }
     }
+}
+
+/* The factors of dropout of the tile's pairs that queries see; 0 or anything for the others. */
+template <bool TABLE, class S>
+static __device__ inline void ls_keep(const ls_call<S> &p, int part, const ls_tile &t, int64_t head,
+                                      float keep[4][4])
+{
+    const int64_t all = (int64_t)p.keys[LS_VECTOR_PART] + p.keys[LS_WINDOW_PART];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int column = t.c0 + ls_col() + j, key = TABLE ? t.reach[i] - column : column;
+            const int64_t query = head * p.N + t.t0 + ls_row() + i;
+            const int at = max(key, 0) + (part == LS_WINDOW_PART ? p.keys[LS_VECTOR_PART] : 0);
+            const tp_words<1> words(p.drop, query * all + at);
+            keep[i][j] = words.drop(p.drop, 0, 1.0f);
+        }
 }
 
 /* acc[i][c] += sum over k of a[k][i] b[k][c]: lines of 64 at each k, a and b by row and column. */

@@ -4,6 +4,7 @@
 
 #include "cuda/attention/attention_f32.cuh"
 #include "cuda/kit/keyed_sums.cuh"
+#include "cuda/kit/mask.cuh"
 #include "tensor/geometry/lsh.h"
 
 /* All but the inputs and the order is f32. NULL: not given, or not part of the pass. */
@@ -19,12 +20,15 @@ template <class S> struct lsh {
     float *y;             /* [B,N,H*D]: the result so far                     */
     float *delta;         /* [B,H,N]: rowsum(dO * O)                          */
     float *dq, *dk, *dv;  /* [B,N,H*D]: of queries, normalised keys, values   */
+    tp_mask drop;         /* of tp__lsh_row                                   */
 };
 
 template <class S> static lsh<S> lsh_problem(const tp_call *c)
 {
-    const tp_lsh g = tp__lsh(c->x, static_cast<const tp_lsh_attn_cfg *>(c->attr));
+    const tp_lsh_attn_cfg *cfg = static_cast<const tp_lsh_attn_cfg *>(c->attr);
+    const tp_lsh g = tp__lsh(c->x, cfg);
     lsh<S> p = {};
+    p.drop = tp_mask_of(c, c->train ? cfg->dropout : 0.0);
     p.batch = (int)g.batch;
     p.heads = (int)g.heads;
     p.tokens = (int)g.tokens;
@@ -179,6 +183,22 @@ static __device__ inline uint32_t lsh_logits(const lsh<S> &p, const lsh_block &k
             if (key < 0) s[r][c] = -INFINITY;
         }
     return replaced;
+}
+
+/* The factors of dropout of a tile of entries from `entry` by keys from the j-th that their chunk sees. */
+template <class S>
+static __device__ inline void lsh_keep(const lsh<S> &p, const lsh_block &k, int64_t entry, int j,
+                                       float keep[4][4])
+{
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+#pragma unroll
+    for (int r = 0; r < 4; r++)
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            const int64_t row = lsh_head(p, k) * p.entries + entry + 4 * ty + r;
+            const tp_words<1> words(p.drop, TP_LSH_WORDS + row * p.keys + j + 4 * tx + c);
+            keep[r][c] = words.drop(p.drop, 0, 1.0f);
+        }
 }
 
 /* Factors that normalise the keys of all heads, and, if delta is wanted, rowsum(dO * O). A warp takes a row. */

@@ -107,6 +107,19 @@ static __device__ inline void lsh_online(float s[4][4], float o[4][4], float top
     }
 }
 
+/* Dropout of the exponentials of a tile. */
+template <class S>
+static __device__ inline void lsh_drop(const lsh<S> &p, const lsh_block &k, int64_t entry, int j,
+                                       float s[4][4])
+{
+    float keep[4][4];
+    lsh_keep(p, k, entry, j, keep);
+#pragma unroll
+    for (int r = 0; r < 4; r++)
+#pragma unroll
+        for (int c = 0; c < 4; c++) s[r][c] *= keep[r][c];
+}
+
 /* Joins row r of the block's result with the rounds before. */
 template <class S>
 static __device__ inline void lsh_join(const lsh<S> &p, const lsh_block &k, int token,
@@ -153,6 +166,7 @@ __global__ void __launch_bounds__(AT_THREADS, 1) lsh_forward(lsh<S> p, int slabs
         __syncthreads();
         lsh_logits(p, k, t[0], stage, s);
         lsh_online(s, o, top, sum);
+        if (p.drop.below > 0) lsh_drop(p, k, own + k.tile * AT, j, s);
         at_keep<true>(transposed, s);
         __syncthreads();
         at_load<AT>(stage, lsh_of(p, k, p.v, t[0].key, NULL), 0, k.x0, p.dim);

@@ -1,6 +1,7 @@
 /* lsh_attention_bwd.cu - gradients of LSH attention.
  *
- *     P = e^(s - lse)   dS = P (dO V^T - delta), 0 where s was replaced   dQ = dS K   dK = dS^T Q   dV = P^T dO
+ *     P = e^(s - lse)   dS = P (M dO V^T - delta), 0 where s was replaced
+ *     dQ = dS K   dK = dS^T Q   dV = (M P)^T dO      M: the factors of dropout
  *
  * Launches take turns by round: in one a block owns 64 queries of a chunk, in the other 64 keys, which the
  * queries of their own chunk and of the next one see. A token is once in a round, so each sum has one writer
@@ -8,17 +9,20 @@
  * their normalisation. The limit is 20 c D operations per token and round (with D up to 64), at f32 rate. */
 #include "cuda/attention/lsh.cuh"
 
-/* ds = the gradients of the logits of the tile, w = its probabilities. */
+/* ds = the gradients of the logits of the tile, w = its probabilities after dropout. The tile begins with
+ * entry `entry` and the j-th key that its chunk sees. */
 template <class S>
 static __device__ inline void lsh_gradients(const lsh<S> &p, const lsh_block &k, const lsh_tile &t,
-                                            float *stage, float ds[4][4], float w[4][4])
+                                            int64_t entry, int j, float *stage, float ds[4][4],
+                                            float w[4][4])
 {
     const int ty = (int)threadIdx.x / 16;
-    float dp[4][4];
+    float dp[4][4], keep[4][4];
     const uint32_t replaced = lsh_logits(p, k, t, stage, w);
     at_clear(dp);
     at_product<false>(dp, stage, lsh_of(p, k, p.dy, t.query, NULL), 0,
                       lsh_of(p, k, p.v, t.key, NULL), 0, p.dim);
+    if (p.drop.below > 0) lsh_keep(p, k, entry, j, keep);
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         const int token = t.query[4 * ty + r];
@@ -26,8 +30,10 @@ static __device__ inline void lsh_gradients(const lsh<S> &p, const lsh_block &k,
         const float top = p.stats[2 * at], log_sum = p.stats[2 * at + 1], delta = p.delta[at];
 #pragma unroll
         for (int c = 0; c < 4; c++) {
-            w[r][c] = token < 0 ? 0.0f : expf(w[r][c] - top - log_sum);
-            ds[r][c] = replaced >> (4 * r + c) & 1u ? 0.0f : w[r][c] * (dp[r][c] - delta);
+            const float each = token < 0 ? 0.0f : expf(w[r][c] - top - log_sum);
+            const float f = p.drop.below > 0 ? keep[r][c] : 1.0f;
+            w[r][c] = f * each;
+            ds[r][c] = replaced >> (4 * r + c) & 1u ? 0.0f : each * (f * dp[r][c] - delta);
         }
     }
 }
@@ -64,7 +70,7 @@ __global__ void __launch_bounds__(AT_THREADS, 1) lsh_query_grad(lsh<S> p, int sl
         __syncthreads();
         lsh_take_keys(p, k, (first + j) % p.entries, p.keys - j, t);
         __syncthreads();
-        lsh_gradients(p, k, t[0], stage, ds, w);
+        lsh_gradients(p, k, t[0], own + k.tile * AT, j, stage, ds, w);
         __syncthreads();
         at_keep<true>(transposed, ds);
         at_load<AT>(stage, lsh_of(p, k, p.x, t[0].key, t[0].norm), 0, k.x0, p.dim);
@@ -100,12 +106,14 @@ __global__ void __launch_bounds__(AT_THREADS, 1) lsh_key_grad(lsh<S> p, int slab
     lsh_take_keys(p, k, own + k.tile * AT, p.chunk - k.tile * AT, t);
     for (int which = 0; which < (p.chunks == 1 ? 1 : 2); which++)
         for (int i = 0; i < p.chunk; i += AT) {
+            const int64_t entry = (own + (int64_t)which * p.chunk + i) % p.entries;
+            /* a chunk sees the one before it first */
+            const int j = k.tile * AT + (which == 0 && p.chunks > 1 ? p.chunk : 0);
             float ds[4][4], w[4][4];
             __syncthreads();
-            lsh_take(p, k, (own + (int64_t)which * p.chunk + i) % p.entries, p.chunk - i,
-                     t[0].query);
+            lsh_take(p, k, entry, p.chunk - i, t[0].query);
             __syncthreads();
-            lsh_gradients(p, k, t[0], stage, ds, w);
+            lsh_gradients(p, k, t[0], entry, j, stage, ds, w);
             if (p.dv)
                 lsh_by_key(dv, w, kept, stage, lsh_of(p, k, p.dy, t[0].query, NULL), k.x0, p.dim);
             if (p.dk)

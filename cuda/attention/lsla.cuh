@@ -4,6 +4,7 @@
 #define TP_LSLA_CUH
 
 #include "cuda/attention/attention.cuh"
+#include "cuda/kit/mask.cuh"
 #include "tensor/geometry/lsla.h"
 
 template <class S> struct lsla {
@@ -15,6 +16,7 @@ template <class S> struct lsla {
     float *lse;  /* [B,H,N]                                                            */
     float *work; /* [H][slices][5][n][n]: sums of scale, inner, outer; ds and W of a window */
     attn_sink<S> dq, dk, dv;
+    tp_mask drop; /* of element [B,H,N,n] */
 };
 
 /* A window of one head. */
@@ -49,7 +51,7 @@ static __device__ inline int lsla_region(const lsla<S> &p, const lsla_place &t, 
     return tp__lsla_region(&p.g, t.y + i / w, t.x + i % w);
 }
 
-/* Tensor cores: supported calls; backward leaves the sums of slices in p.work. */
+/* Tensor cores: supported calls, which have no dropout; backward leaves the sums of slices in p.work. */
 bool tp__lsla_mma_serves(const lsla<bf16> &p);
 bool tp__lsla_mma_serves_bwd(const lsla<bf16> &p);
 tp_code tp__lsla_mma_fwd(const tp_call *c, const lsla<bf16> &p);

@@ -2,7 +2,7 @@
  * do not support (lsla_attention_mma.cu, lsla_attention_mma_bwd.cu), and the sums over windows of
  * both.
  *
- *     W = softmax(E (q k^T) + inner + mask) + outer      y = W v
+ *     W = M softmax(E (q k^T) + inner + mask) + outer      y = W v      M: the factors of dropout
  *
  * A block processes one head of one window or, in backward, the windows of a slice one after the other.
  * It holds keys and values in shared memory; each warp takes a query. A query and head with n = w w
@@ -57,6 +57,15 @@ static __device__ inline float lsla_outer(const lsla<S> &p, const lsla_place &t,
     return p.mask_outer && lsla_apart(p, t, a, b) ? 0.0f : lsla_bias(p, p.outer, t.h, a, b);
 }
 
+/* The factor of dropout of key b and the query that is token `cell` of the map. */
+template <class S>
+static __device__ inline float lsla_keep(const lsla<S> &p, const lsla_place &t, int64_t cell, int b)
+{
+    if (p.drop.below == 0) return 1.0f;
+    const tp_words<1> words(p.drop, tp__lsla_row(&p.g, t.b, t.h, cell) + b);
+    return words.drop(p.drop, 0, 1.0f);
+}
+
 /* ---- forward ---- */
 
 /* A warp computes row a: logits, then weights in row[n]; the log-sum-exp is stored. */
@@ -76,9 +85,10 @@ static __device__ inline void lsla_row(const lsla<S> &p, const lsla_place &t, in
         sum += row[b];
     }
     sum = tp_warp<tp_sum_of>(sum);
-    for (int b = lane; b < n; b += 32) row[b] = row[b] / sum + lsla_outer(p, t, a, b);
     const int w = (int)p.g.window;
     const int64_t cell = tp__lsla_token(&p.g, t.y + a / w, t.x + a % w);
+    for (int b = lane; b < n; b += 32)
+        row[b] = lsla_keep(p, t, cell, b) * (row[b] / sum) + lsla_outer(p, t, a, b);
     if (lane == 0)
         p.lse[(t.b * p.g.heads + t.h) * p.g.size[0] * p.g.size[1] + cell] = most + logf(sum);
 }
@@ -131,16 +141,17 @@ static __device__ inline void lsla_grad_row(const lsla<S> &p, const lsla_place &
         const float probability = expf(lsla_logit(p, t, a, b, s) - lse);
         W[b] = probability;
         ds[b] = s;
-        delta += probability * dw;
+        delta += probability * lsla_keep(p, t, cell, b) * dw;
         if (!p.mask_outer || !lsla_apart(p, t, a, b)) douter[b] += dw;
     }
     delta = tp_warp<tp_sum_of>(delta);
     for (int b = lane; b < n; b += 32) {
-        const float dz = W[b] * (lsla_dot(dout + a * ld, v + b * ld, dim) - delta);
+        const float keep = lsla_keep(p, t, cell, b);
+        const float dz = W[b] * (keep * lsla_dot(dout + a * ld, v + b * ld, dim) - delta);
         dinner[b] += dz;
         dscale[b] += dz * ds[b];
         ds[b] = dz * (p.scale ? tp_float(p.scale[a * n + b]) : p.fixed);
-        W[b] += lsla_outer(p, t, a, b);
+        W[b] = keep * W[b] + lsla_outer(p, t, a, b);
     }
     __syncwarp();
     for (int x = lane; p.dq.to && x < dim; x += 32) {
@@ -271,6 +282,7 @@ template <class S> static lsla<S> lsla_problem(const tp_call *c)
     p.out = tp_out<S>(&c->y[0]);
     p.lse = tp_out<float>(&c->y[1]);
     p.work = static_cast<float *>(c->work);
+    p.drop = tp_mask_of(c, c->train ? cfg->dropout : 0.0);
     return p;
 }
 

@@ -172,8 +172,9 @@ __global__ void __launch_bounds__(AM_THREADS, COLS == 32 ? 3 : 2) lsla_mma_kerne
 /* Heads of multiples of 8 up to 64. */
 bool tp__lsla_mma_serves(const lsla<bf16> &p)
 {
-    return p.g.n <= LSLA_ROWS && p.g.dim % 8 == 0 && p.g.dim > 0 && p.g.dim <= 64 &&
-           p.g.size[0] * p.g.size[1] * p.g.width < INT32_MAX && tp_aligned(p.q, p.k, p.v, p.out);
+    return p.drop.below == 0 && p.g.n <= LSLA_ROWS && p.g.dim % 8 == 0 && p.g.dim > 0 &&
+           p.g.dim <= 64 && p.g.size[0] * p.g.size[1] * p.g.width < INT32_MAX &&
+           tp_aligned(p.q, p.k, p.v, p.out);
 }
 
 template <int COLS> static tp_code launch(const tp_call *c, const lsla<bf16> &p)

@@ -84,6 +84,8 @@ typedef struct tp_infer {
                         value: a result with memory of its own                              */
     uint32_t passes; /* bit i = the gradient of x[i] equals that of y[0], in shape and dtype too:
                         the tape passes it on and does not ask backward for it              */
+    bool draws;      /* the call uses one offset of the random stream; initially: TP_RANDOM.
+                        An op that is not TP_RANDOM sets it where it draws                  */
 } tp_infer;
 
 /* One set of inputs for the gradient test (f64, finite differences). An input with ndim 0 is
@@ -104,7 +106,7 @@ typedef struct tp_gradcase {
 #define TP_SAVE_Y(i) (1u << (16 + (i)))
 
 enum {
-    TP_RANDOM = 1,             /* uses one offset of the random stream               */
+    TP_RANDOM = 1,             /* every call uses one offset of the random stream    */
     TP_ACCUMULATES = 2,        /* backward can add to dx (c->add)                    */
     TP_NOT_DIFFERENTIABLE = 4, /* results never need a gradient                      */
     TP_COMPUTES = 8            /* floating inputs are cast to the compute dtype      */

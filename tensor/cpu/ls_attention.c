@@ -53,6 +53,8 @@ static void ls_forward_tile(const ls_task *k, const tp__ls_tile *t)
         const real most = largest(s.x, s.n, largest(sc.x, sc.n, -INFINITY));
         sum[i] = ls_exp(s, most) + ls_exp(sc, most);
         lse[i] = sum[i] > 0 ? most + r_log(sum[i]) : 0; /* 0: it sees no key */
+        ls_drop(s, ls_keep_band(k, t, i, s));
+        ls_drop(sc, ls_keep_vec(k, t, i, sc));
     }
     ls_values(k, t);
     for (int64_t i = 0; i < t->n; i++) {
@@ -117,8 +119,9 @@ static void ls_softmax_grad(const ls_task *k, const tp__ls_tile *t)
         real delta = 0;
 #pragma omp simd reduction(+ : delta)
         for (int64_t d = 0; d < g->D; d++) delta += o[d] * y[d];
-        ls_row_grad(s, ls_band_row(k, t, i, k->ds, 0), lse[i], delta);
-        ls_row_grad(sc, ls_vec_row(k, t, i, k->dsc, 0), lse[i], delta);
+        const ls_span ds = ls_band_row(k, t, i, k->ds, 0), dsc = ls_vec_row(k, t, i, k->dsc, 0);
+        ls_row_grad(s, ds, lse[i], delta, ls_keep_band(k, t, i, s));
+        ls_row_grad(sc, dsc, lse[i], delta, ls_keep_vec(k, t, i, sc));
     }
 }
 

@@ -7,6 +7,7 @@
  * gathers the keys of a chunk once and goes through its queries by 64; nothing else grows with the chunk. */
 #include "tensor/geometry/lsh.h"
 
+#include "tensor/cpu/kit/keep.h"
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/normal_words.h"
 #include "tensor/cpu/kit/real.h"
@@ -20,6 +21,7 @@ typedef struct pieces {
     int64_t k, v, norm, place; /* [n][D] normalised keys, values; [n] factors of keys; [n] tokens */
     int64_t q, s, out;         /* [m][D], [m][ld], [m][D]                                         */
     int64_t dy, p, dk, dv;     /* backward: [m][D], [m][ld], [n][D], [n][D]                       */
+    int64_t keep;              /* [n]: factors of dropout of a row, if there is any               */
     int64_t z, count;          /* hashing: [m][rounds columns]; [buckets + 2]                     */
     int64_t total;
 } pieces;
@@ -32,6 +34,7 @@ typedef struct lsh {
     real *y, *stats, *dx, *dv;
     int32_t *order, *bucket; /* [B,H,R*N]; bucket [B,H,R,N] is in c->work */
     real *rotations, *work;
+    tp_keeper drop;
     int64_t m, round, first, step, tasks; /* chunks first, first + step, ... of the round */
 } lsh;
 
@@ -51,7 +54,7 @@ static int64_t take(pieces *w, int64_t n)
 }
 
 /* Integers take the room of as many elements, which are no smaller. */
-static pieces pieces_of(const tp_lsh *g, int64_t m, bool backward)
+static pieces pieces_of(const tp_lsh *g, int64_t m, bool backward, bool dropped)
 {
     const int64_t n = g->keys, D = g->dim;
     pieces w = { .ld = (n + 15) / 16 * 16 };
@@ -63,6 +66,7 @@ static pieces pieces_of(const tp_lsh *g, int64_t m, bool backward)
     w.q = take(&w, m * D);
     w.s = take(&w, m * w.ld);
     w.out = take(&w, m * D);
+    w.keep = take(&w, dropped ? n : 0);
     if (backward) {
         w.dy = take(&w, m * D);
         w.p = take(&w, m * w.ld);
@@ -96,18 +100,20 @@ static int64_t room_for_buckets(const tp_call *c, const tp_lsh *g)
 
 static lsh prepare(const tp_call *c)
 {
-    const tp_lsh g = tp__lsh(c->x, c->attr);
+    const tp_lsh_attn_cfg *cfg = c->attr;
+    const tp_lsh g = tp__lsh(c->x, cfg);
     const bool backward = tp_is_backward(c);
     const int64_t m = g.chunk < ROWS ? g.chunk : ROWS;
     real *work = c->work;
     lsh a = { .g = g,
-              .at = pieces_of(&g, g.chunks > 1 && !backward ? ROWS : m, backward),
+              .at = pieces_of(&g, g.chunks > 1 && !backward ? ROWS : m, backward, cfg->dropout > 0),
               .x = c->x[LSH_QK].data,
               .v = c->x[LSH_V].data,
               .mask = c->x[LSH_MASK].data,
               .y = c->y[LSH_Y].data,
               .stats = c->y[LSH_STATS].data,
               .order = c->y[LSH_ORDER].data,
+              .drop = tp__keeper(c, cfg->dropout),
               .m = m };
     if (!work) return a;
     a.rotations = room_for_rotations(c, &g) ? work : c->x[LSH_ROTATIONS].data;
@@ -295,6 +301,21 @@ static void join(const lsh *a, const real *out, real top, real sum, real *y, rea
     stats[1] = r_log(total);
 }
 
+/* The factors of dropout of the keys of a query; NULL: no dropout. */
+static const real *keep_row(const lsh *a, const chunk *k, int64_t row)
+{
+    const int64_t e = tp__lsh_row(&a->g, k->b * a->g.heads + k->h, k->own + row);
+    real *keep = k->scratch + a->at.keep;
+    if (a->drop.below == 0) return NULL;
+    tp__draw_keep(&a->drop, e, a->g.keys, 1, keep);
+    return keep;
+}
+
+static void drop_row(int64_t n, const real *restrict keep, real *restrict x)
+{
+    for (int64_t j = 0; keep && j < n; j++) x[j] *= keep[j];
+}
+
 static void forward_chunk(const lsh *a, const chunk *k)
 {
     const tp_lsh *g = &a->g;
@@ -303,7 +324,10 @@ static void forward_chunk(const lsh *a, const chunk *k)
     for (int64_t row = 0; row < g->chunk; row += a->m) {
         const int64_t m = g->chunk - row < a->m ? g->chunk - row : a->m;
         logits(a, k, row, m);
-        for (int64_t i = 0; i < m; i++) sum[i] = exponentials(s + i * a->at.ld, g->keys, &top[i]);
+        for (int64_t i = 0; i < m; i++) {
+            sum[i] = exponentials(s + i * a->at.ld, g->keys, &top[i]);
+            drop_row(g->keys, keep_row(a, k, row + i), s + i * a->at.ld);
+        }
         tp__gemm(REAL, false, false, m, g->dim, g->keys, 1.0, s, a->at.ld, k->scratch + a->at.v,
                  g->dim, 0.0, out, g->dim);
         for (int64_t i = 0; i < m; i++) {
@@ -314,7 +338,7 @@ static void forward_chunk(const lsh *a, const chunk *k)
     }
 }
 
-/* s = probabilities, p = gradients of the logits, of queries row .. row + m. */
+/* s = probabilities after dropout, p = gradients of the logits, of queries row .. row + m. */
 static void gradients_of_logits(const lsh *a, const chunk *k, int64_t row, int64_t m)
 {
     const tp_lsh *g = &a->g;
@@ -327,16 +351,18 @@ static void gradients_of_logits(const lsh *a, const chunk *k, int64_t row, int64
         const int64_t token = token_of(k, row + i);
         const real *y = a->y + row_at(a, k, token);
         const real *stats = a->stats + 2 * ((k->b * g->heads + k->h) * g->tokens + token);
-        const real top = stats[0], log_sum = stats[1];
+        const real top = stats[0], log_sum = stats[1], *keep = keep_row(a, k, row + i);
         real delta = 0;
 #pragma omp simd reduction(+ : delta)
         for (int64_t d = 0; d < g->dim; d++) delta += dy[d] * y[d];
+        drop_row(g->keys, keep, p);
         for (int64_t j = 0; j < g->keys; j++) {
             const real each = r_exp(s[j] - top - log_sum);
             const bool replaced = s[j] == (real)TP_LSH_PADDED || s[j] == (real)TP_LSH_OWN;
             p[j] = replaced ? RC(0.0) : each * (p[j] - delta);
             s[j] = each;
         }
+        drop_row(g->keys, keep, s);
     }
 }
 

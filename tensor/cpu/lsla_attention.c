@@ -7,6 +7,7 @@
  * vectors are copied. Columns beyond the window's queries are computed from zeros and not read. Sums over
  * windows (scale and tables) are computed for each slice and added in order, so bits do not depend on
  * the number of threads. */
+#include "tensor/cpu/kit/keep.h"
 #include "tensor/cpu/kit/ls_products.h"
 #include "tensor/cpu/kit/lsla_scratch.h"
 #include "tensor/cpu/kit/real.h"
@@ -23,6 +24,7 @@ typedef struct lsla {
     real scale;       /* unless it is learned                  */
     bool in_place;    /* heads are whole vectors               */
     bool outer_apart; /* mask_outer                            */
+    tp_keeper drop;
 } lsla;
 
 /* A window of one head, with the scratch of the thread. */
@@ -171,6 +173,24 @@ static void lsla_mask(const lsla_win *t)
     }
 }
 
+/* Draws the factors of dropout of the window. */
+static void lsla_draw(const lsla_win *t)
+{
+    const lsla *a = t->a;
+    const int64_t w = a->g.window;
+    for (int64_t q = 0; q < a->g.n; q++) {
+        const int64_t e = tp__lsla_row(&a->g, t->b, t->h, lsla_at(t, q / w, q % w));
+        tp__draw_keep(&a->drop, e, a->g.n, a->at.wide, t->scratch + a->at.keep + q);
+    }
+}
+
+/* Multiplies a matrix by the factors of dropout. */
+static void lsla_drop(const lsla_win *t, real *restrict m)
+{
+    const real *restrict keep = t->scratch + t->a->at.keep;
+    for (int64_t i = 0; i < t->a->g.n * t->a->at.wide; i++) m[i] *= keep[i];
+}
+
 static const real *lsla_inner(const lsla_win *t)
 {
     return t->scratch + (t->mixed ? t->a->at.minus : t->a->at.inner);
@@ -263,6 +283,7 @@ static void lsla_set(lsla_win *t, int64_t b, int64_t row, int64_t col)
     lsla_transpose(t, t->q, m + at->qt);
     lsla_scores(t, t->k, m + at->qt, m + at->s);
     if (t->mixed) lsla_mask(t);
+    if (a->drop.below > 0) lsla_draw(t);
 }
 
 /* ---- forward ---- */
@@ -300,6 +321,7 @@ static void lsla_softmax(const lsla_win *t)
         most[q] += r_log(sum[q]);
         sum[q] = 1 / sum[q];
     }
+    if (t->a->drop.below > 0) lsla_drop(t, p);
     for (int64_t i = 0; i < n * wide; i += wide)
 #pragma omp simd
         for (int64_t q = 0; q < wide; q++) p[i + q] = p[i + q] * sum[q] + outer[i + q];
@@ -341,10 +363,11 @@ static lsla lsla_prepare(const tp_call *c)
     const double scale = cfg->scale != 0 ? cfg->scale : g.dim ? 1 / sqrt((double)g.dim) : 1;
     return (lsla){ .c = c,
                    .g = g,
-                   .at = tp__lsla_layout(&g, tp_is_backward(c)),
+                   .at = tp__lsla_layout(&g, tp_is_backward(c), cfg->dropout > 0),
                    .scale = (real)scale,
                    .in_place = g.dim * (int64_t)sizeof(real) % TP_VECTOR == 0,
-                   .outer_apart = cfg->mask_outer };
+                   .outer_apart = cfg->mask_outer,
+                   .drop = tp__keeper(c, cfg->dropout) };
 }
 
 static tp_code lsla_attention_fwd(const tp_call *c)
@@ -373,14 +396,15 @@ static void lsla_outer_grad(const lsla_win *t)
     }
 }
 
-/* dp is the gradient of the weights. Gradients of scale and biases are added to the task's sums; p
- * becomes the weights, s the gradient of the scores. */
-static void lsla_softmax_grad(const lsla_win *t)
+/* dp is the gradient of the softmax. Gradients of scale and inner bias are added to the task's sums; p
+ * becomes the weights, s the gradient of the scores. dropped is a constant. */
+TP_INLINE void lsla_softmax_grads(const lsla_win *t, bool dropped)
 {
     const tp_lsla_scratch *at = &t->a->at;
     const int64_t n = t->a->g.n, w = t->a->g.window, wide = at->wide;
     const real *restrict scale = t->scratch + at->scale, *restrict dp = t->scratch + at->dp;
     const real *restrict inner = lsla_inner(t), *restrict outer = lsla_outer(t);
+    const real *restrict keep = t->scratch + at->keep;
     real *restrict p = t->scratch + at->p, *restrict s = t->scratch + at->s;
     real *restrict lse = t->scratch + at->lse, *restrict delta = t->scratch + at->sum;
     real *restrict dscale = t->scratch + at->dscale, *restrict dinner = t->scratch + at->dinner;
@@ -403,7 +427,7 @@ static void lsla_softmax_grad(const lsla_win *t)
             dinner[i + q] += dz;
             dscale[i + q] += dz * s[i + q];
             s[i + q] = dz * scale[i + q];
-            p[i + q] += outer[i + q];
+            p[i + q] = (dropped ? keep[i + q] * p[i + q] : p[i + q]) + outer[i + q];
         }
     }
 }
@@ -417,7 +441,12 @@ static void lsla_backward(const lsla_win *t)
     lsla_transpose(t, dout, m + at->doutt);
     lsla_scores(t, t->v, m + at->doutt, m + at->dp);
     if (dx[LSLA_OUTER].data) lsla_outer_grad(t);
-    lsla_softmax_grad(t);
+    if (t->a->drop.below > 0) {
+        lsla_drop(t, m + at->dp);
+        lsla_softmax_grads(t, true);
+    } else {
+        lsla_softmax_grads(t, false);
+    }
     lsla_write(t, m + at->s, t->k, &dx[LSLA_Q], lsla_sum_t);
     lsla_write(t, m + at->s, t->q, &dx[LSLA_K], lsla_sum);
     lsla_write(t, m + at->p, dout, &dx[LSLA_V], lsla_sum);

@@ -85,8 +85,7 @@ static win prepare(const tp_call *c)
                   .g = g,
                   .at = tp__window_layout(&g, tp_is_backward(c)),
                   .scale = (real)scale,
-                  .drop_below = c->train && g.dropped ? tp__drop_below(cfg->dropout) : 0,
-                  .keep_scale = (real)(1 / (1 - cfg->dropout)),
+                  .drop = tp__keeper(c, cfg->dropout),
                   .longest = g.cells };
 }
 

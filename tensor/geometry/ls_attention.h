@@ -19,6 +19,7 @@
 
 typedef struct tp__ls_attr {
     int64_t heads, chunk, rank, window, clamp, chunk_clamp, cache, valid;
+    double dropout;
     bool masked, segment;
 } tp__ls_attr;
 
@@ -37,8 +38,17 @@ enum {
 
 static inline tp__ls_attr tp__ls_attr_of(tp_ls_in in, tp_ls_attn_cfg cfg)
 {
-    const tp__ls_attr a = { cfg.heads,       cfg.chunk, cfg.rank, cfg.window, cfg.clamp,
-                            cfg.chunk_clamp, in.cache,  in.valid, cfg.masked, cfg.segment };
+    const tp__ls_attr a = { .heads = cfg.heads,
+                            .chunk = cfg.chunk,
+                            .rank = cfg.rank,
+                            .window = cfg.window,
+                            .clamp = cfg.clamp,
+                            .chunk_clamp = cfg.chunk_clamp,
+                            .cache = in.cache,
+                            .valid = in.valid,
+                            .dropout = cfg.dropout,
+                            .masked = cfg.masked,
+                            .segment = cfg.segment };
     return a;
 }
 
@@ -50,7 +60,7 @@ typedef struct tp__ls_dims {
     int64_t first, first_vec;  /* the first visible window row and vector    */
     int64_t stripe, stripes;   /* queries per task, tasks per head           */
     int64_t clamp, chunk_clamp;
-    bool segment;
+    bool segment, dropped; /* dropped: dropout, in training */
 } tp__ls_dims;
 
 /* The geometry of checked inputs. Stripes depend on the shapes alone, so results do not depend on
@@ -74,6 +84,7 @@ static inline tp__ls_dims tp__ls_geometry(const tp_view *x, const tp__ls_attr *a
     g.clamp = a->clamp > 0 ? a->clamp : INT64_MAX;
     g.chunk_clamp = a->chunk_clamp > 0 ? a->chunk_clamp : INT64_MAX;
     g.segment = a->segment;
+    g.dropped = a->dropout > 0;
     g.pad = tp__round_up(g.D, LS_ALIGN);
     g.Cc = g.r ? g.nc / g.r - g.N / g.l : 0;
     if (a->masked) {
@@ -98,6 +109,12 @@ static inline int64_t tp__ls_first_row(const tp__ls_dims *g, int64_t t)
 static inline int64_t tp__ls_end_vec(const tp__ls_dims *g, int64_t t)
 {
     return (g->Cc + t / g->l) * g->r;
+}
+
+/* Element (query, 0) of the probabilities [B,H,N,nc+Wc+N] of vectors, then window rows. */
+static inline int64_t tp__ls_row(const tp__ls_dims *g, int64_t b, int64_t h, int64_t t)
+{
+    return ((b * g->H + h) * g->N + t) * (g->nc + (g->w ? g->Wc + g->N : 0));
 }
 
 #endif

@@ -6,12 +6,16 @@
 #include <tapegrad/op.h>
 #include <tapegrad/ops.h>
 
+#include "tensor/host_device.h"
+
 enum { LSH_QK, LSH_V, LSH_ROTATIONS, LSH_MASK, LSH_NX };
 enum { LSH_Y, LSH_ORDER, LSH_STATS, LSH_NY };
 
 #define TP_LSH_PADDED (-1e9) /* the logit of a padded key      */
 #define TP_LSH_OWN    (-1e5) /* the logit of a token with itself */
 #define TP_LSH_EPS    1e-6   /* added to the mean square of a key */
+#define TP_LSH_WORDS                                                                               \
+    (INT64_C(1) << 48) /* the first word of dropout; rotations have those before it */
 
 /* Entry e of a head is a token in a round of hashing, sorted by bucket: order [B,H,R*N]. Chunk k of round
  * r has the entries (r chunks + k) chunk and after it. A sequence of one chunk is not hashed: it has one
@@ -52,6 +56,12 @@ static inline tp_lsh tp__lsh(const tp_view *x, const tp_lsh_attn_cfg *cfg)
     }
     g.entries = g.rounds * g.tokens;
     return g;
+}
+
+/* Element (entry e of the head, key 0) of the probabilities [B,H,rounds*N,keys], as a random word. */
+TP_HD static inline int64_t tp__lsh_row(const tp_lsh *g, int64_t head, int64_t e)
+{
+    return TP_LSH_WORDS + (head * g->entries + e) * g->keys;
 }
 
 /* The first entry that chunk k of round r sees, g.keys in all, the last entry followed by the first. */

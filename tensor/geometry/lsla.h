@@ -61,6 +61,12 @@ TP_HD static inline int tp__lsla_region(const tp_lsla *g, int64_t y, int64_t x)
     return g->shift ? 3 * row + col : 0;
 }
 
+/* Element (token, key 0) of the probabilities [B,H,N,n]. */
+TP_HD static inline int64_t tp__lsla_row(const tp_lsla *g, int64_t b, int64_t h, int64_t token)
+{
+    return ((b * g->heads + h) * g->size[0] * g->size[1] + token) * g->n;
+}
+
 /* The bias table row for query a and key b of a window. */
 TP_HD static inline int64_t tp__lsla_place(const tp_lsla *g, int64_t a, int64_t b)
 {

@@ -255,6 +255,7 @@ tp_tensor ops_ls_attention(ops_env *e, const ops_row *r)
     }
     in.cache = ops_near(e, cached);
     in.valid = ops_integer(e);
+    if (ops_flag(e)) cfg.dropout = ops_number(e);
     return tp_ls_attention(ops_tape(e), in, cfg);
 }
 
@@ -304,20 +305,21 @@ tp_tensor ops_lsla(ops_env *e, const ops_row *r)
     (void)r;
     const sizes z = draw_sizes(e);
     const int64_t w = ops_integer(e), side = ops_plus(ops_times(2, w), -1);
-    const tp_lsla_attn_cfg cfg = { .heads = z.heads,
-                                   .height = ops_near(e, ops_times(z.N, w)),
-                                   .width = ops_near(e, ops_times(z.S, w)),
-                                   .window = w,
-                                   .shift = ops_integer(e),
-                                   .mask_outer = ops_flag(e),
-                                   .scale = ops_flag(e) ? ops_number(e) : 0.0 };
+    tp_lsla_attn_cfg cfg = { .heads = z.heads,
+                             .height = ops_near(e, ops_times(z.N, w)),
+                             .width = ops_near(e, ops_times(z.S, w)),
+                             .window = w,
+                             .shift = ops_integer(e),
+                             .mask_outer = ops_flag(e),
+                             .scale = ops_flag(e) ? ops_number(e) : 0.0 };
     const tp_shape s = TP_SHAPE(z.B, ops_times(ops_times(z.N, w), ops_times(z.S, w)), z.C);
     const tp_shape table = TP_SHAPE(ops_times(side, side), z.H);
     const int64_t area = ops_times(w, w);
     const tp_tensor q = ops_input(e, s), k = ops_input(e, s), v = ops_input(e, s);
     const tp_tensor scale = ops_maybe(e, TP_SHAPE(area, area));
-    const tp_tensor inner = ops_maybe(e, table);
-    return tp_lsla_attention(ops_tape(e), q, k, v, scale, inner, ops_maybe(e, table), cfg);
+    const tp_tensor inner = ops_maybe(e, table), outer = ops_maybe(e, table);
+    if (ops_flag(e)) cfg.dropout = ops_number(e);
+    return tp_lsla_attention(ops_tape(e), q, k, v, scale, inner, outer, cfg);
 }
 
 tp_tensor ops_lsh_attention(ops_env *e, const ops_row *r)
@@ -334,6 +336,7 @@ tp_tensor ops_lsh_attention(ops_env *e, const ops_row *r)
     const tp_tensor rotations =
         ops_maybe(e, TP_SHAPE(z.H, z.D, cfg.rounds ? cfg.rounds : 2, columns));
     const tp_tensor mask = ops_flag(e) ? ops_take(e, TP_SHAPE(z.B, N), OPS_MASK).t : TP_NONE;
+    if (ops_flag(e)) cfg.dropout = ops_number(e);
     return tp_lsh_attention(ops_tape(e), qk, v, rotations, mask, cfg);
 }
 

@@ -81,6 +81,7 @@ typedef struct tp_ls_attn_cfg {
     int rank;               /* 0: only the window; k_cmp, v_cmp, pos_cmp are absent            */
     int window;             /* 0: only the vectors; k_win, v_win, pos_win, r_w, r_r are absent */
     int clamp, chunk_clamp; /* largest distances looked up in pos_win, pos_cmp; <= 0: no limit */
+    double dropout;         /* of the probabilities, in training; 0 draws nothing              */
     /* variants; the official code has all of them false: */
     bool masked;  /* empty cache rows are invisible; otherwise they act as zero tokens  */
     bool segment; /* a query also sees the window before its own segment of w tokens    */
@@ -99,7 +100,9 @@ typedef struct tp_ls_in {
 /* One softmax over window rows and chunk vectors -> [B,N,H*D]. Query t sees the window rows at distances
  * 0..w-1 and the vectors of chunks c < Cc + t/l. Saves inputs, output and log-sum-exp. N need not be a
  * multiple of l: the last, partial chunk has no vector, and no query could see it. A query that sees
- * nothing (no window and no real chunk before its own) gives zeros. */
+ * nothing (no window and no real chunk before its own) gives zeros. Dropout takes the random word of element
+ * [B,H,N,nc+Wc+N], the keys being vectors, then window rows. There is no mask of keys: a padded batch would
+ * also shift the chunks, which all rows share; `valid` hides an empty cache. */
 TP_API tp_tensor tp_ls_attention(tp_tape *T, tp_ls_in in, tp_ls_attn_cfg cfg);
 
 /* ---- attention over maps of tokens ---- */
@@ -169,15 +172,17 @@ typedef struct tp_lsla_attn_cfg {
     int64_t window, shift; /* the map is rolled up and left by shift before it is partitioned   */
     bool mask_outer;       /* shifted windows: no outer bias between different border regions    */
     double scale;          /* used without a learned scale; 0 means 1/sqrt(D)                   */
+    double dropout;        /* of the softmax, in training, before the outer bias; 0 draws nothing */
 } tp_lsla_attn_cfg;
 
 /* Light self-limited attention in each window of w x w tokens and each head:
- * (softmax(E (q k^T) + inner + mask) + outer) v, where E multiplies elementwise and the mask is -100
+ * (dropout(softmax(E (q k^T) + inner + mask)) + outer) v, where E multiplies elementwise and the mask is -100
  * between tokens of different border regions of the rolled map. q, k, v [B,N,H*D], N = height * width;
  * the layer's input itself may be k and v. E [w*w,w*w] is shared by the heads, or TP_NONE. inner and
  * outer [(2w-1)^2,H] or TP_NONE: row (dy + w - 1)(2w - 1) + dx + w - 1 holds the bias for a query's
- * position minus a key's. Saves inputs and log-sum-exp. (ViT-LSLA, Hechen et al. 2022, equations 15-18
- * and Algorithm 1.) */
+ * position minus a key's. Saves inputs and log-sum-exp. Dropout takes the random word of element [B,H,N,w*w]
+ * of a query of the map and a key of its window. Windows cover the map, so there is no mask of tokens.
+ * (ViT-LSLA, Hechen et al. 2022, equations 15-18 and Algorithm 1.) */
 TP_API tp_tensor tp_lsla_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v,
                                    tp_tensor scale, tp_tensor inner, tp_tensor outer,
                                    tp_lsla_attn_cfg cfg);
@@ -190,6 +195,7 @@ typedef struct tp_lsh_attn_cfg {
     int64_t buckets[2]; /* number of a round's buckets, as one even factor or two; 0: by
                            tp_lsh_buckets                                                 */
     int64_t longest;    /* n_max of tp_lsh_buckets; 0: N                                  */
+    double dropout;     /* of the probabilities, in training                              */
 } tp_lsh_attn_cfg;
 
 /* Attention of tokens that hash to near buckets. qk [B,N,H*D] are the queries, and normalised in the op, for
@@ -203,8 +209,10 @@ typedef struct tp_lsh_attn_cfg {
  * -1e9; as a query it sees itself. rotations: f32 [H,D,rounds,sum of buckets / 2], also beside bf16 data,
  * without a gradient, or TP_NONE: normal numbers from the tape's random stream, others in every call and the
  * same where tp_checkpoint repeats one. The bucket of a factor f is the largest of z = x rotations and -z, f in
- * all; buckets are computed in f32 for bf16 data. Saves inputs, output, the order of the rounds * N entries and
- * two numbers per token: memory is linear in N. (Kitaev et al. 2020.) */
+ * all; buckets are computed in f32 for bf16 data. Dropout takes the random word 2^48 + e, after those of the
+ * rotations, of element e of [B,H,rounds*N,keys]: an entry, in sorted order, and a key that its chunk sees.
+ * Saves inputs, output, the order of the rounds * N entries and two numbers per token: memory is linear in N.
+ * (Kitaev et al. 2020.) */
 TP_API tp_tensor tp_lsh_attention(tp_tape *T, tp_tensor qk, tp_tensor v, tp_tensor rotations,
                                   tp_tensor mask, tp_lsh_attn_cfg cfg);
 
@@ -237,7 +245,8 @@ typedef struct tp_linear_attn_cfg {
  * real token) or TP_NONE. Padded values are zeros. Padded keys are left out of TP_FEATURES_ELU; in the others they
  * are zero vectors, whose features count in the denominator, as in Performer's use on Long Range Arena. The largest
  * numbers c are constants to the gradient. Features exist in tiles only: beside inputs and output, memory is M (D + 1)
- * numbers for each sample and head, and three for each token and head. (Katharopoulos et al. 2020; Choromanski et al.
+ * numbers for each sample and head, and three for each token and head. There are no probabilities, so there is
+ * no dropout of them. (Katharopoulos et al. 2020; Choromanski et al.
  * 2021.) */
 TP_API tp_tensor tp_linear_attention(tp_tape *T, tp_tensor q, tp_tensor k, tp_tensor v,
                                      tp_tensor projection, tp_tensor mask, tp_linear_attn_cfg cfg);

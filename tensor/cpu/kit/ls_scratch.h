@@ -82,7 +82,8 @@ static inline int64_t tp__ls_chunk_end(const tp__ls_dims *g, const tp__ls_tile *
     X(qs, tile, pad)     /* scaled queries */                              \
     X(qw, tile, pad)     /* queries with content bias */                   \
     X(qr, tile, pad)     /* queries with position bias */                  \
-    X(o, tile, pad)      /* output; in backward its gradient */
+    X(o, tile, pad)      /* output; in backward its gradient */            \
+    X(keep, dropped, ld_keep) /* factors of dropout of a row */
 #define LS_BACKWARD_AREAS(X)                                               \
     X(k, win, pad)                                                         \
     X(vt, g->D, ld_win)                                                    \
@@ -131,7 +132,7 @@ static inline tp__ls_scratch tp__ls_layout(const tp__ls_dims *g, bool backward)
     const int64_t ld_win = tp__ls_ld(rows), ld_cmp = tp__ls_ld(g->nc), ld_pos = tp__ls_ld(g->span);
     const int64_t ld_s = tp__ls_ld(tp__least(keys, g->span) + LS_TILE), pad = g->pad;
     const int64_t win = rows + LS_SLACK, cmp = g->nc + LS_SLACK, pos = g->span + LS_SLACK;
-    const int64_t tile = LS_TILE + LS_SLACK;
+    const int64_t tile = LS_TILE + LS_SLACK, dropped = g->dropped, ld_keep = tp__most(ld_s, ld_cmp);
     const int64_t head = g->stripes > 1 ? tp__least(keys, g->span) : 0;
     tp__ls_scratch a = { .ld_win = ld_win, .ld_cmp = ld_cmp, .ld_pos = ld_pos, .ld_s = ld_s };
 #define X(name, rows, ld) a.name = (a.total += (rows) * (ld)) - (rows) * (ld);

@@ -3,6 +3,7 @@
 #ifndef TP_LS_TILES_H
 #define TP_LS_TILES_H
 
+#include "tensor/cpu/kit/keep.h"
 #include "tensor/cpu/kit/largest.h"
 #include "tensor/cpu/kit/ls_products.h"
 #include "tensor/cpu/kit/ls_scratch.h"
@@ -21,6 +22,7 @@ typedef struct ls_task {
     const tp_call *c;
     const tp__ls_dims *g;
     const tp__ls_scratch *a;
+    tp_keeper drop;
     int64_t b, h, begin, end; /* batch row, head, queries */
     int64_t row0, rows;       /* window row of packed row 0, packed rows */
 #define X(name, rows, ld) real *name;
@@ -37,7 +39,9 @@ static ls_task ls_task_at(const tp_call *c, const tp__ls_dims *g, const tp__ls_s
     const int64_t s = index % g->stripes, head = index / g->stripes;
     real *own = (real *)c->work + thread * a->total;
     real *partial = (real *)c->work + c->dev->threads * a->total + index * a->partial;
+    const tp__ls_attr *attr = c->attr;
     ls_task k = { .c = c, .g = g, .a = a, .b = head / g->H, .h = head % g->H };
+    k.drop = tp__keeper(c, attr->dropout);
     k.begin = s * g->stripe;
     k.end = tp__least(g->N, k.begin + g->stripe);
     k.row0 = tp__ls_first_row(g, k.begin);
@@ -264,15 +268,48 @@ static real ls_exp(ls_span s, real shift)
     return sum;
 }
 
-/* Turns scores into probabilities p = exp(s - lse), and gradients of p into gradients of the
- * scores. */
-static void ls_row_grad(ls_span s, ls_span ds, real lse, real delta)
+/* The factors of dropout of n keys of query t, vectors and then window rows, from `key` on; NULL: no
+ * dropout. */
+static const real *ls_keep(const ls_task *k, int64_t t, int64_t key, int64_t n)
+{
+    if (k->drop.below == 0) return NULL;
+    tp__draw_keep(&k->drop, tp__ls_row(k->g, k->b, k->h, t) + key, n, 1, k->keep);
+    return k->keep;
+}
+
+/* The same for a row of the tile's band, and for its vectors. */
+static const real *ls_keep_band(const ls_task *k, const tp__ls_tile *t, int64_t i, ls_span s)
+{
+    const int64_t row = t->base + tp__ls_first_col(k->g, t, i);
+    return ls_keep(k, t->t0 + i, k->g->nc + row, s.n);
+}
+
+static const real *ls_keep_vec(const ls_task *k, const tp__ls_tile *t, int64_t i, ls_span s)
+{
+    return ls_keep(k, t->t0 + i, k->g->first_vec, s.n);
+}
+
+static void ls_drop(ls_span s, const real *restrict keep)
+{
+    for (int64_t j = 0; keep && j < s.n; j++) s.x[j] *= keep[j];
+}
+
+/* Turns scores into probabilities p = exp(s - lse) after dropout, and gradients of these into gradients
+ * of the scores. */
+static void ls_row_grad(ls_span s, ls_span ds, real lse, real delta, const real *restrict keep)
 {
     real *restrict p = s.x, *restrict dp = ds.x;
-    for (int64_t j = 0; j < s.n; j++) {
-        p[j] = r_exp(p[j] - lse);
-        dp[j] = p[j] * (dp[j] - delta);
-    }
+    if (!keep)
+        for (int64_t j = 0; j < s.n; j++) {
+            p[j] = r_exp(p[j] - lse);
+            dp[j] = p[j] * (dp[j] - delta);
+        }
+    else
+        for (int64_t j = 0; j < s.n; j++) {
+            const real each = r_exp(p[j] - lse);
+            p[j] = keep[j] * each;
+            dp[j] = each * (keep[j] * dp[j] - delta);
+        }
 }
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef TP_WINDOW_CHUNK_H
 #define TP_WINDOW_CHUNK_H
 
+#include "tensor/cpu/kit/keep.h"
 #include "tensor/cpu/kit/ls_products.h"
 #include "tensor/cpu/kit/real.h"
 #include "tensor/cpu/kit/window_scratch.h"
@@ -18,8 +19,7 @@ typedef struct win {
     tp_window g;
     tp_window_scratch at;
     real scale;
-    uint32_t drop_below; /* 0: no dropout */
-    real keep_scale;
+    tp_keeper drop;
     int64_t phase;
     /* Of one of several documents: its number, the tokens of the longest, where its partial sums begin. */
     int64_t document, longest, first_task;

@@ -47,7 +47,7 @@ static inline bool line_suits(const win *a)
 {
     const tp_window *g = &a->g;
     const bool small = g->chunk[1] <= LINE_WIDEST && g->halo[1] <= LINE_WIDEST;
-    return g->size[0] == 1 && g->rows == 0 && g->global == 0 && !g->exact && a->drop_below == 0 &&
+    return g->size[0] == 1 && g->rows == 0 && g->global == 0 && !g->exact && a->drop.below == 0 &&
            tp__window_banded(g) && (!g->local || small);
 }
 
@@ -69,7 +69,8 @@ static line_cut cut_line(const win *a, bool backward)
     z.keys = w ? tp__window_up(z.tile + z.slots) : 0;
     z.ldk = tp__window_ld(z.keys);
     z.ldl = tp__window_ld(z.low);
-    const int64_t keys = (z.keys + TP_WINDOW_SLACK) * z.pad, low = (z.low + TP_WINDOW_SLACK) * z.pad;
+    const int64_t keys = (z.keys + TP_WINDOW_SLACK) * z.pad,
+                  low = (z.low + TP_WINDOW_SLACK) * z.pad;
     int64_t *n = &z.total;
     z.band = tp__window_take(n, z.group * z.slots);
     z.low_hidden = tp__window_take(n, z.low);
@@ -183,7 +184,8 @@ static bool line_any_shown(const line *t)
 /* ---- products ---- */
 
 /* to [m][ld] = x [m][pad] times the low keys or values and those of the windows. */
-static void line_times_keys(const line *t, const real *x, const real *low, const real *keys, real *to)
+static void line_times_keys(const line *t, const real *x, const real *low, const real *keys,
+                            real *to)
 {
     const line_cut *z = &t->z;
     ls_product p = { .rows = t->m,
@@ -275,7 +277,8 @@ static void line_hide(const line *t, int64_t r, real *row)
     const line_cut *z = &t->z;
     const real *hidden = t->scratch + z->hidden + r / z->group * z->group;
     line_hide_low(z->low, t->scratch + z->low_hidden, row);
-    line_hide_window(z->slots, t->scratch + z->band + r % z->group * z->slots, hidden, row + z->low);
+    line_hide_window(z->slots, t->scratch + z->band + r % z->group * z->slots, hidden,
+                     row + z->low);
 }
 
 static void line_logits(const line *t)
@@ -340,7 +343,6 @@ static void line_gradient_row(int64_t n, real lse, real delta, real *restrict p,
     for (int64_t j = 0; j < n; j++) ds[j] = p[j] * (ds[j] - delta);
     for (int64_t j = 0; j < n; j++) ds[j] = p[j] == 0 ? 0 : ds[j];
 }
-
 
 static void line_gradient_rows(const line *t, const real *delta)
 {

@@ -6,7 +6,6 @@
 #ifndef TP_WINDOW_MASK_H
 #define TP_WINDOW_MASK_H
 
-#include "tensor/cpu/kit/philox_words.h"
 #include "tensor/cpu/kit/window_chunk.h"
 
 /* The mask of the tokens of the batch row, or NULL. */
@@ -85,21 +84,6 @@ static void hide_keys(const win_chunk *t, real *s)
     hide_columns(t->n - g->extra, hidden + t->key, s + g->extra);
 }
 
-/* to[i * step] = 0 or 1/(1-p), by the words of elements e .. e + n. */
-static void draw_keep(const win *a, int64_t e, int64_t n, int64_t step, real *to)
-{
-    enum { WORDS = 4 * TP_PHILOX_LANES * TP_PHILOX_AT_ONCE };
-    uint32_t w[WORDS];
-    while (n > 0) {
-        const int64_t skip = e % 4, count = tp__least(n, WORDS - skip);
-        tp__philox_lanes(a->c->rng, (uint64_t)(e / 4), w);
-        for (int64_t i = 0; i < count; i++, to += step)
-            *to = w[skip + i] < a->drop_below ? 0 : a->keep_scale;
-        e += count;
-        n -= count;
-    }
-}
-
 /* The factors of dropout of query i of the chunk, in the order of its logits; NULL: no dropout. The
  * columns after the last key get zeros. Zero keys outside the map have words of their neighbours: their
  * values are zero with any factor. */
@@ -110,13 +94,13 @@ static const real *keep_row(const win_chunk *t, int64_t i)
     const int64_t head = (a->document + t->b) * g->heads + t->h;
     const int64_t row = (head * a->longest + cell_of(t, i)) * (g->extra + a->longest);
     real *keep = t->scratch + a->at.keep, *to = keep + g->extra;
-    if (a->drop_below == 0) return NULL;
-    draw_keep(a, row, g->extra, 1, keep);
+    if (a->drop.below == 0) return NULL;
+    tp__draw_keep(&a->drop, row, g->extra, 1, keep);
     for (int r = 0; r < t->nrect; r++) {
         const tp_rect *u = &t->rect[r];
         for (int64_t y = 0; y < u->rows; y++) {
             const int64_t cell = (u->y + y + u->dy) * g->size[1] + u->x + u->dx;
-            draw_keep(a, row + g->extra + cell, u->cols, u->rows, to + y);
+            tp__draw_keep(&a->drop, row + g->extra + cell, u->cols, u->rows, to + y);
         }
         to += u->rows * u->cols;
     }
