@@ -321,8 +321,7 @@ static void long_sum_tasks(const tp_call *c, int64_t begin, int64_t end, int thr
         begin_sums(&t);
         for (int64_t s, e = t.begin; next_tile(&t, &s, &e);) {
             if (raise_tops(&t, s, e))
-                for (int64_t k = 0; k < z.H * z.R; k++)
-                    t.sums[z.sum + k] *= t.scratch[z.scale + k];
+                for (int64_t k = 0; k < z.H * z.R; k++) t.sums[z.sum + k] *= t.scratch[z.scale + k];
             exponential_rows(&t, s, e, t.sums + z.top, t.sums + z.sum);
         }
     }
@@ -360,8 +359,8 @@ static void pack_gradients(const long_part *t)
                 for (int64_t d = 0; d < z->D; d++) sum += y[d] * dy[d];
                 delta[h * z->R + j] += sum;
             }
-            transpose(rows, z->pad, z->r, z->D,
-                      t->scratch + z->dy_t + (i * z->H + h) * z->D * z->R, z->R);
+            transpose(rows, z->pad, z->r, z->D, t->scratch + z->dy_t + (i * z->H + h) * z->D * z->R,
+                      z->R);
         }
 }
 
