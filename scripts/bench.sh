@@ -3,7 +3,8 @@
 #
 #   scripts/bench.sh                  Transformer-LS small, 2048 tokens after 2048 cached; minutes
 #   scripts/bench.sh --quick          512 tokens after 512, few repetitions; half a minute
-#   scripts/bench.sh --long           also 8192 after 8192, contexts up to 64K, and decoding
+#   scripts/bench.sh --long           also 8192 after 8192, contexts up to 64K, and decoding; the encoders of
+#                                     the Long Range Arena at 4096 tokens beside PyTorch, alone at 1K to 64K
 #   scripts/bench.sh --threads N      CPU threads (default: all cores)
 #   scripts/bench.sh --rounds N       rounds (default: 3, with --quick 1)
 #   scripts/bench.sh --python PATH    the Python with the PyTorch to compare with (default python3)
@@ -103,6 +104,32 @@ images_of() {
     fi
 }
 
+# Training steps of the encoders of the Long Range Arena: beside PyTorch, eager and compiled, in f32 and bf16.
+encoders="ls ls-best dp ls-linformer softmax linformer performer nystrom nystrom-conv reformer linear"
+encoders_of() {
+    local name dtype compile
+    for name in $encoders; do
+        $bin/bench_models --model lra-text-$name --tokens "$1" --batch 4 --steps $steps --threads "$threads"
+        [ $peer = yes ] || continue
+        for dtype in f32 bf16; do
+            for compile in "" --compile; do
+                "$python" bench/peers/lra_pytorch.py --bench lra-text-$name --tokens "$1" --steps $steps --threads "$threads" --dtype $dtype $compile
+            done
+        done
+    done >>"$out"
+}
+
+# Time and memory of a step over the length, one line each. Full attention stops at 16K.
+lengths_of() {
+    local name tokens
+    for tokens in 1024 2048 4096 8192 16384 32768 65536; do
+        for name in $encoders; do
+            [ $name = softmax ] && [ $tokens -gt 16384 ] && continue
+            $bin/bench_models --model lra-text-$name --tokens $tokens --batch 1 --steps 1 --threads "$threads"
+        done
+    done >>"$out"
+}
+
 for ((round = 0; round < rounds; round++)); do
     say "round $((round + 1)) of $rounds"
     steps_of $tokens
@@ -117,6 +144,9 @@ if [ $mode = long ]; then
     steps_of 8192
     $bin/bench_ops --threads "$threads" --filter tokens --long yes >>"$out"
     $bin/bench_models --threads "$threads" --generate yes >>"$out"
+    say "encoders of the Long Range Arena"
+    encoders_of 4096
+    lengths_of
 fi
 
 # The tables have one row per measurement, with the medians over its lines.

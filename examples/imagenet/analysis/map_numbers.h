@@ -17,7 +17,7 @@ double mean_norm(const double *x, int64_t n, int64_t d);
 /* Replaces logits x [n] by their softmax; -INFINITY gives 0. */
 void softmax_of(double *x, int64_t n);
 
-/* The dynamic projection of one image (tp_chunk_project over the whole map): row j of head h of
+/* The dynamic projection of one image (tp_chunk_project_kv over the whole map): row j of head h of
  * out [rank,width] is the mean of x [n,width], weighted by the softmax of scores[., h rank + j],
  * with scores [n,heads rank]. work [n]. */
 void project_rows(const double *x, const double *scores, int64_t n, int64_t width, int64_t heads,

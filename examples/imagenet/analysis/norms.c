@@ -81,7 +81,7 @@ static void see(void *env, tp_tape *T, const tp_seen *seen)
     /* Only the first two of a block; those of a class token follow. */
     if (s->raws < 2 && strcmp(name, "layernorm") == 0 && tp_ends_in(seen->path, "dual_ln_full"))
         host_read(&s->raw[s->raws++], T, seen->x[0]);
-    if (strcmp(name, "chunk_project") == 0) host_read(&s->scores, T, seen->x[1]);
+    if (strcmp(name, "chunk_project_kv") == 0) host_read(&s->scores, T, seen->x[1]);
     if (strcmp(name, "window_attention_2d") == 0 && s->scores.v) see_attention(s, T, seen);
 }
 

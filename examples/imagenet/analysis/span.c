@@ -72,7 +72,7 @@ static void see(void *env, tp_tape *T, const tp_seen *seen)
     const char *name = seen->op->name;
     if (analysis_ends_block(seen)) host_free(&s->in.scores);
     if (!wanted(s)) return;
-    if (strcmp(name, "chunk_project") == 0) host_read(&s->in.scores, T, seen->x[1]);
+    if (strcmp(name, "chunk_project_kv") == 0) host_read(&s->in.scores, T, seen->x[1]);
     if (strcmp(name, "window_attention_2d") == 0) see_window(s, T, seen);
     if (strcmp(name, "attention") == 0 && is_full(s->a)) see_full(s, T, seen);
 }
