@@ -194,7 +194,7 @@ tp_documents *task_open(const task_data *d, task_view v)
                                   .level = d->level,
                                   .split = (uint64_t)d->seed };
     if (d->path) return task_of(d)->open(d->path, v.part, &o);
-    if (is_listops(d)) return draw_part(d, v.part, v.limit);
+    if (is_listops(d)) return draw_part(d, (int)v.part, v.limit);
     return tp_documents_drawn_paths(o.limit ? o.limit : usual, v.part, (uint64_t)d->seed, &o);
 }
 
