@@ -15,8 +15,9 @@ template <class S> struct win {
     S *out;
     float *lse, *delta; /* [B,H,N] */
     attn_sink<S> dq, dk, dv, dlow_k, dlow_v, dtable, dbias;
-    tp_packing rows;           /* of packed sequences                             */
-    int64_t document, longest; /* the sequence that this is, and cells of the longest */
+    tp_packing rows;         /* of packed sequences                                          */
+    int64_t document, first; /* the sequence that this is, and its first row; otherwise 0    */
+    int64_t longest;         /* cells of the longest                                         */
 };
 
 /* The first chunk with queries that may see row or column `at`, and the number of such chunks (modulo

@@ -26,25 +26,12 @@ static __device__ inline win_part<PACKED, S> win_document(const win<S> &all, int
 {
     if constexpr (PACKED) {
         const tp_rows at = tp__document(&all.rows, b);
-        const int64_t rows = at.first * all.g.width, low = b * all.g.low * all.g.width;
         win<S> p = all;
         p.document = b;
+        p.first = at.first;
         p.g.batch = 1;
         p.g.cells = p.g.tokens = p.g.size[1] = at.count;
         p.g.chunks[1] = tp__ceil_div(at.count, p.g.chunk[1]);
-        p.q += rows;
-        p.k += rows;
-        p.v += rows;
-        p.out += rows;
-        p.lse += at.first * p.g.heads;
-        if (p.low_k) p.low_k += low, p.low_v += low;
-        if (p.low_mask) p.low_mask += b * p.g.low;
-        if (p.dout) p.dout += rows, p.delta += at.first * p.g.heads;
-        p.dq.move(rows);
-        p.dk.move(rows);
-        p.dv.move(rows);
-        p.dlow_k.move(low);
-        p.dlow_v.move(low);
         return p;
     } else {
         return all;
@@ -126,7 +113,8 @@ template <class S> static __device__ inline win_key win_extra(const win<S> &p, i
 {
     const bool low = j < p.g.low;
     const int64_t row = low ? j : j - p.g.low;
-    const bool shown = low ? !p.low_mask || p.low_mask[b * p.g.low + j] : win_shown(p, b, row);
+    const bool shown =
+        low ? !p.low_mask || p.low_mask[(p.document + b) * p.g.low + j] : win_shown(p, b, row);
     return { row, low || !p.bias ? -1 : row, low, !low, shown };
 }
 
@@ -148,24 +136,26 @@ static __device__ inline const S *win_row(const win<S> &p, const win_query &t, c
                                           const S *low, const S *x)
 {
     if (key.row < 0 || !key.seen) return NULL;
-    const int64_t row = key.low ? t.b * p.g.low + key.row : t.b * p.g.tokens + key.row;
+    const int64_t row =
+        key.low ? (p.document + t.b) * p.g.low + key.row : p.first + t.b * p.g.tokens + key.row;
     return (key.low ? low : x) + row * p.g.width + t.h * p.g.dim;
 }
 
 template <class S> static __device__ inline const S *win_q(const win<S> &p, const win_query &t)
 {
-    return p.q + (t.b * p.g.tokens + p.g.global + t.cell) * p.g.width + t.h * p.g.dim;
+    const int64_t row = p.first + t.b * p.g.tokens + p.g.global + t.cell;
+    return p.q + row * p.g.width + t.h * p.g.dim;
 }
 
 /* The head's slice of the query's row of y or dO. */
 template <class S> static __device__ inline int64_t win_y(const win<S> &p, const win_query &t)
 {
-    return (t.b * p.g.cells + t.cell) * p.g.width + t.h * p.g.dim;
+    return (p.first + t.b * p.g.cells + t.cell) * p.g.width + t.h * p.g.dim;
 }
 
 template <class S> static __device__ inline int64_t win_at(const win<S> &p, const win_query &t)
 {
-    return (t.b * p.g.heads + t.h) * p.g.cells + t.cell;
+    return p.first * p.g.heads + (t.b * p.g.heads + t.h) * p.g.cells + t.cell;
 }
 
 template <class S> static __device__ inline float win_dot(const S *a, const S *b, int64_t n)
@@ -276,7 +266,7 @@ __global__ void __launch_bounds__(WIN_THREADS) win_kernel(win<S> all)
                         win_row(p, t, win_key_at(p, t, j + k), p.low_v, p.v), p.g.dim);
         }
         const bool blind = sum == 0.0f; /* hidden, or without keys */
-        if (lane == 0) p.lse[i] = blind ? 0.0f : top + logf(sum);
+        if (lane == 0) p.lse[win_at(p, t)] = blind ? 0.0f : top + logf(sum);
         S *const y = p.out + win_y(p, t);
         win_put(acc, p.g.dim, [&](int64_t x, float v) { tp_put(y + x, blind ? 0.0f : v / sum); });
     }
@@ -289,9 +279,9 @@ template <bool PACKED, class S> __global__ void __launch_bounds__(WIN_THREADS) w
         WIN_OF(p, i, all, item, most, p.g.heads * p.g.cells);
         win_query t;
         win_set_at(p, &t, i);
-        p.delta[i] = win_query_shown(p, t)
-                         ? win_dot<S>(p.dout + win_y(p, t), p.out + win_y(p, t), p.g.dim)
-                         : 0.0f;
+        p.delta[win_at(p, t)] = win_query_shown(p, t)
+                                    ? win_dot<S>(p.dout + win_y(p, t), p.out + win_y(p, t), p.g.dim)
+                                    : 0.0f;
     }
 }
 
@@ -408,7 +398,7 @@ static __device__ inline void win_grad_cell(const win<S> &p, win_query *t, int64
 
 /* Warp i: head, batch row and key; keys are the low ones, then k's. */
 template <bool PACKED, class S>
-__global__ void __launch_bounds__(WIN_THREADS) win_grad_keys(win<S> all)
+__global__ void __launch_bounds__(WIN_THREADS, PACKED ? 1 : 3) win_grad_keys(win<S> all)
 {
     const int64_t most = all.g.heads * (all.g.low + all.g.tokens);
     WIN_EACH_WARP(item, all.g.batch * most)
@@ -426,7 +416,8 @@ __global__ void __launch_bounds__(WIN_THREADS) win_grad_keys(win<S> all)
         else if (key.seen && p.g.local)
             win_grad_cell(p, &t, j - p.g.extra, &sums);
         const bool low = j < p.g.low;
-        const int64_t token = low ? t.b * p.g.low + j : t.b * p.g.tokens + j - p.g.low;
+        const int64_t token =
+            low ? (p.document + t.b) * p.g.low + j : p.first + t.b * p.g.tokens + j - p.g.low;
         const int64_t at = token * p.g.width + t.h * p.g.dim;
         const attn_sink<S> dk = low ? p.dlow_k : p.dk, dv = low ? p.dlow_v : p.dv;
         win_put(sums.dk, p.g.dim, [&](int64_t x, float v) {
