@@ -38,11 +38,10 @@ enum { VARIANTS = sizeof variants / sizeof *variants };
 
 static tp_lra_cfg config(const variant *v)
 {
-    const bool pool = v->pooling == TP_LRA_CLS_POOL;
     return (tp_lra_cfg){ .attn = { .kind = v->kind,
                                    .dim = 16,
                                    .heads = 2,
-                                   .length = N + pool,
+                                   .length = N,
                                    .rank = v->rank,
                                    .window = v->window,
                                    .cls_values = v->cls_values,
