@@ -38,6 +38,12 @@ static const tp_model_row rows[] = {
     { "lsla-qkv-small",       NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },
     { "lsla-inner-small",     NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },
     { "lsla-full-small",      NULL,                         &tp_model_vit_lsla, "ViT-LSLA", 0,      0,     5 },
+    /* Swin: Table 1 of its paper; then a small one. */
+    { "swin-t",     "swin-tiny swin_t Swin-T",  &tp_model_swin, "Swin", 28e6, 4.5e9,  5 },
+    { "swin-s",     "swin-small swin_s Swin-S", &tp_model_swin, "Swin", 50e6, 8.7e9,  5 },
+    { "swin-b",     "swin-base swin_b Swin-B",  &tp_model_swin, "Swin", 88e6, 15.4e9, 5 },
+    { "swin-b-384", NULL,                       &tp_model_swin, "Swin", 88e6, 47.0e9, 5 },
+    { "swin-mini",  NULL,                       &tp_model_swin, "Swin", 0,    0,      5 },
     /* CvT, CvT* and CvT*-LS: Table 5 of Transformer-LS; then small ones. */
     { "cvt-13-224",      "cvt-13 CvT-13",          &tp_model_cvt, "CvT",     20e6,   4.5e9,   0 },
     { "cvt-13-384",      NULL,                     &tp_model_cvt, "CvT",     20e6,   16.3e9,  0 },

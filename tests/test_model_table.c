@@ -404,6 +404,8 @@ Test(model_table, equal_and_different_weights)
         { "vil-medium-rpb", "vil-medium-ls", false },
         { "vit_lsla-ip102", "vit_lsla-food101", true },
         { "vit_lsla-ip102", "vit_lsla-qkv", false },
+        { "swin-b", "swin-b-384", true }, /* tables of windows are resized */
+        { "swin-t", "swin-s", false },
         { "ls_lm-small-enwik8", "ls_lm-small-text8", true },
         { "ls_lm-small-enwik8", "ls_lm-large-enwik8", false },
         { "txl-base-enwik8", "txl-base-text8", true },
@@ -436,9 +438,10 @@ static void expect_equal_weights(const char *name, tp_params *P, tp_params *Q)
 Test(model_table, weights_in_files, .init = make_folder, .fini = remove_folder)
 {
     static const char *const names[] = { "tiny",      "ls_lm-tiny", "txl-tiny",
-                                         "vil-small", "cvt-small",  "lsla-small" };
+                                         "vil-small", "cvt-small",  "lsla-small",
+                                         "swin-mini" };
     tp_device *D = tp_device_open("cpu", NULL);
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 2 * (int)(sizeof names / sizeof *names); i++) {
         const char *name = names[i / 2];
         const tp_model_cfg c = preset(name);
         tp_params *P = tp_params_new(D, &(tp_params_opts){ .seed = 1 });

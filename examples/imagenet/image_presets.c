@@ -123,6 +123,7 @@ static const struct preset {
     { "lsla-qkv-small", RECIPE_SMALL },
     { "lsla-inner-small", RECIPE_SMALL },
     { "lsla-full-small", RECIPE_SMALL },
+    { "swin-mini", RECIPE_SMALL },
     { "cvt-13", RECIPE_CVT },
     { "cvt-21", RECIPE_CVT },
     { "cvt-w24", RECIPE_CVT },

@@ -4,6 +4,7 @@
 
 #include <tapegrad/convnet.h>
 #include <tapegrad/cvt.h>
+#include <tapegrad/swin.h>
 #include <tapegrad/vil.h>
 #include <tapegrad/vit_lsla.h>
 

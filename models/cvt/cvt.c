@@ -12,6 +12,8 @@
 
 #include <tapegrad/cvt.h>
 
+#include "model_inner.h"
+
 /* ---- token embedding ---- */
 
 void tp_cvt_embed_init(tp_params *P, tp_cvt_embed *m, const char *name, int64_t in, int64_t out,
@@ -62,15 +64,6 @@ static tp_tensor attend(tp_tape *T, const void *self, int nx, const tp_tensor *x
     return tp_add(T, x[0], tp_drop_path(T, y, m->drop_path));
 }
 
-/* x + mlp(norm2(x)). Without drop path the sum is part of the last product. */
-static tp_tensor feed_forward(tp_tape *T, const tp_cvt_block *m, tp_tensor x)
-{
-    const tp_tensor u = tp_layernorm_forward(T, &m->norm2, x);
-    if (!tp_is_training(T) || m->drop_path == 0.0) return tp_mlp_forward(T, &m->mlp, u, x);
-    const tp_tensor y = tp_mlp_forward(T, &m->mlp, u, TP_NONE);
-    return tp_add(T, x, tp_drop_path(T, y, m->drop_path));
-}
-
 static tp_tensor run_block(tp_tape *T, const void *self, int nx, const tp_tensor *x)
 {
     const tp_cvt_block *m = self;
@@ -78,7 +71,7 @@ static tp_tensor run_block(tp_tape *T, const void *self, int nx, const tp_tensor
     const tp_tensor a = m->recompute == TP_RECOMPUTE_ATTENTION
                             ? tp_checkpoint_n(T, attend, m, nx, x)
                             : attend(T, m, nx, x);
-    return tp_leave(T, feed_forward(T, m, a));
+    return tp_leave(T, tp__mlp_branch(T, &m->norm2, &m->mlp, a, m->drop_path));
 }
 
 tp_tensor tp_cvt_block_forward(tp_tape *T, const tp_cvt_block *m, tp_tensor x, tp_tensor grid)
@@ -161,14 +154,6 @@ void tp_cvt_init(tp_params *P, tp_cvt *m, const char *name, tp_cvt_cfg cfg)
     tp_pop(P);
 }
 
-static void check_images(tp_tape *T, const tp_params *P, tp_tensor x)
-{
-    if (!tp_params_ok(P))
-        tp_raise(T, TP_E_STATE, "%s", tp_params_why(P));
-    else if (tp_ok(T) && (tp_ndim(x) != 4 || tp_dim(x, 3) != 3))
-        tp_raise(T, TP_E_SHAPE, "images must be [batch,height,width,3], channels last");
-}
-
 /* Prepends the token [1,1,D] to x [B,N,D]. */
 static tp_tensor with_class(tp_tape *T, tp_tensor token, tp_tensor x)
 {
@@ -207,7 +192,7 @@ tp_tensor tp_cvt_forward(tp_tape *T, const tp_cvt *m, tp_tensor images)
     tp_tensor x = images, grid;
 
     tp_enter(T, m->path);
-    check_images(T, m->params, images);
+    tp__takes_images(T, m->params, images);
     for (int s = 0; s < TP_CVT_STAGES; s++) {
         const int64_t B = tp_dim(x, 0);
         x = run_stage(T, m, s, x, &grid);

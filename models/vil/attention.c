@@ -12,17 +12,9 @@
 #include <tapegrad/random.h>
 
 #include "inner.h"
+#include "model_inner.h"
 
 /* ---- pieces ---- */
-
-/* x times part `part` of the matrix, whose rows are divided into `parts` equal parts. */
-tp_tensor tp__vil_project(tp_tape *T, const tp_linear_m *m, tp_tensor x, int part, int parts)
-{
-    const int64_t rows = tp_dim(m->weight, 0) / parts;
-    const tp_tensor w = tp_slice(T, m->weight, 0, part * rows, rows);
-    const tp_tensor b = tp_given(m->bias) ? tp_slice(T, m->bias, 0, part * rows, rows) : TP_NONE;
-    return tp_linear(T, x, w, b, TP_ACT_NONE);
-}
 
 static tp_tensor global_rows(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
 {
@@ -114,8 +106,7 @@ static tp_tensor local_attention(tp_tape *T, const tp_vil_attn *m, tp_tensor q, 
 static tp_tensor windows(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const int64_t size[2])
 {
     const tp_tensor q = tp_linear_forward(T, &m->query, x);
-    const tp_tensor k = tp__vil_project(T, &m->kv, x, 0, 2),
-                    v = tp__vil_project(T, &m->kv, x, 1, 2);
+    const tp_tensor k = tp__project(T, &m->kv, x, 0, 2), v = tp__project(T, &m->kv, x, 1, 2);
     const tp_tensor local = local_attention(T, m, q, k, v, size);
     if (m->stage.global == 0) return tp_linear_forward(T, &m->proj, local);
 
@@ -125,8 +116,8 @@ static tp_tensor windows(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const in
         return tp_linear_forward(T, &m->proj, tp_concat(T, 1, global, local));
     }
     const tp_tensor own = tp_linear_forward(T, &m->query_global, global_rows(T, m, x));
-    const tp_tensor keys = tp__vil_project(T, &m->kv_global, x, 0, 2);
-    const tp_tensor values = tp__vil_project(T, &m->kv_global, x, 1, 2);
+    const tp_tensor keys = tp__project(T, &m->kv_global, x, 0, 2);
+    const tp_tensor values = tp__project(T, &m->kv_global, x, 1, 2);
     const tp_tensor global = attend(T, m, own, keys, values, bias);
     return tp_concat(T, 1, tp_linear_forward(T, &m->proj_global, global),
                      tp_linear_forward(T, &m->proj, local));
@@ -134,9 +125,8 @@ static tp_tensor windows(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const in
 
 static tp_tensor full(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const int64_t size[2])
 {
-    const tp_tensor q = tp__vil_project(T, &m->qkv, x, 0, 3),
-                    k = tp__vil_project(T, &m->qkv, x, 1, 3);
-    const tp_tensor v = tp__vil_project(T, &m->qkv, x, 2, 3);
+    const tp_tensor q = tp__project(T, &m->qkv, x, 0, 3), k = tp__project(T, &m->qkv, x, 1, 3);
+    const tp_tensor v = tp__project(T, &m->qkv, x, 2, 3);
     if (!tp_given(m->table)) return attend(T, m, q, k, v, TP_NONE);
     const tp_tensor local = local_attention(T, m, q, k, v, size);
     if (m->stage.global == 0) return local;
@@ -153,8 +143,8 @@ static tp_tensor mixed(tp_tape *T, tp_tensor mix, tp_tensor x)
 static tp_tensor linformer(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
 {
     const tp_tensor q = tp_linear_forward(T, &m->query, x);
-    const tp_tensor k = mixed(T, m->proj_k, tp__vil_project(T, &m->kv, x, 0, 2));
-    const tp_tensor v = mixed(T, m->proj_v, tp__vil_project(T, &m->kv, x, 1, 2));
+    const tp_tensor k = mixed(T, m->proj_k, tp__project(T, &m->kv, x, 0, 2));
+    const tp_tensor v = mixed(T, m->proj_v, tp__project(T, &m->kv, x, 1, 2));
     return attend(T, m, q, k, v, TP_NONE);
 }
 
@@ -165,8 +155,7 @@ static tp_tensor reduced(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const in
     tp_tensor z = tp_conv2d_forward(T, &m->proj_sr, map);
     z = tp_reshape(T, tp_instancenorm(T, z, TP_NONE, TP_NONE, 1e-5), TP_SHAPE(B, -1, d));
     if (m->stage.global) z = tp_concat(T, 1, global_rows(T, m, x), z);
-    const tp_tensor k = tp__vil_project(T, &m->kv, z, 0, 2),
-                    v = tp__vil_project(T, &m->kv, z, 1, 2);
+    const tp_tensor k = tp__project(T, &m->kv, z, 0, 2), v = tp__project(T, &m->kv, z, 1, 2);
     return attend(T, m, tp_linear_forward(T, &m->query, x), k, v, TP_NONE);
 }
 
@@ -175,9 +164,9 @@ static tp_tensor long_short(tp_tape *T, const tp_vil_attn *m, tp_tensor x, const
 {
     const int H = m->stage.heads, r = m->stage.rank;
     const int64_t N = size[0] * size[1];
-    const tp_tensor q = tp__vil_project(T, &m->qkv, x, 0, 3);
-    const tp_tensor k = tp_layernorm_forward(T, &m->ln_full, tp__vil_project(T, &m->qkv, x, 1, 3));
-    const tp_tensor v = tp_layernorm_forward(T, &m->ln_full, tp__vil_project(T, &m->qkv, x, 2, 3));
+    const tp_tensor q = tp__project(T, &m->qkv, x, 0, 3);
+    const tp_tensor k = tp_layernorm_forward(T, &m->ln_full, tp__project(T, &m->qkv, x, 1, 3));
+    const tp_tensor v = tp_layernorm_forward(T, &m->ln_full, tp__project(T, &m->qkv, x, 2, 3));
     tp_window_in in = { .q = q, .k = k, .v = v, .table = m->table };
 
     if (r > 0) {

@@ -9,9 +9,6 @@
 /* The size of a stage's map for images of the configured size; zeros if the map is empty. */
 void tp__vil_map(const tp_vil_cfg *cfg, int stage, int64_t size[2]);
 
-/* x times part 0 ... parts - 1 of the rows of a stored matrix, and its bias. */
-tp_tensor tp__vil_project(tp_tape *T, const tp_linear_m *m, tp_tensor x, int part, int parts);
-
 /* Performer's attention before the last projection, x [B,g+N,d]. */
 tp_tensor tp__vil_performer(tp_tape *T, const tp_vil_attn *m, tp_tensor x);
 

@@ -38,9 +38,9 @@ static tp_tensor features(tp_tape *T, const tp_vil_attn *m, tp_tensor z, bool ke
 tp_tensor tp__vil_performer(tp_tape *T, const tp_vil_attn *m, tp_tensor x)
 {
     const int64_t B = tp_dim(x, 0), N = tp_dim(x, 1), H = m->stage.heads, D = m->stage.dim / H;
-    const tp_tensor q = features(T, m, heads_of(T, m, tp__vil_project(T, &m->qkv, x, 0, 3)), false);
-    const tp_tensor k = features(T, m, heads_of(T, m, tp__vil_project(T, &m->qkv, x, 1, 3)), true);
-    const tp_tensor v = heads_of(T, m, tp__vil_project(T, &m->qkv, x, 2, 3));
+    const tp_tensor q = features(T, m, heads_of(T, m, tp__project(T, &m->qkv, x, 0, 3)), false);
+    const tp_tensor k = features(T, m, heads_of(T, m, tp__project(T, &m->qkv, x, 1, 3)), true);
+    const tp_tensor v = heads_of(T, m, tp__project(T, &m->qkv, x, 2, 3));
     const int64_t M = tp_dim(k, 3);
 
     const tp_tensor kv = tp_matmul_t(T, k, true, v, false); /* [B,H,m,D] */

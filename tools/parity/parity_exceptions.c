@@ -39,7 +39,8 @@ static bool one_program(parity *p, const char *from, const char *to)
            are(from, to, "vil.model", "vil.ls_model") || are(from, to, "vil.full", "vil.ls_full") ||
            are(from, to, "lra.attention", "lra.ls_attention") ||
            are(from, to, "lra.encoder", "lra.retrieval") ||
-           are(from, to, "cvt.full", "cvt.ls_full");
+           are(from, to, "cvt.full", "cvt.ls_full") ||
+           are(from, to, "window_baselines.swin_attention", "window_baselines.swin_mask");
 }
 
 /* A member of the JSON object in a text. */
@@ -535,6 +536,31 @@ static bool default_threshold(parity *p, const char *from, const char *to)
            !to[comma - from];
 }
 
+/* ---- Swin, CSWin, CoaT, MPViT ---- */
+
+static bool no_batch_norm(parity *p, const char *from, const char *to)
+{
+    static const char *const kinds[] = { "patch_embed", "resblock", "stage", "model" };
+    const char *kind = p->kind->kind + strlen("window_baselines."), *preset = par_text(p, "preset");
+    (void)from, (void)to;
+    if (strncmp(kind, "mpvit_", 6) != 0) return !preset || strncmp(preset, "mpvit", 5) != 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kind + 6, kinds[i]) == 0) return false;
+    return true;
+}
+
+static bool map_in_both_windows(parity *p, const char *from, const char *to)
+{
+    const int64_t side = smaller_side(p);
+    return strtoll(from, NULL, 10) >= side && strtoll(to, NULL, 10) >= side;
+}
+
+static bool not_shifted(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return smaller_side(p) <= number(p, "window_argument");
+}
+
 /* ---- LRA encoders ---- */
 
 /* True if the case's attention has that name before its dash. */
@@ -704,6 +730,12 @@ const par_exception par_exceptions[] = {
     { "lsla.lr_schedule", "warmup_lr_per_512", "there is no warm-up", no_warmup },
     { "lsla.mixup_loss", "cutmix_lambda_drawn", "the box of cutmix does not change", same_box },
     { "lsla.image_ops", "arg.solarize_add*", "the threshold is 128 by default", default_threshold },
+
+    { "window_baselines.*", "mode", "without batch norm nothing depends on it", no_batch_norm },
+    { "window_baselines.*", "eps_*", "lost in rounding next to the variances", small_change },
+    { "window_baselines.*", "image", "one number is the side of a square", one_side },
+    { "window_baselines.swin_block", "window_argument", "the map is no larger than the windows", map_in_both_windows },
+    { "window_baselines.swin_block", "shift_argument", "a map of one window is not shifted", not_shifted },
 
     { "lra.*", "mode", "without dropout nothing depends on it", NULL },
     { "lra.*", "attention", "the number after the dash configures nothing", same_name },
