@@ -44,6 +44,12 @@ static const tp_model_row rows[] = {
     { "swin-b",     "swin-base swin_b Swin-B",  &tp_model_swin, "Swin", 88e6, 15.4e9, 5 },
     { "swin-b-384", NULL,                       &tp_model_swin, "Swin", 88e6, 47.0e9, 5 },
     { "swin-mini",  NULL,                       &tp_model_swin, "Swin", 0,    0,      5 },
+    /* CSWin: Table 2 of its paper; then a small one. */
+    { "cswin-t",     "cswin-tiny cswin_t CSWin-T",  &tp_model_cswin, "CSWin", 23e6, 4.3e9,  5 },
+    { "cswin-s",     "cswin-small cswin_s CSWin-S", &tp_model_cswin, "CSWin", 35e6, 6.9e9,  5 },
+    { "cswin-b",     "cswin-base cswin_b CSWin-B",  &tp_model_cswin, "CSWin", 78e6, 15.0e9, 5 },
+    { "cswin-b-384", NULL,                          &tp_model_cswin, "CSWin", 78e6, 47.0e9, 5 },
+    { "cswin-mini",  NULL,                          &tp_model_cswin, "CSWin", 0,    0,      5 },
     /* CvT, CvT* and CvT*-LS: Table 5 of Transformer-LS; then small ones. */
     { "cvt-13-224",      "cvt-13 CvT-13",          &tp_model_cvt, "CvT",     20e6,   4.5e9,   0 },
     { "cvt-13-384",      NULL,                     &tp_model_cvt, "CvT",     20e6,   16.3e9,  0 },

@@ -219,6 +219,7 @@ Test(published, our_names_stay)
                                           "vil-tiny-1-1-9-1-linformer",
                                           "vit-lsla",
                                           "swin-t",
+                                          "cswin-t",
                                           "ls_lm-tiny",
                                           "txl-tiny" };
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });

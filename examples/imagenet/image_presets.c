@@ -124,6 +124,7 @@ static const struct preset {
     { "lsla-inner-small", RECIPE_SMALL },
     { "lsla-full-small", RECIPE_SMALL },
     { "swin-mini", RECIPE_SMALL },
+    { "cswin-mini", RECIPE_SMALL },
     { "cvt-13", RECIPE_CVT },
     { "cvt-21", RECIPE_CVT },
     { "cvt-w24", RECIPE_CVT },

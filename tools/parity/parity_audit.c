@@ -35,10 +35,12 @@ static bool matches(const char *pattern, const char *kind)
 
 static const char *reason_of(const audit *a, const char *to)
 {
-    for (const par_exception *e = par_exceptions; e->kind; e++)
-        if (matches(e->kind, a->p->kind->kind) && matches(e->key, a->k->key) &&
-            (!e->same || e->same(a->p, a->k->value, to)))
-            return e->reason;
+    static const par_exception *const tables[] = { par_exceptions, par_window_exceptions };
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        for (const par_exception *e = tables[i]; e->kind; e++)
+            if (matches(e->kind, a->p->kind->kind) && matches(e->key, a->k->key) &&
+                (!e->same || e->same(a->p, a->k->value, to)))
+                return e->reason;
     return NULL;
 }
 

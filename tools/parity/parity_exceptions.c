@@ -8,26 +8,7 @@
 #include <tapegrad/augment.h>
 #include <tapegrad/vil.h>
 
-#include "parity_audit.h"
-
-static bool is(parity *p, const char *key, const char *value)
-{
-    const char *text = par_text(p, key);
-    return text && strcmp(text, value) == 0;
-}
-
-static int64_t number(parity *p, const char *key)
-{
-    const char *text = par_text(p, key);
-    return text ? strtoll(text, NULL, 10) : 0;
-}
-
-/* True if one value is `a` and the other `b`. */
-static bool are(const char *from, const char *to, const char *a, const char *b)
-{
-    return (strcmp(from, a) == 0 && strcmp(to, b) == 0) ||
-           (strcmp(from, b) == 0 && strcmp(to, a) == 0);
-}
+#include "parity_exceptions.h"
 
 /* ---- all areas ---- */
 
@@ -39,8 +20,7 @@ static bool one_program(parity *p, const char *from, const char *to)
            are(from, to, "vil.model", "vil.ls_model") || are(from, to, "vil.full", "vil.ls_full") ||
            are(from, to, "lra.attention", "lra.ls_attention") ||
            are(from, to, "lra.encoder", "lra.retrieval") ||
-           are(from, to, "cvt.full", "cvt.ls_full") ||
-           are(from, to, "window_baselines.swin_attention", "window_baselines.swin_mask");
+           are(from, to, "cvt.full", "cvt.ls_full");
 }
 
 /* A member of the JSON object in a text. */
@@ -75,15 +55,6 @@ static bool stored_as_zeros(parity *p, const char *from, const char *to)
             if (x[k] != 0.0) return false;
     }
     return true;
-}
-
-/* Changes this small are lost in the rounding of the reference next to variances of 10 and more. Ten
- * times the usual 1e-5, or adding 1, is not. */
-static bool small_change(parity *p, const char *from, const char *to)
-{
-    static const double lost = 2.1e-5;
-    (void)p;
-    return fabs(strtod(from, NULL) - strtod(to, NULL)) <= lost;
 }
 
 /* True if both rows of the model table are for the same weights, at different image sizes. */
@@ -495,13 +466,6 @@ static bool map_in_a_window(parity *p, const char *from, const char *to)
     return smaller_side(p) <= number(p, "window");
 }
 
-static bool one_side(parity *p, const char *from, const char *to)
-{
-    const size_t n = strlen(to);
-    (void)p;
-    return strlen(from) == 2 * n + 1 && strncmp(from, to, n) == 0 && strcmp(from + n + 1, to) == 0;
-}
-
 static bool same_updates(parity *p, const char *from, const char *to)
 {
     const int64_t batch = number(p, "batch");
@@ -534,31 +498,6 @@ static bool default_threshold(parity *p, const char *from, const char *to)
     (void)p;
     return comma && strcmp(comma, ",128") == 0 && strncmp(from, to, (size_t)(comma - from)) == 0 &&
            !to[comma - from];
-}
-
-/* ---- Swin, CSWin, CoaT, MPViT ---- */
-
-static bool no_batch_norm(parity *p, const char *from, const char *to)
-{
-    static const char *const kinds[] = { "patch_embed", "resblock", "stage", "model" };
-    const char *kind = p->kind->kind + strlen("window_baselines."), *preset = par_text(p, "preset");
-    (void)from, (void)to;
-    if (strncmp(kind, "mpvit_", 6) != 0) return !preset || strncmp(preset, "mpvit", 5) != 0;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (strcmp(kind + 6, kinds[i]) == 0) return false;
-    return true;
-}
-
-static bool map_in_both_windows(parity *p, const char *from, const char *to)
-{
-    const int64_t side = smaller_side(p);
-    return strtoll(from, NULL, 10) >= side && strtoll(to, NULL, 10) >= side;
-}
-
-static bool not_shifted(parity *p, const char *from, const char *to)
-{
-    (void)from, (void)to;
-    return smaller_side(p) <= number(p, "window_argument");
 }
 
 /* ---- LRA encoders ---- */
@@ -730,12 +669,6 @@ const par_exception par_exceptions[] = {
     { "lsla.lr_schedule", "warmup_lr_per_512", "there is no warm-up", no_warmup },
     { "lsla.mixup_loss", "cutmix_lambda_drawn", "the box of cutmix does not change", same_box },
     { "lsla.image_ops", "arg.solarize_add*", "the threshold is 128 by default", default_threshold },
-
-    { "window_baselines.*", "mode", "without batch norm nothing depends on it", no_batch_norm },
-    { "window_baselines.*", "eps_*", "lost in rounding next to the variances", small_change },
-    { "window_baselines.*", "image", "one number is the side of a square", one_side },
-    { "window_baselines.swin_block", "window_argument", "the map is no larger than the windows", map_in_both_windows },
-    { "window_baselines.swin_block", "shift_argument", "a map of one window is not shifted", not_shifted },
 
     { "lra.*", "mode", "without dropout nothing depends on it", NULL },
     { "lra.*", "attention", "the number after the dash configures nothing", same_name },
