@@ -42,6 +42,12 @@ tp_tensor tp__tokens(tp_tape *T, tp_tensor map)
     return tp_reshape(T, map, TP_SHAPE(B, N, tp_dim(map, 3)));
 }
 
+tp_tensor tp__after_token(tp_tape *T, tp_tensor token, tp_tensor x)
+{
+    const tp_shape s = TP_SHAPE(tp_dim(x, 0), 1, tp_dim(x, 2));
+    return tp_concat(T, 1, tp_expand(T, tp_cast(T, token, tp_dtype_of(x)), s), x);
+}
+
 /* ---- checks ---- */
 
 bool tp__takes_images(tp_tape *T, const tp_params *P, tp_tensor images)

@@ -52,6 +52,8 @@ tp_tensor tp__mlp_branch(tp_tape *T, const tp_layernorm_m *norm, const tp_mlp_m 
                          double drop_path);
 
 tp_tensor tp__tokens(tp_tape *T, tp_tensor map); /* [B,H,W,D] -> [B,H*W,D] */
+tp_tensor tp__after_token(tp_tape *T, tp_tensor token,
+                          tp_tensor x); /* [1,1,D], [B,N,D] -> [B,1+N,D] */
 
 /* Fails T with P's error, or unless images are [B,h,w,3]. True: T is fine. */
 bool tp__takes_images(tp_tape *T, const tp_params *P, tp_tensor images);

@@ -50,6 +50,11 @@ static const tp_model_row rows[] = {
     { "cswin-b",     "cswin-base cswin_b CSWin-B",  &tp_model_cswin, "CSWin", 78e6, 15.0e9, 5 },
     { "cswin-b-384", NULL,                          &tp_model_cswin, "CSWin", 78e6, 47.0e9, 5 },
     { "cswin-mini",  NULL,                          &tp_model_cswin, "CSWin", 0,    0,      5 },
+    /* CoaT-Lite: Table 2 of its paper; then a small one, which is not the paper's CoaT Mini. */
+    { "coat_lite-tiny",  "coat_lite_tiny coat-lite-tiny CoaT-Lite-Tiny",    &tp_model_coat, "CoaT-Lite", 5.7e6, 1.6e9, 5 },
+    { "coat_lite-mini",  "coat_lite_mini coat-lite-mini CoaT-Lite-Mini",    &tp_model_coat, "CoaT-Lite", 11e6,  2.0e9, 5 },
+    { "coat_lite-small", "coat_lite_small coat-lite-small CoaT-Lite-Small", &tp_model_coat, "CoaT-Lite", 20e6,  4.0e9, 5 },
+    { "coat-mini",       NULL,                                              &tp_model_coat, "CoaT-Lite", 0,     0,     5 },
     /* CvT, CvT* and CvT*-LS: Table 5 of Transformer-LS; then small ones. */
     { "cvt-13-224",      "cvt-13 CvT-13",          &tp_model_cvt, "CvT",     20e6,   4.5e9,   0 },
     { "cvt-13-384",      NULL,                     &tp_model_cvt, "CvT",     20e6,   16.3e9,  0 },

@@ -69,6 +69,7 @@ Test(imagenet, resume_of_models_is_exact)
         { "ViT-LSLA", "--preset lsla-small --drop-path 0.2 --recompute block" },
         { "Swin", "--preset swin-mini --drop-path 0.2 --recompute attention" },
         { "CSWin", "--preset cswin-mini --drop-path 0.2 --recompute block" },
+        { "CoaT-Lite", "--preset coat-mini --drop-path 0.2 --recompute attention" },
         { "ViL", "--preset vil-small --drop-path 0.2 --random-shift 0.5" },
         { "ViL-LS", "--preset vil-ls-small --recipe vil-ls" },
         { "CvT*-LS", "--preset cvt-ls-small --drop-path 0.2" },

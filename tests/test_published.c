@@ -220,6 +220,7 @@ Test(published, our_names_stay)
                                           "vit-lsla",
                                           "swin-t",
                                           "cswin-t",
+                                          "coat_lite-small",
                                           "ls_lm-tiny",
                                           "txl-tiny" };
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });

@@ -228,9 +228,11 @@ static void check_node(const char *model, const json_t *node)
 
 Test(tp_models, summaries_as_json)
 {
-    static const char *const names[] = { "ls_lm-tiny", "txl-tiny",     "cvt-13",
-                                         "cvt-ls-13",  "vil-tiny-rpb", "vil-tiny-1-1-9-1-performer",
-                                         "vit-lsla",   "swin-t",       "cswin-t",
+    static const char *const names[] = { "ls_lm-tiny",   "txl-tiny",
+                                         "cvt-13",       "cvt-ls-13",
+                                         "vil-tiny-rpb", "vil-tiny-1-1-9-1-performer",
+                                         "vit-lsla",     "swin-t",
+                                         "cswin-t",      "coat_lite-tiny",
                                          "convnet" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char arguments[128], why[256];

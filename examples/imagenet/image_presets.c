@@ -125,6 +125,7 @@ static const struct preset {
     { "lsla-full-small", RECIPE_SMALL },
     { "swin-mini", RECIPE_SMALL },
     { "cswin-mini", RECIPE_SMALL },
+    { "coat-mini", RECIPE_SMALL },
     { "cvt-13", RECIPE_CVT },
     { "cvt-21", RECIPE_CVT },
     { "cvt-w24", RECIPE_CVT },

@@ -3,6 +3,7 @@
 #define TAPEGRAD_VISION_H
 
 #include <tapegrad/convnet.h>
+#include <tapegrad/coat.h>
 #include <tapegrad/cswin.h>
 #include <tapegrad/cvt.h>
 #include <tapegrad/swin.h>

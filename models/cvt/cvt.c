@@ -154,13 +154,6 @@ void tp_cvt_init(tp_params *P, tp_cvt *m, const char *name, tp_cvt_cfg cfg)
     tp_pop(P);
 }
 
-/* Prepends the token [1,1,D] to x [B,N,D]. */
-static tp_tensor with_class(tp_tape *T, tp_tensor token, tp_tensor x)
-{
-    const tp_shape s = TP_SHAPE(tp_dim(x, 0), 1, tp_dim(x, 2));
-    return tp_concat(T, 1, tp_expand(T, tp_cast(T, token, tp_dtype_of(x)), s), x);
-}
-
 /* Stage s: map [B,H,W,C] -> tokens [B,c+H'W',D]; *grid is [H',W',0], the map without channels. */
 static tp_tensor run_stage(tp_tape *T, const tp_cvt *m, int s, tp_tensor map, tp_tensor *grid)
 {
@@ -170,7 +163,7 @@ static tp_tensor run_stage(tp_tape *T, const tp_cvt *m, int s, tp_tensor map, tp
     map = tp_cvt_embed_forward(T, &m->embed[s], map);
     const int64_t B = tp_dim(map, 0), H = tp_dim(map, 1), W = tp_dim(map, 2), D = tp_dim(map, 3);
     tp_tensor x = tp_reshape(T, map, TP_SHAPE(B, H * W, D));
-    if (s == TP_CVT_STAGES - 1 && tp_given(m->cls_token)) x = with_class(T, m->cls_token, x);
+    if (s == TP_CVT_STAGES - 1 && tp_given(m->cls_token)) x = tp__after_token(T, m->cls_token, x);
     *grid = tp_full(T, TP_F32, TP_SHAPE(H, W, 0), 0.0);
     for (int b = 0; b < m->cfg.blocks[s]; b++)
         x = tp_cvt_block_forward(T, &m->block[first + b], x, *grid);

@@ -59,6 +59,7 @@ static void declare_full(parity *p, void *self)
     f->model = c.model;
     f->module = par_alloc(p, 1, c.model->size);
     if (f->module) f->model->init(p->P, f->module, "", &c.at);
+    if (par_ok(p) && f->model == &tp_model_coat) coat_leave_out_norms(p, f->module);
 }
 
 static void run_full(parity *p, void *self)
