@@ -70,6 +70,7 @@ Test(imagenet, resume_of_models_is_exact)
         { "Swin", "--preset swin-mini --drop-path 0.2 --recompute attention" },
         { "CSWin", "--preset cswin-mini --drop-path 0.2 --recompute block" },
         { "CoaT-Lite", "--preset coat-mini --drop-path 0.2 --recompute attention" },
+        { "MPViT", "--preset mpvit-mini --recompute block" },
         { "ViL", "--preset vil-small --drop-path 0.2 --random-shift 0.5" },
         { "ViL-LS", "--preset vil-ls-small --recipe vil-ls" },
         { "CvT*-LS", "--preset cvt-ls-small --drop-path 0.2" },

@@ -221,6 +221,7 @@ Test(published, our_names_stay)
                                           "swin-t",
                                           "cswin-t",
                                           "coat_lite-small",
+                                          "mpvit-t",
                                           "ls_lm-tiny",
                                           "txl-tiny" };
     tp_device *D = tp_device_open("cpu", &(tp_device_opts){ .dry = true });

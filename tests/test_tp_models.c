@@ -233,7 +233,7 @@ Test(tp_models, summaries_as_json)
                                          "vil-tiny-rpb", "vil-tiny-1-1-9-1-performer",
                                          "vit-lsla",     "swin-t",
                                          "cswin-t",      "coat_lite-tiny",
-                                         "convnet" };
+                                         "mpvit-t",      "convnet" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char arguments[128], why[256];
         tp_model_cfg c;

@@ -126,6 +126,7 @@ static const struct preset {
     { "swin-mini", RECIPE_SMALL },
     { "cswin-mini", RECIPE_SMALL },
     { "coat-mini", RECIPE_SMALL },
+    { "mpvit-mini", RECIPE_SMALL },
     { "cvt-13", RECIPE_CVT },
     { "cvt-21", RECIPE_CVT },
     { "cvt-w24", RECIPE_CVT },

@@ -6,6 +6,7 @@
 #include <tapegrad/coat.h>
 #include <tapegrad/cswin.h>
 #include <tapegrad/cvt.h>
+#include <tapegrad/mpvit.h>
 #include <tapegrad/swin.h>
 #include <tapegrad/vil.h>
 #include <tapegrad/vit_lsla.h>

@@ -4,7 +4,9 @@
 static bool one_program(parity *p, const char *from, const char *to)
 {
     (void)p;
-    return are(from, to, "window_baselines.swin_attention", "window_baselines.swin_mask");
+    return are(from, to, "window_baselines.swin_attention", "window_baselines.swin_mask") ||
+           are(from, to, "window_baselines.coat_factor_attention",
+               "window_baselines.mpvit_factor_attention");
 }
 
 static bool no_batch_norm(parity *p, const char *from, const char *to)
@@ -70,11 +72,18 @@ static bool fewer_names(parity *p, const char *from, const char *to)
     return strlen(to) < strlen(from);
 }
 
+static bool in_evaluation(parity *p, const char *from, const char *to)
+{
+    (void)from, (void)to;
+    return is(p, "mode", "eval");
+}
+
 /* clang-format off */
 const par_exception par_window_exceptions[] = {
     { "window_baselines.*", "kind", "both kinds run the same code, and the other keys decide what it computes", one_program },
     { "window_baselines.*", "mode", "without batch norm nothing depends on it", no_batch_norm },
     { "window_baselines.*", "unused_params", "a parameter without a stored gradient need not be named", fewer_names },
+    { "window_baselines.*", "momentum_bn", "evaluation leaves the running statistics", in_evaluation },
     { "window_baselines.*", "eps_*", "lost in rounding next to the variances", small_change },
     { "window_baselines.*", "image", "one number is the side of a square", one_side },
     { "window_baselines.swin_block", "window_argument", "the map is no larger than the windows", map_in_both_windows },
