@@ -30,7 +30,7 @@ Test(coat, counts)
         { "coat_lite-small", 1000, 19839528, 3943563264, 3960228224 },
         { "coat_lite-tiny", 1000, 5722856, 1589037952, 1598306112 },
         { "coat_lite-mini", 1000, 11012584, 1987031552, 1996901632 },
-        { NULL },
+        { NULL, 0, 0, 0, 0 },
     };
     expect_counts(rows);
     cr_expect_eq(parameter_tensors("coat_lite-small"), 254);

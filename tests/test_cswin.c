@@ -25,7 +25,7 @@ Test(cswin, counts)
     static const model_count rows[] = {
         { "cswin-t", 102, 21859878, 4323743232, 4340552192 },
         { "cswin-t", 1000, 22320552, 4324203008, 4341011968 },
-        { NULL },
+        { NULL, 0, 0, 0, 0 },
     };
     expect_counts(rows);
     cr_expect_eq(parameter_tensors("cswin-t"), 418);

@@ -29,7 +29,7 @@ Test(mpvit, counts)
         { "mpvit-t", 1000, 5843736, 1635527496, 1654164352 },
         { "mpvit-xs", 1000, 10573448, 2950215936, 2971402752 },
         { "mpvit-b", 1000, 74845976, 16390139552, 16445319040 },
-        { NULL },
+        { NULL, 0, 0, 0, 0 },
     };
     expect_counts(rows);
     cr_expect_eq(parameter_tensors("mpvit-s"), 644);

@@ -31,7 +31,7 @@ Test(swin, counts)
         { "swin-t", 1000, 28288354, 4490566656, 4509194496 },
         { "swin-s", 1000, 49606258, 8740875264, 8768534784 },
         { "swin-b", 1000, 87768224, 15430946816, 15467826176 },
-        { NULL },
+        { NULL, 0, 0, 0, 0 },
     };
     expect_counts(rows);
     cr_expect_eq(parameter_tensors("swin-t"), 173);
