@@ -8,26 +8,7 @@
 #include <tapegrad/augment.h>
 #include <tapegrad/vil.h>
 
-#include "parity_audit.h"
-
-static bool is(parity *p, const char *key, const char *value)
-{
-    const char *text = par_text(p, key);
-    return text && strcmp(text, value) == 0;
-}
-
-static int64_t number(parity *p, const char *key)
-{
-    const char *text = par_text(p, key);
-    return text ? strtoll(text, NULL, 10) : 0;
-}
-
-/* True if one value is `a` and the other `b`. */
-static bool are(const char *from, const char *to, const char *a, const char *b)
-{
-    return (strcmp(from, a) == 0 && strcmp(to, b) == 0) ||
-           (strcmp(from, b) == 0 && strcmp(to, a) == 0);
-}
+#include "parity_exceptions.h"
 
 /* ---- all areas ---- */
 
@@ -74,15 +55,6 @@ static bool stored_as_zeros(parity *p, const char *from, const char *to)
             if (x[k] != 0.0) return false;
     }
     return true;
-}
-
-/* Changes this small are lost in the rounding of the reference next to variances of 10 and more. Ten
- * times the usual 1e-5, or adding 1, is not. */
-static bool small_change(parity *p, const char *from, const char *to)
-{
-    static const double lost = 2.1e-5;
-    (void)p;
-    return fabs(strtod(from, NULL) - strtod(to, NULL)) <= lost;
 }
 
 /* True if both rows of the model table are for the same weights, at different image sizes. */
@@ -492,13 +464,6 @@ static bool map_in_a_window(parity *p, const char *from, const char *to)
 {
     (void)from, (void)to;
     return smaller_side(p) <= number(p, "window");
-}
-
-static bool one_side(parity *p, const char *from, const char *to)
-{
-    const size_t n = strlen(to);
-    (void)p;
-    return strlen(from) == 2 * n + 1 && strncmp(from, to, n) == 0 && strcmp(from + n + 1, to) == 0;
 }
 
 static bool same_updates(parity *p, const char *from, const char *to)

@@ -100,7 +100,7 @@ const char *par_text(parity *p, const char *key)
 
 const char *par_model_name(parity *p)
 {
-    return get(p, "model", PAR_MODEL, false);
+    return get(p, par_given(p, "preset") ? "preset" : "model", PAR_MODEL, false);
 }
 
 /* Parses the number at the start of `text`, which must be followed by one of the characters `ends`
