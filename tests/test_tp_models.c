@@ -58,9 +58,9 @@ Test(tp_models, list)
     cr_expect(strstr(text, "\nvil-tiny-rpb                       224 x 224                     "
                            "6719698       6.7      1.33      1.30      39.4       5.0\n"));
     cr_expect(strstr(text, "\nlra-listops-ls                     2048 tokens                 "
-                           "   249418         -      0.20      0.20      16.7       1.0\n"));
+                           "   249418         -      0.20      0.20      13.2       1.0\n"));
     cr_expect(strstr(text, "\nlra-retrieval-ls-best              2 x 4096 tokens             "
-                           "   461754         -      2.17      2.17      95.4       4.0\n"));
+                           "   461754         -      2.17      2.17      81.3       4.0\n"));
 }
 
 Test(tp_models, filters)
