@@ -122,6 +122,10 @@ int par_word(parity *p, const char *key, int dflt, const char *const *words);
 const double *par_list(parity *p, const char *key, int64_t *n);
 /* The same for whole numbers, at least `least`. */
 const int64_t *par_sizes(parity *p, const char *key, int64_t least, int64_t *n);
+/* Lists of one number for each stage. *n: how many stages there are, 0 if this list decides it. The list
+ * must be there, with at most `most` numbers of at least `least`. */
+void par_stages(parity *p, const char *key, int64_t least, int most, int64_t *x, int *n);
+void par_stage_ints(parity *p, const char *key, int least, int most, int *x, int *n);
 /* A space-separated list of names. par_names: true if it contains the name. par_next_name: the next
  * name from *at on (NULL: the first), NULL at the end. */
 bool par_names(parity *p, const char *key, const char *name);
@@ -165,8 +169,8 @@ tp_tensor par_images(parity *p, const char *name);
 void par_image_size(parity *p, const char *name, int64_t size[2]); /* height, width */
 tp_tensor par_channels_last(tp_tape *T, tp_tensor x);              /* [B,C,H,W] -> [B,H,W,C] */
 tp_tensor par_channels_first(tp_tape *T, tp_tensor x);             /* [B,H,W,C] -> [B,C,H,W] */
-/* "input.x" [B,H*W,D] as a map [B,H,W,D] with the metadata's height and width. */
-tp_tensor par_take_map(parity *p);
+/* "input.x" [B,H*W,D] as a map [B,H,W,D], whose sides these keys of the metadata give. */
+tp_tensor par_take_map(parity *p, const char *height, const char *width);
 /* A matrix in p->real, rounded on the host because not every device supports f64. */
 tp_tensor par_matrix(parity *p, int64_t rows, int64_t columns, const double *x);
 /* x as doubles that live until the end of the case; NULL: failed. */
@@ -219,6 +223,14 @@ void par_begin(parity *p);
  * are absent), for images of that size. model: NULL if it may be any. False: failed. */
 bool par_model(parity *p, const tp_model *model, const char *dflt, const int64_t image[2],
                tp_model_cfg *c);
+
+/* Any model of the table with its module behind it. */
+typedef struct par_full {
+    const tp_model *model;
+    void *module;
+} par_full;
+void par_declare_full(parity *p, par_full *f, const tp_model_cfg *c);
+void par_run_full(parity *p, const par_full *f, tp_tensor images); /* as by par_classify */
 
 /* Compares an output with "output.NAME" and multiplies it with its probe ("input.probe.NAME",
  * "input.probe_NAME"; for the first output of a pass also "input.probe"). */

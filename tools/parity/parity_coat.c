@@ -181,9 +181,9 @@ static void declare_model(parity *p, void *self)
                       .kernels = window_kernels(p) };
     int stages = TP_COAT_STAGES;
     par_image_size(p, "image", c.image);
-    window_int64s(p, "dims", 1, TP_COAT_STAGES, c.dim, &stages);
-    window_ints(p, "depths", 1, TP_COAT_STAGES, c.depths, &stages);
-    window_ints(p, "mlp_ratios", 1, TP_COAT_STAGES, c.mlp_ratio, &stages);
+    par_stages(p, "dims", 1, TP_COAT_STAGES, c.dim, &stages);
+    par_stage_ints(p, "depths", 1, TP_COAT_STAGES, c.depths, &stages);
+    par_stage_ints(p, "mlp_ratios", 1, TP_COAT_STAGES, c.mlp_ratio, &stages);
     check_fixed(p);
     if (p->failed) return;
     tp_coat_init(p->P, m, "", c);

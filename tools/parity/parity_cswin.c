@@ -6,10 +6,7 @@
 /* x [B,R*R,D] as a map; the metadata's resolution is R. */
 static tp_tensor take_square(parity *p)
 {
-    const int64_t R = par_size(p, "resolution", PAR_NEEDED);
-    const tp_tensor x = par_take(p, "x");
-    if (!par_ok(p)) return x;
-    return tp_reshape(p->T, x, TP_SHAPE(tp_dim(x, 0), R, R, tp_dim(x, 2)));
+    return par_take_map(p, "resolution", "resolution");
 }
 
 /* ---- parts ---- */
@@ -108,9 +105,9 @@ static void declare_model(parity *p, void *self)
                        .mlp_ratio = par_num(p, "mlp_ratio", 4.0) };
     int stages = TP_CSWIN_STAGES;
     par_image_size(p, "image", c.image);
-    window_ints(p, "depth", 1, TP_CSWIN_STAGES, c.depths, &stages);
-    window_ints(p, "heads", 1, TP_CSWIN_STAGES, c.heads, &stages);
-    window_int64s(p, "split_size", 1, TP_CSWIN_STAGES, c.split, &stages);
+    par_stage_ints(p, "depth", 1, TP_CSWIN_STAGES, c.depths, &stages);
+    par_stage_ints(p, "heads", 1, TP_CSWIN_STAGES, c.heads, &stages);
+    par_stages(p, "split_size", 1, TP_CSWIN_STAGES, c.split, &stages);
     par_word(p, "patch", 0, patches);
     if (p->failed) return;
     tp_cswin_init(p->P, m, "", c);

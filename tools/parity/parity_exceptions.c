@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tapegrad/augment.h>
 #include <tapegrad/vil.h>
 
 #include "parity_exceptions.h"
@@ -440,12 +439,6 @@ static bool same_windows(parity *p, const char *from, const char *to)
 
 /* ---- lsla ---- */
 
-static int64_t smaller_side(parity *p)
-{
-    const int64_t H = number(p, "height"), W = number(p, "width");
-    return H < W ? H : W;
-}
-
 static bool no_mask(parity *p, const char *from, const char *to)
 {
     (void)from, (void)to;
@@ -470,20 +463,6 @@ static bool same_updates(parity *p, const char *from, const char *to)
 {
     const int64_t batch = number(p, "batch");
     return batch > 0 && strtoll(from, NULL, 10) / batch == strtoll(to, NULL, 10) / batch;
-}
-
-/* The box of cutmix has integer sides, and its area determines lambda. */
-static bool same_box(parity *p, const char *from, const char *to)
-{
-    const double a = strtod(from, NULL), b = strtod(to, NULL);
-    const tp_shape s = par_shape(p, "input.x");
-    int64_t n;
-    const int64_t *centre = par_sizes(p, "cutmix_centre", 0, &n);
-
-    if (n != 2 || s.ndim != 4 || !(a >= 0 && a <= 1 && b >= 0 && b <= 1)) return false;
-    const tp_box x = tp_mix_cut(a, centre[1], centre[0], s.dim[2], s.dim[3]).box;
-    const tp_box y = tp_mix_cut(b, centre[1], centre[0], s.dim[2], s.dim[3]).box;
-    return x.x == y.x && x.y == y.y && x.width == y.width && x.height == y.height;
 }
 
 static bool no_warmup(parity *p, const char *from, const char *to)

@@ -20,12 +20,6 @@ static bool no_batch_norm(parity *p, const char *from, const char *to)
     return true;
 }
 
-static int64_t smaller_side(parity *p)
-{
-    const int64_t H = number(p, "height"), W = number(p, "width");
-    return H < W ? H : W;
-}
-
 static bool map_in_both_windows(parity *p, const char *from, const char *to)
 {
     const int64_t side = smaller_side(p);
@@ -70,12 +64,6 @@ static bool fewer_names(parity *p, const char *from, const char *to)
 {
     (void)p;
     return strlen(to) < strlen(from);
-}
-
-static bool in_evaluation(parity *p, const char *from, const char *to)
-{
-    (void)from, (void)to;
-    return is(p, "mode", "eval");
 }
 
 /* clang-format off */

@@ -116,7 +116,8 @@ static void declare_block(parity *p, void *self)
 
 static void run_block(parity *p, void *self)
 {
-    par_output_tokens(p, "y", tp_lsla_block_forward(p->T, self, par_take_map(p)));
+    par_output_tokens(p, "y",
+                      tp_lsla_block_forward(p->T, self, par_take_map(p, "height", "width")));
 }
 
 static void declare_stem(parity *p, void *self)
@@ -139,7 +140,8 @@ static void declare_merge(parity *p, void *self)
 
 static void run_merge(parity *p, void *self)
 {
-    par_output_tokens(p, "y", tp_lsla_merge_forward(p->T, self, par_take_map(p)));
+    par_output_tokens(p, "y",
+                      tp_lsla_merge_forward(p->T, self, par_take_map(p, "height", "width")));
 }
 
 /* ---- models ---- */

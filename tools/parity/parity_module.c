@@ -93,6 +93,18 @@ void par_output_tokens(parity *p, const char *name, tp_tensor map)
     par_output(p, name, tp_reshape(p->T, map, s));
 }
 
+void par_declare_full(parity *p, par_full *f, const tp_model_cfg *c)
+{
+    f->model = c->model;
+    f->module = par_alloc(p, 1, c->model->size);
+    if (!p->failed) c->model->init(p->P, f->module, "", &c->at);
+}
+
+void par_run_full(parity *p, const par_full *f, tp_tensor images)
+{
+    if (par_ok(p)) par_classify(p, f->model->forward(p->T, f->module, NULL, images));
+}
+
 void par_loss(parity *p, tp_tensor loss)
 {
     p->loss = tp_given(p->loss) ? tp_add(p->T, p->loss, loss) : loss;

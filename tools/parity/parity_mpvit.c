@@ -73,7 +73,7 @@ static void declare_encoder(parity *p, void *self)
 /* tokens -> [B,C,H,W] */
 static void run_encoder(parity *p, void *self)
 {
-    const tp_tensor y = tp_mpvit_encoder_forward(p->T, self, par_take_map(p));
+    const tp_tensor y = tp_mpvit_encoder_forward(p->T, self, par_take_map(p, "height", "width"));
     par_output(p, "y", par_channels_first(p->T, y));
 }
 
@@ -143,10 +143,10 @@ static void declare_model(parity *p, void *self)
                        .kernels = window_kernels(p) };
     int stages = TP_MPVIT_STAGES;
     par_image_size(p, "image", c.image);
-    window_int64s(p, "dims", 1, TP_MPVIT_STAGES, c.dim, &stages);
-    window_ints(p, "paths", 1, TP_MPVIT_STAGES, c.paths, &stages);
-    window_ints(p, "layers", 1, TP_MPVIT_STAGES, c.layers, &stages);
-    window_ints(p, "mlp_ratios", 1, TP_MPVIT_STAGES, c.mlp_ratio, &stages);
+    par_stages(p, "dims", 1, TP_MPVIT_STAGES, c.dim, &stages);
+    par_stage_ints(p, "paths", 1, TP_MPVIT_STAGES, c.paths, &stages);
+    par_stage_ints(p, "layers", 1, TP_MPVIT_STAGES, c.layers, &stages);
+    par_stage_ints(p, "mlp_ratios", 1, TP_MPVIT_STAGES, c.mlp_ratio, &stages);
     par_fixed(p, "class_token", 0.0);
     if (p->failed) return;
     tp_mpvit_init(p->P, m, "", c);

@@ -15,7 +15,7 @@ static void declare_attention(parity *p, void *self)
     attention *a = self;
     int64_t w[2];
     int sides = 2;
-    window_int64s(p, "window", 1, 2, w, &sides);
+    par_stages(p, "window", 1, 2, w, &sides);
     const int64_t dim = par_size(p, "dim", PAR_NEEDED);
     const int heads = (int)par_size(p, "heads", PAR_NEEDED);
     if (par_flag(p, "use_mask", p->kind->variant)) {
@@ -98,7 +98,8 @@ static void declare_block(parity *p, void *self)
 
 static void run_block(parity *p, void *self)
 {
-    par_output_tokens(p, "y", tp_swin_block_forward(p->T, self, par_take_map(p)));
+    par_output_tokens(p, "y",
+                      tp_swin_block_forward(p->T, self, par_take_map(p, "height", "width")));
 }
 
 static void declare_merge(parity *p, void *self)
@@ -110,7 +111,8 @@ static void declare_merge(parity *p, void *self)
 
 static void run_merge(parity *p, void *self)
 {
-    par_output_tokens(p, "y", tp_swin_merge_forward(p->T, self, par_take_map(p)));
+    par_output_tokens(p, "y",
+                      tp_swin_merge_forward(p->T, self, par_take_map(p, "height", "width")));
 }
 
 static void declare_embed(parity *p, void *self)
@@ -140,8 +142,8 @@ static void declare_model(parity *p, void *self)
                       .mlp_ratio = par_num(p, "mlp_ratio", 4.0),
                       .ape = par_flag(p, "ape", false) };
     par_image_size(p, "image", c.image);
-    window_ints(p, "depths", 1, TP_SWIN_MAX_STAGES, c.depths, &c.stages);
-    window_ints(p, "heads", 1, TP_SWIN_MAX_STAGES, c.heads, &c.stages);
+    par_stage_ints(p, "depths", 1, TP_SWIN_MAX_STAGES, c.depths, &c.stages);
+    par_stage_ints(p, "heads", 1, TP_SWIN_MAX_STAGES, c.heads, &c.stages);
     par_fixed(p, "patch", 4.0);
     if (p->failed) return;
     tp_swin_init(p->P, m, "", c);
