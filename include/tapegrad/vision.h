@@ -2,8 +2,8 @@
 #ifndef TAPEGRAD_VISION_H
 #define TAPEGRAD_VISION_H
 
-#include <tapegrad/convnet.h>
 #include <tapegrad/coat.h>
+#include <tapegrad/convnet.h>
 #include <tapegrad/cswin.h>
 #include <tapegrad/cvt.h>
 #include <tapegrad/mpvit.h>
